@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: MIT
+# One static target per source folder, with the warnings and include roots that all of them share.
+
+set(HOLOGRAM_INSTALL_INCLUDEDIR "include" CACHE STRING "Where public headers go below the prefix")
+set(HOLOGRAM_INSTALL_LIBDIR "lib" CACHE STRING "Where the library goes below the prefix")
+
+add_library(hologram_flags INTERFACE)
+target_include_directories(hologram_flags INTERFACE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/include")
+target_compile_definitions(hologram_flags INTERFACE HOLOGRAM_BUILDING)
+target_compile_options(
+  hologram_flags INTERFACE -Wall -Wextra -Werror -fno-math-errno -fno-semantic-interposition
+                           -ffp-contract=off)
+if(HOLOGRAM_SANITIZE)
+  target_compile_options(hologram_flags INTERFACE -fsanitize=${HOLOGRAM_SANITIZE} -fno-omit-frame-pointer -g)
+  target_link_options(hologram_flags INTERFACE -fsanitize=${HOLOGRAM_SANITIZE})
+endif()
+
+# hologram_folder(NAME DEPENDS...): libhologram_NAME from every *.cc below the current folder.
+function(hologram_folder name)
+  file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cc")
+  add_library(hologram_${name} STATIC ${sources})
+  target_link_libraries(hologram_${name} PUBLIC hologram_flags)
+  foreach(dependency ${ARGN})
+    target_link_libraries(hologram_${name} PUBLIC hologram_${dependency})
+  endforeach()
+endfunction()

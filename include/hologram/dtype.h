@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+// Element types, their sizes and the promotion rule shared by NumPy-like and PyTorch front ends.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "hologram/api.h"
+
+namespace hologram {
+
+// The numbering is part of the C ABI: append only.
+enum class Dtype : uint8_t {
+  kBool = 0,  // one byte, 0 or 1
+  kUInt8 = 1,
+  kInt8 = 2,
+  kInt16 = 3,
+  kInt32 = 4,
+  kInt64 = 5,
+  kFloat16 = 6,   // IEEE binary16
+  kBFloat16 = 7,  // upper half of binary32
+  kFloat32 = 8,
+  kFloat64 = 9,
+  kComplex64 = 10,   // moved and copied; arithmetic is left to the front end
+  kComplex128 = 11,  // likewise
+};
+inline constexpr int kDtypeCount = 12;
+
+// Bytes of one element.
+constexpr size_t itemsize(Dtype dtype) {
+  constexpr uint8_t kSizes[kDtypeCount] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8, 8, 16};
+  return kSizes[static_cast<int>(dtype)];
+}
+constexpr bool is_floating(Dtype d) { return d >= Dtype::kFloat16 && d <= Dtype::kFloat64; }
+constexpr bool is_complex(Dtype d) { return d >= Dtype::kComplex64; }
+// Integers without bool.
+constexpr bool is_integer(Dtype d) { return d >= Dtype::kUInt8 && d <= Dtype::kInt64; }
+
+// "float32", "bool", ... as NumPy and PyTorch spell them.
+HOLOGRAM_API std::string_view dtype_name(Dtype dtype);
+
+// The smallest type that holds both, as torch.promote_types: int with float gives the float,
+// float16 with bfloat16 gives float32, uint8 with int8 gives int16.
+HOLOGRAM_API Dtype promote(Dtype a, Dtype b);
+
+// The type arithmetic is done in: float32 for the two half types, the type itself otherwise.
+constexpr Dtype compute_dtype(Dtype d) {
+  return d == Dtype::kFloat16 || d == Dtype::kBFloat16 ? Dtype::kFloat32 : d;
+}
+
+}  // namespace hologram
