@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT
+// Backends and devices: what can hold memory and run work, and the registry of those present.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hologram/api.h"
+#include "hologram/stream.h"
+
+namespace hologram {
+
+// The numbering is part of the C ABI: append only.
+enum class BackendType : uint8_t { kCpu = 0, kCuda = 1, kMetal = 2 };
+inline constexpr int kBackendCount = 3;
+
+HOLOGRAM_API const char* backend_name(BackendType backend);
+// "cpu", "cuda", "metal", or "auto" for the default; anything else, or a backend without a device
+// here, throws Error(kInvalidArgument) that lists what is available.
+HOLOGRAM_API BackendType parse_backend(std::string_view name);
+HOLOGRAM_API bool is_backend_available(BackendType backend);
+HOLOGRAM_API std::vector<BackendType> list_available_backends();
+// HOLOGRAM_BACKEND where that is set and available, else the CPU.
+HOLOGRAM_API BackendType default_backend();
+
+struct DeviceProperties {
+  std::string name;          // "AMD EPYC 9575F", ...
+  std::string architecture;  // the instruction set in use: "avx512", "sm_90", ...
+  BackendType backend = BackendType::kCpu;
+  size_t total_memory = 0;
+  int processors = 0;  // hardware threads or multiprocessors this process may use
+  size_t l1_bytes = 0;
+  size_t l2_bytes = 0;
+  size_t l3_bytes = 0;
+};
+
+// One place that holds memory and runs work. Devices live from registration to the end of the
+// process, so references to them, and to their streams, never dangle.
+class HOLOGRAM_API Device {
+ public:
+  virtual ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  BackendType kind() const { return kind_; }
+  int index() const { return index_; }
+  // Whether the processor can read and write the memory in place.
+  bool is_host_memory() const { return host_memory_; }
+  virtual std::string name() const = 0;
+  virtual DeviceProperties properties() const = 0;
+
+  // Memory straight from the device, for pools to divide; null when there is none.
+  virtual void* allocate_raw(size_t nbytes) = 0;
+  virtual void free_raw(void* data, size_t nbytes) noexcept = 0;
+  virtual SystemMemory memory_info() const = 0;
+
+  // Ordered on the stream; the host side of a copy may be reused when the call returns.
+  virtual void copy_from_host(Stream& stream, void* device, const void* host, size_t nbytes) = 0;
+  virtual void copy_to_host(Stream& stream, void* host, const void* device, size_t nbytes) = 0;
+  virtual void copy_within(Stream& stream, void* to, const void* from, size_t nbytes) = 0;
+
+  // Runs work(context) after everything submitted to the stream before. Host devices run it at once
+  // on the caller, and its exceptions reach the caller.
+  virtual void submit(Stream& stream, void (*work)(void*), void* context);
+  virtual bool query(const Stream& stream) const;
+  // Waits for the stream, or for every stream, then raises an error kept on one.
+  virtual void synchronize(Stream& stream);
+  virtual void synchronize();
+  virtual void record(Event& event, Stream& stream);
+  virtual void wait(Stream& stream, const Event& event);
+  virtual bool query(const Event& event) const;
+  virtual void synchronize(const Event& event);
+
+  Stream& default_stream() { return stream(0); }
+  // Streams of a fixed pool, handed out in turn; priority below 0 is urgent.
+  Stream& next_pool_stream(int priority = 0);
+  // The stream that has this id; Error(kIndex) for ids this device never gives out.
+  Stream& stream(int64_t id);
+
+ protected:
+  Device(BackendType kind, bool host_memory);
+
+ private:
+  friend HOLOGRAM_API int register_device(std::unique_ptr<Device> device);
+
+  const BackendType kind_;
+  const bool host_memory_;
+  int index_ = -1;
+  std::atomic<Stream*> streams_[Stream::kPerDevice] = {};
+  std::atomic<uint32_t> next_stream_[2] = {};
+};
+
+// Adds a device under the next index, which it returns.
+HOLOGRAM_API int register_device(std::unique_ptr<Device> device);
+// Registers what this build has (the CPU today). Called by the first look at the registry; harmless
+// when called again.
+HOLOGRAM_API void register_builtin_devices();
+
+HOLOGRAM_API int device_count();
+// Error(kIndex), saying how many there are, for an index that is not one.
+HOLOGRAM_API Device& device(int index);
+// The first device of a backend; Error(kInvalidArgument) that lists what is available.
+HOLOGRAM_API Device& device(BackendType backend);
+
+// The device and stream that new work of this thread goes to.
+HOLOGRAM_API int current_device();
+HOLOGRAM_API void set_current_device(int index);
+HOLOGRAM_API Stream& current_stream(int device_index);
+HOLOGRAM_API void set_current_stream(Stream& stream);
+
+namespace internal {
+// How the registry reaches the folders above it; set while the library loads.
+HOLOGRAM_API void set_device_registrar(void (*registrar)());
+}  // namespace internal
+
+}  // namespace hologram
