@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: MIT
+# The commands of the project. Each sets up what it needs first; a second call starts at once.
+#
+#   make run       train a network on torch.device('hologram') beside cpu, then a short tour
+#   make test      every test but those marked heavy
+#   make test-all  every test
+#   make bench     the measurements behind the figures in the README
+#   make check     formatting, lint and types
+#   make docs      check that the documents' links and commands hold
+#   make clean     delete what was built (.venv stays; `make distclean` deletes that too)
+#
+# PYTHON=python3.12 picks the interpreter, TORCH='torch==2.11.*' the PyTorch.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+export PYTHONUNBUFFERED = 1
+
+PY := .venv/bin/python
+
+.PHONY: help setup setup-tests setup-check run test test-all bench check docs clean distclean
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+setup:
+	@python=$$(tools/find-python) && "$$python" tools/setup.py
+
+setup-tests:
+	@python=$$(tools/find-python) && "$$python" tools/setup.py --tests
+
+setup-check:
+	@python=$$(tools/find-python) && "$$python" tools/setup.py --tests --check
+
+run: setup
+	@$(PY) examples/train_digits.py --model mlp --out outputs/digits
+	@$(PY) examples/train_digits.py --model cnn --out outputs/digits
+	@$(PY) examples/tour.py
+
+test: setup-tests
+	@$(PY) tools/test.py
+
+test-all: setup-tests
+	@$(PY) tools/test.py --all
+
+bench: setup
+	@$(PY) -m bench $(BENCH)
+
+check: setup-check
+	@$(PY) tools/check.py
+
+docs: setup
+	@$(PY) tools/docs.py
+
+clean:
+	rm -rf build outputs .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf .venv/.stamps/hologram .venv/.stamps/hologram-torch .venv/.stamps/cpp-tests
+
+distclean: clean
+	rm -rf .venv

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: MIT
+"""Hologram: a compute runtime in C++20, its Python face.
+
+The package holds the shared library, its headers and its CMake package; `hologram_torch` links to the same library.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path as _Path
+
+from hologram import backend
+from hologram._hologram import __version__, cpu_info
+
+__all__ = ["__version__", "backend", "cpu_info", "get_cmake_dir", "get_include"]
+
+_ROOT = _Path(__file__).resolve().parent
+
+
+def get_include() -> str:
+    """Return the folder of the public C++ headers, for a compiler's ``-I``."""
+    return str(_ROOT / "include")
+
+
+def get_cmake_dir() -> str:
+    """Return the folder of the CMake package: ``-Dhologram_DIR=...`` for ``find_package(hologram)``."""
+    return str(_ROOT / "lib" / "cmake" / "hologram")

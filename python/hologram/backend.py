@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: MIT
+"""Which backends this build and this machine offer."""
+
+from __future__ import annotations
+
+import enum
+
+__all__ = [
+    "BackendType",
+    "get_default_backend",
+    "is_cuda_available",
+    "is_metal_available",
+    "list_available_backends",
+    "validate_backend",
+]
+
+
+class BackendType(enum.Enum):
+    """A kind of device that executes operations."""
+
+    CPU = "cpu"
+    CUDA = "cuda"
+    METAL = "metal"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+def is_cuda_available() -> bool:
+    """Whether operations can run on an NVIDIA GPU. This build has no CUDA backend, so: False."""
+    return False
+
+
+def is_metal_available() -> bool:
+    """Whether operations can run through Metal. This build has no Metal backend, so: False."""
+    return False
+
+
+def list_available_backends() -> list[str]:
+    """Return the names of the backends that work here; the CPU always does and is always first."""
+    names = [BackendType.CPU.value]
+    if is_cuda_available():
+        names.append(BackendType.CUDA.value)
+    if is_metal_available():
+        names.append(BackendType.METAL.value)
+    return names
+
+
+def get_default_backend() -> BackendType:
+    """Return the backend that ``'auto'`` stands for on this machine."""
+    return BackendType(list_available_backends()[-1])
+
+
+def validate_backend(name: str | BackendType) -> BackendType:
+    """Return the backend called `name` (``'auto'`` is allowed).
+
+    Raises:
+        TypeError: `name` is neither a string nor a `BackendType`.
+        ValueError: no backend has this name, or it is not available here.
+    """
+    if isinstance(name, BackendType):
+        name = name.value
+    if not isinstance(name, str):
+        raise TypeError(f"a backend is named by a str or a BackendType, not {type(name).__name__}")
+    if name == "auto":
+        return get_default_backend()
+    available = list_available_backends()
+    if name not in available:
+        known = {kind.value for kind in BackendType}
+        problem = "is not available here" if name in known else "is unknown"
+        raise ValueError(f"backend {name!r} {problem}; available: {', '.join(available)}")
+    return BackendType(name)

@@ -1,0 +1,272 @@
+# SPDX-License-Identifier: MIT
+"""Brings a checkout to where everything runs: system packages, .venv, and both distributions built and installed.
+
+Each part is skipped when nothing it depends on has changed, so a second call takes a fraction of a second. `make` calls this.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from steps import ROOT, StepError, fail, say, step
+
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+STAMPS = VENV / ".stamps"
+BUILD = ROOT / "build"
+
+# The PyTorch that `make` installs; any of 2.11 to 2.15 builds: make TORCH='torch==2.11.*'
+TORCH = os.environ.get("TORCH") or "torch==2.15.*"
+
+# A file to compile, or a program to find, for each Debian package; `None`: the tests say what they miss without it.
+HEADER_PACKAGES = {"hwy/highway.h": "libhwy-dev", "xbyak/xbyak.h": "libxbyak-dev"}
+OPTIONAL_HEADER_PACKAGES = {"gtest/gtest.h": "libgtest-dev"}
+
+_SKIPPED_PARTS = {"__pycache__", "dist"}
+
+
+def digest(paths: Iterable[str], *extra: str) -> str:
+    """Hash the names and contents of the files under `paths`, and the strings `extra`."""
+    total = hashlib.sha256()
+    for text in extra:
+        total.update(text.encode() + b"\0")
+    for name in paths:
+        top = ROOT / name
+        files = sorted(top.rglob("*")) if top.is_dir() else [top]
+        for file in files:
+            if file.is_file() and not _SKIPPED_PARTS.intersection(file.parts):
+                total.update(str(file.relative_to(ROOT)).encode() + b"\0")
+                total.update(hashlib.sha256(file.read_bytes()).digest())
+    return total.hexdigest()
+
+
+def is_fresh(name: str, key: str) -> bool:
+    """Whether part `name` was last finished with the same `key`."""
+    stamp = STAMPS / name
+    return stamp.is_file() and stamp.read_text() == key
+
+
+def set_fresh(name: str, key: str) -> None:
+    """Note that part `name` is finished for `key`."""
+    STAMPS.mkdir(parents=True, exist_ok=True)
+    (STAMPS / name).write_text(key)
+
+
+def compiler() -> str:
+    """Return the C++ compiler that CMake will take."""
+    return os.environ.get("CXX") or "c++"
+
+
+def has_header(header: str) -> bool:
+    """Whether a C++ file can include `header`, in the system or under CMAKE_PREFIX_PATH."""
+    prefixes = [p for p in os.environ.get("CMAKE_PREFIX_PATH", "").split(os.pathsep) if p]
+    includes = [f"-I{prefix}/include" for prefix in prefixes]
+    probe = subprocess.run(
+        [compiler(), "-std=c++20", *includes, "-E", "-x", "c++", "-", "-o", os.devnull],
+        input=f"#include <{header}>\n",
+        text=True,
+        capture_output=True,
+    )
+    return probe.returncode == 0
+
+
+def has_python_headers(python: str) -> bool:
+    """Whether extension modules can be compiled for `python`."""
+    code = "import os, sysconfig; print(os.path.join(sysconfig.get_path('include'), 'Python.h'))"
+    path = subprocess.run([python, "-c", code], capture_output=True, text=True).stdout.strip()
+    return os.path.isfile(path)
+
+
+def missing_packages() -> tuple[list[str], list[str]]:
+    """Return the Debian packages that must be installed, and those that should be."""
+    needed: list[str] = []
+    wanted: list[str] = []
+    if shutil.which(compiler()) is None:
+        needed.append("g++")
+    else:
+        needed += [pkg for header, pkg in HEADER_PACKAGES.items() if not has_header(header)]
+        wanted += [pkg for header, pkg in OPTIONAL_HEADER_PACKAGES.items() if not has_header(header)]
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    system_python = sys.base_prefix == "/usr"
+    probe = subprocess.run([sys.executable, "-c", "import ensurepip, venv"], capture_output=True)
+    if not PYTHON.exists() and probe.returncode != 0:
+        needed.append(f"python{version}-venv" if system_python else "python3-venv")
+    if not has_python_headers(sys.executable):
+        needed.append(f"python{version}-dev" if system_python else "python3-dev")
+    return needed, wanted
+
+
+def apt_prefix() -> list[str] | None:
+    """Return the words before `apt-get`, or None where this user cannot install packages."""
+    if shutil.which("apt-get") is None:
+        return None
+    quiet = ["env", "DEBIAN_FRONTEND=noninteractive"]
+    if os.geteuid() == 0:
+        return quiet
+    if shutil.which("sudo") is None:
+        return None
+    if subprocess.run(["sudo", "-n", "true"], capture_output=True).returncode == 0:
+        return ["sudo", "-n", *quiet]
+    # A person at a terminal can type the password once, before output goes to a log.
+    if sys.stdin.isatty() and subprocess.run(["sudo", "-v"]).returncode == 0:
+        return ["sudo", *quiet]
+    return None
+
+
+def install_system_packages() -> None:
+    """Install with apt what the build needs and the system lacks."""
+    key = digest([], "system-1", sys.executable, compiler(), os.environ.get("CMAKE_PREFIX_PATH", ""))
+    if is_fresh("system", key):
+        return
+    needed, wanted = missing_packages()
+    if needed or wanted:
+        packages = needed + wanted
+        prefix = apt_prefix()
+        command = f"apt-get install -y {' '.join(packages)}"
+        if prefix is None:
+            if needed:
+                raise StepError(
+                    f"These system packages are missing: {' '.join(packages)}\n"
+                    f"They cannot be installed from here (no apt-get, or neither root nor sudo). As root:\n"
+                    f"    {command}\n"
+                    "Elsewhere, install the same libraries, or set CMAKE_PREFIX_PATH to a prefix that holds their headers."
+                )
+            say(f"  note   {' '.join(wanted)} is missing, so the C++ tests are left out ({command})")
+        else:
+            options = ["-o", "DPkg::Lock::Timeout=300", "-o", "Acquire::Retries=3"]
+            step("apt-get update", [*prefix, "apt-get", *options, "update"], log_name="apt-update")
+            install = [*prefix, "apt-get", *options, "install", "-y", "--no-install-recommends"]
+            step(f"apt-get install {' '.join(packages)}", [*install, *packages], log_name="apt-install")
+    if PYTHON.exists():
+        set_fresh("system", key)
+
+
+def make_venv() -> None:
+    """Create .venv, or create it anew when the Python it was made with is gone."""
+    if PYTHON.exists() and subprocess.run([str(PYTHON), "-c", "import pip"], capture_output=True).returncode == 0:
+        return
+    if VENV.exists():
+        say("  note   .venv does not work any more; making it anew")
+    step("make .venv", [sys.executable, "-m", "venv", "--clear", str(VENV)], log_name="venv")
+
+
+def pip(title: str, log_name: str, *arguments: str, env: dict[str, str] | None = None) -> None:
+    """Run pip of .venv as one step."""
+    command = [str(PYTHON), "-m", "pip", "install", "--no-input", "--disable-pip-version-check", *arguments]
+    step(title, command, log_name=log_name, env=env)
+
+
+def install_python_packages(requirements: str) -> None:
+    """Install the packages that `requirements` names, and PyTorch with them so that pip sees the whole."""
+    key = digest([f"tools/{requirements}"], TORCH)
+    name = f"pip-{requirements}"
+    if is_fresh(name, key):
+        return
+    title = f"pip install {requirements}" + (f", {TORCH}" if requirements == "requirements.txt" else "")
+    pip(title, name, "-r", f"tools/{requirements}", TORCH)
+    set_fresh(name, key)
+
+
+def parallel_jobs() -> int:
+    """Return how many compilers may run at once: one a core, and 1.5 GB of memory for each."""
+    cores = len(os.sched_getaffinity(0))
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(1, min(cores, int(memory / 1.5e9)))
+
+
+def build_environment() -> dict[str, str]:
+    """Return the environment of the builds: the tools of .venv first, every core, the compiler cache if there is one."""
+    env = dict(os.environ)
+    env["PATH"] = f"{VENV / 'bin'}{os.pathsep}{env.get('PATH', '')}"
+    env.setdefault("CMAKE_BUILD_PARALLEL_LEVEL", str(parallel_jobs()))
+    if shutil.which("ccache"):
+        env.setdefault("CMAKE_C_COMPILER_LAUNCHER", "ccache")
+        env.setdefault("CMAKE_CXX_COMPILER_LAUNCHER", "ccache")
+    # An earlier hologram_torch must not be loaded while a new one is built.
+    env["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+    return env
+
+
+def torch_version() -> str:
+    """Return the version of the PyTorch in .venv, without importing it."""
+    code = "from importlib.metadata import version; print(version('torch'))"
+    return subprocess.run([str(PYTHON), "-c", code], capture_output=True, text=True).stdout.strip()
+
+
+def build_distribution(name: str, folder: str, key: str, defines: dict[str, str]) -> bool:
+    """Build and install one distribution unless it is up to date; return whether it was built."""
+    if is_fresh(name, key):
+        return False
+    settings = [f"-Cbuild-dir={BUILD / name}"]
+    settings += [f"-Ccmake.define.{k}={v}" for k, v in defines.items()]
+    # Without isolation pip neither fetches a second PyTorch nor throws the object files away. Not editable: an editable
+    # install would run CMake at every import.
+    pip(
+        f"build and install {name}",
+        f"build-{name}",
+        "-v",
+        "--no-build-isolation",
+        "--no-deps",
+        "--force-reinstall",
+        *settings,
+        f"./{folder}",
+        env=build_environment(),
+    )
+    set_fresh(name, key)
+    return True
+
+
+def build_distributions() -> None:
+    """Build and install `hologram` and `hologram-torch`."""
+    toolchain = json.dumps([sys.version, compiler(), os.environ.get("CXXFLAGS", ""), os.environ.get("CMAKE_ARGS", "")])
+    core = digest(["CMakeLists.txt", "cmake", "include", "src", "python", "tools/setup.py"], toolchain)
+    build_distribution("hologram", "python", core, {"HOLOGRAM_BUILD_TESTS": "ON"})
+    # The device sees of the library only its headers and its CMake package.
+    device = digest(["CMakeLists.txt", "cmake", "include", "torch", "tools/setup.py"], toolchain, torch_version())
+    build_distribution("hologram-torch", "torch", device, {})
+
+
+def build_cpp_tests() -> None:
+    """Build the C++ tests in the tree where the library was built, so that nothing is compiled twice."""
+    key = digest(["CMakeLists.txt", "cmake", "include", "src", "python", "tests"])
+    if is_fresh("cpp-tests", key):
+        return
+    command = [str(VENV / "bin" / "cmake"), "--build", str(BUILD / "hologram")]
+    step("build the C++ tests", command, log_name="build-cpp-tests", env=build_environment())
+    set_fresh("cpp-tests", key)
+
+
+def main() -> int:
+    """Run the parts asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tests", action="store_true", help="also build the C++ tests")
+    parser.add_argument("--check", action="store_true", help="also install the tools of `make check`")
+    options = parser.parse_args()
+    try:
+        install_system_packages()
+        make_venv()
+        install_python_packages("requirements.txt")
+        if options.check:
+            install_python_packages("requirements-check.txt")
+        build_distributions()
+        if options.tests:
+            build_cpp_tests()
+    except StepError as error:
+        return fail(error)
+    except KeyboardInterrupt:
+        say("interrupted; call make again to go on from here")
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
