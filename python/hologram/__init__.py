@@ -9,9 +9,11 @@ from __future__ import annotations
 from pathlib import Path as _Path
 
 from hologram import backend
-from hologram._hologram import __version__, cpu_info
+from hologram._hologram import cpu_info, version
 
-__all__ = ["__version__", "backend", "cpu_info", "get_cmake_dir", "get_include"]
+__all__ = ["__version__", "backend", "cpu_info", "get_cmake_dir", "get_include", "version"]
+
+__version__ = version()
 
 _ROOT = _Path(__file__).resolve().parent
 

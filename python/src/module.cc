@@ -3,7 +3,7 @@
 #include <nanobind/nanobind.h>
 
 #include <exception>
-#include <string>
+#include <string_view>
 
 #include "hologram/cpu_info.h"
 #include "hologram/error.h"
@@ -35,16 +35,21 @@ PyObject* python_exception(ErrorKind kind) {
   return PyExc_RuntimeError;
 }
 
+nb::str isa_text(hologram::Isa isa) {
+  const std::string_view name = hologram::isa_name(isa);
+  return nb::str(name.data(), name.size());
+}
+
 nb::dict cpu_info() {
   nb::list available;
   for (int i = 0; i < hologram::kIsaCount; ++i) {
     const auto isa = static_cast<hologram::Isa>(i);
     if (hologram::isa_available(isa)) {
-      available.append(std::string(hologram::isa_name(isa)));
+      available.append(isa_text(isa));
     }
   }
   nb::dict info;
-  info["isa"] = std::string(hologram::isa_name(hologram::current_isa()));
+  info["isa"] = isa_text(hologram::current_isa());
   info["available_isas"] = available;
   info["threads"] = hologram::num_threads();
   return info;
@@ -62,7 +67,7 @@ NB_MODULE(_hologram, m) {
     }
   });
 
-  m.attr("__version__") = hologram::version();
+  m.def("version", &hologram::version, "Return the version of the library that is loaded.");
   m.def("cpu_info", &cpu_info, nb::sig("def cpu_info() -> dict[str, object]"),
         "Return the instruction set that kernels run on (`isa`), those that this machine can run\n"
         "(`available_isas`), and how many threads an operation may use (`threads`).");
