@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+// Matrix products: providers of GEMM, and products of strided views through the best of them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "hologram/api.h"
+#include "hologram/view.h"
+
+namespace hologram {
+
+// C = alpha op(A) op(B) + beta C, everything row-major: op(A) is m x k, op(B) is k x n, C is m x n.
+// A is stored m x k with rows lda elements apart, or k x m when trans_a; B and ldb likewise. With
+// beta 0, C is not read, so NaN there does not survive. A, B and C have one dtype; alpha and beta
+// are converted to the type computed in (float32 for the half types, the integer itself).
+struct GemmArgs {
+  Dtype dtype = Dtype::kFloat32;
+  bool trans_a = false;
+  bool trans_b = false;
+  int64_t m = 0, n = 0, k = 0;
+  double alpha = 1.0;
+  const void* a = nullptr;
+  int64_t lda = 0;
+  const void* b = nullptr;
+  int64_t ldb = 0;
+  double beta = 0.0;
+  void* c = nullptr;
+  int64_t ldc = 0;
+  int max_threads = 0;  // 0: num_threads()
+};
+
+struct GemmProvider {
+  const char* name = nullptr;  // outlives the process
+  int priority = 0;            // the highest that supports a dtype is asked; built-in: 0
+  bool (*supports)(Dtype dtype) = nullptr;
+  // m, n, k >= 1 and the arguments have been checked.
+  void (*gemm)(const GemmArgs& args) = nullptr;
+  // `batch` products whose operands lie the given numbers of elements apart; null: one by one.
+  void (*gemm_batched)(const GemmArgs& args, int64_t batch, int64_t stride_a, int64_t stride_b,
+                       int64_t stride_c) = nullptr;
+};
+
+// Adds a provider, or replaces the one of this name. Thread-safe.
+HOLOGRAM_API void register_gemm_provider(const GemmProvider& provider);
+HOLOGRAM_API void unregister_gemm_provider(const char* name);
+// Highest priority first.
+HOLOGRAM_API std::vector<GemmProvider> gemm_providers();
+// Name of the provider gemm() would use; Error(kNotSupported) for complex and bool.
+HOLOGRAM_API const char* gemm_provider_name(Dtype dtype);
+
+// Registers OpenBLAS from a shared library (symbols plain or prefixed scipy_, 32-bit integers) as
+// provider "openblas" with priority 10 for float32 and float64. Error(kInvalidArgument) when it
+// cannot be loaded or is no such library.
+HOLOGRAM_API void load_openblas(const std::string& path);
+
+// Checks the arguments and runs the best provider. Zero m or n does nothing, zero k scales C.
+HOLOGRAM_API void gemm(const GemmArgs& args);
+
+// out = alpha a b + beta out, with torch.matmul's rules: one-dimensional operands are vectors,
+// leading dimensions broadcast. out has the shape of the product and must not overlap a and b. Any
+// strides: transposes are passed on to GEMM, other layouts are packed. dtypes must agree.
+HOLOGRAM_API void matmul(const View& a, const View& b, const View& out, double alpha = 1.0,
+                         double beta = 0.0, int max_threads = 0);
+
+// out = alpha a b + beta input, input broadcast to out's shape (addmm, baddbmm, linear with bias).
+// out may coincide exactly with input.
+HOLOGRAM_API void addmm(const View& input, const View& a, const View& b, const View& out,
+                        double alpha = 1.0, double beta = 1.0, int max_threads = 0);
+
+}  // namespace hologram
