@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: MIT
+// The shared lists of small blocks, and the spans of memory they are cut from.
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <mutex>
+#include <new>
+
+#include "src/runtime/buffer_access.h"
+#include "src/runtime/linear_pool.h"
+#include "src/runtime/os_memory.h"
+
+namespace hologram::internal {
+namespace {
+
+using Access = BufferAccess;
+
+// A piece of memory cut into blocks of one class. The record outlives the piece's use by a class.
+struct Span {
+  char* base = nullptr;
+  size_t bytes = 0;
+  uint32_t blocks = 0;
+  uint32_t seen_free = 0;  // scratch of central_trim
+  Span* next = nullptr;
+};
+
+// Classes share locks, so that fork has few to take.
+constexpr int kShards = 8;
+struct alignas(64) Shard {
+  std::mutex mutex;
+};
+
+constexpr size_t kFirstChunk = kHugePage;
+constexpr size_t kLargestChunk = 16 * kHugePage;
+constexpr size_t kHeaderSlab = size_t{256} << 10;
+
+// Leaked on purpose: buffers are released until the very end of the process.
+struct Central {
+  Shard shards[kShards];
+  BufferList lists[kCachedClasses];
+
+  std::mutex spans_mutex;  // everything below
+  char* chunk = nullptr;
+  size_t chunk_left = 0;
+  size_t chunk_next = kFirstChunk;
+  Span* idle[kMaxSmall / kPage + 1] = {};  // spans without pages, by size
+};
+
+Central& central() {
+  static Central* instance = new Central;
+  return *instance;
+}
+
+// A span with its bytes counted as reserved; null when memory is out.
+Span* take_span(size_t bytes) {
+  if (!reserve_bytes(bytes)) return nullptr;
+  Central& c = central();
+  std::lock_guard lock(c.spans_mutex);
+  if (Span*& idle = c.idle[bytes / kPage]; idle != nullptr) {
+    Span* span = idle;
+    idle = span->next;
+    span->next = nullptr;
+    return span;
+  }
+  Span* span = new (std::nothrow) Span;
+  if (span != nullptr && c.chunk_left < bytes) {
+    // What is left of the old chunk was never touched, so it costs addresses only.
+    size_t size = c.chunk_next;
+    void* chunk = os_map(size);
+    if (chunk == nullptr) chunk = os_map(size = kFirstChunk);
+    if (chunk == nullptr) {
+      delete span;
+      span = nullptr;
+    } else {
+      c.chunk = static_cast<char*>(chunk);
+      c.chunk_left = size;
+      c.chunk_next = std::min(size * 2, kLargestChunk);
+    }
+  }
+  if (span == nullptr) {
+    unreserve_bytes(bytes);
+    return nullptr;
+  }
+  span->base = c.chunk;
+  span->bytes = bytes;
+  c.chunk += bytes;
+  c.chunk_left -= bytes;
+  return span;
+}
+
+// Headers come from slabs of their own, so that the data of neighbours stay dense.
+BufferList carve_headers() {
+  BufferList list;
+  char* slab = static_cast<char*>(os_map(kHeaderSlab));
+  if (slab == nullptr) return list;
+  for (size_t at = kHeaderSlab; at >= sizeof(Buffer); at -= sizeof(Buffer)) {
+    Buffer* header = Access::construct(slab + at - sizeof(Buffer));
+    Access::size_class(header) = kBareClass;
+    list.push(header);
+  }
+  return list;
+}
+
+// All blocks of a new span; empty when memory is out.
+BufferList carve(int size_class) {
+  if (size_class == kBareClass) return carve_headers();
+  const size_t bytes = span_bytes(size_class);
+  const size_t size = class_bytes(size_class);
+  const uint32_t blocks = static_cast<uint32_t>(bytes / size);
+  BufferList headers;
+  while (headers.count < blocks) {
+    BufferList more = central_fetch(kBareClass, blocks - headers.count);
+    if (more.count == 0) break;
+    headers.append(more);
+  }
+  Span* span = headers.count == blocks ? take_span(bytes) : nullptr;
+  if (span == nullptr) {
+    central_return(kBareClass, headers);
+    return {};
+  }
+  span->blocks = blocks;
+  char* data = span->base;
+  for (Buffer* b = headers.head; b != nullptr; b = Access::next(b)) {
+    Access::size_class(b) = static_cast<uint16_t>(size_class);
+    Access::data(b) = data;
+    Access::capacity(b) = size;
+    Access::owner(b) = span;
+    data += size;
+  }
+  return headers;
+}
+
+}  // namespace
+
+void BufferList::push(Buffer* buffer) {
+  Access::next(buffer) = head;
+  head = buffer;
+  ++count;
+}
+
+Buffer* BufferList::pop() {
+  Buffer* buffer = head;
+  if (buffer != nullptr) {
+    head = Access::next(buffer);
+    --count;
+  }
+  return buffer;
+}
+
+BufferList BufferList::take(uint32_t wanted) {
+  BufferList taken;
+  if (wanted == 0 || head == nullptr) return taken;
+  taken.head = head;
+  Buffer* last = head;
+  taken.count = 1;
+  while (taken.count < wanted && Access::next(last) != nullptr) {
+    last = Access::next(last);
+    ++taken.count;
+  }
+  head = Access::next(last);
+  Access::next(last) = nullptr;
+  count -= taken.count;
+  return taken;
+}
+
+void BufferList::append(BufferList other) {
+  if (other.head == nullptr) return;
+  Buffer* last = other.head;
+  while (Access::next(last) != nullptr) last = Access::next(last);
+  Access::next(last) = head;
+  head = other.head;
+  count += other.count;
+}
+
+BufferList central_fetch(int size_class, uint32_t count) {
+  Central& c = central();
+  {
+    std::lock_guard lock(c.shards[size_class % kShards].mutex);
+    BufferList& list = c.lists[size_class];
+    if (list.head != nullptr) return list.take(count);
+  }
+  BufferList carved = carve(size_class);
+  BufferList result = carved.take(count);
+  if (carved.count != 0) central_return(size_class, carved);
+  return result;
+}
+
+void central_return(int size_class, BufferList list) noexcept {
+  if (list.head == nullptr) return;
+  Central& c = central();
+  std::lock_guard lock(c.shards[size_class % kShards].mutex);
+  c.lists[size_class].append(list);
+}
+
+void central_trim() noexcept {
+  Central& c = central();
+  for (int size_class = 0; size_class < kSmallClasses; ++size_class) {
+    BufferList kept;
+    BufferList bare;
+    Span* empty = nullptr;
+    {
+      std::lock_guard lock(c.shards[size_class % kShards].mutex);
+      BufferList& list = c.lists[size_class];
+      for (Buffer* b = list.head; b != nullptr; b = Access::next(b)) {
+        ++static_cast<Span*>(Access::owner(b))->seen_free;
+      }
+      // Blocks of a span that is free altogether come off; its count runs down to find the last.
+      while (Buffer* b = list.pop()) {
+        Span* span = static_cast<Span*>(Access::owner(b));
+        if (span->seen_free < span->blocks) {
+          kept.push(b);
+          continue;
+        }
+        if (Access::data(b) == span->base) {
+          span->next = empty;
+          empty = span;
+        }
+        Access::size_class(b) = kBareClass;
+        Access::data(b) = nullptr;
+        Access::capacity(b) = 0;
+        Access::owner(b) = nullptr;
+        bare.push(b);
+      }
+      for (Buffer* b = kept.head; b != nullptr; b = Access::next(b)) {
+        static_cast<Span*>(Access::owner(b))->seen_free = 0;
+      }
+      list = kept;
+    }
+    central_return(kBareClass, bare);
+    while (empty != nullptr) {
+      Span* span = empty;
+      empty = span->next;
+      span->seen_free = 0;
+      os_discard(span->base, span->bytes);
+      unreserve_bytes(span->bytes);
+      std::lock_guard lock(c.spans_mutex);
+      span->next = c.idle[span->bytes / kPage];
+      c.idle[span->bytes / kPage] = span;
+    }
+  }
+}
+
+void central_lock_all() {
+  Central& c = central();
+  for (Shard& shard : c.shards) shard.mutex.lock();
+  c.spans_mutex.lock();
+}
+
+void central_unlock_all() {
+  Central& c = central();
+  c.spans_mutex.unlock();
+  for (Shard& shard : c.shards) shard.mutex.unlock();
+}
+
+}  // namespace hologram::internal

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: MIT
+// Large blocks: mapped one by one with huge pages, and kept for reuse, because page faults cost
+// more than the arithmetic done on fresh memory.
+#include <mutex>
+
+#include "hologram/memory.h"
+#include "src/runtime/buffer_access.h"
+#include "src/runtime/linear_pool.h"
+#include "src/runtime/os_memory.h"
+
+namespace hologram::internal {
+namespace {
+
+using Access = BufferAccess;
+
+constexpr int kLargeClasses = kSizeClasses - kSmallClasses;
+
+struct LargePool {
+  std::mutex mutex;
+  Buffer* free[kLargeClasses] = {};  // doubly linked through next and prev
+  Buffer* oldest = nullptr;          // all free blocks, through older and newer
+  Buffer* newest = nullptr;
+  std::atomic<size_t> cached{0};
+};
+
+// Leaked on purpose, as the other lists.
+LargePool& pool() {
+  static LargePool* instance = new LargePool;
+  return *instance;
+}
+
+// With the lock held: takes a free block out of both of its lists.
+void unlink(LargePool& p, Buffer* b) {
+  const int bin = Access::size_class(b) - kSmallClasses;
+  Buffer* next = Access::next(b);
+  Buffer* prev = Access::prev(b);
+  (prev != nullptr ? Access::next(prev) : p.free[bin]) = next;
+  if (next != nullptr) Access::prev(next) = prev;
+  Buffer* older = Access::older(b);
+  Buffer* newer = Access::newer(b);
+  (older != nullptr ? Access::newer(older) : p.oldest) = newer;
+  (newer != nullptr ? Access::older(newer) : p.newest) = older;
+  p.cached.store(p.cached.load(std::memory_order_relaxed) - Access::capacity(b),
+                 std::memory_order_relaxed);
+}
+
+Buffer* take_cached(LargePool& p, int size_class) {
+  std::lock_guard lock(p.mutex);
+  // The next class up wastes little more; beyond it a fresh mapping is the better bargain.
+  for (int bin = size_class - kSmallClasses; bin <= size_class - kSmallClasses + 1; ++bin) {
+    if (bin >= kLargeClasses) break;
+    if (Buffer* b = p.free[bin]; b != nullptr) {
+      unlink(p, b);
+      return b;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Buffer* large_allocate(size_t nbytes) {
+  LargePool& p = pool();
+  const int c = size_class(nbytes);
+  if (Buffer* cached = take_cached(p, c)) return cached;
+
+  const size_t bytes = class_bytes(c);
+  if (!reserve_bytes(bytes)) {
+    const size_t now = p.cached.load(std::memory_order_relaxed);
+    large_trim(now > bytes ? now - bytes : 0);
+    if (!reserve_bytes(bytes)) return nullptr;
+  }
+  Buffer* b = central_fetch(kBareClass, 1).pop();
+  void* data = b != nullptr ? os_map(bytes) : nullptr;
+  if (data == nullptr) {
+    unreserve_bytes(bytes);
+    if (b != nullptr) give_header(b);
+    return nullptr;
+  }
+  Access::size_class(b) = static_cast<uint16_t>(c);
+  Access::data(b) = data;
+  Access::capacity(b) = bytes;
+  return b;
+}
+
+void large_release(Buffer* b) noexcept {
+  LargePool& p = pool();
+  const size_t limit = max_cached_bytes();
+  {
+    std::lock_guard lock(p.mutex);
+    Buffer*& first = p.free[Access::size_class(b) - kSmallClasses];
+    Access::next(b) = first;
+    Access::prev(b) = nullptr;
+    if (first != nullptr) Access::prev(first) = b;
+    first = b;
+    Access::older(b) = p.newest;
+    Access::newer(b) = nullptr;
+    (p.newest != nullptr ? Access::newer(p.newest) : p.oldest) = b;
+    p.newest = b;
+    const size_t cached = p.cached.load(std::memory_order_relaxed) + Access::capacity(b);
+    p.cached.store(cached, std::memory_order_relaxed);
+    if (cached <= limit) return;
+  }
+  large_trim(limit);
+}
+
+void large_trim(size_t keep_bytes) noexcept {
+  LargePool& p = pool();
+  while (true) {
+    Buffer* victim;
+    {
+      std::lock_guard lock(p.mutex);
+      if (p.cached.load(std::memory_order_relaxed) <= keep_bytes) return;
+      victim = p.oldest;
+      unlink(p, victim);
+    }
+    // Unmapping walks page tables for long, so it happens outside the lock.
+    os_unmap(Access::data(victim), Access::capacity(victim));
+    unreserve_bytes(Access::capacity(victim));
+    Access::data(victim) = nullptr;
+    Access::capacity(victim) = 0;
+    Access::size_class(victim) = kBareClass;
+    give_header(victim);
+  }
+}
+
+size_t large_cached_bytes() { return pool().cached.load(std::memory_order_relaxed); }
+
+void large_lock_all() { pool().mutex.lock(); }
+void large_unlock_all() { pool().mutex.unlock(); }
+
+}  // namespace hologram::internal

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: MIT
+// Allocation and release: the thread's own lists first, then the shared ones, then the system.
+#include "src/runtime/linear_pool.h"
+
+#include <cstdio>
+#include <limits>
+#include <string>
+
+#include "hologram/device.h"
+#include "hologram/error.h"
+#include "hologram/memory.h"
+#include "src/runtime/buffer_access.h"
+#include "src/runtime/memory_counts.h"
+#include "src/runtime/os_memory.h"
+
+namespace hologram {
+namespace internal {
+namespace {
+
+using Access = BufferAccess;
+
+[[gnu::always_inline]] inline void start(Buffer* b, Device& device, size_t nbytes) {
+  Access::refs(b).store(1, std::memory_order_relaxed);
+  Access::pool(b) = PoolKind::kLinear;
+  Access::dtype(b) = Dtype::kUInt8;
+  Access::nbytes(b) = nbytes;
+  Access::device(b) = &device;
+}
+
+std::string size_text(size_t bytes) {
+  static constexpr const char* kUnits[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  double value = static_cast<double>(bytes);
+  int unit = 0;
+  while (value >= 1024 && unit < 6) {
+    value /= 1024;
+    ++unit;
+  }
+  char text[48];
+  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.2f %s", value, kUnits[unit]);
+  return text;
+}
+
+[[noreturn]] void out_of_memory(const Device& device, size_t nbytes) {
+  count_out_of_memory();
+  const MemoryStats s = memory_stats();
+  fail(ErrorKind::kOutOfMemory, "out of memory: tried to allocate ", size_text(nbytes), " (",
+       nbytes, " bytes) on ", device.name(), ":", device.index(), "; ",
+       size_text(static_cast<size_t>(s.allocated_bytes.current)), " in use, ",
+       size_text(static_cast<size_t>(s.cached_bytes)), " cached, limit ",
+       size_text(static_cast<size_t>(s.memory_limit)),
+       ". Free buffers, make the work smaller, or raise the limit (HOLOGRAM_MEMORY_LIMIT)");
+}
+
+void count_allocated(ThreadCache* cache, size_t capacity, size_t nbytes) {
+  if (cache != nullptr) {
+    cache->tally.allocated(capacity, nbytes);
+  } else {
+    Tally once;
+    once.allocated(capacity, nbytes);
+    once.tell();
+  }
+}
+
+void count_freed(ThreadCache* cache, size_t capacity, size_t nbytes) {
+  if (cache != nullptr) {
+    cache->tally.freed(capacity, nbytes);
+  } else {
+    Tally once;
+    once.freed(capacity, nbytes);
+    once.tell();
+  }
+}
+
+// A block of a small or the bare class; null when memory is out.
+Buffer* small_allocate(ThreadCache* cache, int size_class) {
+  if (cache == nullptr) return central_fetch(size_class, 1).pop();
+  ThreadCache::List& list = cache->lists[size_class];
+  if (list.head == nullptr) {
+    refresh_cache(cache);
+    BufferList batch = central_fetch(size_class, batch_size(size_class));
+    if (batch.count == 0) return nullptr;
+    list.head = batch.head;
+    list.count = batch.count;
+    cache->refilled += batch.count * Access::capacity(batch.head);
+  }
+  Buffer* b = list.head;
+  list.head = Access::next(b);
+  --list.count;
+  return b;
+}
+
+void small_release(ThreadCache* cache, Buffer* b) noexcept {
+  const int c = Access::size_class(b);
+  if (cache == nullptr) {
+    BufferList one;
+    one.push(b);
+    central_return(c, one);
+    return;
+  }
+  ThreadCache::List& list = cache->lists[c];
+  if (list.count >= list.limit) {
+    BufferList all{list.head, list.count};
+    central_return(c, all.take(batch_size(c)));
+    list.head = all.head;
+    list.count = all.count;
+  }
+  Access::next(b) = list.head;
+  list.head = b;
+  ++list.count;
+}
+
+Buffer* device_allocate(Device& device, size_t nbytes) {
+  Buffer* b = take_header(device, nbytes);
+  void* data = nbytes != 0 ? device.allocate_raw(nbytes) : nullptr;
+  if (data == nullptr && nbytes != 0) {
+    give_header(b);
+    out_of_memory(device, nbytes);
+  }
+  Access::pool(b) = PoolKind::kDevice;
+  Access::data(b) = data;
+  Access::capacity(b) = nbytes;
+  return b;
+}
+
+[[gnu::noinline]] Buffer* allocate_slowly(Device& device, size_t nbytes) {
+  if (!device.is_host_memory()) return device_allocate(device, nbytes);
+  if (nbytes > kMaxRequest || nbytes > memory_limit()) out_of_memory(device, nbytes);
+  ThreadCache* cache = t_cache != nullptr ? t_cache : make_thread_cache();
+  const int c = nbytes == 0 ? kBareClass : size_class(nbytes);
+  const auto attempt = [&] {
+    return c < kCachedClasses && nbytes <= kMaxSmall ? small_allocate(cache, c)
+                                                     : large_allocate(nbytes);
+  };
+  Buffer* b = attempt();
+  if (b == nullptr) {
+    empty_cache();
+    b = attempt();
+    if (b == nullptr) out_of_memory(device, nbytes);
+    count_retry();
+  }
+  start(b, device, nbytes);
+  count_allocated(cache, Access::capacity(b), nbytes);
+  return b;
+}
+
+[[gnu::noinline]] void recycle_slowly(Buffer* b) noexcept {
+  ThreadCache* cache = t_cache != nullptr ? t_cache : make_thread_cache();
+  switch (Access::pool(b)) {
+    case PoolKind::kLinear:
+      count_freed(cache, Access::capacity(b), Access::nbytes(b));
+      if (Access::capacity(b) > kMaxSmall) {
+        large_release(b);
+      } else {
+        small_release(cache, b);
+      }
+      return;
+    case PoolKind::kBoundary:
+    case PoolKind::kForeign: {
+      auto* deleter = Access::deleter(b);
+      void* context = Access::pool(b) == PoolKind::kBoundary ? b : Access::owner(b);
+      if (deleter != nullptr) deleter(context);
+      break;
+    }
+    case PoolKind::kDevice:
+      if (Access::data(b) != nullptr) {
+        Access::device(b)->free_raw(Access::data(b), Access::capacity(b));
+      }
+      break;
+  }
+  give_header(b);
+}
+
+}  // namespace
+
+Buffer* take_header(Device& device, size_t nbytes) {
+  ThreadCache* cache = t_cache != nullptr ? t_cache : make_thread_cache();
+  Buffer* b = small_allocate(cache, kBareClass);
+  if (b == nullptr) {
+    empty_cache();
+    b = small_allocate(cache, kBareClass);
+    if (b == nullptr) out_of_memory(device, nbytes);
+  }
+  start(b, device, nbytes);
+  return b;
+}
+
+void give_header(Buffer* b) noexcept {
+  Access::pool(b) = PoolKind::kLinear;
+  Access::data(b) = nullptr;
+  Access::capacity(b) = 0;
+  Access::owner(b) = nullptr;
+  Access::deleter(b) = nullptr;
+  small_release(t_cache, b);
+}
+
+void recycle_buffer(Buffer* b) noexcept {
+  ThreadCache* cache = t_cache;
+  if (cache != nullptr && Access::pool(b) == PoolKind::kLinear) [[likely]] {
+    const unsigned c = Access::size_class(b);
+    if (c < kCachedClasses) [[likely]] {
+      ThreadCache::List& list = cache->lists[c];
+      if (list.count < list.limit) [[likely]] {
+        Access::next(b) = list.head;
+        list.head = b;
+        ++list.count;
+        cache->tally.freed(Access::capacity(b), Access::nbytes(b));
+        return;
+      }
+    }
+  }
+  recycle_slowly(b);
+}
+
+}  // namespace internal
+
+Buffer* allocate_buffer(Device& device, size_t nbytes) {
+  using Access = internal::BufferAccess;
+  internal::ThreadCache* cache = internal::t_cache;
+  // nbytes - 1 wraps for zero, which goes the slow way too.
+  if (cache != nullptr && nbytes - 1 < internal::kMaxSmall && device.is_host_memory()) [[likely]] {
+    internal::ThreadCache::List& list = cache->lists[internal::size_class(nbytes)];
+    if (Buffer* b = list.head; b != nullptr) [[likely]] {
+      list.head = Access::next(b);
+      --list.count;
+      internal::start(b, device, nbytes);
+      cache->tally.allocated(Access::capacity(b), nbytes);
+      return b;
+    }
+  }
+  return internal::allocate_slowly(device, nbytes);
+}
+
+Buffer* wrap_buffer(Device& device, void* data, size_t nbytes, void (*deleter)(void*),
+                    void* context) {
+  using Access = internal::BufferAccess;
+  if (data == nullptr && nbytes != 0) {
+    fail(ErrorKind::kInvalidArgument, "wrap_buffer: data is null but nbytes is ", nbytes,
+         "; pass the address of that many bytes");
+  }
+  Buffer* b = internal::take_header(device, nbytes);
+  Access::pool(b) = PoolKind::kForeign;
+  Access::data(b) = data;
+  Access::capacity(b) = nbytes;
+  Access::deleter(b) = deleter;
+  Access::owner(b) = context;
+  return b;
+}
+
+size_t allocation_size(size_t nbytes) {
+  if (nbytes == 0 || nbytes > internal::kMaxRequest) return nbytes;
+  return internal::class_bytes(internal::size_class(nbytes));
+}
+
+void empty_cache() {
+  if (internal::ThreadCache* cache = internal::t_cache) internal::flush_cache(cache);
+  internal::g_trim_epoch.fetch_add(1, std::memory_order_relaxed);
+  internal::central_trim();
+  internal::large_trim(0);
+}
+
+}  // namespace hologram

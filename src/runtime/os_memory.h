@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+// Memory from the operating system, counted against the limit; where tests make it fail.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace hologram::internal {
+
+inline constexpr size_t kHugePage = size_t{2} << 20;
+inline constexpr size_t kPage = size_t{4} << 10;
+
+// Zeroed memory, aligned to a huge page and advised to use them when it is at least that large,
+// else to a page. Null when the system refuses. `bytes` is a multiple of kPage.
+void* os_map(size_t bytes);
+void os_unmap(void* data, size_t bytes) noexcept;
+// Gives back the pages; the addresses stay ours and read as zero when touched again.
+void os_discard(void* data, size_t bytes) noexcept;
+
+// Counts `bytes` as reserved; false, and nothing counted, when that would pass the limit.
+bool reserve_bytes(size_t bytes);
+void unreserve_bytes(size_t bytes) noexcept;
+
+struct OsCounters {
+  int64_t reserved = 0;
+  int64_t reserved_peak = 0;
+  int64_t reserved_total = 0;
+  int64_t allocations = 0;
+  int64_t frees = 0;
+};
+OsCounters os_counters();
+void reset_os_peak();
+void reset_os_totals();
+
+}  // namespace hologram::internal

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+// Rounds request sizes to the sizes the linear pool keeps: at most an eighth is wasted.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+namespace hologram::internal {
+
+// Multiples of 64 up to 512, then eight sizes per doubling. All are multiples of 64 bytes, of 4 KiB
+// above 32 KiB, and of 128 KiB above 1 MiB.
+inline constexpr int kLinearSizes = 8;
+// Classes below this are cut from spans and cached per thread; those above are mapped one by one.
+inline constexpr int kSmallClasses = 96;
+inline constexpr size_t kMaxSmall = size_t{1} << 20;
+// Headers that have no memory of their own: zero-byte, foreign and boundary buffers.
+inline constexpr int kBareClass = kSmallClasses;
+inline constexpr int kCachedClasses = kSmallClasses + 1;
+// Sizes up to 2^48 bytes; beyond that no machine can say yes.
+inline constexpr int kSizeClasses = kLinearSizes + (48 - 9) * 8;
+inline constexpr size_t kMaxRequest = size_t{1} << 48;
+
+// nbytes in 1..kMaxRequest. Class numbers of large sizes start at kSmallClasses.
+inline int size_class(size_t nbytes) {
+  const size_t m = nbytes - 1;
+  if (m < 512) return static_cast<int>(m >> 6);
+  const int e = std::bit_width(m) - 1;
+  return kLinearSizes + (e - 9) * 8 + static_cast<int>((m >> (e - 3)) & 7);
+}
+
+inline size_t class_bytes(int size_class) {
+  if (size_class < kLinearSizes) return static_cast<size_t>(size_class + 1) * 64;
+  const int k = size_class - kLinearSizes;
+  return static_cast<size_t>(9 + (k & 7)) << (k / 8 + 6);
+}
+
+// Bytes of the piece of memory that blocks of a small class are cut from; few sizes, so that one
+// emptied of a class can serve another.
+inline size_t span_bytes(int size_class) {
+  const size_t size = class_bytes(size_class);
+  if (size <= 8192) return size_t{64} << 10;
+  if (size <= 32768) return size_t{256} << 10;
+  if (size <= 131072) return size * 4;
+  return size;
+}
+
+}  // namespace hologram::internal
