@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Trains a small network on scikit-learn's images of digits, on torch.device('hologram') beside cpu.
+"""Trains a small network on scikit-learn's digits, on torch.device('hologram') beside cpu.
 
-Both devices start from the same weights and see the same batches; they take turns epoch by epoch, so that a busy moment of the
-machine meets both. Written are a checkpoint, which is then loaded on cpu and must give the same answers, and a plot.
+Both devices start from the same weights and see the same batches; they take turns epoch by epoch,
+so that a busy moment of the machine meets both. Written are a checkpoint, which is then loaded on
+cpu and must give the same answers, and a plot.
 """
 
 from __future__ import annotations
@@ -74,9 +75,15 @@ def load_data() -> Data:
     digits = load_digits()
     images = (digits.images / 16.0).astype(np.float32)[:, None]
     train_x, test_x, train_y, test_y = train_test_split(
-        images, digits.target.astype(np.int64), test_size=0.25, random_state=0, stratify=digits.target
+        images,
+        digits.target.astype(np.int64),
+        test_size=0.25,
+        random_state=0,
+        stratify=digits.target,
     )
-    return Data(*(torch.from_numpy(np.ascontiguousarray(a)) for a in (train_x, train_y, test_x, test_y)))
+    return Data(
+        *(torch.from_numpy(np.ascontiguousarray(a)) for a in (train_x, train_y, test_x, test_y))
+    )
 
 
 def make_model(kind: str) -> nn.Module:
@@ -127,7 +134,7 @@ def start_run(kind: str, device: torch.device, seed: int, learning_rate: float) 
 
 
 def train_epoch(run: Run, data: Data, batches: list[Tensor], progress: tqdm) -> None:
-    """Take one optimizer step per batch; a step is timed from its batch on the device to its loss on the host."""
+    """Take a step per batch, timed from the batch on the device to the loss on the host."""
     run.model.train()
     loss_function = nn.CrossEntropyLoss()
     for batch in batches:
@@ -169,7 +176,9 @@ def train(runs: list[Run], data: Data, epochs: int, batch_size: int, seed: int) 
             batches = list(torch.randperm(count, generator=shuffle).split(batch_size))
             order = runs if epoch % 2 == 0 else runs[::-1]
             for run in order:
-                progress.set_description(f"epoch {epoch + 1}/{epochs} on {run.device}", refresh=False)
+                progress.set_description(
+                    f"epoch {epoch + 1}/{epochs} on {run.device}", refresh=False
+                )
                 train_epoch(run, data, batches, progress)
                 mean = statistics.fmean(run.losses[-len(batches) :])
                 progress.set_postfix(loss=f"{mean:.4f}", refresh=False)
@@ -210,7 +219,11 @@ def _umask() -> int:
 def save_checkpoint(path: Path, kind: str, run: Run) -> None:
     """Save the model and the optimizer as they are on the run's device."""
     content = io.BytesIO()
-    state = {"model": kind, "state": run.model.state_dict(), "optimizer": run.optimizer.state_dict()}
+    state = {
+        "model": kind,
+        "state": run.model.state_dict(),
+        "optimizer": run.optimizer.state_dict(),
+    }
     torch.save(state, content)
     write_atomically(path, content.getvalue())
 
@@ -237,7 +250,9 @@ def check_checkpoint(path: Path, run: Run, data: Data) -> float:
     logits = predict(load_checkpoint(path, cpu)[1], data.test_x, cpu)
     difference = (logits - run.logits).abs().max().item()
     if not torch.allclose(logits, run.logits, rtol=1e-4, atol=1e-4):
-        fail(f"the checkpoint gives other answers on cpu than on {run.device}: they differ by {difference:.3g}")
+        fail(
+            f"the checkpoint's answers on cpu differ from those on {run.device} by {difference:.3g}"
+        )
     return difference
 
 
@@ -250,7 +265,11 @@ def save_plot(path: Path, kind: str, runs: list[Run]) -> None:
 
     figure, (curves, times) = plt.subplots(1, 2, figsize=(11, 4), constrained_layout=True)
     for index, run in enumerate(runs):
-        style = {"linewidth": 2.5, "alpha": 0.6} if index == 0 else {"linewidth": 1.0, "linestyle": "--"}
+        style = (
+            {"linewidth": 2.5, "alpha": 0.6}
+            if index == 0
+            else {"linewidth": 1.0, "linestyle": "--"}
+        )
         curves.semilogy(run.losses, label=str(run.device), **style)
     curves.set(xlabel="step", ylabel="cross-entropy", title=f"{kind}: training loss")
     curves.legend()
@@ -258,7 +277,9 @@ def save_plot(path: Path, kind: str, runs: list[Run]) -> None:
     for run in runs:
         median = run.step_microseconds[0]
         label = f"{run.device}: median {median:.0f} us"
-        times.hist(np.array(run.step_seconds) * 1e6, bins=60, range=(0, slowest), alpha=0.6, label=label)
+        times.hist(
+            np.array(run.step_seconds) * 1e6, bins=60, range=(0, slowest), alpha=0.6, label=label
+        )
     times.set(xlabel="time per step, us", ylabel="steps", title=f"{kind}: time per step")
     times.legend()
     content = io.BytesIO()
@@ -269,7 +290,9 @@ def save_plot(path: Path, kind: str, runs: list[Run]) -> None:
 
 def print_results(runs: list[Run]) -> None:
     """Print a line a device, and how the first compares with the second."""
-    print(f"{'device':<12} {'step, median':>13} {'10% to 90%':>17} {'final loss':>11} {'accuracy':>9}")
+    print(
+        f"{'device':<12} {'step, median':>13} {'10% to 90%':>17} {'final loss':>11} {'accuracy':>9}"
+    )
     for run in runs:
         median, low, high = run.step_microseconds
         print(
@@ -279,7 +302,11 @@ def print_results(runs: list[Run]) -> None:
     if len(runs) == 2:
         first, second = runs
         ratio = second.step_microseconds[0] / first.step_microseconds[0]
-        faster = f"{ratio:.2f}x as fast as" if ratio >= 1 else f"slower than, at {ratio:.2f}x the speed of,"
+        faster = (
+            f"{ratio:.2f}x as fast as"
+            if ratio >= 1
+            else f"slower than, at {ratio:.2f}x the speed of,"
+        )
         print(f"A step on {first.device} is {faster} {second.device}.")
 
 
@@ -304,14 +331,22 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
             raise argparse.ArgumentTypeError(f"{text} is not between 0 and 2**63 - 1")
         return value
 
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", default="hologram", help="where to train (default: hologram)")
-    parser.add_argument("--model", choices=sorted(DEFAULT_EPOCHS), default="mlp", help="default: mlp")
+    parser.add_argument(
+        "--model", choices=sorted(DEFAULT_EPOCHS), default="mlp", help="default: mlp"
+    )
     parser.add_argument("--epochs", type=positive, help="default: 30 for mlp, 15 for cnn")
     parser.add_argument("--batch-size", type=positive, default=32, help="default: 32")
     parser.add_argument("--learning-rate", type=rate, default=2e-3, help="Adam's (default: 0.002)")
-    parser.add_argument("--seed", type=seed, default=0, help="of the weights and of the order of the images")
-    parser.add_argument("--out", type=Path, default=Path("outputs/digits"), help="folder for the results")
+    parser.add_argument(
+        "--seed", type=seed, default=0, help="of the weights and of the order of the images"
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("outputs/digits"), help="folder for the results"
+    )
     parser.add_argument(
         "--compare",
         action=argparse.BooleanOptionalAction,
@@ -321,14 +356,21 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--min-accuracy",
         type=float,
-        help=f"exit with status 1 below this (default: {REQUIRED_ACCURACY}, or 0 with fewer than the default epochs)",
+        help=f"fail below this (default: {REQUIRED_ACCURACY}, or 0 with fewer epochs than usual)",
     )
-    parser.add_argument("--evaluate", type=Path, metavar="CHECKPOINT", help="do not train: measure a checkpoint's accuracy")
+    parser.add_argument(
+        "--evaluate",
+        type=Path,
+        metavar="CHECKPOINT",
+        help="only measure a checkpoint",
+    )
     options = parser.parse_args(arguments)
     if options.epochs is None:
         options.epochs = DEFAULT_EPOCHS[options.model]
     if options.min_accuracy is None:
-        options.min_accuracy = REQUIRED_ACCURACY if options.epochs >= DEFAULT_EPOCHS[options.model] else 0.0
+        options.min_accuracy = (
+            REQUIRED_ACCURACY if options.epochs >= DEFAULT_EPOCHS[options.model] else 0.0
+        )
     if not 0.0 <= options.min_accuracy <= 1.0:
         parser.error(f"argument --min-accuracy: {options.min_accuracy} is not between 0 and 1")
     return options
@@ -352,8 +394,9 @@ def run_training(options: argparse.Namespace, device: torch.device) -> int:
         devices.append(torch.device("cpu"))
     runs = [start_run(options.model, d, options.seed, options.learning_rate) for d in devices]
     print(
-        f"{options.model} on {' and '.join(str(d) for d in devices)}: {len(data.train_x)} images to learn from,"
-        f" {len(data.test_x)} held out, {torch.get_num_threads()} threads"
+        f"{options.model} on {' and '.join(str(d) for d in devices)}:"
+        f" {len(data.train_x)} images to learn from, {len(data.test_x)} held out,"
+        f" {torch.get_num_threads()} threads"
     )
     train(runs, data, options.epochs, options.batch_size, options.seed)
     print_results(runs)
@@ -361,14 +404,20 @@ def run_training(options: argparse.Namespace, device: torch.device) -> int:
     checkpoint = options.out / f"{options.model}.pt"
     save_checkpoint(checkpoint, options.model, runs[0])
     difference = check_checkpoint(checkpoint, runs[0], data)
-    print(f"saved {checkpoint}; loaded on cpu it gives the same answers (largest difference {difference:.2g})")
+    print(
+        f"saved {checkpoint}; loaded on cpu it gives the same answers"
+        f" (largest difference {difference:.2g})"
+    )
     plot = options.out / f"{options.model}.png"
     save_plot(plot, options.model, runs)
     print(f"saved {plot}")
 
     worst = min(runs, key=lambda run: run.accuracy)
     if worst.accuracy <= options.min_accuracy and options.min_accuracy > 0:
-        fail(f"the accuracy on {worst.device} is {worst.accuracy:.4f}, not above {options.min_accuracy}")
+        fail(
+            f"the accuracy on {worst.device} is {worst.accuracy:.4f},"
+            f" not above {options.min_accuracy}"
+        )
     return 0
 
 
@@ -377,7 +426,9 @@ def main(arguments: list[str] | None = None) -> int:
     options = parse_arguments(arguments)
     try:
         device = check_device(options.device)
-        return run_evaluation(options, device) if options.evaluate else run_training(options, device)
+        return (
+            run_evaluation(options, device) if options.evaluate else run_training(options, device)
+        )
     except UserError as error:
         print(f"train_digits: {error}", file=sys.stderr)
         return 1

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Brings a checkout to where everything runs: system packages, .venv, and both distributions built and installed.
+"""Brings a checkout to where everything runs: system packages, .venv, both distributions installed.
 
-Each part is skipped when nothing it depends on has changed, so a second call takes a fraction of a second. `make` calls this.
+Each part is skipped when nothing it depends on has changed, so that a second call takes a fraction
+of a second. `make` calls this.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ BUILD = ROOT / "build"
 # The PyTorch that `make` installs; any of 2.11 to 2.15 builds: make TORCH='torch==2.11.*'
 TORCH = os.environ.get("TORCH") or "torch==2.15.*"
 
-# A file to compile, or a program to find, for each Debian package; `None`: the tests say what they miss without it.
+# A folder with include/hwy and include/xbyak, for a machine that can install nothing.
+DEPENDENCY_PREFIX = os.environ.get("HOLOGRAM_DEPENDENCY_PREFIX", "")
+
+# The Debian package of each header that is included.
 HEADER_PACKAGES = {"hwy/highway.h": "libhwy-dev", "xbyak/xbyak.h": "libxbyak-dev"}
 OPTIONAL_HEADER_PACKAGES = {"gtest/gtest.h": "libgtest-dev"}
 
@@ -67,9 +71,8 @@ def compiler() -> str:
 
 
 def has_header(header: str) -> bool:
-    """Whether a C++ file can include `header`, in the system or under CMAKE_PREFIX_PATH."""
-    prefixes = [p for p in os.environ.get("CMAKE_PREFIX_PATH", "").split(os.pathsep) if p]
-    includes = [f"-I{prefix}/include" for prefix in prefixes]
+    """Whether C++ can include `header`, from the system or from HOLOGRAM_DEPENDENCY_PREFIX."""
+    includes = [f"-I{DEPENDENCY_PREFIX}/include"] if DEPENDENCY_PREFIX else []
     probe = subprocess.run(
         [compiler(), "-std=c++20", *includes, "-E", "-x", "c++", "-", "-o", os.devnull],
         input=f"#include <{header}>\n",
@@ -94,7 +97,9 @@ def missing_packages() -> tuple[list[str], list[str]]:
         needed.append("g++")
     else:
         needed += [pkg for header, pkg in HEADER_PACKAGES.items() if not has_header(header)]
-        wanted += [pkg for header, pkg in OPTIONAL_HEADER_PACKAGES.items() if not has_header(header)]
+        wanted += [
+            pkg for header, pkg in OPTIONAL_HEADER_PACKAGES.items() if not has_header(header)
+        ]
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     system_python = sys.base_prefix == "/usr"
     probe = subprocess.run([sys.executable, "-c", "import ensurepip, venv"], capture_output=True)
@@ -124,7 +129,7 @@ def apt_prefix() -> list[str] | None:
 
 def install_system_packages() -> None:
     """Install with apt what the build needs and the system lacks."""
-    key = digest([], "system-1", sys.executable, compiler(), os.environ.get("CMAKE_PREFIX_PATH", ""))
+    key = digest([], "system-1", sys.executable, compiler(), DEPENDENCY_PREFIX)
     if is_fresh("system", key):
         return
     needed, wanted = missing_packages()
@@ -136,23 +141,33 @@ def install_system_packages() -> None:
             if needed:
                 raise StepError(
                     f"These system packages are missing: {' '.join(packages)}\n"
-                    f"They cannot be installed from here (no apt-get, or neither root nor sudo). As root:\n"
+                    "They cannot be installed from here (no apt-get, or not root). As root:\n"
                     f"    {command}\n"
-                    "Elsewhere, install the same libraries, or set CMAKE_PREFIX_PATH to a prefix that holds their headers."
+                    "Elsewhere, install the same libraries, or set HOLOGRAM_DEPENDENCY_PREFIX\n"
+                    "to a folder whose include/ holds them."
                 )
-            say(f"  note   {' '.join(wanted)} is missing, so the C++ tests are left out ({command})")
+            say(
+                f"  note   {' '.join(wanted)} is missing, so the C++ tests are left out ({command})"
+            )
         else:
             options = ["-o", "DPkg::Lock::Timeout=300", "-o", "Acquire::Retries=3"]
             step("apt-get update", [*prefix, "apt-get", *options, "update"], log_name="apt-update")
             install = [*prefix, "apt-get", *options, "install", "-y", "--no-install-recommends"]
-            step(f"apt-get install {' '.join(packages)}", [*install, *packages], log_name="apt-install")
+            step(
+                f"apt-get install {' '.join(packages)}",
+                [*install, *packages],
+                log_name="apt-install",
+            )
     if PYTHON.exists():
         set_fresh("system", key)
 
 
 def make_venv() -> None:
     """Create .venv, or create it anew when the Python it was made with is gone."""
-    if PYTHON.exists() and subprocess.run([str(PYTHON), "-c", "import pip"], capture_output=True).returncode == 0:
+    if (
+        PYTHON.exists()
+        and subprocess.run([str(PYTHON), "-c", "import pip"], capture_output=True).returncode == 0
+    ):
         return
     if VENV.exists():
         say("  note   .venv does not work any more; making it anew")
@@ -161,17 +176,27 @@ def make_venv() -> None:
 
 def pip(title: str, log_name: str, *arguments: str, env: dict[str, str] | None = None) -> None:
     """Run pip of .venv as one step."""
-    command = [str(PYTHON), "-m", "pip", "install", "--no-input", "--disable-pip-version-check", *arguments]
+    command = [
+        str(PYTHON),
+        "-m",
+        "pip",
+        "install",
+        "--no-input",
+        "--disable-pip-version-check",
+        *arguments,
+    ]
     step(title, command, log_name=log_name, env=env)
 
 
 def install_python_packages(requirements: str) -> None:
-    """Install the packages that `requirements` names, and PyTorch with them so that pip sees the whole."""
+    """Install what `requirements` names, and PyTorch with it so that pip sees the whole."""
     key = digest([f"tools/{requirements}"], TORCH)
     name = f"pip-{requirements}"
     if is_fresh(name, key):
         return
-    title = f"pip install {requirements}" + (f", {TORCH}" if requirements == "requirements.txt" else "")
+    title = f"pip install {requirements}" + (
+        f", {TORCH}" if requirements == "requirements.txt" else ""
+    )
     pip(title, name, "-r", f"tools/{requirements}", TORCH)
     set_fresh(name, key)
 
@@ -184,7 +209,7 @@ def parallel_jobs() -> int:
 
 
 def build_environment() -> dict[str, str]:
-    """Return the environment of the builds: the tools of .venv first, every core, the compiler cache if there is one."""
+    """Return the environment of the builds: .venv's tools, every core, a compiler cache."""
     env = dict(os.environ)
     env["PATH"] = f"{VENV / 'bin'}{os.pathsep}{env.get('PATH', '')}"
     env.setdefault("CMAKE_BUILD_PARALLEL_LEVEL", str(parallel_jobs()))
@@ -208,8 +233,8 @@ def build_distribution(name: str, folder: str, key: str, defines: dict[str, str]
         return False
     settings = [f"-Cbuild-dir={BUILD / name}"]
     settings += [f"-Ccmake.define.{k}={v}" for k, v in defines.items()]
-    # Without isolation pip neither fetches a second PyTorch nor throws the object files away. Not editable: an editable
-    # install would run CMake at every import.
+    # Without isolation pip neither fetches a second PyTorch nor throws the object files away.
+    # Not editable: an editable install would run CMake at every import.
     pip(
         f"build and install {name}",
         f"build-{name}",
@@ -227,16 +252,26 @@ def build_distribution(name: str, folder: str, key: str, defines: dict[str, str]
 
 def build_distributions() -> None:
     """Build and install `hologram` and `hologram-torch`."""
-    toolchain = json.dumps([sys.version, compiler(), os.environ.get("CXXFLAGS", ""), os.environ.get("CMAKE_ARGS", "")])
-    core = digest(["CMakeLists.txt", "cmake", "include", "src", "python", "tools/setup.py"], toolchain)
-    build_distribution("hologram", "python", core, {"HOLOGRAM_BUILD_TESTS": "ON"})
+    flags = [os.environ.get(name, "") for name in ("CXXFLAGS", "LDFLAGS", "CMAKE_ARGS")]
+    toolchain = json.dumps([sys.version, compiler(), DEPENDENCY_PREFIX, *flags])
+    core = digest(
+        ["CMakeLists.txt", "cmake", "include", "src", "python", "tools/setup.py"], toolchain
+    )
+    defines = {"HOLOGRAM_BUILD_TESTS": "ON" if has_header("gtest/gtest.h") else "OFF"}
+    if DEPENDENCY_PREFIX:
+        defines["HOLOGRAM_DEPENDENCY_PREFIX"] = DEPENDENCY_PREFIX
+    build_distribution("hologram", "python", core, defines)
     # The device sees of the library only its headers and its CMake package.
-    device = digest(["CMakeLists.txt", "cmake", "include", "torch", "tools/setup.py"], toolchain, torch_version())
+    device = digest(
+        ["CMakeLists.txt", "cmake", "include", "torch", "tools/setup.py"],
+        toolchain,
+        torch_version(),
+    )
     build_distribution("hologram-torch", "torch", device, {})
 
 
 def build_cpp_tests() -> None:
-    """Build the C++ tests in the tree where the library was built, so that nothing is compiled twice."""
+    """Build the C++ tests in the library's own build tree, so that nothing is compiled twice."""
     key = digest(["CMakeLists.txt", "cmake", "include", "src", "python", "tests"])
     if is_fresh("cpp-tests", key):
         return
@@ -249,7 +284,9 @@ def main() -> int:
     """Run the parts asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tests", action="store_true", help="also build the C++ tests")
-    parser.add_argument("--check", action="store_true", help="also install the tools of `make check`")
+    parser.add_argument(
+        "--check", action="store_true", help="also install the tools of `make check`"
+    )
     options = parser.parse_args()
     try:
         install_system_packages()

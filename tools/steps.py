@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""One line a step: runs commands with their output in a log file, and shows the end of the log when one fails."""
+"""Runs commands as steps: one line each, their output in a log, its end shown when one fails."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ LOGS = ROOT / "build" / "logs"
 
 _HEARTBEAT_SECONDS = 30.0
 _TAIL_LINES = 40
+_ERROR_LINE = re.compile(
+    r"(^|\s)(fatal )?[Ee]rror:|undefined (reference|symbol)|^CMake Error|^\s*FAILED:|^E:"
+)
 _NINJA_PROGRESS = re.compile(r"\[(\d+/\d+)\]")
 
 
@@ -35,6 +38,14 @@ def _tail(log: Path, lines: int) -> str:
     except OSError:
         return ""
     return "\n".join(text.splitlines()[-lines:])
+
+
+def _explain(log: Path) -> str:
+    """Return the lines of a log that name errors, when its end does not show them, and its end."""
+    tail = _tail(log, _TAIL_LINES)
+    errors = [line for line in _tail(log, sys.maxsize).splitlines() if _ERROR_LINE.search(line)]
+    missing = [line for line in errors[:10] if line not in tail]
+    return "\n".join([*missing, "  ...", tail]) if missing else tail
 
 
 @contextlib.contextmanager
@@ -79,7 +90,7 @@ def step(
     seconds = time.monotonic() - start
     if code != 0:
         raise StepError(
-            f"{_tail(log, _TAIL_LINES)}\n"
+            f"{_explain(log)}\n"
             f"FAILED   {title} after {seconds:.1f} s, exit status {code}\n"
             f"         command: {' '.join(command)}\n"
             f"         full log: {log.relative_to(ROOT)}"

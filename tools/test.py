@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Runs the C++ tests with ctest, then the Python tests with pytest, whose summary is the last line.
 
-Both always run; the exit status is 0 only if both pass. `--all` adds the tests marked heavy; other arguments go to pytest.
+Both always run; the exit status is 0 only if both pass. `--all` adds the tests marked heavy; other
+arguments go to pytest.
 """
 
 from __future__ import annotations

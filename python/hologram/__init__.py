@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Hologram: a compute runtime in C++20, its Python face.
 
-The package holds the shared library, its headers and its CMake package; `hologram_torch` links to the same library.
+The package holds the shared library, its headers and its CMake package; `hologram_torch` links to
+the same library.
 """
 
 from __future__ import annotations
@@ -24,5 +25,5 @@ def get_include() -> str:
 
 
 def get_cmake_dir() -> str:
-    """Return the folder of the CMake package: ``-Dhologram_DIR=...`` for ``find_package(hologram)``."""
+    """Return the folder of the CMake package, to be passed as ``-Dhologram_DIR=...``."""
     return str(_ROOT / "lib" / "cmake" / "hologram")

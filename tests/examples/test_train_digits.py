@@ -49,14 +49,16 @@ def test_hologram_learns_as_cpu_does(model: str, tmp_path: Path) -> None:
     runs = [program.start_run(model, d, 3, 2e-3) for d in (device, torch.device("cpu"))]
     program.train(runs, data, program.DEFAULT_EPOCHS[model], 32, 3)
     assert all(r.accuracy > 0.96 for r in runs)
-    # The same weights and batches: the first steps agree closely, before rounding has had time to grow.
+    # The same weights and batches: the first steps agree, before rounding has had time to grow.
     assert runs[0].losses[:20] == pytest.approx(runs[1].losses[:20], rel=1e-4)
     path = tmp_path / "model.pt"
     program.save_checkpoint(path, model, runs[0])
     assert program.check_checkpoint(path, runs[0], data) < 1e-4
 
 
-def test_training_writes_a_checkpoint_and_a_plot(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_training_writes_a_checkpoint_and_a_plot(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
     assert run("--device", "cpu", "--epochs", "2", "--out", str(tmp_path)) == 0
     table = capsys.readouterr().out
     assert sorted(p.name for p in tmp_path.iterdir()) == ["mlp.png", "mlp.pt"]
@@ -69,7 +71,16 @@ def test_training_writes_a_checkpoint_and_a_plot(tmp_path: Path, capsys: pytest.
 def test_an_accuracy_below_the_required_one_is_a_failure(
     tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    arguments = ["--device", "cpu", "--epochs", "1", "--min-accuracy", "0.999", "--out", str(tmp_path)]
+    arguments = [
+        "--device",
+        "cpu",
+        "--epochs",
+        "1",
+        "--min-accuracy",
+        "0.999",
+        "--out",
+        str(tmp_path),
+    ]
     assert run(*arguments) == 1
     assert "not above 0.999" in capsys.readouterr().err
 
@@ -118,12 +129,16 @@ def test_a_damaged_checkpoint_is_refused(
     elif damage == "other":
         torch.save({"some": torch.ones(3)}, path)
     else:
-        path.write_bytes({"empty": b"", "half": whole[: len(whole) // 2], "noise": b"\0\xff" * 999}[damage])
+        path.write_bytes(
+            {"empty": b"", "half": whole[: len(whole) // 2], "noise": b"\0\xff" * 999}[damage]
+        )
     assert run("--device", "cpu", "--evaluate", str(path)) == 1
     assert str(path) in capsys.readouterr().err
 
 
-def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "file"
     program.write_atomically(path, b"old")
 
@@ -154,7 +169,9 @@ def start_program(*arguments: str, limit: int | None = None) -> subprocess.Popen
 
 def test_a_refused_write_leaves_nothing_half_written(tmp_path: Path) -> None:
     # A limit on the size of files is refused by the kernel at the same place as a full disk.
-    _, error = start_program("--epochs", "1", "--out", str(tmp_path), limit=4096).communicate(timeout=120)
+    _, error = start_program("--epochs", "1", "--out", str(tmp_path), limit=4096).communicate(
+        timeout=120
+    )
     assert "cannot write" in error
     assert "Traceback" not in error
     assert list(tmp_path.iterdir()) == []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Metadata provider of scikit-build-core: the wheel depends on the PyTorch minor version that it is built with."""
+"""Metadata provider of scikit-build-core: the wheel requires the PyTorch it is built with."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ def torch_minor() -> str:
     """Return the installed PyTorch's major and minor version, as ``2.15``."""
     found = re.match(r"\d+\.\d+", version("torch"))
     if found is None:
-        raise RuntimeError(f"the installed torch has a version nobody can read: {version('torch')!r}")
+        raise RuntimeError(
+            f"the installed torch has a version nobody can read: {version('torch')!r}"
+        )
     return found.group()
 
 

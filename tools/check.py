@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: MIT
+"""Checks formatting, lint and types: clang-format, clang-tidy, ruff, mypy, rules of the house.
+
+clang-tidy remembers each source that passed, by the contents of all files of ours that it includes,
+so it looks only at what changed. `--fix` formats in place; `--no-tidy` leaves the slow part out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from steps import LOGS, ROOT, StepError, fail, say, step
+
+BIN = ROOT / ".venv" / "bin"
+CPP_FOLDERS = ("include", "src", "python/src", "torch/csrc", "tests", "bench", "tools", "examples")
+PYTHON_FOLDERS = ("python", "torch", "tests", "bench", "examples", "tools")
+CPP_SUFFIXES = {".h", ".cc"}
+MOST_LINES = 800
+PASSED = ROOT / "build" / "check" / "tidy-passed.json"
+
+# What clang-tidy 14 cannot read: GCC's flags. Warnings are the compiler's business.
+TIDY_FLAGS = ["-Wno-everything", "-Wno-unknown-warning-option"]
+GCC_ONLY = re.compile(
+    r"^(-fno-semantic-interposition|-Wno-psabi|-fno-fat-lto-objects|-Werror|-mtune=.*)$"
+)
+
+
+def sources(folders: tuple[str, ...], suffixes: set[str]) -> list[Path]:
+    """Return our files below `folders`."""
+    found = [
+        p for f in folders for p in (ROOT / f).rglob("*") if p.suffix in suffixes and p.is_file()
+    ]
+    return sorted(p for p in found if not {"build", "__pycache__"} & set(p.parts))
+
+
+def check_house_rules() -> None:
+    """Every source names its licence first and stays readable in size."""
+    faults = []
+    for path in sources(CPP_FOLDERS, {*CPP_SUFFIXES, ".def"}) + sources(PYTHON_FOLDERS, {".py"}):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        name = path.relative_to(ROOT)
+        if not lines or "SPDX-License-Identifier: MIT" not in "".join(lines[:2]):
+            faults.append(f"{name}:1: the first line must be the SPDX line")
+        if len(lines) > MOST_LINES:
+            faults.append(f"{name}: {len(lines)} lines; split it by concept (at most {MOST_LINES})")
+    if faults:
+        raise StepError("\n".join([*faults, "FAILED   house rules"]))
+    say("         house rules hold")
+
+
+@dataclass
+class Unit:
+    """A source as the build compiles it."""
+
+    source: Path
+    command: list[str]
+    folder: Path
+
+
+def compiled_units() -> list[Unit]:
+    """Return our sources from the compilation databases of both builds."""
+    units: dict[Path, Unit] = {}
+    for tree in ("hologram", "hologram-torch"):
+        database = ROOT / "build" / tree / "compile_commands.json"
+        if not database.is_file():
+            continue
+        for entry in json.loads(database.read_text()):
+            source = Path(entry["file"])
+            if source.is_file() and any(
+                (ROOT / folder) in source.parents for folder in CPP_FOLDERS
+            ):
+                arguments = entry.get("arguments") or entry["command"].split()
+                units[source] = Unit(source, arguments, Path(entry["directory"]))
+    return [units[key] for key in sorted(units)]
+
+
+def tidy_flags(unit: Unit) -> list[str]:
+    """Return the compiler's flags that clang understands."""
+    start = next(
+        i
+        for i, word in enumerate(unit.command)
+        if re.search(r"(\+\+|g\+\+|clang\+\+|gcc|cc)[-0-9.]*$", word)
+    )
+    flags: list[str] = []
+    words = iter(unit.command[start + 1 :])
+    if "ccache" in unit.command[start]:
+        next(words)
+    for word in words:
+        if word in ("-o", "-MF", "-MT", "-MQ"):
+            next(words, None)
+        elif word not in ("-c", "-MD", "-MMD", str(unit.source)) and not GCC_ONLY.match(word):
+            flags.append(word)
+    return flags + TIDY_FLAGS
+
+
+def dependencies(unit: Unit, compiler: str) -> list[Path]:
+    """Return the files of this repository that a source includes, itself among them."""
+    listing = subprocess.run(
+        [compiler, *tidy_flags(unit), "-MM", str(unit.source)],
+        cwd=unit.folder,
+        capture_output=True,
+        text=True,
+    ).stdout
+    names = listing.replace("\\\n", " ").split(":", 1)[-1].split()
+    paths = {(unit.folder / name).resolve() for name in names}
+    return sorted(p for p in paths | {unit.source} if ROOT in p.parents)
+
+
+def fingerprint(unit: Unit, compiler: str, tool: str) -> str:
+    """Hash everything that clang-tidy's answer about a source depends on."""
+    total = hashlib.sha256()
+    total.update(json.dumps([tool, tidy_flags(unit)]).encode())
+    for path in [ROOT / ".clang-tidy", *dependencies(unit, compiler)]:
+        total.update(str(path).encode() + path.read_bytes())
+    return total.hexdigest()
+
+
+def check_tidy() -> None:
+    """Run clang-tidy on what changed."""
+    tool = shutil.which("clang-tidy")
+    compiler = shutil.which("clang++") or os.environ.get("CXX") or "c++"
+    if tool is None:
+        raise StepError(
+            "FAILED   clang-tidy is not installed (apt-get install clang-tidy), or pass --no-tidy"
+        )
+    units = compiled_units()
+    if not units:
+        raise StepError("FAILED   clang-tidy: nothing was built yet (make setup)")
+    version = subprocess.run([tool, "--version"], capture_output=True, text=True).stdout
+    passed: dict[str, str] = json.loads(PASSED.read_text()) if PASSED.is_file() else {}
+    start = time.monotonic()
+
+    def look(unit: Unit) -> tuple[Unit, str, str | None]:
+        key = fingerprint(unit, compiler, version)
+        if passed.get(str(unit.source)) == key:
+            return unit, key, None
+        command = [
+            tool,
+            "--quiet",
+            "--warnings-as-errors=*",
+            str(unit.source),
+            "--",
+            *tidy_flags(unit),
+        ]
+        result = subprocess.run(command, cwd=unit.folder, capture_output=True, text=True)
+        return unit, key, "" if result.returncode == 0 else result.stdout + result.stderr
+
+    looked = 0
+    faults: list[str] = []
+    PASSED.parent.mkdir(parents=True, exist_ok=True)
+    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        for unit, key, fault in pool.map(look, units):
+            if fault is not None:
+                looked += 1
+            if fault:
+                faults.append(fault)
+            else:
+                passed[str(unit.source)] = key
+    PASSED.write_text(json.dumps(passed, indent=1))
+    if faults:
+        log = LOGS / "clang-tidy.log"
+        LOGS.mkdir(parents=True, exist_ok=True)
+        log.write_text("\n".join(faults))
+        shown = [
+            line
+            for fault in faults
+            for line in fault.splitlines()
+            if re.search(r": (error|warning):", line)
+        ]
+        shown = sorted(set(shown))
+        text = "\n".join(shown[:60]) or "\n".join(faults[0].splitlines()[:40])
+        raise StepError(
+            f"{text}\nFAILED   clang-tidy: {len(shown)} findings in {len(faults)} sources,"
+            f" see {log.relative_to(ROOT)}"
+        )
+    say(f"{time.monotonic() - start:6.1f} s clang-tidy ({looked} of {len(units)} sources changed)")
+
+
+def main() -> int:
+    """Run the checks; every one runs even if an earlier one failed."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--fix", action="store_true", help="format in place first")
+    parser.add_argument("--no-tidy", action="store_true", help="leave clang-tidy out")
+    options = parser.parse_args()
+    cpp = [str(p.relative_to(ROOT)) for p in sources(CPP_FOLDERS, CPP_SUFFIXES)]
+    python = [folder for folder in PYTHON_FOLDERS if (ROOT / folder).is_dir()]
+    ruff, mypy, formatter = str(BIN / "ruff"), str(BIN / "mypy"), str(BIN / "clang-format")
+
+    checks = [
+        lambda: step(
+            "clang-format", [formatter, "--dry-run", "-Werror", *cpp], log_name="clang-format"
+        ),
+        lambda: step(
+            "ruff format", [ruff, "format", "--check", "--diff", *python], log_name="ruff-format"
+        ),
+        lambda: step("ruff", [ruff, "check", *python], log_name="ruff"),
+        lambda: step("mypy", [mypy], log_name="mypy"),
+        check_house_rules,
+    ]
+    if options.fix:
+        checks[:0] = [
+            lambda: step("clang-format -i", [formatter, "-i", *cpp], log_name="clang-format-fix"),
+            lambda: step("ruff format", [ruff, "format", *python], log_name="ruff-format-fix"),
+            lambda: step(
+                "ruff --fix", [ruff, "check", "--fix", "--exit-zero", *python], log_name="ruff-fix"
+            ),
+        ]
+    if not options.no_tidy:
+        checks.append(check_tidy)
+    failures = 0
+    for check in checks:
+        try:
+            check()
+        except StepError as error:
+            failures += fail(error)
+    say(f"{failures} of {len(checks)} checks failed" if failures else "all checks passed")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
