@@ -2,6 +2,10 @@
 // Detects instruction sets and keeps the choice.
 #include "hologram/cpu_info.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <atomic>
 #include <cstdlib>
 #include <string>
@@ -12,6 +16,14 @@ namespace hologram {
 namespace {
 
 constexpr std::string_view kNames[kIsaCount] = {"baseline", "avx2", "avx512"};
+
+#if defined(__x86_64__)
+// Clang knows no name for this feature.
+bool has_f16c() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+#endif
 
 std::string available_names() {
   std::string names;
@@ -51,7 +63,7 @@ bool isa_available(Isa isa) {
       return true;
     case Isa::kAvx2:
       return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-             __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("f16c");
+             __builtin_cpu_supports("bmi2") && has_f16c();
     case Isa::kAvx512:
       return isa_available(Isa::kAvx2) && __builtin_cpu_supports("avx512f") &&
              __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512cd") &&
