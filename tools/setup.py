@@ -11,6 +11,7 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -34,6 +35,9 @@ DEPENDENCY_PREFIX = os.environ.get("HOLOGRAM_DEPENDENCY_PREFIX", "")
 # The Debian package of each header that is included.
 HEADER_PACKAGES = {"hwy/highway.h": "libhwy-dev", "xbyak/xbyak.h": "libxbyak-dev"}
 OPTIONAL_HEADER_PACKAGES = {"gtest/gtest.h": "libgtest-dev"}
+
+# What both distributions are built from.
+SHARED_SOURCES = ("CMakeLists.txt", "cmake", "include", "tools/setup.py")
 
 _SKIPPED_PARTS = {"__pycache__", "dist"}
 
@@ -127,6 +131,24 @@ def apt_prefix() -> list[str] | None:
     return None
 
 
+def apt_install(packages: list[str], prefix: list[str]) -> None:
+    """Install Debian packages; `prefix` is what `apt_prefix` returned."""
+    apt = [*prefix, "apt-get", "-o", "DPkg::Lock::Timeout=300", "-o", "Acquire::Retries=3"]
+    step("apt-get update", [*apt, "update"], log_name="apt-update")
+    install = [*apt, "install", "-y", "--no-install-recommends", *packages]
+    step(f"apt-get install {' '.join(packages)}", install, log_name="apt-install")
+
+
+def install_check_tools() -> None:
+    """Install clang-tidy, which needs its system's clang headers; the others come from pip."""
+    if shutil.which("clang-tidy") is None:
+        prefix = apt_prefix()
+        if prefix is None:
+            raise StepError("clang-tidy is missing. As root: apt-get install -y clang-tidy")
+        apt_install(["clang-tidy"], prefix)
+    install_python_packages("requirements-check.txt")
+
+
 def install_system_packages() -> None:
     """Install with apt what the build needs and the system lacks."""
     key = digest([], "system-1", sys.executable, compiler(), DEPENDENCY_PREFIX)
@@ -150,14 +172,7 @@ def install_system_packages() -> None:
                 f"  note   {' '.join(wanted)} is missing, so the C++ tests are left out ({command})"
             )
         else:
-            options = ["-o", "DPkg::Lock::Timeout=300", "-o", "Acquire::Retries=3"]
-            step("apt-get update", [*prefix, "apt-get", *options, "update"], log_name="apt-update")
-            install = [*prefix, "apt-get", *options, "install", "-y", "--no-install-recommends"]
-            step(
-                f"apt-get install {' '.join(packages)}",
-                [*install, *packages],
-                log_name="apt-install",
-            )
+            apt_install(packages, prefix)
     if PYTHON.exists():
         set_fresh("system", key)
 
@@ -168,6 +183,15 @@ def make_venv() -> None:
         PYTHON.exists()
         and subprocess.run([str(PYTHON), "-c", "import pip"], capture_output=True).returncode == 0
     ):
+        ours = f"{sys.version_info.major}.{sys.version_info.minor}"
+        theirs = re.search(
+            r"^version = (\d+\.\d+)", (VENV / "pyvenv.cfg").read_text(), re.MULTILINE
+        )
+        if os.environ.get("PYTHON") and theirs and theirs.group(1) != ours:
+            raise StepError(
+                f".venv was made with Python {theirs.group(1)}, and PYTHON names {ours}:"
+                " `make distclean` first"
+            )
         return
     if VENV.exists():
         say("  note   .venv does not work any more; making it anew")
@@ -253,26 +277,20 @@ def build_distribution(name: str, folder: str, key: str, defines: dict[str, str]
 def build_distributions() -> None:
     """Build and install `hologram` and `hologram-torch`."""
     flags = [os.environ.get(name, "") for name in ("CXXFLAGS", "LDFLAGS", "CMAKE_ARGS")]
-    toolchain = json.dumps([sys.version, compiler(), DEPENDENCY_PREFIX, *flags])
-    core = digest(
-        ["CMakeLists.txt", "cmake", "include", "src", "python", "tools/setup.py"], toolchain
-    )
+    toolchain = json.dumps([sys.version, compiler(), *flags])
     defines = {"HOLOGRAM_BUILD_TESTS": "ON" if has_header("gtest/gtest.h") else "OFF"}
     if DEPENDENCY_PREFIX:
         defines["HOLOGRAM_DEPENDENCY_PREFIX"] = DEPENDENCY_PREFIX
+    core = digest([*SHARED_SOURCES, "src", "python"], toolchain, json.dumps(defines))
     build_distribution("hologram", "python", core, defines)
     # The device sees of the library only its headers and its CMake package.
-    device = digest(
-        ["CMakeLists.txt", "cmake", "include", "torch", "tools/setup.py"],
-        toolchain,
-        torch_version(),
-    )
+    device = digest([*SHARED_SOURCES, "torch"], toolchain, torch_version())
     build_distribution("hologram-torch", "torch", device, {})
 
 
 def build_cpp_tests() -> None:
     """Build the C++ tests in the library's own build tree, so that nothing is compiled twice."""
-    key = digest(["CMakeLists.txt", "cmake", "include", "src", "python", "tests"])
+    key = digest([*SHARED_SOURCES, "src", "python", "tests"])
     if is_fresh("cpp-tests", key):
         return
     command = [str(VENV / "bin" / "cmake"), "--build", str(BUILD / "hologram")]
@@ -293,7 +311,7 @@ def main() -> int:
         make_venv()
         install_python_packages("requirements.txt")
         if options.check:
-            install_python_packages("requirements-check.txt")
+            install_check_tools()
         build_distributions()
         if options.tests:
             build_cpp_tests()

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: MIT
+"""Checks the documents: links lead somewhere, commands exist, and Python in them compiles."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from steps import ROOT, say
+
+_LINK = re.compile(r"\[[^\]]+\]\(([^)#\s]+)(#[^)]*)?\)")
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_MAKE = re.compile(r"\bmake ((?:[a-z]+-?)+)\b")
+_OUR_FILE = re.compile(r"\b((?:examples|tools|bench|tests|docs|torch|python|src)/[\w./-]+\.\w+)")
+
+
+def documents() -> list[Path]:
+    """Return every document that people read."""
+    return sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*/README.md")])
+
+
+def faults_of(path: Path, targets: set[str]) -> list[str]:
+    """Return what is wrong with one document."""
+    text = path.read_text(encoding="utf-8")
+    faults = []
+    for link, _ in _LINK.findall(text):
+        if "://" not in link and not (path.parent / link).exists():
+            faults.append(f"the link {link} leads nowhere")
+    quoted = "\n".join(re.findall(r"`([^`\n]+)`", text))
+    blocks = _BLOCK.findall(text)
+    commands = "\n".join([quoted, *(body for language, body in blocks if language == "sh")])
+    faults += [
+        f"there is no `make {name}`" for name in _MAKE.findall(commands) if name not in targets
+    ]
+    faults += [
+        f"there is no file {name}"
+        for name in _OUR_FILE.findall(commands)
+        if not (ROOT / name).exists() and not re.search(r"/x[_.]|x\.|_x\.", name)
+    ]
+    for language, body in blocks:
+        if language == "python":
+            try:
+                compile(body, str(path), "exec")
+            except SyntaxError as error:
+                faults.append(f"Python that does not compile: {error}")
+    return [f"{path.relative_to(ROOT)}: {fault}" for fault in faults]
+
+
+def main() -> int:
+    """Check all documents; return the exit status."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+    found = documents()
+    faults = [fault for path in found for fault in faults_of(path, targets)]
+    for fault in faults:
+        print(fault, file=sys.stderr)
+    say(f"{len(found)} documents, {len(faults)} faults")
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
