@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+// Hologram's linear pool as PyTorch's device allocator, and host memory as its own pinned memory.
+#include <ATen/core/CachingHostAllocator.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/core/CachingDeviceAllocator.h>
+
+#include <cstring>
+
+#include "hologram/error.h"
+#include "tensor.h"
+
+namespace hologram_torch {
+namespace {
+
+using c10::CachingAllocator::Stat;
+using c10::CachingAllocator::StatArray;
+using c10::CachingDeviceAllocator::DeviceStats;
+
+Stat to_stat(const hologram::MemoryStat& s) {
+  Stat stat;
+  stat.current = s.current;
+  stat.peak = s.peak;
+  stat.allocated = s.total;
+  stat.freed = s.total - s.current;
+  return stat;
+}
+
+void fill_stats(StatArray& array, const hologram::MemoryStat& s) {
+  array[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)] = to_stat(s);
+}
+
+class Allocator final : public c10::DeviceAllocator {
+ public:
+  c10::DataPtr allocate(size_t nbytes) override { return allocate_bytes(nbytes); }
+  c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
+  void copy_data(void* dest, const void* src, std::size_t count) const override {
+    std::memcpy(dest, src, count);
+  }
+  bool initialized() override { return true; }
+  void emptyCache([[maybe_unused]] c10::MempoolId_t pool) override { hologram::empty_cache(); }
+  // Every op has finished when its call returns, so no stream can still be reading the block.
+  void recordStream(const c10::DataPtr&, c10::Stream) override {}
+  DeviceStats getDeviceStats(c10::DeviceIndex) override {
+    const hologram::MemoryStats s = hologram::memory_stats();
+    DeviceStats stats;
+    fill_stats(stats.allocated_bytes, s.allocated_bytes);
+    fill_stats(stats.active_bytes, s.allocated_bytes);
+    fill_stats(stats.requested_bytes, s.requested_bytes);
+    fill_stats(stats.reserved_bytes, s.reserved_bytes);
+    fill_stats(stats.allocation, s.active_blocks);
+    fill_stats(stats.active, s.active_blocks);
+    stats.num_alloc_retries = s.retries;
+    stats.num_ooms = s.out_of_memory;
+    stats.num_device_alloc = s.os_allocations;
+    stats.num_device_free = s.os_frees;
+    return stats;
+  }
+  void resetAccumulatedStats(c10::DeviceIndex) override {
+    hologram::reset_accumulated_memory_stats();
+  }
+  void resetPeakStats(c10::DeviceIndex) override { hologram::reset_peak_memory_stats(); }
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex) override {
+    const hologram::SystemMemory m = hologram::system_memory();
+    return {m.available, m.total};
+  }
+};
+
+// The device computes in host memory: there is nothing to pin, so "pinned" memory is ordinary
+// memory and says so (is_pinned() is false).
+class HostAllocator final : public at::HostAllocator {
+ public:
+  c10::DataPtr allocate(size_t nbytes) override { return c10::GetCPUAllocator()->allocate(nbytes); }
+  c10::DeleterFnPtr raw_deleter() const override { return c10::GetCPUAllocator()->raw_deleter(); }
+  void copy_data(void* dest, const void* src, std::size_t count) const override {
+    std::memcpy(dest, src, count);
+  }
+  bool record_event(void*, void*, c10::Stream) override { return true; }
+  void empty_cache() override {}
+  at::HostStats get_stats() override { return {}; }
+  void reset_accumulated_stats() override {}
+  void reset_peak_stats() override {}
+};
+
+// Leaked on purpose: tensors may be freed after static destructors have run.
+Allocator* const g_allocator = new Allocator();
+HostAllocator* const g_host_allocator = new HostAllocator();
+
+c10::AllocatorRegisterer<kDeviceType> g_register_allocator(g_allocator);
+at::HostAllocatorRegistry<kDeviceType> g_register_host_allocator(g_host_allocator);
+
+}  // namespace
+
+c10::Allocator* device_allocator() { return g_allocator; }
+at::Allocator* host_allocator() { return g_host_allocator; }
+
+hologram::Device& memory_device() {
+  static hologram::Device& cpu = hologram::device(hologram::BackendType::kCpu);
+  return cpu;
+}
+
+void release_buffer(void* buffer) { static_cast<hologram::Buffer*>(buffer)->release(); }
+
+void rethrow_as_torch(const std::exception& error, size_t nbytes) {
+  if (const auto* ours = dynamic_cast<const hologram::Error*>(&error)) {
+    TORCH_CHECK_WITH(OutOfMemoryError, ours->kind() != hologram::ErrorKind::kOutOfMemory,
+                     ours->what());
+    TORCH_CHECK(false, ours->what());
+  }
+  TORCH_CHECK_WITH(OutOfMemoryError, dynamic_cast<const std::bad_alloc*>(&error) == nullptr,
+                   "hologram: out of memory, tried to allocate ", nbytes, " bytes");
+  throw;
+}
+
+}  // namespace hologram_torch

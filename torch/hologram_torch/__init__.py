@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: MIT
+"""PyTorch's device ``hologram``: importing this package (or just torch) makes it usable.
+
+>>> import torch
+>>> x = torch.randn(3, device="hologram")
+"""
+
+from __future__ import annotations
+
+import os as _os
+import sys as _sys
+
+
+def _autoload() -> None:
+    """Entry point ``torch.backends``: called at the end of ``import torch``; never raises.
+
+    The import of this package has already done the work; what is left is to make a failed one be
+    tried again, and reported in full, when the user imports ``hologram_torch`` by name.
+    """
+    if __name__ in _sys.modules and _load_error is not None:
+        del _sys.modules[__name__]
+
+
+def _torch_is_loading() -> bool:
+    """Tell whether torch itself is importing us, through its entry points."""
+    spec = getattr(_sys.modules.get("torch"), "__spec__", None)
+    return bool(getattr(spec, "_initializing", False))
+
+
+_autoloading = _torch_is_loading()
+_load_error: BaseException | None = None
+
+if _autoloading and _os.environ.get("HOLOGRAM_AUTOLOAD", "1") == "0":
+    _load_error = ImportError("HOLOGRAM_AUTOLOAD=0")
+else:
+    try:
+        from hologram_torch import _load
+
+        from hologram_torch._load import __version__  # noqa: F401  isort: skip
+        from hologram_torch.backends import get_backend, list_available_backends, set_backend
+        from hologram_torch.execution import (
+            execution,
+            explain,
+            fallback_counts,
+            reset_fallback_counts,
+        )
+    except Exception as _error:
+        if not _autoloading:
+            raise
+        import warnings as _warnings
+
+        # An accelerator that cannot be loaded must not take torch down with it.
+        _load_error = _error
+        _warnings.warn(
+            f"torch.device('hologram') is not available: {_error}", RuntimeWarning, stacklevel=2
+        )
+
+__all__ = [
+    "execution",
+    "explain",
+    "fallback_counts",
+    "get_backend",
+    "list_available_backends",
+    "reset_fallback_counts",
+    "set_backend",
+]
+
+
+def __getattr__(name: str) -> object:
+    # The SDK is imported when it is first asked for: `import torch` must stay quick.
+    if name == "Executor":
+        import hologram
+
+        try:
+            return hologram.Executor
+        except AttributeError:
+            raise AttributeError("this version of hologram has no Executor yet") from None
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

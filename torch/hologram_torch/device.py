@@ -1,0 +1,403 @@
+# SPDX-License-Identifier: MIT
+"""The module ``torch.hologram``: devices, streams, memory and random state."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from hologram_torch import _C
+from torch.types import Device
+
+__all__ = [
+    "Event",
+    "Stream",
+    "StreamContext",
+    "current_device",
+    "current_stream",
+    "default_generators",
+    "default_stream",
+    "device",
+    "device_count",
+    "device_of",
+    "empty_cache",
+    "get_amp_supported_dtype",
+    "get_device_capability",
+    "get_device_name",
+    "get_device_properties",
+    "get_rng_state",
+    "get_rng_state_all",
+    "init",
+    "initial_seed",
+    "is_available",
+    "is_bf16_supported",
+    "is_initialized",
+    "manual_seed",
+    "manual_seed_all",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "mem_get_info",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_stats",
+    "memory_summary",
+    "reset_accumulated_memory_stats",
+    "reset_peak_memory_stats",
+    "seed",
+    "seed_all",
+    "set_device",
+    "set_rng_state",
+    "set_rng_state_all",
+    "set_stream",
+    "stream",
+    "synchronize",
+]
+
+
+def _index(device: Device = None) -> int:
+    """Turn what users pass for a device into an index that exists."""
+    if device is None:
+        return current_device()
+    if isinstance(device, str):
+        device = torch.device(device)
+    if isinstance(device, torch.device):
+        if device.type != "hologram":
+            raise ValueError(f"expected a hologram device, got {device}")
+        index = current_device() if device.index is None else device.index
+    else:
+        index = int(device)
+    if not 0 <= index < device_count():
+        raise ValueError(f"no device hologram:{index}; there are {device_count()}")
+    return index
+
+
+# --- Devices ---------------------------------------------------------------------------------
+
+
+def is_available() -> bool:
+    """Tell whether the device can be used: always, for the CPU is one of its backends."""
+    return True
+
+
+def is_initialized() -> bool:
+    """Tell whether the device is ready; it has no lazy start."""
+    return True
+
+
+def init() -> None:
+    """Do nothing: there is no lazy start."""
+
+
+def _lazy_init() -> None:
+    pass
+
+
+def _lazy_call(function: Callable[[], Any], **kwargs: Any) -> None:
+    function()
+
+
+def _is_in_bad_fork() -> bool:
+    # Memory of the host is as good in a child as in its parent.
+    return False
+
+
+def device_count() -> int:
+    """Return how many devices there are."""
+    return 1
+
+
+def current_device() -> int:
+    """Return the index of the current device."""
+    return torch._C._accelerator_getDeviceIndex()
+
+
+def set_device(device: Device) -> None:
+    """Make a device the current one."""
+    torch._C._accelerator_setDeviceIndex(_index(device))
+
+
+def _exchange_device(device: int) -> int:
+    previous = current_device()
+    if device >= 0:
+        set_device(device)
+    return previous
+
+
+_maybe_exchange_device = _exchange_device
+
+
+class device:  # noqa: N801  (named as in torch.cuda)
+    """Context manager that makes a device the current one; None or -1 leaves it."""
+
+    def __init__(self, device: Device) -> None:
+        self.idx = -1 if device is None or device == -1 else _index(device)
+        self.prev_idx = -1
+
+    def __enter__(self) -> None:
+        self.prev_idx = _exchange_device(self.idx)
+
+    def __exit__(self, *exc: object) -> None:
+        _maybe_exchange_device(self.prev_idx)
+
+
+class device_of(device):  # noqa: N801
+    """Context manager that makes the device of a tensor the current one."""
+
+    def __init__(self, obj: Any) -> None:
+        super().__init__(obj.device if getattr(obj, "is_hologram", False) else -1)
+
+
+@dataclass(frozen=True)
+class DeviceProperties:
+    """What ``get_device_properties`` returns."""
+
+    name: str
+    backend: str
+    architecture: str
+    total_memory: int
+    multi_processor_count: int
+
+
+def get_device_properties(device: Device = None) -> DeviceProperties:
+    """Return name, backend, instruction set, memory in bytes and number of processors."""
+    return DeviceProperties(**_C.device_properties(_index(device)))
+
+
+def get_device_name(device: Device = None) -> str:
+    """Return the name of the processor behind a device."""
+    return get_device_properties(device).name
+
+
+def get_device_capability(device: Device = None) -> dict[str, Any]:
+    """Return what the device can do, as ``torch.accelerator.get_device_capability``."""
+    return torch.accelerator.get_device_capability(_index(device))
+
+
+def synchronize(device: Device = None) -> None:
+    """Wait until everything submitted to a device is done."""
+    torch._C._accelerator_synchronizeDevice(_index(device))
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """Tell whether bfloat16 can be computed with: yes."""
+    return True
+
+
+def get_amp_supported_dtype() -> list[torch.dtype]:
+    """Return the types autocast may use."""
+    return [torch.bfloat16, torch.float16]
+
+
+# --- Streams and events ----------------------------------------------------------------------
+
+
+class Stream(torch.Stream):
+    """A queue of work on the device. Work runs as it is submitted today, so none ever waits."""
+
+    def __new__(cls, device: Device = None, priority: int = 0, **kwargs: Any) -> Stream:
+        """Take a stream of the device's pool; negative priorities are urgent."""
+        if kwargs:  # an existing stream, by its identity
+            return super().__new__(cls, priority=priority, **kwargs)
+        return super().__new__(cls, torch.device("hologram", _index(device)), priority=priority)
+
+
+class Event(torch.Event):
+    """A mark in a stream; ``enable_timing=True`` makes ``elapsed_time`` usable."""
+
+    def __new__(
+        cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
+    ) -> Event:
+        """Make an event that is not yet recorded."""
+        return super().__new__(
+            cls,
+            torch.device("hologram", 0),
+            enable_timing=enable_timing,
+            blocking=blocking,
+            interprocess=interprocess,
+        )
+
+
+def current_stream(device: Device = None) -> torch.Stream:
+    """Return the stream that new work of this thread goes to."""
+    return torch._C._accelerator_getStream(_index(device))
+
+
+def default_stream(device: Device = None) -> torch.Stream:
+    """Return the stream a thread starts with."""
+    return torch.Stream(stream_id=0, device_index=_index(device), device_type=_DEVICE_TYPE)
+
+
+def set_stream(stream: torch.Stream | None) -> None:
+    """Send this thread's new work to a stream; None leaves it where it goes."""
+    if stream is not None:
+        torch._C._accelerator_setStream(stream)
+
+
+class StreamContext:
+    """Context manager that sends work to a stream; None does nothing."""
+
+    def __init__(self, stream: torch.Stream | None) -> None:
+        self.stream = stream
+        self.previous: torch.Stream | None = None
+
+    def __enter__(self) -> None:
+        if self.stream is not None:
+            self.previous = current_stream(self.stream.device)
+            set_stream(self.stream)
+
+    def __exit__(self, *exc: object) -> None:
+        if self.stream is not None:
+            set_stream(self.previous)
+
+
+def stream(stream: torch.Stream | None) -> StreamContext:
+    """Return a context manager that sends work to a stream."""
+    return StreamContext(stream)
+
+
+_DEVICE_TYPE = int(torch._C._autograd.DeviceType.PrivateUse1)
+
+# --- Memory ----------------------------------------------------------------------------------
+
+
+def memory_stats(device: Device = None) -> OrderedDict[str, Any]:
+    """Return the allocator's statistics, keys as in ``torch.cuda.memory_stats``.
+
+    Results that the CPU fallback made live in PyTorch's CPU memory and are not counted.
+    """
+    return torch.accelerator.memory_stats(_index(device))
+
+
+def memory_allocated(device: Device = None) -> int:
+    """Return the bytes held by live tensors."""
+    return int(memory_stats(device).get("allocated_bytes.all.current", 0))
+
+
+def max_memory_allocated(device: Device = None) -> int:
+    """Return the most bytes ever held by live tensors since the last reset."""
+    return int(memory_stats(device).get("allocated_bytes.all.peak", 0))
+
+
+def memory_reserved(device: Device = None) -> int:
+    """Return the bytes taken from the operating system, in use or cached."""
+    return int(memory_stats(device).get("reserved_bytes.all.current", 0))
+
+
+def max_memory_reserved(device: Device = None) -> int:
+    """Return the most bytes ever taken from the operating system since the last reset."""
+    return int(memory_stats(device).get("reserved_bytes.all.peak", 0))
+
+
+def mem_get_info(device: Device = None) -> tuple[int, int]:
+    """Return the bytes free and the bytes there are."""
+    return torch.accelerator.get_memory_info(_index(device))
+
+
+def empty_cache() -> None:
+    """Give cached memory back to the operating system."""
+    torch._C._accelerator_emptyCache()
+
+
+def reset_peak_memory_stats(device: Device = None) -> None:
+    """Make the peaks start from what is in use now."""
+    torch.accelerator.reset_peak_memory_stats(_index(device))
+
+
+def reset_accumulated_memory_stats(device: Device = None) -> None:
+    """Make the totals start from zero."""
+    torch.accelerator.reset_accumulated_memory_stats(_index(device))
+
+
+def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
+    """Return the main statistics as text."""
+    stats = memory_stats(device)
+    rows = [("allocated", "allocated_bytes.all"), ("reserved", "reserved_bytes.all")]
+    lines = [f"{'hologram memory':<16}{'current':>16}{'peak':>16}"]
+    for label, key in rows:
+        current, peak = stats.get(f"{key}.current", 0), stats.get(f"{key}.peak", 0)
+        lines.append(f"{label:<16}{current:>16,}{peak:>16,}")
+    return "\n".join(lines)
+
+
+# --- Random state ----------------------------------------------------------------------------
+
+
+def _generator(device: Device = None) -> torch.Generator:
+    return torch.ops.hologram._default_generator(_index(device))
+
+
+def _get_generator(device: torch.device) -> torch.Generator:
+    return _generator(device)
+
+
+class _Generators:
+    """The default generator of each device, looked up when asked for."""
+
+    def __len__(self) -> int:
+        return device_count()
+
+    def __getitem__(self, index: int) -> torch.Generator:
+        if not 0 <= index < len(self):
+            raise IndexError(f"no device hologram:{index}; there are {len(self)}")
+        return _generator(index)
+
+    def __iter__(self) -> Iterator[torch.Generator]:
+        return (self[i] for i in range(len(self)))
+
+
+default_generators = _Generators()
+
+
+def get_rng_state(device: Device = "hologram") -> torch.Tensor:
+    """Return the random state of a device as a byte tensor: seed and offset of its Philox."""
+    return _generator(device).get_state()
+
+
+def set_rng_state(new_state: torch.Tensor, device: Device = "hologram") -> None:
+    """Set the random state of a device to what ``get_rng_state`` returned."""
+    with torch._C._DisableFuncTorch():
+        new_state = new_state.clone(memory_format=torch.contiguous_format)
+    _generator(device).set_state(new_state)
+
+
+def get_rng_state_all() -> list[torch.Tensor]:
+    """Return the random state of every device."""
+    return [get_rng_state(i) for i in range(device_count())]
+
+
+def set_rng_state_all(new_states: list[torch.Tensor]) -> None:
+    """Set the random state of every device."""
+    for i, state in enumerate(new_states):
+        set_rng_state(state, i)
+
+
+def manual_seed(seed: int) -> None:
+    """Seed the current device."""
+    _generator().manual_seed(int(seed))
+
+
+def manual_seed_all(seed: int) -> None:
+    """Seed every device."""
+    for generator in default_generators:
+        generator.manual_seed(int(seed))
+
+
+def seed() -> None:
+    """Seed the current device from the operating system's randomness."""
+    _generator().seed()
+
+
+def seed_all() -> None:
+    """Seed every device alike from the operating system's randomness."""
+    value = _generator(0).seed()
+    manual_seed_all(value)
+
+
+def initial_seed() -> int:
+    """Return the seed of the current device."""
+    return _generator().initial_seed()
+
+
