@@ -16,6 +16,9 @@ namespace hologram {
 // Types a row's kernels compute in. The half types are computed in float32, see compute_dtype().
 enum class DtypeSet : uint8_t { kFloats, kNumbers, kAll, kBits };
 
+// How a row's error is stated; see src/ops/elementwise.def.
+enum class Accuracy : uint8_t { kExact, kUlp, kSteps };
+
 struct OpInfo {
   std::string_view name;
   OpId id;
@@ -23,12 +26,14 @@ struct OpInfo {
   uint8_t params;       // trailing operands that are usually scalars
   DtypeSet dtypes;      // what the kernels compute in
   bool result_is_bool;  // comparisons and predicates
-  float ulp32;          // largest error in float32, in ULP; 0.5 is correctly rounded
-  float ulp64;          // likewise in float64
+  Accuracy accuracy;
+  float ulp32;  // largest error in float32, in ULP
+  float ulp64;  // likewise in float64
   std::string_view doc;
 
-  bool is_exact() const { return ulp32 <= 0.5f; }
-  bool supports(Dtype compute) const;
+  // Costs many instructions an element, so fewer elements pay for another thread.
+  bool is_heavy() const { return accuracy == Accuracy::kUlp || ulp32 >= 16; }
+  constexpr bool supports(Dtype compute) const;
 };
 
 // Every row, in ascending order of id.
@@ -36,7 +41,7 @@ HOLOGRAM_API std::span<const OpInfo> ops();
 HOLOGRAM_API const OpInfo& op_info(OpId id);
 HOLOGRAM_API std::optional<OpId> find_op(std::string_view name);
 
-inline bool OpInfo::supports(Dtype compute) const {
+constexpr bool OpInfo::supports(Dtype compute) const {
   switch (dtypes) {
     case DtypeSet::kFloats:
       return compute == Dtype::kFloat32 || compute == Dtype::kFloat64;

@@ -17,12 +17,23 @@ constexpr auto BITS = DtypeSet::kBits;
 constexpr bool SAME = false;
 constexpr bool BOOL = true;
 struct Bound {
+  Accuracy kind;
   float ulp32, ulp64;
 };
-constexpr Bound ULP(float ulp32, float ulp64) { return {ulp32, ulp64}; }
-constexpr Bound EXACT = {0.5f, 0.5f};
+constexpr Bound EXACT = {Accuracy::kExact, 0.5f, 0.5f};
+constexpr Bound ULP(float ulp32, float ulp64) { return {Accuracy::kUlp, ulp32, ulp64}; }
+constexpr Bound STEPS(float ulp) { return {Accuracy::kSteps, ulp, ulp}; }
 #define HOLOGRAM_ROW(name, id, arity, params, dtypes, result, accuracy, doc) \
-  OpInfo{#name, OpId::name, arity, params, dtypes, result, (accuracy).ulp32, (accuracy).ulp64, doc},
+  OpInfo{#name,                                                              \
+         OpId::name,                                                         \
+         arity,                                                              \
+         params,                                                             \
+         dtypes,                                                             \
+         result,                                                             \
+         (accuracy).kind,                                                    \
+         (accuracy).ulp32,                                                   \
+         (accuracy).ulp64,                                                   \
+         doc},
 
 constexpr OpInfo kRows[] = {
 #define HOLOGRAM_UNARY(name, id, dtypes, result, accuracy, doc, body) \

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+// Defines AddRows<T>(table) from the part of the op table that the including source selects by
+// defining HOLOGRAM_COMPILE_UNARY, HOLOGRAM_COMPILE_BINARY or HOLOGRAM_COMPILE_REST. Included once
+// per target. No guard: foreach_target includes the source, and so this, again for each target.
+
+HWY_BEFORE_NAMESPACE();
+namespace hologram {
+namespace HWY_NAMESPACE {
+namespace {
+
+#ifdef HOLOGRAM_COMPILE_UNARY
+#define HOLOGRAM_UNARY(name, id, dtypes, result, accuracy, doc, body) HOLOGRAM_BODY(name, body)
+#endif
+#ifdef HOLOGRAM_COMPILE_BINARY
+#define HOLOGRAM_BINARY(name, id, params, dtypes, result, accuracy, doc, body) \
+  HOLOGRAM_BODY(name, body)
+#endif
+#ifdef HOLOGRAM_COMPILE_REST
+#define HOLOGRAM_TERNARY(name, id, params, dtypes, result, accuracy, doc, body) \
+  HOLOGRAM_BODY(name, body)
+#define HOLOGRAM_QUATERNARY(name, id, params, dtypes, result, accuracy, doc, body) \
+  HOLOGRAM_BODY(name, body)
+#endif
+#include "src/ops/elementwise.def"
+
+template <class T>
+void AddRows(cpu::KernelTable& table) {
+  constexpr auto FLOATS = DtypeSet::kFloats;
+  [[maybe_unused]] constexpr auto NUMBERS = DtypeSet::kNumbers;
+  [[maybe_unused]] constexpr auto ALL = DtypeSet::kAll;
+  [[maybe_unused]] constexpr auto BITS = DtypeSet::kBits;
+  constexpr bool SAME = false;
+  [[maybe_unused]] constexpr bool BOOL = true;
+#define HOLOGRAM_ADD(name, arity, params, dtypes, result) \
+  AddRow<name##_body, T, dtypes, arity, params, result>(OpId::name, table);
+#ifdef HOLOGRAM_COMPILE_UNARY
+#define HOLOGRAM_UNARY(name, id, dtypes, result, accuracy, doc, body) \
+  HOLOGRAM_ADD(name, 1, 0, dtypes, result)
+#endif
+#ifdef HOLOGRAM_COMPILE_BINARY
+#define HOLOGRAM_BINARY(name, id, params, dtypes, result, accuracy, doc, body) \
+  HOLOGRAM_ADD(name, 2, params, dtypes, result)
+#endif
+#ifdef HOLOGRAM_COMPILE_REST
+#define HOLOGRAM_TERNARY(name, id, params, dtypes, result, accuracy, doc, body) \
+  HOLOGRAM_ADD(name, 3, params, dtypes, result)
+#define HOLOGRAM_QUATERNARY(name, id, params, dtypes, result, accuracy, doc, body) \
+  HOLOGRAM_ADD(name, 4, params, dtypes, result)
+#endif
+#include "src/ops/elementwise.def"
+#undef HOLOGRAM_ADD
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace hologram
+HWY_AFTER_NAMESPACE();

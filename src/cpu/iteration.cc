@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: MIT
+// Orders, merges and cuts the dimensions of an elementwise call.
+#include "src/cpu/iteration.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "hologram/error.h"
+
+namespace hologram::cpu {
+namespace {
+
+std::string shape_text(const View& view) {
+  std::string text = "(";
+  for (int d = 0; d < view.ndim; ++d) {
+    text += (d ? ", " : "") + std::to_string(view.shape[d]);
+  }
+  return text + ")";
+}
+
+// A side of this many elements makes a square block worth its bookkeeping.
+constexpr int64_t kSquareSide = 32;
+constexpr int64_t kShortSide = 8;
+
+}  // namespace
+
+Iteration::Iteration(const char* what, const View* operands, int count) : count_(count) {
+  const View& out = operands[0];
+  if (out.ndim > kMaxDims) {
+    fail(ErrorKind::kInvalidArgument, what, ": the result has ", out.ndim, " dimensions, at most ",
+         kMaxDims, " are supported");
+  }
+  for (int k = 0; k < count; ++k) {
+    const View& view = operands[k];
+    data_[k] = static_cast<char*>(view.data);
+    itemsize_[k] = static_cast<int64_t>(itemsize(view.dtype));
+    const int lead = out.ndim - view.ndim;
+    bool fits = lead >= 0;
+    for (int d = 0; fits && d < view.ndim; ++d) {
+      fits = view.shape[d] == out.shape[lead + d] || view.shape[d] == 1;
+    }
+    if (!fits) {
+      fail(ErrorKind::kInvalidArgument, what, ": operand ", k - 1, " of shape ", shape_text(view),
+           " does not broadcast to the result's shape ", shape_text(out));
+    }
+  }
+  for (int d = 0; d < out.ndim; ++d) numel_ *= out.shape[d];
+  if (numel_ != 0) {
+    for (int d = 0; d < out.ndim; ++d) {
+      if (out.shape[d] == 1) continue;
+      shape_[ndim_] = out.shape[d];
+      for (int k = 0; k < count; ++k) {
+        const View& view = operands[k];
+        const int own = d - (out.ndim - view.ndim);
+        strides_[k][ndim_] = own < 0 || view.shape[own] == 1 ? 0 : view.strides[own];
+      }
+      ++ndim_;
+    }
+    order_and_merge();
+  }
+  flat_ = ndim_ == 1;
+  for (int k = 0; k < count; ++k) {
+    scalar_[k] = std::all_of(strides_[k], strides_[k] + ndim_, [](int64_t s) { return s == 0; });
+    if (ndim_ == 1 && strides_[k][0] != 1 && !scalar_[k]) flat_ = false;
+  }
+  if (scalar_[0] && numel_ > 1) {
+    fail(ErrorKind::kInvalidArgument, what,
+         ": the result repeats one element; give it memory of its own");
+  }
+}
+
+void Iteration::order_and_merge() {
+  // Insertion sort, largest result stride first; the inputs decide where the result does not.
+  const auto before = [&](int a, int b) {
+    for (int k = 0; k < count_; ++k) {
+      const int64_t sa = std::abs(strides_[k][a]), sb = std::abs(strides_[k][b]);
+      if (sa != sb) return sa > sb;
+    }
+    return false;
+  };
+  for (int i = 1; i < ndim_; ++i) {
+    for (int j = i; j > 0 && before(j, j - 1); --j) {
+      std::swap(shape_[j], shape_[j - 1]);
+      for (int k = 0; k < count_; ++k) std::swap(strides_[k][j], strides_[k][j - 1]);
+    }
+  }
+  int last = 0;
+  for (int d = 1; d < ndim_; ++d) {
+    bool merges = true;
+    for (int k = 0; merges && k < count_; ++k) {
+      merges = strides_[k][last] == strides_[k][d] * shape_[d];
+    }
+    if (merges) {
+      shape_[last] *= shape_[d];
+    } else {
+      shape_[++last] = shape_[d];
+    }
+    for (int k = 0; k < count_; ++k) strides_[k][last] = strides_[k][d];
+  }
+  if (ndim_ > 0) ndim_ = last + 1;
+}
+
+void Iteration::cut(int64_t tile) {
+  if (ndim_ == 0) {
+    shape_[0] = 1;
+    for (int k = 0; k < count_; ++k) strides_[k][0] = 0;
+    ndim_ = 1;
+  }
+  if (ndim_ == 1) {  // A row of its own keeps block() free of special cases.
+    shape_[1] = shape_[0];
+    shape_[0] = 1;
+    for (int k = 0; k < count_; ++k) {
+      strides_[k][1] = strides_[k][0];
+      strides_[k][0] = 0;
+    }
+    ndim_ = 2;
+  }
+  const int inner = ndim_ - 1;
+  // An operand that is contiguous along another dimension is read in squares, so that each of its
+  // cache lines is used whole while it is near.
+  int across = -1;
+  if (shape_[inner] >= kShortSide) {
+    for (int k = 0; k < count_ && across < 0; ++k) {
+      const int64_t own = std::abs(strides_[k][inner]);
+      if (own <= 1) continue;
+      for (int d = 0; d < inner; ++d) {
+        if (std::abs(strides_[k][d]) == 1 && shape_[d] >= kShortSide) across = d;
+      }
+    }
+  }
+  if (across >= 0) {
+    std::swap(shape_[across], shape_[inner - 1]);
+    for (int k = 0; k < count_; ++k) std::swap(strides_[k][across], strides_[k][inner - 1]);
+    block_cols_ = std::min(shape_[inner], kSquareSide);
+    block_rows_ = std::min(shape_[inner - 1], tile / kSquareSide);
+  } else {
+    block_cols_ = std::min(shape_[inner], tile);
+    block_rows_ = std::clamp<int64_t>(tile / block_cols_, 1, shape_[inner - 1]);
+  }
+  col_blocks_ = (shape_[inner] + block_cols_ - 1) / block_cols_;
+  row_blocks_ = (shape_[inner - 1] + block_rows_ - 1) / block_rows_;
+  outer_ = 1;
+  for (int d = 0; d < inner - 1; ++d) outer_ *= shape_[d];
+}
+
+Iteration::Extent Iteration::block(int64_t index, std::array<Block, kMaxOperands>& blocks) const {
+  const int inner = ndim_ - 1;
+  const int64_t col = index % col_blocks_ * block_cols_;
+  index /= col_blocks_;
+  const int64_t row = index % row_blocks_ * block_rows_;
+  index /= row_blocks_;
+  int64_t offset[kMaxOperands];
+  for (int k = 0; k < count_; ++k) {
+    offset[k] = row * strides_[k][inner - 1] + col * strides_[k][inner];
+  }
+  for (int d = inner - 2; d >= 0 && index > 0; --d) {
+    const int64_t position = index % shape_[d];
+    index /= shape_[d];
+    for (int k = 0; k < count_; ++k) offset[k] += position * strides_[k][d];
+  }
+  for (int k = 0; k < count_; ++k) {
+    blocks[k] = {data_[k] + offset[k] * itemsize_[k], strides_[k][inner - 1], strides_[k][inner]};
+  }
+  return {std::min(block_rows_, shape_[inner - 1] - row),
+          std::min(block_cols_, shape_[inner] - col)};
+}
+
+namespace {
+
+struct Bytes16 {
+  uint64_t words[2];
+};
+
+template <class T>
+void copy_elements(const Block& from, const Block& to, int64_t rows, int64_t cols) {
+  const T* source = reinterpret_cast<const T*>(from.data);
+  T* target = reinterpret_cast<T*>(to.data);
+  if (from.col_stride == 1 && to.col_stride == 1 && cols >= 16) {
+    for (int64_t r = 0; r < rows; ++r) {
+      std::memcpy(target + r * to.row_stride, source + r * from.row_stride, cols * sizeof(T));
+    }
+  } else if (std::abs(from.row_stride) < std::abs(from.col_stride) && rows > 1) {
+    for (int64_t c = 0; c < cols; ++c) {
+      const T* s = source + c * from.col_stride;
+      T* t = target + c * to.col_stride;
+      for (int64_t r = 0; r < rows; ++r) t[r * to.row_stride] = s[r * from.row_stride];
+    }
+  } else {
+    for (int64_t r = 0; r < rows; ++r) {
+      const T* s = source + r * from.row_stride;
+      T* t = target + r * to.row_stride;
+      if (from.col_stride == 0 && to.col_stride == 1) {
+        std::fill(t, t + cols, *s);
+      } else {
+        for (int64_t c = 0; c < cols; ++c) t[c * to.col_stride] = s[c * from.col_stride];
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void copy_block(const Block& from, const Block& to, int64_t rows, int64_t cols, int64_t itemsize) {
+  switch (itemsize) {
+    case 1:
+      return copy_elements<uint8_t>(from, to, rows, cols);
+    case 2:
+      return copy_elements<uint16_t>(from, to, rows, cols);
+    case 4:
+      return copy_elements<uint32_t>(from, to, rows, cols);
+    case 8:
+      return copy_elements<uint64_t>(from, to, rows, cols);
+    default:
+      return copy_elements<Bytes16>(from, to, rows, cols);
+  }
+}
+
+}  // namespace hologram::cpu

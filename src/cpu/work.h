@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+// How much work a chunk, another thread and a streaming store are worth.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "hologram/parallel.h"
+
+namespace hologram::cpu {
+
+// Results of at least this many bytes are written past the caches: they would only push out the
+// inputs.
+inline constexpr int64_t kStreamBytes = int64_t{8} << 20;
+
+// Elements a thread claims at a time: some ten microseconds of work, so that claiming costs nothing
+// and a preempted thread holds little.
+constexpr int64_t grain(bool heavy) { return heavy ? 8192 : 32768; }
+
+// Runs f(begin, end) over [0, n), `chunk` at a time; on the caller alone when there are fewer than
+// two chunks.
+template <class F>
+void for_chunks(int64_t n, int64_t chunk, int max_threads, F&& f) {
+  const int64_t chunks = (n + chunk - 1) / chunk;
+  if (chunks < 2 || max_threads <= 1) {
+    f(int64_t{0}, n);
+    return;
+  }
+  parallel_for(chunks, max_threads, [&](int64_t begin, int64_t end, int) {
+    f(begin * chunk, std::min(n, end * chunk));
+  });
+}
+
+}  // namespace hologram::cpu
