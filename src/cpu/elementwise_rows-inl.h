@@ -1,7 +1,16 @@
 // SPDX-License-Identifier: MIT
-// Defines AddRows<T>(table) from the part of the op table that the including source selects by
-// defining HOLOGRAM_COMPILE_UNARY, HOLOGRAM_COMPILE_BINARY or HOLOGRAM_COMPILE_REST. Included once
-// per target. No guard: foreach_target includes the source, and so this, again for each target.
+// The whole of an elementwise_*.cc: compiles the part of the op table it selects, for every
+// instruction set. The source defines, before including this as its last line:
+//   HOLOGRAM_COMPILE_UNARY, HOLOGRAM_COMPILE_BINARY, HOLOGRAM_COMPILE_REST   one or more: which
+//   rows HOLOGRAM_ELEMENT_TYPES                                                   for which element
+//   types HOLOGRAM_ADD_KERNELS                                                     the function to
+//   define
+// No include guard: foreach_target includes the source, and so this, again for each target.
+
+// clang-format off
+#include "src/cpu/targets.h"
+#include "src/cpu/kernel-inl.h"
+// clang-format on
 
 HWY_BEFORE_NAMESPACE();
 namespace hologram {
@@ -51,7 +60,23 @@ void AddRows(cpu::KernelTable& table) {
 #undef HOLOGRAM_ADD
 }
 
+template <class... T>
+void AddEach(cpu::KernelTable& table) {
+  (AddRows<T>(table), ...);
+}
+
 }  // namespace
+
+void HOLOGRAM_ADD_KERNELS(cpu::KernelTable& table) { AddEach<HOLOGRAM_ELEMENT_TYPES>(table); }
+
 }  // namespace HWY_NAMESPACE
 }  // namespace hologram
 HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace hologram::cpu {
+void HOLOGRAM_ADD_KERNELS(Isa isa, KernelTable& table) {
+  HOLOGRAM_FOR_ISA(isa, HOLOGRAM_ADD_KERNELS)(table);
+}
+}  // namespace hologram::cpu
+#endif

@@ -3,25 +3,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/cpu/elementwise_unary_double.cc"
-#include "src/cpu/targets.h"
-// clang-format off
 #define HOLOGRAM_COMPILE_UNARY
-#include "src/cpu/kernel-inl.h"
+#define HOLOGRAM_ELEMENT_TYPES double
+#define HOLOGRAM_ADD_KERNELS add_unary_double_kernels
 #include "src/cpu/elementwise_rows-inl.h"
-// clang-format on
-
-HWY_BEFORE_NAMESPACE();
-namespace hologram {
-namespace HWY_NAMESPACE {
-void AddUnaryDouble(cpu::KernelTable& table) { AddRows<double>(table); }
-}  // namespace HWY_NAMESPACE
-}  // namespace hologram
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
-namespace hologram::cpu {
-void add_unary_double_kernels(Isa isa, KernelTable& table) {
-  HOLOGRAM_FOR_ISA(isa, AddUnaryDouble)(table);
-}
-}  // namespace hologram::cpu
-#endif
