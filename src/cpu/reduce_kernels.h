@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+// The inner loops of reductions: accumulators that rows or columns of contiguous elements are added
+// to.
+#pragma once
+
+#include <cstdint>
+
+#include "hologram/cpu_info.h"
+#include "hologram/dtype.h"
+
+namespace hologram::cpu {
+
+// What is accumulated; several public reductions share one.
+enum class Fold : uint8_t {
+  kSum,
+  kProd,
+  kMin,
+  kMax,
+  kAny,
+  kAll,
+  kCountNonzero,
+  kSumAbs,
+  kSumSquare,
+  kSumPower,
+  kMinAbs,
+  kMaxAbs,
+  kMoments,
+  kLogSumExp,
+  kArgMin,
+  kArgMax,
+};
+inline constexpr int kFoldCount = 16;
+
+// Accumulators. float32 partial sums of some thousand elements are added up in float64, float64
+// ones with a compensation.
+struct CompensatedSum {
+  double sum;
+  double error;
+};
+struct Moments {
+  double count;
+  double mean;
+  double m2;  // sum of squared distances from the mean
+};
+struct ScaledExpSum {
+  double max;
+  double sum;  // of exp(x - max)
+};
+template <class T>
+struct Indexed {
+  T value;
+  int64_t index;  // -1 while there is none
+};
+
+struct FoldKernel {
+  int acc_size = 0;
+  // n empty accumulators.
+  void (*init)(void* acc, int64_t n) = nullptr;
+  // acc[i] takes in the n elements from x + i * stride, whose positions count from `first`.
+  void (*rows)(const void* x, int64_t count, int64_t n, int64_t stride, int64_t first, void* acc,
+               double p) = nullptr;
+  // acc[j], j < cols, takes in x[i * stride + j] for i < n; cols is at most kMaxCols.
+  void (*cols)(const void* x, int64_t cols, int64_t n, int64_t stride, int64_t first, void* acc,
+               double p) = nullptr;
+  // acc[i] takes in other[i], whose elements come later.
+  void (*merge)(void* acc, const void* other, int64_t n) = nullptr;
+};
+inline constexpr int64_t kMaxCols = 1024;
+
+// The kernel of a fold on contiguous elements of `dtype` (bool as uint8); null members where there
+// is none: sums take float32, float64 and int64, the half types nothing.
+const FoldKernel& fold_kernel(Isa isa, Fold fold, Dtype dtype);
+
+}  // namespace hologram::cpu
