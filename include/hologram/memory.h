@@ -73,7 +73,8 @@ struct SystemMemory {
 };
 HOLOGRAM_API SystemMemory system_memory();
 
-// The bytes a request of this size really takes from the linear pool.
+// The bytes a request of this size takes from the linear pool; a cached block of 1 MiB and more may
+// be one step larger.
 HOLOGRAM_API size_t allocation_size(size_t nbytes);
 
 // --- Boundary pool ---------------------------------------------------------------------------

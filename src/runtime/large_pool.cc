@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Large blocks: mapped one by one with huge pages, and kept for reuse, because page faults cost
 // more than the arithmetic done on fresh memory.
+#include <algorithm>
 #include <mutex>
 
 #include "hologram/memory.h"
@@ -13,12 +14,14 @@ namespace {
 
 using Access = BufferAccess;
 
-constexpr int kLargeClasses = kSizeClasses - kSmallClasses;
+// Headers of large blocks say kCachedClasses + bin, which no small or bare header does.
+constexpr int kBins = kSizeClasses - kSmallClasses;
+int bin_of(Buffer* b) { return Access::size_class(b) - kCachedClasses; }
 
 struct LargePool {
   std::mutex mutex;
-  Buffer* free[kLargeClasses] = {};  // doubly linked through next and prev
-  Buffer* oldest = nullptr;          // all free blocks, through older and newer
+  Buffer* free[kBins] = {};  // doubly linked through next and prev
+  Buffer* oldest = nullptr;  // all free blocks, through older and newer
   Buffer* newest = nullptr;
   std::atomic<size_t> cached{0};
 };
@@ -31,7 +34,7 @@ LargePool& pool() {
 
 // With the lock held: takes a free block out of both of its lists.
 void unlink(LargePool& p, Buffer* b) {
-  const int bin = Access::size_class(b) - kSmallClasses;
+  const int bin = bin_of(b);
   Buffer* next = Access::next(b);
   Buffer* prev = Access::prev(b);
   (prev != nullptr ? Access::next(prev) : p.free[bin]) = next;
@@ -44,11 +47,10 @@ void unlink(LargePool& p, Buffer* b) {
                  std::memory_order_relaxed);
 }
 
-Buffer* take_cached(LargePool& p, int size_class) {
+Buffer* take_cached(LargePool& p, int first) {
   std::lock_guard lock(p.mutex);
   // The next class up wastes little more; beyond it a fresh mapping is the better bargain.
-  for (int bin = size_class - kSmallClasses; bin <= size_class - kSmallClasses + 1; ++bin) {
-    if (bin >= kLargeClasses) break;
+  for (int bin = first; bin < std::min(first + 2, kBins); ++bin) {
     if (Buffer* b = p.free[bin]; b != nullptr) {
       unlink(p, b);
       return b;
@@ -61,10 +63,10 @@ Buffer* take_cached(LargePool& p, int size_class) {
 
 Buffer* large_allocate(size_t nbytes) {
   LargePool& p = pool();
-  const int c = size_class(nbytes);
-  if (Buffer* cached = take_cached(p, c)) return cached;
+  const int bin = size_class(nbytes) - kSmallClasses;
+  if (Buffer* cached = take_cached(p, bin)) return cached;
 
-  const size_t bytes = class_bytes(c);
+  const size_t bytes = class_bytes(kSmallClasses + bin);
   if (!reserve_bytes(bytes)) {
     const size_t now = p.cached.load(std::memory_order_relaxed);
     large_trim(now > bytes ? now - bytes : 0);
@@ -77,7 +79,7 @@ Buffer* large_allocate(size_t nbytes) {
     if (b != nullptr) give_header(b);
     return nullptr;
   }
-  Access::size_class(b) = static_cast<uint16_t>(c);
+  Access::size_class(b) = static_cast<uint16_t>(kCachedClasses + bin);
   Access::data(b) = data;
   Access::capacity(b) = bytes;
   return b;
@@ -88,7 +90,7 @@ void large_release(Buffer* b) noexcept {
   const size_t limit = max_cached_bytes();
   {
     std::lock_guard lock(p.mutex);
-    Buffer*& first = p.free[Access::size_class(b) - kSmallClasses];
+    Buffer*& first = p.free[bin_of(b)];
     Access::next(b) = first;
     Access::prev(b) = nullptr;
     if (first != nullptr) Access::prev(first) = b;

@@ -1,0 +1,437 @@
+// SPDX-License-Identifier: MIT
+// Worker threads that claim tiles of published jobs from a shared counter.
+//
+// A job sits in a slot whose `word` holds how many threads may take part and how many tiles are
+// left; taking tiles is one compare-and-swap of that word. Whoever succeeds holds part of the job
+// the slot describes at that moment, whatever it saw before, so a late worker can never touch a job
+// that is over: its swap fails or finds another job's tiles, which it may then run. The caller
+// waits only for tiles that were taken and not finished.
+#include "hologram/parallel.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <climits>
+#include <cstdlib>
+#include <exception>
+#include <mutex>
+#include <new>
+
+#include "hologram/error.h"
+#include "src/runtime/busy.h"
+
+namespace hologram {
+namespace internal {
+namespace {
+
+constexpr int kMaxThreads = 1024;
+constexpr int kSlots = 64;
+constexpr int kWakeFanOut = 4;
+constexpr int kTilesBits = 48;
+constexpr uint64_t kTilesMask = (uint64_t{1} << kTilesBits) - 1;
+
+constexpr int64_t kShortestSpin = 2'000;
+constexpr int64_t kLongestSpin = 60'000;
+constexpr int64_t kWaitSpin = 30'000;
+// On a busy machine workers are asked only for what is left after this long, if that much is left:
+// then even a lost time slice costs less than they bring.
+constexpr int64_t kWorthAskingAnyway = 4'000'000;
+
+struct alignas(128) Slot {
+  std::atomic<uint64_t> word{0};   // threads << 48 | tiles left
+  std::atomic<uint32_t> share{1};  // take tiles left / share at once
+  // Fixed while tiles are taken or left.
+  TileFunction function = nullptr;
+  void* context = nullptr;
+  int64_t end = 0;
+  // Tiles finished by workers, and the caller's wish to be woken when that changes.
+  alignas(64) std::atomic<int64_t> finished{0};
+  std::atomic<uint32_t> waiting{0};
+  std::atomic<bool> failed{false};
+  std::exception_ptr error;
+};
+
+struct alignas(128) Worker {
+  std::atomic<uint32_t> sleeping{0};
+  std::atomic<int64_t> called_at{0};
+  std::atomic<int64_t> tiles{0};
+};
+
+struct Pool {
+  alignas(64) std::atomic<uint64_t> taken{0};  // slots in use, by bit
+  alignas(64) std::atomic<uint32_t> published{0};
+  Slot slots[kSlots];
+  std::atomic<Worker*> workers[kMaxThreads] = {};  // index 0 is the caller: unused
+  std::atomic<int> alive{0};                       // workers 1..alive run
+  std::atomic<int> threads{0};                     // num_threads; 0 until known
+  std::mutex mutex;                                // starting workers
+  BusyJudge judge;
+  std::atomic<int64_t> jobs{0};
+  std::atomic<int64_t> inline_jobs{0};
+  std::atomic<int64_t> late_jobs{0};
+};
+
+constinit thread_local int t_depth = 0;
+
+struct Region {
+  Region() { ++t_depth; }
+  ~Region() { --t_depth; }
+};
+
+void futex_wait(std::atomic<uint32_t>& word, uint32_t value) {
+  syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
+}
+void futex_wake(std::atomic<uint32_t>& word) {
+  syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+}
+inline void pause() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+Pool& pool();
+
+// Takes tiles for thread `id`; false when none are left or the job wants fewer threads.
+bool claim(Slot& slot, int id, int64_t& begin, int64_t& end) {
+  uint64_t word = slot.word.load(std::memory_order_acquire);
+  while (true) {
+    const uint64_t left = word & kTilesMask;
+    if (left == 0 || static_cast<uint64_t>(id) >= word >> kTilesBits) return false;
+    const uint64_t take = std::max<uint64_t>(1, left / slot.share.load(std::memory_order_relaxed));
+    if (slot.word.compare_exchange_weak(word, word - take, std::memory_order_acq_rel,
+                                        std::memory_order_acquire)) {
+      begin = slot.end - static_cast<int64_t>(left);
+      end = begin + static_cast<int64_t>(take);
+      return true;
+    }
+  }
+}
+
+// Runs claimed tiles; when they throw, keeps the first error and takes all that is left. Returns
+// how many tiles are thereby settled.
+int64_t run_claimed(Slot& slot, int id, int64_t begin, int64_t end) {
+  try {
+    slot.function(slot.context, begin, end, id);
+    return end - begin;
+  } catch (...) {
+    if (!slot.failed.exchange(true)) slot.error = std::current_exception();
+    const uint64_t left = slot.word.exchange(0, std::memory_order_acq_rel) & kTilesMask;
+    return end - begin + static_cast<int64_t>(left);
+  }
+}
+
+bool sleeping_call(Pool& p, int id) {
+  Worker* w = p.workers[id].load(std::memory_order_acquire);
+  if (w == nullptr || w->sleeping.load(std::memory_order_seq_cst) == 0) return false;
+  if (w->sleeping.exchange(0) == 0) return false;
+  w->called_at.store(now_ns(), std::memory_order_relaxed);
+  futex_wake(w->sleeping);
+  return true;
+}
+
+// Wakes the sleeping among the threads that `id` is to wake: a tree, so that no one wakes many.
+void call_children(Pool& p, int id, int threads) {
+  const int first = id * kWakeFanOut + 1;
+  for (int child = first; child < std::min(first + kWakeFanOut, threads); ++child) {
+    sleeping_call(p, child);
+  }
+}
+
+// Runs whatever is claimable; whether there was anything.
+bool work_on_slots(Pool& p, Worker& self, int id) {
+  bool worked = false;
+  for (uint64_t bits = p.taken.load(std::memory_order_seq_cst); bits != 0; bits &= bits - 1) {
+    Slot& slot = p.slots[std::countr_zero(bits)];
+    const uint64_t word = slot.word.load(std::memory_order_seq_cst);
+    if ((word & kTilesMask) == 0) continue;
+    call_children(p, id, static_cast<int>(word >> kTilesBits));
+    int64_t begin = 0;
+    int64_t end = 0;
+    while (claim(slot, id, begin, end)) {
+      worked = true;
+      const int64_t settled = run_claimed(slot, id, begin, end);
+      self.tiles.store(self.tiles.load(std::memory_order_relaxed) + end - begin,
+                       std::memory_order_relaxed);
+      slot.finished.fetch_add(settled, std::memory_order_seq_cst);
+      // The job may be over from here on; a wake-up that hits the slot's next user is harmless.
+      if (slot.waiting.load(std::memory_order_seq_cst) != 0 && slot.waiting.exchange(0) != 0) {
+        futex_wake(slot.waiting);
+      }
+    }
+  }
+  return worked;
+}
+
+void* worker_main(void* argument) {
+  const int id = static_cast<int>(reinterpret_cast<intptr_t>(argument));
+  Pool& p = pool();
+  Worker& self = *p.workers[id].load(std::memory_order_acquire);
+  const Region region;  // a parallel_for in a tile runs inline
+  int64_t spin = kShortestSpin;
+  while (true) {
+    uint32_t seen = p.published.load(std::memory_order_acquire);
+    while (work_on_slots(p, self, id)) seen = p.published.load(std::memory_order_acquire);
+
+    // Spinning saves the caller a system call when the next job comes soon, as in a chain of ops;
+    // how long is learnt from how long the pauses were.
+    const int64_t idle_since = now_ns();
+    bool called = false;
+    while (!called && now_ns() - idle_since < spin) {
+      for (int i = 0; i < 32 && !called; ++i) {
+        pause();
+        called = p.published.load(std::memory_order_acquire) != seen;
+      }
+    }
+    if (!called) {
+      self.sleeping.store(1, std::memory_order_seq_cst);
+      if (p.published.load(std::memory_order_seq_cst) == seen) {
+        while (self.sleeping.load(std::memory_order_acquire) != 0) futex_wait(self.sleeping, 1);
+      } else {
+        self.sleeping.store(0, std::memory_order_relaxed);
+      }
+      if (const int64_t at = self.called_at.exchange(0, std::memory_order_relaxed); at != 0) {
+        const int64_t now = now_ns();
+        p.judge.worker_woke(now, now - at);
+      }
+    }
+    const int64_t idle = now_ns() - idle_since;
+    spin = idle < kLongestSpin ? std::min(kLongestSpin, std::max(spin, 2 * idle))
+                               : std::max(kShortestSpin, spin / 2);
+  }
+}
+
+// Starts workers until `wanted` run or the system refuses; how many run.
+int ensure_workers(Pool& p, int wanted) {
+  int alive = p.alive.load(std::memory_order_acquire);
+  if (alive >= wanted) return alive;
+  std::lock_guard lock(p.mutex);
+  alive = p.alive.load(std::memory_order_relaxed);
+  pthread_attr_t attributes;
+  if (alive >= wanted || pthread_attr_init(&attributes) != 0) return alive;
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  // Signals are for the threads the program knows of.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  while (alive < wanted) {
+    Worker* w = p.workers[alive + 1].load(std::memory_order_relaxed);
+    if (w == nullptr && (w = new (std::nothrow) Worker) == nullptr) break;
+    p.workers[alive + 1].store(w, std::memory_order_release);
+    pthread_t thread;
+    if (pthread_create(&thread, &attributes, worker_main,
+                       reinterpret_cast<void*>(static_cast<intptr_t>(alive + 1))) != 0) {
+      break;
+    }
+    ++alive;
+    p.alive.store(alive, std::memory_order_release);
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_attr_destroy(&attributes);
+  return alive;
+}
+
+void before_fork() { pool().mutex.lock(); }
+void after_fork_in_parent() { pool().mutex.unlock(); }
+// The child has none of the workers, nor the callers whose jobs are in the slots.
+void after_fork_in_child() {
+  Pool& p = pool();
+  p.alive.store(0);
+  p.taken.store(0);
+  for (Slot& slot : p.slots) {
+    slot.word.store(0);
+    slot.waiting.store(0);
+  }
+  for (std::atomic<Worker*>& place : p.workers) {
+    if (Worker* w = place.load()) {
+      w->sleeping.store(0);
+      w->called_at.store(0);
+    }
+  }
+  p.mutex.unlock();
+}
+
+Pool& pool() {
+  static Pool* instance = [] {
+    auto* p = new Pool;  // leaked: workers use it until the process is gone
+    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+    return p;
+  }();
+  return *instance;
+}
+
+int default_threads() {
+  if (const char* text = std::getenv("OMP_NUM_THREADS")) {
+    const long wish = std::strtol(text, nullptr, 10);
+    if (wish > 0) return static_cast<int>(std::min<long>(wish, kMaxThreads));
+  }
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) {
+    return std::clamp(CPU_COUNT(&set), 1, kMaxThreads);
+  }
+  return static_cast<int>(std::clamp<long>(sysconf(_SC_NPROCESSORS_ONLN), 1, kMaxThreads));
+}
+
+Slot* take_slot(Pool& p) {
+  uint64_t taken = p.taken.load(std::memory_order_relaxed);
+  while (taken != ~uint64_t{0}) {
+    const int i = std::countr_one(taken);
+    if (p.taken.compare_exchange_weak(taken, taken | uint64_t{1} << i)) return &p.slots[i];
+  }
+  return nullptr;
+}
+
+// Waits until workers have settled `target` tiles.
+void await(Slot& slot, int64_t target) {
+  const int64_t since = now_ns();
+  while (slot.finished.load(std::memory_order_acquire) != target) {
+    if (now_ns() - since < kWaitSpin) {
+      for (int i = 0; i < 16; ++i) pause();
+      continue;
+    }
+    slot.waiting.store(1, std::memory_order_seq_cst);
+    if (slot.finished.load(std::memory_order_seq_cst) != target) futex_wait(slot.waiting, 1);
+    slot.waiting.store(0, std::memory_order_relaxed);
+  }
+}
+
+void run_shared(Pool& p, Slot& slot, int64_t begin, int64_t tiles, int threads,
+                TileFunction function, void* context, int64_t start) {
+  slot.function = function;
+  slot.context = context;
+  slot.end = tiles;
+  slot.finished.store(0, std::memory_order_relaxed);
+  slot.failed.store(false, std::memory_order_relaxed);
+  slot.share.store(static_cast<uint32_t>(4 * threads), std::memory_order_relaxed);
+  const int64_t offered = tiles - begin;
+  slot.word.store(static_cast<uint64_t>(threads) << kTilesBits | static_cast<uint64_t>(offered),
+                  std::memory_order_seq_cst);
+  p.published.fetch_add(1, std::memory_order_seq_cst);
+  call_children(p, 0, threads);
+  p.jobs.fetch_add(1, std::memory_order_relaxed);
+
+  int64_t settled = 0;
+  int64_t from = 0;
+  int64_t to = 0;
+  while (claim(slot, 0, from, to)) settled += run_claimed(slot, 0, from, to);
+
+  const int64_t done_at = now_ns();
+  if (slot.finished.load(std::memory_order_acquire) != offered - settled) {
+    await(slot, offered - settled);
+    const int64_t now = now_ns();
+    // The largest piece a worker can have taken last is a share of all; its time here is fair.
+    const int64_t fair = (done_at - start) / 2;
+    if (p.judge.job_ended(now, now - done_at, fair)) {
+      p.late_jobs.fetch_add(1, std::memory_order_relaxed);
+    }
+  } else {
+    p.judge.job_ended(done_at, 0, 0);
+  }
+  std::exception_ptr error;
+  if (slot.failed.load(std::memory_order_acquire)) std::swap(error, slot.error);
+  p.taken.fetch_and(~(uint64_t{1} << (&slot - p.slots)), std::memory_order_release);
+  if (error != nullptr) std::rethrow_exception(error);
+}
+
+}  // namespace
+
+void run_tiles(int64_t tiles, int max_threads, TileFunction function, void* context) {
+  if (max_threads < 0) {
+    fail(ErrorKind::kInvalidArgument, "parallel_for: max_threads is ", max_threads,
+         "; pass a positive number, or 0 for num_threads()");
+  }
+  const int wish = max_threads == 0 ? num_threads() : std::min(max_threads, kMaxThreads);
+  int threads = static_cast<int>(std::min<int64_t>(wish, tiles));
+  if (threads <= 1 || t_depth != 0 || static_cast<uint64_t>(tiles) > kTilesMask) {
+    function(context, 0, tiles, 0);
+    return;
+  }
+  Pool& p = pool();
+  const Region region;
+  const int64_t start = now_ns();
+  int64_t begin = 0;
+  if (!p.judge.workers_help(start)) {
+    const int64_t piece = std::max<int64_t>(1, tiles / 64);
+    while (true) {
+      const int64_t end = std::min(begin + piece, tiles);
+      function(context, begin, end, 0);
+      begin = end;
+      if (begin == tiles) {
+        p.inline_jobs.fetch_add(1, std::memory_order_relaxed);
+        return;
+      }
+      const int64_t spent = now_ns() - start;
+      if (spent > kWorthAskingAnyway &&
+          static_cast<double>(spent) * static_cast<double>(tiles - begin) >
+              static_cast<double>(kWorthAskingAnyway) * static_cast<double>(begin)) {
+        break;
+      }
+    }
+    threads = static_cast<int>(std::min<int64_t>(threads, tiles - begin));
+  }
+  threads = std::min(threads, ensure_workers(p, threads - 1) + 1);
+  Slot* slot = threads > 1 ? take_slot(p) : nullptr;
+  if (slot == nullptr) {
+    function(context, begin, tiles, 0);
+    return;
+  }
+  run_shared(p, *slot, begin, tiles, threads, function, context, start);
+}
+
+}  // namespace internal
+
+int num_threads() {
+  internal::Pool& p = internal::pool();
+  const int threads = p.threads.load(std::memory_order_relaxed);
+  if (threads != 0) [[likely]]
+    return threads;
+  int unknown = 0;
+  p.threads.compare_exchange_strong(unknown, internal::default_threads());
+  return p.threads.load(std::memory_order_relaxed);
+}
+
+void set_num_threads(int threads) {
+  if (threads < 1) {
+    fail(ErrorKind::kInvalidArgument, "set_num_threads: ", threads,
+         " is not a number of threads; pass 1 or more");
+  }
+  internal::pool().threads.store(std::min(threads, internal::kMaxThreads));
+}
+
+bool in_parallel_region() { return internal::t_depth != 0; }
+
+bool workers_answer_quickly() {
+  internal::Pool& p = internal::pool();
+  const int64_t now = internal::now_ns();
+  const bool quick = p.judge.workers_help(now);
+  if (p.alive.load(std::memory_order_relaxed) > 0 && p.judge.claim_test_call(now)) {
+    internal::sleeping_call(p, 1);
+  }
+  return quick;
+}
+
+ParallelStats parallel_stats() {
+  internal::Pool& p = internal::pool();
+  ParallelStats s;
+  s.jobs = p.jobs.load();
+  s.inline_jobs = p.inline_jobs.load();
+  s.late_jobs = p.late_jobs.load();
+  s.workers = p.alive.load();
+  for (int i = 1; i <= s.workers; ++i) {
+    if (internal::Worker* w = p.workers[i].load()) s.worker_tiles += w->tiles.load();
+  }
+  s.wake_latency_us = p.judge.wake_latency_ns() * 1e-3;
+  return s;
+}
+
+}  // namespace hologram
