@@ -17,28 +17,22 @@ def main() -> int:
         print(f"tour: {error}; `make setup` builds and installs both packages", file=sys.stderr)
         return 1
 
-    device = torch.hologram  # type: ignore[attr-defined]  # PyTorch adds it when the device loads
-    x = torch.randn(1000, 1000, device="hologram", requires_grad=True)
-    loss = torch.nn.functional.gelu(x @ x.T).mean()
-    loss.backward()
-    median = x.detach().median()
+    def program(x: torch.Tensor) -> float:
+        loss = torch.nn.functional.gelu(x @ x.T).mean()
+        loss.backward()
+        return x.detach().median().item()
 
-    print(
-        "backends   ",
-        hologram_torch.list_available_backends(),
-        "current:",
-        hologram_torch.get_backend(),
-    )
-    print("CPU        ", hologram.cpu_info())
-    print("a loss     ", loss, "and a median", median.item())
+    device = torch.hologram  # type: ignore[attr-defined]  # PyTorch adds it when the device loads
+    print("backends  ", hologram_torch.list_available_backends())
+    print("CPU       ", hologram.cpu_info())
+    x = torch.randn(1000, 1000, device="hologram", requires_grad=True)
+    print("explained ", hologram_torch.explain(program, x))
     stats = device.memory_stats()
-    print(
-        "memory     ",
-        {key: stats[key] for key in sorted(stats) if key.endswith(".all.current")} or stats,
-    )
+    print("memory    ", {k: v for k, v in stats.items() if k.endswith("bytes.all.current")})
     device.empty_cache()
-    print("reserved   ", device.memory_reserved(), "bytes after empty_cache()")
-    print("fell back  ", hologram_torch.fallback_counts() or "nothing")
+    print("released  ", device.memory_reserved(), "bytes are still reserved after empty_cache()")
+    print("fell back ", hologram_torch.fallback_counts() or "nothing", "since the program began")
+    print("a tensor  ", x[:2, :3])
     return 0
 
 

@@ -301,13 +301,11 @@ def print_results(runs: list[Run]) -> None:
         )
     if len(runs) == 2:
         first, second = runs
-        ratio = second.step_microseconds[0] / first.step_microseconds[0]
-        faster = (
-            f"{ratio:.2f}x as fast as"
-            if ratio >= 1
-            else f"slower than, at {ratio:.2f}x the speed of,"
+        share = first.step_microseconds[0] / second.step_microseconds[0]
+        print(
+            f"A step on {first.device} takes {share:.2f} times as long as on {second.device}"
+            f" ({1 / share:.2f}x the speed)."
         )
-        print(f"A step on {first.device} is {faster} {second.device}.")
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:

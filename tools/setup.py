@@ -240,6 +240,9 @@ def build_environment() -> dict[str, str]:
     if shutil.which("ccache"):
         env.setdefault("CMAKE_C_COMPILER_LAUNCHER", "ccache")
         env.setdefault("CMAKE_CXX_COMPILER_LAUNCHER", "ccache")
+        # Another checkout of the same sources shares what was compiled.
+        env.setdefault("CCACHE_BASEDIR", str(ROOT))
+        env.setdefault("CCACHE_NOHASHDIR", "1")
     # An earlier hologram_torch must not be loaded while a new one is built.
     env["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
     return env

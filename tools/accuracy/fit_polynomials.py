@@ -31,7 +31,6 @@ class Fit:
     degree: int
     bits: int
     weight: Function = lambda x: mp.mpf(1)
-    rounded: int = 3
 
 
 def _round_to(value: mp.mpf, bits: int) -> mp.mpf:
@@ -85,14 +84,12 @@ def _remez(
     return coefficients, worst
 
 
-def fit(spec: Fit) -> tuple[list[mp.mpf], mp.mpf]:
-    """The rounded coefficients, lowest degree first, and the worst weighted error."""
-    grid = _chebyshev_points(mp.mpf(spec.low), mp.mpf(spec.high), 60 * (spec.degree + 2))
-    values = [spec.function(x) for x in grid]
-    weights = [spec.weight(x) for x in grid]
+def _fit_rounding(
+    spec: Fit, grid: list[mp.mpf], values: list[mp.mpf], weights: list[mp.mpf], rounded: int
+) -> tuple[list[mp.mpf], mp.mpf]:
     fixed: list[mp.mpf] = []
     rest = values
-    while len(fixed) < min(spec.rounded, spec.degree):
+    while len(fixed) < min(rounded, spec.degree):
         found, _ = _remez(grid, rest, weights, len(fixed), spec.degree)
         fixed.append(_round_to(found[0], spec.bits))
         power = len(fixed) - 1
@@ -106,9 +103,17 @@ def fit(spec: Fit) -> tuple[list[mp.mpf], mp.mpf]:
     return coefficients, worst
 
 
-def _series(direct: Function, terms: Function) -> Function:
-    """`direct`, or its Taylor polynomial in x near the removable singularity at 0."""
-    return lambda x: terms(x) if abs(x) < mp.mpf("1e-12") else direct(x)
+def fit(spec: Fit) -> tuple[list[mp.mpf], mp.mpf]:
+    """The rounded coefficients, lowest degree first, and the worst weighted error.
+
+    How many leading coefficients are best rounded before the others are refitted varies: all
+    small numbers are tried.
+    """
+    grid = _chebyshev_points(mp.mpf(spec.low), mp.mpf(spec.high), 60 * (spec.degree + 2))
+    values = [spec.function(x) for x in grid]
+    weights = [spec.weight(x) for x in grid]
+    trials = [_fit_rounding(spec, grid, values, weights, count) for count in range(5)]
+    return min(trials, key=lambda trial: trial[1])
 
 
 def _exp_tail(x: mp.mpf) -> mp.mpf:
@@ -159,11 +164,12 @@ def mills(t: mp.mpf) -> mp.mpf:
     return mp.exp(t * t / 2) * mp.erfc(t / mp.sqrt(2)) / 2
 
 
-def _mills_in_u(pivot: float) -> Function:
-    """(t + pivot) * mills(t) as a function of u = 1 - 2 pivot / (t + pivot)."""
+def _mills_in_q(pivot: float, centre: float) -> Function:
+    """(t + pivot) * mills(t) as a function of t / (t + pivot) - centre."""
 
     def value(u: mp.mpf) -> mp.mpf:
-        t = pivot * (1 + u) / (1 - u)
+        q = u + centre
+        t = pivot * q / (1 - q)
         return (t + pivot) * mills(t)
 
     return value
@@ -186,6 +192,13 @@ def _erf_exponent(t: mp.mpf) -> mp.mpf:
     return -mp.log(mp.erfc(t))
 
 
+def _mills_fit(pivot: float, cutoff: float, degree: int, bits: int) -> Fit:
+    centre = 0.4375
+    function = _mills_in_q(pivot, centre)
+    high = cutoff / (cutoff + pivot) - centre
+    return Fit(function, -centre, high, degree, bits, _inverse(function))
+
+
 LN2 = mp.log(2)
 HALF_PI = mp.pi / 2
 _SIN = _odd_tail(mp.sin, mp.mpf(-1) / 6, mp.mpf(1) / 120)
@@ -200,7 +213,6 @@ FITS: dict[str, Fit] = {
     "exp_f32": Fit(_exp_tail, -_R, _R, 4, 24, lambda x: x * x / mp.exp(x)),
     "expm1_f32": Fit(_exp_tail, -_R, _R, 5, 24, lambda x: x),
     "exp_f64": Fit(_exp_tail, -_R, _R, 9, 53, lambda x: x * x / mp.exp(x)),
-    "expm1_f64": Fit(_exp_tail, -_R, _R, 10, 53, lambda x: x),
     "exp_wide": Fit(_exp_tail, -_R, _R, 5, 53, lambda x: x * x / mp.exp(x)),
     "log_f32": Fit(_log_tail, -0.2932, 0.4147, 8, 24, lambda x: x * x),
     "log_wide": Fit(_log_tail, -0.2932, 0.4147, 11, 53, lambda x: x * x),
@@ -212,12 +224,10 @@ FITS: dict[str, Fit] = {
     "sinq_f64": Fit(_SIN, 0, _QUARTER2, 6, 53, _odd_weight(mp.sin)),
     "cosq_f64": Fit(_cos_tail, 0, _QUARTER2, 6, 53, lambda z: z * z),
     "erf_small_f32": Fit(_erf_small, 0, 0.86, 5, 24),
-    "erf_exponent_f32": Fit(
-        _erf_exponent, 0.92, 3.93, 7, 24, lambda t: mp.erfc(t) / mp.erf(t), rounded=4
-    ),
+    "erf_exponent_f32": Fit(_erf_exponent, 0.92, 3.93, 7, 24, lambda t: mp.erfc(t) / mp.erf(t)),
     "erf_small_f64": Fit(_erf_small, 0, 1.0, 11, 53),
-    "mills_f32": Fit(_mills_in_u(4), -1, 0.575, 9, 24, _inverse(_mills_in_u(4))),
-    "mills_f64": Fit(_mills_in_u(6), -1, 0.7374, 22, 53, _inverse(_mills_in_u(6))),
+    "mills_f32": _mills_fit(4, 14.5, 9, 24),
+    "mills_f64": _mills_fit(5, 38.6, 22, 53),
 }
 
 
