@@ -94,6 +94,8 @@ at::Tensor AliasScope::to_cpu(const at::Tensor& t) {
                                               cpu_dense_keys() | lazy, from->dtype());
   copy_geometry(impl.get(), from);
   if (from->is_wrapped_number()) impl->set_wrapped_number(true);
+  // Some kernels compute more when a backward will follow.
+  if (from->requires_grad()) impl->set_requires_grad(true);
   return at::Tensor(std::move(impl));
 }
 
@@ -199,6 +201,7 @@ at::Tensor AliasScope::special_to_cpu(const at::Tensor& t) {
     impl->raw_resize_(from->sparse_dim(), from->dense_dim(), from->sizes());
     impl->set_indices_and_values_unsafe(to_cpu(from->indices()), to_cpu(from->values()));
     impl->set_coalesced(from->coalesced());
+    if (from->requires_grad()) impl->set_requires_grad(true);
     return at::Tensor(std::move(impl));
   }
   if (t.is_sparse_csr() || t.key_set().has(DispatchKey::SparseCsrPrivateUse1)) {
@@ -207,6 +210,7 @@ at::Tensor AliasScope::special_to_cpu(const at::Tensor& t) {
         DispatchKeySet(DispatchKey::SparseCsrCPU), kCpu, from->layout(), from->dtype());
     impl->set_member_tensors(to_cpu(from->compressed_indices()), to_cpu(from->plain_indices()),
                              to_cpu(from->values()), from->sizes());
+    if (from->requires_grad()) impl->set_requires_grad(true);
     return at::Tensor(std::move(impl));
   }
   if (t.is_quantized()) {

@@ -50,8 +50,12 @@ class Call {
           }
           break;
         case ArgKind::kDevice:
-          if (value.isDevice() && value.toDevice().type() == kDeviceType) {
-            value = c10::Device(c10::DeviceType::CPU);
+          if (value.isDevice()) {
+            if (value.toDevice().type() == kDeviceType) {
+              value = c10::Device(c10::DeviceType::CPU);
+            } else {
+              stays_ = true;
+            }
           }
           break;
         case ArgKind::kGenerator:
@@ -191,7 +195,7 @@ class Call {
     for (const auto& [alias, original] : originals_) {
       if (alias == t.unsafeGetTensorImpl()) return original;
     }
-    return scope_.to_device(std::move(t));
+    return stays_ ? t : scope_.to_device(std::move(t));
   }
 
   const OpInfo& info_;
@@ -202,6 +206,7 @@ class Call {
   std::vector<std::pair<c10::TensorImpl*, at::Tensor>> originals_;
   c10::Device stranger_storage_{c10::DeviceType::CPU};
   const c10::Device* stranger_ = nullptr;
+  bool stays_ = false;  // results were asked for on another device
 };
 
 constexpr int slot_of(DispatchKey key) {
@@ -242,6 +247,39 @@ void run(const c10::OperatorHandle& op, Stack* stack) {
 }  // namespace
 
 void fallback(const c10::OperatorHandle& op, Stack* stack) { run<DispatchKey::CPU>(op, stack); }
+
+namespace {
+
+template <DispatchKey kCpuKey>
+void prefer_cpu_kernels(DispatchKey ours) {
+  static torch::Library library(torch::Library::IMPL, "aten", ours, __FILE__, __LINE__);
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
+    if (name.name.rfind("aten::", 0) != 0) continue;
+    // Pinning is about the CPU; a fallback would answer for the alias.
+    if (name.name == "aten::_pin_memory" || name.name == "aten::is_pinned") continue;
+    const auto op = dispatcher.findOp(name);
+    if (!op.has_value() || !op->hasKernelForDispatchKey(kCpuKey) ||
+        op->hasKernelForDispatchKey(ours) ||
+        !(op->hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) ||
+          op->hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd))) {
+      continue;
+    }
+    const std::string full =
+        name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
+    library.impl(full.c_str(), torch::CppFunction::makeFromBoxedFunction<&run<kCpuKey>>());
+  }
+}
+
+}  // namespace
+
+void register_fallback_over_composites() {
+  prefer_cpu_kernels<DispatchKey::CPU>(DispatchKey::PrivateUse1);
+  prefer_cpu_kernels<DispatchKey::SparseCPU>(DispatchKey::SparsePrivateUse1);
+  prefer_cpu_kernels<DispatchKey::SparseCsrCPU>(DispatchKey::SparseCsrPrivateUse1);
+  prefer_cpu_kernels<DispatchKey::QuantizedCPU>(DispatchKey::QuantizedPrivateUse1);
+  prefer_cpu_kernels<DispatchKey::NestedTensorCPU>(DispatchKey::NestedTensorPrivateUse1);
+}
 
 torch::CppFunction fallback_kernel() {
   return torch::CppFunction::makeFromBoxedFunction<&fallback>();

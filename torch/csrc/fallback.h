@@ -12,6 +12,10 @@ namespace hologram_torch {
 // CPU's kernel of the same kind on aliases and gives its results to the device.
 void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
+// Makes the fallback serve operators for which PyTorch has both a CPU kernel and a composite of
+// smaller ops: without it the composite would win. Call it once, after all other registrations.
+void register_fallback_over_composites();
+
 // The same as a kernel to register under one op's name.
 torch::CppFunction fallback_kernel();
 

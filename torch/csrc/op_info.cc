@@ -37,6 +37,8 @@ bool accepts_cpu(std::string_view op, std::string_view arg) {
       {"aten::_nested_view_from_buffer", "*"},
       {"aten::_nested_view_from_buffer_copy", "*"},
       {"aten::tensor_split.tensor_indices_or_sections", "tensor_indices_or_sections"},
+      {"aten::copy_", "*"},
+      {"aten::copy_sparse_to_sparse_", "*"},
       {"aten::quantize_per_channel", "*"},
       {"aten::_empty_per_channel_affine_quantized", "*"},
       {"aten::_make_per_channel_quantized_tensor", "*"},

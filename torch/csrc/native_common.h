@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT
+// What every native kernel needs: which tensors it may read, how the library sees them, and the way
+// out to the fallback.
+#pragma once
+
+#include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/Scalar.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "fallback.h"
+#include "hologram/dtype.h"
+#include "hologram/view.h"
+#include "tensor.h"
+
+namespace hologram_torch {
+
+// --- Tensors ---------------------------------------------------------------------------------
+
+// Every key that says how a tensor stores its elements.
+inline constexpr uint64_t kStorageKeys =
+    c10::DispatchKeySet(
+        {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative, c10::DispatchKey::ZeroTensor})
+        .raw_repr() |
+    c10::DispatchKeySet({c10::DispatchKey::Dense, c10::DispatchKey::Quantized,
+                         c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr,
+                         c10::DispatchKey::NestedTensor})
+        .raw_repr() |
+    c10::full_backend_mask;
+
+constexpr bool has_exactly(c10::DispatchKeySet keys, c10::DispatchKey key) {
+  return (keys.raw_repr() & kStorageKeys) == c10::DispatchKeySet(key).raw_repr();
+}
+
+// Dense memory of ours with nothing lazy about it: the elements are what the bytes say.
+inline bool is_plain(const c10::TensorImpl* t) {
+  return has_exactly(t->key_set(), c10::DispatchKey::PrivateUse1);
+}
+inline bool is_plain(const at::Tensor& t) { return is_plain(t.unsafeGetTensorImpl()); }
+
+// A number that lives on the CPU; every device accepts one beside its own tensors.
+inline bool is_cpu_number(const c10::TensorImpl* t) {
+  return has_exactly(t->key_set(), c10::DispatchKey::CPU) && t->dim() == 0;
+}
+
+inline const char* read_pointer(const c10::TensorImpl* t) {
+  const c10::StorageImpl* storage = t->unsafe_storage().unsafeGetStorageImpl();
+  return static_cast<const char*>(storage->data()) +
+         t->storage_offset() * static_cast<int64_t>(t->itemsize());
+}
+inline char* write_pointer(c10::TensorImpl* t) {
+  c10::StorageImpl* storage = t->unsafe_storage().unsafeGetStorageImpl();
+  return static_cast<char*>(storage->mutable_data()) +
+         t->storage_offset() * static_cast<int64_t>(t->itemsize());
+}
+inline const char* read_pointer(const at::Tensor& t) {
+  return read_pointer(t.unsafeGetTensorImpl());
+}
+inline char* write_pointer(const at::Tensor& t) { return write_pointer(t.unsafeGetTensorImpl()); }
+
+// --- Dtypes ----------------------------------------------------------------------------------
+
+inline constexpr int kNoDtype = -1;
+
+// The library's name of an element type, or kNoDtype for those only PyTorch knows.
+constexpr int dtype_code(c10::ScalarType type) {
+  using hologram::Dtype;
+  switch (type) {
+    case c10::ScalarType::Bool:
+      return static_cast<int>(Dtype::kBool);
+    case c10::ScalarType::Byte:
+      return static_cast<int>(Dtype::kUInt8);
+    case c10::ScalarType::Char:
+      return static_cast<int>(Dtype::kInt8);
+    case c10::ScalarType::Short:
+      return static_cast<int>(Dtype::kInt16);
+    case c10::ScalarType::Int:
+      return static_cast<int>(Dtype::kInt32);
+    case c10::ScalarType::Long:
+      return static_cast<int>(Dtype::kInt64);
+    case c10::ScalarType::Half:
+      return static_cast<int>(Dtype::kFloat16);
+    case c10::ScalarType::BFloat16:
+      return static_cast<int>(Dtype::kBFloat16);
+    case c10::ScalarType::Float:
+      return static_cast<int>(Dtype::kFloat32);
+    case c10::ScalarType::Double:
+      return static_cast<int>(Dtype::kFloat64);
+    case c10::ScalarType::ComplexFloat:
+      return static_cast<int>(Dtype::kComplex64);
+    case c10::ScalarType::ComplexDouble:
+      return static_cast<int>(Dtype::kComplex128);
+    default:
+      return kNoDtype;
+  }
+}
+
+// The view of a tensor whose dtype has a code. Borrows the tensor's sizes and strides.
+inline hologram::View view_of(const c10::TensorImpl* t, const char* data) {
+  const c10::IntArrayRef sizes = t->sizes();
+  return {const_cast<char*>(data),
+          static_cast<hologram::Dtype>(dtype_code(t->dtype().toScalarType())),
+          static_cast<int>(sizes.size()), sizes.data(), t->strides().data()};
+}
+inline hologram::View read_view(const at::Tensor& t) {
+  return view_of(t.unsafeGetTensorImpl(), read_pointer(t));
+}
+inline hologram::View write_view(const at::Tensor& t) {
+  return view_of(t.unsafeGetTensorImpl(), write_pointer(t));
+}
+
+// Threads a kernel over n elements may use; asks PyTorch only where it can matter.
+inline constexpr int64_t kSmall = 16384;
+inline int threads_for(int64_t n) { return n <= kSmall ? 1 : at::get_num_threads(); }
+
+// --- Memory ----------------------------------------------------------------------------------
+
+// Sizes equal and elements in the same order in memory, without holes.
+inline bool same_layout(const c10::TensorImpl* a, const c10::TensorImpl* b) {
+  if (a->sizes() != b->sizes()) return false;
+  if (a->is_contiguous() && b->is_contiguous()) return true;
+  return a->is_non_overlapping_and_dense() && a->strides() == b->strides();
+}
+
+inline bool ranges_meet(const char* a, int64_t a_bytes, const char* b, int64_t b_bytes) {
+  return a < b + b_bytes && b < a + a_bytes;
+}
+
+// Whether two index tuples of t may name one element. False is certain.
+bool may_overlap_itself(const c10::TensorImpl* t);
+
+// Whether writing `out` element by element may disturb `in` before it is read: they share bytes
+// and are not the very same elements in the same place. False is certain.
+bool may_disturb(const c10::TensorImpl* out, const c10::TensorImpl* in);
+
+// --- Numbers ---------------------------------------------------------------------------------
+
+// Writes a number as an element of `compute` (float32, float64, an integer or bool). False where
+// that would change an integer's value, or where the number is complex or symbolic.
+bool store_number(const c10::Scalar& value, hologram::Dtype compute, void* slot);
+
+// --- The way out -----------------------------------------------------------------------------
+
+// A string literal as a template argument.
+template <size_t kSize>
+struct Name {
+  char text[kSize] = {};
+  consteval Name(const char (&literal)[kSize]) { std::copy_n(literal, kSize, text); }  // NOLINT
+  constexpr Name() = default;
+  constexpr std::string_view view() const { return {text, kSize - 1}; }
+};
+
+// "aten::NAME.OVERLOAD" from "NAME.OVERLOAD".
+c10::OperatorHandle find_aten(std::string_view name);
+
+template <Name kName>
+const c10::OperatorHandle& aten_handle() {
+  static const c10::OperatorHandle handle = find_aten(kName.view());
+  return handle;
+}
+
+inline c10::IValue to_ivalue(std::string_view text) { return c10::IValue(std::string(text)); }
+inline c10::IValue to_ivalue(const std::optional<std::string_view>& text) {
+  return text.has_value() ? to_ivalue(*text) : c10::IValue();
+}
+template <class T>
+c10::IValue to_ivalue(const T& value) {
+  return c10::IValue(value);
+}
+
+// Runs the CPU's kernel of aten::kName on these very arguments, which it is free to resize and to
+// refuse: every case that a native kernel does not take ends here, so PyTorch's semantics and
+// messages are PyTorch's own. The results are on the stack.
+template <Name kName, class... Args>
+[[gnu::cold, gnu::noinline]] torch::jit::Stack call_fallback(const Args&... args) {
+  torch::jit::Stack stack;
+  stack.reserve(sizeof...(args));
+  (stack.push_back(to_ivalue(args)), ...);
+  fallback(aten_handle<kName>(), &stack);
+  return stack;
+}
+
+// --- Registration ----------------------------------------------------------------------------
+
+// Names of the ATen ops that have native kernels, for tests and explain().
+void note_native(std::string_view name);
+std::vector<std::string> native_ops();
+
+template <auto* kFunction>
+constexpr auto kernel_function() {
+  return c10::CompileTimeFunctionPointer<std::remove_pointer_t<decltype(kFunction)>, kFunction>();
+}
+
+template <auto* kFunction>
+void register_native(torch::Library& library, std::string_view name) {
+  const std::string text(name);
+  library.impl(text.c_str(), kernel_function<kFunction>());
+  note_native(name);
+}
+
+}  // namespace hologram_torch

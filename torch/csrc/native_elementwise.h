@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: MIT
+// The way from an ATen call to a row of the op table: a few inlined checks for the usual shapes,
+// one general path for the others, the fallback for what neither takes.
+#pragma once
+
+#include <type_traits>
+
+#include "hologram/elementwise.h"
+#include "native_common.h"
+
+namespace hologram_torch {
+
+// --- Operands --------------------------------------------------------------------------------
+
+// A number that takes part in type promotion, as the other operand of an addition does.
+struct Num {
+  const c10::Scalar& value;
+};
+
+// A number that does not (slope, bound, weight): it becomes whatever is computed in.
+struct Param {
+  const c10::Scalar& value;
+};
+
+// The condition of where and masked_fill: a tensor that does not promote.
+struct Mask {
+  const at::Tensor& tensor;
+};
+
+// Any of these at run time.
+struct Operand {
+  const c10::TensorImpl* tensor = nullptr;
+  const c10::Scalar* number = nullptr;
+  bool promotes = true;
+
+  Operand(const at::Tensor& t) : tensor(t.unsafeGetTensorImpl()) {}                    // NOLINT
+  Operand(const Mask& m) : tensor(m.tensor.unsafeGetTensorImpl()), promotes(false) {}  // NOLINT
+  Operand(const Num& n) : number(&n.value) {}                                          // NOLINT
+  Operand(const Param& p) : number(&p.value), promotes(false) {}                       // NOLINT
+};
+
+// Where a result goes: into a tensor that was given (in-place and out=), or into a new one.
+struct Target {
+  const at::Tensor* given = nullptr;
+  at::Tensor fresh;
+};
+
+// What an ATen op asks of its row besides the arithmetic.
+enum Traits : int {
+  kPlainTraits = 0,
+  kIntToFloat = 1,        // integers are computed in the default float type
+  kSameDtype = 2,         // tensors of different types are refused (by the fallback)
+  kRoundNumbers = 4,      // beside half types a number is rounded to the half type first
+  kContiguousResult = 8,  // the op defines its result to be contiguous
+  kBoolRow = 16,          // the row's result is bool
+};
+
+struct Rule {
+  hologram::OpId op;
+  int traits;
+};
+
+// The traits that follow from the op alone.
+constexpr int row_traits(hologram::OpId op) {
+  using hologram::OpId;
+  if (op == OpId::logical_not || op == OpId::isnan) return kBoolRow;
+  if (op >= OpId::eq && op <= OpId::logical_xor) return kBoolRow | kRoundNumbers;
+  if (op == OpId::pow) return kRoundNumbers;
+  return kPlainTraits;
+}
+
+// --- The general path ------------------------------------------------------------------------
+
+// Computes into `target`: promotion, broadcasting, PyTorch's choice of strides, overlap. False,
+// with nothing changed, for whatever the fallback has to do or refuse.
+bool run_general(Rule rule, const Operand* operands, int arity, Target& target);
+
+// Past the inlined checks: contiguous (or equally laid out) operands of n > kSmall elements.
+// numbers: bit k is set where operand k is one element.
+void run_large(hologram::OpId op, hologram::Dtype dtype, const void* const* in, unsigned numbers,
+               int arity, void* out, hologram::Dtype out_dtype, int64_t n);
+
+// Likewise for float16 and bfloat16, any n: `in` are elements of dtype, numbers are float32.
+void run_half(hologram::OpId op, hologram::Dtype dtype, const void* const* in, unsigned numbers,
+              int arity, void* out, bool bool_result, int64_t n);
+
+// --- The usual cases -------------------------------------------------------------------------
+
+constexpr bool is_half(hologram::Dtype d) {
+  return d == hologram::Dtype::kFloat16 || d == hologram::Dtype::kBFloat16;
+}
+
+// A wrapped Python number on the CPU as an element of `compute`; false where it would promote.
+inline bool store_wrapped(const c10::TensorImpl* t, hologram::Dtype compute, void* slot) {
+  using hologram::Dtype;
+  if (!t->is_wrapped_number()) return false;
+  const c10::ScalarType type = t->dtype().toScalarType();
+  const void* data = t->unsafe_storage().unsafeGetStorageImpl()->data();
+  if (type == c10::ScalarType::Double) {
+    const double value = *static_cast<const double*>(data);
+    if (compute == Dtype::kFloat32) {
+      *static_cast<float*>(slot) = static_cast<float>(value);
+      return true;
+    }
+    if (compute == Dtype::kFloat64) {
+      *static_cast<double*>(slot) = value;
+      return true;
+    }
+    return false;
+  }
+  if (type == c10::ScalarType::Long) {
+    if (compute == Dtype::kBool) return false;
+    return store_number(c10::Scalar(*static_cast<const int64_t*>(data)), compute, slot);
+  }
+  return false;
+}
+
+template <class T>
+inline constexpr bool is_number = std::is_same_v<T, Num> || std::is_same_v<T, Param>;
+
+// One operand of an inlined call; false ends the attempt.
+struct FastCall {
+  const c10::TensorImpl* lead;
+  hologram::Dtype dtype;    // of the tensors
+  hologram::Dtype compute;  // float32 for the half types
+  bool rounds;
+
+  bool add(const at::Tensor& t, const void*& in, void*, bool& is_one) const {
+    const c10::TensorImpl* impl = t.unsafeGetTensorImpl();
+    if (impl != lead) {
+      if (C10_UNLIKELY(!is_plain(impl) || impl->dtype() != lead->dtype() ||
+                       !same_layout(lead, impl))) {
+        return false;
+      }
+    }
+    in = read_pointer(impl);
+    is_one = false;
+    return true;
+  }
+  // The last operand of two may also be a number from Python.
+  bool add_last(const at::Tensor& t, const void*& in, void* slot, bool& is_one) const {
+    const c10::TensorImpl* impl = t.unsafeGetTensorImpl();
+    if (!is_cpu_number(impl)) return add(t, in, slot, is_one);
+    if (rounds && compute != dtype) return false;
+    if (!store_wrapped(impl, compute, slot)) return false;
+    in = slot;
+    is_one = true;
+    return true;
+  }
+  bool add(const Mask&, const void*&, void*, bool&) const { return false; }
+  bool add(const Num& n, const void*& in, void* slot, bool& is_one) const {
+    if (dtype == hologram::Dtype::kBool) return false;
+    return add(Param{n.value}, in, slot, is_one);
+  }
+  bool add(const Param& p, const void*& in, void* slot, bool& is_one) const {
+    if (rounds && compute != dtype) return false;
+    if (!store_number(p.value, compute, slot)) return false;
+    in = slot;
+    is_one = true;
+    return true;
+  }
+};
+
+// Tensors of one dtype and layout, numbers behind them (or one before). Allocates the result only.
+template <hologram::OpId kOp, int kTraits, class... Operands>
+inline bool run_fast(Target& target, const Operands&... operands) {
+  using hologram::Dtype;
+  constexpr int kArity = sizeof...(Operands);
+  constexpr bool kNumber[] = {is_number<Operands>...};
+  constexpr bool kBool = (kTraits & kBoolRow) != 0;
+  constexpr int kLead = kNumber[0] ? 1 : 0;
+  const c10::TensorImpl* lead = nullptr;
+  {
+    int k = 0;
+    const auto pick = [&](const auto& operand) {
+      if constexpr (std::is_same_v<std::decay_t<decltype(operand)>, at::Tensor>) {
+        if (k == kLead) lead = operand.unsafeGetTensorImpl();
+      }
+      ++k;
+    };
+    (pick(operands), ...);
+  }
+  if (C10_UNLIKELY(lead == nullptr || !is_plain(lead))) return false;
+  const int code = dtype_code(lead->dtype().toScalarType());
+  if (C10_UNLIKELY(code < 0)) return false;
+  const Dtype dtype = static_cast<Dtype>(code);
+  const FastCall call{lead, dtype, hologram::compute_dtype(dtype), (kTraits & kRoundNumbers) != 0};
+
+  alignas(8) char slots[kArity][8];
+  const void* in[kArity];
+  bool is_one[kArity];
+  {
+    int k = 0;
+    const auto add = [&](const auto& operand) {
+      bool taken;
+      if constexpr (kArity == 2 && std::is_same_v<std::decay_t<decltype(operand)>, at::Tensor>) {
+        taken = k == 1 ? call.add_last(operand, in[k], slots[k], is_one[k])
+                       : call.add(operand, in[k], slots[k], is_one[k]);
+      } else {
+        taken = call.add(operand, in[k], slots[k], is_one[k]);
+      }
+      ++k;
+      return taken;
+    };
+    if (!(add(operands) && ...)) return false;
+  }
+  const hologram::Form form = is_one[0]            ? hologram::Form::kFirstScalar
+                              : is_one[kArity - 1] ? hologram::Form::kTrailingScalars
+                                                   : hologram::Form::kVectors;
+  const hologram::ElementwiseKernel kernel = hologram::elementwise_kernel(kOp, call.compute, form);
+  if (C10_UNLIKELY(kernel == nullptr)) return false;
+
+  const int64_t n = lead->numel();
+  char* out;
+  if (target.given == nullptr) {
+    const c10::ScalarType type = kBool ? c10::ScalarType::Bool : lead->dtype().toScalarType();
+    if (C10_LIKELY(lead->is_contiguous())) {
+      target.fresh = make_tensor(lead->sizes(), type);
+    } else if (lead->is_non_overlapping_and_dense()) {
+      target.fresh = make_strided(lead->sizes(), lead->strides(), type);
+    } else {
+      return false;
+    }
+    out = write_pointer(target.fresh.unsafeGetTensorImpl());
+  } else {
+    c10::TensorImpl* given = target.given->unsafeGetTensorImpl();
+    if (given != lead) {
+      if (!is_plain(given) || !same_layout(given, lead)) return false;
+    } else if (!lead->is_non_overlapping_and_dense()) {
+      return false;
+    }
+    if (given->dtype().toScalarType() !=
+        (kBool ? c10::ScalarType::Bool : lead->dtype().toScalarType())) {
+      return false;
+    }
+    out = write_pointer(given);
+    // The very same elements may be read and written; anything else that meets is not ours to do.
+    const int64_t in_bytes = n * static_cast<int64_t>(lead->itemsize());
+    const int64_t out_bytes = n * static_cast<int64_t>(given->itemsize());
+    for (int k = 0; k < kArity; ++k) {
+      if (is_one[k] || (in[k] == out && in_bytes == out_bytes)) continue;
+      if (C10_UNLIKELY(ranges_meet(static_cast<const char*>(in[k]), in_bytes, out, out_bytes))) {
+        return false;
+      }
+    }
+  }
+  if (C10_UNLIKELY(is_half(dtype))) {
+    unsigned mask = 0;
+    for (int k = 0; k < kArity; ++k) mask |= static_cast<unsigned>(is_one[k]) << k;
+    run_half(kOp, dtype, in, mask, kArity, out, kBool, n);
+  } else if (C10_LIKELY(n <= kSmall)) {
+    kernel(in, out, n);
+  } else {
+    unsigned mask = 0;
+    for (int k = 0; k < kArity; ++k) mask |= static_cast<unsigned>(is_one[k]) << k;
+    run_large(kOp, dtype, in, mask, kArity, out, kBool ? Dtype::kBool : dtype, n);
+  }
+  return true;
+}
+
+// A row applied to operands: tensors, Num, Param, Mask.
+template <hologram::OpId kOp, int kExtraTraits = kPlainTraits, class... Operands>
+inline bool run_row(Target& target, const Operands&... operands) {
+  constexpr int kTraits = row_traits(kOp) | kExtraTraits;
+  if constexpr ((kTraits & kContiguousResult) == 0) {
+    if (C10_LIKELY((run_fast<kOp, kTraits>(target, operands...)))) return true;
+  }
+  const Operand list[] = {Operand(operands)...};
+  return run_general({kOp, kTraits}, list, sizeof...(operands), target);
+}
+
+// --- Kernels of ATen ops ---------------------------------------------------------------------
+
+// Gives a function `bool rule(Target&, args...)`, which takes the arguments of an ATen op and may
+// decline, the three faces of the op.
+template <Name kName, auto* kRule>
+struct Face;
+
+template <Name kName, class Self, class... Args, bool (*kRule)(Target&, Self, Args...)>
+struct Face<kName, kRule> {
+  static at::Tensor functional(Self self, Args... args) {
+    Target target;
+    if (C10_LIKELY(kRule(target, self, args...))) return std::move(target.fresh);
+    return std::move(call_fallback<kName>(self, args...).back()).toTensor();
+  }
+  static at::Tensor& in_place(at::Tensor& self, Args... args) {
+    Target target{&self, {}};
+    if (C10_UNLIKELY(!kRule(target, self, args...))) call_fallback<kName>(self, args...);
+    return self;
+  }
+  static at::Tensor& out(Self self, Args... args, at::Tensor& result) {
+    Target target{&result, {}};
+    if (C10_UNLIKELY(!kRule(target, self, args...))) call_fallback<kName>(self, args..., result);
+    return result;
+  }
+};
+
+template <auto* kRule>
+struct Ops {
+  torch::Library& library;
+
+  template <Name kName>
+  Ops& functional() {
+    register_native<&Face<kName, kRule>::functional>(library, kName.view());
+    return *this;
+  }
+  template <Name kName>
+  Ops& in_place() {
+    register_native<&Face<kName, kRule>::in_place>(library, kName.view());
+    return *this;
+  }
+  template <Name kName>
+  Ops& out() {
+    register_native<&Face<kName, kRule>::out>(library, kName.view());
+    return *this;
+  }
+};
+
+template <size_t kA, size_t kB>
+consteval auto operator+(const Name<kA>& a, const Name<kB>& b) {
+  Name<kA + kB - 1> sum;
+  std::copy_n(a.text, kA - 1, sum.text);
+  std::copy_n(b.text, kB, sum.text + kA - 1);
+  return sum;
+}
+
+// Registers name, name_ and name.out, with an overload name behind each where the op has one:
+// name.X, name_.X and name.Y.
+template <Name kName, auto* kRule>
+void add_all(torch::Library& library) {
+  Ops<kRule>{library}
+      .template functional<kName>()
+      .template in_place<kName + Name("_")>()
+      .template out<kName + Name(".out")>();
+}
+template <Name kName, auto* kRule, Name kOverload, Name kOut>
+void add_all(torch::Library& library) {
+  Ops<kRule>{library}
+      .template functional<kName + Name(".") + kOverload>()
+      .template in_place<kName + Name("_.") + kOverload>()
+      .template out<kName + Name(".") + kOut>();
+}
+
+void register_unary(torch::Library& library);
+void register_binary(torch::Library& library);
+void register_activations(torch::Library& library);
+void register_ternary(torch::Library& library);
+
+}  // namespace hologram_torch
