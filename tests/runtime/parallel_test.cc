@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: MIT
+// Worker threads: every tile once, errors carried, nothing lost on a loaded machine or after fork.
+#include "hologram/parallel.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "src/runtime/busy.h"
+#include "tests/runtime/support.h"
+
+namespace hologram {
+namespace {
+
+void burn(int64_t nanoseconds) {
+  const int64_t start = internal::now_ns();
+  while (internal::now_ns() - start < nanoseconds) {
+  }
+}
+
+class Parallel : public ::testing::Test {
+ protected:
+  void SetUp() override { set_num_threads(4); }
+};
+
+TEST_F(Parallel, EveryTileRunsOnceWithAValidWorker) {
+  for (const int64_t tiles : {1, 2, 3, 7, 64, 1000, 12345}) {
+    for (const int threads : {0, 1, 2, 3, 4, 16}) {
+      std::vector<std::atomic<int>> runs(tiles);
+      std::atomic<int> wrong{0};
+      const int limit = threads == 0 ? num_threads() : threads;
+      parallel_for(tiles, threads, [&](int64_t begin, int64_t end, int worker) {
+        if (begin >= end || begin < 0 || end > tiles || worker < 0 || worker >= limit) ++wrong;
+        for (int64_t i = begin; i < end; ++i) ++runs[i];
+      });
+      ASSERT_EQ(wrong, 0);
+      for (const auto& count : runs) ASSERT_EQ(count, 1) << tiles << " " << threads;
+    }
+  }
+  parallel_for(0, 0, [](int64_t, int64_t, int) { FAIL(); });
+  parallel_for(-5, 0, [](int64_t, int64_t, int) { FAIL(); });
+}
+
+TEST_F(Parallel, OneWorkerIndexIsOneThreadAtATime) {
+  std::vector<std::atomic<int>> inside(16);
+  std::atomic<int> clashes{0};
+  for (int round = 0; round < 200; ++round) {
+    parallel_for(50, 4, [&](int64_t, int64_t, int worker) {
+      if (++inside[worker] != 1) ++clashes;
+      burn(2000);
+      --inside[worker];
+    });
+  }
+  EXPECT_EQ(clashes, 0);
+}
+
+TEST_F(Parallel, WorkersTakePart) {
+  // On a machine that others keep busy the workers may rest; they come back.
+  const int64_t before = parallel_stats().worker_tiles;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (parallel_stats().worker_tiles == before && std::chrono::steady_clock::now() < deadline) {
+    parallel_for(200, 2, [](int64_t begin, int64_t end, int) { burn((end - begin) * 100'000); });
+  }
+  EXPECT_GT(parallel_stats().worker_tiles, before);
+  EXPECT_GE(parallel_stats().workers, 1);
+}
+
+TEST_F(Parallel, NestedLoopsRunInline) {
+  std::atomic<int> total{0};
+  std::atomic<int> wrong{0};
+  EXPECT_FALSE(in_parallel_region());
+  parallel_for(20, 4, [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) {
+      const std::thread::id outer = std::this_thread::get_id();
+      parallel_for(10, 4, [&](int64_t from, int64_t to, int worker) {
+        if (std::this_thread::get_id() != outer || worker != 0 || !in_parallel_region()) ++wrong;
+        total += static_cast<int>(to - from);
+      });
+    }
+  });
+  EXPECT_EQ(total, 200);
+  EXPECT_EQ(wrong, 0);
+  EXPECT_FALSE(in_parallel_region());
+}
+
+TEST_F(Parallel, ErrorsReachTheCallerAndStopFurtherTiles) {
+  for (int round = 0; round < 300; ++round) {
+    const int64_t bad = round % 100;
+    std::atomic<int> ran{0};
+    try {
+      parallel_for(100, 4, [&](int64_t begin, int64_t end, int) {
+        for (int64_t i = begin; i < end; ++i) {
+          if (i == bad) throw std::runtime_error("tile " + std::to_string(i));
+          ++ran;
+        }
+      });
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const std::runtime_error& error) {
+      ASSERT_EQ(error.what(), "tile " + std::to_string(bad));
+    }
+    ASSERT_LT(ran, 100);
+    ASSERT_FALSE(in_parallel_region());
+  }
+  std::atomic<int> ran{0};
+  parallel_for(100, 4,
+               [&](int64_t begin, int64_t end, int) { ran += static_cast<int>(end - begin); });
+  EXPECT_EQ(ran, 100);
+}
+
+TEST_F(Parallel, AllTilesMayThrow) {
+  for (int round = 0; round < 50; ++round) {
+    EXPECT_THROW(parallel_for(64, 4, [](int64_t, int64_t, int) { throw std::logic_error("tile"); }),
+                 std::logic_error);
+  }
+}
+
+TEST_F(Parallel, ManyCallersAtOnce) {
+  constexpr int kCallers = 16;
+  const int rounds = kThreadSanitizer ? 100 : 1000;
+  std::atomic<int64_t> wrong{0};
+  std::vector<std::thread> callers;
+  for (int t = 0; t < kCallers; ++t) {
+    callers.emplace_back([&, t] {
+      for (int i = 0; i < rounds; ++i) {
+        const int64_t tiles = 2 + (i * 7 + t) % 40;
+        std::atomic<int64_t> sum{0};
+        parallel_for(tiles, 1 + i % 5, [&](int64_t begin, int64_t end, int) {
+          for (int64_t k = begin; k < end; ++k) sum += k;
+        });
+        if (sum != tiles * (tiles - 1) / 2) ++wrong;
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST_F(Parallel, ThreadCountsAreHonouredAndChecked) {
+  set_num_threads(3);
+  EXPECT_EQ(num_threads(), 3);
+  std::atomic<int> highest{0};
+  for (int i = 0; i < 50; ++i) {
+    parallel_for(100, 0, [&](int64_t, int64_t, int worker) {
+      int seen = highest;
+      while (worker > seen && !highest.compare_exchange_weak(seen, worker)) {
+      }
+    });
+  }
+  EXPECT_LT(highest, 3);
+  set_num_threads(1);
+  const std::thread::id caller = std::this_thread::get_id();
+  parallel_for(100, 0, [&](int64_t begin, int64_t end, int) {
+    EXPECT_EQ(std::this_thread::get_id(), caller);
+    EXPECT_EQ(begin, 0);
+    EXPECT_EQ(end, 100);
+  });
+  EXPECT_ERROR(set_num_threads(0), ErrorKind::kInvalidArgument, "0 is not a number of threads");
+  EXPECT_ERROR(set_num_threads(-3), ErrorKind::kInvalidArgument, "-3");
+  EXPECT_ERROR(parallel_for(10, -1, [](int64_t, int64_t, int) {}), ErrorKind::kInvalidArgument,
+               "max_threads is -1");
+}
+
+TEST_F(Parallel, ALoadedMachineCostsNoMoreThanItsShare) {
+  // Twice as many busy threads as processors. A job run inline takes what its share of the
+  // machine allows; the median job with workers may not take much longer.
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> load;
+  const unsigned processors = std::max(1u, std::thread::hardware_concurrency());
+  for (unsigned i = 0; i < 2 * processors; ++i) {
+    load.emplace_back([&] {
+      while (!stop.load(std::memory_order_relaxed)) {
+      }
+    });
+  }
+  const auto median_of = [](int threads) {
+    std::vector<int64_t> times;
+    for (int i = 0; i < 401; ++i) {
+      std::atomic<int64_t> sum{0};
+      const int64_t start = internal::now_ns();
+      parallel_for(20, threads, [&](int64_t begin, int64_t end, int) {
+        for (int64_t k = begin * 500; k < end * 500; ++k)
+          sum.fetch_add(1, std::memory_order_relaxed);
+      });
+      times.push_back(internal::now_ns() - start);
+      EXPECT_EQ(sum, 10000);
+    }
+    std::nth_element(times.begin(), times.begin() + 200, times.end());
+    return times[200];
+  };
+  const int64_t inline_time = median_of(1);
+  const int64_t shared_time = median_of(static_cast<int>(processors));
+  stop = true;
+  for (std::thread& thread : load) thread.join();
+  if (!kThreadSanitizer) {
+    EXPECT_LT(shared_time, 3 * inline_time + 20'000);
+  }
+}
+
+TEST(BusyJudge, RestsAfterLateJobsAndRecovers) {
+  internal::BusyJudge judge;
+  int64_t now = 1'000'000'000;
+  EXPECT_TRUE(judge.workers_help(now));
+  EXPECT_FALSE(judge.job_ended(now, 50'000, 100'000));
+  EXPECT_TRUE(judge.workers_help(now));
+  EXPECT_TRUE(judge.job_ended(now, 4'000'000, 100'000));
+  EXPECT_FALSE(judge.workers_help(now));
+  EXPECT_FALSE(judge.workers_help(now + 199'000'000));  // fifty times what was lost
+  EXPECT_TRUE(judge.workers_help(now + 201'000'000));
+  now += 201'000'000;
+  EXPECT_TRUE(judge.job_ended(now, 4'000'000, 100'000));
+  EXPECT_FALSE(judge.workers_help(now + 399'000'000));  // twice as long the second time
+  now += 401'000'000;
+  for (int i = 0; i < 100; ++i) judge.job_ended(now, 0, 0);
+  EXPECT_TRUE(judge.job_ended(now, 200'000, 0));
+  EXPECT_TRUE(judge.workers_help(now + 21'000'000));  // forgiven: the shortest rest again
+}
+
+TEST(BusyJudge, RestsWhenWakingTakesLong) {
+  internal::BusyJudge judge;
+  const int64_t now = 1'000'000'000;
+  for (int i = 0; i < 20; ++i) judge.worker_woke(now, 30'000);
+  EXPECT_TRUE(judge.workers_help(now));
+  EXPECT_LT(judge.wake_latency_ns(), 50'000);
+  for (int i = 0; i < 20; ++i) judge.worker_woke(now, 3'000'000);
+  EXPECT_FALSE(judge.workers_help(now));
+  EXPECT_FALSE(judge.claim_test_call(now + 1000));
+  EXPECT_TRUE(judge.claim_test_call(now + 60'000'000));
+  EXPECT_FALSE(judge.claim_test_call(now + 60'000'001));
+}
+
+TEST_F(Parallel, ForkedChildrenHaveWorkersOfTheirOwn) {
+  if (kThreadSanitizer)
+    GTEST_SKIP() << "ThreadSanitizer does not follow forks of threaded programs";
+  const auto total = [] {
+    std::atomic<int64_t> sum{0};
+    parallel_for(500, 4, [&](int64_t begin, int64_t end, int) {
+      burn((end - begin) * 2000);
+      sum += end - begin;
+    });
+    return sum.load();
+  };
+  EXPECT_EQ(total(), 500);
+  for (int i = 0; i < 5; ++i) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      alarm(20);
+      bool right = true;
+      for (int k = 0; k < 50; ++k) right = right && total() == 500;
+      exit(right ? 0 : 1);  // through the destructors too
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "status " << status;
+    EXPECT_EQ(total(), 500);
+  }
+}
+
+TEST_F(Parallel, AskingWhetherWorkersAnswerIsCheap) {
+  workers_answer_quickly();
+  const int64_t start = internal::now_ns();
+  for (int i = 0; i < 10000; ++i) workers_answer_quickly();
+  EXPECT_LT(internal::now_ns() - start, 1'000'000'000);
+}
+
+}  // namespace
+}  // namespace hologram
