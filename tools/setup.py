@@ -258,8 +258,8 @@ def build_distribution(name: str, folder: str, key: str, defines: dict[str, str]
     """Build and install one distribution unless it is up to date; return whether it was built."""
     if is_fresh(name, key):
         return False
-    settings = [f"-Cbuild-dir={BUILD / name}"]
-    settings += [f"-Ccmake.define.{k}={v}" for k, v in defines.items()]
+    settings = [f"--config-settings=build-dir={BUILD / name}"]
+    settings += [f"--config-settings=cmake.define.{k}={v}" for k, v in defines.items()]
     # Without isolation pip neither fetches a second PyTorch nor throws the object files away.
     # Not editable: an editable install would run CMake at every import.
     pip(

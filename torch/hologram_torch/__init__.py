@@ -72,7 +72,7 @@ def __getattr__(name: str) -> object:
         import hologram
 
         try:
-            return hologram.Executor
+            return hologram.Executor  # type: ignore[attr-defined]
         except AttributeError:
             raise AttributeError("this version of hologram has no Executor yet") from None
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

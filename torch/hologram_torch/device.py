@@ -258,7 +258,7 @@ def stream(stream: torch.Stream | None) -> StreamContext:
     return StreamContext(stream)
 
 
-_DEVICE_TYPE = int(torch._C._autograd.DeviceType.PrivateUse1)
+_DEVICE_TYPE = int(torch._C._autograd.DeviceType.PrivateUse1)  # type: ignore[call-overload]
 
 # --- Memory ----------------------------------------------------------------------------------
 
