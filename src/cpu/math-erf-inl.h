@@ -23,16 +23,18 @@ template <>
 struct ErfConstants<float> {
   // erf(x) = x + x p(x^2) for |x| <= kSmall.
   static constexpr float kSmallTail[] = {0x1.06eba6p-3f,  -0x1.8126eap-2f, 0x1.ce1aecp-4f,
-                                         -0x1.b68fccp-6f, 0x1.474912p-8f,  -0x1.3a24aep-11f};
+                                         -0x1.b68fccp-6f, 0x1.474908p-8f,  -0x1.3a247ap-11f};
   // erf(x) = 1 - exp(-p(x)) for kSmall <= x <= kLarge, 1 beyond.
   static constexpr float kExponent[] = {-0x1.6e57d8p-13f, 0x1.2127e4p+0f,  0x1.44460cp-1f,
                                         0x1.bb83ep-4f,    -0x1.9b8e64p-6f, 0x1.115a8cp-8f,
                                         -0x1.c78feep-12f, 0x1.61e856p-16f};
-  // P(N > t) = exp(-t^2 / 2) / (t + kPivot) * p(1 - 2 kPivot / (t + kPivot)).
+  // P(N > t) = exp(-t^2 / 2) / (t + kPivot) * p(q - kCentre), q = t / (t + kPivot).
+  // A centre towards the far end lets most terms agree in sign.
   static constexpr float kMills[] = {
-      0x1.82b4bcp-1f,  -0x1.373e38p-1f, 0x1.8c6d72p-2f,  -0x1.7e002cp-3f, 0x1.eee37p-5f,
-      -0x1.ecfb7ap-8f, -0x1.cfdd5ep-9f, 0x1.97b7a2p-10f, 0x1.b762d2p-13f, -0x1.cbc3f8p-14f};
+      0x1.82b4bcp-1f,  -0x1.373e38p+0f, 0x1.8c6d72p+0f, -0x1.7e002cp+0f, 0x1.eee37p-1f,
+      -0x1.ecfb76p-3f, -0x1.cfddap-3f,  0x1.97b72cp-3f, 0x1.b76b08p-5f,  -0x1.cbb45p-5f};
   static constexpr float kPivot = 4.0f;
+  static constexpr float kCentre = 0.5f;
   static constexpr float kSmall = 0.925f;
   static constexpr float kLarge = 3.93f;
   static constexpr float kNormalCutoff = 14.5f;  // t P(N > t) rounds to 0 from here on
@@ -46,33 +48,76 @@ struct ErfConstants<double> {
       0x1.565bccedd5a7bp-8,  -0x1.c02dae89d2fcp-11,  0x1.f9a291fc72ab4p-14, -0x1.f4c7dfbf35aedp-17,
       0x1.b9680c1e09f49p-20, -0x1.5b76dcb0c9741p-23, 0x1.d33f26c0eb9a1p-27, -0x1.a049206195883p-31};
   static constexpr double kMills[] = {
-      0x1.8e010d2b8a0eap-1,   -0x1.66eaa7d096404p-1, 0x1.234fe3fd9251bp-1,  -0x1.a7d657726a4b1p-2,
-      0x1.1267d73842339p-2,   -0x1.38b069db91ffbp-3, 0x1.33e7777477a4ep-4,  -0x1.fba9d540e6699p-6,
-      0x1.48a83c5657657p-7,   -0x1.1764c8d9d2a9bp-9, 0x1.13b8af2335829p-15, 0x1.7c55942a782ccp-13,
-      -0x1.0f914dacc2c9p-14,  0x1.2384a2bd8ddfp-20,  0x1.c75cb16137c1fp-18, -0x1.e9921f75c63cap-20,
-      -0x1.c0aa40768322cp-22, 0x1.7281b504e875fp-22, 0x1.6d63df455807dp-28, -0x1.321c0329260c7p-24,
-      -0x1.58b96250b4b67p-28, 0x1.f75a3de27086fp-27, 0x1.44eb34e93630fp-28};
-  static constexpr double kPivot = 6.0;
+      0x1.0f266442a8cc3p-1,   -0x1.5cf495f0bb6d4p-1,  0x1.a0aef067cdf31p-1,  -0x1.c92800ea32867p-1,
+      0x1.c675bb87623b4p-1,   -0x1.90b4bb00427bep-1,  0x1.2e1349e6b4a5p-1,   -0x1.68a32fd0f5cep-2,
+      0x1.0b6ae7be78a71p-3,   0x1.3816ac6db93acp-6,   -0x1.29e9c3c70a224p-4, 0x1.9a370648fe2cp-5,
+      -0x1.15373d3f4658cp-10, -0x1.c22984983a96ep-6,  0x1.63e6ee9eaa0f5p-6,  0x1.24b35a1625d49p-6,
+      0x1.77b8fed25514dp-6,   0x1.4f20457f925e6p-4,   0x1.aba6e5b9669b8p-4,  0x1.ec582fd7da90dp-5,
+      0x1.afb26f1439c91p-7,   -0x1.abe921cdb0e17p-10, -0x1.e969fe635d52cp-11};
+  static constexpr double kPivot = 5.0;
+  static constexpr double kCentre = 0.75;
   static constexpr double kSmall = 1.0;
   static constexpr double kNormalCutoff = 38.6;
   static constexpr double kErfcCutoff = 27.29;
 };
 
-// exp(t^2 / 2) * P(N > t) for t >= 0: the smooth part of the normal tail.
+// (t + kPivot) exp(t^2 / 2) P(N > t), the smooth part of the normal tail, from q = t / (t +
+// kPivot).
+template <class V>
+HWY_INLINE V MillsOfQuotient(V q) {
+  using C = ErfConstants<LaneOf<V>>;
+  const V u = hn::Sub(q, Constant<V>(C::kCentre));
+  if constexpr (sizeof(LaneOf<V>) == 4) {
+    return HornerFrom<0, 1>(u, C::kMills);
+  } else {
+    return Polynomial(u, C::kMills);
+  }
+}
+
+// t exp(t^2 / 2) P(N > t) for t >= 0. Its relative error does not grow as t goes to 0.
+template <class V>
+HWY_INLINE V MillsTimesT(V t) {
+  const V q = hn::Div(t, hn::Add(t, Constant<V>(ErfConstants<LaneOf<V>>::kPivot)));
+  return hn::Mul(q, MillsOfQuotient(q));
+}
+
+// exp(t^2 / 2) P(N > t) for t >= 0.
 template <class V>
 HWY_INLINE V Mills(V t) {
   using C = ErfConstants<LaneOf<V>>;
   const V w = hn::Div(Constant<V>(1), hn::Add(t, Constant<V>(C::kPivot)));
-  const V u = hn::NegMulAdd(w, Constant<V>(2 * C::kPivot), Constant<V>(1));
-  return hn::Mul(w, Polynomial(u, C::kMills));
+  return hn::Mul(w, MillsOfQuotient(hn::Mul(t, w)));
 }
 
-// exp(-t^2 * scale) for a power of two `scale`, to full relative accuracy however large t^2 is.
+// The coefficients of (exp(-r / 2) - 1) / r: those of ExpConstants, scaled exactly.
+template <class T>
+struct ExpMinusHalf {
+  static constexpr size_t kCount = sizeof(ExpConstants<T>::kTail) / sizeof(T) + 1;
+  struct Array {
+    T values[kCount];
+  };
+  static constexpr Array kCoefficients = [] {
+    Array array{};
+    T scale = T(-0.5);
+    array.values[0] = scale;
+    for (size_t i = 1; i < kCount; ++i) {
+      scale *= T(-0.5);
+      array.values[i] = scale * ExpConstants<T>::kTail[i - 1];
+    }
+    return array;
+  }();
+};
+
+// exp(-square / 2) for square.high >= 0, to full relative accuracy however large it is.
 template <class V>
-HWY_INLINE Scaled<V> ExpOfMinusSquare(V t, LaneOf<V> scale) {
-  const Pair<V> square = TwoProduct(t, t);
-  const V minus = Constant<V>(-scale);
-  return ExpScaled(Pair<V>{hn::Mul(square.high, minus), hn::Mul(square.low, minus)});
+HWY_INLINE Scaled<V> ExpOfMinusHalf(Pair<V> square) {
+  using T = LaneOf<V>;
+  using C = ExpConstants<T>;
+  const V n = hn::Round(hn::Mul(square.high, Constant<V>(C::kLog2E * T(-0.5))));
+  V r = hn::MulAdd(n, Constant<V>(2 * C::kLn2High), square.high);
+  r = hn::Add(hn::MulAdd(n, Constant<V>(2 * C::kLn2Low), r), square.low);
+  const V slope = Polynomial(r, ExpMinusHalf<T>::kCoefficients.values);
+  return {hn::MulAdd(slope, r, Constant<V>(1)), n};
 }
 
 template <class V>
@@ -109,12 +154,15 @@ HWY_INLINE V Erfc(V x) {
   using namespace math;
   using C = ErfConstants<LaneOf<V>>;
   const V t = ClampHigh(hn::Abs(x), C::kErfcCutoff);
-  Scaled<V> tail = ExpOfMinusSquare(t, 1);
+  const Pair<V> square = TwoProduct(t, t);
+  Scaled<V> tail = ExpScaled(Pair<V>{hn::Neg(square.high), hn::Neg(square.low)});
   const V mills = Mills(hn::Mul(t, Constant<V>(1.4142135623730951)));
   tail.mantissa = hn::Mul(tail.mantissa, hn::Add(mills, mills));
   const V upper = Unscale(tail);
-  const auto negative = hn::Lt(x, hn::Zero(hn::DFromV<V>()));
-  return hn::IfThenElse(negative, hn::Sub(Constant<V>(2), upper), upper);
+  const V zero = hn::Zero(hn::DFromV<V>());
+  const V large = hn::IfThenElse(hn::Lt(x, zero), hn::Sub(Constant<V>(2), upper), upper);
+  const auto is_small = hn::Lt(t, Constant<V>(0.5));
+  return hn::IfThenElse(is_small, hn::Sub(Constant<V>(1), ErfSmall(x)), large);
 }
 
 // x * P(N < x), the exact GELU. Like PyTorch's, NaN at -inf.
@@ -125,8 +173,8 @@ HWY_INLINE V GeluErf(V x) {
   // For both signs max(x, 0) - |x| P(N > |x|): relative accuracy in the negative tail, no
   // selection.
   const V t = ClampHigh(hn::Abs(x), C::kNormalCutoff);
-  Scaled<V> tail = ExpOfMinusSquare(t, 0.5f);
-  tail.mantissa = hn::Mul(tail.mantissa, hn::Mul(t, Mills(t)));
+  Scaled<V> tail = ExpOfMinusHalf(TwoProduct(t, t));
+  tail.mantissa = hn::Mul(tail.mantissa, MillsTimesT(t));
   const V result = hn::Sub(ClampLow(x, 0), Unscale(tail));
   return hn::IfThenElse(hn::Eq(x, hn::Neg(Infinity<V>())), QuietNaN<V>(), hn::CopySign(result, x));
 }
@@ -137,7 +185,7 @@ HWY_INLINE V GeluErfGrad(V x) {
   using namespace math;
   using C = ErfConstants<LaneOf<V>>;
   const V t = ClampHigh(hn::Abs(x), C::kNormalCutoff);
-  Scaled<V> tail = ExpOfMinusSquare(t, 0.5f);
+  Scaled<V> tail = ExpOfMinusHalf(TwoProduct(t, t));
   const V inner = hn::NegMulAdd(t, Constant<V>(0.3989422804014327), Mills(t));
   tail.mantissa = hn::Mul(tail.mantissa, inner);
   const V at_minus_t = Unscale(tail);

@@ -22,9 +22,9 @@ struct LogConstants;
 template <>
 struct LogConstants<float> {
   // log(1 + f) = f - f^2 / 2 + f^3 p(f).
-  static constexpr float kTail[] = {0x1.555546p-2f,  -0x1.0000d8p-2f, 0x1.99a6c2p-3f,
-                                    -0x1.550404p-3f, 0x1.22c32ap-3f,  -0x1.03bed4p-3f,
-                                    0x1.f8ef22p-4f,  -0x1.a3125ap-4f, 0x1.4b62f6p-5f};
+  static constexpr float kTail[] = {0x1.555546p-2f,  -0x1.ffffeep-3f, 0x1.99a55ep-3f,
+                                    -0x1.5562f6p-3f, 0x1.2330c8p-3f,  -0x1.fb3e24p-4f,
+                                    0x1.e66b1p-4f,   -0x1.e313b2p-4f, 0x1.1b36ecp-4f};
   // Truncated, not rounded: with both parts positive an infinite exponent stays infinite.
   static constexpr float kLn2High = 0x1.62e4p-1f;
   static constexpr float kLn2Low = 0x1.7f7d1cp-20f;

@@ -20,19 +20,19 @@ namespace math {
 // For float32 powers, computed in float64 to about 2^-36: log(1 + f) and exp(r).
 struct WideConstants {
   static constexpr double kLogTail[] = {
-      0x1.5555555e08c96p-2, -0x1.000000d2fe938p-2, 0x1.99998e470d75bp-3, -0x1.555495b977dd5p-3,
-      0x1.24941e24c720dp-3, -0x1.001f050bbab8dp-3, 0x1.c6fc86417c5ep-4,  -0x1.95074b43898ecp-4,
-      0x1.712cbd4210555p-4, -0x1.7bbb9539b228cp-4, 0x1.79c7089fe8718p-4, -0x1.965c1ecd1a15bp-5};
-  static constexpr double kExpTail[] = {0x1.0000003a6f2b3p-1,  0x1.555551800357cp-3,
-                                        0x1.5554888d17c7ep-5,  0x1.1113f2350ddc4p-7,
-                                        0x1.6d969d097d487p-10, 0x1.9f85e1ca25772p-13};
+      0x1.5555555e08c96p-2, -0x1.000000d2fe938p-2, 0x1.99998e470d75bp-3, -0x1.555495b977ddp-3,
+      0x1.24941e24c720dp-3, -0x1.001f050bbace7p-3, 0x1.c6fc86417cbe4p-4, -0x1.95074b43861cbp-4,
+      0x1.712cbd4204201p-4, -0x1.7bbb9539c0cb8p-4, 0x1.79c708a04dfd3p-4, -0x1.965c1ecdec762p-5};
+  static constexpr double kExpTail[] = {0x1.0000003a6f2b3p-1,  0x1.55555441a795ap-3,
+                                        0x1.55548d132be67p-5,  0x1.111272120af92p-7,
+                                        0x1.6d8daee7cff89p-10, 0x1.9f07faea6909cp-13};
 };
 
 // For float64 powers: 2 atanh(s) = 2 s + s^3 (2/3 + s^2 p(s^2)).
 struct PowConstants {
   static constexpr double kTail[] = {
-      0x1.999999999999ap-2, 0x1.2492492491fa6p-2, 0x1.c71c71c857b1fp-3, 0x1.745d165c8373ap-3,
-      0x1.3b1400df7874bp-3, 0x1.11042cbed5c61p-3, 0x1.e36d4b1a2406p-4,  0x1.ba43eaac127e2p-4};
+      0x1.999999999999ap-2, 0x1.2492492491fa6p-2, 0x1.c71c71c857b1fp-3, 0x1.745d165c8366bp-3,
+      0x1.3b1400df83024p-3, 0x1.11042cbb04941p-3, 0x1.e36d4c59583cep-4, 0x1.ba43d787e5e34p-4};
   static constexpr double kTwoThirdsHigh = 0x1.5555555555555p-1,
                           kTwoThirdsLow = 0x1.5555555555555p-55;
 };

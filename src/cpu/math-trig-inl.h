@@ -23,10 +23,10 @@ template <>
 struct TrigConstants<float> {
   // sin(r) = r + r^3 p(r^2) for |r| <= pi / 2.
   static constexpr float kSin[] = {-0x1.555556p-3f, 0x1.111136p-7f, -0x1.a023b8p-13f,
-                                   0x1.72c84ep-19f, -0x1.b566a8p-26f};
+                                   0x1.72c84ep-19f, -0x1.b5667cp-26f};
   // tan(r) = r + r^3 p(r^2) for |r| <= pi / 4.
-  static constexpr float kTan[] = {0x1.555562p-2f, 0x1.110d18p-3f,  0x1.baf164p-5f, 0x1.5bcb78p-6f,
-                                   0x1.67cf12p-7f, -0x1.9ac3dp-14f, 0x1.24fc56p-8f};
+  static constexpr float kTan[] = {0x1.555562p-2f, 0x1.110d18p-3f,   0x1.baf164p-5f, 0x1.5bcb78p-6f,
+                                   0x1.67cf14p-7f, -0x1.9ac606p-14f, 0x1.24fc5cp-8f};
   static constexpr float kInversePi = 0x1.45f306p-2f;
   static constexpr float kPi[] = {0x1.921fb6p+1f, -0x1.777a5cp-24f, -0x1.ee59dap-49f};
   // Up to here the reduction in three steps keeps its relative accuracy at every float.
@@ -40,12 +40,12 @@ template <>
 struct TrigConstants<double> {
   static constexpr double kSin[] = {
       -0x1.5555555555555p-3,  0x1.11111111110dp-7,    -0x1.a01a01a015bcbp-13,
-      0x1.71de3a533e937p-19,  -0x1.ae645542e12a5p-26, 0x1.6123f837cb114p-33,
-      -0x1.ae56a62aec1b7p-41, 0x1.8caefc0a479c7p-49,  -0x1.baee7bce6b3e9p-59};
+      0x1.71de3a533e937p-19,  -0x1.ae645542e1345p-26, 0x1.6123f837d13eep-33,
+      -0x1.ae56a62e9abc7p-41, 0x1.8caefd1abe166p-49,  -0x1.baeef688687a5p-59};
   // For |r| <= pi / 4, where tan(r) is a quotient.
   static constexpr double kShortSin[] = {
       -0x1.5555555555555p-3,  0x1.111111111106ap-7,  -0x1.a01a019ffea5fp-13, 0x1.71de3a343c582p-19,
-      -0x1.ae642d45aaa7cp-26, 0x1.610a735d74b92p-33, -0x1.a06343633de75p-41};
+      -0x1.ae642d45aac41p-26, 0x1.610a735d9b805p-33, -0x1.a0634383fee7bp-41};
   static constexpr double kShortCos[] = {
       0x1.5555555555555p-5,  -0x1.6c16c16c16b2dp-10, 0x1.a01a019ffc142p-16, -0x1.27e4fb595200ep-22,
       0x1.1eed6e8cdff0bp-29, -0x1.937342c6fcdcp-37,  0x1.9d3a61aee86e4p-45};

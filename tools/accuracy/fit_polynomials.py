@@ -192,8 +192,7 @@ def _erf_exponent(t: mp.mpf) -> mp.mpf:
     return -mp.log(mp.erfc(t))
 
 
-def _mills_fit(pivot: float, cutoff: float, degree: int, bits: int) -> Fit:
-    centre = 0.4375
+def _mills_fit(pivot: float, centre: float, cutoff: float, degree: int, bits: int) -> Fit:
     function = _mills_in_q(pivot, centre)
     high = cutoff / (cutoff + pivot) - centre
     return Fit(function, -centre, high, degree, bits, _inverse(function))
@@ -226,8 +225,8 @@ FITS: dict[str, Fit] = {
     "erf_small_f32": Fit(_erf_small, 0, 0.86, 5, 24),
     "erf_exponent_f32": Fit(_erf_exponent, 0.92, 3.93, 7, 24, lambda t: mp.erfc(t) / mp.erf(t)),
     "erf_small_f64": Fit(_erf_small, 0, 1.0, 11, 53),
-    "mills_f32": _mills_fit(4, 14.5, 9, 24),
-    "mills_f64": _mills_fit(5, 38.6, 22, 53),
+    "mills_f32": _mills_fit(4, 0.5, 14.5, 9, 24),
+    "mills_f64": _mills_fit(5, 0.75, 38.6, 22, 53),
 }
 
 
