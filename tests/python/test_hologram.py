@@ -127,7 +127,9 @@ def test_a_cpp_program_finds_the_library(tmp_path: Path) -> None:
         "#include <cstdio>\n"
         '#include "hologram/cpu_info.h"\n'
         '#include "hologram/version.h"\n'
-        'int main() { std::printf("%s %d\\n", hologram::version(), int(hologram::current_isa())); }\n'
+        "int main() {\n"
+        '  std::printf("%s %d\\n", hologram::version(), int(hologram::current_isa()));\n'
+        "}\n"
     )
     cmake = Path(sys.executable).parent / "cmake"
     tool = str(cmake) if cmake.exists() else "cmake"
