@@ -31,6 +31,11 @@ struct ParallelStats {
 };
 HOLOGRAM_API ParallelStats parallel_stats();
 
+namespace testing {
+// Asks workers however late they answer, so that tests reach them on a busy machine too.
+HOLOGRAM_API void always_ask_workers(bool always);
+}  // namespace testing
+
 namespace internal {
 using TileFunction = void (*)(void* context, int64_t begin, int64_t end, int worker);
 HOLOGRAM_API void run_tiles(int64_t tiles, int max_threads, TileFunction function, void* context);

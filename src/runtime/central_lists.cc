@@ -21,7 +21,8 @@ struct Span {
   size_t bytes = 0;
   uint32_t blocks = 0;
   uint32_t seen_free = 0;  // scratch of central_trim
-  Span* next = nullptr;
+  Span* next = nullptr;    // among idle ones
+  Span* made_before = nullptr;
 };
 
 // Classes share locks, so that fork has few to take.
@@ -44,6 +45,7 @@ struct Central {
   size_t chunk_left = 0;
   size_t chunk_next = kFirstChunk;
   Span* idle[kMaxSmall / kPage + 1] = {};  // spans without pages, by size
+  Span* last_made = nullptr;               // all spans, so that leak checkers find them
 };
 
 Central& central() {
@@ -81,6 +83,8 @@ Span* take_span(size_t bytes) {
     unreserve_bytes(bytes);
     return nullptr;
   }
+  span->made_before = c.last_made;
+  c.last_made = span;
   span->base = c.chunk;
   span->bytes = bytes;
   c.chunk += bytes;

@@ -73,6 +73,7 @@ struct Pool {
   std::atomic<int> threads{0};                     // num_threads; 0 until known
   std::mutex mutex;                                // starting workers
   BusyJudge judge;
+  std::atomic<bool> always_ask{false};
   std::atomic<int64_t> jobs{0};
   std::atomic<int64_t> inline_jobs{0};
   std::atomic<int64_t> late_jobs{0};
@@ -360,7 +361,7 @@ void run_tiles(int64_t tiles, int max_threads, TileFunction function, void* cont
   const Region region;
   const int64_t start = now_ns();
   int64_t begin = 0;
-  if (!p.judge.workers_help(start)) {
+  if (!p.judge.workers_help(start) && !p.always_ask.load(std::memory_order_relaxed)) {
     const int64_t piece = std::max<int64_t>(1, tiles / 64);
     while (true) {
       const int64_t end = std::min(begin + piece, tiles);
@@ -407,6 +408,8 @@ void set_num_threads(int threads) {
   }
   internal::pool().threads.store(std::min(threads, internal::kMaxThreads));
 }
+
+void testing::always_ask_workers(bool always) { internal::pool().always_ask.store(always); }
 
 bool in_parallel_region() { return internal::t_depth != 0; }
 

@@ -46,6 +46,7 @@ struct Registry {
   std::mutex mutex;
   ThreadCache* live = nullptr;
   ThreadCache* spare = nullptr;
+  ThreadCache* lost = nullptr;  // of threads that a fork left behind
   pthread_key_t key{};
   bool key_made = false;
 
@@ -112,6 +113,8 @@ void after_fork_in_child() {
     if (cache != t_cache) {
       cache->tally.tell();
       unlink(r, cache);
+      cache->next = r.lost;
+      r.lost = cache;
     }
     cache = next;
   }

@@ -26,7 +26,11 @@ void burn(int64_t nanoseconds) {
 
 class Parallel : public ::testing::Test {
  protected:
-  void SetUp() override { set_num_threads(4); }
+  void SetUp() override {
+    set_num_threads(4);
+    testing::always_ask_workers(true);
+  }
+  void TearDown() override { testing::always_ask_workers(false); }
 };
 
 TEST_F(Parallel, EveryTileRunsOnceWithAValidWorker) {
@@ -61,6 +65,7 @@ TEST_F(Parallel, OneWorkerIndexIsOneThreadAtATime) {
 }
 
 TEST_F(Parallel, WorkersTakePart) {
+  testing::always_ask_workers(false);
   // On a machine that others keep busy the workers may rest; they come back.
   const int64_t before = parallel_stats().worker_tiles;
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
@@ -169,6 +174,7 @@ TEST_F(Parallel, ThreadCountsAreHonouredAndChecked) {
 TEST_F(Parallel, ALoadedMachineCostsNoMoreThanItsShare) {
   // Twice as many busy threads as processors. A job run inline takes what its share of the
   // machine allows; the median job with workers may not take much longer.
+  testing::always_ask_workers(false);
   std::atomic<bool> stop{false};
   std::vector<std::thread> load;
   const unsigned processors = std::max(1u, std::thread::hardware_concurrency());
