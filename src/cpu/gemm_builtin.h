@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: MIT
+// The GEMM that is always there.
+#pragma once
+
+#include "hologram/gemm.h"
+
+namespace hologram::cpu {
+
+// Every dtype but bool and the complex ones; provider "hologram", priority 0.
+GemmProvider builtin_gemm();
+
+}  // namespace hologram::cpu
