@@ -31,7 +31,7 @@ struct MemoryStat {
 };
 
 // Bytes are those of whole blocks, as torch.cuda counts them. Peaks are exact while one thread
-// allocates; with several they may say up to 1 MiB a thread too much, never too little.
+// allocates; with several they may be off by 1 MiB a thread.
 struct MemoryStats {
   MemoryStat allocated_bytes;  // in live buffers of the linear pool
   MemoryStat requested_bytes;  // what the callers of those asked for (peak: as seen at reads)
