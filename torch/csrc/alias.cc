@@ -189,6 +189,9 @@ void AliasScope::adopt_changes(const at::Tensor& original, const at::Tensor& ali
       to->strides() != from->strides()) {
     copy_geometry(to, from);
   }
+  // A kernel may leave its result conjugated or negated lazily.
+  if (to->is_conj() != from->is_conj()) to->_set_conj(from->is_conj());
+  if (to->is_neg() != from->is_neg()) to->_set_neg(from->is_neg());
 }
 
 // --- Sparse, quantized, nested ----------------------------------------------------------------

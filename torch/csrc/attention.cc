@@ -8,6 +8,7 @@
 
 #include "alias.h"
 #include "generator.h"
+#include "load.h"
 
 namespace hologram_torch {
 namespace {
@@ -42,6 +43,7 @@ Forward attention(const Tensor& query, const Tensor& key, const Tensor& value,
                   bool /*return_debug_mask*/, std::optional<double> scale) {
   AliasScope scope;
   BelowAutograd guard;
+  LoadGuard load;
   auto [output, logsumexp] = at::_scaled_dot_product_flash_attention_for_cpu(
       scope.to_cpu(query), scope.to_cpu(key), scope.to_cpu(value), dropout, is_causal,
       scope.to_cpu(bias), scale);
@@ -64,6 +66,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> attention_backward(
     std::optional<double> scale) {
   AliasScope scope;
   BelowAutograd guard;
+  LoadGuard load;
   const OptionalTensor mask = bias.defined() ? OptionalTensor(scope.to_cpu(bias)) : std::nullopt;
   auto [grad_q, grad_k, grad_v] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
       scope.to_cpu(grad), scope.to_cpu(query), scope.to_cpu(key), scope.to_cpu(value),

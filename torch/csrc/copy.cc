@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "alias.h"
+#include "load.h"
 
 namespace hologram_torch {
 namespace {
@@ -56,6 +57,7 @@ c10::Scalar local_scalar_dense(const Tensor& self) {
 Tensor& fill_scalar(Tensor& self, const c10::Scalar& value) {
   AliasScope scope;
   BelowAutograd guard;
+  LoadGuard load;
   Tensor cpu = scope.to_cpu(self);
   cpu.fill_(value);
   return self;
@@ -88,6 +90,7 @@ void copy_into(const Tensor& dst, const Tensor& src, bool non_blocking) {
   }
   AliasScope scope;
   BelowAutograd guard;
+  LoadGuard load;
   Tensor to = scope.to_cpu(dst);
   // Only another accelerator can make use of non_blocking, and it keeps its own account of memory.
   to.copy_(scope.to_cpu(src), non_blocking && !(is_host(dst) && is_host(src)));

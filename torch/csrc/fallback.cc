@@ -6,6 +6,7 @@
 
 #include "alias.h"
 #include "generator.h"
+#include "load.h"
 #include "op_info.h"
 
 namespace hologram_torch {
@@ -237,6 +238,7 @@ void run(const c10::OperatorHandle& op, Stack* stack) {
   call.swap_arguments();
   {
     BelowAutograd guard;
+    LoadGuard load;
     std::optional<ScopedCpuSeed> seed;
     if (C10_UNLIKELY(info.seeded && info.generator < 0)) seed.emplace();
     op.redispatchBoxed(c10::DispatchKeySet(kCpuKey), stack);

@@ -2,15 +2,20 @@
 // What PyTorch asks of a device: its guard (streams, events) and its hooks.
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/native/Resize.h>
+#include <c10/core/AutogradState.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 #include <torch/version.h>
 
-#include <atomic>
-#include <chrono>
-
 #include "generator.h"
+#include "hologram/stream.h"
 #include "tensor.h"
+
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 14
+#define HOLOGRAM_OVERRIDE_2_14 override
+#else
+#define HOLOGRAM_OVERRIDE_2_14
+#endif
 
 namespace hologram_torch {
 
@@ -18,21 +23,32 @@ at::Allocator* host_allocator();
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
+c10::Stream to_torch(const hologram::Stream& stream) {
+  return c10::Stream(c10::Stream::UNSAFE, device(), stream.id());
+}
 
-// Execution is immediate: a stream is an order in which everything has already happened, so it is
-// only an identity. Streams from the pool get identities 1, 2, ...; 0 is the default.
-std::atomic<c10::StreamId> g_next_stream{1};
-thread_local c10::StreamId t_current_stream = 0;
-
-struct Event {
-  Clock::time_point time;
-  bool timed;
-};
+hologram::Stream& from_torch(const c10::Stream& stream) {
+  try {
+    return memory_device().stream(stream.id());
+  } catch (const std::exception& error) {
+    rethrow_as_torch(error, 0);
+  }
+}
 
 void check_index(c10::Device d) {
   TORCH_CHECK(!d.has_index() || d.index() == 0, "hologram: no device ", d,
               "; there is 1 (hologram:0)");
+}
+
+// Autograd would run our backwards on a thread of its own, as it does for devices that work apart
+// from the processor: two thread hand-overs a backward and a second OpenMP team, for nothing. It
+// asks for our stream whenever a thread builds a graph on this device; from then on that thread
+// runs its backwards itself, as it does for cpu.
+void run_backward_on_this_thread() {
+  thread_local bool done = false;
+  if (C10_LIKELY(done)) return;
+  done = true;
+  c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
 }
 
 class Guard final : public c10::impl::DeviceGuardImplInterface {
@@ -51,56 +67,68 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
 
   c10::Stream getStream(c10::Device d) const override {
     check_index(d);
-    return c10::Stream(c10::Stream::UNSAFE, device(), t_current_stream);
+    run_backward_on_this_thread();
+    return to_torch(hologram::current_stream(0));
   }
   c10::Stream getDefaultStream(c10::Device d) const override {
     check_index(d);
     return c10::Stream(c10::Stream::DEFAULT, device());
   }
-  c10::Stream getStreamFromGlobalPool(c10::Device d, bool) const override {
-    return getNewStream(d, 0);
+  c10::Stream getStreamFromGlobalPool(c10::Device d, bool high_priority) const override {
+    return getNewStream(d, high_priority ? -1 : 0);
   }
-  c10::Stream getNewStream(c10::Device d, int) const override {
+  c10::Stream getNewStream(c10::Device d, int priority) const override {
     check_index(d);
-    return c10::Stream(c10::Stream::UNSAFE, device(), g_next_stream.fetch_add(1));
+    return to_torch(memory_device().next_pool_stream(priority));
   }
   c10::Stream exchangeStream(c10::Stream stream) const override {
-    return c10::Stream(c10::Stream::UNSAFE, device(), std::exchange(t_current_stream, stream.id()));
+    const c10::Stream previous = to_torch(hologram::current_stream(0));
+    hologram::set_current_stream(from_torch(stream));
+    return previous;
   }
-  void* getStreamNativeHandle(const c10::Stream stream) const {
-    return reinterpret_cast<void*>(static_cast<intptr_t>(stream.id()));
+  // An override from 2.14 on; harmless before.
+  void* getStreamNativeHandle(const c10::Stream stream) const HOLOGRAM_OVERRIDE_2_14 {
+    return &from_torch(stream);
   }
-  bool queryStream(const c10::Stream&) const override { return true; }
-  void synchronizeStream(const c10::Stream&) const override {}
-  void synchronizeDevice(const c10::DeviceIndex) const override {}
+  bool queryStream(const c10::Stream& stream) const override { return from_torch(stream).query(); }
+  void synchronizeStream(const c10::Stream& stream) const override {
+    from_torch(stream).synchronize();
+  }
+  void synchronizeDevice(const c10::DeviceIndex) const override { memory_device().synchronize(); }
 #if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 15
   bool isStreamCapturing(const c10::Stream&) const override { return false; }
 #endif
   void recordDataPtrOnStream(const c10::DataPtr&, const c10::Stream&) const override {}
 
-  void record(void** event, const c10::Stream&, const c10::DeviceIndex,
+  void record(void** event, const c10::Stream& stream, const c10::DeviceIndex,
               const c10::EventFlag flag) const override {
     if (*event == nullptr) {
-      *event = new Event{Clock::now(), flag == c10::EventFlag::BACKEND_DEFAULT};
-    } else {
-      static_cast<Event*>(*event)->time = Clock::now();
+      *event = new hologram::Event(/*timing=*/flag == c10::EventFlag::BACKEND_DEFAULT);
     }
+    as_event(*event).record(from_torch(stream));
   }
   void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override {
-    delete static_cast<Event*>(event);
+    delete static_cast<hologram::Event*>(event);
   }
-  void block(void*, const c10::Stream&) const override {}
-  bool queryEvent(void*) const override { return true; }
-  void synchronizeEvent(void*) const override {}
+  void block(void* event, const c10::Stream& stream) const override {
+    if (event != nullptr) as_event(event).block(from_torch(stream));
+  }
+  bool queryEvent(void* event) const override {
+    return event == nullptr || as_event(event).query();
+  }
+  void synchronizeEvent(void* event) const override {
+    if (event != nullptr) as_event(event).synchronize();
+  }
   double elapsedTime(void* first, void* second, const c10::DeviceIndex) const override {
-    const auto* a = static_cast<const Event*>(first);
-    const auto* b = static_cast<const Event*>(second);
-    TORCH_CHECK(a != nullptr && b != nullptr,
+    TORCH_CHECK(first != nullptr && second != nullptr,
                 "Both events must be recorded before calculating elapsed time.");
-    TORCH_CHECK(a->timed && b->timed,
+    TORCH_CHECK(as_event(first).timing() && as_event(second).timing(),
                 "Both events must be created with argument 'enable_timing=True'.");
-    return std::chrono::duration<double, std::milli>(b->time - a->time).count();
+    return as_event(first).elapsed_ms(as_event(second));
   }
+
+ private:
+  static hologram::Event& as_event(void* event) { return *static_cast<hologram::Event*>(event); }
 };
 
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)

@@ -4,6 +4,7 @@
 #include <torch/library.h>
 
 #include "alias.h"
+#include "load.h"
 
 namespace hologram_torch {
 namespace {
@@ -27,6 +28,7 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell(const Tensor& input_gates, const Te
                                              const OptionalTensor& hidden_bias) {
   AliasScope scope;
   BelowAutograd guard;
+  LoadGuard load;
   Tensor gates = sum_gates(scope.to_cpu(input_gates), scope.to_cpu(hidden_gates),
                            scope.to_cpu(input_bias), scope.to_cpu(hidden_bias));
   const auto parts = gates.chunk(4, 1);
@@ -48,6 +50,7 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(const OptionalTensor& grad
   if (!has(grad_hy) && !has(grad_cy)) return {};
   AliasScope scope;
   BelowAutograd guard;
+  LoadGuard load;
   const auto parts = scope.to_cpu(workspace).chunk(4, 1);
   const Tensor &i = parts[0], &f = parts[1], &g = parts[2], &o = parts[3];
   const Tensor c = scope.to_cpu(cx);
@@ -77,6 +80,7 @@ std::tuple<Tensor, Tensor> gru_cell(const Tensor& input_gates, const Tensor& hid
                                     const OptionalTensor& hidden_bias) {
   AliasScope scope;
   BelowAutograd guard;
+  LoadGuard load;
   Tensor in = scope.to_cpu(input_gates), hidden = scope.to_cpu(hidden_gates);
   if (has(input_bias)) in = in.add(scope.to_cpu(*input_bias));
   if (has(hidden_bias)) hidden = hidden.add(scope.to_cpu(*hidden_bias));
@@ -96,6 +100,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(const Tenso
                                                                      bool has_bias) {
   AliasScope scope;
   BelowAutograd guard;
+  LoadGuard load;
   const auto parts = scope.to_cpu(workspace).chunk(5, 1);
   const Tensor &r = parts[0], &z = parts[1], &n = parts[2], &h = parts[3], &hidden_n = parts[4];
   const Tensor grad = scope.to_cpu(grad_hy);

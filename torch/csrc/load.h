@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+// Keeps PyTorch's OpenMP kernels to one thread while the machine is busy with others' work.
+#pragma once
+
+#include "hologram/parallel.h"
+
+// From the OpenMP and MKL that libtorch brings; weak, for a build of it may lack either.
+extern "C" {
+__attribute__((weak)) int omp_get_max_threads();
+__attribute__((weak)) void omp_set_num_threads(int threads);
+__attribute__((weak)) int MKL_Set_Num_Threads_Local(int threads);
+}
+
+namespace hologram_torch {
+
+// An OpenMP region ends in a barrier: with a core taken by another process every small op waits a
+// scheduler's time slice for the thread that was there. libhologram measures how soon its workers
+// answer; while they are late, a CPU kernel run by us stays on the calling thread.
+class LoadGuard {
+ public:
+  LoadGuard() {
+    if (hologram::workers_answer_quickly() || omp_set_num_threads == nullptr ||
+        omp_get_max_threads == nullptr) {
+      return;
+    }
+    threads_ = omp_get_max_threads();
+    if (threads_ <= 1) return;
+    omp_set_num_threads(1);
+    if (MKL_Set_Num_Threads_Local != nullptr) mkl_threads_ = MKL_Set_Num_Threads_Local(1);
+  }
+  ~LoadGuard() {
+    if (threads_ <= 1) return;
+    omp_set_num_threads(threads_);
+    if (MKL_Set_Num_Threads_Local != nullptr) MKL_Set_Num_Threads_Local(mkl_threads_);
+  }
+  LoadGuard(const LoadGuard&) = delete;
+  LoadGuard& operator=(const LoadGuard&) = delete;
+
+ private:
+  int threads_ = 0;
+  int mkl_threads_ = 0;
+};
+
+}  // namespace hologram_torch
