@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The words that bodies of the op table are written in, for Highway vectors and for single
 // integers. Vectors find Add, Sub, Mul, Div, MulAdd, Sqrt, Abs, Neg, Floor, Ceil, Trunc, Round, Eq,
-// Ne, Lt, Le in Highway by argument-dependent lookup; Exp and the other functions are in
+// Lt, Le in Highway by argument-dependent lookup; Exp and the other functions are in
 // math-inl.h; the rest is here.
 
 #if defined(HOLOGRAM_CPU_VOCABULARY_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -66,6 +66,12 @@ HWY_INLINE V Sign(V x) {
   return hn::Sub(hn::IfThenElse(hn::Lt(zero, x), C(x, 1.0), zero),
                  hn::IfThenElse(hn::Lt(x, zero), C(x, 1.0), zero));
 }
+// True where either is NaN. Highway 1.0's Ne is an ordered comparison on AVX2 and AVX-512: false
+// there.
+template <class V>
+HWY_INLINE auto Unequal(V x, V y) {
+  return hn::Not(hn::Eq(x, y));
+}
 // From the end that is nearer, so that weight 1 gives y exactly.
 template <class V>
 HWY_INLINE V Lerp(V x, V y, V weight) {
@@ -113,7 +119,7 @@ HOLOGRAM_INT_BINARY(Mul, *)
     return x.v op y.v;                       \
   }
 HOLOGRAM_INT_COMPARE(Eq, ==)
-HOLOGRAM_INT_COMPARE(Ne, !=)
+HOLOGRAM_INT_COMPARE(Unequal, !=)
 HOLOGRAM_INT_COMPARE(Lt, <)
 HOLOGRAM_INT_COMPARE(Le, <=)
 #undef HOLOGRAM_INT_COMPARE
