@@ -204,8 +204,7 @@ _SIN = _odd_tail(mp.sin, mp.mpf(-1) / 6, mp.mpf(1) / 120)
 _TAN = _odd_tail(mp.tan, mp.mpf(1) / 3, mp.mpf(2) / 15)
 
 _R = float(LN2 / 2) * 1.001
-_QUARTER2 = float((HALF_PI / 2) ** 2) * 1.01
-_HALF2 = float(HALF_PI**2) * 1.03
+_QUARTER2 = float((HALF_PI / 2) ** 2) * 1.04
 _S2 = 0.0295  # ((sqrt(2) - 1) / (sqrt(2) + 1))^2
 
 FITS: dict[str, Fit] = {
@@ -217,11 +216,11 @@ FITS: dict[str, Fit] = {
     "log_wide": Fit(_log_tail, -0.2932, 0.4147, 11, 53, lambda x: x * x),
     "log_f64": Fit(_atanh_tail, 0, _S2, 6, 53, lambda z: z),
     "log_pair": Fit(_atanh_high_tail, 0, _S2, 7, 53),
-    "sin_f32": Fit(_SIN, 0, _HALF2, 4, 24, _odd_weight(mp.sin)),
-    "sin_f64": Fit(_SIN, 0, _HALF2, 8, 53, _odd_weight(mp.sin)),
     "tan_f32": Fit(_TAN, 0, _QUARTER2, 6, 24, _odd_weight(mp.tan)),
-    "sinq_f64": Fit(_SIN, 0, _QUARTER2, 6, 53, _odd_weight(mp.sin)),
-    "cosq_f64": Fit(_cos_tail, 0, _QUARTER2, 6, 53, lambda z: z * z),
+    "sin_f32": Fit(_SIN, 0, _QUARTER2, 3, 24, _odd_weight(mp.sin)),
+    "cos_f32": Fit(_cos_tail, 0, _QUARTER2, 2, 24, lambda z: z * z),
+    "sin_f64": Fit(_SIN, 0, _QUARTER2, 6, 53, _odd_weight(mp.sin)),
+    "cos_f64": Fit(_cos_tail, 0, _QUARTER2, 6, 53, lambda z: z * z),
     "erf_small_f32": Fit(_erf_small, 0, 0.86, 5, 24),
     "erf_exponent_f32": Fit(_erf_exponent, 0.92, 3.93, 7, 24, lambda t: mp.erfc(t) / mp.erf(t)),
     "erf_small_f64": Fit(_erf_small, 0, 1.0, 11, 53),

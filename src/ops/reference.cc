@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: MIT
+// Mathematical definitions of the floating-point rows, in double and long double.
+#include "src/ops/reference.h"
+
+#include <cmath>
+#include <limits>
+
+namespace hologram::ref {
+namespace {
+
+constexpr long double kSqrtHalf = 0.70710678118654752440084436210484903928L;
+constexpr long double kTwoOverSqrtPi = 1.12837916709551257389615890312154517169L;
+constexpr long double kInverseSqrtTwoPi = 0.39894228040143267793994605993438186848L;
+// sigmoid's argument in the tanh form of GELU is kGeluSlope * (x + 0.044715 x^3).
+constexpr long double kGeluSlope = 1.59576912160573071175978423973752747390L;
+constexpr long double kGeluCubic = 0.044715L;
+
+template <class R>
+R nan() {
+  return std::numeric_limits<R>::quiet_NaN();
+}
+
+// P(N < x), its relative error small also where x / sqrt(2) is large: the rounding error of the
+// argument is carried to first order.
+template <class R>
+R normal_probability(R x) {
+  const R high = static_cast<R>(kSqrtHalf);
+  const R low = static_cast<R>(kSqrtHalf - static_cast<long double>(high));
+  const R argument = -x * high;
+  R tail = std::erfc(argument);
+  if (argument > 1 && tail > 0) {
+    const R error = std::fma(-x, high, -argument) - x * low;
+    tail -= error * static_cast<R>(kTwoOverSqrtPi) * std::exp(-argument * argument);
+  }
+  return tail / 2;
+}
+
+template <class R>
+R normal_density(R x) {
+  return std::exp(-x * x / 2) * static_cast<R>(kInverseSqrtTwoPi);
+}
+
+template <class R>
+R sigmoid(R x) {
+  if (x < 0) return std::exp(x) / (1 + std::exp(x));
+  return 1 / (1 + std::exp(-x));
+}
+
+template <class R>
+R gelu_argument(R x) {
+  return static_cast<R>(kGeluSlope) * (x + static_cast<R>(kGeluCubic) * x * x * x);
+}
+
+// x times a probability that vanishes at -inf, where PyTorch has inf * 0.
+template <class R>
+R gated(R x, R probability) {
+  if (std::isinf(x)) return x > 0 ? x : nan<R>();
+  return x * probability;
+}
+
+// The derivative of x sigmoid(u(x)), given u and its slope; its limits are 0 and 1.
+template <class R>
+R sigmoid_gate_slope(R x, R u, R slope) {
+  if (std::isnan(x)) return x;
+  if (std::fabs(u) > 12000) return x > 0 ? R{1} : R{0};
+  return sigmoid(u) + x * slope * sigmoid(u) * sigmoid(-u);
+}
+
+template <class R>
+R gelu_slope(R x) {
+  if (std::isinf(x)) return x > 0 ? R{1} : R{0};
+  return normal_probability(x) + x * normal_density(x);
+}
+
+template <class R>
+R softplus(R scaled) {
+  return scaled > 0 ? scaled + std::log1p(std::exp(-scaled)) : std::log1p(std::exp(scaled));
+}
+
+template <class R>
+R nan_or(R x, R y, R otherwise) {
+  return std::isnan(x) || std::isnan(y) ? nan<R>() : otherwise;
+}
+
+template <class R>
+R one_operand(OpId op, R x) {
+  switch (op) {
+    case OpId::neg:
+      return -x;
+    case OpId::abs:
+      return std::fabs(x);
+    case OpId::reciprocal:
+      return 1 / x;
+    case OpId::sqrt:
+      return std::sqrt(x);
+    case OpId::rsqrt:
+      return 1 / std::sqrt(x);
+    case OpId::exp:
+      return std::exp(x);
+    case OpId::exp2:
+      return std::exp2(x);
+    case OpId::expm1:
+      return std::expm1(x);
+    case OpId::log:
+      return std::log(x);
+    case OpId::log2:
+      return std::log2(x);
+    case OpId::log10:
+      return std::log10(x);
+    case OpId::log1p:
+      return std::log1p(x);
+    case OpId::sin:
+      return std::sin(x);
+    case OpId::cos:
+      return std::cos(x);
+    case OpId::tan:
+      return std::tan(x);
+    case OpId::tanh:
+      return std::tanh(x);
+    case OpId::erf:
+      return std::erf(x);
+    case OpId::sigmoid:
+      return sigmoid(x);
+    case OpId::silu:
+      return gated(x, sigmoid(x));
+    case OpId::gelu:
+      return gated(x, normal_probability(x));
+    case OpId::gelu_tanh:
+      return gated(x, sigmoid(gelu_argument(x)));
+    case OpId::relu:
+      return x < 0 ? R{0} : x;
+    case OpId::floor:
+      return std::floor(x);
+    case OpId::ceil:
+      return std::ceil(x);
+    case OpId::trunc:
+      return std::trunc(x);
+    case OpId::round:
+      return std::nearbyint(x);
+    case OpId::square:
+      return x * x;
+    case OpId::sign:
+      return static_cast<R>((x > 0) - (x < 0));
+    case OpId::logical_not:
+      return x == 0;
+    case OpId::isnan:
+      return std::isnan(x);
+    default:
+      return nan<R>();
+  }
+}
+
+template <class R>
+R two_operands(OpId op, R x, R y) {
+  switch (op) {
+    case OpId::add:
+      return x + y;
+    case OpId::sub:
+      return x - y;
+    case OpId::mul:
+      return x * y;
+    case OpId::div:
+      return x / y;
+    case OpId::minimum:
+      return nan_or(x, y, std::fmin(x, y));
+    case OpId::maximum:
+      return nan_or(x, y, std::fmax(x, y));
+    case OpId::pow:
+      return std::pow(x, y);
+    case OpId::eq:
+      return x == y;
+    case OpId::ne:
+      return x != y;
+    case OpId::lt:
+      return x < y;
+    case OpId::le:
+      return x <= y;
+    case OpId::gt:
+      return x > y;
+    case OpId::ge:
+      return x >= y;
+    case OpId::logical_and:
+      return x != 0 && y != 0;
+    case OpId::logical_or:
+      return x != 0 || y != 0;
+    case OpId::logical_xor:
+      return (x != 0) != (y != 0);
+    case OpId::squared_difference:
+      return (x - y) * (x - y);
+    case OpId::leaky_relu:
+      return x > 0 ? x : x * y;
+    case OpId::sigmoid_backward:
+      return x * (y * (1 - y));
+    case OpId::tanh_backward:
+      return x * (1 - y * y);
+    case OpId::silu_backward:
+      return x * sigmoid_gate_slope(y, y, R{1});
+    case OpId::gelu_backward:
+      return x * gelu_slope(y);
+    case OpId::gelu_tanh_backward:
+      return x * sigmoid_gate_slope(
+                     y, gelu_argument(y),
+                     static_cast<R>(kGeluSlope) * (1 + 3 * static_cast<R>(kGeluCubic) * y * y));
+    default:
+      return nan<R>();
+  }
+}
+
+template <class R>
+R more_operands(OpId op, R x, R y, R z, R w) {
+  switch (op) {
+    case OpId::fma:
+      return std::fma(x, y, z);
+    case OpId::clamp:
+      return nan_or(x, y, nan_or(z, z, std::fmin(std::fmax(x, y), z)));
+    case OpId::where:
+      return x != 0 ? y : z;
+    case OpId::lerp:
+      return x + z * (y - x);
+    case OpId::add_scaled:
+      return x + z * y;
+    case OpId::threshold_backward:
+      return y <= z ? R{0} : x;
+    case OpId::threshold:
+      return x <= y ? z : x;
+    case OpId::leaky_relu_backward:
+      return y > 0 ? x : x * z;
+    case OpId::softplus:
+      return x * y > z ? x : softplus(x * y) / y;
+    case OpId::squared_difference_backward:
+      return z * (x - y);
+    case OpId::addcmul:
+      return x + w * y * z;
+    case OpId::addcdiv:
+      return x + w * y / z;
+    case OpId::elu:
+      return x > 0 ? x * z : std::expm1(x * w) * y * z;
+    case OpId::softplus_backward:
+      return y * z > w ? x : x * sigmoid(y * z);
+    case OpId::hardtanh_backward:
+      return z < y && y < w ? x : R{0};
+    default:
+      return nan<R>();
+  }
+}
+
+template <class R>
+R evaluate_as(OpId op, const R* v) {
+  const int id = static_cast<int>(op);
+  if (id < static_cast<int>(OpId::add)) return one_operand(op, v[0]);
+  if (id < static_cast<int>(OpId::fma)) return two_operands(op, v[0], v[1]);
+  const bool has_fourth = id >= static_cast<int>(OpId::addcmul);
+  return more_operands(op, v[0], v[1], v[2], has_fourth ? v[3] : R{0});
+}
+
+}  // namespace
+
+double evaluate(OpId op, const double* operands) { return evaluate_as(op, operands); }
+long double evaluate(OpId op, const long double* operands) { return evaluate_as(op, operands); }
+
+bool has_reference(OpId op) {
+  // Every row has a finite value here.
+  constexpr double kOperands[] = {0.5, 0.25, 0.75, 0.625};
+  return !std::isnan(evaluate(op, kOperands));
+}
+
+}  // namespace hologram::ref
