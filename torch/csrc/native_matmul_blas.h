@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+// The GEMM, GEMV and dot product inside PyTorch, called directly, and how many threads they take.
+#pragma once
+
+#include <cstdint>
+
+#include "hologram/dtype.h"
+#include "hologram/gemm.h"
+
+namespace hologram_torch {
+
+// Fortran's BLAS with 32-bit integers, column-major.
+template <class T>
+struct Blas {
+  using Gemm = void (*)(const char*, const char*, const int*, const int*, const int*, const T*,
+                        const T*, const int*, const T*, const int*, const T*, T*, const int*);
+  using Gemv = void (*)(const char*, const int*, const int*, const T*, const T*, const int*,
+                        const T*, const int*, const T*, T*, const int*);
+  using Dot = T (*)(const int*, const T*, const int*, const T*, const int*);
+  Gemm gemm = nullptr;
+  Gemv gemv = nullptr;
+  Dot dot = nullptr;
+};
+
+// What libtorch_cpu exports, tried out on a small product; null members where it is missing or
+// wrong, for it is no promised API.
+template <class T>
+const Blas<T>& blas();
+
+// Keeps PyTorch's thread pool out of the products of one scope while the machine is busy: an OpenMP
+// barrier there waits for time slices, which costs hundreds of times what the threads gain.
+class BusyGuard {
+ public:
+  explicit BusyGuard(int64_t flops) {
+    if (flops > kWorthThreads && !workers_would_help()) enter();
+  }
+  ~BusyGuard() {
+    if (entered_) leave();
+  }
+  BusyGuard(const BusyGuard&) = delete;
+  BusyGuard& operator=(const BusyGuard&) = delete;
+
+ private:
+  static constexpr int64_t kWorthThreads = 1 << 17;
+  static bool workers_would_help();
+  void enter();
+  void leave();
+
+  bool entered_ = false;
+  int mkl_threads_ = 0;
+  int omp_threads_ = 0;
+};
+
+// Row-major C = alpha op(A) op(B) + beta C through blas<T>().gemm; false where that cannot take it.
+bool blas_gemm(const hologram::GemmArgs& args);
+
+// Makes PyTorch's products those of the library too.
+void register_torch_gemm();
+
+}  // namespace hologram_torch
