@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: MIT
+"""Fallback: ops that run PyTorch's CPU kernel on the device's memory; what the detour costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from bench.context import Context
+from bench.core import Case, Row, Side, Work, area
+from bench.inputs import expression_work, number_of_sets
+
+AREA = "fallback"
+_OPS = [
+    ("cumsum", "torch.cumsum(x, 0)"),
+    ("sort", "torch.sort(x)"),
+    ("digamma", "torch.digamma(x)"),
+    ("flip", "torch.flip(x, (0,))"),
+    ("logaddexp", "torch.logaddexp(x, x)"),
+    ("topk", "torch.topk(x, 8)"),
+]
+_SIZES = (16, 10_000)
+
+
+@area(AREA, "Fallback: ops that run PyTorch's CPU kernel")
+def measure(context: Context) -> Iterator[Row]:
+    def make(name: str, expression: str, size: int) -> Case:
+        count = number_of_sets(size * 4)
+
+        def build(side: Side) -> Work:
+            sets = [
+                [context.inputs.get("positive", torch.float32, (size,), n, side.device)]
+                for n in range(count)
+            ]
+            return expression_work(expression, ["x"], sets, side, size * 4)
+
+        return Case(name, build, size=size, group=name, note=_served_by(context, expression))
+
+    def cases() -> Iterator[Case]:
+        for size in _SIZES:
+            for name, expression in _OPS:
+                yield make(name, expression, size)
+
+    kept = context.threads
+    context.threads = kept[:1]
+    try:
+        yield from context.rows(AREA, cases)
+    finally:
+        context.threads = kept
+
+
+def _served_by(context: Context, expression: str) -> str:
+    """Say whether the op really falls back on this device."""
+    if context.side.device.type != "hologram":
+        return ""
+    import hologram_torch
+
+    hologram_torch.reset_fallback_counts()
+    x = torch.ones(16, device=context.side.device)
+    eval(expression, {"torch": torch, "x": x})
+    return "falls back" if hologram_torch.fallback_counts() else "native"

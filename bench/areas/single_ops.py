@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: MIT
+"""Single ops: each row of the op table that PyTorch can call, reductions, softmax and losses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from bench.areas.op_table import ELEMENTWISE, Op, all_ops, table_rows
+from bench.context import Context
+from bench.core import Case, Goal, Row, Side, Work, area, geometric_mean, size_name
+from bench.inputs import expression_work, number_of_sets
+
+AREA = "single"
+# No op may lose.
+_PARITY = Goal(0.95)
+_TWICE = Goal(2.0)
+# Ops whose geometric mean the targets bound.
+_TARGET_OPS = "add mul div relu sigmoid tanh gelu exp softmax sum mean mse_loss"
+
+# Ops measured in other dtypes too, and those dtypes.
+_MORE_DTYPES = {
+    torch.bfloat16: "add mul relu exp gelu sigmoid sum softmax",
+    torch.float64: "add mul exp tanh sum",
+    torch.int64: "add mul maximum eq sum",
+}
+_MORE_SIZES = (10_000, 1_000_000)
+_ORACLE_MOST = 100_000
+
+
+def _shape(text: str, size: int) -> tuple[int, ...]:
+    """Return the shape that n/100x100 means for a size."""
+    parts = []
+    for part in text.split("x"):
+        whole, _, divisor = part.partition("/")
+        count = size if whole == "n" else int(whole)
+        parts.append(count // int(divisor) if divisor else count)
+    return tuple(parts)
+
+
+def make_case(context: Context, name: str, op: Op, size: int, dtype: torch.dtype) -> Case:
+    """Return the comparison of one op at one size."""
+    parsed = []
+    for operand in op.operands:
+        letter, kind, *shape = operand.split(":")
+        own = {"int32": torch.int32, "mask": torch.bool}.get(kind, dtype)
+        kind = "normal" if kind == "int32" else kind
+        parsed.append((letter, kind, own, _shape(shape[0] if shape else "n", size)))
+    names = [letter for letter, *_ in parsed]
+    elements = torch.Size(_shape(op.result, size)).numel()
+    read = sum(torch.Size(s).numel() * _width(kind, own) for _, kind, own, s in parsed)
+    in_place = "_(" in op.expression
+
+    def sets(device: torch.device, count: int) -> list[list[torch.Tensor]]:
+        found = [
+            [
+                context.inputs.get(kind, own, shape, 8 * n + ord(letter) % 8, device)
+                for letter, kind, own, shape in parsed
+            ]
+            for n in range(count)
+        ]
+        if in_place:
+            found = [[first.clone(), *rest] for first, *rest in found]
+        return found
+
+    # Where little is returned, the inputs bound how many sets stay in cache.
+    count = number_of_sets(max(elements * dtype.itemsize, read // 2))
+
+    def build(side: Side) -> Work:
+        return expression_work(
+            op.expression, names, sets(side.device, count), side, elements * dtype.itemsize
+        )
+
+    def oracle() -> object:
+        exact = [t.double() if t.is_floating_point() else t for t in sets(context.cpu.device, 1)[0]]
+        work = expression_work(op.expression, names, [exact], context.cpu, 0)
+        assert work.outputs is not None
+        return work.outputs()
+
+    # Sums may cancel: their absolute error grows with what was added up.
+    tolerance = (1e-4, 2e-6 * size**0.5) if op.result != "n" and dtype == torch.float32 else None
+    return Case(
+        name,
+        build,
+        size=size,
+        dtype=str(dtype).removeprefix("torch."),
+        oracle=oracle if size <= _ORACLE_MOST and dtype == torch.float32 else None,
+        tolerance=tolerance,
+        bytes=read + elements * dtype.itemsize,
+        goal=_goal(name, size, dtype),
+        group=name,
+    )
+
+
+def _width(kind: str, dtype: torch.dtype) -> int:
+    return 8 if kind.startswith("classes") else dtype.itemsize
+
+
+def _goal(name: str, size: int, dtype: torch.dtype) -> Goal:
+    if dtype == torch.float32 and (
+        (name == "add" and size == 10_000_000)
+        or (name in ("gelu", "mse_loss", "softmax") and size == 10_000)
+    ):
+        return _TWICE
+    return _PARITY
+
+
+def summarize(rows: list[Row]) -> list[Row]:
+    """Return geometric means for the ops of the target and for all, by number of threads."""
+    found = []
+    good = [r for r in rows if not r.fault and r.dtype == "float32"]
+    for threads in sorted({r.threads for r in good}):
+        here = [r for r in good if r.threads == threads]
+        target = [r.ratio for r in here if r.name in _TARGET_OPS.split()]
+        sizes = sorted({r.size for r in here})
+        found.append(
+            Row(
+                AREA,
+                "geometric mean of " + _TARGET_OPS,
+                1.0,
+                geometric_mean(target),
+                unit="x",
+                threads=threads,
+                goal=Goal(2.0, source="targets: single ops"),
+            )
+        )
+        found.append(
+            Row(
+                AREA,
+                f"geometric mean of {len({r.name for r in here})} ops",
+                1.0,
+                geometric_mean([r.ratio for r in here]),
+                unit="x",
+                threads=threads,
+            )
+        )
+        found += [
+            Row(
+                AREA,
+                f"geometric mean at {size_name(size)}",
+                1.0,
+                geometric_mean([r.ratio for r in here if r.size == size]),
+                unit="x",
+                threads=threads,
+            )
+            for size in sizes
+        ]
+        worst = min(here, key=lambda r: r.ratio)
+        found.append(
+            Row(
+                AREA,
+                f"least ratio: {worst.name} at {size_name(worst.size)}",
+                1.0,
+                worst.ratio,
+                unit="x",
+                threads=threads,
+                goal=_PARITY,
+            )
+        )
+    return found
+
+
+@area(AREA, "Single ops: float32 at 1K to 10M elements, and a few in other dtypes", summarize)
+def measure(context: Context) -> Iterator[Row]:
+    missing = sorted(set(table_rows()) - set(ELEMENTWISE))
+    if missing:
+        yield context.done(
+            Row(AREA, "op table", fault=f"rows without an expression in bench: {missing}")
+        )
+
+    def cases() -> Iterator[Case]:
+        ops = all_ops()
+        if context.quick:
+            ops = {name: ops[name] for name in _TARGET_OPS.split()}
+        for size in context.sizes:
+            for name, op in ops.items():
+                yield make_case(context, name, op, size, torch.float32)
+        for dtype, names in _MORE_DTYPES.items():
+            for size in _MORE_SIZES:
+                if size in context.sizes:
+                    for name in names.split():
+                        if name in ops:
+                            yield make_case(context, name, ops[name], size, dtype)
+
+    yield from context.rows(AREA, cases)

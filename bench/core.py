@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: MIT
+"""The words of the suite: sides, work, cases, goals, rows, and the registry of areas."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from bench.context import Context
+
+SIZES = {"1K": 1_000, "10K": 10_000, "100K": 100_000, "1M": 1_000_000, "10M": 10_000_000}
+
+
+def size_name(size: int) -> str:
+    """Return 16, 1K, 10K ... for a number of elements."""
+    for name, count in SIZES.items():
+        if size == count:
+            return name
+    return str(size)
+
+
+@dataclass(frozen=True)
+class Side:
+    """A device that takes part in a comparison, and how to wait for it."""
+
+    device: torch.device
+    synchronize: Callable[[], None]
+
+
+def make_side(device: str) -> Side:
+    """Return the side for a device by name; cpu has nothing to wait for."""
+    torch_device = torch.device(device)
+    if torch_device.type == "cpu":
+        return Side(torch_device, _nothing)
+    return Side(torch_device, getattr(torch, torch_device.type).synchronize)
+
+
+def _nothing() -> None:
+    pass
+
+
+@dataclass
+class Work:
+    """What is timed on one side.
+
+    `run` performs `ops` operations, each on its own inputs, and returns their results, so that all
+    of them are alive when the runner synchronises. `outputs` computes what is compared (by default
+    what `run` returns).
+    """
+
+    run: Callable[[], Any]
+    ops: int = 1
+    outputs: Callable[[], Any] | None = None
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A bound that a row should meet, and where it is written down."""
+
+    bound: float
+    kind: str = "speedup"  # "speedup": ratio at least `bound`; "most": value at most `bound`
+    source: str = "issue 3"
+
+    def met(self, row: Row) -> bool:
+        """Tell whether the row reaches the bound."""
+        if self.kind == "speedup":
+            return row.ratio >= self.bound
+        return row.value <= self.bound
+
+    def __str__(self) -> str:
+        sign = "at least" if self.kind == "speedup" else "at most"
+        unit = "x" if self.kind == "speedup" else ""
+        return f"{sign} {self.bound:g}{unit} ({self.source})"
+
+
+@dataclass
+class Case:
+    """One comparison: the same work built on two sides, checked, then timed.
+
+    `build` makes the work of the side under test and, where `peer` is absent, of the reference.
+    `oracle` computes the outputs in float64. Tolerances are per output element: tolerance[0]
+    relative, tolerance[1] absolute; None picks them by dtype.
+    """
+
+    name: str
+    build: Callable[[Side], Work]
+    size: int = 0
+    dtype: str = "float32"
+    peer: Callable[[Side], Work] | None = None
+    oracle: Callable[[], Any] | None = None
+    tolerance: tuple[float, float] | None = None
+    bytes: int = 0
+    flops: int = 0
+    goal: Goal | None = None
+    note: str = ""
+    min_time: float | None = None
+    group: str = ""
+
+
+@dataclass
+class Spread:
+    """Median, quartiles and count of a set of measurements."""
+
+    median: float
+    low: float
+    high: float
+    count: int
+
+    @staticmethod
+    def of(values: Sequence[float]) -> Spread:
+        """Summarise measurements; a single one is its own quartiles."""
+        ordered = sorted(values)
+
+        def at(share: float) -> float:
+            position = share * (len(ordered) - 1)
+            below = math.floor(position)
+            above = min(below + 1, len(ordered) - 1)
+            return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
+
+        return Spread(at(0.5), at(0.25), at(0.75), len(ordered))
+
+
+@dataclass
+class Row:
+    """One line of the report: a value beside its reference, smaller being better."""
+
+    area: str
+    name: str
+    value: float = math.nan
+    reference: float = math.nan
+    unit: str = "s"
+    size: int = 0
+    dtype: str = ""
+    threads: int = 0
+    spread: Spread | None = None
+    reference_spread: Spread | None = None
+    limit: float = math.nan  # what measured memory bandwidth allows, in `unit`
+    bytes: int = 0
+    flops: int = 0
+    goal: Goal | None = None
+    note: str = ""
+    group: str = ""
+    fault: str = ""  # why there is no figure: a wrong result or an exception
+    details: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def ratio(self) -> float:
+        """How many times smaller the value is than its reference."""
+        return self.reference / self.value if self.value else math.nan
+
+    @property
+    def below_goal(self) -> bool:
+        """Tell whether there is a goal and it is missed (a fault misses every goal)."""
+        return bool(self.fault) or (self.goal is not None and not self.goal.met(self))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data, with the ratio for readers that do not compute it."""
+        data = asdict(self)
+        data["ratio"] = self.ratio
+        return {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in data.items()}
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> Row:
+        """Undo `to_json`."""
+        data = {k: v for k, v in data.items() if k != "ratio"}
+        for key in ("value", "reference", "limit"):
+            if data.get(key) is None:
+                data[key] = math.nan
+        for key in ("spread", "reference_spread"):
+            data[key] = Spread(**data[key]) if data.get(key) else None
+        data["goal"] = Goal(**data["goal"]) if data.get("goal") else None
+        return Row(**data)
+
+
+@dataclass(frozen=True)
+class Area:
+    """A named group of measurements; `measure` yields its rows, `summarize` rows about them."""
+
+    name: str
+    title: str
+    measure: Callable[[Context], Iterator[Row]]
+    summarize: Callable[[list[Row]], list[Row]] | None = None
+
+
+AREAS: dict[str, Area] = {}
+
+
+def area(
+    name: str, title: str, summarize: Callable[[list[Row]], list[Row]] | None = None
+) -> Callable[[Callable[[Context], Iterator[Row]]], Callable[[Context], Iterator[Row]]]:
+    """Register the generator below as the area `name`."""
+
+    def register(
+        measure: Callable[[Context], Iterator[Row]],
+    ) -> Callable[[Context], Iterator[Row]]:
+        if name in AREAS:
+            raise ValueError(f"two areas are called {name!r}")
+        AREAS[name] = Area(name, title, measure, summarize)
+        return measure
+
+    return register
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """Return the geometric mean of positive values; NaN for none."""
+    logs = [math.log(v) for v in values if v > 0]
+    return math.exp(sum(logs) / len(logs)) if logs else math.nan
+
+
+def tensors_of(outputs: Any) -> list[Tensor]:
+    """Flatten what an op returned into tensors."""
+    if isinstance(outputs, Tensor):
+        return [outputs]
+    if isinstance(outputs, list | tuple):
+        return [t for item in outputs for t in tensors_of(item)]
+    return []

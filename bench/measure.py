@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: MIT
+"""Interleaved timing: both sides in one process, A B A B ..., in batches long enough to time."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bench.core import Side, Spread, Work
+
+Clock = Callable[[], int]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How long to measure, in seconds."""
+
+    min_time: float = 0.1  # both sides together, per row
+    batch_time: float = 0.001  # one side's turn
+    min_pairs: int = 5
+    max_pairs: int = 200
+
+
+@dataclass(frozen=True)
+class Result:
+    """Seconds per operation of the side under test, of its peer, and the spread of their ratio."""
+
+    value: Spread
+    reference: Spread
+    ratio: Spread
+
+
+def time_batch(work: Work, side: Side, runs: int, clock: Clock = time.perf_counter_ns) -> float:
+    """Return seconds per operation over `runs` runs; every result exists before the clock stops.
+
+    `kept` lives until the next results are there, as in `z = f(x)` in a loop.
+    """
+    run, synchronize = work.run, side.synchronize
+    start = clock()
+    for _ in range(runs):
+        kept = run()  # noqa: F841
+        synchronize()
+    return (clock() - start) * 1e-9 / (runs * work.ops)
+
+
+def batch_length(work: Work, side: Side, batch_time: float) -> int:
+    """Return how many runs take about `batch_time`; warms the work up meanwhile."""
+    time_batch(work, side, 1)
+    runs = 1
+    while True:
+        elapsed = time_batch(work, side, runs) * runs * work.ops
+        if elapsed >= batch_time / 2:
+            return max(1, round(runs * batch_time / elapsed))
+        runs *= 2 if elapsed > batch_time / 16 else 8
+
+
+def compare(work: Work, side: Side, peer: Work, peer_side: Side, timing: Timing) -> Result:
+    """Time both in turns until the time is spent; medians and quartiles of the turns."""
+    runs = batch_length(work, side, timing.batch_time)
+    peer_runs = batch_length(peer, peer_side, timing.batch_time)
+    values: list[float] = []
+    references: list[float] = []
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        start = time.perf_counter()
+        while len(values) < timing.max_pairs:
+            values.append(time_batch(work, side, runs))
+            references.append(time_batch(peer, peer_side, peer_runs))
+            spent = time.perf_counter() - start
+            # Work of half a second a turn gets three turns: more would tell little and cost a lot.
+            enough = len(values) >= timing.min_pairs or (
+                spent > 10 * timing.min_time and len(values) >= 3
+            )
+            if spent >= timing.min_time and enough:
+                break
+    finally:
+        if enabled:
+            gc.enable()
+    ratios = [r / v for v, r in zip(values, references)]
+    return Result(Spread.of(values), Spread.of(references), Spread.of(ratios))
+
+
+def mean_time(work: Work, side: Side, seconds: float, min_runs: int = 3) -> float:
+    """Return the mean seconds per operation over about `seconds`.
+
+    On a busy machine a median of short turns would miss the turns in which we did not run.
+    """
+    runs = batch_length(work, side, min(seconds / 4, 0.001))
+    total, batches = 0.0, 0
+    start = time.perf_counter()
+    while time.perf_counter() - start < seconds or batches < min_runs:
+        total += time_batch(work, side, runs)
+        batches += 1
+        if time.perf_counter() - start > 10 * seconds:
+            break
+    return total / batches

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: MIT
+"""The report: JSON written whole or not at all, and the same as Markdown."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from bench.core import AREAS, Row, size_name
+
+FORMAT = 1
+_PIVOT_ROWS = 60
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace a file by a complete one; an interrupted run or a full disk leaves the old one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def to_json(
+    machine: dict[str, Any], settings: dict[str, Any], rows: list[Row], summaries: list[Row]
+) -> str:
+    """Return the whole run as JSON text."""
+    return json.dumps(
+        {
+            "format": FORMAT,
+            "machine": machine,
+            "settings": settings,
+            "rows": [r.to_json() for r in rows],
+            "summaries": [r.to_json() for r in summaries],
+        },
+        indent=1,
+    )
+
+
+def from_json(text: str) -> tuple[dict[str, Any], dict[str, Any], list[Row], list[Row]]:
+    """Undo `to_json`."""
+    data = json.loads(text)
+    if data.get("format") != FORMAT:
+        raise ValueError(f"format {data.get('format')!r} of the results is not {FORMAT}")
+    return (
+        data["machine"],
+        data["settings"],
+        [Row.from_json(r) for r in data["rows"]],
+        [Row.from_json(r) for r in data["summaries"]],
+    )
+
+
+def quantity(value: float, unit: str) -> str:
+    """Return a value with a unit that suits its size."""
+    if math.isnan(value):
+        return "-"
+    if unit == "s":
+        for scale, name in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
+            if value >= scale:
+                return f"{value / scale:.3g} {name}"
+        return f"{value * 1e9:.3g} ns"
+    if unit == "B":
+        return f"{value / 1e6:.1f} MB"
+    return f"{value:.2f}{unit}"
+
+
+def _ratio(row: Row) -> str:
+    return "-" if math.isnan(row.ratio) else f"{row.ratio:.2f}x"
+
+
+def _quartiles(row: Row) -> str:
+    low_high = row.details.get("ratio_quartiles")
+    return f"{low_high[0]:.2f}-{low_high[1]:.2f}" if low_high else ""
+
+
+def label(row: Row) -> str:
+    """Return name, dtype and size in one."""
+    parts = [row.name]
+    if row.dtype not in ("", "float32") and row.dtype not in row.name:
+        parts.append(row.dtype)
+    if row.size:
+        parts.append(size_name(row.size))
+    return " ".join(parts)
+
+
+def _table(header: list[str], body: list[list[str]]) -> list[str]:
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    lines += ["| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |" for cells in body]
+    return [*lines, ""]
+
+
+def _plain(rows: list[Row], device: str) -> list[str]:
+    body = []
+    for row in rows:
+        if row.fault:
+            body.append(
+                [label(row), str(row.threads or ""), "**fault**", "", "", "", "", row.fault]
+            )
+            continue
+        goal = f"{'**missed** ' if row.below_goal else ''}{row.goal}" if row.goal else ""
+        body.append(
+            [
+                label(row),
+                str(row.threads or ""),
+                quantity(row.value, row.unit),
+                quantity(row.reference, row.unit),
+                _ratio(row),
+                _quartiles(row),
+                goal,
+                row.note,
+            ]
+        )
+    return _table(["", "threads", device, "cpu", "ratio", "quartiles", "goal", ""], body)
+
+
+def _pivot(rows: list[Row], device: str) -> list[str]:
+    """Return a table for each number of threads: names down, sizes across."""
+    lines = []
+    for threads in sorted({r.threads for r in rows}):
+        here = [r for r in rows if r.threads == threads]
+        sizes = sorted({r.size for r in here})
+        names = list(dict.fromkeys((r.name, r.dtype) for r in here))
+        found = {(r.name, r.dtype, r.size): r for r in here}
+        body = []
+        for name, dtype in names:
+            cells = [name if dtype in ("", "float32") or dtype in name else f"{name} {dtype}"]
+            for size in sizes:
+                row = found.get((name, dtype, size))
+                cells.append("" if row is None else _cell(row))
+            body.append(cells)
+        lines += [f"{threads} thread{'s' if threads > 1 else ''}: ratio ({device} time)", ""]
+        lines += _table(["", *map(size_name, sizes)], body)
+    return lines
+
+
+def _cell(row: Row) -> str:
+    if row.fault:
+        return "**fault**"
+    ratio = f"**{_ratio(row)}**" if row.below_goal else _ratio(row)
+    return f"{ratio} ({quantity(row.value, row.unit)})"
+
+
+def below_target(rows: list[Row]) -> list[Row]:
+    """Return rows that miss their goal, the worst first, faults before all."""
+    missed = [r for r in rows if r.below_goal]
+    return sorted(missed, key=lambda r: (not r.fault, _shortfall(r)))
+
+
+def _shortfall(row: Row) -> float:
+    """Return how much of its goal a row reaches; below 1 for a miss."""
+    if row.fault or row.goal is None:
+        return 0.0
+    if row.goal.kind == "speedup":
+        return row.ratio / row.goal.bound
+    return row.goal.bound / row.value if row.value else 1.0
+
+
+def to_markdown(
+    machine: dict[str, Any], settings: dict[str, Any], rows: list[Row], summaries: list[Row]
+) -> str:
+    """Return the whole run as Markdown, ending with what is below target."""
+    device = machine["device"]
+    lines = [
+        f"# {device} beside cpu",
+        "",
+        "Ratio: time on cpu / time on the device, medians of interleaved turns in one process;",
+        "above 1 the device is faster. In bold: goals missed.",
+        "",
+    ]
+    if settings.get("partial"):
+        lines += ["**This run was interrupted; what follows is what it had measured.**", ""]
+    lines += _table(["", ""], [[k, str(v)] for k, v in {**machine, **settings}.items()])
+    for name, area in AREAS.items():
+        here = [r for r in rows if r.area == name]
+        if not here:
+            continue
+        lines += [f"## {area.title}", ""]
+        about = [r for r in summaries if r.area == name]
+        if about:
+            lines += _plain(about, device)
+        lines += _pivot(here, device) if len(here) > _PIVOT_ROWS else _plain(here, device)
+    missed = below_target(rows + summaries)
+    lines += ["## Below target", ""]
+    if not missed:
+        lines += ["Nothing.", ""]
+    else:
+        body = [
+            [
+                f"{r.area}: {label(r)}",
+                str(r.threads or ""),
+                r.fault or (_ratio(r) if not _most(r) else quantity(r.value, r.unit)),
+                _quartiles(r),
+                "" if r.fault else f"{quantity(r.value, r.unit)} / {quantity(r.reference, r.unit)}",
+                str(r.goal or "no fault"),
+            ]
+            for r in missed
+        ]
+        lines += _table(["", "threads", "is", "quartiles", f"{device} / cpu", "goal"], body)
+    return "\n".join(lines)
+
+
+def _most(row: Row) -> bool:
+    return row.goal is not None and row.goal.kind == "most"
