@@ -60,8 +60,7 @@ template <class V>
 HWY_INLINE V GateBySigmoid(V x, V t, Scaled<V> e) {
   const V below = hn::Add(Unscale(e), Constant<V>(1));
   e.mantissa = hn::Div(hn::Mul(t, e.mantissa), below);
-  const V result = hn::Sub(ClampLow(x, 0), Unscale(e));
-  return hn::IfThenElse(hn::Eq(x, hn::Neg(Infinity<V>())), QuietNaN<V>(), hn::CopySign(result, x));
+  return NanAtMinusInfinity(x, hn::Sub(ClampLow(x, -0.0f), Unscale(e)));
 }
 
 // sigmoid(y) + t sigmoid'(y) slope at the sign of x, from e = exp(-y) at |x| = t.

@@ -254,7 +254,27 @@ template <size_t kN>
 HWY_INLINE hn::Vec128<double, kN> GetExp(hn::Vec128<double, kN> x) {
   return hn::Vec128<double, kN>{_mm_getexp_pd(x.raw)};
 }
+
+// One nibble per class of x, counted from the lowest: -inf is the fifth, and 3 asks for NaN.
+inline constexpr int kFixMinusInfinity = 0x30000;
+HWY_INLINE hn::Vec512<float> FixMinusInfinity(hn::Vec512<float> x, hn::Vec512<float> result) {
+  const __m512i table = _mm512_set1_epi32(kFixMinusInfinity);
+  return hn::Vec512<float>{_mm512_fixupimm_ps(result.raw, x.raw, table, 0)};
+}
+HWY_INLINE hn::Vec512<double> FixMinusInfinity(hn::Vec512<double> x, hn::Vec512<double> result) {
+  const __m512i table = _mm512_set1_epi64(kFixMinusInfinity);
+  return hn::Vec512<double>{_mm512_fixupimm_pd(result.raw, x.raw, table, 0)};
+}
 #endif  // HOLOGRAM_HAVE_AVX512_MATH
+
+// `result`, but NaN where x is -inf: what PyTorch's x * probability(x) comes to.
+template <class V>
+HWY_INLINE V NanAtMinusInfinity(V x, V result) {
+#if HOLOGRAM_HAVE_AVX512_MATH
+  if constexpr (sizeof(V) == 64) return FixMinusInfinity(x, result);
+#endif
+  return hn::IfThenElse(hn::Eq(x, hn::Neg(Infinity<V>())), QuietNaN<V>(), result);
+}
 
 // x * 2^n for an integral n, |n| at most twice the largest exponent. Rounds once, also into the
 // denormals: the first factor of the two-step form stays normal.

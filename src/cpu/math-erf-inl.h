@@ -108,14 +108,20 @@ struct ExpMinusHalf {
   }();
 };
 
-// exp(-square / 2) for square.high >= 0, to full relative accuracy however large it is.
+// exp(-t^2 / 2) for 0 <= t <= kNormalCutoff, to full relative accuracy: t^2 is never rounded alone.
 template <class V>
-HWY_INLINE Scaled<V> ExpOfMinusHalf(Pair<V> square) {
+HWY_INLINE Scaled<V> ExpOfMinusHalfSquare(V t) {
   using T = LaneOf<V>;
   using C = ExpConstants<T>;
-  const V n = hn::Round(hn::Mul(square.high, Constant<V>(C::kLog2E * T(-0.5))));
-  V r = hn::MulAdd(n, Constant<V>(2 * C::kLn2High), square.high);
-  r = hn::Add(hn::MulAdd(n, Constant<V>(2 * C::kLn2Low), r), square.low);
+  const V square = hn::Mul(t, t);
+  const V n = hn::Round(hn::Mul(square, Constant<V>(C::kLog2E * T(-0.5))));
+  const V multiple = hn::Mul(n, Constant<V>(2 * C::kLn2High));
+#if HWY_NATIVE_FMA
+  V r = hn::MulAdd(t, t, multiple);
+#else
+  V r = hn::Add(hn::Add(square, multiple), TwoProduct(t, t).low);
+#endif
+  r = hn::MulAdd(n, Constant<V>(2 * C::kLn2Low), r);
   const V slope = Polynomial(r, ExpMinusHalf<T>::kCoefficients.values);
   return {hn::MulAdd(slope, r, Constant<V>(1)), n};
 }
@@ -173,10 +179,9 @@ HWY_INLINE V GeluErf(V x) {
   // For both signs max(x, 0) - |x| P(N > |x|): relative accuracy in the negative tail, no
   // selection.
   const V t = ClampHigh(hn::Abs(x), C::kNormalCutoff);
-  Scaled<V> tail = ExpOfMinusHalf(TwoProduct(t, t));
+  Scaled<V> tail = ExpOfMinusHalfSquare(t);
   tail.mantissa = hn::Mul(tail.mantissa, MillsTimesT(t));
-  const V result = hn::Sub(ClampLow(x, 0), Unscale(tail));
-  return hn::IfThenElse(hn::Eq(x, hn::Neg(Infinity<V>())), QuietNaN<V>(), hn::CopySign(result, x));
+  return NanAtMinusInfinity(x, hn::Sub(ClampLow(x, -0.0f), Unscale(tail)));
 }
 
 // The derivative of GeluErf: P(N < x) + x density(x).
@@ -185,7 +190,7 @@ HWY_INLINE V GeluErfGrad(V x) {
   using namespace math;
   using C = ErfConstants<LaneOf<V>>;
   const V t = ClampHigh(hn::Abs(x), C::kNormalCutoff);
-  Scaled<V> tail = ExpOfMinusHalf(TwoProduct(t, t));
+  Scaled<V> tail = ExpOfMinusHalfSquare(t);
   const V inner = hn::NegMulAdd(t, Constant<V>(0.3989422804014327), Mills(t));
   tail.mantissa = hn::Mul(tail.mantissa, inner);
   const V at_minus_t = Unscale(tail);
