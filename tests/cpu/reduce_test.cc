@@ -401,6 +401,39 @@ TEST_P(ReduceTest, ValuesWithIndices) {
   }
 }
 
+TEST_P(ReduceTest, RunningSums) {
+  std::mt19937 rng(12);
+  for (int round = 0; round < 60; ++round) {
+    const Dtype dtypes[] = {Dtype::kFloat32, Dtype::kFloat64, Dtype::kBFloat16, Dtype::kInt16,
+                            Dtype::kBool};
+    const Dtype dtype = dtypes[rng() % 5];
+    const Dtype out_dtype = is_floating(dtype) ? dtype : Dtype::kInt64;
+    std::vector<int64_t> shape = {static_cast<int64_t>(rng() % 6 + 1),
+                                  static_cast<int64_t>(rng() % 40 + 1),
+                                  static_cast<int64_t>(rng() % 9 + 1)};
+    if (round % 10 == 0) shape = {3, 2, 5000};
+    std::vector<int> order = {0, 1, 2};
+    if (rng() % 2) std::shuffle(order.begin(), order.end(), rng);
+    Array in(dtype, shape, order), out(out_dtype, shape, {}, 2);
+    in.set(random_values(rng, in.numel(), dtype, false));
+    const int dim = static_cast<int>(rng() % 3);
+    cumsum(in.view(), dim - 3, out.view(), 2);
+    auto want = in.get();
+    const int64_t step = dim == 2 ? 1 : dim == 1 ? shape[2] : shape[1] * shape[2];
+    double size = 1;
+    for (int64_t i = 0; i < in.numel(); ++i) {
+      size = std::max(size, std::abs(want[static_cast<size_t>(i)]));
+      if (i / step % shape[static_cast<size_t>(dim)] != 0) {
+        want[static_cast<size_t>(i)] += want[static_cast<size_t>(i - step)];
+      }
+    }
+    const auto got = out.get();
+    for (size_t i = 0; i < got.size(); ++i) {
+      ASSERT_NEAR(got[i], want[i], 2 * epsilon(out_dtype) * std::abs(want[i]) + 1e-12) << round;
+    }
+  }
+}
+
 TEST(ReduceErrors, AreClear) {
   Array in(Dtype::kFloat32, {2, 0}), out(Dtype::kFloat32, {2}), wrong(Dtype::kFloat32, {3});
   const int last[] = {1}, bad[] = {2}, twice[] = {1, -1};
