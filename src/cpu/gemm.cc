@@ -30,13 +30,14 @@ std::atomic<const Providers*>& current_list() {
 template <class Change>
 void replace_list(Change&& change) {
   static std::mutex mutex;
+  static auto* replaced = new std::vector<const Providers*>;
   const std::lock_guard<std::mutex> lock(mutex);
   auto* next = new Providers(*current_list().load(std::memory_order_acquire));
   change(*next);
   std::stable_sort(next->begin(), next->end(), [](const GemmProvider& a, const GemmProvider& b) {
     return a.priority > b.priority;
   });
-  current_list().store(next, std::memory_order_release);
+  replaced->push_back(current_list().exchange(next, std::memory_order_acq_rel));
 }
 
 bool is_named(const GemmProvider& provider, const char* name) {
