@@ -27,6 +27,7 @@ class Context:
     threads: list[int] = field(default_factory=lambda: sorted({1, len(cores())}))
     timing: Timing = field(default_factory=Timing)
     sizes: list[int] = field(default_factory=lambda: list(SIZES.values()))
+    fastest: bool = False  # compare the fastest turns instead of the medians
     only: str = ""  # measure cases whose name contains this
     progress: Callable[[Row], None] | None = None
     bandwidth: Bandwidth = field(default_factory=lambda: Bandwidth({}))
@@ -90,8 +91,12 @@ class Context:
                     case.min_time, timing.batch_time, timing.min_pairs, timing.max_pairs
                 )
             result = compare(work, self.side, peer, self.cpu, timing)
-            row.value, row.spread = result.value.median, result.value
-            row.reference, row.reference_spread = result.reference.median, result.reference
+            if case.peer is not None:
+                row.details["different_work"] = True
+            row.spread, row.reference_spread = result.value, result.reference
+            row.value, row.reference = result.value.median, result.reference.median
+            if self.fastest:
+                row.value, row.reference = result.value.least, result.reference.least
             row.details["ratio_quartiles"] = [result.ratio.low, result.ratio.high]
         return self.done(row)
 

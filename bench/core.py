@@ -35,6 +35,8 @@ class Side:
 
 def make_side(device: str) -> Side:
     """Return the side for a device by name; cpu has nothing to wait for."""
+    if device.split(":")[0] == "hologram":
+        import hologram_torch  # noqa: F401  (also where torch's autoload is off)
     torch_device = torch.device(device)
     if torch_device.type == "cpu":
         return Side(torch_device, _nothing)
@@ -105,12 +107,13 @@ class Case:
 
 @dataclass
 class Spread:
-    """Median, quartiles and count of a set of measurements."""
+    """Median, quartiles, count and least of a set of measurements."""
 
     median: float
     low: float
     high: float
     count: int
+    least: float
 
     @staticmethod
     def of(values: Sequence[float]) -> Spread:
@@ -123,7 +126,7 @@ class Spread:
             above = min(below + 1, len(ordered) - 1)
             return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
 
-        return Spread(at(0.5), at(0.25), at(0.75), len(ordered))
+        return Spread(at(0.5), at(0.25), at(0.75), len(ordered), ordered[0])
 
 
 @dataclass

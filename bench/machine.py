@@ -67,9 +67,9 @@ def facts(device: str) -> dict[str, Any]:
         "load_at_start": os.getloadavg()[0],
     }
     if device.startswith("hologram"):
-        import hologram
+        import hologram_torch
 
-        known["hologram"] = getattr(hologram, "__version__", "")
+        known["hologram"] = getattr(hologram_torch, "__version__", "")
     return known
 
 

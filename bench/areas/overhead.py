@@ -13,7 +13,8 @@ from bench.core import Case, Goal, Row, Side, Work, area
 from bench.inputs import expression_work
 
 AREA = "overhead"
-_NO_SLOWER = Goal(1.0)
+# Medians of equal work differ by a few percent.
+_NO_SLOWER = Goal(0.95, source="issue 3: no slower")
 _PARITY = Goal(0.95)
 _FAST = Goal(1 / 0.6, source="issue 3: at most 0.6x the time")
 

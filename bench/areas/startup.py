@@ -20,8 +20,11 @@ _FIRST = "import torch; x = torch.ones(16, device='{device}'); (x + x).sum().ite
 def _seconds(code: str, autoload: bool) -> float:
     env = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "1" if autoload else "0"}
     start = time.perf_counter()
-    subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True)
-    return time.perf_counter() - start
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+    seconds = time.perf_counter() - start
+    if done.returncode != 0:
+        raise RuntimeError((done.stderr.strip().splitlines() or ["the child failed"])[-1])
+    return seconds
 
 
 def _compare(context: Context, name: str, ours: tuple[str, bool], theirs: tuple[str, bool]) -> Row:

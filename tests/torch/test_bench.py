@@ -188,8 +188,8 @@ def test_ratio_is_that_of_the_work():
 
 def test_spread():
     spread = Spread.of([4.0, 1.0, 3.0, 2.0, 5.0])
-    assert (spread.median, spread.low, spread.high, spread.count) == (3.0, 2.0, 4.0, 5)
-    assert Spread.of([7.0]) == Spread(7.0, 7.0, 7.0, 1)
+    assert spread == Spread(3.0, 2.0, 4.0, 5, 1.0)
+    assert Spread.of([7.0]) == Spread(7.0, 7.0, 7.0, 1, 7.0)
     assert geometric_mean([2.0, 8.0]) == pytest.approx(4.0)
     assert math.isnan(geometric_mean([]))
 
@@ -261,7 +261,7 @@ def test_reports_round_trip_and_list_losses(tmp_path):
         Row("single", "add", 1e-6, 2e-6, size=10_000, threads=1, goal=Goal(0.95), group="add"),
         Row("single", "mul", size=1_000, threads=1, fault="wrong result: mul", group="mul"),
     ]
-    rows[0].spread = Spread(2e-6, 1e-6, 3e-6, 5)
+    rows[0].spread = Spread(2e-6, 1e-6, 3e-6, 5, 1e-6)
     text = render.to_json({"device": "hologram"}, {}, rows, single_ops.summarize(rows[:2]))
     machine, settings, again, summaries = render.from_json(text)
     assert [render.label(r) for r in again] == [render.label(r) for r in rows]
