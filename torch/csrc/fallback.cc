@@ -262,9 +262,13 @@ void prefer_cpu_kernels(DispatchKey ours) {
     if (name.name == "aten::_pin_memory" || name.name == "aten::is_pinned") continue;
     const auto op = dispatcher.findOp(name);
     if (!op.has_value() || !op->hasKernelForDispatchKey(kCpuKey) ||
-        op->hasKernelForDispatchKey(ours) ||
-        !(op->hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) ||
-          op->hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd))) {
+        op->hasKernelForDispatchKey(ours)) {
+      continue;
+    }
+    // Dense structured ops stay composites of their .out form: that one writes into our memory.
+    if (kCpuKey == DispatchKey::CPU &&
+        !op->hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) &&
+        !op->hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd)) {
       continue;
     }
     const std::string full =

@@ -76,6 +76,9 @@ def _index(device: Device = None) -> int:
 
 # --- Devices ---------------------------------------------------------------------------------
 
+# Checkpointing saves the random state of devices that say they are in use.
+_initialized = True
+
 
 def is_available() -> bool:
     """Tell whether the device can be used: always, for the CPU is one of its backends."""
@@ -204,20 +207,21 @@ class Stream(torch.Stream):
         return super().__new__(cls, torch.device("hologram", _index(device)), priority=priority)
 
 
-class Event(torch.Event):
-    """A mark in a stream; ``enable_timing=True`` makes ``elapsed_time`` usable."""
-
-    def __new__(
+class _EventType(type):
+    # torch.Event.elapsed_time takes that exact class, so an Event made here is one.
+    def __call__(
         cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
-    ) -> Event:
-        """Make an event that is not yet recorded."""
-        return super().__new__(
-            cls,
-            torch.device("hologram", 0),
-            enable_timing=enable_timing,
-            blocking=blocking,
-            interprocess=interprocess,
+    ) -> torch.Event:
+        return torch.Event(
+            "hologram", enable_timing=enable_timing, blocking=blocking, interprocess=interprocess
         )
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, torch.Event) and instance.device.type == "hologram"
+
+
+class Event(metaclass=_EventType):
+    """A mark in a stream; ``enable_timing=True`` makes ``elapsed_time`` usable."""
 
 
 def current_stream(device: Device = None) -> torch.Stream:
