@@ -41,7 +41,7 @@ class BusyGuard {
   BusyGuard& operator=(const BusyGuard&) = delete;
 
  private:
-  static constexpr int64_t kWorthThreads = 1 << 17;
+  static constexpr int64_t kWorthThreads = 4096;
   static bool workers_would_help();
   void enter();
   void leave();

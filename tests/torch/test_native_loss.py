@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: MIT
+"""Losses of the device against cpu: reductions, weights, dtypes, layouts, gradients, errors."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from native_compare import (
+    FLOATS,
+    assert_close,
+    check,
+    check_native,
+    layouts,
+    to_device,
+    values,
+)
+
+TOL = {
+    torch.float32: {"rtol": 5e-6, "atol": 2e-6},
+    torch.float64: {"rtol": 1e-12, "atol": 1e-12},
+    torch.float16: {"rtol": 4e-3, "atol": 4e-3},
+    torch.bfloat16: {"rtol": 3e-2, "atol": 3e-2},
+}
+POINT: dict[str, Callable[..., torch.Tensor]] = {
+    "mse": F.mse_loss,
+    "l1": F.l1_loss,
+    "smooth_l1": lambda x, y, **k: F.smooth_l1_loss(x, y, beta=0.7, **k),
+    "huber": lambda x, y, **k: F.huber_loss(x, y, delta=0.7, **k),
+    "bce": lambda x, y, **k: F.binary_cross_entropy(x.sigmoid(), y.sigmoid(), **k),
+    "bce_with_logits": lambda x, y, **k: F.binary_cross_entropy_with_logits(x, y.sigmoid(), **k),
+    "kl_div": lambda x, y, **k: F.kl_div(x, y.sigmoid(), **k),
+}
+REDUCTIONS = ["none", "mean", "sum"]
+
+
+def with_grad(
+    loss: Callable[..., torch.Tensor], x: torch.Tensor, *rest: object, **kwargs: object
+) -> list:
+    x = x.detach().requires_grad_()
+    value = loss(x, *rest, **kwargs)
+    weights = torch.arange(value.numel(), dtype=torch.float64).reshape(value.shape) + 0.5
+    (grad,) = torch.autograd.grad(value, x, weights.to(value.dtype).to(value.device))
+    return [value.detach(), grad]
+
+
+@pytest.mark.parametrize("name", POINT)
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_point_losses(name: str, dtype: torch.dtype, reduction: str) -> None:
+    y = values(5, 7, dtype=dtype, seed=1)
+    tol = TOL[dtype] if reduction != "sum" else TOL[dtype] | {"atol": 20 * TOL[dtype]["atol"]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for x in layouts(values(5, 7, dtype=dtype)):
+            check(with_grad, POINT[name], x, y, reduction=reduction, tol=tol)
+        check(
+            POINT[name], values(0, 3, dtype=dtype), values(0, 3, dtype=dtype), reduction=reduction
+        )
+        check(POINT[name], values(dtype=dtype), values(dtype=dtype), reduction=reduction, tol=tol)
+        check(
+            POINT[name],
+            values(4, 3, dtype=dtype),
+            values(3, dtype=dtype),
+            reduction=reduction,
+            tol=tol,
+        )
+
+
+def test_point_losses_are_native() -> None:
+    x, y = values(64, 50), values(64, 50, seed=1)
+    for loss in (F.mse_loss, F.smooth_l1_loss, F.huber_loss):
+        for reduction in REDUCTIONS:
+            check_native(loss, x, y, reduction=reduction, tol=TOL[torch.float32])
+    p = y.sigmoid()
+    check_native(F.binary_cross_entropy, x.sigmoid(), p, tol=TOL[torch.float32])
+    check_native(F.binary_cross_entropy_with_logits, x, p, tol=TOL[torch.float32])
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+def test_weights(reduction: str) -> None:
+    x, y = values(5, 7), values(5, 7, seed=1).sigmoid()
+    for shape in [(5, 7), (7,), (5, 1), ()]:
+        w = values(*shape, seed=2).abs()
+        for loss in (
+            lambda x, y, w: F.binary_cross_entropy(x.sigmoid(), y, w, reduction=reduction),
+            lambda x, y, w: F.binary_cross_entropy_with_logits(x, y, w, reduction=reduction),
+            lambda x, y, w: F.binary_cross_entropy_with_logits(
+                x, y, pos_weight=w, reduction=reduction
+            ),
+        ):
+            check(with_grad, loss, x, y, w, tol={"rtol": 1e-5, "atol": 1e-4})
+
+
+def test_edges_of_bce() -> None:
+    x = torch.tensor([0.0, 1.0, 0.0, 1.0])
+    y = torch.tensor([0.0, 0.0, 1.0, 1.0])
+    check(F.binary_cross_entropy, x, y, reduction="none")
+    for bad in (-0.1, 1.1, math.nan):
+        check(F.binary_cross_entropy, torch.tensor([0.5, bad]), torch.tensor([0.0, 1.0]))
+    big = torch.tensor([1e4, -1e4, 88.0, -120.0])
+    check(F.binary_cross_entropy_with_logits, big, y, reduction="none", tol=TOL[torch.float32])
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_nll(dtype: torch.dtype, reduction: str, weighted: bool) -> None:
+    w = values(6, dtype=dtype, seed=3).abs() if weighted else None
+    for shape in [(6,), (8, 6), (4, 6, 5), (3, 6, 4, 5), (2, 6, 2, 3, 2)]:
+        x = values(*shape, dtype=dtype)
+        target_shape = shape[:0] if len(shape) == 1 else (shape[0], *shape[2:])
+        target = torch.randint(0, 6, target_shape, generator=torch.Generator().manual_seed(1))
+        tol = TOL[dtype] if reduction != "sum" else TOL[dtype] | {"atol": 30 * TOL[dtype]["atol"]}
+        check(with_grad, F.nll_loss, x, target, weight=w, reduction=reduction, tol=tol)
+        expected = with_grad(F.nll_loss, x, target, weight=w, reduction=reduction)
+        for y in layouts(x):  # cpu refuses some of them
+            on_device = to_device((y, target, w))
+            result = with_grad(
+                F.nll_loss, on_device[0], on_device[1], weight=on_device[2], reduction=reduction
+            )
+            assert_close(result, expected, **tol)
+        ignored = target.clone()
+        ignored.flatten()[::2] = 2
+        check(
+            with_grad,
+            F.nll_loss,
+            x,
+            ignored,
+            weight=w,
+            reduction=reduction,
+            ignore_index=2,
+            tol=tol,
+        )
+        check(
+            with_grad,
+            F.cross_entropy,
+            x,
+            ignored,
+            weight=w,
+            reduction=reduction,
+            ignore_index=2,
+            tol=tol,
+        )
+        check(
+            with_grad, F.cross_entropy, x, target, reduction=reduction, label_smoothing=0.1, tol=tol
+        )
+
+
+def test_nll_corners() -> None:
+    x = values(4, 6)
+    target = torch.tensor([0, 5, 2, 1])
+    check_native(F.nll_loss, x, target)
+    check_native(F.cross_entropy, x, target, tol=TOL[torch.float32])
+    check_native(
+        F.cross_entropy,
+        values(4, 6, 3, 3),
+        target[:, None, None].expand(4, 3, 3).contiguous(),
+        tol=TOL[torch.float32],
+    )
+    check(F.nll_loss, x, torch.full((4,), -100))  # nothing left: NaN
+    check(F.nll_loss, x, torch.full((4,), -100), reduction="sum")
+    check(F.nll_loss, values(0, 6), target[:0], reduction="sum")
+    check(F.nll_loss, values(0, 6), target[:0])
+    check(F.nll_loss, x, torch.tensor([0, 6, 2, 1]))
+    check(F.nll_loss, x, torch.tensor([0, -1, 2, 1]))
+    check(F.nll_loss, x, target[:3])
+    check(F.nll_loss, x, target.float())
+    check(F.nll_loss, x, target, weight=values(5))
+    check(F.nll_loss, x, target.to(torch.uint8))
+
+
+def test_shape_errors_are_pytorchs() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check(F.mse_loss, values(3, 4), values(5))
+        check(F.smooth_l1_loss, values(3), values(3), beta=-1.0)
+        check(F.smooth_l1_loss, values(3), values(3, seed=1), beta=0.0)
+        check(F.huber_loss, values(3), values(3), delta=0.0)
+        check(F.binary_cross_entropy, values(3, 4).sigmoid(), values(3))
+        check(F.mse_loss, values(3), values(3).double())
+        check(F.mse_loss, values(3, dtype=torch.int64), values(3, dtype=torch.int64))

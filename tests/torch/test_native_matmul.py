@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: MIT
+"""Matrix products of the device against cpu: dtypes, layouts, sizes, out=, gradients, errors."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from native_compare import FLOATS, check, check_native, layouts, to_device, values
+
+SIZES = [(1, 1, 1), (2, 3, 4), (32, 784, 128), (65, 33, 17), (1, 64, 5), (64, 1, 64), (7, 9, 1)]
+TOL = {
+    torch.float32: {"rtol": 1e-5, "atol": 1e-4},
+    torch.float64: {"rtol": 1e-12, "atol": 1e-11},
+    torch.float16: {"rtol": 1e-2, "atol": 1e-1},
+    torch.bfloat16: {"rtol": 2e-2, "atol": 5e-1},
+}
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("m,k,n", SIZES)
+def test_mm_in_every_layout(dtype: torch.dtype, m: int, k: int, n: int) -> None:
+    a, b = values(m, k, dtype=dtype), values(k, n, dtype=dtype, seed=1)
+    for x, y in itertools.product(layouts(a), layouts(b)):
+        result = check(torch.mm, x, y, tol=TOL[dtype])
+        assert result.is_contiguous()
+        bias = values(n, dtype=dtype, seed=2)
+        check(torch.addmm, bias, x, y, tol=TOL[dtype])
+    full = values(m, n, dtype=dtype, seed=3)
+    for bias in [full, full[:1], full[:, :1], full[0, 0], full[0, :1], *layouts(full)]:
+        check(torch.addmm, bias, a, b, beta=0.5, alpha=2, tol=TOL[dtype])
+
+
+def test_hot_products_do_not_fall_back() -> None:
+    x, w, b = values(32, 784), values(128, 784, seed=1), values(128, seed=2)
+    check_native(torch.mm, x, w.t(), tol=TOL[torch.float32])
+    check_native(torch.addmm, b, x, w.t(), tol=TOL[torch.float32])
+    check_native(torch.nn.functional.linear, x, w, b, tol=TOL[torch.float32])
+    check_native(torch.bmm, values(4, 5, 6), values(4, 6, 7), tol=TOL[torch.float32])
+    check_native(torch.matmul, values(4, 5, 6), values(6, 7), tol=TOL[torch.float32])
+    check_native(torch.mv, x, values(784), tol=TOL[torch.float32])
+    check_native(torch.dot, values(784), values(784, seed=1), tol=TOL[torch.float32])
+    half = x.bfloat16()
+    check_native(torch.mm, half, w.t().bfloat16(), tol=TOL[torch.bfloat16])
+
+
+def test_beta_zero_ignores_the_bias() -> None:
+    nan = torch.full((3, 5), float("nan"))
+    check(torch.addmm, nan, values(3, 4), values(4, 5), beta=0, tol=TOL[torch.float32])
+    check(torch.addmm, nan[0], values(3, 4), values(4, 5), beta=0, tol=TOL[torch.float32])
+    check(torch.addmv, nan[0, :3], values(3, 4), values(4), beta=0, tol=TOL[torch.float32])
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, torch.int64, torch.int32, torch.uint8, torch.complex64])
+def test_other_products(dtype: torch.dtype) -> None:
+    def v(*shape: int, seed: int = 0) -> torch.Tensor:
+        return values(*shape, dtype=dtype, seed=seed)
+
+    tol = TOL.get(dtype, {"rtol": 1e-5, "atol": 1e-5})
+    check(torch.mm, v(3, 4), v(4, 5), tol=tol)
+    for x in layouts(v(3, 4, 5)):
+        check(torch.bmm, x, v(3, 5, 6), tol=tol)
+        check(torch.bmm, v(3, 6, 4), x, tol=tol)
+        check(torch.baddbmm, v(3, 4, 6), x, v(3, 5, 6), tol=tol)
+        check(torch.baddbmm, v(4, 1), x, v(3, 5, 6), beta=2, alpha=3, tol=tol)
+    check(torch.bmm, v(1, 4, 5), v(1, 5, 6), tol=tol)
+    for m in layouts(v(6, 7)):
+        for x in layouts(v(7)):
+            check(torch.mv, m, x, tol=tol)
+            check(torch.addmv, v(6), m, x, beta=2, alpha=3, tol=tol)
+    for x in layouts(v(50)):
+        check(torch.dot, x, v(50, seed=1), tol=tol)
+    check(torch.addbmm, v(4, 6), v(3, 4, 5), v(3, 5, 6), tol=tol)
+    check(torch.matmul, v(2, 3, 4, 5), v(5, 6), tol=tol)
+    check(torch.matmul, v(2, 1, 4, 5), v(3, 5, 6), tol=tol)
+
+
+@pytest.mark.parametrize("m,k,n", [(0, 3, 4), (3, 0, 4), (3, 4, 0), (0, 0, 0)])
+def test_empty(m: int, k: int, n: int) -> None:
+    check(torch.mm, values(m, k), values(k, n))
+    check(torch.addmm, values(n), values(m, k), values(k, n))
+    check(torch.addmm, values(m, n), values(m, k), values(k, n), beta=0.5)
+    check(torch.bmm, values(2, m, k), values(2, k, n))
+    check(torch.mv, values(m, k), values(k))
+    check(torch.nn.functional.linear, values(m, k), values(n, k), values(n))
+    check(torch.dot, values(0), values(0))
+
+
+def test_out() -> None:
+    a, b, c = values(3, 4), values(4, 5), values(5)
+    for shape in [(3, 5), (0,)]:
+        check(lambda a, b, o: torch.mm(a, b, out=o), a, b, torch.zeros(shape))
+        check(lambda c, a, b, o: torch.addmm(c, a, b, out=o), c, a, b, torch.zeros(shape))
+    transposed = torch.zeros(5, 3).t()
+    check(lambda a, b, o: torch.mm(a, b, out=o), a, b, transposed)
+    check(lambda a, b, o: torch.bmm(a, b, out=o), a[None], b[None], torch.zeros(1, 3, 5))
+    check(lambda a, b, o: torch.mv(a, b, out=o), a, values(4), torch.zeros(3))
+    check(lambda x, a, b: x.addmm_(a, b, beta=2), values(3, 5), a, b)
+    check(lambda x: x.addmm_(x, x), values(4, 4))
+    out = to_device(torch.zeros(3, 5))
+    address = out.data_ptr()
+    assert torch.mm(to_device(a), to_device(b), out=out).data_ptr() == address
+
+
+def test_errors_are_pytorchs() -> None:
+    a, b = values(3, 4), values(5, 6)
+    check(torch.mm, a, b)
+    check(torch.mm, a, values(4, 5).double())
+    check(torch.mm, a, values(4))
+    check(torch.addmm, values(7), a, values(4, 5))
+    check(torch.bmm, values(2, 3, 4), values(3, 4, 5))
+    check(torch.mv, a, values(5))
+    check(torch.dot, values(3), values(4))
+    check(torch.dot, a, a)
+    check(torch.nn.functional.linear, a, b)
+    check(lambda a, b, o: torch.mm(a, b, out=o), a, values(4, 5), torch.zeros(3, 5).double())
+    with pytest.raises(RuntimeError, match="same device"):
+        torch.mm(to_device(a), values(4, 5))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(6,), (5, 6), (2, 3, 6), (0, 6)])
+@pytest.mark.parametrize("biased", [True, False])
+def test_linear_and_its_gradients(dtype: torch.dtype, shape: tuple[int, ...], biased: bool) -> None:
+    def run(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor | None, g: torch.Tensor) -> list:
+        leaves = [t.detach().requires_grad_() for t in (x, w, b) if t is not None]
+        y = torch.nn.functional.linear(*leaves)
+        return [y.detach(), *torch.autograd.grad(y, leaves, g)]
+
+    w = values(4, 6, dtype=dtype, seed=1)
+    b = values(4, dtype=dtype, seed=2) if biased else None
+    g = values(*shape[:-1], 4, dtype=dtype, seed=3)
+    for x in layouts(values(*shape, dtype=dtype)):
+        for weight in layouts(w):
+            check(run, x, weight, b, g, tol=TOL[dtype])
+    expanded = values(1, dtype=dtype).expand(g.shape)
+    check(run, values(*shape, dtype=dtype), w, b, expanded, tol=TOL[dtype])
+
+
+def test_linear_has_second_derivatives() -> None:
+    def run(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        x, w = x.detach().requires_grad_(), w.detach().requires_grad_()
+        y = torch.nn.functional.linear(x, w).square().sum()
+        (g,) = torch.autograd.grad(y, x, create_graph=True)
+        return torch.autograd.grad(g.square().sum(), w)[0]
+
+    check(run, values(3, 4), values(5, 4, seed=1), tol=TOL[torch.float32])
+    x, w = (to_device(values(3, 4, dtype=torch.float64, seed=s)).requires_grad_() for s in (0, 1))
+    assert torch.autograd.gradcheck(torch.nn.functional.linear, (x, w))
+
+
+def test_thread_settings_survive() -> None:
+    before = torch.get_num_threads()
+    a = to_device(values(256, 256))
+    for _ in range(10):
+        a @ a
+    assert torch.get_num_threads() == before

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: MIT
+"""softmax and log_softmax of the device against cpu, forward and backward."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from native_compare import DEVICE, FLOATS, check, check_native, layouts, to_device, values
+
+TOL = {
+    torch.float32: {"rtol": 2e-6, "atol": 1e-6},
+    torch.float64: {"rtol": 1e-13, "atol": 1e-13},
+    torch.float16: {"rtol": 2e-3, "atol": 2e-3},
+    torch.bfloat16: {"rtol": 2e-2, "atol": 2e-2},
+}
+OPS = [torch.softmax, torch.log_softmax]
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("shape", [(7,), (1, 1), (5, 10), (3, 4, 17), (2, 300, 3), (64, 1000)])
+def test_forward_and_backward(op: object, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    def grad(x: torch.Tensor, g: torch.Tensor, dim: int) -> torch.Tensor:
+        x = x.detach().requires_grad_()
+        return torch.autograd.grad(op(x, dim), x, g)[0]
+
+    x, g = values(*shape, dtype=dtype), values(*shape, dtype=dtype, seed=1)
+    for dim in range(-1, len(shape)):
+        for y in layouts(x):
+            check_native(op, y, dim, tol=TOL[dtype])
+        # An ulp of the output counts as often as there are gradients to sum.
+        tol = {"rtol": TOL[dtype]["rtol"], "atol": TOL[dtype]["atol"] * 2 * shape[dim] ** 0.5}
+        check_native(grad, x, g, dim, tol=tol)
+        tol["atol"] *= 1 + shape[dim] ** 0.5
+        check(grad, x, g[..., :1].expand(shape), dim, tol=tol)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_special_values(op: object) -> None:
+    x = values(6, 8) * 50
+    x[0, 3] = math.inf
+    x[1, 2] = -math.inf
+    x[2] = -math.inf
+    x[3, 1] = math.nan
+    x[4] = 1e30
+    check_native(op, x, 1, tol=TOL[torch.float32])
+    check_native(op, x, 0, tol=TOL[torch.float32])
+    check(op, torch.tensor(2.0), 0)
+    check(op, torch.tensor(2.0), -1)
+    for shape in [(0,), (0, 3), (3, 0)]:
+        check(op, torch.zeros(shape), 0)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_other_dtypes_and_errors(op: object) -> None:
+    x = values(3, 4)
+    check(op, x, 2)
+    check(op, x, -3)
+    check(op, values(3, 4, dtype=torch.int64), 1)
+    check(op, values(3, 4, dtype=torch.int64), 1, dtype=torch.float32, tol=TOL[torch.float32])
+    check(op, x.half(), 1, dtype=torch.float32, tol=TOL[torch.float32])
+    check(op, values(3, 4, dtype=torch.complex64), 1, tol=TOL[torch.float32])
+
+
+@pytest.mark.parametrize("name", ["_softmax", "_log_softmax"])
+def test_half_to_float(name: str) -> None:
+    op = getattr(torch, name)
+    x = values(5, 9).half()
+    result = op(to_device(x), 1, True)
+    assert result.dtype == torch.float32 and result.device.type == "hologram"
+    torch.testing.assert_close(result.cpu(), op(x.float(), 1, False))
+    backward = getattr(torch, name + "_backward_data")
+    g = values(5, 9, seed=1)
+    grad = backward(to_device(g), result, 1, torch.float16)
+    assert grad.dtype == torch.float16
+    expected = backward(g, result.cpu(), 1, torch.float32)
+    torch.testing.assert_close(grad.cpu().float(), expected, atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["_softmax", "_log_softmax"])
+def test_out(name: str) -> None:
+    op = getattr(torch, name)
+    x = values(5, 9)
+    for out in [torch.zeros(5, 9), torch.zeros(0)]:
+        check(lambda x, o: op(x, 1, False, out=o), x, out, tol=TOL[torch.float32])
+    # cpu writes a strided out as if it were contiguous (2.15), so it is no oracle here.
+    strided = torch.zeros(9, 5, device=DEVICE).t()
+    op(to_device(x), 1, False, out=strided)
+    torch.testing.assert_close(strided.cpu(), op(x, 1, False))
+    alias = to_device(x)
+    op(alias, 1, False, out=alias)
+    torch.testing.assert_close(alias.cpu(), op(x, 1, False))
+
+
+def test_second_derivative() -> None:
+    x = values(3, 4, dtype=torch.float64).to(DEVICE).requires_grad_()
+    assert torch.autograd.gradgradcheck(lambda t: torch.softmax(t, 1), (x,))
+    assert torch.autograd.gradcheck(lambda t: torch.log_softmax(t, 0), (x,))

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: MIT
+// Losses: mse, smooth_l1, huber, binary cross-entropy and nll, with their gradients.
+#include "hologram/loss.h"
+
+#include "hologram/error.h"
+#include "native_reduce.h"
+
+namespace hologram_torch {
+namespace {
+
+using at::Tensor;
+using hologram::LossReduction;
+using hologram::PointLoss;
+using hologram::PointLossOptions;
+using hologram::View;
+using OptionalTensor = std::optional<Tensor>;
+
+bool is_reduction(int64_t reduction) { return reduction >= 0 && reduction <= 2; }
+bool is_given(const OptionalTensor& t) { return t.has_value() && t->defined(); }
+
+PointLossOptions point_options(const Tensor& input, int64_t reduction, double param = 1.0) {
+  PointLossOptions options;
+  options.reduction = static_cast<LossReduction>(reduction);
+  options.param = param;
+  options.max_threads = threads_for(input.numel());
+  return options;
+}
+
+bool same_floats(const Tensor& input, const Tensor& target, int64_t reduction) {
+  return is_float_plain(input) && is_plain(target) && target.scalar_type() == input.scalar_type() &&
+         target.sizes() == input.sizes() && input.numel() > 0 && is_reduction(reduction);
+}
+
+bool fits_gradient(const Tensor& grad, const Tensor& input, int64_t reduction) {
+  return is_plain(grad) && grad.scalar_type() == input.scalar_type() &&
+         (reduction == 0 ? grad.sizes() == input.sizes() : grad.numel() == 1);
+}
+
+// A factor that broadcasts to the input without making it larger.
+bool is_factor(const OptionalTensor& factor, const Tensor& input) {
+  if (!is_given(factor)) return true;
+  if (!is_plain(*factor) || factor->scalar_type() != input.scalar_type() ||
+      factor->dim() > input.dim()) {
+    return false;
+  }
+  for (int64_t i = 1; i <= factor->dim(); ++i) {
+    if (factor->size(-i) != input.size(-i) && factor->size(-i) != 1) return false;
+  }
+  return true;
+}
+
+Tensor point_forward(PointLoss loss, const Tensor& input, const Tensor& target, int64_t reduction,
+                     const PointLossOptions& options) {
+  Tensor out = reduction == 0 ? make_like(input) : make_tensor({}, input.scalar_type());
+  hologram::point_loss(loss, read_view(input), read_view(target), write_view(out), options);
+  return out;
+}
+
+Tensor point_backward(PointLoss loss, const Tensor& grad, const Tensor& input, const Tensor& target,
+                      const PointLossOptions& options) {
+  Tensor out = make_like(input);
+  hologram::point_loss_backward(loss, read_view(grad), read_view(input), read_view(target),
+                                write_view(out), options);
+  return out;
+}
+
+// --- mse ----------------------------------------------------------------------------------------
+
+Tensor mse_loss(const Tensor& self, const Tensor& target, int64_t reduction) {
+  if (C10_LIKELY(same_floats(self, target, reduction))) {
+    return point_forward(PointLoss::mse, self, target, reduction, point_options(self, reduction));
+  }
+  return call_fallback<"mse_loss">(self, target, reduction).back().toTensor();
+}
+
+Tensor mse_loss_backward(const Tensor& grad, const Tensor& self, const Tensor& target,
+                         int64_t reduction) {
+  if (C10_LIKELY(same_floats(self, target, reduction) && fits_gradient(grad, self, reduction))) {
+    return point_backward(PointLoss::mse, grad, self, target, point_options(self, reduction));
+  }
+  return call_fallback<"mse_loss_backward">(grad, self, target, reduction).back().toTensor();
+}
+
+// --- smooth_l1, huber ---------------------------------------------------------------------------
+
+template <PointLoss kLoss, Name kName>
+Tensor bent_loss(const Tensor& self, const Tensor& target, int64_t reduction, double param) {
+  if (C10_LIKELY(same_floats(self, target, reduction) && param > 0)) {
+    return point_forward(kLoss, self, target, reduction, point_options(self, reduction, param));
+  }
+  return call_fallback<kName>(self, target, reduction, param).back().toTensor();
+}
+
+template <PointLoss kLoss, Name kName>
+Tensor bent_loss_backward(const Tensor& grad, const Tensor& self, const Tensor& target,
+                          int64_t reduction, double param) {
+  if (C10_LIKELY(same_floats(self, target, reduction) && fits_gradient(grad, self, reduction) &&
+                 param > 0)) {
+    return point_backward(kLoss, grad, self, target, point_options(self, reduction, param));
+  }
+  return call_fallback<kName>(grad, self, target, reduction, param).back().toTensor();
+}
+
+// --- binary cross-entropy -----------------------------------------------------------------------
+
+// Probabilities; PyTorch refuses anything else, NaN included.
+bool are_probabilities(const Tensor& t) {
+  double low = 0, high = 0;
+  const auto options = reduce_options(t);
+  hologram::reduce(hologram::Reduction::amin, read_view(t), {},
+                   {&low, hologram::Dtype::kFloat64, 0, nullptr, nullptr}, options);
+  hologram::reduce(hologram::Reduction::amax, read_view(t), {},
+                   {&high, hologram::Dtype::kFloat64, 0, nullptr, nullptr}, options);
+  return low >= 0 && high <= 1;
+}
+
+Tensor binary_cross_entropy(const Tensor& self, const Tensor& target, const OptionalTensor& weight,
+                            int64_t reduction) {
+  if (C10_LIKELY(same_floats(self, target, reduction) && is_factor(weight, self) &&
+                 are_probabilities(self))) {
+    PointLossOptions options = point_options(self, reduction);
+    View factor;
+    if (is_given(weight)) {
+      factor = read_view(*weight);
+      options.weight = &factor;
+    }
+    return point_forward(PointLoss::bce, self, target, reduction, options);
+  }
+  return call_fallback<"binary_cross_entropy">(self, target, weight, reduction).back().toTensor();
+}
+
+Tensor binary_cross_entropy_backward(const Tensor& grad, const Tensor& self, const Tensor& target,
+                                     const OptionalTensor& weight, int64_t reduction) {
+  if (C10_LIKELY(same_floats(self, target, reduction) && fits_gradient(grad, self, reduction) &&
+                 is_factor(weight, self))) {
+    PointLossOptions options = point_options(self, reduction);
+    View factor;
+    if (is_given(weight)) {
+      factor = read_view(*weight);
+      options.weight = &factor;
+    }
+    return point_backward(PointLoss::bce, grad, self, target, options);
+  }
+  return call_fallback<"binary_cross_entropy_backward">(grad, self, target, weight, reduction)
+      .back()
+      .toTensor();
+}
+
+Tensor binary_cross_entropy_with_logits(const Tensor& self, const Tensor& target,
+                                        const OptionalTensor& weight,
+                                        const OptionalTensor& pos_weight, int64_t reduction) {
+  if (C10_LIKELY(same_floats(self, target, reduction) && is_factor(weight, self) &&
+                 is_factor(pos_weight, self))) {
+    PointLossOptions options = point_options(self, reduction);
+    View factor, positive;
+    if (is_given(weight)) {
+      factor = read_view(*weight);
+      options.weight = &factor;
+    }
+    if (is_given(pos_weight)) {
+      positive = read_view(*pos_weight);
+      options.pos_weight = &positive;
+    }
+    return point_forward(PointLoss::bce_with_logits, self, target, reduction, options);
+  }
+  return call_fallback<"binary_cross_entropy_with_logits">(self, target, weight, pos_weight,
+                                                           reduction)
+      .back()
+      .toTensor();
+}
+
+// --- nll ----------------------------------------------------------------------------------------
+
+// [C] and [], or [N, C, d...] and [N, d...].
+bool fits_classes(const Tensor& self, const Tensor& target, const OptionalTensor& weight,
+                  int64_t reduction) {
+  const int64_t ndim = self.dim(), classes = ndim == 1 ? 0 : 1;
+  if (!is_float_plain(self) || !is_plain(target) || !is_reduction(reduction) || ndim < 1 ||
+      (target.scalar_type() != at::kLong && target.scalar_type() != at::kByte) ||
+      target.dim() != ndim - 1 || self.numel() == 0) {
+    return false;
+  }
+  for (int64_t i = 0; i < ndim - 1; ++i) {
+    if (target.size(i) != self.size(i < classes ? i : i + 1)) return false;
+  }
+  return !is_given(weight) ||
+         (is_plain(*weight) && weight->scalar_type() == self.scalar_type() && weight->dim() == 1 &&
+          weight->size(0) == self.size(classes) && weight->is_contiguous());
+}
+
+hologram::ClassLossOptions class_options(const Tensor& self, const OptionalTensor& weight,
+                                         int64_t reduction, int64_t ignore_index, View* factor) {
+  hologram::ClassLossOptions options;
+  options.reduction = static_cast<LossReduction>(reduction);
+  options.ignore_index = ignore_index;
+  options.max_threads = threads_for(self.numel());
+  if (is_given(weight)) {
+    *factor = read_view(*weight);
+    options.weight = factor;
+  }
+  return options;
+}
+
+template <int64_t kDims, Name kName>
+std::tuple<Tensor, Tensor> nll_forward(const Tensor& self, const Tensor& target,
+                                       const OptionalTensor& weight, int64_t reduction,
+                                       int64_t ignore_index) {
+  if (C10_LIKELY(self.dim() <= kDims && (kDims == 2 || self.dim() == kDims) &&
+                 fits_classes(self, target, weight, reduction))) {
+    Tensor out = reduction == 0 ? make_tensor(target.sizes(), self.scalar_type())
+                                : make_tensor({}, self.scalar_type());
+    Tensor total = make_tensor({}, self.scalar_type());
+    View factor;
+    try {
+      hologram::nll_loss(read_view(self), read_view(target), write_view(out), write_view(total),
+                         class_options(self, weight, reduction, ignore_index, &factor));
+      return {std::move(out), std::move(total)};
+    } catch (const hologram::Error& error) {
+      // A class out of range: cpu says which, in PyTorch's words.
+      if (error.kind() != hologram::ErrorKind::kIndex) throw;
+    }
+  }
+  auto stack = call_fallback<kName>(self, target, weight, reduction, ignore_index);
+  return {stack[0].toTensor(), stack[1].toTensor()};
+}
+
+template <int64_t kDims, Name kName>
+Tensor nll_backward(const Tensor& grad, const Tensor& self, const Tensor& target,
+                    const OptionalTensor& weight, int64_t reduction, int64_t ignore_index,
+                    const Tensor& total_weight) {
+  if (C10_LIKELY(self.dim() <= kDims && (kDims == 2 || self.dim() == kDims) &&
+                 fits_classes(self, target, weight, reduction) && is_plain(grad) &&
+                 grad.scalar_type() == self.scalar_type() && is_plain(total_weight) &&
+                 total_weight.numel() == 1 && total_weight.scalar_type() == self.scalar_type() &&
+                 (reduction == 0 ? grad.sizes() == target.sizes() : grad.numel() == 1))) {
+    Tensor out = make_tensor(self.sizes(), self.scalar_type());
+    View factor;
+    try {
+      hologram::nll_loss_backward(read_view(grad), read_view(target), read_view(total_weight),
+                                  write_view(out),
+                                  class_options(self, weight, reduction, ignore_index, &factor));
+      return out;
+    } catch (const hologram::Error& error) {
+      if (error.kind() != hologram::ErrorKind::kIndex) throw;
+    }
+  }
+  return call_fallback<kName>(grad, self, target, weight, reduction, ignore_index, total_weight)
+      .back()
+      .toTensor();
+}
+
+}  // namespace
+}  // namespace hologram_torch
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  using namespace hologram_torch;
+  register_native<&mse_loss>(m, "mse_loss");
+  register_native<&mse_loss_backward>(m, "mse_loss_backward");
+  register_native<&bent_loss<PointLoss::smooth_l1, "smooth_l1_loss">>(m, "smooth_l1_loss");
+  register_native<&bent_loss_backward<PointLoss::smooth_l1, "smooth_l1_loss_backward">>(
+      m, "smooth_l1_loss_backward");
+  register_native<&bent_loss<PointLoss::huber, "huber_loss">>(m, "huber_loss");
+  register_native<&bent_loss_backward<PointLoss::huber, "huber_loss_backward">>(
+      m, "huber_loss_backward");
+  register_native<&binary_cross_entropy>(m, "binary_cross_entropy");
+  register_native<&binary_cross_entropy_backward>(m, "binary_cross_entropy_backward");
+  register_native<&binary_cross_entropy_with_logits>(m, "binary_cross_entropy_with_logits");
+  register_native<&nll_forward<2, "nll_loss_forward">>(m, "nll_loss_forward");
+  register_native<&nll_backward<2, "nll_loss_backward">>(m, "nll_loss_backward");
+  register_native<&nll_forward<4, "nll_loss2d_forward">>(m, "nll_loss2d_forward");
+  register_native<&nll_backward<4, "nll_loss2d_backward">>(m, "nll_loss2d_backward");
+}

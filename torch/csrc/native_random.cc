@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: MIT
+// uniform_, normal_, bernoulli_, random_ and dropout from the device's own Philox stream.
+#include "hologram/random.h"
+
+#include <cmath>
+#include <limits>
+
+#include "copy.h"
+#include "generator.h"
+#include "native_reduce.h"
+
+namespace hologram_torch {
+namespace {
+
+using at::Generator;
+using at::ScalarType;
+using at::Tensor;
+using OptionalGenerator = std::optional<Generator>;
+
+hologram::Dtype dtype_of(const Tensor& t) {
+  return static_cast<hologram::Dtype>(dtype_code(t.scalar_type()));
+}
+
+hologram::PhiloxStream take(const OptionalGenerator& generator, int64_t n, int bits) {
+  const auto r = reserve_random(generator, hologram::philox_blocks(n, bits));
+  return {r.seed, r.offset};
+}
+
+// Calls fill(data) for the elements of self in row-major order.
+template <class Fill>
+Tensor& fill_rows(Tensor& self, Fill&& fill) {
+  if (self.numel() == 0) return self;
+  if (C10_LIKELY(self.is_contiguous())) {
+    fill(write_pointer(self));
+    return self;
+  }
+  Tensor rows = make_tensor(self.sizes(), self.scalar_type());
+  fill(write_pointer(rows));
+  copy_into(self, rows);
+  return self;
+}
+
+double largest_of(ScalarType type) {
+  switch (type) {
+    case at::kHalf:
+      return 65504.0;
+    case at::kBFloat16:
+      return 0x1.fep127;
+    case at::kFloat:
+      return std::numeric_limits<float>::max();
+    default:
+      return std::numeric_limits<double>::max();
+  }
+}
+
+Tensor& uniform_(Tensor& self, double from, double to, OptionalGenerator generator) {
+  if (C10_LIKELY(is_float_plain(self) && from <= to &&
+                 std::abs(from) <= largest_of(self.scalar_type()) &&
+                 std::abs(to) <= largest_of(self.scalar_type()) &&
+                 to - from <= largest_of(self.scalar_type()) &&
+                 !may_overlap_itself(self.unsafeGetTensorImpl()))) {
+    const int64_t n = self.numel();
+    const auto stream = take(generator, n, hologram::float_random_bits(dtype_of(self)));
+    return fill_rows(self, [&](char* data) {
+      hologram::fill_uniform(stream, from, to, dtype_of(self), data, n, threads_for(n));
+    });
+  }
+  call_fallback<"uniform_">(self, from, to, generator);
+  return self;
+}
+
+Tensor& normal_(Tensor& self, double mean, double std, OptionalGenerator generator) {
+  if (C10_LIKELY(is_float_plain(self) && std >= 0 &&
+                 !may_overlap_itself(self.unsafeGetTensorImpl()))) {
+    const int64_t n = self.numel();
+    const auto stream = take(generator, n, hologram::float_random_bits(dtype_of(self)));
+    return fill_rows(self, [&](char* data) {
+      hologram::fill_normal(stream, mean, std, dtype_of(self), data, n, threads_for(n));
+    });
+  }
+  call_fallback<"normal_">(self, mean, std, generator);
+  return self;
+}
+
+Tensor& bernoulli_(Tensor& self, double p, OptionalGenerator generator) {
+  if (C10_LIKELY(is_real_plain(self) && p >= 0 && p <= 1 &&
+                 !may_overlap_itself(self.unsafeGetTensorImpl()))) {
+    const int64_t n = self.numel();
+    const auto stream = take(generator, n, 32);
+    return fill_rows(self, [&](char* data) {
+      hologram::fill_bernoulli(stream, p, dtype_of(self), data, n, threads_for(n));
+    });
+  }
+  call_fallback<"bernoulli_.float">(self, p, generator);
+  return self;
+}
+
+// --- random_ ------------------------------------------------------------------------------------
+
+// The largest integer such that all up to it are elements of the type.
+int64_t whole_limit(ScalarType type) {
+  switch (type) {
+    case at::kBool:
+      return 1;
+    case at::kByte:
+      return std::numeric_limits<uint8_t>::max();
+    case at::kChar:
+      return std::numeric_limits<int8_t>::max();
+    case at::kShort:
+      return std::numeric_limits<int16_t>::max();
+    case at::kInt:
+      return std::numeric_limits<int32_t>::max();
+    case at::kLong:
+      return std::numeric_limits<int64_t>::max();
+    case at::kBFloat16:
+      return 1 << 8;
+    case at::kHalf:
+      return 1 << 11;
+    case at::kFloat:
+      return 1 << 24;
+    default:
+      return int64_t{1} << 53;
+  }
+}
+
+int64_t whole_minimum(ScalarType type) {
+  switch (type) {
+    case at::kBool:
+    case at::kByte:
+      return 0;
+    case at::kChar:
+      return std::numeric_limits<int8_t>::min();
+    case at::kShort:
+      return std::numeric_limits<int16_t>::min();
+    case at::kInt:
+      return std::numeric_limits<int32_t>::min();
+    case at::kLong:
+      return std::numeric_limits<int64_t>::min();
+    default:
+      return -whole_limit(type);
+  }
+}
+
+void fill_range(Tensor& self, int64_t base, uint64_t range, const OptionalGenerator& generator) {
+  const int64_t n = self.numel();
+  const auto stream = take(generator, n, hologram::integer_random_bits(range));
+  fill_rows(self, [&](char* data) {
+    hologram::fill_integers(stream, base, range, dtype_of(self), data, n, threads_for(n));
+  });
+}
+
+bool takes_integers(const Tensor& self) {
+  return is_real_plain(self) && !may_overlap_itself(self.unsafeGetTensorImpl());
+}
+
+Tensor& random_(Tensor& self, OptionalGenerator generator) {
+  if (C10_LIKELY(takes_integers(self))) {
+    fill_range(self, 0, static_cast<uint64_t>(whole_limit(self.scalar_type())) + 1, generator);
+    return self;
+  }
+  call_fallback<"random_">(self, generator);
+  return self;
+}
+
+Tensor& random_from(Tensor& self, int64_t from, std::optional<int64_t> to,
+                    OptionalGenerator generator) {
+  if (C10_LIKELY(takes_integers(self))) {
+    const int64_t low = whole_minimum(self.scalar_type()), high = whole_limit(self.scalar_type());
+    const int64_t last = to.has_value() ? *to - (*to > std::numeric_limits<int64_t>::min()) : high;
+    if (from >= low && last <= high && from <= last && (!to.has_value() || from < *to)) {
+      fill_range(self, from, static_cast<uint64_t>(last) - static_cast<uint64_t>(from) + 1,
+                 generator);
+      return self;
+    }
+  }
+  call_fallback<"random_.from">(self, from, to, generator);
+  return self;
+}
+
+Tensor& random_to(Tensor& self, int64_t to, OptionalGenerator generator) {
+  if (C10_LIKELY(takes_integers(self) && to > 0 && to - 1 <= whole_limit(self.scalar_type()))) {
+    fill_range(self, 0, static_cast<uint64_t>(to), generator);
+    return self;
+  }
+  call_fallback<"random_.to">(self, to, generator);
+  return self;
+}
+
+// --- dropout ------------------------------------------------------------------------------------
+
+std::tuple<Tensor, Tensor> native_dropout(const Tensor& input, double p,
+                                          std::optional<bool> train) {
+  if (C10_LIKELY(is_float_plain(input) && p >= 0 && p < 1 && train.value_or(true) &&
+                 input.is_non_overlapping_and_dense() && input.numel() > 0)) {
+    const int64_t n = input.numel();
+    Tensor out = make_like(input), mask = make_like(input, at::kBool);
+    hologram::dropout(take(std::nullopt, n, 32), 1 - p, 1 / (1 - p), dtype_of(input),
+                      read_pointer(input), write_pointer(out),
+                      reinterpret_cast<uint8_t*>(write_pointer(mask)), n, threads_for(n));
+    return {std::move(out), std::move(mask)};
+  }
+  auto stack = call_fallback<"native_dropout">(input, p, train);
+  return {stack[0].toTensor(), stack[1].toTensor()};
+}
+
+Tensor native_dropout_backward(const Tensor& grad, const Tensor& mask, double scale) {
+  if (C10_LIKELY(is_float_plain(grad) && is_plain(mask) && mask.scalar_type() == at::kBool &&
+                 same_layout(grad.unsafeGetTensorImpl(), mask.unsafeGetTensorImpl()))) {
+    const int64_t n = grad.numel();
+    Tensor out = make_like(grad);
+    hologram::apply_dropout(dtype_of(grad), read_pointer(grad),
+                            reinterpret_cast<const uint8_t*>(read_pointer(mask)), scale,
+                            write_pointer(out), n, threads_for(n));
+    return out;
+  }
+  return call_fallback<"native_dropout_backward">(grad, mask, scale).back().toTensor();
+}
+
+}  // namespace
+}  // namespace hologram_torch
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  using namespace hologram_torch;
+  register_native<&uniform_>(m, "uniform_");
+  register_native<&normal_>(m, "normal_");
+  register_native<&bernoulli_>(m, "bernoulli_.float");
+  register_native<&random_>(m, "random_");
+  register_native<&random_from>(m, "random_.from");
+  register_native<&random_to>(m, "random_.to");
+  register_native<&native_dropout>(m, "native_dropout");
+  register_native<&native_dropout_backward>(m, "native_dropout_backward");
+}

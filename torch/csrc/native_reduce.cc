@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: MIT
+// sum, mean, prod, any, all, logsumexp, vector norms, cumsum.
+#include "native_reduce.h"
+
+namespace hologram_torch {
+
+ReducePlan plan_dims(const at::Tensor& t, at::OptionalIntArrayRef dim, bool keepdim) {
+  ReducePlan plan;
+  const c10::IntArrayRef sizes = t.sizes();
+  const int ndim = static_cast<int>(sizes.size());
+  if (ndim > ReducePlan::kMaxDims || t.numel() == 0) return plan;
+  const bool all = !dim.has_value() || dim->empty();
+  uint32_t mask = 0;
+  if (!all) {
+    for (const int64_t d : *dim) {
+      const int64_t wrapped = d < 0 ? d + ndim : d;
+      if (wrapped < 0 || wrapped >= ndim || (mask >> wrapped & 1) != 0) return plan;
+      mask |= 1u << wrapped;
+      plan.dims[static_cast<size_t>(plan.reduced++)] = static_cast<int>(wrapped);
+      plan.count *= sizes[static_cast<size_t>(wrapped)];
+    }
+  } else {
+    mask = (1u << ndim) - 1;
+    plan.count = t.numel();
+  }
+  for (int d = 0; d < ndim; ++d) {
+    if ((mask >> d & 1) == 0) {
+      plan.sizes[static_cast<size_t>(plan.kept++)] = sizes[static_cast<size_t>(d)];
+    } else if (keepdim) {
+      plan.sizes[static_cast<size_t>(plan.kept++)] = 1;
+    }
+  }
+  plan.ok = true;
+  return plan;
+}
+
+ReducePlan plan_dim(const at::Tensor& t, int64_t dim, bool keepdim) {
+  return plan_dims(t, at::OptionalIntArrayRef(c10::IntArrayRef(&dim, 1)), keepdim);
+}
+
+namespace {
+
+using at::OptionalIntArrayRef;
+using at::ScalarType;
+using at::Tensor;
+using hologram::Reduction;
+
+// --- sum, mean ----------------------------------------------------------------------------------
+
+ScalarType sum_type(const Tensor& self, std::optional<ScalarType> dtype) {
+  if (dtype.has_value()) return *dtype;
+  return at::isIntegralType(self.scalar_type(), true) ? at::kLong : self.scalar_type();
+}
+
+bool sums(const Tensor& self, ScalarType type) {
+  return is_real_plain(self) && is_real(type) && type != at::kBool;
+}
+
+Tensor sum(const Tensor& self, std::optional<ScalarType> dtype) {
+  const ScalarType type = sum_type(self, dtype);
+  const ReducePlan plan = plan_all(self);
+  if (C10_LIKELY(plan.ok && sums(self, type))) {
+    return reduced(Reduction::sum, self, plan, type, reduce_options(self));
+  }
+  return call_fallback<"sum">(self, dtype).back().toTensor();
+}
+
+Tensor sum_dims(const Tensor& self, OptionalIntArrayRef dim, bool keepdim,
+                std::optional<ScalarType> dtype) {
+  const ScalarType type = sum_type(self, dtype);
+  const ReducePlan plan = plan_dims(self, dim, keepdim);
+  if (C10_LIKELY(plan.ok && sums(self, type))) {
+    return reduced(Reduction::sum, self, plan, type, reduce_options(self));
+  }
+  return call_fallback<"sum.dim_IntList">(self, dim, keepdim, dtype).back().toTensor();
+}
+
+Tensor& sum_out(const Tensor& self, OptionalIntArrayRef dim, bool keepdim,
+                std::optional<ScalarType> dtype, Tensor& out) {
+  const ScalarType type = sum_type(self, dtype);
+  const ReducePlan plan = plan_dims(self, dim, keepdim);
+  if (takes(out, self, plan, type) && sums(self, type)) {
+    reduce_into(Reduction::sum, self, plan, out, reduce_options(self));
+    return out;
+  }
+  call_fallback<"sum.IntList_out">(self, dim, keepdim, dtype, out);
+  return out;
+}
+
+bool means(const Tensor& self, ScalarType type) {
+  return is_real_plain(self) && is_real(type) && at::isFloatingType(type);
+}
+
+Tensor mean(const Tensor& self, std::optional<ScalarType> dtype) {
+  const ScalarType type = dtype.value_or(self.scalar_type());
+  const ReducePlan plan = plan_all(self);
+  if (C10_LIKELY(plan.ok && means(self, type))) {
+    return reduced(Reduction::mean, self, plan, type, reduce_options(self));
+  }
+  return call_fallback<"mean">(self, dtype).back().toTensor();
+}
+
+Tensor mean_dims(const Tensor& self, OptionalIntArrayRef dim, bool keepdim,
+                 std::optional<ScalarType> dtype) {
+  const ScalarType type = dtype.value_or(self.scalar_type());
+  const ReducePlan plan = plan_dims(self, dim, keepdim);
+  if (C10_LIKELY(plan.ok && means(self, type))) {
+    return reduced(Reduction::mean, self, plan, type, reduce_options(self));
+  }
+  return call_fallback<"mean.dim">(self, dim, keepdim, dtype).back().toTensor();
+}
+
+Tensor& mean_out(const Tensor& self, OptionalIntArrayRef dim, bool keepdim,
+                 std::optional<ScalarType> dtype, Tensor& out) {
+  const ScalarType type = dtype.value_or(self.scalar_type());
+  const ReducePlan plan = plan_dims(self, dim, keepdim);
+  if (takes(out, self, plan, type) && means(self, type)) {
+    reduce_into(Reduction::mean, self, plan, out, reduce_options(self));
+    return out;
+  }
+  call_fallback<"mean.out">(self, dim, keepdim, dtype, out);
+  return out;
+}
+
+// --- prod ---------------------------------------------------------------------------------------
+
+Tensor prod(const Tensor& self, std::optional<ScalarType> dtype) {
+  const ScalarType type = sum_type(self, dtype);
+  const ReducePlan plan = plan_all(self);
+  if (C10_LIKELY(plan.ok && sums(self, type))) {
+    return reduced(Reduction::prod, self, plan, type, reduce_options(self));
+  }
+  return call_fallback<"prod">(self, dtype).back().toTensor();
+}
+
+Tensor prod_dim(const Tensor& self, int64_t dim, bool keepdim, std::optional<ScalarType> dtype) {
+  const ScalarType type = sum_type(self, dtype);
+  const ReducePlan plan = plan_dim(self, dim, keepdim);
+  if (C10_LIKELY(plan.ok && sums(self, type))) {
+    return reduced(Reduction::prod, self, plan, type, reduce_options(self));
+  }
+  return call_fallback<"prod.dim_int">(self, dim, keepdim, dtype).back().toTensor();
+}
+
+// --- any, all -----------------------------------------------------------------------------------
+
+ScalarType truth_type(const Tensor& self) {
+  return self.scalar_type() == at::kByte ? at::kByte : at::kBool;
+}
+
+template <Reduction kOp, Name kName>
+Tensor truth(const Tensor& self) {
+  const ReducePlan plan = plan_all(self);
+  if (C10_LIKELY(plan.ok && is_real_plain(self))) {
+    return reduced(kOp, self, plan, truth_type(self), reduce_options(self));
+  }
+  return call_fallback<kName>(self).back().toTensor();
+}
+
+template <Reduction kOp, Name kName>
+Tensor truth_dim(const Tensor& self, int64_t dim, bool keepdim) {
+  const ReducePlan plan = plan_dim(self, dim, keepdim);
+  if (C10_LIKELY(plan.ok && is_real_plain(self))) {
+    return reduced(kOp, self, plan, truth_type(self), reduce_options(self));
+  }
+  return call_fallback<kName>(self, dim, keepdim).back().toTensor();
+}
+
+template <Reduction kOp, Name kName>
+Tensor truth_dims(const Tensor& self, OptionalIntArrayRef dim, bool keepdim) {
+  const ReducePlan plan = plan_dims(self, dim, keepdim);
+  // An empty list is not "all" here.
+  const bool none = dim.has_value() && dim->empty();
+  if (C10_LIKELY(plan.ok && !none && is_real_plain(self))) {
+    return reduced(kOp, self, plan, truth_type(self), reduce_options(self));
+  }
+  return call_fallback<kName>(self, dim, keepdim).back().toTensor();
+}
+
+// --- logsumexp, norms ---------------------------------------------------------------------------
+
+Tensor logsumexp(const Tensor& self, at::IntArrayRef dim, bool keepdim) {
+  const ReducePlan plan = plan_dims(self, dim, keepdim);
+  // What PyTorch makes of an empty list here is its own affair.
+  if (C10_LIKELY(plan.ok && !dim.empty() && is_float_plain(self))) {
+    return reduced(Reduction::logsumexp, self, plan, self.scalar_type(), reduce_options(self));
+  }
+  return call_fallback<"logsumexp">(self, dim, keepdim).back().toTensor();
+}
+
+bool norms(const Tensor& self, const c10::Scalar& p, std::optional<ScalarType> dtype) {
+  return is_float_plain(self) && !p.isComplex() && !p.isSymbolic() &&
+         dtype.value_or(self.scalar_type()) == self.scalar_type();
+}
+
+hologram::ReduceOptions norm_options(const Tensor& self, const c10::Scalar& p) {
+  hologram::ReduceOptions options = reduce_options(self);
+  options.p = p.toDouble();
+  return options;
+}
+
+Tensor linalg_vector_norm(const Tensor& self, const c10::Scalar& ord, OptionalIntArrayRef dim,
+                          bool keepdim, std::optional<ScalarType> dtype) {
+  const ReducePlan plan = plan_dims(self, dim, keepdim);
+  if (C10_LIKELY(plan.ok && norms(self, ord, dtype))) {
+    return reduced(Reduction::norm, self, plan, self.scalar_type(), norm_options(self, ord));
+  }
+  return call_fallback<"linalg_vector_norm">(self, ord, dim, keepdim, dtype).back().toTensor();
+}
+
+Tensor& linalg_vector_norm_out(const Tensor& self, const c10::Scalar& ord, OptionalIntArrayRef dim,
+                               bool keepdim, std::optional<ScalarType> dtype, Tensor& out) {
+  const ReducePlan plan = plan_dims(self, dim, keepdim);
+  if (takes(out, self, plan, self.scalar_type()) && norms(self, ord, dtype)) {
+    reduce_into(Reduction::norm, self, plan, out, norm_options(self, ord));
+    return out;
+  }
+  call_fallback<"linalg_vector_norm.out">(self, ord, dim, keepdim, dtype, out);
+  return out;
+}
+
+Tensor norm_dim(const Tensor& self, const std::optional<c10::Scalar>& p, at::IntArrayRef dim,
+                bool keepdim) {
+  const c10::Scalar power = p.value_or(2);
+  const ReducePlan plan = plan_dims(self, dim, keepdim);
+  if (C10_LIKELY(plan.ok && norms(self, power, std::nullopt))) {
+    return reduced(Reduction::norm, self, plan, self.scalar_type(), norm_options(self, power));
+  }
+  return call_fallback<"norm.ScalarOpt_dim">(self, p, dim, keepdim).back().toTensor();
+}
+
+Tensor cumsum(const Tensor& self, int64_t dim, std::optional<ScalarType> dtype) {
+  const ScalarType type = sum_type(self, dtype);
+  const int64_t ndim = self.dim(), wrapped = dim < 0 ? dim + ndim : dim;
+  if (C10_LIKELY(sums(self, type) && wrapped >= 0 && wrapped < ndim && self.numel() > 0)) {
+    Tensor out = make_tensor(self.sizes(), type);
+    hologram::cumsum(read_view(self), static_cast<int>(wrapped), write_view(out),
+                     threads_for(self.numel()));
+    return out;
+  }
+  return call_fallback<"cumsum">(self, dim, dtype).back().toTensor();
+}
+
+}  // namespace
+}  // namespace hologram_torch
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  using namespace hologram_torch;
+  register_native<&sum>(m, "sum");
+  register_native<&sum_dims>(m, "sum.dim_IntList");
+  register_native<&sum_out>(m, "sum.IntList_out");
+  register_native<&mean>(m, "mean");
+  register_native<&mean_dims>(m, "mean.dim");
+  register_native<&mean_out>(m, "mean.out");
+  register_native<&prod>(m, "prod");
+  register_native<&prod_dim>(m, "prod.dim_int");
+  register_native<&truth<Reduction::any, "any">>(m, "any");
+  register_native<&truth<Reduction::all, "all">>(m, "all");
+  register_native<&truth_dim<Reduction::any, "any.dim">>(m, "any.dim");
+  register_native<&truth_dim<Reduction::all, "all.dim">>(m, "all.dim");
+  register_native<&truth_dims<Reduction::any, "any.dims">>(m, "any.dims");
+  register_native<&truth_dims<Reduction::all, "all.dims">>(m, "all.dims");
+  register_native<&logsumexp>(m, "logsumexp");
+  register_native<&linalg_vector_norm>(m, "linalg_vector_norm");
+  register_native<&linalg_vector_norm_out>(m, "linalg_vector_norm.out");
+  register_native<&norm_dim>(m, "norm.ScalarOpt_dim");
+  register_native<&cumsum>(m, "cumsum");
+}

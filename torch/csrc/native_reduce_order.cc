@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT
+// Reductions by order and spread: amin, amax, min, max, argmin, argmax, var, std.
+#include "native_reduce.h"
+
+namespace hologram_torch {
+namespace {
+
+using at::OptionalIntArrayRef;
+using at::Tensor;
+using hologram::Reduction;
+
+// --- amin, amax ---------------------------------------------------------------------------------
+
+template <Reduction kOp, Name kName>
+Tensor extreme_dims(const Tensor& self, at::IntArrayRef dim, bool keepdim) {
+  const ReducePlan plan = plan_dims(self, dim, keepdim);
+  if (C10_LIKELY(plan.ok && is_real_plain(self))) {
+    return reduced(kOp, self, plan, self.scalar_type(), reduce_options(self));
+  }
+  return call_fallback<kName>(self, dim, keepdim).back().toTensor();
+}
+
+template <Reduction kOp, Name kName>
+Tensor& extreme_out(const Tensor& self, at::IntArrayRef dim, bool keepdim, Tensor& out) {
+  const ReducePlan plan = plan_dims(self, dim, keepdim);
+  if (takes(out, self, plan, self.scalar_type()) && is_real_plain(self)) {
+    reduce_into(kOp, self, plan, out, reduce_options(self));
+    return out;
+  }
+  call_fallback<kName>(self, dim, keepdim, out);
+  return out;
+}
+
+template <Reduction kOp, Name kName>
+Tensor extreme(const Tensor& self) {
+  const ReducePlan plan = plan_all(self);
+  if (C10_LIKELY(plan.ok && is_real_plain(self))) {
+    return reduced(kOp, self, plan, self.scalar_type(), reduce_options(self));
+  }
+  return call_fallback<kName>(self).back().toTensor();
+}
+
+std::tuple<Tensor, Tensor> aminmax(const Tensor& self, std::optional<int64_t> dim, bool keepdim) {
+  const ReducePlan plan =
+      dim.has_value() ? plan_dim(self, *dim, keepdim) : plan_dims(self, std::nullopt, keepdim);
+  if (C10_LIKELY(plan.ok && is_real_plain(self))) {
+    const auto options = reduce_options(self);
+    return {reduced(Reduction::amin, self, plan, self.scalar_type(), options),
+            reduced(Reduction::amax, self, plan, self.scalar_type(), options)};
+  }
+  auto stack = call_fallback<"aminmax">(self, dim, keepdim);
+  return {stack[0].toTensor(), stack[1].toTensor()};
+}
+
+// --- positions ----------------------------------------------------------------------------------
+
+bool has_positions(const Tensor& self) {
+  return is_real_plain(self) && self.scalar_type() != at::kBool;
+}
+
+template <Reduction kOp, Name kName>
+std::tuple<Tensor, Tensor> extreme_dim(const Tensor& self, int64_t dim, bool keepdim) {
+  const ReducePlan plan = plan_dim(self, dim, keepdim);
+  if (C10_LIKELY(plan.ok && has_positions(self))) {
+    Tensor values = make_tensor(plan.shape(), self.scalar_type());
+    Tensor indices = make_tensor(plan.shape(), at::kLong);
+    hologram::reduce_with_index(kOp, read_view(self), plan.dims[0], write_view(values),
+                                write_view(indices), reduce_options(self));
+    return {std::move(values), std::move(indices)};
+  }
+  auto stack = call_fallback<kName>(self, dim, keepdim);
+  return {stack[0].toTensor(), stack[1].toTensor()};
+}
+
+template <Reduction kOp, Name kName>
+std::tuple<Tensor&, Tensor&> extreme_dim_out(const Tensor& self, int64_t dim, bool keepdim,
+                                             Tensor& values, Tensor& indices) {
+  const ReducePlan plan = plan_dim(self, dim, keepdim);
+  if (takes(values, self, plan, self.scalar_type()) && takes(indices, self, plan, at::kLong) &&
+      has_positions(self)) {
+    hologram::reduce_with_index(kOp, read_view(self), plan.dims[0], write_view(values),
+                                write_view(indices), reduce_options(self));
+  } else {
+    call_fallback<kName>(self, dim, keepdim, values, indices);
+  }
+  return {values, indices};
+}
+
+ReducePlan plan_position(const Tensor& self, std::optional<int64_t> dim, bool keepdim) {
+  return dim.has_value() ? plan_dim(self, *dim, keepdim) : plan_dims(self, std::nullopt, keepdim);
+}
+
+template <Reduction kOp, Name kName>
+Tensor position(const Tensor& self, std::optional<int64_t> dim, bool keepdim) {
+  const ReducePlan plan = plan_position(self, dim, keepdim);
+  if (C10_LIKELY(plan.ok && has_positions(self))) {
+    return reduced(kOp, self, plan, at::kLong, reduce_options(self));
+  }
+  return call_fallback<kName>(self, dim, keepdim).back().toTensor();
+}
+
+template <Reduction kOp, Name kName>
+Tensor& position_out(const Tensor& self, std::optional<int64_t> dim, bool keepdim, Tensor& out) {
+  const ReducePlan plan = plan_position(self, dim, keepdim);
+  if (takes(out, self, plan, at::kLong) && has_positions(self)) {
+    reduce_into(kOp, self, plan, out, reduce_options(self));
+    return out;
+  }
+  call_fallback<kName>(self, dim, keepdim, out);
+  return out;
+}
+
+// --- var, std -----------------------------------------------------------------------------------
+
+using Correction = std::optional<c10::Scalar>;
+
+// Fewer elements than the correction leave nothing to divide by: PyTorch warns.
+bool spreads(const Tensor& self, const ReducePlan& plan, const Correction& correction) {
+  return plan.ok && is_float_plain(self) &&
+         (!correction.has_value() || (!correction->isComplex() && !correction->isSymbolic())) &&
+         static_cast<double>(plan.count) > (correction.has_value() ? correction->toDouble() : 1.0);
+}
+
+hologram::ReduceOptions spread_options(const Tensor& self, const Correction& correction) {
+  hologram::ReduceOptions options = reduce_options(self);
+  options.correction = correction.has_value() ? correction->toDouble() : 1.0;
+  return options;
+}
+
+template <Reduction kOp, Name kName>
+Tensor spread(const Tensor& self, OptionalIntArrayRef dim, const Correction& correction,
+              bool keepdim) {
+  const ReducePlan plan = plan_dims(self, dim, keepdim);
+  if (C10_LIKELY(spreads(self, plan, correction))) {
+    return reduced(kOp, self, plan, self.scalar_type(), spread_options(self, correction));
+  }
+  return call_fallback<kName>(self, dim, correction, keepdim).back().toTensor();
+}
+
+template <Reduction kOp, Name kName>
+Tensor& spread_out(const Tensor& self, OptionalIntArrayRef dim, const Correction& correction,
+                   bool keepdim, Tensor& out) {
+  const ReducePlan plan = plan_dims(self, dim, keepdim);
+  if (spreads(self, plan, correction) && takes(out, self, plan, self.scalar_type())) {
+    reduce_into(kOp, self, plan, out, spread_options(self, correction));
+    return out;
+  }
+  call_fallback<kName>(self, dim, correction, keepdim, out);
+  return out;
+}
+
+template <Reduction kOp, Name kName>
+std::tuple<Tensor, Tensor> spread_mean(const Tensor& self, OptionalIntArrayRef dim,
+                                       const Correction& correction, bool keepdim) {
+  const ReducePlan plan = plan_dims(self, dim, keepdim);
+  if (C10_LIKELY(spreads(self, plan, correction))) {
+    Tensor out = make_tensor(plan.shape(), self.scalar_type());
+    Tensor mean = make_tensor(plan.shape(), self.scalar_type());
+    hologram::View out_view = write_view(out), mean_view = write_view(mean);
+    if (plan.reduced == 0) out_view.ndim = mean_view.ndim = 0;
+    hologram::reduce_with_mean(kOp, read_view(self), plan.dim_span(), out_view, mean_view,
+                               spread_options(self, correction));
+    return {std::move(out), std::move(mean)};
+  }
+  auto stack = call_fallback<kName>(self, dim, correction, keepdim);
+  return {stack[0].toTensor(), stack[1].toTensor()};
+}
+
+}  // namespace
+}  // namespace hologram_torch
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  using namespace hologram_torch;
+  register_native<&extreme_dims<Reduction::amin, "amin">>(m, "amin");
+  register_native<&extreme_dims<Reduction::amax, "amax">>(m, "amax");
+  register_native<&extreme_out<Reduction::amin, "amin.out">>(m, "amin.out");
+  register_native<&extreme_out<Reduction::amax, "amax.out">>(m, "amax.out");
+  register_native<&extreme<Reduction::amin, "min">>(m, "min");
+  register_native<&extreme<Reduction::amax, "max">>(m, "max");
+  register_native<&aminmax>(m, "aminmax");
+  register_native<&extreme_dim<Reduction::amin, "min.dim">>(m, "min.dim");
+  register_native<&extreme_dim<Reduction::amax, "max.dim">>(m, "max.dim");
+  register_native<&extreme_dim_out<Reduction::amin, "min.dim_min">>(m, "min.dim_min");
+  register_native<&extreme_dim_out<Reduction::amax, "max.dim_max">>(m, "max.dim_max");
+  register_native<&position<Reduction::argmin, "argmin">>(m, "argmin");
+  register_native<&position<Reduction::argmax, "argmax">>(m, "argmax");
+  register_native<&position_out<Reduction::argmin, "argmin.out">>(m, "argmin.out");
+  register_native<&position_out<Reduction::argmax, "argmax.out">>(m, "argmax.out");
+  register_native<&spread<Reduction::var, "var.correction">>(m, "var.correction");
+  register_native<&spread<Reduction::std, "std.correction">>(m, "std.correction");
+  register_native<&spread_out<Reduction::var, "var.correction_out">>(m, "var.correction_out");
+  register_native<&spread_out<Reduction::std, "std.correction_out">>(m, "std.correction_out");
+  register_native<&spread_mean<Reduction::var, "var_mean.correction">>(m, "var_mean.correction");
+  register_native<&spread_mean<Reduction::std, "std_mean.correction">>(m, "std_mean.correction");
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT
+// softmax and log_softmax with their backwards.
+#include "hologram/softmax.h"
+
+#include "native_reduce.h"
+
+namespace hologram_torch {
+namespace {
+
+using at::ScalarType;
+using at::Tensor;
+using Forward = void (*)(const hologram::View&, int, const hologram::View&, int);
+using Backward = void (*)(const hologram::View&, const hologram::View&, int, const hologram::View&,
+                          int);
+
+// Whether dim names a dimension; a number counts as having one.
+bool has_dim(const Tensor& t, int64_t dim) {
+  const int64_t ndim = std::max<int64_t>(t.dim(), 1);
+  return dim >= -ndim && dim < ndim;
+}
+
+bool is_half(ScalarType type) { return type == at::kHalf || type == at::kBFloat16; }
+
+// half_to_float asks for float32 from the half types; cpu refuses it, devices have it.
+bool takes_softmax(const Tensor& self, int64_t dim, bool half_to_float) {
+  return is_float_plain(self) && has_dim(self, dim) && self.numel() > 0 &&
+         (!half_to_float || is_half(self.scalar_type()));
+}
+
+template <Forward kKernel, Name kName>
+Tensor forward(const Tensor& self, int64_t dim, bool half_to_float) {
+  if (C10_LIKELY(takes_softmax(self, dim, half_to_float))) {
+    Tensor out = make_tensor(self.sizes(), half_to_float ? at::kFloat : self.scalar_type());
+    kKernel(read_view(self), static_cast<int>(dim), write_view(out), threads_for(self.numel()));
+    return out;
+  }
+  return call_fallback<kName>(self, dim, half_to_float).back().toTensor();
+}
+
+template <Forward kKernel, Name kName>
+Tensor& forward_out(const Tensor& self, int64_t dim, bool half_to_float, Tensor& out) {
+  if (C10_LIKELY(takes_softmax(self, dim, half_to_float) && is_plain(out) &&
+                 out.scalar_type() == (half_to_float ? at::kFloat : self.scalar_type()) &&
+                 out.sizes() == self.sizes() && !may_overlap_itself(out.unsafeGetTensorImpl()) &&
+                 !may_disturb(out.unsafeGetTensorImpl(), self.unsafeGetTensorImpl()))) {
+    kKernel(read_view(self), static_cast<int>(dim), write_view(out), threads_for(self.numel()));
+    return out;
+  }
+  call_fallback<kName>(self, dim, half_to_float, out);
+  return out;
+}
+
+bool takes_backward(const Tensor& grad, const Tensor& output, int64_t dim, ScalarType input_type) {
+  const ScalarType type = grad.scalar_type();
+  return is_float_plain(grad) && is_plain(output) && output.scalar_type() == type &&
+         output.sizes() == grad.sizes() && has_dim(grad, dim) && grad.numel() > 0 &&
+         (input_type == type || (type == at::kFloat && is_half(input_type)));
+}
+
+template <Backward kKernel, Name kName>
+Tensor backward(const Tensor& grad, const Tensor& output, int64_t dim, ScalarType input_type) {
+  if (C10_LIKELY(takes_backward(grad, output, dim, input_type))) {
+    Tensor out = make_tensor(grad.sizes(), input_type);
+    kKernel(read_view(grad), read_view(output), static_cast<int>(dim), write_view(out),
+            threads_for(grad.numel()));
+    return out;
+  }
+  return call_fallback<kName>(grad, output, dim, input_type).back().toTensor();
+}
+
+template <Backward kKernel, Name kName>
+Tensor& backward_out(const Tensor& grad, const Tensor& output, int64_t dim, ScalarType input_type,
+                     Tensor& out) {
+  if (C10_LIKELY(takes_backward(grad, output, dim, input_type) && is_plain(out) &&
+                 out.scalar_type() == input_type && out.sizes() == grad.sizes() &&
+                 !may_overlap_itself(out.unsafeGetTensorImpl()) &&
+                 !may_disturb(out.unsafeGetTensorImpl(), grad.unsafeGetTensorImpl()) &&
+                 !may_disturb(out.unsafeGetTensorImpl(), output.unsafeGetTensorImpl()))) {
+    kKernel(read_view(grad), read_view(output), static_cast<int>(dim), write_view(out),
+            threads_for(grad.numel()));
+    return out;
+  }
+  call_fallback<kName>(grad, output, dim, input_type, out);
+  return out;
+}
+
+constexpr Forward kSoftmax = &hologram::softmax;
+constexpr Forward kLogSoftmax = &hologram::log_softmax;
+constexpr Backward kSoftmaxBackward = &hologram::softmax_backward;
+constexpr Backward kLogSoftmaxBackward = &hologram::log_softmax_backward;
+
+}  // namespace
+}  // namespace hologram_torch
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  using namespace hologram_torch;
+  register_native<&forward<kSoftmax, "_softmax">>(m, "_softmax");
+  register_native<&forward_out<kSoftmax, "_softmax.out">>(m, "_softmax.out");
+  register_native<&forward<kLogSoftmax, "_log_softmax">>(m, "_log_softmax");
+  register_native<&forward_out<kLogSoftmax, "_log_softmax.out">>(m, "_log_softmax.out");
+  register_native<&backward<kSoftmaxBackward, "_softmax_backward_data">>(m,
+                                                                         "_softmax_backward_data");
+  register_native<&backward_out<kSoftmaxBackward, "_softmax_backward_data.out">>(
+      m, "_softmax_backward_data.out");
+  register_native<&backward<kLogSoftmaxBackward, "_log_softmax_backward_data">>(
+      m, "_log_softmax_backward_data");
+  register_native<&backward_out<kLogSoftmaxBackward, "_log_softmax_backward_data.out">>(
+      m, "_log_softmax_backward_data.out");
+}
