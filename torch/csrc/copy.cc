@@ -1,31 +1,19 @@
 // SPDX-License-Identifier: MIT
-// See copy.h; clone, fill_, zero_ and item() live here too.
+// See copy.h; clone and item() live here too.
 #include "copy.h"
 
 #include <ATen/Functions.h>
 #include <ATen/ops/_local_scalar_dense_native.h>
 #include <torch/library.h>
 
-#include <cstring>
-
 #include "alias.h"
 #include "load.h"
+#include "native_copy.h"
 
 namespace hologram_torch {
 namespace {
 
 using at::Tensor;
-
-constexpr size_t kInlineBytes = 256 << 10;  // above this PyTorch's threaded copy is faster
-
-bool plain_bits(const Tensor& t) { return !t.is_conj() && !t.is_neg() && !t._is_zerotensor(); }
-
-// Same type and element order: one run of bytes.
-bool same_run(const Tensor& dst, const Tensor& src) {
-  return dst.scalar_type() == src.scalar_type() && dst.sizes() == src.sizes() &&
-         ((dst.is_contiguous() && src.is_contiguous()) ||
-          (dst.strides() == src.strides() && dst.is_non_overlapping_and_dense()));
-}
 
 bool is_host(const Tensor& t) { return is_ours(t) || t.is_cpu(); }
 
@@ -54,23 +42,6 @@ c10::Scalar local_scalar_dense(const Tensor& self) {
   return at::native::_local_scalar_dense_cpu(self);
 }
 
-Tensor& fill_scalar(Tensor& self, const c10::Scalar& value) {
-  AliasScope scope;
-  BelowAutograd guard;
-  LoadGuard load;
-  Tensor cpu = scope.to_cpu(self);
-  cpu.fill_(value);
-  return self;
-}
-
-Tensor& zero_(Tensor& self) {
-  if (self.is_non_overlapping_and_dense() && self.nbytes() <= kInlineBytes) {
-    if (self.numel() > 0) std::memset(self.mutable_data_ptr(), 0, self.nbytes());
-    return self;
-  }
-  return fill_scalar(self, 0);
-}
-
 bool is_set_to(const Tensor& self, const Tensor& other) {
   return self.storage().unsafeGetStorageImpl() == other.storage().unsafeGetStorageImpl() &&
          self.storage_offset() == other.storage_offset() && self.sizes() == other.sizes() &&
@@ -81,13 +52,7 @@ bool is_set_to(const Tensor& self, const Tensor& other) {
 
 void copy_into(const Tensor& dst, const Tensor& src, bool non_blocking) {
   TORCH_CHECK(dst.defined() && src.defined(), "copy_: an argument is undefined");
-  if (dst.is_same(src)) return;
-  if (is_host(dst) && is_host(src) && plain_bits(dst) && plain_bits(src) && same_run(dst, src) &&
-      dst.nbytes() <= kInlineBytes && dst.layout() == c10::kStrided &&
-      src.layout() == c10::kStrided) {
-    if (dst.numel() > 0) std::memmove(dst.mutable_data_ptr(), src.const_data_ptr(), dst.nbytes());
-    return;
-  }
+  if (native_copy(dst, src)) return;
   AliasScope scope;
   BelowAutograd guard;
   LoadGuard load;
@@ -104,7 +69,5 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
   m.impl("clone", TORCH_FN(clone_tensor));
   m.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense));
-  m.impl("fill_.Scalar", TORCH_FN(fill_scalar));
-  m.impl("zero_", TORCH_FN(zero_));
   m.impl("is_set_to", TORCH_FN(is_set_to));
 }

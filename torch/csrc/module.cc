@@ -11,6 +11,8 @@
 #include "hologram/device.h"
 #include "hologram/error.h"
 #include "hologram/memory.h"
+#include "hologram/op.h"
+#include "native_common.h"
 #include "op_info.h"
 
 namespace py = pybind11;
@@ -59,6 +61,12 @@ PYBIND11_MODULE(_C, m) {
     return counts;
   });
   m.def("reset_fallback_counts", &hologram_torch::reset_fallback_counts);
+  m.def("_native_ops", &hologram_torch::native_ops);
+  m.def("_op_rows", [] {
+    std::vector<std::string> rows;
+    for (const hologram::OpInfo& row : hologram::ops()) rows.emplace_back(row.name);
+    return rows;
+  });
   m.def("list_available_backends", &available_backends);
   m.def("get_backend",
         [] { return hologram::backend_name(hologram::device(hologram::current_device()).kind()); });

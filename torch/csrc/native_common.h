@@ -27,18 +27,15 @@ namespace hologram_torch {
 // --- Tensors ---------------------------------------------------------------------------------
 
 // Every key that says how a tensor stores its elements.
-inline constexpr uint64_t kStorageKeys =
-    c10::DispatchKeySet(
-        {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative, c10::DispatchKey::ZeroTensor})
-        .raw_repr() |
-    c10::DispatchKeySet({c10::DispatchKey::Dense, c10::DispatchKey::Quantized,
-                         c10::DispatchKey::Sparse, c10::DispatchKey::SparseCsr,
-                         c10::DispatchKey::NestedTensor})
-        .raw_repr() |
-    c10::full_backend_mask;
+inline constexpr c10::DispatchKeySet kStorageKeys =
+    c10::DispatchKeySet({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative,
+                         c10::DispatchKey::ZeroTensor, c10::DispatchKey::Dense,
+                         c10::DispatchKey::Quantized, c10::DispatchKey::Sparse,
+                         c10::DispatchKey::SparseCsr, c10::DispatchKey::NestedTensor}) |
+    c10::DispatchKeySet(c10::DispatchKeySet::RAW, c10::full_backend_mask);
 
-constexpr bool has_exactly(c10::DispatchKeySet keys, c10::DispatchKey key) {
-  return (keys.raw_repr() & kStorageKeys) == c10::DispatchKeySet(key).raw_repr();
+inline bool has_exactly(c10::DispatchKeySet keys, c10::DispatchKey key) {
+  return (keys & kStorageKeys) == c10::DispatchKeySet(key);
 }
 
 // Dense memory of ours with nothing lazy about it: the elements are what the bytes say.
@@ -183,9 +180,14 @@ c10::IValue to_ivalue(const T& value) {
 template <Name kName, class... Args>
 [[gnu::cold, gnu::noinline]] torch::jit::Stack call_fallback(const Args&... args) {
   torch::jit::Stack stack;
-  stack.reserve(sizeof...(args));
+  const c10::OperatorHandle& op = aten_handle<kName>();
+  const auto& parameters = op.schema().arguments();
+  stack.reserve(parameters.size());
   (stack.push_back(to_ivalue(args)), ...);
-  fallback(aten_handle<kName>(), &stack);
+  while (stack.size() < parameters.size()) {
+    stack.push_back(*parameters[stack.size()].default_value());
+  }
+  fallback(op, &stack);
   return stack;
 }
 

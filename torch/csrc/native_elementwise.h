@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "hologram/elementwise.h"
+#include "hologram/parallel.h"
 #include "native_common.h"
 
 namespace hologram_torch {
@@ -29,20 +30,51 @@ struct Mask {
 
 // Any of these at run time.
 struct Operand {
-  const c10::TensorImpl* tensor = nullptr;
+  const at::Tensor* tensor = nullptr;
   const c10::Scalar* number = nullptr;
   bool promotes = true;
 
-  Operand(const at::Tensor& t) : tensor(t.unsafeGetTensorImpl()) {}                    // NOLINT
-  Operand(const Mask& m) : tensor(m.tensor.unsafeGetTensorImpl()), promotes(false) {}  // NOLINT
-  Operand(const Num& n) : number(&n.value) {}                                          // NOLINT
-  Operand(const Param& p) : number(&p.value), promotes(false) {}                       // NOLINT
+  explicit Operand(const at::Tensor& t) : tensor(&t) {}
+  explicit Operand(const Mask& m) : tensor(&m.tensor), promotes(false) {}
+  explicit Operand(const Num& n) : number(&n.value) {}
+  explicit Operand(const Param& p) : number(&p.value), promotes(false) {}
+};
+
+// The kernels of one _foreach_ call, kept back so that they can run together.
+class Batch {
+ public:
+  struct Item {
+    hologram::OpId op;
+    hologram::Dtype dtype;  // of the tensors
+    hologram::ElementwiseKernel kernel;
+    const void* in[4];
+    void* out;
+    char slots[4][8];  // the operands in `numbers`
+    unsigned numbers;
+    int arity;
+    bool bool_result;
+    int64_t n;
+  };
+
+  void add(const Item& item) { items_.push_back(item); }
+  // Runs what was added, on several threads where no item needs another's result.
+  void run();
+
+ private:
+  bool independent() const;
+  std::vector<Item> items_;
 };
 
 // Where a result goes: into a tensor that was given (in-place and out=), or into a new one.
 struct Target {
   const at::Tensor* given = nullptr;
-  at::Tensor fresh;
+  at::Tensor fresh = {};
+  Batch* batch = nullptr;
+
+  // What was kept back comes first, whoever computes outside run_fast.
+  void settle() const {
+    if (batch != nullptr) batch->run();
+  }
 };
 
 // What an ATen op asks of its row besides the arithmetic.
@@ -53,6 +85,7 @@ enum Traits : int {
   kRoundNumbers = 4,      // beside half types a number is rounded to the half type first
   kContiguousResult = 8,  // the op defines its result to be contiguous
   kBoolRow = 16,          // the row's result is bool
+  kSecondLeads = 32,      // the second operand's strides count before the first's
 };
 
 struct Rule {
@@ -88,6 +121,12 @@ void run_half(hologram::OpId op, hologram::Dtype dtype, const void* const* in, u
 
 constexpr bool is_half(hologram::Dtype d) {
   return d == hologram::Dtype::kFloat16 || d == hologram::Dtype::kBFloat16;
+}
+
+// Whether PyTorch would find that the number overflows the half type.
+inline bool fits_half(hologram::Dtype half, float value) {
+  const float limit = half == hologram::Dtype::kFloat16 ? 65504.0f : 3.3895313892515355e38f;
+  return !(std::fabs(value) > limit) || std::isinf(value);
 }
 
 // A wrapped Python number on the CPU as an element of `compute`; false where it would promote.
@@ -153,8 +192,10 @@ struct FastCall {
     return add(Param{n.value}, in, slot, is_one);
   }
   bool add(const Param& p, const void*& in, void* slot, bool& is_one) const {
-    if (rounds && compute != dtype) return false;
     if (!store_number(p.value, compute, slot)) return false;
+    if (C10_UNLIKELY(compute != dtype)) {
+      if (rounds || !fits_half(dtype, *static_cast<float*>(slot))) return false;
+    }
     in = slot;
     is_one = true;
     return true;
@@ -186,7 +227,7 @@ inline bool run_fast(Target& target, const Operands&... operands) {
   const Dtype dtype = static_cast<Dtype>(code);
   const FastCall call{lead, dtype, hologram::compute_dtype(dtype), (kTraits & kRoundNumbers) != 0};
 
-  alignas(8) char slots[kArity][8];
+  alignas(8) char slots[kArity][8] = {};
   const void* in[kArity];
   bool is_one[kArity];
   {
@@ -216,7 +257,7 @@ inline bool run_fast(Target& target, const Operands&... operands) {
     const c10::ScalarType type = kBool ? c10::ScalarType::Bool : lead->dtype().toScalarType();
     if (C10_LIKELY(lead->is_contiguous())) {
       target.fresh = make_tensor(lead->sizes(), type);
-    } else if (lead->is_non_overlapping_and_dense()) {
+    } else if ((kTraits & kContiguousResult) == 0 && lead->is_non_overlapping_and_dense()) {
       target.fresh = make_strided(lead->sizes(), lead->strides(), type);
     } else {
       return false;
@@ -244,6 +285,17 @@ inline bool run_fast(Target& target, const Operands&... operands) {
       }
     }
   }
+  if (C10_UNLIKELY(target.batch != nullptr)) {
+    Batch::Item item{kOp, dtype, kernel, {}, out, {}, 0, kArity, kBool, n};
+    for (int k = 0; k < kArity; ++k) {
+      item.in[k] = in[k];
+      if (!is_one[k]) continue;
+      item.numbers |= 1u << k;
+      std::copy_n(slots[k], 8, item.slots[k]);
+    }
+    target.batch->add(item);
+    return true;
+  }
   if (C10_UNLIKELY(is_half(dtype))) {
     unsigned mask = 0;
     for (int k = 0; k < kArity; ++k) mask |= static_cast<unsigned>(is_one[k]) << k;
@@ -262,9 +314,7 @@ inline bool run_fast(Target& target, const Operands&... operands) {
 template <hologram::OpId kOp, int kExtraTraits = kPlainTraits, class... Operands>
 inline bool run_row(Target& target, const Operands&... operands) {
   constexpr int kTraits = row_traits(kOp) | kExtraTraits;
-  if constexpr ((kTraits & kContiguousResult) == 0) {
-    if (C10_LIKELY((run_fast<kOp, kTraits>(target, operands...)))) return true;
-  }
+  if (C10_LIKELY((run_fast<kOp, kTraits>(target, operands...)))) return true;
   const Operand list[] = {Operand(operands)...};
   return run_general({kOp, kTraits}, list, sizeof...(operands), target);
 }
@@ -284,12 +334,12 @@ struct Face<kName, kRule> {
     return std::move(call_fallback<kName>(self, args...).back()).toTensor();
   }
   static at::Tensor& in_place(at::Tensor& self, Args... args) {
-    Target target{&self, {}};
+    Target target{&self};
     if (C10_UNLIKELY(!kRule(target, self, args...))) call_fallback<kName>(self, args...);
     return self;
   }
   static at::Tensor& out(Self self, Args... args, at::Tensor& result) {
-    Target target{&result, {}};
+    Target target{&result};
     if (C10_UNLIKELY(!kRule(target, self, args...))) call_fallback<kName>(self, args..., result);
     return result;
   }
