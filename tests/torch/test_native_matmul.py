@@ -156,3 +156,12 @@ def test_thread_settings_survive() -> None:
     for _ in range(10):
         a @ a
     assert torch.get_num_threads() == before
+
+
+def test_linear_of_complex_numbers() -> None:
+    def run(x: torch.Tensor, w: torch.Tensor, g: torch.Tensor) -> list:
+        leaves = [t.detach().requires_grad_() for t in (x, w)]
+        return list(torch.autograd.grad(torch.nn.functional.linear(*leaves), leaves, g))
+
+    x, w, g = (values(*s, dtype=torch.complex64) for s in ((2, 3, 4), (5, 4), (2, 3, 5)))
+    check(run, x, w, g, tol={"rtol": 1e-5, "atol": 1e-5})

@@ -506,13 +506,16 @@ Tensor sum_of_rows(const Tensor& t) {
   return out;
 }
 
+// For empty, complex and half tensors and whatever else BLAS does not take.
 std::tuple<Tensor, Tensor, Tensor> linear_backward_by_parts(const Tensor& input, const Tensor& grad,
                                                             const Tensor& weight,
                                                             std::array<bool, 3> wanted) {
+  int64_t count = 1;
+  for (int64_t d = 0; d + 1 < input.dim(); ++d) count *= input.size(d);
   Tensor grad_input, grad_weight, grad_bias;
-  const Tensor rows = grad.reshape({-1, grad.size(-1)});
-  if (wanted[0]) grad_input = rows.mm(weight).reshape(input.sizes());
-  if (wanted[1]) grad_weight = rows.t().mm(input.reshape({-1, input.size(-1)}));
+  const Tensor rows = grad.reshape({count, grad.size(-1)});
+  if (wanted[0]) grad_input = rows.mm(weight.conj()).reshape(input.sizes());
+  if (wanted[1]) grad_weight = rows.t().mm(input.reshape({count, input.size(-1)}).conj());
   if (wanted[2]) grad_bias = rows.sum(0);
   return {grad_input, grad_weight, grad_bias};
 }

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: MIT
+"""embedding of the device against cpu: dtypes, index types, padding, gradients, errors."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from native_compare import FLOATS, check, check_native, layouts, values
+
+
+def gradient(w: torch.Tensor, index: torch.Tensor, **kwargs: object) -> torch.Tensor:
+    w = w.detach().requires_grad_()
+    out = F.embedding(index, w, **kwargs)
+    g = torch.arange(out.numel(), dtype=torch.float64).reshape(out.shape).to(w.dtype) / 8
+    return torch.autograd.grad(out, w, g.to(w.device))[0]
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, torch.int64, torch.complex64])
+@pytest.mark.parametrize("index_type", [torch.int64, torch.int32])
+def test_embedding(dtype: torch.dtype, index_type: torch.dtype) -> None:
+    w = values(11, 7, dtype=dtype)
+    for shape in [(), (4,), (3, 5), (2, 3, 4), (0,)]:
+        generator = torch.Generator().manual_seed(2)
+        index = torch.randint(0, 11, shape, generator=generator).to(index_type)
+        for x in layouts(w):
+            check(F.embedding, index, x)
+        if dtype.is_floating_point:
+            tol = {"rtol": 1e-2 if dtype.itemsize == 2 else 1e-6, "atol": 1e-5}
+            check(gradient, w, index, tol=tol)
+            check(gradient, w, index, padding_idx=3, tol=tol)
+            check(gradient, w, index, scale_grad_by_freq=True, tol=tol)
+
+
+def test_embedding_is_native() -> None:
+    index = torch.randint(0, 100, (8, 16))
+    check_native(F.embedding, index, values(100, 64))
+    many = torch.randint(0, 10, (4096,))
+    check(gradient, values(10, 200), many, tol={"rtol": 1e-5, "atol": 1e-3})
+
+
+def test_errors_are_pytorchs() -> None:
+    w = values(5, 3)
+    check(F.embedding, torch.tensor([5]), w)
+    check(F.embedding, torch.tensor([-1]), w)
+    check(F.embedding, torch.tensor([0.5]), w)
+    check(F.embedding, torch.tensor([0]), w[0])
