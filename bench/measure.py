@@ -70,10 +70,11 @@ def compare(work: Work, side: Side, peer: Work, peer_side: Side, timing: Timing)
             values.append(time_batch(work, side, runs))
             references.append(time_batch(peer, peer_side, peer_runs))
             spent = time.perf_counter() - start
-            # Work of half a second a turn gets three turns: more would tell little and cost a lot.
+            # Slow work gets three turns, very slow work one: more would tell little and cost a lot.
             enough = len(values) >= timing.min_pairs or (
-                spent > 10 * timing.min_time and len(values) >= 3
+                len(values) >= 3 and spent > 10 * timing.min_time
             )
+            enough = enough or spent > 40 * timing.min_time
             if spent >= timing.min_time and enough:
                 break
     finally:

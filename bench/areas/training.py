@@ -137,9 +137,10 @@ def measure(context: Context) -> Iterator[Row]:
     images = random_batches(32, 784)
 
     def cases() -> Iterator[Case]:
-        pairs = [(ours, "") for ours in _OPTIMIZERS] + [
-            (name, name) for name in _OPTIMIZERS if name and not context.quick
-        ]
+        pairs = [(name, "") for name in _OPTIMIZERS]
+        pairs += [(name, name) for name in _OPTIMIZERS if name]
+        if context.quick:
+            pairs = [("", ""), (", fused=True", "")]
         for ours, theirs in pairs:
             yield Case(
                 f"MLP 784-128-10, batch 32, {_label('Adam', ours, theirs)}",
