@@ -299,6 +299,10 @@ def print_results(runs: list[Run]) -> None:
             f"{run.device!s:<12} {median:>10.0f} us {low:>6.0f} to {high:>5.0f} us"
             f" {statistics.fmean(run.losses[-20:]):>11.4f} {run.accuracy:>9.4f}"
         )
+    if any(high > 5 * median for median, _, high in (run.step_microseconds for run in runs)):
+        print(
+            "Other programs kept this machine busy, so these times tell little; run it again alone."
+        )
     if len(runs) == 2:
         first, second = runs
         share = first.step_microseconds[0] / second.step_microseconds[0]
