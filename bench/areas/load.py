@@ -11,9 +11,10 @@ from bench.areas.op_table import Op, all_ops
 from bench.areas.single_ops import make_case
 from bench.areas.training import mlp, random_batches, step_work
 from bench.context import Context, faults_of
-from bench.core import Goal, Row, Side, Work, area, size_name
+from bench.core import Goal, Row, Side, Work, area
 from bench.machine import busy_cores
 from bench.measure import mean_time
+from bench.render import label
 
 AREA = "load"
 _OPS = "add exp gelu sum softmax mse_loss"
@@ -61,8 +62,7 @@ def summarize(rows: list[Row]) -> list[Row]:
         found.append(
             Row(
                 AREA,
-                f"worst slowdown: {worst.name} {size_name(worst.size)};"
-                f" of cpu: {worst_reference.name} {size_name(worst_reference.size)}",
+                f"worst slowdown: {label(worst)}; of cpu: {label(worst_reference)}",
                 worst.value,
                 worst_reference.reference,
                 unit="x",
