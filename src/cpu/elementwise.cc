@@ -32,7 +32,7 @@ struct Program {
   Dtype result;  // what the kernel writes
   int arity;
   int params;
-  std::array<Dtype, kMaxOperands> dtypes{};      // as stored, the result first
+  std::array<Dtype, kMaxOperands> dtypes{};    // as stored, the result first
   std::array<bool, kMaxOperands> scalar{};     // one element for the whole call
   alignas(16) char scalars[kMaxOperands][16];  // those elements, in dtype `compute`
 
@@ -176,44 +176,22 @@ class Runner {
   Scratch scratch_;
 };
 
-// Contiguous operands in the kernel's own types: no tiles, but for results too large for the
-// caches, whose tiles are streamed past them.
+// Contiguous operands in the kernel's own types: no tiles. Stores are plain ones, for streaming
+// past the caches would take a second pass over each tile and costs more than it saves.
 void run_flat(const Program& program, const Iteration& iteration, ElementwiseKernel kernel,
               int max_threads, bool heavy) {
   const int64_t in_size = static_cast<int64_t>(itemsize(program.compute));
   const int64_t out_size = static_cast<int64_t>(itemsize(program.result));
-  const int64_t n = iteration.numel();
   char* out = iteration.data(0);
-  bool streams = n * out_size >= cpu::kStreamBytes && reinterpret_cast<uintptr_t>(out) % 64 == 0;
-  for (int k = 1; k <= program.arity; ++k) streams = streams && iteration.data(k) != out;
-
-  const auto at = [&](int operand, int64_t element) -> const void* {
-    return program.scalar[operand] ? program.scalars[operand]
-                                   : iteration.data(operand) + element * in_size;
-  };
-  const auto run = [&](int64_t begin, int64_t end) {
-    const void* in[4];
-    if (!streams) {
-      for (int k = 0; k < program.arity; ++k) in[k] = at(k + 1, begin);
-      kernel(in, out + begin * out_size, end - begin);
-      return;
-    }
-    Scratch scratch;
-    char* tile = scratch.slot(0);
-    const auto stream = cpu::convert_table(current_isa()).stream;
-    for (; begin < end; begin += kTile) {
-      const int64_t count = std::min(kTile, end - begin);
-      for (int k = 0; k < program.arity; ++k) in[k] = at(k + 1, begin);
-      char* target = out + begin * out_size;
-      if (count * out_size % 64 != 0) {
-        kernel(in, target, count);
-      } else {
-        kernel(in, tile, count);
-        stream(tile, target, count * out_size);
-      }
-    }
-  };
-  cpu::for_chunks(n, cpu::grain(heavy), max_threads, run);
+  cpu::for_chunks(iteration.numel(), cpu::grain(heavy), max_threads,
+                  [&](int64_t begin, int64_t end) {
+                    const void* in[4];
+                    for (int k = 0; k < program.arity; ++k) {
+                      in[k] = program.scalar[k + 1] ? program.scalars[k + 1]
+                                                    : iteration.data(k + 1) + begin * in_size;
+                    }
+                    kernel(in, out + begin * out_size, end - begin);
+                  });
 }
 
 }  // namespace

@@ -22,6 +22,13 @@
 #include "hologram/view.h"
 #include "tensor.h"
 
+// Compiles a plain loop for wider vectors too; which copy runs is settled when we are loaded.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define HOLOGRAM_WIDE __attribute__((target_clones("default", "avx2", "arch=x86-64-v4")))
+#else
+#define HOLOGRAM_WIDE
+#endif
+
 namespace hologram_torch {
 
 // --- Tensors ---------------------------------------------------------------------------------

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "hologram/elementwise.h"
+#include "hologram/parallel.h"
 
 namespace hologram_torch {
 namespace {
@@ -63,30 +64,25 @@ bool store_element(const c10::Scalar& value, c10::ScalarType type, void* slot) {
   return std::isfinite(static_cast<float>(narrow)) || !std::isfinite(wide);
 }
 
-void fill_small(char* out, const char* element, size_t itemsize, int64_t n) {
-  switch (itemsize) {
-    case 1:
-      std::memset(out, element[0], static_cast<size_t>(n));
-      return;
-    case 2: {
-      uint16_t bits;
-      std::memcpy(&bits, element, 2);
-      std::fill_n(reinterpret_cast<uint16_t*>(out), n, bits);
-      return;
-    }
-    case 4: {
-      uint32_t bits;
-      std::memcpy(&bits, element, 4);
-      std::fill_n(reinterpret_cast<uint32_t*>(out), n, bits);
-      return;
-    }
-    default: {
-      uint64_t bits;
-      std::memcpy(&bits, element, 8);
-      std::fill_n(reinterpret_cast<uint64_t*>(out), n, bits);
-      return;
-    }
+// glibc's memset serves bytes only.
+HOLOGRAM_WIDE
+void fill_words(char* out, uint64_t word, int64_t words) {
+  for (int64_t i = 0; i < words; ++i) std::memcpy(out + 8 * i, &word, 8);
+}
+
+// A run of n equal elements of at most 8 bytes.
+void fill_run(char* out, const char* element, size_t itemsize, int64_t n) {
+  if (itemsize == 1) {
+    std::memset(out, element[0], static_cast<size_t>(n));
+    return;
   }
+  uint64_t word = 0;
+  for (size_t at = 0; at < 8; at += itemsize) {
+    std::memcpy(reinterpret_cast<char*>(&word) + at, element, itemsize);
+  }
+  const size_t bytes = static_cast<size_t>(n) * itemsize;
+  fill_words(out, word, static_cast<int64_t>(bytes / 8));
+  std::memcpy(out + bytes / 8 * 8, &word, bytes % 8);
 }
 
 // --- ATen ------------------------------------------------------------------------------------
@@ -203,8 +199,16 @@ bool native_fill(const Tensor& self, const c10::Scalar& value) {
   if (may_overlap_itself(t)) return false;
   const int64_t n = t->numel();
   if (n == 0) return true;
-  if (t->is_non_overlapping_and_dense() && n * static_cast<int64_t>(t->itemsize()) <= kSmallBytes) {
-    fill_small(write_pointer(t), element, t->itemsize(), n);
+  if (t->is_non_overlapping_and_dense()) {
+    char* out = write_pointer(t);
+    const size_t itemsize = t->itemsize();
+    constexpr int64_t kChunk = 65536;
+    hologram::parallel_for((n + kChunk - 1) / kChunk, threads_for(n),
+                           [&](int64_t begin, int64_t end, int) {
+                             const int64_t from = begin * kChunk;
+                             fill_run(out + from * static_cast<int64_t>(itemsize), element,
+                                      itemsize, std::min(n, end * kChunk) - from);
+                           });
     return true;
   }
   hologram::fill(value.isFloatingPoint() ? hologram::Scalar(value.toDouble())

@@ -25,10 +25,18 @@ bool div_number_mode(Target& target, const Tensor& x, const Scalar& y, RoundingM
 
 // --- Powers ----------------------------------------------------------------------------------
 
-// x * x * x, rounded after each product as PyTorch does. A tile stays in the first cache between
-// the two, so this reads and writes memory once.
+// x * x * x, rounded after each product as PyTorch does.
+HOLOGRAM_WIDE
+void cube(const float* x, float* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = x[i] * x[i] * x[i];
+}
+HOLOGRAM_WIDE
+void cube(const double* x, double* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = x[i] * x[i] * x[i];
+}
+
 template <class Real>
-bool cube_contiguous(Target& target, const Tensor& x, hologram::Dtype dtype) {
+bool cube_contiguous(Target& target, const Tensor& x) {
   if (target.given != nullptr) {
     const c10::TensorImpl* given = target.given->unsafeGetTensorImpl();
     if (!is_plain(given) || !given->is_contiguous() || given->sizes() != x.sizes() ||
@@ -42,23 +50,13 @@ bool cube_contiguous(Target& target, const Tensor& x, hologram::Dtype dtype) {
   const Tensor& result = target.given != nullptr ? *target.given : target.fresh;
   const Real* in = reinterpret_cast<const Real*>(read_pointer(x));
   Real* out = reinterpret_cast<Real*>(write_pointer(result));
-  const auto square = hologram::elementwise_kernel(OpId::square, dtype);
-  const auto multiply = hologram::elementwise_kernel(OpId::mul, dtype);
-  constexpr int64_t kTile = 1024, kChunk = 32 * kTile;
+  constexpr int64_t kChunk = 32768;
   const int64_t n = x.numel();
-  const auto run = [&](int64_t begin, int64_t end) {
-    alignas(64) Real squares[kTile];
-    for (; begin < end; begin += kTile) {
-      const int64_t count = std::min(kTile, end - begin);
-      const void* one[] = {in + begin};
-      square(one, squares, count);
-      const void* two[] = {squares, in + begin};
-      multiply(two, out + begin, count);
-    }
-  };
-  hologram::parallel_for(
-      (n + kChunk - 1) / kChunk, threads_for(n),
-      [&](int64_t begin, int64_t end, int) { run(begin * kChunk, std::min(n, end * kChunk)); });
+  hologram::parallel_for((n + kChunk - 1) / kChunk, threads_for(n),
+                         [&](int64_t begin, int64_t end, int) {
+                           const int64_t from = begin * kChunk;
+                           cube(in + from, out + from, std::min(n, end * kChunk) - from);
+                         });
   return true;
 }
 
@@ -91,12 +89,10 @@ bool pow_number(Target& target, const Tensor& x, const Scalar& exponent) {
     if (e == -1.0) return run_row<OpId::reciprocal>(target, x);
     if (e == 3.0 && x.is_contiguous()) {
       if (type == at::kFloat) {
-        return cube_contiguous<float>(target, x, hologram::Dtype::kFloat32) ||
-               run_row<OpId::pow>(target, x, Num{exponent});
+        return cube_contiguous<float>(target, x) || run_row<OpId::pow>(target, x, Num{exponent});
       }
       if (type == at::kDouble) {
-        return cube_contiguous<double>(target, x, hologram::Dtype::kFloat64) ||
-               run_row<OpId::pow>(target, x, Num{exponent});
+        return cube_contiguous<double>(target, x) || run_row<OpId::pow>(target, x, Num{exponent});
       }
     }
   } else if (c10::isIntegralType(type, /*includeBool=*/false) && exponent.isIntegral(false) &&
