@@ -205,7 +205,9 @@ def samples_of(op, dtype: torch.dtype, limit: int | None, grad: bool) -> Iterato
     """Yield the samples of an op, at most `limit` of them spread by a stride."""
     torch.manual_seed(0)
     random.seed(0)
-    every = op.sample_inputs("cpu", dtype, requires_grad=grad)
+    # Not op.sample_inputs(): that walks the whole Python stack for every sample, which under pytest
+    # takes ten times as long as the sample.
+    every = op.sample_inputs_func(op, "cpu", dtype, grad)
     if limit is None:
         yield from enumerate(every)
         return

@@ -29,6 +29,15 @@ DTYPES = [
 FEWEST = {"quick": 500, "whole": 5000}
 
 
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Thousands of tiny ops: on a busy machine OpenMP's barriers would be most of the time."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 def run(dtype: torch.dtype, limit: int | None, fewest: int) -> None:
     report = harness.run_database(dtype, limit)
     assert not report.failures, "\n".join(str(f) for f in report.failures[:40])
