@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "src/cpu/kernel_table.h"
+#include "src/cpu/simd_tail-inl.h"
 #include "src/cpu/vocabulary-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -42,54 +43,52 @@ HWY_INLINE void StoreMaskBytes(D d, M mask, uint8_t* out) {
   hn::StoreU(hn::TruncateTo(du8, ones), du8, out);
 }
 
-// n is a multiple of the lane count. Operand k is one element where bit k of kMask is set.
-template <class Body, class T, int kArity, unsigned kMask, bool kBool>
-HWY_NOINLINE void FloatSpan(const T* const* in, void* HWY_RESTRICT out, int64_t n) {
-  const Tag<T> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  using V = hn::Vec<Tag<T>>;
-  const T* p0 = in[0];
-  const T* p1 = kArity > 1 ? in[1] : p0;
-  const T* p2 = kArity > 2 ? in[2] : p0;
-  const T* p3 = kArity > 3 ? in[3] : p0;
-  const V s0 = hn::Set(d, *p0), s1 = hn::Set(d, *p1), s2 = hn::Set(d, *p2), s3 = hn::Set(d, *p3);
-  const Body body{};
-#pragma GCC unroll 2
-  for (int64_t i = 0; i < n; i += lanes) {
-    const V x = (kMask & 1) ? s0 : hn::LoadU(d, p0 + i);
-    [[maybe_unused]] const V y = (kMask & 2) || kArity < 2 ? s1 : hn::LoadU(d, p1 + i);
-    [[maybe_unused]] const V z = (kMask & 4) || kArity < 3 ? s2 : hn::LoadU(d, p2 + i);
-    [[maybe_unused]] const V w = (kMask & 8) || kArity < 4 ? s3 : hn::LoadU(d, p3 + i);
-    if constexpr (kBool) {
-      StoreMaskBytes(d, body(x, y, z, w), static_cast<uint8_t*>(out) + i);
-    } else {
-      hn::StoreU(body(x, y, z, w), d, static_cast<T*>(out) + i);
-    }
-  }
-}
-
-// Whole vectors in place, the rest through a padded copy, so that an element's value never depends
-// on its position.
+// Operand k is one element where bit k of kMask is set. Whole vectors first, then the rest through
+// masked loads and stores of one more, so that an element's value never depends on its position.
 template <class Body, class T, int kArity, unsigned kMask, bool kBool>
 void FloatKernel(const void* const* in, void* out, int64_t n) {
-  constexpr int64_t kMaxLanes = static_cast<int64_t>(hn::MaxLanes(Tag<T>()));
+  const Tag<T> d;
+  using V = hn::Vec<Tag<T>>;
   using Out = std::conditional_t<kBool, uint8_t, T>;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>()));
-  const int64_t whole = n - n % lanes;
-  const T* p[kArity];
-  for (int k = 0; k < kArity; ++k) p[k] = static_cast<const T*>(in[k]);
-  if (whole > 0) FloatSpan<Body, T, kArity, kMask, kBool>(p, out, whole);
-  const size_t rest = static_cast<size_t>(n - whole);
-  if (rest == 0) return;
-  HWY_ALIGN T padded[kArity][kMaxLanes] = {};
-  HWY_ALIGN Out result[kMaxLanes];
-  for (int k = 0; k < kArity; ++k) {
-    if (kMask >> k & 1) continue;
-    std::memcpy(padded[k], p[k] + whole, rest * sizeof(T));
-    p[k] = padded[k];
-  }
-  FloatSpan<Body, T, kArity, kMask, kBool>(p, result, lanes);
-  std::memcpy(static_cast<Out*>(out) + whole, result, rest * sizeof(Out));
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  if (n <= 0) return;
+  const T* p0 = static_cast<const T*>(in[0]);
+  const T* p1 = kArity > 1 ? static_cast<const T*>(in[1]) : p0;
+  const T* p2 = kArity > 2 ? static_cast<const T*>(in[2]) : p0;
+  const T* p3 = kArity > 3 ? static_cast<const T*>(in[3]) : p0;
+  Out* to = static_cast<Out*>(out);
+  const V s0 = hn::Set(d, *p0), s1 = hn::Set(d, *p1), s2 = hn::Set(d, *p2), s3 = hn::Set(d, *p3);
+  const Body body{};
+  int64_t i = 0;
+  const auto run = [&](auto load, auto store) HWY_ATTR {
+    const V x = (kMask & 1) ? s0 : load(p0 + i);
+    [[maybe_unused]] const V y = (kMask & 2) || kArity < 2 ? s1 : load(p1 + i);
+    [[maybe_unused]] const V z = (kMask & 4) || kArity < 3 ? s2 : load(p2 + i);
+    [[maybe_unused]] const V w = (kMask & 8) || kArity < 4 ? s3 : load(p3 + i);
+    store(body(x, y, z, w));
+  };
+  const auto load_whole = [&](const T* p) HWY_ATTR { return hn::LoadU(d, p); };
+  const auto store_whole = [&](auto result) HWY_ATTR {
+    if constexpr (kBool) {
+      StoreMaskBytes(d, result, to + i);
+    } else {
+      hn::StoreU(result, d, to + i);
+    }
+  };
+#pragma GCC unroll 2
+  for (; i + lanes <= n; i += lanes) run(load_whole, store_whole);
+  if (i == n) return;
+  const int64_t rest = n - i;
+  run([&](const T* p) HWY_ATTR { return LoadFirst(d, p, rest); },
+      [&](auto result) HWY_ATTR {
+        if constexpr (kBool) {
+          uint8_t bytes[hn::MaxLanes(d)];
+          StoreMaskBytes(d, result, bytes);
+          std::memcpy(to + i, bytes, static_cast<size_t>(rest));
+        } else {
+          StoreFirst(d, result, to + i, rest);
+        }
+      });
 }
 
 template <class Body, class T, int kArity, unsigned kMask, bool kBool>

@@ -78,8 +78,19 @@ void run_gemm(at::ScalarType type, const Matrix& a, const Matrix& b, char* c, in
   args.beta = beta;
   args.c = c;
   args.ldc = ldc;
-  const BusyGuard guard(args.m * args.n * args.k);
+  const int64_t work = args.m * args.n * args.k;
+  if (prefers_own_gemm()) {
+    args.max_threads = gemm_threads(work);
+    hologram::gemm(args);
+    return;
+  }
+  const BusyGuard guard(work);
   blas_gemm(args);
+}
+
+bool has_gemm(at::ScalarType type) {
+  return prefers_own_gemm() ||
+         (type == at::kFloat ? blas<float>().gemm != nullptr : blas<double>().gemm != nullptr);
 }
 
 // Whether two matrices can go to BLAS as they are, or packed.
@@ -89,8 +100,7 @@ bool blas_product(const Tensor& a, const Tensor& b) {
   return is_blas_type(type) && type == b.scalar_type() && is_plain(a) && is_plain(b) &&
          a.dim() == 2 && b.dim() == 2 && a.size(1) == b.size(0) && a.numel() > 0 && b.numel() > 0 &&
          a.size(0) <= kMax && a.size(1) <= kMax && b.size(1) <= kMax && a.stride(0) <= kMax &&
-         a.stride(1) <= kMax && b.stride(0) <= kMax && b.stride(1) <= kMax &&
-         (type == at::kFloat ? blas<float>().gemm != nullptr : blas<double>().gemm != nullptr);
+         a.stride(1) <= kMax && b.stride(0) <= kMax && b.stride(1) <= kMax && has_gemm(type);
 }
 
 bool all_plain(const Tensor& a, const Tensor& b) {
@@ -261,12 +271,16 @@ bool batches_match(const Tensor& a, const Tensor& b) {
          a.size(0) == b.size(0) && a.size(2) == b.size(1);
 }
 
-// One product at a time where each is worth a call and batched BLAS would only add its own
-// bookkeeping: a batch of one.
-bool bmm_of_one(const Tensor& a, const Tensor& b, const Tensor& out) {
-  if (a.size(0) != 1 || !is_blas_type(a.scalar_type()) || a.numel() == 0 || b.numel() == 0) {
-    return false;
+// Without PyTorch's batched BLAS: all of it by the library's GEMM, or a batch of one, to which
+// that would only add its own bookkeeping.
+bool bmm_direct(const Tensor& a, const Tensor& b, const Tensor& out) {
+  if (!is_blas_type(a.scalar_type()) || a.numel() == 0 || b.numel() == 0) return false;
+  if (prefers_own_gemm()) {
+    hologram::matmul(read_view(a), read_view(b), write_view(out), 1, 0,
+                     gemm_threads(a.numel() * b.size(2)));
+    return true;
   }
+  if (a.size(0) != 1) return false;
   const Tensor x = a.squeeze(0), y = b.squeeze(0);
   if (!blas_product(x, y)) return false;
   mm_into(x, y, out);
@@ -276,7 +290,7 @@ bool bmm_of_one(const Tensor& a, const Tensor& b, const Tensor& out) {
 Tensor bmm(const Tensor& self, const Tensor& mat2) {
   if (C10_LIKELY(batches_match(self, mat2))) {
     Tensor out = make_tensor({self.size(0), self.size(1), mat2.size(2)}, self.scalar_type());
-    if (bmm_of_one(self, mat2, out)) return out;
+    if (bmm_direct(self, mat2, out)) return out;
     on_aliases(out, self.numel() * mat2.size(2), [&](AliasScope& scope, Tensor& cpu) {
       at::cpu::bmm_out(cpu, scope.to_cpu(self), scope.to_cpu(mat2));
     });
@@ -452,7 +466,7 @@ bool blas_linear(const Tensor& input, const Tensor& weight, const std::optional<
        bias->size(0) != weight.size(0))) {
     return false;
   }
-  return type == at::kFloat ? blas<float>().gemm != nullptr : blas<double>().gemm != nullptr;
+  return has_gemm(type);
 }
 
 c10::SmallVector<int64_t, 5> with_last(const Tensor& t, int64_t last) {

@@ -9,10 +9,13 @@
 #include <dlfcn.h>
 
 #include <array>
+#include <cstdlib>
 #include <limits>
 #include <string>
+#include <string_view>
 
 #include "alias.h"
+#include "hologram/cpu_info.h"
 #include "hologram/parallel.h"
 
 namespace hologram_torch {
@@ -113,10 +116,8 @@ bool gemm_as(const GemmArgs& args) {
   return true;
 }
 
-bool torch_supports(Dtype dtype) {
-  return dtype == Dtype::kFloat32 || dtype == Dtype::kFloat64 || dtype == Dtype::kBFloat16 ||
-         dtype == Dtype::kFloat16;
-}
+bool is_blas_dtype(Dtype dtype) { return dtype == Dtype::kFloat32 || dtype == Dtype::kFloat64; }
+bool is_half_dtype(Dtype dtype) { return dtype == Dtype::kBFloat16 || dtype == Dtype::kFloat16; }
 
 at::Tensor operand(const void* data, int64_t rows, int64_t cols, int64_t ld, bool transposed,
                    at::ScalarType type) {
@@ -127,7 +128,7 @@ at::Tensor operand(const void* data, int64_t rows, int64_t cols, int64_t ld, boo
 
 void torch_gemm(const GemmArgs& args) {
   BusyGuard guard(args.m * args.n * args.k);
-  if ((args.dtype == Dtype::kFloat32 || args.dtype == Dtype::kFloat64) && blas_gemm(args)) return;
+  if (is_blas_dtype(args.dtype) && blas_gemm(args)) return;
   const BelowAutograd below;
   const at::ScalarType type = args.dtype == Dtype::kFloat32   ? at::kFloat
                               : args.dtype == Dtype::kFloat64 ? at::kDouble
@@ -174,9 +175,36 @@ bool blas_gemm(const GemmArgs& args) {
   return args.dtype == Dtype::kFloat32 ? gemm_as<float>(args) : gemm_as<double>(args);
 }
 
+bool prefers_own_gemm() {
+  static const bool own = [] {
+    const char* wish = std::getenv("HOLOGRAM_GEMM");
+    const std::string_view name = wish == nullptr ? "" : wish;
+    TORCH_CHECK_VALUE(name.empty() || name == "hologram" || name == "torch", "HOLOGRAM_GEMM is '",
+                      name, "'; set it to 'hologram' or 'torch', or unset it");
+    if (!name.empty()) return name == "hologram";
+#if defined(__x86_64__)
+    return hologram::current_isa() == hologram::Isa::kAvx512 && !__builtin_cpu_is("intel");
+#else
+    return false;
+#endif
+  }();
+  return own;
+}
+
+int gemm_threads(int64_t multiplications) {
+  // Some ten microseconds of work for each of two threads.
+  return multiplications < (int64_t{1} << 21) ? 1 : at::get_num_threads();
+}
+
 void register_torch_gemm() {
+  // The built-in provider has priority 0. The half types are PyTorch's in any case: oneDNN has
+  // instructions for them.
+  hologram::register_gemm_provider({.name = "torch",
+                                    .priority = prefers_own_gemm() ? -1 : 20,
+                                    .supports = &is_blas_dtype,
+                                    .gemm = &torch_gemm});
   hologram::register_gemm_provider(
-      {.name = "torch", .priority = 20, .supports = &torch_supports, .gemm = &torch_gemm});
+      {.name = "torch-half", .priority = 20, .supports = &is_half_dtype, .gemm = &torch_gemm});
 }
 
 }  // namespace hologram_torch

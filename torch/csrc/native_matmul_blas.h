@@ -54,6 +54,15 @@ class BusyGuard {
 // Row-major C = alpha op(A) op(B) + beta C through blas<T>().gemm; false where that cannot take it.
 bool blas_gemm(const hologram::GemmArgs& args);
 
+// Whether float32 and float64 products go to the library's GEMM instead of PyTorch's. So they do
+// where PyTorch's (MKL) leaves AVX-512 unused, which is on processors of other makers than Intel;
+// HOLOGRAM_GEMM=hologram or HOLOGRAM_GEMM=torch decides otherwise. The choice is made once, so that
+// a program's bits do not depend on timing.
+bool prefers_own_gemm();
+
+// Threads the library's GEMM may use for m * n * k multiplications.
+int gemm_threads(int64_t multiplications);
+
 // Makes PyTorch's products those of the library too.
 void register_torch_gemm();
 
