@@ -60,3 +60,7 @@ def test_the_harness_sees_a_wrong_result() -> None:
     assert harness.compare(good, good.to("hologram"), False) is None
     assert harness.compare(good, (good + 1e-3).to("hologram"), False) is not None
     assert harness.compare(good, torch.ones(4, device="hologram"), True) is not None
+    sample = (good, (), {})
+    wrong = good.exp() * (1 + 1e-4)
+    assert harness.as_accurate(torch.exp, sample, good.exp(), good.exp(), False)
+    assert not harness.as_accurate(torch.exp, sample, good.exp(), wrong, False)

@@ -524,6 +524,11 @@ Tensor sum_of_rows(const Tensor& t) {
 std::tuple<Tensor, Tensor, Tensor> linear_backward_by_parts(const Tensor& input, const Tensor& grad,
                                                             const Tensor& weight,
                                                             std::array<bool, 3> wanted) {
+  if (weight.dim() == 1) {  // one output, and no dimension for it
+    auto [grad_input, grad_weight, grad_bias] =
+        linear_backward_by_parts(input, grad.unsqueeze(-1), weight.unsqueeze(0), wanted);
+    return {grad_input, wanted[1] ? grad_weight.squeeze(0) : grad_weight, grad_bias};
+  }
   int64_t count = 1;
   for (int64_t d = 0; d + 1 < input.dim(); ++d) count *= input.size(d);
   Tensor grad_input, grad_weight, grad_bias;
