@@ -386,7 +386,8 @@ void run(const Job& job) {
   const int64_t run = by_rows ? 1 : kept.size[kept.ndim - 1];
   const int64_t cols = std::min(run, kMaxCols);
   const int64_t col_tiles = ceil_div(run, cols);
-  // By columns a piece is at least one block of the kernel: shorter ones cost more in partial results.
+  // By columns a piece is at least one block of the kernel: shorter ones cost more in partial
+  // results.
   const Split split(folded, by_rows ? kUnit : std::max<int64_t>(128, kUnit / cols));
   const int64_t runs = outputs / run;
   const int64_t tile =

@@ -125,9 +125,7 @@ def test_deterministic_empty_is_filled() -> None:
 @pytest.mark.parametrize("workers", [0, 2])
 def test_data_loader(workers: int) -> None:
     data = torch.utils.data.TensorDataset(torch.arange(20.0).view(10, 2))
-    loader = torch.utils.data.DataLoader(
-        data, batch_size=4, pin_memory=True, num_workers=workers
-    )
+    loader = torch.utils.data.DataLoader(data, batch_size=4, pin_memory=True, num_workers=workers)
     total = sum(batch.to(D, non_blocking=True).sum().item() for (batch,) in loader)
     assert total == 190
     assert not torch.ones(3).is_pinned()

@@ -57,7 +57,8 @@ def test_pickle() -> None:
 def test_dlpack_round_trips_share_memory() -> None:
     a = torch.arange(6.0, device=D)
     assert tuple(map(int, a.__dlpack_device__())) == (12, 0)
-    for b in (torch.from_dlpack(a), torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(a))):
+    capsule = torch.utils.dlpack.to_dlpack(a)
+    for b in (torch.from_dlpack(a), torch.utils.dlpack.from_dlpack(capsule)):
         assert b.device.type == D
         assert b.data_ptr() == a.data_ptr()
     host = np.from_dlpack(a, device="cpu")
@@ -106,7 +107,13 @@ def test_overlapping_copy_reads_before_it_writes() -> None:
 def test_copies_in_all_directions(source: str, target: str, types) -> None:
     values = torch.arange(24).view(4, 6).to(types[0])
     src = values.to(source)
-    for arrange in (lambda t: t, lambda t: t.t(), lambda t: t[::2, 1:5], lambda t: t[1].expand(3, 6)):
+    arrangements = (
+        lambda t: t,
+        lambda t: t.t(),
+        lambda t: t[::2, 1:5],
+        lambda t: t[1].expand(3, 6),
+    )
+    for arrange in arrangements:
         expected = torch.empty(arrange(values).shape, dtype=types[1])
         expected.copy_(arrange(values))
         dst = torch.empty(arrange(values).shape, dtype=types[1], device=target)

@@ -228,7 +228,7 @@ def test_inference_mode() -> None:
         assert y.is_inference()
         assert torch.sort(y)[0].is_inference()
     assert not (y + 1).is_inference()
-    with pytest.raises(RuntimeError, match="[Ii]nference"):
+    with pytest.raises(RuntimeError, match=r"[Ii]nference"):
         y.requires_grad_().mul_(2)
 
 

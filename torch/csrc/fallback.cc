@@ -81,7 +81,7 @@ class Call {
         const c10::List<at::Tensor> originals = kept.original.toTensorList();
         const c10::List<at::Tensor> aliases = kept.alias.toTensorList();
         for (size_t i = 0; i < originals.size(); ++i) {
-          const at::Tensor original = originals.get(i);
+          const at::Tensor& original = originals.get(i);
           if (original.defined() && is_ours(original)) {
             scope_.adopt_changes(original, aliases.get(i));
           }

@@ -34,8 +34,7 @@ if _autoloading and _os.environ.get("HOLOGRAM_AUTOLOAD", "1") == "0":
     _load_error = ImportError("HOLOGRAM_AUTOLOAD=0")
 else:
     try:
-        from hologram_torch import _load
-
+        # First: it loads the extension and names the device.
         from hologram_torch._load import __version__  # noqa: F401  isort: skip
         from hologram_torch.backends import get_backend, list_available_backends, set_backend
         from hologram_torch.execution import (

@@ -13,15 +13,12 @@ from typing import Any
 
 import torch
 
-
 _CPU = 1  # kDLCPU
 
 
 def _is_ours(tensor: torch.Tensor) -> bool:
     # Subclasses with __torch_function__ must be asked through it first.
-    return (
-        not torch.overrides.has_torch_function_unary(tensor) and tensor.device.type == "hologram"
-    )
+    return not torch.overrides.has_torch_function_unary(tensor) and tensor.device.type == "hologram"
 
 
 def install() -> None:
@@ -45,9 +42,7 @@ def install() -> None:
         if wanted is not None and int(wanted[0]) == _CPU and _is_ours(self):
             # Asked for host memory: the tensor's own is that, so nothing is copied unless asked.
             if self.requires_grad:
-                raise BufferError(
-                    "Can't export tensors that require gradient, use tensor.detach()"
-                )
+                raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
             return original_export(torch.ops.hologram._host_view(self), **kwargs)
         return original_export(self, **kwargs)
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import torch
+
 from hologram_torch._build_info import TORCH_MINOR, TORCH_VERSION
 from hologram_torch._build_info import VERSION as __version__
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from hologram_torch import _C
 from torch.types import Device
+
+from hologram_torch import _C
 
 __all__ = [
     "Event",
@@ -132,7 +133,7 @@ def _exchange_device(device: int) -> int:
 _maybe_exchange_device = _exchange_device
 
 
-class device:  # noqa: N801  (named as in torch.cuda)
+class device:
     """Context manager that makes a device the current one; None or -1 leaves it."""
 
     def __init__(self, device: Device) -> None:
@@ -146,7 +147,7 @@ class device:  # noqa: N801  (named as in torch.cuda)
         _maybe_exchange_device(self.prev_idx)
 
 
-class device_of(device):  # noqa: N801
+class device_of(device):
     """Context manager that makes the device of a tensor the current one."""
 
     def __init__(self, obj: Any) -> None:
@@ -403,5 +404,3 @@ def seed_all() -> None:
 def initial_seed() -> int:
     """Return the seed of the current device."""
     return _generator().initial_seed()
-
-

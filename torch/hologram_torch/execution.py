@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from hologram_torch import _C
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from hologram_torch import _C
 
 _MODES = ("deferred", "eager")
 
@@ -27,7 +28,7 @@ if _mode not in _MODES:
     _mode = "deferred"
 
 
-class execution:  # noqa: N801  (reads as a statement: with execution('eager'): ...)
+class execution:
     """Choose how ops run: call it to set the mode, or use it as a context manager.
 
     'deferred' lets ops be recorded and run later as fused kernels, 'eager' runs each at its call.
