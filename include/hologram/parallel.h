@@ -21,6 +21,14 @@ HOLOGRAM_API bool in_parallel_region();
 // enough to ask per op; keeps itself up to date with a measurement now and then.
 HOLOGRAM_API bool workers_answer_quickly();
 
+// Threads that another runtime in this process already keeps: team(threads, member, context) runs
+// member(context) on the calling thread and up to threads - 1 others and returns when all have.
+// With a team, parallel_for starts no workers of its own, so that two pools never spin for one
+// processor; the tiles are claimed as ever, and late members count as late workers. Null takes it
+// away. A forked child has none.
+using ThreadTeam = void (*)(int threads, void (*member)(void*), void* context);
+HOLOGRAM_API void set_thread_team(ThreadTeam team);
+
 struct ParallelStats {
   int64_t jobs = 0;            // parallel_for calls that were offered to workers
   int64_t inline_jobs = 0;     // calls that ran on the caller alone because workers answer late

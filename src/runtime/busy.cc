@@ -16,8 +16,8 @@ constexpr int64_t kMicrosecond = 1000;
 constexpr int64_t kMillisecond = 1000 * kMicrosecond;
 
 constexpr int64_t kShortestRest = 20 * kMillisecond;
-constexpr int64_t kLongestRest = 2000 * kMillisecond;
-constexpr int64_t kLossShare = 50;  // rest this many times what was lost
+constexpr int64_t kLongestRest = 500 * kMillisecond;
+constexpr int64_t kLossShare = 10;  // rest this many times what was lost
 constexpr int64_t kLateWait = 150 * kMicrosecond;
 constexpr double kLateWake = 500.0 * kMicrosecond;
 constexpr int64_t kOwnLookEvery = 10 * kMillisecond;

@@ -74,6 +74,8 @@ struct Pool {
   std::mutex mutex;                                // starting workers
   BusyJudge judge;
   std::atomic<bool> always_ask{false};
+  std::atomic<ThreadTeam> team{nullptr};
+  std::atomic<int64_t> team_tiles{0};
   std::atomic<int64_t> jobs{0};
   std::atomic<int64_t> inline_jobs{0};
   std::atomic<int64_t> late_jobs{0};
@@ -249,6 +251,7 @@ void after_fork_in_child() {
   Pool& p = pool();
   p.alive.store(0);
   p.taken.store(0);
+  p.team.store(nullptr);
   for (Slot& slot : p.slots) {
     slot.word.store(0);
     slot.waiting.store(0);
@@ -304,6 +307,57 @@ void await(Slot& slot, int64_t target) {
     if (slot.finished.load(std::memory_order_seq_cst) != target) futex_wait(slot.waiting, 1);
     slot.waiting.store(0, std::memory_order_relaxed);
   }
+}
+
+// A job as the members of a lent team see it.
+struct TeamJob {
+  Slot* slot;
+  const void* caller;  // a thread-local address that tells the caller from the others
+  std::atomic<int> next_id{1};
+  std::atomic<int64_t> others_tiles{0};
+  int64_t caller_done = 0;
+};
+
+void run_member(void* argument) {
+  auto& job = *static_cast<TeamJob*>(argument);
+  const bool is_caller = job.caller == &t_depth;
+  const int id = is_caller ? 0 : job.next_id.fetch_add(1, std::memory_order_relaxed);
+  const Region region;
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t tiles = 0;
+  while (claim(*job.slot, id, begin, end)) tiles += run_claimed(*job.slot, id, begin, end);
+  if (is_caller) {
+    job.caller_done = now_ns();
+  } else {
+    job.others_tiles.fetch_add(tiles, std::memory_order_relaxed);
+  }
+}
+
+// As run_shared, on threads lent by another runtime.
+void run_on_team(Pool& p, ThreadTeam team, Slot& slot, int64_t begin, int64_t tiles, int threads,
+                 TileFunction function, void* context, int64_t start) {
+  slot.function = function;
+  slot.context = context;
+  slot.end = tiles;
+  slot.failed.store(false, std::memory_order_relaxed);
+  slot.share.store(static_cast<uint32_t>(4 * threads), std::memory_order_relaxed);
+  slot.word.store(
+      static_cast<uint64_t>(threads) << kTilesBits | static_cast<uint64_t>(tiles - begin),
+      std::memory_order_release);
+  p.jobs.fetch_add(1, std::memory_order_relaxed);
+  TeamJob job{&slot, &t_depth};
+  team(threads, &run_member, &job);
+  const int64_t now = now_ns();
+  const int64_t fair = (job.caller_done - start) / 2;
+  if (p.judge.job_ended(now, now - job.caller_done, fair)) {
+    p.late_jobs.fetch_add(1, std::memory_order_relaxed);
+  }
+  p.team_tiles.fetch_add(job.others_tiles.load(), std::memory_order_relaxed);
+  std::exception_ptr error;
+  if (slot.failed.load(std::memory_order_acquire)) std::swap(error, slot.error);
+  p.taken.fetch_and(~(uint64_t{1} << (&slot - p.slots)), std::memory_order_release);
+  if (error != nullptr) std::rethrow_exception(error);
 }
 
 void run_shared(Pool& p, Slot& slot, int64_t begin, int64_t tiles, int threads,
@@ -380,6 +434,15 @@ void run_tiles(int64_t tiles, int max_threads, TileFunction function, void* cont
     }
     threads = static_cast<int>(std::min<int64_t>(threads, tiles - begin));
   }
+  if (const ThreadTeam team = p.team.load(std::memory_order_acquire); team != nullptr) {
+    if (Slot* slot = take_slot(p); slot != nullptr) {
+      // Always as many as are wished for: a team that changes its size starts and ends threads.
+      run_on_team(p, team, *slot, begin, tiles, wish, function, context, start);
+    } else {
+      function(context, begin, tiles, 0);
+    }
+    return;
+  }
   threads = std::min(threads, ensure_workers(p, threads - 1) + 1);
   Slot* slot = threads > 1 ? take_slot(p) : nullptr;
   if (slot == nullptr) {
@@ -409,6 +472,8 @@ void set_num_threads(int threads) {
   internal::pool().threads.store(std::min(threads, internal::kMaxThreads));
 }
 
+void set_thread_team(ThreadTeam team) { internal::pool().team.store(team); }
+
 void testing::always_ask_workers(bool always) { internal::pool().always_ask.store(always); }
 
 bool in_parallel_region() { return internal::t_depth != 0; }
@@ -430,6 +495,7 @@ ParallelStats parallel_stats() {
   s.inline_jobs = p.inline_jobs.load();
   s.late_jobs = p.late_jobs.load();
   s.workers = p.alive.load();
+  s.worker_tiles = p.team_tiles.load();
   for (int i = 1; i <= s.workers; ++i) {
     if (internal::Worker* w = p.workers[i].load()) s.worker_tiles += w->tiles.load();
   }

@@ -216,12 +216,12 @@ TEST(BusyJudge, RestsAfterLateJobsAndRecovers) {
   EXPECT_TRUE(judge.workers_help(now));
   EXPECT_TRUE(judge.job_ended(now, 4'000'000, 100'000));
   EXPECT_FALSE(judge.workers_help(now));
-  EXPECT_FALSE(judge.workers_help(now + 199'000'000));  // fifty times what was lost
-  EXPECT_TRUE(judge.workers_help(now + 201'000'000));
-  now += 201'000'000;
+  EXPECT_FALSE(judge.workers_help(now + 39'000'000));  // ten times what was lost
+  EXPECT_TRUE(judge.workers_help(now + 41'000'000));
+  now += 41'000'000;
   EXPECT_TRUE(judge.job_ended(now, 4'000'000, 100'000));
-  EXPECT_FALSE(judge.workers_help(now + 399'000'000));  // twice as long the second time
-  now += 401'000'000;
+  EXPECT_FALSE(judge.workers_help(now + 79'000'000));  // twice as long the second time
+  now += 81'000'000;
   for (int i = 0; i < 100; ++i) judge.job_ended(now, 0, 0);
   EXPECT_TRUE(judge.job_ended(now, 200'000, 0));
   EXPECT_TRUE(judge.workers_help(now + 21'000'000));  // forgiven: the shortest rest again
@@ -273,6 +273,44 @@ TEST_F(Parallel, AskingWhetherWorkersAnswerIsCheap) {
   const int64_t start = internal::now_ns();
   for (int i = 0; i < 10000; ++i) workers_answer_quickly();
   EXPECT_LT(internal::now_ns() - start, 1'000'000'000);
+}
+
+// A team of fresh threads stands for another runtime's.
+void fresh_threads(int threads, void (*member)(void*), void* context) {
+  std::vector<std::thread> others;
+  for (int i = 1; i < threads; ++i) others.emplace_back(member, context);
+  member(context);
+  for (std::thread& other : others) other.join();
+}
+
+TEST(LentTeam, RunsEveryTileOnceAndCarriesErrors) {
+  testing::always_ask_workers(true);
+  set_thread_team(&fresh_threads);
+  for (int round = 0; round < 50; ++round) {
+    std::vector<std::atomic<int>> seen(997);
+    std::atomic<int> highest{0};
+    std::atomic<int> nested{0};
+    parallel_for(997, 4, [&](int64_t begin, int64_t end, int worker) {
+      int before = highest.load();
+      while (before < worker && !highest.compare_exchange_weak(before, worker)) {
+      }
+      for (int64_t i = begin; i < end; ++i) seen[static_cast<size_t>(i)].fetch_add(1);
+      parallel_for(3, 4, [&](int64_t b, int64_t e, int w) {
+        if (w == 0) nested.fetch_add(static_cast<int>(e - b));
+      });
+    });
+    for (auto& count : seen) ASSERT_EQ(count.load(), 1);
+    ASSERT_LT(highest.load(), 4);
+    ASSERT_GT(nested.load(), 0);
+    ASSERT_EQ(nested.load() % 3, 0);
+    EXPECT_THROW(parallel_for(100, 3,
+                              [](int64_t begin, int64_t end, int) {
+                                if (begin <= 57 && 57 < end) throw std::runtime_error("tile 57");
+                              }),
+                 std::runtime_error);
+  }
+  set_thread_team(nullptr);
+  testing::always_ask_workers(false);
 }
 
 }  // namespace

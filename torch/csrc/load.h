@@ -8,10 +8,21 @@
 extern "C" {
 __attribute__((weak)) int omp_get_max_threads();
 __attribute__((weak)) void omp_set_num_threads(int threads);
+__attribute__((weak)) void GOMP_parallel(void (*member)(void*), void* context, unsigned threads,
+                                         unsigned flags);
 __attribute__((weak)) int MKL_Set_Num_Threads_Local(int threads);
 }
 
 namespace hologram_torch {
+
+// Lends libhologram the OpenMP threads that PyTorch keeps. Those spin for milliseconds after each
+// of PyTorch's regions; a second pool would have to wait for them to give up the processor.
+inline void lend_openmp_threads() {
+  if (GOMP_parallel == nullptr) return;
+  hologram::set_thread_team([](int threads, void (*member)(void*), void* context) {
+    GOMP_parallel(member, context, static_cast<unsigned>(threads), 0);
+  });
+}
 
 // An OpenMP region ends in a barrier: with a core taken by another process every small op waits a
 // scheduler's time slice for the thread that was there. libhologram measures how soon its workers

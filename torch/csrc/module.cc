@@ -7,6 +7,7 @@
 #include <torch/version.h>
 
 #include "fallback.h"
+#include "load.h"
 #include "generator.h"
 #include "hologram/device.h"
 #include "hologram/error.h"
@@ -53,6 +54,7 @@ TORCH_LIBRARY_FRAGMENT(hologram, m) {
 PYBIND11_MODULE(_C, m) {
   m.doc() = "Native part of hologram_torch.";
   hologram_torch::register_fallback_over_composites();
+  hologram_torch::lend_openmp_threads();
   m.attr("torch_version") = TORCH_VERSION;
   m.def("fallback_counts", [] {
     py::dict counts;
