@@ -17,14 +17,20 @@ inline constexpr int64_t kStreamBytes = int64_t{8} << 20;
 // and a preempted thread holds little.
 constexpr int64_t grain(bool heavy) { return heavy ? 8192 : 32768; }
 
-// Runs f(begin, end) over [0, n), `chunk` at a time; on the caller alone when there are fewer than
-// two chunks.
+// Runs f(begin, end) over [0, n), about `chunk` at a time; on the caller alone when there are fewer
+// than two chunks. A few chunks are made equal and as many as the threads share evenly, or one
+// thread would do twice its part.
 template <class F>
 void for_chunks(int64_t n, int64_t chunk, int max_threads, F&& f) {
-  const int64_t chunks = (n + chunk - 1) / chunk;
+  int64_t chunks = (n + chunk - 1) / chunk;
   if (chunks < 2 || max_threads <= 1) {
     f(int64_t{0}, n);
     return;
+  }
+  if (chunks < 8 * int64_t{max_threads} && n >= 64 * int64_t{max_threads}) {
+    chunks = (chunks + max_threads - 1) / max_threads * max_threads;
+    chunk = ((n + chunks - 1) / chunks + 15) / 16 * 16;
+    chunks = (n + chunk - 1) / chunk;
   }
   parallel_for(chunks, max_threads, [&](int64_t begin, int64_t end, int) {
     f(begin * chunk, std::min(n, end * chunk));
