@@ -17,6 +17,10 @@ inline constexpr int64_t kStreamBytes = int64_t{8} << 20;
 // and a preempted thread holds little.
 constexpr int64_t grain(bool heavy) { return heavy ? 8192 : 32768; }
 
+// Chunks begin at multiples of this: the largest group in which random numbers are made, which must
+// not be cut in two, or the values would depend on the number of threads.
+inline constexpr int64_t kWhole = 64;
+
 // Runs f(begin, end) over [0, n), about `chunk` at a time; on the caller alone when there are fewer
 // than two chunks. A few chunks are made equal and as many as the threads share evenly, or one
 // thread would do twice its part.
@@ -29,7 +33,7 @@ void for_chunks(int64_t n, int64_t chunk, int max_threads, F&& f) {
   }
   if (chunks < 8 * int64_t{max_threads} && n >= 64 * int64_t{max_threads}) {
     chunks = (chunks + max_threads - 1) / max_threads * max_threads;
-    chunk = ((n + chunks - 1) / chunks + 15) / 16 * 16;
+    chunk = ((n + chunks - 1) / chunks + kWhole - 1) / kWhole * kWhole;
     chunks = (n + chunk - 1) / chunk;
   }
   parallel_for(chunks, max_threads, [&](int64_t begin, int64_t end, int) {
