@@ -5,6 +5,7 @@
 #   make test      every test but those marked heavy
 #   make test-all  every test
 #   make bench     the measurements behind the figures in the README
+#   make accuracy  the error of every elementwise op, in ULP, on every instruction set
 #   make check     formatting, lint and types
 #   make docs      check that the documents' links and commands hold
 #   make clean     delete what was built (.venv stays; `make distclean` deletes that too)
@@ -18,7 +19,7 @@ export PYTHONUNBUFFERED = 1
 
 PY := .venv/bin/python
 
-.PHONY: help setup setup-tests setup-check run test test-all bench check docs clean distclean
+.PHONY: help setup setup-tests setup-check run test test-all bench accuracy check docs clean distclean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -45,6 +46,11 @@ test-all: setup-tests
 
 bench: setup
 	@$(PY) -m bench $(BENCH)
+
+accuracy: setup
+	@.venv/bin/cmake -S . -B build/accuracy -DHOLOGRAM_BUILD_TOOLS=ON -DHOLOGRAM_INSTALL=OFF > /dev/null
+	@.venv/bin/cmake --build build/accuracy --target hologram_accuracy --parallel > build/accuracy/log
+	@build/accuracy/tools/accuracy/hologram_accuracy
 
 check: setup-check
 	@$(PY) tools/check.py
