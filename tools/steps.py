@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from textwrap import shorten
 
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "build" / "logs"
@@ -92,7 +93,7 @@ def step(
         raise StepError(
             f"{_explain(log)}\n"
             f"FAILED   {title} after {seconds:.1f} s, exit status {code}\n"
-            f"         command: {' '.join(command)}\n"
+            f"         command: {shorten(' '.join(command), 400, placeholder=' ...')}\n"
             f"         full log: {log.relative_to(ROOT)}"
         )
     say(f"{seconds:6.1f} s {title}")

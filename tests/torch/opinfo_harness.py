@@ -308,9 +308,7 @@ def check_op(op, dtype: torch.dtype, limit: int | None, report: Report) -> None:
                 report.failures.append(Failure(name, index, "forward", _short(error)))
             elif type(error) is not type(cpu_error):
                 report.failures.append(
-                    Failure(
-                        name, index, "error", f"{_short(error)} where cpu: {_short(cpu_error)}"
-                    )
+                    Failure(name, index, "error", f"{_short(error)} where cpu: {_short(cpu_error)}")
                 )
             continue
         if cpu_error is not None:
@@ -349,9 +347,7 @@ def _short(error: BaseException) -> str:
     ]
 
 
-def run_database(
-    dtype: torch.dtype, limit: int | None = None, only: str | None = None
-) -> Report:
+def run_database(dtype: torch.dtype, limit: int | None = None, only: str | None = None) -> Report:
     """Run the whole database (or ops whose name contains `only`) for one dtype."""
     report = Report()
     with warnings.catch_warnings():

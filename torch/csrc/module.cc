@@ -7,12 +7,12 @@
 #include <torch/version.h>
 
 #include "fallback.h"
-#include "load.h"
 #include "generator.h"
 #include "hologram/device.h"
 #include "hologram/error.h"
 #include "hologram/memory.h"
 #include "hologram/op.h"
+#include "load.h"
 #include "native_common.h"
 #include "op_info.h"
 
