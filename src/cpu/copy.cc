@@ -15,16 +15,13 @@ namespace hologram {
 namespace {
 
 using cpu::Block;
+using cpu::is_dense;
 using cpu::Iteration;
 using cpu::kMaxOperands;
 
 // Tiles of 16-byte elements must fit a class too.
 int64_t tile_elements(Dtype a, Dtype b) {
   return std::max(itemsize(a), itemsize(b)) > 8 ? 512 : cpu::kTile;
-}
-
-bool is_dense(const Block& block, int64_t rows, int64_t cols) {
-  return (cols == 1 || block.col_stride == 1) && (rows == 1 || block.row_stride == cols);
 }
 
 void copy_bytes(const char* src, char* dst, int64_t bytes, bool streams) {

@@ -20,6 +20,7 @@ namespace hologram {
 namespace {
 
 using cpu::Block;
+using cpu::is_dense;
 using cpu::Iteration;
 using cpu::kMaxOperands;
 using cpu::kTile;
@@ -71,10 +72,6 @@ class Runner {
 
  private:
   static constexpr int64_t kShortRow = 32;
-
-  static bool is_dense(const Block& block, int64_t rows, int64_t cols) {
-    return (cols == 1 || block.col_stride == 1) && (rows == 1 || block.row_stride == cols);
-  }
 
   // Long rows in which every operand is contiguous or one element need no gathering, even where
   // rows repeat or lie apart.

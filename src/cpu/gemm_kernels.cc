@@ -7,6 +7,7 @@
 // clang-format off
 #include "hwy/highway.h"
 #include "src/cpu/simd_tail-inl.h"
+#include "src/cpu/transpose-inl.h"
 #include "src/cpu/gemm_kernels.h"
 // clang-format on
 
@@ -31,44 +32,6 @@ template <class T>
 using Tag = hn::ScalableTag<T>;
 template <class T>
 constexpr int64_t kCols = 2 * static_cast<int64_t>(hn::MaxLanes(Tag<T>()));
-
-// Four (float64: two) rows by as many columns, transposed in registers of 128 bits.
-HWY_INLINE void TransposeSquare(const float* from, int64_t ld, float* to, int64_t ld_to) {
-  const hn::Full128<float> d;
-  const auto r0 = hn::LoadU(d, from), r1 = hn::LoadU(d, from + ld);
-  const auto r2 = hn::LoadU(d, from + 2 * ld), r3 = hn::LoadU(d, from + 3 * ld);
-  const auto low02 = hn::InterleaveLower(d, r0, r2), low13 = hn::InterleaveLower(d, r1, r3);
-  const auto high02 = hn::InterleaveUpper(d, r0, r2), high13 = hn::InterleaveUpper(d, r1, r3);
-  hn::StoreU(hn::InterleaveLower(d, low02, low13), d, to);
-  hn::StoreU(hn::InterleaveUpper(d, low02, low13), d, to + ld_to);
-  hn::StoreU(hn::InterleaveLower(d, high02, high13), d, to + 2 * ld_to);
-  hn::StoreU(hn::InterleaveUpper(d, high02, high13), d, to + 3 * ld_to);
-}
-HWY_INLINE void TransposeSquare(const double* from, int64_t ld, double* to, int64_t ld_to) {
-  const hn::Full128<double> d;
-  const auto r0 = hn::LoadU(d, from), r1 = hn::LoadU(d, from + ld);
-  hn::StoreU(hn::InterleaveLower(d, r0, r1), d, to);
-  hn::StoreU(hn::InterleaveUpper(d, r0, r1), d, to + ld_to);
-}
-
-// to[p * ld_to + i] = from[i * ld + p] for i < rows, p < k.
-template <class T>
-void Transpose(const T* from, int64_t ld, int64_t rows, int64_t k, T* HWY_RESTRICT to,
-               int64_t ld_to) {
-  constexpr int64_t kSide = 16 / static_cast<int64_t>(sizeof(T));
-  const int64_t square_rows = rows - rows % kSide, square_k = k - k % kSide;
-  for (int64_t p = 0; p < square_k; p += kSide) {
-    for (int64_t i = 0; i < square_rows; i += kSide) {
-      TransposeSquare(from + i * ld + p, ld, to + p * ld_to + i, ld_to);
-    }
-    for (int64_t i = square_rows; i < rows; ++i) {
-      for (int64_t q = p; q < p + kSide; ++q) to[q * ld_to + i] = from[i * ld + q];
-    }
-  }
-  for (int64_t p = square_k; p < k; ++p) {
-    for (int64_t i = 0; i < rows; ++i) to[p * ld_to + i] = from[i * ld + p];
-  }
-}
 
 template <class T>
 void PackA(const T* a, int64_t row, int64_t col, int64_t m, int64_t k, T* HWY_RESTRICT to) {

@@ -8,13 +8,10 @@
 #include <string>
 
 #include "hologram/error.h"
-#include "hwy/highway.h"
+#include "src/cpu/transpose-inl.h"
 
 namespace hologram::cpu {
 namespace {
-
-// The lowest instruction set is enough for moves of 128 bits.
-namespace hn = hwy::HWY_NAMESPACE;
 
 std::string shape_text(const View& view) {
   std::string text = "(";
@@ -177,51 +174,6 @@ struct Bytes16 {
   uint64_t words[2];
 };
 
-// Side of the squares that are transposed in registers of 128 bits.
-template <class T>
-inline constexpr int64_t kSide = 16 / static_cast<int64_t>(sizeof(T));
-
-inline void transpose_square(const uint32_t* from, int64_t ld, uint32_t* to, int64_t ld_to) {
-  const hn::Full128<uint32_t> d;
-  const auto r0 = hn::LoadU(d, from), r1 = hn::LoadU(d, from + ld);
-  const auto r2 = hn::LoadU(d, from + 2 * ld), r3 = hn::LoadU(d, from + 3 * ld);
-  const auto low02 = hn::InterleaveLower(d, r0, r2), low13 = hn::InterleaveLower(d, r1, r3);
-  const auto high02 = hn::InterleaveUpper(d, r0, r2), high13 = hn::InterleaveUpper(d, r1, r3);
-  hn::StoreU(hn::InterleaveLower(d, low02, low13), d, to);
-  hn::StoreU(hn::InterleaveUpper(d, low02, low13), d, to + ld_to);
-  hn::StoreU(hn::InterleaveLower(d, high02, high13), d, to + 2 * ld_to);
-  hn::StoreU(hn::InterleaveUpper(d, high02, high13), d, to + 3 * ld_to);
-}
-inline void transpose_square(const uint64_t* from, int64_t ld, uint64_t* to, int64_t ld_to) {
-  const hn::Full128<uint64_t> d;
-  const auto r0 = hn::LoadU(d, from), r1 = hn::LoadU(d, from + ld);
-  hn::StoreU(hn::InterleaveLower(d, r0, r1), d, to);
-  hn::StoreU(hn::InterleaveUpper(d, r0, r1), d, to + ld_to);
-}
-
-// target[r * ld_to + c] = source[c * ld + r] for whole squares; the caller copies what is left
-// over.
-template <class T>
-void transpose_squares(const T* source, int64_t ld, T* target, int64_t ld_to, int64_t rows,
-                       int64_t cols) {
-  for (int64_t r = 0; r < rows; r += kSide<T>) {
-    for (int64_t c = 0; c < cols; c += kSide<T>) {
-      transpose_square(source + c * ld + r, ld, target + r * ld_to + c, ld_to);
-    }
-  }
-}
-
-template <class T>
-void copy_strided(const T* source, const Block& from, T* target, const Block& to, int64_t rows,
-                  int64_t cols) {
-  for (int64_t r = 0; r < rows; ++r) {
-    for (int64_t c = 0; c < cols; ++c) {
-      target[r * to.row_stride + c * to.col_stride] =
-          source[r * from.row_stride + c * from.col_stride];
-    }
-  }
-}
-
 template <class T>
 void copy_elements(const Block& from, const Block& to, int64_t rows, int64_t cols) {
   const T* source = reinterpret_cast<const T*>(from.data);
@@ -232,13 +184,8 @@ void copy_elements(const Block& from, const Block& to, int64_t rows, int64_t col
     }
   } else if (std::abs(from.row_stride) < std::abs(from.col_stride) && rows > 1) {
     if constexpr (sizeof(T) == 4 || sizeof(T) == 8) {
-      if (from.row_stride == 1 && to.col_stride == 1 && rows >= kSide<T> && cols >= kSide<T>) {
-        const int64_t whole_rows = rows - rows % kSide<T>, whole_cols = cols - cols % kSide<T>;
-        transpose_squares(source, from.col_stride, target, to.row_stride, whole_rows, whole_cols);
-        copy_strided(source + whole_cols * from.col_stride, from, target + whole_cols, to,
-                     whole_rows, cols - whole_cols);
-        copy_strided(source + whole_rows, from, target + whole_rows * to.row_stride, to,
-                     rows - whole_rows, cols);
+      if (from.row_stride == 1 && to.col_stride == 1) {
+        HWY_NAMESPACE::Transpose(source, from.col_stride, cols, rows, target, to.row_stride);
         return;
       }
     }

@@ -21,6 +21,11 @@ struct Block {
   int64_t col_stride;
 };
 
+// Whether a rectangle is one contiguous run.
+inline bool is_dense(const Block& block, int64_t rows, int64_t cols) {
+  return (cols == 1 || block.col_stride == 1) && (rows == 1 || block.row_stride == cols);
+}
+
 // Operand 0 is the result. Dimensions are those of the result, ordered so that the result's memory
 // is walked forwards and merged where every operand allows it.
 class Iteration {
