@@ -2,6 +2,8 @@
 // Keeps PyTorch's OpenMP kernels to one thread while the machine is busy with others' work.
 #pragma once
 
+#include <cstdint>
+
 #include "hologram/parallel.h"
 
 // From the OpenMP and MKL that libtorch brings; weak, for a build of it may lack either.
@@ -29,9 +31,10 @@ inline void lend_openmp_threads() {
 // answer; while they are late, a CPU kernel run by us stays on the calling thread.
 class LoadGuard {
  public:
-  LoadGuard() {
-    if (hologram::workers_answer_quickly() || omp_set_num_threads == nullptr ||
-        omp_get_max_threads == nullptr) {
+  // work: multiplications or the like; below some thousands PyTorch starts no threads anyway.
+  explicit LoadGuard(int64_t work = INT64_MAX) {
+    if (work <= kWorthThreads || hologram::workers_answer_quickly() ||
+        omp_set_num_threads == nullptr || omp_get_max_threads == nullptr) {
       return;
     }
     threads_ = omp_get_max_threads();
@@ -48,6 +51,7 @@ class LoadGuard {
   LoadGuard& operator=(const LoadGuard&) = delete;
 
  private:
+  static constexpr int64_t kWorthThreads = 4096;
   int threads_ = 0;
   int mkl_threads_ = 0;
 };

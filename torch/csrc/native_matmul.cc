@@ -11,6 +11,7 @@
 
 #include "alias.h"
 #include "hologram/reduction.h"
+#include "load.h"
 #include "native_common.h"
 #include "native_matmul_blas.h"
 
@@ -84,7 +85,7 @@ void run_gemm(at::ScalarType type, const Matrix& a, const Matrix& b, char* c, in
     hologram::gemm(args);
     return;
   }
-  const BusyGuard guard(work);
+  const LoadGuard guard(work);
   blas_gemm(args);
 }
 
@@ -125,7 +126,7 @@ template <class F>
 void on_aliases(const Tensor& out, int64_t flops, F&& kernel) {
   AliasScope scope;
   const BelowAutograd below;
-  const BusyGuard guard(flops);
+  const LoadGuard guard(flops);
   Tensor cpu = scope.to_cpu(out);
   kernel(scope, cpu);
 }
@@ -371,7 +372,7 @@ bool blas_mv(const Tensor& mat, const Tensor& vec) {
 void mv_into(const Tensor& mat, const Tensor& vec, double alpha, double beta, const Tensor& out) {
   Tensor packed;
   const Matrix a = matrix_of(mat, &packed);
-  const BusyGuard guard(a.rows * a.cols);
+  const LoadGuard guard(a.rows * a.cols);
   if (mat.scalar_type() == at::kFloat) {
     gemv_as<float>(a, vec, alpha, beta, out);
   } else {
@@ -429,7 +430,7 @@ Tensor dot(const Tensor& self, const Tensor& other) {
       self.stride(0) <= kMax && other.stride(0) <= kMax &&
       (type == at::kFloat ? blas<float>().dot != nullptr : blas<double>().dot != nullptr)) {
     Tensor out = make_tensor({}, type);
-    const BusyGuard guard(self.numel());
+    const LoadGuard guard(self.numel());
     if (type == at::kFloat) {
       dot_as<float>(self, other, out);
     } else {

@@ -16,7 +16,7 @@
 
 #include "alias.h"
 #include "hologram/cpu_info.h"
-#include "hologram/parallel.h"
+#include "load.h"
 
 namespace hologram_torch {
 namespace {
@@ -87,17 +87,6 @@ Blas<T> load(const std::string& prefix) {
   return found;
 }
 
-struct ThreadControls {
-  int (*mkl_set_local)(int) = symbol<int (*)(int)>("MKL_Set_Num_Threads_Local");
-  void (*omp_set)(int) = symbol<void (*)(int)>("omp_set_num_threads");
-  int (*omp_max)() = symbol<int (*)()>("omp_get_max_threads");
-};
-
-const ThreadControls& controls() {
-  static const ThreadControls c;
-  return c;
-}
-
 template <class T>
 bool gemm_as(const GemmArgs& args) {
   const auto gemm = blas<T>().gemm;
@@ -127,7 +116,7 @@ at::Tensor operand(const void* data, int64_t rows, int64_t cols, int64_t ld, boo
 }
 
 void torch_gemm(const GemmArgs& args) {
-  BusyGuard guard(args.m * args.n * args.k);
+  const LoadGuard guard(args.m * args.n * args.k);
   if (is_blas_dtype(args.dtype) && blas_gemm(args)) return;
   const BelowAutograd below;
   const at::ScalarType type = args.dtype == Dtype::kFloat32   ? at::kFloat
@@ -151,24 +140,6 @@ template <>
 const Blas<double>& blas<double>() {
   static const Blas<double> found = load<double>("d");
   return found;
-}
-
-bool BusyGuard::workers_would_help() { return hologram::workers_answer_quickly(); }
-
-void BusyGuard::enter() {
-  const ThreadControls& c = controls();
-  entered_ = true;
-  if (c.mkl_set_local != nullptr) mkl_threads_ = c.mkl_set_local(1);
-  if (c.omp_set != nullptr && c.omp_max != nullptr) {
-    omp_threads_ = c.omp_max();
-    c.omp_set(1);
-  }
-}
-
-void BusyGuard::leave() {
-  const ThreadControls& c = controls();
-  if (c.mkl_set_local != nullptr) c.mkl_set_local(mkl_threads_);
-  if (omp_threads_ > 0) c.omp_set(omp_threads_);
 }
 
 bool blas_gemm(const GemmArgs& args) {

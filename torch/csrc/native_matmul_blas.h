@@ -27,30 +27,6 @@ struct Blas {
 template <class T>
 const Blas<T>& blas();
 
-// Keeps PyTorch's thread pool out of the products of one scope while the machine is busy: an OpenMP
-// barrier there waits for time slices, which costs hundreds of times what the threads gain.
-class BusyGuard {
- public:
-  explicit BusyGuard(int64_t flops) {
-    if (flops > kWorthThreads && !workers_would_help()) enter();
-  }
-  ~BusyGuard() {
-    if (entered_) leave();
-  }
-  BusyGuard(const BusyGuard&) = delete;
-  BusyGuard& operator=(const BusyGuard&) = delete;
-
- private:
-  static constexpr int64_t kWorthThreads = 4096;
-  static bool workers_would_help();
-  void enter();
-  void leave();
-
-  bool entered_ = false;
-  int mkl_threads_ = 0;
-  int omp_threads_ = 0;
-};
-
 // Row-major C = alpha op(A) op(B) + beta C through blas<T>().gemm; false where that cannot take it.
 bool blas_gemm(const hologram::GemmArgs& args);
 
