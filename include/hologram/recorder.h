@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+// Recording: ops that wait until somebody looks, and what makes them run.
+//
+// Where execution is deferred, an op on a device's buffers is appended to that device's open circuit
+// instead of running. The circuit is sealed, planned (or its plan found) and run when somebody needs
+// bytes: flush, materialize, Device::synchronize. All threads record into one order per device, the
+// order in which they called; results are those of running each op at its call.
+//
+// Ownership: the recorder holds a reference to every buffer of the open circuit. A buffer that only
+// the recorder still holds when the circuit is sealed is dead: its contents are written only where
+// another kernel needs them. Recording never blocks on running work; running never takes a lock that
+// a deleter needs.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "hologram/api.h"
+#include "hologram/buffer.h"
+#include "hologram/device.h"
+#include "hologram/op.h"
+#include "hologram/reduction.h"
+
+namespace hologram {
+
+// A buffer without memory yet: it gets some when the first circuit that writes it runs, or when
+// materialize() is called. Costs no more than a header. data() is null until then.
+HOLOGRAM_API Buffer* allocate_deferred(Device& device, size_t nbytes);
+
+// Whether this process defers. Off: the record functions return false and the caller runs the op.
+HOLOGRAM_API bool is_deferring();
+// Runs what is recorded before it turns deferring off. HOLOGRAM_EXECUTION sets the first value.
+HOLOGRAM_API void set_deferring(bool deferring);
+
+// An operand of a record. Exactly one of: memory (buffer set), a number (buffer null).
+struct RecordOperand {
+  Buffer* buffer = nullptr;
+  int64_t offset = 0;  // bytes from the buffer's start to the first element
+  Dtype dtype = Dtype::kFloat32;  // as stored; of a number the type computed in
+  bool one = false;               // memory of one element that is repeated
+  uint64_t bits = 0;  // a number: its bytes in `dtype`, bool and integers widened to int64
+};
+
+// Each returns false, with nothing recorded, where the device does not defer or the case is one it
+// does not take (more than 8 dimensions after merging, complex dtypes, exported buffers): the caller
+// then runs the op at once, after materialize() of every buffer it touches.
+// operands[0] is the result. What the op's immediate counterpart would refuse must be refused before.
+
+// out[i] = op(in...[i]) for n contiguous elements of each operand. Operands whose dtype is not
+// `compute` are converted as elementwise() does.
+HOLOGRAM_API bool record_flat(OpId op, Dtype compute, const RecordOperand* operands, int arity,
+                              int64_t n);
+// Strided: strides[k] has ndim steps in elements for operand k (0 where it is repeated).
+HOLOGRAM_API bool record_strided(OpId op, Dtype compute, const RecordOperand* operands, int arity,
+                                 int ndim, const int64_t* shape, const int64_t* const* strides);
+// out = in, converted. A number as `in` fills.
+HOLOGRAM_API bool record_copy(const RecordOperand& out, const RecordOperand& in, int ndim,
+                              const int64_t* shape, const int64_t* out_strides,
+                              const int64_t* in_strides);
+// out[r] = op over in[r][0..cols), rows contiguous and one after another in `in`, results
+// contiguous. in is converted to out's dtype first for sum, mean, prod, norm, var and std, as
+// reduce() does. False for rows longer than a block holds.
+HOLOGRAM_API bool record_fold(Reduction op, const RecordOperand& out, const RecordOperand& in,
+                              int64_t rows, int64_t cols, double parameter = 0);
+// Softmax and its relatives along contiguous rows; `which` as in circuit::RowOp.
+HOLOGRAM_API bool record_rows(int which, const RecordOperand* operands, int arity, int64_t rows,
+                              int64_t cols);
+
+// Runs everything recorded on the device. Throws what running threw; a circuit whose memory could
+// not be had stays recorded, so that the call can be repeated.
+HOLOGRAM_API void flush(Device& device);
+
+namespace internal {
+HOLOGRAM_API void materialize_slowly(Buffer& buffer);
+HOLOGRAM_API extern constinit std::atomic<uint64_t> g_done_epoch;
+}  // namespace internal
+
+// Whether recorded work that has not run yet reads or writes the buffer, or it has no memory yet.
+inline bool is_pending(const Buffer& buffer);
+// After it data() is valid and nothing recorded touches the buffer: the caller may read and write.
+// Cheap where that is so already.
+inline void materialize(Buffer& buffer);
+
+// Foreign code has an address in this buffer: ops on it are never recorded again.
+HOLOGRAM_API void mark_exported(Buffer& buffer);
+
+struct RecorderStats {
+  uint64_t ops_recorded = 0;
+  uint64_t circuits = 0;      // sealed and run
+  uint64_t kernels = 0;       // launched
+  uint64_t plan_hits = 0;
+  uint64_t plan_misses = 0;
+  uint64_t plans = 0;         // cached now
+  uint64_t bytes_moved = 0;   // by kernels
+  uint64_t bytes_unfused = 0; // what the ops one by one would have moved
+};
+HOLOGRAM_API RecorderStats recorder_stats(Device& device);
+HOLOGRAM_API void reset_recorder_stats(Device& device);
+
+}  // namespace hologram

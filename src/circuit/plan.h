@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+// A plan: what a circuit became. A few kernels in launch order, each a small program over tiles, and
+// the buffers that need memory before they run. No addresses: a plan serves every circuit with the
+// same words.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hologram/dtype.h"
+#include "hologram/op_ids.h"
+#include "src/circuit/tape.h"
+
+namespace hologram::circuit {
+
+inline constexpr int kMaxDomainDims = 8;
+
+// How many elements a value has.
+enum class Rank : uint8_t {
+  kFull,  // one for each element of the domain
+  kRow,   // one for each row: the same along the domain's last dimension
+  kOne,   // one in all
+};
+
+// Memory that a kernel reads or writes.
+struct Access {
+  uint32_t slot = 0;
+  int64_t offset = 0;  // bytes
+  Dtype dtype = Dtype::kFloat32;
+  Rank rank = Rank::kFull;
+  bool loaded = false;  // read before this kernel writes it, if it does
+  bool stored = false;
+  // Elements per step of each dimension of the domain; 0 where repeated. For kRow the last is 0,
+  // for kOne all are.
+  std::array<int64_t, kMaxDomainDims> strides{};
+};
+
+// A value that lives in a class of the boundary pool while a block is computed.
+struct Temp {
+  Dtype dtype = Dtype::kFloat32;
+  Rank rank = Rank::kFull;
+  // c0..c95. Two temps share one where the first is last read before the second is written; the
+  // output of an elementwise instruction may take the class of an input of the same item size.
+  int class_index = 0;
+};
+
+struct Ref {
+  enum Kind : uint8_t { kNone, kAccess, kTemp, kImmediate } kind = kNone;
+  uint32_t index = 0;
+};
+
+// One step. Inputs of lower rank than the step's are repeated along the row (or everywhere).
+// An immediate's 8 bytes hold a number in `compute`, as in Tape.
+struct Instr {
+  uint16_t code = 0;               // an OpId, or a Code
+  uint16_t attr = 0;               // kCodeFold: Reduction; kCodeRow: RowOp
+  Dtype compute = Dtype::kFloat32;  // of the inputs; for kCodeConvert what is converted from
+  Dtype result = Dtype::kFloat32;   // of the output
+  Rank rank = Rank::kFull;         // of the output; the input of a fold is kFull
+  uint8_t arity = 0;
+  Ref in[kMaxArity];
+  Ref out;  // kTemp or kAccess
+  double parameter = 0;
+
+  bool is_op() const { return code < kCodeConvert; }
+  OpId op() const { return static_cast<OpId>(code); }
+};
+
+// Runs its instructions in order on every block of the domain, blocks in any order and on any
+// thread. Results do not depend on the blocks: an element's value (a row's, where whole_rows)
+// depends on its inputs alone. What one block stores no other block loads or stores.
+struct Kernel {
+  int ndim = 1;
+  std::array<int64_t, kMaxDomainDims> shape{};  // the domain, columns last
+  // Folds and row functions need rows in one piece: a block is some number of whole rows.
+  bool whole_rows = false;
+  std::vector<Access> accesses;
+  std::vector<Temp> temps;
+  std::vector<Instr> instrs;
+  int classes = 0;  // of the boundary pool in use at once
+  bool heavy = false;  // costs many instructions an element
+  // Kernels of one stage do not depend on each other and may run at once. Stages ascend.
+  int stage = 0;
+  // Equal for kernels of one stage with equal programs over different slots: one launch for all.
+  int launch = 0;
+
+  int64_t numel() const {
+    int64_t n = 1;
+    for (int d = 0; d < ndim; ++d) n *= shape[d];
+    return n;
+  }
+  int64_t rows() const { return ndim > 0 && shape[ndim - 1] != 0 ? numel() / shape[ndim - 1] : 0; }
+  int64_t cols() const { return ndim > 0 ? shape[ndim - 1] : 1; }
+};
+
+// Longest row that a block can hold: rows of folds and row functions are at most this long (in
+// elements of up to 4 bytes; half of it for 8).
+inline constexpr int64_t kMaxRowBytes = 12288;
+
+struct PlanStats {
+  int ops = 0;              // records
+  int dead = 0;             // of them, those whose results nobody sees
+  int kernels = 0;          // launches
+  int classes = 0;          // most in use in one kernel
+  int64_t bytes_moved = 0;    // read and written by the kernels
+  int64_t bytes_unfused = 0;  // by the ops one by one
+};
+
+// What a device made of a plan's kernels.
+class PlanCode {
+ public:
+  virtual ~PlanCode() = default;
+};
+
+struct Plan {
+  std::vector<Kernel> kernels;   // ascending stages, equal launches side by side
+  std::vector<uint32_t> attach;  // slots that must have memory
+  int slots = 0;
+  PlanStats stats;
+  // Set by the device at the first run; later runs find it.
+  std::unique_ptr<PlanCode> code;
+  uint64_t canonical_hash = 0;  // equal for circuits that mean the same
+  uint64_t runs = 0;
+};
+
+// Where the slots and numbers of one run are.
+struct Bindings {
+  char* const* slots = nullptr;  // null for slots that the plan does not touch
+  const uint64_t* immediates = nullptr;
+};
+
+struct PlanOptions {
+  int max_instrs = 64;  // in one kernel
+  bool fuse = true;     // false: one kernel for each record, as recorded
+};
+
+// Canonical form, fusion and class assignment. states[s] (see SlotState) for every slot.
+// Deterministic. Throws Error(kOutOfMemory) only.
+std::unique_ptr<Plan> make_plan(std::span<const uint64_t> words, std::span<const uint8_t> states,
+                                const PlanOptions& options = {});
+
+// For people: the records, and the kernels with their instructions.
+std::string print_tape(std::span<const uint64_t> words);
+std::string print_plan(const Plan& plan);
+
+}  // namespace hologram::circuit

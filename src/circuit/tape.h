@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+// The tape: a circuit as it is recorded, one run of 64-bit words per op, cheap to append, to hash and
+// to compare.
+//
+// Two tapes with equal words compute the same function of their slots and immediates, so the words
+// (with the state of the slots, see SlotState) are the key under which a plan is remembered.
+// Buffers are named by slot, numbers by position: neither an address nor the value of a number is
+// in the words, except that the few numbers which laws know (0, -0, 1, -1, 2) are marked as such.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "hologram/dtype.h"
+#include "hologram/op_ids.h"
+
+namespace hologram::circuit {
+
+// What a record does: a row of the op table (its OpId), or one of these.
+enum Code : uint16_t {
+  // out = in converted to out's dtype (rounded to nearest even; floats to integers truncate).
+  kCodeConvert = 0x1000,
+  // Reduction `attr` of the last dimension, see Record::row.
+  kCodeFold = 0x1001,
+  // A function of whole rows, see RowOp; `attr` names it.
+  kCodeRow = 0x1002,
+};
+
+// Functions that turn rows into rows of the same length.
+enum class RowOp : uint8_t {
+  kSoftmax = 0,             // (x)
+  kLogSoftmax = 1,          // (x)
+  kSoftmaxBackward = 2,     // (grad, output)
+  kLogSoftmaxBackward = 3,  // (grad, output)
+};
+
+enum class OperandKind : uint8_t {
+  kMemory = 0,     // one element per element of the record
+  kOne = 1,        // one element of memory, repeated
+  kImmediate = 2,  // a number
+};
+
+// Which known number an immediate is, whatever its dtype.
+enum class NumberClass : uint8_t { kOther = 0, kZero, kNegativeZero, kOne, kMinusOne, kTwo };
+// bits: a number in `dtype` (float32 in the low 4 bytes, float64, int64 for integers and bool).
+NumberClass classify_number(Dtype dtype, uint64_t bits);
+
+struct Operand {
+  OperandKind kind = OperandKind::kMemory;
+  // As stored. Of an immediate: the type computed in, in which its bits are.
+  Dtype dtype = Dtype::kFloat32;
+  NumberClass number = NumberClass::kOther;
+  uint32_t slot = 0;       // kMemory, kOne
+  int64_t offset = 0;      // bytes from the start of the slot's buffer
+  uint32_t immediate = 0;  // position among the tape's immediates
+};
+
+inline constexpr int kMaxArity = 4;
+inline constexpr int kTapeDims = 8;
+
+// One decoded record. The output is operand 0.
+//
+// Elements are visited in an order that the recorder chose (by the output's strides, largest
+// first), as `ndim` dimensions, the innermost last; ndim 1 with strides 1 is the usual case. A
+// kMemory operand k steps strides[k][d] elements in dimension d, 0 where it is repeated.
+// For kCodeFold the dimensions are those of the input and the output's strides in the last one are
+// 0: the last dimension is folded. For kCodeRow the last dimension is the row.
+struct Record {
+  uint16_t code = 0;
+  Dtype compute = Dtype::kFloat32;
+  uint8_t arity = 0;
+  uint16_t attr = 0;   // kCodeFold: Reduction; kCodeRow: RowOp
+  double parameter = 0;  // kCodeFold: correction of var and std, p of norm
+  int ndim = 1;
+  int64_t shape[kTapeDims] = {};
+  int64_t strides[kMaxArity + 1][kTapeDims] = {};
+  Operand operands[kMaxArity + 1];
+
+  int64_t numel() const {
+    int64_t n = 1;
+    for (int d = 0; d < ndim; ++d) n *= shape[d];
+    return n;
+  }
+};
+
+// What a slot is when the circuit is sealed.
+enum SlotState : uint8_t {
+  kSlotLive = 1,    // somebody outside may still read the buffer
+  kSlotFresh = 2,   // nothing was written before this circuit: its first contents are undefined
+};
+
+class Tape {
+ public:
+  void clear();
+  bool empty() const { return records_ == 0; }
+  int records() const { return records_; }
+
+  // Appends. Immediates' `immediate` is ignored: the number is `bits` and gets the next position.
+  // The usual case: n elements, every kMemory operand contiguous.
+  void append_flat(uint16_t code, Dtype compute, int arity, const Operand* operands,
+                   const uint64_t* bits, int64_t n);
+  void append(const Record& record, const uint64_t* bits);
+
+  std::span<const uint64_t> words() const { return words_; }
+  const std::vector<uint64_t>& immediates() const { return immediates_; }
+
+  // Calls f(record, index) for each, in order.
+  template <class F>
+  static void decode(std::span<const uint64_t> words, F&& f) {
+    size_t at = 0;
+    uint32_t immediates = 0;
+    for (int index = 0; at < words.size(); ++index) {
+      Record record;
+      at = decode_one(words, at, immediates, record);
+      f(record, index);
+    }
+  }
+
+ private:
+  static size_t decode_one(std::span<const uint64_t> words, size_t at, uint32_t& immediates,
+                           Record& record);
+  void append_operands(const Operand* operands, const uint64_t* bits, int arity);
+
+  std::vector<uint64_t> words_;
+  std::vector<uint64_t> immediates_;
+  int records_ = 0;
+};
+
+// 64 bits that depend on every word.
+uint64_t hash_words(std::span<const uint64_t> words, uint64_t seed = 0);
+
+}  // namespace hologram::circuit

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+// Fused loops generated at run time: one pass over contiguous operands for a chain of simple ops,
+// bit-identical to their kernels run one after another.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "hologram/cpu_info.h"
+#include "hologram/dtype.h"
+#include "hologram/op_ids.h"
+
+namespace hologram::cpu {
+
+// An operand of a step: an input array, a number (one for the whole call), or an earlier step.
+struct SegmentRef {
+  enum Kind : uint8_t { kInput, kNumber, kStep } kind = kInput;
+  uint8_t index = 0;
+};
+
+struct SegmentStep {
+  bool convert = false;  // else a row of the op table
+  OpId op{};
+  Dtype compute = Dtype::kFloat32;  // of the operands; for a conversion what is converted from
+  Dtype result = Dtype::kFloat32;   // bool for predicates
+  uint8_t arity = 0;
+  SegmentRef in[4];
+  int output = -1;  // also stored to this output array
+};
+
+struct Segment {
+  std::vector<Dtype> inputs;   // arrays of n elements
+  std::vector<Dtype> numbers;  // 8 bytes each, the value in its dtype at the start
+  std::vector<Dtype> outputs;
+  std::vector<SegmentStep> steps;
+};
+
+// inputs[i], outputs[i]: n contiguous elements, any alignment; an output may coincide exactly with
+// an input of the same item size. numbers[i]: address of the number. n >= 0.
+using SegmentKernel = void (*)(const void* const* inputs, const void* const* numbers,
+                               void* const* outputs, int64_t n);
+
+// Whether a step can be part of a segment on this instruction set.
+bool jit_takes(Isa isa, const SegmentStep& step);
+// Generates the loop, or finds it among those generated before. Null where the machine, the
+// instruction set or HOLOGRAM_JIT=0 forbids it, a step is not taken, registers or the room for code
+// do not suffice. Thread-safe; the code stays for the life of the process.
+SegmentKernel jit_compile(Isa isa, const Segment& segment);
+
+struct JitStats {
+  int64_t kernels = 0;
+  int64_t code_bytes = 0;
+  int64_t hits = 0;
+  double compile_us = 0;  // all together
+};
+JitStats jit_stats();
+
+}  // namespace hologram::cpu
