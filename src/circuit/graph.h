@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+// A circuit in SSA: who reads whose result, what has to come before what, and what has to end up in
+// memory.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "src/circuit/map.h"
+#include "src/circuit/tape.h"
+
+namespace hologram::circuit {
+
+// A piece of a buffer as an operand walks it.
+struct Region {
+  uint32_t slot = 0;
+  int64_t offset = 0;  // bytes
+  Dtype dtype = Dtype::kFloat32;
+  Map map;
+
+  // Bytes reached, relative to the buffer.
+  int64_t begin() const { return offset + map.lowest() * size(); }
+  int64_t end() const { return offset + (map.highest() + 1) * size(); }
+  int64_t size() const { return static_cast<int64_t>(itemsize(dtype)); }
+  bool overlaps(const Region& other) const {
+    return slot == other.slot && begin() < other.end() && other.begin() < end();
+  }
+  // Writes every byte that `other` reaches.
+  bool covers(const Region& other) const {
+    return slot == other.slot && (map.is_flat() || map == other.map) &&
+           (map.is_flat() || (offset == other.offset && size() == other.size())) &&
+           begin() <= other.begin() && other.end() <= end();
+  }
+  // The same bytes for the same element.
+  bool same_places(const Region& other) const {
+    return slot == other.slot && offset == other.offset && size() == other.size() &&
+           map == other.map;
+  }
+  bool operator==(const Region&) const = default;
+};
+
+struct Input {
+  bool is_number = false;
+  // A number.
+  Dtype dtype = Dtype::kFloat32;
+  NumberClass number = NumberClass::kOther;
+  uint32_t immediate = 0;
+  // Memory. Where it holds the whole result of one node, `node` is that one, and the result is read
+  // element by element (kFull), along rows (kRow: each `times` times) or everywhere (kOne).
+  Region region;
+  Rank rank = Rank::kFull;
+  int64_t times = 1;
+  int node = -1;
+  // Where node is -1: the nodes whose writes are seen in part.
+  std::vector<int> after;
+};
+
+// Something that has to come before. Within one kernel only if both walk the same places in step.
+struct Order {
+  int node;
+  bool in_step;
+};
+
+struct Node {
+  uint16_t code = 0;
+  uint16_t attr = 0;
+  Dtype compute = Dtype::kFloat32;
+  double parameter = 0;
+  int arity = 0;
+  Input in[kMaxArity];
+  int64_t n = 0;      // elements walked: of the inputs of a fold, else of the output
+  int64_t row = 0;    // folds and row functions: elements of a row
+  Region out;
+  int64_t out_n = 0;
+  std::vector<Order> order;
+
+  bool clobbered = false;    // some later node writes into out
+  bool overwritten = false;  // later nodes leave nothing of out
+  bool stored = false;       // the result has to be in memory
+  bool live = false;
+
+  bool is_op() const { return code < kCodeConvert; }
+  OpId op() const { return static_cast<OpId>(code); }
+};
+
+struct Graph {
+  std::vector<Node> nodes;
+  std::vector<uint8_t> states;
+
+  // Whether the memory that an input reads is the same all through the circuit.
+  bool never_written(const Region& region) const;
+};
+
+Graph build_graph(std::span<const uint64_t> words, std::span<const uint8_t> states);
+// Applies the exact laws and joins common subexpressions; results in memory stay what they are.
+void simplify(Graph& graph);
+// Sets Node::live and Node::stored: what is seen outside, and what that needs.
+void find_live(Graph& graph);
+
+}  // namespace hologram::circuit

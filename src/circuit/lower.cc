@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: MIT
+// See lower.h. Conversions become instructions here; each value is converted to a dtype once.
+#include "src/circuit/lower.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "hologram/op.h"
+
+namespace hologram::circuit {
+namespace {
+
+class Lowering {
+ public:
+  Lowering(const Graph& graph, const Cluster& cluster)
+      : graph_(graph), cluster_(cluster), value_(cluster.nodes.size()) {
+    kernel_.whole_rows = cluster.whole_rows;
+    kernel_.ndim = cluster.domain.ndim();
+    cluster.domain.shape(kernel_.shape);
+  }
+
+  Kernel run() {
+    for (size_t i = 0; i < cluster_.nodes.size(); ++i) {
+      add(i, graph_.nodes[static_cast<size_t>(cluster_.nodes[i])], cluster_.ranks[i]);
+    }
+    assign_classes(kernel_);
+    return std::move(kernel_);
+  }
+
+ private:
+  // A value as the cluster knows it: what an access holds, or a member's result.
+  struct Value {
+    Ref ref;
+    Dtype dtype = Dtype::kFloat32;
+    Rank rank = Rank::kFull;
+    bool is_member = false;
+    uint32_t id = 0;
+  };
+  struct Converted {
+    bool is_member;
+    uint32_t id;
+    Dtype dtype;
+    Ref ref;
+  };
+
+  uint32_t access(const Region& region, Rank rank, bool store) {
+    Access wanted;
+    wanted.slot = region.slot;
+    wanted.offset = region.offset;
+    wanted.dtype = region.dtype;
+    wanted.rank = rank;
+    cluster_.domain.strides(region.map, rank, wanted.strides);
+    if (cluster_.domain.numel() == 1) {
+      wanted.rank = Rank::kFull;
+      wanted.strides.fill(0);
+      wanted.strides[static_cast<size_t>(kernel_.ndim - 1)] = 1;
+    } else if (!store && rank == Rank::kFull) {
+      const size_t last = static_cast<size_t>(kernel_.ndim - 1);
+      if (std::all_of(wanted.strides.begin(), wanted.strides.end(),
+                      [](int64_t s) { return s == 0; })) {
+        wanted.rank = Rank::kOne;
+      } else if (wanted.strides[last] == 0 && kernel_.shape[last] > 1) {
+        wanted.rank = Rank::kRow;
+      }
+    }
+    for (size_t i = 0; i < kernel_.accesses.size(); ++i) {
+      const Access& known = kernel_.accesses[i];
+      if (known.slot == wanted.slot && known.offset == wanted.offset &&
+          known.dtype == wanted.dtype && known.rank == wanted.rank &&
+          known.strides == wanted.strides) {
+        return static_cast<uint32_t>(i);
+      }
+    }
+    kernel_.accesses.push_back(wanted);
+    return static_cast<uint32_t>(kernel_.accesses.size() - 1);
+  }
+
+  Ref temp(Dtype dtype, Rank rank) {
+    kernel_.temps.push_back({dtype, rank, 0});
+    return {Ref::kTemp, static_cast<uint32_t>(kernel_.temps.size() - 1)};
+  }
+
+  Value load(const Input& in, Rank walks) {
+    if (in.node >= 0) {
+      const auto at = std::lower_bound(cluster_.nodes.begin(), cluster_.nodes.end(), in.node);
+      if (at != cluster_.nodes.end() && *at == in.node) {
+        return value_[static_cast<size_t>(at - cluster_.nodes.begin())];
+      }
+    }
+    Value value;
+    value.id = access(in.region, in.rank == Rank::kOne ? Rank::kOne : walks, false);
+    Access& from = kernel_.accesses[value.id];
+    if (!from.stored) from.loaded = true;
+    value.ref = {Ref::kAccess, value.id};
+    value.dtype = in.region.dtype;
+    value.rank = from.rank;
+    return value;
+  }
+
+  void emit_convert(Ref from, Dtype source, Ref to, Dtype target, Rank rank) {
+    Instr convert;
+    convert.code = kCodeConvert;
+    convert.compute = source;
+    convert.result = target;
+    convert.rank = rank;
+    convert.arity = 1;
+    convert.in[0] = from;
+    convert.out = to;
+    kernel_.instrs.push_back(convert);
+  }
+
+  Ref converted(const Value& value, Dtype dtype) {
+    if (value.dtype == dtype) return value.ref;
+    for (const Converted& known : converted_) {
+      if (known.is_member == value.is_member && known.id == value.id && known.dtype == dtype) {
+        return known.ref;
+      }
+    }
+    const Ref to = temp(dtype, value.rank);
+    emit_convert(value.ref, value.dtype, to, dtype, value.rank);
+    converted_.push_back({value.is_member, value.id, dtype, to});
+    return to;
+  }
+
+  void add(size_t member, const Node& node, Rank rank) {
+    Instr instr;
+    instr.code = node.code;
+    instr.attr = node.attr;
+    instr.compute = node.compute;
+    instr.rank = rank;
+    instr.arity = static_cast<uint8_t>(node.arity);
+    instr.parameter = node.parameter;
+    const Rank walks = node.code == kCodeFold ? Rank::kFull : rank;
+    for (int k = 0; k < node.arity; ++k) {
+      const Input& in = node.in[k];
+      if (in.is_number) {
+        instr.in[k] = {Ref::kImmediate, in.immediate};
+        continue;
+      }
+      const Value value = load(in, walks);
+      const bool as_stored = node.code == kCodeFold || node.code == kCodeConvert;
+      instr.in[k] = as_stored ? value.ref : converted(value, node.compute);
+    }
+    const Dtype target = node.out.dtype;
+    if (node.is_op()) {
+      const OpInfo& info = op_info(node.op());
+      instr.result = info.result_is_bool ? Dtype::kBool : node.compute;
+      kernel_.heavy = kernel_.heavy || info.is_heavy();
+    } else {
+      instr.result = node.code == kCodeRow ? node.compute : target;
+      kernel_.heavy = kernel_.heavy || node.code == kCodeRow;
+    }
+    Value& value = value_[member];
+    value.dtype = target;
+    value.rank = rank;
+    value.is_member = true;
+    value.id = static_cast<uint32_t>(member);
+    if (node.stored) {
+      value.ref = {Ref::kAccess, access(node.out, rank, true)};
+      kernel_.accesses[value.ref.index].stored = true;
+    } else {
+      value.ref = temp(target, rank);
+    }
+    if (instr.result == target) {
+      instr.out = value.ref;
+      kernel_.instrs.push_back(instr);
+    } else {
+      instr.out = temp(instr.result, rank);
+      kernel_.instrs.push_back(instr);
+      emit_convert(instr.out, instr.result, value.ref, target, rank);
+    }
+  }
+
+  const Graph& graph_;
+  const Cluster& cluster_;
+  Kernel kernel_;
+  std::vector<Value> value_;
+  std::vector<Converted> converted_;
+};
+
+}  // namespace
+
+Kernel lower(const Graph& graph, const Cluster& cluster) {
+  return Lowering(graph, cluster).run();
+}
+
+void assign_classes(Kernel& kernel) {
+  std::vector<int> last_use(kernel.temps.size(), -1);
+  for (size_t i = 0; i < kernel.instrs.size(); ++i) {
+    const Instr& instr = kernel.instrs[i];
+    for (int k = 0; k < instr.arity; ++k) {
+      if (instr.in[k].kind == Ref::kTemp) last_use[instr.in[k].index] = static_cast<int>(i);
+    }
+    if (instr.out.kind == Ref::kTemp) {
+      int& last = last_use[instr.out.index];
+      last = std::max(last, static_cast<int>(i));
+    }
+  }
+  std::vector<bool> taken;
+  const auto take = [&] {
+    const auto free = std::find(taken.begin(), taken.end(), false);
+    const auto index = free - taken.begin();
+    if (free == taken.end()) taken.push_back(true);
+    taken[static_cast<size_t>(index)] = true;
+    return static_cast<int>(index);
+  };
+  for (size_t i = 0; i < kernel.instrs.size(); ++i) {
+    const Instr& instr = kernel.instrs[i];
+    const auto dies_here = [&](const Ref& ref) {
+      return ref.kind == Ref::kTemp && last_use[ref.index] == static_cast<int>(i);
+    };
+    int inherited = -1;
+    if (instr.out.kind == Ref::kTemp) {
+      Temp& out = kernel.temps[instr.out.index];
+      for (int k = 0; instr.is_op() && k < instr.arity && inherited < 0; ++k) {
+        if (!dies_here(instr.in[k])) continue;
+        const Temp& in = kernel.temps[instr.in[k].index];
+        if (in.rank == out.rank && itemsize(in.dtype) == itemsize(out.dtype)) {
+          inherited = in.class_index;
+        }
+      }
+      out.class_index = inherited >= 0 ? inherited : take();
+    }
+    for (int k = 0; k < instr.arity; ++k) {
+      if (!dies_here(instr.in[k])) continue;
+      const int c = kernel.temps[instr.in[k].index].class_index;
+      if (c != inherited) taken[static_cast<size_t>(c)] = false;
+    }
+    if (dies_here(instr.out)) {
+      taken[static_cast<size_t>(kernel.temps[instr.out.index].class_index)] = false;
+    }
+  }
+  kernel.classes = static_cast<int>(taken.size());
+}
+
+void append_program(const Kernel& kernel, std::vector<uint64_t>& words) {
+  words.push_back(static_cast<uint64_t>(kernel.ndim) | uint64_t{kernel.whole_rows} << 8 |
+                  kernel.accesses.size() << 16 | kernel.instrs.size() << 40);
+  for (int d = 0; d < kernel.ndim; ++d) words.push_back(static_cast<uint64_t>(kernel.shape[d]));
+  for (const Access& access : kernel.accesses) {
+    words.push_back(static_cast<uint64_t>(access.dtype) | static_cast<uint64_t>(access.rank) << 8 |
+                    uint64_t{access.loaded} << 16 | uint64_t{access.stored} << 17);
+    for (int d = 0; d < kernel.ndim; ++d) {
+      words.push_back(static_cast<uint64_t>(access.strides[static_cast<size_t>(d)]));
+    }
+  }
+  const auto ref_word = [](const Ref& ref) {
+    const uint64_t index = ref.kind == Ref::kImmediate ? 0 : ref.index;
+    return static_cast<uint64_t>(ref.kind) | index << 8;
+  };
+  for (const Instr& instr : kernel.instrs) {
+    words.push_back(uint64_t{instr.code} | uint64_t{instr.attr} << 16 |
+                    static_cast<uint64_t>(instr.compute) << 32 |
+                    static_cast<uint64_t>(instr.result) << 40 |
+                    static_cast<uint64_t>(instr.rank) << 48 | uint64_t{instr.arity} << 56);
+    words.push_back(std::bit_cast<uint64_t>(instr.parameter));
+    for (int k = 0; k < instr.arity; ++k) words.push_back(ref_word(instr.in[k]));
+    words.push_back(ref_word(instr.out));
+  }
+}
+
+}  // namespace hologram::circuit

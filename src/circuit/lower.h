@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+// From clusters of nodes to kernels of instructions.
+#pragma once
+
+#include "src/circuit/fusion.h"
+
+namespace hologram::circuit {
+
+Kernel lower(const Graph& graph, const Cluster& cluster);
+
+// Gives every temp a class and sets kernel.classes.
+void assign_classes(Kernel& kernel);
+
+// The kernel as words in which slots, offsets and numbers are left out: equal for equal programs.
+void append_program(const Kernel& kernel, std::vector<uint64_t>& words);
+
+}  // namespace hologram::circuit

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT
+// See map.h.
+#include "src/circuit/map.h"
+
+#include <algorithm>
+
+namespace hologram::circuit {
+
+Map Map::flat(int64_t n) {
+  Map map;
+  map.push(n, 1);
+  return map;
+}
+
+Map Map::from_dims(int ndim, const int64_t* shape, const int64_t* strides) {
+  Map map;
+  for (int d = ndim - 1; d >= 0; --d) map.push(shape[d], strides[d]);
+  return map;
+}
+
+void Map::push(int64_t size, int64_t stride) {
+  if (size == 1) return;
+  if (count > 0) {
+    Part& last = parts[count - 1];
+    if (stride == last.stride * last.size) {
+      last.size *= size;
+      return;
+    }
+  }
+  parts[count++] = {size, stride};
+}
+
+int64_t Map::numel() const {
+  int64_t n = 1;
+  for (int i = 0; i < count; ++i) n *= parts[i].size;
+  return n;
+}
+
+bool Map::repeats(const Map& inner, int64_t times) const {
+  Map repeated;
+  repeated.push(times, 0);
+  for (int i = 0; i < inner.count; ++i) {
+    if (repeated.count == static_cast<int>(repeated.parts.size())) return false;
+    repeated.push(inner.parts[i].size, inner.parts[i].stride);
+  }
+  return repeated == *this;
+}
+
+int64_t Map::lowest() const {
+  int64_t at = 0;
+  for (int i = 0; i < count; ++i) at += std::min<int64_t>(0, parts[i].stride) * (parts[i].size - 1);
+  return at;
+}
+
+int64_t Map::highest() const {
+  int64_t at = 0;
+  for (int i = 0; i < count; ++i) at += std::max<int64_t>(0, parts[i].stride) * (parts[i].size - 1);
+  return at;
+}
+
+int64_t Map::distinct() const {
+  int64_t n = 1;
+  for (int i = 0; i < count; ++i) {
+    if (parts[i].stride != 0) n *= parts[i].size;
+  }
+  return n;
+}
+
+bool Map::operator==(const Map& other) const {
+  return count == other.count &&
+         std::equal(parts.begin(), parts.begin() + count, other.parts.begin());
+}
+
+bool Domain::cut(int64_t size) {
+  if (size == 1 || size == n_) return true;
+  int i = 0;
+  while (i < cuts_ && at_[i] < size) ++i;
+  if (i < cuts_ && at_[i] == size) return true;
+  if (cuts_ + 1 >= kMaxDomainDims) return false;
+  if (row_ > 0 && size < row_) return false;
+  if (i > 0 && size % at_[i - 1] != 0) return false;
+  if ((i < cuts_ ? at_[i] : n_) % size != 0) return false;
+  for (int k = cuts_; k > i; --k) at_[k] = at_[k - 1];
+  at_[i] = size;
+  ++cuts_;
+  return true;
+}
+
+bool Domain::add_scaled(const Map& map, int64_t scale) {
+  if (map.numel() * scale != n_) return false;
+  const Domain before = *this;
+  int64_t size = scale;
+  bool fits = cut(size);
+  for (int i = 0; fits && i < map.count; ++i) {
+    size *= map.parts[i].size;
+    fits = cut(size);
+  }
+  if (!fits) *this = before;
+  return fits;
+}
+
+bool Domain::set_row(int64_t row) {
+  if (row_ == row) return true;
+  if (row_ != 0 || row <= 0 || n_ % row != 0) return false;
+  const Domain before = *this;
+  if (cuts_ > 0 && at_[0] < row) return false;
+  if (!cut(row)) {
+    *this = before;
+    return false;
+  }
+  row_ = row;
+  return true;
+}
+
+bool Domain::merge(const Domain& other) {
+  if (other.n_ != n_) return false;
+  const Domain before = *this;
+  bool fits = other.row_ == 0 || set_row(other.row_);
+  for (int i = 0; fits && i < other.cuts_; ++i) fits = cut(other.at_[i]);
+  if (!fits) *this = before;
+  return fits;
+}
+
+void Domain::shape(std::array<int64_t, kMaxDomainDims>& shape) const {
+  int64_t inside = 1;
+  for (int i = 0; i <= cuts_; ++i) {
+    const int64_t to = i < cuts_ ? at_[i] : n_;
+    shape[cuts_ - i] = to / inside;
+    inside = to;
+  }
+  if (trailing() != 0) shape[cuts_ + 1] = 1;
+}
+
+void Domain::strides(const Map& map, Rank rank,
+                     std::array<int64_t, kMaxDomainDims>& strides) const {
+  strides.fill(0);
+  if (rank == Rank::kOne) return;
+  int64_t inside = 1;                                   // where the loop begins
+  int64_t part_from = rank == Rank::kRow ? row_ : 1;    // where the part begins
+  int part = 0;
+  for (int i = 0; i <= cuts_; ++i) {
+    const int64_t to = i < cuts_ ? at_[i] : n_;
+    if (inside >= part_from && to > inside) {
+      while (part < map.count && inside >= part_from * map.parts[part].size) {
+        part_from *= map.parts[part].size;
+        ++part;
+      }
+      if (part < map.count) {
+        strides[cuts_ - i] = map.parts[part].stride * (inside / part_from);
+      }
+    }
+    inside = to;
+  }
+}
+
+}  // namespace hologram::circuit

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+// make_plan: canonical form, fusion, kernels, and what they cost beside the ops one by one.
+#include "src/circuit/plan.h"
+
+#include <algorithm>
+#include <map>
+
+#include "src/circuit/lower.h"
+
+namespace hologram::circuit {
+namespace {
+
+// Classes of the boundary pool that a device keeps for operands it has to gather or repeat.
+constexpr int kSpareClasses = 24;
+constexpr int kPoolClasses = 96;
+
+int64_t distinct_elements(const Kernel& kernel, const Access& access) {
+  int64_t n = 1;
+  for (int d = 0; d < kernel.ndim; ++d) {
+    if (access.strides[static_cast<size_t>(d)] != 0) n *= kernel.shape[static_cast<size_t>(d)];
+  }
+  return n;
+}
+
+int64_t bytes_moved(const Kernel& kernel) {
+  int64_t bytes = 0;
+  for (const Access& access : kernel.accesses) {
+    bytes += distinct_elements(kernel, access) * static_cast<int64_t>(itemsize(access.dtype)) *
+             (int{access.loaded} + int{access.stored});
+  }
+  return bytes;
+}
+
+int64_t bytes_alone(const Node& node) {
+  int64_t bytes = node.out_n * node.out.size();
+  for (int k = 0; k < node.arity; ++k) {
+    if (!node.in[k].is_number) bytes += node.in[k].region.map.distinct() * node.in[k].region.size();
+  }
+  return bytes;
+}
+
+// Kernels of one stage with equal programs get one number and stand side by side.
+void number_launches(Plan& plan) {
+  int next = 0;
+  for (size_t begin = 0; begin < plan.kernels.size();) {
+    size_t end = begin;
+    std::map<std::vector<uint64_t>, int> known;
+    for (; end < plan.kernels.size() && plan.kernels[end].stage == plan.kernels[begin].stage;
+         ++end) {
+      std::vector<uint64_t> program;
+      append_program(plan.kernels[end], program);
+      const auto [at, fresh] = known.emplace(std::move(program), next);
+      if (fresh) ++next;
+      plan.kernels[end].launch = at->second;
+    }
+    std::stable_sort(plan.kernels.begin() + static_cast<std::ptrdiff_t>(begin),
+                     plan.kernels.begin() + static_cast<std::ptrdiff_t>(end),
+                     [](const Kernel& a, const Kernel& b) { return a.launch < b.launch; });
+    begin = end;
+  }
+  plan.stats.kernels = next;
+}
+
+// The kernels with slots numbered as they come up: what equal computations have in common.
+uint64_t canonical_hash(const Plan& plan) {
+  std::vector<uint64_t> words;
+  std::map<uint32_t, uint64_t> slots;
+  for (const Kernel& kernel : plan.kernels) {
+    append_program(kernel, words);
+    words.push_back(static_cast<uint64_t>(kernel.stage));
+    for (const Access& access : kernel.accesses) {
+      words.push_back(slots.emplace(access.slot, slots.size()).first->second);
+    }
+  }
+  return hash_words(words);
+}
+
+bool lower_all(Graph& graph, const PlanOptions& options, Plan& plan) {
+  plan.kernels.clear();
+  for (const Cluster& cluster : fuse(graph, options)) {
+    Kernel& kernel = plan.kernels.emplace_back(lower(graph, cluster));
+    kernel.stage = cluster.level;
+    if (kernel.classes > kPoolClasses - kSpareClasses) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::unique_ptr<Plan> make_plan(std::span<const uint64_t> words, std::span<const uint8_t> states,
+                                const PlanOptions& options) {
+  auto plan = std::make_unique<Plan>();
+  plan->slots = static_cast<int>(states.size());
+  Graph graph = build_graph(words, states);
+  if (options.fuse) simplify(graph);
+  find_live(graph);
+  PlanOptions smaller = options;
+  while (!lower_all(graph, smaller, *plan)) smaller.max_instrs = (smaller.max_instrs + 1) / 2;
+
+  number_launches(*plan);
+  std::vector<bool> seen(states.size(), false);
+  PlanStats& stats = plan->stats;
+  for (const Kernel& kernel : plan->kernels) {
+    stats.classes = std::max(stats.classes, kernel.classes);
+    stats.bytes_moved += bytes_moved(kernel);
+    for (const Access& access : kernel.accesses) {
+      if (!seen[access.slot]) plan->attach.push_back(access.slot);
+      seen[access.slot] = true;
+    }
+  }
+  std::sort(plan->attach.begin(), plan->attach.end());
+  stats.ops = static_cast<int>(graph.nodes.size());
+  for (const Node& node : graph.nodes) {
+    stats.bytes_unfused += bytes_alone(node);
+    stats.dead += node.live ? 0 : 1;
+  }
+  plan->canonical_hash = canonical_hash(*plan);
+  return plan;
+}
+
+}  // namespace hologram::circuit

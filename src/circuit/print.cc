@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT
+// Tapes and plans as text.
+#include <sstream>
+
+#include "hologram/op.h"
+#include "src/circuit/plan.h"
+
+namespace hologram::circuit {
+namespace {
+
+std::string code_name(uint16_t code, uint16_t attr) {
+  static constexpr const char* kRowNames[] = {"softmax", "log_softmax", "softmax_backward",
+                                              "log_softmax_backward"};
+  static constexpr const char* kFoldNames[] = {
+#define HOLOGRAM_REDUCTION(name, ...) #name,
+#include "src/ops/reductions.def"
+  };
+  if (code < kCodeConvert) return std::string(op_info(static_cast<OpId>(code)).name);
+  if (code == kCodeConvert) return "convert";
+  if (code == kCodeFold) return kFoldNames[attr];
+  return kRowNames[attr];
+}
+
+void print_shape(std::ostream& out, int ndim, const int64_t* shape) {
+  out << '[';
+  for (int d = 0; d < ndim; ++d) out << (d ? "," : "") << shape[d];
+  out << ']';
+}
+
+void print_operand(std::ostream& out, const Record& record, int k) {
+  static constexpr const char* kNumbers[] = {"", "=0", "=-0", "=1", "=-1", "=2"};
+  const Operand& operand = record.operands[k];
+  if (operand.kind == OperandKind::kImmediate) {
+    out << '#' << operand.immediate << kNumbers[static_cast<int>(operand.number)];
+    return;
+  }
+  out << 'b' << operand.slot << ':' << dtype_name(operand.dtype);
+  if (operand.offset != 0) out << '+' << operand.offset;
+  if (operand.kind == OperandKind::kOne) {
+    out << "(one)";
+    return;
+  }
+  if (record.ndim == 1 && record.strides[k][0] == 1) return;
+  out << "/(";
+  for (int d = 0; d < record.ndim; ++d) out << (d ? "," : "") << record.strides[k][d];
+  out << ')';
+}
+
+void print_ref(std::ostream& out, const Kernel& kernel, const Ref& ref) {
+  switch (ref.kind) {
+    case Ref::kAccess:
+      out << 'b' << kernel.accesses[ref.index].slot;
+      if (kernel.accesses[ref.index].offset != 0) out << '+' << kernel.accesses[ref.index].offset;
+      return;
+    case Ref::kTemp:
+      out << 'c' << kernel.temps[ref.index].class_index;
+      return;
+    case Ref::kImmediate:
+      out << '#' << ref.index;
+      return;
+    case Ref::kNone:
+      out << '?';
+  }
+}
+
+}  // namespace
+
+std::string print_tape(std::span<const uint64_t> words) {
+  std::ostringstream out;
+  Tape::decode(words, [&](const Record& record, int index) {
+    out << '%' << index << ": ";
+    print_operand(out, record, 0);
+    out << " = " << code_name(record.code, record.attr) << '(';
+    for (int k = 1; k <= record.arity; ++k) {
+      if (k > 1) out << ", ";
+      print_operand(out, record, k);
+    }
+    out << ")  ";
+    print_shape(out, record.ndim, record.shape);
+    out << ' ' << dtype_name(record.compute) << '\n';
+  });
+  return out.str();
+}
+
+std::string print_plan(const Plan& plan) {
+  static constexpr const char* kRanks[] = {"", " row", " one"};
+  std::ostringstream out;
+  for (size_t i = 0; i < plan.kernels.size(); ++i) {
+    const Kernel& kernel = plan.kernels[i];
+    out << "kernel " << i << "  stage " << kernel.stage << "  launch " << kernel.launch << "  ";
+    print_shape(out, kernel.ndim, kernel.shape.data());
+    out << (kernel.whole_rows ? " rows" : "") << "  " << kernel.classes << " classes\n";
+    for (const Instr& instr : kernel.instrs) {
+      out << "  ";
+      print_ref(out, kernel, instr.out);
+      out << " = " << code_name(instr.code, instr.attr) << '(';
+      for (int k = 0; k < instr.arity; ++k) {
+        if (k > 0) out << ", ";
+        print_ref(out, kernel, instr.in[k]);
+      }
+      out << ")  " << dtype_name(instr.compute);
+      if (instr.result != instr.compute) out << "->" << dtype_name(instr.result);
+      out << kRanks[static_cast<int>(instr.rank)] << '\n';
+    }
+  }
+  out << plan.stats.ops << " ops, " << plan.stats.dead << " dead, " << plan.stats.kernels
+      << " kernels, " << plan.stats.classes << " classes, " << plan.stats.bytes_moved
+      << " bytes moved of " << plan.stats.bytes_unfused << '\n';
+  return out.str();
+}
+
+}  // namespace hologram::circuit

@@ -1,0 +1,466 @@
+// SPDX-License-Identifier: MIT
+// The planner: kernel counts of programs people write, and random tapes against their records run
+// one by one.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <random>
+
+#include "src/circuit/plan.h"
+#include "tests/circuit/interpreter.h"
+
+namespace hologram::circuit {
+namespace {
+
+constexpr Dtype kF32 = Dtype::kFloat32;
+
+// Records on buffers of float32, each a slot of its own.
+class Program {
+ public:
+  uint32_t buffer(bool live) {
+    states_.push_back(live ? kSlotLive : kSlotFresh);
+    return static_cast<uint32_t>(states_.size() - 1);
+  }
+  void keep(uint32_t slot) { states_[slot] |= kSlotLive; }
+
+  static Operand memory(uint32_t slot, Dtype dtype = kF32) {
+    Operand o;
+    o.slot = slot;
+    o.dtype = dtype;
+    return o;
+  }
+  static Operand immediate(float value) {
+    Operand o;
+    o.kind = OperandKind::kImmediate;
+    o.number = classify_number(kF32, std::bit_cast<uint32_t>(value));
+    return o;
+  }
+
+  // A fresh buffer with op(in...) of n elements.
+  uint32_t op(OpId id, std::vector<Operand> in, int64_t n, std::vector<float> numbers = {}) {
+    const uint32_t out = buffer(false);
+    in_place(id, out, std::move(in), n, std::move(numbers));
+    return out;
+  }
+  void in_place(OpId id, uint32_t out, std::vector<Operand> in, int64_t n,
+                std::vector<float> numbers = {}) {
+    in.insert(in.begin(), memory(out));
+    uint64_t bits[kMaxArity + 1] = {};
+    size_t next = 0;
+    for (size_t k = 0; k < in.size(); ++k) {
+      if (in[k].kind != OperandKind::kImmediate) continue;
+      const float value = next < numbers.size() ? numbers[next] : 3.0f;
+      ++next;
+      bits[k] = std::bit_cast<uint32_t>(value);
+      in[k].number = classify_number(kF32, bits[k]);
+    }
+    tape.append_flat(static_cast<uint16_t>(id), kF32, static_cast<int>(in.size()) - 1, in.data(),
+                     bits, n);
+  }
+  uint32_t fold(Reduction which, uint32_t in, int64_t rows, int64_t cols) {
+    Record r;
+    r.code = kCodeFold;
+    r.attr = static_cast<uint16_t>(which);
+    r.arity = 1;
+    r.ndim = 2;
+    r.shape[0] = rows, r.shape[1] = cols;
+    const uint32_t out = buffer(false);
+    r.operands[0] = memory(out);
+    r.operands[1] = memory(in);
+    r.strides[0][0] = 1;
+    r.strides[1][0] = cols, r.strides[1][1] = 1;
+    tape.append(r, nullptr);
+    return out;
+  }
+  // x with a value per row, then maybe one per column.
+  uint32_t broadcast(OpId id, uint32_t x, uint32_t other, int64_t rows, int64_t cols, bool per_row) {
+    Record r;
+    r.code = static_cast<uint16_t>(id);
+    r.arity = 2;
+    r.ndim = 2;
+    r.shape[0] = rows, r.shape[1] = cols;
+    const uint32_t out = buffer(false);
+    r.operands[0] = memory(out);
+    r.operands[1] = memory(x);
+    r.operands[2] = memory(other);
+    for (const int k : {0, 1}) r.strides[k][0] = cols, r.strides[k][1] = 1;
+    r.strides[2][per_row ? 0 : 1] = 1;
+    tape.append(r, nullptr);
+    return out;
+  }
+
+  std::unique_ptr<Plan> plan(PlanOptions options = {}) const {
+    return make_plan(tape.words(), states_, options);
+  }
+
+  Tape tape;
+
+ private:
+  std::vector<uint8_t> states_;
+};
+
+const Operand kNumber = Program::immediate(3.0f);
+
+TEST(Fusion, ChainIsOneKernel) {
+  Program p;
+  const auto a = p.buffer(true), b = p.buffer(true);
+  const auto m = Program::memory;
+  auto t = p.op(OpId::mul, {m(a, kF32), m(b, kF32)}, 1000);
+  t = p.op(OpId::add, {m(t, kF32), m(a, kF32)}, 1000);
+  t = p.op(OpId::relu, {m(t, kF32)}, 1000);
+  t = p.op(OpId::mul, {m(t, kF32), kNumber}, 1000);
+  t = p.op(OpId::add, {m(t, kF32), m(b, kF32)}, 1000);
+  p.keep(t);
+  const auto plan = p.plan();
+  EXPECT_EQ(plan->stats.kernels, 1) << print_plan(*plan);
+  EXPECT_EQ(plan->stats.ops, 5);
+  EXPECT_EQ(plan->kernels[0].classes, 1);
+  EXPECT_EQ(plan->attach, (std::vector<uint32_t>{a, b, t}));
+  EXPECT_EQ(plan->stats.bytes_moved, 3 * 4000);
+  EXPECT_EQ(plan->stats.bytes_unfused, (3 + 3 + 2 + 2 + 3) * 4000);
+  PlanOptions apart;
+  apart.fuse = false;
+  EXPECT_EQ(p.plan(apart)->stats.kernels, 5);
+}
+
+TEST(Fusion, DeadValuesCostNothing) {
+  Program p;
+  const auto a = p.buffer(true);
+  const auto t = p.op(OpId::exp, {Program::memory(a)}, 100);
+  p.op(OpId::mul, {Program::memory(t), kNumber}, 100);
+  const auto plan = p.plan();
+  EXPECT_TRUE(plan->kernels.empty());
+  EXPECT_TRUE(plan->attach.empty());
+  EXPECT_EQ(plan->stats.dead, 2);
+}
+
+uint32_t layer_norm(Program& p, uint32_t x, uint32_t w, uint32_t b, int64_t rows, int64_t cols) {
+  const auto m = Program::memory;
+  const auto mean = p.fold(Reduction::mean, x, rows, cols);
+  const auto d = p.broadcast(OpId::sub, x, mean, rows, cols, true);
+  const auto sq = p.op(OpId::mul, {m(d, kF32), m(d, kF32)}, rows * cols);
+  const auto var = p.fold(Reduction::mean, sq, rows, cols);
+  const auto eps = p.op(OpId::add, {m(var, kF32), kNumber}, rows);
+  const auto rstd = p.op(OpId::rsqrt, {m(eps, kF32)}, rows);
+  const auto y = p.broadcast(OpId::mul, d, rstd, rows, cols, true);
+  const auto scaled = p.broadcast(OpId::mul, y, w, rows, cols, false);
+  return p.broadcast(OpId::add, scaled, b, rows, cols, false);
+}
+
+TEST(Fusion, LayerNormIsOneKernel) {
+  for (const int64_t rows : {1, 7, 1000}) {
+    Program p;
+    const auto x = p.buffer(true), w = p.buffer(true), b = p.buffer(true);
+    p.keep(layer_norm(p, x, w, b, rows, 768));
+    const auto plan = p.plan();
+    EXPECT_EQ(plan->stats.kernels, 1) << print_tape(p.tape.words()) << print_plan(*plan);
+    EXPECT_TRUE(plan->kernels[0].whole_rows);
+  }
+}
+
+TEST(Fusion, LongRowsFoldApart) {
+  Program p;
+  const auto x = p.buffer(true), w = p.buffer(true), b = p.buffer(true);
+  p.keep(layer_norm(p, x, w, b, 4, 3072));
+  EXPECT_EQ(p.plan()->stats.kernels, 1);
+  Program longer;
+  const auto y = longer.buffer(true);
+  const auto s = longer.op(OpId::exp, {Program::memory(y)}, 2 * 4096);
+  longer.keep(longer.broadcast(OpId::add, s, longer.fold(Reduction::sum, s, 2, 4096), 2, 4096, true));
+  EXPECT_EQ(longer.plan()->stats.kernels, 3);
+}
+
+TEST(Fusion, EqualProgramsAreOneLaunch) {
+  Program p;
+  const auto m = Program::memory;
+  std::vector<uint32_t> param, grad, avg;
+  for (int i = 0; i < 20; ++i) {
+    param.push_back(p.buffer(true));
+    grad.push_back(p.buffer(true));
+    avg.push_back(p.buffer(true));
+  }
+  for (int i = 0; i < 20; ++i) p.in_place(OpId::mul, avg[i], {m(avg[i], kF32), kNumber}, 640);
+  for (int i = 0; i < 20; ++i) {
+    p.in_place(OpId::add, avg[i], {m(avg[i], kF32), m(grad[i], kF32)}, 640);
+  }
+  for (int i = 0; i < 20; ++i) {
+    const auto t = p.op(OpId::mul, {m(avg[i], kF32), kNumber}, 640);
+    p.in_place(OpId::sub, param[i], {m(param[i], kF32), m(t, kF32)}, 640);
+  }
+  const auto plan = p.plan();
+  EXPECT_EQ(plan->stats.kernels, 1) << print_plan(*plan);
+  EXPECT_EQ(plan->kernels.size(), 20u);
+  EXPECT_EQ(plan->stats.ops, 80);
+}
+
+TEST(Fusion, BranchesThatMeetAreOneKernel) {
+  Program p;
+  const auto m = Program::memory;
+  const auto a = p.buffer(true), b = p.buffer(true), c = p.buffer(true), d = p.buffer(true);
+  const auto ab = p.op(OpId::mul, {m(a, kF32), m(b, kF32)}, 100);
+  const auto cd = p.op(OpId::mul, {m(c, kF32), m(d, kF32)}, 100);
+  p.keep(p.op(OpId::add, {m(ab, kF32), m(cd, kF32)}, 100));
+  EXPECT_EQ(p.plan()->stats.kernels, 1);
+}
+
+// A value that depends on nothing is lifted to where it is read.
+TEST(Fusion, LateReaderLiftsAnEarlyValue) {
+  Program p;
+  const auto m = Program::memory;
+  const auto x = p.buffer(true), y = p.buffer(true);
+  const auto twice = p.op(OpId::mul, {m(y, kF32), kNumber}, 600);
+  const auto s = p.fold(Reduction::sum, x, 2, 300);
+  // Another shape keeps this apart from the fold.
+  const auto rows = p.fold(Reduction::amax, s, 1, 2);
+  const auto z = p.broadcast(OpId::add, x, rows, 1, 600, true);
+  p.keep(p.op(OpId::mul, {m(z, kF32), m(twice, kF32)}, 600));
+  const auto plan = p.plan();
+  EXPECT_EQ(plan->kernels.size(), 3u) << print_plan(*plan);
+}
+
+TEST(Plan, CanonicalHashForgetsNamesOnly) {
+  const auto build = [](int unused, OpId op) {
+    Program p;
+    for (int i = 0; i < unused; ++i) p.buffer(true);
+    const auto a = p.buffer(true);
+    p.keep(p.op(op, {Program::memory(a), kNumber}, 64));
+    return p.plan()->canonical_hash;
+  };
+  EXPECT_EQ(build(0, OpId::add), build(3, OpId::add));
+  EXPECT_NE(build(0, OpId::add), build(0, OpId::sub));
+}
+
+// ---- random tapes ----
+
+class RandomTape {
+ public:
+  explicit RandomTape(uint32_t seed) : random_(seed) {
+    slots_ = 2 + static_cast<int>(random_() % 5);
+    for (int s = 0; s < slots_; ++s) {
+      std::vector<char> bytes(kBytes);
+      for (size_t i = 0; i < kBytes / 8; ++i) {
+        testing::write(bytes.data() + 8 * i, Dtype::kFloat32, number());
+        testing::write(bytes.data() + 8 * i + 4, Dtype::kFloat32, number());
+      }
+      memory_.push_back(std::move(bytes));
+      states_.push_back(random_() % 3 != 0 ? kSlotLive : 0);
+    }
+    const int records = 1 + static_cast<int>(random_() % 14);
+    for (int i = 0; i < records; ++i) add();
+  }
+
+  const Tape& tape() const { return tape_; }
+  const testing::Memory& memory() const { return memory_; }
+  const std::vector<uint8_t>& states() const { return states_; }
+  std::mt19937& random() { return random_; }
+
+ private:
+  static constexpr size_t kBytes = 96 * 8;
+
+  double number() { return static_cast<double>(static_cast<int>(random_() % 33) - 16) / 4; }
+
+  struct View {
+    uint32_t slot;
+    int64_t offset, strides[kTapeDims];
+  };
+
+  // A view of `shape` in some buffer: broadcast, permuted, sliced or plain.
+  View view(int ndim, const int64_t* shape, bool may_repeat) {
+    View v{};
+    v.slot = static_cast<uint32_t>(random_() % static_cast<uint32_t>(slots_));
+    int order[kTapeDims];
+    for (int d = 0; d < ndim; ++d) order[d] = d;
+    if (random_() % 4 == 0) std::shuffle(order, order + ndim, random_);
+    int64_t step = random_() % 6 == 0 ? 2 : 1;
+    for (int i = ndim - 1; i >= 0; --i) {
+      const int d = order[i];
+      if (may_repeat && random_() % 6 == 0) {
+        v.strides[d] = 0;
+        continue;
+      }
+      v.strides[d] = step;
+      step *= shape[d];
+    }
+    v.offset = random_() % 3 != 0 ? 0 : static_cast<int64_t>(random_() % 4) * 8;
+    return v;
+  }
+
+  bool fits(const View& v, int ndim, const int64_t* shape, int64_t size) const {
+    int64_t last = v.offset / size + 1;
+    for (int d = 0; d < ndim; ++d) last += (shape[d] - 1) * v.strides[d];
+    return last * size <= static_cast<int64_t>(kBytes);
+  }
+
+  void add() {
+    Record r;
+    uint64_t bits[kMaxArity + 1] = {};
+    const int kind = static_cast<int>(random_() % 10);
+    static constexpr int64_t kShapes[][3] = {{24, 1, 1}, {4, 6, 1}, {2, 3, 4}, {6, 4, 1},
+                                             {1, 1, 1},  {4, 1, 1}, {3, 8, 1}, {6, 1, 1}};
+    const auto& shape = kShapes[random_() % 8];
+    r.ndim = shape[2] > 1 ? 3 : shape[1] > 1 ? 2 : 1;
+    std::copy_n(shape, 3, r.shape);
+    if (kind == 0 || kind == 1) {
+      r.code = kind == 0 ? kCodeFold : kCodeRow;
+      static constexpr Reduction kFolds[] = {Reduction::sum, Reduction::mean, Reduction::amax};
+      r.attr = kind == 0 ? static_cast<uint16_t>(kFolds[random_() % 3])
+                         : static_cast<uint16_t>(random_() % 2);
+      r.arity = 1;
+      r.ndim = 2;
+      r.shape[0] = 24 / shape[0], r.shape[1] = shape[0];
+    } else if (kind == 2) {
+      r.code = kCodeConvert;
+      r.arity = 1;
+    } else {
+      static constexpr OpId kOps[] = {OpId::add, OpId::sub,  OpId::mul,     OpId::neg,
+                                      OpId::abs, OpId::relu, OpId::maximum, OpId::where,
+                                      OpId::lt,  OpId::add,  OpId::addcmul};
+      static constexpr uint8_t kArity[] = {2, 2, 2, 1, 1, 1, 2, 3, 2, 2, 4};
+      const size_t which = random_() % 11;
+      r.code = static_cast<uint16_t>(kOps[which]);
+      r.arity = kArity[which];
+    }
+    const bool rows = r.code >= kCodeFold;
+    const bool doubles = random_() % 8 == 0;
+    r.compute = doubles && !rows ? Dtype::kFloat64 : Dtype::kFloat32;
+    for (int tries = 0; tries < 50; ++tries) {
+      bool good = true;
+      for (int k = 0; k <= r.arity; ++k) {
+        Operand& o = r.operands[k];
+        o = Operand{};
+        o.dtype = doubles && random_() % 2 == 0 ? Dtype::kFloat64 : Dtype::kFloat32;
+        if (rows) o.dtype = Dtype::kFloat32;
+        if (k > 0 && !rows && random_() % 6 == 0) {
+          if (random_() % 2 == 0) {
+            o.kind = OperandKind::kOne;
+            o.slot = static_cast<uint32_t>(random_() % static_cast<uint32_t>(slots_));
+            o.offset = 8 * static_cast<int64_t>(random_() % 4);
+            continue;
+          }
+          static constexpr double kKnown[] = {0, -0.0, 1, -1, 2, 0.5};
+          o.kind = OperandKind::kImmediate;
+          o.dtype = r.code == kCodeConvert ? Dtype::kFloat32 : r.compute;
+          testing::write(reinterpret_cast<char*>(&bits[k]), o.dtype, kKnown[random_() % 6]);
+          o.number = classify_number(o.dtype, bits[k]);
+          continue;
+        }
+        View v = view(r.ndim, r.shape, k > 0 && !rows);
+        if (rows) {
+          v.strides[1] = k == 0 && r.code == kCodeFold ? 0 : 1;
+          v.strides[0] = k == 0 && r.code == kCodeFold ? 1 : r.shape[1];
+        }
+        // Often the buffer just written or about to be.
+        if (k > 0 && random_() % 3 == 0) v = last_;
+        if (k == 1 && random_() % 4 == 0 && !rows) {
+          v.slot = r.operands[0].slot;
+          v.offset = r.operands[0].offset;
+          std::copy_n(r.strides[0], kTapeDims, v.strides);
+          o.dtype = r.operands[0].dtype;
+        }
+        o.slot = v.slot;
+        o.offset = v.offset;
+        std::copy_n(v.strides, kTapeDims, r.strides[k]);
+        good = good && fits(v, r.ndim, r.shape, static_cast<int64_t>(itemsize(o.dtype)));
+        if (rows && k == 1) good = good && v.strides[1] == 1 && v.strides[0] == r.shape[1];
+      }
+      if (r.code == kCodeConvert && r.operands[1].kind != OperandKind::kImmediate) {
+        r.compute = r.operands[1].dtype;
+      } else if (r.code == kCodeConvert) {
+        r.compute = r.operands[1].dtype;
+      }
+      if (good && is_legal(r)) {
+        std::copy_n(r.strides[0], kTapeDims, last_.strides);
+        last_.slot = r.operands[0].slot;
+        last_.offset = r.operands[0].offset;
+        tape_.append(r, bits);
+        return;
+      }
+    }
+  }
+
+  // What front ends promise: no two elements of the result in one place, inputs apart from it or
+  // exactly the same.
+  bool is_legal(const Record& r) const {
+    const auto cells = [&](int k) {
+      std::vector<int64_t> at;
+      const Operand& o = r.operands[k];
+      for (int64_t i = 0; i < r.numel(); ++i) {
+        int64_t rest = i, place = 0;
+        for (int d = r.ndim - 1; d >= 0; --d) {
+          const int64_t index = rest % r.shape[d];
+          rest /= r.shape[d];
+          if (r.code == kCodeFold && k == 0 && d == r.ndim - 1 && index > 0) place = INT64_MIN / 2;
+          if (o.kind == OperandKind::kMemory) place += index * r.strides[k][d];
+        }
+        if (place >= 0) at.push_back(o.offset + place * static_cast<int64_t>(itemsize(o.dtype)));
+      }
+      return at;
+    };
+    const std::vector<int64_t> out = cells(0);
+    const int64_t out_size = static_cast<int64_t>(itemsize(r.operands[0].dtype));
+    std::vector<int64_t> sorted = out;
+    std::sort(sorted.begin(), sorted.end());
+    if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) return false;
+    for (int k = 1; k <= r.arity; ++k) {
+      const Operand& o = r.operands[k];
+      if (o.kind == OperandKind::kImmediate || o.slot != r.operands[0].slot) continue;
+      const std::vector<int64_t> in = cells(k);
+      if (in == out && o.dtype == r.operands[0].dtype && r.code != kCodeFold) continue;
+      const int64_t size = static_cast<int64_t>(itemsize(o.dtype));
+      for (const int64_t a : in) {
+        for (const int64_t b : out) {
+          if (a < b + out_size && b < a + size) return false;
+        }
+      }
+    }
+    return true;
+  }
+
+  std::mt19937 random_;
+  int slots_;
+  Tape tape_;
+  testing::Memory memory_;
+  std::vector<uint8_t> states_;
+  View last_{};
+};
+
+TEST(Plan, RandomTapesMeanTheirRecords) {
+  int64_t ops = 0, kernels = 0;
+  for (uint32_t seed = 0; seed < 20000; ++seed) {
+    RandomTape program(seed);
+    testing::Memory expected = program.memory();
+    testing::run_tape(program.tape().words(), program.tape().immediates(), expected);
+    for (const bool fuse : {true, false}) {
+      PlanOptions options;
+      options.fuse = fuse;
+      options.max_instrs = seed % 3 == 0 ? 4 : 64;
+      const auto plan = make_plan(program.tape().words(), program.states(), options);
+      testing::Memory actual = program.memory();
+      testing::run_plan(*plan, program.tape().immediates(), actual, program.random());
+      for (size_t s = 0; s < actual.size(); ++s) {
+        if ((program.states()[s] & kSlotLive) == 0) continue;
+        ASSERT_TRUE(actual[s] == expected[s])
+            << "seed " << seed << (fuse ? " fused" : " apart") << ", slot " << s << "\n"
+            << print_tape(program.tape().words()) << print_plan(*plan);
+      }
+      if (fuse) ops += plan->stats.ops, kernels += plan->stats.kernels;
+    }
+  }
+  // Fusion that never happens would pass the comparison.
+  EXPECT_LT(kernels * 10, ops * 8);
+}
+
+TEST(Plan, IsDeterministic) {
+  for (uint32_t seed = 0; seed < 200; ++seed) {
+    RandomTape program(seed);
+    const auto a = make_plan(program.tape().words(), program.states());
+    const auto b = make_plan(program.tape().words(), program.states());
+    EXPECT_EQ(print_plan(*a), print_plan(*b));
+    EXPECT_EQ(a->canonical_hash, b->canonical_hash);
+  }
+}
+
+}  // namespace
+}  // namespace hologram::circuit
