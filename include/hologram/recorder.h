@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 // Recording: ops that wait until somebody looks, and what makes them run.
 //
-// Where execution is deferred, an op on a device's buffers is appended to that device's open circuit
-// instead of running. The circuit is sealed, planned (or its plan found) and run when somebody needs
-// bytes: flush, materialize, Device::synchronize. All threads record into one order per device, the
-// order in which they called; results are those of running each op at its call.
+// Where execution is deferred, an op on a device's buffers is appended to that device's open
+// circuit instead of running. The circuit is sealed, planned (or its plan found) and run when
+// somebody needs bytes: flush, materialize, Device::synchronize. All threads record into one order
+// per device, the order in which they called; results are those of running each op at its call.
 //
 // Ownership: the recorder holds a reference to every buffer of the open circuit. A buffer that only
 // the recorder still holds when the circuit is sealed is dead: its contents are written only where
-// another kernel needs them. Recording never blocks on running work; running never takes a lock that
-// a deleter needs.
+// another kernel needs them. Recording never blocks on running work; running never takes a lock
+// that a deleter needs.
 #pragma once
 
 #include <cstdint>
@@ -35,16 +35,16 @@ HOLOGRAM_API void set_deferring(bool deferring);
 // An operand of a record. Exactly one of: memory (buffer set), a number (buffer null).
 struct RecordOperand {
   Buffer* buffer = nullptr;
-  int64_t offset = 0;  // bytes from the buffer's start to the first element
+  int64_t offset = 0;             // bytes from the buffer's start to the first element
   Dtype dtype = Dtype::kFloat32;  // as stored; of a number the type computed in
   bool one = false;               // memory of one element that is repeated
   uint64_t bits = 0;  // a number: its bytes in `dtype`, bool and integers widened to int64
 };
 
 // Each returns false, with nothing recorded, where the device does not defer or the case is one it
-// does not take (more than 8 dimensions after merging, complex dtypes, exported buffers): the caller
-// then runs the op at once, after materialize() of every buffer it touches.
-// operands[0] is the result. What the op's immediate counterpart would refuse must be refused before.
+// does not take (more than 8 dimensions after merging, complex dtypes, exported buffers): the
+// caller then runs the op at once, after materialize() of every buffer it touches. operands[0] is
+// the result. What the op's immediate counterpart would refuse must be refused before.
 
 // out[i] = op(in...[i]) for n contiguous elements of each operand. Operands whose dtype is not
 // `compute` are converted as elementwise() does.
@@ -86,13 +86,13 @@ HOLOGRAM_API void mark_exported(Buffer& buffer);
 
 struct RecorderStats {
   uint64_t ops_recorded = 0;
-  uint64_t circuits = 0;      // sealed and run
-  uint64_t kernels = 0;       // launched
+  uint64_t circuits = 0;  // sealed and run
+  uint64_t kernels = 0;   // launched
   uint64_t plan_hits = 0;
   uint64_t plan_misses = 0;
-  uint64_t plans = 0;         // cached now
-  uint64_t bytes_moved = 0;   // by kernels
-  uint64_t bytes_unfused = 0; // what the ops one by one would have moved
+  uint64_t plans = 0;          // cached now
+  uint64_t bytes_moved = 0;    // by kernels
+  uint64_t bytes_unfused = 0;  // what the ops one by one would have moved
 };
 HOLOGRAM_API RecorderStats recorder_stats(Device& device);
 HOLOGRAM_API void reset_recorder_stats(Device& device);

@@ -178,8 +178,8 @@ class Fuser {
     return rank == Rank::kRow ? c.domain.add_rows(n.out.map) : c.domain.add(n.out.map);
   }
 
-  // Adds cluster c to `to`, whose newest node (index) is not part of a joint order yet. The one with
-  // rows, or the larger one, sets the loops.
+  // Adds cluster c to `to`, whose newest node (index) is not part of a joint order yet. The one
+  // with rows, or the larger one, sets the loops.
   bool join(Cluster& to, const Cluster& c, int index) {
     if (static_cast<int>(to.nodes.size() + c.nodes.size()) > options_.max_instrs) return false;
     Cluster sum;
@@ -273,10 +273,10 @@ class Fuser {
       if (!order.in_step || !node(order.node).live) continue;
       const Rank rank = rank_of(order.node);
       if (rank == Rank::kOne) continue;
-      const Rank walks = node(order.node).code == kCodeFold &&
-                                 !node(order.node).out.same_places(n.out)
-                             ? Rank::kFull
-                             : rank;
+      const Rank walks =
+          node(order.node).code == kCodeFold && !node(order.node).out.same_places(n.out)
+              ? Rank::kFull
+              : rank;
       if (walks != own) return false;
     }
     return true;

@@ -23,7 +23,7 @@ struct Reader {
 
 // What happened to a buffer so far, as far as later nodes can see.
 struct SlotHistory {
-  std::vector<int> writers;    // newest last
+  std::vector<int> writers;  // newest last
   std::vector<Reader> readers;
   std::vector<int> all_writers;
 };

@@ -69,8 +69,8 @@ struct Node {
   double parameter = 0;
   int arity = 0;
   Input in[kMaxArity];
-  int64_t n = 0;      // elements walked: of the inputs of a fold, else of the output
-  int64_t row = 0;    // folds and row functions: elements of a row
+  int64_t n = 0;    // elements walked: of the inputs of a fold, else of the output
+  int64_t row = 0;  // folds and row functions: elements of a row
   Region out;
   int64_t out_n = 0;
   std::vector<Order> order;
@@ -93,8 +93,8 @@ struct Graph {
 };
 
 Graph build_graph(std::span<const uint64_t> words, std::span<const uint8_t> states);
-// Applies the exact laws and joins common subexpressions; results in memory stay what they are.
-void simplify(Graph& graph);
+// Applies the laws (see laws.def) and joins common subexpressions; memory ends up the same.
+void simplify(Graph& graph, bool fast_math);
 // Sets Node::live and Node::stored: what is seen outside, and what that needs.
 void find_live(Graph& graph);
 

@@ -180,9 +180,7 @@ class Lowering {
 
 }  // namespace
 
-Kernel lower(const Graph& graph, const Cluster& cluster) {
-  return Lowering(graph, cluster).run();
-}
+Kernel lower(const Graph& graph, const Cluster& cluster) { return Lowering(graph, cluster).run(); }
 
 void assign_classes(Kernel& kernel) {
   std::vector<int> last_use(kernel.temps.size(), -1);

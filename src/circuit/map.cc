@@ -135,8 +135,8 @@ void Domain::strides(const Map& map, Rank rank,
                      std::array<int64_t, kMaxDomainDims>& strides) const {
   strides.fill(0);
   if (rank == Rank::kOne) return;
-  int64_t inside = 1;                                   // where the loop begins
-  int64_t part_from = rank == Rank::kRow ? row_ : 1;    // where the part begins
+  int64_t inside = 1;                                 // where the loop begins
+  int64_t part_from = rank == Rank::kRow ? row_ : 1;  // where the part begins
   int part = 0;
   for (int i = 0; i <= cuts_; ++i) {
     const int64_t to = i < cuts_ ? at_[i] : n_;

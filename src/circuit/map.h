@@ -9,8 +9,8 @@
 
 namespace hologram::circuit {
 
-// Element i of n is at the sum of stride * (its index in each part), parts innermost first. Parts are
-// merged where they continue each other, so equal maps are equal data.
+// Element i of n is at the sum of stride * (its index in each part), parts innermost first. Parts
+// are merged where they continue each other, so equal maps are equal data.
 struct Map {
   struct Part {
     int64_t size;
@@ -41,8 +41,8 @@ struct Map {
   bool operator==(const Map& other) const;
 };
 
-// The sizes at which loops have to be cut: ascending, each dividing the next, the number of elements
-// last. With rows, the first is the row length.
+// The sizes at which loops have to be cut: ascending, each dividing the next, the number of
+// elements last. With rows, the first is the row length.
 class Domain {
  public:
   Domain() = default;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A plan: what a circuit became. A few kernels in launch order, each a small program over tiles, and
-// the buffers that need memory before they run. No addresses: a plan serves every circuit with the
-// same words.
+// A plan: what a circuit became. A few kernels in launch order, each a small program over tiles,
+// and the buffers that need memory before they run. No addresses: a plan serves every circuit with
+// the same words.
 #pragma once
 
 #include <array>
@@ -55,11 +55,11 @@ struct Ref {
 // One step. Inputs of lower rank than the step's are repeated along the row (or everywhere).
 // An immediate's 8 bytes hold a number in `compute`, as in Tape.
 struct Instr {
-  uint16_t code = 0;               // an OpId, or a Code
-  uint16_t attr = 0;               // kCodeFold: Reduction; kCodeRow: RowOp
+  uint16_t code = 0;                // an OpId, or a Code
+  uint16_t attr = 0;                // kCodeFold: Reduction; kCodeRow: RowOp
   Dtype compute = Dtype::kFloat32;  // of the inputs; for kCodeConvert what is converted from
   Dtype result = Dtype::kFloat32;   // of the output
-  Rank rank = Rank::kFull;         // of the output; the input of a fold is kFull
+  Rank rank = Rank::kFull;          // of the output; the input of a fold is kFull
   uint8_t arity = 0;
   Ref in[kMaxArity];
   Ref out;  // kTemp or kAccess
@@ -80,7 +80,7 @@ struct Kernel {
   std::vector<Access> accesses;
   std::vector<Temp> temps;
   std::vector<Instr> instrs;
-  int classes = 0;  // of the boundary pool in use at once
+  int classes = 0;     // of the boundary pool in use at once
   bool heavy = false;  // costs many instructions an element
   // Kernels of one stage do not depend on each other and may run at once. Stages ascend.
   int stage = 0;
@@ -101,10 +101,10 @@ struct Kernel {
 inline constexpr int64_t kMaxRowBytes = 12288;
 
 struct PlanStats {
-  int ops = 0;              // records
-  int dead = 0;             // of them, those whose results nobody sees
-  int kernels = 0;          // launches
-  int classes = 0;          // most in use in one kernel
+  int ops = 0;                // records
+  int dead = 0;               // of them, those whose results nobody sees
+  int kernels = 0;            // launches
+  int classes = 0;            // most in use in one kernel
   int64_t bytes_moved = 0;    // read and written by the kernels
   int64_t bytes_unfused = 0;  // by the ops one by one
 };
@@ -133,8 +133,9 @@ struct Bindings {
 };
 
 struct PlanOptions {
-  int max_instrs = 64;  // in one kernel
-  bool fuse = true;     // false: one kernel for each record, as recorded
+  int max_instrs = 64;     // in one kernel
+  bool fuse = true;        // false: one kernel for each record, as recorded
+  bool fast_math = false;  // laws that may change rounding, NaN, infinities or the sign of zero
 };
 
 // Canonical form, fusion and class assignment. states[s] (see SlotState) for every slot.

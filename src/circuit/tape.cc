@@ -89,8 +89,7 @@ void Tape::append_flat(uint16_t code, Dtype compute, int arity, const Operand* o
 }
 
 void Tape::append(const Record& record, const uint64_t* bits) {
-  words_.push_back(
-      head_word(record.code, record.compute, record.arity, record.ndim, record.attr));
+  words_.push_back(head_word(record.code, record.compute, record.arity, record.ndim, record.attr));
   if (record.code == kCodeFold) words_.push_back(std::bit_cast<uint64_t>(record.parameter));
   for (int d = 0; d < record.ndim; ++d) {
     words_.push_back(static_cast<uint64_t>(record.shape[d]));

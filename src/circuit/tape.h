@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The tape: a circuit as it is recorded, one run of 64-bit words per op, cheap to append, to hash and
-// to compare.
+// The tape: a circuit as it is recorded, one run of 64-bit words per op, cheap to append, to hash
+// and to compare.
 //
 // Two tapes with equal words compute the same function of their slots and immediates, so the words
 // (with the state of the slots, see SlotState) are the key under which a plan is remembered.
@@ -70,7 +70,7 @@ struct Record {
   uint16_t code = 0;
   Dtype compute = Dtype::kFloat32;
   uint8_t arity = 0;
-  uint16_t attr = 0;   // kCodeFold: Reduction; kCodeRow: RowOp
+  uint16_t attr = 0;     // kCodeFold: Reduction; kCodeRow: RowOp
   double parameter = 0;  // kCodeFold: correction of var and std, p of norm
   int ndim = 1;
   int64_t shape[kTapeDims] = {};
@@ -86,8 +86,8 @@ struct Record {
 
 // What a slot is when the circuit is sealed.
 enum SlotState : uint8_t {
-  kSlotLive = 1,    // somebody outside may still read the buffer
-  kSlotFresh = 2,   // nothing was written before this circuit: its first contents are undefined
+  kSlotLive = 1,   // somebody outside may still read the buffer
+  kSlotFresh = 2,  // nothing was written before this circuit: its first contents are undefined
 };
 
 class Tape {

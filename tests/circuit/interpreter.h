@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Runs tapes record by record, and plans block by block, with scalar arithmetic of its own: what the
-// planner is held against.
+// Runs tapes record by record, and plans block by block, with scalar arithmetic of its own: what
+// the planner is held against.
 #pragma once
 
 #include <gtest/gtest.h>

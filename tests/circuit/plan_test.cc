@@ -75,7 +75,8 @@ class Program {
     return out;
   }
   // x with a value per row, then maybe one per column.
-  uint32_t broadcast(OpId id, uint32_t x, uint32_t other, int64_t rows, int64_t cols, bool per_row) {
+  uint32_t broadcast(OpId id, uint32_t x, uint32_t other, int64_t rows, int64_t cols,
+                     bool per_row) {
     Record r;
     r.code = static_cast<uint16_t>(id);
     r.arity = 2;
@@ -168,7 +169,8 @@ TEST(Fusion, LongRowsFoldApart) {
   Program longer;
   const auto y = longer.buffer(true);
   const auto s = longer.op(OpId::exp, {Program::memory(y)}, 2 * 4096);
-  longer.keep(longer.broadcast(OpId::add, s, longer.fold(Reduction::sum, s, 2, 4096), 2, 4096, true));
+  longer.keep(
+      longer.broadcast(OpId::add, s, longer.fold(Reduction::sum, s, 2, 4096), 2, 4096, true));
   EXPECT_EQ(longer.plan()->stats.kernels, 3);
 }
 
@@ -230,6 +232,65 @@ TEST(Plan, CanonicalHashForgetsNamesOnly) {
   };
   EXPECT_EQ(build(0, OpId::add), build(3, OpId::add));
   EXPECT_NE(build(0, OpId::add), build(0, OpId::sub));
+}
+
+TEST(Laws, NeutralNumbersVanish) {
+  const auto m = Program::memory;
+  Program p;
+  const auto a = p.buffer(true);
+  const auto sum = p.op(OpId::add, {m(a, kF32), kNumber}, 64);  // arithmetic: no signalling NaN
+  const auto one = p.op(OpId::mul, {m(sum, kF32), kNumber}, 64, {1.0f});
+  const auto zero = p.op(OpId::sub, {m(one, kF32), kNumber}, 64, {0.0f});
+  p.keep(p.op(OpId::exp, {m(zero, kF32)}, 64));
+  const auto plan = p.plan();
+  EXPECT_EQ(plan->kernels[0].instrs.size(), 2u) << print_plan(*plan);
+
+  // x + 0 turns -0 into 0, and x * 1 makes a signalling NaN quiet: both stay.
+  Program q;
+  const auto b = q.buffer(true);
+  const auto t = q.op(OpId::mul, {m(b, kF32), kNumber}, 64, {1.0f});
+  q.keep(q.op(OpId::add, {m(t, kF32), kNumber}, 64, {0.0f}));
+  EXPECT_EQ(q.plan()->kernels[0].instrs.size(), 2u);
+  PlanOptions fast;
+  fast.fast_math = true;
+  EXPECT_EQ(q.plan(fast)->kernels[0].instrs[1].code, kCodeConvert);
+}
+
+TEST(Laws, EqualWorkIsDoneOnce) {
+  const auto m = Program::memory;
+  Program p;
+  const auto a = p.buffer(true), b = p.buffer(true);
+  const auto s = p.op(OpId::add, {m(a, kF32), m(b, kF32)}, 64);
+  const auto t = p.op(OpId::add, {m(a, kF32), m(b, kF32)}, 64);
+  p.keep(p.op(OpId::mul, {m(s, kF32), m(t, kF32)}, 64));
+  const auto plan = p.plan();
+  EXPECT_EQ(plan->kernels[0].instrs.size(), 2u) << print_plan(*plan);
+
+  // Between two writes of an operand the same words mean other values.
+  Program q;
+  const auto x = q.buffer(true);
+  const auto u = q.op(OpId::neg, {m(x, kF32)}, 64);
+  q.in_place(OpId::add, x, {m(x, kF32), kNumber}, 64);
+  const auto v = q.op(OpId::neg, {m(x, kF32)}, 64);
+  q.keep(q.op(OpId::mul, {m(u, kF32), m(v, kF32)}, 64));
+  EXPECT_EQ(q.plan()->kernels[0].instrs.size(), 4u);
+}
+
+TEST(Laws, InvolutionsAndProjections) {
+  const auto m = Program::memory;
+  Program p;
+  const auto x = p.buffer(true);
+  auto t = p.op(OpId::neg, {m(x, kF32)}, 64);
+  t = p.op(OpId::neg, {m(t, kF32)}, 64);
+  t = p.op(OpId::neg, {m(t, kF32)}, 64);
+  t = p.op(OpId::abs, {m(t, kF32)}, 64);
+  t = p.op(OpId::abs, {m(t, kF32)}, 64);
+  t = p.op(OpId::floor, {m(t, kF32)}, 64);
+  t = p.op(OpId::floor, {m(t, kF32)}, 64);
+  p.keep(t);
+  const auto plan = p.plan();
+  // floor(abs(x)) is left, with a copy where a projection ends in memory that is wanted.
+  EXPECT_LE(plan->kernels[0].instrs.size(), 3u) << print_plan(*plan);
 }
 
 // ---- random tapes ----
@@ -353,6 +414,12 @@ class RandomTape {
         }
         // Often the buffer just written or about to be.
         if (k > 0 && random_() % 3 == 0) v = last_;
+        if (k > 1 && random_() % 4 == 0) {
+          o = r.operands[1];
+          std::copy_n(r.strides[1], kTapeDims, r.strides[k]);
+          bits[k] = bits[1];
+          continue;
+        }
         if (k == 1 && random_() % 4 == 0 && !rows) {
           v.slot = r.operands[0].slot;
           v.offset = r.operands[0].offset;
