@@ -22,15 +22,6 @@ int64_t distinct_elements(const Kernel& kernel, const Access& access) {
   return n;
 }
 
-int64_t bytes_moved(const Kernel& kernel) {
-  int64_t bytes = 0;
-  for (const Access& access : kernel.accesses) {
-    bytes += distinct_elements(kernel, access) * static_cast<int64_t>(itemsize(access.dtype)) *
-             (int{access.loaded} + int{access.stored});
-  }
-  return bytes;
-}
-
 int64_t bytes_alone(const Node& node) {
   int64_t bytes = node.out_n * node.out.size();
   for (int k = 0; k < node.arity; ++k) {
@@ -87,6 +78,15 @@ bool lower_all(Graph& graph, const PlanOptions& options, Plan& plan) {
 
 }  // namespace
 
+int64_t kernel_bytes(const Kernel& kernel) {
+  int64_t bytes = 0;
+  for (const Access& access : kernel.accesses) {
+    bytes += distinct_elements(kernel, access) * static_cast<int64_t>(itemsize(access.dtype)) *
+             (int{access.loaded} + int{access.stored});
+  }
+  return bytes;
+}
+
 std::unique_ptr<Plan> make_plan(std::span<const uint64_t> words, std::span<const uint8_t> states,
                                 const PlanOptions& options) {
   auto plan = std::make_unique<Plan>();
@@ -102,7 +102,7 @@ std::unique_ptr<Plan> make_plan(std::span<const uint64_t> words, std::span<const
   PlanStats& stats = plan->stats;
   for (const Kernel& kernel : plan->kernels) {
     stats.classes = std::max(stats.classes, kernel.classes);
-    stats.bytes_moved += bytes_moved(kernel);
+    stats.bytes_moved += kernel_bytes(kernel);
     for (const Access& access : kernel.accesses) {
       if (!seen[access.slot]) plan->attach.push_back(access.slot);
       seen[access.slot] = true;

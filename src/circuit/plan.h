@@ -143,6 +143,16 @@ struct PlanOptions {
 std::unique_ptr<Plan> make_plan(std::span<const uint64_t> words, std::span<const uint8_t> states,
                                 const PlanOptions& options = {});
 
+// Bytes that a kernel reads and writes, repeated ones counted once.
+int64_t kernel_bytes(const Kernel& kernel);
+
+// "add", "convert", "mean", "softmax": what a record or an instruction does.
+std::string code_name(uint16_t code, uint16_t attr);
+
+// Operands and kernels as JSON, field by field as in the structures above.
+std::string tape_json(std::span<const uint64_t> words);
+std::string plan_json(const Plan& plan);
+
 // For people: the records, and the kernels with their instructions.
 std::string print_tape(std::span<const uint64_t> words);
 std::string print_plan(const Plan& plan);

@@ -8,19 +8,6 @@
 namespace hologram::circuit {
 namespace {
 
-std::string code_name(uint16_t code, uint16_t attr) {
-  static constexpr const char* kRowNames[] = {"softmax", "log_softmax", "softmax_backward",
-                                              "log_softmax_backward"};
-  static constexpr const char* kFoldNames[] = {
-#define HOLOGRAM_REDUCTION(name, ...) #name,
-#include "src/ops/reductions.def"
-  };
-  if (code < kCodeConvert) return std::string(op_info(static_cast<OpId>(code)).name);
-  if (code == kCodeConvert) return "convert";
-  if (code == kCodeFold) return kFoldNames[attr];
-  return kRowNames[attr];
-}
-
 void print_shape(std::ostream& out, int ndim, const int64_t* shape) {
   out << '[';
   for (int d = 0; d < ndim; ++d) out << (d ? "," : "") << shape[d];
@@ -64,6 +51,19 @@ void print_ref(std::ostream& out, const Kernel& kernel, const Ref& ref) {
 }
 
 }  // namespace
+
+std::string code_name(uint16_t code, uint16_t attr) {
+  static constexpr const char* kRowNames[] = {"softmax", "log_softmax", "softmax_backward",
+                                              "log_softmax_backward"};
+  static constexpr const char* kFoldNames[] = {
+#define HOLOGRAM_REDUCTION(name, ...) #name,
+#include "src/ops/reductions.def"
+  };
+  if (code < kCodeConvert) return std::string(op_info(static_cast<OpId>(code)).name);
+  if (code == kCodeConvert) return "convert";
+  if (code == kCodeFold) return kFoldNames[attr];
+  return kRowNames[attr];
+}
 
 std::string print_tape(std::span<const uint64_t> words) {
   std::ostringstream out;

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+// Tapes and plans as JSON, for the tools that draw and count them.
+#include <sstream>
+
+#include "hologram/op.h"
+#include "src/circuit/plan.h"
+
+namespace hologram::circuit {
+namespace {
+
+template <class F>
+void list(std::ostream& out, size_t n, F&& each) {
+  out << '[';
+  for (size_t i = 0; i < n; ++i) {
+    if (i > 0) out << ',';
+    each(i);
+  }
+  out << ']';
+}
+
+template <class T>
+void numbers(std::ostream& out, int n, const T& values) {
+  list(out, static_cast<size_t>(n), [&](size_t i) { out << values[i]; });
+}
+
+const char* rank_name(Rank rank) {
+  return rank == Rank::kFull ? "full" : rank == Rank::kRow ? "row" : "one";
+}
+
+void write_ref(std::ostream& out, const Kernel& kernel, const Ref& ref) {
+  switch (ref.kind) {
+    case Ref::kAccess:
+      out << "{\"access\":" << ref.index << '}';
+      break;
+    case Ref::kTemp:
+      out << "{\"class\":" << kernel.temps[ref.index].class_index << ",\"temp\":" << ref.index
+          << '}';
+      break;
+    default:
+      out << "{\"number\":" << ref.index << '}';
+  }
+}
+
+void write_kernel(std::ostream& out, const Kernel& kernel) {
+  out << "{\"stage\":" << kernel.stage << ",\"launch\":" << kernel.launch << ",\"shape\":";
+  numbers(out, kernel.ndim, kernel.shape);
+  out << ",\"rows\":" << (kernel.whole_rows ? "true" : "false") << ",\"classes\":" << kernel.classes
+      << ",\"bytes\":" << kernel_bytes(kernel) << ",\"accesses\":";
+  list(out, kernel.accesses.size(), [&](size_t i) {
+    const Access& access = kernel.accesses[i];
+    out << "{\"slot\":" << access.slot << ",\"offset\":" << access.offset << ",\"dtype\":\""
+        << dtype_name(access.dtype) << "\",\"rank\":\"" << rank_name(access.rank)
+        << "\",\"loaded\":" << (access.loaded ? "true" : "false")
+        << ",\"stored\":" << (access.stored ? "true" : "false") << ",\"strides\":";
+    numbers(out, kernel.ndim, access.strides);
+    out << '}';
+  });
+  out << ",\"instrs\":";
+  list(out, kernel.instrs.size(), [&](size_t i) {
+    const Instr& instr = kernel.instrs[i];
+    out << "{\"op\":\"" << code_name(instr.code, instr.attr) << "\",\"compute\":\""
+        << dtype_name(instr.compute) << "\",\"result\":\"" << dtype_name(instr.result)
+        << "\",\"rank\":\"" << rank_name(instr.rank) << "\",\"in\":";
+    list(out, instr.arity, [&](size_t k) { write_ref(out, kernel, instr.in[k]); });
+    out << ",\"out\":";
+    write_ref(out, kernel, instr.out);
+    out << '}';
+  });
+  out << '}';
+}
+
+}  // namespace
+
+std::string tape_json(std::span<const uint64_t> words) {
+  std::ostringstream out;
+  out << '[';
+  Tape::decode(words, [&](const Record& record, int index) {
+    if (index > 0) out << ',';
+    out << "{\"op\":\"" << code_name(record.code, record.attr) << "\",\"compute\":\""
+        << dtype_name(record.compute) << "\",\"shape\":";
+    numbers(out, record.ndim, record.shape);
+    out << ",\"operands\":";
+    list(out, size_t{record.arity} + 1, [&](size_t k) {
+      const Operand& operand = record.operands[k];
+      if (operand.kind == OperandKind::kImmediate) {
+        out << "{\"number\":" << operand.immediate << '}';
+        return;
+      }
+      out << "{\"slot\":" << operand.slot << ",\"offset\":" << operand.offset << ",\"dtype\":\""
+          << dtype_name(operand.dtype) << "\",\"strides\":";
+      const int ndim = operand.kind == OperandKind::kOne ? 0 : record.ndim;
+      numbers(out, ndim, record.strides[k]);
+      out << '}';
+    });
+    out << '}';
+  });
+  out << ']';
+  return out.str();
+}
+
+std::string plan_json(const Plan& plan) {
+  std::ostringstream out;
+  const PlanStats& stats = plan.stats;
+  out << "{\"ops\":" << stats.ops << ",\"dead\":" << stats.dead << ",\"launches\":" << stats.kernels
+      << ",\"classes\":" << stats.classes << ",\"bytes_moved\":" << stats.bytes_moved
+      << ",\"bytes_unfused\":" << stats.bytes_unfused << ",\"hash\":\"" << std::hex
+      << plan.canonical_hash << std::dec << "\",\"kernels\":";
+  list(out, plan.kernels.size(), [&](size_t i) { write_kernel(out, plan.kernels[i]); });
+  out << '}';
+  return out.str();
+}
+
+}  // namespace hologram::circuit
