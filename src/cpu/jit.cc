@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT
+// The cache of generated loops.
+#include "src/cpu/jit.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#if defined(__x86_64__) && defined(__unix__)
+#include <pthread.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+#include "hologram/op.h"
+#include "src/cpu/jit_emitter.h"
+#include "src/cpu/jit_ir.h"
+#include "src/cpu/jit_memory.h"
+#include "src/cpu/jit_schedule.h"
+#include "src/cpu/kernel_table.h"
+
+namespace hologram::cpu {
+namespace {
+
+// Any segment worth a loop of its own is far below.
+constexpr size_t kMaxSteps = 255;
+constexpr size_t kMaxArrays = 255;
+constexpr size_t kCodeCapacity = size_t{1} << 20;
+
+bool is_enabled() {
+  static const bool enabled = [] {
+    const char* setting = std::getenv("HOLOGRAM_JIT");
+    return setting == nullptr || std::string_view(setting) != "0";
+  }();
+  return enabled;
+}
+
+bool is_target(Isa isa) { return isa != Isa::kBaseline && isa_available(isa); }
+
+struct Cache {
+  std::mutex mutex;
+  std::unordered_map<std::string, SegmentKernel> kernels;
+  JitStats stats;
+};
+
+// Never destroyed: other threads may run to the very end. A child process must not inherit a lock
+// that is held by a thread it does not have.
+Cache& cache() {
+  static Cache* instance = [] {
+    auto* made = new Cache;
+    pthread_atfork([] { cache().mutex.lock(); }, [] { cache().mutex.unlock(); },
+                   [] { cache().mutex.unlock(); });
+    return made;
+  }();
+  return *instance;
+}
+
+std::string key_of(Isa isa, const Segment& segment) {
+  std::string key;
+  key.reserve(16 + segment.steps.size() * 16);
+  const auto byte = [&](auto value) { key.push_back(static_cast<char>(value)); };
+  const auto dtypes = [&](const std::vector<Dtype>& list) {
+    byte(list.size());
+    for (Dtype dtype : list) byte(dtype);
+  };
+  byte(isa);
+  dtypes(segment.inputs);
+  dtypes(segment.numbers);
+  dtypes(segment.outputs);
+  for (const SegmentStep& step : segment.steps) {
+    byte(step.convert ? 0xff : static_cast<int>(step.op));
+    byte(step.compute);
+    byte(step.result);
+    byte(step.arity);
+    byte(step.output + 1);
+    for (int k = 0; k < step.arity && k < 4; ++k) {
+      byte(step.in[k].kind);
+      byte(step.in[k].index);
+    }
+  }
+  return key;
+}
+
+// One line a kernel for profilers that look up generated code.
+void note_for_profilers(const void* code, size_t bytes, int64_t serial, const Segment& segment) {
+  static const bool wanted = [] {
+    const char* setting = std::getenv("HOLOGRAM_JIT_PERF");
+    return setting != nullptr && std::string_view(setting) == "1";
+  }();
+  if (!wanted) return;
+  const std::string path = "/tmp/perf-" + std::to_string(getpid()) + ".map";
+  std::FILE* file = std::fopen(path.c_str(), "a");
+  if (file == nullptr) return;
+  std::fprintf(file, "%llx %zx hologram_jit_%lld",
+               static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(code)), bytes,
+               static_cast<long long>(serial));
+  for (const SegmentStep& step : segment.steps) {
+    const std::string name(step.convert ? "convert" : op_info(step.op).name);
+    std::fprintf(file, "_%s", name.c_str());
+  }
+  std::fputc('\n', file);
+  std::fclose(file);
+}
+
+struct Code {
+  std::unique_ptr<uint8_t[]> buffer;
+  size_t bytes = 0;
+};
+
+bool generate(Isa isa, const Segment& segment, Code& code) {
+  if (segment.steps.size() > kMaxSteps || segment.inputs.size() > kMaxArrays ||
+      segment.outputs.size() > kMaxArrays || segment.outputs.empty() ||
+      segment.numbers.size() > kMaxArrays) {
+    return false;
+  }
+  jit::Graph graph(isa);
+  if (!jit::build_graph(segment, graph)) return false;
+  const jit::Schedule schedule = jit::make_schedule(graph, isa, isa == Isa::kAvx512 ? 64 : 32);
+  code.buffer.reset(new uint8_t[kCodeCapacity]);
+  try {
+    jit::Emitter emitter(isa, graph, schedule, code.buffer.get(), kCodeCapacity);
+    emitter.emit();
+    code.bytes = emitter.getSize();
+  } catch (const Xbyak::Error&) {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool jit_takes(Isa isa, const SegmentStep& step) {
+  if (!is_enabled() || !is_target(isa)) return false;
+  if (step.convert) return step.arity == 1 && jit::can_convert(isa, step.compute, step.result);
+  if (static_cast<int>(step.op) >= kOpIdEnd) return false;
+  switch (step.compute) {
+    case Dtype::kBool:
+    case Dtype::kInt32:
+    case Dtype::kInt64:
+    case Dtype::kFloat32:
+    case Dtype::kFloat64:
+      break;
+    default:
+      return false;
+  }
+  if (kernel_table(isa).kernels[static_cast<int>(step.op)][static_cast<int>(step.compute)][0] ==
+      nullptr) {
+    return false;
+  }
+  const OpInfo& row = op_info(step.op);
+  const Dtype result = row.result_is_bool ? Dtype::kBool : step.compute;
+  return row.arity == step.arity && result == step.result;
+}
+
+SegmentKernel jit_compile(Isa isa, const Segment& segment) {
+  if (!is_enabled() || !is_target(isa)) return nullptr;
+  Cache& all = cache();
+  std::string key = key_of(isa, segment);
+  {
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    const auto found = all.kernels.find(key);
+    if (found != all.kernels.end()) {
+      ++all.stats.hits;
+      return found->second;
+    }
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  Code code;
+  const bool generated = generate(isa, segment, code);
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  const auto [entry, inserted] = all.kernels.try_emplace(std::move(key), nullptr);
+  if (!inserted) return entry->second;  // another thread was quicker
+  if (generated) {
+    const void* place = jit::install_code(code.buffer.get(), code.bytes);
+    entry->second = reinterpret_cast<SegmentKernel>(reinterpret_cast<uintptr_t>(place));
+  }
+  const std::chrono::duration<double, std::micro> spent = std::chrono::steady_clock::now() - begin;
+  all.stats.compile_us += spent.count();
+  if (entry->second != nullptr) {
+    ++all.stats.kernels;
+    all.stats.code_bytes += static_cast<int64_t>(code.bytes);
+    note_for_profilers(reinterpret_cast<const void*>(entry->second), code.bytes,
+                       all.stats.kernels, segment);
+  }
+  return entry->second;
+}
+
+JitStats jit_stats() {
+  Cache& all = cache();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  return all.stats;
+}
+
+}  // namespace hologram::cpu
+
+#else
+
+namespace hologram::cpu {
+
+bool jit_takes(Isa, const SegmentStep&) { return false; }
+SegmentKernel jit_compile(Isa, const Segment&) { return nullptr; }
+JitStats jit_stats() { return {}; }
+
+}  // namespace hologram::cpu
+#endif

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+// Writes the code of one segment.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "src/cpu/jit_assembler.h"
+#include "src/cpu/jit_schedule.h"
+
+namespace hologram::cpu::jit {
+
+// Which registers hold what, within one straight run of code.
+class Emitter : public Assembler {
+ public:
+  Emitter(Isa isa, const Graph& graph, const Schedule& schedule, void* buffer, size_t capacity);
+
+  // Writes the function. Throws Xbyak::Error where the buffer is too small.
+  void emit();
+
+ private:
+  static constexpr int kNoHome = -1;
+
+  struct Value {
+    int reg = -1;
+    int home = kNoHome;  // offset in the frame
+    bool pinned = false;
+    bool locked = false;  // an operand of the operation being written
+    size_t next = 0;      // position in uses
+    std::vector<int> uses;  // items that read it, ascending
+  };
+
+  // ---- the function ----
+  void lay_out_frame();
+  void enter();
+  void leave();
+  void compute_invariants();
+  void compute_invariant(int id);
+  void load_number(int to, const Node& node);
+  void load_constant(int to, const Node& node);
+  void fill_strips();
+  void phase(const Phase& phase);
+  void calls(const Phase& phase);
+  void argument_address(const Xbyak::Reg64& to, const CallArgument& argument);
+  void strip_end();
+
+  // ---- a phase ----
+  void load_pointers(const Phase& phase);
+  void array_base(const Xbyak::Reg64& to, int array);
+  Xbyak::Address element(int array, int ahead);
+  void loops(const Phase& phase);
+  void loop(const Phase& phase, int unroll);
+  void tail(const Phase& phase);
+  void tail_masks();
+  void copy_tail_bytes(int array, bool in);
+  bool is_narrow(int array) const;
+
+  // ---- a run of a phase's items over one vector ----
+  void find_uses(const Phase& phase);
+  void pin_invariants(const Phase& phase);
+  int pressure(const Phase& phase, bool masks) const;
+  void run(const Phase& phase, int ahead, bool partial);
+  void compute(const Phase& phase, int id, size_t position);
+  int fetch(const Phase& phase, int id);
+  int allocate(bool mask);
+  int evict(bool mask);
+  void release(int id, size_t position);
+  bool in_mask_file(int id) const { return is_wide() && node(id).is_mask(); }
+  const Node& node(int id) const { return graph_.nodes[static_cast<size_t>(id)]; }
+  Value& value(int id) { return values_[static_cast<size_t>(id)]; }
+  const Value& value(int id) const { return values_[static_cast<size_t>(id)]; }
+  Xbyak::Address frame(int offset) { return ptr[rsp + offset]; }
+  int new_home();
+
+  const Graph& graph_;
+  const Schedule& schedule_;
+  std::vector<Value> values_;
+  std::vector<int> owner_;         // value by vector register, or -1
+  std::vector<int> mask_owner_;    // value by mask register
+  std::vector<int> free_homes_;    // of the frame, given back
+  std::vector<int> pointer_;       // by array: general register, or -1 where it is in the frame
+  std::vector<int> tail_buffer_;   // by array: offset in the frame, or -1
+  int bases_ = 0;                  // offset of the saved pointers
+  int strips_ = 0;
+  int frame_bytes_ = 0;
+  size_t frame_size_at_ = 0;  // in the code
+  int ahead_ = 0;  // of the run being written: elements after the index
+  bool partial_ = false;
+  Xbyak::Label tail_table_;
+  bool has_tail_table_ = false;
+};
+
+}  // namespace hologram::cpu::jit
