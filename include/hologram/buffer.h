@@ -27,23 +27,28 @@ enum class PoolKind : uint8_t {
   kBoundary = 1,  // one of the 96 classes of an executor's boundary pool
   kForeign = 2,   // memory of others, given back through their deleter
   kDevice = 3,    // taken from a device that has no caching pool of its own
+  kDeferred = 4,  // linear memory attached when first needed, see recorder.h
 };
 
 // A block of device memory with a reference count. Made by allocate_buffer and its siblings in
 // memory.h with one reference; held through BufferRef, or by hand with retain and release.
 // Everything but the contents and the version is fixed while references exist, so it may be read
-// from any thread. release() never blocks on the GIL, never runs user code (a foreign buffer's own
-// deleter excepted) and is safe from any thread, during process exit and in forked children.
+// from any thread; a deferred buffer's data() and capacity() are null and 0 until it has memory.
+// release() never blocks on the GIL, never runs user code (a foreign buffer's own deleter excepted)
+// and is safe from any thread, during process exit and in forked children.
 class alignas(64) Buffer {
  public:
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
 
-  // Null exactly when nbytes() is 0 (foreign buffers show what they were given).
-  void* data() const { return data_; }
+  // Null exactly when nbytes() is 0 or the buffer is deferred and has no memory yet (foreign
+  // buffers show what they were given).
+  void* data() const {
+    return std::atomic_ref<void*>(const_cast<void*&>(data_)).load(std::memory_order_acquire);
+  }
   template <class T>
   T* data_as() const {
-    return static_cast<T*>(data_);
+    return static_cast<T*>(data());
   }
   // Bytes asked for, and bytes that may be used without touching a neighbour.
   size_t nbytes() const { return nbytes_; }
@@ -73,6 +78,12 @@ class alignas(64) Buffer {
   }
   uint32_t use_count() const { return refs_.load(std::memory_order_acquire); }
 
+  // The last circuit that recorded work on this buffer, 0 if none; see is_pending().
+  uint64_t recorded_epoch() const {
+    return recorded_.load(std::memory_order_relaxed) >> kRecordedEpochShift;
+  }
+  static constexpr int kRecordedEpochShift = 20;
+
  private:
   friend struct internal::BufferAccess;
   Buffer() = default;
@@ -87,17 +98,18 @@ class alignas(64) Buffer {
   size_t capacity_ = 0;
   Device* device_ = nullptr;
   Buffer* next_ = nullptr;  // free lists
-  void* owner_ = nullptr;   // boundary pool or foreign context
-  std::atomic<uint64_t> version_{0};
+  void* owner_ = nullptr;   // boundary pool, foreign context, or who lent a deferred buffer memory
+  // The recorder's: epoch << kRecordedEpochShift | slot in that circuit << 4 | flags. Written under
+  // the lock of the device's recorder.
+  std::atomic<uint64_t> recorded_{0};
 
-  // Second cache line: large blocks' bookkeeping, and room for the recorder.
+  // Second cache line: large blocks' bookkeeping.
   Buffer* prev_ = nullptr;
   Buffer* older_ = nullptr;
   Buffer* newer_ = nullptr;
   void (*deleter_)(void*) = nullptr;
-  uint32_t flags_ = 0;
-  uint32_t reserved32_ = 0;
-  uint64_t recorder_[3] = {0, 0, 0};
+  std::atomic<uint64_t> version_{0};
+  uint64_t reserved_[3] = {0, 0, 0};
 };
 static_assert(sizeof(void*) != 8 || sizeof(Buffer) == 128, "two cache lines");
 

@@ -16,6 +16,14 @@
 
 namespace hologram {
 
+namespace circuit {
+struct Plan;
+struct Bindings;
+}  // namespace circuit
+namespace internal {
+class Recorder;
+}  // namespace internal
+
 // The numbering is part of the C ABI: append only.
 enum class BackendType : uint8_t { kCpu = 0, kCuda = 1, kMetal = 2 };
 inline constexpr int kBackendCount = 3;
@@ -65,6 +73,20 @@ class HOLOGRAM_API Device {
   virtual void copy_to_host(Stream& stream, void* host, const void* device, size_t nbytes) = 0;
   virtual void copy_within(Stream& stream, void* to, const void* from, size_t nbytes) = 0;
 
+  // Runs the kernels of a plan and returns when they are done, on up to max_threads threads (0:
+  // num_threads()). Called for one plan at a time. Error(kNotSupported) where runs_plans() is
+  // false.
+  virtual void run_plan(circuit::Plan& plan, const circuit::Bindings& bindings, int max_threads);
+  // Whether ops on this device's buffers can be recorded; see recorder.h.
+  bool runs_plans() const { return runs_plans_; }
+  // The last circuit that ran: whatever was recorded up to it is done.
+  uint64_t done_epoch() const { return done_epoch_.load(std::memory_order_acquire); }
+
+  // What is recorded on the device runs before anything below happens, so submitted work, marks and
+  // waits see the results of every op called before. (Recorded work runs when somebody asks;
+  // query() therefore asks. Errors of that, which query() does not throw, are kept for
+  // synchronize.)
+
   // Runs work(context) after everything submitted to the stream before. Host devices run it at once
   // on the caller, and its exceptions reach the caller.
   virtual void submit(Stream& stream, void (*work)(void*), void* context);
@@ -84,16 +106,22 @@ class HOLOGRAM_API Device {
   Stream& stream(int64_t id);
 
  protected:
-  Device(BackendType kind, bool host_memory);
+  Device(BackendType kind, bool host_memory, bool runs_plans = false);
 
  private:
   friend HOLOGRAM_API int register_device(std::unique_ptr<Device> device);
+  friend class internal::Recorder;
+  // Runs what is recorded; errors are kept on the default stream.
+  bool settle() const;
 
   const BackendType kind_;
   const bool host_memory_;
+  const bool runs_plans_;
   int index_ = -1;
   std::atomic<Stream*> streams_[Stream::kPerDevice] = {};
   std::atomic<uint32_t> next_stream_[2] = {};
+  std::atomic<internal::Recorder*> recorder_{nullptr};
+  std::atomic<uint64_t> done_epoch_{0};
 };
 
 // Adds a device under the next index, which it returns.

@@ -24,12 +24,14 @@
 namespace hologram {
 
 // A buffer without memory yet: it gets some when the first circuit that writes it runs, or when
-// materialize() is called. Costs no more than a header. data() is null until then.
+// materialize() is called. Costs no more than a header. data() is null until then. Throws
+// Error(kOutOfMemory) where no machine or limit could ever hold that much.
 HOLOGRAM_API Buffer* allocate_deferred(Device& device, size_t nbytes);
 
 // Whether this process defers. Off: the record functions return false and the caller runs the op.
+// HOLOGRAM_EXECUTION ("deferred", the default, or "eager") sets the first value.
 HOLOGRAM_API bool is_deferring();
-// Runs what is recorded before it turns deferring off. HOLOGRAM_EXECUTION sets the first value.
+// Runs what is recorded when it turns deferring off.
 HOLOGRAM_API void set_deferring(bool deferring);
 
 // An operand of a record. Exactly one of: memory (buffer set), a number (buffer null).
@@ -43,8 +45,14 @@ struct RecordOperand {
 
 // Each returns false, with nothing recorded, where the device does not defer or the case is one it
 // does not take (more than 8 dimensions after merging, complex dtypes, exported buffers): the
-// caller then runs the op at once, after materialize() of every buffer it touches. operands[0] is
-// the result. What the op's immediate counterpart would refuse must be refused before.
+// caller then runs the op at once, after materialize() of every buffer it touches.
+//
+// operands[0] is the result. What the op's immediate counterpart would refuse must be refused
+// before. No elements: true, and nothing is recorded.
+//
+// When the circuit has grown to its bounds it is run before the op is recorded. If there is no
+// memory for that, Error(kOutOfMemory) is thrown and the op is not recorded; other errors of that
+// run are kept for the next Device::synchronize.
 
 // out[i] = op(in...[i]) for n contiguous elements of each operand. Operands whose dtype is not
 // `compute` are converted as elementwise() does.
@@ -66,20 +74,26 @@ HOLOGRAM_API bool record_fold(Reduction op, const RecordOperand& out, const Reco
 HOLOGRAM_API bool record_rows(int which, const RecordOperand* operands, int arity, int64_t rows,
                               int64_t cols);
 
-// Runs everything recorded on the device. Throws what running threw; a circuit whose memory could
-// not be had stays recorded, so that the call can be repeated.
+// Runs everything recorded on the device. Throws what running threw, once: the circuit counts as
+// done then. A circuit whose memory could not be had stays recorded, so that the call can be
+// repeated. Called by work that the device is running (on that thread) it returns at once.
 HOLOGRAM_API void flush(Device& device);
 
 namespace internal {
 HOLOGRAM_API void materialize_slowly(Buffer& buffer);
-HOLOGRAM_API extern constinit std::atomic<uint64_t> g_done_epoch;
 }  // namespace internal
 
 // Whether recorded work that has not run yet reads or writes the buffer, or it has no memory yet.
-inline bool is_pending(const Buffer& buffer);
+inline bool is_pending(const Buffer& buffer) {
+  return buffer.recorded_epoch() > buffer.device().done_epoch() ||
+         (buffer.data() == nullptr && buffer.nbytes() != 0);
+}
 // After it data() is valid and nothing recorded touches the buffer: the caller may read and write.
-// Cheap where that is so already.
-inline void materialize(Buffer& buffer);
+// Cheap where that is so already. Throws as flush() and allocate_buffer() do.
+inline void materialize(Buffer& buffer) {
+  if (is_pending(buffer)) [[unlikely]]
+    internal::materialize_slowly(buffer);
+}
 
 // Foreign code has an address in this buffer: ops on it are never recorded again.
 HOLOGRAM_API void mark_exported(Buffer& buffer);

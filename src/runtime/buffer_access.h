@@ -23,11 +23,20 @@ struct BufferAccess {
   static Buffer*& older(Buffer* b) { return b->older_; }
   static Buffer*& newer(Buffer* b) { return b->newer_; }
   static void (*&deleter(Buffer* b))(void*) { return b->deleter_; }
+  static std::atomic<uint64_t>& recorded(Buffer* b) { return b->recorded_; }
+  // Others may look at the same moment: they see no memory, or all of it.
+  static void publish_data(Buffer* b, void* data) {
+    std::atomic_ref<void*>(b->data_).store(data, std::memory_order_release);
+  }
 };
 
 // A header with one reference and no memory, for pools that bring their own; give_header takes it
 // back. Throws Error(kOutOfMemory).
 Buffer* take_header(Device& device, size_t nbytes);
 void give_header(Buffer* buffer) noexcept;
+
+// Gives a deferred buffer the memory of `donor`, a buffer of at least its size that nobody else
+// holds; the donor is released with it.
+void adopt_memory(Buffer* buffer, Buffer* donor) noexcept;
 
 }  // namespace hologram::internal

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "hologram/error.h"
+#include "src/runtime/recorder.h"
 
 namespace hologram {
 namespace {
@@ -168,9 +169,11 @@ Stream& current_stream(int device_index) {
 
 void set_current_stream(Stream& stream) { t_streams[stream.device().index()] = stream.id(); }
 
-Device::Device(BackendType kind, bool host_memory) : kind_(kind), host_memory_(host_memory) {}
+Device::Device(BackendType kind, bool host_memory, bool runs_plans)
+    : kind_(kind), host_memory_(host_memory), runs_plans_(runs_plans) {}
 
 Device::~Device() {
+  delete recorder_.load();
   for (std::atomic<Stream*>& stream : streams_) delete stream.load();
 }
 

@@ -9,6 +9,7 @@
 #include "hologram/device.h"
 #include "hologram/error.h"
 #include "hologram/memory.h"
+#include "hologram/recorder.h"
 #include "src/runtime/buffer_access.h"
 #include "src/runtime/memory_counts.h"
 #include "src/runtime/os_memory.h"
@@ -25,6 +26,7 @@ using Access = BufferAccess;
   Access::dtype(b) = Dtype::kUInt8;
   Access::nbytes(b) = nbytes;
   Access::device(b) = &device;
+  Access::recorded(b).store(0, std::memory_order_relaxed);
 }
 
 std::string size_text(size_t bytes) {
@@ -166,8 +168,27 @@ Buffer* device_allocate(Device& device, size_t nbytes) {
         Access::device(b)->free_raw(Access::data(b), Access::capacity(b));
       }
       break;
+    case PoolKind::kDeferred:
+      if (auto* donor = static_cast<Buffer*>(Access::owner(b))) donor->release();
+      break;
   }
   give_header(b);
+}
+
+// A deferred header and the memory lent to it, if any.
+[[gnu::always_inline]] inline bool recycle_deferred(ThreadCache* cache, Buffer* b) noexcept {
+  ThreadCache::List& list = cache->lists[kBareClass];
+  if (list.count >= list.limit) return false;
+  if (auto* donor = static_cast<Buffer*>(Access::owner(b))) {
+    Access::owner(b) = nullptr;
+    Access::data(b) = nullptr;
+    Access::capacity(b) = 0;
+    donor->release();
+  }
+  Access::next(b) = list.head;
+  list.head = b;
+  ++list.count;
+  return true;
 }
 
 }  // namespace
@@ -193,9 +214,17 @@ void give_header(Buffer* b) noexcept {
   small_release(t_cache, b);
 }
 
+void adopt_memory(Buffer* b, Buffer* donor) noexcept {
+  Access::owner(b) = donor;
+  Access::capacity(b) = Access::capacity(donor);
+  Access::publish_data(b, Access::data(donor));
+}
+
 void recycle_buffer(Buffer* b) noexcept {
   ThreadCache* cache = t_cache;
-  if (cache != nullptr && Access::pool(b) == PoolKind::kLinear) [[likely]] {
+  if (cache != nullptr && Access::pool(b) == PoolKind::kDeferred) {
+    if (recycle_deferred(cache, b)) return;
+  } else if (cache != nullptr && Access::pool(b) == PoolKind::kLinear) [[likely]] {
     const unsigned c = Access::size_class(b);
     if (c < kCachedClasses) [[likely]] {
       ThreadCache::List& list = cache->lists[c];
@@ -243,6 +272,26 @@ Buffer* wrap_buffer(Device& device, void* data, size_t nbytes, void (*deleter)(v
   Access::capacity(b) = nbytes;
   Access::deleter(b) = deleter;
   Access::owner(b) = context;
+  return b;
+}
+
+Buffer* allocate_deferred(Device& device, size_t nbytes) {
+  using Access = internal::BufferAccess;
+  if (nbytes > internal::kMaxSmall && (nbytes > internal::kMaxRequest || nbytes > memory_limit())) {
+    internal::out_of_memory(device, nbytes);
+  }
+  Buffer* b;
+  internal::ThreadCache* cache = internal::t_cache;
+  if (cache != nullptr && cache->lists[internal::kBareClass].head != nullptr) [[likely]] {
+    internal::ThreadCache::List& list = cache->lists[internal::kBareClass];
+    b = list.head;
+    list.head = Access::next(b);
+    --list.count;
+    internal::start(b, device, nbytes);
+  } else {
+    b = internal::take_header(device, nbytes);
+  }
+  Access::pool(b) = PoolKind::kDeferred;
   return b;
 }
 

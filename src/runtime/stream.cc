@@ -6,6 +6,7 @@
 
 #include "hologram/device.h"
 #include "hologram/error.h"
+#include "hologram/recorder.h"
 
 namespace hologram {
 
@@ -75,9 +76,11 @@ double Event::elapsed_ms(const Event& end) const {
          1e-6;
 }
 
-// The defaults of Device: work is done when submit returns, so there is never anything to wait for.
+// The defaults of Device: work is done when submit returns, so only what is recorded has to be
+// waited for.
 
 void Device::submit(Stream& stream, void (*work)(void*), void* context) {
+  flush(*this);
   stream.submitted_.fetch_add(1, std::memory_order_acq_rel);
   struct Done {
     Stream& stream;
@@ -86,17 +89,24 @@ void Device::submit(Stream& stream, void (*work)(void*), void* context) {
   work(context);
 }
 
-bool Device::query(const Stream& stream) const { return stream.completed() >= stream.submitted(); }
+bool Device::query(const Stream& stream) const {
+  return settle() && stream.completed() >= stream.submitted();
+}
 
-void Device::synchronize(Stream& stream) { stream.raise_kept_error(); }
+void Device::synchronize(Stream& stream) {
+  flush(*this);
+  stream.raise_kept_error();
+}
 
 void Device::synchronize() {
+  flush(*this);
   for (std::atomic<Stream*>& place : streams_) {
     if (Stream* stream = place.load(std::memory_order_acquire)) synchronize(*stream);
   }
 }
 
 void Device::record(Event& event, Stream& stream) {
+  flush(*this);
   event.sequence_.store(stream.submitted(), std::memory_order_relaxed);
   event.nanoseconds_.store(std::chrono::duration_cast<std::chrono::nanoseconds>(
                                std::chrono::steady_clock::now().time_since_epoch())

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: MIT
+// Appends ops to the open circuit of a device: loops brought into one form, buffers named by slot.
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+#include "src/runtime/recorder.h"
+
+namespace hologram {
+namespace internal {
+namespace {
+
+using Access = BufferAccess;
+using circuit::kMaxArity;
+using circuit::kTapeDims;
+using circuit::OperandKind;
+using circuit::Record;
+
+// Dimensions a call may have before merging.
+constexpr int kMaxDims = 64;
+
+// The loops of a strided call in the order of the tile machine: by the result's strides, largest
+// first, the inputs deciding where the result does not, and merged where every operand allows it.
+struct Loops {
+  int count;
+  int ndim = 0;
+  int64_t shape[kMaxDims];
+  int64_t strides[kMaxArity + 1][kMaxDims];
+
+  void order_and_merge() {
+    const auto before = [&](int a, int b) {
+      for (int k = 0; k < count; ++k) {
+        const int64_t sa = std::abs(strides[k][a]), sb = std::abs(strides[k][b]);
+        if (sa != sb) return sa > sb;
+      }
+      return false;
+    };
+    for (int i = 1; i < ndim; ++i) {
+      for (int j = i; j > 0 && before(j, j - 1); --j) {
+        std::swap(shape[j], shape[j - 1]);
+        for (int k = 0; k < count; ++k) std::swap(strides[k][j], strides[k][j - 1]);
+      }
+    }
+    int last = 0;
+    for (int d = 1; d < ndim; ++d) {
+      bool merges = true;
+      for (int k = 0; merges && k < count; ++k) {
+        merges = strides[k][last] == strides[k][d] * shape[d];
+      }
+      if (merges) {
+        shape[last] *= shape[d];
+      } else {
+        shape[++last] = shape[d];
+      }
+      for (int k = 0; k < count; ++k) strides[k][last] = strides[k][d];
+    }
+    ndim = std::min(ndim, last + 1);
+  }
+};
+
+int64_t numel_of(int ndim, const int64_t* shape) {
+  int64_t n = 1;
+  for (int d = 0; d < ndim; ++d) n *= shape[d];
+  return n;
+}
+
+// Records code over the given loops; operand 0 is the result.
+bool record_loops(uint16_t code, Dtype compute, const RecordOperand* operands, int arity, int ndim,
+                  const int64_t* shape, const int64_t* const* strides) {
+  if (operands[0].buffer == nullptr) return false;
+  Recorder* recorder = Recorder::recording(operands[0].buffer->device());
+  if (recorder == nullptr || ndim > kMaxDims || arity > kMaxArity) return false;
+  if (numel_of(ndim, shape) == 0) return true;
+
+  Loops loops;
+  loops.count = arity + 1;
+  for (int d = 0; d < ndim; ++d) {
+    if (shape[d] == 1) continue;
+    loops.shape[loops.ndim] = shape[d];
+    for (int k = 0; k <= arity; ++k) {
+      const bool repeated = operands[k].buffer == nullptr || operands[k].one;
+      loops.strides[k][loops.ndim] = repeated ? 0 : strides[k][d];
+    }
+    ++loops.ndim;
+  }
+  loops.order_and_merge();
+  if (loops.ndim > kTapeDims) return false;
+
+  RecordOperand settled[kMaxArity + 1];
+  bool flat = loops.ndim <= 1;
+  for (int k = 0; k <= arity; ++k) {
+    settled[k] = operands[k];
+    if (operands[k].buffer == nullptr) continue;
+    const int64_t* steps = loops.strides[k];
+    const bool one = loops.ndim > 0 &&
+                     std::all_of(steps, steps + loops.ndim, [](int64_t step) { return step == 0; });
+    // A result that repeats one element, or writes one element twice, is not for us to order.
+    if (k == 0 && std::find(steps, steps + loops.ndim, 0) != steps + loops.ndim) return false;
+    settled[k].one = one;
+    flat = flat && (one || loops.ndim == 0 || steps[0] == 1);
+  }
+  if (flat) {
+    return recorder->append_flat(code, compute, settled, arity,
+                                 loops.ndim == 0 ? 1 : loops.shape[0]);
+  }
+  Record record;
+  record.code = code;
+  record.compute = compute;
+  record.arity = static_cast<uint8_t>(arity);
+  record.ndim = loops.ndim;
+  std::copy_n(loops.shape, loops.ndim, record.shape);
+  for (int k = 0; k <= arity; ++k) {
+    if (settled[k].buffer == nullptr || settled[k].one) continue;
+    std::copy_n(loops.strides[k], loops.ndim, record.strides[k]);
+  }
+  return recorder->append(record, settled);
+}
+
+// Records a code over whole rows, each operand `cols` elements a row except those folded to one.
+bool record_row_code(Record& record, const RecordOperand* operands, int64_t rows, int64_t cols,
+                     bool folds) {
+  if (operands[0].buffer == nullptr || record.arity > kMaxArity) return false;
+  Recorder* recorder = Recorder::recording(operands[0].buffer->device());
+  if (recorder == nullptr) return false;
+  size_t item = std::max<size_t>(4, itemsize(record.compute));
+  for (int k = 0; k <= record.arity; ++k) {
+    // Rows of numbers or of one repeated element are left to the immediate functions.
+    if (operands[k].buffer == nullptr || operands[k].one) return false;
+    item = std::max(item, itemsize(operands[k].dtype));
+  }
+  if (cols > circuit::kMaxRowBytes / static_cast<int64_t>(item)) return false;
+  if (rows == 0) return true;
+  if (cols == 0) return !folds;  // a fold of nothing has a value, or an error, of its own
+  record.ndim = 2;
+  record.shape[0] = rows;
+  record.shape[1] = cols;
+  for (int k = 0; k <= record.arity; ++k) {
+    const bool folded = folds && k == 0;
+    record.strides[k][0] = folded ? 1 : cols;
+    record.strides[k][1] = folded ? 0 : 1;
+  }
+  return recorder->append(record, operands);
+}
+
+}  // namespace
+
+// With the record lock held. Names the buffer, which the circuit holds from its first naming on.
+[[gnu::always_inline]] inline uint32_t Recorder::slot_of(Buffer* buffer, bool writes) {
+  std::atomic<uint64_t>& recorded = Access::recorded(buffer);
+  const uint64_t word = recorded.load(std::memory_order_relaxed);
+  if (word >> Buffer::kRecordedEpochShift == open_->epoch) {
+    if (writes && (word & kWritten) == 0)
+      recorded.store(word | kWritten, std::memory_order_relaxed);
+    return static_cast<uint32_t>(word >> kSlotShift & kSlotMask);
+  }
+  OpenCircuit& circuit = *open_;
+  const auto slot = static_cast<uint32_t>(circuit.slots.size());
+  const bool backed = buffer->data() != nullptr;
+  // Whoever writes it without recording that gives it memory first.
+  const bool fresh =
+      !backed && Access::pool(buffer) == PoolKind::kDeferred && (word & kWritten) == 0;
+  circuit.slots.push_back({buffer, fresh});
+  buffer->retain();
+  (backed ? circuit.backed_bytes : circuit.unbacked_bytes) += buffer->nbytes();
+  recorded.store(circuit.epoch << Buffer::kRecordedEpochShift | uint64_t{slot} << kSlotShift |
+                     (word & kFlagsMask) | (writes ? kWritten : 0),
+                 std::memory_order_relaxed);
+  return slot;
+}
+
+// With the record lock held. False, and nothing changed, where an operand is not for recording.
+[[gnu::always_inline]] inline bool Recorder::settle_operands(const RecordOperand* operands,
+                                                             int count, circuit::Operand* settled,
+                                                             uint64_t* bits) {
+  for (int k = 0; k < count; ++k) {
+    Buffer* buffer = operands[k].buffer;
+    if (is_complex(operands[k].dtype)) return false;
+    if (buffer == nullptr) continue;
+    const uint64_t word = Access::recorded(buffer).load(std::memory_order_relaxed);
+    if ((word & kExported) != 0 || &buffer->device() != &device_) return false;
+  }
+  if (open_->slots.size() + static_cast<size_t>(count) > kSlotMask) return false;
+  for (int k = 0; k < count; ++k) {
+    const RecordOperand& given = operands[k];
+    circuit::Operand& operand = settled[k];
+    operand.dtype = given.dtype;
+    if (given.buffer == nullptr) {
+      operand.kind = OperandKind::kImmediate;
+      operand.number = circuit::classify_number(given.dtype, given.bits);
+      bits[k] = given.bits;
+      continue;
+    }
+    operand.kind = given.one ? OperandKind::kOne : OperandKind::kMemory;
+    operand.slot = slot_of(given.buffer, k == 0);
+    operand.offset = given.offset;
+  }
+  return true;
+}
+
+// With the record lock held.
+[[gnu::always_inline]] inline void Recorder::after_append() {
+  OpenCircuit& circuit = *open_;
+  ++ops_recorded_;
+  const int records = circuit.tape.records();
+  if (records == 1) pending_.store(true, std::memory_order_relaxed);
+  if (records >= CircuitBounds::kMaxOps || circuit.unbacked_bytes > circuit.unbacked_limit ||
+      (records % CircuitBounds::kLookEvery == 0 && circuit.backed_bytes > circuit.kept_limit &&
+       keeps_too_much())) [[unlikely]] {
+    circuit.full = true;
+  }
+}
+
+// With the record lock held, which is let go while the full circuit runs.
+void Recorder::make_room(std::unique_lock<SpinLock>& lock) {
+  lock.unlock();
+  flush(Why::kBounds);
+  lock.lock();
+}
+
+bool Recorder::append_flat(uint16_t code, Dtype compute, const RecordOperand* operands, int arity,
+                           int64_t n) {
+  circuit::Operand settled[kMaxArity + 1];
+  uint64_t bits[kMaxArity + 1];
+  std::unique_lock lock(record_lock_);
+  if (open_->full) [[unlikely]]
+    make_room(lock);
+  if (open_->tape.empty()) begin_circuit();
+  if (!settle_operands(operands, arity + 1, settled, bits)) return false;
+  open_->tape.append_flat(code, compute, arity, settled, bits, n);
+  after_append();
+  return true;
+}
+
+bool Recorder::append(Record& record, const RecordOperand* operands) {
+  uint64_t bits[kMaxArity + 1];
+  std::unique_lock lock(record_lock_);
+  if (open_->full) [[unlikely]]
+    make_room(lock);
+  if (open_->tape.empty()) begin_circuit();
+  if (!settle_operands(operands, record.arity + 1, record.operands, bits)) return false;
+  open_->tape.append(record, bits);
+  after_append();
+  return true;
+}
+
+}  // namespace internal
+
+using circuit::Record;
+using internal::Recorder;
+
+bool record_flat(OpId op, Dtype compute, const RecordOperand* operands, int arity, int64_t n) {
+  if (operands[0].buffer == nullptr || is_complex(compute)) [[unlikely]]
+    return false;
+  Recorder* recorder = Recorder::recording(operands[0].buffer->device());
+  if (recorder == nullptr || arity > circuit::kMaxArity) [[unlikely]]
+    return false;
+  if (n <= 0) [[unlikely]]
+    return true;
+  return recorder->append_flat(static_cast<uint16_t>(op), compute, operands, arity, n);
+}
+
+bool record_strided(OpId op, Dtype compute, const RecordOperand* operands, int arity, int ndim,
+                    const int64_t* shape, const int64_t* const* strides) {
+  if (is_complex(compute)) return false;
+  return internal::record_loops(static_cast<uint16_t>(op), compute, operands, arity, ndim, shape,
+                                strides);
+}
+
+bool record_copy(const RecordOperand& out, const RecordOperand& in, int ndim, const int64_t* shape,
+                 const int64_t* out_strides, const int64_t* in_strides) {
+  const RecordOperand operands[] = {out, in};
+  const int64_t* const strides[] = {out_strides, in_strides};
+  return internal::record_loops(circuit::kCodeConvert, in.dtype, operands, 1, ndim, shape, strides);
+}
+
+bool record_fold(Reduction op, const RecordOperand& out, const RecordOperand& in, int64_t rows,
+                 int64_t cols, double parameter) {
+  Record record;
+  record.code = circuit::kCodeFold;
+  record.attr = static_cast<uint16_t>(op);
+  record.arity = 1;
+  record.parameter = parameter;
+  switch (op) {
+    case Reduction::sum:
+    case Reduction::mean:
+    case Reduction::prod:
+    case Reduction::logsumexp:
+    case Reduction::norm:
+    case Reduction::var:
+    case Reduction::std:
+      record.compute = compute_dtype(out.dtype);
+      break;
+    default:
+      record.compute = in.dtype;
+      break;
+  }
+  const RecordOperand operands[] = {out, in};
+  return internal::record_row_code(record, operands, rows, cols, /*folds=*/true);
+}
+
+bool record_rows(int which, const RecordOperand* operands, int arity, int64_t rows, int64_t cols) {
+  Record record;
+  record.code = circuit::kCodeRow;
+  record.attr = static_cast<uint16_t>(which);
+  record.arity = static_cast<uint8_t>(arity);
+  record.compute = compute_dtype(operands[0].dtype);
+  return internal::record_row_code(record, operands, rows, cols, /*folds=*/false);
+}
+
+}  // namespace hologram
