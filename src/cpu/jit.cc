@@ -184,8 +184,8 @@ SegmentKernel jit_compile(Isa isa, const Segment& segment) {
   if (entry->second != nullptr) {
     ++all.stats.kernels;
     all.stats.code_bytes += static_cast<int64_t>(code.bytes);
-    note_for_profilers(reinterpret_cast<const void*>(entry->second), code.bytes,
-                       all.stats.kernels, segment);
+    note_for_profilers(reinterpret_cast<const void*>(entry->second), code.bytes, all.stats.kernels,
+                       segment);
   }
   return entry->second;
 }

@@ -106,10 +106,10 @@ void Assembler::operation(const Node& node, int to, const int* from, const Addre
 
 void Assembler::arithmetic(const Node& node, const Xmm& d, const Xmm& a, const Operand& b) {
   // Columns: float32, float64, int32, int64.
-#define HOLOGRAM_BY_DTYPE(f32, f64, i32, i64)                         \
-  return node.dtype == Dtype::kFloat32   ? f32(d, a, b)               \
-         : node.dtype == Dtype::kFloat64 ? f64(d, a, b)               \
-         : node.dtype == Dtype::kInt32   ? i32(d, a, b)               \
+#define HOLOGRAM_BY_DTYPE(f32, f64, i32, i64)           \
+  return node.dtype == Dtype::kFloat32   ? f32(d, a, b) \
+         : node.dtype == Dtype::kFloat64 ? f64(d, a, b) \
+         : node.dtype == Dtype::kInt32   ? i32(d, a, b) \
                                          : i64(d, a, b)
   switch (node.op) {
     case Op::kAdd:

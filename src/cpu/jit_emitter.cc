@@ -183,8 +183,8 @@ void Emitter::fill_strips() {
     lea(rdx, ptr[rax + static_cast<int>(bytes)]);
     Xbyak::Label next;
     L(next);
-    vmovups(ptr[rax], whole(0));
-    add(rax, vector_bytes());
+    vmovups(ptr[rax], typed(0, array.dtype));
+    add(rax, lanes() * static_cast<int>(itemsize(array.dtype)));
     cmp(rax, rdx);
     jb(next);
   }

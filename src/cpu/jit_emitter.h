@@ -25,8 +25,8 @@ class Emitter : public Assembler {
     int reg = -1;
     int home = kNoHome;  // offset in the frame
     bool pinned = false;
-    bool locked = false;  // an operand of the operation being written
-    size_t next = 0;      // position in uses
+    bool locked = false;    // an operand of the operation being written
+    size_t next = 0;        // position in uses
     std::vector<int> uses;  // items that read it, ascending
   };
 
@@ -75,16 +75,16 @@ class Emitter : public Assembler {
   const Graph& graph_;
   const Schedule& schedule_;
   std::vector<Value> values_;
-  std::vector<int> owner_;         // value by vector register, or -1
-  std::vector<int> mask_owner_;    // value by mask register
-  std::vector<int> free_homes_;    // of the frame, given back
-  std::vector<int> pointer_;       // by array: general register, or -1 where it is in the frame
-  std::vector<int> tail_buffer_;   // by array: offset in the frame, or -1
-  int bases_ = 0;                  // offset of the saved pointers
+  std::vector<int> owner_;        // value by vector register, or -1
+  std::vector<int> mask_owner_;   // value by mask register
+  std::vector<int> free_homes_;   // of the frame, given back
+  std::vector<int> pointer_;      // by array: general register, or -1 where it is in the frame
+  std::vector<int> tail_buffer_;  // by array: offset in the frame, or -1
+  int bases_ = 0;                 // offset of the saved pointers
   int strips_ = 0;
   int frame_bytes_ = 0;
   size_t frame_size_at_ = 0;  // in the code
-  int ahead_ = 0;  // of the run being written: elements after the index
+  int ahead_ = 0;             // of the run being written: elements after the index
   bool partial_ = false;
   Xbyak::Label tail_table_;
   bool has_tail_table_ = false;

@@ -25,8 +25,7 @@ Symbol to_bfloat16(Symbol x) {
   constexpr Dtype kI = Dtype::kInt32;
   const Symbol odd =
       g.make(Op::kAnd, kI, {g.make(Op::kShiftRight, kI, {x}, 16), g.constant(kI, 1)});
-  const Symbol up =
-      g.make(Op::kAdd, kI, {g.make(Op::kAdd, kI, {x, g.constant(kI, 0x7fff)}), odd});
+  const Symbol up = g.make(Op::kAdd, kI, {g.make(Op::kAdd, kI, {x, g.constant(kI, 0x7fff)}), odd});
   const Symbol rounded = g.make(Op::kShiftRight, kI, {up}, 16);
   const Symbol bits = g.make(Op::kSelect, kI, {Unequal(x, x), g.constant(kI, 0x7fc0), rounded});
   Node narrow{.op = Op::kConvert, .dtype = Dtype::kBFloat16, .from = kI, .arity = 1};

@@ -13,10 +13,10 @@
 namespace hologram::cpu::jit {
 
 enum class Op : uint8_t {
-  kLoad,     // of the input array `index`
-  kNumber,   // the number `index`, repeated
-  kConst,    // `bits`, repeated
-  kCall,     // row `index` of the op table, by its kernel
+  kLoad,    // of the input array `index`
+  kNumber,  // the number `index`, repeated
+  kConst,   // `bits`, repeated
+  kCall,    // row `index` of the op table, by its kernel
   kAdd,
   kSub,
   kMul,
@@ -24,22 +24,22 @@ enum class Op : uint8_t {
   kFma,   // in0 * in1 + in2, rounded once
   kFnma,  // in2 - in0 * in1, rounded once
   kSqrt,
-  kRound,     // `index`: the instruction's rounding mode
-  kMax,       // floats: in1 where either is NaN or both are zeros, as the instruction has it
+  kRound,  // `index`: the instruction's rounding mode
+  kMax,    // floats: in1 where either is NaN or both are zeros, as the instruction has it
   kMin,
   kMaxOrNan,  // floats: in0 where in0 is NaN, else as kMax
   kMinOrNan,
-  kAbs,  // integers
-  kCompare,   // `index`: Compare, of operands of dtype `from`; the result is a mask
-  kSelect,    // in0 ? in1 : in2, or zero where there is no in2
-  kAnd,  // of bits or of masks
+  kAbs,      // integers
+  kCompare,  // `index`: Compare, of operands of dtype `from`; the result is a mask
+  kSelect,   // in0 ? in1 : in2, or zero where there is no in2
+  kAnd,      // of bits or of masks
   kOr,
   kXor,
   kAndNot,  // ~in0 & in1
   kNot,
   kShiftLeft,   // by `index`, zeros in
   kShiftRight,  // likewise
-  kConvert,  // from `from`; the half types and 32-bit integers exchange bits
+  kConvert,     // from `from`; the half types and 32-bit integers exchange bits
 };
 
 enum Compare : uint16_t { kEqual, kLess, kLessEqual, kUnequal, kNotLessEqual, kUnordered };
@@ -92,8 +92,8 @@ Symbol convert(Symbol x, Dtype to);
 // The row's body, written down for operands x[0..arity). Sets graph->opaque where it cannot.
 Symbol write_row(OpId op, const Symbol* x, int arity);
 
-// Null operations and dtypes that a step may have aside: builds the whole segment. False where it is
-// malformed or a step is not taken.
+// Null operations and dtypes that a step may have aside: builds the whole segment. False where it
+// is malformed or a step is not taken.
 bool build_graph(const Segment& segment, Graph& graph);
 
 }  // namespace hologram::cpu::jit

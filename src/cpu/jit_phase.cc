@@ -105,7 +105,8 @@ void Emitter::tail(const Phase& phase) {
     }
   };
   each_narrow([&](int array) {
-    const bool read = std::find(phase.source.begin(), phase.source.end(), array) != phase.source.end();
+    const bool read =
+        std::find(phase.source.begin(), phase.source.end(), array) != phase.source.end();
     if (read) copy_tail_bytes(array, true);
   });
   run(phase, 0, true);
@@ -186,7 +187,8 @@ int Emitter::pressure(const Phase& phase, bool masks) const {
   std::vector<int> defined(values_.size(), -1);
   for (size_t position = 0; position < phase.items.size(); ++position) {
     const Item& item = phase.items[position];
-    if (item.store == kCompute) defined[static_cast<size_t>(item.node)] = static_cast<int>(position);
+    if (item.store == kCompute)
+      defined[static_cast<size_t>(item.node)] = static_cast<int>(position);
   }
   for (size_t i = 0; i < values_.size(); ++i) {
     const Value& v = values_[i];
@@ -207,9 +209,8 @@ void Emitter::pin_invariants(const Phase& phase) {
   for (int id : schedule_.invariants) {
     if (!value(id).uses.empty() && !in_mask_file(id)) candidates.push_back(id);
   }
-  std::stable_sort(candidates.begin(), candidates.end(), [&](int a, int b) {
-    return value(a).uses.size() > value(b).uses.size();
-  });
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [&](int a, int b) { return value(a).uses.size() > value(b).uses.size(); });
   constexpr int kSpare = 3;  // for the operands of one operation
   int room = free_vectors() - std::max(pressure(phase, false), kSpare);
   if (room < static_cast<int>(candidates.size())) room -= kSpare;

@@ -272,7 +272,8 @@ class Scheduler {
   void size_strips() {
     int64_t bytes_per_element = 0;
     for (const Array& array : out_.arrays) {
-      if (array.kind == Array::kStrip) bytes_per_element += static_cast<int64_t>(itemsize(array.dtype));
+      if (array.kind == Array::kStrip)
+        bytes_per_element += static_cast<int64_t>(itemsize(array.dtype));
     }
     if (bytes_per_element == 0) return;
     const int64_t fit = kStripBudget / bytes_per_element / 64 * 64;

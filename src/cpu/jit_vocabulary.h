@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The words that bodies of the op table are written in, for Symbols: each writes down the operations
-// that the word stands for in vocabulary-inl.h.
+// The words that bodies of the op table are written in, for Symbols: each writes down the
+// operations that the word stands for in vocabulary-inl.h.
 #pragma once
 
 #include "src/cpu/jit_ir.h"
@@ -39,11 +39,11 @@ Symbol Select(Symbol mask, Symbol yes, Symbol no);
 Symbol Lerp(Symbol x, Symbol y, Symbol weight);
 
 // Words that are Highway code of many instructions: the row is called instead.
-#define HOLOGRAM_OPAQUE(Name)                                  \
-  template <class... Rest>                                     \
-  Symbol Name(Symbol x, Rest...) {                             \
-    x.graph->opaque = true;                                    \
-    return x;                                                  \
+#define HOLOGRAM_OPAQUE(Name)      \
+  template <class... Rest>         \
+  Symbol Name(Symbol x, Rest...) { \
+    x.graph->opaque = true;        \
+    return x;                      \
   }
 HOLOGRAM_OPAQUE(Exp)
 HOLOGRAM_OPAQUE(Exp2)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Generated loops against the kernels they stand for: the same bits, and no byte outside the arrays.
+// Generated loops against the kernels they stand for: the same bits, and no byte outside the
+// arrays.
 #include "src/cpu/jit.h"
 
 #include <gtest/gtest.h>
@@ -84,7 +85,7 @@ uint64_t special_bits(Dtype dtype, std::mt19937_64& rng) {
       return kBits[rng() % std::size(kBits)];
     }
     default: {
-      constexpr uint16_t kBits[] = {0,      0x8000, 0x7c00, 0xfc00, 0x7e00, 0x7c01, 1,     0x3ff,
+      constexpr uint16_t kBits[] = {0,      0x8000, 0x7c00, 0xfc00, 0x7e00, 0x7c01, 1,      0x3ff,
                                     0x0400, 0x7bff, 0x7f80, 0xff80, 0x7fc0, 0x7f81, 0xffff, 0x3f80};
       return kBits[rng() % std::size(kBits)];
     }
@@ -328,6 +329,278 @@ TEST_P(Jit, RowsGiveTheBitsOfTheirKernels) {
     }
   }
   EXPECT_GT(taken, 150);
+}
+
+// Rows of one operation apart from calls: no compiler chose the order of their operands, and x86
+// gives the first operand that is a NaN.
+TEST_P(Jit, NanPayloadsAreThoseOfTheKernels) {
+  std::mt19937_64 rng(2);
+  for (const char* name : {"neg", "abs", "sqrt", "reciprocal", "rsqrt", "relu", "floor", "sub",
+                           "div", "minimum", "maximum", "clamp", "where", "threshold", "sign",
+                           "threshold_backward", "leaky_relu", "hardtanh_backward"}) {
+    const OpInfo& row = op_info(*find_op(name));
+    for (Dtype dtype : {Dtype::kFloat32, Dtype::kFloat64}) {
+      for (unsigned numbers = 0; numbers < 1u << row.arity; ++numbers) {
+        check(row_segment(row, dtype, numbers), 1000, 0, rng, true);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_P(Jit, ConversionsGiveTheBitsOfConvert) {
+  std::mt19937_64 rng(3);
+  constexpr Dtype kAll[] = {Dtype::kBool,     Dtype::kInt32,   Dtype::kInt64,  Dtype::kFloat16,
+                            Dtype::kBFloat16, Dtype::kFloat32, Dtype::kFloat64};
+  int taken = 0;
+  for (Dtype from : kAll) {
+    for (Dtype to : kAll) {
+      SegmentStep step;
+      step.convert = true;
+      step.compute = from;
+      step.result = to;
+      step.arity = 1;
+      step.output = 0;
+      if (!jit_takes(GetParam(), step)) continue;
+      ++taken;
+      for (bool number : {false, true}) {
+        Segment segment;
+        step.in[0].kind = number ? SegmentRef::kNumber : SegmentRef::kInput;
+        (number ? segment.numbers : segment.inputs).push_back(from);
+        segment.steps = {step};
+        segment.outputs = {to};
+        for (int64_t n : {1, 2, 3, 4, 5, 8, 11, 16, 31, 32, 33, 70, 4000}) {
+          check(segment, n, rng() % 2, rng, true);
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+  EXPECT_GE(taken, GetParam() == Isa::kAvx512 ? 49 : 41);
+}
+
+// Every half and bfloat16 there is, and floats around each of their boundaries.
+TEST_P(Jit, HalfTypesRoundAsConvertDoes) {
+  for (Dtype half : {Dtype::kFloat16, Dtype::kBFloat16}) {
+    SegmentStep widen, narrow;
+    widen.convert = narrow.convert = true;
+    widen.arity = narrow.arity = 1;
+    widen.compute = narrow.result = half;
+    widen.result = narrow.compute = Dtype::kFloat32;
+    widen.output = narrow.output = 0;
+    Segment up, down;
+    up.inputs = {half};
+    up.outputs = {Dtype::kFloat32};
+    up.steps = {widen};
+    down.inputs = {Dtype::kFloat32};
+    down.outputs = {half};
+    down.steps = {narrow};
+    std::vector<uint16_t> halves(65536);
+    for (size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<uint16_t>(i);
+    std::vector<float> wide(halves.size()), want(halves.size());
+    const void* in = halves.data();
+    void* out = wide.data();
+    jit_compile(GetParam(), up)(&in, nullptr, &out, 65536);
+    convert(half, halves.data(), Dtype::kFloat32, want.data(), 65536);
+    ASSERT_EQ(std::memcmp(wide.data(), want.data(), 4 * wide.size()), 0);
+    std::vector<uint32_t> floats;
+    for (uint32_t high = 0; high < 65536; ++high) {
+      for (uint32_t low : {0u, 1u, 0xfffu, 0x1000u, 0x1001u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu}) {
+        floats.push_back(high << 16 | low);
+      }
+    }
+    std::vector<uint16_t> got(floats.size()), reference(floats.size());
+    in = floats.data();
+    out = got.data();
+    jit_compile(GetParam(), down)(&in, nullptr, &out, static_cast<int64_t>(floats.size()));
+    convert(Dtype::kFloat32, floats.data(), half, reference.data(),
+            static_cast<int64_t>(floats.size()));
+    ASSERT_EQ(std::memcmp(got.data(), reference.data(), 2 * got.size()), 0);
+  }
+}
+
+// A random segment: values of any dtype, conversions where a row wants another one.
+Segment random_segment(std::mt19937_64& rng, Isa isa, size_t steps, bool calls) {
+  Segment segment;
+  constexpr Dtype kStored[] = {Dtype::kBool,     Dtype::kInt32,   Dtype::kInt64,   Dtype::kFloat16,
+                               Dtype::kBFloat16, Dtype::kFloat32, Dtype::kFloat32, Dtype::kFloat64};
+  const size_t inputs = 1 + rng() % 5, numbers = rng() % 4;
+  const bool uniform = rng() % 2 == 0;  // floats of one dtype, the usual case
+  for (size_t i = 0; i < inputs; ++i) {
+    segment.inputs.push_back(uniform ? Dtype::kFloat32 : kStored[rng() % std::size(kStored)]);
+  }
+  for (size_t i = 0; i < numbers; ++i) {
+    segment.numbers.push_back(uniform ? Dtype::kFloat32 : kStored[rng() % std::size(kStored)]);
+  }
+  const auto dtype_of = [&](SegmentRef ref) {
+    return ref.kind == SegmentRef::kInput    ? segment.inputs[ref.index]
+           : ref.kind == SegmentRef::kNumber ? segment.numbers[ref.index]
+                                             : segment.steps[ref.index].result;
+  };
+  const auto any = [&]() -> SegmentRef {
+    const size_t made = segment.steps.size();
+    const size_t chosen = rng() % (inputs + numbers + 2 * made);
+    if (chosen < inputs) return {SegmentRef::kInput, static_cast<uint8_t>(chosen)};
+    if (chosen < inputs + numbers) {
+      return {SegmentRef::kNumber, static_cast<uint8_t>(chosen - inputs)};
+    }
+    return {SegmentRef::kStep, static_cast<uint8_t>((chosen - inputs - numbers) % made)};
+  };
+  const auto converted = [&](SegmentRef ref, Dtype to, bool& possible) -> SegmentRef {
+    const Dtype from = dtype_of(ref);
+    if (from == to) return ref;
+    SegmentStep step;
+    step.convert = true;
+    step.compute = from;
+    step.result = to;
+    step.arity = 1;
+    step.in[0] = ref;
+    if (!jit_takes(isa, step)) {
+      possible = false;
+      return ref;
+    }
+    segment.steps.push_back(step);
+    return {SegmentRef::kStep, static_cast<uint8_t>(segment.steps.size() - 1)};
+  };
+  while (segment.steps.size() < steps) {
+    const OpInfo& row = ops()[rng() % ops().size()];
+    if (row.is_heavy() && !calls) continue;
+    const Dtype compute = uniform ? Dtype::kFloat32 : kDtypes[rng() % std::size(kDtypes)];
+    if (!row.supports(compute)) continue;
+    SegmentStep step = row_step(row, compute);
+    bool possible = true;
+    for (int k = 0; k < row.arity; ++k) step.in[k] = converted(any(), compute, possible);
+    if (possible) segment.steps.push_back(step);
+  }
+  for (size_t i = 0; i < segment.steps.size(); ++i) {
+    if (i + 1 < segment.steps.size() && rng() % 4 != 0) continue;
+    segment.steps[i].output = static_cast<int>(segment.outputs.size());
+    segment.outputs.push_back(segment.steps[i].result);
+  }
+  return segment;
+}
+
+TEST_P(Jit, RandomSegmentsGiveTheBitsOfTheirSteps) {
+  std::mt19937_64 rng(4);
+  for (int round = 0; round < 600; ++round) {
+    const Segment segment = random_segment(rng, GetParam(), 2 + rng() % 23, round % 3 == 0);
+    for (int64_t n : {static_cast<int64_t>(rng() % 70), int64_t{1000}}) {
+      check(segment, n, rng() % 2, rng);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// Results may replace the inputs they come from, whatever else reads those.
+TEST_P(Jit, OutputsMayReplaceInputs) {
+  std::mt19937_64 rng(5);
+  for (int round = 0; round < 300; ++round) {
+    const Segment segment = random_segment(rng, GetParam(), 2 + rng() % 10, round % 2 == 0);
+    Case c;
+    c.segment = segment;
+    c.n = static_cast<int64_t>(1 + rng() % 2500);
+    c.make(rng);
+    std::vector<char> taken(segment.inputs.size(), 0);
+    for (size_t o = 0; o < segment.outputs.size(); ++o) {
+      for (size_t i = 0; i < segment.inputs.size(); ++i) {
+        if (taken[i] || itemsize(segment.inputs[i]) != itemsize(segment.outputs[o])) continue;
+        taken[i] = 1;
+        c.outputs[o] = const_cast<void*>(c.inputs[i]);
+        break;
+      }
+    }
+    const auto values = c.expected();
+    const SegmentKernel kernel = jit_compile(GetParam(), segment);
+    ASSERT_NE(kernel, nullptr);
+    kernel(c.inputs.data(), c.numbers.data(), c.outputs.data(), c.n);
+    expect_same(c, values, false);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// More values alive than there are registers, of vectors and of masks.
+TEST_P(Jit, ValuesBeyondTheRegistersAreKept) {
+  std::mt19937_64 rng(6);
+  for (const char* name : {"add", "lt"}) {
+    Segment segment;
+    const OpInfo& row = op_info(*find_op(name));
+    constexpr int kWide = 48;
+    for (int i = 0; i < kWide; ++i) segment.inputs.push_back(Dtype::kFloat32);
+    for (int i = 0; i < kWide; ++i) {
+      SegmentStep step = row_step(row, Dtype::kFloat32);
+      step.in[0] = {SegmentRef::kInput, static_cast<uint8_t>(i)};
+      step.in[1] = {SegmentRef::kInput, static_cast<uint8_t>((i + 7) % kWide)};
+      segment.steps.push_back(step);
+    }
+    const OpInfo& join = op_info(*find_op(row.result_is_bool ? "logical_xor" : "mul"));
+    for (int i = 0; i < kWide; ++i) {
+      SegmentStep step = row_step(join, segment.steps[0].result);
+      step.in[0] = {SegmentRef::kStep, static_cast<uint8_t>(kWide - 1 - i)};
+      step.in[1] = {SegmentRef::kStep, static_cast<uint8_t>(i == 0 ? 0 : kWide + i - 1)};
+      segment.steps.push_back(step);
+    }
+    segment.steps.back().output = 0;
+    segment.outputs = {segment.steps[0].result};
+    for (int64_t n : {5, 100, 1000}) check(segment, n, 1, rng);
+  }
+}
+
+TEST_P(Jit, RefusesWhatItCannotDo) {
+  Segment segment = row_segment(op_info(OpId::add), Dtype::kFloat32, 0);
+  segment.steps[0].in[1] = {SegmentRef::kStep, 0};  // its own result
+  EXPECT_EQ(jit_compile(GetParam(), segment), nullptr);
+  segment = row_segment(op_info(OpId::add), Dtype::kFloat32, 0);
+  segment.inputs[1] = Dtype::kFloat64;
+  EXPECT_EQ(jit_compile(GetParam(), segment), nullptr);
+  segment = row_segment(op_info(OpId::add), Dtype::kFloat32, 0);
+  segment.outputs[0] = Dtype::kInt32;
+  EXPECT_EQ(jit_compile(GetParam(), segment), nullptr);
+  segment = row_segment(op_info(OpId::add), Dtype::kInt8, 0);
+  EXPECT_EQ(jit_compile(GetParam(), segment), nullptr);
+  segment = row_segment(op_info(OpId::add), Dtype::kFloat32, 0);
+  EXPECT_EQ(jit_compile(Isa::kBaseline, segment), nullptr);
+  segment.steps[0].op = static_cast<OpId>(31);  // no row
+  EXPECT_EQ(jit_compile(GetParam(), segment), nullptr);
+}
+
+TEST_P(Jit, ManyThreadsGetOneKernelForOneSegment) {
+  std::vector<std::vector<SegmentKernel>> kernels(8);
+  std::vector<std::thread> threads;
+  for (auto& mine : kernels) {
+    threads.emplace_back([&mine, isa = GetParam()] {
+      std::mt19937_64 rng(7);
+      for (int i = 0; i < 60; ++i) {
+        const Segment segment = random_segment(rng, isa, 2 + rng() % 8, true);
+        mine.push_back(jit_compile(isa, segment));
+        Case c;
+        c.segment = segment;
+        c.n = 100;
+        c.make(rng);
+        const auto values = c.expected();
+        mine.back()(c.inputs.data(), c.numbers.data(), c.outputs.data(), c.n);
+        expect_same(c, values, false);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& mine : kernels) EXPECT_EQ(mine, kernels[0]);
+}
+
+TEST_P(Jit, CountsWhatItDoes) {
+  Segment segment = row_segment(op_info(OpId::squared_difference), Dtype::kFloat32, 0);
+  segment.steps.push_back(segment.steps[0]);
+  segment.steps[1].in[0] = {SegmentRef::kStep, 0};
+  segment.steps[0].output = -1;
+  const JitStats before = jit_stats();
+  const SegmentKernel kernel = jit_compile(GetParam(), segment);
+  const JitStats between = jit_stats();
+  EXPECT_EQ(jit_compile(GetParam(), segment), kernel);
+  const JitStats after = jit_stats();
+  EXPECT_EQ(between.kernels, before.kernels + 1);
+  EXPECT_GT(between.code_bytes, before.code_bytes);
+  EXPECT_GT(between.compile_us, before.compile_us);
+  EXPECT_EQ(after.kernels, between.kernels);
+  EXPECT_EQ(after.hits, between.hits + 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Isas, Jit, ::testing::Values(Isa::kAvx2, Isa::kAvx512),
