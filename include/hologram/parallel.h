@@ -13,6 +13,9 @@ namespace hologram {
 // the processors this process may run on. Values below 1 are refused.
 HOLOGRAM_API int num_threads();
 HOLOGRAM_API void set_num_threads(int threads);
+// Asks `count` each time instead, so that another runtime's setting holds here too; it must be quick
+// and may be called from any thread. Null, or a set_num_threads, takes it away.
+HOLOGRAM_API void set_thread_count_source(int (*count)());
 
 // Whether this thread is running a tile of some parallel_for (a further one would run inline).
 HOLOGRAM_API bool in_parallel_region();

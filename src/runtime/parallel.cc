@@ -75,6 +75,7 @@ struct Pool {
   BusyJudge judge;
   std::atomic<bool> always_ask{false};
   std::atomic<ThreadTeam> team{nullptr};
+  std::atomic<int (*)()> count_source{nullptr};
   std::atomic<int64_t> team_tiles{0};
   std::atomic<int64_t> jobs{0};
   std::atomic<int64_t> inline_jobs{0};
@@ -456,6 +457,9 @@ void run_tiles(int64_t tiles, int max_threads, TileFunction function, void* cont
 
 int num_threads() {
   internal::Pool& p = internal::pool();
+  if (int (*count)() = p.count_source.load(std::memory_order_relaxed)) {
+    return std::clamp(count(), 1, internal::kMaxThreads);
+  }
   const int threads = p.threads.load(std::memory_order_relaxed);
   if (threads != 0) [[likely]]
     return threads;
@@ -469,8 +473,11 @@ void set_num_threads(int threads) {
     fail(ErrorKind::kInvalidArgument, "set_num_threads: ", threads,
          " is not a number of threads; pass 1 or more");
   }
+  internal::pool().count_source.store(nullptr);
   internal::pool().threads.store(std::min(threads, internal::kMaxThreads));
 }
+
+void set_thread_count_source(int (*count)()) { internal::pool().count_source.store(count); }
 
 void set_thread_team(ThreadTeam team) { internal::pool().team.store(team); }
 

@@ -313,5 +313,17 @@ TEST(LentTeam, RunsEveryTileOnceAndCarriesErrors) {
   testing::always_ask_workers(false);
 }
 
+TEST(Parallel, AnotherRuntimeMaySetTheNumberOfThreads) {
+  const int before = num_threads();
+  static int count = 3;
+  set_thread_count_source([] { return count; });
+  EXPECT_EQ(num_threads(), 3);
+  count = -1;
+  EXPECT_EQ(num_threads(), 1);
+  set_num_threads(2);
+  EXPECT_EQ(num_threads(), 2);
+  set_num_threads(before);
+}
+
 }  // namespace
 }  // namespace hologram

@@ -2,6 +2,8 @@
 // Keeps PyTorch's OpenMP kernels to one thread while the machine is busy with others' work.
 #pragma once
 
+#include <ATen/Parallel.h>
+
 #include <cstdint>
 
 #include "hologram/parallel.h"
@@ -17,9 +19,10 @@ __attribute__((weak)) int MKL_Set_Num_Threads_Local(int threads);
 
 namespace hologram_torch {
 
-// Lends libhologram the OpenMP threads that PyTorch keeps. Those spin for milliseconds after each
+// Makes torch.set_num_threads hold in libhologram, and lends it the OpenMP threads that PyTorch keeps. Those spin for milliseconds after each
 // of PyTorch's regions; a second pool would have to wait for them to give up the processor.
 inline void lend_openmp_threads() {
+  hologram::set_thread_count_source(&at::get_num_threads);
   if (GOMP_parallel == nullptr) return;
   hologram::set_thread_team([](int threads, void (*member)(void*), void* context) {
     GOMP_parallel(member, context, static_cast<unsigned>(threads), 0);
