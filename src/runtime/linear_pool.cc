@@ -137,6 +137,11 @@ Buffer* device_allocate(Device& device, size_t nbytes) {
   if (b == nullptr) {
     empty_cache();
     b = attempt();
+    // Eagerly, values that recorded work alone needs would be gone by now.
+    if (b == nullptr && release_recorded(device)) {
+      empty_cache();
+      b = attempt();
+    }
     if (b == nullptr) out_of_memory(device, nbytes);
     count_retry();
   }

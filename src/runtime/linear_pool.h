@@ -108,6 +108,10 @@ void large_release(Buffer* buffer) noexcept;
 void large_trim(size_t keep_bytes) noexcept;
 size_t large_cached_bytes();
 
+// Runs what is recorded on the device, so that what only the recorder holds is released. False if
+// nothing was done: nothing is recorded, or circuits are being run at this moment.
+bool release_recorded(Device& device) noexcept;
+
 // Around fork: nothing of the pool may be half changed in the child.
 void central_lock_all();
 void central_unlock_all();

@@ -16,6 +16,7 @@
 #include "hologram/memory.h"
 #include "hologram/parallel.h"
 #include "src/circuit/plan_cache.h"
+#include "src/runtime/linear_pool.h"
 
 namespace hologram {
 namespace internal {
@@ -91,11 +92,20 @@ bool is_out_of_memory(const std::exception_ptr& error) {
 
 }  // namespace
 
+// Holds the run lock, or, if told not to wait, possibly not.
 struct Recorder::RunScope {
-  explicit RunScope(Recorder& recorder) : recorder(recorder), lock(recorder.run_mutex_) {
+  RunScope(Recorder& recorder, bool wait)
+      : recorder(recorder), lock(recorder.run_mutex_, std::defer_lock) {
+    if (wait) {
+      lock.lock();
+    } else if (!lock.try_lock()) {
+      return;
+    }
     recorder.runner_.store(this_thread(), std::memory_order_relaxed);
   }
-  ~RunScope() { recorder.runner_.store(nullptr, std::memory_order_relaxed); }
+  ~RunScope() {
+    if (lock) recorder.runner_.store(nullptr, std::memory_order_relaxed);
+  }
   Recorder& recorder;
   std::unique_lock<std::mutex> lock;
 };
@@ -168,18 +178,20 @@ bool Recorder::keeps_too_much() const {
   return kept > open_->kept_limit;
 }
 
-void Recorder::flush(Why why) {
-  if (is_idle() || runs_here()) return;
+bool Recorder::flush(Why why) {
+  if (is_idle() || runs_here()) return false;
   // At most one that could not run before, and the open one.
   std::unique_ptr<OpenCircuit> finished[2];
   int count = 0;
   std::exception_ptr error;
   bool stuck = false;
   {
-    RunScope scope(*this);
+    // A worker thread that wants memory must not wait for the circuit it is working on.
+    RunScope scope(*this, /*wait=*/why != Why::kMemory);
+    if (!scope.lock) return false;
     if (why == Why::kBounds) {
       std::lock_guard lock(record_lock_);
-      if (!open_->full) return;  // another thread was faster
+      if (!open_->full) return false;  // another thread was faster
     }
     for (bool last = false; !last && !stuck;) {
       last = sealed_ == nullptr;
@@ -205,9 +217,11 @@ void Recorder::flush(Why why) {
   }
   // Deleters of foreign memory may do as they like here: no lock is held.
   for (int i = 0; i < count; ++i) retire(std::move(finished[i]));
-  if (error == nullptr) return;
-  if (stuck || why == Why::kAsked) std::rethrow_exception(error);
-  device_.default_stream().keep_error(error);
+  if (error != nullptr) {
+    if (stuck || why == Why::kAsked) std::rethrow_exception(error);
+    device_.default_stream().keep_error(error);
+  }
+  return count != 0;
 }
 
 // With the run lock held: takes the open circuit away; false if nothing was recorded.
@@ -323,6 +337,15 @@ void Recorder::reset_stats() {
   for (auto* count : {&counts_.circuits, &counts_.kernels, &counts_.hits, &counts_.misses,
                       &counts_.moved, &counts_.unfused}) {
     count->store(0, std::memory_order_relaxed);
+  }
+}
+
+bool release_recorded(Device& device) noexcept {
+  Recorder* recorder = Recorder::find(device);
+  try {
+    return recorder != nullptr && recorder->flush(Recorder::Why::kMemory);
+  } catch (...) {
+    return false;  // it stays recorded
   }
 }
 

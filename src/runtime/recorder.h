@@ -83,8 +83,10 @@ class Recorder {
     kAsked,    // errors go to the caller
     kPassing,  // errors of running are kept on the default stream; those of preparing are thrown
     kBounds,   // likewise, and only a circuit that is still full is run
+    kMemory,   // likewise, but nothing is done where that would have to wait for a running circuit
   };
-  void flush(Why why);
+  // Whether a circuit was run.
+  bool flush(Why why);
   // Whether this thread is inside a circuit that the device is running.
   bool runs_here() const;
   bool is_idle() const { return !pending_.load(std::memory_order_acquire); }

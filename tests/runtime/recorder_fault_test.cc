@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: MIT
+// The recorder when memory is short, when running fails, and when it is called from where it runs.
+#include <stdexcept>
+
+#include "src/null/null_device.h"
+#include "tests/runtime/recording_device.h"
+
+namespace hologram {
+namespace {
+
+using RecorderFault = RecorderTest;
+
+NullDevice& null() {
+  static NullDevice* instance = [] {
+    auto device = std::make_unique<NullDevice>();
+    NullDevice* made = device.get();
+    register_device(std::move(device));
+    return made;
+  }();
+  return *instance;
+}
+
+constexpr int64_t kMiB = 1 << 20;
+
+TEST_F(RecorderFault, ACircuitOfTooManyOpsIsRunByItself) {
+  const BufferRef b = filled(4, 0);
+  for (int i = 0; i < 1024; ++i) {
+    ASSERT_TRUE(record(OpId::add, memory(b), memory(b), number(1), 4));
+  }
+  EXPECT_EQ(recorder_stats(scalar()).circuits, 0u);
+  ASSERT_TRUE(record(OpId::add, memory(b), memory(b), number(1), 4));
+  EXPECT_EQ(recorder_stats(scalar()).circuits, 1u);
+  EXPECT_TRUE(is_pending(*b));
+  EXPECT_EQ(b->data_as<float>()[0], 1024);
+  EXPECT_EQ(floats(b), std::vector<float>(4, 1025));
+}
+
+TEST_F(RecorderFault, GivenUpMemoryIsNotKeptForLong) {
+  const BufferRef sum = filled(4, 0, null());
+  reset_recorder_stats(null());
+  const int64_t before = memory_stats().allocated_bytes.current;
+  int64_t most = 0;
+  for (int i = 0; i < 400; ++i) {
+    const BufferRef given_up = BufferRef::adopt(allocate_buffer(null(), 4 * kMiB));
+    ASSERT_TRUE(record(OpId::add, memory(sum), memory(sum), memory(given_up), 4));
+    most = std::max(most, memory_stats().allocated_bytes.current - before);
+  }
+  const int64_t limit = std::max(64 * kMiB, static_cast<int64_t>(memory_limit() / 64));
+  EXPECT_LE(most, limit + 33 * 4 * kMiB);
+  EXPECT_GE(most, limit) << "waiting is what makes fusing possible";
+  EXPECT_GE(recorder_stats(null()).circuits, 1u);
+  flush(null());
+  EXPECT_EQ(memory_stats().allocated_bytes.current, before);
+}
+
+TEST_F(RecorderFault, ResultsThatMayWantMemoryAreBounded) {
+  flush(null());
+  set_memory_limit(static_cast<size_t>(memory_stats().reserved_bytes.current + 400 * kMiB));
+  const int64_t share = static_cast<int64_t>(memory_limit() / 4);
+  reset_recorder_stats(null());
+  int64_t recorded = 0;
+  while (recorded <= share) {
+    EXPECT_EQ(recorder_stats(null()).circuits, 0u);
+    const BufferRef out = deferred(2 * kMiB, null());
+    ASSERT_TRUE(record(OpId::add, memory(out), number(1), number(2), 2 * kMiB));
+    recorded += 8 * kMiB;
+  }
+  const BufferRef out = deferred(4, null());
+  ASSERT_TRUE(record(OpId::add, memory(out), number(1), number(2), 4));
+  EXPECT_EQ(recorder_stats(null()).circuits, 1u);
+  flush(null());
+}
+
+TEST_F(RecorderFault, ACircuitWithoutMemoryStaysRecorded) {
+  empty_cache();
+  const BufferRef a = filled(4, 1);
+  BufferRef big = deferred(4 * kMiB), small = deferred(4);
+  ASSERT_TRUE(record(OpId::add, memory(small), memory(a), number(1), 4));
+  ASSERT_TRUE(record(OpId::add, memory(big), number(1), number(2), 4 * kMiB));
+  testing::fail_os_allocations(1);
+  EXPECT_ERROR(flush(scalar()), ErrorKind::kOutOfMemory,
+               "out of memory: tried to allocate 16.00 MiB (16777216 bytes) on scalar:");
+  EXPECT_TRUE(is_pending(*big));
+  EXPECT_TRUE(is_pending(*small));
+  EXPECT_ERROR(materialize(*small), ErrorKind::kOutOfMemory, "16.00 MiB");
+  EXPECT_ERROR(scalar().synchronize(), ErrorKind::kOutOfMemory, "16.00 MiB");
+  EXPECT_FALSE(scalar().default_stream().query());
+  EXPECT_EQ(recorder_stats(scalar()).circuits, 0u);
+  // What is recorded meanwhile waits behind it.
+  const BufferRef later = deferred(4);
+  ASSERT_TRUE(record(OpId::mul, memory(later), memory(small), number(5), 4));
+  EXPECT_ERROR(flush(scalar()), ErrorKind::kOutOfMemory, "16.00 MiB");
+  testing::fail_os_allocations(0);
+  EXPECT_EQ(floats(later), std::vector<float>(4, 10));
+  EXPECT_EQ(floats(small), std::vector<float>(4, 2));
+  EXPECT_EQ(floats(big)[4 * kMiB - 1], 3);
+  EXPECT_EQ(recorder_stats(scalar()).circuits, 2u);
+  EXPECT_TRUE(scalar().default_stream().query());
+}
+
+TEST_F(RecorderFault, GivingUpTheLargeResultIsAWayOut) {
+  empty_cache();
+  BufferRef big = deferred(4 * kMiB), small = deferred(4);
+  ASSERT_TRUE(record(OpId::add, memory(big), number(1), number(2), 4 * kMiB));
+  ASSERT_TRUE(record(OpId::add, memory(small), number(1), number(1), 4));
+  testing::fail_os_allocations(1);
+  EXPECT_ERROR(flush(scalar()), ErrorKind::kOutOfMemory, "16.00 MiB");
+  big.reset();
+  EXPECT_EQ(floats(small), std::vector<float>(4, 2)) << "nobody can see the large one now";
+}
+
+TEST_F(RecorderFault, AnOpThatFindsNoRoomIsNotRecorded) {
+  empty_cache();
+  const BufferRef big = deferred(4 * kMiB);
+  for (int i = 0; i < 1024; ++i) {
+    ASSERT_TRUE(record(OpId::add, memory(big), number(1), number(i), 4));
+  }
+  testing::fail_os_allocations(1);
+  EXPECT_ERROR(record(OpId::add, memory(big), number(1), number(7), 4), ErrorKind::kOutOfMemory,
+               "16.00 MiB");
+  EXPECT_EQ(recorder_stats(scalar()).ops_recorded, 1024u);
+  testing::fail_os_allocations(0);
+  materialize(*big);
+  EXPECT_EQ(big->data_as<float>()[0], 1024);
+}
+
+TEST_F(RecorderFault, AllocationRunsWhatIsRecordedBeforeItFails) {
+  empty_cache();
+  const BufferRef sum = filled(4, 1);
+  set_memory_limit(static_cast<size_t>(memory_stats().reserved_bytes.current + 80 * kMiB));
+  {
+    const BufferRef given_up =
+        BufferRef::adopt(allocate_buffer(scalar(), static_cast<size_t>(48 * kMiB)));
+    std::fill_n(given_up->data_as<float>(), 4, 2.f);
+    ASSERT_TRUE(record(OpId::add, memory(sum), memory(sum), memory(given_up), 4));
+  }
+  const BufferRef wanted =
+      BufferRef::adopt(allocate_buffer(scalar(), static_cast<size_t>(64 * kMiB)));
+  EXPECT_EQ(wanted->nbytes(), static_cast<size_t>(64 * kMiB));
+  EXPECT_EQ(recorder_stats(scalar()).circuits, 1u);
+  EXPECT_EQ(floats(sum), std::vector<float>(4, 3));
+}
+
+TEST_F(RecorderFault, ErrorsOfRunningReachWhoAsked) {
+  const BufferRef a = deferred(4), b = deferred(4);
+  scalar().on_run = [] { throw std::runtime_error("the kernel broke"); };
+  ASSERT_TRUE(record(OpId::add, memory(a), number(1), number(2), 4));
+  EXPECT_THROW(flush(scalar()), std::runtime_error);
+  EXPECT_FALSE(is_pending(*a)) << "done, though not as it should be";
+  scalar().on_run = nullptr;
+  scalar().synchronize();  // told once
+  ASSERT_TRUE(record(OpId::add, memory(b), number(1), number(2), 4));
+  EXPECT_EQ(floats(b), std::vector<float>(4, 3));
+}
+
+TEST_F(RecorderFault, ErrorsThatNobodyWaitsForAreKept) {
+  const BufferRef a = deferred(4);
+  scalar().on_run = [] { throw std::runtime_error("the kernel broke"); };
+  ASSERT_TRUE(record(OpId::add, memory(a), number(1), number(2), 4));
+  EXPECT_TRUE(scalar().default_stream().query());
+  EXPECT_TRUE(scalar().default_stream().has_error());
+  EXPECT_THROW(scalar().synchronize(), std::runtime_error);
+  scalar().synchronize();
+  // Likewise of a circuit that was run because it was full.
+  for (int i = 0; i < 1025; ++i) {
+    ASSERT_TRUE(record(OpId::add, memory(a), number(1), number(2), 4));
+  }
+  EXPECT_EQ(recorder_stats(scalar()).ops_recorded, 1026u);
+  scalar().on_run = nullptr;
+  EXPECT_EQ(floats(a), std::vector<float>(4, 3));
+  EXPECT_THROW(scalar().synchronize(), std::runtime_error);
+}
+
+TEST_F(RecorderFault, RunningWorkMayRecordButNotWait) {
+  const BufferRef a = deferred(4), b = deferred(4), kept = filled(4, 9);
+  int runs = 0;
+  scalar().on_run = [&] {
+    if (++runs > 1) return;
+    flush(scalar());
+    scalar().synchronize();
+    EXPECT_EQ(floats(kept), std::vector<float>(4, 9));
+    EXPECT_ERROR(materialize(*a), ErrorKind::kState,
+                 "materialize: called by work that the device is running, on a buffer of 16 bytes");
+    EXPECT_TRUE(record(OpId::mul, memory(b), memory(a), number(2), 4));
+    EXPECT_ERROR(materialize(*b), ErrorKind::kState, "called by work that the device is running");
+  };
+  ASSERT_TRUE(record(OpId::add, memory(a), number(1), number(2), 4));
+  flush(scalar());
+  EXPECT_EQ(runs, 1);
+  EXPECT_TRUE(is_pending(*b)) << "a flush runs what was recorded when it began";
+  EXPECT_EQ(floats(b), std::vector<float>(4, 6));
+}
+
+TEST_F(RecorderFault, DeletersOfForeignMemoryMayDoAsTheyLike) {
+  struct Context {
+    float data[4] = {-5, -5, -5, -5};
+    BufferRef other = filled(4, 0);
+    BufferRef out = deferred(4);
+    bool called = false;
+  } context;
+  {
+    const BufferRef foreign = BufferRef::adopt(wrap_buffer(
+        scalar(), context.data, sizeof context.data,
+        [](void* pointer) {
+          auto& c = *static_cast<Context*>(pointer);
+          c.called = true;
+          EXPECT_TRUE(record(OpId::add, memory(c.out), memory(c.other), number(1), 4));
+          flush(scalar());
+          EXPECT_EQ(floats(c.out), std::vector<float>(4, 6));
+        },
+        &context));
+    const RecordOperand operands[] = {memory(context.other), memory(foreign)};
+    ASSERT_TRUE(record_flat(OpId::neg, Dtype::kFloat32, operands, 1, 4));
+  }
+  EXPECT_FALSE(context.called) << "the circuit still reads it";
+  flush(scalar());
+  EXPECT_TRUE(context.called);
+}
+
+TEST_F(RecorderFault, DevicesThatRunNoPlansSaySo) {
+  class Plain final : public Device {
+   public:
+    Plain() : Device(BackendType::kMetal, /*host_memory=*/true) {}
+    std::string name() const override { return "plain"; }
+    DeviceProperties properties() const override { return {}; }
+    void* allocate_raw(size_t) override { return nullptr; }
+    void free_raw(void*, size_t) noexcept override {}
+    SystemMemory memory_info() const override { return {}; }
+    void copy_from_host(Stream&, void*, const void*, size_t) override {}
+    void copy_to_host(Stream&, void*, const void*, size_t) override {}
+    void copy_within(Stream&, void*, const void*, size_t) override {}
+  } device;
+  circuit::Plan plan;
+  EXPECT_ERROR(device.run_plan(plan, {}, 0), ErrorKind::kNotSupported,
+               "run_plan: device plain:-1 runs no plans");
+  const BufferRef b = deferred(4, device);
+  EXPECT_FALSE(record(OpId::add, memory(b), number(1), number(2), 4));
+  materialize(*b);
+  EXPECT_NE(b->data(), nullptr);
+}
+
+}  // namespace
+}  // namespace hologram
