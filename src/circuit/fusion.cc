@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <map>
 
 namespace hologram::circuit {
 namespace {
@@ -285,43 +286,49 @@ class Fuser {
   // Clusters of one level with equal loops that read the same memory read it once.
   void share_loads() {
     if (!options_.fuse) return;
-    for (size_t a = 0; a < clusters_.size(); ++a) {
-      if (clusters_[a].nodes.empty()) continue;
-      for (size_t b = a + 1; b < clusters_.size(); ++b) {
-        const Cluster& other = clusters_[b];
-        if (other.nodes.empty() || other.level != clusters_[a].level ||
-            other.whole_rows != clusters_[a].whole_rows ||
-            other.domain.numel() != clusters_[a].domain.numel() ||
-            !shares_load(clusters_[a], other)) {
-          continue;
-        }
-        Cluster sum = clusters_[a];
-        if (!join(sum, other, sum.nodes[0])) continue;
-        sum.level = clusters_[a].level;
-        clusters_[a] = std::move(sum);
-        clusters_[b].nodes.clear();
-        merged_into_[b] = static_cast<int>(a);
+    std::map<uint32_t, std::vector<size_t>> readers;  // by slot, ascending
+    for (size_t c = 0; c < clusters_.size(); ++c) {
+      for_loads(clusters_[c], [&](const Region& region) {
+        std::vector<size_t>& of_slot = readers[region.slot];
+        if (of_slot.empty() || of_slot.back() != c) of_slot.push_back(c);
+      });
+    }
+    for (const auto& [slot, of_slot] : readers) {
+      for (size_t i = 0; i < of_slot.size(); ++i) {
+        for (size_t k = i + 1; k < of_slot.size(); ++k) try_share(of_slot[i], of_slot[k], slot);
       }
     }
   }
 
-  bool shares_load(const Cluster& a, const Cluster& b) {
-    for (const int i : a.nodes) {
-      const Node& n = node(i);
+  template <class F>
+  void for_loads(const Cluster& c, F&& f) {
+    for (const int member : c.nodes) {
+      const Node& n = node(member);
       for (int k = 0; k < n.arity; ++k) {
-        if (n.in[k].is_number || n.in[k].rank != Rank::kFull) continue;
-        for (const int j : b.nodes) {
-          const Node& m = node(j);
-          for (int l = 0; l < m.arity; ++l) {
-            if (!m.in[l].is_number && m.in[l].rank == Rank::kFull &&
-                m.in[l].region == n.in[k].region) {
-              return true;
-            }
-          }
-        }
+        if (!n.in[k].is_number && n.in[k].rank == Rank::kFull) f(n.in[k].region);
       }
     }
-    return false;
+  }
+
+  void try_share(size_t a, size_t b, uint32_t slot) {
+    const Cluster& one = clusters_[a];
+    const Cluster& other = clusters_[b];
+    if (one.nodes.empty() || other.nodes.empty() || other.level != one.level ||
+        other.whole_rows != one.whole_rows || other.domain.numel() != one.domain.numel()) {
+      return;
+    }
+    bool shares = false;
+    for_loads(one, [&](const Region& x) {
+      if (x.slot != slot || shares) return;
+      for_loads(other, [&](const Region& y) { shares = shares || x == y; });
+    });
+    if (!shares) return;
+    Cluster sum = one;
+    if (!join(sum, other, sum.nodes[0])) return;
+    sum.level = one.level;
+    clusters_[a] = std::move(sum);
+    clusters_[b].nodes.clear();
+    merged_into_[b] = static_cast<int>(a);
   }
 
   void mark_stored() {
