@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+// The plan cache: hits are exact, and it stays within its bounds.
+#include "src/circuit/plan_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <vector>
+
+namespace hologram::circuit {
+namespace {
+
+struct Made {
+  std::vector<uint64_t> words, states;
+  int owner = 0;
+  PlanCache::Key key() const { return {&kOwners[owner], words, states}; }
+  static constexpr char kOwners[2] = {};
+};
+
+std::unique_ptr<Plan> plan(int slots, size_t kernels = 1) {
+  auto made = std::make_unique<Plan>();
+  made->slots = slots;
+  made->kernels.resize(kernels);
+  return made;
+}
+
+TEST(PlanCache, FindsWhatWasInserted) {
+  PlanCache cache;
+  const Made a{{1, 2, 3}, {7}};
+  EXPECT_EQ(cache.find(a.key(), a.key().hash()), nullptr);
+  const std::shared_ptr<Plan> kept = cache.insert(a.key(), a.key().hash(), plan(5));
+  EXPECT_EQ(kept->slots, 5);
+  const Made again{{1, 2, 3}, {7}};
+  EXPECT_EQ(cache.find(again.key(), again.key().hash()), kept);
+  const PlanCache::Stats stats = cache.stats();
+  EXPECT_EQ(stats.hits, 1u);
+  EXPECT_EQ(stats.misses, 1u);
+  EXPECT_EQ(stats.plans, 1u);
+  EXPECT_GE(stats.bytes, sizeof(Plan) + sizeof(Kernel) + 4 * sizeof(uint64_t));
+}
+
+TEST(PlanCache, EqualHashesAreNotEnough) {
+  PlanCache cache;
+  const Made made[] = {{{1, 2, 3}, {7}}, {{1, 2, 4}, {7}},    {{1, 2, 3}, {8}},
+                       {{1, 2}, {7}},    {{1, 2, 3, 0}, {7}}, {{1, 2, 3}, {7}, 1}};
+  int slots = 0;
+  for (const Made& m : made) cache.insert(m.key(), 42, plan(slots++));
+  slots = 0;
+  for (const Made& m : made) {
+    const std::shared_ptr<Plan> found = cache.find(m.key(), 42);
+    ASSERT_NE(found, nullptr);
+    EXPECT_EQ(found->slots, slots++);
+  }
+  EXPECT_EQ(cache.find(Made{{9}, {7}}.key(), 42), nullptr);
+  // Words and states do not run into each other.
+  EXPECT_NE((Made{{1, 2}, {3}}.key().hash()), (Made{{1}, {2, 3}}.key().hash()));
+  cache.forget(&Made::kOwners[0]);
+  EXPECT_EQ(cache.stats().plans, 1u);
+  EXPECT_EQ(cache.find(made[0].key(), 42), nullptr);
+  EXPECT_EQ(cache.find(made[5].key(), 42)->slots, 5);
+}
+
+TEST(PlanCache, TheLongestUnusedGoesFirst) {
+  PlanCache cache(/*max_plans=*/3);
+  const auto key = [](uint64_t i) { return Made{{i}, {}}; };
+  const auto has = [&](uint64_t i) { return cache.find(key(i).key(), i % 2) != nullptr; };
+  std::shared_ptr<Plan> held;
+  for (uint64_t i = 0; i < 3; ++i) {
+    auto kept = cache.insert(key(i).key(), i % 2, plan(static_cast<int>(i)));
+    if (i == 1) held = kept;
+  }
+  EXPECT_TRUE(has(0));
+  cache.insert(key(3).key(), 1, plan(3));
+  EXPECT_TRUE(has(0));
+  EXPECT_FALSE(has(1));
+  EXPECT_TRUE(has(2));
+  EXPECT_TRUE(has(3));
+  EXPECT_EQ(held->slots, 1) << "who holds a plan keeps it";
+  EXPECT_EQ(cache.stats().evictions, 1u);
+  EXPECT_EQ(cache.stats().plans, 3u);
+}
+
+TEST(PlanCache, BytesAreBoundedToo) {
+  const size_t one = sizeof(Plan) + 100 * sizeof(Kernel);
+  PlanCache cache(/*max_plans=*/1000, /*max_bytes=*/5 * one);
+  for (uint64_t i = 0; i < 50; ++i) {
+    const Made made{{i}, {}};
+    cache.insert(made.key(), made.key().hash(), plan(1, 100));
+    EXPECT_LE(cache.stats().bytes, 5 * one);
+  }
+  EXPECT_EQ(cache.stats().plans, 4u);
+  const Made large{{99}, {}};
+  cache.insert(large.key(), large.key().hash(), plan(1, 10000));
+  EXPECT_EQ(cache.stats().plans, 1u) << "one that is too large is all there is";
+  EXPECT_NE(cache.find(large.key(), large.key().hash()), nullptr);
+}
+
+TEST(PlanCache, ThreadsShareIt) {
+  PlanCache cache(/*max_plans=*/16);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&, t] {
+      for (uint64_t i = 0; i < 2000; ++i) {
+        const Made made{{i * static_cast<uint64_t>(t + 1) % 40}, {}};
+        std::shared_ptr<Plan> found = cache.find(made.key(), made.words[0] % 8);
+        if (found == nullptr) {
+          found =
+              cache.insert(made.key(), made.words[0] % 8, plan(static_cast<int>(made.words[0])));
+        }
+        ASSERT_EQ(found->slots, static_cast<int>(made.words[0]));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LE(cache.stats().plans, 16u);
+  EXPECT_EQ(cache.stats().hits + cache.stats().misses, 16000u);
+}
+
+}  // namespace
+}  // namespace hologram::circuit
