@@ -59,7 +59,9 @@ Iteration::Iteration(const char* what, const View* operands, int count) : count_
       }
       ++ndim_;
     }
-    order_and_merge();
+    Loops all = loops();
+    order_and_merge(all);
+    ndim_ = all.ndim;
   }
   flat_ = ndim_ == 1;
   for (int k = 0; k < count; ++k) {
@@ -72,86 +74,95 @@ Iteration::Iteration(const char* what, const View* operands, int count) : count_
   }
 }
 
-void Iteration::order_and_merge() {
-  // Insertion sort, largest result stride first; the inputs decide where the result does not.
+void order_and_merge(Loops& loops, int fixed) {
+  // Insertion sort, largest step of operand 0 first; the others decide where it does not.
   const auto before = [&](int a, int b) {
-    for (int k = 0; k < count_; ++k) {
-      const int64_t sa = std::abs(strides_[k][a]), sb = std::abs(strides_[k][b]);
+    for (int k = 0; k < loops.count; ++k) {
+      const int64_t sa = std::abs(loops.stride(k, a)), sb = std::abs(loops.stride(k, b));
       if (sa != sb) return sa > sb;
     }
     return false;
   };
-  for (int i = 1; i < ndim_; ++i) {
+  const int free = loops.ndim - fixed;
+  for (int i = 1; i < free; ++i) {
     for (int j = i; j > 0 && before(j, j - 1); --j) {
-      std::swap(shape_[j], shape_[j - 1]);
-      for (int k = 0; k < count_; ++k) std::swap(strides_[k][j], strides_[k][j - 1]);
+      std::swap(loops.shape[j], loops.shape[j - 1]);
+      for (int k = 0; k < loops.count; ++k) std::swap(loops.stride(k, j), loops.stride(k, j - 1));
     }
   }
   int last = 0;
-  for (int d = 1; d < ndim_; ++d) {
-    bool merges = true;
-    for (int k = 0; merges && k < count_; ++k) {
-      merges = strides_[k][last] == strides_[k][d] * shape_[d];
+  for (int d = 1; d < loops.ndim; ++d) {
+    bool merges = d < free;
+    for (int k = 0; merges && k < loops.count; ++k) {
+      merges = loops.stride(k, last) == loops.stride(k, d) * loops.shape[d];
     }
     if (merges) {
-      shape_[last] *= shape_[d];
+      loops.shape[last] *= loops.shape[d];
     } else {
-      shape_[++last] = shape_[d];
+      loops.shape[++last] = loops.shape[d];
     }
-    for (int k = 0; k < count_; ++k) strides_[k][last] = strides_[k][d];
+    for (int k = 0; k < loops.count; ++k) loops.stride(k, last) = loops.stride(k, d);
   }
-  if (ndim_ > 0) ndim_ = last + 1;
+  if (loops.ndim > 0) loops.ndim = last + 1;
 }
 
-void Iteration::cut(int64_t tile) {
-  if (ndim_ == 0) {
-    shape_[0] = 1;
-    for (int k = 0; k < count_; ++k) strides_[k][0] = 0;
-    ndim_ = 1;
+BlockGrid cut_into_blocks(Loops& loops, int64_t tile, bool whole_rows) {
+  int64_t* shape = loops.shape;
+  if (loops.ndim == 0) {
+    shape[0] = 1;
+    for (int k = 0; k < loops.count; ++k) loops.stride(k, 0) = 0;
+    loops.ndim = 1;
   }
-  if (ndim_ == 1) {  // A row of its own keeps block() free of special cases.
-    shape_[1] = shape_[0];
-    shape_[0] = 1;
-    for (int k = 0; k < count_; ++k) {
-      strides_[k][1] = strides_[k][0];
-      strides_[k][0] = 0;
+  if (loops.ndim == 1) {  // A row of its own keeps the walk free of special cases.
+    shape[1] = shape[0];
+    shape[0] = 1;
+    for (int k = 0; k < loops.count; ++k) {
+      loops.stride(k, 1) = loops.stride(k, 0);
+      loops.stride(k, 0) = 0;
     }
-    ndim_ = 2;
+    loops.ndim = 2;
   }
-  const int inner = ndim_ - 1;
-  // An operand that is contiguous along another dimension is read in squares, so that each of its
-  // cache lines is used whole while it is near.
+  const int inner = loops.ndim - 1;
   int across = -1;
-  if (shape_[inner] >= kShortSide) {
-    for (int k = 0; k < count_ && across < 0; ++k) {
-      const int64_t own = std::abs(strides_[k][inner]);
+  if (!whole_rows && shape[inner] >= kShortSide) {
+    for (int k = 0; k < loops.count && across < 0; ++k) {
+      const int64_t own = std::abs(loops.stride(k, inner));
       if (own <= 1) continue;
       for (int d = 0; d < inner; ++d) {
-        if (std::abs(strides_[k][d]) == 1 && shape_[d] >= kShortSide) across = d;
+        if (std::abs(loops.stride(k, d)) == 1 && shape[d] >= kShortSide) across = d;
       }
     }
   }
+  BlockGrid grid;
   if (across >= 0) {
-    std::swap(shape_[across], shape_[inner - 1]);
-    for (int k = 0; k < count_; ++k) std::swap(strides_[k][across], strides_[k][inner - 1]);
-    block_cols_ = std::min(shape_[inner], kSquareSide);
-    block_rows_ = std::min(shape_[inner - 1], tile / kSquareSide);
+    std::swap(shape[across], shape[inner - 1]);
+    for (int k = 0; k < loops.count; ++k) {
+      std::swap(loops.stride(k, across), loops.stride(k, inner - 1));
+    }
+    grid.block_cols = std::min(shape[inner], kSquareSide);
+    grid.block_rows = std::min(shape[inner - 1], tile / kSquareSide);
   } else {
-    block_cols_ = std::min(shape_[inner], tile);
-    block_rows_ = std::clamp<int64_t>(tile / block_cols_, 1, shape_[inner - 1]);
+    grid.block_cols = whole_rows ? shape[inner] : std::min(shape[inner], tile);
+    grid.block_rows = std::clamp<int64_t>(tile / grid.block_cols, 1, shape[inner - 1]);
   }
-  col_blocks_ = (shape_[inner] + block_cols_ - 1) / block_cols_;
-  row_blocks_ = (shape_[inner - 1] + block_rows_ - 1) / block_rows_;
-  outer_ = 1;
-  for (int d = 0; d < inner - 1; ++d) outer_ *= shape_[d];
+  grid.col_blocks = (shape[inner] + grid.block_cols - 1) / grid.block_cols;
+  grid.row_blocks = (shape[inner - 1] + grid.block_rows - 1) / grid.block_rows;
+  for (int d = 0; d < inner - 1; ++d) grid.outer *= shape[d];
+  return grid;
+}
+
+void Iteration::cut(int64_t tile) {
+  Loops all = loops();
+  grid_ = cut_into_blocks(all, tile);
+  ndim_ = all.ndim;
 }
 
 Iteration::Extent Iteration::block(int64_t index, std::array<Block, kMaxOperands>& blocks) const {
   const int inner = ndim_ - 1;
-  const int64_t col = index % col_blocks_ * block_cols_;
-  index /= col_blocks_;
-  const int64_t row = index % row_blocks_ * block_rows_;
-  index /= row_blocks_;
+  const int64_t col = index % grid_.col_blocks * grid_.block_cols;
+  index /= grid_.col_blocks;
+  const int64_t row = index % grid_.row_blocks * grid_.block_rows;
+  index /= grid_.row_blocks;
   int64_t offset[kMaxOperands];
   for (int k = 0; k < count_; ++k) {
     offset[k] = row * strides_[k][inner - 1] + col * strides_[k][inner];
@@ -164,8 +175,8 @@ Iteration::Extent Iteration::block(int64_t index, std::array<Block, kMaxOperands
   for (int k = 0; k < count_; ++k) {
     blocks[k] = {data_[k] + offset[k] * itemsize_[k], strides_[k][inner - 1], strides_[k][inner]};
   }
-  return {std::min(block_rows_, shape_[inner - 1] - row),
-          std::min(block_cols_, shape_[inner] - col)};
+  return {std::min(grid_.block_rows, shape_[inner - 1] - row),
+          std::min(grid_.block_cols, shape_[inner] - col)};
 }
 
 namespace {

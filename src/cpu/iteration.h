@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// How an elementwise call walks its operands: few dimensions, cut into two-dimensional blocks of at
-// most one tile.
+// How elementwise calls and fused kernels walk their operands: few dimensions, cut into
+// two-dimensional blocks of at most one tile.
 #pragma once
 
 #include <array>
@@ -26,6 +26,39 @@ inline bool is_dense(const Block& block, int64_t rows, int64_t cols) {
   return (cols == 1 || block.col_stride == 1) && (rows == 1 || block.row_stride == cols);
 }
 
+// A loop nest and the steps of any number of operands in it, in arrays of the owner, which leave
+// room for two dimensions at least. The last dimension is the innermost.
+struct Loops {
+  int ndim;
+  int count;
+  int64_t* shape;
+  int64_t* strides;  // in elements; those of operand k start at k * pitch
+  int64_t pitch;
+
+  int64_t& stride(int operand, int dim) const { return strides[operand * pitch + dim]; }
+};
+
+// Sorts dimensions so that operand 0 is walked forwards (operand 1 decides where it does not, and
+// so on) and merges those that are one run for every operand. The last `fixed` ones stay as they
+// are.
+void order_and_merge(Loops& loops, int fixed = 0);
+
+// Blocks of rows and columns: rows run over the last dimension but one, columns over the last.
+struct BlockGrid {
+  int64_t outer = 1, row_blocks = 1, col_blocks = 1;
+  int64_t block_rows = 1, block_cols = 1;
+
+  int64_t count() const { return outer * row_blocks * col_blocks; }
+  // Largest number of elements in a block.
+  int64_t elements() const { return block_rows * block_cols; }
+};
+
+// Cuts the loops into blocks of at most `tile` elements; the loops then have two dimensions at
+// least. An operand that is contiguous along another dimension is read in squares, so that each of
+// its cache lines is used whole while it is near. With whole_rows a block is some whole rows,
+// however long.
+BlockGrid cut_into_blocks(Loops& loops, int64_t tile, bool whole_rows = false);
+
 // Operand 0 is the result. Dimensions are those of the result, ordered so that the result's memory
 // is walked forwards and merged where every operand allows it.
 class Iteration {
@@ -42,9 +75,9 @@ class Iteration {
 
   // Cuts the index space into blocks of at most `tile` elements; block_count() of them.
   void cut(int64_t tile);
-  int64_t block_count() const { return outer_ * row_blocks_ * col_blocks_; }
+  int64_t block_count() const { return grid_.count(); }
   // Largest number of elements in a block.
-  int64_t block_elements() const { return block_rows_ * block_cols_; }
+  int64_t block_elements() const { return grid_.elements(); }
   // Rectangle `index` of every operand; returns its size.
   struct Extent {
     int64_t rows, cols;
@@ -52,7 +85,7 @@ class Iteration {
   Extent block(int64_t index, std::array<Block, kMaxOperands>& blocks) const;
 
  private:
-  void order_and_merge();
+  Loops loops() { return {ndim_, count_, shape_, strides_[0], kMaxDims}; }
 
   int count_;
   int ndim_ = 0;
@@ -63,9 +96,7 @@ class Iteration {
   char* data_[kMaxOperands];
   int64_t itemsize_[kMaxOperands];
   bool scalar_[kMaxOperands];
-  // The block grid: rows run over dimension ndim_ - 2, columns over the last.
-  int64_t outer_ = 1, row_blocks_ = 1, col_blocks_ = 1;
-  int64_t block_rows_ = 1, block_cols_ = 1;
+  BlockGrid grid_;
 };
 
 // Copies rows x cols elements of `itemsize` bytes between rectangles that do not overlap.

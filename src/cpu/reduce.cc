@@ -15,6 +15,7 @@
 #include "src/cpu/reduce_gather.h"
 #include "src/cpu/reduce_kernels.h"
 #include "src/cpu/reduce_plan.h"
+#include "src/cpu/reduce_rows.h"
 
 namespace hologram {
 
@@ -35,6 +36,10 @@ namespace {
 // Elements one claim of work covers; inputs beyond it are split, always at the same places.
 constexpr int64_t kUnit = 32768;
 
+// Rows are gathered in pieces of whole blocks of every kernel, so that a row gives the same bits
+// wherever it lies and whatever it is converted from.
+constexpr int64_t kPiece = 2 * kScratchElements;
+
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // A reduction that has been checked and is about to run.
@@ -44,143 +49,14 @@ struct Job {
   const View* in;
   const View* out;
   const View* second = nullptr;  // indices or means
-  Dtype compute;                 // what the kernel reads
-  Dtype result;                  // what finish() makes before the conversion to out's dtype
-  const FoldKernel* kernel;
-  Fold fold;
+  SettledFold fold;
   ReducePlan plan;
   int64_t folded_count;
 };
 
-Fold fold_of(Reduction op, double p) {
-  switch (op) {
-    case Reduction::sum:
-    case Reduction::mean:
-      return Fold::kSum;
-    case Reduction::prod:
-      return Fold::kProd;
-    case Reduction::amin:
-      return Fold::kMin;
-    case Reduction::amax:
-      return Fold::kMax;
-    case Reduction::any:
-      return Fold::kAny;
-    case Reduction::all:
-      return Fold::kAll;
-    case Reduction::logsumexp:
-      return Fold::kLogSumExp;
-    case Reduction::norm:
-      if (p == 0) return Fold::kCountNonzero;
-      if (p == 1) return Fold::kSumAbs;
-      if (p == 2) return Fold::kSumSquare;
-      if (std::isinf(p)) return p > 0 ? Fold::kMaxAbs : Fold::kMinAbs;
-      return Fold::kSumPower;
-    case Reduction::var:
-    case Reduction::std:
-      return Fold::kMoments;
-    case Reduction::argmin:
-      return Fold::kArgMin;
-    case Reduction::argmax:
-      return Fold::kArgMax;
-  }
-  return Fold::kSum;
+Dtype second_dtype(const Job& job) {
+  return job.fold.has_positions() ? Dtype::kInt64 : job.fold.result;
 }
-
-// ---- from accumulators to results ----
-
-double total(const void* acc, int64_t i, Dtype compute, Fold fold) {
-  if (compute == Dtype::kFloat64 && fold != Fold::kProd) {
-    const auto& t = static_cast<const CompensatedSum*>(acc)[i];
-    return std::isfinite(t.sum) ? t.sum + t.error : t.sum;
-  }
-  return static_cast<const double*>(acc)[i];
-}
-
-template <class T, class Value>
-void write(void* to, int64_t n, Value&& value) {
-  T* out = static_cast<T*>(to);
-  for (int64_t i = 0; i < n; ++i) out[i] = static_cast<T>(value(i));
-}
-
-// result[i] (and second[i]) of n accumulators, in job.result (int64 indices, means in job.result).
-template <class T>
-void finish_floats(const Job& job, const void* acc, int64_t n, T* result, T* second) {
-  const double count = static_cast<double>(job.folded_count);
-  const auto sums = [&](int64_t i) { return total(acc, i, job.compute, job.fold); };
-  switch (job.op) {
-    case Reduction::sum:
-    case Reduction::prod:
-      return write<T>(result, n, sums);
-    case Reduction::mean:
-      return write<T>(result, n, [&](int64_t i) { return sums(i) / count; });
-    case Reduction::logsumexp:
-      return write<T>(result, n, [&](int64_t i) {
-        const auto& s = static_cast<const ScaledExpSum*>(acc)[i];
-        if (s.sum == 0) return -std::numeric_limits<double>::infinity();
-        return s.max + std::log(s.sum);
-      });
-    case Reduction::norm:
-      if (job.fold == Fold::kMaxAbs || job.fold == Fold::kMinAbs) {
-        std::memcpy(result, acc, static_cast<size_t>(n) * sizeof(T));
-      } else {
-        write<T>(result, n, [&](int64_t i) {
-          const double s = sums(i);
-          if (job.fold == Fold::kSumSquare) return std::sqrt(s);
-          return job.fold == Fold::kSumPower ? std::pow(s, 1.0 / job.options.p) : s;
-        });
-      }
-      return;
-    case Reduction::var:
-    case Reduction::std: {
-      const auto* moments = static_cast<const Moments*>(acc);
-      const double divisor = std::max(0.0, count - job.options.correction);
-      write<T>(result, n, [&](int64_t i) {
-        const double var = moments[i].m2 / divisor;
-        return job.op == Reduction::std ? std::sqrt(var) : var;
-      });
-      if (second != nullptr) write<T>(second, n, [&](int64_t i) { return moments[i].mean; });
-      return;
-    }
-    default:
-      std::memcpy(result, acc, static_cast<size_t>(n) * sizeof(T));  // amin, amax
-  }
-}
-
-template <class T>
-void finish_indexed(const void* acc, int64_t n, T* value, int64_t* index) {
-  const auto* in = static_cast<const Indexed<T>*>(acc);
-  for (int64_t i = 0; i < n; ++i) {
-    if (value != nullptr) value[i] = in[i].value;
-    index[i] = in[i].index;
-  }
-}
-
-// Positions: into `result` for argmin and argmax, else values there and positions in `second`.
-void finish_positions(const Job& job, const void* acc, int64_t n, void* result, void* second) {
-  void* value = job.second != nullptr ? result : nullptr;
-  auto* index = static_cast<int64_t*>(job.second != nullptr ? second : result);
-  switch (job.compute) {
-    case Dtype::kInt8:
-      return finish_indexed(acc, n, static_cast<int8_t*>(value), index);
-    case Dtype::kInt16:
-      return finish_indexed(acc, n, static_cast<int16_t*>(value), index);
-    case Dtype::kInt32:
-      return finish_indexed(acc, n, static_cast<int32_t*>(value), index);
-    case Dtype::kInt64:
-      return finish_indexed(acc, n, static_cast<int64_t*>(value), index);
-    case Dtype::kFloat32:
-      return finish_indexed(acc, n, static_cast<float*>(value), index);
-    case Dtype::kFloat64:
-      return finish_indexed(acc, n, static_cast<double*>(value), index);
-    default:
-      return finish_indexed(acc, n, static_cast<uint8_t*>(value), index);
-  }
-}
-
-bool has_positions(const Job& job) {
-  return job.fold == Fold::kArgMin || job.fold == Fold::kArgMax;
-}
-Dtype second_dtype(const Job& job) { return has_positions(job) ? Dtype::kInt64 : job.result; }
 
 // Outputs [first, first + n) of the kept dimensions in row-major order, from their accumulators.
 void finish(const Job& job, const char* acc, int64_t first, int64_t n) {
@@ -194,31 +70,17 @@ void finish(const Job& job, const char* acc, int64_t first, int64_t n) {
     const int64_t length = std::min({n, row - first % row, int64_t{1024}});
     char* to = static_cast<char*>(job.out->data) +
                kept.offset(first, 1) * static_cast<int64_t>(itemsize(job.out->dtype));
-    const bool direct = job.out->dtype == job.result && (step == 1 || length == 1);
+    const bool direct = job.out->dtype == job.fold.result && (step == 1 || length == 1);
     void* target = direct ? static_cast<void*>(to) : result;
-    if (has_positions(job)) {
-      finish_positions(job, acc, length, target, second);
-    } else if (job.compute == Dtype::kFloat32) {
-      if (job.result == Dtype::kBool) {
-        std::memcpy(target, acc, static_cast<size_t>(length));
-      } else {
-        finish_floats(job, acc, length, static_cast<float*>(target),
-                      job.second != nullptr ? reinterpret_cast<float*>(second) : nullptr);
-      }
-    } else if (job.compute == Dtype::kFloat64 && job.result != Dtype::kBool) {
-      finish_floats(job, acc, length, static_cast<double*>(target),
-                    job.second != nullptr ? reinterpret_cast<double*>(second) : nullptr);
-    } else {
-      // Integer and bool accumulators are results.
-      std::memcpy(target, acc, static_cast<size_t>(length) * itemsize(job.result));
-    }
-    if (!direct) scatter_rows(target, job.result, 1, 0, length, step, job.out->dtype, to);
+    finish_fold(job.fold, acc, length, job.folded_count, target,
+                job.second != nullptr ? second : nullptr);
+    if (!direct) scatter_rows(target, job.fold.result, 1, 0, length, step, job.out->dtype, to);
     if (job.second != nullptr) {
       char* also = static_cast<char*>(job.second->data) +
                    kept.offset(first, 2) * static_cast<int64_t>(itemsize(job.second->dtype));
       scatter_rows(second, second_dtype(job), 1, 0, length, second_step, job.second->dtype, also);
     }
-    acc += length * job.kernel->acc_size;
+    acc += length * job.fold.kernel->acc_size;
     first += length;
     n -= length;
   }
@@ -269,14 +131,14 @@ void fold_rows(const Job& job, const Split& split, int64_t piece, int64_t first,
                char* acc) {
   const Nest& kept = job.plan.kept;
   const Nest& folded = job.plan.folded;
-  const FoldKernel& kernel = *job.kernel;
+  const FoldKernel& kernel = *job.fold.kernel;
   const View& in = *job.in;
   const int64_t size = static_cast<int64_t>(itemsize(in.dtype));
   const int64_t step = folded.ndim > 0 ? folded.stride[0][folded.ndim - 1] : 1;
   const int64_t run = kept.ndim > 0 ? kept.size[kept.ndim - 1] : 1;
   const int64_t row_step = kept.ndim > 0 ? kept.stride[0][kept.ndim - 1] : 0;
-  const bool direct = step == 1 && in.dtype == job.compute;
-  alignas(64) char scratch[kScratchElements * 8];
+  const bool direct = step == 1 && in.dtype == job.fold.compute;
+  alignas(64) char scratch[kPiece * 8];
   while (count > 0) {
     const int64_t rows = std::min(count, run - first % run);
     const int64_t base = kept.offset(first, 0);
@@ -286,14 +148,18 @@ void fold_rows(const Job& job, const Split& split, int64_t piece, int64_t first,
         kernel.rows(at, rows, n, row_step, position, acc, job.options.p);
         return;
       }
-      const int64_t take = std::min(n, kScratchElements);
+      const int64_t take = std::min(n, kPiece);
       const int64_t together = std::max<int64_t>(1, kScratchElements / take);
+      const int64_t to_size = static_cast<int64_t>(itemsize(job.fold.compute));
       for (int64_t r = 0; r < rows; r += together) {
         const int64_t here = std::min(together, rows - r);
         for (int64_t i = 0; i < n; i += take) {
           const int64_t length = std::min(take, n - i);
-          gather_rows(at + (r * row_step + i * step) * size, in.dtype, here, row_step, length, step,
-                      job.compute, scratch);
+          for (int64_t k = 0; k < length; k += kScratchElements) {
+            gather_rows(at + (r * row_step + (i + k) * step) * size, in.dtype, here, row_step,
+                        std::min(kScratchElements, length - k), step, job.fold.compute,
+                        scratch + k * to_size);
+          }
           kernel.rows(scratch, here, length, length, position + i, acc + r * kernel.acc_size,
                       job.options.p);
         }
@@ -307,8 +173,8 @@ void fold_rows(const Job& job, const Split& split, int64_t piece, int64_t first,
 
 // Few columns without gaps: several rows are folded as one wide row, then its parts are joined.
 void fold_narrow(const Job& job, const char* at, int64_t cols, int64_t n, char* acc, char* wide) {
-  const FoldKernel& kernel = *job.kernel;
-  const int64_t size = static_cast<int64_t>(itemsize(job.compute));
+  const FoldKernel& kernel = *job.fold.kernel;
+  const int64_t size = static_cast<int64_t>(itemsize(job.fold.compute));
   const int64_t together = std::min(n / 4, 256 / cols);
   if (together < 2) return kernel.cols(at, cols, n, cols, 0, acc, job.options.p);
   kernel.init(wide, cols * together);
@@ -326,20 +192,20 @@ void fold_cols(const Job& job, const Split& split, int64_t piece, int64_t outer,
                int64_t cols, char* acc) {
   const Nest& kept = job.plan.kept;
   const Nest& folded = job.plan.folded;
-  const FoldKernel& kernel = *job.kernel;
+  const FoldKernel& kernel = *job.fold.kernel;
   const View& in = *job.in;
   const int64_t size = static_cast<int64_t>(itemsize(in.dtype));
   const int64_t row_step = folded.ndim > 0 ? folded.stride[0][folded.ndim - 1] : 0;
   const int64_t run = kept.size[kept.ndim - 1];
   const int64_t step = kept.stride[0][kept.ndim - 1];
   const int64_t base = kept.offset(outer * run + col, 0);
-  const bool direct = step == 1 && in.dtype == job.compute;
+  const bool direct = step == 1 && in.dtype == job.fold.compute;
   alignas(64) char scratch[kScratchElements * 8];
   alignas(64) char wide[256 * sizeof(Moments)];
   for_stretches(split, folded, piece, [&](int64_t offset, int64_t position, int64_t n) {
     const char* at = static_cast<const char*>(in.data) + (base + offset) * size;
     if (direct) {
-      if (row_step == cols && cols <= 64 && !has_positions(job)) {
+      if (row_step == cols && cols <= 64 && !job.fold.has_positions()) {
         fold_narrow(job, at, cols, n, acc, wide);
       } else {
         kernel.cols(at, cols, n, row_step, position, acc, job.options.p);
@@ -349,7 +215,7 @@ void fold_cols(const Job& job, const Split& split, int64_t piece, int64_t outer,
     const int64_t together = std::max<int64_t>(1, kScratchElements / cols);
     for (int64_t r = 0; r < n; r += together) {
       const int64_t here = std::min(together, n - r);
-      gather_rows(at + r * row_step * size, in.dtype, here, row_step, cols, step, job.compute,
+      gather_rows(at + r * row_step * size, in.dtype, here, row_step, cols, step, job.fold.compute,
                   scratch);
       kernel.cols(scratch, cols, here, cols, position + r, acc, job.options.p);
     }
@@ -378,7 +244,7 @@ void run(const Job& job) {
   const Nest& kept = job.plan.kept;
   const Nest& folded = job.plan.folded;
   const int64_t outputs = kept.count();
-  const int64_t acc_size = job.kernel->acc_size;
+  const int64_t acc_size = job.fold.kernel->acc_size;
   const bool by_rows =
       kept.ndim == 0 || (folded.ndim > 0 && std::abs(folded.stride[0][folded.ndim - 1]) <
                                                 std::abs(kept.stride[0][kept.ndim - 1]));
@@ -404,7 +270,7 @@ void run(const Job& job) {
     const int64_t here = std::min(tile, runs - outer), width = std::min(cols, run - col);
     if (split.pieces > 1) {
       char* acc = partial.data() + (piece * outputs + outer * run + col) * acc_size;
-      job.kernel->init(acc, width);
+      job.fold.kernel->init(acc, width);
       if (by_rows) {
         fold_rows(job, split, piece, outer, 1, acc);
       } else {
@@ -415,7 +281,7 @@ void run(const Job& job) {
     alignas(64) char accs[kMaxCols * sizeof(Moments)];
     if (!by_rows) {
       for (int64_t i = 0; i < here; ++i) {
-        job.kernel->init(accs, width);
+        job.fold.kernel->init(accs, width);
         fold_cols(job, split, 0, outer + i, col, width, accs);
         finish(job, accs, (outer + i) * run + col, width);
       }
@@ -423,7 +289,7 @@ void run(const Job& job) {
     }
     for (int64_t i = 0; i < here; i += kMaxCols) {
       const int64_t n = std::min(kMaxCols, here - i);
-      job.kernel->init(accs, n);
+      job.fold.kernel->init(accs, n);
       fold_rows(job, split, 0, outer + i, n, accs);
       finish(job, accs, outer + i, n);
     }
@@ -433,47 +299,9 @@ void run(const Job& job) {
   });
   if (split.pieces > 1) {
     for (int64_t piece = 1; piece < split.pieces; ++piece) {
-      job.kernel->merge(partial.data(), partial.data() + piece * outputs * acc_size, outputs);
+      job.fold.kernel->merge(partial.data(), partial.data() + piece * outputs * acc_size, outputs);
     }
     finish(job, partial.data(), 0, outputs);
-  }
-}
-
-[[noreturn]] void fail_dtype(const char* what, Dtype in, Dtype out) {
-  fail(ErrorKind::kNotSupported, what, " of ", dtype_name(in), " into ", dtype_name(out),
-       " is not supported; convert the input first");
-}
-
-// What the kernel reads and gives; throws for what there is no kernel for.
-void choose_dtypes(const char* what, Job& job, Dtype in, Dtype out) {
-  if (is_complex(in) || is_complex(out)) fail_dtype(what, in, out);
-  switch (job.op) {
-    case Reduction::sum:
-    case Reduction::mean:
-    case Reduction::prod:
-      job.compute = job.result = is_floating(out) ? compute_dtype(out) : Dtype::kInt64;
-      if (job.op == Reduction::mean && !is_floating(out)) fail_dtype(what, in, out);
-      return;
-    case Reduction::logsumexp:
-    case Reduction::norm:
-    case Reduction::var:
-    case Reduction::std:
-      if (!is_floating(out)) fail_dtype(what, in, out);
-      job.compute = job.result = compute_dtype(out);
-      return;
-    case Reduction::any:
-    case Reduction::all:
-      job.compute = compute_dtype(in);
-      job.result = Dtype::kBool;
-      return;
-    case Reduction::amin:
-    case Reduction::amax:
-      job.compute = job.result = compute_dtype(in);
-      return;
-    case Reduction::argmin:
-    case Reduction::argmax:
-      job.compute = compute_dtype(in);
-      job.result = Dtype::kInt64;
   }
 }
 
@@ -511,16 +339,9 @@ void reduce_checked(const char* what, Job& job, const View& in, std::span<const 
   bool folded[kMaxNest];
   mark_dims(what, dims, in.ndim, folded);
   job.in = &in, job.out = &out, job.second = second;
-  job.fold = fold_of(job.op, job.options.p);
-  choose_dtypes(what, job, in.dtype, out.dtype);
-  // sum and prod into bool count as PyTorch's: of truth values, not of truncated numbers.
-  if (out.dtype == Dtype::kBool && job.fold == Fold::kSum) job.fold = Fold::kAny;
-  if (out.dtype == Dtype::kBool && job.fold == Fold::kProd) job.fold = Fold::kAll;
-  if (out.dtype == Dtype::kBool && (job.fold == Fold::kAny || job.fold == Fold::kAll)) {
-    job.compute = compute_dtype(in.dtype), job.result = Dtype::kBool;
-  }
-  if (second != nullptr && has_positions(job)) job.result = job.compute;
-  job.plan = plan_reduction(what, in, folded, out, second, has_positions(job));
+  job.fold = settle_fold(what, job.op, job.options.p, job.options.correction, in.dtype, out.dtype);
+  if (second != nullptr && job.fold.has_positions()) job.fold.result = job.fold.compute;
+  job.plan = plan_reduction(what, in, folded, out, second, job.fold.has_positions());
   job.folded_count = job.plan.folded.count();
   if (job.plan.kept.count() == 0) return;
   if (job.folded_count == 0) {
@@ -528,8 +349,6 @@ void reduce_checked(const char* what, Job& job, const View& in, std::span<const 
     if (second != nullptr) fill(std::numeric_limits<double>::quiet_NaN(), *second);
     return;
   }
-  job.kernel = &fold_kernel(current_isa(), job.fold, job.compute);
-  if (job.kernel->rows == nullptr) fail_dtype(what, in.dtype, out.dtype);
   run(job);
 }
 

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+// Turns a kernel's instructions into steps: which operands are used where they lie, which are
+// gathered or repeated, which form of each kernel runs.
+#pragma once
+
+#include <vector>
+
+#include "src/cpu/plan_program.h"
+
+namespace hologram::cpu {
+
+// Contiguous memory for a value while a block is computed; becomes a class.
+struct Register {
+  int32_t itemsize = 0;
+  bool row_values = false;
+  bool setup = false;  // written once for each thread and kept
+  int written = -1;    // by this step
+  int last_read = -1;
+  int class_index = -1;
+  bool given_away = false;  // its class went to the output of the step that read it last
+};
+
+// Registers stand for places from here on until classes are assigned.
+inline constexpr int kFirstRegister = 1 << 14;
+
+// Gives registers classes: a class is free again after the last read, and an op may write where
+// an input of the same size was read for the last time. Operands then name places. Returns the
+// bytes of all classes for one element.
+int64_t assign_classes(Program& program, std::vector<Register>& registers);
+
+class Lowering {
+ public:
+  Lowering(const circuit::Kernel& kernel, int64_t tile, bool jit, Program& program);
+  void run();
+  std::vector<Register>& registers() { return registers_; }
+
+ private:
+  using Rank = circuit::Rank;
+  static constexpr int kNone = -1;
+
+  // Something an instruction reads: an access, a register, or a place that holds one element.
+  struct Value {
+    Rank rank = Rank::kFull;
+    Dtype dtype = Dtype::kFloat32;
+    int access = kNone, reg = kNone, place = kNone;
+  };
+  struct Memory {
+    Layout layout = Layout::kDense;
+    int64_t row_stride = 0, col_stride = 0;
+    int32_t itemsize = 0;
+    bool repeated = false;
+    bool is_row = false;     // one element for each row
+    bool row_dense = false;  // as one element for each row
+    // Registers that hold the block's elements or row values now.
+    int full = kNone, row = kNone;
+  };
+  // An operand settled: by_row where it needs one call a row, scalar where it is one element there.
+  struct Settled {
+    Operand operand;
+    bool by_row = false, scalar = false;
+  };
+
+  Value value_of(const circuit::Instr& instr, int k);
+  Value cast(const Value& value, Dtype to);
+  int new_register(Dtype dtype, bool row_values);
+  Operand of_register(int reg) const;
+  Operand of_access(int access) const;
+
+  // The value as contiguous elements of the block, or one for each row; copied where it must be.
+  Operand whole(const Value& value);
+  Operand row_vector(const Value& value);
+  Operand repeated_tile(int place, Dtype dtype);
+  // Without a copy where that serves.
+  Settled direct(const Value& value);
+
+  Step& add(std::vector<Step>& list, StepKind kind, std::initializer_list<Operand> operands);
+  void copy_between(StepKind kind, const Operand& from, const Operand& to, int64_t row_stride,
+                    int64_t col_stride, int32_t itemsize, bool row_values, bool setup = false);
+
+  // Where an instruction's result goes: straight to memory, or to a register and from there on by
+  // settle_result().
+  Settled result_operand(const circuit::Ref& out, Rank rank, Dtype dtype);
+  void settle_result(const circuit::Ref& out, Rank rank, Dtype dtype, const Operand& operand);
+  void store(const Value& value, int access);
+  void forget_copies(int access);
+
+  void lower_instr(const circuit::Instr& instr, int index);
+  void lower_op(const circuit::Instr& instr);
+  void lower_one(const circuit::Instr& instr, const std::vector<Value>& inputs);
+  void lower_convert(const circuit::Instr& instr);
+  void lower_fold(const circuit::Instr& instr);
+  void lower_rows(const circuit::Instr& instr);
+  Rank rank_of_out(const circuit::Ref& out) const;
+  Dtype dtype_of_out(const circuit::Ref& out, Dtype otherwise) const;
+
+  const circuit::Kernel& kernel_;
+  Program& program_;
+  bool jit_;
+  bool long_rows_;    // of a block: worth a call each
+  bool single_cols_;  // one column: a value for each row is a value for each element
+  std::vector<Memory> memory_;
+  std::vector<Value> temps_;
+  std::vector<Register> registers_;
+  std::vector<std::pair<int, int>> tiles_;  // place, register that repeats it
+  int next_immediate_ = 0;
+};
+
+}  // namespace hologram::cpu
