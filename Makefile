@@ -4,7 +4,8 @@
 #   make run       train a network on torch.device('hologram') beside cpu, then a short tour
 #   make test      every test but those marked heavy
 #   make test-all  every test
-#   make bench     the measurements behind the figures in the README
+#   make bench     the measurements behind the figures in the README, in ten minutes
+#   make bench-all every measurement
 #   make accuracy  the error of every elementwise op, in ULP, on every instruction set
 #   make check     formatting, lint and types
 #   make docs      check that the documents' links and commands hold
@@ -19,7 +20,7 @@ export PYTHONUNBUFFERED = 1
 
 PY := .venv/bin/python
 
-.PHONY: help setup setup-tests setup-check run test test-all bench accuracy check docs clean distclean
+.PHONY: help setup setup-tests setup-check run test test-all bench bench-all accuracy check docs clean distclean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -46,6 +47,9 @@ test-all: setup-tests
 
 bench: setup
 	@$(PY) -m bench $(BENCH)
+
+bench-all: setup
+	@$(PY) -m bench --all $(BENCH)
 
 accuracy: setup
 	@.venv/bin/cmake -S . -B build/accuracy -DHOLOGRAM_BUILD_TOOLS=ON -DHOLOGRAM_INSTALL=OFF > /dev/null

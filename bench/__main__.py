@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The command: ``python -m bench`` measures, verifies and writes bench/results/."""
+"""The command: ``python -m bench`` measures, verifies and writes outputs/bench/."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bench.machine import ROOT, Bandwidth, cores, facts
 from bench.measure import Timing
 from bench.selfcheck import SELF_CHECK_SIZES, check
 
-RESULTS = ROOT / "bench" / "results"
+RESULTS = ROOT / "outputs" / "bench"
 _QUICK_SIZES = [1_000, 10_000, 1_000_000]
 
 
@@ -28,6 +28,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--area", nargs="+", choices=AREAS, help="only these areas")
     parser.add_argument("--only", default="", help="only cases whose name contains this")
     parser.add_argument("--quick", action="store_true", help="fewer ops and sizes: under a minute")
+    parser.add_argument(
+        "--all", action="store_true", help="every row; without it a choice that takes ten minutes"
+    )
     parser.add_argument(
         "--threads", nargs="+", default=["1", "all"], help="numbers of threads (default: 1 all)"
     )
@@ -39,7 +42,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         help="compare the fastest turns, not the medians: for a machine that others are using",
     )
     parser.add_argument("--device", default="hologram", help="the device measured against cpu")
-    parser.add_argument("--json", type=Path, help="where the JSON goes (default: bench/results/)")
+    parser.add_argument("--json", type=Path, help="where the JSON goes (default: outputs/bench/)")
     parser.add_argument("--no-plots", action="store_true", help="draw nothing")
     parser.add_argument("--render", type=Path, metavar="JSON", help="report on an earlier run")
     parser.add_argument(
@@ -93,6 +96,7 @@ def make_context(options: argparse.Namespace, progress: Progress) -> Context:
         device, sizes = "cpu", SELF_CHECK_SIZES
     timing = Timing(options.min_time or (0.04 if options.quick else 0.1))
     context = Context(device, options.quick, options.threads, timing, progress=progress)
+    context.whole = options.all
     context.sizes = options.sizes or sizes or context.sizes
     context.only = options.only
     context.fastest = options.fastest
@@ -148,6 +152,10 @@ def print_summary(rows: list[Row], summaries: list[Row]) -> None:
     progress = Progress(verbose=True)
     for row in summaries:
         progress(row)
+    lost = render.losses(rows)
+    print(f"\nlosses (below {render.LOSS}x): {len(lost)} of {len(rows)} rows")
+    for row in lost:
+        progress(row)
     missed = render.below_target(rows)
     print(f"\nbelow target: {len(missed)} of {len(rows)} rows")
     for row in missed:
@@ -183,6 +191,7 @@ def main(arguments: list[str] | None = None) -> int:
         "areas": names,
         "threads": context.threads,
         "quick": context.quick,
+        "whole": context.whole,
         "min_time": context.timing.min_time,
         "statistic": "fastest turn" if context.fastest else "median",
         "seconds": round(time.perf_counter() - start, 1),

@@ -5,16 +5,29 @@ from __future__ import annotations
 
 import gc
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from bench.core import SIZES, Case, Row, make_side
+from bench.core import (
+    SIZES,
+    Case,
+    Peer,
+    PeerFigure,
+    Row,
+    Side,
+    Spread,
+    Unavailable,
+    Work,
+    make_side,
+    tensors_of,
+)
 from bench.inputs import Inputs
 from bench.machine import Bandwidth, cores
-from bench.measure import Timing, compare
+from bench.measure import Timing, take_turns
 from bench.verify import VerificationError, verify
 
 
@@ -32,6 +45,7 @@ class Context:
     progress: Callable[[Row], None] | None = None
     bandwidth: Bandwidth = field(default_factory=lambda: Bandwidth({}))
     inputs: Inputs = field(default_factory=Inputs)
+    whole: bool = True  # every row, however long that takes
 
     def __post_init__(self) -> None:
         self.side = make_side(self.device)
@@ -75,30 +89,73 @@ class Context:
         )
         with faults_of(row):
             work = case.build(self.side)
-            peer = (case.peer or case.build)(self.cpu)
-            outputs, peer_outputs = outputs_of(work), outputs_of(peer)
-            verify(
-                case.name,
-                outputs,
-                peer_outputs,
-                case.oracle() if case.oracle else None,
-                case.tolerance,
-            )
-            del outputs, peer_outputs
+            reference = (case.peer or case.build)(self.cpu)
+            start = time.perf_counter()
+            outputs = outputs_of(work)
+            self.side.synchronize()
+            row.details["first_call"] = time.perf_counter() - start
+            want = outputs_of(reference)
+            truth = case.oracle() if case.oracle else None
+            verify(case.name, outputs, want, truth, case.tolerance)
+            del outputs
+            others = self._peers(row, case, want, truth)
+            del want, truth
             timing = self.timing
             if case.min_time is not None and not self.quick:
                 timing = Timing(
                     case.min_time, timing.batch_time, timing.min_pairs, timing.max_pairs
                 )
-            result = compare(work, self.side, peer, self.cpu, timing)
+            turns = take_turns([(work, self.side), (reference, self.cpu), *others.values()], timing)
             if case.peer is not None:
                 row.details["different_work"] = True
-            row.spread, row.reference_spread = result.value, result.reference
-            row.value, row.reference = result.value.median, result.reference.median
-            if self.fastest:
-                row.value, row.reference = result.value.least, result.reference.least
-            row.details["ratio_quartiles"] = [result.ratio.low, result.ratio.high]
+            row.spread, row.reference_spread = Spread.of(turns[0]), Spread.of(turns[1])
+            row.value, row.reference = self._figure(row.spread), self._figure(row.reference_spread)
+            ratio = Spread.of([b / a for a, b in zip(turns[0], turns[1])])
+            row.details["ratio_quartiles"] = [ratio.low, ratio.high]
+            for name, seconds in zip(others, turns[2:]):
+                row.peers[name].spread = Spread.of(seconds)
+            for peer in case.peers:
+                spread = row.peers[peer.name].spread
+                # The best turn is what the memory allows; a typical one is what it gave.
+                if peer.is_limit and spread is not None:
+                    row.limit = spread.least
         return self.done(row)
+
+    def _figure(self, spread: Spread) -> float:
+        return spread.least if self.fastest else spread.median
+
+    def _peers(self, row: Row, case: Case, want: Any, truth: Any) -> dict[str, tuple[Work, Side]]:
+        """Build the peers and compare their results; who cannot take part has its reason noted."""
+        found = {}
+        for peer in case.peers:
+            figure = row.peers[peer.name] = PeerFigure()
+            try:
+                found[peer.name] = self._peer(peer, figure, case, want, truth)
+            except Unavailable as error:
+                figure.reason = str(error)
+            except Exception as error:
+                kind = "" if isinstance(error, VerificationError) else f"{type(error).__name__}: "
+                figure.fault = f"{kind}{first_line(error)}"
+                print(
+                    f"PEER {peer.name} of {row.area} / {row.name}: {figure.fault}", file=sys.stderr
+                )
+        return found
+
+    @staticmethod
+    def _peer(
+        peer: Peer, figure: PeerFigure, case: Case, want: Any, truth: Any
+    ) -> tuple[Work, Side]:
+        work, side = peer.build()
+        if not peer.is_limit:
+            start = time.perf_counter()
+            got = outputs_of(work)
+            side.synchronize()
+            figure.first_call = time.perf_counter() - start
+            got = [
+                t.reshape(w.shape) for t, w in zip(tensors_of(got), tensors_of(want), strict=True)
+            ]
+            verify(f"{case.name} by {peer.name}", got, want, truth, case.tolerance)
+        return work, side
 
     def done(self, row: Row) -> Row:
         """Show progress and pass the row on."""
@@ -121,11 +178,15 @@ class faults_of:
             return False
         if not isinstance(error, Exception):
             return False
-        lines = str(error).strip().splitlines() or [""]
         name = "wrong result" if isinstance(error, VerificationError) else type(error).__name__
-        self.row.fault = f"{name}: {lines[0]}"[:300]
+        self.row.fault = f"{name}: {first_line(error)}"
         print(f"FAULT {self.row.area} / {self.row.name}: {self.row.fault}", file=sys.stderr)
         return True
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of a message, cut where it is endless."""
+    return (str(error).strip().splitlines() or [""])[0][:280]
 
 
 def outputs_of(work: Any) -> Any:

@@ -61,13 +61,30 @@ class Work:
     outputs: Callable[[], Any] | None = None
 
 
+class Unavailable(Exception):
+    """A peer that cannot take part on this machine; the message says why."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Another way to do the work of a case, measured in turns with both sides.
+
+    `build` raises Unavailable where the peer cannot run here. A limit computes something else: what
+    it returns is not compared.
+    """
+
+    name: str
+    build: Callable[[], tuple[Work, Side]]
+    is_limit: bool = False
+
+
 @dataclass(frozen=True)
 class Goal:
     """A bound that a row should meet, and where it is written down."""
 
     bound: float
     kind: str = "speedup"  # "speedup": ratio at least `bound`; "most": value at most `bound`
-    source: str = "issue 3"
+    source: str = "targets"
 
     def met(self, row: Row) -> bool:
         """Tell whether the row reaches the bound."""
@@ -87,7 +104,7 @@ class Case:
 
     `build` makes the work of the side under test and, where `peer` is absent, of the reference.
     `oracle` computes the outputs in float64. Tolerances are per output element: tolerance[0]
-    relative, tolerance[1] absolute; None picks them by dtype.
+    relative, tolerance[1] absolute; None picks them by dtype. `peers` are measured beside the two.
     """
 
     name: str
@@ -103,6 +120,7 @@ class Case:
     note: str = ""
     min_time: float | None = None
     group: str = ""
+    peers: Sequence[Peer] = ()
 
 
 @dataclass
@@ -130,6 +148,16 @@ class Spread:
 
 
 @dataclass
+class PeerFigure:
+    """What a peer of a row took, or why it has no figure."""
+
+    spread: Spread | None = None
+    first_call: float = math.nan
+    reason: str = ""
+    fault: str = ""  # it ran and was wrong
+
+
+@dataclass
 class Row:
     """One line of the report: a value beside its reference, smaller being better."""
 
@@ -150,12 +178,20 @@ class Row:
     note: str = ""
     group: str = ""
     fault: str = ""  # why there is no figure: a wrong result or an exception
+    peers: dict[str, PeerFigure] = field(default_factory=dict)
     details: dict[str, Any] = field(default_factory=dict)
 
     @property
     def ratio(self) -> float:
         """How many times smaller the value is than its reference."""
         return self.reference / self.value if self.value else math.nan
+
+    def ratio_to(self, peer: str) -> float:
+        """How many times smaller the value is than a peer's; NaN where the peer has none."""
+        figure = self.peers.get(peer)
+        if figure is None or figure.spread is None or not self.value:
+            return math.nan
+        return figure.spread.median / self.value
 
     @property
     def below_goal(self) -> bool:
@@ -166,7 +202,8 @@ class Row:
         """Return plain data, with the ratio for readers that do not compute it."""
         data = asdict(self)
         data["ratio"] = self.ratio
-        return {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in data.items()}
+        plain: dict[str, Any] = _without_nan(data)
+        return plain
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> Row:
@@ -178,7 +215,25 @@ class Row:
         for key in ("spread", "reference_spread"):
             data[key] = Spread(**data[key]) if data.get(key) else None
         data["goal"] = Goal(**data["goal"]) if data.get("goal") else None
+        data["peers"] = {
+            name: PeerFigure(
+                Spread(**peer["spread"]) if peer["spread"] else None,
+                math.nan if peer["first_call"] is None else peer["first_call"],
+                peer["reason"],
+                peer["fault"],
+            )
+            for name, peer in data.get("peers", {}).items()
+        }
         return Row(**data)
+
+
+def _without_nan(value: Any) -> Any:
+    """Return the data with null in the place of NaN, which JSON has no word for."""
+    if isinstance(value, dict):
+        return {k: _without_nan(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(v) for v in value]
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 @dataclass(frozen=True)

@@ -48,11 +48,16 @@ def _git(*arguments: str) -> str:
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
+def processor() -> str:
+    """Return the name of the processor."""
+    return _first("/proc/cpuinfo", "model name") or platform.machine()
+
+
 def facts(device: str) -> dict[str, Any]:
     """Describe the machine and the programs measured; nothing that names the host or a user."""
     flags = _first("/proc/cpuinfo", "flags").split()
     known: dict[str, Any] = {
-        "processor": _first("/proc/cpuinfo", "model name") or platform.machine(),
+        "processor": processor(),
         "cores": len(cores()),
         "memory": _first("/proc/meminfo", "MemTotal"),
         "instruction_sets": [

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bench.core import Side, Spread, Work
@@ -58,30 +58,36 @@ def batch_length(work: Work, side: Side, batch_time: float) -> int:
 
 def compare(work: Work, side: Side, peer: Work, peer_side: Side, timing: Timing) -> Result:
     """Time both in turns until the time is spent; medians and quartiles of the turns."""
-    runs = batch_length(work, side, timing.batch_time)
-    peer_runs = batch_length(peer, peer_side, timing.batch_time)
-    values: list[float] = []
-    references: list[float] = []
+    values, references = take_turns([(work, side), (peer, peer_side)], timing)
+    ratios = [r / v for v, r in zip(values, references)]
+    return Result(Spread.of(values), Spread.of(references), Spread.of(ratios))
+
+
+def take_turns(sides: Sequence[tuple[Work, Side]], timing: Timing) -> list[list[float]]:
+    """Time all in turns, A B C A B C ..., until the time is spent; the seconds of every turn.
+
+    The time of `timing` is that of two sides: more take longer.
+    """
+    least = timing.min_time * len(sides) / 2
+    runs = [batch_length(work, side, timing.batch_time) for work, side in sides]
+    turns: list[list[float]] = [[] for _ in sides]
     enabled = gc.isenabled()
     gc.disable()
     try:
         start = time.perf_counter()
-        while len(values) < timing.max_pairs:
-            values.append(time_batch(work, side, runs))
-            references.append(time_batch(peer, peer_side, peer_runs))
+        while len(turns[0]) < timing.max_pairs:
+            for (work, side), count, seconds in zip(sides, runs, turns):
+                seconds.append(time_batch(work, side, count))
             spent = time.perf_counter() - start
             # Slow work gets three turns, very slow work one: more would tell little and cost a lot.
-            enough = len(values) >= timing.min_pairs or (
-                len(values) >= 3 and spent > 10 * timing.min_time
-            )
-            enough = enough or spent > 40 * timing.min_time
-            if spent >= timing.min_time and enough:
+            done = len(turns[0])
+            enough = done >= timing.min_pairs or (done >= 3 and spent > 10 * least)
+            if spent >= least and (enough or spent > 40 * least):
                 break
     finally:
         if enabled:
             gc.enable()
-    ratios = [r / v for v, r in zip(values, references)]
-    return Result(Spread.of(values), Spread.of(references), Spread.of(ratios))
+    return turns
 
 
 def mean_time(work: Work, side: Side, seconds: float, min_runs: int = 3) -> float:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""One measurement of the area memory, in a process of its own: the peak that training adds."""
+"""One measurement of the area memory, in a process of its own: a peak, or growth over steps."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from bench.areas import training
-from bench.core import make_side
+from bench.areas import chains, training
+from bench.context import Context
+from bench.core import Side, make_side
 
 _STEPS = 30
 
@@ -25,13 +26,24 @@ def _large() -> nn.Module:
     )
 
 
-_Setup = tuple[Callable[[], nn.Module], list[tuple[Tensor, Tensor]]]
+def _large_training() -> training.Training:
+    return training.Training("", _large, training.random_batches(256, 1024))
 
-MODELS: dict[str, Callable[[], _Setup]] = {
-    "MLP 784-128-10, batch 32": lambda: (training.mlp, training.random_batches(32, 784)),
-    "MLP 1024-2048-2048-10, batch 256": lambda: (_large, training.random_batches(256, 1024)),
-    "CNN on digits, batch 64": lambda: (training.cnn, training.digits_batches(64)),
+
+def _cnn() -> training.Training:
+    return training.Training("", training.cnn, training.digits_batches(64))
+
+
+TRAINED: dict[str, Callable[[], training.Training]] = {
+    "training: MLP 784-128-10, batch 32": training.digits_mlp,
+    "training: MLP 1024-2048-2048-10, batch 256": _large_training,
+    "training: GPT-2 shape, 4 layers x 128, batch 8 x 64": training.gpt_shape,
+    "training: CNN on digits, batch 64": _cnn,
 }
+CHAINED = {f"chain: {c.name}, 10M elements": c for c in chains.CHAINS if not c.in_place}
+GROWN = "growth: small steps"
+_CHAIN_SIZE = 10_000_000
+_STEP_SIZE = 1_000
 
 
 def _status(key: str) -> int:
@@ -42,22 +54,68 @@ def _status(key: str) -> int:
     raise RuntimeError(f"/proc/self/status lacks {key}")
 
 
-def peak(device: str, model: str, threads: int) -> dict[str, Any]:
-    """Train and return the peak above what the process took before the model was made."""
-    torch.set_num_threads(threads)
-    side = make_side(device)
-    make, batches = MODELS[model]()
+def _clear_peak() -> int:
+    """Let the peak start from the present, and return that."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return _status("VmRSS")
+
+
+def _train(side: Side, model: str) -> int:
+    """Return the peak of some steps above what the process took before the model was made."""
+    what = TRAINED[model]()
     # Libraries load code and make their threads at the first step: that is not the model's memory.
-    tiny = training.step_work(side, lambda: nn.Linear(784, 10), training.random_batches(2, 784))
-    tiny.run()
-    del tiny
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts from the present
-    before = _status("VmRSS")
-    work = training.step_work(side, make, batches)
+    tiny = training.Training("", lambda: nn.Linear(784, 10), training.random_batches(2, 784))
+    training.step_work(side, tiny).run()
+    side.synchronize()
+    before = _clear_peak()
+    work = training.step_work(side, what)
     for _ in range(_STEPS):
         work.run()
+        side.synchronize()
+    return _status("VmHWM") - before
+
+
+def _chain(side: Side, name: str) -> int:
+    """Return the peak of a chain above its inputs; the result is part of it."""
+    context = Context(str(side.device))
+    chain = CHAINED[name]
+    small = chains.Operands(context, chain, _STEP_SIZE).of(side.device, 0)
+    chain.function(*small)
     side.synchronize()
-    result: dict[str, Any] = {"peak": _status("VmHWM") - before, "before": before}
+    operands = chains.Operands(context, chain, _CHAIN_SIZE).of(side.device, 0)
+    context.inputs.clear()  # the host's copies
+    side.synchronize()
+    before = _clear_peak()
+    for _ in range(3):
+        result = chain.function(*operands)
+        side.synchronize()
+        del result
+    return _status("VmHWM") - before
+
+
+def _grow(side: Side, steps: int) -> int:
+    """Return by how much the process grows over small steps, after a tenth of them."""
+    context = Context(str(side.device))
+    a, b = chains.Operands(context, chains.CHAINS[0], _STEP_SIZE).of(side.device, 0)
+    before = 0
+    for step in range(steps):
+        result = chains.five_op(a, b)
+        if step % 100 == 0:
+            result.sum().item()
+        if step == steps // 10:
+            before = _status("VmRSS")
+    side.synchronize()
+    return max(0, _status("VmRSS") - before)
+
+
+def measure(device: str, what: str, threads: int, steps: int) -> dict[str, Any]:
+    """Return bytes, and what the device says of itself."""
+    torch.set_num_threads(threads)
+    side = make_side(device)
+    if what == GROWN:
+        result: dict[str, Any] = {"bytes": _grow(side, steps)}
+    else:
+        result = {"bytes": (_chain if what in CHAINED else _train)(side, what)}
     if side.device.type == "hologram":
         result["max_memory_allocated"] = torch.hologram.max_memory_allocated()  # type: ignore[attr-defined]
         result["max_memory_reserved"] = torch.hologram.max_memory_reserved()  # type: ignore[attr-defined]
@@ -67,7 +125,8 @@ def peak(device: str, model: str, threads: int) -> dict[str, Any]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("device")
-    parser.add_argument("model", choices=MODELS)
+    parser.add_argument("what", choices=[*TRAINED, *CHAINED, GROWN])
     parser.add_argument("threads", type=int)
+    parser.add_argument("--steps", type=int, default=1_000_000)
     options = parser.parse_args()
-    print(json.dumps(peak(options.device, options.model, options.threads)))
+    print(json.dumps(measure(options.device, options.what, options.threads, options.steps)))

@@ -14,6 +14,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import TwoSlopeNorm
 
+from bench import chain_plots
 from bench.core import Row, size_name
 
 _BLUE, _ORANGE, _GREY = "#0072b2", "#d55e00", "#777777"
@@ -23,7 +24,7 @@ _COLUMNS = 6
 def draw(rows: list[Row], folder: Path, device: str) -> list[Path]:
     """Write every plot that the rows allow and return the files."""
     folder.mkdir(parents=True, exist_ok=True)
-    files = []
+    files = chain_plots.draw(rows, folder, device)
     for area in dict.fromkeys(r.area for r in rows):
         for threads in sorted({r.threads for r in rows if r.area == area}):
             good = [
@@ -35,7 +36,8 @@ def draw(rows: list[Row], folder: Path, device: str) -> list[Path]:
                 continue
             suffix = f"{area}-{threads}-thread{'s' if threads > 1 else ''}.png"
             files.append(_heat_map(good, folder / f"ratios-{suffix}", device, threads))
-            if all(r.unit == "s" for r in good):
+            # Chains have plots of their own, with their peers.
+            if area != "chains" and all(r.unit == "s" for r in good):
                 files.append(_curves(good, folder / f"times-{suffix}", device, threads))
     return files
 

@@ -100,6 +100,43 @@ def _table(header: list[str], body: list[list[str]]) -> list[str]:
     return [*lines, ""]
 
 
+def _peers(rows: list[Row], device: str) -> list[str]:
+    """Return a table for each number of threads: what the device took beside every peer."""
+    lines = []
+    for threads in sorted({r.threads for r in rows}):
+        here = [r for r in rows if r.threads == threads and not r.fault]
+        names = list(dict.fromkeys(name for r in here for name in r.peers))
+        body = []
+        for row in sorted(here, key=lambda r: (r.name, r.size)):
+            cells = [label(row), quantity(row.value, row.unit), _ratio(row), _quartiles(row)]
+            body.append(cells + [_peer(row, name) for name in names])
+        lines += [f"{threads} thread{'s' if threads > 1 else ''}: time / time on {device}", ""]
+        lines += _table(["", device, "cpu", "quartiles", *names], body)
+    reasons = sorted(
+        {
+            f"{name}: {figure.reason or figure.fault}"
+            for row in rows
+            for name, figure in row.peers.items()
+            if figure.reason or figure.fault
+        }
+    )
+    if reasons:
+        lines += ["Not measured:", "", *(f"- {reason}" for reason in reasons), ""]
+    return lines
+
+
+def _peer(row: Row, name: str) -> str:
+    """Return how a peer compares; of one that had to compile, its first call too."""
+    ratio = row.ratio_to(name)
+    if math.isnan(ratio):
+        return "-"
+    figure = row.peers[name]
+    text = f"{ratio:.2f}x"
+    if name == "torch.compile":
+        text += f" (first {quantity(figure.first_call, 's')})"
+    return text
+
+
 def _plain(rows: list[Row], device: str) -> list[str]:
     body = []
     for row in rows:
@@ -151,6 +188,40 @@ def _cell(row: Row) -> str:
     return f"{ratio} ({quantity(row.value, row.unit)})"
 
 
+LOSS = 0.95
+
+
+def losses(rows: list[Row]) -> list[Row]:
+    """Return rows where the device is worse than its peer by more than noise, the worst first."""
+    lost = [
+        r
+        for r in rows
+        if r.unit in ("s", "B")
+        and not r.fault
+        and r.ratio < LOSS
+        and not (r.goal is not None and r.goal.kind == "most")
+    ]
+    return sorted(lost, key=lambda r: r.ratio)
+
+
+def _losses(rows: list[Row], device: str) -> list[str]:
+    lines = ["## Losses", "", f"Rows below {LOSS}x, the worst first.", ""]
+    lost = losses(rows)
+    if not lost:
+        return [*lines, "None.", ""]
+    body = [
+        [
+            f"{r.area}: {label(r)}",
+            str(r.threads or ""),
+            _ratio(r),
+            _quartiles(r),
+            f"{quantity(r.value, r.unit)} / {quantity(r.reference, r.unit)}",
+        ]
+        for r in lost
+    ]
+    return lines + _table(["", "threads", "is", "quartiles", f"{device} / cpu"], body)
+
+
 def below_target(rows: list[Row]) -> list[Row]:
     """Return rows that miss their goal, the worst first, faults before all."""
     missed = [r for r in rows if r.below_goal]
@@ -189,7 +260,13 @@ def to_markdown(
         about = [r for r in summaries if r.area == name]
         if about:
             lines += _plain(about, device)
-        lines += _pivot(here, device) if len(here) > _PIVOT_ROWS else _plain(here, device)
+        with_peers = [r for r in here if r.peers]
+        if with_peers:
+            lines += _peers(with_peers, device)
+        here = [r for r in here if not r.peers or r.fault or name != "chains"]
+        if here:
+            lines += _pivot(here, device) if len(here) > _PIVOT_ROWS else _plain(here, device)
+    lines += _losses(rows, device)
     missed = below_target(rows + summaries)
     lines += ["## Below target", ""]
     if not missed:

@@ -31,6 +31,7 @@ _COPIES: list[tuple[str, str, str, str, int]] = [
     ("every second element", "x[::2].contiguous()", "", "x", 6),
     ("concatenate two", "torch.cat([x, y])", "", "x y", 16),
 ]
+_CHOSEN_SIZES = (10_000, 1_000_000)
 _CASTS = [
     ("float32", "bfloat16"),
     ("float32", "float16"),
@@ -121,7 +122,8 @@ def _cast(context: Context, source: str, target: str, size: int) -> Case:
 @area(AREA, "Copies, casts and transposes, beside cpu and the bandwidth of a warm copy")
 def measure(context: Context) -> Iterator[Row]:
     def cases() -> Iterator[Case]:
-        for size in context.sizes:
+        chosen = context.sizes if context.whole else _CHOSEN_SIZES
+        for size in (s for s in context.sizes if s in chosen):
             for name, ours, theirs, names, moved in _COPIES:
                 yield _case(context, name, (ours, theirs), names, size, moved)
             for source, target in _CASTS:

@@ -9,7 +9,7 @@ import torch
 
 from bench.areas.op_table import Op, all_ops
 from bench.areas.single_ops import make_case
-from bench.areas.training import mlp, random_batches, step_work
+from bench.areas.training import digits_mlp, step_work
 from bench.context import Context, faults_of
 from bench.core import Goal, Row, Side, Work, area
 from bench.machine import busy_cores
@@ -19,6 +19,7 @@ from bench.render import label
 AREA = "load"
 _OPS = "add exp gelu sum softmax mse_loss"
 _SIZES = (16, 1_000, 10_000, 100_000, 1_000_000)
+_CHOSEN_SIZES = (16, 10_000, 1_000_000)
 _QUIET_SECONDS = 0.04
 # Long enough for many turns of the scheduler, whose slices are some milliseconds.
 _LOADED_SECONDS = 0.2
@@ -38,7 +39,7 @@ def _works(context: Context) -> dict[tuple[str, int], Callable[[Side], Work]]:
     """Return what is measured, by name and size."""
     ops: dict[str, Op] = all_ops()
     names = ["add", "softmax"] if context.quick else _OPS.split()
-    sizes = (16, 10_000, 1_000_000) if context.quick else _SIZES
+    sizes = _SIZES if context.whole and not context.quick else _CHOSEN_SIZES
     found: dict[tuple[str, int], Callable[[Side], Work]] = {
         (name, size): make_case(context, name, ops[name], size, torch.float32).build
         for name in names
@@ -46,8 +47,8 @@ def _works(context: Context) -> dict[tuple[str, int], Callable[[Side], Work]]:
     }
     for size in (256,) if context.quick else (256, 512):
         found["matmul", size] = _matmul(context, size)
-    batches = random_batches(32, 784)
-    found["MLP train step", 0] = lambda side: step_work(side, mlp, batches)
+    training = digits_mlp()
+    found["MLP train step", 0] = lambda side: step_work(side, training)
     return {key: build for key, build in found.items() if context.wants(key[0])}
 
 

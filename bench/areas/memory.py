@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Memory: the peak resident set that training adds, each device in a process of its own."""
+"""Memory: what chains and training add to the resident set, each device in a process of its own."""
 
 from __future__ import annotations
 
@@ -12,39 +12,59 @@ from typing import Any
 from bench.context import Context, faults_of
 from bench.core import Goal, Row, Spread, area
 from bench.machine import ROOT
-from bench.memory_child import MODELS
 
 AREA = "memory"
-_GOAL = Goal(1.0)
+_TRAINING = Goal(1.0)
+_CHAIN = Goal(2.0)
+# Allocators and the interpreter move by some pages; a leak of one byte a step is more than this.
+_FLAT = Goal(1e6, "most")
 
 
-def _run(device: str, model: str, threads: int) -> dict[str, Any]:
+def _run(device: str, what: str, threads: int, steps: int = 0) -> dict[str, Any]:
     done = subprocess.run(
-        [sys.executable, "-m", "bench.memory_child", device, model, str(threads)],
+        [sys.executable, "-m", "bench.memory_child", device, what, str(threads)]
+        + (["--steps", str(steps)] if steps else []),
         cwd=ROOT,
         capture_output=True,
         text=True,
     )
     if done.returncode != 0:
         raise RuntimeError((done.stderr.strip().splitlines() or ["the child failed"])[-1])
-    return json.loads(done.stdout.strip().splitlines()[-1])
+    result: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return result
 
 
-@area(AREA, "Memory: peak resident set added by training, in a process of its own")
+def _row(context: Context, what: str, goal: Goal, times: int, steps: int = 0) -> Row:
+    name = f"{what}, {steps:,} of them" if steps else what
+    row = Row(AREA, name, unit="B", threads=context.threads[-1], goal=goal)
+    with faults_of(row):
+        ours, theirs = [], []
+        for _ in range(times):
+            ours.append(_run(context.device, what, row.threads, steps))
+            theirs.append(_run("cpu", what, row.threads, steps))
+        row.spread = Spread.of([r["bytes"] for r in ours])
+        row.reference_spread = Spread.of([r["bytes"] for r in theirs])
+        row.value, row.reference = row.spread.median, row.reference_spread.median
+        row.details = {"device": ours[-1], "cpu": theirs[-1]}
+        if "max_memory_allocated" in ours[-1]:
+            row.note = f"allocated {ours[-1]['max_memory_allocated'] / 1e6:.1f} MB at most"
+    return context.done(row)
+
+
+@area(AREA, "Memory: resident set added, in a process of its own")
 def measure(context: Context) -> Iterator[Row]:
-    for model in list(MODELS)[: 1 if context.quick else None]:
-        if not context.wants(model):
-            continue
-        row = Row(AREA, model, unit="B", threads=context.threads[-1], goal=_GOAL)
-        with faults_of(row):
-            ours, theirs = [], []
-            for _ in range(1 if context.quick else 3):
-                ours.append(_run(context.device, model, row.threads))
-                theirs.append(_run("cpu", model, row.threads))
-            row.spread = Spread.of([r["peak"] for r in ours])
-            row.reference_spread = Spread.of([r["peak"] for r in theirs])
-            row.value, row.reference = row.spread.median, row.reference_spread.median
-            row.details = {"device": ours[-1], "cpu": theirs[-1]}
-            if "max_memory_allocated" in ours[-1]:
-                row.note = f"allocated {ours[-1]['max_memory_allocated'] / 1e6:.1f} MB at most"
-        yield context.done(row)
+    # Late: the child's module imports areas.
+    from bench.memory_child import CHAINED, GROWN, TRAINED
+
+    times = 3 if context.whole and not context.quick else 1
+    chains, models = list(CHAINED), list(TRAINED)
+    if times == 1:
+        chains, models = chains[:2], models[:2]
+    if context.quick:
+        chains, models = chains[:1], models[:1]
+    for what in (*chains, *models):
+        if context.wants(what):
+            yield _row(context, what, _CHAIN if what in CHAINED else _TRAINING, times)
+    if context.wants(GROWN):
+        steps = 1_000_000 if times == 3 else 10_000 if context.quick else 200_000
+        yield _row(context, GROWN, _FLAT, 1, steps)

@@ -14,9 +14,9 @@ from bench.inputs import expression_work
 
 AREA = "overhead"
 # Medians of equal work differ by a few percent.
-_NO_SLOWER = Goal(0.95, source="issue 3: no slower")
+_NO_SLOWER = Goal(0.95, source="targets: no slower")
 _PARITY = Goal(0.95)
-_FAST = Goal(1 / 0.6, source="issue 3: at most 0.6x the time")
+_FAST = Goal(1 / 0.6, source="targets: at most 0.6x the time")
 
 # Name, expression, names of its operands, goal. Operands: x y z normal, s tiny, all of 16 elements.
 _CALLS: list[tuple[str, str, str, Goal]] = [

@@ -26,6 +26,7 @@ _MORE_DTYPES = {
     torch.int64: "add mul maximum eq sum",
 }
 _MORE_SIZES = (10_000, 1_000_000)
+_EVERY_OP_SIZE = 10_000  # where every op is measured even in a run that is not whole
 _ORACLE_MOST = 100_000
 
 
@@ -175,10 +176,12 @@ def measure(context: Context) -> Iterator[Row]:
             ops = {name: ops[name] for name in _TARGET_OPS.split()}
         for size in context.sizes:
             for name, op in ops.items():
+                if not (context.whole or name in _TARGET_OPS.split() or size == _EVERY_OP_SIZE):
+                    continue
                 yield make_case(context, name, op, size, torch.float32)
         for dtype, names in _MORE_DTYPES.items():
             for size in _MORE_SIZES:
-                if size in context.sizes:
+                if size in context.sizes and context.whole:
                     for name in names.split():
                         if name in ops:
                             yield make_case(context, name, ops[name], size, dtype)

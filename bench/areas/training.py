@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: MIT
-"""Training steps: an MLP, a small CNN, and optimizers alone, beside the default step on cpu."""
+"""Training steps: an MLP, a GPT, a small CNN, optimizers alone, beside the default step on cpu."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from bench import models, peers
 from bench.context import Context
-from bench.core import Case, Goal, Row, Side, Work, area
+from bench.core import Case, Goal, Peer, Row, Side, Unavailable, Work, area
 
 AREA = "training"
 _CHECKED_STEPS = 5
@@ -72,38 +74,97 @@ def digits_batches(batch: int) -> list[tuple[Tensor, Tensor]]:
     ]
 
 
-def step_work(
-    side: Side,
-    make_model: Callable[[], nn.Module],
-    batches: list[tuple[Tensor, Tensor]],
-    **options: Any,
-) -> Work:
-    """Return one training step as work; its outputs are losses and weights after some steps."""
+def text_batches(vocabulary: int, batch: int, length: int) -> list[tuple[Tensor, Tensor]]:
+    """Return distinct batches of tokens, and of those that follow each."""
+    generator = torch.Generator().manual_seed(3)
+    texts = [
+        torch.randint(0, vocabulary, (batch, length + 1), generator=generator)
+        for _ in range(_BATCHES)
+    ]
+    return [(t[:, :-1].contiguous(), t[:, 1:].contiguous()) for t in texts]
+
+
+def _classify(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    return F.cross_entropy(model(x), y)
+
+
+def _predict(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    return F.cross_entropy(model(x).flatten(0, 1), y.flatten())
+
+
+def _make_gpt() -> nn.Module:
+    torch.manual_seed(0)
+    return models.small_gpt()
+
+
+@dataclass(frozen=True)
+class Training:
+    """What is trained: a model, how far it is off, and on what."""
+
+    name: str
+    make: Callable[[], nn.Module]
+    batches: list[tuple[Tensor, Tensor]]
+    optimizer: type[torch.optim.Optimizer] = torch.optim.Adam
+    loss: Callable[[nn.Module, Tensor, Tensor], Tensor] = _classify
+
+
+def digits_mlp() -> Training:
+    """Return the MLP of the targets."""
+    return Training("MLP 784-128-10, batch 32", mlp, random_batches(32, 784))
+
+
+def gpt_shape() -> Training:
+    """Return the GPT-2 shape of the targets."""
+    return Training(
+        "GPT-2 shape, 4 layers x 128, batch 8 x 64",
+        _make_gpt,
+        text_batches(1024, 8, 64),
+        torch.optim.AdamW,
+        _predict,
+    )
+
+
+def step_work(side: Side, training: Training, compiled: bool = False, **options: Any) -> Work:
+    """Return one training step as work; its outputs are losses and weights after some steps.
+
+    Compiled are the loss with its gradient, and the optimizer's step.
+    """
 
     def start() -> tuple[nn.Module, Callable[[], Tensor]]:
-        model = make_model().to(side.device)
-        optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, **options)
-        data = [(x.to(side.device), y.to(side.device)) for x, y in batches]
+        model = training.make().to(side.device)
+        optimizer = training.optimizer(model.parameters(), lr=1e-3, **options)
+        data = [(x.to(side.device), y.to(side.device)) for x, y in training.batches]
         number = 0
+
+        def loss_of(x: Tensor, y: Tensor) -> Tensor:
+            return training.loss(model, x, y)
+
+        update: Callable[[], Any] = optimizer.step
+        if compiled:
+            loss_of = peers.compile_function(loss_of)
+            update = torch.compile(update, dynamic=False)
 
         def step() -> Tensor:
             nonlocal number
             number = (number + 1) % len(data)
             x, y = data[number]
             optimizer.zero_grad(set_to_none=True)
-            loss = F.cross_entropy(model(x), y)
+            loss = loss_of(x, y)
             loss.backward()
-            optimizer.step()
+            update()
             return loss
 
         return model, step
 
-    def outputs() -> list[Tensor]:
-        model, step = start()
+    def results(model: nn.Module, step: Callable[[], Tensor]) -> list[Tensor]:
         losses = [step().detach() for _ in range(_CHECKED_STEPS)]
         return losses + [p.detach() for p in model.parameters()]
 
-    return Work(start()[1], 1, outputs)
+    if compiled:
+        # Compiled once: the steps that are checked are the first of those that are timed.
+        model, step = start()
+        return Work(step, 1, lambda: results(model, step))
+    return Work(start()[1], 1, lambda: results(*start()))
 
 
 def optimizer_work(side: Side, count: int, elements: int, **options: Any) -> Work:
@@ -132,24 +193,66 @@ def _label(optimizer: str, options: str, peer: str) -> str:
     return f"{optimizer}{options or ', default'}; cpu{peer or ', default'}"
 
 
-@area(AREA, "Training: one step")
+def summarize(rows: list[Row]) -> list[Row]:
+    """Return what the targets say about torch.compile, by number of threads."""
+    found = []
+    for row in rows:
+        figure = row.peers.get(peers.COMPILE)
+        if figure is None or figure.spread is None:
+            continue
+        found.append(
+            Row(
+                AREA,
+                f"{row.name}, against torch.compile",
+                row.value,
+                figure.spread.median,
+                threads=row.threads,
+                goal=Goal(2.0) if row.name.startswith("MLP") else None,
+                note=f"whose first step took {figure.first_call:.1f} s",
+            )
+        )
+    return found
+
+
+@area(AREA, "Training: one step", summarize)
 def measure(context: Context) -> Iterator[Row]:
-    images = random_batches(32, 784)
+    images, text = digits_mlp(), gpt_shape()
+
+    def compiled(training: Training) -> list[Peer]:
+        def build() -> tuple[Work, Side]:
+            if not context.whole and torch.get_num_threads() != context.threads[0]:
+                raise Unavailable("compiled for one number of threads, unless --all is given")
+            return step_work(context.cpu, training, compiled=True), context.cpu
+
+        return [Peer(peers.COMPILE, build)]
 
     def cases() -> Iterator[Case]:
-        pairs = [(name, "") for name in _OPTIMIZERS]
-        pairs += [(name, name) for name in _OPTIMIZERS if name]
-        if context.quick:
-            pairs = [("", ""), (", fused=True", "")]
+        pairs = [("", ""), (", fused=True", "")]
+        if context.whole and not context.quick:
+            pairs = [(name, "") for name in _OPTIMIZERS]
+            pairs += [(name, name) for name in _OPTIMIZERS if name]
         for ours, theirs in pairs:
+            plain = not ours and not theirs
             yield Case(
-                f"MLP 784-128-10, batch 32, {_label('Adam', ours, theirs)}",
-                lambda side, o=ours: step_work(side, mlp, images, **_OPTIMIZERS[o]),
-                peer=lambda side, o=theirs: step_work(side, mlp, images, **_OPTIMIZERS[o]),
+                f"{images.name}, {_label('Adam', ours, theirs)}",
+                lambda side, o=ours: step_work(side, images, **_OPTIMIZERS[o]),
+                peer=lambda side, o=theirs: step_work(side, images, **_OPTIMIZERS[o]),
                 tolerance=_TOLERANCE,
-                goal=Goal(1.5) if not theirs else None,
+                goal=Goal(3.0) if not theirs else None,
                 min_time=1.0,
+                peers=compiled(images) if plain and not context.quick else (),
             )
+        yield Case(
+            f"{text.name}, {_label('AdamW', '', '')}",
+            lambda side: step_work(side, text),
+            tolerance=_TOLERANCE,
+            goal=Goal(2.0),
+            min_time=1.0,
+            peers=compiled(text) if context.whole and not context.quick else (),
+        )
+        pairs = [("", ", foreach=True"), (", fused=True", ", foreach=True")]
+        if context.whole and not context.quick:
+            pairs = [(o, t) for t in _OPTIMIZERS for o in _OPTIMIZERS]
         for ours, theirs in pairs:
             yield Case(
                 f"50 x 64K parameters, {_label('AdamW', ours, theirs)}",
@@ -157,14 +260,14 @@ def measure(context: Context) -> Iterator[Row]:
                 peer=lambda side, o=theirs: optimizer_work(side, 50, 65536, **_OPTIMIZERS[o]),
                 # Reads gradient, weight and two moments; writes the last three.
                 bytes=50 * 65536 * 4 * 7,
-                goal=Goal(2.0) if not theirs else None,
+                goal=Goal(4.0) if "foreach" in theirs else None,
                 min_time=1.0,
             )
         if not context.quick:
-            digits = digits_batches(64)
+            digits = Training("CNN on digits 8 x 8, batch 64", cnn, digits_batches(64))
             yield Case(
-                "CNN on digits 8 x 8, batch 64, Adam, default; cpu, default",
-                lambda side: step_work(side, cnn, digits),
+                f"{digits.name}, {_label('Adam', '', '')}",
+                lambda side: step_work(side, digits),
                 tolerance=_TOLERANCE,
                 min_time=1.0,
             )

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -17,16 +18,19 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from bench import __main__ as command  # noqa: E402
-from bench import render, selfcheck  # noqa: E402
-from bench.areas import op_table, single_ops  # noqa: E402
+from bench import models, native, peers, render, selfcheck  # noqa: E402
+from bench.areas import chains, inference, op_table, reduction, single_ops, training  # noqa: E402
 from bench.context import Context  # noqa: E402
 from bench.core import (  # noqa: E402
     AREAS,
     Case,
     Goal,
+    Peer,
+    PeerFigure,
     Row,
     Side,
     Spread,
+    Unavailable,
     Work,
     geometric_mean,
     make_side,
@@ -219,6 +223,220 @@ def test_busy_processes_end():
     assert not any(Path(f"/proc/{pid}/stat").exists() for pid in running[: len(cores())])
 
 
+# --- peers, chains and models --------------------------------------------------------------------
+
+
+@pytest.fixture
+def library():
+    try:
+        return native.build()
+    except Unavailable as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def without_compile(monkeypatch):
+    """Leave torch.compile out: its first call takes tens of seconds."""
+
+    def unavailable():
+        raise Unavailable("left out")
+
+    monkeypatch.setattr(peers, "_prepare_compile", unavailable)
+
+
+def peer_of(chain: chains.Chain, name: str, size: int) -> tuple[list[torch.Tensor], list]:
+    """Return what eager PyTorch computes, and what a peer does."""
+    builder = chains.Builder(make_context(), chain, size)
+    want = builder.eager(make_side("cpu")).outputs()
+    (peer,) = (p for p in builder.peers() if p.name == name)
+    got = peer.build()[0].outputs()
+    want = want if isinstance(want, tuple) else (want,)
+    return list(want), list(got if isinstance(got, tuple | list) else (got,))
+
+
+@pytest.mark.parametrize("name", [peers.NUMPY, peers.HAND])
+@pytest.mark.parametrize("chain", chains.CHAINS, ids=lambda c: c.kernel)
+@pytest.mark.parametrize("size", [1_000, 100_000])
+def test_peers_compute_the_chain(chain, name, size, library):
+    if name == peers.NUMPY and chain.kernel == "black_scholes":
+        pytest.importorskip("scipy")
+    want, got = peer_of(chain, name, size)
+    verify(chain.name, [g.reshape(w.shape) for g, w in zip(got, want, strict=True)], want)
+
+
+@pytest.mark.parametrize("chain", chains.CHAINS, ids=lambda c: c.kernel)
+def test_chains_agree_with_float64(chain):
+    builder = chains.Builder(make_context(), chain, 10_000)
+    got = builder.eager(make_side("cpu")).outputs()
+    verify(chain.name, got, got, builder.oracle(), chain.tolerance)
+    assert chain.bytes(1_000) >= 8_000
+
+
+def test_threads_share_the_hand_fused_loop(library):
+    chain = chains.CHAINS[0]
+    want, one = peer_of(chain, peers.HAND, 100_000)
+    torch.set_num_threads(3)
+    _, three = peer_of(chain, peers.HAND, 100_000)
+    assert torch.equal(one[0], three[0])
+    verify("five_op", three[0].reshape(want[0].shape), want[0])
+
+
+def test_the_memory_limit_writes_what_it_reads(library):
+    for kernel in ("move 3 2", "move 3 2 past cache"):
+        arrays = [native.aligned(1_000) for _ in range(5)]
+        for number, array in enumerate(arrays[:3]):
+            assert array.ctypes.data % 64 == 0
+            array[:] = np.arange(len(array)) * 10.0**number
+        native.Loop(kernel, [arrays], len(arrays[0]), 1).run(1, 1)
+        for array in arrays[3:]:
+            np.testing.assert_array_equal(array, np.arange(len(array)) * np.float32(111))
+
+
+def test_loading_the_loops_leaves_denormals_alone(library):
+    native.Loop("five_op", [[native.aligned(16) for _ in range(3)]], 16, 1).run(1, 1)
+    assert (torch.tensor([1e-40]) * 0.5).item() > 0
+
+
+def test_no_compiler_is_a_reason_and_not_a_fault(monkeypatch, tmp_path, without_compile):
+    monkeypatch.setenv("CXX", str(tmp_path / "none"))
+    with pytest.raises(Unavailable, match=r"no C\+\+ compiler: looked for .*none"):
+        native.build(tmp_path)
+    broken = tmp_path / "broken"
+    broken.write_text("#!/bin/sh\necho 'error: unknown machine' >&2\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("CXX", str(broken))
+    with pytest.raises(Unavailable, match="broken failed: error: unknown machine"):
+        native.build(tmp_path)
+    monkeypatch.setattr(native, "_entry", lambda: "no C++ compiler")
+    row = make_context().row("chains", chains.make_case(make_context(), chains.CHAINS[0], 1_000), 1)
+    assert not row.fault
+    assert row.value > 0
+    assert row.peers[peers.HAND].reason == "no C++ compiler"
+    assert math.isnan(row.ratio_to(peers.HAND))
+
+
+def test_a_wrong_peer_has_no_figure_and_the_row_has():
+    def ones(side: Side) -> Work:
+        return Work(lambda: torch.ones(4))
+
+    def wrong() -> tuple[Work, Side]:
+        return Work(lambda: torch.zeros(4)), make_side("cpu")
+
+    def right() -> tuple[Work, Side]:
+        return Work(lambda: torch.ones(4)), make_side("cpu")
+
+    case = Case(
+        "x", ones, peers=[Peer("wrong", wrong), Peer("right", right), Peer("l", right, True)]
+    )
+    row = make_context().row("single", case, 1)
+    assert not row.fault
+    assert "elements are wrong" in row.peers["wrong"].fault
+    assert math.isnan(row.ratio_to("wrong"))
+    assert row.ratio_to("right") > 0
+    assert row.limit == row.peers["l"].spread.least
+    again = Row.from_json(json.loads(json.dumps(row.to_json(), allow_nan=False)))
+    assert again.peers["right"] == row.peers["right"]
+    assert again.peers["wrong"].fault == row.peers["wrong"].fault
+
+
+def test_chain_summaries_name_what_misses():
+    def row(name, size, ratios, limit):
+        made = Row("chains", name, 1e-3, ratios["cpu"] * 1e-3, size=size, threads=1, limit=limit)
+        made.details["first_call"] = 0.05
+        for peer, ratio in ratios.items():
+            spread = Spread.of([ratio * 1e-3])
+            made.peers[peer] = PeerFigure(spread, 2.0 if peer == peers.COMPILE else math.nan)
+        return made
+
+    ratios = {"cpu": 8.0, peers.COMPILE: 2.0, peers.HAND: 0.5, peers.LIMIT: 0.4}
+    rows = [row("bound", 10_000_000, ratios, 4e-4)]
+    rows.append(row("heavy", 10_000_000, {**ratios, "cpu": 2.0, peers.LIMIT: 0.1}, 1e-4))
+    found = {r.name: r for r in chains.summarize(rows)}
+    assert found["geometric mean against eager cpu"].ratio == pytest.approx(4.0)
+    assert found[f"geometric mean against {peers.COMPILE}"].ratio == pytest.approx(2.0)
+    over = found["most times the memory limit at 10M: bound"]
+    assert over.value == pytest.approx(2.5)
+    assert over.below_goal
+    (warm,) = (r for name, r in found.items() if name.startswith("longest warm-up"))
+    assert warm.value == pytest.approx(0.049)
+    assert warm.below_goal
+
+
+def test_models_have_the_shapes_they_are_named_for():
+    assert sum(p.numel() for p in models.resnet18().parameters()) == 11_689_512
+    with torch.device("meta"):
+        # GPT-2 small and BERT base as published, BERT without token types and pooler.
+        assert sum(p.numel() for p in models.gpt2().parameters()) == 124_439_808
+        layers = sum(p.numel() for p in models.bert().layers.parameters())
+    assert layers == 85_054_464
+
+
+def test_a_cache_changes_no_logits():
+    torch.manual_seed(0)
+    model = models.small_gpt()
+    tokens = torch.randint(0, 1024, (2, 12))
+    with torch.no_grad():
+        whole = model(tokens)
+        caches = model.new_caches(2, 12, torch.device("cpu"))
+        parts = [model(tokens[:, :8], caches)]
+        parts += [model(tokens[:, i : i + 1], caches, i) for i in range(8, 12)]
+    torch.testing.assert_close(torch.cat(parts, 1), whole, rtol=1e-4, atol=1e-5)
+
+
+def test_small_models_answer():
+    rows = list(inference.measure(make_context()))
+    assert len(rows) == 2
+    assert [r.fault for r in rows if r.fault] == []
+
+
+@pytest.mark.heavy
+def test_models_answer():
+    context = make_context()
+    context.quick = False
+    rows = list(inference.measure(context))
+    assert len(rows) == len(inference.QUESTIONS)
+    assert [r.fault for r in rows if r.fault] == []
+
+
+@pytest.mark.heavy
+def test_compiled_peers_agree():
+    native.compiler()
+    want, got = peer_of(chains.CHAINS[0], peers.COMPILE, 1_000)
+    verify("five_op", got, want)
+    mlp = training.digits_mlp()
+    side = make_side("cpu")
+    compiled = training.step_work(side, mlp, compiled=True).outputs()
+    verify("mlp", compiled, training.step_work(side, mlp).outputs(), None, (2e-2, 2e-3))
+
+
+def test_reduction_counts_one_run(monkeypatch):
+    counters = {"ops_recorded": 0, "kernels": 0}
+
+    def run():
+        counters["ops_recorded"] += 5
+        counters["kernels"] += 1
+
+    monkeypatch.setattr(reduction, "recorder_stats", lambda: dict(counters))
+    counted = reduction.count(Work(run), make_side("cpu"))
+    assert counted == {"ops_recorded": 5, "kernels": 1}
+
+
+def test_reduction_says_so_where_nothing_is_counted():
+    (row,) = reduction.measure(make_context())
+    assert "counts nothing" in row.note
+    assert not row.below_goal
+
+
+@pytest.mark.heavy
+def test_memory_is_measured_in_children():
+    rows = list(AREAS["memory"].measure(make_context()))
+    assert [r.fault for r in rows if r.fault] == []
+    chain, model, growth = rows
+    assert chain.value >= 40e6
+    assert model.value > 0
+    assert "10,000" in growth.name
+
+
 # --- cases, goals and reports --------------------------------------------------------------------
 
 
@@ -237,8 +455,8 @@ def test_single_ops_agree_with_float64_on_cpu(name):
     assert row.ratio > 0
 
 
-@pytest.mark.parametrize("name", ["overhead", "training", "copies", "fallback"])
-def test_areas_run_on_cpu(name):
+@pytest.mark.parametrize("name", ["overhead", "sdk", "chains", "training", "copies", "fallback"])
+def test_areas_run_on_cpu(name, without_compile):
     rows = list(AREAS[name].measure(make_context()))
     assert rows
     assert [r.fault for r in rows if r.fault] == []
@@ -269,6 +487,9 @@ def test_reports_round_trip_and_list_losses(tmp_path):
     assert again[0].goal == rows[0].goal
     assert "NaN" not in text
     report = render.to_markdown(machine, settings, again, summaries)
+    lost = report[report.index("## Losses") : report.index("## Below target")]
+    assert "0.50x" in lost
+    assert "2.00x" not in lost
     closing = report[report.index("## Below target") :]
     assert "wrong result: mul" in closing
     assert "0.50x" in closing
@@ -327,6 +548,52 @@ def test_plots(tmp_path):
     assert len(files) == 2
     assert all(f.read_bytes().startswith(b"\x89PNG") for f in files)
     assert sorted(tmp_path.iterdir()) == sorted(files)
+
+
+def test_chains_are_drawn_with_their_peers(tmp_path):
+    pytest.importorskip("matplotlib")
+    from bench.chain_plots import draw
+
+    rows = []
+    for size in (1_000, 10_000):
+        row = Row("chains", "a * b", 1e-6, 2e-6, size=size, threads=1, group="a * b", limit=5e-7)
+        row.peers = {peers.COMPILE: PeerFigure(Spread.of([3e-6])), peers.JAX: PeerFigure()}
+        rows.append(row)
+    files = draw(rows, tmp_path, "hologram")
+    assert [f.name for f in files] == ["chain-a-b.svg", "chains-1-thread.svg"]
+    text = files[0].read_text()
+    for name in ("hologram", "eager cpu", peers.COMPILE, "memory limit", "10K"):
+        assert name in text
+    assert peers.JAX not in text
+    assert files[0].stat().st_size < 60_000
+    before = files[0].read_bytes()
+    draw(rows, tmp_path, "hologram")
+    assert files[0].read_bytes() == before
+    assert draw(rows[:1], tmp_path, "hologram") == []
+
+
+def test_a_report_shows_peers_and_why_some_are_missing():
+    row = Row("chains", "a * b", 1e-6, 2e-6, size=1_000, threads=1)
+    row.peers = {
+        peers.COMPILE: PeerFigure(Spread.of([3e-6]), first_call=12.0),
+        peers.JAX: PeerFigure(reason="jax is not installed"),
+    }
+    report = render.to_markdown({"device": "hologram"}, {}, [row], [])
+    assert "3.00x (first 12 s)" in report
+    assert "JAX: jax is not installed" in report
+
+
+def test_options_choose_how_much_is_measured():
+    progress = command.Progress(False)
+    for arguments, whole in (([], False), (["--all"], True)):
+        options = command.parse([*arguments, "--device", "cpu"])
+        assert command.make_context(options, progress).whole is whole
+    chosen = make_context()
+    chosen.quick, chosen.whole, chosen.sizes = False, False, [1_000, 10_000]
+    sizes = {1_000: 0, 10_000: 0}
+    chosen.row = lambda area, case, threads: sizes.update({case.size: sizes[case.size] + 1})
+    list(AREAS["single"].measure(chosen))
+    assert 0 < sizes[1_000] < sizes[10_000]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: MIT
+"""The SDK beside NumPy: what one small op, one handle and one exchange of memory cost."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from bench.context import Context, first_line, outputs_of
+from bench.core import Case, Goal, Row, Side, Work, area
+
+AREA = "sdk"
+_ELEMENTS = 16
+_CALLS = 64
+
+
+def _repeat(call: Callable[[], Any], outputs: Callable[[], Any]) -> Work:
+    """Return work that calls so often that waiting for the last one counts for little."""
+    return Work(lambda: [call() for _ in range(_CALLS)], _CALLS, outputs)
+
+
+def _values() -> list[np.ndarray]:
+    generator = np.random.default_rng(0)
+    return [generator.standard_normal(_ELEMENTS, dtype=np.float32) for _ in range(2)]
+
+
+def _numpy_add() -> Work:
+    a, b = _values()
+    c = np.empty_like(a)
+    return _repeat(lambda: np.add(a, b, out=c), lambda: torch.from_numpy(a + b))
+
+
+def _executor_add(side: Side) -> Work:
+    """Return `vector_add` of buffers that are there."""
+    hologram = importlib.import_module("hologram")
+    executor = hologram.Executor(backend="cpu")
+    a, b, c = (executor.allocate(_ELEMENTS, dtype=np.float32) for _ in range(3))
+    for buffer, values in zip((a, b), _values()):
+        buffer.from_numpy(values)
+    add = hologram.ops.vector_add
+
+    def outputs() -> torch.Tensor:
+        add(executor, a, b, c)
+        executor.synchronize()
+        return torch.from_numpy(np.array(c.to_numpy()))
+
+    return _waited(_repeat(lambda: add(executor, a, b, c), outputs), executor.synchronize)
+
+
+def _waited(work: Work, synchronize: Callable[[], Any]) -> Work:
+    """Return work that waits for the SDK, whose executor is not the device of the side."""
+    run = work.run
+
+    def run_and_wait() -> Any:
+        kept = run()
+        synchronize()
+        return kept
+
+    return Work(run_and_wait, work.ops, work.outputs)
+
+
+def _handle_add(side: Side) -> Work:
+    """Return `vector_add_f32` through handles."""
+    ffi = importlib.import_module("hologram_ffi")
+    executor = ffi.new_executor()
+    handles = [ffi.executor_allocate_buffer(executor, _ELEMENTS) for _ in range(3)]
+    for handle, values in zip(handles, _values()):
+        ffi.buffer_copy_from_bytes(executor, handle, values.tobytes())
+    add = ffi.vector_add_f32
+
+    def outputs() -> torch.Tensor:
+        add(executor, *handles, _ELEMENTS)
+        read = ffi.buffer_to_bytes(executor, handles[2])
+        return torch.frombuffer(bytearray(read), dtype=torch.float32)
+
+    work = _repeat(lambda: add(executor, *handles, _ELEMENTS), outputs)
+    return _waited(work, lambda: ffi.buffer_to_bytes(executor, handles[2]))
+
+
+def _export(make: Callable[[Any], Any], side: Side) -> Work:
+    x = make(side)
+    return _repeat(lambda: np.from_dlpack(x), lambda: torch.from_numpy(np.array(np.from_dlpack(x))))
+
+
+def _sdk_tensor(side: Side) -> Any:
+    return importlib.import_module("hologram").Tensor.from_dlpack(_values()[0])
+
+
+def _torch_tensor(side: Side) -> Any:
+    return torch.from_numpy(_values()[0]).to(side.device)
+
+
+def _import_dlpack(side: Side) -> Work:
+    tensor = importlib.import_module("hologram").Tensor
+    a = _values()[0]
+    return _repeat(
+        lambda: tensor.from_dlpack(a),
+        lambda: torch.from_numpy(np.array(np.from_dlpack(tensor.from_dlpack(a)))),
+    )
+
+
+def _import_torch() -> Work:
+    a = _values()[0]
+    return _repeat(lambda: torch.from_dlpack(a), lambda: torch.from_dlpack(a).clone())
+
+
+# Name, the work on our side, the reference, the most it may take.
+_CASES: list[tuple[str, Callable[[Side], Work], Callable[[Side], Work], float | None]] = [
+    ("ops.vector_add; np.add", _executor_add, lambda _: _numpy_add(), 300e-9),
+    ("handle vector_add_f32; np.add", _handle_add, lambda _: _numpy_add(), 500e-9),
+    (
+        "np.from_dlpack of a hologram.Tensor; of a torch tensor on cpu",
+        lambda side: _export(_sdk_tensor, side),
+        lambda side: _export(_torch_tensor, side),
+        0.5e-6,
+    ),
+    (
+        "Tensor.from_dlpack of an array; torch.from_dlpack",
+        _import_dlpack,
+        lambda _: _import_torch(),
+        1e-6,
+    ),
+    (
+        "np.from_dlpack of a torch tensor on the device; on cpu",
+        lambda side: _export(_torch_tensor, side),
+        lambda side: _export(_torch_tensor, side),
+        None,
+    ),
+]
+
+
+@area(AREA, "The SDK: one call on 16 elements, beside NumPy and PyTorch")
+def measure(context: Context) -> Iterator[Row]:
+    torch.set_num_threads(context.threads[0])
+    for name, ours, theirs, most in _CASES:
+        if not context.wants(name):
+            continue
+        try:
+            outputs_of(ours(context.side))
+        except (ImportError, AttributeError, RuntimeError, BufferError) as error:
+            note = f"not there yet: {first_line(error)}"
+            yield context.done(Row(AREA, name, threads=context.threads[0], note=note))
+            continue
+        goal = Goal(most, "most") if most else None
+        case = Case(name, ours, peer=theirs, size=_ELEMENTS, goal=goal, min_time=0.2)
+        yield context.row(AREA, case, context.threads[0])

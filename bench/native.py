@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: MIT
+"""The hand-fused loops of native/chains.cc, compiled for this machine when first needed."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from bench.core import Side, Unavailable, Work
+from bench.machine import ROOT, processor
+
+SOURCE = ROOT / "bench" / "native" / "chains.cc"
+_CHAINS = ("five_op", "layer_norm", "rms_norm", "swiglu", "black_scholes", "adam")
+_MOVES = ("move 1 1", "move 2 1", "move 3 2", "move 4 3")
+# As in native/chains.cc; of each move there is one that stores past the cache.
+_KERNELS = (*_CHAINS, *(f"{m}{suffix}" for m in _MOVES for suffix in ("", " past cache")))
+_ALIGNMENT = 64
+_PASS_SECONDS = 1e-4
+
+
+def compiler() -> str:
+    """Return the system's C++ compiler."""
+    wanted = os.environ.get("CXX")
+    for name in [wanted] if wanted else ["c++", "g++", "clang++"]:
+        found = shutil.which(name)
+        if found:
+            return found
+    raise Unavailable(f"no C++ compiler: looked for {wanted or 'c++, g++ and clang++'}")
+
+
+def _flags() -> list[str]:
+    flags = ["-std=c++20", "-O3", "-march=native", "-ffast-math", "-fPIC"]
+    if platform.machine() == "x86_64":
+        flags.append("-mprefer-vector-width=512")
+    return flags
+
+
+def _run(command: Sequence[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        lines = [line for line in done.stderr.splitlines() if "error" in line]
+        raise Unavailable(f"{Path(command[0]).name} failed: {(lines or ['no message'])[0]}"[:300])
+
+
+def build(folder: Path = ROOT / "build" / "bench") -> Path:
+    """Compile the loops unless that was done on this processor, and return the library."""
+    program = compiler()
+    key = "\n".join([SOURCE.read_text(), program, *_flags(), processor()])
+    library = folder / f"chains-{hashlib.sha256(key.encode()).hexdigest()[:16]}.so"
+    if library.exists():
+        return library
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as scratch:
+        object_file, partial = Path(scratch) / "chains.o", Path(scratch) / "chains.so"
+        _run([program, *_flags(), "-c", str(SOURCE), "-o", str(object_file)])
+        # Linked without -ffast-math, which would make the whole process flush denormals.
+        _run([program, "-shared", str(object_file), "-o", str(partial), "-pthread", "-lm"])
+        partial.replace(library)
+    return library
+
+
+@functools.cache
+def _entry() -> object:
+    """Return the function of the library; a failure is remembered as its reason."""
+    try:
+        function = ctypes.CDLL(str(build())).hologram_bench_run
+    except (Unavailable, OSError) as error:
+        return str(error)
+    function.restype = ctypes.c_int
+    function.argtypes = [
+        ctypes.c_int,
+        ctypes.c_void_p,
+        ctypes.c_int,
+        ctypes.c_int,
+        ctypes.c_int,
+        ctypes.c_int64,
+        ctypes.c_int64,
+        ctypes.c_int,
+    ]
+    return function
+
+
+def aligned(elements: int) -> np.ndarray:
+    """Return zeros that begin on a cache line and are whole cache lines long."""
+    elements = -(-elements // 16) * 16
+    # NumPy asks for huge pages for large arrays: a limit must not pay for small ones.
+    bytes_ = np.zeros(elements * 4 + _ALIGNMENT, np.uint8)
+    start = -bytes_.ctypes.data % _ALIGNMENT
+    found = bytes_[start : start + elements * 4].view(np.float32)
+    found.fill(0)  # touches every page
+    return found
+
+
+class Loop:
+    """One kernel over sets of arrays, inputs first; `run` is a single call for all sets."""
+
+    def __init__(
+        self, kernel: str, sets: Sequence[Sequence[np.ndarray]], rows: int, columns: int
+    ) -> None:
+        entry = _entry()
+        if isinstance(entry, str):
+            raise Unavailable(entry)
+        self._entry = entry
+        self._sets = sets  # keeps the memory alive
+        self._operands = len(sets[0])
+        flat = [array.ctypes.data for arrays in sets for array in arrays]
+        self._arrays = (ctypes.c_void_p * len(flat))(*flat)
+        self._kernel = _KERNELS.index(kernel)
+        self._rows, self._columns = rows, columns
+
+    def run(self, passes: int, threads: int, sets: int | None = None) -> None:
+        """Run it so many times over the first `sets` sets, or over all."""
+        count = len(self._sets) if sets is None else sets
+        status = self._entry(  # type: ignore[operator]
+            self._kernel,
+            self._arrays,
+            self._operands,
+            count,
+            passes,
+            self._rows,
+            self._columns,
+            threads,
+        )
+        if status:
+            raise ValueError(f"the library knows no kernel {self._kernel}")
+
+    def work(self) -> Work:
+        """Return it as work whose calls last long enough that the call itself does not count."""
+        threads = torch.get_num_threads()
+        passes = 1
+        while _seconds(self, passes, threads) < _PASS_SECONDS and passes < 1 << 20:
+            passes *= 2
+        return Work(lambda: self.run(passes, threads), passes * len(self._sets))
+
+
+def _seconds(loop: Loop, passes: int, threads: int) -> float:
+    start = time.perf_counter()
+    loop.run(passes, threads)
+    return time.perf_counter() - start
+
+
+CPU = Side(torch.device("cpu"), lambda: None)
+
+
+def chain_work(
+    kernel: str, sets: Sequence[Sequence[torch.Tensor]], shape: tuple[int, int], results: int
+) -> Work:
+    """Return a chain as one loop over copies of `sets`.
+
+    `results` arrays are added to each set; with none the chain works in place and its results are
+    the operands themselves, of which the second is only read.
+    """
+    rows, columns = shape
+    elements = rows * columns
+
+    def copies() -> list[list[np.ndarray]]:
+        made = []
+        for tensors in sets:
+            arrays = []
+            for tensor in tensors:
+                array = aligned(tensor.numel())
+                array[: tensor.numel()] = tensor.numpy().reshape(-1)
+                arrays.append(array)
+            made.append(arrays + [aligned(elements) for _ in range(results)])
+        return made
+
+    def outputs() -> list[torch.Tensor]:
+        arrays = copies()[:1]
+        Loop(kernel, arrays, rows, columns).run(1, torch.get_num_threads())
+        found = arrays[0][-results:] if results else [arrays[0][0], *arrays[0][2:]]
+        return [torch.from_numpy(a[:elements].copy()) for a in found]
+
+    work = Loop(kernel, copies(), rows, columns).work()
+    work.outputs = outputs
+    return work
+
+
+def limit_work(elements: int, reads: int, writes: int, in_place: bool, sets: int) -> Work:
+    """Return the memory limit: `reads` arrays read once, `writes` arrays written once.
+
+    Stores past the cache are tried too, and the faster of both is taken. In place the first arrays
+    read are the ones written.
+    """
+    threads = torch.get_num_threads()
+    arrays = []
+    for _ in range(sets):
+        inputs = [aligned(elements) for _ in range(reads)]
+        arrays.append(
+            inputs + (inputs[:writes] if in_place else [aligned(elements) for _ in range(writes)])
+        )
+    loops = [
+        Loop(f"move {reads} {writes}{suffix}", arrays, len(arrays[0][0]), 1)
+        for suffix in ("", " past cache")
+    ]
+    for loop in loops:
+        loop.run(1, threads)
+    best = min(loops, key=lambda loop: min(_seconds(loop, 2, threads) for _ in range(3)))
+    return best.work()
