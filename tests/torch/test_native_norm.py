@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: MIT
+"""Layer norm of the device against float64 and cpu: values, gradients, dtypes, layouts, threads."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+import torch.nn.functional as F
+from native_compare import DEVICE, FLOATS, check, check_native, layouts, to_device, values
+
+TOL = {
+    torch.float32: {"rtol": 2e-6, "atol": 2e-6},
+    torch.float64: {"rtol": 1e-13, "atol": 1e-13},
+    torch.float16: {"rtol": 2e-3, "atol": 2e-3},
+    torch.bfloat16: {"rtol": 2e-2, "atol": 2e-2},
+}
+
+
+def with_gradients(
+    x: torch.Tensor, w: torch.Tensor | None, b: torch.Tensor | None, g: torch.Tensor, n: int
+) -> list[torch.Tensor]:
+    given = [t.detach().requires_grad_() for t in (x, w, b) if t is not None]
+    rest = iter(given[1:])
+    w, b = (None if t is None else next(rest) for t in (w, b))
+    y = F.layer_norm(given[0], x.shape[x.dim() - n :], w, b)
+    return [y.detach(), *torch.autograd.grad(y, given, g)]
+
+
+def errors(results: list[torch.Tensor], exact: list[torch.Tensor]) -> list[float]:
+    """The largest error of each result, relative to the largest element (or 1)."""
+    pairs = zip(results, exact, strict=True)
+    return [
+        ((r.cpu().double() - e).abs().max() / e.abs().max().clamp(min=1)).item() for r, e in pairs
+    ]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("shape,n", [((3,), 1), ((5, 1), 1), ((4, 7), 1), ((2, 3, 64), 1),
+                                     ((6, 3, 11), 2), ((130, 96), 1), ((2, 5000), 1)])  # fmt: skip
+def test_layer_norm_is_as_accurate_as_cpu(
+    dtype: torch.dtype, shape: tuple[int, ...], n: int
+) -> None:
+    x, g = values(*shape, dtype=dtype), values(*shape, dtype=dtype, seed=1)
+    inner = shape[len(shape) - n :]
+    for has_weight, has_bias in itertools.product([True, False], repeat=2):
+        w = values(*inner, dtype=dtype, seed=2) if has_weight else None
+        b = values(*inner, dtype=dtype, seed=3) if has_bias else None
+        wide = [None if t is None else t.double() for t in (x, w, b, g)]
+        exact = with_gradients(*wide, n)
+        expected = errors(with_gradients(x, w, b, g, n), exact)
+        results = with_gradients(*(None if t is None else to_device(t) for t in (x, w, b, g)), n)
+        assert all(r.dtype == dtype and r.device.type == "hologram" for r in results)
+        # In float64 cpu is the reference itself.
+        floor = 1e-12 if dtype == torch.float64 else 4 * torch.finfo(dtype).eps
+        for ours, theirs in zip(errors(results, exact), expected, strict=True):
+            assert ours <= max(2 * theirs, floor)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_input_with_float_parameters(dtype: torch.dtype) -> None:
+    x, g = values(9, 40, dtype=dtype), values(9, 40, dtype=dtype, seed=1)
+    w, b = values(40, seed=2), values(40, seed=3)
+    tol = {"rtol": 1e-2, "atol": 2e-2}
+    y, mean, rstd = check_native(torch.native_layer_norm, x, (40,), w, b, 1e-5, tol=tol)
+    assert (y.dtype, mean.dtype, rstd.dtype) == (dtype, torch.float32, torch.float32)
+    check_native(
+        torch.ops.aten.native_layer_norm_backward, g, x, (40,), mean.cpu(), rstd.cpu(), w, b,
+        [True, True, True], tol={"rtol": 1e-2, "atol": 5e-2},
+    )  # fmt: skip
+
+
+def test_layouts_and_statistics() -> None:
+    x, g = values(4, 5, 6), values(4, 5, 6, seed=1)
+    w, b = values(6, seed=2), values(6, seed=3)
+    for y, h in itertools.product(layouts(x), layouts(g)):
+        check_native(with_gradients, y, w, b, h, 1, tol=TOL[torch.float32])
+    check_native(with_gradients, x, w, b, g[:, :1].expand(4, 5, 6), 1, tol=TOL[torch.float32])
+    check_native(torch.native_layer_norm, x, (5, 6), None, None, 1e-5, tol=TOL[torch.float32])
+    backward = torch.ops.aten.native_layer_norm_backward
+    _, mean, rstd = torch.native_layer_norm(x, (6,), w, b, 1e-5)
+    for mask in itertools.product([True, False], repeat=3):
+        if not any(mask):
+            continue
+        got = backward(*to_device((g, x)), (6,), *to_device((mean, rstd, w, b)), list(mask))
+        expected = backward(g, x, (6,), mean, rstd, w, b, list(mask))
+        for ours, theirs, wanted in zip(got, expected, mask, strict=True):
+            assert (ours is not None) == wanted
+            if wanted:
+                torch.testing.assert_close(ours.cpu(), theirs, **TOL[torch.float32])
+
+
+def test_far_from_zero_nothing_cancels() -> None:
+    x = values(8, 256) + 1000
+    exact = F.layer_norm(x.double(), (256,))
+    error = (F.layer_norm(x.to(DEVICE), (256,)).cpu() - exact).abs().max()
+    assert error <= (F.layer_norm(x, (256,)) - exact).abs().max() + 1e-6
+
+
+def test_special_values_and_empty_shapes() -> None:
+    x = values(5, 8)
+    x[0, 3], x[1, 2], x[2, 0] = float("inf"), float("nan"), -float("inf")
+    x[3] = 0.0
+    check_native(F.layer_norm, x, (8,), tol=TOL[torch.float32])
+    for shape in [(0, 4), (3, 0)]:
+        check(F.layer_norm, torch.zeros(shape), shape[1:])
+
+
+def test_bits_do_not_depend_on_threads() -> None:
+    x, g = values(300, 200).to(DEVICE), values(300, 200, seed=1).to(DEVICE)
+    w, b = values(200, seed=2).to(DEVICE), values(200, seed=3).to(DEVICE)
+    before = torch.get_num_threads()
+    results = []
+    try:
+        for threads in (1, 2, 5):
+            torch.set_num_threads(threads)
+            results.append([t.cpu() for t in with_gradients(x, w, b, g, 1)])
+    finally:
+        torch.set_num_threads(before)
+    for other in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+
+
+def test_derivatives() -> None:
+    x = values(3, 5, dtype=torch.float64).to(DEVICE).requires_grad_()
+    w = values(5, dtype=torch.float64, seed=1).to(DEVICE).requires_grad_()
+    b = values(5, dtype=torch.float64, seed=2).to(DEVICE).requires_grad_()
+    assert torch.autograd.gradcheck(lambda x, w, b: F.layer_norm(x, (5,), w, b), (x, w, b))
+    assert torch.autograd.gradgradcheck(lambda x, w, b: F.layer_norm(x, (5,), w, b), (x, w, b))
+
+
+def test_errors_are_pytorchs() -> None:
+    x = values(3, 4)
+    check(F.layer_norm, x, (5,))
+    check(F.layer_norm, x, (4,), values(3))
+    check(F.layer_norm, x, (4,), values(4).double())
+    check(F.layer_norm, x.long(), (4,))

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+// native_layer_norm and its backward.
+#include "native_norm.h"
+
+#include "hologram/norm.h"
+
+namespace hologram_torch {
+namespace {
+
+using at::ScalarType;
+using at::Tensor;
+using c10::IntArrayRef;
+using hologram::View;
+using OptionalTensor = std::optional<Tensor>;
+
+// An input of `rows` times `n` elements, n those of normalized_shape.
+struct NormShape {
+  bool ok = false;
+  int64_t rows = 1;
+  int64_t n = 1;
+};
+
+bool fits_param(const OptionalTensor& param, IntArrayRef shape) {
+  return !is_given(param) || (param->sizes() == shape && param->is_contiguous());
+}
+
+NormShape norm_shape(const Tensor& input, IntArrayRef normalized, const OptionalTensor& weight,
+                     const OptionalTensor& bias) {
+  NormShape shape;
+  const IntArrayRef sizes = input.sizes();
+  if (!is_float_plain(input) || normalized.empty() || normalized.size() > sizes.size() ||
+      sizes.slice(sizes.size() - normalized.size()) != normalized ||
+      !fits_param(weight, normalized) || !fits_param(bias, normalized)) {
+    return shape;
+  }
+  for (const int64_t size : normalized) shape.n *= size;
+  for (const int64_t size : sizes.slice(0, sizes.size() - normalized.size())) shape.rows *= size;
+  shape.ok = shape.n > 0 && shape.rows > 0;
+  return shape;
+}
+
+std::tuple<Tensor, Tensor, Tensor> layer_norm(const Tensor& input, IntArrayRef normalized,
+                                              const OptionalTensor& weight,
+                                              const OptionalTensor& bias, double eps) {
+  const NormShape shape = norm_shape(input, normalized, weight, bias);
+  ScalarType type;
+  if (C10_LIKELY(shape.ok && param_type(input.scalar_type(), {&weight, &bias}, &type))) {
+    c10::SmallVector<int64_t, 6> stat_sizes(input.sizes().begin(), input.sizes().end());
+    std::fill(stat_sizes.end() - static_cast<int64_t>(normalized.size()), stat_sizes.end(), 1);
+    const Tensor x = dense_rows(input);
+    Tensor out = make_tensor(input.sizes(), input.scalar_type());
+    Tensor mean = make_tensor(stat_sizes, type), rstd = make_tensor(stat_sizes, type);
+    const Shape rows(shape.rows, shape.n), line(shape.n), stats(shape.rows);
+    View factors, terms;
+    if (is_given(weight)) factors = line.read(*weight);
+    if (is_given(bias)) terms = line.read(*bias);
+    hologram::layer_norm(rows.read(x), is_given(weight) ? &factors : nullptr,
+                         is_given(bias) ? &terms : nullptr, eps, rows.write(out), stats.write(mean),
+                         stats.write(rstd), threads_for(input.numel()));
+    return {std::move(out), std::move(mean), std::move(rstd)};
+  }
+  auto stack = call_fallback<"native_layer_norm">(input, normalized, weight, bias, eps);
+  return {stack[0].toTensor(), stack[1].toTensor(), stack[2].toTensor()};
+}
+
+std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& grad, const Tensor& input,
+                                                       IntArrayRef normalized, const Tensor& mean,
+                                                       const Tensor& rstd,
+                                                       const OptionalTensor& weight,
+                                                       const OptionalTensor& bias,
+                                                       std::array<bool, 3> wanted) {
+  const NormShape shape = norm_shape(input, normalized, weight, bias);
+  ScalarType type;
+  const auto is_stat = [&](const Tensor& t) {
+    return is_plain(t) && t.scalar_type() == type && t.numel() == shape.rows && t.is_contiguous();
+  };
+  if (C10_LIKELY(shape.ok && is_plain(grad) && grad.scalar_type() == input.scalar_type() &&
+                 grad.sizes() == input.sizes() &&
+                 param_type(input.scalar_type(), {&weight, &bias}, &type) && is_stat(mean) &&
+                 is_stat(rstd) && (!wanted[1] || is_given(weight)) &&
+                 (!wanted[2] || is_given(bias)))) {
+    const Tensor x = dense_rows(input), dy = dense_rows(grad);
+    Tensor grad_in, grad_weight, grad_bias;
+    if (wanted[0]) grad_in = make_tensor(input.sizes(), input.scalar_type());
+    if (wanted[1]) grad_weight = make_tensor(normalized, type);
+    if (wanted[2]) grad_bias = make_tensor(normalized, type);
+    const Shape rows(shape.rows, shape.n), line(shape.n), stats(shape.rows);
+    View factors, dx, dw, db;
+    if (is_given(weight)) factors = line.read(*weight);
+    if (wanted[0]) dx = rows.write(grad_in);
+    if (wanted[1]) dw = line.write(grad_weight);
+    if (wanted[2]) db = line.write(grad_bias);
+    hologram::layer_norm_backward(rows.read(dy), rows.read(x), stats.read(mean), stats.read(rstd),
+                                  is_given(weight) ? &factors : nullptr, wanted[0] ? &dx : nullptr,
+                                  wanted[1] ? &dw : nullptr, wanted[2] ? &db : nullptr,
+                                  threads_for(input.numel()));
+    return {std::move(grad_in), std::move(grad_weight), std::move(grad_bias)};
+  }
+  auto stack = call_fallback<"native_layer_norm_backward">(grad, input, normalized, mean, rstd,
+                                                           weight, bias, wanted);
+  return {stack[0].toTensor(), stack[1].toTensor(), stack[2].toTensor()};
+}
+
+}  // namespace
+}  // namespace hologram_torch
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  using namespace hologram_torch;
+  register_native<&layer_norm>(m, "native_layer_norm");
+  register_native<&layer_norm_backward>(m, "native_layer_norm_backward");
+}
