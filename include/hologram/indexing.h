@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+// Moves pieces of memory: joined along a dimension, taken and added by index.
+#pragma once
+
+#include <cstdint>
+
+#include "hologram/api.h"
+#include "hologram/dtype.h"
+
+namespace hologram {
+
+// --- Joining -----------------------------------------------------------------------------------
+
+// `bytes` bytes for each of the rows of a result, one row after another; null data are zeros.
+struct Piece {
+  const void* data;
+  int64_t bytes;
+};
+
+// Each of `rows` rows of out is the row of the first piece, then that of the second, and so on. out
+// must not overlap a piece.
+HOLOGRAM_API void join(const Piece* pieces, int64_t count, int64_t rows, void* out,
+                       int max_threads = 0);
+
+// --- By index ----------------------------------------------------------------------------------
+
+// n positions, int64 or int32, adjacent.
+struct Positions {
+  const void* data;
+  Dtype dtype;
+  int64_t n;
+};
+
+// Whether all lie in [low, high).
+HOLOGRAM_API bool positions_within(const Positions& positions, int64_t low, int64_t high);
+
+// in is [outer, size, inner] and out [outer, n, inner], dense, inner in bytes:
+//   out[o, k, :] = in[o, positions[k], :]
+// Positions from -size to size - 1; negative ones count from the end. They are not checked.
+HOLOGRAM_API void take(const void* in, int64_t outer, int64_t size, int64_t inner,
+                       const Positions& positions, void* out, int max_threads = 0);
+
+// out is [outer, size, inner] and values [outer, n, inner], dense elements of the floating dtype or
+// int32 or int64:
+//   out[o, positions[k], :] += values[o, k, :]
+// for k = 0, 1, ... in this order, whatever the number of threads. The half types are added in
+// float32 and rounded once. With `mean` the values for one place are divided by how many they are.
+// Positions as take; those equal to `skipped` are left out. Errors: kNotSupported for a dtype.
+struct AddAtOptions {
+  bool mean = false;
+  const int64_t* skipped = nullptr;
+  int max_threads = 0;
+};
+HOLOGRAM_API void add_at(Dtype dtype, void* out, int64_t outer, int64_t size, int64_t inner,
+                         const Positions& positions, const void* values,
+                         const AddAtOptions& options = {});
+
+}  // namespace hologram
