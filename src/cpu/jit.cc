@@ -12,8 +12,8 @@
 
 #include <chrono>
 #include <cstdio>
-#include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <unordered_map>
 
@@ -30,7 +30,9 @@ namespace {
 // Any segment worth a loop of its own is far below.
 constexpr size_t kMaxSteps = 255;
 constexpr size_t kMaxArrays = 255;
-constexpr size_t kCodeCapacity = size_t{1} << 20;
+// Room to write a segment's code in: enough for nearly all, and for any that is let through.
+constexpr size_t kUsualCode = size_t{64} << 10;
+constexpr size_t kLongestCode = size_t{1} << 20;
 
 bool is_enabled() {
   static const bool enabled = [] {
@@ -40,12 +42,17 @@ bool is_enabled() {
   return enabled;
 }
 
-bool is_target(Isa isa) { return isa != Isa::kBaseline && isa_available(isa); }
+// Asked once: in a virtual machine each question to the processor costs microseconds.
+bool is_target(Isa isa) {
+  static const bool avx2 = isa_available(Isa::kAvx2), avx512 = isa_available(Isa::kAvx512);
+  return isa == Isa::kAvx512 ? avx512 : isa == Isa::kAvx2 && avx2;
+}
 
 struct Cache {
   std::mutex mutex;
   std::unordered_map<std::string, SegmentKernel> kernels;
   JitStats stats;
+  bool full = false;  // the room for code is used up
 };
 
 // Never destroyed: other threads may run to the very end. A child process must not inherit a lock
@@ -107,29 +114,28 @@ void note_for_profilers(const void* code, size_t bytes, int64_t serial, const Se
   std::fclose(file);
 }
 
-struct Code {
-  std::unique_ptr<uint8_t[]> buffer;
-  size_t bytes = 0;
-};
-
-bool generate(Isa isa, const Segment& segment, Code& code) {
+// The code of a segment in the calling thread's buffer, or none.
+std::span<const uint8_t> generate(Isa isa, const Segment& segment) {
   if (segment.steps.size() > kMaxSteps || segment.inputs.size() > kMaxArrays ||
       segment.outputs.size() > kMaxArrays || segment.outputs.empty() ||
       segment.numbers.size() > kMaxArrays) {
-    return false;
+    return {};
   }
   jit::Graph graph(isa);
-  if (!jit::build_graph(segment, graph)) return false;
+  if (!jit::build_graph(segment, graph)) return {};
   const jit::Schedule schedule = jit::make_schedule(graph, isa, isa == Isa::kAvx512 ? 64 : 32);
-  code.buffer.reset(new uint8_t[kCodeCapacity]);
-  try {
-    jit::Emitter emitter(isa, graph, schedule, code.buffer.get(), kCodeCapacity);
-    emitter.emit();
-    code.bytes = emitter.getSize();
-  } catch (const Xbyak::Error&) {
-    return false;
+  thread_local std::vector<uint8_t> buffer;
+  for (size_t capacity : {kUsualCode, kLongestCode}) {
+    if (buffer.size() < capacity) buffer.resize(capacity);
+    try {
+      jit::Emitter emitter(isa, graph, schedule, buffer.data(), buffer.size());
+      emitter.emit();
+      return {buffer.data(), emitter.getSize()};
+    } catch (const Xbyak::Error& error) {
+      if (static_cast<int>(error) != Xbyak::ERR_CODE_IS_TOO_BIG) return {};
+    }
   }
-  return true;
+  return {};
 }
 
 }  // namespace
@@ -168,25 +174,25 @@ SegmentKernel jit_compile(Isa isa, const Segment& segment) {
       ++all.stats.hits;
       return found->second;
     }
+    if (all.full) return nullptr;
   }
   const auto begin = std::chrono::steady_clock::now();
-  Code code;
-  const bool generated = generate(isa, segment, code);
+  const std::span<const uint8_t> code = generate(isa, segment);
   const std::lock_guard<std::mutex> lock(all.mutex);
+  if (all.full) return nullptr;
   const auto [entry, inserted] = all.kernels.try_emplace(std::move(key), nullptr);
   if (!inserted) return entry->second;  // another thread was quicker
-  if (generated) {
-    const void* place = jit::install_code(code.buffer.get(), code.bytes);
-    entry->second = reinterpret_cast<SegmentKernel>(reinterpret_cast<uintptr_t>(place));
+  if (code.empty()) return nullptr;
+  const void* place = jit::install_code(code.data(), code.size());
+  if (place == nullptr) {
+    all.full = true;
+    return nullptr;
   }
+  entry->second = reinterpret_cast<SegmentKernel>(reinterpret_cast<uintptr_t>(place));
   const std::chrono::duration<double, std::micro> spent = std::chrono::steady_clock::now() - begin;
   all.stats.compile_us += spent.count();
-  if (entry->second != nullptr) {
-    ++all.stats.kernels;
-    all.stats.code_bytes += static_cast<int64_t>(code.bytes);
-    note_for_profilers(reinterpret_cast<const void*>(entry->second), code.bytes, all.stats.kernels,
-                       segment);
-  }
+  all.stats.code_bytes += static_cast<int64_t>(code.size());
+  note_for_profilers(place, code.size(), ++all.stats.kernels, segment);
   return entry->second;
 }
 

@@ -49,6 +49,8 @@ bool Assembler::takes_memory(const Node& node) const {
     case Op::kXor:
     case Op::kFma:
     case Op::kFnma:
+    case Op::kFms:
+    case Op::kScale:
       return true;
     case Op::kMul:
       return wide_ || node.dtype != Dtype::kInt64;
@@ -68,6 +70,7 @@ void Assembler::operation(const Node& node, int to, const int* from, const Addre
   switch (node.op) {
     case Op::kFma:
     case Op::kFnma:
+    case Op::kFms:
       return fused(node, to, from, memory);
     case Op::kSelect:
       return select(node, to, from);
@@ -87,9 +90,26 @@ void Assembler::operation(const Node& node, int to, const int* from, const Addre
       return node.dtype == Dtype::kInt64 ? vpabsq(d, a) : vpabsd(d, a);
     }
     case Op::kShiftLeft:
-      return vpslld(d, typed(from[0], node.dtype), static_cast<uint8_t>(node.index));
-    case Op::kShiftRight:
-      return vpsrld(d, typed(from[0], node.dtype), static_cast<uint8_t>(node.index));
+    case Op::kShiftRight: {
+      const Xmm a = typed(from[0], node.dtype);
+      const auto bits = static_cast<uint8_t>(node.index);
+      if (itemsize(node.dtype) == 8) {
+        return node.op == Op::kShiftLeft ? vpsllq(d, a, bits) : vpsrlq(d, a, bits);
+      }
+      return node.op == Op::kShiftLeft ? vpslld(d, a, bits) : vpsrld(d, a, bits);
+    }
+    case Op::kMantissa: {
+      // In [1, 2); NaN for negative numbers, yet 1 rather than -1 for -0.
+      constexpr uint8_t kNormal = 3 << 2;
+      const Xmm a = typed(from[0], node.dtype);
+      return is_double(node.dtype) ? vgetmantpd(d, a, kNormal) : vgetmantps(d, a, kNormal);
+    }
+    case Op::kExponent: {
+      const Xmm a = typed(from[0], node.dtype);
+      return is_double(node.dtype) ? vgetexppd(d, a) : vgetexpps(d, a);
+    }
+    case Op::kFix:
+      return fix(node, to, from);
     default:
       break;
   }
@@ -124,6 +144,8 @@ void Assembler::arithmetic(const Node& node, const Xmm& d, const Xmm& a, const O
       HOLOGRAM_BY_DTYPE(vminps, vminpd, vpminsd, vpminsq);
     case Op::kDiv:
       return is_double(node.dtype) ? vdivpd(d, a, b) : vdivps(d, a, b);
+    case Op::kScale:
+      return is_double(node.dtype) ? vscalefpd(d, a, b) : vscalefps(d, a, b);
     case Op::kAnd:
       return vandps(d, a, b);
     case Op::kOr:
@@ -177,26 +199,39 @@ void Assembler::extreme_or_nan(const Node& node, const Xmm& d, const Xmm& x, con
 
 // The instruction's result replaces the addend (231) or the first factor (213).
 void Assembler::fused(const Node& node, int to, const int* from, const Address* memory) {
-  const bool f64 = is_double(node.dtype), negate = node.op == Op::kFnma;
+  const bool f64 = is_double(node.dtype);
   Xmm a = typed(from[0], node.dtype), b = typed(from[1], node.dtype);
   const bool factor_there = from[0] == to || from[1] == to;
   const bool addend_there = memory == nullptr && from[2] == to;
   const Xmm addend = typed(memory == nullptr ? from[2] : 0, node.dtype);
   if (addend_there && !factor_there) {
-    if (negate) return f64 ? vfnmadd231pd(addend, a, b) : vfnmadd231ps(addend, a, b);
-    return f64 ? vfmadd231pd(addend, a, b) : vfmadd231ps(addend, a, b);
+    if (node.op == Op::kFma) return f64 ? vfmadd231pd(addend, a, b) : vfmadd231ps(addend, a, b);
+    if (node.op == Op::kFms) return f64 ? vfmsub231pd(addend, a, b) : vfmsub231ps(addend, a, b);
+    return f64 ? vfnmadd231pd(addend, a, b) : vfnmadd231ps(addend, a, b);
   }
   const Xmm d = typed(to, node.dtype);
   const Xmm result = addend_there ? scratch(0, node.dtype) : d;
   if (from[0] != to && from[1] == to) std::swap(a, b);
   if (a.getIdx() != result.getIdx()) vmovaps(result, a);
   const Operand& c = memory == nullptr ? static_cast<const Operand&>(addend) : *memory;
-  if (negate) {
-    f64 ? vfnmadd213pd(result, b, c) : vfnmadd213ps(result, b, c);
-  } else {
+  if (node.op == Op::kFma) {
     f64 ? vfmadd213pd(result, b, c) : vfmadd213ps(result, b, c);
+  } else if (node.op == Op::kFms) {
+    f64 ? vfmsub213pd(result, b, c) : vfmsub213ps(result, b, c);
+  } else {
+    f64 ? vfnmadd213pd(result, b, c) : vfnmadd213ps(result, b, c);
   }
   if (addend_there) vmovaps(d, result);
+}
+
+void Assembler::fix(const Node& node, int to, const int* from) {
+  const Xmm x = typed(from[0], node.dtype), table = typed(from[2], node.dtype);
+  const Xmm result = scratch(0, node.dtype), d = typed(to, node.dtype);
+  const bool in_place = to == from[1];
+  const Xmm& changed = in_place ? d : result;
+  if (!in_place) vmovaps(result, typed(from[1], node.dtype));
+  is_double(node.dtype) ? vfixupimmpd(changed, x, table, 0) : vfixupimmps(changed, x, table, 0);
+  if (!in_place) vmovaps(d, result);
 }
 
 void Assembler::compare(const Node& node, int to, const Xmm& a, const Operand& b) {

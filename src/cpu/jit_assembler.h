@@ -62,6 +62,7 @@ class Assembler : public Xbyak::CodeGenerator {
   void extreme_or_nan(const Node& node, const Xbyak::Xmm& d, const Xbyak::Xmm& x,
                       const Xbyak::Operand& y);
   void fused(const Node& node, int to, const int* from, const Xbyak::Address* memory);
+  void fix(const Node& node, int to, const int* from);
   void compare(const Node& node, int to, const Xbyak::Xmm& a, const Xbyak::Operand& b);
   void compare_narrow(const Node& node, const Xbyak::Xmm& d, const Xbyak::Xmm& a,
                       const Xbyak::Operand& b);

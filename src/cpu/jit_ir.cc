@@ -39,6 +39,21 @@ Symbol convert_directly(Symbol x, Dtype from, Dtype to) {
   return x.graph->add(node);
 }
 
+uint64_t hash_of(const Node& node) {
+  uint64_t hash = node.bits;
+  const auto mix = [&](auto value) {
+    hash = (hash ^ static_cast<uint64_t>(value)) * 0x9e3779b97f4a7c15;
+    hash ^= hash >> 29;
+  };
+  mix(static_cast<uint64_t>(node.op) << 32 | static_cast<uint64_t>(node.dtype) << 24 |
+      static_cast<uint64_t>(node.from) << 16 | node.index);
+  mix(static_cast<uint64_t>(static_cast<uint16_t>(node.in[0])) << 48 |
+      static_cast<uint64_t>(static_cast<uint16_t>(node.in[1])) << 32 |
+      static_cast<uint64_t>(static_cast<uint16_t>(node.in[2])) << 16 |
+      static_cast<uint16_t>(node.in[3]));
+  return hash;
+}
+
 bool build_step(const SegmentStep& step, const std::vector<Symbol>& numbers,
                 const std::vector<Symbol>& inputs, std::vector<Symbol>& values, Graph& graph) {
   Symbol in[4];
@@ -62,7 +77,7 @@ bool build_step(const SegmentStep& step, const std::vector<Symbol>& numbers,
   const size_t before = graph.nodes.size();
   Symbol value = write_row(step.op, in, step.arity);
   if (graph.opaque) {
-    graph.nodes.resize(before);
+    graph.truncate(before);
     Node call{.op = Op::kCall, .dtype = step.result, .from = step.compute};
     call.index = static_cast<uint16_t>(step.op);
     call.arity = step.arity;
@@ -76,11 +91,28 @@ bool build_step(const SegmentStep& step, const std::vector<Symbol>& numbers,
 }  // namespace
 
 Symbol Graph::add(Node node) {
-  for (size_t i = nodes.size(); i-- > 0;) {
-    if (nodes[i] == node) return {this, static_cast<int>(i)};
+  if (index_.size() < 2 * (nodes.size() + 1)) index_nodes();
+  size_t slot = hash_of(node) & (index_.size() - 1);
+  for (; index_[slot] >= 0; slot = (slot + 1) & (index_.size() - 1)) {
+    if (nodes[static_cast<size_t>(index_[slot])] == node) return {this, index_[slot]};
   }
+  index_[slot] = static_cast<int16_t>(nodes.size());
   nodes.push_back(node);
   return {this, static_cast<int>(nodes.size()) - 1};
+}
+
+void Graph::index_nodes() {
+  index_.assign(std::bit_ceil(4 * (nodes.size() + 32)), -1);
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    size_t slot = hash_of(nodes[i]) & (index_.size() - 1);
+    while (index_[slot] >= 0) slot = (slot + 1) & (index_.size() - 1);
+    index_[slot] = static_cast<int16_t>(i);
+  }
+}
+
+void Graph::truncate(size_t count) {
+  nodes.resize(count);
+  index_nodes();
 }
 
 Symbol Graph::make(Op op, Dtype dtype, std::initializer_list<Symbol> in, uint16_t index) {

@@ -23,6 +23,7 @@ enum class Op : uint8_t {
   kDiv,
   kFma,   // in0 * in1 + in2, rounded once
   kFnma,  // in2 - in0 * in1, rounded once
+  kFms,   // in0 * in1 - in2, rounded once
   kSqrt,
   kRound,  // `index`: the instruction's rounding mode
   kMax,    // floats: in1 where either is NaN or both are zeros, as the instruction has it
@@ -37,6 +38,11 @@ enum class Op : uint8_t {
   kXor,
   kAndNot,  // ~in0 & in1
   kNot,
+  // AVX-512 only: in0 * 2^in1; the parts of a float; NaN where in0 is -inf, else in1 (in2: table).
+  kScale,
+  kMantissa,
+  kExponent,
+  kFix,
   kShiftLeft,   // by `index`, zeros in
   kShiftRight,  // likewise
   kConvert,     // from `from`; the half types and 32-bit integers exchange bits
@@ -79,10 +85,17 @@ struct Graph {
 
   // Gives the node that is equal to this one where there is one.
   Symbol add(Node node);
+  // Takes back all nodes from this one on.
+  void truncate(size_t count);
   Symbol make(Op op, Dtype dtype, std::initializer_list<Symbol> in, uint16_t index = 0);
   Symbol constant(Dtype dtype, uint64_t bits);
   Symbol constant_of(Dtype dtype, double value);
   const Node& at(Symbol s) const { return nodes[static_cast<size_t>(s.id)]; }
+
+ private:
+  void index_nodes();
+
+  std::vector<int16_t> index_;  // hash table of nodes, -1 where empty
 };
 
 // Whether the instruction set has exactly what convert() does.

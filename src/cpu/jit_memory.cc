@@ -14,7 +14,7 @@ namespace hologram::cpu::jit {
 namespace {
 
 constexpr size_t kRegionBytes = size_t{1} << 20;  // address space is taken in such pieces
-constexpr size_t kMaxBytes = size_t{16} << 20;    // of code in all
+constexpr size_t kMaxBytes = size_t{32} << 20;    // of code in all
 
 }  // namespace
 

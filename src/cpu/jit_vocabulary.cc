@@ -159,6 +159,17 @@ Symbol Lerp(Symbol x, Symbol y, Symbol weight) {
                 x.graph->make(Op::kFnma, dtype_of(x), {span, rest, y}));
 }
 
+Symbol write_math(MathWord word, std::initializer_list<Symbol> operands) {
+  int ids[4] = {};
+  int count = 0;
+  for (Symbol s : operands) ids[count++] = s.id;
+  const Symbol x = *operands.begin();
+  Graph& graph = *x.graph;
+  const bool is_double = dtype_of(x) == Dtype::kFloat64;
+  const auto write = graph.isa == Isa::kAvx512 ? write_math_avx512 : write_math_avx2;
+  return {&graph, write(graph, word, ids, is_double)};
+}
+
 Symbol write_row(OpId op, const Symbol* operands, int arity) {
   const Symbol x = operands[0];
   [[maybe_unused]] const Symbol y = operands[arity > 1 ? 1 : 0];

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "src/cpu/jit_ir.h"
+#include "src/cpu/jit_math.h"
 
 namespace hologram::cpu::jit {
 
@@ -38,34 +39,26 @@ Symbol BitNot(Symbol x);
 Symbol Select(Symbol mask, Symbol yes, Symbol no);
 Symbol Lerp(Symbol x, Symbol y, Symbol weight);
 
-// Words that are Highway code of many instructions: the row is called instead.
-#define HOLOGRAM_OPAQUE(Name)      \
-  template <class... Rest>         \
-  Symbol Name(Symbol x, Rest...) { \
-    x.graph->opaque = true;        \
-    return x;                      \
+// Words of math-inl.h.
+Symbol write_math(MathWord word, std::initializer_list<Symbol> operands);
+#define HOLOGRAM_WORD(Name, arity)                      \
+  template <class... Rest>                              \
+  Symbol Name(Symbol x, Rest... rest) {                 \
+    static_assert(sizeof...(rest) == arity - 1);        \
+    return write_math(MathWord::k##Name, {x, rest...}); \
   }
-HOLOGRAM_OPAQUE(Exp)
-HOLOGRAM_OPAQUE(Exp2)
-HOLOGRAM_OPAQUE(Expm1)
-HOLOGRAM_OPAQUE(Log)
-HOLOGRAM_OPAQUE(Log2)
-HOLOGRAM_OPAQUE(Log10)
-HOLOGRAM_OPAQUE(Log1p)
+HOLOGRAM_JIT_MATH_WORDS(HOLOGRAM_WORD)
+#undef HOLOGRAM_WORD
+
+// Words that are not straight-line code: the row is called instead.
+#define HOLOGRAM_OPAQUE(Name)    \
+  inline Symbol Name(Symbol x) { \
+    x.graph->opaque = true;      \
+    return x;                    \
+  }
 HOLOGRAM_OPAQUE(Sin)
 HOLOGRAM_OPAQUE(Cos)
 HOLOGRAM_OPAQUE(Tan)
-HOLOGRAM_OPAQUE(Tanh)
-HOLOGRAM_OPAQUE(Erf)
-HOLOGRAM_OPAQUE(Sigmoid)
-HOLOGRAM_OPAQUE(Silu)
-HOLOGRAM_OPAQUE(GeluErf)
-HOLOGRAM_OPAQUE(GeluTanh)
-HOLOGRAM_OPAQUE(Pow)
-HOLOGRAM_OPAQUE(SiluBackward)
-HOLOGRAM_OPAQUE(GeluErfBackward)
-HOLOGRAM_OPAQUE(GeluTanhBackward)
-HOLOGRAM_OPAQUE(Softplus)
 #undef HOLOGRAM_OPAQUE
 
 }  // namespace hologram::cpu::jit

@@ -186,7 +186,7 @@ HWY_INLINE V PowerOfTwo(V n) {
 #define HOLOGRAM_HAVE_AVX512_MATH 0
 #endif
 
-#if HOLOGRAM_HAVE_AVX512_MATH
+#if HOLOGRAM_HAVE_AVX512_MATH && !defined(HOLOGRAM_SYMBOLIC_MATH)
 HWY_INLINE hn::Vec512<float> ScaleF(hn::Vec512<float> x, hn::Vec512<float> n) {
   return hn::Vec512<float>{_mm512_scalef_ps(x.raw, n.raw)};
 }
@@ -265,7 +265,7 @@ HWY_INLINE hn::Vec512<double> FixMinusInfinity(hn::Vec512<double> x, hn::Vec512<
   const __m512i table = _mm512_set1_epi64(kFixMinusInfinity);
   return hn::Vec512<double>{_mm512_fixupimm_pd(result.raw, x.raw, table, 0)};
 }
-#endif  // HOLOGRAM_HAVE_AVX512_MATH
+#endif  // HOLOGRAM_HAVE_AVX512_MATH && !defined(HOLOGRAM_SYMBOLIC_MATH)
 
 // `result`, but NaN where x is -inf: what PyTorch's x * probability(x) comes to.
 template <class V>

@@ -482,7 +482,7 @@ Segment random_segment(std::mt19937_64& rng, Isa isa, size_t steps, bool calls) 
 
 TEST_P(Jit, RandomSegmentsGiveTheBitsOfTheirSteps) {
   std::mt19937_64 rng(4);
-  for (int round = 0; round < 600; ++round) {
+  for (int round = 0; round < 300; ++round) {
     const Segment segment = random_segment(rng, GetParam(), 2 + rng() % 23, round % 3 == 0);
     for (int64_t n : {static_cast<int64_t>(rng() % 70), int64_t{1000}}) {
       check(segment, n, rng() % 2, rng);
