@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
 from pathlib import Path
@@ -75,7 +76,9 @@ class Progress:
             f"{row.area:9s} {row.threads or '':>2} {render.label(row)[:58]:58s} "
             f"{render.quantity(row.value, row.unit):>9} "
             f"{render.quantity(row.reference, row.unit):>9} "
-            f"{row.ratio:6.2f}x{'  below target' if row.below_goal else ''}"
+            f"{'-' if math.isnan(row.ratio) else f'{row.ratio:.2f}x':>7}"
+            f"{'  below target' if row.below_goal else ''}"
+            f"{f'  {row.note}' if math.isnan(row.value) else ''}"
         )
         if self.verbose:
             print(text, flush=True)

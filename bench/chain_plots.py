@@ -38,7 +38,7 @@ def draw(rows: list[Row], folder: Path, device: str) -> list[Path]:
     files = []
     for name in names:
         panels = [(f"{name}, {_counted(t)}", _of(rows, name, t)) for t in threads]
-        slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+        slug = re.sub(r"[^a-z0-9]+", "-", name.partition(",")[0].lower()).strip("-")
         files.append(_figure(panels, folder / f"chain-{slug}.svg", device, len(panels)))
     for count in threads:
         panels = [(name, _of(rows, name, count)) for name in names]

@@ -21,6 +21,7 @@ import torch
 from bench.core import Side, Unavailable, Work
 from bench.machine import ROOT, processor
 
+FOLDER = ROOT / "build" / "bench"
 SOURCE = ROOT / "bench" / "native" / "chains.cc"
 _CHAINS = ("five_op", "layer_norm", "rms_norm", "swiglu", "black_scholes", "adam")
 _MOVES = ("move 1 1", "move 2 1", "move 3 2", "move 4 3")
@@ -41,7 +42,7 @@ def compiler() -> str:
 
 
 def _flags() -> list[str]:
-    flags = ["-std=c++20", "-O3", "-march=native", "-ffast-math", "-fPIC"]
+    flags = ["-O3", "-march=native", "-ffast-math"]
     if platform.machine() == "x86_64":
         flags.append("-mprefer-vector-width=512")
     return flags
@@ -54,28 +55,37 @@ def _run(command: Sequence[str]) -> None:
         raise Unavailable(f"{Path(command[0]).name} failed: {(lines or ['no message'])[0]}"[:300])
 
 
-def build(folder: Path = ROOT / "build" / "bench") -> Path:
-    """Compile the loops unless that was done on this processor, and return the library."""
+def build(
+    source: Path, flags: Sequence[str], links: Sequence[str] = (), folder: Path = FOLDER
+) -> Path:
+    """Compile a source unless that was done on this processor, and return the library.
+
+    It is linked without `flags`: -ffast-math would make the whole process flush denormals.
+    """
     program = compiler()
-    key = "\n".join([SOURCE.read_text(), program, *_flags(), processor()])
-    library = folder / f"chains-{hashlib.sha256(key.encode()).hexdigest()[:16]}.so"
+    key = "\n".join([source.read_text(), program, *flags, *links, processor()])
+    library = folder / f"{source.stem}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.so"
     if library.exists():
         return library
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        object_file, partial = Path(scratch) / "chains.o", Path(scratch) / "chains.so"
-        _run([program, *_flags(), "-c", str(SOURCE), "-o", str(object_file)])
-        # Linked without -ffast-math, which would make the whole process flush denormals.
-        _run([program, "-shared", str(object_file), "-o", str(partial), "-pthread", "-lm"])
+        object_file, partial = Path(scratch) / "object.o", Path(scratch) / "library.so"
+        _run([program, "-std=c++20", "-fPIC", *flags, "-c", str(source), "-o", str(object_file)])
+        _run([program, "-shared", str(object_file), "-o", str(partial), "-pthread", *links])
         partial.replace(library)
     return library
+
+
+def build_chains(folder: Path = FOLDER) -> Path:
+    """Compile the chains for this processor."""
+    return build(SOURCE, _flags(), ["-lm"], folder)
 
 
 @functools.cache
 def _entry() -> object:
     """Return the function of the library; a failure is remembered as its reason."""
     try:
-        function = ctypes.CDLL(str(build())).hologram_bench_run
+        function = ctypes.CDLL(str(build_chains())).hologram_bench_run
     except (Unavailable, OSError) as error:
         return str(error)
     function.restype = ctypes.c_int

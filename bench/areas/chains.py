@@ -160,7 +160,7 @@ class Chain:
 
 CHAINS = (
     Chain(
-        "(a*b+a).relu()*2.0+b",
+        "five ops, (a*b+a).relu()*2.0+b",
         "five_op",
         five_op,
         _array_five_op,

@@ -3,15 +3,19 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from bench import native
 from bench.context import Context, first_line, outputs_of
-from bench.core import Case, Goal, Row, Side, Work, area
+from bench.core import Case, Goal, Row, Side, Spread, Unavailable, Work, area
+from bench.machine import ROOT
 
 AREA = "sdk"
 _ELEMENTS = 16
@@ -133,9 +137,47 @@ _CASES: list[tuple[str, Callable[[Side], Work], Callable[[Side], Work], float | 
 ]
 
 
+# Name, whether each op makes its result, the most it may take.
+_RECORDED = [
+    ("recording x + y from C++, with its result", True, 100e-9),
+    ("recording x + y from C++, the append alone", False, 30e-9),
+]
+_ROUNDS = 2001
+
+
+def _record(context: Context, name: str, fresh: bool, most: float) -> Row:
+    """Time native/record.cc, which checks its sums; nothing in PyTorch compares."""
+    row = Row(AREA, name, size=_ELEMENTS, threads=context.threads[0])
+    try:
+        package = Path(importlib.import_module("hologram").__file__ or "").parent
+        library = native.build(
+            ROOT / "bench" / "native" / "record.cc",
+            ["-O2", f"-I{package / 'include'}"],
+            [str(next((package / "lib").glob("libhologram.so*"))), f"-Wl,-rpath,{package / 'lib'}"],
+        )
+        function = ctypes.CDLL(str(library)).hologram_bench_record
+    except (Unavailable, ImportError, OSError, StopIteration) as error:
+        row.note = f"not measured: {first_line(error)}"
+        return row
+    function.restype, function.argtypes = ctypes.c_double, [ctypes.c_int, ctypes.c_int]
+    function(fresh, 10)
+    nanoseconds = [function(fresh, _ROUNDS) for _ in range(5)]
+    if min(nanoseconds) == -1:
+        row.note = "not measured: the device does not record"
+    elif min(nanoseconds) < 0:
+        row.fault = "wrong result: the recorded sum"
+    else:
+        row.spread = Spread.of([n * 1e-9 for n in nanoseconds])
+        row.value, row.goal = row.spread.median, Goal(most, "most")
+    return row
+
+
 @area(AREA, "The SDK: one call on 16 elements, beside NumPy and PyTorch")
 def measure(context: Context) -> Iterator[Row]:
     torch.set_num_threads(context.threads[0])
+    for name, fresh, most in _RECORDED:
+        if context.wants(name):
+            yield context.done(_record(context, name, fresh, most))
     for name, ours, theirs, most in _CASES:
         if not context.wants(name):
             continue

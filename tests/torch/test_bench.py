@@ -229,7 +229,7 @@ def test_busy_processes_end():
 @pytest.fixture
 def library():
     try:
-        return native.build()
+        return native.build_chains()
     except Unavailable as error:
         pytest.skip(str(error))
 
@@ -292,6 +292,16 @@ def test_the_memory_limit_writes_what_it_reads(library):
             np.testing.assert_array_equal(array, np.arange(len(array)) * np.float32(111))
 
 
+def test_a_row_says_why_recording_is_not_measured(monkeypatch):
+    def broken(*_):
+        raise Unavailable("no C++ compiler")
+
+    monkeypatch.setattr(native, "build", broken)
+    rows = [r for r in AREAS["sdk"].measure(make_context()) if "from C++" in r.name]
+    assert [r.note for r in rows] == ["not measured: no C++ compiler"] * 2
+    assert not any(r.below_goal for r in rows)
+
+
 def test_loading_the_loops_leaves_denormals_alone(library):
     native.Loop("five_op", [[native.aligned(16) for _ in range(3)]], 16, 1).run(1, 1)
     assert (torch.tensor([1e-40]) * 0.5).item() > 0
@@ -300,13 +310,13 @@ def test_loading_the_loops_leaves_denormals_alone(library):
 def test_no_compiler_is_a_reason_and_not_a_fault(monkeypatch, tmp_path, without_compile):
     monkeypatch.setenv("CXX", str(tmp_path / "none"))
     with pytest.raises(Unavailable, match=r"no C\+\+ compiler: looked for .*none"):
-        native.build(tmp_path)
+        native.build_chains(tmp_path)
     broken = tmp_path / "broken"
     broken.write_text("#!/bin/sh\necho 'error: unknown machine' >&2\nexit 1\n")
     broken.chmod(0o755)
     monkeypatch.setenv("CXX", str(broken))
     with pytest.raises(Unavailable, match="broken failed: error: unknown machine"):
-        native.build(tmp_path)
+        native.build_chains(tmp_path)
     monkeypatch.setattr(native, "_entry", lambda: "no C++ compiler")
     row = make_context().row("chains", chains.make_case(make_context(), chains.CHAINS[0], 1_000), 1)
     assert not row.fault
