@@ -42,7 +42,7 @@ void write_ref(std::ostream& out, const Kernel& kernel, const Ref& ref) {
 }
 
 void write_kernel(std::ostream& out, const Kernel& kernel) {
-  out << "{\"stage\":" << kernel.stage << ",\"launch\":" << kernel.launch << ",\"shape\":";
+  out << "{\"name\":\"" << kernel_name(kernel) << "\",\"stage\":" << kernel.stage << ",\"launch\":" << kernel.launch << ",\"shape\":";
   numbers(out, kernel.ndim, kernel.shape);
   out << ",\"rows\":" << (kernel.whole_rows ? "true" : "false") << ",\"classes\":" << kernel.classes
       << ",\"bytes\":" << kernel_bytes(kernel) << ",\"accesses\":";
@@ -64,7 +64,7 @@ void write_kernel(std::ostream& out, const Kernel& kernel) {
     list(out, instr.arity, [&](size_t k) { write_ref(out, kernel, instr.in[k]); });
     out << ",\"out\":";
     write_ref(out, kernel, instr.out);
-    out << '}';
+    out << ",\"record\":" << instr.record << '}';
   });
   out << '}';
 }

@@ -106,6 +106,7 @@ class Lowering {
     convert.arity = 1;
     convert.in[0] = from;
     convert.out = to;
+    convert.record = record_;
     kernel_.instrs.push_back(convert);
   }
 
@@ -130,6 +131,7 @@ class Lowering {
     instr.rank = rank;
     instr.arity = static_cast<uint8_t>(node.arity);
     instr.parameter = node.parameter;
+    instr.record = record_ = cluster_.nodes[member];
     const Rank walks = node.code == kCodeFold ? Rank::kFull : rank;
     for (int k = 0; k < node.arity; ++k) {
       const Input& in = node.in[k];
@@ -176,6 +178,7 @@ class Lowering {
   Kernel kernel_;
   std::vector<Value> value_;
   std::vector<Converted> converted_;
+  int record_ = -1;  // nodes are numbered as the tape's records are
 };
 
 }  // namespace

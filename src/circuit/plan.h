@@ -64,6 +64,7 @@ struct Instr {
   Ref in[kMaxArity];
   Ref out;  // kTemp or kAccess
   double parameter = 0;
+  int record = -1;  // of the tape, which this computes, or converts for
 
   bool is_op() const { return code < kCodeConvert; }
   OpId op() const { return static_cast<OpId>(code); }
@@ -115,6 +116,15 @@ class PlanCode {
   virtual ~PlanCode() = default;
 };
 
+struct Plan;
+
+// One launch of a plan as a plan of its own; see hologram/trace.h.
+struct PlanPart {
+  std::string name;  // kernel_name
+  int64_t bytes = 0;
+  std::unique_ptr<Plan> plan;
+};
+
 struct Plan {
   std::vector<Kernel> kernels;   // ascending stages, equal launches side by side
   std::vector<uint32_t> attach;  // slots that must have memory
@@ -122,6 +132,7 @@ struct Plan {
   PlanStats stats;
   // Set by the device at the first run; later runs find it.
   std::unique_ptr<PlanCode> code;
+  std::vector<PlanPart> parts;  // one for each launch, made when the plan is first watched
   uint64_t canonical_hash = 0;  // equal for circuits that mean the same
   uint64_t runs = 0;
 };
@@ -148,6 +159,9 @@ int64_t kernel_bytes(const Kernel& kernel);
 
 // "add", "convert", "mean", "softmax": what a record or an instruction does.
 std::string code_name(uint16_t code, uint16_t attr);
+// What a kernel does, op by op: "mul_add_relu". Repeats are counted ("mul_add_x3"), conversions
+// named only where there is nothing else, long programs cut short.
+std::string kernel_name(const Kernel& kernel);
 
 // Operands and kernels as JSON, field by field as in the structures above.
 std::string tape_json(std::span<const uint64_t> words);

@@ -65,6 +65,32 @@ std::string code_name(uint16_t code, uint16_t attr) {
   return kRowNames[attr];
 }
 
+std::string kernel_name(const Kernel& kernel) {
+  static constexpr int kMaxParts = 6;
+  std::vector<std::pair<std::string, int>> parts;
+  for (const bool conversions : {false, true}) {
+    for (const Instr& instr : kernel.instrs) {
+      if ((instr.code == kCodeConvert) != conversions) continue;
+      std::string name = code_name(instr.code, instr.attr);
+      if (parts.empty() || parts.back().first != name) parts.emplace_back(std::move(name), 0);
+      ++parts.back().second;
+    }
+    if (!parts.empty()) break;
+  }
+  std::string out;
+  int left = kMaxParts;
+  size_t at = 0;
+  for (; at < parts.size() && left > 0; ++at, --left) {
+    if (at > 0) out += '_';
+    out += parts[at].first;
+    if (parts[at].second > 1) out += "_x" + std::to_string(parts[at].second);
+  }
+  int rest = 0;
+  for (; at < parts.size(); ++at) rest += parts[at].second;
+  if (rest > 0) out += "_and_" + std::to_string(rest) + "_more";
+  return out;
+}
+
 std::string print_tape(std::span<const uint64_t> words) {
   std::ostringstream out;
   Tape::decode(words, [&](const Record& record, int index) {

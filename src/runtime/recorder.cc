@@ -17,6 +17,7 @@
 #include "hologram/parallel.h"
 #include "src/circuit/plan_cache.h"
 #include "src/runtime/linear_pool.h"
+#include "src/runtime/watch.h"
 
 namespace hologram {
 namespace internal {
@@ -57,9 +58,11 @@ struct RecorderRegistry {
     }
     for (Recorder* recorder : registry.all) recorder->record_lock_.lock();
     circuit::plan_cache().lock();
+    lock_traces();
   }
   static void after_fork() {
     RecorderRegistry& registry = get();
+    unlock_traces();
     circuit::plan_cache().unlock();
     for (Recorder* recorder : registry.all) recorder->record_lock_.unlock();
     for (Recorder* recorder : registry.all) {
@@ -196,9 +199,10 @@ bool Recorder::flush(Why why) {
     for (bool last = false; !last && !stuck;) {
       last = sealed_ == nullptr;
       if (last && !seal()) break;
+      const int64_t sealed_ns = is_watched() ? now_ns() : 0;
       try {
         prepare();
-        run_prepared();
+        run_prepared(why, sealed_ns);
       } catch (...) {
         // Preparing changes nothing that could not be done again; an op that ran cannot be
         // repeated.
@@ -257,7 +261,8 @@ void Recorder::prepare() {
   const uint64_t hash = key.hash();
   circuit::PlanCache& cache = circuit::plan_cache();
   std::shared_ptr<circuit::Plan> plan = cache.find(key, hash);
-  if (plan != nullptr) {
+  plan_hit_ = plan != nullptr;
+  if (plan_hit_) {
     counts_.hits.fetch_add(1, std::memory_order_relaxed);
   } else {
     plan = cache.insert(key, hash, circuit::make_plan(key.words, {states, count}));
@@ -271,13 +276,14 @@ void Recorder::prepare() {
   plan_ = std::move(plan);
 }
 
-void Recorder::run_prepared() {
+void Recorder::run_prepared(Why why, int64_t sealed_ns) {
   const circuit::PlanStats& stats = plan_->stats;
   counts_.circuits.fetch_add(1, std::memory_order_relaxed);
   counts_.kernels.fetch_add(static_cast<uint64_t>(stats.kernels), std::memory_order_relaxed);
   counts_.moved.fetch_add(static_cast<uint64_t>(stats.bytes_moved), std::memory_order_relaxed);
   counts_.unfused.fetch_add(static_cast<uint64_t>(stats.bytes_unfused), std::memory_order_relaxed);
   ++plan_->runs;
+  if (sealed_ns != 0 && run_watched(why, sealed_ns)) [[unlikely]] return;
   if (plan_->kernels.empty()) return;
   device_.run_plan(*plan_, {bound_.data(), sealed_->tape.immediates().data()}, 0);
 }

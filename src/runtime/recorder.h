@@ -115,7 +115,9 @@ class Recorder {
 
   bool seal();
   void prepare();
-  void run_prepared();
+  void run_prepared(Why why, int64_t sealed_ns);
+  // In trace.cc. Runs plan_ launch by launch; false, with nothing run, where nobody wants that.
+  [[gnu::noinline]] bool run_watched(Why why, int64_t sealed_ns);
   void retire(std::unique_ptr<OpenCircuit> circuit);
   void drop(OpenCircuit& circuit);
 
@@ -136,6 +138,7 @@ class Recorder {
   std::shared_ptr<circuit::Plan> plan_;       // of sealed_, once prepared
   std::vector<uint64_t> states_;              // SlotState bytes, padded with zeros
   std::vector<char*> bound_;
+  bool plan_hit_ = false;
 
   struct Counts {
     std::atomic<uint64_t> circuits{0}, kernels{0}, hits{0}, misses{0}, moved{0}, unfused{0};

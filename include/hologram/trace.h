@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+// Watching circuits run: what was recorded, what it became, and how long each launch took.
+//
+// A device that is watched runs its plans launch by launch, so that any device can be timed by the
+// clock of the host; results are the same. Unwatched, a circuit pays one relaxed load for all this.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hologram/api.h"
+#include "hologram/device.h"
+#include "hologram/dtype.h"
+
+namespace hologram {
+
+// One launch of a plan: kernels with equal programs, run as one.
+struct LaunchInfo {
+  std::string name;  // "mul_add_relu", see circuit::kernel_name
+  int launch = 0;    // as in the plan
+  int kernels = 0;
+  int64_t bytes = 0;  // read and written
+};
+
+// What all circuits of one plan have in common.
+struct CircuitShape {
+  uint64_t id = 0;                   // unlike that of any other shape in the process
+  std::string ops_json;              // circuit::tape_json
+  std::string plan_json;             // circuit::plan_json
+  std::string ops_text;              // circuit::print_tape
+  std::string plan_text;             // circuit::print_plan
+  std::vector<Dtype> number_dtypes;  // of the numbers beside the tape
+  std::vector<uint8_t> slot_states;  // circuit::SlotState
+  std::vector<LaunchInfo> launches;  // in the order in which they run
+};
+
+struct LaunchTime {
+  int64_t begin_ns = 0;
+  int64_t end_ns = 0;
+  bool first = false;  // the first run watched, which may include generating code
+};
+
+// Times are std::chrono::steady_clock's.
+struct CircuitTrace {
+  std::shared_ptr<const CircuitShape> shape;
+  // Why it was run then: what CircuitCause names, else "flush", "size" (it had grown to a bound),
+  // "memory" (somebody wanted some) or "stream" (an event, a query, submitted work).
+  std::string cause;
+  bool plan_hit = false;
+  bool failed = false;  // a launch threw; those after it did not run
+  uint64_t thread = 0;  // which ran it, as the operating system numbers it
+  int64_t sealed_ns = 0;
+  int64_t begin_ns = 0;  // planned, memory attached
+  int64_t end_ns = 0;
+  std::vector<LaunchTime> times;  // one for each of the shape's launches that ended
+  // By slot: which buffer (its address, unique while it lives) and how long.
+  std::vector<uint64_t> buffers;
+  std::vector<uint64_t> buffer_bytes;
+  std::vector<uint64_t> numbers;  // their bits, as in circuit::Tape
+};
+
+// Begins to trace the circuits that the device runs from now on; any number of traces may be open.
+// A trace holds some hundred bytes for each circuit. Returns its number.
+HOLOGRAM_API uint64_t start_tracing(Device& device);
+// Ends a trace: the circuits that ran, in order. What is recorded and has not run is not in it:
+// flush() first. Error(kInvalidArgument) for a number that is not that of an open trace.
+HOLOGRAM_API std::vector<std::shared_ptr<const CircuitTrace>> stop_tracing(uint64_t trace);
+
+// A number beside a tape, as Python writes it: "0.5", "3", "nan", "True".
+HOLOGRAM_API std::string number_text(Dtype dtype, uint64_t bits);
+
+// Called around every launch on the thread that runs it, whatever the device. The functions must
+// not throw, and stay callable for the life of the process.
+struct LaunchObserver {
+  bool (*wanted)();  // asked once a circuit; false: it runs as if there were no observer
+  // name: as in LaunchInfo; what it returns is given to end().
+  void* (*begin)(const char* name, int64_t bytes);
+  void (*end)(void* token);
+};
+// One for the process; null for none.
+HOLOGRAM_API void set_launch_observer(const LaunchObserver* observer);
+
+namespace internal {
+HOLOGRAM_API extern constinit std::atomic<uint32_t> g_traces;    // open ones
+HOLOGRAM_API extern constinit std::atomic<uint32_t> g_watchers;  // traces and the observer
+HOLOGRAM_API const char* exchange_cause(const char* cause);
+}  // namespace internal
+
+// Names what the calling thread is doing, for traces of circuits that it causes to run meanwhile:
+// CircuitCause cause("aten::item"). The innermost counts. The text must live as long as this.
+class CircuitCause {
+ public:
+  explicit CircuitCause(const char* cause)
+      : named_(internal::g_traces.load(std::memory_order_relaxed) != 0),
+        outer_(named_ ? internal::exchange_cause(cause) : nullptr) {}
+  ~CircuitCause() {
+    if (named_) internal::exchange_cause(outer_);
+  }
+  CircuitCause(const CircuitCause&) = delete;
+  CircuitCause& operator=(const CircuitCause&) = delete;
+
+ private:
+  const bool named_;
+  const char* const outer_;
+};
+
+}  // namespace hologram

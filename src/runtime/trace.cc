@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: MIT
+// Runs watched circuits launch by launch, and keeps what the open traces are to know of them.
+#include "hologram/trace.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+#include "hologram/error.h"
+#include "src/runtime/recorder.h"
+#include "src/runtime/watch.h"
+
+namespace hologram {
+namespace internal {
+
+constinit std::atomic<uint32_t> g_traces{0};
+constinit std::atomic<uint32_t> g_watchers{0};
+
+namespace {
+
+constinit std::atomic<const LaunchObserver*> g_observer{nullptr};
+constinit thread_local const char* t_cause = nullptr;
+
+using TracePtr = std::shared_ptr<const CircuitTrace>;
+
+// Open traces, and the shapes of the plans that they have met.
+class Traces {
+ public:
+  static Traces& get() {
+    static Traces* instance = new Traces;  // leaked: circuits may run until the very end
+    return *instance;
+  }
+
+  uint64_t open(const Recorder& recorder) {
+    std::lock_guard lock(mutex_);
+    open_.push_back({++last_number_, &recorder, {}});
+    g_traces.fetch_add(1, std::memory_order_relaxed);
+    g_watchers.fetch_add(1, std::memory_order_relaxed);
+    return last_number_;
+  }
+
+  std::vector<TracePtr> close(uint64_t number) {
+    decltype(shapes_) forgotten;
+    std::lock_guard lock(mutex_);
+    const auto at = std::find_if(open_.begin(), open_.end(),
+                                 [&](const Open& open) { return open.number == number; });
+    if (at == open_.end()) {
+      fail(ErrorKind::kInvalidArgument, "stop_tracing: there is no open trace ", number,
+           "; give the number that start_tracing returned, once");
+    }
+    std::vector<TracePtr> circuits = std::move(at->circuits);
+    open_.erase(at);
+    g_traces.fetch_sub(1, std::memory_order_relaxed);
+    g_watchers.fetch_sub(1, std::memory_order_relaxed);
+    if (open_.empty()) forgotten.swap(shapes_);
+    return circuits;
+  }
+
+  bool wants(const Recorder& recorder) {
+    if (g_traces.load(std::memory_order_relaxed) == 0) return false;
+    std::lock_guard lock(mutex_);
+    for (const Open& open : open_) {
+      if (open.recorder == &recorder) return true;
+    }
+    return false;
+  }
+
+  void add(const Recorder& recorder, const TracePtr& circuit) {
+    std::lock_guard lock(mutex_);
+    for (Open& open : open_) {
+      if (open.recorder == &recorder) open.circuits.push_back(circuit);
+    }
+  }
+
+  // The shape of a plan, made at the first look.
+  std::shared_ptr<const CircuitShape> shape_of(const std::shared_ptr<circuit::Plan>& plan,
+                                               std::span<const uint64_t> words,
+                                               std::span<const uint8_t> states) {
+    std::lock_guard lock(mutex_);
+    Known& known = shapes_[plan.get()];
+    if (known.shape == nullptr) {
+      known.plan = plan;
+      known.shape = make_shape(*plan, words, states);
+    }
+    return known.shape;
+  }
+
+  void lock() { mutex_.lock(); }
+  void unlock() { mutex_.unlock(); }
+
+ private:
+  struct Open {
+    uint64_t number;
+    const Recorder* recorder;
+    std::vector<TracePtr> circuits;
+  };
+  // The plan is held, so that no other gets its address meanwhile.
+  struct Known {
+    std::shared_ptr<circuit::Plan> plan;
+    std::shared_ptr<const CircuitShape> shape;
+  };
+
+  std::shared_ptr<const CircuitShape> make_shape(const circuit::Plan& plan,
+                                                 std::span<const uint64_t> words,
+                                                 std::span<const uint8_t> states) {
+    auto shape = std::make_shared<CircuitShape>();
+    shape->ops_json = circuit::tape_json(words);
+    shape->plan_json = circuit::plan_json(plan);
+    shape->ops_text = circuit::print_tape(words);
+    shape->plan_text = circuit::print_plan(plan);
+    circuit::Tape::decode(words, [&](const circuit::Record& record, int) {
+      for (int k = 1; k <= record.arity; ++k) {
+        const circuit::Operand& operand = record.operands[k];
+        if (operand.kind == circuit::OperandKind::kImmediate) {
+          shape->number_dtypes.push_back(operand.dtype);
+        }
+      }
+    });
+    shape->slot_states.assign(states.begin(), states.end());
+    for (const circuit::PlanPart& part : plan.parts) {
+      shape->launches.push_back({part.name, part.plan->kernels[0].launch,
+                                 static_cast<int>(part.plan->kernels.size()), part.bytes});
+    }
+    shape->id = ++last_shape_;
+    return shape;
+  }
+
+  std::mutex mutex_;
+  std::vector<Open> open_;
+  std::unordered_map<const circuit::Plan*, Known> shapes_;
+  uint64_t last_number_ = 0;
+  uint64_t last_shape_ = 0;
+};
+
+// One plan for each launch of a plan. Stages come in order, so what one needs has run.
+void split(circuit::Plan& plan) {
+  std::vector<circuit::PlanPart> parts;
+  for (const circuit::Kernel& kernel : plan.kernels) {
+    if (parts.empty() || parts.back().plan->kernels[0].launch != kernel.launch) {
+      circuit::PlanPart& part = parts.emplace_back();
+      part.name = circuit::kernel_name(kernel);
+      part.plan = std::make_unique<circuit::Plan>();
+      part.plan->slots = plan.slots;
+      part.plan->stats.kernels = 1;
+    }
+    parts.back().plan->kernels.push_back(kernel);
+    parts.back().bytes += circuit::kernel_bytes(kernel);
+  }
+  plan.parts = std::move(parts);
+}
+
+// Whole numbers of floating types with a point, as Python has it.
+template <class T>
+std::string floating_text(T value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
+  char text[40];
+  const std::to_chars_result end = std::to_chars(text, text + sizeof text, value);
+  std::string out(text, end.ptr);
+  return out.find_first_of(".e") == std::string::npos ? out + ".0" : out;
+}
+
+}  // namespace
+
+const char* exchange_cause(const char* cause) { return std::exchange(t_cause, cause); }
+
+void lock_traces() { Traces::get().lock(); }
+void unlock_traces() { Traces::get().unlock(); }
+
+bool Recorder::run_watched(Why why, int64_t sealed_ns) {
+  const LaunchObserver* observer = g_observer.load(std::memory_order_acquire);
+  if (observer != nullptr && !observer->wanted()) observer = nullptr;
+  Traces& traces = Traces::get();
+  const bool traced = traces.wants(*this);
+  if (observer == nullptr && !traced) return false;
+
+  std::shared_ptr<CircuitTrace> trace;
+  try {
+    if (plan_->parts.empty()) split(*plan_);
+    if (traced) {
+      trace = std::make_shared<CircuitTrace>();
+      trace->cause = t_cause != nullptr    ? t_cause
+                     : why == Why::kAsked  ? "flush"
+                     : why == Why::kBounds ? "size"
+                     : why == Why::kMemory ? "memory"
+                                           : "stream";
+      trace->plan_hit = plan_hit_;
+      trace->thread = static_cast<uint64_t>(::syscall(SYS_gettid));
+      for (const OpenCircuit::Slot& slot : sealed_->slots) {
+        trace->buffers.push_back(reinterpret_cast<uintptr_t>(slot.buffer));
+        trace->buffer_bytes.push_back(slot.buffer->nbytes());
+      }
+      trace->numbers = sealed_->tape.immediates();
+      trace->times.reserve(plan_->parts.size());
+    }
+  } catch (const std::bad_alloc&) {
+    return false;  // what can run does, even if nobody can be told
+  }
+
+  const circuit::Bindings bindings{bound_.data(), sealed_->tape.immediates().data()};
+  const auto finish = [&](bool failed) {
+    if (trace == nullptr) return;
+    trace->end_ns = now_ns();
+    trace->failed = failed;
+    try {
+      trace->shape = traces.shape_of(
+          plan_, sealed_->tape.words(),
+          {reinterpret_cast<const uint8_t*>(states_.data()), sealed_->slots.size()});
+      traces.add(*this, trace);
+    } catch (const std::bad_alloc&) {
+    }
+  };
+  const int64_t begin_ns = now_ns();
+  if (trace != nullptr) {
+    trace->begin_ns = begin_ns;
+    trace->sealed_ns = sealed_ns;
+  }
+  for (const circuit::PlanPart& part : plan_->parts) {
+    const bool first = part.plan->runs++ == 0;
+    void* token = observer != nullptr ? observer->begin(part.name.c_str(), part.bytes) : nullptr;
+    const int64_t begin = now_ns();
+    try {
+      device_.run_plan(*part.plan, bindings, 0);
+    } catch (...) {
+      if (observer != nullptr) observer->end(token);
+      finish(true);
+      throw;
+    }
+    const int64_t end = now_ns();
+    if (observer != nullptr) observer->end(token);
+    if (trace != nullptr) trace->times.push_back({begin, end, first});
+  }
+  finish(false);
+  return true;
+}
+
+}  // namespace internal
+
+uint64_t start_tracing(Device& device) {
+  if (!device.runs_plans()) {
+    fail(ErrorKind::kNotSupported, "start_tracing: device ", device.name(), ":", device.index(),
+         " runs no plans, so there are no circuits to trace");
+  }
+  return internal::Traces::get().open(internal::Recorder::of(device));
+}
+
+std::vector<std::shared_ptr<const CircuitTrace>> stop_tracing(uint64_t trace) {
+  return internal::Traces::get().close(trace);
+}
+
+std::string number_text(Dtype dtype, uint64_t bits) {
+  if (dtype == Dtype::kFloat64) return internal::floating_text(std::bit_cast<double>(bits));
+  if (is_floating(dtype)) {
+    return internal::floating_text(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+  }
+  if (dtype == Dtype::kBool) return bits != 0 ? "True" : "False";
+  return std::to_string(static_cast<int64_t>(bits));
+}
+
+void set_launch_observer(const LaunchObserver* observer) {
+  const LaunchObserver* before = internal::g_observer.exchange(observer, std::memory_order_acq_rel);
+  internal::g_watchers.fetch_add(uint32_t{observer != nullptr} - uint32_t{before != nullptr},
+                                 std::memory_order_relaxed);
+}
+
+}  // namespace hologram
