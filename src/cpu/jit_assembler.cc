@@ -344,6 +344,9 @@ void Assembler::convert(const Node& node, int to, int from) {
   if (is(kFloat16, kFloat32)) return vcvtph2ps(d, x);
   if (is(kFloat32, kFloat16)) return vcvtps2ph(d, x, 0);
   if (is(kBFloat16, kInt32)) return vpmovzxwd(d, x);
+  if (is(kUInt8, kInt32)) return vpmovzxbd(d, x);
+  if (is(kInt8, kInt32)) return vpmovsxbd(d, x);
+  if (is(kInt16, kInt32)) return vpmovsxwd(d, x);
   const Xmm s0 = scratch(0, 16);
   if (is(kInt64, kInt32)) {
     if (wide_) return vpmovqd(d, x);

@@ -34,7 +34,8 @@ void Assembler::load(int to, const Place& place) {
     const Opmask k(kTailMask);
     if (size == 8) return vmovupd(d | k | T_z, place.address);
     if (size == 4) return vmovups(d | k | T_z, place.address);
-    return vmovdqu16(d | k | T_z, place.address);
+    if (size == 2) return vmovdqu16(d | k | T_z, place.address);
+    return vmovdqu8(d | k | T_z, place.address);
   }
   vmovups(d, tail_mask(place.dtype));
   size == 8 ? vmaskmovpd(d, d, place.address) : vmaskmovps(d, d, place.address);

@@ -158,6 +158,7 @@ void Emitter::load_number(int to, const Node& n) {
     default:
       break;
   }
+  if (n.dtype != Dtype::kBool) return vpbroadcastb(all, ptr[rax]);
   movzx(eax, byte[rax]);
   neg(rax);
   sbb(rax, rax);

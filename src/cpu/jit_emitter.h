@@ -62,6 +62,7 @@ class Emitter : public Assembler {
   void run(const Phase& phase, int ahead, bool partial);
   void compute(const Phase& phase, int id, size_t position);
   int fetch(const Phase& phase, int id);
+  int in_place(const Node& n, const int* from, int registers);
   int allocate(bool mask);
   int evict(bool mask);
   void release(int id, size_t position);

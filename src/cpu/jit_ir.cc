@@ -14,6 +14,11 @@ constexpr size_t kMaxNodes = 4096;
 
 bool is_half(Dtype d) { return d == Dtype::kFloat16 || d == Dtype::kBFloat16; }
 
+// Types that are read only to be converted.
+bool is_small_integer(Dtype d) {
+  return d == Dtype::kUInt8 || d == Dtype::kInt8 || d == Dtype::kInt16;
+}
+
 bool is_computed(Dtype d) {
   return d == Dtype::kBool || d == Dtype::kInt32 || d == Dtype::kInt64 || d == Dtype::kFloat32 ||
          d == Dtype::kFloat64;
@@ -143,6 +148,7 @@ Symbol Graph::constant_of(Dtype dtype, double value) {
 bool can_convert(Isa isa, Dtype from, Dtype to) {
   if (is_half(from)) from = Dtype::kFloat32;
   if (is_half(to)) to = Dtype::kFloat32;
+  if (is_small_integer(from) && from != to) from = Dtype::kInt32;
   if (!is_computed(from) || !is_computed(to)) return false;
   if (isa == Isa::kAvx512 || from == to) return true;
   // AVX2 converts between float and int64 one element at a time.
@@ -155,6 +161,9 @@ Symbol convert(Symbol x, Dtype to) {
   if (from == to) return x;
   if (from == Dtype::kFloat16) {
     return convert(convert_directly(x, from, Dtype::kFloat32), to);
+  }
+  if (is_small_integer(from)) {
+    return convert(convert_directly(x, from, Dtype::kInt32), to);
   }
   if (from == Dtype::kBFloat16) {
     const Symbol wide = convert_directly(x, from, Dtype::kInt32);
@@ -176,14 +185,14 @@ bool build_graph(const Segment& segment, Graph& graph) {
   std::vector<Symbol> inputs, numbers, values;
   for (size_t i = 0; i < segment.inputs.size(); ++i) {
     const Dtype dtype = segment.inputs[i];
-    if (!is_computed(dtype) && !is_half(dtype)) return false;
+    if (!is_computed(dtype) && !is_half(dtype) && !is_small_integer(dtype)) return false;
     Node node{.op = Op::kLoad, .dtype = dtype, .from = dtype};
     node.index = static_cast<uint16_t>(i);
     inputs.push_back(graph.add(node));
   }
   for (size_t i = 0; i < segment.numbers.size(); ++i) {
     const Dtype dtype = segment.numbers[i];
-    if (!is_computed(dtype) && !is_half(dtype)) return false;
+    if (!is_computed(dtype) && !is_half(dtype) && !is_small_integer(dtype)) return false;
     Node node{.op = Op::kNumber, .dtype = dtype, .from = dtype};
     node.index = static_cast<uint16_t>(i);
     numbers.push_back(graph.add(node));

@@ -285,11 +285,20 @@ void Emitter::compute(const Phase& phase, int id, size_t position) {
   for (int k = 0; k < n.arity; ++k) value(n.in[k]).locked = false;
   for (int k = 0; k < n.arity; ++k) release(n.in[k], position);
   // What the operation reads stays where it is until it is written.
-  const int to = allocate(in_mask_file(id));
+  const int to = in_place(n, from, use_memory ? n.arity - 1 : n.arity);
   Value& v = value(id);
   v.reg = to;
   (in_mask_file(id) ? mask_owner_ : owner_)[static_cast<size_t>(to)] = id;
   operation(n, to, from, use_memory ? &memory : nullptr);
+}
+
+// A register for the result: one of its operands' where the instruction writes to an operand.
+int Emitter::in_place(const Node& n, const int* from, int registers) {
+  const bool fused = n.op == Op::kFma || n.op == Op::kFnma || n.op == Op::kFms;
+  for (int k = 0; fused && k < registers; ++k) {
+    if (owner_[static_cast<size_t>(from[k])] < 0) return from[k];
+  }
+  return allocate(is_wide() && n.is_mask());
 }
 
 int Emitter::fetch(const Phase& phase, int id) {

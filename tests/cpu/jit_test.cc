@@ -5,12 +5,14 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <fstream>
 #include <limits>
 #include <memory>
 #include <random>
@@ -84,6 +86,10 @@ uint64_t special_bits(Dtype dtype, std::mt19937_64& rng) {
       constexpr uint64_t kBits[] = {0, 1, ~0ull, 1ull << 63, ~0ull >> 1, 0xffffffff, 1ull << 32};
       return kBits[rng() % std::size(kBits)];
     }
+    case Dtype::kUInt8:
+    case Dtype::kInt8:
+    case Dtype::kInt16:
+      return rng();
     default: {
       constexpr uint16_t kBits[] = {0,      0x8000, 0x7c00, 0xfc00, 0x7e00, 0x7c01, 1,      0x3ff,
                                     0x0400, 0x7bff, 0x7f80, 0xff80, 0x7fc0, 0x7f81, 0xffff, 0x3f80};
@@ -350,8 +356,9 @@ TEST_P(Jit, NanPayloadsAreThoseOfTheKernels) {
 
 TEST_P(Jit, ConversionsGiveTheBitsOfConvert) {
   std::mt19937_64 rng(3);
-  constexpr Dtype kAll[] = {Dtype::kBool,     Dtype::kInt32,   Dtype::kInt64,  Dtype::kFloat16,
-                            Dtype::kBFloat16, Dtype::kFloat32, Dtype::kFloat64};
+  constexpr Dtype kAll[] = {Dtype::kBool,     Dtype::kInt32,   Dtype::kInt64,   Dtype::kFloat16,
+                            Dtype::kBFloat16, Dtype::kFloat32, Dtype::kFloat64, Dtype::kUInt8,
+                            Dtype::kInt8,     Dtype::kInt16};
   int taken = 0;
   for (Dtype from : kAll) {
     for (Dtype to : kAll) {
@@ -376,7 +383,7 @@ TEST_P(Jit, ConversionsGiveTheBitsOfConvert) {
       }
     }
   }
-  EXPECT_GE(taken, GetParam() == Isa::kAvx512 ? 49 : 41);
+  EXPECT_GE(taken, GetParam() == Isa::kAvx512 ? 49 + 21 : 41 + 21);
 }
 
 // Every half and bfloat16 there is, and floats around each of their boundaries.
@@ -543,6 +550,128 @@ TEST_P(Jit, ValuesBeyondTheRegistersAreKept) {
     segment.outputs = {segment.steps[0].result};
     for (int64_t n : {5, 100, 1000}) check(segment, n, 1, rng);
   }
+}
+
+// Every exponent and sign, with mantissas at and around the ends, through every unary row.
+TEST_P(Jit, MathFunctionsGiveTheBitsOfTheirKernelsEverywhere) {
+  std::mt19937_64 rng(8);
+  for (Dtype dtype : {Dtype::kFloat32, Dtype::kFloat64}) {
+    const int size = static_cast<int>(itemsize(dtype)), low_bits = 8 * size - 16;
+    std::vector<char> in, out, want;
+    for (uint64_t high = 0; high < 65536; ++high) {
+      const uint64_t below = (uint64_t{1} << low_bits) - 1;
+      const uint64_t bits = high << low_bits | (rng() & (rng() % 2 == 0 ? below : 1));
+      const char* bytes = reinterpret_cast<const char*>(&bits);
+      in.insert(in.end(), bytes, bytes + size);
+    }
+    out.resize(in.size());
+    want.resize(in.size());
+    for (const OpInfo& row : ops()) {
+      if (row.arity != 1 || !row.supports(dtype)) continue;
+      const Segment segment = row_segment(row, dtype, 0);
+      const void* inputs[] = {in.data()};
+      void* outputs[] = {out.data()};
+      const SegmentKernel kernel = jit_compile(GetParam(), segment);
+      ASSERT_NE(kernel, nullptr);
+      kernel(inputs, nullptr, outputs, 65536);
+      elementwise_kernel(row.id, dtype)(inputs, want.data(), 65536);
+      const int step = row.result_is_bool ? 1 : size;
+      for (int i = 0; i < 65536; ++i) {
+        const char* got = out.data() + i * step;
+        if (std::memcmp(got, want.data() + i * step, static_cast<size_t>(step)) == 0) continue;
+        uint64_t bits = 0;
+        std::memcpy(&bits, in.data() + i * size, static_cast<size_t>(size));
+        FAIL() << row.name << " " << dtype_name(dtype) << " of bits " << std::hex << bits;
+      }
+    }
+  }
+}
+
+Segment numbered_segment(int number) {
+  Segment segment;
+  segment.inputs = {Dtype::kFloat32, Dtype::kFloat32};
+  segment.outputs = {Dtype::kFloat32};
+  for (int bit = 0; bit < 16; ++bit) {
+    SegmentStep step =
+        row_step(op_info(number >> bit & 1 ? OpId::add : OpId::sub), Dtype::kFloat32);
+    if (bit > 0) step.in[0] = {SegmentRef::kStep, static_cast<uint8_t>(bit - 1)};
+    step.in[1] = {SegmentRef::kInput, 1};
+    segment.steps.push_back(step);
+  }
+  segment.steps.back().output = 0;
+  return segment;
+}
+
+// What number & 1 for each bit adds or subtracts, of exact small integers.
+bool gives_sum(SegmentKernel kernel, int number) {
+  const float x[3] = {5, 6, 7}, y[3] = {1, 2, 3};
+  float out[3] = {};
+  const void* inputs[] = {x, y};
+  void* outputs[] = {out};
+  kernel(inputs, nullptr, outputs, 3);
+  const int count = 2 * std::popcount(static_cast<unsigned>(number) & 0xffff) - 16;
+  for (int i = 0; i < 3; ++i) {
+    if (out[i] != x[i] + static_cast<float>(count) * y[i]) return false;
+  }
+  return true;
+}
+
+// A child process has the code of its parent and makes its own, up to the bound on code.
+TEST_P(Jit, WorksAfterForkAndStopsAtItsBound) {
+  const SegmentKernel before = jit_compile(GetParam(), numbered_segment(1));
+  ASSERT_NE(before, nullptr);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    bool right = gives_sum(before, 1);
+    int made = 2;
+    for (; made < 65536; ++made) {
+      const SegmentKernel kernel = jit_compile(GetParam(), numbered_segment(made));
+      if (kernel == nullptr) break;
+      right = right && gives_sum(kernel, made);
+    }
+    right = right && made > 1000 && made < 65536 && gives_sum(before, 1);
+    right = right && jit_compile(GetParam(), numbered_segment(1)) == before;
+    right = right && jit_compile(GetParam(), numbered_segment(0)) == nullptr;
+    _exit(right ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  const SegmentKernel after = jit_compile(GetParam(), numbered_segment(2));
+  ASSERT_NE(after, nullptr);
+  EXPECT_TRUE(gives_sum(after, 2));
+}
+
+// Settings are read once, so each is tried in a process of its own.
+TEST_P(Jit, ObeysItsSettings) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        setenv("HOLOGRAM_JIT", "0", 1);
+        const Segment segment = numbered_segment(3);
+        const bool refused =
+            !jit_takes(GetParam(), segment.steps[0]) && jit_compile(GetParam(), segment) == nullptr;
+        _exit(refused ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(
+      {
+        setenv("HOLOGRAM_JIT_PERF", "1", 1);
+        const std::string path = "/tmp/perf-" + std::to_string(getpid()) + ".map";
+        const auto kernel = jit_compile(GetParam(), numbered_segment(3));
+        std::ifstream file(path);
+        uintptr_t address = 0;
+        size_t bytes = 0;
+        std::string name;
+        file >> std::hex >> address >> bytes >> name;
+        unlink(path.c_str());
+        const bool noted = address == reinterpret_cast<uintptr_t>(kernel) && bytes > 0 &&
+                           name.starts_with("hologram_jit_1_add_add_sub");
+        _exit(noted ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
 }
 
 TEST_P(Jit, RefusesWhatItCannotDo) {
