@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: MIT
+"""The check: a program shows the same bits and the same errors however it is executed."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from hologram_torch import _C
+
+from .generate import FLOAT_NUMBERS, ODD_NUMBERS, generate
+from .steps import DELETE, NAMES, Env, Log, Snapshot, Step, run
+
+
+def recorded() -> dict[str, int]:
+    """Return the recorder's counters, empty where this build has none."""
+    stats = getattr(_C, "recorder_stats", None)
+    return dict(stats()) if stats is not None else {}
+
+
+def snapshots(env: Env) -> dict[int, Snapshot]:
+    """Look at every tensor that is left."""
+    return {v: Snapshot(t) for v, t in enumerate(env) if isinstance(t, torch.Tensor)}
+
+
+def difference(
+    expected: dict[int, Snapshot], shown: Log, actual: dict[int, Snapshot], also_shown: Log
+) -> str | None:
+    """Say what differs first, or None."""
+    if len(shown) != len(also_shown):
+        return f"{len(shown)} looks and errors in eager mode, {len(also_shown)} deferred"
+    for i, (e, a) in enumerate(zip(shown, also_shown, strict=True)):
+        if e != a:
+            return f"look or error {i}:\n  eager    {e}\n  deferred {a}"
+    for v, e in expected.items():
+        if v in actual and e != actual[v]:
+            return f"v{v}:\n  eager    {e}\n  deferred {actual[v]}{elementwise(e, actual[v])}"
+    return None
+
+
+def elementwise(e: Snapshot, a: Snapshot) -> str:
+    """Describe the first element that differs."""
+    if e.layout != a.layout:
+        return ""
+    ours, theirs = e.bits.flatten(), a.bits.flatten()
+    at = int((ours != theirs).nonzero()[0])
+    count = int((ours != theirs).sum())
+    return f"\n  element {at}: {ours[at]:#x} became {theirs[at]:#x}; {count} differ"
+
+
+def deferred_differs(steps: list[Step]) -> str | None:
+    """Run a program in both modes and say what differs."""
+    env, log = run(steps, "eager")
+    expected = snapshots(env)
+    del env
+    other, also = run(steps, "deferred")
+    return difference(expected, log, snapshots(other), also)
+
+
+def other_numbers(steps: list[Step], rng: random.Random) -> list[Step]:
+    """Return the program with other numbers: its plans are found, its laws may not hold."""
+    numbers = FLOAT_NUMBERS + ODD_NUMBERS
+
+    def change(a: Any) -> Any:
+        return rng.choice(numbers) if type(a) is float and rng.random() < 0.7 else a
+
+    return [
+        Step(s.form, tuple(change(a) for a in s.arguments), s.results, s.other_thread)
+        for s in steps
+    ]
+
+
+@dataclass
+class Counts:
+    """What checks have compared; a check that compares nothing must be noticed."""
+
+    programs: int = 0
+    steps: int = 0
+    tensors: int = 0
+    elements: int = 0
+    looks: int = 0
+    errors: int = 0
+    with_kernels: int = 0  # programs in which kernels of circuits ran
+    recorded: int = 0
+
+    def add(self, other: Counts) -> None:
+        """Add up."""
+        for name in vars(self):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+@dataclass
+class Failure:
+    """A program that fails, and how."""
+
+    seed: int
+    variant: str
+    steps: list[Step]
+    what: str
+
+
+def check(seed: int, counts: Counts) -> Failure | None:
+    """Check the program of a seed; some seeds also vary what must not matter."""
+    steps, env, log = generate(seed)
+    expected = snapshots(env)
+    del env
+    counts.programs += 1
+    counts.steps += len(steps)
+    counts.tensors += len(expected)
+    counts.elements += sum(s.bits.numel() for s in expected.values())
+    errors = sum(type(entry) is tuple for entry in log)
+    counts.errors += errors
+    counts.looks += len(log) - errors
+
+    before = recorded()
+    other, also = run(steps, "deferred")
+    what = difference(expected, log, snapshots(other), also)
+    if before:
+        after = recorded()
+        counts.with_kernels += after["kernels"] > before["kernels"]
+        counts.recorded += after["ops_recorded"] - before["ops_recorded"]
+    if what:
+        return Failure(seed, "as generated", steps, what)
+    del other
+
+    variant = seed % 8
+    if variant == 1:
+        # Values stay alive, and nobody looks on the way: other circuits, the same results.
+        quiet = [s for s in steps if s.form is not DELETE and not s.form.look]
+        other, also = run(quiet, "deferred")
+        shown = [entry for entry in log if type(entry) is tuple]
+        if len(also) == len(shown):  # a look itself may have failed
+            what = difference(expected, shown, snapshots(other), also)
+        if what:
+            return Failure(
+                seed, "without looks and deletions, against the program with them", steps, what
+            )
+    elif variant == 2:
+        changed = other_numbers(steps, random.Random(seed))
+        what = deferred_differs(changed)
+        if what:
+            return Failure(seed, "with other numbers", changed, what)
+    elif variant == 3:
+        # The second time every plan is known.
+        other, also = run(steps, "deferred")
+        what = difference(expected, log, snapshots(other), also)
+        if what:
+            return Failure(seed, "run again", steps, what)
+    return None
+
+
+def agreement(seeds: range) -> tuple[int, int]:
+    """Run programs on PyTorch's cpu too; return how many tensors were compared, and agree.
+
+    Errors of rounding grow along a program and decide comparisons, so some tensors do not.
+    """
+    compared = agree = 0
+    for seed in seeds:
+        steps, env, _ = generate(seed)
+        if any(s.form.random for s in steps):
+            continue
+        device = NAMES["device"]
+        NAMES["device"] = torch.device("cpu")
+        try:
+            cpu, _ = run(steps, "eager")
+        finally:
+            NAMES["device"] = device
+        for ours, theirs in zip(env, cpu, strict=True):
+            if isinstance(ours, torch.Tensor) and isinstance(theirs, torch.Tensor):
+                compared += 1
+                agree += _close(ours.cpu(), theirs)
+    return compared, agree
+
+
+def _close(a: torch.Tensor, b: torch.Tensor) -> bool:
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    coarse = a.dtype in (torch.float16, torch.bfloat16)
+    a, b = a.to(torch.float64), b.to(torch.float64)
+    return torch.allclose(a, b, rtol=0.05 if coarse else 1e-3, atol=1e-3, equal_nan=True)
