@@ -22,6 +22,8 @@ namespace {
 
 // Shorter rows cost less repeated or gathered than one call each.
 constexpr int64_t kShortRow = 32;
+<<<<<<< HEAD
+=======
 // Repeated rows below this are worth a tile that keeps them.
 constexpr int64_t kRepeatedRow = 256;
 
@@ -30,6 +32,7 @@ constexpr double kHeavy = 6;
 
 int32_t size_of(Dtype dtype) { return static_cast<int32_t>(itemsize(dtype)); }
 
+>>>>>>> main
 }  // namespace
 
 Lowering::Lowering(const Kernel& kernel, int64_t tile, bool jit, Program& program)
@@ -50,7 +53,11 @@ Lowering::Lowering(const Kernel& kernel, int64_t tile, bool jit, Program& progra
     memory.layout = domain.layout(k);
     memory.row_stride = domain.row_stride(k);
     memory.col_stride = domain.col_stride(k);
+<<<<<<< HEAD
+    memory.itemsize = static_cast<int32_t>(itemsize(dtype));
+=======
     memory.itemsize = size_of(dtype);
+>>>>>>> main
     memory.repeated = domain.is_repeated(k);
     memory.is_row = memory.layout == Layout::kRowScalar ||
                     (domain.keeps_columns && kernel.accesses[k].rank == Rank::kRow);
@@ -67,6 +74,10 @@ Lowering::Lowering(const Kernel& kernel, int64_t tile, bool jit, Program& progra
   }
   program_.linear = grid.outer == 1 && (grid.row_blocks == 1 || grid.col_blocks == 1);
   for (const Instr& instr : kernel.instrs) {
+<<<<<<< HEAD
+    first_number_.push_back(program_.immediates);
+=======
+>>>>>>> main
     for (int k = 0; k < instr.arity; ++k) {
       program_.immediates += instr.in[k].kind == Ref::kImmediate;
     }
@@ -74,6 +85,8 @@ Lowering::Lowering(const Kernel& kernel, int64_t tile, bool jit, Program& progra
   temps_.resize(kernel.temps.size());
 }
 
+<<<<<<< HEAD
+=======
 // ---- values ----
 
 Lowering::Value Lowering::value_of(const Instr& instr, int k) {
@@ -342,6 +355,7 @@ void Lowering::settle_result(const Ref& out, Rank rank, Dtype dtype, const Opera
 
 // ---- instructions ----
 
+>>>>>>> main
 void Lowering::lower_one(const Instr& instr, const std::vector<Value>& inputs) {
   const Dtype natural = op_info(instr.op()).result_is_bool ? Dtype::kBool : instr.compute;
   Value result{Rank::kOne, natural, kNone, kNone, program_.first_one() + program_.ones++};
@@ -363,7 +377,11 @@ void Lowering::lower_one(const Instr& instr, const std::vector<Value>& inputs) {
   }
 }
 
+<<<<<<< HEAD
+void Lowering::lower_op(const Instr& instr, int index) {
+=======
 void Lowering::lower_op(const Instr& instr) {
+>>>>>>> main
   const OpInfo& row = op_info(instr.op());
   if (instr.arity != row.arity || !row.supports(instr.compute)) {
     fail(ErrorKind::kInternal, "a plan asks for ", row.name, " of ", int{instr.arity},
@@ -372,7 +390,11 @@ void Lowering::lower_op(const Instr& instr) {
   std::vector<Value> inputs;
   Rank rank = Rank::kOne;
   for (int k = 0; k < instr.arity; ++k) {
+<<<<<<< HEAD
+    inputs.push_back(cast(value_of(index, k), instr.compute));
+=======
     inputs.push_back(cast(value_of(instr, k), instr.compute));
+>>>>>>> main
     rank = std::min(rank, inputs.back().rank);
   }
   if (rank == Rank::kOne) return lower_one(instr, inputs);
@@ -425,8 +447,13 @@ void Lowering::lower_op(const Instr& instr) {
   settle_result(instr.out, rank, natural, out.operand);
 }
 
+<<<<<<< HEAD
+void Lowering::lower_convert(const Instr& instr, int index) {
+  const Value value = value_of(index, 0);
+=======
 void Lowering::lower_convert(const Instr& instr) {
   const Value value = value_of(instr, 0);
+>>>>>>> main
   const Dtype to = dtype_of_out(instr.out, instr.result);
   // Registers and numbers are never written again, so a temp may be another name for one.
   if (instr.out.kind == Ref::kTemp && (value.access == kNone || value.dtype != to)) {
@@ -456,7 +483,11 @@ void Lowering::lower_convert(const Instr& instr) {
     Step& step = add(
         program_.prologue, StepKind::kGather,
         {{static_cast<uint16_t>(value.place), 0, 0}, {static_cast<uint16_t>(kept.place), 0, 0}});
+<<<<<<< HEAD
+    step.itemsize = static_cast<int32_t>(itemsize(to));
+=======
     step.itemsize = size_of(to);
+>>>>>>> main
   } else {
     kept.reg = new_register(to, true);
     const Memory& memory = memory_[value.access];
@@ -466,10 +497,17 @@ void Lowering::lower_convert(const Instr& instr) {
   temps_[instr.out.index] = kept;
 }
 
+<<<<<<< HEAD
+void Lowering::lower_fold(const Instr& instr, int index) {
+  const auto op = static_cast<Reduction>(instr.attr);
+  const Dtype stored = dtype_of_out(instr.out, instr.result);
+  const Value value = cast(value_of(index, 0), compute_dtype(instr.compute));
+=======
 void Lowering::lower_fold(const Instr& instr) {
   const auto op = static_cast<Reduction>(instr.attr);
   const Dtype stored = dtype_of_out(instr.out, instr.result);
   const Value value = cast(value_of(instr, 0), compute_dtype(instr.compute));
+>>>>>>> main
   const SettledFold fold = settle_fold(reduction_name(op).data(), op, instr.parameter,
                                        instr.parameter, value.dtype, stored);
   const Value ready = cast(value, fold.compute);
@@ -483,12 +521,20 @@ void Lowering::lower_fold(const Instr& instr) {
   settle_result(instr.out, Rank::kRow, fold.result, out.operand);
 }
 
+<<<<<<< HEAD
+void Lowering::lower_rows(const Instr& instr, int index) {
+=======
 void Lowering::lower_rows(const Instr& instr) {
+>>>>>>> main
   const Dtype compute =
       compute_dtype(instr.compute) == Dtype::kFloat64 ? Dtype::kFloat64 : Dtype::kFloat32;
   Operand in[2];
   for (int k = 0; k < instr.arity; ++k) {
+<<<<<<< HEAD
+    const Value value = cast(value_of(index, k), compute);
+=======
     const Value value = cast(value_of(instr, k), compute);
+>>>>>>> main
     Settled settled = direct(value);
     if (settled.scalar) settled = {whole(value)};
     in[k] = settled.operand;
@@ -503,8 +549,17 @@ void Lowering::lower_rows(const Instr& instr) {
 }
 
 void Lowering::run() {
+<<<<<<< HEAD
+  const std::vector<int> order = jit_ ? order_for_segments() : original_order();
+  for (size_t i = 0; i < order.size();) {
+    const size_t taken = jit_ ? lower_segment(order, i) : 0;
+    if (taken == 0) lower_instr(kernel_.instrs[static_cast<size_t>(order[i])], order[i]);
+    i += std::max<size_t>(taken, 1);
+  }
+=======
   int index = 0;
   for (const Instr& instr : kernel_.instrs) lower_instr(instr, index++);
+>>>>>>> main
   for (const Step& step : program_.steps) {
     const bool copies = step.kind == StepKind::kConvert || step.kind == StepKind::kGather ||
                         step.kind == StepKind::kScatter;
@@ -514,6 +569,15 @@ void Lowering::run() {
 
 void Lowering::lower_instr(const Instr& instr, int index) {
   if (instr.is_op()) {
+<<<<<<< HEAD
+    lower_op(instr, index);
+  } else if (instr.code == circuit::kCodeConvert) {
+    lower_convert(instr, index);
+  } else if (instr.code == circuit::kCodeFold) {
+    lower_fold(instr, index);
+  } else if (instr.code == circuit::kCodeRow) {
+    lower_rows(instr, index);
+=======
     lower_op(instr);
   } else if (instr.code == circuit::kCodeConvert) {
     lower_convert(instr);
@@ -521,6 +585,7 @@ void Lowering::lower_instr(const Instr& instr, int index) {
     lower_fold(instr);
   } else if (instr.code == circuit::kCodeRow) {
     lower_rows(instr);
+>>>>>>> main
   } else {
     fail(ErrorKind::kInternal, "instruction ", index, " of a plan has the unknown code ",
          instr.code);

@@ -50,6 +50,10 @@ struct Batch {
 
 struct Code final : circuit::PlanCode {
   Isa isa{};
+<<<<<<< HEAD
+  bool jitted = false;  // generated loops are in use where they serve
+=======
+>>>>>>> main
   std::vector<KernelCode> kernels;
   std::vector<Batch> batches;
   int64_t ones_bytes = 0;
@@ -225,6 +229,10 @@ void share_out(const std::vector<KernelCode>& kernels, Batch& batch) {
 std::unique_ptr<Code> make_code(const Plan& plan, Isa isa, bool jit) {
   auto code = std::make_unique<Code>();
   code->isa = isa;
+<<<<<<< HEAD
+  code->jitted = jit;
+=======
+>>>>>>> main
   const Kernel* last = nullptr;
   for (const Kernel& kernel : plan.kernels) {
     KernelCode made;
@@ -258,6 +266,23 @@ std::unique_ptr<Code> make_code(const Plan& plan, Isa isa, bool jit) {
   return code;
 }
 
+<<<<<<< HEAD
+// Elements from which generating loops pays in the first run already.
+constexpr int64_t kWorthGenerating = 1 << 18;
+
+// Most plans run once or many times: loops are generated at the second run.
+const Code& code_of(Plan& plan) {
+  const Isa isa = current_isa();
+  auto* code = static_cast<Code*>(plan.code.get());
+  if (code != nullptr && code->isa == isa && code->jitted) [[likely]]
+    return *code;
+  int64_t most = 0;
+  for (const Kernel& kernel : plan.kernels) most = std::max(most, kernel.numel());
+  const bool again = code != nullptr && code->isa == isa;
+  auto made = make_code(plan, isa, again || most >= kWorthGenerating);
+  code = made.get();
+  plan.code = std::move(made);
+=======
 Code& code_of(Plan& plan) {
   const Isa isa = current_isa();
   auto* code = static_cast<Code*>(plan.code.get());
@@ -265,6 +290,7 @@ Code& code_of(Plan& plan) {
     plan.code = make_code(plan, isa, false);
     code = static_cast<Code*>(plan.code.get());
   }
+>>>>>>> main
   return *code;
 }
 

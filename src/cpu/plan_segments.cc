@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: MIT
+// Runs of elementwise instructions that become one generated loop.
+#include <algorithm>
+#include <numeric>
+
+#include "hologram/op.h"
+#include "src/cpu/plan_lower.h"
+
+namespace hologram::cpu {
+
+using circuit::Instr;
+using circuit::Rank;
+using circuit::Ref;
+
+namespace {
+
+// Arrays and numbers of one loop; more would not be kept in registers anyway.
+constexpr size_t kMostOperands = 120;
+// What a simple op costs in a generated loop, in calls of its kernel.
+constexpr double kInLoop = 0.25;
+
+bool is_elementwise(const Instr& instr) {
+  return instr.is_op() || instr.code == circuit::kCodeConvert;
+}
+
+bool same_ref(const Ref& a, const Ref& b) { return a.kind == b.kind && a.index == b.index; }
+
+}  // namespace
+
+std::vector<int> Lowering::original_order() const {
+  std::vector<int> order(kernel_.instrs.size());
+  std::iota(order.begin(), order.end(), 0);
+  return order;
+}
+
+std::vector<Rank> Lowering::temp_ranks() const {
+  std::vector<Rank> ranks(kernel_.temps.size(), Rank::kFull);
+  for (const Instr& instr : kernel_.instrs) {
+    if (instr.out.kind != Ref::kTemp) continue;
+    Rank& rank = ranks[instr.out.index];
+    rank = instr.code == circuit::kCodeFold ? Rank::kRow
+           : is_elementwise(instr)          ? rank_of_instr(instr, ranks)
+                                            : Rank::kFull;
+  }
+  return ranks;
+}
+
+Rank Lowering::rank_of_instr(const Instr& instr, const std::vector<Rank>& ranks) const {
+  Rank rank = Rank::kOne;
+  for (int k = 0; k < instr.arity; ++k) {
+    const Ref& ref = instr.in[k];
+    if (ref.kind == Ref::kTemp) rank = std::min(rank, ranks[ref.index]);
+    if (ref.kind != Ref::kAccess) continue;
+    const Memory& memory = memory_[ref.index];
+    rank = std::min(rank, memory.layout == Layout::kOne ? Rank::kOne
+                          : memory.is_row               ? Rank::kRow
+                                                        : Rank::kFull);
+  }
+  return rank;
+}
+
+std::vector<int> Lowering::order_for_segments() const {
+  const auto& instrs = kernel_.instrs;
+  const int count = static_cast<int>(instrs.size());
+  const std::vector<Rank> ranks = temp_ranks();
+  const auto slot = [&](const Ref& ref) { return kernel_.accesses[ref.index].slot; };
+  // b waits for a: it reads what a makes, or one of them stores to memory that the other uses.
+  const auto waits = [&](const Instr& b, const Instr& a) {
+    if (a.out.kind == Ref::kTemp) {
+      return std::any_of(b.in, b.in + b.arity,
+                         [&](const Ref& ref) { return same_ref(ref, a.out); });
+    }
+    const auto uses_stored = [&](const Instr& user, const Ref& stored) {
+      return stored.kind == Ref::kAccess &&
+             std::any_of(user.in, user.in + user.arity, [&](const Ref& ref) {
+               return ref.kind == Ref::kAccess && slot(ref) == slot(stored);
+             });
+    };
+    return uses_stored(b, a.out) || (b.out.kind == Ref::kAccess && slot(b.out) == slot(a.out));
+  };
+  const auto overwrites = [&](const Instr& b, const Instr& a) {
+    return b.out.kind == Ref::kAccess && std::any_of(a.in, a.in + a.arity, [&](const Ref& ref) {
+             return ref.kind == Ref::kAccess && slot(ref) == slot(b.out);
+           });
+  };
+  // Values of rows first, since loops read them; folds and row functions as late as they may.
+  const auto urgency = [&](const Instr& instr) {
+    if (!is_elementwise(instr)) return 2;
+    return rank_of_instr(instr, ranks) == Rank::kFull ? 1 : 0;
+  };
+  std::vector<int> order;
+  std::vector<bool> done(instrs.size(), false);
+  while (static_cast<int>(order.size()) < count) {
+    int best = -1;
+    for (int i = 0; i < count; ++i) {
+      if (done[i]) continue;
+      bool ready = true;
+      for (int j = 0; j < i && ready; ++j) {
+        ready = done[j] || !(waits(instrs[i], instrs[j]) || overwrites(instrs[i], instrs[j]));
+      }
+      if (ready && (best < 0 || urgency(instrs[i]) < urgency(instrs[best]))) best = i;
+    }
+    done[best] = true;
+    order.push_back(best);
+  }
+  return order;
+}
+
+bool Lowering::fits_segment(int index, const std::vector<Rank>& ranks, SegmentStep& step) const {
+  const Instr& instr = kernel_.instrs[static_cast<size_t>(index)];
+  if (!is_elementwise(instr) || rank_of_instr(instr, ranks) != Rank::kFull) return false;
+  step.convert = !instr.is_op();
+  if (instr.is_op()) step.op = instr.op();
+  step.compute = instr.compute;
+  step.arity = instr.arity;
+  step.result = dtype_of_out(instr.out, instr.result);
+  if (instr.out.kind == Ref::kAccess && rank_of_out(instr.out) != Rank::kFull) return false;
+  for (int k = 0; k < instr.arity; ++k) {
+    const Ref& ref = instr.in[k];
+    const Dtype dtype = ref.kind == Ref::kAccess ? kernel_.accesses[ref.index].dtype
+                        : ref.kind == Ref::kTemp ? kernel_.temps[ref.index].dtype
+                                                 : instr.compute;
+    if (dtype != instr.compute) return false;
+  }
+  return jit_takes(program_.isa, step);
+}
+
+size_t Lowering::lower_segment(const std::vector<int>& order, size_t at) {
+  const std::vector<Rank> ranks = temp_ranks();
+  // Memory stored here and read under another name is read by a loop of its own.
+  const auto reads_stored = [&](size_t end) {
+    const Instr& instr = kernel_.instrs[static_cast<size_t>(order[end])];
+    for (size_t i = at; i < end; ++i) {
+      const Ref& out = kernel_.instrs[static_cast<size_t>(order[i])].out;
+      if (out.kind != Ref::kAccess) continue;
+      for (int k = 0; k < instr.arity; ++k) {
+        if (instr.in[k].kind == Ref::kAccess && instr.in[k].index != out.index &&
+            kernel_.accesses[instr.in[k].index].slot == kernel_.accesses[out.index].slot) {
+          return true;
+        }
+      }
+    }
+    return false;
+  };
+  size_t end = at;
+  SegmentStep step;
+  while (end < order.size() && fits_segment(order[end], ranks, step) && !reads_stored(end)) ++end;
+  // Half as many where a loop of all needs too much.
+  for (size_t count = end - at; count >= 2; count /= 2) {
+    const std::span<const int> all(order);
+    if (emit_segment(all.subspan(at, count), all.subspan(at + count))) return count;
+  }
+  return 0;
+}
+
+bool Lowering::emit_segment(std::span<const int> indices, std::span<const int> later) {
+  const std::vector<Rank> ranks = temp_ranks();
+  Segment segment;
+  std::vector<Value> inputs, numbers;
+  struct Made {
+    Ref ref;
+    int step;
+    bool last;  // of those that store to this access
+  };
+  std::vector<Made> made;
+  double cost = 1;
+  // The step that made what ref names, if one here did.
+  const auto step_of = [&](const Ref& ref) {
+    for (size_t i = made.size(); i-- > 0;) {
+      if (same_ref(made[i].ref, ref)) return made[i].step;
+    }
+    return -1;
+  };
+  const auto enter = [&](std::vector<Value>& list, std::vector<Dtype>& dtypes, const Value& value) {
+    for (size_t i = 0; i < list.size(); ++i) {
+      if (list[i].access == value.access && list[i].reg == value.reg &&
+          list[i].place == value.place) {
+        return static_cast<uint8_t>(i);
+      }
+    }
+    list.push_back(value);
+    dtypes.push_back(value.dtype);
+    return static_cast<uint8_t>(list.size() - 1);
+  };
+  for (const int index : indices) {
+    const Instr& instr = kernel_.instrs[static_cast<size_t>(index)];
+    SegmentStep step;
+    fits_segment(index, ranks, step);
+    for (int k = 0; k < instr.arity; ++k) {
+      const int known = instr.in[k].kind == Ref::kImmediate ? -1 : step_of(instr.in[k]);
+      if (known >= 0) {
+        step.in[k] = {SegmentRef::kStep, static_cast<uint8_t>(known)};
+        continue;
+      }
+      const Value value = value_of(index, k);
+      if (is_single(value)) {
+        step.in[k] = {SegmentRef::kNumber, enter(numbers, segment.numbers, value)};
+      } else {
+        step.in[k] = {SegmentRef::kInput, enter(inputs, segment.inputs, value)};
+      }
+      if (inputs.size() + numbers.size() > kMostOperands) return false;
+    }
+    for (Made& earlier : made) {
+      if (same_ref(earlier.ref, instr.out)) earlier.last = false;
+    }
+    made.push_back({instr.out, static_cast<int>(segment.steps.size()), true});
+    segment.steps.push_back(step);
+    cost += instr.is_op() && op_info(instr.op()).is_heavy() ? kHeavy : kInLoop;
+  }
+  // What memory or a later instruction gets. Nothing else leaves the loop.
+  const auto is_wanted = [&](const Made& result) {
+    if (result.ref.kind == Ref::kAccess) return result.last;
+    return std::any_of(later.begin(), later.end(), [&](int index) {
+      const Instr& instr = kernel_.instrs[static_cast<size_t>(index)];
+      return std::any_of(instr.in, instr.in + instr.arity,
+                         [&](const Ref& ref) { return same_ref(ref, result.ref); });
+    });
+  };
+  std::vector<Made> results;
+  for (const Made& result : made) {
+    if (!is_wanted(result)) continue;
+    SegmentStep& step = segment.steps[static_cast<size_t>(result.step)];
+    step.output = static_cast<int>(segment.outputs.size());
+    segment.outputs.push_back(step.result);
+    results.push_back(result);
+  }
+  if (results.empty() || results.size() > kMostOperands) return false;
+  const SegmentKernel kernel = jit_compile(program_.isa, segment);
+  if (kernel == nullptr) return false;
+
+  Step step;
+  step.kind = StepKind::kSegment;
+  step.segment = kernel;
+  step.inputs = static_cast<uint8_t>(inputs.size());
+  step.numbers = static_cast<uint8_t>(numbers.size());
+  step.outputs = static_cast<uint8_t>(results.size());
+  std::vector<Operand> operands;
+  for (const auto* list : {&inputs, &numbers}) {
+    for (const Value& value : *list) {
+      const Settled settled = direct(value);
+      step.by_row |= settled.by_row;
+      operands.push_back(settled.operand);
+    }
+  }
+  for (const Made& result : results) {
+    const Dtype dtype = segment.steps[static_cast<size_t>(result.step)].result;
+    const Settled settled = result_operand(result.ref, Rank::kFull, dtype);
+    step.by_row |= settled.by_row;
+    operands.push_back(settled.operand);
+  }
+  step.first = static_cast<uint32_t>(program_.operands.size());
+  program_.operands.insert(program_.operands.end(), operands.begin(), operands.end());
+  program_.steps.push_back(step);
+  for (size_t i = 0; i < results.size(); ++i) {
+    settle_result(results[i].ref, Rank::kFull,
+                  segment.steps[static_cast<size_t>(results[i].step)].result,
+                  operands[inputs.size() + numbers.size() + i]);
+  }
+  program_.cost += cost;
+  return true;
+}
+
+}  // namespace hologram::cpu
