@@ -3,10 +3,7 @@
 // gathered or repeated, which form of each kernel runs.
 #pragma once
 
-<<<<<<< HEAD
 #include <span>
-=======
->>>>>>> main
 #include <vector>
 
 #include "src/cpu/plan_program.h"
@@ -24,12 +21,9 @@ struct Register {
   bool given_away = false;  // its class went to the output of the step that read it last
 };
 
-<<<<<<< HEAD
 // What an op of many instructions costs in simple ones.
 inline constexpr double kHeavy = 6;
 
-=======
->>>>>>> main
 // Registers stand for places from here on until classes are assigned.
 inline constexpr int kFirstRegister = 1 << 14;
 
@@ -70,11 +64,7 @@ class Lowering {
     bool by_row = false, scalar = false;
   };
 
-<<<<<<< HEAD
   Value value_of(int index, int k) const;
-=======
-  Value value_of(const circuit::Instr& instr, int k);
->>>>>>> main
   Value cast(const Value& value, Dtype to);
   int new_register(Dtype dtype, bool row_values);
   Operand of_register(int reg) const;
@@ -84,11 +74,8 @@ class Lowering {
   Operand whole(const Value& value);
   Operand row_vector(const Value& value);
   Operand repeated_tile(int place, Dtype dtype);
-<<<<<<< HEAD
   // Whether direct() gives one element: for the block, or for each of its rows.
   bool is_single(const Value& value) const;
-=======
->>>>>>> main
   // Without a copy where that serves.
   Settled direct(const Value& value);
 
@@ -103,7 +90,6 @@ class Lowering {
   void store(const Value& value, int access);
   void forget_copies(int access);
 
-<<<<<<< HEAD
   // The instructions in an order that keeps results and puts those that a generated loop takes side
   // by side.
   std::vector<int> order_for_segments() const;
@@ -122,14 +108,6 @@ class Lowering {
   void lower_convert(const circuit::Instr& instr, int index);
   void lower_fold(const circuit::Instr& instr, int index);
   void lower_rows(const circuit::Instr& instr, int index);
-=======
-  void lower_instr(const circuit::Instr& instr, int index);
-  void lower_op(const circuit::Instr& instr);
-  void lower_one(const circuit::Instr& instr, const std::vector<Value>& inputs);
-  void lower_convert(const circuit::Instr& instr);
-  void lower_fold(const circuit::Instr& instr);
-  void lower_rows(const circuit::Instr& instr);
->>>>>>> main
   Rank rank_of_out(const circuit::Ref& out) const;
   Dtype dtype_of_out(const circuit::Ref& out, Dtype otherwise) const;
 
@@ -142,11 +120,7 @@ class Lowering {
   std::vector<Value> temps_;
   std::vector<Register> registers_;
   std::vector<std::pair<int, int>> tiles_;  // place, register that repeats it
-<<<<<<< HEAD
   std::vector<int> first_number_;           // of each instruction
-=======
-  int next_immediate_ = 0;
->>>>>>> main
 };
 
 }  // namespace hologram::cpu

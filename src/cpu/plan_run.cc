@@ -50,10 +50,7 @@ struct Batch {
 
 struct Code final : circuit::PlanCode {
   Isa isa{};
-<<<<<<< HEAD
   bool jitted = false;  // generated loops are in use where they serve
-=======
->>>>>>> main
   std::vector<KernelCode> kernels;
   std::vector<Batch> batches;
   int64_t ones_bytes = 0;
@@ -229,10 +226,7 @@ void share_out(const std::vector<KernelCode>& kernels, Batch& batch) {
 std::unique_ptr<Code> make_code(const Plan& plan, Isa isa, bool jit) {
   auto code = std::make_unique<Code>();
   code->isa = isa;
-<<<<<<< HEAD
   code->jitted = jit;
-=======
->>>>>>> main
   const Kernel* last = nullptr;
   for (const Kernel& kernel : plan.kernels) {
     KernelCode made;
@@ -266,7 +260,6 @@ std::unique_ptr<Code> make_code(const Plan& plan, Isa isa, bool jit) {
   return code;
 }
 
-<<<<<<< HEAD
 // Elements from which generating loops pays in the first run already.
 constexpr int64_t kWorthGenerating = 1 << 18;
 
@@ -282,15 +275,6 @@ const Code& code_of(Plan& plan) {
   auto made = make_code(plan, isa, again || most >= kWorthGenerating);
   code = made.get();
   plan.code = std::move(made);
-=======
-Code& code_of(Plan& plan) {
-  const Isa isa = current_isa();
-  auto* code = static_cast<Code*>(plan.code.get());
-  if (code == nullptr || code->isa != isa) [[unlikely]] {
-    plan.code = make_code(plan, isa, false);
-    code = static_cast<Code*>(plan.code.get());
-  }
->>>>>>> main
   return *code;
 }
 

@@ -36,14 +36,8 @@ void run_op(const Step& step, const Operand* operands, char* const* at, int64_t 
 
 void run_segment(const Step& step, const Operand* operands, char* const* at, int64_t rows,
                  int64_t cols, int64_t n) {
-<<<<<<< HEAD
   const void* in[128];
   void* out[128];
-=======
-  constexpr int kMost = 256;
-  const void* in[kMost];
-  void* out[kMost];
->>>>>>> main
   const int inputs = step.inputs, numbers = step.numbers;
   gather_addresses(operands, inputs + numbers, at, in);
   gather_addresses(operands + inputs + numbers, step.outputs, at, out);

@@ -208,11 +208,7 @@ class RandomPlans : public ::testing::TestWithParam<Isa> {
 TEST_P(RandomPlans, EqualTheirInstructions) {
   const char* seed = std::getenv("HOLOGRAM_TEST_SEED");
   const int first = seed != nullptr ? std::atoi(seed) : 1000 * static_cast<int>(GetParam());
-<<<<<<< HEAD
   for (int trial = 0; trial < 400 && !HasFailure(); ++trial) {
-=======
-  for (int trial = 0; trial < 700 && !HasFailure(); ++trial) {
->>>>>>> main
     Random random(static_cast<unsigned>(first + trial));
     Case test;
     const int kernels = pick(random, 1, 3);

@@ -203,10 +203,7 @@ struct Builder {
 struct Case {
   circuit::Plan plan;
   std::vector<std::vector<char>> slots;
-<<<<<<< HEAD
   std::vector<Dtype> dtypes;  // of the slots
-=======
->>>>>>> main
   std::vector<uint64_t> immediates;
 
   // A slot of n random elements.
@@ -214,10 +211,7 @@ struct Case {
     std::vector<char> bytes(static_cast<size_t>(n) * itemsize(dtype));
     fill_random(random, dtype, bytes.data(), n);
     slots.push_back(std::move(bytes));
-<<<<<<< HEAD
     dtypes.push_back(dtype);
-=======
->>>>>>> main
     return static_cast<uint32_t>(slots.size() - 1);
   }
   uint32_t immediate(Dtype compute, double value) {
@@ -371,7 +365,6 @@ class Unfused {
   std::vector<Strides> dense_strides_;
 };
 
-<<<<<<< HEAD
 inline bool is_nan_at(Dtype dtype, const char* p) {
   if (!is_floating(dtype)) return false;
   double value;
@@ -393,9 +386,6 @@ inline int64_t first_difference(Dtype dtype, const std::vector<char>& a,
 }
 
 // Runs the plan several times over, each on fresh memory, and compares every element of every slot.
-=======
-// Runs the plan several times over, each on fresh memory, and compares every byte of every slot.
->>>>>>> main
 inline void expect_unfused_bits(Case& test, const std::string& what, int runs = 3) {
   std::vector<char*> at;
   auto want = test.slots;
@@ -407,18 +397,10 @@ inline void expect_unfused_bits(Case& test, const std::string& what, int runs = 
       auto got = test.slots;
       cpu::run_plan(test.plan, Case::bind(got, at, test.immediates), threads);
       for (size_t s = 0; s < got.size(); ++s) {
-<<<<<<< HEAD
         const int64_t i = first_difference(test.dtypes[s], got[s], want[s]);
         if (i < 0) continue;
         ADD_FAILURE() << what << ": slot " << s << " differs at element " << i << ", threads "
                       << threads << ", run " << run << "\n"
-=======
-        if (got[s] == want[s]) continue;
-        size_t i = 0;
-        while (got[s][i] == want[s][i]) ++i;
-        ADD_FAILURE() << what << ": slot " << s << " differs at byte " << i << " of "
-                      << got[s].size() << ", threads " << threads << ", run " << run << "\n"
->>>>>>> main
                       << circuit::print_plan(test.plan);
         testing::always_ask_workers(false);
         return;
