@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import copy
+import io
 import math
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -166,6 +169,59 @@ def unused_chain(x: Tensor) -> Tensor:
     return x + 1
 
 
+def long_chain(x: Tensor, n: int) -> Tensor:
+    """Record more ops than most programs do before they look."""
+    y = x
+    for i in range(n):
+        y = y * 0.5 + x if i % 7 else (y - 0.25).abs_()
+    return y
+
+
+def two_threads(x: Tensor, y: Tensor) -> list[Tensor]:
+    """Record on two threads at once, each on tensors of its own."""
+    results: list[Tensor] = [x, y]
+
+    def work(i: int) -> None:
+        z = results[i].float() + 1
+        for _ in range(5):
+            z = (z * 2).sin().add_(0.5)
+        results[i] = z
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(2)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    return results
+
+
+def from_host(x: Tensor, value: float) -> None:
+    """Copy from host memory that changes right after the call."""
+    host = torch.full(x.shape, value)
+    x.copy_(host, non_blocking=True)
+    host.zero_()
+
+
+def to_host(x: Tensor) -> Tensor:
+    """Copy to host memory that is there already, and change x right after."""
+    host = torch.ones(x.shape, dtype=x.dtype)
+    host.copy_(x)
+    return host
+
+
+def copied(x: Tensor) -> list[Tensor]:
+    """Copy a tensor and a view of it, which share memory in the copy too."""
+    return copy.deepcopy([x, x[..., :1]])
+
+
+def saved(x: Tensor) -> Tensor:
+    """Write x to a file and read it back."""
+    file = io.BytesIO()
+    torch.save(x, file)
+    file.seek(0)
+    return torch.load(file)
+
+
 def host_view(x: Tensor) -> Tensor:
     """Give foreign code the memory of x."""
     return (
@@ -186,6 +242,12 @@ def view_bytes(x: Tensor, dtype: torch.dtype) -> Tensor:
 NAMES: dict[str, Any] = {
     f.__name__: f
     for f in (
+        long_chain,
+        two_threads,
+        from_host,
+        to_host,
+        saved,
+        copied,
         layer_norm,
         layer_norm_var,
         rms_norm,

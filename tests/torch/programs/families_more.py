@@ -383,11 +383,38 @@ def look(g: Generator) -> None:
         text = "repr({0})"
     elif r < 0.8:
         text = "torch.hologram.synchronize() if device.type == 'hologram' else None"
+    elif r < 0.82:
+        text = "torch.hologram.empty_cache() if device.type == 'hologram' else None"
     elif r < 0.9:
         text = "{0}.to('cpu', torch.float64)"
     else:
         text = "{0}.tolist().__repr__()" if t.numel() < 50 else "{0}.cpu().sum().isnan().item()"
     g.emit(form(text, look=True), v, results=0)
+
+
+@family(1)
+def host_copies(g: Generator) -> None:
+    v = writable(g)
+    if v is None:
+        return
+    r = g.random()
+    if r < 0.4:
+        g.emit("from_host({0}, {1})", v, float(g.number(torch.float32)), results=0)
+    elif r < 0.6:
+        g.emit(form("to_host({0})", look=True), v, results=0)
+    elif r < 0.8:
+        g.emit("copied({0})", v, results=2)
+    else:
+        g.emit("saved({0})", v)
+
+
+@family(0.7)
+def many_ops(g: Generator) -> None:
+    v = g.floating()
+    if g.chance(0.5):
+        g.emit("two_threads({0}, {1})", v, g.floating(), results=2)
+    else:
+        g.emit("long_chain({0}, {1})", v, g.choice([10, 30, 70, 300]))
 
 
 @family(1)

@@ -211,7 +211,10 @@ def _shrink_sizes(steps: list[Step], still: Fails) -> list[Step]:
 
 _HEADER = """\
 import contextlib
+import copy
+import io
 import math
+import threading
 from math import inf, nan
 from typing import Any
 

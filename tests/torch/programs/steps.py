@@ -127,6 +127,9 @@ def visible(value: Any) -> Any:
 
 def _call(env: Env, step: Step, log: Log) -> None:
     """Run a step. Nothing of it stays referenced but what env and log hold."""
+    if step.form is DELETE:
+        env[step.arguments[0]] = None
+        return
     try:
         result = step.form.run(
             *[
@@ -150,9 +153,7 @@ def run_step(env: Env, step: Step, log: Log) -> None:
     for v in step.variables:
         if env[v] is None:
             return
-    if step.form is DELETE:
-        env[step.arguments[0]] = None
-    elif step.other_thread:
+    if step.other_thread:
         global _second_thread
         if _second_thread is None:
             _second_thread = ThreadPoolExecutor(1)
