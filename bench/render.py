@@ -72,6 +72,8 @@ def quantity(value: float, unit: str) -> str:
         return f"{value * 1e9:.3g} ns"
     if unit == "B":
         return f"{value / 1e6:.1f} MB"
+    if unit == "ops":
+        return f"{value:g}"
     return f"{value:.2f}{unit}"
 
 
@@ -158,7 +160,8 @@ def _plain(rows: list[Row], device: str) -> list[str]:
                 row.note,
             ]
         )
-    return _table(["", "threads", device, "cpu", "ratio", "quartiles", "goal", ""], body)
+    values = ["kernels", "ops"] if all(r.unit == "ops" for r in rows) else [device, "cpu"]
+    return _table(["", "threads", *values, "ratio", "quartiles", "goal", ""], body)
 
 
 def _pivot(rows: list[Row], device: str) -> list[str]:

@@ -80,13 +80,13 @@ def count(work: Work, side: Side) -> dict[str, int]:
 def measure(context: Context) -> Iterator[Row]:
     if context.side.device.type != "hologram" or recorder_stats() is None:
         note = "the device counts nothing: it runs every op at its call"
-        yield context.done(Row(AREA, "no counters", unit="", note=note))
+        yield context.done(Row(AREA, "no counters", unit="ops", note=note))
         return
     torch.set_num_threads(context.threads[0])
     for name, build, goal in _programs(context):
         if not context.wants(name):
             continue
-        row = Row(AREA, name, unit="", threads=context.threads[0], goal=goal)
+        row = Row(AREA, name, unit="ops", threads=context.threads[0], goal=goal)
         with faults_of(row):
             work = build(context.side)
             outputs_of(work)

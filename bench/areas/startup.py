@@ -33,7 +33,7 @@ def _compare(context: Context, name: str, ours: tuple[str, bool], theirs: tuple[
         if not context.quick:
             _seconds(*ours)  # the first reads the files from disk
         values, references = [], []
-        for _ in range(1 if context.quick else 5):
+        for _ in range(1 if context.quick else 5 if context.whole else 3):
             values.append(_seconds(*ours))
             references.append(_seconds(*theirs))
         row.spread, row.reference_spread = Spread.of(values), Spread.of(references)

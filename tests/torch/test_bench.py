@@ -431,6 +431,13 @@ def test_reduction_counts_one_run(monkeypatch):
     assert counted == {"ops_recorded": 5, "kernels": 1}
 
 
+def test_a_report_counts_kernels_and_ops():
+    row = Row("reduction", "a chain", 1, 5, "ops", goal=Goal(4.0), note="80% fewer")
+    report = render.to_markdown({"device": "hologram"}, {}, [row], [])
+    assert "| kernels | ops |" in report
+    assert "| 1 | 5 | 5.00x |" in report
+
+
 def test_reduction_says_so_where_nothing_is_counted():
     (row,) = reduction.measure(make_context())
     assert "counts nothing" in row.note
