@@ -14,6 +14,7 @@
 
 #include "hologram/cpu_info.h"
 #include "hologram/device.h"
+#include "src/cpu/plan_run.h"
 
 namespace hologram {
 namespace {
@@ -43,7 +44,7 @@ size_t cache_bytes(int name) {
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice() : Device(BackendType::kCpu, /*host_memory=*/true) {}
+  CpuDevice() : Device(BackendType::kCpu, /*host_memory=*/true, /*runs_plans=*/true) {}
 
   std::string name() const override { return "cpu"; }
 
@@ -78,6 +79,10 @@ class CpuDevice final : public Device {
     stream.submit([&] {
       if (nbytes != 0) std::memmove(to, from, nbytes);
     });
+  }
+
+  void run_plan(circuit::Plan& plan, const circuit::Bindings& bindings, int max_threads) override {
+    cpu::run_plan(plan, bindings, max_threads);
   }
 };
 

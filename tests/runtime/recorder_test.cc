@@ -332,6 +332,32 @@ TEST_F(RecorderTest, DevicesKeepApart) {
   EXPECT_FALSE(is_pending(*there));
 }
 
+TEST_F(RecorderTest, TheCpuRunsCircuits) {
+  constexpr int64_t kRows = 40, kCols = 300, kCount = kRows * kCols;
+  const BufferRef a = filled(kCount, 0, cpu()), out = deferred(kCount, cpu()),
+                  sums = deferred(kRows, cpu());
+  for (int64_t i = 0; i < kCount; ++i) a->data_as<float>()[i] = static_cast<float>(i % 1000);
+  reset_recorder_stats(cpu());
+  {
+    const BufferRef t = deferred(kCount, cpu());
+    ASSERT_TRUE(record(OpId::mul, memory(t), memory(a), number(2), kCount));
+    ASSERT_TRUE(record(OpId::add, memory(out), memory(t), number(1), kCount));
+    ASSERT_TRUE(record_fold(Reduction::sum, memory(sums), memory(out), kRows, kCols));
+  }
+  EXPECT_EQ(recorder_stats(cpu()).circuits, 0u);
+  cpu().synchronize();
+  EXPECT_EQ(recorder_stats(cpu()).circuits, 1u);
+  for (int64_t r = 0; r < kRows; ++r) {
+    float sum = 0;  // exact: whole numbers below 2^24
+    for (int64_t c = 0; c < kCols; ++c) {
+      const int64_t i = r * kCols + c;
+      ASSERT_EQ(out->data_as<float>()[i], static_cast<float>(2 * (i % 1000) + 1));
+      sum += out->data_as<float>()[i];
+    }
+    ASSERT_EQ(sums->data_as<float>()[r], sum);
+  }
+}
+
 TEST_F(RecorderTest, ADeviceThatGoesAwayDropsWhatItRecorded) {
   const int64_t before = memory_stats().active_blocks.current;
   {

@@ -191,6 +191,18 @@ TEST_F(RecorderThreads, AProcessMayEndWithWorkRecorded) {
       ::testing::ExitedWithCode(0), "");
 }
 
+// Without the fixture, which decides by itself.
+TEST(Deferring, TheEnvironmentDecidesFirst) {
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  const auto first = [](const char* wish) {
+    wish != nullptr ? setenv("HOLOGRAM_EXECUTION", wish, 1) : unsetenv("HOLOGRAM_EXECUTION");
+    std::exit(is_deferring() ? 11 : 12);
+  };
+  EXPECT_EXIT(first("eager"), ::testing::ExitedWithCode(12), "");
+  EXPECT_EXIT(first("deferred"), ::testing::ExitedWithCode(11), "");
+  EXPECT_EXIT(first(nullptr), ::testing::ExitedWithCode(11), "");
+}
+
 TEST_F(RecorderThreads, ARepeatedStepPlansAndAllocatesNothing) {
   static NullDevice* null = [] {
     auto device = std::make_unique<NullDevice>();
