@@ -29,7 +29,7 @@ namespace {
 
 // Any segment worth a loop of its own is far below.
 constexpr size_t kMaxSteps = 255;
-constexpr size_t kMaxArrays = 255;
+constexpr size_t kMaxArrays = 254;
 // Room to write a segment's code in: enough for nearly all, and for any that is let through.
 constexpr size_t kUsualCode = size_t{64} << 10;
 constexpr size_t kLongestCode = size_t{1} << 20;
@@ -67,6 +67,20 @@ Cache& cache() {
   return *instance;
 }
 
+// Small enough for its key: counts, indices and ops fit in a byte each.
+bool is_sound(const Segment& segment) {
+  if (segment.steps.size() > kMaxSteps || segment.inputs.size() > kMaxArrays ||
+      segment.outputs.size() > kMaxArrays || segment.outputs.empty() ||
+      segment.numbers.size() > kMaxArrays) {
+    return false;
+  }
+  for (const SegmentStep& step : segment.steps) {
+    if (step.output >= static_cast<int>(segment.outputs.size())) return false;
+    if (!step.convert && static_cast<int>(step.op) >= kOpIdEnd) return false;
+  }
+  return true;
+}
+
 std::string key_of(Isa isa, const Segment& segment) {
   std::string key;
   key.reserve(16 + segment.steps.size() * 16);
@@ -84,7 +98,7 @@ std::string key_of(Isa isa, const Segment& segment) {
     byte(step.compute);
     byte(step.result);
     byte(step.arity);
-    byte(step.output + 1);
+    byte(step.output < 0 ? 0xff : step.output);
     for (int k = 0; k < step.arity && k < 4; ++k) {
       byte(step.in[k].kind);
       byte(step.in[k].index);
@@ -116,11 +130,6 @@ void note_for_profilers(const void* code, size_t bytes, int64_t serial, const Se
 
 // The code of a segment in the calling thread's buffer, or none.
 std::span<const uint8_t> generate(Isa isa, const Segment& segment) {
-  if (segment.steps.size() > kMaxSteps || segment.inputs.size() > kMaxArrays ||
-      segment.outputs.size() > kMaxArrays || segment.outputs.empty() ||
-      segment.numbers.size() > kMaxArrays) {
-    return {};
-  }
   jit::Graph graph(isa);
   if (!jit::build_graph(segment, graph)) return {};
   const jit::Schedule schedule = jit::make_schedule(graph, isa, isa == Isa::kAvx512 ? 64 : 32);
@@ -165,6 +174,7 @@ bool jit_takes(Isa isa, const SegmentStep& step) {
 
 SegmentKernel jit_compile(Isa isa, const Segment& segment) {
   if (!is_enabled() || !is_target(isa)) return nullptr;
+  if (!is_sound(segment)) return nullptr;
   Cache& all = cache();
   std::string key = key_of(isa, segment);
   {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The instructions of each operation.
+#if defined(__x86_64__)
 #include "src/cpu/jit_assembler.h"
 
 namespace hologram::cpu::jit {
@@ -363,3 +364,5 @@ void Assembler::convert(const Node& node, int to, int from) {
 }
 
 }  // namespace hologram::cpu::jit
+
+#endif  // defined(__x86_64__)

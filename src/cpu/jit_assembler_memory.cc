@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Loads and stores of values: whole vectors, tails, bools as bytes.
+#if defined(__x86_64__)
 #include "src/cpu/jit_assembler.h"
 
 namespace hologram::cpu::jit {
@@ -117,3 +118,5 @@ void Assembler::reload(int to, const Address& home, bool is_mask) {
 }
 
 }  // namespace hologram::cpu::jit
+
+#endif  // defined(__x86_64__)

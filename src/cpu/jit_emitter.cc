@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The frame of a generated function: entry, invariants, phases over strips, calls, exit.
+#if defined(__x86_64__)
 #include "src/cpu/jit_emitter.h"
 
 #include "src/cpu/kernel_table.h"
@@ -92,6 +93,7 @@ int Emitter::new_home() {
 }
 
 void Emitter::enter() {
+  endbr64();
   push(rbp);
   mov(rbp, rsp);
   push(rbx);
@@ -261,3 +263,5 @@ bool Emitter::is_narrow(int index) const {
 }
 
 }  // namespace hologram::cpu::jit
+
+#endif  // defined(__x86_64__)

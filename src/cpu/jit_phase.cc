@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The loops of a phase: whole vectors, then the tail.
+#if defined(__x86_64__)
 #include <algorithm>
 
 #include "src/cpu/jit_emitter.h"
@@ -374,3 +375,5 @@ void Emitter::release(int id, size_t position) {
 }
 
 }  // namespace hologram::cpu::jit
+
+#endif  // defined(__x86_64__)
