@@ -29,7 +29,9 @@ namespace hologram {
 HOLOGRAM_API Buffer* allocate_deferred(Device& device, size_t nbytes);
 
 // Whether this process defers. Off: the record functions return false and the caller runs the op.
-// HOLOGRAM_EXECUTION ("deferred", the default, or "eager") sets the first value.
+// HOLOGRAM_EXECUTION ("deferred", the default, or "eager") sets the first value. For debugging,
+// HOLOGRAM_RECORDER_CHECK=1 runs every circuit op by op as well, on copies, and raises
+// Error(kInternal) where a single bit differs.
 HOLOGRAM_API bool is_deferring();
 // Runs what is recorded when it turns deferring off.
 HOLOGRAM_API void set_deferring(bool deferring);

@@ -16,6 +16,7 @@
 #include "hologram/memory.h"
 #include "hologram/parallel.h"
 #include "src/circuit/plan_cache.h"
+#include "src/runtime/circuit_check.h"
 #include "src/runtime/linear_pool.h"
 #include "src/runtime/watch.h"
 
@@ -202,7 +203,11 @@ bool Recorder::flush(Why why) {
       const int64_t sealed_ns = is_watched() ? now_ns() : 0;
       try {
         prepare();
-        run_prepared(why, sealed_ns);
+        if (checks_circuits()) [[unlikely]] {
+          run_checked(why, sealed_ns);
+        } else {
+          run_prepared(why, sealed_ns);
+        }
       } catch (...) {
         // Preparing changes nothing that could not be done again; an op that ran cannot be
         // repeated.
@@ -283,9 +288,22 @@ void Recorder::run_prepared(Why why, int64_t sealed_ns) {
   counts_.moved.fetch_add(static_cast<uint64_t>(stats.bytes_moved), std::memory_order_relaxed);
   counts_.unfused.fetch_add(static_cast<uint64_t>(stats.bytes_unfused), std::memory_order_relaxed);
   ++plan_->runs;
-  if (sealed_ns != 0 && run_watched(why, sealed_ns)) [[unlikely]] return;
+  if (sealed_ns != 0 && run_watched(why, sealed_ns)) [[unlikely]]
+    return;
   if (plan_->kernels.empty()) return;
   device_.run_plan(*plan_, {bound_.data(), sealed_->tape.immediates().data()}, 0);
+}
+
+void Recorder::run_checked(Why why, int64_t sealed_ns) {
+  if (!device_.is_host_memory()) return run_prepared(why, sealed_ns);
+  const OpenCircuit& circuit = *sealed_;
+  std::vector<size_t> sizes;
+  for (const OpenCircuit::Slot& slot : circuit.slots) sizes.push_back(slot.buffer->nbytes());
+  const std::span states(reinterpret_cast<const uint8_t*>(states_.data()), sizes.size());
+  const CircuitCheck check(device_, circuit.tape.words(), states, std::move(sizes), bound_,
+                           circuit.tape.immediates().data());
+  run_prepared(why, sealed_ns);
+  check.compare(*plan_, bound_);
 }
 
 void Recorder::attach(Buffer* buffer) {

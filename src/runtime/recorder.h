@@ -116,6 +116,8 @@ class Recorder {
   bool seal();
   void prepare();
   void run_prepared(Why why, int64_t sealed_ns);
+  // Likewise, held against the ops one by one.
+  void run_checked(Why why, int64_t sealed_ns);
   // In trace.cc. Runs plan_ launch by launch; false, with nothing run, where nobody wants that.
   [[gnu::noinline]] bool run_watched(Why why, int64_t sealed_ns);
   void retire(std::unique_ptr<OpenCircuit> circuit);

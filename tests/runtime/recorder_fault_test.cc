@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "src/null/null_device.h"
+#include "src/runtime/circuit_check.h"
 #include "tests/runtime/recording_device.h"
 
 namespace hologram {
@@ -189,6 +190,34 @@ TEST_F(RecorderFault, RunningWorkMayRecordButNotWait) {
   EXPECT_EQ(runs, 1);
   EXPECT_TRUE(is_pending(*b)) << "a flush runs what was recorded when it began";
   EXPECT_EQ(floats(b), std::vector<float>(4, 6));
+}
+
+TEST_F(RecorderFault, TheCheckComparesWithTheOpsOneByOne) {
+  const BufferRef a = filled(4, 1), b = filled(4, 2), out = deferred(4);
+  int runs = 0, spoil = 0;
+  scalar().on_run = [&] {
+    if (++runs == spoil) a->data_as<float>()[2] = 100;
+  };
+  const auto circuit = [&] {
+    BufferRef t = deferred(4);
+    ASSERT_TRUE(record(OpId::add, memory(t), memory(a), number(1), 4));
+    ASSERT_TRUE(record(OpId::mul, memory(out), memory(t), memory(b), 4));
+    t.reset();
+    ASSERT_TRUE(record(OpId::add, memory(b), memory(out), number(1), 4));
+    flush(scalar());
+  };
+  internal::set_checks_circuits(true);
+  circuit();
+  EXPECT_EQ(runs, 2) << "once on copies, once in place";
+  EXPECT_EQ(floats(out), std::vector<float>(4, 4));
+  EXPECT_EQ(floats(b), std::vector<float>(4, 5));
+  spoil = 4;
+  EXPECT_ERROR(circuit(), ErrorKind::kInternal,
+               "recorder check: fused and unfused results differ in slot 1 from byte 10 of 16 on; "
+               "the tape:\n%0: b0:float32 = add(b1:float32, #0=1)");
+  internal::set_checks_circuits(false);
+  circuit();
+  EXPECT_EQ(runs, 5);
 }
 
 TEST_F(RecorderFault, DeletersOfForeignMemoryMayDoAsTheyLike) {
