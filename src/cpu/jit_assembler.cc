@@ -28,6 +28,8 @@ Assembler::Assembler(Isa isa, void* buffer, size_t capacity)
 void Assembler::set_lanes(int lanes) { lanes_ = lanes; }
 
 Xmm Assembler::vector(int reg, int bytes) const {
+  // The encoder would quietly take AVX-512 for these.
+  if (!wide_ && (reg > 15 || bytes > 32)) throw Xbyak::Error(Xbyak::ERR_INTERNAL);
   return Xmm(bytes > 32 ? Operand::ZMM : bytes > 16 ? Operand::YMM : Operand::XMM, reg);
 }
 

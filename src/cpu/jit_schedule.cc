@@ -87,6 +87,8 @@ class Scheduler {
       widest = std::max(widest, itemsize(nodes_[i].dtype));
       if (nodes_[i].op == Op::kCompare) widest = std::max(widest, itemsize(nodes_[i].from));
     }
+    // Lanes of 2 bytes alone, which are only moved, are not worth masks of their own.
+    if (widest == 2) widest = 4;
     out_.lanes = vector_bytes_ / static_cast<int>(widest);
   }
 

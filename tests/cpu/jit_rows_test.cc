@@ -72,6 +72,22 @@ TEST_P(JitRows, ConversionsGiveTheBitsOfConvert) {
           if (HasFatalFailure()) return;
         }
       }
+      // Beside a copy of another dtype, which may change how many lanes there are.
+      for (Dtype beside : {Dtype::kBool, Dtype::kBFloat16, Dtype::kFloat64}) {
+        Segment segment;
+        step.in[0] = {SegmentRef::kInput, 0};
+        SegmentStep copied = step;
+        copied.compute = copied.result = beside;
+        copied.in[0] = {SegmentRef::kInput, 1};
+        copied.output = 1;
+        segment.inputs = {from, beside};
+        segment.outputs = {to, beside};
+        segment.steps = {step, copied};
+        for (int64_t n : {3, 33, 70}) {
+          check(segment, n, rng() % 2, rng, true);
+          if (HasFatalFailure()) return;
+        }
+      }
     }
   }
   EXPECT_GE(taken, GetParam() == Isa::kAvx512 ? 49 + 21 : 41 + 21);
