@@ -313,7 +313,7 @@ TEST(LentTeam, RunsEveryTileOnceAndCarriesErrors) {
   testing::always_ask_workers(false);
 }
 
-TEST(Parallel, AnotherRuntimeMaySetTheNumberOfThreads) {
+TEST_F(Parallel, AnotherRuntimeMaySetTheNumberOfThreads) {
   const int before = num_threads();
   static int count = 3;
   set_thread_count_source([] { return count; });
