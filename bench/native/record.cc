@@ -50,7 +50,7 @@ extern "C" double hologram_bench_record(int fresh, int rounds) {
         result = hologram::BufferRef::adopt(hologram::allocate_deferred(device, kBytes));
       }
       const hologram::RecordOperand operands[] = {{result.get()}, {x.get()}, {y.get()}};
-      if (!hologram::record_flat(hologram::OpId::add, hologram::Dtype::kFloat32, operands, 3,
+      if (!hologram::record_flat(hologram::OpId::add, hologram::Dtype::kFloat32, operands, 2,
                                  kElements)) {
         return -1;
       }
