@@ -33,6 +33,7 @@ constexpr size_t kMaxArrays = 254;
 // Room to write a segment's code in: enough for nearly all, and for any that is let through.
 constexpr size_t kUsualCode = size_t{64} << 10;
 constexpr size_t kLongestCode = size_t{1} << 20;
+constexpr size_t kAlignment = 64;
 
 bool is_enabled() {
   static const bool enabled = [] {
@@ -135,11 +136,14 @@ std::span<const uint8_t> generate(Isa isa, const Segment& segment) {
   const jit::Schedule schedule = jit::make_schedule(graph, isa, isa == Isa::kAvx512 ? 64 : 32);
   thread_local std::vector<uint8_t> buffer;
   for (size_t capacity : {kUsualCode, kLongestCode}) {
-    if (buffer.size() < capacity) buffer.resize(capacity);
+    if (buffer.size() < capacity + kAlignment) buffer.resize(capacity + kAlignment);
+    // Aligned here as it will be there, for loops begin at aligned addresses.
+    const uintptr_t address = reinterpret_cast<uintptr_t>(buffer.data());
+    uint8_t* const begin = buffer.data() + (kAlignment - address % kAlignment);
     try {
-      jit::Emitter emitter(isa, graph, schedule, buffer.data(), buffer.size());
+      jit::Emitter emitter(isa, graph, schedule, begin, capacity);
       emitter.emit();
-      return {buffer.data(), emitter.getSize()};
+      return {begin, emitter.getSize()};
     } catch (const Xbyak::Error& error) {
       if (static_cast<int>(error) != Xbyak::ERR_CODE_IS_TOO_BIG) return {};
     }

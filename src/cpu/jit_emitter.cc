@@ -12,11 +12,6 @@ using Xbyak::Xmm;
 
 namespace {
 
-// Offsets in the frame. 128 to 191 are the tail masks of the Assembler.
-constexpr int kCallIn = 0;  // four pointers
-constexpr int kInputs = 32, kNumbers = 40, kOutputs = 48, kCount = 56, kStart = 64, kEnd = 72;
-constexpr int kBases = 192;
-
 constexpr int kHomeBytes = 64;
 
 int aligned(int64_t bytes) { return static_cast<int>((bytes + 63) / 64 * 64); }
@@ -27,6 +22,7 @@ Emitter::Emitter(Isa isa, const Graph& graph, const Schedule& schedule, void* bu
                  size_t capacity)
     : Assembler(isa, buffer, capacity), graph_(graph), schedule_(schedule) {
   set_lanes(schedule.lanes);
+  simple_ = schedule.phases.size() == 1 && schedule.phases[0].calls.empty();
   values_.resize(graph.nodes.size());
   owner_.assign(32, -1);
   mask_owner_.assign(8, -1);
@@ -38,9 +34,13 @@ void Emitter::emit() {
   Xbyak::Label exit, next_strip;
   cmp(rcx, 0);
   jle(exit, T_NEAR);
+  if (simple_) {
+    find_uses(schedule_.phases[0]);
+    choose_pinned(schedule_.phases[0]);
+  }
   compute_invariants();
   fill_strips();
-  mov(qword[rsp + kStart], 0);
+  if (!simple_) mov(qword[rsp + kStart], 0);
   L(next_strip);
   strip_end();
   for (const Phase& each : schedule_.phases) {
@@ -105,6 +105,7 @@ void Emitter::enter() {
   frame_size_at_ = getSize() - 4;
   and_(rsp, -64);
   mov(ptr[rsp + kInputs], rdi);
+  if (simple_) mov(r15, rdi);
   mov(ptr[rsp + kNumbers], rsi);
   mov(ptr[rsp + kOutputs], rdx);
   mov(ptr[rsp + kCount], rcx);
@@ -124,7 +125,24 @@ void Emitter::leave() {
 }
 
 void Emitter::compute_invariants() {
-  for (int id : schedule_.invariants) compute_invariant(id);
+  std::vector<char> read(values_.size(), 0);  // by another invariant
+  for (int id : schedule_.invariants) {
+    for (int k = 0; k < node(id).arity; ++k) read[static_cast<size_t>(node(id).in[k])] = 1;
+  }
+  for (int id : schedule_.invariants) {
+    if (read[static_cast<size_t>(id)] || !loads_where_pinned(id)) compute_invariant(id);
+  }
+}
+
+// A number or constant that needs no place in the frame, for its register is loaded at once.
+bool Emitter::loads_where_pinned(int id) const {
+  return simple_ && value(id).pinned && node(id).arity == 0;
+}
+
+void Emitter::load_pinned(int id) {
+  const Value& v = value(id);
+  if (!loads_where_pinned(id)) return reload(v.reg, frame(v.home), false);
+  node(id).op == Op::kNumber ? load_number(v.reg, node(id)) : load_constant(v.reg, node(id));
 }
 
 void Emitter::compute_invariant(int id) {
@@ -251,6 +269,11 @@ void Emitter::array_base(const Reg64& to, int index) {
     const int size = static_cast<int>(itemsize(array.dtype));
     imul(to, ptr[rsp + kStart], -size);
     lea(to, ptr[rsp + to + strips_ + static_cast<int>(array.offset)]);
+    return;
+  }
+  if (simple_) {
+    // The tables are still where the entry had them.
+    mov(to, ptr[(array.kind == Array::kInput ? r15 : rdx) + 8 * array.index]);
     return;
   }
   mov(to, ptr[rsp + (array.kind == Array::kInput ? kInputs : kOutputs)]);

@@ -20,6 +20,10 @@ class Emitter : public Assembler {
 
  private:
   static constexpr int kNoHome = -1;
+  // Offsets in the frame: the inputs of a call, what the function was given, the strip at hand, and
+  // pointers that have no register. 128 to 191 are the Assembler's tail masks.
+  static constexpr int kCallIn = 0, kInputs = 32, kNumbers = 40, kOutputs = 48, kCount = 56;
+  static constexpr int kStart = 64, kEnd = 72, kBases = 192;
 
   struct Value {
     int reg = -1;
@@ -57,7 +61,9 @@ class Emitter : public Assembler {
 
   // ---- a run of a phase's items over one vector ----
   void find_uses(const Phase& phase);
-  void pin_invariants(const Phase& phase);
+  void choose_pinned(const Phase& phase);
+  void load_pinned(int id);
+  bool loads_where_pinned(int id) const;
   int pressure(const Phase& phase, bool masks) const;
   void run(const Phase& phase, int ahead, bool partial);
   void compute(const Phase& phase, int id, size_t position);
@@ -75,6 +81,7 @@ class Emitter : public Assembler {
 
   const Graph& graph_;
   const Schedule& schedule_;
+  bool simple_ = false;  // one loop over everything
   std::vector<Value> values_;
   std::vector<int> owner_;        // value by vector register, or -1
   std::vector<int> mask_owner_;   // value by mask register

@@ -18,9 +18,6 @@ namespace {
 // are free within an instruction's surroundings.
 constexpr int kPointers[] = {3 /* rbx */, 6 /* rsi */, 7 /* rdi */, 8, 9, 10, 11, 12, 13, 14};
 
-constexpr int kStart = 64, kEnd = 72;
-constexpr int kBases = 192;
-
 // Vectors a turn of the loop: enough to hide the cost of the turn, for code that fits the caches.
 int unroll_for(size_t items) { return items <= 12 ? 4 : items <= 32 ? 2 : 1; }
 
@@ -30,7 +27,10 @@ void Emitter::phase(const Phase& phase) {
   if (phase.items.empty()) return;
   find_uses(phase);
   load_pointers(phase);
-  pin_invariants(phase);
+  choose_pinned(phase);
+  for (int id : schedule_.invariants) {
+    if (value(id).pinned) load_pinned(id);
+  }
   loops(phase);
   for (Value& v : values_) {
     v.pinned = false;
@@ -70,7 +70,7 @@ Address Emitter::element(int array, int ahead) {
 }
 
 void Emitter::loops(const Phase& phase) {
-  mov(rcx, ptr[rsp + kStart]);
+  simple_ ? xor_(ecx, ecx) : mov(rcx, ptr[rsp + kStart]);
   const int unroll = unroll_for(phase.items.size());
   if (unroll > 1) loop(phase, unroll);
   loop(phase, 1);
@@ -88,7 +88,7 @@ void Emitter::loop(const Phase& phase, int unroll) {
   sub(rdx, unroll * lanes());
   cmp(rcx, rdx);
   jg(done, T_NEAR);
-  if (unroll > 1) align(32);
+  if (unroll > 1) align(64);
   L(next);
   for (int u = 0; u < unroll; ++u) run(phase, u * lanes(), false);
   add(rcx, unroll * lanes());
@@ -205,7 +205,7 @@ int Emitter::pressure(const Phase& phase, bool masks) const {
 }
 
 // Those used most, in the registers that are left over.
-void Emitter::pin_invariants(const Phase& phase) {
+void Emitter::choose_pinned(const Phase& phase) {
   std::vector<int> candidates;
   for (int id : schedule_.invariants) {
     if (!value(id).uses.empty() && !in_mask_file(id)) candidates.push_back(id);
@@ -223,7 +223,6 @@ void Emitter::pin_invariants(const Phase& phase) {
     v.reg = --reg;
     v.pinned = true;
     owner_[static_cast<size_t>(reg)] = id;
-    reload(reg, frame(v.home), false);
   }
 }
 
