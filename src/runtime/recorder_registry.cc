@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+// Recorders come and go with their devices; what concerns all of them, and what fork does.
+#include <pthread.h>
+
+#include <exception>
+
+#include "hologram/memory.h"
+#include "hologram/parallel.h"
+#include "src/circuit/plan_cache.h"
+#include "src/runtime/recorder.h"
+#include "src/runtime/watch.h"
+
+namespace hologram::internal {
+
+// All recorders, for fork and for what concerns every device.
+struct RecorderRegistry {
+  std::mutex mutex;
+  std::vector<Recorder*> all;
+
+  static RecorderRegistry& get() {
+    static RecorderRegistry* instance = [] {
+      // Handlers run last registered first: the pools and the workers must still be usable when
+      // ours runs circuits, so theirs have to be registered before.
+      memory_stats();
+      parallel_stats();
+      auto* registry = new RecorderRegistry;  // leaked: forks may come until the very end
+      pthread_atfork(before_fork, after_fork, after_fork);
+      return registry;
+    }();
+    return *instance;
+  }
+
+  // The child finds every recorder between two circuits. Whatever could not be run, or was recorded
+  // by other threads in the meantime, is recorded there too.
+  static void before_fork() {
+    RecorderRegistry& registry = get();
+    registry.mutex.lock();
+    for (Recorder* recorder : registry.all) {
+      try {
+        recorder->flush(Recorder::Why::kPassing);
+      } catch (...) {
+      }
+    }
+    for (Recorder* recorder : registry.all) {
+      if (!recorder->runs_here()) recorder->run_mutex_.lock();
+    }
+    for (Recorder* recorder : registry.all) recorder->record_lock_.lock();
+    circuit::plan_cache().lock();
+    lock_traces();
+  }
+  static void after_fork() {
+    RecorderRegistry& registry = get();
+    unlock_traces();
+    circuit::plan_cache().unlock();
+    for (Recorder* recorder : registry.all) recorder->record_lock_.unlock();
+    for (Recorder* recorder : registry.all) {
+      if (!recorder->runs_here()) recorder->run_mutex_.unlock();
+    }
+    registry.mutex.unlock();
+  }
+};
+
+Recorder::Recorder(Device& device) : device_(device), open_(std::make_unique<OpenCircuit>()) {
+  open_->epoch = next_epoch_++;
+  spare_.reserve(8);
+}
+
+Recorder::~Recorder() {
+  RecorderRegistry& registry = RecorderRegistry::get();
+  {
+    std::lock_guard lock(registry.mutex);
+    std::erase(registry.all, this);
+  }
+  if (sealed_ != nullptr) drop(*sealed_);
+  drop(*open_);
+  plan_ = nullptr;
+  circuit::plan_cache().forget(&device_);
+}
+
+Recorder& Recorder::of(Device& device) {
+  if (Recorder* recorder = find(device)) return *recorder;
+  RecorderRegistry& registry = RecorderRegistry::get();
+  std::lock_guard lock(registry.mutex);
+  if (Recorder* recorder = find(device)) return *recorder;
+  auto* made = new Recorder(device);
+  registry.all.push_back(made);
+  device.recorder_.store(made, std::memory_order_release);
+  return *made;
+}
+
+void Recorder::flush_all() {
+  std::vector<Recorder*> all;
+  {
+    RecorderRegistry& registry = RecorderRegistry::get();
+    std::lock_guard lock(registry.mutex);
+    all = registry.all;
+  }
+  std::exception_ptr error;
+  for (Recorder* recorder : all) {
+    try {
+      recorder->flush(Why::kAsked);
+    } catch (...) {
+      if (error == nullptr) error = std::current_exception();
+    }
+  }
+  if (error != nullptr) std::rethrow_exception(error);
+}
+
+// Gives up the circuit's references.
+void Recorder::drop(OpenCircuit& circuit) {
+  for (const OpenCircuit::Slot& slot : circuit.slots) slot.buffer->release();
+  circuit.slots.clear();
+}
+
+}  // namespace hologram::internal
