@@ -194,7 +194,7 @@ void Lowering::lower_convert(const Instr& instr, int index) {
 void Lowering::lower_fold(const Instr& instr, int index) {
   const auto op = static_cast<Reduction>(instr.attr);
   const Dtype stored = dtype_of_out(instr.out, instr.result);
-  const Value value = cast(value_of(index, 0), compute_dtype(instr.compute));
+  const Value value = value_of(index, 0);
   const SettledFold fold = settle_fold(reduction_name(op).data(), op, instr.parameter,
                                        instr.parameter, value.dtype, stored);
   const Value ready = cast(value, fold.compute);

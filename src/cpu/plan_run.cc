@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
-#include "hologram/memory.h"
 #include "hologram/parallel.h"
+#include "src/cpu/plan_frame.h"
 #include "src/cpu/plan_program.h"
 #include "src/cpu/work.h"
 
@@ -19,20 +19,6 @@ using circuit::Bindings;
 using circuit::Kernel;
 using circuit::Plan;
 using circuit::Ref;
-
-// A kernel of a plan: a program, shared with those that differ in addresses only, and where its
-// operands are.
-struct KernelCode {
-  std::shared_ptr<const Program> program;
-  struct Memory {
-    uint32_t slot;
-    int64_t offset;
-  };
-  std::vector<Memory> memory;
-  std::vector<uint32_t> immediates;
-  int64_t first_one = 0;  // bytes into the run's ones
-  int64_t blocks = 0;
-};
 
 // Blocks [begin, end) of a kernel.
 struct Part {
@@ -54,86 +40,6 @@ struct Code final : circuit::PlanCode {
   std::vector<KernelCode> kernels;
   std::vector<Batch> batches;
   int64_t ones_bytes = 0;
-};
-
-// One thread's table of addresses and its classes, kept from kernel to kernel.
-class Frame {
- public:
-  Frame() = default;
-  Frame(const Frame&) = delete;
-  Frame& operator=(const Frame&) = delete;
-  ~Frame() {
-    for (const Class& c : classes_) release(c);
-  }
-
-  // Sets the table for a kernel: addresses at its first block.
-  char** bind(const KernelCode& kernel, const Bindings& bindings, char* ones) {
-    const Program& program = *kernel.program;
-    const size_t places = static_cast<size_t>(program.places());
-    if (places > capacity_) {
-      more_.resize(places);
-      table_ = more_.data();
-      capacity_ = places;
-    }
-    char** at = table_;
-    for (const KernelCode::Memory& m : kernel.memory) *at++ = bindings.slots[m.slot] + m.offset;
-    for (const uint32_t i : kernel.immediates) {
-      *at++ = const_cast<char*>(reinterpret_cast<const char*>(bindings.immediates + i));
-    }
-    for (int i = 0; i < program.ones; ++i) *at++ = ones + kernel.first_one + i * kOneBytes;
-    if (program.classes > 0) {
-      reserve(static_cast<size_t>(program.classes), program.class_bytes);
-      for (int i = 0; i < program.classes; ++i) *at++ = classes_[i].data;
-    }
-    return table_;
-  }
-
- private:
-  static constexpr std::align_val_t kAlign{64};
-  static constexpr int64_t kPooled = static_cast<int64_t>(BoundaryPool::kClassBytes);
-
-  struct Class {
-    char* data;
-    int pooled;  // -1: on the heap
-    int64_t bytes;
-  };
-
-  void release(const Class& c) {
-    if (c.pooled >= 0) {
-      this_thread_pool().release(c.pooled);
-    } else {
-      ::operator delete(c.data, kAlign);
-    }
-  }
-
-  // Memory comes from the heap for rows longer than a class, and where all classes are taken.
-  void reserve(size_t count, int64_t bytes) {
-    for (size_t i = 0; i < classes_.size() && i < count && bytes > kPooled; ++i) {
-      if (classes_[i].bytes >= bytes) continue;
-      char* data = static_cast<char*>(::operator new(static_cast<size_t>(bytes), kAlign));
-      release(classes_[i]);
-      classes_[i] = {data, -1, bytes};
-    }
-    while (classes_.size() < count) {
-      BoundaryPool& pool = this_thread_pool();
-      const int pooled = bytes <= kPooled ? pool.acquire() : -1;
-      classes_.reserve(classes_.size() + 1);
-      if (pooled >= 0) {
-        classes_.push_back({reinterpret_cast<char*>(pool.slot(pooled)), pooled, kPooled});
-      } else {
-        const int64_t size = std::max(bytes, kPooled);
-        classes_.push_back(
-            {static_cast<char*>(::operator new(static_cast<size_t>(size), kAlign)), -1, size});
-      }
-    }
-  }
-
-  static constexpr size_t kSmall = 64;
-  char* small_[kSmall];
-  std::vector<char*> more_;
-  char** table_ = small_;
-  size_t capacity_ = kSmall;
-  std::vector<Class> classes_;
 };
 
 void run_steps(const Program& program, const std::vector<Step>& steps, char* const* at,

@@ -234,6 +234,47 @@ TEST_P(Plans, OnesAreSharedByAllBlocks) {
   }
 }
 
+// Instructions may change places, but not past a store to what they read.
+TEST_P(Plans, StoresWaitForEarlierReaders) {
+  constexpr Dtype f = Dtype::kFloat32;
+  for (const int64_t cols : {7, 50, 400}) {
+    Case test;
+    const int64_t rows = 30;
+    Builder k({rows, cols}, true);
+    const Ref x = k.dense(test.slot(random, f, rows * cols), f);
+    const Ref y = k.dense(test.slot(random, f, rows * cols), f);
+    const Ref total = k.access(test.slot(random, f, rows), f, k.rows(), Rank::kRow);
+    const Ref scaled = k.op_temp(OpId::mul, f, {y, y});
+    k.fold(Reduction::sum, x, total);
+    k.op(OpId::add, f, {scaled, y}, x);
+    k.op(OpId::sub, f, {x, total}, y);
+    const Ref doubled = k.op_temp(OpId::add, f, {total, total}, Rank::kRow);
+    k.op(OpId::mul, f, {doubled, doubled}, total);
+    k.op(OpId::div, f, {y, total}, x);
+    test.add(k);
+    expect_unfused_bits(test, "cols " + std::to_string(cols));
+  }
+}
+
+// Tiles that stay the same for all blocks are made by every thread that needs them.
+TEST_P(Plans, RepeatedTilesOnEveryThread) {
+  for (const Dtype f : {Dtype::kFloat32, Dtype::kInt16}) {
+    for (const int64_t cols : {3, 40, 200}) {
+      Case test;
+      const int64_t rows = 300000 / cols;
+      Builder k({rows, cols});
+      const Ref x = k.dense(test.slot(random, f, rows * cols), f);
+      const Ref bias = k.access(test.slot(random, f, cols), f, {0, 1});
+      const Ref sum = k.op_temp(OpId::add, f, {x, bias});
+      const Ref low = Builder::immediate(test.immediate(f, -1));
+      const Ref some = k.op_temp(OpId::where, f, {low, sum, x});
+      k.op(OpId::where, f, {some, low, sum}, k.dense(test.slot(random, f, rows * cols), f));
+      test.add(k);
+      expect_unfused_bits(test, std::string(dtype_name(f)) + " cols " + std::to_string(cols));
+    }
+  }
+}
+
 // Rows too long for a class: only values of rows make such a kernel, and it still must be right.
 TEST_P(Plans, RowsLongerThanAClass) {
   constexpr Dtype f = Dtype::kFloat64;

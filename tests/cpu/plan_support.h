@@ -206,9 +206,9 @@ struct Case {
   std::vector<Dtype> dtypes;  // of the slots
   std::vector<uint64_t> immediates;
 
-  // A slot of n random elements.
+  // A slot of n random elements, and some beyond them that nobody may write.
   uint32_t slot(Random& random, Dtype dtype, int64_t n) {
-    std::vector<char> bytes(static_cast<size_t>(n) * itemsize(dtype));
+    std::vector<char> bytes(static_cast<size_t>(n) * itemsize(dtype) + 64);
     fill_random(random, dtype, bytes.data(), n);
     slots.push_back(std::move(bytes));
     dtypes.push_back(dtype);
