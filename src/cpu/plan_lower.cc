@@ -7,6 +7,7 @@
 
 #include "hologram/error.h"
 #include "hologram/op.h"
+#include "src/cpu/work.h"
 
 namespace hologram::cpu {
 
@@ -21,7 +22,7 @@ static_assert(std::endian::native == std::endian::little);
 namespace {
 
 // Shorter rows cost less repeated or gathered than one call each.
-constexpr int64_t kShortRow = 32;
+constexpr int64_t kShortRow = 96;
 }  // namespace
 
 Lowering::Lowering(const Kernel& kernel, int64_t tile, bool jit, Program& program)
@@ -150,12 +151,30 @@ void Lowering::lower_op(const Instr& instr, int index) {
   settle_result(instr.out, rank, natural, out.operand);
 }
 
+// Whether a copy may take the value's scattered elements straight to where they end up.
+bool Lowering::gathers_into(const Value& value, const Ref& out) const {
+  if (value.access == kNone || out.kind != Ref::kAccess) return false;
+  const Memory& from = memory_[value.access];
+  const bool by_row = long_rows_ && from.layout == Layout::kRowVector;
+  return from.full == kNone && from.layout != Layout::kDense && !by_row &&
+         memory_[out.index].layout == Layout::kDense &&
+         kernel_.accesses[out.index].slot != kernel_.accesses[value.access].slot;
+}
+
 void Lowering::lower_convert(const Instr& instr, int index) {
   const Value value = value_of(index, 0);
   const Dtype to = dtype_of_out(instr.out, instr.result);
   // Registers and numbers are never written again, so a temp may be another name for one.
   if (instr.out.kind == Ref::kTemp && (value.access == kNone || value.dtype != to)) {
     temps_[instr.out.index] = cast(value, to);
+    return;
+  }
+  if (value.rank == Rank::kFull && value.dtype == to && gathers_into(value, instr.out)) {
+    const Memory& memory = memory_[value.access];
+    copy_between(StepKind::kGather, of_access(value.access),
+                 of_access(static_cast<int>(instr.out.index)), memory.row_stride, memory.col_stride,
+                 memory.itemsize, false);
+    forget_copies(static_cast<int>(instr.out.index));
     return;
   }
   if (value.rank == Rank::kFull) {
@@ -167,6 +186,9 @@ void Lowering::lower_convert(const Instr& instr, int index) {
     step.convert =
         convert_table(program_.isa).kernels[static_cast<int>(value.dtype)][static_cast<int>(to)];
     if (value.dtype == to) step.convert = nullptr;
+    // Large copies would only push out of the caches what is there.
+    step.streams = value.dtype == to && kernel_.instrs.size() == 1 && !step.by_row &&
+                   program_.domain.numel * static_cast<int64_t>(itemsize(to)) >= kStreamBytes;
     settle_result(instr.out, Rank::kFull, to, out.operand);
     return;
   }

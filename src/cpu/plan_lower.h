@@ -18,6 +18,7 @@ struct Register {
   int written = -1;    // by this step
   int last_read = -1;
   int class_index = -1;
+  int repeated = -1;        // the register that repeats this one's values along the rows
   bool given_away = false;  // its class went to the output of the step that read it last
 };
 
@@ -105,6 +106,7 @@ class Lowering {
   void lower_instr(const circuit::Instr& instr, int index);
   void lower_op(const circuit::Instr& instr, int index);
   void lower_one(const circuit::Instr& instr, const std::vector<Value>& inputs);
+  bool gathers_into(const Value& value, const circuit::Ref& out) const;
   void lower_convert(const circuit::Instr& instr, int index);
   void lower_fold(const circuit::Instr& instr, int index);
   void lower_rows(const circuit::Instr& instr, int index);

@@ -74,6 +74,7 @@ struct Step {
   StepKind kind{};
   bool by_row = false;      // one call for each row, else one for the block
   bool row_values = false;  // one element for each row of the block, not for each element
+  bool streams = false;     // a copy past the caches
   uint8_t inputs = 0, numbers = 0, outputs = 0;
   Dtype from{}, to{};
   uint32_t first = 0;  // of its operands: inputs, numbers, outputs

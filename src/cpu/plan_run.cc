@@ -90,14 +90,17 @@ int64_t grain_of(const Program& program) {
       grain(false));
 }
 
+// Binding a kernel, in chunks.
+constexpr double kKernelCost = 0.005;
+
 void share_out(const std::vector<KernelCode>& kernels, Batch& batch) {
   // In chunks of a grain: the work, and what each block of a kernel is of it.
   std::vector<double> block_work;
   double total = 0;
   for (int k = batch.begin; k < batch.end; ++k) {
     const Program& program = *kernels[k].program;
-    const double all =
-        static_cast<double>(program.domain.numel) / static_cast<double>(grain_of(program));
+    const double all = kKernelCost + static_cast<double>(program.domain.numel) /
+                                         static_cast<double>(grain_of(program));
     block_work.push_back(kernels[k].blocks > 0 ? all / static_cast<double>(kernels[k].blocks) : 0);
     total += all;
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Runs one step of a lowered kernel on one block.
+#include <cstdint>
 #include <cstring>
 
 #include "src/cpu/plan_program.h"
@@ -49,11 +50,19 @@ void run_segment(const Step& step, const Operand* operands, char* const* at, int
   }
 }
 
-void run_convert(const Step& step, const Operand* operands, char* const* at, int64_t rows,
+void run_convert(Isa isa, const Step& step, const Operand* operands, char* const* at, int64_t rows,
                  int64_t cols, int64_t n) {
   const void* in = at[operands[0].place];
   void* out = at[operands[1].place];
   if (!step.by_row) rows = 1, cols = n;
+  if (step.streams && reinterpret_cast<uintptr_t>(out) % 64 == 0) {
+    const int64_t bytes = n * static_cast<int64_t>(itemsize(step.to));
+    const int64_t streamed = bytes / 64 * 64;
+    convert_table(isa).stream(in, out, streamed);
+    std::memcpy(static_cast<char*>(out) + streamed, static_cast<const char*>(in) + streamed,
+                static_cast<size_t>(bytes - streamed));
+    return;
+  }
   for (int64_t r = 0; r < rows; ++r) {
     if (step.convert != nullptr) {
       step.convert(in, out, cols);
@@ -84,7 +93,7 @@ void run_step(const Program& program, const Step& step, char* const* at, int64_t
     case StepKind::kSegment:
       return run_segment(step, operands, at, rows, cols, n);
     case StepKind::kConvert:
-      return run_convert(step, operands, at, rows, cols, n);
+      return run_convert(program.isa, step, operands, at, rows, cols, n);
     case StepKind::kGather:
     case StepKind::kScatter: {
       if (step.row_values) cols = 1;

@@ -108,7 +108,9 @@ Operand Lowering::whole(const Value& value) {
   if (value.place != kNone) return repeated_tile(value.place, value.dtype);
   if (value.reg != kNone) {
     if (!registers_[value.reg].row_values || single_cols_) return of_register(value.reg);
+    if (const int known = registers_[value.reg].repeated; known != kNone) return of_register(known);
     const int reg = new_register(value.dtype, false);
+    registers_[value.reg].repeated = reg;
     copy_between(StepKind::kGather, of_register(value.reg), of_register(reg), 1, 0,
                  size_of(value.dtype), false);
     return of_register(reg);

@@ -213,6 +213,33 @@ TEST_P(Plans, FillsCopiesAndConversions) {
   }
 }
 
+// Copies that need no arithmetic: past the caches where large, turned, in place.
+TEST_P(Plans, Copies) {
+  const int64_t n = (int64_t{8} << 20) + 21;
+  Case test;
+  const uint32_t x = test.slot(random, Dtype::kUInt8, n);
+  Builder large({n});
+  large.convert(large.dense(x, Dtype::kUInt8), Dtype::kUInt8,
+                large.dense(test.slot(random, Dtype::kUInt8, n), Dtype::kUInt8));
+  test.add(large);
+  const int64_t rows = 300, cols = 70;
+  const uint32_t y = test.slot(random, Dtype::kInt64, rows * cols);
+  Builder turned({rows, cols});
+  turned.convert(
+      turned.dense(y, Dtype::kInt64), Dtype::kInt64,
+      turned.access(test.slot(random, Dtype::kInt64, rows * cols), Dtype::kInt64, {1, rows}));
+  test.add(turned, 1, 1);
+  Builder narrow({rows, 7});
+  narrow.convert(narrow.access(y, Dtype::kInt64, {10, 1}), Dtype::kInt64,
+                 narrow.dense(test.slot(random, Dtype::kInt64, rows * 7), Dtype::kInt64));
+  test.add(narrow, 2, 2);
+  Builder same({rows * cols});
+  const Ref in = same.dense(y, Dtype::kInt64);
+  same.convert(in, Dtype::kInt64, in);
+  test.add(same, 3, 3);
+  expect_unfused_bits(test, "copies", 2);
+}
+
 // Values of one element for the whole kernel are computed once, whatever the number of threads.
 TEST_P(Plans, OnesAreSharedByAllBlocks) {
   constexpr Dtype f = Dtype::kFloat32;
