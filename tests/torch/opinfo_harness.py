@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Run PyTorch's OpInfo samples on cpu and on hologram and compare: values, gradients, errors."""
+"""Run PyTorch's OpInfo samples on cpu and on hologram and compare: values, gradients, errors.
+
+HOLOGRAM_EXECUTION=eager or =deferred chooses how hologram's ops run.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ import torch
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_flatten, tree_map
 
-import hologram_torch  # noqa: F401
+import hologram_torch
 
 DEVICE = "hologram"
 
@@ -377,6 +380,6 @@ if __name__ == "__main__":
     for failure in result.failures:
         print(failure)
     print(
-        f"{dtype}: {result.samples} samples, {result.backwards} backwards, "
+        f"{dtype}, {hologram_torch.execution.mode()}: {result.samples} samples, {result.backwards} backwards, "
         f"{len(result.failures)} failures, {time.time() - start:.1f} s"
     )

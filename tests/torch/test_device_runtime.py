@@ -59,7 +59,7 @@ def test_accelerator() -> None:
 def test_memory_statistics() -> None:
     torch.hologram.reset_peak_memory_stats()
     before = torch.hologram.memory_allocated()
-    x = torch.empty(1 << 20, device=D)
+    x = torch.ones(1 << 20, device=D)
     assert torch.hologram.memory_allocated() - before >= 4 << 20
     del x
     assert torch.hologram.memory_allocated() == before

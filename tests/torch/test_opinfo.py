@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
+import hologram_torch
+
 _spec = importlib.util.spec_from_file_location(
     "opinfo_harness", Path(__file__).with_name("opinfo_harness.py")
 )
@@ -25,6 +27,7 @@ DTYPES = [
     torch.bool,
     torch.complex64,
 ]
+MODES = ["deferred", "eager"] if hologram_torch._C.can_defer else ["eager"]
 # Fewer would mean that the database was not run.
 FEWEST = {"quick": 500, "whole": 5000}
 
@@ -38,21 +41,24 @@ def one_thread():
     torch.set_num_threads(before)
 
 
-def run(dtype: torch.dtype, limit: int | None, fewest: int) -> None:
-    report = harness.run_database(dtype, limit)
+def run(dtype: torch.dtype, limit: int | None, fewest: int, mode: str) -> None:
+    with hologram_torch.execution(mode):
+        report = harness.run_database(dtype, limit)
     assert not report.failures, "\n".join(str(f) for f in report.failures[:40])
     assert report.samples >= fewest
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: str(d).removeprefix("torch."))
-def test_a_few_samples_of_every_op(dtype: torch.dtype) -> None:
-    run(dtype, 3 if dtype == torch.float32 else 2, FEWEST["quick"])
+@pytest.mark.parametrize("mode", MODES)
+def test_a_few_samples_of_every_op(dtype: torch.dtype, mode: str) -> None:
+    run(dtype, 3 if dtype == torch.float32 else 2, FEWEST["quick"], mode)
 
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: str(d).removeprefix("torch."))
-def test_every_sample_of_every_op(dtype: torch.dtype) -> None:
-    run(dtype, None, FEWEST["whole"])
+@pytest.mark.parametrize("mode", MODES)
+def test_every_sample_of_every_op(dtype: torch.dtype, mode: str) -> None:
+    run(dtype, None, FEWEST["whole"], mode)
 
 
 def test_the_harness_sees_a_wrong_result() -> None:

@@ -6,8 +6,10 @@
 #include <ATen/SparseCsrTensorImpl.h>
 #include <ATen/SparseTensorImpl.h>
 #include <ATen/quantized/QTensorImpl.h>
+#include <c10/core/CPUAllocator.h>
 
 #include <cstring>
+#include <exception>
 
 namespace hologram_torch {
 namespace {
@@ -64,14 +66,25 @@ void copy_geometry(TensorImpl* to, const TensorImpl* from) {
 
 c10::Allocator* alias_allocator() { return g_alias_allocator; }
 
+void AliasScope::keep_exported(StorageImpl& original) noexcept {
+  // The arguments of a call that failed are still on their way out.
+  if (std::uncaught_exceptions() > 0) return;
+  try {
+    export_storage(original);
+  } catch (...) {
+    // Its bytes were settled when it was aliased, so there is nothing left that could fail.
+  }
+}
+
 c10::intrusive_ptr<StorageImpl> AliasScope::alias_storage(const c10::Storage& storage) {
   StorageImpl* original = storage.unsafeGetStorageImpl();
   for (const Pair& pair : pairs_) {
     if (pair.original == original) return pair.alias;
   }
+  char* const bytes = storage_bytes(*original);
   c10::raw::intrusive_ptr::incref(original);
-  c10::DataPtr data(original->mutable_data(), static_cast<c10::intrusive_ptr_target*>(original),
-                    &release_storage, kCpu);
+  c10::DataPtr data(bytes, static_cast<c10::intrusive_ptr_target*>(original), &release_storage,
+                    kCpu);
   auto alias = c10::make_intrusive<StorageImpl>(
       StorageImpl::use_byte_size_t(), c10::SymInt(static_cast<int64_t>(original->nbytes())),
       std::move(data), g_alias_allocator, original->resizable());
@@ -137,7 +150,12 @@ at::Tensor AliasScope::to_device(at::Tensor result) {
   if (C10_LIKELY(result.use_count() == 1 && storage.use_count() == 1 &&
                  impl->allow_tensor_metadata_change())) {
     StorageImpl* s = storage.unsafeGetStorageImpl();
-    s->_mutable_data_ptr_no_checks().unsafe_set_device(device());
+    c10::DataPtr& data = s->_mutable_data_ptr_no_checks();
+    data.unsafe_set_device(device());
+    if (kCanDefer && s->allocator() == c10::GetCPUAllocator() && !is_watched(*s)) {
+      adopt_memory(data, s->nbytes());
+      watch(*s);
+    }
     s->set_allocator(device_allocator());
     impl->_change_backend_component_keys(device());
     impl->set_storage_keep_dtype(c10::Storage(storage));
@@ -173,7 +191,8 @@ void AliasScope::adopt_changes(const at::Tensor& original, const at::Tensor& ali
     if (!known) {
       // The kernel gave the tensor another storage (set_).
       to->set_storage_keep_dtype(c10::Storage(device_storage(from->unsafe_storage())));
-    } else if (data.get() != to_storage->data() || from_storage->nbytes() != to_storage->nbytes()) {
+    } else if (data.get() != data_ptr_of(*to_storage).get() ||
+               from_storage->nbytes() != to_storage->nbytes()) {
       c10::DataPtr grown = from_storage->set_data_ptr(c10::DataPtr(nullptr, kCpu));
       grown.unsafe_set_device(device());
       // What remains of the alias must not free or outlive what it now borrows.

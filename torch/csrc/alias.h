@@ -16,6 +16,12 @@ class AliasScope {
   AliasScope() = default;
   AliasScope(const AliasScope&) = delete;
   AliasScope& operator=(const AliasScope&) = delete;
+  // A kernel that kept an alias reads and writes the memory when it likes.
+  ~AliasScope() {
+    for (const Pair& pair : pairs_) {
+      if (C10_UNLIKELY(pair.alias.use_count() > 1)) keep_exported(*pair.original);
+    }
+  }
 
   // The CPU tensor over t's bytes; t itself when it is undefined or not ours. Conjugate and
   // negative bits and the wrapped-number flag are kept.
@@ -39,6 +45,7 @@ class AliasScope {
     c10::intrusive_ptr<c10::StorageImpl> alias;
   };
 
+  static void keep_exported(c10::StorageImpl& original) noexcept;
   c10::intrusive_ptr<c10::StorageImpl> alias_storage(const c10::Storage& storage);
   c10::intrusive_ptr<c10::StorageImpl> device_storage(const c10::Storage& cpu);
   at::Tensor special_to_cpu(const at::Tensor& t);

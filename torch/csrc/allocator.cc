@@ -37,10 +37,15 @@ class Allocator final : public c10::DeviceAllocator {
     std::memcpy(dest, src, count);
   }
   bool initialized() override { return true; }
-  void emptyCache([[maybe_unused]] c10::MempoolId_t pool) override { hologram::empty_cache(); }
-  // Every op has finished when its call returns, so no stream can still be reading the block.
+  void emptyCache([[maybe_unused]] c10::MempoolId_t pool) override {
+    flush_recorded();
+    hologram::empty_cache();
+  }
+  // What is recorded keeps its buffers, so no stream needs to.
   void recordStream(const c10::DataPtr&, c10::Stream) override {}
+  // What is recorded gets its memory first, so that the numbers are those of the tensors there are.
   DeviceStats getDeviceStats(c10::DeviceIndex) override {
+    flush_recorded();
     const hologram::MemoryStats s = hologram::memory_stats();
     DeviceStats stats;
     fill_stats(stats.allocated_bytes, s.allocated_bytes);
@@ -86,6 +91,23 @@ Allocator* const g_allocator = new Allocator();
 HostAllocator* const g_host_allocator = new HostAllocator();
 
 c10::AllocatorRegisterer<kDeviceType> g_register_allocator(g_allocator);
+
+// Storages that PyTorch makes without us (torch.UntypedStorage, torch.load) are watched as ours
+// are.
+c10::intrusive_ptr<c10::StorageImpl> create_storage(c10::StorageImpl::use_byte_size_t tag,
+                                                    c10::SymInt nbytes, c10::DataPtr data,
+                                                    c10::Allocator* allocator, bool resizable) {
+  auto storage = data ? c10::make_intrusive<c10::StorageImpl>(tag, std::move(nbytes),
+                                                              std::move(data), allocator, resizable)
+                      : c10::make_intrusive<c10::StorageImpl>(tag, nbytes, allocator, resizable);
+  watch(*storage);
+  return storage;
+}
+
+struct RegisterStorages {
+  RegisterStorages() { c10::SetStorageImplCreate(kDeviceType, &create_storage); }
+} g_register_storages;
+
 at::HostAllocatorRegistry<kDeviceType> g_register_host_allocator(g_host_allocator);
 
 }  // namespace
@@ -96,6 +118,14 @@ at::Allocator* host_allocator() { return g_host_allocator; }
 hologram::Device& memory_device() {
   static hologram::Device& cpu = hologram::device(hologram::BackendType::kCpu);
   return cpu;
+}
+
+void flush_recorded() {
+  try {
+    hologram::flush(memory_device());
+  } catch (const std::exception& error) {
+    rethrow_as_torch(error, 0);
+  }
 }
 
 void release_buffer(void* buffer) { static_cast<hologram::Buffer*>(buffer)->release(); }

@@ -8,6 +8,7 @@
 
 #include "alias.h"
 #include "load.h"
+#include "native_common.h"
 #include "native_copy.h"
 
 namespace hologram_torch {
@@ -39,6 +40,7 @@ Tensor clone_tensor(const Tensor& self, std::optional<at::MemoryFormat> format) 
 }
 
 c10::Scalar local_scalar_dense(const Tensor& self) {
+  read_pointer(self);  // what it depends on has to run
   return at::native::_local_scalar_dense_cpu(self);
 }
 

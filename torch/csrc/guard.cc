@@ -90,11 +90,18 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   void* getStreamNativeHandle(const c10::Stream stream) const HOLOGRAM_OVERRIDE_2_14 {
     return &from_torch(stream);
   }
-  bool queryStream(const c10::Stream& stream) const override { return from_torch(stream).query(); }
+  bool queryStream(const c10::Stream& stream) const override {
+    flush_recorded();
+    return from_torch(stream).query();
+  }
   void synchronizeStream(const c10::Stream& stream) const override {
+    flush_recorded();
     from_torch(stream).synchronize();
   }
-  void synchronizeDevice(const c10::DeviceIndex) const override { memory_device().synchronize(); }
+  void synchronizeDevice(const c10::DeviceIndex) const override {
+    flush_recorded();
+    memory_device().synchronize();
+  }
 #if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 15
   bool isStreamCapturing(const c10::Stream&) const override { return false; }
 #endif
@@ -105,12 +112,14 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     if (*event == nullptr) {
       *event = new hologram::Event(/*timing=*/flag == c10::EventFlag::BACKEND_DEFAULT);
     }
+    flush_recorded();  // an event marks work that has run, and when
     as_event(*event).record(from_torch(stream));
   }
   void destroyEvent(void* event, const c10::DeviceIndex) const noexcept override {
     delete static_cast<hologram::Event*>(event);
   }
   void block(void* event, const c10::Stream& stream) const override {
+    flush_recorded();
     if (event != nullptr) as_event(event).block(from_torch(stream));
   }
   bool queryEvent(void* event) const override {
@@ -164,6 +173,7 @@ class Hooks final : public at::PrivateUse1HooksInterface {
   }
 
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t nbytes) const override {
+    storage_bytes(*storage.unsafeGetStorageImpl());  // PyTorch copies what is there
     at::native::resize_bytes_cpu(storage.unsafeGetStorageImpl(), nbytes);
   }
 };
@@ -172,7 +182,7 @@ struct RegisterHooks {
   RegisterHooks() { at::RegisterPrivateUse1HooksInterface(new Hooks()); }
 } g_register_hooks;
 
-// Nothing runs later than its call, so no block needs to be kept for a stream.
+// What is recorded keeps its buffers, so no block needs to be kept for a stream.
 void record_stream(at::Tensor& self, at::Stream stream) {
   TORCH_CHECK(stream.device_type() == kDeviceType, "record_stream: expected a stream of ",
               self.device(), ", got one of ", stream.device());

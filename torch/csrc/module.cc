@@ -12,6 +12,7 @@
 #include "hologram/error.h"
 #include "hologram/memory.h"
 #include "hologram/op.h"
+#include "hologram/recorder.h"
 #include "load.h"
 #include "native_common.h"
 #include "op_info.h"
@@ -44,6 +45,23 @@ py::dict device_properties(int index) {
   return result;
 }
 
+py::dict recorder_stats() {
+  const hologram::RecorderStats s = hologram::recorder_stats(hologram_torch::memory_device());
+  py::dict result;
+  result["ops_recorded"] = s.ops_recorded;
+  result["circuits"] = s.circuits;
+  result["kernels"] = s.kernels;
+  result["plan_hits"] = s.plan_hits;
+  result["plan_misses"] = s.plan_misses;
+  result["plans"] = s.plans;
+  result["bytes_moved"] = s.bytes_moved;
+  result["bytes_unfused"] = s.bytes_unfused;
+  return result;
+}
+
+// Running what is recorded takes no lock of Python's, but may take long.
+using WithoutGil = py::call_guard<py::gil_scoped_release>;
+
 }  // namespace
 
 // Generators cross into Python through an operator, which needs no part of libtorch_python.
@@ -55,6 +73,8 @@ PYBIND11_MODULE(_C, m) {
   m.doc() = "Native part of hologram_torch.";
   hologram_torch::register_fallback_over_composites();
   hologram_torch::lend_openmp_threads();
+  // Recorded work runs on as many threads as PyTorch's own ops.
+  hologram::set_thread_count_source(&at::get_num_threads);
   m.attr("torch_version") = TORCH_VERSION;
   m.def("fallback_counts", [] {
     py::dict counts;
@@ -75,6 +95,18 @@ PYBIND11_MODULE(_C, m) {
   m.def("set_backend", [](const std::string& name) {
     hologram::set_current_device(hologram::device(hologram::parse_backend(name)).index());
   });
+  // Whether this version of PyTorch tells a device before its memory is looked at.
+  m.attr("can_defer") = hologram_torch::kCanDefer;
+  if (!hologram_torch::kCanDefer) hologram::set_deferring(false);
+  m.def("is_deferring", &hologram_torch::is_deferring);
+  m.def(
+      "set_deferring",
+      [](bool deferring) { hologram::set_deferring(deferring && hologram_torch::kCanDefer); },
+      WithoutGil());
+  m.def("flush", &hologram_torch::flush_recorded, WithoutGil());
+  m.def("recorder_stats", &recorder_stats);
+  m.def("reset_recorder_stats",
+        [] { hologram::reset_recorder_stats(hologram_torch::memory_device()); });
   m.def("device_properties", &device_properties, py::arg("index"));
   m.def("set_memory_limit", &hologram::set_memory_limit, py::arg("nbytes"));
 }

@@ -10,7 +10,7 @@ namespace hologram_torch {
 namespace {
 
 // The bytes from a tensor's lowest element to past its highest.
-std::pair<const char*, int64_t> extent(const c10::TensorImpl* t) {
+std::pair<Place, int64_t> extent(const c10::TensorImpl* t) {
   const int64_t itemsize = static_cast<int64_t>(t->itemsize());
   int64_t low = 0, high = itemsize;
   const c10::IntArrayRef sizes = t->sizes(), strides = t->strides();
@@ -18,7 +18,9 @@ std::pair<const char*, int64_t> extent(const c10::TensorImpl* t) {
     const int64_t reach = (sizes[d] - 1) * strides[d] * itemsize;
     (reach < 0 ? low : high) += reach;
   }
-  return {read_pointer(t) + low, high - low};
+  Place place = place_of(t);
+  place.position += low;
+  return {place, high - low};
 }
 
 }  // namespace
@@ -45,7 +47,7 @@ bool may_disturb(const c10::TensorImpl* out, const c10::TensorImpl* in) {
   const auto [out_begin, out_bytes] = extent(out);
   const auto [in_begin, in_bytes] = extent(in);
   if (!ranges_meet(out_begin, out_bytes, in_begin, in_bytes)) return false;
-  return read_pointer(out) != read_pointer(in) || out->dtype() != in->dtype() ||
+  return place_of(out) != place_of(in) || out->dtype() != in->dtype() ||
          out->sizes() != in->sizes() || out->strides() != in->strides();
 }
 

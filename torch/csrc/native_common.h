@@ -56,15 +56,14 @@ inline bool is_cpu_number(const c10::TensorImpl* t) {
   return has_exactly(t->key_set(), c10::DispatchKey::CPU) && t->dim() == 0;
 }
 
+// The first element, for a kernel that runs at once: what was recorded on the tensor has run.
 inline const char* read_pointer(const c10::TensorImpl* t) {
   const c10::StorageImpl* storage = t->unsafe_storage().unsafeGetStorageImpl();
-  return static_cast<const char*>(storage->data()) +
-         t->storage_offset() * static_cast<int64_t>(t->itemsize());
+  return storage_bytes(*storage) + t->storage_offset() * static_cast<int64_t>(t->itemsize());
 }
 inline char* write_pointer(c10::TensorImpl* t) {
   c10::StorageImpl* storage = t->unsafe_storage().unsafeGetStorageImpl();
-  return static_cast<char*>(storage->mutable_data()) +
-         t->storage_offset() * static_cast<int64_t>(t->itemsize());
+  return storage_bytes(*storage) + t->storage_offset() * static_cast<int64_t>(t->itemsize());
 }
 inline const char* read_pointer(const at::Tensor& t) {
   return read_pointer(t.unsafeGetTensorImpl());
@@ -108,6 +107,12 @@ constexpr int dtype_code(c10::ScalarType type) {
   }
 }
 
+// Element types the library computes with.
+inline bool is_real(c10::ScalarType type) {
+  const int code = dtype_code(type);
+  return code != kNoDtype && !hologram::is_complex(static_cast<hologram::Dtype>(code));
+}
+
 // The view of a tensor whose dtype has a code. Borrows the tensor's sizes and strides.
 inline hologram::View view_of(const c10::TensorImpl* t, const char* data) {
   const c10::IntArrayRef sizes = t->sizes();
@@ -135,8 +140,31 @@ inline bool same_layout(const c10::TensorImpl* a, const c10::TensorImpl* b) {
   return a->is_non_overlapping_and_dense() && a->strides() == b->strides();
 }
 
-inline bool ranges_meet(const char* a, int64_t a_bytes, const char* b, int64_t b_bytes) {
-  return a < b + b_bytes && b < a + a_bytes;
+// Where the first element of a tensor is, without asking for memory: a buffer and a position in it,
+// or an address where there is no buffer.
+struct Place {
+  const hologram::Buffer* buffer;
+  int64_t position;
+
+  bool operator==(const Place&) const = default;
+};
+inline Place place_of(const c10::TensorImpl* t) {
+  const c10::StorageImpl& storage = *t->unsafe_storage().unsafeGetStorageImpl();
+  const hologram::Buffer* buffer = buffer_of(storage);
+  const int64_t offset = t->storage_offset() * static_cast<int64_t>(t->itemsize());
+  if (C10_LIKELY(buffer != nullptr)) return {buffer, offset};
+  return {nullptr, reinterpret_cast<int64_t>(data_ptr_of(storage).get()) + offset};
+}
+
+// Whether ranges of bytes share some. Foreign memory may be (exported) memory of ours.
+inline bool ranges_meet(Place a, int64_t a_bytes, Place b, int64_t b_bytes) {
+  if (a.buffer != b.buffer) {
+    if (C10_LIKELY(a.buffer != nullptr && b.buffer != nullptr)) return false;
+    Place& inside = a.buffer != nullptr ? a : b;
+    if (inside.buffer->data() == nullptr) return false;
+    inside.position += reinterpret_cast<int64_t>(inside.buffer->data());
+  }
+  return a.position < b.position + b_bytes && b.position < a.position + a_bytes;
 }
 
 // Whether two index tuples of t may name one element. False is certain.

@@ -220,31 +220,31 @@ bool run_general(Rule rule, const Operand* operands, int arity, Target& target) 
       shape[offset + d] = sizes[d];
     }
   }
-  // The operands as the library sees them.
-  View views[kMaxArity];
-  alignas(8) char slots[kMaxArity][8];
+  // Numbers, and tensors of the CPU, are read now: nobody waits to change those.
+  Source in[kMaxArity];
   for (int k = 0; k < arity; ++k) {
     const Operand& operand = operands[k];
     if (operand.number != nullptr) {
-      if (!store_number(*operand.number, compute, slots[k])) return false;
-      if (half && !fits_half(static_cast<Dtype>(code), *reinterpret_cast<float*>(slots[k]))) {
+      if (!store_number(*operand.number, compute, in[k].number)) return false;
+      if (half && !fits_half(static_cast<Dtype>(code), *reinterpret_cast<float*>(in[k].number))) {
         return false;
       }
-      if (rounds) round_to(common, slots[k]);
-      views[k] = View{slots[k], compute, 0, nullptr, nullptr};
+      if (rounds) round_to(common, in[k].number);
       continue;
     }
     const TensorImpl* t = operand.tensor->unsafeGetTensorImpl();
-    views[k] = view_of(t, read_pointer(t));
-    if (!half || !operand.promotes) continue;
     const ScalarType type = t->dtype().toScalarType();
-    if (type == common || exact_in_half(type)) continue;
     // PyTorch converts to the half type before it computes in float32.
-    if (t->dim() > 0) return false;
-    if (!rounds) continue;
-    hologram::convert(views[k].dtype, views[k].data, compute, slots[k], 1);
-    round_to(common, slots[k]);
-    views[k] = View{slots[k], compute, 0, nullptr, nullptr};
+    const bool widens = half && operand.promotes && type != common && !exact_in_half(type);
+    if (widens && t->dim() > 0) return false;
+    const bool is_rounded = widens && rounds;
+    if (is_plain(t) && !is_rounded) {
+      in[k].tensor = t;
+      continue;
+    }
+    hologram::convert(static_cast<Dtype>(dtype_code(type)), read_pointer(t), compute, in[k].number,
+                      1);
+    if (is_rounded) round_to(common, in[k].number);
   }
 
   if (target.given != nullptr) {
@@ -273,33 +273,106 @@ bool run_general(Rule rule, const Operand* operands, int arity, Target& target) 
   const at::Tensor& out = target.given != nullptr ? *target.given : target.fresh;
   const int64_t n = out.numel();
   if (n == 0) return true;
+  if (target.batch == nullptr && is_deferring() &&
+      record_broadcast(rule.op, compute, in, arity, out.unsafeGetTensorImpl())) {
+    return true;
+  }
+  View views[kMaxArity];
+  for (int k = 0; k < arity; ++k) {
+    const TensorImpl* t = in[k].tensor;
+    views[k] = t != nullptr ? view_of(t, read_pointer(t))
+                            : View{in[k].number, compute, 0, nullptr, nullptr};
+  }
   hologram::elementwise(rule.op, compute, views, arity, write_view(out), threads_for(n));
   return true;
 }
 
 namespace {
+
 const int64_t kUnitStride = 1;
+
+// The job's pointers as kernels take them; numbers: bit k is set where operand k is one element.
+struct Pointers {
+  const void* in[kMaxArity];
+  char* out;
+  unsigned numbers = 0;
+
+  explicit Pointers(const FastJob& job) {
+    for (int k = 0; k < job.arity; ++k) {
+      const TensorImpl* t = job.in[k].tensor;
+      in[k] = t != nullptr ? read_pointer(t) : job.in[k].number;
+      numbers |= static_cast<unsigned>(t == nullptr) << k;
+    }
+    out = write_pointer(job.out);
+  }
+};
+
+void run_large(const FastJob& job, const Pointers& at) {
+  const Dtype compute = hologram::compute_dtype(job.dtype);
+  View views[kMaxArity];
+  for (int k = 0; k < job.arity; ++k) {
+    void* data = const_cast<void*>(at.in[k]);
+    views[k] = (at.numbers >> k & 1u) != 0 ? View{data, compute, 0, nullptr, nullptr}
+                                           : View{data, job.dtype, 1, &job.n, &kUnitStride};
+  }
+  const View target{at.out, job.bool_result ? Dtype::kBool : job.dtype, 1, &job.n, &kUnitStride};
+  hologram::elementwise(job.op, compute, views, job.arity, target, threads_for(job.n));
+}
+
+void keep_back(const FastJob& job, Batch& batch) {
+  const Pointers at(job);
+  Batch::Item item{job.op,     job.dtype, job.kernel,      {},   at.out, {},
+                   at.numbers, job.arity, job.bool_result, job.n};
+  for (int k = 0; k < job.arity; ++k) {
+    item.in[k] = at.in[k];
+    std::copy_n(job.in[k].number, 8, item.slots[k]);
+  }
+  batch.add(item);
+}
+
+// Whether `out` shares bytes with an operand other than the very same elements.
+bool disturbs_operands(const FastJob& job) {
+  const Place out = place_of(job.out);
+  const int64_t out_bytes = job.n * static_cast<int64_t>(job.out->itemsize());
+  const int64_t in_bytes = job.n * static_cast<int64_t>(hologram::itemsize(job.dtype));
+  for (int k = 0; k < job.arity; ++k) {
+    if (job.in[k].tensor == nullptr) continue;
+    const Place in = place_of(job.in[k].tensor);
+    if (in == out && in_bytes == out_bytes) continue;
+    if (C10_UNLIKELY(ranges_meet(in, in_bytes, out, out_bytes))) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
-void run_large(hologram::OpId op, Dtype dtype, const void* const* in, unsigned numbers, int arity,
-               void* out, Dtype out_dtype, int64_t n) {
-  const Dtype compute = hologram::compute_dtype(dtype);
-  View views[kMaxArity];
-  for (int k = 0; k < arity; ++k) {
-    void* data = const_cast<void*>(in[k]);
-    views[k] = (numbers >> k & 1u) != 0 ? View{data, compute, 0, nullptr, nullptr}
-                                        : View{data, dtype, 1, &n, &kUnitStride};
+bool finish_fast(const FastJob& job, Batch* batch) {
+  if (!job.fresh && disturbs_operands(job)) return false;
+  if (C10_UNLIKELY(batch != nullptr)) {
+    keep_back(job, *batch);
+    return true;
   }
-  const View target{out, out_dtype, 1, &n, &kUnitStride};
-  hologram::elementwise(op, compute, views, arity, target, threads_for(n));
+  if (is_deferring() && record_same_layout(job.op, job.dtype, job.in, job.arity, job.out,
+                                           job.bool_result ? Dtype::kBool : job.dtype)) {
+    return true;
+  }
+  const Pointers at(job);
+  if (C10_UNLIKELY(is_half(job.dtype))) {
+    if (job.n > kSmall) {
+      run_large(job, at);
+    } else {
+      run_half(job.op, job.dtype, at.in, at.numbers, job.arity, at.out, job.bool_result, job.n);
+    }
+  } else if (C10_LIKELY(job.n <= kSmall)) {
+    job.kernel(at.in, at.out, job.n);
+  } else {
+    run_large(job, at);
+  }
+  return true;
 }
 
 void run_half(hologram::OpId op, Dtype dtype, const void* const* in, unsigned numbers, int arity,
               void* out, bool bool_result, int64_t n) {
-  if (n > kSmall) {
-    run_large(op, dtype, in, numbers, arity, out, bool_result ? Dtype::kBool : dtype, n);
-    return;
-  }
   constexpr int64_t kTile = 512;
   alignas(64) float tiles[kMaxArity][kTile];
   alignas(64) float computed[kTile];

@@ -8,6 +8,7 @@
 #include "hologram/elementwise.h"
 #include "hologram/parallel.h"
 #include "native_common.h"
+#include "record.h"
 
 namespace hologram_torch {
 
@@ -108,12 +109,23 @@ constexpr int row_traits(hologram::OpId op) {
 // with nothing changed, for whatever the fallback has to do or refuse.
 bool run_general(Rule rule, const Operand* operands, int arity, Target& target);
 
-// Past the inlined checks: contiguous (or equally laid out) operands of n > kSmall elements.
-// numbers: bit k is set where operand k is one element.
-void run_large(hologram::OpId op, hologram::Dtype dtype, const void* const* in, unsigned numbers,
-               int arity, void* out, hologram::Dtype out_dtype, int64_t n);
+// What the inlined checks of run_fast have settled: n elements of operands of one layout.
+struct FastJob {
+  hologram::OpId op;
+  hologram::Dtype dtype;  // of the tensors
+  hologram::ElementwiseKernel kernel;
+  const Source* in;
+  int arity;
+  bool bool_result;
+  c10::TensorImpl* out;
+  bool fresh;  // `out` was made for this result
+  int64_t n;
+};
 
-// Likewise for float16 and bfloat16, any n: `in` are elements of dtype, numbers are float32.
+// Records the job, keeps it back in the batch, or runs it. False where `out` overlaps an operand.
+bool finish_fast(const FastJob& job, Batch* batch);
+
+// float16 and bfloat16: `in` are elements of dtype, or, where bit k of `numbers` is set, float32.
 void run_half(hologram::OpId op, hologram::Dtype dtype, const void* const* in, unsigned numbers,
               int arity, void* out, bool bool_result, int64_t n);
 
@@ -164,7 +176,7 @@ struct FastCall {
   hologram::Dtype compute;  // float32 for the half types
   bool rounds;
 
-  bool add(const at::Tensor& t, const void*& in, void*, bool& is_one) const {
+  bool add(const at::Tensor& t, Source& in) const {
     const c10::TensorImpl* impl = t.unsafeGetTensorImpl();
     if (impl != lead) {
       if (C10_UNLIKELY(!is_plain(impl) || impl->dtype() != lead->dtype() ||
@@ -172,32 +184,26 @@ struct FastCall {
         return false;
       }
     }
-    in = read_pointer(impl);
-    is_one = false;
+    in.tensor = impl;
     return true;
   }
   // The last operand of two may also be a number from Python.
-  bool add_last(const at::Tensor& t, const void*& in, void* slot, bool& is_one) const {
+  bool add_last(const at::Tensor& t, Source& in) const {
     const c10::TensorImpl* impl = t.unsafeGetTensorImpl();
-    if (!is_cpu_number(impl)) return add(t, in, slot, is_one);
+    if (!is_cpu_number(impl)) return add(t, in);
     if (rounds && compute != dtype) return false;
-    if (!store_wrapped(impl, compute, slot)) return false;
-    in = slot;
-    is_one = true;
-    return true;
+    return store_wrapped(impl, compute, in.number);
   }
-  bool add(const Mask&, const void*&, void*, bool&) const { return false; }
-  bool add(const Num& n, const void*& in, void* slot, bool& is_one) const {
+  bool add(const Mask&, Source&) const { return false; }
+  bool add(const Num& n, Source& in) const {
     if (dtype == hologram::Dtype::kBool) return false;
-    return add(Param{n.value}, in, slot, is_one);
+    return add(Param{n.value}, in);
   }
-  bool add(const Param& p, const void*& in, void* slot, bool& is_one) const {
-    if (!store_number(p.value, compute, slot)) return false;
+  bool add(const Param& p, Source& in) const {
+    if (!store_number(p.value, compute, in.number)) return false;
     if (C10_UNLIKELY(compute != dtype)) {
-      if (rounds || !fits_half(dtype, *static_cast<float*>(slot))) return false;
+      if (rounds || !fits_half(dtype, *reinterpret_cast<float*>(in.number))) return false;
     }
-    in = slot;
-    is_one = true;
     return true;
   }
 };
@@ -227,32 +233,28 @@ inline bool run_fast(Target& target, const Operands&... operands) {
   const Dtype dtype = static_cast<Dtype>(code);
   const FastCall call{lead, dtype, hologram::compute_dtype(dtype), (kTraits & kRoundNumbers) != 0};
 
-  alignas(8) char slots[kArity][8] = {};
-  const void* in[kArity];
-  bool is_one[kArity];
+  Source in[kArity];
   {
     int k = 0;
     const auto add = [&](const auto& operand) {
       bool taken;
       if constexpr (kArity == 2 && std::is_same_v<std::decay_t<decltype(operand)>, at::Tensor>) {
-        taken = k == 1 ? call.add_last(operand, in[k], slots[k], is_one[k])
-                       : call.add(operand, in[k], slots[k], is_one[k]);
+        taken = k == 1 ? call.add_last(operand, in[k]) : call.add(operand, in[k]);
       } else {
-        taken = call.add(operand, in[k], slots[k], is_one[k]);
+        taken = call.add(operand, in[k]);
       }
       ++k;
       return taken;
     };
     if (!(add(operands) && ...)) return false;
   }
-  const hologram::Form form = is_one[0]            ? hologram::Form::kFirstScalar
-                              : is_one[kArity - 1] ? hologram::Form::kTrailingScalars
-                                                   : hologram::Form::kVectors;
+  const hologram::Form form = in[0].tensor == nullptr            ? hologram::Form::kFirstScalar
+                              : in[kArity - 1].tensor == nullptr ? hologram::Form::kTrailingScalars
+                                                                 : hologram::Form::kVectors;
   const hologram::ElementwiseKernel kernel = hologram::elementwise_kernel(kOp, call.compute, form);
   if (C10_UNLIKELY(kernel == nullptr)) return false;
 
-  const int64_t n = lead->numel();
-  char* out;
+  FastJob job{kOp, dtype, kernel, in, kArity, kBool, nullptr, false, lead->numel()};
   if (target.given == nullptr) {
     const c10::ScalarType type = kBool ? c10::ScalarType::Bool : lead->dtype().toScalarType();
     if (C10_LIKELY(lead->is_contiguous())) {
@@ -262,7 +264,8 @@ inline bool run_fast(Target& target, const Operands&... operands) {
     } else {
       return false;
     }
-    out = write_pointer(target.fresh.unsafeGetTensorImpl());
+    job.out = target.fresh.unsafeGetTensorImpl();
+    job.fresh = true;
   } else {
     c10::TensorImpl* given = target.given->unsafeGetTensorImpl();
     if (given != lead) {
@@ -274,40 +277,9 @@ inline bool run_fast(Target& target, const Operands&... operands) {
         (kBool ? c10::ScalarType::Bool : lead->dtype().toScalarType())) {
       return false;
     }
-    out = write_pointer(given);
-    // The very same elements may be read and written; anything else that meets is not ours to do.
-    const int64_t in_bytes = n * static_cast<int64_t>(lead->itemsize());
-    const int64_t out_bytes = n * static_cast<int64_t>(given->itemsize());
-    for (int k = 0; k < kArity; ++k) {
-      if (is_one[k] || (in[k] == out && in_bytes == out_bytes)) continue;
-      if (C10_UNLIKELY(ranges_meet(static_cast<const char*>(in[k]), in_bytes, out, out_bytes))) {
-        return false;
-      }
-    }
+    job.out = given;
   }
-  if (C10_UNLIKELY(target.batch != nullptr)) {
-    Batch::Item item{kOp, dtype, kernel, {}, out, {}, 0, kArity, kBool, n};
-    for (int k = 0; k < kArity; ++k) {
-      item.in[k] = in[k];
-      if (!is_one[k]) continue;
-      item.numbers |= 1u << k;
-      std::copy_n(slots[k], 8, item.slots[k]);
-    }
-    target.batch->add(item);
-    return true;
-  }
-  if (C10_UNLIKELY(is_half(dtype))) {
-    unsigned mask = 0;
-    for (int k = 0; k < kArity; ++k) mask |= static_cast<unsigned>(is_one[k]) << k;
-    run_half(kOp, dtype, in, mask, kArity, out, kBool, n);
-  } else if (C10_LIKELY(n <= kSmall)) {
-    kernel(in, out, n);
-  } else {
-    unsigned mask = 0;
-    for (int k = 0; k < kArity; ++k) mask |= static_cast<unsigned>(is_one[k]) << k;
-    run_large(kOp, dtype, in, mask, kArity, out, kBool ? Dtype::kBool : dtype, n);
-  }
-  return true;
+  return finish_fast(job, target.batch);
 }
 
 // A row applied to operands: tensors, Num, Param, Mask.

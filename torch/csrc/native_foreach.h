@@ -39,7 +39,7 @@ struct Foreach {
     at::native::check_foreach_api_restrictions(self);
     (check_list(self, args), ...);
     Batch batch;
-    Batch* const used = worth_batching(self) ? &batch : nullptr;
+    Batch* const used = !is_deferring() && worth_batching(self) ? &batch : nullptr;
     std::vector<at::Tensor> results;
     results.reserve(self.size());
     for (size_t i = 0; i < self.size(); ++i) {
@@ -59,7 +59,7 @@ struct Foreach {
     at::native::check_foreach_api_restrictions(self);
     (check_list(self, args), ...);
     Batch batch;
-    Batch* const used = worth_batching(self) ? &batch : nullptr;
+    Batch* const used = !is_deferring() && worth_batching(self) ? &batch : nullptr;
     for (size_t i = 0; i < self.size(); ++i) {
       Target target{&self[i], {}, used};
       if (C10_UNLIKELY(!kRule(target, self[i], member(args, i)...))) {

@@ -10,6 +10,7 @@
 
 #include "hologram/reduction.h"
 #include "native_common.h"
+#include "record.h"
 
 namespace hologram_torch {
 
@@ -45,8 +46,32 @@ inline hologram::ReduceOptions reduce_options(const at::Tensor& t) {
   return options;
 }
 
+// How many dimensions the plan reduces when those are the last ones, else -1.
+inline int trailing_dims(const at::Tensor& in, const ReducePlan& plan) {
+  const int ndim = static_cast<int>(in.dim());
+  if (plan.reduced == 0) return ndim;
+  for (int k = 0; k < plan.reduced; ++k) {
+    if (plan.dims[static_cast<size_t>(k)] < ndim - plan.reduced) return -1;
+  }
+  return plan.reduced;
+}
+
+inline double reduction_parameter(hologram::Reduction op, const hologram::ReduceOptions& options) {
+  using hologram::Reduction;
+  if (op == Reduction::norm) return options.p;
+  return op == Reduction::var || op == Reduction::std ? options.correction : 0;
+}
+
 inline void reduce_into(hologram::Reduction op, const at::Tensor& in, const ReducePlan& plan,
                         const at::Tensor& out, const hologram::ReduceOptions& options) {
+  if (is_deferring() && op <= hologram::Reduction::std) {
+    const int reduced = trailing_dims(in, plan);
+    if (reduced >= 0 &&
+        record_reduction(op, in.unsafeGetTensorImpl(), reduced, out.unsafeGetTensorImpl(),
+                         reduction_parameter(op, options))) {
+      return;
+    }
+  }
   // Fully reduced, any shape of one element will do: the library wants one of the two it states.
   hologram::View to = write_view(out);
   if (plan.reduced == 0 && to.ndim > 0) to.ndim = 0;
@@ -69,11 +94,6 @@ inline bool takes(const at::Tensor& out, const at::Tensor& in, const ReducePlan&
              in.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
 }
 
-// Element types the library reduces.
-inline bool is_real(at::ScalarType type) {
-  const int code = dtype_code(type);
-  return code != kNoDtype && !hologram::is_complex(static_cast<hologram::Dtype>(code));
-}
 inline bool is_real_plain(const at::Tensor& t) { return is_plain(t) && is_real(t.scalar_type()); }
 inline bool is_float_plain(const at::Tensor& t) {
   return is_plain(t) && is_real(t.scalar_type()) && at::isFloatingType(t.scalar_type());

@@ -27,11 +27,40 @@ bool takes_softmax(const Tensor& self, int64_t dim, bool half_to_float) {
          (!half_to_float || is_half(self.scalar_type()));
 }
 
+// Their numbers in circuit::RowOp.
+constexpr Forward kSoftmax = &hologram::softmax;
+constexpr Forward kLogSoftmax = &hologram::log_softmax;
+constexpr Backward kSoftmaxBackward = &hologram::softmax_backward;
+constexpr Backward kLogSoftmaxBackward = &hologram::log_softmax_backward;
+constexpr int row_function(Forward kernel) { return kernel == kSoftmax ? 0 : 1; }
+constexpr int row_function(Backward kernel) { return kernel == kSoftmaxBackward ? 2 : 3; }
+
+template <Forward kKernel>
+void compute(const Tensor& self, int64_t dim, const Tensor& out) {
+  if (is_deferring() &&
+      record_row_function(row_function(kKernel), dim,
+                          {out.unsafeGetTensorImpl(), self.unsafeGetTensorImpl()})) {
+    return;
+  }
+  kKernel(read_view(self), static_cast<int>(dim), write_view(out), threads_for(self.numel()));
+}
+
+template <Backward kKernel>
+void compute(const Tensor& grad, const Tensor& output, int64_t dim, const Tensor& out) {
+  if (is_deferring() && record_row_function(row_function(kKernel), dim,
+                                            {out.unsafeGetTensorImpl(), grad.unsafeGetTensorImpl(),
+                                             output.unsafeGetTensorImpl()})) {
+    return;
+  }
+  kKernel(read_view(grad), read_view(output), static_cast<int>(dim), write_view(out),
+          threads_for(grad.numel()));
+}
+
 template <Forward kKernel, Name kName>
 Tensor forward(const Tensor& self, int64_t dim, bool half_to_float) {
   if (C10_LIKELY(takes_softmax(self, dim, half_to_float))) {
     Tensor out = make_tensor(self.sizes(), half_to_float ? at::kFloat : self.scalar_type());
-    kKernel(read_view(self), static_cast<int>(dim), write_view(out), threads_for(self.numel()));
+    compute<kKernel>(self, dim, out);
     return out;
   }
   return call_fallback<kName>(self, dim, half_to_float).back().toTensor();
@@ -43,7 +72,7 @@ Tensor& forward_out(const Tensor& self, int64_t dim, bool half_to_float, Tensor&
                  out.scalar_type() == (half_to_float ? at::kFloat : self.scalar_type()) &&
                  out.sizes() == self.sizes() && !may_overlap_itself(out.unsafeGetTensorImpl()) &&
                  !may_disturb(out.unsafeGetTensorImpl(), self.unsafeGetTensorImpl()))) {
-    kKernel(read_view(self), static_cast<int>(dim), write_view(out), threads_for(self.numel()));
+    compute<kKernel>(self, dim, out);
     return out;
   }
   call_fallback<kName>(self, dim, half_to_float, out);
@@ -61,8 +90,7 @@ template <Backward kKernel, Name kName>
 Tensor backward(const Tensor& grad, const Tensor& output, int64_t dim, ScalarType input_type) {
   if (C10_LIKELY(takes_backward(grad, output, dim, input_type))) {
     Tensor out = make_tensor(grad.sizes(), input_type);
-    kKernel(read_view(grad), read_view(output), static_cast<int>(dim), write_view(out),
-            threads_for(grad.numel()));
+    compute<kKernel>(grad, output, dim, out);
     return out;
   }
   return call_fallback<kName>(grad, output, dim, input_type).back().toTensor();
@@ -76,18 +104,12 @@ Tensor& backward_out(const Tensor& grad, const Tensor& output, int64_t dim, Scal
                  !may_overlap_itself(out.unsafeGetTensorImpl()) &&
                  !may_disturb(out.unsafeGetTensorImpl(), grad.unsafeGetTensorImpl()) &&
                  !may_disturb(out.unsafeGetTensorImpl(), output.unsafeGetTensorImpl()))) {
-    kKernel(read_view(grad), read_view(output), static_cast<int>(dim), write_view(out),
-            threads_for(grad.numel()));
+    compute<kKernel>(grad, output, dim, out);
     return out;
   }
   call_fallback<kName>(grad, output, dim, input_type, out);
   return out;
 }
-
-constexpr Forward kSoftmax = &hologram::softmax;
-constexpr Forward kLogSoftmax = &hologram::log_softmax;
-constexpr Backward kSoftmaxBackward = &hologram::softmax_backward;
-constexpr Backward kLogSoftmaxBackward = &hologram::log_softmax_backward;
 
 }  // namespace
 }  // namespace hologram_torch

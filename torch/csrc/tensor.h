@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Makes the output tensors of native kernels: our memory, no dispatcher, as few steps as PyTorch
-// allows.
+// Makes the output tensors of native kernels, and knows where the bytes of a storage are: our
+// memory, no dispatcher, as few steps as PyTorch allows.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,12 +10,14 @@
 #include <c10/core/InferenceMode.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
+#include <torch/version.h>
 
 #include <limits>
 
 #include "hologram/buffer.h"
 #include "hologram/device.h"
 #include "hologram/memory.h"
+#include "hologram/recorder.h"
 
 namespace hologram_torch {
 
@@ -35,13 +37,87 @@ void release_buffer(void* buffer);
 // The device our memory comes from, looked up once.
 hologram::Device& memory_device();
 
-// The buffer behind a storage, or null when its memory came from elsewhere (the CPU fallback,
-// from_blob, a file).
+// Runs everything recorded; errors are PyTorch's.
+void flush_recorded();
+
+// Whether PyTorch asks us before foreign code gets an address (2.13 on). Only then may work wait.
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 13
+#define HOLOGRAM_CAN_DEFER 1
+#else
+#define HOLOGRAM_CAN_DEFER 0
+#endif
+inline constexpr bool kCanDefer = HOLOGRAM_CAN_DEFER != 0;
+inline bool is_deferring() { return kCanDefer && hologram::is_deferring(); }
+
+// --- Storages --------------------------------------------------------------------------------
+//
+// The address in a storage's DataPtr is that of its Buffer's memory, or, while that has none, of a
+// page nobody may touch: null would mean an invalid storage to PyTorch. Our own code asks
+// storage_bytes(), which sees to it that nothing recorded still has to touch the bytes. Foreign
+// code asks PyTorch, which asks hand_out().
+
+// Where buffers without memory seem to be.
+void* nowhere();
+
+inline const c10::DataPtr& data_ptr_of(const c10::StorageImpl& storage) {
+  // The public accessors throw or materialise; here neither is wanted.
+  return const_cast<c10::StorageImpl&>(storage)._mutable_data_ptr_no_checks();
+}
+
+// The buffer behind a storage, or null when its memory came from elsewhere (from_blob, a file,
+// results that the CPU fallback shares with somebody).
 inline hologram::Buffer* buffer_of(const c10::StorageImpl& storage) {
-  const c10::DataPtr& data = storage.data_ptr();
+  const c10::DataPtr& data = data_ptr_of(storage);
   return data.get_deleter() == &release_buffer ? static_cast<hologram::Buffer*>(data.get_context())
                                                : nullptr;
 }
+
+// Runs what has to run before the bytes may be touched, and corrects the storage's address.
+// Throws c10::OutOfMemoryError and whatever running threw.
+[[gnu::cold]] void settle_storage(c10::StorageImpl& storage, hologram::Buffer& buffer);
+
+// The bytes of a storage, for reading and writing: nothing recorded touches them any more. Safe
+// from any thread.
+inline char* storage_bytes(c10::StorageImpl& storage) {
+  hologram::Buffer* buffer = buffer_of(storage);
+  if (C10_UNLIKELY(buffer == nullptr)) return static_cast<char*>(storage.mutable_data());
+  // Throws for storages that PyTorch has closed.
+  const void* address = storage.data();
+  if (C10_LIKELY(!hologram::is_pending(*buffer) && address == buffer->data())) {
+    return static_cast<char*>(buffer->data());
+  }
+  settle_storage(storage, *buffer);
+  return static_cast<char*>(buffer->data());
+}
+// Likewise for reading only.
+inline const char* storage_bytes(const c10::StorageImpl& storage) {
+  if (C10_UNLIKELY(buffer_of(storage) == nullptr)) return static_cast<const char*>(storage.data());
+  return storage_bytes(const_cast<c10::StorageImpl&>(storage));
+}
+
+// PyTorch is about to give the address to code that is not ours: the bytes are settled, and ops on
+// the storage run at once from now on. PyTorch calls it once for a watched storage.
+void hand_out(c10::StorageImpl* storage);
+
+// Makes PyTorch call hand_out. Storages that are not watched are never recorded on.
+inline void watch([[maybe_unused]] c10::StorageImpl& storage) {
+#if HOLOGRAM_CAN_DEFER
+  storage.set_materializer(&hand_out);
+#endif
+}
+inline bool is_watched([[maybe_unused]] const c10::StorageImpl& storage) {
+#if HOLOGRAM_CAN_DEFER
+  return storage.has_materializer();
+#else
+  return false;
+#endif
+}
+
+// Ends the watch because foreign code has, or keeps, the address.
+void export_storage(c10::StorageImpl& storage);
+
+// Makes memory of others, as `data` holds it, a Buffer of ours. `data` keeps its address.
+void adopt_memory(c10::DataPtr& data, size_t nbytes);
 
 // The keys TensorImpl would work out for a dense tensor of ours.
 inline c10::DispatchKeySet dense_keys() {
@@ -65,10 +141,23 @@ inline c10::DataPtr allocate_bytes(size_t nbytes) {
   }
 }
 
+// Where execution is deferred, memory that is there when it is needed; otherwise the same.
+inline c10::DataPtr promise_bytes(size_t nbytes) {
+  if (!is_deferring() || C10_UNLIKELY(nbytes == 0)) return allocate_bytes(nbytes);
+  try {
+    hologram::Buffer* buffer = hologram::allocate_deferred(memory_device(), nbytes);
+    return c10::DataPtr(nowhere(), buffer, &release_buffer, device());
+  } catch (const std::exception& error) {
+    rethrow_as_torch(error, nbytes);
+  }
+}
+
 inline c10::intrusive_ptr<c10::StorageImpl> make_storage(size_t nbytes) {
-  return c10::make_intrusive<c10::StorageImpl>(
+  auto storage = c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), c10::SymInt(static_cast<int64_t>(nbytes)),
-      allocate_bytes(nbytes), device_allocator(), /*resizable=*/true);
+      promise_bytes(nbytes), device_allocator(), /*resizable=*/true);
+  watch(*storage);
+  return storage;
 }
 
 // Bytes of a contiguous tensor; raises PyTorch's errors for negative and absurd sizes.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Views and resizing: metadata only, the memory is never touched except to grow it.
+#include <ATen/EmptyTensor.h>
 #include <ATen/InferSize.h>
 #include <ATen/TensorUtils.h>
 #include <ATen/native/Resize.h>
@@ -44,8 +45,20 @@ Tensor unfold(const Tensor& self, int64_t dim, int64_t size, int64_t step) {
 Tensor view_as_real(const Tensor& self) { return at::native::view_as_real(self); }
 Tensor view_as_complex(const Tensor& self) { return at::native::view_as_complex(self); }
 
+// PyTorch's functions copy the old bytes when a storage has to grow to hold these elements.
+void prepare_growth(const c10::Storage& storage, const Tensor& t, IntArrayRef size,
+                    IntArrayRef stride, int64_t offset) {
+  if (std::any_of(size.begin(), size.end(), [](int64_t n) { return n < 0; })) return;
+  const size_t first = static_cast<size_t>(std::max<int64_t>(offset, 0));
+  const size_t needed = stride.size() == size.size()
+                            ? at::detail::computeStorageNbytes(size, stride, t.itemsize(), first)
+                            : at::detail::computeStorageNbytesContiguous(size, t.itemsize(), first);
+  if (needed > storage.nbytes()) storage_bytes(*storage.unsafeGetStorageImpl());
+}
+
 const Tensor& resize_(const Tensor& self, IntArrayRef size,
                       std::optional<at::MemoryFormat> format) {
+  if (self.has_storage()) prepare_growth(self.storage(), self, size, {}, self.storage_offset());
   return at::native::resize_(self, size, format);
 }
 
@@ -76,6 +89,7 @@ Tensor& set_storage_offset_(Tensor& self, at::Storage source, int64_t offset, In
               "Attempted to set the storage of a tensor on device \"", self.device(),
               "\" to a storage on different device \"", source.device(),
               "\".  This is no longer allowed; the devices must match.");
+  prepare_growth(source, self, size, stride, offset);
   return at::native::set_storage_cpu_(self, std::move(source), offset, size, stride);
 }
 

@@ -181,7 +181,7 @@ def get_device_capability(device: Device = None) -> dict[str, Any]:
 
 
 def synchronize(device: Device = None) -> None:
-    """Wait until everything submitted to a device is done."""
+    """Run everything that was recorded on a device and wait until it is done."""
     torch._C._accelerator_synchronizeDevice(_index(device))
 
 
@@ -199,7 +199,7 @@ def get_amp_supported_dtype() -> list[torch.dtype]:
 
 
 class Stream(torch.Stream):
-    """A queue of work on the device. Work runs as it is submitted today, so none ever waits."""
+    """A queue of work on the device. To wait for one, or to mark it, runs all that was recorded."""
 
     def __new__(cls, device: Device = None, priority: int = 0, **kwargs: Any) -> Stream:
         """Take a stream of the device's pool; negative priorities are urgent."""
@@ -271,7 +271,8 @@ _DEVICE_TYPE = int(torch._C._autograd.DeviceType.PrivateUse1)  # type: ignore[ca
 def memory_stats(device: Device = None) -> OrderedDict[str, Any]:
     """Return the allocator's statistics, keys as in ``torch.cuda.memory_stats``.
 
-    Results that the CPU fallback made live in PyTorch's CPU memory and are not counted.
+    Runs what was recorded first: a tensor has no memory before. Results that the CPU fallback made
+    live in PyTorch's CPU memory and are not counted.
     """
     return torch.accelerator.memory_stats(_index(device))
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,36 +24,50 @@ def _check_mode(mode: str) -> str:
     return mode
 
 
-_mode = os.environ.get("HOLOGRAM_EXECUTION", "deferred")
-if _mode not in _MODES:
-    _mode = "deferred"
+_warned = False
+
+
+def _set_mode(mode: str) -> None:
+    global _warned
+    deferred = _check_mode(mode) == "deferred"
+    if deferred and not _C.can_defer and not _warned:
+        _warned = True
+        warnings.warn(
+            f"execution('deferred') needs PyTorch 2.13 or later, and {torch.__version__} is "
+            f"running: every op runs at its call",
+            stacklevel=3,
+        )
+    _C.set_deferring(deferred)
+
+
+# Deferred by HOLOGRAM_EXECUTION=deferred only, until circuits pass every test.
+if "HOLOGRAM_EXECUTION" not in os.environ:
+    _C.set_deferring(False)
 
 
 class execution:
     """Choose how ops run: call it to set the mode, or use it as a context manager.
 
-    'deferred' lets ops be recorded and run later as fused kernels, 'eager' runs each at its call.
-    Results are the same. In this version every op runs at its call in both modes; the choice is
-    kept, so programs that state it need no change later. ``HOLOGRAM_EXECUTION`` sets the initial
-    mode.
+    'deferred' lets ops wait until somebody looks at their results, and run then as fused kernels.
+    'eager' runs each at its call, as do versions of PyTorch before 2.13. Results are the same.
+    ``HOLOGRAM_EXECUTION`` sets the initial mode. Leaving 'deferred' runs what waits. The mode is
+    one for all threads.
     """
 
     def __init__(self, mode: str) -> None:
-        global _mode
-        self.previous = _mode
-        _mode = _check_mode(mode)
+        self.previous = self.mode()
+        _set_mode(mode)
 
     def __enter__(self) -> execution:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        global _mode
-        _mode = self.previous
+        _set_mode(self.previous)
 
     @staticmethod
     def mode() -> str:
         """Return the mode in force."""
-        return _mode
+        return "deferred" if _C.is_deferring() else "eager"
 
 
 def fallback_counts() -> dict[str, int]:

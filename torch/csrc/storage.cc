@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+// Storages whose memory may come later, see tensor.h.
+#include <sys/mman.h>
+
+#include <atomic>
+
+#include "tensor.h"
+
+namespace hologram_torch {
+namespace {
+
+// A DataPtr lets nobody change its address alone, and to replace it as a whole would for a moment
+// take the buffer away from other threads. Explicit instantiation may name private members.
+template <auto kMember, class Tag>
+struct Expose {
+  friend constexpr auto member_of(Tag) { return kMember; }
+};
+struct Pointer {
+  friend constexpr auto member_of(Pointer);
+};
+struct Address {
+  friend constexpr auto member_of(Address);
+};
+template struct Expose<&c10::DataPtr::ptr_, Pointer>;
+template struct Expose<&c10::detail::UniqueVoidPtr::data_, Address>;
+
+void set_address(c10::DataPtr& data, void* address) {
+  void*& place = (data.*member_of(Pointer{})).*member_of(Address{});
+  std::atomic_ref<void*>(place).store(address, std::memory_order_release);
+}
+
+}  // namespace
+
+void* nowhere() {
+  static void* const page = [] {
+    constexpr size_t kBytes = 4096;
+    void* reserved =
+        mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    TORCH_CHECK(reserved != MAP_FAILED, "hologram: cannot reserve a page of addresses");
+    return reserved;
+  }();
+  return page;
+}
+
+void settle_storage(c10::StorageImpl& storage, hologram::Buffer& buffer) {
+  try {
+    hologram::materialize(buffer);
+  } catch (const std::exception& error) {
+    rethrow_as_torch(error, buffer.nbytes());
+  }
+  set_address(storage._mutable_data_ptr_no_checks(), buffer.data());
+}
+
+void hand_out(c10::StorageImpl* storage) {
+  hologram::Buffer* buffer = buffer_of(*storage);
+  if (buffer == nullptr) return;
+  hologram::mark_exported(*buffer);
+  settle_storage(*storage, *buffer);
+}
+
+void export_storage([[maybe_unused]] c10::StorageImpl& storage) {
+#if HOLOGRAM_CAN_DEFER
+  if (!storage.has_materializer()) return;
+  hand_out(&storage);
+  storage.clear_materializer();
+#endif
+}
+
+void adopt_memory(c10::DataPtr& data, size_t nbytes) {
+  void* const address = data.get();
+  void* const context = data.get_context();
+  if (nbytes == 0 || address == nullptr || context == nullptr) return;
+  hologram::Buffer* buffer =
+      hologram::wrap_buffer(memory_device(), address, nbytes, data.get_deleter(), context);
+  static_cast<void>(data.release_context());
+  data = c10::DataPtr(address, buffer, &release_buffer, data.device());
+}
+
+}  // namespace hologram_torch
