@@ -30,6 +30,9 @@ HWY_INLINE T First(const void* p) {
   return *static_cast<const T*>(p);
 }
 
+// An infinite mean stays one: its differences are NaN.
+HWY_INLINE double Corrected(double mean, double off) { return off == off ? mean + off : mean; }
+
 // --- Runs of one channel ------------------------------------------------------------------------
 
 // Sums over all runs: f(r, i, lanes, sums) adds the vectors at i of run r.
@@ -65,19 +68,21 @@ void RunMoments(Lines x, int64_t count, int64_t n, double* mean, double* m2, int
     sum[0] = hn::Add(sum[0], lanes.Load(d, Line<T>(x, r) + i));
   });
   const double here = static_cast<double>(count * n), before = static_cast<double>(*seen);
-  const double own = total[0] / here;
-  const T rounded = static_cast<T>(own);
+  const T rounded = static_cast<T>(total[0] / here);
   const V centre = hn::Set(d, rounded);
-  SumRuns<T>(count, n, total, [&](int64_t r, int64_t i, auto lanes, V(&sum)[1]) HWY_ATTR {
+  double sums[2];
+  SumRuns<T>(count, n, sums, [&](int64_t r, int64_t i, auto lanes, V(&sum)[2]) HWY_ATTR {
     const V c = lanes.Keep(d, hn::Sub(lanes.Load(d, Line<T>(x, r) + i), centre));
-    sum[0] = hn::MulAdd(c, c, sum[0]);
+    sum[0] = hn::Add(sum[0], c);
+    sum[1] = hn::MulAdd(c, c, sum[1]);
   });
-  // What the rounded mean is off adds to every square.
-  const double off = own - static_cast<double>(rounded);
-  const double squares = total[0] - here * off * off;
+  // What the first mean is off, by rounding, adds to every square.
+  const double off = sums[0] / here;
+  const double own = Corrected(static_cast<double>(rounded), off);
+  const double squares = sums[1] - here * off * off;
   const double apart = own - *mean;
   *m2 += squares + (before > 0 ? apart * apart * (before * here / (before + here)) : 0.0);
-  *mean = before > 0 ? *mean + apart * (here / (before + here)) : own;
+  *mean = (before * *mean + here * own) / (before + here);
   *seen += count * n;
 }
 
@@ -149,7 +154,7 @@ void RowMoments(Lines x, int64_t count, int64_t n, double* mean, double* m2, int
   using V = LaneVec<T>;
   const int64_t step = LaneCount<T>();
   const double here = static_cast<double>(count), before = static_cast<double>(seen);
-  const double mixed = before * here / (before + here), part = here / (before + here);
+  const double mixed = before * here / (before + here);
   ForColumns<T>(n, [&](int64_t j, auto vectors, auto lanes) HWY_ATTR {
     constexpr int kVectors = decltype(vectors)::value;
     constexpr int kMost = kVectors * static_cast<int>(hn::MaxLanes(d));
@@ -181,10 +186,10 @@ void RowMoments(Lines x, int64_t count, int64_t n, double* mean, double* m2, int
     for (int64_t i = 0; i < width; ++i) {
       // `left` is what the rounded mean is off, times the rows.
       const double off = static_cast<double>(left[i]) / here;
-      const double exact = static_cast<double>(own[i]) + off;
+      const double exact = Corrected(static_cast<double>(own[i]), off);
       const double apart = exact - (before > 0 ? mean[j + i] : exact);
       m2[j + i] += static_cast<double>(square[i]) - here * off * off + apart * apart * mixed;
-      mean[j + i] = before > 0 ? mean[j + i] + apart * part : exact;
+      mean[j + i] = (before * mean[j + i] + here * exact) / (before + here);
     }
   });
 }

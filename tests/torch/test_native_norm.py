@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Layer norm of the device against float64 and cpu: values, gradients, dtypes, layouts, threads."""
+"""Layer norm and batch norm of the device against float64 and cpu: accuracy, dtypes, layouts."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from native_compare import DEVICE, FLOATS, check, check_native, layouts, to_device, values
+
+import hologram_torch
 
 TOL = {
     torch.float32: {"rtol": 2e-6, "atol": 2e-6},
@@ -136,3 +138,121 @@ def test_errors_are_pytorchs() -> None:
     check(F.layer_norm, x, (4,), values(3))
     check(F.layer_norm, x, (4,), values(4).double())
     check(F.layer_norm, x.long(), (4,))
+
+
+# --- Batch norm -----------------------------------------------------------------------------------
+
+
+def batch_norm(
+    x: torch.Tensor,
+    g: torch.Tensor,
+    params: list[torch.Tensor | None],
+    training: bool,
+) -> list[torch.Tensor | None]:
+    """The output, the gradients and what the running statistics became."""
+    given = [None if t is None else t.clone() for t in params]
+    w, b, mean, var = given
+    leaves = [t.detach().requires_grad_() for t in (x, w, b) if t is not None]
+    rest = iter(leaves[1:])
+    w, b = (None if t is None else next(rest) for t in (w, b))
+    y = F.batch_norm(leaves[0], mean, var, w, b, training, 0.3)
+    return [y.detach(), *torch.autograd.grad(y, leaves, g), mean, var]
+
+
+def channel(c: int, dtype: torch.dtype, seed: int) -> torch.Tensor:
+    return (torch.rand(c, generator=torch.Generator().manual_seed(seed)) + 0.5).to(dtype)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("shape", [(6, 5), (4, 3, 7), (4, 70, 6, 5), (3, 16, 33, 40),
+                                   (2, 3, 2, 2, 4), (3, 1, 4, 4), (300, 20)])  # fmt: skip
+def test_batch_norm_is_as_accurate_as_cpu(
+    dtype: torch.dtype, shape: tuple[int, ...], training: bool
+) -> None:
+    x, g = values(*shape, dtype=dtype), values(*shape, dtype=dtype, seed=1)
+    formats = [torch.contiguous_format]
+    if len(shape) >= 4:
+        formats.append(torch.channels_last if len(shape) == 4 else torch.channels_last_3d)
+    for x_format, g_format in itertools.product(formats, repeat=2):
+        x, g = x.contiguous(memory_format=x_format), g.contiguous(memory_format=g_format)
+        params = [channel(shape[1], dtype, seed) for seed in range(4)]
+        exact = batch_norm(x.double(), g.double(), [p.double() for p in params], training)
+        expected = batch_norm(x, g, params, training)
+        hologram_torch.reset_fallback_counts()
+        results = batch_norm(*to_device([x, g, params]), training)
+        assert not hologram_torch.fallback_counts()
+        assert [r.dtype for r in results] == [e.dtype for e in expected]
+        assert [r.stride() for r in results] == [e.stride() for e in expected]
+        floor = 1e-12 if dtype == torch.float64 else 4 * torch.finfo(dtype).eps
+        theirs = errors(expected, exact)
+        for ours, bound in zip(errors(results, exact), theirs, strict=True):
+            assert ours <= max(2 * bound, floor)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("training", [True, False])
+def test_batch_norm_of_halves_with_float_parameters(dtype: torch.dtype, training: bool) -> None:
+    x, g = values(4, 5, 6, 7, dtype=dtype), values(4, 5, 6, 7, dtype=dtype, seed=1)
+    params = [channel(5, torch.float32, seed) for seed in range(4)]
+    check_native(batch_norm, x, g, params, training, tol={"rtol": 2e-2, "atol": 2e-2})
+    check_native(
+        torch.native_batch_norm, x, *params, training, 0.1, 1e-5, tol={"rtol": 2e-2, "atol": 2e-2}
+    )
+
+
+def test_batch_norm_without_some() -> None:
+    x, g = values(4, 5, 6), values(4, 5, 6, seed=1)
+    w, b, mean, var = (channel(5, torch.float32, seed) for seed in range(4))
+    tol = {"rtol": 1e-5, "atol": 1e-5}
+    for params in ([None] * 4, [w, None, None, None], [w, b, None, None], [None, None, mean, var]):
+        check_native(batch_norm, x, g, params, True, tol=tol)
+    check_native(batch_norm, x, g, [None, None, mean, var], False, tol=tol)
+    for y in layouts(x):
+        check_native(batch_norm, y, g.transpose(0, 1).contiguous().transpose(0, 1),
+                     [w, b, mean, var], True, tol=tol)  # fmt: skip
+    backward = torch.ops.aten.native_batch_norm_backward
+    _, m, s = torch.native_batch_norm(x, w, b, mean, var, True, 0.1, 1e-5)
+    for mask in itertools.product([True, False], repeat=3):
+        if any(mask):
+            check_native(backward, g, x, w, mean, var, m, s, True, 1e-5, list(mask), tol=tol)
+
+
+def test_batch_norm_far_from_zero() -> None:
+    x = values(16, 3, 20, 20) * 0.1 + 300
+    for last in (torch.contiguous_format, torch.channels_last):
+        y = x.contiguous(memory_format=last)
+        exact = F.batch_norm(y.double(), None, None, training=True)
+        ours = F.batch_norm(y.to(DEVICE), None, None, training=True).cpu()
+        theirs = F.batch_norm(y, None, None, training=True)
+        # Both subtract a mean that was rounded to float32.
+        assert (ours - exact).abs().max() <= 1.25 * (theirs - exact).abs().max() + 1e-5
+
+
+def test_batch_norm_special_values_and_errors() -> None:
+    x = values(3, 4, 5)
+    x[0, 1, 2], x[1, 2, 0] = float("inf"), float("nan")
+    params = [channel(4, torch.float32, seed) for seed in range(4)]
+    for training in (True, False):
+        check_native(batch_norm, x, values(3, 4, 5, seed=1), params, training,
+                     tol={"rtol": 1e-5, "atol": 1e-5})  # fmt: skip
+    check(F.batch_norm, x, channel(3, torch.float32, 0), channel(3, torch.float32, 1))
+    check(F.batch_norm, values(1, 4), None, None, training=True)
+    check(F.batch_norm, torch.zeros(0, 4), None, None, training=True)
+    check(F.batch_norm, x, params[2], params[3].double())
+
+
+def test_batch_norm_derivatives() -> None:
+    x = values(4, 3, 2, 2, dtype=torch.float64).to(DEVICE).requires_grad_()
+    w, b = (values(3, dtype=torch.float64, seed=s).to(DEVICE).requires_grad_() for s in (1, 2))
+    mean, var = (channel(3, torch.float64, s).to(DEVICE) for s in (3, 4))
+
+    def train(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return F.batch_norm(x, None, None, w, b, True)
+
+    def evaluate(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return F.batch_norm(x, mean, var, w, b, False)
+
+    for f in (train, evaluate):
+        assert torch.autograd.gradcheck(f, (x, w, b))
+        assert torch.autograd.gradgradcheck(f, (x, w, b))
