@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Moves pieces of memory: joined along a dimension, taken and added by index.
+// Moves pieces of memory: joined along a dimension, taken, put and added by index.
 #pragma once
 
 #include <cstdint>
@@ -54,5 +54,37 @@ struct AddAtOptions {
 HOLOGRAM_API void add_at(Dtype dtype, void* out, int64_t outer, int64_t size, int64_t inner,
                          const Positions& positions, const void* values,
                          const AddAtOptions& options = {});
+
+// out[o, positions[k], :] = values[o, k, :] for k = 0, 1, ... in this order; inner in bytes.
+HOLOGRAM_API void put_at(void* out, int64_t outer, int64_t size, int64_t inner,
+                         const Positions& positions, const void* values, int max_threads = 0);
+
+// --- By an index of every element --------------------------------------------------------------
+
+// in is [outer, size, inner], index and out are [outer, n, inner], dense; an element has `bytes`
+// bytes (1, 2, 4, 8 or 16); 0 <= index < size, not checked.
+//   out[o, k, i] = in[o, index[o, k, i], i]
+struct GatherShape {
+  int64_t outer, size, n, inner;
+};
+HOLOGRAM_API void gather(const void* in, int64_t bytes, const GatherShape& shape,
+                         const int64_t* index, void* out, int max_threads = 0);
+
+// out is [outer, size, inner], index and values are [outer, n, inner]:
+//   out[o, index[o, k, i], i] = values[o, k, i] for k = 0, 1, ... in this order
+// With `one` values is a single element.
+HOLOGRAM_API void scatter(void* out, int64_t bytes, const GatherShape& shape, const int64_t* index,
+                          const void* values, bool one, int max_threads = 0);
+
+// The same with +=, for float32, float64, int32 and int64. Errors: kNotSupported for a dtype.
+HOLOGRAM_API void scatter_add(Dtype dtype, void* out, const GatherShape& shape,
+                              const int64_t* index, const void* values, int max_threads = 0);
+
+// --- Triangles ---------------------------------------------------------------------------------
+
+// out = in, [count, rows, cols] dense elements of `bytes` bytes, with zeros above (upper: below)
+// the diagonal `diagonal` places right of the main one. out may be in.
+HOLOGRAM_API void triangle(const void* in, int64_t count, int64_t rows, int64_t cols, int64_t bytes,
+                           int64_t diagonal, bool upper, void* out, int max_threads = 0);
 
 }  // namespace hologram

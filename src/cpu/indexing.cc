@@ -20,6 +20,33 @@ constexpr int64_t kChunkBytes = 64 << 10;
 // Shorter runs are not worth aligning for streaming stores.
 constexpr int64_t kStreamRun = 4096;
 
+// First and last kBytes, which may overlap.
+template <int kBytes>
+void copy_ends(char* to, const char* from, int64_t bytes) {
+  char first[kBytes], last[kBytes];
+  std::memcpy(first, from, kBytes);
+  std::memcpy(last, from + bytes - kBytes, kBytes);
+  std::memcpy(to, first, kBytes);
+  std::memcpy(to + bytes - kBytes, last, kBytes);
+}
+
+// A call costs more than a few moves.
+inline void copy_small(char* to, const char* from, int64_t bytes) {
+  if (bytes > 64) {
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+  } else if (bytes > 32) {
+    copy_ends<32>(to, from, bytes);
+  } else if (bytes >= 16) {
+    copy_ends<16>(to, from, bytes);
+  } else if (bytes >= 8) {
+    copy_ends<8>(to, from, bytes);
+  } else if (bytes >= 4) {
+    copy_ends<4>(to, from, bytes);
+  } else {
+    for (int64_t i = 0; i < bytes; ++i) to[i] = from[i];
+  }
+}
+
 void copy_run(char* to, const char* from, int64_t bytes, bool stream) {
   if (from == nullptr) {
     std::memset(to, 0, static_cast<size_t>(bytes));
@@ -32,16 +59,7 @@ void copy_run(char* to, const char* from, int64_t bytes, bool stream) {
     convert_table(current_isa()).stream(from + head, to + head, body);
     to += head + body, from += head + body, bytes -= head + body;
   }
-  switch (bytes) {  // a call costs more than a move
-    case 4:
-      std::memcpy(to, from, 4);
-      break;
-    case 8:
-      std::memcpy(to, from, 8);
-      break;
-    default:
-      std::memcpy(to, from, static_cast<size_t>(bytes));
-  }
+  copy_small(to, from, bytes);
 }
 
 template <class Index>
@@ -76,9 +94,7 @@ struct Fixed {
   static void copy(char* to, const char* from, int64_t) { std::memcpy(to, from, kBytes); }
 };
 struct Any {
-  static void copy(char* to, const char* from, int64_t bytes) {
-    std::memcpy(to, from, static_cast<size_t>(bytes));
-  }
+  static void copy(char* to, const char* from, int64_t bytes) { copy_small(to, from, bytes); }
 };
 
 template <class Copy, class Index>
@@ -178,7 +194,9 @@ Groups group(const Index* index, int64_t n, int64_t size, const int64_t* skipped
   return groups;
 }
 
-constexpr int64_t kColumns = 256;
+// Columns of a tile: many, to read rows in one go, unless the places are too few for the threads.
+constexpr int64_t kColumns = 1024;
+constexpr int64_t kFewColumns = 64;
 
 // One tile of columns of one place: the sum starts from what is there.
 void add_tile(const Groups& groups, int64_t s, Dtype dtype, char* to, const char* values,
@@ -191,7 +209,7 @@ void add_tile(const Groups& groups, int64_t s, Dtype dtype, char* to, const char
   char* total = plain ? to : sum;
   if (!plain) {
     if (mean) {
-      std::memset(sum, 0, sizeof sum);
+      std::memset(sum, 0, static_cast<size_t>(width) * itemsize(compute));
     } else {
       convert(dtype, to, compute, sum, width);
     }
@@ -270,6 +288,32 @@ void take(const void* in, int64_t outer, int64_t size, int64_t inner, const Posi
   });
 }
 
+void put_at(void* out, int64_t outer, int64_t size, int64_t inner, const Positions& positions,
+            const void* values, int max_threads) {
+  using namespace cpu;
+  check_index("put_at", positions);
+  if (inner == 0 || positions.n == 0) return;
+  // Each thread takes some of the columns of everything, so that the last value wins.
+  const int64_t width = std::clamp<int64_t>(inner / (4 * std::max(1, max_threads)), 1024, 16384);
+  const int64_t columns = (inner + width - 1) / width;
+  const int64_t per_chunk =
+      std::max<int64_t>(1, kChunkBytes / (positions.n * (std::min(width, inner) + 16)));
+  with_index(positions, [&](const auto* index) {
+    for_chunks(outer * columns, per_chunk, max_threads, [&](int64_t begin, int64_t end) {
+      for (int64_t tile = begin; tile < end; ++tile) {
+        const int64_t j = tile % columns * width, bytes = std::min(width, inner - j);
+        char* to = static_cast<char*>(out) + tile / columns * size * inner + j;
+        const char* from =
+            static_cast<const char*>(values) + tile / columns * positions.n * inner + j;
+        for (int64_t k = 0; k < positions.n; ++k) {
+          const int64_t at = index[k];
+          copy_small(to + (at < 0 ? at + size : at) * inner, from + k * inner, bytes);
+        }
+      }
+    });
+  });
+}
+
 void add_at(Dtype dtype, void* out, int64_t outer, int64_t size, int64_t inner,
             const Positions& positions, const void* values, const AddAtOptions& options) {
   using namespace cpu;
@@ -283,20 +327,24 @@ void add_at(Dtype dtype, void* out, int64_t outer, int64_t size, int64_t inner,
   with_index(positions,
              [&](const auto* index) { groups = group(index, positions.n, size, options.skipped); });
   const auto bytes = static_cast<int64_t>(itemsize(dtype));
-  const int64_t columns = (inner + kColumns - 1) / kColumns;
-  const int64_t per_tile =
-      std::min(inner, kColumns) * positions.n / std::max<int64_t>(1, groups.count);
+  // Where an element is added to never depends on the tiles, so the threads may choose them.
+  const int64_t places = std::max<int64_t>(1, outer * groups.count);
+  const int64_t shares = (4 * int64_t{std::max(1, options.max_threads)} + places - 1) / places;
+  const int64_t width =
+      std::clamp((inner + shares - 1) / shares, std::min(inner, kFewColumns), kColumns);
+  const int64_t columns = (inner + width - 1) / width;
+  const int64_t per_tile = width * positions.n / std::max<int64_t>(1, groups.count);
   const int64_t per_chunk = std::max<int64_t>(1, grain(true) / (per_tile + 16));
   for_chunks(outer * groups.count * columns, per_chunk, options.max_threads,
              [&](int64_t begin, int64_t end) {
                for (int64_t tile = begin; tile < end; ++tile) {
-                 const int64_t j = tile % columns * kColumns, s = tile / columns % groups.count;
+                 const int64_t j = tile % columns * width, s = tile / columns % groups.count;
                  const int64_t o = tile / columns / groups.count;
                  add_tile(
                      groups, s, dtype,
                      static_cast<char*>(out) + ((o * size + groups.place[s]) * inner + j) * bytes,
                      static_cast<const char*>(values) + (o * positions.n * inner + j) * bytes,
-                     inner * bytes, std::min(kColumns, inner - j), options.mean);
+                     inner * bytes, std::min(width, inner - j), options.mean);
                }
              });
 }

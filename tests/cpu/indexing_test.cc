@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Compares joining, taking and adding by index with plain loops.
+// Compares joining, taking, putting and adding by index, gather, scatter and triangles with plain
+// loops.
 #include "hologram/indexing.h"
 
 #include <gtest/gtest.h>
@@ -178,6 +179,95 @@ TEST_F(IndexingTest, RefusesWhatItCannotAdd) {
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("add_at is not implemented for int8"),
               std::string::npos);
+  }
+}
+
+TEST_F(IndexingTest, PutsRowsInOrder) {
+  for (const int64_t inner : {1, 8, 100, 5'000}) {
+    constexpr int64_t kOuter = 2, kSize = 9, kCount = 30;
+    std::vector<char> out = bytes(static_cast<size_t>(kOuter * kSize * inner)), expected = out;
+    const std::vector<char> values = bytes(static_cast<size_t>(kOuter * kCount * inner));
+    std::vector<int64_t> index(kCount);
+    for (int64_t& i : index) i = static_cast<int64_t>(rng_() % (2 * kSize)) - kSize;
+    for (int64_t o = 0; o < kOuter; ++o) {
+      for (int64_t k = 0; k < kCount; ++k) {
+        const int64_t place = (index[static_cast<size_t>(k)] + kSize) % kSize;
+        std::memcpy(&expected[static_cast<size_t>((o * kSize + place) * inner)],
+                    &values[static_cast<size_t>((o * kCount + k) * inner)],
+                    static_cast<size_t>(inner));
+      }
+    }
+    put_at(out.data(), kOuter, kSize, inner, {index.data(), Dtype::kInt64, kCount}, values.data(),
+           3);
+    EXPECT_TRUE(out == expected) << inner;
+  }
+}
+
+TEST_F(IndexingTest, GathersAndScatters) {
+  const GatherShape shapes[] = {
+      {1, 7, 5, 1}, {3, 7, 5, 1}, {2, 4, 6, 100}, {500, 9, 4, 3}, {1, 1000, 20'000, 1}};
+  for (const GatherShape& s : shapes) {
+    const auto wide = [](int64_t n) { return static_cast<size_t>(n); };
+    std::vector<int64_t> index(wide(s.outer * s.n * s.inner));
+    for (int64_t& i : index) i = static_cast<int64_t>(rng_() % wide(s.size));
+    // The place in [outer, size, inner] of element e of [outer, n, inner].
+    const auto place = [&](size_t e) {
+      const int64_t i = static_cast<int64_t>(e) % s.inner;
+      const int64_t o = static_cast<int64_t>(e) / (s.n * s.inner);
+      return wide((o * s.size + index[e]) * s.inner + i);
+    };
+    for (const int64_t size : {1, 2, 4, 8, 16}) {
+      const std::vector<char> in = bytes(wide(s.outer * s.size * s.inner * size));
+      std::vector<char> out(index.size() * wide(size)), expected = out;
+      for (size_t e = 0; e < index.size(); ++e) {
+        std::memcpy(&expected[e * wide(size)], &in[place(e) * wide(size)], wide(size));
+      }
+      gather(in.data(), size, s, index.data(), out.data(), 3);
+      EXPECT_TRUE(out == expected) << size;
+      const std::vector<char> values = bytes(out.size());
+      for (const bool one : {false, true}) {
+        std::vector<char> changed = in, right = in;
+        for (size_t e = 0; e < index.size(); ++e) {
+          std::memcpy(&right[place(e) * wide(size)], &values[one ? 0 : e * wide(size)], wide(size));
+        }
+        scatter(changed.data(), size, s, index.data(), values.data(), one, 3);
+        EXPECT_TRUE(changed == right) << size << " bytes, one " << one;
+      }
+    }
+    std::vector<float> sums(wide(s.outer * s.size * s.inner), 0.25f), right = sums;
+    std::vector<float> values(index.size());
+    for (float& v : values) v = static_cast<float>(rng_() % 1000) / 7;
+    for (size_t e = 0; e < index.size(); ++e) right[place(e)] += values[e];
+    std::vector<float> changed = sums;
+    scatter_add(Dtype::kFloat32, changed.data(), s, index.data(), values.data(), 3);
+    EXPECT_EQ(changed, right);
+  }
+  const int64_t index[] = {0};
+  char out[8] = {}, value[8] = {};
+  EXPECT_THROW(scatter_add(Dtype::kFloat16, out, {1, 1, 1, 1}, index, value), Error);
+  EXPECT_THROW(gather(value, 3, {1, 1, 1, 1}, index, out), Error);
+}
+
+TEST_F(IndexingTest, KeepsTriangles) {
+  for (const int64_t rows : {1, 4, 9}) {
+    for (const int64_t cols : {1, 5, 300}) {
+      for (const int64_t diagonal : {-20, -3, 0, 2, 400}) {
+        for (const bool upper : {false, true}) {
+          constexpr int64_t kCount = 3, kBytes = 2;
+          const std::vector<char> in = bytes(static_cast<size_t>(kCount * rows * cols * kBytes));
+          std::vector<char> expected = in, out(in.size(), 1), same = in;
+          for (int64_t i = 0; i < kCount * rows * cols; ++i) {
+            const int64_t r = i / cols % rows, c = i % cols;
+            if (upper ? c >= r + diagonal : c <= r + diagonal) continue;
+            std::memset(&expected[static_cast<size_t>(i * kBytes)], 0, kBytes);
+          }
+          triangle(in.data(), kCount, rows, cols, kBytes, diagonal, upper, out.data(), 3);
+          EXPECT_TRUE(out == expected) << rows << " x " << cols << " diagonal " << diagonal;
+          triangle(same.data(), kCount, rows, cols, kBytes, diagonal, upper, same.data());
+          EXPECT_TRUE(same == expected);
+        }
+      }
+    }
   }
 }
 

@@ -110,3 +110,12 @@ def test_second_derivatives() -> None:
     x = values(3, 4, dtype=torch.float64).to("hologram").requires_grad_()
     assert torch.autograd.gradgradcheck(lambda x: (x[:, 1:3] ** 2).sum(), (x,))
     assert torch.autograd.gradgradcheck(lambda x: torch.cat([x[1] ** 2, x[0]]), (x,))
+
+
+def test_padding_of_integers_is_native() -> None:
+    labels = values(2, 3, dtype=torch.int64)
+    check_native(torch.nn.functional.pad, labels, (0, 1), value=-100)
+    check_native(lambda x: x.clone().fill_(7.0), labels)
+    check(lambda x: x.clone().fill_(2.5), labels)
+    check(lambda x: x.clone().fill_(float("nan")), labels.bool())
+    check(lambda x: x.clone().fill_(-1.0), labels.to(torch.uint8))

@@ -205,10 +205,15 @@ std::tuple<Tensor, Tensor> native_dropout(const Tensor& input, double p,
 
 Tensor native_dropout_backward(const Tensor& grad, const Tensor& mask, double scale) {
   if (C10_LIKELY(is_float_plain(grad) && is_plain(mask) && mask.scalar_type() == at::kBool &&
-                 same_layout(grad.unsafeGetTensorImpl(), mask.unsafeGetTensorImpl()))) {
+                 mask.sizes() == grad.sizes() && mask.is_non_overlapping_and_dense())) {
     const int64_t n = grad.numel();
-    Tensor out = make_like(grad);
-    hologram::apply_dropout(dtype_of(grad), read_pointer(grad),
+    Tensor dense = grad;
+    if (!same_layout(grad.unsafeGetTensorImpl(), mask.unsafeGetTensorImpl())) {
+      dense = make_like(mask, grad.scalar_type());
+      copy_into(dense, grad);
+    }
+    Tensor out = make_like(dense);
+    hologram::apply_dropout(dtype_of(grad), read_pointer(dense),
                             reinterpret_cast<const uint8_t*>(read_pointer(mask)), scale,
                             write_pointer(out), n, threads_for(n));
     return out;
