@@ -11,6 +11,7 @@
 
 #include "hologram/elementwise.h"
 #include "hologram/parallel.h"
+#include "record.h"
 
 namespace hologram_torch {
 namespace {
@@ -151,30 +152,35 @@ bool native_copy(const Tensor& dst, const Tensor& src) {
   if (C10_UNLIKELY(!is_host(to) || !is_host(from))) return false;
   const bool same_dtype = to->dtype() == from->dtype();
   const int64_t n = to->numel();
-  if (C10_LIKELY(same_layout(to, from) && n == from->numel())) {
+  const bool same = same_layout(to, from);
+  if (!same && !fits(from->sizes(), to->sizes())) return false;
+  if (same && n == 0) return true;
+  const int to_code = dtype_code(to->dtype().toScalarType());
+  const int from_code = dtype_code(from->dtype().toScalarType());
+  const bool known = to_code >= 0 && from_code >= 0;
+  const Dtype to_dtype = static_cast<Dtype>(to_code), from_dtype = static_cast<Dtype>(from_code);
+  const bool converts =
+      known && (!hologram::is_complex(from_dtype) || hologram::is_complex(to_dtype));
+  // Without a conversion bytes are bytes.
+  if (!converts && !(same && same_dtype)) return false;
+  if (n == 0) return true;
+
+  if (C10_LIKELY(same)) {
+    const Place in_place = place_of(from), out_place = place_of(to);
     const int64_t to_bytes = n * static_cast<int64_t>(to->itemsize());
     const int64_t from_bytes = n * static_cast<int64_t>(from->itemsize());
-    if (n == 0) return true;
+    if (C10_UNLIKELY(ranges_meet(in_place, from_bytes, out_place, to_bytes))) {
+      return same_dtype && in_place == out_place;
+    }
+    if (known && is_deferring() && record_copy_of(from, to)) return true;
     const char* in = read_pointer(from);
     char* out = write_pointer(to);
-    if (C10_UNLIKELY(ranges_meet(in, from_bytes, out, to_bytes))) {
-      return same_dtype && in == out;
-    }
     if (same_dtype && to_bytes <= kSmallBytes) {
       std::memcpy(out, in, static_cast<size_t>(to_bytes));
-      return true;
-    }
-    if (same_dtype) {
+    } else if (same_dtype) {
       hologram::copy(flat_view(const_cast<char*>(in), Dtype::kUInt8, &to_bytes),
                      flat_view(out, Dtype::kUInt8, &to_bytes), threads_for(to_bytes));
-      return true;
-    }
-    const int to_code = dtype_code(to->dtype().toScalarType());
-    const int from_code = dtype_code(from->dtype().toScalarType());
-    if (to_code < 0 || from_code < 0) return false;
-    const Dtype to_dtype = static_cast<Dtype>(to_code), from_dtype = static_cast<Dtype>(from_code);
-    if (hologram::is_complex(from_dtype) && !hologram::is_complex(to_dtype)) return false;
-    if (n <= kSmall) {
+    } else if (n <= kSmall) {
       hologram::convert(from_dtype, in, to_dtype, out, n);
     } else {
       hologram::copy(flat_view(const_cast<char*>(in), from_dtype, &n), flat_view(out, to_dtype, &n),
@@ -182,16 +188,8 @@ bool native_copy(const Tensor& dst, const Tensor& src) {
     }
     return true;
   }
-  if (!fits(from->sizes(), to->sizes())) return false;
-  const int to_code = dtype_code(to->dtype().toScalarType());
-  const int from_code = dtype_code(from->dtype().toScalarType());
-  if (to_code < 0 || from_code < 0) return false;
-  if (hologram::is_complex(static_cast<Dtype>(from_code)) &&
-      !hologram::is_complex(static_cast<Dtype>(to_code))) {
-    return false;
-  }
-  if (n == 0) return true;
   if (may_overlap_itself(to) || may_disturb(to, from)) return false;
+  if (is_deferring() && record_copy_of(from, to)) return true;
   hologram::copy(read_view(src), write_view(dst), threads_for(n));
   return true;
 }
@@ -199,11 +197,19 @@ bool native_copy(const Tensor& dst, const Tensor& src) {
 bool native_fill(const Tensor& self, const c10::Scalar& value) {
   TensorImpl* t = self.unsafeGetTensorImpl();
   if (C10_UNLIKELY(!is_plain(t))) return false;
+  const c10::ScalarType type = t->dtype().toScalarType();
   alignas(16) char element[16];
-  if (!store_element(value, t->dtype().toScalarType(), element)) return false;
+  if (!store_element(value, type, element)) return false;
   if (may_overlap_itself(t)) return false;
   const int64_t n = t->numel();
   if (n == 0) return true;
+  if (is_deferring()) {
+    const Dtype dtype = static_cast<Dtype>(dtype_code(type));
+    const Dtype compute = hologram::compute_dtype(dtype);
+    alignas(8) char number[8];
+    hologram::convert(dtype, element, compute, number, 1);
+    if (record_fill(number, t)) return true;
+  }
   if (t->is_non_overlapping_and_dense()) {
     char* out = write_pointer(t);
     const size_t itemsize = t->itemsize();
@@ -229,6 +235,10 @@ bool native_zero(const Tensor& self) {
   if (!t->is_non_overlapping_and_dense()) return native_fill(self, 0);
   const int64_t bytes = t->numel() * static_cast<int64_t>(t->itemsize());
   if (bytes == 0) return true;
+  if (is_deferring() && is_real(t->dtype().toScalarType())) {
+    constexpr char kZero[8] = {};
+    if (record_fill(kZero, t)) return true;
+  }
   char* out = write_pointer(t);
   if (bytes <= kSmallBytes) {
     std::memset(out, 0, static_cast<size_t>(bytes));
