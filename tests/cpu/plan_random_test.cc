@@ -177,6 +177,8 @@ class RandomKernel {
       in.push_back(as(other, compute));
     }
     if (pick(random_, 0, 3) == 0) std::reverse(in.begin(), in.end());
+    // What is the same along rows, or everywhere, may be asked for element by element.
+    if (pick(random_, 0, 7) == 0) rank = Rank::kFull;
     // Values of rows are stored by kernels of whole rows only, those of one element by none.
     const bool may_store =
         rank == Rank::kFull || (rank == Rank::kRow && whole_rows_) || rank == Rank::kOne;
