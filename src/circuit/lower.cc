@@ -157,12 +157,15 @@ class Lowering {
     value.rank = rank;
     value.is_member = true;
     value.id = static_cast<uint32_t>(member);
+    Ref memory;
     if (node.stored) {
-      value.ref = {Ref::kAccess, access(node.out, rank, true)};
-      kernel_.accesses[value.ref.index].stored = true;
-    } else {
-      value.ref = temp(target, rank);
+      memory = {Ref::kAccess, access(node.out, rank, true)};
+      kernel_.accesses[memory.index].stored = true;
     }
+    // Values of rows are read from their class and stored besides: with one row their memory is one
+    // element, and such an operand is taken to be the same all through the kernel.
+    const bool apart = node.stored && rank == Rank::kRow;
+    value.ref = node.stored && !apart ? memory : temp(target, rank);
     if (instr.result == target) {
       instr.out = value.ref;
       kernel_.instrs.push_back(instr);
@@ -171,6 +174,7 @@ class Lowering {
       kernel_.instrs.push_back(instr);
       emit_convert(instr.out, instr.result, value.ref, target, rank);
     }
+    if (apart) emit_convert(value.ref, target, memory, target, rank);
   }
 
   const Graph& graph_;
