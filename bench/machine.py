@@ -75,6 +75,7 @@ def facts(device: str) -> dict[str, Any]:
         import hologram_torch
 
         known["hologram"] = getattr(hologram_torch, "__version__", "")
+        known["execution"] = hologram_torch.execution.mode()
     return known
 
 
