@@ -62,22 +62,23 @@ HOLOGRAM_API void put_at(void* out, int64_t outer, int64_t size, int64_t inner,
 // --- By an index of every element --------------------------------------------------------------
 
 // in is [outer, size, inner], index and out are [outer, n, inner], dense; an element has `bytes`
-// bytes (1, 2, 4, 8 or 16); 0 <= index < size, not checked.
+// bytes (1, 2, 4, 8 or 16). False where an index is outside [0, size): what it names is then left
+// out, the rest is done.
 //   out[o, k, i] = in[o, index[o, k, i], i]
 struct GatherShape {
   int64_t outer, size, n, inner;
 };
-HOLOGRAM_API void gather(const void* in, int64_t bytes, const GatherShape& shape,
+HOLOGRAM_API bool gather(const void* in, int64_t bytes, const GatherShape& shape,
                          const int64_t* index, void* out, int max_threads = 0);
 
 // out is [outer, size, inner], index and values are [outer, n, inner]:
 //   out[o, index[o, k, i], i] = values[o, k, i] for k = 0, 1, ... in this order
 // With `one` values is a single element.
-HOLOGRAM_API void scatter(void* out, int64_t bytes, const GatherShape& shape, const int64_t* index,
+HOLOGRAM_API bool scatter(void* out, int64_t bytes, const GatherShape& shape, const int64_t* index,
                           const void* values, bool one, int max_threads = 0);
 
 // The same with +=, for float32, float64, int32 and int64. Errors: kNotSupported for a dtype.
-HOLOGRAM_API void scatter_add(Dtype dtype, void* out, const GatherShape& shape,
+HOLOGRAM_API bool scatter_add(Dtype dtype, void* out, const GatherShape& shape,
                               const int64_t* index, const void* values, int max_threads = 0);
 
 // --- Triangles ---------------------------------------------------------------------------------

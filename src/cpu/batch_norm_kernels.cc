@@ -154,7 +154,8 @@ void RowMoments(Lines x, int64_t count, int64_t n, double* mean, double* m2, int
   using V = LaneVec<T>;
   const int64_t step = LaneCount<T>();
   const double here = static_cast<double>(count), before = static_cast<double>(seen);
-  const double mixed = before * here / (before + here);
+  const double whole = 1 / (before + here), share_of_one = 1 / here;
+  const double mixed = before * here * whole, any = before > 0 ? 1 : 0;
   ForColumns<T>(n, [&](int64_t j, auto vectors, auto lanes) HWY_ATTR {
     constexpr int kVectors = decltype(vectors)::value;
     constexpr int kMost = kVectors * static_cast<int>(hn::MaxLanes(d));
@@ -185,11 +186,11 @@ void RowMoments(Lines x, int64_t count, int64_t n, double* mean, double* m2, int
     const int64_t width = std::min<int64_t>(kVectors * step, n - j);
     for (int64_t i = 0; i < width; ++i) {
       // `left` is what the rounded mean is off, times the rows.
-      const double off = static_cast<double>(left[i]) / here;
+      const double off = static_cast<double>(left[i]) * share_of_one;
       const double exact = Corrected(static_cast<double>(own[i]), off);
-      const double apart = exact - (before > 0 ? mean[j + i] : exact);
+      const double apart = (exact - mean[j + i]) * any;
       m2[j + i] += static_cast<double>(square[i]) - here * off * off + apart * apart * mixed;
-      mean[j + i] = (before * mean[j + i] + here * exact) / (before + here);
+      mean[j + i] = (before * mean[j + i] + here * exact) * whole;
     }
   });
 }
@@ -201,15 +202,25 @@ void RowApply(Lines x, int64_t count, int64_t n, const BatchFactors& all, void* 
   const T* shift = static_cast<const T*>(all.shift);
   const T* scale = static_cast<const T*>(all.scale);
   const T* offset = static_cast<const T*>(all.offset);
-  for (int64_t r = 0; r < count; ++r) {
-    const T* from = Line<T>(x, r);
-    T* to = static_cast<T*>(out) + r * out_stride;
-    ForLanes<T>(n, [&](int64_t i, auto lanes) HWY_ATTR {
-      const auto centred = hn::Sub(lanes.Load(d, from + i), lanes.Load(d, shift + i));
-      lanes.Store(d, hn::MulAdd(centred, lanes.Load(d, scale + i), lanes.Load(d, offset + i)),
-                  to + i);
-    });
-  }
+  const int64_t step = LaneCount<T>();
+  // The factors of a block stay in registers while its rows pass.
+  ForColumns<T>(n, [&](int64_t j, auto vectors, auto lanes) HWY_ATTR {
+    constexpr int kVectors = decltype(vectors)::value;
+    LaneVec<T> centre[kVectors], factor[kVectors], term[kVectors];
+    for (int v = 0; v < kVectors; ++v) {
+      centre[v] = lanes.Load(d, shift + j + v * step);
+      factor[v] = lanes.Load(d, scale + j + v * step);
+      term[v] = lanes.Load(d, offset + j + v * step);
+    }
+    for (int64_t r = 0; r < count; ++r) {
+      const T* from = Line<T>(x, r) + j;
+      T* to = static_cast<T*>(out) + r * out_stride + j;
+      for (int v = 0; v < kVectors; ++v) {
+        const auto centred = hn::Sub(lanes.Load(d, from + v * step), centre[v]);
+        lanes.Store(d, hn::MulAdd(centred, factor[v], term[v]), to + v * step);
+      }
+    }
+  });
 }
 
 template <class T>
@@ -256,17 +267,28 @@ void RowGrad(Lines grad, Lines x, int64_t count, int64_t n, const BatchFactors& 
   const T* scale = static_cast<const T*>(all.scale);
   const T* mean = static_cast<const T*>(all.mean_grad);
   const T* slope = static_cast<const T*>(all.slope);
-  for (int64_t r = 0; r < count; ++r) {
-    const T* g = Line<T>(grad, r);
-    const T* from = Line<T>(x, r);
-    T* to = static_cast<T*>(out) + r * out_stride;
-    ForLanes<T>(n, [&](int64_t i, auto lanes) HWY_ATTR {
-      const auto centred = hn::Sub(lanes.Load(d, from + i), lanes.Load(d, shift + i));
-      const auto rest = hn::Sub(lanes.Load(d, g + i), lanes.Load(d, mean + i));
-      const auto all_of = hn::NegMulAdd(centred, lanes.Load(d, slope + i), rest);
-      lanes.Store(d, hn::Mul(all_of, lanes.Load(d, scale + i)), to + i);
-    });
-  }
+  const int64_t step = LaneCount<T>();
+  ForColumns<T>(n, [&](int64_t j, auto vectors, auto lanes) HWY_ATTR {
+    constexpr int kVectors = decltype(vectors)::value;
+    LaneVec<T> centre[kVectors], factor[kVectors], middle[kVectors], slopes[kVectors];
+    for (int v = 0; v < kVectors; ++v) {
+      centre[v] = lanes.Load(d, shift + j + v * step);
+      factor[v] = lanes.Load(d, scale + j + v * step);
+      middle[v] = lanes.Load(d, mean + j + v * step);
+      slopes[v] = lanes.Load(d, slope + j + v * step);
+    }
+    for (int64_t r = 0; r < count; ++r) {
+      const T* g = Line<T>(grad, r) + j;
+      const T* from = Line<T>(x, r) + j;
+      T* to = static_cast<T*>(out) + r * out_stride + j;
+      for (int v = 0; v < kVectors; ++v) {
+        const auto centred = hn::Sub(lanes.Load(d, from + v * step), centre[v]);
+        const auto rest = hn::Sub(lanes.Load(d, g + v * step), middle[v]);
+        const auto y = hn::Mul(hn::NegMulAdd(centred, slopes[v], rest), factor[v]);
+        lanes.Store(d, y, to + v * step);
+      }
+    }
+  });
 }
 
 template <class T>

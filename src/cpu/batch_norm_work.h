@@ -23,6 +23,11 @@ inline constexpr int64_t kSlot = 1536;
 inline constexpr int64_t kUnits = 64;
 inline constexpr int64_t kUnitElements = 16384;
 inline constexpr int64_t kRowsAtOnce = 64;
+// Elements of the rows at once, so that a second look at them finds them in the nearest cache.
+inline constexpr int64_t kRowElements = 16384;
+
+// What max_threads asks for; for_chunks takes 0 for one.
+inline int threads_of(int max_threads) { return max_threads > 0 ? max_threads : num_threads(); }
 
 struct Layout {
   bool rows = false;  // channels adjacent
@@ -181,11 +186,12 @@ void for_runs(const Layout& layout, int64_t begin, int64_t end, bool plain, F&& 
 }
 
 // Calls f(span) for rows [begin, end), a few at a time, and blocks of channels where scratch needs
-// it.
+// it; fewer where they are looked at twice.
 template <class F>
-void for_rows(const Layout& layout, int64_t begin, int64_t end, bool plain, F&& f) {
+void for_rows(const Layout& layout, int64_t begin, int64_t end, bool plain, bool twice, F&& f) {
   const int64_t width = plain ? layout.channels : std::min(layout.channels, kSlot);
-  const int64_t together = plain ? kRowsAtOnce : std::clamp<int64_t>(kSlot / width, 1, kRowsAtOnce);
+  const int64_t most = !plain ? kSlot : twice ? kRowElements : kRowsAtOnce * width;
+  const int64_t together = std::clamp<int64_t>(most / width, plain ? 8 : 1, kRowsAtOnce);
   for (int64_t r = begin; r < end; r += together) {
     for (int64_t c = 0; c < layout.channels; c += width) {
       f(Span{r, c, std::min(together, end - r), std::min(width, layout.channels - c)});
@@ -231,7 +237,7 @@ struct Job {
   }
   void row_moments(int64_t begin, int64_t end, double* mean, double* m2) const {
     Scratch scratch;
-    for_rows(layout, begin, end, plain, [&](const Span& s) {
+    for_rows(layout, begin, end, plain, true, [&](const Span& s) {
       const View& v = in.view();
       char* room = in.plain() ? nullptr : scratch.slot(0);
       kernel->row_moments(in.load(row_offset(v, s), s.count, row_stride(v), s.n, room), s.count,
@@ -249,7 +255,7 @@ struct Job {
   void row_sums(int64_t begin, int64_t end, const BatchFactors& all, double* sum,
                 double* dot) const {
     Scratch scratch;
-    for_rows(layout, begin, end, plain, [&](const Span& s) {
+    for_rows(layout, begin, end, plain, false, [&](const Span& s) {
       const auto [g, x] = row_pair(s, scratch);
       kernel->row_sums(g, x, s.count, s.n, factors_at(all, s.first, compute).shift, sum + s.first,
                        dot + s.first);
@@ -275,7 +281,7 @@ struct Job {
   }
   void write_rows(int64_t begin, int64_t end, const BatchFactors& all) const {
     Scratch scratch;
-    for_rows(layout, begin, end, plain, [&](const Span& s) {
+    for_rows(layout, begin, end, plain, false, [&](const Span& s) {
       const View& v = out.view();
       const int64_t at = row_offset(v, s);
       const int64_t stride = out.plain() ? row_stride(v) : s.n;
@@ -367,7 +373,7 @@ void in_phases(const Layout& layout, const Cut& cut, int max_threads, Stats&& st
   const int64_t channels = layout.channels;
   if (!layout.rows && cut.parts == 1) {
     const int64_t per_chunk = std::max<int64_t>(1, kUnitElements / layout.per_channel());
-    for_chunks(channels, per_chunk, max_threads, [&](int64_t begin, int64_t end) {
+    for_chunks(channels, per_chunk, threads_of(max_threads), [&](int64_t begin, int64_t end) {
       for (int64_t c = begin; c < end; ++c) stats(0, c), ends(c), writes(0, c);
     });
     return;

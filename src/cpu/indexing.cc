@@ -20,6 +20,9 @@ constexpr int64_t kChunkBytes = 64 << 10;
 // Shorter runs are not worth aligning for streaming stores.
 constexpr int64_t kStreamRun = 4096;
 
+// What max_threads asks for; for_chunks takes 0 for one.
+int threads_of(int max_threads) { return max_threads > 0 ? max_threads : num_threads(); }
+
 // First and last kBytes, which may overlap.
 template <int kBytes>
 void copy_ends(char* to, const char* from, int64_t bytes) {
@@ -247,7 +250,7 @@ void join(const Piece* pieces, int64_t count, int64_t rows, void* out, int max_t
   const int64_t total = rows * row;
   if (total == 0) return;
   const bool stream = total >= kStreamBytes;
-  for_chunks(total, kChunkBytes, max_threads, [&](int64_t begin, int64_t end) {
+  for_chunks(total, kChunkBytes, threads_of(max_threads), [&](int64_t begin, int64_t end) {
     char* to = static_cast<char*>(out) + begin;
     int64_t r = begin / row, skip = begin % row, left = end - begin;
     int64_t i = 0;
@@ -281,10 +284,11 @@ void take(const void* in, int64_t outer, int64_t size, int64_t inner, const Posi
   // A place far away costs about as much as so many bytes.
   const int64_t per_chunk = std::max<int64_t>(1, kChunkBytes / (inner + 16));
   with_index(positions, [&](const auto* index) {
-    for_chunks(outer * positions.n, per_chunk, max_threads, [&](int64_t begin, int64_t end) {
-      take_any(static_cast<const char*>(in), size, inner, index, positions.n,
-               static_cast<char*>(out), begin, end);
-    });
+    for_chunks(outer * positions.n, per_chunk, threads_of(max_threads),
+               [&](int64_t begin, int64_t end) {
+                 take_any(static_cast<const char*>(in), size, inner, index, positions.n,
+                          static_cast<char*>(out), begin, end);
+               });
   });
 }
 
@@ -294,23 +298,24 @@ void put_at(void* out, int64_t outer, int64_t size, int64_t inner, const Positio
   check_index("put_at", positions);
   if (inner == 0 || positions.n == 0) return;
   // Each thread takes some of the columns of everything, so that the last value wins.
-  const int64_t width = std::clamp<int64_t>(inner / (4 * std::max(1, max_threads)), 1024, 16384);
+  const int64_t width = std::clamp<int64_t>(inner / (4 * threads_of(max_threads)), 1024, 16384);
   const int64_t columns = (inner + width - 1) / width;
   const int64_t per_chunk =
       std::max<int64_t>(1, kChunkBytes / (positions.n * (std::min(width, inner) + 16)));
   with_index(positions, [&](const auto* index) {
-    for_chunks(outer * columns, per_chunk, max_threads, [&](int64_t begin, int64_t end) {
-      for (int64_t tile = begin; tile < end; ++tile) {
-        const int64_t j = tile % columns * width, bytes = std::min(width, inner - j);
-        char* to = static_cast<char*>(out) + tile / columns * size * inner + j;
-        const char* from =
-            static_cast<const char*>(values) + tile / columns * positions.n * inner + j;
-        for (int64_t k = 0; k < positions.n; ++k) {
-          const int64_t at = index[k];
-          copy_small(to + (at < 0 ? at + size : at) * inner, from + k * inner, bytes);
-        }
-      }
-    });
+    for_chunks(outer * columns, per_chunk, threads_of(max_threads),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t tile = begin; tile < end; ++tile) {
+                   const int64_t j = tile % columns * width, bytes = std::min(width, inner - j);
+                   char* to = static_cast<char*>(out) + tile / columns * size * inner + j;
+                   const char* from =
+                       static_cast<const char*>(values) + tile / columns * positions.n * inner + j;
+                   for (int64_t k = 0; k < positions.n; ++k) {
+                     const int64_t at = index[k];
+                     copy_small(to + (at < 0 ? at + size : at) * inner, from + k * inner, bytes);
+                   }
+                 }
+               });
   });
 }
 
@@ -329,13 +334,14 @@ void add_at(Dtype dtype, void* out, int64_t outer, int64_t size, int64_t inner,
   const auto bytes = static_cast<int64_t>(itemsize(dtype));
   // Where an element is added to never depends on the tiles, so the threads may choose them.
   const int64_t places = std::max<int64_t>(1, outer * groups.count);
-  const int64_t shares = (4 * int64_t{std::max(1, options.max_threads)} + places - 1) / places;
+  const int64_t threads = threads_of(options.max_threads);
+  const int64_t shares = threads == 1 ? 1 : (4 * threads + places - 1) / places;
   const int64_t width =
       std::clamp((inner + shares - 1) / shares, std::min(inner, kFewColumns), kColumns);
   const int64_t columns = (inner + width - 1) / width;
   const int64_t per_tile = width * positions.n / std::max<int64_t>(1, groups.count);
   const int64_t per_chunk = std::max<int64_t>(1, grain(true) / (per_tile + 16));
-  for_chunks(outer * groups.count * columns, per_chunk, options.max_threads,
+  for_chunks(outer * groups.count * columns, per_chunk, threads_of(options.max_threads),
              [&](int64_t begin, int64_t end) {
                for (int64_t tile = begin; tile < end; ++tile) {
                  const int64_t j = tile % columns * width, s = tile / columns % groups.count;

@@ -22,6 +22,9 @@ constexpr int64_t kSlot = 1536;
 constexpr int64_t kGroups = 32;
 constexpr int64_t kGroupRows = 16;
 
+// What max_threads asks for; for_chunks takes 0 for one.
+int threads_of(int max_threads) { return max_threads > 0 ? max_threads : num_threads(); }
+
 const char* at(const View& view, int64_t element) {
   return static_cast<const char*>(view.data) + element * static_cast<int64_t>(itemsize(view.dtype));
 }
@@ -229,7 +232,7 @@ void layer_norm(const View& in, const View* weight, const View* bias, double eps
   const Line factors(weight, compute, n), terms(bias, compute, n);
   NormRows rows{};
   rows.n = n, rows.eps = eps, rows.weight = factors.data(), rows.bias = terms.data();
-  for_chunks(count, std::max<int64_t>(1, grain(true) / n), max_threads,
+  for_chunks(count, std::max<int64_t>(1, grain(true) / n), threads_of(max_threads),
              [&](int64_t begin, int64_t end) {
                forward_rows(in, out, mean, rstd, rows, compute, begin, end);
              });
@@ -262,7 +265,7 @@ void layer_norm_backward(const View& grad, const View& in, const View& mean, con
   const Gradients g{grad, in, mean, rstd, grad_in, compute};
   if (grad_weight == nullptr && grad_bias == nullptr) {
     if (grad_in == nullptr) return;
-    for_chunks(count, std::max<int64_t>(1, grain(true) / n), max_threads,
+    for_chunks(count, std::max<int64_t>(1, grain(true) / n), threads_of(max_threads),
                [&](int64_t begin, int64_t end) { backward_rows(g, rows, begin, end); });
     return;
   }

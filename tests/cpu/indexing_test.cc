@@ -222,7 +222,7 @@ TEST_F(IndexingTest, GathersAndScatters) {
       for (size_t e = 0; e < index.size(); ++e) {
         std::memcpy(&expected[e * wide(size)], &in[place(e) * wide(size)], wide(size));
       }
-      gather(in.data(), size, s, index.data(), out.data(), 3);
+      EXPECT_TRUE(gather(in.data(), size, s, index.data(), out.data(), 3));
       EXPECT_TRUE(out == expected) << size;
       const std::vector<char> values = bytes(out.size());
       for (const bool one : {false, true}) {
@@ -245,6 +245,17 @@ TEST_F(IndexingTest, GathersAndScatters) {
   const int64_t index[] = {0};
   char out[8] = {}, value[8] = {};
   EXPECT_THROW(scatter_add(Dtype::kFloat16, out, {1, 1, 1, 1}, index, value), Error);
+  for (const int64_t outside : {-1, 2}) {
+    const int64_t some[] = {1, outside};
+    const float two[] = {3, 4};
+    float to[] = {0, 0};
+    EXPECT_FALSE(gather(two, 4, {1, 2, 2, 1}, some, to));
+    EXPECT_EQ(to[0], 4);
+    EXPECT_FALSE(scatter(to, 4, {1, 2, 2, 1}, some, two, false));
+    EXPECT_EQ(to[1], 3);
+    EXPECT_FALSE(scatter_add(Dtype::kFloat32, to, {1, 2, 2, 1}, some, two));
+    EXPECT_EQ(to[1], 6);
+  }
   EXPECT_THROW(gather(value, 3, {1, 1, 1, 1}, index, out), Error);
 }
 

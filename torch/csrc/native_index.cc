@@ -295,39 +295,35 @@ const int64_t* read_index(const Tensor& index) {
 Tensor gather(const Tensor& self, int64_t dim, const Tensor& index, bool sparse_grad) {
   if (C10_LIKELY(takes_gather(self, dim, index) && self.is_contiguous())) {
     const Tensor at = dense_rows(index);
-    const GatherShape shape = gather_shape(self, at, dim);
-    if (C10_LIKELY(hologram::positions_within(positions_of(at), 0, shape.size))) {
-      Tensor out = make_tensor(index.sizes(), self.scalar_type());
-      const char* from = read_pointer(self);
-      hologram::gather(from, static_cast<int64_t>(self.itemsize()), shape, read_index(at),
-                       write_pointer(out), threads_for(out.numel()));
+    Tensor out = make_tensor(index.sizes(), self.scalar_type());
+    const char* from = read_pointer(self);
+    if (C10_LIKELY(hologram::gather(from, static_cast<int64_t>(self.itemsize()),
+                                    gather_shape(self, at, dim), read_index(at), write_pointer(out),
+                                    threads_for(out.numel())))) {
       return out;
     }
   }
   return call_fallback<"gather">(self, dim, index, sparse_grad).back().toTensor();
 }
 
-// Writes `values`, index's sizes or one element, or adds them. False with nothing done.
+// Writes `values`, index's sizes or one element, or adds them. False for an index outside, when, as
+// on cpu, some may have been written: the fallback raises.
 bool scatter_into(const Tensor& out, int64_t dim, const Tensor& index, const Tensor& values,
                   const void* one, bool add) {
   const Tensor at = dense_rows(index);
   const GatherShape shape = gather_shape(out, at, dim);
-  if (!hologram::positions_within(positions_of(at), 0, shape.size)) return false;
+  const auto itemsize = static_cast<int64_t>(out.itemsize());
   const int threads = threads_for(index.numel());
   if (one != nullptr) {
-    hologram::scatter(write_pointer(out), static_cast<int64_t>(out.itemsize()), shape,
-                      read_index(at), one, true, threads);
-    return true;
+    return hologram::scatter(write_pointer(out), itemsize, shape, read_index(at), one, true,
+                             threads);
   }
   const Tensor dense = dense_rows(values);
   const char* from = read_pointer(dense);
-  if (add) {
-    hologram::scatter_add(dtype_of(out), write_pointer(out), shape, read_index(at), from, threads);
-  } else {
-    hologram::scatter(write_pointer(out), static_cast<int64_t>(out.itemsize()), shape,
-                      read_index(at), from, false, threads);
-  }
-  return true;
+  return add ? hologram::scatter_add(dtype_of(out), write_pointer(out), shape, read_index(at), from,
+                                     threads)
+             : hologram::scatter(write_pointer(out), itemsize, shape, read_index(at), from, false,
+                                 threads);
 }
 
 bool takes_source(const Tensor& self, const Tensor& index, const Tensor& source) {
