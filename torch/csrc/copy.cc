@@ -7,6 +7,7 @@
 #include <torch/library.h>
 
 #include "alias.h"
+#include "hologram/trace.h"
 #include "load.h"
 #include "native_common.h"
 #include "native_copy.h"
@@ -40,6 +41,7 @@ Tensor clone_tensor(const Tensor& self, std::optional<at::MemoryFormat> format) 
 }
 
 c10::Scalar local_scalar_dense(const Tensor& self) {
+  const hologram::CircuitCause cause("aten::item");
   read_pointer(self);  // what it depends on has to run
   return at::native::_local_scalar_dense_cpu(self);
 }
@@ -53,6 +55,7 @@ bool is_set_to(const Tensor& self, const Tensor& other) {
 }  // namespace
 
 void copy_into(const Tensor& dst, const Tensor& src, bool non_blocking) {
+  const hologram::CircuitCause cause("aten::copy_");
   TORCH_CHECK(dst.defined() && src.defined(), "copy_: an argument is undefined");
   if (native_copy(dst, src)) return;
   AliasScope scope;

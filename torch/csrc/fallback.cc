@@ -6,6 +6,7 @@
 
 #include "alias.h"
 #include "generator.h"
+#include "hologram/trace.h"
 #include "load.h"
 #include "op_info.h"
 
@@ -234,6 +235,7 @@ void run(const c10::OperatorHandle& op, Stack* stack) {
     known.store(true, std::memory_order_relaxed);
   }
   info.calls.fetch_add(1, std::memory_order_relaxed);
+  const hologram::CircuitCause cause(info.name.c_str());
   Call call(info, stack);
   call.swap_arguments();
   {

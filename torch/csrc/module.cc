@@ -16,6 +16,7 @@
 #include "load.h"
 #include "native_common.h"
 #include "op_info.h"
+#include "profiler.h"
 
 namespace py = pybind11;
 
@@ -107,6 +108,8 @@ PYBIND11_MODULE(_C, m) {
   m.def("recorder_stats", &recorder_stats);
   m.def("reset_recorder_stats",
         [] { hologram::reset_recorder_stats(hologram_torch::memory_device()); });
+  hologram_torch::show_launches_to_profilers();
+  hologram_torch::bind_tracing(m);
   m.def("device_properties", &device_properties, py::arg("index"));
   m.def("set_memory_limit", &hologram::set_memory_limit, py::arg("nbytes"));
 }

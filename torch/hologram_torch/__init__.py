@@ -37,12 +37,9 @@ else:
         # First: it loads the extension and names the device.
         from hologram_torch._load import __version__  # noqa: F401  isort: skip
         from hologram_torch.backends import get_backend, list_available_backends, set_backend
-        from hologram_torch.execution import (
-            execution,
-            explain,
-            fallback_counts,
-            reset_fallback_counts,
-        )
+        from hologram_torch.execution import execution, fallback_counts, reset_fallback_counts
+        from hologram_torch.explain import Explanation, explain
+        from hologram_torch.profile import profile
     except Exception as _error:
         if not _autoloading:
             raise
@@ -55,11 +52,13 @@ else:
         )
 
 __all__ = [
+    "Explanation",
     "execution",
     "explain",
     "fallback_counts",
     "get_backend",
     "list_available_backends",
+    "profile",
     "reset_fallback_counts",
     "set_backend",
 ]

@@ -1,17 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""How ops run, and what they did: execution modes, fallback counters, ``explain``."""
+"""How ops run: execution modes, and counters of what fell back."""
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from hologram_torch import _C
 
@@ -82,63 +77,3 @@ def fallback_counts() -> dict[str, int]:
 def reset_fallback_counts() -> None:
     """Start counting from zero."""
     _C.reset_fallback_counts()
-
-
-@dataclass
-class Explanation:
-    """What one call of a function did on the device; ``print`` shows a table."""
-
-    result: Any
-    ops: Counter[str] = field(default_factory=Counter)
-    fallbacks: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def native_ops(self) -> int:
-        """Operators called that have a kernel of our own or need none."""
-        return max(0, sum(self.ops.values()) - self.fallback_ops)
-
-    @property
-    def fallback_ops(self) -> int:
-        """Kernels of PyTorch's CPU that ran."""
-        return sum(self.fallbacks.values())
-
-    def __str__(self) -> str:
-        lines = [
-            f"{sum(self.ops.values())} operators on hologram, {self.fallback_ops} cpu kernels ran"
-        ]
-        width = max((len(name) for name in [*self.ops, *self.fallbacks]), default=0)
-        lines += [f"  {name:<{width}}  {count:>6}" for name, count in self.ops.most_common()]
-        if self.fallbacks:
-            lines.append("fell back to PyTorch's cpu kernels:")
-            lines += [f"  {name:<{width}}  {count:>6}" for name, count in self.fallbacks.items()]
-        return "\n".join(lines)
-
-
-class _Recorder(TorchDispatchMode):
-    def __init__(self, ops: Counter[str]) -> None:
-        super().__init__()
-        self.ops = ops
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
-    ) -> Any:
-        result = func(*args, **(kwargs or {}))
-        for value in torch.utils._pytree.tree_leaves((args, kwargs, result)):
-            if isinstance(value, torch.Tensor) and value.device.type == "hologram":
-                packet = func._schema.name
-                overload = func._overloadname
-                self.ops[packet if overload == "default" else f"{packet}.{overload}"] += 1
-                break
-        return result
-
-
-def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
-    """Call ``fn(*args, **kwargs)`` and tell which operators ran and which of them fell back."""
-    explanation = Explanation(result=None)
-    before = fallback_counts()
-    with _Recorder(explanation.ops):
-        explanation.result = fn(*args, **kwargs)
-    for name, count in fallback_counts().items():
-        if count > before.get(name, 0):
-            explanation.fallbacks[name] = count - before.get(name, 0)
-    return explanation

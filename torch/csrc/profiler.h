@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT
+// Circuits for those who want to see them: PyTorch's profiler and hologram_torch's own tools.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace hologram_torch {
+
+// Makes every launch an event of whichever PyTorch profiler is active, "hologram::mul_add_relu".
+// Costs a look at PyTorch's list of callbacks per circuit while none is.
+void show_launches_to_profilers();
+
+// start_tracing() -> int and stop_tracing(int) -> dict, see hologram/trace.h.
+void bind_tracing(pybind11::module_& m);
+
+}  // namespace hologram_torch
