@@ -94,7 +94,29 @@ class Lowering {
     value.ref = {Ref::kAccess, value.id};
     value.dtype = in.region.dtype;
     value.rank = from.rank;
+    if (from.rank != Rank::kFull && writes_row_values(in.region.slot)) value.ref = kept(value);
     return value;
+  }
+
+  // Whether a member stores one element a row into the slot.
+  bool writes_row_values(uint32_t slot) const {
+    for (size_t i = 0; i < cluster_.nodes.size(); ++i) {
+      const Node& node = graph_.nodes[static_cast<size_t>(cluster_.nodes[i])];
+      if (cluster_.ranks[i] == Rank::kRow && node.stored && node.out.slot == slot) return true;
+    }
+    return false;
+  }
+
+  // What the memory holds before the kernel writes there. An operand of one element is taken to be
+  // the same all through a kernel, so it cannot be read where it is.
+  Ref kept(const Value& value) {
+    for (const Converted& known : kept_) {
+      if (known.id == value.id) return known.ref;
+    }
+    const Ref to = temp(value.dtype, value.rank);
+    emit_convert(value.ref, value.dtype, to, value.dtype, value.rank);
+    kept_.push_back({false, value.id, value.dtype, to});
+    return to;
   }
 
   void emit_convert(Ref from, Dtype source, Ref to, Dtype target, Rank rank) {
@@ -182,6 +204,7 @@ class Lowering {
   Kernel kernel_;
   std::vector<Value> value_;
   std::vector<Converted> converted_;
+  std::vector<Converted> kept_;
   int record_ = -1;  // nodes are numbered as the tape's records are
 };
 

@@ -52,8 +52,10 @@ struct Ref {
   uint32_t index = 0;
 };
 
-// One step. Inputs of lower rank than the step's are repeated along the row (or everywhere).
-// An immediate's 8 bytes hold a number in `compute`, as in Tape.
+// One step. An operand of one element (kOne, or kRow where there is one row) may be read once for
+// all blocks: no step reads one from memory that an earlier step has written. Inputs of lower rank
+// than the step's are repeated along the row (or everywhere). An immediate's 8 bytes hold a number
+// in `compute`, as in Tape.
 struct Instr {
   uint16_t code = 0;                // an OpId, or a Code
   uint16_t attr = 0;                // kCodeFold: Reduction; kCodeRow: RowOp

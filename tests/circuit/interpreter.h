@@ -183,7 +183,14 @@ inline void run_plan(const Plan& plan, const std::vector<uint64_t>& immediates, 
       return memory[access.slot].data() + access.offset +
              at * static_cast<int64_t>(itemsize(access.dtype));
     };
-    (void)rows;
+    // Operands of one element are read once: a device may take them to be the same all through.
+    std::vector<double> ones(kernel.accesses.size(), std::nan(""));
+    std::vector<bool> is_one(kernel.accesses.size(), false);
+    for (size_t k = 0; k < kernel.accesses.size(); ++k) {
+      const Access& access = kernel.accesses[k];
+      is_one[k] = access.rank == Rank::kOne || (access.rank == Rank::kRow && rows == 1);
+      if (is_one[k]) ones[k] = read(place(access, 0), access.dtype);
+    }
     for (const Range& block : blocks) {
       std::vector<std::vector<double>> classes(
           static_cast<size_t>(kernel.classes),
@@ -200,6 +207,7 @@ inline void run_plan(const Plan& plan, const std::vector<uint64_t>& immediates, 
           if (ref.kind == Ref::kTemp) return cell(kernel.temps[ref.index], i);
           const Access& access = kernel.accesses[ref.index];
           EXPECT_TRUE(access.loaded || access.stored);
+          if (is_one[ref.index]) return ones[ref.index];
           return read(place(access, i), access.dtype);
         };
         const auto put = [&](int64_t i, double v) {
