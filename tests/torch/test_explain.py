@@ -82,6 +82,18 @@ def test_text_has_the_figures() -> None:
     assert "aten::mul.Tensor" in text
 
 
+def test_many_circuits_are_told_shortly() -> None:
+    def fn() -> None:
+        for n in range(1, 41):
+            (torch.rand(n, device=D) * 2).sum().item()
+
+    e = hologram_torch.explain(fn)
+    assert len(e.circuits) == 40
+    assert "... and 8 other circuits" in str(e)
+    _assert_legible(e.svg())
+    assert "16 smaller circuits not drawn" in _texts(e.svg())
+
+
 def test_dead_and_folded_ops_are_told_apart() -> None:
     def fn(x: torch.Tensor) -> torch.Tensor:
         x.exp()  # nobody sees it
@@ -196,6 +208,15 @@ def test_a_name_does_not_outlive_its_buffer() -> None:
         names = [port.name for kernel in circuit.after for port in kernel.ports]
         assert "result" not in names
         assert "sort()" in names
+
+
+def test_memory_made_out_of_sight_has_no_former_name() -> None:
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        x.sort()
+        return torch.tensor(3.0, device=D) * 2
+
+    e = hologram_torch.explain(fn, torch.rand(1).to(D))
+    assert _names(e) == {"tensor()", "result"}
 
 
 def test_long_names_are_shortened_from_the_front() -> None:

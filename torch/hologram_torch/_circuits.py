@@ -176,7 +176,8 @@ class Kernel:
         return len(self.records)
 
     def __str__(self) -> str:
-        head = f"{self.name} {shape_text(self.shape)}, {self.ops} ops, {self.classes} classes"
+        head = f"{self.name} {shape_text(self.shape)}, {count_text(self.ops, 'op')}"
+        head += f", {self.classes} classes" if self.classes else ""
         return "\n".join([head, *(f"  {instr}" for instr in self.instrs)])
 
 

@@ -148,6 +148,9 @@ _CAUSES = {
 }
 
 
+_MAX_LISTED = 32  # circuits in a text
+
+
 def circuit_note(circuit: Circuit) -> str:
     """Tell in a line what a circuit became and why it ran."""
     stats = circuit.stats
@@ -173,7 +176,8 @@ def _circuit_lines(circuits: list[Circuit]) -> list[str]:
     bytes_less = percent_text(share(s["bytes_moved"], s["bytes_unfused"]))
     head = f"{ops} recorded, {kernels} run ({ops_less} fewer), {moved} moved of {unfused}"
     lines = [f"{head} ({bytes_less} less), {count_text(len(circuits), 'circuit')}"]
-    for number, circuit in enumerate(merge_equal(circuits), 1):
+    shown = merge_equal(circuits)
+    for number, circuit in enumerate(shown[:_MAX_LISTED], 1):
         times = f" x{circuit.count}" if circuit.count > 1 else ""
         lines.append(f"circuit {number}{times}: {circuit_note(circuit).replace('→', '->')}")
         rows = [
@@ -192,6 +196,8 @@ def _circuit_lines(circuits: list[Circuit]) -> list[str]:
             f"  {row[3]:>{widths[3]}}  {row[4]:>{widths[4]}}".rstrip()
             for row in rows
         ]
+    if len(shown) > _MAX_LISTED:
+        lines.append(f"... and {count_text(len(shown) - _MAX_LISTED, 'other circuit')}")
     return lines
 
 
@@ -247,11 +253,13 @@ class _Recorder(TorchDispatchMode):
 
     def _note_births(self, result: Any, given: Any, packet: str, ns: int) -> None:
         """Note which memory an operator made: an id is another buffer's once its own is gone."""
-        old = known_buffers(("", t) for t in tensors_of(given))
+        # torch.tensor() makes its memory unseen, and shows it here.
+        lifted = packet == "aten::lift_fresh"
+        old = {} if lifted else known_buffers(("", t) for t in tensors_of(given))
         made = known_buffers((packet, t) for t in tensors_of(result))
         for buffer, named in made.items():
             if buffer not in old:
-                name = packet.removeprefix("aten::") + "()"
+                name = "tensor()" if lifted else packet.removeprefix("aten::") + "()"
                 self.births.setdefault(buffer, []).append(Birth(ns, Named(name, named.shape)))
 
 
