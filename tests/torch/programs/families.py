@@ -23,21 +23,27 @@ Tensor = torch.Tensor
 
 @dataclass(frozen=True, eq=False)
 class Family:
-    """A kind of step; `common` ones are in every program."""
+    """A kind of step.
+
+    `common` ones are in every program; those that `move` compute nothing while g.moves is set.
+    """
 
     weight: float
     common: bool
+    moves: bool
     add: Callable[[Generator], Any]
 
 
 ALL: list[Family] = []
 
 
-def family(weight: float, common: bool = False) -> Callable[[Callable[[Generator], Any]], Any]:
+def family(
+    weight: float, common: bool = False, moves: bool = False
+) -> Callable[[Callable[[Generator], Any]], Any]:
     """Register what adds a step of one kind."""
 
     def register(add: Callable[[Generator], Any]) -> Callable[[Generator], Any]:
-        ALL.append(Family(weight, common, add))
+        ALL.append(Family(weight, common, moves, add))
         return add
 
     return register
@@ -117,6 +123,11 @@ def writable(g: Generator) -> V | None:
     return None if v in g.overlapping else v
 
 
+def resizable(g: Generator) -> V | None:
+    """Draw a tensor that may be written and get other memory, if no foreign code has any."""
+    return None if g.foreign else writable(g)
+
+
 def operand(g: Generator, v: V, into: bool = False) -> Any:
     """Draw a second operand: a tensor, a number, or a number on the cpu."""
     r = g.random()
@@ -142,7 +153,7 @@ def cpu_number(g: Generator) -> tuple[Any, torch.dtype]:
 ANY_UNARY = "neg abs sign square logical_not positive".split()
 FLOAT_UNARY = """neg abs reciprocal sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan tanh
 erf sigmoid relu floor ceil trunc round square sign logical_not isnan frac sinh atan isinf isfinite
-signbit erfc nan_to_num""".split()
+erfc nan_to_num""".split()
 BITS_UNARY = ["bitwise_not"]
 ACTIVATIONS = """F.silu({0}) F.gelu({0}) F.gelu({0},approximate='tanh') F.leaky_relu({0},0.2)
 F.elu({0}) F.elu({0},1.5) F.softplus({0}) F.softplus({0},2,3) F.hardtanh({0}) F.relu6({0})
@@ -154,9 +165,11 @@ reciprocal sign zero expm1 rsqrt erf""".split()
 BINARY = """add sub mul div minimum maximum eq ne lt le gt ge logical_and logical_or logical_xor
 add sub mul div mul add""".split()
 RARE_BINARY = """pow atan2 remainder fmod fmax fmin bitwise_and bitwise_or bitwise_xor hypot
-copysign floor_divide true_divide xlogy""".split()
-NO_NUMBERS = """minimum maximum logical_and logical_or logical_xor fmax fmin hypot copysign atan2
+floor_divide true_divide xlogy""".split()
+NO_NUMBERS = """minimum maximum logical_and logical_or logical_xor fmax fmin hypot atan2
 minimum""".split()
+# Of integers: the lowest by -1 traps in PyTorch's kernels.
+TRAPS = "remainder fmod floor_divide".split()
 BACKWARD = """aten.sigmoid_backward({0},{1}) aten.tanh_backward({0},{1}) aten.silu_backward({0},{1})
 aten.gelu_backward({0},{1}) aten.gelu_backward({0},{1},approximate='tanh')
 aten.threshold_backward({0},{1},0.5) aten.leaky_relu_backward({0},{1},0.2,False)
@@ -165,7 +178,10 @@ aten.elu_backward({0},1.5,1.1,0.9,False,{1})""".split()
 
 
 def unary_name(g: Generator, dtype: torch.dtype) -> str:
-    """Draw a function of one operand that dtype has."""
+    """Draw a function of one operand that dtype has.
+
+    Not those that see the sign of a NaN: which NaN arithmetic gives is not specified.
+    """
     if dtype.is_floating_point or g.chance(0.2):
         return g.choice(FLOAT_UNARY)
     return g.choice(ANY_UNARY + BITS_UNARY)
@@ -186,6 +202,9 @@ def activation(g: Generator) -> None:
 def binary(g: Generator) -> None:
     v = g.tensor()
     name = g.choice(BINARY if g.chance(0.9) else RARE_BINARY)
+    whole = not g.get(v).is_floating_point()
+    if whole and name in TRAPS:
+        name = "add"
     only_tensors = name in NO_NUMBERS and g.chance(0.95)
     other = g.like(v) if only_tensors else operand(g, v)
     if name in ("add", "sub") and g.chance(0.3):
@@ -193,7 +212,7 @@ def binary(g: Generator) -> None:
     elif name in ("add", "sub", "mul", "div") and type(other) is not V and g.chance(0.4):
         sign = {"add": "+", "sub": "-", "mul": "*", "div": "/"}[name]
         g.emit(f"{{1}} {sign} {{0}}", v, other)
-    elif name == "div" and g.chance(0.1):
+    elif name == "div" and not whole and g.chance(0.1):
         mode = g.choice(["'floor'", "'trunc'"])
         g.emit(f"torch.div({{0}}, {{1}}, rounding_mode={mode})", v, other)
     else:
@@ -218,6 +237,8 @@ def binary_in_place(g: Generator) -> None:
         if g.chance(0.9)
         else "pow remainder fmod lt logical_and atan2 maximum".split()
     )
+    if not t.is_floating_point() and name in TRAPS:
+        name = "mul"
     if name == "maximum":
         g.emit("torch.maximum({0}, {1}, out={0})", v, other, results=0)
     elif name == "copy" and type(other) is not V:
@@ -321,7 +342,7 @@ def backward(g: Generator) -> None:
 
 @family(4)
 def out_variant(g: Generator) -> None:
-    v, into = g.tensor(), writable(g)
+    v, into = g.tensor(), resizable(g)
     if into is None:
         return
     other = operand(g, v)
@@ -370,10 +391,11 @@ def cast(g: Generator) -> None:
         )
 
 
-@family(4)
+@family(4, moves=True)
 def fresh(g: Generator) -> None:
     shape, dtype = g.choice(g.shapes), g.dtype()
     v = g.tensor()
+    dtype = g.get(v).dtype if g.moves else dtype
     r = g.random()
     if r < 0.25:
         name = g.choice(["zeros", "ones"])
@@ -404,7 +426,7 @@ def fresh(g: Generator) -> None:
         g.new_input()
 
 
-@family(5, common=True)
+@family(5, common=True, moves=True)
 def drop(g: Generator) -> None:
     for _ in range(1 + g.below(3)):
         if len(g.live) > 1:

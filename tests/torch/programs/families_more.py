@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .families import dim_of, family, may_write, numel, share, writable
+from .families import dim_of, family, may_write, numel, resizable, share, writable
 from .steps import V, form
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def fold(g: Generator) -> None:
         g.emit(f"{{0}}.{name}({{1}}, keepdim={{2}}, dtype={{3}})", v, dim, keep, g.dtype())
     elif name in ("var", "std"):
         g.emit(f"{{0}}.{name}({{1}}, correction={{2}}, keepdim={{3}})", v, dim, g.below(3), keep)
-    elif name in ("sum", "amax") and g.chance(0.05) and (into := writable(g)) is not None:
+    elif name in ("sum", "amax") and g.chance(0.05) and (into := resizable(g)) is not None:
         if not share(g.get(into), t):
             g.emit(
                 f"torch.{name}({{0}}, {{1}}, keepdim={{2}}, out={{3}})",
@@ -112,7 +112,7 @@ def moments(g: Generator) -> None:
 # --- What is not elementwise -------------------------------------------------------------------
 
 
-@family(3)
+@family(3, moves=True)
 def structure(g: Generator) -> None:
     v = g.tensor()
     t = g.get(v)
@@ -138,7 +138,7 @@ def structure(g: Generator) -> None:
     g.emit(text, v, d)
 
 
-@family(3)
+@family(3, moves=True)
 def join(g: Generator) -> None:
     v = g.tensor()
     others = [g.like(v, exact=True) for _ in range(1 + g.below(2))]
@@ -343,6 +343,36 @@ def training(g: Generator) -> None:
 # --- Random numbers ----------------------------------------------------------------------------
 
 
+@family(1, moves=True)
+def move(g: Generator) -> None:
+    """Copy and choose; the bits stay."""
+    v = g.tensor()
+    other = g.like(v)
+    if g.get(other).dtype != g.get(v).dtype:
+        other = v
+    mask = g.tensor_where(lambda t: t.dtype == torch.bool)
+    if mask is None:
+        mask = g.new_input(tuple(g.get(v).shape), torch.bool)
+    texts = [
+        "{0}.clone()",
+        "{0}.contiguous()",
+        "torch.where({1}, {0}, {2})",
+        "{0}.masked_fill({1}, 1)",
+    ]
+    r = g.random()
+    if r < 0.6:
+        g.emit(g.choice(texts), v, mask, other)
+    elif may_write(g, v, mask, other):
+        g.emit(
+            "torch.cat([{1}, {1}], out={0})"
+            if g.chance(0.3) and not g.foreign
+            else "{0}.copy_({1})",
+            v,
+            other,
+            results=0,
+        )
+
+
 @family(1.5)
 def random_numbers(g: Generator) -> None:
     v = g.floating()
@@ -364,7 +394,7 @@ def random_numbers(g: Generator) -> None:
 # --- Looks -------------------------------------------------------------------------------------
 
 
-@family(5, common=True)
+@family(5, common=True, moves=True)
 def look(g: Generator) -> None:
     v = g.tensor()
     t = g.get(v)
@@ -392,7 +422,7 @@ def look(g: Generator) -> None:
     g.emit(form(text, look=True), v, results=0)
 
 
-@family(1)
+@family(1, moves=True)
 def host_copies(g: Generator) -> None:
     v = writable(g)
     if v is None:
@@ -417,7 +447,7 @@ def many_ops(g: Generator) -> None:
         g.emit("long_chain({0}, {1})", v, g.choice([10, 30, 70, 300]))
 
 
-@family(1)
+@family(1, moves=True)
 def foreign_memory(g: Generator) -> None:
     """Read and write device memory behind the device's back."""
     v = writable(g)
@@ -441,7 +471,7 @@ def change_cpu_number(g: Generator) -> None:
         g.emit("torch.tensor({0}, dtype=torch.float32)", g.number(torch.float32))
 
 
-@family(0.7)
+@family(0.7, moves=True)
 def storage(g: Generator) -> None:
     """Change what a tensor is: its shape, or the tensor behind the name."""
     v, w = g.tensor(), g.tensor()

@@ -57,7 +57,7 @@ def index_of(g: Generator, t: Tensor) -> tuple[Any, ...]:
     return tuple(index) if index else (Ellipsis,)
 
 
-@family(12, common=True)
+@family(12, common=True, moves=True)
 def view(g: Generator) -> None:
     v = g.tensor()
     t = g.get(v)
@@ -123,7 +123,12 @@ def view(g: Generator) -> None:
             4: [torch.int32, torch.float32],
             8: [torch.int64, torch.float64],
         }
-        if t.dtype != torch.bool:
+        # Numbers that are computed stay numbers: the bytes of a NaN are not specified.
+        if t.dtype != torch.bool and (g.moves or not t.is_floating_point()):
+            if not g.moves:
+                same = {
+                    size: [d for d in ds if not d.is_floating_point] for size, ds in same.items()
+                }
             wider = g.choice([1, 2, 4, 8]) if g.chance(0.3) else t.dtype.itemsize
             g.emit("view_bytes({0}, {1})", v, g.choice(same[wider]))
 
@@ -148,7 +153,7 @@ def as_strided(g: Generator, v: V) -> None:
 # --- Writing through them ---------------------------------------------------------------------
 
 
-@family(8, common=True)
+@family(8, common=True, moves=True)
 def write_through_view(g: Generator) -> None:
     v = writable(g)
     if v is None:
@@ -174,7 +179,7 @@ def write_through_view(g: Generator) -> None:
     source = V(g.choice(fits))
     if may_write(g, into[0], source):
         g.emit(
-            f"{{0}}.{g.choice(['copy_', 'add_', 'mul_', 'sub_'])}({{1}})",
+            f"{{0}}.{'copy_' if g.moves else g.choice(['copy_', 'add_', 'mul_', 'sub_'])}({{1}})",
             into[0],
             source,
             results=0,

@@ -94,6 +94,8 @@ class Generator:
         self.odd = (
             0.0 if self.chance(0.5) else 0.25
         )  # how often a number is at the edge of its type
+        # Nothing but moves: then every bit must stay, also those of a NaN.
+        self.moves = self.chance(0.1)
         self.threads = 0.1 if self.chance(0.02) else 0.0
         self.dims = [self.choice(DIMS[self.scale]) for _ in range(3)]
         if self.chance(0.04):
@@ -106,8 +108,10 @@ class Generator:
         """Draw which kinds of steps this program likes; cumulative weights."""
         boost = [self.choice(families.ALL) for _ in range(3)]
         chosen, weights, total = [], [], 0.0
-        narrow = self.chance(0.3)  # few kinds of steps: long chains that fuse
+        narrow = not self.moves and self.chance(0.3)  # few kinds of steps: long chains that fuse
         for family in families.ALL:
+            if self.moves and not family.moves:
+                continue
             weight = family.weight * (8 if family in boost else 1)
             if narrow and not (family.common or family in boost):
                 continue
@@ -211,7 +215,7 @@ class Generator:
         first = len(self.env)
         self.env.extend([None] * results)
         other_thread = self.threads > 0 and self.chance(self.threads)
-        step = Step(made, arguments, tuple(range(first, first + results)), other_thread)
+        step = Step(made, arguments, tuple(range(first, first + results)), other_thread, self.moves)
         self.steps.append(step)
         if made.random and not self.seeded:
             torch.manual_seed(0)
@@ -224,13 +228,13 @@ class Generator:
                 self.cpu.append(name)
             elif step.form.text.startswith("host_view("):
                 self.foreign.append(name)
-            elif t.numel() > self.most or t.dim() > 6:
+            elif (t.numel() > self.most or t.dim() > 6) and not made.text.startswith("make("):
                 self.emit(DELETE, name, results=0)
             else:
                 self.live.append(name)
                 if self.overlapping and any(a in self.overlapping for a in step.variables):
                     self.overlapping.add(name)
-        return names
+        return [name for name in names if self.env[name] is not None]
 
     def spread(self, arguments: tuple[Any, ...]) -> int:
         """Return how many elements the tensors among arguments have when broadcast."""

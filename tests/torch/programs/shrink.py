@@ -63,7 +63,9 @@ def in_child(call: Callable[[], Any], limit_s: float = 20) -> tuple[str, Any]:
 
 def pack(steps: list[Step]) -> list[Any]:
     """Turn steps into what pickle can carry."""
-    return [(s.form.text, s.form.look, s.arguments, s.results, s.other_thread) for s in steps]
+    return [
+        (s.form.text, s.form.look, s.arguments, s.results, s.other_thread, s.moves) for s in steps
+    ]
 
 
 def unpack(packed: list[Any]) -> list[Step]:
@@ -164,7 +166,7 @@ def _rename(a: Any, names: dict[int, int]) -> Any:
 
 
 def _with_arguments(s: Step, arguments: tuple[Any, ...], other_thread: bool) -> Step:
-    return Step(s.form, arguments, s.results, other_thread)
+    return Step(s.form, arguments, s.results, other_thread, s.moves)
 
 
 def _make_plain(steps: list[Step], still: Fails) -> list[Step]:
@@ -229,12 +231,12 @@ aten = torch.ops.aten
 device = torch.device("hologram")
 """
 _FOOTER = """\
-def bytes_of(x):
-    return x.contiguous().view(-1).view(torch.uint8).tolist()
-
-
 def same(a, b):
-    return a.shape == b.shape and a.dtype == b.dtype and bytes_of(a) == bytes_of(b)
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    a, b = a.contiguous().view(-1), b.contiguous().view(-1)
+    differ = (a.view(torch.uint8) != b.view(torch.uint8)).view(-1, a.element_size()).any(-1)
+    return not (differ & ~((a != a) & (b != b))).any()
 
 
 looks, results = {}, {}

@@ -65,9 +65,13 @@ def form(text: str, look: bool = False) -> Form:
 
 
 class Step:
-    """One call: `results = form(arguments)`; `other_thread` runs it on a second thread."""
+    """One call: `results = form(arguments)`.
 
-    __slots__ = ("arguments", "form", "other_thread", "results", "variables")
+    `other_thread` runs it on a second thread; `moves` says that it computes nothing, so that the
+    bits of a NaN are what they were.
+    """
+
+    __slots__ = ("arguments", "form", "moves", "other_thread", "results", "variables")
 
     def __init__(
         self,
@@ -75,11 +79,13 @@ class Step:
         arguments: tuple[Any, ...],
         results: tuple[int, ...],
         other_thread: bool = False,
+        moves: bool = False,
     ) -> None:
         self.form = form
         self.arguments = arguments = arguments[: form.arity]
         self.results = results
         self.other_thread = other_thread
+        self.moves = moves
         self.variables = tuple(
             v for a in arguments for v in (a if type(a) is list else (a,)) if type(v) is V
         )
@@ -115,11 +121,11 @@ _second_thread: ThreadPoolExecutor | None = None
 
 
 def visible(value: Any) -> Any:
-    """Return what a look saw, so that equal means equal bits: a NaN equals itself, 0.0 not -0.0."""
+    """Return what a look saw, so that equal means equal bits, but for NaN."""
     if isinstance(value, torch.Tensor):
         return snapshot(value)
     if isinstance(value, float):
-        return struct.pack("d", value)
+        return struct.pack("d", value) if value == value else "nan"
     if isinstance(value, list | tuple):
         return [visible(v) for v in value]
     return value
@@ -167,8 +173,8 @@ def variables(steps: list[Step]) -> int:
     return 1 + max((v for s in steps for v in (*s.results, *s.variables)), default=-1)
 
 
-def run(steps: list[Step], mode: str) -> tuple[Env, Log]:
-    """Run a program in an execution mode; return its variables and what it showed."""
+def run(steps: list[Step], mode: str) -> tuple[dict[int, Snapshot], Log]:
+    """Run a program in an execution mode; return the tensors that are left and what it showed."""
     env: Env = [None] * variables(steps)
     log: Log = []
     seeded = False
@@ -178,7 +184,7 @@ def run(steps: list[Step], mode: str) -> tuple[Env, Log]:
                 torch.manual_seed(0)
                 seeded = True
             run_step(env, step, log)
-    return env, log
+        return snapshots(env), log
 
 
 _INTEGER = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -198,11 +204,23 @@ class Snapshot:
         if self.bits.device == tensor.device:
             self.bits = self.bits.clone()
 
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Snapshot)
-            and self.layout == other.layout
-            and torch.equal(self.bits, other.bits)
+    def tensor(self) -> torch.Tensor:
+        """Return the numbers."""
+        return self.bits.view(self.layout[3])
+
+    def differing(self, other: Snapshot, any_nan: bool) -> torch.Tensor:
+        """Tell for each element whether its bits differ, and not only in which NaN it is."""
+        differ = self.bits != other.bits
+        if any_nan and self.layout[3].is_floating_point:
+            differ &= ~(self.tensor().isnan() & other.tensor().isnan())
+        return differ
+
+    def equals(self, other: object, any_nan: bool) -> bool:
+        """Tell whether both are the same; with `any_nan` one NaN is as good as another."""
+        if not isinstance(other, Snapshot) or self.layout != other.layout:
+            return False
+        return torch.equal(self.bits, other.bits) or (
+            any_nan and not bool(self.differing(other, True).any())
         )
 
     def __repr__(self) -> str:
@@ -215,3 +233,8 @@ class Snapshot:
 
 
 snapshot = Snapshot
+
+
+def snapshots(env: Env) -> dict[int, Snapshot]:
+    """Look at every tensor that is left."""
+    return {v: Snapshot(t) for v, t in enumerate(env) if isinstance(t, torch.Tensor)}
