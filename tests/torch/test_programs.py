@@ -65,6 +65,27 @@ def test_a_million_programs() -> None:
     require(shards.run(jobs, PROCESSES, progress=True), each * len(configs))
 
 
+def test_threads_do_not_disturb_each_other() -> None:
+    """Threads record into one circuit; each sees the results of its own program."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    from programs import check, generate, steps
+
+    import hologram_torch
+
+    programs = []
+    for seed in range(240):
+        made, env, log = generate.generate(seed)
+        if not any(s.form.random for s in made):
+            programs.append((made, steps.snapshots(env), log))
+    with hologram_torch.execution("deferred"), ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda p: steps.execute(p[0]), programs))
+    for (made, expected, log), (actual, shown) in zip(programs, results, strict=True):
+        what = check.difference(made, expected, log, actual, shown)
+        assert what is None, what
+    assert len(programs) > 150
+
+
 # --- The check itself --------------------------------------------------------------------------
 
 

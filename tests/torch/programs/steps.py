@@ -175,16 +175,21 @@ def variables(steps: list[Step]) -> int:
 
 def run(steps: list[Step], mode: str) -> tuple[dict[int, Snapshot], Log]:
     """Run a program in an execution mode; return the tensors that are left and what it showed."""
+    with hologram_torch.execution(mode):
+        return execute(steps)
+
+
+def execute(steps: list[Step]) -> tuple[dict[int, Snapshot], Log]:
+    """Run a program in the mode in force; return the tensors that are left and what it showed."""
     env: Env = [None] * variables(steps)
     log: Log = []
     seeded = False
-    with hologram_torch.execution(mode):
-        for step in steps:
-            if step.form.random and not seeded:
-                torch.manual_seed(0)
-                seeded = True
-            run_step(env, step, log)
-        return snapshots(env), log
+    for step in steps:
+        if step.form.random and not seeded:
+            torch.manual_seed(0)
+            seeded = True
+        run_step(env, step, log)
+    return snapshots(env), log
 
 
 _INTEGER = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
