@@ -2,6 +2,8 @@
 // Appends ops to the open circuit of a device: loops brought into one form, buffers named by slot.
 #include <algorithm>
 #include <cstdlib>
+#include <new>
+#include <type_traits>
 #include <utility>
 
 #include "src/runtime/recorder.h"
@@ -182,17 +184,18 @@ bool record_row_code(Record& record, const RecordOperand* operands, int64_t rows
   if (open_->slots.size() + static_cast<size_t>(count) > kSlotMask) return false;
   for (int k = 0; k < count; ++k) {
     const RecordOperand& given = operands[k];
-    circuit::Operand& operand = settled[k];
-    operand.dtype = given.dtype;
     if (given.buffer == nullptr) {
-      operand.kind = OperandKind::kImmediate;
-      operand.number = circuit::classify_number(given.dtype, given.bits);
+      new (&settled[k])
+          circuit::Operand{.kind = OperandKind::kImmediate,
+                           .dtype = given.dtype,
+                           .number = circuit::classify_number(given.dtype, given.bits)};
       bits[k] = given.bits;
       continue;
     }
-    operand.kind = given.one ? OperandKind::kOne : OperandKind::kMemory;
-    operand.slot = slot_of(given.buffer, k == 0);
-    operand.offset = given.offset;
+    new (&settled[k]) circuit::Operand{.kind = given.one ? OperandKind::kOne : OperandKind::kMemory,
+                                       .dtype = given.dtype,
+                                       .slot = slot_of(given.buffer, k == 0),
+                                       .offset = given.offset};
   }
   return true;
 }
@@ -219,7 +222,10 @@ void Recorder::make_room(std::unique_lock<SpinLock>& lock) {
 
 bool Recorder::append_flat(uint16_t code, Dtype compute, const RecordOperand* operands, int arity,
                            int64_t n) {
-  circuit::Operand settled[kMaxArity + 1];
+  // Not an array of operands: clearing it would take as long as the rest.
+  static_assert(std::is_trivially_destructible_v<circuit::Operand>);
+  alignas(circuit::Operand) unsigned char room[(kMaxArity + 1) * sizeof(circuit::Operand)];
+  auto* const settled = reinterpret_cast<circuit::Operand*>(room);
   uint64_t bits[kMaxArity + 1];
   std::unique_lock lock(record_lock_);
   if (open_->full) [[unlikely]]

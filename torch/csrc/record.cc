@@ -45,20 +45,34 @@ Dtype stored_dtype(const TensorImpl* t) {
   return static_cast<Dtype>(dtype_code(t->dtype().toScalarType()));
 }
 
-bool set_memory(RecordOperand& operand, const TensorImpl* t, Dtype dtype) {
-  operand.buffer = recordable_buffer(t);
-  operand.offset = t->storage_offset() * static_cast<int64_t>(t->itemsize());
-  operand.dtype = dtype;
-  return operand.buffer != nullptr;
-}
-bool set_memory(RecordOperand& operand, const TensorImpl* t) {
-  return set_memory(operand, t, stored_dtype(t));
-}
+// Operands, of which a call fills as many as it has: to clear them all costs as much as recording.
+class Operands {
+ public:
+  // Each adds one; false where the tensor's ops may not wait.
+  bool add(const TensorImpl* t, Dtype dtype, bool one = false) {
+    hologram::Buffer* buffer = recordable_buffer(t);
+    if (C10_UNLIKELY(buffer == nullptr)) return false;
+    new (&list()[count_++]) RecordOperand{
+        buffer, t->storage_offset() * static_cast<int64_t>(t->itemsize()), dtype, one, 0};
+    return true;
+  }
+  bool add(const TensorImpl* t) { return add(t, stored_dtype(t)); }
+  void add_number(Dtype compute, const char* number) {
+    new (&list()[count_++]) RecordOperand{nullptr, 0, compute, false, number_bits(compute, number)};
+  }
 
-void set_number(RecordOperand& operand, Dtype compute, const char* number) {
-  operand.dtype = compute;
-  operand.bits = number_bits(compute, number);
-}
+  const RecordOperand* data() const { return reinterpret_cast<const RecordOperand*>(bytes_); }
+  const RecordOperand& operator[](int k) const { return data()[k]; }
+  // Without the result.
+  int arity() const { return count_ - 1; }
+
+ private:
+  RecordOperand* list() { return reinterpret_cast<RecordOperand*>(bytes_); }
+
+  static_assert(std::is_trivially_destructible_v<RecordOperand>);
+  alignas(RecordOperand) unsigned char bytes_[kMaxOperands * sizeof(RecordOperand)];
+  int count_ = 0;
+};
 
 // Recording may have to run what was recorded before.
 template <class Record>
@@ -86,38 +100,39 @@ DimVector strides_over(const TensorImpl* t, IntArrayRef shape) {
 bool record_same_layout(hologram::OpId op, Dtype dtype, const Source* in, int arity,
                         const TensorImpl* out, Dtype out_dtype) {
   const Dtype compute = hologram::compute_dtype(dtype);
-  RecordOperand operands[kMaxOperands];
-  if (!set_memory(operands[0], out, out_dtype)) return false;
+  Operands operands;
+  if (!operands.add(out, out_dtype)) return false;
   for (int k = 0; k < arity; ++k) {
     if (in[k].tensor == nullptr) {
-      set_number(operands[k + 1], compute, in[k].number);
-    } else if (!set_memory(operands[k + 1], in[k].tensor, dtype)) {
+      operands.add_number(compute, in[k].number);
+    } else if (!operands.add(in[k].tensor, dtype)) {
       return false;
     }
   }
-  return guarded(out,
-                 [&] { return hologram::record_flat(op, compute, operands, arity, out->numel()); });
+  return guarded(out, [&] {
+    return hologram::record_flat(op, compute, operands.data(), arity, out->numel());
+  });
 }
 
 bool record_broadcast(hologram::OpId op, Dtype compute, const Source* in, int arity,
                       const TensorImpl* out) {
-  RecordOperand operands[kMaxOperands];
-  if (!set_memory(operands[0], out)) return false;
+  Operands operands;
+  if (!operands.add(out)) return false;
   const int64_t n = out->numel();
   bool flat = out->is_contiguous();
   for (int k = 0; k < arity; ++k) {
     const TensorImpl* t = in[k].tensor;
-    RecordOperand& operand = operands[k + 1];
     if (t == nullptr) {
-      set_number(operand, compute, in[k].number);
+      operands.add_number(compute, in[k].number);
       continue;
     }
-    if (!set_memory(operand, t)) return false;
-    operand.one = n > 1 && t->numel() == 1;
-    flat = flat && (operand.one || (t->is_contiguous() && t->numel() == n));
+    const bool one = n > 1 && t->numel() == 1;
+    if (!operands.add(t, stored_dtype(t), one)) return false;
+    flat = flat && (one || (t->is_contiguous() && t->numel() == n));
   }
   if (flat) {
-    return guarded(out, [&] { return hologram::record_flat(op, compute, operands, arity, n); });
+    return guarded(out,
+                   [&] { return hologram::record_flat(op, compute, operands.data(), arity, n); });
   }
   const IntArrayRef shape = out->sizes();
   DimVector steps[kMaxOperands];
@@ -132,68 +147,72 @@ bool record_broadcast(hologram::OpId op, Dtype compute, const Source* in, int ar
   }
   for (int k = 0; k <= arity; ++k) strides[k] = steps[k].data();
   return guarded(out, [&] {
-    return hologram::record_strided(op, compute, operands, arity, static_cast<int>(shape.size()),
-                                    shape.data(), strides);
+    return hologram::record_strided(op, compute, operands.data(), arity,
+                                    static_cast<int>(shape.size()), shape.data(), strides);
   });
 }
 
 bool record_copy_of(const TensorImpl* from, const TensorImpl* to) {
-  RecordOperand out, in;
-  if (!set_memory(out, to) || !set_memory(in, from)) return false;
+  Operands operands;
+  if (!operands.add(to) || !operands.add(from)) return false;
   const IntArrayRef shape = to->sizes();
   if (same_layout(to, from)) {
     const int64_t n = to->numel(), unit = 1;
-    return guarded(to, [&] { return hologram::record_copy(out, in, 1, &n, &unit, &unit); });
+    return guarded(
+        to, [&] { return hologram::record_copy(operands[0], operands[1], 1, &n, &unit, &unit); });
   }
   const DimVector in_strides = strides_over(from, shape);
   return guarded(to, [&] {
-    return hologram::record_copy(out, in, static_cast<int>(shape.size()), shape.data(),
-                                 to->strides().data(), in_strides.data());
+    return hologram::record_copy(operands[0], operands[1], static_cast<int>(shape.size()),
+                                 shape.data(), to->strides().data(), in_strides.data());
   });
 }
 
 bool record_fill(const char* number, const TensorImpl* to) {
-  RecordOperand out, in;
-  if (!set_memory(out, to)) return false;
-  set_number(in, hologram::compute_dtype(out.dtype), number);
+  Operands operands;
+  if (!operands.add(to)) return false;
+  operands.add_number(hologram::compute_dtype(operands[0].dtype), number);
   const IntArrayRef shape = to->sizes();
   if (to->is_non_overlapping_and_dense()) {
     const int64_t n = to->numel(), unit = 1, none = 0;
-    return guarded(to, [&] { return hologram::record_copy(out, in, 1, &n, &unit, &none); });
+    return guarded(
+        to, [&] { return hologram::record_copy(operands[0], operands[1], 1, &n, &unit, &none); });
   }
   const DimVector none(shape.size(), 0);
   return guarded(to, [&] {
-    return hologram::record_copy(out, in, static_cast<int>(shape.size()), shape.data(),
-                                 to->strides().data(), none.data());
+    return hologram::record_copy(operands[0], operands[1], static_cast<int>(shape.size()),
+                                 shape.data(), to->strides().data(), none.data());
   });
 }
 
 bool record_reduction(hologram::Reduction op, const TensorImpl* in, int reduced,
                       const TensorImpl* out, double parameter) {
   if (!in->is_contiguous() || !out->is_contiguous()) return false;
-  RecordOperand to, from;
-  if (!set_memory(to, out) || !set_memory(from, in)) return false;
+  Operands operands;
+  if (!operands.add(out) || !operands.add(in)) return false;
   const IntArrayRef sizes = in->sizes();
   int64_t cols = 1;
   for (size_t d = sizes.size() - static_cast<size_t>(reduced); d < sizes.size(); ++d) {
     cols *= sizes[d];
   }
   const int64_t rows = out->numel();
-  return guarded(out, [&] { return hologram::record_fold(op, to, from, rows, cols, parameter); });
+  return guarded(out, [&] {
+    return hologram::record_fold(op, operands[0], operands[1], rows, cols, parameter);
+  });
 }
 
 bool record_row_function(int which, int64_t dim, std::initializer_list<const TensorImpl*> list) {
-  RecordOperand operands[kMaxOperands];
   const TensorImpl* out = *list.begin();
   const int64_t ndim = out->dim();
   if (ndim == 0 || (dim != -1 && dim != ndim - 1)) return false;
-  int count = 0;
+  Operands operands;
   for (const TensorImpl* t : list) {
-    if (!t->is_contiguous() || !set_memory(operands[count++], t)) return false;
+    if (!t->is_contiguous() || !operands.add(t)) return false;
   }
   const int64_t cols = out->sizes()[static_cast<size_t>(ndim - 1)], rows = out->numel() / cols;
-  return guarded(out,
-                 [&] { return hologram::record_rows(which, operands, count - 1, rows, cols); });
+  return guarded(out, [&] {
+    return hologram::record_rows(which, operands.data(), operands.arity(), rows, cols);
+  });
 }
 
 }  // namespace hologram_torch
