@@ -157,9 +157,6 @@ def test_swiglu_is_one_kernel() -> None:
     assert kernels(lambda: composites.swiglu(x, y), at_least=3) == 1
 
 
-@pytest.mark.xfail(
-    strict=True, reason="x**3 runs at its call, so what is around it is two circuits"
-)
 def test_gelu_by_hand_is_one_kernel() -> None:
     x = make(512, 256)
     assert kernels(lambda: composites.gelu_by_hand(x), at_least=7) == 1

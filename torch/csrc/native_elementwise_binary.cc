@@ -43,9 +43,13 @@ bool cube_contiguous(Target& target, const Tensor& x) {
         given->dtype() != x.dtype() || may_disturb(given, x.unsafeGetTensorImpl())) {
       return false;
     }
-  } else {
-    target.fresh = make_tensor(x.sizes(), x.scalar_type());
   }
+  if (is_deferring() && target.batch == nullptr) {
+    // The same two roundings, as ops that fuse.
+    Target square;
+    return run_row<OpId::square>(square, x) && run_row<OpId::mul>(target, square.fresh, x);
+  }
+  if (target.given == nullptr) target.fresh = make_tensor(x.sizes(), x.scalar_type());
   target.settle();
   const Tensor& result = target.given != nullptr ? *target.given : target.fresh;
   const Real* in = reinterpret_cast<const Real*>(read_pointer(x));
