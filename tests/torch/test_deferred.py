@@ -84,8 +84,10 @@ def test_ops_wait_until_somebody_looks() -> None:
         lambda t: torch.from_dlpack(t).tolist(),
         lambda t: torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(t)).tolist(),
         lambda t: np.array(t.cpu()).tolist(),
-        lambda t: list(torch.UntypedStorage.tolist(t.untyped_storage().cpu()))
-        and torch.tensor([], device=D).set_(t.untyped_storage(), 0, t.shape).tolist(),
+        lambda t: (
+            list(torch.UntypedStorage.tolist(t.untyped_storage().cpu()))
+            and torch.tensor([], device=D).set_(t.untyped_storage(), 0, t.shape).tolist()
+        ),
         lambda t: pickle.loads(pickle.dumps(t)).tolist(),
         lambda t: copy.deepcopy(t).tolist(),
         lambda t: copy.copy(t).tolist(),
@@ -246,9 +248,9 @@ def test_overlapping_operands() -> None:
 
     pair(build)
     x = torch.arange(6.0, device=D)
-    with pytest.raises(RuntimeError, match="overlap|single memory location"):
+    with pytest.raises(RuntimeError, match=r"overlap|single memory location"):
         x[:1].expand(6).add_(1)
-    with pytest.raises(RuntimeError, match="overlap|single memory location"):
+    with pytest.raises(RuntimeError, match=r"overlap|single memory location"):
         torch.add(x[1:], 1, out=x[:-1])
 
 

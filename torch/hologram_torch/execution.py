@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 
 import torch
@@ -33,11 +32,6 @@ def _set_mode(mode: str) -> None:
             stacklevel=3,
         )
     _C.set_deferring(deferred)
-
-
-# Deferred by HOLOGRAM_EXECUTION=deferred only, until circuits pass every test.
-if "HOLOGRAM_EXECUTION" not in os.environ:
-    _C.set_deferring(False)
 
 
 class execution:
