@@ -310,6 +310,10 @@ bool record_rows(int which, const RecordOperand* operands, int arity, int64_t ro
   record.attr = static_cast<uint16_t>(which);
   record.arity = static_cast<uint8_t>(arity);
   record.compute = compute_dtype(operands[0].dtype);
+  // softmax() computes in float64 as soon as one operand is: such a mixture is left to it.
+  for (int k = 0; k <= arity; ++k) {
+    if (compute_dtype(operands[k].dtype) != record.compute) return false;
+  }
   return internal::record_row_code(record, operands, rows, cols, /*folds=*/false);
 }
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 // The fused LSTM and GRU cells that PyTorch's recurrent layers ask of an accelerator.
 #include <ATen/Functions.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/ops/lstm_native.h>
+#include <c10/core/GradMode.h>
 #include <torch/library.h>
 
 #include "alias.h"
@@ -117,11 +120,53 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(const Tenso
           scope.to_device(std::move(hidden_bias))};
 }
 
+// --- Whole layers, where no gradient is asked for -----------------------------------------------
+
+bool all_plain(at::TensorList list) {
+  return std::all_of(list.begin(), list.end(), [](const Tensor& t) {
+    return t.defined() && is_ours(t) && t.layout() == c10::kStrided;
+  });
+}
+
+bool any_requires_grad(at::TensorList list) {
+  return std::any_of(list.begin(), list.end(),
+                     [](const Tensor& t) { return t.defined() && t.requires_grad(); });
+}
+
+// PyTorch's cpu runs a whole layer at once (oneDNN); other devices go step by step. Random numbers
+// and gradients are the device's own, so layers with dropout and training take the steps.
+std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor& input, at::TensorList hx,
+                                        at::TensorList params, bool has_biases, int64_t num_layers,
+                                        double dropout, bool train, bool bidirectional,
+                                        bool batch_first) {
+  const bool grads = c10::GradMode::is_enabled() &&
+                     (input.requires_grad() || any_requires_grad(hx) || any_requires_grad(params));
+  if (grads || (train && dropout != 0) || !all_plain({input}) || !all_plain(hx) ||
+      !all_plain(params) || at::autocast::is_autocast_enabled(kDeviceType)) {
+    return at::native::lstm(input, hx, params, has_biases, num_layers, dropout, train,
+                            bidirectional, batch_first);
+  }
+  AliasScope scope;
+  BelowAutograd guard;
+  LoadGuard load;
+  const Tensor cpu_input = scope.to_cpu(input).detach();
+  std::vector<Tensor> cpu_hx = scope.to_cpu(hx), cpu_params = scope.to_cpu(params);
+  auto [output, h, c] = at::lstm(cpu_input, cpu_hx, cpu_params, has_biases, num_layers, dropout,
+                                 train, bidirectional, batch_first);
+  return {scope.to_device(std::move(output)), scope.to_device(std::move(h)),
+          scope.to_device(std::move(c))};
+}
+
 }  // namespace
 }  // namespace hologram_torch
 
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
+  m.impl("lstm.input", TORCH_FN(hologram_torch::lstm));
+}
+
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   using namespace hologram_torch;
+  m.impl("lstm.input", TORCH_FN(lstm));
   m.impl("_thnn_fused_lstm_cell", TORCH_FN(lstm_cell));
   m.impl("_thnn_fused_lstm_cell_backward_impl", TORCH_FN(lstm_cell_backward));
   m.impl("_thnn_fused_gru_cell", TORCH_FN(gru_cell));
