@@ -172,6 +172,24 @@ def test_an_exported_buffer_is_eager_from_then_on() -> None:
     assert z.tolist() == [13.0] * 8
 
 
+@pytest.mark.parametrize("new_format", [True, False])
+def test_saving_exports_nothing(new_format: bool) -> None:
+    x = waiting()
+    file = io.BytesIO()
+    torch.save({"x": x, "view": x[2:]}, file, _use_new_zipfile_serialization=new_format)
+    file.seek(0)
+    loaded = torch.load(file)
+    assert loaded["view"].tolist() == [5.0] * 6
+    assert loaded["x"][2:].data_ptr() == loaded["view"].data_ptr()
+    before = recorded()
+    x.add_(1)
+    assert recorded() == before + 1
+    assert host(x) == [6.0] * 8  # an address that is used
+    before = recorded()
+    x.add_(1)
+    assert recorded() == before
+
+
 def test_writes_through_an_export_are_seen() -> None:
     x = torch.zeros(4, device=D)
     window = torch.from_dlpack(x.cpu() * 0)  # unrelated memory

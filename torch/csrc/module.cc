@@ -105,6 +105,8 @@ PYBIND11_MODULE(_C, m) {
       [](bool deferring) { hologram::set_deferring(deferring && hologram_torch::kCanDefer); },
       WithoutGil());
   m.def("flush", &hologram_torch::flush_recorded, WithoutGil());
+  m.def("begin_naming", &hologram_torch::begin_naming);
+  m.def("end_naming", &hologram_torch::end_naming);
   m.def("recorder_stats", &recorder_stats);
   m.def("reset_recorder_stats",
         [] { hologram::reset_recorder_stats(hologram_torch::memory_device()); });

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <atomic>
+#include <vector>
 
 #include "tensor.h"
 
@@ -29,6 +30,10 @@ void set_address(c10::DataPtr& data, void* address) {
   std::atomic_ref<void*>(place).store(address, std::memory_order_release);
 }
 
+// Storages whose addresses were asked for as names, by this thread; see begin_naming().
+thread_local std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> t_named;
+thread_local int t_naming = 0;
+
 }  // namespace
 
 void* nowhere() {
@@ -54,8 +59,24 @@ void settle_storage(c10::StorageImpl& storage, hologram::Buffer& buffer) {
 void hand_out(c10::StorageImpl* storage) {
   hologram::Buffer* buffer = buffer_of(*storage);
   if (buffer == nullptr) return;
+  if (t_naming > 0) {
+    settle_storage(*storage, *buffer);
+    t_named.emplace_back(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage));
+    return;
+  }
   hologram::mark_exported(*buffer);
   settle_storage(*storage, *buffer);
+}
+
+void begin_naming() { ++t_naming; }
+
+void end_naming() {
+  if (--t_naming > 0) return;
+  for (const auto& weak : t_named) {
+    const auto storage = weak.lock();
+    if (storage != nullptr && !is_watched(*storage)) watch(*storage);
+  }
+  t_named.clear();
 }
 
 void export_storage([[maybe_unused]] c10::StorageImpl& storage) {

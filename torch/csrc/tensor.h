@@ -113,6 +113,11 @@ inline bool is_watched([[maybe_unused]] const c10::StorageImpl& storage) {
 #endif
 }
 
+// Between these, addresses that this thread asks PyTorch for only tell storages apart, as
+// torch.save uses them: nobody keeps them, so the storages are watched again afterwards. They nest.
+void begin_naming();
+void end_naming();
+
 // Ends the watch because foreign code has, or keeps, the address.
 void export_storage(c10::StorageImpl& storage);
 
