@@ -76,81 +76,88 @@ class Fuser {
   }
 
   void place(int index) {
-    Node& n = node(index);
-    dependences_.clear();
-    for (int k = 0; k < n.arity; ++k) {
-      if (n.in[k].node >= 0) depend(n.in[k].node, true);
-    }
-    for (const Order& order : n.order) depend(order.node, order.in_step);
-
-    Cluster own;
-    start(own, n, index);
-    // Highest first: what cannot be joined there may be below.
-    int level = 0;
-    for (const Dependence& d : dependences_) {
-      level = std::max(level, cluster(d.cluster).level + (d.joinable ? 0 : 1));
-    }
-    int target = kNone;
+    find_dependences(index);
+    Cluster grown;
+    start(grown, node(index), index);
+    chosen_.clear();
     if (options_.fuse) {
-      for (;;) {
-        // Everything at this level that is joinable must be joined, or the node moves up.
-        bool fits = true;
-        Cluster trial = own;
-        chosen_.clear();
-        for (const Dependence& d : dependences_) {
-          const Cluster& c = cluster(d.cluster);
-          if (!d.joinable || c.level != level) continue;
-          if (!join(trial, c, index)) {
-            fits = false;
-            break;
-          }
-          chosen_.push_back(d.cluster);
-        }
-        if (!fits) {
-          ++level;
-          continue;
-        }
-        // Lower ones are lifted where that is possible; else they are read from memory.
-        for (const Dependence& d : dependences_) {
-          const Cluster& c = cluster(d.cluster);
-          if (!d.joinable || c.level >= level || c.nearest_dependent <= level) continue;
-          Cluster more = trial;
-          if (!join(more, c, index)) continue;
-          trial = std::move(more);
-          chosen_.push_back(d.cluster);
-        }
-        if (!chosen_.empty()) {
-          target = chosen_[0];
-          for (const int c : chosen_) {
-            if (c == target) continue;
-            trial.nearest_dependent =
-                std::min(trial.nearest_dependent, cluster(c).nearest_dependent);
-            merged_into_[static_cast<size_t>(c)] = target;
-            cluster(c).nodes.clear();
-          }
-          trial.nearest_dependent =
-              std::min(trial.nearest_dependent, cluster(target).nearest_dependent);
-          trial.level = level;
-          cluster(target) = std::move(trial);
-        }
-        break;
+      const Cluster own = grown;
+      grown.level = lowest_level();
+      // Everything at its level that is joinable must be joined, or the node moves up.
+      while (!join_level(grown, index)) {
+        const int higher = grown.level + 1;
+        grown = own;
+        grown.level = higher;
       }
+      lift(grown, index);
     } else {
-      level = static_cast<int>(clusters_.size());
+      grown.level = static_cast<int>(clusters_.size());
     }
-    if (target == kNone) {
-      target = static_cast<int>(clusters_.size());
-      own.level = level;
-      clusters_.push_back(std::move(own));
-      merged_into_.push_back(kNone);
-    }
-    cluster_of_[static_cast<size_t>(index)] = target;
+    const int level = grown.level;
+    cluster_of_[static_cast<size_t>(index)] = settle(std::move(grown));
     for (const Dependence& d : dependences_) {
       if (std::find(chosen_.begin(), chosen_.end(), d.cluster) != chosen_.end()) continue;
       Cluster& c = cluster(d.cluster);
       c.nearest_dependent = std::min(c.nearest_dependent, level);
     }
+  }
+
+  void find_dependences(int index) {
+    const Node& n = node(index);
+    dependences_.clear();
+    for (int k = 0; k < n.arity; ++k) {
+      if (n.in[k].node >= 0) depend(n.in[k].node, true);
+    }
+    for (const Order& order : n.order) depend(order.node, order.in_step);
+  }
+
+  int lowest_level() {
+    int level = 0;
+    for (const Dependence& d : dependences_) {
+      level = std::max(level, cluster(d.cluster).level + (d.joinable ? 0 : 1));
+    }
+    return level;
+  }
+
+  // Joins the joinable clusters of grown's level; false where one of them does not fit.
+  bool join_level(Cluster& grown, int index) {
     chosen_.clear();
+    for (const Dependence& d : dependences_) {
+      if (!d.joinable || cluster(d.cluster).level != grown.level) continue;
+      if (!join(grown, cluster(d.cluster), index)) return false;
+      chosen_.push_back(d.cluster);
+    }
+    return true;
+  }
+
+  // Joins joinable clusters of lower levels for which nothing waits below; the others are read from
+  // memory.
+  void lift(Cluster& grown, int index) {
+    for (const Dependence& d : dependences_) {
+      const Cluster& c = cluster(d.cluster);
+      if (!d.joinable || c.level >= grown.level || c.nearest_dependent <= grown.level) continue;
+      if (join(grown, c, index)) chosen_.push_back(d.cluster);
+    }
+  }
+
+  // Puts the cluster in the place of those that it has joined; returns its number.
+  int settle(Cluster grown) {
+    for (const int c : chosen_) {
+      grown.nearest_dependent = std::min(grown.nearest_dependent, cluster(c).nearest_dependent);
+    }
+    if (chosen_.empty()) {
+      clusters_.push_back(std::move(grown));
+      merged_into_.push_back(kNone);
+      return static_cast<int>(clusters_.size()) - 1;
+    }
+    const int target = chosen_[0];
+    for (const int c : chosen_) {
+      if (c == target) continue;
+      merged_into_[static_cast<size_t>(c)] = target;
+      cluster(c).nodes.clear();
+    }
+    cluster(target) = std::move(grown);
+    return target;
   }
 
   // A cluster of one node.
@@ -179,11 +186,12 @@ class Fuser {
     return rank == Rank::kRow ? c.domain.add_rows(n.out.map) : c.domain.add(n.out.map);
   }
 
-  // Adds cluster c to `to`, whose newest node (index) is not part of a joint order yet. The one
+  // Adds cluster c to `to`, or leaves it as it is. The newest node (index) is in `to`. The one
   // with rows, or the larger one, sets the loops.
   bool join(Cluster& to, const Cluster& c, int index) {
     if (static_cast<int>(to.nodes.size() + c.nodes.size()) > options_.max_instrs) return false;
     Cluster sum;
+    sum.level = to.level;
     sum.nearest_dependent = to.nearest_dependent;
     sum.whole_rows = to.whole_rows || c.whole_rows;
     sum.widest = std::max(to.widest, c.widest);
@@ -325,7 +333,6 @@ class Fuser {
     if (!shares) return;
     Cluster sum = one;
     if (!join(sum, other, sum.nodes[0])) return;
-    sum.level = one.level;
     clusters_[a] = std::move(sum);
     clusters_[b].nodes.clear();
     merged_into_[b] = static_cast<int>(a);

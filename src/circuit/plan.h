@@ -42,8 +42,10 @@ struct Access {
 struct Temp {
   Dtype dtype = Dtype::kFloat32;
   Rank rank = Rank::kFull;
-  // c0..c95. Two temps share one where the first is last read before the second is written; the
-  // output of an elementwise instruction may take the class of an input of the same item size.
+  // c0..c95, as the planner counts and shows them; a device whose steps are not these instructions,
+  // as the CPU's with generated loops, assigns its own. Two temps share one where the first is last
+  // read before the second is written; the output of an elementwise instruction may take the class
+  // of an input of the same item size.
   int class_index = 0;
 };
 

@@ -6,6 +6,7 @@
 #include "src/cpu/targets.h"
 // clang-format off
 #include "src/cpu/batch_norm_kernels.h"
+#include "src/cpu/float_kernels.h"
 #include "src/cpu/lanes-inl.h"
 // clang-format on
 
@@ -309,20 +310,9 @@ HWY_AFTER_NAMESPACE();
 namespace hologram::cpu {
 
 const BatchKernel& batch_kernel(Isa isa, Dtype dtype) {
-  struct Table {
-    BatchKernel kernels[2];
-  };
-  static const Table* tables = [] {
-    auto* built = new Table[kIsaCount]{};
-    for (int i = 0; i < kIsaCount; ++i) {
-      if (!isa_available(static_cast<Isa>(i))) continue;
-      const auto make = HOLOGRAM_FOR_ISA(static_cast<Isa>(i), BatchKernelOf);
-      built[i].kernels[0] = make(Dtype::kFloat32);
-      built[i].kernels[1] = make(Dtype::kFloat64);
-    }
-    return built;
-  }();
-  return tables[static_cast<int>(isa)].kernels[dtype == Dtype::kFloat64];
+  static const FloatKernels<BatchKernel> kernels(
+      [](Isa each, Dtype type) { return HOLOGRAM_FOR_ISA(each, BatchKernelOf)(type); });
+  return kernels.get(isa, dtype);
 }
 
 }  // namespace hologram::cpu

@@ -44,6 +44,11 @@ struct AllLanes {
   HWY_INLINE V Keep(D, V v) const {
     return v;
   }
+  // `other` in the lanes beyond.
+  template <class D, class V>
+  HWY_INLINE V Keep(D, V v, V) const {
+    return v;
+  }
 };
 struct FirstLanes {
   int64_t n;
@@ -58,6 +63,10 @@ struct FirstLanes {
   template <class D, class V>
   HWY_INLINE V Keep(D d, V v) const {
     return hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(n)), v);
+  }
+  template <class D, class V>
+  HWY_INLINE V Keep(D d, V v, V other) const {
+    return hn::IfThenElse(hn::FirstN(d, static_cast<size_t>(n)), v, other);
   }
 };
 

@@ -5,6 +5,7 @@
 #define HWY_TARGET_INCLUDE "src/cpu/norm_kernels.cc"
 #include "src/cpu/targets.h"
 // clang-format off
+#include "src/cpu/float_kernels.h"
 #include "src/cpu/lanes-inl.h"
 #include "src/cpu/norm_kernels.h"
 // clang-format on
@@ -148,20 +149,9 @@ HWY_AFTER_NAMESPACE();
 namespace hologram::cpu {
 
 const NormKernel& norm_kernel(Isa isa, Dtype dtype) {
-  struct Table {
-    NormKernel kernels[2];
-  };
-  static const Table* tables = [] {
-    auto* built = new Table[kIsaCount]{};
-    for (int i = 0; i < kIsaCount; ++i) {
-      if (!isa_available(static_cast<Isa>(i))) continue;
-      const auto make = HOLOGRAM_FOR_ISA(static_cast<Isa>(i), NormKernelOf);
-      built[i].kernels[0] = make(Dtype::kFloat32);
-      built[i].kernels[1] = make(Dtype::kFloat64);
-    }
-    return built;
-  }();
-  return tables[static_cast<int>(isa)].kernels[dtype == Dtype::kFloat64];
+  static const FloatKernels<NormKernel> kernels(
+      [](Isa each, Dtype type) { return HOLOGRAM_FOR_ISA(each, NormKernelOf)(type); });
+  return kernels.get(isa, dtype);
 }
 
 }  // namespace hologram::cpu

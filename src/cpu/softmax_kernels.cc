@@ -5,13 +5,15 @@
 #define HWY_TARGET_INCLUDE "src/cpu/softmax_kernels.cc"
 #include "src/cpu/targets.h"
 // clang-format off
+#include "src/cpu/float_kernels.h"
+#include "src/cpu/lanes-inl.h"
 #include "src/cpu/math-exp-inl.h"
 #include "src/cpu/math-log-inl.h"
-#include "src/cpu/simd_tail-inl.h"
 #include "src/cpu/softmax_kernels.h"
 // clang-format on
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -25,56 +27,10 @@ using cpu::SoftmaxArgs;
 using cpu::SoftmaxKernel;
 using cpu::SoftmaxOp;
 
-template <class T>
-using Tag = hn::ScalableTag<T>;
-template <class T>
-using Vec = hn::Vec<Tag<T>>;
-
-// Loads and stores of whole vectors, or of the first n elements of one.
-struct Whole {
-  template <class D, class T>
-  HWY_INLINE auto Load(D d, const T* p) const {
-    return hn::LoadU(d, p);
-  }
-  template <class D, class V, class T>
-  HWY_INLINE void Store(D d, V v, T* p) const {
-    hn::StoreU(v, d, p);
-  }
-  template <class D, class V>
-  HWY_INLINE V Keep(D, V v, V) const {
-    return v;
-  }
-};
-struct First {
-  int64_t n;
-  template <class D, class T>
-  HWY_INLINE auto Load(D d, const T* p) const {
-    return LoadFirst(d, p, n);
-  }
-  template <class D, class V, class T>
-  HWY_INLINE void Store(D d, V v, T* p) const {
-    StoreFirst(d, v, p, n);
-  }
-  // `other` in the lanes beyond.
-  template <class D, class V>
-  HWY_INLINE V Keep(D d, V v, V other) const {
-    return hn::IfThenElse(hn::FirstN(d, static_cast<size_t>(n)), v, other);
-  }
-};
-
-// Calls f(i, access) for the vectors of n elements.
-template <class T, class F>
-HWY_INLINE void ForVectors(int64_t n, F&& f) {
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>()));
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) f(i, Whole());
-  if (i < n) f(i, First{n - i});
-}
-
 // Sum over f(i, access) with four accumulators, in blocks whose totals add up in float64.
 template <class T, class F>
 HWY_INLINE T SumVectors(int64_t n, F&& f) {
-  const Tag<T> d;
+  const LaneTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t block = 256 * lanes;
   double total = 0;
@@ -83,13 +39,13 @@ HWY_INLINE T SumVectors(int64_t n, F&& f) {
     auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
     int64_t i = begin;
     for (; i + 4 * lanes <= end; i += 4 * lanes) {
-      s0 = hn::Add(s0, f(i, Whole()));
-      s1 = hn::Add(s1, f(i + lanes, Whole()));
-      s2 = hn::Add(s2, f(i + 2 * lanes, Whole()));
-      s3 = hn::Add(s3, f(i + 3 * lanes, Whole()));
+      s0 = hn::Add(s0, f(i, AllLanes()));
+      s1 = hn::Add(s1, f(i + lanes, AllLanes()));
+      s2 = hn::Add(s2, f(i + 2 * lanes, AllLanes()));
+      s3 = hn::Add(s3, f(i + 3 * lanes, AllLanes()));
     }
-    for (; i + lanes <= end; i += lanes) s0 = hn::Add(s0, f(i, Whole()));
-    if (i < end) s1 = hn::Add(s1, f(i, First{end - i}));
+    for (; i + lanes <= end; i += lanes) s0 = hn::Add(s0, f(i, AllLanes()));
+    if (i < end) s1 = hn::Add(s1, f(i, FirstLanes{end - i}));
     const auto sum = hn::Add(hn::Add(s0, s1), hn::Add(s2, s3));
     const T part = hn::GetLane(hn::SumOfLanes(d, sum));
     if (end == n && begin == 0) return part;
@@ -100,7 +56,7 @@ HWY_INLINE T SumVectors(int64_t n, F&& f) {
 
 template <class T>
 HWY_INLINE T MaxVectors(const T* x, int64_t n) {
-  const Tag<T> d;
+  const LaneTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto low = hn::Set(d, -std::numeric_limits<T>::infinity());
   auto m0 = low, m1 = low, m2 = low, m3 = low;
@@ -113,13 +69,13 @@ HWY_INLINE T MaxVectors(const T* x, int64_t n) {
     m3 = hn::Max(m3, hn::LoadU(d, x + i + 3 * lanes));
   }
   for (; i + lanes <= n; i += lanes) m0 = hn::Max(m0, hn::LoadU(d, x + i));
-  if (i < n) m1 = hn::Max(m1, First{n - i}.Keep(d, LoadFirst(d, x + i, n - i), low));
+  if (i < n) m1 = hn::Max(m1, FirstLanes{n - i}.Keep(d, LoadFirst(d, x + i, n - i), low));
   return hn::GetLane(hn::MaxOfLanes(d, hn::Max(hn::Max(m0, m1), hn::Max(m2, m3))));
 }
 
 template <class T, SoftmaxOp kOp>
 HWY_INLINE void OneRow(const T* a, const T* b, T* out, int64_t n) {
-  const Tag<T> d;
+  const LaneTag<T> d;
   const auto zero = hn::Zero(d);
   if constexpr (kOp == SoftmaxOp::kSoftmax) {
     const auto max = hn::Set(d, MaxVectors(a, n));
@@ -129,7 +85,7 @@ HWY_INLINE void OneRow(const T* a, const T* b, T* out, int64_t n) {
       return access.Keep(d, e, zero);
     });
     const auto scale = hn::Set(d, T(1) / sum);
-    ForVectors<T>(n, [&](int64_t i, auto access) HWY_ATTR {
+    ForLanes<T>(n, [&](int64_t i, auto access) HWY_ATTR {
       access.Store(d, hn::Mul(access.Load(d, out + i), scale), out + i);
     });
   } else if constexpr (kOp == SoftmaxOp::kLogSoftmax) {
@@ -138,7 +94,7 @@ HWY_INLINE void OneRow(const T* a, const T* b, T* out, int64_t n) {
       return access.Keep(d, Exp(hn::Sub(access.Load(d, a + i), max)), zero);
     });
     const auto log = Log(hn::Set(d, sum));
-    ForVectors<T>(n, [&](int64_t i, auto access) HWY_ATTR {
+    ForLanes<T>(n, [&](int64_t i, auto access) HWY_ATTR {
       access.Store(d, hn::Sub(hn::Sub(access.Load(d, a + i), max), log), out + i);
     });
   } else if constexpr (kOp == SoftmaxOp::kSoftmaxBackward) {
@@ -146,14 +102,14 @@ HWY_INLINE void OneRow(const T* a, const T* b, T* out, int64_t n) {
       return hn::Mul(access.Load(d, a + i), access.Load(d, b + i));
     });
     const auto sum = hn::Set(d, dot);
-    ForVectors<T>(n, [&](int64_t i, auto access) HWY_ATTR {
+    ForLanes<T>(n, [&](int64_t i, auto access) HWY_ATTR {
       const auto grad = hn::Sub(access.Load(d, a + i), sum);
       access.Store(d, hn::Mul(grad, access.Load(d, b + i)), out + i);
     });
   } else {
     const auto sum = hn::Set(d, SumVectors<T>(n, [&](int64_t i, auto access)
                                                      HWY_ATTR { return access.Load(d, a + i); }));
-    ForVectors<T>(n, [&](int64_t i, auto access) HWY_ATTR {
+    ForLanes<T>(n, [&](int64_t i, auto access) HWY_ATTR {
       const auto e = Exp(access.Load(d, b + i));
       access.Store(d, hn::NegMulAdd(e, sum, access.Load(d, a + i)), out + i);
     });
@@ -164,8 +120,8 @@ HWY_INLINE void OneRow(const T* a, const T* b, T* out, int64_t n) {
 template <class T, SoftmaxOp kOp>
 HWY_INLINE void ShortRows(const T* a, const T* b, T* out, int64_t count, int64_t n,
                           const int64_t* strides) {
-  const Tag<T> d;
-  const First access{n};
+  const LaneTag<T> d;
+  const FirstLanes access{n};
   const auto zero = hn::Zero(d);
   const auto low = hn::Set(d, -std::numeric_limits<T>::infinity());
   for (int64_t r = 0; r < count; ++r) {
@@ -197,7 +153,7 @@ void Rows(const SoftmaxArgs& args, int64_t count, int64_t n, const int64_t* stri
   const T* a = static_cast<const T*>(args.a);
   const T* b = static_cast<const T*>(args.b);
   T* out = static_cast<T*>(args.out);
-  if (n <= static_cast<int64_t>(hn::Lanes(Tag<T>()))) {
+  if (n <= static_cast<int64_t>(hn::Lanes(LaneTag<T>()))) {
     return ShortRows<T, kOp>(a, b, out, count, n, strides);
   }
   for (int64_t r = 0; r < count; ++r) {
@@ -209,8 +165,8 @@ void Rows(const SoftmaxArgs& args, int64_t count, int64_t n, const int64_t* stri
 template <class T, SoftmaxOp kOp, int kVectors, class Access>
 HWY_INLINE void ColumnBlock(const T* a, const T* b, T* out, int64_t n, const int64_t* strides,
                             Access access) {
-  using V = Vec<T>;
-  const Tag<T> d;
+  using V = LaneVec<T>;
+  const LaneTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   constexpr int64_t kBlock = 256;
   const auto load = [&](const T* p, int v) HWY_ATTR { return access.Load(d, p + v * lanes); };
@@ -270,15 +226,15 @@ void Cols(const SoftmaxArgs& args, int64_t count, int64_t n, const int64_t* stri
   const T* a = static_cast<const T*>(args.a);
   const T* b = static_cast<const T*>(args.b);
   T* out = static_cast<T*>(args.out);
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag<T>()));
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(LaneTag<T>()));
   int64_t j = 0;
   for (; j + 4 * lanes <= count; j += 4 * lanes) {
-    ColumnBlock<T, kOp, 4>(a + j, b + j, out + j, n, strides, Whole());
+    ColumnBlock<T, kOp, 4>(a + j, b + j, out + j, n, strides, AllLanes());
   }
   for (; j + lanes <= count; j += lanes) {
-    ColumnBlock<T, kOp, 1>(a + j, b + j, out + j, n, strides, Whole());
+    ColumnBlock<T, kOp, 1>(a + j, b + j, out + j, n, strides, AllLanes());
   }
-  if (j < count) ColumnBlock<T, kOp, 1>(a + j, b + j, out + j, n, strides, First{count - j});
+  if (j < count) ColumnBlock<T, kOp, 1>(a + j, b + j, out + j, n, strides, FirstLanes{count - j});
 }
 
 }  // namespace
@@ -307,22 +263,15 @@ HWY_AFTER_NAMESPACE();
 namespace hologram::cpu {
 
 const SoftmaxKernel& softmax_kernel(Isa isa, SoftmaxOp op, Dtype dtype) {
-  struct Table {
-    SoftmaxKernel kernels[4][2];
-  };
-  static const Table* tables = [] {
-    auto* built = new Table[kIsaCount]{};
-    for (int i = 0; i < kIsaCount; ++i) {
-      if (!isa_available(static_cast<Isa>(i))) continue;
-      for (int k = 0; k < 4; ++k) {
-        const auto make = HOLOGRAM_FOR_ISA(static_cast<Isa>(i), SoftmaxKernelOf);
-        built[i].kernels[k][0] = make(static_cast<SoftmaxOp>(k), Dtype::kFloat32);
-        built[i].kernels[k][1] = make(static_cast<SoftmaxOp>(k), Dtype::kFloat64);
-      }
+  using Kernels = std::array<SoftmaxKernel, 4>;
+  static const FloatKernels<Kernels> kernels([](Isa each, Dtype type) {
+    Kernels made;
+    for (size_t k = 0; k < made.size(); ++k) {
+      made[k] = HOLOGRAM_FOR_ISA(each, SoftmaxKernelOf)(static_cast<SoftmaxOp>(k), type);
     }
-    return built;
-  }();
-  return tables[static_cast<int>(isa)].kernels[static_cast<int>(op)][dtype == Dtype::kFloat64];
+    return made;
+  });
+  return kernels.get(isa, dtype)[static_cast<size_t>(op)];
 }
 
 }  // namespace hologram::cpu

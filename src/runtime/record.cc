@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "src/base/loops.h"
 #include "src/runtime/recorder.h"
 
 namespace hologram {
@@ -21,45 +22,6 @@ using circuit::Record;
 // Dimensions a call may have before merging.
 constexpr int kMaxDims = 64;
 
-// The loops of a strided call in the order of the tile machine: by the result's strides, largest
-// first, the inputs deciding where the result does not, and merged where every operand allows it.
-struct Loops {
-  int count;
-  int ndim = 0;
-  int64_t shape[kMaxDims];
-  int64_t strides[kMaxArity + 1][kMaxDims];
-
-  void order_and_merge() {
-    const auto before = [&](int a, int b) {
-      for (int k = 0; k < count; ++k) {
-        const int64_t sa = std::abs(strides[k][a]), sb = std::abs(strides[k][b]);
-        if (sa != sb) return sa > sb;
-      }
-      return false;
-    };
-    for (int i = 1; i < ndim; ++i) {
-      for (int j = i; j > 0 && before(j, j - 1); --j) {
-        std::swap(shape[j], shape[j - 1]);
-        for (int k = 0; k < count; ++k) std::swap(strides[k][j], strides[k][j - 1]);
-      }
-    }
-    int last = 0;
-    for (int d = 1; d < ndim; ++d) {
-      bool merges = true;
-      for (int k = 0; merges && k < count; ++k) {
-        merges = strides[k][last] == strides[k][d] * shape[d];
-      }
-      if (merges) {
-        shape[last] *= shape[d];
-      } else {
-        shape[++last] = shape[d];
-      }
-      for (int k = 0; k < count; ++k) strides[k][last] = strides[k][d];
-    }
-    ndim = std::min(ndim, last + 1);
-  }
-};
-
 int64_t numel_of(int ndim, const int64_t* shape) {
   int64_t n = 1;
   for (int d = 0; d < ndim; ++d) n *= shape[d];
@@ -74,18 +36,20 @@ bool record_loops(uint16_t code, Dtype compute, const RecordOperand* operands, i
   if (recorder == nullptr || ndim > kMaxDims || arity > kMaxArity) return false;
   if (numel_of(ndim, shape) == 0) return true;
 
-  Loops loops;
-  loops.count = arity + 1;
+  // In the order in which the tile machine walks: by the result's strides, the inputs deciding
+  // where the result does not.
+  int64_t sizes[kMaxDims], all_steps[(kMaxArity + 1) * kMaxDims];
+  Loops loops{0, arity + 1, sizes, all_steps, kMaxDims};
   for (int d = 0; d < ndim; ++d) {
     if (shape[d] == 1) continue;
     loops.shape[loops.ndim] = shape[d];
     for (int k = 0; k <= arity; ++k) {
       const bool repeated = operands[k].buffer == nullptr || operands[k].one;
-      loops.strides[k][loops.ndim] = repeated ? 0 : strides[k][d];
+      loops.stride(k, loops.ndim) = repeated ? 0 : strides[k][d];
     }
     ++loops.ndim;
   }
-  loops.order_and_merge();
+  order_and_merge(loops);
   if (loops.ndim > kTapeDims) return false;
 
   RecordOperand settled[kMaxArity + 1];
@@ -93,7 +57,7 @@ bool record_loops(uint16_t code, Dtype compute, const RecordOperand* operands, i
   for (int k = 0; k <= arity; ++k) {
     settled[k] = operands[k];
     if (operands[k].buffer == nullptr) continue;
-    const int64_t* steps = loops.strides[k];
+    const int64_t* steps = &loops.stride(k, 0);
     const bool one = loops.ndim > 0 &&
                      std::all_of(steps, steps + loops.ndim, [](int64_t step) { return step == 0; });
     // A result that repeats one element, or writes one element twice, is not for us to order.
@@ -113,7 +77,7 @@ bool record_loops(uint16_t code, Dtype compute, const RecordOperand* operands, i
   std::copy_n(loops.shape, loops.ndim, record.shape);
   for (int k = 0; k <= arity; ++k) {
     if (settled[k].buffer == nullptr || settled[k].one) continue;
-    std::copy_n(loops.strides[k], loops.ndim, record.strides[k]);
+    std::copy_n(&loops.stride(k, 0), loops.ndim, record.strides[k]);
   }
   return recorder->append(record, settled);
 }

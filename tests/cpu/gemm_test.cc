@@ -60,7 +60,7 @@ std::vector<double> random_values(std::mt19937& rng, int64_t n, Dtype dtype) {
 class GemmTest : public ::testing::TestWithParam<int> {
  protected:
   void SetUp() override {
-    if (!isa_available(static_cast<Isa>(GetParam()))) GTEST_SKIP();
+    if (!isa_available(static_cast<Isa>(GetParam()))) GTEST_SKIP() << "not on this machine";
     before_ = current_isa();
     force_isa(static_cast<Isa>(GetParam()));
   }

@@ -56,7 +56,7 @@ struct Array {
 class LossTest : public ::testing::TestWithParam<int> {
  protected:
   void SetUp() override {
-    if (!isa_available(static_cast<Isa>(GetParam()))) GTEST_SKIP();
+    if (!isa_available(static_cast<Isa>(GetParam()))) GTEST_SKIP() << "not on this machine";
     before_ = current_isa();
     force_isa(static_cast<Isa>(GetParam()));
   }

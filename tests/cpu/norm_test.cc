@@ -106,7 +106,7 @@ void expect_near(const Values& actual, const Values& expected, double tol, const
 class NormTest : public ::testing::TestWithParam<int> {
  protected:
   void SetUp() override {
-    if (!isa_available(static_cast<Isa>(GetParam()))) GTEST_SKIP();
+    if (!isa_available(static_cast<Isa>(GetParam()))) GTEST_SKIP() << "not on this machine";
     before_ = current_isa();
     force_isa(static_cast<Isa>(GetParam()));
     testing::always_ask_workers(true);

@@ -18,7 +18,7 @@ namespace {
 class OptimizerTest : public ::testing::TestWithParam<int> {
  protected:
   void SetUp() override {
-    if (!isa_available(static_cast<Isa>(GetParam()))) GTEST_SKIP();
+    if (!isa_available(static_cast<Isa>(GetParam()))) GTEST_SKIP() << "not on this machine";
     before_ = current_isa();
     force_isa(static_cast<Isa>(GetParam()));
   }
