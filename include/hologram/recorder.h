@@ -17,6 +17,7 @@
 
 #include "hologram/api.h"
 #include "hologram/buffer.h"
+#include "hologram/call.h"
 #include "hologram/device.h"
 #include "hologram/op.h"
 #include "hologram/reduction.h"
@@ -75,6 +76,32 @@ HOLOGRAM_API bool record_fold(Reduction op, const RecordOperand& out, const Reco
 // Softmax and its relatives along contiguous rows; `which` as in circuit::RowOp.
 HOLOGRAM_API bool record_rows(int which, const RecordOperand* operands, int arity, int64_t rows,
                               int64_t cols);
+
+// A buffer as a call sees it: bytes that it may touch.
+struct CallOperand {
+  Buffer* buffer = nullptr;  // null: an operand that is not there
+  int64_t offset = 0;        // bytes from the buffer's start to the lowest byte touched
+  int64_t bytes = 0;         // extent: the call touches nothing outside [offset, offset + bytes)
+  bool reads = false;
+  bool writes = false;
+  bool covers = false;  // writes every byte of the extent whatever it held before
+};
+
+// Records a call of a kind (see call.h). It is ordered with everything else by the bytes that its
+// operands name, which may overlap or be the same; it is never taken apart or joined with another,
+// and dead if all it writes is dead. Any number of operands; those without bytes count as not
+// there.
+//
+// Equal attributes must mean equal work on operands of equal extents. cost: rough nanoseconds on
+// one thread, from which the recorder decides where to cut the circuit.
+//
+// Returns false, with nothing recorded, where the device does not defer, an operand is exported or
+// on another device, or none has bytes. What the op's immediate counterpart would refuse must be
+// refused before. Error(kInvalidArgument) for a kind that is not registered and for extents beyond
+// their buffers; else throws as the other record functions do.
+HOLOGRAM_API bool record_call(uint16_t kind, std::span<const CallOperand> operands,
+                              std::span<const uint64_t> attributes,
+                              std::span<const uint64_t> numbers, double cost);
 
 // Runs everything recorded on the device. Throws what running threw, once: the circuit counts as
 // done then. A circuit whose memory could not be had stays recorded, so that the call can be

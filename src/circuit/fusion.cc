@@ -164,6 +164,11 @@ class Fuser {
   void start(Cluster& own, const Node& n, int index) {
     own.domain = Domain(n.n);
     own.nearest_dependent = INT_MAX;
+    if (n.call >= 0) {
+      own.nodes.push_back(index);
+      own.ranks.push_back(Rank::kFull);
+      return;
+    }
     own.widest = width(n);
     if (n.row > 0) {
       own.whole_rows = true;

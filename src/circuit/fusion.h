@@ -8,7 +8,7 @@
 
 namespace hologram::circuit {
 
-// Nodes that run as one kernel, in the order of the circuit.
+// Nodes that run as one kernel, in the order of the circuit. A call is alone.
 struct Cluster {
   std::vector<int> nodes;
   std::vector<Rank> ranks;  // of the nodes' results

@@ -16,16 +16,28 @@ Region region_of(const Record& record, int k, int ndim) {
   return region;
 }
 
+// The bytes that a call touches: a flat run of single bytes, which no other operand equals.
+Region region_of(const CallSlot& operand) {
+  return {operand.slot, operand.offset, Dtype::kUInt8, Map::flat(operand.bytes)};
+}
+
+// An input of a node, or the operand of a call.
 struct Reader {
   int node;
   int input;
 };
 
+// The output of a node, or an operand of a call.
+struct Writer {
+  int node;
+  int use;  // -1: the node is no call
+};
+
 // What happened to a buffer so far, as far as later nodes can see.
 struct SlotHistory {
-  std::vector<int> writers;  // newest last
+  std::vector<Writer> writers;  // newest last
   std::vector<Reader> readers;
-  std::vector<int> all_writers;
+  std::vector<Writer> all_writers;
 };
 
 class Builder {
@@ -62,24 +74,65 @@ class Builder {
       find_writer(node, input);
       history(input.region.slot).readers.push_back({index, k});
     }
-    write(node, index);
+    write(node, {index, -1});
+  }
+
+  void add_call(const Record& record) {
+    const int index = static_cast<int>(graph_.nodes.size());
+    Node& node = graph_.nodes.emplace_back();
+    node.code = record.code;
+    node.attr = record.attr;
+    node.call = static_cast<int>(graph_.calls.size());
+    Call& call = graph_.calls.emplace_back();
+    call.attributes = record.call.attributes;
+    call.first_number = record.call.first_number;
+    for (size_t k = 0; k < record.call.operands(); ++k) {
+      const CallSlot operand = record.call.operand(k);
+      call.uses.push_back({operand, region_of(operand)});
+    }
+    // It reads what was there before any of its own writes.
+    for (size_t k = 0; k < call.uses.size(); ++k) {
+      const CallUse& use = call.uses[k];
+      if (!use.slot.present || !use.slot.reads) continue;
+      SlotHistory& slot = history(use.slot.slot);
+      for (const Writer& before : slot.writers) {
+        if (!written(before).overlaps(use.region)) continue;
+        if (call.after.empty() || call.after.back() != before.node) {
+          call.after.push_back(before.node);
+          node.order.push_back({before.node, false});
+        }
+      }
+      slot.readers.push_back({index, static_cast<int>(k)});
+    }
+    for (size_t k = 0; k < call.uses.size(); ++k) {
+      const CallSlot& slot = call.uses[k].slot;
+      if (slot.present && slot.writes) write(node, {index, static_cast<int>(k)});
+    }
   }
 
  private:
   SlotHistory& history(uint32_t slot) { return slots_[slot]; }
+  Node& node_of(int index) { return graph_.nodes[static_cast<size_t>(index)]; }
+  CallUse& use_of(const Node& node, int use) {
+    return graph_.calls[static_cast<size_t>(node.call)].uses[static_cast<size_t>(use)];
+  }
+  const Region& written(const Writer& writer) {
+    const Node& node = node_of(writer.node);
+    return writer.use < 0 ? node.out : use_of(node, writer.use).region;
+  }
 
   // The node whose result the input reads, or all those it reads parts of.
   void find_writer(Node& node, Input& input) {
-    const std::vector<int>& writers = history(input.region.slot).writers;
+    const std::vector<Writer>& writers = history(input.region.slot).writers;
     for (size_t i = writers.size(); i-- > 0;) {
-      const Node& writer = graph_.nodes[static_cast<size_t>(writers[i])];
-      if (!writer.out.overlaps(input.region)) continue;
-      if (input.after.empty() && reads_whole(node, input, writer)) {
-        input.node = writers[i];
+      if (!written(writers[i]).overlaps(input.region)) continue;
+      const int from = writers[i].node;
+      if (input.after.empty() && writers[i].use < 0 && reads_whole(node, input, node_of(from))) {
+        input.node = from;
         return;
       }
-      input.after.push_back(writers[i]);
-      node.order.push_back({writers[i], false});
+      input.after.push_back(from);
+      node.order.push_back({from, false});
     }
   }
 
@@ -100,33 +153,39 @@ class Builder {
     return true;
   }
 
-  void write(Node& node, int index) {
-    SlotHistory& slot = history(node.out.slot);
-    for (const int before : slot.all_writers) {
-      Node& writer = graph_.nodes[static_cast<size_t>(before)];
-      if (writer.out.overlaps(node.out)) writer.clobbered = true;
+  // The node writes its output, or the operand of the call that it is.
+  void write(Node& node, const Writer& now) {
+    const Region& out = written(now);
+    const bool covers = now.use < 0 || use_of(node, now.use).slot.covers;
+    const auto in_step = [&](const Node& other, const Region& region, int64_t n) {
+      return now.use < 0 && other.call < 0 && n == node.out_n && region.same_places(out);
+    };
+    SlotHistory& slot = history(out.slot);
+    for (const Writer& before : slot.all_writers) {
+      if (written(before).overlaps(out)) node_of(before.node).clobbered = true;
     }
-    std::erase_if(slot.writers, [&](int before) {
-      Node& writer = graph_.nodes[static_cast<size_t>(before)];
-      if (!writer.out.overlaps(node.out)) return false;
-      node.order.push_back(
-          {before, writer.out.same_places(node.out) && writer.out_n == node.out_n});
-      if (!node.out.covers(writer.out)) return false;
-      writer.overwritten = true;
+    std::erase_if(slot.writers, [&](const Writer& before) {
+      const Region& region = written(before);
+      if (before.node == now.node || !region.overlaps(out)) return false;
+      Node& writer = node_of(before.node);
+      node.order.push_back({before.node, in_step(writer, region, writer.out_n)});
+      if (!covers || !out.covers(region)) return false;
+      (before.use < 0 ? writer.overwritten : use_of(writer, before.use).overwritten) = true;
       return true;
     });
     std::erase_if(slot.readers, [&](const Reader& reader) {
-      const Node& other = graph_.nodes[static_cast<size_t>(reader.node)];
-      const Input& input = other.in[reader.input];
-      if (!input.region.overlaps(node.out)) return false;
-      if (reader.node != index) {
-        node.order.push_back({reader.node, input.rank == Rank::kFull && other.n == node.out_n &&
-                                               input.region.same_places(node.out)});
+      const Node& other = node_of(reader.node);
+      const Region& region =
+          other.call < 0 ? other.in[reader.input].region : use_of(other, reader.input).region;
+      if (!region.overlaps(out)) return false;
+      const bool walks = other.call < 0 && other.in[reader.input].rank == Rank::kFull;
+      if (reader.node != now.node) {
+        node.order.push_back({reader.node, walks && in_step(other, region, other.n)});
       }
-      return node.out.covers(input.region);
+      return out.covers(region);
     });
-    slot.writers.push_back(index);
-    slot.all_writers.push_back(index);
+    slot.writers.push_back(now);
+    slot.all_writers.push_back(now);
   }
 
   Graph& graph_;
@@ -139,31 +198,48 @@ Graph build_graph(std::span<const uint64_t> words, std::span<const uint8_t> stat
   Graph graph;
   graph.states.assign(states.begin(), states.end());
   Builder builder(graph, states.size());
-  Tape::decode(words, [&](const Record& record, int) { builder.add(record); });
+  Tape::decode(words, [&](const Record& record, int) {
+    record.code == kCodeCall ? builder.add_call(record) : builder.add(record);
+  });
   return graph;
 }
 
 bool Graph::never_written(const Region& region) const {
-  return std::none_of(nodes.begin(), nodes.end(),
-                      [&](const Node& node) { return node.out.overlaps(region); });
+  return std::none_of(nodes.begin(), nodes.end(), [&](const Node& node) {
+    if (node.call < 0) return node.out.overlaps(region);
+    const std::vector<CallUse>& uses = calls[static_cast<size_t>(node.call)].uses;
+    return std::any_of(uses.begin(), uses.end(), [&](const CallUse& use) {
+      return use.slot.present && use.slot.writes && use.region.overlaps(region);
+    });
+  });
 }
 
 void find_live(Graph& graph) {
+  const auto is_seen = [&](uint32_t slot) { return (graph.states[slot] & kSlotLive) != 0; };
   for (Node& node : graph.nodes) {
-    node.stored = !node.overwritten && (graph.states[node.out.slot] & kSlotLive) != 0;
+    node.stored = node.call < 0 && !node.overwritten && is_seen(node.out.slot);
     node.live = node.stored;
+    if (node.call < 0) continue;
+    for (const CallUse& use : graph.calls[static_cast<size_t>(node.call)].uses) {
+      const CallSlot& slot = use.slot;
+      if (slot.present && slot.writes && !use.overwritten && is_seen(slot.slot)) node.live = true;
+    }
   }
+  const auto needs = [&](const std::vector<int>& after) {
+    for (const int before : after) {
+      Node& writer = graph.nodes[static_cast<size_t>(before)];
+      writer.live = writer.stored = true;
+    }
+  };
   for (size_t i = graph.nodes.size(); i-- > 0;) {
     const Node& node = graph.nodes[i];
     if (!node.live) continue;
+    if (node.call >= 0) needs(graph.calls[static_cast<size_t>(node.call)].after);
     for (int k = 0; k < node.arity; ++k) {
       const Input& input = node.in[k];
       if (input.is_number) continue;
       if (input.node >= 0) graph.nodes[static_cast<size_t>(input.node)].live = true;
-      for (const int before : input.after) {
-        Node& writer = graph.nodes[static_cast<size_t>(before)];
-        writer.live = writer.stored = true;
-      }
+      needs(input.after);
     }
   }
 }

@@ -62,6 +62,21 @@ struct Order {
   bool in_step;
 };
 
+// An operand of a call: a run of bytes.
+struct CallUse {
+  CallSlot slot;
+  Region region;             // as bytes one after another
+  bool overwritten = false;  // later nodes leave nothing of what it wrote
+};
+
+// What a node that is a call does. Its operands are always memory.
+struct Call {
+  std::span<const uint64_t> attributes;  // of the circuit's words
+  uint32_t first_number = 0;
+  std::vector<CallUse> uses;
+  std::vector<int> after;  // the nodes whose writes it reads
+};
+
 struct Node {
   uint16_t code = 0;
   uint16_t attr = 0;
@@ -74,6 +89,8 @@ struct Node {
   Region out;
   int64_t out_n = 0;
   std::vector<Order> order;
+  // Of kCodeCall: which of Graph::calls. It has neither inputs nor an output of the kind above.
+  int call = -1;
 
   bool clobbered = false;    // some later node writes into out
   bool overwritten = false;  // later nodes leave nothing of out
@@ -86,6 +103,7 @@ struct Node {
 
 struct Graph {
   std::vector<Node> nodes;
+  std::vector<Call> calls;
   std::vector<uint8_t> states;
 
   // Whether the memory that an input reads is the same all through the circuit.

@@ -41,8 +41,69 @@ void write_ref(std::ostream& out, const Kernel& kernel, const Ref& ref) {
   }
 }
 
+// An operand of a call, which walks bytes.
+void write_call_operand(std::ostream& out, const CallSlot& operand) {
+  out << "{\"slot\":" << operand.slot << ",\"offset\":" << operand.offset
+      << ",\"dtype\":\"bytes\",\"strides\":[1],\"bytes\":" << operand.bytes
+      << ",\"rank\":\"full\",\"loaded\":" << (operand.reads ? "true" : "false")
+      << ",\"stored\":" << (operand.writes ? "true" : "false") << '}';
+}
+
+// Those that are there.
+std::vector<CallSlot> call_operands(const CallRecord& call) {
+  std::vector<CallSlot> operands;
+  for (size_t k = 0; k < call.operands(); ++k) {
+    if (call.operand(k).present) operands.push_back(call.operand(k));
+  }
+  return operands;
+}
+
+void write_call_record(std::ostream& out, const Record& record) {
+  const std::vector<CallSlot> operands = call_operands(record.call);
+  out << "{\"op\":\"" << code_name(record.code, record.attr)
+      << "\",\"call\":true,\"compute\":\"\",\"shape\":[],\"operands\":";
+  list(out, operands.size(), [&](size_t k) { write_call_operand(out, operands[k]); });
+  out << ",\"attributes\":";
+  list(out, record.call.attributes.size(),
+       [&](size_t i) { out << static_cast<int64_t>(record.call.attributes[i]); });
+  out << ",\"numbers\":[" << record.call.first_number << ',' << record.call.numbers << "]}";
+}
+
+// As a kernel of one step, whose accesses are the operands.
+void write_call(std::ostream& out, const Kernel& kernel) {
+  std::vector<CallSlot> operands;
+  for (const CallSlot& operand : kernel.call->operands) {
+    if (operand.present) operands.push_back(operand);
+  }
+  const auto access = [&](size_t i) { out << "{\"access\":" << i << '}'; };
+  std::vector<size_t> in, written;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].reads) in.push_back(i);
+    if (operands[i].writes) written.push_back(i);
+  }
+  out << "{\"name\":\"" << kernel_name(kernel) << "\",\"stage\":" << kernel.stage
+      << ",\"launch\":" << kernel.launch
+      << ",\"shape\":[],\"rows\":false,\"classes\":0,\"bytes\":" << kernel_bytes(kernel)
+      << ",\"accesses\":";
+  list(out, operands.size(), [&](size_t i) { write_call_operand(out, operands[i]); });
+  out << ",\"instrs\":[{\"op\":\"" << kernel_name(kernel)
+      << "\",\"compute\":\"\",\"result\":\"\",\"rank\":\"full\",\"in\":";
+  list(out, in.size(), [&](size_t i) { access(in[i]); });
+  out << ",\"out\":";
+  if (written.empty()) {
+    out << "{}";
+  } else {
+    access(written[0]);
+  }
+  out << ",\"outs\":";
+  list(out, written.size(), [&](size_t i) { access(written[i]); });
+  out << ",\"record\":" << kernel.call->record << "}]}";
+}
+
 void write_kernel(std::ostream& out, const Kernel& kernel) {
-  out << "{\"name\":\"" << kernel_name(kernel) << "\",\"stage\":" << kernel.stage << ",\"launch\":" << kernel.launch << ",\"shape\":";
+  if (kernel.call != nullptr) return write_call(out, kernel);
+  out << "{\"name\":\"" << kernel_name(kernel) << "\",\"stage\":" << kernel.stage
+      << ",\"launch\":" << kernel.launch << ",\"shape\":";
   numbers(out, kernel.ndim, kernel.shape);
   out << ",\"rows\":" << (kernel.whole_rows ? "true" : "false") << ",\"classes\":" << kernel.classes
       << ",\"bytes\":" << kernel_bytes(kernel) << ",\"accesses\":";
@@ -76,6 +137,7 @@ std::string tape_json(std::span<const uint64_t> words) {
   out << '[';
   Tape::decode(words, [&](const Record& record, int index) {
     if (index > 0) out << ',';
+    if (record.code == kCodeCall) return write_call_record(out, record);
     out << "{\"op\":\"" << code_name(record.code, record.attr) << "\",\"compute\":\""
         << dtype_name(record.compute) << "\",\"shape\":";
     numbers(out, record.ndim, record.shape);

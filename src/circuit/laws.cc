@@ -102,6 +102,7 @@ class Rewriter {
   void run() {
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       Node& node = graph_.nodes[i];
+      if (node.call >= 0) continue;
       for (int k = 0; k < node.arity; ++k) replace(node, k);
       std::optional<Input> same = by_law(node);
       if (!same) same = by_copy(node);

@@ -6,9 +6,39 @@
 #include <bit>
 
 #include "hologram/op.h"
+#include "src/circuit/call_kinds.h"
 
 namespace hologram::circuit {
 namespace {
+
+Kernel lower_call(const Graph& graph, int index) {
+  const Node& node = graph.nodes[static_cast<size_t>(index)];
+  const Call& call = graph.calls[static_cast<size_t>(node.call)];
+  auto made = std::make_shared<KernelCall>();
+  made->kind = node.attr;
+  made->record = index;
+  for (const CallUse& use : call.uses) made->operands.push_back(use.slot);
+  made->attributes.assign(call.attributes.begin(), call.attributes.end());
+  made->first_number = call.first_number;
+  Kernel kernel;
+  kernel.call = std::move(made);
+  return kernel;
+}
+
+void append_call(const KernelCall& call, std::vector<uint64_t>& words) {
+  uint64_t name = 0;
+  for (const char* c = call_kind(call.kind).name; *c != 0; ++c) {
+    name = (name ^ static_cast<unsigned char>(*c)) * 0x100000001b3u + 1;
+  }
+  words.push_back(name);
+  words.push_back(call.operands.size() | uint64_t{call.attributes.size()} << 32);
+  for (const CallSlot& operand : call.operands) {
+    words.push_back(uint64_t{operand.present} | uint64_t{operand.reads} << 1 |
+                    uint64_t{operand.writes} << 2 | uint64_t{operand.covers} << 3);
+    words.push_back(static_cast<uint64_t>(operand.bytes));
+  }
+  words.insert(words.end(), call.attributes.begin(), call.attributes.end());
+}
 
 class Lowering {
  public:
@@ -210,7 +240,11 @@ class Lowering {
 
 }  // namespace
 
-Kernel lower(const Graph& graph, const Cluster& cluster) { return Lowering(graph, cluster).run(); }
+Kernel lower(const Graph& graph, const Cluster& cluster) {
+  const int first = cluster.nodes[0];
+  if (graph.nodes[static_cast<size_t>(first)].call >= 0) return lower_call(graph, first);
+  return Lowering(graph, cluster).run();
+}
 
 void assign_classes(Kernel& kernel) {
   std::vector<int> last_use(kernel.temps.size(), -1);
@@ -262,6 +296,7 @@ void assign_classes(Kernel& kernel) {
 }
 
 void append_program(const Kernel& kernel, std::vector<uint64_t>& words) {
+  if (kernel.call != nullptr) append_call(*kernel.call, words);
   words.push_back(static_cast<uint64_t>(kernel.ndim) | uint64_t{kernel.whole_rows} << 8 |
                   kernel.accesses.size() << 16 | kernel.instrs.size() << 40);
   for (int d = 0; d < kernel.ndim; ++d) words.push_back(static_cast<uint64_t>(kernel.shape[d]));

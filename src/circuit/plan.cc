@@ -22,7 +22,18 @@ int64_t distinct_elements(const Kernel& kernel, const Access& access) {
   return n;
 }
 
-int64_t bytes_alone(const Node& node) {
+int64_t bytes_of(const CallSlot& operand) {
+  return operand.present ? operand.bytes * (int{operand.reads} + int{operand.writes}) : 0;
+}
+
+int64_t bytes_alone(const Graph& graph, const Node& node) {
+  if (node.call >= 0) {
+    int64_t bytes = 0;
+    for (const CallUse& use : graph.calls[static_cast<size_t>(node.call)].uses) {
+      bytes += bytes_of(use.slot);
+    }
+    return bytes;
+  }
   int64_t bytes = node.out_n * node.out.size();
   for (int k = 0; k < node.arity; ++k) {
     if (!node.in[k].is_number) bytes += node.in[k].region.map.distinct() * node.in[k].region.size();
@@ -30,7 +41,8 @@ int64_t bytes_alone(const Node& node) {
   return bytes;
 }
 
-// Kernels of one stage with equal programs get one number and stand side by side.
+// Kernels of one stage with equal programs get one number and stand side by side. Calls run one by
+// one, also equal ones.
 void number_launches(Plan& plan) {
   int next = 0;
   for (size_t begin = 0; begin < plan.kernels.size();) {
@@ -38,6 +50,10 @@ void number_launches(Plan& plan) {
     std::map<std::vector<uint64_t>, int> known;
     for (; end < plan.kernels.size() && plan.kernels[end].stage == plan.kernels[begin].stage;
          ++end) {
+      if (plan.kernels[end].call != nullptr) {
+        plan.kernels[end].launch = next++;
+        continue;
+      }
       std::vector<uint64_t> program;
       append_program(plan.kernels[end], program);
       const auto [at, fresh] = known.emplace(std::move(program), next);
@@ -59,9 +75,9 @@ uint64_t canonical_hash(const Plan& plan) {
   for (const Kernel& kernel : plan.kernels) {
     append_program(kernel, words);
     words.push_back(static_cast<uint64_t>(kernel.stage));
-    for (const Access& access : kernel.accesses) {
-      words.push_back(slots.emplace(access.slot, slots.size()).first->second);
-    }
+    for_slots(kernel, [&](uint32_t slot) {
+      words.push_back(slots.emplace(slot, slots.size()).first->second);
+    });
   }
   return hash_words(words);
 }
@@ -78,8 +94,14 @@ bool lower_all(Graph& graph, const PlanOptions& options, Plan& plan) {
 
 }  // namespace
 
-int64_t kernel_bytes(const Kernel& kernel) {
+int64_t KernelCall::bytes() const {
   int64_t bytes = 0;
+  for (const CallSlot& operand : operands) bytes += bytes_of(operand);
+  return bytes;
+}
+
+int64_t kernel_bytes(const Kernel& kernel) {
+  int64_t bytes = kernel.call != nullptr ? kernel.call->bytes() : 0;
   for (const Access& access : kernel.accesses) {
     bytes += distinct_elements(kernel, access) * static_cast<int64_t>(itemsize(access.dtype)) *
              (int{access.loaded} + int{access.stored});
@@ -103,15 +125,15 @@ std::unique_ptr<Plan> make_plan(std::span<const uint64_t> words, std::span<const
   for (const Kernel& kernel : plan->kernels) {
     stats.classes = std::max(stats.classes, kernel.classes);
     stats.bytes_moved += kernel_bytes(kernel);
-    for (const Access& access : kernel.accesses) {
-      if (!seen[access.slot]) plan->attach.push_back(access.slot);
-      seen[access.slot] = true;
-    }
+    for_slots(kernel, [&](uint32_t slot) {
+      if (!seen[slot]) plan->attach.push_back(slot);
+      seen[slot] = true;
+    });
   }
   std::sort(plan->attach.begin(), plan->attach.end());
   stats.ops = static_cast<int>(graph.nodes.size());
   for (const Node& node : graph.nodes) {
-    stats.bytes_unfused += bytes_alone(node);
+    stats.bytes_unfused += bytes_alone(graph, node);
     stats.dead += node.live ? 0 : 1;
   }
   plan->canonical_hash = canonical_hash(*plan);

@@ -74,9 +74,22 @@ struct Instr {
   OpId op() const { return static_cast<OpId>(code); }
 };
 
+// A call as the whole of a kernel.
+struct KernelCall {
+  uint16_t kind = 0;
+  int record = -1;                   // of the tape
+  std::vector<CallSlot> operands;    // in the order in which they were recorded
+  std::vector<uint64_t> attributes;  // likewise
+  uint32_t first_number = 0;         // its numbers follow each other among the immediates
+
+  int64_t bytes() const;  // read and written
+};
+
 // Runs its instructions in order on every block of the domain, blocks in any order and on any
 // thread. Results do not depend on the blocks: an element's value (a row's, where whole_rows)
 // depends on its inputs alone. What one block stores no other block loads or stores.
+//
+// Where it has a call there is nothing else: no domain, no instructions, no accesses.
 struct Kernel {
   int ndim = 1;
   std::array<int64_t, kMaxDomainDims> shape{};  // the domain, columns last
@@ -85,6 +98,7 @@ struct Kernel {
   std::vector<Access> accesses;
   std::vector<Temp> temps;
   std::vector<Instr> instrs;
+  std::shared_ptr<const KernelCall> call;
   int classes = 0;     // of the boundary pool in use at once
   bool heavy = false;  // costs many instructions an element
   // Kernels of one stage do not depend on each other and may run at once. Stages ascend.
@@ -161,10 +175,20 @@ std::unique_ptr<Plan> make_plan(std::span<const uint64_t> words, std::span<const
 // Bytes that a kernel reads and writes, repeated ones counted once.
 int64_t kernel_bytes(const Kernel& kernel);
 
-// "add", "convert", "mean", "softmax": what a record or an instruction does.
+// Calls f(slot) for everything that a kernel touches; the same slot may come up again.
+template <class F>
+void for_slots(const Kernel& kernel, F&& f) {
+  for (const Access& access : kernel.accesses) f(access.slot);
+  if (kernel.call == nullptr) return;
+  for (const CallSlot& operand : kernel.call->operands) {
+    if (operand.present) f(operand.slot);
+  }
+}
+
+// "add", "convert", "mean", "softmax", "nll_loss": what a record or an instruction does.
 std::string code_name(uint16_t code, uint16_t attr);
-// What a kernel does, op by op: "mul_add_relu". Repeats are counted ("mul_add_x3"), conversions
-// named only where there is nothing else, long programs cut short.
+// What a kernel does, op by op: "mul_add_relu"; of a call its name. Repeats are counted
+// ("mul_add_x3"), conversions named only where there is nothing else, long programs cut short.
 std::string kernel_name(const Kernel& kernel);
 
 // Operands and kernels as JSON, field by field as in the structures above.

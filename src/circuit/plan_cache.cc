@@ -33,6 +33,9 @@ size_t plan_bytes(const Plan& plan) {
   for (const Kernel& kernel : plan.kernels) {
     bytes += sizeof(Kernel) + kernel.accesses.capacity() * sizeof(Access) +
              kernel.temps.capacity() * sizeof(Temp) + kernel.instrs.capacity() * sizeof(Instr);
+    if (kernel.call == nullptr) continue;
+    bytes += sizeof(KernelCall) + kernel.call->operands.capacity() * sizeof(CallSlot) +
+             kernel.call->attributes.capacity() * sizeof(uint64_t);
   }
   return bytes;
 }

@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "hologram/op.h"
+#include "src/circuit/call_kinds.h"
 #include "src/circuit/plan.h"
 
 namespace hologram::circuit {
@@ -31,6 +32,41 @@ void print_operand(std::ostream& out, const Record& record, int k) {
   out << "/(";
   for (int d = 0; d < record.ndim; ++d) out << (d ? "," : "") << record.strides[k][d];
   out << ')';
+}
+
+void print_call_operand(std::ostream& out, const CallSlot& operand) {
+  out << 'b' << operand.slot << '[' << operand.offset << ':' << operand.offset + operand.bytes
+      << ']';
+}
+
+// b2[0:8], b3[0:4] = nll_loss(b0[0:64], -, b1[0:32])  {8, 2}. What is written in part says so.
+void print_call(std::ostream& out, uint16_t kind, std::span<const CallSlot> operands,
+                std::span<const uint64_t> attributes) {
+  bool first = true;
+  for (const CallSlot& operand : operands) {
+    if (!operand.present || !operand.writes) continue;
+    out << (first ? "" : ", ");
+    first = false;
+    print_call_operand(out, operand);
+    if (!operand.covers) out << " in part";
+  }
+  out << (first ? "" : " = ") << call_kind(kind).name << '(';
+  first = true;
+  for (const CallSlot& operand : operands) {
+    if (operand.present && !operand.reads) continue;
+    out << (first ? "" : ", ");
+    first = false;
+    if (operand.present) {
+      print_call_operand(out, operand);
+    } else {
+      out << '-';
+    }
+  }
+  out << ')';
+  for (size_t i = 0; i < attributes.size(); ++i) {
+    out << (i == 0 ? "  {" : ", ") << static_cast<int64_t>(attributes[i]);
+  }
+  out << (attributes.empty() ? "\n" : "}\n");
 }
 
 void print_ref(std::ostream& out, const Kernel& kernel, const Ref& ref) {
@@ -62,11 +98,13 @@ std::string code_name(uint16_t code, uint16_t attr) {
   if (code < kCodeConvert) return std::string(op_info(static_cast<OpId>(code)).name);
   if (code == kCodeConvert) return "convert";
   if (code == kCodeFold) return kFoldNames[attr];
+  if (code == kCodeCall) return call_kind(attr).name;
   return kRowNames[attr];
 }
 
 std::string kernel_name(const Kernel& kernel) {
   static constexpr int kMaxParts = 6;
+  if (kernel.call != nullptr) return call_kind(kernel.call->kind).name;
   std::vector<std::pair<std::string, int>> parts;
   for (const bool conversions : {false, true}) {
     for (const Instr& instr : kernel.instrs) {
@@ -95,6 +133,14 @@ std::string print_tape(std::span<const uint64_t> words) {
   std::ostringstream out;
   Tape::decode(words, [&](const Record& record, int index) {
     out << '%' << index << ": ";
+    if (record.code == kCodeCall) {
+      std::vector<CallSlot> operands;
+      for (size_t k = 0; k < record.call.operands(); ++k) {
+        operands.push_back(record.call.operand(k));
+      }
+      print_call(out, record.attr, operands, record.call.attributes);
+      return;
+    }
     print_operand(out, record, 0);
     out << " = " << code_name(record.code, record.attr) << '(';
     for (int k = 1; k <= record.arity; ++k) {
@@ -114,6 +160,11 @@ std::string print_plan(const Plan& plan) {
   for (size_t i = 0; i < plan.kernels.size(); ++i) {
     const Kernel& kernel = plan.kernels[i];
     out << "kernel " << i << "  stage " << kernel.stage << "  launch " << kernel.launch << "  ";
+    if (kernel.call != nullptr) {
+      out << "call\n  ";
+      print_call(out, kernel.call->kind, kernel.call->operands, kernel.call->attributes);
+      continue;
+    }
     print_shape(out, kernel.ndim, kernel.shape.data());
     out << (kernel.whole_rows ? " rows" : "") << "  " << kernel.classes << " classes\n";
     for (const Instr& instr : kernel.instrs) {

@@ -3,6 +3,8 @@
 //
 // One record: a head word, the parameter of a fold, the loop sizes, then the operands with the
 // output first. A head with ndim 0 stands for one dimension in which all memory is contiguous.
+// A call: a head word, the counts of operands and numbers, that of attributes, the operands, the
+// attributes.
 #include "src/circuit/tape.h"
 
 #include <algorithm>
@@ -110,6 +112,56 @@ void Tape::append(const Record& record, const uint64_t* bits) {
   ++records_;
 }
 
+void Tape::append_call(uint16_t kind, std::span<const CallSlot> operands,
+                       std::span<const uint64_t> attributes, std::span<const uint64_t> numbers) {
+  // What may fail comes first, so that the tape never ends in half a record.
+  if (immediates_.capacity() - immediates_.size() < numbers.size()) {
+    immediates_.reserve(std::max(2 * immediates_.capacity(), immediates_.size() + numbers.size()));
+  }
+  const size_t at = words_.size();
+  words_.resize(at + 3 + CallRecord::kOperandWords * operands.size() + attributes.size());
+  uint64_t* word = words_.data() + at;
+  *word++ = head_word(kCodeCall, Dtype::kFloat32, 0, 0, kind);
+  *word++ = uint64_t{numbers.size()} << 32 | operands.size();
+  *word++ = attributes.size();
+  for (const CallSlot& operand : operands) {
+    *word++ = uint64_t{operand.present} | uint64_t{operand.reads} << 1 |
+              uint64_t{operand.writes} << 2 | uint64_t{operand.covers} << 3 |
+              uint64_t{operand.slot} << 16;
+    *word++ = static_cast<uint64_t>(operand.offset);
+    *word++ = static_cast<uint64_t>(operand.bytes);
+  }
+  std::copy(attributes.begin(), attributes.end(), word);
+  immediates_.insert(immediates_.end(), numbers.begin(), numbers.end());
+  ++records_;
+}
+
+CallSlot CallRecord::operand(size_t k) const {
+  const uint64_t* word = operand_words.data() + k * kOperandWords;
+  CallSlot slot;
+  slot.present = (word[0] & 1) != 0;
+  slot.reads = (word[0] & 2) != 0;
+  slot.writes = (word[0] & 4) != 0;
+  slot.covers = (word[0] & 8) != 0;
+  slot.slot = static_cast<uint32_t>(word[0] >> 16);
+  slot.offset = static_cast<int64_t>(word[1]);
+  slot.bytes = static_cast<int64_t>(word[2]);
+  return slot;
+}
+
+size_t Tape::decode_call(std::span<const uint64_t> words, size_t at, uint32_t& immediates,
+                         CallRecord& call) {
+  const uint64_t counts = words[at++], attributes = words[at++];
+  const size_t operand_words = CallRecord::kOperandWords * static_cast<uint32_t>(counts);
+  call.operand_words = words.subspan(at, operand_words);
+  at += operand_words;
+  call.attributes = words.subspan(at, attributes);
+  call.first_number = immediates;
+  call.numbers = static_cast<uint32_t>(counts >> 32);
+  immediates += call.numbers;
+  return at + attributes;
+}
+
 size_t Tape::decode_one(std::span<const uint64_t> words, size_t at, uint32_t& immediates,
                         Record& record) {
   const uint64_t head = words[at++];
@@ -118,6 +170,7 @@ size_t Tape::decode_one(std::span<const uint64_t> words, size_t at, uint32_t& im
   record.arity = static_cast<uint8_t>(head >> 24);
   record.ndim = static_cast<int>(head >> 32 & 0xff);
   record.attr = static_cast<uint16_t>(head >> 40);
+  if (record.code == kCodeCall) return decode_call(words, at, immediates, record.call);
   if (record.code == kCodeFold) record.parameter = std::bit_cast<double>(words[at++]);
   const bool flat = record.ndim == 0;
   if (flat) record.ndim = 1;

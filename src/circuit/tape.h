@@ -25,6 +25,8 @@ enum Code : uint16_t {
   kCodeFold = 0x1001,
   // A function of whole rows, see RowOp; `attr` names it.
   kCodeRow = 0x1002,
+  // A call over whole buffers, see CallRecord; `attr` is its kind.
+  kCodeCall = 0x1003,
 };
 
 // Functions that turn rows into rows of the same length.
@@ -59,23 +61,48 @@ struct Operand {
 inline constexpr int kMaxArity = 4;
 inline constexpr int kTapeDims = 8;
 
+// Bytes of a slot that a call touches.
+struct CallSlot {
+  bool present = false;
+  bool reads = false;
+  bool writes = false;
+  bool covers = false;  // writes every byte of its extent
+  uint32_t slot = 0;
+  int64_t offset = 0;
+  int64_t bytes = 0;
+};
+
+// What a call's record holds beside its kind; spans point into the tape's words.
+struct CallRecord {
+  std::span<const uint64_t> operand_words;
+  std::span<const uint64_t> attributes;
+  uint32_t first_number = 0;  // its numbers follow each other among the tape's immediates
+  uint32_t numbers = 0;
+
+  static constexpr size_t kOperandWords = 3;
+  size_t operands() const { return operand_words.size() / kOperandWords; }
+  CallSlot operand(size_t k) const;
+};
+
 // One decoded record. The output is operand 0.
 //
 // Elements are visited in an order that the recorder chose (by the output's strides, largest
 // first), as `ndim` dimensions, the innermost last; ndim 1 with strides 1 is the usual case. A
 // kMemory operand k steps strides[k][d] elements in dimension d, 0 where it is repeated.
 // For kCodeFold the dimensions are those of the input and the output's strides in the last one are
-// 0: the last dimension is folded. For kCodeRow the last dimension is the row.
+// 0: the last dimension is folded. For kCodeRow the last dimension is the row. For kCodeCall only
+// code, attr and call mean anything.
 struct Record {
   uint16_t code = 0;
   Dtype compute = Dtype::kFloat32;
   uint8_t arity = 0;
-  uint16_t attr = 0;     // kCodeFold: Reduction; kCodeRow: RowOp
+  uint16_t attr = 0;     // kCodeFold: Reduction; kCodeRow: RowOp; kCodeCall: the kind
   double parameter = 0;  // kCodeFold: correction of var and std, p of norm
   int ndim = 1;
   int64_t shape[kTapeDims] = {};
   int64_t strides[kMaxArity + 1][kTapeDims] = {};
   Operand operands[kMaxArity + 1];
+  CallRecord call;
 
   int64_t numel() const {
     int64_t n = 1;
@@ -101,6 +128,8 @@ class Tape {
   void append_flat(uint16_t code, Dtype compute, int arity, const Operand* operands,
                    const uint64_t* bits, int64_t n);
   void append(const Record& record, const uint64_t* bits);
+  void append_call(uint16_t kind, std::span<const CallSlot> operands,
+                   std::span<const uint64_t> attributes, std::span<const uint64_t> numbers);
 
   std::span<const uint64_t> words() const { return words_; }
   const std::vector<uint64_t>& immediates() const { return immediates_; }
@@ -120,6 +149,8 @@ class Tape {
  private:
   static size_t decode_one(std::span<const uint64_t> words, size_t at, uint32_t& immediates,
                            Record& record);
+  static size_t decode_call(std::span<const uint64_t> words, size_t at, uint32_t& immediates,
+                            CallRecord& call);
   void append_operands(const Operand* operands, const uint64_t* bits, int arity);
 
   std::vector<uint64_t> words_;

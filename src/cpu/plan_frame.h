@@ -17,6 +17,7 @@ namespace hologram::cpu {
 // operands are.
 struct KernelCode {
   std::shared_ptr<const Program> program;
+  const circuit::KernelCall* call = nullptr;  // then the program is empty
   struct Memory {
     uint32_t slot;
     int64_t offset;

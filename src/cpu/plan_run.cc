@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "hologram/parallel.h"
+#include "src/circuit/call_kinds.h"
 #include "src/cpu/plan_frame.h"
 #include "src/cpu/plan_program.h"
 #include "src/cpu/work.h"
@@ -139,6 +140,7 @@ std::unique_ptr<Code> make_code(const Plan& plan, Isa isa, bool jit) {
   const Kernel* last = nullptr;
   for (const Kernel& kernel : plan.kernels) {
     KernelCode made;
+    made.call = kernel.call.get();
     for (const circuit::Access& access : kernel.accesses) {
       made.memory.push_back({access.slot, access.offset});
     }
@@ -147,7 +149,9 @@ std::unique_ptr<Code> make_code(const Plan& plan, Isa isa, bool jit) {
         if (instr.in[k].kind == Ref::kImmediate) made.immediates.push_back(instr.in[k].index);
       }
     }
-    if (last != nullptr && last->launch == kernel.launch && same_program(*last, kernel)) {
+    if (made.call != nullptr) {
+      made.program = std::make_shared<const Program>();
+    } else if (last != nullptr && last->launch == kernel.launch && same_program(*last, kernel)) {
       made.program = code->kernels.back().program;
     } else if (kernel.numel() > 0) {
       made.program = std::make_shared<const Program>(lower(kernel, isa, jit));
@@ -155,7 +159,8 @@ std::unique_ptr<Code> make_code(const Plan& plan, Isa isa, bool jit) {
       made.program = std::make_shared<const Program>();
     }
     last = &kernel;
-    made.blocks = kernel.numel() > 0 ? made.program->domain.grid.count() : 0;
+    made.blocks =
+        made.call == nullptr && kernel.numel() > 0 ? made.program->domain.grid.count() : 0;
     made.first_one = code->ones_bytes;
     code->ones_bytes += made.program->ones * kOneBytes;
     const int index = static_cast<int>(code->kernels.size());
@@ -189,12 +194,31 @@ const Code& code_of(Plan& plan) {
 
 // ---- running ----
 
+void run_call(const circuit::KernelCall& call, const Bindings& bindings, int max_threads) {
+  static constexpr size_t kSmall = 16;
+  char* small[kSmall];
+  std::vector<char*> more;
+  const size_t count = call.operands.size();
+  if (count > kSmall) more.resize(count);
+  char** const at = count > kSmall ? more.data() : small;
+  for (size_t k = 0; k < count; ++k) {
+    const circuit::CallSlot& operand = call.operands[k];
+    at[k] = operand.present ? bindings.slots[operand.slot] + operand.offset : nullptr;
+  }
+  circuit::call_kind(call.kind).run(
+      {at, call.attributes.data(), bindings.immediates + call.first_number, max_threads});
+}
+
 void run_batch(const Code& code, const Batch& batch, const Bindings& bindings, char* ones,
                Frame& frame, int max_threads) {
   const int64_t chunks = static_cast<int64_t>(batch.chunks.size()) - 1;
   const bool alone = chunks < 2 || max_threads == 1;
   for (int k = batch.begin; k < batch.end; ++k) {
     const KernelCode& kernel = code.kernels[k];
+    if (kernel.call != nullptr) {
+      run_call(*kernel.call, bindings, max_threads);
+      continue;
+    }
     const Program& program = *kernel.program;
     if (kernel.blocks == 0 || (!alone && program.prologue.empty())) continue;
     char** at = frame.bind(kernel, bindings, ones);

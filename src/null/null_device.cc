@@ -44,16 +44,17 @@ void NullDevice::copy_within(Stream& stream, void* to, const void* from, size_t 
 void NullDevice::run_plan(circuit::Plan& plan, const circuit::Bindings& bindings, int) {
   const circuit::Kernel* before = nullptr;
   for (const circuit::Kernel& kernel : plan.kernels) {
-    for (const circuit::Access& access : kernel.accesses) {
-      if (bindings.slots[access.slot] == nullptr) {
+    circuit::for_slots(kernel, [&](uint32_t slot) {
+      if (bindings.slots[slot] == nullptr) {
         fail(ErrorKind::kInternal, "null device: a kernel of stage ", kernel.stage,
-             " touches slot ", access.slot, ", which has no memory");
+             " touches slot ", slot, ", which has no memory");
       }
-    }
+    });
     const bool same =
         before != nullptr && before->stage == kernel.stage && before->launch == kernel.launch;
     if (!same) launches_.fetch_add(1, std::memory_order_relaxed);
-    instructions_.fetch_add(kernel.instrs.size(), std::memory_order_relaxed);
+    instructions_.fetch_add(kernel.instrs.size() + size_t{kernel.call != nullptr},
+                            std::memory_order_relaxed);
     before = &kernel;
   }
   plans_run_.fetch_add(1, std::memory_order_relaxed);

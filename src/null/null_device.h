@@ -20,6 +20,7 @@ class NullDevice final : public Device {
   uint64_t plans_run() const { return plans_run_.load(std::memory_order_relaxed); }
   // Launches as PlanStats counts them: equal kernels of one stage are one.
   uint64_t launches() const { return launches_.load(std::memory_order_relaxed); }
+  // Calls count as one.
   uint64_t instructions() const { return instructions_.load(std::memory_order_relaxed); }
 
   std::string name() const override { return "null"; }

@@ -6,7 +6,9 @@
 #include <type_traits>
 #include <utility>
 
+#include "hologram/error.h"
 #include "src/base/loops.h"
+#include "src/circuit/call_kinds.h"
 #include "src/runtime/recorder.h"
 
 namespace hologram {
@@ -106,6 +108,10 @@ bool record_row_code(Record& record, const RecordOperand* operands, int64_t rows
     record.strides[k][1] = folded ? 0 : 1;
   }
   return recorder->append(record, operands);
+}
+
+bool is_present(const CallOperand& operand) {
+  return operand.buffer != nullptr && operand.bytes > 0;
 }
 
 }  // namespace
@@ -213,6 +219,38 @@ bool Recorder::append(Record& record, const RecordOperand* operands) {
   return true;
 }
 
+bool Recorder::append_call(uint16_t kind, std::span<const CallOperand> operands,
+                           std::span<const uint64_t> attributes, std::span<const uint64_t> numbers,
+                           double cost) {
+  std::unique_lock lock(record_lock_);
+  if (open_->full) [[unlikely]]
+    make_room(lock);
+  if (open_->call_cost > CircuitBounds::kHandOverCost) hand_over(lock);
+  if (open_->tape.empty()) begin_circuit();
+  for (const CallOperand& operand : operands) {
+    if (!is_present(operand)) continue;
+    const uint64_t word = Access::recorded(operand.buffer).load(std::memory_order_relaxed);
+    if ((word & kExported) != 0 || &operand.buffer->device() != &device_) return false;
+  }
+  if (open_->slots.size() + operands.size() > kSlotMask) return false;
+  call_slots_.clear();
+  for (const CallOperand& operand : operands) {
+    circuit::CallSlot& slot = call_slots_.emplace_back();
+    if (!is_present(operand)) continue;
+    slot = {.present = true,
+            .reads = operand.reads,
+            .writes = operand.writes,
+            .covers = operand.writes && operand.covers,
+            .slot = slot_of(operand.buffer, operand.writes),
+            .offset = operand.offset,
+            .bytes = operand.bytes};
+  }
+  open_->tape.append_call(kind, call_slots_, attributes, numbers);
+  open_->call_cost += cost;
+  after_append();
+  return true;
+}
+
 }  // namespace internal
 
 using circuit::Record;
@@ -279,6 +317,28 @@ bool record_rows(int which, const RecordOperand* operands, int arity, int64_t ro
     if (compute_dtype(operands[k].dtype) != record.compute) return false;
   }
   return internal::record_row_code(record, operands, rows, cols, /*folds=*/false);
+}
+
+bool record_call(uint16_t kind, std::span<const CallOperand> operands,
+                 std::span<const uint64_t> attributes, std::span<const uint64_t> numbers,
+                 double cost) {
+  const char* name = circuit::call_kind(kind).name;
+  Device* device = nullptr;
+  for (size_t k = 0; k < operands.size(); ++k) {
+    const CallOperand& operand = operands[k];
+    if (!internal::is_present(operand)) continue;
+    if (device == nullptr) device = &operand.buffer->device();
+    if (operand.offset < 0 ||
+        static_cast<uint64_t>(operand.offset) + static_cast<uint64_t>(operand.bytes) >
+            operand.buffer->nbytes()) {
+      fail(ErrorKind::kInvalidArgument, "record_call: operand ", k, " of ", name, " is bytes ",
+           operand.offset, " to ", operand.offset + operand.bytes, " of a buffer of ",
+           operand.buffer->nbytes(), "; name the bytes that the call touches");
+    }
+  }
+  if (device == nullptr) return false;
+  Recorder* recorder = Recorder::recording(*device);
+  return recorder != nullptr && recorder->append_call(kind, operands, attributes, numbers, cost);
 }
 
 }  // namespace hologram

@@ -136,6 +136,10 @@ bool Recorder::flush(Why why) {
   return count != 0;
 }
 
+// With the record lock held, before a call is appended to an open circuit with enough work for a
+// worker: a place to give that circuit away.
+void Recorder::hand_over(std::unique_lock<SpinLock>&) {}
+
 // With the run lock held: takes the open circuit away; false if nothing was recorded.
 bool Recorder::seal() {
   std::unique_ptr<OpenCircuit> next;
@@ -229,6 +233,7 @@ void Recorder::retire(std::unique_ptr<OpenCircuit> circuit) {
   drop(*circuit);
   circuit->tape.clear();
   circuit->backed_bytes = circuit->unbacked_bytes = 0;
+  circuit->call_cost = 0;
   circuit->full = false;
   std::lock_guard lock(record_lock_);
   if (spare_.size() < spare_.capacity()) spare_.push_back(std::move(circuit));

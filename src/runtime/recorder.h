@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "hologram/device.h"
@@ -36,6 +37,10 @@ struct CircuitBounds {
   static constexpr size_t kKeptFloor = size_t{64} << 20;
   static constexpr size_t kKeptShare = 64;     // of the memory limit: one part in so many
   static constexpr size_t kUnbackedShare = 4;  // likewise
+  // Nanoseconds of calls with which a circuit is not kept open for another call: the next one, with
+  // the work after it, is a circuit of its own. Depends on nothing but what was recorded, so that
+  // equal programs are cut equally and find their plans.
+  static constexpr double kHandOverCost = 5000;
 };
 
 // A circuit being recorded, or sealed and not yet run.
@@ -51,6 +56,7 @@ struct OpenCircuit {
   size_t unbacked_bytes = 0;  // of the slots that had none when they were recorded
   size_t kept_limit = 0;
   size_t unbacked_limit = 0;
+  double call_cost = 0;  // of its calls, nanoseconds on one thread
   bool full = false;
 };
 
@@ -78,6 +84,10 @@ class Recorder {
   // Likewise, n contiguous elements of each operand.
   bool append_flat(uint16_t code, Dtype compute, const RecordOperand* operands, int arity,
                    int64_t n);
+
+  bool append_call(uint16_t kind, std::span<const CallOperand> operands,
+                   std::span<const uint64_t> attributes, std::span<const uint64_t> numbers,
+                   double cost);
 
   enum class Why {
     kAsked,    // errors go to the caller
@@ -110,6 +120,7 @@ class Recorder {
   uint32_t slot_of(Buffer* buffer, bool writes);
   void after_append();
   [[gnu::noinline]] void make_room(std::unique_lock<SpinLock>& lock);
+  void hand_over(std::unique_lock<SpinLock>& lock);
   void begin_circuit();
   bool keeps_too_much() const;
 
@@ -129,6 +140,7 @@ class Recorder {
   alignas(64) SpinLock record_lock_;
   std::unique_ptr<OpenCircuit> open_;
   std::vector<std::unique_ptr<OpenCircuit>> spare_;  // emptied, with their storage
+  std::vector<circuit::CallSlot> call_slots_;        // of the call being appended
   uint64_t ops_recorded_ = 0;
   uint64_t next_epoch_ = 1;
   std::atomic<bool> pending_{false};  // whether anything is recorded that has not run

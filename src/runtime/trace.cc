@@ -117,6 +117,11 @@ class Traces {
     shape->ops_text = circuit::print_tape(words);
     shape->plan_text = circuit::print_plan(plan);
     circuit::Tape::decode(words, [&](const circuit::Record& record, int) {
+      if (record.code == circuit::kCodeCall) {
+        // Bits whose meaning only the kind of call knows.
+        shape->number_dtypes.insert(shape->number_dtypes.end(), record.call.numbers, Dtype::kInt64);
+        return;
+      }
       for (int k = 1; k <= record.arity; ++k) {
         const circuit::Operand& operand = record.operands[k];
         if (operand.kind == circuit::OperandKind::kImmediate) {

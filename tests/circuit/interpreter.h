@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "hologram/reduction.h"
+#include "src/circuit/call_kinds.h"
 #include "src/circuit/plan.h"
 
 namespace hologram::circuit::testing {
@@ -106,9 +107,27 @@ inline std::vector<double> row_function(uint16_t which, const std::vector<double
   return out;
 }
 
+// Calls are run as they are.
+inline void run_call(uint16_t kind, const std::vector<CallSlot>& operands,
+                     std::span<const uint64_t> attributes, const uint64_t* numbers,
+                     Memory& memory) {
+  std::vector<char*> at;
+  for (const CallSlot& o : operands) {
+    at.push_back(o.present ? memory[o.slot].data() + o.offset : nullptr);
+  }
+  call_kind(kind).run({at.data(), attributes.data(), numbers, 1});
+}
+
 inline void run_tape(std::span<const uint64_t> words, const std::vector<uint64_t>& immediates,
                      Memory& memory) {
   Tape::decode(words, [&](const Record& r, int) {
+    if (r.code == kCodeCall) {
+      std::vector<CallSlot> operands;
+      for (size_t k = 0; k < r.call.operands(); ++k) operands.push_back(r.call.operand(k));
+      run_call(r.attr, operands, r.call.attributes, immediates.data() + r.call.first_number,
+               memory);
+      return;
+    }
     const int64_t n = r.numel();
     const auto place = [&](int k, int64_t i) {
       const Operand& o = r.operands[k];
@@ -162,6 +181,12 @@ inline void run_tape(std::span<const uint64_t> words, const std::vector<uint64_t
 inline void run_plan(const Plan& plan, const std::vector<uint64_t>& immediates, Memory& memory,
                      std::mt19937& random) {
   for (const Kernel& kernel : plan.kernels) {
+    if (kernel.call != nullptr) {
+      const KernelCall& call = *kernel.call;
+      run_call(call.kind, call.operands, call.attributes, immediates.data() + call.first_number,
+               memory);
+      continue;
+    }
     const int64_t n = kernel.numel(), cols = kernel.cols(), rows = kernel.rows();
     const int64_t unit = kernel.whole_rows ? cols : 1;
     struct Range {

@@ -6,10 +6,14 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <random>
+
+#include "hologram/error.h"
 
 #include "src/circuit/plan.h"
 #include "tests/circuit/interpreter.h"
+#include "tests/circuit/test_calls.h"
 
 namespace hologram::circuit {
 namespace {
@@ -293,11 +297,153 @@ TEST(Laws, InvolutionsAndProjections) {
   EXPECT_LE(plan->kernels[0].instrs.size(), 3u) << print_plan(*plan);
 }
 
+// ---- calls ----
+
+// An operand of n floats, from the first of a slot on.
+CallSlot floats(uint32_t slot, int64_t n, const char* how, int64_t first = 0) {
+  const auto has = [&](char c) { return std::strchr(how, c) != nullptr; };
+  return {true, has('r'), has('w'), has('c'), slot, 4 * first, 4 * n};
+}
+
+uint16_t kind(const char* name) {
+  for (const testing::TestCall& call : testing::test_calls()) {
+    if (std::strcmp(call_kind(call.kind).name, name) == 0) return call.kind;
+  }
+  ADD_FAILURE() << "there is no test call " << name;
+  return 0;
+}
+
+void call(Program& p, const char* name, std::vector<CallSlot> operands, uint64_t n) {
+  const uint64_t number = 0x3f800000;
+  p.tape.append_call(kind(name), operands, {&n, 1}, {&number, 1});
+}
+
+TEST(Calls, AreKernelsOfTheirOwn) {
+  Program p;
+  const auto m = Program::memory;
+  const auto x = p.buffer(true), y = p.buffer(false);
+  const auto a = p.op(OpId::add, {m(x, kF32), kNumber}, 64);
+  const auto b = p.op(OpId::mul, {m(a, kF32), kNumber}, 64);
+  call(p, "test_reverse", {floats(b, 64, "r"), floats(y, 64, "wc")}, 64);
+  const auto c = p.op(OpId::neg, {m(y, kF32)}, 64);
+  p.keep(p.op(OpId::abs, {m(c, kF32)}, 64));
+  const auto plan = p.plan();
+  ASSERT_EQ(plan->kernels.size(), 3u) << print_plan(*plan);
+  EXPECT_EQ(plan->stats.kernels, 3);
+  EXPECT_EQ(kernel_name(plan->kernels[0]), "add_mul");
+  EXPECT_EQ(kernel_name(plan->kernels[1]), "test_reverse");
+  EXPECT_EQ(kernel_name(plan->kernels[2]), "neg_abs");
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(plan->kernels[static_cast<size_t>(i)].stage, i);
+  const KernelCall& made = *plan->kernels[1].call;
+  EXPECT_EQ(made.record, 2);
+  EXPECT_EQ(made.attributes, std::vector<uint64_t>{64});
+  EXPECT_EQ(p.tape.immediates()[made.first_number], 0x3f800000u);
+  EXPECT_EQ(kernel_bytes(plan->kernels[1]), 2 * 256);
+  // x, b, y and the last: a never needs memory.
+  EXPECT_EQ(plan->attach, (std::vector<uint32_t>{x, y, b, 5}));
+  EXPECT_EQ(plan->stats.bytes_moved, 3 * 2 * 256);
+  EXPECT_EQ(plan->stats.bytes_unfused, 5 * 2 * 256);
+}
+
+TEST(Calls, AreDeadWhenNobodySeesWhatTheyWrite) {
+  Program p;
+  const auto m = Program::memory;
+  const auto x = p.buffer(true), sums = p.buffer(false), last = p.buffer(false);
+  const auto a = p.op(OpId::add, {m(x, kF32), kNumber}, 8);
+  call(p, "test_sums", {floats(a, 8, "r"), floats(sums, 8, "wc"), floats(last, 1, "wc")}, 8);
+  EXPECT_TRUE(p.plan()->kernels.empty());
+  EXPECT_EQ(p.plan()->stats.dead, 2);
+  // One output is enough, and the other gets memory as well.
+  p.keep(last);
+  EXPECT_EQ(p.plan()->stats.kernels, 2);
+  EXPECT_EQ(p.plan()->attach, (std::vector<uint32_t>{x, sums, last, a}));
+  // What is written over afterwards was written for nobody, unless in part.
+  for (const int64_t n : {1, 8}) {
+    Program q;
+    const auto y = q.buffer(true), z = q.buffer(true);
+    call(q, "test_reverse", {floats(y, 8, "r"), floats(z, 8, "wc")}, 8);
+    call(q, "test_reverse", {floats(y, n, "r"), floats(z, n, "wc")}, static_cast<uint64_t>(n));
+    EXPECT_EQ(q.plan()->stats.dead, n == 8 ? 1 : 0);
+    Program r;
+    const auto u = r.buffer(true), v = r.buffer(true);
+    call(r, "test_reverse", {floats(u, 8, "r"), floats(v, 8, "wc")}, 8);
+    call(r, "test_evens", {floats(v, n, "w")}, static_cast<uint64_t>(n));
+    EXPECT_EQ(r.plan()->stats.dead, 0);
+    EXPECT_EQ(r.plan()->kernels.back().stage, 1);
+  }
+}
+
+TEST(Calls, EqualOnesRunOneByOne) {
+  Program p;
+  const auto x = p.buffer(true), y = p.buffer(true), z = p.buffer(true);
+  call(p, "test_reverse", {floats(x, 8, "r"), floats(y, 8, "wc")}, 8);
+  call(p, "test_reverse", {floats(x, 8, "r"), floats(z, 8, "wc")}, 8);
+  const auto plan = p.plan();
+  EXPECT_EQ(plan->stats.kernels, 2);
+  EXPECT_EQ(plan->kernels[1].stage, 0) << "neither waits for the other";
+  EXPECT_NE(plan->kernels[0].launch, plan->kernels[1].launch);
+}
+
+TEST(Calls, AreShownByName) {
+  Program p;
+  const auto x = p.buffer(true), y = p.buffer(true);
+  call(p, "test_axpy", {floats(y, 8, "rwc", 2), floats(x, 8, "r"), CallSlot{}}, 8);
+  call(p, "test_evens", {floats(x, 8, "w")}, 8);
+  EXPECT_EQ(print_tape(p.tape.words()),
+            "%0: b1[8:40] = test_axpy(b1[8:40], b0[0:32], -)  {8}\n"
+            "%1: b0[0:32] in part = test_evens()  {8}\n");
+  EXPECT_EQ(print_plan(*p.plan()),
+            "kernel 0  stage 0  launch 0  call\n"
+            "  b1[8:40] = test_axpy(b1[8:40], b0[0:32], -)  {8}\n"
+            "kernel 1  stage 1  launch 1  call\n"
+            "  b0[0:32] in part = test_evens()  {8}\n"
+            "2 ops, 0 dead, 2 kernels, 0 classes, 128 bytes moved of 128\n");
+  const std::string json = plan_json(*p.plan());
+  EXPECT_NE(json.find("{\"name\":\"test_axpy\",\"stage\":0,\"launch\":0,\"shape\":[]"), json.npos);
+  EXPECT_NE(json.find("\"in\":[{\"access\":0},{\"access\":1}],\"out\":{\"access\":0}"), json.npos)
+      << json;
+  EXPECT_NE(tape_json(p.tape.words()).find("\"attributes\":[8],\"numbers\":[1,1]}"), json.npos);
+}
+
+TEST(Calls, HashByNameAndAttributes) {
+  const auto hash = [](const char* name, uint64_t n, int unused) {
+    Program p;
+    for (int i = 0; i < unused; ++i) p.buffer(true);
+    const auto x = p.buffer(true);
+    call(p, name, {floats(x, 8, "rwc")}, n);
+    return p.plan()->canonical_hash;
+  };
+  EXPECT_EQ(hash("test_evens", 8, 0), hash("test_evens", 8, 3));
+  EXPECT_NE(hash("test_evens", 8, 0), hash("test_evens", 4, 0));
+  EXPECT_NE(hash("test_evens", 8, 0), hash("test_sums", 8, 0));
+}
+
+TEST(Calls, AreRegisteredOnce) {
+  const CallKind known = call_kind(kind("test_reverse"));
+  EXPECT_EQ(register_call(known), kind("test_reverse"));
+  const auto fails = [](const CallKind& given, const char* why) {
+    try {
+      register_call(given);
+      ADD_FAILURE() << "registered";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kInvalidArgument);
+      EXPECT_NE(std::string(error.what()).find(why), std::string::npos) << error.what();
+    }
+  };
+  fails({"test_reverse", [](const CallArguments&) {}}, "\"test_reverse\" is the name of another");
+  fails({"", known.run}, "needs a name and a function");
+  fails({"test_nothing", nullptr}, "needs a name and a function");
+  std::string name = "test_copied_name";
+  const uint16_t id = register_call({name.c_str(), known.run});
+  name[0] = 'X';
+  EXPECT_STREQ(call_kind(id).name, "test_copied_name");
+}
+
 // ---- random tapes ----
 
 class RandomTape {
  public:
-  explicit RandomTape(uint32_t seed) : random_(seed) {
+  explicit RandomTape(uint32_t seed) : random_(seed), calls_(seed % 2 == 1) {
     slots_ = 2 + static_cast<int>(random_() % 5);
     for (int s = 0; s < slots_; ++s) {
       std::vector<char> bytes(kBytes);
@@ -354,7 +500,38 @@ class RandomTape {
     return last * size <= static_cast<int64_t>(kBytes);
   }
 
+  // Some run of floats, often the one that was written last or that of another operand.
+  CallSlot run_of_floats(int64_t n, const CallSlot& other) {
+    CallSlot slot;
+    slot.present = true;
+    slot.bytes = 4 * n;
+    slot.slot = static_cast<uint32_t>(random_() % static_cast<uint32_t>(slots_));
+    slot.offset = 4 * static_cast<int64_t>(random_() % 8);
+    if (random_() % 3 == 0) slot.slot = last_.slot, slot.offset = last_.offset;
+    if (other.present && random_() % 4 == 0) slot.slot = other.slot, slot.offset = other.offset;
+    return slot;
+  }
+
+  void add_call() {
+    static constexpr int64_t kSizes[] = {1, 3, 4, 8, 12, 24};
+    const int64_t n = kSizes[random_() % 6];
+    const uint64_t attributes[] = {static_cast<uint64_t>(n)};
+    const uint64_t numbers[] = {std::bit_cast<uint32_t>(static_cast<float>(number()))};
+    const testing::TestCall& call = testing::test_calls()[random_() % testing::test_calls().size()];
+    std::vector<CallSlot> operands;
+    for (const testing::TestOperand& operand : call.operands) {
+      const int64_t length = operand.one ? 1 : n;
+      CallSlot slot = run_of_floats(length, operands.empty() ? CallSlot{} : operands[0]);
+      slot.reads = operand.reads, slot.writes = operand.writes, slot.covers = operand.covers;
+      if (operand.optional && random_() % 2 == 0) slot = {};
+      if (slot.writes) last_.slot = slot.slot, last_.offset = slot.offset;
+      operands.push_back(slot);
+    }
+    tape_.append_call(call.kind, operands, attributes, numbers);
+  }
+
   void add() {
+    if (calls_ && random_() % 5 == 0) return add_call();
     Record r;
     uint64_t bits[kMaxArity + 1] = {};
     const int kind = static_cast<int>(random_() % 10);
@@ -486,6 +663,7 @@ class RandomTape {
   }
 
   std::mt19937 random_;
+  const bool calls_;
   int slots_;
   Tape tape_;
   testing::Memory memory_;

@@ -9,12 +9,13 @@
 #include <vector>
 
 #include "hologram/recorder.h"
+#include "src/circuit/call_kinds.h"
 #include "src/circuit/plan.h"
 #include "tests/runtime/support.h"
 
 namespace hologram {
 
-// float32 elementwise plans only.
+// float32 elementwise plans and calls only.
 class ScalarDevice final : public Device {
  public:
   ScalarDevice() : Device(BackendType::kCpu, /*host_memory=*/true, /*runs_plans=*/true) {}
@@ -65,8 +66,18 @@ class ScalarDevice final : public Device {
     }
   }
 
+  static void run_call(const circuit::KernelCall& call, const circuit::Bindings& bindings) {
+    std::vector<char*> at;
+    for (const circuit::CallSlot& operand : call.operands) {
+      at.push_back(operand.present ? bindings.slots[operand.slot] + operand.offset : nullptr);
+    }
+    circuit::call_kind(call.kind).run(
+        {at.data(), call.attributes.data(), bindings.immediates + call.first_number, 1});
+  }
+
   // Elements in order: each is loaded, computed and stored before the next one.
   static void run_kernel(const circuit::Kernel& kernel, const circuit::Bindings& bindings) {
+    if (kernel.call != nullptr) return run_call(*kernel.call, bindings);
     std::vector<float> temps(kernel.temps.size());
     for (int64_t i = 0; i < kernel.numel(); ++i) {
       const auto place = [&](uint32_t index) {

@@ -228,6 +228,8 @@ class Shape:
 
 def _extent(operand: Mapping[str, Any], shape: Sequence[int]) -> tuple[int, int]:
     """Return the bytes from first to last that an operand reaches."""
+    if "bytes" in operand:  # of a call
+        return operand["offset"], operand["offset"] + operand["bytes"]
     size = _ITEM_BYTES.get(operand["dtype"], 1)
     low = high = 0
     for n, stride in zip(shape, operand["strides"], strict=False):
@@ -235,6 +237,21 @@ def _extent(operand: Mapping[str, Any], shape: Sequence[int]) -> tuple[int, int]
         low, high = low + min(0, reach), high + max(0, reach)
     begin = operand["offset"]
     return begin + low * size, begin + (high + 1) * size
+
+
+def _reads(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what a recorded op reads: of a call the operands that it loads."""
+    operands = record["operands"]
+    return [o for o in operands if o["loaded"]] if "call" in record else operands[1:]
+
+
+def _writes(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what a recorded op writes."""
+    operands = record["operands"]
+    return [o for o in operands if o["stored"]] if "call" in record else operands[:1]
+
+
+_NOTHING = {"slot": 0, "offset": 0, "dtype": "bytes", "strides": [1], "bytes": 0}
 
 
 class Circuit:
@@ -311,7 +328,7 @@ class Circuit:
     def _op(self, index: int, record: Mapping[str, Any]) -> Op:
         writes = self._writes
         operands = []
-        for operand in record["operands"][1:]:
+        for operand in _reads(record):
             if "number" in operand:
                 at = operand["number"]
                 text = self.numbers[at] if at < len(self.numbers) else f"#{at}"
@@ -331,10 +348,10 @@ class Circuit:
             external = external and not (producers and self.shape.states[slot] & _FRESH)
             text = self.name_of(slot) if not producers else f"%{producers[0]}"
             operands.append(Operand(text, slot, operand["dtype"], producers, external))
-        out = record["operands"][0]
+        out = next(iter(_writes(record)), _NOTHING)
         label, tensor_shape = self.labels.get(self.first_op + index, ("", None))
-        walked = list(record["shape"])
-        if record["operands"][0]["strides"][-1:] == [0] and len(walked) > 1:
+        walked = [out["bytes"]] if "call" in record else list(record["shape"])
+        if out["strides"][-1:] == [0] and len(walked) > 1:
             walked.pop()  # a fold: the last dimension is gone
         return Op(
             index, record["op"], record["compute"], walked, out["slot"], out["dtype"], operands,
@@ -345,9 +362,9 @@ class Circuit:
     def _writes(self) -> dict[int, list[tuple[int, int, int]]]:
         writes: dict[int, list[tuple[int, int, int]]] = {}
         for index, record in enumerate(self.shape.tape):
-            out = record["operands"][0]
-            begin, end = _extent(out, record["shape"])
-            writes.setdefault(out["slot"], []).append((begin, end, index))
+            for out in _writes(record):
+                begin, end = _extent(out, record["shape"])
+                writes.setdefault(out["slot"], []).append((begin, end, index))
         return writes
 
     @cached_property
@@ -360,7 +377,8 @@ class Circuit:
         ports = []
         for access in data["accesses"]:
             steps = access["strides"]
-            walked = [n if s else 1 for n, s in zip(shape, steps, strict=True)]
+            loops = [access["bytes"]] if "bytes" in access else shape
+            walked = [n if s else 1 for n, s in zip(loops, steps, strict=True)]
             while len(walked) > 1 and walked[-1] == 1 and access["rank"] != "full":
                 walked.pop()
             if 0 not in steps:
@@ -377,6 +395,8 @@ class Circuit:
                 return ports[ref["access"]].name
             if "class" in ref:
                 return f"c{ref['class']}"
+            if "number" not in ref:
+                return "-"
             at = ref["number"]
             return self.numbers[at] if at < len(self.numbers) else f"#{at}"
 
