@@ -11,6 +11,8 @@
 
 namespace hologram {
 
+class Buffer;
+
 // C = alpha op(A) op(B) + beta C, everything row-major: op(A) is m x k, op(B) is k x n, C is m x n.
 // A is stored m x k with rows lda elements apart, or k x m when trans_a; B and ldb likewise. With
 // beta 0, C is not read, so NaN there does not survive. A, B and C have one dtype; alpha and beta
@@ -68,5 +70,41 @@ HOLOGRAM_API void matmul(const View& a, const View& b, const View& out, double a
 // out may coincide exactly with input.
 HOLOGRAM_API void addmm(const View& input, const View& a, const View& b, const View& out,
                         double alpha = 1.0, double beta = 1.0, int max_threads = 0);
+
+// A matrix of a recorded product: rows ld elements apart, as in GemmArgs.
+struct RecordMatrix {
+  Buffer* buffer = nullptr;
+  int64_t offset = 0;  // bytes from the buffer's start to the first element
+  int64_t ld = 0;
+  int64_t batch_stride = 0;  // elements from the matrix of one product to that of the next
+};
+
+// What beta scales: strides in elements, 0 where repeated.
+struct RecordAddend {
+  Buffer* buffer = nullptr;  // null: C itself
+  int64_t offset = 0;
+  int64_t batch_stride = 0;
+  int64_t row_stride = 0;
+  int64_t col_stride = 0;
+};
+
+// C = alpha op(A) op(B) + beta input for each of `batch` products, as GemmArgs has it.
+struct RecordGemm {
+  Dtype dtype = Dtype::kFloat32;
+  bool trans_a = false;
+  bool trans_b = false;
+  int64_t batch = 1;
+  int64_t m = 0, n = 0, k = 0;
+  double alpha = 1.0;
+  double beta = 0.0;
+  RecordMatrix a = {}, b = {}, c = {};
+  RecordAddend input = {};
+};
+
+// Records the product as a call named "gemm" (see recorder.h); it gives the bits that addmm() gives
+// by the built-in provider. False, with nothing recorded, for other dtypes than float32 and
+// float64, where another provider would compute the product, where C overlaps A or B, or the input
+// in part, and where record_call() says so. Error(kInvalidArgument) for sizes that gemm() refuses.
+HOLOGRAM_API bool record_gemm(const RecordGemm& gemm);
 
 }  // namespace hologram
