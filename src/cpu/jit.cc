@@ -71,10 +71,12 @@ Cache& cache() {
 // Small enough for its key: counts, indices and ops fit in a byte each.
 bool is_sound(const Segment& segment) {
   if (segment.steps.size() > kMaxSteps || segment.inputs.size() > kMaxArrays ||
-      segment.outputs.size() > kMaxArrays || segment.outputs.empty() ||
-      segment.numbers.size() > kMaxArrays) {
+      segment.outputs.size() > kMaxArrays || segment.numbers.size() > kMaxArrays ||
+      segment.folds.size() > kMaxArrays) {
     return false;
   }
+  if (segment.outputs.empty() && segment.folds.empty()) return false;
+  if (!segment.folds.empty() && !segment.by_rows) return false;
   for (const SegmentStep& step : segment.steps) {
     if (step.output >= static_cast<int>(segment.outputs.size())) return false;
     if (!step.convert && static_cast<int>(step.op) >= kOpIdEnd) return false;
@@ -94,6 +96,14 @@ std::string key_of(Isa isa, const Segment& segment) {
   dtypes(segment.inputs);
   dtypes(segment.numbers);
   dtypes(segment.outputs);
+  byte(segment.by_rows);
+  for (int bits = 0; bits < 64; bits += 8) byte(segment.streams >> bits & 0xff);
+  byte(segment.folds.size());
+  for (const SegmentFold& fold : segment.folds) {
+    byte(fold.fold);
+    byte(fold.of.kind);
+    byte(fold.of.index);
+  }
   for (const SegmentStep& step : segment.steps) {
     byte(step.convert ? 0xff : static_cast<int>(step.op));
     byte(step.compute);
@@ -125,6 +135,7 @@ void note_for_profilers(const void* code, size_t bytes, int64_t serial, const Se
     const std::string name(step.convert ? "convert" : op_info(step.op).name);
     std::fprintf(file, "_%s", name.c_str());
   }
+  if (!segment.folds.empty()) std::fputs("_fold", file);
   std::fputc('\n', file);
   std::fclose(file);
 }
@@ -133,6 +144,8 @@ void note_for_profilers(const void* code, size_t bytes, int64_t serial, const Se
 std::span<const uint8_t> generate(Isa isa, const Segment& segment) {
   jit::Graph graph(isa);
   if (!jit::build_graph(segment, graph)) return {};
+  graph.by_rows = segment.by_rows;
+  graph.streams = segment.streams;
   const jit::Schedule schedule = jit::make_schedule(graph, isa, isa == Isa::kAvx512 ? 64 : 32);
   thread_local std::vector<uint8_t> buffer;
   for (size_t capacity : {kUsualCode, kLongestCode}) {
@@ -174,6 +187,14 @@ bool jit_takes(Isa isa, const SegmentStep& step) {
   const OpInfo& row = op_info(step.op);
   const Dtype result = row.result_is_bool ? Dtype::kBool : step.compute;
   return row.arity == step.arity && result == step.result;
+}
+
+bool jit_takes_fold(Isa isa, Fold fold, Dtype dtype, int64_t cols) {
+  if (!is_enabled() || !is_target(isa)) return false;
+  if (fold != Fold::kSum && fold != Fold::kSumSquare && fold != Fold::kSumAbs) return false;
+  if (dtype != Dtype::kFloat32 && dtype != Dtype::kFloat64) return false;
+  const int64_t lanes = (isa == Isa::kAvx512 ? 64 : 32) / static_cast<int64_t>(itemsize(dtype));
+  return cols > 1 && cols <= kFoldVectors * lanes;
 }
 
 SegmentKernel jit_compile(Isa isa, const Segment& segment) {
@@ -223,6 +244,7 @@ JitStats jit_stats() {
 namespace hologram::cpu {
 
 bool jit_takes(Isa, const SegmentStep&) { return false; }
+bool jit_takes_fold(Isa, Fold, Dtype, int64_t) { return false; }
 SegmentKernel jit_compile(Isa, const Segment&) { return nullptr; }
 JitStats jit_stats() { return {}; }
 

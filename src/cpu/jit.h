@@ -9,6 +9,7 @@
 #include "hologram/cpu_info.h"
 #include "hologram/dtype.h"
 #include "hologram/op_ids.h"
+#include "src/cpu/reduce_kernels.h"
 
 namespace hologram::cpu {
 
@@ -28,23 +29,42 @@ struct SegmentStep {
   int output = -1;  // also stored to this output array
 };
 
+// What the elements of a row come to, as the fold's kernel has it for one block: an array or a step
+// of float32 or float64.
+struct SegmentFold {
+  Fold fold = Fold::kSum;
+  SegmentRef of;
+};
+
 struct Segment {
   std::vector<Dtype> inputs;   // arrays of n elements
   std::vector<Dtype> numbers;  // 8 bytes each, the value in its dtype at the start
   std::vector<Dtype> outputs;
   std::vector<SegmentStep> steps;
+  // Walks rows of n elements, each with numbers of its own.
+  bool by_rows = false;
+  std::vector<SegmentFold> folds;  // by_rows only
+  // Outputs (bit k: output k, of 4 or 8 bytes an element) whose whole vectors go past the caches:
+  // their rows begin at multiples of 64 bytes.
+  uint64_t streams = 0;
 };
 
 // inputs[i], outputs[i]: n contiguous elements, any alignment; an output may coincide exactly with
 // an input of the same item size. numbers[i]: address of the number. n >= 0.
+// by_rows: `rows` >= 1 such rows; steps: bytes from each input's, number's and output's row to the
+// next, in this order. outputs then ends with the folds' results, one element after another for
+// each row, of the dtype that is folded. Unused otherwise.
 using SegmentKernel = void (*)(const void* const* inputs, const void* const* numbers,
-                               void* const* outputs, int64_t n);
+                               void* const* outputs, int64_t n, int64_t rows, const int64_t* steps);
 
 // Whether a step can be part of a segment on this instruction set.
 bool jit_takes(Isa isa, const SegmentStep& step);
+// Whether folds of rows this long can be: they are one block of the fold's kernel.
+bool jit_takes_fold(Isa isa, Fold fold, Dtype dtype, int64_t cols);
 // Generates the loop, or finds it among those generated before. Null where the machine, the
 // instruction set or HOLOGRAM_JIT=0 forbids it, a step is not taken, registers or the room for code
-// do not suffice. Thread-safe; the code stays for the life of the process.
+// do not suffice, or where a segment by rows has an op that needs a call. Thread-safe; the code
+// stays for the life of the process.
 SegmentKernel jit_compile(Isa isa, const Segment& segment);
 
 struct JitStats {

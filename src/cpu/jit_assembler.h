@@ -20,6 +20,7 @@ class Assembler : public Xbyak::CodeGenerator {
     Dtype dtype;
     Xbyak::Address address;
     bool partial = false;  // only the first lanes exist: the tail masks say which
+    bool streams = false;  // whole vectors go past the caches
   };
 
  protected:

@@ -46,6 +46,7 @@ void Assembler::store(const Place& place, int from) {
   if (place.dtype == Dtype::kBool) return store_mask(place, from);
   const int size = static_cast<int>(itemsize(place.dtype));
   const Xmm s = typed(from, place.dtype);
+  if (!place.partial && place.streams) return vmovntps(place.address, s);
   if (!place.partial) return move(place.address, s, lanes_ * size);
   if (wide_) {
     const Opmask k(kTailMask);

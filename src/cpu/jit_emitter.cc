@@ -24,6 +24,8 @@ Emitter::Emitter(Isa isa, const Graph& graph, const Schedule& schedule, void* bu
   set_lanes(schedule.lanes);
   simple_ = schedule.phases.size() == 1 && schedule.phases[0].calls.empty();
   values_.resize(graph.nodes.size());
+  row_varies_.assign(graph.nodes.size(), 0);
+  vector_end_ = free_vectors();
   owner_.assign(32, -1);
   mask_owner_.assign(8, -1);
 }
@@ -31,14 +33,31 @@ Emitter::Emitter(Isa isa, const Graph& graph, const Schedule& schedule, void* bu
 void Emitter::emit() {
   lay_out_frame();
   enter();
-  Xbyak::Label exit, next_strip;
+  Xbyak::Label exit;
   cmp(rcx, 0);
   jle(exit, T_NEAR);
+  if (graph_.by_rows) {
+    rows(schedule_.phases[0]);
+  } else {
+    all_in_one();
+  }
+  L(exit);
+  leave();
+  if (!has_tail_table_) return;
+  align(32);
+  L(tail_table_);
+  for (int i = 0; i < 8; ++i) dd(0xffffffff);
+  for (int i = 0; i < 8; ++i) dd(0);
+}
+
+// All n elements, a strip at a time.
+void Emitter::all_in_one() {
+  Xbyak::Label next_strip;
   if (simple_) {
     find_uses(schedule_.phases[0]);
     choose_pinned(schedule_.phases[0]);
   }
-  compute_invariants();
+  compute_invariants(false);
   fill_strips();
   if (!simple_) mov(qword[rsp + kStart], 0);
   L(next_strip);
@@ -53,20 +72,13 @@ void Emitter::emit() {
     cmp(rax, ptr[rsp + kCount]);
     jl(next_strip, T_NEAR);
   }
-  L(exit);
-  leave();
-  if (!has_tail_table_) return;
-  align(32);
-  L(tail_table_);
-  for (int i = 0; i < 8; ++i) dd(0xffffffff);
-  for (int i = 0; i < 8; ++i) dd(0);
 }
 
 void Emitter::lay_out_frame() {
   const size_t arrays = schedule_.arrays.size();
   pointer_.assign(arrays, -1);
   tail_buffer_.assign(arrays, -1);
-  int64_t at = aligned(kBases + 8 * static_cast<int64_t>(arrays));
+  int64_t at = aligned(base_of_fold(static_cast<int>(graph_.folds.size())));
   for (size_t a = 0; a < arrays; ++a) {
     if (is_wide() || !is_narrow(static_cast<int>(a))) continue;
     tail_buffer_[a] = static_cast<int>(at);
@@ -109,9 +121,13 @@ void Emitter::enter() {
   mov(ptr[rsp + kNumbers], rsi);
   mov(ptr[rsp + kOutputs], rdx);
   mov(ptr[rsp + kCount], rcx);
+  if (!graph_.by_rows) return;
+  mov(ptr[rsp + kRows], r8);
+  mov(ptr[rsp + kSteps], r9);
 }
 
 void Emitter::leave() {
+  if (graph_.streams != 0) sfence();
   rewrite(frame_size_at_, static_cast<uint64_t>(frame_bytes_ + 64), 4);
   lea(rsp, ptr[rbp - 40]);
   pop(r15);
@@ -124,12 +140,13 @@ void Emitter::leave() {
   ret();
 }
 
-void Emitter::compute_invariants() {
+void Emitter::compute_invariants(bool varying) {
   std::vector<char> read(values_.size(), 0);  // by another invariant
   for (int id : schedule_.invariants) {
     for (int k = 0; k < node(id).arity; ++k) read[static_cast<size_t>(node(id).in[k])] = 1;
   }
   for (int id : schedule_.invariants) {
+    if (varies(id) != varying) continue;
     if (read[static_cast<size_t>(id)] || !loads_where_pinned(id)) compute_invariant(id);
   }
 }
@@ -165,8 +182,12 @@ void Emitter::compute_invariant(int id) {
 }
 
 void Emitter::load_number(int to, const Node& n) {
-  mov(rax, ptr[rsp + kNumbers]);
-  mov(rax, ptr[rax + 8 * n.index]);
+  if (graph_.by_rows) {
+    mov(rax, ptr[rsp + base_of_number(n.index)]);
+  } else {
+    mov(rax, ptr[rsp + kNumbers]);
+    mov(rax, ptr[rax + 8 * n.index]);
+  }
   const Xmm all = whole(to);
   switch (itemsize(n.dtype)) {
     case 8:
@@ -271,6 +292,7 @@ void Emitter::array_base(const Reg64& to, int index) {
     lea(to, ptr[rsp + to + strips_ + static_cast<int>(array.offset)]);
     return;
   }
+  if (graph_.by_rows) return mov(to, ptr[rsp + kBases + 8 * index]);
   if (simple_) {
     // The tables are still where the entry had them.
     mov(to, ptr[(array.kind == Array::kInput ? r15 : rdx) + 8 * array.index]);

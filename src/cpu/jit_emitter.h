@@ -23,7 +23,7 @@ class Emitter : public Assembler {
   // Offsets in the frame: the inputs of a call, what the function was given, the strip at hand, and
   // pointers that have no register. 128 to 191 are the Assembler's tail masks.
   static constexpr int kCallIn = 0, kInputs = 32, kNumbers = 40, kOutputs = 48, kCount = 56;
-  static constexpr int kStart = 64, kEnd = 72, kBases = 192;
+  static constexpr int kStart = 64, kEnd = 72, kRows = 80, kSteps = 88, kBases = 192;
 
   struct Value {
     int reg = -1;
@@ -35,10 +35,12 @@ class Emitter : public Assembler {
   };
 
   // ---- the function ----
+  void all_in_one();
   void lay_out_frame();
   void enter();
   void leave();
-  void compute_invariants();
+  // Those that change from row to row, or those that do not.
+  void compute_invariants(bool varying);
   void compute_invariant(int id);
   void load_number(int to, const Node& node);
   void load_constant(int to, const Node& node);
@@ -47,6 +49,31 @@ class Emitter : public Assembler {
   void calls(const Phase& phase);
   void argument_address(const Xbyak::Reg64& to, const CallArgument& argument);
   void strip_end();
+
+  // ---- rows and folds ----
+  struct Fold {
+    int reg = -1;   // the first of its accumulators, or
+    int home = -1;  // offset of them in the frame
+  };
+  // How the accumulator is chosen that an element's vector is added to.
+  static constexpr int kAccumulators = 8;
+  static constexpr int kByIndex = -1;
+
+  void check_rows() const;
+  bool varies(int id) const { return row_varies_[static_cast<size_t>(id)] != 0; }
+  void find_varying();
+  void copy_bases();
+  void rows(const Phase& phase);
+  void next_row();
+  int base_of_number(int index) const;
+  int base_of_fold(int index) const;
+  void place_folds(const Phase& phase);
+  void clear_folds();
+  void fold_loops(const Phase& phase);
+  void join_folds(int from, int to, int count);
+  void finish_folds();
+  void take_in(const Phase& phase, const Item& item);
+  Xbyak::Address accumulator(const Fold& fold, int index);
 
   // ---- a phase ----
   void load_pointers(const Phase& phase);
@@ -58,6 +85,7 @@ class Emitter : public Assembler {
   void tail_masks();
   void copy_tail_bytes(int array, bool in);
   bool is_narrow(int array) const;
+  bool streams(const Array& array) const;
 
   // ---- a run of a phase's items over one vector ----
   void find_uses(const Phase& phase);
@@ -81,14 +109,17 @@ class Emitter : public Assembler {
 
   const Graph& graph_;
   const Schedule& schedule_;
-  bool simple_ = false;  // one loop over everything
+  bool simple_ = false;           // one loop over everything
+  std::vector<char> row_varies_;  // by node: an invariant that depends on numbers of rows
+  std::vector<Fold> folds_;
+  int fold_lane_ = 0;   // the accumulator in use, or kByIndex
+  int vector_end_ = 0;  // registers from here on are accumulators
   std::vector<Value> values_;
   std::vector<int> owner_;        // value by vector register, or -1
   std::vector<int> mask_owner_;   // value by mask register
   std::vector<int> free_homes_;   // of the frame, given back
   std::vector<int> pointer_;      // by array: general register, or -1 where it is in the frame
   std::vector<int> tail_buffer_;  // by array: offset in the frame, or -1
-  int bases_ = 0;                 // offset of the saved pointers
   int strips_ = 0;
   int frame_bytes_ = 0;
   size_t frame_size_at_ = 0;  // in the code

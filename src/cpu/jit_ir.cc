@@ -183,6 +183,8 @@ Symbol convert(Symbol x, Dtype to) {
 
 bool build_graph(const Segment& segment, Graph& graph) {
   std::vector<Symbol> inputs, numbers, values;
+  graph.inputs = static_cast<int>(segment.inputs.size());
+  graph.numbers = static_cast<int>(segment.numbers.size());
   for (size_t i = 0; i < segment.inputs.size(); ++i) {
     const Dtype dtype = segment.inputs[i];
     if (!is_computed(dtype) && !is_half(dtype) && !is_small_integer(dtype)) return false;
@@ -211,6 +213,17 @@ bool build_graph(const Segment& segment, Graph& graph) {
   }
   for (int id : graph.outputs) {
     if (id < 0) return false;
+  }
+  for (const SegmentFold& fold : segment.folds) {
+    const std::vector<Symbol>& from = fold.of.kind == SegmentRef::kInput ? inputs : values;
+    if (fold.of.kind == SegmentRef::kNumber || fold.of.index >= from.size()) return false;
+    const Symbol x = from[fold.of.index];
+    const Dtype dtype = graph.at(x).dtype;
+    if (dtype != Dtype::kFloat32 && dtype != Dtype::kFloat64) return false;
+    const Symbol term = fold.fold == Fold::kSumSquare ? Square(x)
+                        : fold.fold == Fold::kSumAbs  ? Abs(x)
+                                                      : x;
+    graph.folds.push_back(term.id);
   }
   return true;
 }

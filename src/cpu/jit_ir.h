@@ -78,8 +78,12 @@ struct Graph {
 
   Isa isa;
   std::vector<Node> nodes;
-  // Node ids of the segment's outputs.
+  // Node ids of the segment's outputs, and of what is added up along each row.
   std::vector<int> outputs;
+  std::vector<int> folds;
+  int inputs = 0, numbers = 0;  // of the segment
+  bool by_rows = false;
+  uint64_t streams = 0;  // outputs that go past the caches
   // Set where a body used a word that exists as Highway code only.
   bool opaque = false;
 

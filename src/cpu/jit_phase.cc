@@ -54,7 +54,7 @@ void Emitter::load_pointers(const Phase& phase) {
     if (next < std::size(kPointers)) {
       pointer_[a] = kPointers[next++];
       array_base(Reg64(pointer_[a]), array);
-    } else {
+    } else if (!graph_.by_rows) {
       array_base(rax, array);
       mov(ptr[rsp + kBases + 8 * array], rax);
     }
@@ -213,10 +213,13 @@ void Emitter::choose_pinned(const Phase& phase) {
   std::stable_sort(candidates.begin(), candidates.end(),
                    [&](int a, int b) { return value(a).uses.size() > value(b).uses.size(); });
   constexpr int kSpare = 3;  // for the operands of one operation
-  int room = free_vectors() - std::max(pressure(phase, false), kSpare);
+  // Rows compute invariants in the first registers again and again.
+  constexpr int kWork = 5;
+  const int spare = graph_.by_rows ? kWork : kSpare;
+  int room = vector_end_ - std::max(pressure(phase, false), spare);
   if (room < static_cast<int>(candidates.size())) room -= kSpare;
   std::fill(owner_.begin(), owner_.end(), -1);
-  int reg = free_vectors();
+  int reg = vector_end_;
   for (int id : candidates) {
     if (room-- <= 0) break;
     Value& v = value(id);
@@ -224,6 +227,12 @@ void Emitter::choose_pinned(const Phase& phase) {
     v.pinned = true;
     owner_[static_cast<size_t>(reg)] = id;
   }
+}
+
+bool Emitter::streams(const Array& array) const {
+  const int bytes = lanes() * static_cast<int>(itemsize(array.dtype));
+  return array.kind == Array::kOutput && array.index < 64 && itemsize(array.dtype) >= 4 &&
+         bytes == vector_bytes() && (graph_.streams >> array.index & 1) != 0;
 }
 
 void Emitter::run(const Phase& phase, int ahead, bool partial) {
@@ -246,13 +255,19 @@ void Emitter::run(const Phase& phase, int ahead, bool partial) {
       compute(phase, item.node, position);
       continue;
     }
+    if (item.is_fold()) {
+      take_in(phase, item);
+      value(item.node).locked = false;
+      release(item.node, position);
+      continue;
+    }
     const int reg = fetch(phase, item.node);
     if (item.store >= 0) {
       const Array& array = schedule_.arrays[static_cast<size_t>(item.store)];
       const int buffer = tail_buffer_[static_cast<size_t>(item.store)];
       const bool buffered = partial && buffer >= 0;
       store({array.dtype, buffered ? frame(buffer) : element(item.store, ahead),
-             partial && !buffered && array.kind != Array::kStrip},
+             partial && !buffered && array.kind != Array::kStrip, streams(array)},
             reg);
     }
     value(item.node).locked = false;
@@ -325,7 +340,7 @@ int Emitter::fetch(const Phase& phase, int id) {
 
 int Emitter::allocate(bool mask) {
   std::vector<int>& owners = mask ? mask_owner_ : owner_;
-  const int first = mask ? kFirstMask : 0, end = mask ? 8 : free_vectors();
+  const int first = mask ? kFirstMask : 0, end = mask ? 8 : vector_end_;
   for (int reg = first; reg < end; ++reg) {
     if (owners[static_cast<size_t>(reg)] < 0) return reg;
   }
@@ -335,7 +350,7 @@ int Emitter::allocate(bool mask) {
 // Makes room by the value that is needed last.
 int Emitter::evict(bool mask) {
   std::vector<int>& owners = mask ? mask_owner_ : owner_;
-  const int first = mask ? kFirstMask : 0, end = mask ? 8 : free_vectors();
+  const int first = mask ? kFirstMask : 0, end = mask ? 8 : vector_end_;
   int chosen = -1, furthest = -1;
   for (int reg = first; reg < end; ++reg) {
     const Value& v = value(owners[static_cast<size_t>(reg)]);

@@ -62,6 +62,7 @@ class Scheduler {
   void find_needed() {
     needed_.assign(nodes_.size(), 0);
     for (int id : graph_.outputs) needed_[at(id)] = 1;
+    for (int id : graph_.folds) needed_[at(id)] = 1;
     for (size_t i = nodes_.size(); i-- > 0;) {
       if (!needed_[i]) continue;
       for (int k = 0; k < nodes_[i].arity; ++k) needed_[at(nodes_[i].in[k])] = 1;
@@ -128,6 +129,7 @@ class Scheduler {
     for (int id : graph_.outputs) {
       phase_[at(id)] = is_call(id) ? level_[at(id)] : last_phase_;
     }
+    for (int id : graph_.folds) phase_[at(id)] = last_phase_;
     for (size_t i = nodes_.size(); i-- > 0;) {
       if (!needed_[i]) continue;
       if (is_call(static_cast<int>(i))) phase_[i] = level_[i];
@@ -199,6 +201,17 @@ class Scheduler {
       std::vector<Item>& items = out_.phases[at(phase_[i])].items;
       items.push_back({id, kCompute});
       if (strip_of_[i] >= 0) items.push_back({id, strip_of_[i]});
+      place_folds(id, items);
+    }
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      const int id = static_cast<int>(i);
+      if (!is_operation(id)) place_folds(id, out_.phases[at(last_phase_)].items);
+    }
+  }
+
+  void place_folds(int id, std::vector<Item>& items) {
+    for (size_t k = 0; k < graph_.folds.size(); ++k) {
+      if (graph_.folds[k] == id) items.push_back({id, kFirstFold - static_cast<int>(k)});
     }
   }
 
@@ -214,6 +227,7 @@ class Scheduler {
       loaded = position;
     };
     for (size_t position = 0; position < items.size(); ++position) {
+      if (items[position].is_fold()) note_load(items[position].node, position + 1);
       if (items[position].store != kCompute) continue;
       const Node& node = nodes_[at(items[position].node)];
       for (int k = 0; k < node.arity; ++k) note_load(node.in[k], position + 1);

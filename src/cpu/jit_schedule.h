@@ -19,11 +19,15 @@ struct Array {
 
 inline constexpr int kCompute = -1;
 inline constexpr int kPreload = -2;
+inline constexpr int kFirstFold = -3;  // fold k: kFirstFold - k
 
 struct Item {
   int node = 0;
-  // The array to store the node to; kCompute; or kPreload: only have it in a register.
+  // The array to store the node to; kCompute; kPreload: only have it in a register; or the fold
+  // that takes it in.
   int store = kCompute;
+
+  bool is_fold() const { return store <= kFirstFold; }
 };
 
 struct CallArgument {

@@ -213,12 +213,15 @@ void Lowering::lower_convert(const Instr& instr, int index) {
   temps_[instr.out.index] = kept;
 }
 
-void Lowering::lower_fold(const Instr& instr, int index) {
+SettledFold Lowering::fold_of(const Instr& instr, Dtype in) const {
   const auto op = static_cast<Reduction>(instr.attr);
-  const Dtype stored = dtype_of_out(instr.out, instr.result);
+  return settle_fold(reduction_name(op).data(), op, instr.parameter, instr.parameter, in,
+                     dtype_of_out(instr.out, instr.result));
+}
+
+void Lowering::lower_fold(const Instr& instr, int index) {
   const Value value = value_of(index, 0);
-  const SettledFold fold = settle_fold(reduction_name(op).data(), op, instr.parameter,
-                                       instr.parameter, value.dtype, stored);
+  const SettledFold fold = fold_of(instr, value.dtype);
   const Value ready = cast(value, fold.compute);
   Settled in = direct(ready);
   if (in.scalar) in = {whole(ready)};

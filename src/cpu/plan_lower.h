@@ -41,6 +41,7 @@ class Lowering {
 
  private:
   using Rank = circuit::Rank;
+  using Ref = circuit::Ref;
   static constexpr int kNone = -1;
 
   // Something an instruction reads: an access, a register, or a place that holds one element.
@@ -79,6 +80,10 @@ class Lowering {
   bool is_single(const Value& value) const;
   // Without a copy where that serves.
   Settled direct(const Value& value);
+  // Whether direct() then needs one call a row.
+  bool goes_by_row(const Value& value) const;
+  // Whether results of this rank go row by row straight to memory.
+  bool results_by_row(const circuit::Ref& out, Dtype dtype) const;
 
   Step& add(std::vector<Step>& list, StepKind kind, std::initializer_list<Operand> operands);
   void copy_between(StepKind kind, const Operand& from, const Operand& to, int64_t row_stride,
@@ -98,6 +103,13 @@ class Lowering {
   // One generated loop for as many instructions from order[at] on as it takes; how many.
   size_t lower_segment(const std::vector<int>& order, size_t at);
   bool emit_segment(std::span<const int> indices, std::span<const int> later);
+  // Whether the fold can end a segment.
+  bool fits_fold(int index, const std::vector<Rank>& ranks) const;
+  SettledFold fold_of(const circuit::Instr& instr, Dtype in) const;
+  // The segment's kernels into `step`; false where there is none.
+  bool compile_segment(Segment& segment, Step& step) const;
+  // Outputs that are worth being written past the caches.
+  uint64_t streamed_outputs(std::span<const Ref> outputs) const;
   bool fits_segment(int index, const std::vector<Rank>& ranks, SegmentStep& step) const;
   // Of each temp: that of its inputs, which may be lower than the plan says.
   std::vector<Rank> temp_ranks() const;

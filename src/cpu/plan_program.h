@@ -75,7 +75,9 @@ struct Step {
   bool by_row = false;      // one call for each row, else one for the block
   bool row_values = false;  // one element for each row of the block, not for each element
   bool streams = false;     // a copy past the caches
+  bool walks_rows = false;  // a segment that goes from row to row itself
   uint8_t inputs = 0, numbers = 0, outputs = 0;
+  uint8_t folds = 0;  // of a segment, the last of its outputs
   Dtype from{}, to{};
   uint32_t first = 0;  // of its operands: inputs, numbers, outputs
   union {
@@ -89,6 +91,11 @@ struct Step {
     };
   };
   int64_t row_stride = 0, col_stride = 0;
+  // Of a segment: the same loop with some outputs (bit k: output k) past the caches, for operands
+  // that lie at whole cache lines; null where no result is worth it.
+  SegmentKernel streaming = nullptr;
+  uint64_t streamed = 0;
+  int first_fold = 0;
 };
 
 struct Program {
@@ -115,6 +122,8 @@ struct Program {
   int places() const { return first_class() + classes; }
   bool one_row() const { return domain.numel == domain.shape[domain.ndim - 1]; }
 };
+// Folds of one segment.
+inline constexpr int kMostFolds = 4;
 // A one is kept in this many bytes.
 inline constexpr int64_t kOneBytes = 8;
 

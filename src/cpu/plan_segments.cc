@@ -5,6 +5,7 @@
 
 #include "hologram/op.h"
 #include "src/cpu/plan_lower.h"
+#include "src/cpu/work.h"
 
 namespace hologram::cpu {
 
@@ -145,12 +146,71 @@ size_t Lowering::lower_segment(const std::vector<int>& order, size_t at) {
   size_t end = at;
   SegmentStep step;
   while (end < order.size() && fits_segment(order[end], ranks, step) && !reads_stored(end)) ++end;
+  const std::span<const int> all(order);
+  size_t folds_end = end;
+  while (end > at && folds_end < order.size() && folds_end - end < kMostFolds &&
+         fits_fold(order[folds_end], ranks) && !reads_stored(folds_end)) {
+    ++folds_end;
+  }
+  if (folds_end > end && emit_segment(all.subspan(at, folds_end - at), all.subspan(folds_end))) {
+    return folds_end - at;
+  }
   // Half as many where a loop of all needs too much.
   for (size_t count = end - at; count >= 2; count /= 2) {
-    const std::span<const int> all(order);
     if (emit_segment(all.subspan(at, count), all.subspan(at + count))) return count;
   }
   return 0;
+}
+
+// Sums of what lies in memory, or is made in the loop, as it is or converted.
+bool Lowering::fits_fold(int index, const std::vector<Rank>& ranks) const {
+  const Instr& instr = kernel_.instrs[static_cast<size_t>(index)];
+  if (instr.code != circuit::kCodeFold || rank_of_instr(instr, ranks) != Rank::kFull) return false;
+  const Ref& ref = instr.in[0];
+  const Dtype in = ref.kind == Ref::kAccess ? kernel_.accesses[ref.index].dtype
+                   : ref.kind == Ref::kTemp ? kernel_.temps[ref.index].dtype
+                                            : instr.compute;
+  const SettledFold fold = fold_of(instr, in);
+  if (fold.kernel->blocks == nullptr) return false;
+  SegmentStep step;
+  step.convert = true;
+  step.compute = in;
+  step.result = fold.compute;
+  step.arity = 1;
+  return (in == fold.compute || jit_takes(program_.isa, step)) &&
+         jit_takes_fold(program_.isa, fold.fold, fold.compute, program_.domain.grid.block_cols);
+}
+
+uint64_t Lowering::streamed_outputs(std::span<const Ref> outputs) const {
+  uint64_t streamed = 0;
+  for (size_t k = 0; k < outputs.size() && k < 64; ++k) {
+    if (outputs[k].kind != Ref::kAccess) continue;
+    const circuit::Access& to = kernel_.accesses[outputs[k].index];
+    const int64_t size = static_cast<int64_t>(itemsize(to.dtype));
+    if (size < 4 || program_.domain.numel * size < kStreamBytes) continue;
+    // Memory that is read here is in the caches already.
+    const bool is_read = std::any_of(
+        kernel_.accesses.begin(), kernel_.accesses.end(),
+        [&](const circuit::Access& access) { return access.slot == to.slot && access.loaded; });
+    const bool is_read_here =
+        std::any_of(kernel_.instrs.begin(), kernel_.instrs.end(), [&](const Instr& instr) {
+          return std::any_of(instr.in, instr.in + instr.arity,
+                             [&](const Ref& ref) { return same_ref(ref, outputs[k]); });
+        });
+    if (!is_read && !is_read_here) streamed |= uint64_t{1} << k;
+  }
+  return streamed;
+}
+
+bool Lowering::compile_segment(Segment& segment, Step& step) const {
+  step.segment = jit_compile(program_.isa, segment);
+  if (step.segment == nullptr) return false;
+  step.walks_rows = segment.by_rows;
+  if (step.streamed != 0) {
+    segment.streams = step.streamed;
+    step.streaming = jit_compile(program_.isa, segment);
+  }
+  return true;
 }
 
 bool Lowering::emit_segment(std::span<const int> indices, std::span<const int> later) {
@@ -163,6 +223,7 @@ bool Lowering::emit_segment(std::span<const int> indices, std::span<const int> l
     bool last;  // of those that store to this access
   };
   std::vector<Made> made;
+  std::vector<std::pair<Ref, SettledFold>> folds;
   double cost = 1;
   // The step that made what ref names, if one here did.
   const auto step_of = [&](const Ref& ref) {
@@ -184,6 +245,31 @@ bool Lowering::emit_segment(std::span<const int> indices, std::span<const int> l
   };
   for (const int index : indices) {
     const Instr& instr = kernel_.instrs[static_cast<size_t>(index)];
+    if (instr.code == circuit::kCodeFold) {
+      SegmentRef of{SegmentRef::kStep, static_cast<uint8_t>(std::max(step_of(instr.in[0]), 0))};
+      Dtype dtype = dtype_of_out(instr.in[0], instr.compute);
+      if (step_of(instr.in[0]) < 0) {
+        const Value value = value_of(index, 0);
+        if (is_single(value)) return false;
+        of = {SegmentRef::kInput, enter(inputs, segment.inputs, value)};
+        dtype = value.dtype;
+      }
+      const SettledFold fold = fold_of(instr, dtype);
+      if (dtype != fold.compute) {
+        SegmentStep convert;
+        convert.convert = true;
+        convert.compute = dtype;
+        convert.result = fold.compute;
+        convert.arity = 1;
+        convert.in[0] = of;
+        of = {SegmentRef::kStep, static_cast<uint8_t>(segment.steps.size())};
+        segment.steps.push_back(convert);
+      }
+      segment.folds.push_back({fold.fold, of});
+      folds.push_back({instr.out, fold});
+      cost += kInLoop;
+      continue;
+    }
     SegmentStep step;
     fits_segment(index, ranks, step);
     for (int k = 0; k < instr.arity; ++k) {
@@ -224,16 +310,33 @@ bool Lowering::emit_segment(std::span<const int> indices, std::span<const int> l
     segment.outputs.push_back(step.result);
     results.push_back(result);
   }
-  if (results.empty() || results.size() > kMostOperands) return false;
-  const SegmentKernel kernel = jit_compile(program_.isa, segment);
-  if (kernel == nullptr) return false;
-
+  if (results.empty() && folds.empty()) return false;
+  if (results.size() > kMostOperands) return false;
+  segment.by_rows = !folds.empty();
+  std::vector<Ref> outputs;
+  for (const auto* list : {&inputs, &numbers}) {
+    for (const Value& value : *list) segment.by_rows |= goes_by_row(value);
+  }
+  for (const Made& result : results) {
+    const SegmentStep& maker = segment.steps[static_cast<size_t>(result.step)];
+    segment.by_rows |= results_by_row(result.ref, maker.result);
+    outputs.push_back(result.ref);
+  }
   Step step;
   step.kind = StepKind::kSegment;
-  step.segment = kernel;
+  step.streamed = streamed_outputs(outputs);
+  if (!compile_segment(segment, step)) {
+    // A call for each row where the loop cannot walk them.
+    if (!segment.by_rows || !folds.empty()) return false;
+    segment.by_rows = false;
+    step.streamed = 0;
+    if (!compile_segment(segment, step)) return false;
+  }
   step.inputs = static_cast<uint8_t>(inputs.size());
   step.numbers = static_cast<uint8_t>(numbers.size());
-  step.outputs = static_cast<uint8_t>(results.size());
+  step.outputs = static_cast<uint8_t>(results.size() + folds.size());
+  step.folds = static_cast<uint8_t>(folds.size());
+  step.first_fold = static_cast<int>(program_.folds.size());
   std::vector<Operand> operands;
   for (const auto* list : {&inputs, &numbers}) {
     for (const Value& value : *list) {
@@ -248,6 +351,10 @@ bool Lowering::emit_segment(std::span<const int> indices, std::span<const int> l
     step.by_row |= settled.by_row;
     operands.push_back(settled.operand);
   }
+  for (const auto& [out, fold] : folds) {
+    operands.push_back(result_operand(out, Rank::kRow, fold.result).operand);
+    program_.folds.push_back(fold);
+  }
   step.first = static_cast<uint32_t>(program_.operands.size());
   program_.operands.insert(program_.operands.end(), operands.begin(), operands.end());
   program_.steps.push_back(step);
@@ -255,6 +362,10 @@ bool Lowering::emit_segment(std::span<const int> indices, std::span<const int> l
     settle_result(results[i].ref, Rank::kFull,
                   segment.steps[static_cast<size_t>(results[i].step)].result,
                   operands[inputs.size() + numbers.size() + i]);
+  }
+  for (size_t i = 0; i < folds.size(); ++i) {
+    settle_result(folds[i].first, Rank::kRow, folds[i].second.result,
+                  operands[operands.size() - folds.size() + i]);
   }
   program_.cost += cost;
   return true;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Runs one step of a lowered kernel on one block.
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -35,16 +36,60 @@ void run_op(const Step& step, const Operand* operands, char* const* at, int64_t 
   }
 }
 
-void run_segment(const Step& step, const Operand* operands, char* const* at, int64_t rows,
-                 int64_t cols, int64_t n) {
+// The loop for results that lie at these addresses, in rows with these steps.
+SegmentKernel segment_for(const Step& step, void* const* out, const int64_t* steps) {
+  if (step.streaming == nullptr) [[likely]]
+    return step.segment;
+  for (int k = 0; k < step.outputs - step.folds; ++k) {
+    if ((step.streamed >> k & 1) == 0) continue;
+    const uintptr_t row = steps == nullptr ? 0 : static_cast<uintptr_t>(steps[k]);
+    if ((reinterpret_cast<uintptr_t>(out[k]) | row) % 64 != 0) return step.segment;
+  }
+  return step.streaming;
+}
+
+// A segment that goes from row to row, and finishes the rows' folds.
+void run_rows(const Program& program, const Step& step, const Operand* operands, const void** in,
+              void** out, int64_t rows, int64_t cols) {
+  int64_t steps[256];
+  const int reads = step.inputs + step.numbers, arrays = step.outputs - step.folds;
+  for (int k = 0; k < reads + arrays; ++k) {
+    steps[k] = operands[k].fixed + operands[k].per_col * cols;
+  }
+  const SegmentKernel kernel = segment_for(step, out, steps + reads);
+  if (step.folds == 0) return kernel(in, in + step.inputs, out, cols, rows, steps);
+  alignas(64) double blocks[kMostFolds][kRowsTogether];
+  char* results[kMostFolds];
+  for (int f = 0; f < step.folds; ++f) {
+    results[f] = static_cast<char*>(out[arrays + f]);
+    out[arrays + f] = blocks[f];
+  }
+  for (int64_t r = 0; r < rows; r += kRowsTogether) {
+    const int64_t together = std::min(kRowsTogether, rows - r);
+    kernel(in, in + step.inputs, out, cols, together, steps);
+    for (int f = 0; f < step.folds; ++f) {
+      const SettledFold& fold = program.folds[static_cast<size_t>(step.first_fold + f)];
+      finish_blocks(fold, blocks[f], together, cols, results[f]);
+      results[f] += together * static_cast<int64_t>(itemsize(fold.result));
+    }
+    for (int k = 0; k < reads; ++k) in[k] = static_cast<const char*>(in[k]) + steps[k] * together;
+    for (int k = 0; k < arrays; ++k) {
+      out[k] = static_cast<char*>(out[k]) + steps[reads + k] * together;
+    }
+  }
+}
+
+void run_segment(const Program& program, const Step& step, const Operand* operands, char* const* at,
+                 int64_t rows, int64_t cols, int64_t n) {
   const void* in[128];
   void* out[128];
   const int inputs = step.inputs, numbers = step.numbers;
   gather_addresses(operands, inputs + numbers, at, in);
   gather_addresses(operands + inputs + numbers, step.outputs, at, out);
-  if (!step.by_row) return step.segment(in, in + inputs, out, n);
+  if (step.walks_rows) return run_rows(program, step, operands, in, out, rows, cols);
+  if (!step.by_row) return segment_for(step, out, nullptr)(in, in + inputs, out, n, 1, nullptr);
   for (int64_t r = 0; r < rows; ++r) {
-    step.segment(in, in + inputs, out, cols);
+    step.segment(in, in + inputs, out, cols, 1, nullptr);
     advance(operands, inputs + numbers, cols, in);
     advance(operands + inputs + numbers, step.outputs, cols, out);
   }
@@ -91,7 +136,7 @@ void run_step(const Program& program, const Step& step, char* const* at, int64_t
     case StepKind::kOp:
       return run_op(step, operands, at, rows, cols, n);
     case StepKind::kSegment:
-      return run_segment(step, operands, at, rows, cols, n);
+      return run_segment(program, step, operands, at, rows, cols, n);
     case StepKind::kConvert:
       return run_convert(program.isa, step, operands, at, rows, cols, n);
     case StepKind::kGather:

@@ -147,6 +147,21 @@ bool Lowering::is_single(const Value& value) const {
   return value.rank == Rank::kRow && memory_[value.access].full == kNone;
 }
 
+bool Lowering::goes_by_row(const Value& value) const {
+  if (value.place != kNone || program_.domain.grid.block_rows == 1) return false;
+  if (is_single(value)) return true;
+  if (value.reg != kNone) return false;
+  const Memory& memory = memory_[value.access];
+  const bool worth_tile = memory.repeated && program_.domain.grid.block_cols < kRepeatedRow;
+  return long_rows_ && memory.layout == Layout::kRowVector && memory.full == kNone && !worth_tile;
+}
+
+bool Lowering::results_by_row(const Ref& out, Dtype dtype) const {
+  return out.kind == Ref::kAccess && kernel_.accesses[out.index].dtype == dtype &&
+         memory_[out.index].layout == Layout::kRowVector && long_rows_ &&
+         program_.domain.grid.block_rows > 1;
+}
+
 Lowering::Settled Lowering::direct(const Value& value) {
   const bool rows = program_.domain.grid.block_rows > 1;
   const int32_t size = size_of(value.dtype);

@@ -33,10 +33,9 @@ using Tag = hn::ScalableTag<T>;
 template <class T>
 constexpr bool kIsFloat = std::is_floating_point_v<T>;
 
-// Elements whose sum may be formed in T: every lane of eight accumulators adds at most 32 terms.
 template <class T>
 HWY_INLINE int64_t BlockLength() {
-  return 256 * static_cast<int64_t>(hn::Lanes(Tag<T>()));
+  return cpu::kFoldVectors * static_cast<int64_t>(hn::Lanes(Tag<T>()));
 }
 
 // ---- what is done to an element before it is accumulated ----
@@ -70,6 +69,17 @@ struct NonzeroOne {
 
 // ---- how two accumulators become one ----
 
+// Upper half added to lower half, for generated loops do the same.
+template <class D>
+HWY_INLINE hn::TFromD<D> SumOfHalves([[maybe_unused]] D d, hn::Vec<D> v) {
+  if constexpr (hn::MaxLanes(D()) == 1) {
+    return hn::GetLane(v);
+  } else {
+    const hn::Half<D> half;
+    return SumOfHalves(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  }
+}
+
 struct Plus {
   static constexpr double kIdentity = 0;
   template <class V>
@@ -78,7 +88,7 @@ struct Plus {
   }
   template <class D>
   HWY_INLINE hn::TFromD<D> Lanes(D d, hn::Vec<D> v) const {
-    return hn::GetLane(hn::SumOfLanes(d, v));
+    return SumOfHalves(d, v);
   }
 };
 struct Times {
@@ -98,27 +108,24 @@ struct Times {
   }
 };
 
-// One block, in T. The order depends on n and the vector length only.
+// One block, in T. The order depends on n and the vector length only; see kFoldVectors.
 template <class T, class Map, class Join>
 HWY_INLINE T FoldBlock(const T* x, int64_t n, Map map, Join join) {
   const Tag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto identity = hn::Set(d, static_cast<T>(Join::kIdentity));
   auto a0 = identity, a1 = identity, a2 = identity, a3 = identity;
+  auto a4 = identity, a5 = identity, a6 = identity, a7 = identity;
   int64_t i = 0;
-  if (n >= 8 * lanes) {
-    auto a4 = identity, a5 = identity, a6 = identity, a7 = identity;
-    for (; i + 8 * lanes <= n; i += 8 * lanes) {
-      a0 = join(a0, map(hn::LoadU(d, x + i)));
-      a1 = join(a1, map(hn::LoadU(d, x + i + lanes)));
-      a2 = join(a2, map(hn::LoadU(d, x + i + 2 * lanes)));
-      a3 = join(a3, map(hn::LoadU(d, x + i + 3 * lanes)));
-      a4 = join(a4, map(hn::LoadU(d, x + i + 4 * lanes)));
-      a5 = join(a5, map(hn::LoadU(d, x + i + 5 * lanes)));
-      a6 = join(a6, map(hn::LoadU(d, x + i + 6 * lanes)));
-      a7 = join(a7, map(hn::LoadU(d, x + i + 7 * lanes)));
-    }
-    a0 = join(a0, a4), a1 = join(a1, a5), a2 = join(a2, a6), a3 = join(a3, a7);
+  for (; i + 8 * lanes <= n; i += 8 * lanes) {
+    a0 = join(a0, map(hn::LoadU(d, x + i)));
+    a1 = join(a1, map(hn::LoadU(d, x + i + lanes)));
+    a2 = join(a2, map(hn::LoadU(d, x + i + 2 * lanes)));
+    a3 = join(a3, map(hn::LoadU(d, x + i + 3 * lanes)));
+    a4 = join(a4, map(hn::LoadU(d, x + i + 4 * lanes)));
+    a5 = join(a5, map(hn::LoadU(d, x + i + 5 * lanes)));
+    a6 = join(a6, map(hn::LoadU(d, x + i + 6 * lanes)));
+    a7 = join(a7, map(hn::LoadU(d, x + i + 7 * lanes)));
   }
   if (i + 4 * lanes <= n) {
     a0 = join(a0, map(hn::LoadU(d, x + i)));
@@ -127,6 +134,7 @@ HWY_INLINE T FoldBlock(const T* x, int64_t n, Map map, Join join) {
     a3 = join(a3, map(hn::LoadU(d, x + i + 3 * lanes)));
     i += 4 * lanes;
   }
+  if (n >= 8 * lanes) a0 = join(a0, a4), a1 = join(a1, a5), a2 = join(a2, a6), a3 = join(a3, a7);
   if (n >= 4 * lanes) a0 = join(join(a0, a1), join(a2, a3));
   for (; i + lanes <= n; i += lanes) a0 = join(a0, map(hn::LoadU(d, x + i)));
   if (i < n) {
@@ -254,6 +262,11 @@ struct TotalFold {
       for (int64_t i = 0; i < n; ++i) {
         for (int64_t j = 0; j < cols; ++j) a[j].Add(p[i * stride + j]);
       }
+    }
+  }
+  static void Blocks(const void* x, int64_t count, void* acc) {
+    for (int64_t i = 0; i < count; ++i) {
+      static_cast<Acc*>(acc)[i].Add(static_cast<const T*>(x)[i]);
     }
   }
   static void Merge(void* acc, const void* other, int64_t n) {
@@ -668,7 +681,7 @@ struct LogSumExpFold {
 
 template <class F>
 FoldKernel KernelOf(size_t acc_size) {
-  return {static_cast<int>(acc_size), &F::Init, &F::Rows, &F::Cols, &F::Merge};
+  return {static_cast<int>(acc_size), &F::Init, &F::Rows, &F::Cols, nullptr, &F::Merge};
 }
 
 using Kernels = FoldKernel[cpu::kFoldCount][kDtypeCount];
@@ -679,7 +692,10 @@ FoldKernel& At(Kernels& table, Fold fold, Dtype dtype) {
 
 template <class T, class Map, class Join>
 FoldKernel TotalOf() {
-  return KernelOf<TotalFold<T, Map, Join>>(sizeof(Total<T, Join>));
+  using F = TotalFold<T, Map, Join>;
+  FoldKernel kernel = KernelOf<F>(sizeof(Total<T, Join>));
+  if constexpr (kIsFloat<T> && std::is_same_v<Join, Plus>) kernel.blocks = &F::Blocks;
+  return kernel;
 }
 
 template <class T>

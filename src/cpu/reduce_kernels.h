@@ -62,10 +62,20 @@ struct FoldKernel {
   // acc[j], j < cols, takes in x[i * stride + j] for i < n; cols is at most kMaxCols.
   void (*cols)(const void* x, int64_t cols, int64_t n, int64_t stride, int64_t first, void* acc,
                double p) = nullptr;
+  // acc[i] takes in x[i], what a block of at most kFoldVectors vectors came to; null for folds
+  // that no other loop may compute.
+  void (*blocks)(const void* x, int64_t count, void* acc) = nullptr;
   // acc[i] takes in other[i], whose elements come later.
   void (*merge)(void* acc, const void* other, int64_t n) = nullptr;
 };
 inline constexpr int64_t kMaxCols = 1024;
+
+// Vectors whose sum may be formed in their own type: every lane of eight accumulators adds at most
+// 32 terms. Vector j of a block is added to accumulator j % 8, the last 4 to 7 to the first four
+// and j / 4 * 4 to one; 4 to 7 are added to 0 to 3, then (0 + 1) + (2 + 3); the vectors that are
+// left, of which the last may lack lanes, are added to that. Of its lanes the upper half is added
+// to the lower one until one is left.
+inline constexpr int64_t kFoldVectors = 256;
 
 // The kernel of a fold on contiguous elements of `dtype` (bool as uint8); null members where there
 // is none: sums take float32, float64 and int64, the half types nothing.

@@ -211,15 +211,14 @@ void finish_fold(const SettledFold& fold, const void* acc, int64_t n, int64_t co
 
 void fold_contiguous_rows(const SettledFold& fold, const void* x, int64_t rows, int64_t cols,
                           int64_t stride, bool one_row, void* result) {
-  constexpr int64_t kTogether = 64;
-  alignas(64) char acc[kTogether * sizeof(Moments)];
+  alignas(64) char acc[kRowsTogether * sizeof(Moments)];
   const FoldKernel& kernel = *fold.kernel;
   const char* at = static_cast<const char*>(x);
   char* to = static_cast<char*>(result);
   const int64_t in_size = static_cast<int64_t>(itemsize(fold.compute));
   const int64_t out_size = static_cast<int64_t>(itemsize(fold.result));
-  for (int64_t r = 0; r < rows; r += kTogether) {
-    const int64_t n = std::min(kTogether, rows - r);
+  for (int64_t r = 0; r < rows; r += kRowsTogether) {
+    const int64_t n = std::min(kRowsTogether, rows - r);
     kernel.init(acc, n);
     if (cols == 1 && stride == 1 && !one_row) {
       // reduce() takes a column of rows of one element for columns; payloads of NaN tell.
@@ -229,6 +228,14 @@ void fold_contiguous_rows(const SettledFold& fold, const void* x, int64_t rows, 
     }
     finish_fold(fold, acc, n, cols, to + r * out_size, nullptr);
   }
+}
+
+void finish_blocks(const SettledFold& fold, const void* blocks, int64_t rows, int64_t cols,
+                   void* result) {
+  alignas(64) char acc[kRowsTogether * sizeof(CompensatedSum)];
+  fold.kernel->init(acc, rows);
+  fold.kernel->blocks(blocks, rows, acc);
+  finish_fold(fold, acc, rows, cols, result, nullptr);
 }
 
 }  // namespace hologram::cpu

@@ -38,4 +38,10 @@ void finish_fold(const SettledFold& fold, const void* acc, int64_t n, int64_t co
 void fold_contiguous_rows(const SettledFold& fold, const void* x, int64_t rows, int64_t cols,
                           int64_t stride, bool one_row, void* result);
 
+// Rows that finish_blocks() takes at once.
+inline constexpr int64_t kRowsTogether = 64;
+// The same from what each row, which is one block of `cols` elements, came to.
+void finish_blocks(const SettledFold& fold, const void* blocks, int64_t rows, int64_t cols,
+                   void* result);
+
 }  // namespace hologram::cpu

@@ -296,7 +296,7 @@ inline void check(const Segment& segment, int64_t n, size_t misalign, std::mt199
   c.misalign = misalign;
   c.make(rng);
   const auto values = c.expected();
-  kernel(c.inputs.data(), c.numbers.data(), c.outputs.data(), n);
+  kernel(c.inputs.data(), c.numbers.data(), c.outputs.data(), n, 1, nullptr);
   expect_same(c, values, exact_nan);
 }
 

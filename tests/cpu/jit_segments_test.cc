@@ -102,7 +102,7 @@ TEST_P(JitSegments, OutputsMayReplaceInputs) {
     const auto values = c.expected();
     const SegmentKernel kernel = jit_compile(GetParam(), segment);
     ASSERT_NE(kernel, nullptr);
-    kernel(c.inputs.data(), c.numbers.data(), c.outputs.data(), c.n);
+    kernel(c.inputs.data(), c.numbers.data(), c.outputs.data(), c.n, 1, nullptr);
     expect_same(c, values, false);
     if (HasFatalFailure()) return;
   }
@@ -149,7 +149,7 @@ TEST_P(JitSegments, ManyThreadsGetOneKernelForOneSegment) {
         c.n = 100;
         c.make(rng);
         const auto values = c.expected();
-        mine.back()(c.inputs.data(), c.numbers.data(), c.outputs.data(), c.n);
+        mine.back()(c.inputs.data(), c.numbers.data(), c.outputs.data(), c.n, 1, nullptr);
         expect_same(c, values, false);
       }
     });

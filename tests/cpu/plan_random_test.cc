@@ -140,11 +140,12 @@ class RandomKernel {
     const Dtype own = builder_.dtype_of(first);
     const bool row_domain = whole_rows_ && numel() > 0;
     const int kind = pick(random_, 0, 9);
-    if (row_domain && kind == 0 && builder_.rank_of(first) == Rank::kFull) {
+    if (row_domain && kind <= 1 && builder_.rank_of(first) == Rank::kFull) {
       const std::vector<Reduction> folds =
           is_floating(own)
-              ? std::vector<Reduction>{Reduction::sum, Reduction::mean, Reduction::amax,
-                                       Reduction::var, Reduction::logsumexp}
+              ? std::vector<Reduction>{Reduction::sum,      Reduction::mean, Reduction::norm,
+                                       Reduction::sum,      Reduction::amax, Reduction::var,
+                                       Reduction::logsumexp}
               : std::vector<Reduction>{Reduction::amin, Reduction::any};
       const Reduction op = pick_of(random_, folds);
       const Dtype to = op == Reduction::any ? Dtype::kBool : own;
@@ -153,7 +154,7 @@ class RandomKernel {
       values_.push_back(out);
       return;
     }
-    if (row_domain && kind == 1) {
+    if (row_domain && kind == 2) {
       const Ref x = as(first, Dtype::kFloat32);
       const Ref out = result(Dtype::kFloat32, Rank::kFull, last);
       builder_.rows(pick(random_, 0, 1) ? circuit::RowOp::kSoftmax : circuit::RowOp::kLogSoftmax,

@@ -316,6 +316,41 @@ TEST_P(Plans, RowsLongerThanAClass) {
 }
 
 // All classes taken by others: the heap serves.
+// Results that no cache holds are stored past the caches where they lie at whole cache lines.
+TEST_P(Plans, LargeResults) {
+  constexpr Dtype f = Dtype::kFloat32;
+  constexpr int64_t kRows = 2800, kCols = 768;
+  for (const int64_t offset : {0, 4, 48}) {
+    Case test;
+    const uint32_t x = test.slot(random, f, kCols);
+    const uint32_t w = test.slot(random, f, kRows);
+    const uint32_t y = test.slot(random, f, 1), z = test.slot(random, f, 1);
+    const uint32_t a = test.slot(random, f, 1);
+    for (const uint32_t slot : {a, y, z}) {
+      std::vector<char>& bytes = test.slots[slot];
+      bytes.resize(static_cast<size_t>(kRows * kCols) * 4 + 128);
+      for (size_t i = 0; i + 4 <= bytes.size(); i += 4) {
+        std::memcpy(&bytes[i], &test.slots[x][i % (kCols * 4)], 4);
+      }
+    }
+    Builder flat({kRows * kCols});
+    const Ref all = flat.access(a, f, {1});
+    const Ref half = flat.op_temp(OpId::mul, f, {all, flat.access(w, f, {0}, Rank::kOne)});
+    flat.op(OpId::add, f, {half, Builder::immediate(test.immediate(f, 2))},
+            flat.access(z, f, {1}, Rank::kFull, offset));
+    Builder rows({kRows, kCols}, true);
+    const Ref scaled = rows.op_temp(
+        OpId::mul, f, {rows.access(x, f, {0, 1}), rows.access(w, f, {1, 0}, Rank::kRow)});
+    const Ref square = rows.op_temp(OpId::mul, f, {scaled, scaled});
+    const Ref mean = rows.fold_temp(Reduction::mean, square, f);
+    const Ref centred = rows.op_temp(OpId::sub, f, {scaled, mean});
+    rows.op(OpId::mul, f, {centred, centred}, rows.access(y, f, {kCols, 1}, Rank::kFull, offset));
+    test.add(flat, 0, 0);
+    test.add(rows, 0, 1);
+    expect_unfused_bits(test, "offset " + std::to_string(offset), 1);
+  }
+}
+
 TEST_P(Plans, NestedUseFindsNoClasses) {
   Case test;
   const int64_t n = 5000;
