@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Blocks, packs and shares out the built-in GEMM; the half types go through float32.
+// The built-in GEMM by dtype: integers, the half types through float32, and batches.
 #include "src/cpu/gemm_builtin.h"
 
 #include <algorithm>
@@ -10,15 +10,10 @@
 #include "hologram/elementwise.h"
 #include "hologram/error.h"
 #include "hologram/parallel.h"
-#include "src/cpu/gemm_kernels.h"
+#include "src/cpu/gemm_float.h"
 
 namespace hologram::cpu {
 namespace {
-
-// A panel of B of kDepth rows stays in L1, a block of A in L2, a block of B in L3.
-constexpr int64_t kDepth = 256;
-constexpr int64_t kWidth = 2048;
-constexpr int64_t kHeight = 168;  // a multiple of every kernel's rows
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -45,85 +40,6 @@ struct Matrix {
   int64_t row, col;
   Matrix at(int64_t i, int64_t j) const { return {data + i * row + j * col, row, col}; }
 };
-
-template <class T>
-void float_gemm(const GemmArgs& g) {
-  const Matrix<const T> a{static_cast<const T*>(g.a), g.trans_a ? 1 : g.lda, g.trans_a ? g.lda : 1};
-  const Matrix<const T> b{static_cast<const T*>(g.b), g.trans_b ? 1 : g.ldb, g.trans_b ? g.ldb : 1};
-  T* const c = static_cast<T*>(g.c);
-  const T alpha = static_cast<T>(g.alpha);
-  const GemmKernel<T>& kernel = gemm_kernel(current_isa(), T());
-
-  // A vector on either side: one dot product a row, if the rows lie along k.
-  const bool column = g.n == 1 && a.col == 1 && b.row == 1;
-  const bool row = g.m == 1 && b.row == 1 && a.col == 1;
-  if (column || row) {
-    const int64_t count = column ? g.m : g.n;
-    const int64_t chunk = std::max<int64_t>(1, 65536 / g.k);
-    parallel_for(ceil_div(count, chunk), g.max_threads, [&](int64_t begin, int64_t end, int) {
-      const int64_t first = begin * chunk, here = std::min(count, end * chunk) - first;
-      const T* rows = column ? a.data + first * a.row : b.data + first * b.col;
-      kernel.dot_rows(rows, column ? a.row : b.col, column ? b.data : a.data, here, g.k, alpha,
-                      static_cast<T>(g.beta), c + first * (column ? g.ldc : 1), column ? g.ldc : 1);
-    });
-    return;
-  }
-
-  // B is used where it lies when it is read too few times to pay for packing.
-  const bool in_place = b.col == 1 && g.m <= 4 * kernel.rows;
-  const int64_t depth = std::min(kDepth, g.k);
-  const int64_t panels = ceil_div(std::min(kWidth, g.n), kernel.cols);
-  const Memory<T> packed_b = allocate<T>(panels * kernel.cols * depth);
-  // Blocks of rows are the same for any thread count, and so is what each adds up.
-  const int64_t height = std::min(kHeight, ceil_div(g.m, kernel.rows) * kernel.rows);
-  const int64_t blocks = ceil_div(g.m, height);
-  // With few rows the panels are shared out instead.
-  const int64_t groups = blocks >= 4 ? 1 : std::min(panels, ceil_div(4, blocks));
-
-  for (int64_t j0 = 0; j0 < g.n; j0 += kWidth) {
-    const int64_t n = std::min(kWidth, g.n - j0), n_panels = ceil_div(n, kernel.cols);
-    const int64_t per_group = ceil_div(n_panels, groups);
-    for (int64_t p0 = 0; p0 < g.k; p0 += kDepth) {
-      const int64_t k = std::min(kDepth, g.k - p0);
-      const T beta = p0 == 0 ? static_cast<T>(g.beta) : T(1);
-      const auto pack = [&](int64_t panel) {
-        const int64_t j = panel * kernel.cols;
-        kernel.pack_b(b.at(p0, j0 + j).data, b.row, b.col, k, std::min(kernel.cols, n - j),
-                      packed_b.get() + j * k);
-      };
-      if (in_place) {
-        if (n % kernel.cols != 0) pack(n_panels - 1);
-      } else {
-        const int64_t chunk = std::max<int64_t>(1, 65536 / (kernel.cols * k));
-        parallel_for(ceil_div(n_panels, chunk), g.max_threads,
-                     [&](int64_t begin, int64_t end, int) {
-                       for (int64_t i = begin * chunk; i < std::min(n_panels, end * chunk); ++i)
-                         pack(i);
-                     });
-      }
-      parallel_for(blocks * groups, g.max_threads, [&](int64_t begin, int64_t end, int) {
-        const Memory<T> packed_a = allocate<T>(height * k);
-        int64_t in_pack = -1;
-        for (int64_t unit = begin; unit < end; ++unit) {
-          const int64_t i0 = unit / groups * height, m = std::min(height, g.m - i0);
-          if (in_pack != i0) kernel.pack_a(a.at(i0, p0).data, a.row, a.col, m, k, packed_a.get());
-          in_pack = i0;
-          const int64_t last = std::min(n_panels, (unit % groups + 1) * per_group);
-          for (int64_t panel = unit % groups * per_group; panel < last; ++panel) {
-            const int64_t j = panel * kernel.cols, cols = std::min(kernel.cols, n - j);
-            const bool direct = in_place && cols == kernel.cols;
-            const T* pb = direct ? b.at(p0, j0 + j).data : packed_b.get() + j * k;
-            for (int64_t i = 0; i < m; i += kernel.rows) {
-              kernel.tile(k, packed_a.get() + i * k, pb, direct ? b.row : kernel.cols,
-                          std::min(kernel.rows, m - i), cols, alpha, beta,
-                          c + (i0 + i) * g.ldc + j0 + j, g.ldc);
-            }
-          }
-        }
-      });
-    }
-  }
-}
 
 // Integers wrap, in the unsigned type of the same width or wider.
 template <class T, class Wide>
@@ -172,7 +88,7 @@ void half_gemm(const GemmArgs& g) {
   convert_rows(g.dtype, g.a, g.lda, kWide, a.get(), wide.lda, g.trans_a ? g.k : g.m, wide.lda);
   convert_rows(g.dtype, g.b, g.ldb, kWide, b.get(), wide.ldb, g.trans_b ? g.n : g.k, wide.ldb);
   if (g.beta != 0) convert_rows(g.dtype, g.c, g.ldc, kWide, c.get(), g.n, g.m, g.n);
-  float_gemm<float>(wide);
+  float_gemm(wide, 0, wide.m);
   convert_rows(kWide, c.get(), g.n, g.dtype, g.c, g.ldc, g.m, g.n);
 }
 
@@ -181,9 +97,8 @@ bool supports(Dtype dtype) { return is_integer(dtype) || is_floating(dtype); }
 void run(const GemmArgs& args) {
   switch (args.dtype) {
     case Dtype::kFloat32:
-      return float_gemm<float>(args);
     case Dtype::kFloat64:
-      return float_gemm<double>(args);
+      return float_gemm(args, 0, args.m);
     case Dtype::kFloat16:
     case Dtype::kBFloat16:
       return half_gemm(args);

@@ -33,28 +33,32 @@ using Tag = hn::ScalableTag<T>;
 template <class T>
 constexpr int64_t kCols = 2 * static_cast<int64_t>(hn::MaxLanes(Tag<T>()));
 
+// Rows of a block are cut into tiles of nearly equal height: a tile costs what it has rows.
+constexpr int64_t TileCount(int64_t m) { return (m + kRows - 1) / kRows; }
+template <class F>
+HWY_INLINE void ForTiles(int64_t m, F&& f) {
+  const int64_t count = TileCount(m), height = m / count, taller = m % count;
+  int64_t i = 0;
+  for (int64_t t = 0; t < count; ++t) {
+    const int64_t rows = height + (t < taller ? 1 : 0);
+    f(i, rows);
+    i += rows;
+  }
+}
+
 template <class T>
 void PackA(const T* a, int64_t row, int64_t col, int64_t m, int64_t k, T* HWY_RESTRICT to) {
-  for (int64_t i = 0; i < m; i += kRows, to += kRows * k) {
+  ForTiles(m, [&](int64_t i, int64_t rows) HWY_ATTR {
     const T* from = a + i * row;
-    const int64_t rows = std::min<int64_t>(kRows, m - i);
-    if (rows == kRows && row == 1) {
-      for (int64_t p = 0; p < k; ++p) {
-        for (int64_t r = 0; r < kRows; ++r) to[p * kRows + r] = from[p * col + r];
-      }
-      continue;
-    }
     if (col == 1) {
-      Transpose(from, row, rows, k, to, kRows);
+      Transpose(from, row, rows, k, to, rows);
     } else {
-      for (int64_t r = 0; r < rows; ++r) {
-        for (int64_t p = 0; p < k; ++p) to[p * kRows + r] = from[r * row + p * col];
+      for (int64_t p = 0; p < k; ++p) {
+        for (int64_t r = 0; r < rows; ++r) to[p * rows + r] = from[r * row + p * col];
       }
     }
-    for (int64_t r = rows; r < kRows; ++r) {
-      for (int64_t p = 0; p < k; ++p) to[p * kRows + r] = T(0);
-    }
-  }
+    to += rows * k;
+  });
 }
 
 template <class T>
@@ -83,47 +87,94 @@ void PackB(const T* b, int64_t row, int64_t col, int64_t k, int64_t n, T* HWY_RE
   }
 }
 
-template <class T>
-void Tile(int64_t k, const T* HWY_RESTRICT a, const T* HWY_RESTRICT b, int64_t ldb, int64_t m,
+// kRowCount x (kVectors vectors) of C, of which n columns are there. kAlongK: the rows of A lie
+// along k, lda apart; else its columns do.
+template <class T, int kRowCount, int kVectors, bool kAlongK>
+void Tile(int64_t k, const T* HWY_RESTRICT a, int64_t lda, const T* HWY_RESTRICT b, int64_t ldb,
           int64_t n, T alpha, T beta, T* HWY_RESTRICT c, int64_t ldc) {
   const Tag<T> d;
   using V = hn::Vec<Tag<T>>;
   constexpr int64_t kLanes = kCols<T> / 2;
-  V low[kRows], high[kRows];
+  // One pointer serves three rows: its own, and those one and two lda further, are addresses that
+  // one instruction can form.
+  constexpr int kPointers = kAlongK ? (kRowCount + 2) / 3 : 1;
+  const T* rows[kPointers];
 #pragma GCC unroll 16
-  for (int i = 0; i < kRows; ++i) low[i] = high[i] = hn::Zero(d);
-  for (int64_t p = 0; p < k; ++p) {
-    const V b0 = hn::LoadU(d, b), b1 = hn::LoadU(d, b + kLanes);
+  for (int i = 0; i < kPointers; ++i) rows[i] = a + 3 * i * lda;
+  if (beta != T(0)) {
 #pragma GCC unroll 16
-    for (int i = 0; i < kRows; ++i) {
-      const V x = hn::Set(d, a[i]);
-      low[i] = hn::MulAdd(x, b0, low[i]);
-      high[i] = hn::MulAdd(x, b1, high[i]);
+    for (int i = 0; i < kRowCount; ++i) {
+      __builtin_prefetch(c + i * ldc);
+      if (kVectors > 1) __builtin_prefetch(c + i * ldc + kLanes);
     }
-    a += kRows;
+  }
+  V sum[kRowCount * kVectors];
+#pragma GCC unroll 32
+  for (int i = 0; i < kRowCount * kVectors; ++i) sum[i] = hn::Zero(d);
+  for (int64_t p = 0; p < k; ++p) {
+    V y[kVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) y[v] = hn::LoadU(d, b + v * kLanes);
+#pragma GCC unroll 16
+    for (int i = 0; i < kRowCount; ++i) {
+      const V x = hn::Set(d, kAlongK ? rows[i / 3][i % 3 * lda] : rows[0][i]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        sum[i * kVectors + v] = hn::MulAdd(x, y[v], sum[i * kVectors + v]);
+      }
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kPointers; ++i) rows[i] += kAlongK ? 1 : lda;
     b += ldb;
   }
   const V scale = hn::Set(d, alpha), keep = hn::Set(d, beta);
-  HWY_ALIGN T part[2 * kLanes];
 #pragma GCC unroll 16
-  for (int i = 0; i < kRows; ++i) {
-    if (i < m) {
-      T* row = c + i * ldc;
-      V v0 = hn::Mul(low[i], scale), v1 = hn::Mul(high[i], scale);
-      if (n == 2 * kLanes) {
-        if (beta != T(0)) {
-          v0 = hn::MulAdd(hn::LoadU(d, row), keep, v0);
-          v1 = hn::MulAdd(hn::LoadU(d, row + kLanes), keep, v1);
-        }
-        hn::StoreU(v0, d, row);
-        hn::StoreU(v1, d, row + kLanes);
-      } else {
-        hn::Store(v0, d, part);
-        hn::Store(v1, d, part + kLanes);
-        for (int64_t j = 0; j < n; ++j) row[j] = beta != T(0) ? part[j] + beta * row[j] : part[j];
+  for (int i = 0; i < kRowCount; ++i) {
+    T* row = c + i * ldc;
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      V value = hn::Mul(sum[i * kVectors + v], scale);
+      T* to = row + v * kLanes;
+      const int64_t here = n - v * kLanes;
+      if (here >= kLanes) {
+        if (beta != T(0)) value = hn::MulAdd(hn::LoadU(d, to), keep, value);
+        hn::StoreU(value, d, to);
+      } else if (here > 0) {
+        if (beta != T(0)) value = hn::MulAdd(LoadFirst(d, to, here), keep, value);
+        StoreFirst(d, value, to, here);
       }
     }
   }
+}
+
+template <class T, int kVectors, bool kAlongK, int kRowCount = kRows>
+void TileOf(int64_t rows, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, int64_t n,
+            T alpha, T beta, T* c, int64_t ldc) {
+  if (rows == kRowCount) {
+    return Tile<T, kRowCount, kVectors, kAlongK>(k, a, lda, b, ldb, n, alpha, beta, c, ldc);
+  }
+  if constexpr (kRowCount > 1) {
+    TileOf<T, kVectors, kAlongK, kRowCount - 1>(rows, k, a, lda, b, ldb, n, alpha, beta, c, ldc);
+  }
+}
+
+template <class T>
+void Panel(const cpu::GemmPanel<T>& g) {
+  ForTiles(g.m, [&](int64_t i, int64_t rows) HWY_ATTR {
+    const T* a = g.packed ? g.a + i * g.k : g.a + i * g.row;
+    T* c = g.c + i * g.ldc;
+    const int64_t lda = g.packed ? rows : g.row == 1 ? g.col : g.row;
+    const bool along_k = !g.packed && g.row != 1;
+    const bool narrow = g.n <= kCols<T> / 2;
+    const auto run = [&](auto tile) HWY_ATTR {
+      tile(rows, g.k, a, lda, g.b, g.ldb, g.n, g.alpha, g.beta, c, g.ldc);
+    };
+    if (along_k) {
+      narrow ? run(&TileOf<T, 1, true>) : run(&TileOf<T, 2, true>);
+    } else {
+      narrow ? run(&TileOf<T, 1, false>) : run(&TileOf<T, 2, false>);
+    }
+  });
 }
 
 template <class T>
@@ -153,10 +204,10 @@ void DotRows(const T* a, int64_t lda, const T* x, int64_t m, int64_t k, T alpha,
 }  // namespace
 
 cpu::GemmKernel<float> GemmKernelFloat() {
-  return {kRows, kCols<float>, &PackA<float>, &PackB<float>, &Tile<float>, &DotRows<float>};
+  return {kRows, kCols<float>, &PackA<float>, &PackB<float>, &Panel<float>, &DotRows<float>};
 }
 cpu::GemmKernel<double> GemmKernelDouble() {
-  return {kRows, kCols<double>, &PackA<double>, &PackB<double>, &Tile<double>, &DotRows<double>};
+  return {kRows, kCols<double>, &PackA<double>, &PackB<double>, &Panel<double>, &DotRows<double>};
 }
 
 }  // namespace HWY_NAMESPACE

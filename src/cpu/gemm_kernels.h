@@ -8,20 +8,34 @@
 
 namespace hologram::cpu {
 
-// One instruction set's register tile of T: `rows` x `cols` of C, and what feeds it.
+// c (m x n) = alpha a b + beta c for one panel of b, n <= cols. Element (i, p) of a is at
+// a[i * row + p * col], one of which is 1, or a is what pack_a wrote. Row p of b starts at
+// b + p * ldb and has `cols` readable elements. beta 0 does not read c.
+template <class T>
+struct GemmPanel {
+  int64_t m = 0, n = 0, k = 0;
+  const T* a = nullptr;
+  int64_t row = 0, col = 0;
+  bool packed = false;
+  const T* b = nullptr;
+  int64_t ldb = 0;
+  T* c = nullptr;
+  int64_t ldc = 0;
+  T alpha = T(1), beta = T(0);
+};
+
+// One instruction set's building blocks for T, around a register tile of up to `rows` x `cols` of
+// C. Every element of C is one chain of multiply-adds in the order of p, whatever tile it is in.
 template <class T>
 struct GemmKernel {
   int64_t rows = 0;
   int64_t cols = 0;
-  // to[p * rows + i] = element (i, p) of the m x k matrix at a, for panels of `rows` rows,
-  // zero-padded. row and col are its steps.
+  // Copies the m x k matrix at a, whose steps are row and col, for a panel with as many rows.
   void (*pack_a)(const T* a, int64_t row, int64_t col, int64_t m, int64_t k, T* to) = nullptr;
-  // to[p * cols + j] likewise for panels of `cols` columns of the k x n matrix at b.
+  // to[p * cols + j] = element (p, j), for panels of `cols` columns of the k x n matrix at b,
+  // zero-padded.
   void (*pack_b)(const T* b, int64_t row, int64_t col, int64_t k, int64_t n, T* to) = nullptr;
-  // c (m x n, m <= rows, n <= cols) = alpha a b + beta c; a is a packed panel, row p of b starts at
-  // b + p * ldb and has `cols` readable elements. beta 0 does not read c.
-  void (*tile)(int64_t k, const T* a, const T* b, int64_t ldb, int64_t m, int64_t n, T alpha,
-               T beta, T* c, int64_t ldc) = nullptr;
+  void (*panel)(const GemmPanel<T>& panel) = nullptr;
   // y[i * incy] = alpha row i of a . x + beta y[i * incy], i < m; rows of a and x are contiguous.
   void (*dot_rows)(const T* a, int64_t lda, const T* x, int64_t m, int64_t k, T alpha, T beta, T* y,
                    int64_t incy) = nullptr;

@@ -15,6 +15,8 @@
 #include "hologram/cpu_info.h"
 #include "hologram/elementwise.h"
 #include "hologram/error.h"
+#include "hologram/parallel.h"
+#include "src/cpu/gemm_float.h"
 
 namespace hologram {
 namespace {
@@ -148,6 +150,45 @@ void check_random_gemms(std::mt19937& rng, int rounds, const Dtype* dtypes, size
 TEST_P(GemmTest, AgreesWithLoops) {
   std::mt19937 rng(1);
   check_random_gemms(rng, 250, kDtypes, 10);
+}
+
+// Every way of blocking and packing: B where it lies and copied, for all of k and piece by piece, A
+// where it lies and copied, and narrow last panels.
+TEST_P(GemmTest, RowsHaveTheirBitsHoweverTheyAreComputed) {
+  const int64_t sizes[][3] = {{1, 70, 40},   {70, 1, 40},    {33, 45, 300},
+                              {200, 30, 90}, {190, 600, 70}, {70, 530, 600}};
+  testing::always_ask_workers(true);
+  std::mt19937 rng(5);
+  for (const auto& [m, n, k] : sizes) {
+    for (int kind = 0; kind < 8; ++kind) {
+      GemmArgs g;
+      g.dtype = kind < 4 ? Dtype::kFloat32 : Dtype::kFloat64;
+      g.trans_a = kind % 2 == 1, g.trans_b = kind / 2 % 2 == 1;
+      g.m = m, g.n = n, g.k = k;
+      g.lda = g.trans_a ? m : k, g.ldb = g.trans_b ? k : n, g.ldc = n;
+      g.alpha = 1.5, g.beta = -0.25;
+      const auto a = stored(random_values(rng, m * k, g.dtype), g.dtype),
+                 b = stored(random_values(rng, n * k, g.dtype), g.dtype),
+                 before = stored(random_values(rng, m * n, g.dtype), g.dtype);
+      g.a = a.data(), g.b = b.data();
+      auto whole = before;
+      g.c = whole.data(), g.max_threads = 1;
+      cpu::float_gemm(g, 0, m);
+      for (const int threads : {2, 3, 8, 70}) {
+        auto again = before;
+        g.c = again.data(), g.max_threads = threads;
+        cpu::float_gemm(g, 0, m);
+        ASSERT_EQ(whole, again) << m << " " << n << " " << k << ", " << threads << " threads";
+      }
+      auto parts = before;
+      g.c = parts.data(), g.max_threads = 1;
+      for (int64_t row = 0, next = 1; row < m; row = next, next = std::min(m, 2 * next + 1)) {
+        cpu::float_gemm(g, row, next);
+      }
+      ASSERT_EQ(whole, parts) << m << " " << n << " " << k << " in blocks of rows";
+    }
+  }
+  testing::always_ask_workers(false);
 }
 
 TEST_P(GemmTest, MatmulOfAnyLayout) {
