@@ -25,6 +25,13 @@ struct Register {
 // What an op of many instructions costs in simple ones.
 inline constexpr double kHeavy = 6;
 
+inline bool is_elementwise(const circuit::Instr& instr) {
+  return instr.is_op() || instr.code == circuit::kCodeConvert;
+}
+inline bool same_ref(const circuit::Ref& a, const circuit::Ref& b) {
+  return a.kind == b.kind && a.index == b.index;
+}
+
 // Registers stand for places from here on until classes are assigned.
 inline constexpr int kFirstRegister = 1 << 14;
 
@@ -100,6 +107,7 @@ class Lowering {
   // by side.
   std::vector<int> order_for_segments() const;
   std::vector<int> original_order() const;
+  std::vector<int> heavy_depths() const;
   // One generated loop for as many instructions from order[at] on as it takes; how many.
   size_t lower_segment(const std::vector<int>& order, size_t at);
   bool emit_segment(std::span<const int> indices, std::span<const int> later);
@@ -135,6 +143,7 @@ class Lowering {
   std::vector<Register> registers_;
   std::vector<std::pair<int, int>> tiles_;  // place, register that repeats it
   std::vector<int> first_number_;           // of each instruction
+  std::vector<int> depths_;                 // likewise; see heavy_depths()
 };
 
 }  // namespace hologram::cpu

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Runs of elementwise instructions that become one generated loop.
 #include <algorithm>
-#include <numeric>
 
 #include "hologram/op.h"
 #include "src/cpu/plan_lower.h"
@@ -20,92 +19,7 @@ constexpr size_t kMostOperands = 120;
 // What a simple op costs in a generated loop, in calls of its kernel.
 constexpr double kInLoop = 0.25;
 
-bool is_elementwise(const Instr& instr) {
-  return instr.is_op() || instr.code == circuit::kCodeConvert;
-}
-
-bool same_ref(const Ref& a, const Ref& b) { return a.kind == b.kind && a.index == b.index; }
-
 }  // namespace
-
-std::vector<int> Lowering::original_order() const {
-  std::vector<int> order(kernel_.instrs.size());
-  std::iota(order.begin(), order.end(), 0);
-  return order;
-}
-
-std::vector<Rank> Lowering::temp_ranks() const {
-  std::vector<Rank> ranks(kernel_.temps.size(), Rank::kFull);
-  for (const Instr& instr : kernel_.instrs) {
-    if (instr.out.kind != Ref::kTemp) continue;
-    Rank& rank = ranks[instr.out.index];
-    rank = instr.code == circuit::kCodeFold ? Rank::kRow
-           : is_elementwise(instr)          ? rank_of_instr(instr, ranks)
-                                            : Rank::kFull;
-  }
-  return ranks;
-}
-
-Rank Lowering::rank_of_instr(const Instr& instr, const std::vector<Rank>& ranks) const {
-  Rank rank = Rank::kOne;
-  for (int k = 0; k < instr.arity; ++k) {
-    const Ref& ref = instr.in[k];
-    if (ref.kind == Ref::kTemp) rank = std::min(rank, ranks[ref.index]);
-    if (ref.kind != Ref::kAccess) continue;
-    const Memory& memory = memory_[ref.index];
-    rank = std::min(rank, memory.layout == Layout::kOne ? Rank::kOne
-                          : memory.is_row               ? Rank::kRow
-                                                        : Rank::kFull);
-  }
-  return rank;
-}
-
-std::vector<int> Lowering::order_for_segments() const {
-  const auto& instrs = kernel_.instrs;
-  const int count = static_cast<int>(instrs.size());
-  const std::vector<Rank> ranks = temp_ranks();
-  const auto slot = [&](const Ref& ref) { return kernel_.accesses[ref.index].slot; };
-  // b waits for a: it reads what a makes, or one of them stores to memory that the other uses.
-  const auto waits = [&](const Instr& b, const Instr& a) {
-    if (a.out.kind == Ref::kTemp) {
-      return std::any_of(b.in, b.in + b.arity,
-                         [&](const Ref& ref) { return same_ref(ref, a.out); });
-    }
-    const auto uses_stored = [&](const Instr& user, const Ref& stored) {
-      return stored.kind == Ref::kAccess &&
-             std::any_of(user.in, user.in + user.arity, [&](const Ref& ref) {
-               return ref.kind == Ref::kAccess && slot(ref) == slot(stored);
-             });
-    };
-    return uses_stored(b, a.out) || (b.out.kind == Ref::kAccess && slot(b.out) == slot(a.out));
-  };
-  const auto overwrites = [&](const Instr& b, const Instr& a) {
-    return b.out.kind == Ref::kAccess && std::any_of(a.in, a.in + a.arity, [&](const Ref& ref) {
-             return ref.kind == Ref::kAccess && slot(ref) == slot(b.out);
-           });
-  };
-  // Values of rows first, since loops read them; folds and row functions as late as they may.
-  const auto urgency = [&](const Instr& instr) {
-    if (!is_elementwise(instr)) return 2;
-    return rank_of_instr(instr, ranks) == Rank::kFull ? 1 : 0;
-  };
-  std::vector<int> order;
-  std::vector<bool> done(instrs.size(), false);
-  while (static_cast<int>(order.size()) < count) {
-    int best = -1;
-    for (int i = 0; i < count; ++i) {
-      if (done[i]) continue;
-      bool ready = true;
-      for (int j = 0; j < i && ready; ++j) {
-        ready = done[j] || !(waits(instrs[i], instrs[j]) || overwrites(instrs[i], instrs[j]));
-      }
-      if (ready && (best < 0 || urgency(instrs[i]) < urgency(instrs[best]))) best = i;
-    }
-    done[best] = true;
-    order.push_back(best);
-  }
-  return order;
-}
 
 bool Lowering::fits_segment(int index, const std::vector<Rank>& ranks, SegmentStep& step) const {
   const Instr& instr = kernel_.instrs[static_cast<size_t>(index)];
@@ -143,9 +57,15 @@ size_t Lowering::lower_segment(const std::vector<int>& order, size_t at) {
     }
     return false;
   };
+  // One heavy function after another keeps a processor waiting: what it has in flight at once is so
+  // many instructions, which are few elements of a long chain. Two loops are faster.
+  const int deepest = std::max(1, depths_[static_cast<size_t>(order[at])]);
   size_t end = at;
   SegmentStep step;
-  while (end < order.size() && fits_segment(order[end], ranks, step) && !reads_stored(end)) ++end;
+  while (end < order.size() && fits_segment(order[end], ranks, step) && !reads_stored(end) &&
+         depths_[static_cast<size_t>(order[end])] <= deepest) {
+    ++end;
+  }
   const std::span<const int> all(order);
   size_t folds_end = end;
   while (end > at && folds_end < order.size() && folds_end - end < kMostFolds &&

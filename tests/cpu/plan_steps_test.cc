@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+// Which steps a kernel becomes where loops are generated.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "src/cpu/plan_program.h"
+#include "tests/cpu/plan_support.h"
+
+namespace hologram {
+namespace {
+
+using namespace plans;
+using cpu::Program;
+using cpu::Step;
+using cpu::StepKind;
+
+constexpr Dtype f = Dtype::kFloat32;
+
+class PlanSteps : public ::testing::TestWithParam<Isa> {
+ protected:
+  void SetUp() override {
+    if (!isa_available(GetParam())) GTEST_SKIP() << "not on this machine";
+    const char* jit = std::getenv("HOLOGRAM_JIT");
+    if (jit != nullptr && std::string_view(jit) == "0") GTEST_SKIP() << "no loops are generated";
+    before_ = current_isa();
+    force_isa(GetParam());
+  }
+  void TearDown() override { force_isa(before_); }
+
+  Program lowered(const Builder& builder) const {
+    return cpu::lower(builder.kernel, GetParam(), true);
+  }
+  static std::string kinds(const Program& program) {
+    std::string text;
+    for (const Step& step : program.steps) {
+      constexpr const char* kNames[] = {"op",      "convert", "segment", "gather",
+                                        "scatter", "fold",    "rows"};
+      if (!text.empty()) text += ' ';
+      text += kNames[static_cast<int>(step.kind)];
+      if (step.walks_rows) text += ":rows";
+      for (int k = 0; k < step.folds; ++k) text += ":fold";
+      if (step.streaming != nullptr) text += ":stream";
+    }
+    return text;
+  }
+
+  Case test_;
+  Isa before_ = current_isa();
+};
+
+TEST_P(PlanSteps, HeavyFunctionsOneAfterAnotherAreLoopsOfTheirOwn) {
+  Builder chain({100000});
+  const Ref x = chain.access(0, f, {1});
+  const auto two = [&](double value) { return Builder::immediate(test_.immediate(f, value)); };
+  Ref value = chain.op_temp(OpId::mul, f, {x, two(2)});
+  value = chain.op_temp(OpId::tanh, f, {chain.op_temp(OpId::add, f, {value, two(1)})});
+  value = chain.op_temp(OpId::sub, f, {chain.op_temp(OpId::mul, f, {value, x}), two(0.5)});
+  chain.op(OpId::sigmoid, f, {value}, chain.access(1, f, {1}));
+  // The last is alone, and so its kernel serves.
+  EXPECT_EQ(kinds(lowered(chain)), "segment op");
+
+  Builder side_by_side({100000});
+  const Ref a = side_by_side.access(0, f, {1}), b = side_by_side.access(1, f, {1});
+  const Ref e = side_by_side.op_temp(OpId::exp, f, {a});
+  const Ref l = side_by_side.op_temp(OpId::log, f, {b});
+  side_by_side.op(OpId::add, f, {e, l}, side_by_side.access(2, f, {1}));
+  EXPECT_EQ(kinds(lowered(side_by_side)), "segment");
+}
+
+TEST_P(PlanSteps, SumsEndTheLoopThatMakesTheirTerms) {
+  Builder norm({130, 768}, true);
+  const Ref x = norm.access(0, f, {768, 1}), w = norm.access(1, f, {0, 1});
+  const Ref square = norm.op_temp(OpId::mul, f, {x, x});
+  const Ref mean = norm.fold_temp(Reduction::mean, square, f);
+  const Ref scale = norm.op_temp(OpId::rsqrt, f, {mean}, Rank::kRow);
+  const Ref normal = norm.op_temp(OpId::mul, f, {x, scale});
+  norm.op(OpId::mul, f, {normal, w}, norm.access(2, f, {768, 1}));
+  const Program program = lowered(norm);
+  EXPECT_EQ(kinds(program), "segment:rows:fold op segment:rows");
+  EXPECT_GT(program.domain.grid.block_rows, 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, PlanSteps, ::testing::Values(Isa::kAvx2, Isa::kAvx512),
+                         [](const auto& info) { return std::string(isa_name(info.param)); });
+
+}  // namespace
+}  // namespace hologram
