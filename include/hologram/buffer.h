@@ -78,9 +78,10 @@ class alignas(64) Buffer {
   }
   uint32_t use_count() const { return refs_.load(std::memory_order_acquire); }
 
-  // The last circuit that recorded work on this buffer, 0 if none; see is_pending().
+  // The last circuit that recorded work on this buffer and has not retired, 0 if none; see
+  // is_pending().
   uint64_t recorded_epoch() const {
-    return recorded_.load(std::memory_order_relaxed) >> kRecordedEpochShift;
+    return recorded_.load(std::memory_order_acquire) >> kRecordedEpochShift;
   }
   static constexpr int kRecordedEpochShift = 20;
 

@@ -3,13 +3,16 @@
 //
 // Where execution is deferred, an op on a device's buffers is appended to that device's open
 // circuit instead of running. The circuit is sealed, planned (or its plan found) and run when
-// somebody needs bytes: flush, materialize, Device::synchronize. All threads record into one order
-// per device, the order in which they called; results are those of running each op at its call.
+// somebody needs bytes: flush, materialize, Device::synchronize. Circuits that cost enough, and
+// what nobody asks for in a while, run on a worker thread while the program goes on
+// (HOLOGRAM_WORKER=0: none). All threads record into one order per device, the order in which they
+// called; results are those of running each op at its call.
 //
-// Ownership: the recorder holds a reference to every buffer of the open circuit. A buffer that only
-// the recorder still holds when the circuit is sealed is dead: its contents are written only where
-// another kernel needs them. Recording never blocks on running work; running never takes a lock
-// that a deleter needs.
+// Ownership: the recorder holds a reference to every buffer of the circuits that did not run yet. A
+// buffer that only the recorder still holds when the circuit is sealed is dead: its contents are
+// written only where another kernel needs them. Recording waits for running work only where too
+// much is under way; running never takes a lock that a deleter needs, and the worker never runs
+// deleters of foreign memory.
 #pragma once
 
 #include <cstdint>
@@ -53,9 +56,9 @@ struct RecordOperand {
 // operands[0] is the result. What the op's immediate counterpart would refuse must be refused
 // before. No elements: true, and nothing is recorded.
 //
-// When the circuit has grown to its bounds it is run before the op is recorded. If there is no
-// memory for that, Error(kOutOfMemory) is thrown and the op is not recorded; other errors of that
-// run are kept for the next Device::synchronize.
+// When the circuit has grown to its bounds it is run, or left to the worker, before the op is
+// recorded. If there is no memory for that, Error(kOutOfMemory) is thrown and the op is not
+// recorded; other errors of that run are kept for the next Device::synchronize.
 
 // out[i] = op(in...[i]) for n contiguous elements of each operand. Operands whose dtype is not
 // `compute` are converted as elementwise() does.
@@ -103,9 +106,10 @@ HOLOGRAM_API bool record_call(uint16_t kind, std::span<const CallOperand> operan
                               std::span<const uint64_t> attributes,
                               std::span<const uint64_t> numbers, double cost);
 
-// Runs everything recorded on the device. Throws what running threw, once: the circuit counts as
-// done then. A circuit whose memory could not be had stays recorded, so that the call can be
-// repeated. Called by work that the device is running (on that thread) it returns at once.
+// Runs everything recorded on the device, or waits until it has run. Throws what running threw, the
+// worker's runs included, once: the circuit counts as done then. A circuit whose memory could not
+// be had stays recorded, so that the call can be repeated. Called by work that the device is
+// running (on that thread) it returns at once.
 HOLOGRAM_API void flush(Device& device);
 
 namespace internal {

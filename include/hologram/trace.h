@@ -47,7 +47,8 @@ struct LaunchTime {
 struct CircuitTrace {
   std::shared_ptr<const CircuitShape> shape;
   // Why it was run then: what CircuitCause names, else "flush", "size" (it had grown to a bound),
-  // "memory" (somebody wanted some) or "stream" (an event, a query, submitted work).
+  // "memory" (somebody wanted some), "stream" (an event, a query, submitted work), "call" (before a
+  // call, for the library's worker thread) or "age" (nobody asked for long).
   std::string cause;
   bool plan_hit = false;
   bool failed = false;  // a launch threw; those after it did not run
@@ -79,6 +80,13 @@ struct LaunchObserver {
   // name: as in LaunchInfo; what it returns is given to end().
   void* (*begin)(const char* name, int64_t bytes);
   void (*end)(void* token);
+  // The library's worker thread runs circuits too. Where wanted() is true on the thread that seals
+  // one, share() may return what is to be known of that thread; enter() is called with it where the
+  // circuit runs, before wanted() is asked there, and leave(), which disposes of it, at the end.
+  // All three or none.
+  void* (*share)() = nullptr;
+  void (*enter)(void* shared) = nullptr;
+  void (*leave)(void* shared) = nullptr;
 };
 // One for the process; null for none.
 HOLOGRAM_API void set_launch_observer(const LaunchObserver* observer);

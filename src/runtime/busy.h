@@ -29,7 +29,6 @@ class BusyJudge {
 
  private:
   void rest(int64_t now, int64_t at_least);
-  void look_at_own_waiting(int64_t now);
 
   std::atomic<int64_t> rest_until_{0};
   std::atomic<int64_t> rest_length_{0};

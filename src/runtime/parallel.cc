@@ -6,13 +6,14 @@
 // the slot describes at that moment, whatever it saw before, so a late worker can never touch a job
 // that is over: its swap fails or finds another job's tiles, which it may then run. The caller
 // waits only for tiles that were taken and not finished.
+//
+// A job of a thread that runs circuits beside the program also has a place for one guest, whoever
+// waits for it: a bit of the word says so.
 #include "hologram/parallel.h"
 
-#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,8 +24,11 @@
 #include <exception>
 #include <mutex>
 #include <new>
+#include <type_traits>
+#include <utility>
 
 #include "hologram/error.h"
+#include "src/runtime/beside.h"
 #include "src/runtime/busy.h"
 
 namespace hologram {
@@ -36,6 +40,7 @@ constexpr int kSlots = 64;
 constexpr int kWakeFanOut = 4;
 constexpr int kTilesBits = 48;
 constexpr uint64_t kTilesMask = (uint64_t{1} << kTilesBits) - 1;
+constexpr uint64_t kGuestBit = uint64_t{1} << 63;
 
 constexpr int64_t kShortestSpin = 2'000;
 constexpr int64_t kLongestSpin = 60'000;
@@ -45,7 +50,7 @@ constexpr int64_t kWaitSpin = 30'000;
 constexpr int64_t kWorthAskingAnyway = 4'000'000;
 
 struct alignas(128) Slot {
-  std::atomic<uint64_t> word{0};   // threads << 48 | tiles left
+  std::atomic<uint64_t> word{0};   // whether a guest may join << 63 | threads << 48 | tiles left
   std::atomic<uint32_t> share{1};  // take tiles left / share at once
   // Fixed while tiles are taken or left.
   TileFunction function = nullptr;
@@ -80,42 +85,38 @@ struct Pool {
   std::atomic<int64_t> jobs{0};
   std::atomic<int64_t> inline_jobs{0};
   std::atomic<int64_t> late_jobs{0};
+  std::atomic<int64_t> guest_tiles{0};
+  std::atomic<bool> guest{false};  // one at a time, so that a job never has two
+  Bell bell;
 };
 
 constinit thread_local int t_depth = 0;
+// Of a thread that runs circuits beside the program: how many threads these may use.
+constinit thread_local int t_beside = 0;
 
 struct Region {
   Region() { ++t_depth; }
   ~Region() { --t_depth; }
 };
 
-void futex_wait(std::atomic<uint32_t>& word, uint32_t value) {
-  syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
-}
-void futex_wake(std::atomic<uint32_t>& word) {
-  syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
-}
-inline void pause() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
 Pool& pool();
 
-// Takes tiles for thread `id`; false when none are left or the job wants fewer threads.
-bool claim(Slot& slot, int id, int64_t& begin, int64_t& end) {
+int threads_of(uint64_t word) { return static_cast<int>((word & ~kGuestBit) >> kTilesBits); }
+
+// Takes tiles for thread `id`; false when none are left or the job wants fewer threads. A guest's
+// id is what follows those of the job's threads.
+template <bool is_guest = false>
+bool claim(Slot& slot, std::conditional_t<is_guest, int&, int> id, int64_t& begin, int64_t& end) {
   uint64_t word = slot.word.load(std::memory_order_acquire);
   while (true) {
     const uint64_t left = word & kTilesMask;
-    if (left == 0 || static_cast<uint64_t>(id) >= word >> kTilesBits) return false;
+    if (left == 0 || (is_guest ? (word & kGuestBit) == 0 : id >= threads_of(word))) return false;
     const uint64_t take = std::max<uint64_t>(1, left / slot.share.load(std::memory_order_relaxed));
     if (slot.word.compare_exchange_weak(word, word - take, std::memory_order_acq_rel,
                                         std::memory_order_acquire)) {
       begin = slot.end - static_cast<int64_t>(left);
       end = begin + static_cast<int64_t>(take);
+      if (is_guest) id = threads_of(word);
       return true;
     }
   }
@@ -139,7 +140,7 @@ bool sleeping_call(Pool& p, int id) {
   if (w == nullptr || w->sleeping.load(std::memory_order_seq_cst) == 0) return false;
   if (w->sleeping.exchange(0) == 0) return false;
   w->called_at.store(now_ns(), std::memory_order_relaxed);
-  futex_wake(w->sleeping);
+  futex_wake(w->sleeping, 1);
   return true;
 }
 
@@ -151,6 +152,15 @@ void call_children(Pool& p, int id, int threads) {
   }
 }
 
+// Tells the caller of a job.
+void settle(Slot& slot, int64_t tiles) {
+  slot.finished.fetch_add(tiles, std::memory_order_seq_cst);
+  // The job may be over from here on; a wake-up that hits the slot's next user is harmless.
+  if (slot.waiting.load(std::memory_order_seq_cst) != 0 && slot.waiting.exchange(0) != 0) {
+    futex_wake(slot.waiting, 1);
+  }
+}
+
 // Runs whatever is claimable; whether there was anything.
 bool work_on_slots(Pool& p, Worker& self, int id) {
   bool worked = false;
@@ -158,7 +168,7 @@ bool work_on_slots(Pool& p, Worker& self, int id) {
     Slot& slot = p.slots[std::countr_zero(bits)];
     const uint64_t word = slot.word.load(std::memory_order_seq_cst);
     if ((word & kTilesMask) == 0) continue;
-    call_children(p, id, static_cast<int>(word >> kTilesBits));
+    call_children(p, id, threads_of(word));
     int64_t begin = 0;
     int64_t end = 0;
     while (claim(slot, id, begin, end)) {
@@ -166,11 +176,7 @@ bool work_on_slots(Pool& p, Worker& self, int id) {
       const int64_t settled = run_claimed(slot, id, begin, end);
       self.tiles.store(self.tiles.load(std::memory_order_relaxed) + end - begin,
                        std::memory_order_relaxed);
-      slot.finished.fetch_add(settled, std::memory_order_seq_cst);
-      // The job may be over from here on; a wake-up that hits the slot's next user is harmless.
-      if (slot.waiting.load(std::memory_order_seq_cst) != 0 && slot.waiting.exchange(0) != 0) {
-        futex_wake(slot.waiting);
-      }
+      settle(slot, settled);
     }
   }
   return worked;
@@ -253,6 +259,8 @@ void after_fork_in_child() {
   p.alive.store(0);
   p.taken.store(0);
   p.team.store(nullptr);
+  p.guest.store(false);
+  p.bell.forget_sleepers();
   for (Slot& slot : p.slots) {
     slot.word.store(0);
     slot.waiting.store(0);
@@ -361,19 +369,22 @@ void run_on_team(Pool& p, ThreadTeam team, Slot& slot, int64_t begin, int64_t ti
   if (error != nullptr) std::rethrow_exception(error);
 }
 
-void run_shared(Pool& p, Slot& slot, int64_t begin, int64_t tiles, int threads,
+// On `threads` of the pool, the caller included; a guest may join.
+void run_shared(Pool& p, Slot& slot, int64_t begin, int64_t tiles, int threads, bool guest,
                 TileFunction function, void* context, int64_t start) {
   slot.function = function;
   slot.context = context;
   slot.end = tiles;
   slot.finished.store(0, std::memory_order_relaxed);
   slot.failed.store(false, std::memory_order_relaxed);
-  slot.share.store(static_cast<uint32_t>(4 * threads), std::memory_order_relaxed);
+  slot.share.store(static_cast<uint32_t>(4 * (threads + int{guest})), std::memory_order_relaxed);
   const int64_t offered = tiles - begin;
-  slot.word.store(static_cast<uint64_t>(threads) << kTilesBits | static_cast<uint64_t>(offered),
+  slot.word.store((guest ? kGuestBit : 0) | static_cast<uint64_t>(threads) << kTilesBits |
+                      static_cast<uint64_t>(offered),
                   std::memory_order_seq_cst);
   p.published.fetch_add(1, std::memory_order_seq_cst);
   call_children(p, 0, threads);
+  if (guest) p.bell.ring();
   p.jobs.fetch_add(1, std::memory_order_relaxed);
 
   int64_t settled = 0;
@@ -399,6 +410,22 @@ void run_shared(Pool& p, Slot& slot, int64_t begin, int64_t tiles, int threads,
   if (error != nullptr) std::rethrow_exception(error);
 }
 
+// For a thread beside the program: never on a lent team, which is tied to the threads that program
+// knows of, and with a place left for whoever comes to wait.
+void run_beside(Pool& p, int64_t tiles, int threads, TileFunction function, void* context,
+                int64_t start) {
+  int helpers = 0;
+  if (threads > 2 &&
+      (p.judge.workers_help(start) || p.always_ask.load(std::memory_order_relaxed))) {
+    helpers = std::min(threads - 2, ensure_workers(p, threads - 2));
+  }
+  if (Slot* slot = take_slot(p); slot != nullptr) {
+    run_shared(p, *slot, 0, tiles, helpers + 1, /*guest=*/true, function, context, start);
+  } else {
+    function(context, 0, tiles, 0);
+  }
+}
+
 }  // namespace
 
 void run_tiles(int64_t tiles, int max_threads, TileFunction function, void* context) {
@@ -415,6 +442,7 @@ void run_tiles(int64_t tiles, int max_threads, TileFunction function, void* cont
   Pool& p = pool();
   const Region region;
   const int64_t start = now_ns();
+  if (t_beside != 0) return run_beside(p, tiles, threads, function, context, start);
   int64_t begin = 0;
   if (!p.judge.workers_help(start) && !p.always_ask.load(std::memory_order_relaxed)) {
     const int64_t piece = std::max<int64_t>(1, tiles / 64);
@@ -450,12 +478,52 @@ void run_tiles(int64_t tiles, int max_threads, TileFunction function, void* cont
     function(context, begin, tiles, 0);
     return;
   }
-  run_shared(p, *slot, begin, tiles, threads, function, context, start);
+  run_shared(p, *slot, begin, tiles, threads, /*guest=*/false, function, context, start);
+}
+
+bool asks_workers_always() { return pool().always_ask.load(std::memory_order_relaxed); }
+
+Bell& beside_bell() { return pool().bell; }
+
+BesideScope::BesideScope(int threads) : outer_(std::exchange(t_beside, std::max(threads, 1))) {}
+BesideScope::~BesideScope() { t_beside = outer_; }
+
+bool is_beside_claimable() {
+  Pool& p = pool();
+  for (uint64_t bits = p.taken.load(std::memory_order_seq_cst); bits != 0; bits &= bits - 1) {
+    const uint64_t word = p.slots[std::countr_zero(bits)].word.load(std::memory_order_seq_cst);
+    if ((word & kGuestBit) != 0 && (word & kTilesMask) != 0) return true;
+  }
+  return false;
+}
+
+bool help_beside() {
+  Pool& p = pool();
+  if (t_depth != 0 || !is_beside_claimable() || p.guest.exchange(true)) return false;
+  bool helped = false;
+  {
+    const Region region;
+    for (uint64_t bits = p.taken.load(std::memory_order_seq_cst); bits != 0; bits &= bits - 1) {
+      Slot& slot = p.slots[std::countr_zero(bits)];
+      int id = 0;
+      int64_t begin = 0;
+      int64_t end = 0;
+      while (claim<true>(slot, id, begin, end)) {
+        helped = true;
+        const int64_t settled = run_claimed(slot, id, begin, end);
+        p.guest_tiles.fetch_add(end - begin, std::memory_order_relaxed);
+        settle(slot, settled);
+      }
+    }
+  }
+  p.guest.store(false, std::memory_order_release);
+  return helped;
 }
 
 }  // namespace internal
 
 int num_threads() {
+  if (internal::t_beside != 0) return internal::t_beside;
   internal::Pool& p = internal::pool();
   if (int (*count)() = p.count_source.load(std::memory_order_relaxed)) {
     return std::clamp(count(), 1, internal::kMaxThreads);
@@ -502,7 +570,7 @@ ParallelStats parallel_stats() {
   s.inline_jobs = p.inline_jobs.load();
   s.late_jobs = p.late_jobs.load();
   s.workers = p.alive.load();
-  s.worker_tiles = p.team_tiles.load();
+  s.worker_tiles = p.team_tiles.load() + p.guest_tiles.load();
   for (int i = 1; i <= s.workers; ++i) {
     if (internal::Worker* w = p.workers[i].load()) s.worker_tiles += w->tiles.load();
   }

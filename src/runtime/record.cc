@@ -127,12 +127,13 @@ bool is_present(const CallOperand& operand) {
   }
   OpenCircuit& circuit = *open_;
   const auto slot = static_cast<uint32_t>(circuit.slots.size());
-  const bool backed = buffer->data() != nullptr;
-  // Whoever writes it without recording that gives it memory first.
-  const bool fresh =
-      !backed && Access::pool(buffer) == PoolKind::kDeferred && (word & kWritten) == 0;
+  // What earlier circuits write has memory by the time that this one runs. Whoever writes it
+  // without recording that gives it memory first.
+  const bool backed = (word & kWritten) != 0 || buffer->data() != nullptr;
+  const bool fresh = !backed && Access::pool(buffer) == PoolKind::kDeferred;
   circuit.slots.push_back({buffer, fresh});
-  buffer->retain();
+  // The recorder holds one reference, which passes to the last circuit that names the buffer.
+  if (word >> Buffer::kRecordedEpochShift == 0) buffer->retain();
   (backed ? circuit.backed_bytes : circuit.unbacked_bytes) += buffer->nbytes();
   recorded.store(circuit.epoch << Buffer::kRecordedEpochShift | uint64_t{slot} << kSlotShift |
                      (word & kFlagsMask) | (writes ? kWritten : 0),
@@ -179,15 +180,8 @@ bool is_present(const CallOperand& operand) {
   if (records >= CircuitBounds::kMaxOps || circuit.unbacked_bytes > circuit.unbacked_limit ||
       (records % CircuitBounds::kLookEvery == 0 && circuit.backed_bytes > circuit.kept_limit &&
        keeps_too_much())) [[unlikely]] {
-    circuit.full = true;
+    circuit.attention |= OpenCircuit::kFull;
   }
-}
-
-// With the record lock held, which is let go while the full circuit runs.
-void Recorder::make_room(std::unique_lock<SpinLock>& lock) {
-  lock.unlock();
-  flush(Why::kBounds);
-  lock.lock();
 }
 
 bool Recorder::append_flat(uint16_t code, Dtype compute, const RecordOperand* operands, int arity,
@@ -198,7 +192,7 @@ bool Recorder::append_flat(uint16_t code, Dtype compute, const RecordOperand* op
   auto* const settled = reinterpret_cast<circuit::Operand*>(room);
   uint64_t bits[kMaxArity + 1];
   std::unique_lock lock(record_lock_);
-  if (open_->full) [[unlikely]]
+  if (open_->attention != 0) [[unlikely]]
     make_room(lock);
   if (open_->tape.empty()) begin_circuit();
   if (!settle_operands(operands, arity + 1, settled, bits)) return false;
@@ -210,7 +204,7 @@ bool Recorder::append_flat(uint16_t code, Dtype compute, const RecordOperand* op
 bool Recorder::append(Record& record, const RecordOperand* operands) {
   uint64_t bits[kMaxArity + 1];
   std::unique_lock lock(record_lock_);
-  if (open_->full) [[unlikely]]
+  if (open_->attention != 0) [[unlikely]]
     make_room(lock);
   if (open_->tape.empty()) begin_circuit();
   if (!settle_operands(operands, record.arity + 1, record.operands, bits)) return false;
@@ -223,7 +217,7 @@ bool Recorder::append_call(uint16_t kind, std::span<const CallOperand> operands,
                            std::span<const uint64_t> attributes, std::span<const uint64_t> numbers,
                            double cost) {
   std::unique_lock lock(record_lock_);
-  if (open_->full) [[unlikely]]
+  if (open_->attention != 0) [[unlikely]]
     make_room(lock);
   if (open_->call_cost > CircuitBounds::kHandOverCost) hand_over(lock);
   if (open_->tape.empty()) begin_circuit();

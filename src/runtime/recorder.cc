@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Seals circuits, finds or makes their plans, gives results memory and runs them; what waits for a
+// Finds or makes the plans of sealed circuits, gives results memory and runs them; what waits for a
 // buffer.
 #include "src/runtime/recorder.h"
 
@@ -24,12 +24,6 @@ using Access = BufferAccess;
 
 namespace {
 
-// An address that is this thread's alone.
-const void* this_thread() {
-  static constinit thread_local char t_here = 0;
-  return &t_here;
-}
-
 // Whether more memory may make the difference.
 bool is_out_of_memory(const std::exception_ptr& error) {
   try {
@@ -45,28 +39,6 @@ bool is_out_of_memory(const std::exception_ptr& error) {
 
 }  // namespace
 
-// Holds the run lock, or, if told not to wait, possibly not.
-struct Recorder::RunScope {
-  RunScope(Recorder& recorder, bool wait)
-      : recorder(recorder), lock(recorder.run_mutex_, std::defer_lock) {
-    if (wait) {
-      lock.lock();
-    } else if (!lock.try_lock()) {
-      return;
-    }
-    recorder.runner_.store(this_thread(), std::memory_order_relaxed);
-  }
-  ~RunScope() {
-    if (lock) recorder.runner_.store(nullptr, std::memory_order_relaxed);
-  }
-  Recorder& recorder;
-  std::unique_lock<std::mutex> lock;
-};
-
-bool Recorder::runs_here() const {
-  return runner_.load(std::memory_order_relaxed) == this_thread();
-}
-
 // With the record lock held, before the first op of a circuit.
 void Recorder::begin_circuit() {
   const size_t limit = memory_limit();
@@ -78,98 +50,63 @@ void Recorder::begin_circuit() {
 bool Recorder::keeps_too_much() const {
   size_t kept = 0;
   for (const OpenCircuit::Slot& slot : open_->slots) {
-    if (slot.buffer->use_count() == 1 && slot.buffer->data() != nullptr) {
-      kept += slot.buffer->nbytes();
-    }
+    if (slot.buffer->use_count() == 1 && !slot.fresh) kept += slot.buffer->nbytes();
   }
   return kept > open_->kept_limit;
 }
 
-bool Recorder::flush(Why why) {
-  if (is_idle() || runs_here()) return false;
-  // At most one that could not run before, and the open one.
-  std::unique_ptr<OpenCircuit> finished[2];
-  int count = 0;
-  std::exception_ptr error;
-  bool stuck = false;
-  {
-    // A worker thread that wants memory must not wait for the circuit it is working on.
-    RunScope scope(*this, /*wait=*/why != Why::kMemory);
-    if (!scope.lock) return false;
-    if (why == Why::kBounds) {
-      std::lock_guard lock(record_lock_);
-      if (!open_->full) return false;  // another thread was faster
-    }
-    for (bool last = false; !last && !stuck;) {
-      last = sealed_ == nullptr;
-      if (last && !seal()) break;
-      const int64_t sealed_ns = is_watched() ? now_ns() : 0;
-      try {
-        prepare();
-        if (checks_circuits()) [[unlikely]] {
-          run_checked(why, sealed_ns);
-        } else {
-          run_prepared(why, sealed_ns);
-        }
-      } catch (...) {
-        // Preparing changes nothing that could not be done again; an op that ran cannot be
-        // repeated.
-        stuck = plan_ == nullptr && is_out_of_memory(std::current_exception());
-        if (error == nullptr || stuck) error = std::current_exception();
-      }
-      plan_ = nullptr;
-      if (stuck) break;
-      device_.done_epoch_.store(sealed_->epoch, std::memory_order_release);
-      finished[count++] = std::move(sealed_);
-    }
-    std::lock_guard lock(record_lock_);
-    if (sealed_ == nullptr && open_->tape.empty()) {
-      pending_.store(false, std::memory_order_release);
-    }
+// With the record lock held, of a circuit that wanted too much memory: what nobody can see by now
+// needs none.
+void Recorder::forget_what_died(OpenCircuit& circuit) {
+  auto* states = reinterpret_cast<uint8_t*>(circuit.states.data());
+  for (size_t s = 0; s < circuit.slots.size(); ++s) {
+    const Buffer* buffer = circuit.slots[s].buffer;
+    if (buffer->use_count() > 1 || buffer->recorded_epoch() != circuit.epoch) continue;
+    states[s] &= static_cast<uint8_t>(~circuit::kSlotLive);
   }
-  // Deleters of foreign memory may do as they like here: no lock is held.
-  for (int i = 0; i < count; ++i) retire(std::move(finished[i]));
-  if (error != nullptr) {
-    if (stuck || why == Why::kAsked) std::rethrow_exception(error);
-    device_.default_stream().keep_error(error);
-  }
-  return count != 0;
 }
 
-// With the record lock held, before a call is appended to an open circuit with enough work for a
-// worker: a place to give that circuit away.
-void Recorder::hand_over(std::unique_lock<SpinLock>&) {}
-
-// With the run lock held: takes the open circuit away; false if nothing was recorded.
-bool Recorder::seal() {
-  std::unique_ptr<OpenCircuit> next;
+// With the run lock held: runs the first circuit of the queue. False if it stays there: memory was
+// not enough, or it failed and `keeps` says that its error is for whoever asks next. An error that
+// is not kept is put in `error`.
+bool Recorder::run_first(std::exception_ptr& error, bool keeps) {
   {
     std::lock_guard lock(record_lock_);
-    if (open_->tape.empty()) return false;
-    if (!spare_.empty()) {
-      next = std::move(spare_.back());
-      spare_.pop_back();
-    }
+    running_ = first_.get();
+    if (std::exchange(running_->stalled, false)) forget_what_died(*running_);
   }
-  if (next == nullptr) next = std::make_unique<OpenCircuit>();
+  OpenCircuit& circuit = *running_;
+  if (circuit.error != nullptr) {
+    error = std::exchange(circuit.error, nullptr);
+    return true;
+  }
+  bool stuck = false;
+  try {
+    prepare();
+    if (checks_circuits()) [[unlikely]] {
+      run_checked();
+    } else {
+      run_prepared();
+    }
+  } catch (...) {
+    // Preparing changes nothing that could not be done again; an op that ran cannot be repeated.
+    error = std::current_exception();
+    stuck = plan_ == nullptr && is_out_of_memory(error);
+    if (keeps && !stuck) circuit.error = std::exchange(error, nullptr);
+  }
+  plan_ = nullptr;
+  if (!stuck && circuit.error == nullptr) return true;
   std::lock_guard lock(record_lock_);
-  next->epoch = next_epoch_++;
-  sealed_ = std::exchange(open_, std::move(next));
-  return true;
+  circuit.stalled = true;
+  return false;
 }
 
 // With the run lock held: everything that can fail for want of memory. Sets plan_ at its end.
 void Recorder::prepare() {
-  OpenCircuit& circuit = *sealed_;
+  OpenCircuit& circuit = *running_;
   const size_t count = circuit.slots.size();
-  states_.assign((count + 7) / 8, 0);
-  auto* states = reinterpret_cast<uint8_t*>(states_.data());
-  for (size_t s = 0; s < count; ++s) {
-    const OpenCircuit::Slot& slot = circuit.slots[s];
-    states[s] = static_cast<uint8_t>((slot.buffer->use_count() > 1 ? circuit::kSlotLive : 0) |
-                                     (slot.fresh ? circuit::kSlotFresh : 0));
-  }
-  const circuit::PlanCache::Key key{&device_, circuit.tape.words(), states_};
+  const std::vector<uint64_t>& states = circuit.states;
+  const circuit::PlanCache::Key key{&device_, circuit.tape.words(), states};
   const uint64_t hash = key.hash();
   circuit::PlanCache& cache = circuit::plan_cache();
   std::shared_ptr<circuit::Plan> plan = cache.find(key, hash);
@@ -177,7 +114,7 @@ void Recorder::prepare() {
   if (plan_hit_) {
     counts_.hits.fetch_add(1, std::memory_order_relaxed);
   } else {
-    plan = cache.insert(key, hash, circuit::make_plan(key.words, {states, count}));
+    plan = cache.insert(key, hash, circuit::make_plan(key.words, state_bytes(circuit)));
     counts_.misses.fetch_add(1, std::memory_order_relaxed);
   }
   for (const uint32_t s : plan->attach) attach(circuit.slots[s].buffer);
@@ -188,28 +125,27 @@ void Recorder::prepare() {
   plan_ = std::move(plan);
 }
 
-void Recorder::run_prepared(Why why, int64_t sealed_ns) {
+void Recorder::run_prepared() {
   const circuit::PlanStats& stats = plan_->stats;
   counts_.circuits.fetch_add(1, std::memory_order_relaxed);
   counts_.kernels.fetch_add(static_cast<uint64_t>(stats.kernels), std::memory_order_relaxed);
   counts_.moved.fetch_add(static_cast<uint64_t>(stats.bytes_moved), std::memory_order_relaxed);
   counts_.unfused.fetch_add(static_cast<uint64_t>(stats.bytes_unfused), std::memory_order_relaxed);
   ++plan_->runs;
-  if (sealed_ns != 0 && run_watched(why, sealed_ns)) [[unlikely]]
+  if (running_->sealed_ns != 0 && run_watched()) [[unlikely]]
     return;
   if (plan_->kernels.empty()) return;
-  device_.run_plan(*plan_, {bound_.data(), sealed_->tape.immediates().data()}, 0);
+  device_.run_plan(*plan_, {bound_.data(), running_->tape.immediates().data()}, 0);
 }
 
-void Recorder::run_checked(Why why, int64_t sealed_ns) {
-  if (!device_.is_host_memory()) return run_prepared(why, sealed_ns);
-  const OpenCircuit& circuit = *sealed_;
+void Recorder::run_checked() {
+  if (!device_.is_host_memory()) return run_prepared();
+  const OpenCircuit& circuit = *running_;
   std::vector<size_t> sizes;
   for (const OpenCircuit::Slot& slot : circuit.slots) sizes.push_back(slot.buffer->nbytes());
-  const std::span states(reinterpret_cast<const uint8_t*>(states_.data()), sizes.size());
-  const CircuitCheck check(device_, circuit.tape.words(), states, std::move(sizes), bound_,
-                           circuit.tape.immediates().data());
-  run_prepared(why, sealed_ns);
+  const CircuitCheck check(device_, circuit.tape.words(), state_bytes(circuit), std::move(sizes),
+                           bound_, circuit.tape.immediates().data());
+  run_prepared();
   check.compare(*plan_, bound_);
 }
 
@@ -226,17 +162,6 @@ void Recorder::attach(Buffer* buffer) {
 void Recorder::mark_exported(Buffer* buffer) {
   std::lock_guard lock(record_lock_);
   Access::recorded(buffer).fetch_or(kExported, std::memory_order_relaxed);
-}
-
-// Of a circuit that is done, with no lock held; its storage serves a later one.
-void Recorder::retire(std::unique_ptr<OpenCircuit> circuit) {
-  drop(*circuit);
-  circuit->tape.clear();
-  circuit->backed_bytes = circuit->unbacked_bytes = 0;
-  circuit->call_cost = 0;
-  circuit->full = false;
-  std::lock_guard lock(record_lock_);
-  if (spare_.size() < spare_.capacity()) spare_.push_back(std::move(circuit));
 }
 
 RecorderStats Recorder::stats() {
@@ -269,7 +194,7 @@ void Recorder::reset_stats() {
 bool release_recorded(Device& device) noexcept {
   Recorder* recorder = Recorder::find(device);
   try {
-    return recorder != nullptr && recorder->flush(Recorder::Why::kMemory);
+    return recorder != nullptr && recorder->flush(Why::kMemory);
   } catch (...) {
     return false;  // it stays recorded
   }
@@ -277,14 +202,15 @@ bool release_recorded(Device& device) noexcept {
 
 void materialize_slowly(Buffer& buffer) {
   Recorder& recorder = Recorder::of(buffer.device());
-  if (buffer.recorded_epoch() > buffer.device().done_epoch()) {
+  const uint64_t epoch = buffer.recorded_epoch();
+  if (epoch > buffer.device().done_epoch()) {
     if (recorder.runs_here()) {
       fail(ErrorKind::kState,
            "materialize: called by work that the device is running, on a buffer of ",
            buffer.nbytes(), " bytes that waits for this work or for later work; ",
            "materialize what the work needs before it is submitted");
     }
-    recorder.flush(Recorder::Why::kAsked);
+    recorder.flush_until(epoch, Why::kAsked);
   }
   recorder.attach(&buffer);
 }
@@ -316,7 +242,7 @@ void set_deferring(bool deferring) {
 
 void flush(Device& device) {
   if (internal::Recorder* recorder = internal::Recorder::find(device)) {
-    recorder->flush(internal::Recorder::Why::kAsked);
+    recorder->flush(internal::Why::kAsked);
   }
 }
 
@@ -336,7 +262,7 @@ bool Device::settle() const {
   internal::Recorder* recorder = internal::Recorder::find(*this);
   if (recorder == nullptr || recorder->is_idle()) return true;
   try {
-    recorder->flush(internal::Recorder::Why::kPassing);
+    recorder->flush(internal::Why::kPassing);
   } catch (...) {
     return false;
   }

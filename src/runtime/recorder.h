@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
-// The recorder of a device: its open circuit, and how that is sealed, planned and run.
+// The recorder of a device: its open circuit, those sealed and waiting, and how they are planned
+// and run.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "hologram/device.h"
@@ -14,6 +17,7 @@
 #include "src/circuit/plan.h"
 #include "src/circuit/tape.h"
 #include "src/runtime/buffer_access.h"
+#include "src/runtime/circuit_worker.h"
 #include "src/runtime/spin_lock.h"
 
 namespace hologram::internal {
@@ -31,6 +35,7 @@ inline constexpr uint64_t kWritten = 2;   // an op that writes it was recorded
 // with their number. Kept bytes: memory that programs have given up and only the circuit holds is
 // memory in flight that eager execution would not have; a little of it is the price of waiting.
 // Unbacked bytes: results that may want memory all at once when the circuit runs.
+// The same bounds on bytes hold once more for all circuits that are sealed and wait.
 struct CircuitBounds {
   static constexpr int kMaxOps = 1024;
   static constexpr int kLookEvery = 32;  // records between two counts of kept bytes
@@ -41,24 +46,62 @@ struct CircuitBounds {
   // the work after it, is a circuit of its own. Depends on nothing but what was recorded, so that
   // equal programs are cut equally and find their plans.
   static constexpr double kHandOverCost = 5000;
+  static constexpr int kMaxQueued = 32;        // circuits
+};
+
+// Why a circuit was sealed and run.
+enum class Why : uint8_t {
+  kAsked,    // errors go to the caller
+  kPassing,  // errors of running are kept on the default stream; those of preparing are thrown
+  kBounds,   // likewise: it had grown to its bounds
+  kMemory,   // likewise, but nothing is done where that would have to wait for what waits for us
+  kCall,     // its calls are worth the worker's while
+  kAge,      // nobody recorded or asked for a while
 };
 
 // A circuit being recorded, or sealed and not yet run.
 struct OpenCircuit {
   struct Slot {
-    Buffer* buffer;  // one reference is ours
+    Buffer* buffer;  // one reference is ours, or that of a later circuit which names it too
     bool fresh;      // deferred, and nothing can have written to it before this circuit
+  };
+  // What the thread that records next has to see to first.
+  enum Attention : uint8_t {
+    kFull = 1,    // the bounds are reached
+    kParted = 2,  // the worker left buffers that it must not release
+    kWake = 4,    // the worker has stopped looking at how old circuits are
+    kSites = 8,   // lines are remembered, see set_record_site
   };
   uint64_t epoch = 0;
   circuit::Tape tape;
   std::vector<Slot> slots;
-  size_t backed_bytes = 0;    // in memory of the slots
-  size_t unbacked_bytes = 0;  // of the slots that had none when they were recorded
+  size_t backed_bytes = 0;    // in memory of the slots, or promised it by earlier circuits
+  size_t unbacked_bytes = 0;  // of the other slots
   size_t kept_limit = 0;
   size_t unbacked_limit = 0;
   double call_cost = 0;  // of its calls, nanoseconds on one thread
-  bool full = false;
+  uint8_t attention = 0;
+  std::vector<std::string> sites;  // of the records, where lines are remembered
+
+  // From sealing on.
+  std::vector<uint64_t> states;  // SlotState bytes, padded with zeros
+  size_t kept_bytes = 0;
+  int threads = 1;          // num_threads() of the thread that sealed it
+  uint32_t float_mode = 0;  // likewise
+  Why why = Why::kAsked;
+  const char* cause = nullptr;  // for traces
+  int64_t sealed_ns = 0;        // 0: nobody watched
+  void* observed = nullptr;     // LaunchObserver::share
+  // The worker could not run it: for want of memory, or there is an error and it did run.
+  bool stalled = false;
+  std::exception_ptr error;
+  std::unique_ptr<OpenCircuit> next;
 };
+
+// By slot.
+inline std::span<const uint8_t> state_bytes(const OpenCircuit& circuit) {
+  return {reinterpret_cast<const uint8_t*>(circuit.states.data()), circuit.slots.size()};
+}
 
 class Recorder {
  public:
@@ -76,6 +119,9 @@ class Recorder {
   }
   // Runs what every device has recorded; the first error is rethrown at the end.
   static void flush_all();
+  // What workers need to begin to look again, and to end in good order.
+  static void wake_workers();
+  static void stop_workers_at_exit();
   ~Recorder();
 
   // Appends one op: a Record whose loops are settled. operands[k] become record.operands[k].
@@ -85,21 +131,23 @@ class Recorder {
   bool append_flat(uint16_t code, Dtype compute, const RecordOperand* operands, int arity,
                    int64_t n);
 
+  // Likewise, for a call.
   bool append_call(uint16_t kind, std::span<const CallOperand> operands,
                    std::span<const uint64_t> attributes, std::span<const uint64_t> numbers,
                    double cost);
 
-  enum class Why {
-    kAsked,    // errors go to the caller
-    kPassing,  // errors of running are kept on the default stream; those of preparing are thrown
-    kBounds,   // likewise, and only a circuit that is still full is run
-    kMemory,   // likewise, but nothing is done where that would have to wait for a running circuit
-  };
-  // Whether a circuit was run.
+  // Runs everything recorded; whether a circuit was run. Throws what `why` says.
   bool flush(Why why);
+  // Likewise, what was recorded up to a circuit.
+  bool flush_until(uint64_t epoch, Why why);
   // Whether this thread is inside a circuit that the device is running.
   bool runs_here() const;
   bool is_idle() const { return !pending_.load(std::memory_order_acquire); }
+
+  // Seals the open circuit for the worker where there is one, else does nothing. With the record
+  // lock held, which is let go in between; throws as flush(Why::kBounds).
+  [[gnu::noinline]] void hand_over(std::unique_lock<SpinLock>& lock);
+  void hand_over();
 
   // Gives a deferred buffer memory if it has none. Any thread.
   void attach(Buffer* buffer);
@@ -111,7 +159,6 @@ class Recorder {
  private:
   friend struct RecorderRegistry;
   struct RunScope;
-  struct Prepared;
 
   explicit Recorder(Device& device);
 
@@ -120,39 +167,69 @@ class Recorder {
   uint32_t slot_of(Buffer* buffer, bool writes);
   void after_append();
   [[gnu::noinline]] void make_room(std::unique_lock<SpinLock>& lock);
-  void hand_over(std::unique_lock<SpinLock>& lock);
   void begin_circuit();
   bool keeps_too_much() const;
 
-  bool seal();
-  void prepare();
-  void run_prepared(Why why, int64_t sealed_ns);
-  // Likewise, held against the ops one by one.
-  void run_checked(Why why, int64_t sealed_ns);
-  // In trace.cc. Runs plan_ launch by launch; false, with nothing run, where nobody wants that.
-  [[gnu::noinline]] bool run_watched(Why why, int64_t sealed_ns);
+  // recorder_queue.cc
+  bool seal(std::unique_lock<SpinLock>& lock, Why why);
+  bool is_crowded() const;
+  uint64_t half_way() const;
+  void pass_on(std::unique_lock<SpinLock>& lock, Why why);
+  bool run_until(uint64_t epoch, Why why);
+  bool may_run(uint64_t epoch);
+  std::unique_ptr<OpenCircuit> take_first();
+  std::unique_ptr<OpenCircuit> finish_first();
+  void finish_on_worker();
+  void look_whether_idle();
   void retire(std::unique_ptr<OpenCircuit> circuit);
   void drop(OpenCircuit& circuit);
+  void release_parted();
+  void call_worker();
+
+  void forget_what_died(OpenCircuit& circuit);
+  bool run_first(std::exception_ptr& error, bool keeps);
+  void prepare();
+  void run_prepared();
+  // Likewise, held against the ops one by one.
+  void run_checked();
+  // In trace.cc. Runs plan_ launch by launch; false, with nothing run, where nobody wants that.
+  [[gnu::noinline]] bool run_watched();
+
+  // What the worker does: runs the first circuit that waits, if nobody else is at it; seals the
+  // open one if nothing was recorded since it last looked; says that it looks no more.
+  friend class CircuitWorker;
+  enum class Look { kQuiet, kBusy, kDue };
+  bool work();
+  Look look_at_age();
+  bool stop_looking();
 
   Device& device_;
 
   // Held for a record at a time.
   alignas(64) SpinLock record_lock_;
   std::unique_ptr<OpenCircuit> open_;
+  std::unique_ptr<OpenCircuit> first_;  // of those sealed, oldest first
+  OpenCircuit* last_ = nullptr;
+  int queued_ = 0;
+  size_t queued_kept_ = 0;
+  size_t queued_unbacked_ = 0;
+  std::vector<Buffer*> parted_;  // of foreign memory, for threads other than the worker to release
+  uint64_t seen_ops_ = 0;        // when the worker last looked
   std::vector<std::unique_ptr<OpenCircuit>> spare_;  // emptied, with their storage
   std::vector<circuit::CallSlot> call_slots_;        // of the call being appended
   uint64_t ops_recorded_ = 0;
   uint64_t next_epoch_ = 1;
   std::atomic<bool> pending_{false};  // whether anything is recorded that has not run
+  std::atomic<bool> has_parted_{false};
 
-  // Held while circuits are sealed and run, so that they run in order. Taken before the other.
+  // Held while a circuit runs, so that they run in order. Taken before the other.
   alignas(64) std::mutex run_mutex_;
   std::atomic<const void*> runner_{nullptr};  // whose it is; see this_thread()
-  std::unique_ptr<OpenCircuit> sealed_;       // one that memory was not enough for stays here
-  std::shared_ptr<circuit::Plan> plan_;       // of sealed_, once prepared
-  std::vector<uint64_t> states_;              // SlotState bytes, padded with zeros
+  OpenCircuit* running_ = nullptr;            // the first of those sealed
+  std::shared_ptr<circuit::Plan> plan_;       // of running_, once prepared
   std::vector<char*> bound_;
   bool plan_hit_ = false;
+  CircuitWorker worker_{*this};
 
   struct Counts {
     std::atomic<uint64_t> circuits{0}, kernels{0}, hits{0}, misses{0}, moved{0}, unfused{0};

@@ -2,11 +2,15 @@
 // Recorders come and go with their devices; what concerns all of them, and what fork does.
 #include <pthread.h>
 
+#include <chrono>
+#include <cstdlib>
 #include <exception>
+#include <thread>
 
 #include "hologram/memory.h"
 #include "hologram/parallel.h"
 #include "src/circuit/plan_cache.h"
+#include "src/runtime/beside.h"
 #include "src/runtime/recorder.h"
 #include "src/runtime/watch.h"
 
@@ -24,7 +28,7 @@ struct RecorderRegistry {
       memory_stats();
       parallel_stats();
       auto* registry = new RecorderRegistry;  // leaked: forks may come until the very end
-      pthread_atfork(before_fork, after_fork, after_fork);
+      pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
       return registry;
     }();
     return *instance;
@@ -37,7 +41,7 @@ struct RecorderRegistry {
     registry.mutex.lock();
     for (Recorder* recorder : registry.all) {
       try {
-        recorder->flush(Recorder::Why::kPassing);
+        recorder->flush(Why::kPassing);
       } catch (...) {
       }
     }
@@ -48,21 +52,72 @@ struct RecorderRegistry {
     circuit::plan_cache().lock();
     lock_traces();
   }
-  static void after_fork() {
+  static void after_fork_in_parent() { after_fork(/*in_child=*/false); }
+  static void after_fork_in_child() { after_fork(/*in_child=*/true); }
+  static void after_fork(bool in_child) {
     RecorderRegistry& registry = get();
     unlock_traces();
     circuit::plan_cache().unlock();
-    for (Recorder* recorder : registry.all) recorder->record_lock_.unlock();
+    for (Recorder* recorder : registry.all) {
+      if (in_child) {
+        recorder->worker_.forget_thread();
+        recorder->open_->attention |= OpenCircuit::kWake;
+      }
+      recorder->record_lock_.unlock();
+    }
     for (Recorder* recorder : registry.all) {
       if (!recorder->runs_here()) recorder->run_mutex_.unlock();
     }
+    if (!in_child) {
+      beside_bell().ring();
+      for (Recorder* recorder : registry.all) recorder->call_worker();
+    }
     registry.mutex.unlock();
   }
+
+  // Before what a running circuit may use is destroyed. Whatever is recorded then runs where it is
+  // asked for.
+  static void at_exit() {
+    std::vector<Recorder*> all;
+    {
+      std::lock_guard lock(get().mutex);
+      all = get().all;
+    }
+    for (Recorder* recorder : all) recorder->worker_.stop(/*join=*/false);
+    const int64_t until = now_ns() + kExitPatience;
+    for (Recorder* recorder : all) {
+      while (!recorder->runs_here() && now_ns() < until) {
+        if (recorder->run_mutex_.try_lock()) {
+          recorder->run_mutex_.unlock();
+          break;
+        }
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+      }
+    }
+    beside_bell().ring();
+  }
+  // A thread that ends the process while it holds what a circuit waits for is not waited for.
+  static constexpr int64_t kExitPatience = 5'000'000'000;
 };
+
+void Recorder::stop_workers_at_exit() {
+  static const bool registered = std::atexit(RecorderRegistry::at_exit) == 0;
+  (void)registered;
+}
+
+void Recorder::wake_workers() {
+  RecorderRegistry& registry = RecorderRegistry::get();
+  std::lock_guard lock(registry.mutex);
+  for (Recorder* recorder : registry.all) {
+    std::lock_guard record_lock(recorder->record_lock_);
+    recorder->open_->attention |= OpenCircuit::kWake;
+  }
+}
 
 Recorder::Recorder(Device& device) : device_(device), open_(std::make_unique<OpenCircuit>()) {
   open_->epoch = next_epoch_++;
-  spare_.reserve(8);
+  open_->attention = OpenCircuit::kWake;
+  spare_.reserve(CircuitBounds::kMaxQueued + 8);
 }
 
 Recorder::~Recorder() {
@@ -71,8 +126,10 @@ Recorder::~Recorder() {
     std::lock_guard lock(registry.mutex);
     std::erase(registry.all, this);
   }
-  if (sealed_ != nullptr) drop(*sealed_);
+  worker_.stop(/*join=*/true);
+  while (first_ != nullptr) drop(*take_first());
   drop(*open_);
+  for (Buffer* buffer : parted_) buffer->release();
   plan_ = nullptr;
   circuit::plan_cache().forget(&device_);
 }

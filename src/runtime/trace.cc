@@ -173,15 +173,64 @@ std::string floating_text(T value) {
   return out.find_first_of(".e") == std::string::npos ? out + ".0" : out;
 }
 
+const char* why_text(Why why) {
+  switch (why) {
+    case Why::kAsked:
+      return "flush";
+    case Why::kPassing:
+      return "stream";
+    case Why::kBounds:
+      return "size";
+    case Why::kMemory:
+      return "memory";
+    case Why::kCall:
+      return "call";
+    case Why::kAge:
+      return "age";
+  }
+  return "unknown";
+}
+
 }  // namespace
 
 const char* exchange_cause(const char* cause) { return std::exchange(t_cause, cause); }
 
+const char* watch_cause() { return t_cause; }
+
+void* share_observation() {
+  const LaunchObserver* observer = g_observer.load(std::memory_order_acquire);
+  if (observer == nullptr || observer->share == nullptr || !observer->wanted()) return nullptr;
+  return observer->share();
+}
+
+// What the sealing thread shared, in effect for a scope; given back at its end.
+class Observation {
+ public:
+  Observation(const LaunchObserver* observer, void* shared)
+      : observer_(shared != nullptr ? observer : nullptr), shared_(shared) {
+    if (observer_ != nullptr) observer_->enter(shared_);
+  }
+  ~Observation() {
+    if (observer_ != nullptr) observer_->leave(shared_);
+  }
+  Observation(const Observation&) = delete;
+  Observation& operator=(const Observation&) = delete;
+
+ private:
+  const LaunchObserver* const observer_;
+  void* const shared_;
+};
+
+void drop_observation(void* shared) {
+  const Observation unused(g_observer.load(std::memory_order_acquire), shared);
+}
+
 void lock_traces() { Traces::get().lock(); }
 void unlock_traces() { Traces::get().unlock(); }
 
-bool Recorder::run_watched(Why why, int64_t sealed_ns) {
+bool Recorder::run_watched() {
   const LaunchObserver* observer = g_observer.load(std::memory_order_acquire);
+  const Observation observation(observer, std::exchange(running_->observed, nullptr));
   if (observer != nullptr && !observer->wanted()) observer = nullptr;
   Traces& traces = Traces::get();
   const bool traced = traces.wants(*this);
@@ -192,33 +241,27 @@ bool Recorder::run_watched(Why why, int64_t sealed_ns) {
     if (plan_->parts.empty()) split(*plan_);
     if (traced) {
       trace = std::make_shared<CircuitTrace>();
-      trace->cause = t_cause != nullptr    ? t_cause
-                     : why == Why::kAsked  ? "flush"
-                     : why == Why::kBounds ? "size"
-                     : why == Why::kMemory ? "memory"
-                                           : "stream";
+      trace->cause = running_->cause != nullptr ? running_->cause : why_text(running_->why);
       trace->plan_hit = plan_hit_;
       trace->thread = static_cast<uint64_t>(::syscall(SYS_gettid));
-      for (const OpenCircuit::Slot& slot : sealed_->slots) {
+      for (const OpenCircuit::Slot& slot : running_->slots) {
         trace->buffers.push_back(reinterpret_cast<uintptr_t>(slot.buffer));
         trace->buffer_bytes.push_back(slot.buffer->nbytes());
       }
-      trace->numbers = sealed_->tape.immediates();
+      trace->numbers = running_->tape.immediates();
       trace->times.reserve(plan_->parts.size());
     }
   } catch (const std::bad_alloc&) {
     return false;  // what can run does, even if nobody can be told
   }
 
-  const circuit::Bindings bindings{bound_.data(), sealed_->tape.immediates().data()};
+  const circuit::Bindings bindings{bound_.data(), running_->tape.immediates().data()};
   const auto finish = [&](bool failed) {
     if (trace == nullptr) return;
     trace->end_ns = now_ns();
     trace->failed = failed;
     try {
-      trace->shape = traces.shape_of(
-          plan_, sealed_->tape.words(),
-          {reinterpret_cast<const uint8_t*>(states_.data()), sealed_->slots.size()});
+      trace->shape = traces.shape_of(plan_, running_->tape.words(), state_bytes(*running_));
       traces.add(*this, trace);
     } catch (const std::bad_alloc&) {
     }
@@ -226,7 +269,7 @@ bool Recorder::run_watched(Why why, int64_t sealed_ns) {
   const int64_t begin_ns = now_ns();
   if (trace != nullptr) {
     trace->begin_ns = begin_ns;
-    trace->sealed_ns = sealed_ns;
+    trace->sealed_ns = running_->sealed_ns;
   }
   for (const circuit::PlanPart& part : plan_->parts) {
     const bool first = part.plan->runs++ == 0;

@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "src/runtime/beside.h"
 #include "src/runtime/busy.h"
 #include "tests/runtime/support.h"
 
@@ -49,6 +50,44 @@ TEST_F(Parallel, EveryTileRunsOnceWithAValidWorker) {
   }
   parallel_for(0, 0, [](int64_t, int64_t, int) { FAIL(); });
   parallel_for(-5, 0, [](int64_t, int64_t, int) { FAIL(); });
+}
+
+TEST_F(Parallel, AGuestJoinsWorkBesideTheProgram) {
+  for (const int threads : {2, 4}) {
+    std::vector<std::atomic<int>> runs(400);
+    std::atomic<bool> done{false}, guest_came{false};
+    std::atomic<int> wrong{0};
+    std::thread beside([&] {
+      const internal::BesideScope scope(threads);
+      EXPECT_EQ(num_threads(), threads);
+      parallel_for(400, 0, [&](int64_t begin, int64_t end, int worker) {
+        if (worker < 0 || worker >= threads) ++wrong;
+        if (worker == threads - 1) guest_came = true;
+        const int64_t since = internal::now_ns();
+        while (!guest_came && internal::now_ns() - since < 2'000'000'000) {
+        }
+        for (int64_t i = begin; i < end; ++i) ++runs[i];
+      });
+      done = true;
+      internal::beside_bell().ring();
+    });
+    while (!done) {
+      if (internal::help_beside()) continue;
+      internal::beside_bell().sleep_unless(
+          [&] { return done.load() || internal::is_beside_claimable(); });
+    }
+    beside.join();
+    EXPECT_TRUE(guest_came);
+    EXPECT_EQ(wrong, 0);
+    for (const auto& count : runs) ASSERT_EQ(count, 1);
+  }
+  EXPECT_FALSE(internal::help_beside());
+  // With one thread there is no place for a guest.
+  const internal::BesideScope scope(1);
+  parallel_for(10, 0, [&](int64_t begin, int64_t end, int) {
+    EXPECT_EQ(end - begin, 10);
+    EXPECT_FALSE(internal::is_beside_claimable());
+  });
 }
 
 TEST_F(Parallel, OneWorkerIndexIsOneThreadAtATime) {

@@ -11,6 +11,7 @@
 #include "hologram/recorder.h"
 #include "src/circuit/call_kinds.h"
 #include "src/circuit/plan.h"
+#include "src/runtime/circuit_worker.h"
 #include "tests/runtime/support.h"
 
 namespace hologram {
@@ -159,11 +160,12 @@ inline std::vector<float> floats(const BufferRef& buffer) {
   return {data, data + buffer->nbytes() / sizeof(float)};
 }
 
-// Starts each test with deferring on and nothing recorded.
+// Starts each test with deferring on and nothing recorded; circuits run when the test says so.
 class RecorderTest : public ::testing::Test {
  protected:
   void SetUp() override {
     set_deferring(true);
+    internal::set_circuit_worker(false);
     scalar().on_run = nullptr;
     flush(scalar());
     reset_recorder_stats(scalar());

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT
+// The thread that runs a device's sealed circuits while the program goes on.
+#include "src/runtime/circuit_worker.h"
+
+#include <sched.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+
+#include "src/runtime/beside.h"
+#include "src/runtime/recorder.h"
+
+namespace hologram::internal {
+namespace {
+
+// Spinning saves the recording thread a system call where circuits come one after another.
+constexpr int64_t kShortestSpin = 2'000;
+constexpr int64_t kLongestSpin = 60'000;
+// Looks without anything recorded after which it waits to be called.
+constexpr int kQuietLooks = 40;
+
+constexpr int kUnread = -1;
+constinit std::atomic<int> g_on{kUnread};
+
+int read_setting() {
+  const char* text = std::getenv("HOLOGRAM_WORKER");
+  cpu_set_t set;
+  const bool two = sched_getaffinity(0, sizeof set, &set) != 0 || CPU_COUNT(&set) > 1;
+  const int wish = two && (text == nullptr || std::string_view(text) != "0");
+  int unread = kUnread;
+  return g_on.compare_exchange_strong(unread, wish) ? wish : unread;
+}
+
+}  // namespace
+
+void set_circuit_worker(bool on) {
+  g_on.store(on);
+  on ? Recorder::wake_workers() : Recorder::flush_all();
+}
+
+bool CircuitWorker::asks_always() { return asks_workers_always(); }
+
+bool has_circuit_worker() {
+  const int on = g_on.load(std::memory_order_relaxed);
+  return (on != kUnread ? on : read_setting()) == 1;
+}
+
+bool CircuitWorker::exists() const {
+  return has_circuit_worker() && state_.load(std::memory_order_relaxed) != kStopped;
+}
+
+void CircuitWorker::call() {
+  switch (state_.load(std::memory_order_acquire)) {
+    case kNone:
+      start();
+      break;
+    case kStopped:
+      return;
+    default:
+      break;
+  }
+  calls_.fetch_add(1, std::memory_order_seq_cst);
+  if (sleeping_.load(std::memory_order_seq_cst) == 0) return;
+  called_at_.store(now_ns(), std::memory_order_relaxed);
+  if (sleeping_.exchange(0) != 0) futex_wake(sleeping_, 1);
+}
+
+void CircuitWorker::start() {
+  int none = kNone;
+  if (!state_.compare_exchange_strong(none, kStarting)) return;
+  Recorder::stop_workers_at_exit();
+  // Signals are for the threads the program knows of.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const bool started = pthread_create(&thread_, nullptr, &main, this) == 0;
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  state_.store(started ? kStarted : kStopped, std::memory_order_release);
+}
+
+void CircuitWorker::forget_thread() {
+  if (state_.load() != kStopped) state_.store(kNone);
+  running_.store(false);
+  sleeping_.store(0);
+  called_at_.store(0);
+}
+
+void CircuitWorker::stop(bool join) {
+  const int before = state_.exchange(kStopped);
+  if (before != kStarted) return;
+  calls_.fetch_add(1, std::memory_order_seq_cst);
+  sleeping_.store(0);
+  futex_wake(sleeping_, 1);
+  join ? pthread_join(thread_, nullptr) : pthread_detach(thread_);
+}
+
+void CircuitWorker::ran(int64_t wall, int64_t processor) {
+  // Waiting for a guest's last tiles is fair; a time slice that others took is not.
+  judge_.job_ended(now_ns(), wall - processor, wall / 4);
+}
+
+void* CircuitWorker::main(void* self) {
+  pthread_setname_np(pthread_self(), "hologram-worker");
+  static_cast<CircuitWorker*>(self)->loop();
+  return nullptr;
+}
+
+void CircuitWorker::loop() {
+  spin_ = kShortestSpin;
+  bool due = false;
+  while (state_.load(std::memory_order_acquire) != kStopped) {
+    running_.store(true, std::memory_order_relaxed);
+    uint32_t seen = calls_.load(std::memory_order_seq_cst);
+    while ((due || is_quick()) && recorder_.work()) seen = calls_.load(std::memory_order_seq_cst);
+    running_.store(false, std::memory_order_relaxed);
+
+    const int64_t idle_since = now_ns();
+    bool called = false;
+    while (!called && now_ns() - idle_since < spin_) {
+      for (int i = 0; i < 32 && !called; ++i) {
+        pause();
+        called = calls_.load(std::memory_order_acquire) != seen;
+      }
+    }
+    due = !called && sleep(seen);
+    const int64_t idle = now_ns() - idle_since;
+    spin_ = idle < kLongestSpin ? std::min(kLongestSpin, std::max(spin_, 2 * idle))
+                                : std::max(kShortestSpin, spin_ / 2);
+  }
+}
+
+bool CircuitWorker::sleep(uint32_t seen) {
+  bool due = false;
+  while (!due) {
+    called_at_.store(0, std::memory_order_relaxed);
+    sleeping_.store(1, std::memory_order_seq_cst);
+    if (calls_.load(std::memory_order_seq_cst) == seen) {
+      futex_wait(sleeping_, 1, quiet_looks_ < kQuietLooks ? kLookEvery : 0);
+    }
+    const bool woken = sleeping_.exchange(0, std::memory_order_seq_cst) == 0;
+    if (woken || calls_.load(std::memory_order_seq_cst) != seen) {
+      quiet_looks_ = 0;
+      break;
+    }
+    if (quiet_looks_ == kQuietLooks) continue;  // woken for nothing
+    const Recorder::Look look = recorder_.look_at_age();
+    due = look == Recorder::Look::kDue;
+    quiet_looks_ = look == Recorder::Look::kQuiet ? quiet_looks_ + 1 : 0;
+    if (quiet_looks_ == kQuietLooks && !recorder_.stop_looking()) quiet_looks_ = 0;
+  }
+  if (const int64_t at = called_at_.exchange(0, std::memory_order_relaxed); at != 0 && !due) {
+    const int64_t now = now_ns();
+    judge_.worker_woke(now, now - at);
+  }
+  return due;
+}
+
+}  // namespace hologram::internal

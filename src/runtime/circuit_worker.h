@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+// The thread that runs a device's sealed circuits while the program goes on.
+#pragma once
+
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "src/runtime/busy.h"
+
+namespace hologram::internal {
+
+class Recorder;
+
+// Looks for circuits when called, and a few dozen times a second at how old the open one is, until
+// nothing has been recorded for a while. Starts when first called. In a forked child, which does
+// not have the thread, it starts again.
+class CircuitWorker {
+ public:
+  // How often it looks: a circuit that nobody asks for waits once to twice as long.
+  static constexpr int64_t kLookEvery = 25'000'000;
+
+  explicit CircuitWorker(Recorder& recorder) : recorder_(recorder) {}
+  ~CircuitWorker() { stop(/*join=*/true); }
+  CircuitWorker(const CircuitWorker&) = delete;
+  CircuitWorker& operator=(const CircuitWorker&) = delete;
+
+  // Whether there is to be one: not where HOLOGRAM_WORKER=0, nor with one processor, nor when the
+  // process ends.
+  bool exists() const;
+  // Whether it would begin soon if it were called: false on a machine busy with others' work.
+  bool is_quick() { return judge_.workers_help(now_ns()) || asks_always(); }
+  // There is work. Never blocks.
+  void call();
+  // Whether it is running circuits one after another.
+  bool is_running() const { return running_.load(std::memory_order_relaxed); }
+  // It ran for so long while it had the processor for less.
+  void ran(int64_t wall, int64_t processor);
+
+  void stop(bool join);
+  void forget_thread();  // in a forked child
+
+ private:
+  enum State : int { kNone, kStarting, kStarted, kStopped };
+
+  static void* main(void* self);
+  static bool asks_always();
+  void loop();
+  void start();
+  // Until called; true where it found work by itself.
+  bool sleep(uint32_t seen);
+
+  Recorder& recorder_;
+  std::atomic<int> state_{kNone};
+  std::atomic<bool> running_{false};
+  pthread_t thread_{};
+  BusyJudge judge_;
+  int64_t spin_ = 0;
+  int quiet_looks_ = 0;
+  alignas(64) std::atomic<uint32_t> calls_{0};
+  std::atomic<uint32_t> sleeping_{0};
+  std::atomic<int64_t> called_at_{0};
+};
+
+// For tests, which want circuits to run when they say so. Switched off it finishes what it does.
+void set_circuit_worker(bool on);
+bool has_circuit_worker();
+
+}  // namespace hologram::internal

@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: MIT
+// Seals circuits and sees to it that they run in order: on whoever asks, or on the worker.
+//
+// Circuits are sealed by the threads that record and ask, at points that the recorded ops decide,
+// so that a loop finds its plans again however fast anything ran. Only the age of a circuit seals
+// it at a moment of its own.
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
+
+#include <time.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "hologram/error.h"
+#include "hologram/memory.h"
+#include "hologram/parallel.h"
+#include "src/runtime/beside.h"
+#include "src/runtime/recorder.h"
+#include "src/runtime/watch.h"
+
+namespace hologram::internal {
+
+using Access = BufferAccess;
+
+namespace {
+
+// How long a waiting thread spins before it sleeps, or takes over from a worker that is to begin.
+constexpr int64_t kWaitSpin = 50'000;
+
+// How this thread rounds, and what it does with denormal numbers.
+uint32_t float_mode() {
+#if defined(__SSE__)
+  return _mm_getcsr() & 0xffc0;
+#else
+  return 0;
+#endif
+}
+
+struct FloatModeScope {
+#if defined(__SSE__)
+  explicit FloatModeScope(uint32_t mode) : outer(_mm_getcsr()) { _mm_setcsr(mode | 0x1f80); }
+  ~FloatModeScope() { _mm_setcsr(outer); }
+  unsigned outer;
+#else
+  explicit FloatModeScope(uint32_t) {}
+#endif
+};
+
+int64_t processor_ns() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
+}
+
+// An address that is this thread's alone.
+const void* this_thread() {
+  static constinit thread_local char t_here = 0;
+  return &t_here;
+}
+
+}  // namespace
+
+// Gives the run lock, which the caller has taken, back at its end.
+struct Recorder::RunScope {
+  explicit RunScope(Recorder& recorder) : recorder(recorder) {
+    recorder.runner_.store(this_thread(), std::memory_order_relaxed);
+  }
+  ~RunScope() {
+    recorder.runner_.store(nullptr, std::memory_order_relaxed);
+    recorder.run_mutex_.unlock();
+    beside_bell().ring();
+  }
+  Recorder& recorder;
+};
+
+bool Recorder::runs_here() const {
+  return runner_.load(std::memory_order_relaxed) == this_thread();
+}
+
+// With the record lock held, which may be let go in between: moves the open circuit to the end of
+// the queue. False if nothing was recorded.
+bool Recorder::seal(std::unique_lock<SpinLock>& lock, Why why) {
+  if (open_->tape.empty()) return false;
+  std::unique_ptr<OpenCircuit> next;
+  if (!spare_.empty()) {
+    next = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  lock.unlock();
+  if (next == nullptr) next = std::make_unique<OpenCircuit>();
+  const int threads = num_threads();
+  const int64_t sealed_ns = is_watched() ? now_ns() : 0;
+  const char* cause = sealed_ns != 0 ? watch_cause() : nullptr;
+  void* observed = sealed_ns != 0 ? share_observation() : nullptr;
+  lock.lock();
+  if (open_->tape.empty()) {  // another thread was faster
+    if (spare_.size() < spare_.capacity()) spare_.push_back(std::move(next));
+    lock.unlock();
+    drop_observation(observed);
+    lock.lock();
+    return false;
+  }
+  OpenCircuit& circuit = *open_;
+  const size_t count = circuit.slots.size();
+  circuit.states.assign((count + 7) / 8, 0);
+  auto* states = reinterpret_cast<uint8_t*>(circuit.states.data());
+  for (size_t s = 0; s < count; ++s) {
+    const OpenCircuit::Slot& slot = circuit.slots[s];
+    const bool live = slot.buffer->use_count() > 1;
+    states[s] = static_cast<uint8_t>((live ? circuit::kSlotLive : 0) |
+                                     (slot.fresh ? circuit::kSlotFresh : 0));
+    if (!live && !slot.fresh) circuit.kept_bytes += slot.buffer->nbytes();
+  }
+  circuit.why = why;
+  circuit.threads = threads;
+  circuit.float_mode = float_mode();
+  circuit.sealed_ns = sealed_ns;
+  circuit.cause = cause;
+  circuit.observed = observed;
+  next->epoch = next_epoch_++;
+  next->attention = circuit.attention & static_cast<uint8_t>(~OpenCircuit::kFull);
+  OpenCircuit* const sealed = &circuit;
+  (last_ != nullptr ? last_->next : first_) = std::move(open_);
+  last_ = sealed;
+  ++queued_;
+  queued_kept_ += circuit.kept_bytes;
+  queued_unbacked_ += circuit.unbacked_bytes;
+  open_ = std::move(next);
+  return true;
+}
+
+// With the record lock held: whether what waits to run has grown to its bounds.
+bool Recorder::is_crowded() const {
+  return queued_ >= CircuitBounds::kMaxQueued || queued_kept_ > last_->kept_limit ||
+         queued_unbacked_ > last_->unbacked_limit;
+}
+
+// With the record lock held: the circuit in the middle of the queue.
+uint64_t Recorder::half_way() const {
+  const OpenCircuit* circuit = first_.get();
+  for (int i = 1; i < (queued_ + 1) / 2; ++i) circuit = circuit->next.get();
+  return circuit->epoch;
+}
+
+// With the record lock held: the first circuit leaves the queue. It keeps the references that later
+// circuits did not take over.
+std::unique_ptr<OpenCircuit> Recorder::take_first() {
+  std::unique_ptr<OpenCircuit> circuit = std::move(first_);
+  first_ = std::move(circuit->next);
+  if (first_ == nullptr) last_ = nullptr;
+  --queued_;
+  queued_kept_ -= circuit->kept_bytes;
+  queued_unbacked_ -= circuit->unbacked_bytes;
+  std::erase_if(circuit->slots, [&](const OpenCircuit::Slot& slot) {
+    std::atomic<uint64_t>& recorded = Access::recorded(slot.buffer);
+    const uint64_t word = recorded.load(std::memory_order_relaxed);
+    if (word >> Buffer::kRecordedEpochShift != circuit->epoch) return true;
+    recorded.store(word & kFlagsMask, std::memory_order_release);
+    return false;
+  });
+  return circuit;
+}
+
+// With the record lock held.
+void Recorder::look_whether_idle() {
+  if (first_ == nullptr && open_->tape.empty()) pending_.store(false, std::memory_order_release);
+}
+
+// With the run lock held: the first circuit is done. The caller retires it.
+std::unique_ptr<OpenCircuit> Recorder::finish_first() {
+  device_.done_epoch_.store(running_->epoch, std::memory_order_release);
+  std::lock_guard lock(record_lock_);
+  std::unique_ptr<OpenCircuit> circuit = take_first();
+  look_whether_idle();
+  return circuit;
+}
+
+// Likewise. What nobody needs is released before anybody hears that the circuit is done, so that
+// memory is free after a wait. But not foreign memory: who waits may hold what its deleter needs.
+void Recorder::finish_on_worker() {
+  std::unique_ptr<OpenCircuit> circuit;
+  {
+    std::lock_guard lock(record_lock_);
+    circuit = take_first();
+    const auto parted = std::partition(circuit->slots.begin(), circuit->slots.end(),
+                                       [](const OpenCircuit::Slot& slot) {
+                                         return slot.buffer->pool() != PoolKind::kForeign &&
+                                                slot.buffer->pool() != PoolKind::kBoundary;
+                                       });
+    for (auto slot = parted; slot != circuit->slots.end(); ++slot) {
+      parted_.push_back(slot->buffer);
+      open_->attention |= OpenCircuit::kParted;
+      has_parted_.store(true, std::memory_order_relaxed);
+    }
+    circuit->slots.erase(parted, circuit->slots.end());
+  }
+  const uint64_t epoch = circuit->epoch;
+  retire(std::move(circuit));
+  device_.done_epoch_.store(epoch, std::memory_order_release);
+  std::lock_guard lock(record_lock_);
+  look_whether_idle();
+}
+
+// Of a circuit that is done; its storage serves a later one.
+void Recorder::retire(std::unique_ptr<OpenCircuit> circuit) {
+  drop(*circuit);
+  circuit->tape.clear();
+  circuit->sites.clear();
+  circuit->backed_bytes = circuit->unbacked_bytes = circuit->kept_bytes = 0;
+  circuit->call_cost = 0;
+  circuit->attention = 0;
+  circuit->stalled = false;
+  std::lock_guard lock(record_lock_);
+  if (spare_.size() < spare_.capacity()) spare_.push_back(std::move(circuit));
+}
+
+void Recorder::release_parted() {
+  std::vector<Buffer*> parted;
+  {
+    std::lock_guard lock(record_lock_);
+    parted.swap(parted_);
+    open_->attention &= static_cast<uint8_t>(~OpenCircuit::kParted);
+    has_parted_.store(false, std::memory_order_relaxed);
+  }
+  for (Buffer* buffer : parted) buffer->release();
+}
+
+// Once this thread leaves circuits in the queue.
+void Recorder::call_worker() {
+  {
+    std::lock_guard lock(record_lock_);
+    if (first_ == nullptr || first_->stalled) return;
+  }
+  if (worker_.exists() && worker_.is_quick()) worker_.call();
+}
+
+// With the record lock held, which is let go in between: what has to be done before an op is
+// recorded.
+void Recorder::make_room(std::unique_lock<SpinLock>& lock) {
+  const uint8_t attention = open_->attention;
+  if ((attention & (OpenCircuit::kParted | OpenCircuit::kWake)) != 0) {
+    open_->attention &= static_cast<uint8_t>(~OpenCircuit::kWake);
+    lock.unlock();
+    if ((attention & OpenCircuit::kParted) != 0) release_parted();
+    if ((attention & OpenCircuit::kWake) != 0 && worker_.exists()) worker_.call();
+    lock.lock();
+  }
+  if ((open_->attention & OpenCircuit::kFull) == 0) return;
+  if (worker_.exists() && worker_.is_quick()) return pass_on(lock, Why::kBounds);
+  const uint64_t epoch = open_->epoch;
+  lock.unlock();
+  flush_until(epoch, Why::kBounds);
+  lock.lock();
+}
+
+// With the record lock held, which is let go in between: the worker is to run the open circuit.
+void Recorder::pass_on(std::unique_lock<SpinLock>& lock, Why why) {
+  if (!seal(lock, why)) return;
+  const bool crowded = is_crowded();
+  const uint64_t epoch = crowded ? half_way() : 0;
+  lock.unlock();
+  if (worker_.is_quick()) worker_.call();
+  if (crowded) run_until(epoch, Why::kBounds);
+  lock.lock();
+}
+
+void Recorder::hand_over(std::unique_lock<SpinLock>& lock) {
+  if (worker_.exists()) pass_on(lock, Why::kCall);
+}
+
+void Recorder::hand_over() {
+  std::unique_lock lock(record_lock_);
+  hand_over(lock);
+}
+
+bool Recorder::flush(Why why) {
+  if (has_parted_.load(std::memory_order_relaxed) && why != Why::kMemory) release_parted();
+  return flush_until(UINT64_MAX, why);
+}
+
+bool Recorder::flush_until(uint64_t epoch, Why why) {
+  if (is_idle() || runs_here()) return false;
+  // A thread with a tile of a circuit must not wait for that circuit.
+  if (why == Why::kMemory && in_parallel_region()) {
+    if (!run_mutex_.try_lock()) return false;
+    const RunScope free(*this);
+  }
+  {
+    std::unique_lock lock(record_lock_);
+    if (open_->epoch <= epoch) seal(lock, why);
+    if (last_ == nullptr) return false;
+    epoch = std::min(epoch, last_->epoch);
+  }
+  return run_until(epoch, why);
+}
+
+// Runs what is sealed up to a circuit, or waits for others who do.
+bool Recorder::run_until(uint64_t epoch, Why why) {
+  bool any = false;
+  bool stuck = false;
+  std::exception_ptr error;
+  while (!stuck && may_run(epoch)) {
+    std::unique_ptr<OpenCircuit> finished;
+    std::exception_ptr now;
+    {
+      const RunScope scope(*this);
+      if (device_.done_epoch() >= epoch) break;
+      stuck = !run_first(now, /*keeps=*/false);
+      if (!stuck) finished = finish_first();
+    }
+    if (now != nullptr && (error == nullptr || stuck)) error = now;
+    if (finished == nullptr) continue;
+    any = true;
+    retire(std::move(finished));  // deleters may do as they like: no lock is held
+  }
+  call_worker();
+  if (error != nullptr) {
+    if (stuck || why == Why::kAsked) std::rethrow_exception(error);
+    device_.default_stream().keep_error(error);
+  }
+  return any;
+}
+
+// Waits until the circuit is done (false), helping whoever runs, or until it is for this thread to
+// run what comes next: true, with the run lock held.
+bool Recorder::may_run(uint64_t epoch) {
+  const auto is_done = [&] { return device_.done_epoch() >= epoch; };
+  if (is_done()) return false;
+  if (!worker_.is_running() && run_mutex_.try_lock()) return true;
+  for (int64_t since = now_ns(); !is_done();) {
+    if (help_beside()) {
+      since = now_ns();
+      continue;
+    }
+    // A worker that is at it goes on, which saves handing over.
+    const bool late = now_ns() - since > kWaitSpin;
+    if ((late || !worker_.is_running()) && run_mutex_.try_lock()) return true;
+    if (!late) {
+      for (int i = 0; i < 16; ++i) pause();
+      continue;
+    }
+    bool mine = false;
+    beside_bell().sleep_unless(
+        [&] { return is_done() || is_beside_claimable() || (mine = run_mutex_.try_lock()); });
+    if (mine) return true;
+    since = now_ns();
+  }
+  return false;
+}
+
+bool Recorder::work() {
+  if (!run_mutex_.try_lock()) return false;  // whoever it is calls again
+  const RunScope scope(*this);
+  OpenCircuit* circuit;
+  {
+    std::lock_guard lock(record_lock_);
+    circuit = first_.get();
+    if (circuit == nullptr || circuit->stalled || !worker_.exists()) return false;
+  }
+  const int64_t begin = now_ns();
+  const int64_t begin_processor = processor_ns();
+  bool finished;
+  {
+    const BesideScope beside(circuit->threads);
+    const FloatModeScope mode(circuit->float_mode);
+    std::exception_ptr error;
+    finished = run_first(error, /*keeps=*/true);
+  }
+  worker_.ran(now_ns() - begin, processor_ns() - begin_processor);
+  if (finished) finish_on_worker();
+  return finished;
+}
+
+Recorder::Look Recorder::look_at_age() {
+  std::unique_lock lock(record_lock_);
+  const bool quiet = ops_recorded_ == seen_ops_;
+  seen_ops_ = ops_recorded_;
+  if (quiet && !open_->tape.empty()) seal(lock, Why::kAge);
+  if (first_ != nullptr && !first_->stalled) return Look::kDue;
+  return quiet ? Look::kQuiet : Look::kBusy;
+}
+
+bool Recorder::stop_looking() {
+  std::lock_guard lock(record_lock_);
+  open_->attention |= OpenCircuit::kWake;
+  return ops_recorded_ == seen_ops_;
+}
+
+}  // namespace hologram::internal
