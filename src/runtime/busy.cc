@@ -21,13 +21,11 @@ constexpr int64_t kLossShare = 10;  // rest this many times what was lost
 constexpr int64_t kLateWait = 150 * kMicrosecond;
 constexpr double kLateWake = 500.0 * kMicrosecond;
 constexpr int64_t kOwnLookEvery = 10 * kMillisecond;
-constexpr int64_t kCrowded = 5 * kOwnLookEvery;
 constexpr int64_t kTestEvery = 50 * kMillisecond;
 
 // What the kernel counted for this thread: time on a processor, and time ready but waiting for one.
 struct Waiting {
   int64_t look_at = 0;
-  int64_t crowded_until = 0;
   long long ran = 0;
   long long waited = 0;
 };
@@ -42,29 +40,6 @@ bool read_schedstat(long long& ran, long long& waited) {
   if (length <= 0) return false;
   text[length] = '\0';
   return std::sscanf(text, "%lld %lld", &ran, &waited) == 2;
-}
-
-// Whether others want the processor of this thread, of which every judge is to hear.
-bool is_crowded(int64_t now) {
-  Waiting& w = t_waiting;
-  if (now < w.look_at) return now < w.crowded_until && w.crowded_until <= now + kCrowded;
-  const bool first = w.look_at == 0;
-  w.look_at = now + kOwnLookEvery;
-  long long ran = 0;
-  long long waited = 0;
-  if (!read_schedstat(ran, waited)) {
-    w.look_at = INT64_MAX;  // no such file on this kernel
-    return false;
-  }
-  const long long ran_since = ran - w.ran;
-  const long long waited_since = waited - w.waited;
-  w.ran = ran;
-  w.waited = waited;
-  // A tenth of the time in the queue: others want this processor, so they want the rest as well.
-  if (!first && waited_since > kMillisecond && waited_since * 9 > ran_since) {
-    w.crowded_until = now + kCrowded;
-  }
-  return now < w.crowded_until;
 }
 
 }  // namespace
@@ -82,8 +57,32 @@ void BusyJudge::rest(int64_t now, int64_t at_least) {
   rest_until_.store(now + length, std::memory_order_relaxed);
 }
 
+void BusyJudge::look_at_own_waiting(int64_t now) {
+  Waiting& w = t_waiting;
+  if (now < w.look_at) return;
+  const bool first = w.look_at == 0;
+  w.look_at = now + kOwnLookEvery;
+  long long ran = 0;
+  long long waited = 0;
+  if (!read_schedstat(ran, waited)) {
+    w.look_at = INT64_MAX;  // no such file on this kernel
+    return;
+  }
+  const long long ran_since = ran - w.ran;
+  const long long waited_since = waited - w.waited;
+  w.ran = ran;
+  w.waited = waited;
+  // A tenth of the time in the queue: others want this processor, so they want the rest as well.
+  if (!first && waited_since > kMillisecond && waited_since * 9 > ran_since) {
+    rest_until_.store(
+        std::max(rest_until_.load(std::memory_order_relaxed), now + 5 * kOwnLookEvery),
+        std::memory_order_relaxed);
+  }
+}
+
 bool BusyJudge::workers_help(int64_t now) {
-  return !is_crowded(now) && now >= rest_until_.load(std::memory_order_relaxed);
+  look_at_own_waiting(now);
+  return now >= rest_until_.load(std::memory_order_relaxed);
 }
 
 bool BusyJudge::job_ended(int64_t now, int64_t wait, int64_t fair) {

@@ -17,6 +17,8 @@ class BusyJudge {
   // Whether a worker asked now is expected to help. Also looks, now and then, at how long this
   // thread itself had to wait for a processor.
   bool workers_help(int64_t now);
+  // Likewise, by what was told alone: also where threads of this process wait for each other.
+  bool is_rested(int64_t now) const { return now >= rest_until_.load(std::memory_order_relaxed); }
   // A job ended whose caller waited `wait` ns for workers where `fair` ns were to be expected.
   // Returns whether that counts as late.
   bool job_ended(int64_t now, int64_t wait, int64_t fair);
@@ -29,6 +31,7 @@ class BusyJudge {
 
  private:
   void rest(int64_t now, int64_t at_least);
+  void look_at_own_waiting(int64_t now);
 
   std::atomic<int64_t> rest_until_{0};
   std::atomic<int64_t> rest_length_{0};

@@ -30,7 +30,7 @@ class CircuitWorker {
   // process ends.
   bool exists() const;
   // Whether it would begin soon if it were called: false on a machine busy with others' work.
-  bool is_quick() { return judge_.workers_help(now_ns()) || asks_always(); }
+  bool is_quick() { return judge_.is_rested(now_ns()) || asks_always(); }
   // There is work. Never blocks.
   void call();
   // Whether it is running circuits one after another.

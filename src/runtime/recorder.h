@@ -46,7 +46,7 @@ struct CircuitBounds {
   // the work after it, is a circuit of its own. Depends on nothing but what was recorded, so that
   // equal programs are cut equally and find their plans.
   static constexpr double kHandOverCost = 5000;
-  static constexpr int kMaxQueued = 32;        // circuits
+  static constexpr int kMaxQueued = 32;  // circuits
 };
 
 // Why a circuit was sealed and run.
@@ -177,6 +177,9 @@ class Recorder {
   void pass_on(std::unique_lock<SpinLock>& lock, Why why);
   bool run_until(uint64_t epoch, Why why);
   bool may_run(uint64_t epoch);
+  void ring();
+  bool is_waited_for();
+  void wait_for(uint64_t epoch);
   std::unique_ptr<OpenCircuit> take_first();
   std::unique_ptr<OpenCircuit> finish_first();
   void finish_on_worker();
@@ -200,6 +203,7 @@ class Recorder {
   friend class CircuitWorker;
   enum class Look { kQuiet, kBusy, kDue };
   bool work();
+  bool run_beside();
   Look look_at_age();
   bool stop_looking();
 
@@ -221,6 +225,7 @@ class Recorder {
   uint64_t next_epoch_ = 1;
   std::atomic<bool> pending_{false};  // whether anything is recorded that has not run
   std::atomic<bool> has_parted_{false};
+  std::atomic<uint64_t> waited_for_{UINT64_MAX};  // the first circuit that a sleeping thread needs
 
   // Held while a circuit runs, so that they run in order. Taken before the other.
   alignas(64) std::mutex run_mutex_;

@@ -26,8 +26,10 @@ using Access = BufferAccess;
 
 namespace {
 
-// How long a waiting thread spins before it sleeps, or takes over from a worker that is to begin.
-constexpr int64_t kWaitSpin = 50'000;
+// How long a waiting thread spins before it sleeps.
+constexpr int64_t kWaitSpin = 200'000;
+// What such a thread leaves to a worker that is between two circuits.
+constexpr int64_t kTurnSpin = 20'000;
 
 // How this thread rounds, and what it does with denormal numbers.
 uint32_t float_mode() {
@@ -70,7 +72,6 @@ struct Recorder::RunScope {
   ~RunScope() {
     recorder.runner_.store(nullptr, std::memory_order_relaxed);
     recorder.run_mutex_.unlock();
-    beside_bell().ring();
   }
   Recorder& recorder;
 };
@@ -285,7 +286,8 @@ bool Recorder::flush_until(uint64_t epoch, Why why) {
   // A thread with a tile of a circuit must not wait for that circuit.
   if (why == Why::kMemory && in_parallel_region()) {
     if (!run_mutex_.try_lock()) return false;
-    const RunScope free(*this);
+    { const RunScope free(*this); }
+    ring();
   }
   {
     std::unique_lock lock(record_lock_);
@@ -310,11 +312,13 @@ bool Recorder::run_until(uint64_t epoch, Why why) {
       stuck = !run_first(now, /*keeps=*/false);
       if (!stuck) finished = finish_first();
     }
+    if (is_waited_for()) ring();
     if (now != nullptr && (error == nullptr || stuck)) error = now;
     if (finished == nullptr) continue;
     any = true;
     retire(std::move(finished));  // deleters may do as they like: no lock is held
   }
+  ring();
   call_worker();
   if (error != nullptr) {
     if (stuck || why == Why::kAsked) std::rethrow_exception(error);
@@ -335,23 +339,49 @@ bool Recorder::may_run(uint64_t epoch) {
       continue;
     }
     // A worker that is at it goes on, which saves handing over.
-    const bool late = now_ns() - since > kWaitSpin;
-    if ((late || !worker_.is_running()) && run_mutex_.try_lock()) return true;
-    if (!late) {
+    const int64_t waited = now_ns() - since;
+    if ((waited > kTurnSpin || !worker_.is_running()) && run_mutex_.try_lock()) return true;
+    if (waited <= kWaitSpin) {
       for (int i = 0; i < 16; ++i) pause();
       continue;
     }
     bool mine = false;
-    beside_bell().sleep_unless(
-        [&] { return is_done() || is_beside_claimable() || (mine = run_mutex_.try_lock()); });
+    beside_bell().sleep_unless([&] {
+      wait_for(epoch);
+      return is_done() || is_beside_claimable() || (mine = run_mutex_.try_lock());
+    });
     if (mine) return true;
     since = now_ns();
   }
   return false;
 }
 
+// Wakes all who wait for circuits, so that they look again.
+void Recorder::ring() {
+  waited_for_.store(UINT64_MAX, std::memory_order_relaxed);
+  beside_bell().ring();
+}
+
+// After a circuit is done, and before somebody sleeps who needs one.
+bool Recorder::is_waited_for() {
+  return waited_for_.fetch_add(0, std::memory_order_acq_rel) <= device_.done_epoch();
+}
+void Recorder::wait_for(uint64_t epoch) {
+  uint64_t before = waited_for_.load(std::memory_order_relaxed);
+  while (!waited_for_.compare_exchange_weak(before, std::min(before, epoch),
+                                            std::memory_order_acq_rel)) {
+  }
+}
+
 bool Recorder::work() {
   if (!run_mutex_.try_lock()) return false;  // whoever it is calls again
+  const bool ran = run_beside();
+  if (!ran || is_waited_for()) ring();
+  return ran;
+}
+
+// With the run lock held, which is given back.
+bool Recorder::run_beside() {
   const RunScope scope(*this);
   OpenCircuit* circuit;
   {
