@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "hologram/api.h"
+#include "hologram/dtype.h"
 
 namespace hologram {
 
@@ -21,6 +22,29 @@ struct CallArguments {
   int max_threads = 1;
 };
 
+// A result without gaps, rows one after another.
+struct CallResult {
+  Dtype dtype = Dtype::kFloat32;
+  int64_t rows = 0;
+  int64_t cols = 0;
+};
+
+// A block of a result that is done: rows [row, row + rows) of columns [col, col + cols).
+struct CallBlock {
+  int64_t row = 0, rows = 0;
+  int64_t col = 0, cols = 0;
+  char* data = nullptr;  // the first element
+  int64_t pitch = 0;     // elements from one row to the next
+};
+
+// What becomes of a result block by block.
+struct CallEpilogue {
+  // Any thread, several at once.
+  void (*run)(void* context, const CallBlock& block) = nullptr;
+  void* context = nullptr;
+  bool whole_rows = false;  // blocks must have all columns
+};
+
 // A kind of call.
 //
 // run() depends on its operands, attributes and numbers only: nothing else may be read, and
@@ -28,9 +52,20 @@ struct CallArguments {
 // the same bits for any number of threads, and does not look at what is recorded (materialize,
 // flush). It may run on any thread, or twice on copies of its operands, or not at all where nobody
 // sees what it writes. What it throws reaches whoever waits for the circuit.
+//
+// A kind may let ops that read its result join its kernel: they then run on blocks of the result
+// while those are in the caches, and a result that nobody else sees never reaches memory.
 struct CallKind {
   const char* name = nullptr;  // as plans, traces and profiles show it: "nll_loss"
   void (*run)(const CallArguments& arguments) = nullptr;
+
+  // Optional: whether operand 0 of calls with these attributes is such a result, and which. Its
+  // NaNs are quiet ones, and run() writes the same bits wherever operand 0 is.
+  bool (*result)(const uint64_t* attributes, CallResult& result) = nullptr;
+  // Optional, of kinds with results: does what run() does and hands over each element once, when it
+  // is done. Operand 0 may be null: then a block is there for as long as the epilogue runs. How the
+  // result is cut changes no bits. False, with nothing done, where run() is better.
+  bool (*run_blocks)(const CallArguments& arguments, const CallEpilogue& epilogue) = nullptr;
 };
 
 // Makes a kind known for the life of the process and returns its number, which other processes need

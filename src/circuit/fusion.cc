@@ -164,12 +164,14 @@ class Fuser {
   void start(Cluster& own, const Node& n, int index) {
     own.domain = Domain(n.n);
     own.nearest_dependent = INT_MAX;
+    own.widest = width(n);
     if (n.call >= 0) {
+      own.call = index;
+      own.cols = graph_.calls[static_cast<size_t>(n.call)].result_cols;
       own.nodes.push_back(index);
       own.ranks.push_back(Rank::kFull);
       return;
     }
-    own.widest = width(n);
     if (n.row > 0) {
       own.whole_rows = true;
       own.domain.set_row(n.row);
@@ -195,7 +197,10 @@ class Fuser {
   // with rows, or the larger one, sets the loops.
   bool join(Cluster& to, const Cluster& c, int index) {
     if (static_cast<int>(to.nodes.size() + c.nodes.size()) > options_.max_instrs) return false;
+    if (to.call >= 0 && c.call >= 0) return false;
     Cluster sum;
+    sum.call = std::max(to.call, c.call);
+    sum.cols = std::max(to.cols, c.cols);
     sum.level = to.level;
     sum.nearest_dependent = to.nearest_dependent;
     sum.whole_rows = to.whole_rows || c.whole_rows;
@@ -238,6 +243,10 @@ class Fuser {
       for (size_t i = 0; i < sum.nodes.size(); ++i) {
         if (!add_maps(sum, node(sum.nodes[i]), sum.ranks[i])) return false;
       }
+    }
+    if (sum.call >= 0 && (sum.domain.numel() != node(sum.call).n || sum.cols == 0 ||
+                          !sum.domain.has_rows_of(sum.cols))) {
+      return false;
     }
     if (!agrees(sum, index)) return false;
     to = std::move(sum);
@@ -326,8 +335,9 @@ class Fuser {
   void try_share(size_t a, size_t b, uint32_t slot) {
     const Cluster& one = clusters_[a];
     const Cluster& other = clusters_[b];
-    if (one.nodes.empty() || other.nodes.empty() || other.level != one.level ||
-        other.whole_rows != one.whole_rows || other.domain.numel() != one.domain.numel()) {
+    if (one.nodes.empty() || other.nodes.empty() || other.level != one.level || one.call >= 0 ||
+        other.call >= 0 || other.whole_rows != one.whole_rows ||
+        other.domain.numel() != one.domain.numel()) {
       return;
     }
     bool shares = false;

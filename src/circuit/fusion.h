@@ -8,13 +8,16 @@
 
 namespace hologram::circuit {
 
-// Nodes that run as one kernel, in the order of the circuit. A call is alone.
+// Nodes that run as one kernel, in the order of the circuit. At most one is a call, and then the
+// others read its result, or nothing that the call has to do with.
 struct Cluster {
   std::vector<int> nodes;
   std::vector<Rank> ranks;  // of the nodes' results
   Domain domain;
   bool whole_rows = false;
-  int level = 0;  // clusters of one level do not depend on each other
+  int call = -1;     // the node that is one
+  int64_t cols = 0;  // of its result; 0: it has none
+  int level = 0;     // clusters of one level do not depend on each other
 
   // Planning only.
   int64_t widest = 1;         // bytes of the largest element of a full value

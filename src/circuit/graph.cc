@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "src/circuit/call_kinds.h"
+
 namespace hologram::circuit {
 namespace {
 
@@ -30,7 +32,7 @@ struct Reader {
 // The output of a node, or an operand of a call.
 struct Writer {
   int node;
-  int use;  // -1: the node is no call
+  int use;  // -1: the output, of a call its result
 };
 
 // What happened to a buffer so far, as far as later nodes can see.
@@ -106,13 +108,36 @@ class Builder {
     }
     for (size_t k = 0; k < call.uses.size(); ++k) {
       const CallSlot& slot = call.uses[k].slot;
-      if (slot.present && slot.writes) write(node, {index, static_cast<int>(k)});
+      if (!slot.present || !slot.writes) continue;
+      const bool is_result = k == 0 && find_result(node, call);
+      write(node, {index, is_result ? -1 : static_cast<int>(k)});
     }
   }
 
  private:
   SlotHistory& history(uint32_t slot) { return slots_[slot]; }
   Node& node_of(int index) { return graph_.nodes[static_cast<size_t>(index)]; }
+  // Whether the first operand is a result that nodes may read element by element.
+  static bool find_result(Node& node, Call& call) {
+    const CallKind& kind = call_kind(node.attr);
+    const CallSlot& slot = call.uses[0].slot;
+    CallResult result;
+    if (kind.result == nullptr || !slot.covers || !kind.result(call.attributes.data(), result) ||
+        result.rows < 2 || result.cols < 2 ||
+        slot.bytes != result.rows * result.cols * static_cast<int64_t>(itemsize(result.dtype))) {
+      return false;
+    }
+    // Who reads the result may write in its place while the call still reads other operands.
+    for (size_t k = 1; k < call.uses.size(); ++k) {
+      const CallUse& use = call.uses[k];
+      if (use.slot.present && use.region.overlaps(call.uses[0].region)) return false;
+    }
+    call.result_cols = result.cols;
+    node.n = node.out_n = result.rows * result.cols;
+    node.compute = result.dtype;
+    node.out = {slot.slot, slot.offset, result.dtype, Map::flat(node.n)};
+    return true;
+  }
   CallUse& use_of(const Node& node, int use) {
     return graph_.calls[static_cast<size_t>(node.call)].uses[static_cast<size_t>(use)];
   }
@@ -157,8 +182,8 @@ class Builder {
   void write(Node& node, const Writer& now) {
     const Region& out = written(now);
     const bool covers = now.use < 0 || use_of(node, now.use).slot.covers;
-    const auto in_step = [&](const Node& other, const Region& region, int64_t n) {
-      return now.use < 0 && other.call < 0 && n == node.out_n && region.same_places(out);
+    const auto in_step = [&](const Region& region, int64_t n) {
+      return node.call < 0 && n == node.out_n && region.same_places(out);
     };
     SlotHistory& slot = history(out.slot);
     for (const Writer& before : slot.all_writers) {
@@ -168,7 +193,7 @@ class Builder {
       const Region& region = written(before);
       if (before.node == now.node || !region.overlaps(out)) return false;
       Node& writer = node_of(before.node);
-      node.order.push_back({before.node, in_step(writer, region, writer.out_n)});
+      node.order.push_back({before.node, before.use < 0 && in_step(region, writer.out_n)});
       if (!covers || !out.covers(region)) return false;
       (before.use < 0 ? writer.overwritten : use_of(writer, before.use).overwritten) = true;
       return true;
@@ -180,7 +205,7 @@ class Builder {
       if (!region.overlaps(out)) return false;
       const bool walks = other.call < 0 && other.in[reader.input].rank == Rank::kFull;
       if (reader.node != now.node) {
-        node.order.push_back({reader.node, walks && in_step(other, region, other.n)});
+        node.order.push_back({reader.node, walks && in_step(region, other.n)});
       }
       return out.covers(region);
     });
@@ -217,10 +242,12 @@ bool Graph::never_written(const Region& region) const {
 void find_live(Graph& graph) {
   const auto is_seen = [&](uint32_t slot) { return (graph.states[slot] & kSlotLive) != 0; };
   for (Node& node : graph.nodes) {
-    node.stored = node.call < 0 && !node.overwritten && is_seen(node.out.slot);
+    const Call* call = node.call < 0 ? nullptr : &graph.calls[static_cast<size_t>(node.call)];
+    const bool has_output = call == nullptr || call->result_cols != 0;
+    node.stored = has_output && !node.overwritten && is_seen(node.out.slot);
     node.live = node.stored;
-    if (node.call < 0) continue;
-    for (const CallUse& use : graph.calls[static_cast<size_t>(node.call)].uses) {
+    for (size_t k = has_output ? 1 : 0; call != nullptr && k < call->uses.size(); ++k) {
+      const CallUse& use = call->uses[k];
       const CallSlot& slot = use.slot;
       if (slot.present && slot.writes && !use.overwritten && is_seen(slot.slot)) node.live = true;
     }
@@ -232,9 +259,13 @@ void find_live(Graph& graph) {
     }
   };
   for (size_t i = graph.nodes.size(); i-- > 0;) {
-    const Node& node = graph.nodes[i];
+    Node& node = graph.nodes[i];
     if (!node.live) continue;
-    if (node.call >= 0) needs(graph.calls[static_cast<size_t>(node.call)].after);
+    if (node.call >= 0) {
+      const Call& call = graph.calls[static_cast<size_t>(node.call)];
+      needs(call.after);
+      node.stored |= call.uses[0].slot.reads;  // what it adds to is in memory
+    }
     for (int k = 0; k < node.arity; ++k) {
       const Input& input = node.in[k];
       if (input.is_number) continue;

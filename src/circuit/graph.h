@@ -69,12 +69,15 @@ struct CallUse {
   bool overwritten = false;  // later nodes leave nothing of what it wrote
 };
 
-// What a node that is a call does. Its operands are always memory.
+// What a node that is a call does.
 struct Call {
   std::span<const uint64_t> attributes;  // of the circuit's words
   uint32_t first_number = 0;
   std::vector<CallUse> uses;
   std::vector<int> after;  // the nodes whose writes it reads
+  // Columns of the result that nodes may read element by element: it is the first use, and
+  // Node::out as well. 0: there is none, all operands are memory.
+  int64_t result_cols = 0;
 };
 
 struct Node {
@@ -89,7 +92,8 @@ struct Node {
   Region out;
   int64_t out_n = 0;
   std::vector<Order> order;
-  // Of kCodeCall: which of Graph::calls. It has neither inputs nor an output of the kind above.
+  // Of kCodeCall: which of Graph::calls. It has no inputs of the kind above, and an output only
+  // where the call has a result.
   int call = -1;
 
   bool clobbered = false;    // some later node writes into out

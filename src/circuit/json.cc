@@ -30,6 +30,10 @@ const char* rank_name(Rank rank) {
 void write_ref(std::ostream& out, const Kernel& kernel, const Ref& ref) {
   switch (ref.kind) {
     case Ref::kAccess:
+      if (kernel.accesses[ref.index].product) {
+        out << "{\"result\":true}";
+        break;
+      }
       out << "{\"access\":" << ref.index << '}';
       break;
     case Ref::kTemp:
@@ -69,56 +73,56 @@ void write_call_record(std::ostream& out, const Record& record) {
   out << ",\"numbers\":[" << record.call.first_number << ',' << record.call.numbers << "]}";
 }
 
-// As a kernel of one step, whose accesses are the operands.
-void write_call(std::ostream& out, const Kernel& kernel) {
-  std::vector<CallSlot> operands;
-  for (const CallSlot& operand : kernel.call->operands) {
-    if (operand.present) operands.push_back(operand);
-  }
-  const auto access = [&](size_t i) { out << "{\"access\":" << i << '}'; };
+// As a step before the others, whose accesses come after those of the kernel.
+void write_call(std::ostream& out, const Kernel& kernel, const std::vector<CallSlot>& operands) {
+  const size_t first = kernel.accesses.size();
+  const std::string name = code_name(kCodeCall, kernel.call->kind);
+  const auto access = [&](size_t i) { out << "{\"access\":" << first + i << '}'; };
   std::vector<size_t> in, written;
   for (size_t i = 0; i < operands.size(); ++i) {
     if (operands[i].reads) in.push_back(i);
     if (operands[i].writes) written.push_back(i);
   }
-  out << "{\"name\":\"" << kernel_name(kernel) << "\",\"stage\":" << kernel.stage
-      << ",\"launch\":" << kernel.launch
-      << ",\"shape\":[],\"rows\":false,\"classes\":0,\"bytes\":" << kernel_bytes(kernel)
-      << ",\"accesses\":";
-  list(out, operands.size(), [&](size_t i) { write_call_operand(out, operands[i]); });
-  out << ",\"instrs\":[{\"op\":\"" << kernel_name(kernel)
-      << "\",\"compute\":\"\",\"result\":\"\",\"rank\":\"full\",\"in\":";
+  out << "{\"op\":\"" << name << "\",\"compute\":\"\",\"result\":\"\",\"rank\":\"full\",\"in\":";
   list(out, in.size(), [&](size_t i) { access(in[i]); });
   out << ",\"out\":";
   if (written.empty()) {
-    out << "{}";
+    out << "{\"result\":true}";
   } else {
     access(written[0]);
   }
-  out << ",\"outs\":";
-  list(out, written.size(), [&](size_t i) { access(written[i]); });
-  out << ",\"record\":" << kernel.call->record << "}]}";
+  out << ",\"record\":" << kernel.call->record << '}';
 }
 
 void write_kernel(std::ostream& out, const Kernel& kernel) {
-  if (kernel.call != nullptr) return write_call(out, kernel);
+  std::vector<CallSlot> operands;
+  if (kernel.call != nullptr) {
+    for (const CallSlot& operand : kernel.call->operands) {
+      if (operand.present) operands.push_back(operand);
+    }
+  }
   out << "{\"name\":\"" << kernel_name(kernel) << "\",\"stage\":" << kernel.stage
       << ",\"launch\":" << kernel.launch << ",\"shape\":";
-  numbers(out, kernel.ndim, kernel.shape);
+  numbers(out, kernel.instrs.empty() ? 0 : kernel.ndim, kernel.shape);
   out << ",\"rows\":" << (kernel.whole_rows ? "true" : "false") << ",\"classes\":" << kernel.classes
       << ",\"bytes\":" << kernel_bytes(kernel) << ",\"accesses\":";
-  list(out, kernel.accesses.size(), [&](size_t i) {
+  list(out, kernel.accesses.size() + operands.size(), [&](size_t i) {
+    if (i >= kernel.accesses.size()) {
+      return write_call_operand(out, operands[i - kernel.accesses.size()]);
+    }
     const Access& access = kernel.accesses[i];
     out << "{\"slot\":" << access.slot << ",\"offset\":" << access.offset << ",\"dtype\":\""
         << dtype_name(access.dtype) << "\",\"rank\":\"" << rank_name(access.rank)
-        << "\",\"loaded\":" << (access.loaded ? "true" : "false")
+        << "\",\"loaded\":" << (access.loaded && !access.product ? "true" : "false")
         << ",\"stored\":" << (access.stored ? "true" : "false") << ",\"strides\":";
     numbers(out, kernel.ndim, access.strides);
     out << '}';
   });
   out << ",\"instrs\":";
-  list(out, kernel.instrs.size(), [&](size_t i) {
-    const Instr& instr = kernel.instrs[i];
+  const size_t calls = kernel.call != nullptr ? 1 : 0;
+  list(out, calls + kernel.instrs.size(), [&](size_t i) {
+    if (i < calls) return write_call(out, kernel, operands);
+    const Instr& instr = kernel.instrs[i - calls];
     out << "{\"op\":\"" << code_name(instr.code, instr.attr) << "\",\"compute\":\""
         << dtype_name(instr.compute) << "\",\"result\":\"" << dtype_name(instr.result)
         << "\",\"rank\":\"" << rank_name(instr.rank) << "\",\"in\":";

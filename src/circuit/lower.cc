@@ -11,7 +11,7 @@
 namespace hologram::circuit {
 namespace {
 
-Kernel lower_call(const Graph& graph, int index) {
+std::shared_ptr<const KernelCall> make_call(const Graph& graph, int index) {
   const Node& node = graph.nodes[static_cast<size_t>(index)];
   const Call& call = graph.calls[static_cast<size_t>(node.call)];
   auto made = std::make_shared<KernelCall>();
@@ -20,9 +20,8 @@ Kernel lower_call(const Graph& graph, int index) {
   for (const CallUse& use : call.uses) made->operands.push_back(use.slot);
   made->attributes.assign(call.attributes.begin(), call.attributes.end());
   made->first_number = call.first_number;
-  Kernel kernel;
-  kernel.call = std::move(made);
-  return kernel;
+  if (call.result_cols != 0) made->operands[0].present = node.stored;
+  return made;
 }
 
 void append_call(const KernelCall& call, std::vector<uint64_t>& words) {
@@ -43,10 +42,14 @@ void append_call(const KernelCall& call, std::vector<uint64_t>& words) {
 class Lowering {
  public:
   Lowering(const Graph& graph, const Cluster& cluster)
-      : graph_(graph), cluster_(cluster), value_(cluster.nodes.size()) {
+      : graph_(graph), cluster_(cluster), domain_(cluster.domain), value_(cluster.nodes.size()) {
     kernel_.whole_rows = cluster.whole_rows;
-    kernel_.ndim = cluster.domain.ndim();
-    cluster.domain.shape(kernel_.shape);
+    if (cluster.call >= 0) {
+      domain_.cut_rows(cluster.cols);
+      kernel_.call = make_call(graph, cluster.call);
+    }
+    kernel_.ndim = domain_.ndim();
+    domain_.shape(kernel_.shape);
   }
 
   Kernel run() {
@@ -79,8 +82,8 @@ class Lowering {
     wanted.offset = region.offset;
     wanted.dtype = region.dtype;
     wanted.rank = rank;
-    cluster_.domain.strides(region.map, rank, wanted.strides);
-    if (cluster_.domain.numel() == 1) {
+    domain_.strides(region.map, rank, wanted.strides);
+    if (domain_.numel() == 1) {
       wanted.rank = Rank::kFull;
       wanted.strides.fill(0);
       wanted.strides[static_cast<size_t>(kernel_.ndim - 1)] = 1;
@@ -95,7 +98,7 @@ class Lowering {
     }
     for (size_t i = 0; i < kernel_.accesses.size(); ++i) {
       const Access& known = kernel_.accesses[i];
-      if (known.slot == wanted.slot && known.offset == wanted.offset &&
+      if (!known.product && known.slot == wanted.slot && known.offset == wanted.offset &&
           known.dtype == wanted.dtype && known.rank == wanted.rank &&
           known.strides == wanted.strides) {
         return static_cast<uint32_t>(i);
@@ -175,7 +178,24 @@ class Lowering {
     return to;
   }
 
+  // The result of the kernel's call: an access of its own, since it need not be in its slot.
+  Value product(const Node& node, uint32_t member) {
+    Access made;
+    made.slot = node.out.slot;
+    made.offset = node.out.offset;
+    made.dtype = node.out.dtype;
+    made.loaded = made.product = true;
+    domain_.strides(node.out.map, Rank::kFull, made.strides);
+    kernel_.accesses.push_back(made);
+    const auto index = static_cast<uint32_t>(kernel_.accesses.size() - 1);
+    return {{Ref::kAccess, index}, node.out.dtype, Rank::kFull, true, member};
+  }
+
   void add(size_t member, const Node& node, Rank rank) {
+    if (node.call >= 0) {
+      value_[member] = product(node, static_cast<uint32_t>(member));
+      return;
+    }
     Instr instr;
     instr.code = node.code;
     instr.attr = node.attr;
@@ -231,6 +251,7 @@ class Lowering {
 
   const Graph& graph_;
   const Cluster& cluster_;
+  Domain domain_;
   Kernel kernel_;
   std::vector<Value> value_;
   std::vector<Converted> converted_;
@@ -241,8 +262,11 @@ class Lowering {
 }  // namespace
 
 Kernel lower(const Graph& graph, const Cluster& cluster) {
-  const int first = cluster.nodes[0];
-  if (graph.nodes[static_cast<size_t>(first)].call >= 0) return lower_call(graph, first);
+  if (cluster.call >= 0 && cluster.nodes.size() == 1) {
+    Kernel kernel;
+    kernel.call = make_call(graph, cluster.call);
+    return kernel;
+  }
   return Lowering(graph, cluster).run();
 }
 
@@ -302,7 +326,8 @@ void append_program(const Kernel& kernel, std::vector<uint64_t>& words) {
   for (int d = 0; d < kernel.ndim; ++d) words.push_back(static_cast<uint64_t>(kernel.shape[d]));
   for (const Access& access : kernel.accesses) {
     words.push_back(static_cast<uint64_t>(access.dtype) | static_cast<uint64_t>(access.rank) << 8 |
-                    uint64_t{access.loaded} << 16 | uint64_t{access.stored} << 17);
+                    uint64_t{access.loaded} << 16 | uint64_t{access.stored} << 17 |
+                    uint64_t{access.product} << 18);
     for (int d = 0; d < kernel.ndim; ++d) {
       words.push_back(static_cast<uint64_t>(access.strides[static_cast<size_t>(d)]));
     }

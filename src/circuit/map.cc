@@ -99,6 +99,11 @@ bool Domain::add_scaled(const Map& map, int64_t scale) {
   return fits;
 }
 
+bool Domain::has_rows_of(int64_t cols) const {
+  return n_ % cols == 0 && (row_ == 0 || row_ == cols) &&
+         (cuts_ == 0 || (cuts_ == 1 && at_[0] == cols));
+}
+
 bool Domain::set_row(int64_t row) {
   if (row_ == row) return true;
   if (row_ != 0 || row <= 0 || n_ % row != 0) return false;

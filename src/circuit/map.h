@@ -57,6 +57,10 @@ class Domain {
   // A map over the rows of this domain.
   bool add_rows(const Map& map) { return row_ > 0 && add_scaled(map, row_); }
   bool set_row(int64_t row);
+  // Whether it can be walked as rows of this length in one loop over rows.
+  bool has_rows_of(int64_t cols) const;
+  // Cuts it so; has_rows_of() is true, cols neither 1 nor numel().
+  void cut_rows(int64_t cols) { cut(cols); }
   bool merge(const Domain& other);
 
   int ndim() const { return cuts_ + 1 + trailing(); }

@@ -100,9 +100,16 @@ int64_t KernelCall::bytes() const {
   return bytes;
 }
 
+int product_access(const Kernel& kernel) {
+  const auto at = std::find_if(kernel.accesses.begin(), kernel.accesses.end(),
+                               [](const Access& access) { return access.product; });
+  return at == kernel.accesses.end() ? -1 : static_cast<int>(at - kernel.accesses.begin());
+}
+
 int64_t kernel_bytes(const Kernel& kernel) {
   int64_t bytes = kernel.call != nullptr ? kernel.call->bytes() : 0;
   for (const Access& access : kernel.accesses) {
+    if (access.product) continue;
     bytes += distinct_elements(kernel, access) * static_cast<int64_t>(itemsize(access.dtype)) *
              (int{access.loaded} + int{access.stored});
   }

@@ -33,6 +33,8 @@ struct Access {
   Rank rank = Rank::kFull;
   bool loaded = false;  // read before this kernel writes it, if it does
   bool stored = false;
+  // What the kernel's call gave, wherever that is: in the slot where the call stores it.
+  bool product = false;
   // Elements per step of each dimension of the domain; 0 where repeated. For kRow the last is 0,
   // for kOne all are.
   std::array<int64_t, kMaxDomainDims> strides{};
@@ -74,11 +76,13 @@ struct Instr {
   OpId op() const { return static_cast<OpId>(code); }
 };
 
-// A call as the whole of a kernel.
+// A call as a kernel, or as what a kernel begins with.
 struct KernelCall {
   uint16_t kind = 0;
-  int record = -1;                   // of the tape
-  std::vector<CallSlot> operands;    // in the order in which they were recorded
+  int record = -1;  // of the tape
+  // In the order in which they were recorded. The first is not present where it is a result that
+  // the kernel's instructions alone see.
+  std::vector<CallSlot> operands;
   std::vector<uint64_t> attributes;  // likewise
   uint32_t first_number = 0;         // its numbers follow each other among the immediates
 
@@ -89,7 +93,9 @@ struct KernelCall {
 // thread. Results do not depend on the blocks: an element's value (a row's, where whole_rows)
 // depends on its inputs alone. What one block stores no other block loads or stores.
 //
-// Where it has a call there is nothing else: no domain, no instructions, no accesses.
+// Where it has a call, that comes first, and there may be nothing else: no domain, no instructions,
+// no accesses. Else the domain is the rows and columns of the call's result, and the instructions
+// run on blocks of it as soon as those are done.
 struct Kernel {
   int ndim = 1;
   std::array<int64_t, kMaxDomainDims> shape{};  // the domain, columns last
@@ -172,13 +178,18 @@ struct PlanOptions {
 std::unique_ptr<Plan> make_plan(std::span<const uint64_t> words, std::span<const uint8_t> states,
                                 const PlanOptions& options = {});
 
+// Position of the access that is the result of the kernel's call; -1: there is none.
+int product_access(const Kernel& kernel);
+
 // Bytes that a kernel reads and writes, repeated ones counted once.
 int64_t kernel_bytes(const Kernel& kernel);
 
 // Calls f(slot) for everything that a kernel touches; the same slot may come up again.
 template <class F>
 void for_slots(const Kernel& kernel, F&& f) {
-  for (const Access& access : kernel.accesses) f(access.slot);
+  for (const Access& access : kernel.accesses) {
+    if (!access.product) f(access.slot);
+  }
   if (kernel.call == nullptr) return;
   for (const CallSlot& operand : kernel.call->operands) {
     if (operand.present) f(operand.slot);
@@ -187,7 +198,8 @@ void for_slots(const Kernel& kernel, F&& f) {
 
 // "add", "convert", "mean", "softmax", "nll_loss": what a record or an instruction does.
 std::string code_name(uint16_t code, uint16_t attr);
-// What a kernel does, op by op: "mul_add_relu"; of a call its name. Repeats are counted
+// What a kernel does, op by op: "mul_add_relu"; of a call its name: "gemm_relu". Repeats are
+// counted
 // ("mul_add_x3"), conversions named only where there is nothing else, long programs cut short.
 std::string kernel_name(const Kernel& kernel);
 

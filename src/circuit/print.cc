@@ -72,6 +72,10 @@ void print_call(std::ostream& out, uint16_t kind, std::span<const CallSlot> oper
 void print_ref(std::ostream& out, const Kernel& kernel, const Ref& ref) {
   switch (ref.kind) {
     case Ref::kAccess:
+      if (kernel.accesses[ref.index].product) {
+        out << "result";
+        return;
+      }
       out << 'b' << kernel.accesses[ref.index].slot;
       if (kernel.accesses[ref.index].offset != 0) out << '+' << kernel.accesses[ref.index].offset;
       return;
@@ -104,7 +108,6 @@ std::string code_name(uint16_t code, uint16_t attr) {
 
 std::string kernel_name(const Kernel& kernel) {
   static constexpr int kMaxParts = 6;
-  if (kernel.call != nullptr) return call_kind(kernel.call->kind).name;
   std::vector<std::pair<std::string, int>> parts;
   for (const bool conversions : {false, true}) {
     for (const Instr& instr : kernel.instrs) {
@@ -116,6 +119,10 @@ std::string kernel_name(const Kernel& kernel) {
     if (!parts.empty()) break;
   }
   std::string out;
+  if (kernel.call != nullptr) {
+    out = call_kind(kernel.call->kind).name;
+    if (!parts.empty()) out += '_';
+  }
   int left = kMaxParts;
   size_t at = 0;
   for (; at < parts.size() && left > 0; ++at, --left) {
@@ -161,9 +168,10 @@ std::string print_plan(const Plan& plan) {
     const Kernel& kernel = plan.kernels[i];
     out << "kernel " << i << "  stage " << kernel.stage << "  launch " << kernel.launch << "  ";
     if (kernel.call != nullptr) {
-      out << "call\n  ";
+      out << "call\n  " << (product_access(kernel) >= 0 ? "result: " : "");
       print_call(out, kernel.call->kind, kernel.call->operands, kernel.call->attributes);
-      continue;
+      if (kernel.instrs.empty()) continue;
+      out << "  then  ";
     }
     print_shape(out, kernel.ndim, kernel.shape.data());
     out << (kernel.whole_rows ? " rows" : "") << "  " << kernel.classes << " classes\n";

@@ -10,6 +10,7 @@
 #include "hologram/parallel.h"
 #include "hologram/recorder.h"
 #include "src/cpu/gemm_builtin.h"
+#include "src/cpu/gemm_float.h"
 #include "src/cpu/gemm_provider.h"
 
 namespace hologram {
@@ -45,20 +46,36 @@ int threads_for(const GemmCall& call, int max_threads) {
 }
 
 template <class T>
-void spread_row(const GemmCall& call, const char* input, char* c) {
+void spread_row(const GemmCall& call, const char* input, int64_t cols, char* c) {
   const T* from = reinterpret_cast<const T*>(input);
   T* to = reinterpret_cast<T*>(c);
   if (call.input_col == 1) {
-    std::memcpy(to, from, static_cast<size_t>(call.n) * sizeof(T));
+    std::memcpy(to, from, static_cast<size_t>(cols) * sizeof(T));
   } else {
-    for (int64_t j = 0; j < call.n; ++j) to[j] = from[j * call.input_col];
+    for (int64_t j = 0; j < cols; ++j) to[j] = from[j * call.input_col];
   }
 }
 
-// Row i of product p gets the input, as if it had been there.
-void spread_row(const GemmCall& call, const char* input, int64_t p, int64_t i, char* c) {
-  input += (p * call.input_batch + i * call.input_row) * call.size();
-  call.size() == 4 ? spread_row<float>(call, input, c) : spread_row<double>(call, input, c);
+// Columns [col, col + cols) of row i of product p get the input, as if it had been there.
+void spread_row(const GemmCall& call, const char* input, int64_t p, int64_t i, int64_t col,
+                int64_t cols, char* c) {
+  input += (p * call.input_batch + i * call.input_row + col * call.input_col) * call.size();
+  call.size() == 4 ? spread_row<float>(call, input, cols, c)
+                   : spread_row<double>(call, input, cols, c);
+}
+
+GemmArgs gemm_args(const GemmCall& call, const CallArguments& arguments, int threads) {
+  GemmArgs g;
+  g.dtype = call.type();
+  g.trans_a = call.trans_a != 0, g.trans_b = call.trans_b != 0;
+  g.m = call.m, g.n = call.n, g.k = call.k;
+  g.alpha = std::bit_cast<double>(arguments.numbers[0]);
+  g.beta = call.scales != 0 ? std::bit_cast<double>(arguments.numbers[1]) : 0;
+  g.a = arguments.operands[1], g.lda = call.lda;
+  g.b = arguments.operands[2], g.ldb = call.ldb;
+  g.c = arguments.operands[0], g.ldc = call.ldc;
+  g.max_threads = threads;
+  return g;
 }
 
 void run_gemm(const CallArguments& arguments) {
@@ -72,21 +89,13 @@ void run_gemm(const CallArguments& arguments) {
       for (int64_t t = begin; t < end; ++t) {
         const int64_t p = t / chunks, last = std::min(call.m, (t % chunks + 1) * chunk);
         for (int64_t i = t % chunks * chunk; i < last; ++i) {
-          spread_row(call, input, p, i, c + (p * call.c_batch + i * call.ldc) * call.size());
+          spread_row(call, input, p, i, 0, call.n,
+                     c + (p * call.c_batch + i * call.ldc) * call.size());
         }
       }
     });
   }
-  GemmArgs g;
-  g.dtype = call.type();
-  g.trans_a = call.trans_a != 0, g.trans_b = call.trans_b != 0;
-  g.m = call.m, g.n = call.n, g.k = call.k;
-  g.alpha = std::bit_cast<double>(arguments.numbers[0]);
-  g.beta = call.scales != 0 ? std::bit_cast<double>(arguments.numbers[1]) : 0;
-  g.a = arguments.operands[1], g.lda = call.lda;
-  g.b = arguments.operands[2], g.ldb = call.ldb;
-  g.c = c, g.ldc = call.ldc;
-  g.max_threads = threads;
+  GemmArgs g = gemm_args(call, arguments, threads);
   // Not by whoever is the best provider now: that may have changed since the product was recorded.
   const GemmProvider builtin = builtin_gemm();
   if (call.k == 0) {
@@ -101,8 +110,54 @@ void run_gemm(const CallArguments& arguments) {
   }
 }
 
+// Multiplications an element from which a pass over C costs too little beside them to matter.
+constexpr int64_t kDeep = 512;
+constexpr int64_t kNearBytes = int64_t{1} << 20;
+
+// A product whose elements others may read as they come. Vectors are left out: they are added up in
+// another order.
+bool gemm_result(const uint64_t* attributes, CallResult& result) {
+  const GemmCall call = call_of(attributes);
+  result = {call.type(), call.m, call.n};
+  return call.batch == 1 && call.m > 1 && call.n > 1 && call.k > 0 && call.k <= kDeep &&
+         call.ldc == call.n;
+}
+
+struct BlocksContext {
+  const GemmCall& call;
+  const char* input;
+  const CallEpilogue& epilogue;
+};
+
+void before_block(void* context, const GemmBlocks::Block& block) {
+  const auto& [call, input, epilogue] = *static_cast<const BlocksContext*>(context);
+  if (input == nullptr) return;
+  for (int64_t i = 0; i < block.rows; ++i) {
+    spread_row(call, input, 0, block.row + i, block.col, block.cols,
+               block.data + i * block.pitch * call.size());
+  }
+}
+
+void after_block(void* context, const GemmBlocks::Block& block) {
+  const CallEpilogue& epilogue = static_cast<const BlocksContext*>(context)->epilogue;
+  epilogue.run(epilogue.context,
+               {block.row, block.rows, block.col, block.cols, block.data, block.pitch});
+}
+
+bool run_gemm_blocks(const CallArguments& arguments, const CallEpilogue& epilogue) {
+  const GemmCall call = call_of(arguments.attributes);
+  // Each thread would pack more of B than stays near.
+  if (epilogue.whole_rows && call.n * call.k * call.size() > kNearBytes) return false;
+  const int threads = threads_for(call, arguments.max_threads);
+  BlocksContext context{call, arguments.operands[3], epilogue};
+  float_gemm_blocks(gemm_args(call, arguments, threads),
+                    {&before_block, &after_block, &context, epilogue.whole_rows});
+  return true;
+}
+
 uint16_t gemm_kind() {
-  static const uint16_t kind = register_call({.name = "gemm", .run = &run_gemm});
+  static const uint16_t kind = register_call(
+      {.name = "gemm", .run = &run_gemm, .result = &gemm_result, .run_blocks = &run_gemm_blocks});
   return kind;
 }
 

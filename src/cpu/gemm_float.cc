@@ -170,28 +170,102 @@ struct Float {
         kernel.pack_b(b + p0 * b_row + j * cols * b_col, b_row, b_col, k, n,
                       pack + (j - j0) * cols * k);
       }
-      GemmPanel<T> panel;
-      panel.k = k;
-      panel.row = a_row, panel.col = a_col;
-      panel.packed = !a_in_place;
-      panel.ldc = g.ldc;
-      panel.alpha = alpha, panel.beta = p0 == 0 ? beta : T(1);
       for (int64_t i = i0; i < i1; i += kHeight) {
-        panel.m = std::min(kHeight, i1 - i);
-        panel.a = a + i * a_row + p0 * a_col;
-        if (!a_in_place) {
-          kernel.pack_a(panel.a, a_row, a_col, panel.m, k, to_a);
-          panel.a = to_a;
-        }
-        for (int64_t j = j0; j < j1; ++j) {
-          panel.n = std::min(cols, g.n - j * cols);
-          const bool direct = b_in_place && panel.n == cols;
-          panel.b = direct ? b + p0 * b_row + j * cols : pack + (j - j0) * cols * k;
-          panel.ldb = direct ? b_row : cols;
-          panel.c = c + i * g.ldc + j * cols;
-          kernel.panel(panel);
-        }
+        strip(i, std::min(kHeight, i1 - i), j0, j1, p0, pack, b_in_place, to_a,
+              c + i * g.ldc + j0 * cols, g.ldc);
       }
+    }
+  }
+
+  // Rows [i, i + m) of the panels [j0, j1) at `to`, from one piece of k that is packed or in place.
+  // to_a: room to pack A, or null.
+  void strip(int64_t i, int64_t m, int64_t j0, int64_t j1, int64_t p0, const T* pack,
+             bool b_in_place, T* to_a, T* to, int64_t ldc) const {
+    const int64_t cols = kernel.cols;
+    GemmPanel<T> panel;
+    panel.m = m;
+    panel.k = std::min(kDepth, g.k - p0);
+    panel.row = a_row, panel.col = a_col;
+    panel.packed = to_a != nullptr;
+    panel.ldc = ldc;
+    panel.alpha = alpha, panel.beta = p0 == 0 ? beta : T(1);
+    panel.a = a + i * a_row + p0 * a_col;
+    if (to_a != nullptr) {
+      kernel.pack_a(panel.a, a_row, a_col, m, panel.k, to_a);
+      panel.a = to_a;
+    }
+    for (int64_t j = j0; j < j1; ++j) {
+      panel.n = std::min(cols, g.n - j * cols);
+      const bool direct = b_in_place && panel.n == cols;
+      panel.b = direct ? b + p0 * b_row + j * cols : pack + (j - j0) * cols * panel.k;
+      panel.ldb = direct ? b_row : cols;
+      panel.c = to + (j - j0) * cols;
+      kernel.panel(panel);
+    }
+  }
+
+  // All of C, each block in all of k at once.
+  void near_blocks(const GemmBlocks& blocks) const {
+    const int64_t panels = ceil_div(g.n, kernel.cols);
+    const int64_t budget = kPackBytes / static_cast<int64_t>(sizeof(T)) / kernel.cols;
+    const int threads = g.max_threads > 0 ? g.max_threads : num_threads();
+    // Few columns of blocks, since narrow ones are slow to walk; a block a task, so that threads
+    // that come late take fewer, and whoever has packed B goes on with it.
+    const int64_t widest = blocks.whole_rows ? panels : std::max<int64_t>(1, budget / g.k);
+    Grid grid{1, ceil_div(panels, widest)};
+    if (threads > 1) {
+      const int64_t most = ceil_div(m, 2 * kernel.rows);
+      grid.rows = std::max(ceil_div(m, kHeight), std::min(most, ceil_div(4 * threads, grid.cols)));
+      if (!blocks.whole_rows) {
+        grid.cols = std::clamp(ceil_div(2 * threads, grid.rows), grid.cols, panels);
+      }
+    }
+    std::array<int64_t, 64> held;
+    held.fill(-1);
+    parallel_for(grid.rows * grid.cols, threads, [&](int64_t begin, int64_t end, int worker) {
+      for (int64_t task = begin; task < end; ++task) {
+        const int64_t group = task / grid.rows, row = task % grid.rows;
+        int64_t unknown = -1;
+        int64_t& packed = worker < 64 ? held[static_cast<size_t>(worker)] : unknown;
+        near_block(m * row / grid.rows, m * (row + 1) / grid.rows, panels * group / grid.cols,
+                   panels * (group + 1) / grid.cols, packed == group, blocks);
+        packed = group;
+      }
+    });
+  }
+
+  void near_block(int64_t i0, int64_t i1, int64_t j0, int64_t j1, bool packed,
+                  const GemmBlocks& blocks) const {
+    static thread_local PackBuffer kept_a, kept_b, kept_c;
+    const int64_t depth = std::min(kDepth, g.k), cols = kernel.cols, width = (j1 - j0) * cols;
+    const int64_t height = std::min(kHeight, i1 - i0), last = std::min(g.n, j1 * cols);
+    const bool b_in_place = b_col == 1 && m <= kInPlaceTiles * kernel.rows;
+    T* const to_b = kept_b.get<T>(width * g.k);
+    T* const to_a = j1 - j0 <= 8 ? nullptr : kept_a.get<T>(height * depth);
+    for (int64_t p0 = 0; p0 < g.k && !packed; p0 += kDepth) {
+      const int64_t k = std::min(kDepth, g.k - p0);
+      for (int64_t j = j0; j < j1; ++j) {
+        const int64_t n = std::min(cols, g.n - j * cols);
+        if (b_in_place && n == cols) continue;
+        kernel.pack_b(b + p0 * b_row + j * cols * b_col, b_row, b_col, k, n,
+                      to_b + p0 * width + (j - j0) * cols * k);
+      }
+    }
+    for (int64_t i = i0; i < i1; i += height) {
+      const int64_t rows = std::min(height, i1 - i);
+      T* to = c + i * g.ldc + j0 * cols;
+      int64_t ldc = g.ldc;
+      if (c == nullptr) {
+        to = kept_c.get<T>(height * width);
+        ldc = last - j0 * cols;
+      }
+      const GemmBlocks::Block block{
+          i, rows, j0 * cols, last - j0 * cols, reinterpret_cast<char*>(to), ldc};
+      blocks.before(blocks.context, block);
+      for (int64_t p0 = 0; p0 < g.k; p0 += kDepth) {
+        strip(i, rows, j0, j1, p0, to_b + p0 * width, b_in_place, to_a, to, ldc);
+      }
+      blocks.after(blocks.context, block);
     }
   }
 };
@@ -203,6 +277,14 @@ void float_gemm(const GemmArgs& args, int64_t begin, int64_t end) {
     Float<double>(args, begin, end).run();
   } else {
     Float<float>(args, begin, end).run();
+  }
+}
+
+void float_gemm_blocks(const GemmArgs& args, const GemmBlocks& blocks) {
+  if (args.dtype == Dtype::kFloat64) {
+    Float<double>(args, 0, args.m).near_blocks(blocks);
+  } else {
+    Float<float>(args, 0, args.m).near_blocks(blocks);
   }
 }
 

@@ -10,4 +10,22 @@ namespace hologram::cpu {
 // in the whole product, for any number of threads: args is always that of the whole.
 void float_gemm(const GemmArgs& args, int64_t begin, int64_t end);
 
+// What happens to blocks of C while they are near; any thread, several at once.
+struct GemmBlocks {
+  struct Block {
+    int64_t row, rows, col, cols;
+    char* data;     // the first element
+    int64_t pitch;  // elements from one row to the next
+  };
+  // It is about to be computed: what beta scales has to be in it.
+  void (*before)(void* context, const Block& block) = nullptr;
+  void (*after)(void* context, const Block& block) = nullptr;
+  void* context = nullptr;
+  bool whole_rows = false;  // blocks have all columns
+};
+
+// The whole product block by block, with the bits that float_gemm gives; m and n are 2 at least.
+// Where args.c is null a block is there for as long as `after` runs.
+void float_gemm_blocks(const GemmArgs& args, const GemmBlocks& blocks);
+
 }  // namespace hologram::cpu

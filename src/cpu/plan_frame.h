@@ -13,15 +13,19 @@
 
 namespace hologram::cpu {
 
+class FusedCall;
+
 // A kernel of a plan: a program, shared with those that differ in addresses only, and where its
 // operands are.
 struct KernelCode {
-  std::shared_ptr<const Program> program;
-  const circuit::KernelCall* call = nullptr;  // then the program is empty
+  std::shared_ptr<const Program> program;  // empty where there is a call
+  const circuit::KernelCall* call = nullptr;
+  std::shared_ptr<FusedCall> fused;  // where instructions follow the call
   struct Memory {
     uint32_t slot;
     int64_t offset;
   };
+  static constexpr uint32_t kNoSlot = ~uint32_t{0};  // its address comes from elsewhere
   std::vector<Memory> memory;
   std::vector<uint32_t> immediates;
   int64_t first_one = 0;  // bytes into the run's ones
@@ -48,7 +52,9 @@ class Frame {
       capacity_ = places;
     }
     char** at = table_;
-    for (const KernelCode::Memory& m : kernel.memory) *at++ = bindings.slots[m.slot] + m.offset;
+    for (const KernelCode::Memory& m : kernel.memory) {
+      *at++ = m.slot == KernelCode::kNoSlot ? nullptr : bindings.slots[m.slot] + m.offset;
+    }
     for (const uint32_t i : kernel.immediates) {
       *at++ = const_cast<char*>(reinterpret_cast<const char*>(bindings.immediates + i));
     }

@@ -137,4 +137,7 @@ bool same_program(const circuit::Kernel& a, const circuit::Kernel& b);
 void run_step(const Program& program, const Step& step, char* const* at, int64_t rows,
               int64_t cols);
 
+// Blocks [begin, end) of a program whose prologue has run, on this thread. Changes the addresses.
+void run_blocks(const Program& program, int64_t begin, int64_t end, char** at);
+
 }  // namespace hologram::cpu

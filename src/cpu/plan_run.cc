@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "hologram/parallel.h"
-#include "src/circuit/call_kinds.h"
+#include "src/cpu/plan_call.h"
 #include "src/cpu/plan_frame.h"
 #include "src/cpu/plan_program.h"
 #include "src/cpu/work.h"
@@ -48,7 +48,8 @@ void run_steps(const Program& program, const std::vector<Step>& steps, char* con
   for (const Step& step : steps) run_step(program, step, at, rows, cols);
 }
 
-// Blocks [begin, end) with the table bound, on this thread.
+}  // namespace
+
 void run_blocks(const Program& program, int64_t begin, int64_t end, char** at) {
   const Domain& domain = program.domain;
   const BlockGrid& grid = domain.grid;
@@ -81,6 +82,8 @@ void run_blocks(const Program& program, int64_t begin, int64_t end, char** at) {
     run_steps(program, program.steps, at, extent.rows, extent.cols);
   }
 }
+
+namespace {
 
 // ---- lowering a plan ----
 
@@ -151,6 +154,9 @@ std::unique_ptr<Code> make_code(const Plan& plan, Isa isa, bool jit) {
     }
     if (made.call != nullptr) {
       made.program = std::make_shared<const Program>();
+      if (!kernel.instrs.empty()) {
+        made.fused = make_fused(kernel, made, isa, jit);
+      }
     } else if (last != nullptr && last->launch == kernel.launch && same_program(*last, kernel)) {
       made.program = code->kernels.back().program;
     } else if (kernel.numel() > 0) {
@@ -194,21 +200,6 @@ const Code& code_of(Plan& plan) {
 
 // ---- running ----
 
-void run_call(const circuit::KernelCall& call, const Bindings& bindings, int max_threads) {
-  static constexpr size_t kSmall = 16;
-  char* small[kSmall];
-  std::vector<char*> more;
-  const size_t count = call.operands.size();
-  if (count > kSmall) more.resize(count);
-  char** const at = count > kSmall ? more.data() : small;
-  for (size_t k = 0; k < count; ++k) {
-    const circuit::CallSlot& operand = call.operands[k];
-    at[k] = operand.present ? bindings.slots[operand.slot] + operand.offset : nullptr;
-  }
-  circuit::call_kind(call.kind).run(
-      {at, call.attributes.data(), bindings.immediates + call.first_number, max_threads});
-}
-
 void run_batch(const Code& code, const Batch& batch, const Bindings& bindings, char* ones,
                Frame& frame, int max_threads) {
   const int64_t chunks = static_cast<int64_t>(batch.chunks.size()) - 1;
@@ -216,7 +207,8 @@ void run_batch(const Code& code, const Batch& batch, const Bindings& bindings, c
   for (int k = batch.begin; k < batch.end; ++k) {
     const KernelCode& kernel = code.kernels[k];
     if (kernel.call != nullptr) {
-      run_call(*kernel.call, bindings, max_threads);
+      kernel.fused != nullptr ? run_fused(*kernel.fused, bindings, max_threads)
+                              : run_call(*kernel.call, bindings, max_threads);
       continue;
     }
     const Program& program = *kernel.program;

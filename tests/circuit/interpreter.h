@@ -107,14 +107,15 @@ inline std::vector<double> row_function(uint16_t which, const std::vector<double
   return out;
 }
 
-// Calls are run as they are.
+// Calls are run as they are. result: where the first operand is to be, if not in its slot.
 inline void run_call(uint16_t kind, const std::vector<CallSlot>& operands,
-                     std::span<const uint64_t> attributes, const uint64_t* numbers,
-                     Memory& memory) {
+                     std::span<const uint64_t> attributes, const uint64_t* numbers, Memory& memory,
+                     char* result = nullptr) {
   std::vector<char*> at;
   for (const CallSlot& o : operands) {
     at.push_back(o.present ? memory[o.slot].data() + o.offset : nullptr);
   }
+  if (result != nullptr) at[0] = result;
   call_kind(kind).run({at.data(), attributes.data(), numbers, 1});
 }
 
@@ -181,14 +182,25 @@ inline void run_tape(std::span<const uint64_t> words, const std::vector<uint64_t
 inline void run_plan(const Plan& plan, const std::vector<uint64_t>& immediates, Memory& memory,
                      std::mt19937& random) {
   for (const Kernel& kernel : plan.kernels) {
-    if (kernel.call != nullptr) {
+    // What the kernel's call gives, and what was in its place.
+    std::vector<char> result, before;
+    const auto make_result = [&] {
       const KernelCall& call = *kernel.call;
+      result = before;
       run_call(call.kind, call.operands, call.attributes, immediates.data() + call.first_number,
-               memory);
-      continue;
+               memory, result.empty() ? nullptr : result.data());
+    };
+    if (kernel.call != nullptr) {
+      if (kernel.instrs.empty()) {
+        make_result();
+        continue;
+      }
+      const Access& access = kernel.accesses[static_cast<size_t>(product_access(kernel))];
+      const char* from = memory[access.slot].data() + access.offset;
+      before.assign(from, from + kernel.numel() * static_cast<int64_t>(itemsize(access.dtype)));
     }
     const int64_t n = kernel.numel(), cols = kernel.cols(), rows = kernel.rows();
-    const int64_t unit = kernel.whole_rows ? cols : 1;
+    const int64_t unit = kernel.whole_rows || kernel.call != nullptr ? cols : 1;
     struct Range {
       int64_t begin, end;
     };
@@ -205,7 +217,7 @@ inline void run_plan(const Plan& plan, const std::vector<uint64_t>& immediates, 
         at += i % kernel.shape[static_cast<size_t>(d)] * access.strides[static_cast<size_t>(d)];
         i /= kernel.shape[static_cast<size_t>(d)];
       }
-      return memory[access.slot].data() + access.offset +
+      return (access.product ? result.data() : memory[access.slot].data() + access.offset) +
              at * static_cast<int64_t>(itemsize(access.dtype));
     };
     // Operands of one element are read once: a device may take them to be the same all through.
@@ -217,6 +229,16 @@ inline void run_plan(const Plan& plan, const std::vector<uint64_t>& immediates, 
       if (is_one[k]) ones[k] = read(place(access, 0), access.dtype);
     }
     for (const Range& block : blocks) {
+      if (kernel.call != nullptr) {
+        // Anew for each block: what the blocks before have written must not have changed anything.
+        make_result();
+        const CallSlot& slot = kernel.call->operands[0];
+        const int64_t size = static_cast<int64_t>(result.size()) / n;
+        if (slot.present) {
+          std::copy(result.begin() + block.begin * size, result.begin() + block.end * size,
+                    memory[slot.slot].begin() + slot.offset + block.begin * size);
+        }
+      }
       std::vector<std::vector<double>> classes(
           static_cast<size_t>(kernel.classes),
           std::vector<double>(static_cast<size_t>(block.end - block.begin), -12345.0));

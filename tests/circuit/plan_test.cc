@@ -384,6 +384,87 @@ TEST(Calls, EqualOnesRunOneByOne) {
   EXPECT_NE(plan->kernels[0].launch, plan->kernels[1].launch);
 }
 
+// y = test_result(x), a matrix of n / 2 rows.
+uint32_t result_of(Program& p, uint32_t x, uint64_t n) {
+  const auto y = p.buffer(false);
+  call(p, "test_result",
+       {floats(y, static_cast<int64_t>(n), "wc"), floats(x, static_cast<int64_t>(n), "r")}, n);
+  return y;
+}
+
+TEST(Calls, OpsJoinTheCallWhoseResultTheyRead) {
+  const auto m = Program::memory;
+  Program p;
+  const auto x = p.buffer(true), b = p.buffer(true), z = p.buffer(true);
+  const auto y = result_of(p, x, 8);
+  const auto t = p.broadcast(OpId::add, y, b, 4, 2, false);
+  const auto u = p.op(OpId::relu, {m(t, kF32)}, 8);
+  const auto v = p.op(OpId::add, {m(u, kF32), m(z, kF32)}, 8);
+  p.keep(v);
+  auto plan = p.plan();
+  ASSERT_EQ(plan->kernels.size(), 1u) << print_plan(*plan);
+  const Kernel& kernel = plan->kernels[0];
+  EXPECT_EQ(kernel_name(kernel), "test_result_add_relu_add");
+  EXPECT_EQ(kernel.ndim, 2);
+  EXPECT_EQ(kernel.shape[0], 4);
+  EXPECT_EQ(kernel.shape[1], 2);
+  ASSERT_GE(product_access(kernel), 0);
+  EXPECT_FALSE(kernel.call->operands[0].present);
+  EXPECT_EQ(plan->attach, (std::vector<uint32_t>{x, b, z, v})) << "the result gets no memory";
+  EXPECT_EQ(kernel_bytes(kernel), 32 + 8 + 32 + 32);
+  EXPECT_EQ(print_plan(*plan),
+            "kernel 0  stage 0  launch 0  call\n"
+            "  result: test_result(-, b0[0:32])  {8}\n"
+            "  then  [4,2]  1 classes\n"
+            "  c0 = add(result, b1)  float32\n"
+            "  c0 = relu(c0)  float32\n"
+            "  b6 = add(c0, b2)  float32\n"
+            "4 ops, 0 dead, 1 kernels, 1 classes, 104 bytes moved of 296\n");
+  EXPECT_NE(plan_json(*plan).find("\"instrs\":[{\"op\":\"test_result\""), std::string::npos);
+  EXPECT_NE(plan_json(*plan).find("\"in\":[{\"result\":true},{\"access\":1}]"), std::string::npos);
+  // A result that is seen is stored besides.
+  p.keep(y);
+  plan = p.plan();
+  EXPECT_EQ(plan->kernels.size(), 1u);
+  EXPECT_TRUE(plan->kernels[0].call->operands[0].present);
+  EXPECT_EQ(plan->attach, (std::vector<uint32_t>{x, b, z, y, v}));
+  PlanOptions apart;
+  apart.fuse = false;
+  EXPECT_EQ(p.plan(apart)->stats.kernels, 4);
+}
+
+TEST(Calls, WhatDoesNotFitTheRowsOfAResultStaysApart) {
+  const auto m = Program::memory;
+  // Two results: the sum can be made with one of them only.
+  Program two;
+  const auto a = two.buffer(true);
+  two.keep(two.op(OpId::add, {m(result_of(two, a, 8), kF32), m(result_of(two, a, 8), kF32)}, 8));
+  EXPECT_EQ(two.plan()->stats.kernels, 2) << print_plan(*two.plan());
+  // Rows of another length.
+  Program other;
+  const auto x = other.buffer(true), w = other.buffer(true);
+  other.keep(other.broadcast(OpId::add, result_of(other, x, 8), w, 2, 4, false));
+  EXPECT_EQ(other.plan()->stats.kernels, 2);
+  // A call that reads what another call's reader gives.
+  Program chain;
+  const auto in = chain.buffer(true);
+  const auto y = chain.op(OpId::relu, {m(result_of(chain, in, 8), kF32)}, 8);
+  chain.keep(result_of(chain, y, 8));
+  EXPECT_EQ(chain.plan()->stats.kernels, 2);
+  // What the call reads is written over: not while it runs.
+  Program over;
+  const auto v = over.buffer(true);
+  over.in_place(OpId::relu, v, {m(result_of(over, v, 8), kF32)}, 8);
+  EXPECT_EQ(over.plan()->stats.kernels, 2);
+  // Whole rows fit.
+  Program rows;
+  const auto q = rows.buffer(true);
+  const auto r = result_of(rows, q, 8);
+  rows.keep(rows.broadcast(OpId::sub, r, rows.fold(Reduction::amax, r, 4, 2), 4, 2, true));
+  EXPECT_EQ(rows.plan()->stats.kernels, 1);
+  EXPECT_EQ(kernel_name(rows.plan()->kernels[0]), "test_result_amax_sub");
+}
+
 TEST(Calls, AreShownByName) {
   Program p;
   const auto x = p.buffer(true), y = p.buffer(true);
@@ -476,6 +557,13 @@ class RandomTape {
   // A view of `shape` in some buffer: broadcast, permuted, sliced or plain.
   View view(int ndim, const int64_t* shape, bool may_repeat) {
     View v{};
+    if (result_.present && random_() % 2 == 0) {  // of a call, element by element
+      v.slot = result_.slot;
+      v.offset = result_.offset;
+      int64_t dense = 1;
+      for (int d = ndim - 1; d >= 0; --d) v.strides[d] = dense, dense *= shape[d];
+      return v;
+    }
     v.slot = static_cast<uint32_t>(random_() % static_cast<uint32_t>(slots_));
     int order[kTapeDims];
     for (int d = 0; d < ndim; ++d) order[d] = d;
@@ -514,10 +602,11 @@ class RandomTape {
 
   void add_call() {
     static constexpr int64_t kSizes[] = {1, 3, 4, 8, 12, 24};
-    const int64_t n = kSizes[random_() % 6];
+    const testing::TestCall& call = testing::test_calls()[random_() % testing::test_calls().size()];
+    const bool has_result = call_kind(call.kind).result != nullptr;
+    const int64_t n = has_result && random_() % 4 != 0 ? 24 : kSizes[random_() % 6];
     const uint64_t attributes[] = {static_cast<uint64_t>(n)};
     const uint64_t numbers[] = {std::bit_cast<uint32_t>(static_cast<float>(number()))};
-    const testing::TestCall& call = testing::test_calls()[random_() % testing::test_calls().size()];
     std::vector<CallSlot> operands;
     for (const testing::TestOperand& operand : call.operands) {
       const int64_t length = operand.one ? 1 : n;
@@ -527,6 +616,7 @@ class RandomTape {
       if (slot.writes) last_.slot = slot.slot, last_.offset = slot.offset;
       operands.push_back(slot);
     }
+    result_ = has_result ? operands[0] : CallSlot{};
     tape_.append_call(call.kind, operands, attributes, numbers);
   }
 
@@ -669,10 +759,11 @@ class RandomTape {
   testing::Memory memory_;
   std::vector<uint8_t> states_;
   View last_{};
+  CallSlot result_;
 };
 
 TEST(Plan, RandomTapesMeanTheirRecords) {
-  int64_t ops = 0, kernels = 0;
+  int64_t ops = 0, kernels = 0, joined = 0;
   for (uint32_t seed = 0; seed < 20000; ++seed) {
     RandomTape program(seed);
     testing::Memory expected = program.memory();
@@ -690,11 +781,16 @@ TEST(Plan, RandomTapesMeanTheirRecords) {
             << "seed " << seed << (fuse ? " fused" : " apart") << ", slot " << s << "\n"
             << print_tape(program.tape().words()) << print_plan(*plan);
       }
-      if (fuse) ops += plan->stats.ops, kernels += plan->stats.kernels;
+      if (!fuse) continue;
+      ops += plan->stats.ops, kernels += plan->stats.kernels;
+      for (const Kernel& kernel : plan->kernels) {
+        joined += kernel.call != nullptr && !kernel.instrs.empty();
+      }
     }
   }
   // Fusion that never happens would pass the comparison.
   EXPECT_LT(kernels * 10, ops * 8);
+  EXPECT_GT(joined, 100) << "ops must join calls, too";
 }
 
 TEST(Plan, IsDeterministic) {

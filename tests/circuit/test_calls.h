@@ -32,6 +32,39 @@ inline void put_floats(char* at, const std::vector<float>& values) {
 
 inline const std::vector<TestCall>& test_calls() {
   static const auto* calls = new std::vector<TestCall>{
+      // A result of two columns, which others may read element by element: differences to the first
+      // of x.
+      {register_call({.name = "test_result",
+                      .run =
+                          [](const CallArguments& c) {
+                            auto x = floats_at(c.operands[1], c.attributes[0]);
+                            const float first = x[0];
+                            for (float& v : x) v -= first;
+                            put_floats(c.operands[0], x);
+                          },
+                      .result =
+                          [](const uint64_t* attributes, CallResult& result) {
+                            result.rows = static_cast<int64_t>(attributes[0] / 2);
+                            result.cols = 2;
+                            return attributes[0] % 2 == 0;
+                          }}),
+       {{false, true, true}, {true, false, false}}},
+      // The same of as many columns as x has sixths, adding to what is there.
+      {register_call({.name = "test_adding_result",
+                      .run =
+                          [](const CallArguments& c) {
+                            auto out = floats_at(c.operands[0], c.attributes[0]);
+                            const auto x = floats_at(c.operands[1], c.attributes[0]);
+                            for (size_t i = 0; i < x.size(); ++i) out[i] += x[x.size() - 1 - i];
+                            put_floats(c.operands[0], out);
+                          },
+                      .result =
+                          [](const uint64_t* attributes, CallResult& result) {
+                            result.rows = 6;
+                            result.cols = static_cast<int64_t>(attributes[0] / 6);
+                            return attributes[0] % 6 == 0;
+                          }}),
+       {{true, true, true}, {true, false, false}}},
       {register_call({"test_reverse",
                       [](const CallArguments& c) {
                         const auto in = floats_at(c.operands[0], c.attributes[0]);

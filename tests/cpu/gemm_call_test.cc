@@ -8,7 +8,9 @@
 
 #include "hologram/gemm.h"
 #include "hologram/memory.h"
+#include "hologram/parallel.h"
 #include "hologram/recorder.h"
+#include "hologram/trace.h"
 #include "tests/runtime/support.h"
 
 namespace hologram {
@@ -175,6 +177,187 @@ TEST_F(GemmCall, WhatIsNotTaken) {
   set_deferring(true);
   mark_exported(*a);
   EXPECT_FALSE(record_gemm(g));
+}
+
+// Ops on a product of m x n, recorded one after another; `settle` runs between them.
+class Epilogue {
+ public:
+  Epilogue(uint32_t seed, Dtype dtype, int64_t m, int64_t n, int64_t k)
+      : random_(seed), dtype_(dtype), m_(m), n_(n), k_(k) {
+    a_ = random_buffer(random_, dtype, m * k);
+    b_ = random_buffer(random_, dtype, k * n);
+    row_ = random_buffer(random_, dtype, n);
+    column_ = random_buffer(random_, dtype, m);
+    full_ = random_buffer(random_, dtype, m * n);
+    steps_ = random_();
+  }
+
+  // Every buffer that is left, in order.
+  template <class Settle>
+  std::vector<std::vector<char>> run(Settle&& settle) {
+    Random random(steps_);
+    std::vector<BufferRef> kept;
+    BufferRef at = BufferRef::adopt(allocate_deferred(cpu(), bytes(m_ * n_)));
+    RecordGemm g{};
+    g.dtype = dtype_;
+    g.m = m_, g.n = n_, g.k = k_;
+    g.trans_b = random() % 2 == 0;
+    g.a = {a_.get(), 0, k_};
+    g.b = {b_.get(), 0, g.trans_b ? k_ : n_};
+    g.c = {at.get(), 0, n_};
+    if (random() % 2 == 0) {
+      g.beta = 1;
+      g.input = {row_.get(), 0, 0, 0, 1};
+    } else if (random() % 4 == 0) {  // adds to what is there
+      const RecordOperand fill[] = {memory(at), number(0.25)};
+      EXPECT_TRUE(record_flat(OpId::abs, dtype_, fill, 1, m_ * n_));
+      g.beta = 2;
+    }
+    EXPECT_TRUE(record_gemm(g));
+    settle();
+    const int steps = 1 + static_cast<int>(random() % 4);
+    for (int i = 0; i < steps; ++i) {
+      const bool keep = random() % 4 == 0, in_place = !keep && random() % 3 == 0;
+      if (keep) kept.push_back(at);
+      BufferRef out = in_place ? at : BufferRef::adopt(allocate_deferred(cpu(), bytes(m_ * n_)));
+      step(random() % 7, at, out);
+      at = out;
+      settle();
+    }
+    if (n_ <= 1500 && random() % 4 == 0) {
+      const RecordOperand rows[] = {memory(at), memory(at)};
+      EXPECT_TRUE(record_rows(0, rows, 1, m_, n_));
+      settle();
+    }
+    if (n_ <= 1500 && random() % 4 == 0) {
+      BufferRef sums = BufferRef::adopt(allocate_deferred(cpu(), bytes(m_)));
+      EXPECT_TRUE(record_fold(Reduction::sum, memory(sums), memory(at), m_, n_));
+      kept.push_back(sums);
+      settle();
+    }
+    kept.push_back(at);
+    at.reset();
+    std::vector<std::vector<char>> contents;
+    for (const BufferRef& buffer : kept) {
+      materialize(*buffer);
+      contents.emplace_back(buffer->data_as<char>(), buffer->data_as<char>() + buffer->nbytes());
+    }
+    return contents;
+  }
+
+ private:
+  size_t bytes(int64_t n) const { return static_cast<size_t>(n) * itemsize(dtype_); }
+  RecordOperand memory(const BufferRef& buffer) const {
+    return {.buffer = buffer.get(), .dtype = dtype_};
+  }
+  RecordOperand number(double value) const {
+    RecordOperand operand{.dtype = dtype_};
+    const float narrow = static_cast<float>(value);
+    dtype_ == Dtype::kFloat32 ? std::memcpy(&operand.bits, &narrow, 4)
+                              : std::memcpy(&operand.bits, &value, 8);
+    return operand;
+  }
+  void step(uint32_t which, const BufferRef& in, const BufferRef& out) {
+    const int64_t shape[] = {m_, n_}, dense[] = {n_, 1}, along[] = {0, 1}, down[] = {1, 0};
+    const auto binary = [&](OpId op, const BufferRef& other, const int64_t* strides) {
+      const RecordOperand operands[] = {memory(out), memory(in), memory(other)};
+      const int64_t* steps[] = {dense, dense, strides};
+      EXPECT_TRUE(record_strided(op, dtype_, operands, 2, 2, shape, steps));
+    };
+    const auto flat = [&](OpId op, std::initializer_list<RecordOperand> operands) {
+      EXPECT_TRUE(record_flat(op, dtype_, operands.begin(), static_cast<int>(operands.size()) - 1,
+                              m_ * n_));
+    };
+    switch (which) {
+      case 0:
+        return flat(OpId::relu, {memory(out), memory(in)});
+      case 1:
+        return flat(OpId::exp, {memory(out), memory(in)});
+      case 2:
+        return flat(OpId::mul, {memory(out), memory(in), number(0.5)});
+      case 3:
+        return flat(OpId::add, {memory(out), memory(full_), memory(in)});
+      case 4:
+        return binary(OpId::add, row_, along);
+      case 5:
+        return binary(OpId::mul, column_, down);
+      default:
+        return flat(OpId::maximum, {memory(out), memory(in), memory(in)});
+    }
+  }
+
+  Random random_;
+  Dtype dtype_;
+  int64_t m_, n_, k_;
+  BufferRef a_, b_, row_, column_, full_;
+  uint32_t steps_ = 0;
+};
+
+struct Threads {
+  explicit Threads(int threads) : before(num_threads()) {
+    set_num_threads(threads);
+    testing::always_ask_workers(threads > 1);
+  }
+  ~Threads() {
+    set_num_threads(before);
+    testing::always_ask_workers(false);
+  }
+  int before;
+};
+
+TEST_F(GemmCall, OpsOnTheRowsOfAProductGiveTheBitsOfOpsOneByOne) {
+  Random random(6);
+  const int64_t sizes[] = {2, 3, 16, 33, 100, 170, 300, 513};
+  uint64_t apart_kernels = 0, joined_kernels = 0;
+  for (int round = 0; round < 250; ++round) {
+    const auto size = [&] { return sizes[random() % 8]; };
+    const Dtype dtype = random() % 4 == 0 ? Dtype::kFloat64 : Dtype::kFloat32;
+    const int64_t m = size(), n = random() % 30 == 0 ? 2500 : size(), k = size();
+    const Threads threads(1 + round % 3);
+    Epilogue ops(static_cast<uint32_t>(random()), dtype, m, n, k);
+    reset_recorder_stats(cpu());
+    const auto expected = ops.run([] { flush(cpu()); });
+    apart_kernels += recorder_stats(cpu()).kernels;
+    for (const bool again : {false, true}) {  // the second run has generated loops
+      reset_recorder_stats(cpu());
+      const auto joined = ops.run([] {});
+      joined_kernels += again ? recorder_stats(cpu()).kernels : 0;
+      ASSERT_EQ(joined.size(), expected.size());
+      for (size_t i = 0; i < joined.size(); ++i) {
+        ASSERT_EQ(std::memcmp(joined[i].data(), expected[i].data(), joined[i].size()), 0)
+            << "round " << round << ", buffer " << i << ", " << m << " x " << n << " x " << k
+            << (again ? ", again" : "");
+      }
+    }
+  }
+  EXPECT_LT(joined_kernels * 2, apart_kernels) << "most ops join the product's kernel";
+}
+
+TEST_F(GemmCall, AProductThatOnlyItsReaderSeesGetsNoMemory) {
+  Random random(7);
+  constexpr int64_t kSize = 300;
+  const BufferRef a = random_buffer(random, Dtype::kFloat32, kSize * kSize),
+                  out = BufferRef::adopt(allocate_deferred(cpu(), kSize * kSize * 4));
+  const int64_t before = memory_stats().allocated_bytes.total;
+  const uint64_t trace = start_tracing(cpu());
+  {
+    const BufferRef c = BufferRef::adopt(allocate_deferred(cpu(), kSize * kSize * 4));
+    RecordGemm g{};
+    g.m = g.n = g.k = kSize;
+    g.a = g.b = {a.get(), 0, kSize};
+    g.c = {c.get(), 0, kSize};
+    ASSERT_TRUE(record_gemm(g));
+    const RecordOperand operands[] = {{.buffer = out.get()}, {.buffer = c.get()}};
+    ASSERT_TRUE(record_flat(OpId::relu, Dtype::kFloat32, operands, 1, kSize * kSize));
+  }
+  flush(cpu());
+  EXPECT_EQ(memory_stats().allocated_bytes.total - before,
+            static_cast<int64_t>(allocation_size(kSize * kSize * 4)));
+  const auto circuits = stop_tracing(trace);
+  ASSERT_EQ(circuits.size(), 1u);
+  ASSERT_EQ(circuits[0]->shape->launches.size(), 1u);
+  EXPECT_EQ(circuits[0]->shape->launches[0].name, "gemm_relu");
+  EXPECT_EQ(circuits[0]->shape->launches[0].bytes, 3 * kSize * kSize * 4);
 }
 
 }  // namespace

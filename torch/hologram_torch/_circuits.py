@@ -395,8 +395,8 @@ class Circuit:
                 return ports[ref["access"]].name
             if "class" in ref:
                 return f"c{ref['class']}"
-            if "number" not in ref:
-                return "-"
+            if "result" in ref:  # of the kernel's call
+                return "result"
             at = ref["number"]
             return self.numbers[at] if at < len(self.numbers) else f"#{at}"
 

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+// Calls of a plan, and the instructions that run on blocks of their results.
+#pragma once
+
+#include "src/cpu/plan_frame.h"
+
+namespace hologram::cpu {
+
+// kernel.call with the kernel's instructions, of which there are some, behind it. The kernel must
+// outlive it.
+std::shared_ptr<FusedCall> make_fused(const circuit::Kernel& kernel, const KernelCode& code,
+                                      Isa isa, bool jit);
+
+void run_call(const circuit::KernelCall& call, const circuit::Bindings& bindings, int max_threads);
+void run_fused(FusedCall& fused, const circuit::Bindings& bindings, int max_threads);
+
+}  // namespace hologram::cpu
