@@ -23,6 +23,8 @@ constexpr int64_t kHeight = 168;
 constexpr int64_t kPackBytes = int64_t{512} << 10;
 // So many multiplications make a task: about five microseconds.
 constexpr int64_t kTaskWork = int64_t{1} << 19;
+// Panels of a block that is used while it is near: narrow ones are slow to walk.
+constexpr int64_t kNarrowest = 4;
 // In-place rows of B are read again by each tile; more tiles than these pay for a packed copy.
 constexpr int64_t kInPlaceTiles = 4;
 
@@ -62,8 +64,9 @@ struct Grid {
   int64_t rows = 1, cols = 1;
 };
 
-Grid choose_grid(int64_t m, int64_t panels, int64_t panel_work, int64_t widest, double pack_cost,
-                 int64_t tile_rows, int threads) {
+// widest, narrowest: panels of a task.
+Grid choose_grid(int64_t m, int64_t panels, int64_t panel_work, int64_t widest, int64_t narrowest,
+                 double pack_cost, int64_t tile_rows, int threads) {
   const int64_t least = ceil_div(panels, widest);
   const int64_t work = m * panels * panel_work;
   const int64_t wish = std::min<int64_t>(4 * threads, work / kTaskWork);
@@ -72,7 +75,7 @@ Grid choose_grid(int64_t m, int64_t panels, int64_t panel_work, int64_t widest, 
   double best_cost = std::numeric_limits<double>::infinity();
   const int64_t most = std::min(wish, ceil_div(m, tile_rows));
   for (int64_t r = 1; r <= most; ++r) {
-    const int64_t c = std::clamp(ceil_div(wish, r), least, panels);
+    const int64_t c = std::clamp(ceil_div(wish, r), least, std::max(least, panels / narrowest));
     // In units of one row times one panel.
     const double task = static_cast<double>(ceil_div(panels, c)) *
                         (static_cast<double>(ceil_div(m, r)) + pack_cost);
@@ -133,8 +136,8 @@ struct Float {
     const int threads = g.max_threads > 0 ? g.max_threads : num_threads();
     const double pack_cost = b_col == 1 ? 2 : 6;
     const Grid grid =
-        choose_grid(m, panels, kernel.cols * g.k, std::max<int64_t>(1, budget / depth), pack_cost,
-                    kernel.rows, threads);
+        choose_grid(m, panels, kernel.cols * g.k, std::max<int64_t>(1, budget / depth), 1,
+                    pack_cost, kernel.rows, threads);
     // What each thread has packed of B: the number of a column group, all of its depth.
     const bool whole = ceil_div(panels, grid.cols) * g.k <= budget;
     std::array<int64_t, 64> held;
@@ -209,17 +212,12 @@ struct Float {
     const int64_t panels = ceil_div(g.n, kernel.cols);
     const int64_t budget = kPackBytes / static_cast<int64_t>(sizeof(T)) / kernel.cols;
     const int threads = g.max_threads > 0 ? g.max_threads : num_threads();
-    // Few columns of blocks, since narrow ones are slow to walk; a block a task, so that threads
-    // that come late take fewer, and whoever has packed B goes on with it.
     const int64_t widest = blocks.whole_rows ? panels : std::max<int64_t>(1, budget / g.k);
-    Grid grid{1, ceil_div(panels, widest)};
-    if (threads > 1) {
-      const int64_t most = ceil_div(m, 2 * kernel.rows);
-      grid.rows = std::max(ceil_div(m, kHeight), std::min(most, ceil_div(4 * threads, grid.cols)));
-      if (!blocks.whole_rows) {
-        grid.cols = std::clamp(ceil_div(2 * threads, grid.rows), grid.cols, panels);
-      }
-    }
+    Grid grid =
+        choose_grid(m, panels, kernel.cols * g.k, widest, blocks.whole_rows ? panels : kNarrowest,
+                    b_col == 1 ? 2 : 6, kernel.rows, threads);
+    // A block a task: threads that come late take fewer, and whoever has packed B goes on with it.
+    if (threads > 1) grid.rows = std::max(grid.rows, ceil_div(m, kHeight));
     std::array<int64_t, 64> held;
     held.fill(-1);
     parallel_for(grid.rows * grid.cols, threads, [&](int64_t begin, int64_t end, int worker) {
