@@ -110,8 +110,9 @@ void run_gemm(const CallArguments& arguments) {
   }
 }
 
-// Multiplications an element from which a pass over C costs too little beside them to matter.
-constexpr int64_t kDeep = 512;
+// Bytes of a row of A up to which a pass over C shows beside the product: with deeper ones, blocks
+// whose part of B stays near are narrow, and A is packed for each.
+constexpr int64_t kDeepBytes = 4096;
 constexpr int64_t kNearBytes = int64_t{1} << 20;
 
 // A product whose elements others may read as they come. Vectors are left out: they are added up in
@@ -119,8 +120,8 @@ constexpr int64_t kNearBytes = int64_t{1} << 20;
 bool gemm_result(const uint64_t* attributes, CallResult& result) {
   const GemmCall call = call_of(attributes);
   result = {call.type(), call.m, call.n};
-  return call.batch == 1 && call.m > 1 && call.n > 1 && call.k > 0 && call.k <= kDeep &&
-         call.ldc == call.n;
+  return call.batch == 1 && call.m > 1 && call.n > 1 && call.k > 0 &&
+         call.k * call.size() <= kDeepBytes && call.ldc == call.n;
 }
 
 struct BlocksContext {

@@ -307,7 +307,7 @@ struct Threads {
 
 TEST_F(GemmCall, OpsOnTheRowsOfAProductGiveTheBitsOfOpsOneByOne) {
   Random random(6);
-  const int64_t sizes[] = {2, 3, 16, 33, 100, 170, 300, 513};
+  const int64_t sizes[] = {2, 3, 16, 33, 100, 170, 300, 700};
   uint64_t apart_kernels = 0, joined_kernels = 0;
   for (int round = 0; round < 250; ++round) {
     const auto size = [&] { return sizes[random() % 8]; };
