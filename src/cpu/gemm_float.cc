@@ -5,12 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <memory>
-#include <new>
 
-#include "hologram/error.h"
 #include "hologram/parallel.h"
 #include "src/cpu/gemm_kernels.h"
+#include "src/cpu/pack_buffer.h"
 
 namespace hologram::cpu {
 namespace {
@@ -29,35 +27,6 @@ constexpr int64_t kNarrowest = 4;
 constexpr int64_t kInPlaceTiles = 4;
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-// A thread's memory for packing; kept, for its pages are costly to get.
-class PackBuffer {
- public:
-  PackBuffer() = default;
-  PackBuffer(const PackBuffer&) = delete;
-  PackBuffer& operator=(const PackBuffer&) = delete;
-  ~PackBuffer() { ::operator delete(data_, kAlign); }
-
-  template <class T>
-  T* get(int64_t count) {
-    const size_t bytes = static_cast<size_t>(count) * sizeof(T);
-    if (bytes > size_) {
-      ::operator delete(data_, kAlign);
-      size_ = 0;
-      data_ = ::operator new(bytes, kAlign, std::nothrow);
-      if (data_ == nullptr) {
-        fail(ErrorKind::kOutOfMemory, "gemm needs ", bytes, " bytes of scratch");
-      }
-      size_ = bytes;
-    }
-    return static_cast<T*>(data_);
-  }
-
- private:
-  static constexpr std::align_val_t kAlign{64};
-  void* data_ = nullptr;
-  size_t size_ = 0;
-};
 
 // How C is cut into tasks: rows x cols blocks, of `width` panels at most.
 struct Grid {

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: MIT
+"""Scaled dot-product attention of the device against cpu, forward and backward."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from native_compare import DEVICE, check, check_native, to_device, values
+from torch import Tensor
+
+TOL = {
+    torch.float32: {"rtol": 1e-5, "atol": 2e-6},
+    torch.float64: {"rtol": 1e-13, "atol": 1e-13},
+    torch.bfloat16: {"rtol": 2e-2, "atol": 2e-2},
+}
+FUSED = torch.ops.aten._scaled_dot_product_fused_attention_overrideable
+
+
+def _heads(batch: int, heads: int, rows: int, dim: int, dtype: torch.dtype, seed: int) -> Tensor:
+    """Return heads as a layer makes them: rows of all heads side by side."""
+    rows_of_heads = values(batch, rows, heads * dim, dtype=dtype, seed=seed)
+    return rows_of_heads.view(batch, rows, heads, dim).transpose(1, 2)
+
+
+def _gradients(q: Tensor, k: Tensor, v: Tensor, g: Tensor, **options: Any) -> tuple[Tensor, ...]:
+    q, k, v = (t.detach().requires_grad_() for t in (q, k, v))
+    return torch.autograd.grad(F.scaled_dot_product_attention(q, k, v, **options), (q, k, v), g)
+
+
+def _check(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> None:
+    tol = TOL[q.dtype]
+    check_native(F.scaled_dot_product_attention, q, k, v, tol=tol, **options)
+    g = values(*q.shape, dtype=q.dtype, seed=9)
+    wide = {name: 4 * t for name, t in tol.items()}
+    check_native(_gradients, q, k, v, g, tol=wide, **options)
+
+
+@pytest.mark.parametrize("dtype", list(TOL))
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("sizes", [(2, 3, 64, 64, 32), (1, 2, 300, 280, 20), (2, 2, 7, 40, 5)])
+def test_layouts(dtype: torch.dtype, causal: bool, sizes: tuple[int, ...]) -> None:
+    batch, heads, queries, keys, dim = sizes
+    q = _heads(batch, heads, queries, dim, dtype, 1)
+    k, v = (_heads(batch, heads, keys, dim, dtype, seed) for seed in (2, 3))
+    _check(q, k, v, is_causal=causal)
+    _check(q.contiguous(), k, v.contiguous(), is_causal=causal)
+    # One key for every head, and a gradient that is one number.
+    shared = k[:, :1].expand_as(k)
+    _check(q, shared, v, is_causal=causal)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(9, 11), (2, 1, 9, 11), (1, 3, 1, 11), (2, 3, 9, 1), (1, 11)])
+def test_masks(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    q = _heads(2, 3, 9, 16, dtype, 1)
+    k, v = (_heads(2, 3, 11, 16, dtype, seed) for seed in (2, 3))
+    mask = values(*shape, dtype=dtype, seed=4)
+    _check(q, k, v, attn_mask=mask)
+    _check(q, k, v, attn_mask=mask.transpose(-1, -2).contiguous().transpose(-1, -2), scale=0.3)
+    # Some queries see nothing.
+    seen = values(*shape, dtype=torch.bool, seed=5)
+    seen[..., 0, :] = False
+    _check(q, k, v, attn_mask=seen)
+
+
+def test_mask_of_another_dtype() -> None:
+    q, k, v = (_heads(2, 3, 9, 16, torch.float64, seed) for seed in (1, 2, 3))
+    args = (0.0, False, False)
+    mask = values(2, 3, 9, 9)
+    ours = FUSED(*to_device((q, k, v, mask)), *args)[0].cpu()
+    expected = F.scaled_dot_product_attention(q, k, v, attn_mask=mask.double())
+    torch.testing.assert_close(ours, expected, **TOL[torch.float64])
+
+
+def test_heads_that_share_keys() -> None:
+    for causal in (False, True):
+        q = _heads(2, 6, 40, 16, torch.float32, 1)
+        k, v = (_heads(2, 2, 40, 16, torch.float32, seed) for seed in (2, 3))
+        _check(q, k, v, is_causal=causal, enable_gqa=True)
+
+
+def test_one_query_and_a_long_cache() -> None:
+    cache = [values(1, 4, 2000, 64, seed=seed) for seed in (1, 2)]
+    q = values(1, 4, 1, 64, seed=3)
+    for length in (1, 2, 513, 1999):
+        _check(q, *(c[:, :, :length] for c in cache))
+
+
+def test_what_pytorch_keeps_for_the_gradient() -> None:
+    q, k, v = (_heads(2, 3, 9, 16, torch.float32, seed) for seed in (1, 2, 3))
+    ours = FUSED(*to_device((q, k, v)), None, 0.0, True, False)
+    cpu = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, True)
+    for got, expected in zip(ours[:2], cpu, strict=True):
+        assert got.stride() == expected.stride()
+        torch.testing.assert_close(got.cpu(), expected, **TOL[torch.float32])
+
+
+def test_empty_batches_and_special_values() -> None:
+    for shape in [(0, 2, 5, 8), (2, 0, 5, 8), (2, 2, 0, 8), (2, 2, 5, 0)]:
+        empty = [values(*shape, seed=seed) for seed in (1, 2, 3, 4)]
+        check(F.scaled_dot_product_attention, *empty[:3])
+        check(_gradients, *empty)
+    q, k, v = (values(1, 1, 6, 8, seed=seed) for seed in (1, 2, 3))
+    q[0, 0, 1, 2] = math.inf
+    v[0, 0, 3, 5] = math.inf
+    check_native(F.scaled_dot_product_attention, q, k, v, tol=TOL[torch.float32])
+    # A NaN reaches its own row, and no other.
+    q[0, 0, 4, 0] = math.nan
+    rows = F.scaled_dot_product_attention(*to_device((q, k, v))).cpu()[0, 0, :, 0]
+    assert rows.isnan().tolist() == [False, True, False, False, True, False]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_gradcheck(causal: bool) -> None:
+    def attend(*heads: Tensor) -> Tensor:
+        return F.scaled_dot_product_attention(*heads, is_causal=causal)
+
+    heads = tuple(
+        values(2, 2, rows, 3, dtype=torch.float64, seed=rows).to(DEVICE).requires_grad_()
+        for rows in (5, 7, 7)
+    )
+    assert torch.autograd.gradcheck(attend, heads, fast_mode=True)
+
+
+def test_threads_do_not_change_bits() -> None:
+    q, k, v, g = (
+        _heads(2, 3, 200, 32, torch.float32, seed).to(DEVICE) for seed in (1, 2, 3, 4)
+    )
+    threads = torch.get_num_threads()
+    results = []
+    try:
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            out = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            results.append([out.cpu(), *(t.cpu() for t in _gradients(q, k, v, g, is_causal=True))])
+    finally:
+        torch.set_num_threads(threads)
+    for one, two in zip(*results, strict=True):
+        assert torch.equal(one, two)
+
+
+def test_dropout_takes_the_composite() -> None:
+    q, k, v = (values(1, 2, 64, 16, seed=seed).to(DEVICE).requires_grad_() for seed in (1, 2, 3))
+    out = F.scaled_dot_product_attention(q, k, v, dropout_p=0.5)
+    plain = F.scaled_dot_product_attention(q, k, v)
+    assert not torch.equal(out.cpu(), plain.cpu())
+    out.sum().backward()
+    assert torch.isfinite(q.grad.cpu()).all()
