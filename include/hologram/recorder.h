@@ -17,6 +17,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "hologram/api.h"
 #include "hologram/buffer.h"
@@ -111,6 +112,11 @@ HOLOGRAM_API bool record_call(uint16_t kind, std::span<const CallOperand> operan
 // be had stays recorded, so that the call can be repeated. Called by work that the device is
 // running (on that thread) it returns at once.
 HOLOGRAM_API void flush(Device& device);
+
+// For errors that show only when a circuit runs. With HOLOGRAM_RECORD_LINES=1 each record remembers
+// what `site` returns on the thread that records ("model.py:12"; nothing where that is not known),
+// and errors say it. `site` may take its time and any lock. Null for none.
+HOLOGRAM_API void set_record_site(std::string (*site)());
 
 namespace internal {
 HOLOGRAM_API void materialize_slowly(Buffer& buffer);

@@ -200,13 +200,14 @@ const Code& code_of(Plan& plan) {
 
 // ---- running ----
 
-void run_batch(const Code& code, const Batch& batch, const Bindings& bindings, char* ones,
-               Frame& frame, int max_threads) {
+void run_batch(int& running, const Code& code, const Batch& batch, const Bindings& bindings,
+               char* ones, Frame& frame, int max_threads) {
   const int64_t chunks = static_cast<int64_t>(batch.chunks.size()) - 1;
   const bool alone = chunks < 2 || max_threads == 1;
   for (int k = batch.begin; k < batch.end; ++k) {
     const KernelCode& kernel = code.kernels[k];
     if (kernel.call != nullptr) {
+      running = k;
       kernel.fused != nullptr ? run_fused(*kernel.fused, bindings, max_threads)
                               : run_call(*kernel.call, bindings, max_threads);
       continue;
@@ -246,8 +247,10 @@ void run_plan(Plan& plan, const Bindings& bindings, int max_threads) {
   }
   Frame frame;
   for (const Batch& batch : code.batches) {
-    run_batch(code, batch, bindings, ones, frame, max_threads);
+    plan.running = batch.begin;
+    run_batch(plan.running, code, batch, bindings, ones, frame, max_threads);
   }
+  plan.running = static_cast<int>(plan.kernels.size());
 }
 
 }  // namespace hologram::cpu

@@ -37,7 +37,7 @@ int read_setting() {
 
 void set_circuit_worker(bool on) {
   g_on.store(on);
-  on ? Recorder::wake_workers() : Recorder::flush_all();
+  on ? Recorder::call_attention(OpenCircuit::kWake, true) : Recorder::flush_all();
 }
 
 bool CircuitWorker::asks_always() { return asks_workers_always(); }

@@ -92,6 +92,7 @@ bool Recorder::run_first(std::exception_ptr& error, bool keeps) {
     // Preparing changes nothing that could not be done again; an op that ran cannot be repeated.
     error = std::current_exception();
     stuck = plan_ == nullptr && is_out_of_memory(error);
+    error = explained(std::move(error));
     if (keeps && !stuck) circuit.error = std::exchange(error, nullptr);
   }
   plan_ = nullptr;

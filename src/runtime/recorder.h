@@ -119,8 +119,9 @@ class Recorder {
   }
   // Runs what every device has recorded; the first error is rethrown at the end.
   static void flush_all();
-  // What workers need to begin to look again, and to end in good order.
-  static void wake_workers();
+  // Sets or clears an OpenCircuit::Attention of every recorder.
+  static void call_attention(uint8_t bit, bool set);
+  // What workers need to end in good order.
   static void stop_workers_at_exit();
   ~Recorder();
 
@@ -167,6 +168,7 @@ class Recorder {
   uint32_t slot_of(Buffer* buffer, bool writes);
   void after_append();
   [[gnu::noinline]] void make_room(std::unique_lock<SpinLock>& lock);
+  void remember_site(std::unique_lock<SpinLock>& lock);
   void begin_circuit();
   bool keeps_too_much() const;
 
@@ -191,6 +193,7 @@ class Recorder {
 
   void forget_what_died(OpenCircuit& circuit);
   bool run_first(std::exception_ptr& error, bool keeps);
+  std::exception_ptr explained(std::exception_ptr error) const;
   void prepare();
   void run_prepared();
   // Likewise, held against the ops one by one.
@@ -240,5 +243,9 @@ class Recorder {
     std::atomic<uint64_t> circuits{0}, kernels{0}, hits{0}, misses{0}, moved{0}, unfused{0};
   } counts_;
 };
+
+// Whether records remember where they were recorded (HOLOGRAM_RECORD_LINES=1), until set otherwise.
+bool remembers_sites();
+void set_remembers_sites(bool remembers);
 
 }  // namespace hologram::internal

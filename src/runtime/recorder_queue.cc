@@ -122,6 +122,11 @@ bool Recorder::seal(std::unique_lock<SpinLock>& lock, Why why) {
   circuit.observed = observed;
   next->epoch = next_epoch_++;
   next->attention = circuit.attention & static_cast<uint8_t>(~OpenCircuit::kFull);
+  // That of an op which comes after the cut.
+  if (circuit.sites.size() > static_cast<size_t>(circuit.tape.records())) {
+    next->sites.push_back(std::move(circuit.sites.back()));
+    circuit.sites.pop_back();
+  }
   OpenCircuit* const sealed = &circuit;
   (last_ != nullptr ? last_->next : first_) = std::move(open_);
   last_ = sealed;
@@ -248,12 +253,17 @@ void Recorder::make_room(std::unique_lock<SpinLock>& lock) {
     if ((attention & OpenCircuit::kWake) != 0 && worker_.exists()) worker_.call();
     lock.lock();
   }
-  if ((open_->attention & OpenCircuit::kFull) == 0) return;
-  if (worker_.exists() && worker_.is_quick()) return pass_on(lock, Why::kBounds);
-  const uint64_t epoch = open_->epoch;
-  lock.unlock();
-  flush_until(epoch, Why::kBounds);
-  lock.lock();
+  if ((open_->attention & OpenCircuit::kFull) != 0) {
+    if (worker_.exists() && worker_.is_quick()) {
+      pass_on(lock, Why::kBounds);
+    } else {
+      const uint64_t epoch = open_->epoch;
+      lock.unlock();
+      flush_until(epoch, Why::kBounds);
+      lock.lock();
+    }
+  }
+  if ((open_->attention & OpenCircuit::kSites) != 0) remember_site(lock);
 }
 
 // With the record lock held, which is let go in between: the worker is to run the open circuit.

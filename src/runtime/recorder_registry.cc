@@ -105,18 +105,20 @@ void Recorder::stop_workers_at_exit() {
   (void)registered;
 }
 
-void Recorder::wake_workers() {
+void Recorder::call_attention(uint8_t bit, bool set) {
   RecorderRegistry& registry = RecorderRegistry::get();
   std::lock_guard lock(registry.mutex);
   for (Recorder* recorder : registry.all) {
     std::lock_guard record_lock(recorder->record_lock_);
-    recorder->open_->attention |= OpenCircuit::kWake;
+    uint8_t& attention = recorder->open_->attention;
+    attention = static_cast<uint8_t>(set ? attention | bit : attention & ~bit);
   }
 }
 
 Recorder::Recorder(Device& device) : device_(device), open_(std::make_unique<OpenCircuit>()) {
   open_->epoch = next_epoch_++;
   open_->attention = OpenCircuit::kWake;
+  if (remembers_sites()) open_->attention |= OpenCircuit::kSites;
   spare_.reserve(CircuitBounds::kMaxQueued + 8);
 }
 

@@ -271,6 +271,7 @@ bool Recorder::run_watched() {
     trace->begin_ns = begin_ns;
     trace->sealed_ns = running_->sealed_ns;
   }
+  int kernels = 0;
   for (const circuit::PlanPart& part : plan_->parts) {
     const bool first = part.plan->runs++ == 0;
     void* token = observer != nullptr ? observer->begin(part.name.c_str(), part.bytes) : nullptr;
@@ -279,10 +280,12 @@ bool Recorder::run_watched() {
       device_.run_plan(*part.plan, bindings, 0);
     } catch (...) {
       if (observer != nullptr) observer->end(token);
+      plan_->running = kernels + part.plan->running;
       finish(true);
       throw;
     }
     const int64_t end = now_ns();
+    kernels += static_cast<int>(part.plan->kernels.size());
     if (observer != nullptr) observer->end(token);
     if (trace != nullptr) trace->times.push_back({begin, end, first});
   }

@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "hologram/call.h"
 #include "hologram/trace.h"
 #include "src/runtime/recorder.h"
 #include "tests/runtime/recording_device.h"
@@ -261,6 +262,46 @@ TEST_F(WorkerTest, ErrorsReachWhoeverAsksNextOnce) {
   fail_beside();
   EXPECT_TRUE(scalar().default_stream().query());
   EXPECT_THROW(scalar().synchronize(), std::runtime_error) << "kept, for query() does not throw";
+}
+
+TEST_F(WorkerTest, LateErrorsSayWhatFailedAndWhereItWasRecorded) {
+  static const uint16_t kBroken =
+      register_call({"breaks", [](const CallArguments& c) {
+                       if (c.numbers[0] == 1) fail(ErrorKind::kIndex, "index 7 is out of range");
+                       if (c.numbers[0] == 2) throw std::logic_error("the library broke");
+                     }});
+  static thread_local std::string t_line;
+  set_record_site([] { return t_line; });
+  const BufferRef a = filled(16, 1), b = deferred(16), c = deferred(16);
+  const auto fail_beside = [&](uint64_t how) {
+    t_line = "model.py:11";
+    ASSERT_TRUE(add(b, a, 2));
+    const CallOperand operand = {b.get(), 0, 64, true, true, true};
+    t_line = "model.py:12";
+    ASSERT_TRUE(record_call(kBroken, {&operand, 1}, {}, {&how, 1}, 1e6));
+    const uint64_t well = 0;
+    const CallOperand other = {c.get(), 0, 64, false, true, true};
+    t_line = "model.py:13";  // cuts the circuit before it is recorded
+    ASSERT_TRUE(record_call(kBroken, {&other, 1}, {}, {&well, 1}, 1e6));
+    hand_over();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  };
+  for (const bool lines : {false, true, false}) {
+    internal::set_remembers_sites(lines);
+    const std::string where = lines ? ", recorded at model.py:12)" : ")";
+    fail_beside(1);
+    EXPECT_ERROR(scalar().synchronize(), ErrorKind::kIndex,
+                 "index 7 is out of range (in breaks, which was deferred" + where);
+    fail_beside(2);
+    if (lines) {
+      EXPECT_ERROR(materialize(*b), ErrorKind::kInternal,
+                   "the library broke (in breaks, which was deferred, recorded at model.py:12)");
+    } else {
+      EXPECT_THROW(materialize(*b), std::logic_error);
+    }
+    flush(scalar());
+  }
+  set_record_site(nullptr);
 }
 
 TEST_F(WorkerTest, ACircuitWithoutMemoryWaitsForWhoAsks) {

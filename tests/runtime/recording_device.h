@@ -41,7 +41,11 @@ class ScalarDevice final : public Device {
 
   void run_plan(circuit::Plan& plan, const circuit::Bindings& bindings, int) override {
     if (on_run) on_run();
-    for (const circuit::Kernel& kernel : plan.kernels) run_kernel(kernel, bindings);
+    plan.running = 0;
+    for (const circuit::Kernel& kernel : plan.kernels) {
+      run_kernel(kernel, bindings);
+      ++plan.running;
+    }
   }
 
  private:

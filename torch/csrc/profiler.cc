@@ -3,6 +3,7 @@
 #include "profiler.h"
 
 #include <ATen/record_function.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
 #include <pybind11/stl.h>
 #include <torch/library.h>
 
@@ -18,7 +19,52 @@ namespace {
 
 namespace py = pybind11;
 
+// The line of Python that this thread is at, if it runs any.
+std::string python_line() {
+  if (!Py_IsInitialized()) return {};
+  const py::gil_scoped_acquire gil;
+  auto frame = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(PyEval_GetFrame()));
+  const auto folder = [](const char* package) {
+    return py::cast<std::string>(
+               py::module_::import(package).attr("__path__").attr("__getitem__")(0)) +
+           "/";
+  };
+  const std::string theirs[] = {folder("torch"), folder("hologram_torch")};
+  std::string line;
+  while (frame) {
+    auto* const at = reinterpret_cast<PyFrameObject*>(frame.ptr());
+    const auto code =
+        py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyFrame_GetCode(at)));
+    const auto file = py::cast<std::string>(code.attr("co_filename"));
+    // The program's own line says more than one of PyTorch's; the innermost is better than none.
+    const bool is_theirs = file.starts_with(theirs[0]) || file.starts_with(theirs[1]);
+    if (line.empty() || !is_theirs) line = file + ":" + std::to_string(PyFrame_GetLineNumber(at));
+    if (!is_theirs) break;
+    frame = py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyFrame_GetBack(at)));
+  }
+  return line;
+}
+
 constexpr at::RecordScope kScope = at::RecordScope::FUNCTION;
+
+// What makes a thread a profiled one. Nothing of Python's is in it: the thread that has Python's
+// lock may be waiting for the one that takes this over.
+class Profiled {
+ public:
+  // Gives what it holds to this thread and takes what that had.
+  void exchange() {
+    at::RecordFunctionTLS before = at::get_record_function_tls_();
+    at::set_record_function_tls_(functions_);
+    functions_ = std::move(before);
+    std::shared_ptr<c10::ThreadLocalDebugInfo> info = c10::ThreadLocalDebugInfo::current();
+    c10::ThreadLocalDebugInfo::_forceCurrentDebugInfo(std::move(info_));
+    info_ = std::move(info);
+  }
+
+ private:
+  at::RecordFunctionTLS functions_ = at::get_record_function_tls_();
+  std::shared_ptr<c10::ThreadLocalDebugInfo> info_ = c10::ThreadLocalDebugInfo::current();
+};
 
 const hologram::LaunchObserver kObserver = {
     [] { return at::getStepCallbacksUnlessEmpty(kScope).has_value(); },
@@ -32,6 +78,12 @@ const hologram::LaunchObserver kObserver = {
       }
     },
     [](void* token) { delete static_cast<at::RecordFunction*>(token); },
+    []() -> void* { return new (std::nothrow) Profiled(); },
+    [](void* profiled) { static_cast<Profiled*>(profiled)->exchange(); },
+    [](void* profiled) {
+      static_cast<Profiled*>(profiled)->exchange();
+      delete static_cast<Profiled*>(profiled);
+    },
 };
 
 py::dict shape_dict(const hologram::CircuitShape& shape) {
@@ -99,7 +151,10 @@ int64_t buffer_id(const at::Tensor& t) {
 
 }  // namespace
 
-void show_launches_to_profilers() { hologram::set_launch_observer(&kObserver); }
+void show_launches_to_profilers() {
+  hologram::set_launch_observer(&kObserver);
+  hologram::set_record_site(&python_line);
+}
 
 void bind_tracing(py::module_& m) {
   m.def("start_tracing", [] { return hologram::start_tracing(memory_device()); });
