@@ -109,6 +109,7 @@ struct Float {
                     pack_cost, kernel.rows, threads);
     // What each thread has packed of B: the number of a column group, all of its depth.
     const bool whole = ceil_div(panels, grid.cols) * g.k <= budget;
+    const bool b_in_place = b_col == 1 && ceil_div(m, grid.rows) <= kInPlaceTiles * kernel.rows;
     std::array<int64_t, 64> held;
     held.fill(-1);
     parallel_for(grid.rows * grid.cols, threads, [&](int64_t begin, int64_t end, int worker) {
@@ -117,7 +118,7 @@ struct Float {
         int64_t unknown = -1;
         int64_t& packed = worker < 64 ? held[static_cast<size_t>(worker)] : unknown;
         block(first + m * row / grid.rows, first + m * (row + 1) / grid.rows,
-              panels * group / grid.cols, panels * (group + 1) / grid.cols, whole,
+              panels * group / grid.cols, panels * (group + 1) / grid.cols, b_in_place, whole,
               whole && packed == group);
         packed = group;
       }
@@ -126,10 +127,10 @@ struct Float {
 
   // Rows [i0, i1) of the panels [j0, j1). whole: B is packed for all of k, and it may be so
   // already.
-  void block(int64_t i0, int64_t i1, int64_t j0, int64_t j1, bool whole, bool packed) const {
+  void block(int64_t i0, int64_t i1, int64_t j0, int64_t j1, bool b_in_place, bool whole,
+             bool packed) const {
     static thread_local PackBuffer kept_a, kept_b;
     const int64_t depth = std::min(kDepth, g.k), cols = kernel.cols, width = (j1 - j0) * cols;
-    const bool b_in_place = b_col == 1 && i1 - i0 <= kInPlaceTiles * kernel.rows;
     const bool a_in_place = j1 - j0 <= 8;
     T* const to_b = kept_b.get<T>(width * (whole ? g.k : depth));
     T* const to_a = a_in_place ? nullptr : kept_a.get<T>(std::min(kHeight, i1 - i0) * depth);

@@ -155,8 +155,16 @@ TEST_P(GemmTest, AgreesWithLoops) {
 // Every way of blocking and packing: B where it lies and copied, for all of k and piece by piece, A
 // where it lies and copied, and narrow last panels.
 TEST_P(GemmTest, RowsHaveTheirBitsHoweverTheyAreComputed) {
-  const int64_t sizes[][3] = {{1, 70, 40},   {70, 1, 40},    {33, 45, 300},
-                              {200, 30, 90}, {190, 600, 70}, {70, 530, 600}};
+  const int64_t sizes[][3] = {{1, 70, 40},
+                              {70, 1, 40},
+                              {33, 45, 300},
+                              {200, 30, 90},
+                              {190, 600, 70},
+                              {70, 530, 600},
+                              // Blocks of which some are just low enough to read B in place.
+                              {113, 70, 500},
+                              {225, 90, 250},
+                              {99, 40, 600}};
   testing::always_ask_workers(true);
   std::mt19937 rng(5);
   for (const auto& [m, n, k] : sizes) {
