@@ -12,21 +12,6 @@
 #include <cstring>
 
 namespace hologram::circuit {
-namespace {
-
-uint64_t head_word(uint16_t code, Dtype compute, int arity, int ndim, uint16_t attr) {
-  return uint64_t{code} | uint64_t{static_cast<uint8_t>(compute)} << 16 |
-         static_cast<uint64_t>(arity) << 24 | static_cast<uint64_t>(ndim) << 32 |
-         uint64_t{attr} << 40;
-}
-
-uint64_t operand_word(const Operand& operand) {
-  return static_cast<uint64_t>(operand.kind) | static_cast<uint64_t>(operand.dtype) << 2 |
-         static_cast<uint64_t>(operand.number) << 8 | uint64_t{operand.slot} << 16;
-}
-
-}  // namespace
-
 NumberClass classify_number(Dtype dtype, uint64_t bits) {
   if (dtype == Dtype::kFloat32) {
     switch (static_cast<uint32_t>(bits)) {
@@ -66,61 +51,51 @@ NumberClass classify_number(Dtype dtype, uint64_t bits) {
 }
 
 void Tape::clear() {
-  words_.clear();
+  used_ = 0;
   immediates_.clear();
   records_ = 0;
 }
 
 void Tape::append_flat(uint16_t code, Dtype compute, int arity, const Operand* operands,
-                       const uint64_t* bits, int64_t n) {
-  const size_t at = words_.size();
-  words_.resize(at + 2 + 2 * static_cast<size_t>(arity + 1));
-  uint64_t* word = words_.data() + at;
-  *word++ = head_word(code, compute, arity, 0, 0);
-  *word++ = static_cast<uint64_t>(n);
+                         const uint64_t* bits, int64_t n) {
+  uint64_t* word = begin_flat(code, compute, arity, n);
   for (int k = 0; k <= arity; ++k) {
-    *word++ = operand_word(operands[k]);
-    if (operands[k].kind == OperandKind::kImmediate) {
-      immediates_.push_back(bits[k]);
-    } else {
-      *word++ = static_cast<uint64_t>(operands[k].offset);
-    }
+    const Operand& operand = operands[k];
+    word = operand.kind == OperandKind::kImmediate
+               ? put_number(word, operand.dtype, bits[k])
+               : put_memory(word, operand.kind == OperandKind::kOne, operand.dtype, operand.slot,
+                            operand.offset);
   }
-  words_.resize(static_cast<size_t>(word - words_.data()));
-  ++records_;
+  end_record(word);
 }
 
 void Tape::append(const Record& record, const uint64_t* bits) {
-  words_.push_back(head_word(record.code, record.compute, record.arity, record.ndim, record.attr));
-  if (record.code == kCodeFold) words_.push_back(std::bit_cast<uint64_t>(record.parameter));
-  for (int d = 0; d < record.ndim; ++d) {
-    words_.push_back(static_cast<uint64_t>(record.shape[d]));
-  }
-  for (int k = 0; k <= record.arity; ++k) {
+  const size_t operands = static_cast<size_t>(record.arity) + 1;
+  const size_t ndim = static_cast<size_t>(record.ndim);
+  uint64_t* word = make_room(2 + ndim + operands * (2 + ndim), operands);
+  *word++ = head_word(record.code, record.compute, record.arity, record.ndim, record.attr);
+  if (record.code == kCodeFold) *word++ = std::bit_cast<uint64_t>(record.parameter);
+  word = std::transform(record.shape, record.shape + ndim, word,
+                        [](int64_t size) { return static_cast<uint64_t>(size); });
+  for (size_t k = 0; k < operands; ++k) {
     const Operand& operand = record.operands[k];
-    words_.push_back(operand_word(operand));
     if (operand.kind == OperandKind::kImmediate) {
-      immediates_.push_back(bits[k]);
+      word = put_number(word, operand.dtype, bits[k]);
       continue;
     }
-    words_.push_back(static_cast<uint64_t>(operand.offset));
-    if (operand.kind == OperandKind::kOne) continue;
-    for (int d = 0; d < record.ndim; ++d) {
-      words_.push_back(static_cast<uint64_t>(record.strides[k][d]));
-    }
+    const bool one = operand.kind == OperandKind::kOne;
+    word = put_memory(word, one, operand.dtype, operand.slot, operand.offset);
+    if (one) continue;
+    word = std::transform(record.strides[k], record.strides[k] + ndim, word,
+                          [](int64_t stride) { return static_cast<uint64_t>(stride); });
   }
-  ++records_;
+  end_record(word);
 }
 
 void Tape::append_call(uint16_t kind, std::span<const CallSlot> operands,
                        std::span<const uint64_t> attributes, std::span<const uint64_t> numbers) {
-  // What may fail comes first, so that the tape never ends in half a record.
-  if (immediates_.capacity() - immediates_.size() < numbers.size()) {
-    immediates_.reserve(std::max(2 * immediates_.capacity(), immediates_.size() + numbers.size()));
-  }
-  const size_t at = words_.size();
-  words_.resize(at + 3 + CallRecord::kOperandWords * operands.size() + attributes.size());
-  uint64_t* word = words_.data() + at;
+  uint64_t* word = make_room(3 + CallRecord::kOperandWords * operands.size() + attributes.size(),
+                             numbers.size());
   *word++ = head_word(kCodeCall, Dtype::kFloat32, 0, 0, kind);
   *word++ = uint64_t{numbers.size()} << 32 | operands.size();
   *word++ = attributes.size();
@@ -131,9 +106,9 @@ void Tape::append_call(uint16_t kind, std::span<const CallSlot> operands,
     *word++ = static_cast<uint64_t>(operand.offset);
     *word++ = static_cast<uint64_t>(operand.bytes);
   }
-  std::copy(attributes.begin(), attributes.end(), word);
+  word = std::copy(attributes.begin(), attributes.end(), word);
   immediates_.insert(immediates_.end(), numbers.begin(), numbers.end());
-  ++records_;
+  end_record(word);
 }
 
 CallSlot CallRecord::operand(size_t k) const {

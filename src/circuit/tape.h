@@ -8,6 +8,7 @@
 // in the words, except that the few numbers which laws know (0, -0, 1, -1, 2) are marked as such.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -126,12 +127,39 @@ class Tape {
   // Appends. Immediates' `immediate` is ignored: the number is `bits` and gets the next position.
   // The usual case: n elements, every kMemory operand contiguous.
   void append_flat(uint16_t code, Dtype compute, int arity, const Operand* operands,
-                   const uint64_t* bits, int64_t n);
+                     const uint64_t* bits, int64_t n);
   void append(const Record& record, const uint64_t* bits);
   void append_call(uint16_t kind, std::span<const CallSlot> operands,
                    std::span<const uint64_t> attributes, std::span<const uint64_t> numbers);
 
-  std::span<const uint64_t> words() const { return words_; }
+  // The usual case again, for those who have the operands one by one: begin_flat, the operands in
+  // order, the output first and each where the one before ended, end_record. Only begin_flat can
+  // fail, with nothing changed.
+  uint64_t* begin_flat(uint16_t code, Dtype compute, int arity, int64_t n) {
+    const size_t operands = static_cast<size_t>(arity) + 1;
+    uint64_t* word = make_room(2 + 2 * operands, operands);
+    word[0] = head_word(code, compute, arity, 0, 0);
+    word[1] = static_cast<uint64_t>(n);
+    return word + 2;
+  }
+  static uint64_t* put_memory(uint64_t* word, bool one, Dtype dtype, uint32_t slot,
+                              int64_t offset) {
+    word[0] = operand_word(one ? OperandKind::kOne : OperandKind::kMemory, dtype,
+                           NumberClass::kOther, slot);
+    word[1] = static_cast<uint64_t>(offset);
+    return word + 2;
+  }
+  uint64_t* put_number(uint64_t* word, Dtype dtype, uint64_t bits) {
+    word[0] = operand_word(OperandKind::kImmediate, dtype, classify_number(dtype, bits), 0);
+    immediates_.push_back(bits);
+    return word + 1;
+  }
+  void end_record(const uint64_t* end) {
+    used_ = static_cast<size_t>(end - words_.data());
+    ++records_;
+  }
+
+  std::span<const uint64_t> words() const { return {words_.data(), used_}; }
   const std::vector<uint64_t>& immediates() const { return immediates_; }
 
   // Calls f(record, index) for each, in order.
@@ -151,12 +179,33 @@ class Tape {
                            Record& record);
   static size_t decode_call(std::span<const uint64_t> words, size_t at, uint32_t& immediates,
                             CallRecord& call);
-  void append_operands(const Operand* operands, const uint64_t* bits, int arity);
 
-  std::vector<uint64_t> words_;
+  static uint64_t head_word(uint16_t code, Dtype compute, int arity, int ndim, uint16_t attr) {
+    return uint64_t{code} | uint64_t{static_cast<uint8_t>(compute)} << 16 |
+           static_cast<uint64_t>(arity) << 24 | static_cast<uint64_t>(ndim) << 32 |
+           uint64_t{attr} << 40;
+  }
+  static uint64_t operand_word(OperandKind kind, Dtype dtype, NumberClass number, uint32_t slot) {
+    return static_cast<uint64_t>(kind) | static_cast<uint64_t>(dtype) << 2 |
+           static_cast<uint64_t>(number) << 8 | uint64_t{slot} << 16;
+  }
+  // Room for so many words and immediates more.
+  uint64_t* make_room(size_t words, size_t immediates);
+
+  std::vector<uint64_t> words_;  // the first used_ count; the others are room
+  size_t used_ = 0;
   std::vector<uint64_t> immediates_;
   int records_ = 0;
 };
+
+inline uint64_t* Tape::make_room(size_t words, size_t immediates) {
+  if (words_.size() - used_ < words) [[unlikely]]
+    words_.resize(std::max(2 * words_.size(), used_ + words));
+  if (immediates_.capacity() - immediates_.size() < immediates) [[unlikely]] {
+    immediates_.reserve(std::max(2 * immediates_.capacity(), immediates_.size() + immediates));
+  }
+  return words_.data() + used_;
+}
 
 // 64 bits that depend on every word.
 uint64_t hash_words(std::span<const uint64_t> words, uint64_t seed = 0);

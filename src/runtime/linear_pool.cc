@@ -292,6 +292,8 @@ Buffer* allocate_deferred(Device& device, size_t nbytes) {
     b = list.head;
     list.head = Access::next(b);
     --list.count;
+    // Thousands of headers may be under way, more than the nearest cache holds.
+    __builtin_prefetch(list.head, 1);
     internal::start(b, device, nbytes);
   } else {
     b = internal::take_header(device, nbytes);

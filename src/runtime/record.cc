@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <new>
-#include <type_traits>
 #include <utility>
 
 #include "hologram/error.h"
@@ -141,10 +140,9 @@ bool is_present(const CallOperand& operand) {
   return slot;
 }
 
-// With the record lock held. False, and nothing changed, where an operand is not for recording.
-[[gnu::always_inline]] inline bool Recorder::settle_operands(const RecordOperand* operands,
-                                                             int count, circuit::Operand* settled,
-                                                             uint64_t* bits) {
+// With the record lock held. Whether the operands are for recording; then there is room for their
+// slots.
+[[gnu::always_inline]] inline bool Recorder::may_record(const RecordOperand* operands, int count) {
   for (int k = 0; k < count; ++k) {
     Buffer* buffer = operands[k].buffer;
     if (is_complex(operands[k].dtype)) return false;
@@ -152,7 +150,23 @@ bool is_present(const CallOperand& operand) {
     const uint64_t word = Access::recorded(buffer).load(std::memory_order_relaxed);
     if ((word & kExported) != 0 || &buffer->device() != &device_) return false;
   }
-  if (open_->slots.size() + static_cast<size_t>(count) > kSlotMask) return false;
+  return has_slots(static_cast<size_t>(count));
+}
+
+// With the record lock held. False where the circuit cannot name so many buffers more.
+[[gnu::always_inline]] inline bool Recorder::has_slots(size_t count) {
+  std::vector<OpenCircuit::Slot>& slots = open_->slots;
+  if (slots.capacity() - slots.size() < count) [[unlikely]] {
+    slots.reserve(std::max(2 * slots.capacity(), slots.size() + count));
+  }
+  return slots.size() + count <= kSlotMask;
+}
+
+// With the record lock held. False, and nothing changed, where an operand is not for recording.
+[[gnu::always_inline]] inline bool Recorder::settle_operands(const RecordOperand* operands,
+                                                             int count, circuit::Operand* settled,
+                                                             uint64_t* bits) {
+  if (!may_record(operands, count)) return false;
   for (int k = 0; k < count; ++k) {
     const RecordOperand& given = operands[k];
     if (given.buffer == nullptr) {
@@ -186,17 +200,22 @@ bool is_present(const CallOperand& operand) {
 
 bool Recorder::append_flat(uint16_t code, Dtype compute, const RecordOperand* operands, int arity,
                            int64_t n) {
-  // Not an array of operands: clearing it would take as long as the rest.
-  static_assert(std::is_trivially_destructible_v<circuit::Operand>);
-  alignas(circuit::Operand) unsigned char room[(kMaxArity + 1) * sizeof(circuit::Operand)];
-  auto* const settled = reinterpret_cast<circuit::Operand*>(room);
-  uint64_t bits[kMaxArity + 1];
   std::unique_lock lock(record_lock_);
   if (open_->attention != 0) [[unlikely]]
     make_room(lock);
-  if (open_->tape.empty()) begin_circuit();
-  if (!settle_operands(operands, arity + 1, settled, bits)) return false;
-  open_->tape.append_flat(code, compute, arity, settled, bits, n);
+  OpenCircuit& circuit = *open_;
+  if (circuit.tape.empty()) begin_circuit();
+  if (!may_record(operands, arity + 1)) return false;
+  // As settle_operands() and Tape::append() do, without operands in between.
+  uint64_t* word = circuit.tape.begin_flat(code, compute, arity, n);
+  for (int k = 0; k <= arity; ++k) {
+    const RecordOperand& given = operands[k];
+    word = given.buffer == nullptr
+               ? circuit.tape.put_number(word, given.dtype, given.bits)
+               : circuit::Tape::put_memory(word, given.one, given.dtype,
+                                           slot_of(given.buffer, k == 0), given.offset);
+  }
+  circuit.tape.end_record(word);
   after_append();
   return true;
 }
@@ -226,7 +245,7 @@ bool Recorder::append_call(uint16_t kind, std::span<const CallOperand> operands,
     const uint64_t word = Access::recorded(operand.buffer).load(std::memory_order_relaxed);
     if ((word & kExported) != 0 || &operand.buffer->device() != &device_) return false;
   }
-  if (open_->slots.size() + operands.size() > kSlotMask) return false;
+  if (!has_slots(operands.size())) return false;
   call_slots_.clear();
   for (const CallOperand& operand : operands) {
     circuit::CallSlot& slot = call_slots_.emplace_back();
@@ -273,6 +292,15 @@ bool record_copy(const RecordOperand& out, const RecordOperand& in, int ndim, co
   const RecordOperand operands[] = {out, in};
   const int64_t* const strides[] = {out_strides, in_strides};
   return internal::record_loops(circuit::kCodeConvert, in.dtype, operands, 1, ndim, shape, strides);
+}
+
+bool record_flat_copy(const RecordOperand& out, const RecordOperand& in, int64_t n) {
+  if (out.buffer == nullptr) return false;
+  Recorder* recorder = Recorder::recording(out.buffer->device());
+  if (recorder == nullptr) return false;
+  if (n <= 0) return true;
+  const RecordOperand operands[] = {out, in};
+  return recorder->append_flat(circuit::kCodeConvert, in.dtype, operands, 1, n);
 }
 
 bool record_fold(Reduction op, const RecordOperand& out, const RecordOperand& in, int64_t rows,

@@ -165,6 +165,8 @@ class Recorder {
 
   bool settle_operands(const RecordOperand* operands, int count, circuit::Operand* settled,
                        uint64_t* bits);
+  bool may_record(const RecordOperand* operands, int count);
+  bool has_slots(size_t count);
   uint32_t slot_of(Buffer* buffer, bool writes);
   void after_append();
   [[gnu::noinline]] void make_room(std::unique_lock<SpinLock>& lock);
