@@ -98,6 +98,7 @@ std::string key_of(Isa isa, const Segment& segment) {
   dtypes(segment.outputs);
   byte(segment.by_rows);
   for (int bits = 0; bits < 64; bits += 8) byte(segment.streams >> bits & 0xff);
+  byte(segment.fetched);
   byte(segment.folds.size());
   for (const SegmentFold& fold : segment.folds) {
     byte(fold.fold);
@@ -146,6 +147,7 @@ std::span<const uint8_t> generate(Isa isa, const Segment& segment) {
   if (!jit::build_graph(segment, graph)) return {};
   graph.by_rows = segment.by_rows;
   graph.streams = segment.streams;
+  graph.fetched = segment.fetched;
   const jit::Schedule schedule = jit::make_schedule(graph, isa, isa == Isa::kAvx512 ? 64 : 32);
   thread_local std::vector<uint8_t> buffer;
   for (size_t capacity : {kUsualCode, kLongestCode}) {

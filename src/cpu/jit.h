@@ -47,6 +47,9 @@ struct Segment {
   // Outputs (bit k: output k, of 4 or 8 bytes an element) whose whole vectors go past the caches:
   // their rows begin at multiples of 64 bytes.
   uint64_t streams = 0;
+  // By rows: the input, or none, of which the row `rows` rows after each one is fetched into the
+  // cache meanwhile.
+  int fetched = -1;
 };
 
 // inputs[i], outputs[i]: n contiguous elements, any alignment; an output may coincide exactly with

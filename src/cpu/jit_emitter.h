@@ -23,7 +23,8 @@ class Emitter : public Assembler {
   // Offsets in the frame: the inputs of a call, what the function was given, the strip at hand, and
   // pointers that have no register. 128 to 191 are the Assembler's tail masks.
   static constexpr int kCallIn = 0, kInputs = 32, kNumbers = 40, kOutputs = 48, kCount = 56;
-  static constexpr int kStart = 64, kEnd = 72, kRows = 80, kSteps = 88, kBases = 192;
+  static constexpr int kStart = 64, kEnd = 72, kRows = 80, kSteps = 88, kAhead = 96;
+  static constexpr int kBases = 192;
 
   struct Value {
     int reg = -1;
@@ -65,6 +66,8 @@ class Emitter : public Assembler {
   void copy_bases();
   void rows(const Phase& phase);
   void next_row();
+  void distance_ahead();
+  void fetch_ahead(int ahead);
   int base_of_number(int index) const;
   int base_of_fold(int index) const;
   void place_folds(const Phase& phase);

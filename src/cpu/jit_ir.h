@@ -84,6 +84,7 @@ struct Graph {
   int inputs = 0, numbers = 0;  // of the segment
   bool by_rows = false;
   uint64_t streams = 0;  // outputs that go past the caches
+  int fetched = -1;      // the input of which later rows are fetched
   // Set where a body used a word that exists as Highway code only.
   bool opaque = false;
 

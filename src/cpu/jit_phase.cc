@@ -249,6 +249,7 @@ void Emitter::run(const Phase& phase, int ahead, bool partial) {
     if (!v.pinned) v.reg = -1;
     if (!schedule_.is_invariant[i]) v.home = kNoHome;
   }
+  if (graph_.fetched >= 0 && !partial) fetch_ahead(ahead);
   for (size_t position = 0; position < phase.items.size(); ++position) {
     const Item& item = phase.items[position];
     if (item.store == kCompute) {

@@ -77,6 +77,7 @@ void Emitter::rows(const Phase& phase) {
   choose_pinned(phase);
   find_varying();
   copy_bases();
+  distance_ahead();
   strip_end();
   Xbyak::Label next;
   for (const bool varying : {false, true}) {
@@ -97,6 +98,26 @@ void Emitter::rows(const Phase& phase) {
   next_row();
   dec(qword[rsp + kRows]);
   jg(next, T_NEAR);
+}
+
+// Bytes from a row of the input that is fetched to the one that this call does not reach.
+void Emitter::distance_ahead() {
+  if (graph_.fetched < 0) return;
+  mov(rax, ptr[rsp + kSteps]);
+  mov(rdx, ptr[rax + 8 * graph_.fetched]);
+  imul(rdx, ptr[rsp + kRows]);
+  mov(ptr[rsp + kAhead], rdx);
+}
+
+void Emitter::fetch_ahead(int ahead) {
+  for (size_t a = 0; a < schedule_.arrays.size(); ++a) {
+    const Array& array = schedule_.arrays[a];
+    if (array.kind != Array::kInput || array.index != graph_.fetched || pointer_[a] < 0) continue;
+    const int size = static_cast<int>(itemsize(array.dtype));
+    mov(rax, ptr[rsp + kAhead]);
+    add(rax, Xbyak::Reg64(pointer_[a]));
+    prefetcht0(ptr[rax + rcx * size + ahead * size]);
+  }
 }
 
 void Emitter::next_row() {

@@ -253,7 +253,7 @@ void Lowering::lower_rows(const Instr& instr, int index) {
 }
 
 void Lowering::run() {
-  if (jit_) depths_ = heavy_depths();
+  if (jit_) depths_ = heavy_depths(), levels_ = late_levels();
   const std::vector<int> order = jit_ ? order_for_segments() : original_order();
   for (size_t i = 0; i < order.size();) {
     const size_t taken = jit_ ? lower_segment(order, i) : 0;

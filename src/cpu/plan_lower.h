@@ -32,6 +32,9 @@ inline bool same_ref(const circuit::Ref& a, const circuit::Ref& b) {
   return a.kind == b.kind && a.index == b.index;
 }
 
+// How many folds and row functions come before each instruction: loops of one level may be one.
+std::vector<int> fold_levels(const circuit::Kernel& kernel);
+
 // Registers stand for places from here on until classes are assigned.
 inline constexpr int kFirstRegister = 1 << 14;
 
@@ -108,12 +111,16 @@ class Lowering {
   std::vector<int> order_for_segments() const;
   std::vector<int> original_order() const;
   std::vector<int> heavy_depths() const;
+  std::vector<int> late_levels() const;
   // One generated loop for as many instructions from order[at] on as it takes; how many.
   size_t lower_segment(const std::vector<int>& order, size_t at);
   bool emit_segment(std::span<const int> indices, std::span<const int> later);
   // Whether the fold can end a segment.
   bool fits_fold(int index, const std::vector<Rank>& ranks) const;
   SettledFold fold_of(const circuit::Instr& instr, Dtype in) const;
+  // Whether a step so far reads the access.
+  bool is_read_before(int access) const;
+  void fetch_ahead(const std::vector<Value>& inputs, Segment& segment, uint64_t streamed) const;
   // The segment's kernels into `step`; false where there is none.
   bool compile_segment(Segment& segment, Step& step) const;
   // Outputs that are worth being written past the caches.
@@ -143,7 +150,7 @@ class Lowering {
   std::vector<Register> registers_;
   std::vector<std::pair<int, int>> tiles_;  // place, register that repeats it
   std::vector<int> first_number_;           // of each instruction
-  std::vector<int> depths_;                 // likewise; see heavy_depths()
+  std::vector<int> depths_, levels_;        // likewise; see heavy_depths(), late_levels()
 };
 
 }  // namespace hologram::cpu

@@ -45,6 +45,43 @@ Rank Lowering::rank_of_instr(const Instr& instr, const std::vector<Rank>& ranks)
   return rank;
 }
 
+std::vector<int> fold_levels(const circuit::Kernel& kernel) {
+  std::vector<int> levels(kernel.instrs.size(), 0);
+  std::vector<int> of_temps(kernel.temps.size(), 0);
+  for (size_t i = 0; i < kernel.instrs.size(); ++i) {
+    const Instr& instr = kernel.instrs[i];
+    for (int k = 0; k < instr.arity; ++k) {
+      if (instr.in[k].kind == Ref::kTemp) {
+        levels[i] = std::max(levels[i], of_temps[instr.in[k].index]);
+      }
+    }
+    if (instr.out.kind == Ref::kTemp) {
+      of_temps[instr.out.index] = levels[i] + (is_elementwise(instr) ? 0 : 1);
+    }
+  }
+  return levels;
+}
+
+// Those of values that only later loops read are the readers'.
+std::vector<int> Lowering::late_levels() const {
+  std::vector<int> levels = fold_levels(kernel_);
+  constexpr int kUnread = std::numeric_limits<int>::max();
+  std::vector<int> first_read(kernel_.temps.size(), kUnread);
+  for (size_t i = kernel_.instrs.size(); i-- > 0;) {
+    const Instr& instr = kernel_.instrs[i];
+    if (is_elementwise(instr) && instr.out.kind == Ref::kTemp &&
+        first_read[instr.out.index] != kUnread) {
+      levels[i] = std::max(levels[i], first_read[instr.out.index]);
+    }
+    for (int k = 0; k < instr.arity; ++k) {
+      if (instr.in[k].kind != Ref::kTemp) continue;
+      int& first = first_read[instr.in[k].index];
+      first = std::min(first, levels[i]);
+    }
+  }
+  return levels;
+}
+
 // How many heavy functions each instruction's value has gone through, one after the other. A light
 // one that only later functions wait for counts with those.
 std::vector<int> Lowering::heavy_depths() const {
@@ -101,12 +138,16 @@ std::vector<int> Lowering::order_for_segments() const {
              return ref.kind == Ref::kAccess && slot(ref) == slot(b.out);
            });
   };
-  // Values of rows first, since loops read them; folds and row functions as late as they may.
-  // Of the rest, what has gone through fewer heavy functions.
+  // Values of rows first, since loops read them; folds and row functions as late as they may, but
+  // before what is only needed after them. Of the rest, what has gone through fewer heavy
+  // functions.
   const auto urgency = [&](int index) {
     const Instr& instr = instrs[static_cast<size_t>(index)];
-    if (!is_elementwise(instr)) return std::numeric_limits<int>::max();
-    return rank_of_instr(instr, ranks) == Rank::kFull ? 1 + depths_[static_cast<size_t>(index)] : 0;
+    constexpr int kLevel = 4096;
+    const int level = kLevel * levels_[static_cast<size_t>(index)];
+    if (!is_elementwise(instr)) return level + kLevel - 1;
+    if (rank_of_instr(instr, ranks) != Rank::kFull) return level;
+    return level + 1 + std::min(depths_[static_cast<size_t>(index)], kLevel - 3);
   };
   std::vector<int> order;
   std::vector<bool> done(instrs.size(), false);

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "hologram/cpu_info.h"
@@ -126,6 +127,10 @@ struct Program {
 inline constexpr int kMostFolds = 4;
 // A one is kept in this many bytes.
 inline constexpr int64_t kOneBytes = 8;
+
+// The same kernel with values that are light to compute made again after a fold; none where there
+// are no such, or no generated loops to make them in.
+std::optional<circuit::Kernel> repeat_light_values(const circuit::Kernel& kernel, Isa isa);
 
 // Settles everything but addresses. jit: use generated loops where they serve.
 Program lower(const circuit::Kernel& kernel, Isa isa, bool jit);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "hologram/parallel.h"
@@ -142,12 +143,14 @@ std::unique_ptr<Code> make_code(const Plan& plan, Isa isa, bool jit) {
   code->jitted = jit;
   const Kernel* last = nullptr;
   for (const Kernel& kernel : plan.kernels) {
+    const std::optional<Kernel> repeated = jit ? repeat_light_values(kernel, isa) : std::nullopt;
+    const Kernel& computed = repeated ? *repeated : kernel;
     KernelCode made;
     made.call = kernel.call.get();
     for (const circuit::Access& access : kernel.accesses) {
       made.memory.push_back({access.slot, access.offset});
     }
-    for (const circuit::Instr& instr : kernel.instrs) {
+    for (const circuit::Instr& instr : computed.instrs) {
       for (int k = 0; k < instr.arity; ++k) {
         if (instr.in[k].kind == Ref::kImmediate) made.immediates.push_back(instr.in[k].index);
       }
@@ -160,7 +163,7 @@ std::unique_ptr<Code> make_code(const Plan& plan, Isa isa, bool jit) {
     } else if (last != nullptr && last->launch == kernel.launch && same_program(*last, kernel)) {
       made.program = code->kernels.back().program;
     } else if (kernel.numel() > 0) {
-      made.program = std::make_shared<const Program>(lower(kernel, isa, jit));
+      made.program = std::make_shared<const Program>(lower(computed, isa, jit));
     } else {
       made.program = std::make_shared<const Program>();
     }

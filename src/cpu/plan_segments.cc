@@ -75,8 +75,11 @@ size_t Lowering::lower_segment(const std::vector<int>& order, size_t at) {
   if (folds_end > end && emit_segment(all.subspan(at, folds_end - at), all.subspan(folds_end))) {
     return folds_end - at;
   }
+  // One alone is what its kernel does as well, unless it goes past the caches.
+  const bool alone = end - at == 1 && kernel_.instrs.size() == 1 &&
+                     streamed_outputs({&kernel_.instrs[0].out, 1}) != 0;
   // Half as many where a loop of all needs too much.
-  for (size_t count = end - at; count >= 2; count /= 2) {
+  for (size_t count = end - at; count >= (alone ? 1 : 2); count /= 2) {
     if (emit_segment(all.subspan(at, count), all.subspan(at + count))) return count;
   }
   return 0;
@@ -120,6 +123,28 @@ uint64_t Lowering::streamed_outputs(std::span<const Ref> outputs) const {
     if (!is_read && !is_read_here) streamed |= uint64_t{1} << k;
   }
   return streamed;
+}
+
+bool Lowering::is_read_before(int access) const {
+  return std::any_of(program_.steps.begin(), program_.steps.end(), [&](const Step& step) {
+    const auto first = program_.operands.begin() + step.first;
+    return std::any_of(first, first + step.inputs,
+                       [&](const Operand& operand) { return operand.place == access; });
+  });
+}
+
+// Large rows that an earlier loop of the block has read: that one would wait for memory, which the
+// last loop leaves idle, so the last fetches the next block.
+void Lowering::fetch_ahead(const std::vector<Value>& inputs, Segment& segment,
+                           uint64_t streamed) const {
+  if (!segment.by_rows || streamed == 0) return;
+  for (size_t k = 0; k < inputs.size() && segment.fetched < 0; ++k) {
+    const int access = inputs[k].access;
+    if (access != kNone && memory_[access].full == kNone && memory_[access].row_stride != 0 &&
+        is_read_before(access)) {
+      segment.fetched = static_cast<int>(k);
+    }
+  }
 }
 
 bool Lowering::compile_segment(Segment& segment, Step& step) const {
@@ -245,10 +270,12 @@ bool Lowering::emit_segment(std::span<const int> indices, std::span<const int> l
   Step step;
   step.kind = StepKind::kSegment;
   step.streamed = streamed_outputs(outputs);
+  fetch_ahead(inputs, segment, step.streamed);
   if (!compile_segment(segment, step)) {
     // A call for each row where the loop cannot walk them.
     if (!segment.by_rows || !folds.empty()) return false;
     segment.by_rows = false;
+    segment.fetched = -1;
     step.streamed = 0;
     if (!compile_segment(segment, step)) return false;
   }

@@ -210,6 +210,7 @@ TEST_P(JitFolds, StoresPastTheCachesChangeNoBit) {
     const Dtype dtype = rng() % 4 == 0 ? Dtype::kFloat64 : Dtype::kFloat32;
     Segment segment = random_rows(rng, dtype, 1 + rng() % 6, 0);
     segment.streams = rng();
+    if (rng() % 2 == 0) segment.fetched = static_cast<int>(rng() % segment.inputs.size());
     if (jit_compile(GetParam(), segment) == nullptr) continue;
     const int64_t cols = 1 + static_cast<int64_t>(rng() % 300), pitch = (cols + 15) / 16 * 16;
     Rows memory(segment, 1 + static_cast<int64_t>(rng() % 3), cols, pitch, rng);

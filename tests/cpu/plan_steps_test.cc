@@ -81,6 +81,48 @@ TEST_P(PlanSteps, SumsEndTheLoopThatMakesTheirTerms) {
   EXPECT_GT(program.domain.grid.block_rows, 1);
 }
 
+// x - mean(x) is light: both loops make it, and nothing but the rows' values is kept between them.
+TEST_P(PlanSteps, LightValuesAreMadeAgainAfterAFold) {
+  Builder norm({130, 768}, true);
+  const Ref x = norm.access(0, f, {768, 1});
+  const Ref mean = norm.fold_temp(Reduction::mean, x, f);
+  const Ref centred = norm.op_temp(OpId::sub, f, {x, mean});
+  const Ref square = norm.op_temp(OpId::mul, f, {centred, centred});
+  const Ref var = norm.fold_temp(Reduction::mean, square, f);
+  const Ref scale = norm.op_temp(OpId::rsqrt, f, {var}, Rank::kRow);
+  norm.op(OpId::mul, f, {centred, scale}, norm.access(1, f, {768, 1}));
+  const auto again = cpu::repeat_light_values(norm.kernel, GetParam());
+  ASSERT_TRUE(again.has_value());
+  EXPECT_EQ(again->instrs.size(), norm.kernel.instrs.size() + 1);
+  const Program program = cpu::lower(*again, GetParam(), true);
+  EXPECT_EQ(kinds(program), "fold segment:rows:fold op segment:rows");
+  EXPECT_EQ(program.class_bytes, 4 * program.domain.grid.block_rows);
+  // Not what takes a heavy function, or memory that the kernel writes.
+  Builder heavy({130, 768}, true);
+  const Ref y = heavy.access(0, f, {768, 1});
+  const Ref e = heavy.op_temp(OpId::exp, f, {y});
+  const Ref sum = heavy.fold_temp(Reduction::sum, e, f);
+  heavy.op(OpId::div, f, {e, sum}, heavy.access(1, f, {768, 1}));
+  EXPECT_FALSE(cpu::repeat_light_values(heavy.kernel, GetParam()).has_value());
+  Builder in_place({130, 768}, true);
+  const Ref z = in_place.access(0, f, {768, 1});
+  const Ref twice = in_place.op_temp(OpId::add, f, {z, z});
+  const Ref total = in_place.fold_temp(Reduction::sum, twice, f);
+  in_place.op(OpId::div, f, {twice, total}, z);
+  EXPECT_FALSE(cpu::repeat_light_values(in_place.kernel, GetParam()).has_value());
+}
+
+TEST_P(PlanSteps, LargeResultsAreStreamed) {
+  Builder large({int64_t{1} << 21});
+  large.op(OpId::relu, f, {large.access(0, f, {1})}, large.access(1, f, {1}));
+  EXPECT_EQ(kinds(lowered(large)), "segment:stream");
+  // Not in place: the memory is in the cache when it is written.
+  Builder in_place({int64_t{1} << 21});
+  const Ref x = in_place.access(0, f, {1});
+  in_place.op(OpId::relu, f, {x}, x);
+  EXPECT_EQ(kinds(lowered(in_place)), "op");
+}
+
 INSTANTIATE_TEST_SUITE_P(Isas, PlanSteps, ::testing::Values(Isa::kAvx2, Isa::kAvx512),
                          [](const auto& info) { return std::string(isa_name(info.param)); });
 
