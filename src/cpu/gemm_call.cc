@@ -257,9 +257,9 @@ bool record_gemm(const RecordGemm& given) {
                            .input_row = has_input ? g.input.row_stride : 0,
                            .input_col = has_input ? g.input.col_stride : 0};
   const uint64_t numbers[] = {std::bit_cast<uint64_t>(g.alpha), std::bit_cast<uint64_t>(g.beta)};
-  // Some forty multiplications and additions a nanosecond.
-  const double cost =
-      static_cast<double>(g.batch * g.m) * static_cast<double>(g.n) * static_cast<double>(g.k) / 20;
+  // Some fifty multiplications a nanosecond.
+  const double cost = 200 + static_cast<double>(g.batch * g.m) * static_cast<double>(g.n) *
+                                static_cast<double>(g.k) / 50;
   return record_call(cpu::gemm_kind(), operands, std::bit_cast<cpu::Words>(call), numbers, cost);
 }
 
