@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "hologram/op.h"
+#include "src/circuit/call_kinds.h"
 #include "src/circuit/plan.h"
 
 namespace hologram::circuit {
@@ -65,7 +66,14 @@ std::vector<CallSlot> call_operands(const CallRecord& call) {
 void write_call_record(std::ostream& out, const Record& record) {
   const std::vector<CallSlot> operands = call_operands(record.call);
   out << "{\"op\":\"" << code_name(record.code, record.attr)
-      << "\",\"call\":true,\"compute\":\"\",\"shape\":[],\"operands\":";
+      << "\",\"call\":true,\"compute\":\"\",\"shape\":[],";
+  CallResult result;
+  const CallKind& kind = call_kind(record.attr);
+  if (kind.result != nullptr && kind.result(record.call.attributes.data(), result)) {
+    out << "\"result\":{\"dtype\":\"" << dtype_name(result.dtype) << "\",\"shape\":[" << result.rows
+        << ',' << result.cols << "]},";
+  }
+  out << "\"operands\":";
   list(out, operands.size(), [&](size_t k) { write_call_operand(out, operands[k]); });
   out << ",\"attributes\":";
   list(out, record.call.attributes.size(),

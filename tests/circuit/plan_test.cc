@@ -484,6 +484,11 @@ TEST(Calls, AreShownByName) {
   EXPECT_NE(json.find("\"in\":[{\"access\":0},{\"access\":1}],\"out\":{\"access\":0}"), json.npos)
       << json;
   EXPECT_NE(tape_json(p.tape.words()).find("\"attributes\":[8],\"numbers\":[1,1]}"), json.npos);
+  EXPECT_EQ(tape_json(p.tape.words()).find("result"), json.npos);
+  Program q;
+  result_of(q, q.buffer(true), 8);
+  EXPECT_NE(tape_json(q.tape.words()).find("\"result\":{\"dtype\":\"float32\",\"shape\":[4,2]}"),
+            json.npos);
 }
 
 TEST(Calls, HashByNameAndAttributes) {
@@ -583,9 +588,9 @@ class RandomTape {
   }
 
   bool fits(const View& v, int ndim, const int64_t* shape, int64_t size) const {
-    int64_t last = v.offset / size + 1;
+    int64_t last = 0;
     for (int d = 0; d < ndim; ++d) last += (shape[d] - 1) * v.strides[d];
-    return last * size <= static_cast<int64_t>(kBytes);
+    return v.offset + (last + 1) * size <= static_cast<int64_t>(kBytes);
   }
 
   // Some run of floats, often the one that was written last or that of another operand.

@@ -176,7 +176,8 @@ class Kernel:
         return len(self.records)
 
     def __str__(self) -> str:
-        head = f"{self.name} {shape_text(self.shape)}, {count_text(self.ops, 'op')}"
+        head = f"{self.name} {shape_text(self.shape)}" if self.shape else self.name  # a call
+        head += f", {count_text(self.ops, 'op')}"
         head += f", {self.classes} classes" if self.classes else ""
         return "\n".join([head, *(f"  {instr}" for instr in self.instrs)])
 
@@ -350,11 +351,15 @@ class Circuit:
             operands.append(Operand(text, slot, operand["dtype"], producers, external))
         out = next(iter(_writes(record)), _NOTHING)
         label, tensor_shape = self.labels.get(self.first_op + index, ("", None))
-        walked = [out["bytes"]] if "call" in record else list(record["shape"])
+        dtype, walked = out["dtype"], list(record["shape"])
+        if "result" in record:  # of a call: a matrix
+            dtype, walked = record["result"]["dtype"], record["result"]["shape"]
+        elif "call" in record:
+            walked = [out["bytes"]]
         if out["strides"][-1:] == [0] and len(walked) > 1:
             walked.pop()  # a fold: the last dimension is gone
         return Op(
-            index, record["op"], record["compute"], walked, out["slot"], out["dtype"], operands,
+            index, record["op"], record["compute"], walked, out["slot"], dtype, operands,
             label=label, tensor_shape=tensor_shape,
         )  # fmt: skip
 

@@ -264,7 +264,7 @@ def make_card(group: Group, x: float, w: float) -> Card:
 def card_meta(group: Group) -> str:
     """Return what a card says below its name."""
     kernel = group.kernel
-    parts = ["[" + "×".join(str(n) for n in kernel.shape) + "]"]
+    parts = ["[" + "×".join(str(n) for n in kernel.shape) + "]"] if kernel.shape else ["call"]
     if kernel.whole_rows:
         parts.append("whole rows")
     parts.append(f"{count_text(kernel.ops, 'op')}")
