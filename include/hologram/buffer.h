@@ -84,6 +84,11 @@ class alignas(64) Buffer {
     return recorded_.load(std::memory_order_acquire) >> kRecordedEpochShift;
   }
   static constexpr int kRecordedEpochShift = 20;
+  // Whether that circuit, or an earlier one that had not run by then, writes it.
+  bool is_written_by_recorded() const {
+    return (recorded_.load(std::memory_order_relaxed) & kWrittenByRecorded) != 0;
+  }
+  static constexpr uint64_t kWrittenByRecorded = 4;
 
  private:
   friend struct internal::BufferAccess;

@@ -136,6 +136,12 @@ inline void materialize(Buffer& buffer) {
     internal::materialize_slowly(buffer);
 }
 
+// Whether the buffer has memory that no recorded work still has to write: the caller may read it
+// now. Recorded work may read it as well.
+inline bool is_readable(const Buffer& buffer) {
+  return !is_pending(buffer) || (!buffer.is_written_by_recorded() && buffer.data() != nullptr);
+}
+
 // Foreign code has an address in this buffer: ops on it are never recorded again.
 HOLOGRAM_API void mark_exported(Buffer& buffer);
 

@@ -119,9 +119,10 @@ bool is_present(const CallOperand& operand) {
 [[gnu::always_inline]] inline uint32_t Recorder::slot_of(Buffer* buffer, bool writes) {
   std::atomic<uint64_t>& recorded = Access::recorded(buffer);
   const uint64_t word = recorded.load(std::memory_order_relaxed);
+  constexpr uint64_t kWrites = kWritten | Buffer::kWrittenByRecorded;
   if (word >> Buffer::kRecordedEpochShift == open_->epoch) {
-    if (writes && (word & kWritten) == 0)
-      recorded.store(word | kWritten, std::memory_order_relaxed);
+    if (writes && (word & kWrites) != kWrites)
+      recorded.store(word | kWrites, std::memory_order_relaxed);
     return static_cast<uint32_t>(word >> kSlotShift & kSlotMask);
   }
   OpenCircuit& circuit = *open_;
@@ -134,8 +135,10 @@ bool is_present(const CallOperand& operand) {
   // The recorder holds one reference, which passes to the last circuit that names the buffer.
   if (word >> Buffer::kRecordedEpochShift == 0) buffer->retain();
   (backed ? circuit.backed_bytes : circuit.unbacked_bytes) += buffer->nbytes();
+  const bool waits = word >> Buffer::kRecordedEpochShift > device_.done_epoch();
+  const uint64_t kept = waits ? kFlagsMask : kFlagsMask & ~Buffer::kWrittenByRecorded;
   recorded.store(circuit.epoch << Buffer::kRecordedEpochShift | uint64_t{slot} << kSlotShift |
-                     (word & kFlagsMask) | (writes ? kWritten : 0),
+                     (word & kept) | (writes ? kWrites : 0),
                  std::memory_order_relaxed);
   return slot;
 }

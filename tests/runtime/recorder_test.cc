@@ -58,6 +58,26 @@ TEST_F(RecorderTest, DeferredBuffersOfNothingAndOfTooMuch) {
                "out of memory: tried to allocate ");
 }
 
+TEST_F(RecorderTest, WhatIsOnlyReadByRecordedWorkIsReadable) {
+  const BufferRef a = filled(5, 2), b = deferred(5), c = deferred(5);
+  EXPECT_TRUE(is_readable(*a));
+  EXPECT_FALSE(is_readable(*b)) << "no memory yet";
+  ASSERT_TRUE(record(OpId::add, memory(b), memory(a), memory(a), 5));
+  EXPECT_TRUE(is_pending(*a));
+  EXPECT_TRUE(is_readable(*a));
+  EXPECT_FALSE(is_readable(*b));
+  ASSERT_TRUE(record(OpId::mul, memory(a), memory(a), memory(b), 5));
+  EXPECT_FALSE(is_readable(*a)) << "read first, then written";
+  flush(scalar());
+  // Written by a circuit that has run, read by one that has not.
+  ASSERT_TRUE(record(OpId::mul, memory(c), memory(a), memory(b), 5));
+  EXPECT_TRUE(is_pending(*a));
+  for (const BufferRef& x : {a, b}) EXPECT_TRUE(is_readable(*x));
+  EXPECT_FALSE(is_readable(*c));
+  EXPECT_EQ(floats(c), std::vector<float>(5, 32));
+  EXPECT_TRUE(is_readable(*c));
+}
+
 TEST_F(RecorderTest, OpsWaitUntilSomebodyLooks) {
   const BufferRef a = filled(5, 2), b = filled(5, 3), c = deferred(5), d = deferred(5);
   ASSERT_TRUE(record(OpId::add, memory(c), memory(a), memory(b), 5));

@@ -25,11 +25,6 @@ struct Address {
 template struct Expose<&c10::DataPtr::ptr_, Pointer>;
 template struct Expose<&c10::detail::UniqueVoidPtr::data_, Address>;
 
-void set_address(c10::DataPtr& data, void* address) {
-  void*& place = (data.*member_of(Pointer{})).*member_of(Address{});
-  std::atomic_ref<void*>(place).store(address, std::memory_order_release);
-}
-
 // Storages whose addresses were asked for as names, by this thread; see begin_naming().
 thread_local std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> t_named;
 thread_local int t_naming = 0;
@@ -47,13 +42,19 @@ void* nowhere() {
   return page;
 }
 
+void correct_address(const c10::StorageImpl& storage, const hologram::Buffer& buffer) {
+  c10::DataPtr& data = const_cast<c10::StorageImpl&>(storage)._mutable_data_ptr_no_checks();
+  void*& place = (data.*member_of(Pointer{})).*member_of(Address{});
+  std::atomic_ref<void*>(place).store(buffer.data(), std::memory_order_release);
+}
+
 void settle_storage(c10::StorageImpl& storage, hologram::Buffer& buffer) {
   try {
     hologram::materialize(buffer);
   } catch (const std::exception& error) {
     rethrow_as_torch(error, buffer.nbytes());
   }
-  set_address(storage._mutable_data_ptr_no_checks(), buffer.data());
+  correct_address(storage, buffer);
 }
 
 void hand_out(c10::StorageImpl* storage) {

@@ -76,6 +76,9 @@ inline hologram::Buffer* buffer_of(const c10::StorageImpl& storage) {
 // Throws c10::OutOfMemoryError and whatever running threw.
 [[gnu::cold]] void settle_storage(c10::StorageImpl& storage, hologram::Buffer& buffer);
 
+// Makes the storage show the address of its buffer, which has memory.
+[[gnu::cold]] void correct_address(const c10::StorageImpl& storage, const hologram::Buffer& buffer);
+
 // The bytes of a storage, for reading and writing: nothing recorded touches them any more. Safe
 // from any thread.
 inline char* storage_bytes(c10::StorageImpl& storage) {
@@ -89,10 +92,15 @@ inline char* storage_bytes(c10::StorageImpl& storage) {
   settle_storage(storage, *buffer);
   return static_cast<char*>(buffer->data());
 }
-// Likewise for reading only.
+// Likewise for reading only: what is recorded may still read them.
 inline const char* storage_bytes(const c10::StorageImpl& storage) {
-  if (C10_UNLIKELY(buffer_of(storage) == nullptr)) return static_cast<const char*>(storage.data());
-  return storage_bytes(const_cast<c10::StorageImpl&>(storage));
+  hologram::Buffer* buffer = buffer_of(storage);
+  if (C10_UNLIKELY(buffer == nullptr)) return static_cast<const char*>(storage.data());
+  if (C10_UNLIKELY(!hologram::is_readable(*buffer))) {
+    return storage_bytes(const_cast<c10::StorageImpl&>(storage));
+  }
+  if (C10_UNLIKELY(storage.data() != buffer->data())) correct_address(storage, *buffer);
+  return static_cast<const char*>(buffer->data());
 }
 
 // PyTorch is about to give the address to code that is not ours: the bytes are settled, and ops on
