@@ -29,21 +29,17 @@ Tensor sum_gates(const Tensor& a, const Tensor& b, const OptionalTensor& bias_a,
 std::tuple<Tensor, Tensor, Tensor> lstm_cell(const Tensor& input_gates, const Tensor& hidden_gates,
                                              const Tensor& cx, const OptionalTensor& input_bias,
                                              const OptionalTensor& hidden_bias) {
-  AliasScope scope;
   BelowAutograd guard;
-  LoadGuard load;
-  Tensor gates = sum_gates(scope.to_cpu(input_gates), scope.to_cpu(hidden_gates),
-                           scope.to_cpu(input_bias), scope.to_cpu(hidden_bias));
+  Tensor gates = sum_gates(input_gates, hidden_gates, input_bias, hidden_bias);
   const auto parts = gates.chunk(4, 1);
   const Tensor &i = parts[0], &f = parts[1], &g = parts[2], &o = parts[3];
   i.sigmoid_();
   f.sigmoid_();
   g.tanh_();
   o.sigmoid_();
-  Tensor cy = f.mul(scope.to_cpu(cx)).addcmul_(i, g);
+  Tensor cy = f.mul(cx).addcmul_(i, g);
   Tensor hy = cy.tanh().mul_(o);
-  return {scope.to_device(std::move(hy)), scope.to_device(std::move(cy)),
-          scope.to_device(std::move(gates))};
+  return {std::move(hy), std::move(cy), std::move(gates)};
 }
 
 std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(const OptionalTensor& grad_hy,
@@ -51,18 +47,16 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(const OptionalTensor& grad
                                                       const Tensor& cx, const Tensor& cy,
                                                       const Tensor& workspace, bool has_bias) {
   if (!has(grad_hy) && !has(grad_cy)) return {};
-  AliasScope scope;
   BelowAutograd guard;
-  LoadGuard load;
-  const auto parts = scope.to_cpu(workspace).chunk(4, 1);
+  const auto parts = workspace.chunk(4, 1);
   const Tensor &i = parts[0], &f = parts[1], &g = parts[2], &o = parts[3];
-  const Tensor c = scope.to_cpu(cx);
-  const Tensor tanh_cy = scope.to_cpu(cy).tanh();
-  Tensor grad_c = has(grad_cy) ? scope.to_cpu(*grad_cy).clone() : at::zeros_like(tanh_cy);
-  Tensor grad_gates = at::empty_like(scope.to_cpu(workspace), at::MemoryFormat::Contiguous);
+  const Tensor c = cx;
+  const Tensor tanh_cy = cy.tanh();
+  Tensor grad_c = has(grad_cy) ? grad_cy->clone() : at::zeros_like(tanh_cy);
+  Tensor grad_gates = at::empty_like(workspace, at::MemoryFormat::Contiguous);
   const auto grads = grad_gates.chunk(4, 1);
   if (has(grad_hy)) {
-    const Tensor dh = scope.to_cpu(*grad_hy);
+    const Tensor dh = *grad_hy;
     grad_c.add_(at::tanh_backward(dh.mul(o), tanh_cy));
     grads[3].copy_(at::sigmoid_backward(dh.mul(tanh_cy), o));
   } else {
@@ -73,40 +67,35 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(const OptionalTensor& grad
   grads[2].copy_(at::tanh_backward(grad_c.mul(i), g));
   Tensor grad_bias = has_bias ? grad_gates.sum(0) : Tensor();
   Tensor grad_cx = grad_c.mul_(f);
-  return {scope.to_device(std::move(grad_gates)), scope.to_device(std::move(grad_cx)),
-          scope.to_device(std::move(grad_bias))};
+  return {std::move(grad_gates), std::move(grad_cx), std::move(grad_bias)};
 }
 
 // workspace: r, z, n, h and the hidden part of n's argument, side by side.
 std::tuple<Tensor, Tensor> gru_cell(const Tensor& input_gates, const Tensor& hidden_gates,
                                     const Tensor& hx, const OptionalTensor& input_bias,
                                     const OptionalTensor& hidden_bias) {
-  AliasScope scope;
   BelowAutograd guard;
-  LoadGuard load;
-  Tensor in = scope.to_cpu(input_gates), hidden = scope.to_cpu(hidden_gates);
-  if (has(input_bias)) in = in.add(scope.to_cpu(*input_bias));
-  if (has(hidden_bias)) hidden = hidden.add(scope.to_cpu(*hidden_bias));
+  Tensor in = input_gates, hidden = hidden_gates;
+  if (has(input_bias)) in = in.add(*input_bias);
+  if (has(hidden_bias)) hidden = hidden.add(*hidden_bias);
   const auto from_input = in.chunk(3, 1);
   const auto from_hidden = hidden.chunk(3, 1);
-  const Tensor h = scope.to_cpu(hx);
+  const Tensor h = hx;
   const Tensor r = from_input[0].add(from_hidden[0]).sigmoid_();
   const Tensor z = from_input[1].add(from_hidden[1]).sigmoid_();
   const Tensor n = from_input[2].addcmul(r, from_hidden[2]).tanh_();
   Tensor hy = h.sub(n).mul_(z).add_(n);
   Tensor workspace = at::cat({r, z, n, h, from_hidden[2]}, 1);
-  return {scope.to_device(std::move(hy)), scope.to_device(std::move(workspace))};
+  return {std::move(hy), std::move(workspace)};
 }
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(const Tensor& grad_hy,
                                                                      const Tensor& workspace,
                                                                      bool has_bias) {
-  AliasScope scope;
   BelowAutograd guard;
-  LoadGuard load;
-  const auto parts = scope.to_cpu(workspace).chunk(5, 1);
+  const auto parts = workspace.chunk(5, 1);
   const Tensor &r = parts[0], &z = parts[1], &n = parts[2], &h = parts[3], &hidden_n = parts[4];
-  const Tensor grad = scope.to_cpu(grad_hy);
+  const Tensor grad = grad_hy;
   Tensor grad_hx = grad.mul(z);
   const Tensor grad_z = at::sigmoid_backward(grad.mul(h.sub(n)), z);
   const Tensor grad_n = at::tanh_backward(grad.sub(grad_hx), n);
@@ -115,9 +104,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(const Tenso
   Tensor grad_hidden = at::cat({grad_r, grad_z, grad_n.mul(r)}, 1);
   Tensor input_bias = has_bias ? grad_input.sum(0) : Tensor();
   Tensor hidden_bias = has_bias ? grad_hidden.sum(0) : Tensor();
-  return {scope.to_device(std::move(grad_input)), scope.to_device(std::move(grad_hidden)),
-          scope.to_device(std::move(grad_hx)), scope.to_device(std::move(input_bias)),
-          scope.to_device(std::move(hidden_bias))};
+  return {std::move(grad_input), std::move(grad_hidden), std::move(grad_hx), std::move(input_bias),
+          std::move(hidden_bias)};
 }
 
 // --- Whole layers, where no gradient is asked for -----------------------------------------------
