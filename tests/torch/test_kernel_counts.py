@@ -199,13 +199,15 @@ def test_a_training_loop_plans_nothing_new() -> None:
         torch.nn.functional.mse_loss(torch.tanh(x @ w + b), y).backward()
         optimizer.step()
 
+    def epoch() -> None:
+        for _ in range(5):
+            step()
+        torch.hologram.synchronize()
+
     for _ in range(3):
-        step()
-    torch.hologram.synchronize()
+        epoch()
     before = _C.recorder_stats()
-    for _ in range(5):
-        step()
-    torch.hologram.synchronize()
+    epoch()
     after = _C.recorder_stats()
     assert after["plan_misses"] == before["plan_misses"]
     assert after["plan_hits"] > before["plan_hits"]

@@ -16,6 +16,7 @@ using OptionalTensor = std::optional<Tensor>;
 struct BatchShape {
   int64_t sizes[3], strides[3];
 
+  BatchShape() = default;
   explicit BatchShape(const Tensor& t) : sizes{t.size(0), t.size(1), 1} {
     for (int64_t d = 2; d < t.dim(); ++d) sizes[2] *= t.size(d);
     const int64_t whole = sizes[1] * sizes[2];
@@ -25,10 +26,8 @@ struct BatchShape {
       strides[0] = whole, strides[1] = 1, strides[2] = sizes[1];
     }
   }
-  View view(const Tensor& t, const char* data) const {
-    return {const_cast<char*>(data), static_cast<hologram::Dtype>(dtype_code(t.scalar_type())), 3,
-            sizes, strides};
-  }
+  // data may be null.
+  View view(char* data, hologram::Dtype dtype) const { return {data, dtype, 3, sizes, strides}; }
 };
 
 bool is_last(const Tensor& t) {
@@ -55,23 +54,60 @@ bool takes_input(const Tensor& input) {
   return is_float_plain(input) && input.dim() >= 2 && input.dim() <= 5 && input.numel() > 0;
 }
 
-// A view of a given parameter, or null.
-struct Param {
-  Param(const OptionalTensor& t, const Shape& line) : given(is_given(t)) {
-    if (given) view = line.read(*t);
-  }
-  const View* get() const { return given ? &view : nullptr; }
+struct BatchValues {
+  BatchShape shape;
+  hologram::Dtype type, param_type;
+  bool training;
+  uint8_t unused[5] = {};
 
-  bool given;
-  View view;
+  BatchValues() = default;
+  BatchValues(const Tensor& x, ScalarType param, bool trains)
+      : shape(x), type(dtype_of(x)), param_type(dtype_of(param)), training(trains) {}
+
+  int64_t channels() const { return shape.sizes[1]; }
+  int64_t numel() const { return shape.sizes[0] * shape.sizes[1] * shape.sizes[2]; }
 };
 
-// Running statistics are written: marks their memory as such.
-struct WrittenParam : Param {
-  WrittenParam(const OptionalTensor& t, const Shape& line, bool written) : Param(t, line) {
-    if (given && written) view = line.write(*t);
-  }
-};
+// Rough nanoseconds.
+double norm_cost(const Tensor& input) { return static_cast<double>(input.numel()) * 0.5; }
+
+void run_batch_norm(CallFrame& call) {
+  const auto values = call.value<BatchValues>();
+  const Shape line(values.channels());
+  const auto channel = [&] { return line.view(call.memory(), values.param_type); };
+  const View in = values.shape.view(call.memory(), values.type);
+  const View out = values.shape.view(call.memory(), values.type);
+  const View weight = channel(), bias = channel(), running_mean = channel();
+  const View running_var = channel(), save_mean = channel(), save_invstd = channel();
+  BatchNormOptions options;
+  options.weight = if_given(weight), options.bias = if_given(bias);
+  options.running_mean = if_given(running_mean), options.running_var = if_given(running_var);
+  options.training = values.training;
+  options.momentum = call.number(), options.eps = call.number();
+  options.max_threads = call.threads(values.numel());
+  hologram::batch_norm(in, out, if_given(save_mean), if_given(save_invstd), options);
+}
+
+void run_batch_norm_backward(CallFrame& call) {
+  const auto values = call.value<BatchValues>();
+  const Shape line(values.channels());
+  const auto channel = [&] { return line.view(call.memory(), values.param_type); };
+  const View grad = values.shape.view(call.memory(), values.type);
+  const View in = values.shape.view(call.memory(), values.type);
+  const View weight = channel(), running_mean = channel(), running_var = channel();
+  const View save_mean = channel(), save_invstd = channel();
+  const View grad_in = values.shape.view(call.memory(), values.type);
+  const View grad_weight = channel(), grad_bias = channel();
+  BatchNormOptions options;
+  options.weight = if_given(weight);
+  options.running_mean = if_given(running_mean), options.running_var = if_given(running_var);
+  options.training = values.training;
+  options.eps = call.number();
+  options.max_threads = call.threads(values.numel());
+  hologram::batch_norm_backward(grad, in, if_given(save_mean), if_given(save_invstd),
+                                if_given(grad_in), if_given(grad_weight), if_given(grad_bias),
+                                options);
+}
 
 std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& input, const OptionalTensor& weight,
                                               const OptionalTensor& bias,
@@ -90,20 +126,20 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& input, const Optiona
     Tensor out = make_like(x);
     Tensor mean = make_tensor({training ? channels : 0}, type);
     Tensor invstd = make_tensor({training ? channels : 0}, type);
-    const BatchShape shape(x);
-    const Shape line(channels);
-    const Param factors(weight, line), terms(bias, line);
-    const WrittenParam means(running_mean, line, training), vars(running_var, line, training);
-    BatchNormOptions options;
-    options.weight = factors.get(), options.bias = terms.get();
-    options.running_mean = means.get(), options.running_var = vars.get();
-    options.training = training, options.momentum = momentum, options.eps = eps;
-    options.max_threads = threads_for(input.numel());
-    View save_mean, save_invstd;
-    if (training) save_mean = line.write(mean), save_invstd = line.write(invstd);
-    hologram::batch_norm(shape.view(x, read_pointer(x)), shape.view(out, write_pointer(out)),
-                         training ? &save_mean : nullptr, training ? &save_invstd : nullptr,
-                         options);
+    const Access statistics = training ? Access::updates : Access::reads;
+    Call call;
+    call.value(BatchValues(x, type, training));
+    call.memory(x, Access::reads);
+    call.memory(out, Access::writes);
+    call.memory(weight, Access::reads);
+    call.memory(bias, Access::reads);
+    call.memory(running_mean, statistics);
+    call.memory(running_var, statistics);
+    call.memory(training ? mean : Tensor(), Access::writes);
+    call.memory(training ? invstd : Tensor(), Access::writes);
+    call.number(momentum);
+    call.number(eps);
+    call.run<"batch_norm", &run_batch_norm>(norm_cost(input));
     return {std::move(out), std::move(mean), std::move(invstd)};
   }
   auto stack = call_fallback<"native_batch_norm">(input, weight, bias, running_mean, running_var,
@@ -135,23 +171,21 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm_backward(
     if (wanted[0]) grad_in = make_like(x);
     if (wanted[1]) grad_weight = make_tensor({channels}, type);
     if (wanted[2]) grad_bias = make_tensor({channels}, type);
-    const BatchShape shape(x);
-    const Shape line(channels);
-    const Param factors(weight, line), means(running_mean, line), vars(running_var, line);
-    const Param saved_mean(training ? save_mean : OptionalTensor(), line);
-    const Param saved_invstd(training ? save_invstd : OptionalTensor(), line);
-    BatchNormOptions options;
-    options.weight = factors.get();
-    options.running_mean = means.get(), options.running_var = vars.get();
-    options.training = training, options.eps = eps;
-    options.max_threads = threads_for(input.numel());
-    View dx, dw, db;
-    if (wanted[0]) dx = shape.view(grad_in, write_pointer(grad_in));
-    if (wanted[1]) dw = line.write(grad_weight);
-    if (wanted[2]) db = line.write(grad_bias);
-    hologram::batch_norm_backward(shape.view(dy, read_pointer(dy)), shape.view(x, read_pointer(x)),
-                                  saved_mean.get(), saved_invstd.get(), wanted[0] ? &dx : nullptr,
-                                  wanted[1] ? &dw : nullptr, wanted[2] ? &db : nullptr, options);
+    const OptionalTensor none;
+    Call call;
+    call.value(BatchValues(x, type, training));
+    call.memory(dy, Access::reads);
+    call.memory(x, Access::reads);
+    call.memory(weight, Access::reads);
+    call.memory(running_mean, Access::reads);
+    call.memory(running_var, Access::reads);
+    call.memory(training ? save_mean : none, Access::reads);
+    call.memory(training ? save_invstd : none, Access::reads);
+    call.memory(grad_in, Access::writes);
+    call.memory(grad_weight, Access::writes);
+    call.memory(grad_bias, Access::writes);
+    call.number(eps);
+    call.run<"batch_norm_backward", &run_batch_norm_backward>(2 * norm_cost(input));
     return {std::move(grad_in), std::move(grad_weight), std::move(grad_bias)};
   }
   auto stack =

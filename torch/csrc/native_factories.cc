@@ -6,6 +6,7 @@
 
 #include <limits>
 
+#include "calls.h"
 #include "hologram/indexing.h"
 #include "hologram/parallel.h"
 #include "native_norm.h"
@@ -34,6 +35,8 @@ HOLOGRAM_WIDE void count_up(float* out, int64_t n, double start, double step) {
   }
 }
 
+// Runs at once: it depends on nothing, and what it makes are mostly positions, which the ops that
+// take them want to see.
 template <class T, class Number>
 void fill_range(const Tensor& out, Number start, Number step) {
   constexpr int64_t kChunk = 16384;
@@ -142,12 +145,26 @@ bool takes_triangle(const Tensor& self) {
          self.numel() > 0;
 }
 
+struct TriangleValues {
+  int64_t count, rows, cols, itemsize, diagonal, upper;
+};
+
+void run_triangle(CallFrame& call) {
+  const auto values = call.value<TriangleValues>();
+  const char* in = call.memory();
+  hologram::triangle(in, values.count, values.rows, values.cols, values.itemsize, values.diagonal,
+                     values.upper != 0, call.memory(),
+                     call.threads(values.count * values.rows * values.cols));
+}
+
 void write_triangle(const Tensor& in, int64_t diagonal, bool upper, const Tensor& out) {
   const int64_t rows = in.size(-2), cols = in.size(-1);
-  const char* from = read_pointer(in);
-  hologram::triangle(from, in.numel() / (rows * cols), rows, cols,
-                     static_cast<int64_t>(in.itemsize()), diagonal, upper, write_pointer(out),
-                     threads_for(in.numel()));
+  Call call;
+  call.value(TriangleValues{in.numel() / (rows * cols), rows, cols,
+                            static_cast<int64_t>(in.itemsize()), diagonal, upper});
+  call.memory(in, Access::reads);
+  call.memory(out, Access::writes);
+  call.run<"triangle", &run_triangle>(static_cast<double>(in.numel()) * 0.3);
 }
 
 template <bool kUpper, Name kName>

@@ -2,8 +2,7 @@
 // index_select, index and index_put by integer tensors, index_add, gather and scatter.
 #include <ATen/ExpandUtils.h>
 
-#include "hologram/indexing.h"
-#include "native_norm.h"
+#include "native_positions.h"
 
 namespace hologram_torch {
 namespace {
@@ -11,40 +10,15 @@ namespace {
 using at::ScalarType;
 using at::Tensor;
 using hologram::GatherShape;
-using hologram::Positions;
 using IndexList = c10::List<std::optional<Tensor>>;
 using Sizes = c10::SmallVector<int64_t, 6>;
 
-hologram::Dtype dtype_of(const Tensor& t) {
-  return static_cast<hologram::Dtype>(dtype_code(t.scalar_type()));
-}
-
 bool is_known(const Tensor& t) { return is_plain(t) && dtype_code(t.scalar_type()) != kNoDtype; }
-
-bool is_position(const Tensor& t) {
-  return is_plain(t) && (t.scalar_type() == at::kLong || t.scalar_type() == at::kInt);
-}
-
-Positions positions_of(const Tensor& index) {
-  return {read_pointer(index), dtype_of(index), index.numel()};
-}
 
 bool share_storage(const Tensor& a, const Tensor& b) {
   return a.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() ==
          b.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
 }
-
-// A contiguous tensor as [outer, size, inner] around its dimensions [first, last).
-struct Around {
-  int64_t outer = 1, size = 1, inner = 1;
-
-  Around(const Tensor& t, int64_t first, int64_t last) {
-    for (int64_t d = 0; d < t.dim(); ++d) {
-      (d < first ? outer : d < last ? size : inner) *= t.size(d);
-    }
-  }
-  Around(const Tensor& t, int64_t dim) : Around(t, dim, dim + 1) {}
-};
 
 int64_t wrapped(const Tensor& t, int64_t dim) { return dim < 0 ? dim + t.dim() : dim; }
 bool has_dim(const Tensor& t, int64_t dim) { return dim >= -t.dim() && dim < t.dim(); }
@@ -69,16 +43,12 @@ Tensor index_select(const Tensor& self, int64_t dim, const Tensor& index) {
   if (C10_LIKELY(is_known(self) && self.is_contiguous() && self.numel() > 0 && has_dim(self, dim) &&
                  is_position(index) && index.dim() <= 1)) {
     const int64_t along = wrapped(self, dim);
-    const Tensor at = dense_rows(index);
+    const Tensor at = settled_rows(index);
     if (C10_LIKELY(hologram::positions_within(positions_of(at), 0, self.size(along)))) {
       Sizes sizes(self.sizes().begin(), self.sizes().end());
       sizes[static_cast<size_t>(along)] = index.numel();
       Tensor out = make_tensor(sizes, self.scalar_type());
-      const Around shape(self, along);
-      const char* from = read_pointer(self);
-      hologram::take(from, shape.outer, shape.size,
-                     shape.inner * static_cast<int64_t>(self.itemsize()), positions_of(at),
-                     write_pointer(out), threads_for(out.numel()));
+      take_rows(self, Around(self, along), at, out);
       return out;
     }
   }
@@ -89,15 +59,41 @@ bool is_added(ScalarType type) {
   return at::isFloatingType(type) || type == at::kLong || type == at::kInt;
 }
 
-// self has been found to be dense and index to be valid.
-void add_rows(const Tensor& self, int64_t first, int64_t last, const Tensor& index,
-              const Tensor& values) {
-  const Around shape(self, first, last);
+void run_add_at(CallFrame& call) {
+  const auto [outer, size, inner] = call.value<Around>();
+  const hologram::Positions positions = take_positions(call);
+  const hologram::View values = call.view();
   hologram::AddAtOptions options;
-  options.max_threads = threads_for(values.numel());
-  const char* from = read_pointer(values);
-  hologram::add_at(dtype_of(self), write_pointer(self), shape.outer, shape.size, shape.inner,
-                   positions_of(index), from, options);
+  options.max_threads = call.threads(values.numel());
+  hologram::add_at(values.dtype, call.memory(), outer, size, inner, positions, values.data,
+                   options);
+}
+
+void run_put_at(CallFrame& call) {
+  const auto [outer, size, inner] = call.value<Around>();
+  const hologram::Positions positions = take_positions(call);
+  const hologram::View values = call.view();
+  hologram::put_at(call.memory(), outer, size,
+                   inner * static_cast<int64_t>(hologram::itemsize(values.dtype)), positions,
+                   values.data, call.threads(values.numel()));
+}
+
+// Adds values to rows of self, or puts them there. self and values have been found to be dense and
+// index to be valid.
+template <bool kAdd>
+void write_rows(const Tensor& self, int64_t first, int64_t last, const Tensor& index,
+                const Tensor& values) {
+  Call call;
+  call.value(Around(self, first, last));
+  add_positions(call, index);
+  call.view(values, Access::reads);
+  call.memory(self, Access::updates);
+  const auto cost = static_cast<double>(values.numel()) * 0.5;
+  if constexpr (kAdd) {
+    call.run<"add_at", &run_add_at>(cost);
+  } else {
+    call.run<"put_at", &run_put_at>(cost);
+  }
 }
 
 bool takes_index_add(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
@@ -119,10 +115,10 @@ Tensor index_add(const Tensor& self, int64_t dim, const Tensor& index, const Ten
                  const c10::Scalar& alpha) {
   if (C10_LIKELY(takes_index_add(self, dim, index, source, alpha))) {
     const int64_t along = wrapped(self, dim);
-    const Tensor at = dense_rows(index), values = dense_rows(source);
+    const Tensor at = settled_rows(index), values = dense_rows(source);
     if (C10_LIKELY(hologram::positions_within(positions_of(at), 0, self.size(along)))) {
       const Tensor out = copy_of(self);
-      add_rows(out, along, along + 1, at, values);
+      write_rows<true>(out, along, along + 1, at, values);
       return out;
     }
   }
@@ -134,9 +130,9 @@ Tensor& index_add_(Tensor& self, int64_t dim, const Tensor& index, const Tensor&
   if (C10_LIKELY(takes_index_add(self, dim, index, source, alpha) && self.is_contiguous() &&
                  !share_storage(self, source) && !share_storage(self, index))) {
     const int64_t along = wrapped(self, dim);
-    const Tensor at = dense_rows(index), values = dense_rows(source);
+    const Tensor at = settled_rows(index), values = dense_rows(source);
     if (C10_LIKELY(hologram::positions_within(positions_of(at), 0, self.size(along)))) {
-      add_rows(self, along, along + 1, at, values);
+      write_rows<true>(self, along, along + 1, at, values);
       return self;
     }
   }
@@ -151,7 +147,7 @@ Tensor& index_add_(Tensor& self, int64_t dim, const Tensor& index, const Tensor&
 struct IndexPlan {
   bool ok = false;
   int64_t first = 0, last = 0;
-  Tensor index;  // dense positions, broadcast together
+  Tensor index;  // settled positions, broadcast together
   Sizes sizes;   // of the result
 };
 
@@ -200,8 +196,8 @@ IndexPlan plan_index(const Tensor& self, const IndexList& list) {
   }
   for (size_t k = 0; k < indices.size(); ++k) {
     const int64_t size = self.size(plan.first + static_cast<int64_t>(k));
-    indices[k] =
-        indices.size() == 1 ? dense_rows(indices[k]) : dense_as(indices[k], common, at::kLong);
+    indices[k] = indices.size() == 1 ? settled_rows(indices[k])
+                                     : settled_rows(indices[k], common, at::kLong);
     if (!hologram::positions_within(positions_of(indices[k]), -size, size)) return plan;
   }
   plan.index = indices.size() == 1 ? indices[0] : joint_positions(self, indices, plan.first);
@@ -216,11 +212,7 @@ Tensor index_tensor(const Tensor& self, const IndexList& indices) {
   const IndexPlan plan = plan_index(self, indices);
   if (C10_LIKELY(plan.ok)) {
     Tensor out = make_tensor(plan.sizes, self.scalar_type());
-    const Around shape(self, plan.first, plan.last);
-    const char* from = read_pointer(self);
-    hologram::take(from, shape.outer, shape.size,
-                   shape.inner * static_cast<int64_t>(self.itemsize()), positions_of(plan.index),
-                   write_pointer(out), threads_for(out.numel()));
+    take_rows(self, Around(self, plan.first, plan.last), plan.index, out);
     return out;
   }
   return call_fallback<"index.Tensor">(self, indices).back().toTensor();
@@ -253,13 +245,9 @@ Tensor& index_put(Tensor& self, const IndexList& indices, const Tensor& values, 
       return t;
     }();
     if (accumulate) {
-      add_rows(self, plan.first, plan.last, plan.index, dense);
+      write_rows<true>(self, plan.first, plan.last, plan.index, dense);
     } else {
-      const Around shape(self, plan.first, plan.last);
-      const char* from = read_pointer(dense);
-      hologram::put_at(write_pointer(self), shape.outer, shape.size,
-                       shape.inner * static_cast<int64_t>(self.itemsize()),
-                       positions_of(plan.index), from, threads_for(dense.numel()));
+      write_rows<false>(self, plan.first, plan.last, plan.index, dense);
     }
     return self;
   }
@@ -288,42 +276,87 @@ GatherShape gather_shape(const Tensor& self, const Tensor& index, int64_t dim) {
   return {shape.outer, shape.size, index.size(along), shape.inner};
 }
 
-const int64_t* read_index(const Tensor& index) {
-  return reinterpret_cast<const int64_t*>(read_pointer(index));
+[[noreturn]] void fail_outside(const GatherShape& shape) {
+  throw hologram::Error(hologram::ErrorKind::kIndex,
+                        "an index is outside a dimension of size " + std::to_string(shape.size));
+}
+
+// Whether every index, which is dense, names a place.
+bool all_inside(const Tensor& index, const GatherShape& shape) {
+  return hologram::positions_within(positions_of(index), 0, shape.size);
+}
+
+double gather_cost(const Tensor& index) { return static_cast<double>(index.numel()) * 0.7; }
+
+struct GatherValues {
+  GatherShape shape;
+  int64_t itemsize;
+};
+
+void run_gather(CallFrame& call) {
+  const auto [shape, itemsize] = call.value<GatherValues>();
+  const auto* index = call.memory<int64_t>();
+  const char* in = call.memory();
+  const int threads = call.threads(shape.outer * shape.n * shape.inner);
+  if (!hologram::gather(in, itemsize, shape, index, call.memory(), threads)) fail_outside(shape);
 }
 
 Tensor gather(const Tensor& self, int64_t dim, const Tensor& index, bool sparse_grad) {
   if (C10_LIKELY(takes_gather(self, dim, index) && self.is_contiguous())) {
-    const Tensor at = dense_rows(index);
+    const Tensor at = settled_rows(index);
     Tensor out = make_tensor(index.sizes(), self.scalar_type());
-    const char* from = read_pointer(self);
-    if (C10_LIKELY(hologram::gather(from, static_cast<int64_t>(self.itemsize()),
-                                    gather_shape(self, at, dim), read_index(at), write_pointer(out),
-                                    threads_for(out.numel())))) {
+    const GatherShape shape = gather_shape(self, at, dim);
+    Call call;
+    call.value(GatherValues{shape, static_cast<int64_t>(self.itemsize())});
+    call.memory(at, Access::reads);
+    call.memory(self, Access::reads);
+    call.memory(out, Access::writes);
+    if (call.run_or_refuse<"gather", &run_gather>(gather_cost(at),
+                                                  [&] { return all_inside(at, shape); })) {
       return out;
     }
   }
   return call_fallback<"gather">(self, dim, index, sparse_grad).back().toTensor();
 }
 
-// Writes `values`, index's sizes or one element, or adds them. False for an index outside, when, as
-// on cpu, some may have been written: the fallback raises.
+struct ScatterValues {
+  GatherShape shape;
+  hologram::Dtype dtype;
+  bool add;
+  uint8_t unused[6];
+};
+
+void run_scatter(CallFrame& call) {
+  const auto [shape, dtype, add, unused] = call.value<ScatterValues>();
+  const auto* index = call.memory<int64_t>();
+  const char* values = call.memory();
+  char* out = call.memory();
+  const auto element = call.number<uint64_t>();
+  const auto itemsize = static_cast<int64_t>(hologram::itemsize(dtype));
+  const int threads = call.threads(shape.outer * shape.n * shape.inner);
+  const bool inside =
+      values == nullptr
+          ? hologram::scatter(out, itemsize, shape, index, &element, true, threads)
+          : (add ? hologram::scatter_add(dtype, out, shape, index, values, threads)
+                 : hologram::scatter(out, itemsize, shape, index, values, false, threads));
+  if (!inside) fail_outside(shape);
+}
+
+// Writes `values`, of index's sizes, or where that is undefined the element `one`; or adds them.
+// False for an index outside, when, as on cpu, some may have been written: the fallback raises.
 bool scatter_into(const Tensor& out, int64_t dim, const Tensor& index, const Tensor& values,
-                  const void* one, bool add) {
-  const Tensor at = dense_rows(index);
+                  uint64_t one, bool add) {
+  const Tensor at = settled_rows(index);
+  const Tensor dense = values.defined() ? dense_rows(values) : values;
   const GatherShape shape = gather_shape(out, at, dim);
-  const auto itemsize = static_cast<int64_t>(out.itemsize());
-  const int threads = threads_for(index.numel());
-  if (one != nullptr) {
-    return hologram::scatter(write_pointer(out), itemsize, shape, read_index(at), one, true,
-                             threads);
-  }
-  const Tensor dense = dense_rows(values);
-  const char* from = read_pointer(dense);
-  return add ? hologram::scatter_add(dtype_of(out), write_pointer(out), shape, read_index(at), from,
-                                     threads)
-             : hologram::scatter(write_pointer(out), itemsize, shape, read_index(at), from, false,
-                                 threads);
+  Call call;
+  call.value(ScatterValues{shape, dtype_of(out), add, {}});
+  call.memory(at, Access::reads);
+  call.memory(dense, Access::reads);
+  call.memory(out, Access::updates);
+  call.number(one);
+  return call.run_or_refuse<"scatter", &run_scatter>(gather_cost(at),
+                                                     [&] { return all_inside(at, shape); });
 }
 
 bool takes_source(const Tensor& self, const Tensor& index, const Tensor& source) {
@@ -340,7 +373,7 @@ Tensor scatter(const Tensor& self, int64_t dim, const Tensor& index, const Tenso
   if (C10_LIKELY(takes_gather(self, dim, index) && takes_source(self, index, source) &&
                  (!kAdd || adds_element(self.scalar_type())))) {
     Tensor out = copy_of(self);
-    if (C10_LIKELY(scatter_into(out, dim, index, source, nullptr, kAdd))) return out;
+    if (C10_LIKELY(scatter_into(out, dim, index, source, 0, kAdd))) return out;
   }
   return call_fallback<kName>(self, dim, index, source).back().toTensor();
 }
@@ -350,7 +383,7 @@ Tensor& scatter_(Tensor& self, int64_t dim, const Tensor& index, const Tensor& s
   if (C10_LIKELY(takes_gather(self, dim, index) && takes_source(self, index, source) &&
                  (!kAdd || adds_element(self.scalar_type())) && self.is_contiguous() &&
                  !share_storage(self, index) && !share_storage(self, source) &&
-                 scatter_into(self, dim, index, source, nullptr, kAdd))) {
+                 scatter_into(self, dim, index, source, 0, kAdd))) {
     return self;
   }
   call_fallback<kName>(self, dim, index, source);
@@ -358,7 +391,7 @@ Tensor& scatter_(Tensor& self, int64_t dim, const Tensor& index, const Tensor& s
 }
 
 // The number as an element of type; false for what PyTorch's own conversion has to judge.
-bool store_element(const c10::Scalar& value, ScalarType type, void* slot) {
+bool store_element(const c10::Scalar& value, ScalarType type, uint64_t* slot) {
   const auto dtype = static_cast<hologram::Dtype>(dtype_code(type));
   if (hologram::is_complex(dtype) || hologram::compute_dtype(dtype) != dtype) return false;
   return store_number(value, dtype, slot);
@@ -366,9 +399,9 @@ bool store_element(const c10::Scalar& value, ScalarType type, void* slot) {
 
 Tensor scatter_value(const Tensor& self, int64_t dim, const Tensor& index,
                      const c10::Scalar& value) {
-  alignas(8) char element[8];
+  uint64_t element = 0;
   if (C10_LIKELY(takes_gather(self, dim, index) &&
-                 store_element(value, self.scalar_type(), element))) {
+                 store_element(value, self.scalar_type(), &element))) {
     Tensor out = copy_of(self);
     if (C10_LIKELY(scatter_into(out, dim, index, Tensor(), element, false))) return out;
   }
@@ -376,9 +409,10 @@ Tensor scatter_value(const Tensor& self, int64_t dim, const Tensor& index,
 }
 
 Tensor& scatter_value_(Tensor& self, int64_t dim, const Tensor& index, const c10::Scalar& value) {
-  alignas(8) char element[8];
+  uint64_t element = 0;
   if (C10_LIKELY(takes_gather(self, dim, index) && self.is_contiguous() &&
-                 !share_storage(self, index) && store_element(value, self.scalar_type(), element) &&
+                 !share_storage(self, index) &&
+                 store_element(value, self.scalar_type(), &element) &&
                  scatter_into(self, dim, index, Tensor(), element, false))) {
     return self;
   }

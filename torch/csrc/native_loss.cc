@@ -2,7 +2,7 @@
 // Losses: mse, smooth_l1, huber, binary cross-entropy and nll, with their gradients.
 #include "hologram/loss.h"
 
-#include "hologram/error.h"
+#include "calls.h"
 #include "native_reduce.h"
 
 namespace hologram_torch {
@@ -17,14 +17,6 @@ using OptionalTensor = std::optional<Tensor>;
 
 bool is_reduction(int64_t reduction) { return reduction >= 0 && reduction <= 2; }
 bool is_given(const OptionalTensor& t) { return t.has_value() && t->defined(); }
-
-PointLossOptions point_options(const Tensor& input, int64_t reduction, double param = 1.0) {
-  PointLossOptions options;
-  options.reduction = static_cast<LossReduction>(reduction);
-  options.param = param;
-  options.max_threads = threads_for(input.numel());
-  return options;
-}
 
 bool same_floats(const Tensor& input, const Tensor& target, int64_t reduction) {
   return is_float_plain(input) && is_plain(target) && target.scalar_type() == input.scalar_type() &&
@@ -49,18 +41,82 @@ bool is_factor(const OptionalTensor& factor, const Tensor& input) {
   return true;
 }
 
+// The factors of binary cross-entropy; other losses have none.
+struct Factors {
+  const OptionalTensor& weight;
+  const OptionalTensor& pos_weight;
+};
+const OptionalTensor kNoTensor;
+
+struct PointValues {
+  PointLoss loss;
+  LossReduction reduction;
+};
+
+void add_options(Call& call, PointValues values, double param, const Factors& factors) {
+  call.value(values);
+  call.number(param);
+  call.view(factors.weight, Access::reads);
+  call.view(factors.pos_weight, Access::reads);
+}
+
+// What add_options() added. The options name the views.
+struct TakenOptions {
+  PointValues values;
+  View weight, pos_weight;
+  PointLossOptions options;
+
+  explicit TakenOptions(CallFrame& call) : values(call.value<PointValues>()) {
+    options.reduction = values.reduction;
+    options.param = call.number();
+    weight = call.view(), pos_weight = call.view();
+    options.weight = if_given(weight), options.pos_weight = if_given(pos_weight);
+  }
+};
+
+void run_point_forward(CallFrame& call) {
+  TakenOptions taken(call);
+  const View input = call.view(), target = call.view(), out = call.view();
+  taken.options.max_threads = call.threads(input.numel());
+  hologram::point_loss(taken.values.loss, input, target, out, taken.options);
+}
+
+void run_point_backward(CallFrame& call) {
+  TakenOptions taken(call);
+  const View grad = call.view(), input = call.view(), target = call.view(), out = call.view();
+  taken.options.max_threads = call.threads(input.numel());
+  hologram::point_loss_backward(taken.values.loss, grad, input, target, out, taken.options);
+}
+
+// Rough nanoseconds an element.
+double point_cost(PointLoss loss, const Tensor& input) {
+  const bool logarithms = loss == PointLoss::bce || loss == PointLoss::bce_with_logits;
+  return static_cast<double>(input.numel()) * (logarithms ? 2.0 : 0.3);
+}
+
 Tensor point_forward(PointLoss loss, const Tensor& input, const Tensor& target, int64_t reduction,
-                     const PointLossOptions& options) {
+                     double param = 1.0, const Factors& factors = {kNoTensor, kNoTensor}) {
   Tensor out = reduction == 0 ? make_like(input) : make_tensor({}, input.scalar_type());
-  hologram::point_loss(loss, read_view(input), read_view(target), write_view(out), options);
+  Call call;
+  add_options(call, {loss, static_cast<LossReduction>(reduction)}, param, factors);
+  call.view(input, Access::reads);
+  call.view(target, Access::reads);
+  call.view(out, Access::writes);
+  call.run<"point_loss", &run_point_forward>(point_cost(loss, input));
   return out;
 }
 
 Tensor point_backward(PointLoss loss, const Tensor& grad, const Tensor& input, const Tensor& target,
-                      const PointLossOptions& options) {
+                      int64_t reduction, double param = 1.0,
+                      const Factors& factors = {kNoTensor, kNoTensor}) {
   Tensor out = make_like(input);
-  hologram::point_loss_backward(loss, read_view(grad), read_view(input), read_view(target),
-                                write_view(out), options);
+  Call call;
+  add_options(call, {loss, static_cast<LossReduction>(reduction)}, param, factors);
+  call.view(grad, Access::reads);
+  call.view(input, Access::reads);
+  call.view(target, Access::reads);
+  call.view(out, Access::writes);
+  call.run<"point_loss_backward", &run_point_backward>(point_cost(loss, input));
   return out;
 }
 
@@ -68,7 +124,7 @@ Tensor point_backward(PointLoss loss, const Tensor& grad, const Tensor& input, c
 
 Tensor mse_loss(const Tensor& self, const Tensor& target, int64_t reduction) {
   if (C10_LIKELY(same_floats(self, target, reduction))) {
-    return point_forward(PointLoss::mse, self, target, reduction, point_options(self, reduction));
+    return point_forward(PointLoss::mse, self, target, reduction);
   }
   return call_fallback<"mse_loss">(self, target, reduction).back().toTensor();
 }
@@ -76,7 +132,7 @@ Tensor mse_loss(const Tensor& self, const Tensor& target, int64_t reduction) {
 Tensor mse_loss_backward(const Tensor& grad, const Tensor& self, const Tensor& target,
                          int64_t reduction) {
   if (C10_LIKELY(same_floats(self, target, reduction) && fits_gradient(grad, self, reduction))) {
-    return point_backward(PointLoss::mse, grad, self, target, point_options(self, reduction));
+    return point_backward(PointLoss::mse, grad, self, target, reduction);
   }
   return call_fallback<"mse_loss_backward">(grad, self, target, reduction).back().toTensor();
 }
@@ -86,7 +142,7 @@ Tensor mse_loss_backward(const Tensor& grad, const Tensor& self, const Tensor& t
 template <PointLoss kLoss, Name kName>
 Tensor bent_loss(const Tensor& self, const Tensor& target, int64_t reduction, double param) {
   if (C10_LIKELY(same_floats(self, target, reduction) && param > 0)) {
-    return point_forward(kLoss, self, target, reduction, point_options(self, reduction, param));
+    return point_forward(kLoss, self, target, reduction, param);
   }
   return call_fallback<kName>(self, target, reduction, param).back().toTensor();
 }
@@ -96,7 +152,7 @@ Tensor bent_loss_backward(const Tensor& grad, const Tensor& self, const Tensor& 
                           int64_t reduction, double param) {
   if (C10_LIKELY(same_floats(self, target, reduction) && fits_gradient(grad, self, reduction) &&
                  param > 0)) {
-    return point_backward(kLoss, grad, self, target, point_options(self, reduction, param));
+    return point_backward(kLoss, grad, self, target, reduction, param);
   }
   return call_fallback<kName>(grad, self, target, reduction, param).back().toTensor();
 }
@@ -106,7 +162,8 @@ Tensor bent_loss_backward(const Tensor& grad, const Tensor& self, const Tensor& 
 // Probabilities; PyTorch refuses anything else, NaN included.
 bool are_probabilities(const Tensor& t) {
   double low = 0, high = 0;
-  const auto options = reduce_options(t);
+  hologram::ReduceOptions options;
+  options.max_threads = threads_for(t.numel());
   hologram::reduce(hologram::Reduction::amin, read_view(t), {},
                    {&low, hologram::Dtype::kFloat64, 0, nullptr, nullptr}, options);
   hologram::reduce(hologram::Reduction::amax, read_view(t), {},
@@ -118,13 +175,7 @@ Tensor binary_cross_entropy(const Tensor& self, const Tensor& target, const Opti
                             int64_t reduction) {
   if (C10_LIKELY(same_floats(self, target, reduction) && is_factor(weight, self) &&
                  are_probabilities(self))) {
-    PointLossOptions options = point_options(self, reduction);
-    View factor;
-    if (is_given(weight)) {
-      factor = read_view(*weight);
-      options.weight = &factor;
-    }
-    return point_forward(PointLoss::bce, self, target, reduction, options);
+    return point_forward(PointLoss::bce, self, target, reduction, 1.0, {weight, kNoTensor});
   }
   return call_fallback<"binary_cross_entropy">(self, target, weight, reduction).back().toTensor();
 }
@@ -133,13 +184,7 @@ Tensor binary_cross_entropy_backward(const Tensor& grad, const Tensor& self, con
                                      const OptionalTensor& weight, int64_t reduction) {
   if (C10_LIKELY(same_floats(self, target, reduction) && fits_gradient(grad, self, reduction) &&
                  is_factor(weight, self))) {
-    PointLossOptions options = point_options(self, reduction);
-    View factor;
-    if (is_given(weight)) {
-      factor = read_view(*weight);
-      options.weight = &factor;
-    }
-    return point_backward(PointLoss::bce, grad, self, target, options);
+    return point_backward(PointLoss::bce, grad, self, target, reduction, 1.0, {weight, kNoTensor});
   }
   return call_fallback<"binary_cross_entropy_backward">(grad, self, target, weight, reduction)
       .back()
@@ -151,17 +196,8 @@ Tensor binary_cross_entropy_with_logits(const Tensor& self, const Tensor& target
                                         const OptionalTensor& pos_weight, int64_t reduction) {
   if (C10_LIKELY(same_floats(self, target, reduction) && is_factor(weight, self) &&
                  is_factor(pos_weight, self))) {
-    PointLossOptions options = point_options(self, reduction);
-    View factor, positive;
-    if (is_given(weight)) {
-      factor = read_view(*weight);
-      options.weight = &factor;
-    }
-    if (is_given(pos_weight)) {
-      positive = read_view(*pos_weight);
-      options.pos_weight = &positive;
-    }
-    return point_forward(PointLoss::bce_with_logits, self, target, reduction, options);
+    return point_forward(PointLoss::bce_with_logits, self, target, reduction, 1.0,
+                         {weight, pos_weight});
   }
   return call_fallback<"binary_cross_entropy_with_logits">(self, target, weight, pos_weight,
                                                            reduction)
@@ -188,19 +224,75 @@ bool fits_classes(const Tensor& self, const Tensor& target, const OptionalTensor
           weight->size(0) == self.size(classes) && weight->is_contiguous());
 }
 
-hologram::ClassLossOptions class_options(const Tensor& self, const OptionalTensor& weight,
-                                         int64_t reduction, int64_t ignore_index, View* factor) {
+struct ClassValues {
+  int64_t ignore_index;
+  int64_t reduction;
+};
+
+void add_options(Call& call, const OptionalTensor& weight, int64_t reduction,
+                 int64_t ignore_index) {
+  call.value(ClassValues{ignore_index, reduction});
+  call.view(weight, Access::reads);
+}
+
+// What add_options() added; options.weight is `weight`.
+hologram::ClassLossOptions take_options(CallFrame& call, View* weight) {
+  const auto values = call.value<ClassValues>();
+  *weight = call.view();
   hologram::ClassLossOptions options;
-  options.reduction = static_cast<LossReduction>(reduction);
-  options.ignore_index = ignore_index;
-  options.max_threads = threads_for(self.numel());
-  if (is_given(weight)) {
-    *factor = read_view(*weight);
-    options.weight = factor;
-  }
+  options.reduction = static_cast<LossReduction>(values.reduction);
+  options.ignore_index = values.ignore_index;
+  options.weight = if_given(*weight);
   return options;
 }
 
+void run_nll(CallFrame& call) {
+  View weight;
+  auto options = take_options(call, &weight);
+  const View self = call.view(), target = call.view(), out = call.view(), total = call.view();
+  options.max_threads = call.threads(self.numel());
+  hologram::nll_loss(self, target, out, total, options);
+}
+
+void run_nll_backward(CallFrame& call) {
+  View weight;
+  auto options = take_options(call, &weight);
+  const View grad = call.view(), target = call.view(), total = call.view(), out = call.view();
+  options.max_threads = call.threads(out.numel());
+  hologram::nll_loss_backward(grad, target, total, out, options);
+}
+
+// Whether every target is a class or to be ignored.
+template <class T>
+bool are_classes(const View& target, int64_t classes, int64_t ignored) {
+  const auto* at = static_cast<const T*>(target.data);
+  if (target.ndim == 0) return at[0] == ignored || (at[0] >= 0 && at[0] < classes);
+  View inner = target;
+  --inner.ndim, ++inner.shape, ++inner.strides;
+  const int64_t size = target.shape[0], step = target.strides[0];
+  bool all = true;
+  if (inner.ndim == 0) {
+    for (int64_t i = 0; i < size; ++i) {
+      const int64_t value = at[i * step];
+      all = all && (value == ignored || (value >= 0 && value < classes));
+    }
+    return all;
+  }
+  for (int64_t i = 0; i < size && all; ++i) {
+    inner.data = const_cast<T*>(at + i * step);
+    all = are_classes<T>(inner, classes, ignored);
+  }
+  return all;
+}
+
+bool are_classes(const Tensor& target, const Tensor& self, int64_t ignored) {
+  const int64_t classes = self.size(self.dim() == 1 ? 0 : 1);
+  const View view = read_view(target);
+  return target.scalar_type() == at::kLong ? are_classes<int64_t>(view, classes, ignored)
+                                           : are_classes<uint8_t>(view, classes, ignored);
+}
+
+// A class out of range is cpu's to name, in PyTorch's words.
 template <int64_t kDims, Name kName>
 std::tuple<Tensor, Tensor> nll_forward(const Tensor& self, const Tensor& target,
                                        const OptionalTensor& weight, int64_t reduction,
@@ -210,14 +302,16 @@ std::tuple<Tensor, Tensor> nll_forward(const Tensor& self, const Tensor& target,
     Tensor out = reduction == 0 ? make_tensor(target.sizes(), self.scalar_type())
                                 : make_tensor({}, self.scalar_type());
     Tensor total = make_tensor({}, self.scalar_type());
-    View factor;
-    try {
-      hologram::nll_loss(read_view(self), read_view(target), write_view(out), write_view(total),
-                         class_options(self, weight, reduction, ignore_index, &factor));
+    Call call;
+    add_options(call, weight, reduction, ignore_index);
+    call.view(self, Access::reads);
+    call.view(target, Access::reads);
+    call.view(out, Access::writes);
+    call.view(total, Access::writes);
+    if (call.run_or_refuse<"nll_loss", &run_nll>(static_cast<double>(target.numel()), [&] {
+          return are_classes(target, self, ignore_index);
+        })) {
       return {std::move(out), std::move(total)};
-    } catch (const hologram::Error& error) {
-      // A class out of range: cpu says which, in PyTorch's words.
-      if (error.kind() != hologram::ErrorKind::kIndex) throw;
     }
   }
   auto stack = call_fallback<kName>(self, target, weight, reduction, ignore_index);
@@ -234,14 +328,16 @@ Tensor nll_backward(const Tensor& grad, const Tensor& self, const Tensor& target
                  total_weight.numel() == 1 && total_weight.scalar_type() == self.scalar_type() &&
                  (reduction == 0 ? grad.sizes() == target.sizes() : grad.numel() == 1))) {
     Tensor out = make_tensor(self.sizes(), self.scalar_type());
-    View factor;
-    try {
-      hologram::nll_loss_backward(read_view(grad), read_view(target), read_view(total_weight),
-                                  write_view(out),
-                                  class_options(self, weight, reduction, ignore_index, &factor));
+    Call call;
+    add_options(call, weight, reduction, ignore_index);
+    call.view(grad, Access::reads);
+    call.view(target, Access::reads);
+    call.view(total_weight, Access::reads);
+    call.view(out, Access::writes);
+    if (call.run_or_refuse<"nll_loss_backward", &run_nll_backward>(
+            static_cast<double>(self.numel()) * 0.1,
+            [&] { return are_classes(target, self, ignore_index); })) {
       return out;
-    } catch (const hologram::Error& error) {
-      if (error.kind() != hologram::ErrorKind::kIndex) throw;
     }
   }
   return call_fallback<kName>(grad, self, target, weight, reduction, ignore_index, total_weight)

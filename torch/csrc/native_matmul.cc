@@ -10,10 +10,10 @@
 #include <limits>
 
 #include "alias.h"
-#include "hologram/reduction.h"
 #include "load.h"
-#include "native_common.h"
 #include "native_matmul_blas.h"
+#include "native_reduce.h"
+#include "record.h"
 
 namespace hologram_torch {
 namespace {
@@ -32,9 +32,10 @@ bool is_product_type(at::ScalarType type) {
 
 // A matrix as GEMM takes it: row-major with rows ld apart, or the transpose of one.
 struct Matrix {
-  const char* data;
+  Tensor tensor;
   int64_t rows, cols, ld;
   bool transposed;
+  int64_t batch_stride = 0;  // to the matrix of the next of several products
 };
 
 bool fits(int64_t row_stride, int64_t col_stride, int64_t rows, int64_t cols, Matrix* out) {
@@ -51,34 +52,113 @@ bool fits(int64_t row_stride, int64_t col_stride, int64_t rows, int64_t cols, Ma
   return false;
 }
 
-// The matrix of a two-dimensional tensor; `kept` holds a packed copy where strides demand one.
-Matrix matrix_of(const Tensor& t, Tensor* kept) {
-  const c10::TensorImpl* impl = t.unsafeGetTensorImpl();
-  Matrix m{read_pointer(impl), impl->size(0), impl->size(1), 0, false};
-  if (C10_LIKELY(fits(impl->stride(0), impl->stride(1), m.rows, m.cols, &m))) return m;
-  *kept = t.contiguous();
-  m.data = read_pointer(*kept);
-  m.ld = m.cols;
+// The matrix of a tensor of two dimensions, or those of one of three; a packed copy where strides
+// demand one.
+Matrix matrix_of(const Tensor& t) {
+  const int64_t batched = t.dim() - 2;
+  Matrix m{t, t.size(batched), t.size(batched + 1), 0, false};
+  if (C10_UNLIKELY(!fits(t.stride(batched), t.stride(batched + 1), m.rows, m.cols, &m))) {
+    m.tensor = t.contiguous();
+    m.ld = m.cols;
+    m.transposed = false;
+  }
+  if (batched != 0) m.batch_stride = m.tensor.stride(0);
   return m;
 }
 
-void run_gemm(at::ScalarType type, const Matrix& a, const Matrix& b, char* c, int64_t ldc,
-              double alpha, double beta) {
+// What beta scales, broadcast to the result; undefined: what the result holds.
+struct Addend {
+  Tensor tensor;
+  int64_t row_stride = 0, col_stride = 0, batch_stride = 0;
+};
+
+// A product, or `batch` of them; the result is contiguous.
+struct Product {
+  Matrix a, b;
+  Addend addend;
+  Tensor out;
+  double alpha = 1, beta = 0;
+  int64_t batch = 1;
+
+  hologram::Dtype dtype() const {
+    return static_cast<hologram::Dtype>(dtype_code(out.scalar_type()));
+  }
+};
+
+// False where PyTorch's BLAS computes products, whose threads are its own, or an operand's ops may
+// not wait.
+bool record(const Product& p) {
+  if (!is_deferring() || !prefers_own_gemm()) return false;
+  const auto place = [](const Tensor& t, auto& at) {
+    at.buffer = recordable_buffer(t.unsafeGetTensorImpl());
+    at.offset = t.storage_offset() * static_cast<int64_t>(t.itemsize());
+    return at.buffer != nullptr;
+  };
+  hologram::RecordGemm gemm;
+  if (!place(p.out, gemm.c) || !place(p.a.tensor, gemm.a) || !place(p.b.tensor, gemm.b) ||
+      (p.addend.tensor.defined() && !place(p.addend.tensor, gemm.input))) {
+    return false;
+  }
+  gemm.dtype = p.dtype();
+  gemm.trans_a = p.a.transposed, gemm.trans_b = p.b.transposed;
+  gemm.batch = p.batch;
+  gemm.m = p.a.rows, gemm.n = p.b.cols, gemm.k = p.a.cols;
+  gemm.alpha = p.alpha, gemm.beta = p.beta;
+  gemm.a.ld = p.a.ld, gemm.a.batch_stride = p.a.batch_stride;
+  gemm.b.ld = p.b.ld, gemm.b.batch_stride = p.b.batch_stride;
+  gemm.c.ld = gemm.n, gemm.c.batch_stride = gemm.m * gemm.n;
+  gemm.input.row_stride = p.addend.row_stride;
+  gemm.input.col_stride = p.addend.col_stride;
+  gemm.input.batch_stride = p.addend.batch_stride;
+  try {
+    return hologram::record_gemm(gemm);
+  } catch (const std::exception& error) {
+    rethrow_as_torch(error, static_cast<size_t>(p.out.numel()) * p.out.itemsize());
+  }
+}
+
+// out (rows x cols, contiguous) = the addend, broadcast.
+template <class T>
+void spread(const Addend& from, int64_t rows, int64_t cols, T* out) {
+  const T* in = reinterpret_cast<const T*>(read_pointer(from.tensor));
+  if (from.col_stride == 1 && from.row_stride == cols) {
+    std::memcpy(out, in, static_cast<size_t>(rows * cols) * sizeof(T));
+    return;
+  }
+  for (int64_t i = 0; i < rows; ++i, in += from.row_stride, out += cols) {
+    if (from.col_stride == 1) {
+      std::memcpy(out, in, static_cast<size_t>(cols) * sizeof(T));
+    } else {
+      for (int64_t j = 0; j < cols; ++j) out[j] = in[j * from.col_stride];
+    }
+  }
+}
+
+// One product: recorded, or by the library's GEMM or PyTorch's.
+void multiply(const Product& p) {
+  if (record(p)) return;
   GemmArgs args;
-  args.dtype = static_cast<hologram::Dtype>(dtype_code(type));
-  args.trans_a = a.transposed;
-  args.trans_b = b.transposed;
-  args.m = a.rows;
-  args.n = b.cols;
-  args.k = a.cols;
-  args.alpha = alpha;
-  args.a = a.data;
-  args.lda = a.ld;
-  args.b = b.data;
-  args.ldb = b.ld;
-  args.beta = beta;
-  args.c = c;
-  args.ldc = ldc;
+  args.dtype = p.dtype();
+  args.trans_a = p.a.transposed;
+  args.trans_b = p.b.transposed;
+  args.m = p.a.rows;
+  args.n = p.b.cols;
+  args.k = p.a.cols;
+  args.alpha = p.alpha;
+  args.a = read_pointer(p.a.tensor);
+  args.lda = p.a.ld;
+  args.b = read_pointer(p.b.tensor);
+  args.ldb = p.b.ld;
+  args.beta = p.beta;
+  args.c = write_pointer(p.out);
+  args.ldc = args.n;
+  if (p.beta != 0 && p.addend.tensor.defined()) {
+    if (args.dtype == hologram::Dtype::kFloat32) {
+      spread(p.addend, args.m, args.n, static_cast<float*>(args.c));
+    } else {
+      spread(p.addend, args.m, args.n, static_cast<double*>(args.c));
+    }
+  }
   const int64_t work = args.m * args.n * args.k;
   if (prefers_own_gemm()) {
     args.max_threads = gemm_threads(work);
@@ -134,9 +214,7 @@ void on_aliases(const Tensor& out, int64_t flops, F&& kernel) {
 // --- mm -----------------------------------------------------------------------------------------
 
 void mm_into(const Tensor& a, const Tensor& b, const Tensor& out) {
-  Tensor packed_a, packed_b;
-  const Matrix x = matrix_of(a, &packed_a), y = matrix_of(b, &packed_b);
-  run_gemm(a.scalar_type(), x, y, write_pointer(out), y.cols, 1, 0);
+  multiply({.a = matrix_of(a), .b = matrix_of(b), .addend = {}, .out = out});
 }
 
 Tensor mm(const Tensor& self, const Tensor& mat2) {
@@ -183,44 +261,24 @@ bool blas_addmm(const Tensor& self, const Tensor& a, const Tensor& b, const Scal
          (sizes[1] == cols || sizes[1] == 1);
 }
 
-// out (rows x cols, contiguous) = bias, broadcast.
-template <class T>
-void spread_bias(const T* bias, int64_t row_stride, int64_t col_stride, int64_t rows, int64_t cols,
-                 T* out) {
-  if (col_stride == 1 && row_stride == cols) {
-    std::memcpy(out, bias, static_cast<size_t>(rows * cols) * sizeof(T));
-    return;
-  }
-  for (int64_t i = 0; i < rows; ++i, bias += row_stride, out += cols) {
-    if (col_stride == 1) {
-      std::memcpy(out, bias, static_cast<size_t>(cols) * sizeof(T));
-    } else {
-      for (int64_t j = 0; j < cols; ++j) out[j] = bias[j * col_stride];
-    }
-  }
-}
-
-void spread_bias(const Tensor& bias, const Tensor& out) {
-  const int64_t rows = out.size(0), cols = out.size(1), last = bias.dim() - 1;
-  const int64_t col_stride = bias.size(last) == 1 ? 0 : bias.stride(last);
-  const int64_t row_stride = last == 0 || bias.size(0) == 1 ? 0 : bias.stride(0);
-  if (bias.scalar_type() == at::kFloat) {
-    spread_bias(reinterpret_cast<const float*>(read_pointer(bias)), row_stride,
-                cols == 1 ? 1 : col_stride, rows, cols,
-                reinterpret_cast<float*>(write_pointer(out)));
-  } else {
-    spread_bias(reinterpret_cast<const double*>(read_pointer(bias)), row_stride,
-                cols == 1 ? 1 : col_stride, rows, cols,
-                reinterpret_cast<double*>(write_pointer(out)));
-  }
+// t, of at most three dimensions, as what is added to a result of `cols` columns.
+Addend addend_of(const Tensor& t, int64_t cols) {
+  const auto step = [&](int64_t back) {
+    const int64_t d = t.dim() - back;
+    return d < 0 || t.size(d) == 1 ? 0 : t.stride(d);
+  };
+  return {t, step(2), cols == 1 ? 1 : step(1), step(3)};
 }
 
 void addmm_into(const Tensor& self, const Tensor& a, const Tensor& b, double beta, double alpha,
                 const Tensor& out) {
-  if (beta != 0 && !out.is_same(self)) spread_bias(self, out);
-  Tensor packed_a, packed_b;
-  const Matrix x = matrix_of(a, &packed_a), y = matrix_of(b, &packed_b);
-  run_gemm(a.scalar_type(), x, y, write_pointer(out), y.cols, alpha, beta);
+  const bool apart = beta != 0 && !out.is_same(self);
+  multiply({.a = matrix_of(a),
+            .b = matrix_of(b),
+            .addend = apart ? addend_of(self, b.size(1)) : Addend(),
+            .out = out,
+            .alpha = alpha,
+            .beta = beta});
 }
 
 Tensor addmm(const Tensor& self, const Tensor& mat1, const Tensor& mat2, const Scalar& beta,
@@ -272,16 +330,42 @@ bool batches_match(const Tensor& a, const Tensor& b) {
          a.size(0) == b.size(0) && a.size(2) == b.size(1);
 }
 
+// out = alpha a b + beta addend (undefined: none) by the library.
+void multiply_batches(const Tensor& addend, const Tensor& a, const Tensor& b, const Tensor& out,
+                      double alpha, double beta) {
+  const bool adds = addend.defined();
+  if (is_deferring() && record({.a = matrix_of(a),
+                                .b = matrix_of(b),
+                                .addend = adds ? addend_of(addend, out.size(2)) : Addend(),
+                                .out = out,
+                                .alpha = alpha,
+                                .beta = adds ? beta : 0,
+                                .batch = out.size(0)})) {
+    return;
+  }
+  const int threads = gemm_threads(a.numel() * b.size(2));
+  if (adds) {
+    hologram::addmm(read_view(addend), read_view(a), read_view(b), write_view(out), alpha, beta,
+                    threads);
+  } else {
+    hologram::matmul(read_view(a), read_view(b), write_view(out), alpha, 0, threads);
+  }
+}
+
+bool has_own_batches(const Tensor& a, const Tensor& b) {
+  return prefers_own_gemm() && is_blas_type(a.scalar_type()) && a.numel() != 0 && b.numel() != 0;
+}
+
 // Without PyTorch's batched BLAS: all of it by the library's GEMM, or a batch of one, to which
 // that would only add its own bookkeeping.
 bool bmm_direct(const Tensor& a, const Tensor& b, const Tensor& out) {
-  if (!is_blas_type(a.scalar_type()) || a.numel() == 0 || b.numel() == 0) return false;
-  if (prefers_own_gemm()) {
-    hologram::matmul(read_view(a), read_view(b), write_view(out), 1, 0,
-                     gemm_threads(a.numel() * b.size(2)));
+  if (has_own_batches(a, b)) {
+    multiply_batches(Tensor(), a, b, out, 1, 0);
     return true;
   }
-  if (a.size(0) != 1) return false;
+  if (!is_blas_type(a.scalar_type()) || a.numel() == 0 || b.numel() == 0 || a.size(0) != 1) {
+    return false;
+  }
   const Tensor x = a.squeeze(0), y = b.squeeze(0);
   if (!blas_product(x, y)) return false;
   mm_into(x, y, out);
@@ -304,6 +388,7 @@ Tensor& bmm_out(const Tensor& self, const Tensor& mat2, Tensor& out) {
   if (C10_LIKELY(batches_match(self, mat2) &&
                  is_ready(out, {self.size(0), self.size(1), mat2.size(2)}, self.scalar_type()) &&
                  apart(out, self) && apart(out, mat2))) {
+    if (bmm_direct(self, mat2, out)) return out;
     on_aliases(out, self.numel() * mat2.size(2), [&](AliasScope& scope, Tensor& cpu) {
       at::cpu::bmm_out(cpu, scope.to_cpu(self), scope.to_cpu(mat2));
     });
@@ -313,12 +398,35 @@ Tensor& bmm_out(const Tensor& self, const Tensor& mat2, Tensor& out) {
   return out;
 }
 
+// Whether `bias` broadcasts to the product of a and b.
+bool is_batch_bias(const Tensor& bias, const Tensor& a, const Tensor& b) {
+  const std::array<int64_t, 3> sizes{b.size(2), a.size(1), a.size(0)};
+  if (bias.dim() > 3) return false;
+  for (int64_t d = 0; d < bias.dim(); ++d) {
+    const int64_t size = bias.size(-1 - d);
+    if (size != 1 && size != sizes[static_cast<size_t>(d)]) return false;
+  }
+  return true;
+}
+
+bool baddbmm_direct(const Tensor& self, const Tensor& a, const Tensor& b, const Scalar& beta,
+                    const Scalar& alpha, const Tensor& out) {
+  if (!has_own_batches(a, b) || !is_batch_bias(self, a, b) || beta.isComplex() ||
+      alpha.isComplex() || beta.isSymbolic() || alpha.isSymbolic()) {
+    return false;
+  }
+  const bool biased = beta.toDouble() != 0;
+  multiply_batches(biased ? self : Tensor(), a, b, out, alpha.toDouble(), beta.toDouble());
+  return true;
+}
+
 Tensor baddbmm(const Tensor& self, const Tensor& batch1, const Tensor& batch2, const Scalar& beta,
                const Scalar& alpha) {
   if (C10_LIKELY(batches_match(batch1, batch2) && is_plain(self) &&
                  self.scalar_type() == batch1.scalar_type())) {
     Tensor out =
         make_tensor({batch1.size(0), batch1.size(1), batch2.size(2)}, batch1.scalar_type());
+    if (baddbmm_direct(self, batch1, batch2, beta, alpha, out)) return out;
     on_aliases(out, batch1.numel() * batch2.size(2), [&](AliasScope& scope, Tensor& cpu) {
       at::cpu::baddbmm_out(cpu, scope.to_cpu(self), scope.to_cpu(batch1), scope.to_cpu(batch2),
                            beta, alpha);
@@ -335,6 +443,7 @@ Tensor& baddbmm_out(const Tensor& self, const Tensor& batch1, const Tensor& batc
           self.scalar_type() == batch1.scalar_type() &&
           is_ready(out, {batch1.size(0), batch1.size(1), batch2.size(2)}, batch1.scalar_type()) &&
           apart(out, self) && apart(out, batch1) && apart(out, batch2))) {
+    if (baddbmm_direct(self, batch1, batch2, beta, alpha, out)) return out;
     on_aliases(out, batch1.numel() * batch2.size(2), [&](AliasScope& scope, Tensor& cpu) {
       at::cpu::baddbmm_out(cpu, scope.to_cpu(self), scope.to_cpu(batch1), scope.to_cpu(batch2),
                            beta, alpha);
@@ -354,7 +463,8 @@ void gemv_as(const Matrix& a, const Tensor& x, double alpha, double beta, const 
   const int n = static_cast<int>(a.transposed ? a.cols : a.rows);
   const int ld = static_cast<int>(a.ld), step = static_cast<int>(x.stride(0)), unit = 1;
   const T scale = static_cast<T>(alpha), keep = static_cast<T>(beta);
-  blas<T>().gemv(a.transposed ? "N" : "T", &m, &n, &scale, reinterpret_cast<const T*>(a.data), &ld,
+  blas<T>().gemv(a.transposed ? "N" : "T", &m, &n, &scale,
+                 reinterpret_cast<const T*>(read_pointer(a.tensor)), &ld,
                  reinterpret_cast<const T*>(read_pointer(x)), &step, &keep,
                  reinterpret_cast<T*>(write_pointer(y)), &unit);
 }
@@ -370,8 +480,7 @@ bool blas_mv(const Tensor& mat, const Tensor& vec) {
 }
 
 void mv_into(const Tensor& mat, const Tensor& vec, double alpha, double beta, const Tensor& out) {
-  Tensor packed;
-  const Matrix a = matrix_of(mat, &packed);
+  const Matrix a = matrix_of(mat);
   const LoadGuard guard(a.rows * a.cols);
   if (mat.scalar_type() == at::kFloat) {
     gemv_as<float>(a, vec, alpha, beta, out);
@@ -446,7 +555,13 @@ Tensor dot(const Tensor& self, const Tensor& other) {
 // A contiguous tensor whose leading dimensions are taken as one.
 Matrix rows_of(const Tensor& t) {
   const int64_t cols = t.size(-1);
-  return {read_pointer(t), t.numel() / cols, cols, cols, false};
+  return {t, t.numel() / cols, cols, cols, false};
+}
+
+Matrix transpose_of(Matrix m) {
+  std::swap(m.rows, m.cols);
+  m.transposed = !m.transposed;
+  return m;
 }
 
 bool is_weight(const Tensor& weight, at::ScalarType type) {
@@ -480,45 +595,15 @@ Tensor linear(const Tensor& input, const Tensor& weight, const std::optional<Ten
   const bool biased = bias.has_value() && bias->defined();
   if (C10_LIKELY(blas_linear(input, weight, bias))) {
     const Tensor x = input.is_contiguous() ? input : input.contiguous();
-    const int64_t cols = weight.size(0);
-    const at::ScalarType type = x.scalar_type();
-    Tensor out = make_tensor(with_last(x, cols), type);
-    Tensor packed;
-    Matrix w = matrix_of(weight, &packed);
-    std::swap(w.rows, w.cols);
-    w.transposed = !w.transposed;
-    const Matrix rows = rows_of(x);
-    char* to = write_pointer(out);
-    if (biased) {
-      const int64_t step = bias->stride(0);
-      if (type == at::kFloat) {
-        spread_bias(reinterpret_cast<const float*>(read_pointer(*bias)), 0, step, rows.rows, cols,
-                    reinterpret_cast<float*>(to));
-      } else {
-        spread_bias(reinterpret_cast<const double*>(read_pointer(*bias)), 0, step, rows.rows, cols,
-                    reinterpret_cast<double*>(to));
-      }
-    }
-    run_gemm(type, rows, w, to, cols, 1, biased ? 1 : 0);
+    Tensor out = make_tensor(with_last(x, weight.size(0)), x.scalar_type());
+    multiply({.a = rows_of(x),
+              .b = transpose_of(matrix_of(weight)),
+              .addend = biased ? addend_of(*bias, weight.size(0)) : Addend(),
+              .out = out,
+              .beta = biased ? 1.0 : 0.0});
     return out;
   }
   return call_fallback<"linear">(input, weight, bias).back().toTensor();
-}
-
-// The sum over all dimensions but the last.
-Tensor sum_of_rows(const Tensor& t) {
-  Tensor out = make_tensor({t.size(-1)}, t.scalar_type());
-  const std::array<int64_t, 2> shape{t.numel() / t.size(-1), t.size(-1)};
-  const std::array<int64_t, 2> strides{t.size(-1), 1};
-  hologram::View in = read_view(t);
-  in.ndim = 2;
-  in.shape = shape.data();
-  in.strides = strides.data();
-  const int dims[] = {0};
-  hologram::ReduceOptions options;
-  options.max_threads = threads_for(t.numel());
-  hologram::reduce(hologram::Reduction::sum, in, dims, write_view(out), options);
-  return out;
 }
 
 // For empty, complex and half tensors and whatever else BLAS does not take.
@@ -554,16 +639,17 @@ std::tuple<Tensor, Tensor, Tensor> linear_backward(const Tensor& input, const Te
   Tensor grad_input, grad_weight, grad_bias;
   if (wanted[0]) {
     grad_input = make_tensor(input.sizes(), type);
-    Tensor packed;
-    run_gemm(type, g, matrix_of(weight, &packed), write_pointer(grad_input), weight.size(1), 1, 0);
+    multiply({.a = g, .b = matrix_of(weight), .addend = {}, .out = grad_input});
   }
   if (wanted[1]) {
     grad_weight = make_tensor({g.cols, input.size(-1)}, type);
     const Tensor x = input.is_contiguous() ? input : input.contiguous();
-    run_gemm(type, {g.data, g.cols, g.rows, g.ld, true}, rows_of(x), write_pointer(grad_weight),
-             input.size(-1), 1, 0);
+    multiply({.a = transpose_of(g), .b = rows_of(x), .addend = {}, .out = grad_weight});
   }
-  if (wanted[2]) grad_bias = sum_of_rows(grad);
+  if (wanted[2]) {  // the sum over all dimensions but the last
+    const Tensor rows = grad.dim() == 2 ? grad : grad.view({g.rows, g.cols});
+    grad_bias = reduced(hologram::Reduction::sum, rows, plan_dim(rows, 0, /*keepdim=*/false), type);
+  }
   return {std::move(grad_input), std::move(grad_weight), std::move(grad_bias)};
 }
 

@@ -39,6 +39,48 @@ NormShape norm_shape(const Tensor& input, IntArrayRef normalized, const Optional
   return shape;
 }
 
+struct NormValues {
+  int64_t rows, n;
+  hologram::Dtype type, param_type;
+  uint8_t unused[6] = {};
+
+  NormValues() = default;
+  NormValues(const NormShape& shape, ScalarType input, ScalarType param)
+      : rows(shape.rows), n(shape.n), type(dtype_of(input)), param_type(dtype_of(param)) {}
+};
+
+// Rough nanoseconds.
+double norm_cost(const Tensor& input) { return static_cast<double>(input.numel()) * 0.5; }
+
+void run_layer_norm(CallFrame& call) {
+  const auto values = call.value<NormValues>();
+  const Shape rows(values.rows, values.n), line(values.n), stats(values.rows);
+  const View in = rows.view(call.memory(), values.type);
+  const View weight = line.view(call.memory(), values.param_type);
+  const View bias = line.view(call.memory(), values.param_type);
+  const View out = rows.view(call.memory(), values.type);
+  const View mean = stats.view(call.memory(), values.param_type);
+  const View rstd = stats.view(call.memory(), values.param_type);
+  hologram::layer_norm(in, if_given(weight), if_given(bias), call.number(), out, mean, rstd,
+                       call.threads(values.rows * values.n));
+}
+
+void run_layer_norm_backward(CallFrame& call) {
+  const auto values = call.value<NormValues>();
+  const Shape rows(values.rows, values.n), line(values.n), stats(values.rows);
+  const View grad = rows.view(call.memory(), values.type);
+  const View in = rows.view(call.memory(), values.type);
+  const View mean = stats.view(call.memory(), values.param_type);
+  const View rstd = stats.view(call.memory(), values.param_type);
+  const View weight = line.view(call.memory(), values.param_type);
+  const View grad_in = rows.view(call.memory(), values.type);
+  const View grad_weight = line.view(call.memory(), values.param_type);
+  const View grad_bias = line.view(call.memory(), values.param_type);
+  hologram::layer_norm_backward(grad, in, mean, rstd, if_given(weight), if_given(grad_in),
+                                if_given(grad_weight), if_given(grad_bias),
+                                call.threads(values.rows * values.n));
+}
+
 std::tuple<Tensor, Tensor, Tensor> layer_norm(const Tensor& input, IntArrayRef normalized,
                                               const OptionalTensor& weight,
                                               const OptionalTensor& bias, double eps) {
@@ -50,13 +92,16 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm(const Tensor& input, IntArrayRef n
     const Tensor x = dense_rows(input);
     Tensor out = make_tensor(input.sizes(), input.scalar_type());
     Tensor mean = make_tensor(stat_sizes, type), rstd = make_tensor(stat_sizes, type);
-    const Shape rows(shape.rows, shape.n), line(shape.n), stats(shape.rows);
-    View factors, terms;
-    if (is_given(weight)) factors = line.read(*weight);
-    if (is_given(bias)) terms = line.read(*bias);
-    hologram::layer_norm(rows.read(x), is_given(weight) ? &factors : nullptr,
-                         is_given(bias) ? &terms : nullptr, eps, rows.write(out), stats.write(mean),
-                         stats.write(rstd), threads_for(input.numel()));
+    Call call;
+    call.value(NormValues(shape, input.scalar_type(), type));
+    call.memory(x, Access::reads);
+    call.memory(weight, Access::reads);
+    call.memory(bias, Access::reads);
+    call.memory(out, Access::writes);
+    call.memory(mean, Access::writes);
+    call.memory(rstd, Access::writes);
+    call.number(eps);
+    call.run<"layer_norm", &run_layer_norm>(norm_cost(input));
     return {std::move(out), std::move(mean), std::move(rstd)};
   }
   auto stack = call_fallback<"native_layer_norm">(input, normalized, weight, bias, eps);
@@ -84,16 +129,17 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& grad, const
     if (wanted[0]) grad_in = make_tensor(input.sizes(), input.scalar_type());
     if (wanted[1]) grad_weight = make_tensor(normalized, type);
     if (wanted[2]) grad_bias = make_tensor(normalized, type);
-    const Shape rows(shape.rows, shape.n), line(shape.n), stats(shape.rows);
-    View factors, dx, dw, db;
-    if (is_given(weight)) factors = line.read(*weight);
-    if (wanted[0]) dx = rows.write(grad_in);
-    if (wanted[1]) dw = line.write(grad_weight);
-    if (wanted[2]) db = line.write(grad_bias);
-    hologram::layer_norm_backward(rows.read(dy), rows.read(x), stats.read(mean), stats.read(rstd),
-                                  is_given(weight) ? &factors : nullptr, wanted[0] ? &dx : nullptr,
-                                  wanted[1] ? &dw : nullptr, wanted[2] ? &db : nullptr,
-                                  threads_for(input.numel()));
+    Call call;
+    call.value(NormValues(shape, input.scalar_type(), type));
+    call.memory(dy, Access::reads);
+    call.memory(x, Access::reads);
+    call.memory(mean, Access::reads);
+    call.memory(rstd, Access::reads);
+    call.memory(weight, Access::reads);
+    call.memory(grad_in, Access::writes);
+    call.memory(grad_weight, Access::writes);
+    call.memory(grad_bias, Access::writes);
+    call.run<"layer_norm_backward", &run_layer_norm_backward>(2 * norm_cost(input));
     return {std::move(grad_in), std::move(grad_weight), std::move(grad_bias)};
   }
   auto stack = call_fallback<"native_layer_norm_backward">(grad, input, normalized, mean, rstd,

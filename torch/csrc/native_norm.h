@@ -3,6 +3,7 @@
 // operands.
 #pragma once
 
+#include "calls.h"
 #include "native_copy.h"
 #include "native_reduce.h"
 
@@ -30,6 +31,11 @@ inline bool param_type(at::ScalarType input,
   return *type == input || (*type == at::kFloat && is_half_type(input));
 }
 
+inline hologram::Dtype dtype_of(at::ScalarType type) {
+  return static_cast<hologram::Dtype>(dtype_code(type));
+}
+inline hologram::Dtype dtype_of(const at::Tensor& t) { return dtype_of(t.scalar_type()); }
+
 // t itself, or its elements in row-major order.
 inline at::Tensor dense_rows(const at::Tensor& t) {
   if (C10_LIKELY(t.is_contiguous())) return t;
@@ -46,13 +52,9 @@ struct Shape {
   explicit Shape(int64_t n) : sizes{n}, strides{1}, ndim(1) {}
   Shape(int64_t rows, int64_t n) : sizes{rows, n}, strides{n, 1}, ndim(2) {}
 
-  hologram::View view(const char* data, at::ScalarType type) const {
-    return {const_cast<char*>(data), static_cast<hologram::Dtype>(dtype_code(type)), ndim, sizes,
-            strides};
-  }
-  hologram::View read(const at::Tensor& t) const { return view(read_pointer(t), t.scalar_type()); }
-  hologram::View write(const at::Tensor& t) const {
-    return view(write_pointer(t), t.scalar_type());
+  // data may be null.
+  hologram::View view(char* data, hologram::Dtype dtype) const {
+    return {data, dtype, ndim, sizes, strides};
   }
 };
 

@@ -2,6 +2,8 @@
 // sum, mean, prod, any, all, logsumexp, vector norms, cumsum.
 #include "native_reduce.h"
 
+#include "calls.h"
+
 namespace hologram_torch {
 
 ReducePlan plan_dims(const at::Tensor& t, at::OptionalIntArrayRef dim, bool keepdim) {
@@ -38,6 +40,50 @@ ReducePlan plan_dim(const at::Tensor& t, int64_t dim, bool keepdim) {
   return plan_dims(t, at::OptionalIntArrayRef(c10::IntArrayRef(&dim, 1)), keepdim);
 }
 
+// --- The reduction itself -----------------------------------------------------------------------
+
+namespace {
+
+// How many dimensions the plan reduces when those are the last ones, else -1.
+int trailing_dims(const at::Tensor& in, const ReducePlan& plan) {
+  const int ndim = static_cast<int>(in.dim());
+  if (plan.reduced == 0) return ndim;
+  for (int k = 0; k < plan.reduced; ++k) {
+    if (plan.dims[static_cast<size_t>(k)] < ndim - plan.reduced) return -1;
+  }
+  return plan.reduced;
+}
+
+void run_reduce(CallFrame& call) {
+  const auto values = call.value<ReduceValues>();
+  const hologram::View in = call.view();
+  hologram::View out = call.view();
+  hologram::ReduceOptions options;
+  options.p = options.correction = call.number();
+  options.max_threads = call.threads(in.numel());
+  const ReduceDims dims(values, out);
+  hologram::reduce(values.op, in, dims.span(), out, options);
+}
+
+}  // namespace
+
+void reduce_into(hologram::Reduction op, const at::Tensor& in, const ReducePlan& plan,
+                 const at::Tensor& out, double parameter) {
+  if (is_deferring() && op <= hologram::Reduction::std) {
+    const int last = trailing_dims(in, plan);
+    if (last >= 0 && record_reduction(op, in.unsafeGetTensorImpl(), last, out.unsafeGetTensorImpl(),
+                                      parameter)) {
+      return;
+    }
+  }
+  Call call;
+  call.value(ReduceValues(op, plan));
+  call.view(in, Access::reads);
+  call.view(out, Access::writes);
+  call.number(parameter);
+  call.run<"reduce", &run_reduce>(reduce_cost(in));
+}
+
 namespace {
 
 using at::OptionalIntArrayRef;
@@ -60,7 +106,7 @@ Tensor sum(const Tensor& self, std::optional<ScalarType> dtype) {
   const ScalarType type = sum_type(self, dtype);
   const ReducePlan plan = plan_all(self);
   if (C10_LIKELY(plan.ok && sums(self, type))) {
-    return reduced(Reduction::sum, self, plan, type, reduce_options(self));
+    return reduced(Reduction::sum, self, plan, type);
   }
   return call_fallback<"sum">(self, dtype).back().toTensor();
 }
@@ -70,7 +116,7 @@ Tensor sum_dims(const Tensor& self, OptionalIntArrayRef dim, bool keepdim,
   const ScalarType type = sum_type(self, dtype);
   const ReducePlan plan = plan_dims(self, dim, keepdim);
   if (C10_LIKELY(plan.ok && sums(self, type))) {
-    return reduced(Reduction::sum, self, plan, type, reduce_options(self));
+    return reduced(Reduction::sum, self, plan, type);
   }
   return call_fallback<"sum.dim_IntList">(self, dim, keepdim, dtype).back().toTensor();
 }
@@ -80,7 +126,7 @@ Tensor& sum_out(const Tensor& self, OptionalIntArrayRef dim, bool keepdim,
   const ScalarType type = sum_type(self, dtype);
   const ReducePlan plan = plan_dims(self, dim, keepdim);
   if (takes(out, self, plan, type) && sums(self, type)) {
-    reduce_into(Reduction::sum, self, plan, out, reduce_options(self));
+    reduce_into(Reduction::sum, self, plan, out);
     return out;
   }
   call_fallback<"sum.IntList_out">(self, dim, keepdim, dtype, out);
@@ -95,7 +141,7 @@ Tensor mean(const Tensor& self, std::optional<ScalarType> dtype) {
   const ScalarType type = dtype.value_or(self.scalar_type());
   const ReducePlan plan = plan_all(self);
   if (C10_LIKELY(plan.ok && means(self, type))) {
-    return reduced(Reduction::mean, self, plan, type, reduce_options(self));
+    return reduced(Reduction::mean, self, plan, type);
   }
   return call_fallback<"mean">(self, dtype).back().toTensor();
 }
@@ -105,7 +151,7 @@ Tensor mean_dims(const Tensor& self, OptionalIntArrayRef dim, bool keepdim,
   const ScalarType type = dtype.value_or(self.scalar_type());
   const ReducePlan plan = plan_dims(self, dim, keepdim);
   if (C10_LIKELY(plan.ok && means(self, type))) {
-    return reduced(Reduction::mean, self, plan, type, reduce_options(self));
+    return reduced(Reduction::mean, self, plan, type);
   }
   return call_fallback<"mean.dim">(self, dim, keepdim, dtype).back().toTensor();
 }
@@ -115,7 +161,7 @@ Tensor& mean_out(const Tensor& self, OptionalIntArrayRef dim, bool keepdim,
   const ScalarType type = dtype.value_or(self.scalar_type());
   const ReducePlan plan = plan_dims(self, dim, keepdim);
   if (takes(out, self, plan, type) && means(self, type)) {
-    reduce_into(Reduction::mean, self, plan, out, reduce_options(self));
+    reduce_into(Reduction::mean, self, plan, out);
     return out;
   }
   call_fallback<"mean.out">(self, dim, keepdim, dtype, out);
@@ -128,7 +174,7 @@ Tensor prod(const Tensor& self, std::optional<ScalarType> dtype) {
   const ScalarType type = sum_type(self, dtype);
   const ReducePlan plan = plan_all(self);
   if (C10_LIKELY(plan.ok && sums(self, type))) {
-    return reduced(Reduction::prod, self, plan, type, reduce_options(self));
+    return reduced(Reduction::prod, self, plan, type);
   }
   return call_fallback<"prod">(self, dtype).back().toTensor();
 }
@@ -137,7 +183,7 @@ Tensor prod_dim(const Tensor& self, int64_t dim, bool keepdim, std::optional<Sca
   const ScalarType type = sum_type(self, dtype);
   const ReducePlan plan = plan_dim(self, dim, keepdim);
   if (C10_LIKELY(plan.ok && sums(self, type))) {
-    return reduced(Reduction::prod, self, plan, type, reduce_options(self));
+    return reduced(Reduction::prod, self, plan, type);
   }
   return call_fallback<"prod.dim_int">(self, dim, keepdim, dtype).back().toTensor();
 }
@@ -152,7 +198,7 @@ template <Reduction kOp, Name kName>
 Tensor truth(const Tensor& self) {
   const ReducePlan plan = plan_all(self);
   if (C10_LIKELY(plan.ok && is_real_plain(self))) {
-    return reduced(kOp, self, plan, truth_type(self), reduce_options(self));
+    return reduced(kOp, self, plan, truth_type(self));
   }
   return call_fallback<kName>(self).back().toTensor();
 }
@@ -161,7 +207,7 @@ template <Reduction kOp, Name kName>
 Tensor truth_dim(const Tensor& self, int64_t dim, bool keepdim) {
   const ReducePlan plan = plan_dim(self, dim, keepdim);
   if (C10_LIKELY(plan.ok && is_real_plain(self))) {
-    return reduced(kOp, self, plan, truth_type(self), reduce_options(self));
+    return reduced(kOp, self, plan, truth_type(self));
   }
   return call_fallback<kName>(self, dim, keepdim).back().toTensor();
 }
@@ -172,7 +218,7 @@ Tensor truth_dims(const Tensor& self, OptionalIntArrayRef dim, bool keepdim) {
   // An empty list is not "all" here.
   const bool none = dim.has_value() && dim->empty();
   if (C10_LIKELY(plan.ok && !none && is_real_plain(self))) {
-    return reduced(kOp, self, plan, truth_type(self), reduce_options(self));
+    return reduced(kOp, self, plan, truth_type(self));
   }
   return call_fallback<kName>(self, dim, keepdim).back().toTensor();
 }
@@ -183,7 +229,7 @@ Tensor logsumexp(const Tensor& self, at::IntArrayRef dim, bool keepdim) {
   const ReducePlan plan = plan_dims(self, dim, keepdim);
   // What PyTorch makes of an empty list here is its own affair.
   if (C10_LIKELY(plan.ok && !dim.empty() && is_float_plain(self))) {
-    return reduced(Reduction::logsumexp, self, plan, self.scalar_type(), reduce_options(self));
+    return reduced(Reduction::logsumexp, self, plan, self.scalar_type());
   }
   return call_fallback<"logsumexp">(self, dim, keepdim).back().toTensor();
 }
@@ -193,17 +239,11 @@ bool norms(const Tensor& self, const c10::Scalar& p, std::optional<ScalarType> d
          dtype.value_or(self.scalar_type()) == self.scalar_type();
 }
 
-hologram::ReduceOptions norm_options(const Tensor& self, const c10::Scalar& p) {
-  hologram::ReduceOptions options = reduce_options(self);
-  options.p = p.toDouble();
-  return options;
-}
-
 Tensor linalg_vector_norm(const Tensor& self, const c10::Scalar& ord, OptionalIntArrayRef dim,
                           bool keepdim, std::optional<ScalarType> dtype) {
   const ReducePlan plan = plan_dims(self, dim, keepdim);
   if (C10_LIKELY(plan.ok && norms(self, ord, dtype))) {
-    return reduced(Reduction::norm, self, plan, self.scalar_type(), norm_options(self, ord));
+    return reduced(Reduction::norm, self, plan, self.scalar_type(), ord.toDouble());
   }
   return call_fallback<"linalg_vector_norm">(self, ord, dim, keepdim, dtype).back().toTensor();
 }
@@ -212,7 +252,7 @@ Tensor& linalg_vector_norm_out(const Tensor& self, const c10::Scalar& ord, Optio
                                bool keepdim, std::optional<ScalarType> dtype, Tensor& out) {
   const ReducePlan plan = plan_dims(self, dim, keepdim);
   if (takes(out, self, plan, self.scalar_type()) && norms(self, ord, dtype)) {
-    reduce_into(Reduction::norm, self, plan, out, norm_options(self, ord));
+    reduce_into(Reduction::norm, self, plan, out, ord.toDouble());
     return out;
   }
   call_fallback<"linalg_vector_norm.out">(self, ord, dim, keepdim, dtype, out);
@@ -224,9 +264,15 @@ Tensor norm_dim(const Tensor& self, const std::optional<c10::Scalar>& p, at::Int
   const c10::Scalar power = p.value_or(2);
   const ReducePlan plan = plan_dims(self, dim, keepdim);
   if (C10_LIKELY(plan.ok && norms(self, power, std::nullopt))) {
-    return reduced(Reduction::norm, self, plan, self.scalar_type(), norm_options(self, power));
+    return reduced(Reduction::norm, self, plan, self.scalar_type(), power.toDouble());
   }
   return call_fallback<"norm.ScalarOpt_dim">(self, p, dim, keepdim).back().toTensor();
+}
+
+void run_cumsum(CallFrame& call) {
+  const auto dim = static_cast<int>(call.value<int64_t>());
+  const hologram::View in = call.view(), out = call.view();
+  hologram::cumsum(in, dim, out, call.threads(in.numel()));
 }
 
 Tensor cumsum(const Tensor& self, int64_t dim, std::optional<ScalarType> dtype) {
@@ -234,8 +280,11 @@ Tensor cumsum(const Tensor& self, int64_t dim, std::optional<ScalarType> dtype) 
   const int64_t ndim = self.dim(), wrapped = dim < 0 ? dim + ndim : dim;
   if (C10_LIKELY(sums(self, type) && wrapped >= 0 && wrapped < ndim && self.numel() > 0)) {
     Tensor out = make_tensor(self.sizes(), type);
-    hologram::cumsum(read_view(self), static_cast<int>(wrapped), write_view(out),
-                     threads_for(self.numel()));
+    Call call;
+    call.value(wrapped);
+    call.view(self, Access::reads);
+    call.view(out, Access::writes);
+    call.run<"cumsum", &run_cumsum>(static_cast<double>(self.numel()));
     return out;
   }
   return call_fallback<"cumsum">(self, dim, dtype).back().toTensor();

@@ -10,7 +10,6 @@
 
 #include "hologram/reduction.h"
 #include "native_common.h"
-#include "record.h"
 
 namespace hologram_torch {
 
@@ -26,7 +25,6 @@ struct ReducePlan {
   std::array<int64_t, kMaxDims> sizes;
   int64_t count = 1;  // elements that become one
 
-  std::span<const int> dim_span() const { return {dims.data(), static_cast<size_t>(reduced)}; }
   c10::IntArrayRef shape() const { return {sizes.data(), static_cast<size_t>(kept)}; }
 };
 
@@ -40,48 +38,49 @@ inline ReducePlan plan_all(const at::Tensor& t) {
 ReducePlan plan_dims(const at::Tensor& t, at::OptionalIntArrayRef dim, bool keepdim);
 ReducePlan plan_dim(const at::Tensor& t, int64_t dim, bool keepdim);
 
-inline hologram::ReduceOptions reduce_options(const at::Tensor& t) {
-  hologram::ReduceOptions options;
-  options.max_threads = threads_for(t.numel());
-  return options;
-}
+// What a call of a reduction is given besides its operands.
+struct ReduceValues {
+  hologram::Reduction op;
+  bool whole;     // every dimension, whatever out's are
+  uint16_t mask;  // of the dimensions otherwise
 
-// How many dimensions the plan reduces when those are the last ones, else -1.
-inline int trailing_dims(const at::Tensor& in, const ReducePlan& plan) {
-  const int ndim = static_cast<int>(in.dim());
-  if (plan.reduced == 0) return ndim;
-  for (int k = 0; k < plan.reduced; ++k) {
-    if (plan.dims[static_cast<size_t>(k)] < ndim - plan.reduced) return -1;
-  }
-  return plan.reduced;
-}
-
-inline double reduction_parameter(hologram::Reduction op, const hologram::ReduceOptions& options) {
-  using hologram::Reduction;
-  if (op == Reduction::norm) return options.p;
-  return op == Reduction::var || op == Reduction::std ? options.correction : 0;
-}
-
-inline void reduce_into(hologram::Reduction op, const at::Tensor& in, const ReducePlan& plan,
-                        const at::Tensor& out, const hologram::ReduceOptions& options) {
-  if (is_deferring() && op <= hologram::Reduction::std) {
-    const int reduced = trailing_dims(in, plan);
-    if (reduced >= 0 &&
-        record_reduction(op, in.unsafeGetTensorImpl(), reduced, out.unsafeGetTensorImpl(),
-                         reduction_parameter(op, options))) {
-      return;
+  ReduceValues() = default;
+  ReduceValues(hologram::Reduction reduction, const ReducePlan& plan)
+      : op(reduction), whole(plan.reduced == 0), mask(0) {
+    for (int k = 0; k < plan.reduced; ++k) {
+      mask = static_cast<uint16_t>(mask | 1u << plan.dims[static_cast<size_t>(k)]);
     }
   }
+};
+
+// The dimensions as the library takes them.
+class ReduceDims {
+ public:
   // Fully reduced, any shape of one element will do: the library wants one of the two it states.
-  hologram::View to = write_view(out);
-  if (plan.reduced == 0 && to.ndim > 0) to.ndim = 0;
-  hologram::reduce(op, read_view(in), plan.dim_span(), to, options);
-}
+  ReduceDims(ReduceValues values, hologram::View& out) {
+    if (values.whole) out.ndim = 0;
+    for (int d = 0; d < ReducePlan::kMaxDims; ++d) {
+      if ((values.mask >> d & 1) != 0) dims_[static_cast<size_t>(count_++)] = d;
+    }
+  }
+  std::span<const int> span() const { return {dims_.data(), static_cast<size_t>(count_)}; }
+
+ private:
+  std::array<int, ReducePlan::kMaxDims> dims_;
+  int count_ = 0;
+};
+
+// Rough nanoseconds.
+inline double reduce_cost(const at::Tensor& in) { return static_cast<double>(in.numel()) * 0.3; }
+
+// out = op over the dimensions of the plan. parameter: norm's p, var's and std's correction.
+void reduce_into(hologram::Reduction op, const at::Tensor& in, const ReducePlan& plan,
+                 const at::Tensor& out, double parameter = 0);
 
 inline at::Tensor reduced(hologram::Reduction op, const at::Tensor& in, const ReducePlan& plan,
-                          at::ScalarType type, const hologram::ReduceOptions& options) {
+                          at::ScalarType type, double parameter = 0) {
   at::Tensor out = make_tensor(plan.shape(), type);
-  reduce_into(op, in, plan, out, options);
+  reduce_into(op, in, plan, out, parameter);
   return out;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Reductions by order and spread: amin, amax, min, max, argmin, argmax, var, std.
+#include "calls.h"
 #include "native_reduce.h"
 
 namespace hologram_torch {
@@ -15,7 +16,7 @@ template <Reduction kOp, Name kName>
 Tensor extreme_dims(const Tensor& self, at::IntArrayRef dim, bool keepdim) {
   const ReducePlan plan = plan_dims(self, dim, keepdim);
   if (C10_LIKELY(plan.ok && is_real_plain(self))) {
-    return reduced(kOp, self, plan, self.scalar_type(), reduce_options(self));
+    return reduced(kOp, self, plan, self.scalar_type());
   }
   return call_fallback<kName>(self, dim, keepdim).back().toTensor();
 }
@@ -24,7 +25,7 @@ template <Reduction kOp, Name kName>
 Tensor& extreme_out(const Tensor& self, at::IntArrayRef dim, bool keepdim, Tensor& out) {
   const ReducePlan plan = plan_dims(self, dim, keepdim);
   if (takes(out, self, plan, self.scalar_type()) && is_real_plain(self)) {
-    reduce_into(kOp, self, plan, out, reduce_options(self));
+    reduce_into(kOp, self, plan, out);
     return out;
   }
   call_fallback<kName>(self, dim, keepdim, out);
@@ -35,7 +36,7 @@ template <Reduction kOp, Name kName>
 Tensor extreme(const Tensor& self) {
   const ReducePlan plan = plan_all(self);
   if (C10_LIKELY(plan.ok && is_real_plain(self))) {
-    return reduced(kOp, self, plan, self.scalar_type(), reduce_options(self));
+    return reduced(kOp, self, plan, self.scalar_type());
   }
   return call_fallback<kName>(self).back().toTensor();
 }
@@ -44,9 +45,8 @@ std::tuple<Tensor, Tensor> aminmax(const Tensor& self, std::optional<int64_t> di
   const ReducePlan plan =
       dim.has_value() ? plan_dim(self, *dim, keepdim) : plan_dims(self, std::nullopt, keepdim);
   if (C10_LIKELY(plan.ok && is_real_plain(self))) {
-    const auto options = reduce_options(self);
-    return {reduced(Reduction::amin, self, plan, self.scalar_type(), options),
-            reduced(Reduction::amax, self, plan, self.scalar_type(), options)};
+    return {reduced(Reduction::amin, self, plan, self.scalar_type()),
+            reduced(Reduction::amax, self, plan, self.scalar_type())};
   }
   auto stack = call_fallback<"aminmax">(self, dim, keepdim);
   return {stack[0].toTensor(), stack[1].toTensor()};
@@ -58,14 +58,33 @@ bool has_positions(const Tensor& self) {
   return is_real_plain(self) && self.scalar_type() != at::kBool;
 }
 
+void run_with_index(CallFrame& call) {
+  const auto op = call.value<Reduction>();
+  const auto dim = static_cast<int>(call.value<int64_t>());
+  const hologram::View in = call.view(), values = call.view(), indices = call.view();
+  hologram::ReduceOptions options;
+  options.max_threads = call.threads(in.numel());
+  hologram::reduce_with_index(op, in, dim, values, indices, options);
+}
+
+void reduce_with_index(Reduction op, const Tensor& in, const ReducePlan& plan, const Tensor& values,
+                       const Tensor& indices) {
+  Call call;
+  call.value(op);
+  call.value<int64_t>(plan.dims[0]);
+  call.view(in, Access::reads);
+  call.view(values, Access::writes);
+  call.view(indices, Access::writes);
+  call.run<"reduce_with_index", &run_with_index>(reduce_cost(in));
+}
+
 template <Reduction kOp, Name kName>
 std::tuple<Tensor, Tensor> extreme_dim(const Tensor& self, int64_t dim, bool keepdim) {
   const ReducePlan plan = plan_dim(self, dim, keepdim);
   if (C10_LIKELY(plan.ok && has_positions(self))) {
     Tensor values = make_tensor(plan.shape(), self.scalar_type());
     Tensor indices = make_tensor(plan.shape(), at::kLong);
-    hologram::reduce_with_index(kOp, read_view(self), plan.dims[0], write_view(values),
-                                write_view(indices), reduce_options(self));
+    reduce_with_index(kOp, self, plan, values, indices);
     return {std::move(values), std::move(indices)};
   }
   auto stack = call_fallback<kName>(self, dim, keepdim);
@@ -78,8 +97,7 @@ std::tuple<Tensor&, Tensor&> extreme_dim_out(const Tensor& self, int64_t dim, bo
   const ReducePlan plan = plan_dim(self, dim, keepdim);
   if (takes(values, self, plan, self.scalar_type()) && takes(indices, self, plan, at::kLong) &&
       has_positions(self)) {
-    hologram::reduce_with_index(kOp, read_view(self), plan.dims[0], write_view(values),
-                                write_view(indices), reduce_options(self));
+    reduce_with_index(kOp, self, plan, values, indices);
   } else {
     call_fallback<kName>(self, dim, keepdim, values, indices);
   }
@@ -94,7 +112,7 @@ template <Reduction kOp, Name kName>
 Tensor position(const Tensor& self, std::optional<int64_t> dim, bool keepdim) {
   const ReducePlan plan = plan_position(self, dim, keepdim);
   if (C10_LIKELY(plan.ok && has_positions(self))) {
-    return reduced(kOp, self, plan, at::kLong, reduce_options(self));
+    return reduced(kOp, self, plan, at::kLong);
   }
   return call_fallback<kName>(self, dim, keepdim).back().toTensor();
 }
@@ -103,7 +121,7 @@ template <Reduction kOp, Name kName>
 Tensor& position_out(const Tensor& self, std::optional<int64_t> dim, bool keepdim, Tensor& out) {
   const ReducePlan plan = plan_position(self, dim, keepdim);
   if (takes(out, self, plan, at::kLong) && has_positions(self)) {
-    reduce_into(kOp, self, plan, out, reduce_options(self));
+    reduce_into(kOp, self, plan, out);
     return out;
   }
   call_fallback<kName>(self, dim, keepdim, out);
@@ -114,17 +132,15 @@ Tensor& position_out(const Tensor& self, std::optional<int64_t> dim, bool keepdi
 
 using Correction = std::optional<c10::Scalar>;
 
+double value_of(const Correction& correction) {
+  return correction.has_value() ? correction->toDouble() : 1.0;
+}
+
 // Fewer elements than the correction leave nothing to divide by: PyTorch warns.
 bool spreads(const Tensor& self, const ReducePlan& plan, const Correction& correction) {
   return plan.ok && is_float_plain(self) &&
          (!correction.has_value() || (!correction->isComplex() && !correction->isSymbolic())) &&
-         static_cast<double>(plan.count) > (correction.has_value() ? correction->toDouble() : 1.0);
-}
-
-hologram::ReduceOptions spread_options(const Tensor& self, const Correction& correction) {
-  hologram::ReduceOptions options = reduce_options(self);
-  options.correction = correction.has_value() ? correction->toDouble() : 1.0;
-  return options;
+         static_cast<double>(plan.count) > value_of(correction);
 }
 
 template <Reduction kOp, Name kName>
@@ -132,7 +148,7 @@ Tensor spread(const Tensor& self, OptionalIntArrayRef dim, const Correction& cor
               bool keepdim) {
   const ReducePlan plan = plan_dims(self, dim, keepdim);
   if (C10_LIKELY(spreads(self, plan, correction))) {
-    return reduced(kOp, self, plan, self.scalar_type(), spread_options(self, correction));
+    return reduced(kOp, self, plan, self.scalar_type(), value_of(correction));
   }
   return call_fallback<kName>(self, dim, correction, keepdim).back().toTensor();
 }
@@ -142,11 +158,23 @@ Tensor& spread_out(const Tensor& self, OptionalIntArrayRef dim, const Correction
                    bool keepdim, Tensor& out) {
   const ReducePlan plan = plan_dims(self, dim, keepdim);
   if (spreads(self, plan, correction) && takes(out, self, plan, self.scalar_type())) {
-    reduce_into(kOp, self, plan, out, spread_options(self, correction));
+    reduce_into(kOp, self, plan, out, value_of(correction));
     return out;
   }
   call_fallback<kName>(self, dim, correction, keepdim, out);
   return out;
+}
+
+void run_with_mean(CallFrame& call) {
+  const auto values = call.value<ReduceValues>();
+  const hologram::View in = call.view();
+  hologram::View out = call.view(), mean = call.view();
+  hologram::ReduceOptions options;
+  options.correction = call.number();
+  options.max_threads = call.threads(in.numel());
+  const ReduceDims dims(values, out);
+  if (values.whole) mean.ndim = 0;
+  hologram::reduce_with_mean(values.op, in, dims.span(), out, mean, options);
 }
 
 template <Reduction kOp, Name kName>
@@ -156,10 +184,13 @@ std::tuple<Tensor, Tensor> spread_mean(const Tensor& self, OptionalIntArrayRef d
   if (C10_LIKELY(spreads(self, plan, correction))) {
     Tensor out = make_tensor(plan.shape(), self.scalar_type());
     Tensor mean = make_tensor(plan.shape(), self.scalar_type());
-    hologram::View out_view = write_view(out), mean_view = write_view(mean);
-    if (plan.reduced == 0) out_view.ndim = mean_view.ndim = 0;
-    hologram::reduce_with_mean(kOp, read_view(self), plan.dim_span(), out_view, mean_view,
-                               spread_options(self, correction));
+    Call call;
+    call.value(ReduceValues(kOp, plan));
+    call.view(self, Access::reads);
+    call.view(out, Access::writes);
+    call.view(mean, Access::writes);
+    call.number(value_of(correction));
+    call.run<"reduce_with_mean", &run_with_mean>(reduce_cost(self));
     return {std::move(out), std::move(mean)};
   }
   auto stack = call_fallback<kName>(self, dim, correction, keepdim);

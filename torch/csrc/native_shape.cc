@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // cat and stack, and the gradients of slice and select, which put a piece among zeros.
+#include "calls.h"
 #include "hologram/elementwise.h"
 #include "hologram/indexing.h"
 #include "native_copy.h"
@@ -45,13 +46,80 @@ int64_t rows_of(const JoinPlan& plan) {
   return rows;
 }
 
-// Copies t to where it begins in out, elements of out from its start.
-void place(const Tensor& t, const Tensor& out, int64_t begin, IntArrayRef strides) {
-  const View to{write_pointer(out) + begin * static_cast<int64_t>(out.itemsize()),
-                static_cast<hologram::Dtype>(dtype_code(out.scalar_type())),
-                static_cast<int>(t.dim()), t.sizes().data(), strides.data()};
-  hologram::copy(read_view(t), to, threads_for(t.numel()));
+// --- Calls that put pieces into a result --------------------------------------------------------
+
+void run_join(CallFrame& call) {
+  const auto rows = call.value<int64_t>();
+  char* out = call.memory();
+  c10::SmallVector<Piece, 16> pieces;
+  int64_t row = 0;
+  while (const auto bytes = call.value<int64_t>()) {
+    pieces.push_back({call.memory(), bytes});
+    row += bytes;
+  }
+  hologram::join(pieces.data(), static_cast<int64_t>(pieces.size()), rows, out,
+                 call.threads(rows * row / 4));
 }
+
+// Pieces side by side in the rows of a result, which they fill.
+class JoinCall {
+ public:
+  JoinCall(const Tensor& out, int64_t rows) : out_(out) {
+    call_.value(rows);
+    call_.memory(out, Access::writes);
+  }
+  // bytes of each row: of t's, or zeros where that is undefined.
+  void add(const Tensor& t, int64_t bytes) {
+    if (bytes == 0) return;
+    call_.value(bytes);
+    call_.memory(t, Access::reads);
+  }
+  void run() {
+    call_.value<int64_t>(0);
+    call_.run<"join", &run_join>(static_cast<double>(out_.nbytes()) * 0.1);
+  }
+
+ private:
+  const Tensor& out_;
+  Call call_;
+};
+
+void run_place(CallFrame& call) {
+  const auto dtype = static_cast<hologram::Dtype>(call.value<int64_t>());
+  char* out = call.memory();
+  while (call.value<int64_t>() != 0) {
+    const auto begin = call.value<int64_t>();
+    const View from = call.view();
+    Sizes strides;
+    for (int d = 0; d < from.ndim; ++d) strides.push_back(call.value<int64_t>());
+    hologram::copy(from, {out + begin, dtype, from.ndim, from.shape, strides.data()},
+                   call.threads(from.numel()));
+  }
+}
+
+// Tensors copied, converted where they must be, to places in a result.
+class PlaceCall {
+ public:
+  PlaceCall(const Tensor& out, Access access) : out_(out) {
+    call_.value(static_cast<int64_t>(dtype_code(out.scalar_type())));
+    call_.memory(out, access);
+  }
+  // t's elements from element `begin` of out's on, `strides` apart there.
+  void add(const Tensor& t, int64_t begin, IntArrayRef strides) {
+    call_.value(int64_t{1});
+    call_.value(begin * static_cast<int64_t>(out_.itemsize()));
+    call_.view(t, Access::reads);
+    for (const int64_t stride : strides) call_.value(stride);
+  }
+  void run() {
+    call_.value(int64_t{0});
+    call_.run<"place", &run_place>(static_cast<double>(out_.numel()) * 0.5);
+  }
+
+ private:
+  const Tensor& out_;
+  Call call_;
+};
 
 // --- cat ----------------------------------------------------------------------------------------
 
@@ -104,22 +172,20 @@ Tensor cat(const ITensorListRef& tensors, int64_t dim) {
   Tensor out = make_formatted(plan.sizes, plan.type, plan.format);
   if (C10_LIKELY(plan.dense)) {
     const int64_t rows = rows_of(plan);
-    c10::SmallVector<Piece, 16> pieces;
-    for (const Tensor& t : tensors) {
-      const auto bytes = static_cast<int64_t>(t.nbytes());
-      if (bytes > 0) pieces.push_back({read_pointer(t), bytes / rows});
-    }
-    hologram::join(pieces.data(), static_cast<int64_t>(pieces.size()), rows, write_pointer(out),
-                   threads_for(out.numel()));
+    JoinCall join(out, rows);
+    for (const Tensor& t : tensors) join.add(t, static_cast<int64_t>(t.nbytes()) / rows);
+    join.run();
     return out;
   }
   const int64_t step = out.stride(plan.dim);
   int64_t begin = 0;
+  PlaceCall place(out, Access::writes);
   for (const Tensor& t : tensors) {
     if (t.numel() == 0) continue;
-    place(t, out, begin, out.strides());
+    place.add(t, begin, out.strides());
     begin += t.size(plan.dim) * step;
   }
+  place.run();
   return out;
 }
 
@@ -147,21 +213,21 @@ Tensor stack(TensorList tensors, int64_t dim) {
   if (C10_LIKELY(plan.dense)) {
     int64_t rows = 1;
     for (const int64_t size : model.sizes().slice(0, static_cast<size_t>(dim))) rows *= size;
-    c10::SmallVector<Piece, 16> pieces;
-    const int64_t bytes = static_cast<int64_t>(model.nbytes()) / rows;
-    for (const Tensor& t : tensors) pieces.push_back({read_pointer(t), bytes});
-    hologram::join(pieces.data(), static_cast<int64_t>(pieces.size()), rows, write_pointer(out),
-                   threads_for(out.numel()));
+    JoinCall join(out, rows);
+    for (const Tensor& t : tensors) join.add(t, static_cast<int64_t>(t.nbytes()) / rows);
+    join.run();
     return out;
   }
   Sizes strides(out.strides().begin(), out.strides().end());
   const int64_t step = strides[static_cast<size_t>(dim)];
   strides.erase(strides.begin() + dim);
   int64_t begin = 0;
+  PlaceCall place(out, Access::writes);
   for (const Tensor& t : tensors) {
-    place(t, out, begin, strides);
+    place.add(t, begin, strides);
     begin += step;
   }
+  place.run();
   return out;
 }
 
@@ -179,15 +245,11 @@ Tensor among_zeros(const Tensor& grad, IntArrayRef sizes, int64_t dim, int64_t s
     const auto itemsize = static_cast<int64_t>(grad.itemsize());
     const int64_t own = static_cast<int64_t>(grad.nbytes()) / rows;
     const int64_t all = static_cast<int64_t>(out.nbytes()) / rows;
-    const Piece around[] = {{nullptr, before * itemsize},
-                            {read_pointer(grad), own},
-                            {nullptr, all - own - before * itemsize}};
-    Piece pieces[3];
-    int64_t count = 0;
-    for (const Piece& piece : around) {
-      if (piece.bytes > 0) pieces[count++] = piece;
-    }
-    hologram::join(pieces, count, rows, write_pointer(out), threads_for(out.numel()));
+    JoinCall join(out, rows);
+    join.add(Tensor(), before * itemsize);
+    join.add(grad, own);
+    join.add(Tensor(), all - own - before * itemsize);
+    join.run();
     return out;
   }
   TORCH_INTERNAL_ASSERT(native_zero(out));
@@ -197,7 +259,10 @@ Tensor among_zeros(const Tensor& grad, IntArrayRef sizes, int64_t dim, int64_t s
   } else {
     strides[static_cast<size_t>(dim)] *= step;
   }
-  if (grad.numel() > 0) place(grad, out, before, strides);
+  if (grad.numel() == 0) return out;
+  PlaceCall place(out, Access::updates);
+  place.add(grad, before, strides);
+  place.run();
   return out;
 }
 

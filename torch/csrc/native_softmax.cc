@@ -2,6 +2,7 @@
 // softmax and log_softmax with their backwards.
 #include "hologram/softmax.h"
 
+#include "calls.h"
 #include "native_reduce.h"
 
 namespace hologram_torch {
@@ -35,25 +36,57 @@ constexpr Backward kLogSoftmaxBackward = &hologram::log_softmax_backward;
 constexpr int row_function(Forward kernel) { return kernel == kSoftmax ? 0 : 1; }
 constexpr int row_function(Backward kernel) { return kernel == kSoftmaxBackward ? 2 : 3; }
 
+struct SoftmaxValues {
+  int64_t dim, row_function;
+};
+
+void run_forward(CallFrame& call) {
+  const auto values = call.value<SoftmaxValues>();
+  const hologram::View in = call.view(), out = call.view();
+  const Forward kernel = values.row_function == row_function(kSoftmax) ? kSoftmax : kLogSoftmax;
+  kernel(in, static_cast<int>(values.dim), out, call.threads(in.numel()));
+}
+
+void run_backward(CallFrame& call) {
+  const auto values = call.value<SoftmaxValues>();
+  const hologram::View grad = call.view(), output = call.view(), out = call.view();
+  const Backward kernel = values.row_function == row_function(kSoftmaxBackward)
+                              ? kSoftmaxBackward
+                              : kLogSoftmaxBackward;
+  kernel(grad, output, static_cast<int>(values.dim), out, call.threads(grad.numel()));
+}
+
+// Rough nanoseconds.
+double softmax_cost(const Tensor& t) { return static_cast<double>(t.numel()); }
+
 template <Forward kKernel>
 void compute(const Tensor& self, int64_t dim, const Tensor& out) {
+  constexpr int kRow = row_function(kKernel);
   if (is_deferring() &&
-      record_row_function(row_function(kKernel), dim,
-                          {out.unsafeGetTensorImpl(), self.unsafeGetTensorImpl()})) {
+      record_row_function(kRow, dim, {out.unsafeGetTensorImpl(), self.unsafeGetTensorImpl()})) {
     return;
   }
-  kKernel(read_view(self), static_cast<int>(dim), write_view(out), threads_for(self.numel()));
+  Call call;
+  call.value(SoftmaxValues{dim, kRow});
+  call.view(self, Access::reads);
+  call.view(out, Access::writes);
+  call.run<"softmax", &run_forward>(softmax_cost(self));
 }
 
 template <Backward kKernel>
 void compute(const Tensor& grad, const Tensor& output, int64_t dim, const Tensor& out) {
-  if (is_deferring() && record_row_function(row_function(kKernel), dim,
+  constexpr int kRow = row_function(kKernel);
+  if (is_deferring() && record_row_function(kRow, dim,
                                             {out.unsafeGetTensorImpl(), grad.unsafeGetTensorImpl(),
                                              output.unsafeGetTensorImpl()})) {
     return;
   }
-  kKernel(read_view(grad), read_view(output), static_cast<int>(dim), write_view(out),
-          threads_for(grad.numel()));
+  Call call;
+  call.value(SoftmaxValues{dim, kRow});
+  call.view(grad, Access::reads);
+  call.view(output, Access::reads);
+  call.view(out, Access::writes);
+  call.run<"softmax_backward", &run_backward>(softmax_cost(grad));
 }
 
 template <Forward kKernel, Name kName>

@@ -209,6 +209,7 @@ bool record_row_function(int which, int64_t dim, std::initializer_list<const Ten
   for (const TensorImpl* t : list) {
     if (!t->is_contiguous() || !operands.add(t)) return false;
   }
+  if (out->numel() == 0) return true;
   const int64_t cols = out->sizes()[static_cast<size_t>(ndim - 1)], rows = out->numel() / cols;
   return guarded(out, [&] {
     return hologram::record_rows(which, operands.data(), operands.arity(), rows, cols);
