@@ -14,8 +14,10 @@ namespace {
 // Tiles are multiples of this: whole vectors of every type, whole cache lines.
 constexpr int64_t kTileUnit = 64;
 constexpr int64_t kShortestTile = 256;
-// Elements at a time where nothing is kept between steps.
+// Elements at a time where nothing is kept between steps, or values of rows only.
 constexpr int64_t kStraightTile = 8192;
+// Rows so long that a straight tile has few enough for a class.
+constexpr int64_t kFewRows = 16;
 
 int64_t l1_bytes() {
   static const int64_t bytes = [] {
@@ -141,7 +143,10 @@ int64_t choose_tile(const Program& program, const std::vector<Register>& registe
   // Memory that only flows past takes less of L1 than what is kept.
   const int64_t live = std::max<int64_t>(1, class_bytes_per_element + touched / 4);
   for (const Register& reg : registers) widest = std::max<int64_t>(widest, reg.itemsize);
-  const int64_t most = static_cast<int64_t>(BoundaryPool::kClassBytes) / widest;
+  const bool keeps_rows = class_bytes_per_element == 0 && program.domain.keeps_columns &&
+                          program.domain.shape[program.domain.ndim - 1] >= kFewRows;
+  const int64_t most =
+      keeps_rows ? kStraightTile : static_cast<int64_t>(BoundaryPool::kClassBytes) / widest;
   const int64_t tile = l1_bytes() * 3 / 5 / live;
   return std::clamp(tile, kShortestTile, most) / kTileUnit * kTileUnit;
 }

@@ -97,6 +97,7 @@ TEST_P(PlanSteps, LightValuesAreMadeAgainAfterAFold) {
   const Program program = cpu::lower(*again, GetParam(), true);
   EXPECT_EQ(kinds(program), "fold segment:rows:fold op segment:rows");
   EXPECT_EQ(program.class_bytes, 4 * program.domain.grid.block_rows);
+  EXPECT_GE(program.domain.grid.block_rows, 4);
   // Not what takes a heavy function, or memory that the kernel writes.
   Builder heavy({130, 768}, true);
   const Ref y = heavy.access(0, f, {768, 1});
