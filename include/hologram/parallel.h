@@ -13,8 +13,8 @@ namespace hologram {
 // the processors this process may run on. Values below 1 are refused.
 HOLOGRAM_API int num_threads();
 HOLOGRAM_API void set_num_threads(int threads);
-// Asks `count` each time instead, so that another runtime's setting holds here too; it must be quick
-// and may be called from any thread. Null, or a set_num_threads, takes it away.
+// Asks `count` each time instead, so that another runtime's setting holds here too; it must be
+// quick and may be called from any thread. Null, or a set_num_threads, takes it away.
 HOLOGRAM_API void set_thread_count_source(int (*count)());
 
 // Whether this thread is running a tile of some parallel_for (a further one would run inline).
@@ -26,11 +26,15 @@ HOLOGRAM_API bool workers_answer_quickly();
 
 // Threads that another runtime in this process already keeps: team(threads, member, context) runs
 // member(context) on the calling thread and up to threads - 1 others and returns when all have.
-// With a team, parallel_for starts no workers of its own, so that two pools never spin for one
-// processor; the tiles are claimed as ever, and late members count as late workers. Null takes it
+// Such threads may spin for milliseconds after each of that runtime's regions, and a second pool
+// would have to wait for them to give up the processor. So whoever lends a team says
+// note_team_in_use() after a region of its own: for some milliseconds parallel_for on that
+// thread then uses the team instead of this library's workers, and the recorder's worker is left
+// alone. The tiles are claimed as ever, and late members count as late workers. Null takes the team
 // away. A forked child has none.
 using ThreadTeam = void (*)(int threads, void (*member)(void*), void* context);
 HOLOGRAM_API void set_thread_team(ThreadTeam team);
+HOLOGRAM_API void note_team_in_use();
 
 struct ParallelStats {
   int64_t jobs = 0;            // parallel_for calls that were offered to workers

@@ -73,6 +73,9 @@ class BesideScope {
   const int outer_;
 };
 
+// Whether threads that another runtime lent spin for somebody, see note_team_in_use().
+bool does_team_spin(int64_t now);
+
 // As testing::always_ask_workers said.
 bool asks_workers_always();
 

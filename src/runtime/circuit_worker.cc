@@ -40,8 +40,6 @@ void set_circuit_worker(bool on) {
   on ? Recorder::call_attention(OpenCircuit::kWake, true) : Recorder::flush_all();
 }
 
-bool CircuitWorker::asks_always() { return asks_workers_always(); }
-
 bool has_circuit_worker() {
   const int on = g_on.load(std::memory_order_relaxed);
   return (on != kUnread ? on : read_setting()) == 1;
@@ -49,6 +47,11 @@ bool has_circuit_worker() {
 
 bool CircuitWorker::exists() const {
   return has_circuit_worker() && state_.load(std::memory_order_relaxed) != kStopped;
+}
+
+bool CircuitWorker::is_quick() {
+  const int64_t now = now_ns();
+  return (judge_.is_rested(now) && !does_team_spin(now)) || asks_workers_always();
 }
 
 void CircuitWorker::call() {

@@ -29,8 +29,9 @@ class CircuitWorker {
   // Whether there is to be one: not where HOLOGRAM_WORKER=0, nor with one processor, nor when the
   // process ends.
   bool exists() const;
-  // Whether it would begin soon if it were called: false on a machine busy with others' work.
-  bool is_quick() { return judge_.is_rested(now_ns()) || asks_always(); }
+  // Whether it would begin soon if it were called: false on a machine busy with others' work, or
+  // with threads that another runtime of this process keeps spinning.
+  bool is_quick();
   // There is work. Never blocks.
   void call();
   // Whether it is running circuits one after another.
@@ -45,7 +46,6 @@ class CircuitWorker {
   enum State : int { kNone, kStarting, kStarted, kStopped };
 
   static void* main(void* self);
-  static bool asks_always();
   void loop();
   void start();
   // Until called; true where it found work by itself.

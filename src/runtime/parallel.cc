@@ -45,6 +45,8 @@ constexpr uint64_t kGuestBit = uint64_t{1} << 63;
 constexpr int64_t kShortestSpin = 2'000;
 constexpr int64_t kLongestSpin = 60'000;
 constexpr int64_t kWaitSpin = 30'000;
+// How long the threads of a lent team spin after a region of their own.
+constexpr int64_t kTeamSpins = 5'000'000;
 // On a busy machine workers are asked only for what is left after this long, if that much is left:
 // then even a lost time slice costs less than they bring.
 constexpr int64_t kWorthAskingAnyway = 4'000'000;
@@ -80,6 +82,8 @@ struct Pool {
   BusyJudge judge;
   std::atomic<bool> always_ask{false};
   std::atomic<ThreadTeam> team{nullptr};
+  std::atomic<int64_t> team_spins_until{0};  // for whichever thread
+  std::atomic<int> beside{0};                // threads that run circuits beside the program
   std::atomic<int (*)()> count_source{nullptr};
   std::atomic<int64_t> team_tiles{0};
   std::atomic<int64_t> jobs{0};
@@ -91,6 +95,8 @@ struct Pool {
 };
 
 constinit thread_local int t_depth = 0;
+// Until when the threads of a lent team spin for this thread.
+constinit thread_local int64_t t_team_spins_until = 0;
 // Of a thread that runs circuits beside the program: how many threads these may use.
 constinit thread_local int t_beside = 0;
 
@@ -260,6 +266,7 @@ void after_fork_in_child() {
   p.taken.store(0);
   p.team.store(nullptr);
   p.guest.store(false);
+  p.beside.store(0);
   p.bell.forget_sleepers();
   for (Slot& slot : p.slots) {
     slot.word.store(0);
@@ -410,6 +417,12 @@ void run_shared(Pool& p, Slot& slot, int64_t begin, int64_t tiles, int threads, 
   if (error != nullptr) std::rethrow_exception(error);
 }
 
+// The team, where its threads spin for this thread anyway. Else ours, which stop spinning sooner,
+// are the same for all threads, and serve the recorder's worker too.
+ThreadTeam lent_team(Pool& p, int64_t now) {
+  return now < t_team_spins_until ? p.team.load(std::memory_order_acquire) : nullptr;
+}
+
 // For a thread beside the program: never on a lent team, which is tied to the threads that program
 // knows of, and with a place left for whoever comes to wait.
 void run_beside(Pool& p, int64_t tiles, int threads, TileFunction function, void* context,
@@ -433,7 +446,9 @@ void run_tiles(int64_t tiles, int max_threads, TileFunction function, void* cont
     fail(ErrorKind::kInvalidArgument, "parallel_for: max_threads is ", max_threads,
          "; pass a positive number, or 0 for num_threads()");
   }
-  const int wish = max_threads == 0 ? num_threads() : std::min(max_threads, kMaxThreads);
+  int wish = max_threads == 0 ? num_threads() : std::min(max_threads, kMaxThreads);
+  // A thread beside the program is one of them.
+  if (t_beside == 0 && wish > 1 && pool().beside.load(std::memory_order_relaxed) > 0) --wish;
   int threads = static_cast<int>(std::min<int64_t>(wish, tiles));
   if (threads <= 1 || t_depth != 0 || static_cast<uint64_t>(tiles) > kTilesMask) {
     function(context, 0, tiles, 0);
@@ -463,7 +478,7 @@ void run_tiles(int64_t tiles, int max_threads, TileFunction function, void* cont
     }
     threads = static_cast<int>(std::min<int64_t>(threads, tiles - begin));
   }
-  if (const ThreadTeam team = p.team.load(std::memory_order_acquire); team != nullptr) {
+  if (const ThreadTeam team = lent_team(p, start); team != nullptr) {
     if (Slot* slot = take_slot(p); slot != nullptr) {
       // Always as many as are wished for: a team that changes its size starts and ends threads.
       run_on_team(p, team, *slot, begin, tiles, wish, function, context, start);
@@ -481,12 +496,22 @@ void run_tiles(int64_t tiles, int max_threads, TileFunction function, void* cont
   run_shared(p, *slot, begin, tiles, threads, /*guest=*/false, function, context, start);
 }
 
+bool does_team_spin(int64_t now) {
+  return now < pool().team_spins_until.load(std::memory_order_relaxed);
+}
+
 bool asks_workers_always() { return pool().always_ask.load(std::memory_order_relaxed); }
 
 Bell& beside_bell() { return pool().bell; }
 
-BesideScope::BesideScope(int threads) : outer_(std::exchange(t_beside, std::max(threads, 1))) {}
-BesideScope::~BesideScope() { t_beside = outer_; }
+BesideScope::BesideScope(int threads) : outer_(std::exchange(t_beside, std::max(threads, 1))) {
+  Pool& p = pool();
+  p.beside.fetch_add(1, std::memory_order_relaxed);
+}
+BesideScope::~BesideScope() {
+  pool().beside.fetch_sub(1, std::memory_order_relaxed);
+  t_beside = outer_;
+}
 
 bool is_beside_claimable() {
   Pool& p = pool();
@@ -548,6 +573,13 @@ void set_num_threads(int threads) {
 void set_thread_count_source(int (*count)()) { internal::pool().count_source.store(count); }
 
 void set_thread_team(ThreadTeam team) { internal::pool().team.store(team); }
+
+void note_team_in_use() {
+  internal::Pool& p = internal::pool();
+  if (p.team.load(std::memory_order_relaxed) == nullptr || num_threads() <= 1) return;
+  internal::t_team_spins_until = internal::now_ns() + internal::kTeamSpins;
+  p.team_spins_until.store(internal::t_team_spins_until, std::memory_order_relaxed);
+}
 
 void testing::always_ask_workers(bool always) { internal::pool().always_ask.store(always); }
 

@@ -417,7 +417,8 @@ Recorder::Look Recorder::look_at_age() {
   std::unique_lock lock(record_lock_);
   const bool quiet = ops_recorded_ == seen_ops_;
   seen_ops_ = ops_recorded_;
-  if (quiet && !open_->tape.empty()) seal(lock, Why::kAge);
+  // Whoever traces wants to see the program's circuits, not the pauses in which they are read.
+  if (quiet && !open_->tape.empty() && !is_traced()) seal(lock, Why::kAge);
   if (first_ != nullptr && !first_->stalled) return Look::kDue;
   return quiet ? Look::kQuiet : Look::kBusy;
 }

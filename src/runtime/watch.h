@@ -9,6 +9,7 @@
 
 namespace hologram::internal {
 
+inline bool is_traced() { return g_traces.load(std::memory_order_relaxed) != 0; }
 inline bool is_watched() { return g_watchers.load(std::memory_order_relaxed) != 0; }
 
 // Of the thread that seals a circuit: what it is doing, for traces (null: nothing said), and what

@@ -324,8 +324,27 @@ void fresh_threads(int threads, void (*member)(void*), void* context) {
 
 TEST(LentTeam, RunsEveryTileOnceAndCarriesErrors) {
   testing::always_ask_workers(true);
+  const int threads_before = num_threads();
+  set_num_threads(4);
+  const auto team_jobs = [] {
+    static std::atomic<int> jobs;
+    jobs = 0;
+    set_thread_team([](int threads, void (*member)(void*), void* context) {
+      ++jobs;
+      fresh_threads(threads, member, context);
+    });
+    parallel_for(100, 0, [](int64_t, int64_t, int) {});
+    return jobs.load();
+  };
+  EXPECT_EQ(team_jobs(), 0) << "its threads sleep";
+  note_team_in_use();
+  EXPECT_EQ(team_jobs(), 1);
+  EXPECT_TRUE(internal::does_team_spin(internal::now_ns()));
+  std::thread([&] { EXPECT_EQ(team_jobs(), 0) << "it spins for another thread"; }).join();
+  EXPECT_FALSE(internal::does_team_spin(internal::now_ns() + 1'000'000'000));
   set_thread_team(&fresh_threads);
   for (int round = 0; round < 50; ++round) {
+    note_team_in_use();
     std::vector<std::atomic<int>> seen(997);
     std::atomic<int> highest{0};
     std::atomic<int> nested{0};
@@ -349,6 +368,7 @@ TEST(LentTeam, RunsEveryTileOnceAndCarriesErrors) {
                  std::runtime_error);
   }
   set_thread_team(nullptr);
+  set_num_threads(threads_before);
   testing::always_ask_workers(false);
 }
 

@@ -4,6 +4,7 @@
 
 #include <ATen/Parallel.h>
 
+#include <chrono>
 #include <cstdint>
 
 #include "hologram/parallel.h"
@@ -19,8 +20,9 @@ __attribute__((weak)) int MKL_Set_Num_Threads_Local(int threads);
 
 namespace hologram_torch {
 
-// Makes torch.set_num_threads hold in libhologram, and lends it the OpenMP threads that PyTorch keeps. Those spin for milliseconds after each
-// of PyTorch's regions; a second pool would have to wait for them to give up the processor.
+// Makes torch.set_num_threads hold in libhologram, and lends it the OpenMP threads that PyTorch
+// keeps. Those spin for milliseconds after each of PyTorch's regions; a second pool would have to
+// wait for them to give up the processor.
 inline void lend_openmp_threads() {
   hologram::set_thread_count_source(&at::get_num_threads);
   if (GOMP_parallel == nullptr) return;
@@ -36,16 +38,20 @@ class LoadGuard {
  public:
   // work: multiplications or the like; below some thousands PyTorch starts no threads anyway.
   explicit LoadGuard(int64_t work = INT64_MAX) {
-    if (work <= kWorthThreads || hologram::workers_answer_quickly() ||
-        omp_set_num_threads == nullptr || omp_get_max_threads == nullptr) {
+    if (work <= kWorthThreads) return;
+    if (hologram::workers_answer_quickly()) {
+      begin_ = now();
       return;
     }
+    if (omp_set_num_threads == nullptr || omp_get_max_threads == nullptr) return;
     threads_ = omp_get_max_threads();
     if (threads_ <= 1) return;
     omp_set_num_threads(1);
     if (MKL_Set_Num_Threads_Local != nullptr) mkl_threads_ = MKL_Set_Num_Threads_Local(1);
   }
   ~LoadGuard() {
+    // What took longer than this was worth a region to PyTorch.
+    if (begin_ != 0 && now() - begin_ > kWorthRegion) hologram::note_team_in_use();
     if (threads_ <= 1) return;
     omp_set_num_threads(threads_);
     if (MKL_Set_Num_Threads_Local != nullptr) MKL_Set_Num_Threads_Local(mkl_threads_);
@@ -54,7 +60,11 @@ class LoadGuard {
   LoadGuard& operator=(const LoadGuard&) = delete;
 
  private:
+  static int64_t now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+
   static constexpr int64_t kWorthThreads = 4096;
+  static constexpr int64_t kWorthRegion = 50'000;
+  int64_t begin_ = 0;
   int threads_ = 0;
   int mkl_threads_ = 0;
 };
