@@ -133,9 +133,19 @@ inline int threads_for(int64_t n) { return n <= kSmall ? 1 : at::get_num_threads
 
 // --- Memory ----------------------------------------------------------------------------------
 
+inline bool same_sizes(const c10::TensorImpl* a, const c10::TensorImpl* b) {
+  const c10::IntArrayRef first = a->sizes(), second = b->sizes();
+  if (first.size() != second.size()) return false;
+  // A few numbers: not worth a call of memcmp.
+  for (size_t d = 0; d < first.size(); ++d) {
+    if (first[d] != second[d]) return false;
+  }
+  return true;
+}
+
 // Sizes equal and elements in the same order in memory, without holes.
 inline bool same_layout(const c10::TensorImpl* a, const c10::TensorImpl* b) {
-  if (a->sizes() != b->sizes()) return false;
+  if (!same_sizes(a, b)) return false;
   if (a->is_contiguous() && b->is_contiguous()) return true;
   return a->is_non_overlapping_and_dense() && a->strides() == b->strides();
 }

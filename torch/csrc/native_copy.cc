@@ -12,6 +12,7 @@
 #include "hologram/elementwise.h"
 #include "hologram/parallel.h"
 #include "record.h"
+#include "untracked.h"
 
 namespace hologram_torch {
 namespace {
@@ -141,6 +142,13 @@ Tensor& zero_(Tensor& self) {
   if (C10_UNLIKELY(!native_zero(self))) call_fallback<"zero_">(self);
   return self;
 }
+Tensor& zero_untracked(c10::DispatchKeySet keys, Tensor& self) {
+  if (C10_LIKELY(is_untracked(keys, self) && native_zero(self))) {
+    count_write(keys, self);
+    return self;
+  }
+  return call_autograd<"zero_", Tensor&, Tensor&>(keys, self);
+}
 
 }  // namespace
 
@@ -257,4 +265,5 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   register_native<&fill_scalar>(m, "fill_.Scalar");
   register_native<&fill_tensor>(m, "fill_.Tensor");
   register_native<&zero_>(m, "zero_");
+  register_untracked<"zero_", &zero_untracked>();
 }

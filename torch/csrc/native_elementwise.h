@@ -9,6 +9,7 @@
 #include "hologram/parallel.h"
 #include "native_common.h"
 #include "record.h"
+#include "untracked.h"
 
 namespace hologram_torch {
 
@@ -315,6 +316,37 @@ struct Face<kName, kRule> {
     if (C10_UNLIKELY(!kRule(target, self, args...))) call_fallback<kName>(self, args..., result);
     return result;
   }
+
+  // The same before autograd. What the rule declines goes all the way.
+  static at::Tensor functional_untracked(c10::DispatchKeySet keys, Self self, Args... args) {
+    if (C10_LIKELY(is_untracked(keys, self, args...))) {
+      Target target;
+      if (C10_LIKELY(kRule(target, self, args...))) return std::move(target.fresh);
+    }
+    return call_autograd<kName, at::Tensor, Self, Args...>(keys, self, args...);
+  }
+  static at::Tensor& in_place_untracked(c10::DispatchKeySet keys, at::Tensor& self, Args... args) {
+    if (C10_LIKELY(is_untracked(keys, self, args...))) {
+      Target target{&self};
+      if (C10_LIKELY(kRule(target, self, args...))) {
+        count_write(keys, self);
+        return self;
+      }
+    }
+    return call_autograd<kName, at::Tensor&, at::Tensor&, Args...>(keys, self, args...);
+  }
+  static at::Tensor& out_untracked(c10::DispatchKeySet keys, Self self, Args... args,
+                                   at::Tensor& result) {
+    if (C10_LIKELY(is_untracked(keys, self, args..., result))) {
+      Target target{&result};
+      if (C10_LIKELY(kRule(target, self, args...))) {
+        count_write(keys, result);
+        return result;
+      }
+    }
+    return call_autograd<kName, at::Tensor&, Self, Args..., at::Tensor&>(keys, self, args...,
+                                                                         result);
+  }
 };
 
 template <auto* kRule>
@@ -324,16 +356,19 @@ struct Ops {
   template <Name kName>
   Ops& functional() {
     register_native<&Face<kName, kRule>::functional>(library, kName.view());
+    register_untracked<kName, &Face<kName, kRule>::functional_untracked>();
     return *this;
   }
   template <Name kName>
   Ops& in_place() {
     register_native<&Face<kName, kRule>::in_place>(library, kName.view());
+    register_untracked<kName, &Face<kName, kRule>::in_place_untracked>();
     return *this;
   }
   template <Name kName>
   Ops& out() {
     register_native<&Face<kName, kRule>::out>(library, kName.view());
+    register_untracked<kName, &Face<kName, kRule>::out_untracked>();
     return *this;
   }
 };

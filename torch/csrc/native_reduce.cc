@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // sum, mean, prod, any, all, logsumexp, vector norms, cumsum.
 #include "native_reduce.h"
+#include "untracked.h"
 
 #include "calls.h"
 
@@ -295,11 +296,11 @@ Tensor cumsum(const Tensor& self, int64_t dim, std::optional<ScalarType> dtype) 
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   using namespace hologram_torch;
-  register_native<&sum>(m, "sum");
-  register_native<&sum_dims>(m, "sum.dim_IntList");
+  register_functional<"sum", &sum>(m);
+  register_functional<"sum.dim_IntList", &sum_dims>(m);
   register_native<&sum_out>(m, "sum.IntList_out");
-  register_native<&mean>(m, "mean");
-  register_native<&mean_dims>(m, "mean.dim");
+  register_functional<"mean", &mean>(m);
+  register_functional<"mean.dim", &mean_dims>(m);
   register_native<&mean_out>(m, "mean.out");
   register_native<&prod>(m, "prod");
   register_native<&prod_dim>(m, "prod.dim_int");

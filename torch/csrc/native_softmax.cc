@@ -4,6 +4,7 @@
 
 #include "calls.h"
 #include "native_reduce.h"
+#include "untracked.h"
 
 namespace hologram_torch {
 namespace {
@@ -149,9 +150,9 @@ Tensor& backward_out(const Tensor& grad, const Tensor& output, int64_t dim, Scal
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   using namespace hologram_torch;
-  register_native<&forward<kSoftmax, "_softmax">>(m, "_softmax");
+  register_functional<"_softmax", &forward<kSoftmax, "_softmax">>(m);
   register_native<&forward_out<kSoftmax, "_softmax.out">>(m, "_softmax.out");
-  register_native<&forward<kLogSoftmax, "_log_softmax">>(m, "_log_softmax");
+  register_functional<"_log_softmax", &forward<kLogSoftmax, "_log_softmax">>(m);
   register_native<&forward_out<kLogSoftmax, "_log_softmax.out">>(m, "_log_softmax.out");
   register_native<&backward<kSoftmaxBackward, "_softmax_backward_data">>(m,
                                                                          "_softmax_backward_data");

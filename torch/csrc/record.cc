@@ -157,9 +157,8 @@ bool record_copy_of(const TensorImpl* from, const TensorImpl* to) {
   if (!operands.add(to) || !operands.add(from)) return false;
   const IntArrayRef shape = to->sizes();
   if (same_layout(to, from)) {
-    const int64_t n = to->numel(), unit = 1;
     return guarded(
-        to, [&] { return hologram::record_copy(operands[0], operands[1], 1, &n, &unit, &unit); });
+        to, [&] { return hologram::record_flat_copy(operands[0], operands[1], to->numel()); });
   }
   const DimVector in_strides = strides_over(from, shape);
   return guarded(to, [&] {
@@ -174,9 +173,8 @@ bool record_fill(const char* number, const TensorImpl* to) {
   operands.add_number(hologram::compute_dtype(operands[0].dtype), number);
   const IntArrayRef shape = to->sizes();
   if (to->is_non_overlapping_and_dense()) {
-    const int64_t n = to->numel(), unit = 1, none = 0;
     return guarded(
-        to, [&] { return hologram::record_copy(operands[0], operands[1], 1, &n, &unit, &none); });
+        to, [&] { return hologram::record_flat_copy(operands[0], operands[1], to->numel()); });
   }
   const DimVector none(shape.size(), 0);
   return guarded(to, [&] {

@@ -18,6 +18,7 @@
 #include "hologram/device.h"
 #include "hologram/memory.h"
 #include "hologram/recorder.h"
+#include "object_pool.h"
 
 namespace hologram_torch {
 
@@ -166,7 +167,7 @@ inline c10::DataPtr promise_bytes(size_t nbytes) {
 }
 
 inline c10::intrusive_ptr<c10::StorageImpl> make_storage(size_t nbytes) {
-  auto storage = c10::make_intrusive<c10::StorageImpl>(
+  auto storage = c10::make_intrusive<Pooled<c10::StorageImpl, PlaceKind::kStorage>>(
       c10::StorageImpl::use_byte_size_t(), c10::SymInt(static_cast<int64_t>(nbytes)),
       promise_bytes(nbytes), device_allocator(), /*resizable=*/true);
   watch(*storage);
@@ -192,7 +193,7 @@ inline size_t contiguous_nbytes(c10::IntArrayRef sizes, size_t itemsize) {
 inline c10::intrusive_ptr<c10::TensorImpl> make_impl(c10::intrusive_ptr<c10::StorageImpl> storage,
                                                      caffe2::TypeMeta dtype) {
   // VIEW is the constructor that takes the keys as they are; nothing else about it means a view.
-  return c10::make_intrusive<c10::TensorImpl>(
+  return c10::make_intrusive<Pooled<c10::TensorImpl, PlaceKind::kTensor>>(
       c10::TensorImpl::VIEW, c10::Storage(std::move(storage)), dense_keys(), dtype);
 }
 

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+// See untracked.h.
+#include "untracked.h"
+
+namespace hologram_torch {
+
+bool is_tracked_slowly(const at::Tensor& t) {
+  const c10::TensorImpl* impl = t.unsafeGetTensorImpl();
+  return (c10::GradMode::is_enabled() && impl->requires_grad()) ||
+         impl->_fw_grad(/*level=*/0, t).defined();
+}
+
+const c10::KernelFunction* autograd_kernel_of(std::string_view name) {
+  const c10::OperatorHandle op = find_aten(name);
+  if (!op.hasKernelForDispatchKey(c10::DispatchKey::Autograd)) return nullptr;
+  // Leaked: calls may come until the very end.
+  return new c10::KernelFunction(
+      op.lookup(c10::DispatchKeySet(c10::DispatchKey::AutogradPrivateUse1)));
+}
+
+torch::Library& autograd_library() {
+  static auto* const library = new torch::Library(
+      torch::Library::IMPL, "aten", c10::DispatchKey::AutogradPrivateUse1, __FILE__, __LINE__);
+  return *library;
+}
+
+}  // namespace hologram_torch
