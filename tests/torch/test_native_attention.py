@@ -12,6 +12,9 @@ import torch.nn.functional as F
 from native_compare import DEVICE, check, check_native, to_device, values
 from torch import Tensor
 
+import hologram_torch
+from hologram_torch import _C
+
 TOL = {
     torch.float32: {"rtol": 1e-5, "atol": 2e-6},
     torch.float64: {"rtol": 1e-13, "atol": 1e-13},
@@ -141,6 +144,49 @@ def test_threads_do_not_change_bits() -> None:
         torch.set_num_threads(threads)
     for one, two in zip(*results, strict=True):
         assert torch.equal(one, two)
+
+
+@pytest.mark.skipif(not _C.can_defer, reason="PyTorch before 2.13 cannot defer")
+@pytest.mark.parametrize("masked", [False, True])
+def test_it_waits_and_has_the_same_bits(masked: bool) -> None:
+    options = {"attn_mask": values(40, 40, seed=5)} if masked else {"is_causal": True}
+    heads = [_heads(2, 3, 40, 32, torch.float32, seed) for seed in (1, 2, 3, 4)]
+    with hologram_torch.execution("eager"):
+        expected = _gradients(*to_device(heads), **to_device(options))
+    with hologram_torch.execution("deferred"):
+        waiting = [t.mul_(1) for t in to_device(heads)]
+        options = to_device(options)
+        before = _C.recorder_stats()
+        actual = _gradients(*waiting, **options)
+        after = _C.recorder_stats()
+        assert after["ops_recorded"] >= before["ops_recorded"] + 2
+        assert after["circuits"] == before["circuits"]
+        for got, want in zip(actual, expected, strict=True):
+            assert got.stride() == want.stride()
+            assert torch.equal(got.cpu(), want.cpu())
+
+
+@pytest.mark.parametrize("heads", [(2, 2), (4, 2)])
+def test_the_choice_is_that_of_cpu(heads: tuple[int, int]) -> None:
+    def choose(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *args: Any) -> bool:
+        return torch._fused_sdp_choice(q, k, v, mask, *args[:2], enable_gqa=args[2]) != 0
+
+    q, short = values(2, heads[0], 5, 8), values(2, heads[0], 0, 8)
+    k, v = values(2, heads[1], 6, 8), values(2, heads[1], 6, 4)
+    masks = [None, *(values(*shape) for shape in [(5, 6), (1, 6), (2, 1, 5, 6), (1, 1, 1, 1)])]
+    masks += [values(*shape) for shape in [(heads[0], 5, 6), (5, 5)]]
+    masks.append(values(5, 6, dtype=torch.bool))
+    for a, b, c in [(q, k, k), (q, k, v), (short, k, k), (q, k.transpose(2, 3), k), (q[0], k, k)]:
+        for mask in masks:
+            for dropout, causal, gqa in [
+                (0.0, False, False),
+                (0.0, True, False),
+                (0.5, False, True),
+                (0.0, False, True),
+            ]:
+                check(choose, a, b, c, mask, dropout, causal, gqa)
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        check(choose, q, k, k, None, 0.0, False, True)
 
 
 def test_dropout_takes_the_composite() -> None:

@@ -8,19 +8,59 @@
 #include <ATen/native/transformers/attention.h>
 #include <torch/library.h>
 
+#include <bit>
 #include <cmath>
+#include <limits>
 
 #include "alias.h"
+#include "calls.h"
 #include "generator.h"
 #include "hologram/attention.h"
 #include "load.h"
-#include "native_common.h"
 
 namespace hologram_torch {
 namespace {
 
 using at::Tensor;
 using OptionalTensor = std::optional<Tensor>;
+
+// Rows of elements that lie side by side, as the library takes them.
+bool has_rows(const Tensor& t, at::ScalarType type) {
+  return is_plain(t) && t.scalar_type() == type && t.dim() == 4 &&
+         (t.stride(3) == 1 || t.size(3) <= 1);
+}
+
+// Whether the library takes these: float32 or float64 heads of one size, whose keys the query heads
+// share evenly.
+bool takes_heads(const Tensor& query, const Tensor& key, const Tensor& value) {
+  const at::ScalarType type = query.scalar_type();
+  if ((type != at::kFloat && type != at::kDouble) || !has_rows(query, type) ||
+      !has_rows(key, type) || !has_rows(value, type)) {
+    return false;
+  }
+  const int64_t batch = query.size(0), heads = query.size(1), shared = key.size(1);
+  return key.size(0) == batch && value.size(0) == batch && value.size(1) == shared &&
+         key.size(2) == value.size(2) && key.size(3) == query.size(3) &&
+         (heads == 0 || (shared != 0 && heads % shared == 0));
+}
+
+bool is_given(const OptionalTensor& t) { return t.has_value() && t->defined(); }
+
+// Whether PyTorch's CPU rules send these to its blocked kernel. Only said where that is certain;
+// it reads no bytes, so nothing recorded has to run.
+bool is_certainly_fused(const Tensor& query, const Tensor& key, const Tensor& value,
+                        const OptionalTensor& mask, double dropout, bool is_causal,
+                        bool enable_gqa) {
+  if (!at::globalContext().userEnabledFlashSDP() || dropout != 0 ||
+      !takes_heads(query, key, value) || value.size(3) != query.size(3) || query.size(2) == 0 ||
+      key.size(2) == 0 || (query.size(1) != key.size(1) && !enable_gqa)) {
+    return false;
+  }
+  if (!is_given(mask)) return true;
+  const std::array<int64_t, 4> scores{query.size(0), query.size(1), query.size(2), key.size(2)};
+  return !is_causal && (mask->dim() == 2 || mask->dim() == 4) &&
+         at::is_expandable_to(mask->sizes(), scores);
+}
 
 // The fused entry takes what the CPU's blocked kernel takes; everything else is composed of matmul
 // and softmax, which is differentiable any number of times.
@@ -32,70 +72,97 @@ int64_t fused_sdp_choice(const Tensor& query, const Tensor& key, const Tensor& v
   const bool mask_needs_grad =
       mask.has_value() && mask->requires_grad() && at::GradMode::is_enabled();
   if (mask_needs_grad) return kMath;
+  constexpr auto kFused = static_cast<int64_t>(at::SDPBackend::overrideable);
+  if (is_certainly_fused(query, key, value, mask, dropout, is_causal, enable_gqa)) return kFused;
   AliasScope scope;
   const int64_t choice =
       at::_fused_sdp_choice(scope.to_cpu(query), scope.to_cpu(key), scope.to_cpu(value),
                             scope.to_cpu(mask), dropout, is_causal, scale, enable_gqa);
-  return choice == static_cast<int64_t>(at::SDPBackend::flash_attention)
-             ? static_cast<int64_t>(at::SDPBackend::overrideable)
-             : kMath;
-}
-
-// Rows of elements that lie side by side, as the library takes them.
-bool has_rows(const Tensor& t, at::ScalarType type) {
-  return is_plain(t) && t.scalar_type() == type && t.dim() == 4 &&
-         (t.stride(3) == 1 || t.size(3) <= 1);
+  return choice == static_cast<int64_t>(at::SDPBackend::flash_attention) ? kFused : kMath;
 }
 
 // What the library takes: everything that fused_sdp_choice lets in, but for the half types.
 bool takes(const Tensor& query, const Tensor& key, const Tensor& value, const OptionalTensor& bias,
            double dropout) {
-  const at::ScalarType type = query.scalar_type();
-  if ((type != at::kFloat && type != at::kDouble) || dropout != 0 || !has_rows(query, type) ||
-      !has_rows(key, type) || !has_rows(value, type)) {
-    return false;
-  }
-  const int64_t batch = query.size(0), heads = query.size(1), shared = key.size(1);
-  if (key.size(0) != batch || value.size(0) != batch || value.size(1) != shared ||
-      key.size(2) != value.size(2) || key.size(3) != query.size(3) ||
-      (heads > 0 && (shared == 0 || heads % shared != 0))) {
-    return false;
-  }
-  if (!bias.has_value() || !bias->defined()) return true;
-  const std::array<int64_t, 4> scores{batch, heads, query.size(2), key.size(2)};
-  return is_plain(*bias) && at::isFloatingType(bias->scalar_type()) && bias->dim() <= 4 &&
+  if (dropout != 0 || !takes_heads(query, key, value)) return false;
+  if (!is_given(bias)) return true;
+  const std::array<int64_t, 4> scores{query.size(0), query.size(1), query.size(2), key.size(2)};
+  return is_plain(*bias) && at::isFloatingType(bias->scalar_type()) &&
          at::is_expandable_to(bias->sizes(), scores);
 }
 
-hologram::AttentionStrides strides_of(const Tensor& t) {
-  return {t.stride(0), t.stride(1), t.stride(2)};
+// The mask as the library takes it: in the dtype of the queries, its rows contiguous or one element
+// repeated.
+Tensor mask_of(const OptionalTensor& bias, const Tensor& query, const Tensor& key) {
+  if (!is_given(bias)) return {};
+  const Tensor mask = bias->to(query.scalar_type())
+                          .expand({query.size(0), query.size(1), query.size(2), key.size(2)});
+  return mask.size(3) > 1 && mask.stride(3) > 1 ? mask.contiguous() : mask;
 }
 
-// The arguments of the library, and what they point into.
-struct Arguments {
-  hologram::AttentionArgs args;
-  Tensor mask;
-
-  Arguments(const Tensor& query, const Tensor& key, const Tensor& value, const OptionalTensor& bias,
-            bool is_causal, std::optional<double> scale) {
-    args.dtype = static_cast<hologram::Dtype>(dtype_code(query.scalar_type()));
-    args.causal = is_causal;
-    args.batch = query.size(0), args.heads = query.size(1), args.kv_heads = key.size(1);
-    args.queries = query.size(2), args.keys = key.size(2);
-    args.dim = query.size(3), args.value_dim = value.size(3);
-    args.scale = scale.has_value() ? *scale : 1 / std::sqrt(static_cast<double>(args.dim));
-    args.q = read_pointer(query), args.q_strides = strides_of(query);
-    args.k = read_pointer(key), args.k_strides = strides_of(key);
-    args.v = read_pointer(value), args.v_strides = strides_of(value);
-    args.max_threads = at::get_num_threads();
-    if (!bias.has_value() || !bias->defined()) return;
-    mask = bias->to(query.scalar_type());
-    mask = mask.expand({args.batch, args.heads, args.queries, args.keys});
-    if (mask.stride(3) > 1 && args.keys > 1) mask = mask.contiguous();
-    args.mask = read_pointer(mask), args.mask_strides = strides_of(mask);
-    args.mask_col = args.keys > 1 ? mask.stride(3) : 0;
-  }
+// What decides the work beside the operands.
+struct AttentionValues {
+  int64_t causal;
+  uint64_t scale;  // bits of a double
 };
+AttentionValues values_of(const Tensor& query, bool is_causal, std::optional<double> scale) {
+  const double factor =
+      scale.has_value() ? *scale : 1 / std::sqrt(static_cast<double>(query.size(3)));
+  return {is_causal, std::bit_cast<uint64_t>(factor)};
+}
+
+// Rough nanoseconds of `products` products of all queries with all keys.
+double attention_cost(const Tensor& query, const Tensor& key, int products, bool is_causal) {
+  return 0.012 * products * (is_causal ? 0.5 : 1) * static_cast<double>(query.numel()) *
+         static_cast<double>(key.size(2));
+}
+
+hologram::AttentionStrides strides_of(const hologram::View& view) {
+  return {view.strides[0], view.strides[1], view.strides[2]};
+}
+
+hologram::AttentionArgs arguments_of(CallFrame& call) {
+  const auto values = call.value<AttentionValues>();
+  const hologram::View q = call.view(), k = call.view(), v = call.view(), mask = call.view();
+  hologram::AttentionArgs args;
+  args.dtype = q.dtype;
+  args.causal = values.causal != 0;
+  args.batch = q.shape[0], args.heads = q.shape[1], args.kv_heads = k.shape[1];
+  args.queries = q.shape[2], args.keys = k.shape[2];
+  args.dim = q.shape[3], args.value_dim = v.shape[3];
+  args.scale = std::bit_cast<double>(values.scale);
+  args.q = q.data, args.q_strides = strides_of(q);
+  args.k = k.data, args.k_strides = strides_of(k);
+  args.v = v.data, args.v_strides = strides_of(v);
+  if (mask.data != nullptr) {
+    args.mask = mask.data, args.mask_strides = strides_of(mask);
+    args.mask_col = args.keys > 1 ? mask.strides[3] : 0;
+  }
+  args.max_threads = call.threads(std::numeric_limits<int64_t>::max());
+  return args;
+}
+
+hologram::AttentionOutput output_of(CallFrame& call) {
+  const hologram::View out = call.view(), logsumexp = call.view();
+  return {out.data, strides_of(out), logsumexp.data, strides_of(logsumexp)};
+}
+
+void run_attention(CallFrame& call) {
+  const hologram::AttentionArgs args = arguments_of(call);
+  hologram::attention(args, output_of(call));
+}
+
+void run_attention_backward(CallFrame& call) {
+  const hologram::AttentionArgs args = arguments_of(call);
+  hologram::AttentionGradients g;
+  g.result = output_of(call);
+  const hologram::View grad = call.view(), q = call.view(), k = call.view(), v = call.view();
+  g.grad = grad.data, g.grad_strides = strides_of(grad);
+  g.grad_q = q.data, g.grad_q_strides = strides_of(q);
+  g.grad_k = k.data, g.grad_k_strides = strides_of(k);
+  g.grad_v = v.data, g.grad_v_strides = strides_of(v);
+  hologram::attention_backward(args, g);
+}
 
 // A tensor whose rows of one head are as far apart as all heads are wide, as PyTorch's kernel makes
 // them: layers join the heads again.
@@ -110,21 +177,21 @@ using Forward =
 std::tuple<Tensor, Tensor> own_attention(const Tensor& query, const Tensor& key,
                                          const Tensor& value, const OptionalTensor& bias,
                                          bool is_causal, std::optional<double> scale) {
-  const Arguments given(query, key, value, bias, is_causal, scale);
-  const hologram::AttentionArgs& args = given.args;
+  const int64_t batch = query.size(0), heads = query.size(1), queries = query.size(2);
+  const int64_t dim = value.size(3);
   const at::ScalarType type = query.scalar_type();
   // As PyTorch's kernel gives them: the output as the queries lie, the logsumexp of all heads of a
   // query side by side.
-  const bool alternating = query.stride(1) < query.stride(2);
-  Tensor out = alternating
-                   ? make_alternating(args.batch, args.heads, args.queries, args.value_dim, type)
-                   : make_tensor({args.batch, args.heads, args.queries, args.value_dim}, type);
-  Tensor logsumexp = make_strided({args.batch, args.heads, args.queries},
-                                  {args.queries * args.heads, 1, args.heads}, type);
-  hologram::attention(args, {.out = write_pointer(out),
-                             .out_strides = strides_of(out),
-                             .logsumexp = write_pointer(logsumexp),
-                             .logsumexp_strides = strides_of(logsumexp)});
+  Tensor out = query.stride(1) < query.stride(2)
+                   ? make_alternating(batch, heads, queries, dim, type)
+                   : make_tensor({batch, heads, queries, dim}, type);
+  Tensor logsumexp = make_strided({batch, heads, queries}, {queries * heads, 1, heads}, type);
+  const Tensor mask = mask_of(bias, query, key);
+  Call call;
+  call.value(values_of(query, is_causal, scale));
+  for (const Tensor* t : {&query, &key, &value, &mask}) call.view(*t, Access::reads);
+  for (const Tensor* t : {&out, &logsumexp}) call.view(*t, Access::writes);
+  call.run<"attention", &run_attention>(attention_cost(query, key, 2, is_causal));
   return {std::move(out), std::move(logsumexp)};
 }
 
@@ -164,24 +231,20 @@ using Backward = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 Backward own_backward(const Tensor& grad, const Tensor& query, const Tensor& key,
                       const Tensor& value, const OptionalTensor& bias, const Tensor& output,
                       const Tensor& logsumexp, bool is_causal, std::optional<double> scale) {
-  const Arguments given(query, key, value, bias, is_causal, scale);
-  const hologram::AttentionArgs& args = given.args;
+  const int64_t batch = query.size(0), shared = key.size(1), keys = key.size(2);
   const at::ScalarType type = query.scalar_type();
   const Tensor rows = has_rows(grad, type) ? grad : grad.contiguous();
-  const Tensor grad_q = make_alternating(args.batch, args.heads, args.queries, args.dim, type);
-  const Tensor grad_k = make_alternating(args.batch, args.kv_heads, args.keys, args.dim, type);
-  const Tensor grad_v =
-      make_alternating(args.batch, args.kv_heads, args.keys, args.value_dim, type);
-  hologram::AttentionGradients gradients;
-  gradients.result = {.out = const_cast<char*>(read_pointer(output)),
-                      .out_strides = strides_of(output),
-                      .logsumexp = const_cast<char*>(read_pointer(logsumexp)),
-                      .logsumexp_strides = strides_of(logsumexp)};
-  gradients.grad = read_pointer(rows), gradients.grad_strides = strides_of(rows);
-  gradients.grad_q = write_pointer(grad_q), gradients.grad_q_strides = strides_of(grad_q);
-  gradients.grad_k = write_pointer(grad_k), gradients.grad_k_strides = strides_of(grad_k);
-  gradients.grad_v = write_pointer(grad_v), gradients.grad_v_strides = strides_of(grad_v);
-  hologram::attention_backward(args, gradients);
+  const Tensor grad_q = make_alternating(batch, query.size(1), query.size(2), query.size(3), type);
+  const Tensor grad_k = make_alternating(batch, shared, keys, query.size(3), type);
+  const Tensor grad_v = make_alternating(batch, shared, keys, value.size(3), type);
+  const Tensor mask = mask_of(bias, query, key);
+  Call call;
+  call.value(values_of(query, is_causal, scale));
+  for (const Tensor* t : {&query, &key, &value, &mask, &output, &logsumexp, &rows}) {
+    call.view(*t, Access::reads);
+  }
+  for (const Tensor* t : {&grad_q, &grad_k, &grad_v}) call.view(*t, Access::writes);
+  call.run<"attention_backward", &run_attention_backward>(attention_cost(query, key, 5, is_causal));
   return {grad_q, grad_k, grad_v, Tensor()};
 }
 
