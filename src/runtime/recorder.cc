@@ -96,6 +96,7 @@ bool Recorder::run_first(std::exception_ptr& error, bool keeps) {
     if (keeps && !stuck) circuit.error = std::exchange(error, nullptr);
   }
   plan_ = nullptr;
+  attaching_ = kNoSlot;
   if (!stuck && circuit.error == nullptr) return true;
   std::lock_guard lock(record_lock_);
   circuit.stalled = true;
@@ -118,7 +119,11 @@ void Recorder::prepare() {
     plan = cache.insert(key, hash, circuit::make_plan(key.words, state_bytes(circuit)));
     counts_.misses.fetch_add(1, std::memory_order_relaxed);
   }
-  for (const uint32_t s : plan->attach) attach(circuit.slots[s].buffer);
+  for (const uint32_t s : plan->attach) {
+    attaching_ = s;
+    attach(circuit.slots[s].buffer);
+  }
+  attaching_ = kNoSlot;
   bound_.resize(count);
   for (size_t s = 0; s < count; ++s) {
     bound_[s] = static_cast<char*>(circuit.slots[s].buffer->data());

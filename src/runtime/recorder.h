@@ -195,6 +195,7 @@ class Recorder {
 
   void forget_what_died(OpenCircuit& circuit);
   bool run_first(std::exception_ptr& error, bool keeps);
+  int failing_record(std::string& context) const;
   std::exception_ptr explained(std::exception_ptr error) const;
   void prepare();
   void run_prepared();
@@ -239,6 +240,8 @@ class Recorder {
   std::shared_ptr<circuit::Plan> plan_;       // of running_, once prepared
   std::vector<char*> bound_;
   bool plan_hit_ = false;
+  static constexpr uint32_t kNoSlot = UINT32_MAX;
+  uint32_t attaching_ = kNoSlot;  // the slot of running_ that is being given memory
   CircuitWorker worker_{*this};
 
   struct Counts {

@@ -300,6 +300,21 @@ TEST_F(WorkerTest, LateErrorsSayWhatFailedAndWhereItWasRecorded) {
       EXPECT_THROW(materialize(*b), std::logic_error);
     }
     flush(scalar());
+
+    const BufferRef big = deferred(4 << 20);
+    t_line = "model.py:20";
+    ASSERT_TRUE(add(b, a, 2));
+    t_line = "model.py:21";
+    ASSERT_TRUE(record(OpId::add, memory(big), number(1), number(2), 4 << 20));
+    t_line = "model.py:22";
+    ASSERT_TRUE(record(OpId::add, memory(big), memory(big), number(2), 4 << 20));
+    empty_cache();
+    testing::fail_os_allocations(1);
+    EXPECT_ERROR(materialize(*b), ErrorKind::kOutOfMemory,
+                 lines ? "(for a result that was deferred, recorded at model.py:21)"
+                       : "(for a result that was deferred)");
+    testing::fail_os_allocations(0);
+    flush(scalar());
   }
   set_record_site(nullptr);
 }

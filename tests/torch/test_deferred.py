@@ -624,6 +624,48 @@ def run(code: str, **environment: str) -> str:
     return result.stdout.strip()
 
 
+LATE = """
+import torch, hologram_torch
+x, kept = torch.ones(8, device="hologram"), torch.ones(1 << 24, device="hologram")
+torch.hologram.synchronize()
+y = x.expand(1 << 21, 8) + 1
+try:
+    y.cpu()
+except torch.OutOfMemoryError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("lines", [True, False])
+def test_late_errors_say_where_they_were_recorded(lines: bool) -> None:
+    text = run(LATE, HOLOGRAM_RECORD_LINES=str(int(lines)), HOLOGRAM_MEMORY_LIMIT=str(100 << 20))
+    assert "out of memory: tried to allocate 64.00 MiB" in text
+    assert ("for a result that was deferred, recorded at <string>:5)" in text) == lines
+    assert ("for a result that was deferred)" in text) != lines
+
+
+PROFILED = """
+import threading, torch, hologram_torch
+torch.set_num_threads(1)
+x = torch.rand(256, 256, device="hologram")
+with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+    for _ in range(40):
+        y = x
+        for _ in range(6):
+            y = (y @ x).tanh()
+        torch.hologram.synchronize()
+names = [e.name for e in profile.events() if e.name.startswith("hologram::")]
+threads = {e.thread for e in profile.events() if e.name.startswith("hologram::")}
+print(len(names) >= 200, len(threads))
+"""
+
+
+def test_profiles_show_what_the_worker_runs() -> None:
+    shown, threads = run(PROFILED).split()
+    assert shown == "True"
+    assert int(threads) <= 2
+
+
 def test_the_program_may_end_with_work_recorded() -> None:
     code = (
         "import torch\n"
