@@ -76,7 +76,7 @@ def check(call: Callable[..., Any], *inputs: Tensor, waits: bool = True) -> None
         if not waits:
             return
         assert after["ops_recorded"] > before["ops_recorded"], "nothing was recorded"
-        # What nobody added to for long runs by itself; a busy machine may make it so, once or twice.
+        # A circuit that nobody added to for long runs by itself, as on a busy machine.
         if after["circuits"] == before["circuits"]:
             return
     raise AssertionError("the call did not wait")

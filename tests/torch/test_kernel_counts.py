@@ -228,3 +228,80 @@ def test_eager_mode_records_nothing() -> None:
     x = make(64, 100)
     with hologram_torch.execution("eager"):
         assert counted(lambda: five_ops(x))[0] == 0
+
+
+# --- Calls: whole-tensor work is a kernel of its own, or begins one --------------------------------
+
+
+def own_products() -> bool:
+    """Whether products are recorded here; where PyTorch's BLAS computes them they are not."""
+    x = make(4, 4)
+    before = _C.recorder_stats()["ops_recorded"]
+    kept = x @ x
+    return kept is not None and _C.recorder_stats()["ops_recorded"] > before
+
+
+def test_cross_entropy_and_its_gradient_are_five_kernels() -> None:
+    x, target = make(32, 10).requires_grad_(), (torch.arange(32) % 10).to(DEVICE)
+
+    def step() -> list[Tensor]:
+        loss = torch.nn.functional.cross_entropy(x, target)
+        return [loss.detach(), *torch.autograd.grad(loss, x)]
+
+    # log_softmax, nll_loss; the gradient of 1, nll_loss's, log_softmax's.
+    assert kernels(step, at_least=5) == 5
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_training_step_of_an_mlp_is_thirteen_kernels(fused: bool) -> None:
+    if not own_products():
+        pytest.skip("PyTorch's BLAS computes products here")
+    torch.manual_seed(0)
+    nn = torch.nn
+    net = nn.Sequential(nn.Linear(20, 16), nn.ReLU(), nn.Linear(16, 10)).to(DEVICE)
+    x, target = make(32, 20), (torch.arange(32) % 10).to(DEVICE)
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01, fused=fused)
+
+    def step() -> Tensor:
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(net(x), target)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    step()
+    assert kernels(step, at_least=19) == 13
+
+
+class Block(torch.nn.Module):
+    """A block of a GPT."""
+
+    def __init__(self, width: int = 16, heads: int = 2) -> None:
+        super().__init__()
+        nn = torch.nn
+        self.heads = heads
+        self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.project = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        n, t, width = x.shape
+        q, k, v = (
+            part.view(n, t, self.heads, -1).transpose(1, 2)
+            for part in self.qkv(self.first(x)).split(width, 2)
+        )
+        weights = (q @ k.transpose(-2, -1) * 0.35).softmax(-1)
+        x = x + self.project((weights @ v).transpose(1, 2).reshape(n, t, width))
+        return x + self.down(torch.nn.functional.gelu(self.up(self.second(x))))
+
+
+def test_a_gpt_block_and_its_gradient() -> None:
+    if not own_products():
+        pytest.skip("PyTorch's BLAS computes products here")
+    torch.manual_seed(0)
+    block, x = Block().to(DEVICE), make(4, 8, 16)
+
+    def step() -> list[Tensor]:
+        return list(torch.autograd.grad(block(x).square().mean(), list(block.parameters())))
+
+    assert kernels(step, at_least=45) == 38
