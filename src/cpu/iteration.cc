@@ -27,7 +27,8 @@ constexpr int64_t kShortSide = 8;
 
 }  // namespace
 
-Iteration::Iteration(const char* what, const View* operands, int count) : count_(count) {
+Iteration::Iteration(const char* what, const View* operands, int count, bool reads_first)
+    : count_(count) {
   const View& out = operands[0];
   if (out.ndim > kMaxDims) {
     fail(ErrorKind::kInvalidArgument, what, ": the result has ", out.ndim, " dimensions, at most ",
@@ -68,7 +69,7 @@ Iteration::Iteration(const char* what, const View* operands, int count) : count_
     scalar_[k] = std::all_of(strides_[k], strides_[k] + ndim_, [](int64_t s) { return s == 0; });
     if (ndim_ == 1 && strides_[k][0] != 1 && !scalar_[k]) flat_ = false;
   }
-  if (scalar_[0] && numel_ > 1) {
+  if (scalar_[0] && numel_ > 1 && !reads_first) {
     fail(ErrorKind::kInvalidArgument, what,
          ": the result repeats one element; give it memory of its own");
   }

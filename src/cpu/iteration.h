@@ -47,8 +47,9 @@ BlockGrid cut_into_blocks(Loops& loops, int64_t tile, bool whole_rows = false);
 // is walked forwards and merged where every operand allows it.
 class Iteration {
  public:
-  // Throws Error when an input does not broadcast to the result's shape.
-  Iteration(const char* what, const View* operands, int count);
+  // Throws Error when an input does not broadcast to the result's shape, or the result repeats one
+  // element. reads_first: operand 0 is but the input whose shape the others have.
+  Iteration(const char* what, const View* operands, int count, bool reads_first = false);
 
   int64_t numel() const { return numel_; }
   int count() const { return count_; }

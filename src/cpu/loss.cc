@@ -156,7 +156,7 @@ void point_loss(PointLoss loss, const View& input, const View& target, const Vie
   operands.add(&target, kTarget);
   operands.add(options.weight, kWeight);
   operands.add(options.pos_weight, kPosWeight);
-  Iteration iteration(what, operands.views, operands.count);
+  Iteration iteration(what, operands.views, operands.count, /*reads_first=*/reduced);
   iteration.cut(kTile);
   const int64_t numel = input.numel();
   const LossKernel& kernel = loss_kernel(current_isa(), loss, compute);

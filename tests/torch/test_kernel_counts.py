@@ -304,4 +304,5 @@ def test_a_gpt_block_and_its_gradient() -> None:
     def step() -> list[Tensor]:
         return list(torch.autograd.grad(block(x).square().mean(), list(block.parameters())))
 
-    assert kernels(step, at_least=45) == 38
+    # 36 where the step is one circuit, three more where parts of it are given to the worker.
+    assert 36 <= kernels(step, at_least=45) <= 39

@@ -69,6 +69,14 @@ def test_point_losses(name: str, dtype: torch.dtype, reduction: str) -> None:
             reduction=reduction,
             tol=tol,
         )
+        # One value for all elements, as broadcasting a prediction of one element makes it.
+        check(
+            lambda x, *rest, **kwargs: with_grad(POINT[name], x.expand(6), *rest, **kwargs),
+            values(dtype=dtype),
+            values(6, dtype=dtype, seed=1),
+            reduction=reduction,
+            tol=tol,
+        )
 
 
 def test_point_losses_are_native() -> None:
