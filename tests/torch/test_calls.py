@@ -77,7 +77,7 @@ def check(call: Callable[..., Any], *inputs: Tensor, waits: bool = True) -> None
             return
         assert after["ops_recorded"] > before["ops_recorded"], "nothing was recorded"
         # Between two calls that cost enough a circuit is cut, and the first part may run at once.
-        if sum(t.numel() for t in inputs) > 4096:
+        if sum(t.numel() for t in inputs) > 1024:
             return
         # A circuit that nobody added to for long runs by itself, as on a busy machine.
         if after["circuits"] == before["circuits"]:

@@ -26,7 +26,7 @@ Tensor convolution(const Tensor& input, const Tensor& weight, const OptionalTens
   if (bias.has_value()) check_same_device(input, *bias);
   AliasScope scope;
   BelowAutograd guard;
-  LoadGuard load;
+  LoadGuard load(INT64_MAX, /*keeps_threads=*/true);
   return scope.to_device(at::convolution(scope.to_cpu(input), scope.to_cpu(weight),
                                          scope.to_cpu(bias), stride, padding, dilation, transposed,
                                          output_padding, groups));
@@ -42,7 +42,7 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& grad_outpu
   check_same_device(input, grad_output);
   AliasScope scope;
   BelowAutograd guard;
-  LoadGuard load;
+  LoadGuard load(INT64_MAX, /*keeps_threads=*/true);
   const int64_t channels = transposed ? weight.size(1) * groups : weight.size(0);
   auto [grad_input, grad_weight, grad_bias] = at::convolution_backward(
       scope.to_cpu(grad_output), scope.to_cpu(input), scope.to_cpu(weight), IntArrayRef(channels),

@@ -37,9 +37,11 @@ inline void lend_openmp_threads() {
 class LoadGuard {
  public:
   // work: multiplications or the like; below some thousands PyTorch starts no threads anyway.
-  explicit LoadGuard(int64_t work = INT64_MAX) {
+  // keeps_threads: of a kernel whose bits depend on how many there are, which must not depend on
+  // how busy the machine is.
+  explicit LoadGuard(int64_t work = INT64_MAX, bool keeps_threads = false) {
     if (work <= kWorthThreads) return;
-    if (hologram::workers_answer_quickly()) {
+    if (keeps_threads || hologram::workers_answer_quickly()) {
       begin_ = now();
       return;
     }
