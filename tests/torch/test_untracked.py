@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import resource
 import threading
 from collections.abc import Callable
@@ -204,6 +205,7 @@ def test_tensor_objects_go_back_whoever_drops_them() -> None:
             torch.hologram.synchronize()
             del made
 
+    gc.collect()  # what earlier tests left must not die in between
     torch.hologram.synchronize()
     blocks = torch.hologram.memory_stats()["active.all.current"]
     rounds(5)
@@ -211,4 +213,4 @@ def test_tensor_objects_go_back_whoever_drops_them() -> None:
     rounds(40)
     # Lost objects would be some 35 MB.
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 12 * 1024
-    assert torch.hologram.memory_stats()["active.all.current"] == blocks
+    assert torch.hologram.memory_stats()["active.all.current"] <= blocks
