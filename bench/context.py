@@ -7,7 +7,7 @@ import gc
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -101,11 +101,9 @@ class Context:
             del outputs
             others = self._peers(row, case, want, truth)
             del want, truth
-            timing = self.timing
+            timing = self.timing.with_threads(threads)
             if case.min_time is not None and not self.quick:
-                timing = Timing(
-                    case.min_time, timing.batch_time, timing.min_pairs, timing.max_pairs
-                )
+                timing = replace(timing, min_time=case.min_time)
             turns = take_turns([(work, self.side), (reference, self.cpu), *others.values()], timing)
             if case.peer is not None:
                 row.details["different_work"] = True

@@ -6,11 +6,13 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bench.core import Side, Spread, Work
 
 Clock = Callable[[], int]
+_PAUSE = 0.008
+_WAKE = 0.001
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,18 @@ class Timing:
     batch_time: float = 0.001  # one side's turn
     min_pairs: int = 5
     max_pairs: int = 200
+    pause: float = 0.0  # before every turn, so that the threads of the last side sleep
+
+    def with_threads(self, threads: int) -> Timing:
+        """Return how to time sides that use threads of their own.
+
+        OpenMP's spin for milliseconds after a parallel region, on the processors that the next side
+        needs. So each turn begins with a pause, and a part that is not timed in which the side's own
+        threads wake.
+        """
+        if threads == 1:
+            return self
+        return replace(self, pause=_PAUSE, batch_time=2 * self.batch_time)
 
 
 @dataclass(frozen=True)
@@ -56,6 +70,15 @@ def batch_length(work: Work, side: Side, batch_time: float) -> int:
         runs *= 2 if elapsed > batch_time / 16 else 8
 
 
+def wake_up(work: Work, side: Side) -> None:
+    """Run the work for a moment, at least once."""
+    start = time.perf_counter()
+    while True:
+        time_batch(work, side, 1)
+        if time.perf_counter() - start > _WAKE:
+            return
+
+
 def compare(work: Work, side: Side, peer: Work, peer_side: Side, timing: Timing) -> Result:
     """Time both in turns until the time is spent; medians and quartiles of the turns."""
     values, references = take_turns([(work, side), (peer, peer_side)], timing)
@@ -77,6 +100,9 @@ def take_turns(sides: Sequence[tuple[Work, Side]], timing: Timing) -> list[list[
         start = time.perf_counter()
         while len(turns[0]) < timing.max_pairs:
             for (work, side), count, seconds in zip(sides, runs, turns):
+                if timing.pause:
+                    time.sleep(timing.pause)
+                    wake_up(work, side)
                 seconds.append(time_batch(work, side, count))
             spent = time.perf_counter() - start
             # Slow work gets three turns, very slow work one: more would tell little and cost a lot.

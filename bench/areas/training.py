@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Training steps: an MLP, a GPT, a small CNN, optimizers alone, beside the default step on cpu."""
+"""Training steps: an MLP, a GPT, a small CNN, optimizers alone, beside the default step on cpu.
+
+As in a program that logs now and then, several steps follow one another before somebody waits, and
+the losses of all exist; rows that say so read the loss after every step.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,7 @@ from bench.core import Case, Goal, Peer, Row, Side, Unavailable, Work, area
 AREA = "training"
 _CHECKED_STEPS = 5
 _BATCHES = 8
+_STEPS = 8  # before somebody waits
 # Five steps of Adam divide rounding noise by its own size where a gradient is all but zero.
 _TOLERANCE = (2e-2, 2e-3)
 _OPTIMIZERS: dict[str, dict[str, bool]] = {
@@ -124,8 +129,15 @@ def gpt_shape() -> Training:
     )
 
 
-def step_work(side: Side, training: Training, compiled: bool = False, **options: Any) -> Work:
-    """Return one training step as work; its outputs are losses and weights after some steps.
+def step_work(
+    side: Side,
+    training: Training,
+    compiled: bool = False,
+    reads_losses: bool = False,
+    steps: int = 1,
+    **options: Any,
+) -> Work:
+    """Return steps one after another as work; its outputs are losses and weights after some steps.
 
     Compiled are the loss with its gradient, and the optimizer's step.
     """
@@ -160,15 +172,20 @@ def step_work(side: Side, training: Training, compiled: bool = False, **options:
         losses = [step().detach() for _ in range(_CHECKED_STEPS)]
         return losses + [p.detach() for p in model.parameters()]
 
-    if compiled:
-        # Compiled once: the steps that are checked are the first of those that are timed.
-        model, step = start()
-        return Work(step, 1, lambda: results(model, step))
-    return Work(start()[1], 1, lambda: results(*start()))
+    model, step = start()
+
+    def run() -> list[Any]:
+        return [step().item() if reads_losses else step() for _ in range(steps)]
+
+    # Compiled once: the steps that are checked are the first of those that are timed.
+    outputs = (lambda: results(model, step)) if compiled else lambda: results(*start())
+    return Work(run, steps, outputs)
 
 
-def optimizer_work(side: Side, count: int, elements: int, **options: Any) -> Work:
-    """Return one AdamW step over `count` parameters whose gradients are already there."""
+def optimizer_work(
+    side: Side, count: int, elements: int, steps: int = 1, **options: Any
+) -> Work:
+    """Return AdamW steps over `count` parameters whose gradients are already there."""
 
     def start() -> tuple[list[Tensor], Callable[[], None]]:
         generator = torch.Generator().manual_seed(2)
@@ -186,7 +203,13 @@ def optimizer_work(side: Side, count: int, elements: int, **options: Any) -> Wor
             step()
         return parameters
 
-    return Work(start()[1], 1, outputs)
+    step = start()[1]
+
+    def run() -> None:
+        for _ in range(steps):
+            step()
+
+    return Work(run, steps, outputs)
 
 
 def _label(optimizer: str, options: str, peer: str) -> str:
@@ -222,7 +245,7 @@ def measure(context: Context) -> Iterator[Row]:
         def build() -> tuple[Work, Side]:
             if not context.whole and torch.get_num_threads() != context.threads[0]:
                 raise Unavailable("compiled for one number of threads, unless --all is given")
-            return step_work(context.cpu, training, compiled=True), context.cpu
+            return step_work(context.cpu, training, compiled=True, steps=_STEPS), context.cpu
 
         return [Peer(peers.COMPILE, build)]
 
@@ -235,16 +258,22 @@ def measure(context: Context) -> Iterator[Row]:
             plain = not ours and not theirs
             yield Case(
                 f"{images.name}, {_label('Adam', ours, theirs)}",
-                lambda side, o=ours: step_work(side, images, **_OPTIMIZERS[o]),
-                peer=lambda side, o=theirs: step_work(side, images, **_OPTIMIZERS[o]),
+                lambda side, o=ours: step_work(side, images, steps=_STEPS, **_OPTIMIZERS[o]),
+                peer=lambda side, o=theirs: step_work(side, images, steps=_STEPS, **_OPTIMIZERS[o]),
                 tolerance=_TOLERANCE,
                 goal=Goal(3.0) if not theirs else None,
                 min_time=1.0,
                 peers=compiled(images) if plain and not context.quick else (),
             )
         yield Case(
+            f"{images.name}, {_label('Adam', '', '')}, reading every loss",
+            lambda side: step_work(side, images, reads_losses=True, steps=_STEPS),
+            tolerance=_TOLERANCE,
+            min_time=1.0,
+        )
+        yield Case(
             f"{text.name}, {_label('AdamW', '', '')}",
-            lambda side: step_work(side, text),
+            lambda side: step_work(side, text, steps=_STEPS),
             tolerance=_TOLERANCE,
             goal=Goal(2.0),
             min_time=1.0,
@@ -256,8 +285,8 @@ def measure(context: Context) -> Iterator[Row]:
         for ours, theirs in pairs:
             yield Case(
                 f"50 x 64K parameters, {_label('AdamW', ours, theirs)}",
-                lambda side, o=ours: optimizer_work(side, 50, 65536, **_OPTIMIZERS[o]),
-                peer=lambda side, o=theirs: optimizer_work(side, 50, 65536, **_OPTIMIZERS[o]),
+                lambda side, o=ours: optimizer_work(side, 50, 65536, _STEPS, **_OPTIMIZERS[o]),
+                peer=lambda side, o=theirs: optimizer_work(side, 50, 65536, _STEPS, **_OPTIMIZERS[o]),
                 # Reads gradient, weight and two moments; writes the last three.
                 bytes=50 * 65536 * 4 * 7,
                 goal=Goal(4.0) if "foreach" in theirs else None,
@@ -267,7 +296,7 @@ def measure(context: Context) -> Iterator[Row]:
             digits = Training("CNN on digits 8 x 8, batch 64", cnn, digits_batches(64))
             yield Case(
                 f"{digits.name}, {_label('Adam', '', '')}",
-                lambda side: step_work(side, digits),
+                lambda side: step_work(side, digits, steps=_STEPS),
                 tolerance=_TOLERANCE,
                 min_time=1.0,
             )

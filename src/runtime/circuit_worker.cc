@@ -15,9 +15,10 @@
 namespace hologram::internal {
 namespace {
 
-// Spinning saves the recording thread a system call where circuits come one after another.
+// Spinning saves the recording thread a system call where circuits come one after another. The
+// longest is about what waking costs both threads together.
 constexpr int64_t kShortestSpin = 2'000;
-constexpr int64_t kLongestSpin = 60'000;
+constexpr int64_t kLongestSpin = 150'000;
 // Looks without anything recorded after which it waits to be called.
 constexpr int kQuietLooks = 40;
 
@@ -128,14 +129,16 @@ void CircuitWorker::loop() {
         called = calls_.load(std::memory_order_acquire) != seen;
       }
     }
-    due = !called && sleep(seen);
-    const int64_t idle = now_ns() - idle_since;
+    int64_t called_at = 0;
+    due = !called && sleep(seen, called_at);
+    // Until it was called: waking takes longer than the pauses that are worth spinning through.
+    const int64_t idle = (called_at != 0 ? called_at : now_ns()) - idle_since;
     spin_ = idle < kLongestSpin ? std::min(kLongestSpin, std::max(spin_, 2 * idle))
                                 : std::max(kShortestSpin, spin_ / 2);
   }
 }
 
-bool CircuitWorker::sleep(uint32_t seen) {
+bool CircuitWorker::sleep(uint32_t seen, int64_t& called_at) {
   bool due = false;
   while (!due) {
     called_at_.store(0, std::memory_order_relaxed);
@@ -154,9 +157,10 @@ bool CircuitWorker::sleep(uint32_t seen) {
     quiet_looks_ = look == Recorder::Look::kQuiet ? quiet_looks_ + 1 : 0;
     if (quiet_looks_ == kQuietLooks && !recorder_.stop_looking()) quiet_looks_ = 0;
   }
-  if (const int64_t at = called_at_.exchange(0, std::memory_order_relaxed); at != 0 && !due) {
+  called_at = called_at_.exchange(0, std::memory_order_relaxed);
+  if (called_at != 0 && !due) {
     const int64_t now = now_ns();
-    judge_.worker_woke(now, now - at);
+    judge_.worker_woke(now, now - called_at);
   }
   return due;
 }

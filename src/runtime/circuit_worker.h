@@ -48,8 +48,8 @@ class CircuitWorker {
   static void* main(void* self);
   void loop();
   void start();
-  // Until called; true where it found work by itself.
-  bool sleep(uint32_t seen);
+  // Until called, and when that was, if it slept; true where it found work by itself.
+  bool sleep(uint32_t seen, int64_t& called_at);
 
   Recorder& recorder_;
   std::atomic<int> state_{kNone};

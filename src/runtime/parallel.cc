@@ -43,7 +43,7 @@ constexpr uint64_t kTilesMask = (uint64_t{1} << kTilesBits) - 1;
 constexpr uint64_t kGuestBit = uint64_t{1} << 63;
 
 constexpr int64_t kShortestSpin = 2'000;
-constexpr int64_t kLongestSpin = 60'000;
+constexpr int64_t kLongestSpin = 150'000;
 constexpr int64_t kWaitSpin = 30'000;
 // How long the threads of a lent team spin after a region of their own.
 constexpr int64_t kTeamSpins = 5'000'000;
@@ -208,6 +208,7 @@ void* worker_main(void* argument) {
         called = p.published.load(std::memory_order_acquire) != seen;
       }
     }
+    int64_t called_at = 0;
     if (!called) {
       self.sleeping.store(1, std::memory_order_seq_cst);
       if (p.published.load(std::memory_order_seq_cst) == seen) {
@@ -215,12 +216,14 @@ void* worker_main(void* argument) {
       } else {
         self.sleeping.store(0, std::memory_order_relaxed);
       }
-      if (const int64_t at = self.called_at.exchange(0, std::memory_order_relaxed); at != 0) {
+      called_at = self.called_at.exchange(0, std::memory_order_relaxed);
+      if (called_at != 0) {
         const int64_t now = now_ns();
-        p.judge.worker_woke(now, now - at);
+        p.judge.worker_woke(now, now - called_at);
       }
     }
-    const int64_t idle = now_ns() - idle_since;
+    // Until it was called: waking takes longer than the pauses that are worth spinning through.
+    const int64_t idle = (called_at != 0 ? called_at : now_ns()) - idle_since;
     spin = idle < kLongestSpin ? std::min(kLongestSpin, std::max(spin, 2 * idle))
                                : std::max(kShortestSpin, spin / 2);
   }
