@@ -36,6 +36,60 @@ def test_lstm_agrees_with_cpu(kind: str, dtype: torch.dtype, mode: str) -> None:
         torch.testing.assert_close(got.cpu(), want, atol=tolerance, rtol=tolerance)
 
 
+@pytest.mark.parametrize("kind", ["plain", "two layers", "both ways, batch first", "without bias"])
+@pytest.mark.parametrize("steps, batch, width", [(1, 1, 33), (2, 8, 40), (9, 3, 64), (40, 5, 130)])
+def test_lstm_goes_on_from_states_and_has_one_result(
+    kind: str, steps: int, batch: int, width: int
+) -> None:
+    """Against float64, whose results only differ by rounding; the same bits however it runs."""
+    torch.manual_seed(1)
+    options = KINDS[kind]
+    oracle = torch.nn.LSTM(24, width, **options).double().eval()
+    ours = copy.deepcopy(oracle).float().to("hologram")
+    first = options.get("batch_first", False)
+    x = torch.randn(*((batch, steps) if first else (steps, batch)), 24)
+    rows = options.get("num_layers", 1) * (2 if options.get("bidirectional") else 1)
+    # States that are not contiguous, as after a beam search.
+    states = [torch.randn(rows, width, batch).transpose(1, 2) for _ in range(2)]
+    with torch.no_grad():
+        want, (h, c) = oracle(x.double(), tuple(s.double() for s in states))
+        results = []
+        for mode in ("eager", "deferred", "deferred"):
+            with hologram_torch.execution(mode):
+                moved = tuple(s.to("hologram").transpose(1, 2).contiguous().transpose(1, 2)
+                              for s in states)
+                got, (our_h, our_c) = ours(x.to("hologram"), moved)
+                results.append([t.cpu() for t in (got, our_h, our_c)])
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        got, (our_h, our_c) = ours(x.to("hologram"), tuple(s.to("hologram") for s in states))
+        results.append([t.cpu() for t in (got, our_h, our_c)])
+        torch.set_num_threads(threads)
+    for a, b in zip((want, h, c), results[0], strict=True):
+        assert b.shape == a.shape
+        torch.testing.assert_close(b.double(), a, atol=3e-6, rtol=1e-5)
+    assert results[0][0].stride() == want.float().stride()
+    for other in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+
+
+def test_lstm_refuses_what_cpu_refuses() -> None:
+    cpu = torch.nn.LSTM(6, 5).eval()
+    ours = copy.deepcopy(cpu).to("hologram")
+    x, state = torch.randn(4, 3, 6), torch.zeros(1, 3, 5)
+    flat = [p.detach() for p in cpu.parameters()]
+    for hx, params in (((state,), flat), ((state, state), flat[:3]), ((state, state), [])):
+        messages = []
+        for device in ("cpu", "hologram"):
+            with torch.no_grad(), pytest.raises((RuntimeError, IndexError)) as error:
+                torch.lstm(x.to(device), [t.to(device) for t in hx],
+                           [p.to(device) for p in params], True, 1, 0.0, False, False, False)
+            messages.append(str(error.value).splitlines()[0])
+        assert messages[0] == messages[1]
+    with torch.no_grad(), pytest.raises(RuntimeError, match="Expected hidden"):
+        ours(x.to("hologram"), (state[:, :2].to("hologram"), state.to("hologram")))
+
+
 def test_lstm_under_autocast_has_the_dtype_of_steps() -> None:
     layer = torch.nn.LSTM(8, 8).to("hologram").eval()
     x = torch.randn(4, 2, 8, device="hologram")

@@ -6,7 +6,11 @@
 #include <c10/core/GradMode.h>
 #include <torch/library.h>
 
+#include <limits>
+
 #include "alias.h"
+#include "calls.h"
+#include "hologram/lstm.h"
 #include "load.h"
 
 namespace hologram_torch {
@@ -121,6 +125,105 @@ bool any_requires_grad(at::TensorList list) {
                      [](const Tensor& t) { return t.defined() && t.requires_grad(); });
 }
 
+// Whether the library takes these: batches of float32 or float64 sequences without projections,
+// all of one dtype, with something in them, and nothing that PyTorch would refuse.
+bool takes(const Tensor& input, at::TensorList hx, at::TensorList params, bool has_biases,
+           int64_t num_layers, bool bidirectional) {
+  const at::ScalarType type = input.scalar_type();
+  const int64_t directions = bidirectional ? 2 : 1, given = has_biases ? 4 : 2;
+  if ((type != at::kFloat && type != at::kDouble) || input.dim() != 3 || input.numel() == 0 ||
+      num_layers < 1 || hx.size() != 2 || hx[0].dim() != 3 ||
+      static_cast<int64_t>(params.size()) != num_layers * directions * given) {
+    return false;
+  }
+  const int64_t hidden = hx[0].size(2);
+  if (hx[0].size(0) != num_layers * directions || hidden == 0 || hx[1].sizes() != hx[0].sizes()) {
+    return false;
+  }
+  const auto fits = [&](const Tensor& t, at::IntArrayRef sizes) {
+    return is_plain(t) && t.scalar_type() == type && t.sizes() == sizes;
+  };
+  if (!is_plain(input) || !fits(hx[0], hx[0].sizes()) || !fits(hx[1], hx[0].sizes())) return false;
+  for (int64_t i = 0; i < num_layers * directions; ++i) {
+    const Tensor* const w = params.data() + i * given;
+    const int64_t width = i < directions ? input.size(2) : directions * hidden;
+    if (!fits(w[0], {4 * hidden, width}) || !fits(w[1], {4 * hidden, hidden}) ||
+        (has_biases && (!fits(w[2], {4 * hidden}) || !fits(w[3], {4 * hidden})))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// What decides the work beside the operands.
+struct LayerValues {
+  int64_t reverse, steps, batch, hidden, type, output_row;
+};
+
+void run_lstm(CallFrame& call) {
+  const auto values = call.value<LayerValues>();
+  hologram::LstmArgs args;
+  args.dtype = static_cast<hologram::Dtype>(values.type);
+  args.reverse = values.reverse != 0;
+  args.steps = values.steps, args.batch = values.batch, args.hidden = values.hidden;
+  args.output_row = values.output_row;
+  args.gates = call.memory();
+  args.weight = call.memory();
+  args.bias = call.memory();
+  args.h0 = call.memory();
+  args.c0 = call.memory();
+  args.output = call.memory();
+  args.h_n = call.memory();
+  args.c_n = call.memory();
+  args.workspace = call.memory();
+  args.max_threads = call.threads(std::numeric_limits<int64_t>::max());
+  hologram::lstm(args);
+}
+
+// One direction of a layer; x is (steps, batch, width), output (steps, batch, hidden).
+void run_layer(const Tensor& x, const Tensor* w, bool has_biases, bool reverse, const Tensor& h0,
+               const Tensor& c0, const Tensor& output, const Tensor& h_n, const Tensor& c_n) {
+  const int64_t steps = x.size(0), batch = x.size(1), hidden = h0.size(1);
+  const at::ScalarType type = x.scalar_type();
+  const Tensor gates = at::linear(x, w[0], has_biases ? OptionalTensor(w[2]) : std::nullopt);
+  const Tensor weight = w[1].contiguous();
+  const Tensor bias = has_biases ? w[3].contiguous() : Tensor();
+  const Tensor h = h0.contiguous(), c = c0.contiguous();
+  const int64_t scratch = hologram::lstm_workspace(steps, batch, hidden);
+  const Tensor workspace = scratch > 0 ? make_tensor({scratch}, type) : Tensor();
+  Call call;
+  call.value(LayerValues{reverse, steps, batch, hidden, static_cast<int64_t>(dtype_code(type)),
+                         output.stride(1)});
+  call.memory(gates, Access::updates);
+  for (const Tensor* t : {&weight, &bias, &h, &c}) call.memory(*t, Access::reads);
+  for (const Tensor* t : {&output, &h_n, &c_n, &workspace}) call.memory(*t, Access::writes);
+  const double product = 4.0 * static_cast<double>(steps * batch) * static_cast<double>(hidden) *
+                         static_cast<double>(hidden);
+  call.run<"lstm", &run_lstm>(0.012 * product);
+}
+
+std::tuple<Tensor, Tensor, Tensor> own_lstm(const Tensor& input, at::TensorList hx,
+                                            at::TensorList params, bool has_biases,
+                                            int64_t num_layers, bool bidirectional,
+                                            bool batch_first) {
+  Tensor x = batch_first ? input.transpose(0, 1) : input;
+  const int64_t steps = x.size(0), batch = x.size(1), hidden = hx[0].size(2);
+  const int64_t directions = bidirectional ? 2 : 1, given = has_biases ? 4 : 2;
+  const at::ScalarType type = input.scalar_type();
+  Tensor h_n = make_tensor(hx[0].sizes(), type), c_n = make_tensor(hx[0].sizes(), type);
+  for (int64_t layer = 0; layer < num_layers; ++layer) {
+    const Tensor output = make_tensor({steps, batch, directions * hidden}, type);
+    for (int64_t d = 0; d < directions; ++d) {
+      const int64_t i = layer * directions + d;
+      run_layer(x, params.data() + i * given, has_biases, d == 1, hx[0].select(0, i),
+                hx[1].select(0, i), output.narrow(2, d * hidden, hidden), h_n.select(0, i),
+                c_n.select(0, i));
+    }
+    x = output;
+  }
+  return {batch_first ? x.transpose(0, 1) : x, std::move(h_n), std::move(c_n)};
+}
+
 // PyTorch's cpu runs a whole layer at once (oneDNN); other devices go step by step. Random numbers
 // and gradients are the device's own, so layers with dropout and training take the steps.
 std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor& input, at::TensorList hx,
@@ -134,8 +237,11 @@ std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor& input, at::TensorList hx,
     return at::native::lstm(input, hx, params, has_biases, num_layers, dropout, train,
                             bidirectional, batch_first);
   }
-  AliasScope scope;
   BelowAutograd guard;
+  if (takes(input, hx, params, has_biases, num_layers, bidirectional)) {
+    return own_lstm(input, hx, params, has_biases, num_layers, bidirectional, batch_first);
+  }
+  AliasScope scope;
   LoadGuard load;
   const Tensor cpu_input = scope.to_cpu(input).detach();
   std::vector<Tensor> cpu_hx = scope.to_cpu(hx), cpu_params = scope.to_cpu(params);

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT
+// Compares the recurrence of an LSTM with plain loops in float64.
+#include "hologram/lstm.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "hologram/cpu_info.h"
+#include "hologram/error.h"
+#include "hologram/parallel.h"
+
+namespace hologram {
+namespace {
+
+struct Shape {
+  int64_t steps, batch, hidden;
+  int64_t gap = 0;  // between rows of the output
+  bool reverse = false, bias = true, in_place = false;
+};
+
+std::vector<Shape> shapes() {
+  return {{1, 1, 1},
+          {3, 2, 5},
+          {2, 2, 33, 4, true},  // few rows: the weight is not packed
+          {4, 1, 64},
+          {5, 3, 17, 3, true, false},
+          {7, 8, 64, 0, false, true, true},
+          {6, 5, 100, 100, true},
+          {3, 8, 256, 256},
+          {2, 9, 321, 7, true, true, true},
+          {0, 4, 12},
+          {4, 0, 12},
+          {4, 3, 0}};
+}
+
+template <class T>
+struct Problem {
+  Shape s;
+  LstmArgs args;
+  std::vector<T> gates, weight, bias, h0, c0, output, h_n, c_n, workspace;
+
+  Problem(const Shape& shape, uint32_t seed) : s(shape) {
+    std::mt19937 rng(seed);
+    std::normal_distribution<double> normal;
+    const auto fill = [&](std::vector<T>& x, int64_t count, double scale) {
+      x.resize(static_cast<size_t>(count));
+      for (T& v : x) v = static_cast<T>(scale * normal(rng));
+    };
+    const int64_t rows = s.batch * s.hidden, row = s.hidden + s.gap;
+    fill(gates, s.steps * s.batch * 4 * s.hidden, 1.5);
+    fill(weight, 4 * s.hidden * s.hidden, 1 / std::sqrt(std::max<double>(1, s.hidden)));
+    if (s.bias) fill(bias, 4 * s.hidden, 0.5);
+    fill(h0, rows, 0.5);
+    fill(c0, rows, 1);
+    output.assign(static_cast<size_t>(s.steps * s.batch * row), T(7));
+    h_n.assign(static_cast<size_t>(rows), T(7));
+    c_n = h_n;
+    workspace.resize(static_cast<size_t>(lstm_workspace(s.steps, s.batch, s.hidden)));
+    args.dtype = sizeof(T) == 4 ? Dtype::kFloat32 : Dtype::kFloat64;
+    args.reverse = s.reverse;
+    args.steps = s.steps, args.batch = s.batch, args.hidden = s.hidden;
+    args.output_row = row;
+  }
+
+  void run(int threads) {
+    args.gates = gates.data(), args.weight = weight.data();
+    args.bias = s.bias ? bias.data() : nullptr;
+    args.h0 = h0.data(), args.c0 = c0.data();
+    args.output = output.data();
+    args.h_n = s.in_place ? h0.data() : h_n.data();
+    args.c_n = s.in_place ? c0.data() : c_n.data();
+    args.workspace = workspace.data();
+    args.max_threads = threads;
+    lstm(args);
+  }
+  const std::vector<T>& last_h() const { return s.in_place ? h0 : h_n; }
+  const std::vector<T>& last_c() const { return s.in_place ? c0 : c_n; }
+};
+
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+// What `p` should become, by loops over single elements.
+template <class T>
+void expect_right(const Problem<T>& before, const Problem<T>& after) {
+  const Shape& s = before.s;
+  const int64_t hidden = s.hidden, row = hidden + s.gap;
+  std::vector<double> h(before.h0.begin(), before.h0.end());
+  std::vector<double> c(before.c0.begin(), before.c0.end());
+  const double tolerance = sizeof(T) == 4 ? 2e-5 : 1e-13;
+  for (int64_t step = 0; step < s.steps; ++step) {
+    const int64_t t = s.reverse ? s.steps - 1 - step : step;
+    std::vector<double> next = h;
+    for (int64_t b = 0; b < s.batch; ++b) {
+      for (int64_t u = 0; u < hidden; ++u) {
+        double x[4];
+        for (int64_t g = 0; g < 4; ++g) {
+          const int64_t at = g * hidden + u;
+          x[g] = static_cast<double>(
+              before.gates[static_cast<size_t>((t * s.batch + b) * 4 * hidden + at)]);
+          if (s.bias) x[g] += static_cast<double>(before.bias[static_cast<size_t>(at)]);
+          for (int64_t k = 0; k < hidden; ++k) {
+            x[g] += static_cast<double>(before.weight[static_cast<size_t>(at * hidden + k)]) *
+                    h[static_cast<size_t>(b * hidden + k)];
+          }
+        }
+        double& cell = c[static_cast<size_t>(b * hidden + u)];
+        cell = sigmoid(x[1]) * cell + sigmoid(x[0]) * std::tanh(x[2]);
+        next[static_cast<size_t>(b * hidden + u)] = sigmoid(x[3]) * std::tanh(cell);
+      }
+    }
+    h = next;
+    for (int64_t b = 0; b < s.batch; ++b) {
+      for (int64_t u = 0; u < row; ++u) {
+        const T got = after.output[static_cast<size_t>((t * s.batch + b) * row + u)];
+        if (u < hidden) {
+          EXPECT_NEAR(static_cast<double>(got), h[static_cast<size_t>(b * hidden + u)], tolerance);
+        } else if (t < s.steps - 1 || b < s.batch - 1) {
+          EXPECT_EQ(got, T(7)) << "written between rows";
+        }
+      }
+    }
+  }
+  for (size_t i = 0; i < h.size(); ++i) {
+    EXPECT_NEAR(static_cast<double>(after.last_h()[i]), h[i], tolerance);
+    EXPECT_NEAR(static_cast<double>(after.last_c()[i]), c[i], tolerance);
+  }
+}
+
+template <class T>
+bool same(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+}
+
+template <class T>
+void expect_shapes_right() {
+  uint32_t seed = 1;
+  for (const Shape& shape : shapes()) {
+    SCOPED_TRACE("steps " + std::to_string(shape.steps) + " batch " + std::to_string(shape.batch) +
+                 " hidden " + std::to_string(shape.hidden));
+    const Problem<T> before(shape, ++seed);
+    Problem<T> one = before, many = before;
+    one.run(1);
+    expect_right(before, one);
+    testing::always_ask_workers(true);
+    many.run(3);
+    testing::always_ask_workers(false);
+    EXPECT_TRUE(same(one.output, many.output));
+    EXPECT_TRUE(same(one.last_h(), many.last_h()));
+    EXPECT_TRUE(same(one.last_c(), many.last_c()));
+  }
+}
+
+TEST(Lstm, FloatsAgreeWithLoops) { expect_shapes_right<float>(); }
+TEST(Lstm, DoublesAgreeWithLoops) { expect_shapes_right<double>(); }
+
+TEST(Lstm, HugeGatesSaturate) {
+  Problem<float> p({1, 1, 2, 0, false, false}, 3);
+  p.weight.assign(p.weight.size(), 0.0f);
+  //         i          f          g          o
+  p.gates = {1e30f, 0, -1e30f, 90, 1e30f, 90, 1e30f, -90};
+  p.c0 = {5, 3};
+  p.run(1);
+  EXPECT_EQ(p.c_n[0], 1.0f);  // all of tanh(inf), none of what was
+  EXPECT_EQ(p.h_n[0], std::tanh(1.0f));
+  EXPECT_NEAR(p.c_n[1], 3.5, 1e-6);
+  EXPECT_NEAR(p.h_n[1] / std::exp(-90.0), std::tanh(3.5), 1e-5);
+}
+
+std::string message_of(const LstmArgs& args) {
+  try {
+    lstm(args);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Lstm, RefusesWhatItCannotDo) {
+  Problem<float> p({2, 3, 4}, 5);
+  p.run(1);
+  LstmArgs args = p.args;
+  args.dtype = Dtype::kInt32;
+  EXPECT_EQ(message_of(args), "lstm is for float32 and float64, not int32");
+  args = p.args;
+  args.batch = -1;
+  EXPECT_EQ(message_of(args), "lstm: a size is negative: steps 2, batch -1, hidden 4");
+  args = p.args;
+  args.output_row = 3;
+  EXPECT_EQ(message_of(args), "lstm: rows of the output are 3 elements apart but 4 wide");
+  for (void* LstmArgs::*operand : {&LstmArgs::gates, &LstmArgs::output, &LstmArgs::h_n,
+                                   &LstmArgs::c_n, &LstmArgs::workspace}) {
+    args = p.args;
+    args.*operand = nullptr;
+    EXPECT_EQ(message_of(args), "lstm: an operand that has elements is null");
+  }
+  for (const void* LstmArgs::*operand : {&LstmArgs::weight, &LstmArgs::h0, &LstmArgs::c0}) {
+    args = p.args;
+    args.*operand = nullptr;
+    EXPECT_EQ(message_of(args), "lstm: an operand that has elements is null");
+  }
+}
+
+}  // namespace
+}  // namespace hologram
