@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ TRAINED: dict[str, Callable[[], training.Training]] = {
 }
 CHAINED = {f"chain: {c.name}, 10M elements": c for c in chains.CHAINS if not c.in_place}
 GROWN = "growth: small steps"
+GROWN_TRAINING = "growth: training steps of an MLP 64-32-10"
 _CHAIN_SIZE = 10_000_000
 _STEP_SIZE = 1_000
 
@@ -108,12 +110,35 @@ def _grow(side: Side, steps: int) -> int:
     return max(0, _status("VmRSS") - before)
 
 
+def _grow_training(side: Side, steps: int) -> dict[str, Any]:
+    """Return by how much the process grows over training steps, and what the losses were."""
+
+    def make() -> nn.Module:
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+
+    small = training.Training("", make, training.random_batches(16, 64))
+    block = 100
+    work = training.step_work(side, small, steps=block)
+    before = checksum = 0
+    for number in range(steps // block):
+        for loss in work.run():
+            checksum = zlib.crc32(loss.detach().cpu().numpy().tobytes(), checksum)
+        if number == steps // block // 10:
+            before = _status("VmRSS")
+    side.synchronize()
+    return {"bytes": max(0, _status("VmRSS") - before), "losses": checksum}
+
+
 def measure(device: str, what: str, threads: int, steps: int) -> dict[str, Any]:
     """Return bytes, and what the device says of itself."""
     torch.set_num_threads(threads)
     side = make_side(device)
+    result: dict[str, Any]
     if what == GROWN:
-        result: dict[str, Any] = {"bytes": _grow(side, steps)}
+        result = {"bytes": _grow(side, steps)}
+    elif what == GROWN_TRAINING:
+        result = _grow_training(side, steps)
     else:
         result = {"bytes": (_chain if what in CHAINED else _train)(side, what)}
     if side.device.type == "hologram":
@@ -125,7 +150,7 @@ def measure(device: str, what: str, threads: int, steps: int) -> dict[str, Any]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("device")
-    parser.add_argument("what", choices=[*TRAINED, *CHAINED, GROWN])
+    parser.add_argument("what", choices=[*TRAINED, *CHAINED, GROWN, GROWN_TRAINING])
     parser.add_argument("threads", type=int)
     parser.add_argument("--steps", type=int, default=1_000_000)
     options = parser.parse_args()

@@ -51,10 +51,29 @@ def _row(context: Context, what: str, goal: Goal, times: int, steps: int = 0) ->
     return context.done(row)
 
 
+def _training_row(context: Context, what: str, steps: int) -> Row:
+    """Return the growth over training steps; every loss has the same bits again, on all threads."""
+    row = Row(AREA, f"{what}, {steps:,} of them", unit="B", goal=_FLAT)
+    row.threads = context.threads[-1]
+    with faults_of(row):
+        numbers = sorted({context.threads[0], row.threads})
+        ours = [_run(context.device, what, n, steps) for n in [*numbers, row.threads]]
+        theirs = _run("cpu", what, row.threads, steps)
+        losses = [r["losses"] for r in ours]
+        if len(set(losses)) > 1:
+            raise RuntimeError(f"the losses of {len(ours)} runs differ: checksums {losses}")
+        row.spread = Spread.of([r["bytes"] for r in ours])
+        row.reference_spread = Spread.of([theirs["bytes"]])
+        row.value, row.reference = max(r["bytes"] for r in ours), theirs["bytes"]
+        row.details = {"device": ours[-1], "cpu": theirs}
+        row.note = f"every loss the same bits in {len(ours)} runs, with {numbers} threads"
+    return context.done(row)
+
+
 @area(AREA, "Memory: resident set added, in a process of its own")
 def measure(context: Context) -> Iterator[Row]:
     # Late: the child's module imports areas.
-    from bench.memory_child import CHAINED, GROWN, TRAINED
+    from bench.memory_child import CHAINED, GROWN, GROWN_TRAINING, TRAINED
 
     times = 3 if context.whole and not context.quick else 1
     chains, models = list(CHAINED), list(TRAINED)
@@ -68,3 +87,6 @@ def measure(context: Context) -> Iterator[Row]:
     if context.wants(GROWN):
         steps = 1_000_000 if times == 3 else 10_000 if context.quick else 200_000
         yield _row(context, GROWN, _FLAT, 1, steps)
+    if context.wants(GROWN_TRAINING):
+        steps = 1_000_000 if times == 3 else 1_000 if context.quick else 50_000
+        yield _training_row(context, GROWN_TRAINING, steps)

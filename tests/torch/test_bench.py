@@ -448,10 +448,12 @@ def test_reduction_says_so_where_nothing_is_counted():
 def test_memory_is_measured_in_children():
     rows = list(AREAS["memory"].measure(make_context()))
     assert [r.fault for r in rows if r.fault] == []
-    chain, model, growth = rows
+    chain, model, growth, trained = rows
     assert chain.value >= 40e6
     assert model.value > 0
     assert "10,000" in growth.name
+    assert "1,000" in trained.name
+    assert "the same bits in" in trained.note
 
 
 # --- cases, goals and reports --------------------------------------------------------------------
