@@ -7,6 +7,7 @@
 namespace hologram {
 
 const char* version() { return HOLOGRAM_VERSION_STRING; }
+const char* headers_id() { return HOLOGRAM_HEADERS_ID; }
 
 void register_builtin_devices() { register_cpu_device(); }
 

@@ -115,6 +115,18 @@ def test_wrong_torch_version_is_said_plainly() -> None:
         check_torch_version("2.11.0", "2.15.0")
 
 
+def test_a_library_with_other_headers_is_refused() -> None:
+    from hologram_torch import _C
+
+    message = (
+        "hologram_torch was built with the headers 0123 of libhologram, but the library that is "
+        r"loaded was built with [0-9a-f]{16}\. Install the distributions hologram and hologram-torch "
+        "of one version, or rebuild the second: pip install --no-build-isolation hologram-torch"
+    )
+    with pytest.raises(ImportError, match=message):
+        _C._check_headers("0123")
+
+
 def test_an_op_without_any_kernel() -> None:
     with pytest.raises(NotImplementedError, match="hologram"):
         torch.ops.aten._cudnn_init_dropout_state(

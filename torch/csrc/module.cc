@@ -6,6 +6,8 @@
 #include <torch/library.h>
 #include <torch/version.h>
 
+#include <string>
+
 #include "fallback.h"
 #include "generator.h"
 #include "hologram/device.h"
@@ -13,6 +15,7 @@
 #include "hologram/memory.h"
 #include "hologram/op.h"
 #include "hologram/recorder.h"
+#include "hologram/version.h"
 #include "load.h"
 #include "native_common.h"
 #include "op_info.h"
@@ -63,6 +66,17 @@ py::dict recorder_stats() {
 // Running what is recorded takes no lock of Python's, but may take long.
 using WithoutGil = py::call_guard<py::gil_scoped_release>;
 
+// To be asked before anything else of the library, whose interface may differ.
+void check_headers(const std::string& built_with) {
+  const char* const running = hologram::headers_id();
+  if (built_with == running) return;
+  throw py::import_error("hologram_torch was built with the headers " + built_with +
+                         " of libhologram, but the library that is loaded was built with " +
+                         running +
+                         ". Install the distributions hologram and hologram-torch of one version, "
+                         "or rebuild the second: pip install --no-build-isolation hologram-torch");
+}
+
 }  // namespace
 
 // Generators cross into Python through an operator, which needs no part of libtorch_python.
@@ -72,6 +86,8 @@ TORCH_LIBRARY_FRAGMENT(hologram, m) {
 
 PYBIND11_MODULE(_C, m) {
   m.doc() = "Native part of hologram_torch.";
+  check_headers(HOLOGRAM_HEADERS_ID);
+  m.def("_check_headers", &check_headers);
   hologram_torch::register_fallback_over_composites();
   hologram_torch::lend_openmp_threads();
   // Recorded work runs on as many threads as PyTorch's own ops.
