@@ -328,10 +328,11 @@ void await(Slot& slot, int64_t target) {
   }
 }
 
-// A job as the members of a lent team see it.
+// A job as the members of a lent team see it. Its slot is none of the pool's: a worker that came by
+// would take a member's number, and nobody would wait for it.
 struct TeamJob {
-  Slot* slot;
   const void* caller;  // a thread-local address that tells the caller from the others
+  Slot slot{};
   std::atomic<int> next_id{1};
   std::atomic<int64_t> others_tiles{0};
   int64_t caller_done = 0;
@@ -345,7 +346,7 @@ void run_member(void* argument) {
   int64_t begin = 0;
   int64_t end = 0;
   int64_t tiles = 0;
-  while (claim(*job.slot, id, begin, end)) tiles += run_claimed(*job.slot, id, begin, end);
+  while (claim(job.slot, id, begin, end)) tiles += run_claimed(job.slot, id, begin, end);
   if (is_caller) {
     job.caller_done = now_ns();
   } else {
@@ -353,19 +354,19 @@ void run_member(void* argument) {
   }
 }
 
-// As run_shared, on threads lent by another runtime.
-void run_on_team(Pool& p, ThreadTeam team, Slot& slot, int64_t begin, int64_t tiles, int threads,
+// On threads lent by another runtime, all of which have ended their part when team() returns.
+void run_on_team(Pool& p, ThreadTeam team, int64_t begin, int64_t tiles, int threads,
                  TileFunction function, void* context, int64_t start) {
+  TeamJob job{&t_depth};
+  Slot& slot = job.slot;
   slot.function = function;
   slot.context = context;
   slot.end = tiles;
-  slot.failed.store(false, std::memory_order_relaxed);
   slot.share.store(static_cast<uint32_t>(4 * threads), std::memory_order_relaxed);
   slot.word.store(
       static_cast<uint64_t>(threads) << kTilesBits | static_cast<uint64_t>(tiles - begin),
       std::memory_order_release);
   p.jobs.fetch_add(1, std::memory_order_relaxed);
-  TeamJob job{&slot, &t_depth};
   team(threads, &run_member, &job);
   const int64_t now = now_ns();
   const int64_t fair = (job.caller_done - start) / 2;
@@ -373,10 +374,7 @@ void run_on_team(Pool& p, ThreadTeam team, Slot& slot, int64_t begin, int64_t ti
     p.late_jobs.fetch_add(1, std::memory_order_relaxed);
   }
   p.team_tiles.fetch_add(job.others_tiles.load(), std::memory_order_relaxed);
-  std::exception_ptr error;
-  if (slot.failed.load(std::memory_order_acquire)) std::swap(error, slot.error);
-  p.taken.fetch_and(~(uint64_t{1} << (&slot - p.slots)), std::memory_order_release);
-  if (error != nullptr) std::rethrow_exception(error);
+  if (slot.error != nullptr) std::rethrow_exception(std::move(slot.error));
 }
 
 // On `threads` of the pool, the caller included; a guest may join.
@@ -482,13 +480,8 @@ void run_tiles(int64_t tiles, int max_threads, TileFunction function, void* cont
     threads = static_cast<int>(std::min<int64_t>(threads, tiles - begin));
   }
   if (const ThreadTeam team = lent_team(p, start); team != nullptr) {
-    if (Slot* slot = take_slot(p); slot != nullptr) {
-      // Always as many as are wished for: a team that changes its size starts and ends threads.
-      run_on_team(p, team, *slot, begin, tiles, wish, function, context, start);
-    } else {
-      function(context, begin, tiles, 0);
-    }
-    return;
+    // Always as many as are wished for: a team that changes its size starts and ends threads.
+    return run_on_team(p, team, begin, tiles, wish, function, context, start);
   }
   threads = std::min(threads, ensure_workers(p, threads - 1) + 1);
   Slot* slot = threads > 1 ? take_slot(p) : nullptr;

@@ -378,6 +378,52 @@ TEST(LentTeam, RunsEveryTileOnceAndCarriesErrors) {
   testing::always_ask_workers(false);
 }
 
+// Who works for another thread's job at that moment would not be waited for.
+TEST(LentTeam, LeavesWorkersOut) {
+  testing::always_ask_workers(true);
+  const int threads_before = num_threads();
+  set_num_threads(4);
+  static std::atomic<int> jobs;
+  static thread_local bool is_member = false;
+  jobs = 0;
+  set_thread_team([](int threads, void (*member)(void*), void* context) {
+    ++jobs;
+    // Workers are awake, and look for more.
+    const int64_t before = parallel_stats().worker_tiles;
+    std::thread other([&] {
+      for (int i = 0; i < 1000 && parallel_stats().worker_tiles == before; ++i) {
+        parallel_for(64, 4, [](int64_t begin, int64_t end, int) { burn((end - begin) * 20'000); });
+      }
+    });
+    other.join();
+    burn(1'000'000);
+    is_member = true;
+    member(context);
+    is_member = false;
+    for (int i = 1; i < threads; ++i) {
+      std::thread([&] {
+        is_member = true;
+        member(context);
+      }).join();
+    }
+  });
+  for (int i = 0; i < 1000 && jobs < 20; ++i) {
+    note_team_in_use();
+    const int before = jobs;
+    std::atomic<int64_t> outside{0};
+    parallel_for(1000, 4, [&](int64_t begin, int64_t end, int) {
+      if (!is_member) outside += end - begin;
+    });
+    if (jobs != before) {
+      EXPECT_EQ(outside.load(), 0);
+    }
+  }
+  EXPECT_EQ(jobs, 20);
+  set_thread_team(nullptr);
+  set_num_threads(threads_before);
+  testing::always_ask_workers(false);
+}
+
 TEST_F(Parallel, AnotherRuntimeMaySetTheNumberOfThreads) {
   const int before = num_threads();
   static int count = 3;
