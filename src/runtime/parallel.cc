@@ -30,6 +30,7 @@
 #include "hologram/error.h"
 #include "src/runtime/beside.h"
 #include "src/runtime/busy.h"
+#include "src/runtime/float_mode.h"
 
 namespace hologram {
 namespace internal {
@@ -58,6 +59,7 @@ struct alignas(128) Slot {
   TileFunction function = nullptr;
   void* context = nullptr;
   int64_t end = 0;
+  uint32_t float_mode = 0;
   // Tiles finished by workers, and the caller's wish to be woken when that changes.
   alignas(64) std::atomic<int64_t> finished{0};
   std::atomic<uint32_t> waiting{0};
@@ -131,6 +133,7 @@ bool claim(Slot& slot, std::conditional_t<is_guest, int&, int> id, int64_t& begi
 // Runs claimed tiles; when they throw, keeps the first error and takes all that is left. Returns
 // how many tiles are thereby settled.
 int64_t run_claimed(Slot& slot, int id, int64_t begin, int64_t end) {
+  const FloatModeScope mode(slot.float_mode);
   try {
     slot.function(slot.context, begin, end, id);
     return end - begin;
@@ -362,6 +365,7 @@ void run_on_team(Pool& p, ThreadTeam team, int64_t begin, int64_t tiles, int thr
   slot.function = function;
   slot.context = context;
   slot.end = tiles;
+  slot.float_mode = float_mode();
   slot.share.store(static_cast<uint32_t>(4 * threads), std::memory_order_relaxed);
   slot.word.store(
       static_cast<uint64_t>(threads) << kTilesBits | static_cast<uint64_t>(tiles - begin),
@@ -383,6 +387,7 @@ void run_shared(Pool& p, Slot& slot, int64_t begin, int64_t tiles, int threads, 
   slot.function = function;
   slot.context = context;
   slot.end = tiles;
+  slot.float_mode = float_mode();
   slot.finished.store(0, std::memory_order_relaxed);
   slot.failed.store(false, std::memory_order_relaxed);
   slot.share.store(static_cast<uint32_t>(4 * (threads + int{guest})), std::memory_order_relaxed);

@@ -4,10 +4,6 @@
 // Circuits are sealed by the threads that record and ask, at points that the recorded ops decide,
 // so that a loop finds its plans again however fast anything ran. Only the age of a circuit seals
 // it at a moment of its own.
-#if defined(__SSE__)
-#include <xmmintrin.h>
-#endif
-
 #include <time.h>
 
 #include <algorithm>
@@ -17,6 +13,7 @@
 #include "hologram/memory.h"
 #include "hologram/parallel.h"
 #include "src/runtime/beside.h"
+#include "src/runtime/float_mode.h"
 #include "src/runtime/recorder.h"
 #include "src/runtime/watch.h"
 
@@ -30,25 +27,6 @@ namespace {
 constexpr int64_t kWaitSpin = 200'000;
 // What such a thread leaves to a worker that is between two circuits.
 constexpr int64_t kTurnSpin = 20'000;
-
-// How this thread rounds, and what it does with denormal numbers.
-uint32_t float_mode() {
-#if defined(__SSE__)
-  return _mm_getcsr() & 0xffc0;
-#else
-  return 0;
-#endif
-}
-
-struct FloatModeScope {
-#if defined(__SSE__)
-  explicit FloatModeScope(uint32_t mode) : outer(_mm_getcsr()) { _mm_setcsr(mode | 0x1f80); }
-  ~FloatModeScope() { _mm_setcsr(outer); }
-  unsigned outer;
-#else
-  explicit FloatModeScope(uint32_t) {}
-#endif
-};
 
 int64_t processor_ns() {
   timespec t{};

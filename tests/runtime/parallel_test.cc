@@ -4,6 +4,9 @@
 
 #include <sys/wait.h>
 #include <unistd.h>
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
 
 #include <algorithm>
 #include <atomic>
@@ -114,6 +117,29 @@ TEST_F(Parallel, WorkersTakePart) {
   EXPECT_GT(parallel_stats().worker_tiles, before);
   EXPECT_GE(parallel_stats().workers, 1);
 }
+
+#if defined(__SSE__)
+TEST_F(Parallel, WorkersRoundAndFlushAsTheCallerDoes) {
+  constexpr unsigned kFlush = 0x8040;  // flush to zero, denormals are zero
+  const unsigned before = _mm_getcsr();
+  for (const unsigned mode : {before | kFlush, (before & ~0x6000u) | 0x4000u, before}) {
+    _mm_setcsr(mode);
+    std::atomic<int> others = 0;
+    std::atomic<int> wrong = 0;
+    const auto caller = std::this_thread::get_id();
+    for (int i = 0; i < 2000 && others < 20; ++i) {
+      parallel_for(64, 0, [&](int64_t begin, int64_t end, int) {
+        burn((end - begin) * 2000);
+        if ((_mm_getcsr() & 0xffc0) != (mode & 0xffc0)) ++wrong;
+        if (std::this_thread::get_id() != caller) ++others;
+      });
+    }
+    _mm_setcsr(before);
+    EXPECT_GE(others, 20);
+    EXPECT_EQ(wrong, 0);
+  }
+}
+#endif
 
 TEST_F(Parallel, NestedLoopsRunInline) {
   std::atomic<int> total{0};
