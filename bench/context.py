@@ -95,7 +95,9 @@ class Context:
             outputs = outputs_of(work)
             self.side.synchronize()
             row.details["first_call"] = time.perf_counter() - start
+            start = time.perf_counter()
             want = outputs_of(reference)
+            row.details["reference_first_call"] = time.perf_counter() - start
             truth = case.oracle() if case.oracle else None
             verify(case.name, outputs, want, truth, case.tolerance)
             del outputs

@@ -364,14 +364,22 @@ def _about(rows: list[Row], bound: float) -> Iterator[Row]:
             yield mean(f"geometric mean against {peer}", ratios, goal)
     yield from _most_over(rows, peers.LIMIT, 10_000_000, 1.3)
     yield from _most_over(rows, peers.HAND, 100_000, 1.5)
-    slowest = max(rows, key=_warm_up)
-    yield Row(
-        AREA,
-        f"longest warm-up: {slowest.name} at {size_name(slowest.size)}; of torch.compile",
-        max(0.0, _warm_up(slowest)),
-        max(_compile_warm_up(r) for r in rows),
-        goal=Goal(0.010, "most"),
-    )
+    # At 10M much of a first call is memory that the system has yet to give, eager's as well.
+    small = [r for r in rows if r.size <= 1_000_000]
+    for about, among in (("", rows), (" up to 1M", small)):
+        if not among:
+            continue
+        slowest = max(among, key=_warm_up)
+        theirs = slowest.details.get("reference_first_call", 0.0) - slowest.reference
+        yield Row(
+            AREA,
+            f"longest warm-up{about}: {slowest.name} at {size_name(slowest.size)}; "
+            "of torch.compile",
+            max(0.0, _warm_up(slowest)),
+            max(_compile_warm_up(r) for r in among),
+            goal=Goal(0.010, "most"),
+            note=f"of eager cpu there: {max(0.0, theirs) * 1e3:.3g} ms",
+        )
 
 
 def _most_over(rows: list[Row], peer: str, size: int, most: float) -> Iterator[Row]:

@@ -370,6 +370,14 @@ def test_chain_summaries_name_what_misses():
     (warm,) = (r for name, r in found.items() if name.startswith("longest warm-up"))
     assert warm.value == pytest.approx(0.049)
     assert warm.below_goal
+    assert warm.note == "of eager cpu there: 0 ms"
+    small = row("small", 1_000_000, ratios, 4e-4)
+    small.details.update(first_call=0.008, reference_first_call=0.02 + small.reference)
+    found = {r.name: r for r in chains.summarize([*rows, small])}
+    (warm,) = (r for name, r in found.items() if name.startswith("longest warm-up up to 1M: small"))
+    assert warm.value == pytest.approx(0.007)
+    assert not warm.below_goal
+    assert warm.note == "of eager cpu there: 20 ms"
 
 
 def test_models_have_the_shapes_they_are_named_for():
