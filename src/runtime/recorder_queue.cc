@@ -256,7 +256,13 @@ void Recorder::pass_on(std::unique_lock<SpinLock>& lock, Why why) {
 }
 
 void Recorder::hand_over(std::unique_lock<SpinLock>& lock) {
-  if (worker_.exists()) pass_on(lock, Why::kCall);
+  if (worker_.exists()) return pass_on(lock, Why::kCall);
+  // Where there is none the same circuits run here: loops find the same plans, and the memory of
+  // what is dead by now serves what comes.
+  const uint64_t epoch = open_->epoch;
+  lock.unlock();
+  flush_until(epoch, Why::kCall);
+  lock.lock();
 }
 
 void Recorder::hand_over() {
