@@ -29,8 +29,8 @@ class Timing:
         """Return how to time sides that use threads of their own.
 
         OpenMP's spin for milliseconds after a parallel region, on the processors that the next side
-        needs. So each turn begins with a pause, and a part that is not timed in which the side's own
-        threads wake.
+        needs. So each turn begins with a pause, and a part that is not timed in which the side's
+        own threads wake.
         """
         if threads == 1:
             return self

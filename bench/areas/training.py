@@ -183,9 +183,7 @@ def step_work(
     return Work(run, steps, outputs)
 
 
-def optimizer_work(
-    side: Side, count: int, elements: int, steps: int = 1, **options: Any
-) -> Work:
+def optimizer_work(side: Side, count: int, elements: int, steps: int = 1, **options: Any) -> Work:
     """Return AdamW steps over `count` parameters whose gradients are already there."""
 
     def start() -> tuple[list[Tensor], Callable[[], None]]:
@@ -287,7 +285,9 @@ def measure(context: Context) -> Iterator[Row]:
             yield Case(
                 f"50 x 64K parameters, {_label('AdamW', ours, theirs)}",
                 lambda side, o=ours: optimizer_work(side, 50, 65536, _FEW_STEPS, **_OPTIMIZERS[o]),
-                peer=lambda side, o=theirs: optimizer_work(side, 50, 65536, _FEW_STEPS, **_OPTIMIZERS[o]),
+                peer=lambda side, o=theirs: optimizer_work(
+                    side, 50, 65536, _FEW_STEPS, **_OPTIMIZERS[o]
+                ),
                 # Reads gradient, weight and two moments; writes the last three.
                 bytes=50 * 65536 * 4 * 7,
                 goal=Goal(4.0) if "foreach" in theirs else None,

@@ -157,7 +157,7 @@ struct Plan {
   // Set by the device at the first run; later runs find it.
   std::unique_ptr<PlanCode> code;
   std::vector<PlanPart> parts;  // one for each launch, made when the plan is first watched
-  int running = 0;                // which kernel a device is at: what an error is about
+  int running = 0;              // which kernel a device is at: what an error is about
   uint64_t canonical_hash = 0;  // equal for circuits that mean the same
   uint64_t runs = 0;
 };

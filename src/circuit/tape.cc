@@ -57,7 +57,7 @@ void Tape::clear() {
 }
 
 void Tape::append_flat(uint16_t code, Dtype compute, int arity, const Operand* operands,
-                         const uint64_t* bits, int64_t n) {
+                       const uint64_t* bits, int64_t n) {
   uint64_t* word = begin_flat(code, compute, arity, n);
   for (int k = 0; k <= arity; ++k) {
     const Operand& operand = operands[k];

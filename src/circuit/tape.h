@@ -127,7 +127,7 @@ class Tape {
   // Appends. Immediates' `immediate` is ignored: the number is `bits` and gets the next position.
   // The usual case: n elements, every kMemory operand contiguous.
   void append_flat(uint16_t code, Dtype compute, int arity, const Operand* operands,
-                     const uint64_t* bits, int64_t n);
+                   const uint64_t* bits, int64_t n);
   void append(const Record& record, const uint64_t* bits);
   void append_call(uint16_t kind, std::span<const CallSlot> operands,
                    std::span<const uint64_t> attributes, std::span<const uint64_t> numbers);

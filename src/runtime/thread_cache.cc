@@ -162,7 +162,8 @@ void Tally::tell() {
 }
 
 uint32_t cache_limit(int size_class) {
-  // As many as the results of one circuit, which are all released at its end, and those of the next.
+  // As many as the results of one circuit, which are all released at its end, and those of the
+  // next.
   if (size_class == kBareClass) return 2048;
   return static_cast<uint32_t>(std::clamp<size_t>(kListBytes / class_bytes(size_class), 2, 128));
 }

@@ -380,6 +380,7 @@ if __name__ == "__main__":
     for failure in result.failures:
         print(failure)
     print(
-        f"{dtype}, {hologram_torch.execution.mode()}: {result.samples} samples, {result.backwards} backwards, "
+        f"{dtype}, {hologram_torch.execution.mode()}: {result.samples} samples, "
+        f"{result.backwards} backwards, "
         f"{len(result.failures)} failures, {time.time() - start:.1f} s"
     )

@@ -127,8 +127,13 @@ def test_weights_of_binary_cross_entropy() -> None:
 
     check(loss, x, y, w, p)
     # Whether these are probabilities is an error of the call.
-    check(lambda x, y, w: gradients(lambda t: F.binary_cross_entropy(t, y, weight=w), x), x, y, w,
-          waits=False)
+    check(
+        lambda x, y, w: gradients(lambda t: F.binary_cross_entropy(t, y, weight=w), x),
+        x,
+        y,
+        w,
+        waits=False,
+    )
     with pytest.raises(RuntimeError, match="between 0 and 1"):
         F.binary_cross_entropy(pending(x) + 2, pending(y))
 
@@ -141,15 +146,21 @@ def test_nll_loss(dtype: torch.dtype, reduction: str) -> None:
     weight = values(8, seed=3).abs().to(dtype).to(D)
     for x in layouts(values(6, 8, dtype=dtype)):
         check(lambda a: gradients(lambda t: F.nll_loss(t, target, reduction=reduction), a), x)
-        check(lambda a: gradients(
-            lambda t: F.nll_loss(t, target, weight=weight, reduction=reduction), a), x)
+        check(
+            lambda a: gradients(
+                lambda t: F.nll_loss(t, target, weight=weight, reduction=reduction), a
+            ),
+            x,
+        )
         check(lambda a: gradients(lambda t: F.cross_entropy(t, target, reduction=reduction), a), x)
     image, places = values(2, 8, 3, 4, dtype=dtype), positions(8, 2, 3, 4)
     check(lambda a: gradients(lambda t: F.nll_loss(t, places, reduction=reduction), a), image)
     strided = places.transpose(1, 2).contiguous().transpose(1, 2)
     check(lambda a: gradients(lambda t: F.nll_loss(t, strided, reduction=reduction), a), image)
-    check(lambda a: gradients(lambda t: F.nll_loss(t, target[0], reduction=reduction), a),
-          values(8, dtype=dtype))
+    check(
+        lambda a: gradients(lambda t: F.nll_loss(t, target[0], reduction=reduction), a),
+        values(8, dtype=dtype),
+    )
 
 
 @pytest.mark.parametrize("bad", [8, -1])
@@ -204,8 +215,9 @@ def gradients_on_cpu(call: Callable[..., Tensor], x: Tensor) -> list[Tensor]:
 def test_layer_norm(dtype: torch.dtype) -> None:
     w, b = values(8, dtype=dtype, seed=1), values(8, dtype=dtype, seed=2)
     for x in layouts(values(6, 8, dtype=dtype)):
-        check(lambda x, w, b: gradients(lambda *t: F.layer_norm(t[0], (8,), *t[1:]), x, w, b),
-              x, w, b)
+        check(
+            lambda x, w, b: gradients(lambda *t: F.layer_norm(t[0], (8,), *t[1:]), x, w, b), x, w, b
+        )
         check(lambda x: gradients(lambda t: F.layer_norm(t, (8,)), x), x)
     check(lambda x: gradients(lambda t: F.layer_norm(t, (3, 8)), x), values(5, 3, 8, dtype=dtype))
 
@@ -229,8 +241,9 @@ def test_batch_norm(dtype: torch.dtype, training: bool, shape: tuple[int, ...]) 
     for x in inputs:
         check(run, x, w, b, mean, var)
     if training:
-        check(lambda x: gradients(lambda t: F.batch_norm(t, None, None, training=True), x),
-              inputs[0])
+        check(
+            lambda x: gradients(lambda t: F.batch_norm(t, None, None, training=True), x), inputs[0]
+        )
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -289,8 +302,7 @@ def test_reductions_of_integers_of_everything_and_into_out() -> None:
         check(lambda a: [a.sum(0), a.any(0), a.all(0), a.cumsum(0)], x)
         if dtype != torch.bool:
             check(lambda a: [a.max(0).indices, a.argmax(), a.prod(0), a.amin(0)], x)
-    check(lambda a: [a.sum(), a.mean(), a.max(), a.std(), a.argmax(), a.norm()],
-          values(3, 20000))
+    check(lambda a: [a.sum(), a.mean(), a.max(), a.std(), a.argmax(), a.norm()], values(3, 20000))
     check(lambda a: torch.sum(a, 0, out=torch.empty(8, device=D)), values(6, 8))
     check(lambda a: torch.sum(a, (0, 2), out=torch.zeros(10, device=D)[::2]), values(3, 5, 4))
     check(lambda a: torch.max(a, 0, out=(torch.empty(8, device=D), positions(1, 8))), values(6, 8))
@@ -335,8 +347,11 @@ def test_embedding(dtype: torch.dtype) -> None:
     index = positions(11, 4, 5)
     for at in (index, index.int(), index.t(), index[:, ::2], index[:0]):
         check(lambda w, at=at: F.embedding(at, w), weight, waits=at.numel() > 0)
-        check(lambda w, at=at: gradients(lambda t: F.embedding(at, t, padding_idx=2), w), weight,
-              waits=at.numel() > 0)
+        check(
+            lambda w, at=at: gradients(lambda t: F.embedding(at, t, padding_idx=2), w),
+            weight,
+            waits=at.numel() > 0,
+        )
     check(lambda w: gradients(lambda t: F.embedding(index, t, scale_grad_by_freq=True), w), weight)
 
 
@@ -381,7 +396,7 @@ def test_gather_and_scatter(dtype: torch.dtype) -> None:
 def test_positions_out_of_range_are_refused_at_the_call(call: Callable[..., Any]) -> None:
     bad = torch.tensor([1, 7, 2], device=D)
     for index in (bad, bad * 1):
-        with pytest.raises(IndexError, match="out of range|out of bounds"):
+        with pytest.raises(IndexError, match=r"out of range|out of bounds"):
             call(pending(values(7, 3)), index)
 
 
@@ -423,10 +438,10 @@ def test_products(dtype: torch.dtype) -> None:
         check(lambda a, b: [a @ b, b.t() @ a.t()], a, b, waits=False)
         check(lambda a, b, c: torch.addmm(c, a, b, beta=0.5, alpha=2), a, b, bias, waits=False)
         check(lambda a, b, c: c.addmm_(a, b, beta=0.5), a, b, bias, waits=False)
-        check(lambda a, b, c: [torch.addmm(c, a, b), torch.addmm(c[0], a, b)], a, b, row,
-              waits=False)
-        check(lambda a, w, c: gradients(F.linear, a, w, c), a, b.t().contiguous(), row,
-              waits=False)
+        check(
+            lambda a, b, c: [torch.addmm(c, a, b), torch.addmm(c[0], a, b)], a, b, row, waits=False
+        )
+        check(lambda a, w, c: gradients(F.linear, a, w, c), a, b.t().contiguous(), row, waits=False)
     for a in layouts(batch):
         check(lambda a, b: [a @ b, (b.mT @ a.mT)], a, other, waits=False)
         check(lambda a, b, c: torch.baddbmm(c, a, b, beta=0.5), a, other, full, waits=False)
@@ -447,8 +462,12 @@ def test_recurrent_cells() -> None:
 
     check(lstm, *gates, *biases)
     check(lstm, *gates)
-    check(lambda *t: gradients(lambda *u: aten._thnn_fused_gru_cell(*u)[0], *t),
-          *(t[:, :15].contiguous() for t in gates[:2]), gates[2], *(b[:15] for b in biases))
+    check(
+        lambda *t: gradients(lambda *u: aten._thnn_fused_gru_cell(*u)[0], *t),
+        *(t[:, :15].contiguous() for t in gates[:2]),
+        gates[2],
+        *(b[:15] for b in biases),
+    )
 
 
 # --- Optimizers ----------------------------------------------------------------------------------
@@ -475,8 +494,13 @@ def test_fused_optimizers(name: str, dtype: torch.dtype) -> None:
         return params
 
     # Where the rate is a tensor, AdamW looks at it when it is made.
-    check(steps, values(5, 6, dtype=dtype), values(3, dtype=dtype), values(4, 2, dtype=dtype).t(),
-          waits=name != "adamw")
+    check(
+        steps,
+        values(5, 6, dtype=dtype),
+        values(3, dtype=dtype),
+        values(4, 2, dtype=dtype).t(),
+        waits=name != "adamw",
+    )
 
 
 def test_a_learning_rate_makes_no_new_plan() -> None:
@@ -596,8 +620,12 @@ def train(model: str, steps: int) -> list[Tensor]:
         x, y = values(16, 20).to(D), positions(10, 16)
     elif model == "cnn":
         net = nn.Sequential(
-            nn.Conv2d(2, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.MaxPool2d(2),
-            nn.Flatten(), nn.Linear(54, 10),
+            nn.Conv2d(2, 6, 3),
+            nn.BatchNorm2d(6),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(54, 10),
         )
         x, y = values(8, 2, 8, 8).to(D), positions(10, 8)
     elif model == "lstm":

@@ -120,8 +120,9 @@ def test_a_library_with_other_headers_is_refused() -> None:
 
     message = (
         "hologram_torch was built with the headers 0123 of libhologram, but the library that is "
-        r"loaded was built with [0-9a-f]{16}\. Install the distributions hologram and hologram-torch "
-        "of one version, or rebuild the second: pip install --no-build-isolation hologram-torch"
+        r"loaded was built with [0-9a-f]{16}\. Install the distributions hologram and "
+        "hologram-torch of one version, or rebuild the second: "
+        "pip install --no-build-isolation hologram-torch"
     )
     with pytest.raises(ImportError, match=message):
         _C._check_headers("0123")

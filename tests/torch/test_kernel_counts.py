@@ -230,7 +230,7 @@ def test_eager_mode_records_nothing() -> None:
         assert counted(lambda: five_ops(x))[0] == 0
 
 
-# --- Calls: whole-tensor work is a kernel of its own, or begins one --------------------------------
+# --- Calls: whole-tensor work is a kernel of its own, or begins one ---------------------------
 
 
 def own_products() -> bool:

@@ -130,9 +130,7 @@ def test_gradcheck(causal: bool) -> None:
 
 
 def test_threads_do_not_change_bits() -> None:
-    q, k, v, g = (
-        _heads(2, 3, 200, 32, torch.float32, seed).to(DEVICE) for seed in (1, 2, 3, 4)
-    )
+    q, k, v, g = (_heads(2, 3, 200, 32, torch.float32, seed).to(DEVICE) for seed in (1, 2, 3, 4))
     threads = torch.get_num_threads()
     results = []
     try:

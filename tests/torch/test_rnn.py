@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""Recurrent layers: whole where no gradient is asked for, in steps otherwise; both agree with cpu."""
+"""Recurrent layers agree with cpu: whole where no gradient is asked for, in steps otherwise."""
 
 from __future__ import annotations
 
 import contextlib
 import copy
 
-import hologram_torch  # noqa: F401
 import pytest
 import torch
+
+import hologram_torch
 
 KINDS = {
     "plain": {},
@@ -56,8 +57,9 @@ def test_lstm_goes_on_from_states_and_has_one_result(
         results = []
         for mode in ("eager", "deferred", "deferred"):
             with hologram_torch.execution(mode):
-                moved = tuple(s.to("hologram").transpose(1, 2).contiguous().transpose(1, 2)
-                              for s in states)
+                moved = tuple(
+                    s.to("hologram").transpose(1, 2).contiguous().transpose(1, 2) for s in states
+                )
                 got, (our_h, our_c) = ours(x.to("hologram"), moved)
                 results.append([t.cpu() for t in (got, our_h, our_c)])
         threads = torch.get_num_threads()
@@ -82,8 +84,17 @@ def test_lstm_refuses_what_cpu_refuses() -> None:
         messages = []
         for device in ("cpu", "hologram"):
             with torch.no_grad(), pytest.raises((RuntimeError, IndexError)) as error:
-                torch.lstm(x.to(device), [t.to(device) for t in hx],
-                           [p.to(device) for p in params], True, 1, 0.0, False, False, False)
+                torch.lstm(
+                    x.to(device),
+                    [t.to(device) for t in hx],
+                    [p.to(device) for p in params],
+                    True,
+                    1,
+                    0.0,
+                    False,
+                    False,
+                    False,
+                )
             messages.append(str(error.value).splitlines()[0])
         assert messages[0] == messages[1]
     with torch.no_grad(), pytest.raises(RuntimeError, match="Expected hidden"):

@@ -252,7 +252,7 @@ def _writes(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [o for o in operands if o["stored"]] if "call" in record else operands[:1]
 
 
-_NOTHING = {"slot": 0, "offset": 0, "dtype": "bytes", "strides": [1], "bytes": 0}
+_NOTHING: dict[str, Any] = {"slot": 0, "offset": 0, "dtype": "bytes", "strides": [1], "bytes": 0}
 
 
 class Circuit:
