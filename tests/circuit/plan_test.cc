@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <string>
 #include <vector>
 
 #include "hologram/error.h"
+#include "hologram/reduction.h"
+#include "src/circuit/call_kinds.h"
 #include "src/circuit/plan.h"
 #include "tests/circuit/test_calls.h"
 
