@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+// Convolutions of one to three dimensions, forward and backward, without the unfolded input in
+// memory.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "hologram/api.h"
+#include "hologram/dtype.h"
+
+namespace hologram {
+
+// Sizes and the like of depth, height and width; 1 (padding: 0) where there are fewer dimensions.
+using ConvolutionSizes = std::array<int64_t, 3>;
+
+// Steps in elements between images, channels, and along depth, height and width. Any are allowed
+// for inputs; results must not overlap themselves. Widths of step 1 (what is read) and images whose
+// channels are contiguous (what is written) are computed in place, others on a copy.
+struct ConvolutionStrides {
+  int64_t batch = 0, channel = 0;
+  ConvolutionSizes size{};
+};
+
+// The geometry of y = x * w: x is batch x in_channels x in_size, y is batch x out_channels x
+// out_size, w is out_channels x (in_channels / groups) x kernel. Output channel o sees the inputs
+// of its group, o / (out_channels / groups):
+//   y[n, o, i] = bias[o] + sum over c, t of w[o, c, t] x[n, c, i * stride - padding + t * dilation]
+// where x is 0 outside its sizes. out_size may be less than what the sizes allow, then the last
+// results are left out.
+struct ConvolutionArgs {
+  Dtype dtype = Dtype::kFloat32;  // or float64
+  int64_t batch = 0, groups = 1;
+  int64_t in_channels = 0, out_channels = 0;
+  ConvolutionSizes in_size{1, 1, 1}, out_size{1, 1, 1}, kernel{1, 1, 1};
+  ConvolutionSizes stride{1, 1, 1}, padding{}, dilation{1, 1, 1};
+  ConvolutionStrides x_strides, y_strides;
+  // w lies contiguous as out_channels x kernel x channels rather than out_channels x channels x
+  // kernel.
+  bool weight_channels_last = false;
+  int max_threads = 0;  // 0: num_threads()
+};
+
+// All have the same bits for any number of threads. A result is a sum of products fused with their
+// addition, in pieces of 256 that are added up in turn (depthwise convolutions: one piece), so its
+// error is bounded by that of a sequential sum. Results are written whole, whatever they held, and
+// overlap no operand.
+//
+// Error(kNotSupported) for other dtypes; Error(kInvalidArgument) for sizes below 0, kernels,
+// strides and dilations below 1, channels that groups does not divide, out_size beyond what in_size
+// gives, and operands that are null but have elements.
+
+// y from x, w and bias (out_channels elements, or null).
+HOLOGRAM_API void convolution(const ConvolutionArgs& args, const void* x, const void* w,
+                              const void* bias, void* y);
+
+// The gradient of x from that of y: grad_x[n, c, j] = bias[c] + the sum of w[o, c, t] grad_y[n, o,
+// i] over all that see it. bias (in_channels elements) is null for a gradient; with it this is the
+// transposed convolution, of which the forward convolution is the gradient.
+HOLOGRAM_API void convolution_backward_input(const ConvolutionArgs& args, const void* grad_y,
+                                             const void* w, const void* bias, void* grad_x);
+
+// The gradient of w, which lies as args says w does, from x and the gradient of y.
+HOLOGRAM_API void convolution_backward_weight(const ConvolutionArgs& args, const void* x,
+                                              const void* grad_y, void* grad_w);
+
+// The gradient of the bias: the sum of grad_y over images and places, out_channels elements.
+HOLOGRAM_API void convolution_backward_bias(const ConvolutionArgs& args, const void* grad_y,
+                                            void* grad_bias);
+
+}  // namespace hologram
