@@ -149,8 +149,9 @@ class Forward {
           g.packed = true;
         }
         g.ldb = cols;
-        g.beta = p0 == 0 ? T(0) : T(1);
-        if (p0 == 0 && bias_ != nullptr) g.bias = bias_ + row + i;
+        // The first piece is added to the bias.
+        const bool adds_bias = p0 == 0 && bias_ != nullptr;
+        g.beta = p0 == 0 && !adds_bias ? T(0) : T(1);
         for (int64_t f = f0; f < f1; ++f) {
           const Panel p = panel(f);
           g.n = p.n;
@@ -159,6 +160,9 @@ class Forward {
                         : y_ + p.image * a_.y_strides.batch + (row + i) * a_.y_strides.channel +
                               p.first;
           g.ldc = joined_ ? width : a_.y_strides.channel;
+          for (int64_t r = 0; r < g.m && adds_bias; ++r) {
+            std::fill_n(g.c + r * g.ldc, g.n, bias_[row + i + r]);
+          }
           product_.panel(g);
         }
       }

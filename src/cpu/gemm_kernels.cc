@@ -91,7 +91,7 @@ void PackB(const T* b, int64_t row, int64_t col, int64_t k, int64_t n, T* HWY_RE
 // along k, lda apart; else its columns do.
 template <class T, int kRowCount, int kVectors, bool kAlongK>
 void Tile(int64_t k, const T* HWY_RESTRICT a, int64_t lda, const T* HWY_RESTRICT b, int64_t ldb,
-          int64_t n, T alpha, T beta, T* HWY_RESTRICT c, int64_t ldc, const T* bias) {
+          int64_t n, T alpha, T beta, T* HWY_RESTRICT c, int64_t ldc) {
   const Tag<T> d;
   using V = hn::Vec<Tag<T>>;
   constexpr int64_t kLanes = kCols<T> / 2;
@@ -134,7 +134,6 @@ void Tile(int64_t k, const T* HWY_RESTRICT a, int64_t lda, const T* HWY_RESTRICT
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
       V value = hn::Mul(sum[i * kVectors + v], scale);
-      if (bias != nullptr) value = hn::Add(value, hn::Set(d, bias[i]));
       T* to = row + v * kLanes;
       const int64_t here = n - v * kLanes;
       if (here >= kLanes) {
@@ -150,13 +149,12 @@ void Tile(int64_t k, const T* HWY_RESTRICT a, int64_t lda, const T* HWY_RESTRICT
 
 template <class T, int kVectors, bool kAlongK, int kRowCount = kRows>
 void TileOf(int64_t rows, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, int64_t n,
-            T alpha, T beta, T* c, int64_t ldc, const T* bias) {
+            T alpha, T beta, T* c, int64_t ldc) {
   if (rows == kRowCount) {
-    return Tile<T, kRowCount, kVectors, kAlongK>(k, a, lda, b, ldb, n, alpha, beta, c, ldc, bias);
+    return Tile<T, kRowCount, kVectors, kAlongK>(k, a, lda, b, ldb, n, alpha, beta, c, ldc);
   }
   if constexpr (kRowCount > 1) {
-    TileOf<T, kVectors, kAlongK, kRowCount - 1>(rows, k, a, lda, b, ldb, n, alpha, beta, c, ldc,
-                                                bias);
+    TileOf<T, kVectors, kAlongK, kRowCount - 1>(rows, k, a, lda, b, ldb, n, alpha, beta, c, ldc);
   }
 }
 
@@ -165,12 +163,11 @@ void Panel(const cpu::GemmPanel<T>& g) {
   ForTiles(g.m, [&](int64_t i, int64_t rows) HWY_ATTR {
     const T* a = g.packed ? g.a + i * g.k : g.a + i * g.row;
     T* c = g.c + i * g.ldc;
-    const T* bias = g.bias != nullptr ? g.bias + i : nullptr;
     const int64_t lda = g.packed ? rows : g.row == 1 ? g.col : g.row;
     const bool along_k = !g.packed && g.row != 1;
     const bool narrow = g.n <= kCols<T> / 2;
     const auto run = [&](auto tile) HWY_ATTR {
-      tile(rows, g.k, a, lda, g.b, g.ldb, g.n, g.alpha, g.beta, c, g.ldc, bias);
+      tile(rows, g.k, a, lda, g.b, g.ldb, g.n, g.alpha, g.beta, c, g.ldc);
     };
     if (along_k) {
       narrow ? run(&TileOf<T, 1, true>) : run(&TileOf<T, 2, true>);

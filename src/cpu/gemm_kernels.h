@@ -10,8 +10,7 @@ namespace hologram::cpu {
 
 // c (m x n) = alpha a b + beta c for one panel of b, n <= cols. Element (i, p) of a is at
 // a[i * row + p * col], one of which is 1, or a is what pack_a wrote. Row p of b starts at
-// b + p * ldb and has `cols` readable elements. beta 0 does not read c. Where bias is given,
-// bias[i] is added to row i.
+// b + p * ldb and has `cols` readable elements. beta 0 does not read c.
 template <class T>
 struct GemmPanel {
   int64_t m = 0, n = 0, k = 0;
@@ -23,7 +22,6 @@ struct GemmPanel {
   T* c = nullptr;
   int64_t ldc = 0;
   T alpha = T(1), beta = T(0);
-  const T* bias = nullptr;
 };
 
 // One instruction set's building blocks for T, around a register tile of up to `rows` x `cols` of
