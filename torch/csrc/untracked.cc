@@ -10,12 +10,24 @@ bool is_tracked_slowly(const at::Tensor& t) {
          impl->_fw_grad(/*level=*/0, t).defined();
 }
 
+namespace {
+
+// Null where PyTorch has no way to tell (2.11): its own way past autograd is all there is then.
+template <class Op>
+const c10::KernelFunction* kernel_of(const Op& op, c10::DispatchKeySet keys) {
+  if constexpr (requires { op.lookup(keys); }) {
+    return new c10::KernelFunction(op.lookup(keys));  // leaked: calls may come until the very end
+  } else {
+    return nullptr;
+  }
+}
+
+}  // namespace
+
 const c10::KernelFunction* autograd_kernel_of(std::string_view name) {
   const c10::OperatorHandle op = find_aten(name);
   if (!op.hasKernelForDispatchKey(c10::DispatchKey::Autograd)) return nullptr;
-  // Leaked: calls may come until the very end.
-  return new c10::KernelFunction(
-      op.lookup(c10::DispatchKeySet(c10::DispatchKey::AutogradPrivateUse1)));
+  return kernel_of(op, c10::DispatchKeySet(c10::DispatchKey::AutogradPrivateUse1));
 }
 
 torch::Library& autograd_library() {

@@ -40,7 +40,7 @@ bool is_untracked(c10::DispatchKeySet keys, const Args&... args) {
   return C10_LIKELY(!keys.has_any(kBetween)) && !(is_tracked(args) || ...);
 }
 
-// Autograd's own kernel of aten::name; null where the op has none.
+// Autograd's own kernel of aten::name; null where the op has none, or PyTorch does not tell.
 const c10::KernelFunction* autograd_kernel_of(std::string_view name);
 
 // Where kernels are registered that stand before autograd's.
