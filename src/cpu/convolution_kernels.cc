@@ -10,6 +10,8 @@
 #include "src/cpu/convolution_kernels.h"
 // clang-format on
 
+#include <algorithm>
+
 HWY_BEFORE_NAMESPACE();
 namespace hologram {
 namespace HWY_NAMESPACE {
@@ -235,6 +237,51 @@ void Depthwise(const ConvSource<T>& from, const ConvColumns<T>& columns, const T
   }
 }
 
+// Positions of the lanes of vector v where tap t of the first channel is at tap[t].
+template <class T>
+void StorePositions(const ConvSource<T>& from, const ConvColumns<T>& columns, int v,
+                    const typename ConvSegment<T>::Index* chosen, int64_t n, int64_t* to) {
+  const ConvSegment<T>* segment = columns.segments + (v == 0 ? 0 : columns.counts[0]);
+  for (int s = 0; s < columns.counts[v]; ++s, ++segment) {
+    for (int64_t l = 0; l < n; ++l) {
+      if ((segment->lanes >> l & 1) == 0) continue;
+      to[l] = segment->base + (segment->linear ? l : segment->lane[l]) + from.tap[chosen[l]];
+    }
+  }
+}
+
+template <class T>
+void MaxPool(const ConvSource<T>& from, const ConvColumns<T>& columns, int64_t n, T* y,
+             int64_t* positions) {
+  const Tag<T> d;
+  const hn::RebindToSigned<Tag<T>> di;
+  using Index = typename ConvSegment<T>::Index;
+  for (int v = 0; v * kLanes<T> < n; ++v) {
+    const int64_t count = std::min<int64_t>(kLanes<T>, n - v * kLanes<T>);
+    auto max = hn::Zero(d);
+    auto chosen = hn::Set(di, Index(-1));
+    for (int64_t t = 0; t < from.taps; ++t) {
+      const uint32_t bits = columns.reach[t] >> (v * kLanes<T>)&kAll<T>;
+      if (bits == 0) continue;
+      const auto x = LoadColumns(from, columns, v, columns.reach[t], from.x + from.tap[t]);
+      const auto none = hn::RebindMask(d, hn::Lt(chosen, hn::Zero(di)));
+      const auto larger = hn::Or(hn::Or(hn::Gt(x, max), hn::IsNaN(x)), none);
+      const auto takes = hn::And(larger, MaskOf<T>(bits));
+      max = hn::IfThenElse(takes, x, max);
+      chosen =
+          hn::IfThenElse(hn::RebindMask(di, takes), hn::Set(di, static_cast<Index>(t)), chosen);
+    }
+    HWY_ALIGN Index taps[kLanes<T>];
+    hn::Store(chosen, di, taps);
+    if (count == kLanes<T>) {
+      hn::StoreU(max, d, y + v * kLanes<T>);
+    } else {
+      StoreFirst(d, max, y + v * kLanes<T>, count);
+    }
+    StorePositions<T>(from, columns, v, taps, count, positions + v * kLanes<T>);
+  }
+}
+
 template <class T>
 HWY_INLINE hn::Vec<Tag<T>> LoadSome(const T* p, int64_t n) {
   const Tag<T> d;
@@ -255,10 +302,12 @@ void DepthwiseProducts(const ConvSource<T>& from, const ConvColumns<T>& columns,
 }  // namespace
 
 cpu::ConvKernel<float> ConvKernelFloat() {
-  return {&Pack<float>, &Unpack<float>, &Depthwise<float>, &DepthwiseProducts<float>};
+  return {&Pack<float>, &Unpack<float>, &Depthwise<float>, &DepthwiseProducts<float>,
+          &MaxPool<float>};
 }
 cpu::ConvKernel<double> ConvKernelDouble() {
-  return {&Pack<double>, &Unpack<double>, &Depthwise<double>, &DepthwiseProducts<double>};
+  return {&Pack<double>, &Unpack<double>, &Depthwise<double>, &DepthwiseProducts<double>,
+          &MaxPool<double>};
 }
 
 }  // namespace HWY_NAMESPACE

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+// Compares max pooling and its gradient with plain loops.
+#include "hologram/pooling.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "hologram/cpu_info.h"
+#include "hologram/error.h"
+
+namespace hologram {
+namespace {
+
+int64_t count(const ConvolutionSizes& s) { return s[0] * s[1] * s[2]; }
+
+// The position that window `at` of a plane chooses.
+int64_t choose(const MaxPoolArgs& a, const double* plane, int64_t at) {
+  const ConvolutionSizes& in = a.in_size;
+  const int64_t out[] = {at / (a.out_size[1] * a.out_size[2]), at / a.out_size[2] % a.out_size[1],
+                         at % a.out_size[2]};
+  int64_t best = -1;
+  for (int64_t tap = 0; tap < count(a.kernel); ++tap) {
+    const int64_t t[] = {tap / (a.kernel[1] * a.kernel[2]), tap / a.kernel[2] % a.kernel[1],
+                         tap % a.kernel[2]};
+    int64_t position = 0;
+    bool inside = true;
+    for (size_t i = 0; i < 3; ++i) {
+      const int64_t p = out[i] * a.stride[i] - a.padding[i] + t[i] * a.dilation[i];
+      inside = inside && p >= 0 && p < in[i];
+      position = position * in[i] + p;
+    }
+    if (!inside) continue;
+    const double x = plane[position];
+    if (best < 0 || x > plane[best] || x != x) best = position;
+  }
+  return best;
+}
+
+template <class T>
+void check(MaxPoolArgs a, const std::string& where) {
+  a.dtype = sizeof(T) == 4 ? Dtype::kFloat32 : Dtype::kFloat64;
+  const size_t size = static_cast<size_t>(count(a.in_size)), planes = static_cast<size_t>(a.planes);
+  const size_t places = static_cast<size_t>(count(a.out_size));
+  std::mt19937 rng(7);
+  std::vector<double> x(planes * size);
+  for (double& v : x) v = static_cast<double>(rng() % 50) - 25;
+  x[size / 2] = std::numeric_limits<double>::quiet_NaN();
+  x[0] = -std::numeric_limits<double>::infinity();
+  const std::vector<T> from(x.begin(), x.end());
+  std::vector<T> y(planes * places), grad(planes * places), grad_x(planes * size, T(7));
+  std::vector<int64_t> positions(planes * places);
+  for (size_t i = 0; i < grad.size(); ++i) grad[i] = static_cast<T>(i % 16);
+  for (const int threads : {1, 3}) {
+    a.max_threads = threads;
+    max_pool(a, from.data(), y.data(), positions.data());
+    max_pool_backward(a, grad.data(), positions.data(), grad_x.data());
+    std::vector<T> sums(planes * size);
+    for (size_t i = 0; i < planes * places; ++i) {
+      const size_t plane = i / places * size;
+      const int64_t at = choose(a, x.data() + plane, static_cast<int64_t>(i % places));
+      ASSERT_EQ(positions[i], at) << where << " at " << i;
+      const T value = from[plane + static_cast<size_t>(at)];
+      ASSERT_TRUE(y[i] == value || (y[i] != y[i] && value != value)) << where << " at " << i;
+      sums[plane + static_cast<size_t>(at)] += grad[i];
+    }
+    ASSERT_EQ(grad_x, sums) << where;
+  }
+}
+
+TEST(MaxPool, FindsTheLargestOfEachWindow) {
+  const Isa best = current_isa();
+  for (const Isa isa : {Isa::kBaseline, Isa::kAvx2, Isa::kAvx512}) {
+    if (!isa_available(isa)) continue;
+    force_isa(isa);
+    const std::string name(isa_name(isa));
+    check<float>({{}, 5, {1, 8, 12}, {1, 4, 6}, {1, 2, 2}, {1, 2, 2}}, name + ", 2 x 2");
+    check<float>({{}, 40, {1, 30, 33}, {1, 15, 17}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}},
+                 name + ", 3 x 3");
+    check<double>({{}, 3, {4, 9, 7}, {2, 5, 3}, {3, 1, 3}, {1, 2, 1}, {}, {1, 1, 2}},
+                  name + ", three dimensions");
+    check<double>({{}, 2, {1, 5, 90}, {1, 2, 4}, {1, 3, 8}, {1, 3, 30}, {0, 1, 2}},
+                  name + ", wide strides");
+  }
+  force_isa(best);
+}
+
+std::string error_of(const MaxPoolArgs& args, const void* x = "") {
+  float y[64];
+  int64_t positions[64];
+  try {
+    max_pool(args, x, y, positions);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(MaxPool, RefusesWhatIsWrong) {
+  const MaxPoolArgs good{Dtype::kFloat32, 1, {1, 4, 4}, {1, 2, 2}, {1, 2, 2}, {1, 2, 2}};
+  const auto with = [&](auto&& change) {
+    MaxPoolArgs args = good;
+    change(args);
+    return error_of(args);
+  };
+  const auto has = [](const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos ? ::testing::AssertionSuccess()
+                                                : ::testing::AssertionFailure() << text;
+  };
+  EXPECT_TRUE(
+      has(with([](auto& a) { a.dtype = Dtype::kInt32; }), "float32 and float64, not int32"));
+  EXPECT_TRUE(has(with([](auto& a) { a.planes = -2; }), "the number of planes is -2"));
+  EXPECT_TRUE(has(with([](auto& a) { a.kernel[1] = 0; }), "dimension 1 has input 4"));
+  EXPECT_TRUE(has(with([](auto& a) { a.out_size[2] = 3; }), "3 windows of which some lie outside"));
+  EXPECT_TRUE(has(with([](auto& a) { a.padding[2] = 2; }), "some lie outside 4 elements"));
+  EXPECT_TRUE(has(with([](auto& a) { a.in_size[1] = 0; }), "some lie outside 0 elements"));
+  EXPECT_TRUE(has(error_of(good, nullptr), "an operand that has elements is null"));
+}
+
+}  // namespace
+}  // namespace hologram
