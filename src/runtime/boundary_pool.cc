@@ -27,10 +27,12 @@ constinit thread_local BoundaryPool* t_pool = nullptr;
 struct PoolNode {
   BoundaryPool pool;
   PoolNode* next = nullptr;
+  PoolNode* older = nullptr;
 };
 struct Keeper {
   std::mutex mutex;
   PoolNode* spare = nullptr;
+  PoolNode* newest = nullptr;  // of all
   pthread_key_t key{};
   bool key_made = false;
 };
@@ -38,12 +40,13 @@ struct Keeper {
 void give_back(void* argument);
 void lock_keeper();
 void unlock_keeper();
+void after_fork_in_child();
 
 Keeper& keeper() {
   static Keeper* instance = [] {
     auto* k = new Keeper;
     k->key_made = pthread_key_create(&k->key, give_back) == 0;
-    pthread_atfork(lock_keeper, unlock_keeper, unlock_keeper);
+    pthread_atfork(lock_keeper, unlock_keeper, after_fork_in_child);
     return k;
   }();
   return *instance;
@@ -51,6 +54,19 @@ Keeper& keeper() {
 
 void lock_keeper() { keeper().mutex.lock(); }
 void unlock_keeper() { keeper().mutex.unlock(); }
+
+// The child has one thread; the pools of the others are as good as those of ended ones.
+void after_fork_in_child() {
+  Keeper& k = keeper();
+  k.spare = nullptr;
+  for (PoolNode* node = k.newest; node != nullptr; node = node->older) {
+    if (&node->pool == t_pool) continue;
+    for (int c = 0; c < BoundaryPool::kClasses; ++c) node->pool.release(c);
+    node->next = k.spare;
+    k.spare = node;
+  }
+  k.mutex.unlock();
+}
 
 void give_back(void* argument) {
   auto* node = static_cast<PoolNode*>(argument);
@@ -129,7 +145,12 @@ BoundaryPool& this_thread_pool() {
       k.spare = node->next;
     }
   }
-  if (node == nullptr) node = new PoolNode;
+  if (node == nullptr) {
+    node = new PoolNode;
+    std::lock_guard lock(k.mutex);
+    node->older = k.newest;
+    k.newest = node;
+  }
   if (k.key_made) pthread_setspecific(k.key, node);
   t_pool = &node->pool;
   return *t_pool;

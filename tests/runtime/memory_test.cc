@@ -426,5 +426,48 @@ TEST(BoundaryPool, IsOnePerThreadAndServesAgain) {
   EXPECT_EQ(other->free_classes(), 96);
 }
 
+TEST(BoundaryPool, ForkedChildrenUseThoseOfThreadsTheyLack) {
+  if (kThreadSanitizer)
+    GTEST_SKIP() << "ThreadSanitizer does not follow forks of threaded programs";
+  const auto pool_of_a_thread = [] {
+    BoundaryPool* pool = nullptr;
+    std::thread([&] { pool = &this_thread_pool(); }).join();
+    return pool;
+  };
+  const BoundarySlot mine;
+  std::atomic<BoundaryPool*> taken{nullptr};
+  std::atomic<bool> stop{false};
+  std::thread holder([&] {
+    const BoundarySlot slot;
+    taken = &this_thread_pool();
+    while (!stop) std::this_thread::yield();
+  });
+  while (taken == nullptr) std::this_thread::yield();
+  EXPECT_NE(pool_of_a_thread(), taken);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    alarm(20);
+    std::vector<std::thread> threads;
+    std::atomic<int> found{0}, ready{0};
+    const int count = 64;  // as many at once take all that there are
+    for (int t = 0; t < count; ++t) {
+      threads.emplace_back([&] {
+        BoundaryPool* const pool = &this_thread_pool();
+        if (pool == taken && pool->free_classes() == 96) ++found;
+        ++ready;
+        while (ready < count) std::this_thread::yield();
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    _exit(found == 1 && this_thread_pool().free_classes() == 95 ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "status " << status;
+  stop = true;
+  holder.join();
+}
+
 }  // namespace
 }  // namespace hologram
