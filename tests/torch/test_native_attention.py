@@ -104,6 +104,8 @@ def test_what_pytorch_keeps_for_the_gradient() -> None:
 
 def test_empty_batches_and_special_values() -> None:
     for shape in [(0, 2, 5, 8), (2, 0, 5, 8), (2, 2, 0, 8), (2, 2, 5, 0)]:
+        if shape[1] == 0 and torch.__version__.startswith("2.11."):
+            continue  # there cpu itself divides by the number of heads, which ends the process
         empty = [values(*shape, seed=seed) for seed in (1, 2, 3, 4)]
         check(F.scaled_dot_product_attention, *empty[:3])
         check(_gradients, *empty)
