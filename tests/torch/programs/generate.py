@@ -237,16 +237,18 @@ class Generator:
         return [name for name in names if self.env[name] is not None]
 
     def spread(self, arguments: tuple[Any, ...]) -> int:
-        """Return how many elements the tensors among arguments have when broadcast."""
+        """Return how many elements the tensors among arguments have when broadcast, or folded."""
         shapes = {self.env[a].shape for a in arguments if type(a) is V}
+        # A fold over the empty dimensions leaves the others, whose sizes nothing else bounds.
+        empty = [families.numel([n for n in s if n != 0]) for s in shapes if 0 in s]
         if len(shapes) < 2:
-            return 0
+            return max(empty, default=0)
         sizes: list[int] = []
         for shape in shapes:
             sizes += [1] * (len(shape) - len(sizes))
             for d, size in enumerate(reversed(shape)):
                 sizes[d] = max(sizes[d], size)
-        return families.numel(sizes)
+        return max([families.numel(sizes), *empty])
 
     def new_input(
         self, shape: tuple[int, ...] | None = None, dtype: torch.dtype | None = None
