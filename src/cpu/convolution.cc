@@ -3,8 +3,10 @@
 #include "hologram/convolution.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "src/cpu/convolution_work.h"
+#include "src/cpu/depthwise_kernels.h"
 #include "src/cpu/pack_buffer.h"
 
 namespace hologram {
@@ -14,6 +16,11 @@ namespace {
 // Images of at least so many panels are walked one after the other, since neighbouring panels share
 // rows of the input; smaller ones place by place, since the same places share a plan.
 constexpr int64_t kWalkImages = 8;
+// Panels that a depthwise convolution walks in a plane before it turns to the next: long enough for
+// the processor to see where it goes.
+constexpr int64_t kPlanePanels = 96;
+// Elements of a copy of a plane, or of a band of it, that stay near.
+constexpr int64_t kPlaneElements = 16384;
 // Elements of results that are kept until they are moved to their images.
 constexpr int64_t kKeptResults = int64_t{1} << 16;
 // What packing a panel costs, in rows of the product.
@@ -60,10 +67,11 @@ class Forward {
     if (depth_ == 0) return fill();
     const int threads = threads_of(a_);
     const int64_t work = a_.groups * rows_ * depth_ * a_.batch * places_;
+    if (depthwise_ && is_flat()) return planes(work, threads);
     if (depthwise_) {
       // Reading an element costs as much as some multiplications of a product.
       const ConvGrid grid =
-          choose_conv_grid(a_.groups, 1, panels_, kConvPanels, 1, 8 * work, 1, threads);
+          choose_conv_grid(a_.groups, 1, panels_, kPlanePanels, 1, 8 * work, 1, threads);
       parallel_for(grid.rows * grid.cols, threads, [&](int64_t begin, int64_t end, int) {
         for (int64_t task = begin; task < end; ++task) {
           const int64_t r = task % grid.rows, c = task / grid.rows;
@@ -206,6 +214,61 @@ class Forward {
                            y_ + p.image * a_.y_strides.batch + c * a_.y_strides.channel + p.first);
       }
     }
+  }
+
+  // Whether each image is a plane and its convolution one of planes.
+  bool is_flat() const {
+    return a_.in_size[0] == 1 && a_.out_size[0] == 1 && a_.kernel[0] == 1 && a_.padding[0] == 0;
+  }
+
+  // Depthwise, from copies of bands of planes.
+  void planes(int64_t work, int threads) const {
+    const DepthwiseKernel<T>& kernel = depthwise_kernel(current_isa(), T());
+    const int64_t stride = a_.stride[2], height = a_.out_size[1], width = a_.out_size[2];
+    const int64_t reach = a_.dilation[1] * (a_.kernel[1] - 1) + 1;
+    const int64_t length = width + a_.dilation[2] * (a_.kernel[2] - 1) / stride;
+    const int64_t pitch = length * stride;
+    // Output rows whose copy stays near, and bands that make a task.
+    const int64_t rows =
+        std::clamp<int64_t>((kPlaneElements / pitch - reach) / a_.stride[1] + 1, 1, height);
+    const int64_t bands = ceil_div(height, rows), all = a_.batch * a_.groups * bands;
+    const int64_t chunk =
+        std::clamp<int64_t>(kConvTaskWork / 8 / std::max<int64_t>(1, work / all), 1, all);
+    std::vector<int64_t> taps;
+    for (int64_t h = 0; h < a_.kernel[1]; ++h) {
+      for (int64_t w = 0; w < a_.kernel[2]; ++w) {
+        const int64_t column = w * a_.dilation[2];
+        taps.push_back(h * a_.dilation[1] * pitch + column % stride * length + column / stride);
+      }
+    }
+    parallel_for(ceil_div(all, chunk), threads, [&](int64_t begin, int64_t end, int) {
+      const int64_t most = ((rows - 1) * a_.stride[1] + reach) * pitch;
+      // The last vectors of rows read on, at most four.
+      const int64_t behind = 4 * product_.cols;
+      T* const copy = conv_scratch().panels.get<T>(most + behind);
+      std::fill_n(copy + most, behind, T(0));
+      DepthwiseRows<T> row{nullptr, a_.in_size[2], stride, a_.padding[2], length};
+      DepthwiseBand<T> band;
+      band.copy = copy, band.row = a_.stride[1] * pitch;
+      band.tap = taps.data(), band.taps = taps_.count();
+      band.width = width;
+      for (int64_t i = begin * chunk; i < std::min(all, end * chunk); ++i) {
+        const int64_t c = i / bands % a_.groups, image = i / bands / a_.groups;
+        const int64_t first = i % bands * rows;
+        band.rows = std::min(rows, height - first);
+        const T* x = x_ + image * a_.x_strides.batch + c * a_.x_strides.channel;
+        const int64_t top = first * a_.stride[1] - a_.padding[1];
+        for (int64_t h = 0; h < (band.rows - 1) * a_.stride[1] + reach; ++h) {
+          const bool inside = top + h >= 0 && top + h < a_.in_size[1];
+          row.x = inside ? x + (top + h) * a_.x_strides.size[1] : nullptr;
+          kernel.spread(row, copy + h * pitch);
+        }
+        band.w = w_ + c * depth_;
+        band.bias = bias_ != nullptr ? bias_[c] : T(0);
+        band.y = y_ + image * a_.y_strides.batch + c * a_.y_strides.channel + first * width;
+        kernel.band(band);
+      }
+    });
   }
 
   const ConvolutionArgs& a_;

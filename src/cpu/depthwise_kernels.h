@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+// Depthwise convolution of one plane, from a copy with its padding.
+#pragma once
+
+#include <cstdint>
+
+#include "hologram/cpu_info.h"
+
+namespace hologram::cpu {
+
+// Rows of the copy hold the columns of a plane by their remainder modulo the stride, `length` each,
+// so that what a tap reads for neighbouring outputs lies side by side.
+template <class T>
+struct DepthwiseRows {
+  const T* x = nullptr;  // the first element of a row of the plane, or null for a row of padding
+  int64_t width = 0, stride = 1, padding = 0, length = 0;
+};
+
+// Output rows from a copy; a vector more than the copy holds may be read.
+template <class T>
+struct DepthwiseBand {
+  const T* copy = nullptr;
+  int64_t row = 0;  // elements of the copy from what one output row reads to the next
+  const int64_t* tap = nullptr;
+  const T* w = nullptr;
+  int64_t taps = 0;
+  T bias = T(0);
+  int64_t rows = 0, width = 0;
+  T* y = nullptr;  // rows without gaps
+};
+
+template <class T>
+struct DepthwiseKernel {
+  // Makes a row of the copy; up to a vector behind it is written, too.
+  void (*spread)(const DepthwiseRows<T>& row, T* to) = nullptr;
+  void (*band)(const DepthwiseBand<T>& band) = nullptr;
+};
+
+const DepthwiseKernel<float>& depthwise_kernel(Isa isa, float);
+const DepthwiseKernel<double>& depthwise_kernel(Isa isa, double);
+
+}  // namespace hologram::cpu
