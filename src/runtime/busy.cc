@@ -21,6 +21,9 @@ constexpr int64_t kLossShare = 10;  // rest this many times what was lost
 constexpr int64_t kLateWait = 150 * kMicrosecond;
 constexpr double kLateWake = 500.0 * kMicrosecond;
 constexpr int64_t kOwnLookEvery = 10 * kMillisecond;
+// When a look comes later than that, the time before was mostly not ours: another runtime's threads
+// may have had it.
+constexpr int64_t kLateLook = kOwnLookEvery / 2;
 constexpr int64_t kTestEvery = 50 * kMillisecond;
 
 // What the kernel counted for this thread: time on a processor, and time ready but waiting for one.
@@ -60,7 +63,7 @@ void BusyJudge::rest(int64_t now, int64_t at_least) {
 void BusyJudge::look_at_own_waiting(int64_t now) {
   Waiting& w = t_waiting;
   if (now < w.look_at) return;
-  const bool first = w.look_at == 0;
+  const bool is_first = w.look_at == 0 || now - w.look_at > kLateLook;
   w.look_at = now + kOwnLookEvery;
   long long ran = 0;
   long long waited = 0;
@@ -73,7 +76,7 @@ void BusyJudge::look_at_own_waiting(int64_t now) {
   w.ran = ran;
   w.waited = waited;
   // A tenth of the time in the queue: others want this processor, so they want the rest as well.
-  if (!first && waited_since > kMillisecond && waited_since * 9 > ran_since) {
+  if (!is_first && waited_since > kMillisecond && waited_since * 9 > ran_since) {
     rest_until_.store(
         std::max(rest_until_.load(std::memory_order_relaxed), now + 5 * kOwnLookEvery),
         std::memory_order_relaxed);
