@@ -7,16 +7,16 @@
 
 #include "hologram/attention.h"
 #include "hologram/parallel.h"
-#include "src/cpu/attention_block.h"
 #include "src/cpu/attention_kernels.h"
+#include "src/cpu/block_product.h"
 #include "src/cpu/pack_buffer.h"
+#include "src/cpu/work.h"
 
 namespace hologram::cpu {
 
 // Checks the arguments; false when there are no queries.
 bool check_attention(const AttentionArgs& args, const AttentionOutput& output);
 
-constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int64_t round_up(int64_t n) { return ceil_div(n, 16) * 16; }
 
 template <class T, class P>

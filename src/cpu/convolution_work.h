@@ -13,10 +13,10 @@
 #include "src/cpu/convolution_kernels.h"
 #include "src/cpu/gemm_kernels.h"
 #include "src/cpu/pack_buffer.h"
+#include "src/cpu/work.h"
 
 namespace hologram::cpu {
 
-constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 inline int64_t volume(const ConvolutionSizes& sizes) { return sizes[0] * sizes[1] * sizes[2]; }
 
 // Depth of a panel that stays in L1, and rows that stay in L2 while panels pass by.
@@ -60,6 +60,8 @@ struct ConvGrid {
 ConvGrid choose_conv_grid(int64_t rows, int64_t tile_rows, int64_t panels, int64_t widest,
                           int64_t groups, int64_t work, double pack_cost, int threads);
 
+// Throws where a size, stride, padding or dilation is none, in the name of `op`.
+void check_windows(const char* op, const ConvolutionArgs& args);
 // Throws where the arguments are wrong.
 void check_convolution(const ConvolutionArgs& args);
 [[noreturn]] void fail_missing_operand(const char* which);

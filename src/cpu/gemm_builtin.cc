@@ -11,11 +11,10 @@
 #include "hologram/error.h"
 #include "hologram/parallel.h"
 #include "src/cpu/gemm_float.h"
+#include "src/cpu/work.h"
 
 namespace hologram::cpu {
 namespace {
-
-constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 struct Free {
   void operator()(void* p) const { ::operator delete (p, std::align_val_t{64}); }

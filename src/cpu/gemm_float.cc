@@ -9,6 +9,7 @@
 #include "hologram/parallel.h"
 #include "src/cpu/gemm_kernels.h"
 #include "src/cpu/pack_buffer.h"
+#include "src/cpu/work.h"
 
 namespace hologram::cpu {
 namespace {
@@ -25,8 +26,6 @@ constexpr int64_t kTaskWork = int64_t{1} << 19;
 constexpr int64_t kNarrowest = 4;
 // In-place rows of B are read again by each tile; more tiles than these pay for a packed copy.
 constexpr int64_t kInPlaceTiles = 4;
-
-constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // How C is cut into tasks: rows x cols blocks, of `width` panels at most.
 struct Grid {

@@ -10,8 +10,9 @@
 
 #include "hologram/error.h"
 #include "hologram/parallel.h"
-#include "src/cpu/attention_block.h"
+#include "src/cpu/block_product.h"
 #include "src/cpu/lstm_kernels.h"
+#include "src/cpu/work.h"
 
 namespace hologram {
 namespace cpu {
@@ -25,6 +26,8 @@ constexpr int64_t kFewRows = 4;
 constexpr int64_t kWorthThreads = int64_t{1} << 19;
 // The widest panel of any instruction set: units are divided at its multiples.
 constexpr int64_t kUnitBlock = 64;
+
+constexpr int64_t padded(int64_t hidden) { return ceil_div(hidden, kUnitBlock) * kUnitBlock; }
 
 template <class T>
 struct Recurrence {
@@ -40,7 +43,7 @@ struct Recurrence {
     int64_t begin, end;
   };
   static Units units_of(int64_t hidden, int64_t chunk, int64_t chunks) {
-    const int64_t blocks = (hidden + kUnitBlock - 1) / kUnitBlock;
+    const int64_t blocks = ceil_div(hidden, kUnitBlock);
     return {std::min(hidden, blocks * chunk / chunks * kUnitBlock),
             std::min(hidden, blocks * (chunk + 1) / chunks * kUnitBlock)};
   }
@@ -48,9 +51,8 @@ struct Recurrence {
   void run() const {
     const int64_t hidden = args.hidden, batch = args.batch;
     const int64_t work = batch * kGates * hidden * hidden;
-    const int64_t blocks = (hidden + kUnitBlock - 1) / kUnitBlock;
     const int64_t wish = args.max_threads > 0 ? args.max_threads : num_threads();
-    const int64_t chunks = work < kWorthThreads ? 1 : std::min(wish, blocks);
+    const int64_t chunks = work < kWorthThreads ? 1 : std::min(wish, ceil_div(hidden, kUnitBlock));
     const auto shared = [&](auto&& part) {
       parallel_for(chunks, static_cast<int>(chunks), [&](int64_t begin, int64_t end, int) {
         for (int64_t i = begin; i < end; ++i) part(units_of(hidden, i, chunks));
@@ -78,8 +80,7 @@ struct Recurrence {
 
   // The packed weight of a gate's units from `begin` on: those of a gate lie together.
   T* packed(int gate, int64_t begin) const {
-    const int64_t padded = (args.hidden + kUnitBlock - 1) / kUnitBlock * kUnitBlock;
-    return static_cast<T*>(args.workspace) + (gate * padded + begin) * args.hidden;
+    return static_cast<T*>(args.workspace) + (gate * padded(args.hidden) + begin) * args.hidden;
   }
   const T* weight(int gate, int64_t begin) const {
     return static_cast<const T*>(args.weight) + (gate * args.hidden + begin) * args.hidden;
@@ -169,8 +170,7 @@ void lstm(const LstmArgs& args) {
 
 int64_t lstm_workspace(int64_t steps, int64_t batch, int64_t hidden) {
   if (steps * batch <= cpu::kFewRows) return 0;
-  const int64_t padded = (hidden + cpu::kUnitBlock - 1) / cpu::kUnitBlock * cpu::kUnitBlock;
-  return cpu::kGates * padded * hidden;
+  return cpu::kGates * cpu::padded(hidden) * hidden;
 }
 
 }  // namespace hologram

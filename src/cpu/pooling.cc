@@ -34,14 +34,8 @@ void check(const MaxPoolArgs& a, bool has_operands) {
   if (a.planes < 0) {
     fail(ErrorKind::kInvalidArgument, "max_pool: the number of planes is ", a.planes);
   }
+  check_windows("max_pool", images_of(a));
   for (size_t i = 0; i < 3; ++i) {
-    if (a.kernel[i] < 1 || a.stride[i] < 1 || a.dilation[i] < 1 || a.padding[i] < 0 ||
-        a.in_size[i] < 0 || a.out_size[i] < 0) {
-      fail(ErrorKind::kInvalidArgument, "max_pool: dimension ", i, " has input ", a.in_size[i],
-           ", output ", a.out_size[i], ", kernel ", a.kernel[i], ", stride ", a.stride[i],
-           ", padding ", a.padding[i], ", dilation ", a.dilation[i],
-           "; sizes and paddings must be at least 0, the others at least 1");
-    }
     // The first window that has a tap inside begins so near, the last one so far.
     const int64_t reach = a.dilation[i] * (a.kernel[i] - 1);
     const int64_t last = (a.out_size[i] - 1) * a.stride[i] - a.padding[i];

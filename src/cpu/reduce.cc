@@ -16,6 +16,7 @@
 #include "src/cpu/reduce_kernels.h"
 #include "src/cpu/reduce_plan.h"
 #include "src/cpu/reduce_rows.h"
+#include "src/cpu/work.h"
 
 namespace hologram {
 
@@ -39,8 +40,6 @@ constexpr int64_t kUnit = 32768;
 // Rows are gathered in pieces of whole blocks of every kernel, so that a row gives the same bits
 // wherever it lies and whatever it is converted from.
 constexpr int64_t kPiece = 2 * kScratchElements;
-
-constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // A reduction that has been checked and is about to run.
 struct Job {

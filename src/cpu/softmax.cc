@@ -12,6 +12,7 @@
 #include "src/cpu/reduce_gather.h"
 #include "src/cpu/reduce_plan.h"
 #include "src/cpu/softmax_kernels.h"
+#include "src/cpu/work.h"
 
 namespace hologram {
 namespace cpu {
@@ -19,8 +20,6 @@ namespace {
 
 // Elements a thread claims at a time.
 constexpr int64_t kUnit = 8192;
-
-constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 struct Job {
   const SoftmaxKernel* kernel;

@@ -9,6 +9,8 @@
 
 namespace hologram::cpu {
 
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 // Results of at least this many bytes are written past the caches: they would only push out the
 // inputs.
 inline constexpr int64_t kStreamBytes = int64_t{8} << 20;
@@ -26,7 +28,7 @@ inline constexpr int64_t kWhole = 64;
 // thread would do twice its part.
 template <class F>
 void for_chunks(int64_t n, int64_t chunk, int max_threads, F&& f) {
-  int64_t chunks = (n + chunk - 1) / chunk;
+  int64_t chunks = ceil_div(n, chunk);
   if (chunks < 2 || max_threads <= 1) {
     f(int64_t{0}, n);
     return;

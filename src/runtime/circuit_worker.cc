@@ -15,10 +15,6 @@
 namespace hologram::internal {
 namespace {
 
-// Spinning saves the recording thread a system call where circuits come one after another. The
-// longest is about what waking costs both threads together.
-constexpr int64_t kShortestSpin = 2'000;
-constexpr int64_t kLongestSpin = 150'000;
 // Looks without anything recorded after which it waits to be called.
 constexpr int kQuietLooks = 40;
 
@@ -113,7 +109,7 @@ void* CircuitWorker::main(void* self) {
 }
 
 void CircuitWorker::loop() {
-  spin_ = kShortestSpin;
+  IdleSpin idle;
   bool due = false;
   while (state_.load(std::memory_order_acquire) != kStopped) {
     running_.store(true, std::memory_order_relaxed);
@@ -121,20 +117,10 @@ void CircuitWorker::loop() {
     while ((due || is_quick()) && recorder_.work()) seen = calls_.load(std::memory_order_seq_cst);
     running_.store(false, std::memory_order_relaxed);
 
-    const int64_t idle_since = now_ns();
-    bool called = false;
-    while (!called && now_ns() - idle_since < spin_) {
-      for (int i = 0; i < 32 && !called; ++i) {
-        pause();
-        called = calls_.load(std::memory_order_acquire) != seen;
-      }
-    }
+    const bool called = idle.spin([&] { return calls_.load(std::memory_order_acquire) != seen; });
     int64_t called_at = 0;
     due = !called && sleep(seen, called_at);
-    // Until it was called: waking takes longer than the pauses that are worth spinning through.
-    const int64_t idle = (called_at != 0 ? called_at : now_ns()) - idle_since;
-    spin_ = idle < kLongestSpin ? std::min(kLongestSpin, std::max(spin_, 2 * idle))
-                                : std::max(kShortestSpin, spin_ / 2);
+    idle.learn(called_at);
   }
 }
 

@@ -56,7 +56,6 @@ class CircuitWorker {
   std::atomic<bool> running_{false};
   pthread_t thread_{};
   BusyJudge judge_;
-  int64_t spin_ = 0;
   int quiet_looks_ = 0;
   alignas(64) std::atomic<uint32_t> calls_{0};
   std::atomic<uint32_t> sleeping_{0};

@@ -43,8 +43,6 @@ constexpr int kTilesBits = 48;
 constexpr uint64_t kTilesMask = (uint64_t{1} << kTilesBits) - 1;
 constexpr uint64_t kGuestBit = uint64_t{1} << 63;
 
-constexpr int64_t kShortestSpin = 2'000;
-constexpr int64_t kLongestSpin = 150'000;
 constexpr int64_t kWaitSpin = 30'000;
 // How long the threads of a lent team spin after a region of their own.
 constexpr int64_t kTeamSpins = 5'000'000;
@@ -196,21 +194,13 @@ void* worker_main(void* argument) {
   Pool& p = pool();
   Worker& self = *p.workers[id].load(std::memory_order_acquire);
   const Region region;  // a parallel_for in a tile runs inline
-  int64_t spin = kShortestSpin;
+  IdleSpin idle;
   while (true) {
     uint32_t seen = p.published.load(std::memory_order_acquire);
     while (work_on_slots(p, self, id)) seen = p.published.load(std::memory_order_acquire);
 
-    // Spinning saves the caller a system call when the next job comes soon, as in a chain of ops;
-    // how long is learnt from how long the pauses were.
-    const int64_t idle_since = now_ns();
-    bool called = false;
-    while (!called && now_ns() - idle_since < spin) {
-      for (int i = 0; i < 32 && !called; ++i) {
-        pause();
-        called = p.published.load(std::memory_order_acquire) != seen;
-      }
-    }
+    const bool called =
+        idle.spin([&] { return p.published.load(std::memory_order_acquire) != seen; });
     int64_t called_at = 0;
     if (!called) {
       self.sleeping.store(1, std::memory_order_seq_cst);
@@ -225,10 +215,7 @@ void* worker_main(void* argument) {
         p.judge.worker_woke(now, now - called_at);
       }
     }
-    // Until it was called: waking takes longer than the pauses that are worth spinning through.
-    const int64_t idle = (called_at != 0 ? called_at : now_ns()) - idle_since;
-    spin = idle < kLongestSpin ? std::min(kLongestSpin, std::max(spin, 2 * idle))
-                               : std::max(kShortestSpin, spin / 2);
+    idle.learn(called_at);
   }
 }
 

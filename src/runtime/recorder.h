@@ -145,8 +145,8 @@ class Recorder {
   bool runs_here() const;
   bool is_idle() const { return !pending_.load(std::memory_order_acquire); }
 
-  // Seals the open circuit for the worker where there is one, else does nothing. With the record
-  // lock held, which is let go in between; throws as flush(Why::kBounds).
+  // The open circuit is complete: for the worker where there is one, else it runs here. With the
+  // record lock held, which is let go in between; throws as flush(Why::kBounds).
   [[gnu::noinline]] void hand_over(std::unique_lock<SpinLock>& lock);
   void hand_over();
 
@@ -178,6 +178,7 @@ class Recorder {
   bool seal(std::unique_lock<SpinLock>& lock, Why why);
   bool is_crowded() const;
   uint64_t half_way() const;
+  void run_open(std::unique_lock<SpinLock>& lock, Why why);
   void pass_on(std::unique_lock<SpinLock>& lock, Why why);
   bool run_until(uint64_t epoch, Why why);
   bool may_run(uint64_t epoch);

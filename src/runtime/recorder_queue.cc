@@ -235,13 +235,18 @@ void Recorder::make_room(std::unique_lock<SpinLock>& lock) {
     if (worker_.exists() && worker_.is_quick()) {
       pass_on(lock, Why::kBounds);
     } else {
-      const uint64_t epoch = open_->epoch;
-      lock.unlock();
-      flush_until(epoch, Why::kBounds);
-      lock.lock();
+      run_open(lock, Why::kBounds);
     }
   }
   if ((open_->attention & OpenCircuit::kSites) != 0) remember_site(lock);
+}
+
+// With the record lock held, which is let go in between.
+void Recorder::run_open(std::unique_lock<SpinLock>& lock, Why why) {
+  const uint64_t epoch = open_->epoch;
+  lock.unlock();
+  flush_until(epoch, why);
+  lock.lock();
 }
 
 // With the record lock held, which is let go in between: the worker is to run the open circuit.
@@ -259,10 +264,7 @@ void Recorder::hand_over(std::unique_lock<SpinLock>& lock) {
   if (worker_.exists()) return pass_on(lock, Why::kCall);
   // Where there is none the same circuits run here: loops find the same plans, and the memory of
   // what is dead by now serves what comes.
-  const uint64_t epoch = open_->epoch;
-  lock.unlock();
-  flush_until(epoch, Why::kCall);
-  lock.lock();
+  run_open(lock, Why::kCall);
 }
 
 void Recorder::hand_over() {

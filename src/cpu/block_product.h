@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Products of small blocks for attention: operands that lie in memory or were packed.
+// Products of small blocks, inside attention and recurrences: operands that lie in memory or were
+// packed.
 #pragma once
 
 #include <algorithm>
