@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT
+// Ops on tensors: what NumPy and PyTorch call functions of arrays, deferred and fused.
+//
+// Every function checks its operands at the call, makes its result (memory of its own, row-major,
+// unless it says otherwise) and records the work; it runs when somebody looks: Tensor bytes are
+// looked at after read() or materialize(tensor). With set_deferring(false) it runs before the
+// function returns. All work on a device is in the order of the calls, whatever thread they come
+// from. Operands may have any strides, may overlap each other and may be without elements.
+//
+// Errors are those of PyTorch in kind: kInvalidArgument for shapes, kIndex for dimensions and
+// positions, kTypeMismatch for dtypes that the op does not take, kOutOfMemory. A call that throws
+// has changed nothing.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "hologram/api.h"
+#include "hologram/device.h"
+#include "hologram/loss.h"
+#include "hologram/op.h"
+#include "hologram/op_rows.h"
+#include "hologram/recorder.h"
+#include "hologram/reduction.h"
+#include "hologram/tensor.h"
+
+namespace hologram {
+
+// Which rules settle the dtype of a result.
+//
+// Of both: a number has no width of its own. Beside tensors it counts only where its kind (bool,
+// integer, floating) is above theirs.
+enum class Rules : uint8_t {
+  // promote(); integers beside a floating number, or in a function of floats, are float32.
+  torch = 0,
+  // numpy.result_type(): int32 with float32 gives float64; a function of floats makes float16 of
+  // 8-bit integers and bool, float32 of int16, float64 of the others, and div float64 of all.
+  // bfloat16 counts as ml_dtypes' does: float32 beside float16 or int16, float64 beside wider
+  // integers only where float32 would be.
+  numpy = 1,
+};
+
+// What an op takes: a tensor (borrowed until the call returns) or a number.
+class Operand {
+ public:
+  Operand(const Tensor& tensor) : tensor_(&tensor), number_(0.0) {}  // NOLINT
+  Operand(double value) : number_(value) {}                          // NOLINT
+  Operand(float value) : number_(static_cast<double>(value)) {}      // NOLINT
+  Operand(int64_t value) : number_(value) {}                         // NOLINT
+  Operand(int value) : number_(value) {}                             // NOLINT
+  Operand(bool value) : number_(value) {}                            // NOLINT
+
+  bool is_tensor() const { return tensor_ != nullptr; }
+  const Tensor& tensor() const { return *tensor_; }
+  const Scalar& number() const { return number_; }
+
+ private:
+  const Tensor* tensor_ = nullptr;
+  Scalar number_;
+};
+
+// --- Elementwise -------------------------------------------------------------------------------
+
+struct ElementwiseTypes {
+  Dtype compute;  // what the row computes in; the half types stand for float32 here
+  Dtype result;
+};
+// Trailing operands that are parameters of the row (OpInfo::params) and the condition of `where`
+// do not take part. bool is logical in add (or) and mul (and). kTypeMismatch where the row has no
+// meaning: sub and neg of bool, bits of floats, arithmetic of complex.
+HOLOGRAM_API ElementwiseTypes elementwise_types(OpId op, std::span<const Operand> operands,
+                                                Rules rules = Rules::torch);
+
+// A row of the op table on operands that broadcast by NumPy's rule; at least one is a tensor, all
+// tensors are on one device.
+HOLOGRAM_API Tensor apply(OpId op, std::span<const Operand> operands, Rules rules = Rules::torch);
+// Into `out`, which has the broadcast shape (or is larger, as NumPy allows), any strides without
+// overlap, and a dtype that the result converts to without changing kind (kTypeMismatch).
+// Operands that overlap out without being the very same elements are copied first.
+HOLOGRAM_API void apply_into(OpId op, std::span<const Operand> operands, const Tensor& out,
+                             Rules rules = Rules::torch);
+inline Tensor apply(OpId op, std::initializer_list<Operand> operands) {
+  return apply(op, std::span<const Operand>(operands.begin(), operands.size()));
+}
+inline void apply_into(OpId op, std::initializer_list<Operand> operands, const Tensor& out) {
+  apply_into(op, std::span<const Operand>(operands.begin(), operands.size()), out);
+}
+
+// add(x, y), exp(x), clamp(x, low, high), ...: one function for every row, as ops() describes it.
+#define HOLOGRAM_ROW(name, id) \
+  inline Tensor name(const Operand& x) { return apply(OpId::name, {x}); }
+HOLOGRAM_UNARY_ROWS(HOLOGRAM_ROW)
+#undef HOLOGRAM_ROW
+#define HOLOGRAM_ROW(name, id) \
+  inline Tensor name(const Operand& x, const Operand& y) { return apply(OpId::name, {x, y}); }
+HOLOGRAM_BINARY_ROWS(HOLOGRAM_ROW)
+#undef HOLOGRAM_ROW
+#define HOLOGRAM_ROW(name, id)                                               \
+  inline Tensor name(const Operand& x, const Operand& y, const Operand& z) { \
+    return apply(OpId::name, {x, y, z});                                     \
+  }
+HOLOGRAM_TERNARY_ROWS(HOLOGRAM_ROW)
+#undef HOLOGRAM_ROW
+#define HOLOGRAM_ROW(name, id)                                                                 \
+  inline Tensor name(const Operand& x, const Operand& y, const Operand& z, const Operand& w) { \
+    return apply(OpId::name, {x, y, z, w});                                                    \
+  }
+HOLOGRAM_QUATERNARY_ROWS(HOLOGRAM_ROW)
+#undef HOLOGRAM_ROW
+
+// --- Making, copying and reading ----------------------------------------------------------------
+
+// Contents undefined; no memory before something is written.
+HOLOGRAM_API Tensor empty(Shape shape, Dtype dtype, Device& device);
+HOLOGRAM_API Tensor full(Shape shape, const Scalar& value, Dtype dtype, Device& device);
+// A copy of host memory, which may be reused when the call returns.
+HOLOGRAM_API Tensor from_host(const View& host, Device& device);
+
+// dst = src, broadcast and converted; they may overlap. Complex converts to complex only.
+HOLOGRAM_API void copy_into(const Tensor& src, const Tensor& dst);
+HOLOGRAM_API void fill_into(const Scalar& value, const Tensor& dst);
+// Itself where it is row-major, respectively of that dtype already; else a row-major copy.
+HOLOGRAM_API Tensor contiguous(const Tensor& tensor);
+HOLOGRAM_API Tensor cast(const Tensor& tensor, Dtype dtype);
+// A view where there is one, else a copy.
+HOLOGRAM_API Tensor reshaped(const Tensor& tensor, Shape shape);
+
+// Waits until the tensor's bytes are valid and nothing recorded touches them.
+HOLOGRAM_API void materialize(const Tensor& tensor);
+// Waits for what writes the tensor, then copies it to host memory of its shape; any dtype but
+// complex to real.
+HOLOGRAM_API void read(const Tensor& tensor, const View& host);
+// The value of a tensor of one element, as float64 / int64 / bool.
+HOLOGRAM_API Scalar item(const Tensor& tensor);
+
+// Joins along an existing dimension; the dtypes are promoted, other sizes equal.
+HOLOGRAM_API Tensor cat(std::span<const Tensor> tensors, int dim, Rules rules = Rules::torch);
+
+// --- Reductions ---------------------------------------------------------------------------------
+
+struct ReduceSpec {
+  std::span<const int> dims = {};  // empty: all
+  bool keepdim = false;            // leave reduced dimensions with size 1
+  // Of the result. By default: int64 for sum and prod of integers and bool, the input's else;
+  // mean, var, ... of integers: kTypeMismatch by torch's rules, float64 by NumPy's.
+  std::optional<Dtype> dtype = std::nullopt;
+  double p = 2;           // norm
+  double correction = 1;  // var, std: n - correction divides
+  Rules rules = Rules::torch;
+};
+HOLOGRAM_API Tensor reduce(Reduction op, const Tensor& in, const ReduceSpec& spec = {});
+// `out` has the shape that reduce() would give; its dtype is the result's (spec.dtype is not read).
+HOLOGRAM_API void reduce_into(Reduction op, const Tensor& in, const Tensor& out,
+                              const ReduceSpec& spec = {});
+HOLOGRAM_API Tensor cumsum(const Tensor& in, int dim);
+
+// --- Rows ---------------------------------------------------------------------------------------
+
+HOLOGRAM_API Tensor softmax(const Tensor& in, int dim);
+HOLOGRAM_API Tensor log_softmax(const Tensor& in, int dim);
+HOLOGRAM_API void softmax_into(const Tensor& in, int dim, const Tensor& out);
+HOLOGRAM_API void log_softmax_into(const Tensor& in, int dim, const Tensor& out);
+
+// --- Products -----------------------------------------------------------------------------------
+
+// NumPy's and PyTorch's matmul; dtypes are promoted. Complex: kTypeMismatch.
+HOLOGRAM_API Tensor matmul(const Tensor& a, const Tensor& b, Rules rules = Rules::torch);
+// Of one dtype, any strides; out does not overlap a and b.
+HOLOGRAM_API void matmul_into(const Tensor& a, const Tensor& b, const Tensor& out);
+// x w^T + bias: x [..., in], w [out, in], bias [out] or null.
+HOLOGRAM_API Tensor linear(const Tensor& x, const Tensor& weight, const Tensor* bias = nullptr);
+
+// --- Losses -------------------------------------------------------------------------------------
+
+// Of one shape; options.weight and pos_weight are not read.
+HOLOGRAM_API Tensor point_loss(PointLoss loss, const Tensor& input, const Tensor& target,
+                               const PointLossOptions& options = {});
+// logits [n, classes, ...] or [classes]; target: class indices [n, ...], int64.
+HOLOGRAM_API Tensor cross_entropy(const Tensor& logits, const Tensor& target,
+                                  const ClassLossOptions& options = {});
+
+}  // namespace hologram
