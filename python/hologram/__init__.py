@@ -10,9 +10,20 @@ from __future__ import annotations
 from pathlib import Path as _Path
 
 from hologram import backend
-from hologram._hologram import cpu_info, version
+from hologram._dtypes import DType
+from hologram._hologram import Buffer, Executor, cpu_info, version
 
-__all__ = ["__version__", "backend", "cpu_info", "get_cmake_dir", "get_include", "version"]
+__all__ = [
+    "Buffer",
+    "DType",
+    "Executor",
+    "__version__",
+    "backend",
+    "cpu_info",
+    "get_cmake_dir",
+    "get_include",
+    "version",
+]
 
 __version__ = version()
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import enum
 
+from hologram import _hologram
+
 __all__ = [
     "BackendType",
     "get_default_backend",
@@ -15,40 +17,32 @@ __all__ = [
 ]
 
 
-class BackendType(enum.Enum):
-    """A kind of device that executes operations."""
+class BackendType(enum.StrEnum):
+    """A kind of device that executes operations; each equals its name."""
 
     CPU = "cpu"
     CUDA = "cuda"
     METAL = "metal"
 
-    def __str__(self) -> str:
-        return self.value
-
 
 def is_cuda_available() -> bool:
-    """Whether operations can run on an NVIDIA GPU. This build has no CUDA backend, so: False."""
-    return False
+    """Whether operations can run on an NVIDIA GPU."""
+    return BackendType.CUDA in list_available_backends()
 
 
 def is_metal_available() -> bool:
-    """Whether operations can run through Metal. This build has no Metal backend, so: False."""
-    return False
+    """Whether operations can run through Metal."""
+    return BackendType.METAL in list_available_backends()
 
 
 def list_available_backends() -> list[str]:
     """Return the names of the backends that work here; the CPU always does and is always first."""
-    names = [BackendType.CPU.value]
-    if is_cuda_available():
-        names.append(BackendType.CUDA.value)
-    if is_metal_available():
-        names.append(BackendType.METAL.value)
-    return names
+    return list(_hologram.list_available_backends())
 
 
 def get_default_backend() -> BackendType:
-    """Return the backend that ``'auto'`` stands for on this machine."""
-    return BackendType(list_available_backends()[-1])
+    """Return the backend that ``'auto'`` stands for: HOLOGRAM_BACKEND if available, else the CPU."""
+    return BackendType(_hologram.default_backend())
 
 
 def validate_backend(name: str | BackendType) -> BackendType:

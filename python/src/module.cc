@@ -2,73 +2,98 @@
 // The module hologram._hologram: what Python sees of libhologram.
 #include <nanobind/nanobind.h>
 
-#include <exception>
 #include <string_view>
 
 #include "hologram/cpu_info.h"
-#include "hologram/error.h"
+#include "hologram/memory.h"
 #include "hologram/parallel.h"
+#include "hologram/recorder.h"
 #include "hologram/version.h"
+#include "objects.h"
 
 namespace nb = nanobind;
-using hologram::Error;
-using hologram::ErrorKind;
+
+namespace hologram::python {
+
+Shape parse_shape(nb::handle shape) {
+  const auto size = [](PyObject* object) {
+    const Py_ssize_t value = PyNumber_AsSsize_t(object, PyExc_OverflowError);
+    if (value == -1 && PyErr_Occurred() != nullptr) raise_set();
+    return static_cast<int64_t>(value);
+  };
+  if (PyIndex_Check(shape.ptr()) != 0) return Shape{size(shape.ptr())};
+  if (PySequence_Check(shape.ptr()) == 0 || PyUnicode_Check(shape.ptr())) {
+    fail(ErrorKind::kTypeMismatch, "a shape is an int or a sequence of ints, not ",
+         name_of_type(shape));
+  }
+  const nb::object items = nb::steal(PySequence_Fast(shape.ptr(), "a shape is a sequence of ints"));
+  if (!items.is_valid()) raise_set();
+  Shape result;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.ptr()); ++i) {
+    result.push_back(size(PySequence_Fast_GET_ITEM(items.ptr(), i)));
+  }
+  return result;
+}
+
+nb::tuple to_tuple(const Shape& values) {
+  nb::object tuple = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(values.size())));
+  if (!tuple.is_valid()) raise_set();
+  for (size_t i = 0; i < values.size(); ++i) {
+    PyObject* value = PyLong_FromLongLong(values[i]);
+    if (value == nullptr) raise_set();
+    PyTuple_SET_ITEM(tuple.ptr(), static_cast<Py_ssize_t>(i), value);
+  }
+  return nb::steal<nb::tuple>(tuple.release());
+}
+
+std::string name_of_type(nb::handle object) { return Py_TYPE(object.ptr())->tp_name; }
 
 namespace {
 
-PyObject* python_exception(ErrorKind kind) {
-  switch (kind) {
-    case ErrorKind::kInvalidArgument:
-      return PyExc_ValueError;
-    case ErrorKind::kTypeMismatch:
-      return PyExc_TypeError;
-    case ErrorKind::kIndex:
-      return PyExc_IndexError;
-    case ErrorKind::kOutOfMemory:
-      return PyExc_MemoryError;
-    case ErrorKind::kNotSupported:
-      return PyExc_NotImplementedError;
-    case ErrorKind::kState:
-    case ErrorKind::kInternal:
-      return PyExc_RuntimeError;
-  }
-  return PyExc_RuntimeError;
-}
-
-nb::str isa_text(hologram::Isa isa) {
-  const std::string_view name = hologram::isa_name(isa);
+nb::str isa_text(Isa isa) {
+  const std::string_view name = isa_name(isa);
   return nb::str(name.data(), name.size());
 }
 
 nb::dict cpu_info() {
   nb::list available;
-  for (int i = 0; i < hologram::kIsaCount; ++i) {
-    const auto isa = static_cast<hologram::Isa>(i);
-    if (hologram::isa_available(isa)) {
-      available.append(isa_text(isa));
-    }
+  for (int i = 0; i < kIsaCount; ++i) {
+    const auto isa = static_cast<Isa>(i);
+    if (isa_available(isa)) available.append(isa_text(isa));
   }
   nb::dict info;
-  info["isa"] = isa_text(hologram::current_isa());
+  info["isa"] = isa_text(current_isa());
   info["available_isas"] = available;
-  info["threads"] = hologram::num_threads();
+  info["threads"] = num_threads();
   return info;
 }
 
+void register_testing(nb::module_& m) {
+  nb::module_ testing = m.def_submodule("testing", "What only tests need.");
+  testing.def("fail_os_allocations", &hologram::testing::fail_os_allocations, nb::arg("nth"),
+              nb::arg("count") = INT64_MAX,
+              "Refuse `count` requests for memory from the nth on (1 is the next); 0 stops.");
+  testing.def("empty_cache", &empty_cache, "Give cached memory back to the operating system.");
+  testing.def(
+      "allocated_bytes", [] { return memory_stats().allocated_bytes.current; },
+      "Bytes in live buffers of the linear pool.");
+  testing.def(
+      "set_deferring", [](bool on) { set_deferring(on); }, nb::arg("on"),
+      "Whether ops are recorded; off, they run at their calls.");
+}
+
 }  // namespace
+}  // namespace hologram::python
 
 NB_MODULE(_hologram, m) {
+  using namespace hologram::python;  // NOLINT
   m.doc() = "The compiled part of hologram.";
-  nb::register_exception_translator([](const std::exception_ptr& pointer, void*) {
-    try {
-      std::rethrow_exception(pointer);
-    } catch (const Error& error) {
-      PyErr_SetString(python_exception(error.kind()), error.what());
-    }
-  });
-
+  register_errors();
   m.def("version", &hologram::version, "Return the version of the library that is loaded.");
   m.def("cpu_info", &cpu_info, nb::sig("def cpu_info() -> dict[str, object]"),
         "Return the instruction set that kernels run on (`isa`), those that this machine can run\n"
         "(`available_isas`), and how many threads an operation may use (`threads`).");
+  register_testing(m);
+  register_executor(m);
+  register_buffer(m);
 }

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+// Tensors from Python objects and Python objects from tensors.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <optional>
+#include <span>
+
+#include "hologram/functions.h"
+#include "objects.h"
+
+namespace hologram::python {
+
+// Where tensors are made that no other tensor gives a device.
+Device& default_device();
+
+// Whether to share memory or to copy it.
+enum class Sharing : uint8_t { kWhereItCan, kAlways, kNever };
+// A Tensor of what NumPy would make an array of: tensors, buffers, numbers, nested lists of
+// numbers, what has the buffer protocol, DLPack or __array__. ValueError for kAlways where only a
+// copy will do.
+TensorObject make_tensor(nb::handle object, std::optional<Dtype> dtype = std::nullopt,
+                         Sharing sharing = Sharing::kWhereItCan);
+// The same, but does not look at objects that no array has to do with: false for those.
+bool try_make_tensor(nb::handle object, TensorObject& result);
+
+// A copy with memory of its own, row-major.
+Tensor copy_of(const Tensor& tensor);
+// tensor.item(): ValueError unless it has one element.
+nb::object item_object(const Tensor& tensor);
+nb::object to_list(const Tensor& tensor);
+// Row-major bytes.
+nb::bytes to_byte_string(const Tensor& tensor);
+
+// A Python number, which has a kind but no width: NumPy's weak scalars. False for other objects;
+// np.float64, though a float, is one of those.
+struct WeakNumber {
+  Scalar value{0.0};
+  bool is_big = false;  // an int beyond int64, of which value is the nearest float
+};
+bool parse_weak(PyObject* object, WeakNumber& number);
+// The range of an integer dtype; OverflowError in NumPy's words for an int outside.
+bool fits(int64_t value, Dtype dtype);
+void check_fits(const WeakNumber& number, Dtype dtype);
+
+// One operand of an op, made of whatever Python passes.
+class Argument {
+ public:
+  Argument() = default;
+  Argument(const Argument&) = delete;
+  Argument& operator=(const Argument&) = delete;
+
+  // False for objects that arithmetic leaves to the other operand.
+  bool parse(PyObject* object) {
+    if (const TensorObject* held = tensor_of(object)) {
+      tensor_ = &held->tensor;
+      return true;
+    }
+    if (parse_weak(object, weak_)) return true;
+    return parse_slowly(object);
+  }
+  // TypeError for those.
+  void require(PyObject* object, const char* function);
+
+  bool is_tensor() const { return tensor_ != nullptr; }
+  const Tensor& tensor() const { return *tensor_; }
+  const WeakNumber& number() const { return weak_; }
+  bool is_int() const { return !is_tensor() && weak_.value.dtype == Dtype::kInt64; }
+  bool is_big() const { return !is_tensor() && weak_.is_big; }
+  // A number becomes a tensor of no dimensions, of the dtype that NumPy gives it.
+  void make_strong();
+  // Converts ints to what a tensor of `dtype` can be combined with, as NumPy does: out of range is
+  // an OverflowError in arithmetic, and in comparisons the number gets a width.
+  void adapt_to(Dtype dtype, bool comparing);
+
+  Operand operand() const {
+    if (tensor_ != nullptr) return Operand(*tensor_);
+    switch (weak_.value.dtype) {
+      case Dtype::kBool:
+        return Operand(weak_.value.b != 0);
+      case Dtype::kInt64:
+        return Operand(weak_.value.i64);
+      default:
+        return Operand(weak_.value.f64);
+    }
+  }
+
+ private:
+  bool parse_slowly(PyObject* object);
+
+  const Tensor* tensor_ = nullptr;
+  WeakNumber weak_;
+  std::optional<Tensor> owned_;
+};
+
+// Lets other threads run during ops that may take long.
+inline bool is_long(const Tensor& tensor) { return tensor.numel() >= kUnlockElements; }
+
+}  // namespace hologram::python

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: MIT
+// The buffer protocol: memory of others as tensors, memory of tensors for others.
+#include "host_array.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dtype.h"
+#include "hologram/memory.h"
+#include "hologram/recorder.h"
+#include "objects.h"
+
+namespace hologram::python {
+
+void run_with_gil(void (*work)(void*), void* context) noexcept {
+#if PY_VERSION_HEX >= 0x030D0000
+  const bool ending = Py_IsFinalizing() != 0;
+#else
+  const bool ending = _Py_IsFinalizing() != 0;
+#endif
+  // A thread that asks a dying interpreter for the GIL never comes back.
+  if (Py_IsInitialized() == 0 || (ending && PyGILState_Check() == 0)) return;
+  const PyGILState_STATE state = PyGILState_Ensure();
+  // A deleter may run while an exception is on its way.
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  work(context);
+  PyErr_Restore(type, value, trace);
+  PyGILState_Release(state);
+}
+
+void settle(const Tensor& tensor) {
+  if (tensor.buffer() && is_pending(*tensor.buffer())) {
+    const Unlocked unlocked;
+    materialize(*tensor.buffer());
+  }
+}
+
+void settle_for_export(const Tensor& tensor) {
+  if (!tensor.buffer()) return;
+  // First the mark: nothing is recorded on it any more when it is waited for.
+  mark_exported(*tensor.buffer());
+  settle(tensor);
+}
+
+// --- In ----------------------------------------------------------------------------------------
+
+bool HostArray::try_get(PyObject* object) {
+  if (PyObject_GetBuffer(object, &view_, PyBUF_RECORDS_RO) != 0) {
+    PyErr_Clear();
+    return false;
+  }
+  held_ = true;
+  if (parse_buffer_format(view_.format, view_.itemsize, dtype_)) return true;
+  PyBuffer_Release(&view_);
+  held_ = false;
+  return false;
+}
+
+HostArray::HostArray(nb::handle object) {
+  nb::object kept;  // what the helper made
+  if (PyObject_CheckBuffer(object.ptr()) == 0 || !try_get(object.ptr())) {
+    // bfloat16 as int16, lists and the like as arrays; TypeError for what is no dtype of ours.
+    const nb::object found = helper("hologram._numpy", "plain", object);
+    kept = found[0];
+    const Dtype dtype = parse_dtype(found[1]);
+    if (!try_get(kept.ptr())) {
+      fail(ErrorKind::kTypeMismatch, "an array of dtype ", dtype_name(dtype), ", not ",
+           name_of_type(object), ", is needed");
+    }
+    dtype_ = dtype;
+  }
+  const auto size = static_cast<int64_t>(itemsize(dtype_));
+  shape_.assign(view_.shape, view_.shape + view_.ndim);
+  strides_.resize(shape_.size());
+  bool plain = reinterpret_cast<uintptr_t>(view_.buf) % std::min<int64_t>(size, 8) == 0;
+  for (int i = 0; i < view_.ndim; ++i) {
+    plain = plain && (view_.strides[i] % size == 0 || shape_[i] < 2);
+    strides_[i] = view_.strides[i] / size;
+  }
+  data_ = view_.buf;
+  if (plain || view_.len == 0) return;
+  copy_.resize(static_cast<size_t>(view_.len));
+  if (PyBuffer_ToContiguous(copy_.data(), &view_, view_.len, 'C') != 0) raise_set();
+  data_ = copy_.data();
+  strides_ = contiguous_strides(shape_);
+}
+
+HostArray::~HostArray() {
+  if (held_) PyBuffer_Release(&view_);
+}
+
+Tensor HostArray::adopt(Device& device) && {
+  const int64_t numel = shape_numel(shape_);
+  int64_t low = 0;
+  int64_t high = 0;  // farthest elements from the first
+  for (size_t i = 0; i < shape_.size() && numel != 0; ++i) {
+    (strides_[i] < 0 ? low : high) += (shape_[i] - 1) * strides_[i];
+  }
+  const auto size = static_cast<int64_t>(itemsize(dtype_));
+  const size_t nbytes = numel == 0 ? 0 : static_cast<size_t>((high - low + 1) * size);
+  auto kept = std::make_unique<Py_buffer>(view_);
+  Buffer* buffer = wrap_buffer(
+      device, static_cast<char*>(data_) + low * size, nbytes,
+      [](void* context) {
+        run_with_gil(
+            [](void* held) {
+              const std::unique_ptr<Py_buffer> owned(static_cast<Py_buffer*>(held));
+              PyBuffer_Release(owned.get());
+            },
+            context);
+      },
+      kept.get());
+  // A Py_buffer may point into itself for the shape of one dimension, which nobody reads again.
+  (void)kept.release();
+  held_ = false;
+  BufferRef owned = BufferRef::adopt(buffer);
+  owned->set_dtype(dtype_);
+  mark_exported(*owned);
+  return Tensor(std::move(owned), shape_, strides_, dtype_, -low);
+}
+
+// --- Out ---------------------------------------------------------------------------------------
+
+namespace {
+
+// What a Py_buffer points at.
+struct Export {
+  BufferRef buffer;
+  std::vector<Py_ssize_t> shape;
+  std::vector<Py_ssize_t> strides;
+};
+// Where an empty array lies, for readers that look at the address.
+alignas(64) char nowhere[64];
+
+bool is_fortran(const Tensor& tensor) {
+  if (tensor.numel() == 0) return true;
+  int64_t step = 1;
+  for (int i = 0; i < tensor.ndim(); ++i) {
+    if (tensor.size(i) == 1) continue;
+    if (tensor.stride(i) != step) return false;
+    step *= tensor.size(i);
+  }
+  return true;
+}
+
+void fill_view(PyObject* self, const Tensor& tensor, bool readonly, Py_buffer* view, int flags) {
+  const auto asks = [&](int which) { return (flags & which) == which; };
+  if (asks(PyBUF_WRITABLE) && readonly) {
+    raise(PyExc_BufferError, name_of_type(self) + " is read-only; ask for a buffer that is not");
+  }
+  const char* format = buffer_format(tensor.dtype());
+  if (format == nullptr) {
+    raise(PyExc_BufferError,
+          "the buffer protocol has no format for bfloat16; use np.asarray(x) with ml_dtypes "
+          "installed, DLPack, or x.astype('float32')");
+  }
+  const bool c_order = tensor.is_contiguous();
+  if ((asks(PyBUF_C_CONTIGUOUS) && !c_order) || (!asks(PyBUF_STRIDES) && !c_order) ||
+      (asks(PyBUF_F_CONTIGUOUS) && !is_fortran(tensor)) ||
+      (asks(PyBUF_ANY_CONTIGUOUS) && !c_order && !is_fortran(tensor))) {
+    raise(PyExc_BufferError, name_of_type(self) + " is not contiguous as asked; use contiguous()");
+  }
+  settle_for_export(tensor);
+  auto exported = std::make_unique<Export>();
+  exported->buffer = tensor.buffer();
+  const auto size = static_cast<Py_ssize_t>(itemsize(tensor.dtype()));
+  exported->shape.assign(tensor.shape().begin(), tensor.shape().end());
+  for (const int64_t stride : tensor.strides()) exported->strides.push_back(stride * size);
+  view->buf = tensor.data() != nullptr ? tensor.data() : nowhere;
+  view->len = static_cast<Py_ssize_t>(tensor.nbytes());
+  view->itemsize = size;
+  view->readonly = readonly ? 1 : 0;
+  view->ndim = tensor.ndim();
+  view->format = asks(PyBUF_FORMAT) ? const_cast<char*>(format) : nullptr;
+  view->shape = asks(PyBUF_ND) ? exported->shape.data() : nullptr;
+  view->strides = asks(PyBUF_STRIDES) ? exported->strides.data() : nullptr;
+  view->suboffsets = nullptr;
+  view->internal = exported.release();
+  view->obj = nb::borrow(self).release().ptr();
+}
+
+}  // namespace
+
+int export_view(PyObject* self, const Tensor& tensor, bool readonly, Py_buffer* view, int flags) {
+  view->obj = nullptr;
+  return guarded_int([&] {
+    fill_view(self, tensor, readonly, view, flags);
+    return 0;
+  });
+}
+
+void release_view(PyObject*, Py_buffer* view) { delete static_cast<Export*>(view->internal); }
+
+}  // namespace hologram::python

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+// What a Python object of this module holds, and how C++ code gets at it and makes one.
+//
+// Operators and other short calls are functions in type slots, which know their objects by type
+// and skip the dispatch of overloads. They run inside guarded(), which turns C++ exceptions into
+// Python's.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <memory>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "hologram/buffer.h"
+#include "hologram/error.h"
+#include "hologram/executor.h"
+#include "hologram/tensor.h"
+
+namespace hologram::python {
+
+namespace nb = nanobind;
+
+struct ExecutorObject {
+  std::shared_ptr<Executor> executor;
+};
+
+struct BufferObject {
+  BufferRef buffer;  // null once freed
+  Shape shape;
+  Dtype dtype = Dtype::kFloat32;
+
+  // Throws Error(kState) naming `operation` when freed.
+  void check_alive(const char* operation) const {
+    if (!buffer) {
+      fail(ErrorKind::kState, "Buffer.", operation, ": the buffer was freed; allocate a new one");
+    }
+  }
+  Tensor tensor(const char* operation) const {
+    check_alive(operation);
+    return Tensor(buffer, shape, dtype);
+  }
+};
+
+struct TensorObject {
+  Tensor tensor;
+  bool readonly = false;  // made from memory that its owner does not let others write
+
+  void check_writable(const char* operation) const {
+    if (readonly) {
+      fail(ErrorKind::kInvalidArgument, operation,
+           ": the Tensor is read-only, as the memory that it was made from is; write to a copy()");
+    }
+  }
+};
+
+// Set by the register_... functions below.
+extern PyTypeObject* executor_type;
+extern PyTypeObject* buffer_type;
+extern PyTypeObject* tensor_type;
+
+// What `object` holds, or null where it is of another type. The types have no subclasses.
+template <class T>
+T* held(PyObject* object, PyTypeObject* type) {
+  return Py_TYPE(object) == type && nb::inst_ready(object) ? nb::inst_ptr<T>(object) : nullptr;
+}
+inline ExecutorObject* executor_of(PyObject* object) {
+  return held<ExecutorObject>(object, executor_type);
+}
+inline BufferObject* buffer_of(PyObject* object) { return held<BufferObject>(object, buffer_type); }
+inline TensorObject* tensor_of(PyObject* object) { return held<TensorObject>(object, tensor_type); }
+
+template <class T>
+nb::object wrap_as(PyTypeObject* type, T&& value) {
+  nb::object object = nb::inst_alloc(reinterpret_cast<PyObject*>(type));
+  new (nb::inst_ptr<T>(object)) T(std::move(value));
+  nb::inst_mark_ready(object);
+  return object;
+}
+inline nb::object wrap(Tensor tensor, bool readonly = false) {
+  return wrap_as(tensor_type, TensorObject{std::move(tensor), readonly});
+}
+
+// Lets other Python threads run; as long as it lives nothing of Python may be touched.
+class Unlocked {
+ public:
+  explicit Unlocked(bool unlock = true) : state_(unlock ? PyEval_SaveThread() : nullptr) {}
+  ~Unlocked() {
+    if (state_ != nullptr) PyEval_RestoreThread(state_);
+  }
+  Unlocked(const Unlocked&) = delete;
+  Unlocked& operator=(const Unlocked&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
+// Ops on so many elements may run at their call, long enough for other threads to gain.
+inline constexpr int64_t kUnlockElements = 16384;
+
+// Sets Python's error from the exception that is being handled.
+void set_python_error() noexcept;
+// f(), or null with Python's error set.
+template <class F>
+PyObject* guarded(F&& f) noexcept {
+  try {
+    return f();
+  } catch (...) {
+    set_python_error();
+    return nullptr;
+  }
+}
+template <class F>
+int guarded_int(F&& f) noexcept {
+  try {
+    return f();
+  } catch (...) {
+    set_python_error();
+    return -1;
+  }
+}
+// Throws a Python exception of this type.
+[[noreturn]] void raise(PyObject* type, const std::string& message);
+// Throws the Python error that is set.
+[[noreturn]] inline void raise_set() { throw nb::python_error(); }
+
+// Calls a function of one of the package's modules, which hold what needs NumPy.
+template <class... Args>
+nb::object helper(const char* module, const char* function, Args&&... args) {
+  return nb::module_::import_(module).attr(function)(std::forward<Args>(args)...);
+}
+
+// Reads a size or a sequence of sizes; TypeError for anything else.
+Shape parse_shape(nb::handle shape);
+nb::tuple to_tuple(const Shape& values);
+std::string name_of_type(nb::handle object);
+
+void register_errors();
+void register_executor(nb::module_& m);
+void register_buffer(nb::module_& m);
+
+}  // namespace hologram::python

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: MIT
+// The operators of Python on tensors: arithmetic, comparisons, bits, and their in-place forms.
+#include "operators.h"
+
+#include <array>
+#include <cmath>
+
+#include "convert.h"
+#include "division.h"
+#include "hologram/functions.h"
+#include "objects.h"
+
+namespace hologram::python {
+namespace {
+
+PyObject* not_implemented() { return nb::borrow(Py_NotImplemented).release().ptr(); }
+
+bool compares(OpId op) { return op >= OpId::eq && op <= OpId::ge; }
+
+// --- Two operands ------------------------------------------------------------------------------
+
+using Whole = Tensor (*)(const Tensor&, const Tensor&);
+
+// What a binary operator does: a row of the table, or one of division.h.
+struct Operator {
+  OpId row = OpId::add;
+  Whole whole = nullptr;
+};
+
+// Reads both operands; false where the operator is not ours to compute.
+bool parse_both(PyObject* a, PyObject* b, Argument& x, Argument& y) {
+  return x.parse(a) && y.parse(b);
+}
+
+// Ints meet tensors of integers as NumPy lets them.
+void adapt(Argument& x, Argument& y, bool comparing) {
+  if (!x.is_tensor() && y.is_tensor()) x.adapt_to(y.tensor().dtype(), comparing);
+  if (!y.is_tensor() && x.is_tensor()) y.adapt_to(x.tensor().dtype(), comparing);
+}
+
+Tensor compute_row(OpId op, Argument& x, Argument& y) {
+  if (x.is_int() || y.is_int() || x.is_big() || y.is_big()) adapt(x, y, compares(op));
+  const std::array<Operand, 2> operands = {x.operand(), y.operand()};
+  const Unlocked unlocked((x.is_tensor() && is_long(x.tensor())) ||
+                          (y.is_tensor() && is_long(y.tensor())));
+  return apply(op, operands, Rules::numpy);
+}
+
+// Numbers take the dtype that the row `add` gives both.
+Tensor compute_whole(Whole whole, Argument& x, Argument& y) {
+  adapt(x, y, false);
+  const std::array<Operand, 2> operands = {x.operand(), y.operand()};
+  const Dtype dtype = elementwise_types(OpId::maximum, operands, Rules::numpy).result;
+  const auto made = [&](const Argument& argument) {
+    return argument.is_tensor()
+               ? argument.tensor()
+               : full({}, argument.number().value, dtype, default_device());
+  };
+  const Tensor a = made(x);
+  const Tensor b = made(y);
+  const Unlocked unlocked(is_long(a) || is_long(b));
+  return whole(a, b);
+}
+
+template <OpId op>
+PyObject* binary(PyObject* a, PyObject* b) {
+  return guarded([&] {
+    Argument x;
+    Argument y;
+    if (!parse_both(a, b, x, y)) return not_implemented();
+    return wrap(compute_row(op, x, y)).release().ptr();
+  });
+}
+
+template <Whole whole>
+PyObject* binary_whole(PyObject* a, PyObject* b) {
+  return guarded([&] {
+    Argument x;
+    Argument y;
+    if (!parse_both(a, b, x, y)) return not_implemented();
+    return wrap(compute_whole(whole, x, y)).release().ptr();
+  });
+}
+
+PyObject* divmod_slot(PyObject* a, PyObject* b) {
+  return guarded([&] {
+    Argument x;
+    Argument y;
+    if (!parse_both(a, b, x, y)) return not_implemented();
+    const nb::object quotient = wrap(compute_whole(&floor_divide, x, y));
+    const nb::object rest = wrap(compute_whole(&remainder, x, y));
+    return nb::make_tuple(quotient, rest).release().ptr();
+  });
+}
+
+PyObject* matmul_slot(PyObject* a, PyObject* b) {
+  return guarded([&] {
+    Argument x;
+    Argument y;
+    if (!parse_both(a, b, x, y)) return not_implemented();
+    if (!x.is_tensor() || !y.is_tensor()) {
+      fail(ErrorKind::kInvalidArgument, "matmul: an operand is a number; multiply with *");
+    }
+    Tensor product;
+    {
+      const Unlocked unlocked;
+      product = matmul(x.tensor(), y.tensor(), Rules::numpy);
+    }
+    return wrap(std::move(product)).release().ptr();
+  });
+}
+
+// --- Powers ------------------------------------------------------------------------------------
+
+Tensor compute_power(Argument& x, Argument& y) {
+  // The exponents for which NumPy has a shorter way, with fewer roundings.
+  if (x.is_tensor() && !y.is_tensor() && !is_complex(x.tensor().dtype())) {
+    const Scalar& value = y.number().value;
+    const double exponent = value.dtype == Dtype::kFloat64 ? value.f64
+                            : value.dtype == Dtype::kInt64 ? static_cast<double>(value.i64)
+                                                           : -3.0;
+    const Dtype dtype = x.tensor().dtype();
+    const bool keeps = is_floating(dtype) || (is_integer(dtype) && value.dtype == Dtype::kInt64);
+    const auto row = [&](OpId op) {
+      const std::array<Operand, 1> operand = {x.operand()};
+      const Unlocked unlocked(is_long(x.tensor()));
+      return apply(op, operand, Rules::numpy);
+    };
+    if (keeps && exponent == 2.0) return row(OpId::square);
+    if (is_floating(dtype) && exponent == 0.5) return row(OpId::sqrt);
+    if (is_floating(dtype) && exponent == -1.0) return row(OpId::reciprocal);
+  }
+  adapt(x, y, false);
+  const std::array<Operand, 2> operands = {x.operand(), y.operand()};
+  const Dtype dtype = elementwise_types(OpId::maximum, operands, Rules::numpy).result;
+  if (is_floating(dtype) || is_complex(dtype)) return compute_row(OpId::pow, x, y);
+  return compute_whole(&integer_power, x, y);
+}
+
+PyObject* power(PyObject* a, PyObject* b, PyObject* modulus) {
+  return guarded([&] {
+    Argument x;
+    Argument y;
+    if (modulus != Py_None || !parse_both(a, b, x, y)) return not_implemented();
+    return wrap(compute_power(x, y)).release().ptr();
+  });
+}
+
+// --- In place ----------------------------------------------------------------------------------
+
+// Runs compute(out) and returns the object itself.
+template <class Compute>
+PyObject* in_place(PyObject* a, PyObject* b, const char* name, Compute compute) {
+  return guarded([&] {
+    TensorObject* self = tensor_of(a);
+    Argument x;
+    Argument y;
+    if (self == nullptr || !parse_both(a, b, x, y)) return not_implemented();
+    self->check_writable(name);
+    compute(self->tensor, x, y);
+    return nb::borrow(a).release().ptr();
+  });
+}
+
+// Into `out` with NumPy's rule for in-place operators: the kind of the dtype must not change.
+void store(const Tensor& result, const Tensor& out, const char* name) {
+  const auto kind = [](Dtype dtype) {
+    return dtype == Dtype::kBool ? 0 : is_integer(dtype) ? 1 : is_floating(dtype) ? 2 : 3;
+  };
+  if (kind(result.dtype()) > kind(out.dtype())) {
+    fail(ErrorKind::kTypeMismatch, name, ": the result is ", dtype_name(result.dtype()),
+         ", which does not go into ", dtype_name(out.dtype()), "; use an operator that makes a new "
+         "Tensor");
+  }
+  if (result.shape() != out.shape()) {
+    fail(ErrorKind::kInvalidArgument, name,
+         ": the result has another shape than the Tensor on the left; use an operator that makes "
+         "a new Tensor");
+  }
+  copy_into(result, out);
+}
+
+template <OpId op>
+PyObject* binary_in_place(PyObject* a, PyObject* b) {
+  return in_place(a, b, "in-place operator", [](const Tensor& out, Argument& x, Argument& y) {
+    if (y.is_int() || y.is_big()) adapt(x, y, false);
+    const std::array<Operand, 2> operands = {x.operand(), y.operand()};
+    const Unlocked unlocked(is_long(out));
+    apply_into(op, operands, out, Rules::numpy);
+  });
+}
+
+template <Whole whole>
+PyObject* whole_in_place(PyObject* a, PyObject* b) {
+  return in_place(a, b, "in-place operator", [](const Tensor& out, Argument& x, Argument& y) {
+    store(compute_whole(whole, x, y), out, "in-place operator");
+  });
+}
+
+PyObject* power_in_place(PyObject* a, PyObject* b, PyObject* modulus) {
+  if (modulus != Py_None) return not_implemented();
+  return in_place(a, b, "**=", [](const Tensor& out, Argument& x, Argument& y) {
+    store(compute_power(x, y), out, "**=");
+  });
+}
+
+PyObject* matmul_in_place(PyObject* a, PyObject* b) {
+  return in_place(a, b, "@=", [](const Tensor& out, Argument& x, Argument& y) {
+    if (!y.is_tensor()) {
+      fail(ErrorKind::kInvalidArgument, "@=: the operand is a number; multiply with *=");
+    }
+    const Unlocked unlocked;
+    store(matmul(x.tensor(), y.tensor(), Rules::numpy), out, "@=");
+  });
+}
+
+// --- One operand -------------------------------------------------------------------------------
+
+template <OpId op>
+PyObject* unary(PyObject* a) {
+  return guarded([&] {
+    const Tensor& x = tensor_of(a)->tensor;
+    const std::array<Operand, 1> operand = {Operand(x)};
+    Tensor result;
+    {
+      const Unlocked unlocked(is_long(x));
+      result = apply(op, operand, Rules::numpy);
+    }
+    return wrap(std::move(result)).release().ptr();
+  });
+}
+
+PyObject* positive(PyObject* a) {
+  return guarded([&] {
+    const Tensor& x = tensor_of(a)->tensor;
+    if (x.dtype() == Dtype::kBool) {
+      fail(ErrorKind::kTypeMismatch, "+x: not defined for bool; use x.astype('int8')");
+    }
+    return wrap(copy_of(x)).release().ptr();
+  });
+}
+
+PyObject* compare(PyObject* a, PyObject* b, int which) {
+  return guarded([&] {
+    Argument x;
+    Argument y;
+    if (!parse_both(a, b, x, y)) return not_implemented();
+    constexpr std::array<OpId, 6> kRows = {OpId::lt, OpId::le, OpId::eq,
+                                           OpId::ne, OpId::gt, OpId::ge};
+    return wrap(compute_row(kRows[static_cast<size_t>(which)], x, y)).release().ptr();
+  });
+}
+
+// --- One value ---------------------------------------------------------------------------------
+
+void require_one(const Tensor& x, const char* what) {
+  if (x.numel() == 1) return;
+  if (x.numel() == 0 || *what == 'b') {
+    fail(ErrorKind::kInvalidArgument, "the truth value of a Tensor of ", x.numel(),
+         " elements is ambiguous; use x.any(), x.all() or x.size");
+  }
+  fail(ErrorKind::kTypeMismatch, what, "() takes a Tensor of one element, not of ", x.numel());
+}
+
+int truth(PyObject* a) {
+  return guarded_int([&] {
+    const Tensor& x = tensor_of(a)->tensor;
+    require_one(x, "bool");
+    return PyObject_IsTrue(item_object(x).ptr());
+  });
+}
+
+PyObject* to_int(PyObject* a) {
+  return guarded([&] {
+    const Tensor& x = tensor_of(a)->tensor;
+    require_one(x, "int");
+    return PyNumber_Long(item_object(x).ptr());
+  });
+}
+
+PyObject* to_float(PyObject* a) {
+  return guarded([&] {
+    const Tensor& x = tensor_of(a)->tensor;
+    require_one(x, "float");
+    return PyNumber_Float(item_object(x).ptr());
+  });
+}
+
+PyObject* to_index(PyObject* a) {
+  return guarded([&] {
+    const Tensor& x = tensor_of(a)->tensor;
+    if (x.ndim() != 0 || !is_integer(x.dtype())) {
+      fail(ErrorKind::kTypeMismatch,
+           "only a Tensor of integers without dimensions can be an index; this one has ", x.ndim(),
+           " dimensions of ", dtype_name(x.dtype()));
+    }
+    return item_object(x).release().ptr();
+  });
+}
+
+}  // namespace
+
+void add_operator_slots(std::vector<PyType_Slot>& slots) {
+  const auto add = [&](int slot, auto* function) {
+    slots.push_back({slot, reinterpret_cast<void*>(function)});
+  };
+  add(Py_nb_add, &binary<OpId::add>);
+  add(Py_nb_subtract, &binary<OpId::sub>);
+  add(Py_nb_multiply, &binary<OpId::mul>);
+  add(Py_nb_true_divide, &binary<OpId::div>);
+  add(Py_nb_floor_divide, &binary_whole<&floor_divide>);
+  add(Py_nb_remainder, &binary_whole<&remainder>);
+  add(Py_nb_divmod, &divmod_slot);
+  add(Py_nb_power, &power);
+  add(Py_nb_and, &binary<OpId::bitwise_and>);
+  add(Py_nb_or, &binary<OpId::bitwise_or>);
+  add(Py_nb_xor, &binary<OpId::bitwise_xor>);
+  add(Py_nb_lshift, &binary_whole<&left_shift>);
+  add(Py_nb_rshift, &binary_whole<&right_shift>);
+  add(Py_nb_matrix_multiply, &matmul_slot);
+  add(Py_nb_inplace_add, &binary_in_place<OpId::add>);
+  add(Py_nb_inplace_subtract, &binary_in_place<OpId::sub>);
+  add(Py_nb_inplace_multiply, &binary_in_place<OpId::mul>);
+  add(Py_nb_inplace_true_divide, &binary_in_place<OpId::div>);
+  add(Py_nb_inplace_floor_divide, &whole_in_place<&floor_divide>);
+  add(Py_nb_inplace_remainder, &whole_in_place<&remainder>);
+  add(Py_nb_inplace_power, &power_in_place);
+  add(Py_nb_inplace_and, &binary_in_place<OpId::bitwise_and>);
+  add(Py_nb_inplace_or, &binary_in_place<OpId::bitwise_or>);
+  add(Py_nb_inplace_xor, &binary_in_place<OpId::bitwise_xor>);
+  add(Py_nb_inplace_lshift, &whole_in_place<&left_shift>);
+  add(Py_nb_inplace_rshift, &whole_in_place<&right_shift>);
+  add(Py_nb_inplace_matrix_multiply, &matmul_in_place);
+  add(Py_nb_negative, &unary<OpId::neg>);
+  add(Py_nb_positive, &positive);
+  add(Py_nb_absolute, &unary<OpId::abs>);
+  add(Py_nb_invert, &unary<OpId::bitwise_not>);
+  add(Py_nb_bool, &truth);
+  add(Py_nb_int, &to_int);
+  add(Py_nb_float, &to_float);
+  add(Py_nb_index, &to_index);
+  add(Py_tp_richcompare, &compare);
+}
+
+}  // namespace hologram::python
