@@ -38,8 +38,7 @@ enum class Rules : uint8_t {
   torch = 0,
   // numpy.result_type(): int32 with float32 gives float64; a function of floats makes float16 of
   // 8-bit integers and bool, float32 of int16, float64 of the others, and div float64 of all.
-  // bfloat16 counts as ml_dtypes' does: float32 beside float16 or int16, float64 beside wider
-  // integers only where float32 would be.
+  // bfloat16, which NumPy does not have, stays what it is beside integers.
   numpy = 1,
 };
 
@@ -68,9 +67,10 @@ struct ElementwiseTypes {
   Dtype compute;  // what the row computes in; the half types stand for float32 here
   Dtype result;
 };
-// Trailing operands that are parameters of the row (OpInfo::params) and the condition of `where`
-// do not take part. bool is logical in add (or) and mul (and). kTypeMismatch where the row has no
-// meaning: sub and neg of bool, bits of floats, arithmetic of complex.
+// The condition of `where` does not take part. bool is logical in add (or) and mul (and); integers
+// have powers of their own. A number that an integer dtype does not hold: compared in int64, else
+// wrapped by torch's rules and refused by NumPy's. kTypeMismatch where the row has no meaning: sub
+// and neg of bool, bits of floats.
 HOLOGRAM_API ElementwiseTypes elementwise_types(OpId op, std::span<const Operand> operands,
                                                 Rules rules = Rules::torch);
 
@@ -110,6 +110,18 @@ HOLOGRAM_TERNARY_ROWS(HOLOGRAM_ROW)
   }
 HOLOGRAM_QUATERNARY_ROWS(HOLOGRAM_ROW)
 #undef HOLOGRAM_ROW
+
+// What the table has no rows for. floor_divide rounds down and remainder has the divisor's sign, as
+// Python's // and % (integers by zero: 0); the other three are for integers and bool, which wrap.
+enum class IntegerOp : uint8_t {
+  pow = 0,
+  floor_divide = 1,
+  remainder = 2,
+  left_shift = 3,
+  right_shift = 4,
+};
+HOLOGRAM_API Tensor integer_arithmetic(IntegerOp op, const Operand& x, const Operand& y,
+                                       Rules rules = Rules::torch);
 
 // --- Making, copying and reading ----------------------------------------------------------------
 

@@ -6,15 +6,17 @@
 #include <initializer_list>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "hologram/api.h"
 #include "hologram/buffer.h"
+#include "hologram/shape.h"
 #include "hologram/view.h"
 
 namespace hologram {
 
-using Shape = std::vector<int64_t>;
+namespace internal {
+struct TensorAccess;
+}  // namespace internal
 
 // Elements of a shape; Error(kInvalidArgument) for a negative dimension or a count beyond int64.
 HOLOGRAM_API int64_t shape_numel(std::span<const int64_t> shape);
@@ -75,6 +77,7 @@ class HOLOGRAM_API Tensor {
   Tensor expand(std::span<const int64_t> shape) const;
 
  private:
+  friend struct internal::TensorAccess;
   int wrap_dim(int dim) const;
   void check_bounds() const;
 

@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: MIT
+// See arithmetic.h. Element by element in calls of their own: right, and not fused.
+#include "src/array/arithmetic.h"
+
+#include <array>
+#include <cmath>
+#include <complex>
+#include <cstdint>
+#include <optional>
+#include <type_traits>
+
+#include "hologram/elementwise.h"
+#include "hologram/error.h"
+#include "src/array/array.h"
+#include "src/array/tensor_call.h"
+#include "src/array/types.h"
+
+namespace hologram {
+namespace array {
+namespace {
+
+using Complex = std::complex<double>;
+
+// Calls f(out element, operand elements...) for each; all views have out's shape.
+template <size_t kArity, class F>
+void for_each(const View& out, const std::array<View, kArity>& in, F&& f) {
+  Shape at(static_cast<size_t>(out.ndim), 0);
+  const int64_t n = out.numel();
+  auto* to = static_cast<char*>(out.data);
+  std::array<char*, kArity> from;
+  for (size_t k = 0; k < kArity; ++k) from[k] = static_cast<char*>(in[k].data);
+  for (int64_t i = 0; i < n; ++i) {
+    f(to, from);
+    for (int d = out.ndim - 1; d >= 0; --d) {
+      const auto dim = static_cast<size_t>(d);
+      const bool wraps = ++at[dim] == out.shape[d];
+      const int64_t steps = wraps ? -(out.shape[d] - 1) : 1;
+      to += steps * out.strides[d] * static_cast<int64_t>(itemsize(out.dtype));
+      for (size_t k = 0; k < kArity; ++k) {
+        from[k] += steps * in[k].strides[d] * static_cast<int64_t>(itemsize(in[k].dtype));
+      }
+      if (!wraps) break;
+      at[dim] = 0;
+    }
+  }
+}
+
+// Calls f(T{}) for the type of an element.
+template <class F>
+void with_integer(Dtype dtype, F&& f) {
+  switch (dtype) {
+    case Dtype::kBool:
+    case Dtype::kUInt8:
+      return f(uint8_t{});
+    case Dtype::kInt8:
+      return f(int8_t{});
+    case Dtype::kInt16:
+      return f(int16_t{});
+    case Dtype::kInt32:
+      return f(int32_t{});
+    default:
+      return f(int64_t{});
+  }
+}
+
+// Operands as tensors of one dtype and of out's shape; numbers become one element.
+std::array<Tensor, 2> settle(std::span<const Operand> operands, Dtype dtype, const Tensor& out) {
+  std::array<Tensor, 2> settled;
+  for (size_t k = 0; k < operands.size() && k < 2; ++k) {
+    const Tensor t = operands[k].is_tensor()
+                         ? cast(operands[k].tensor(), dtype)
+                         : full({}, operands[k].number(), dtype, device_of(out));
+    settled[k] = broadcast(t, out.shape());
+  }
+  return settled;
+}
+
+double cost_of(const Tensor& out, double each) { return each * static_cast<double>(out.numel()); }
+
+// --- Integers ------------------------------------------------------------------------------------
+
+template <class T>
+T power(T base, T exponent) {
+  using U = uint64_t;
+  if (exponent < 0) {
+    if (base == 1) return 1;
+    if (base == static_cast<T>(-1)) return exponent % 2 == 0 ? T{1} : static_cast<T>(-1);
+    return 0;
+  }
+  U result = 1, factor = static_cast<U>(base);
+  for (U e = static_cast<U>(exponent); e != 0; e >>= 1) {
+    if ((e & 1) != 0) result *= factor;
+    factor *= factor;
+  }
+  return static_cast<T>(result);
+}
+
+// The quotient rounded down, and what is left, of the divisor's sign. By zero: 0, as NumPy has it.
+template <class T>
+T floor_quotient(T x, T y) {
+  if (y == 0) return 0;
+  if constexpr (std::is_floating_point_v<T>) {
+    return x / y;
+  } else {
+    if (std::is_signed_v<T> && y == static_cast<T>(-1)) {
+      return static_cast<T>(-static_cast<std::make_unsigned_t<T>>(x));
+    }
+    const T quotient = static_cast<T>(x / y);
+    return static_cast<T>(quotient - (((x % y != 0) && ((x < 0) != (y < 0))) ? 1 : 0));
+  }
+}
+template <class T>
+T floor_remainder(T x, T y) {
+  if (y == 0 || (std::is_signed_v<T> && y == static_cast<T>(-1))) return 0;
+  const T rest = static_cast<T>(x % y);
+  return static_cast<T>(rest != 0 && ((rest < 0) != (y < 0)) ? rest + y : rest);
+}
+
+template <class T>
+T shifted(T x, T y, bool left) {
+  constexpr int kBits = 8 * sizeof(T);
+  if (y < 0 || static_cast<uint64_t>(y) >= kBits) {
+    return left || x >= 0 ? T{0} : static_cast<T>(-1);
+  }
+  if (!left) return static_cast<T>(x >> y);
+  return static_cast<T>(static_cast<std::make_unsigned_t<T>>(x) << y);
+}
+
+// As C's fmod, then brought to the divisor's sign; the quotient such that x = q y + r.
+template <class T>
+void float_divmod(T x, T y, T& quotient, T& rest) {
+  rest = std::fmod(x, y);
+  if (y == 0) {
+    quotient = x / y;
+    return;
+  }
+  quotient = (x - rest) / y;
+  if (rest != 0) {
+    if ((y < 0) != (rest < 0)) {
+      rest += y;
+      quotient -= 1;
+    }
+  } else {
+    rest = std::copysign(T{0}, y);
+  }
+  if (quotient != 0) {
+    const T floored = std::floor(quotient);
+    quotient = quotient - floored > T{0.5} ? floored + 1 : floored;
+  } else {
+    quotient = std::copysign(T{0}, x / y);
+  }
+}
+
+template <class T>
+void run_integers(IntegerOp op, const View& x, const View& y, const View& out) {
+  for_each<2>(out, {x, y}, [op](char* to, const std::array<char*, 2>& from) {
+    const T a = *reinterpret_cast<T*>(from[0]), b = *reinterpret_cast<T*>(from[1]);
+    T& result = *reinterpret_cast<T*>(to);
+    switch (op) {
+      case IntegerOp::pow:
+        result = power(a, b);
+        break;
+      case IntegerOp::floor_divide:
+        result = floor_quotient(a, b);
+        break;
+      case IntegerOp::remainder:
+        result = floor_remainder(a, b);
+        break;
+      case IntegerOp::left_shift:
+        result = shifted(a, b, true);
+        break;
+      case IntegerOp::right_shift:
+        result = shifted(a, b, false);
+        break;
+    }
+  });
+}
+
+template <class T>
+void run_floats(IntegerOp op, const View& x, const View& y, const View& out) {
+  for_each<2>(out, {x, y}, [op](char* to, const std::array<char*, 2>& from) {
+    T quotient, rest;
+    float_divmod(*reinterpret_cast<T*>(from[0]), *reinterpret_cast<T*>(from[1]), quotient, rest);
+    *reinterpret_cast<T*>(to) = op == IntegerOp::floor_divide ? quotient : rest;
+  });
+}
+
+void run_integer_op(CallFrame& frame) {
+  const auto op = static_cast<IntegerOp>(frame.value<uint64_t>());
+  const View x = frame.view(), y = frame.view(), out = frame.view();
+  if (out.dtype == Dtype::kFloat32) return run_floats<float>(op, x, y, out);
+  if (out.dtype == Dtype::kFloat64) return run_floats<double>(op, x, y, out);
+  with_integer(out.dtype, [&](auto type) { run_integers<decltype(type)>(op, x, y, out); });
+}
+
+// `out` has one of the dtypes that are computed in, or another to which the result is converted.
+void integer_op(IntegerOp op, std::span<const Operand> operands, Dtype compute, const Tensor& out) {
+  const std::array<Tensor, 2> in = settle(operands, compute, out);
+  const Tensor to = out.dtype() == compute ? out : fresh(out.shape(), compute, device_of(out));
+  TensorCall call;
+  call.value(static_cast<uint64_t>(op));
+  call.view(in[0], Access::reads);
+  call.view(in[1], Access::reads);
+  call.view(to, Access::writes);
+  call.run<&run_integer_op>("array_integer_op", cost_of(out, 3));
+  if (to.dtype() != out.dtype()) copy_into(to, out);
+}
+
+// --- Complex numbers -----------------------------------------------------------------------------
+
+Complex load(const char* at, Dtype dtype) {
+  if (dtype == Dtype::kComplex64) return *reinterpret_cast<const std::complex<float>*>(at);
+  return *reinterpret_cast<const Complex*>(at);
+}
+
+struct ComplexValues {
+  uint64_t op;
+  uint64_t arity;
+};
+
+bool is_complex_row(OpId op) {
+  switch (op) {
+    case OpId::neg:
+    case OpId::abs:
+    case OpId::reciprocal:
+    case OpId::sqrt:
+    case OpId::exp:
+    case OpId::log:
+    case OpId::sin:
+    case OpId::cos:
+    case OpId::tan:
+    case OpId::tanh:
+    case OpId::square:
+    case OpId::sigmoid:
+    case OpId::logical_not:
+    case OpId::isnan:
+    case OpId::add:
+    case OpId::sub:
+    case OpId::mul:
+    case OpId::div:
+    case OpId::pow:
+    case OpId::eq:
+    case OpId::ne:
+    case OpId::logical_and:
+    case OpId::logical_or:
+    case OpId::logical_xor:
+      return true;
+    default:
+      return false;
+  }
+}
+
+// x y, where infinities stay what C's Annex G makes of them.
+Complex result_of(OpId op, Complex x, Complex y) {
+  switch (op) {
+    case OpId::neg:
+      return -x;
+    case OpId::reciprocal:
+      return 1.0 / x;
+    case OpId::sqrt:
+      return std::sqrt(x);
+    case OpId::exp:
+      return std::exp(x);
+    case OpId::log:
+      return std::log(x);
+    case OpId::sin:
+      return std::sin(x);
+    case OpId::cos:
+      return std::cos(x);
+    case OpId::tan:
+      return std::tan(x);
+    case OpId::tanh:
+      return std::tanh(x);
+    case OpId::sigmoid:
+      return 1.0 / (1.0 + std::exp(-x));
+    case OpId::square:
+      return x * x;
+    case OpId::add:
+      return x + y;
+    case OpId::sub:
+      return x - y;
+    case OpId::mul:
+      return x * y;
+    case OpId::div:
+      return x / y;
+    default:
+      return std::pow(x, y);
+  }
+}
+
+bool truth_of(OpId op, Complex x, Complex y) {
+  const bool a = x != 0.0, b = y != 0.0;
+  switch (op) {
+    case OpId::logical_not:
+      return !a;
+    case OpId::isnan:
+      return std::isnan(x.real()) || std::isnan(x.imag());
+    case OpId::eq:
+      return x == y;
+    case OpId::ne:
+      return x != y;
+    case OpId::logical_and:
+      return a && b;
+    case OpId::logical_or:
+      return a || b;
+    default:
+      return a != b;
+  }
+}
+
+void run_complex_op(CallFrame& frame) {
+  const auto values = frame.value<ComplexValues>();
+  const auto op = static_cast<OpId>(values.op);
+  const View x = frame.view();
+  const View y = values.arity > 1 ? frame.view() : x;
+  const View out = frame.view();
+  for_each<2>(out, {x, y}, [&](char* to, const std::array<char*, 2>& from) {
+    const Complex a = load(from[0], x.dtype), b = load(from[1], y.dtype);
+    switch (out.dtype) {
+      case Dtype::kBool:
+        *reinterpret_cast<uint8_t*>(to) = truth_of(op, a, b) ? 1 : 0;
+        break;
+      case Dtype::kFloat32:
+        *reinterpret_cast<float*>(to) = static_cast<float>(std::abs(a));
+        break;
+      case Dtype::kFloat64:
+        *reinterpret_cast<double*>(to) = std::abs(a);
+        break;
+      case Dtype::kComplex64:
+        *reinterpret_cast<std::complex<float>*>(to) =
+            static_cast<std::complex<float>>(result_of(op, a, b));
+        break;
+      default:
+        *reinterpret_cast<Complex*>(to) = result_of(op, a, b);
+        break;
+    }
+  });
+}
+
+}  // namespace
+
+void integer_power(std::span<const Operand> operands, Dtype compute, const Tensor& out,
+                   Rules rules) {
+  if (rules == Rules::numpy) {
+    const Operand& exponent = operands[1];
+    const bool negative =
+        exponent.is_tensor()
+            ? is_integer(exponent.tensor().dtype()) && exponent.tensor().numel() != 0 &&
+                  item(reduce(Reduction::amin, exponent.tensor())).i64 < 0
+            : exponent.number().dtype == Dtype::kInt64 && exponent.number().i64 < 0;
+    if (negative) {
+      fail(ErrorKind::kInvalidArgument,
+           "pow: integers to negative integer powers are not integers; cast the base to a "
+           "floating dtype");
+    }
+  }
+  // bool: 0 to the 0 is 1, as of integers.
+  integer_op(IntegerOp::pow, operands, compute == Dtype::kBool ? Dtype::kInt8 : compute, out);
+}
+
+void complex_elementwise(OpId op, std::span<const Operand> operands, Dtype compute,
+                         const Tensor& out) {
+  if (op == OpId::where) {
+    // Bytes are moved, so real pairs would do; two copies are as good.
+    const Tensor pick = operands[0].is_tensor()
+                            ? cast(operands[0].tensor(), Dtype::kBool)
+                            : full({}, operands[0].number(), Dtype::kBool, device_of(out));
+    const std::array<Tensor, 2> in = settle(operands.subspan(1), compute, out);
+    const Tensor yes = as_pairs(in[0]), no = as_pairs(in[1]), to = as_pairs(out);
+    const Tensor mask = broadcast(pick, out.shape()).unsqueeze(out.ndim());
+    return apply_into(OpId::where, {mask, yes, no}, to);
+  }
+  if (!is_complex_row(op)) {
+    fail(ErrorKind::kTypeMismatch, op_name(op), ": is not defined for ", dtype_name(compute),
+         "; work on the real and imaginary parts");
+  }
+  const std::array<Tensor, 2> in = settle(operands, compute, out);
+  TensorCall call;
+  call.value(ComplexValues{static_cast<uint64_t>(op), operands.size()});
+  call.view(in[0], Access::reads);
+  if (operands.size() > 1) call.view(in[1], Access::reads);
+  call.view(out, Access::writes);
+  call.run<&run_complex_op>("array_complex_op", cost_of(out, 20));
+}
+
+}  // namespace array
+
+Tensor integer_arithmetic(IntegerOp op, const Operand& x, const Operand& y, Rules rules) {
+  constexpr const char* kNames[] = {"pow", "floor_divide", "remainder", "left_shift",
+                                    "right_shift"};
+  const char* name = kNames[static_cast<int>(op)];
+  const Operand operands[] = {x, y};
+  Device& device = array::device_of(name, operands);
+  Dtype dtype =
+      array::room_for_numbers(OpId::add, array::common_dtype(operands, rules), operands, rules);
+  if (is_complex(dtype) ||
+      (is_floating(dtype) && op != IntegerOp::floor_divide && op != IntegerOp::remainder)) {
+    fail(ErrorKind::kTypeMismatch, name, ": is not defined for ", dtype_name(dtype));
+  }
+  if (dtype == Dtype::kBool) dtype = Dtype::kInt8;
+  const Tensor out = array::fresh(array::broadcast_shape(name, operands), dtype, device);
+  if (out.numel() != 0) array::integer_op(op, operands, compute_dtype(dtype), out);
+  return out;
+}
+
+}  // namespace hologram

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+// What the functions on tensors share: new results, operands as records see them, overlap.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "hologram/functions.h"
+#include "hologram/recorder.h"
+
+namespace hologram::array {
+
+// A tensor that owns its memory, which it gets when it is first written.
+Tensor fresh(Shape shape, Dtype dtype, Device& device);
+
+// The device of the operands; kInvalidArgument where they are on several or none is a tensor.
+Device& device_of(const char* function, std::span<const Operand> operands);
+Device& device_of(const char* function, const Tensor& a, const Tensor& b);
+
+inline Device& device_of(const Tensor& t) { return t.buffer()->device(); }
+// kInvalidArgument for a tensor that was never given memory.
+void check_defined(const char* function, const Tensor& t);
+
+RecordOperand record_operand(const Tensor& t);
+// A number as one element of `dtype`, converted as copy() does.
+RecordOperand record_number(const Scalar& number, Dtype dtype);
+
+// NumPy's rule; false where the shapes do not fit.
+bool broadcast_to(std::span<const int64_t> shape, Shape& result);
+std::string shape_text(std::span<const int64_t> shape);
+// Of all tensors among the operands; kInvalidArgument where there is none.
+Shape broadcast_shape(std::string_view name, std::span<const Operand> operands);
+// Complex numbers as pairs of real ones, in a dimension behind the others.
+Tensor as_pairs(const Tensor& t);
+
+// The strides with which t walks the dimensions of `shape`: 0 where it is repeated.
+Shape strides_over(const Tensor& t, std::span<const int64_t> shape);
+// t described as of this shape, to which it broadcasts.
+Tensor broadcast(const Tensor& t, const Shape& shape);
+
+// Lowest byte touched, from the start of the buffer, and how many from there to behind the highest.
+struct Extent {
+  int64_t offset = 0;
+  int64_t bytes = 0;
+};
+Extent extent_of(const Tensor& t);
+// Whether some byte may be part of both.
+bool may_overlap(const Tensor& x, const Tensor& y);
+// Whether memory may be touched by both in a way that is not element for element the same.
+bool clashes(const Tensor& written, const Tensor& read);
+// Results go to places of their own.
+void check_result(const char* function, const Tensor& out);
+
+// Whether the number's kind (bool, integer, floating) is above the dtype's.
+bool is_number_kind_above(const Scalar& number, Dtype dtype);
+
+// A row-major copy.
+Tensor copy_of(const Tensor& t, Dtype dtype);
+
+}  // namespace hologram::array

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+// Losses of tensors.
+#include <bit>
+
+#include "hologram/error.h"
+#include "hologram/loss.h"
+#include "src/array/array.h"
+#include "src/array/tensor_call.h"
+
+namespace hologram {
+namespace array {
+namespace {
+
+struct PointValues {
+  uint32_t loss;
+  uint32_t reduction;
+};
+
+void run_point_loss(CallFrame& frame) {
+  const auto values = frame.value<PointValues>();
+  const View input = frame.view(), target = frame.view(), out = frame.view();
+  PointLossOptions options;
+  options.reduction = static_cast<LossReduction>(values.reduction);
+  options.param = frame.number();
+  options.max_threads = frame.threads(input.numel());
+  point_loss(static_cast<PointLoss>(values.loss), input, target, out, options);
+}
+
+struct ClassValues {
+  uint64_t reduction;
+  int64_t ignore_index;
+  uint64_t smoothing;  // the bits of a double
+};
+
+void run_cross_entropy(CallFrame& frame) {
+  const auto values = frame.value<ClassValues>();
+  const View logits = frame.view(), target = frame.view(), weight = frame.view(),
+             out = frame.view(), total = frame.view();
+  ClassLossOptions options;
+  options.reduction = static_cast<LossReduction>(values.reduction);
+  options.ignore_index = values.ignore_index;
+  options.label_smoothing = std::bit_cast<double>(values.smoothing);
+  options.weight = if_given(weight);
+  options.max_threads = frame.threads(logits.numel());
+  cross_entropy(logits, target, out, nullptr, total, options);
+}
+
+// A class out of range has to be found at the call, not when the circuit runs.
+void check_classes(const Tensor& target, int64_t classes, int64_t ignored) {
+  if (target.numel() == 0) return;
+  const Tensor flat = reshaped(target, {target.numel()});
+  materialize(flat);
+  const auto* values = static_cast<const int64_t*>(flat.data());
+  for (int64_t i = 0; i < target.numel(); ++i) {
+    const int64_t c = values[i];
+    if (c != ignored && (c < 0 || c >= classes)) {
+      fail(ErrorKind::kIndex, "cross_entropy: target ", c, " at position ", i,
+           " is out of range for ", classes, " classes");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace array
+
+Tensor point_loss(PointLoss loss, const Tensor& input, const Tensor& target,
+                  const PointLossOptions& options) {
+  Device& device = array::device_of("point_loss", input, target);
+  if (input.shape() != target.shape()) {
+    fail(ErrorKind::kInvalidArgument, "point_loss: the input has shape ",
+         array::shape_text(input.shape()), ", the target ", array::shape_text(target.shape()),
+         "; they have to be equal");
+  }
+  if (!is_floating(input.dtype()) || !is_floating(target.dtype())) {
+    fail(ErrorKind::kTypeMismatch, "point_loss: is for floating dtypes, got ",
+         dtype_name(input.dtype()), " and ", dtype_name(target.dtype()), "; cast them first");
+  }
+  const bool none = options.reduction == LossReduction::none;
+  const Dtype dtype = promote(input.dtype(), target.dtype());
+  const Tensor out = array::fresh(none ? input.shape() : Shape{}, dtype, device);
+  if (out.numel() == 0) return out;
+  array::TensorCall call;
+  call.value(
+      array::PointValues{static_cast<uint32_t>(loss), static_cast<uint32_t>(options.reduction)});
+  call.view(input, Access::reads);
+  call.view(target, Access::reads);
+  call.view(out, Access::writes);
+  call.number(options.param);
+  call.run<&array::run_point_loss>("array_point_loss", static_cast<double>(input.numel()));
+  return out;
+}
+
+Tensor cross_entropy(const Tensor& logits, const Tensor& target, const ClassLossOptions& options) {
+  Device& device = array::device_of("cross_entropy", logits, target);
+  if (!is_floating(logits.dtype())) {
+    fail(ErrorKind::kTypeMismatch, "cross_entropy: logits have to be floating, got ",
+         dtype_name(logits.dtype()), "; cast them first");
+  }
+  if (target.dtype() != Dtype::kInt64) {
+    fail(ErrorKind::kTypeMismatch, "cross_entropy: targets are class indices of int64, got ",
+         dtype_name(target.dtype()), "; cast them first");
+  }
+  Shape expected = logits.shape();
+  if (!expected.empty()) expected.erase(expected.begin() + (expected.size() > 1 ? 1 : 0));
+  if (logits.ndim() == 0 || expected != target.shape()) {
+    fail(ErrorKind::kInvalidArgument, "cross_entropy: logits of shape ",
+         array::shape_text(logits.shape()), " ask for targets of shape ",
+         array::shape_text(expected), ", got ", array::shape_text(target.shape()));
+  }
+  if (options.weight != nullptr) {
+    fail(ErrorKind::kNotSupported,
+         "cross_entropy: weights of classes are not taken here; use the function on views");
+  }
+  const int64_t classes = logits.shape()[logits.ndim() > 1 ? 1 : 0];
+  array::check_classes(target, classes, options.ignore_index);
+  const bool none = options.reduction == LossReduction::none;
+  const Tensor out = array::fresh(none ? target.shape() : Shape{}, logits.dtype(), device);
+  if (out.numel() == 0) return out;
+  const Tensor total = array::fresh({}, logits.dtype(), device);
+  array::TensorCall call;
+  call.value(array::ClassValues{static_cast<uint64_t>(options.reduction), options.ignore_index,
+                                std::bit_cast<uint64_t>(options.label_smoothing)});
+  call.view(logits, Access::reads);
+  call.view(target, Access::reads);
+  call.view(nullptr, Access::reads);
+  call.view(out, Access::writes);
+  call.view(total, Access::writes);
+  call.run<&array::run_cross_entropy>("array_cross_entropy",
+                                      3.0 * static_cast<double>(logits.numel()));
+  return out;
+}
+
+}  // namespace hologram

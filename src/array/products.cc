@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+// Matrix products of tensors.
+#include <optional>
+
+#include "hologram/error.h"
+#include "hologram/gemm.h"
+#include "src/array/array.h"
+#include "src/array/tensor_call.h"
+#include "src/array/types.h"
+
+namespace hologram {
+namespace array {
+namespace {
+
+// The shape of the product; kInvalidArgument where there is none.
+Shape product_shape(const Tensor& a, const Tensor& b) {
+  if (a.ndim() == 0 || b.ndim() == 0) {
+    fail(ErrorKind::kInvalidArgument, "matmul: operands need one dimension or more, got shapes ",
+         shape_text(a.shape()), " and ", shape_text(b.shape()), "; use mul for numbers");
+  }
+  const auto mismatch = [&](const char* what) {
+    fail(ErrorKind::kInvalidArgument, "matmul: shapes ", shape_text(a.shape()), " and ",
+         shape_text(b.shape()), " do not fit: ", what);
+  };
+  const int64_t k = a.shape().back();
+  const int64_t rows_of_b = b.ndim() == 1 ? b.shape()[0] : b.shape()[b.shape().size() - 2];
+  if (k != rows_of_b) {
+    mismatch("the last size of the first and the last but one of the second have to be equal");
+  }
+  Shape batch(a.shape().begin(), a.shape().end() - std::min(a.ndim(), 2));
+  const Shape other(b.shape().begin(), b.shape().end() - std::min(b.ndim(), 2));
+  if (!broadcast_to(other, batch)) mismatch("the leading sizes do not broadcast");
+  if (a.ndim() > 1) batch.push_back(a.shape()[a.shape().size() - 2]);
+  if (b.ndim() > 1) batch.push_back(b.shape().back());
+  return batch;
+}
+
+void run_matmul(CallFrame& frame) {
+  const View a = frame.view(), b = frame.view(), out = frame.view();
+  hologram::matmul(a, b, out, 1.0, 0.0, frame.threads(int64_t{1} << 20));
+}
+
+// The last two dimensions as GEMM takes them: rows `ld` elements apart, or the transpose of that.
+struct Matrix {
+  bool transposed;
+  int64_t ld;
+};
+std::optional<Matrix> matrix_of(const Tensor& t) {
+  const size_t n = t.shape().size();
+  const int64_t rows = t.shape()[n - 2], cols = t.shape()[n - 1];
+  const int64_t row = t.strides()[n - 2], col = t.strides()[n - 1];
+  if ((col == 1 || cols == 1) && (row >= cols || rows == 1)) {
+    return Matrix{false, rows == 1 ? std::max<int64_t>(cols, 1) : row};
+  }
+  if ((row == 1 || rows == 1) && (col >= rows || cols == 1)) {
+    return Matrix{true, cols == 1 ? std::max<int64_t>(rows, 1) : col};
+  }
+  return std::nullopt;
+}
+
+RecordMatrix record_matrix(const Tensor& t, const Matrix& matrix) {
+  const RecordOperand operand = record_operand(t);
+  return {operand.buffer, operand.offset, matrix.ld, t.ndim() == 3 ? t.strides()[0] : 0};
+}
+
+bool record_product(const Tensor& a, const Tensor& b, const Tensor& out) {
+  if (a.ndim() != b.ndim() || (a.ndim() != 2 && a.ndim() != 3) || !out.is_contiguous())
+    return false;
+  if (a.ndim() == 3 && a.shape()[0] != b.shape()[0]) return false;
+  const std::optional<Matrix> left = matrix_of(a), right = matrix_of(b);
+  if (!left.has_value() || !right.has_value()) return false;
+  const size_t n = a.shape().size();
+  RecordGemm gemm;
+  gemm.dtype = out.dtype();
+  gemm.trans_a = left->transposed;
+  gemm.trans_b = right->transposed;
+  gemm.batch = n == 3 ? a.shape()[0] : 1;
+  gemm.m = a.shape()[n - 2];
+  gemm.k = a.shape()[n - 1];
+  gemm.n = b.shape()[n - 1];
+  gemm.a = record_matrix(a, *left);
+  gemm.b = record_matrix(b, *right);
+  gemm.c = record_matrix(out, {false, std::max<int64_t>(gemm.n, 1)});
+  return record_gemm(gemm);
+}
+
+void run(const Tensor& a, const Tensor& b, const Tensor& out) {
+  if (out.numel() == 0) return;
+  if (a.shape().back() == 0) return fill_into(Scalar(int64_t{0}), out);
+  if (is_deferring() && record_product(a, b, out)) return;
+  TensorCall call;
+  call.view(a, Access::reads);
+  call.view(b, Access::reads);
+  call.view(out, Access::writes);
+  call.run<&run_matmul>("array_matmul", 0.05 * static_cast<double>(out.numel()) *
+                                            static_cast<double>(a.shape().back()));
+}
+
+}  // namespace
+}  // namespace array
+
+void matmul_into(const Tensor& a, const Tensor& b, const Tensor& out) {
+  array::check_result("matmul", out);
+  array::device_of("matmul", a, b);
+  array::device_of("matmul", a, out);
+  const Shape shape = array::product_shape(a, b);
+  if (shape != out.shape()) {
+    fail(ErrorKind::kInvalidArgument, "matmul: the result has shape ", array::shape_text(shape),
+         ", out has ", array::shape_text(out.shape()));
+  }
+  const Dtype dtype = out.dtype();
+  if (a.dtype() != dtype || b.dtype() != dtype || is_complex(dtype) || dtype == Dtype::kBool) {
+    fail(ErrorKind::kTypeMismatch, "matmul: operands and out have to be of one real dtype, got ",
+         dtype_name(a.dtype()), ", ", dtype_name(b.dtype()), " and ", dtype_name(dtype));
+  }
+  if (array::may_overlap(out, a) || array::may_overlap(out, b)) {
+    const Tensor apart = array::fresh(shape, dtype, array::device_of(out));
+    array::run(a, b, apart);
+    return copy_into(apart, out);
+  }
+  array::run(a, b, out);
+}
+
+Tensor matmul(const Tensor& a, const Tensor& b, Rules rules) {
+  Device& device = array::device_of("matmul", a, b);
+  Shape shape = array::product_shape(a, b);
+  const Dtype dtype = array::promote_by(rules, a.dtype(), b.dtype());
+  if (is_complex(dtype)) {
+    fail(ErrorKind::kTypeMismatch, "matmul: is not defined for ", dtype_name(dtype),
+         "; multiply the real and imaginary parts");
+  }
+  if (dtype == Dtype::kBool) {
+    if (rules == Rules::torch) {
+      fail(ErrorKind::kTypeMismatch, "matmul: is not defined for bool; cast the operands");
+    }
+    // Whether any of the products is true.
+    return cast(matmul(cast(a, Dtype::kInt32), cast(b, Dtype::kInt32), rules), Dtype::kBool);
+  }
+  const Tensor out = array::fresh(std::move(shape), dtype, device);
+  array::run(cast(a, dtype), cast(b, dtype), out);
+  return out;
+}
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor* bias) {
+  array::check_defined("linear", weight);
+  array::check_defined("linear", x);
+  if (weight.ndim() != 2) {
+    fail(ErrorKind::kInvalidArgument, "linear: weight has to have two dimensions (out, in), got ",
+         array::shape_text(weight.shape()));
+  }
+  if (x.ndim() == 0 || x.shape().back() != weight.shape()[1]) {
+    fail(ErrorKind::kInvalidArgument, "linear: x has shape ", array::shape_text(x.shape()),
+         ", whose last size has to be that of weight, ", weight.shape()[1]);
+  }
+  const Tensor turned = weight.transpose(0, 1);
+  Tensor y;
+  if (x.ndim() > 2 && x.is_contiguous() && x.numel() != 0) {
+    Shape shape = x.shape();
+    shape.back() = weight.shape()[0];
+    y = matmul(x.reshape({-1, x.shape().back()}), turned).reshape(std::move(shape));
+  } else {
+    y = matmul(x, turned);
+  }
+  return bias != nullptr ? add(y, *bias) : y;
+}
+
+}  // namespace hologram

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: MIT
+// Reductions, running sums and row functions of tensors.
+#include <array>
+#include <bit>
+
+#include "hologram/error.h"
+#include "hologram/softmax.h"
+#include "src/array/array.h"
+#include "src/array/tensor_call.h"
+#include "src/circuit/tape.h"
+#include "src/runtime/tensor_access.h"
+
+namespace hologram {
+namespace array {
+namespace {
+
+constexpr int kMaxDims = 64;
+
+// Which dimensions go, as bits.
+uint64_t dims_mask(const char* name, int ndim, std::span<const int> dims) {
+  if (ndim > kMaxDims) {
+    fail(ErrorKind::kNotSupported, name, ": tensors of more than ", kMaxDims,
+         " dimensions are not reduced, got ", ndim);
+  }
+  if (dims.empty()) return ndim == 64 ? ~uint64_t{0} : (uint64_t{1} << ndim) - 1;
+  uint64_t mask = 0;
+  for (const int dim : dims) {
+    if (ndim == 0 && (dim == 0 || dim == -1)) continue;
+    if (dim < -ndim || dim >= ndim) {
+      fail(ErrorKind::kIndex, name, ": dimension ", dim, " is out of range for a tensor of ", ndim,
+           " dimensions");
+    }
+    const uint64_t bit = uint64_t{1} << (dim < 0 ? dim + ndim : dim);
+    if ((mask & bit) != 0) {
+      fail(ErrorKind::kInvalidArgument, name, ": dimension ", dim, " is given twice");
+    }
+    mask |= bit;
+  }
+  return mask;
+}
+
+bool is_positional(Reduction op) { return op == Reduction::argmin || op == Reduction::argmax; }
+bool makes_floats(Reduction op) {
+  return op == Reduction::mean || (op >= Reduction::logsumexp && op <= Reduction::std);
+}
+
+Dtype result_dtype(Reduction op, Dtype in, const ReduceSpec& spec) {
+  const std::string_view name = reduction_name(op);
+  if (op == Reduction::any || op == Reduction::all) return Dtype::kBool;
+  if (is_positional(op)) return Dtype::kInt64;
+  if (op == Reduction::amin || op == Reduction::amax) return in;
+  if (is_complex(in) && op != Reduction::sum && op != Reduction::mean) {
+    fail(ErrorKind::kTypeMismatch, name, ": is not defined for ", dtype_name(in),
+         "; reduce the real and imaginary parts");
+  }
+  if (spec.dtype.has_value()) {
+    const Dtype dtype = *spec.dtype;
+    if ((makes_floats(op) && !is_floating(dtype) && !is_complex(dtype)) ||
+        (is_complex(in) && !is_complex(dtype))) {
+      fail(ErrorKind::kTypeMismatch, name, ": does not give ", dtype_name(dtype), " for ",
+           dtype_name(in), "; ask for a floating dtype, or cast the result");
+    }
+    return dtype;
+  }
+  if (is_floating(in) || is_complex(in)) return in;
+  if (!makes_floats(op)) return Dtype::kInt64;
+  if (spec.rules == Rules::torch) {
+    fail(ErrorKind::kTypeMismatch, name, ": is for floating dtypes, got ", dtype_name(in),
+         "; cast the tensor or ask for a dtype");
+  }
+  return Dtype::kFloat64;
+}
+
+Shape result_shape(const Tensor& in, uint64_t mask, bool keepdim) {
+  Shape shape;
+  for (int d = 0; d < in.ndim(); ++d) {
+    const bool gone = (mask >> d & 1) != 0;
+    if (!gone) shape.push_back(in.shape()[static_cast<size_t>(d)]);
+    if (gone && keepdim) shape.push_back(1);
+  }
+  return shape;
+}
+
+struct ReduceValues {
+  uint64_t op;
+  uint64_t mask;
+};
+
+void run_reduce(CallFrame& frame) {
+  const auto values = frame.value<ReduceValues>();
+  const View in = frame.view(), out = frame.view();
+  ReduceOptions options;
+  options.p = options.correction = frame.number();
+  options.max_threads = frame.threads(in.numel());
+  int dims[kMaxDims];
+  size_t count = 0;
+  for (int d = 0; d < in.ndim; ++d) {
+    if ((values.mask >> d & 1) != 0) dims[count++] = d;
+  }
+  hologram::reduce(static_cast<Reduction>(values.op), in, {dims, count}, out, options);
+}
+
+void run_cumsum(CallFrame& frame) {
+  const auto dim = frame.value<int64_t>();
+  const View in = frame.view(), out = frame.view();
+  hologram::cumsum(in, static_cast<int>(dim), out, frame.threads(in.numel()));
+}
+
+double cost_of(const Tensor& in) { return 0.3 * static_cast<double>(in.numel()); }
+
+void run(Reduction op, const Tensor& in, uint64_t mask, const Tensor& out, const ReduceSpec& spec) {
+  const double parameter = op == Reduction::norm ? spec.p : spec.correction;
+  const int ndim = in.ndim();
+  const int reduced = std::popcount(mask);
+  const bool trailing =
+      reduced == ndim || mask == (((uint64_t{1} << reduced) - 1) << (ndim - reduced));
+  if (reduced > 0 && trailing && op <= Reduction::std && in.numel() != 0 && is_deferring() &&
+      in.is_contiguous() && out.is_contiguous()) {
+    const int64_t rows = out.numel();
+    if (record_fold(op, record_operand(out), record_operand(in), rows, in.numel() / rows,
+                    parameter)) {
+      return;
+    }
+  }
+  // An empty list of dimensions would mean all of them.
+  const bool none = reduced == 0;
+  const Tensor from = none ? in.unsqueeze(ndim) : in;
+  TensorCall call;
+  call.value(ReduceValues{static_cast<uint64_t>(op), none ? uint64_t{1} << ndim : mask});
+  call.view(from, Access::reads);
+  call.view(out, Access::writes);
+  call.number(parameter);
+  call.run<&run_reduce>("array_reduce", cost_of(in));
+}
+
+}  // namespace
+}  // namespace array
+
+using array::check_defined;
+
+void reduce_into(Reduction op, const Tensor& in, const Tensor& out, const ReduceSpec& spec) {
+  const char* name = reduction_name(op).data();
+  check_defined(name, in);
+  array::check_result(name, out);
+  array::device_of(name, in, out);
+  const uint64_t mask = array::dims_mask(name, in.ndim(), spec.dims);
+  if (array::is_positional(op) && std::popcount(mask) > 1 && !spec.dims.empty()) {
+    fail(ErrorKind::kInvalidArgument, name, ": takes one dimension or none, got ",
+         spec.dims.size());
+  }
+  ReduceSpec ruled = spec;
+  ruled.dtype.reset();
+  if (is_floating(out.dtype()) || is_complex(out.dtype())) ruled.rules = Rules::numpy;
+  const Dtype natural = array::result_dtype(op, in.dtype(), ruled);
+  if ((is_complex(natural) && !is_complex(out.dtype())) ||
+      (is_floating(natural) && out.dtype() <= Dtype::kInt64)) {
+    fail(ErrorKind::kTypeMismatch, name, ": the result is ", dtype_name(natural),
+         " and does not go into out, which is ", dtype_name(out.dtype()));
+  }
+  const Shape kept = array::result_shape(in, mask, true);
+  const Shape dropped = array::result_shape(in, mask, false);
+  if (out.shape() != kept && out.shape() != dropped) {
+    fail(ErrorKind::kInvalidArgument, name, ": the result has shape ", array::shape_text(dropped),
+         ", out has ", array::shape_text(out.shape()));
+  }
+  if (array::may_overlap(out, in)) {
+    const Tensor apart = array::copy_of(in, in.dtype());
+    return array::run(op, apart, mask, out, spec);
+  }
+  if (in.numel() == 0 && out.numel() != 0 &&
+      (op == Reduction::amin || op == Reduction::amax || array::is_positional(op))) {
+    fail(ErrorKind::kInvalidArgument, name, ": no elements have no ", name, ", got shape ",
+         array::shape_text(in.shape()));
+  }
+  if (is_complex(in.dtype())) {
+    if (is_complex(out.dtype()) && (op == Reduction::sum || op == Reduction::mean)) {
+      return array::run(op, array::as_pairs(in), mask, array::as_pairs(out), spec);
+    }
+    fail(ErrorKind::kTypeMismatch, name, ": is not defined for ", dtype_name(in.dtype()),
+         "; reduce the real and imaginary parts");
+  }
+  if (is_complex(out.dtype())) {
+    const Tensor real = array::fresh(out.shape(), natural, array::device_of(out));
+    array::run(op, in, mask, real, spec);
+    return copy_into(real, out);
+  }
+  if (array::is_positional(op) && in.dtype() == Dtype::kBool) {
+    return array::run(op, cast(in, Dtype::kUInt8), mask, out, spec);
+  }
+  array::run(op, in, mask, out, spec);
+}
+
+Tensor reduce(Reduction op, const Tensor& in, const ReduceSpec& spec) {
+  const char* name = reduction_name(op).data();
+  check_defined(name, in);
+  const uint64_t mask = array::dims_mask(name, in.ndim(), spec.dims);
+  const Dtype dtype = array::result_dtype(op, in.dtype(), spec);
+  const Tensor out =
+      array::fresh(array::result_shape(in, mask, spec.keepdim), dtype, array::device_of(in));
+  reduce_into(op, in, out, spec);
+  return out;
+}
+
+Tensor cumsum(const Tensor& in, int dim) {
+  check_defined("cumsum", in);
+  const int ndim = in.ndim();
+  if (ndim == 0 ? (dim != 0 && dim != -1) : (dim < -ndim || dim >= ndim)) {
+    fail(ErrorKind::kIndex, "cumsum: dimension ", dim, " is out of range for a tensor of ", ndim,
+         " dimensions");
+  }
+  if (is_complex(in.dtype())) {
+    const Tensor out = array::fresh(in.shape(), in.dtype(), array::device_of(in));
+    array::TensorCall call;
+    call.value(static_cast<int64_t>(dim < 0 ? dim + ndim : dim));
+    call.view(array::as_pairs(in), Access::reads);
+    call.view(array::as_pairs(out), Access::writes);
+    call.run<&array::run_cumsum>("array_cumsum", 4 * array::cost_of(in));
+    return out;
+  }
+  const Dtype dtype = is_floating(in.dtype()) ? in.dtype() : Dtype::kInt64;
+  const Tensor out = array::fresh(in.shape(), dtype, array::device_of(in));
+  if (in.numel() == 0) return out;
+  if (ndim == 0) {
+    copy_into(in, out);
+    return out;
+  }
+  array::TensorCall call;
+  call.value(static_cast<int64_t>(dim < 0 ? dim + ndim : dim));
+  call.view(in, Access::reads);
+  call.view(out, Access::writes);
+  call.run<&array::run_cumsum>("array_cumsum", 2 * array::cost_of(in));
+  return out;
+}
+
+// --- Rows ---------------------------------------------------------------------------------------
+
+namespace {
+
+void run_softmax(CallFrame& frame) {
+  const auto dim = frame.value<int64_t>();
+  const View in = frame.view(), out = frame.view();
+  softmax(in, static_cast<int>(dim), out, frame.threads(in.numel()));
+}
+void run_log_softmax(CallFrame& frame) {
+  const auto dim = frame.value<int64_t>();
+  const View in = frame.view(), out = frame.view();
+  log_softmax(in, static_cast<int>(dim), out, frame.threads(in.numel()));
+}
+
+template <auto* kFunction>
+void softmax_rows(const char* name, const char* kind, circuit::RowOp row, const Tensor& in, int dim,
+                  const Tensor& out) {
+  check_defined(name, in);
+  array::check_result(name, out);
+  array::device_of(name, in, out);
+  if (!is_floating(in.dtype()) || !is_floating(out.dtype())) {
+    fail(ErrorKind::kTypeMismatch, name, ": is for floating dtypes, got ", dtype_name(in.dtype()),
+         " and a result of ", dtype_name(out.dtype()), "; cast the tensor first");
+  }
+  if (in.shape() != out.shape()) {
+    fail(ErrorKind::kInvalidArgument, name, ": the input has shape ", array::shape_text(in.shape()),
+         ", out has ", array::shape_text(out.shape()));
+  }
+  const int ndim = std::max(in.ndim(), 1);
+  if (dim < -ndim || dim >= ndim) {
+    fail(ErrorKind::kIndex, name, ": dimension ", dim, " is out of range for a tensor of ",
+         in.ndim(), " dimensions");
+  }
+  if (in.numel() == 0) return;
+  if (array::clashes(out, in)) {
+    return softmax_rows<kFunction>(name, kind, row, array::copy_of(in, in.dtype()), dim, out);
+  }
+  const int along = dim < 0 ? dim + ndim : dim;
+  if (is_deferring() && along == ndim - 1 && in.is_contiguous() && out.is_contiguous()) {
+    const RecordOperand operands[] = {array::record_operand(out), array::record_operand(in)};
+    const int64_t cols = in.ndim() == 0 ? 1 : in.shape().back();
+    if (record_rows(static_cast<int>(row), operands, 1, in.numel() / cols, cols)) return;
+  }
+  array::TensorCall call;
+  call.value(static_cast<int64_t>(along));
+  call.view(in, Access::reads);
+  call.view(out, Access::writes);
+  call.run<kFunction>(kind, 2.0 * static_cast<double>(in.numel()));
+}
+
+}  // namespace
+
+void softmax_into(const Tensor& in, int dim, const Tensor& out) {
+  softmax_rows<&run_softmax>("softmax", "array_softmax", circuit::RowOp::kSoftmax, in, dim, out);
+}
+void log_softmax_into(const Tensor& in, int dim, const Tensor& out) {
+  softmax_rows<&run_log_softmax>("log_softmax", "array_log_softmax", circuit::RowOp::kLogSoftmax,
+                                 in, dim, out);
+}
+Tensor softmax(const Tensor& in, int dim) {
+  check_defined("softmax", in);
+  Tensor out = array::fresh(in.shape(), in.dtype(), array::device_of(in));
+  softmax_into(in, dim, out);
+  return out;
+}
+Tensor log_softmax(const Tensor& in, int dim) {
+  check_defined("log_softmax", in);
+  Tensor out = array::fresh(in.shape(), in.dtype(), array::device_of(in));
+  log_softmax_into(in, dim, out);
+  return out;
+}
+
+}  // namespace hologram

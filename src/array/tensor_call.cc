@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+// See tensor_call.h.
+#include "src/array/tensor_call.h"
+
+namespace hologram::array {
+
+void TensorCall::view(const Tensor* t, Access access) {
+  CallOperand& operand = operands_.emplace_back();
+  if (t == nullptr) {
+    words_.push_back(0);
+    return;
+  }
+  words_.push_back(view_word(t->dtype(), t->shape().size()));
+  words_.insert(words_.end(), t->shape().begin(), t->shape().end());
+  words_.insert(words_.end(), t->strides().begin(), t->strides().end());
+  const Extent extent = extent_of(*t);
+  if (extent.bytes == 0) return;
+  operand = {.buffer = t->buffer().get(),
+             .offset = extent.offset,
+             .bytes = extent.bytes,
+             .reads = access != Access::writes,
+             .writes = access != Access::reads,
+             .covers = access == Access::writes &&
+                       extent.bytes == static_cast<int64_t>(t->nbytes()) &&
+                       !t->may_overlap_itself()};
+}
+
+void TensorCall::run_now(void (*function)(CallFrame&)) {
+  std::vector<char*> addresses;
+  for (const CallOperand& operand : operands_) {
+    if (operand.buffer != nullptr) materialize(*operand.buffer);
+  }
+  for (const CallOperand& operand : operands_) {
+    addresses.push_back(
+        operand.buffer == nullptr ? nullptr : operand.buffer->data_as<char>() + operand.offset);
+  }
+  CallFrame frame({addresses.data(), words_.data(), numbers_.data(), 0});
+  function(frame);
+}
+
+}  // namespace hologram::array

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+// The dtypes that operands agree on.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "hologram/functions.h"
+
+namespace hologram::array {
+
+Dtype promote_by(Rules rules, Dtype a, Dtype b);
+// Of tensors among themselves, then of the numbers beside them.
+Dtype common_dtype(std::span<const Operand> operands, Rules rules);
+// The common dtype, or one that holds a number which this one does not, in comparisons; elsewhere
+// NumPy refuses such numbers and PyTorch wraps them.
+Dtype room_for_numbers(OpId op, Dtype common, std::span<const Operand> operands, Rules rules);
+bool is_comparison(OpId op);
+std::string_view op_name(OpId op);
+
+}  // namespace hologram::array
