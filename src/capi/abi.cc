@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+// Holds the numbers of the C interface to those of the C++ one.
+#include "hologram/dtype.h"
+#include "hologram/error.h"
+#include "hologram/hologram.h"
+#include "hologram/op_ids.h"
+#include "hologram/reduction.h"
+
+namespace hologram {
+namespace {
+
+constexpr bool same(int c, ErrorKind kind) { return c == static_cast<int>(kind) + 1; }
+constexpr bool same(int c, Dtype dtype) { return c == static_cast<int>(dtype); }
+constexpr bool same(int c, Reduction op) { return c == static_cast<int>(op); }
+constexpr bool same(int c, OpId op) { return c == static_cast<int>(op); }
+
+static_assert(same(HOLOGRAM_INVALID_ARGUMENT, ErrorKind::kInvalidArgument));
+static_assert(same(HOLOGRAM_TYPE_MISMATCH, ErrorKind::kTypeMismatch));
+static_assert(same(HOLOGRAM_INDEX, ErrorKind::kIndex));
+static_assert(same(HOLOGRAM_OUT_OF_MEMORY, ErrorKind::kOutOfMemory));
+static_assert(same(HOLOGRAM_NOT_SUPPORTED, ErrorKind::kNotSupported));
+static_assert(same(HOLOGRAM_STATE, ErrorKind::kState));
+static_assert(same(HOLOGRAM_INTERNAL, ErrorKind::kInternal));
+
+static_assert(same(HOLOGRAM_BOOL, Dtype::kBool));
+static_assert(same(HOLOGRAM_UINT8, Dtype::kUInt8));
+static_assert(same(HOLOGRAM_INT8, Dtype::kInt8));
+static_assert(same(HOLOGRAM_INT16, Dtype::kInt16));
+static_assert(same(HOLOGRAM_INT32, Dtype::kInt32));
+static_assert(same(HOLOGRAM_INT64, Dtype::kInt64));
+static_assert(same(HOLOGRAM_FLOAT16, Dtype::kFloat16));
+static_assert(same(HOLOGRAM_BFLOAT16, Dtype::kBFloat16));
+static_assert(same(HOLOGRAM_FLOAT32, Dtype::kFloat32));
+static_assert(same(HOLOGRAM_FLOAT64, Dtype::kFloat64));
+static_assert(same(HOLOGRAM_COMPLEX64, Dtype::kComplex64));
+static_assert(same(HOLOGRAM_COMPLEX128, Dtype::kComplex128));
+static_assert(HOLOGRAM_COMPLEX128 + 1 == kDtypeCount, "a new dtype has a number here too");
+
+static_assert(same(HOLOGRAM_REDUCE_SUM, Reduction::sum));
+static_assert(same(HOLOGRAM_REDUCE_MEAN, Reduction::mean));
+static_assert(same(HOLOGRAM_REDUCE_PROD, Reduction::prod));
+static_assert(same(HOLOGRAM_REDUCE_MIN, Reduction::amin));
+static_assert(same(HOLOGRAM_REDUCE_MAX, Reduction::amax));
+static_assert(same(HOLOGRAM_REDUCE_ANY, Reduction::any));
+static_assert(same(HOLOGRAM_REDUCE_ALL, Reduction::all));
+static_assert(same(HOLOGRAM_REDUCE_LOGSUMEXP, Reduction::logsumexp));
+static_assert(same(HOLOGRAM_REDUCE_NORM, Reduction::norm));
+static_assert(same(HOLOGRAM_REDUCE_VAR, Reduction::var));
+static_assert(same(HOLOGRAM_REDUCE_STD, Reduction::std));
+static_assert(same(HOLOGRAM_REDUCE_ARGMIN, Reduction::argmin));
+static_assert(same(HOLOGRAM_REDUCE_ARGMAX, Reduction::argmax));
+static_assert(HOLOGRAM_REDUCE_ARGMAX + 1 == kReductionCount, "likewise");
+
+#define HOLOGRAM_ROW(name, id) static_assert(same(HOLOGRAM_OP_##name, OpId::name));
+HOLOGRAM_ELEMENTWISE_ROWS(HOLOGRAM_ROW)
+#undef HOLOGRAM_ROW
+
+}  // namespace
+}  // namespace hologram

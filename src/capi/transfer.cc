@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+// The C interface: what goes into buffers and comes out of them, as bytes, addresses and JSON.
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+
+#include "hologram/device.h"
+#include "hologram/functions.h"
+#include "hologram/recorder.h"
+#include "src/capi/call.h"
+#include "src/capi/json.h"
+
+namespace hologram::capi {
+namespace {
+
+// The bytes of a buffer, which nothing recorded touches any more.
+char* settled_bytes(const BufferUse& used) {
+  const Device& device = used.buffer().device();
+  if (!device.is_host_memory()) {
+    fail(ErrorKind::kNotSupported, used.argument(), ": memory of ", device.name(),
+         " cannot be reached from the processor");
+  }
+  materialize(used.buffer());
+  return used.bytes();
+}
+
+int64_t nbytes_of(const BufferUse& used) {
+  return used.length() * static_cast<int64_t>(itemsize(used.dtype()));
+}
+
+void check_nbytes(const BufferUse& used, const void* bytes, size_t nbytes) {
+  if (nbytes > static_cast<size_t>(nbytes_of(used))) {
+    fail(ErrorKind::kInvalidArgument, used.argument(), ": nbytes is ", nbytes,
+         " but the buffer has ", nbytes_of(used), " (", used.length(), " elements of ",
+         dtype_name(used.dtype()), ")");
+  }
+  if (nbytes != 0) not_null(bytes, "bytes", "that many bytes");
+}
+
+// Two values that one dtype tells apart from a number that it cannot hold.
+template <class T>
+bool fits(double value) {
+  // The bound above is a power of two, so it is exact where the largest value itself is not.
+  const double end = std::ldexp(1.0, std::numeric_limits<T>::digits);
+  const double low = std::numeric_limits<T>::is_signed ? -end : 0.0;
+  const double whole = std::trunc(value);
+  return whole >= low && whole < end;
+}
+
+void check_fits(double value, Dtype dtype) {
+  bool good = true;
+  switch (dtype) {
+    case Dtype::kUInt8:
+      good = fits<uint8_t>(value);
+      break;
+    case Dtype::kInt8:
+      good = fits<int8_t>(value);
+      break;
+    case Dtype::kInt16:
+      good = fits<int16_t>(value);
+      break;
+    case Dtype::kInt32:
+      good = fits<int32_t>(value);
+      break;
+    case Dtype::kInt64:
+      good = fits<int64_t>(value);
+      break;
+    default:
+      break;
+  }
+  if (!good) {
+    fail(ErrorKind::kInvalidArgument, "value is ", value, ", which no ", dtype_name(dtype),
+         " holds");
+  }
+}
+
+}  // namespace
+}  // namespace hologram::capi
+
+using namespace hologram;        // NOLINT: definitions of C functions stand outside
+using namespace hologram::capi;  // NOLINT
+
+int hologram_buffer_copy_from_bytes(uint64_t ex, uint64_t buf, const void* bytes, size_t nbytes) {
+  return guarded("buffer_copy_from_bytes", [&] {
+    const Device& device = executor_device(ex);
+    const BufferUse used(buf, "buf");
+    used.on(device).writable();
+    check_nbytes(used, bytes, nbytes);
+    char* to = settled_bytes(used);
+    if (nbytes != 0) std::memcpy(to, bytes, nbytes);
+  });
+}
+
+int hologram_buffer_to_bytes(uint64_t ex, uint64_t buf, void* bytes, size_t nbytes) {
+  return guarded("buffer_to_bytes", [&] {
+    const Device& device = executor_device(ex);
+    const BufferUse used(buf, "buf");
+    used.on(device);
+    check_nbytes(used, bytes, nbytes);
+    const char* from = settled_bytes(used);
+    if (nbytes != 0) std::memcpy(bytes, from, nbytes);
+  });
+}
+
+int hologram_buffer_as_ptr(uint64_t ex, uint64_t buf, const void** address) {
+  return guarded("buffer_as_ptr", [&] {
+    const Device& device = executor_device(ex);
+    const BufferUse used(buf, "buf");
+    used.on(device);
+    not_null(address, "address", "a const void*");
+    mark_exported(used.buffer());  // first, so that no op is recorded in between
+    *address = settled_bytes(used);
+  });
+}
+
+int hologram_buffer_as_mut_ptr(uint64_t ex, uint64_t buf, void** address) {
+  return guarded("buffer_as_mut_ptr", [&] {
+    const Device& device = executor_device(ex);
+    const BufferUse used(buf, "buf");
+    used.on(device).writable();
+    not_null(address, "address", "a void*");
+    mark_exported(used.buffer());
+    *address = settled_bytes(used);
+  });
+}
+
+int hologram_buffer_copy_from_slice(uint64_t ex, uint64_t buf, const char* json, size_t size) {
+  return guarded("buffer_copy_from_slice", [&] {
+    const Device& device = executor_device(ex);
+    const BufferUse used(buf, "buf");
+    used.on(device).writable();
+    not_null(json, "json", "a JSON array");
+    const std::vector<char> bytes = parse_json({json, size}, used.dtype(), used.length());
+    char* to = settled_bytes(used);
+    if (!bytes.empty()) std::memcpy(to, bytes.data(), bytes.size());
+  });
+}
+
+int hologram_buffer_to_vec(uint64_t ex, uint64_t buf, char** json, size_t* size) {
+  return guarded("buffer_to_vec", [&] {
+    const Device& device = executor_device(ex);
+    const BufferUse used(buf, "buf");
+    used.on(device);
+    not_null(json, "json", "a char*");
+    size_t length = 0;
+    char* text = print_json(settled_bytes(used), used.dtype(), used.length(), &length);
+    if (size != nullptr) *size = length;
+    *json = text;
+  });
+}
+
+void hologram_free(void* memory) { std::free(memory); }
+
+int hologram_buffer_fill(uint64_t ex, uint64_t buf, double value, int64_t n) {
+  return guarded("buffer_fill", [&] {
+    const Device& device = executor_device(ex);
+    const BufferUse used(buf, "buf");
+    used.on(device).holds(n).writable();
+    check_fits(value, used.dtype());
+    fill_into(Scalar(value), used.tensor(Shape{n}));
+  });
+}
+
+int hologram_buffer_copy(uint64_t ex, uint64_t source, uint64_t target, int64_t n) {
+  return guarded("buffer_copy", [&] {
+    const Device& device = executor_device(ex);
+    const BufferUse from(source, "source");
+    const BufferUse to(target, "target");
+    from.on(device).holds(n);
+    to.on(device).holds(n).writable();
+    if (is_complex(from.dtype()) && !is_complex(to.dtype())) {
+      refuse_dtype("target", to.dtype(), "complex numbers, as source does");
+    }
+    copy_into(from.tensor(Shape{n}), to.tensor(Shape{n}));
+  });
+}
