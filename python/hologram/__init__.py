@@ -9,21 +9,63 @@ from __future__ import annotations
 
 from pathlib import Path as _Path
 
-from hologram import backend
+from hologram import backend, ops
 from hologram._dtypes import DType
-from hologram._hologram import Buffer, Executor, cpu_info, version
+from hologram._hologram import (
+    Buffer,
+    Executor,
+    Tensor,
+    arange,
+    array,
+    asarray,
+    cpu_info,
+    empty,
+    full,
+    ones,
+    version,
+    zeros,
+)
+from hologram.functions import *  # noqa: F403
+from hologram.functions import __all__ as _functions
 
 __all__ = [
     "Buffer",
     "DType",
     "Executor",
+    "Tensor",
     "__version__",
+    "arange",
+    "array",
+    "asarray",
     "backend",
+    "bfloat16",
+    "bool_",
+    "complex64",
+    "complex128",
     "cpu_info",
+    "empty",
+    "float16",
+    "float32",
+    "float64",
+    "full",
     "get_cmake_dir",
     "get_include",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "ones",
+    "ops",
+    "uint8",
     "version",
+    "zeros",
 ]
+__all__ += _functions
+
+bool_ = DType("bool")
+uint8, int8, int16, int32, int64 = map(DType, ("uint8", "int8", "int16", "int32", "int64"))
+float16, bfloat16, float32, float64 = map(DType, ("float16", "bfloat16", "float32", "float64"))
+complex64, complex128 = DType("complex64"), DType("complex128")
 
 __version__ = version()
 

@@ -101,8 +101,7 @@ def name_of(dtype: Any) -> str:
             ) from error
         if not found.isnative:
             raise TypeError(
-                f"dtype {found!r} has a foreign byte order; use"
-                " x.astype(x.dtype.newbyteorder('='))"
+                f"dtype {found!r} has a foreign byte order; use x.astype(x.dtype.newbyteorder('='))"
             )
         name = found.name
     if name not in _ITEMSIZES:

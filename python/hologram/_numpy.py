@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from hologram import _dtypes
+from hologram import _dtypes, _hologram
 
-__all__ = ["array", "plain", "view"]
+__all__ = ["array", "peek", "plain", "put", "take", "view"]
 
 
 def plain(x: Any) -> tuple[np.ndarray, str]:
@@ -44,3 +44,43 @@ def array(x: Any, dtype: Any, copy: bool | None) -> np.ndarray:
             )
         return found.astype(dtype)
     return found.copy() if copy else found
+
+
+def peek(x: Any) -> np.ndarray:
+    """Return an array on a Tensor's memory that the caller forgets before it returns.
+
+    Other than `view`, this lets later ops on the Tensor be deferred. bfloat16 comes as ml_dtypes'
+    where that is installed, else as its bits in int16.
+    """
+    found = np.asarray(x._peek())
+    if str(x.dtype) == "bfloat16" and not isinstance(x.dtype, _dtypes.DType):
+        return found.view(x.dtype)
+    return found
+
+
+def _plain_key(key: Any) -> Any:
+    if isinstance(key, tuple):
+        return tuple(_plain_key(part) for part in key)
+    return peek(key) if isinstance(key, _hologram.Tensor) else key
+
+
+def take(x: Any, key: Any) -> Any:
+    """Answer ``x[key]`` where an index is an array: a copy."""
+    memory = np.asarray(x._peek())
+    found = memory[_plain_key(key)]
+    if np.may_share_memory(found, memory):
+        found = found.copy()
+    result = _hologram._adopt(found)
+    return result._as_bfloat16() if str(x.dtype) == "bfloat16" else result
+
+
+def put(x: Any, key: Any, value: Any) -> None:
+    """Answer ``x[key] = value`` where an index is an array."""
+    memory = np.asarray(x._peek())
+    if str(x.dtype) == "bfloat16":
+        value = np.asarray(_hologram.array(value, "bfloat16")._peek())
+    elif isinstance(value, _hologram.Tensor):
+        value = np.asarray(
+            (value if str(value.dtype) != "bfloat16" else value.astype("float32"))._peek()
+        )
+    memory[_plain_key(key)] = value

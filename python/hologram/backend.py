@@ -41,7 +41,7 @@ def list_available_backends() -> list[str]:
 
 
 def get_default_backend() -> BackendType:
-    """Return the backend that ``'auto'`` stands for: HOLOGRAM_BACKEND if available, else the CPU."""
+    """Return the backend that 'auto' stands for: HOLOGRAM_BACKEND if available, else the CPU."""
     return BackendType(_hologram.default_backend())
 
 

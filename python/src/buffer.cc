@@ -7,6 +7,7 @@
 #include <cstring>
 #include <string>
 
+#include "dlpack.h"
 #include "dtype.h"
 #include "hologram/elementwise.h"
 #include "hologram/memory.h"
@@ -19,8 +20,6 @@ namespace hologram::python {
 PyTypeObject* buffer_type = nullptr;
 
 namespace {
-
-std::string text(const Shape& shape) { return nb::cast<std::string>(nb::str(to_tuple(shape))); }
 
 // Whether a view may have elements in the buffer's memory.
 bool may_meet(const View& view, const Buffer& buffer) {
@@ -191,6 +190,7 @@ auto getter(const char* name, Get get) {
 void register_buffer(nb::module_& m) {
   nb::class_<BufferObject> type(m, "Buffer", nb::is_final(), nb::type_slots(buffer_slots),
                                 kBufferDoc);
+  add_dlpack_methods(type);
   buffer_type = reinterpret_cast<PyTypeObject*>(type.ptr());
   type.def("from_numpy", &from_numpy, nb::arg("array"),
            nb::sig("def from_numpy(self, array: typing.Any) -> None"), kFromNumpyDoc)
@@ -198,7 +198,7 @@ void register_buffer(nb::module_& m) {
           "to_numpy",
           [](nb::handle self) {
             nb::cast<BufferObject&>(self).check_alive("to_numpy");
-            return helper("hologram._numpy", "view", self);
+            return numpy_view(self);
           },
           nb::sig("def to_numpy(self) -> numpy.ndarray"), kToNumpyDoc)
       .def("from_bytes", &from_bytes, nb::arg("data"),

@@ -70,9 +70,14 @@ class Argument {
   bool is_big() const { return !is_tensor() && weak_.is_big; }
   // A number becomes a tensor of no dimensions, of the dtype that NumPy gives it.
   void make_strong();
-  // Converts ints to what a tensor of `dtype` can be combined with, as NumPy does: out of range is
-  // an OverflowError in arithmetic, and in comparisons the number gets a width.
-  void adapt_to(Dtype dtype, bool comparing);
+  // Makes a number what it counts as beside a tensor of `dtype`, as NumPy does: rounded to the half
+  // types, complex64 where that suffices. Ints out of range are an OverflowError in arithmetic of
+  // integers, and get a width in comparisons.
+  enum class Use : uint8_t { kArithmetic, kComparison, kFunctionOfFloats };
+  void adapt_to(Dtype dtype, Use use);
+  static Use use_of(OpId op);
+  // Whether adapt_to() may have something to do.
+  bool adapts() const { return tensor_ == nullptr || is_weak_complex_; }
 
   Operand operand() const {
     if (tensor_ != nullptr) return Operand(*tensor_);
@@ -91,8 +96,13 @@ class Argument {
 
   const Tensor* tensor_ = nullptr;
   WeakNumber weak_;
+  bool is_weak_complex_ = false;  // a Python complex, in owned_
   std::optional<Tensor> owned_;
 };
+
+// Whether a result goes into a tensor that is there: the kind of the dtype must not change. Throws
+// TypeError in terms of `name`.
+void check_same_kind(Dtype result, Dtype out, const char* name);
 
 // Lets other threads run during ops that may take long.
 inline bool is_long(const Tensor& tensor) { return tensor.numel() >= kUnlockElements; }

@@ -40,11 +40,15 @@ T float_floor_divide(T x, T y) {
 struct FloorDivide {
   template <class T>
   T operator()(T x, T y) const {
-    if constexpr (std::is_floating_point_v<T>) return float_floor_divide(x, y);
-    if (y == 0) return 0;
-    if (y == T(-1)) return std::is_signed_v<T> ? static_cast<T>(0 - static_cast<uint64_t>(x)) : 0;
-    const T quotient = static_cast<T>(x / y);
-    return static_cast<T>(quotient - ((x % y != 0 && (x < 0) != (y < 0)) ? 1 : 0));
+    if constexpr (std::is_floating_point_v<T>) {
+      return float_floor_divide(x, y);
+    } else {
+      if (y == 0) return 0;
+      // The lowest integer by -1 wraps to itself.
+      if (std::is_signed_v<T> && y == T(-1)) return static_cast<T>(0 - static_cast<uint64_t>(x));
+      const T quotient = static_cast<T>(x / y);
+      return static_cast<T>(quotient - ((x % y != 0 && (x < 0) != (y < 0)) ? 1 : 0));
+    }
   }
 };
 struct Remainder {
@@ -181,9 +185,7 @@ Tensor floor_divide(const Tensor& x, const Tensor& y) {
   return compute<FloorDivide, true>("//", x, y);
 }
 Tensor remainder(const Tensor& x, const Tensor& y) { return compute<Remainder, true>("%", x, y); }
-Tensor integer_power(const Tensor& x, const Tensor& y) {
-  return compute<Power, false>("**", x, y);
-}
+Tensor integer_power(const Tensor& x, const Tensor& y) { return compute<Power, false>("**", x, y); }
 Tensor left_shift(const Tensor& x, const Tensor& y) {
   return compute<LeftShift, false>("<<", x, y);
 }

@@ -134,6 +134,8 @@ void register_executor(nb::module_& m) {
           nb::arg("type").none(), nb::arg("value").none(), nb::arg("traceback").none(),
           nb::sig("def __exit__(self, type: typing.Any, value: typing.Any, traceback: typing.Any) "
                   "-> None"))
+      .def("_check_open", [](ExecutorObject& self,
+                             const std::string& name) { self.executor->check_open(name.c_str()); })
       .def("__repr__", [](ExecutorObject& self) {
         return std::string("<hologram.Executor ") + backend_name(self.executor->backend()) +
                (self.executor->closed() ? ", closed>" : ">");

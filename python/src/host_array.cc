@@ -93,7 +93,7 @@ HostArray::~HostArray() {
   if (held_) PyBuffer_Release(&view_);
 }
 
-Tensor HostArray::adopt(Device& device) && {
+Tensor HostArray::adopt(Device& device, bool shared) && {
   const int64_t numel = shape_numel(shape_);
   int64_t low = 0;
   int64_t high = 0;  // farthest elements from the first
@@ -119,7 +119,7 @@ Tensor HostArray::adopt(Device& device) && {
   held_ = false;
   BufferRef owned = BufferRef::adopt(buffer);
   owned->set_dtype(dtype_);
-  mark_exported(*owned);
+  if (shared) mark_exported(*owned);
   return Tensor(std::move(owned), shape_, strides_, dtype_, -low);
 }
 
@@ -191,6 +191,18 @@ int export_view(PyObject* self, const Tensor& tensor, bool readonly, Py_buffer* 
     fill_view(self, tensor, readonly, view, flags);
     return 0;
   });
+}
+
+nb::object numpy_view(nb::handle object) {
+  const TensorObject* tensor = tensor_of(object.ptr());
+  const BufferObject* buffer = buffer_of(object.ptr());
+  const Dtype dtype = tensor != nullptr ? tensor->tensor.dtype() : buffer->dtype;
+  if (dtype == Dtype::kBFloat16) return helper("hologram._numpy", "view", object);
+  static PyObject* const as_array =
+      nb::object(nb::module_::import_("numpy").attr("asarray")).release().ptr();
+  nb::object array = nb::steal(PyObject_CallOneArg(as_array, object.ptr()));
+  if (!array.is_valid()) raise_set();
+  return array;
 }
 
 void release_view(PyObject*, Py_buffer* view) { delete static_cast<Export*>(view->internal); }

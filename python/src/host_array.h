@@ -30,7 +30,8 @@ class HostArray {
   // Whether view() names the object's own memory.
   bool is_in_place() const { return copy_.empty(); }
   // A tensor on that memory, which it keeps alive; this no longer does. Only where is_in_place().
-  Tensor adopt(Device& device) &&;
+  // Where others may look at the memory, ops on it run at their calls.
+  Tensor adopt(Device& device, bool shared = true) &&;
 
  private:
   bool try_get(PyObject* object);
@@ -48,6 +49,9 @@ class HostArray {
 // with Python's error set. release_view() gives it back.
 int export_view(PyObject* self, const Tensor& tensor, bool readonly, Py_buffer* view, int flags);
 void release_view(PyObject* self, Py_buffer* view);
+
+// A NumPy array on the memory of a Buffer or Tensor.
+nanobind::object numpy_view(nanobind::handle object);
 
 // Decrements references, or what else needs the GIL, from any thread: takes the GIL while there is
 // an interpreter, and leaks where there is none any more.

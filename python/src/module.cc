@@ -2,6 +2,7 @@
 // The module hologram._hologram: what Python sees of libhologram.
 #include <nanobind/nanobind.h>
 
+#include <string>
 #include <string_view>
 
 #include "hologram/cpu_info.h"
@@ -44,6 +45,14 @@ nb::tuple to_tuple(const Shape& values) {
     PyTuple_SET_ITEM(tuple.ptr(), static_cast<Py_ssize_t>(i), value);
   }
   return nb::steal<nb::tuple>(tuple.release());
+}
+
+std::string text(const Shape& values) {
+  std::string result = "(";
+  for (size_t i = 0; i < values.size(); ++i) {
+    result += (i == 0 ? "" : ", ") + std::to_string(values[i]);
+  }
+  return result + (values.size() == 1 ? ",)" : ")");
 }
 
 std::string name_of_type(nb::handle object) { return Py_TYPE(object.ptr())->tp_name; }
@@ -96,4 +105,7 @@ NB_MODULE(_hologram, m) {
   register_testing(m);
   register_executor(m);
   register_buffer(m);
+  register_tensor(m);
+  register_rows(m);
+  register_losses(m);
 }

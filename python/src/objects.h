@@ -133,10 +133,15 @@ nb::object helper(const char* module, const char* function, Args&&... args) {
 // Reads a size or a sequence of sizes; TypeError for anything else.
 Shape parse_shape(nb::handle shape);
 nb::tuple to_tuple(const Shape& values);
+// As a tuple of Python is written.
+std::string text(const Shape& values);
 std::string name_of_type(nb::handle object);
 
 void register_errors();
 void register_executor(nb::module_& m);
 void register_buffer(nb::module_& m);
+void register_tensor(nb::module_& m);
+void register_rows(nb::module_& m);
+void register_losses(nb::module_& m);
 
 }  // namespace hologram::python

@@ -15,46 +15,37 @@ namespace {
 
 PyObject* not_implemented() { return nb::borrow(Py_NotImplemented).release().ptr(); }
 
-bool compares(OpId op) { return op >= OpId::eq && op <= OpId::ge; }
-
 // --- Two operands ------------------------------------------------------------------------------
 
 using Whole = Tensor (*)(const Tensor&, const Tensor&);
-
-// What a binary operator does: a row of the table, or one of division.h.
-struct Operator {
-  OpId row = OpId::add;
-  Whole whole = nullptr;
-};
 
 // Reads both operands; false where the operator is not ours to compute.
 bool parse_both(PyObject* a, PyObject* b, Argument& x, Argument& y) {
   return x.parse(a) && y.parse(b);
 }
 
-// Ints meet tensors of integers as NumPy lets them.
-void adapt(Argument& x, Argument& y, bool comparing) {
-  if (!x.is_tensor() && y.is_tensor()) x.adapt_to(y.tensor().dtype(), comparing);
-  if (!y.is_tensor() && x.is_tensor()) y.adapt_to(x.tensor().dtype(), comparing);
+// Numbers meet tensors as NumPy lets them.
+void adapt(Argument& x, Argument& y, Argument::Use use) {
+  if (x.adapts() && y.is_tensor()) x.adapt_to(y.tensor().dtype(), use);
+  if (y.adapts() && x.is_tensor()) y.adapt_to(x.tensor().dtype(), use);
 }
 
 Tensor compute_row(OpId op, Argument& x, Argument& y) {
-  if (x.is_int() || y.is_int() || x.is_big() || y.is_big()) adapt(x, y, compares(op));
+  if (x.adapts() || y.adapts()) adapt(x, y, Argument::use_of(op));
   const std::array<Operand, 2> operands = {x.operand(), y.operand()};
   const Unlocked unlocked((x.is_tensor() && is_long(x.tensor())) ||
                           (y.is_tensor() && is_long(y.tensor())));
   return apply(op, operands, Rules::numpy);
 }
 
-// Numbers take the dtype that the row `add` gives both.
+// Numbers take the dtype that both are promoted to.
 Tensor compute_whole(Whole whole, Argument& x, Argument& y) {
-  adapt(x, y, false);
+  adapt(x, y, Argument::Use::kArithmetic);
   const std::array<Operand, 2> operands = {x.operand(), y.operand()};
   const Dtype dtype = elementwise_types(OpId::maximum, operands, Rules::numpy).result;
   const auto made = [&](const Argument& argument) {
-    return argument.is_tensor()
-               ? argument.tensor()
-               : full({}, argument.number().value, dtype, default_device());
+    return argument.is_tensor() ? argument.tensor()
+                                : full({}, argument.number().value, dtype, default_device());
   };
   const Tensor a = made(x);
   const Tensor b = made(y);
@@ -130,7 +121,7 @@ Tensor compute_power(Argument& x, Argument& y) {
     if (is_floating(dtype) && exponent == 0.5) return row(OpId::sqrt);
     if (is_floating(dtype) && exponent == -1.0) return row(OpId::reciprocal);
   }
-  adapt(x, y, false);
+  adapt(x, y, Argument::Use::kArithmetic);
   const std::array<Operand, 2> operands = {x.operand(), y.operand()};
   const Dtype dtype = elementwise_types(OpId::maximum, operands, Rules::numpy).result;
   if (is_floating(dtype) || is_complex(dtype)) return compute_row(OpId::pow, x, y);
@@ -162,16 +153,8 @@ PyObject* in_place(PyObject* a, PyObject* b, const char* name, Compute compute) 
   });
 }
 
-// Into `out` with NumPy's rule for in-place operators: the kind of the dtype must not change.
 void store(const Tensor& result, const Tensor& out, const char* name) {
-  const auto kind = [](Dtype dtype) {
-    return dtype == Dtype::kBool ? 0 : is_integer(dtype) ? 1 : is_floating(dtype) ? 2 : 3;
-  };
-  if (kind(result.dtype()) > kind(out.dtype())) {
-    fail(ErrorKind::kTypeMismatch, name, ": the result is ", dtype_name(result.dtype()),
-         ", which does not go into ", dtype_name(out.dtype()), "; use an operator that makes a new "
-         "Tensor");
-  }
+  check_same_kind(result.dtype(), out.dtype(), name);
   if (result.shape() != out.shape()) {
     fail(ErrorKind::kInvalidArgument, name,
          ": the result has another shape than the Tensor on the left; use an operator that makes "
@@ -182,9 +165,13 @@ void store(const Tensor& result, const Tensor& out, const char* name) {
 
 template <OpId op>
 PyObject* binary_in_place(PyObject* a, PyObject* b) {
-  return in_place(a, b, "in-place operator", [](const Tensor& out, Argument& x, Argument& y) {
-    if (y.is_int() || y.is_big()) adapt(x, y, false);
+  return in_place(a, b, op_info(op).name.data(), [](const Tensor& out, Argument& x, Argument& y) {
+    if (y.adapts()) adapt(x, y, Argument::use_of(op));
     const std::array<Operand, 2> operands = {x.operand(), y.operand()};
+    // The one case in which the library is more generous than NumPy.
+    if (out.dtype() == Dtype::kUInt8 && y.is_tensor()) {
+      check_same_kind(y.tensor().dtype(), out.dtype(), op_info(op).name.data());
+    }
     const Unlocked unlocked(is_long(out));
     apply_into(op, operands, out, Rules::numpy);
   });
@@ -192,8 +179,12 @@ PyObject* binary_in_place(PyObject* a, PyObject* b) {
 
 template <Whole whole>
 PyObject* whole_in_place(PyObject* a, PyObject* b) {
-  return in_place(a, b, "in-place operator", [](const Tensor& out, Argument& x, Argument& y) {
-    store(compute_whole(whole, x, y), out, "in-place operator");
+  constexpr const char* kName = whole == &floor_divide ? "//="
+                                : whole == &remainder  ? "%="
+                                : whole == &left_shift ? "<<="
+                                                       : ">>=";
+  return in_place(a, b, kName, [](const Tensor& out, Argument& x, Argument& y) {
+    store(compute_whole(whole, x, y), out, kName);
   });
 }
 

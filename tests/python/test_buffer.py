@@ -7,9 +7,10 @@ import gc
 import threading
 from collections.abc import Iterator
 
-import hologram as hg
 import numpy as np
 import pytest
+
+import hologram as hg
 
 DTYPES = [
     "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64",
@@ -204,9 +205,7 @@ def test_pools_and_repr(ex: hg.Executor) -> None:
     assert [b.class_index for b in small[:3]] == [0, 1, 2]
     assert {b.pool for b in small} == {"boundary", "linear"}
     assert sum(b.pool == "boundary" for b in small) == 96
-    assert repr(small[1]) == (
-        "<hologram.Buffer shape=(16,) dtype=float32 pool=boundary class=1>"
-    )
+    assert repr(small[1]) == ("<hologram.Buffer shape=(16,) dtype=float32 pool=boundary class=1>")
     assert repr(ex.allocate(10**5)) == "<hologram.Buffer shape=(100000,) dtype=float32 pool=linear>"
     stats = ex.stats()
     assert stats["allocations"] == 101

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: MIT
+"""NumPy's ufuncs on tensors: those that hologram has are recorded, the others run on its memory."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hologram import _hologram
+from hologram._hologram import Tensor, rows
+from hologram._numpy import peek
+
+__all__ = ["call"]
+
+_FLOATS = ("float16", "bfloat16", "float32", "float64")
+
+
+def _sign(x: Any) -> Any:
+    # The row gives 0 of NaN, NumPy gives NaN.
+    return rows.where(rows.isnan(x), x, rows.sign(x)) if str(x.dtype) in _FLOATS else rows.sign(x)
+
+
+# By the name of the ufunc: what computes it.
+_SAME: dict[str, Callable[..., Any]] = {
+    name: getattr(rows, name)
+    for name in (
+        "sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan tanh square isnan minimum maximum "
+        "logical_not logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor add"
+    ).split()
+}
+_RENAMED = {
+    "subtract": rows.sub,
+    "multiply": rows.mul,
+    "divide": rows.div,
+    "negative": rows.neg,
+    "absolute": rows.abs,
+    "invert": rows.bitwise_not,
+    "power": rows.pow,
+    "equal": rows.eq,
+    "not_equal": rows.ne,
+    "less": rows.lt,
+    "less_equal": rows.le,
+    "greater": rows.gt,
+    "greater_equal": rows.ge,
+}
+# Without out=.
+_OPERATORS: dict[str, Callable[..., Any]] = {
+    "floor_divide": operator.floordiv,
+    "remainder": operator.mod,
+    "left_shift": operator.lshift,
+    "right_shift": operator.rshift,
+    "matmul": operator.matmul,
+    "positive": operator.pos,
+    "divmod": divmod,
+    "sign": _sign,
+}
+# Of floats only; NumPy leaves integers as they are or rounds them otherwise.
+_FLOATS_ONLY = {
+    "floor": rows.floor,
+    "ceil": rows.ceil,
+    "trunc": rows.trunc,
+    "rint": rows.round,
+    "reciprocal": rows.reciprocal,
+}
+_ROWS = {**_SAME, **_RENAMED}
+_PLAIN = (Tensor, np.ndarray, np.generic, bool, int, float, complex, list, tuple)
+
+
+def _is_complex(x: Any) -> bool:
+    return isinstance(x, complex) or getattr(getattr(x, "dtype", None), "kind", "") == "c"
+
+
+def _host(x: Any) -> Any:
+    return peek(x) if isinstance(x, Tensor) else x
+
+
+def _through_numpy(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: Any) -> Any:
+    if "out" in options:
+        options = {**options, "out": tuple(_host(x) for x in options["out"])}
+    if isinstance(options.get("where"), Tensor):
+        options = {**options, "where": peek(options["where"])}
+    found = getattr(ufunc, method)(*(_host(x) for x in inputs), **options)
+
+    def tensor(x: Any) -> Any:
+        if not isinstance(x, (np.ndarray, np.generic)):
+            return x
+        try:
+            return _hologram._adopt(x)
+        except TypeError:
+            return x  # a dtype that hologram does not have
+
+    return tuple(map(tensor, found)) if isinstance(found, tuple) else tensor(found)
+
+
+def call(self: Any, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: Any) -> Any:
+    """Answer ``__array_ufunc__`` of a Tensor: give Tensors, or what was given as ``out``."""
+    outs = options.get("out", ())
+    for x in (*inputs, *outs):
+        if x is not None and not isinstance(x, _PLAIN) and hasattr(x, "__array_ufunc__"):
+            return NotImplemented
+    name = ufunc.__name__
+    simple = method == "__call__" and not (set(options) - {"out"}) and ufunc.nout == 1
+    if simple and not any(map(_is_complex, inputs)):
+        out = outs[0] if outs else None
+        if name in _ROWS or (name in _FLOATS_ONLY and str(self.dtype) in _FLOATS):
+            function = _ROWS.get(name) or _FLOATS_ONLY[name]
+            if isinstance(out, np.ndarray):
+                function(*inputs, out=_hologram.asarray(out, copy=False))
+                return out
+            return function(*inputs, out=out)
+        if name in _OPERATORS and out is None:
+            first = inputs[0] if isinstance(inputs[0], Tensor) else _hologram.asarray(inputs[0])
+            return _OPERATORS[name](first, *inputs[1:])
+    if method == "__call__" and name == "divmod" and not options:
+        first = inputs[0] if isinstance(inputs[0], Tensor) else _hologram.asarray(inputs[0])
+        return divmod(first, inputs[1])
+    result = _through_numpy(ufunc, method, inputs, options)
+    if outs and isinstance(outs[0], (Tensor, np.ndarray)):
+        return outs if ufunc.nout > 1 else outs[0]
+    return result

@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: MIT
+// Tensors from numbers, lists and arrays, and numbers, lists and bytes from tensors.
+#include "convert.h"
+
+#include <array>
+#include <complex>
+#include <cstring>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "dlpack.h"
+#include "dtype.h"
+#include "hologram/elementwise.h"
+#include "host_array.h"
+
+namespace hologram::python {
+namespace {
+
+bool is_like_array(PyObject* object) {
+  return PyObject_HasAttrString(reinterpret_cast<PyObject*>(Py_TYPE(object)),
+                                "__array_interface__") != 0;
+}
+
+// --- Nested lists of numbers --------------------------------------------------------------------
+
+// The numbers of a nested sequence in row-major order.
+struct Nested {
+  Shape shape;
+  int depth = -1;  // of the numbers
+  std::vector<PyObject*> numbers;
+  Dtype dtype = Dtype::kBool;
+  bool plain = true;  // holds nothing but Python's own numbers
+
+  void add_number(PyObject* object, int at) {
+    if (depth >= 0 && depth != at) ragged();
+    depth = at;
+    Dtype kind;
+    if (PyBool_Check(object)) {
+      kind = Dtype::kBool;
+    } else if (PyLong_CheckExact(object)) {
+      kind = Dtype::kInt64;
+    } else if (PyFloat_CheckExact(object)) {
+      kind = Dtype::kFloat64;
+    } else if (PyComplex_CheckExact(object)) {
+      kind = Dtype::kComplex128;
+    } else {
+      plain = false;
+      return;
+    }
+    dtype = std::max(dtype, kind);
+    numbers.push_back(object);
+  }
+
+  void add(PyObject* object, int at) {
+    if (!PyList_Check(object) && !PyTuple_Check(object)) {
+      add_number(object, at);
+      return;
+    }
+    if (at >= 64) fail(ErrorKind::kInvalidArgument, "lists are nested more than 64 deep");
+    if (depth >= 0 && at >= depth) ragged();
+    const Py_ssize_t size = PySequence_Fast_GET_SIZE(object);
+    if (at == static_cast<int>(shape.size())) {
+      shape.push_back(size);
+    } else if (shape[static_cast<size_t>(at)] != size) {
+      ragged();
+    }
+    for (Py_ssize_t i = 0; i < size && plain; ++i) {
+      add(PySequence_Fast_GET_ITEM(object, i), at + 1);
+    }
+  }
+
+  [[noreturn]] static void ragged() {
+    fail(ErrorKind::kInvalidArgument,
+         "the nested sequences have different lengths or depths; a Tensor needs equal ones");
+  }
+};
+
+int64_t as_int64(PyObject* number) {
+  const int64_t value = PyLong_AsLongLong(number);
+  if (value == -1 && PyErr_Occurred() != nullptr) raise_set();
+  return value;
+}
+
+double as_double(PyObject* number) {
+  const double value = PyFloat_AsDouble(number);
+  if (value == -1 && PyErr_Occurred() != nullptr) raise_set();
+  return value;
+}
+
+Tensor from_numbers(const Nested& nested, std::optional<Dtype> wanted) {
+  const size_t count = nested.numbers.size();
+  Dtype dtype = nested.numbers.empty() ? Dtype::kFloat64 : nested.dtype;
+  // Ints that float64 holds though int64 does not.
+  if (dtype == Dtype::kInt64 && wanted && (is_floating(*wanted) || is_complex(*wanted))) {
+    dtype = Dtype::kFloat64;
+  }
+  std::vector<char> bytes(count * itemsize(dtype));
+  for (size_t i = 0; i < count; ++i) {
+    PyObject* number = nested.numbers[i];
+    char* place = bytes.data() + i * itemsize(dtype);
+    if (dtype == Dtype::kBool) {
+      *place = number == Py_True ? 1 : 0;
+    } else if (dtype == Dtype::kInt64) {
+      const int64_t value = as_int64(number);
+      if (wanted && is_integer(*wanted)) check_fits({value}, *wanted);
+      std::memcpy(place, &value, sizeof(value));
+    } else if (dtype == Dtype::kFloat64) {
+      const double value = as_double(number);
+      std::memcpy(place, &value, sizeof(value));
+    } else {
+      const Py_complex value = PyComplex_AsCComplex(number);
+      if (PyErr_Occurred() != nullptr) raise_set();
+      std::memcpy(place, &value, sizeof(value));
+    }
+  }
+  const Shape strides = contiguous_strides(nested.shape);
+  const View view{bytes.data(), dtype, static_cast<int>(nested.shape.size()), nested.shape.data(),
+                  strides.data()};
+  return from_host(view, default_device());
+}
+
+// A tensor of the object's memory, or a copy where that is `fresh`.
+TensorObject from_array(nb::handle object, Sharing sharing, bool& fresh) {
+  HostArray host(object);
+  TensorObject result;
+  const bool single = host.shape().empty() && host.is_readonly();  // a scalar of NumPy's
+  if (sharing == Sharing::kNever || !host.is_in_place() || single) {
+    fresh = true;
+    const View view = host.view();
+    const Unlocked unlocked(view.numel() >= kUnlockElements);
+    result.tensor = from_host(view, default_device());
+    return result;
+  }
+  result.readonly = host.is_readonly();
+  result.tensor = std::move(host).adopt(default_device());
+  return result;
+}
+
+TensorObject convert(nb::handle object, std::optional<Dtype> dtype, Sharing sharing, bool& fresh) {
+  PyObject* const o = object.ptr();
+  if (const TensorObject* tensor = tensor_of(o)) return *tensor;
+  if (const BufferObject* buffer = buffer_of(o)) return {buffer->tensor("asarray"), false};
+  const bool is_number =
+      PyBool_Check(o) || PyLong_CheckExact(o) || PyFloat_CheckExact(o) || PyComplex_CheckExact(o);
+  if (is_number || PyList_Check(o) || PyTuple_Check(o)) {
+    Nested nested;
+    nested.add(o, 0);
+    if (nested.plain) {
+      fresh = true;
+      return {from_numbers(nested, dtype), false};
+    }
+    return from_array(object, Sharing::kNever, fresh = true);
+  }
+  if (PyObject_CheckBuffer(o) != 0) return from_array(object, sharing, fresh);
+  if (PyObject_HasAttrString(o, "__dlpack__") != 0) return import_dlpack(object, false);
+  if (PyObject_HasAttrString(o, "__array__") == 0 && PySequence_Check(o) == 0 &&
+      PyNumber_Check(o) == 0) {
+    fail(ErrorKind::kTypeMismatch, "cannot make a Tensor of ", name_of_type(object),
+         "; pass numbers, nested lists of numbers, or an array");
+  }
+  return from_array(object, sharing, fresh);
+}
+
+template <class T>
+nb::object number_object(const char* bytes) {
+  T value;
+  std::memcpy(&value, bytes, sizeof(value));
+  if constexpr (std::is_same_v<T, int64_t>) return nb::steal(PyLong_FromLongLong(value));
+  if constexpr (std::is_same_v<T, double>) return nb::steal(PyFloat_FromDouble(value));
+  if constexpr (std::is_same_v<T, uint8_t>) return nb::borrow(value != 0 ? Py_True : Py_False);
+  if constexpr (std::is_same_v<T, Py_complex>) return nb::steal(PyComplex_FromCComplex(value));
+}
+
+// The dtype in which Python has the values of another.
+Dtype python_dtype(Dtype dtype) {
+  if (dtype == Dtype::kBool) return Dtype::kBool;
+  if (is_integer(dtype)) return Dtype::kInt64;
+  return is_floating(dtype) ? Dtype::kFloat64 : Dtype::kComplex128;
+}
+
+nb::object number_at(const char* bytes, Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kBool:
+      return number_object<uint8_t>(bytes);
+    case Dtype::kInt64:
+      return number_object<int64_t>(bytes);
+    case Dtype::kFloat64:
+      return number_object<double>(bytes);
+    default:
+      return number_object<Py_complex>(bytes);
+  }
+}
+
+nb::object list_of(const char*& bytes, const Shape& shape, size_t dim, Dtype dtype) {
+  if (dim == shape.size()) {
+    const char* place = bytes;
+    bytes += itemsize(dtype);
+    return number_at(place, dtype);
+  }
+  nb::object list = nb::steal(PyList_New(shape[dim]));
+  if (!list.is_valid()) raise_set();
+  for (int64_t i = 0; i < shape[dim]; ++i) {
+    PyList_SET_ITEM(list.ptr(), i, list_of(bytes, shape, dim + 1, dtype).release().ptr());
+  }
+  return list;
+}
+
+// Row-major values in another dtype, read without sharing the memory.
+std::vector<char> values_of(const Tensor& tensor, Dtype dtype) {
+  std::vector<char> bytes(static_cast<size_t>(tensor.numel()) * itemsize(dtype));
+  const Shape strides = contiguous_strides(tensor.shape());
+  const View view{bytes.data(), dtype, tensor.ndim(), tensor.shape().data(), strides.data()};
+  const Unlocked unlocked;
+  if (tensor.numel() != 0) read(tensor, view);
+  return bytes;
+}
+
+}  // namespace
+
+Device& default_device() {
+  static Device& chosen = device(default_backend());
+  return chosen;
+}
+
+TensorObject make_tensor(nb::handle object, std::optional<Dtype> dtype, Sharing sharing) {
+  bool fresh = false;
+  TensorObject result = convert(object, dtype, sharing, fresh);
+  const bool converts = dtype && *dtype != result.tensor.dtype();
+  if (sharing == Sharing::kAlways && (fresh || converts)) {
+    fail(ErrorKind::kInvalidArgument, "asarray: a copy is needed to make a Tensor of ",
+         name_of_type(object), "; leave copy=False out");
+  }
+  if (converts) return {cast(result.tensor, *dtype), false};
+  if (sharing == Sharing::kNever && !fresh) return {copy_of(result.tensor), false};
+  return result;
+}
+
+bool try_make_tensor(nb::handle object, TensorObject& result) {
+  PyObject* const o = object.ptr();
+  if (!PyList_Check(o) && !PyTuple_Check(o) && !PyComplex_Check(o) && buffer_of(o) == nullptr &&
+      !is_like_array(o)) {
+    return false;
+  }
+  result = make_tensor(object);
+  return true;
+}
+
+Tensor copy_of(const Tensor& tensor) {
+  Tensor copy = empty(tensor.shape(), tensor.dtype(),
+                      tensor.buffer() ? tensor.buffer()->device() : default_device());
+  const Unlocked unlocked(is_long(tensor));
+  copy_into(tensor, copy);
+  return copy;
+}
+
+nb::object item_object(const Tensor& tensor) {
+  if (tensor.numel() != 1) {
+    fail(ErrorKind::kInvalidArgument, "item(): the Tensor has ", tensor.numel(),
+         " elements; index it so that one is left");
+  }
+  const Dtype dtype = python_dtype(tensor.dtype());
+  return number_at(values_of(tensor, dtype).data(), dtype);
+}
+
+nb::object to_list(const Tensor& tensor) {
+  const Dtype dtype = python_dtype(tensor.dtype());
+  const std::vector<char> values = values_of(tensor, dtype);
+  const char* next = values.data();
+  return list_of(next, tensor.shape(), 0, dtype);
+}
+
+nb::bytes to_byte_string(const Tensor& tensor) {
+  const std::vector<char> values = values_of(tensor, tensor.dtype());
+  return nb::bytes(values.data(), values.size());
+}
+
+// --- Numbers beside tensors ---------------------------------------------------------------------
+
+bool parse_weak(PyObject* object, WeakNumber& number) {
+  number.is_big = false;
+  if (PyBool_Check(object)) {
+    number.value = Scalar(object == Py_True);
+    return true;
+  }
+  const bool is_float = PyFloat_Check(object);
+  if (!is_float && !PyLong_Check(object)) return false;
+  if (!PyFloat_CheckExact(object) && !PyLong_CheckExact(object) && is_like_array(object)) {
+    return false;
+  }
+  if (is_float) {
+    number.value = Scalar(PyFloat_AS_DOUBLE(object));
+    return true;
+  }
+  int overflow = 0;
+  const int64_t value = PyLong_AsLongLongAndOverflow(object, &overflow);
+  if (overflow == 0) {
+    if (value == -1 && PyErr_Occurred() != nullptr) raise_set();
+    number.value = Scalar(value);
+    return true;
+  }
+  number.is_big = true;
+  double nearest = PyLong_AsDouble(object);
+  if (nearest == -1 && PyErr_Occurred() != nullptr) {
+    PyErr_Clear();
+    nearest = overflow * std::numeric_limits<double>::infinity();
+  }
+  number.value = Scalar(nearest);
+  return true;
+}
+
+bool fits(int64_t value, Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kUInt8:
+      return value >= 0 && value <= UINT8_MAX;
+    case Dtype::kInt8:
+      return value >= INT8_MIN && value <= INT8_MAX;
+    case Dtype::kInt16:
+      return value >= INT16_MIN && value <= INT16_MAX;
+    case Dtype::kInt32:
+      return value >= INT32_MIN && value <= INT32_MAX;
+    default:
+      return true;
+  }
+}
+
+void check_fits(const WeakNumber& number, Dtype dtype) {
+  if (number.is_big) {
+    raise(PyExc_OverflowError, "Python integer out of bounds for int64; use a float");
+  }
+  if (number.value.dtype != Dtype::kInt64 || fits(number.value.i64, dtype)) return;
+  raise(PyExc_OverflowError, "Python integer " + std::to_string(number.value.i64) +
+                                 " out of bounds for " + std::string(dtype_name(dtype)) +
+                                 "; convert the Tensor with astype first");
+}
+
+bool Argument::parse_slowly(PyObject* object) {
+  TensorObject made;
+  if (!try_make_tensor(object, made)) return false;
+  is_weak_complex_ = PyComplex_CheckExact(object);
+  owned_.emplace(std::move(made.tensor));
+  tensor_ = &*owned_;
+  return true;
+}
+
+void Argument::require(PyObject* object, const char* function) {
+  if (parse(object)) return;
+  // Functions, unlike operators, take whatever holds numbers.
+  owned_.emplace(make_tensor(object).tensor);
+  tensor_ = &*owned_;
+  (void)function;
+}
+
+void Argument::make_strong() {
+  if (tensor_ != nullptr) return;
+  owned_.emplace(full({}, weak_.value, weak_.value.dtype, default_device()));
+  tensor_ = &*owned_;
+}
+
+Argument::Use Argument::use_of(OpId op) {
+  if (op >= OpId::eq && op <= OpId::ge) return Use::kComparison;
+  const bool is_arithmetic = op_info(op).dtypes != DtypeSet::kFloats || op == OpId::pow;
+  return is_arithmetic ? Use::kArithmetic : Use::kFunctionOfFloats;
+}
+
+void Argument::adapt_to(Dtype dtype, Use use) {
+  if (is_weak_complex_) {
+    const bool is_single = dtype == Dtype::kFloat16 || dtype == Dtype::kBFloat16 ||
+                           dtype == Dtype::kFloat32 || dtype == Dtype::kComplex64;
+    if (is_single) *owned_ = cast(*owned_, Dtype::kComplex64);
+    return;
+  }
+  if (tensor_ != nullptr) return;
+  Scalar& value = weak_.value;
+  if (dtype == Dtype::kFloat16 || dtype == Dtype::kBFloat16) {
+    if (value.dtype == Dtype::kBool) return;
+    double number = value.dtype == Dtype::kInt64 ? static_cast<double>(value.i64) : value.f64;
+    uint16_t half;
+    convert(Dtype::kFloat64, &number, dtype, &half, 1);
+    convert(dtype, &half, Dtype::kFloat64, &number, 1);
+    value = Scalar(number);
+    return;
+  }
+  if (is_floating(dtype) || is_complex(dtype) || (!is_int() && !is_big())) return;
+  if (!is_big() && (!is_integer(dtype) || fits(value.i64, dtype))) return;
+  if (use == Use::kFunctionOfFloats) {
+    if (!is_big()) value = Scalar(static_cast<double>(value.i64));
+    return;
+  }
+  if (use == Use::kArithmetic) check_fits(weak_, dtype);
+  make_strong();
+}
+
+void check_same_kind(Dtype result, Dtype out, const char* name) {
+  const auto kind = [](Dtype dtype) {
+    if (dtype == Dtype::kBool) return 0;
+    if (is_integer(dtype)) return dtype == Dtype::kUInt8 ? 1 : 2;
+    return is_floating(dtype) ? 3 : 4;
+  };
+  if (kind(result) <= kind(out)) return;
+  fail(ErrorKind::kTypeMismatch, name, ": the result is ", dtype_name(result),
+       ", which does not go into ", dtype_name(out),
+       "; use an operator that makes a new Tensor, or convert with astype");
+}
+
+}  // namespace hologram::python

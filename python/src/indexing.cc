@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: MIT
+// tensor[...] : views by ints, slices, Ellipsis and None; the rest through NumPy.
+#include <optional>
+#include <vector>
+
+#include "convert.h"
+#include "objects.h"
+#include "operators.h"
+
+namespace hologram::python {
+namespace {
+
+// One step after the other through the dimensions of a tensor.
+class Indexer {
+ public:
+  explicit Indexer(const Tensor& tensor) : tensor_(tensor), offset_(tensor.offset()) {}
+
+  // False where an index is an array or a bool.
+  bool apply(PyObject* key) {
+    if (!PyTuple_Check(key)) {
+      if (!count(key) || !apply_one(key)) return false;
+    } else {
+      const Py_ssize_t n = PyTuple_GET_SIZE(key);
+      for (Py_ssize_t i = 0; i < n; ++i) {
+        if (!count(PyTuple_GET_ITEM(key, i))) return false;
+      }
+      for (Py_ssize_t i = 0; i < n; ++i) {
+        if (!apply_one(PyTuple_GET_ITEM(key, i))) return false;
+      }
+    }
+    while (dim_ < tensor_.ndim()) keep(1);
+    return true;
+  }
+  Tensor view() && {
+    return Tensor(tensor_.buffer(), std::move(shape_), std::move(strides_), tensor_.dtype(),
+                  offset_);
+  }
+
+ private:
+  // Notes how many dimensions an index takes.
+  bool count(PyObject* index) {
+    if (index == Py_None) return true;
+    if (index == Py_Ellipsis) {
+      if (has_ellipsis_) {
+        fail(ErrorKind::kIndex, "an index can only have a single ellipsis ('...')");
+      }
+      has_ellipsis_ = true;
+      return true;
+    }
+    if (PyBool_Check(index) || (!PySlice_Check(index) && PyIndex_Check(index) == 0)) return false;
+    if (++taken_ > tensor_.ndim()) {
+      fail(ErrorKind::kIndex, "too many indices: the Tensor has ", tensor_.ndim(),
+           " dimensions, but ", taken_, " were indexed");
+    }
+    return true;
+  }
+
+  bool apply_one(PyObject* index) {
+    if (index == Py_None) {
+      shape_.push_back(1);
+      strides_.push_back(0);
+    } else if (index == Py_Ellipsis) {
+      keep(tensor_.ndim() - taken_);
+    } else if (PySlice_Check(index)) {
+      take_slice(index);
+    } else {
+      return take_int(index);
+    }
+    return true;
+  }
+
+  void keep(int dims) {
+    for (int i = 0; i < dims; ++i, ++dim_) {
+      shape_.push_back(tensor_.size(dim_));
+      strides_.push_back(tensor_.stride(dim_));
+    }
+  }
+
+  void take_slice(PyObject* slice) {
+    Py_ssize_t start, stop, step;
+    if (PySlice_Unpack(slice, &start, &stop, &step) != 0) raise_set();
+    const Py_ssize_t n = PySlice_AdjustIndices(tensor_.size(dim_), &start, &stop, step);
+    if (n > 0) offset_ += start * tensor_.stride(dim_);
+    shape_.push_back(n);
+    // A step over the end of the address space is one that nothing takes.
+    int64_t stride = 0;
+    if (n < 2 || __builtin_mul_overflow(tensor_.stride(dim_), step, &stride)) {
+      stride = tensor_.stride(dim_);
+    }
+    strides_.push_back(stride);
+    ++dim_;
+  }
+
+  bool take_int(PyObject* index) {
+    const Py_ssize_t value = PyNumber_AsSsize_t(index, PyExc_IndexError);
+    if (value == -1 && PyErr_Occurred() != nullptr) {
+      // Arrays of several elements have __index__ to say that it does not work.
+      if (PyErr_ExceptionMatches(PyExc_TypeError) == 0) raise_set();
+      PyErr_Clear();
+      return false;
+    }
+    const int64_t size = tensor_.size(dim_);
+    if (value < -size || value >= size) {
+      fail(ErrorKind::kIndex, "index ", value, " is out of bounds for dimension ", dim_,
+           " with size ", size);
+    }
+    offset_ += (value < 0 ? value + size : value) * tensor_.stride(dim_);
+    ++dim_;
+    return true;
+  }
+
+  const Tensor& tensor_;
+  int64_t offset_;
+  Shape shape_;
+  Shape strides_;
+  int dim_ = 0;    // the next of the tensor
+  int taken_ = 0;  // by ints and slices
+  bool has_ellipsis_ = false;
+};
+
+std::optional<Tensor> view_at(const Tensor& tensor, PyObject* key) {
+  if (!tensor.buffer()) return std::nullopt;
+  Indexer indexer(tensor);
+  if (!indexer.apply(key)) return std::nullopt;
+  return std::move(indexer).view();
+}
+
+PyObject* get(PyObject* self, PyObject* key) {
+  return guarded([&] {
+    const TensorObject& object = *tensor_of(self);
+    if (std::optional<Tensor> view = view_at(object.tensor, key)) {
+      return wrap(*std::move(view), object.readonly).release().ptr();
+    }
+    return helper("hologram._numpy", "take", nb::handle(self), nb::handle(key)).release().ptr();
+  });
+}
+
+bool is_same_view(const Tensor& a, const Tensor& b) {
+  return a.buffer() == b.buffer() && a.offset() == b.offset() && a.shape() == b.shape() &&
+         a.strides() == b.strides() && a.dtype() == b.dtype();
+}
+
+void assign(const Tensor& view, PyObject* value) {
+  WeakNumber number;
+  if (tensor_of(value) == nullptr && parse_weak(value, number)) {
+    if (is_integer(view.dtype())) check_fits(number, view.dtype());
+    const Unlocked unlocked(is_long(view));
+    fill_into(number.value, view);
+    return;
+  }
+  Tensor source = make_tensor(value).tensor;
+  if (is_complex(source.dtype()) && !is_complex(view.dtype())) {
+    fail(ErrorKind::kTypeMismatch, "cannot assign ", dtype_name(source.dtype()), " to ",
+         dtype_name(view.dtype()), "; assign the real or the imaginary part");
+  }
+  if (is_same_view(source, view)) return;  // x[i] += y comes here with what it wrote
+  // NumPy lets sizes of 1 in front go.
+  while (source.ndim() > view.ndim() && source.size(0) == 1) source = source.squeeze(0);
+  const Unlocked unlocked(is_long(view));
+  copy_into(source, view);
+}
+
+int set(PyObject* self, PyObject* key, PyObject* value) {
+  return guarded_int([&] {
+    const TensorObject& object = *tensor_of(self);
+    if (value == nullptr) {
+      fail(ErrorKind::kTypeMismatch, "elements of a Tensor cannot be deleted");
+    }
+    object.check_writable("assignment");
+    if (const std::optional<Tensor> view = view_at(object.tensor, key)) {
+      assign(*view, value);
+    } else {
+      helper("hologram._numpy", "put", nb::handle(self), nb::handle(key), nb::handle(value));
+    }
+    return 0;
+  });
+}
+
+Py_ssize_t length(PyObject* self) {
+  Py_ssize_t result = -1;
+  guarded_int([&] {
+    const Tensor& tensor = tensor_of(self)->tensor;
+    if (tensor.ndim() == 0) {
+      fail(ErrorKind::kTypeMismatch, "len() of a Tensor without dimensions");
+    }
+    result = tensor.size(0);
+    return 0;
+  });
+  return result;
+}
+
+PyObject* item_at(PyObject* self, Py_ssize_t index) {
+  return guarded([&] {
+    const TensorObject& object = *tensor_of(self);
+    return wrap(object.tensor.select(0, index), object.readonly).release().ptr();
+  });
+}
+
+PyObject* iterate(PyObject* self) {
+  if (tensor_of(self)->tensor.ndim() == 0) {
+    PyErr_SetString(PyExc_TypeError, "iteration over a Tensor without dimensions");
+    return nullptr;
+  }
+  return PySeqIter_New(self);
+}
+
+int contains(PyObject* self, PyObject* value) {
+  return guarded_int([&] {
+    const nb::object equal = nb::steal(PyObject_RichCompare(self, value, Py_EQ));
+    if (!equal.is_valid()) raise_set();
+    const TensorObject* found = tensor_of(equal.ptr());
+    if (found == nullptr) return 0;
+    const Tensor any = reduce(Reduction::any, found->tensor);
+    return PyObject_IsTrue(item_object(any).ptr());
+  });
+}
+
+}  // namespace
+
+void add_indexing_slots(std::vector<PyType_Slot>& slots) {
+  const auto add = [&](int slot, auto* function) {
+    slots.push_back({slot, reinterpret_cast<void*>(function)});
+  };
+  add(Py_mp_subscript, &get);
+  add(Py_mp_ass_subscript, &set);
+  add(Py_mp_length, &length);
+  add(Py_sq_length, &length);
+  add(Py_sq_item, &item_at);
+  add(Py_sq_contains, &contains);
+  add(Py_tp_iter, &iterate);
+}
+
+}  // namespace hologram::python

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: MIT
+// Methods of tensors that reduce, sort out rows or multiply.
+#pragma once
+
+#include "objects.h"
+
+namespace hologram::python {
+
+void add_reduction_methods(nb::class_<TensorObject>& type);
+
+}  // namespace hologram::python

@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: MIT
+// Functions made of the op table: hologram.exp(x) on tensors, hologram.ops.exp(ex, x, out) on an
+// executor's buffers.
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "convert.h"
+#include "division.h"
+#include "hologram/functions.h"
+#include "hologram/op.h"
+#include "hologram/recorder.h"
+#include "objects.h"
+
+namespace hologram::python {
+namespace {
+
+constexpr int kMaxArity = 4;
+constexpr std::array<const char*, kMaxArity> kOperandNames = {"x", "y", "z", "w"};
+
+// --- On tensors ---------------------------------------------------------------------------------
+
+// The value of out= and the check that there is nothing else.
+PyObject* parse_out(const char* name, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames,
+                    int arity) {
+  if (nargs != arity) {
+    fail(ErrorKind::kTypeMismatch, name, "() takes ", arity, " operands; ", nargs, " were given");
+  }
+  PyObject* out = nullptr;
+  const Py_ssize_t count = kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    const char* keyword = PyUnicode_AsUTF8(PyTuple_GET_ITEM(kwnames, i));
+    if (keyword == nullptr) raise_set();
+    if (std::string_view(keyword) != "out") {
+      fail(ErrorKind::kTypeMismatch, name, "() got an unexpected keyword argument '", keyword,
+           "'; it knows out");
+    }
+    out = args[nargs + i];
+  }
+  return out == Py_None ? nullptr : out;
+}
+
+// Numbers take part as NumPy lets them; where there are only numbers, they count with their width.
+void settle_numbers(OpId op, Argument* arguments, int arity) {
+  std::optional<Dtype> tensors;
+  bool adapts = false;
+  for (int i = 0; i < arity; ++i) {
+    if (arguments[i].is_tensor()) {
+      const Dtype dtype = arguments[i].tensor().dtype();
+      tensors = tensors ? promote(*tensors, dtype) : dtype;
+    }
+    adapts = adapts || arguments[i].adapts();
+  }
+  if (!tensors) {
+    for (int i = 0; i < arity; ++i) arguments[i].make_strong();
+  } else if (adapts) {
+    for (int i = 0; i < arity; ++i) arguments[i].adapt_to(*tensors, Argument::use_of(op));
+  }
+}
+
+bool is_integer_power(const Argument* arguments) {
+  const auto whole = [](const Argument& argument) {
+    const Dtype dtype =
+        argument.is_tensor() ? argument.tensor().dtype() : argument.number().value.dtype;
+    return is_integer(dtype) || dtype == Dtype::kBool;
+  };
+  return whole(arguments[0]) && whole(arguments[1]);
+}
+
+PyObject* call_on_tensors(OpId op, int arity, PyObject* const* args, Py_ssize_t nargs,
+                          PyObject* kwnames) {
+  return guarded([&] {
+    const std::string_view name = op_info(op).name;
+    PyObject* out = parse_out(name.data(), args, nargs, kwnames, arity);
+    std::array<Argument, kMaxArity> arguments;
+    for (int i = 0; i < arity; ++i) arguments[i].require(args[i], name.data());
+    settle_numbers(op, arguments.data(), arity);
+    if (op == OpId::pow && is_integer_power(arguments.data())) {
+      arguments[0].make_strong();
+      arguments[1].make_strong();
+      Tensor result = integer_power(arguments[0].tensor(), arguments[1].tensor());
+      if (out == nullptr) return wrap(std::move(result)).release().ptr();
+      if (PyObject_SetItem(out, Py_Ellipsis, wrap(std::move(result)).ptr()) != 0) raise_set();
+      return Py_NewRef(out);
+    }
+    std::array<Operand, kMaxArity> operands = {Operand(0), Operand(0), Operand(0), Operand(0)};
+    bool is_long_op = false;
+    for (int i = 0; i < arity; ++i) {
+      operands[i] = arguments[i].operand();
+      is_long_op = is_long_op || (arguments[i].is_tensor() && is_long(arguments[i].tensor()));
+    }
+    const std::span<const Operand> given(operands.data(), static_cast<size_t>(arity));
+    if (out != nullptr) {
+      TensorObject* target = tensor_of(out);
+      if (target == nullptr) {
+        fail(ErrorKind::kTypeMismatch, name, ": out is a Tensor or None, not ", name_of_type(out));
+      }
+      target->check_writable(name.data());
+      if (target->tensor.dtype() == Dtype::kUInt8) {
+        const Dtype result = elementwise_types(op, given, Rules::numpy).result;
+        check_same_kind(result, Dtype::kUInt8, name.data());
+      }
+      {
+        const Unlocked unlocked(is_long_op);
+        apply_into(op, given, target->tensor, Rules::numpy);
+      }
+      return Py_NewRef(out);
+    }
+    Tensor result;
+    {
+      const Unlocked unlocked(is_long_op);
+      result = apply(op, given, Rules::numpy);
+    }
+    return wrap(std::move(result)).release().ptr();
+  });
+}
+
+template <OpId op, int arity>
+PyObject* on_tensors(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return call_on_tensors(op, arity, args, nargs, kwnames);
+}
+
+// --- On buffers of an executor -------------------------------------------------------------------
+
+// The case that is recorded without looking further: buffers of one dtype and size.
+bool record_plainly(const OpInfo& info, PyObject* const* args, Device& device) {
+  const int arity = info.arity;
+  std::array<RecordOperand, kMaxArity + 1> operands;
+  const BufferObject* out = buffer_of(args[arity + 1]);
+  if (out == nullptr || !out->buffer || info.result_is_bool || !info.supports(out->dtype)) {
+    return false;
+  }
+  const size_t nbytes = out->buffer->nbytes();
+  if (&out->buffer->device() != &device) return false;
+  operands[0] = {out->buffer.get(), 0, out->dtype};
+  for (int i = 0; i < arity; ++i) {
+    const BufferObject* in = buffer_of(args[i + 1]);
+    if (in == nullptr || !in->buffer || in->dtype != out->dtype || in->buffer->nbytes() != nbytes ||
+        &in->buffer->device() != &device) {
+      return false;
+    }
+    operands[i + 1] = {in->buffer.get(), 0, in->dtype};
+  }
+  return record_flat(info.id, out->dtype, operands.data(), arity,
+                     static_cast<int64_t>(nbytes / itemsize(out->dtype)));
+}
+
+// A buffer or tensor of the executor's device; buffers in one dimension where `flat`.
+Tensor tensor_argument(PyObject* object, const char* op, const char* name, bool flat,
+                       const Device& device) {
+  Tensor tensor;
+  if (const BufferObject* buffer = buffer_of(object)) {
+    tensor = buffer->tensor(op);
+    if (flat) tensor = Tensor(buffer->buffer, Shape{tensor.numel()}, buffer->dtype);
+  } else if (const TensorObject* held = tensor_of(object)) {
+    tensor = held->tensor;
+  } else {
+    fail(ErrorKind::kTypeMismatch, op, ": ", name, " is a Buffer, a Tensor or a number, not ",
+         name_of_type(object), "; copy arrays into a Buffer with from_numpy");
+  }
+  if (tensor.buffer() && &tensor.buffer()->device() != &device) {
+    fail(ErrorKind::kInvalidArgument, op, ": ", name, " is on another device than the executor");
+  }
+  return tensor;
+}
+
+// Whether every operand with memory is a Buffer of as many elements as the others.
+bool are_flat(PyObject* const* args, int count) {
+  int64_t numel = -1;
+  for (int i = 0; i < count; ++i) {
+    WeakNumber number;
+    if (tensor_of(args[i]) == nullptr && parse_weak(args[i], number)) continue;
+    const BufferObject* buffer = buffer_of(args[i]);
+    if (buffer == nullptr || !buffer->buffer) return false;
+    const int64_t n = static_cast<int64_t>(buffer->buffer->nbytes() / itemsize(buffer->dtype));
+    if (numel >= 0 && n != numel) return false;
+    numel = n;
+  }
+  return true;
+}
+
+PyObject* call_on_buffers(OpId op, PyObject* const* args, Py_ssize_t nargs) {
+  return guarded([&]() -> PyObject* {
+    const OpInfo& info = op_info(op);
+    const char* name = info.name.data();
+    const int arity = info.arity;
+    if (nargs != arity + 2) {
+      fail(ErrorKind::kTypeMismatch, "ops.", name, "(ex, inputs..., out) takes an Executor, ",
+           arity, " inputs and out; ", nargs, " arguments were given");
+    }
+    const ExecutorObject* ex = executor_of(args[0]);
+    if (ex == nullptr) {
+      fail(ErrorKind::kTypeMismatch, "ops.", name, ": ex is an Executor, not ",
+           name_of_type(args[0]));
+    }
+    ex->executor->check_open(name);
+    Device& device = ex->executor->device();
+    if (record_plainly(info, args, device)) Py_RETURN_NONE;
+
+    const bool flat = are_flat(args + 1, arity + 1);
+    std::array<Tensor, kMaxArity> tensors;
+    std::array<Argument, kMaxArity> numbers;
+    std::array<Operand, kMaxArity> operands = {Operand(0), Operand(0), Operand(0), Operand(0)};
+    bool has_tensor = false;
+    for (int i = 0; i < arity; ++i) {
+      WeakNumber number;
+      if (tensor_of(args[i + 1]) == nullptr && parse_weak(args[i + 1], number)) {
+        numbers[i].parse(args[i + 1]);
+        operands[i] = numbers[i].operand();
+        continue;
+      }
+      tensors[i] = tensor_argument(args[i + 1], name, kOperandNames[i], flat, device);
+      operands[i] = Operand(tensors[i]);
+      has_tensor = true;
+    }
+    if (!has_tensor) {
+      fail(ErrorKind::kTypeMismatch, "ops.", name, ": at least one input is a Buffer or a Tensor");
+    }
+    const Tensor out = tensor_argument(args[arity + 1], name, "out", flat, device);
+    if (const TensorObject* held = tensor_of(args[arity + 1])) held->check_writable(name);
+    {
+      const Unlocked unlocked(is_long(out));
+      apply_into(op, {operands.data(), static_cast<size_t>(arity)}, out, Rules::numpy);
+    }
+    Py_RETURN_NONE;
+  });
+}
+
+template <OpId op>
+PyObject* on_buffers(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
+  return call_on_buffers(op, args, nargs);
+}
+
+// --- Their descriptions -------------------------------------------------------------------------
+
+std::string number_text(float value) {
+  std::string text = std::to_string(value);
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.back() == '.') text.pop_back();
+  return text;
+}
+
+std::string accuracy_text(const OpInfo& info) {
+  switch (info.accuracy) {
+    case Accuracy::kExact:
+      return "exact, or correctly rounded";
+    case Accuracy::kUlp:
+      return "within " + number_text(info.ulp32) + " ULP in float32, " + number_text(info.ulp64) +
+             " in float64";
+    case Accuracy::kSteps:
+      return "within " + number_text(info.ulp32) +
+             " ULP of the largest operand or result, as terms may cancel";
+  }
+  return "";
+}
+
+std::string dtypes_text(const OpInfo& info) {
+  switch (info.dtypes) {
+    case DtypeSet::kFloats:
+      return "the float dtypes; integers and bool are converted";
+    case DtypeSet::kNumbers:
+      return "floats and integers";
+    case DtypeSet::kAll:
+      return "floats, integers and bool";
+    case DtypeSet::kBits:
+      return "integers and bool";
+  }
+  return "";
+}
+
+std::string facts(const OpInfo& info) {
+  std::string text = "\n\nDtypes: " + dtypes_text(info);
+  text += info.result_is_bool ? "; the result is bool." : ".";
+  return text + "\nThe half types are computed in float32 and rounded once.\nAccuracy: " +
+         accuracy_text(info) + ".";
+}
+
+std::string operand_list(int arity) {
+  std::string text;
+  for (int i = 0; i < arity; ++i) text += (i == 0 ? "" : ", ") + std::string(kOperandNames[i]);
+  return text;
+}
+
+std::string params_text(const OpInfo& info) {
+  if (info.params == 0) return "";
+  const int first = info.arity - info.params;
+  std::string text = "\n\nUsually numbers: ";
+  for (int i = first; i < info.arity; ++i) {
+    text += (i == first ? "" : ", ") + std::string(kOperandNames[i]);
+  }
+  return text + ".";
+}
+
+std::string tensor_doc(const OpInfo& info) {
+  return std::string(info.name) + "(" + operand_list(info.arity) + ", /, *, out=None)\n--\n\n" +
+         std::string(info.doc) +
+         ".\n\nOperands are Tensors, arrays or numbers; they broadcast and are promoted by "
+         "NumPy's\n"
+         "rules. The result is a new Tensor, or `out`, a Tensor of the broadcast shape." +
+         params_text(info) + facts(info) + "\nErrors: ValueError for shapes, TypeError for dtypes.";
+}
+
+std::string buffer_doc(const OpInfo& info, const std::string& name) {
+  return name + "(ex, " + operand_list(info.arity) +
+         ", out, /)\n--\n\nout = " + std::string(info.doc) +
+         ".\n\nex is an open Executor; operands are its Buffers, Tensors or numbers, out a Buffer "
+         "or\n"
+         "Tensor. Buffers of as many elements each are taken as flat, else shapes broadcast. The "
+         "op\n"
+         "is recorded and runs when somebody looks." +
+         params_text(info) + facts(info) +
+         "\nErrors: ValueError for shapes, TypeError for dtypes and for a result that does not go\n"
+         "into out, RuntimeError for a closed executor or a freed buffer.";
+}
+
+// Method tables live as long as the process.
+struct Table {
+  nb::module_& module;
+  std::vector<std::unique_ptr<std::string>>& texts;
+
+  void add(const std::string& name, std::string doc, PyCFunction function, int flags) const {
+    const auto keep = [&](std::string text) {
+      texts.push_back(std::make_unique<std::string>(std::move(text)));
+      return texts.back()->c_str();
+    };
+    auto* method = new PyMethodDef{keep(name), function, flags, keep(std::move(doc))};
+    const nb::object module_name = nb::getattr(module, "__name__");
+    nb::object made = nb::steal(PyCFunction_NewEx(method, nullptr, module_name.ptr()));
+    if (!made.is_valid()) raise_set();
+    module.attr(name.c_str()) = made;
+  }
+};
+
+template <OpId op, int arity>
+void add_row(const Table& tensors, const Table& buffers) {
+  const OpInfo& info = op_info(op);
+  const std::string name(info.name);
+  tensors.add(name, tensor_doc(info),
+              reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(&on_tensors<op, arity>)),
+              METH_FASTCALL | METH_KEYWORDS);
+  struct Alias {
+    OpId id;
+    const char* name;
+  };
+  constexpr std::array<Alias, 12> kAliases = {{{OpId::add, "vector_add"},
+                                               {OpId::sub, "vector_sub"},
+                                               {OpId::mul, "vector_mul"},
+                                               {OpId::div, "vector_div"},
+                                               {OpId::minimum, "vector_min"},
+                                               {OpId::maximum, "vector_max"},
+                                               {OpId::abs, "vector_abs"},
+                                               {OpId::neg, "vector_neg"},
+                                               {OpId::relu, "vector_relu"},
+                                               {OpId::clamp, "vector_clip"},
+                                               {OpId::add, "scalar_add"},
+                                               {OpId::mul, "scalar_mul"}}};
+  auto* function = reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(&on_buffers<op>));
+  buffers.add(name, buffer_doc(info, name), function, METH_FASTCALL);
+  for (const Alias& alias : kAliases) {
+    if (alias.id == op) {
+      buffers.add(alias.name, buffer_doc(info, alias.name), function, METH_FASTCALL);
+    }
+  }
+}
+
+}  // namespace
+
+void register_rows(nb::module_& m) {
+  nb::module_ rows = m.def_submodule("rows", "The rows of the op table on tensors.");
+  nb::module_ ops = m.def_submodule("ops", "The rows of the op table on buffers.");
+  static auto& texts = *new std::vector<std::unique_ptr<std::string>>;
+  const Table tensors{rows, texts};
+  const Table buffers{ops, texts};
+#define HOLOGRAM_ROW(name, id) add_row<OpId::name, 1>(tensors, buffers);
+  HOLOGRAM_UNARY_ROWS(HOLOGRAM_ROW)
+#undef HOLOGRAM_ROW
+#define HOLOGRAM_ROW(name, id) add_row<OpId::name, 2>(tensors, buffers);
+  HOLOGRAM_BINARY_ROWS(HOLOGRAM_ROW)
+#undef HOLOGRAM_ROW
+#define HOLOGRAM_ROW(name, id) add_row<OpId::name, 3>(tensors, buffers);
+  HOLOGRAM_TERNARY_ROWS(HOLOGRAM_ROW)
+#undef HOLOGRAM_ROW
+#define HOLOGRAM_ROW(name, id) add_row<OpId::name, 4>(tensors, buffers);
+  HOLOGRAM_QUATERNARY_ROWS(HOLOGRAM_ROW)
+#undef HOLOGRAM_ROW
+}
+
+}  // namespace hologram::python

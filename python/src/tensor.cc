@@ -1,0 +1,609 @@
+// SPDX-License-Identifier: MIT
+// hologram.Tensor: its class, its views and its conversions, and the functions that make tensors.
+#include "hologram/tensor.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "convert.h"
+#include "dlpack.h"
+#include "dtype.h"
+#include "hologram/functions.h"
+#include "host_array.h"
+#include "objects.h"
+#include "operators.h"
+#include "reductions.h"
+
+namespace hologram::python {
+
+PyTypeObject* tensor_type = nullptr;
+
+namespace {
+
+// --- Slots --------------------------------------------------------------------------------------
+
+int get_buffer(PyObject* self, Py_buffer* view, int flags) {
+  const TensorObject* object = tensor_of(self);
+  view->obj = nullptr;
+  if (object == nullptr) {
+    PyErr_SetString(PyExc_BufferError, "the Tensor was not made by its class");
+    return -1;
+  }
+  return export_view(self, object->tensor, object->readonly, view, flags);
+}
+
+// Lives as long as the type.
+PyType_Slot* tensor_slots() {
+  static auto& slots = *new std::vector<PyType_Slot>;
+  add_operator_slots(slots);
+  add_indexing_slots(slots);
+  slots.push_back({Py_bf_getbuffer, reinterpret_cast<void*>(&get_buffer)});
+  slots.push_back({Py_bf_releasebuffer, reinterpret_cast<void*>(&release_view)});
+  slots.push_back({0, nullptr});
+  return slots.data();
+}
+
+// --- Views --------------------------------------------------------------------------------------
+
+nb::object view_of(const TensorObject& self, Tensor view) {
+  return wrap(std::move(view), self.readonly);
+}
+
+// f(2, 3), f((2, 3)) and f([2, 3]) mean the same.
+Shape parse_sizes(const nb::args& args) {
+  if (args.size() == 1) return parse_shape(args[0]);
+  return parse_shape(args);
+}
+
+std::vector<int> to_dims(const Shape& values) {
+  std::vector<int> dims;
+  for (const int64_t value : values) {
+    if (value < INT32_MIN || value > INT32_MAX) {
+      fail(ErrorKind::kIndex, "dimension ", value, " is out of range");
+    }
+    dims.push_back(static_cast<int>(value));
+  }
+  return dims;
+}
+
+nb::object reshape(const TensorObject& self, const nb::args& args, const nb::kwargs& options) {
+  for (const auto& [name, value] : options) {
+    const std::string option = nb::cast<std::string>(name);
+    const bool is_row_major =
+        option == "order" && nb::isinstance<nb::str>(value) && nb::cast<std::string>(value) == "C";
+    if (!is_row_major) {
+      fail(ErrorKind::kTypeMismatch, "reshape: only order='C' is known, not ", option, "=",
+           nb::cast<std::string>(nb::repr(value)));
+    }
+  }
+  const Shape shape = parse_sizes(args);
+  const bool shares = self.tensor.try_reshape(shape).has_value();
+  return wrap(reshaped(self.tensor, shape), shares && self.readonly);
+}
+
+Tensor reversed_dims(const Tensor& tensor) {
+  std::vector<int> dims(static_cast<size_t>(tensor.ndim()));
+  for (size_t i = 0; i < dims.size(); ++i) dims[i] = tensor.ndim() - 1 - static_cast<int>(i);
+  return tensor.permute(dims);
+}
+
+nb::object transpose(const TensorObject& self, const nb::args& args) {
+  if (args.size() == 0 || (args.size() == 1 && args[0].is_none())) {
+    return view_of(self, reversed_dims(self.tensor));
+  }
+  const std::vector<int> dims = to_dims(parse_sizes(args));
+  if (args.size() == 2) return view_of(self, self.tensor.transpose(dims[0], dims[1]));
+  return view_of(self, self.tensor.permute(dims));
+}
+
+nb::object permute(const TensorObject& self, const nb::args& args) {
+  return view_of(self, self.tensor.permute(to_dims(parse_sizes(args))));
+}
+
+nb::object squeeze(const TensorObject& self, nb::handle axis) {
+  Tensor result = self.tensor;
+  if (!axis.is_none()) {
+    Shape dims = parse_shape(axis);
+    for (int64_t& dim : dims) {
+      if (dim < 0) dim += result.ndim();
+      if (dim < 0 || dim >= result.ndim() || result.size(static_cast<int>(dim)) != 1) {
+        fail(ErrorKind::kInvalidArgument, "squeeze: dimension ", dim,
+             " does not have size 1 in shape ", text(result.shape()));
+      }
+    }
+    std::sort(dims.begin(), dims.end());
+    for (size_t i = dims.size(); i-- > 0;) result = result.squeeze(static_cast<int>(dims[i]));
+    return view_of(self, std::move(result));
+  }
+  for (int i = result.ndim() - 1; i >= 0; --i) {
+    if (result.size(i) == 1) result = result.squeeze(i);
+  }
+  return view_of(self, std::move(result));
+}
+
+// --- Properties ---------------------------------------------------------------------------------
+
+nb::object stride(const TensorObject& self, nb::handle dim) {
+  if (dim.is_none()) return to_tuple(self.tensor.strides());
+  return nb::int_(self.tensor.stride(nb::cast<int>(dim)));
+}
+
+nb::tuple byte_strides(const TensorObject& self) {
+  Shape bytes = self.tensor.strides();
+  for (int64_t& value : bytes) value *= static_cast<int64_t>(itemsize(self.tensor.dtype()));
+  return to_tuple(bytes);
+}
+
+// A memoryview that owns nothing and whose reader lets go of it before its call returns.
+nb::object peek(const TensorObject& self) {
+  settle(self.tensor);
+  const char* format = buffer_format(self.tensor.dtype());
+  if (format == nullptr) format = "h";
+  std::vector<Py_ssize_t> shape(self.tensor.shape().begin(), self.tensor.shape().end());
+  std::vector<Py_ssize_t> strides;
+  const auto size = static_cast<Py_ssize_t>(itemsize(self.tensor.dtype()));
+  for (const int64_t step : self.tensor.strides()) strides.push_back(step * size);
+  static char nowhere[16];
+  Py_buffer view{};
+  view.buf = self.tensor.data() != nullptr ? self.tensor.data() : nowhere;
+  view.len = static_cast<Py_ssize_t>(self.tensor.nbytes());
+  view.itemsize = size;
+  view.readonly = self.readonly ? 1 : 0;
+  view.ndim = self.tensor.ndim();
+  view.format = const_cast<char*>(format);
+  view.shape = shape.data();
+  view.strides = strides.data();
+  nb::object memory = nb::steal(PyMemoryView_FromBuffer(&view));
+  if (!memory.is_valid()) raise_set();
+  return memory;
+}
+
+// The bytes of a tensor in one dimension as elements of another dtype.
+nb::object reinterpret(const TensorObject& self, nb::handle dtype) {
+  const Dtype wanted = parse_dtype(dtype);
+  const Tensor bytes = contiguous(self.tensor);
+  const auto size = static_cast<int64_t>(itemsize(wanted));
+  const auto offset = bytes.offset() * static_cast<int64_t>(itemsize(bytes.dtype()));
+  return wrap(Tensor(bytes.buffer(), Shape{static_cast<int64_t>(bytes.nbytes()) / size}, Shape{1},
+                     wanted, offset / size),
+              self.readonly);
+}
+
+nb::object as_int16(const TensorObject& self) {
+  const Tensor& t = self.tensor;
+  return wrap(Tensor(t.buffer(), t.shape(), t.strides(), Dtype::kInt16, t.offset()), self.readonly);
+}
+
+// bfloat16 of a tensor of int16, bit for bit.
+nb::object as_bfloat16(const TensorObject& self) {
+  const Tensor& t = self.tensor;
+  return wrap(Tensor(t.buffer(), t.shape(), t.strides(), Dtype::kBFloat16, t.offset()),
+              self.readonly);
+}
+
+// --- Conversions --------------------------------------------------------------------------------
+
+nb::object astype(nb::handle object, nb::handle dtype, bool copy) {
+  const TensorObject& self = nb::cast<const TensorObject&>(object);
+  const Dtype wanted = parse_dtype(dtype);
+  if (wanted == self.tensor.dtype() && !copy) return nb::borrow(object);
+  Tensor result;
+  {
+    const Unlocked unlocked(is_long(self.tensor));
+    if (is_complex(self.tensor.dtype()) && !is_complex(wanted)) {
+      fail(ErrorKind::kTypeMismatch, "astype: ", dtype_name(self.tensor.dtype()),
+           " does not convert to ", dtype_name(wanted), "; take the real or imaginary part");
+    }
+    if (wanted != self.tensor.dtype()) result = cast(self.tensor, wanted);
+  }
+  return wrap(wanted != self.tensor.dtype() ? std::move(result) : copy_of(self.tensor));
+}
+
+nb::object contiguous_object(nb::handle object) {
+  const TensorObject& self = nb::cast<const TensorObject&>(object);
+  if (self.tensor.is_contiguous()) return nb::borrow(object);
+  return wrap(copy_of(self.tensor));
+}
+
+Sharing parse_sharing(nb::handle copy) {
+  if (copy.is_none()) return Sharing::kWhereItCan;
+  return PyObject_IsTrue(copy.ptr()) == 1 ? Sharing::kNever : Sharing::kAlways;
+}
+
+nb::object array(nb::handle x, nb::handle dtype, nb::handle copy) {
+  std::optional<Dtype> wanted;
+  if (!dtype.is_none()) wanted = parse_dtype(dtype);
+  const Sharing sharing = parse_sharing(copy);
+  if (sharing == Sharing::kWhereItCan && tensor_of(x.ptr()) != nullptr &&
+      (!wanted || *wanted == tensor_of(x.ptr())->tensor.dtype())) {
+    return nb::borrow(x);
+  }
+  return wrap_as(tensor_type, make_tensor(x, wanted, sharing));
+}
+
+// --- Making -------------------------------------------------------------------------------------
+
+nb::object make_filled(nb::handle shape, const Scalar& value, Dtype dtype) {
+  return wrap(full(parse_shape(shape), value, dtype, default_device()));
+}
+
+nb::object full_object(nb::handle shape, nb::handle value, nb::handle dtype) {
+  WeakNumber number;
+  if (!parse_weak(value.ptr(), number)) {
+    const Tensor source = make_tensor(value).tensor;
+    const Dtype wanted = parse_dtype(dtype, source.dtype());
+    Tensor result = empty(parse_shape(shape), wanted, default_device());
+    copy_into(source, result);
+    return wrap(std::move(result));
+  }
+  const Dtype wanted = parse_dtype(dtype, number.value.dtype);
+  if (is_integer(wanted)) check_fits(number, wanted);
+  return make_filled(shape, number.value, wanted);
+}
+
+// As NumPy counts: how many, and start + i * (second - start).
+nb::object arange(nb::handle start, nb::handle stop, nb::handle step, nb::handle dtype) {
+  WeakNumber numbers[3];
+  const nb::handle given[3] = {stop.is_none() ? nb::handle(Py_None) : start,
+                               stop.is_none() ? start : stop, step};
+  numbers[0].value = Scalar(0);
+  numbers[2].value = Scalar(1);
+  bool whole = true;
+  for (int i = 0; i < 3; ++i) {
+    if (given[i].is_none()) continue;
+    nb::object value = nb::borrow(given[i]);
+    if (!parse_weak(value.ptr(), numbers[i])) {
+      value = item_object(make_tensor(value).tensor);
+      if (!parse_weak(value.ptr(), numbers[i])) {
+        fail(ErrorKind::kTypeMismatch, "arange: numbers are needed, not ", name_of_type(given[i]));
+      }
+    }
+    whole = whole && numbers[i].value.dtype != Dtype::kFloat64;
+  }
+  const auto as_double = [](const WeakNumber& n) {
+    return n.value.dtype == Dtype::kFloat64 ? n.value.f64
+           : n.value.dtype == Dtype::kInt64 ? static_cast<double>(n.value.i64)
+                                            : n.value.b;
+  };
+  const double first = as_double(numbers[0]);
+  const double by = as_double(numbers[2]);
+  if (by == 0) fail(ErrorKind::kInvalidArgument, "arange: step is 0; give another one");
+  const double count = std::ceil((as_double(numbers[1]) - first) / by);
+  if (!(count < 9e15)) {
+    fail(ErrorKind::kInvalidArgument, "arange: ", count, " elements are too many");
+  }
+  const int64_t n = count > 0 ? static_cast<int64_t>(count) : 0;
+  const Dtype wanted = parse_dtype(dtype, whole ? Dtype::kInt64 : Dtype::kFloat64);
+  Tensor result = empty(Shape{n}, whole ? Dtype::kInt64 : Dtype::kFloat64, default_device());
+  materialize(result);
+  if (whole) {
+    const auto from = static_cast<int64_t>(
+        numbers[0].value.dtype == Dtype::kBool ? numbers[0].value.b : numbers[0].value.i64);
+    const auto step_by = static_cast<int64_t>(by);
+    auto* values = static_cast<int64_t*>(result.data());
+    for (int64_t i = 0; i < n; ++i) values[i] = from + i * step_by;
+  } else {
+    // The difference of the first two, as rounded.
+    const double delta = (first + by) - first;
+    auto* values = static_cast<double*>(result.data());
+    for (int64_t i = 0; i < n; ++i) {
+      values[i] = i == 1 ? first + by : first + static_cast<double>(i) * delta;
+    }
+  }
+  return wrap(wanted == result.dtype() ? std::move(result) : cast(result, wanted));
+}
+
+nb::object join(nb::handle tensors, int axis) {
+  const nb::object items = nb::steal(PySequence_Fast(tensors.ptr(), "cat: a sequence is needed"));
+  if (!items.is_valid()) raise_set();
+  std::vector<Tensor> parts;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.ptr()); ++i) {
+    parts.push_back(make_tensor(PySequence_Fast_GET_ITEM(items.ptr(), i)).tensor);
+  }
+  Tensor result;
+  {
+    const Unlocked unlocked;
+    result = cat(parts, axis, Rules::numpy);
+  }
+  return wrap(std::move(result));
+}
+
+constexpr const char* kTensorDoc = R"(An array: elements of one dtype in a shape, on a device.
+
+    Tensor(x, dtype=None)
+
+Made by hologram.array(x), which copies, hologram.asarray(x), which shares the memory of arrays, by
+zeros, ones, full, empty, arange and from_dlpack. Operators broadcast and promote dtypes as NumPy's
+do and give Tensors; they are recorded and run, fused, when somebody looks at a result: np.asarray,
+print, item, tolist, bool, DLPack. Memory that was shared with others (np.asarray(x), asarray(array),
+DLPack) may be looked at any time, so ops on it run at their calls; array(x) makes a Tensor that
+defers. Indexing by ints, slices, Ellipsis and None gives views; by arrays it gives copies and goes
+through NumPy. complex is moved, joined and converted; arithmetic on it raises TypeError.)";
+
+}  // namespace
+
+void register_tensor(nb::module_& m) {
+  nb::class_<TensorObject> type(m, "Tensor", nb::is_final(), nb::is_weak_referenceable(),
+                                nb::type_slots(tensor_slots()), kTensorDoc);
+  tensor_type = reinterpret_cast<PyTypeObject*>(type.ptr());
+  add_dlpack_methods(type);
+  type.attr("__array_priority__") = 1000.0;
+  type.def(
+          "__init__",
+          [](TensorObject* self, nb::handle x, nb::handle dtype) {
+            std::optional<Dtype> wanted;
+            if (!dtype.is_none()) wanted = parse_dtype(dtype);
+            new (self) TensorObject(make_tensor(x, wanted, Sharing::kNever));
+          },
+          nb::arg("x"), nb::arg("dtype") = nb::none(),
+          nb::sig("def __init__(self, x: typing.Any, dtype: typing.Any = None) -> None"))
+      .def_static(
+          "from_dlpack",
+          [](nb::handle x, bool copy) { return wrap_as(tensor_type, import_dlpack(x, copy)); },
+          nb::arg("x"), nb::kw_only(), nb::arg("copy") = false,
+          nb::sig("def from_dlpack(x: typing.Any, *, copy: bool = False) -> Tensor"),
+          "Return a Tensor on the memory of `x`, which has __dlpack__ or is a capsule; no copy.\n\n"
+          "Read-only memory gives a Tensor that refuses to be written. NotImplementedError for\n"
+          "memory that the CPU does not reach, TypeError for other dtypes, ValueError for a "
+          "capsule\n"
+          "that was used already.")
+      .def_prop_ro(
+          "shape", [](const TensorObject& t) { return to_tuple(t.tensor.shape()); },
+          nb::sig("def shape(self) -> tuple[int, ...]"), "Sizes of the dimensions.")
+      .def_prop_ro("strides", &byte_strides, nb::sig("def strides(self) -> tuple[int, ...]"),
+                   "Bytes from an element to the next along each dimension, as NumPy's.")
+      .def("stride", &stride, nb::arg("dim") = nb::none(),
+           nb::sig("def stride(self, dim: int | None = None) -> typing.Any"),
+           "Elements from an element to the next along each dimension, as PyTorch's.")
+      .def_prop_ro(
+          "dtype", [](const TensorObject& t) { return report_dtype(t.tensor.dtype()); },
+          nb::sig("def dtype(self) -> typing.Any"),
+          "NumPy's dtype; hologram's own for bfloat16 without ml_dtypes, and without NumPy.")
+      .def_prop_ro(
+          "ndim", [](const TensorObject& t) { return t.tensor.ndim(); }, "Number of dimensions.")
+      .def_prop_ro(
+          "size", [](const TensorObject& t) { return t.tensor.numel(); }, "Number of elements.")
+      .def_prop_ro(
+          "itemsize", [](const TensorObject& t) { return itemsize(t.tensor.dtype()); },
+          "Bytes of an element.")
+      .def_prop_ro(
+          "nbytes", [](const TensorObject& t) { return t.tensor.nbytes(); },
+          "Bytes of the elements.")
+      .def_prop_ro(
+          "readonly", [](const TensorObject& t) { return t.readonly; },
+          "Whether writing is refused, as it is by the owner of the memory.")
+      .def_prop_ro(
+          "T", [](const TensorObject& t) { return view_of(t, reversed_dims(t.tensor)); },
+          nb::sig("def T(self) -> Tensor"), "A view with the dimensions in reverse.")
+      .def_prop_ro(
+          "mT",
+          [](const TensorObject& t) {
+            if (t.tensor.ndim() < 2) {
+              fail(ErrorKind::kInvalidArgument, "mT: a matrix is needed; the Tensor has ",
+                   t.tensor.ndim(), " dimensions");
+            }
+            return view_of(t, t.tensor.transpose(-2, -1));
+          },
+          nb::sig("def mT(self) -> Tensor"), "A view with the last two dimensions exchanged.")
+      .def(
+          "reshape", &reshape, nb::arg("shape"), nb::arg("options"),
+          nb::sig("def reshape(self, *shape: typing.Any, order: str = 'C') -> Tensor"),
+          "Return the elements in another shape, one size of which may be -1: a view if possible,\n"
+          "else a copy. ValueError where the number of elements differs.")
+      .def("transpose", &transpose, nb::arg("axes"),
+           nb::sig("def transpose(self, *axes: typing.Any) -> Tensor"),
+           "Return a view with two dimensions exchanged, all of them in reverse (no argument), or\n"
+           "in the order given.")
+      .def(
+          "swapaxes",
+          [](const TensorObject& t, int a, int b) { return view_of(t, t.tensor.transpose(a, b)); },
+          nb::arg("axis1"), nb::arg("axis2"),
+          nb::sig("def swapaxes(self, axis1: int, axis2: int) -> Tensor"),
+          "Return a view with two dimensions exchanged.")
+      .def("permute", &permute, nb::arg("dims"),
+           nb::sig("def permute(self, *dims: typing.Any) -> Tensor"),
+           "Return a view with the dimensions in the order given.")
+      .def(
+          "narrow",
+          [](const TensorObject& t, int dim, int64_t start, int64_t length) {
+            return view_of(t, t.tensor.narrow(dim, start, length));
+          },
+          nb::arg("dim"), nb::arg("start"), nb::arg("length"),
+          nb::sig("def narrow(self, dim: int, start: int, length: int) -> Tensor"),
+          "Return a view of `length` positions along a dimension. IndexError outside of it.")
+      .def(
+          "select",
+          [](const TensorObject& t, int dim, int64_t index) {
+            return view_of(t, t.tensor.select(dim, index));
+          },
+          nb::arg("dim"), nb::arg("index"),
+          nb::sig("def select(self, dim: int, index: int) -> Tensor"),
+          "Return a view of one position along a dimension, which goes.")
+      .def(
+          "slice",
+          [](const TensorObject& t, int dim, int64_t start, int64_t stop, int64_t step) {
+            return view_of(t, t.tensor.slice(dim, start, stop, step));
+          },
+          nb::arg("dim"), nb::arg("start"), nb::arg("stop"), nb::arg("step") = 1,
+          nb::sig("def slice(self, dim: int, start: int, stop: int, step: int = 1) -> Tensor"),
+          "Return a view of start:stop:step along a dimension; step is positive.")
+      .def("squeeze", &squeeze, nb::arg("axis") = nb::none(),
+           nb::sig("def squeeze(self, axis: int | tuple[int, ...] | None = None) -> Tensor"),
+           "Return a view without the dimensions of size 1, or without those named.")
+      .def(
+          "unsqueeze",
+          [](const TensorObject& t, int dim) { return view_of(t, t.tensor.unsqueeze(dim)); },
+          nb::arg("dim"), nb::sig("def unsqueeze(self, dim: int) -> Tensor"),
+          "Return a view with a dimension of size 1 more.")
+      .def(
+          "expand",
+          [](const TensorObject& t, const nb::args& sizes) {
+            // Elements that are several at once are not for writing.
+            return wrap(t.tensor.expand(parse_sizes(sizes)), true);
+          },
+          nb::arg("shape"), nb::sig("def expand(self, *shape: typing.Any) -> Tensor"),
+          "Return a read-only view that repeats sizes of 1; -1 keeps a size.")
+      .def(
+          "ravel",
+          [](const TensorObject& t) {
+            const bool shares = t.tensor.is_contiguous();
+            return wrap(reshaped(t.tensor, Shape{-1}), shares && t.readonly);
+          },
+          nb::sig("def ravel(self) -> Tensor"), "Return the elements in one dimension.")
+      .def(
+          "flatten",
+          [](const TensorObject& t) { return wrap(reshaped(copy_of(t.tensor), Shape{-1})); },
+          nb::sig("def flatten(self) -> Tensor"), "Return a copy in one dimension.")
+      .def("contiguous", &contiguous_object, nb::sig("def contiguous(self) -> Tensor"),
+           "Return the Tensor itself where it is row-major, else a row-major copy.")
+      .def(
+          "copy", [](const TensorObject& t) { return wrap(copy_of(t.tensor)); },
+          nb::sig("def copy(self) -> Tensor"), "Return a row-major copy with memory of its own.")
+      .def(
+          "__copy__", [](const TensorObject& t) { return wrap(copy_of(t.tensor)); },
+          nb::sig("def __copy__(self) -> Tensor"))
+      .def(
+          "__deepcopy__", [](const TensorObject& t, nb::handle) { return wrap(copy_of(t.tensor)); },
+          nb::arg("memo").none(), nb::sig("def __deepcopy__(self, memo: typing.Any) -> Tensor"))
+      .def(
+          "astype", &astype, nb::arg("dtype"), nb::arg("copy") = true,
+          nb::sig("def astype(self, dtype: typing.Any, copy: bool = True) -> Tensor"),
+          "Return a copy in another dtype: floats are cut towards zero, anything to bool is != 0.\n"
+          "With copy=False the Tensor itself where it has that dtype. TypeError for complex to "
+          "real.")
+      .def(
+          "item", [](const TensorObject& t) { return item_object(t.tensor); },
+          nb::sig("def item(self) -> typing.Any"),
+          "Return the value of a Tensor of one element as a Python number; ValueError otherwise.")
+      .def(
+          "tolist", [](const TensorObject& t) { return to_list(t.tensor); },
+          nb::sig("def tolist(self) -> typing.Any"),
+          "Return the values as nested lists of Python numbers.")
+      .def(
+          "tobytes", [](const TensorObject& t) { return to_byte_string(t.tensor); },
+          "Return a copy of the elements in row-major order as bytes.")
+      .def(
+          "numpy", [](nb::handle self) { return numpy_view(self); },
+          nb::sig("def numpy(self) -> numpy.ndarray"),
+          "Return a NumPy array on this memory, without a copy; it keeps the memory alive.\n\n"
+          "Later ops on the memory run at their calls. bfloat16 needs ml_dtypes.")
+      .def(
+          "__array__",
+          [](nb::handle self, nb::handle dtype, nb::handle copy) {
+            return helper("hologram._numpy", "array", self, dtype, copy);
+          },
+          nb::arg("dtype") = nb::none(), nb::kw_only(), nb::arg("copy") = nb::none(),
+          nb::sig("def __array__(self, dtype: typing.Any = None, *, copy: bool | None = None) -> "
+                  "numpy.ndarray"))
+      .def(
+          "__array_ufunc__",
+          [](nb::handle self, nb::handle ufunc, nb::handle method, const nb::args& inputs,
+             const nb::kwargs& options) {
+            return nb::module_::import_("hologram._ufuncs")
+                .attr("call")(self, ufunc, method, inputs, options);
+          },
+          nb::arg("ufunc"), nb::arg("method"), nb::arg("inputs"), nb::arg("options"),
+          nb::sig("def __array_ufunc__(self, ufunc: typing.Any, method: str, *inputs: typing.Any, "
+                  "**options: typing.Any) -> typing.Any"))
+      .def(
+          "__reduce__", [](nb::handle self) { return helper("hologram._text", "reduce", self); },
+          nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"))
+      .def(
+          "__complex__",
+          [](const TensorObject& t) {
+            const nb::object value = item_object(t.tensor);
+            Py_complex number = PyComplex_AsCComplex(value.ptr());
+            if (PyErr_Occurred() != nullptr) raise_set();
+            return nb::steal(PyComplex_FromCComplex(number));
+          },
+          nb::sig("def __complex__(self) -> complex"))
+      .def(
+          "__repr__", [](nb::handle self) { return helper("hologram._text", "represent", self); },
+          nb::sig("def __repr__(self) -> str"))
+      .def(
+          "__str__", [](nb::handle self) { return helper("hologram._text", "show", self); },
+          nb::sig("def __str__(self) -> str"))
+      .def(
+          "__format__",
+          [](nb::handle self, nb::handle format) {
+            return helper("hologram._text", "apply_format", self, format);
+          },
+          nb::arg("format"), nb::sig("def __format__(self, format: str) -> str"))
+      .def("_peek", &peek)
+      .def("_as_dtype", &reinterpret)
+      .def("_as_int16", &as_int16)
+      .def("_as_bfloat16", &as_bfloat16);
+  add_reduction_methods(type);
+
+  m.def(
+      "array", [](nb::handle x, nb::handle dtype) { return array(x, dtype, nb::bool_(true)); },
+      nb::arg("x").none(), nb::arg("dtype") = nb::none(),
+      nb::sig("def array(x: typing.Any, dtype: typing.Any = None) -> Tensor"),
+      "Return a Tensor with memory of its own, a copy of `x`: an array, numbers, nested lists.\n\n"
+      "Ops on it are deferred. TypeError for dtypes that hologram lacks, ValueError for ragged\n"
+      "lists, OverflowError for an int that the dtype does not hold.");
+  m.def("asarray", &array, nb::arg("x").none(), nb::arg("dtype") = nb::none(), nb::kw_only(),
+        nb::arg("copy") = nb::none(),
+        nb::sig("def asarray(x: typing.Any, dtype: typing.Any = None, *, copy: bool | None = None) "
+                "-> Tensor"),
+        "Return a Tensor on the memory of `x`, without a copy where that can be: of arrays that\n"
+        "lie in host memory, aligned. As the owner may write it any time, ops on it run at their\n"
+        "calls. With copy=False ValueError where only a copy would do.");
+  m.def(
+      "_adopt",
+      [](nb::handle x) {
+        HostArray host(x);
+        if (!host.is_in_place()) return wrap(from_host(host.view(), default_device()));
+        return wrap(std::move(host).adopt(default_device(), false));
+      },
+      nb::arg("x"), nb::sig("def _adopt(x: typing.Any) -> Tensor"),
+      "Return a Tensor on the memory of an array that nobody else holds, so that ops defer.");
+  m.def(
+      "empty",
+      [](nb::handle shape, nb::handle dtype) {
+        return wrap(
+            empty(parse_shape(shape), parse_dtype(dtype, Dtype::kFloat64), default_device()));
+      },
+      nb::arg("shape"), nb::arg("dtype") = nb::none(),
+      nb::sig(
+          "def empty(shape: int | collections.abc.Sequence[int], dtype: typing.Any = 'float64') "
+          "-> Tensor"),
+      "Return a Tensor with undefined contents.");
+  m.def(
+      "zeros",
+      [](nb::handle shape, nb::handle dtype) {
+        return make_filled(shape, 0.0, parse_dtype(dtype, Dtype::kFloat64));
+      },
+      nb::arg("shape"), nb::arg("dtype") = nb::none(),
+      nb::sig(
+          "def zeros(shape: int | collections.abc.Sequence[int], dtype: typing.Any = 'float64') "
+          "-> Tensor"),
+      "Return a Tensor of zeros.");
+  m.def(
+      "ones",
+      [](nb::handle shape, nb::handle dtype) {
+        return make_filled(shape, 1.0, parse_dtype(dtype, Dtype::kFloat64));
+      },
+      nb::arg("shape"), nb::arg("dtype") = nb::none(),
+      nb::sig("def ones(shape: int | collections.abc.Sequence[int], dtype: typing.Any = 'float64') "
+              "-> Tensor"),
+      "Return a Tensor of ones.");
+  m.def("full", &full_object, nb::arg("shape"), nb::arg("value"), nb::arg("dtype") = nb::none(),
+        nb::sig("def full(shape: int | collections.abc.Sequence[int], value: typing.Any, "
+                "dtype: typing.Any = None) -> Tensor"),
+        "Return a Tensor of one value, in that value's dtype unless another is given.");
+  m.def("arange", &arange, nb::arg("start"), nb::arg("stop") = nb::none(),
+        nb::arg("step") = nb::none(), nb::arg("dtype") = nb::none(),
+        nb::sig("def arange(start: float, stop: float | None = None, step: float | None = None, "
+                "dtype: typing.Any = None) -> Tensor"),
+        "Return the numbers from start (0 where only one is given) to before stop, by step.");
+  m.def("cat", &join, nb::arg("tensors"), nb::arg("axis") = 0,
+        nb::sig("def cat(tensors: collections.abc.Sequence[typing.Any], axis: int = 0) -> Tensor"),
+        "Return the Tensors joined along a dimension; their other sizes are equal.");
+}
+
+}  // namespace hologram::python
