@@ -2,7 +2,9 @@
 // Rows of the op table on tensors: recorded where that is possible, else run at once.
 #include <algorithm>
 #include <array>
+#include <new>
 #include <optional>
+#include <type_traits>
 
 #include "hologram/elementwise.h"
 #include "hologram/error.h"
@@ -15,15 +17,6 @@ namespace array {
 namespace {
 
 constexpr int kMaxArity = 4;
-
-// Operands of a row after its special cases: at most kMaxArity, with copies kept here.
-struct Row {
-  OpId op;
-  Dtype compute;
-  Dtype result;
-  int arity;
-  std::array<const Operand*, kMaxArity> operands;
-};
 
 // The rows that mean something else for bool and integers. Empty where the tensor itself is the
 // answer (floor of an integer).
@@ -46,83 +39,108 @@ std::optional<OpId> row_for(OpId op, Dtype compute) {
   return op;
 }
 
-View view_of(const Operand& operand) {
-  return operand.is_tensor() ? operand.tensor().view() : operand.number().view();
-}
-
-void run_now(const Row& row, const Tensor& out) {
+void run_now(OpId op, Dtype compute, std::span<const Operand> operands, const Tensor& out) {
   View inputs[kMaxArity];
-  for (int k = 0; k < row.arity; ++k) {
-    if (row.operands[k]->is_tensor()) materialize(row.operands[k]->tensor());
+  for (const Operand& operand : operands) {
+    if (operand.is_tensor()) materialize(operand.tensor());
   }
   materialize(out);
-  for (int k = 0; k < row.arity; ++k) inputs[k] = view_of(*row.operands[k]);
-  elementwise(row.op, compute_dtype(row.compute), inputs, row.arity, out.view());
+  for (size_t k = 0; k < operands.size(); ++k) {
+    inputs[k] = operands[k].is_tensor() ? operands[k].tensor().view() : operands[k].number().view();
+  }
+  elementwise(op, compute, inputs, static_cast<int>(operands.size()), out.view());
 }
 
-bool record(const Row& row, const Tensor& out, bool flat) {
-  const Dtype compute = compute_dtype(row.compute);
-  RecordOperand operands[kMaxArity + 1];
-  operands[0] = record_operand(out);
-  for (int k = 0; k < row.arity; ++k) {
-    const Operand& operand = *row.operands[k];
-    operands[k + 1] = operand.is_tensor() ? record_operand(operand.tensor())
-                                          : record_number(operand.number(), compute);
+// Operands of a record, of which a call fills as many as it has: to clear them all costs as much as
+// recording.
+class RecordOperands {
+ public:
+  void add(const RecordOperand& operand) { new (&list()[count_++]) RecordOperand(operand); }
+  void add(const Operand& operand, Dtype compute) {
+    add(operand.is_tensor() ? record_operand(operand.tensor())
+                            : record_number(operand.number(), compute));
   }
-  if (flat) return record_flat(row.op, compute, operands, row.arity, out.numel());
-  Shape steps[kMaxArity + 1];
-  const int64_t* strides[kMaxArity + 1];
-  for (int k = 0; k < row.arity; ++k) {
-    const Operand& operand = *row.operands[k];
+  const RecordOperand* data() const { return reinterpret_cast<const RecordOperand*>(bytes_); }
+
+ private:
+  RecordOperand* list() { return reinterpret_cast<RecordOperand*>(bytes_); }
+
+  static_assert(std::is_trivially_destructible_v<RecordOperand>);
+  alignas(RecordOperand) unsigned char bytes_[(kMaxArity + 1) * sizeof(RecordOperand)];
+  int count_ = 0;
+};
+
+// All operands' elements lie one after another and belong to each other in that order.
+bool is_flat(const Tensor& t, const Tensor& out) {
+  return t.shape() == out.shape() && t.is_contiguous();
+}
+
+// False where not all operands are numbers or flat, or it cannot be recorded.
+bool record_flat_row(OpId op, Dtype compute, std::span<const Operand> operands, const Tensor& out) {
+  if (!out.is_contiguous()) return false;
+  RecordOperands list;
+  list.add(record_operand(out));
+  for (const Operand& operand : operands) {
+    if (operand.is_tensor() && !is_flat(operand.tensor(), out)) return false;
+    list.add(operand, compute);
+  }
+  return record_flat(op, compute, list.data(), static_cast<int>(operands.size()), out.numel());
+}
+
+bool record_strided_row(OpId op, Dtype compute, std::span<const Operand> operands,
+                        const Tensor& out) {
+  RecordOperands list;
+  list.add(record_operand(out));
+  Shape steps[kMaxArity];
+  const int64_t* strides[kMaxArity + 1] = {out.strides().data()};
+  for (size_t k = 0; k < operands.size(); ++k) {
+    const Operand& operand = operands[k];
+    list.add(operand, compute);
     steps[k] = operand.is_tensor() ? strides_over(operand.tensor(), out.shape())
                                    : Shape(out.shape().size(), 0);
     strides[k + 1] = steps[k].data();
   }
-  strides[0] = out.strides().data();
-  return record_strided(row.op, compute, operands, row.arity, out.ndim(), out.shape().data(),
-                        strides);
-}
-
-// All operands' elements lie one after another and belong to each other in that order.
-bool is_flat(const Row& row, const Tensor& out) {
-  if (!out.is_contiguous()) return false;
-  for (int k = 0; k < row.arity; ++k) {
-    if (!row.operands[k]->is_tensor()) continue;
-    const Tensor& t = row.operands[k]->tensor();
-    if (t.shape() != out.shape() || !t.is_contiguous()) return false;
-  }
-  return true;
+  return record_strided(op, compute, list.data(), static_cast<int>(operands.size()), out.ndim(),
+                        out.shape().data(), strides);
 }
 
 int kind_of(Dtype dtype) {
   return dtype == Dtype::kBool ? 0 : is_integer(dtype) ? 1 : is_floating(dtype) ? 2 : 3;
 }
 
-// Into `out`, which clashes with no operand and has the broadcast shape.
-void run(OpId op, std::span<const Operand> operands, const ElementwiseTypes& types,
-         const Tensor& out, Rules rules) {
+// A row that is what it says.
+void run_row(OpId op, Dtype type, std::span<const Operand> operands, const Tensor& out) {
+  const Dtype compute = compute_dtype(type);
+  if (is_deferring() && (record_flat_row(op, compute, operands, out) ||
+                         record_strided_row(op, compute, operands, out))) {
+    return;
+  }
+  run_now(op, compute, operands, out);
+}
+
+// Into `out`, which clashes with no operand and to whose shape they broadcast.
+void run(OpId op, std::span<const Operand> operands, Dtype compute, const Tensor& out,
+         Rules rules) {
   if (out.numel() == 0) return;
-  if (is_complex(types.compute)) return complex_elementwise(op, operands, types.compute, out);
-  if (op == OpId::pow && types.compute <= Dtype::kInt64) {
-    return integer_power(operands, types.compute, out, rules);
+  if (is_complex(compute)) return complex_elementwise(op, operands, compute, out);
+  if (compute <= Dtype::kInt64) {
+    if (op == OpId::pow) return integer_power(operands, compute, out, rules);
+    const std::optional<OpId> actual = row_for(op, compute);
+    if (!actual.has_value()) {
+      return operands[0].is_tensor() ? copy_into(operands[0].tensor(), out)
+                                     : fill_into(operands[0].number(), out);
+    }
+    op = *actual;
+    // Bounds of truth values: as integers, which the row knows.
+    if (op == OpId::clamp && compute == Dtype::kBool) compute = Dtype::kUInt8;
   }
-  const std::optional<OpId> actual = row_for(op, types.compute);
-  if (!actual.has_value()) {
-    return operands[0].is_tensor() ? copy_into(operands[0].tensor(), out)
-                                   : fill_into(operands[0].number(), out);
+  if (op == OpId::where && operands[0].is_tensor() &&
+      operands[0].tensor().dtype() != Dtype::kBool) {
+    const Tensor condition = copy_of(operands[0].tensor(), Dtype::kBool);
+    const Operand settled[] = {condition, operands[1], operands[2]};
+    return run_row(op, compute, settled, out);
   }
-  Row row{*actual, types.compute, types.result, static_cast<int>(operands.size()), {}};
-  for (int k = 0; k < row.arity; ++k) row.operands[k] = &operands[static_cast<size_t>(k)];
-  // Bounds of truth values: as integers, which the row knows.
-  if (row.op == OpId::clamp && row.compute == Dtype::kBool) row.compute = Dtype::kUInt8;
-  std::optional<Tensor> condition;
-  std::optional<Operand> condition_operand;
-  if (op == OpId::where && row.operands[0]->is_tensor() &&
-      row.operands[0]->tensor().dtype() != Dtype::kBool) {
-    condition = copy_of(row.operands[0]->tensor(), Dtype::kBool);
-    row.operands[0] = &condition_operand.emplace(*condition);
-  }
-  if (!is_deferring() || !record(row, out, is_flat(row, out))) run_now(row, out);
+  run_row(op, compute, operands, out);
 }
 
 }  // namespace
@@ -134,7 +152,7 @@ Tensor apply(OpId op, std::span<const Operand> operands, Rules rules) {
   Device& device = array::device_of(info.name.data(), operands);
   const Tensor out =
       array::fresh(array::broadcast_shape(info.name, operands), types.result, device);
-  array::run(op, operands, types, out, rules);
+  array::run(op, operands, types.compute, out, rules);
   return out;
 }
 
@@ -147,33 +165,39 @@ void apply_into(OpId op, std::span<const Operand> operands, const Tensor& out, R
          " and does not go into out, which is ", dtype_name(out.dtype()),
          "; give an out of that dtype, or cast the result");
   }
-  bool any = false;
-  for (const Operand& operand : operands) any = any || operand.is_tensor();
+  const bool any = std::any_of(operands.begin(), operands.end(),
+                               [](const Operand& operand) { return operand.is_tensor(); });
   if (any) {
     Device& device = array::device_of(info.name.data(), operands);
     if (&device != &array::device_of(out)) {
       fail(ErrorKind::kInvalidArgument, info.name, ": out is on ", array::device_of(out).name(),
            ", the operands on ", device.name(), "; they have to be on one device");
     }
-    Shape shape = array::broadcast_shape(info.name, operands);
+    const Shape shape = array::broadcast_shape(info.name, operands);
     Shape whole = out.shape();
-    if (shape.size() > whole.size() || !array::broadcast_to(shape, whole) || whole != out.shape()) {
+    if (shape != whole && (shape.size() > whole.size() || !array::broadcast_to(shape, whole) ||
+                           whole != out.shape())) {
       fail(ErrorKind::kInvalidArgument, info.name, ": the result has shape ",
            array::shape_text(shape), ", which does not go into out of shape ",
            array::shape_text(out.shape()));
     }
   }
+  const auto clashes = [&out](const Operand& operand) {
+    return operand.is_tensor() && array::clashes(out, operand.tensor());
+  };
+  if (std::none_of(operands.begin(), operands.end(), clashes)) [[likely]] {
+    return array::run(op, operands, types.compute, out, rules);
+  }
   // What out overlaps is read before anything is written.
   Tensor copies[array::kMaxArity];
-  std::array<Operand, array::kMaxArity> safe = {0, 0, 0, 0};
+  std::array<Operand, array::kMaxArity> apart = {0, 0, 0, 0};
   for (size_t k = 0; k < operands.size(); ++k) {
-    safe[k] = operands[k];
-    if (operands[k].is_tensor() && array::clashes(out, operands[k].tensor())) {
-      copies[k] = array::copy_of(operands[k].tensor(), operands[k].tensor().dtype());
-      safe[k] = Operand(copies[k]);
-    }
+    apart[k] = operands[k];
+    if (!clashes(operands[k])) continue;
+    copies[k] = array::copy_of(operands[k].tensor(), operands[k].tensor().dtype());
+    apart[k] = Operand(copies[k]);
   }
-  array::run(op, {safe.data(), operands.size()}, types, out, rules);
+  array::run(op, {apart.data(), operands.size()}, types.compute, out, rules);
 }
 
 }  // namespace hologram

@@ -164,7 +164,7 @@ bool Tensor::is_contiguous() const {
 }
 
 bool Tensor::may_overlap_itself() const {
-  if (numel_ < 2) return false;
+  if (numel_ < 2 || is_contiguous()) return false;
   std::vector<int> order;
   for (int i = 0; i < ndim(); ++i) {
     if (shape_[i] == 1) continue;
