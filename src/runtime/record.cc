@@ -8,6 +8,7 @@
 #include "hologram/error.h"
 #include "src/base/loops.h"
 #include "src/circuit/call_kinds.h"
+#include "src/runtime/capture.h"
 #include "src/runtime/recorder.h"
 
 namespace hologram {
@@ -29,12 +30,21 @@ int64_t numel_of(int ndim, const int64_t* shape) {
   return n;
 }
 
+// Calls f(sink) for where this thread's records on the device go; false where they go nowhere.
+template <class F>
+[[gnu::always_inline]] inline bool with_sink(Device& device, F&& f) {
+  if (Capture* capture = capturing()) [[unlikely]]
+    return f(*capture);
+  Recorder* recorder = Recorder::recording(device);
+  return recorder != nullptr && f(*recorder);
+}
+
 // Records code over the given loops; operand 0 is the result.
 bool record_loops(uint16_t code, Dtype compute, const RecordOperand* operands, int arity, int ndim,
                   const int64_t* shape, const int64_t* const* strides) {
-  if (operands[0].buffer == nullptr) return false;
-  Recorder* recorder = Recorder::recording(operands[0].buffer->device());
-  if (recorder == nullptr || ndim > kMaxDims || arity > kMaxArity) return false;
+  if (operands[0].buffer == nullptr || ndim > kMaxDims || arity > kMaxArity) return false;
+  Device& device = operands[0].buffer->device();
+  if (!with_sink(device, [](auto&) { return true; })) return false;
   if (numel_of(ndim, shape) == 0) return true;
 
   // In the order in which the tile machine walks: by the result's strides, the inputs deciding
@@ -67,8 +77,9 @@ bool record_loops(uint16_t code, Dtype compute, const RecordOperand* operands, i
     flat = flat && (one || loops.ndim == 0 || steps[0] == 1);
   }
   if (flat) {
-    return recorder->append_flat(code, compute, settled, arity,
-                                 loops.ndim == 0 ? 1 : loops.shape[0]);
+    const int64_t n = loops.ndim == 0 ? 1 : loops.shape[0];
+    return with_sink(
+        device, [&](auto& sink) { return sink.append_flat(code, compute, settled, arity, n); });
   }
   Record record;
   record.code = code;
@@ -80,15 +91,15 @@ bool record_loops(uint16_t code, Dtype compute, const RecordOperand* operands, i
     if (settled[k].buffer == nullptr || settled[k].one) continue;
     std::copy_n(&loops.stride(k, 0), loops.ndim, record.strides[k]);
   }
-  return recorder->append(record, settled);
+  return with_sink(device, [&](auto& sink) { return sink.append(record, settled); });
 }
 
 // Records a code over whole rows, each operand `cols` elements a row except those folded to one.
 bool record_row_code(Record& record, const RecordOperand* operands, int64_t rows, int64_t cols,
                      bool folds) {
   if (operands[0].buffer == nullptr || record.arity > kMaxArity) return false;
-  Recorder* recorder = Recorder::recording(operands[0].buffer->device());
-  if (recorder == nullptr) return false;
+  Device& device = operands[0].buffer->device();
+  if (!with_sink(device, [](auto&) { return true; })) return false;
   size_t item = std::max<size_t>(4, itemsize(record.compute));
   for (int k = 0; k <= record.arity; ++k) {
     // Rows of numbers or of one repeated element are left to the immediate functions.
@@ -106,7 +117,7 @@ bool record_row_code(Record& record, const RecordOperand* operands, int64_t rows
     record.strides[k][0] = folded ? 1 : cols;
     record.strides[k][1] = folded ? 0 : 1;
   }
-  return recorder->append(record, operands);
+  return with_sink(device, [&](auto& sink) { return sink.append(record, operands); });
 }
 
 bool is_present(const CallOperand& operand) {
@@ -267,20 +278,40 @@ bool Recorder::append_call(uint16_t kind, std::span<const CallOperand> operands,
   return true;
 }
 
+void Recorder::append_tape(const circuit::Tape& tape, std::vector<BufferRef> buffers,
+                           std::span<const uint8_t> written, double cost) {
+  std::unique_lock lock(record_lock_);
+  if (open_->attention != 0) [[unlikely]]
+    make_room(lock);
+  // Others may record while the lock is let go.
+  while (!open_->tape.empty()) hand_over(lock);
+  if (!has_slots(buffers.size())) {
+    fail(ErrorKind::kInvalidArgument, "Circuit: has ", buffers.size(),
+         " buffers, more than one circuit can name");
+  }
+  circuit::Tape copy = tape;
+  begin_circuit();
+  open_->tape = std::move(copy);
+  for (size_t s = 0; s < buffers.size(); ++s) slot_of(buffers[s].get(), written[s] != 0);
+  buffers.clear();
+  open_->call_cost += cost;
+  ops_recorded_ += static_cast<uint64_t>(tape.records());
+  pending_.store(true, std::memory_order_relaxed);
+  hand_over(lock);
+}
+
 }  // namespace internal
 
 using circuit::Record;
-using internal::Recorder;
 
 bool record_flat(OpId op, Dtype compute, const RecordOperand* operands, int arity, int64_t n) {
   if (operands[0].buffer == nullptr || is_complex(compute)) [[unlikely]]
     return false;
-  Recorder* recorder = Recorder::recording(operands[0].buffer->device());
-  if (recorder == nullptr || arity > circuit::kMaxArity) [[unlikely]]
+  if (arity > circuit::kMaxArity) [[unlikely]]
     return false;
-  if (n <= 0) [[unlikely]]
-    return true;
-  return recorder->append_flat(static_cast<uint16_t>(op), compute, operands, arity, n);
+  return internal::with_sink(operands[0].buffer->device(), [&](auto& sink) {
+    return n <= 0 || sink.append_flat(static_cast<uint16_t>(op), compute, operands, arity, n);
+  });
 }
 
 bool record_strided(OpId op, Dtype compute, const RecordOperand* operands, int arity, int ndim,
@@ -299,11 +330,10 @@ bool record_copy(const RecordOperand& out, const RecordOperand& in, int ndim, co
 
 bool record_flat_copy(const RecordOperand& out, const RecordOperand& in, int64_t n) {
   if (out.buffer == nullptr) return false;
-  Recorder* recorder = Recorder::recording(out.buffer->device());
-  if (recorder == nullptr) return false;
-  if (n <= 0) return true;
   const RecordOperand operands[] = {out, in};
-  return recorder->append_flat(circuit::kCodeConvert, in.dtype, operands, 1, n);
+  return internal::with_sink(out.buffer->device(), [&](auto& sink) {
+    return n <= 0 || sink.append_flat(circuit::kCodeConvert, in.dtype, operands, 1, n);
+  });
 }
 
 bool record_fold(Reduction op, const RecordOperand& out, const RecordOperand& in, int64_t rows,
@@ -361,9 +391,9 @@ bool record_call(uint16_t kind, std::span<const CallOperand> operands,
            operand.buffer->nbytes(), "; name the bytes that the call touches");
     }
   }
-  if (device == nullptr) return false;
-  Recorder* recorder = Recorder::recording(*device);
-  return recorder != nullptr && recorder->append_call(kind, operands, attributes, numbers, cost);
+  return device != nullptr && internal::with_sink(*device, [&](auto& sink) {
+           return sink.append_call(kind, operands, attributes, numbers, cost);
+         });
 }
 
 }  // namespace hologram

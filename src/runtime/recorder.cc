@@ -13,6 +13,7 @@
 #include "hologram/error.h"
 #include "hologram/memory.h"
 #include "src/circuit/plan_cache.h"
+#include "src/runtime/capture.h"
 #include "src/runtime/circuit_check.h"
 #include "src/runtime/linear_pool.h"
 #include "src/runtime/watch.h"
@@ -207,6 +208,11 @@ bool release_recorded(Device& device) noexcept {
 }
 
 void materialize_slowly(Buffer& buffer) {
+  if ((BufferAccess::recorded(&buffer).load(std::memory_order_relaxed) & kPlaceholder) != 0) {
+    fail(ErrorKind::kState, "materialize: this tensor of ", buffer.nbytes(),
+         " bytes stands for a value of a Circuit, which is known only when the circuit runs; "
+         "make it an output and look at what run() returns");
+  }
   Recorder& recorder = Recorder::of(buffer.device());
   const uint64_t epoch = buffer.recorded_epoch();
   if (epoch > buffer.device().done_epoch()) {
@@ -237,6 +243,8 @@ constinit std::atomic<int> g_deferring{kUnread};
 }  // namespace internal
 
 bool is_deferring() {
+  if (internal::capturing() != nullptr) [[unlikely]]
+    return true;
   const int now = internal::g_deferring.load(std::memory_order_relaxed);
   return (now != internal::kUnread ? now : internal::read_deferring()) == internal::kOn;
 }

@@ -28,6 +28,8 @@ inline constexpr uint64_t kSlotMask = 0xffff;
 inline constexpr uint64_t kFlagsMask = 0xf;
 inline constexpr uint64_t kExported = 1;  // foreign code has an address in it
 inline constexpr uint64_t kWritten = 2;   // an op that writes it was recorded
+// 4: Buffer::kWrittenByRecorded.
+inline constexpr uint64_t kPlaceholder = 8;  // stands for a value of a Circuit, never has memory
 
 // When a circuit is run though nobody asked.
 //
@@ -136,6 +138,12 @@ class Recorder {
   bool append_call(uint16_t kind, std::span<const CallOperand> operands,
                    std::span<const uint64_t> attributes, std::span<const uint64_t> numbers,
                    double cost);
+
+  // Appends what a Capture holds as a circuit of its own, its slots bound to `buffers`, which are
+  // on the device and differ from each other. What is recorded so far runs first.
+  // References that are only here leave dead values behind.
+  void append_tape(const circuit::Tape& tape, std::vector<BufferRef> buffers,
+                   std::span<const uint8_t> written, double cost);
 
   // Runs everything recorded; whether a circuit was run. Throws what `why` says.
   bool flush(Why why);

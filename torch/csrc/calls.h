@@ -10,81 +10,18 @@
 // it could refuse has to be refused before.
 #pragma once
 
-#include <array>
 #include <bit>
-#include <cstring>
-#include <type_traits>
 
+#include "hologram/call_frame.h"
 #include "hologram/error.h"
 #include "native_common.h"
 #include "record.h"
 
 namespace hologram_torch {
 
-// What a call does to the memory of an operand.
-enum class Access : uint8_t {
-  reads,
-  writes,   // every element, whatever it was
-  updates,  // what is written depends on what was there, or not all of it is written
-};
-
-// Words that say how a T's bytes are; a T without padding, so that equal values have equal words.
-template <class T>
-inline constexpr size_t kWordsOf = (sizeof(T) + 7) / 8;
-template <class T>
-inline constexpr bool kIsWordy =
-    std::is_trivially_copyable_v<T>&& std::has_unique_object_representations_v<T>;
-
-// What a call's function sees.
-class CallFrame {
- public:
-  explicit CallFrame(const hologram::CallArguments& arguments)
-      : operands_(arguments.operands),
-        words_(arguments.attributes),
-        numbers_(arguments.numbers),
-        max_threads_(arguments.max_threads) {}
-
-  // The next operand, which was given as a view. data is null where it is absent. Sizes and strides
-  // live as long as the call runs.
-  hologram::View view() {
-    const uint64_t head = *words_++;
-    const auto ndim = static_cast<int>(head >> 8);
-    const auto* shape = reinterpret_cast<const int64_t*>(words_);
-    words_ += 2 * ndim;
-    return {*operands_++, static_cast<hologram::Dtype>(head & 0xff), ndim, shape, shape + ndim};
-  }
-  // The next operand, which was given as memory: its first element, or null.
-  template <class T = char>
-  T* memory() {
-    return reinterpret_cast<T*>(*operands_++);
-  }
-  template <class T>
-  T value() {
-    static_assert(kIsWordy<T>);
-    T result;
-    std::memcpy(static_cast<void*>(&result), words_, sizeof(T));
-    words_ += kWordsOf<T>;
-    return result;
-  }
-  template <class T = double>
-  T number() {
-    static_assert(sizeof(T) == 8);
-    return std::bit_cast<T>(*numbers_++);
-  }
-  // Threads that work on n elements may take, as the library's functions count them.
-  int threads(int64_t n) const { return n <= kSmall ? 1 : max_threads_; }
-
- private:
-  char* const* operands_;
-  const uint64_t* words_;
-  const uint64_t* numbers_;
-  int max_threads_;
-};
-
-// For the library's optional operands.
-inline const hologram::View* if_given(const hologram::View& view) {
-  return view.data != nullptr ? &view : nullptr;
-}
+using hologram::Access;
+using hologram::CallFrame;
+using hologram::if_given;
 
 // One call being made. Tensors are borrowed until run() returns.
 class Call {
@@ -97,7 +34,8 @@ class Call {
   void view(const at::Tensor& t, Access access) {
     if (!t.defined()) return absent_view();
     const c10::IntArrayRef sizes = t.sizes(), strides = t.strides();
-    words_.push_back(static_cast<uint64_t>(dtype_code(t.scalar_type())) | sizes.size() << 8);
+    words_.push_back(hologram::view_word(static_cast<hologram::Dtype>(dtype_code(t.scalar_type())),
+                                         sizes.size()));
     words_.append(sizes.begin(), sizes.end());
     words_.append(strides.begin(), strides.end());
     memory(t, access);
@@ -121,9 +59,7 @@ class Call {
   // What decides which work is done: equal values, operands of equal layout, one plan.
   template <class T>
   void value(const T& value) {
-    static_assert(kIsWordy<T>);
-    std::array<uint64_t, kWordsOf<T>> words{};
-    std::memcpy(words.data(), &value, sizeof(T));
+    const auto words = hologram::words_of(value);
     words_.append(words.begin(), words.end());
   }
   // What may differ from one call to the next: a learning rate, a place in a random stream.

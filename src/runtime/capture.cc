@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+// See capture.h.
+#include "src/runtime/capture.h"
+
+#include "hologram/error.h"
+#include "src/runtime/recorder.h"
+
+namespace hologram::internal {
+
+namespace {
+constinit thread_local Capture* t_capture = nullptr;
+}  // namespace
+
+constinit std::atomic<int> g_captures{0};
+
+Capture* thread_capture() { return t_capture; }
+
+void begin_capture(Capture& capture) {
+  if (t_capture != nullptr) {
+    fail(ErrorKind::kState,
+         "Circuit: this thread is recording a circuit already; end that recording first");
+  }
+  t_capture = &capture;
+  g_captures.fetch_add(1, std::memory_order_relaxed);
+}
+
+void end_capture(Capture& capture) noexcept {
+  if (t_capture != &capture) return;
+  t_capture = nullptr;
+  g_captures.fetch_sub(1, std::memory_order_relaxed);
+}
+
+int64_t Capture::find(const Buffer* buffer) const {
+  const auto at = known_.find(buffer);
+  return at == known_.end() ? -1 : static_cast<int64_t>(at->second);
+}
+
+uint32_t Capture::slot_of(Buffer* buffer, bool writes) {
+  const auto [at, fresh] = known_.try_emplace(buffer, static_cast<uint32_t>(slots_.size()));
+  if (fresh) {
+    const bool value = buffer->data() == nullptr && buffer->nbytes() != 0 &&
+                       buffer->recorded_epoch() == 0 && buffer->pool() == PoolKind::kDeferred;
+    slots_.push_back({BufferRef::share(buffer), false, value});
+    // Work outside is refused, and so is whoever wants to see bytes; see materialize_slowly().
+    if (value) {
+      BufferAccess::recorded(buffer).fetch_or(kExported | kPlaceholder, std::memory_order_relaxed);
+    }
+  }
+  slots_[at->second].written |= writes;
+  return at->second;
+}
+
+bool Capture::takes(const RecordOperand* operands, int count) const {
+  for (int k = 0; k < count; ++k) {
+    if (is_complex(operands[k].dtype)) return false;
+    if (operands[k].buffer != nullptr && &operands[k].buffer->device() != &device_) return false;
+  }
+  return slots_.size() + static_cast<size_t>(count) <= kSlotMask;
+}
+
+circuit::Operand Capture::settle(const RecordOperand& given, bool writes) {
+  if (given.buffer == nullptr) {
+    return {.kind = circuit::OperandKind::kImmediate,
+            .dtype = given.dtype,
+            .number = circuit::classify_number(given.dtype, given.bits)};
+  }
+  return {.kind = given.one ? circuit::OperandKind::kOne : circuit::OperandKind::kMemory,
+          .dtype = given.dtype,
+          .slot = slot_of(given.buffer, writes),
+          .offset = given.offset};
+}
+
+bool Capture::append_flat(uint16_t code, Dtype compute, const RecordOperand* operands, int arity,
+                          int64_t n) {
+  if (!takes(operands, arity + 1)) return false;
+  circuit::Operand settled[circuit::kMaxArity + 1];
+  uint64_t bits[circuit::kMaxArity + 1];
+  for (int k = 0; k <= arity; ++k) {
+    settled[k] = settle(operands[k], k == 0);
+    bits[k] = operands[k].bits;
+  }
+  tape_.append_flat(code, compute, arity, settled, bits, n);
+  return true;
+}
+
+bool Capture::append(circuit::Record& record, const RecordOperand* operands) {
+  if (!takes(operands, record.arity + 1)) return false;
+  uint64_t bits[circuit::kMaxArity + 1];
+  for (int k = 0; k <= record.arity; ++k) {
+    record.operands[k] = settle(operands[k], k == 0);
+    bits[k] = operands[k].bits;
+  }
+  tape_.append(record, bits);
+  return true;
+}
+
+bool Capture::append_call(uint16_t kind, std::span<const CallOperand> operands,
+                          std::span<const uint64_t> attributes, std::span<const uint64_t> numbers,
+                          double cost) {
+  std::vector<circuit::CallSlot> list;
+  for (const CallOperand& operand : operands) {
+    circuit::CallSlot& slot = list.emplace_back();
+    if (operand.buffer == nullptr || operand.bytes <= 0) continue;
+    if (&operand.buffer->device() != &device_ || slots_.size() >= kSlotMask) return false;
+    slot = {.present = true,
+            .reads = operand.reads,
+            .writes = operand.writes,
+            .covers = operand.writes && operand.covers,
+            .slot = slot_of(operand.buffer, operand.writes),
+            .offset = operand.offset,
+            .bytes = operand.bytes};
+  }
+  tape_.append_call(kind, list, attributes, numbers);
+  cost_ += cost;
+  return true;
+}
+
+}  // namespace hologram::internal

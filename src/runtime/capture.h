@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+// Records that go to a circuit made by hand instead of their device's.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "hologram/recorder.h"
+#include "src/circuit/tape.h"
+
+namespace hologram::internal {
+
+// What a thread records while a CaptureScope is open. Buffers without memory become values of the
+// circuit, which have none for good; others are part of it as they are.
+class Capture {
+ public:
+  explicit Capture(Device& device) : device_(device) {}
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+
+  struct Slot {
+    BufferRef buffer;
+    bool written = false;
+    bool value = false;  // of the circuit
+  };
+
+  Device& device() const { return device_; }
+  const circuit::Tape& tape() const { return tape_; }
+  const std::vector<Slot>& slots() const { return slots_; }
+  double cost() const { return cost_; }
+  // -1: not part of it.
+  int64_t find(const Buffer* buffer) const;
+  uint32_t slot_of(Buffer* buffer, bool writes);
+
+  // As Recorder's.
+  bool append_flat(uint16_t code, Dtype compute, const RecordOperand* operands, int arity,
+                   int64_t n);
+  bool append(circuit::Record& record, const RecordOperand* operands);
+  bool append_call(uint16_t kind, std::span<const CallOperand> operands,
+                   std::span<const uint64_t> attributes, std::span<const uint64_t> numbers,
+                   double cost);
+
+ private:
+  bool takes(const RecordOperand* operands, int count) const;
+  circuit::Operand settle(const RecordOperand& operand, bool writes);
+
+  Device& device_;
+  circuit::Tape tape_;
+  std::vector<Slot> slots_;
+  std::unordered_map<const Buffer*, uint32_t> known_;
+  double cost_ = 0;
+};
+
+extern constinit std::atomic<int> g_captures;  // threads that capture
+Capture* thread_capture();
+// Where this thread records to by itself; null: to the device's recorder.
+inline Capture* capturing() {
+  return g_captures.load(std::memory_order_relaxed) == 0 ? nullptr : thread_capture();
+}
+
+// Redirects what the thread records until end(). Error(kState) where it is redirected already.
+void begin_capture(Capture& capture);
+void end_capture(Capture& capture) noexcept;
+
+}  // namespace hologram::internal
