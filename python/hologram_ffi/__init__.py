@@ -14,8 +14,8 @@ Ops are recorded and run when somebody looks (`executor_synchronize`, `buffer_to
     ffi.buffer_to_vec(ex, c)  # '[1.5, 2.5, 3.5]'
 
 A call that fails raises: ValueError for what is outside of what is accepted (handles, lengths,
-JSON), TypeError for dtypes, RuntimeError for handles that were freed, MemoryError. The message names
-the function and the argument.
+JSON), TypeError for dtypes, RuntimeError for handles that were freed, MemoryError. The message
+names the function and the argument.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from __future__ import annotations
 from hologram import _ffi
 from hologram._ffi import *  # noqa: F403
 
-# Rows of the op table are here as well (hologram_ffi.exp, ...), but some are called as Python's own
-# functions are, so a star import leaves them out.
-_ROWS = ("abs", "pow", "round")
-__all__ = [name for name in vars(_ffi) if not name.startswith("_") and name not in _ROWS]  # noqa: PLE0605
+# These are here as well, but a star import leaves Python's own in place.
+_ALSO_PYTHONS = ("abs", "pow", "round")
+__all__ = [n for n in dir(_ffi) if not n.startswith("_") and n not in _ALSO_PYTHONS]

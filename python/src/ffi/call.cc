@@ -2,8 +2,8 @@
 // Arguments of Python functions as numbers of C, and failures as exceptions that name them.
 #include "call.h"
 
+#include <algorithm>
 #include <cstring>
-#include <memory>
 #include <string_view>
 
 namespace hologram_ffi {
@@ -141,9 +141,13 @@ void Functions::add(const char* name, const char* parameters, const std::string&
   spec->name = name;
   std::string_view rest(parameters);
   while (!rest.empty()) {
-    const size_t comma = rest.find(',');
-    std::string_view one = rest.substr(0, comma);
-    rest = comma == std::string_view::npos ? std::string_view() : rest.substr(comma + 2);
+    // A comma between parentheses belongs to a value.
+    size_t end = 0;
+    for (int depth = 0; end < rest.size() && (depth > 0 || rest[end] != ','); ++end) {
+      depth += rest[end] == '(' ? 1 : rest[end] == ')' ? -1 : 0;
+    }
+    std::string_view one = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 2, rest.size()));
     const size_t equals = one.find('=');
     if (equals == std::string_view::npos) spec->required = spec->parameters.size() + 1;
     one = one.substr(0, equals);

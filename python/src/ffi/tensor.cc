@@ -125,8 +125,9 @@ uint64_t import_object(PyObject* x) {
 PyObject* sizes_of(uint64_t tensor, int (*read)(uint64_t, int64_t*, int)) {
   int ndim = 0;
   int64_t sizes[kMostDims];
-  int status = hologram_tensor_ndim(tensor, &ndim);
-  if (status == HOLOGRAM_OK) status = read(tensor, sizes, kMostDims);
+  // First what was asked for, so that an error has its name.
+  int status = read(tensor, sizes, kMostDims);
+  if (status == HOLOGRAM_OK) status = hologram_tensor_ndim(tensor, &ndim);
   if (status != HOLOGRAM_OK) return raise(status);
   PyObject* tuple = PyTuple_New(ndim);
   for (int d = 0; tuple != nullptr && d < ndim; ++d) {

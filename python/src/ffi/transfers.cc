@@ -102,7 +102,9 @@ PyObject* to_bytes(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject*
   }
   int64_t n = 0;
   int dtype = 0;
-  int status = hologram_buffer_length(buffer, &n);
+  // Of none first, so that an error has this function's name.
+  int status = hologram_buffer_to_bytes(executor, buffer, nullptr, 0);
+  if (status == HOLOGRAM_OK) status = hologram_buffer_length(buffer, &n);
   if (status == HOLOGRAM_OK) status = hologram_buffer_dtype(buffer, &dtype);
   if (status != HOLOGRAM_OK) return raise(status);
   constexpr int8_t kSizes[] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8, 8, 16};
