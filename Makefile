@@ -8,7 +8,7 @@
 #   make bench-all every measurement
 #   make accuracy  the error of every elementwise op, in ULP, on every instruction set
 #   make check     formatting, lint and types
-#   make docs      check that the documents' links and commands hold
+#   make docs      build the site in outputs/site; the documents' links and commands have to hold
 #   make clean     delete what was built (.venv stays; `make distclean` deletes that too)
 #
 # PYTHON=python3.12 picks the interpreter, TORCH='torch==2.11.*' the PyTorch.
@@ -20,7 +20,7 @@ export PYTHONUNBUFFERED = 1
 
 PY := .venv/bin/python
 
-.PHONY: help setup setup-tests setup-check run test test-all bench bench-all accuracy check docs clean distclean
+.PHONY: help setup setup-tests setup-check setup-docs run test test-all bench bench-all accuracy check docs clean distclean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -59,8 +59,11 @@ accuracy: setup
 check: setup-check
 	@$(PY) tools/check.py
 
-docs: setup
-	@$(PY) tools/docs.py
+setup-docs:
+	@python=$$(tools/find-python) && "$$python" tools/setup.py --docs
+
+docs: setup-docs
+	@$(PY) tools/docs.py --site outputs/site
 
 clean:
 	rm -rf build outputs .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: MIT
-"""Checks the documents: links lead somewhere, commands exist, and Python in them compiles."""
+"""Checks the documents: links lead somewhere, commands exist, and Python in them compiles.
+
+`--site FOLDER` also builds the site from them, from docstrings and from headers; a warning fails it.
+"""
 
 from __future__ import annotations
 
+import argparse
 import re
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from steps import ROOT, say
+from steps import ROOT, StepError, fail, say, step
 
 _LINK = re.compile(r"\[[^\]]+\]\(([^)#\s]+)(#[^)]*)?\)")
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -48,8 +52,18 @@ def faults_of(path: Path, targets: set[str]) -> list[str]:
     return [f"{path.relative_to(ROOT)}: {fault}" for fault in faults]
 
 
+def build_site(folder: Path) -> None:
+    """Build the site with Sphinx."""
+    command = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-q"]
+    step("build the site", [*command, str(ROOT / "docs"), str(folder)], log_name="docs")
+    say(f"         {folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder}/index.html")
+
+
 def main() -> int:
     """Check all documents; return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--site", type=Path, help="where the site goes")
+    options = parser.parse_args()
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
     found = documents()
@@ -57,6 +71,11 @@ def main() -> int:
     for fault in faults:
         print(fault, file=sys.stderr)
     say(f"{len(found)} documents, {len(faults)} faults")
+    if options.site and not faults:
+        try:
+            build_site(options.site.resolve())
+        except StepError as error:
+            return fail(error)
     return 1 if faults else 0
 
 

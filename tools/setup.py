@@ -308,6 +308,7 @@ def main() -> int:
     parser.add_argument(
         "--check", action="store_true", help="also install the tools of `make check`"
     )
+    parser.add_argument("--docs", action="store_true", help="also install what `make docs` needs")
     options = parser.parse_args()
     try:
         install_system_packages()
@@ -315,6 +316,8 @@ def main() -> int:
         install_python_packages("requirements.txt")
         if options.check:
             install_check_tools()
+        if options.docs:
+            install_python_packages("requirements-docs.txt")
         build_distributions()
         if options.tests:
             build_cpp_tests()
