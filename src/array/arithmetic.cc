@@ -2,6 +2,7 @@
 // See arithmetic.h. Element by element in calls of their own: right, and not fused.
 #include "src/array/arithmetic.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <complex>
@@ -11,6 +12,7 @@
 
 #include "hologram/elementwise.h"
 #include "hologram/error.h"
+#include "hologram/parallel.h"
 #include "src/array/array.h"
 #include "src/array/tensor_call.h"
 #include "src/array/types.h"
@@ -77,133 +79,147 @@ std::array<Tensor, 2> settle(std::span<const Operand> operands, Dtype dtype, con
 
 double cost_of(const Tensor& out, double each) { return each * static_cast<double>(out.numel()); }
 
-// --- Integers ------------------------------------------------------------------------------------
+// --- Integers, and what Python's // and % do with floats -----------------------------------------
 
-template <class T>
-T power(T base, T exponent) {
-  using U = uint64_t;
-  if (exponent < 0) {
-    if (base == 1) return 1;
-    if (base == static_cast<T>(-1)) return exponent % 2 == 0 ? T{1} : static_cast<T>(-1);
-    return 0;
-  }
-  U result = 1, factor = static_cast<U>(base);
-  for (U e = static_cast<U>(exponent); e != 0; e >>= 1) {
-    if ((e & 1) != 0) result *= factor;
-    factor *= factor;
-  }
-  return static_cast<T>(result);
-}
-
-// The quotient rounded down, and what is left, of the divisor's sign. By zero: 0, as NumPy has it.
-template <class T>
-T floor_quotient(T x, T y) {
-  if (y == 0) return 0;
-  if constexpr (std::is_floating_point_v<T>) {
-    return x / y;
-  } else {
-    if (std::is_signed_v<T> && y == static_cast<T>(-1)) {
-      return static_cast<T>(-static_cast<std::make_unsigned_t<T>>(x));
+struct Power {
+  static constexpr bool kFloats = false;
+  template <class T>
+  T operator()(T base, T exponent) const {
+    if (exponent < 0) {
+      if (base == 1) return 1;
+      if (base == static_cast<T>(-1)) return exponent % 2 == 0 ? T{1} : static_cast<T>(-1);
+      return 0;
     }
-    const T quotient = static_cast<T>(x / y);
-    return static_cast<T>(quotient - (((x % y != 0) && ((x < 0) != (y < 0))) ? 1 : 0));
-  }
-}
-template <class T>
-T floor_remainder(T x, T y) {
-  if (y == 0 || (std::is_signed_v<T> && y == static_cast<T>(-1))) return 0;
-  const T rest = static_cast<T>(x % y);
-  return static_cast<T>(rest != 0 && ((rest < 0) != (y < 0)) ? rest + y : rest);
-}
-
-template <class T>
-T shifted(T x, T y, bool left) {
-  constexpr int kBits = 8 * sizeof(T);
-  if (y < 0 || static_cast<uint64_t>(y) >= kBits) {
-    return left || x >= 0 ? T{0} : static_cast<T>(-1);
-  }
-  if (!left) return static_cast<T>(x >> y);
-  return static_cast<T>(static_cast<std::make_unsigned_t<T>>(x) << y);
-}
-
-// As C's fmod, then brought to the divisor's sign; the quotient such that x = q y + r.
-template <class T>
-void float_divmod(T x, T y, T& quotient, T& rest) {
-  rest = std::fmod(x, y);
-  if (y == 0) {
-    quotient = x / y;
-    return;
-  }
-  quotient = (x - rest) / y;
-  if (rest != 0) {
-    if ((y < 0) != (rest < 0)) {
-      rest += y;
-      quotient -= 1;
+    uint64_t result = 1;
+    auto factor = static_cast<uint64_t>(base);
+    for (auto e = static_cast<uint64_t>(exponent); e != 0; e >>= 1) {
+      if ((e & 1) != 0) result *= factor;
+      factor *= factor;
     }
-  } else {
-    rest = std::copysign(T{0}, y);
+    return static_cast<T>(result);
   }
-  if (quotient != 0) {
-    const T floored = std::floor(quotient);
-    quotient = quotient - floored > T{0.5} ? floored + 1 : floored;
-  } else {
-    quotient = std::copysign(T{0}, x / y);
-  }
-}
+};
 
-template <class T>
-void run_integers(IntegerOp op, const View& x, const View& y, const View& out) {
-  for_each<2>(out, {x, y}, [op](char* to, const std::array<char*, 2>& from) {
-    const T a = *reinterpret_cast<T*>(from[0]), b = *reinterpret_cast<T*>(from[1]);
-    T& result = *reinterpret_cast<T*>(to);
-    switch (op) {
-      case IntegerOp::pow:
-        result = power(a, b);
-        break;
-      case IntegerOp::floor_divide:
-        result = floor_quotient(a, b);
-        break;
-      case IntegerOp::remainder:
-        result = floor_remainder(a, b);
-        break;
-      case IntegerOp::left_shift:
-        result = shifted(a, b, true);
-        break;
-      case IntegerOp::right_shift:
-        result = shifted(a, b, false);
-        break;
+struct FloorDivide {
+  static constexpr bool kFloats = true;
+  template <class T>
+  T operator()(T x, T y) const {
+    if constexpr (std::is_floating_point_v<T>) {
+      if (y == 0) return x / y;
+      const T rest = std::fmod(x, y);
+      T quotient = (x - rest) / y;
+      if (rest != 0 && (y < 0) != (rest < 0)) quotient -= 1;
+      if (quotient == 0) return std::copysign(T{0}, x / y);
+      // The division may have been rounded to either side of the whole number that it is.
+      const T whole = std::floor(quotient);
+      return quotient - whole > T{0.5} ? whole + 1 : whole;
+    } else {
+      if (y == 0) return 0;
+      // The lowest integer wraps to itself.
+      if (std::is_signed_v<T> && y == static_cast<T>(-1)) {
+        return static_cast<T>(0 - static_cast<uint64_t>(x));
+      }
+      const T quotient = static_cast<T>(x / y);
+      return static_cast<T>(quotient - (x % y != 0 && (x < 0) != (y < 0) ? 1 : 0));
     }
+  }
+};
+
+struct Remainder {
+  static constexpr bool kFloats = true;
+  template <class T>
+  T operator()(T x, T y) const {
+    if constexpr (std::is_floating_point_v<T>) {
+      const T rest = std::fmod(x, y);
+      if (y == 0) return rest;
+      if (rest == 0) return std::copysign(T{0}, y);
+      return (y < 0) != (rest < 0) ? rest + y : rest;
+    } else {
+      if (y == 0 || (std::is_signed_v<T> && y == static_cast<T>(-1))) return 0;
+      const T rest = static_cast<T>(x % y);
+      return static_cast<T>(rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest);
+    }
+  }
+};
+
+struct LeftShift {
+  static constexpr bool kFloats = false;
+  template <class T>
+  T operator()(T x, T y) const {
+    const auto by = static_cast<uint64_t>(y);
+    return by < 8 * sizeof(T) ? static_cast<T>(static_cast<uint64_t>(x) << by) : T{0};
+  }
+};
+
+struct RightShift {
+  static constexpr bool kFloats = false;
+  template <class T>
+  T operator()(T x, T y) const {
+    const auto by = static_cast<uint64_t>(y);
+    if (by < 8 * sizeof(T)) return static_cast<T>(x >> by);
+    return x < 0 ? static_cast<T>(-1) : T{0};
+  }
+};
+
+// Operands without gaps, one after another as out's elements are.
+template <class Function, class T>
+void run_dense(const View& x, const View& y, const View& out, int max_threads) {
+  constexpr int64_t kTile = 8192;
+  const int64_t n = out.numel();
+  const auto* a = static_cast<const T*>(x.data);
+  const auto* b = static_cast<const T*>(y.data);
+  auto* c = static_cast<T*>(out.data);
+  parallel_for((n + kTile - 1) / kTile, max_threads, [&](int64_t begin, int64_t end, int) {
+    const int64_t last = std::min(end * kTile, n);
+    for (int64_t i = begin * kTile; i < last; ++i) c[i] = Function{}(a[i], b[i]);
   });
 }
 
-template <class T>
-void run_floats(IntegerOp op, const View& x, const View& y, const View& out) {
-  for_each<2>(out, {x, y}, [op](char* to, const std::array<char*, 2>& from) {
-    T quotient, rest;
-    float_divmod(*reinterpret_cast<T*>(from[0]), *reinterpret_cast<T*>(from[1]), quotient, rest);
-    *reinterpret_cast<T*>(to) = op == IntegerOp::floor_divide ? quotient : rest;
-  });
+template <class Function>
+void run_function(const View& x, const View& y, const View& out, int max_threads) {
+  if constexpr (Function::kFloats) {
+    if (out.dtype == Dtype::kFloat32) {
+      return run_dense<Function, float>(x, y, out, max_threads);
+    }
+    if (out.dtype == Dtype::kFloat64) {
+      return run_dense<Function, double>(x, y, out, max_threads);
+    }
+  }
+  with_integer(out.dtype,
+               [&](auto type) { run_dense<Function, decltype(type)>(x, y, out, max_threads); });
 }
 
 void run_integer_op(CallFrame& frame) {
   const auto op = static_cast<IntegerOp>(frame.value<uint64_t>());
   const View x = frame.view(), y = frame.view(), out = frame.view();
-  if (out.dtype == Dtype::kFloat32) return run_floats<float>(op, x, y, out);
-  if (out.dtype == Dtype::kFloat64) return run_floats<double>(op, x, y, out);
-  with_integer(out.dtype, [&](auto type) { run_integers<decltype(type)>(op, x, y, out); });
+  const int threads = frame.threads(out.numel());
+  switch (op) {
+    case IntegerOp::pow:
+      return run_function<Power>(x, y, out, threads);
+    case IntegerOp::floor_divide:
+      return run_function<FloorDivide>(x, y, out, threads);
+    case IntegerOp::remainder:
+      return run_function<Remainder>(x, y, out, threads);
+    case IntegerOp::left_shift:
+      return run_function<LeftShift>(x, y, out, threads);
+    case IntegerOp::right_shift:
+      return run_function<RightShift>(x, y, out, threads);
+  }
 }
 
-// `out` has one of the dtypes that are computed in, or another to which the result is converted.
+// `out` may have another dtype than is computed in; the result is converted to it then.
 void integer_op(IntegerOp op, std::span<const Operand> operands, Dtype compute, const Tensor& out) {
-  const std::array<Tensor, 2> in = settle(operands, compute, out);
-  const Tensor to = out.dtype() == compute ? out : fresh(out.shape(), compute, device_of(out));
+  std::array<Tensor, 2> in = settle(operands, compute, out);
+  for (Tensor& t : in) t = contiguous(t);
+  const bool direct = out.dtype() == compute && out.is_contiguous();
+  const Tensor to = direct ? out : fresh(out.shape(), compute, device_of(out));
   TensorCall call;
   call.value(static_cast<uint64_t>(op));
   call.view(in[0], Access::reads);
   call.view(in[1], Access::reads);
   call.view(to, Access::writes);
   call.run<&run_integer_op>("array_integer_op", cost_of(out, 3));
-  if (to.dtype() != out.dtype()) copy_into(to, out);
+  if (!direct) copy_into(to, out);
 }
 
 // --- Complex numbers -----------------------------------------------------------------------------

@@ -210,10 +210,11 @@ Tensor cumsum(const Tensor& in, int dim) {
   }
   if (is_complex(in.dtype())) {
     const Tensor out = array::fresh(in.shape(), in.dtype(), array::device_of(in));
+    const Tensor from = array::as_pairs(in), to = array::as_pairs(out);
     array::TensorCall call;
     call.value(static_cast<int64_t>(dim < 0 ? dim + ndim : dim));
-    call.view(array::as_pairs(in), Access::reads);
-    call.view(array::as_pairs(out), Access::writes);
+    call.view(from, Access::reads);
+    call.view(to, Access::writes);
     call.run<&array::run_cumsum>("array_cumsum", 4 * array::cost_of(in));
     return out;
   }

@@ -10,8 +10,8 @@
 
 namespace hologram::array {
 
-// One call being made: operands, values and numbers are given in the order in which its function
-// takes them from a CallFrame. What the function could refuse has to be refused before.
+// One call being made: operands (borrowed until run() returns), values and numbers are given in the
+// order in which its function takes them from a CallFrame. What the function could refuse has to be refused before.
 class TensorCall {
  public:
   TensorCall() = default;
@@ -21,6 +21,7 @@ class TensorCall {
   // Null: an operand that is not there.
   void view(const Tensor* t, Access access);
   void view(const Tensor& t, Access access) { view(&t, access); }
+  void view(const Tensor&& t, Access access) = delete;
   template <class T>
   void value(const T& value) {
     for (const uint64_t word : words_of(value)) words_.push_back(word);
