@@ -46,10 +46,13 @@ def stub_of(module: ModuleType, on_buffers: bool) -> str:
         inputs = [p for p in _parameters(function) if p not in ("ex", "out")]
         operands = ", ".join(f"{p}: Any" for p in inputs)
         if on_buffers:
-            signature = f"ex: Executor, {operands}, out: Any, /) -> None"
+            parameters, result = f"ex: Executor, {operands}, out: Any, /", "None"
         else:
-            signature = f"{operands}, /, *, out: Tensor | None = None) -> Tensor"
-        parts.append(f"def {name}({signature}: ...\n")
+            parameters, result = f"{operands}, /, *, out: Tensor | None = None", "Tensor"
+        line = f"def {name}({parameters}) -> {result}: ...\n"
+        if len(line) > 101:  # as the formatter breaks it
+            line = f"def {name}(\n    {parameters}\n) -> {result}: ...\n"
+        parts.append(line)
     return "".join(parts)
 
 

@@ -67,9 +67,10 @@ void soft_class_loss(const TensorObject& logits, const TensorObject& target,
          " and target ", text(target.tensor.shape()),
          "; a floating target has pred's shape, an int64 one that without the classes");
   }
-  const std::array<Operand, 2> operands = {Operand(log_softmax(x, -1)), Operand(target.tensor)};
-  Tensor terms = apply(OpId::mul, operands, Rules::numpy);
-  const std::array<Operand, 1> total = {Operand(reduce(Reduction::sum, terms))};
+  const Tensor logs = log_softmax(x, -1);
+  const std::array<Operand, 2> operands = {Operand(logs), Operand(target.tensor)};
+  const Tensor sum = reduce(Reduction::sum, apply(OpId::mul, operands, Rules::numpy));
+  const std::array<Operand, 1> total = {Operand(sum)};
   const int64_t classes = x.size(-1);
   store_loss(apply(OpId::neg, total, Rules::numpy), classes == 0 ? 0 : x.numel() / classes, out,
              "cross_entropy_loss");

@@ -97,6 +97,8 @@ void register_testing(nb::module_& m) {
 NB_MODULE(_hologram, m) {
   using namespace hologram::python;  // NOLINT
   m.doc() = "The compiled part of hologram.";
+  // Objects that daemon threads and the like still hold at exit are no fault of the user's.
+  nb::set_leak_warnings(false);
   register_errors();
   m.def("version", &hologram::version, "Return the version of the library that is loaded.");
   m.def("cpu_info", &cpu_info, nb::sig("def cpu_info() -> dict[str, object]"),
