@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path as _Path
 
-from hologram import backend, ops
+from hologram import _hologram, backend, ops
 from hologram._dtypes import DType
 from hologram._hologram import (
     Buffer,
@@ -25,8 +25,9 @@ from hologram._hologram import (
     version,
     zeros,
 )
+from hologram._rows import *  # noqa: F403
 from hologram.functions import *  # noqa: F403
-from hologram.functions import __all__ as _functions
+from hologram.functions import __all__ as _function_names
 
 __all__ = [
     "Buffer",
@@ -60,7 +61,8 @@ __all__ = [
     "version",
     "zeros",
 ]
-__all__ += _functions
+__all__ += [name for name in vars(_hologram.rows) if not name.startswith("_")]
+__all__ += _function_names
 
 bool_ = DType("bool")
 uint8, int8, int16, int32, int64 = map(DType, ("uint8", "int8", "int16", "int32", "int64"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Functions of tensors: every row of the op table by name, reductions, softmax, products, joins.
+"""Functions of tensors: reductions, softmax, products, joins. Those of the op table are in _rows.
 
 They take Tensors, arrays and numbers. What is deferred, and how dtypes and shapes combine, is as
 for the operators of `hologram.Tensor`.
@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hologram._hologram import Tensor, asarray, cat, rows
-from hologram._rows import *  # noqa: F403
+from hologram._hologram import Tensor, asarray, cat
 
 _Axis = int | tuple[int, ...] | None
 
@@ -171,4 +170,3 @@ __all__ = [
     "sum",
     "var",
 ]
-__all__ += [name for name in vars(rows) if not name.startswith("_")]
