@@ -20,7 +20,7 @@ export PYTHONUNBUFFERED = 1
 
 PY := .venv/bin/python
 
-.PHONY: help setup setup-tests setup-check setup-docs run test test-all bench bench-all accuracy check docs clean distclean
+.PHONY: help setup setup-tests setup-all setup-check setup-docs run test test-all bench bench-all accuracy check docs clean distclean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -30,6 +30,9 @@ setup:
 
 setup-tests:
 	@python=$$(tools/find-python) && "$$python" tools/setup.py --tests
+
+setup-all:
+	@python=$$(tools/find-python) && "$$python" tools/setup.py --tests --all
 
 setup-check:
 	@python=$$(tools/find-python) && "$$python" tools/setup.py --tests --check
@@ -42,7 +45,7 @@ run: setup
 test: setup-tests
 	@$(PY) tools/test.py
 
-test-all: setup-tests
+test-all: setup-all
 	@$(PY) tools/test.py --all
 
 bench: setup

@@ -56,7 +56,9 @@ def build_site(folder: Path) -> None:
     """Build the site with Sphinx."""
     command = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-q"]
     step("build the site", [*command, str(ROOT / "docs"), str(folder)], log_name="docs")
-    say(f"         {folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder}/index.html")
+    say(
+        f"         {folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder}/index.html"
+    )
 
 
 def main() -> int:

@@ -306,6 +306,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tests", action="store_true", help="also build the C++ tests")
     parser.add_argument(
+        "--all", action="store_true", help="also install what only heavy tests need"
+    )
+    parser.add_argument(
         "--check", action="store_true", help="also install the tools of `make check`"
     )
     parser.add_argument("--docs", action="store_true", help="also install what `make docs` needs")
@@ -314,6 +317,8 @@ def main() -> int:
         install_system_packages()
         make_venv()
         install_python_packages("requirements.txt")
+        if options.all:
+            install_python_packages("requirements-all.txt")
         if options.check:
             install_check_tools()
         if options.docs:

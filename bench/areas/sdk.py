@@ -85,6 +85,72 @@ def _handle_add(side: Side) -> Work:
     return _waited(work, lambda: ffi.buffer_to_bytes(executor, handles[2]))
 
 
+def _tensor_add(side: Side) -> Work:
+    """Return `x + y` of tensors, which makes its result."""
+    hologram = importlib.import_module("hologram")
+    x, y = (hologram.array(values) for values in _values())
+    executor = hologram.Executor(backend="cpu")
+    work = _repeat(lambda: x + y, lambda: torch.from_numpy(np.array(x + y)))
+    return _waited(work, executor.synchronize)
+
+
+def _numpy_fresh_add() -> Work:
+    a, b = _values()
+    return _repeat(lambda: a + b, lambda: torch.from_numpy(a + b))
+
+
+def _five_ops(xp: Any, a: Any, b: Any) -> Any:
+    return xp.maximum(a * b + a, 0.0) * 2.0 + b
+
+
+def _arrays(size: int) -> list[np.ndarray]:
+    generator = np.random.default_rng(size)
+    return [generator.standard_normal(size, dtype=np.float32) for _ in range(2)]
+
+
+def _computed(function: Callable[[Any, Any, Any], Any], size: int) -> Callable[[Side], Work]:
+    """Return work on tensors that is waited for, each call by itself."""
+
+    def build(side: Side) -> Work:
+        hologram = importlib.import_module("hologram")
+        a, b = (hologram.array(values) for values in _arrays(size))
+        executor = hologram.Executor(backend="cpu")
+
+        def outputs() -> torch.Tensor:
+            return torch.from_numpy(np.array(function(hologram, a, b)))
+
+        return _waited(Work(lambda: function(hologram, a, b), 1, outputs), executor.synchronize)
+
+    return build
+
+
+def _computed_by_numpy(function: Callable[[Any, Any, Any], Any], size: int) -> Work:
+    a, b = _arrays(size)
+    return Work(
+        lambda: function(np, a, b), 1, lambda: torch.from_numpy(np.array(function(np, a, b)))
+    )
+
+
+def _capsules(make: Callable[[], Any]) -> Work:
+    """Return the export alone: capsules that are made and dropped unused."""
+    x = make()
+    return _repeat(lambda: x.__dlpack__(), lambda: torch.from_numpy(np.array(np.from_dlpack(x))))
+
+
+def _import_large(side: Side) -> Work:
+    tensor = importlib.import_module("hologram").Tensor
+    a = _arrays(10_000_000)[0]
+    return _repeat(
+        lambda: tensor.from_dlpack(a),
+        lambda: torch.from_numpy(np.array(np.from_dlpack(tensor.from_dlpack(a)))),
+    )
+
+
+def _numpy_to_torch(size: int) -> Work:
+    a = _arrays(size)[0]
+    return _repeat(lambda: torch.from_dlpack(a), lambda: torch.from_dlpack(a).clone())
+
+
 def _export(make: Callable[[Any], Any], side: Side) -> Work:
     x = make(side)
     return _repeat(lambda: np.from_dlpack(x), lambda: torch.from_numpy(np.array(np.from_dlpack(x))))
@@ -115,7 +181,14 @@ def _import_torch() -> Work:
 # Name, the work on our side, the reference, the most it may take.
 _CASES: list[tuple[str, Callable[[Side], Work], Callable[[Side], Work], float | None]] = [
     ("ops.vector_add; np.add", _executor_add, lambda _: _numpy_add(), 300e-9),
+    ("x + y of tensors; of arrays", _tensor_add, lambda _: _numpy_fresh_add(), 300e-9),
     ("handle vector_add_f32; np.add", _handle_add, lambda _: _numpy_add(), 500e-9),
+    (
+        "Tensor.__dlpack__ and its end; of an array",
+        lambda side: _capsules(lambda: _sdk_tensor(side)),
+        lambda _: _capsules(lambda: _values()[0]),
+        0.5e-6,
+    ),
     (
         "np.from_dlpack of a hologram.Tensor; of a torch tensor on cpu",
         lambda side: _export(_sdk_tensor, side),
@@ -129,12 +202,38 @@ _CASES: list[tuple[str, Callable[[Side], Work], Callable[[Side], Work], float | 
         1e-6,
     ),
     (
+        "Tensor.from_dlpack of 10M elements; torch.from_dlpack",
+        _import_large,
+        lambda _: _numpy_to_torch(10_000_000),
+        1e-6,
+    ),
+    (
         "np.from_dlpack of a torch tensor on the device; on cpu",
         lambda side: _export(_torch_tensor, side),
         lambda side: _export(_torch_tensor, side),
         None,
     ),
 ]
+
+
+# Name, the function, the least it must be faster than NumPy, from which size on.
+_COMPUTED: list[tuple[str, Callable[[Any, Any, Any], Any], float, int]] = [
+    ("a + b of tensors, run; of arrays", lambda xp, a, b: a + b, 1.0, 0),
+    ("maximum(a * b + a, 0) * 2 + b of tensors, run; of arrays", _five_ops, 4.0, 10_000),
+]
+
+
+def _sized_cases(context: Context) -> Iterator[Case]:
+    """Yield one op of 1K, and five from 1K on, beside NumPy."""
+    for name, function, least, from_size in _COMPUTED:
+        for size in context.sizes if from_size else [1_000]:
+            yield Case(
+                name,
+                _computed(function, size),
+                peer=lambda _, f=function, n=size: _computed_by_numpy(f, n),  # type: ignore[misc]
+                size=size,
+                goal=Goal(least) if size >= from_size else None,
+            )
 
 
 # Name, whether each op makes its result, the most it may take.
@@ -172,7 +271,7 @@ def _record(context: Context, name: str, fresh: bool, most: float) -> Row:
     return row
 
 
-@area(AREA, "The SDK: one call on 16 elements, beside NumPy and PyTorch")
+@area(AREA, "The SDK: calls on 16 elements and chains of any size, beside NumPy and PyTorch")
 def measure(context: Context) -> Iterator[Row]:
     torch.set_num_threads(context.threads[0])
     for name, fresh, most in _RECORDED:
@@ -190,3 +289,4 @@ def measure(context: Context) -> Iterator[Row]:
         goal = Goal(most, "most") if most else None
         case = Case(name, ours, peer=theirs, size=_ELEMENTS, goal=goal, min_time=0.2)
         yield context.row(AREA, case, context.threads[0])
+    yield from context.rows(AREA, lambda: _sized_cases(context))
