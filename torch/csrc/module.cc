@@ -9,6 +9,7 @@
 #include <string>
 
 #include "fallback.h"
+#include "functional.h"
 #include "generator.h"
 #include "hologram/device.h"
 #include "hologram/error.h"
@@ -129,5 +130,8 @@ PYBIND11_MODULE(_C, m) {
   hologram_torch::show_launches_to_profilers();
   hologram_torch::bind_tracing(m);
   m.def("device_properties", &device_properties, py::arg("index"));
+  if (PyModule_AddFunctions(m.ptr(), hologram_torch::kFunctionalMethods) != 0) {
+    throw py::error_already_set();
+  }
   m.def("set_memory_limit", &hologram::set_memory_limit, py::arg("nbytes"));
 }

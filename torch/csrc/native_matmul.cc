@@ -4,6 +4,7 @@
 #include <ATen/ops/addmv_cpu_dispatch.h>
 #include <ATen/ops/baddbmm_cpu_dispatch.h>
 #include <ATen/ops/bmm_cpu_dispatch.h>
+#include <ATen/ops/linear_native.h>
 #include <ATen/ops/mm_cpu_dispatch.h>
 
 #include <cstring>
@@ -14,6 +15,7 @@
 #include "native_matmul_blas.h"
 #include "native_reduce.h"
 #include "record.h"
+#include "untracked.h"
 
 namespace hologram_torch {
 namespace {
@@ -606,6 +608,16 @@ Tensor linear(const Tensor& input, const Tensor& weight, const std::optional<Ten
   return call_fallback<"linear">(input, weight, bias).back().toTensor();
 }
 
+// PyTorch differentiates linear as a whole backwards only; its parts have tangents.
+Tensor linear_autograd(c10::DispatchKeySet keys, const Tensor& input, const Tensor& weight,
+                       const std::optional<Tensor>& bias) {
+  if (C10_UNLIKELY(carries_tangent(input) || carries_tangent(weight) || carries_tangent(bias))) {
+    return at::native::linear(input, weight, bias);
+  }
+  return call_autograd<"linear", Tensor, const Tensor&, const Tensor&,
+                       const std::optional<Tensor>&>(keys, input, weight, bias);
+}
+
 // For empty, complex and half tensors and whatever else BLAS does not take.
 std::tuple<Tensor, Tensor, Tensor> linear_backward_by_parts(const Tensor& input, const Tensor& grad,
                                                             const Tensor& weight,
@@ -672,6 +684,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   register_native<&addmv>(m, "addmv");
   register_native<&dot>(m, "dot");
   register_native<&linear>(m, "linear");
+  register_untracked<"linear", &linear_autograd>();
   register_native<&linear_backward>(m, "linear_backward");
   register_torch_gemm();
 }

@@ -5,9 +5,12 @@
 namespace hologram_torch {
 
 bool is_tracked_slowly(const at::Tensor& t) {
+  return (c10::GradMode::is_enabled() && t.unsafeGetTensorImpl()->requires_grad()) ||
+         carries_tangent(t);
+}
+bool carries_tangent(const at::Tensor& t) {
   const c10::TensorImpl* impl = t.unsafeGetTensorImpl();
-  return (c10::GradMode::is_enabled() && impl->requires_grad()) ||
-         impl->_fw_grad(/*level=*/0, t).defined();
+  return impl->autograd_meta() != nullptr && impl->_fw_grad(/*level=*/0, t).defined();
 }
 
 namespace {
@@ -24,10 +27,10 @@ const c10::KernelFunction* kernel_of(const Op& op, c10::DispatchKeySet keys) {
 
 }  // namespace
 
-const c10::KernelFunction* autograd_kernel_of(std::string_view name) {
+const c10::KernelFunction* autograd_kernel_of(std::string_view name, c10::DispatchKey backend) {
   const c10::OperatorHandle op = find_aten(name);
   if (!op.hasKernelForDispatchKey(c10::DispatchKey::Autograd)) return nullptr;
-  return kernel_of(op, c10::DispatchKeySet(c10::DispatchKey::AutogradPrivateUse1));
+  return kernel_of(op, c10::DispatchKeySet(backend));
 }
 
 torch::Library& autograd_library() {

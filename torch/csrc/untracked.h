@@ -34,14 +34,22 @@ bool is_tracked(const T&) {
   return false;
 }
 
+// Whether forward-mode differentiation follows the tensor.
+[[gnu::noinline]] bool carries_tangent(const at::Tensor& t);
+inline bool carries_tangent(const std::optional<at::Tensor>& t) {
+  return t.has_value() && t->defined() && carries_tangent(*t);
+}
+
 // keys: of a call that has come to autograd.
 template <class... Args>
 bool is_untracked(c10::DispatchKeySet keys, const Args&... args) {
   return C10_LIKELY(!keys.has_any(kBetween)) && !(is_tracked(args) || ...);
 }
 
-// Autograd's own kernel of aten::name; null where the op has none, or PyTorch does not tell.
-const c10::KernelFunction* autograd_kernel_of(std::string_view name);
+// Autograd's own kernel of aten::name for a backend; null where the op has none, or PyTorch does
+// not tell.
+const c10::KernelFunction* autograd_kernel_of(
+    std::string_view name, c10::DispatchKey backend = c10::DispatchKey::AutogradPrivateUse1);
 
 // Where kernels are registered that stand before autograd's.
 torch::Library& autograd_library();

@@ -52,6 +52,7 @@ else:
         )
 
 __all__ = [
+    "Executor",
     "Explanation",
     "execution",
     "explain",
@@ -65,12 +66,14 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    # The SDK is imported when it is first asked for: `import torch` must stay quick.
+    # What not every program needs is imported when it is first asked for: `import torch` must stay
+    # quick.
     if name == "Executor":
         import hologram
 
-        try:
-            return hologram.Executor  # type: ignore[attr-defined]
-        except AttributeError:
-            raise AttributeError("this version of hologram has no Executor yet") from None
+        return hologram.Executor
+    if name in ("functional", "nn", "utils"):
+        import importlib
+
+        return importlib.import_module(f"hologram_torch.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
