@@ -9,6 +9,7 @@
 #include <torch/csrc/autograd/variable.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <tuple>
 
 #include "alias.h"
@@ -51,7 +52,11 @@ void release_storage(void* storage) {
 // keys back itself, as after every node.
 struct Enter final : torch::autograd::FunctionPreHook {
   torch::autograd::variable_list operator()(const torch::autograd::variable_list& grads) override {
-    c10::impl::_force_tls_local_dispatch_key_set(crossing_keys());
+    // A sparse gradient, or one that is a subclass, is no business of ours.
+    if (std::all_of(grads.begin(), grads.end(),
+                    [](const Tensor& t) { return !t.defined() || can_cross(t); })) {
+      c10::impl::_force_tls_local_dispatch_key_set(crossing_keys());
+    }
     return grads;
   }
   // A compiled backward is the compiler's.

@@ -4,7 +4,8 @@
 Each is a subclass of PyTorch's of the same name, so constructor arguments, initial values,
 ``state_dict`` keys, ``repr`` and the rest are PyTorch's, and state moves both ways. On CPU tensors
 they compute with the device's kernels on the tensors' own memory, forward and backward; after
-``.to('hologram')`` they record and fuse like any module there.
+``.to('hologram')`` they record and fuse like any module there. ``torch.compile`` takes them for
+PyTorch's own.
 
 >>> import torch
 >>> from hologram_torch import nn as hnn
@@ -14,6 +15,9 @@ torch.Size([8, 10])
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -34,7 +38,12 @@ __all__ = [
     "Tanh",
 ]
 
-_run = _C._run
+
+def _run(function: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
+    # A compiler traces PyTorch's function, and what it makes of it is its own.
+    if torch.compiler.is_compiling():
+        return function(*args, **kwargs)
+    return _C._run(function, *args, **kwargs)
 
 
 class ReLU(torch.nn.ReLU):
