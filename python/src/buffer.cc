@@ -7,6 +7,7 @@
 #include <cstring>
 #include <string>
 
+#include "convert.h"
 #include "dlpack.h"
 #include "dtype.h"
 #include "hologram/elementwise.h"
@@ -177,6 +178,21 @@ constexpr const char* kToNumpyDoc =
 Waits for the work that writes the buffer. Later ops on it run at their calls, so that the array
 shows their results. bfloat16 needs ml_dtypes.)";
 
+nb::object buffer_from_dlpack(nb::handle x) {
+  TensorObject lent = import_dlpack(x, /*copy=*/false);
+  lent.check_writable("Buffer.from_dlpack");
+  const Tensor& tensor = lent.tensor;
+  if (tensor.buffer() && (!tensor.is_contiguous() || tensor.offset() != 0 ||
+                          tensor.nbytes() != tensor.buffer()->nbytes())) {
+    fail(ErrorKind::kInvalidArgument,
+         "Buffer.from_dlpack: a buffer is all of its memory in row-major order, and `x` is another "
+         "view; pass a contiguous copy, or use hologram.Tensor.from_dlpack(x)");
+  }
+  BufferObject result{tensor.buffer(), tensor.shape(), tensor.dtype()};
+  if (!result.buffer) result.buffer = BufferRef::adopt(allocate_buffer(default_device(), 0));
+  return wrap_as(buffer_type, std::move(result));
+}
+
 template <class Result, class Get>
 auto getter(const char* name, Get get) {
   return [name, get](BufferObject& self) -> Result {
@@ -192,7 +208,13 @@ void register_buffer(nb::module_& m) {
                                 kBufferDoc);
   add_dlpack_methods(type);
   buffer_type = reinterpret_cast<PyTypeObject*>(type.ptr());
-  type.def("from_numpy", &from_numpy, nb::arg("array"),
+  type.def_static(
+          "from_dlpack", &buffer_from_dlpack, nb::arg("x"),
+          nb::sig("def from_dlpack(x: typing.Any) -> Buffer"),
+          "Return a Buffer on the memory of `x`, which has __dlpack__ or is a capsule; no copy.\n\n"
+          "It keeps that memory alive, and ops on it run at their calls. ValueError where `x` is\n"
+          "not contiguous or read-only; for the rest see Tensor.from_dlpack.")
+      .def("from_numpy", &from_numpy, nb::arg("array"),
            nb::sig("def from_numpy(self, array: typing.Any) -> None"), kFromNumpyDoc)
       .def(
           "to_numpy",

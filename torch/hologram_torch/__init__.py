@@ -9,6 +9,11 @@ from __future__ import annotations
 
 import os as _os
 import sys as _sys
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+
+if _TYPE_CHECKING:
+    from hologram import Executor
+    from hologram_torch import functional, nn, utils
 
 
 def _autoload() -> None:
@@ -57,11 +62,14 @@ __all__ = [
     "execution",
     "explain",
     "fallback_counts",
+    "functional",
     "get_backend",
     "list_available_backends",
+    "nn",
     "profile",
     "reset_fallback_counts",
     "set_backend",
+    "utils",
 ]
 
 
