@@ -32,6 +32,8 @@ class Indexer {
     return true;
   }
   Tensor view() && {
+    // Of no elements, none of which lies anywhere, the first is where it was.
+    if (shape_numel(shape_) == 0) offset_ = tensor_.offset();
     return Tensor(tensor_.buffer(), std::move(shape_), std::move(strides_), tensor_.dtype(),
                   offset_);
   }
@@ -127,7 +129,7 @@ std::optional<Tensor> view_at(const Tensor& tensor, PyObject* key) {
 
 PyObject* get(PyObject* self, PyObject* key) {
   return guarded([&] {
-    const TensorObject& object = *tensor_of(self);
+    const TensorObject& object = self_of(self);
     if (std::optional<Tensor> view = view_at(object.tensor, key)) {
       return wrap(*std::move(view), object.readonly).release().ptr();
     }
@@ -162,7 +164,7 @@ void assign(const Tensor& view, PyObject* value) {
 
 int set(PyObject* self, PyObject* key, PyObject* value) {
   return guarded_int([&] {
-    const TensorObject& object = *tensor_of(self);
+    const TensorObject& object = self_of(self);
     if (value == nullptr) {
       fail(ErrorKind::kTypeMismatch, "elements of a Tensor cannot be deleted");
     }
@@ -179,7 +181,7 @@ int set(PyObject* self, PyObject* key, PyObject* value) {
 Py_ssize_t length(PyObject* self) {
   Py_ssize_t result = -1;
   guarded_int([&] {
-    const Tensor& tensor = tensor_of(self)->tensor;
+    const Tensor& tensor = self_of(self).tensor;
     if (tensor.ndim() == 0) {
       fail(ErrorKind::kTypeMismatch, "len() of a Tensor without dimensions");
     }
@@ -191,17 +193,18 @@ Py_ssize_t length(PyObject* self) {
 
 PyObject* item_at(PyObject* self, Py_ssize_t index) {
   return guarded([&] {
-    const TensorObject& object = *tensor_of(self);
+    const TensorObject& object = self_of(self);
     return wrap(object.tensor.select(0, index), object.readonly).release().ptr();
   });
 }
 
 PyObject* iterate(PyObject* self) {
-  if (tensor_of(self)->tensor.ndim() == 0) {
-    PyErr_SetString(PyExc_TypeError, "iteration over a Tensor without dimensions");
-    return nullptr;
-  }
-  return PySeqIter_New(self);
+  return guarded([&] {
+    if (self_of(self).tensor.ndim() == 0) {
+      fail(ErrorKind::kTypeMismatch, "iteration over a Tensor without dimensions");
+    }
+    return PySeqIter_New(self);
+  });
 }
 
 int contains(PyObject* self, PyObject* value) {

@@ -71,6 +71,15 @@ inline ExecutorObject* executor_of(PyObject* object) {
 inline BufferObject* buffer_of(PyObject* object) { return held<BufferObject>(object, buffer_type); }
 inline TensorObject* tensor_of(PyObject* object) { return held<TensorObject>(object, tensor_type); }
 
+// The object of a slot, which need not have gone through its class's __init__.
+inline TensorObject& self_of(PyObject* object) {
+  TensorObject* self = tensor_of(object);
+  if (self == nullptr) {
+    fail(ErrorKind::kTypeMismatch, "the Tensor holds nothing, as __new__ alone leaves it");
+  }
+  return *self;
+}
+
 template <class T>
 nb::object wrap_as(PyTypeObject* type, T&& value) {
   nb::object object = nb::inst_alloc(reinterpret_cast<PyObject*>(type));

@@ -210,7 +210,7 @@ PyObject* matmul_in_place(PyObject* a, PyObject* b) {
 template <OpId op>
 PyObject* unary(PyObject* a) {
   return guarded([&] {
-    const Tensor& x = tensor_of(a)->tensor;
+    const Tensor& x = self_of(a).tensor;
     const std::array<Operand, 1> operand = {Operand(x)};
     Tensor result;
     {
@@ -223,7 +223,7 @@ PyObject* unary(PyObject* a) {
 
 PyObject* positive(PyObject* a) {
   return guarded([&] {
-    const Tensor& x = tensor_of(a)->tensor;
+    const Tensor& x = self_of(a).tensor;
     if (x.dtype() == Dtype::kBool) {
       fail(ErrorKind::kTypeMismatch, "+x: not defined for bool; use x.astype('int8')");
     }
@@ -255,7 +255,7 @@ void require_one(const Tensor& x, const char* what) {
 
 int truth(PyObject* a) {
   return guarded_int([&] {
-    const Tensor& x = tensor_of(a)->tensor;
+    const Tensor& x = self_of(a).tensor;
     require_one(x, "bool");
     return PyObject_IsTrue(item_object(x).ptr());
   });
@@ -263,7 +263,7 @@ int truth(PyObject* a) {
 
 PyObject* to_int(PyObject* a) {
   return guarded([&] {
-    const Tensor& x = tensor_of(a)->tensor;
+    const Tensor& x = self_of(a).tensor;
     require_one(x, "int");
     return PyNumber_Long(item_object(x).ptr());
   });
@@ -271,7 +271,7 @@ PyObject* to_int(PyObject* a) {
 
 PyObject* to_float(PyObject* a) {
   return guarded([&] {
-    const Tensor& x = tensor_of(a)->tensor;
+    const Tensor& x = self_of(a).tensor;
     require_one(x, "float");
     return PyNumber_Float(item_object(x).ptr());
   });
@@ -279,7 +279,7 @@ PyObject* to_float(PyObject* a) {
 
 PyObject* to_index(PyObject* a) {
   return guarded([&] {
-    const Tensor& x = tensor_of(a)->tensor;
+    const Tensor& x = self_of(a).tensor;
     if (x.ndim() != 0 || !is_integer(x.dtype())) {
       fail(ErrorKind::kTypeMismatch,
            "only a Tensor of integers without dimensions can be an index; this one has ", x.ndim(),

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: MIT
+"""Random programs on tensors and the same on arrays: views, writes through them, sharing, reading."""
+
+from __future__ import annotations
+
+import operator
+import random
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import hologram as hg
+import numpy as np
+import pytest
+
+Pair = tuple[hg.Tensor, np.ndarray]
+DTYPES = ["float64", "float64", "float32", "int32", "int64", "int8", "bool"]
+BINARY: list[Callable[[Any, Any], Any]] = [
+    operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod,
+    operator.lt, operator.eq, operator.ge, operator.and_, operator.xor,
+]  # fmt: skip
+IN_PLACE: list[Callable[[Any, Any], Any]] = [
+    operator.iadd, operator.isub, operator.imul, operator.ifloordiv, operator.imod, operator.ior,
+]  # fmt: skip
+UNARY = ["absolute", "negative", "sqrt", "tanh", "floor", "isnan", "logical_not", "square"]
+SEEDS = 60
+REDUCTIONS = ["sum", "mean", "max", "min", "any", "all", "argmax", "std"]
+
+
+class Program:
+    """A pool of pairs that should stay equal, and random steps on it."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.rng = np.random.default_rng(seed)
+        self.pool: list[Pair] = []
+        self.kept: list[Any] = []  # arrays that share memory with tensors
+        self.log: list[str] = []
+        for _ in range(3):
+            self.make()
+
+    def pick(self) -> Pair:
+        return self.random.choice(self.pool)
+
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.random.choice([1, 2, 3, 5, 0 if self.random.random() < 0.1 else 7])
+                     for _ in range(self.random.randrange(4)))  # fmt: skip
+
+    def add(self, t: Any, x: Any) -> None:
+        if isinstance(t, hg.Tensor) and t.ndim < 6 and t.size < 20_000:
+            if isinstance(x, np.generic):
+                t = t.copy()  # NumPy gives a scalar where we give a view
+            self.pool.append((t, np.asarray(x)))
+        if len(self.pool) > 12:
+            self.pool.pop(self.random.randrange(len(self.pool)))
+
+    def make(self) -> None:
+        x = (self.rng.standard_normal(self.shape()) * 4).astype(self.random.choice(DTYPES))
+        if self.random.random() < 0.3:
+            self.add(hg.asarray(x), x)  # one memory
+        else:
+            self.add(hg.array(x), x)
+
+    def both(self, name: str, f: Callable[[Any, Any], Any], a: Pair, b: Any) -> None:
+        """Compute on both sides; both succeed or both fail in the same way."""
+        ours = b[0] if isinstance(b, tuple) else b
+        theirs = b[1] if isinstance(b, tuple) else b
+        self.log.append(f"{name} {a[1].shape}{a[1].dtype} {getattr(theirs, 'shape', theirs)}")
+        try:
+            expected = f(a[1], theirs)
+        except (TypeError, ValueError, OverflowError, IndexError):
+            with pytest.raises((TypeError, ValueError, OverflowError, IndexError)):
+                f(a[0], ours)
+            return
+        found = f(a[0], ours)
+        if found is not a[0]:
+            self.add(found, expected)
+
+    def index(self, shape: tuple[int, ...]) -> Any:
+        parts: list[Any] = []
+        for size in shape:
+            roll = self.random.random()
+            if roll < 0.3 and size:
+                parts.append(self.random.randrange(-size, size))
+            elif roll < 0.8:
+                step = self.random.choice([1, 1, 2, -1, -2, None])
+                ends = [self.random.choice([None, *range(-size - 1, size + 2)]) for _ in range(2)]
+                parts.append(slice(*ends, step))
+            else:
+                parts.append(slice(None))
+            if self.random.random() < 0.1:
+                parts.append(None)
+        if self.random.random() < 0.2:
+            parts = [*parts[: len(parts) // 2], ...]
+        return tuple(parts)
+
+    def step(self) -> None:
+        a, b = self.pick(), self.pick()
+        roll = self.random.randrange(12)
+        if roll == 0:
+            self.make()
+        elif roll <= 3:
+            other: Any = b if self.random.random() < 0.7 else self.random.choice([2, -3, 0.5, True])
+            f = self.random.choice(BINARY)
+            self.both(f.__name__, f, a, other)
+        elif roll == 4:
+            name = self.random.choice(UNARY)
+            self.both(name, lambda x, _: getattr(np, name)(x), a, None)
+        elif roll == 5:
+            index = self.index(a[1].shape)
+            self.both(f"[{index}]", lambda x, _: x[index], a, None)
+        elif roll == 6 and not a[0].readonly:
+            index = self.index(a[1].shape)
+            value: Any = b if self.random.random() < 0.6 else self.random.choice([1, -2, 0.25])
+            if a[1][index].ndim == 0 and np.ndim(value[1] if isinstance(value, tuple) else value):
+                return  # NumPy takes no array for a number, not even of one element
+            self.both("[]=", lambda x, v: operator.setitem(x, index, v), a, value)
+        elif roll == 7:
+            f = self.random.choice(IN_PLACE)
+            self.both(f.__name__, f, a, b if self.random.random() < 0.7 else 3)
+        elif roll == 8:
+            name, axis = self.random.choice(REDUCTIONS), self.random.choice([None, 0, -1])
+            if a[1].ndim == 0:
+                axis = None
+            if a[1].size == 0:
+                name = "sum"  # of nothing there is no largest, and NumPy looks at less than all
+            if a[1].dtype != bool or name not in ("argmax", "std"):
+                self.both(name, lambda x, _: getattr(x, name)(axis=axis), a, None)
+        elif roll == 9:
+            dtype = self.random.choice(["float64", "int64"])
+            if np.isfinite(a[1]).all() and np.all(np.abs(a[1]) < 1e9):
+                self.both("astype", lambda x, _: x.astype(dtype), a, None)
+            self.both("T", lambda x, _: x.T, a, None)
+        elif roll == 10:
+            self.kept.append(np.asarray(a[0]))
+            assert np.shares_memory(self.kept[-1], np.asarray(a[0])) or a[1].size == 0
+        else:
+            self.check(a)
+
+    def check(self, pair: Pair) -> None:
+        t, x = pair
+        assert t.shape == x.shape, self.log[-5:]
+        assert t.dtype == x.dtype, self.log[-5:]
+        finite = np.isfinite(x.astype("float64"))
+        digits = {2: 3e-2, 4: 1e-3}.get(x.dtype.itemsize, 1e-6) if x.dtype.kind == "f" else 1e-6
+        found = np.array(t.tolist(), dtype=x.dtype).reshape(x.shape)
+        np.testing.assert_allclose(
+            found.astype("float64")[finite],
+            x.astype("float64")[finite],
+            rtol=digits,
+            atol=digits,
+            err_msg=str(self.log[-8:]),
+        )
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_random_programs(seed: int) -> None:
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        program = Program(seed)
+        for _ in range(80):
+            program.step()
+        for pair in program.pool:
+            program.check(pair)
