@@ -206,7 +206,7 @@ HOLOGRAM_C_API int hologram_reduce_max_f32(uint64_t ex, uint64_t x, uint64_t y, 
  * three elements. Where `value` is not NULL the call waits and gives loss[0] there.
  *   mse                   (pred - target)^2
  *   cross_entropy         -target log(pred), for probabilities; logarithms not below -100
- *   binary_cross_entropy  -(target log(pred) + (1 - target) log(1 - pred)), likewise */
+ *   binary_cross_entropy  -(target log(pred) + (1 - target) log(1 - pred)), likewise; NaN for pred outside [0, 1] */
 HOLOGRAM_C_API int hologram_mse_loss_f32(uint64_t ex, uint64_t pred, uint64_t target, uint64_t loss, int64_t n,
                                          float* value);
 HOLOGRAM_C_API int hologram_cross_entropy_loss_f32(uint64_t ex, uint64_t pred, uint64_t target, uint64_t loss,

@@ -9,6 +9,7 @@
 #include <exception>
 #include <memory>
 #include <new>
+#include <string>
 #include <utility>
 
 #include "hologram/device.h"
@@ -141,6 +142,18 @@ void refuse_read_only(const char* argument) {
 void refuse_device(const char* argument, const Device& device, const Device& wanted) {
   fail(ErrorKind::kInvalidArgument, argument, ": the buffer is on ", device.name(), ":",
        device.index(), " and the executor runs on ", wanted.name(), ":", wanted.index());
+}
+
+void refuse_for(const Error& error, std::initializer_list<const BufferUse*> buffers) {
+  std::string names;
+  for (const BufferUse* used : buffers) {
+    if (used == nullptr) continue;  // a number
+    if (!names.empty()) names += ", ";
+    names += used->argument();
+    names += " of ";
+    names += dtype_name(used->dtype());
+  }
+  fail(error.kind(), names, ": ", error.what());
 }
 
 uint64_t add_buffer(BufferRef buffer, Dtype dtype, int64_t offset, int64_t length, bool read_only) {

@@ -5,7 +5,8 @@
 #include <cxxabi.h>
 
 #include <cstdint>
-#include <string>
+#include <initializer_list>
+#include <utility>
 
 #include "hologram/error.h"
 #include "hologram/hologram.h"
@@ -111,6 +112,18 @@ class BufferUse {
   Use use_;
   const char* argument_;
 };
+
+// Runs `run`; what the layers below refuse there is said of these buffers, with their dtypes.
+[[noreturn]] void refuse_for(const Error& error, std::initializer_list<const BufferUse*> buffers);
+template <class Run>
+void naming(std::initializer_list<const BufferUse*> buffers, Run&& run) {
+  try {
+    run();
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::kOutOfMemory || error.kind() == ErrorKind::kInternal) throw;
+    refuse_for(error, buffers);
+  }
+}
 
 // Gives the object a handle; on failure it is the caller's still.
 uint64_t add_buffer(BufferRef buffer, Dtype dtype, int64_t offset, int64_t length, bool read_only);

@@ -48,7 +48,11 @@ struct Float {
   }
   Operand list[kMostOperands] = {0, 0, 0, 0};
   for (int k = 0; k < arity; ++k) list[k] = *operands[k];
-  apply_into(op, std::span<const Operand>(list, static_cast<size_t>(arity)), out.tensor(Shape{n}));
+  const auto at = [&](int k) { return k < arity && inputs[k] ? &*inputs[k] : nullptr; };
+  naming({at(0), at(1), at(2), at(3), &out}, [&] {
+    apply_into(op, std::span<const Operand>(list, static_cast<size_t>(arity)),
+               out.tensor(Shape{n}));
+  });
 }
 
 template <int kArity>

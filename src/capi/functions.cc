@@ -2,7 +2,7 @@
 // The C interface: reductions, softmax, losses and products.
 #include "hologram/functions.h"
 
-#include <optional>
+#include <string_view>
 
 #include "src/capi/call.h"
 #include "src/capi/overlap.h"
@@ -35,8 +35,15 @@ int reduce_all(const char* function, Reduction op, uint64_t ex, uint64_t x_handl
     if (y.length() < 1) {
       fail(ErrorKind::kInvalidArgument, y_argument, ": the buffer has 0 elements; the result is 1");
     }
-    write_apart(y.tensor(Shape{1}), overlaps(x, n, y, 1), [&](const Tensor& out) {
-      reduce_into(op, x.tensor(Shape{n}), out, {.keepdim = true});
+    const bool needs_elements = op == Reduction::amin || op == Reduction::amax ||
+                                op == Reduction::argmin || op == Reduction::argmax;
+    if (n == 0 && needs_elements) {
+      fail(ErrorKind::kInvalidArgument, "n is 0; none of no elements is the ", reduction_name(op));
+    }
+    naming({&x, &y}, [&] {
+      write_apart(y.tensor(Shape{1}), overlaps(x, n, y, 1), [&](const Tensor& out) {
+        reduce_into(op, x.tensor(Shape{n}), out, {.keepdim = true});
+      });
     });
   });
 }
@@ -48,16 +55,19 @@ int softmax_rows(const char* function, bool logarithm, uint64_t ex, uint64_t x_h
     const Device& device = executor_device(ex);
     const BufferUse x(x_handle, "x");
     const BufferUse y(y_handle, "y");
+    const bool is_all = std::string_view(count) == "n";
     if (rows < 0) fail(ErrorKind::kInvalidArgument, "rows is ", rows, "; pass 0 or more");
-    if (cols < 0) refuse_length("x", rows == 1 ? "n" : "cols", cols, x.length());
+    if (cols < 0) refuse_length("x", is_all ? "n" : "cols", cols, x.length());
     const int64_t n = product(rows, cols);
     if (n < 0) fail(ErrorKind::kInvalidArgument, count, " is more than any buffer has");
     check(x.on(device).holds(n, count));
     check(y.on(device).holds(n, count).writable());
     const Shape shape{rows, cols};
     const Tensor in = x.tensor(shape);
-    write_apart(y.tensor(shape), needs_copy(x, y, n), [&](const Tensor& out) {
-      logarithm ? log_softmax_into(in, 1, out) : softmax_into(in, 1, out);
+    naming({&x, &y}, [&] {
+      write_apart(y.tensor(shape), needs_copy(x, y, n), [&](const Tensor& out) {
+        logarithm ? log_softmax_into(in, 1, out) : softmax_into(in, 1, out);
+      });
     });
   });
 }
@@ -74,8 +84,9 @@ Tensor cross_entropy_sum(const Tensor& pred, const Tensor& target) {
   return neg(reduce(Reduction::sum, terms, {.keepdim = true}));
 }
 Tensor binary_cross_entropy_sum(const Tensor& pred, const Tensor& target) {
-  const Tensor sum = point_loss(PointLoss::bce, pred, target, {.reduction = LossReduction::sum});
-  return reshaped(sum, Shape{1});
+  const Tensor yes = mul(target, maximum(log(pred), -100.0));
+  const Tensor no = mul(sub(1.0, target), maximum(log1p(neg(pred)), -100.0));
+  return neg(reduce(Reduction::sum, add(yes, no), {.keepdim = true}));
 }
 
 int loss(const char* function, LossSum sum_of, uint64_t ex, uint64_t pred_handle,
@@ -135,8 +146,10 @@ int multiply(const char* function, uint64_t ex, uint64_t a_handle, uint64_t b_ha
     const bool overlap = overlaps(a, in_a, c, in_c) || overlaps(b, in_b, c, in_c);
     const Tensor left = a.tensor(Shape{m, k});
     const Tensor right = b.tensor(vector ? Shape{k} : Shape{k, n});
-    write_apart(c.tensor(vector ? Shape{m} : Shape{m, n}), overlap,
-                [&](const Tensor& out) { matmul_into(left, right, out); });
+    naming({&a, &b, &c}, [&] {
+      write_apart(c.tensor(vector ? Shape{m} : Shape{m, n}), overlap,
+                  [&](const Tensor& out) { matmul_into(left, right, out); });
+    });
   });
 }
 
