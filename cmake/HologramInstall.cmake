@@ -23,3 +23,9 @@ install(
         "${CMAKE_CURRENT_BINARY_DIR}/hologramConfigVersion.cmake"
   DESTINATION ${HOLOGRAM_INSTALL_LIBDIR}/cmake/hologram
   COMPONENT hologram)
+
+# For those who build with a compiler and `pkg-config --cflags --libs hologram` alone.
+get_target_property(HOLOGRAM_SOVERSION hologram SOVERSION)
+configure_file("${CMAKE_CURRENT_LIST_DIR}/hologram.pc.in" "${CMAKE_CURRENT_BINARY_DIR}/hologram.pc" @ONLY)
+install(FILES "${CMAKE_CURRENT_BINARY_DIR}/hologram.pc" DESTINATION ${HOLOGRAM_INSTALL_LIBDIR}/pkgconfig
+        COMPONENT hologram)

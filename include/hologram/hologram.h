@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: MIT
  * The C interface of Hologram: executors, buffers and tensors as handles, and every op on them.
  *
- * Every function returns a status, HOLOGRAM_OK or what went wrong, and gives results through pointers, which are
- * written only where it succeeds. After a failure hologram_last_error() says on the same thread what was asked, what was
- * given (naming the argument) and what to do. Nothing is thrown, nothing aborts, and a call that fails has changed
- * nothing.
+ * Every function returns a status, HOLOGRAM_OK or what went wrong, and gives results through
+ * pointers, which are written only where it succeeds. After a failure hologram_last_error() says on
+ * the same thread what was asked, what was given (naming the argument) and what to do. Nothing is
+ * thrown, nothing aborts, and a call that fails has changed nothing.
  *
- * A handle is a number that stands for an executor, a buffer or a tensor. Numbers are not used again: a handle that
- * was freed, that is of another kind, that was never given out or that is 0 is refused. Any thread may use or free any
- * handle at any time; what an op works on lives until the op is done with it. There is no limit on their number.
+ * A handle is a number that stands for an executor, a buffer or a tensor. Numbers are not used
+ * again: a handle that was freed, that is of another kind, that was never given out or that is 0 is
+ * refused. Any thread may use or free any handle at any time; what an op works on lives until the
+ * op is done with it. There is no limit on their number.
  *
- * Ops are recorded and run when somebody looks (see hologram_executor_synchronize): a call costs tens of nanoseconds, and
- * what was recorded runs as a few fused kernels. Results are those of running each op at its call, in the order of the
- * calls of all threads. Ops take the first n elements of each buffer, and may write a buffer that they read.
+ * Ops are recorded and run when somebody looks (see hologram_executor_synchronize): a call costs
+ * tens of nanoseconds, and what was recorded runs as a few fused kernels. Results are those of
+ * running each op at its call, in the order of the calls of all threads. Ops take the first n
+ * elements of each buffer, and may write a buffer that they read.
  *
  * Numbers and signatures never change; new ones are added at the end. */
 #ifndef HOLOGRAM_HOLOGRAM_H
@@ -85,9 +87,10 @@ enum hologram_reduction {
 };
 /* clang-format on */
 
-/* --- Errors and versions --------------------------------------------------------------------- */
+/* --- Errors and versions ------------------------------------------------------------------ */
 
-/* What the last call that failed on this thread says; "" before one failed. Valid until the next failure. */
+/* What the last call that failed on this thread says; "" before one failed. Valid until the next
+ * failure. */
 HOLOGRAM_C_API const char* hologram_last_error(void);
 /* "ok", "invalid argument", ...; "unknown status" for a number that is none. */
 HOLOGRAM_C_API const char* hologram_status_name(int status);
@@ -96,22 +99,24 @@ HOLOGRAM_C_API const char* hologram_dtype_name(int dtype);
 /* "major.minor.patch" of the library that is loaded; valid for good. */
 HOLOGRAM_C_API int hologram_get_version(const char** version);
 
-/* --- Executors --------------------------------------------------------------------------------- */
+/* --- Executors ---------------------------------------------------------------------------- */
 
-/* An executor on the CPU; on the backend of that name ("cpu", or "auto"); on the default backend. */
+/* An executor on the CPU; on a backend by name ("cpu", or "auto"); on the default backend. */
 HOLOGRAM_C_API int hologram_new_executor(uint64_t* ex);
 HOLOGRAM_C_API int hologram_new_executor_with_backend(const char* name, uint64_t* ex);
 HOLOGRAM_C_API int hologram_new_executor_auto(uint64_t* ex);
 /* Frees the handle. Its buffers stay valid and what is recorded still runs. */
 HOLOGRAM_C_API int hologram_executor_cleanup(uint64_t ex);
-/* Waits for everything recorded. Errors that only running can show are returned here, or by the reader of a buffer. */
+/* Waits for everything recorded. Errors that only running can show are returned here, or by the
+ * reader of a buffer. */
 HOLOGRAM_C_API int hologram_executor_synchronize(uint64_t ex);
 HOLOGRAM_C_API int hologram_executor_backend(uint64_t ex, const char** name);
 
-/* --- Buffers ----------------------------------------------------------------------------------- */
+/* --- Buffers ------------------------------------------------------------------------------ */
 
 /* n elements of a hologram_dtype, contents undefined. */
-HOLOGRAM_C_API int hologram_executor_allocate_buffer(uint64_t ex, int64_t n, int dtype, uint64_t* buf);
+HOLOGRAM_C_API int hologram_executor_allocate_buffer(uint64_t ex, int64_t n, int dtype,
+                                                     uint64_t* buf);
 HOLOGRAM_C_API int hologram_buffer_cleanup(uint64_t buf);
 HOLOGRAM_C_API int hologram_buffer_length(uint64_t buf, int64_t* n);
 HOLOGRAM_C_API int hologram_buffer_dtype(uint64_t buf, int* dtype);
@@ -121,18 +126,21 @@ HOLOGRAM_C_API int hologram_buffer_copy_from_bytes(uint64_t ex, uint64_t buf, co
                                                    size_t nbytes);
 HOLOGRAM_C_API int hologram_buffer_to_bytes(uint64_t ex, uint64_t buf, void* bytes, size_t nbytes);
 
-/* The address of the elements, for reading or writing them in place while the handle is not freed. Waits for what is
- * recorded on the buffer; from then on ops on it run at their calls, since the library cannot know who looks when.
- * NULL for a buffer without elements. */
+/* The address of the elements, for reading or writing them in place while the handle is not freed.
+ * Waits for what is recorded on the buffer; from then on ops on it run at their calls, since the
+ * library cannot know who looks when. NULL for a buffer without elements. */
 HOLOGRAM_C_API int hologram_buffer_as_ptr(uint64_t ex, uint64_t buf, const void** address);
 HOLOGRAM_C_API int hologram_buffer_as_mut_ptr(uint64_t ex, uint64_t buf, void** address);
 
-/* Sets the first elements from a JSON array of numbers (of true and false too where the buffer holds bool), which may
- * be shorter than the buffer. NaN, Infinity and -Infinity are numbers, as Python writes them. `size` counts bytes of
- * the text. A malformed text is refused with the byte at which it is. */
-HOLOGRAM_C_API int hologram_buffer_copy_from_slice(uint64_t ex, uint64_t buf, const char* json, size_t size);
-/* All elements as a JSON array, each number with as many digits as tell it from its neighbours. *json ends with a zero
- * byte, which *size (may be NULL) does not count; hologram_free() frees it. Not for complex. */
+/* Sets the first elements from a JSON array of numbers (of true and false too where the buffer
+ * holds bool), which may be shorter than the buffer. NaN, Infinity and -Infinity are numbers, as
+ * Python writes them. `size` counts bytes of the text. A malformed text is refused with the byte at
+ * which it is. */
+HOLOGRAM_C_API int hologram_buffer_copy_from_slice(uint64_t ex, uint64_t buf, const char* json,
+                                                   size_t size);
+/* All elements as a JSON array, each number with as many digits as tell it from its neighbours.
+ * *json ends with a zero byte, which *size (may be NULL) does not count; hologram_free() frees it.
+ * Not for complex. */
 HOLOGRAM_C_API int hologram_buffer_to_vec(uint64_t ex, uint64_t buf, char** json, size_t* size);
 /* Frees what this library returned to be freed by the caller; NULL is fine. */
 HOLOGRAM_C_API void hologram_free(void* memory);
@@ -144,16 +152,18 @@ HOLOGRAM_C_API int hologram_buffer_copy(uint64_t ex, uint64_t source, uint64_t t
 /* Frees every handle of the process. What other threads still run keeps what it needs. */
 HOLOGRAM_C_API int hologram_clear_all_registries(void);
 
-/* --- Tensors: shapes on buffers, and DLPack ---------------------------------------------------- */
+/* --- Tensors: shapes on buffers, and DLPack ----------------------------------------------- */
 
 struct DLManagedTensor;          /* see hologram/dlpack.h */
 struct DLManagedTensorVersioned; /* likewise */
 
-/* A view of a buffer from element `offset` on, row-major where strides is NULL; strides count elements. shape and strides
- * have ndim entries. */
-HOLOGRAM_C_API int hologram_tensor_from_buffer(uint64_t buf, int64_t offset, int ndim, const int64_t* shape,
-                                               const int64_t* strides, uint64_t* tensor);
-/* A tensor's memory as a buffer for ops, where its elements are row-major without gaps; read-only where it is. */
+/* A view of a buffer from element `offset` on, row-major where strides is NULL; strides count
+ * elements. shape and strides have ndim entries. */
+HOLOGRAM_C_API int hologram_tensor_from_buffer(uint64_t buf, int64_t offset, int ndim,
+                                               const int64_t* shape, const int64_t* strides,
+                                               uint64_t* tensor);
+/* A tensor's memory as a buffer for ops, where its elements are row-major without gaps; read-only
+ * where it is. */
 HOLOGRAM_C_API int hologram_tensor_as_buffer(uint64_t tensor, uint64_t* buf);
 /* A copy with memory of its own, row-major and not read-only. */
 HOLOGRAM_C_API int hologram_tensor_copy(uint64_t tensor, uint64_t* copy);
@@ -164,24 +174,34 @@ HOLOGRAM_C_API int hologram_tensor_dtype(uint64_t tensor, int* dtype);
 HOLOGRAM_C_API int hologram_tensor_shape(uint64_t tensor, int64_t* shape, int capacity);
 HOLOGRAM_C_API int hologram_tensor_strides(uint64_t tensor, int64_t* strides, int capacity);
 
-/* Lends the memory of a tensor or a buffer without a copy; it lives until the descriptor's deleter is called. Ops on it
- * run at their calls from then on. */
-HOLOGRAM_C_API int hologram_tensor_to_dlpack(uint64_t tensor, struct DLManagedTensorVersioned** managed);
-HOLOGRAM_C_API int hologram_tensor_to_dlpack_unversioned(uint64_t tensor, struct DLManagedTensor** managed);
-/* Borrows memory of others without a copy. On success the tensor calls the deleter when its last user is gone; on failure
- * the descriptor stays the caller's. */
-HOLOGRAM_C_API int hologram_tensor_from_dlpack(struct DLManagedTensorVersioned* managed, uint64_t* tensor);
-HOLOGRAM_C_API int hologram_tensor_from_dlpack_unversioned(struct DLManagedTensor* managed, uint64_t* tensor);
+/* Lends the memory of a tensor or a buffer without a copy; it lives until the descriptor's deleter
+ * is called. Ops on it run at their calls from then on. */
+HOLOGRAM_C_API int hologram_tensor_to_dlpack(uint64_t tensor,
+                                             struct DLManagedTensorVersioned** managed);
+HOLOGRAM_C_API int hologram_tensor_to_dlpack_unversioned(uint64_t tensor,
+                                                         struct DLManagedTensor** managed);
+/* Borrows memory of others without a copy. On success the tensor calls the deleter when its last
+ * user is gone; on failure the descriptor stays the caller's. */
+HOLOGRAM_C_API int hologram_tensor_from_dlpack(struct DLManagedTensorVersioned* managed,
+                                               uint64_t* tensor);
+HOLOGRAM_C_API int hologram_tensor_from_dlpack_unversioned(struct DLManagedTensor* managed,
+                                                           uint64_t* tensor);
 
-/* --- Ops on float32 buffers -------------------------------------------------------------------- */
+/* --- Ops on float32 buffers --------------------------------------------------------------- */
 
 /* c[i] = a[i] op b[i] for i in [0, n) */
-HOLOGRAM_C_API int hologram_vector_add_f32(uint64_t ex, uint64_t a, uint64_t b, uint64_t c, int64_t n);
-HOLOGRAM_C_API int hologram_vector_sub_f32(uint64_t ex, uint64_t a, uint64_t b, uint64_t c, int64_t n);
-HOLOGRAM_C_API int hologram_vector_mul_f32(uint64_t ex, uint64_t a, uint64_t b, uint64_t c, int64_t n);
-HOLOGRAM_C_API int hologram_vector_div_f32(uint64_t ex, uint64_t a, uint64_t b, uint64_t c, int64_t n);
-HOLOGRAM_C_API int hologram_vector_min_f32(uint64_t ex, uint64_t a, uint64_t b, uint64_t c, int64_t n);
-HOLOGRAM_C_API int hologram_vector_max_f32(uint64_t ex, uint64_t a, uint64_t b, uint64_t c, int64_t n);
+HOLOGRAM_C_API int hologram_vector_add_f32(uint64_t ex, uint64_t a, uint64_t b, uint64_t c,
+                                           int64_t n);
+HOLOGRAM_C_API int hologram_vector_sub_f32(uint64_t ex, uint64_t a, uint64_t b, uint64_t c,
+                                           int64_t n);
+HOLOGRAM_C_API int hologram_vector_mul_f32(uint64_t ex, uint64_t a, uint64_t b, uint64_t c,
+                                           int64_t n);
+HOLOGRAM_C_API int hologram_vector_div_f32(uint64_t ex, uint64_t a, uint64_t b, uint64_t c,
+                                           int64_t n);
+HOLOGRAM_C_API int hologram_vector_min_f32(uint64_t ex, uint64_t a, uint64_t b, uint64_t c,
+                                           int64_t n);
+HOLOGRAM_C_API int hologram_vector_max_f32(uint64_t ex, uint64_t a, uint64_t b, uint64_t c,
+                                           int64_t n);
 /* y[i] = op(x[i]) */
 HOLOGRAM_C_API int hologram_vector_abs_f32(uint64_t ex, uint64_t x, uint64_t y, int64_t n);
 HOLOGRAM_C_API int hologram_vector_neg_f32(uint64_t ex, uint64_t x, uint64_t y, int64_t n);
@@ -190,10 +210,12 @@ HOLOGRAM_C_API int hologram_sigmoid_f32(uint64_t ex, uint64_t x, uint64_t y, int
 HOLOGRAM_C_API int hologram_tanh_f32(uint64_t ex, uint64_t x, uint64_t y, int64_t n);
 HOLOGRAM_C_API int hologram_gelu_f32(uint64_t ex, uint64_t x, uint64_t y, int64_t n);
 /* y[i] = x[i], not below low and not above high; NaN stays */
-HOLOGRAM_C_API int hologram_vector_clip_f32(uint64_t ex, uint64_t x, uint64_t y, int64_t n, float low,
-                                            float high);
-HOLOGRAM_C_API int hologram_scalar_add_f32(uint64_t ex, uint64_t x, uint64_t y, int64_t n, float scalar);
-HOLOGRAM_C_API int hologram_scalar_mul_f32(uint64_t ex, uint64_t x, uint64_t y, int64_t n, float scalar);
+HOLOGRAM_C_API int hologram_vector_clip_f32(uint64_t ex, uint64_t x, uint64_t y, int64_t n,
+                                            float low, float high);
+HOLOGRAM_C_API int hologram_scalar_add_f32(uint64_t ex, uint64_t x, uint64_t y, int64_t n,
+                                           float scalar);
+HOLOGRAM_C_API int hologram_scalar_mul_f32(uint64_t ex, uint64_t x, uint64_t y, int64_t n,
+                                           float scalar);
 /* y = exp(x - max) / sum(exp(x - max)), over all n */
 HOLOGRAM_C_API int hologram_softmax_f32(uint64_t ex, uint64_t x, uint64_t y, int64_t n);
 
@@ -202,60 +224,67 @@ HOLOGRAM_C_API int hologram_reduce_sum_f32(uint64_t ex, uint64_t x, uint64_t y, 
 HOLOGRAM_C_API int hologram_reduce_min_f32(uint64_t ex, uint64_t x, uint64_t y, int64_t n);
 HOLOGRAM_C_API int hologram_reduce_max_f32(uint64_t ex, uint64_t x, uint64_t y, int64_t n);
 
-/* loss[0] = loss[1] / n, loss[1] = the sum of the terms below over n elements, loss[2] = n; the buffer has at least
- * three elements. Where `value` is not NULL the call waits and gives loss[0] there.
- *   mse                   (pred - target)^2
- *   cross_entropy         -target log(pred), for probabilities; logarithms not below -100
- *   binary_cross_entropy  -(target log(pred) + (1 - target) log(1 - pred)), likewise; NaN for pred outside [0, 1] */
-HOLOGRAM_C_API int hologram_mse_loss_f32(uint64_t ex, uint64_t pred, uint64_t target, uint64_t loss, int64_t n,
-                                         float* value);
-HOLOGRAM_C_API int hologram_cross_entropy_loss_f32(uint64_t ex, uint64_t pred, uint64_t target, uint64_t loss,
-                                                   int64_t n, float* value);
-HOLOGRAM_C_API int hologram_binary_cross_entropy_loss_f32(uint64_t ex, uint64_t pred, uint64_t target,
-                                                          uint64_t loss, int64_t n, float* value);
+/* loss[0] = loss[1] / n, loss[1] = the sum of the terms below over n elements, loss[2] = n; the
+ * buffer has at least three elements. Where `value` is not NULL the call waits and gives loss[0]
+ * there. mse                   (pred - target)^2 cross_entropy         -target log(pred), for
+ * probabilities; logarithms not below -100 binary_cross_entropy  -(target log(pred) + (1 - target)
+ * log(1 - pred)), likewise; NaN for pred outside [0, 1] */
+HOLOGRAM_C_API int hologram_mse_loss_f32(uint64_t ex, uint64_t pred, uint64_t target, uint64_t loss,
+                                         int64_t n, float* value);
+HOLOGRAM_C_API int hologram_cross_entropy_loss_f32(uint64_t ex, uint64_t pred, uint64_t target,
+                                                   uint64_t loss, int64_t n, float* value);
+HOLOGRAM_C_API int hologram_binary_cross_entropy_loss_f32(uint64_t ex, uint64_t pred,
+                                                          uint64_t target, uint64_t loss, int64_t n,
+                                                          float* value);
 
 /* C [m x n] = A [m x k] B [k x n], all row-major without gaps. */
-HOLOGRAM_C_API int hologram_gemm_f32(uint64_t ex, uint64_t a, uint64_t b, uint64_t c, int64_t m, int64_t n,
-                                     int64_t k);
+HOLOGRAM_C_API int hologram_gemm_f32(uint64_t ex, uint64_t a, uint64_t b, uint64_t c, int64_t m,
+                                     int64_t n, int64_t k);
 /* y [m] = A [m x n] x [n] */
-HOLOGRAM_C_API int hologram_matvec_f32(uint64_t ex, uint64_t a, uint64_t x, uint64_t y, int64_t m, int64_t n);
+HOLOGRAM_C_API int hologram_matvec_f32(uint64_t ex, uint64_t a, uint64_t x, uint64_t y, int64_t m,
+                                       int64_t n);
 
-/* --- Ops on buffers of any dtype --------------------------------------------------------------- */
+/* --- Ops on buffers of any dtype ---------------------------------------------------------- */
 
-/* out[i] = op(inputs[0][i], ...) for any row of hologram/op_rows.h (hologram_op). Where numbers is not NULL an input of
- * handle 0 is numbers[k] instead; beside integers one without a fraction counts as an integer. Dtypes are promoted as
- * PyTorch does; the result is converted to that of out, which must not be of a lesser kind (bool, integer, floating). Not
- * for complex. */
-HOLOGRAM_C_API int hologram_elementwise(uint64_t ex, int op, const uint64_t* inputs, const double* numbers,
-                                        int arity, uint64_t out, int64_t n);
+/* out[i] = op(inputs[0][i], ...) for any row of hologram/op_rows.h (hologram_op). Where numbers is
+ * not NULL an input of handle 0 is numbers[k] instead; beside integers one without a fraction
+ * counts as an integer. Dtypes are promoted as PyTorch does; the result is converted to that of
+ * out, which must not be of a lesser kind (bool, integer, floating). Not for complex. */
+HOLOGRAM_C_API int hologram_elementwise(uint64_t ex, int op, const uint64_t* inputs,
+                                        const double* numbers, int arity, uint64_t out, int64_t n);
 
-/* hologram_add(executor, x, y, out, n), hologram_exp(executor, x, out, n), ...: likewise, one function for each row. */
-#define HOLOGRAM_ROW(name, id) HOLOGRAM_C_API int hologram_##name(uint64_t ex, uint64_t x, uint64_t out, int64_t n);
+/* hologram_add(executor, x, y, out, n), hologram_exp(executor, x, out, n), ...: likewise, one
+ * function for each row. */
+#define HOLOGRAM_ROW(name, id) \
+  HOLOGRAM_C_API int hologram_##name(uint64_t ex, uint64_t x, uint64_t out, int64_t n);
 HOLOGRAM_UNARY_ROWS(HOLOGRAM_ROW)
 #undef HOLOGRAM_ROW
 #define HOLOGRAM_ROW(name, id) \
   HOLOGRAM_C_API int hologram_##name(uint64_t ex, uint64_t x, uint64_t y, uint64_t out, int64_t n);
 HOLOGRAM_BINARY_ROWS(HOLOGRAM_ROW)
 #undef HOLOGRAM_ROW
-#define HOLOGRAM_ROW(name, id)                                                                                     \
-  HOLOGRAM_C_API int hologram_##name(uint64_t ex, uint64_t x, uint64_t y, uint64_t z, uint64_t out, int64_t n);
+#define HOLOGRAM_ROW(name, id)                                                        \
+  HOLOGRAM_C_API int hologram_##name(uint64_t ex, uint64_t x, uint64_t y, uint64_t z, \
+                                     uint64_t out, int64_t n);
 HOLOGRAM_TERNARY_ROWS(HOLOGRAM_ROW)
 #undef HOLOGRAM_ROW
-#define HOLOGRAM_ROW(name, id)                                                                             \
-  HOLOGRAM_C_API int hologram_##name(uint64_t ex, uint64_t x, uint64_t y, uint64_t z, uint64_t w, uint64_t out, \
-                                     int64_t n);
+#define HOLOGRAM_ROW(name, id)                                                                    \
+  HOLOGRAM_C_API int hologram_##name(uint64_t ex, uint64_t x, uint64_t y, uint64_t z, uint64_t w, \
+                                     uint64_t out, int64_t n);
 HOLOGRAM_QUATERNARY_ROWS(HOLOGRAM_ROW)
 #undef HOLOGRAM_ROW
 
-/* out[0] = a hologram_reduction of x[0..n). sum, mean, prod, norm, var, std and logsumexp are computed in out's dtype;
- * argmin and argmax want int64. */
+/* out[0] = a hologram_reduction of x[0..n). sum, mean, prod, norm, var, std and logsumexp are
+ * computed in out's dtype; argmin and argmax want int64. */
 HOLOGRAM_C_API int hologram_reduce(uint64_t ex, int reduction, uint64_t x, uint64_t out, int64_t n);
 /* Of each of `rows` rows of `cols` elements, one after another. */
-HOLOGRAM_C_API int hologram_softmax(uint64_t ex, uint64_t x, uint64_t y, int64_t rows, int64_t cols);
-HOLOGRAM_C_API int hologram_log_softmax(uint64_t ex, uint64_t x, uint64_t y, int64_t rows, int64_t cols);
+HOLOGRAM_C_API int hologram_softmax(uint64_t ex, uint64_t x, uint64_t y, int64_t rows,
+                                    int64_t cols);
+HOLOGRAM_C_API int hologram_log_softmax(uint64_t ex, uint64_t x, uint64_t y, int64_t rows,
+                                        int64_t cols);
 /* As hologram_gemm_f32, of one dtype that is not complex or bool. */
-HOLOGRAM_C_API int hologram_gemm(uint64_t ex, uint64_t a, uint64_t b, uint64_t c, int64_t m, int64_t n,
-                                 int64_t k);
+HOLOGRAM_C_API int hologram_gemm(uint64_t ex, uint64_t a, uint64_t b, uint64_t c, int64_t m,
+                                 int64_t n, int64_t k);
 
 #ifdef __cplusplus
 } /* extern "C" */

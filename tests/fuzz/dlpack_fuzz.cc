@@ -53,7 +53,9 @@ void make(Reader& in, Descriptor& d) {
   t.dtype = in.one_in(12) ? in.take<DLDataType>() : kTypes[in.pick(12)];
   t.byte_offset = in.one_in(12) ? in.take<uint64_t>() : uint64_t{16} * in.pick(4);
   for (int i = 0; i < kMostDims; ++i) d.shape[i] = i < 6 ? any_size(in) : 1;
-  for (int i = 0; i < kMostDims; ++i) d.strides[i] = i < 6 ? any_size(in) - in.pick(4) : 0;
+  for (int i = 0; i < kMostDims; ++i)
+    d.strides[i] =
+        i < 6 ? static_cast<int64_t>(static_cast<uint64_t>(any_size(in)) - in.pick(4)) : 0;
   t.shape = in.one_in(16) ? nullptr : d.shape;
   t.strides = in.one_in(3) ? nullptr : d.strides;
 }
@@ -101,12 +103,16 @@ Judgement judge(const Descriptor& d) {
     return j;
   }
   j.strides.assign(n, 1);
-  for (size_t i = n; i-- > 1;) j.strides[i - 1] = j.strides[i] * t.shape[i];
+  for (size_t i = n; t.strides == nullptr && i-- > 1;) {
+    j.strides[i - 1] = j.strides[i] * t.shape[i];
+  }
   Wide low = 0;
   Wide high = 0;
   for (size_t i = 0; i < n; ++i) {
     if (t.strides != nullptr) j.strides[i] = t.strides[i];
     const Wide step = j.strides[i] * item;
+    if (t.shape[i] == 1) continue;
+    if (step > INT64_MAX || step < INT64_MIN) return j;
     const Wide reach = (Wide{t.shape[i]} - 1) * step;
     (reach < 0 ? low : high) += reach;
   }
