@@ -23,7 +23,8 @@ class CircuitCheck {
   CircuitCheck(Device& device, std::span<const uint64_t> words, std::span<const uint8_t> states,
                std::vector<size_t> sizes, std::span<char* const> bound, const uint64_t* immediates);
   // After the circuit ran. Error(kInternal) with the tape and the plan where a slot that is live
-  // differs in any bit.
+  // differs in any bit, other than in which NaN an element of the type written last is. Calls do
+  // not tell their types: what they wrote last may be any NaN of any type.
   void compare(const circuit::Plan& plan, std::span<char* const> bound) const;
 
  private:

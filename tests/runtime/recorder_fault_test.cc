@@ -220,6 +220,35 @@ TEST_F(RecorderFault, TheCheckComparesWithTheOpsOneByOne) {
   EXPECT_EQ(runs, 5);
 }
 
+TEST_F(RecorderFault, TheCheckTakesOneNaNForAnother) {
+  const uint32_t nans[] = {0x7fc00000, 0xffc00001, 0x7f812345, 0xff800001};
+  const auto check = [&](uint32_t alone, uint32_t fused) {
+    const BufferRef a = filled(4, 1), out = deferred(4);
+    int runs = 0;
+    scalar().on_run = [&] {
+      const uint32_t bits = ++runs == 1 ? alone : fused;
+      std::memcpy(a->data_as<float>() + 2, &bits, sizeof bits);
+    };
+    // Negation moves the bits of a NaN.
+    const RecordOperand operands[] = {memory(out), memory(a)};
+    EXPECT_TRUE(record_flat(OpId::neg, Dtype::kFloat32, operands, 1, 4));
+    std::memcpy(a->data_as<float>() + 2, &alone, sizeof alone);
+    flush(scalar());
+    EXPECT_EQ(runs, 2);
+  };
+  internal::set_checks_circuits(true);
+  for (const uint32_t alone : nans) {
+    for (const uint32_t fused : nans) check(alone, fused);
+    // An infinity, a number, and a NaN of bfloat16 are no NaNs of float32.
+    for (const uint32_t other : {0x7f800000u, 0x3f800000u, 0x00007fc0u}) {
+      EXPECT_ERROR(check(alone, other), ErrorKind::kInternal, "differ in slot 0 from byte");
+      EXPECT_ERROR(check(other, alone), ErrorKind::kInternal, "differ in slot 0 from byte");
+    }
+  }
+  internal::set_checks_circuits(false);
+  scalar().on_run = nullptr;
+}
+
 TEST_F(RecorderFault, DeletersOfForeignMemoryMayDoAsTheyLike) {
   struct Context {
     float data[4] = {-5, -5, -5, -5};
