@@ -177,3 +177,25 @@ def test_bad_groups_raise() -> None:
             p, [], [], weight_decay=0, momentum=0, lr=1, dampening=0, nesterov=False,
             maximize=False, is_first_step=True,
         )  # fmt: skip
+
+
+def test_missing_states_raise_at_the_call() -> None:
+    """Not when the circuit runs: whoever asks for the results then did nothing wrong."""
+    p, g, m = ([to_device(values(3))] for _ in range(3))
+    step = [torch.ones((), device=DEVICE)]
+    numbers = dict(lr=1, beta1=0.9, beta2=0.9, weight_decay=0, eps=1, maximize=False)
+    for name in ["_fused_adam_", "_fused_adamw_"]:
+        fused, before = getattr(torch, name), p[0].clone()
+        for states, amsgrad in [((m, [], []), False), (([], m, []), False), ((m, m, []), True)]:
+            with pytest.raises(RuntimeError, match="lists must be of one length, got 0 and 1"):
+                fused(p, g, *states, step, amsgrad=amsgrad, **numbers)
+        torch.testing.assert_close(p[0].cpu(), before.cpu(), rtol=0, atol=0)
+    with pytest.raises(RuntimeError, match="lists must be of one length, got 0 and 1"):
+        torch._fused_adagrad_(
+            p, g, [], step, lr=1, lr_decay=0, weight_decay=0, eps=1, maximize=False
+        )
+    with pytest.raises(RuntimeError, match="momentum needs a buffer per parameter, got 0 for 1"):
+        torch._fused_sgd_(
+            p, g, [], weight_decay=0, momentum=0.9, lr=1, dampening=0, nesterov=False,
+            maximize=False, is_first_step=True,
+        )  # fmt: skip

@@ -78,14 +78,15 @@ GradScaling take_scaling(CallFrame& call) {
 template <size_t kLists>
 class Group {
  public:
-  Group(const char* op, std::array<TensorList, kLists> lists) : lists_(lists) {
+  // Of the lists after `needed` the call does without those that are empty.
+  Group(const char* op, std::array<TensorList, kLists> lists, size_t needed) : lists_(lists) {
     count_ = lists[0].size();
     if (count_ == 0) return;
     type_ = lists[0][0].scalar_type();
     TORCH_CHECK(is_float_plain(lists[0][0]), op, ": parameters must be floating, got ", type_);
     for (size_t k = 0; k < kLists; ++k) {
       const TensorList list = lists[k];
-      if (k >= 2 && list.empty()) continue;  // a state that this call does without
+      if (k >= needed && list.empty()) continue;
       TORCH_CHECK(list.size() == count_, op, ": lists must be of one length, got ", list.size(),
                   " and ", count_);
       for (size_t i = 0; i < count_; ++i) {
@@ -210,7 +211,8 @@ void adam(TensorList self, TensorList grads, TensorList exp_avgs, TensorList exp
   constexpr const char* kName = kDecoupled ? "_fused_adamw_" : "_fused_adam_";
   check_steps(kName, state_steps, self);
   Group<5> group(kName,
-                 {self, grads, exp_avgs, exp_avg_sqs, amsgrad ? max_exp_avg_sqs : TensorList()});
+                 {self, grads, exp_avgs, exp_avg_sqs, amsgrad ? max_exp_avg_sqs : TensorList()},
+                 amsgrad ? 5 : 4);
   if (group.count() == 0) return;
   Call call;
   call.value(GroupValues{
@@ -272,7 +274,7 @@ void run_sgd(CallFrame& call) {
 void sgd(TensorList self, TensorList grads, TensorList momentum_buffers, double weight_decay,
          double momentum, Number lr, double dampening, bool nesterov, bool maximize,
          bool is_first_step, const OptionalTensor& grad_scale, const OptionalTensor& found_inf) {
-  Group<3> group("_fused_sgd_", {self, grads, momentum != 0 ? momentum_buffers : TensorList()});
+  Group<3> group("_fused_sgd_", {self, grads, momentum != 0 ? momentum_buffers : TensorList()}, 2);
   TORCH_CHECK(momentum == 0 || momentum_buffers.size() == self.size(),
               "_fused_sgd_: momentum needs a buffer per parameter, got ", momentum_buffers.size(),
               " for ", self.size());
@@ -330,7 +332,7 @@ void adagrad(TensorList self, TensorList grads, TensorList state_sums, TensorLis
              Number lr, double lr_decay, double weight_decay, double eps, bool maximize,
              const OptionalTensor& grad_scale, const OptionalTensor& found_inf) {
   check_steps("_fused_adagrad_", state_steps, self);
-  Group<3> group("_fused_adagrad_", {self, grads, state_sums});
+  Group<3> group("_fused_adagrad_", {self, grads, state_sums}, 3);
   if (group.count() == 0) return;
   Call call;
   call.value(GroupValues{static_cast<int64_t>(group.count()), group.dtype(), {maximize}, {}});
