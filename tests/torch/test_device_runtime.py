@@ -212,3 +212,27 @@ print(os.waitpid(pid, 0)[1])
 """
     done = run_python(code)
     assert done.stdout.strip() == "0", done.stderr
+
+
+def test_bits_do_not_depend_on_how_busy_the_machine_is() -> None:
+    """PyTorch's own kernels add up thread by thread: who is busy must not get fewer threads."""
+    code = """
+import subprocess, sys, time, torch, hologram_torch
+torch.set_num_threads(2)
+x = torch.randn(200_001, device='hologram')
+sums = [lambda: x.dot(x), lambda: x.to(torch.complex64).sum().real]
+first = [f().item() for f in sums]
+spin = [sys.executable, '-c', 'while True: pass']
+busy = [subprocess.Popen(spin) for _ in range(2 + 2 * torch.get_num_threads())]
+try:
+    end, count = time.monotonic() + 1.5, 0
+    while time.monotonic() < end:
+        assert [f().item() for f in sums] == first, count
+        count += 1
+finally:
+    for process in busy:
+        process.kill()
+print(count > 5)
+"""
+    done = run_python(code)
+    assert done.stdout.strip() == "True", done.stderr

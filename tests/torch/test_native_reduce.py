@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
-from native_compare import FLOATS, INTEGERS, check, check_native, layouts, values
+from native_compare import DEVICE, FLOATS, INTEGERS, check, check_native, layouts, values
 
 TOL = {
     torch.float32: {"rtol": 2e-6, "atol": 2e-5},
@@ -82,6 +84,37 @@ def test_positions_and_extremes(dtype: torch.dtype) -> None:
         check_native(torch.prod, x[:1], tol=TOL[dtype] | {"rtol": 5e-2})
         check_native(torch.prod, x, 1, tol=TOL[dtype] | {"rtol": 5e-2})
         check_native(torch.cumsum, x, 1, tol=TOL[dtype])
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_sums_without_nan(dtype: torch.dtype) -> None:
+    x = values(5, 7, 9, dtype=dtype)
+    x[1:3, :, ::2] = math.nan
+    x[2] = math.nan
+    x[4, 1, 1] = math.inf
+
+    # cpu adds up halves as halves, so it is no oracle of them; here sums are those of float64.
+    def exact(call: Callable[..., torch.Tensor], x: torch.Tensor, **kwargs: Any) -> torch.Tensor:
+        ours = x.device.type == DEVICE.type
+        return call(x, **kwargs) if ours else call(x.double(), **kwargs).to(dtype)
+
+    for y in layouts(x):
+        for dim in DIMS:
+            for keepdim in (False, True):
+                check_native(exact, torch.nansum, y, dim=dim, keepdim=keepdim, tol=TOL[dtype])
+        check(exact, torch.nanmean, y, dim=(1, 2), tol=TOL[dtype])
+        check_native(torch.nansum, y, dtype=torch.float64, tol=TOL[torch.float64])
+        check(torch.nansum, y, dim=(1, 1))
+        check(torch.nansum, y, dtype=torch.int64)
+    check(torch.nansum, torch.tensor([1, 2]))
+    check(torch.nansum, torch.tensor([1, 2]), dtype=dtype)
+    check(torch.nansum, torch.zeros(0, 3, dtype=dtype), dim=0)
+
+    def gradient(x: torch.Tensor) -> torch.Tensor:
+        x = x.detach().requires_grad_()
+        return torch.autograd.grad(torch.nansum(x, 1).sum(), x)[0]
+
+    check(gradient, x)
 
 
 def test_nan_and_infinities() -> None:

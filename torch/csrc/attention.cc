@@ -16,7 +16,7 @@
 #include "calls.h"
 #include "generator.h"
 #include "hologram/attention.h"
-#include "load.h"
+#include "openmp.h"
 
 namespace hologram_torch {
 namespace {
@@ -201,7 +201,7 @@ std::tuple<Tensor, Tensor> torch_attention(const Tensor& query, const Tensor& ke
                                            std::optional<double> scale) {
   AliasScope scope;
   BelowAutograd guard;
-  LoadGuard load;
+  const OpenMpRegion region;
   auto [output, logsumexp] = at::_scaled_dot_product_flash_attention_for_cpu(
       scope.to_cpu(query), scope.to_cpu(key), scope.to_cpu(value), dropout, is_causal,
       scope.to_cpu(bias), scale);
@@ -264,7 +264,7 @@ Backward attention_backward(const Tensor& grad, const Tensor& query, const Tenso
   }
   AliasScope scope;
   BelowAutograd guard;
-  LoadGuard load;
+  const OpenMpRegion region;
   auto [grad_q, grad_k, grad_v] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
       scope.to_cpu(grad), scope.to_cpu(query), scope.to_cpu(key), scope.to_cpu(value),
       scope.to_cpu(output), scope.to_cpu(logsumexp), dropout, is_causal, scope.to_cpu(mask), scale);

@@ -10,7 +10,7 @@
 
 #include "alias.h"
 #include "calls.h"
-#include "load.h"
+#include "openmp.h"
 
 namespace hologram_torch {
 namespace {
@@ -265,7 +265,7 @@ Tensor convolution(const Tensor& input, const Tensor& weight, const OptionalTens
   }
   AliasScope scope;
   BelowAutograd guard;
-  LoadGuard load(INT64_MAX, /*keeps_threads=*/true);
+  const OpenMpRegion region;
   return scope.to_device(at::convolution(scope.to_cpu(input), scope.to_cpu(weight),
                                          scope.to_cpu(bias), stride, padding, dilation, transposed,
                                          output_padding, groups));
@@ -309,7 +309,7 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& grad_outpu
   }
   AliasScope scope;
   BelowAutograd guard;
-  LoadGuard load(INT64_MAX, /*keeps_threads=*/true);
+  const OpenMpRegion region;
   const int64_t channels = transposed ? weight.size(1) * groups : weight.size(0);
   auto [grad_input, grad_weight, grad_bias] = at::convolution_backward(
       scope.to_cpu(grad_output), scope.to_cpu(input), scope.to_cpu(weight), IntArrayRef(channels),

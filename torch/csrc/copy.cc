@@ -8,9 +8,9 @@
 
 #include "alias.h"
 #include "hologram/trace.h"
-#include "load.h"
 #include "native_common.h"
 #include "native_copy.h"
+#include "openmp.h"
 
 namespace hologram_torch {
 namespace {
@@ -60,7 +60,7 @@ void copy_into(const Tensor& dst, const Tensor& src, bool non_blocking) {
   if (native_copy(dst, src)) return;
   AliasScope scope;
   BelowAutograd guard;
-  LoadGuard load;
+  const OpenMpRegion region;
   Tensor to = scope.to_cpu(dst);
   // Only another accelerator can make use of non_blocking, and it keeps its own account of memory.
   to.copy_(scope.to_cpu(src), non_blocking && !(is_host(dst) && is_host(src)));

@@ -7,8 +7,8 @@
 #include "alias.h"
 #include "generator.h"
 #include "hologram/trace.h"
-#include "load.h"
 #include "op_info.h"
+#include "openmp.h"
 
 namespace hologram_torch {
 namespace {
@@ -240,7 +240,7 @@ void run(const c10::OperatorHandle& op, Stack* stack) {
   call.swap_arguments();
   {
     BelowAutograd guard;
-    LoadGuard load;
+    const OpenMpRegion region;
     std::optional<ScopedCpuSeed> seed;
     if (C10_UNLIKELY(info.seeded && info.generator < 0)) seed.emplace();
     op.redispatchBoxed(c10::DispatchKeySet(kCpuKey), stack);

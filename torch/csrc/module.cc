@@ -17,9 +17,9 @@
 #include "hologram/op.h"
 #include "hologram/recorder.h"
 #include "hologram/version.h"
-#include "load.h"
 #include "native_common.h"
 #include "op_info.h"
+#include "openmp.h"
 #include "profiler.h"
 
 namespace py = pybind11;

@@ -11,9 +11,9 @@
 #include <limits>
 
 #include "alias.h"
-#include "load.h"
 #include "native_matmul_blas.h"
 #include "native_reduce.h"
+#include "openmp.h"
 #include "record.h"
 #include "untracked.h"
 
@@ -167,7 +167,7 @@ void multiply(const Product& p) {
     hologram::gemm(args);
     return;
   }
-  const LoadGuard guard(work);
+  const OpenMpRegion region(work);
   blas_gemm(args);
 }
 
@@ -208,7 +208,7 @@ template <class F>
 void on_aliases(const Tensor& out, int64_t flops, F&& kernel) {
   AliasScope scope;
   const BelowAutograd below;
-  const LoadGuard guard(flops);
+  const OpenMpRegion region(flops);
   Tensor cpu = scope.to_cpu(out);
   kernel(scope, cpu);
 }
@@ -483,7 +483,7 @@ bool blas_mv(const Tensor& mat, const Tensor& vec) {
 
 void mv_into(const Tensor& mat, const Tensor& vec, double alpha, double beta, const Tensor& out) {
   const Matrix a = matrix_of(mat);
-  const LoadGuard guard(a.rows * a.cols);
+  const OpenMpRegion region(OpenMpRegion::kPerLoad * a.rows * a.cols);
   if (mat.scalar_type() == at::kFloat) {
     gemv_as<float>(a, vec, alpha, beta, out);
   } else {
@@ -541,7 +541,7 @@ Tensor dot(const Tensor& self, const Tensor& other) {
       self.stride(0) <= kMax && other.stride(0) <= kMax &&
       (type == at::kFloat ? blas<float>().dot != nullptr : blas<double>().dot != nullptr)) {
     Tensor out = make_tensor({}, type);
-    const LoadGuard guard(self.numel());
+    const OpenMpRegion region(OpenMpRegion::kPerLoad * self.numel());
     if (type == at::kFloat) {
       dot_as<float>(self, other, out);
     } else {

@@ -16,7 +16,7 @@
 
 #include "alias.h"
 #include "hologram/cpu_info.h"
-#include "load.h"
+#include "openmp.h"
 
 namespace hologram_torch {
 namespace {
@@ -116,7 +116,7 @@ at::Tensor operand(const void* data, int64_t rows, int64_t cols, int64_t ld, boo
 }
 
 void torch_gemm(const GemmArgs& args) {
-  const LoadGuard guard(args.m * args.n * args.k);
+  const OpenMpRegion region(args.m * args.n * args.k);
   if (is_blas_dtype(args.dtype) && blas_gemm(args)) return;
   const BelowAutograd below;
   const at::ScalarType type = args.dtype == Dtype::kFloat32   ? at::kFloat

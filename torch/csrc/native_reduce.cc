@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT
-// sum, mean, prod, any, all, logsumexp, vector norms, cumsum.
+// sum, nansum, mean, prod, any, all, logsumexp, vector norms, cumsum.
 #include "native_reduce.h"
-#include "untracked.h"
+
+#include <ATen/ops/masked_fill.h>
+#include <ATen/ops/ne.h>
+#include <ATen/ops/sum.h>
 
 #include "calls.h"
+#include "untracked.h"
 
 namespace hologram_torch {
 
@@ -132,6 +136,16 @@ Tensor& sum_out(const Tensor& self, OptionalIntArrayRef dim, bool keepdim,
   }
   call_fallback<"sum.IntList_out">(self, dim, keepdim, dtype, out);
   return out;
+}
+
+// PyTorch's kernel adds up thread by thread. Of integers it is a sum; what a NaN is as an integer
+// is its own affair.
+Tensor nansum(const Tensor& self, OptionalIntArrayRef dim, bool keepdim,
+              std::optional<ScalarType> dtype) {
+  if (C10_LIKELY(is_float_plain(self) && at::isFloatingType(sum_type(self, dtype)))) {
+    return at::sum(at::masked_fill(self, at::ne(self, self), 0), dim, keepdim, dtype);
+  }
+  return call_fallback<"nansum">(self, dim, keepdim, dtype).back().toTensor();
 }
 
 bool means(const Tensor& self, ScalarType type) {
@@ -299,6 +313,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   register_functional<"sum", &sum>(m);
   register_functional<"sum.dim_IntList", &sum_dims>(m);
   register_native<&sum_out>(m, "sum.IntList_out");
+  register_native<&nansum>(m, "nansum");
   register_functional<"mean", &mean>(m);
   register_functional<"mean.dim", &mean_dims>(m);
   register_native<&mean_out>(m, "mean.out");

@@ -11,7 +11,7 @@
 #include "alias.h"
 #include "calls.h"
 #include "hologram/lstm.h"
-#include "load.h"
+#include "openmp.h"
 
 namespace hologram_torch {
 namespace {
@@ -242,7 +242,7 @@ std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor& input, at::TensorList hx,
     return own_lstm(input, hx, params, has_biases, num_layers, bidirectional, batch_first);
   }
   AliasScope scope;
-  LoadGuard load;
+  const OpenMpRegion region;
   const Tensor cpu_input = scope.to_cpu(input).detach();
   std::vector<Tensor> cpu_hx = scope.to_cpu(hx), cpu_params = scope.to_cpu(params);
   auto [output, h, c] = at::lstm(cpu_input, cpu_hx, cpu_params, has_biases, num_layers, dropout,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Keeps PyTorch's OpenMP kernels to one thread while the machine is busy with others' work.
+// What PyTorch's OpenMP threads are lent for, and how many of them its kernels get.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -31,40 +31,48 @@ inline void lend_openmp_threads() {
   });
 }
 
-// An OpenMP region ends in a barrier: with a core taken by another process every small op waits a
-// scheduler's time slice for the thread that was there. libhologram measures how soon its workers
-// answer; while they are late, a CPU kernel run by us stays on the calling thread.
-class LoadGuard {
+// Around a kernel of PyTorch's. Many sum thread by thread, so that the number of threads decides
+// bits: it depends on how much there is to do and never on how busy the machine is.
+class OpenMpRegion {
  public:
-  // work: multiplications or the like; below some thousands PyTorch starts no threads anyway.
-  // keeps_threads: of a kernel whose bits depend on how many there are, which must not depend on
-  // how busy the machine is.
-  explicit LoadGuard(int64_t work = INT64_MAX, bool keeps_threads = false) {
-    if (work <= kWorthThreads) return;
-    if (keeps_threads || hologram::workers_answer_quickly()) {
+  // work: multiplications, or what takes as long. Little of it stays on the calling thread, for a
+  // region ends in a barrier: with a core taken by another process it waits a scheduler's time
+  // slice for the thread that was there. Not given: PyTorch's kernel decides.
+  explicit OpenMpRegion(int64_t work = INT64_MAX) {
+    if (work > kWorthThreads) {
       begin_ = now();
       return;
     }
-    if (omp_set_num_threads == nullptr || omp_get_max_threads == nullptr) return;
+    // Nobody starts threads for so little.
+    if (work <= kNever || omp_set_num_threads == nullptr || omp_get_max_threads == nullptr) return;
     threads_ = omp_get_max_threads();
     if (threads_ <= 1) return;
     omp_set_num_threads(1);
     if (MKL_Set_Num_Threads_Local != nullptr) mkl_threads_ = MKL_Set_Num_Threads_Local(1);
   }
-  ~LoadGuard() {
-    // What took longer than this was worth a region to PyTorch.
-    if (begin_ != 0 && now() - begin_ > kWorthRegion) hologram::note_team_in_use();
+  ~OpenMpRegion() {
+    // What took longer than this was worth a region to PyTorch. Where threads wake late, no tiles
+    // of ours shall wait for the team.
+    if (begin_ != 0 && now() - begin_ > kWorthRegion && hologram::workers_answer_quickly()) {
+      hologram::note_team_in_use();
+    }
     if (threads_ <= 1) return;
     omp_set_num_threads(threads_);
     if (MKL_Set_Num_Threads_Local != nullptr) MKL_Set_Num_Threads_Local(mkl_threads_);
   }
-  LoadGuard(const LoadGuard&) = delete;
-  LoadGuard& operator=(const LoadGuard&) = delete;
+  OpenMpRegion(const OpenMpRegion&) = delete;
+  OpenMpRegion& operator=(const OpenMpRegion&) = delete;
+
+  // Matrix times vector and dot products wait for memory: an element takes as long as this many
+  // multiplications of a matrix product.
+  static constexpr int64_t kPerLoad = 8;
 
  private:
   static int64_t now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
-  static constexpr int64_t kWorthThreads = 4096;
+  static constexpr int64_t kNever = 4096;
+  // Some ten microseconds.
+  static constexpr int64_t kWorthThreads = int64_t{1} << 19;
   static constexpr int64_t kWorthRegion = 50'000;
   int64_t begin_ = 0;
   int threads_ = 0;
