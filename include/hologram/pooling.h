@@ -25,8 +25,8 @@ struct MaxPoolArgs {
 // make no sense and for windows that lie outside.
 HOLOGRAM_API void max_pool(const MaxPoolArgs& args, const void* x, void* y, int64_t* positions);
 
-// grad_x: at each position the sum of the gradients of the windows that chose it. Positions must be
-// inside the plane (not checked).
+// grad_x: at each position the sum of the gradients of the windows that chose it. Error(kIndex),
+// once grad_x is written, where a position is outside of its plane.
 HOLOGRAM_API void max_pool_backward(const MaxPoolArgs& args, const void* grad_y,
                                     const int64_t* positions, void* grad_x);
 

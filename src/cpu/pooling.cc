@@ -3,6 +3,7 @@
 #include "hologram/pooling.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "hologram/error.h"
 #include "src/cpu/convolution_work.h"
@@ -92,15 +93,28 @@ void backward(const MaxPoolArgs& args, const T* grad_y, const int64_t* positions
   const int64_t places = volume(args.out_size), size = volume(args.in_size);
   const int64_t chunk =
       std::clamp<int64_t>(kTaskReads / 4 / std::max<int64_t>(1, size), 1, args.planes);
+  std::atomic<bool> all_inside{true};
   parallel_for(ceil_div(args.planes, chunk), threads_of(args.max_threads),
                [&](int64_t begin, int64_t end, int) {
+                 bool inside = true;
                  for (int64_t i = begin * chunk; i < std::min(args.planes, end * chunk); ++i) {
                    T* const to = grad_x + i * size;
                    std::fill_n(to, size, T(0));
-                   for (int64_t j = i * places; j < (i + 1) * places; ++j)
-                     to[positions[j]] += grad_y[j];
+                   for (int64_t j = i * places; j < (i + 1) * places; ++j) {
+                     const int64_t position = positions[j];
+                     if (position < 0 || position >= size) [[unlikely]] {
+                       inside = false;
+                     } else {
+                       to[position] += grad_y[j];
+                     }
+                   }
                  }
+                 if (!inside) all_inside.store(false, std::memory_order_relaxed);
                });
+  if (!all_inside.load(std::memory_order_relaxed)) {
+    fail(ErrorKind::kIndex, "max_pool_backward: a position is outside of the plane of ", size,
+         " elements that was pooled; pass the positions that max_pool gave");
+  }
 }
 
 }  // namespace

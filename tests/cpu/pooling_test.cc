@@ -120,5 +120,27 @@ TEST(MaxPool, RefusesWhatIsWrong) {
   EXPECT_TRUE(has(error_of(good, nullptr), "an operand that has elements is null"));
 }
 
+TEST(MaxPool, GradientsStayInTheirPlane) {
+  const MaxPoolArgs args{Dtype::kFloat32, 2, {1, 4, 4}, {1, 2, 2}, {1, 2, 2}, {1, 2, 2}};
+  const std::vector<float> grad(8, 1.0f);
+  for (const int64_t outside : {int64_t{-1}, int64_t{16}, INT64_MIN, INT64_MAX}) {
+    std::vector<int64_t> positions(8, 5);
+    positions[3] = outside;
+    std::vector<float> grad_x(16 * 4, 7.0f);  // the planes in the middle of it
+    try {
+      max_pool_backward(args, grad.data(), positions.data(), grad_x.data() + 16);
+      ADD_FAILURE() << outside << " was taken";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kIndex);
+      EXPECT_STREQ(error.what(),
+                   "max_pool_backward: a position is outside of the plane of 16 elements that was "
+                   "pooled; pass the positions that max_pool gave");
+    }
+    EXPECT_EQ(grad_x[16 + 5], 3);
+    EXPECT_EQ(grad_x[32 + 5], 4);
+    for (const size_t i : {0, 15, 48, 63}) EXPECT_EQ(grad_x[i], 7) << i;
+  }
+}
+
 }  // namespace
 }  // namespace hologram

@@ -197,3 +197,21 @@ def test_dropout_takes_the_composite() -> None:
     assert not torch.equal(out.cpu(), plain.cpu())
     out.sum().backward()
     assert torch.isfinite(q.grad.cpu()).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_backward_compares_shapes(dtype: torch.dtype) -> None:
+    """PyTorch's kernel does not, and reads past the end of what is too small."""
+    q, k, v = (values(2, 3, 8, 16, dtype=dtype, seed=seed).to(DEVICE) for seed in (1, 2, 3))
+    forward = torch.ops.aten._scaled_dot_product_fused_attention_overrideable
+    backward = torch.ops.aten._scaled_dot_product_fused_attention_overrideable_backward
+    out, logsumexp, *rest = forward(q, k, v)
+    good = [torch.ones_like(out), out, logsumexp]
+    for i in range(3):
+        for bad in [good[i][:, :, :5], good[i][:1], good[i][0]]:
+            grad, o, lse = [bad if j == i else good[j] for j in range(3)]
+            with pytest.raises(RuntimeError, match=r"backward: expected .* \[2, 3, 8, 16\]"):
+                backward(
+                    grad, q, k, v, None, [True, True, True, False], o, lse, *rest[:4], 0.0, False,
+                    *rest[4:6],
+                )  # fmt: skip

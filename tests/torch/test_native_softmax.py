@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 import torch
@@ -98,3 +99,17 @@ def test_second_derivative() -> None:
     x = values(3, 4, dtype=torch.float64).to(DEVICE).requires_grad_()
     assert torch.autograd.gradgradcheck(lambda t: torch.softmax(t, 1), (x,))
     assert torch.autograd.gradcheck(lambda t: torch.log_softmax(t, 0), (x,))
+
+
+@pytest.mark.parametrize("name", ["_softmax_backward_data", "_log_softmax_backward_data"])
+@pytest.mark.parametrize("shape", [(1, 16), (768, 0), (9,), (18, 16)])
+def test_backward_compares_shapes(name: str, shape: tuple[int, ...]) -> None:
+    """PyTorch's kernel of log_softmax does not, and reads what lies behind the output."""
+    backward = getattr(torch.ops.aten, name)
+    grad, output = torch.ones(9, 16, device=DEVICE), torch.ones(shape, device=DEVICE)
+    into = "out" if "log" in name else "grad_input"
+    message = re.escape(f"gradient of the output's shape {list(shape)}, got [9, 16]")
+    with pytest.raises(RuntimeError, match=message):
+        backward(grad, output, -1, torch.float32)
+    with pytest.raises(RuntimeError, match=message):
+        backward.out(grad, output, -1, torch.float32, **{into: torch.empty_like(grad)})

@@ -132,3 +132,20 @@ def test_lstm_gradients_agree_with_cpu() -> None:
     ours(x.to("hologram"))[0].sin().sum().backward()
     for want, got in zip(cpu.parameters(), ours.parameters(), strict=True):
         torch.testing.assert_close(got.grad.cpu(), want.grad)
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_states_have_the_batch_of_the_input(batch_first: bool, dtype: torch.dtype) -> None:
+    """torch.lstm does not look, and PyTorch's cpu reads past the end of what is too small."""
+    layer = torch.nn.LSTM(3, 4).to("hologram", dtype)
+    weights = [p.detach() for p in layer.parameters()]
+    x = torch.randn(5, 6, 3, device="hologram").to(dtype)
+    batch = 5 if batch_first else 6
+    for wrong in (2, 9):
+        h = torch.zeros(1, wrong, 4, device="hologram", dtype=dtype)
+        right = torch.zeros(1, batch, 4, device="hologram", dtype=dtype)
+        for states in [(h, right), (right, h)]:
+            message = rf"states of batch size {batch}, .* got one of shape \[1, {wrong}, 4\]"
+            with torch.no_grad(), pytest.raises(RuntimeError, match=message):
+                torch.lstm(x, states, weights, True, 1, 0.0, False, False, batch_first)

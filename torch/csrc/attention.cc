@@ -255,11 +255,18 @@ Backward attention_backward(const Tensor& grad, const Tensor& query, const Tenso
                             int64_t /*max_q*/, int64_t /*max_k*/, double dropout, bool is_causal,
                             const Tensor& /*philox_seed*/, const Tensor& /*philox_offset*/,
                             std::optional<double> scale) {
+  // PyTorch's kernel compares none of these, and reads past the end of what is too small.
+  const std::array<int64_t, 4> result{query.size(0), query.size(1), query.size(2), value.size(3)};
+  TORCH_CHECK(!grad.defined() || (grad.sizes() == result && output.sizes() == result &&
+                                  logsumexp.numel() == result[0] * result[1] * result[2]),
+              "attention backward: expected a gradient and an output of shape ",
+              at::IntArrayRef(result), " and a logsumexp of the first three dimensions, got ",
+              grad.sizes(), ", ", output.sizes(), " and ", logsumexp.sizes());
   const OptionalTensor mask = bias.defined() ? OptionalTensor(bias) : std::nullopt;
   const at::ScalarType type = query.scalar_type();
   if (takes(query, key, value, mask, dropout) && is_plain(grad) && grad.scalar_type() == type &&
       has_rows(output, type) && is_plain(logsumexp) && logsumexp.scalar_type() == type &&
-      logsumexp.dim() == 3) {
+      logsumexp.sizes() == at::IntArrayRef(result).slice(0, 3)) {
     return own_backward(grad, query, key, value, mask, output, logsumexp, is_causal, scale);
   }
   AliasScope scope;

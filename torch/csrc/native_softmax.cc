@@ -120,6 +120,15 @@ bool takes_backward(const Tensor& grad, const Tensor& output, int64_t dim, Scala
          (input_type == type || (type == at::kFloat && is_half(input_type)));
 }
 
+// PyTorch's kernels walk the output by the gradient's shape, and that of log_softmax does not
+// compare them: it would read past the output's end.
+template <Name kName>
+void check_shapes(const Tensor& grad, const Tensor& output) {
+  TORCH_CHECK(grad.sizes() == output.sizes(), kName.text,
+              ": expected a gradient of the output's shape ", output.sizes(), ", got ",
+              grad.sizes());
+}
+
 template <Backward kKernel, Name kName>
 Tensor backward(const Tensor& grad, const Tensor& output, int64_t dim, ScalarType input_type) {
   if (C10_LIKELY(takes_backward(grad, output, dim, input_type))) {
@@ -127,6 +136,7 @@ Tensor backward(const Tensor& grad, const Tensor& output, int64_t dim, ScalarTyp
     compute<kKernel>(grad, output, dim, out);
     return out;
   }
+  check_shapes<kName>(grad, output);
   return call_fallback<kName>(grad, output, dim, input_type).back().toTensor();
 }
 
@@ -141,6 +151,7 @@ Tensor& backward_out(const Tensor& grad, const Tensor& output, int64_t dim, Scal
     compute<kKernel>(grad, output, dim, out);
     return out;
   }
+  check_shapes<kName>(grad, output);
   call_fallback<kName>(grad, output, dim, input_type, out);
   return out;
 }

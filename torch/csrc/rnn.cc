@@ -224,6 +224,17 @@ std::tuple<Tensor, Tensor, Tensor> own_lstm(const Tensor& input, at::TensorList 
   return {batch_first ? x.transpose(0, 1) : x, std::move(h_n), std::move(c_n)};
 }
 
+// oneDNN reads states by the input's batch, whatever theirs is.
+void check_batch(const Tensor& input, at::TensorList hx, bool batch_first) {
+  if (input.dim() != 3) return;
+  const int64_t batch = input.size(batch_first ? 0 : 1);
+  for (const Tensor& state : hx) {
+    TORCH_CHECK(state.dim() != 3 || state.size(1) == batch, "lstm: expected states of batch size ",
+                batch, ", that of the input of shape ", input.sizes(), ", got one of shape ",
+                state.sizes());
+  }
+}
+
 // PyTorch's cpu runs a whole layer at once (oneDNN); other devices go step by step. Random numbers
 // and gradients are the device's own, so layers with dropout and training take the steps.
 std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor& input, at::TensorList hx,
@@ -237,6 +248,7 @@ std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor& input, at::TensorList hx,
     return at::native::lstm(input, hx, params, has_biases, num_layers, dropout, train,
                             bidirectional, batch_first);
   }
+  check_batch(input, hx, batch_first);
   BelowAutograd guard;
   if (takes(input, hx, params, has_biases, num_layers, bidirectional)) {
     return own_lstm(input, hx, params, has_biases, num_layers, bidirectional, batch_first);
