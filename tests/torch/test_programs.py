@@ -153,6 +153,22 @@ def test_what_folds_leave_of_empty_tensors_is_bounded() -> None:
     assert generator.emit("torch.linalg.vector_norm({0}, 0, dim={1})", V(0), (0, 2)) == []
 
 
+def test_what_out_and_lists_grow_to_is_bounded() -> None:
+    """As what seed 2134765 multiplied into a third tensor, which took 5 GB."""
+    import torch
+    from programs import generate
+    from programs.steps import V
+
+    generator = generate.Generator(0)
+    generator.env.extend([torch.empty(40000), torch.empty(129, 129, 1), torch.empty(2)])
+    assert generator.emit("torch.mul({0}, {1}, out={2})", V(0), V(1), V(2), results=0) == []
+    assert not generator.steps
+    pair = ([V(2), V(0)], [V(2), V(1)])
+    assert generator.emit("torch._foreach_add({0}, {1})", *pair, results=2) == []
+    assert generator.spread(([V(2)], [V(2)])) == 0
+    assert not generator.steps
+
+
 def test_a_crash_is_a_finding() -> None:
     from programs import shrink
 

@@ -210,7 +210,8 @@ class Generator:
     def emit(self, what: Form | str, *arguments: Any, results: int = 1) -> list[V]:
         """Append a step and run it. Return the variables of its results that are tensors."""
         made = form(what) if isinstance(what, str) else what
-        if results and self.spread(arguments) > self.most:
+        # Also what is written to may grow.
+        if (results or "out=" in made.text) and self.spread(arguments) > self.most:
             return []
         first = len(self.env)
         self.env.extend([None] * results)
@@ -238,6 +239,11 @@ class Generator:
 
     def spread(self, arguments: tuple[Any, ...]) -> int:
         """Return how many elements the tensors among arguments have when broadcast, or folded."""
+        lists = [a for a in arguments if type(a) is list]
+        if lists:  # whose tensors belong together one by one, as those of _foreach_ ops
+            others = tuple(a for a in arguments if type(a) is V)
+            groups = zip(*lists, strict=False)
+            return max((self.spread((*group, *others)) for group in groups), default=0)
         shapes = {self.env[a].shape for a in arguments if type(a) is V}
         # A fold over the empty dimensions leaves the others, whose sizes nothing else bounds.
         empty = [families.numel([n for n in s if n != 0]) for s in shapes if 0 in s]
