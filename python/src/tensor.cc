@@ -322,7 +322,8 @@ do and give Tensors; they are recorded and run, fused, when somebody looks at a 
 print, item, tolist, bool, DLPack. Memory that was shared with others (np.asarray(x), asarray(array),
 DLPack) may be looked at any time, so ops on it run at their calls; array(x) makes a Tensor that
 defers. Indexing by ints, slices, Ellipsis and None gives views; by arrays it gives copies and goes
-through NumPy. complex is moved, joined and converted; arithmetic on it raises TypeError.)";
+through NumPy, which runs them at once. Complex numbers have arithmetic without fusion; where an op
+has none for them it raises TypeError that says what to take instead.)";
 
 }  // namespace
 

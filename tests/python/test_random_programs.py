@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Random programs on tensors and the same on arrays: views, writes through them, sharing, reading."""
+"""Random programs on tensors and on arrays: views, writes through them, sharing, reading."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import hologram as hg
 import numpy as np
 import pytest
+
+import hologram as hg
 
 Pair = tuple[hg.Tensor, np.ndarray]
 DTYPES = ["float64", "float64", "float32", "int32", "int64", "int8", "bool"]
