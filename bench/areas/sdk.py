@@ -216,23 +216,67 @@ _CASES: list[tuple[str, Callable[[Side], Work], Callable[[Side], Work], float | 
 ]
 
 
-# Name, the function, the least it must be faster than NumPy, from which size on.
-_COMPUTED: list[tuple[str, Callable[[Any, Any, Any], Any], float, int]] = [
-    ("a + b of tensors, run; of arrays", lambda xp, a, b: a + b, 1.0, 0),
-    ("maximum(a * b + a, 0) * 2 + b of tensors, run; of arrays", _five_ops, 4.0, 10_000),
+def _many_arrays() -> list[np.ndarray]:
+    generator = np.random.default_rng(1)
+    return [generator.standard_normal(1_000, dtype=np.float32) for _ in range(2 * _CALLS)]
+
+
+def _many_adds(side: Side) -> Work:
+    """Return as many `vector_add` of 1K elements, each on buffers of its own, as are waited for."""
+    hologram = importlib.import_module("hologram")
+    executor = hologram.Executor(backend="cpu")
+    inputs = [executor.allocate(1_000) for _ in range(2 * _CALLS)]
+    for buffer, values in zip(inputs, _many_arrays()):
+        buffer.from_numpy(values)
+    calls = [(a, b, executor.allocate(1_000)) for a, b in zip(inputs[::2], inputs[1::2])]
+    add = hologram.ops.vector_add
+
+    def run() -> None:
+        for a, b, c in calls:
+            add(executor, a, b, c)
+
+    def outputs() -> torch.Tensor:
+        run()
+        return torch.from_numpy(np.stack([np.frombuffer(c.to_bytes(), "f4") for *_, c in calls]))
+
+    return _waited(Work(run, _CALLS, outputs), executor.synchronize)
+
+
+def _many_numpy_adds() -> Work:
+    inputs = _many_arrays()
+    calls = [(a, b, np.empty_like(a)) for a, b in zip(inputs[::2], inputs[1::2])]
+
+    def run() -> None:
+        for a, b, c in calls:
+            np.add(a, b, out=c)
+
+    return Work(run, _CALLS, lambda: torch.from_numpy(np.stack([a + b for a, b, _ in calls])))
+
+
+# Name, the function, the least it must be faster than NumPy from 10K on.
+_COMPUTED: list[tuple[str, Callable[[Any, Any, Any], Any], float | None]] = [
+    ("a + b of tensors, run; of arrays", lambda xp, a, b: a + b, None),
+    ("maximum(a * b + a, 0) * 2 + b of tensors, run; of arrays", _five_ops, 4.0),
 ]
 
 
 def _sized_cases(context: Context) -> Iterator[Case]:
-    """Yield one op of 1K, and five from 1K on, beside NumPy."""
-    for name, function, least, from_size in _COMPUTED:
-        for size in context.sizes if from_size else [1_000]:
+    """Yield one op and five of every size beside NumPy."""
+    yield Case(
+        "vector_add, 64 of them run; np.add",
+        _many_adds,
+        peer=lambda _: _many_numpy_adds(),
+        size=1_000,
+        goal=Goal(1.0),
+    )
+    for name, function, least in _COMPUTED:
+        for size in context.sizes:
             yield Case(
                 name,
                 _computed(function, size),
                 peer=lambda _, f=function, n=size: _computed_by_numpy(f, n),  # type: ignore[misc]
                 size=size,
-                goal=Goal(least) if size >= from_size else None,
+                goal=Goal(least) if least and size >= 10_000 else None,
             )
 
 

@@ -357,6 +357,36 @@ def test_other_threads_drop_memory() -> None:
             thread.join()
 
 
+def test_threads_record_on_memory_of_numpy() -> None:
+    """Buffers whose deleters want the GIL die while other threads record and wait."""
+    x = hg.arange(5000, dtype="float64")
+    failures: list[BaseException] = []
+
+    def work(seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        try:
+            for _ in range(60):
+                index = rng.integers(0, 5000, int(rng.integers(1, 5000)))
+                t = x[index]
+                y = t * 2 + 1 - np.hypot(t, t) * 0
+                w = hg.asarray(np.ones(100)) + 1
+                del t
+                assert y[-1].item() == index[-1] * 2 + 1
+                assert w[0].item() == 2
+        except BaseException as error:
+            failures.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    sys.setswitchinterval(interval)
+    assert not failures
+
+
 def test_memory_survives_the_end_of_the_interpreter() -> None:
     for code in (
         "import numpy as np, hologram as hg\n"
