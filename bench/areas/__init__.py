@@ -2,6 +2,7 @@
 """The areas; importing this package registers them in the order of the report."""
 
 from bench.areas import (
+    borders,
     chains,
     copies,
     fallback,
@@ -20,6 +21,7 @@ from bench.core import AREAS
 ORDER = (
     overhead,
     sdk,
+    borders,
     single_ops,
     chains,
     training,
