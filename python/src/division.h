@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT
-// Operators of Python that no row of the op table computes: they run at their calls.
+// Operators of Python that no row of the op table computes, under their own names.
 #pragma once
 
-#include "hologram/tensor.h"
+#include "hologram/functions.h"
 
 namespace hologram::python {
 
-// Operands broadcast and are promoted as NumPy does; bool counts as int8. Each waits for its
-// operands. TypeError for complex, and for floats where only integers have a meaning.
-
-// Towards minus infinity; integers by 0 give 0, and floats what IEEE 754 says.
-Tensor floor_divide(const Tensor& x, const Tensor& y);
-// With the sign of y: x == floor_divide(x, y) * y + remainder(x, y).
-Tensor remainder(const Tensor& x, const Tensor& y);
-// Wraps. ValueError for a negative exponent.
-Tensor integer_power(const Tensor& x, const Tensor& y);
-// Shifts by the width and more give 0, and -1 for negative numbers to the right.
-Tensor left_shift(const Tensor& x, const Tensor& y);
-Tensor right_shift(const Tensor& x, const Tensor& y);
+// Operands broadcast and are promoted as NumPy does; bool counts as int8. TypeError for complex,
+// and for floats where only integers have a meaning; see IntegerOp.
+template <IntegerOp op>
+Tensor numpy_arithmetic(const Tensor& x, const Tensor& y) {
+  return integer_arithmetic(op, x, y, Rules::numpy);
+}
+inline constexpr auto& floor_divide = numpy_arithmetic<IntegerOp::floor_divide>;
+inline constexpr auto& remainder = numpy_arithmetic<IntegerOp::remainder>;
+// ValueError for a negative exponent.
+inline constexpr auto& integer_power = numpy_arithmetic<IntegerOp::pow>;
+inline constexpr auto& left_shift = numpy_arithmetic<IntegerOp::left_shift>;
+inline constexpr auto& right_shift = numpy_arithmetic<IntegerOp::right_shift>;
 
 }  // namespace hologram::python

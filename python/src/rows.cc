@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "convert.h"
-#include "division.h"
 #include "hologram/functions.h"
 #include "hologram/op.h"
 #include "hologram/recorder.h"
@@ -60,15 +59,6 @@ void settle_numbers(OpId op, Argument* arguments, int arity) {
   }
 }
 
-bool is_integer_power(const Argument* arguments) {
-  const auto whole = [](const Argument& argument) {
-    const Dtype dtype =
-        argument.is_tensor() ? argument.tensor().dtype() : argument.number().value.dtype;
-    return is_integer(dtype) || dtype == Dtype::kBool;
-  };
-  return whole(arguments[0]) && whole(arguments[1]);
-}
-
 PyObject* call_on_tensors(OpId op, int arity, PyObject* const* args, Py_ssize_t nargs,
                           PyObject* kwnames) {
   return guarded([&] {
@@ -77,14 +67,6 @@ PyObject* call_on_tensors(OpId op, int arity, PyObject* const* args, Py_ssize_t 
     std::array<Argument, kMaxArity> arguments;
     for (int i = 0; i < arity; ++i) arguments[i].require(args[i], name.data());
     settle_numbers(op, arguments.data(), arity);
-    if (op == OpId::pow && is_integer_power(arguments.data())) {
-      arguments[0].make_strong();
-      arguments[1].make_strong();
-      Tensor result = integer_power(arguments[0].tensor(), arguments[1].tensor());
-      if (out == nullptr) return wrap(std::move(result)).release().ptr();
-      if (PyObject_SetItem(out, Py_Ellipsis, wrap(std::move(result)).ptr()) != 0) raise_set();
-      return Py_NewRef(out);
-    }
     std::array<Operand, kMaxArity> operands = {Operand(0), Operand(0), Operand(0), Operand(0)};
     bool is_long_op = false;
     for (int i = 0; i < arity; ++i) {

@@ -207,6 +207,22 @@ void run_integer_op(CallFrame& frame) {
   }
 }
 
+// By NumPy's rules. The values of a tensor have to be looked at.
+void refuse_negative(const Operand& exponent) {
+  const auto lowest = [](const Tensor& t) {
+    return t.numel() == 0 ? 0 : item(reduce(Reduction::amin, t)).i64;
+  };
+  const int64_t least =
+      !exponent.is_tensor()
+          ? (exponent.number().dtype == Dtype::kInt64 ? exponent.number().i64 : 0)
+          : (is_integer(exponent.tensor().dtype()) ? lowest(exponent.tensor()) : 0);
+  if (least < 0) {
+    fail(ErrorKind::kInvalidArgument,
+         "pow: integers to negative integer powers are not allowed; cast one of them to a "
+         "floating dtype");
+  }
+}
+
 // `out` may have another dtype than is computed in; the result is converted to it then.
 void integer_op(IntegerOp op, std::span<const Operand> operands, Dtype compute, const Tensor& out) {
   std::array<Tensor, 2> in = settle(operands, compute, out);
@@ -357,19 +373,7 @@ void run_complex_op(CallFrame& frame) {
 
 void integer_power(std::span<const Operand> operands, Dtype compute, const Tensor& out,
                    Rules rules) {
-  if (rules == Rules::numpy) {
-    const Operand& exponent = operands[1];
-    const bool negative =
-        exponent.is_tensor()
-            ? is_integer(exponent.tensor().dtype()) && exponent.tensor().numel() != 0 &&
-                  item(reduce(Reduction::amin, exponent.tensor())).i64 < 0
-            : exponent.number().dtype == Dtype::kInt64 && exponent.number().i64 < 0;
-    if (negative) {
-      fail(ErrorKind::kInvalidArgument,
-           "pow: integers to negative integer powers are not integers; cast the base to a "
-           "floating dtype");
-    }
-  }
+  if (rules == Rules::numpy) refuse_negative(operands[1]);
   // bool: 0 to the 0 is 1, as of integers.
   integer_op(IntegerOp::pow, operands, compute == Dtype::kBool ? Dtype::kInt8 : compute, out);
 }
@@ -411,8 +415,10 @@ Tensor integer_arithmetic(IntegerOp op, const Operand& x, const Operand& y, Rule
       array::room_for_numbers(OpId::add, array::common_dtype(operands, rules), operands, rules);
   if (is_complex(dtype) ||
       (is_floating(dtype) && op != IntegerOp::floor_divide && op != IntegerOp::remainder)) {
-    fail(ErrorKind::kTypeMismatch, name, ": is not defined for ", dtype_name(dtype));
+    fail(ErrorKind::kTypeMismatch, name, ": is not defined for ", dtype_name(dtype),
+         "; cast the operands to an integer dtype");
   }
+  if (op == IntegerOp::pow && rules == Rules::numpy) array::refuse_negative(y);
   if (dtype == Dtype::kBool) dtype = Dtype::kInt8;
   const Tensor out = array::fresh(array::broadcast_shape(name, operands), dtype, device);
   if (out.numel() != 0) array::integer_op(op, operands, compute_dtype(dtype), out);

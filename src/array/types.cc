@@ -129,7 +129,10 @@ ElementwiseTypes elementwise_types(OpId op, std::span<const Operand> operands, R
       if (is_floating(common)) break;
       if (op == OpId::pow || op == OpId::floor || op == OpId::ceil || op == OpId::trunc ||
           op == OpId::round) {
-        break;  // integers have powers of their own, and are their own floor
+        // Integers have powers of their own, and are their own floor.
+        const bool widens = op == OpId::pow && rules == Rules::numpy;
+        if (widens && compute == Dtype::kBool) compute = Dtype::kInt8;
+        break;
       }
       compute = op == OpId::div && rules == Rules::numpy ? Dtype::kFloat64
                                                          : array::float_for(common, rules);

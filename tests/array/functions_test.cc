@@ -182,6 +182,7 @@ TEST(ElementwiseTypes, FollowPyTorchOrNumpy) {
       {OpId::sqrt, {i16}, kFloat32, kFloat32},
       {OpId::sqrt, {i64}, kFloat32, kFloat64},
       {OpId::pow, {i32, 2}, kInt32, kInt32},
+      {OpId::pow, {b, b}, kBool, kInt8},
       {OpId::floor, {i32}, kInt32, kInt32},
       {OpId::lt, {u8, f64}, kBool, kBool},
       {OpId::where, {f64, i8, i16}, kInt16, kInt16},
