@@ -46,7 +46,7 @@ def stub_of(module: ModuleType, on_buffers: bool) -> str:
         inputs = [p for p in _parameters(function) if p not in ("ex", "out")]
         operands = ", ".join(f"{p}: Any" for p in inputs)
         if on_buffers:
-            parameters, result = f"ex: Executor, {operands}, out: Any, /", "None"
+            parameters, result = f"ex: Executor, {operands}, /, out: Any", "None"
         else:
             parameters, result = f"{operands}, /, *, out: Tensor | None = None", "Tensor"
         line = f"def {name}({parameters}) -> {result}: ...\n"

@@ -31,7 +31,7 @@ def view(x: Any) -> np.ndarray:
         return np.asarray(memoryview(x))
     if isinstance(x.dtype, _dtypes.DType):
         raise TypeError("NumPy has no bfloat16; install ml_dtypes, or use x.astype('float32')")
-    return np.asarray(memoryview(x._as_int16())).view(x.dtype)
+    return np.asarray(memoryview(_hologram.asarray(x)._as_int16())).view(x.dtype)
 
 
 def array(x: Any, dtype: Any, copy: bool | None) -> np.ndarray:

@@ -163,11 +163,19 @@ bool are_flat(PyObject* const* args, int count) {
   return true;
 }
 
-PyObject* call_on_buffers(OpId op, PyObject* const* args, Py_ssize_t nargs) {
+PyObject* call_on_buffers(OpId op, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   return guarded([&]() -> PyObject* {
     const OpInfo& info = op_info(op);
     const char* name = info.name.data();
     const int arity = info.arity;
+    if (kwnames != nullptr) {
+      // out= lies where it would without its name.
+      if (PyTuple_GET_SIZE(kwnames) != 1 ||
+          PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, 0), "out") != 0) {
+        fail(ErrorKind::kTypeMismatch, "ops.", name, ": only out may be given by name");
+      }
+      ++nargs;
+    }
     if (nargs != arity + 2) {
       fail(ErrorKind::kTypeMismatch, "ops.", name, "(ex, inputs..., out) takes an Executor, ",
            arity, " inputs and out; ", nargs, " arguments were given");
@@ -211,8 +219,8 @@ PyObject* call_on_buffers(OpId op, PyObject* const* args, Py_ssize_t nargs) {
 }
 
 template <OpId op>
-PyObject* on_buffers(PyObject*, PyObject* const* args, Py_ssize_t nargs) {
-  return call_on_buffers(op, args, nargs);
+PyObject* on_buffers(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return call_on_buffers(op, args, nargs, kwnames);
 }
 
 // --- Their descriptions -------------------------------------------------------------------------
@@ -300,6 +308,7 @@ std::string buffer_doc(const OpInfo& info, const std::string& name) {
 // Method tables live as long as the process.
 struct Table {
   nb::module_& module;
+  const char* shown;  // the module that users know
   std::vector<std::unique_ptr<std::string>>& texts;
 
   void add(const std::string& name, std::string doc, PyCFunction function, int flags) const {
@@ -308,8 +317,7 @@ struct Table {
       return texts.back()->c_str();
     };
     auto* method = new PyMethodDef{keep(name), function, flags, keep(std::move(doc))};
-    const nb::object module_name = nb::getattr(module, "__name__");
-    nb::object made = nb::steal(PyCFunction_NewEx(method, nullptr, module_name.ptr()));
+    nb::object made = nb::steal(PyCFunction_NewEx(method, nullptr, nb::str(shown).ptr()));
     if (!made.is_valid()) raise_set();
     module.attr(name.c_str()) = made;
   }
@@ -339,10 +347,11 @@ void add_row(const Table& tensors, const Table& buffers) {
                                                {OpId::add, "scalar_add"},
                                                {OpId::mul, "scalar_mul"}}};
   auto* function = reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(&on_buffers<op>));
-  buffers.add(name, buffer_doc(info, name), function, METH_FASTCALL);
+  constexpr int kFlags = METH_FASTCALL | METH_KEYWORDS;
+  buffers.add(name, buffer_doc(info, name), function, kFlags);
   for (const Alias& alias : kAliases) {
     if (alias.id == op) {
-      buffers.add(alias.name, buffer_doc(info, alias.name), function, METH_FASTCALL);
+      buffers.add(alias.name, buffer_doc(info, alias.name), function, kFlags);
     }
   }
 }
@@ -353,8 +362,8 @@ void register_rows(nb::module_& m) {
   nb::module_ rows = m.def_submodule("rows", "The rows of the op table on tensors.");
   nb::module_ ops = m.def_submodule("ops", "The rows of the op table on buffers.");
   static auto& texts = *new std::vector<std::unique_ptr<std::string>>;
-  const Table tensors{rows, texts};
-  const Table buffers{ops, texts};
+  const Table tensors{rows, "hologram", texts};
+  const Table buffers{ops, "hologram.ops", texts};
 #define HOLOGRAM_ROW(name, id) add_row<OpId::name, 1>(tensors, buffers);
   HOLOGRAM_UNARY_ROWS(HOLOGRAM_ROW)
 #undef HOLOGRAM_ROW

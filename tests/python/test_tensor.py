@@ -503,6 +503,34 @@ def test_functions_of_numpy_take_tensors() -> None:
     assert np.array(t).tolist() == t.tolist()
 
 
+def test_bfloat16_is_computed_as_by_ml_dtypes() -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    x = rng.standard_normal(200).astype(ml_dtypes.bfloat16)
+    y = (rng.standard_normal(200) * 3).astype(ml_dtypes.bfloat16)
+    t, u = hg.asarray(x), hg.array(y)
+    assert t.dtype == x.dtype == hg.bfloat16
+    assert t._peek().tolist() == x.view(np.int16).tolist()
+    pairs = [
+        (t + u, x + y), (t * u, x * y), (t / u, x / y), (t < u, x < y),
+        (-t, -x), (hg.maximum(t, u), np.maximum(x, y)), (t[::-1], x[::-1]), (t[[3, 1]], x[[3, 1]]),
+        (t.astype("float32"), x.astype(np.float32)),
+        (t + hg.ones(200, "float32"), x + np.ones(200, np.float32)),
+    ]  # fmt: skip
+    for found, expected in pairs:
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(
+            np.asarray(found).astype("float64"), expected.astype("float64")
+        )
+    assert (t - 0.1).dtype == x.dtype  # a number has no width here either
+    x[0] = 5
+    assert t[0].item() == 5
+    with hg.Executor() as ex:
+        b = ex.allocate(200, ml_dtypes.bfloat16)
+        b.from_numpy(x)
+        assert b.to_numpy().dtype == x.dtype
+        assert b.to_bytes() == x.tobytes()
+
+
 # --- Functions of the op table ----------------------------------------------------------------
 
 ROWS = {n: f for n, f in vars(hg._hologram.rows).items() if not n.startswith("_")}
@@ -698,6 +726,17 @@ def test_ops_check_their_arguments() -> None:
     for call in (lambda: add(ex, a, b, c), lambda: hg.ops.softmax(ex, a, c)):
         with pytest.raises(RuntimeError, match="the executor is closed"):
             call()
+
+
+def test_out_may_be_named() -> None:
+    with hg.Executor() as ex:
+        a, c = filled(ex, [1, 2]), ex.allocate(2)
+        hg.ops.vector_add(ex, a, a, out=c)
+        assert c.to_numpy().tolist() == [2, 4]
+        with pytest.raises(TypeError, match="only out may be given by name"):
+            hg.ops.vector_add(ex, a, y=a, out=c)
+    assert hg.ops.vector_add.__module__ == "hologram.ops"
+    assert pickle.loads(pickle.dumps(hg.exp)) is hg.exp
 
 
 def test_ops_mix_buffers_tensors_and_dtypes() -> None:
