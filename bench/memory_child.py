@@ -44,6 +44,7 @@ TRAINED: dict[str, Callable[[], training.Training]] = {
 CHAINED = {f"chain: {c.name}, 10M elements": c for c in chains.CHAINS if not c.in_place}
 GROWN = "growth: small steps"
 GROWN_TRAINING = "growth: training steps of an MLP 64-32-10"
+BORDERS = "borders: NumPy to hologram to torch and back, 10M elements"
 _CHAIN_SIZE = 10_000_000
 _STEP_SIZE = 1_000
 
@@ -95,6 +96,27 @@ def _chain(side: Side, name: str) -> int:
     return _status("VmHWM") - before
 
 
+def _cross_borders(shares: bool) -> int:
+    """Return the peak of carrying an array through the libraries, by sharing it or by copies."""
+    import numpy as np
+
+    import hologram
+
+    # A first, small crossing loads what is loaded late.
+    for size in (_STEP_SIZE, _CHAIN_SIZE):
+        array = np.ones(size, dtype=np.float32)
+        before = _clear_peak()
+        if shares:
+            tensor = torch.from_dlpack(hologram.asarray(array))
+            result = np.asarray(hologram.Tensor.from_dlpack(tensor))
+        else:
+            tensor = torch.tensor(np.array(hologram.array(array)))
+            result = np.array(hologram.array(tensor.numpy()))
+        if result.sum() != size:
+            raise RuntimeError("the borders changed the values")
+    return _status("VmHWM") - before
+
+
 def _grow(side: Side, steps: int) -> int:
     """Return by how much the process grows over small steps, after a tenth of them."""
     context = Context(str(side.device))
@@ -137,6 +159,8 @@ def measure(device: str, what: str, threads: int, steps: int) -> dict[str, Any]:
     result: dict[str, Any]
     if what == GROWN:
         result = {"bytes": _grow(side, steps)}
+    elif what == BORDERS:
+        result = {"bytes": _cross_borders(shares=side.device.type != "cpu")}
     elif what == GROWN_TRAINING:
         result = _grow_training(side, steps)
     else:
@@ -150,7 +174,7 @@ def measure(device: str, what: str, threads: int, steps: int) -> dict[str, Any]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("device")
-    parser.add_argument("what", choices=[*TRAINED, *CHAINED, GROWN, GROWN_TRAINING])
+    parser.add_argument("what", choices=[*TRAINED, *CHAINED, GROWN, GROWN_TRAINING, BORDERS])
     parser.add_argument("threads", type=int)
     parser.add_argument("--steps", type=int, default=1_000_000)
     options = parser.parse_args()

@@ -73,7 +73,7 @@ def _training_row(context: Context, what: str, steps: int) -> Row:
 @area(AREA, "Memory: resident set added, in a process of its own")
 def measure(context: Context) -> Iterator[Row]:
     # Late: the child's module imports areas.
-    from bench.memory_child import CHAINED, GROWN, GROWN_TRAINING, TRAINED
+    from bench.memory_child import BORDERS, CHAINED, GROWN, GROWN_TRAINING, TRAINED
 
     times = 3 if context.whole and not context.quick else 1
     chains, models = list(CHAINED), list(TRAINED)
@@ -84,6 +84,10 @@ def measure(context: Context) -> Iterator[Row]:
     for what in (*chains, *models):
         if context.wants(what):
             yield _row(context, what, _CHAIN if what in CHAINED else _TRAINING, times)
+    if context.wants(BORDERS):
+        row = _row(context, BORDERS, _FLAT, times)
+        row.note = "shared; the reference copies at each border"
+        yield row
     if context.wants(GROWN):
         steps = 1_000_000 if times == 3 else 10_000 if context.quick else 200_000
         yield _row(context, GROWN, _FLAT, 1, steps)

@@ -456,12 +456,21 @@ def test_reduction_says_so_where_nothing_is_counted():
 def test_memory_is_measured_in_children():
     rows = list(AREAS["memory"].measure(make_context()))
     assert [r.fault for r in rows if r.fault] == []
-    chain, model, growth, trained = rows
+    chain, model, borders, growth, trained = rows
     assert chain.value >= 40e6
     assert model.value > 0
+    assert borders.value >= 80e6  # copies, as no device shares
     assert "10,000" in growth.name
     assert "1,000" in trained.name
     assert "the same bits in" in trained.note
+
+
+def test_functions_are_measured_on_cpu_tensors():
+    context = make_context()
+    rows = list(AREAS["functional"].measure(context))
+    assert [r.fault for r in rows if r.fault] == []
+    assert {r.size for r in rows} == {0, 16, 1_000}
+    assert context.side.device.type == "cpu"
 
 
 # --- cases, goals and reports --------------------------------------------------------------------
