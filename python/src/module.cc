@@ -108,6 +108,7 @@ NB_MODULE(_hologram, m) {
   register_executor(m);
   register_buffer(m);
   register_tensor(m);
+  register_making(m);
   register_rows(m);
   register_losses(m);
 }

@@ -150,6 +150,7 @@ void register_errors();
 void register_executor(nb::module_& m);
 void register_buffer(nb::module_& m);
 void register_tensor(nb::module_& m);
+void register_making(nb::module_& m);
 void register_rows(nb::module_& m);
 void register_losses(nb::module_& m);
 

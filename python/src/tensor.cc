@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// hologram.Tensor: its class, its views and its conversions, and the functions that make tensors.
+// hologram.Tensor: its class, its views and its conversions.
 #include "hologram/tensor.h"
 
 #include <nanobind/stl/string.h>
@@ -207,109 +207,6 @@ nb::object contiguous_object(nb::handle object) {
   const TensorObject& self = nb::cast<const TensorObject&>(object);
   if (self.tensor.is_contiguous()) return nb::borrow(object);
   return wrap(copy_of(self.tensor));
-}
-
-Sharing parse_sharing(nb::handle copy) {
-  if (copy.is_none()) return Sharing::kWhereItCan;
-  return PyObject_IsTrue(copy.ptr()) == 1 ? Sharing::kNever : Sharing::kAlways;
-}
-
-nb::object array(nb::handle x, nb::handle dtype, nb::handle copy) {
-  std::optional<Dtype> wanted;
-  if (!dtype.is_none()) wanted = parse_dtype(dtype);
-  const Sharing sharing = parse_sharing(copy);
-  if (sharing == Sharing::kWhereItCan && tensor_of(x.ptr()) != nullptr &&
-      (!wanted || *wanted == tensor_of(x.ptr())->tensor.dtype())) {
-    return nb::borrow(x);
-  }
-  return wrap_as(tensor_type, make_tensor(x, wanted, sharing));
-}
-
-// --- Making -------------------------------------------------------------------------------------
-
-nb::object make_filled(nb::handle shape, const Scalar& value, Dtype dtype) {
-  return wrap(full(parse_shape(shape), value, dtype, default_device()));
-}
-
-nb::object full_object(nb::handle shape, nb::handle value, nb::handle dtype) {
-  WeakNumber number;
-  if (!parse_weak(value.ptr(), number)) {
-    const Tensor source = make_tensor(value).tensor;
-    const Dtype wanted = parse_dtype(dtype, source.dtype());
-    Tensor result = empty(parse_shape(shape), wanted, default_device());
-    copy_into(source, result);
-    return wrap(std::move(result));
-  }
-  const Dtype wanted = parse_dtype(dtype, number.value.dtype);
-  if (is_integer(wanted)) check_fits(number, wanted);
-  return make_filled(shape, number.value, wanted);
-}
-
-// As NumPy counts: how many, and start + i * (second - start).
-nb::object arange(nb::handle start, nb::handle stop, nb::handle step, nb::handle dtype) {
-  WeakNumber numbers[3];
-  const nb::handle given[3] = {stop.is_none() ? nb::handle(Py_None) : start,
-                               stop.is_none() ? start : stop, step};
-  numbers[0].value = Scalar(0);
-  numbers[2].value = Scalar(1);
-  bool whole = true;
-  for (int i = 0; i < 3; ++i) {
-    if (given[i].is_none()) continue;
-    nb::object value = nb::borrow(given[i]);
-    if (!parse_weak(value.ptr(), numbers[i])) {
-      value = item_object(make_tensor(value).tensor);
-      if (!parse_weak(value.ptr(), numbers[i])) {
-        fail(ErrorKind::kTypeMismatch, "arange: numbers are needed, not ", name_of_type(given[i]));
-      }
-    }
-    whole = whole && numbers[i].value.dtype != Dtype::kFloat64;
-  }
-  const auto as_double = [](const WeakNumber& n) {
-    return n.value.dtype == Dtype::kFloat64 ? n.value.f64
-           : n.value.dtype == Dtype::kInt64 ? static_cast<double>(n.value.i64)
-                                            : n.value.b;
-  };
-  const double first = as_double(numbers[0]);
-  const double by = as_double(numbers[2]);
-  if (by == 0) fail(ErrorKind::kInvalidArgument, "arange: step is 0; give another one");
-  const double count = std::ceil((as_double(numbers[1]) - first) / by);
-  if (!(count < 9e15)) {
-    fail(ErrorKind::kInvalidArgument, "arange: ", count, " elements are too many");
-  }
-  const int64_t n = count > 0 ? static_cast<int64_t>(count) : 0;
-  const Dtype wanted = parse_dtype(dtype, whole ? Dtype::kInt64 : Dtype::kFloat64);
-  Tensor result = empty(Shape{n}, whole ? Dtype::kInt64 : Dtype::kFloat64, default_device());
-  materialize(result);
-  if (whole) {
-    const auto from = static_cast<int64_t>(
-        numbers[0].value.dtype == Dtype::kBool ? numbers[0].value.b : numbers[0].value.i64);
-    const auto step_by = static_cast<int64_t>(by);
-    auto* values = static_cast<int64_t*>(result.data());
-    for (int64_t i = 0; i < n; ++i) values[i] = from + i * step_by;
-  } else {
-    // The difference of the first two, as rounded.
-    const double delta = (first + by) - first;
-    auto* values = static_cast<double*>(result.data());
-    for (int64_t i = 0; i < n; ++i) {
-      values[i] = i == 1 ? first + by : first + static_cast<double>(i) * delta;
-    }
-  }
-  return wrap(wanted == result.dtype() ? std::move(result) : cast(result, wanted));
-}
-
-nb::object join(nb::handle tensors, int axis) {
-  const nb::object items = nb::steal(PySequence_Fast(tensors.ptr(), "cat: a sequence is needed"));
-  if (!items.is_valid()) raise_set();
-  std::vector<Tensor> parts;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.ptr()); ++i) {
-    parts.push_back(make_tensor(PySequence_Fast_GET_ITEM(items.ptr(), i)).tensor);
-  }
-  Tensor result;
-  {
-    const Unlocked unlocked;
-    result = cat(parts, axis, Rules::numpy);
-  }
-  return wrap(std::move(result));
 }
 
 constexpr const char* kTensorDoc = R"(An array: elements of one dtype in a shape, on a device.
@@ -539,72 +436,6 @@ void register_tensor(nb::module_& m) {
       .def("_as_int16", &as_int16)
       .def("_as_bfloat16", &as_bfloat16);
   add_reduction_methods(type);
-
-  m.def(
-      "array", [](nb::handle x, nb::handle dtype) { return array(x, dtype, nb::bool_(true)); },
-      nb::arg("x").none(), nb::arg("dtype") = nb::none(),
-      nb::sig("def array(x: typing.Any, dtype: typing.Any = None) -> Tensor"),
-      "Return a Tensor with memory of its own, a copy of `x`: an array, numbers, nested lists.\n\n"
-      "Ops on it are deferred. TypeError for dtypes that hologram lacks, ValueError for ragged\n"
-      "lists, OverflowError for an int that the dtype does not hold.");
-  m.def("asarray", &array, nb::arg("x").none(), nb::arg("dtype") = nb::none(), nb::kw_only(),
-        nb::arg("copy") = nb::none(),
-        nb::sig("def asarray(x: typing.Any, dtype: typing.Any = None, *, copy: bool | None = None) "
-                "-> Tensor"),
-        "Return a Tensor on the memory of `x`, without a copy where that can be: of arrays that\n"
-        "lie in host memory, aligned. As the owner may write it any time, ops on it run at their\n"
-        "calls. With copy=False ValueError where only a copy would do.");
-  m.def(
-      "_adopt",
-      [](nb::handle x) {
-        HostArray host(x);
-        if (!host.is_in_place()) return wrap(from_host(host.view(), default_device()));
-        return wrap(std::move(host).adopt(default_device(), false));
-      },
-      nb::arg("x"), nb::sig("def _adopt(x: typing.Any) -> Tensor"),
-      "Return a Tensor on the memory of an array that nobody else holds, so that ops defer.");
-  m.def(
-      "empty",
-      [](nb::handle shape, nb::handle dtype) {
-        return wrap(
-            empty(parse_shape(shape), parse_dtype(dtype, Dtype::kFloat64), default_device()));
-      },
-      nb::arg("shape"), nb::arg("dtype") = nb::none(),
-      nb::sig(
-          "def empty(shape: int | collections.abc.Sequence[int], dtype: typing.Any = 'float64') "
-          "-> Tensor"),
-      "Return a Tensor with undefined contents.");
-  m.def(
-      "zeros",
-      [](nb::handle shape, nb::handle dtype) {
-        return make_filled(shape, 0.0, parse_dtype(dtype, Dtype::kFloat64));
-      },
-      nb::arg("shape"), nb::arg("dtype") = nb::none(),
-      nb::sig(
-          "def zeros(shape: int | collections.abc.Sequence[int], dtype: typing.Any = 'float64') "
-          "-> Tensor"),
-      "Return a Tensor of zeros.");
-  m.def(
-      "ones",
-      [](nb::handle shape, nb::handle dtype) {
-        return make_filled(shape, 1.0, parse_dtype(dtype, Dtype::kFloat64));
-      },
-      nb::arg("shape"), nb::arg("dtype") = nb::none(),
-      nb::sig("def ones(shape: int | collections.abc.Sequence[int], dtype: typing.Any = 'float64') "
-              "-> Tensor"),
-      "Return a Tensor of ones.");
-  m.def("full", &full_object, nb::arg("shape"), nb::arg("value"), nb::arg("dtype") = nb::none(),
-        nb::sig("def full(shape: int | collections.abc.Sequence[int], value: typing.Any, "
-                "dtype: typing.Any = None) -> Tensor"),
-        "Return a Tensor of one value, in that value's dtype unless another is given.");
-  m.def("arange", &arange, nb::arg("start"), nb::arg("stop") = nb::none(),
-        nb::arg("step") = nb::none(), nb::arg("dtype") = nb::none(),
-        nb::sig("def arange(start: float, stop: float | None = None, step: float | None = None, "
-                "dtype: typing.Any = None) -> Tensor"),
-        "Return the numbers from start (0 where only one is given) to before stop, by step.");
-  m.def("cat", &join, nb::arg("tensors"), nb::arg("axis") = 0,
-        nb::sig("def cat(tensors: collections.abc.Sequence[typing.Any], axis: int = 0) -> Tensor"),
-        "Return the Tensors joined along a dimension; their other sizes are equal.");
 }
 
 }  // namespace hologram::python
