@@ -97,9 +97,11 @@ uint64_t Registry::publish(Slot* slot, const Entry& entry) noexcept {
   slot->device.store(entry.device, std::memory_order_release);
   const uint64_t free_state = slot->state.load(std::memory_order_relaxed);
   const uint64_t tag = uint64_t{static_cast<uint8_t>(entry.kind)} << 28 | generation_of(free_state);
-  slot->state.store(tag << 32 | 1, std::memory_order_release);
+  // From the store on, whoever clears the registry may free the slot and others may take it.
+  const uint64_t handle = tag << 32 | slot->index;
   live_.fetch_add(1, std::memory_order_relaxed);
-  return tag << 32 | slot->index;
+  slot->state.store(tag << 32 | 1, std::memory_order_release);
+  return handle;
 }
 
 // The last use is gone.
