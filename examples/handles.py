@@ -50,14 +50,14 @@ def main() -> None:
     except ValueError as error:
         print(f"refused: {error}")
 
-    small = [ffi.executor_allocate_buffer(ex, 16) for _ in range(3)]
-    for handle in small:
+    p, q, r = (ffi.executor_allocate_buffer(ex, 16) for _ in range(3))
+    for handle in (p, q):
         ffi.buffer_fill(ex, handle, 1.0)
     calls, seconds = 10_000, []
     for _ in range(20):
         start = time.perf_counter()
         for _ in range(calls):
-            ffi.vector_add_f32(ex, *small, 16)
+            ffi.vector_add_f32(ex, p, q, r, 16)
         ffi.executor_synchronize(ex)
         seconds.append((time.perf_counter() - start) / calls)
     print(f"an op on 16 elements: {min(seconds) * 1e9:.0f} ns")
