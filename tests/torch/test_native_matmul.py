@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 import torch
-from native_compare import FLOATS, check, check_native, layouts, to_device, values
+from native_compare import DEVICE, FLOATS, check, check_native, layouts, to_device, values
 
 SIZES = [(1, 1, 1), (2, 3, 4), (32, 784, 128), (65, 33, 17), (1, 64, 5), (64, 1, 64), (7, 9, 1)]
 TOL = {
@@ -165,3 +165,10 @@ def test_linear_of_complex_numbers() -> None:
 
     x, w, g = (values(*s, dtype=torch.complex64) for s in ((2, 3, 4), (5, 4), (2, 3, 5)))
     check(run, x, w, g, tol={"rtol": 1e-5, "atol": 1e-5})
+
+
+def test_linear_backward_compares_shapes() -> None:
+    x, w = torch.ones(4, 5, 6, device=DEVICE), torch.ones(7, 6, device=DEVICE)
+    for shape in [(4, 5, 6), (4, 4, 7), (1, 5, 7), (5, 7)]:
+        with pytest.raises(RuntimeError, match="shape|size"):
+            torch.ops.aten.linear_backward(x, torch.ones(shape, device=DEVICE), w, [True] * 3)

@@ -256,3 +256,27 @@ def test_batch_norm_derivatives() -> None:
     for f in (train, evaluate):
         assert torch.autograd.gradcheck(f, (x, w, b))
         assert torch.autograd.gradgradcheck(f, (x, w, b))
+
+
+def test_gradients_compare_shapes() -> None:
+    """PyTorch's kernels do not, and read past the end of what is too small."""
+    x, few = torch.ones(4, 3, 5, device=DEVICE), torch.ones(4, 2, 5, device=DEVICE)
+    three, two, one = (torch.ones(n, device=DEVICE) for n in (3, 2, 1))
+    norm, back = torch.native_batch_norm, torch.ops.aten.native_batch_norm_backward
+    for i, name in enumerate(["weight", "bias", "running_mean", "running_var"]):
+        params = [two if j == i else three for j in range(4)]
+        with pytest.raises(RuntimeError, match=f"expected 3 elements in {name}, .* got 2"):
+            norm(x, *params, True, 0.1, 1e-5)
+    with pytest.raises(RuntimeError, match=r"input's shape \[4, 3, 5\], got \[4, 2, 5\]"):
+        back(few, x, *[three] * 5, True, 1e-5, [True] * 3)
+    for i, name in enumerate(["weight", "running_mean", "running_var", "save_mean", "save_invstd"]):
+        params = [two if j == i else three for j in range(5)]
+        with pytest.raises(RuntimeError, match=f"expected 3 elements in {name}, .* got 2"):
+            back(x, x, *params, True, 1e-5, [True] * 3)
+    back = torch.ops.aten.native_layer_norm_backward
+    stats, five = torch.ones(4, 3, 1, device=DEVICE), torch.ones(5, device=DEVICE)
+    with pytest.raises(RuntimeError, match=r"input's shape \[4, 3, 5\], got \[4, 2, 5\]"):
+        back(few, x, [5], stats, stats, five, five, [True] * 3)
+    for pair in [(one, stats), (stats, one)]:
+        with pytest.raises(RuntimeError, match="mean and an rstd of 12 elements .* got 1"):
+            back(x, x, [5], *pair, five, five, [True] * 3)

@@ -90,3 +90,16 @@ def test_bits_do_not_depend_on_execution_or_threads() -> None:
         torch.set_num_threads(threads)
     for other in results[1:]:
         assert all(torch.equal(a, b) for a, b in zip(results[0], other, strict=True))
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("outside", [-1, 36, 2**40])
+def test_gradients_stay_in_their_plane(layout: torch.memory_format, outside: int) -> None:
+    """PyTorch's kernel writes wherever an index says."""
+    x = values(2, 2, 6, 6).to(DEVICE).to(memory_format=layout)
+    y, index = F.max_pool2d(x, 2, return_indices=True)
+    index[1, 0, 2, 2] = outside
+    with pytest.raises((RuntimeError, IndexError), match="outside of the plane of 36 elements"):
+        torch.ops.aten.max_pool2d_with_indices_backward(
+            y, x, [2, 2], [2, 2], [0, 0], [1, 1], False, index
+        ).cpu()

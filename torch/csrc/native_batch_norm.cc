@@ -50,6 +50,17 @@ bool is_channel(const OptionalTensor& t, int64_t channels) {
   return !is_given(t) || (t->dim() == 1 && t->size(0) == channels && t->is_contiguous());
 }
 
+// PyTorch's kernels read what they are given by the number of channels. Names go with tensors.
+void check_channels(const char* op, const Tensor& input,
+                    std::initializer_list<std::pair<const char*, const OptionalTensor&>> params) {
+  if (input.dim() < 2) return;
+  for (const auto& [name, t] : params) {
+    TORCH_CHECK(!is_given(t) || t->numel() == input.size(1), op, ": expected ", input.size(1),
+                " elements in ", name, ", one per channel of the input of shape ", input.sizes(),
+                ", got ", t->numel());
+  }
+}
+
 bool takes_input(const Tensor& input) {
   return is_float_plain(input) && input.dim() >= 2 && input.dim() <= 5 && input.numel() > 0;
 }
@@ -142,6 +153,11 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& input, const Optiona
     call.run<"batch_norm", &run_batch_norm>(norm_cost(input));
     return {std::move(out), std::move(mean), std::move(invstd)};
   }
+  check_channels("native_batch_norm", input,
+                 {{"weight", weight},
+                  {"bias", bias},
+                  {"running_mean", running_mean},
+                  {"running_var", running_var}});
   auto stack = call_fallback<"native_batch_norm">(input, weight, bias, running_mean, running_var,
                                                   training, momentum, eps);
   return {stack[0].toTensor(), stack[1].toTensor(), stack[2].toTensor()};
@@ -187,6 +203,15 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm_backward(
     call.number(eps);
     call.run<"batch_norm_backward", &run_batch_norm_backward>(2 * norm_cost(input));
     return {std::move(grad_in), std::move(grad_weight), std::move(grad_bias)};
+  }
+  constexpr const char* kBackward = "native_batch_norm_backward";
+  TORCH_CHECK(grad.sizes() == input.sizes(), kBackward, ": expected a gradient of the input's ",
+              "shape ", input.sizes(), ", got ", grad.sizes());
+  check_channels(
+      kBackward, input,
+      {{"weight", weight}, {"running_mean", running_mean}, {"running_var", running_var}});
+  if (training) {
+    check_channels(kBackward, input, {{"save_mean", save_mean}, {"save_invstd", save_invstd}});
   }
   auto stack =
       call_fallback<"native_batch_norm_backward">(grad, input, weight, running_mean, running_var,

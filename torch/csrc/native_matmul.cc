@@ -641,8 +641,14 @@ std::tuple<Tensor, Tensor, Tensor> linear_backward(const Tensor& input, const Te
                                                    const Tensor& weight,
                                                    std::array<bool, 3> wanted) {
   if (!grad_output.defined()) return {};
+  const auto is_result = [&](const Tensor& t) {
+    return t.dim() == input.dim() && t.size(-1) == weight.size(0) &&
+           t.sizes().slice(0, t.sizes().size() - 1) ==
+               input.sizes().slice(0, input.sizes().size() - 1);
+  };
   if (!blas_linear(input, weight, std::nullopt) || !is_plain(grad_output) ||
-      grad_output.scalar_type() != input.scalar_type() || grad_output.numel() == 0) {
+      grad_output.scalar_type() != input.scalar_type() || grad_output.numel() == 0 ||
+      !is_result(grad_output)) {
     return linear_backward_by_parts(input, grad_output, weight, wanted);
   }
   const Tensor grad = grad_output.is_contiguous() ? grad_output : grad_output.contiguous();

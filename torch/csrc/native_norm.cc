@@ -142,6 +142,15 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& grad, const
     call.run<"layer_norm_backward", &run_layer_norm_backward>(2 * norm_cost(input));
     return {std::move(grad_in), std::move(grad_weight), std::move(grad_bias)};
   }
+  // PyTorch's kernel compares none of these.
+  TORCH_CHECK(grad.sizes() == input.sizes(), "native_layer_norm_backward: expected a gradient of ",
+              "the input's shape ", input.sizes(), ", got ", grad.sizes());
+  const auto rows = c10::multiply_integers(input.sizes().slice(
+      0, input.sizes().size() - std::min(input.sizes().size(), normalized.size())));
+  TORCH_CHECK(mean.numel() == rows && rstd.numel() == rows,
+              "native_layer_norm_backward: expected a mean and an rstd of ", rows,
+              " elements for an input of shape ", input.sizes(), ", got ", mean.numel(), " and ",
+              rstd.numel());
   auto stack = call_fallback<"native_layer_norm_backward">(grad, input, normalized, mean, rstd,
                                                            weight, bias, wanted);
   return {stack[0].toTensor(), stack[1].toTensor(), stack[2].toTensor()};

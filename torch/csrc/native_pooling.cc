@@ -5,6 +5,7 @@
 
 #include "calls.h"
 #include "hologram/pooling.h"
+#include "native_positions.h"
 
 namespace hologram_torch {
 namespace {
@@ -129,6 +130,14 @@ Tensor max_pool_backward(const Tensor& grad, const Tensor& self, IntArrayRef ker
     call.run<"max_pool_backward", &run_max_pool_backward>(
         200 + static_cast<double>(self.numel()) / 4 + static_cast<double>(grad.numel()));
     return grad_x;
+  }
+  // PyTorch's kernel writes wherever they say.
+  if (is_position(positions) && self.dim() >= 2) {
+    const Tensor index = settled_rows(positions);
+    const int64_t plane = self.size(-2) * self.size(-1);
+    TORCH_CHECK_INDEX(hologram::positions_within(positions_of(index), 0, plane),
+                      "max_pool2d_with_indices_backward: an index is outside of the plane of ",
+                      plane, " elements that was pooled");
   }
   return call_fallback<"max_pool2d_with_indices_backward">(grad, self, kernel, stride, padding,
                                                            dilation, ceil_mode, positions)
