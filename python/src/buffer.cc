@@ -146,7 +146,7 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   Tensor tensor;
   view->obj = nullptr;
   const int status = guarded_int([&] {
-    tensor = nb::cast<BufferObject&>(nb::handle(self)).tensor("__buffer__");
+    tensor = buffer_self(self).tensor("__buffer__");
     return 0;
   });
   return status != 0 ? status : export_view(self, tensor, false, view, flags);
@@ -219,7 +219,7 @@ void register_buffer(nb::module_& m) {
       .def(
           "to_numpy",
           [](nb::handle self) {
-            nb::cast<BufferObject&>(self).check_alive("to_numpy");
+            buffer_self(self).check_alive("to_numpy");
             return numpy_view(self);
           },
           nb::sig("def to_numpy(self) -> numpy.ndarray"), kToNumpyDoc)
@@ -263,7 +263,7 @@ void register_buffer(nb::module_& m) {
       .def(
           "__array__",
           [](nb::handle self, nb::handle dtype, nb::handle copy) {
-            nb::cast<BufferObject&>(self).check_alive("__array__");
+            buffer_self(self).check_alive("__array__");
             return helper("hologram._numpy", "array", self, dtype, copy);
           },
           nb::arg("dtype") = nb::none(), nb::kw_only(), nb::arg("copy") = nb::none(),

@@ -121,7 +121,7 @@ PyObject* export_tensor(const TensorObject& self, const Request& request) {
                                    std::to_string(type) + ", " + std::to_string(index) + ")");
     }
   }
-  if (request.copy != Py_None && PyObject_IsTrue(request.copy) == 1) {
+  if (request.copy != Py_None && to_bool(request.copy)) {
     tensor = copy_of(tensor);
     flags = DLPACK_FLAG_BITMASK_IS_COPIED;
   }

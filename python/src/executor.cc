@@ -120,7 +120,7 @@ void register_executor(nb::module_& m) {
       .def(
           "__enter__",
           [](nb::handle self) {
-            nb::cast<ExecutorObject&>(self).executor->check_open("__enter__");
+            self_as<ExecutorObject>(self.ptr(), executor_type).executor->check_open("__enter__");
             return nb::borrow(self);
           },
           nb::sig("def __enter__(self) -> Executor"))

@@ -16,7 +16,7 @@ namespace {
 
 Sharing parse_sharing(nb::handle copy) {
   if (copy.is_none()) return Sharing::kWhereItCan;
-  return PyObject_IsTrue(copy.ptr()) == 1 ? Sharing::kNever : Sharing::kAlways;
+  return to_bool(copy) ? Sharing::kNever : Sharing::kAlways;
 }
 
 nb::object array(nb::handle x, nb::handle dtype, nb::handle copy) {

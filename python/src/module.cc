@@ -23,7 +23,8 @@ Shape parse_shape(nb::handle shape) {
     return static_cast<int64_t>(value);
   };
   if (PyIndex_Check(shape.ptr()) != 0) return Shape{size(shape.ptr())};
-  if (PySequence_Check(shape.ptr()) == 0 || PyUnicode_Check(shape.ptr())) {
+  if (PySequence_Check(shape.ptr()) == 0 || PyUnicode_Check(shape.ptr()) ||
+      PyBytes_Check(shape.ptr()) || PyByteArray_Check(shape.ptr())) {
     fail(ErrorKind::kTypeMismatch, "a shape is an int or a sequence of ints, not ",
          name_of_type(shape));
   }
@@ -34,6 +35,27 @@ Shape parse_shape(nb::handle shape) {
     result.push_back(size(PySequence_Fast_GET_ITEM(items.ptr(), i)));
   }
   return result;
+}
+
+bool to_bool(nb::handle object) {
+  const int truth = PyObject_IsTrue(object.ptr());
+  if (truth < 0) raise_set();
+  return truth != 0;
+}
+
+int to_int(nb::handle object) {
+  const Py_ssize_t value = PyNumber_AsSsize_t(object.ptr(), PyExc_IndexError);
+  if (value == -1 && PyErr_Occurred() != nullptr) raise_set();
+  if (value < INT32_MIN || value > INT32_MAX) {
+    fail(ErrorKind::kIndex, "dimension ", value, " is out of range");
+  }
+  return static_cast<int>(value);
+}
+
+double to_double(nb::handle object) {
+  const double value = PyFloat_AsDouble(object.ptr());
+  if (value == -1 && PyErr_Occurred() != nullptr) raise_set();
+  return value;
 }
 
 nb::tuple to_tuple(const Shape& values) {

@@ -71,13 +71,25 @@ inline ExecutorObject* executor_of(PyObject* object) {
 inline BufferObject* buffer_of(PyObject* object) { return held<BufferObject>(object, buffer_type); }
 inline TensorObject* tensor_of(PyObject* object) { return held<TensorObject>(object, tensor_type); }
 
-// The object of a slot, which need not have gone through its class's __init__.
-inline TensorObject& self_of(PyObject* object) {
-  TensorObject* self = tensor_of(object);
+// The object that a method or slot is called on, which need not have gone through its class's
+// __init__.
+template <class T>
+T& self_as(PyObject* object, PyTypeObject* type) {
+  T* self = held<T>(object, type);
   if (self == nullptr) {
-    fail(ErrorKind::kTypeMismatch, "the Tensor holds nothing, as __new__ alone leaves it");
+    fail(ErrorKind::kTypeMismatch,
+         Py_TYPE(object) == type ? "the object holds nothing, as __new__ "
+                                   "alone leaves it; it is no "
+                                 : "the method wants a ",
+         type->tp_name);
   }
   return *self;
+}
+inline TensorObject& self_of(PyObject* object) {
+  return self_as<TensorObject>(object, tensor_type);
+}
+inline BufferObject& buffer_self(nb::handle object) {
+  return self_as<BufferObject>(object.ptr(), buffer_type);
 }
 
 template <class T>
@@ -138,6 +150,11 @@ template <class... Args>
 nb::object helper(const char* module, const char* function, Args&&... args) {
   return nb::module_::import_(module).attr(function)(std::forward<Args>(args)...);
 }
+
+// Of arguments that are taken as any object; TypeError, or what the object raises.
+bool to_bool(nb::handle object);
+int to_int(nb::handle object);
+double to_double(nb::handle object);
 
 // Reads a size or a sequence of sizes; TypeError for anything else.
 Shape parse_shape(nb::handle shape);

@@ -261,7 +261,7 @@ int truth(PyObject* a) {
   });
 }
 
-PyObject* to_int(PyObject* a) {
+PyObject* int_slot(PyObject* a) {
   return guarded([&] {
     const Tensor& x = self_of(a).tensor;
     require_one(x, "int");
@@ -269,7 +269,7 @@ PyObject* to_int(PyObject* a) {
   });
 }
 
-PyObject* to_float(PyObject* a) {
+PyObject* float_slot(PyObject* a) {
   return guarded([&] {
     const Tensor& x = self_of(a).tensor;
     require_one(x, "float");
@@ -277,7 +277,7 @@ PyObject* to_float(PyObject* a) {
   });
 }
 
-PyObject* to_index(PyObject* a) {
+PyObject* index_slot(PyObject* a) {
   return guarded([&] {
     const Tensor& x = self_of(a).tensor;
     if (x.ndim() != 0 || !is_integer(x.dtype())) {
@@ -327,9 +327,9 @@ void add_operator_slots(std::vector<PyType_Slot>& slots) {
   add(Py_nb_absolute, &unary<OpId::abs>);
   add(Py_nb_invert, &unary<OpId::bitwise_not>);
   add(Py_nb_bool, &truth);
-  add(Py_nb_int, &to_int);
-  add(Py_nb_float, &to_float);
-  add(Py_nb_index, &to_index);
+  add(Py_nb_int, &int_slot);
+  add(Py_nb_float, &float_slot);
+  add(Py_nb_index, &index_slot);
   add(Py_tp_richcompare, &compare);
 }
 

@@ -95,7 +95,7 @@ nb::object spread(const TensorObject& self, nb::handle axis, nb::handle dtype, n
   ReduceSpec spec;
   spec.keepdim = keepdims;
   spec.dtype = maybe_dtype(dtype);
-  spec.correction = correction.is_none() ? ddof : nb::cast<double>(correction);
+  spec.correction = correction.is_none() ? ddof : to_double(correction);
   return reduce_as(op, self, axis, spec, out);
 }
 
@@ -123,7 +123,7 @@ nb::object along(const TensorObject& self, int axis) {
 nb::object cumulate(const TensorObject& self, nb::handle axis, nb::handle dtype, nb::handle out) {
   Tensor in = self.tensor;
   if (axis.is_none()) in = reshaped(in, Shape{-1});
-  const int dim = axis.is_none() ? 0 : nb::cast<int>(axis);
+  const int dim = axis.is_none() ? 0 : to_int(axis);
   if (const std::optional<Dtype> wanted = maybe_dtype(dtype)) in = cast(in, *wanted);
   return store(cumsum(in, dim), out, "cumsum");
 }

@@ -129,7 +129,7 @@ nb::object squeeze(const TensorObject& self, nb::handle axis) {
 
 nb::object stride(const TensorObject& self, nb::handle dim) {
   if (dim.is_none()) return to_tuple(self.tensor.strides());
-  return nb::int_(self.tensor.stride(nb::cast<int>(dim)));
+  return nb::int_(self.tensor.stride(to_int(dim)));
 }
 
 nb::tuple byte_strides(const TensorObject& self) {
@@ -188,7 +188,7 @@ nb::object as_bfloat16(const TensorObject& self) {
 // --- Conversions --------------------------------------------------------------------------------
 
 nb::object astype(nb::handle object, nb::handle dtype, bool copy) {
-  const TensorObject& self = nb::cast<const TensorObject&>(object);
+  const TensorObject& self = self_of(object.ptr());
   const Dtype wanted = parse_dtype(dtype);
   if (wanted == self.tensor.dtype() && !copy) return nb::borrow(object);
   Tensor result;
@@ -204,7 +204,7 @@ nb::object astype(nb::handle object, nb::handle dtype, bool copy) {
 }
 
 nb::object contiguous_object(nb::handle object) {
-  const TensorObject& self = nb::cast<const TensorObject&>(object);
+  const TensorObject& self = self_of(object.ptr());
   if (self.tensor.is_contiguous()) return nb::borrow(object);
   return wrap(copy_of(self.tensor));
 }

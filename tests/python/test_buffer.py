@@ -112,6 +112,9 @@ def test_sizes_are_checked(ex: hg.Executor) -> None:
         ex.allocate(1.5)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="not str"):
         ex.allocate("12")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="not bytes"):
+        ex.allocate(b"12")
+    assert ex.allocate(np.array([2, 3])).shape == (2, 3)
     with pytest.raises(MemoryError, match="out of memory"):
         ex.allocate(2**61)
     with pytest.raises(ValueError, match="more elements than"):

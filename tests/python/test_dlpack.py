@@ -166,6 +166,8 @@ def test_copy_and_device() -> None:
         t.__dlpack__(dl_device=(2, 0))
     with pytest.raises(BufferError, match="stream=None"):
         t.__dlpack__(stream=5)
+    with pytest.raises(ValueError, match="ambiguous"):
+        t.__dlpack__(copy=hg.ones(2))
     assert np.from_dlpack(t, copy=True).tolist() == [1, 1, 1]
 
 

@@ -154,6 +154,25 @@ def test_properties() -> None:
             use(hg.array(1))
 
 
+def test_objects_of_other_types_are_refused() -> None:
+    empty = hg.Tensor.__new__(hg.Tensor)
+    uses: list[Any] = [
+        lambda: empty + 1,
+        lambda: empty[0],
+        lambda: -empty,
+        lambda: len(empty),
+        lambda: empty.astype("int8"),
+        lambda: hg.Tensor.astype(3, "int8"),
+        lambda: hg.Buffer.to_numpy(3),
+        lambda: hg.ones(2).stride("x"),
+        lambda: hg.ones(2).var(correction="x"),
+        lambda: hg.ones(2).cumsum("x"),
+    ]
+    for use in uses:
+        with pytest.raises(TypeError):
+            use()
+
+
 def test_views() -> None:
     x = np.arange(24).reshape(2, 3, 4)
     t = hg.array(x)
