@@ -22,7 +22,15 @@ Shape parse_shape(nb::handle shape) {
     if (value == -1 && PyErr_Occurred() != nullptr) raise_set();
     return static_cast<int64_t>(value);
   };
-  if (PyIndex_Check(shape.ptr()) != 0) return Shape{size(shape.ptr())};
+  if (PyIndex_Check(shape.ptr()) != 0) {
+    const Py_ssize_t value = PyNumber_AsSsize_t(shape.ptr(), PyExc_OverflowError);
+    if (value != -1 || PyErr_Occurred() == nullptr) return Shape{value};
+    // Arrays of several elements have __index__ to say that it does not work.
+    if (PyErr_ExceptionMatches(PyExc_TypeError) == 0 || PySequence_Check(shape.ptr()) == 0) {
+      raise_set();
+    }
+    PyErr_Clear();
+  }
   if (PySequence_Check(shape.ptr()) == 0 || PyUnicode_Check(shape.ptr()) ||
       PyBytes_Check(shape.ptr()) || PyByteArray_Check(shape.ptr())) {
     fail(ErrorKind::kTypeMismatch, "a shape is an int or a sequence of ints, not ",
