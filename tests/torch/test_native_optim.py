@@ -183,7 +183,14 @@ def test_missing_states_raise_at_the_call() -> None:
     """Not when the circuit runs: whoever asks for the results then did nothing wrong."""
     p, g, m = ([to_device(values(3))] for _ in range(3))
     step = [torch.ones((), device=DEVICE)]
-    numbers = dict(lr=1, beta1=0.9, beta2=0.9, weight_decay=0, eps=1, maximize=False)
+    numbers = {
+        "lr": 1,
+        "beta1": 0.9,
+        "beta2": 0.9,
+        "weight_decay": 0,
+        "eps": 1,
+        "maximize": False,
+    }
     for name in ["_fused_adam_", "_fused_adamw_"]:
         fused, before = getattr(torch, name), p[0].clone()
         for states, amsgrad in [((m, [], []), False), (([], m, []), False), ((m, m, []), True)]:
