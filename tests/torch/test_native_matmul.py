@@ -170,5 +170,5 @@ def test_linear_of_complex_numbers() -> None:
 def test_linear_backward_compares_shapes() -> None:
     x, w = torch.ones(4, 5, 6, device=DEVICE), torch.ones(7, 6, device=DEVICE)
     for shape in [(4, 5, 6), (4, 4, 7), (1, 5, 7), (5, 7)]:
-        with pytest.raises(RuntimeError, match="shape|size"):
+        with pytest.raises(RuntimeError, match=r"shape|size"):
             torch.ops.aten.linear_backward(x, torch.ones(shape, device=DEVICE), w, [True] * 3)
