@@ -132,12 +132,16 @@ FROZEN(offsetof(DLTensor, shape) == sizeof(void*) + 16);
 FROZEN(offsetof(DLTensor, strides) == 2 * sizeof(void*) + 16);
 FROZEN(offsetof(DLTensor, byte_offset) == 3 * sizeof(void*) + 16);
 FROZEN(sizeof(DLTensor) == 3 * sizeof(void*) + 24);
+FROZEN(sizeof ((DLTensor*)0)->device == 8 && sizeof ((DLTensor*)0)->ndim == 4);
+FROZEN(sizeof ((DLTensor*)0)->shape[0] == 8 && sizeof ((DLTensor*)0)->strides[0] == 8);
+FROZEN(sizeof ((DLTensor*)0)->byte_offset == 8);
 FROZEN(offsetof(DLManagedTensor, manager_ctx) == sizeof(DLTensor));
 FROZEN(offsetof(DLManagedTensor, deleter) == sizeof(DLTensor) + sizeof(void*));
 FROZEN(sizeof(DLManagedTensor) == sizeof(DLTensor) + 2 * sizeof(void*));
 FROZEN(offsetof(DLManagedTensorVersioned, manager_ctx) == 8);
 FROZEN(offsetof(DLManagedTensorVersioned, deleter) == 8 + sizeof(void*));
 FROZEN(offsetof(DLManagedTensorVersioned, flags) == 8 + 2 * sizeof(void*));
+FROZEN(sizeof ((DLManagedTensorVersioned*)0)->flags == 8 && sizeof(DLPackVersion) == 8);
 FROZEN(offsetof(DLManagedTensorVersioned, dl_tensor) == 16 + 2 * sizeof(void*));
 FROZEN(sizeof(DLDataType) == 4 && offsetof(DLDataType, bits) == 1 && offsetof(DLDataType, lanes) == 2);
 
