@@ -273,8 +273,13 @@ void Recorder::hand_over() {
 }
 
 bool Recorder::flush(Why why) {
-  if (has_parted_.load(std::memory_order_relaxed) && why != Why::kMemory) release_parted();
-  return flush_until(UINT64_MAX, why);
+  const auto release = [&] {
+    if (has_parted_.load(std::memory_order_relaxed) && why != Why::kMemory) release_parted();
+  };
+  release();
+  const bool any = flush_until(UINT64_MAX, why);
+  release();  // what the worker left of the circuits that were waited for
+  return any;
 }
 
 bool Recorder::flush_until(uint64_t epoch, Why why) {
