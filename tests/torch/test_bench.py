@@ -491,7 +491,9 @@ def test_single_ops_agree_with_float64_on_cpu(name):
     assert row.ratio > 0
 
 
-@pytest.mark.parametrize("name", ["overhead", "sdk", "chains", "training", "copies", "fallback"])
+@pytest.mark.parametrize(
+    "name", ["overhead", "sdk", "borders", "chains", "training", "copies", "fallback"]
+)
 def test_areas_run_on_cpu(name, without_compile):
     rows = list(AREAS[name].measure(make_context()))
     assert rows
