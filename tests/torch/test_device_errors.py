@@ -133,3 +133,13 @@ def test_an_op_without_any_kernel() -> None:
         torch.ops.aten._cudnn_init_dropout_state(
             0.5, True, 1, dtype=torch.uint8, device=torch.device(D)
         )
+
+
+def test_an_output_that_is_read_is_not_resized() -> None:
+    """The fallback hands both to cpu's kernel as the one tensor that they are."""
+    for device in ("cpu", "hologram"):
+        x, y = torch.ones(4, 1, device=device), torch.ones(5, device=device, dtype=torch.bool)
+        for call in (torch.mul, torch.fmod):
+            with pytest.raises(RuntimeError, match=r"shape \[4, 1\] doesn't match the broadcast"):
+                call(x, y, out=x)
+        assert x.shape == (4, 1) and x.sum().item() == 4

@@ -215,3 +215,11 @@ def test_backward_compares_shapes(dtype: torch.dtype) -> None:
                     grad, q, k, v, None, [True, True, True, False], o, lse, *rest[:4], 0.0, False,
                     *rest[4:6],
                 )  # fmt: skip
+
+
+def test_heads_that_do_not_fit_are_refused() -> None:
+    forward = torch.ops.aten._scaled_dot_product_fused_attention_overrideable
+    q, k = (torch.ones(1, heads, 5, 4, device=DEVICE) for heads in (3, 2))
+    for bad in [(q, k, k), (k, k[:, :0], k[:, :0]), (k, k, k[:, :, :4]), (k, k, q), (k[0], k, k)]:
+        with pytest.raises(RuntimeError, match="attention: expected queries, keys and values"):
+            forward(*bad)

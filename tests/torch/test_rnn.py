@@ -149,3 +149,19 @@ def test_states_have_the_batch_of_the_input(batch_first: bool, dtype: torch.dtyp
             message = rf"states of batch size {batch}, .* got one of shape \[1, {wrong}, 4\]"
             with torch.no_grad(), pytest.raises(RuntimeError, match=message):
                 torch.lstm(x, states, weights, True, 1, 0.0, False, False, batch_first)
+
+
+def test_cells_refuse_what_has_not_their_parts() -> None:
+    aten = torch.ops.aten
+    rows, odd, none = (torch.ones(2, n, device="hologram") for n in (4, 1, 0))
+    with pytest.raises(RuntimeError, match=r"expected 4 equal parts .* shape \[2, 1\]"):
+        aten._thnn_fused_lstm_cell(odd, odd, rows)
+    with pytest.raises(RuntimeError, match=r"expected 4 equal parts .* shape \[1, 2, 4\]"):
+        aten._thnn_fused_lstm_cell(rows[None], rows, rows)
+    with pytest.raises(RuntimeError, match=r"expected 4 equal parts .* shape \[2, 1\]"):
+        aten._thnn_fused_lstm_cell_backward_impl(rows, rows, rows, rows, odd, True)
+    with pytest.raises(RuntimeError, match=r"expected 3 equal parts .* shape \[2, 4\]"):
+        aten._thnn_fused_gru_cell(rows, rows, rows)
+    with pytest.raises(RuntimeError, match=r"expected 5 equal parts .* shape \[2, 4\]"):
+        aten._thnn_fused_gru_cell_backward(rows, rows, True)
+    assert aten._thnn_fused_lstm_cell(none, none, none)[0].shape == (2, 0)

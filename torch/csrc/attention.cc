@@ -195,10 +195,24 @@ std::tuple<Tensor, Tensor> own_attention(const Tensor& query, const Tensor& key,
   return {std::move(out), std::move(logsumexp)};
 }
 
+// PyTorch's kernel divides by what it is given, and walks keys and values by each other's sizes.
+void check_heads(const Tensor& query, const Tensor& key, const Tensor& value) {
+  const bool heads = query.dim() == 4 && key.dim() == 4 && value.dim() == 4;
+  const bool shared = heads && key.size(1) != 0 && query.size(1) % key.size(1) == 0;
+  TORCH_CHECK(
+      shared && key.size(0) == query.size(0) && value.size(0) == query.size(0) &&
+          value.size(1) == key.size(1) && value.size(2) == key.size(2) &&
+          key.size(3) == query.size(3),
+      "attention: expected queries, keys and values of four dimensions, one batch size and ",
+      "heads that share those of the keys evenly, got ", query.sizes(), ", ", key.sizes(), " and ",
+      value.sizes());
+}
+
 std::tuple<Tensor, Tensor> torch_attention(const Tensor& query, const Tensor& key,
                                            const Tensor& value, const OptionalTensor& bias,
                                            double dropout, bool is_causal,
                                            std::optional<double> scale) {
+  check_heads(query, key, value);
   AliasScope scope;
   BelowAutograd guard;
   const OpenMpRegion region;
@@ -255,6 +269,7 @@ Backward attention_backward(const Tensor& grad, const Tensor& query, const Tenso
                             int64_t /*max_q*/, int64_t /*max_k*/, double dropout, bool is_causal,
                             const Tensor& /*philox_seed*/, const Tensor& /*philox_offset*/,
                             std::optional<double> scale) {
+  if (!takes_heads(query, key, value)) check_heads(query, key, value);
   // PyTorch's kernel compares none of these, and reads past the end of what is too small.
   const std::array<int64_t, 4> result{query.size(0), query.size(1), query.size(2), value.size(3)};
   TORCH_CHECK(!grad.defined() || (grad.sizes() == result && output.sizes() == result &&

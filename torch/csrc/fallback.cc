@@ -135,7 +135,12 @@ class Call {
   void swap_tensor(const ArgInfo& arg, IValue& value) {
     const at::Tensor& t = value.toTensor();
     if (!is_argument_ours(arg, t)) return;
-    IValue alias(scope_.to_cpu(t));
+    // Arguments that are one tensor stay one: kernels refuse to resize an output that they read.
+    const Kept* same = nullptr;
+    for (const Kept& kept : kept_) {
+      if (kept.original.isTensor() && kept.original.toTensor().is_same(t)) same = &kept;
+    }
+    IValue alias = same != nullptr ? same->alias : IValue(scope_.to_cpu(t));
     kept_.push_back({&arg, std::move(value), alias});
     value = std::move(alias);
   }

@@ -29,12 +29,19 @@ Tensor sum_gates(const Tensor& a, const Tensor& b, const OptionalTensor& bias_a,
   return sum;
 }
 
+// Of `parts` equal parts side by side.
+void check_parts(const char* op, const Tensor& t, int64_t parts) {
+  TORCH_CHECK(t.dim() == 2 && t.size(1) % parts == 0, op, ": expected ", parts,
+              " equal parts side by side in rows, got a tensor of shape ", t.sizes());
+}
+
 // workspace: the activated gates i, f, g, o side by side, all the backward needs besides c.
 std::tuple<Tensor, Tensor, Tensor> lstm_cell(const Tensor& input_gates, const Tensor& hidden_gates,
                                              const Tensor& cx, const OptionalTensor& input_bias,
                                              const OptionalTensor& hidden_bias) {
   BelowAutograd guard;
   Tensor gates = sum_gates(input_gates, hidden_gates, input_bias, hidden_bias);
+  check_parts("_thnn_fused_lstm_cell", gates, 4);
   const auto parts = gates.chunk(4, 1);
   const Tensor &i = parts[0], &f = parts[1], &g = parts[2], &o = parts[3];
   i.sigmoid_();
@@ -51,6 +58,7 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(const OptionalTensor& grad
                                                       const Tensor& cx, const Tensor& cy,
                                                       const Tensor& workspace, bool has_bias) {
   if (!has(grad_hy) && !has(grad_cy)) return {};
+  check_parts("_thnn_fused_lstm_cell_backward_impl", workspace, 4);
   BelowAutograd guard;
   const auto parts = workspace.chunk(4, 1);
   const Tensor &i = parts[0], &f = parts[1], &g = parts[2], &o = parts[3];
@@ -82,6 +90,8 @@ std::tuple<Tensor, Tensor> gru_cell(const Tensor& input_gates, const Tensor& hid
   Tensor in = input_gates, hidden = hidden_gates;
   if (has(input_bias)) in = in.add(*input_bias);
   if (has(hidden_bias)) hidden = hidden.add(*hidden_bias);
+  check_parts("_thnn_fused_gru_cell", in, 3);
+  check_parts("_thnn_fused_gru_cell", hidden, 3);
   const auto from_input = in.chunk(3, 1);
   const auto from_hidden = hidden.chunk(3, 1);
   const Tensor h = hx;
@@ -96,6 +106,7 @@ std::tuple<Tensor, Tensor> gru_cell(const Tensor& input_gates, const Tensor& hid
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(const Tensor& grad_hy,
                                                                      const Tensor& workspace,
                                                                      bool has_bias) {
+  check_parts("_thnn_fused_gru_cell_backward", workspace, 5);
   BelowAutograd guard;
   const auto parts = workspace.chunk(5, 1);
   const Tensor &r = parts[0], &z = parts[1], &n = parts[2], &h = parts[3], &hidden_n = parts[4];
