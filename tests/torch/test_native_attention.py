@@ -208,7 +208,7 @@ def test_backward_compares_shapes(dtype: torch.dtype) -> None:
     out, logsumexp, *rest = forward(q, k, v)
     good = [torch.ones_like(out), out, logsumexp]
     for i in range(3):
-        for bad in [good[i][:, :, :5], good[i][:1], good[i][0]]:
+        for bad in [good[i][:, :, :5], good[i][:1], good[i][0], good[i][None]]:
             grad, o, lse = [bad if j == i else good[j] for j in range(3)]
             with pytest.raises(RuntimeError, match=r"backward: expected .* \[2, 3, 8, 16\]"):
                 backward(
@@ -223,3 +223,8 @@ def test_heads_that_do_not_fit_are_refused() -> None:
     for bad in [(q, k, k), (k, k[:, :0], k[:, :0]), (k, k, k[:, :, :4]), (k, k, q), (k[0], k, k)]:
         with pytest.raises(RuntimeError, match="attention: expected queries, keys and values"):
             forward(*bad)
+    none, half = q[:, :, :0].bfloat16(), q.bfloat16()  # PyTorch's kernel divides by the rows
+    for bad in [(none, half, half), (half, none, none)]:
+        with pytest.raises(RuntimeError, match="none empty"):
+            forward(*bad)
+    assert F.scaled_dot_product_attention(none, half, half).shape == (1, 3, 0, 4)

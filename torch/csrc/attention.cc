@@ -199,13 +199,12 @@ std::tuple<Tensor, Tensor> own_attention(const Tensor& query, const Tensor& key,
 void check_heads(const Tensor& query, const Tensor& key, const Tensor& value) {
   const bool heads = query.dim() == 4 && key.dim() == 4 && value.dim() == 4;
   const bool shared = heads && key.size(1) != 0 && query.size(1) % key.size(1) == 0;
-  TORCH_CHECK(
-      shared && key.size(0) == query.size(0) && value.size(0) == query.size(0) &&
-          value.size(1) == key.size(1) && value.size(2) == key.size(2) &&
-          key.size(3) == query.size(3),
-      "attention: expected queries, keys and values of four dimensions, one batch size and ",
-      "heads that share those of the keys evenly, got ", query.sizes(), ", ", key.sizes(), " and ",
-      value.sizes());
+  TORCH_CHECK(shared && key.size(0) == query.size(0) && value.size(0) == query.size(0) &&
+                  value.size(1) == key.size(1) && value.size(2) == key.size(2) &&
+                  key.size(3) == query.size(3) && query.numel() > 0 && key.numel() > 0,
+              "attention: expected queries, keys and values of four dimensions, none empty, ",
+              "of one batch size, with heads that share those of the keys evenly, got ",
+              query.sizes(), ", ", key.sizes(), " and ", value.sizes());
 }
 
 std::tuple<Tensor, Tensor> torch_attention(const Tensor& query, const Tensor& key,
@@ -273,7 +272,7 @@ Backward attention_backward(const Tensor& grad, const Tensor& query, const Tenso
   // PyTorch's kernel compares none of these, and reads past the end of what is too small.
   const std::array<int64_t, 4> result{query.size(0), query.size(1), query.size(2), value.size(3)};
   TORCH_CHECK(!grad.defined() || (grad.sizes() == result && output.sizes() == result &&
-                                  logsumexp.numel() == result[0] * result[1] * result[2]),
+                                  logsumexp.sizes() == at::IntArrayRef(result).slice(0, 3)),
               "attention backward: expected a gradient and an output of shape ",
               at::IntArrayRef(result), " and a logsumexp of the first three dimensions, got ",
               grad.sizes(), ", ", output.sizes(), " and ", logsumexp.sizes());
