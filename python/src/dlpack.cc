@@ -47,6 +47,8 @@ struct Names {
   // How from_dlpack asks others.
   PyObject* keywords = PyTuple_Pack(1, max_version);
   PyObject* version = Py_BuildValue("(ii)", DLPACK_MAJOR_VERSION, 0);
+  PyObject* host_keywords = PyTuple_Pack(3, max_version, dl_device, copy);
+  PyObject* host = Py_BuildValue("(ii)", static_cast<int>(kDLCPU), 0);
 };
 const Names& names() {
   static const Names& found = *new Names;
@@ -209,6 +211,18 @@ nb::object ask(PyObject* object) {
   return nb::steal(capsule);
 }
 
+// From a device of another name, as PyTorch's device hologram is one, whose memory the CPU reaches
+// all the same. Null where its owner does not say so.
+nb::object ask_for_host(PyObject* object) {
+  const std::array<PyObject*, 5> arguments = {nullptr, object, names().version, names().host,
+                                              Py_False};
+  PyObject* capsule =
+      PyObject_VectorcallMethod(names().dlpack, arguments.data() + 1,
+                                1 | PY_VECTORCALL_ARGUMENTS_OFFSET, names().host_keywords);
+  if (capsule == nullptr) PyErr_Clear();
+  return nb::steal(capsule);
+}
+
 }  // namespace
 
 TensorObject import_dlpack(nb::handle object, bool copy) {
@@ -225,7 +239,14 @@ TensorObject import_dlpack(nb::handle object, bool copy) {
       fail(ErrorKind::kTypeMismatch, "from_dlpack: __dlpack__ of ", name_of_type(object),
            " gave no capsule but ", name_of_type(capsule));
     }
-    result = take(capsule.ptr());
+    try {
+      result = take(capsule.ptr());
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kNotSupported) throw;
+      const nb::object on_host = ask_for_host(object.ptr());
+      if (!on_host.is_valid() || PyCapsule_CheckExact(on_host.ptr()) == 0) throw;
+      result = take(on_host.ptr());
+    }
   }
   if (copy) return {copy_of(result.tensor), false};
   return result;

@@ -464,6 +464,27 @@ def test_torch_strides_and_gradients(torch: Any) -> None:
     assert model(torch.from_dlpack(data)).shape == (3, 2)
 
 
+def test_the_torch_device_shares_memory(torch: Any) -> None:
+    if not hasattr(torch, "hologram"):
+        pytest.skip("torch's autoload is off")
+    x = torch.arange(12.0, device="hologram").reshape(3, 4) * 2
+    t = hg.from_dlpack(x)
+    assert t.tolist() == x.cpu().tolist()
+    assert pointer(t) == x.data_ptr()
+    t += 1
+    assert x.cpu().tolist() == t.tolist()
+    x *= 3
+    assert t.tolist() == x.cpu().tolist()
+    total = x.sum().item()
+    del x
+    gc.collect()
+    assert t.sum().item() == total
+    back = torch.from_dlpack(t).to("hologram") + 1
+    assert back.cpu().numpy().tolist() == (t + 1).tolist()
+    for dtype in (torch.bfloat16, torch.bool, torch.int64):
+        assert hg.from_dlpack(torch.ones(3, device="hologram", dtype=dtype)).tolist() == [1] * 3
+
+
 def test_torch_lifetimes(torch: Any) -> None:
     t = hg.from_dlpack(torch.arange(1000))
     gc.collect()
