@@ -80,3 +80,6 @@ _hologram\.(rows|ops|into|testing)$:
 
 \.Tensor\._peek$:
     def _peek(self) -> memoryview: ...
+
+\.(Buffer|Tensor)\.__suffix__$:
+    def __buffer__(self, flags: int, /) -> memoryview: ...
