@@ -282,7 +282,13 @@ bool is_complex_row(OpId op) {
   }
 }
 
-// x y, where infinities stay what C's Annex G makes of them.
+// As NumPy has it: anything to the 0 is 1, and 0 to what has a positive real part is 0.
+Complex power_of(Complex x, Complex y) {
+  if (y == 0.0) return 1.0;
+  if (x == 0.0) return y.real() > 0 ? 0.0 : Complex(NAN, NAN);
+  return std::pow(x, y);
+}
+
 Complex result_of(OpId op, Complex x, Complex y) {
   switch (op) {
     case OpId::neg:
@@ -316,7 +322,7 @@ Complex result_of(OpId op, Complex x, Complex y) {
     case OpId::div:
       return x / y;
     default:
-      return std::pow(x, y);
+      return power_of(x, y);
   }
 }
 

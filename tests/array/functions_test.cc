@@ -258,6 +258,10 @@ TEST_P(Functions, ComplexNumbers) {
   EXPECT_EQ(values<C>(reduce(Reduction::sum, x)), (std::vector<C>{{4, -2}}));
   EXPECT_EQ(values<C>(where(eq(x, y), x, y)), b);
   EXPECT_EQ(values<C>(cumsum(x, 0)), (std::vector<C>{{1, 2}, {4, -2}}));
+  const Tensor zero = tensor<C>({2}, {{0, 0}, {0, 0}});
+  EXPECT_EQ(values<C>(pow(zero, zero)), (std::vector<C>{{1, 0}, {1, 0}}));
+  EXPECT_EQ(values<C>(pow(zero, 3)), (std::vector<C>{{0, 0}, {0, 0}}));
+  EXPECT_TRUE(std::isnan(values<C>(pow(zero, -1))[0].real()));
   expect_error(ErrorKind::kTypeMismatch, "maximum: is not defined for complex64",
                [&] { maximum(x, y); });
   expect_error(ErrorKind::kTypeMismatch, "prod: is not defined for complex64",
