@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Checks the documents: links lead somewhere, commands exist, and Python in them compiles.
 
-`--site FOLDER` also builds the site from them, from docstrings and from headers; a warning fails it.
+`--site FOLDER` also builds the site from them, docstrings and headers; a warning fails it.
 """
 
 from __future__ import annotations

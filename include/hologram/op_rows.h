@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * The elementwise ops as lists that C and C++ can expand: ROW(name, id) for each. The numbers are part of the C ABI and
- * equal those of the op table (src/ops/elementwise.def), which a compile-time check holds this file to. */
+ * The elementwise ops as lists that C and C++ can expand: ROW(name, id) for each. The numbers are
+ * part of the C ABI; a compile-time check holds them to the op table (src/ops/elementwise.def). */
 #ifndef HOLOGRAM_OP_ROWS_H
 #define HOLOGRAM_OP_ROWS_H
 

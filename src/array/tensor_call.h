@@ -11,7 +11,8 @@
 namespace hologram::array {
 
 // One call being made: operands (borrowed until run() returns), values and numbers are given in the
-// order in which its function takes them from a CallFrame. What the function could refuse has to be refused before.
+// order in which its function takes them from a CallFrame. What the function could refuse has to be
+// refused before.
 class TensorCall {
  public:
   TensorCall() = default;
