@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 _ROOT = Path(__file__).resolve().parents[1]
 _version = re.search(
@@ -28,3 +29,15 @@ napoleon_use_ivar = True
 html_theme = "furo"
 html_title = f"Hologram {release}"
 html_show_sourcelink = False
+
+
+def _escape_bars(
+    app: object, what: str, name: str, obj: object, options: object, lines: list[str]
+) -> None:
+    """Keep the absolute values in docstrings, |x|, from being read as substitutions."""
+    lines[:] = [line if "`" in line else line.replace("|", "\\|") for line in lines]
+
+
+def setup(app: Any) -> None:
+    """Register the hook with Sphinx."""
+    app.connect("autodoc-process-docstring", _escape_bars)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Adds two vectors through handles: what every C program does with Hologram, and what it does when a call fails. */
+ * Adds two vectors through handles: what every C program does with Hologram, and what it does when
+ * a call fails. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
- * The C interface as it was published: does not compile where a number or a signature differs, does not link where the
- * library lacks a function, and runs a program in C. Lines are only ever added. */
+ * The C interface as it was published: does not compile where a number or a signature differs, does
+ * not link where the library lacks a function, and runs a program in C. Lines are only ever added.
+ */
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
