@@ -35,7 +35,11 @@ def _escape_bars(
     app: object, what: str, name: str, obj: object, options: object, lines: list[str]
 ) -> None:
     """Keep the absolute values in docstrings, |x|, from being read as substitutions."""
-    lines[:] = [line if "`" in line else line.replace("|", "\\|") for line in lines]
+    quoted = re.compile(r"(`+[^`]*`+)")
+    for at, line in enumerate(lines):
+        parts = quoted.split(line)
+        parts[::2] = [part.replace("|", "\\|") for part in parts[::2]]
+        lines[at] = "".join(parts)
 
 
 def setup(app: Any) -> None:
