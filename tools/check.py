@@ -166,9 +166,10 @@ def check_tidy() -> None:
                 looked += 1
             if fault:
                 faults.append(fault)
-            else:
+            elif passed.get(str(unit.source)) != key:
                 passed[str(unit.source)] = key
-    PASSED.write_text(json.dumps(passed, indent=1))
+                # At once: a run that is interrupted goes on where it was.
+                PASSED.write_text(json.dumps(passed, indent=1))
     if faults:
         log = LOGS / "clang-tidy.log"
         LOGS.mkdir(parents=True, exist_ok=True)
