@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""The hand-fused loops of native/chains.cc, compiled for this machine when first needed."""
+"""The C and C++ of bench/native, compiled for this machine when first needed."""
 
 from __future__ import annotations
 
 import ctypes
 import functools
 import hashlib
+import importlib
 import os
 import platform
 import shutil
@@ -74,6 +75,27 @@ def build(
         _run([program, "-shared", str(object_file), "-o", str(partial), "-pthread", *links])
         partial.replace(library)
     return library
+
+
+def per_call(source: str, symbol: str, which: int, rounds: int = 2001) -> list[float]:
+    """Return what a C function of bench/native says five times: seconds a call, or one below 0.
+
+    It is compiled against the installed library; Unavailable is raised where it cannot be.
+    """
+    try:
+        package = Path(importlib.import_module("hologram").__file__ or "").parent
+        library = build(
+            ROOT / "bench" / "native" / source,
+            ["-O2", f"-I{package / 'include'}"],
+            [str(next((package / "lib").glob("libhologram.so*"))), f"-Wl,-rpath,{package / 'lib'}"],
+        )
+        function = ctypes.CDLL(str(library))[symbol]
+    except (ImportError, OSError, StopIteration) as error:
+        raise Unavailable(str(error) or type(error).__name__) from error
+    function.restype, function.argtypes = ctypes.c_double, [ctypes.c_int, ctypes.c_int]
+    function(which, 10)
+    nanoseconds = [function(which, rounds) for _ in range(5)]
+    return [n * 1e-9 if n >= 0 else n for n in nanoseconds]
 
 
 def build_chains(folder: Path = FOLDER) -> Path:

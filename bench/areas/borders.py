@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,11 +14,9 @@ import torch
 from bench import native
 from bench.context import Context, first_line
 from bench.core import Case, Goal, Row, Side, Spread, Unavailable, Work, area
-from bench.machine import ROOT
 
 AREA = "borders"
 _CALLS = 64
-_ROUNDS = 2001
 
 
 def _ffi() -> Any:
@@ -156,23 +152,14 @@ _NATIVE = [
 def _native(context: Context, name: str, which: int, most: float | None) -> Row:
     row = Row(AREA, name, size=16, threads=context.threads[0])
     try:
-        package = Path(importlib.import_module("hologram").__file__ or "").parent
-        library = native.build(
-            ROOT / "bench" / "native" / "handles.cc",
-            ["-O2", f"-I{package / 'include'}"],
-            [str(next((package / "lib").glob("libhologram.so*"))), f"-Wl,-rpath,{package / 'lib'}"],
-        )
-        function = ctypes.CDLL(str(library)).hologram_bench_handles
-    except (Unavailable, ImportError, OSError, StopIteration) as error:
+        seconds = native.per_call("handles.cc", "hologram_bench_handles", which)
+    except Unavailable as error:
         row.note = f"not measured: {first_line(error)}"
         return row
-    function.restype, function.argtypes = ctypes.c_double, [ctypes.c_int, ctypes.c_int]
-    function(which, 10)
-    nanoseconds = [function(which, _ROUNDS) for _ in range(5)]
-    if min(nanoseconds) < 0:
-        row.fault = "a call failed" if min(nanoseconds) == -1 else "wrong result: the sum"
+    if min(seconds) < 0:
+        row.fault = "a call failed" if min(seconds) == -1 else "wrong result: the sum"
         return row
-    row.spread = Spread.of([n * 1e-9 for n in nanoseconds])
+    row.spread = Spread.of(seconds)
     row.value = row.spread.median
     row.goal = Goal(most, "most") if most else None
     return row

@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +13,6 @@ import torch
 from bench import native
 from bench.context import Context, first_line, outputs_of
 from bench.core import Case, Goal, Row, Side, Spread, Unavailable, Work, area
-from bench.machine import ROOT
 
 AREA = "sdk"
 _ELEMENTS = 16
@@ -285,32 +282,22 @@ _RECORDED = [
     ("recording x + y from C++, with its result", True, 100e-9),
     ("recording x + y from C++, the append alone", False, 30e-9),
 ]
-_ROUNDS = 2001
 
 
 def _record(context: Context, name: str, fresh: bool, most: float) -> Row:
     """Time native/record.cc, which checks its sums; nothing in PyTorch compares."""
     row = Row(AREA, name, size=_ELEMENTS, threads=context.threads[0])
     try:
-        package = Path(importlib.import_module("hologram").__file__ or "").parent
-        library = native.build(
-            ROOT / "bench" / "native" / "record.cc",
-            ["-O2", f"-I{package / 'include'}"],
-            [str(next((package / "lib").glob("libhologram.so*"))), f"-Wl,-rpath,{package / 'lib'}"],
-        )
-        function = ctypes.CDLL(str(library)).hologram_bench_record
-    except (Unavailable, ImportError, OSError, StopIteration) as error:
+        seconds = native.per_call("record.cc", "hologram_bench_record", fresh)
+    except Unavailable as error:
         row.note = f"not measured: {first_line(error)}"
         return row
-    function.restype, function.argtypes = ctypes.c_double, [ctypes.c_int, ctypes.c_int]
-    function(fresh, 10)
-    nanoseconds = [function(fresh, _ROUNDS) for _ in range(5)]
-    if min(nanoseconds) == -1:
+    if min(seconds) == -1:
         row.note = "not measured: the device does not record"
-    elif min(nanoseconds) < 0:
+    elif min(seconds) < 0:
         row.fault = "wrong result: the recorded sum"
     else:
-        row.spread = Spread.of([n * 1e-9 for n in nanoseconds])
+        row.spread = Spread.of(seconds)
         row.value, row.goal = row.spread.median, Goal(most, "most")
     return row
 

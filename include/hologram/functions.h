@@ -123,6 +123,9 @@ enum class IntegerOp : uint8_t {
 HOLOGRAM_API Tensor integer_arithmetic(IntegerOp op, const Operand& x, const Operand& y,
                                        Rules rules = Rules::torch);
 
+// Whether the integer dtype holds the value.
+HOLOGRAM_API bool fits(int64_t value, Dtype dtype);
+
 // --- Making, copying and reading ----------------------------------------------------------------
 
 // Contents undefined; no memory before something is written.
@@ -190,7 +193,8 @@ HOLOGRAM_API Tensor linear(const Tensor& x, const Tensor& weight, const Tensor* 
 // Of one shape; options.weight and pos_weight are not read.
 HOLOGRAM_API Tensor point_loss(PointLoss loss, const Tensor& input, const Tensor& target,
                                const PointLossOptions& options = {});
-// logits [n, classes, ...] or [classes]; target: class indices [n, ...], int64.
+// logits [n, classes, ...] or [classes]; target: class indices [n, ...], int64. kNotSupported for
+// options.weight.
 HOLOGRAM_API Tensor cross_entropy(const Tensor& logits, const Tensor& target,
                                   const ClassLossOptions& options = {});
 

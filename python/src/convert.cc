@@ -309,21 +309,6 @@ bool parse_weak(PyObject* object, WeakNumber& number) {
   return true;
 }
 
-bool fits(int64_t value, Dtype dtype) {
-  switch (dtype) {
-    case Dtype::kUInt8:
-      return value >= 0 && value <= UINT8_MAX;
-    case Dtype::kInt8:
-      return value >= INT8_MIN && value <= INT8_MAX;
-    case Dtype::kInt16:
-      return value >= INT16_MIN && value <= INT16_MAX;
-    case Dtype::kInt32:
-      return value >= INT32_MIN && value <= INT32_MAX;
-    default:
-      return true;
-  }
-}
-
 void check_fits(const WeakNumber& number, Dtype dtype) {
   if (number.is_big) {
     raise(PyExc_OverflowError, "Python integer out of bounds for int64; use a float");

@@ -40,8 +40,6 @@ struct WeakNumber {
   bool is_big = false;  // an int beyond int64, of which value is the nearest float
 };
 bool parse_weak(PyObject* object, WeakNumber& number);
-// The range of an integer dtype; OverflowError in NumPy's words for an int outside.
-bool fits(int64_t value, Dtype dtype);
 void check_fits(const WeakNumber& number, Dtype dtype);
 
 // One operand of an op, made of whatever Python passes.

@@ -93,7 +93,7 @@ inline BufferObject& buffer_self(nb::handle object) {
 }
 
 template <class T>
-nb::object wrap_as(PyTypeObject* type, T&& value) {
+nb::object wrap_as(PyTypeObject* type, T value) {
   nb::object object = nb::inst_alloc(reinterpret_cast<PyObject*>(type));
   new (nb::inst_ptr<T>(object)) T(std::move(value));
   nb::inst_mark_ready(object);

@@ -150,8 +150,7 @@ Tensor apply(OpId op, std::span<const Operand> operands, Rules rules) {
   const OpInfo& info = op_info(op);
   const ElementwiseTypes types = elementwise_types(op, operands, rules);
   Device& device = array::device_of(info.name.data(), operands);
-  const Tensor out =
-      array::fresh(array::broadcast_shape(info.name, operands), types.result, device);
+  Tensor out = array::fresh(array::broadcast_shape(info.name, operands), types.result, device);
   array::run(op, operands, types.compute, out, rules);
   return out;
 }

@@ -426,7 +426,7 @@ Tensor integer_arithmetic(IntegerOp op, const Operand& x, const Operand& y, Rule
   }
   if (op == IntegerOp::pow && rules == Rules::numpy) array::refuse_negative(y);
   if (dtype == Dtype::kBool) dtype = Dtype::kInt8;
-  const Tensor out = array::fresh(array::broadcast_shape(name, operands), dtype, device);
+  Tensor out = array::fresh(array::broadcast_shape(name, operands), dtype, device);
   if (out.numel() != 0) array::integer_op(op, operands, compute_dtype(dtype), out);
   return out;
 }

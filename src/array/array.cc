@@ -155,15 +155,36 @@ Extent extent_of(const Tensor& t) {
   return {(t.offset() + low) * size, (high - low + 1) * size};
 }
 
+namespace {
+// Offsets in both count from here: the buffer's start, or, of memory of others, for which two
+// buffers may stand, address 0. Null where the two can share no byte.
+std::optional<std::pair<int64_t, int64_t>> common_origin(const Tensor& x, const Tensor& y) {
+  if (x.buffer() == y.buffer()) return std::pair<int64_t, int64_t>{0, 0};
+  const auto is_foreign = [](const Tensor& t) { return t.buffer()->pool() == PoolKind::kForeign; };
+  if (!is_foreign(x) || !is_foreign(y)) return std::nullopt;
+  const auto start = [](const Tensor& t) {
+    return static_cast<int64_t>(reinterpret_cast<intptr_t>(t.buffer()->data()));
+  };
+  return std::pair{start(x), start(y)};
+}
+}  // namespace
+
 bool may_overlap(const Tensor& x, const Tensor& y) {
-  if (x.buffer() != y.buffer() || x.numel() == 0 || y.numel() == 0) return false;
+  if (x.numel() == 0 || y.numel() == 0) return false;
+  const auto origin = common_origin(x, y);
+  if (!origin.has_value()) return false;
   const Extent a = extent_of(x), b = extent_of(y);
-  return a.offset + a.bytes > b.offset && b.offset + b.bytes > a.offset;
+  const int64_t from_a = origin->first + a.offset, from_b = origin->second + b.offset;
+  return from_a + a.bytes > from_b && from_b + b.bytes > from_a;
 }
 
 bool clashes(const Tensor& written, const Tensor& read) {
   if (!may_overlap(written, read)) return false;
-  if (written.dtype() != read.dtype() || written.offset() != read.offset()) return true;
+  if (written.dtype() != read.dtype()) return true;
+  if (written.buffer() == read.buffer() ? written.offset() != read.offset()
+                                        : written.data() != read.data()) {
+    return true;
+  }
   // The same elements in the same order are read before they are written.
   return strides_over(read, written.shape()) != written.strides() &&
          !(written.is_contiguous() && read.is_contiguous() && written.numel() == read.numel());

@@ -46,7 +46,8 @@ struct Extent {
   int64_t bytes = 0;
 };
 Extent extent_of(const Tensor& t);
-// Whether some byte may be part of both.
+// Whether some byte may be part of both, also where two buffers stand for the same memory of
+// others.
 bool may_overlap(const Tensor& x, const Tensor& y);
 // Whether memory may be touched by both in a way that is not element for element the same.
 bool clashes(const Tensor& written, const Tensor& read);

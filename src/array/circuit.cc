@@ -32,7 +32,6 @@ struct Circuit::State {
   std::shared_ptr<circuit::Plan> plan;  // once canonical
   bool compiled = false;
 
-  size_t input_count() const { return inputs.size(); }
   bool is_output(const Buffer* buffer) const {
     return std::any_of(outputs.begin(), outputs.end(),
                        [&](const Tensor& t) { return t.buffer().get() == buffer; });

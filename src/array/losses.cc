@@ -77,7 +77,7 @@ Tensor point_loss(PointLoss loss, const Tensor& input, const Tensor& target,
   }
   const bool none = options.reduction == LossReduction::none;
   const Dtype dtype = promote(input.dtype(), target.dtype());
-  const Tensor out = array::fresh(none ? input.shape() : Shape{}, dtype, device);
+  Tensor out = array::fresh(none ? input.shape() : Shape{}, dtype, device);
   if (out.numel() == 0) return out;
   array::TensorCall call;
   call.value(
@@ -114,7 +114,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const ClassLoss
   const int64_t classes = logits.shape()[logits.ndim() > 1 ? 1 : 0];
   array::check_classes(target, classes, options.ignore_index);
   const bool none = options.reduction == LossReduction::none;
-  const Tensor out = array::fresh(none ? target.shape() : Shape{}, logits.dtype(), device);
+  Tensor out = array::fresh(none ? target.shape() : Shape{}, logits.dtype(), device);
   if (out.numel() == 0) return out;
   const Tensor total = array::fresh({}, logits.dtype(), device);
   array::TensorCall call;

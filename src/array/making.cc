@@ -174,7 +174,7 @@ Tensor cat(std::span<const Tensor> tensors, int dim, Rules rules) {
     shape[along] += size;
     dtype = array::promote_by(rules, dtype, tensors[k].dtype());
   }
-  const Tensor out = array::fresh(std::move(shape), dtype, device_of(tensors[0]));
+  Tensor out = array::fresh(std::move(shape), dtype, device_of(tensors[0]));
   int64_t at = 0;
   for (const Tensor& t : tensors) {
     const int64_t size = t.shape()[along];

@@ -136,7 +136,7 @@ Tensor matmul(const Tensor& a, const Tensor& b, Rules rules) {
     // Whether any of the products is true.
     return cast(matmul(cast(a, Dtype::kInt32), cast(b, Dtype::kInt32), rules), Dtype::kBool);
   }
-  const Tensor out = array::fresh(std::move(shape), dtype, device);
+  Tensor out = array::fresh(std::move(shape), dtype, device);
   array::run(cast(a, dtype), cast(b, dtype), out);
   return out;
 }

@@ -197,7 +197,7 @@ Tensor reduce(Reduction op, const Tensor& in, const ReduceSpec& spec) {
   check_defined(name, in);
   const uint64_t mask = array::dims_mask(name, in.ndim(), spec.dims);
   const Dtype dtype = array::result_dtype(op, in.dtype(), spec);
-  const Tensor out =
+  Tensor out =
       array::fresh(array::result_shape(in, mask, spec.keepdim), dtype, array::device_of(in));
   reduce_into(op, in, out, spec);
   return out;
@@ -211,7 +211,7 @@ Tensor cumsum(const Tensor& in, int dim) {
          " dimensions");
   }
   if (is_complex(in.dtype())) {
-    const Tensor out = array::fresh(in.shape(), in.dtype(), array::device_of(in));
+    Tensor out = array::fresh(in.shape(), in.dtype(), array::device_of(in));
     const Tensor from = array::as_pairs(in), to = array::as_pairs(out);
     array::TensorCall call;
     call.value(static_cast<int64_t>(dim < 0 ? dim + ndim : dim));
@@ -221,7 +221,7 @@ Tensor cumsum(const Tensor& in, int dim) {
     return out;
   }
   const Dtype dtype = is_floating(in.dtype()) ? in.dtype() : Dtype::kInt64;
-  const Tensor out = array::fresh(in.shape(), dtype, array::device_of(in));
+  Tensor out = array::fresh(in.shape(), dtype, array::device_of(in));
   if (in.numel() == 0) return out;
   if (ndim == 0) {
     copy_into(in, out);

@@ -29,21 +29,6 @@ Dtype float_for(Dtype dtype, Rules rules) {
   }
 }
 
-bool fits(int64_t value, Dtype dtype) {
-  switch (dtype) {
-    case Dtype::kUInt8:
-      return value >= 0 && value <= UINT8_MAX;
-    case Dtype::kInt8:
-      return value >= INT8_MIN && value <= INT8_MAX;
-    case Dtype::kInt16:
-      return value >= INT16_MIN && value <= INT16_MAX;
-    case Dtype::kInt32:
-      return value >= INT32_MIN && value <= INT32_MAX;
-    default:
-      return true;
-  }
-}
-
 }  // namespace
 
 bool is_comparison(OpId op) { return op >= OpId::eq && op <= OpId::ge; }
@@ -157,6 +142,21 @@ ElementwiseTypes elementwise_types(OpId op, std::span<const Operand> operands, R
   }
   if (info.result_is_bool) return {compute, Dtype::kBool};
   return {compute, compute};
+}
+
+bool fits(int64_t value, Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kUInt8:
+      return value >= 0 && value <= UINT8_MAX;
+    case Dtype::kInt8:
+      return value >= INT8_MIN && value <= INT8_MAX;
+    case Dtype::kInt16:
+      return value >= INT16_MIN && value <= INT16_MAX;
+    case Dtype::kInt32:
+      return value >= INT32_MIN && value <= INT32_MAX;
+    default:
+      return true;
+  }
 }
 
 }  // namespace hologram

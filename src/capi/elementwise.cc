@@ -8,7 +8,6 @@
 #include "hologram/functions.h"
 #include "hologram/recorder.h"
 #include "src/capi/call.h"
-#include "src/capi/overlap.h"
 
 namespace hologram::capi {
 namespace {
@@ -25,7 +24,7 @@ struct Float {
 };
 
 // The way of the few that cannot be recorded: another party knows the address, or execution is
-// immediate. Nothing may be at an address of the result but the result and its very operands.
+// immediate.
 [[gnu::noinline]] void run_at_once(OpId op, const std::optional<BufferUse>* inputs,
                                    const double* numbers, int arity, const BufferUse& out,
                                    int64_t n) {
@@ -43,7 +42,6 @@ struct Float {
       continue;
     }
     tensors[k] = inputs[k]->tensor(Shape{n});
-    if (needs_copy(*inputs[k], out, n)) tensors[k] = copy_of(*tensors[k]);
     operands[k] = Operand(*tensors[k]);
   }
   Operand list[kMostOperands] = {0, 0, 0, 0};

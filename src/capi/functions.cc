@@ -5,22 +5,12 @@
 #include <string_view>
 
 #include "src/capi/call.h"
-#include "src/capi/overlap.h"
 
 namespace hologram::capi {
 namespace {
 
 void check_float(const BufferUse& used) { used.is(Dtype::kFloat32, "float32"); }
 void check_any(const BufferUse&) {}
-
-// Calls write(out), with memory of its own for `out` where that overlaps what write() reads.
-template <class Write>
-void write_apart(const Tensor& out, bool overlap, Write&& write) {
-  if (!overlap) return write(out);
-  const Tensor apart = empty(out.shape(), out.dtype(), out.buffer()->device());
-  write(apart);
-  copy_into(apart, out);
-}
 
 template <class Check>
 int reduce_all(const char* function, Reduction op, uint64_t ex, uint64_t x_handle,
@@ -40,11 +30,8 @@ int reduce_all(const char* function, Reduction op, uint64_t ex, uint64_t x_handl
     if (n == 0 && needs_elements) {
       fail(ErrorKind::kInvalidArgument, "n is 0; none of no elements is the ", reduction_name(op));
     }
-    naming({&x, &y}, [&] {
-      write_apart(y.tensor(Shape{1}), overlaps(x, n, y, 1), [&](const Tensor& out) {
-        reduce_into(op, x.tensor(Shape{n}), out, {.keepdim = true});
-      });
-    });
+    naming({&x, &y},
+           [&] { reduce_into(op, x.tensor(Shape{n}), y.tensor(Shape{1}), {.keepdim = true}); });
   });
 }
 
@@ -65,9 +52,8 @@ int softmax_rows(const char* function, bool logarithm, uint64_t ex, uint64_t x_h
     const Shape shape{rows, cols};
     const Tensor in = x.tensor(shape);
     naming({&x, &y}, [&] {
-      write_apart(y.tensor(shape), needs_copy(x, y, n), [&](const Tensor& out) {
-        logarithm ? log_softmax_into(in, 1, out) : softmax_into(in, 1, out);
-      });
+      const Tensor out = y.tensor(shape);
+      logarithm ? log_softmax_into(in, 1, out) : softmax_into(in, 1, out);
     });
   });
 }
@@ -135,20 +121,17 @@ int multiply(const char* function, uint64_t ex, uint64_t a_handle, uint64_t b_ha
              " but the buffer has ", used.length(), used.length() == 1 ? " element" : " elements");
       }
       check(used.on(device));
-      return count;
     };
-    const int64_t in_a = vector ? holds(a, "m * n", m, k) : holds(a, "m * k", m, k);
-    const int64_t in_b = vector ? holds(b, "n", k, 1) : holds(b, "k * n", k, n);
-    const int64_t in_c = vector ? holds(c, "m", m, 1) : holds(c, "m * n", m, n);
+    holds(a, vector ? "m * n" : "m * k", m, k);
+    holds(b, vector ? "n" : "k * n", k, vector ? 1 : n);
+    holds(c, vector ? "m" : "m * n", m, vector ? 1 : n);
     c.writable();
     if (b.dtype() != a.dtype()) refuse_dtype(b_argument, b.dtype(), "the dtype of a");
     if (c.dtype() != a.dtype()) refuse_dtype(c_argument, c.dtype(), "the dtype of a");
-    const bool overlap = overlaps(a, in_a, c, in_c) || overlaps(b, in_b, c, in_c);
     const Tensor left = a.tensor(Shape{m, k});
     const Tensor right = b.tensor(vector ? Shape{k} : Shape{k, n});
     naming({&a, &b, &c}, [&] {
-      write_apart(c.tensor(vector ? Shape{m} : Shape{m, n}), overlap,
-                  [&](const Tensor& out) { matmul_into(left, right, out); });
+      matmul_into(left, right, c.tensor(vector ? Shape{m} : Shape{m, n}));
     });
   });
 }

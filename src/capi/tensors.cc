@@ -4,8 +4,8 @@
 
 #include <memory>
 
+#include "src/array/array.h"
 #include "src/capi/call.h"
-#include "src/capi/overlap.h"
 
 namespace hologram::capi {
 namespace {
@@ -121,7 +121,8 @@ int hologram_tensor_copy(uint64_t tensor, uint64_t* copy) {
   return guarded("tensor_copy", [&] {
     const Use used = use(tensor, Kind::kTensor, "tensor");
     not_null(copy, "copy", "a uint64_t");
-    *copy = add_tensor(copy_of(tensor_of(used)), /*read_only=*/false);
+    *copy =
+        add_tensor(array::copy_of(tensor_of(used), tensor_of(used).dtype()), /*read_only=*/false);
   });
 }
 

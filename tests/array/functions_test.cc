@@ -126,6 +126,23 @@ TEST_P(Functions, IntoTakesShiftedSelves) {
   EXPECT_EQ(values<int64_t>(x), (std::vector<int64_t>{2, 6, 10, 14, 18}));
 }
 
+TEST_P(Functions, TwoBuffersMayStandForOneMemory) {
+  Floats memory{1, 2, 3, 4, 5};
+  const auto lent = [&](int64_t at) {
+    Buffer* buffer = wrap_buffer(cpu(), memory.data() + at, 4 * sizeof(float), nullptr, nullptr);
+    buffer->set_dtype(Dtype::kFloat32);
+    mark_exported(*buffer);
+    return Tensor(BufferRef::adopt(buffer));
+  };
+  apply_into(OpId::add, {lent(0), lent(1)}, lent(1));
+  EXPECT_EQ(memory, (Floats{1, 3, 5, 7, 9}));
+  copy_into(lent(0), lent(1));
+  EXPECT_EQ(memory, (Floats{1, 1, 3, 5, 7}));
+  softmax_into(lent(0), 0, lent(0));
+  EXPECT_NEAR(memory[0] + memory[1] + memory[2] + memory[3], 1, 1e-6);
+  EXPECT_EQ(memory[4], 7);
+}
+
 TEST_P(Functions, IntoChecksItsResult) {
   const Tensor x = tensor<float>({3}, {1, 2, 3});
   const Tensor integers = tensor<int32_t>({3}, {1, 2, 3});
