@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -81,7 +82,7 @@ def compiled_units() -> list[Unit]:
             if source.is_file() and any(
                 (ROOT / folder) in source.parents for folder in CPP_FOLDERS
             ):
-                arguments = entry.get("arguments") or entry["command"].split()
+                arguments = entry.get("arguments") or shlex.split(entry["command"])
                 units[source] = Unit(source, arguments, Path(entry["directory"]))
     return [units[key] for key in sorted(units)]
 
@@ -122,7 +123,8 @@ def fingerprint(unit: Unit, compiler: str, tool: str) -> str:
     """Hash everything that clang-tidy's answer about a source depends on."""
     total = hashlib.sha256()
     total.update(json.dumps([tool, tidy_flags(unit)]).encode())
-    for path in [ROOT / ".clang-tidy", *dependencies(unit, compiler)]:
+    rules = [f / ".clang-tidy" for f in unit.source.parents if f.is_relative_to(ROOT)]
+    for path in [*filter(Path.is_file, rules), *dependencies(unit, compiler)]:
         total.update(str(path).encode() + path.read_bytes())
     return total.hexdigest()
 

@@ -19,6 +19,8 @@
 #define DLPACK_FLAG_BITMASK_IS_COPIED (1UL << 1UL)
 #define DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED (1UL << 2UL)
 
+/* NOLINTBEGIN(modernize-use-using): this is C, too */
+
 #ifdef __cplusplus
 extern "C" {
 /* Any number may come from others, so the type must hold any. */
@@ -101,6 +103,7 @@ typedef struct DLManagedTensorVersioned {
 #ifdef __cplusplus
 } /* extern "C" */
 #endif
+/* NOLINTEND(modernize-use-using) */
 #endif /* DLPACK_DLPACK_H_ */
 /* clang-format on */
 

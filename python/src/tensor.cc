@@ -92,7 +92,7 @@ Tensor reversed_dims(const Tensor& tensor) {
 }
 
 nb::object transpose(const TensorObject& self, const nb::args& args) {
-  if (args.size() == 0 || (args.size() == 1 && args[0].is_none())) {
+  if (args.empty() || (args.size() == 1 && args[0].is_none())) {
     return view_of(self, reversed_dims(self.tensor));
   }
   const std::vector<int> dims = to_dims(parse_sizes(args));

@@ -81,6 +81,12 @@ double cost_of(const Tensor& out, double each) { return each * static_cast<doubl
 
 // --- Integers, and what Python's // and % do with floats -----------------------------------------
 
+// The bits of a number of more of them: copies of its sign above a signed one.
+template <class T>
+uint64_t widened(T x) {
+  return static_cast<uint64_t>(static_cast<int64_t>(x));
+}
+
 struct Power {
   static constexpr bool kFloats = false;
   template <class T>
@@ -91,8 +97,8 @@ struct Power {
       return 0;
     }
     uint64_t result = 1;
-    auto factor = static_cast<uint64_t>(base);
-    for (auto e = static_cast<uint64_t>(exponent); e != 0; e >>= 1) {
+    auto factor = widened(base);
+    for (auto e = widened(exponent); e != 0; e >>= 1) {
       if ((e & 1) != 0) result *= factor;
       factor *= factor;
     }
@@ -117,7 +123,7 @@ struct FloorDivide {
       if (y == 0) return 0;
       // The lowest integer wraps to itself.
       if (std::is_signed_v<T> && y == static_cast<T>(-1)) {
-        return static_cast<T>(0 - static_cast<uint64_t>(x));
+        return static_cast<T>(0 - widened(x));
       }
       const T quotient = static_cast<T>(x / y);
       return static_cast<T>(quotient - (x % y != 0 && (x < 0) != (y < 0) ? 1 : 0));
@@ -146,8 +152,8 @@ struct LeftShift {
   static constexpr bool kFloats = false;
   template <class T>
   T operator()(T x, T y) const {
-    const auto by = static_cast<uint64_t>(y);
-    return by < 8 * sizeof(T) ? static_cast<T>(static_cast<uint64_t>(x) << by) : T{0};
+    const uint64_t by = widened(y);
+    return by < 8 * sizeof(T) ? static_cast<T>(widened(x) << by) : T{0};
   }
 };
 
@@ -155,7 +161,7 @@ struct RightShift {
   static constexpr bool kFloats = false;
   template <class T>
   T operator()(T x, T y) const {
-    const auto by = static_cast<uint64_t>(y);
+    const uint64_t by = widened(y);
     if (by < 8 * sizeof(T)) return static_cast<T>(x >> by);
     return x < 0 ? static_cast<T>(-1) : T{0};
   }
@@ -171,6 +177,7 @@ void run_dense(const View& x, const View& y, const View& out, int max_threads) {
   auto* c = static_cast<T*>(out.data);
   parallel_for((n + kTile - 1) / kTile, max_threads, [&](int64_t begin, int64_t end, int) {
     const int64_t last = std::min(end * kTile, n);
+    // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): absent operands have no elements
     for (int64_t i = begin * kTile; i < last; ++i) c[i] = Function{}(a[i], b[i]);
   });
 }
@@ -352,6 +359,8 @@ void run_complex_op(CallFrame& frame) {
   const View x = frame.view();
   const View y = values.arity > 1 ? frame.view() : x;
   const View out = frame.view();
+  // NOLINTBEGIN(clang-analyzer-core.NullDereference,clang-analyzer-core.CallAndMessage): operands
+  // that are absent have no elements
   for_each<2>(out, {x, y}, [&](char* to, const std::array<char*, 2>& from) {
     const Complex a = load(from[0], x.dtype), b = load(from[1], y.dtype);
     switch (out.dtype) {
@@ -373,6 +382,7 @@ void run_complex_op(CallFrame& frame) {
         break;
     }
   });
+  // NOLINTEND(clang-analyzer-core.NullDereference,clang-analyzer-core.CallAndMessage)
 }
 
 }  // namespace

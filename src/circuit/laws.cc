@@ -263,7 +263,7 @@ class Rewriter {
       return std::nullopt;
     }
     if (law.kind == LawKind::kProjection) return lasting(in);
-    const std::optional<Input> source = lasting(inner.in[0]);
+    std::optional<Input> source = lasting(inner.in[0]);
     if (!source) return std::nullopt;
     if (law.kind == LawKind::kInvolution) return source;
     const Input before = node.in[0];
@@ -328,7 +328,7 @@ class Rewriter {
   struct Key {
     int code, attr, compute;
     int64_t n, row;
-    auto operator<=>(const Key&) const = default;
+    auto operator<=>(const Key&) const = default;  // NOLINT(modernize-use-nullptr): of its own
   };
 
   Graph& graph_;

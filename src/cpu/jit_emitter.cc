@@ -128,7 +128,7 @@ void Emitter::enter() {
 
 void Emitter::leave() {
   if (graph_.streams != 0) sfence();
-  rewrite(frame_size_at_, static_cast<uint64_t>(frame_bytes_ + 64), 4);
+  rewrite(frame_size_at_, static_cast<uint64_t>(frame_bytes_) + 64, 4);
   lea(rsp, ptr[rbp - 40]);
   pop(r15);
   pop(r14);

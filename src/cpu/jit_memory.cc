@@ -26,7 +26,7 @@ const void* install_code(const uint8_t* code, size_t bytes) {
   static const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   const size_t room = (bytes + page - 1) / page * page;
   if (room > kRegionBytes) return nullptr;
-  if (room > left) {
+  if (next == nullptr || room > left) {
     if (taken + kRegionBytes > kMaxBytes) return nullptr;
     void* region =
         mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

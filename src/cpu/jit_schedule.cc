@@ -162,7 +162,7 @@ class Scheduler {
       unsigned single = 0;
       for (int k = 0; k < node.arity; ++k) single |= is_invariant(node.in[k]) ? 1u << k : 0u;
       const int trailing = row.params > 0 ? row.params : 1;
-      const unsigned trailing_mask = ((1u << trailing) - 1) << (node.arity - trailing);
+      const unsigned trailing_mask = ((1u << trailing) - 1) << std::max(0, node.arity - trailing);
       if (single == trailing_mask && node.arity > 1 && forms[2] != nullptr) {
         call.form = static_cast<int>(Form::kTrailingScalars);
       } else if (single == 1 && node.arity > 1 && forms[1] != nullptr) {

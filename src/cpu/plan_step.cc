@@ -36,6 +36,9 @@ void run_op(const Step& step, const Operand* operands, char* const* at, int64_t 
   }
 }
 
+// The analyzer does not see that a step has as many operands as its loops go through.
+// NOLINTBEGIN(clang-analyzer-core.uninitialized.Assign,clang-analyzer-core.UndefinedBinaryOperatorResult)
+
 // The loop for results that lie at these addresses, in rows with these steps.
 SegmentKernel segment_for(const Step& step, void* const* out, const int64_t* steps) {
   if (step.streaming == nullptr) [[likely]]
@@ -68,7 +71,8 @@ void run_rows(const Program& program, const Step& step, const Operand* operands,
     const int64_t together = std::min(kRowsTogether, rows - r);
     kernel(in, in + step.inputs, out, cols, together, steps);
     for (int f = 0; f < step.folds; ++f) {
-      const SettledFold& fold = program.folds[static_cast<size_t>(step.first_fold + f)];
+      const SettledFold& fold =
+          program.folds[static_cast<size_t>(step.first_fold) + static_cast<size_t>(f)];
       finish_blocks(fold, blocks[f], together, cols, results[f]);
       results[f] += together * static_cast<int64_t>(itemsize(fold.result));
     }
@@ -77,7 +81,10 @@ void run_rows(const Program& program, const Step& step, const Operand* operands,
       out[k] = static_cast<char*>(out[k]) + steps[reads + k] * together;
     }
   }
+  for (int f = 0; f < step.folds; ++f) out[arrays + f] = results[f];  // `blocks` ends here
 }
+
+// NOLINTEND(clang-analyzer-core.uninitialized.Assign,clang-analyzer-core.UndefinedBinaryOperatorResult)
 
 void run_segment(const Program& program, const Step& step, const Operand* operands, char* const* at,
                  int64_t rows, int64_t cols, int64_t n) {

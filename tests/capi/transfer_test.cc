@@ -84,6 +84,7 @@ TEST(Transfer, JsonKeepsEveryBitOfFloats) {
   const Buffer a(ex, values);
   const Buffer b(ex, 20000);
   ASSERT_OK(set_json(ex, b, get_json(ex, a)));
+  // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): the bits are meant
   EXPECT_EQ(std::memcmp(a.values().data(), b.values().data(), 80000), 0);
   const Buffer c(ex, std::vector<double>{1e22, 0.1, -1e-320, 5e-324, 1.7976931348623157e308});
   const Buffer d(ex, 5, HOLOGRAM_FLOAT64);

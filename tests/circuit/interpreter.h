@@ -166,7 +166,7 @@ inline void run_tape(std::span<const uint64_t> words, const std::vector<uint64_t
     }
     std::vector<double> results;
     for (int64_t i = 0; i < n; ++i) {
-      double in[kMaxArity];
+      double in[kMaxArity] = {};
       for (int k = 0; k < r.arity; ++k) in[k] = rounded(value(k + 1, i), r.compute);
       results.push_back(r.code == kCodeConvert ? value(1, i)
                                                : apply(static_cast<OpId>(r.code), in, r.compute));
@@ -286,7 +286,7 @@ inline void run_plan(const Plan& plan, const std::vector<uint64_t>& immediates, 
           continue;
         }
         for (int64_t i = first; i < block.end; i += step) {
-          double in[kMaxArity];
+          double in[kMaxArity] = {};
           for (int k = 0; k < instr.arity; ++k) in[k] = value(instr.in[k], i);
           put(i, instr.code == kCodeConvert ? rounded(in[0], instr.result)
                                             : apply(instr.op(), in, instr.compute));

@@ -386,6 +386,7 @@ TEST_P(EveryIsa, LargeResultsAreStreamedWhole) {
                 threads);
     for (int64_t i = 0; i < n; ++i) ASSERT_EQ(out.get()[i], x[i] + y[i]) << i;
     copy(in[0], {out.get(), Dtype::kFloat32, 1, &n, &stride}, threads);
+    // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison): the bits are meant
     ASSERT_EQ(std::memcmp(out.get(), x.data(), static_cast<size_t>(n) * 4), 0);
   }
 }

@@ -20,7 +20,7 @@ struct Array {
   std::vector<int64_t> shape, strides;
   Dtype dtype;
   std::vector<char> bytes;
-  Array(Dtype type, std::vector<int64_t> sizes, bool reversed = false)
+  Array(Dtype type, const std::vector<int64_t>& sizes, bool reversed = false)
       : shape(sizes), strides(sizes.size()), dtype(type) {
     int64_t step = 1;
     for (size_t i = 0; i < sizes.size(); ++i) {

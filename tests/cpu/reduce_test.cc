@@ -29,7 +29,7 @@ struct Array {
   int64_t offset = 0;
 
   // order: permutation from outermost to innermost in memory; gap: unused elements between.
-  Array(Dtype type, std::vector<int64_t> sizes, std::vector<int> order = {}, int64_t gap = 1)
+  Array(Dtype type, const std::vector<int64_t>& sizes, std::vector<int> order = {}, int64_t gap = 1)
       : shape(sizes), strides(sizes.size()), dtype(type) {
     if (order.empty()) {
       for (size_t i = 0; i < sizes.size(); ++i) order.push_back(static_cast<int>(i));

@@ -317,7 +317,7 @@ TEST(Memory, BuffersReleasedWhileAThreadEndsAreCounted) {
 TEST(Memory, ReferencesAreCounted) {
   BufferRef a = allocate(10);
   {
-    const BufferRef b = a;
+    const BufferRef b = a;  // NOLINT(performance-unnecessary-copy-initialization): counted
     const BufferRef c = BufferRef::share(a.get());
     EXPECT_EQ(a->use_count(), 3u);
     EXPECT_TRUE(b == c);
@@ -344,7 +344,7 @@ TEST(Memory, ForeignMemoryIsGivenBackOnce) {
         &deleted));
     EXPECT_EQ(b->pool(), PoolKind::kForeign);
     EXPECT_EQ(b->data(), data);
-    const BufferRef second = b;
+    const BufferRef second = b;  // NOLINT(performance-unnecessary-copy-initialization)
   }
   EXPECT_EQ(deleted, 1);
   { BufferRef::adopt(wrap_buffer(cpu(), data, sizeof data, nullptr, nullptr)); }

@@ -217,7 +217,7 @@ void backward_input(const Tensor& grad, const Tensor& weight, const OptionalTens
 Tensor backward_weight(const Tensor& x, const Tensor& grad, const Tensor& weight,
                        c10::MemoryFormat format, Geometry geometry) {
   geometry.weight_last = format != c10::MemoryFormat::Contiguous ? 1 : 0;
-  const Tensor result = make_formatted(weight.sizes(), weight.scalar_type(), format);
+  Tensor result = make_formatted(weight.sizes(), weight.scalar_type(), format);
   Call call;
   call.value(geometry);
   call.view(x, Access::reads);
@@ -252,7 +252,7 @@ Tensor convolution(const Tensor& input, const Tensor& weight, const OptionalTens
   if (bias.has_value()) check_same_device(input, *bias);
   if (takes(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)) {
     BelowAutograd guard;
-    const Tensor result = make_formatted(
+    Tensor result = make_formatted(
         result_sizes(input, weight, stride, padding, dilation, transposed, output_padding, groups),
         input.scalar_type(), format_of(input, weight, groups, transposed));
     const Geometry geometry = geometry_of(stride, padding, dilation, groups);

@@ -117,7 +117,7 @@ Tensor index_add(const Tensor& self, int64_t dim, const Tensor& index, const Ten
     const int64_t along = wrapped(self, dim);
     const Tensor at = settled_rows(index), values = dense_rows(source);
     if (C10_LIKELY(hologram::positions_within(positions_of(at), 0, self.size(along)))) {
-      const Tensor out = copy_of(self);
+      Tensor out = copy_of(self);
       write_rows<true>(out, along, along + 1, at, values);
       return out;
     }

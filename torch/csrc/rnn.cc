@@ -62,20 +62,19 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(const OptionalTensor& grad
   BelowAutograd guard;
   const auto parts = workspace.chunk(4, 1);
   const Tensor &i = parts[0], &f = parts[1], &g = parts[2], &o = parts[3];
-  const Tensor c = cx;
   const Tensor tanh_cy = cy.tanh();
   Tensor grad_c = has(grad_cy) ? grad_cy->clone() : at::zeros_like(tanh_cy);
   Tensor grad_gates = at::empty_like(workspace, at::MemoryFormat::Contiguous);
   const auto grads = grad_gates.chunk(4, 1);
   if (has(grad_hy)) {
-    const Tensor dh = *grad_hy;
+    const Tensor& dh = *grad_hy;
     grad_c.add_(at::tanh_backward(dh.mul(o), tanh_cy));
     grads[3].copy_(at::sigmoid_backward(dh.mul(tanh_cy), o));
   } else {
     grads[3].zero_();
   }
   grads[0].copy_(at::sigmoid_backward(grad_c.mul(g), i));
-  grads[1].copy_(at::sigmoid_backward(grad_c.mul(c), f));
+  grads[1].copy_(at::sigmoid_backward(grad_c.mul(cx), f));
   grads[2].copy_(at::tanh_backward(grad_c.mul(i), g));
   Tensor grad_bias = has_bias ? grad_gates.sum(0) : Tensor();
   Tensor grad_cx = grad_c.mul_(f);
@@ -94,12 +93,11 @@ std::tuple<Tensor, Tensor> gru_cell(const Tensor& input_gates, const Tensor& hid
   check_parts("_thnn_fused_gru_cell", hidden, 3);
   const auto from_input = in.chunk(3, 1);
   const auto from_hidden = hidden.chunk(3, 1);
-  const Tensor h = hx;
   const Tensor r = from_input[0].add(from_hidden[0]).sigmoid_();
   const Tensor z = from_input[1].add(from_hidden[1]).sigmoid_();
   const Tensor n = from_input[2].addcmul(r, from_hidden[2]).tanh_();
-  Tensor hy = h.sub(n).mul_(z).add_(n);
-  Tensor workspace = at::cat({r, z, n, h, from_hidden[2]}, 1);
+  Tensor hy = hx.sub(n).mul_(z).add_(n);
+  Tensor workspace = at::cat({r, z, n, hx, from_hidden[2]}, 1);
   return {std::move(hy), std::move(workspace)};
 }
 
@@ -110,10 +108,9 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(const Tenso
   BelowAutograd guard;
   const auto parts = workspace.chunk(5, 1);
   const Tensor &r = parts[0], &z = parts[1], &n = parts[2], &h = parts[3], &hidden_n = parts[4];
-  const Tensor grad = grad_hy;
-  Tensor grad_hx = grad.mul(z);
-  const Tensor grad_z = at::sigmoid_backward(grad.mul(h.sub(n)), z);
-  const Tensor grad_n = at::tanh_backward(grad.sub(grad_hx), n);
+  Tensor grad_hx = grad_hy.mul(z);
+  const Tensor grad_z = at::sigmoid_backward(grad_hy.mul(h.sub(n)), z);
+  const Tensor grad_n = at::tanh_backward(grad_hy.sub(grad_hx), n);
   const Tensor grad_r = at::sigmoid_backward(grad_n.mul(hidden_n), r);
   Tensor grad_input = at::cat({grad_r, grad_z, grad_n}, 1);
   Tensor grad_hidden = at::cat({grad_r, grad_z, grad_n.mul(r)}, 1);
