@@ -16,6 +16,9 @@ namespace {
 
 // Arrays and numbers of one loop; more would not be kept in registers anyway.
 constexpr size_t kMostOperands = 120;
+// Arrays that one loop writes in memory. They often lie whole pages apart, all in one set of the
+// first cache, which holds eight to twelve lines: with more, each line leaves it before it is full.
+constexpr int kMostStores = 8;
 // What a simple op costs in a generated loop, in calls of its kernel.
 constexpr double kInLoop = 0.25;
 
@@ -61,9 +64,12 @@ size_t Lowering::lower_segment(const std::vector<int>& order, size_t at) {
   // many instructions, which are few elements of a long chain. Two loops are faster.
   const int deepest = std::max(1, depths_[static_cast<size_t>(order[at])]);
   size_t end = at;
+  int stores = 0;
   SegmentStep step;
   while (end < order.size() && fits_segment(order[end], ranks, step) && !reads_stored(end) &&
          depths_[static_cast<size_t>(order[end])] <= deepest) {
+    stores += kernel_.instrs[static_cast<size_t>(order[end])].out.kind == Ref::kAccess ? 1 : 0;
+    if (stores > kMostStores) break;
     ++end;
   }
   const std::span<const int> all(order);

@@ -68,6 +68,26 @@ TEST_P(PlanSteps, HeavyFunctionsOneAfterAnotherAreLoopsOfTheirOwn) {
   EXPECT_EQ(kinds(lowered(side_by_side)), "segment");
 }
 
+// Arrays often lie whole pages apart, and a set of the first cache has eight lines.
+TEST_P(PlanSteps, NoLoopWritesMoreArraysThanACacheHasWays) {
+  Builder many({10000});
+  Ref value = many.access(0, f, {1});
+  const Ref other = many.access(1, f, {1});
+  for (uint32_t slot = 2; slot < 22; ++slot) {
+    const Ref out = many.access(slot, f, {1});
+    many.op(OpId::add, f, {value, other}, out);
+    value = out;
+  }
+  const Program program = lowered(many);
+  EXPECT_EQ(kinds(program), "segment segment segment");
+  int stores = 0;
+  for (const Step& step : program.steps) {
+    EXPECT_LE(step.outputs, 8);
+    stores += step.outputs;
+  }
+  EXPECT_EQ(stores, 20);
+}
+
 TEST_P(PlanSteps, SumsEndTheLoopThatMakesTheirTerms) {
   Builder norm({130, 768}, true);
   const Ref x = norm.access(0, f, {768, 1}), w = norm.access(1, f, {0, 1});
