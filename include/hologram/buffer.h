@@ -115,7 +115,8 @@ class alignas(64) Buffer {
   Buffer* newer_ = nullptr;
   void (*deleter_)(void*) = nullptr;
   std::atomic<uint64_t> version_{0};
-  uint64_t reserved_[3] = {0, 0, 0};
+  uint32_t exports_ = 0;  // the recorder's, where recorded_ says that there are any
+  uint32_t reserved_[5] = {0, 0, 0, 0, 0};
 };
 static_assert(sizeof(void*) != 8 || sizeof(Buffer) == 128, "two cache lines");
 

@@ -123,8 +123,8 @@ HOLOGRAM_API DLDataType dlpack_dtype(Dtype dtype);
 HOLOGRAM_API Dtype dtype_from_dlpack(DLDataType type);
 
 // Lends the tensor's memory. The descriptor holds a reference to the buffer until its deleter is
-// called, which may happen on any thread and never blocks. Waits for what is recorded on the
-// buffer, which is exported from then on (see mark_exported()). Strides and shape are always
+// called, which may happen on any thread and waits for no work. Waits itself for what is recorded
+// on the buffer, which is exported for as long (see mark_exported()). Strides and shape are always
 // there, byte_offset is 0. Error(kOutOfMemory); and whatever running the recorded work throws.
 HOLOGRAM_API DLManagedTensorVersioned* to_dlpack(const Tensor& tensor, uint64_t flags = 0);
 HOLOGRAM_API DLManagedTensor* to_dlpack_unversioned(const Tensor& tensor);

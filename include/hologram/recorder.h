@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "hologram/api.h"
 #include "hologram/buffer.h"
@@ -142,8 +143,33 @@ inline bool is_readable(const Buffer& buffer) {
   return !is_pending(buffer) || (!buffer.is_written_by_recorded() && buffer.data() != nullptr);
 }
 
-// Foreign code has an address in this buffer: ops on it are never recorded again.
+// Foreign code gets an address in this buffer: ops on it are not recorded while it has that. Any
+// thread.
 HOLOGRAM_API void mark_exported(Buffer& buffer);
+// Ends one mark: that foreign code will not use its address again. Where it was the last, ops on
+// the buffer are recorded as before. A buffer without marks, or with 2^32 - 1, stays as it is. Any
+// thread.
+HOLOGRAM_API void unmark_exported(Buffer& buffer) noexcept;
+// A mark that ends with this object, which keeps the buffer alive. Movable.
+class ExportMark {
+ public:
+  ExportMark() = default;
+  // Marks `buffer`, where it is not null.
+  explicit ExportMark(BufferRef buffer) : buffer_(std::move(buffer)) {
+    if (buffer_) mark_exported(*buffer_);
+  }
+  ExportMark(ExportMark&& other) noexcept = default;
+  ExportMark& operator=(ExportMark&& other) noexcept {
+    std::swap(buffer_, other.buffer_);
+    return *this;
+  }
+  ~ExportMark() {
+    if (buffer_) unmark_exported(*buffer_);
+  }
+
+ private:
+  BufferRef buffer_;
+};
 
 struct RecorderStats {
   uint64_t ops_recorded = 0;

@@ -134,7 +134,8 @@ PyObject* export_tensor(const TensorObject& self, const Request& request) {
           "__dlpack__: the Tensor is read-only, which only versioned capsules can say; pass "
           "max_version=(1, 0) or copy=True");
   }
-  if (tensor.buffer() && is_pending(*tensor.buffer())) settle_for_export(tensor);
+  ExportMark mark;
+  if (tensor.buffer() && is_pending(*tensor.buffer())) mark = mark_and_settle(tensor);
   return versioned ? capsule_of(to_dlpack(tensor, flags))
                    : capsule_of(to_dlpack_unversioned(tensor));
 }

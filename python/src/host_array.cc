@@ -10,7 +10,6 @@
 
 #include "dtype.h"
 #include "hologram/memory.h"
-#include "hologram/recorder.h"
 #include "objects.h"
 
 namespace hologram::python {
@@ -39,11 +38,11 @@ void settle(const Tensor& tensor) {
   }
 }
 
-void settle_for_export(const Tensor& tensor) {
-  if (!tensor.buffer()) return;
+ExportMark mark_and_settle(const Tensor& tensor) {
   // First the mark: nothing is recorded on it any more when it is waited for.
-  mark_exported(*tensor.buffer());
+  ExportMark mark(tensor.buffer());
   settle(tensor);
+  return mark;
 }
 
 // --- In ----------------------------------------------------------------------------------------
@@ -129,7 +128,7 @@ namespace {
 
 // What a Py_buffer points at.
 struct Export {
-  BufferRef buffer;
+  ExportMark mark;
   std::vector<Py_ssize_t> shape;
   std::vector<Py_ssize_t> strides;
 };
@@ -164,9 +163,8 @@ void fill_view(PyObject* self, const Tensor& tensor, bool readonly, Py_buffer* v
       (asks(PyBUF_ANY_CONTIGUOUS) && !c_order && !is_fortran(tensor))) {
     raise(PyExc_BufferError, name_of_type(self) + " is not contiguous as asked; use contiguous()");
   }
-  settle_for_export(tensor);
   auto exported = std::make_unique<Export>();
-  exported->buffer = tensor.buffer();
+  exported->mark = mark_and_settle(tensor);
   const auto size = static_cast<Py_ssize_t>(itemsize(tensor.dtype()));
   exported->shape.assign(tensor.shape().begin(), tensor.shape().end());
   for (const int64_t stride : tensor.strides()) exported->strides.push_back(stride * size);

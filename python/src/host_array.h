@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "hologram/recorder.h"
 #include "hologram/tensor.h"
 #include "hologram/view.h"
 
@@ -57,8 +58,9 @@ nanobind::object numpy_view(nanobind::handle object);
 // an interpreter, and leaks where there is none any more.
 void run_with_gil(void (*work)(void*), void* context) noexcept;
 
-// The memory of a tensor for somebody who keeps the address: written, and never deferred again.
-void settle_for_export(const Tensor& tensor);
+// For somebody who gets the address: the memory is written, and ops on it are not deferred while
+// the mark lives.
+[[nodiscard]] ExportMark mark_and_settle(const Tensor& tensor);
 // materialize() with the GIL released where it has to wait.
 void settle(const Tensor& tensor);
 

@@ -28,7 +28,7 @@ constexpr int kMaxDims = 64;
 template <class Managed>
 struct Lent {
   Managed managed = {};
-  BufferRef buffer;
+  ExportMark mark;
 
   int64_t* sizes() { return reinterpret_cast<int64_t*>(this + 1); }
   static void destroy(Managed* managed) {
@@ -41,11 +41,9 @@ struct Lent {
 template <class Managed>
 Managed* lend(const Tensor& tensor) {
   const BufferRef& buffer = tensor.buffer();
-  if (buffer) {
-    // In this order no op can be recorded between the two.
-    mark_exported(*buffer);
-    materialize(*buffer);
-  }
+  // In this order no op can be recorded between the two.
+  ExportMark mark(buffer);
+  if (buffer) materialize(*buffer);
   const auto ndim = static_cast<size_t>(tensor.ndim());
   void* place = ::operator new(sizeof(Lent<Managed>) + 2 * ndim * sizeof(int64_t), std::nothrow);
   if (place == nullptr) {
@@ -53,7 +51,7 @@ Managed* lend(const Tensor& tensor) {
          " dimensions");
   }
   auto* lent = new (place) Lent<Managed>;
-  lent->buffer = buffer;
+  lent->mark = std::move(mark);
   int64_t* sizes = lent->sizes();
   for (size_t d = 0; d < ndim; ++d) {
     sizes[d] = tensor.shape()[d];

@@ -24,6 +24,7 @@ struct BufferAccess {
   static Buffer*& newer(Buffer* b) { return b->newer_; }
   static void (*&deleter(Buffer* b))(void*) { return b->deleter_; }
   static std::atomic<uint64_t>& recorded(Buffer* b) { return b->recorded_; }
+  static uint32_t& exports(Buffer* b) { return b->exports_; }
   // Others may look at the same moment: they see no memory, or all of it.
   static void publish_data(Buffer* b, void* data) {
     std::atomic_ref<void*>(b->data_).store(data, std::memory_order_release);

@@ -168,7 +168,23 @@ void Recorder::attach(Buffer* buffer) {
 
 void Recorder::mark_exported(Buffer* buffer) {
   std::lock_guard lock(record_lock_);
-  Access::recorded(buffer).fetch_or(kExported, std::memory_order_relaxed);
+  const uint64_t before = Access::recorded(buffer).fetch_or(kExported, std::memory_order_relaxed);
+  uint32_t& exports = Access::exports(buffer);
+  if ((before & kExported) == 0) {
+    exports = 1;
+  } else if (exports != kForever) {
+    ++exports;
+  }
+}
+
+void Recorder::unmark_exported(Buffer* buffer) noexcept {
+  std::lock_guard lock(record_lock_);
+  const uint64_t word = Access::recorded(buffer).load(std::memory_order_relaxed);
+  uint32_t& exports = Access::exports(buffer);
+  if ((word & (kExported | kPlaceholder)) != kExported || exports == kForever || --exports != 0) {
+    return;
+  }
+  Access::recorded(buffer).fetch_and(~kExported, std::memory_order_relaxed);
 }
 
 RecorderStats Recorder::stats() {
@@ -262,6 +278,12 @@ void flush(Device& device) {
 
 void mark_exported(Buffer& buffer) {
   internal::Recorder::of(buffer.device()).mark_exported(&buffer);
+}
+
+void unmark_exported(Buffer& buffer) noexcept {
+  if (internal::Recorder* recorder = internal::Recorder::find(buffer.device())) {
+    recorder->unmark_exported(&buffer);
+  }
 }
 
 RecorderStats recorder_stats(Device& device) { return internal::Recorder::of(device).stats(); }

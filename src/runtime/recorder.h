@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -26,8 +27,9 @@ namespace hologram::internal {
 inline constexpr int kSlotShift = 4;
 inline constexpr uint64_t kSlotMask = 0xffff;
 inline constexpr uint64_t kFlagsMask = 0xf;
-inline constexpr uint64_t kExported = 1;  // foreign code has an address in it
-inline constexpr uint64_t kWritten = 2;   // an op that writes it was recorded
+inline constexpr uint64_t kExported = 1;  // foreign code has an address in it, see exports_
+inline constexpr uint32_t kForever = std::numeric_limits<uint32_t>::max();  // so many exports
+inline constexpr uint64_t kWritten = 2;  // an op that writes it was recorded
 // 4: Buffer::kWrittenByRecorded.
 inline constexpr uint64_t kPlaceholder = 8;  // stands for a value of a Circuit, never has memory
 
@@ -161,6 +163,7 @@ class Recorder {
   // Gives a deferred buffer memory if it has none. Any thread.
   void attach(Buffer* buffer);
   void mark_exported(Buffer* buffer);
+  void unmark_exported(Buffer* buffer) noexcept;
 
   RecorderStats stats();
   void reset_stats();

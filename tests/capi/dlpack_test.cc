@@ -250,6 +250,7 @@ TEST(Dlpack, RecordedWorkIsDoneBeforeOthersLook) {
   EXPECT_EQ(static_cast<float*>(managed->dl_tensor.data)[15], 9.0f);
   EXPECT_FALSE(record_flat(OpId::square, Dtype::kFloat32, operands, 1, 16));
   managed->deleter(managed);
+  EXPECT_TRUE(record_flat(OpId::square, Dtype::kFloat32, operands, 1, 16)) << "they have let go";
   Lender lender;
   const Tensor borrowed = from_dlpack(&lender.managed);
   const RecordOperand others[] = {{x.buffer().get()}, {borrowed.buffer().get()}};

@@ -49,7 +49,40 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def recorded(ex: hg.Executor, work: Callable[[], Any]) -> int:
+    """Return how many ops `work` records."""
+    before = ex.stats()["ops_recorded"]
+    work()
+    return ex.stats()["ops_recorded"] - before
+
+
 # --- NumPy ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("look", [np.asarray, np.from_dlpack, memoryview, lambda t: t.__dlpack__()])
+def test_ops_are_recorded_again_after_a_look(look: Callable[[Any], Any]) -> None:
+    with hg.Executor() as ex:
+        t = hg.ones(16, "float32") * 2
+        view = look(t)
+        assert recorded(ex, lambda: t + 1) == 0
+        again = look(t)
+        del view
+        assert recorded(ex, lambda: t + 1) == 0
+        del again
+        gc.collect()
+        assert recorded(ex, lambda: t + 1) == 1
+        assert (t + 1).tolist() == [3.0] * 16
+
+
+def test_ops_on_memory_of_others_are_never_recorded() -> None:
+    x = np.ones(16, "float32")
+    with hg.Executor() as ex:
+        t = hg.from_dlpack(x)
+        del x
+        view = np.asarray(t)
+        del view
+        gc.collect()
+        assert recorded(ex, lambda: t + 1) == 0
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -282,6 +282,46 @@ TEST_F(RecorderTest, ExportOutlivesCircuitsButNotTheBuffer) {
   EXPECT_TRUE(record(OpId::add, memory(headers.back()), number(1), number(2), 4));
 }
 
+TEST_F(RecorderTest, OpsAreRecordedAgainOnceEveryExportHasEnded) {
+  const BufferRef a = filled(4, 1), out = deferred(4);
+  const auto records = [&] { return record(OpId::add, memory(out), memory(a), number(2), 4); };
+  ExportMark first(a);
+  {
+    ExportMark second(a);
+    EXPECT_EQ(a->use_count(), 3u);
+    ExportMark moved(std::move(second));
+    first = std::move(moved);  // ends the mark that it was when `moved` goes
+    EXPECT_FALSE(records());
+  }
+  EXPECT_EQ(a->use_count(), 2u);
+  EXPECT_FALSE(records()) << "one of two has ended";
+  first = ExportMark();
+  EXPECT_EQ(a->use_count(), 1u);
+  EXPECT_TRUE(records());
+
+  // Without a mark to end, and with one that nobody ends.
+  unmark_exported(*a);
+  EXPECT_TRUE(records());
+  mark_exported(*a);
+  { const ExportMark mark(a); }
+  EXPECT_FALSE(records());
+  { const ExportMark nothing{BufferRef()}; }
+}
+
+TEST_F(RecorderTest, MarksThatThreadsEndAreAllCounted) {
+  const BufferRef a = filled(4, 1), out = deferred(4);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 1000; ++i) const ExportMark one(a), two(a);
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_TRUE(record(OpId::add, memory(out), memory(a), number(2), 4));
+  const ExportMark last(a);
+  EXPECT_FALSE(record(OpId::add, memory(out), memory(a), number(2), 4));
+}
+
 TEST_F(RecorderTest, TurningDeferringOffRunsWhatIsRecorded) {
   const BufferRef a = deferred(4);
   ASSERT_TRUE(record(OpId::add, memory(a), number(1), number(2), 4));
