@@ -66,6 +66,8 @@ def test_fused_steps(
 ) -> None:
     if dtype == torch.float16 and kind is torch.optim.Adam:
         options = options | {"eps": 1e-4}
+    if kind is torch.optim.SGD and dtype.itemsize == 2 and torch.__version__ < (2, 14):
+        pytest.skip("before 2.14 PyTorch's own fused SGD goes wrong in half types (by over 1)")
     expected = train(kind, options, "cpu", dtype)
     hologram_torch.reset_fallback_counts()
     actual = train(kind, options, DEVICE, dtype)
