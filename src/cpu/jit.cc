@@ -56,17 +56,16 @@ struct Cache {
   bool full = false;  // the room for code is used up
 };
 
-// Never destroyed: other threads may run to the very end. A child process must not inherit a lock
-// that is held by a thread it does not have.
+// Never destroyed: other threads may run to the very end.
 Cache& cache() {
-  static Cache* instance = [] {
-    auto* made = new Cache;
-    pthread_atfork([] { cache().mutex.lock(); }, [] { cache().mutex.unlock(); },
-                   [] { cache().mutex.unlock(); });
-    return made;
-  }();
+  static Cache* instance = new Cache;
   return *instance;
 }
+
+// A child process must not inherit a lock that is held by a thread it does not have. Registered as
+// the library is loaded, before the recorders': what they still run before a fork makes loops.
+[[maybe_unused]] const int kHandled = pthread_atfork(
+    [] { cache().mutex.lock(); }, [] { cache().mutex.unlock(); }, [] { cache().mutex.unlock(); });
 
 // Small enough for its key: counts, indices and ops fit in a byte each.
 bool is_sound(const Segment& segment) {

@@ -38,15 +38,11 @@ struct Keeper {
 };
 
 void give_back(void* argument);
-void lock_keeper();
-void unlock_keeper();
-void after_fork_in_child();
 
 Keeper& keeper() {
   static Keeper* instance = [] {
     auto* k = new Keeper;
     k->key_made = pthread_key_create(&k->key, give_back) == 0;
-    pthread_atfork(lock_keeper, unlock_keeper, after_fork_in_child);
     return k;
   }();
   return *instance;
@@ -67,6 +63,11 @@ void after_fork_in_child() {
   }
   k.mutex.unlock();
 }
+
+// Registered as the library is loaded, before the recorders': what they still run before a fork
+// takes pools.
+[[maybe_unused]] const int kHandled =
+    pthread_atfork(lock_keeper, unlock_keeper, after_fork_in_child);
 
 void give_back(void* argument) {
   auto* node = static_cast<PoolNode*>(argument);
