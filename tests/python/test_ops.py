@@ -310,10 +310,8 @@ def test_eager_and_deferred_agree() -> None:
     assert len(results.pop()) == 4 * (1000 + 1000 + 100)
 
 
+@pytest.mark.usefixtures("recording")
 def test_deferred_ops_fuse() -> None:
-    glue = sys.modules.get("hologram_torch")
-    if glue is not None and not glue._C.can_defer:
-        pytest.skip("with PyTorch before 2.13 nothing is recorded in this process")
     with hg.Executor() as ex:
         x = hg.ones(100_000, "float32")
         x.tolist()
