@@ -93,11 +93,28 @@ Tensor& set_storage_offset_(Tensor& self, at::Storage source, int64_t offset, In
   return at::native::set_storage_cpu_(self, std::move(source), offset, size, stride);
 }
 
+// What PyTorch asks before a tensor object takes over another's storage: `p.data = t`, and through
+// it Module.to(), which keeps its parameters only if the answer is yes. As between cpu and cuda,
+// a strided tensor may become one of another device that has strided memory. TensorImpl's own
+// answer knows the devices of PyTorch alone.
+bool may_take_over(const Tensor& self, const Tensor& from) {
+  constexpr c10::DispatchKeySet kBackends({c10::BackendComponent::CPUBit,
+                                           c10::BackendComponent::CUDABit,
+                                           c10::BackendComponent::PrivateUse1Bit});
+  const auto is_strided = [&](const Tensor& t) {
+    return t.key_set().has_any(c10::DispatchKeySet(c10::DispatchKey::Dense)) &&
+           t.key_set().has_any(kBackends);
+  };
+  return (is_strided(self) && is_strided(from)) ||
+         self.unsafeGetTensorImpl()->has_compatible_shallow_copy_type(from.key_set());
+}
+
 }  // namespace
 }  // namespace hologram_torch
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   using namespace hologram_torch;
+  m.impl("_has_compatible_shallow_copy_type", TORCH_FN(may_take_over));
   m.impl("as_strided", TORCH_FN(as_strided));
   m.impl("view", TORCH_FN(view));
   m.impl("_reshape_alias", TORCH_FN(reshape_alias));
