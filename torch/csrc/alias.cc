@@ -19,8 +19,6 @@ using c10::DispatchKeySet;
 using c10::StorageImpl;
 using c10::TensorImpl;
 
-const c10::Device kCpu(c10::DeviceType::CPU);
-
 class AliasAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t nbytes) override {
@@ -35,12 +33,6 @@ class AliasAllocator final : public c10::Allocator {
 
 AliasAllocator* const g_alias_allocator = new AliasAllocator();
 
-// An alias keeps the storage it borrows from alive: a kernel may keep its argument (packed
-// weights).
-void release_storage(void* storage) {
-  c10::raw::intrusive_ptr::decref(static_cast<c10::intrusive_ptr_target*>(storage));
-}
-
 DispatchKeySet cpu_dense_keys() {
   static const DispatchKeySet keys =
       DispatchKeySet(DispatchKey::CPU) |
@@ -52,7 +44,7 @@ DispatchKeySet cpu_dense_keys() {
 constexpr DispatchKeySet kLazyBits({DispatchKey::Conjugate, DispatchKey::Negative,
                                     DispatchKey::ZeroTensor});
 
-bool is_plain(const at::Tensor& t) {
+bool is_strided(const at::Tensor& t) {
   constexpr DispatchKeySet kSpecial({DispatchKey::Sparse, DispatchKey::SparseCsr,
                                      DispatchKey::Quantized, DispatchKey::NestedTensor});
   return !t.key_set().has_any(kSpecial);
@@ -63,6 +55,10 @@ void copy_geometry(TensorImpl* to, const TensorImpl* from) {
 }
 
 }  // namespace
+
+void release_storage(void* storage) {
+  c10::raw::intrusive_ptr::decref(static_cast<c10::intrusive_ptr_target*>(storage));
+}
 
 c10::Allocator* alias_allocator() { return g_alias_allocator; }
 
@@ -94,7 +90,7 @@ c10::intrusive_ptr<StorageImpl> AliasScope::alias_storage(const c10::Storage& st
 
 at::Tensor AliasScope::to_cpu(const at::Tensor& t) {
   if (!t.defined() || !is_ours(t)) return t;
-  if (C10_UNLIKELY(!is_plain(t))) return special_to_cpu(t);
+  if (C10_UNLIKELY(!is_strided(t))) return special_to_cpu(t);
   TensorImpl* from = t.unsafeGetTensorImpl();
   const DispatchKeySet lazy = from->key_set() & kLazyBits;
   if (C10_UNLIKELY(!from->has_storage() || !from->unsafe_storage())) {
@@ -141,7 +137,7 @@ c10::intrusive_ptr<StorageImpl> AliasScope::device_storage(const c10::Storage& c
 
 at::Tensor AliasScope::to_device(at::Tensor result) {
   if (!result.defined() || !result.device().is_cpu()) return result;
-  if (C10_UNLIKELY(!is_plain(result) || result.layout() != c10::kStrided)) {
+  if (C10_UNLIKELY(!is_strided(result) || result.layout() != c10::kStrided)) {
     return special_to_device(result);
   }
   TensorImpl* impl = result.unsafeGetTensorImpl();
@@ -174,7 +170,7 @@ at::Tensor AliasScope::to_device(at::Tensor result) {
 }
 
 void AliasScope::adopt_changes(const at::Tensor& original, const at::Tensor& alias) {
-  if (C10_UNLIKELY(!is_plain(original))) {
+  if (C10_UNLIKELY(!is_strided(original))) {
     adopt_special(original, alias);
     return;
   }

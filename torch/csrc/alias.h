@@ -61,6 +61,12 @@ struct BelowAutograd {
                                            c10::autocast_dispatch_keyset};
 };
 
+inline const c10::Device kCpu(c10::DeviceType::CPU);
+
+// The deleter of memory borrowed from a storage, which it keeps alive: a kernel may keep its
+// argument (packed weights). `storage`: a c10::intrusive_ptr_target*.
+void release_storage(void* storage);
+
 // The allocator of alias storages: hologram memory under the CPU's name, so that a CPU kernel that
 // resizes an output resizes it in our pool.
 c10::Allocator* alias_allocator();

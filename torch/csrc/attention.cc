@@ -44,8 +44,6 @@ bool takes_heads(const Tensor& query, const Tensor& key, const Tensor& value) {
          (heads == 0 || (shared != 0 && heads % shared == 0));
 }
 
-bool is_given(const OptionalTensor& t) { return t.has_value() && t->defined(); }
-
 // Whether PyTorch's CPU rules send these to its blocked kernel. Only said where that is certain;
 // it reads no bytes, so nothing recorded has to run.
 bool is_certainly_fused(const Tensor& query, const Tensor& key, const Tensor& value,
@@ -117,7 +115,7 @@ double attention_cost(const Tensor& query, const Tensor& key, int products, bool
          static_cast<double>(key.size(2));
 }
 
-hologram::AttentionStrides strides_of(const hologram::View& view) {
+hologram::AttentionStrides attention_strides(const hologram::View& view) {
   return {view.strides[0], view.strides[1], view.strides[2]};
 }
 
@@ -131,11 +129,11 @@ hologram::AttentionArgs arguments_of(CallFrame& call) {
   args.queries = q.shape[2], args.keys = k.shape[2];
   args.dim = q.shape[3], args.value_dim = v.shape[3];
   args.scale = std::bit_cast<double>(values.scale);
-  args.q = q.data, args.q_strides = strides_of(q);
-  args.k = k.data, args.k_strides = strides_of(k);
-  args.v = v.data, args.v_strides = strides_of(v);
+  args.q = q.data, args.q_strides = attention_strides(q);
+  args.k = k.data, args.k_strides = attention_strides(k);
+  args.v = v.data, args.v_strides = attention_strides(v);
   if (mask.data != nullptr) {
-    args.mask = mask.data, args.mask_strides = strides_of(mask);
+    args.mask = mask.data, args.mask_strides = attention_strides(mask);
     args.mask_col = args.keys > 1 ? mask.strides[3] : 0;
   }
   args.max_threads = call.threads(std::numeric_limits<int64_t>::max());
@@ -144,7 +142,7 @@ hologram::AttentionArgs arguments_of(CallFrame& call) {
 
 hologram::AttentionOutput output_of(CallFrame& call) {
   const hologram::View out = call.view(), logsumexp = call.view();
-  return {out.data, strides_of(out), logsumexp.data, strides_of(logsumexp)};
+  return {out.data, attention_strides(out), logsumexp.data, attention_strides(logsumexp)};
 }
 
 void run_attention(CallFrame& call) {
@@ -157,10 +155,10 @@ void run_attention_backward(CallFrame& call) {
   hologram::AttentionGradients g;
   g.result = output_of(call);
   const hologram::View grad = call.view(), q = call.view(), k = call.view(), v = call.view();
-  g.grad = grad.data, g.grad_strides = strides_of(grad);
-  g.grad_q = q.data, g.grad_q_strides = strides_of(q);
-  g.grad_k = k.data, g.grad_k_strides = strides_of(k);
-  g.grad_v = v.data, g.grad_v_strides = strides_of(v);
+  g.grad = grad.data, g.grad_strides = attention_strides(grad);
+  g.grad_q = q.data, g.grad_q_strides = attention_strides(q);
+  g.grad_k = k.data, g.grad_k_strides = attention_strides(k);
+  g.grad_v = v.data, g.grad_v_strides = attention_strides(v);
   hologram::attention_backward(args, g);
 }
 

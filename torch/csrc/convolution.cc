@@ -126,7 +126,7 @@ hologram::ConvolutionSizes places_of(const hologram::View& view) {
   return sizes_of({view.shape + 2, static_cast<size_t>(view.ndim - 2)}, 1);
 }
 
-hologram::ConvolutionStrides strides_of(const hologram::View& view) {
+hologram::ConvolutionStrides convolution_strides(const hologram::View& view) {
   return {view.strides[0], view.strides[1],
           sizes_of({view.strides + 2, static_cast<size_t>(view.ndim - 2)}, 0)};
 }
@@ -141,7 +141,7 @@ hologram::ConvolutionArgs arguments_of(const Geometry& geometry, const hologram:
   args.in_size = places_of(x), args.out_size = places_of(y), args.kernel = places_of(weight);
   args.stride = geometry.stride, args.padding = geometry.padding;
   args.dilation = geometry.dilation;
-  args.x_strides = strides_of(x), args.y_strides = strides_of(y);
+  args.x_strides = convolution_strides(x), args.y_strides = convolution_strides(y);
   args.weight_channels_last = geometry.weight_last != 0;
   return args;
 }

@@ -26,7 +26,6 @@ using c10::TensorImpl;
 using c10::impl::LocalDispatchKeySet;
 
 constexpr DispatchKeySet kCrossing(DispatchKey::PrivateUse2);
-const c10::Device kCpu(c10::DeviceType::CPU);
 
 LocalDispatchKeySet without_crossing(LocalDispatchKeySet keys) {
   // Backends are taken out one by one: a difference of sets keeps them.
@@ -40,10 +39,6 @@ LocalDispatchKeySet device_keys() {
   LocalDispatchKeySet keys = direct_keys();
   keys.excluded_ = keys.excluded_ | c10::autograd_dispatch_keyset_with_ADInplaceOrView;
   return keys;
-}
-
-void release_storage(void* storage) {
-  c10::raw::intrusive_ptr::decref(static_cast<c10::intrusive_ptr_target*>(storage));
 }
 
 // --- Backward ----------------------------------------------------------------------------------

@@ -32,9 +32,9 @@ using torch::jit::Stack;
 }
 
 // Replaces the arguments of one call and remembers what they were.
-class Call {
+class FallbackCall {
  public:
-  Call(const OpInfo& info, Stack* stack)
+  FallbackCall(const OpInfo& info, Stack* stack)
       : info_(info), stack_(stack), begin_(stack->size() - info.arity) {}
 
   void swap_arguments() {
@@ -241,7 +241,7 @@ void run(const c10::OperatorHandle& op, Stack* stack) {
   }
   info.calls.fetch_add(1, std::memory_order_relaxed);
   const hologram::CircuitCause cause(info.name.c_str());
-  Call call(info, stack);
+  FallbackCall call(info, stack);
   call.swap_arguments();
   {
     BelowAutograd guard;

@@ -51,6 +51,9 @@ inline bool is_plain(const c10::TensorImpl* t) {
 }
 inline bool is_plain(const at::Tensor& t) { return is_plain(t.unsafeGetTensorImpl()); }
 
+// Whether an optional argument is there.
+inline bool is_given(const std::optional<at::Tensor>& t) { return t.has_value() && t->defined(); }
+
 // A number that lives on the CPU; every device accepts one beside its own tensors.
 inline bool is_cpu_number(const c10::TensorImpl* t) {
   return has_exactly(t->key_set(), c10::DispatchKey::CPU) && t->dim() == 0;

@@ -16,8 +16,6 @@ using hologram::View;
 using OptionalTensor = std::optional<Tensor>;
 
 bool is_reduction(int64_t reduction) { return reduction >= 0 && reduction <= 2; }
-bool is_given(const OptionalTensor& t) { return t.has_value() && t->defined(); }
-
 bool same_floats(const Tensor& input, const Tensor& target, int64_t reduction) {
   return is_float_plain(input) && is_plain(target) && target.scalar_type() == input.scalar_type() &&
          target.sizes() == input.sizes() && input.numel() > 0 && is_reduction(reduction);

@@ -91,8 +91,9 @@ struct Product {
 // not wait.
 bool record(const Product& p) {
   if (!is_deferring() || !prefers_own_gemm()) return false;
-  const auto place = [](const Tensor& t, auto& at) {
-    at.buffer = recordable_buffer(t.unsafeGetTensorImpl());
+  const auto place = [&p](const Tensor& t, auto& at) {
+    const c10::TensorImpl* impl = t.unsafeGetTensorImpl();
+    at.buffer = &t == &p.out ? recordable_result(impl) : recordable_buffer(impl);
     at.offset = t.storage_offset() * static_cast<int64_t>(t.itemsize());
     return at.buffer != nullptr;
   };

@@ -26,6 +26,10 @@ struct Blas {
 // wrong, for it is no promised API.
 template <class T>
 const Blas<T>& blas();
+template <>
+const Blas<float>& blas<float>();
+template <>
+const Blas<double>& blas<double>();
 
 // Row-major C = alpha op(A) op(B) + beta C through blas<T>().gemm; false where that cannot take it.
 bool blas_gemm(const hologram::GemmArgs& args);

@@ -9,8 +9,6 @@
 
 namespace hologram_torch {
 
-inline bool is_given(const std::optional<at::Tensor>& t) { return t.has_value() && t->defined(); }
-
 inline bool is_half_type(at::ScalarType type) { return type == at::kHalf || type == at::kBFloat16; }
 
 // The dtype of the given parameters, which must agree and be the input's or, beside a half input,

@@ -15,8 +15,6 @@ using at::TensorList;
 using hologram::GradScaling;
 using OptionalTensor = std::optional<Tensor>;
 
-bool is_given(const OptionalTensor& t) { return t.has_value() && t->defined(); }
-
 // A number that is given, or lies in the memory of the host: ours or the CPU's.
 struct Number {
   double value = 0;
