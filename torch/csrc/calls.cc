@@ -24,7 +24,7 @@ bool Call::record(uint16_t kind, double cost) {
   for (const auto& [t, access] : operands_) {
     hologram::CallOperand& operand = list.emplace_back();
     if (t == nullptr || t->numel() == 0) continue;
-    operand.buffer = recordable_buffer(t);
+    operand.buffer = access == Access::reads ? recordable_buffer(t) : recordable_result(t);
     operand.offset = t->storage_offset() * static_cast<int64_t>(t->itemsize());
     operand.bytes = extent_of(t);
     operand.reads = access != Access::writes;

@@ -48,9 +48,9 @@ Dtype stored_dtype(const TensorImpl* t) {
 // Operands, of which a call fills as many as it has: to clear them all costs as much as recording.
 class Operands {
  public:
-  // Each adds one; false where the tensor's ops may not wait.
+  // Each adds one, the result first; false where the tensor's ops may not wait.
   bool add(const TensorImpl* t, Dtype dtype, bool one = false) {
-    hologram::Buffer* buffer = recordable_buffer(t);
+    hologram::Buffer* buffer = count_ == 0 ? recordable_result(t) : recordable_buffer(t);
     if (C10_UNLIKELY(buffer == nullptr)) return false;
     new (&list()[count_++]) RecordOperand{
         buffer, t->storage_offset() * static_cast<int64_t>(t->itemsize()), dtype, one, 0};

@@ -18,6 +18,18 @@ inline hologram::Buffer* recordable_buffer(const c10::TensorImpl* t) {
   return is_watched(storage) ? buffer_of(storage) : nullptr;
 }
 
+// The same for a tensor that the op writes: whoever looks at its address from now on has to ask.
+inline hologram::Buffer* recordable_result(const c10::TensorImpl* t) {
+  const c10::StorageImpl& storage = *t->unsafe_storage().unsafeGetStorageImpl();
+  if (C10_UNLIKELY(!is_watched(storage))) return nullptr;
+  hologram::Buffer* buffer = buffer_of(storage);
+  if (C10_UNLIKELY(data_ptr_of(storage).get() != kNowhere) && buffer != nullptr) {
+    notice_foreign_operators();
+    hide_address(storage);
+  }
+  return buffer;
+}
+
 // What an op of the table reads: a tensor, or, where that is null, a number: one element of the
 // type that the op computes in.
 struct Source {

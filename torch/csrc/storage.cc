@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Storages whose memory may come later, see tensor.h.
-#include <sys/mman.h>
-
 #include <atomic>
 #include <vector>
 
@@ -25,27 +23,24 @@ struct Address {
 template struct Expose<&c10::DataPtr::ptr_, Pointer>;
 template struct Expose<&c10::detail::UniqueVoidPtr::data_, Address>;
 
+void show_address(c10::DataPtr& data, void* address) {
+  void*& place = (data.*member_of(Pointer{})).*member_of(Address{});
+  std::atomic_ref<void*>(place).store(address, std::memory_order_release);
+}
+
 // Storages whose addresses were asked for as names, by this thread; see begin_naming().
 thread_local std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> t_named;
 thread_local int t_naming = 0;
 
 }  // namespace
 
-void* nowhere() {
-  static void* const page = [] {
-    constexpr size_t kBytes = 4096;
-    void* reserved =
-        mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    TORCH_CHECK(reserved != MAP_FAILED, "hologram: cannot reserve a page of addresses");
-    return reserved;
-  }();
-  return page;
-}
-
 void correct_address(const c10::StorageImpl& storage, const hologram::Buffer& buffer) {
   c10::DataPtr& data = const_cast<c10::StorageImpl&>(storage)._mutable_data_ptr_no_checks();
-  void*& place = (data.*member_of(Pointer{})).*member_of(Address{});
-  std::atomic_ref<void*>(place).store(buffer.data(), std::memory_order_release);
+  show_address(data, buffer.data());
+}
+
+void hide_address(const c10::StorageImpl& storage) {
+  show_address(const_cast<c10::StorageImpl&>(storage)._mutable_data_ptr_no_checks(), kNowhere);
 }
 
 void settle_storage(c10::StorageImpl& storage, hologram::Buffer& buffer) {

@@ -14,6 +14,7 @@
 
 #include <limits>
 
+#include "foreign_operators.h"
 #include "hologram/buffer.h"
 #include "hologram/device.h"
 #include "hologram/memory.h"
@@ -52,13 +53,15 @@ inline bool is_deferring() { return kCanDefer && hologram::is_deferring(); }
 
 // --- Storages --------------------------------------------------------------------------------
 //
-// The address in a storage's DataPtr is that of its Buffer's memory, or, while that has none, of a
-// page nobody may touch: null would mean an invalid storage to PyTorch. Our own code asks
-// storage_bytes(), which sees to it that nothing recorded still has to touch the bytes. Foreign
-// code asks PyTorch, which asks hand_out().
+// The address in a storage's DataPtr is that of its Buffer's memory, or, from the moment an op that
+// writes the bytes is recorded until storage_bytes() or hand_out() is asked, kNowhere: null would
+// mean an invalid storage to PyTorch, and the true address old bytes to who reads it through
+// const_data_ptr(), of which PyTorch does not tell. Our own code asks storage_bytes(), which sees
+// to it that nothing recorded still has to touch the bytes. Foreign code asks PyTorch, which asks
+// hand_out().
 
-// Where buffers without memory seem to be.
-void* nowhere();
+// The first of a range of addresses that nobody may touch; who does is told why (nowhere.cc).
+extern void* const kNowhere;
 
 inline const c10::DataPtr& data_ptr_of(const c10::StorageImpl& storage) {
   // The public accessors throw or materialise; here neither is wanted.
@@ -79,6 +82,8 @@ inline hologram::Buffer* buffer_of(const c10::StorageImpl& storage) {
 
 // Makes the storage show the address of its buffer, which has memory.
 [[gnu::cold]] void correct_address(const c10::StorageImpl& storage, const hologram::Buffer& buffer);
+// Makes the storage show kNowhere.
+[[gnu::cold]] void hide_address(const c10::StorageImpl& storage);
 
 // The bytes of a storage, for reading and writing: nothing recorded touches them any more. Safe
 // from any thread.
@@ -158,9 +163,10 @@ inline c10::DataPtr allocate_bytes(size_t nbytes) {
 // Where execution is deferred, memory that is there when it is needed; otherwise the same.
 inline c10::DataPtr promise_bytes(size_t nbytes) {
   if (!is_deferring() || C10_UNLIKELY(nbytes == 0)) return allocate_bytes(nbytes);
+  notice_foreign_operators();
   try {
     hologram::Buffer* buffer = hologram::allocate_deferred(memory_device(), nbytes);
-    return c10::DataPtr(nowhere(), buffer, &release_buffer, device());
+    return c10::DataPtr(kNowhere, buffer, &release_buffer, device());
   } catch (const std::exception& error) {
     rethrow_as_torch(error, nbytes);
   }
