@@ -6,6 +6,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -129,6 +131,78 @@ def test_data_loader(workers: int) -> None:
     total = sum(batch.to(D, non_blocking=True).sum().item() for (batch,) in loader)
     assert total == 190
     assert not torch.ones(3).is_pinned()
+
+
+def test_pinned_memory_says_so() -> None:
+    x = torch.arange(6.0)
+    pinned = x.pin_memory()
+    assert pinned.is_pinned() and not x.is_pinned()
+    assert pinned.device.type == "cpu" and torch.equal(pinned, x)
+    # Views of it are pinned too; what is beside it, and what is computed from it, is not.
+    assert pinned[2:].is_pinned() and pinned.view(2, 3)[1].is_pinned()
+    assert not (pinned + 1).is_pinned() and not pinned.clone().is_pinned()
+    assert pinned.pin_memory() is pinned
+    assert torch.empty(3, pin_memory=True).is_pinned()
+    assert torch.empty_like(x, pin_memory=True).is_pinned()
+    assert not torch.empty(0).pin_memory().is_pinned()
+    assert not torch.ones(3, device=D).is_pinned()
+    moved = pinned.to(D, non_blocking=True)
+    assert torch.equal(moved.cpu(), x)
+    # Memory that was given back is nobody's.
+    del pinned
+    blocks = [torch.empty(6) for _ in range(64)]
+    assert not any(block.is_pinned() for block in blocks)
+
+
+def test_pinned_memory_of_many_threads() -> None:
+    def work(seed: int) -> bool:
+        kept = []
+        for i in range(200):
+            t = torch.full((1 + (seed * 37 + i) % 50,), float(i)).pin_memory()
+            kept.append(t)
+            if len(kept) > 5 and not kept.pop(0).is_pinned():
+                return False
+        return all(t.is_pinned() for t in kept)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(work, range(4)))
+
+
+def test_batches_of_a_pinning_loader_are_pinned() -> None:
+    data = torch.utils.data.TensorDataset(torch.arange(8.0))
+    loader = torch.utils.data.DataLoader(data, batch_size=4, pin_memory=True)
+    assert [batch.is_pinned() for (batch,) in loader] == [True, True]
+
+
+@pytest.mark.parametrize("setting", [True, False])
+def test_backward_leaves_the_switch_of_autograds_threads(setting: bool) -> None:
+    seen = {}
+
+    class Look(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            seen[grad.device.type] = (threading.get_ident(), torch.autograd.is_multithreading_enabled())
+            return grad
+
+    with torch.autograd.set_multithreading_enabled(setting):
+        x = torch.ones(3, device=D, requires_grad=True)
+        Look.apply(x).sum().backward()
+        assert torch.autograd.is_multithreading_enabled() == setting
+        assert seen[D] == (threading.get_ident(), False)
+        with pytest.raises(RuntimeError, match="does not require grad"):
+            torch.ones(3, device=D).sum().backward()
+        assert torch.autograd.is_multithreading_enabled() == setting
+        # A backward that starts elsewhere is the program's.
+        y = torch.ones(3, requires_grad=True)
+        Look.apply(y).sum().backward()
+        assert seen["cpu"][1] == setting
+        (grad,) = torch.autograd.grad(Look.apply(x).cpu().sum(), x)
+        assert grad.tolist() == [1, 1, 1]
+        assert torch.autograd.is_multithreading_enabled() == setting
 
 
 def test_profiler_and_timer() -> None:

@@ -5,6 +5,10 @@
 #include <c10/core/CachingDeviceAllocator.h>
 
 #include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
 
 #include "hologram/error.h"
 #include "tensor.h"
@@ -70,12 +74,33 @@ class Allocator final : public c10::DeviceAllocator {
   }
 };
 
-// The device computes in host memory: there is nothing to pin, so "pinned" memory is ordinary
-// memory and says so (is_pinned() is false).
+// "Pinned" memory: the device computes in host memory, so a copy from any page is as good as
+// another, and nothing is locked. What was asked for as pinned is remembered and answers so, as
+// libraries expect of an accelerator.
 class HostAllocator final : public at::HostAllocator {
  public:
-  c10::DataPtr allocate(size_t nbytes) override { return c10::GetCPUAllocator()->allocate(nbytes); }
-  c10::DeleterFnPtr raw_deleter() const override { return c10::GetCPUAllocator()->raw_deleter(); }
+  c10::DataPtr allocate(size_t nbytes) override {
+    if (nbytes == 0) return c10::DataPtr(nullptr, c10::Device(c10::DeviceType::CPU));
+    auto block = std::make_unique<Block>(Block{c10::GetCPUAllocator()->allocate(nbytes)});
+    char* const bytes = static_cast<char*>(block->memory.get());
+    {
+      const std::lock_guard lock(mutex_);
+      blocks_.emplace(bytes, nbytes);
+    }
+    return c10::DataPtr(bytes, block.release(), &release, c10::Device(c10::DeviceType::CPU));
+  }
+  // Whether the byte at `pointer` belongs to a block that is alive.
+  bool holds(const void* pointer) const {
+    const char* const byte = static_cast<const char*>(pointer);
+    const std::shared_lock lock(mutex_);
+    auto after = blocks_.upper_bound(byte);
+    if (after == blocks_.begin()) return false;
+    const auto& [begin, nbytes] = *std::prev(after);
+    return byte < begin + nbytes;
+  }
+
+  // The deleter needs the context that allocate() made.
+  c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
   void copy_data(void* dest, const void* src, std::size_t count) const override {
     std::memcpy(dest, src, count);
   }
@@ -84,6 +109,15 @@ class HostAllocator final : public at::HostAllocator {
   at::HostStats get_stats() override { return {}; }
   void reset_accumulated_stats() override {}
   void reset_peak_stats() override {}
+
+ private:
+  struct Block {
+    c10::DataPtr memory;
+  };
+  static void release(void* context);
+
+  mutable std::shared_mutex mutex_;
+  std::map<const char*, size_t> blocks_;  // by address
 };
 
 // Leaked on purpose: tensors may be freed after static destructors have run.
@@ -110,10 +144,17 @@ struct RegisterStorages {
 
 at::HostAllocatorRegistry<kDeviceType> g_register_host_allocator(g_host_allocator);
 
+void HostAllocator::release(void* context) {
+  const std::unique_ptr<Block> block(static_cast<Block*>(context));
+  const std::lock_guard lock(g_host_allocator->mutex_);
+  g_host_allocator->blocks_.erase(static_cast<const char*>(block->memory.get()));
+}
+
 }  // namespace
 
 c10::Allocator* device_allocator() { return g_allocator; }
 at::Allocator* host_allocator() { return g_host_allocator; }
+bool is_pinned_address(const void* pointer) { return g_host_allocator->holds(pointer); }
 
 hologram::Device& memory_device() {
   static hologram::Device& cpu = hologram::device(hologram::BackendType::kCpu);

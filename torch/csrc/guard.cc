@@ -2,7 +2,6 @@
 // What PyTorch asks of a device: its guard (streams, events) and its hooks.
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/native/Resize.h>
-#include <c10/core/AutogradState.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 #include <torch/version.h>
@@ -20,6 +19,7 @@
 namespace hologram_torch {
 
 at::Allocator* host_allocator();
+bool is_pinned_address(const void* pointer);
 
 namespace {
 
@@ -40,17 +40,6 @@ void check_index(c10::Device d) {
               "; there is 1 (hologram:0)");
 }
 
-// Autograd would run our backwards on a thread of its own, as it does for devices that work apart
-// from the processor: two thread hand-overs a backward and a second OpenMP team, for nothing. It
-// asks for our stream whenever a thread builds a graph on this device; from then on that thread
-// runs its backwards itself, as it does for cpu.
-void run_backward_on_this_thread() {
-  thread_local bool done = false;
-  if (C10_LIKELY(done)) return;
-  done = true;
-  c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
-}
-
 class Guard final : public c10::impl::DeviceGuardImplInterface {
  public:
   c10::DeviceType type() const override { return kDeviceType; }
@@ -67,7 +56,6 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
 
   c10::Stream getStream(c10::Device d) const override {
     check_index(d);
-    run_backward_on_this_thread();
     return to_torch(hologram::current_stream(0));
   }
   c10::Stream getDefaultStream(c10::Device d) const override {
@@ -159,7 +147,7 @@ class Hooks final : public at::PrivateUse1HooksInterface {
   }
   c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex) const override { return 0; }
 
-  bool isPinnedPtr(const void*) const override { return false; }
+  bool isPinnedPtr(const void* pointer) const override { return is_pinned_address(pointer); }
   at::Allocator* getPinnedMemoryAllocator() const override { return host_allocator(); }
   c10::Device getDeviceFromPtr(void*) const override { return device(); }
 
