@@ -15,6 +15,13 @@ if(HOLOGRAM_SANITIZE)
   target_link_options(hologram_flags INTERFACE -fsanitize=${HOLOGRAM_SANITIZE})
 endif()
 
+# Headers cost more than what is between them, so that several sources are compiled at a time. Tools that
+# look at sources one by one want them so.
+option(HOLOGRAM_UNITY "Compile several sources at a time" ON)
+function(hologram_compile_together target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${HOLOGRAM_UNITY} UNITY_BUILD_BATCH_SIZE 7)
+endfunction()
+
 # hologram_folder(NAME DEPENDS...): libhologram_NAME from every *.cc below the current folder.
 function(hologram_folder name)
   file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cc")

@@ -142,7 +142,7 @@ std::string repr(BufferObject& self) {
   return result + (is_pending(*self.buffer) ? ", work recorded>" : ">");
 }
 
-int get_buffer(PyObject* self, Py_buffer* view, int flags) {
+int get_buffer_view(PyObject* self, Py_buffer* view, int flags) {
   Tensor tensor;
   view->obj = nullptr;
   const int status = guarded_int([&] {
@@ -152,7 +152,7 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   return status != 0 ? status : export_view(self, tensor, false, view, flags);
 }
 
-PyType_Slot buffer_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(&get_buffer)},
+PyType_Slot buffer_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(&get_buffer_view)},
                               {Py_bf_releasebuffer, reinterpret_cast<void*>(&release_view)},
                               {0, nullptr}};
 

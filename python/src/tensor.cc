@@ -26,7 +26,7 @@ namespace {
 
 // --- Slots --------------------------------------------------------------------------------------
 
-int get_buffer(PyObject* self, Py_buffer* view, int flags) {
+int get_tensor_view(PyObject* self, Py_buffer* view, int flags) {
   const TensorObject* object = tensor_of(self);
   view->obj = nullptr;
   if (object == nullptr) {
@@ -41,7 +41,7 @@ PyType_Slot* tensor_slots() {
   static auto& slots = *new std::vector<PyType_Slot>;
   add_operator_slots(slots);
   add_indexing_slots(slots);
-  slots.push_back({Py_bf_getbuffer, reinterpret_cast<void*>(&get_buffer)});
+  slots.push_back({Py_bf_getbuffer, reinterpret_cast<void*>(&get_tensor_view)});
   slots.push_back({Py_bf_releasebuffer, reinterpret_cast<void*>(&release_view)});
   slots.push_back({0, nullptr});
   return slots.data();

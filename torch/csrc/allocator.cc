@@ -4,6 +4,8 @@
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
 
+#include <pthread.h>
+
 #include <cstring>
 #include <map>
 #include <memory>
@@ -79,6 +81,11 @@ class Allocator final : public c10::DeviceAllocator {
 // libraries expect of an accelerator.
 class HostAllocator final : public at::HostAllocator {
  public:
+  HostAllocator() {
+    // A child of a fork, such as a DataLoader's worker, finds the lock free.
+    pthread_atfork([] { lock_for_fork(true); }, [] { lock_for_fork(false); },
+                   [] { lock_for_fork(false); });
+  }
   c10::DataPtr allocate(size_t nbytes) override {
     if (nbytes == 0) return c10::DataPtr(nullptr, c10::Device(c10::DeviceType::CPU));
     auto block = std::make_unique<Block>(Block{c10::GetCPUAllocator()->allocate(nbytes)});
@@ -115,6 +122,7 @@ class HostAllocator final : public at::HostAllocator {
     c10::DataPtr memory;
   };
   static void release(void* context);
+  static void lock_for_fork(bool locked);
 
   mutable std::shared_mutex mutex_;
   std::map<const char*, size_t> blocks_;  // by address
@@ -143,6 +151,11 @@ struct RegisterStorages {
 } g_register_storages;
 
 at::HostAllocatorRegistry<kDeviceType> g_register_host_allocator(g_host_allocator);
+
+void HostAllocator::lock_for_fork(bool locked) {
+  std::shared_mutex& mutex = g_host_allocator->mutex_;
+  locked ? mutex.lock() : mutex.unlock();
+}
 
 void HostAllocator::release(void* context) {
   const std::unique_ptr<Block> block(static_cast<Block*>(context));
