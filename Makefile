@@ -4,6 +4,7 @@
 #   make run       train a network on torch.device('hologram') beside cpu, then a short tour
 #   make test      every test but those marked heavy
 #   make test-all  every test
+#   make test-matrix  make test with each GEMM and instruction set, on one core, without worker, without JIT
 #   make bench     the measurements behind the figures in the README, in ten minutes
 #   make bench-all every measurement
 #   make accuracy  the error of every elementwise op, in ULP, on every instruction set
@@ -20,7 +21,7 @@ export PYTHONUNBUFFERED = 1
 
 PY := .venv/bin/python
 
-.PHONY: help setup setup-tests setup-all setup-check setup-docs run test test-all bench bench-all accuracy check docs clean distclean
+.PHONY: help setup setup-tests setup-all setup-check setup-docs run test test-matrix test-all bench bench-all accuracy check docs clean distclean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -44,6 +45,9 @@ run: setup
 
 test: setup-tests
 	@$(PY) tools/test.py
+
+test-matrix: setup-tests
+	@$(PY) tools/test_matrix.py $(MATRIX)
 
 test-all: setup-all
 	@$(PY) tools/test.py --all
