@@ -4,11 +4,16 @@
 // Every dependence either lies within one cluster, where instructions keep the circuit's order, or
 // goes from a lower level to a higher one. A cluster of a lower level may be lifted to join a
 // higher one as long as nothing below has to wait for it.
+//
+// What comes before a node for the sake of memory is asked of trees over the bytes (see cells.h)
+// and answered by a level: no node holds a list of all that it has to follow. Only what walks the
+// very same places, and so may be in one kernel with it, is known by name.
 #include "src/circuit/fusion.h"
 
 #include <algorithm>
 #include <climits>
-#include <map>
+#include <unordered_map>
+#include <utility>
 
 namespace hologram::circuit {
 namespace {
@@ -24,10 +29,53 @@ int64_t width(const Node& node) {
   return widest;
 }
 
+// Memory as the nodes placed so far have left it.
+struct Hazards {
+  explicit Hazards(const Graph& graph)
+      : written(graph.tree_nodes), touched(graph.tree_nodes), readers(graph.tree_nodes) {}
+
+  Greatest written;  // the highest level of those who write
+  // The newest node that reads in part, or writes; not what reads the result of one node, which is
+  // among that one's dependents by name.
+  Greatest touched;
+  Readers readers;
+  std::unordered_map<Places, int, Places::Hash> last;  // the newest node with such an output
+};
+
+// Clusters that read the same memory in equal loops.
+struct Load {
+  int level;
+  bool whole_rows;
+  int64_t numel;
+  Dtype dtype;
+  Places places;
+
+  Load(const Cluster& c, const Region& region)
+      : level(c.level),
+        whole_rows(c.whole_rows),
+        numel(c.domain.numel()),
+        dtype(region.dtype),
+        places(region) {}
+  bool operator==(const Load&) const = default;
+};
+struct LoadHash {
+  size_t operator()(const Load& load) const {
+    const uint64_t words[] = {Places::Hash()(load.places), static_cast<uint64_t>(load.numel),
+                              uint64_t{load.whole_rows} | static_cast<uint64_t>(load.level) << 1};
+    return hash_words(words);
+  }
+};
+// Of those who read the same memory and could not be joined: how many later ones try to join.
+constexpr size_t kMostTried = 8;
+
 class Fuser {
  public:
   Fuser(Graph& graph, const PlanOptions& options)
-      : graph_(graph), options_(options), cluster_of_(graph.nodes.size(), kNone) {}
+      : graph_(graph),
+        options_(options),
+        cluster_of_(graph.nodes.size(), kNone),
+        hazards_(graph),
+        in_step_(graph.nodes.size(), kNone) {}
 
   std::vector<Cluster> run() {
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
@@ -35,6 +83,8 @@ class Fuser {
     }
     share_loads();
     mark_stored();
+    graph_.visits +=
+        hazards_.written.visits() + hazards_.touched.visits() + hazards_.readers.visits();
     std::vector<Cluster> result;
     for (size_t c = 0; c < clusters_.size(); ++c) {
       if (!clusters_[c].nodes.empty()) result.push_back(std::move(clusters_[c]));
@@ -48,106 +98,201 @@ class Fuser {
   Node& node(int i) { return graph_.nodes[static_cast<size_t>(i)]; }
   int find(int i) {
     int c = cluster_of_[static_cast<size_t>(i)];
-    while (c >= 0 && merged_into_[static_cast<size_t>(c)] != kNone) {
-      c = merged_into_[static_cast<size_t>(c)];
+    while (c >= 0) {
+      int& into = merged_into_[static_cast<size_t>(c)];
+      if (into == kNone) break;
+      ++graph_.visits;
+      // Half the way is gone the next time.
+      if (const int after = merged_into_[static_cast<size_t>(into)]; after != kNone) into = after;
+      c = into;
     }
     return cluster_of_[static_cast<size_t>(i)] = c;
   }
+  const CallUse& use_of(const Node& n, int k) const {
+    return graph_.calls[static_cast<size_t>(n.call)].uses[static_cast<size_t>(k)];
+  }
   Cluster& cluster(int c) { return clusters_[static_cast<size_t>(c)]; }
 
-  struct Dependence {
-    int cluster;
-    bool joinable;
-  };
-
-  void depend(int on, bool joinable) {
-    if (!node(on).live) {
-      for (const Order& order : node(on).order) depend(order.node, joinable && order.in_step);
-      return;
-    }
+  // A cluster that has to come before the node that is being placed, and that it may join.
+  void depend(int on) {
+    ++graph_.visits;
     const int c = find(on);
-    for (Dependence& d : dependences_) {
-      if (d.cluster == c) {
-        d.joinable = d.joinable && joinable;
-        return;
-      }
+    if (std::exchange(asked_[static_cast<size_t>(c)], placing_) != placing_) {
+      dependences_.push_back(c);
     }
-    dependences_.push_back({c, joinable});
   }
 
   void place(int index) {
-    find_dependences(index);
+    ++graph_.visits;
+    placing_ = index;
+    dependences_.clear();
+    kept_apart_.clear();
+    chosen_.clear();
     Cluster grown;
     start(grown, node(index), index);
-    chosen_.clear();
     if (options_.fuse) {
-      const Cluster own = grown;
-      grown.level = lowest_level();
+      grown.level = find_dependences(index);
       // Everything at its level that is joinable must be joined, or the node moves up.
-      while (!join_level(grown, index)) {
+      if (!join_level(grown, index)) {
         const int higher = grown.level + 1;
-        grown = own;
+        grown = Cluster();
+        start(grown, node(index), index);
         grown.level = higher;
+        chosen_.clear();
       }
+      for (const int c : kept_apart_) await(c, grown.level);
       lift(grown, index);
     } else {
       grown.level = static_cast<int>(clusters_.size());
     }
     const int level = grown.level;
     cluster_of_[static_cast<size_t>(index)] = settle(std::move(grown));
-    for (const Dependence& d : dependences_) {
-      if (std::find(chosen_.begin(), chosen_.end(), d.cluster) != chosen_.end()) continue;
-      Cluster& c = cluster(d.cluster);
-      c.nearest_dependent = std::min(c.nearest_dependent, level);
+    if (!options_.fuse) return;
+    for (const int c : dependences_) {
+      if (std::find(chosen_.begin(), chosen_.end(), c) == chosen_.end()) await(c, level);
     }
+    remember(index, level);
   }
 
-  void find_dependences(int index) {
+  // Something at this level has to come after the cluster.
+  void await(int c, int level) {
+    cluster(c).nearest_dependent = std::min(cluster(c).nearest_dependent, level);
+  }
+
+  // Sets dependences_ and kept_apart_; returns the lowest level for the node.
+  int find_dependences(int index) {
     const Node& n = node(index);
-    dependences_.clear();
+    int lowest = 0;
+    const auto come_after = [&](int level) { lowest = std::max(lowest, level + 1); };
     for (int k = 0; k < n.arity; ++k) {
-      if (n.in[k].node >= 0) depend(n.in[k].node, true);
+      if (n.in[k].node >= 0) depend(n.in[k].node);
     }
-    for (const Order& order : n.order) depend(order.node, order.in_step);
+    graph_.for_reads(n, [&](const Region& region, int k) {
+      if (n.call < 0 && n.in[k].node >= 0) return;
+      come_after(hazards_.written.most(region.cells));
+      hazards_.touched.raise(region.cells, index);
+    });
+    graph_.for_writes(n, [&](const Region& region, bool) {
+      const int highest = hazards_.written.most(region.cells);
+      const int same = n.call < 0 ? last_in_step(n) : kNone;
+      // Who wrote since, and elsewhere too, is on a higher level than the one in step.
+      if (same != kNone && highest == cluster(find(same)).level) {
+        depend(same);
+        in_step_[static_cast<size_t>(same)] = index;
+      } else {
+        come_after(highest);
+        hazards_.touched.raise(region.cells, index);
+      }
+      find_readers(index, region, come_after);
+    });
+    for (const int c : dependences_) lowest = std::max(lowest, cluster(c).level);
+    return lowest;
   }
 
-  int lowest_level() {
-    int level = 0;
-    for (const Dependence& d : dependences_) {
-      level = std::max(level, cluster(d.cluster).level + (d.joinable ? 0 : 1));
-    }
-    return level;
+  // The node that was the last to write the very places that this one writes.
+  int last_in_step(const Node& n) {
+    const auto at = hazards_.last.find(Places(n.out));
+    return at != hazards_.last.end() && node(at->second).out_n == n.out_n ? at->second : kNone;
   }
 
-  // Joins the joinable clusters of grown's level; false where one of them does not fit.
+  template <class F>
+  void find_readers(int index, const Region& region, F&& come_after) {
+    readers_.clear();
+    const int settled = hazards_.readers.take(
+        region.cells, [&](const Readers::Reader& reader) { readers_.push_back(reader); },
+        [&](const Readers::Reader& reader) {
+          // Nothing that comes after it can be on a lower level than the next.
+          const int c = find(reader.node);
+          await(c, cluster(c).level + 1);
+          return cluster(c).level;
+        });
+    come_after(settled);
+    std::sort(readers_.begin(), readers_.end(), [](const auto& a, const auto& b) {
+      return a.node != b.node ? a.node < b.node : a.input < b.input;
+    });
+    const Node& n = node(index);
+    for (const Readers::Reader& reader : readers_) {
+      const Node& other = node(reader.node);
+      const bool in_step = n.call < 0 && other.call < 0 && other.n == n.out_n &&
+                           other.in[reader.input].rank == Rank::kFull &&
+                           other.in[reader.input].region.same_places(region);
+      if (in_step) {
+        depend(reader.node);
+        in_step_[static_cast<size_t>(reader.node)] = index;
+      } else {
+        ++graph_.visits;
+        const int c = find(reader.node);
+        come_after(cluster(c).level);
+        kept_apart_.push_back(c);
+      }
+    }
+  }
+
+  // The node has been placed: what later ones have to know.
+  void remember(int index, int level) {
+    const Node& n = node(index);
+    graph_.for_reads(n, [&](const Region& region, int k) {
+      // Who comes after its write comes after it.
+      const bool writes_there = n.call < 0 ? region.same_places(n.out) : use_of(n, k).writes();
+      if (writes_there) return;
+      hazards_.readers.add(region.cells, {index, k});
+    });
+    graph_.for_writes(n, [&](const Region& region, bool) {
+      hazards_.written.raise(region.cells, level);
+      hazards_.touched.raise(region.cells, index);
+    });
+    if (graph_.has_output(n)) hazards_.last.insert_or_assign(Places(n.out), index);
+  }
+
+  // Joins the clusters of grown's level; false where one of them does not fit.
   bool join_level(Cluster& grown, int index) {
-    chosen_.clear();
-    for (const Dependence& d : dependences_) {
-      if (!d.joinable || cluster(d.cluster).level != grown.level) continue;
-      if (!join(grown, cluster(d.cluster), index)) return false;
-      chosen_.push_back(d.cluster);
+    for (const int c : dependences_) {
+      if (cluster(c).level != grown.level) continue;
+      if (!join(grown, cluster(c), index)) return false;
+      chosen_.push_back(c);
     }
     return true;
   }
 
-  // Joins joinable clusters of lower levels for which nothing waits below; the others are read from
-  // memory.
+  // Joins clusters of lower levels for which nothing waits below; the others are read from memory.
   void lift(Cluster& grown, int index) {
-    for (const Dependence& d : dependences_) {
-      const Cluster& c = cluster(d.cluster);
-      if (!d.joinable || c.level >= grown.level || c.nearest_dependent <= grown.level) continue;
-      if (join(grown, c, index)) chosen_.push_back(d.cluster);
+    for (const int c : dependences_) {
+      if (cluster(c).level >= grown.level || is_awaited(c, grown.level)) continue;
+      if (join(grown, cluster(c), index)) chosen_.push_back(c);
     }
+  }
+
+  // Whether something that may be at this level or below has to come after the cluster.
+  bool is_awaited(int c, int level) {
+    if (cluster(c).nearest_dependent <= level) return true;
+    for (const int member : cluster(c).nodes) {
+      bool touched = false;
+      graph_.for_writes(node(member), [&](const Region& region, bool) {
+        // In the cluster: in step with the member, and so has touched all that is there.
+        const int newest = hazards_.touched.most(region.cells);
+        touched = touched || (newest > member && find(newest) != c);
+      });
+      if (touched) return true;
+    }
+    return false;
   }
 
   // Puts the cluster in the place of those that it has joined; returns its number.
   int settle(Cluster grown) {
     for (const int c : chosen_) {
       grown.nearest_dependent = std::min(grown.nearest_dependent, cluster(c).nearest_dependent);
+      if (options_.fuse && cluster(c).level < grown.level) {
+        for (const int member : cluster(c).nodes) {
+          graph_.for_writes(node(member), [&](const Region& region, bool) {
+            hazards_.written.raise(region.cells, grown.level);
+          });
+        }
+      }
     }
     if (chosen_.empty()) {
       clusters_.push_back(std::move(grown));
       merged_into_.push_back(kNone);
+      asked_.push_back(kNone);
       return static_cast<int>(clusters_.size()) - 1;
     }
     const int target = chosen_[0];
@@ -232,6 +377,7 @@ class Fuser {
           if (rank != Rank::kFull) return false;
           rank = Rank::kRow;
         }
+        ++graph_.visits;
         sum.nodes.push_back(from.nodes[i]);
         sum.ranks.push_back(rank);
       }
@@ -292,15 +438,11 @@ class Fuser {
       if (!fits) return false;
     }
     // What it has to follow in step must walk in the same loops.
-    for (const Order& order : n.order) {
-      if (!order.in_step || !node(order.node).live) continue;
-      const Rank rank = rank_of(order.node);
-      if (rank == Rank::kOne) continue;
-      const Rank walks =
-          node(order.node).code == kCodeFold && !node(order.node).out.same_places(n.out)
-              ? Rank::kFull
-              : rank;
-      if (walks != own) return false;
+    for (size_t i = 0; i < c.nodes.size(); ++i) {
+      const int member = c.nodes[i];
+      if (in_step_[static_cast<size_t>(member)] != index) continue;
+      const bool as_read = node(member).code == kCodeFold && !node(member).out.same_places(n.out);
+      if ((as_read ? Rank::kFull : c.ranks[i]) != own) return false;
     }
     return true;
   }
@@ -308,16 +450,35 @@ class Fuser {
   // Clusters of one level with equal loops that read the same memory read it once.
   void share_loads() {
     if (!options_.fuse) return;
-    std::map<uint32_t, std::vector<size_t>> readers;  // by slot, ascending
-    for (size_t c = 0; c < clusters_.size(); ++c) {
-      for_loads(clusters_[c], [&](const Region& region) {
-        std::vector<size_t>& of_slot = readers[region.slot];
-        if (of_slot.empty() || of_slot.back() != c) of_slot.push_back(c);
+    // Those that later ones may join, by what they read; of one such list the last few are tried.
+    std::unordered_map<Load, std::vector<int>, LoadHash> open;
+    const auto enter = [&](int c, const Cluster& loads) {
+      for_loads(loads, [&](const Region& region) {
+        std::vector<int>& list = open[Load(cluster(c), region)];
+        if (std::find(list.begin(), list.end(), c) != list.end()) return;
+        if (list.size() == kMostTried) list.erase(list.begin());
+        list.push_back(c);
       });
-    }
-    for (const auto& [slot, of_slot] : readers) {
-      for (size_t i = 0; i < of_slot.size(); ++i) {
-        for (size_t k = i + 1; k < of_slot.size(); ++k) try_share(of_slot[i], of_slot[k], slot);
+    };
+    std::vector<int> tried(clusters_.size(), kNone);
+    for (int c = 0; c < static_cast<int>(clusters_.size()); ++c) {
+      if (cluster(c).nodes.empty() || cluster(c).call >= 0) continue;
+      int with = kNone;
+      for_loads(cluster(c), [&](const Region& region) {
+        if (with != kNone) return;
+        const auto list = open.find(Load(cluster(c), region));
+        if (list == open.end()) return;
+        for (const int other : list->second) {
+          if (with != kNone || std::exchange(tried[static_cast<size_t>(other)], c) == c) continue;
+          ++graph_.visits;
+          if (join(cluster(other), cluster(c), cluster(other).nodes[0])) with = other;
+        }
+      });
+      if (with != kNone) {
+        merged_into_[static_cast<size_t>(c)] = with;
+        enter(with, std::exchange(cluster(c), Cluster()));
+      } else {
+        enter(c, cluster(c));
       }
     }
   }
@@ -330,27 +491,6 @@ class Fuser {
         if (!n.in[k].is_number && n.in[k].rank == Rank::kFull) f(n.in[k].region);
       }
     }
-  }
-
-  void try_share(size_t a, size_t b, uint32_t slot) {
-    const Cluster& one = clusters_[a];
-    const Cluster& other = clusters_[b];
-    if (one.nodes.empty() || other.nodes.empty() || other.level != one.level || one.call >= 0 ||
-        other.call >= 0 || other.whole_rows != one.whole_rows ||
-        other.domain.numel() != one.domain.numel()) {
-      return;
-    }
-    bool shares = false;
-    for_loads(one, [&](const Region& x) {
-      if (x.slot != slot || shares) return;
-      for_loads(other, [&](const Region& y) { shares = shares || x == y; });
-    });
-    if (!shares) return;
-    Cluster sum = one;
-    if (!join(sum, other, sum.nodes[0])) return;
-    clusters_[a] = std::move(sum);
-    clusters_[b].nodes.clear();
-    merged_into_[b] = static_cast<int>(a);
   }
 
   void mark_stored() {
@@ -369,8 +509,16 @@ class Fuser {
   std::vector<Cluster> clusters_;
   std::vector<int> merged_into_;
   std::vector<int> cluster_of_;
-  std::vector<Dependence> dependences_;
-  std::vector<int> chosen_;
+  Hazards hazards_;
+
+  // Of the node that is being placed.
+  int placing_ = kNone;
+  std::vector<int> dependences_;          // clusters that it follows and may join
+  std::vector<int> kept_apart_;           // clusters that it follows and may not join
+  std::vector<int> chosen_;               // of dependences_, those that it has joined
+  std::vector<int> asked_;                // by cluster: the node that has it in dependences_
+  std::vector<int> in_step_;              // by node: the last that had to follow it in step
+  std::vector<Readers::Reader> readers_;  // of what it writes
 };
 
 }  // namespace

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// A circuit in SSA: who reads whose result, what has to come before what, and what has to end up in
-// memory.
+// A circuit in SSA: who reads whose result, and what has to end up in memory.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "src/circuit/cells.h"
 #include "src/circuit/map.h"
 #include "src/circuit/tape.h"
 
@@ -18,6 +18,7 @@ struct Region {
   int64_t offset = 0;  // bytes
   Dtype dtype = Dtype::kFloat32;
   Map map;
+  Cells cells;  // of the graph, from begin() to end()
 
   // Bytes reached, relative to the buffer.
   int64_t begin() const { return offset + map.lowest() * size(); }
@@ -25,12 +26,6 @@ struct Region {
   int64_t size() const { return static_cast<int64_t>(itemsize(dtype)); }
   bool overlaps(const Region& other) const {
     return slot == other.slot && begin() < other.end() && other.begin() < end();
-  }
-  // Writes every byte that `other` reaches.
-  bool covers(const Region& other) const {
-    return slot == other.slot && (map.is_flat() || map == other.map) &&
-           (map.is_flat() || (offset == other.offset && size() == other.size())) &&
-           begin() <= other.begin() && other.end() <= end();
   }
   // The same bytes for the same element.
   bool same_places(const Region& other) const {
@@ -52,21 +47,18 @@ struct Input {
   Rank rank = Rank::kFull;
   int64_t times = 1;
   int node = -1;
-  // Where node is -1: the nodes whose writes are seen in part.
-  std::vector<int> after;
-};
-
-// Something that has to come before. Within one kernel only if both walk the same places in step.
-struct Order {
-  int node;
-  bool in_step;
+  // Where node is -1: the newest node that has written there, of which the input sees a part; -1:
+  // none has.
+  int newest = -1;
 };
 
 // An operand of a call: a run of bytes.
 struct CallUse {
   CallSlot slot;
-  Region region;             // as bytes one after another
-  bool overwritten = false;  // later nodes leave nothing of what it wrote
+  Region region;  // as bytes one after another
+
+  bool reads() const { return slot.present && slot.reads; }
+  bool writes() const { return slot.present && slot.writes; }
 };
 
 // What a node that is a call does.
@@ -74,7 +66,6 @@ struct Call {
   std::span<const uint64_t> attributes;  // of the circuit's words
   uint32_t first_number = 0;
   std::vector<CallUse> uses;
-  std::vector<int> after;  // the nodes whose writes it reads
   // Columns of the result that nodes may read element by element: it is the first use, and
   // Node::out as well. 0: there is none, all operands are memory.
   int64_t result_cols = 0;
@@ -91,27 +82,69 @@ struct Node {
   int64_t row = 0;  // folds and row functions: elements of a row
   Region out;
   int64_t out_n = 0;
-  std::vector<Order> order;
   // Of kCodeCall: which of Graph::calls. It has no inputs of the kind above, and an output only
   // where the call has a result.
   int call = -1;
 
-  bool clobbered = false;    // some later node writes into out
-  bool overwritten = false;  // later nodes leave nothing of out
-  bool stored = false;       // the result has to be in memory
+  bool clobbered = false;  // some later node writes into out
+  bool stored = false;     // the result has to be in memory
   bool live = false;
 
   bool is_op() const { return code < kCodeConvert; }
   OpId op() const { return static_cast<OpId>(code); }
 };
 
+// A region as memory that is written, by its places.
+struct Places {
+  uint32_t slot = 0;
+  int64_t offset = 0;
+  int64_t size = 0;
+  Map map;
+
+  explicit Places(const Region& region)
+      : slot(region.slot), offset(region.offset), size(region.size()), map(region.map) {}
+  bool operator==(const Places&) const = default;
+  struct Hash {
+    size_t operator()(const Places& places) const;
+  };
+};
+
 struct Graph {
   std::vector<Node> nodes;
   std::vector<Call> calls;
   std::vector<uint8_t> states;
+  size_t tree_nodes = 0;       // of a CellTree over all slots
+  Greatest newest{0};          // the node that is the last to write each cell
+  mutable int64_t visits = 0;  // what planning has looked at, however often
 
   // Whether the memory that an input reads is the same all through the circuit.
-  bool never_written(const Region& region) const;
+  bool never_written(const Region& region) const {
+    return newest.most(region.cells) == Greatest::kNone;
+  }
+  bool has_output(const Node& node) const {
+    return node.call < 0 || calls[static_cast<size_t>(node.call)].result_cols != 0;
+  }
+  // Calls f(region, whole) for the memory that a node writes. whole: it leaves nothing of what was
+  // there.
+  template <class F>
+  void for_writes(const Node& node, F&& f) const {
+    if (node.call < 0) return f(node.out, true);
+    for (const CallUse& use : calls[static_cast<size_t>(node.call)].uses) {
+      if (use.writes()) f(use.region, use.slot.covers);
+    }
+  }
+  // Calls f(region, input) for the memory that a node may read; of a call, input is the use.
+  template <class F>
+  void for_reads(const Node& node, F&& f) const {
+    for (int k = 0; k < node.arity; ++k) {
+      if (!node.in[k].is_number) f(node.in[k].region, k);
+    }
+    if (node.call < 0) return;
+    const std::vector<CallUse>& uses = calls[static_cast<size_t>(node.call)].uses;
+    for (size_t k = 0; k < uses.size(); ++k) {
+      if (uses[k].reads()) f(uses[k].region, static_cast<int>(k));
+    }
+  }
 };
 
 Graph build_graph(std::span<const uint64_t> words, std::span<const uint8_t> states);

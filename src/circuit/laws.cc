@@ -6,8 +6,8 @@
 // writes. A node whose own memory is wanted becomes a copy.
 #include "src/circuit/laws.h"
 
-#include <algorithm>
-#include <map>
+#include <bit>
+#include <unordered_map>
 
 namespace hologram::circuit {
 namespace {
@@ -102,6 +102,7 @@ class Rewriter {
   void run() {
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       Node& node = graph_.nodes[i];
+      ++graph_.visits;
       if (node.call >= 0) continue;
       for (int k = 0; k < node.arity; ++k) replace(node, k);
       std::optional<Input> same = by_law(node);
@@ -125,7 +126,7 @@ class Rewriter {
       if (graph_.nodes[static_cast<size_t>(input.node)].clobbered) return std::nullopt;
       return input;
     }
-    if (!input.after.empty() || !graph_.never_written(input.region)) return std::nullopt;
+    if (!graph_.never_written(input.region)) return std::nullopt;
     return input;
   }
 
@@ -200,7 +201,7 @@ class Rewriter {
                                     (a.number == b.number && a.number != NumberClass::kOther));
     }
     return a.node == b.node && a.rank == b.rank && a.times == b.times && a.region == b.region &&
-           a.after == b.after;
+           a.newest == b.newest;
   }
 
   // Whether an operand is exactly what the node hands on: nothing is converted on the way.
@@ -304,37 +305,62 @@ class Rewriter {
 
   // An earlier node that computes the same.
   std::optional<Input> by_recurrence(const Node& node, int index) {
-    std::vector<int>& candidates =
-        seen_[{node.code, node.attr, static_cast<int>(node.compute), node.n, node.row}];
-    for (const int i : candidates) {
-      const Node& other = at(i);
-      if (other.clobbered || other.out.dtype != node.out.dtype ||
-          other.parameter != node.parameter || other.arity != node.arity) {
-        continue;
-      }
-      bool same = true;
-      for (int k = 0; same && k < node.arity; ++k) same = same_input(node.in[k], other.in[k]);
-      if (!same) continue;
+    const auto [begin, end] = seen_.equal_range(hash(node));
+    for (auto at = begin; at != end; ++at) {
+      ++graph_.visits;
+      const Node& other = graph_.nodes[static_cast<size_t>(at->second)];
+      if (!computes_same(node, other)) continue;
       Input result;
       result.dtype = other.out.dtype;
       result.region = other.out;
-      result.node = i;
+      result.node = at->second;
       return result;
     }
-    candidates.push_back(index);
+    // What is written over does not last: nobody may read it in place of another.
+    if (!node.clobbered) seen_.emplace(hash(node), index);
     return std::nullopt;
   }
 
-  struct Key {
-    int code, attr, compute;
-    int64_t n, row;
-    auto operator<=>(const Key&) const = default;  // NOLINT(modernize-use-nullptr): of its own
-  };
+  static bool computes_same(const Node& a, const Node& b) {
+    if (a.code != b.code || a.attr != b.attr || a.compute != b.compute || a.n != b.n ||
+        a.row != b.row || a.out.dtype != b.out.dtype || a.arity != b.arity ||
+        std::bit_cast<uint64_t>(a.parameter) != std::bit_cast<uint64_t>(b.parameter)) {
+      return false;
+    }
+    for (int k = 0; k < a.arity; ++k) {
+      if (!same_input(a.in[k], b.in[k])) return false;
+    }
+    return true;
+  }
+
+  // Equal for nodes that compute the same.
+  static uint64_t hash(const Node& node) {
+    uint64_t words[4 + 3 * kMaxArity] = {
+        uint64_t{node.code} | uint64_t{node.attr} << 16 |
+            static_cast<uint64_t>(node.compute) << 32 | static_cast<uint64_t>(node.out.dtype) << 40,
+        static_cast<uint64_t>(node.n), static_cast<uint64_t>(node.row),
+        std::bit_cast<uint64_t>(node.parameter)};
+    size_t count = 4;
+    for (int k = 0; k < node.arity; ++k) {
+      const Input& in = node.in[k];
+      if (in.is_number) {
+        words[count++] = static_cast<uint64_t>(in.dtype);
+        words[count++] = static_cast<uint64_t>(in.number);
+        words[count++] = in.number == NumberClass::kOther ? in.immediate : 0;
+      } else {
+        words[count++] = Places::Hash()(Places(in.region));
+        words[count++] =
+            uint64_t{static_cast<uint32_t>(in.node)} << 32 | static_cast<uint32_t>(in.newest);
+        words[count++] = static_cast<uint64_t>(in.rank);
+      }
+    }
+    return hash_words({words, count});
+  }
 
   Graph& graph_;
   const bool fast_math_;
   std::vector<std::optional<Input>> equal_;
-  std::map<Key, std::vector<int>> seen_;
+  std::unordered_multimap<uint64_t, int> seen_;
 };
 
 }  // namespace

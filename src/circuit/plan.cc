@@ -3,7 +3,7 @@
 #include "src/circuit/plan.h"
 
 #include <algorithm>
-#include <map>
+#include <unordered_map>
 
 #include "src/circuit/lower.h"
 
@@ -41,13 +41,17 @@ int64_t bytes_alone(const Graph& graph, const Node& node) {
   return bytes;
 }
 
+struct WordsHash {
+  size_t operator()(const std::vector<uint64_t>& words) const { return hash_words(words); }
+};
+
 // Kernels of one stage with equal programs get one number and stand side by side. Calls run one by
 // one, also equal ones.
 void number_launches(Plan& plan) {
   int next = 0;
   for (size_t begin = 0; begin < plan.kernels.size();) {
     size_t end = begin;
-    std::map<std::vector<uint64_t>, int> known;
+    std::unordered_map<std::vector<uint64_t>, int, WordsHash> known;
     for (; end < plan.kernels.size() && plan.kernels[end].stage == plan.kernels[begin].stage;
          ++end) {
       if (plan.kernels[end].call != nullptr) {
@@ -71,7 +75,7 @@ void number_launches(Plan& plan) {
 // The kernels with slots numbered as they come up: what equal computations have in common.
 uint64_t canonical_hash(const Plan& plan) {
   std::vector<uint64_t> words;
-  std::map<uint32_t, uint64_t> slots;
+  std::unordered_map<uint32_t, uint64_t> slots;
   for (const Kernel& kernel : plan.kernels) {
     append_program(kernel, words);
     words.push_back(static_cast<uint64_t>(kernel.stage));
@@ -87,6 +91,7 @@ bool lower_all(Graph& graph, const PlanOptions& options, Plan& plan) {
   for (const Cluster& cluster : fuse(graph, options)) {
     Kernel& kernel = plan.kernels.emplace_back(lower(graph, cluster));
     kernel.stage = cluster.level;
+    graph.visits += static_cast<int64_t>(kernel.instrs.size() * (1 + kernel.accesses.size()));
     if (kernel.classes > kPoolClasses - kSpareClasses) return false;
   }
   return true;
@@ -139,6 +144,7 @@ std::unique_ptr<Plan> make_plan(std::span<const uint64_t> words, std::span<const
   }
   std::sort(plan->attach.begin(), plan->attach.end());
   stats.ops = static_cast<int>(graph.nodes.size());
+  stats.visits = graph.visits + graph.newest.visits();
   for (const Node& node : graph.nodes) {
     stats.bytes_unfused += bytes_alone(graph, node);
     stats.dead += node.live ? 0 : 1;

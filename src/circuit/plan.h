@@ -132,6 +132,8 @@ struct PlanStats {
   int classes = 0;            // most in use in one kernel
   int64_t bytes_moved = 0;    // read and written by the kernels
   int64_t bytes_unfused = 0;  // by the ops one by one
+  // Nodes, dependences and parts of trees that planning looked at, counted as often as it did.
+  int64_t visits = 0;
 };
 
 // What a device made of a plan's kernels.

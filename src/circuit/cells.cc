@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+// See cells.h.
+#include "src/circuit/cells.h"
+
+namespace hologram::circuit {
+
+void CellMap::finish(size_t slots) {
+  std::sort(cuts_.begin(), cuts_.end());
+  cuts_.erase(std::unique(cuts_.begin(), cuts_.end()), cuts_.end());
+  first_.assign(slots + 1, 0);
+  for (const auto& [slot, at] : cuts_) ++first_[slot + 1];
+  for (size_t s = 0; s < slots; ++s) first_[s + 1] += first_[s];
+}
+
+Cells CellMap::find(uint32_t slot, int64_t begin, int64_t end) const {
+  if (begin >= end) return {};
+  const auto first = cuts_.begin() + first_[slot], last = cuts_.begin() + first_[slot + 1];
+  const auto place = [&](int64_t at) {
+    return static_cast<uint32_t>(std::lower_bound(first, last, std::pair(slot, at)) - first);
+  };
+  // One cut more than cells, and no node 0: the slot's part is as long as its cuts, twice.
+  return {2 * first_[slot], static_cast<uint32_t>(last - first) - 1, place(begin), place(end)};
+}
+
+void Latest::hand_down(const Cells& cells) {
+  const auto from = [&](uint32_t leaf) {
+    int height = 0;
+    while (leaf >> height > 1) ++height;
+    for (; height > 0; --height) {
+      const uint32_t p = leaf >> height;
+      ++visits_;
+      int& given = given_[cells.tree + p];
+      if (given == kNone) continue;
+      give(cells.tree + 2 * p, given);
+      give(cells.tree + 2 * p + 1, given);
+      given = kNone;
+    }
+  };
+  from(cells.begin + cells.count);
+  from(cells.end - 1 + cells.count);
+}
+
+void Latest::set(const Cells& cells, int value) {
+  if (cells.empty()) return;
+  hand_down(cells);
+  for_range(cells, [&](uint32_t p) { give(cells.tree + p, value); });
+  for_above(cells, [&](uint32_t p) {
+    const size_t at = cells.tree + p;
+    if (given_[at] == kNone) greatest_[at] = std::max(greatest_[at + p], greatest_[at + p + 1]);
+  });
+}
+
+int Latest::most(const Cells& cells) {
+  if (cells.empty()) return 0;
+  hand_down(cells);
+  int most = 0;
+  for_range(cells, [&](uint32_t p) { most = std::max(most, greatest_[cells.tree + p]); });
+  return most;
+}
+
+void Readers::add(const Cells& cells, Reader reader) {
+  if (cells.empty()) return;
+  for_range(cells, [&](uint32_t p) {
+    const size_t at = cells.tree + p;
+    listed_.push_back({reader, first_[at]});
+    first_[at] = static_cast<int>(listed_.size()) - 1;
+    any_[at] = 1;
+  });
+  for_above(cells, [&](uint32_t p) { any_[cells.tree + p] = 1; });
+}
+
+}  // namespace hologram::circuit
