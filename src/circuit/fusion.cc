@@ -174,7 +174,7 @@ class Fuser {
     });
     graph_.for_writes(n, [&](const Region& region, bool) {
       const int highest = hazards_.written.most(region.cells);
-      const int same = n.call < 0 ? last_in_step(n) : kNone;
+      const int same = n.call < 0 && highest != Greatest::kNone ? last_in_step(n) : kNone;
       // Who wrote since, and elsewhere too, is on a higher level than the one in step.
       if (same != kNone && highest == cluster(find(same)).level) {
         depend(same);
@@ -234,14 +234,15 @@ class Fuser {
     graph_.for_reads(n, [&](const Region& region, int k) {
       // Who comes after its write comes after it.
       const bool writes_there = n.call < 0 ? region.same_places(n.out) : use_of(n, k).writes();
-      if (writes_there) return;
+      // Nor does it matter to anybody where nothing is written later.
+      if (writes_there || graph_.newest.most(region.cells) <= index) return;
       hazards_.readers.add(region.cells, {index, k});
     });
     graph_.for_writes(n, [&](const Region& region, bool) {
       hazards_.written.raise(region.cells, level);
       hazards_.touched.raise(region.cells, index);
     });
-    if (graph_.has_output(n)) hazards_.last.insert_or_assign(Places(n.out), index);
+    if (n.clobbered) hazards_.last.insert_or_assign(Places(n.out), index);
   }
 
   // Joins the clusters of grown's level; false where one of them does not fit.

@@ -214,8 +214,12 @@ class Liveness {
   }
 
   void look(Node& node, const Region& region) {
-    const auto covered = covered_.find(Places(region));
-    if (wanted_.most(region.cells) <= (covered == covered_.end() ? 0 : covered->second)) return;
+    int since = 0;
+    if (!region.map.is_flat()) {
+      const auto covered = covered_.find(Places(region));
+      if (covered != covered_.end()) since = covered->second;
+    }
+    if (wanted_.most(region.cells) <= since) return;
     node.live = true;
     node.stored |= graph_.has_output(node) && region.cells == node.out.cells;
   }
@@ -252,6 +256,8 @@ size_t Places::Hash::operator()(const Places& places) const {
 Graph build_graph(std::span<const uint64_t> words, std::span<const uint8_t> states) {
   Graph graph;
   graph.states.assign(states.begin(), states.end());
+  // A record is five words or more, but for a call without operands.
+  graph.nodes.reserve(words.size() / 5 + 1);
   Builder builder(graph);
   Tape::decode(words, [&](const Record& record, int) {
     record.code == kCodeCall ? builder.add_call(record) : builder.add(record);

@@ -149,19 +149,25 @@ std::vector<int> Lowering::order_for_segments() const {
     if (rank_of_instr(instr, ranks) != Rank::kFull) return level;
     return level + 1 + std::min(depths_[static_cast<size_t>(index)], kLevel - 3);
   };
+  std::vector<std::vector<int>> followers(instrs.size());
+  std::vector<int> waiting(instrs.size(), 0);  // for so many, then -1 where it is in the order
+  std::vector<int> urgencies;
+  for (int i = 0; i < count; ++i) {
+    urgencies.push_back(urgency(i));
+    for (int j = 0; j < i; ++j) {
+      if (!waits(instrs[i], instrs[j]) && !overwrites(instrs[i], instrs[j])) continue;
+      followers[j].push_back(i);
+      ++waiting[i];
+    }
+  }
   std::vector<int> order;
-  std::vector<bool> done(instrs.size(), false);
   while (static_cast<int>(order.size()) < count) {
     int best = -1;
     for (int i = 0; i < count; ++i) {
-      if (done[i]) continue;
-      bool ready = true;
-      for (int j = 0; j < i && ready; ++j) {
-        ready = done[j] || !(waits(instrs[i], instrs[j]) || overwrites(instrs[i], instrs[j]));
-      }
-      if (ready && (best < 0 || urgency(i) < urgency(best))) best = i;
+      if (waiting[i] == 0 && (best < 0 || urgencies[i] < urgencies[best])) best = i;
     }
-    done[best] = true;
+    waiting[best] = -1;
+    for (const int i : followers[best]) --waiting[i];
     order.push_back(best);
   }
   return order;

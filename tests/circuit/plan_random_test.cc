@@ -14,8 +14,9 @@ namespace {
 
 class RandomTape {
  public:
-  explicit RandomTape(uint32_t seed) : random_(seed), calls_(seed % 2 == 1) {
-    slots_ = 2 + static_cast<int>(random_() % 5);
+  explicit RandomTape(uint32_t seed)
+      : random_(seed), calls_(seed % 2 == 1), crowded_(seed % 8 >= 6) {
+    slots_ = crowded_ ? 1 + static_cast<int>(random_() % 2) : 2 + static_cast<int>(random_() % 5);
     for (int s = 0; s < slots_; ++s) {
       std::vector<char> bytes(kBytes);
       for (size_t i = 0; i < kBytes / 8; ++i) {
@@ -25,7 +26,7 @@ class RandomTape {
       memory_.push_back(std::move(bytes));
       states_.push_back(random_() % 3 != 0 ? kSlotLive : 0);
     }
-    const int records = 1 + static_cast<int>(random_() % 14);
+    const int records = 1 + static_cast<int>(random_() % (crowded_ ? 50 : 14));
     for (int i = 0; i < records; ++i) add();
   }
 
@@ -69,6 +70,7 @@ class RandomTape {
       step *= shape[d];
     }
     v.offset = random_() % 3 != 0 ? 0 : static_cast<int64_t>(random_() % 4) * 8;
+    if (crowded_) v.offset = static_cast<int64_t>(random_() % 96) * 8;
     return v;
   }
 
@@ -87,6 +89,7 @@ class RandomTape {
     slot.offset = 4 * static_cast<int64_t>(random_() % 8);
     if (random_() % 3 == 0) slot.slot = last_.slot, slot.offset = last_.offset;
     if (other.present && random_() % 4 == 0) slot.slot = other.slot, slot.offset = other.offset;
+    slot.offset = std::min(slot.offset, static_cast<int64_t>(kBytes) - slot.bytes);
     return slot;
   }
 
@@ -244,6 +247,7 @@ class RandomTape {
 
   std::mt19937 random_;
   const bool calls_;
+  const bool crowded_;  // pieces of one or two buffers are written and read again and again
   int slots_;
   Tape tape_;
   testing::Memory memory_;

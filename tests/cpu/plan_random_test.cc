@@ -4,6 +4,9 @@
 
 #include <numeric>
 
+#include "src/cpu/plan_run.h"
+#include "tests/circuit/interpreter.h"
+#include "tests/circuit/shapes.h"
 #include "tests/cpu/plan_support.h"
 
 namespace hologram {
@@ -225,6 +228,43 @@ TEST_P(RandomPlans, EqualTheirInstructions) {
 INSTANTIATE_TEST_SUITE_P(Isas, RandomPlans,
                          ::testing::Values(Isa::kBaseline, Isa::kAvx2, Isa::kAvx512),
                          [](const auto& info) { return std::string(isa_name(info.param)); });
+
+// Circuits whose ops crowd on the same memory: fused, and one by one, against scalar arithmetic.
+TEST(PlanRandom, CrowdedMemoryHoldsWhatTheRecordsSay) {
+  namespace planned = circuit::testing;
+  Random random(5);
+  for (const planned::Shape& shape : planned::shapes()) {
+    for (const int ops : {7, 60, 300}) {
+      const planned::Sketch sketch = shape.make(ops);
+      planned::Memory start;
+      for (const int64_t elements : sketch.elements()) {
+        std::vector<char>& bytes = start.emplace_back(static_cast<size_t>(4 * elements));
+        for (int64_t i = 0; i < elements; ++i) {
+          planned::write(bytes.data() + 4 * i, Dtype::kFloat32, static_cast<double>(i % 61));
+        }
+      }
+      planned::Memory expected = start;
+      planned::run_tape(sketch.tape().words(), sketch.tape().immediates(), expected);
+      for (const bool fuse : {true, false}) {
+        circuit::PlanOptions options;
+        options.fuse = fuse;
+        const auto plan = circuit::make_plan(sketch.tape().words(), sketch.states(), options);
+        for (int run = 0; run < 2; ++run) {  // with generated loops the second time
+          planned::Memory actual = start;
+          std::vector<char*> places;
+          for (auto& bytes : actual) places.push_back(bytes.data());
+          cpu::run_plan(*plan, {places.data(), sketch.tape().immediates().data()}, 1 + run);
+          for (size_t s = 0; s < actual.size(); ++s) {
+            if ((sketch.states()[s] & circuit::kSlotLive) == 0) continue;
+            ASSERT_TRUE(actual[s] == expected[s])
+                << shape.name << ", " << ops << " ops, slot " << s << "\n"
+                << print_plan(*plan);
+          }
+        }
+      }
+    }
+  }
+}
 
 }  // namespace
 }  // namespace hologram

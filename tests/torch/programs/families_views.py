@@ -186,3 +186,26 @@ def write_through_view(g: Generator) -> None:
             source,
             results=0,
         )
+
+
+@family(2, moves=True)
+def piece_by_piece(g: Generator) -> None:
+    """Write the rows or columns one after another, maybe again, and look at some in between."""
+    v = writable(g)
+    if v is None:
+        return
+    t = g.get(v)
+    if t.dim() == 0:
+        return
+    d = g.below(t.dim())
+    size = t.shape[d]
+    if not 0 < size <= 24:
+        return
+    before = (slice(None),) * d
+    for _ in range(1 + g.below(3)):
+        for i in range(size):
+            if g.chance(0.9):
+                piece = (*before, i if g.chance(0.8) else slice(0, size - i))
+                g.emit("{0}.__setitem__({1}, {2})", v, piece, g.number(t.dtype), results=0)
+            if g.chance(0.1):
+                g.emit("{0}[{1}].clone()", v, (*before, slice(0, 1 + g.below(size))))
