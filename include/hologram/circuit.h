@@ -25,7 +25,7 @@ namespace hologram {
 struct CircuitStats {
   int ops = 0;                  // recorded
   int dead = 0;                 // of them, those whose results nobody sees
-  int kernels = 0;              // launched by a run
+  int kernels = 0;              // that a run binds and runs, equal ones each
   int classes = 0;              // of the boundary pool, most in use in one kernel
   int64_t bytes_moved = 0;      // read and written by the kernels
   int64_t bytes_unfused = 0;    // by the ops one by one

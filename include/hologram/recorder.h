@@ -174,7 +174,7 @@ class ExportMark {
 struct RecorderStats {
   uint64_t ops_recorded = 0;
   uint64_t circuits = 0;  // sealed and run
-  uint64_t kernels = 0;   // launched
+  uint64_t kernels = 0;   // bound and run, equal ones each
   uint64_t plan_hits = 0;
   uint64_t plan_misses = 0;
   uint64_t plans = 0;          // cached now

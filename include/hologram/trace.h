@@ -17,7 +17,8 @@
 
 namespace hologram {
 
-// One launch of a plan: kernels with equal programs, run as one.
+// One launch of a plan: kernels of one stage with equal programs, timed together. Each of them is
+// bound to its memory and run.
 struct LaunchInfo {
   std::string name;  // "mul_add_relu", see circuit::kernel_name
   int launch = 0;    // as in the plan

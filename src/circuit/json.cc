@@ -175,7 +175,7 @@ std::string tape_json(std::span<const uint64_t> words) {
 std::string plan_json(const Plan& plan) {
   std::ostringstream out;
   const PlanStats& stats = plan.stats;
-  out << "{\"ops\":" << stats.ops << ",\"dead\":" << stats.dead << ",\"launches\":" << stats.kernels
+  out << "{\"ops\":" << stats.ops << ",\"dead\":" << stats.dead << ",\"groups\":" << stats.groups
       << ",\"classes\":" << stats.classes << ",\"bytes_moved\":" << stats.bytes_moved
       << ",\"bytes_unfused\":" << stats.bytes_unfused << ",\"hash\":\"" << std::hex
       << plan.canonical_hash << std::dec << "\",\"kernels\":";

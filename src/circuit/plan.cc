@@ -69,7 +69,8 @@ void number_launches(Plan& plan) {
                      [](const Kernel& a, const Kernel& b) { return a.launch < b.launch; });
     begin = end;
   }
-  plan.stats.kernels = next;
+  plan.stats.kernels = static_cast<int>(plan.kernels.size());
+  plan.stats.groups = next;
 }
 
 // The kernels with slots numbered as they come up: what equal computations have in common.

@@ -109,7 +109,8 @@ struct Kernel {
   bool heavy = false;  // costs many instructions an element
   // Kernels of one stage do not depend on each other and may run at once. Stages ascend.
   int stage = 0;
-  // Equal for kernels of one stage with equal programs over different slots: one launch for all.
+  // The group: equal for kernels of one stage with equal programs over different slots. They are
+  // lowered once and each run on its own memory.
   int launch = 0;
 
   int64_t numel() const {
@@ -128,7 +129,8 @@ inline constexpr int64_t kMaxRowBytes = 12288;
 struct PlanStats {
   int ops = 0;                // records
   int dead = 0;               // of them, those whose results nobody sees
-  int kernels = 0;            // launches
+  int kernels = 0;            // each bound to its memory and run
+  int groups = 0;             // of them: those of one stage with equal programs are one
   int classes = 0;            // most in use in one kernel
   int64_t bytes_moved = 0;    // read and written by the kernels
   int64_t bytes_unfused = 0;  // by the ops one by one
@@ -144,7 +146,7 @@ class PlanCode {
 
 struct Plan;
 
-// One launch of a plan as a plan of its own; see hologram/trace.h.
+// One group of a plan's kernels as a plan of its own; see hologram/trace.h.
 struct PlanPart {
   std::string name;  // kernel_name
   int64_t bytes = 0;
@@ -152,13 +154,13 @@ struct PlanPart {
 };
 
 struct Plan {
-  std::vector<Kernel> kernels;   // ascending stages, equal launches side by side
+  std::vector<Kernel> kernels;   // ascending stages, groups side by side
   std::vector<uint32_t> attach;  // slots that must have memory
   int slots = 0;
   PlanStats stats;
   // Set by the device at the first run; later runs find it.
   std::unique_ptr<PlanCode> code;
-  std::vector<PlanPart> parts;  // one for each launch, made when the plan is first watched
+  std::vector<PlanPart> parts;  // one for each group, made when the plan is first watched
   int running = 0;              // which kernel a device is at: what an error is about
   uint64_t canonical_hash = 0;  // equal for circuits that mean the same
   uint64_t runs = 0;

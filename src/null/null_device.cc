@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Counts what plans would launch.
+// Counts what plans would run.
 #include "src/null/null_device.h"
 
 #include <cstring>
@@ -42,7 +42,6 @@ void NullDevice::copy_within(Stream& stream, void* to, const void* from, size_t 
 }
 
 void NullDevice::run_plan(circuit::Plan& plan, const circuit::Bindings& bindings, int) {
-  const circuit::Kernel* before = nullptr;
   for (const circuit::Kernel& kernel : plan.kernels) {
     circuit::for_slots(kernel, [&](uint32_t slot) {
       if (bindings.slots[slot] == nullptr) {
@@ -50,12 +49,9 @@ void NullDevice::run_plan(circuit::Plan& plan, const circuit::Bindings& bindings
              " touches slot ", slot, ", which has no memory");
       }
     });
-    const bool same =
-        before != nullptr && before->stage == kernel.stage && before->launch == kernel.launch;
-    if (!same) launches_.fetch_add(1, std::memory_order_relaxed);
+    kernels_.fetch_add(1, std::memory_order_relaxed);
     instructions_.fetch_add(kernel.instrs.size() + size_t{kernel.call != nullptr},
                             std::memory_order_relaxed);
-    before = &kernel;
   }
   plans_run_.fetch_add(1, std::memory_order_relaxed);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The null device: plans like any other and computes nothing, so that planning can be tested by
-// what it would launch.
+// what it would run.
 #pragma once
 
 #include <atomic>
@@ -18,8 +18,8 @@ class NullDevice final : public Device {
   NullDevice() : Device(BackendType::kCpu, /*host_memory=*/true, /*runs_plans=*/true) {}
 
   uint64_t plans_run() const { return plans_run_.load(std::memory_order_relaxed); }
-  // Launches as PlanStats counts them: equal kernels of one stage are one.
-  uint64_t launches() const { return launches_.load(std::memory_order_relaxed); }
+  // Each kernel of a group.
+  uint64_t kernels() const { return kernels_.load(std::memory_order_relaxed); }
   // Calls count as one.
   uint64_t instructions() const { return instructions_.load(std::memory_order_relaxed); }
 
@@ -36,7 +36,7 @@ class NullDevice final : public Device {
 
  private:
   std::atomic<uint64_t> plans_run_{0};
-  std::atomic<uint64_t> launches_{0};
+  std::atomic<uint64_t> kernels_{0};
   std::atomic<uint64_t> instructions_{0};
 };
 

@@ -145,7 +145,7 @@ class Traces {
   uint64_t last_shape_ = 0;
 };
 
-// One plan for each launch of a plan. Stages come in order, so what one needs has run.
+// One plan for each group of a plan's kernels. Stages come in order, so what one needs has run.
 void split(circuit::Plan& plan) {
   std::vector<circuit::PlanPart> parts;
   for (const circuit::Kernel& kernel : plan.kernels) {
@@ -154,8 +154,9 @@ void split(circuit::Plan& plan) {
       part.name = circuit::kernel_name(kernel);
       part.plan = std::make_unique<circuit::Plan>();
       part.plan->slots = plan.slots;
-      part.plan->stats.kernels = 1;
+      part.plan->stats.groups = 1;
     }
+    ++parts.back().plan->stats.kernels;
     parts.back().plan->kernels.push_back(kernel);
     parts.back().bytes += circuit::kernel_bytes(kernel);
   }

@@ -243,7 +243,7 @@ TEST_F(CallTest, TheNullDeviceCountsThem) {
   ASSERT_TRUE(record(OpId::mul, memory(out), memory(out), number(3), 4));
   flush(device);
   EXPECT_EQ(device.plans_run(), 1u);
-  EXPECT_EQ(device.launches(), 3u);
+  EXPECT_EQ(device.kernels(), 3u);
   EXPECT_EQ(device.instructions(), 4u);
   EXPECT_EQ(g_runs, 0);
 }

@@ -380,7 +380,7 @@ TEST_F(RecorderTest, DevicesKeepApart) {
   EXPECT_FALSE(is_pending(*there));
   EXPECT_TRUE(is_pending(*here));
   EXPECT_EQ(null->plans_run(), 5u);
-  EXPECT_EQ(null->launches(), 5u);
+  EXPECT_EQ(null->kernels(), 5u);
   EXPECT_FALSE(record(OpId::add, memory(here), memory(there), number(2), 4));
   EXPECT_EQ(floats(here), std::vector<float>(4, 3));
   // A header that comes from there is not pending here, where fewer circuits have run.

@@ -270,7 +270,7 @@ def test_a_small_drawing() -> None:
     for text in (
         "chain(x, weight)",
         "5 → 1",
-        "80% fewer launches",
+        "80% fewer kernels",
         "mul_add_relu_mul_add",
         "→ result",
     ):

@@ -88,7 +88,7 @@ def _head(canvas: Canvas, summary: Summary, totals: dict[str, Any]) -> float:
         (
             "ops → kernels",
             f"{totals['ops_recorded']:,} → {totals['kernels_run']:,}",
-            f"{percent_text(saved_ops)} fewer launches"
+            f"{percent_text(saved_ops)} fewer kernels"
             if totals["ops_recorded"]
             else "nothing was recorded",
             1 - saved_ops,

@@ -268,10 +268,8 @@ def card_meta(group: Group) -> str:
     if kernel.whole_rows:
         parts.append("whole rows")
     parts.append(f"{count_text(kernel.ops, 'op')}")
-    if len(group.members) > 1 and group.launches == 1:
-        parts.append("one launch")
-    elif group.launches > 1:
-        parts.append(f"{group.launches} launches")
+    if len(group.members) > 1:
+        parts.append(count_text(len(group.members), "kernel"))
     return " · ".join(parts)
 
 

@@ -21,7 +21,7 @@ from hologram_torch.explain import circuit_note, counting_fallbacks
 
 @dataclass
 class KernelTime:
-    """A row of the table: all launches of one name."""
+    """A row of the table: all kernels of one name; equal ones of a launch are timed together."""
 
     name: str
     calls: int = 0
@@ -32,7 +32,7 @@ class KernelTime:
 
     @property
     def average_ns(self) -> float:
-        """Time of a launch."""
+        """Time of a kernel."""
         return self.total_ns / self.calls
 
 
@@ -93,12 +93,12 @@ class profile:
 
     @property
     def kernels(self) -> list[KernelTime]:
-        """The launches by name, those that took longest first."""
+        """The kernels by name, those that took longest first."""
         rows: dict[str, KernelTime] = {}
         for circuit in self.circuits:
             for launch in circuit.launches:
                 row = rows.setdefault(launch.name, KernelTime(launch.name))
-                row.calls += 1
+                row.calls += len(launch.kernels)
                 row.total_ns += launch.ns
                 row.bytes += launch.bytes
                 row.ops += launch.ops
