@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A debugging aid: runs every circuit a second time, op by op, and compares the bits.
+// A debugging aid: runs every circuit a second time, record by record, and compares the bits.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,9 @@ namespace hologram::internal {
 bool checks_circuits();
 void set_checks_circuits(bool check);
 
-// Made before a circuit runs: runs it unfused on copies of the slots' bytes. Host memory only.
+// Made before a circuit runs: runs each record of the tape by itself, dead ones too, on copies of
+// the slots' bytes. Nothing of the planner has a part in it, only the device's kernels. Host memory
+// only.
 class CircuitCheck {
  public:
   // sizes[s] and bound[s]: the bytes of slot s, null where it has no memory.
@@ -28,7 +30,6 @@ class CircuitCheck {
   void compare(const circuit::Plan& plan, std::span<char* const> bound) const;
 
  private:
-  Device& device_;
   std::span<const uint64_t> words_;
   std::span<const uint8_t> states_;
   std::vector<size_t> sizes_;

@@ -208,16 +208,68 @@ TEST_F(RecorderFault, TheCheckComparesWithTheOpsOneByOne) {
   };
   internal::set_checks_circuits(true);
   circuit();
-  EXPECT_EQ(runs, 2) << "once on copies, once in place";
+  EXPECT_EQ(runs, 3 + 1) << "each record on copies, then all in place";
   EXPECT_EQ(floats(out), std::vector<float>(4, 4));
   EXPECT_EQ(floats(b), std::vector<float>(4, 5));
-  spoil = 4;
+  spoil = 8;
   EXPECT_ERROR(circuit(), ErrorKind::kInternal,
-               "recorder check: fused and unfused results differ in slot 1 from byte 10 of 16 on; "
+               "recorder check: the circuit and its records one by one differ in slot 1 from byte "
+               "10 of 16 on; "
                "the tape:\n%0: b0:float32 = add(b1:float32, #0=1)");
   internal::set_checks_circuits(false);
   circuit();
-  EXPECT_EQ(runs, 5);
+  EXPECT_EQ(runs, 9);
+}
+
+// The check runs what the planner leaves out as well, each record by itself and in order.
+TEST_F(RecorderFault, TheCheckAsksThePlannerForNothing) {
+  class Watching final : public Device {
+   public:
+    Watching() : Device(BackendType::kCpu, /*host_memory=*/true, /*runs_plans=*/true) {}
+    std::string name() const override { return "watching"; }
+    DeviceProperties properties() const override { return {}; }
+    void* allocate_raw(size_t) override { return nullptr; }
+    void free_raw(void*, size_t) noexcept override {}
+    SystemMemory memory_info() const override { return {}; }
+    void copy_from_host(Stream&, void*, const void*, size_t) override {}
+    void copy_to_host(Stream&, void*, const void*, size_t) override {}
+    void copy_within(Stream&, void*, const void*, size_t) override {}
+    void run_plan(circuit::Plan& plan, const circuit::Bindings& bindings, int) override {
+      ASSERT_EQ(plan.kernels.size(), 1u);
+      ASSERT_FALSE(plan.kernels[0].instrs.empty());
+      records.push_back(plan.kernels[0].instrs.back().record);
+      scalar().run_plan(plan, bindings, 1);
+    }
+    std::vector<int> records;
+  } device;
+  circuit::Tape tape;
+  const auto add = [&](uint32_t out, uint32_t a, uint32_t b) {
+    circuit::Operand operands[3];
+    operands[0].slot = out, operands[1].slot = a, operands[2].slot = b;
+    tape.append_flat(static_cast<uint16_t>(OpId::add), Dtype::kFloat32, 2, operands, nullptr, 4);
+  };
+  add(1, 0, 0);  // written over: nobody needs it
+  add(1, 0, 0);
+  add(2, 1, 0);  // dead
+  add(3, 0, 0);  // equal to what is there, and written over
+  add(3, 3, 1);
+  const std::vector<uint8_t> states = {circuit::kSlotLive, circuit::kSlotLive, 0,
+                                       circuit::kSlotLive};
+  std::vector<std::vector<float>> memory(4, std::vector<float>{1, 2, 3, 4});
+  std::vector<char*> bound;
+  for (auto& values : memory) bound.push_back(reinterpret_cast<char*>(values.data()));
+  const internal::CircuitCheck check(device, tape.words(), states, {16, 16, 16, 16}, bound,
+                                     tape.immediates().data());
+  EXPECT_EQ(device.records, (std::vector<int>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(memory[3], (std::vector<float>{1, 2, 3, 4})) << "it works on copies";
+  const auto plan = circuit::make_plan(tape.words(), states);
+  EXPECT_EQ(plan->stats.dead, 3);
+  memory[1] = {2, 4, 6, 8};
+  memory[3] = {4, 8, 12, 16};
+  memory[2] = {-1, -1, -1, -1};  // nobody sees it
+  check.compare(*plan, bound);
+  memory[3][3] = 17;
+  EXPECT_ERROR(check.compare(*plan, bound), ErrorKind::kInternal, "differ in slot 3 from byte 14");
 }
 
 TEST_F(RecorderFault, TheCheckTakesOneNaNForAnother) {
