@@ -17,7 +17,7 @@ from steps import ROOT, StepError, fail, say, step
 NO_TESTS_COLLECTED = 5
 
 
-def cpp_tests() -> int:
+def cpp_tests(everything: bool) -> int:
     """Run the C++ tests of the build tree; return an exit status."""
     tree = ROOT / "build" / "hologram"
     if not list(tree.rglob("*_test")):
@@ -25,6 +25,8 @@ def cpp_tests() -> int:
         return 0
     ctest = str(ROOT / ".venv" / "bin" / "ctest")
     command = [ctest, "--test-dir", str(tree), "--output-on-failure", "--timeout", "600"]
+    if not everything:
+        command += ["-LE", "heavy"]
     try:
         output = step("C++ tests", command, log_name="ctest")
     except StepError as error:
@@ -48,7 +50,7 @@ def main() -> int:
     arguments = sys.argv[1:]
     everything = "--all" in arguments
     arguments = [a for a in arguments if a != "--all"]
-    cpp = cpp_tests()
+    cpp = cpp_tests(everything)
     python = python_tests(everything, arguments)
     if cpp and not python:
         print("The C++ tests failed, see above.", file=sys.stderr)

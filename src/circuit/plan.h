@@ -142,6 +142,8 @@ struct PlanStats {
 class PlanCode {
  public:
   virtual ~PlanCode() = default;
+  // Memory that it takes.
+  virtual size_t bytes() const = 0;
 };
 
 struct Plan;
@@ -164,6 +166,7 @@ struct Plan {
   int running = 0;              // which kernel a device is at: what an error is about
   uint64_t canonical_hash = 0;  // equal for circuits that mean the same
   uint64_t runs = 0;
+  uint64_t cache_hash = 0;  // of the key under which the plan cache may know it
 };
 
 // Where the slots and numbers of one run are.

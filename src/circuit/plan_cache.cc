@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <new>
 #include <utility>
-#include <vector>
 
 namespace hologram::circuit {
 
@@ -16,6 +15,7 @@ struct PlanCache::Entry {
   std::vector<uint64_t> states;
   std::shared_ptr<Plan> plan;
   size_t bytes = 0;
+  size_t code_bytes = 0;  // of them, what the device made
   Entry* newer = nullptr;
   Entry* older = nullptr;
   std::unique_ptr<Entry> same_hash;
@@ -89,6 +89,7 @@ std::shared_ptr<Plan> PlanCache::find(const Key& key, uint64_t hash) {
 }
 
 std::shared_ptr<Plan> PlanCache::insert(const Key& key, uint64_t hash, std::unique_ptr<Plan> plan) {
+  plan->cache_hash = hash;
   std::shared_ptr<Plan> shared = std::move(plan);
   std::unique_ptr<Entry> entry;
   try {
@@ -115,7 +116,12 @@ std::shared_ptr<Plan> PlanCache::insert(const Key& key, uint64_t hash, std::uniq
   }
   ++plans_;
   bytes_ += newest_->bytes;
-  while (plans_ > max_plans_ || (bytes_ > max_bytes_ && plans_ > 1)) {
+  evict(evicted, max_plans_);
+  return shared;
+}
+
+void PlanCache::evict(std::vector<std::unique_ptr<Entry>>& evicted, size_t max_plans) {
+  while (plans_ > max_plans || (bytes_ > max_bytes_ && plans_ > 1)) {
     ++evictions_;
     std::unique_ptr<Entry> old = remove(oldest_);
     try {
@@ -123,7 +129,28 @@ std::shared_ptr<Plan> PlanCache::insert(const Key& key, uint64_t hash, std::uniq
     } catch (const std::bad_alloc&) {
     }
   }
-  return shared;
+}
+
+void PlanCache::note_code(const Plan& plan) {
+  const size_t bytes = plan.code != nullptr ? plan.code->bytes() : 0;
+  std::vector<std::unique_ptr<Entry>> evicted;
+  std::lock_guard lock(mutex_);
+  const auto found = entries_.find(plan.cache_hash);
+  Entry* entry = found != entries_.end() ? found->second.get() : nullptr;
+  while (entry != nullptr && entry->plan.get() != &plan) entry = entry->same_hash.get();
+  if (entry == nullptr) return;  // forgotten, or nobody's
+  bytes_ += bytes - entry->code_bytes;
+  entry->bytes += bytes - entry->code_bytes;
+  entry->code_bytes = bytes;
+  evict(evicted, max_plans_);
+}
+
+bool PlanCache::give_up_some() {
+  std::vector<std::unique_ptr<Entry>> evicted;
+  std::lock_guard lock(mutex_);
+  if (plans_ <= 1) return false;
+  evict(evicted, plans_ - (plans_ + 7) / 8);
+  return true;
 }
 
 void PlanCache::forget(const void* owner) {

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <span>
 #include <unordered_map>
+#include <vector>
 
 #include "src/circuit/plan.h"
 
@@ -41,6 +42,12 @@ class PlanCache {
   std::shared_ptr<Plan> find(const Key& key, uint64_t hash);
   // Keeps the plan where memory for that can be had, and returns it.
   std::shared_ptr<Plan> insert(const Key& key, uint64_t hash, std::unique_ptr<Plan> plan);
+  // The device has made code for a plan, or more of it, on the thread that runs the plan: counts
+  // that as well.
+  void note_code(const Plan& plan);
+  // Forgets the plans that are longest unused, some of all; false where there is at most one. For
+  // what they hold beside memory, as generated code.
+  bool give_up_some();
   // Forgets the plans of an owner that goes away.
   void forget(const void* owner);
 
@@ -49,7 +56,7 @@ class PlanCache {
     uint64_t misses = 0;
     uint64_t evictions = 0;
     size_t plans = 0;
-    size_t bytes = 0;  // of keys and plans, generated code not counted
+    size_t bytes = 0;  // of keys, plans and what devices made of them
   };
   Stats stats() const;
 
@@ -63,6 +70,8 @@ class PlanCache {
   void push_front(Entry* entry);
   // Takes the entry out of the index and the list; returns the owner of its memory.
   std::unique_ptr<Entry> remove(Entry* entry);
+  // Takes out what is too much, for the caller to destroy without the lock.
+  void evict(std::vector<std::unique_ptr<Entry>>& evicted, size_t max_plans);
 
   const size_t max_plans_;
   const size_t max_bytes_;

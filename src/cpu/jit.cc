@@ -12,12 +12,14 @@
 
 #include <chrono>
 #include <cstdio>
+#include <list>
 #include <mutex>
 #include <span>
 #include <string>
 #include <unordered_map>
 
 #include "hologram/op.h"
+#include "src/circuit/plan_cache.h"
 #include "src/cpu/jit_emitter.h"
 #include "src/cpu/jit_ir.h"
 #include "src/cpu/jit_memory.h"
@@ -49,17 +51,116 @@ bool is_target(Isa isa) {
   return isa == Isa::kAvx512 ? avx512 : isa == Isa::kAvx2 && avx2;
 }
 
-struct Cache {
+// Loops by what they compute, and the unused ones in the order in which they were last used.
+class LoopCache {
+ public:
+  struct Entry {
+    const std::string* key = nullptr;
+    const void* code = nullptr;  // null: there can be no loop
+    size_t bytes = 0;
+    int users = 0;
+    std::list<Entry*>::iterator unused;  // where users is 0
+  };
+
   std::mutex mutex;
-  std::unordered_map<std::string, SegmentKernel> kernels;
   JitStats stats;
-  bool full = false;  // the room for code is used up
+  size_t most = kMaxCodeBytes;
+  // All loops are in use by plans that the plan cache cannot give up; until one is not.
+  bool starved = false;
+
+  // Each with the mutex held.
+  Entry* find(const std::string& key) {
+    const auto found = entries_.find(key);
+    return found == entries_.end() ? nullptr : &found->second;
+  }
+  // Null where there is no room.
+  Entry* add(const std::string& key, std::span<const uint8_t> code) {
+    const size_t beside = kKeyBytes + key.size();
+    make_room(beside + (code.empty() ? 0 : jit::CodeMemory::room_for(code.size())));
+    const auto at = entries_.try_emplace(key).first;
+    Entry& entry = at->second;
+    entry.key = &at->first;
+    entry.unused = unused_.insert(unused_.end(), &entry);
+    key_bytes_ += beside;
+    if (code.empty()) return &entry;
+    const size_t room = most > key_bytes_ ? most - key_bytes_ : 0;
+    entry.code = memory_.install(code.data(), code.size(), room);
+    entry.bytes = code.size();
+    if (entry.code != nullptr) return &entry;
+    remove(entry);
+    return nullptr;
+  }
+  void begin_use(Entry& entry) {
+    if (entry.users++ == 0) unused_.erase(entry.unused);
+  }
+  void end_use(Entry& entry) {
+    if (--entry.users > 0) return;
+    entry.unused = unused_.insert(unused_.end(), &entry);
+    starved = false;
+  }
+  // It was asked for: unused ones go in the order of the last time.
+  void touch(Entry& entry) {
+    if (entry.users == 0) unused_.splice(unused_.end(), unused_, entry.unused);
+  }
+  size_t taken() const { return memory_.taken() + key_bytes_; }
+  size_t count() const { return entries_.size(); }
+  void make_room(size_t bytes) {
+    while (!unused_.empty() && taken() + bytes > most) evict(*unused_.front());
+  }
+
+ private:
+  static constexpr size_t kKeyBytes = sizeof(Entry) + 4 * sizeof(void*);  // beside the key's
+
+  void evict(Entry& entry) {
+    if (entry.code != nullptr) {
+      memory_.release(entry.code, entry.bytes);
+      ++stats.evictions;
+    }
+    remove(entry);
+  }
+  void remove(Entry& entry) {
+    unused_.erase(entry.unused);
+    key_bytes_ -= kKeyBytes + entry.key->size();
+    entries_.erase(entries_.find(*entry.key));
+  }
+
+  std::unordered_map<std::string, Entry> entries_;
+  std::list<Entry*> unused_;  // longest unused first
+  jit::CodeMemory memory_;
+  size_t key_bytes_ = 0;
 };
 
 // Never destroyed: other threads may run to the very end.
-Cache& cache() {
-  static Cache* instance = new Cache;
+LoopCache& cache() {
+  static LoopCache* instance = new LoopCache;
   return *instance;
+}
+
+// Ends with the last copy of a JitLoop.
+struct Use {
+  LoopCache::Entry* entry = nullptr;
+
+  Use() = default;
+  Use(const Use&) = delete;
+  Use& operator=(const Use&) = delete;
+  ~Use() {
+    if (entry == nullptr) return;
+    const std::lock_guard<std::mutex> lock(cache().mutex);
+    cache().end_use(*entry);
+  }
+};
+
+// With the mutex held. The use is made before, for that may fail.
+JitLoop begin(LoopCache& all, LoopCache::Entry& entry, std::shared_ptr<Use> use) {
+  if (entry.code == nullptr) {
+    all.touch(entry);
+    return {};
+  }
+  all.begin_use(entry);
+  use->entry = &entry;
+  const auto address = reinterpret_cast<uintptr_t>(entry.code);
+  return {reinterpret_cast<SegmentKernel>(address), jit::CodeMemory::room_for(entry.bytes),
+          std::move(use)};
 }
 
 // A child process must not inherit a lock that is held by a thread it does not have. Registered as
@@ -198,44 +299,66 @@ bool jit_takes_fold(Isa isa, Fold fold, Dtype dtype, int64_t cols) {
   return cols > 1 && cols <= kFoldVectors * lanes;
 }
 
-SegmentKernel jit_compile(Isa isa, const Segment& segment) {
-  if (!is_enabled() || !is_target(isa)) return nullptr;
-  if (!is_sound(segment)) return nullptr;
-  Cache& all = cache();
-  std::string key = key_of(isa, segment);
+JitLoop jit_compile(Isa isa, const Segment& segment) {
+  if (!is_enabled() || !is_target(isa)) return {};
+  if (!is_sound(segment)) return {};
+  LoopCache& all = cache();
+  const std::string key = key_of(isa, segment);
+  auto use = std::make_shared<Use>();
   {
     const std::lock_guard<std::mutex> lock(all.mutex);
-    const auto found = all.kernels.find(key);
-    if (found != all.kernels.end()) {
+    if (LoopCache::Entry* const found = all.find(key)) {
       ++all.stats.hits;
-      return found->second;
+      return begin(all, *found, std::move(use));
     }
-    if (all.full) return nullptr;
+    if (all.starved) {
+      ++all.stats.refused;
+      return {};
+    }
   }
-  const auto begin = std::chrono::steady_clock::now();
+  const auto since = std::chrono::steady_clock::now();
   const std::span<const uint8_t> code = generate(isa, segment);
-  const std::lock_guard<std::mutex> lock(all.mutex);
-  if (all.full) return nullptr;
-  const auto [entry, inserted] = all.kernels.try_emplace(std::move(key), nullptr);
-  if (!inserted) return entry->second;  // another thread was quicker
-  if (code.empty()) return nullptr;
-  const void* place = jit::install_code(code.data(), code.size());
-  if (place == nullptr) {
-    all.full = true;
-    return nullptr;
+  for (bool more = true; more;) {
+    {
+      const std::lock_guard<std::mutex> lock(all.mutex);
+      // Another thread may have been quicker.
+      LoopCache::Entry* entry = all.find(key);
+      if (entry != nullptr) return begin(all, *entry, std::move(use));
+      entry = all.add(key, code);
+      if (entry != nullptr) {
+        if (code.empty()) return {};
+        const std::chrono::duration<double, std::micro> spent =
+            std::chrono::steady_clock::now() - since;
+        all.stats.compile_us += spent.count();
+        all.stats.code_bytes += static_cast<int64_t>(code.size());
+        note_for_profilers(entry->code, code.size(), ++all.stats.kernels, segment);
+        return begin(all, *entry, std::move(use));
+      }
+    }
+    // All are in use, so plans must go. Without the lock: what they use comes back here.
+    more = circuit::plan_cache().give_up_some();
   }
-  entry->second = reinterpret_cast<SegmentKernel>(reinterpret_cast<uintptr_t>(place));
-  const std::chrono::duration<double, std::micro> spent = std::chrono::steady_clock::now() - begin;
-  all.stats.compile_us += spent.count();
-  all.stats.code_bytes += static_cast<int64_t>(code.size());
-  note_for_profilers(place, code.size(), ++all.stats.kernels, segment);
-  return entry->second;
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  all.starved = true;
+  ++all.stats.refused;
+  return {};
 }
 
 JitStats jit_stats() {
-  Cache& all = cache();
+  LoopCache& all = cache();
   const std::lock_guard<std::mutex> lock(all.mutex);
-  return all.stats;
+  JitStats stats = all.stats;
+  stats.kept = static_cast<int64_t>(all.count());
+  stats.kept_bytes = static_cast<int64_t>(all.taken());
+  return stats;
+}
+
+void testing::limit_code(size_t bytes) {
+  LoopCache& all = cache();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  all.most = bytes;
+  all.starved = false;
+  all.make_room(0);
 }
 
 }  // namespace hologram::cpu
@@ -246,8 +369,9 @@ namespace hologram::cpu {
 
 bool jit_takes(Isa, const SegmentStep&) { return false; }
 bool jit_takes_fold(Isa, Fold, Dtype, int64_t) { return false; }
-SegmentKernel jit_compile(Isa, const Segment&) { return nullptr; }
+JitLoop jit_compile(Isa, const Segment&) { return {}; }
 JitStats jit_stats() { return {}; }
+void testing::limit_code(size_t) {}
 
 }  // namespace hologram::cpu
 #endif

@@ -3,7 +3,10 @@
 // bit-identical to their kernels run one after another.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "hologram/cpu_info.h"
@@ -60,22 +63,61 @@ struct Segment {
 using SegmentKernel = void (*)(const void* const* inputs, const void* const* numbers,
                                void* const* outputs, int64_t n, int64_t rows, const int64_t* steps);
 
+// A use of a generated loop, shared by its copies: the loop stays as long as there is one.
+class JitLoop {
+ public:
+  JitLoop() = default;
+  JitLoop(SegmentKernel kernel, size_t bytes, std::shared_ptr<const void> use)
+      : kernel_(kernel), bytes_(bytes), use_(std::move(use)) {}
+
+  // Null where there is no loop. For as long as this, or a copy, lives.
+  SegmentKernel get() const { return kernel_; }
+  // Memory that its code takes.
+  size_t bytes() const { return bytes_; }
+  void operator()(const void* const* inputs, const void* const* numbers, void* const* outputs,
+                  int64_t n, int64_t rows, const int64_t* steps) const {
+    kernel_(inputs, numbers, outputs, n, rows, steps);
+  }
+  bool operator==(const JitLoop& other) const { return kernel_ == other.kernel_; }
+  bool operator==(std::nullptr_t) const { return kernel_ == nullptr; }
+
+ private:
+  SegmentKernel kernel_ = nullptr;
+  size_t bytes_ = 0;
+  std::shared_ptr<const void> use_;
+};
+
 // Whether a step can be part of a segment on this instruction set.
 bool jit_takes(Isa isa, const SegmentStep& step);
 // Whether folds of rows this long can be: they are one block of the fold's kernel.
 bool jit_takes_fold(Isa isa, Fold fold, Dtype dtype, int64_t cols);
 // Generates the loop, or finds it among those generated before. Null where the machine, the
-// instruction set or HOLOGRAM_JIT=0 forbids it, a step is not taken, registers or the room for code
-// do not suffice, or where a segment by rows has an op that needs a call. Thread-safe; the code
-// stays for the life of the process.
-SegmentKernel jit_compile(Isa isa, const Segment& segment);
+// instruction set or HOLOGRAM_JIT=0 forbids it, a step is not taken, registers do not suffice, or
+// where a segment by rows has an op that needs a call. Thread-safe.
+//
+// Loops that nobody uses are kept for those who ask again. Where the room for code is used up, the
+// ones longest unused go; where all are in use, the plan cache gives up plans. Null only where all
+// are in use by plans that somebody else holds.
+JitLoop jit_compile(Isa isa, const Segment& segment);
 
 struct JitStats {
-  int64_t kernels = 0;
-  int64_t code_bytes = 0;
+  int64_t kernels = 0;     // loops generated
+  int64_t code_bytes = 0;  // of all these
   int64_t hits = 0;
-  double compile_us = 0;  // all together
+  double compile_us = 0;   // all together
+  int64_t evictions = 0;   // loops given up for others
+  int64_t refused = 0;     // not generated, because all others were in use
+  int64_t kept = 0;        // loops there are
+  int64_t kept_bytes = 0;  // in pages, and of what tells them apart
 };
 JitStats jit_stats();
+
+// Room for code, and for what tells loops apart.
+inline constexpr size_t kMaxCodeBytes = size_t{32} << 20;
+
+namespace testing {
+// Until called with kMaxCodeBytes.
+void limit_code(size_t bytes);
+}  // namespace testing
 
 }  // namespace hologram::cpu

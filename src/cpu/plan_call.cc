@@ -59,12 +59,14 @@ bool wants_whole_rows(const Kernel& kernel) {
 // The instructions behind a call, as programs over blocks of the sizes that have come up.
 class FusedCall {
  public:
-  FusedCall(const Kernel& kernel, const KernelCode& code, Isa isa, bool jit)
+  FusedCall(const Kernel& kernel, const KernelCode& code, Isa isa, bool jit,
+            std::atomic<bool>& grown)
       : whole_rows(wants_whole_rows(kernel)),
         kernel_(kernel),
         code_(code),
         isa_(isa),
         jit_(jit),
+        grown_(grown),
         product_(static_cast<size_t>(circuit::product_access(kernel))) {
     code_.memory[product_].slot = KernelCode::kNoSlot;
   }
@@ -74,6 +76,13 @@ class FusedCall {
   int64_t cols() const { return kernel_.shape[1]; }
   int64_t itemsize() const { return size_of(kernel_.accesses[product_]); }
   const bool whole_rows;
+
+  size_t bytes() {
+    std::lock_guard lock(mutex_);
+    size_t bytes = sizeof(FusedCall);
+    for (const auto& sized : sizes_) bytes += sizeof(Sized) + sized->code.program->bytes();
+    return bytes;
+  }
 
   // The instructions on a block that is done.
   void run(const Bindings& bindings, const CallBlock& block) {
@@ -117,6 +126,7 @@ class FusedCall {
     made->code.program = std::make_shared<const Program>(lower(part, isa_, jit_));
     made->code.blocks = made->code.program->domain.grid.count();
     sizes_.push_back(std::move(made));
+    grown_.store(true, std::memory_order_relaxed);
     return sizes_.back()->code;
   }
 
@@ -124,15 +134,18 @@ class FusedCall {
   KernelCode code_;
   const Isa isa_;
   const bool jit_;
+  std::atomic<bool>& grown_;
   const size_t product_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Sized>> sizes_;
 };
 
 std::shared_ptr<FusedCall> make_fused(const Kernel& kernel, const KernelCode& code, Isa isa,
-                                      bool jit) {
-  return std::make_shared<FusedCall>(kernel, code, isa, jit);
+                                      bool jit, std::atomic<bool>& grown) {
+  return std::make_shared<FusedCall>(kernel, code, isa, jit, grown);
 }
+
+size_t fused_bytes(FusedCall& fused) { return fused.bytes(); }
 
 void run_call(const KernelCall& call, const Bindings& bindings, int max_threads) {
   Operands operands(call, bindings);

@@ -173,6 +173,15 @@ Program lower(const circuit::Kernel& kernel, Isa isa, bool jit) {
   }
 }
 
+size_t Program::bytes() const {
+  const auto of = [](const auto& list) { return list.capacity() * sizeof(*list.data()); };
+  size_t bytes = sizeof(Program) + of(domain.strides) + of(itemsizes) + of(moving) +
+                 of(block_step) + of(operands) + of(folds) + of(prologue) + of(setup) + of(steps) +
+                 of(loops);
+  for (const JitLoop& loop : loops) bytes += loop.bytes();
+  return bytes;
+}
+
 bool same_program(const circuit::Kernel& a, const circuit::Kernel& b) {
   const auto all = [](const auto& x, const auto& y, auto&& same) {
     return std::equal(x.begin(), x.end(), y.begin(), y.end(), same);

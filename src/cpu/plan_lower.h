@@ -122,7 +122,7 @@ class Lowering {
   bool is_read_before(int access) const;
   void fetch_ahead(const std::vector<Value>& inputs, Segment& segment, uint64_t streamed) const;
   // The segment's kernels into `step`; false where there is none.
-  bool compile_segment(Segment& segment, Step& step) const;
+  bool compile_segment(Segment& segment, Step& step);
   // Outputs that are worth being written past the caches.
   uint64_t streamed_outputs(std::span<const Ref> outputs) const;
   bool fits_segment(int index, const std::vector<Rank>& ranks, SegmentStep& step) const;

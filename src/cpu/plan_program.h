@@ -114,6 +114,7 @@ struct Program {
   std::vector<Step> prologue;  // once a run: what has one element
   std::vector<Step> setup;     // once for each thread: tiles that stay the same
   std::vector<Step> steps;     // for each block
+  std::vector<JitLoop> loops;  // that steps run
   double cost = 1;             // of an element, in simple ops
   bool jitted = false;
 
@@ -121,6 +122,8 @@ struct Program {
   int first_one() const { return accesses + immediates; }
   int first_class() const { return accesses + immediates + ones; }
   int places() const { return first_class() + classes; }
+  // Memory that it takes, with its loops.
+  size_t bytes() const;
   bool one_row() const { return domain.numel == domain.shape[domain.ndim - 1]; }
 };
 // Folds of one segment.

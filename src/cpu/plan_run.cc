@@ -3,12 +3,14 @@
 #include "src/cpu/plan_run.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "hologram/parallel.h"
+#include "src/circuit/plan_cache.h"
 #include "src/cpu/plan_call.h"
 #include "src/cpu/plan_frame.h"
 #include "src/cpu/plan_program.h"
@@ -37,12 +39,29 @@ struct Batch {
 };
 
 struct Code final : circuit::PlanCode {
+  size_t bytes() const override;
+
   Isa isa{};
-  bool jitted = false;  // generated loops are in use where they serve
+  bool jitted = false;            // generated loops are in use where they serve
+  std::atomic<bool> grown{true};  // since the plan cache was told
   std::vector<KernelCode> kernels;
   std::vector<Batch> batches;
   int64_t ones_bytes = 0;
 };
+
+size_t Code::bytes() const {
+  const auto of = [](const auto& list) { return list.capacity() * sizeof(*list.data()); };
+  size_t bytes = sizeof(Code) + of(kernels) + of(batches);
+  const Program* before = nullptr;
+  for (const KernelCode& kernel : kernels) {
+    bytes += of(kernel.memory) + of(kernel.immediates);
+    if (kernel.fused != nullptr) bytes += fused_bytes(*kernel.fused);
+    if (kernel.program.get() != before) bytes += kernel.program->bytes();  // groups share one
+    before = kernel.program.get();
+  }
+  for (const Batch& batch : batches) bytes += of(batch.parts) + of(batch.chunks);
+  return bytes;
+}
 
 void run_steps(const Program& program, const std::vector<Step>& steps, char* const* at,
                int64_t rows, int64_t cols) {
@@ -158,7 +177,7 @@ std::unique_ptr<Code> make_code(const Plan& plan, Isa isa, bool jit) {
     if (made.call != nullptr) {
       made.program = std::make_shared<const Program>();
       if (!kernel.instrs.empty()) {
-        made.fused = make_fused(kernel, made, isa, jit);
+        made.fused = make_fused(kernel, made, isa, jit, code->grown);
       }
     } else if (last != nullptr && last->launch == kernel.launch && same_program(*last, kernel)) {
       made.program = code->kernels.back().program;
@@ -187,7 +206,7 @@ std::unique_ptr<Code> make_code(const Plan& plan, Isa isa, bool jit) {
 constexpr int64_t kWorthGenerating = 1 << 18;
 
 // Most plans run once or many times: loops are generated at the second run.
-const Code& code_of(Plan& plan) {
+Code& code_of(Plan& plan) {
   const Isa isa = current_isa();
   auto* code = static_cast<Code*>(plan.code.get());
   if (code != nullptr && code->isa == isa && code->jitted) [[likely]]
@@ -239,7 +258,7 @@ void run_batch(int& running, const Code& code, const Batch& batch, const Binding
 }  // namespace
 
 void run_plan(Plan& plan, const Bindings& bindings, int max_threads) {
-  const Code& code = code_of(plan);
+  Code& code = code_of(plan);
   if (max_threads <= 0) max_threads = num_threads();
   alignas(8) char small[256];
   std::unique_ptr<char[]> large;
@@ -254,6 +273,10 @@ void run_plan(Plan& plan, const Bindings& bindings, int max_threads) {
     run_batch(plan.running, code, batch, bindings, ones, frame, max_threads);
   }
   plan.running = static_cast<int>(plan.kernels.size());
+  if (code.grown.load(std::memory_order_relaxed)) [[unlikely]] {
+    code.grown.store(false, std::memory_order_relaxed);
+    circuit::plan_cache().note_code(plan);
+  }
 }
 
 }  // namespace hologram::cpu

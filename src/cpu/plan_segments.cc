@@ -153,13 +153,17 @@ void Lowering::fetch_ahead(const std::vector<Value>& inputs, Segment& segment,
   }
 }
 
-bool Lowering::compile_segment(Segment& segment, Step& step) const {
-  step.segment = jit_compile(program_.isa, segment);
-  if (step.segment == nullptr) return false;
+bool Lowering::compile_segment(Segment& segment, Step& step) {
+  JitLoop loop = jit_compile(program_.isa, segment);
+  if (loop == nullptr) return false;
+  step.segment = loop.get();
+  program_.loops.push_back(std::move(loop));
   step.walks_rows = segment.by_rows;
   if (step.streamed != 0) {
     segment.streams = step.streamed;
-    step.streaming = jit_compile(program_.isa, segment);
+    JitLoop streaming = jit_compile(program_.isa, segment);
+    step.streaming = streaming.get();
+    if (streaming != nullptr) program_.loops.push_back(std::move(streaming));
   }
   return true;
 }

@@ -95,6 +95,60 @@ TEST(PlanCache, BytesAreBoundedToo) {
   EXPECT_NE(cache.find(large.key(), large.key().hash()), nullptr);
 }
 
+class MadeCode final : public PlanCode {
+ public:
+  explicit MadeCode(size_t bytes) : bytes_(bytes) {}
+  size_t bytes() const override { return bytes_; }
+
+ private:
+  const size_t bytes_;
+};
+
+TEST(PlanCache, WhatDevicesMakeCountsToo) {
+  PlanCache cache(/*max_plans=*/1000, /*max_bytes=*/100000);
+  std::vector<std::shared_ptr<Plan>> plans;
+  for (uint64_t i = 0; i < 10; ++i) {
+    const Made made{{i}, {}};
+    plans.push_back(cache.insert(made.key(), i % 3, plan(1)));
+  }
+  const size_t before = cache.stats().bytes;
+  plans[4]->code = std::make_unique<MadeCode>(20000);
+  cache.note_code(*plans[4]);
+  EXPECT_EQ(cache.stats().bytes, before + 20000);
+  plans[4]->code = std::make_unique<MadeCode>(30000);  // again, with generated loops
+  cache.note_code(*plans[4]);
+  EXPECT_EQ(cache.stats().bytes, before + 30000);
+  plans[9]->code = std::make_unique<MadeCode>(80000);
+  cache.note_code(*plans[9]);
+  EXPECT_LE(cache.stats().bytes, 100000u);
+  EXPECT_EQ(cache.find(Made{{4}, {}}.key(), 1), nullptr) << "longest unused of what is too much";
+  EXPECT_EQ(cache.find(Made{{9}, {}}.key(), 0), plans[9]);
+  // Of a plan that it has forgotten, or never knew.
+  const size_t after = cache.stats().bytes;
+  cache.note_code(*plans[4]);
+  cache.note_code(*plan(1));
+  EXPECT_EQ(cache.stats().bytes, after);
+  // A forgotten plan takes what it had with it.
+  cache.forget(&Made::kOwners[0]);
+  EXPECT_EQ(cache.stats().bytes, 0u);
+}
+
+TEST(PlanCache, GivesUpTheLongestUnused) {
+  PlanCache cache;
+  for (uint64_t i = 0; i < 16; ++i) {
+    const Made made{{i}, {}};
+    cache.insert(made.key(), i, plan(1));
+  }
+  EXPECT_TRUE(cache.give_up_some());
+  EXPECT_EQ(cache.stats().plans, 14u);
+  EXPECT_EQ(cache.find(Made{{1}, {}}.key(), 1), nullptr);
+  EXPECT_NE(cache.find(Made{{2}, {}}.key(), 2), nullptr);
+  while (cache.give_up_some()) {
+  }
+  EXPECT_EQ(cache.stats().plans, 1u);
+  EXPECT_NE(cache.find(Made{{2}, {}}.key(), 2), nullptr) << "used last";
+}
+
 TEST(PlanCache, ThreadsShareIt) {
   PlanCache cache(/*max_plans=*/16);
   std::vector<std::thread> threads;

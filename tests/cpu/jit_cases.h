@@ -288,8 +288,8 @@ inline Segment row_segment(const OpInfo& row, Dtype compute, unsigned numbers) {
 
 inline void check(const Segment& segment, int64_t n, size_t misalign, std::mt19937_64& rng,
                   bool exact_nan = false) {
-  const SegmentKernel kernel = jit_compile(current_isa(), segment);
-  ASSERT_NE(kernel, nullptr) << describe(segment);
+  const JitLoop kernel = jit_compile(current_isa(), segment);
+  ASSERT_FALSE(kernel == nullptr) << describe(segment);
   Case c;
   c.segment = segment;
   c.n = n;

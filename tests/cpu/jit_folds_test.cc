@@ -109,8 +109,8 @@ std::vector<char> accumulated(const FoldKernel& kernel, const void* x, int64_t n
 }
 
 void expect_rows(const Segment& segment, Rows& memory, std::mt19937_64& rng, int* finite) {
-  const SegmentKernel kernel = jit_compile(current_isa(), segment);
-  ASSERT_NE(kernel, nullptr) << describe(segment);
+  const JitLoop kernel = jit_compile(current_isa(), segment);
+  ASSERT_FALSE(kernel == nullptr) << describe(segment);
   const Rows before = memory;
   std::vector<const void*> in, numbers;
   std::vector<void*> out;

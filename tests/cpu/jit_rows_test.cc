@@ -153,8 +153,8 @@ TEST_P(JitRows, MathFunctionsGiveTheBitsOfTheirKernelsEverywhere) {
       const Segment segment = row_segment(row, dtype, 0);
       const void* inputs[] = {in.data()};
       void* outputs[] = {out.data()};
-      const SegmentKernel kernel = jit_compile(GetParam(), segment);
-      ASSERT_NE(kernel, nullptr);
+      const JitLoop kernel = jit_compile(GetParam(), segment);
+      ASSERT_FALSE(kernel == nullptr);
       kernel(inputs, nullptr, outputs, 65536, 1, nullptr);
       elementwise_kernel(row.id, dtype)(inputs, want.data(), 65536);
       const int step = row.result_is_bool ? 1 : size;

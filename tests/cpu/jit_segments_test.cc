@@ -100,8 +100,8 @@ TEST_P(JitSegments, OutputsMayReplaceInputs) {
       }
     }
     const auto values = c.expected();
-    const SegmentKernel kernel = jit_compile(GetParam(), segment);
-    ASSERT_NE(kernel, nullptr);
+    const JitLoop kernel = jit_compile(GetParam(), segment);
+    ASSERT_FALSE(kernel == nullptr);
     kernel(c.inputs.data(), c.numbers.data(), c.outputs.data(), c.n, 1, nullptr);
     expect_same(c, values, false);
     if (HasFatalFailure()) return;
@@ -136,7 +136,7 @@ TEST_P(JitSegments, ValuesBeyondTheRegistersAreKept) {
 }
 
 TEST_P(JitSegments, ManyThreadsGetOneKernelForOneSegment) {
-  std::vector<std::vector<SegmentKernel>> kernels(8);
+  std::vector<std::vector<JitLoop>> kernels(8);
   std::vector<std::thread> threads;
   for (auto& mine : kernels) {
     threads.emplace_back([&mine, isa = GetParam()] {
