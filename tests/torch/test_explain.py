@@ -286,7 +286,7 @@ def test_two_hundred_ops_are_drawn_once_for_all_that_are_alike() -> None:
     inputs = adam_inputs()
     e = hologram_torch.explain(adam_by_hand, *inputs)
     assert e.stats["ops_recorded"] == 200
-    assert e.stats["kernels_run"] == 1
+    assert e.stats["kernels_run"] == 20
     svg = e.svg()
     _assert_legible(svg)
     texts = _texts(svg)
