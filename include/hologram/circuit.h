@@ -68,7 +68,8 @@ class HOLOGRAM_API Circuit {
   // The circuit on other tensors: of the inputs' shapes and dtypes, on the device. An argument that
   // is not row-major from its buffer's start, or shares a buffer with another, is copied, unless
   // the circuit writes it: Error(kInvalidArgument). Results are new, but for inputs that are
-  // outputs; like all results they are computed when somebody looks.
+  // outputs; like all results they are computed when somebody looks. Ops round, and treat denormal
+  // numbers, as the calling thread does now.
   std::vector<Tensor> run(std::span<const Tensor> arguments);
   std::vector<Tensor> run(std::initializer_list<Tensor> arguments) {
     return run(std::span<const Tensor>(arguments.begin(), arguments.size()));

@@ -6,7 +6,10 @@
 // somebody needs bytes: flush, materialize, Device::synchronize. Circuits that cost enough, and
 // what nobody asks for in a while, run on a worker thread while the program goes on
 // (HOLOGRAM_WORKER=0: none). All threads record into one order per device, the order in which they
-// called; results are those of running each op at its call.
+// called; results are those of running each op at its call. That includes how the calling thread
+// rounds and whether it treats denormal numbers as zero: ops of one circuit agree in it, so a
+// thread that calls in another mode ends the open circuit, and whoever runs a circuit does so in
+// its mode.
 //
 // Ownership: the recorder holds a reference to every buffer of the circuits that did not run yet. A
 // buffer that only the recorder still holds when the circuit is sealed is dead: its contents are

@@ -49,8 +49,9 @@ struct CircuitTrace {
   std::shared_ptr<const CircuitShape> shape;
   // Why it was run then: what CircuitCause names, else "flush", "size" (it had grown to a bound),
   // "memory" (somebody wanted some), "stream" (an event, a query, submitted work), "call" (before a
-  // call, for the library's worker thread) or "age" (nobody had asked for long when the trace
-  // began).
+  // call, for the library's worker thread), "float mode" (the thread that called what came next
+  // rounds, or treats denormal numbers, in another way) or "age" (nobody had asked for long when
+  // the trace began).
   std::string cause;
   bool plan_hit = false;
   bool failed = false;  // a launch threw; those after it did not run

@@ -96,8 +96,8 @@ bool holds_all(Dtype to, Dtype from) {
 
 class Rewriter {
  public:
-  Rewriter(Graph& graph, bool fast_math)
-      : graph_(graph), fast_math_(fast_math), equal_(graph.nodes.size()) {}
+  Rewriter(Graph& graph, const PlanOptions& options)
+      : graph_(graph), options_(options), equal_(graph.nodes.size()) {}
 
   void run() {
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
@@ -219,7 +219,8 @@ class Rewriter {
 
   bool allowed(const Law& law, const Node& node, const Input& kept) {
     if (!law.covers(node.compute)) return false;
-    if (law.tag == LawTag::kFast) return fast_math_;
+    if (is_floating(node.compute) && !options_.float_laws) return false;
+    if (law.tag == LawTag::kFast) return options_.fast_math;
     return law.tag == LawTag::kExact || is_quiet(node, kept);
   }
 
@@ -296,7 +297,8 @@ class Rewriter {
     }
     const Input& source = inner.in[0];
     if (is_floating(node.out.dtype)) {
-      if (source.node < 0 || !at(source.node).is_op() || !quiets(at(source.node).op())) {
+      if (!options_.float_laws || source.node < 0 || !at(source.node).is_op() ||
+          !quiets(at(source.node).op())) {
         return std::nullopt;
       }
     }
@@ -358,7 +360,7 @@ class Rewriter {
   }
 
   Graph& graph_;
-  const bool fast_math_;
+  const PlanOptions& options_;
   std::vector<std::optional<Input>> equal_;
   std::unordered_multimap<uint64_t, int> seen_;
 };
@@ -367,6 +369,6 @@ class Rewriter {
 
 std::span<const Law> laws() { return kLaws; }
 
-void simplify(Graph& graph, bool fast_math) { Rewriter(graph, fast_math).run(); }
+void simplify(Graph& graph, const PlanOptions& options) { Rewriter(graph, options).run(); }
 
 }  // namespace hologram::circuit

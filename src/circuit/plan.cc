@@ -127,7 +127,7 @@ std::unique_ptr<Plan> make_plan(std::span<const uint64_t> words, std::span<const
   auto plan = std::make_unique<Plan>();
   plan->slots = static_cast<int>(states.size());
   Graph graph = build_graph(words, states);
-  if (options.fuse) simplify(graph, options.fast_math);
+  if (options.fuse) simplify(graph, options);
   find_live(graph);
   PlanOptions smaller = options;
   while (!lower_all(graph, smaller, *plan)) smaller.max_instrs = (smaller.max_instrs + 1) / 2;

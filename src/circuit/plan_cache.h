@@ -24,6 +24,7 @@ class PlanCache {
     const void* owner = nullptr;
     std::span<const uint64_t> words;
     std::span<const uint64_t> states;
+    bool float_laws = true;  // PlanOptions::float_laws
 
     uint64_t hash() const { return hash_words(words, hash_words(states)); }
   };

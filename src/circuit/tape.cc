@@ -30,11 +30,21 @@ NumberClass classify_number(Dtype dtype, uint64_t bits) {
     }
   }
   if (dtype == Dtype::kFloat64) {
-    const double value = std::bit_cast<double>(bits);
-    if (value == 0) return bits == 0 ? NumberClass::kZero : NumberClass::kNegativeZero;
-    if (value == 1) return NumberClass::kOne;
-    if (value == -1) return NumberClass::kMinusOne;
-    return value == 2 ? NumberClass::kTwo : NumberClass::kOther;
+    // By bits, as above: a thread may take denormal numbers for zero.
+    switch (bits) {
+      case 0:
+        return NumberClass::kZero;
+      case std::bit_cast<uint64_t>(-0.0):
+        return NumberClass::kNegativeZero;
+      case std::bit_cast<uint64_t>(1.0):
+        return NumberClass::kOne;
+      case std::bit_cast<uint64_t>(-1.0):
+        return NumberClass::kMinusOne;
+      case std::bit_cast<uint64_t>(2.0):
+        return NumberClass::kTwo;
+      default:
+        return NumberClass::kOther;
+    }
   }
   switch (static_cast<int64_t>(bits)) {
     case 0:

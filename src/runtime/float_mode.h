@@ -10,13 +10,22 @@
 
 namespace hologram::internal {
 
-// Of the calling thread; programs change it by torch.set_flush_denormal() or <cfenv>. Exceptions
-// are no part of it: kernels raise none.
+// Rounding to nearest, denormal numbers as IEEE 754 has them: how threads begin.
+inline constexpr uint32_t kDefaultFloatMode = 0;
+
+#if defined(__SSE__)
+// Of MXCSR: flush to zero, rounding, denormals are zero. Exceptions are no part of a mode: which
+// ones happened is nothing that results depend on, and kernels raise none.
+inline constexpr uint32_t kFloatModeBits = 0xe040;
+inline constexpr uint32_t kNoFloatExceptions = 0x1f80;
+#endif
+
+// Of the calling thread; programs change it by torch.set_flush_denormal() or <cfenv>.
 inline uint32_t float_mode() {
 #if defined(__SSE__)
-  return _mm_getcsr() & 0xffc0;
+  return _mm_getcsr() & kFloatModeBits;
 #else
-  return 0;
+  return kDefaultFloatMode;
 #endif
 }
 
@@ -25,8 +34,9 @@ class FloatModeScope {
  public:
 #if defined(__SSE__)
   explicit FloatModeScope(uint32_t mode)
-      : outer_(_mm_getcsr()), changes_((outer_ & 0xffc0) != mode) {
-    if (changes_) _mm_setcsr(mode | 0x1f80);
+      : outer_(_mm_getcsr()),
+        changes_((outer_ & (kFloatModeBits | kNoFloatExceptions)) != (mode | kNoFloatExceptions)) {
+    if (changes_) _mm_setcsr(mode | kNoFloatExceptions);
   }
   ~FloatModeScope() {
     if (changes_) _mm_setcsr(outer_);

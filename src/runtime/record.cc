@@ -199,6 +199,16 @@ bool is_present(const CallOperand& operand) {
   return true;
 }
 
+// With the record lock held, which may be let go in between: from now on the open circuit takes an
+// op of this thread, whose float mode is returned. Before the lock the read would cost more: taking
+// the lock waits for it.
+[[gnu::always_inline]] inline uint32_t Recorder::make_ready(std::unique_lock<SpinLock>& lock) {
+  const uint32_t mode = float_mode();
+  if (open_->attention != 0 || open_->float_mode != mode) [[unlikely]]
+    make_room(lock, mode);
+  return mode;
+}
+
 // With the record lock held.
 [[gnu::always_inline]] inline void Recorder::after_append() {
   OpenCircuit& circuit = *open_;
@@ -215,8 +225,7 @@ bool is_present(const CallOperand& operand) {
 bool Recorder::append_flat(uint16_t code, Dtype compute, const RecordOperand* operands, int arity,
                            int64_t n) {
   std::unique_lock lock(record_lock_);
-  if (open_->attention != 0) [[unlikely]]
-    make_room(lock);
+  make_ready(lock);
   OpenCircuit& circuit = *open_;
   if (circuit.tape.empty()) begin_circuit();
   if (!may_record(operands, arity + 1)) return false;
@@ -237,8 +246,7 @@ bool Recorder::append_flat(uint16_t code, Dtype compute, const RecordOperand* op
 bool Recorder::append(Record& record, const RecordOperand* operands) {
   uint64_t bits[kMaxArity + 1];
   std::unique_lock lock(record_lock_);
-  if (open_->attention != 0) [[unlikely]]
-    make_room(lock);
+  make_ready(lock);
   if (open_->tape.empty()) begin_circuit();
   if (!settle_operands(operands, record.arity + 1, record.operands, bits)) return false;
   open_->tape.append(record, bits);
@@ -250,9 +258,8 @@ bool Recorder::append_call(uint16_t kind, std::span<const CallOperand> operands,
                            std::span<const uint64_t> attributes, std::span<const uint64_t> numbers,
                            double cost) {
   std::unique_lock lock(record_lock_);
-  if (open_->attention != 0) [[unlikely]]
-    make_room(lock);
   if (open_->call_cost > CircuitBounds::kHandOverCost) hand_over(lock);
+  make_ready(lock);
   if (open_->tape.empty()) begin_circuit();
   for (const CallOperand& operand : operands) {
     if (!is_present(operand)) continue;
@@ -281,10 +288,10 @@ bool Recorder::append_call(uint16_t kind, std::span<const CallOperand> operands,
 void Recorder::append_tape(const circuit::Tape& tape, std::vector<BufferRef> buffers,
                            std::span<const uint8_t> written, double cost) {
   std::unique_lock lock(record_lock_);
-  if (open_->attention != 0) [[unlikely]]
-    make_room(lock);
+  const uint32_t mode = make_ready(lock);
   // Others may record while the lock is let go.
   while (!open_->tape.empty()) hand_over(lock);
+  open_->float_mode = mode;
   if (!has_slots(buffers.size())) {
     fail(ErrorKind::kInvalidArgument, "Circuit: has ", buffers.size(),
          " buffers, more than one circuit can name");

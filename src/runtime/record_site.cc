@@ -32,13 +32,15 @@ void set_remembers_sites(bool remembers) {
   Recorder::call_attention(OpenCircuit::kSites, remembers);
 }
 
-// With the record lock held, which is let go in between: of the op that is about to be appended.
-void Recorder::remember_site(std::unique_lock<SpinLock>& lock) {
+// With the record lock held, which is let go in between: of the op that is about to be appended, in
+// a circuit of that mode.
+void Recorder::remember_site(std::unique_lock<SpinLock>& lock, uint32_t mode) {
   std::string (*const site)() = g_site.load(std::memory_order_acquire);
   if (site == nullptr) return;
   lock.unlock();
   std::string text = site();
   lock.lock();
+  take_mode(lock, mode);
   open_->sites.resize(static_cast<size_t>(open_->tape.records()));
   open_->sites.push_back(std::move(text));
 }

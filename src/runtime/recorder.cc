@@ -83,6 +83,7 @@ bool Recorder::run_first(std::exception_ptr& error, bool keeps) {
   }
   bool stuck = false;
   try {
+    const FloatModeScope mode(circuit.float_mode);
     prepare();
     if (checks_circuits()) [[unlikely]] {
       run_checked();
@@ -109,7 +110,8 @@ void Recorder::prepare() {
   OpenCircuit& circuit = *running_;
   const size_t count = circuit.slots.size();
   const std::vector<uint64_t>& states = circuit.states;
-  const circuit::PlanCache::Key key{&device_, circuit.tape.words(), states};
+  const bool default_mode = circuit.float_mode == kDefaultFloatMode;
+  const circuit::PlanCache::Key key{&device_, circuit.tape.words(), states, default_mode};
   const uint64_t hash = key.hash();
   circuit::PlanCache& cache = circuit::plan_cache();
   std::shared_ptr<circuit::Plan> plan = cache.find(key, hash);
@@ -117,7 +119,8 @@ void Recorder::prepare() {
   if (plan_hit_) {
     counts_.hits.fetch_add(1, std::memory_order_relaxed);
   } else {
-    plan = cache.insert(key, hash, circuit::make_plan(key.words, state_bytes(circuit)));
+    const circuit::PlanOptions options{.float_laws = default_mode};
+    plan = cache.insert(key, hash, circuit::make_plan(key.words, state_bytes(circuit), options));
     counts_.misses.fetch_add(1, std::memory_order_relaxed);
   }
   for (const uint32_t s : plan->attach) {

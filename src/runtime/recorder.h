@@ -19,6 +19,7 @@
 #include "src/circuit/tape.h"
 #include "src/runtime/buffer_access.h"
 #include "src/runtime/circuit_worker.h"
+#include "src/runtime/float_mode.h"
 #include "src/runtime/spin_lock.h"
 
 namespace hologram::internal {
@@ -60,6 +61,7 @@ enum class Why : uint8_t {
   kBounds,   // likewise: it had grown to its bounds
   kMemory,   // likewise, but nothing is done where that would have to wait for what waits for us
   kCall,     // its calls are worth the worker's while
+  kMode,     // what comes next is called by a thread that rounds in another way
   kAge,      // nobody recorded or asked for a while
 };
 
@@ -77,6 +79,7 @@ struct OpenCircuit {
     kSites = 8,   // lines are remembered, see set_record_site
   };
   uint64_t epoch = 0;
+  uint32_t float_mode = 0;  // of the threads that called its ops, each when it did
   circuit::Tape tape;
   std::vector<Slot> slots;
   size_t backed_bytes = 0;    // in memory of the slots, or promised it by earlier circuits
@@ -90,8 +93,7 @@ struct OpenCircuit {
   // From sealing on.
   std::vector<uint64_t> states;  // SlotState bytes, padded with zeros
   size_t kept_bytes = 0;
-  int threads = 1;          // num_threads() of the thread that sealed it
-  uint32_t float_mode = 0;  // likewise
+  int threads = 1;  // num_threads() of the thread that sealed it
   Why why = Why::kAsked;
   const char* cause = nullptr;  // for traces
   int64_t sealed_ns = 0;        // 0: nobody watched
@@ -180,8 +182,10 @@ class Recorder {
   bool has_slots(size_t count);
   uint32_t slot_of(Buffer* buffer, bool writes);
   void after_append();
-  [[gnu::noinline]] void make_room(std::unique_lock<SpinLock>& lock);
-  void remember_site(std::unique_lock<SpinLock>& lock);
+  uint32_t make_ready(std::unique_lock<SpinLock>& lock);
+  [[gnu::noinline]] void make_room(std::unique_lock<SpinLock>& lock, uint32_t mode);
+  void take_mode(std::unique_lock<SpinLock>& lock, uint32_t mode);
+  void remember_site(std::unique_lock<SpinLock>& lock, uint32_t mode);
   void begin_circuit();
   bool keeps_too_much() const;
 

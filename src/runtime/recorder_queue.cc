@@ -13,7 +13,6 @@
 #include "hologram/memory.h"
 #include "hologram/parallel.h"
 #include "src/runtime/beside.h"
-#include "src/runtime/float_mode.h"
 #include "src/runtime/recorder.h"
 #include "src/runtime/watch.h"
 
@@ -94,11 +93,11 @@ bool Recorder::seal(std::unique_lock<SpinLock>& lock, Why why) {
   }
   circuit.why = why;
   circuit.threads = threads;
-  circuit.float_mode = float_mode();
   circuit.sealed_ns = sealed_ns;
   circuit.cause = cause;
   circuit.observed = observed;
   next->epoch = next_epoch_++;
+  next->float_mode = circuit.float_mode;
   next->attention = circuit.attention & static_cast<uint8_t>(~OpenCircuit::kFull);
   // That of an op which comes after the cut.
   if (circuit.sites.size() > static_cast<size_t>(circuit.tape.records())) {
@@ -221,8 +220,8 @@ void Recorder::call_worker() {
 }
 
 // With the record lock held, which is let go in between: what has to be done before an op is
-// recorded.
-void Recorder::make_room(std::unique_lock<SpinLock>& lock) {
+// recorded whose caller has that float mode.
+void Recorder::make_room(std::unique_lock<SpinLock>& lock, uint32_t mode) {
   const uint8_t attention = open_->attention;
   if ((attention & (OpenCircuit::kParted | OpenCircuit::kWake)) != 0) {
     open_->attention &= static_cast<uint8_t>(~OpenCircuit::kWake);
@@ -238,7 +237,23 @@ void Recorder::make_room(std::unique_lock<SpinLock>& lock) {
       run_open(lock, Why::kBounds);
     }
   }
-  if ((open_->attention & OpenCircuit::kSites) != 0) remember_site(lock);
+  take_mode(lock, mode);
+  if ((open_->attention & OpenCircuit::kSites) != 0) remember_site(lock, mode);
+}
+
+// With the record lock held, which may be let go in between: a circuit runs in one mode, so what is
+// open in another one is complete. Threads that take turns in two modes make a circuit a turn.
+void Recorder::take_mode(std::unique_lock<SpinLock>& lock, uint32_t mode) {
+  while (open_->float_mode != mode && !open_->tape.empty()) {
+    if (runs_here()) {
+      seal(lock, Why::kMode);  // what runs on this thread cannot wait for what comes after it
+    } else if (worker_.exists()) {
+      pass_on(lock, Why::kMode);
+    } else {
+      run_open(lock, Why::kMode);
+    }
+  }
+  open_->float_mode = mode;
 }
 
 // With the record lock held, which is let go in between.
@@ -395,7 +410,6 @@ bool Recorder::run_beside() {
   bool finished;
   {
     const BesideScope beside(circuit->threads);
-    const FloatModeScope mode(circuit->float_mode);
     std::exception_ptr error;
     finished = run_first(error, /*keeps=*/true);
   }

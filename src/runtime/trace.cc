@@ -186,6 +186,8 @@ const char* why_text(Why why) {
       return "memory";
     case Why::kCall:
       return "call";
+    case Why::kMode:
+      return "float mode";
     case Why::kAge:
       return "age";
   }
