@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <utility>
 
 #include "hologram/api.h"
@@ -119,6 +120,42 @@ class alignas(64) Buffer {
   uint32_t reserved_[5] = {0, 0, 0, 0, 0};
 };
 static_assert(sizeof(void*) != 8 || sizeof(Buffer) == 128, "two cache lines");
+
+// Whether two buffers may stand for memory in common; null is any memory. Memory of pools is one
+// buffer's alone. That of others may be a pool's, lent out and taken back.
+inline bool may_share_memory(const Buffer* a, const Buffer* b) {
+  const auto is_pooled = [](const Buffer* buffer) {
+    return buffer != nullptr && buffer->pool() != PoolKind::kForeign;
+  };
+  return a == b || !is_pooled(a) || !is_pooled(b);
+}
+
+// Bytes of a buffer from `offset` on. Without a buffer `offset` is an address.
+struct ByteRange {
+  const Buffer* buffer = nullptr;
+  int64_t offset = 0;
+  int64_t bytes = 0;
+};
+// Whether some byte may be part of both ranges, whoever owns the memory: false is certain. Of two
+// buffers addresses decide; one that has no memory yet cannot have lent it. Memory that was lent is
+// exported (see recorder.h), so nothing recorded waits to touch what two buffers share.
+inline bool may_share_bytes(ByteRange a, ByteRange b) {
+  if (!may_share_memory(a.buffer, b.buffer)) return false;
+  if (a.buffer != b.buffer) {
+    for (ByteRange* range : {&a, &b}) {
+      if (range->buffer == nullptr) continue;
+      void* const data = range->buffer->data();
+      if (data == nullptr) return false;
+      range->offset += static_cast<int64_t>(reinterpret_cast<intptr_t>(data));
+    }
+  }
+  return a.bytes > 0 && b.bytes > 0 && a.offset < b.offset + b.bytes &&
+         b.offset < a.offset + a.bytes;
+}
+// All of a buffer.
+inline ByteRange all_bytes(const Buffer& buffer) {
+  return {&buffer, 0, static_cast<int64_t>(buffer.nbytes())};
+}
 
 // Owns one reference to a Buffer.
 class BufferRef {

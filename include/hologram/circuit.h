@@ -59,14 +59,15 @@ class HOLOGRAM_API Circuit {
 
   // Dead values, common subexpressions, laws, fusion; afterwards stats() and print() tell of
   // kernels. Called by compile() and run() where that was not done. Error(kState) without outputs
-  // or written tensors, and while recording.
+  // or written tensors, and while recording. Error(kInvalidArgument) where it writes a tensor from
+  // outside whose memory another such tensor has on a buffer of its own.
   void canonicalize();
   // Makes the plan and keeps it in the cache of plans, from which run() takes it. Machine code of
   // kernels is made when they first run.
   void compile();
 
   // The circuit on other tensors: of the inputs' shapes and dtypes, on the device. An argument that
-  // is not row-major from its buffer's start, or shares a buffer with another, is copied, unless
+  // is not row-major from its buffer's start, or shares memory with another, is copied, unless
   // the circuit writes it: Error(kInvalidArgument). Results are new, but for inputs that are
   // outputs; like all results they are computed when somebody looks. Ops round, and treat denormal
   // numbers, as the calling thread does now.

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "hologram/buffer.h"
 #include "hologram/dtype.h"
 
 namespace hologram {
@@ -23,6 +24,19 @@ struct View {
     return n;
   }
 };
+
+// From the lowest byte of a view's elements to behind the highest, as addresses.
+inline ByteRange bytes_of(const View& view) {
+  const auto size = static_cast<int64_t>(itemsize(view.dtype));
+  int64_t low = 0;
+  int64_t high = size;
+  for (int d = 0; d < view.ndim; ++d) {
+    if (view.shape[d] == 0) return {};
+    (view.strides[d] < 0 ? low : high) += (view.shape[d] - 1) * view.strides[d] * size;
+  }
+  const auto first = static_cast<int64_t>(reinterpret_cast<intptr_t>(view.data));
+  return {nullptr, first + low, high - low};
+}
 
 // A number with a dtype, so that a scalar can stand where a tensor does. view() borrows the object.
 struct Scalar {

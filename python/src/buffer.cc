@@ -11,6 +11,7 @@
 #include "dlpack.h"
 #include "dtype.h"
 #include "hologram/elementwise.h"
+#include "hologram/functions.h"
 #include "hologram/memory.h"
 #include "hologram/recorder.h"
 #include "host_array.h"
@@ -21,19 +22,6 @@ namespace hologram::python {
 PyTypeObject* buffer_type = nullptr;
 
 namespace {
-
-// Whether a view may have elements in the buffer's memory.
-bool may_meet(const View& view, const Buffer& buffer) {
-  const auto size = static_cast<int64_t>(itemsize(view.dtype));
-  const char* low = static_cast<const char*>(view.data);
-  const char* high = low + size;
-  if (view.numel() == 0) return false;
-  for (int i = 0; i < view.ndim; ++i) {
-    (view.strides[i] < 0 ? low : high) += (view.shape[i] - 1) * view.strides[i] * size;
-  }
-  const char* start = buffer.data_as<char>();
-  return low < start + buffer.nbytes() && start < high;
-}
 
 void from_numpy(BufferObject& self, nb::handle array) {
   const Tensor to = self.tensor("from_numpy");
@@ -52,7 +40,7 @@ void from_numpy(BufferObject& self, nb::handle array) {
   const Tensor shaped(to.buffer(), host.shape(), to.dtype());
   const Unlocked unlocked(to.numel() >= kUnlockElements || is_pending(*to.buffer()));
   materialize(*to.buffer());
-  if (!may_meet(from, *to.buffer())) {
+  if (!may_share_bytes(bytes_of(from), all_bytes(*to.buffer()))) {
     copy(from, shaped.view());
     return;
   }
@@ -77,7 +65,8 @@ void from_bytes(BufferObject& self, nb::handle data) {
   const BufferRef buffer = self.buffer;
   const Unlocked unlocked(view.len >= kUnlockElements || is_pending(*buffer));
   materialize(*buffer);
-  if (view.len != 0) std::memcpy(buffer->data(), view.buf, static_cast<size_t>(view.len));
+  // The bytes may be the buffer's own.
+  if (view.len != 0) std::memmove(buffer->data(), view.buf, static_cast<size_t>(view.len));
 }
 
 nb::bytes to_bytes(BufferObject& self) {
@@ -99,14 +88,8 @@ void copy_from(BufferObject& self, nb::handle source) {
       fail(ErrorKind::kTypeMismatch, "Buffer.copy_from: ", dtype_name(from.dtype()),
            " does not fit into ", dtype_name(to.dtype()));
     }
-    const RecordOperand out{to.buffer().get(), 0, to.dtype()};
-    const RecordOperand in{from.buffer().get(), 0, from.dtype()};
-    if (record_flat_copy(out, in, to.numel())) return;
-    const Unlocked unlocked;
-    materialize(*to.buffer());
-    materialize(*from.buffer());
-    const Tensor flat(from.buffer(), to.shape(), from.dtype());
-    copy(flat.view(), to.view());
+    const Unlocked unlocked(to.numel() >= kUnlockElements);
+    copy_into(Tensor(from.buffer(), to.shape(), from.dtype()), to);
     return;
   }
   from_numpy(self, source);

@@ -155,27 +155,11 @@ Extent extent_of(const Tensor& t) {
   return {(t.offset() + low) * size, (high - low + 1) * size};
 }
 
-namespace {
-// Offsets in both count from here: the buffer's start, or, of memory of others, for which two
-// buffers may stand, address 0. Null where the two can share no byte.
-std::optional<std::pair<int64_t, int64_t>> common_origin(const Tensor& x, const Tensor& y) {
-  if (x.buffer() == y.buffer()) return std::pair<int64_t, int64_t>{0, 0};
-  const auto is_foreign = [](const Tensor& t) { return t.buffer()->pool() == PoolKind::kForeign; };
-  if (!is_foreign(x) || !is_foreign(y)) return std::nullopt;
-  const auto start = [](const Tensor& t) {
-    return static_cast<int64_t>(reinterpret_cast<intptr_t>(t.buffer()->data()));
-  };
-  return std::pair{start(x), start(y)};
-}
-}  // namespace
-
 bool may_overlap(const Tensor& x, const Tensor& y) {
-  if (x.numel() == 0 || y.numel() == 0) return false;
-  const auto origin = common_origin(x, y);
-  if (!origin.has_value()) return false;
+  if (!may_share_memory(x.buffer().get(), y.buffer().get())) return false;
   const Extent a = extent_of(x), b = extent_of(y);
-  const int64_t from_a = origin->first + a.offset, from_b = origin->second + b.offset;
-  return from_a + a.bytes > from_b && from_b + b.bytes > from_a;
+  return may_share_bytes({x.buffer().get(), a.offset, a.bytes},
+                         {y.buffer().get(), b.offset, b.bytes});
 }
 
 bool clashes(const Tensor& written, const Tensor& read) {

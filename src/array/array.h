@@ -46,8 +46,7 @@ struct Extent {
   int64_t bytes = 0;
 };
 Extent extent_of(const Tensor& t);
-// Whether some byte may be part of both, also where two buffers stand for the same memory of
-// others.
+// Whether some byte may be part of both, whoever owns the memory: see may_share_bytes().
 bool may_overlap(const Tensor& x, const Tensor& y);
 // Whether memory may be touched by both in a way that is not element for element the same.
 bool clashes(const Tensor& written, const Tensor& read);

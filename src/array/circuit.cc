@@ -37,6 +37,7 @@ struct Circuit::State {
                        [&](const Tensor& t) { return t.buffer().get() == buffer; });
   }
   void check_recorded(const char* what) const;
+  void check_apart() const;
   void settle();
   std::span<const uint8_t> state_bytes() const {
     return {reinterpret_cast<const uint8_t*>(states.data()), capture.slots().size()};
@@ -63,6 +64,30 @@ void Circuit::State::check_recorded(const char* what) const {
   }
 }
 
+// Circuits order what they do by buffer. Two that stand for memory in common, of which one was lent
+// out and taken back, are two to them.
+void Circuit::State::check_apart() const {
+  const bool lent =
+      std::any_of(capture.slots().begin(), capture.slots().end(), [](const Capture::Slot& slot) {
+        return slot.buffer->pool() == PoolKind::kForeign;
+      });
+  if (!lent) return;
+  for (const Capture::Slot& written : capture.slots()) {
+    if (written.value || !written.written) continue;
+    for (const Capture::Slot& other : capture.slots()) {
+      if (other.value || &other == &written ||
+          !may_share_bytes(all_bytes(*written.buffer), all_bytes(*other.buffer))) {
+        continue;
+      }
+      fail(ErrorKind::kInvalidArgument, "Circuit::canonicalize: writes a tensor from outside of ",
+           written.buffer->nbytes(), " bytes that is in the memory of another one of ",
+           other.buffer->nbytes(),
+           " bytes, since that memory was lent out and taken back; record with views of one of "
+           "the two");
+    }
+  }
+}
+
 void Circuit::State::settle() {
   const auto& slots = capture.slots();
   states.assign((slots.size() + 7) / 8, 0);
@@ -74,6 +99,32 @@ void Circuit::State::settle() {
         static_cast<uint8_t>((live ? circuit::kSlotLive : 0) | (given ? 0 : circuit::kSlotFresh));
   }
 }
+
+namespace {
+
+// Buffers that are bound to slots.
+class Taken {
+ public:
+  void add(const Buffer& buffer) {
+    if (!all_.insert(&buffer).second) return;
+    if (buffer.pool() == PoolKind::kForeign) foreign_.push_back(&buffer);
+  }
+  // Whether one of them may have memory in common with a buffer, or is it.
+  bool meets(const Buffer& buffer) const {
+    if (all_.count(&buffer) != 0) return true;
+    const auto shares = [&](const Buffer* other) {
+      return may_share_bytes(all_bytes(buffer), all_bytes(*other));
+    };
+    if (buffer.pool() == PoolKind::kForeign) return std::any_of(all_.begin(), all_.end(), shares);
+    return std::any_of(foreign_.begin(), foreign_.end(), shares);
+  }
+
+ private:
+  std::unordered_set<const Buffer*> all_;
+  std::vector<const Buffer*> foreign_;
+};
+
+}  // namespace
 
 Circuit::Circuit(Device& device) : state_(std::make_unique<State>(device)) {
   if (!device.runs_plans()) {
@@ -141,6 +192,7 @@ void Circuit::canonicalize() {
   State& s = *state_;
   s.check_recorded("Circuit::canonicalize");
   if (s.canonical) return;
+  s.check_apart();
   s.settle();
   s.plan = circuit::make_plan(s.capture.tape().words(), s.state_bytes());
   s.canonical = true;
@@ -174,9 +226,9 @@ std::vector<Tensor> Circuit::run(std::span<const Tensor> arguments) {
   }
   const auto& slots = s.capture.slots();
   std::vector<BufferRef> buffers(slots.size());
-  std::unordered_set<const Buffer*> taken;
+  Taken taken;
   for (size_t k = s.inputs.size(); k < slots.size(); ++k) {
-    if (!slots[k].value) taken.insert(slots[k].buffer.get());
+    if (!slots[k].value) taken.add(*slots[k].buffer);
   }
   std::vector<Tensor> given(arguments.begin(), arguments.end());
   for (size_t k = 0; k < given.size(); ++k) {
@@ -191,15 +243,15 @@ std::vector<Tensor> Circuit::run(std::span<const Tensor> arguments) {
       fail(ErrorKind::kInvalidArgument, "Circuit::run: input ", k, " is on ",
            array::device_of(given[k]).name(), ", the circuit on ", device.name());
     }
-    const bool direct = given[k].offset() == 0 && given[k].is_contiguous() &&
-                        taken.count(given[k].buffer().get()) == 0;
+    const bool direct =
+        given[k].offset() == 0 && given[k].is_contiguous() && !taken.meets(*given[k].buffer());
     if (!direct && slots[k].written) {
       fail(ErrorKind::kInvalidArgument, "Circuit::run: input ", k,
            " is written by the circuit, so it has to be row-major from its buffer's start and no "
            "other input; copy it first");
     }
     if (!direct) given[k] = array::copy_of(given[k], given[k].dtype());
-    taken.insert(given[k].buffer().get());
+    taken.add(*given[k].buffer());
     buffers[k] = given[k].buffer();
   }
   for (size_t k = given.size(); k < slots.size(); ++k) {

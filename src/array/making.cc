@@ -127,6 +127,11 @@ void read(const Tensor& tensor, const View& host) {
   }
   if (tensor.numel() == 0) return;
   materialize(tensor);
+  if (may_share_bytes(bytes_of(tensor.view()), bytes_of(host))) {
+    const Tensor apart = array::copy_of(tensor, tensor.dtype());
+    materialize(apart);
+    return copy(apart.view(), host);
+  }
   copy(tensor.view(), host);
 }
 

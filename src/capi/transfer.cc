@@ -88,7 +88,7 @@ int hologram_buffer_copy_from_bytes(uint64_t ex, uint64_t buf, const void* bytes
     used.on(device).writable();
     check_nbytes(used, bytes, nbytes);
     char* to = settled_bytes(used);
-    if (nbytes != 0) std::memcpy(to, bytes, nbytes);
+    if (nbytes != 0) std::memmove(to, bytes, nbytes);  // they may be the buffer's own
   });
 }
 
@@ -99,7 +99,7 @@ int hologram_buffer_to_bytes(uint64_t ex, uint64_t buf, void* bytes, size_t nbyt
     used.on(device);
     check_nbytes(used, bytes, nbytes);
     const char* from = settled_bytes(used);
-    if (nbytes != 0) std::memcpy(bytes, from, nbytes);
+    if (nbytes != 0) std::memmove(bytes, from, nbytes);
   });
 }
 

@@ -87,6 +87,76 @@ TEST(Ops, MemoryOfOthersThatOverlapsIsReadBeforeItIsWritten) {
   }
 }
 
+// Our own memory, of the boundary pool and of the linear one, beside windows that others hold on
+// it.
+TEST(Ops, OwnMemoryThatWasLentAndTakenBackOverlaps) {
+  const Executor ex;
+  for (const int64_t n : {int64_t{40}, int64_t{50'000}}) {
+    const auto last = static_cast<size_t>(n) - 1;
+    std::vector<float> want = ramp(n);
+    const Buffer own(ex, want);
+    void* address = nullptr;
+    ASSERT_OK(hologram_buffer_as_mut_ptr(ex, own, &address));
+    auto* memory = static_cast<float*>(address);
+    const Window later(memory + 1, n - 1);
+
+    EXPECT_OK(hologram_scalar_add_f32(ex, own, later, n - 1, 1.0f));
+    for (size_t i = last; i > 0; --i) want[i] = want[i - 1] + 1.0f;
+    EXPECT_EQ(own.values(), want);
+    EXPECT_OK(hologram_vector_sub_f32(ex, later, own, own, n - 1));
+    for (size_t i = 0; i < last; ++i) want[i] = want[i + 1] - want[i];
+    EXPECT_EQ(own.values(), want);
+    EXPECT_OK(hologram_buffer_copy(ex, own, later, n - 1));
+    for (size_t i = last; i > 0; --i) want[i] = want[i - 1];
+    EXPECT_EQ(own.values(), want);
+    EXPECT_OK(hologram_buffer_copy_from_bytes(ex, later, memory, last * sizeof(float)));
+    for (size_t i = last; i > 0; --i) want[i] = want[i - 1];
+    EXPECT_EQ(own.values(), want);
+
+    std::vector<float> product = want;
+    for (size_t i = 0; i < 3; ++i) {
+      for (size_t j = 0; j < 3; ++j) {
+        product[1 + 3 * i + j] = 0;
+        for (size_t k = 0; k < 3; ++k) {
+          product[1 + 3 * i + j] += want[3 * i + k] * want[3 * k + j];
+        }
+      }
+    }
+    EXPECT_OK(hologram_gemm_f32(ex, own, own, later, 3, 3, 3));
+    const std::vector<float> found = own.values();
+    for (size_t i = 0; i < 10; ++i) EXPECT_NEAR(found[i], product[i], 1e-4) << i;
+    float sum = 0;
+    for (size_t i = 1; i < 12; ++i) sum += found[i];
+    EXPECT_OK(hologram_reduce_sum_f32(ex, later, own, 11));
+    EXPECT_NEAR(own.values()[0], sum, 1e-4);
+  }
+}
+
+// A descriptor of ours that we take ourselves, while work on the lender's buffer waits.
+TEST(Ops, WhatWaitsIsDoneBeforeTheTakerTouchesIt) {
+  const Executor ex;
+  const std::vector<float> x = ramp(30);
+  const Buffer own(ex, x);
+  const Buffer before(ex, 30);
+  EXPECT_OK(hologram_scalar_add_f32(ex, own, own, 30, 1.0f));
+  EXPECT_OK(hologram_scalar_mul_f32(ex, own, before, 30, 10.0f));
+  DLManagedTensorVersioned* managed = nullptr;
+  ASSERT_OK(hologram_tensor_to_dlpack(own, &managed));
+  uint64_t tensor = 0, taken = 0;
+  ASSERT_OK(hologram_tensor_from_dlpack(managed, &tensor));
+  ASSERT_OK(hologram_tensor_as_buffer(tensor, &taken));
+  EXPECT_OK(hologram_vector_neg_f32(ex, taken, taken, 30));
+  EXPECT_OK(hologram_vector_add_f32(ex, own, taken, own, 30));
+  EXPECT_OK(hologram_scalar_add_f32(ex, taken, taken, 30, 0.5f));
+  const std::vector<float> found = own.values(), kept = before.values();
+  for (size_t i = 0; i < 30; ++i) {
+    EXPECT_EQ(kept[i], (x[i] + 1.0f) * 10.0f) << i;
+    EXPECT_EQ(found[i], -(x[i] + 1.0f) * 2.0f + 0.5f) << i;
+  }
+  EXPECT_OK(hologram_buffer_cleanup(taken));
+  EXPECT_OK(hologram_tensor_cleanup(tensor));
+}
+
 TEST(Ops, WindowsOfOneBufferOverlapToo) {
   const Executor ex;
   const std::vector<float> x = ramp(12);

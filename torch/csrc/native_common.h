@@ -169,15 +169,10 @@ inline Place place_of(const c10::TensorImpl* t) {
   return {nullptr, reinterpret_cast<int64_t>(data_ptr_of(storage).get()) + offset};
 }
 
-// Whether ranges of bytes share some. Foreign memory may be (exported) memory of ours.
+// Whether ranges of bytes share some.
 inline bool ranges_meet(Place a, int64_t a_bytes, Place b, int64_t b_bytes) {
-  if (a.buffer != b.buffer) {
-    if (C10_LIKELY(a.buffer != nullptr && b.buffer != nullptr)) return false;
-    Place& inside = a.buffer != nullptr ? a : b;
-    if (inside.buffer->data() == nullptr) return false;
-    inside.position += reinterpret_cast<int64_t>(inside.buffer->data());
-  }
-  return a.position < b.position + b_bytes && b.position < a.position + a_bytes;
+  return hologram::may_share_bytes({a.buffer, a.position, a_bytes},
+                                   {b.buffer, b.position, b_bytes});
 }
 
 // Whether two index tuples of t may name one element. False is certain.
