@@ -78,13 +78,16 @@ def _host(x: Any) -> Any:
 
 
 def _through_numpy(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: Any) -> Any:
-    if "out" in options:
-        options = {**options, "out": tuple(_host(x) for x in options["out"])}
+    outs = options.get("out", ())
+    if outs:
+        options = {**options, "out": tuple(_host(x) for x in outs)}
     if isinstance(options.get("where"), Tensor):
         options = {**options, "where": peek(options["where"])}
     found = getattr(ufunc, method)(*(_host(x) for x in inputs), **options)
 
-    def tensor(x: Any) -> Any:
+    def tensor(x: Any, out: Any = None) -> Any:
+        if out is not None:
+            return out  # what came back is but an array on its memory
         if not isinstance(x, (np.ndarray, np.generic)):
             return x
         try:
@@ -92,7 +95,9 @@ def _through_numpy(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], option
         except TypeError:
             return x  # a dtype that hologram does not have
 
-    return tuple(map(tensor, found)) if isinstance(found, tuple) else tensor(found)
+    if isinstance(found, tuple):
+        return tuple(map(tensor, found, outs or (None,) * len(found)))
+    return tensor(found, *outs)
 
 
 def call(self: Any, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: Any) -> Any:
@@ -119,7 +124,4 @@ def call(self: Any, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], optio
     if method == "__call__" and name == "divmod" and not options:
         first = inputs[0] if isinstance(inputs[0], Tensor) else _hologram.asarray(inputs[0])
         return divmod(first, inputs[1])
-    result = _through_numpy(ufunc, method, inputs, options)
-    if outs and isinstance(outs[0], (Tensor, np.ndarray)):
-        return outs if ufunc.nout > 1 else outs[0]
-    return result
+    return _through_numpy(ufunc, method, inputs, options)

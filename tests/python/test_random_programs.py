@@ -25,7 +25,22 @@ IN_PLACE: list[Callable[[Any, Any], Any]] = [
 ]  # fmt: skip
 UNARY = ["absolute", "negative", "sqrt", "tanh", "floor", "isnan", "logical_not", "square"]
 SEEDS = 60
+# A Tensor's memory, lent out and taken back: another buffer on the same bytes.
+TAKE_BACK: list[Callable[[hg.Tensor], hg.Tensor]] = [
+    lambda t: hg.asarray(np.asarray(t)),
+    lambda t: hg.from_dlpack(np.from_dlpack(t)),
+    lambda t: hg.from_dlpack(t.__dlpack__(max_version=(1, 0))),
+]
+OVERLAPS = [
+    (np.s_[:-1], np.s_[1:]), (np.s_[1:], np.s_[:-1]), (np.s_[::-1], np.s_[:]),
+    (np.s_[:], np.s_[::-1]), (np.s_[..., ::-1], np.s_[...]), (np.s_[1::2], np.s_[:-1:2]),
+]  # fmt: skip
 REDUCTIONS = ["sum", "mean", "max", "min", "any", "all", "argmax", "std"]
+
+
+def apart(value: Any) -> Any:
+    """Return an array's copy: NumPy's assignment is wrong where both overlap in other strides."""
+    return value.copy() if isinstance(value, np.ndarray) else value
 
 
 class Program:
@@ -97,7 +112,7 @@ class Program:
 
     def step(self) -> None:
         a, b = self.pick(), self.pick()
-        roll = self.random.randrange(12)
+        roll = self.random.randrange(13)
         if roll == 0:
             self.make()
         elif roll <= 3:
@@ -115,7 +130,7 @@ class Program:
             value: Any = b if self.random.random() < 0.6 else self.random.choice([1, -2, 0.25])
             if a[1][index].ndim == 0 and np.ndim(value[1] if isinstance(value, tuple) else value):
                 return  # NumPy takes no array for a number, not even of one element
-            self.both("[]=", lambda x, v: operator.setitem(x, index, v), a, value)
+            self.both("[]=", lambda x, v: operator.setitem(x, index, apart(v)), a, value)
         elif roll == 7:
             f = self.random.choice(IN_PLACE)
             self.both(f.__name__, f, a, b if self.random.random() < 0.7 else 3)
@@ -135,8 +150,29 @@ class Program:
         elif roll == 10:
             self.kept.append(np.asarray(a[0]))
             assert np.shares_memory(self.kept[-1], np.asarray(a[0])) or a[1].size == 0
+        elif roll == 11:
+            taken = self.random.choice(TAKE_BACK)(a[0])
+            self.log.append(f"taken back {a[1].shape}{a[1].dtype}")
+            self.add(taken, a[1])
+            if a[1].ndim and not taken.readonly:
+                self.overlap(*self.random.sample([a[0], taken], 2), a[1])
         else:
             self.check(a)
+
+    def overlap(self, read: hg.Tensor, written: hg.Tensor, x: np.ndarray) -> None:
+        """Write one of two tensors on the memory of x from another part of the other."""
+        at, to = self.random.choice(OVERLAPS)
+        f = self.random.choice([*IN_PLACE, None])
+        if f is None:
+            self.both("overlap =", lambda w, r: operator.setitem(w, to, apart(r[at])),
+                      (written, x), (read, x))  # fmt: skip
+            return
+
+        def write(w: Any, r: Any) -> Any:
+            f(w[to], r[at])
+            return w
+
+        self.both(f"overlap {f.__name__}", write, (written, x), (read, x))
 
     def check(self, pair: Pair) -> None:
         t, x = pair
