@@ -5,35 +5,74 @@ from __future__ import annotations
 
 import argparse
 import math
+import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-
-import bench.areas  # noqa: F401  (registers the areas)
-from bench import render
-from bench.context import Context
-from bench.core import AREAS, Row
-from bench.machine import ROOT, Bandwidth, cores, facts
-from bench.measure import Timing
+from bench import headline, render
+from bench.budget import TOTAL_SECONDS, share_of
+from bench.child import Config, register_areas
+from bench.core import AREAS, Area, Row, Setting, make_side
+from bench.facts import machine_facts
+from bench.machine import ROOT, cores
+from bench.results import Results, Writer, read
+from bench.runner import Measurer, cores_of
 from bench.selfcheck import SELF_CHECK_SIZES, check
 
 RESULTS = ROOT / "outputs" / "bench"
+ONE_THREAD = "one-thread"
 _QUICK_SIZES = [1_000, 10_000, 1_000_000]
+_BEGAN = time.monotonic()
+
+
+def settings_of(names: Sequence[str]) -> list[Setting]:
+    """Return the settings that the command line names: numbers of cores, 'all', 'one-thread'."""
+    available = len(cores())
+    found = set()
+    for name in names:
+        count = available if name in ("all", ONE_THREAD) else int(name)
+        if not 1 <= count <= available:
+            raise ValueError(f"{count} cores are asked for, and this process may use {available}")
+        found.add(Setting(count, 1 if name == ONE_THREAD else count))
+    # A core for the worker comes last: the settings whose cores and threads are one come first.
+    return sorted(found, key=lambda s: (s.threads != s.cores, s))
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    first = argparse.ArgumentParser(add_help=False)
+    first.add_argument(
+        "--module",
+        action="append",
+        default=[],
+        help="a module that registers further areas; those of the suite are not measured then, "
+        "unless --area names them",
+    )
+    register_areas(first.parse_known_args(arguments)[0].module)
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__, parents=[first])
     parser.add_argument("--area", nargs="+", choices=AREAS, help="only these areas")
     parser.add_argument("--only", default="", help="only cases whose name contains this")
     parser.add_argument("--quick", action="store_true", help="fewer ops and sizes: under a minute")
     parser.add_argument(
-        "--all", action="store_true", help="every row; without it a choice that takes ten minutes"
+        "--all",
+        action="store_true",
+        help="every row, however long it takes, and PyTorch's one thread beside the worker",
     )
     parser.add_argument(
-        "--threads", nargs="+", default=["1", "all"], help="numbers of threads (default: 1 all)"
+        "--cores",
+        nargs="+",
+        metavar="N",
+        help="numbers of cores, to which all threads are pinned, PyTorch's being as many; 'all'; "
+        f"'{ONE_THREAD}': all cores, of which PyTorch uses one (default: 1 all)",
+    )
+    parser.add_argument(
+        "--budget",
+        type=float,
+        metavar="SECONDS",
+        help=f"for all areas together (default: {TOTAL_SECONDS:.0f}; with --all: as long as it "
+        "takes)",
     )
     parser.add_argument("--sizes", nargs="+", type=int, help="numbers of elements")
     parser.add_argument("--min-time", type=float, help="seconds for each row (default: 0.1)")
@@ -43,22 +82,26 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         help="compare the fastest turns, not the medians: for a machine that others are using",
     )
     parser.add_argument("--device", default="hologram", help="the device measured against cpu")
-    parser.add_argument("--json", type=Path, help="where the JSON goes (default: outputs/bench/)")
+    parser.add_argument("--machine", default="", help="what the report calls this machine")
+    parser.add_argument("--out", type=Path, help="where the results go (default: outputs/bench/)")
     parser.add_argument("--no-plots", action="store_true", help="draw nothing")
-    parser.add_argument("--render", type=Path, metavar="JSON", help="report on an earlier run")
+    parser.add_argument("--render", type=Path, metavar="FILE", help="report on an earlier run")
     parser.add_argument(
         "--self-check", action="store_true", help="measure cpu against cpu: every ratio must be 1"
     )
     parser.add_argument("--verbose", action="store_true", help="print every row as it comes")
     options = parser.parse_args(arguments)
     try:
-        options.threads = sorted({len(cores()) if t == "all" else int(t) for t in options.threads})
-    except ValueError:
-        parser.error("--threads takes numbers and 'all'")
-    if options.threads[0] < 1:
-        parser.error("--threads takes numbers from 1")
+        default = ["1", "all", ONE_THREAD] if options.all else ["1", "all"]
+        options.settings = settings_of(options.cores or default)
+    except ValueError as error:
+        parser.error(f"--cores takes numbers, 'all' and '{ONE_THREAD}': {error}")
     if options.min_time is not None and options.min_time <= 0:
         parser.error("--min-time takes a positive number of seconds")
+    if options.budget is not None and options.budget <= 0:
+        parser.error("--budget takes a positive number of seconds")
+    if options.budget is None:
+        options.budget = math.inf if options.all else TOTAL_SECONDS
     return options
 
 
@@ -72,13 +115,15 @@ class Progress:
     def __call__(self, row: Row) -> None:
         """Show one row."""
         self.count += 1
+        had = row.setting.label if row.cores else ""
         text = (
-            f"{row.area:9s} {row.threads or '':>2} {render.label(row)[:58]:58s} "
+            f"{row.area:10s} {had:>7} {render.label(row)[:58]:58s} "
             f"{render.quantity(row.value, row.unit):>9} "
             f"{render.quantity(row.reference, row.unit):>9} "
             f"{'-' if math.isnan(row.ratio) else f'{row.ratio:.2f}x':>7}"
             f"{'  below target' if row.below_goal else ''}"
             f"{f'  {row.note}' if math.isnan(row.value) else ''}"
+            f"{f'  not measured: {row.skipped}' if row.skipped else ''}"
         )
         if self.verbose:
             print(text, flush=True)
@@ -91,69 +136,103 @@ class Progress:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
-def make_context(options: argparse.Namespace, progress: Progress) -> Context:
-    """Turn options into the settings of a run."""
+def make_config(options: argparse.Namespace) -> Config:
+    """Turn options into what every process is told."""
     sizes = _QUICK_SIZES if options.quick else None
     device = options.device
     if options.self_check:
         device, sizes = "cpu", SELF_CHECK_SIZES
-    timing = Timing(options.min_time or (0.04 if options.quick else 0.1))
-    context = Context(device, options.quick, options.threads, timing, progress=progress)
-    context.whole = options.all
-    context.sizes = options.sizes or sizes or context.sizes
-    context.only = options.only
-    context.fastest = options.fastest
-    return context
+    return Config(
+        device=device,
+        quick=options.quick,
+        whole=options.all,
+        sizes=options.sizes or sizes,
+        only=options.only,
+        min_time=options.min_time or (0.04 if options.quick else 0.1),
+        fastest=options.fastest,
+        modules=options.module,
+    )
 
 
-def measure(context: Context, names: list[str]) -> tuple[list[Row], list[Row], bool]:
-    """Run areas; return their rows, summaries, and whether the user stopped it."""
-    rows: list[Row] = []
-    stopped = False
-    try:
-        for name in names:
-            start = time.perf_counter()
-            count = len(rows)
-            for row in AREAS[name].measure(context):
-                rows.append(row)  # noqa: PERF402  (an interrupt keeps what came before)
-            if context.progress:
-                context.progress.clear()  # type: ignore[attr-defined]
-            seconds = time.perf_counter() - start
-            print(
-                f"{seconds:6.1f} s  {name}: {len(rows) - count} rows", file=sys.stderr, flush=True
-            )
-    except KeyboardInterrupt:
-        stopped = True
-    summaries: list[Row] = []
-    for name in names:
-        summarize = AREAS[name].summarize
-        if summarize is not None:
-            here = [r for r in rows if r.area == name and not r.fault]
-            summaries += summarize(here) if here else []
-    return rows, summaries, stopped
+def chosen_areas(modules: Sequence[str]) -> list[str]:
+    """Return the areas that are measured where none is named."""
+    suite = [n for n, area in AREAS.items() if area.measure.__module__ not in modules]
+    return [n for n in AREAS if n not in suite] if modules else suite
 
 
-def write(
-    machine: dict, settings: dict, rows: list[Row], summaries: list[Row], json: Path, plots: bool
+def settings_in(area: Area, measurers: list[Measurer]) -> list[Measurer]:
+    """Return the processes that measure an area."""
+    if area.once:
+        plain = [m for m in measurers if m.setting.threads == m.setting.cores] or measurers
+        return [plain[0] if area.once == "first" else plain[-1]]
+    return measurers
+
+
+def measure(
+    measurers: list[Measurer], names: list[str], budget: float, writer: Writer, progress: Progress
 ) -> None:
-    """Write JSON, Markdown and plots beside each other, and print what matters."""
-    render.write_atomically(json, render.to_json(machine, settings, rows, summaries))
-    report = json.with_suffix(".md")
-    render.write_atomically(report, render.to_markdown(machine, settings, rows, summaries))
-    files = [json, report]
+    """Measure areas, each in every setting, and write rows as they come.
+
+    What one area leaves of its time, or takes beyond it, the later ones have more or less.
+    """
+    weights = {name: share_of(name) for name in names}
+    end = time.monotonic() + budget * sum(weights.values())
+    if len(names) == len(AREAS):
+        end = _BEGAN + budget  # what starts the processes counts
+    spent = {}
+    for name in names:
+        here = settings_in(AREAS[name], measurers)
+        weight = weights[name] / sum(weights[n] for n in names[names.index(name) :])
+        start = time.monotonic()
+        allowed = max(1.0, (end - start) * weight)
+        count = len(writer.results.rows)
+        used = -sum(m.processor_seconds for m in here)
+        for done, measurer in enumerate(here):
+            # What one setting takes beyond its part is not the next one's loss.
+            share = (start + allowed - time.monotonic()) / (len(here) - done)
+            for row in measurer.measure(name, max(share, allowed / len(here))):
+                writer.row(row)
+                progress(row)
+            if measurer.facts:
+                writer.process(measurer.setting.label, measurer.facts)
+        progress.clear()
+        spent[name] = time.monotonic() - start
+        used += sum(m.processor_seconds for m in here)
+        rows = writer.results.rows[count:]
+        skipped = sum(bool(r.skipped) for r in rows)
+        print(
+            f"{spent[name]:6.1f} s ({used:.1f} of processors)  {name}: {len(rows)} rows"
+            + (f", {skipped} not measured" if skipped else ""),
+            file=sys.stderr,
+            flush=True,
+        )
+    writer.end(
+        seconds=round(time.monotonic() - _BEGAN, 1),
+        area_seconds={name: round(seconds, 1) for name, seconds in spent.items()},
+    )
+
+
+def report(results: Results, file: Path, plots: bool) -> None:
+    """Write Markdown and plots beside the results, and print what matters."""
+    markdown, table = file.with_suffix(".md"), file.with_name(f"{file.stem}-table.md")
+    render.write_atomically(markdown, render.to_markdown(results))
+    render.write_atomically(table, render.table_text(results))
+    files = [file, markdown, table]
+    print_summary(results)
     if plots:
         from bench.plots import draw
 
-        files += draw(rows, json.parent, machine["device"])
-    print_summary(rows, summaries)
+        curves = bool(results.settings.get("whole"))
+        files += draw(results.rows, file.parent, results.machine["device"], curves)
     shown = [f.relative_to(ROOT) if f.is_relative_to(ROOT) else f for f in files]
     print("written:", *shown, sep="\n  ")
 
 
-def print_summary(rows: list[Row], summaries: list[Row]) -> None:
-    """Print the summaries and what is below target."""
+def print_summary(results: Results) -> None:
+    """Print the table, the summaries, what lost, is below target or was not measured."""
     progress = Progress(verbose=True)
-    for row in summaries:
+    rows = results.rows
+    for row in results.summaries:
         progress(row)
     lost = render.losses(rows)
     print(f"\nlosses (below {render.LOSS}x): {len(lost)} of {len(rows)} rows")
@@ -163,54 +242,78 @@ def print_summary(rows: list[Row], summaries: list[Row]) -> None:
     print(f"\nbelow target: {len(missed)} of {len(rows)} rows")
     for row in missed:
         print(
-            f"  {row.area:9s} {row.threads or '':>2} {render.label(row)[:58]:58s} "
+            f"  {row.area:10s} {row.setting.label:>7} {render.label(row)[:58]:58s} "
             + (row.fault or f"{row.ratio:6.2f}x  goal {row.goal}")
         )
+    skipped = results.skipped()
+    print(f"\nnot measured: {len(skipped)} of {len(rows)} rows")
+    for row in skipped:
+        print(f"  {row.area:10s} {row.setting.label:>7} {render.label(row)[:58]}: {row.skipped}")
+    if any(len(line) > 1 for line in headline.table(results)[1]):
+        print(f"\n{render.table_text(results)}")
+
+
+class _Terminated(KeyboardInterrupt):
+    """Somebody asked the process to end: what has been measured is kept, as at Ctrl-C."""
+
+
+def _terminate(*_: object) -> None:
+    raise _Terminated
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; 1 when a result was wrong or an op failed, however fast."""
     options = parse(arguments)
     if options.render:
-        machine, settings, rows, summaries = render.from_json(options.render.read_text())
-        write(machine, settings, rows, summaries, options.render, not options.no_plots)
+        with options.render.open() as lines:
+            results = read(lines)
+        report(results, options.render, not options.no_plots)
         return 0
-    progress = Progress(options.verbose)
+    config = make_config(options)
     try:
-        context = make_context(options, progress)
+        make_side(config.device)
     except (RuntimeError, AttributeError, ImportError) as error:
         print(f"--device {options.device}: {str(error).splitlines()[0]}", file=sys.stderr)
         return 2
-    names = [n for n in AREAS if n in (options.area or AREAS)]
+    names = [n for n in AREAS if n in (options.area or chosen_areas(options.module))]
     if options.self_check:
         names = ["overhead", "single"]
-    machine = facts(context.device)
-    threads_before = torch.get_num_threads()
-    start = time.perf_counter()
-    context.bandwidth = Bandwidth.measure(context.threads)
-    rows, summaries, stopped = measure(context, names)
-    torch.set_num_threads(threads_before)
-    settings = {
-        "areas": names,
-        "threads": context.threads,
-        "quick": context.quick,
-        "whole": context.whole,
-        "min_time": context.timing.min_time,
-        "statistic": "fastest turn" if context.fastest else "median",
-        "seconds": round(time.perf_counter() - start, 1),
-        "partial": stopped,
-        "bandwidth_GBps": {
-            str(t): {str(size): round(speed / 1e9, 2) for size, speed in points}
-            for t, points in context.bandwidth.points.items()
-        },
-    }
+    file = options.out or RESULTS / ("quick.jsonl" if options.quick else "results.jsonl")
+    return _run(options, config, names, file)
+
+
+def _run(options: argparse.Namespace, config: Config, names: list[str], file: Path) -> int:
+    measurers = [Measurer(setting, config) for setting in options.settings]
+    before = signal.signal(signal.SIGTERM, _terminate)
+    status = 0
+    results = Results()
+    try:
+        for measurer in measurers:
+            measurer.start()
+        results.machine = machine_facts(config.device, options.machine)
+        results.settings = {
+            "areas": names,
+            "cores": {m.setting.label: cores_of(m.setting) for m in measurers},
+            "quick": config.quick,
+            "whole": config.whole,
+            "min_time": config.min_time,
+            "budget_seconds": None if math.isinf(options.budget) else options.budget,
+            "statistic": "fastest turn" if config.fastest else "median",
+        }
+        with Writer(file, results) as writer:
+            try:
+                measure(measurers, names, options.budget, writer, Progress(options.verbose))
+            except KeyboardInterrupt as stop:
+                status = 143 if isinstance(stop, _Terminated) else 130
+                writer.end(seconds=round(time.monotonic() - _BEGAN, 1), partial=True)
+    finally:
+        for measurer in measurers:
+            measurer.stop()
+        signal.signal(signal.SIGTERM, before)
     if options.self_check:
-        return check(rows)
-    file = options.json or RESULTS / ("quick.json" if options.quick else "results.json")
-    write(machine, settings, rows, summaries, file, not options.no_plots)
-    if stopped:
-        return 130
-    return 1 if any(r.fault for r in rows) else 0
+        return status or check(results.rows)
+    report(results, file, not options.no_plots)
+    return status or (1 if results.faults() else 0)
 
 
 if __name__ == "__main__":

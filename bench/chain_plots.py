@@ -16,7 +16,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
 from bench import peers
-from bench.core import Row, size_name
+from bench.core import Row, Setting, size_name
 
 _Style = dict[str, object]
 _PEERS: dict[str, _Style] = {
@@ -31,34 +31,29 @@ _LIMIT: _Style = {"color": "#777777", "marker": "", "linestyle": "--"}
 
 
 def draw(rows: list[Row], folder: Path, device: str) -> list[Path]:
-    """Write a file for each chain and one for each number of threads; return them."""
-    rows = [r for r in rows if r.area == "chains" and not r.fault]
+    """Write a file for each chain and one for each setting; return them."""
+    rows = [r for r in rows if r.area == "chains" and not r.fault and not r.skipped]
     names = list(dict.fromkeys(r.name for r in rows if len(_sizes(rows, r.name)) > 1))
-    threads = sorted({r.threads for r in rows})
+    settings = sorted({r.setting for r in rows})
     files = []
     for name in names:
-        panels = [(f"{name}, {_counted(t)}", _of(rows, name, t)) for t in threads]
+        panels = [(f"{name}, {had.label}", _of(rows, name, had)) for had in settings]
         slug = re.sub(r"[^a-z0-9]+", "-", name.partition(",")[0].lower()).strip("-")
         files.append(_figure(panels, folder / f"chain-{slug}.svg", device, len(panels)))
-    for count in threads:
-        panels = [(name, _of(rows, name, count)) for name in names]
+    for had in settings:
+        panels = [(name, _of(rows, name, had)) for name in names]
         if panels:
-            slug = _counted(count).replace(" ", "-")
-            files.append(_figure(panels, folder / f"chains-{slug}.svg", device, 3))
+            files.append(_figure(panels, folder / f"chains-{had.slug}.svg", device, 3))
     return files
-
-
-def _counted(threads: int) -> str:
-    return f"{threads} thread{'s' if threads > 1 else ''}"
 
 
 def _sizes(rows: list[Row], name: str) -> set[int]:
     return {r.size for r in rows if r.name == name}
 
 
-def _of(rows: list[Row], name: str, threads: int) -> list[Row]:
+def _of(rows: list[Row], name: str, setting: Setting) -> list[Row]:
     return sorted(
-        (r for r in rows if r.name == name and r.threads == threads), key=lambda r: r.size
+        (r for r in rows if r.name == name and r.setting == setting), key=lambda r: r.size
     )
 
 

@@ -6,13 +6,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
-
-if TYPE_CHECKING:
-    from bench.context import Context
 
 SIZES = {"1K": 1_000, "10K": 10_000, "100K": 100_000, "1M": 1_000_000, "10M": 10_000_000}
 
@@ -23,6 +20,30 @@ def size_name(size: int) -> str:
         if size == count:
             return name
     return str(size)
+
+
+@dataclass(frozen=True, order=True)
+class Setting:
+    """What a process is given: cores, to which all its threads are pinned, and PyTorch's threads.
+
+    A core is what the operating system calls a processor.
+    """
+
+    cores: int = 1
+    threads: int = 1
+
+    @property
+    def label(self) -> str:
+        """Return '1 core', '2 cores', or '1 thread, 2 cores' where a core is left to the worker."""
+        cores = f"{self.cores} core{'s' if self.cores != 1 else ''}"
+        if self.threads == self.cores:
+            return cores
+        return f"{self.threads} thread{'s' if self.threads != 1 else ''}, {cores}"
+
+    @property
+    def slug(self) -> str:
+        """Return the label as a part of a file's name."""
+        return self.label.replace(", ", "-").replace(" ", "-")
 
 
 @dataclass(frozen=True)
@@ -53,12 +74,14 @@ class Work:
 
     `run` performs `ops` operations, each on its own inputs, and returns their results, so that all
     of them are alive when the runner synchronises. `outputs` computes what is compared (by default
-    what `run` returns).
+    what `run` returns). `one` performs a single operation of those in `run` and returns its result:
+    where it is given, bench/selfcheck.py makes sure that `run` runs `ops` times as much.
     """
 
     run: Callable[[], Any]
     ops: int = 1
     outputs: Callable[[], Any] | None = None
+    one: Callable[[], Any] | None = None
 
 
 class Unavailable(Exception):
@@ -70,12 +93,13 @@ class Peer:
     """Another way to do the work of a case, measured in turns with both sides.
 
     `build` raises Unavailable where the peer cannot run here. A limit computes something else: what
-    it returns is not compared.
+    it returns is not compared. One that is costly has to compile first, which takes seconds.
     """
 
     name: str
     build: Callable[[], tuple[Work, Side]]
     is_limit: bool = False
+    is_costly: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,7 +128,9 @@ class Case:
 
     `build` makes the work of the side under test and, where `peer` is absent, of the reference.
     `oracle` computes the outputs in float64. Tolerances are per output element: tolerance[0]
-    relative, tolerance[1] absolute; None picks them by dtype. `peers` are measured beside the two.
+    relative, tolerance[1] absolute; None picks them by dtype. `check` takes the place of all three:
+    it is given the outputs and who made them, and raises VerificationError. `peers` are measured
+    beside the two.
     """
 
     name: str
@@ -114,6 +140,7 @@ class Case:
     peer: Callable[[Side], Work] | None = None
     oracle: Callable[[], Any] | None = None
     tolerance: tuple[float, float] | None = None
+    check: Callable[[Any, Side], None] | None = None
     bytes: int = 0
     flops: int = 0
     goal: Goal | None = None
@@ -168,6 +195,7 @@ class Row:
     unit: str = "s"
     size: int = 0
     dtype: str = ""
+    cores: int = 0
     threads: int = 0
     spread: Spread | None = None
     reference_spread: Spread | None = None
@@ -178,8 +206,14 @@ class Row:
     note: str = ""
     group: str = ""
     fault: str = ""  # why there is no figure: a wrong result or an exception
+    skipped: str = ""  # why it was not measured, though nothing is wrong
     peers: dict[str, PeerFigure] = field(default_factory=dict)
     details: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def setting(self) -> Setting:
+        """The cores and threads that the row had."""
+        return Setting(self.cores, self.threads)
 
     @property
     def ratio(self) -> float:
@@ -196,7 +230,9 @@ class Row:
     @property
     def below_goal(self) -> bool:
         """Tell whether there is a goal and it is missed (a fault misses every goal)."""
-        return bool(self.fault) or (self.goal is not None and not self.goal.met(self))
+        if self.fault or self.skipped:
+            return bool(self.fault)
+        return self.goal is not None and not self.goal.met(self)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data, with the ratio for readers that do not compute it."""
@@ -236,30 +272,39 @@ def _without_nan(value: Any) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
+Measure = Callable[[Any], Iterator[Row]]
+
+
 @dataclass(frozen=True)
 class Area:
-    """A named group of measurements; `measure` yields its rows, `summarize` rows about them."""
+    """A named group of measurements; `measure` yields its rows, `summarize` rows about them.
+
+    `measure` is given a Context. Where `once` names the 'first' or the 'last' setting, the area is
+    measured in that one alone: what it says does not depend on cores, or needs all of them.
+    """
 
     name: str
     title: str
-    measure: Callable[[Context], Iterator[Row]]
+    measure: Measure
     summarize: Callable[[list[Row]], list[Row]] | None = None
+    once: str = ""
 
 
 AREAS: dict[str, Area] = {}
 
 
 def area(
-    name: str, title: str, summarize: Callable[[list[Row]], list[Row]] | None = None
-) -> Callable[[Callable[[Context], Iterator[Row]]], Callable[[Context], Iterator[Row]]]:
+    name: str,
+    title: str,
+    summarize: Callable[[list[Row]], list[Row]] | None = None,
+    once: str = "",
+) -> Callable[[Measure], Measure]:
     """Register the generator below as the area `name`."""
 
-    def register(
-        measure: Callable[[Context], Iterator[Row]],
-    ) -> Callable[[Context], Iterator[Row]]:
+    def register(measure: Measure) -> Measure:
         if name in AREAS:
             raise ValueError(f"two areas are called {name!r}")
-        AREAS[name] = Area(name, title, measure, summarize)
+        AREAS[name] = Area(name, title, measure, summarize, once)
         return measure
 
     return register

@@ -23,6 +23,7 @@ class Inputs:
 
     def __init__(self) -> None:
         self._made: dict[tuple[Any, ...], Tensor] = {}
+        self.size = -1  # of the cases that they are for
 
     def clear(self) -> None:
         """Forget every tensor."""
@@ -111,4 +112,4 @@ def expression_work(
         first = f"def outputs():\n    return {expression}\n"
     exec(compile(first, f"<{expression}>", "exec"), namespace)
     run: Callable[[], Any] = namespace["run"]
-    return Work(run, len(sets), namespace["outputs"])
+    return Work(run, len(sets), namespace["outputs"], namespace["outputs"])

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +14,9 @@ from bench.core import Side, Spread, Work
 Clock = Callable[[], int]
 _PAUSE = 0.008
 _WAKE = 0.001
+_LATE = 1.0
+_LEAST = 0.001
+_SLOW = 100
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,12 @@ class Timing:
     min_pairs: int = 5
     max_pairs: int = 200
     pause: float = 0.0  # before every turn, so that the threads of the last side sleep
+    most: float = math.inf  # of all sides together; a turn that is begun is ended
+
+    def within(self, seconds: float, sides: int) -> Timing:
+        """Return how to time so many sides in about `seconds`."""
+        wish = max(_LEAST, min(self.min_time, 2 * seconds / sides))
+        return replace(self, min_time=wish, most=max(seconds, 0.0))
 
     def with_threads(self, threads: int) -> Timing:
         """Return how to time sides that use threads of their own.
@@ -60,8 +70,12 @@ def time_batch(work: Work, side: Side, runs: int, clock: Clock = time.perf_count
 
 
 def batch_length(work: Work, side: Side, batch_time: float) -> int:
-    """Return how many runs take about `batch_time`; warms the work up meanwhile."""
-    time_batch(work, side, 1)
+    """Return how many runs take about `batch_time`; warms the work up meanwhile.
+
+    What takes very long is not run again only to know that better.
+    """
+    if time_batch(work, side, 1) * work.ops >= _SLOW * batch_time:
+        return 1
     runs = 1
     while True:
         elapsed = time_batch(work, side, runs) * runs * work.ops
@@ -89,7 +103,7 @@ def compare(work: Work, side: Side, peer: Work, peer_side: Side, timing: Timing)
 def take_turns(sides: Sequence[tuple[Work, Side]], timing: Timing) -> list[list[float]]:
     """Time all in turns, A B C A B C ..., until the time is spent; the seconds of every turn.
 
-    The time of `timing` is that of two sides: more take longer.
+    The time of `timing` is that of two sides: more take longer, but for `most`, the time of all.
     """
     least = timing.min_time * len(sides) / 2
     runs = [batch_length(work, side, timing.batch_time) for work, side in sides]
@@ -110,10 +124,35 @@ def take_turns(sides: Sequence[tuple[Work, Side]], timing: Timing) -> list[list[
             enough = done >= timing.min_pairs or (done >= 3 and spent > 10 * least)
             if spent >= least and (enough or spent > 40 * least):
                 break
+            if spent >= timing.most and (done >= 3 or spent > _LATE):
+                break
     finally:
         if enabled:
             gc.enable()
     return turns
+
+
+def take_batches(
+    work: Work, settle: Callable[[], object], seconds: float, clock: Clock = time.perf_counter_ns
+) -> list[float]:
+    """Return the seconds of an operation of many runs; `settle` follows each, outside the clock.
+
+    For what only begins something: recording, of which the run is measured elsewhere.
+    """
+    found: list[float] = []
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        end = time.perf_counter() + seconds
+        while len(found) < 5 or (time.perf_counter() < end and len(found) < 5_000):
+            start = clock()
+            kept = work.run()  # noqa: F841
+            found.append((clock() - start) * 1e-9 / work.ops)
+            settle()
+    finally:
+        if enabled:
+            gc.enable()
+    return found
 
 
 def mean_time(work: Work, side: Side, seconds: float, min_runs: int = 3) -> float:

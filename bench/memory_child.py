@@ -16,6 +16,7 @@ from torch import nn
 from bench.areas import chains, training
 from bench.context import Context
 from bench.core import Side, make_side
+from bench.machine import die_with_parent
 
 _STEPS = 30
 
@@ -47,6 +48,7 @@ GROWN_TRAINING = "growth: training steps of an MLP 64-32-10"
 BORDERS = "borders: NumPy to hologram to torch and back, 10M elements"
 _CHAIN_SIZE = 10_000_000
 _STEP_SIZE = 1_000
+_KEPT = 100  # results
 
 
 def _status(key: str) -> int:
@@ -118,15 +120,21 @@ def _cross_borders(shares: bool) -> int:
 
 
 def _grow(side: Side, steps: int) -> int:
-    """Return by how much the process grows over small steps, after a tenth of them."""
+    """Return by how much the process grows over small steps, after a tenth of them.
+
+    Each is on inputs of its own, and its result lives until a hundred are looked at together.
+    """
     context = Context(str(side.device))
-    a, b = chains.Operands(context, chains.CHAINS[0], _STEP_SIZE).of(side.device, 0)
+    operands = chains.Operands(context, chains.CHAINS[0], _STEP_SIZE)
+    sets = [operands.of(side.device, number) for number in range(_KEPT)]
+    exact = sum(float(chains.five_op(*(t.cpu().double() for t in s)).sum()) for s in sets)
     before = 0
-    for step in range(steps):
-        result = chains.five_op(a, b)
-        if step % 100 == 0:
-            result.sum().item()
-        if step == steps // 10:
+    for block in range(steps // _KEPT):
+        results = [chains.five_op(a, b) for a, b in sets]
+        total = float(torch.stack(results).sum())
+        if abs(total - exact) > 1e-3 * abs(exact):
+            raise RuntimeError(f"{_KEPT} steps add up to {total}, not to {exact}")
+        if block == steps // _KEPT // 10:
             before = _status("VmRSS")
     side.synchronize()
     return max(0, _status("VmRSS") - before)
@@ -172,6 +180,7 @@ def measure(device: str, what: str, threads: int, steps: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    die_with_parent()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("device")
     parser.add_argument("what", choices=[*TRAINED, *CHAINED, GROWN, GROWN_TRAINING, BORDERS])

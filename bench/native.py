@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -77,10 +78,10 @@ def build(
     return library
 
 
-def per_call(source: str, symbol: str, which: int, rounds: int = 2001) -> list[float]:
-    """Return what a C function of bench/native says five times: seconds a call, or one below 0.
+def _beside_library(source: str, symbol: str) -> Any:
+    """Return a C function of bench/native that is compiled against the installed library.
 
-    It is compiled against the installed library; Unavailable is raised where it cannot be.
+    Unavailable is raised where it cannot be.
     """
     try:
         package = Path(importlib.import_module("hologram").__file__ or "").parent
@@ -89,9 +90,21 @@ def per_call(source: str, symbol: str, which: int, rounds: int = 2001) -> list[f
             ["-O2", f"-I{package / 'include'}"],
             [str(next((package / "lib").glob("libhologram.so*"))), f"-Wl,-rpath,{package / 'lib'}"],
         )
-        function = ctypes.CDLL(str(library))[symbol]
+        return ctypes.CDLL(str(library))[symbol]
     except (ImportError, OSError, StopIteration) as error:
         raise Unavailable(str(error) or type(error).__name__) from error
+
+
+def gemm_provider() -> str:
+    """Return the name of what computes the library's float32 products in this process."""
+    function = _beside_library("facts.cc", "hologram_bench_gemm")
+    function.restype, function.argtypes = ctypes.c_char_p, []
+    return str(function().decode())
+
+
+def per_call(source: str, symbol: str, which: int, rounds: int = 2001) -> list[float]:
+    """Return what a C function of bench/native says five times: seconds a call, or one below 0."""
+    function = _beside_library(source, symbol)
     function.restype, function.argtypes = ctypes.c_double, [ctypes.c_int, ctypes.c_int]
     function(which, 10)
     nanoseconds = [function(which, rounds) for _ in range(5)]

@@ -15,31 +15,38 @@ import numpy as np
 from matplotlib.colors import TwoSlopeNorm
 
 from bench import chain_plots
-from bench.core import Row, size_name
+from bench.core import Row, Setting, size_name
 
 _BLUE, _ORANGE, _GREY = "#0072b2", "#d55e00", "#777777"
 _COLUMNS = 6
 
 
-def draw(rows: list[Row], folder: Path, device: str) -> list[Path]:
-    """Write every plot that the rows allow and return the files."""
+def draw(rows: list[Row], folder: Path, device: str, curves: bool = True) -> list[Path]:
+    """Write every plot that the rows allow and return the files.
+
+    `curves` of single ops take a minute to lay out.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     files = chain_plots.draw(rows, folder, device)
     for area in dict.fromkeys(r.area for r in rows):
-        for threads in sorted({r.threads for r in rows if r.area == area}):
+        for setting in sorted({r.setting for r in rows if r.area == area}):
             good = [
                 r
                 for r in rows
-                if r.area == area and r.threads == threads and not r.fault and r.group and r.size
+                if (r.area, r.setting) == (area, setting) and _is_measured(r) and r.group and r.size
             ]
             if len({r.size for r in good}) < 2:
                 continue
-            suffix = f"{area}-{threads}-thread{'s' if threads > 1 else ''}.png"
-            files.append(_heat_map(good, folder / f"ratios-{suffix}", device, threads))
+            suffix = f"{area}-{setting.slug}.png"
+            files.append(_heat_map(good, folder / f"ratios-{suffix}", device, setting))
             # Chains have plots of their own, with their peers.
-            if area != "chains" and all(r.unit == "s" for r in good):
-                files.append(_curves(good, folder / f"times-{suffix}", device, threads))
+            if curves and area != "chains" and all(r.unit == "s" for r in good):
+                files.append(_curves(good, folder / f"times-{suffix}", device, setting))
     return files
+
+
+def _is_measured(row: Row) -> bool:
+    return not row.fault and not row.skipped
 
 
 def _label(row: Row) -> str:
@@ -55,7 +62,7 @@ def _save(figure: plt.Figure, path: Path) -> Path:
     return path
 
 
-def _heat_map(rows: list[Row], path: Path, device: str, threads: int) -> Path:
+def _heat_map(rows: list[Row], path: Path, device: str, setting: Setting) -> Path:
     names = list(dict.fromkeys(_label(r) for r in rows))
     sizes = sorted({r.size for r in rows})
     ratios = np.full((len(names), len(sizes)), np.nan)
@@ -78,13 +85,13 @@ def _heat_map(rows: list[Row], path: Path, device: str, threads: int) -> Path:
     axes.tick_params(length=0)
     axes.set_xlabel("elements")
     what = "slowdown of cpu / slowdown of" if rows[0].unit == "x" else "time on cpu / time on"
-    axes.set_title(f"{what} {device}\n{threads} thread{'s' if threads > 1 else ''}", fontsize=9)
+    axes.set_title(f"{what} {device}\n{setting.label}", fontsize=9)
     bar = figure.colorbar(image, ax=axes, ticks=[-2, -1, 0, 1, 2], shrink=0.5)
     bar.ax.set_yticklabels(["1/4", "1/2", "1", "2", "4"])
     return _save(figure, path)
 
 
-def _curves(rows: list[Row], path: Path, device: str, threads: int) -> Path:
+def _curves(rows: list[Row], path: Path, device: str, setting: Setting) -> Path:
     names = list(dict.fromkeys(_label(r) for r in rows))
     columns = min(_COLUMNS, len(names))
     lines = math.ceil(len(names) / columns)

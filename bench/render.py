@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: MIT
-"""The report: JSON written whole or not at all, and the same as Markdown."""
+"""The report of a run as Markdown, written whole or not at all."""
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
 
+from bench import headline
 from bench.core import AREAS, Row, size_name
+from bench.results import Results
 
-FORMAT = 1
 _PIVOT_ROWS = 60
 
 
@@ -30,35 +29,6 @@ def write_atomically(path: Path, text: str) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
-
-
-def to_json(
-    machine: dict[str, Any], settings: dict[str, Any], rows: list[Row], summaries: list[Row]
-) -> str:
-    """Return the whole run as JSON text."""
-    return json.dumps(
-        {
-            "format": FORMAT,
-            "machine": machine,
-            "settings": settings,
-            "rows": [r.to_json() for r in rows],
-            "summaries": [r.to_json() for r in summaries],
-        },
-        indent=1,
-    )
-
-
-def from_json(text: str) -> tuple[dict[str, Any], dict[str, Any], list[Row], list[Row]]:
-    """Undo `to_json`."""
-    data = json.loads(text)
-    if data.get("format") != FORMAT:
-        raise ValueError(f"format {data.get('format')!r} of the results is not {FORMAT}")
-    return (
-        data["machine"],
-        data["settings"],
-        [Row.from_json(r) for r in data["rows"]],
-        [Row.from_json(r) for r in data["summaries"]],
-    )
 
 
 def quantity(value: float, unit: str) -> str:
@@ -103,16 +73,16 @@ def _table(header: list[str], body: list[list[str]]) -> list[str]:
 
 
 def _peers(rows: list[Row], device: str) -> list[str]:
-    """Return a table for each number of threads: what the device took beside every peer."""
+    """Return a table for each setting: what the device took beside every peer."""
     lines = []
-    for threads in sorted({r.threads for r in rows}):
-        here = [r for r in rows if r.threads == threads and not r.fault]
+    for setting in sorted({r.setting for r in rows}):
+        here = [r for r in rows if r.setting == setting and not r.fault and not r.skipped]
         names = list(dict.fromkeys(name for r in here for name in r.peers))
         body = []
         for row in sorted(here, key=lambda r: (r.name, r.size)):
             cells = [label(row), quantity(row.value, row.unit), _ratio(row), _quartiles(row)]
             body.append(cells + [_peer(row, name) for name in names])
-        lines += [f"{threads} thread{'s' if threads > 1 else ''}: time / time on {device}", ""]
+        lines += [f"{setting.label}: time / time on {device}", ""]
         lines += _table(["", device, "cpu", "quartiles", *names], body)
     reasons = sorted(
         {
@@ -142,16 +112,16 @@ def _peer(row: Row, name: str) -> str:
 def _plain(rows: list[Row], device: str) -> list[str]:
     body = []
     for row in rows:
-        if row.fault:
-            body.append(
-                [label(row), str(row.threads or ""), "**fault**", "", "", "", "", row.fault]
-            )
+        if row.fault or row.skipped:
+            why = row.fault or f"not measured: {row.skipped}"
+            cell = "**fault**" if row.fault else "-"
+            body.append([label(row), _had(row), cell, "", "", "", "", why])
             continue
         goal = f"{'**missed** ' if row.below_goal else ''}{row.goal}" if row.goal else ""
         body.append(
             [
                 label(row),
-                str(row.threads or ""),
+                _had(row),
                 quantity(row.value, row.unit),
                 quantity(row.reference, row.unit),
                 _ratio(row),
@@ -161,14 +131,14 @@ def _plain(rows: list[Row], device: str) -> list[str]:
             ]
         )
     values = ["kernels", "ops"] if all(r.unit == "ops" for r in rows) else [device, "cpu"]
-    return _table(["", "threads", *values, "ratio", "quartiles", "goal", ""], body)
+    return _table(["", "had", *values, "ratio", "quartiles", "goal", ""], body)
 
 
 def _pivot(rows: list[Row], device: str) -> list[str]:
-    """Return a table for each number of threads: names down, sizes across."""
+    """Return a table for each setting: names down, sizes across."""
     lines = []
-    for threads in sorted({r.threads for r in rows}):
-        here = [r for r in rows if r.threads == threads]
+    for setting in sorted({r.setting for r in rows}):
+        here = [r for r in rows if r.setting == setting]
         sizes = sorted({r.size for r in here})
         names = list(dict.fromkeys((r.name, r.dtype) for r in here))
         found = {(r.name, r.dtype, r.size): r for r in here}
@@ -179,14 +149,18 @@ def _pivot(rows: list[Row], device: str) -> list[str]:
                 row = found.get((name, dtype, size))
                 cells.append("" if row is None else _cell(row))
             body.append(cells)
-        lines += [f"{threads} thread{'s' if threads > 1 else ''}: ratio ({device} time)", ""]
+        lines += [f"{setting.label}: ratio ({device} time)", ""]
         lines += _table(["", *map(size_name, sizes)], body)
     return lines
 
 
+def _had(row: Row) -> str:
+    return row.setting.label if row.cores else ""
+
+
 def _cell(row: Row) -> str:
-    if row.fault:
-        return "**fault**"
+    if row.fault or row.skipped:
+        return "**fault**" if row.fault else "not measured"
     ratio = f"**{_ratio(row)}**" if row.below_goal else _ratio(row)
     return f"{ratio} ({quantity(row.value, row.unit)})"
 
@@ -201,6 +175,7 @@ def losses(rows: list[Row]) -> list[Row]:
         for r in rows
         if r.unit in ("s", "B")
         and not r.fault
+        and not r.skipped
         and r.ratio < LOSS
         and not (r.goal is not None and r.goal.kind == "most")
     ]
@@ -215,14 +190,14 @@ def _losses(rows: list[Row], device: str) -> list[str]:
     body = [
         [
             f"{r.area}: {label(r)}",
-            str(r.threads or ""),
+            _had(r),
             _ratio(r),
             _quartiles(r),
             f"{quantity(r.value, r.unit)} / {quantity(r.reference, r.unit)}",
         ]
         for r in lost
     ]
-    return lines + _table(["", "threads", "is", "quartiles", f"{device} / cpu"], body)
+    return lines + _table(["", "had", "is", "quartiles", f"{device} / cpu"], body)
 
 
 def below_target(rows: list[Row]) -> list[Row]:
@@ -240,21 +215,27 @@ def _shortfall(row: Row) -> float:
     return row.goal.bound / row.value if row.value else 1.0
 
 
-def to_markdown(
-    machine: dict[str, Any], settings: dict[str, Any], rows: list[Row], summaries: list[Row]
-) -> str:
-    """Return the whole run as Markdown, ending with what is below target."""
+def table_text(results: Results) -> str:
+    """Return the table of a run, with what it was measured on."""
+    header, body = headline.table(results)
+    return "\n".join([*_table(header, body), headline.caption(results), ""])
+
+
+def to_markdown(results: Results) -> str:
+    """Return the whole run as Markdown: its table, the areas, and what is below target."""
+    machine, rows, summaries = results.machine, results.rows, results.summaries
     device = machine["device"]
-    lines = [
-        f"# {device} beside cpu",
-        "",
-        "Ratio: time on cpu / time on the device, medians of interleaved turns in one process;",
-        "above 1 the device is faster. In bold: goals missed.",
+    lines = [f"# {device} beside cpu", "", table_text(results)]
+    lines += [
+        "Ratio: time on cpu / time on the device, medians of interleaved turns in one process that",
+        "is pinned to its cores; above 1 the device is faster. In bold: goals missed.",
         "",
     ]
-    if settings.get("partial"):
+    if not results.whole:
         lines += ["**This run was interrupted; what follows is what it had measured.**", ""]
-    lines += _table(["", ""], [[k, str(v)] for k, v in {**machine, **settings}.items()])
+    known = {**machine, **results.settings}
+    known |= {f"process of {name}": facts for name, facts in results.processes.items()}
+    lines += _table(["", ""], [[k, str(v)] for k, v in known.items()])
     for name, area in AREAS.items():
         here = [r for r in rows if r.area == name]
         if not here:
@@ -269,6 +250,11 @@ def to_markdown(
         here = [r for r in here if not r.peers or r.fault or name != "chains"]
         if here:
             lines += _pivot(here, device) if len(here) > _PIVOT_ROWS else _plain(here, device)
+    skipped = results.skipped()
+    if skipped:
+        lines += ["## Not measured", ""]
+        body = [[f"{r.area}: {label(r)}", _had(r), r.skipped] for r in skipped]
+        lines += _table(["", "had", "why"], body)
     lines += _losses(rows, device)
     missed = below_target(rows + summaries)
     lines += ["## Below target", ""]
@@ -278,7 +264,7 @@ def to_markdown(
         body = [
             [
                 f"{r.area}: {label(r)}",
-                str(r.threads or ""),
+                _had(r),
                 r.fault or (_ratio(r) if not _most(r) else quantity(r.value, r.unit)),
                 _quartiles(r),
                 "" if r.fault else f"{quantity(r.value, r.unit)} / {quantity(r.reference, r.unit)}",
@@ -286,7 +272,7 @@ def to_markdown(
             ]
             for r in missed
         ]
-        lines += _table(["", "threads", "is", "quartiles", f"{device} / cpu", "goal"], body)
+        lines += _table(["", "had", "is", "quartiles", f"{device} / cpu", "goal"], body)
     return "\n".join(lines)
 
 

@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""The check of the method itself: cpu measured against cpu must give ratios of one."""
+"""The checks of the method: what is timed was run, and cpu measured against cpu gives ones."""
 
 from __future__ import annotations
 
-from bench.core import Row, geometric_mean
+import sys
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from bench.core import Row, Side, Work, geometric_mean
 from bench.render import label
+from bench.verify import VerificationError
 
 # At a few megabytes glibc sometimes returns memory to the system and faults it in again, and keeps
 # doing so or not for a whole case: identical work differs by a factor there, whatever the method.
@@ -14,9 +20,55 @@ _ROW = 0.10
 _ROWS_WITHIN = 0.9
 
 
+def steps_of(call: Callable[[], Any], side: Side) -> Counter[str]:
+    """Return the steps of the kernels that a call runs, by name; its results live till then.
+
+    There is none for an op whose result nobody sees. Of equal ops on equal operands one is
+    computed, and the others are copies of it, which have another name.
+    """
+    from hologram_torch import _C
+    from hologram_torch._circuits import BufferNames, read_trace
+
+    side.synchronize()
+    trace = _C.start_tracing()
+    try:
+        kept = call()
+        side.synchronize()
+    finally:
+        traced = _C.stop_tracing(trace)
+    del kept
+    circuits = read_trace(traced, BufferNames({}, {}, {}), {})
+    return Counter(
+        step["op"]
+        for circuit in circuits
+        for kernel in circuit.shape.plan["kernels"]
+        for step in kernel["instrs"]
+        if step["record"] >= 0
+    )
+
+
+def check_all_run(name: str, work: Work, side: Side) -> None:
+    """Raise VerificationError where the operations of a work are not all run.
+
+    Of equal work on equal inputs, and of work whose results die, the device runs a part: its time
+    would be that of less work than its peer does.
+    """
+    # The SDK, and functions on CPU tensors, run on the device whatever the side is.
+    if work.one is None or "hologram_torch" not in sys.modules:
+        return
+    alone, all_steps = steps_of(work.one, side), steps_of(work.run, side)
+    for step, count in alone.items():
+        if all_steps[step] < work.ops * count:
+            raise VerificationError(
+                f"{name}: {work.ops} operations run {all_steps[step]} steps {step!r}, and one runs "
+                f"{count}: the others are dead or merged; give each operation its own inputs and "
+                f"keep all results"
+            )
+
+
 def check(rows: list[Row]) -> int:
     """Print how far the ratios are from one; 1 if the method is biased or too noisy."""
-    rows = [r for r in rows if not r.details.get("different_work")]
+    rows = [r for r in rows if not r.details.get("different_work") and not r.skipped]
     faults = [r for r in rows if r.fault]
     ratios = sorted(r.ratio for r in rows if not r.fault)
     if faults or not ratios:

@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
 from bench import native
-from bench.context import Context, first_line
-from bench.core import Case, Goal, Row, Side, Spread, Unavailable, Work, area
+from bench.context import Context, Job
+from bench.core import Case, Goal, Row, Spread, Work, area
 
 AREA = "borders"
 _CALLS = 64
@@ -21,10 +22,6 @@ _CALLS = 64
 
 def _ffi() -> Any:
     return importlib.import_module("hologram_ffi")
-
-
-def _array(size: int) -> np.ndarray:
-    return np.random.default_rng(size).standard_normal(size, dtype=np.float32)
 
 
 class _Buffer:
@@ -41,17 +38,24 @@ class _Buffer:
         self.ffi.executor_cleanup(self.executor)
 
 
-def _work(trip: Callable[[], np.ndarray], calls: int = 1) -> Work:
-    def run() -> Any:
-        for _ in range(calls):
-            trip()
+def _work(trip: Callable[[np.ndarray], np.ndarray], arrays: Sequence[np.ndarray]) -> Work:
+    """Return a trip for each of the arrays; what comes out is kept till all are through."""
+    return Work(
+        lambda: [trip(array) for array in arrays],
+        len(arrays),
+        lambda: torch.from_numpy(np.stack([np.array(trip(array)) for array in arrays])),
+    )
 
-    return Work(run, calls, lambda: torch.from_numpy(np.array(trip())))
+
+def _arrays(size: int, count: int) -> list[np.ndarray]:
+    """Return distinct arrays; large ones lie in one block, shifted against each other."""
+    block = np.random.default_rng(size).standard_normal(size + count, dtype=np.float32)
+    return [block[n : n + size] for n in range(count)]
 
 
 def _json(size: int) -> Work:
     """Return an array's way into a buffer and out of it as text."""
-    buffer, text = _Buffer(size), json.dumps(_array(size).tolist())
+    buffer, text = _Buffer(size), json.dumps(_arrays(size, 1)[0].tolist())
 
     def trip() -> str:
         buffer.ffi.buffer_copy_from_slice(buffer.executor, buffer.handle, text)
@@ -61,7 +65,7 @@ def _json(size: int) -> Work:
 
 
 def _json_of_python(size: int) -> Work:
-    text = json.dumps(_array(size).tolist())
+    text = json.dumps(_arrays(size, 1)[0].tolist())
 
     def trip() -> str:
         return json.dumps(np.array(json.loads(text), np.float32).tolist())
@@ -70,35 +74,41 @@ def _json_of_python(size: int) -> Work:
 
 
 def _bytes(size: int) -> Work:
-    buffer, array = _Buffer(size), _array(size)
+    buffer = _Buffer(size)
 
-    def trip() -> np.ndarray:
+    def trip(array: np.ndarray) -> np.ndarray:
         buffer.ffi.buffer_copy_from_bytes(buffer.executor, buffer.handle, array)
         return np.frombuffer(buffer.ffi.buffer_to_bytes(buffer.executor, buffer.handle), np.float32)
 
-    return _work(trip, 4)
+    return _work(trip, _arrays(size, 4))
 
 
 def _bytes_of_numpy(size: int) -> Work:
-    array, held = _array(size), np.empty(size, np.float32)
+    held = np.empty(size, np.float32)
 
-    def trip() -> np.ndarray:
+    def trip(array: np.ndarray) -> np.ndarray:
         np.copyto(held, array)
         return np.frombuffer(held.tobytes(), np.float32)
 
-    return _work(trip, 4)
+    return _work(trip, _arrays(size, 4))
 
 
 def _shared(size: int) -> Work:
-    tensor, array = _ffi().HologramTensor, _array(size)
-    return _work(lambda: np.from_dlpack(tensor.from_dlpack(array)), _CALLS)
+    tensor = _ffi().HologramTensor
+    return _work(
+        lambda array: np.from_dlpack(tensor.from_dlpack(array)), _arrays(size, _calls(size))
+    )
 
 
 def _shared_by_torch(size: int) -> Work:
-    array = _array(size)
-    return _work(lambda: torch.from_dlpack(array).numpy(), _CALLS)
+    return _work(lambda array: torch.from_dlpack(array).numpy(), _arrays(size, _calls(size)))
 
 
+def _calls(size: int) -> int:
+    return _CALLS if size <= 100_000 else 8  # whose copies are compared
+
+
+_LARGEST_TEXT = 100_000  # in a run that is not whole: a call on 1M takes most of a second
 # Name, ours, theirs, the most it may take whatever the size.
 _TRIPS: list[tuple[str, Callable[[int], Work], Callable[[int], Work], float | None]] = [
     ("in and out as JSON; json and NumPy", _json, _json_of_python, None),
@@ -109,7 +119,8 @@ _TRIPS: list[tuple[str, Callable[[int], Work], Callable[[int], Work], float | No
 
 def _trips(context: Context) -> Iterator[Case]:
     for name, ours, theirs, most in _TRIPS:
-        for size in [size for size in context.sizes if size <= 1_000_000]:
+        largest = 1_000_000 if ours is not _json or context.whole else _LARGEST_TEXT
+        for size in [size for size in context.sizes if size <= largest]:
             yield Case(
                 name,
                 lambda _, f=ours, n=size: f(n),  # type: ignore[misc]
@@ -120,79 +131,69 @@ def _trips(context: Context) -> Iterator[Case]:
             )
 
 
-def _capsule(side: Side) -> Work:
-    tensor = _ffi().HologramTensor.from_dlpack(_array(16))
-    return _exports(tensor)
+def _tensors() -> list[Any]:
+    tensor = _ffi().HologramTensor
+    return [tensor.from_dlpack(array) for array in _arrays(16, _CALLS)]
 
 
-def _exports(tensor: Any) -> Work:
+def _exports(sources: Sequence[Any]) -> Work:
     return Work(
-        lambda: [tensor.__dlpack__(max_version=(1, 0)) for _ in range(_CALLS)],
-        _CALLS,
-        lambda: torch.from_numpy(np.array(np.from_dlpack(tensor))),
+        lambda: [x.__dlpack__(max_version=(1, 0)) for x in sources],
+        len(sources),
+        lambda: torch.from_numpy(np.stack([np.from_dlpack(x) for x in sources])),
     )
 
 
 def _imports(take: Callable[[np.ndarray], Any]) -> Work:
-    array = _array(16)
+    arrays = _arrays(16, _CALLS)
     return Work(
-        lambda: [take(array) for _ in range(_CALLS)],
-        _CALLS,
-        lambda: torch.from_numpy(np.array(np.from_dlpack(take(array)))),
+        lambda: [take(array) for array in arrays],
+        len(arrays),
+        lambda: torch.from_numpy(np.stack([np.from_dlpack(take(array)) for array in arrays])),
     )
 
 
+# Name, what native/handles.cc does, the most it may take.
 _NATIVE = [
-    ("vector_add_f32 by handles from C", 0, 500e-9),
+    ("vector_add_f32 by handles from C, recording alone", 0, 500e-9),
+    ("vector_add_f32 by handles from C, recorded and run", 3, None),
     ("a buffer allocated and freed from C", 1, None),
     ("buffer_length from C", 2, None),
 ]
 
 
-def _native(context: Context, name: str, which: int, most: float | None) -> Row:
-    row = Row(AREA, name, size=16, threads=context.threads[0])
-    try:
-        seconds = native.per_call("handles.cc", "hologram_bench_handles", which)
-    except Unavailable as error:
-        row.note = f"not measured: {first_line(error)}"
-        return row
+def _native(which: int, row: Row) -> None:
+    seconds = native.per_call("handles.cc", "hologram_bench_handles", which)
     if min(seconds) < 0:
-        row.fault = "a call failed" if min(seconds) == -1 else "wrong result: the sum"
-        return row
+        raise RuntimeError("a call failed" if min(seconds) == -1 else "wrong result: a sum")
     row.spread = Spread.of(seconds)
     row.value = row.spread.median
-    row.goal = Goal(most, "most") if most else None
-    return row
 
 
-@area(AREA, "The handle interface: JSON, bytes and shared memory in and out; what a handle costs")
-def measure(context: Context) -> Iterator[Row]:
-    torch.set_num_threads(context.threads[0])
+def _native_jobs() -> Iterator[Job]:
     for name, which, most in _NATIVE:
-        if context.wants(name):
-            yield context.done(_native(context, name, which, most))
-    try:
-        tensor = _ffi().HologramTensor
-    except ImportError as error:
-        note = f"not measured: {first_line(error)}"
-        yield context.done(Row(AREA, "hologram_ffi", threads=context.threads[0], note=note))
-        return
-    handles: list[tuple[str, Callable[[Side], Work], Callable[[Side], Work], float]] = [
+        goal = Goal(most, "most") if most else None
+        yield Row(AREA, name, size=16, goal=goal), partial(_native, which)
+
+
+def _exchanges() -> Iterator[Case]:
+    tensor = _ffi().HologramTensor
+    for name, ours, theirs in (
         (
             "HologramTensor.__dlpack__ and its end; of an array",
-            _capsule,
-            lambda _: _exports(_array(16)),
-            1e-6,
+            lambda _: _exports(_tensors()),
+            lambda _: _exports(_arrays(16, _CALLS)),
         ),
         (
             "HologramTensor.from_dlpack of an array; torch.from_dlpack",
             lambda _: _imports(tensor.from_dlpack),
             lambda _: _imports(torch.from_dlpack),
-            1e-6,
         ),
-    ]
-    for name, ours, theirs, limit in handles:
-        if context.wants(name):
-            case = Case(name, ours, peer=theirs, size=16, goal=Goal(limit, "most"), min_time=0.2)
-            yield context.row(AREA, case, context.threads[0])
-    yield from context.rows(AREA, lambda: _trips(context))
+    ):
+        yield Case(name, ours, peer=theirs, size=16, goal=Goal(1e-6, "most"), min_time=0.2)
+
+
+@area(AREA, "The handle interface: JSON, bytes and shared memory in and out; what a handle costs")
+def measure(context: Context) -> Iterator[Row]:
+    cases = [*_exchanges(), *_trips(context)]
+    yield from context.jobs([*_native_jobs(), *context.jobs_of(AREA, cases)])

@@ -282,7 +282,11 @@ class Builder:
     def peers(self) -> list[Peer]:
         """Return who else does the same work, and the limits."""
         return [
-            Peer(peers.COMPILE, lambda: self._by(peers.compile_work, self.chain.function)),
+            Peer(
+                peers.COMPILE,
+                lambda: self._by(peers.compile_work, self.chain.function),
+                is_costly=True,
+            ),
             Peer(peers.NUMPY, lambda: self._by(peers.numpy_work, self._array_function(np))),
             Peer(peers.JAX, self._jax),
             Peer(peers.HAND, self._hand),
@@ -302,7 +306,7 @@ class Builder:
 
     def _jax(self) -> tuple[Work, Side]:
         if torch.get_num_threads() != len(cores()):
-            raise Unavailable("JAX uses every core")
+            raise Unavailable("JAX uses every core that it finds")
         try:
             import jax.numpy as jnp
         except ImportError as error:
@@ -340,19 +344,20 @@ def make_case(context: Context, chain: Chain, size: int) -> Case:
 
 
 def summarize(rows: list[Row]) -> list[Row]:
-    """Return the figures that the targets bound, by number of threads."""
+    """Return the figures that the targets bound, by setting."""
     found = []
-    for threads in sorted({r.threads for r in rows}):
-        here = [r for r in rows if r.threads == threads]
-        for about in _about(here, 4.0 if threads == 1 else 5.0):
-            about.threads = threads
+    for setting in sorted({r.setting for r in rows}):
+        here = [r for r in rows if r.setting == setting]
+        for about in _about(here, 4.0 if setting.threads == 1 else 5.0):
+            about.cores, about.threads = setting.cores, setting.threads
             found.append(about)
     return found
 
 
 def _about(rows: list[Row], bound: float) -> Iterator[Row]:
     def mean(name: str, ratios: list[float], goal: Goal | None = None) -> Row:
-        return Row(AREA, name, 1.0, geometric_mean(ratios), unit="x", goal=goal)
+        named = f"{name}, {len(ratios)} rows"
+        return Row(AREA, named, 1.0, geometric_mean(ratios), unit="x", goal=goal)
 
     yield mean("geometric mean against eager cpu", [r.ratio for r in rows], Goal(bound))
     for size in sorted({r.size for r in rows}):

@@ -91,7 +91,7 @@ def _step_case(context: Context) -> Case:
         f"train step on cpu with hologram_torch.nn: {theirs.name}",
         lambda _: work(ours),
         peer=lambda _: work(theirs),
-        tolerance=(2e-2, 2e-3),
+        check=training.comparison(theirs),
     )
 
 

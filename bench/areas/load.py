@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 
 from bench.areas.op_table import Op, all_ops
 from bench.areas.single_ops import make_case
 from bench.areas.training import digits_mlp, step_work
-from bench.context import Context, faults_of
+from bench.context import Context
 from bench.core import Goal, Row, Side, Work, area
-from bench.machine import busy_cores
+from bench.inputs import expression_work
+from bench.machine import BusyCores
 from bench.measure import mean_time
 from bench.render import label
 
@@ -28,9 +30,16 @@ _GOAL = Goal(3.0, "most")
 
 def _matmul(context: Context, size: int) -> Callable[[Side], Work]:
     def build(side: Side) -> Work:
-        a = context.inputs.get("normal", torch.float32, (size, size), 0, side.device)
-        b = context.inputs.get("normal", torch.float32, (size, size), 1, side.device)
-        return Work(lambda: a @ b)
+        pairs = [
+            [
+                context.inputs.get(
+                    "normal", torch.float32, (size, size), 2 * n + which, side.device
+                )
+                for which in range(2)
+            ]
+            for n in range(2)
+        ]
+        return expression_work("a @ b", ["a", "b"], pairs, side, 4 * size * size)
 
     return build
 
@@ -53,53 +62,52 @@ def _works(context: Context) -> dict[tuple[str, int], Callable[[Side], Work]]:
 
 
 def summarize(rows: list[Row]) -> list[Row]:
-    """Return the worst slowdown of either side, by number of threads."""
+    """Return the worst slowdown of either side, by setting."""
     found = []
-    good = [r for r in rows if not r.fault]
-    for threads in sorted({r.threads for r in good}):
-        here = [r for r in good if r.threads == threads]
+    for setting in sorted({r.setting for r in rows}):
+        here = [r for r in rows if r.setting == setting]
         worst = max(here, key=lambda r: r.value)
         worst_reference = max(here, key=lambda r: r.reference)
         found.append(
             Row(
                 AREA,
-                f"worst slowdown: {label(worst)}; of cpu: {label(worst_reference)}",
+                f"worst slowdown of {len(here)} rows: {label(worst)}; "
+                f"of cpu: {label(worst_reference)}",
                 worst.value,
                 worst_reference.reference,
                 unit="x",
-                threads=threads,
+                cores=setting.cores,
+                threads=setting.threads,
                 goal=_GOAL,
             )
         )
     return found
 
 
-@area(AREA, "Under load: slowdown while a busy process runs on every core", summarize)
+@area(
+    AREA, "Under load: slowdown while a busy process runs on every core of the setting", summarize
+)
 def measure(context: Context) -> Iterator[Row]:
-    scale = 0.5 if context.quick else 1.0
-    for threads in context.threads:
-        torch.set_num_threads(threads)
-        rows: dict[tuple[str, int], Row] = {}
-        works: dict[tuple[str, int], tuple[Work, Work]] = {}
-        quiet: dict[tuple[str, int], tuple[float, float]] = {}
-        for (name, size), build in _works(context).items():
-            row = Row(AREA, name, unit="x", size=size, threads=threads, goal=_GOAL, group=name)
-            rows[name, size] = row
-            with faults_of(row):
-                works[name, size] = build(context.side), build(context.cpu)
-                quiet[name, size] = _means(context, works[name, size], _QUIET_SECONDS * scale)
-        with busy_cores():
-            for key, pair in works.items():
-                if rows[key].fault:
-                    continue
-                with faults_of(rows[key]):
-                    loaded = _means(context, pair, _LOADED_SECONDS * scale)
-                    rows[key].value = loaded[0] / quiet[key][0]
-                    rows[key].reference = loaded[1] / quiet[key][1]
-                    rows[key].details = {"quiet_seconds": quiet[key], "loaded_seconds": loaded}
-        context.inputs.clear()
-        for row in rows.values():
-            yield context.done(row)
+    with BusyCores() as cores:
+        yield from context.jobs(
+            (
+                Row(AREA, name, unit="x", size=size, goal=_GOAL, group=name),
+                partial(_slow_down, context, cores, build),
+            )
+            for (name, size), build in _works(context).items()
+        )
+    context.inputs.clear()
+
+
+def _slow_down(context: Context, cores: BusyCores, build: Callable[[Side], Work], row: Row) -> None:
+    """Time both sides in quiet, then beside the busy processes."""
+    scale = 0.5 if context.quick or context.budget.spent else 1.0
+    works = build(context.side), build(context.cpu)
+    quiet = _means(context, works, _QUIET_SECONDS * scale)
+    with cores.busy():
+        loaded = _means(context, works, _LOADED_SECONDS * scale)
+    row.value, row.reference = loaded[0] / quiet[0], loaded[1] / quiet[1]
+    row.details = {"quiet_seconds": quiet, "loaded_seconds": loaded}
 
 
 def _means(context: Context, works: tuple[Work, Work], seconds: float) -> tuple[float, float]:

@@ -107,10 +107,4 @@ def measure(context: Context) -> Iterator[Row]:
             _NO_SLOWER,
         )
 
-    # Sixteen elements never wake a second thread: one setting says it all.
-    kept = context.threads
-    context.threads = kept[:1]
-    try:
-        yield from context.rows(AREA, cases)
-    finally:
-        context.threads = kept
+    yield from context.rows(AREA, cases)

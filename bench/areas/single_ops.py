@@ -108,58 +108,30 @@ def _goal(name: str, size: int, dtype: torch.dtype) -> Goal:
 
 
 def summarize(rows: list[Row]) -> list[Row]:
-    """Return geometric means for the ops of the target and for all, by number of threads."""
+    """Return geometric means for the ops of the target and over all rows, by setting."""
     found = []
-    good = [r for r in rows if not r.fault and r.dtype == "float32"]
-    for threads in sorted({r.threads for r in good}):
-        here = [r for r in good if r.threads == threads]
-        target = [r.ratio for r in here if r.name in _TARGET_OPS.split()]
-        sizes = sorted({r.size for r in here})
-        found.append(
-            Row(
-                AREA,
-                "geometric mean of " + _TARGET_OPS,
-                1.0,
-                geometric_mean(target),
-                unit="x",
-                threads=threads,
-                goal=Goal(2.0, source="targets: single ops"),
-            )
-        )
-        found.append(
-            Row(
-                AREA,
-                f"geometric mean of {len({r.name for r in here})} ops",
-                1.0,
-                geometric_mean([r.ratio for r in here]),
-                unit="x",
-                threads=threads,
-            )
-        )
-        found += [
-            Row(
-                AREA,
-                f"geometric mean at {size_name(size)}",
-                1.0,
-                geometric_mean([r.ratio for r in here if r.size == size]),
-                unit="x",
-                threads=threads,
-            )
-            for size in sizes
-        ]
-        worst = min(here, key=lambda r: r.ratio)
-        found.append(
-            Row(
-                AREA,
-                f"least ratio: {worst.name} at {size_name(worst.size)}",
-                1.0,
-                worst.ratio,
-                unit="x",
-                threads=threads,
-                goal=_PARITY,
-            )
-        )
+    for setting in sorted({r.setting for r in rows}):
+        for about in _about([r for r in rows if r.setting == setting]):
+            about.cores, about.threads = setting.cores, setting.threads
+            found.append(about)
     return found
+
+
+def _about(rows: list[Row]) -> Iterator[Row]:
+    def mean(name: str, among: list[Row], goal: Goal | None = None) -> Row:
+        ratio = geometric_mean([r.ratio for r in among])
+        return Row(AREA, f"{name}, {len(among)} rows", 1.0, ratio, unit="x", goal=goal)
+
+    target = [r for r in rows if r.name in _TARGET_OPS.split() and r.dtype == "float32"]
+    if target:
+        bound = Goal(2.0, source="targets: single ops")
+        yield mean("geometric mean of " + _TARGET_OPS, target, bound)
+    yield mean("geometric mean of all", rows)
+    for size in sorted({r.size for r in rows}):
+        yield mean(f"geometric mean at {size_name(size)}", [r for r in rows if r.size == size])
+    worst = min(rows, key=lambda r: r.ratio)
+    name = f"least ratio: {worst.name} at {size_name(worst.size)}"
+    yield Row(AREA, name, 1.0, worst.ratio, unit="x", goal=_PARITY)
 
 
 @area(AREA, "Single ops: float32 at 1K to 10M elements, and a few in other dtypes", summarize)

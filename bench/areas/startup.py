@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 
-from bench.context import Context, faults_of
+from bench.context import Context, Job
 from bench.core import Row, Spread, area
 
 AREA = "startup"
@@ -27,28 +27,35 @@ def _seconds(code: str, autoload: bool) -> float:
     return seconds
 
 
-def _compare(context: Context, name: str, ours: tuple[str, bool], theirs: tuple[str, bool]) -> Row:
-    row = Row(AREA, name)
-    with faults_of(row):
+def _job(context: Context, name: str, ours: tuple[str, bool], theirs: tuple[str, bool]) -> Job:
+    def compare(row: Row) -> None:
         if not context.quick:
             _seconds(*ours)  # the first reads the files from disk
         values, references = [], []
-        for _ in range(1 if context.quick else 5 if context.whole else 3):
+        for turn in range(1 if context.quick else 5 if context.whole else 3):
+            if turn and context.budget.spent:
+                break
             values.append(_seconds(*ours))
             references.append(_seconds(*theirs))
         row.spread, row.reference_spread = Spread.of(values), Spread.of(references)
         row.value, row.reference = row.spread.median, row.reference_spread.median
         row.details["added_seconds"] = row.value - row.reference
         row.note = f"adds {1e3 * (row.value - row.reference):.0f} ms"
-    return context.done(row)
+
+    return Row(AREA, name), compare
 
 
-@area(AREA, "Start-up: a new process, with the device and without")
+@area(AREA, "Start-up: a new process, with the device and without", once="last")
 def measure(context: Context) -> Iterator[Row]:
-    yield _compare(context, "import torch, autoload on / off", (_IMPORT, True), (_IMPORT, False))
-    yield _compare(
-        context,
-        "import torch and a first op, device / cpu without autoload",
-        (_FIRST.format(device=context.device), True),
-        (_FIRST.format(device="cpu"), False),
+    first = _FIRST.format(device=context.device), _FIRST.format(device="cpu")
+    yield from context.jobs(
+        [
+            _job(context, "import torch, autoload on / off", (_IMPORT, True), (_IMPORT, False)),
+            _job(
+                context,
+                "import torch and a first op, device / cpu without autoload",
+                (first[0], True),
+                (first[1], False),
+            ),
+        ]
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import subprocess
 import sys
@@ -13,15 +14,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from bench_support import (  # noqa: F401
+    FAST,
+    ROOT,
+    comes_true,
+    keep_threads,
+    make_context,
+    without_compile,
+)
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
-
-from bench import __main__ as command  # noqa: E402
-from bench import models, native, peers, render, selfcheck  # noqa: E402
-from bench.areas import chains, inference, op_table, reduction, single_ops, training  # noqa: E402
-from bench.context import Context  # noqa: E402
-from bench.core import (  # noqa: E402
+from bench import __main__ as command
+from bench import (
+    models,
+    native,
+    peers,
+    render,
+    selfcheck,
+)
+from bench.areas import chains, inference, op_table, reduction, single_ops, training
+from bench.budget import BUDGET
+from bench.core import (
     AREAS,
     Case,
     Goal,
@@ -35,27 +47,11 @@ from bench.core import (  # noqa: E402
     geometric_mean,
     make_side,
 )
-from bench.inputs import expression_work, number_of_sets  # noqa: E402
-from bench.machine import Bandwidth, busy_cores, cores  # noqa: E402
-from bench.measure import Timing, compare, mean_time, time_batch  # noqa: E402
-from bench.verify import VerificationError, verify  # noqa: E402
-
-FAST = Timing(min_time=0.001, batch_time=1e-5, min_pairs=3, max_pairs=5)
-
-
-def make_context(**changes) -> Context:
-    context = Context("cpu", quick=True, threads=[1], timing=FAST, **changes)
-    context.sizes = [1_000]
-    return context
-
-
-@pytest.fixture(autouse=True)
-def _keep_threads():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)  # OpenMP's barriers take milliseconds when the machine is busy
-    yield
-    torch.set_num_threads(before)
-
+from bench.inputs import expression_work, number_of_sets
+from bench.machine import Bandwidth, BusyCores, cores
+from bench.measure import Timing, compare, mean_time, take_batches, time_batch
+from bench.results import Results, Writer, read
+from bench.verify import VerificationError, verify
 
 # --- verification ------------------------------------------------------------------------------
 
@@ -109,7 +105,7 @@ def test_a_wrong_case_has_a_fault_and_no_time():
     def peer(side: Side) -> Work:
         return Work(lambda: torch.full((4,), 2.0))
 
-    row = make_context().row("single", Case("x", build, peer=peer, goal=Goal(0.95)), 1)
+    row = make_context().row("single", Case("x", build, peer=peer, goal=Goal(0.95)))
     assert row.fault.startswith("wrong result")
     assert math.isnan(row.value)
     assert row.below_goal
@@ -127,27 +123,6 @@ def test_an_exception_is_a_fault_and_others_go_on():
     assert bad.fault == "RuntimeError: no such kernel"
     assert not good.fault
     assert good.value > 0
-
-
-def test_a_wrong_result_makes_the_command_fail(monkeypatch, tmp_path):
-    def wrong(context):
-        yield context.row(
-            "overhead",
-            Case(
-                "x",
-                lambda s: Work(lambda: torch.ones(1)),
-                peer=lambda s: Work(lambda: torch.zeros(1)),
-            ),
-            1,
-        )
-
-    monkeypatch.setattr(Bandwidth, "measure", lambda threads: Bandwidth({}))
-    area = AREAS["overhead"]
-    monkeypatch.setitem(AREAS, "overhead", type(area)(area.name, area.title, wrong, None))
-    file = tmp_path / "r.json"
-    arguments = ["--device", "cpu", "--area", "overhead", "--json", str(file), "--no-plots"]
-    assert command.main(arguments) == 1
-    assert "wrong result" in file.with_suffix(".md").read_text()
 
 
 # --- timing ------------------------------------------------------------------------------------
@@ -215,12 +190,28 @@ def test_expressions_use_distinct_inputs_and_fresh_results():
     assert number_of_sets(1 << 30) == 2
 
 
-def test_busy_processes_end():
-    with busy_cores():
-        children = Path("/proc/self/task").glob("*/children")
-        running = " ".join(c.read_text() for c in children).split()
-        assert len(running) >= len(cores())
-    assert not any(Path(f"/proc/{pid}/stat").exists() for pid in running[: len(cores())])
+def test_what_only_begins_is_timed_without_its_end():
+    ticks = iter(range(0, 10_000, 100))
+    waits = []
+    work = Work(lambda: len(waits), ops=2)
+    seconds = take_batches(work, lambda: waits.append(1), 0.0, clock=lambda: next(ticks))
+    assert seconds == pytest.approx([50e-9] * 5)
+    assert len(waits) == 5
+
+
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_busy_processes_run_on_every_core_and_end():
+    with BusyCores() as busy:
+        running = [spinner.pid for spinner in busy.spinners]
+        assert sorted(c for pid in running for c in os.sched_getaffinity(pid)) == cores()
+        assert comes_true(lambda: all(state_of(pid) == "T" for pid in running))
+        with busy.busy():
+            assert comes_true(lambda: all(state_of(pid) == "R" for pid in running))
+        assert comes_true(lambda: all(state_of(pid) == "T" for pid in running))
+    assert not any(Path(f"/proc/{pid}/stat").exists() for pid in running)
 
 
 # --- peers, chains and models --------------------------------------------------------------------
@@ -232,16 +223,6 @@ def library():
         return native.build_chains()
     except Unavailable as error:
         pytest.skip(str(error))
-
-
-@pytest.fixture
-def without_compile(monkeypatch):
-    """Leave torch.compile out: its first call takes tens of seconds."""
-
-    def unavailable():
-        raise Unavailable("left out")
-
-    monkeypatch.setattr(peers, "_prepare_compile", unavailable)
 
 
 def peer_of(chain: chains.Chain, name: str, size: int) -> tuple[list[torch.Tensor], list]:
@@ -298,7 +279,7 @@ def test_a_row_says_why_recording_is_not_measured(monkeypatch):
 
     monkeypatch.setattr(native, "build", broken)
     rows = [r for r in AREAS["sdk"].measure(make_context()) if "from C++" in r.name]
-    assert [r.note for r in rows] == ["not measured: no C++ compiler"] * 2
+    assert [r.skipped for r in rows] == ["no C++ compiler"] * 3
     assert not any(r.below_goal for r in rows)
 
 
@@ -307,7 +288,8 @@ def test_loading_the_loops_leaves_denormals_alone(library):
     assert (torch.tensor([1e-40]) * 0.5).item() > 0
 
 
-def test_no_compiler_is_a_reason_and_not_a_fault(monkeypatch, tmp_path, without_compile):
+@pytest.mark.usefixtures("without_compile")
+def test_no_compiler_is_a_reason_and_not_a_fault(monkeypatch, tmp_path):
     monkeypatch.setenv("CXX", str(tmp_path / "none"))
     with pytest.raises(Unavailable, match=r"no C\+\+ compiler: looked for .*none"):
         native.build_chains(tmp_path)
@@ -318,7 +300,7 @@ def test_no_compiler_is_a_reason_and_not_a_fault(monkeypatch, tmp_path, without_
     with pytest.raises(Unavailable, match="broken failed: error: unknown machine"):
         native.build_chains(tmp_path)
     monkeypatch.setattr(native, "_entry", lambda: "no C++ compiler")
-    row = make_context().row("chains", chains.make_case(make_context(), chains.CHAINS[0], 1_000), 1)
+    row = make_context().row("chains", chains.make_case(make_context(), chains.CHAINS[0], 1_000))
     assert not row.fault
     assert row.value > 0
     assert row.peers[peers.HAND].reason == "no C++ compiler"
@@ -338,7 +320,7 @@ def test_a_wrong_peer_has_no_figure_and_the_row_has():
     case = Case(
         "x", ones, peers=[Peer("wrong", wrong), Peer("right", right), Peer("l", right, True)]
     )
-    row = make_context().row("single", case, 1)
+    row = make_context().row("single", case)
     assert not row.fault
     assert "elements are wrong" in row.peers["wrong"].fault
     assert math.isnan(row.ratio_to("wrong"))
@@ -351,7 +333,8 @@ def test_a_wrong_peer_has_no_figure_and_the_row_has():
 
 def test_chain_summaries_name_what_misses():
     def row(name, size, ratios, limit):
-        made = Row("chains", name, 1e-3, ratios["cpu"] * 1e-3, size=size, threads=1, limit=limit)
+        made = Row("chains", name, 1e-3, ratios["cpu"] * 1e-3, size=size, limit=limit)
+        made.cores = made.threads = 1
         made.details["first_call"] = 0.05
         for peer, ratio in ratios.items():
             spread = Spread.of([ratio * 1e-3])
@@ -362,8 +345,8 @@ def test_chain_summaries_name_what_misses():
     rows = [row("bound", 10_000_000, ratios, 4e-4)]
     rows.append(row("heavy", 10_000_000, {**ratios, "cpu": 2.0, peers.LIMIT: 0.1}, 1e-4))
     found = {r.name: r for r in chains.summarize(rows)}
-    assert found["geometric mean against eager cpu"].ratio == pytest.approx(4.0)
-    assert found[f"geometric mean against {peers.COMPILE}"].ratio == pytest.approx(2.0)
+    assert found["geometric mean against eager cpu, 2 rows"].ratio == pytest.approx(4.0)
+    assert found[f"geometric mean against {peers.COMPILE}, 2 rows"].ratio == pytest.approx(2.0)
     over = found["most times the memory limit at 10M: bound"]
     assert over.value == pytest.approx(2.5)
     assert over.below_goal
@@ -423,8 +406,11 @@ def test_compiled_peers_agree():
     verify("five_op", got, want)
     mlp = training.digits_mlp()
     side = make_side("cpu")
-    compiled = training.step_work(side, mlp, compiled=True).outputs()
-    verify("mlp", compiled, training.step_work(side, mlp).outputs(), None, (2e-2, 2e-3))
+    training.comparison(mlp)(training.step_work(side, mlp, compiled=True).outputs(), side)
+
+
+def report_of(rows: list[Row]) -> str:
+    return render.to_markdown(Results({"device": "hologram"}, rows=rows, whole=True))
 
 
 def test_reduction_counts_one_run(monkeypatch):
@@ -441,7 +427,7 @@ def test_reduction_counts_one_run(monkeypatch):
 
 def test_a_report_counts_kernels_and_ops():
     row = Row("reduction", "a chain", 1, 5, "ops", goal=Goal(4.0), note="80% fewer")
-    report = render.to_markdown({"device": "hologram"}, {}, [row], [])
+    report = report_of([row])
     assert "| kernels | ops |" in report
     assert "| 1 | 5 | 5.00x |" in report
 
@@ -461,7 +447,7 @@ def test_memory_is_measured_in_children():
     assert model.value > 0
     assert borders.value >= 80e6  # copies, as no device shares
     assert "10,000" in growth.name
-    assert "1,000" in trained.name
+    assert "1,000 of them" in trained.name
     assert "the same bits in" in trained.note
 
 
@@ -485,7 +471,7 @@ def test_every_row_of_the_op_table_is_measured_or_excused():
 def test_single_ops_agree_with_float64_on_cpu(name):
     context = make_context()
     case = single_ops.make_case(context, name, op_table.all_ops()[name], 1_000, torch.float32)
-    row = context.row("single", case, 1)
+    row = context.row("single", case)
     assert not row.fault
     assert row.bytes >= 4_000
     assert row.ratio > 0
@@ -494,7 +480,8 @@ def test_single_ops_agree_with_float64_on_cpu(name):
 @pytest.mark.parametrize(
     "name", ["overhead", "sdk", "borders", "chains", "training", "copies", "fallback"]
 )
-def test_areas_run_on_cpu(name, without_compile):
+@pytest.mark.usefixtures("without_compile")
+def test_areas_run_on_cpu(name):
     rows = list(AREAS[name].measure(make_context()))
     assert rows
     assert [r.fault for r in rows if r.fault] == []
@@ -511,20 +498,30 @@ def test_goals():
     assert Row("single", "x", fault="wrong result: x").below_goal
 
 
-def test_reports_round_trip_and_list_losses(tmp_path):
+def test_results_round_trip_and_list_losses(tmp_path):
     rows = [
         Row("single", "add", 2e-6, 1e-6, size=1_000, threads=1, goal=Goal(0.95), group="add"),
         Row("single", "add", 1e-6, 2e-6, size=10_000, threads=1, goal=Goal(0.95), group="add"),
         Row("single", "mul", size=1_000, threads=1, fault="wrong result: mul", group="mul"),
+        Row("single", "div", size=1_000, threads=1, skipped=BUDGET, goal=Goal(0.95)),
     ]
     rows[0].spread = Spread(2e-6, 1e-6, 3e-6, 5, 1e-6)
-    text = render.to_json({"device": "hologram"}, {}, rows, single_ops.summarize(rows[:2]))
-    machine, settings, again, summaries = render.from_json(text)
-    assert [render.label(r) for r in again] == [render.label(r) for r in rows]
-    assert again[0].spread == rows[0].spread
-    assert again[0].goal == rows[0].goal
-    assert "NaN" not in text
-    report = render.to_markdown(machine, settings, again, summaries)
+    file = tmp_path / "r.jsonl"
+    with Writer(file, Results({"device": "hologram"}, {"quick": True})) as writer:
+        for row in rows:
+            writer.row(row)
+        writer.process("1 core", {"worker": False})
+        writer.end(seconds=1.0)
+    assert "NaN" not in file.read_text()
+    with file.open() as lines:
+        again = read(lines)
+    assert again.whole
+    assert again.settings == {"quick": True, "seconds": 1.0}
+    assert again.processes == {"1 core": {"worker": False}}
+    assert [render.label(r) for r in again.rows] == [render.label(r) for r in rows]
+    assert again.rows[0].spread == rows[0].spread
+    assert again.rows[0].goal == rows[0].goal
+    report = render.to_markdown(again)
     lost = report[report.index("## Losses") : report.index("## Below target")]
     assert "0.50x" in lost
     assert "2.00x" not in lost
@@ -532,8 +529,25 @@ def test_reports_round_trip_and_list_losses(tmp_path):
     assert "wrong result: mul" in closing
     assert "0.50x" in closing
     assert "2.00x" not in closing.replace("goal", "").split("geometric")[0]
+    assert "div" not in closing
+    named = report[report.index("## Not measured") : report.index("## Losses")]
+    assert "single: div 1K" in named
     with pytest.raises(ValueError, match="format"):
-        render.from_json(json.dumps({"format": 99}))
+        read([json.dumps({"kind": "run", "format": 99}) + "\n"])
+
+
+def test_every_row_is_in_the_file_before_the_next_is_measured(tmp_path):
+    file = tmp_path / "r.jsonl"
+    with Writer(file, Results({"device": "cpu"})) as writer:
+        for count in (1, 2):
+            writer.row(Row("single", f"op{count}", 1.0, 2.0))
+            with file.open() as lines:
+                found = read(lines)
+            assert len(found.rows) == count
+            assert not found.whole
+    torn = file.read_text()[:-9]
+    assert [r.name for r in read(torn.splitlines(keepends=True)).rows] == ["op1"]
+    assert "was interrupted" in render.to_markdown(found)
 
 
 def test_results_are_written_whole_or_not_at_all(tmp_path, monkeypatch):
@@ -551,15 +565,16 @@ def test_results_are_written_whole_or_not_at_all(tmp_path, monkeypatch):
 
 
 def test_bandwidth_is_interpolated():
-    curve = Bandwidth({1: [(1_000, 1e9), (4_000, 4e9)]})
-    assert curve.seconds(1_000, 1) == pytest.approx(1e-6)
-    assert curve.seconds(2_000, 1) == pytest.approx(1e-6)
-    assert curve.seconds(8_000, 1) == pytest.approx(2e-6)
-    assert curve.seconds(100, 1) == pytest.approx(1e-7)
-    assert math.isnan(curve.seconds(100, 2))
-    assert math.isnan(curve.seconds(0, 1))
-    measured = Bandwidth.measure([1], largest=1 << 16)
-    assert 1e-8 < measured.seconds(1 << 16, 1) < 1e-2
+    curve = Bandwidth([(1_000, 1e9), (4_000, 4e9)])
+    assert curve.seconds(1_000) == pytest.approx(1e-6)
+    assert curve.seconds(2_000) == pytest.approx(1e-6)
+    assert curve.seconds(8_000) == pytest.approx(2e-6)
+    assert curve.seconds(100) == pytest.approx(1e-7)
+    assert math.isnan(Bandwidth([]).seconds(100))
+    assert math.isnan(curve.seconds(0))
+    measured = Bandwidth.measure(1, largest=1 << 16)
+    assert [size for size, _ in measured.points] == [1 << 13, 1 << 14, 1 << 15, 1 << 16]
+    assert measured.seconds(1 << 16) > 0
 
 
 def test_self_check_passes_ones_and_fails_bias_and_faults(capsys):
@@ -567,6 +582,7 @@ def test_self_check_passes_ones_and_fails_bias_and_faults(capsys):
         return [Row("single", f"op{i}", 1.0, ratio, unit="x") for i in range(count)]
 
     assert selfcheck.check(rows(1.0)) == 0
+    assert selfcheck.check([*rows(1.0), *(Row("single", "x", skipped=BUDGET),) * 5]) == 0
     assert selfcheck.check(rows(1.03)) == 1
     assert selfcheck.check(rows(1.0, 16) + rows(1.3, 2) + rows(1 / 1.3, 2)) == 1
     assert selfcheck.check([*rows(1.0), Row("single", "x", fault="wrong result")]) == 1
@@ -579,7 +595,7 @@ def test_plots(tmp_path):
     from bench.plots import draw
 
     rows = [
-        Row("single", "add", 1e-6, 2e-6, size=s, threads=1, group="add", limit=5e-7)
+        Row("single", "add", 1e-6, 2e-6, size=s, cores=1, threads=1, group="add", limit=5e-7)
         for s in (1_000, 10_000)
     ]
     files = draw(rows, tmp_path, "hologram")
@@ -594,11 +610,12 @@ def test_chains_are_drawn_with_their_peers(tmp_path):
 
     rows = []
     for size in (1_000, 10_000):
-        row = Row("chains", "a * b", 1e-6, 2e-6, size=size, threads=1, group="a * b", limit=5e-7)
+        row = Row("chains", "a * b", 1e-6, 2e-6, size=size, group="a * b", limit=5e-7)
+        row.cores = row.threads = 1
         row.peers = {peers.COMPILE: PeerFigure(Spread.of([3e-6])), peers.JAX: PeerFigure()}
         rows.append(row)
     files = draw(rows, tmp_path, "hologram")
-    assert [f.name for f in files] == ["chain-a-b.svg", "chains-1-thread.svg"]
+    assert [f.name for f in files] == ["chain-a-b.svg", "chains-1-core.svg"]
     text = files[0].read_text()
     for name in ("hologram", "eager cpu", peers.COMPILE, "memory limit", "10K"):
         assert name in text
@@ -616,26 +633,37 @@ def test_a_report_shows_peers_and_why_some_are_missing():
         peers.COMPILE: PeerFigure(Spread.of([3e-6]), first_call=12.0),
         peers.JAX: PeerFigure(reason="jax is not installed"),
     }
-    report = render.to_markdown({"device": "hologram"}, {}, [row], [])
+    report = report_of([row])
     assert "3.00x (first 12 s)" in report
     assert "JAX: jax is not installed" in report
 
 
 def test_options_choose_how_much_is_measured():
-    progress = command.Progress(False)
     for arguments, whole in (([], False), (["--all"], True)):
         options = command.parse([*arguments, "--device", "cpu"])
-        assert command.make_context(options, progress).whole is whole
+        assert command.make_config(options).whole is whole
+        assert math.isinf(options.budget) is whole
     chosen = make_context()
     chosen.quick, chosen.whole, chosen.sizes = False, False, [1_000, 10_000]
     sizes = {1_000: 0, 10_000: 0}
-    chosen.row = lambda area, case, threads: sizes.update({case.size: sizes[case.size] + 1})
+
+    def count(row: Row, case: Case) -> None:
+        sizes[case.size] += 1
+
+    chosen._measure = count
     list(AREAS["single"].measure(chosen))
     assert 0 < sizes[1_000] < sizes[10_000]
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--threads", "0"], ["--threads", "x"], ["--min-time", "0"], ["--area", "none"]]
+    "arguments",
+    [
+        ["--cores", "0"],
+        ["--cores", "x"],
+        ["--min-time", "0"],
+        ["--area", "none"],
+        ["--budget", "0"],
+    ],
 )
 def test_bad_options_are_refused(arguments, capsys):
     with pytest.raises(SystemExit) as error:
@@ -647,18 +675,6 @@ def test_bad_options_are_refused(arguments, capsys):
 def test_unknown_device_is_a_plain_error(capsys):
     assert command.main(["--device", "nonsense"]) == 2
     assert "--device nonsense" in capsys.readouterr().err
-
-
-def test_interrupt_keeps_what_was_measured(monkeypatch):
-    def interrupted(context):
-        yield Row("overhead", "x", 1.0, 2.0)
-        raise KeyboardInterrupt
-
-    area = AREAS["overhead"]
-    monkeypatch.setitem(AREAS, "overhead", type(area)(area.name, area.title, interrupted, None))
-    rows, _, stopped = command.measure(make_context(), ["overhead"])
-    assert stopped
-    assert [r.name for r in rows] == ["x"]
 
 
 def test_module_runs_as_a_command():

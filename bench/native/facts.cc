@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: MIT
+// What the library has picked in this process: the provider of float32 products.
+//
+// bench/facts.py compiles it against the headers of the installed package.
+#include "hologram/dtype.h"
+#include "hologram/gemm.h"
+
+extern "C" const char* hologram_bench_gemm() {
+  return hologram::gemm_provider_name(hologram::Dtype::kFloat32);
+}
