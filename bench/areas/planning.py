@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from bench import native
-from bench.context import Context, first_line
-from bench.core import Goal, Row, Spread, Unavailable, area
+from bench.context import Context, Job
+from bench.core import Goal, Row, Spread, area
 
 AREA = "planning"
 # As native/planning.cc numbers them.
@@ -18,28 +19,32 @@ _PLANNED = 20_000
 _MOST = 10e-6
 
 
-def _row(context: Context, name: str, shape: int, ops: int) -> Row:
+def _plan(shape: int, row: Row) -> None:
     """Time native/planning.cc; nothing in PyTorch compares."""
-    row = Row(AREA, name, size=ops, threads=context.threads[0])
-    try:
-        seconds = native.per_call(
-            "planning.cc", "hologram_bench_planning", 4 * ops + shape, max(1, _PLANNED // ops)
-        )
-    except Unavailable as error:
-        row.note = f"not measured: {first_line(error)}"
-        return row
+    seconds = native.per_call(
+        "planning.cc",
+        "hologram_bench_planning",
+        4 * row.size + shape,
+        max(1, _PLANNED // row.size),
+    )
     if min(seconds) < 0:
-        row.fault = "an op was not recorded"
-        return row
+        raise RuntimeError("an op was not recorded")
     row.spread = Spread.of(seconds)
-    row.value, row.goal = row.spread.median, Goal(_MOST, "most")
-    return row
+    row.value = row.spread.median
 
 
-@area(AREA, "Planning: time an op of a circuit by its number of ops and what they share")
-def measure(context: Context) -> Iterator[Row]:
+def _jobs() -> Iterator[Job]:
     for shape, text in enumerate(_SHAPES):
         for ops in _OPS:
             name = f"planning an op of {ops:,}: {text}"
-            if context.wants(name):
-                yield context.done(_row(context, name, shape, ops))
+            row = Row(AREA, name, size=ops, goal=Goal(_MOST, "most"))
+            yield row, partial(_plan, shape)
+
+
+@area(
+    AREA,
+    "Planning: time an op of a circuit by its number of ops and what they share",
+    once="first",
+)
+def measure(context: Context) -> Iterator[Row]:
+    yield from context.jobs(_jobs())
