@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: MIT
+"""What of PyTorch's op database no device but cpu can meet, op by op, each with its reason."""
+
+from __future__ import annotations
+
+import torch
+
+# Ops whose values are random: all else of their results is compared.
+RANDOM = {
+    "bernoulli": "random",
+    "cauchy": "random",
+    "exponential": "random",
+    "geometric": "random",
+    "log_normal": "random",
+    "multinomial": "random",
+    "nn.functional.fractional_max_pool2d": "random",
+    "nn.functional.fractional_max_pool3d": "random",
+    "nn.functional.rrelu": "random",
+    "normal": "random",
+    "pca_lowrank": "random projections",
+    "rand_like": "random",
+    "randint": "random",
+    "randint_like": "random",
+    "randn": "random",
+    "randn_like": "random",
+    "svd_lowrank": "random projections",
+    "uniform": "random",
+}
+
+# Ops whose results are memory that nothing was written to.
+UNSPECIFIED = {
+    "empty": "unspecified contents",
+    "empty_like": "unspecified contents",
+    "empty_permuted": "unspecified contents",
+    "empty_strided": "unspecified contents",
+    "new_empty": "unspecified contents",
+    "new_empty_strided": "unspecified contents",
+}
+
+# Ops that make tensors: where a sample names no device, on PyTorch's default device.
+FACTORIES = {"arange", "linspace", "logspace"}
+
+# Ops whose results lie farther from double precision's than a few roundings of inputs and result
+# explain: how many units of those they may be off, and why.
+UNITS: dict[str, tuple[float, str]] = {
+    "nn.functional.scaled_dot_product_attention": (
+        16,
+        "probabilities are made again from a rounded log-sum-exp, which the samples take to 200; "
+        "cpu's kernel for three dimensions keeps them instead",
+    ),
+    "nn.functional.linear_cross_entropy.chunked": (32, "a loss near 0 is the log of a sum near 1"),
+    "nn.functional.linear_cross_entropy.chunked_none": (32, "as above"),
+}
+
+# In place of a dtype: the inputs that the database says are wrong.
+ERRORS = "errors"
+_NARROW = "cpu alone has a kernel of its own, with checks of its own; cuda's are those of narrow()"
+
+# By what differs (a kind that opinfo_harness reports): op, dtypes and reason.
+EXCEPTIONS: dict[str, dict[str, tuple[tuple[torch.dtype | str, ...], str]]] = {
+    "values": {
+        f"nn.functional.linear_cross_entropy.{variant}": (
+            (torch.bfloat16, torch.float16),
+            "PyTorch accumulates in float32 only where the device's name is cpu or cuda",
+        )
+        for variant in ("chunked", "chunked_none")
+    },
+    "no error": {
+        "cat": (
+            (ERRORS,),
+            "an empty out= that is an input, too: cpu knows by the object, which the fallback wraps "
+            "for each argument anew; nothing is read or written",
+        )
+    },
+    "error": {"narrow_copy": ((ERRORS,), _NARROW)},
+    "message": {"narrow_copy": ((ERRORS,), _NARROW)},
+}
