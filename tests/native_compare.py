@@ -7,11 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from accuracy import DRAWS, Rounding, moved_results, tensors_of, widen
+from torch.utils._pytree import tree_flatten
 
 import hologram_torch
 
 DEVICE = torch.device("hologram")
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+# A bound of errors against double precision, instead of a distance from cpu.
+ACCURATE = Rounding()
 INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
 
 
@@ -52,11 +56,35 @@ def assert_close(actual: Any, expected: Any, **tolerance: float) -> None:
         assert actual == expected
 
 
+def _assert_accurate(
+    actual: Any, expected: Any, call: Callable[..., Any], wide: list[Any], bound: Rounding
+) -> None:
+    """Compare with the same call in double precision, of `wide`: arguments, then rounded ones."""
+    kinds = [
+        [(i, t.dtype, t.shape) for i, t in enumerate(tree_flatten(r)[0]) if torch.is_tensor(t)]
+        for r in (actual, expected)
+    ]
+    assert kinds[0] == kinds[1]
+    assert all(t.device.type == "hologram" for t in tree_flatten(actual)[0] if torch.is_tensor(t))
+    exact = call(*wide[0][0], **wide[0][1])
+    moved = moved_results(lambda noise: call(*wide[noise][0], **wide[noise][1]))
+    rows = zip(*map(tensors_of, (actual, expected, exact)), *moved, strict=True)
+    for i, row in enumerate(rows):
+        problem = bound.excess(*row)
+        assert problem is None, f"result {i}: {problem}"
+
+
 def check(
-    call: Callable[..., Any], *args: Any, tol: dict[str, float] | None = None, **kwargs: Any
+    call: Callable[..., Any],
+    *args: Any,
+    tol: dict[str, float] | Rounding | None = None,
+    **kwargs: Any,
 ) -> Any:
     """Call on both devices; the arguments given are the cpu's. Returns hologram's result."""
     on_device = to_device(args), to_device(kwargs)
+    bounded = isinstance(tol, Rounding)
+    # Made before the calls, which may write into their arguments.
+    wide = [widen((args, kwargs), noise) for noise in (None, *DRAWS)] if bounded else []
     expected, error = _outcome(call, args, kwargs)
     actual, raised = _outcome(call, *on_device)
     if error is not None:
@@ -67,7 +95,10 @@ def check(
         return None
     if raised is not None:
         raise raised
-    assert_close(actual, expected, **(tol or {}))
+    if isinstance(tol, Rounding):
+        _assert_accurate(actual, expected, call, wide, tol)
+    else:
+        assert_close(actual, expected, **(tol or {}))
     return actual
 
 

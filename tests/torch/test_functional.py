@@ -7,11 +7,12 @@ import gc
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 import torch
 import torch.nn.functional as F
+from accuracy import assert_as_accurate
 from torch.testing._internal.common_methods_invocations import op_db
 
 import hologram_torch
@@ -53,11 +54,6 @@ DTYPES = (
     torch.bool,
     torch.complex64,
 )
-TOLERANCES = {
-    torch.float64: 1e-10,
-    torch.bfloat16: 2e-2,
-    torch.float16: 4e-3,
-}
 MOST_SAMPLES = 24
 UNARY = ("abs", "neg", "relu", "sigmoid", "tanh", "gelu")
 
@@ -101,16 +97,29 @@ def samples_of(name: str, dtype: torch.dtype, requires_grad: bool) -> list[Any]:
     return found[:: 1 + len(found) // MOST_SAMPLES]
 
 
+class Arguments(NamedTuple):
+    """A sample's arguments in another precision."""
+
+    input: Any
+    args: Any
+    kwargs: Any
+
+
 def operands_of(sample: Any) -> list[torch.Tensor]:
     values = [sample.input, *sample.args, *sample.kwargs.values()]
     return [x for x in values if isinstance(x, torch.Tensor) and x.requires_grad]
 
 
-def check_close(ours: torch.Tensor, theirs: torch.Tensor) -> None:
+def check_close(
+    ours: torch.Tensor, theirs: torch.Tensor, call: Callable | None = None, given: Any = None
+) -> None:
+    """Compare two results; where it is known, with `call(*given[0], **given[1])` in double, too."""
     assert ours.device == theirs.device
     assert ours.stride() == theirs.stride()
-    tolerance = TOLERANCES.get(theirs.dtype, 2e-5)
-    torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance, equal_nan=True)
+    if call is None:
+        torch.testing.assert_close(ours, theirs)
+    else:
+        assert_as_accurate(lambda args, kwargs: call(*args, **kwargs), given, ours, theirs)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -128,14 +137,14 @@ def test_values_are_torchs(name: str, dtype: torch.dtype, ex) -> None:
             with pytest.raises(type(error)):
                 getattr(HF, name)(ex, *args, **kwargs)
         else:
-            check_close(getattr(HF, name)(ex, *args, **kwargs), expected)
+            check_close(getattr(HF, name)(ex, *args, **kwargs), expected, function, (args, kwargs))
     for sample in samples:
         args, kwargs = (sample.input, *sample.args), sample.kwargs
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             expected = function(*args, **kwargs)
             result = getattr(HF, name)(ex, *args, **kwargs)
-        check_close(result, expected)
+        check_close(result, expected, function, (args, kwargs))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64], ids=str)
@@ -154,11 +163,14 @@ def test_gradients_are_torchs(name: str, dtype: torch.dtype, ex) -> None:
         seed = torch.randn_like(expected)
         ours = torch.autograd.grad(result, operands, seed, allow_unused=True)
         theirs = torch.autograd.grad(expected, operands, seed, allow_unused=True)
-        for our, their in zip(ours, theirs, strict=True):
-            assert (our is None) == (their is None)
-            if our is not None:
-                tolerance = 4 * TOLERANCES.get(dtype, 2e-5)
-                torch.testing.assert_close(our, their, rtol=tolerance, atol=tolerance)
+        assert [g is None for g in ours] == [g is None for g in theirs]
+
+        def gradients(args: Any, kwargs: Any, seed: torch.Tensor, name: str = name) -> Any:
+            wide = Arguments(*args[:1], args[1:], kwargs)
+            exact = TABLE[name][0](*args, **kwargs)
+            return torch.autograd.grad(exact, operands_of(wide), seed, allow_unused=True)
+
+        assert_as_accurate(gradients, (args, kwargs, seed), ours, theirs)
 
 
 def double(*shape: int) -> torch.Tensor:

@@ -9,17 +9,16 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from native_compare import DEVICE, check, check_native, to_device, values
+from accuracy import Rounding
+from native_compare import ACCURATE, DEVICE, check, check_native, to_device, values
 from torch import Tensor
 
 import hologram_torch
 from hologram_torch import _C
 
-TOL = {
-    torch.float32: {"rtol": 1e-5, "atol": 2e-6},
-    torch.float64: {"rtol": 1e-13, "atol": 1e-13},
-    torch.bfloat16: {"rtol": 2e-2, "atol": 2e-2},
-}
+DTYPES = [torch.float32, torch.float64, torch.bfloat16]
+# A score's gradient is the difference of two sums over a head, and may cancel wholly.
+BOUND = Rounding(cancels=16)
 FUSED = torch.ops.aten._scaled_dot_product_fused_attention_overrideable
 
 
@@ -35,14 +34,12 @@ def _gradients(q: Tensor, k: Tensor, v: Tensor, g: Tensor, **options: Any) -> tu
 
 
 def _check(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> None:
-    tol = TOL[q.dtype]
-    check_native(F.scaled_dot_product_attention, q, k, v, tol=tol, **options)
+    check_native(F.scaled_dot_product_attention, q, k, v, tol=BOUND, **options)
     g = values(*q.shape, dtype=q.dtype, seed=9)
-    wide = {name: 4 * t for name, t in tol.items()}
-    check_native(_gradients, q, k, v, g, tol=wide, **options)
+    check_native(_gradients, q, k, v, g, tol=BOUND, **options)
 
 
-@pytest.mark.parametrize("dtype", list(TOL))
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("sizes", [(2, 3, 64, 64, 32), (1, 2, 300, 280, 20), (2, 2, 7, 40, 5)])
 def test_layouts(dtype: torch.dtype, causal: bool, sizes: tuple[int, ...]) -> None:
@@ -76,7 +73,7 @@ def test_mask_of_another_dtype() -> None:
     mask = values(2, 3, 9, 9)
     ours = FUSED(*to_device((q, k, v, mask)), *args)[0].cpu()
     expected = F.scaled_dot_product_attention(q, k, v, attn_mask=mask.double())
-    torch.testing.assert_close(ours, expected, **TOL[torch.float64])
+    torch.testing.assert_close(ours, expected, rtol=1e-13, atol=1e-13)
 
 
 def test_heads_that_share_keys() -> None:
@@ -99,7 +96,7 @@ def test_what_pytorch_keeps_for_the_gradient() -> None:
     cpu = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, True)
     for got, expected in zip(ours[:2], cpu, strict=True):
         assert got.stride() == expected.stride()
-        torch.testing.assert_close(got.cpu(), expected, **TOL[torch.float32])
+        torch.testing.assert_close(got.cpu(), expected, rtol=2e-6, atol=2e-6)
 
 
 def test_empty_batches_and_special_values() -> None:
@@ -112,7 +109,7 @@ def test_empty_batches_and_special_values() -> None:
     q, k, v = (values(1, 1, 6, 8, seed=seed) for seed in (1, 2, 3))
     q[0, 0, 1, 2] = math.inf
     v[0, 0, 3, 5] = math.inf
-    check_native(F.scaled_dot_product_attention, q, k, v, tol=TOL[torch.float32])
+    check_native(F.scaled_dot_product_attention, q, k, v, tol=ACCURATE)
     # A NaN reaches its own row, and no other.
     q[0, 0, 4, 0] = math.nan
     rows = F.scaled_dot_product_attention(*to_device((q, k, v))).cpu()[0, 0, :, 0]

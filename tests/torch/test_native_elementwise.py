@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from accuracy import widen
 
 import hologram_torch
 from hologram_torch import _C
@@ -129,13 +130,28 @@ def tolerance(dtype: torch.dtype) -> tuple[float, float]:
     return {
         torch.float32: (4e-6, 1e-6),
         torch.float64: (1e-13, 1e-14),
-        torch.float16: (3e-3, 2e-3),
-        torch.bfloat16: (2e-2, 1e-2),
+        # One unit in the last place: either may have rounded the other way.
+        torch.float16: (torch.finfo(torch.float16).eps, 2.0**-24),
+        torch.bfloat16: (torch.finfo(torch.bfloat16).eps, 0.0),
         torch.complex64: (1e-5, 1e-5),
     }.get(dtype, (0.0, 0.0))
 
 
-def same(ours: Any, cpu: Any, what: str) -> None:
+def rounded_once(ours: torch.Tensor, cpu: torch.Tensor, exact: torch.Tensor, what: str) -> None:
+    """Every half is as near to double precision's as one rounding allows, or as cpu's half is.
+
+    A quarter of a unit is left to what float32 rounds before.
+    """
+    assert torch.equal(ours.isnan(), cpu.isnan()), what
+    assert torch.equal(ours.isinf(), cpu.isinf()), what
+    format = torch.finfo(cpu.dtype)
+    mine, theirs = ((t.double() - exact).abs() for t in (ours, cpu))
+    allowed = 0.75 * format.eps * exact.abs().clamp(min=format.tiny)
+    wrong = cpu.isfinite() & (mine > torch.maximum(allowed, theirs))
+    assert not wrong.any(), f"{what}: {ours[wrong]}, not {exact[wrong]}; cpu has {cpu[wrong]}"
+
+
+def same(ours: Any, cpu: Any, what: str, exact: Any = None) -> None:
     if not isinstance(cpu, torch.Tensor):
         assert ours == cpu, what
         return
@@ -143,6 +159,9 @@ def same(ours: Any, cpu: Any, what: str) -> None:
     assert ours.dtype == cpu.dtype, f"{what}: {ours.dtype} is not {cpu.dtype}"
     assert ours.shape == cpu.shape, f"{what}: {ours.shape} is not {cpu.shape}"
     assert ours.stride() == cpu.stride(), f"{what}: {ours.stride()} is not {cpu.stride()}"
+    if exact is not None and cpu.dtype in (torch.float16, torch.bfloat16):
+        rounded_once(ours.cpu(), cpu, exact.double(), what)
+        return
     rtol, atol = tolerance(cpu.dtype)
     if "gelu" in what:
         rtol, atol = 10 * rtol, 10 * atol  # oneDNN's approximation
@@ -163,6 +182,7 @@ def compare(fn: Fn, *args: torch.Tensor, what: str = "") -> None:
         warnings.simplefilter("ignore")
         ours_args = [mirror(a) if isinstance(a, torch.Tensor) else a for a in args]
         cpu_args = list(args)
+        wide_args = [widen(a) for a in args]
         failure = None
         try:
             expected = fn(*cpu_args)
@@ -176,10 +196,11 @@ def compare(fn: Fn, *args: torch.Tensor, what: str = "") -> None:
                 return
             pytest.fail(f"{what}: accepted, but cpu raises {failure!r}")
         result = fn(*ours_args)
-    same(result, expected, what)
-    for mine, theirs in zip(ours_args, cpu_args, strict=True):
+        exact = fn(*wide_args)
+    same(result, expected, what, exact)
+    for mine, theirs, wide in zip(ours_args, cpu_args, wide_args, strict=True):
         if isinstance(theirs, torch.Tensor):
-            same(mine, theirs, what + " (argument)")
+            same(mine, theirs, what + " (argument)", wide)
 
 
 def layouts(dtype: torch.dtype, seed: int = 0) -> list[tuple[str, torch.Tensor]]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
-from native_compare import FLOATS, check, check_native, layouts, values
+from native_compare import ACCURATE, FLOATS, check, check_native, layouts, values
 
 
 def gradient(w: torch.Tensor, index: torch.Tensor, **kwargs: object) -> torch.Tensor:
@@ -26,17 +26,16 @@ def test_embedding(dtype: torch.dtype, index_type: torch.dtype) -> None:
         for x in layouts(w):
             check(F.embedding, index, x)
         if dtype.is_floating_point:
-            tol = {"rtol": 1e-2 if dtype.itemsize == 2 else 1e-6, "atol": 1e-5}
-            check(gradient, w, index, tol=tol)
-            check(gradient, w, index, padding_idx=3, tol=tol)
-            check(gradient, w, index, scale_grad_by_freq=True, tol=tol)
+            check(gradient, w, index, tol=ACCURATE)
+            check(gradient, w, index, padding_idx=3, tol=ACCURATE)
+            check(gradient, w, index, scale_grad_by_freq=True, tol=ACCURATE)
 
 
 def test_embedding_is_native() -> None:
     index = torch.randint(0, 100, (8, 16))
     check_native(F.embedding, index, values(100, 64))
     many = torch.randint(0, 10, (4096,))
-    check(gradient, values(10, 200), many, tol={"rtol": 1e-5, "atol": 1e-3})
+    check(gradient, values(10, 200), many, tol=ACCURATE)
 
 
 def test_errors_are_pytorchs() -> None:

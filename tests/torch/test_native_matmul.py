@@ -7,15 +7,9 @@ import itertools
 
 import pytest
 import torch
-from native_compare import DEVICE, FLOATS, check, check_native, layouts, to_device, values
+from native_compare import ACCURATE, DEVICE, FLOATS, check, check_native, layouts, to_device, values
 
 SIZES = [(1, 1, 1), (2, 3, 4), (32, 784, 128), (65, 33, 17), (1, 64, 5), (64, 1, 64), (7, 9, 1)]
-TOL = {
-    torch.float32: {"rtol": 1e-5, "atol": 1e-4},
-    torch.float64: {"rtol": 1e-12, "atol": 1e-11},
-    torch.float16: {"rtol": 1e-2, "atol": 1e-1},
-    torch.bfloat16: {"rtol": 2e-2, "atol": 5e-1},
-}
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -23,33 +17,33 @@ TOL = {
 def test_mm_in_every_layout(dtype: torch.dtype, m: int, k: int, n: int) -> None:
     a, b = values(m, k, dtype=dtype), values(k, n, dtype=dtype, seed=1)
     for x, y in itertools.product(layouts(a), layouts(b)):
-        result = check(torch.mm, x, y, tol=TOL[dtype])
+        result = check(torch.mm, x, y, tol=ACCURATE)
         assert result.is_contiguous()
         bias = values(n, dtype=dtype, seed=2)
-        check(torch.addmm, bias, x, y, tol=TOL[dtype])
+        check(torch.addmm, bias, x, y, tol=ACCURATE)
     full = values(m, n, dtype=dtype, seed=3)
     for bias in [full, full[:1], full[:, :1], full[0, 0], full[0, :1], *layouts(full)]:
-        check(torch.addmm, bias, a, b, beta=0.5, alpha=2, tol=TOL[dtype])
+        check(torch.addmm, bias, a, b, beta=0.5, alpha=2, tol=ACCURATE)
 
 
 def test_hot_products_do_not_fall_back() -> None:
     x, w, b = values(32, 784), values(128, 784, seed=1), values(128, seed=2)
-    check_native(torch.mm, x, w.t(), tol=TOL[torch.float32])
-    check_native(torch.addmm, b, x, w.t(), tol=TOL[torch.float32])
-    check_native(torch.nn.functional.linear, x, w, b, tol=TOL[torch.float32])
-    check_native(torch.bmm, values(4, 5, 6), values(4, 6, 7), tol=TOL[torch.float32])
-    check_native(torch.matmul, values(4, 5, 6), values(6, 7), tol=TOL[torch.float32])
-    check_native(torch.mv, x, values(784), tol=TOL[torch.float32])
-    check_native(torch.dot, values(784), values(784, seed=1), tol=TOL[torch.float32])
+    check_native(torch.mm, x, w.t(), tol=ACCURATE)
+    check_native(torch.addmm, b, x, w.t(), tol=ACCURATE)
+    check_native(torch.nn.functional.linear, x, w, b, tol=ACCURATE)
+    check_native(torch.bmm, values(4, 5, 6), values(4, 6, 7), tol=ACCURATE)
+    check_native(torch.matmul, values(4, 5, 6), values(6, 7), tol=ACCURATE)
+    check_native(torch.mv, x, values(784), tol=ACCURATE)
+    check_native(torch.dot, values(784), values(784, seed=1), tol=ACCURATE)
     half = x.bfloat16()
-    check_native(torch.mm, half, w.t().bfloat16(), tol=TOL[torch.bfloat16])
+    check_native(torch.mm, half, w.t().bfloat16(), tol=ACCURATE)
 
 
 def test_beta_zero_ignores_the_bias() -> None:
     nan = torch.full((3, 5), float("nan"))
-    check(torch.addmm, nan, values(3, 4), values(4, 5), beta=0, tol=TOL[torch.float32])
-    check(torch.addmm, nan[0], values(3, 4), values(4, 5), beta=0, tol=TOL[torch.float32])
-    check(torch.addmv, nan[0, :3], values(3, 4), values(4), beta=0, tol=TOL[torch.float32])
+    check(torch.addmm, nan, values(3, 4), values(4, 5), beta=0, tol=ACCURATE)
+    check(torch.addmm, nan[0], values(3, 4), values(4, 5), beta=0, tol=ACCURATE)
+    check(torch.addmv, nan[0, :3], values(3, 4), values(4), beta=0, tol=ACCURATE)
 
 
 @pytest.mark.parametrize("dtype", [*FLOATS, torch.int64, torch.int32, torch.uint8, torch.complex64])
@@ -57,7 +51,7 @@ def test_other_products(dtype: torch.dtype) -> None:
     def v(*shape: int, seed: int = 0) -> torch.Tensor:
         return values(*shape, dtype=dtype, seed=seed)
 
-    tol = TOL.get(dtype, {"rtol": 1e-5, "atol": 1e-5})
+    tol = ACCURATE
     check(torch.mm, v(3, 4), v(4, 5), tol=tol)
     for x in layouts(v(3, 4, 5)):
         check(torch.bmm, x, v(3, 5, 6), tol=tol)
@@ -133,9 +127,9 @@ def test_linear_and_its_gradients(dtype: torch.dtype, shape: tuple[int, ...], bi
     g = values(*shape[:-1], 4, dtype=dtype, seed=3)
     for x in layouts(values(*shape, dtype=dtype)):
         for weight in layouts(w):
-            check(run, x, weight, b, g, tol=TOL[dtype])
+            check(run, x, weight, b, g, tol=ACCURATE)
     expanded = values(1, dtype=dtype).expand(g.shape)
-    check(run, values(*shape, dtype=dtype), w, b, expanded, tol=TOL[dtype])
+    check(run, values(*shape, dtype=dtype), w, b, expanded, tol=ACCURATE)
 
 
 def test_linear_has_second_derivatives() -> None:
@@ -145,7 +139,7 @@ def test_linear_has_second_derivatives() -> None:
         (g,) = torch.autograd.grad(y, x, create_graph=True)
         return torch.autograd.grad(g.square().sum(), w)[0]
 
-    check(run, values(3, 4), values(5, 4, seed=1), tol=TOL[torch.float32])
+    check(run, values(3, 4), values(5, 4, seed=1), tol=ACCURATE)
     x, w = (to_device(values(3, 4, dtype=torch.float64, seed=s)).requires_grad_() for s in (0, 1))
     assert torch.autograd.gradcheck(torch.nn.functional.linear, (x, w))
 
@@ -164,7 +158,7 @@ def test_linear_of_complex_numbers() -> None:
         return list(torch.autograd.grad(torch.nn.functional.linear(*leaves), leaves, g))
 
     x, w, g = (values(*s, dtype=torch.complex64) for s in ((2, 3, 4), (5, 4), (2, 3, 5)))
-    check(run, x, w, g, tol={"rtol": 1e-5, "atol": 1e-5})
+    check(run, x, w, g, tol=ACCURATE)
 
 
 def test_linear_backward_compares_shapes() -> None:

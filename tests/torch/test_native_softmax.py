@@ -8,14 +8,9 @@ import re
 
 import pytest
 import torch
-from native_compare import DEVICE, FLOATS, check, check_native, layouts, to_device, values
+from accuracy import Rounding
+from native_compare import ACCURATE, DEVICE, FLOATS, check, check_native, layouts, to_device, values
 
-TOL = {
-    torch.float32: {"rtol": 2e-6, "atol": 1e-6},
-    torch.float64: {"rtol": 1e-13, "atol": 1e-13},
-    torch.float16: {"rtol": 2e-3, "atol": 2e-3},
-    torch.bfloat16: {"rtol": 2e-2, "atol": 2e-2},
-}
 OPS = [torch.softmax, torch.log_softmax]
 
 
@@ -30,11 +25,10 @@ def test_forward_and_backward(op: object, dtype: torch.dtype, shape: tuple[int, 
     x, g = values(*shape, dtype=dtype), values(*shape, dtype=dtype, seed=1)
     for dim in range(-1, len(shape)):
         for y in layouts(x):
-            check_native(op, y, dim, tol=TOL[dtype])
+            check_native(op, y, dim, tol=ACCURATE)
         # An ulp of the output counts as often as there are gradients to sum.
-        tol = {"rtol": TOL[dtype]["rtol"], "atol": TOL[dtype]["atol"] * 2 * shape[dim] ** 0.5}
-        check_native(grad, x, g, dim, tol=tol)
-        tol["atol"] *= 1 + shape[dim] ** 0.5
+        check_native(grad, x, g, dim, tol=Rounding(units=2 + 2 * shape[dim] ** 0.5))
+        tol = Rounding(units=2 * (1 + shape[dim]))
         check(grad, x, g[..., :1].expand(shape), dim, tol=tol)
 
 
@@ -46,8 +40,8 @@ def test_special_values(op: object) -> None:
     x[2] = -math.inf
     x[3, 1] = math.nan
     x[4] = 1e30
-    check_native(op, x, 1, tol=TOL[torch.float32])
-    check_native(op, x, 0, tol=TOL[torch.float32])
+    check_native(op, x, 1, tol=ACCURATE)
+    check_native(op, x, 0, tol=ACCURATE)
     check(op, torch.tensor(2.0), 0)
     check(op, torch.tensor(2.0), -1)
     for shape in [(0,), (0, 3), (3, 0)]:
@@ -60,9 +54,9 @@ def test_other_dtypes_and_errors(op: object) -> None:
     check(op, x, 2)
     check(op, x, -3)
     check(op, values(3, 4, dtype=torch.int64), 1)
-    check(op, values(3, 4, dtype=torch.int64), 1, dtype=torch.float32, tol=TOL[torch.float32])
-    check(op, x.half(), 1, dtype=torch.float32, tol=TOL[torch.float32])
-    check(op, values(3, 4, dtype=torch.complex64), 1, tol=TOL[torch.float32])
+    check(op, values(3, 4, dtype=torch.int64), 1, dtype=torch.float32, tol=ACCURATE)
+    check(op, x.half(), 1, dtype=torch.float32, tol=ACCURATE)
+    check(op, values(3, 4, dtype=torch.complex64), 1, tol=ACCURATE)
 
 
 @pytest.mark.parametrize("name", ["_softmax", "_log_softmax"])
@@ -77,7 +71,8 @@ def test_half_to_float(name: str) -> None:
     grad = backward(to_device(g), result, 1, torch.float16)
     assert grad.dtype == torch.float16
     expected = backward(g, result.cpu(), 1, torch.float32)
-    torch.testing.assert_close(grad.cpu().float(), expected, atol=1e-3, rtol=1e-3)
+    problem = Rounding(units=1).excess(grad.cpu(), expected.half(), *[expected.double()] * 2)
+    assert problem is None, problem
 
 
 @pytest.mark.parametrize("name", ["_softmax", "_log_softmax"])
@@ -85,7 +80,7 @@ def test_out(name: str) -> None:
     op = getattr(torch, name)
     x = values(5, 9)
     for out in [torch.zeros(5, 9), torch.zeros(0)]:
-        check(lambda x, o: op(x, 1, False, out=o), x, out, tol=TOL[torch.float32])
+        check(lambda x, o: op(x, 1, False, out=o), x, out, tol=ACCURATE)
     # cpu writes a strided out as if it were contiguous (2.15), so it is no oracle here.
     strided = torch.zeros(9, 5, device=DEVICE).t()
     op(to_device(x), 1, False, out=strided)
