@@ -68,7 +68,7 @@ EXCEPTIONS: dict[str, dict[str, tuple[tuple[torch.dtype | str, ...], str]]] = {
     "no error": {
         "cat": (
             (ERRORS,),
-            "an empty out= that is an input, too: cpu knows by the object, which the fallback wraps "
+            "an empty out= that is an input, too: cpu knows the object, which the fallback wraps "
             "for each argument anew; nothing is read or written",
         )
     },
