@@ -17,7 +17,7 @@ import hologram_torch
 
 DTYPES = [torch.float32, torch.float64]
 # A bias's gradient is the sum of hundreds of numbers about 1, which here cancel to a tenth.
-SUMS = Rounding(units=16)
+SUMS = Rounding(units=64)
 LAST = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
