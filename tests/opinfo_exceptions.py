@@ -65,13 +65,6 @@ EXCEPTIONS: dict[str, dict[str, tuple[tuple[torch.dtype | str, ...], str]]] = {
         )
         for variant in ("chunked", "chunked_none")
     },
-    "no error": {
-        "cat": (
-            (ERRORS,),
-            "an empty out= that is an input, too: cpu knows the object, which the fallback wraps "
-            "for each argument anew; nothing is read or written",
-        )
-    },
     "error": {"narrow_copy": ((ERRORS,), _NARROW)},
     "message": {"narrow_copy": ((ERRORS,), _NARROW)},
 }

@@ -136,13 +136,23 @@ class FallbackCall {
     const at::Tensor& t = value.toTensor();
     if (!is_argument_ours(arg, t)) return;
     // Arguments that are one tensor stay one: kernels refuse to resize an output that they read.
-    const Kept* same = nullptr;
-    for (const Kept& kept : kept_) {
-      if (kept.original.isTensor() && kept.original.toTensor().is_same(t)) same = &kept;
-    }
-    IValue alias = same != nullptr ? same->alias : IValue(scope_.to_cpu(t));
+    IValue alias = known_alias(t);
+    if (alias.isNone()) alias = scope_.to_cpu(t);
     kept_.push_back({&arg, std::move(value), alias});
     value = std::move(alias);
+  }
+
+  // What stands for a tensor that came up before, by itself or in a list; else none.
+  IValue known_alias(const at::Tensor& t) const {
+    for (const Kept& kept : kept_) {
+      if (kept.original.isTensor() && kept.original.toTensor().is_same(t)) return kept.alias;
+    }
+    for (const auto& [alias, original] : originals_) {
+      if (original.is_same(t)) {
+        return at::Tensor(c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(alias));
+      }
+    }
+    return {};
   }
 
   void swap_list(const ArgInfo& arg, IValue& value) {
