@@ -121,10 +121,9 @@ def table(results: list[Result]) -> str:
         "| configuration | result | seconds | summary |",
         "|---|---|---|---|",
     ]
-    for r in results:
-        lines.append(
-            f"| {r.configuration.name} | {r.outcome} | {r.seconds:.0f} | {r.summary} |"
-        )
+    lines += [
+        f"| {r.configuration.name} | {r.outcome} | {r.seconds:.0f} | {r.summary} |" for r in results
+    ]
     return "\n".join(lines)
 
 
@@ -145,9 +144,7 @@ def main() -> int:
         reason = reason_against(configuration)
         say(f"         {configuration.name}" + (f": not run, {reason}" if reason else ""))
         results.append(
-            Result(configuration, f"not run: {reason}")
-            if reason
-            else run(configuration, arguments)
+            Result(configuration, f"not run: {reason}") if reason else run(configuration, arguments)
         )
         say(f"{results[-1].seconds:6.1f} s {configuration.name}: {results[-1].outcome}")
         (LOGS / "test-matrix.md").write_text(table(results) + "\n")

@@ -67,10 +67,9 @@ void Circuit::State::check_recorded(const char* what) const {
 // Circuits order what they do by buffer. Two that stand for memory in common, of which one was lent
 // out and taken back, are two to them.
 void Circuit::State::check_apart() const {
-  const bool lent =
-      std::any_of(capture.slots().begin(), capture.slots().end(), [](const Capture::Slot& slot) {
-        return slot.buffer->pool() == PoolKind::kForeign;
-      });
+  const bool lent = std::any_of(
+      capture.slots().begin(), capture.slots().end(),
+      [](const Capture::Slot& slot) { return slot.buffer->pool() == PoolKind::kForeign; });
   if (!lent) return;
   for (const Capture::Slot& written : capture.slots()) {
     if (written.value || !written.written) continue;

@@ -185,7 +185,10 @@ def test_backward_leaves_the_switch_of_autograds_threads(setting: bool) -> None:
 
         @staticmethod
         def backward(ctx, grad):
-            seen[grad.device.type] = (threading.get_ident(), torch.autograd.is_multithreading_enabled())
+            seen[grad.device.type] = (
+                threading.get_ident(),
+                torch.autograd.is_multithreading_enabled(),
+            )
             return grad
 
     with torch.autograd.set_multithreading_enabled(setting):

@@ -9,9 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import hologram_torch
 import pytest
 import torch
+
+import hologram_torch
 
 D = "hologram"
 SOURCE = Path(__file__).parent / "extension" / "reader.cc"
