@@ -191,7 +191,7 @@ class Rewriter {
     copy.compute = same.is_number ? same.dtype : same.region.dtype;
     copy.n = node.out_n;
     copy.row = 0;
-    if (loops_agree(copy)) node = std::move(copy);
+    if (loops_agree(copy)) node = copy;
   }
 
   static bool same_input(const Input& a, const Input& b) {

@@ -153,7 +153,9 @@ def test_a_failed_write_leaves_the_old_file(
 
 
 def start_program(*arguments: str, limit: int | None = None) -> subprocess.Popen:
-    def limit_file_size() -> None:
+    def prepare() -> None:
+        # Programs that a shell started in the background ignore interrupts, and so do their own.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
         if limit is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
@@ -162,7 +164,7 @@ def start_program(*arguments: str, limit: int | None = None) -> subprocess.Popen
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=limit_file_size,
+        preexec_fn=prepare,
         env={**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"},
     )
 

@@ -427,6 +427,8 @@ def test_what_is_measured_survives_an_interrupt(areas, number, status):
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        # Programs that a shell started in the background ignore interrupts, and so do their own.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         file = areas / "r.jsonl"

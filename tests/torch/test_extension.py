@@ -22,10 +22,8 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Compile the extension, once."""
-    out = tmp_path_factory.mktemp("extension") / "reader.so"
+def compile_extension(out: Path, *flags: str) -> Path:
+    """Compile the extension as `out`."""
     torch_folder = Path(torch.__file__).parent
     command = [
         os.environ.get("CXX") or "c++",
@@ -33,15 +31,23 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
         *("-isystem", str(torch_folder / "include")),
         *("-isystem", str(torch_folder / "include" / "torch" / "csrc" / "api" / "include")),
         *(f"-L{torch_folder / 'lib'}", "-Wl,--allow-shlib-undefined", "-Wl,--no-as-needed"),
-        *("-ltorch", "-ltorch_cpu", "-lc10"),
+        *("-ltorch", "-ltorch_cpu", "-lc10", *flags),
     ]
     subprocess.run(command, check=True)
     return out
 
 
 @pytest.fixture(scope="module")
-def reader(library: Path) -> object:
-    """Load its operators."""
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Compile the extension with a kernel for one of PyTorch's operators, for other processes."""
+    out = tmp_path_factory.mktemp("extension") / "overriding.so"
+    return compile_extension(out, "-DOVERRIDE_PYTORCH")
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> object:
+    """Compile the extension and load its operators."""
+    library = compile_extension(tmp_path_factory.mktemp("extension") / "reader.so")
     torch.ops.load_library(str(library))
     return torch.ops.hologram_test_reader
 
