@@ -240,9 +240,12 @@ template <Name kName, class... Args>
 void note_native(std::string_view name);
 std::vector<std::string> native_ops();
 
+// A kernel as PyTorch's libraries take it. By its address, not its type: what PyTorch generates for
+// callers with a stack is then made once a signature instead of once a kernel, which halves the
+// time to compile, and a call costs a jump more.
 template <auto* kFunction>
 constexpr auto kernel_function() {
-  return c10::CompileTimeFunctionPointer<std::remove_pointer_t<decltype(kFunction)>, kFunction>();
+  return kFunction;
 }
 
 template <auto* kFunction>
