@@ -101,6 +101,25 @@ def test_operators_take_tensors_with_gradients(reader) -> None:
     assert x.grad.tolist() == [3] * 10
 
 
+LATE = """
+import sys, torch
+x = torch.ones(1000, device="hologram")
+assert x.sum().item() == 1000
+x += 1
+torch.ops.load_library(sys.argv[1])
+op = getattr(torch.ops.hologram_test_reader, sys.argv[2])
+print(op([x] if sys.argv[2] == "device_list" else x))
+"""
+
+
+@pytest.mark.parametrize("name", ["composite", "explicit", "device", "device_list"])
+def test_extensions_may_come_after_the_tensors(library: Path, name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LATE, str(library), name], capture_output=True, text=True
+    )
+    assert done.stdout.split() == ["2000.0"], done.stderr
+
+
 # An operator of PyTorch's for which the extension brings a kernel of its own: nobody tells of it.
 UNSEEN = """
 import sys, torch

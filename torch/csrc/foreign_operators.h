@@ -15,8 +15,8 @@ namespace hologram_torch {
 // moment at which nothing can be registered.
 extern std::atomic<bool> g_operators_defined;
 
-// Has their arguments computed before they run. Called before an op is recorded: until then every
-// address is true.
+// Has their arguments computed before they run. Called before an op is recorded, and where Python
+// looks for an operator (_operators.py).
 [[gnu::cold]] void guard_foreign_operators();
 
 inline void notice_foreign_operators() {

@@ -122,6 +122,7 @@ PYBIND11_MODULE(_C, m) {
       [](bool deferring) { hologram::set_deferring(deferring && hologram_torch::kCanDefer); },
       WithoutGil());
   m.def("flush", &hologram_torch::flush_recorded, WithoutGil());
+  m.def("notice_foreign_operators", &hologram_torch::notice_foreign_operators);
   m.def("begin_naming", &hologram_torch::begin_naming);
   m.def("end_naming", &hologram_torch::end_naming);
   m.def("recorder_stats", &recorder_stats);
