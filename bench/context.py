@@ -165,7 +165,7 @@ class Context:
                 row.limit = spread.least
 
     def _timing(self, case: Case, seconds: float, sides: int) -> Timing:
-        """Return how to time so many sides in the seconds that are left to a row."""
+        """Return how to time `sides` sides in the seconds that are left to a row."""
         timing = self.timing.with_threads(self.setting.threads)
         if case.min_time is not None and not self.quick:
             timing = replace(timing, min_time=case.min_time)

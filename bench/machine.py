@@ -70,7 +70,7 @@ class Bandwidth:
         return Bandwidth(points)
 
     def seconds(self, moved: int) -> float:
-        """Return the least time that moving so many bytes takes; NaN for none."""
+        """Return the least time that moving a number of bytes takes; NaN for none."""
         if not self.points or moved <= 0:
             return math.nan
         sizes = [size for size, _ in self.points]

@@ -31,7 +31,7 @@ class Timing:
     most: float = math.inf  # of all sides together; a turn that is begun is ended
 
     def within(self, seconds: float, sides: int) -> Timing:
-        """Return how to time so many sides in about `seconds`."""
+        """Return how to time that number of sides in about `seconds`."""
         wish = max(_LEAST, min(self.min_time, 2 * seconds / sides))
         return replace(self, min_time=wish, most=max(seconds, 0.0))
 

@@ -126,7 +126,7 @@ class Comparison:
         return self._rounding
 
     def check(self, outputs: Sequence[Tensor], steps: int, side: Side) -> None:
-        """Check a run of which `outputs` are the losses of so many steps, then the weights."""
+        """Check a run of which `outputs` are the losses of `steps` steps, then the weights."""
         curve = Curve(list(outputs[:steps]), list(outputs[steps:]))
         self.rounding().check(f"{self.name} on {side.device}", curve)
         if side.device.type == "hologram":

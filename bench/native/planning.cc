@@ -74,7 +74,7 @@ void draw(Drawing& d, int shape, int ops) {
     case 1:  // the columns of a matrix, one after another: their extents overlap
       for (int i = 0; i < ops; ++i) d.fill(x, i, 4, ops);
       return;
-    case 2:  // all is written again and again, and a piece of it read for nobody
+    case 2:  // every op writes all of it, and a piece is read into a dead result
       for (int i = 0; i + 1 < ops; i += 2) {
         d.fill(x, 0, 2 * kElements, 1);
         d.add(d.value(kElements), 0, x, y, kElements);

@@ -2,7 +2,7 @@
 // Operators of other libraries: what they are given is computed before they run.
 //
 // A kernel that another library registers for this device, or for all devices, may take addresses
-// by const_data_ptr(), of which PyTorch tells nobody. So whatever its operators are given is
+// by const_data_ptr(), of which PyTorch does not tell. So whatever its operators are given is
 // computed first. Operators of PyTorch itself need no such care: they compute through kernels of
 // the device, never on addresses of their own.
 #pragma once
@@ -11,7 +11,7 @@
 
 namespace hologram_torch {
 
-// Whether operators were defined that nobody has looked at. The dispatcher tells of them at a
+// Whether operators were defined that are not guarded yet. The dispatcher tells of them at a
 // moment at which nothing can be registered.
 extern std::atomic<bool> g_operators_defined;
 

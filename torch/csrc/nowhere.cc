@@ -50,7 +50,7 @@ void explain_fault(int number, siginfo_t* info, void* context) {
                             (g_previous.sa_handler != SIG_DFL && g_previous.sa_handler != SIG_IGN);
   if (is_ours || !has_function) {
     sigaction(number, &g_previous, nullptr);
-    // A signal that somebody sent does not come again by itself.
+    // A signal sent by kill() does not come again by itself.
     if (info->si_code <= 0) raise(number);
     return;
   }
@@ -63,13 +63,13 @@ void explain_fault(int number, siginfo_t* info, void* context) {
 }
 
 // Addresses of a tensor's elements begin at the first byte, so that the range has to be longer than
-// any tensor: what lies behind it may be memory of somebody's.
+// any tensor: the memory behind it may be mapped.
 Reserved reserve() {
   for (size_t nbytes = size_t{1} << 40; nbytes >= size_t{1} << 20; nbytes /= 4) {
     void* const begin =
         mmap(nullptr, nbytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (begin != MAP_FAILED) {
-      // Not in core files, and not to be copied by a fork.
+      // Core files leave it out.
       madvise(begin, nbytes, MADV_DONTDUMP);
       return {static_cast<char*>(begin), nbytes};
     }
