@@ -15,11 +15,20 @@ if(HOLOGRAM_SANITIZE)
   target_link_options(hologram_flags INTERFACE -fsanitize=${HOLOGRAM_SANITIZE})
 endif()
 
-# Headers cost more than what is between them, so that several sources are compiled at a time. Tools that
-# look at sources one by one want them so.
+# Headers cost more than what is between them, so that several sources are compiled at a time. Sources that
+# Highway includes once per instruction set stay alone. Tools that look at sources one by one want them so.
 option(HOLOGRAM_UNITY "Compile several sources at a time" ON)
 function(hologram_compile_together target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${HOLOGRAM_UNITY} UNITY_BUILD_BATCH_SIZE 7)
+  get_target_property(sources ${target} SOURCES)
+  foreach(source ${sources})
+    if(EXISTS "${source}")
+      file(STRINGS "${source}" found REGEX "define (HWY_TARGET_INCLUDE|HOLOGRAM_SYMBOLIC_MATH)" LIMIT_COUNT 1)
+      if(found)
+        set_source_files_properties("${source}" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+      endif()
+    endif()
+  endforeach()
 endfunction()
 
 # hologram_folder(NAME DEPENDS...): libhologram_NAME from every *.cc below the current folder.

@@ -176,9 +176,8 @@ void apply_into(OpId op, std::span<const Operand> operands, const Tensor& out, R
     Shape whole = out.shape();
     if (shape != whole && (shape.size() > whole.size() || !array::broadcast_to(shape, whole) ||
                            whole != out.shape())) {
-      fail(ErrorKind::kInvalidArgument, info.name, ": the result has shape ",
-           array::shape_text(shape), ", which does not go into out of shape ",
-           array::shape_text(out.shape()));
+      fail(ErrorKind::kInvalidArgument, info.name, ": the result has shape ", shape_text(shape),
+           ", which does not go into out of shape ", shape_text(out.shape()));
     }
   }
   const auto clashes = [&out](const Operand& operand) {

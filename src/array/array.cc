@@ -80,15 +80,6 @@ RecordOperand record_number(const Scalar& number, Dtype dtype) {
   return operand;
 }
 
-std::string shape_text(std::span<const int64_t> shape) {
-  std::string text = "[";
-  for (size_t d = 0; d < shape.size(); ++d) {
-    if (d != 0) text += ", ";
-    text += std::to_string(shape[d]);
-  }
-  return text + "]";
-}
-
 bool broadcast_to(std::span<const int64_t> shape, Shape& result) {
   while (result.size() < shape.size()) result.insert(result.begin(), 1);
   const size_t missing = result.size() - shape.size();

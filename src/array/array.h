@@ -9,6 +9,7 @@
 
 #include "hologram/functions.h"
 #include "hologram/recorder.h"
+#include "src/base/text.h"
 
 namespace hologram::array {
 
@@ -29,7 +30,6 @@ RecordOperand record_number(const Scalar& number, Dtype dtype);
 
 // NumPy's rule; false where the shapes do not fit.
 bool broadcast_to(std::span<const int64_t> shape, Shape& result);
-std::string shape_text(std::span<const int64_t> shape);
 // Of all tensors among the operands; kInvalidArgument where there is none.
 Shape broadcast_shape(std::string_view name, std::span<const Operand> operands);
 // Complex numbers as pairs of real ones, in a dimension behind the others.

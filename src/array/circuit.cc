@@ -144,7 +144,7 @@ Tensor Circuit::input(Shape shape, Dtype dtype) {
   }
   Tensor t = array::fresh(std::move(shape), dtype, s.capture.device());
   if (t.buffer()->nbytes() == 0) {
-    fail(ErrorKind::kInvalidArgument, "Circuit::input: shape ", array::shape_text(t.shape()),
+    fail(ErrorKind::kInvalidArgument, "Circuit::input: shape ", shape_text(t.shape()),
          " has no elements; leave the input out");
   }
   s.capture.slot_of(t.buffer().get(), false);
@@ -162,7 +162,7 @@ void Circuit::output(const Tensor& value) {
     fail(ErrorKind::kInvalidArgument,
          "Circuit::output: the circuit neither takes nor computes this "
          "tensor of shape ",
-         array::shape_text(value.shape()), "; give a tensor that was made while recording");
+         shape_text(value.shape()), "; give a tensor that was made while recording");
   }
   if (s.canonical) {
     fail(ErrorKind::kState,
@@ -235,8 +235,8 @@ std::vector<Tensor> Circuit::run(std::span<const Tensor> arguments) {
     array::check_defined("Circuit::run", given[k]);
     if (given[k].shape() != want.shape() || given[k].dtype() != want.dtype()) {
       fail(ErrorKind::kInvalidArgument, "Circuit::run: input ", k, " is ", dtype_name(want.dtype()),
-           array::shape_text(want.shape()), ", got ", dtype_name(given[k].dtype()),
-           array::shape_text(given[k].shape()));
+           shape_text(want.shape()), ", got ", dtype_name(given[k].dtype()),
+           shape_text(given[k].shape()));
     }
     if (&array::device_of(given[k]) != &device) {
       fail(ErrorKind::kInvalidArgument, "Circuit::run: input ", k, " is on ",

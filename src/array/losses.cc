@@ -67,9 +67,8 @@ Tensor point_loss(PointLoss loss, const Tensor& input, const Tensor& target,
                   const PointLossOptions& options) {
   Device& device = array::device_of("point_loss", input, target);
   if (input.shape() != target.shape()) {
-    fail(ErrorKind::kInvalidArgument, "point_loss: the input has shape ",
-         array::shape_text(input.shape()), ", the target ", array::shape_text(target.shape()),
-         "; they have to be equal");
+    fail(ErrorKind::kInvalidArgument, "point_loss: the input has shape ", shape_text(input.shape()),
+         ", the target ", shape_text(target.shape()), "; they have to be equal");
   }
   if (!is_floating(input.dtype()) || !is_floating(target.dtype())) {
     fail(ErrorKind::kTypeMismatch, "point_loss: is for floating dtypes, got ",
@@ -103,9 +102,8 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const ClassLoss
   Shape expected = logits.shape();
   if (!expected.empty()) expected.erase(expected.begin() + (expected.size() > 1 ? 1 : 0));
   if (logits.ndim() == 0 || expected != target.shape()) {
-    fail(ErrorKind::kInvalidArgument, "cross_entropy: logits of shape ",
-         array::shape_text(logits.shape()), " ask for targets of shape ",
-         array::shape_text(expected), ", got ", array::shape_text(target.shape()));
+    fail(ErrorKind::kInvalidArgument, "cross_entropy: logits of shape ", shape_text(logits.shape()),
+         " ask for targets of shape ", shape_text(expected), ", got ", shape_text(target.shape()));
   }
   if (options.weight != nullptr) {
     fail(ErrorKind::kNotSupported,

@@ -66,8 +66,8 @@ void copy_into(const Tensor& src, const Tensor& dst) {
   check_kinds("copy_into", src.dtype(), dst.dtype());
   Shape whole = dst.shape();
   if (src.ndim() > dst.ndim() || !array::broadcast_to(src.shape(), whole) || whole != dst.shape()) {
-    fail(ErrorKind::kInvalidArgument, "copy_into: shape ", array::shape_text(src.shape()),
-         " does not broadcast to ", array::shape_text(dst.shape()));
+    fail(ErrorKind::kInvalidArgument, "copy_into: shape ", shape_text(src.shape()),
+         " does not broadcast to ", shape_text(dst.shape()));
   }
   if (dst.numel() == 0) return;
   if (array::clashes(dst, src)) {
@@ -122,8 +122,8 @@ void read(const Tensor& tensor, const View& host) {
   check_kinds("read", tensor.dtype(), host.dtype);
   const std::span<const int64_t> shape(host.shape, static_cast<size_t>(host.ndim));
   if (!std::equal(shape.begin(), shape.end(), tensor.shape().begin(), tensor.shape().end())) {
-    fail(ErrorKind::kInvalidArgument, "read: the tensor has shape ",
-         array::shape_text(tensor.shape()), ", the memory ", array::shape_text(shape));
+    fail(ErrorKind::kInvalidArgument, "read: the tensor has shape ", shape_text(tensor.shape()),
+         ", the memory ", shape_text(shape));
   }
   if (tensor.numel() == 0) return;
   materialize(tensor);
@@ -172,9 +172,8 @@ Tensor cat(std::span<const Tensor> tensors, int dim, Rules rules) {
     if (rest.size() > along) rest[along] = shape[along];
     if (rest != shape) {
       fail(ErrorKind::kInvalidArgument, "cat: tensor ", k, " has shape ",
-           array::shape_text(tensors[k].shape()), ", tensor 0 ",
-           array::shape_text(tensors[0].shape()), "; sizes may differ in dimension ", along,
-           " only");
+           shape_text(tensors[k].shape()), ", tensor 0 ", shape_text(tensors[0].shape()),
+           "; sizes may differ in dimension ", along, " only");
     }
     shape[along] += size;
     dtype = array::promote_by(rules, dtype, tensors[k].dtype());

@@ -105,8 +105,8 @@ void matmul_into(const Tensor& a, const Tensor& b, const Tensor& out) {
   array::device_of("matmul", a, out);
   const Shape shape = array::product_shape(a, b);
   if (shape != out.shape()) {
-    fail(ErrorKind::kInvalidArgument, "matmul: the result has shape ", array::shape_text(shape),
-         ", out has ", array::shape_text(out.shape()));
+    fail(ErrorKind::kInvalidArgument, "matmul: the result has shape ", shape_text(shape),
+         ", out has ", shape_text(out.shape()));
   }
   const Dtype dtype = out.dtype();
   if (a.dtype() != dtype || b.dtype() != dtype || is_complex(dtype) || dtype == Dtype::kBool) {
@@ -146,10 +146,10 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor* bias) {
   array::check_defined("linear", x);
   if (weight.ndim() != 2) {
     fail(ErrorKind::kInvalidArgument, "linear: weight has to have two dimensions (out, in), got ",
-         array::shape_text(weight.shape()));
+         shape_text(weight.shape()));
   }
   if (x.ndim() == 0 || x.shape().back() != weight.shape()[1]) {
-    fail(ErrorKind::kInvalidArgument, "linear: x has shape ", array::shape_text(x.shape()),
+    fail(ErrorKind::kInvalidArgument, "linear: x has shape ", shape_text(x.shape()),
          ", whose last size has to be that of weight, ", weight.shape()[1]);
   }
   const Tensor turned = weight.transpose(0, 1);

@@ -162,8 +162,8 @@ void reduce_into(Reduction op, const Tensor& in, const Tensor& out, const Reduce
   const Shape kept = array::result_shape(in, mask, true);
   const Shape dropped = array::result_shape(in, mask, false);
   if (out.shape() != kept && out.shape() != dropped) {
-    fail(ErrorKind::kInvalidArgument, name, ": the result has shape ", array::shape_text(dropped),
-         ", out has ", array::shape_text(out.shape()));
+    fail(ErrorKind::kInvalidArgument, name, ": the result has shape ", shape_text(dropped),
+         ", out has ", shape_text(out.shape()));
   }
   if (array::may_overlap(out, in)) {
     const Tensor apart = array::copy_of(in, in.dtype());
@@ -172,7 +172,7 @@ void reduce_into(Reduction op, const Tensor& in, const Tensor& out, const Reduce
   if (in.numel() == 0 && out.numel() != 0 &&
       (op == Reduction::amin || op == Reduction::amax || array::is_positional(op))) {
     fail(ErrorKind::kInvalidArgument, name, ": no elements have no ", name, ", got shape ",
-         array::shape_text(in.shape()));
+         shape_text(in.shape()));
   }
   if (is_complex(in.dtype())) {
     if (is_complex(out.dtype()) && (op == Reduction::sum || op == Reduction::mean)) {
@@ -261,8 +261,8 @@ void softmax_rows(const char* name, const char* kind, circuit::RowOp row, const 
          " and a result of ", dtype_name(out.dtype()), "; cast the tensor first");
   }
   if (in.shape() != out.shape()) {
-    fail(ErrorKind::kInvalidArgument, name, ": the input has shape ", array::shape_text(in.shape()),
-         ", out has ", array::shape_text(out.shape()));
+    fail(ErrorKind::kInvalidArgument, name, ": the input has shape ", shape_text(in.shape()),
+         ", out has ", shape_text(out.shape()));
   }
   const int ndim = std::max(in.ndim(), 1);
   if (dim < -ndim || dim >= ndim) {

@@ -112,6 +112,12 @@ int product_access(const Kernel& kernel) {
   return at == kernel.accesses.end() ? -1 : static_cast<int>(at - kernel.accesses.begin());
 }
 
+bool wants_whole_rows(const Kernel& kernel) {
+  return kernel.whole_rows ||
+         std::any_of(kernel.accesses.begin(), kernel.accesses.end(),
+                     [](const Access& a) { return a.stored && a.rank == Rank::kRow; });
+}
+
 int64_t kernel_bytes(const Kernel& kernel) {
   int64_t bytes = kernel.call != nullptr ? kernel.call->bytes() : 0;
   for (const Access& access : kernel.accesses) {

@@ -192,6 +192,10 @@ std::unique_ptr<Plan> make_plan(std::span<const uint64_t> words, std::span<const
 // Position of the access that is the result of the kernel's call; -1: there is none.
 int product_access(const Kernel& kernel);
 
+// Whether its blocks are whole rows: for folds, and because a value of a row may be stored only
+// once.
+bool wants_whole_rows(const Kernel& kernel);
+
 // Bytes that a kernel reads and writes, repeated ones counted once.
 int64_t kernel_bytes(const Kernel& kernel);
 

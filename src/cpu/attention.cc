@@ -22,13 +22,13 @@ constexpr int64_t kMostQueries = 4096;
 constexpr int64_t kFewQueries = 4;
 
 template <class T>
-struct Forward : AttentionWork<T> {
+struct AttentionForward : AttentionWork<T> {
   using AttentionWork<T>::args;
   using AttentionWork<T>::product;
   using AttentionWork<T>::rows;
   const AttentionOutput& to;
 
-  Forward(const AttentionArgs& a, const AttentionOutput& output)
+  AttentionForward(const AttentionArgs& a, const AttentionOutput& output)
       : AttentionWork<T>(a), to(output) {}
 
   void run() const {
@@ -147,7 +147,7 @@ void clear_output(const AttentionArgs& a, const AttentionOutput& to) {
 template <class T>
 void forward(const AttentionArgs& args, const AttentionOutput& output) {
   if (args.keys == 0) return clear_output<T>(args, output);
-  Forward<T>(args, output).run();
+  AttentionForward<T>(args, output).run();
 }
 
 }  // namespace

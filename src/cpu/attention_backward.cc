@@ -11,8 +11,8 @@ namespace cpu {
 namespace {
 
 // Two blocks of scores and two packed blocks of keys and values stay in L2.
-constexpr int64_t kKeyBlock = 256;
-constexpr int64_t kQueryBlock = 128;
+constexpr int64_t kBackwardKeys = 256;
+constexpr int64_t kBackwardQueries = 128;
 // Blocks that the diagonal crosses are computed in squares of this side.
 constexpr int64_t kSquare = 32;
 
@@ -32,8 +32,8 @@ struct Backward : AttentionWork<T> {
   void run() const {
     const int64_t heads = args.batch * args.kv_heads;
     const int threads = this->threads(args.batch * args.heads);
-    const int64_t key_blocks = ceil_div(args.keys, kKeyBlock);
-    const int64_t query_blocks = ceil_div(args.queries, kQueryBlock);
+    const int64_t key_blocks = ceil_div(args.keys, kBackwardKeys);
+    const int64_t query_blocks = ceil_div(args.queries, kBackwardQueries);
     if (heads >= threads || std::min(key_blocks, query_blocks) < 2) {
       parallel_for(heads, threads, [&](int64_t begin, int64_t end, int) {
         for (int64_t i = begin; i < end; ++i) {
@@ -44,18 +44,18 @@ struct Backward : AttentionWork<T> {
     }
     parallel_for(heads * key_blocks, threads, [&](int64_t begin, int64_t end, int) {
       for (int64_t task = begin; task < end; ++task) {
-        const int64_t i = task / key_blocks, j = task % key_blocks * kKeyBlock;
+        const int64_t i = task / key_blocks, j = task % key_blocks * kBackwardKeys;
         head({i / args.kv_heads, i % args.kv_heads, 0, args.queries, j,
-              std::min(args.keys, j + kKeyBlock), false, true});
+              std::min(args.keys, j + kBackwardKeys), false, true});
       }
     });
     parallel_for(heads * query_blocks, threads, [&](int64_t begin, int64_t end, int) {
       for (int64_t task = begin; task < end; ++task) {
         // The last queries see the most keys, so they come first.
         const int64_t i = task / query_blocks;
-        const int64_t q = (query_blocks - 1 - task % query_blocks) * kQueryBlock;
-        head({i / args.kv_heads, i % args.kv_heads, q, std::min(args.queries, q + kQueryBlock), 0,
-              args.keys, true, false});
+        const int64_t q = (query_blocks - 1 - task % query_blocks) * kBackwardQueries;
+        head({i / args.kv_heads, i % args.kv_heads, q, std::min(args.queries, q + kBackwardQueries),
+              0, args.keys, true, false});
       }
     });
   }
@@ -78,7 +78,8 @@ struct Backward : AttentionWork<T> {
   };
 
   void head(const Range& range) const {
-    const int64_t keys = std::min(kKeyBlock, args.keys), tall = std::min(kQueryBlock, args.queries);
+    const int64_t keys = std::min(kBackwardKeys, args.keys),
+                  tall = std::min(kBackwardQueries, args.queries);
     const int64_t ld = this->score_ld(keys), cols = product.cols;
     const int64_t of_keys = packed_size(product, args.dim, keys);
     const int64_t of_values = packed_size(product, args.value_dim, keys);
@@ -104,8 +105,8 @@ struct Backward : AttentionWork<T> {
             g.grad_q_strides.row, range.query_end - range.query_begin, args.dim);
       }
     }
-    for (int64_t j = range.key_begin; j < range.key_end; j += kKeyBlock) {
-      const int64_t n = std::min(kKeyBlock, range.key_end - j);
+    for (int64_t j = range.key_begin; j < range.key_end; j += kBackwardKeys) {
+      const int64_t n = std::min(kBackwardKeys, range.key_end - j);
       if (range.for_keys) {
         clear_rows(grad_key(b, kv, j), g.grad_k_strides.row, n, args.dim);
         clear_rows(grad_value(b, kv, j), g.grad_v_strides.row, n, args.value_dim);
@@ -118,8 +119,8 @@ struct Backward : AttentionWork<T> {
       const auto key_rows = in_place(product, k, args.k_strides.row, n, args.dim, space.key_tail);
       for (int64_t h = kv * shared; h < (kv + 1) * shared; ++h) {
         // Blocks of queries begin where they do in a whole head: so do their sums.
-        for (int64_t i = range.query_begin; i < range.query_end; i += kQueryBlock) {
-          const int64_t m = std::min(kQueryBlock, range.query_end - i);
+        for (int64_t i = range.query_begin; i < range.query_end; i += kBackwardQueries) {
+          const int64_t m = std::min(kBackwardQueries, range.query_end - i);
           if (args.causal && i + m <= j) continue;
           block(range, space, h, i, m, j, n, key, value, key_rows);
         }

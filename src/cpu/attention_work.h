@@ -65,7 +65,7 @@ struct AttentionWork {
     constexpr int64_t kWorthThreads = int64_t{1} << 19;
     const int64_t work = heads * args.queries * args.keys * (args.dim + args.value_dim);
     if (work < kWorthThreads) return 1;
-    return args.max_threads > 0 ? args.max_threads : num_threads();
+    return threads_of(args.max_threads);
   }
 
   // The scores of `m` queries from i on for `cols` keys from j on.

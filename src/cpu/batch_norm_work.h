@@ -26,9 +26,6 @@ inline constexpr int64_t kRowsAtOnce = 64;
 // Elements of the rows at once, so that a second look at them finds them in the nearest cache.
 inline constexpr int64_t kRowElements = 16384;
 
-// What max_threads asks for; for_chunks takes 0 for one.
-inline int threads_of(int max_threads) { return max_threads > 0 ? max_threads : num_threads(); }
-
 struct Layout {
   bool rows = false;  // channels adjacent
   int64_t batch = 0, channels = 0, size = 0;

@@ -29,9 +29,9 @@ constexpr double kPackRows = 4;
 // y = w x + bias for dense images. The columns of the product are output positions: those of an
 // image in panels, or, where an image fills its panels badly, those of all images in a row.
 template <class T>
-class Forward {
+class ConvolutionForward {
  public:
-  Forward(const ConvolutionArgs& args, const T* x, const T* w, const T* bias, T* y)
+  ConvolutionForward(const ConvolutionArgs& args, const T* x, const T* w, const T* bias, T* y)
       : a_(args),
         product_(gemm_kernel(current_isa(), T())),
         columns_(conv_kernel(current_isa(), T())),
@@ -289,7 +289,7 @@ class Forward {
 
 template <class T>
 void convolve(const ConvolutionArgs& args, const T* x, const T* w, const T* bias, T* y) {
-  Forward<T>(args, x, w, bias, y).run();
+  ConvolutionForward<T>(args, x, w, bias, y).run();
 }
 template void convolve(const ConvolutionArgs&, const float*, const float*, const float*, float*);
 template void convolve(const ConvolutionArgs&, const double*, const double*, const double*,

@@ -10,7 +10,9 @@ namespace {
 constexpr int64_t kMostColumns = 32;
 
 // The least n for which n * step >= x.
-int64_t ceil_div(int64_t x, int64_t step) { return x >= 0 ? (x + step - 1) / step : -(-x / step); }
+int64_t first_reaching(int64_t x, int64_t step) {
+  return x >= 0 ? (x + step - 1) / step : -(-x / step);
+}
 
 }  // namespace
 
@@ -19,9 +21,10 @@ ConvTaps::ConvTaps(const ConvolutionArgs& args) {
     for (int64_t k = 0; k < args.kernel[i]; ++k) {
       // Output o reads o * stride - before.
       const int64_t before = args.padding[i] - k * args.dilation[i];
-      const int64_t end = std::clamp<int64_t>(ceil_div(args.in_size[i] + before, args.stride[i]), 0,
-                                              args.out_size[i]);
-      ranges_[i].push_back({std::clamp<int64_t>(ceil_div(before, args.stride[i]), 0, end), end});
+      const int64_t end = std::clamp<int64_t>(
+          first_reaching(args.in_size[i] + before, args.stride[i]), 0, args.out_size[i]);
+      ranges_[i].push_back(
+          {std::clamp<int64_t>(first_reaching(before, args.stride[i]), 0, end), end});
     }
   }
   const ConvolutionSizes& steps = args.x_strides.size;

@@ -29,7 +29,6 @@ inline constexpr int64_t kConvTaskWork = int64_t{1} << 19;
 // Where more panels than these use rows, rows are packed for them.
 inline constexpr int64_t kFewPanels = 8;
 
-inline int threads_of(int max_threads) { return max_threads > 0 ? max_threads : num_threads(); }
 inline int threads_of(const ConvolutionArgs& args) { return threads_of(args.max_threads); }
 
 // Scratch that a thread keeps. Only a pointer of it is thread-local, for room for such variables is

@@ -13,8 +13,6 @@ namespace cpu {
 namespace {
 
 // What max_threads asks for; for_chunks takes 0 for one.
-int threads_of(int max_threads) { return max_threads > 0 ? max_threads : num_threads(); }
-
 struct Sixteen {
   uint64_t words[2];
 };

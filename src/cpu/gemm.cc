@@ -14,6 +14,7 @@
 #include "hologram/parallel.h"
 #include "src/cpu/gemm_builtin.h"
 #include "src/cpu/gemm_provider.h"
+#include "src/cpu/work.h"
 
 namespace hologram {
 namespace cpu {
@@ -188,7 +189,7 @@ void run_open_blas(const GemmArgs& g) {
   const OpenBlas& blas = *open_blas.load(std::memory_order_acquire);
   // The library's thread count is one for the process: it is touched only when it changes.
   static std::atomic<int> threads_set{0};
-  const int threads = g.max_threads > 0 ? g.max_threads : num_threads();
+  const int threads = cpu::threads_of(g.max_threads);
   if (blas.set_threads != nullptr && threads_set.exchange(threads) != threads) {
     blas.set_threads(threads);
   }

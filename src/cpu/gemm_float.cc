@@ -101,7 +101,7 @@ struct Float {
   void blocks() const {
     const int64_t panels = ceil_div(g.n, kernel.cols), depth = std::min(kDepth, g.k);
     const int64_t budget = kPackBytes / static_cast<int64_t>(sizeof(T)) / kernel.cols;
-    const int threads = g.max_threads > 0 ? g.max_threads : num_threads();
+    const int threads = threads_of(g.max_threads);
     const double pack_cost = b_col == 1 ? 2 : 6;
     const Grid grid =
         choose_grid(m, panels, kernel.cols * g.k, std::max<int64_t>(1, budget / depth), 1,
@@ -180,7 +180,7 @@ struct Float {
   void near_blocks(const GemmBlocks& blocks) const {
     const int64_t panels = ceil_div(g.n, kernel.cols);
     const int64_t budget = kPackBytes / static_cast<int64_t>(sizeof(T)) / kernel.cols;
-    const int threads = g.max_threads > 0 ? g.max_threads : num_threads();
+    const int threads = threads_of(g.max_threads);
     const int64_t widest = blocks.whole_rows ? panels : std::max<int64_t>(1, budget / g.k);
     Grid grid =
         choose_grid(m, panels, kernel.cols * g.k, widest, blocks.whole_rows ? panels : kNarrowest,

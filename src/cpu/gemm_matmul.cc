@@ -5,22 +5,16 @@
 #include <cstring>
 #include <memory>
 #include <new>
-#include <string>
 
 #include "hologram/elementwise.h"
 #include "hologram/error.h"
+#include "src/base/text.h"
 #include "src/cpu/gemm_provider.h"
 #include "src/cpu/reduce_plan.h"
 
 namespace hologram {
 namespace cpu {
 namespace {
-
-std::string shape_text(const View& view) {
-  std::string text = "[";
-  for (int i = 0; i < view.ndim; ++i) text += (i > 0 ? ", " : "") + std::to_string(view.shape[i]);
-  return text + "]";
-}
 
 [[noreturn]] void fail_shapes(const View& a, const View& b, const View& out) {
   fail(ErrorKind::kInvalidArgument, "matmul: shapes ", shape_text(a), " and ", shape_text(b),

@@ -21,8 +21,6 @@ constexpr int64_t kChunkBytes = 64 << 10;
 constexpr int64_t kStreamRun = 4096;
 
 // What max_threads asks for; for_chunks takes 0 for one.
-int threads_of(int max_threads) { return max_threads > 0 ? max_threads : num_threads(); }
-
 // First and last kBytes, which may overlap.
 template <int kBytes>
 void copy_ends(char* to, const char* from, int64_t bytes) {

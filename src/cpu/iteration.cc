@@ -5,21 +5,13 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <string>
 
 #include "hologram/error.h"
+#include "src/base/text.h"
 #include "src/cpu/transpose-inl.h"
 
 namespace hologram::cpu {
 namespace {
-
-std::string shape_text(const View& view) {
-  std::string text = "(";
-  for (int d = 0; d < view.ndim; ++d) {
-    text += (d ? ", " : "") + std::to_string(view.shape[d]);
-  }
-  return text + ")";
-}
 
 // A side of this many elements makes a square block worth its bookkeeping.
 constexpr int64_t kSquareSide = 32;

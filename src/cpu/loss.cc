@@ -65,7 +65,7 @@ void check_one(const char* what, const char* name, const View& view) {
 }
 
 // Claims of about this many elements.
-constexpr int64_t kUnit = 8192;
+constexpr int64_t kLossUnit = 8192;
 
 struct Operands {
   View views[kMaxOperands];
@@ -86,7 +86,7 @@ void for_tiles(const Iteration& iteration, const Operands& operands, Dtype compu
                F&& f) {
   const int64_t tiles = iteration.block_count();
   const int64_t chunk =
-      std::max<int64_t>(1, kUnit / std::max<int64_t>(1, iteration.block_elements()));
+      std::max<int64_t>(1, kLossUnit / std::max<int64_t>(1, iteration.block_elements()));
   parallel_for((tiles + chunk - 1) / chunk, max_threads, [&](int64_t begin, int64_t end, int) {
     alignas(64) char scratch[kMaxOperands][kTile * 8];
     std::array<Block, kMaxOperands> blocks;

@@ -51,7 +51,7 @@ struct Recurrence {
   void run() const {
     const int64_t hidden = args.hidden, batch = args.batch;
     const int64_t work = batch * kGates * hidden * hidden;
-    const int64_t wish = args.max_threads > 0 ? args.max_threads : num_threads();
+    const int64_t wish = threads_of(args.max_threads);
     const int64_t chunks = work < kWorthThreads ? 1 : std::min(wish, ceil_div(hidden, kUnitBlock));
     const auto shared = [&](auto&& part) {
       parallel_for(chunks, static_cast<int>(chunks), [&](int64_t begin, int64_t end, int) {

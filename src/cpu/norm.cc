@@ -23,8 +23,6 @@ constexpr int64_t kGroups = 32;
 constexpr int64_t kGroupRows = 16;
 
 // What max_threads asks for; for_chunks takes 0 for one.
-int threads_of(int max_threads) { return max_threads > 0 ? max_threads : num_threads(); }
-
 const char* at(const View& view, int64_t element) {
   return static_cast<const char*>(view.data) + element * static_cast<int64_t>(itemsize(view.dtype));
 }

@@ -19,7 +19,7 @@ namespace {
 // Elements of one kernel call: operands of the half types in float32 fit L1.
 constexpr int64_t kPiece = 2048;
 // Elements a thread claims at a time.
-constexpr int64_t kUnit = 8192;
+constexpr int64_t kOptimizerUnit = 8192;
 
 struct Target {
   std::array<void*, kStepOperands> operands{};
@@ -64,24 +64,26 @@ void step_range(const Target& target, int operands, Dtype dtype, StepKernel kern
 void run(const std::vector<Target>& targets, int operands, StepRule rule, Dtype dtype,
          int max_threads) {
   const StepKernel kernel = step_kernel(current_isa(), rule, dtype);
-  // Units of kUnit elements of all targets laid end to end.
+  // Units of kOptimizerUnit elements of all targets laid end to end.
   std::vector<int64_t> starts(targets.size() + 1, 0);
   for (size_t i = 0; i < targets.size(); ++i) starts[i + 1] = starts[i] + targets[i].numel;
   const int64_t total = starts.back();
-  parallel_for((total + kUnit - 1) / kUnit, max_threads, [&](int64_t first, int64_t last, int) {
-    int64_t at = first * kUnit;
-    const int64_t end = std::min(total, last * kUnit);
-    size_t i =
-        static_cast<size_t>(std::upper_bound(starts.begin(), starts.end(), at) - starts.begin()) -
-        1;
-    for (; at < end; ++i) {
-      const int64_t stop = std::min(end, starts[i + 1]);
-      if (stop > at) {
-        step_range(targets[i], operands, dtype, kernel, at - starts[i], stop - starts[i]);
-      }
-      at = std::max(at, stop);
-    }
-  });
+  parallel_for((total + kOptimizerUnit - 1) / kOptimizerUnit, max_threads,
+               [&](int64_t first, int64_t last, int) {
+                 int64_t at = first * kOptimizerUnit;
+                 const int64_t end = std::min(total, last * kOptimizerUnit);
+                 size_t i = static_cast<size_t>(std::upper_bound(starts.begin(), starts.end(), at) -
+                                                starts.begin()) -
+                            1;
+                 for (; at < end; ++i) {
+                   const int64_t stop = std::min(end, starts[i + 1]);
+                   if (stop > at) {
+                     step_range(targets[i], operands, dtype, kernel, at - starts[i],
+                                stop - starts[i]);
+                   }
+                   at = std::max(at, stop);
+                 }
+               });
 }
 
 // Whether there is anything to do.

@@ -48,12 +48,6 @@ class Operands {
   CallArguments arguments_;
 };
 
-bool wants_whole_rows(const Kernel& kernel) {
-  return kernel.whole_rows ||
-         std::any_of(kernel.accesses.begin(), kernel.accesses.end(),
-                     [](const Access& a) { return a.stored && a.rank == circuit::Rank::kRow; });
-}
-
 }  // namespace
 
 // The instructions behind a call, as programs over blocks of the sizes that have come up.
@@ -61,7 +55,7 @@ class FusedCall {
  public:
   FusedCall(const Kernel& kernel, const KernelCode& code, Isa isa, bool jit,
             std::atomic<bool>& grown)
-      : whole_rows(wants_whole_rows(kernel)),
+      : whole_rows(circuit::wants_whole_rows(kernel)),
         kernel_(kernel),
         code_(code),
         isa_(isa),

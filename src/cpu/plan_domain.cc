@@ -19,18 +19,11 @@ bool has_row_values(const Kernel& kernel) {
   });
 }
 
-// Rows in one piece: for folds, and because a value of a row may be stored only once.
-bool wants_whole_rows(const Kernel& kernel) {
-  return kernel.whole_rows ||
-         std::any_of(kernel.accesses.begin(), kernel.accesses.end(),
-                     [](const Access& a) { return a.stored && a.rank == Rank::kRow; });
-}
-
 }  // namespace
 
 Domain make_domain(const Kernel& kernel, int64_t tile) {
   const int count = static_cast<int>(kernel.accesses.size());
-  const bool whole_rows = wants_whole_rows(kernel);
+  const bool whole_rows = circuit::wants_whole_rows(kernel);
   const bool keeps_columns = whole_rows || has_row_values(kernel);
   Domain domain;
   domain.keeps_columns = keeps_columns;

@@ -35,14 +35,14 @@ namespace cpu {
 namespace {
 
 // Elements one claim of work covers; inputs beyond it are split, always at the same places.
-constexpr int64_t kUnit = 32768;
+constexpr int64_t kReduceUnit = 32768;
 
 // Rows are gathered in pieces of whole blocks of every kernel, so that a row gives the same bits
 // wherever it lies and whatever it is converted from.
 constexpr int64_t kPiece = 2 * kScratchElements;
 
 // A reduction that has been checked and is about to run.
-struct Job {
+struct ReduceJob {
   Reduction op;
   ReduceOptions options;
   const View* in;
@@ -53,12 +53,12 @@ struct Job {
   int64_t folded_count;
 };
 
-Dtype second_dtype(const Job& job) {
+Dtype second_dtype(const ReduceJob& job) {
   return job.fold.has_positions() ? Dtype::kInt64 : job.fold.result;
 }
 
 // Outputs [first, first + n) of the kept dimensions in row-major order, from their accumulators.
-void finish(const Job& job, const char* acc, int64_t first, int64_t n) {
+void finish(const ReduceJob& job, const char* acc, int64_t first, int64_t n) {
   const Nest& kept = job.plan.kept;
   const int64_t row = kept.ndim > 0 ? kept.size[kept.ndim - 1] : 1;
   const int64_t step = kept.ndim > 0 ? kept.stride[1][kept.ndim - 1] : 1;
@@ -126,8 +126,8 @@ void for_stretches(const Split& split, const Nest& folded, int64_t piece, F&& f)
 
 // Rows: elements of the innermost folded dimension lie closest together. acc[i] takes in output
 // first + i.
-void fold_rows(const Job& job, const Split& split, int64_t piece, int64_t first, int64_t count,
-               char* acc) {
+void fold_rows(const ReduceJob& job, const Split& split, int64_t piece, int64_t first,
+               int64_t count, char* acc) {
   const Nest& kept = job.plan.kept;
   const Nest& folded = job.plan.folded;
   const FoldKernel& kernel = *job.fold.kernel;
@@ -171,7 +171,8 @@ void fold_rows(const Job& job, const Split& split, int64_t piece, int64_t first,
 }
 
 // Few columns without gaps: several rows are folded as one wide row, then its parts are joined.
-void fold_narrow(const Job& job, const char* at, int64_t cols, int64_t n, char* acc, char* wide) {
+void fold_narrow(const ReduceJob& job, const char* at, int64_t cols, int64_t n, char* acc,
+                 char* wide) {
   const FoldKernel& kernel = *job.fold.kernel;
   const int64_t size = static_cast<int64_t>(itemsize(job.fold.compute));
   const int64_t together = std::min(n / 4, 256 / cols);
@@ -187,7 +188,7 @@ void fold_narrow(const Job& job, const char* at, int64_t cols, int64_t n, char* 
 
 // Columns: elements of the innermost kept dimension lie closest together. acc[j] takes in column
 // col + j of the outer-th run of outputs.
-void fold_cols(const Job& job, const Split& split, int64_t piece, int64_t outer, int64_t col,
+void fold_cols(const ReduceJob& job, const Split& split, int64_t piece, int64_t outer, int64_t col,
                int64_t cols, char* acc) {
   const Nest& kept = job.plan.kept;
   const Nest& folded = job.plan.folded;
@@ -239,7 +240,7 @@ class Accumulators {
   std::unique_ptr<char[]> heap_;
 };
 
-void run(const Job& job) {
+void run(const ReduceJob& job) {
   const Nest& kept = job.plan.kept;
   const Nest& folded = job.plan.folded;
   const int64_t outputs = kept.count();
@@ -253,12 +254,12 @@ void run(const Job& job) {
   const int64_t col_tiles = ceil_div(run, cols);
   // By columns a piece is at least one block of the kernel: shorter ones cost more in partial
   // results.
-  const Split split(folded, by_rows ? kUnit : std::max<int64_t>(128, kUnit / cols));
+  const Split split(folded, by_rows ? kReduceUnit : std::max<int64_t>(128, kReduceUnit / cols));
   const int64_t runs = outputs / run;
   const int64_t tile =
-      split.pieces > 1
-          ? 1
-          : std::clamp<int64_t>(kUnit / std::max<int64_t>(1, cols * job.folded_count), 1, runs);
+      split.pieces > 1 ? 1
+                       : std::clamp<int64_t>(
+                             kReduceUnit / std::max<int64_t>(1, cols * job.folded_count), 1, runs);
   const int64_t tiles = ceil_div(runs, tile) * col_tiles;
   const int64_t units = tiles * split.pieces;
   Accumulators partial(split.pieces > 1 ? outputs * split.pieces * acc_size : 0);
@@ -333,7 +334,7 @@ Scalar empty_value(const char* what, Reduction op, double p) {
        " over no elements has no identity; reduce a dimension that has some");
 }
 
-void reduce_checked(const char* what, Job& job, const View& in, std::span<const int> dims,
+void reduce_checked(const char* what, ReduceJob& job, const View& in, std::span<const int> dims,
                     const View& out, const View* second) {
   bool folded[kMaxNest];
   mark_dims(what, dims, in.ndim, folded);
@@ -356,7 +357,7 @@ void reduce_checked(const char* what, Job& job, const View& in, std::span<const 
 
 void reduce(Reduction op, const View& in, std::span<const int> dims, const View& out,
             const ReduceOptions& options) {
-  cpu::Job job{};
+  cpu::ReduceJob job{};
   job.op = op;
   job.options = options;
   const std::string_view name = reduction_name(op);
@@ -372,7 +373,7 @@ void reduce_with_index(Reduction op, const View& in, int dim, const View& values
     fail(ErrorKind::kInvalidArgument, "reduce_with_index takes amin or amax, not ",
          reduction_name(op));
   }
-  cpu::Job job{};
+  cpu::ReduceJob job{};
   job.op = op == Reduction::amin ? Reduction::argmin : Reduction::argmax;
   job.options = options;
   const int dims[1] = {dim};
@@ -385,7 +386,7 @@ void reduce_with_mean(Reduction op, const View& in, std::span<const int> dims, c
     fail(ErrorKind::kInvalidArgument, "reduce_with_mean takes var or std, not ",
          reduction_name(op));
   }
-  cpu::Job job{};
+  cpu::ReduceJob job{};
   job.op = op;
   job.options = options;
   cpu::reduce_checked(op == Reduction::var ? "var_mean" : "std_mean", job, in, dims, out, &mean);

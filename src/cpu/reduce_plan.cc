@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Checks the dimensions of a reduction and lays out its loops.
 #include "src/cpu/reduce_plan.h"
+#include "src/base/text.h"
 
 #include <cstdlib>
 #include <string>
@@ -10,15 +11,6 @@
 
 namespace hologram::cpu {
 namespace {
-
-std::string shape_text(const View& view) {
-  std::string text = "[";
-  for (int i = 0; i < view.ndim; ++i) {
-    if (i > 0) text += ", ";
-    text += std::to_string(view.shape[i]);
-  }
-  return text + "]";
-}
 
 // Step of out for each dimension of in; 0 for the folded ones.
 void align_output(const char* what, const View& in, const bool (&folded)[kMaxNest], const View& out,

@@ -14,8 +14,8 @@ namespace hologram {
 namespace cpu {
 namespace {
 
-constexpr int64_t kAbreast = 512;  // lines summed together
-constexpr int64_t kUnit = 32768;   // elements a thread claims at a time
+constexpr int64_t kAbreast = 512;     // lines summed together
+constexpr int64_t kScanUnit = 32768;  // elements a thread claims at a time
 
 struct Line {
   const char* in;
@@ -86,7 +86,7 @@ void cumsum(const View& in, int dim, const View& out, int max_threads) {
   const int64_t width = abreast ? std::min(run, cpu::kAbreast) : 1;
   const int64_t blocks = (run + width - 1) / width;
   const int64_t tiles = others.count() / run * blocks;
-  const int64_t chunk = std::max<int64_t>(1, cpu::kUnit / (width * line.n));
+  const int64_t chunk = std::max<int64_t>(1, cpu::kScanUnit / (width * line.n));
   if (last >= 0) {
     line.in_next = others.stride[0][last], line.out_next = others.stride[1][last];
   }

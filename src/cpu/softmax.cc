@@ -19,9 +19,9 @@ namespace cpu {
 namespace {
 
 // Elements a thread claims at a time.
-constexpr int64_t kUnit = 8192;
+constexpr int64_t kSoftmaxUnit = 8192;
 
-struct Job {
+struct SoftmaxJob {
   const SoftmaxKernel* kernel;
   Dtype compute;
   const View* views[3];  // a, b (may be null), out
@@ -47,7 +47,7 @@ struct Job {
 
 // Rows [first, first + count) of the kept dimensions, run by run of the innermost one.
 template <class F>
-void for_runs(const Job& job, int64_t first, int64_t count, F&& f) {
+void for_runs(const SoftmaxJob& job, int64_t first, int64_t count, F&& f) {
   const Nest& kept = job.kept;
   const int64_t run = kept.ndim > 0 ? kept.size[kept.ndim - 1] : 1;
   int64_t step[3] = {0, 0, 0};
@@ -62,7 +62,8 @@ void for_runs(const Job& job, int64_t first, int64_t count, F&& f) {
 }
 
 // Any layout and dtypes: rows are gathered, worked on and scattered, as many at a time as fit.
-void run_scratch(const Job& job, const int64_t (&offset)[3], int64_t count, const int64_t* step) {
+void run_scratch(const SoftmaxJob& job, const int64_t (&offset)[3], int64_t count,
+                 const int64_t* step) {
   const int64_t n = job.n, size = static_cast<int64_t>(itemsize(job.compute));
   const int64_t together = std::max<int64_t>(1, kScratchElements / n);
   alignas(64) char stack[3][kScratchElements * 8];
@@ -90,14 +91,14 @@ void run_scratch(const Job& job, const int64_t (&offset)[3], int64_t count, cons
   }
 }
 
-void run(const Job& job, int max_threads) {
+void run(const SoftmaxJob& job, int max_threads) {
   const Nest& kept = job.kept;
   const int64_t rows = kept.count();
   const bool plain = job.all([&](int k) { return job.views[k]->dtype == job.compute; });
   const bool by_rows = plain && (job.n == 1 || job.all([&](int k) { return job.step[k] == 1; }));
   const bool by_cols = plain && !by_rows && kept.ndim > 0 &&
                        job.all([&](int k) { return kept.stride[k][kept.ndim - 1] == 1; });
-  const int64_t per_unit = std::max<int64_t>(by_cols ? 64 : 1, kUnit / job.n);
+  const int64_t per_unit = std::max<int64_t>(by_cols ? 64 : 1, kSoftmaxUnit / job.n);
   parallel_for(ceil_div(rows, per_unit), max_threads, [&](int64_t begin, int64_t end, int) {
     const int64_t first = begin * per_unit;
     for_runs(job, first, std::min(rows, end * per_unit) - first,
@@ -125,7 +126,7 @@ void check(const char* what, const View& view, const View& model) {
 
 void softmax_any(const char* what, SoftmaxOp op, const View& a, const View* b, int dim,
                  const View& out, int max_threads) {
-  Job job{};
+  SoftmaxJob job{};
   job.views[0] = &a, job.views[1] = b, job.views[2] = &out;
   job.compute = Dtype::kFloat32;
   for (const View* view : job.views) {

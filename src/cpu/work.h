@@ -9,6 +9,9 @@
 
 namespace hologram::cpu {
 
+// The threads that a call may use: what it asks for, or as many as there are.
+inline int threads_of(int max_threads) { return max_threads > 0 ? max_threads : num_threads(); }
+
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Results of at least this many bytes are written past the caches: they would only push out the

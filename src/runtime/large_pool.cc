@@ -27,7 +27,7 @@ struct LargePool {
 };
 
 // Leaked on purpose, as the other lists.
-LargePool& pool() {
+LargePool& large_pool() {
   static LargePool* instance = new LargePool;
   return *instance;
 }
@@ -62,7 +62,7 @@ Buffer* take_cached(LargePool& p, int first) {
 }  // namespace
 
 Buffer* large_allocate(size_t nbytes) {
-  LargePool& p = pool();
+  LargePool& p = large_pool();
   const int bin = size_class(nbytes) - kSmallClasses;
   if (Buffer* cached = take_cached(p, bin)) return cached;
 
@@ -86,7 +86,7 @@ Buffer* large_allocate(size_t nbytes) {
 }
 
 void large_release(Buffer* b) noexcept {
-  LargePool& p = pool();
+  LargePool& p = large_pool();
   const size_t limit = max_cached_bytes();
   {
     std::lock_guard lock(p.mutex);
@@ -107,7 +107,7 @@ void large_release(Buffer* b) noexcept {
 }
 
 void large_trim(size_t keep_bytes) noexcept {
-  LargePool& p = pool();
+  LargePool& p = large_pool();
   while (true) {
     Buffer* victim;
     {
@@ -126,9 +126,9 @@ void large_trim(size_t keep_bytes) noexcept {
   }
 }
 
-size_t large_cached_bytes() { return pool().cached.load(std::memory_order_relaxed); }
+size_t large_cached_bytes() { return large_pool().cached.load(std::memory_order_relaxed); }
 
-void large_lock_all() { pool().mutex.lock(); }
-void large_unlock_all() { pool().mutex.unlock(); }
+void large_lock_all() { large_pool().mutex.lock(); }
+void large_unlock_all() { large_pool().mutex.unlock(); }
 
 }  // namespace hologram::internal
