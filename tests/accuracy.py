@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,6 +55,17 @@ def tensors_of(result: Any) -> list[torch.Tensor]:
     return [t if t.layout == torch.strided else t.to_dense() for t in found]
 
 
+@contextlib.contextmanager
+def double_precision() -> Iterator[None]:
+    """Compute in double precision what PyTorch makes of integers: float32 if nobody says more."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
 # How many roundings of the inputs are tried: what one leaves as it was, another moves.
 DRAWS = (1, 2, 3)
 
@@ -67,8 +78,8 @@ class Rounding:
     every input does to a result in double precision: no algorithm that rounds can be expected to
     lie nearer. Four units are a product, a sum, a quotient and the rounding at the end.
 
-    Where cpu's own error is larger, large terms cancel inside. Ours may then be `cancels` times as
-    large, as each is one draw of the same; 0 takes no account of cpu.
+    Where large terms cancel inside, cpu's own error is larger. Ours may be `cancels` times as large
+    as that, as each is one draw of the same; 0 takes no account of cpu.
     """
 
     units: float = 4.0
@@ -97,8 +108,7 @@ class Rounding:
         cost += max((t.max().item() for t in shifts), default=0.0)
         # In double precision the reference rounds as well, and in another order.
         allowed = self.units * cost * (4 if cpu.dtype == exact.dtype else 1)
-        if theirs > allowed:
-            allowed = max(allowed, self.cancels * theirs)
+        allowed = max(allowed, self.cancels * theirs)
         if mine <= allowed:
             return None
         return f"error {mine:.3g}, cpu's {theirs:.3g}, allowed {allowed:.3g}"
@@ -125,8 +135,9 @@ def assert_as_accurate(
     `arguments` are as they were before the calls, on cpu.
     """
     bound = bound or Rounding()
-    exact = tensors_of(call(*widen(arguments)))
-    moved = moved_results(lambda noise: call(*widen(arguments, noise)))
+    with double_precision():
+        exact = tensors_of(call(*widen(arguments)))
+        moved = moved_results(lambda noise: call(*widen(arguments, noise)))
     rows = zip(tensors_of(ours), tensors_of(cpu), exact, *moved, strict=True)
     for i, row in enumerate(rows):
         problem = bound.excess(*row)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from accuracy import Rounding, moved_results, tensors_of, widen
+from accuracy import Rounding, double_precision, moved_results, tensors_of, widen
 from opinfo_exceptions import ERRORS, EXCEPTIONS, FACTORIES, RANDOM, UNITS, UNSPECIFIED
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_flatten, tree_map
@@ -222,11 +222,12 @@ def as_accurate(op, original, expected, actual, backward: bool) -> bool:
         return tensors_of(_backward(result, _leaves(sample), noise) if backward else result)
 
     ours, theirs = tensors_of(actual), tensors_of(expected)
-    try:
-        exact = evaluate(None)
-    except Exception:
-        return False
-    moved = moved_results(evaluate)
+    with double_precision():
+        try:
+            exact = evaluate(None)
+        except Exception:
+            return False
+        moved = moved_results(evaluate)
     if {len(exact), *map(len, moved)} != {len(ours)} or len(theirs) != len(ours):
         return False
     bound = Rounding(*UNITS.get(op_name(op), ())[:1])
