@@ -33,7 +33,7 @@ endfunction()
 
 # hologram_folder(NAME DEPENDS...): libhologram_NAME from every *.cc below the current folder.
 function(hologram_folder name)
-  file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cc")
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cc")
   add_library(hologram_${name} STATIC ${sources})
   target_link_libraries(hologram_${name} PUBLIC hologram_flags)
   foreach(dependency ${ARGN})

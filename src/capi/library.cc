@@ -2,7 +2,7 @@
 // Names the version of the library, and tells the device registry what this build has.
 #include "hologram/device.h"
 #include "hologram/version.h"
-#include "src/cpu/cpu_device.h"
+#include "src/cpu/device/cpu_device.h"
 
 namespace hologram {
 

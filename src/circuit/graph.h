@@ -148,7 +148,8 @@ struct Graph {
 };
 
 Graph build_graph(std::span<const uint64_t> words, std::span<const uint8_t> states);
-// Applies the laws (see laws.def) and joins common subexpressions; memory ends up the same.
+// Applies the laws (see rewrite_rules.def) and joins common subexpressions; memory ends up the
+// same.
 void simplify(Graph& graph, const PlanOptions& options);
 // Sets Node::live and Node::stored: what is seen outside, and what that needs.
 void find_live(Graph& graph);

@@ -12,7 +12,7 @@
 #include <climits>
 #include <cstdint>
 
-#include "src/runtime/busy.h"
+#include "src/runtime/contention_monitor.h"
 
 namespace hologram::internal {
 

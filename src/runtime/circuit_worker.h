@@ -7,7 +7,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "src/runtime/busy.h"
+#include "src/runtime/contention_monitor.h"
 
 namespace hologram::internal {
 

@@ -29,7 +29,7 @@
 
 #include "hologram/error.h"
 #include "src/runtime/beside.h"
-#include "src/runtime/busy.h"
+#include "src/runtime/contention_monitor.h"
 #include "src/runtime/float_mode.h"
 
 namespace hologram {

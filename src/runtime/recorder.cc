@@ -16,7 +16,7 @@
 #include "src/runtime/capture.h"
 #include "src/runtime/circuit_check.h"
 #include "src/runtime/linear_pool.h"
-#include "src/runtime/watch.h"
+#include "src/runtime/trace_hooks.h"
 
 namespace hologram {
 namespace internal {

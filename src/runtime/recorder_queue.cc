@@ -14,7 +14,7 @@
 #include "hologram/parallel.h"
 #include "src/runtime/beside.h"
 #include "src/runtime/recorder.h"
-#include "src/runtime/watch.h"
+#include "src/runtime/trace_hooks.h"
 
 namespace hologram::internal {
 

@@ -12,7 +12,7 @@
 #include "src/circuit/plan_cache.h"
 #include "src/runtime/beside.h"
 #include "src/runtime/recorder.h"
-#include "src/runtime/watch.h"
+#include "src/runtime/trace_hooks.h"
 
 namespace hologram::internal {
 

@@ -16,7 +16,7 @@
 
 #include "hologram/error.h"
 #include "src/runtime/recorder.h"
-#include "src/runtime/watch.h"
+#include "src/runtime/trace_hooks.h"
 
 namespace hologram {
 namespace internal {

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-SCRIPT = Path(__file__).resolve().parent.parent / "test_programs.py"
+SCRIPT = Path(__file__).with_name("test_programs.py")
 MOST_FAILURES = 20
 
 

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: MIT
+// Convolution as a product whose right operand is unfolded panel by panel while it is packed.
+#include "hologram/convolution.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "src/cpu/conv/convolution_work.h"
+#include "src/cpu/conv/depthwise_kernels.h"
+#include "src/cpu/gemm/pack_buffer.h"
+
+namespace hologram {
+namespace cpu {
+namespace {
+
+// Images of at least so many panels are walked one after the other, since neighbouring panels share
+// rows of the input; smaller ones place by place, since the same places share a plan.
+constexpr int64_t kWalkImages = 8;
+// Panels that a depthwise convolution walks in a plane before it turns to the next: long enough for
+// the processor to see where it goes.
+constexpr int64_t kPlanePanels = 96;
+// Elements of a copy of a plane, or of a band of it, that stay near.
+constexpr int64_t kPlaneElements = 16384;
+// Elements of results that are kept until they are moved to their images.
+constexpr int64_t kKeptResults = int64_t{1} << 16;
+// What packing a panel costs, in rows of the product.
+constexpr double kPackRows = 4;
+
+// y = w x + bias for dense images. The columns of the product are output positions: those of an
+// image in panels, or, where an image fills its panels badly, those of all images in a row.
+template <class T>
+class ConvolutionForward {
+ public:
+  ConvolutionForward(const ConvolutionArgs& args, const T* x, const T* w, const T* bias, T* y)
+      : a_(args),
+        product_(gemm_kernel(current_isa(), T())),
+        columns_(conv_kernel(current_isa(), T())),
+        taps_(args),
+        x_(x),
+        w_(w),
+        bias_(bias),
+        y_(y),
+        channels_(args.in_channels / args.groups),
+        rows_(args.out_channels / args.groups),
+        depth_(channels_ * taps_.count()),
+        places_(volume(args.out_size)) {
+    const int64_t lanes = product_.cols / 2;
+    panels_per_image_ = ceil_div(places_, product_.cols);
+    depthwise_ = channels_ == 1 && rows_ == 1;
+    // A panel of no more than one vector costs half.
+    joined_ =
+        !depthwise_ && a_.batch > 1 &&
+        static_cast<double>(places_) < 0.85 * static_cast<double>(ceil_div(places_, lanes) * lanes);
+    panels_ = joined_ ? ceil_div(a_.batch * places_, product_.cols) : a_.batch * panels_per_image_;
+    image_major_ = !joined_ && panels_per_image_ >= kWalkImages;
+    source_.low = x;
+    source_.high =
+        x + 1 + (a_.batch - 1) * a_.x_strides.batch + (a_.in_channels - 1) * a_.x_strides.channel;
+    for (size_t i = 0; i < 3; ++i) source_.high += (a_.in_size[i] - 1) * a_.x_strides.size[i];
+    source_.channel = a_.x_strides.channel;
+    source_.channels = channels_, source_.taps = taps_.count();
+    source_.tap = taps_.positions();
+    source_.channels_last = a_.weight_channels_last;
+  }
+
+  void run() const {
+    if (depth_ == 0) return fill();
+    const int threads = threads_of(a_);
+    const int64_t work = a_.groups * rows_ * depth_ * a_.batch * places_;
+    if (depthwise_ && is_flat()) return planes(work, threads);
+    if (depthwise_) {
+      // Reading an element costs as much as some multiplications of a product.
+      const ConvGrid grid =
+          choose_conv_grid(a_.groups, 1, panels_, kPlanePanels, 1, 8 * work, 1, threads);
+      parallel_for(grid.rows * grid.cols, threads, [&](int64_t begin, int64_t end, int) {
+        for (int64_t task = begin; task < end; ++task) {
+          const int64_t r = task % grid.rows, c = task / grid.rows;
+          depthwise_block(a_.groups * r / grid.rows, a_.groups * (r + 1) / grid.rows,
+                          panels_ * c / grid.cols, panels_ * (c + 1) / grid.cols);
+        }
+      });
+      return;
+    }
+    const int64_t widest =
+        joined_ ? std::clamp<int64_t>(kKeptResults / (rows_ * product_.cols), 1, kConvPanels)
+                : kConvPanels;
+    const ConvGrid grid = choose_conv_grid(rows_, product_.rows, panels_, widest, a_.groups, work,
+                                           kPackRows, threads);
+    const int64_t tasks = grid.rows * grid.cols;
+    parallel_for(a_.groups * tasks, threads, [&](int64_t begin, int64_t end, int) {
+      for (int64_t task = begin; task < end; ++task) {
+        const int64_t r = task % tasks % grid.rows, c = task % tasks / grid.rows;
+        block(task / tasks, rows_ * r / grid.rows, rows_ * (r + 1) / grid.rows,
+              panels_ * c / grid.cols, panels_ * (c + 1) / grid.cols);
+      }
+    });
+  }
+
+ private:
+  // Panel f holds outputs [first, first + n) of an image, or of all of them.
+  struct Panel {
+    int64_t image, first, n;
+  };
+  Panel panel(int64_t f) const {
+    if (joined_) {
+      const int64_t first = f * product_.cols;
+      return {0, first, std::min(product_.cols, a_.batch * places_ - first)};
+    }
+    const int64_t image = image_major_ ? f / panels_per_image_ : f % a_.batch;
+    const int64_t first = (image_major_ ? f % panels_per_image_ : f / a_.batch) * product_.cols;
+    return {image, first, std::min(product_.cols, places_ - first)};
+  }
+  // Panels whose columns lie alike in their images share a plan.
+  int64_t plan_of(int64_t f) const { return joined_ || image_major_ ? f : f / a_.batch; }
+
+  ConvPanels<T>& plans(int64_t begin, int64_t end) const {
+    ConvPanels<T>& kept = conv_scratch().plans<T>(0);
+    kept.reset(a_, taps_, end - begin);
+    int64_t planned = -1;
+    for (int64_t f = begin; f < end; ++f) {
+      if (plan_of(f) == planned) continue;
+      planned = plan_of(f);
+      const Panel p = panel(f);
+      kept.add(p.first, p.n, product_.cols / 2);
+    }
+    return kept;
+  }
+
+  // Rows [i0, i1) of a group's panels [f0, f1).
+  void block(int64_t group, int64_t i0, int64_t i1, int64_t f0, int64_t f1) const {
+    ConvScratch& scratch = conv_scratch();
+    const ConvPanels<T>& plan = plans(f0, f1);
+    const int64_t cols = product_.cols, width = (f1 - f0) * cols;
+    const int64_t depth = std::min(kConvDepth, depth_), height = std::min(kConvHeight, i1 - i0);
+    T* const panels = scratch.panels.get<T>(width * depth);
+    T* const packed = f1 - f0 > kFewPanels ? scratch.rows.get<T>(height * depth) : nullptr;
+    T* const results = joined_ ? scratch.results.get<T>((i1 - i0) * width) : nullptr;
+    const int64_t row = group * rows_;
+    ConvSource<T> source = source_;
+    for (int64_t p0 = 0; p0 < depth_; p0 += kConvDepth) {
+      const int64_t k = std::min(kConvDepth, depth_ - p0);
+      for (int64_t f = f0; f < f1; ++f) {
+        source.x =
+            x_ + panel(f).image * a_.x_strides.batch + group * channels_ * a_.x_strides.channel;
+        columns_.pack(source, plan[plan_of(f) - plan_of(f0)], p0, p0 + k,
+                      panels + (f - f0) * cols * k, cols);
+      }
+      for (int64_t i = i0; i < i1; i += height) {
+        GemmPanel<T> g;
+        g.m = std::min(height, i1 - i);
+        g.k = k;
+        g.row = depth_, g.col = 1;
+        g.a = w_ + (row + i) * depth_ + p0;
+        if (packed != nullptr) {
+          product_.pack_a(g.a, g.row, g.col, g.m, k, packed);
+          g.a = packed;
+          g.packed = true;
+        }
+        g.ldb = cols;
+        // The first piece is added to the bias.
+        const bool adds_bias = p0 == 0 && bias_ != nullptr;
+        g.beta = p0 == 0 && !adds_bias ? T(0) : T(1);
+        for (int64_t f = f0; f < f1; ++f) {
+          const Panel p = panel(f);
+          g.n = p.n;
+          g.b = panels + (f - f0) * cols * k;
+          g.c = joined_ ? results + (i - i0) * width + (f - f0) * cols
+                        : y_ + p.image * a_.y_strides.batch + (row + i) * a_.y_strides.channel +
+                              p.first;
+          g.ldc = joined_ ? width : a_.y_strides.channel;
+          for (int64_t r = 0; r < g.m && adds_bias; ++r) {
+            std::fill_n(g.c + r * g.ldc, g.n, bias_[row + i + r]);
+          }
+          product_.panel(g);
+        }
+      }
+    }
+    if (joined_) move_results(results, width, row + i0, i1 - i0, f0 * cols);
+  }
+
+  // Rows of results that begin at output `first` of all images.
+  void move_results(const T* from, int64_t width, int64_t row, int64_t rows, int64_t first) const {
+    const int64_t last = std::min(first + width, a_.batch * places_);
+    for (int64_t at = first; at < last;) {
+      const int64_t image = at / places_, place = at % places_;
+      const int64_t n = std::min(places_ - place, last - at);
+      T* to = y_ + image * a_.y_strides.batch + row * a_.y_strides.channel + place;
+      for (int64_t i = 0; i < rows; ++i) {
+        std::copy_n(from + i * width + at - first, n, to + i * a_.y_strides.channel);
+      }
+      at += n;
+    }
+  }
+
+  // Without inputs there is nothing to add up.
+  void fill() const {
+    for (int64_t n = 0; n < a_.batch; ++n) {
+      for (int64_t o = 0; o < a_.out_channels; ++o) {
+        std::fill_n(y_ + n * a_.y_strides.batch + o * a_.y_strides.channel, places_,
+                    bias_ != nullptr ? bias_[o] : T(0));
+      }
+    }
+  }
+
+  void depthwise_block(int64_t c0, int64_t c1, int64_t f0, int64_t f1) const {
+    const ConvPanels<T>& plan = plans(f0, f1);
+    ConvSource<T> source = source_;
+    for (int64_t c = c0; c < c1; ++c) {
+      for (int64_t f = f0; f < f1; ++f) {
+        const Panel p = panel(f);
+        source.x = x_ + p.image * a_.x_strides.batch + c * a_.x_strides.channel;
+        columns_.depthwise(source, plan[plan_of(f) - plan_of(f0)], w_ + c * depth_,
+                           bias_ != nullptr ? bias_[c] : T(0), p.n,
+                           y_ + p.image * a_.y_strides.batch + c * a_.y_strides.channel + p.first);
+      }
+    }
+  }
+
+  // Whether each image is a plane and its convolution one of planes.
+  bool is_flat() const {
+    return a_.in_size[0] == 1 && a_.out_size[0] == 1 && a_.kernel[0] == 1 && a_.padding[0] == 0;
+  }
+
+  // Depthwise, from copies of bands of planes.
+  void planes(int64_t work, int threads) const {
+    const DepthwiseKernel<T>& kernel = depthwise_kernel(current_isa(), T());
+    const int64_t stride = a_.stride[2], height = a_.out_size[1], width = a_.out_size[2];
+    const int64_t reach = a_.dilation[1] * (a_.kernel[1] - 1) + 1;
+    const int64_t length = width + a_.dilation[2] * (a_.kernel[2] - 1) / stride;
+    const int64_t pitch = length * stride;
+    // Output rows whose copy stays near, and bands that make a task.
+    const int64_t rows =
+        std::clamp<int64_t>((kPlaneElements / pitch - reach) / a_.stride[1] + 1, 1, height);
+    const int64_t bands = ceil_div(height, rows), all = a_.batch * a_.groups * bands;
+    const int64_t chunk =
+        std::clamp<int64_t>(kConvTaskWork / 8 / std::max<int64_t>(1, work / all), 1, all);
+    std::vector<int64_t> taps;
+    for (int64_t h = 0; h < a_.kernel[1]; ++h) {
+      for (int64_t w = 0; w < a_.kernel[2]; ++w) {
+        const int64_t column = w * a_.dilation[2];
+        taps.push_back(h * a_.dilation[1] * pitch + column % stride * length + column / stride);
+      }
+    }
+    parallel_for(ceil_div(all, chunk), threads, [&](int64_t begin, int64_t end, int) {
+      const int64_t most = ((rows - 1) * a_.stride[1] + reach) * pitch;
+      // The last vectors of rows read on, at most four.
+      const int64_t behind = 4 * product_.cols;
+      T* const copy = conv_scratch().panels.get<T>(most + behind);
+      std::fill_n(copy + most, behind, T(0));
+      DepthwiseRows<T> row{nullptr, a_.in_size[2], stride, a_.padding[2], length};
+      DepthwiseBand<T> band;
+      band.copy = copy, band.row = a_.stride[1] * pitch;
+      band.tap = taps.data(), band.taps = taps_.count();
+      band.width = width;
+      for (int64_t i = begin * chunk; i < std::min(all, end * chunk); ++i) {
+        const int64_t c = i / bands % a_.groups, image = i / bands / a_.groups;
+        const int64_t first = i % bands * rows;
+        band.rows = std::min(rows, height - first);
+        const T* x = x_ + image * a_.x_strides.batch + c * a_.x_strides.channel;
+        const int64_t top = first * a_.stride[1] - a_.padding[1];
+        for (int64_t h = 0; h < (band.rows - 1) * a_.stride[1] + reach; ++h) {
+          const bool inside = top + h >= 0 && top + h < a_.in_size[1];
+          row.x = inside ? x + (top + h) * a_.x_strides.size[1] : nullptr;
+          kernel.spread(row, copy + h * pitch);
+        }
+        band.w = w_ + c * depth_;
+        band.bias = bias_ != nullptr ? bias_[c] : T(0);
+        band.y = y_ + image * a_.y_strides.batch + c * a_.y_strides.channel + first * width;
+        kernel.band(band);
+      }
+    });
+  }
+
+  const ConvolutionArgs& a_;
+  const GemmKernel<T>& product_;
+  const ConvKernel<T>& columns_;
+  const ConvTaps taps_;
+  const T* const x_;
+  const T* const w_;
+  const T* const bias_;
+  T* const y_;
+  const int64_t channels_, rows_, depth_, places_;  // of a group; of an image
+  int64_t panels_per_image_, panels_;
+  bool depthwise_, joined_, image_major_;
+  ConvSource<T> source_;
+};
+
+}  // namespace
+
+template <class T>
+void convolve(const ConvolutionArgs& args, const T* x, const T* w, const T* bias, T* y) {
+  ConvolutionForward<T>(args, x, w, bias, y).run();
+}
+template void convolve(const ConvolutionArgs&, const float*, const float*, const float*, float*);
+template void convolve(const ConvolutionArgs&, const double*, const double*, const double*,
+                       double*);
+
+}  // namespace cpu
+
+void convolution(const ConvolutionArgs& args, const void* x, const void* w, const void* bias,
+                 void* y) {
+  cpu::check_convolution(args);
+  if (args.batch * args.out_channels * cpu::volume(args.out_size) == 0) return;
+  const int64_t channels = args.in_channels * cpu::volume(args.in_size);
+  if (x == nullptr && channels > 0) cpu::fail_missing_operand("x");
+  if (w == nullptr && args.in_channels > 0) cpu::fail_missing_operand("w");
+  if (y == nullptr) cpu::fail_missing_operand("y");
+  cpu::for_dtype(args.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const cpu::ConvImages from{const_cast<void*>(x), true}, to{y, false};
+    cpu::with_dense_images(args, from, to, [&](const ConvolutionArgs& dense, void* xs, void* ys) {
+      cpu::convolve(dense, static_cast<const T*>(xs), static_cast<const T*>(w),
+                    static_cast<const T*>(bias), static_cast<T*>(ys));
+    });
+  });
+}
+
+}  // namespace hologram

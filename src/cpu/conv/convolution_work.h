@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+// What the passes of convolution share: sizes, checks, copies of tensors that lie otherwise.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+
+#include "hologram/convolution.h"
+#include "hologram/cpu_info.h"
+#include "hologram/parallel.h"
+#include "src/cpu/conv/convolution_columns.h"
+#include "src/cpu/conv/convolution_kernels.h"
+#include "src/cpu/device/grain_size.h"
+#include "src/cpu/gemm/gemm_kernels.h"
+#include "src/cpu/gemm/pack_buffer.h"
+
+namespace hologram::cpu {
+
+inline int64_t volume(const ConvolutionSizes& sizes) { return sizes[0] * sizes[1] * sizes[2]; }
+
+// Depth of a panel that stays in L1, and rows that stay in L2 while panels pass by.
+inline constexpr int64_t kConvDepth = 256;
+inline constexpr int64_t kConvHeight = 168;
+// Panels of a block.
+inline constexpr int64_t kConvPanels = 16;
+// So many multiplications make a task: about five microseconds.
+inline constexpr int64_t kConvTaskWork = int64_t{1} << 19;
+// Where more panels than these use rows, rows are packed for them.
+inline constexpr int64_t kFewPanels = 8;
+
+inline int threads_of(const ConvolutionArgs& args) { return threads_of(args.max_threads); }
+
+// Scratch that a thread keeps. Only a pointer of it is thread-local, for room for such variables is
+// scarce in a library that is loaded late.
+struct ConvScratch {
+  PackBuffer panels, rows, results;
+  PackBuffer weights, images;  // of who calls: others work on them
+  ConvPanels<float> float_plans[2];
+  ConvPanels<double> double_plans[2];
+
+  template <class T>
+  ConvPanels<T>& plans(size_t i) {
+    if constexpr (sizeof(T) == 4) {
+      return float_plans[i];
+    } else {
+      return double_plans[i];
+    }
+  }
+};
+ConvScratch& conv_scratch();
+
+// Rows x columns of tasks.
+struct ConvGrid {
+  int64_t rows = 1, cols = 1;
+};
+// Cuts `rows` rows by `panels` panels, `work` multiplications in all, for `groups` products side by
+// side. pack_cost: what making a panel costs, in rows.
+ConvGrid choose_conv_grid(int64_t rows, int64_t tile_rows, int64_t panels, int64_t widest,
+                          int64_t groups, int64_t work, double pack_cost, int threads);
+
+// Throws where a size, stride, padding or dilation is none, in the name of `op`.
+void check_windows(const char* op, const ConvolutionArgs& args);
+// Throws where the arguments are wrong.
+void check_convolution(const ConvolutionArgs& args);
+[[noreturn]] void fail_missing_operand(const char* which);
+
+// Images as the products take them: x with columns of step 1, y with channels that are contiguous.
+// Others are copied, some images at a time. `run` gets the arguments for these and the images.
+struct ConvImages {
+  void* data = nullptr;
+  bool reads = false;  // by run, else written
+};
+void with_dense_images(const ConvolutionArgs& args, ConvImages x, ConvImages y,
+                       const std::function<void(const ConvolutionArgs&, void*, void*)>& run);
+
+// y = w x + bias for images that lie as the products take them; paddings may be negative.
+template <class T>
+void convolve(const ConvolutionArgs& args, const T* x, const T* w, const T* bias, T* y);
+
+// Calls f with a zero of the dtype, float32 or float64.
+template <class F>
+void for_dtype(Dtype dtype, F&& f) {
+  dtype == Dtype::kFloat32 ? f(float()) : f(double());
+}
+
+}  // namespace hologram::cpu

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: MIT
+// Kernels of the one-operand rows in float64.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/cpu/elementwise/elementwise_unary_double.cc"
+#define HOLOGRAM_COMPILE_UNARY
+#define HOLOGRAM_ELEMENT_TYPES double
+#define HOLOGRAM_ADD_KERNELS add_unary_double_kernels
+#include "src/cpu/elementwise/elementwise_rows-inl.h"

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: MIT
+// Walks the operands of an elementwise call in blocks: dimensions checked, merged and cut.
+#include "src/cpu/elementwise/iteration.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "hologram/error.h"
+#include "src/base/text.h"
+#include "src/cpu/movement/transpose-inl.h"
+
+namespace hologram::cpu {
+namespace {
+
+// A side of this many elements makes a square block worth its bookkeeping.
+constexpr int64_t kSquareSide = 32;
+constexpr int64_t kShortSide = 8;
+
+}  // namespace
+
+Iteration::Iteration(const char* what, const View* operands, int count, bool reads_first)
+    : count_(count) {
+  const View& out = operands[0];
+  if (out.ndim > kMaxDims) {
+    fail(ErrorKind::kInvalidArgument, what, ": the result has ", out.ndim, " dimensions, at most ",
+         kMaxDims, " are supported");
+  }
+  for (int k = 0; k < count; ++k) {
+    const View& view = operands[k];
+    data_[k] = static_cast<char*>(view.data);
+    itemsize_[k] = static_cast<int64_t>(itemsize(view.dtype));
+    const int lead = out.ndim - view.ndim;
+    bool fits = lead >= 0;
+    for (int d = 0; fits && d < view.ndim; ++d) {
+      fits = view.shape[d] == out.shape[lead + d] || view.shape[d] == 1;
+    }
+    if (!fits) {
+      fail(ErrorKind::kInvalidArgument, what, ": operand ", k - 1, " of shape ", shape_text(view),
+           " does not broadcast to the result's shape ", shape_text(out));
+    }
+  }
+  for (int d = 0; d < out.ndim; ++d) numel_ *= out.shape[d];
+  if (numel_ != 0) {
+    for (int d = 0; d < out.ndim; ++d) {
+      if (out.shape[d] == 1) continue;
+      shape_[ndim_] = out.shape[d];
+      for (int k = 0; k < count; ++k) {
+        const View& view = operands[k];
+        const int own = d - (out.ndim - view.ndim);
+        strides_[k][ndim_] = own < 0 || view.shape[own] == 1 ? 0 : view.strides[own];
+      }
+      ++ndim_;
+    }
+    Loops all = loops();
+    order_and_merge(all);
+    ndim_ = all.ndim;
+  }
+  flat_ = ndim_ == 1;
+  for (int k = 0; k < count; ++k) {
+    scalar_[k] = std::all_of(strides_[k], strides_[k] + ndim_, [](int64_t s) { return s == 0; });
+    if (ndim_ == 1 && strides_[k][0] != 1 && !scalar_[k]) flat_ = false;
+  }
+  if (scalar_[0] && numel_ > 1 && !reads_first) {
+    fail(ErrorKind::kInvalidArgument, what,
+         ": the result repeats one element; give it memory of its own");
+  }
+}
+
+BlockGrid cut_into_blocks(Loops& loops, int64_t tile, bool whole_rows) {
+  int64_t* shape = loops.shape;
+  if (loops.ndim == 0) {
+    shape[0] = 1;
+    for (int k = 0; k < loops.count; ++k) loops.stride(k, 0) = 0;
+    loops.ndim = 1;
+  }
+  if (loops.ndim == 1) {  // A row of its own keeps the walk free of special cases.
+    shape[1] = shape[0];
+    shape[0] = 1;
+    for (int k = 0; k < loops.count; ++k) {
+      loops.stride(k, 1) = loops.stride(k, 0);
+      loops.stride(k, 0) = 0;
+    }
+    loops.ndim = 2;
+  }
+  const int inner = loops.ndim - 1;
+  int across = -1;
+  if (!whole_rows && shape[inner] >= kShortSide) {
+    for (int k = 0; k < loops.count && across < 0; ++k) {
+      const int64_t own = std::abs(loops.stride(k, inner));
+      if (own <= 1) continue;
+      for (int d = 0; d < inner; ++d) {
+        if (std::abs(loops.stride(k, d)) == 1 && shape[d] >= kShortSide) across = d;
+      }
+    }
+  }
+  BlockGrid grid;
+  if (across >= 0) {
+    std::swap(shape[across], shape[inner - 1]);
+    for (int k = 0; k < loops.count; ++k) {
+      std::swap(loops.stride(k, across), loops.stride(k, inner - 1));
+    }
+    grid.block_cols = std::min(shape[inner], kSquareSide);
+    grid.block_rows = std::min(shape[inner - 1], tile / kSquareSide);
+  } else {
+    grid.block_cols = whole_rows ? shape[inner] : std::min(shape[inner], tile);
+    grid.block_rows = std::clamp<int64_t>(tile / grid.block_cols, 1, shape[inner - 1]);
+  }
+  grid.col_blocks = (shape[inner] + grid.block_cols - 1) / grid.block_cols;
+  grid.row_blocks = (shape[inner - 1] + grid.block_rows - 1) / grid.block_rows;
+  for (int d = 0; d < inner - 1; ++d) grid.outer *= shape[d];
+  return grid;
+}
+
+void Iteration::cut(int64_t tile) {
+  Loops all = loops();
+  grid_ = cut_into_blocks(all, tile);
+  ndim_ = all.ndim;
+}
+
+Iteration::Extent Iteration::block(int64_t index, std::array<Block, kMaxOperands>& blocks) const {
+  const int inner = ndim_ - 1;
+  const int64_t col = index % grid_.col_blocks * grid_.block_cols;
+  index /= grid_.col_blocks;
+  const int64_t row = index % grid_.row_blocks * grid_.block_rows;
+  index /= grid_.row_blocks;
+  int64_t offset[kMaxOperands];
+  for (int k = 0; k < count_; ++k) {
+    offset[k] = row * strides_[k][inner - 1] + col * strides_[k][inner];
+  }
+  for (int d = inner - 2; d >= 0 && index > 0; --d) {
+    const int64_t position = index % shape_[d];
+    index /= shape_[d];
+    for (int k = 0; k < count_; ++k) offset[k] += position * strides_[k][d];
+  }
+  for (int k = 0; k < count_; ++k) {
+    blocks[k] = {data_[k] + offset[k] * itemsize_[k], strides_[k][inner - 1], strides_[k][inner]};
+  }
+  return {std::min(grid_.block_rows, shape_[inner - 1] - row),
+          std::min(grid_.block_cols, shape_[inner] - col)};
+}
+
+namespace {
+
+struct Bytes16 {
+  uint64_t words[2];
+};
+
+template <class T>
+void copy_elements(const Block& from, const Block& to, int64_t rows, int64_t cols) {
+  const T* source = reinterpret_cast<const T*>(from.data);
+  T* target = reinterpret_cast<T*>(to.data);
+  if (from.col_stride == 1 && to.col_stride == 1 && cols >= 16) {
+    for (int64_t r = 0; r < rows; ++r) {
+      std::memcpy(target + r * to.row_stride, source + r * from.row_stride, cols * sizeof(T));
+    }
+  } else if (std::abs(from.row_stride) < std::abs(from.col_stride) && rows > 1) {
+    if constexpr (sizeof(T) == 4 || sizeof(T) == 8) {
+      if (from.row_stride == 1 && to.col_stride == 1) {
+        HWY_NAMESPACE::Transpose(source, from.col_stride, cols, rows, target, to.row_stride);
+        return;
+      }
+    }
+    for (int64_t c = 0; c < cols; ++c) {
+      const T* s = source + c * from.col_stride;
+      T* t = target + c * to.col_stride;
+      for (int64_t r = 0; r < rows; ++r) t[r * to.row_stride] = s[r * from.row_stride];
+    }
+  } else {
+    for (int64_t r = 0; r < rows; ++r) {
+      const T* s = source + r * from.row_stride;
+      T* t = target + r * to.row_stride;
+      if (from.col_stride == 0 && to.col_stride == 1) {
+        std::fill(t, t + cols, *s);
+      } else {
+        for (int64_t c = 0; c < cols; ++c) t[c * to.col_stride] = s[c * from.col_stride];
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void copy_block(const Block& from, const Block& to, int64_t rows, int64_t cols, int64_t itemsize) {
+  switch (itemsize) {
+    case 1:
+      return copy_elements<uint8_t>(from, to, rows, cols);
+    case 2:
+      return copy_elements<uint16_t>(from, to, rows, cols);
+    case 4:
+      return copy_elements<uint32_t>(from, to, rows, cols);
+    case 8:
+      return copy_elements<uint64_t>(from, to, rows, cols);
+    default:
+      return copy_elements<Bytes16>(from, to, rows, cols);
+  }
+}
+
+}  // namespace hologram::cpu

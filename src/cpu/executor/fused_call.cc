@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT
+// See fused_call.h.
+#include "src/cpu/executor/fused_call.h"
+
+#include <mutex>
+
+#include "hologram/parallel.h"
+#include "src/circuit/call_kinds.h"
+
+namespace hologram::cpu {
+namespace {
+
+using circuit::Access;
+using circuit::Bindings;
+using circuit::Kernel;
+using circuit::KernelCall;
+
+// Elements of a block of a result that was not handed over in blocks.
+constexpr int64_t kBlockElements = 16384;
+
+// The addresses of a call's operands.
+class Operands {
+ public:
+  Operands(const KernelCall& call, const Bindings& bindings) {
+    const size_t count = call.operands.size();
+    if (count > kSmall) more_.resize(count);
+    at_ = count > kSmall ? more_.data() : small_;
+    for (size_t k = 0; k < count; ++k) {
+      const circuit::CallSlot& operand = call.operands[k];
+      at_[k] = operand.present ? bindings.slots[operand.slot] + operand.offset : nullptr;
+    }
+    arguments_ = {at_, call.attributes.data(), bindings.immediates + call.first_number, 1};
+  }
+  Operands(const Operands&) = delete;
+  Operands& operator=(const Operands&) = delete;
+
+  const CallArguments& with_threads(int max_threads) {
+    arguments_.max_threads = max_threads;
+    return arguments_;
+  }
+  char*& result() { return at_[0]; }
+
+ private:
+  static constexpr size_t kSmall = 16;
+  char* small_[kSmall];
+  std::vector<char*> more_;
+  char** at_;
+  CallArguments arguments_;
+};
+
+}  // namespace
+
+// The instructions behind a call, as programs over blocks of the sizes that have come up.
+class FusedCall {
+ public:
+  FusedCall(const Kernel& kernel, const KernelCode& code, Isa isa, bool jit,
+            std::atomic<bool>& grown)
+      : whole_rows(circuit::wants_whole_rows(kernel)),
+        kernel_(kernel),
+        code_(code),
+        isa_(isa),
+        jit_(jit),
+        grown_(grown),
+        product_(static_cast<size_t>(circuit::product_access(kernel))) {
+    code_.memory[product_].slot = KernelCode::kNoSlot;
+  }
+
+  const KernelCall& call() const { return *kernel_.call; }
+  int64_t rows() const { return kernel_.shape[0]; }
+  int64_t cols() const { return kernel_.shape[1]; }
+  int64_t itemsize() const { return size_of(kernel_.accesses[product_]); }
+  const bool whole_rows;
+
+  size_t bytes() {
+    std::lock_guard lock(mutex_);
+    size_t bytes = sizeof(FusedCall);
+    for (const auto& sized : sizes_) bytes += sizeof(Sized) + sized->code.program->bytes();
+    return bytes;
+  }
+
+  // The instructions on a block that is done.
+  void run(const Bindings& bindings, const CallBlock& block) {
+    const KernelCode& code = code_for(block);
+    const Program& program = *code.program;
+    std::vector<char> ones(static_cast<size_t>(program.ones * kOneBytes));
+    Frame frame;
+    char** at = frame.bind(code, bindings, ones.data());
+    for (size_t k = 0; k < kernel_.accesses.size(); ++k) {
+      const Access& access = kernel_.accesses[k];
+      if (access.product) continue;
+      at[k] += (block.row * access.strides[0] + block.col * access.strides[1]) * size_of(access);
+    }
+    at[product_] = block.data;
+    for (const Step& step : program.prologue) run_step(program, step, at, 1, 1);
+    run_blocks(program, 0, code.blocks, at);
+  }
+
+ private:
+  struct Sized {
+    int64_t rows, cols, pitch;
+    KernelCode code;
+  };
+
+  static int64_t size_of(const Access& access) {
+    return static_cast<int64_t>(hologram::itemsize(access.dtype));
+  }
+
+  const KernelCode& code_for(const CallBlock& block) {
+    std::lock_guard lock(mutex_);
+    for (const auto& sized : sizes_) {
+      if (sized->rows == block.rows && sized->cols == block.cols && sized->pitch == block.pitch) {
+        return sized->code;
+      }
+    }
+    Kernel part = kernel_;
+    part.shape[0] = block.rows;
+    part.shape[1] = block.cols;
+    part.accesses[product_].strides[0] = block.pitch;
+    auto made = std::make_unique<Sized>(Sized{block.rows, block.cols, block.pitch, code_});
+    made->code.program = std::make_shared<const Program>(lower(part, isa_, jit_));
+    made->code.blocks = made->code.program->domain.grid.count();
+    sizes_.push_back(std::move(made));
+    grown_.store(true, std::memory_order_relaxed);
+    return sizes_.back()->code;
+  }
+
+  const Kernel& kernel_;
+  KernelCode code_;
+  const Isa isa_;
+  const bool jit_;
+  std::atomic<bool>& grown_;
+  const size_t product_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Sized>> sizes_;
+};
+
+std::shared_ptr<FusedCall> make_fused(const Kernel& kernel, const KernelCode& code, Isa isa,
+                                      bool jit, std::atomic<bool>& grown) {
+  return std::make_shared<FusedCall>(kernel, code, isa, jit, grown);
+}
+
+size_t fused_bytes(FusedCall& fused) { return fused.bytes(); }
+
+void run_call(const KernelCall& call, const Bindings& bindings, int max_threads) {
+  Operands operands(call, bindings);
+  circuit::call_kind(call.kind).run(operands.with_threads(max_threads));
+}
+
+void run_fused(FusedCall& fused, const Bindings& bindings, int max_threads) {
+  const CallKind& kind = circuit::call_kind(fused.call().kind);
+  Operands operands(fused.call(), bindings);
+  struct Context {
+    FusedCall& fused;
+    const Bindings& bindings;
+  } context{fused, bindings};
+  const auto run = [](void* at, const CallBlock& block) {
+    const auto& c = *static_cast<const Context*>(at);
+    c.fused.run(c.bindings, block);
+  };
+  if (kind.run_blocks != nullptr &&
+      kind.run_blocks(operands.with_threads(max_threads), {run, &context, fused.whole_rows})) {
+    return;
+  }
+  std::unique_ptr<char[]> kept;
+  const int64_t row_bytes = fused.cols() * fused.itemsize();
+  if (operands.result() == nullptr) {
+    const int64_t bytes = fused.rows() * row_bytes;
+    kept.reset(new (std::nothrow) char[static_cast<size_t>(bytes)]);
+    if (kept == nullptr) {
+      fail(ErrorKind::kOutOfMemory, kind.name, " needs ", bytes,
+           " bytes for a result that nobody keeps; free memory and try again");
+    }
+    operands.result() = kept.get();
+  }
+  kind.run(operands.with_threads(max_threads));
+  const int64_t height = std::max<int64_t>(1, kBlockElements / fused.cols());
+  parallel_for((fused.rows() + height - 1) / height, max_threads,
+               [&](int64_t begin, int64_t end, int) {
+                 for (int64_t b = begin; b < end; ++b) {
+                   const int64_t row = b * height;
+                   fused.run(bindings, {row, std::min(height, fused.rows() - row), 0, fused.cols(),
+                                        operands.result() + row * row_bytes, fused.cols()});
+                 }
+               });
+}
+
+}  // namespace hologram::cpu

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: MIT
+// Runs plans: kernels are lowered at the first run, later runs add addresses and walk the blocks.
+#include "src/cpu/executor/run.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "hologram/parallel.h"
+#include "src/circuit/plan_cache.h"
+#include "src/cpu/device/grain_size.h"
+#include "src/cpu/executor/frame.h"
+#include "src/cpu/executor/fused_call.h"
+#include "src/cpu/program/program.h"
+
+namespace hologram::cpu {
+namespace {
+
+using circuit::Bindings;
+using circuit::Kernel;
+using circuit::Plan;
+using circuit::Ref;
+
+// Blocks [begin, end) of a kernel.
+struct Part {
+  int kernel;
+  int64_t begin, end;
+};
+
+// Kernels that do not depend on each other, and how their blocks are shared out: chunk c is
+// parts[chunks[c]] up to parts[chunks[c + 1]].
+struct Batch {
+  int begin = 0, end = 0;
+  std::vector<Part> parts;
+  std::vector<int> chunks;
+};
+
+struct Code final : circuit::PlanCode {
+  size_t bytes() const override;
+
+  Isa isa{};
+  bool jitted = false;            // generated loops are in use where they serve
+  std::atomic<bool> grown{true};  // since the plan cache was told
+  std::vector<KernelCode> kernels;
+  std::vector<Batch> batches;
+  int64_t ones_bytes = 0;
+};
+
+size_t Code::bytes() const {
+  const auto of = [](const auto& list) { return list.capacity() * sizeof(*list.data()); };
+  size_t bytes = sizeof(Code) + of(kernels) + of(batches);
+  const Program* before = nullptr;
+  for (const KernelCode& kernel : kernels) {
+    bytes += of(kernel.memory) + of(kernel.immediates);
+    if (kernel.fused != nullptr) bytes += fused_bytes(*kernel.fused);
+    if (kernel.program.get() != before) bytes += kernel.program->bytes();  // groups share one
+    before = kernel.program.get();
+  }
+  for (const Batch& batch : batches) bytes += of(batch.parts) + of(batch.chunks);
+  return bytes;
+}
+
+void run_steps(const Program& program, const std::vector<Step>& steps, char* const* at,
+               int64_t rows, int64_t cols) {
+  for (const Step& step : steps) run_step(program, step, at, rows, cols);
+}
+
+}  // namespace
+
+void run_blocks(const Program& program, int64_t begin, int64_t end, char** at) {
+  const Domain& domain = program.domain;
+  const BlockGrid& grid = domain.grid;
+  const int inner = domain.ndim - 1;
+  run_steps(program, program.setup, at, grid.block_rows, grid.block_cols);
+  const size_t moving = program.moving.size();
+  if (program.linear) {
+    const bool by_rows = grid.row_blocks > 1;
+    for (size_t i = 0; i < moving; ++i) at[program.moving[i]] += begin * program.block_step[i];
+    for (int64_t b = begin; b < end; ++b) {
+      const int64_t rows =
+          by_rows ? std::min(grid.block_rows, domain.shape[inner - 1] - b * grid.block_rows)
+                  : grid.block_rows;
+      const int64_t cols =
+          by_rows ? grid.block_cols
+                  : std::min(grid.block_cols, domain.shape[inner] - b * grid.block_cols);
+      run_steps(program, program.steps, at, rows, cols);
+      for (size_t i = 0; i < moving; ++i) at[program.moving[i]] += program.block_step[i];
+    }
+    return;
+  }
+  const size_t accesses = static_cast<size_t>(program.accesses);
+  std::vector<char*> base(at, at + accesses);
+  std::vector<int64_t> offsets(accesses);
+  for (int64_t b = begin; b < end; ++b) {
+    const auto extent = domain.block(b, program.accesses, offsets.data());
+    for (const uint16_t k : program.moving) {
+      at[k] = base[k] + offsets[k] * program.itemsizes[k];
+    }
+    run_steps(program, program.steps, at, extent.rows, extent.cols);
+  }
+}
+
+namespace {
+
+// ---- lowering a plan ----
+
+// Elements a thread claims at a time, fewer the more is done to each.
+int64_t grain_of(const Program& program) {
+  return std::clamp<int64_t>(
+      static_cast<int64_t>(2.0 * static_cast<double>(grain(false)) / (1 + program.cost)), 2048,
+      grain(false));
+}
+
+// Binding a kernel, in chunks.
+constexpr double kKernelCost = 0.005;
+
+void share_out(const std::vector<KernelCode>& kernels, Batch& batch) {
+  // In chunks of a grain: the work, and what each block of a kernel is of it.
+  std::vector<double> block_work;
+  double total = 0;
+  for (int k = batch.begin; k < batch.end; ++k) {
+    const Program& program = *kernels[k].program;
+    const double all = kKernelCost + static_cast<double>(program.domain.numel) /
+                                         static_cast<double>(grain_of(program));
+    block_work.push_back(kernels[k].blocks > 0 ? all / static_cast<double>(kernels[k].blocks) : 0);
+    total += all;
+  }
+  // A few chunks are as many as the threads share evenly.
+  const double threads = num_threads();
+  double chunk = 1;
+  if (total > 1 && total < 8 * threads) {
+    chunk = total / (std::ceil(total / threads) * threads);
+  }
+  double filled = 0;
+  batch.chunks.push_back(0);
+  for (int k = batch.begin; k < batch.end; ++k) {
+    const double work = block_work[k - batch.begin];
+    for (int64_t at = 0; at < kernels[k].blocks;) {
+      const double room = std::max(1.0, (chunk - filled) / work + 0.5);
+      const int64_t left = kernels[k].blocks - at;
+      const int64_t take = room < static_cast<double>(left) ? static_cast<int64_t>(room) : left;
+      batch.parts.push_back({k, at, at + take});
+      at += take;
+      filled += static_cast<double>(take) * work;
+      if (filled >= chunk * 0.999) {
+        batch.chunks.push_back(static_cast<int>(batch.parts.size()));
+        filled = 0;
+      }
+    }
+  }
+  if (batch.chunks.back() != static_cast<int>(batch.parts.size())) {
+    batch.chunks.push_back(static_cast<int>(batch.parts.size()));
+  }
+}
+
+std::unique_ptr<Code> make_code(const Plan& plan, Isa isa, bool jit) {
+  auto code = std::make_unique<Code>();
+  code->isa = isa;
+  code->jitted = jit;
+  const Kernel* last = nullptr;
+  for (const Kernel& kernel : plan.kernels) {
+    const std::optional<Kernel> repeated = jit ? repeat_light_values(kernel, isa) : std::nullopt;
+    const Kernel& computed = repeated ? *repeated : kernel;
+    KernelCode made;
+    made.call = kernel.call.get();
+    for (const circuit::Access& access : kernel.accesses) {
+      made.memory.push_back({access.slot, access.offset});
+    }
+    for (const circuit::Instr& instr : computed.instrs) {
+      for (int k = 0; k < instr.arity; ++k) {
+        if (instr.in[k].kind == Ref::kImmediate) made.immediates.push_back(instr.in[k].index);
+      }
+    }
+    if (made.call != nullptr) {
+      made.program = std::make_shared<const Program>();
+      if (!kernel.instrs.empty()) {
+        made.fused = make_fused(kernel, made, isa, jit, code->grown);
+      }
+    } else if (last != nullptr && last->launch == kernel.launch && same_program(*last, kernel)) {
+      made.program = code->kernels.back().program;
+    } else if (kernel.numel() > 0) {
+      made.program = std::make_shared<const Program>(lower(computed, isa, jit));
+    } else {
+      made.program = std::make_shared<const Program>();
+    }
+    last = &kernel;
+    made.blocks =
+        made.call == nullptr && kernel.numel() > 0 ? made.program->domain.grid.count() : 0;
+    made.first_one = code->ones_bytes;
+    code->ones_bytes += made.program->ones * kOneBytes;
+    const int index = static_cast<int>(code->kernels.size());
+    if (index == 0 || kernel.stage != plan.kernels[index - 1].stage) {
+      code->batches.push_back({index, index, {}, {}});
+    }
+    code->batches.back().end = index + 1;
+    code->kernels.push_back(std::move(made));
+  }
+  for (Batch& batch : code->batches) share_out(code->kernels, batch);
+  return code;
+}
+
+// Elements from which generating loops pays in the first run already.
+constexpr int64_t kWorthGenerating = 1 << 18;
+
+// Most plans run once or many times: loops are generated at the second run.
+Code& code_of(Plan& plan) {
+  const Isa isa = current_isa();
+  auto* code = static_cast<Code*>(plan.code.get());
+  if (code != nullptr && code->isa == isa && code->jitted) [[likely]]
+    return *code;
+  int64_t most = 0;
+  for (const Kernel& kernel : plan.kernels) most = std::max(most, kernel.numel());
+  const bool again = code != nullptr && code->isa == isa;
+  auto made = make_code(plan, isa, again || most >= kWorthGenerating);
+  code = made.get();
+  plan.code = std::move(made);
+  return *code;
+}
+
+// ---- running ----
+
+void run_batch(int& running, const Code& code, const Batch& batch, const Bindings& bindings,
+               char* ones, Frame& frame, int max_threads) {
+  const int64_t chunks = static_cast<int64_t>(batch.chunks.size()) - 1;
+  const bool alone = chunks < 2 || max_threads == 1;
+  for (int k = batch.begin; k < batch.end; ++k) {
+    const KernelCode& kernel = code.kernels[k];
+    if (kernel.call != nullptr) {
+      running = k;
+      kernel.fused != nullptr ? run_fused(*kernel.fused, bindings, max_threads)
+                              : run_call(*kernel.call, bindings, max_threads);
+      continue;
+    }
+    const Program& program = *kernel.program;
+    if (kernel.blocks == 0 || (!alone && program.prologue.empty())) continue;
+    char** at = frame.bind(kernel, bindings, ones);
+    run_steps(program, program.prologue, at, 1, 1);
+    if (alone) run_blocks(program, 0, kernel.blocks, at);
+  }
+  if (alone) return;
+  parallel_for(chunks, max_threads, [&](int64_t begin, int64_t end, int) {
+    Frame own;
+    for (int p = batch.chunks[begin]; p < batch.chunks[end]; ++p) {
+      Part part = batch.parts[p];
+      // What one claim holds of a kernel is one walk.
+      while (p + 1 < batch.chunks[end] && batch.parts[p + 1].kernel == part.kernel) {
+        part.end = batch.parts[++p].end;
+      }
+      const KernelCode& kernel = code.kernels[part.kernel];
+      run_blocks(*kernel.program, part.begin, part.end, own.bind(kernel, bindings, ones));
+    }
+  });
+}
+
+}  // namespace
+
+void run_plan(Plan& plan, const Bindings& bindings, int max_threads) {
+  Code& code = code_of(plan);
+  if (max_threads <= 0) max_threads = num_threads();
+  alignas(8) char small[256];
+  std::unique_ptr<char[]> large;
+  char* ones = small;
+  if (code.ones_bytes > static_cast<int64_t>(sizeof small)) {
+    large.reset(new char[static_cast<size_t>(code.ones_bytes)]);
+    ones = large.get();
+  }
+  Frame frame;
+  for (const Batch& batch : code.batches) {
+    plan.running = batch.begin;
+    run_batch(plan.running, code, batch, bindings, ones, frame, max_threads);
+  }
+  plan.running = static_cast<int>(plan.kernels.size());
+  if (code.grown.load(std::memory_order_relaxed)) [[unlikely]] {
+    code.grown.store(false, std::memory_order_relaxed);
+    circuit::plan_cache().note_code(plan);
+  }
+}
+
+}  // namespace hologram::cpu

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: MIT
+// The list of GEMM providers, the checks before one is called, and OpenBLAS as a provider.
+#include "hologram/gemm.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <atomic>
+#include <climits>
+#include <cstring>
+#include <mutex>
+
+#include "hologram/error.h"
+#include "hologram/parallel.h"
+#include "src/cpu/device/grain_size.h"
+#include "src/cpu/gemm/gemm_builtin.h"
+#include "src/cpu/gemm/gemm_provider.h"
+
+namespace hologram {
+namespace cpu {
+namespace {
+
+using Providers = std::vector<GemmProvider>;
+
+// Readers take no lock: a list is never changed, only replaced, and the old ones are kept.
+std::atomic<const Providers*>& current_list() {
+  static std::atomic<const Providers*> list{new Providers{builtin_gemm()}};
+  return list;
+}
+
+template <class Change>
+void replace_list(Change&& change) {
+  static std::mutex mutex;
+  static auto* replaced = new std::vector<const Providers*>;
+  const std::lock_guard<std::mutex> lock(mutex);
+  auto* next = new Providers(*current_list().load(std::memory_order_acquire));
+  change(*next);
+  std::stable_sort(next->begin(), next->end(), [](const GemmProvider& a, const GemmProvider& b) {
+    return a.priority > b.priority;
+  });
+  replaced->push_back(current_list().exchange(next, std::memory_order_acq_rel));
+}
+
+bool is_named(const GemmProvider& provider, const char* name) {
+  return std::strcmp(provider.name, name) == 0;
+}
+
+// BETA zero writes zeros whatever C holds.
+template <class T>
+void scale_rows(const GemmArgs& g) {
+  for (int64_t i = 0; i < g.m; ++i) {
+    T* row = static_cast<T*>(g.c) + i * g.ldc;
+    for (int64_t j = 0; j < g.n; ++j) {
+      row[j] = g.beta == 0 ? T(0) : static_cast<T>(row[j] * static_cast<T>(g.beta));
+    }
+  }
+}
+
+// C = beta C.
+void scale(const GemmArgs& g) {
+  switch (g.dtype) {
+    case Dtype::kFloat32:
+      return scale_rows<float>(g);
+    case Dtype::kFloat64:
+      return scale_rows<double>(g);
+    case Dtype::kInt8:
+      return scale_rows<int8_t>(g);
+    case Dtype::kUInt8:
+      return scale_rows<uint8_t>(g);
+    case Dtype::kInt16:
+      return scale_rows<int16_t>(g);
+    case Dtype::kInt32:
+      return scale_rows<int32_t>(g);
+    case Dtype::kInt64:
+      return scale_rows<int64_t>(g);
+    default: {
+      // A product with zeros: the half types' arithmetic lives in the GEMM.
+      const uint16_t zero[1] = {0};
+      GemmArgs one = g;
+      one.trans_a = one.trans_b = false;
+      one.a = one.b = zero;
+      one.m = one.n = one.k = one.lda = one.ldb = 1;
+      for (int64_t i = 0; i < g.m; ++i) {
+        for (int64_t j = 0; j < g.n; ++j) {
+          one.c = static_cast<uint16_t*>(g.c) + i * g.ldc + j;
+          builtin_gemm().gemm(one);
+        }
+      }
+    }
+  }
+}
+
+void check_matrix(const char* name, const void* data, int64_t ld, int64_t rows, int64_t cols) {
+  if (ld < std::max<int64_t>(1, cols)) {
+    fail(ErrorKind::kInvalidArgument, "gemm: rows of ", name, " have ", cols,
+         " elements but lie only ld", name, " = ", ld, " apart");
+  }
+  if (data == nullptr && rows > 0 && cols > 0) {
+    fail(ErrorKind::kInvalidArgument, "gemm: ", name, " is null but has ", rows, " x ", cols,
+         " elements");
+  }
+}
+
+}  // namespace
+
+const GemmProvider& provider_for(Dtype dtype) {
+  for (const GemmProvider& provider : *current_list().load(std::memory_order_acquire)) {
+    if (provider.supports(dtype)) return provider;
+  }
+  fail(ErrorKind::kNotSupported, "no GEMM provider takes ", dtype_name(dtype),
+       "; convert the matrices to a floating or integer dtype");
+}
+
+bool prepare(const GemmArgs& g) {
+  if (g.m < 0 || g.n < 0 || g.k < 0) {
+    fail(ErrorKind::kInvalidArgument, "gemm: m, n and k must not be negative, got ", g.m, ", ", g.n,
+         ", ", g.k);
+  }
+  provider_for(g.dtype);
+  check_matrix("a", g.a, g.lda, g.trans_a ? g.k : g.m, g.trans_a ? g.m : g.k);
+  check_matrix("b", g.b, g.ldb, g.trans_b ? g.n : g.k, g.trans_b ? g.k : g.n);
+  check_matrix("c", g.c, g.ldc, g.m, g.n);
+  if (g.m == 0 || g.n == 0) return false;
+  if (g.k == 0) {
+    scale(g);
+    return false;
+  }
+  return true;
+}
+
+}  // namespace cpu
+
+void register_gemm_provider(const GemmProvider& provider) {
+  if (provider.name == nullptr || provider.supports == nullptr || provider.gemm == nullptr) {
+    fail(ErrorKind::kInvalidArgument, "a GEMM provider needs a name, supports and gemm");
+  }
+  cpu::replace_list([&](cpu::Providers& list) {
+    std::erase_if(list, [&](const auto& p) { return cpu::is_named(p, provider.name); });
+    list.push_back(provider);
+  });
+}
+
+void unregister_gemm_provider(const char* name) {
+  if (std::strcmp(name, "hologram") == 0) {
+    fail(ErrorKind::kInvalidArgument, "the built-in GEMM provider cannot be removed");
+  }
+  cpu::replace_list([&](cpu::Providers& list) {
+    std::erase_if(list, [&](const auto& p) { return cpu::is_named(p, name); });
+  });
+}
+
+std::vector<GemmProvider> gemm_providers() {
+  return *cpu::current_list().load(std::memory_order_acquire);
+}
+
+const char* gemm_provider_name(Dtype dtype) { return cpu::provider_for(dtype).name; }
+
+void gemm(const GemmArgs& args) {
+  if (cpu::prepare(args)) cpu::provider_for(args.dtype).gemm(args);
+}
+
+namespace {
+
+// The CBLAS interface with 32-bit integers: row-major is 101, as it is and transposed 111 and 112.
+template <class T>
+using CblasGemm = void (*)(int order, int trans_a, int trans_b, int m, int n, int k, T alpha,
+                           const T* a, int lda, const T* b, int ldb, T beta, T* c, int ldc);
+struct OpenBlas {
+  CblasGemm<float> sgemm = nullptr;
+  CblasGemm<double> dgemm = nullptr;
+  void (*set_threads)(int) = nullptr;
+};
+std::atomic<const OpenBlas*> open_blas{nullptr};
+
+template <class T>
+void open_blas_gemm(const GemmArgs& g, CblasGemm<T> function) {
+  constexpr int kNo = 111, kYes = 112;
+  function(101, g.trans_a ? kYes : kNo, g.trans_b ? kYes : kNo, static_cast<int>(g.m),
+           static_cast<int>(g.n), static_cast<int>(g.k), static_cast<T>(g.alpha),
+           static_cast<const T*>(g.a), static_cast<int>(g.lda), static_cast<const T*>(g.b),
+           static_cast<int>(g.ldb), static_cast<T>(g.beta), static_cast<T*>(g.c),
+           static_cast<int>(g.ldc));
+}
+
+void run_open_blas(const GemmArgs& g) {
+  if (std::max({g.m, g.n, g.k, g.lda, g.ldb, g.ldc}) > INT_MAX) {
+    return cpu::builtin_gemm().gemm(g);
+  }
+  const OpenBlas& blas = *open_blas.load(std::memory_order_acquire);
+  // The library's thread count is one for the process: it is touched only when it changes.
+  static std::atomic<int> threads_set{0};
+  const int threads = cpu::threads_of(g.max_threads);
+  if (blas.set_threads != nullptr && threads_set.exchange(threads) != threads) {
+    blas.set_threads(threads);
+  }
+  if (g.dtype == Dtype::kFloat32) {
+    open_blas_gemm(g, blas.sgemm);
+  } else {
+    open_blas_gemm(g, blas.dgemm);
+  }
+}
+
+}  // namespace
+
+void load_openblas(const std::string& path) {
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* reason = dlerror();
+    fail(ErrorKind::kInvalidArgument, "load_openblas: cannot load \"", path,
+         "\": ", reason != nullptr ? reason : "unknown reason");
+  }
+  const auto find = [&](const std::string& name) {
+    void* symbol = dlsym(library, name.c_str());
+    return symbol != nullptr ? symbol : dlsym(library, ("scipy_" + name).c_str());
+  };
+  OpenBlas found;
+  found.sgemm = reinterpret_cast<CblasGemm<float>>(find("cblas_sgemm"));
+  found.dgemm = reinterpret_cast<CblasGemm<double>>(find("cblas_dgemm"));
+  found.set_threads = reinterpret_cast<void (*)(int)>(find("openblas_set_num_threads"));
+  if (found.sgemm == nullptr || found.dgemm == nullptr) {
+    dlclose(library);
+    fail(ErrorKind::kInvalidArgument, "load_openblas: \"", path,
+         "\" has no cblas_sgemm and cblas_dgemm with 32-bit integers; give OpenBLAS's own library");
+  }
+  open_blas.store(new OpenBlas(found), std::memory_order_release);
+  register_gemm_provider(
+      {"openblas", 10,
+       [](Dtype dtype) { return dtype == Dtype::kFloat32 || dtype == Dtype::kFloat64; },
+       &run_open_blas, nullptr});
+}
+
+}  // namespace hologram

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: MIT
+// Products as recorded calls.
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+
+#include "hologram/error.h"
+#include "hologram/gemm.h"
+#include "hologram/parallel.h"
+#include "hologram/recorder.h"
+#include "src/cpu/gemm/gemm_builtin.h"
+#include "src/cpu/gemm/gemm_float.h"
+#include "src/cpu/gemm/gemm_provider.h"
+
+namespace hologram {
+namespace cpu {
+namespace {
+
+// A product as attribute words. Operands: C, A, B, the input.
+struct GemmCall {
+  int64_t dtype, trans_a, trans_b;
+  int64_t batch, m, n, k;
+  int64_t lda, ldb, ldc;
+  int64_t a_batch, b_batch, c_batch;
+  int64_t scales;  // whether there is something that beta scales
+  int64_t input_batch, input_row, input_col;
+
+  Dtype type() const { return static_cast<Dtype>(dtype); }
+  int64_t size() const { return static_cast<int64_t>(itemsize(type())); }
+};
+constexpr size_t kWords = sizeof(GemmCall) / sizeof(uint64_t);
+using Words = std::array<uint64_t, kWords>;
+
+GemmCall call_of(const uint64_t* attributes) {
+  Words words;
+  std::copy_n(attributes, kWords, words.begin());
+  return std::bit_cast<GemmCall>(words);
+}
+
+// Products with fewer multiplications finish before another thread has begun.
+constexpr int64_t kMinShared = int64_t{1} << 21;
+
+int threads_for(const GemmCall& call, int max_threads) {
+  return call.batch * call.m * call.n * call.k < kMinShared ? 1 : max_threads;
+}
+
+template <class T>
+void spread_row(const GemmCall& call, const char* input, int64_t cols, char* c) {
+  const T* from = reinterpret_cast<const T*>(input);
+  T* to = reinterpret_cast<T*>(c);
+  if (call.input_col == 1) {
+    std::memcpy(to, from, static_cast<size_t>(cols) * sizeof(T));
+  } else {
+    for (int64_t j = 0; j < cols; ++j) to[j] = from[j * call.input_col];
+  }
+}
+
+// Columns [col, col + cols) of row i of product p get the input, as if it had been there.
+void spread_row(const GemmCall& call, const char* input, int64_t p, int64_t i, int64_t col,
+                int64_t cols, char* c) {
+  input += (p * call.input_batch + i * call.input_row + col * call.input_col) * call.size();
+  call.size() == 4 ? spread_row<float>(call, input, cols, c)
+                   : spread_row<double>(call, input, cols, c);
+}
+
+GemmArgs gemm_args(const GemmCall& call, const CallArguments& arguments, int threads) {
+  GemmArgs g;
+  g.dtype = call.type();
+  g.trans_a = call.trans_a != 0, g.trans_b = call.trans_b != 0;
+  g.m = call.m, g.n = call.n, g.k = call.k;
+  g.alpha = std::bit_cast<double>(arguments.numbers[0]);
+  g.beta = call.scales != 0 ? std::bit_cast<double>(arguments.numbers[1]) : 0;
+  g.a = arguments.operands[1], g.lda = call.lda;
+  g.b = arguments.operands[2], g.ldb = call.ldb;
+  g.c = arguments.operands[0], g.ldc = call.ldc;
+  g.max_threads = threads;
+  return g;
+}
+
+void run_gemm(const CallArguments& arguments) {
+  const GemmCall call = call_of(arguments.attributes);
+  const int threads = threads_for(call, arguments.max_threads);
+  char* const c = arguments.operands[0];
+  if (const char* input = arguments.operands[3]; input != nullptr) {
+    const int64_t chunk = std::max<int64_t>(1, 65536 / call.n);
+    const int64_t chunks = (call.m + chunk - 1) / chunk;
+    parallel_for(call.batch * chunks, threads, [&](int64_t begin, int64_t end, int) {
+      for (int64_t t = begin; t < end; ++t) {
+        const int64_t p = t / chunks, last = std::min(call.m, (t % chunks + 1) * chunk);
+        for (int64_t i = t % chunks * chunk; i < last; ++i) {
+          spread_row(call, input, p, i, 0, call.n,
+                     c + (p * call.c_batch + i * call.ldc) * call.size());
+        }
+      }
+    });
+  }
+  GemmArgs g = gemm_args(call, arguments, threads);
+  // Not by whoever is the best provider now: that may have changed since the product was recorded.
+  const GemmProvider builtin = builtin_gemm();
+  if (call.k == 0) {
+    for (int64_t p = 0; p < call.batch; ++p) {
+      g.c = c + p * call.c_batch * call.size();
+      prepare(g);
+    }
+  } else if (call.batch == 1) {
+    builtin.gemm(g);
+  } else {
+    builtin.gemm_batched(g, call.batch, call.a_batch, call.b_batch, call.c_batch);
+  }
+}
+
+// Bytes of a row of A up to which a pass over C shows beside the product: with deeper ones, blocks
+// whose part of B stays near are narrow, and A is packed for each.
+constexpr int64_t kDeepBytes = 4096;
+constexpr int64_t kNearBytes = int64_t{1} << 20;
+
+// A product whose elements others may read as they come. Vectors are left out: they are added up in
+// another order.
+bool gemm_result(const uint64_t* attributes, CallResult& result) {
+  const GemmCall call = call_of(attributes);
+  result = {call.type(), call.m, call.n};
+  return call.batch == 1 && call.m > 1 && call.n > 1 && call.k > 0 &&
+         call.k * call.size() <= kDeepBytes && call.ldc == call.n;
+}
+
+struct BlocksContext {
+  const GemmCall& call;
+  const char* input;
+  const CallEpilogue& epilogue;
+};
+
+void before_block(void* context, const GemmBlocks::Block& block) {
+  const auto& [call, input, epilogue] = *static_cast<const BlocksContext*>(context);
+  if (input == nullptr) return;
+  for (int64_t i = 0; i < block.rows; ++i) {
+    spread_row(call, input, 0, block.row + i, block.col, block.cols,
+               block.data + i * block.pitch * call.size());
+  }
+}
+
+void after_block(void* context, const GemmBlocks::Block& block) {
+  const CallEpilogue& epilogue = static_cast<const BlocksContext*>(context)->epilogue;
+  epilogue.run(epilogue.context,
+               {block.row, block.rows, block.col, block.cols, block.data, block.pitch});
+}
+
+bool run_gemm_blocks(const CallArguments& arguments, const CallEpilogue& epilogue) {
+  const GemmCall call = call_of(arguments.attributes);
+  // Each thread would pack more of B than stays near.
+  if (epilogue.whole_rows && call.n * call.k * call.size() > kNearBytes) return false;
+  const int threads = threads_for(call, arguments.max_threads);
+  BlocksContext context{call, arguments.operands[3], epilogue};
+  float_gemm_blocks(gemm_args(call, arguments, threads),
+                    {&before_block, &after_block, &context, epilogue.whole_rows});
+  return true;
+}
+
+uint16_t gemm_kind() {
+  static const uint16_t kind = register_call(
+      {.name = "gemm", .run = &run_gemm, .result = &gemm_result, .run_blocks = &run_gemm_blocks});
+  return kind;
+}
+
+// The bytes of `batch` matrices, whose strides are not negative.
+CallOperand extent(Buffer* buffer, int64_t offset, int64_t batch, int64_t batch_stride,
+                   int64_t rows, int64_t row_stride, int64_t cols, int64_t col_stride,
+                   int64_t size) {
+  CallOperand operand;
+  if (rows == 0 || cols == 0) return operand;
+  operand.buffer = buffer;
+  operand.offset = offset;
+  operand.bytes =
+      ((batch - 1) * batch_stride + (rows - 1) * row_stride + (cols - 1) * col_stride + 1) * size;
+  operand.reads = true;
+  return operand;
+}
+
+bool overlap(const CallOperand& x, const CallOperand& y) {
+  return x.buffer == y.buffer && x.buffer != nullptr && x.offset < y.offset + y.bytes &&
+         y.offset < x.offset + x.bytes;
+}
+
+void check_ld(const char* name, int64_t ld, int64_t cols) {
+  if (ld >= std::max<int64_t>(1, cols)) return;
+  fail(ErrorKind::kInvalidArgument, "record_gemm: rows of ", name, " have ", cols,
+       " elements but lie only ", ld, " apart");
+}
+
+}  // namespace
+}  // namespace cpu
+
+bool record_gemm(const RecordGemm& given) {
+  RecordGemm g = given;
+  if (g.m < 0 || g.n < 0 || g.k < 0 || g.batch < 0) {
+    fail(ErrorKind::kInvalidArgument, "record_gemm: batch, m, n and k must not be negative, got ",
+         g.batch, ", ", g.m, ", ", g.n, ", ", g.k);
+  }
+  if (g.c.buffer == nullptr || !is_deferring() || !g.c.buffer->device().runs_plans()) return false;
+  if (g.dtype != Dtype::kFloat32 && g.dtype != Dtype::kFloat64) return false;
+  if (std::strcmp(gemm_provider_name(g.dtype), cpu::builtin_gemm().name) != 0) return false;
+  if (g.batch == 0 || g.m == 0 || g.n == 0) return true;
+  // Products that continue each other are one taller product, as in matmul().
+  if (g.batch > 1 && !g.trans_a && g.b.batch_stride == 0 && g.a.batch_stride == g.m * g.a.ld &&
+      g.c.batch_stride == g.m * g.c.ld &&
+      (g.input.buffer == nullptr || g.input.batch_stride == g.m * g.input.row_stride)) {
+    g.m *= g.batch;
+    g.batch = 1;
+  }
+  const int64_t size = static_cast<int64_t>(itemsize(g.dtype));
+  const auto matrix = [&](const RecordMatrix& m, int64_t rows, int64_t cols) {
+    return cpu::extent(m.buffer, m.offset, g.batch, m.batch_stride, rows, m.ld, cols, 1, size);
+  };
+  const int64_t a_rows = g.trans_a ? g.k : g.m, a_cols = g.trans_a ? g.m : g.k;
+  const int64_t b_rows = g.trans_b ? g.n : g.k, b_cols = g.trans_b ? g.k : g.n;
+  cpu::check_ld("a", g.a.ld, a_cols);
+  cpu::check_ld("b", g.b.ld, b_cols);
+  cpu::check_ld("c", g.c.ld, g.n);
+  CallOperand operands[4] = {matrix(g.c, g.m, g.n), matrix(g.a, a_rows, a_cols),
+                             matrix(g.b, b_rows, b_cols)};
+  CallOperand& c = operands[0];
+  if (cpu::overlap(c, operands[1]) || cpu::overlap(c, operands[2])) return false;
+  const bool scales = g.beta != 0;
+  bool in_place = scales && g.input.buffer == nullptr;
+  if (scales && !in_place) {
+    const RecordAddend& in = g.input;
+    operands[3] = cpu::extent(in.buffer, in.offset, g.batch, in.batch_stride, g.m, in.row_stride,
+                              g.n, in.col_stride, size);
+    if (cpu::overlap(c, operands[3])) {
+      in_place = in.offset == c.offset && (g.n == 1 || in.col_stride == 1) &&
+                 (g.m == 1 || in.row_stride == g.c.ld) &&
+                 (g.batch == 1 || in.batch_stride == g.c.batch_stride);
+      if (!in_place) return false;
+      operands[3] = {};
+    }
+  }
+  c.reads = in_place;
+  c.writes = true;
+  c.covers = (g.m == 1 || g.c.ld == g.n) && (g.batch == 1 || g.c.batch_stride == g.m * g.n);
+
+  const bool has_input = operands[3].buffer != nullptr;
+  const cpu::GemmCall call{.dtype = static_cast<int64_t>(g.dtype),
+                           .trans_a = g.trans_a,
+                           .trans_b = g.trans_b,
+                           .batch = g.batch,
+                           .m = g.m,
+                           .n = g.n,
+                           .k = g.k,
+                           .lda = g.a.ld,
+                           .ldb = g.b.ld,
+                           .ldc = g.c.ld,
+                           .a_batch = g.a.batch_stride,
+                           .b_batch = g.b.batch_stride,
+                           .c_batch = g.c.batch_stride,
+                           .scales = scales,
+                           .input_batch = has_input ? g.input.batch_stride : 0,
+                           .input_row = has_input ? g.input.row_stride : 0,
+                           .input_col = has_input ? g.input.col_stride : 0};
+  const uint64_t numbers[] = {std::bit_cast<uint64_t>(g.alpha), std::bit_cast<uint64_t>(g.beta)};
+  // Some fifty multiplications a nanosecond.
+  const double cost = 200 + static_cast<double>(g.batch * g.m) * static_cast<double>(g.n) *
+                                static_cast<double>(g.k) / 50;
+  return record_call(cpu::gemm_kind(), operands, std::bit_cast<cpu::Words>(call), numbers, cost);
+}
+
+}  // namespace hologram

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: MIT
+// Cuts float products into blocks of C that threads compute on their own, and packs what pays.
+#include "src/cpu/gemm/gemm_float.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "hologram/parallel.h"
+#include "src/cpu/device/grain_size.h"
+#include "src/cpu/gemm/gemm_kernels.h"
+#include "src/cpu/gemm/pack_buffer.h"
+
+namespace hologram::cpu {
+namespace {
+
+// Depth of a panel of B in L1; longer products add up such pieces in C.
+constexpr int64_t kDepth = 256;
+// Rows of A that stay in L2 while the panels of B pass by.
+constexpr int64_t kHeight = 168;
+// What a thread packs of B at a time, half of its L2.
+constexpr int64_t kPackBytes = int64_t{512} << 10;
+// So many multiplications make a task: about five microseconds.
+constexpr int64_t kTaskWork = int64_t{1} << 19;
+// Panels of a block that is used while it is near: narrow ones are slow to walk.
+constexpr int64_t kNarrowest = 4;
+// In-place rows of B are read again by each tile; more tiles than these pay for a packed copy.
+constexpr int64_t kInPlaceTiles = 4;
+
+// How C is cut into tasks: rows x cols blocks, of `width` panels at most.
+struct Grid {
+  int64_t rows = 1, cols = 1;
+};
+
+// widest, narrowest: panels of a task.
+Grid choose_grid(int64_t m, int64_t panels, int64_t panel_work, int64_t widest, int64_t narrowest,
+                 double pack_cost, int64_t tile_rows, int threads) {
+  const int64_t least = ceil_div(panels, widest);
+  const int64_t work = m * panels * panel_work;
+  const int64_t wish = std::min<int64_t>(4 * threads, work / kTaskWork);
+  if (threads <= 1 || wish <= 1) return {1, least};
+  Grid best{1, least};
+  double best_cost = std::numeric_limits<double>::infinity();
+  const int64_t most = std::min(wish, ceil_div(m, tile_rows));
+  for (int64_t r = 1; r <= most; ++r) {
+    const int64_t c = std::clamp(ceil_div(wish, r), least, std::max(least, panels / narrowest));
+    // In units of one row times one panel.
+    const double task = static_cast<double>(ceil_div(panels, c)) *
+                        (static_cast<double>(ceil_div(m, r)) + pack_cost);
+    const double cost = task * static_cast<double>(ceil_div(r * c, threads));
+    if (cost < best_cost) best = {r, c}, best_cost = cost;
+  }
+  return best;
+}
+
+template <class T>
+struct Float {
+  const GemmArgs& g;
+  const GemmKernel<T>& kernel;
+  const T* a;
+  int64_t a_row, a_col;
+  const T* b;
+  int64_t b_row, b_col;
+  T* c;
+  int64_t first, m;  // the rows of C to compute
+  T alpha, beta;
+
+  Float(const GemmArgs& args, int64_t begin, int64_t end)
+      : g(args),
+        kernel(gemm_kernel(current_isa(), T())),
+        a(static_cast<const T*>(args.a)),
+        a_row(args.trans_a ? 1 : args.lda),
+        a_col(args.trans_a ? args.lda : 1),
+        b(static_cast<const T*>(args.b)),
+        b_row(args.trans_b ? 1 : args.ldb),
+        b_col(args.trans_b ? args.ldb : 1),
+        c(static_cast<T*>(args.c)),
+        first(begin),
+        m(end - begin),
+        alpha(static_cast<T>(args.alpha)),
+        beta(static_cast<T>(args.beta)) {}
+
+  void run() const {
+    // A vector on either side: one dot product a row, if the rows lie along k.
+    if (g.n == 1 && a_col == 1 && b_row == 1) {
+      return dots(a + first * a_row, a_row, b, m, c + first * g.ldc, g.ldc);
+    }
+    if (g.m == 1 && b_row == 1 && a_col == 1) return dots(b, b_col, a, g.n, c, 1);
+    blocks();
+  }
+
+  void dots(const T* rows, int64_t step, const T* x, int64_t count, T* y, int64_t y_step) const {
+    const int64_t chunk = std::max<int64_t>(1, 65536 / g.k);
+    parallel_for(ceil_div(count, chunk), g.max_threads, [&](int64_t begin, int64_t end, int) {
+      const int64_t from = begin * chunk, here = std::min(count, end * chunk) - from;
+      kernel.dot_rows(rows + from * step, step, x, here, g.k, alpha, beta, y + from * y_step,
+                      y_step);
+    });
+  }
+
+  void blocks() const {
+    const int64_t panels = ceil_div(g.n, kernel.cols), depth = std::min(kDepth, g.k);
+    const int64_t budget = kPackBytes / static_cast<int64_t>(sizeof(T)) / kernel.cols;
+    const int threads = threads_of(g.max_threads);
+    const double pack_cost = b_col == 1 ? 2 : 6;
+    const Grid grid =
+        choose_grid(m, panels, kernel.cols * g.k, std::max<int64_t>(1, budget / depth), 1,
+                    pack_cost, kernel.rows, threads);
+    // What each thread has packed of B: the number of a column group, all of its depth.
+    const bool whole = ceil_div(panels, grid.cols) * g.k <= budget;
+    const bool b_in_place = b_col == 1 && ceil_div(m, grid.rows) <= kInPlaceTiles * kernel.rows;
+    std::array<int64_t, 64> held;
+    held.fill(-1);
+    parallel_for(grid.rows * grid.cols, threads, [&](int64_t begin, int64_t end, int worker) {
+      for (int64_t task = begin; task < end; ++task) {
+        const int64_t group = task / grid.rows, row = task % grid.rows;
+        int64_t unknown = -1;
+        int64_t& packed = worker < 64 ? held[static_cast<size_t>(worker)] : unknown;
+        block(first + m * row / grid.rows, first + m * (row + 1) / grid.rows,
+              panels * group / grid.cols, panels * (group + 1) / grid.cols, b_in_place, whole,
+              whole && packed == group);
+        packed = group;
+      }
+    });
+  }
+
+  // Rows [i0, i1) of the panels [j0, j1). whole: B is packed for all of k, and it may be so
+  // already.
+  void block(int64_t i0, int64_t i1, int64_t j0, int64_t j1, bool b_in_place, bool whole,
+             bool packed) const {
+    static thread_local PackBuffer kept_a, kept_b;
+    const int64_t depth = std::min(kDepth, g.k), cols = kernel.cols, width = (j1 - j0) * cols;
+    const bool a_in_place = j1 - j0 <= 8;
+    T* const to_b = kept_b.get<T>(width * (whole ? g.k : depth));
+    T* const to_a = a_in_place ? nullptr : kept_a.get<T>(std::min(kHeight, i1 - i0) * depth);
+    for (int64_t p0 = 0; p0 < g.k; p0 += kDepth) {
+      const int64_t k = std::min(kDepth, g.k - p0);
+      T* const pack = whole ? to_b + p0 * width : to_b;
+      for (int64_t j = j0; j < j1 && !packed; ++j) {
+        const int64_t n = std::min(cols, g.n - j * cols);
+        if (b_in_place && n == cols) continue;
+        kernel.pack_b(b + p0 * b_row + j * cols * b_col, b_row, b_col, k, n,
+                      pack + (j - j0) * cols * k);
+      }
+      for (int64_t i = i0; i < i1; i += kHeight) {
+        strip(i, std::min(kHeight, i1 - i), j0, j1, p0, pack, b_in_place, to_a,
+              c + i * g.ldc + j0 * cols, g.ldc);
+      }
+    }
+  }
+
+  // Rows [i, i + m) of the panels [j0, j1) at `to`, from one piece of k that is packed or in place.
+  // to_a: room to pack A, or null.
+  void strip(int64_t i, int64_t m, int64_t j0, int64_t j1, int64_t p0, const T* pack,
+             bool b_in_place, T* to_a, T* to, int64_t ldc) const {
+    const int64_t cols = kernel.cols;
+    GemmPanel<T> panel;
+    panel.m = m;
+    panel.k = std::min(kDepth, g.k - p0);
+    panel.row = a_row, panel.col = a_col;
+    panel.packed = to_a != nullptr;
+    panel.ldc = ldc;
+    panel.alpha = alpha, panel.beta = p0 == 0 ? beta : T(1);
+    panel.a = a + i * a_row + p0 * a_col;
+    if (to_a != nullptr) {
+      kernel.pack_a(panel.a, a_row, a_col, m, panel.k, to_a);
+      panel.a = to_a;
+    }
+    for (int64_t j = j0; j < j1; ++j) {
+      panel.n = std::min(cols, g.n - j * cols);
+      const bool direct = b_in_place && panel.n == cols;
+      panel.b = direct ? b + p0 * b_row + j * cols : pack + (j - j0) * cols * panel.k;
+      panel.ldb = direct ? b_row : cols;
+      panel.c = to + (j - j0) * cols;
+      kernel.panel(panel);
+    }
+  }
+
+  // All of C, each block in all of k at once.
+  void near_blocks(const GemmBlocks& blocks) const {
+    const int64_t panels = ceil_div(g.n, kernel.cols);
+    const int64_t budget = kPackBytes / static_cast<int64_t>(sizeof(T)) / kernel.cols;
+    const int threads = threads_of(g.max_threads);
+    const int64_t widest = blocks.whole_rows ? panels : std::max<int64_t>(1, budget / g.k);
+    Grid grid =
+        choose_grid(m, panels, kernel.cols * g.k, widest, blocks.whole_rows ? panels : kNarrowest,
+                    b_col == 1 ? 2 : 6, kernel.rows, threads);
+    // A block a task: threads that come late take fewer, and whoever has packed B goes on with it.
+    if (threads > 1) grid.rows = std::max(grid.rows, ceil_div(m, kHeight));
+    std::array<int64_t, 64> held;
+    held.fill(-1);
+    parallel_for(grid.rows * grid.cols, threads, [&](int64_t begin, int64_t end, int worker) {
+      for (int64_t task = begin; task < end; ++task) {
+        const int64_t group = task / grid.rows, row = task % grid.rows;
+        int64_t unknown = -1;
+        int64_t& packed = worker < 64 ? held[static_cast<size_t>(worker)] : unknown;
+        near_block(m * row / grid.rows, m * (row + 1) / grid.rows, panels * group / grid.cols,
+                   panels * (group + 1) / grid.cols, packed == group, blocks);
+        packed = group;
+      }
+    });
+  }
+
+  void near_block(int64_t i0, int64_t i1, int64_t j0, int64_t j1, bool packed,
+                  const GemmBlocks& blocks) const {
+    static thread_local PackBuffer kept_a, kept_b, kept_c;
+    const int64_t depth = std::min(kDepth, g.k), cols = kernel.cols, width = (j1 - j0) * cols;
+    const int64_t height = std::min(kHeight, i1 - i0), last = std::min(g.n, j1 * cols);
+    const bool b_in_place = b_col == 1 && m <= kInPlaceTiles * kernel.rows;
+    T* const to_b = kept_b.get<T>(width * g.k);
+    T* const to_a = j1 - j0 <= 8 ? nullptr : kept_a.get<T>(height * depth);
+    for (int64_t p0 = 0; p0 < g.k && !packed; p0 += kDepth) {
+      const int64_t k = std::min(kDepth, g.k - p0);
+      for (int64_t j = j0; j < j1; ++j) {
+        const int64_t n = std::min(cols, g.n - j * cols);
+        if (b_in_place && n == cols) continue;
+        kernel.pack_b(b + p0 * b_row + j * cols * b_col, b_row, b_col, k, n,
+                      to_b + p0 * width + (j - j0) * cols * k);
+      }
+    }
+    for (int64_t i = i0; i < i1; i += height) {
+      const int64_t rows = std::min(height, i1 - i);
+      T* to = c + i * g.ldc + j0 * cols;
+      int64_t ldc = g.ldc;
+      if (c == nullptr) {
+        to = kept_c.get<T>(height * width);
+        ldc = last - j0 * cols;
+      }
+      const GemmBlocks::Block block{
+          i, rows, j0 * cols, last - j0 * cols, reinterpret_cast<char*>(to), ldc};
+      blocks.before(blocks.context, block);
+      for (int64_t p0 = 0; p0 < g.k; p0 += kDepth) {
+        strip(i, rows, j0, j1, p0, to_b + p0 * width, b_in_place, to_a, to, ldc);
+      }
+      blocks.after(blocks.context, block);
+    }
+  }
+};
+
+}  // namespace
+
+void float_gemm(const GemmArgs& args, int64_t begin, int64_t end) {
+  if (args.dtype == Dtype::kFloat64) {
+    Float<double>(args, begin, end).run();
+  } else {
+    Float<float>(args, begin, end).run();
+  }
+}
+
+void float_gemm_blocks(const GemmArgs& args, const GemmBlocks& blocks) {
+  if (args.dtype == Dtype::kFloat64) {
+    Float<double>(args, 0, args.m).near_blocks(blocks);
+  } else {
+    Float<float>(args, 0, args.m).near_blocks(blocks);
+  }
+}
+
+}  // namespace hologram::cpu

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: MIT
+// The register tile of the built-in GEMM and its packing, for every instruction set.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/cpu/gemm/gemm_kernels.cc"
+#include "src/cpu/simd/targets.h"
+// clang-format off
+#include "hwy/highway.h"
+#include "src/cpu/simd/simd_tail-inl.h"
+#include "src/cpu/movement/transpose-inl.h"
+#include "src/cpu/gemm/gemm_kernels.h"
+// clang-format on
+
+#include <algorithm>
+
+HWY_BEFORE_NAMESPACE();
+namespace hologram {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+namespace {
+
+// Two vectors of columns; as many rows as leave registers for them and one broadcast.
+#if HWY_TARGET == HWY_AVX3
+constexpr int kRows = 14;
+#elif HWY_TARGET == HWY_AVX2
+constexpr int kRows = 6;
+#else
+constexpr int kRows = 4;
+#endif
+
+template <class T>
+using Tag = hn::ScalableTag<T>;
+template <class T>
+constexpr int64_t kCols = 2 * static_cast<int64_t>(hn::MaxLanes(Tag<T>()));
+
+// Rows of a block are cut into tiles of nearly equal height: a tile costs what it has rows.
+constexpr int64_t TileCount(int64_t m) { return (m + kRows - 1) / kRows; }
+template <class F>
+HWY_INLINE void ForTiles(int64_t m, F&& f) {
+  const int64_t count = TileCount(m), height = m / count, taller = m % count;
+  int64_t i = 0;
+  for (int64_t t = 0; t < count; ++t) {
+    const int64_t rows = height + (t < taller ? 1 : 0);
+    f(i, rows);
+    i += rows;
+  }
+}
+
+template <class T>
+void PackA(const T* a, int64_t row, int64_t col, int64_t m, int64_t k, T* HWY_RESTRICT to) {
+  ForTiles(m, [&](int64_t i, int64_t rows) HWY_ATTR {
+    const T* from = a + i * row;
+    if (col == 1) {
+      Transpose(from, row, rows, k, to, rows);
+    } else {
+      for (int64_t p = 0; p < k; ++p) {
+        for (int64_t r = 0; r < rows; ++r) to[p * rows + r] = from[r * row + p * col];
+      }
+    }
+    to += rows * k;
+  });
+}
+
+template <class T>
+void PackB(const T* b, int64_t row, int64_t col, int64_t k, int64_t n, T* HWY_RESTRICT to) {
+  constexpr int64_t kWidth = kCols<T>;
+  for (int64_t j = 0; j < n; j += kWidth, to += kWidth * k) {
+    const T* from = b + j * col;
+    const int64_t cols = std::min(kWidth, n - j);
+    if (cols == kWidth && col == 1) {
+      for (int64_t p = 0; p < k; ++p) {
+        for (int64_t c = 0; c < kWidth; ++c) to[p * kWidth + c] = from[p * row + c];
+      }
+      continue;
+    }
+    if (row == 1) {
+      Transpose(from, col, cols, k, to, kWidth);
+    } else {
+      for (int64_t p = 0; p < k; ++p) {
+        for (int64_t c = 0; c < cols; ++c) to[p * kWidth + c] = from[p * row + c * col];
+      }
+    }
+    if (cols < kWidth) {
+      for (int64_t p = 0; p < k; ++p)
+        std::fill(to + p * kWidth + cols, to + (p + 1) * kWidth, T(0));
+    }
+  }
+}
+
+// kRowCount x (kVectors vectors) of C, of which n columns are there. kAlongK: the rows of A lie
+// along k, lda apart; else its columns do.
+template <class T, int kRowCount, int kVectors, bool kAlongK>
+void Tile(int64_t k, const T* HWY_RESTRICT a, int64_t lda, const T* HWY_RESTRICT b, int64_t ldb,
+          int64_t n, T alpha, T beta, T* HWY_RESTRICT c, int64_t ldc) {
+  const Tag<T> d;
+  using V = hn::Vec<Tag<T>>;
+  constexpr int64_t kLanes = kCols<T> / 2;
+  // One pointer serves three rows: its own, and those one and two lda further, are addresses that
+  // one instruction can form.
+  constexpr int kPointers = kAlongK ? (kRowCount + 2) / 3 : 1;
+  const T* rows[kPointers];
+#pragma GCC unroll 16
+  for (int i = 0; i < kPointers; ++i) rows[i] = a + 3 * i * lda;
+  if (beta != T(0)) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kRowCount; ++i) {
+      __builtin_prefetch(c + i * ldc);
+      if (kVectors > 1) __builtin_prefetch(c + i * ldc + kLanes);
+    }
+  }
+  V sum[kRowCount * kVectors];
+#pragma GCC unroll 32
+  for (int i = 0; i < kRowCount * kVectors; ++i) sum[i] = hn::Zero(d);
+  for (int64_t p = 0; p < k; ++p) {
+    V y[kVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) y[v] = hn::LoadU(d, b + v * kLanes);
+#pragma GCC unroll 16
+    for (int i = 0; i < kRowCount; ++i) {
+      const V x = hn::Set(d, kAlongK ? rows[i / 3][i % 3 * lda] : rows[0][i]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        sum[i * kVectors + v] = hn::MulAdd(x, y[v], sum[i * kVectors + v]);
+      }
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kPointers; ++i) rows[i] += kAlongK ? 1 : lda;
+    b += ldb;
+  }
+  const V scale = hn::Set(d, alpha), keep = hn::Set(d, beta);
+#pragma GCC unroll 16
+  for (int i = 0; i < kRowCount; ++i) {
+    T* row = c + i * ldc;
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      V value = hn::Mul(sum[i * kVectors + v], scale);
+      T* to = row + v * kLanes;
+      const int64_t here = n - v * kLanes;
+      if (here >= kLanes) {
+        if (beta != T(0)) value = hn::MulAdd(hn::LoadU(d, to), keep, value);
+        hn::StoreU(value, d, to);
+      } else if (here > 0) {
+        if (beta != T(0)) value = hn::MulAdd(LoadFirst(d, to, here), keep, value);
+        StoreFirst(d, value, to, here);
+      }
+    }
+  }
+}
+
+template <class T, int kVectors, bool kAlongK, int kRowCount = kRows>
+void TileOf(int64_t rows, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, int64_t n,
+            T alpha, T beta, T* c, int64_t ldc) {
+  if (rows == kRowCount) {
+    return Tile<T, kRowCount, kVectors, kAlongK>(k, a, lda, b, ldb, n, alpha, beta, c, ldc);
+  }
+  if constexpr (kRowCount > 1) {
+    TileOf<T, kVectors, kAlongK, kRowCount - 1>(rows, k, a, lda, b, ldb, n, alpha, beta, c, ldc);
+  }
+}
+
+template <class T>
+void Panel(const cpu::GemmPanel<T>& g) {
+  ForTiles(g.m, [&](int64_t i, int64_t rows) HWY_ATTR {
+    const T* a = g.packed ? g.a + i * g.k : g.a + i * g.row;
+    T* c = g.c + i * g.ldc;
+    const int64_t lda = g.packed ? rows : g.row == 1 ? g.col : g.row;
+    const bool along_k = !g.packed && g.row != 1;
+    const bool narrow = g.n <= kCols<T> / 2;
+    const auto run = [&](auto tile) HWY_ATTR {
+      tile(rows, g.k, a, lda, g.b, g.ldb, g.n, g.alpha, g.beta, c, g.ldc);
+    };
+    if (along_k) {
+      narrow ? run(&TileOf<T, 1, true>) : run(&TileOf<T, 2, true>);
+    } else {
+      narrow ? run(&TileOf<T, 1, false>) : run(&TileOf<T, 2, false>);
+    }
+  });
+}
+
+template <class T>
+void DotRows(const T* a, int64_t lda, const T* x, int64_t m, int64_t k, T alpha, T beta, T* y,
+             int64_t incy) {
+  const Tag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t i = 0; i < m; ++i, a += lda) {
+    auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
+    int64_t p = 0;
+    for (; p + 4 * lanes <= k; p += 4 * lanes) {
+      s0 = hn::MulAdd(hn::LoadU(d, a + p), hn::LoadU(d, x + p), s0);
+      s1 = hn::MulAdd(hn::LoadU(d, a + p + lanes), hn::LoadU(d, x + p + lanes), s1);
+      s2 = hn::MulAdd(hn::LoadU(d, a + p + 2 * lanes), hn::LoadU(d, x + p + 2 * lanes), s2);
+      s3 = hn::MulAdd(hn::LoadU(d, a + p + 3 * lanes), hn::LoadU(d, x + p + 3 * lanes), s3);
+    }
+    for (; p + lanes <= k; p += lanes) {
+      s0 = hn::MulAdd(hn::LoadU(d, a + p), hn::LoadU(d, x + p), s0);
+    }
+    if (p < k) s1 = hn::MulAdd(LoadFirst(d, a + p, k - p), LoadFirst(d, x + p, k - p), s1);
+    const auto sum = hn::Add(hn::Add(s0, s1), hn::Add(s2, s3));
+    const T dot = alpha * hn::GetLane(hn::SumOfLanes(d, sum));
+    y[i * incy] = beta != T(0) ? dot + beta * y[i * incy] : dot;
+  }
+}
+
+}  // namespace
+
+cpu::GemmKernel<float> GemmKernelFloat() {
+  return {kRows, kCols<float>, &PackA<float>, &PackB<float>, &Panel<float>, &DotRows<float>};
+}
+cpu::GemmKernel<double> GemmKernelDouble() {
+  return {kRows, kCols<double>, &PackA<double>, &PackB<double>, &Panel<double>, &DotRows<double>};
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace hologram
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace hologram::cpu {
+
+const GemmKernel<float>& gemm_kernel(Isa isa, float) {
+  static const auto* kernels = new GemmKernel<float>[kIsaCount] {
+    HOLOGRAM_FOR_ISA(Isa::kBaseline, GemmKernelFloat)
+    (), HOLOGRAM_FOR_ISA(Isa::kAvx2, GemmKernelFloat)(),
+        HOLOGRAM_FOR_ISA(Isa::kAvx512, GemmKernelFloat)()
+  };
+  return kernels[static_cast<int>(isa)];
+}
+
+const GemmKernel<double>& gemm_kernel(Isa isa, double) {
+  static const auto* kernels = new GemmKernel<double>[kIsaCount] {
+    HOLOGRAM_FOR_ISA(Isa::kBaseline, GemmKernelDouble)
+    (), HOLOGRAM_FOR_ISA(Isa::kAvx2, GemmKernelDouble)(),
+        HOLOGRAM_FOR_ISA(Isa::kAvx512, GemmKernelDouble)()
+  };
+  return kernels[static_cast<int>(isa)];
+}
+
+}  // namespace hologram::cpu
+#endif

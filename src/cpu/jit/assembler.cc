@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: MIT
+// The instructions of each operation.
+#if defined(__x86_64__)
+#include "src/cpu/jit/assembler.h"
+
+namespace hologram::cpu::jit {
+
+using Xbyak::Address;
+using Xbyak::Operand;
+using Xbyak::Opmask;
+using Xbyak::Xmm;
+using Xbyak::Ymm;
+
+namespace {
+
+// Predicates of vcmpps: none raises a signal for quiet NaN.
+constexpr uint8_t kFloatPredicate[] = {0x00, 0x11, 0x12, 0x04, 0x16, 0x03};
+// Predicates of vpcmpd, as far as integers use them.
+constexpr uint8_t kIntPredicate[] = {0, 1, 2, 4};
+
+bool is_double(Dtype d) { return d == Dtype::kFloat64; }
+
+}  // namespace
+
+Assembler::Assembler(Isa isa, void* buffer, size_t capacity)
+    : Xbyak::CodeGenerator(capacity, buffer), wide_(isa == Isa::kAvx512) {}
+
+void Assembler::set_lanes(int lanes) { lanes_ = lanes; }
+
+Xmm Assembler::vector(int reg, int bytes) const {
+  // The encoder would quietly take AVX-512 for these.
+  if (!wide_ && (reg > 15 || bytes > 32)) throw Xbyak::Error(Xbyak::ERR_INTERNAL);
+  return Xmm(bytes > 32 ? Operand::ZMM : bytes > 16 ? Operand::YMM : Operand::XMM, reg);
+}
+
+Xmm Assembler::typed(int reg, Dtype dtype) const {
+  return vector(reg, lanes_ * static_cast<int>(itemsize(dtype)));
+}
+
+bool Assembler::takes_memory(const Node& node) const {
+  if (node.is_mask() && node.op != Op::kCompare) return false;
+  switch (node.op) {
+    case Op::kAdd:
+    case Op::kSub:
+    case Op::kDiv:
+    case Op::kMax:
+    case Op::kMin:
+    case Op::kMaxOrNan:
+    case Op::kMinOrNan:
+    case Op::kAnd:
+    case Op::kOr:
+    case Op::kXor:
+    case Op::kFma:
+    case Op::kFnma:
+    case Op::kFms:
+    case Op::kScale:
+      return true;
+    case Op::kMul:
+      return wide_ || node.dtype != Dtype::kInt64;
+    case Op::kCompare:
+      return wide_ || is_floating(node.from) || node.index == kEqual || node.index == kUnequal;
+    default:
+      return false;
+  }
+}
+
+void Assembler::operation(const Node& node, int to, const int* from, const Address* memory) {
+  if (node.is_mask() && node.op != Op::kCompare) {
+    mask_logic(node.op, to, from[0], from[1]);
+    return;
+  }
+  const Xmm d = typed(to, node.dtype);
+  switch (node.op) {
+    case Op::kFma:
+    case Op::kFnma:
+    case Op::kFms:
+      return fused(node, to, from, memory);
+    case Op::kSelect:
+      return select(node, to, from);
+    case Op::kConvert:
+      return convert(node, to, from[0]);
+    case Op::kSqrt:
+      return is_double(node.dtype) ? vsqrtpd(d, typed(from[0], node.dtype))
+                                   : vsqrtps(d, typed(from[0], node.dtype));
+    case Op::kRound: {
+      const Xmm a = typed(from[0], node.dtype);
+      const auto mode = static_cast<uint8_t>(node.index);
+      if (wide_) return is_double(node.dtype) ? vrndscalepd(d, a, mode) : vrndscaleps(d, a, mode);
+      return is_double(node.dtype) ? vroundpd(d, a, mode) : vroundps(d, a, mode);
+    }
+    case Op::kAbs: {
+      const Xmm a = typed(from[0], node.dtype);
+      return node.dtype == Dtype::kInt64 ? vpabsq(d, a) : vpabsd(d, a);
+    }
+    case Op::kShiftLeft:
+    case Op::kShiftRight: {
+      const Xmm a = typed(from[0], node.dtype);
+      const auto bits = static_cast<uint8_t>(node.index);
+      if (itemsize(node.dtype) == 8) {
+        return node.op == Op::kShiftLeft ? vpsllq(d, a, bits) : vpsrlq(d, a, bits);
+      }
+      return node.op == Op::kShiftLeft ? vpslld(d, a, bits) : vpsrld(d, a, bits);
+    }
+    case Op::kMantissa: {
+      // In [1, 2); NaN for negative numbers, yet 1 rather than -1 for -0.
+      constexpr uint8_t kNormal = 3 << 2;
+      const Xmm a = typed(from[0], node.dtype);
+      return is_double(node.dtype) ? vgetmantpd(d, a, kNormal) : vgetmantps(d, a, kNormal);
+    }
+    case Op::kExponent: {
+      const Xmm a = typed(from[0], node.dtype);
+      return is_double(node.dtype) ? vgetexppd(d, a) : vgetexpps(d, a);
+    }
+    case Op::kFix:
+      return fix(node, to, from);
+    default:
+      break;
+  }
+  const Xmm a = typed(from[0], node.from);
+  const Xmm b_register = typed(memory == nullptr ? from[1] : 0, node.from);
+  const Operand& b = memory == nullptr ? static_cast<const Operand&>(b_register) : *memory;
+  if (node.op == Op::kCompare) return compare(node, to, a, b);
+  if (node.op == Op::kMaxOrNan || node.op == Op::kMinOrNan) return extreme_or_nan(node, d, a, b);
+  if (node.op == Op::kMul && node.dtype == Dtype::kInt64 && !wide_) {
+    return multiply_int64(d, a, b_register);
+  }
+  arithmetic(node, d, a, b);
+}
+
+void Assembler::arithmetic(const Node& node, const Xmm& d, const Xmm& a, const Operand& b) {
+  // Columns: float32, float64, int32, int64.
+#define HOLOGRAM_BY_DTYPE(f32, f64, i32, i64)           \
+  return node.dtype == Dtype::kFloat32   ? f32(d, a, b) \
+         : node.dtype == Dtype::kFloat64 ? f64(d, a, b) \
+         : node.dtype == Dtype::kInt32   ? i32(d, a, b) \
+                                         : i64(d, a, b)
+  switch (node.op) {
+    case Op::kAdd:
+      HOLOGRAM_BY_DTYPE(vaddps, vaddpd, vpaddd, vpaddq);
+    case Op::kSub:
+      HOLOGRAM_BY_DTYPE(vsubps, vsubpd, vpsubd, vpsubq);
+    case Op::kMul:
+      HOLOGRAM_BY_DTYPE(vmulps, vmulpd, vpmulld, vpmullq);
+    case Op::kMax:
+      HOLOGRAM_BY_DTYPE(vmaxps, vmaxpd, vpmaxsd, vpmaxsq);
+    case Op::kMin:
+      HOLOGRAM_BY_DTYPE(vminps, vminpd, vpminsd, vpminsq);
+    case Op::kDiv:
+      return is_double(node.dtype) ? vdivpd(d, a, b) : vdivps(d, a, b);
+    case Op::kScale:
+      return is_double(node.dtype) ? vscalefpd(d, a, b) : vscalefps(d, a, b);
+    case Op::kAnd:
+      return vandps(d, a, b);
+    case Op::kOr:
+      return vorps(d, a, b);
+    case Op::kXor:
+      return vxorps(d, a, b);
+    default:
+      throw Xbyak::Error(Xbyak::ERR_INTERNAL);
+  }
+#undef HOLOGRAM_BY_DTYPE
+}
+
+// Low halves multiplied, and the two cross products above them.
+void Assembler::multiply_int64(const Xmm& d, const Xmm& a, const Xmm& b) {
+  const Xmm s0 = scratch(0, Dtype::kInt64), s1 = scratch(1, Dtype::kInt64);
+  vpsrlq(s0, a, 32);
+  vpmuludq(s0, s0, b);
+  vpsrlq(s1, b, 32);
+  vpmuludq(s1, s1, a);
+  vpaddq(s0, s0, s1);
+  vpsllq(s0, s0, 32);
+  vpmuludq(d, a, b);
+  vpaddq(d, d, s0);
+}
+
+void Assembler::extreme_or_nan(const Node& node, const Xmm& d, const Xmm& x, const Operand& y) {
+  const bool max = node.op == Op::kMaxOrNan, f64 = is_double(node.dtype);
+  const Xmm s0 = scratch(0, node.dtype), s1 = scratch(1, node.dtype);
+  if (max) {
+    f64 ? vmaxpd(s0, x, y) : vmaxps(s0, x, y);
+  } else {
+    f64 ? vminpd(s0, x, y) : vminps(s0, x, y);
+  }
+  if (wide_) {
+    const Opmask k(kScratchMask);
+    if (f64) {
+      vcmppd(k, x, x, kFloatPredicate[kUnordered]);
+      vblendmpd(d | k, s0, x);
+    } else {
+      vcmpps(k, x, x, kFloatPredicate[kUnordered]);
+      vblendmps(d | k, s0, x);
+    }
+  } else if (f64) {
+    vcmppd(s1, x, x, kFloatPredicate[kUnordered]);
+    vblendvpd(d, s0, x, s1);
+  } else {
+    vcmpps(s1, x, x, kFloatPredicate[kUnordered]);
+    vblendvps(d, s0, x, s1);
+  }
+}
+
+// The instruction's result replaces the addend (231) or the first factor (213).
+void Assembler::fused(const Node& node, int to, const int* from, const Address* memory) {
+  const bool f64 = is_double(node.dtype);
+  Xmm a = typed(from[0], node.dtype), b = typed(from[1], node.dtype);
+  const bool factor_there = from[0] == to || from[1] == to;
+  const bool addend_there = memory == nullptr && from[2] == to;
+  const Xmm addend = typed(memory == nullptr ? from[2] : 0, node.dtype);
+  if (addend_there && !factor_there) {
+    if (node.op == Op::kFma) return f64 ? vfmadd231pd(addend, a, b) : vfmadd231ps(addend, a, b);
+    if (node.op == Op::kFms) return f64 ? vfmsub231pd(addend, a, b) : vfmsub231ps(addend, a, b);
+    return f64 ? vfnmadd231pd(addend, a, b) : vfnmadd231ps(addend, a, b);
+  }
+  const Xmm d = typed(to, node.dtype);
+  const Xmm result = addend_there ? scratch(0, node.dtype) : d;
+  if (from[0] != to && from[1] == to) std::swap(a, b);
+  if (a.getIdx() != result.getIdx()) vmovaps(result, a);
+  const Operand& c = memory == nullptr ? static_cast<const Operand&>(addend) : *memory;
+  if (node.op == Op::kFma) {
+    f64 ? vfmadd213pd(result, b, c) : vfmadd213ps(result, b, c);
+  } else if (node.op == Op::kFms) {
+    f64 ? vfmsub213pd(result, b, c) : vfmsub213ps(result, b, c);
+  } else {
+    f64 ? vfnmadd213pd(result, b, c) : vfnmadd213ps(result, b, c);
+  }
+  if (addend_there) vmovaps(d, result);
+}
+
+void Assembler::fix(const Node& node, int to, const int* from) {
+  const Xmm x = typed(from[0], node.dtype), table = typed(from[2], node.dtype);
+  const Xmm result = scratch(0, node.dtype), d = typed(to, node.dtype);
+  const bool in_place = to == from[1];
+  const Xmm& changed = in_place ? d : result;
+  if (!in_place) vmovaps(result, typed(from[1], node.dtype));
+  is_double(node.dtype) ? vfixupimmpd(changed, x, table, 0) : vfixupimmps(changed, x, table, 0);
+  if (!in_place) vmovaps(d, result);
+}
+
+void Assembler::compare(const Node& node, int to, const Xmm& a, const Operand& b) {
+  const bool f64 = is_double(node.from);
+  if (wide_) {
+    const Opmask k(to);
+    if (is_floating(node.from)) {
+      const uint8_t predicate = kFloatPredicate[node.index];
+      return f64 ? vcmppd(k, a, b, predicate) : vcmpps(k, a, b, predicate);
+    }
+    const uint8_t predicate = kIntPredicate[node.index];
+    return node.from == Dtype::kInt64 ? vpcmpq(k, a, b, predicate) : vpcmpd(k, a, b, predicate);
+  }
+  compare_narrow(node, typed(to, node.from), a, b);
+  if (vector_bytes() / lanes_ > static_cast<int>(itemsize(node.from))) {
+    vpmovsxdq(Ymm(to), Xmm(to));
+  }
+}
+
+void Assembler::compare_narrow(const Node& node, const Xmm& d, const Xmm& a, const Operand& b) {
+  if (is_floating(node.from)) {
+    const uint8_t predicate = kFloatPredicate[node.index];
+    return is_double(node.from) ? vcmppd(d, a, b, predicate) : vcmpps(d, a, b, predicate);
+  }
+  const bool i64 = node.from == Dtype::kInt64;
+  if (node.index == kEqual || node.index == kUnequal) {
+    i64 ? vpcmpeqq(d, a, b) : vpcmpeqd(d, a, b);
+  } else if (node.index == kLess) {
+    const Xmm& y = static_cast<const Xmm&>(b);
+    i64 ? vpcmpgtq(d, y, a) : vpcmpgtd(d, y, a);
+  } else {
+    i64 ? vpcmpgtq(d, a, b) : vpcmpgtd(d, a, b);
+  }
+  if (node.index == kEqual || node.index == kLess) return;
+  const Xmm ones = scratch(0, node.from);
+  vpcmpeqd(ones, ones, ones);
+  vpxor(d, d, ones);
+}
+
+void Assembler::select(const Node& node, int to, const int* from) {
+  const bool eight = itemsize(node.dtype) == 8;
+  const Xmm d = typed(to, node.dtype), yes = typed(from[1], node.dtype);
+  if (wide_) {
+    const Opmask k(from[0]);
+    if (node.arity == 2) return eight ? vmovapd(d | k | T_z, yes) : vmovaps(d | k | T_z, yes);
+    const Xmm no = typed(from[2], node.dtype);
+    return eight ? vblendmpd(d | k, no, yes) : vblendmps(d | k, no, yes);
+  }
+  Xmm mask = typed(from[0], node.dtype);
+  if (vector_bytes() / lanes_ > static_cast<int>(itemsize(node.dtype))) {
+    const Xmm narrow = scratch(0, 16);
+    vextracti128(narrow, Ymm(from[0]), 1);
+    vshufps(narrow, Xmm(from[0]), narrow, 0x88);
+    mask = narrow;
+  }
+  if (node.arity == 2) return vandps(d, mask, yes);
+  const Xmm no = typed(from[2], node.dtype);
+  eight ? vblendvpd(d, no, yes, mask) : vblendvps(d, no, yes, mask);
+}
+
+void Assembler::mask_logic(Op op, int to, int a, int b) {
+  if (wide_) {
+    const Opmask d(to), x(a), y(op == Op::kNot ? 0 : b);
+    switch (op) {
+      case Op::kAnd:
+        return kandq(d, x, y);
+      case Op::kOr:
+        return korq(d, x, y);
+      case Op::kXor:
+        return kxorq(d, x, y);
+      case Op::kAndNot:
+        return kandnq(d, x, y);
+      default:
+        return knotq(d, x);
+    }
+  }
+  const Ymm d(to), x(a), ones(free_vectors()), y(op == Op::kNot ? free_vectors() : b);
+  switch (op) {
+    case Op::kAnd:
+      return vandps(d, x, y);
+    case Op::kOr:
+      return vorps(d, x, y);
+    case Op::kXor:
+      return vxorps(d, x, y);
+    case Op::kAndNot:
+      return vandnps(d, x, y);
+    default:
+      vpcmpeqd(ones, ones, ones);
+      return vxorps(d, x, ones);
+  }
+}
+
+void Assembler::convert(const Node& node, int to, int from) {
+  const Xmm d = typed(to, node.dtype), x = typed(from, node.from);
+  const auto is = [&](Dtype source, Dtype target) {
+    return node.from == source && node.dtype == target;
+  };
+  using enum Dtype;
+  if (is(kFloat32, kFloat64)) return vcvtps2pd(d, x);
+  if (is(kFloat64, kFloat32)) return vcvtpd2ps(d, x);
+  if (is(kInt32, kFloat32)) return vcvtdq2ps(d, x);
+  if (is(kInt32, kFloat64)) return vcvtdq2pd(d, x);
+  if (is(kFloat32, kInt32)) return vcvttps2dq(d, x);
+  if (is(kFloat64, kInt32)) return vcvttpd2dq(d, x);
+  if (is(kInt64, kFloat64)) return vcvtqq2pd(d, x);
+  if (is(kInt64, kFloat32)) return vcvtqq2ps(d, x);
+  if (is(kFloat32, kInt64)) return vcvttps2qq(d, x);
+  if (is(kFloat64, kInt64)) return vcvttpd2qq(d, x);
+  if (is(kInt32, kInt64)) return vpmovsxdq(d, x);
+  if (is(kFloat16, kFloat32)) return vcvtph2ps(d, x);
+  if (is(kFloat32, kFloat16)) return vcvtps2ph(d, x, 0);
+  if (is(kBFloat16, kInt32)) return vpmovzxwd(d, x);
+  if (is(kUInt8, kInt32)) return vpmovzxbd(d, x);
+  if (is(kInt8, kInt32)) return vpmovsxbd(d, x);
+  if (is(kInt16, kInt32)) return vpmovsxwd(d, x);
+  const Xmm s0 = scratch(0, 16);
+  if (is(kInt64, kInt32)) {
+    if (wide_) return vpmovqd(d, x);
+    vextracti128(s0, Ymm(from), 1);
+    return vshufps(d, Xmm(from), s0, 0x88);
+  }
+  if (is(kInt32, kBFloat16)) {
+    if (wide_) return vpmovdw(d, x);
+    if (x.isXMM()) return vpackusdw(d, x, x);
+    vextracti128(s0, Ymm(from), 1);
+    return vpackusdw(Xmm(to), Xmm(from), s0);
+  }
+  throw Xbyak::Error(Xbyak::ERR_INTERNAL);
+}
+
+}  // namespace hologram::cpu::jit
+
+#endif  // defined(__x86_64__)

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+// One operation of the graph as instructions of AVX2 or AVX-512.
+#pragma once
+
+#include <xbyak/xbyak.h>
+
+#include "src/cpu/jit/ir.h"
+
+namespace hologram::cpu::jit {
+
+// A vector has `lanes` elements of any dtype; narrow dtypes fill only the low part of a register.
+// Masks are mask registers with AVX-512. With AVX2 they are vector registers in which each lane is
+// as wide as the widest dtype, all ones or zeros.
+class Assembler : public Xbyak::CodeGenerator {
+ public:
+  Assembler(Isa isa, void* buffer, size_t capacity);
+
+  // Where an element of an array is.
+  struct Place {
+    Dtype dtype;
+    Xbyak::Address address;
+    bool partial = false;  // only the first lanes exist: the tail masks say which
+    bool streams = false;  // whole vectors go past the caches
+  };
+
+ protected:
+  static constexpr int kTailMask = 1;     // mask register of the lanes that exist in a tail
+  static constexpr int kScratchMask = 2;  // free within one operation
+  static constexpr int kFirstMask = 3;
+
+  void set_lanes(int lanes);
+  bool is_wide() const { return wide_; }
+  int vector_bytes() const { return wide_ ? 64 : 32; }
+  int lanes() const { return lanes_; }
+  // Vector registers below this one are free for values.
+  int free_vectors() const { return wide_ ? 30 : 14; }
+
+  Xbyak::Xmm vector(int reg, int bytes) const;
+  Xbyak::Xmm whole(int reg) const { return vector(reg, vector_bytes()); }
+  Xbyak::Xmm typed(int reg, Dtype dtype) const;
+
+  // node into register `to` from registers `from`; `memory`, where given, replaces the last
+  // operand (see takes_memory). `to` may be one of `from`.
+  void operation(const Node& node, int to, const int* from, const Xbyak::Address* memory);
+  bool takes_memory(const Node& node) const;
+
+  void load(int to, const Place& place);
+  void store(const Place& place, int from);
+  // Whole registers to and from memory of the frame.
+  void spill(const Xbyak::Address& home, int from, bool is_mask);
+  void reload(int to, const Xbyak::Address& home, bool is_mask);
+  // Tail masks of AVX2, as vectors in the frame: for 4 and for 8 bytes a lane.
+  Xbyak::Address tail_mask(Dtype dtype) const;
+  static constexpr int kTailMask4 = 128, kTailMask8 = 160;  // offsets in the frame
+
+ private:
+  Xbyak::Xmm scratch(int which, int bytes) const { return vector(free_vectors() + which, bytes); }
+  Xbyak::Xmm scratch(int which, Dtype dtype) const { return typed(free_vectors() + which, dtype); }
+
+  void arithmetic(const Node& node, const Xbyak::Xmm& d, const Xbyak::Xmm& a,
+                  const Xbyak::Operand& b);
+  void multiply_int64(const Xbyak::Xmm& d, const Xbyak::Xmm& a, const Xbyak::Xmm& b);
+  void extreme_or_nan(const Node& node, const Xbyak::Xmm& d, const Xbyak::Xmm& x,
+                      const Xbyak::Operand& y);
+  void fused(const Node& node, int to, const int* from, const Xbyak::Address* memory);
+  void fix(const Node& node, int to, const int* from);
+  void compare(const Node& node, int to, const Xbyak::Xmm& a, const Xbyak::Operand& b);
+  void compare_narrow(const Node& node, const Xbyak::Xmm& d, const Xbyak::Xmm& a,
+                      const Xbyak::Operand& b);
+  void select(const Node& node, int to, const int* from);
+  void mask_logic(Op op, int to, int a, int b);
+  void convert(const Node& node, int to, int from);
+  void load_mask(int to, const Place& place);
+  void store_mask(const Place& place, int from);
+  void move(const Xbyak::Xmm& to, const Xbyak::Address& from, int bytes);
+  void move(const Xbyak::Address& to, const Xbyak::Xmm& from, int bytes);
+
+  bool wide_;
+  int lanes_ = 0;
+};
+
+}  // namespace hologram::cpu::jit

@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: MIT
+// The cache of generated loops.
+#include "src/cpu/jit/jit.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#if defined(__x86_64__) && defined(__unix__)
+#include <pthread.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <list>
+#include <mutex>
+#include <span>
+#include <string>
+#include <unordered_map>
+
+#include "hologram/op.h"
+#include "src/circuit/plan_cache.h"
+#include "src/cpu/device/kernel_table.h"
+#include "src/cpu/jit/code_memory.h"
+#include "src/cpu/jit/emitter.h"
+#include "src/cpu/jit/ir.h"
+#include "src/cpu/jit/schedule.h"
+
+namespace hologram::cpu {
+namespace {
+
+// Any segment worth a loop of its own is far below.
+constexpr size_t kMaxSteps = 255;
+constexpr size_t kMaxArrays = 254;
+// Room to write a segment's code in: enough for nearly all, and for any that is let through.
+constexpr size_t kUsualCode = size_t{64} << 10;
+constexpr size_t kLongestCode = size_t{1} << 20;
+constexpr size_t kAlignment = 64;
+
+bool is_enabled() {
+  static const bool enabled = [] {
+    const char* setting = std::getenv("HOLOGRAM_JIT");
+    return setting == nullptr || std::string_view(setting) != "0";
+  }();
+  return enabled;
+}
+
+// Asked once: in a virtual machine each question to the processor costs microseconds.
+bool is_target(Isa isa) {
+  static const bool avx2 = isa_available(Isa::kAvx2), avx512 = isa_available(Isa::kAvx512);
+  return isa == Isa::kAvx512 ? avx512 : isa == Isa::kAvx2 && avx2;
+}
+
+// Loops by what they compute, and the unused ones in the order in which they were last used.
+class LoopCache {
+ public:
+  struct Entry {
+    const std::string* key = nullptr;
+    const void* code = nullptr;  // null: there can be no loop
+    size_t bytes = 0;
+    int users = 0;
+    std::list<Entry*>::iterator unused;  // where users is 0
+  };
+
+  std::mutex mutex;
+  JitStats stats;
+  size_t most = kMaxCodeBytes;
+  // All loops are in use by plans that the plan cache cannot give up; until one is not.
+  bool starved = false;
+
+  // Each with the mutex held.
+  Entry* find(const std::string& key) {
+    const auto found = entries_.find(key);
+    return found == entries_.end() ? nullptr : &found->second;
+  }
+  // Null where there is no room.
+  Entry* add(const std::string& key, std::span<const uint8_t> code) {
+    const size_t beside = kKeyBytes + key.size();
+    make_room(beside + (code.empty() ? 0 : jit::CodeMemory::room_for(code.size())));
+    const auto at = entries_.try_emplace(key).first;
+    Entry& entry = at->second;
+    entry.key = &at->first;
+    entry.unused = unused_.insert(unused_.end(), &entry);
+    key_bytes_ += beside;
+    if (code.empty()) return &entry;
+    const size_t room = most > key_bytes_ ? most - key_bytes_ : 0;
+    entry.code = memory_.install(code.data(), code.size(), room);
+    entry.bytes = code.size();
+    if (entry.code != nullptr) return &entry;
+    remove(entry);
+    return nullptr;
+  }
+  void begin_use(Entry& entry) {
+    if (entry.users++ == 0) unused_.erase(entry.unused);
+  }
+  void end_use(Entry& entry) {
+    if (--entry.users > 0) return;
+    entry.unused = unused_.insert(unused_.end(), &entry);
+    starved = false;
+  }
+  // It was asked for: unused ones go in the order of the last time.
+  void touch(Entry& entry) {
+    if (entry.users == 0) unused_.splice(unused_.end(), unused_, entry.unused);
+  }
+  size_t taken() const { return memory_.taken() + key_bytes_; }
+  size_t count() const { return entries_.size(); }
+  void make_room(size_t bytes) {
+    while (!unused_.empty() && taken() + bytes > most) evict(*unused_.front());
+  }
+
+ private:
+  static constexpr size_t kKeyBytes = sizeof(Entry) + 4 * sizeof(void*);  // beside the key's
+
+  void evict(Entry& entry) {
+    if (entry.code != nullptr) {
+      memory_.release(entry.code, entry.bytes);
+      ++stats.evictions;
+    }
+    remove(entry);
+  }
+  void remove(Entry& entry) {
+    unused_.erase(entry.unused);
+    key_bytes_ -= kKeyBytes + entry.key->size();
+    entries_.erase(entries_.find(*entry.key));
+  }
+
+  std::unordered_map<std::string, Entry> entries_;
+  std::list<Entry*> unused_;  // longest unused first
+  jit::CodeMemory memory_;
+  size_t key_bytes_ = 0;
+};
+
+// Never destroyed: other threads may run to the very end.
+LoopCache& cache() {
+  static LoopCache* instance = new LoopCache;
+  return *instance;
+}
+
+// Ends with the last copy of a JitLoop.
+struct Use {
+  LoopCache::Entry* entry = nullptr;
+
+  Use() = default;
+  Use(const Use&) = delete;
+  Use& operator=(const Use&) = delete;
+  ~Use() {
+    if (entry == nullptr) return;
+    const std::lock_guard<std::mutex> lock(cache().mutex);
+    cache().end_use(*entry);
+  }
+};
+
+// With the mutex held. The use is made before, for that may fail.
+JitLoop begin(LoopCache& all, LoopCache::Entry& entry, std::shared_ptr<Use> use) {
+  if (entry.code == nullptr) {
+    all.touch(entry);
+    return {};
+  }
+  all.begin_use(entry);
+  use->entry = &entry;
+  const auto address = reinterpret_cast<uintptr_t>(entry.code);
+  return {reinterpret_cast<SegmentKernel>(address), jit::CodeMemory::room_for(entry.bytes),
+          std::move(use)};
+}
+
+// A child process must not inherit a lock that is held by a thread it does not have. Registered as
+// the library is loaded, before the recorders': what they still run before a fork makes loops.
+[[maybe_unused]] const int kHandled = pthread_atfork(
+    [] { cache().mutex.lock(); }, [] { cache().mutex.unlock(); }, [] { cache().mutex.unlock(); });
+
+// Small enough for its key: counts, indices and ops fit in a byte each.
+bool is_sound(const Segment& segment) {
+  if (segment.steps.size() > kMaxSteps || segment.inputs.size() > kMaxArrays ||
+      segment.outputs.size() > kMaxArrays || segment.numbers.size() > kMaxArrays ||
+      segment.folds.size() > kMaxArrays) {
+    return false;
+  }
+  if (segment.outputs.empty() && segment.folds.empty()) return false;
+  if (!segment.folds.empty() && !segment.by_rows) return false;
+  for (const SegmentStep& step : segment.steps) {
+    if (step.output >= static_cast<int>(segment.outputs.size())) return false;
+    if (!step.convert && static_cast<int>(step.op) >= kOpIdEnd) return false;
+  }
+  return true;
+}
+
+std::string key_of(Isa isa, const Segment& segment) {
+  std::string key;
+  key.reserve(16 + segment.steps.size() * 16);
+  const auto byte = [&](auto value) { key.push_back(static_cast<char>(value)); };
+  const auto dtypes = [&](const std::vector<Dtype>& list) {
+    byte(list.size());
+    for (Dtype dtype : list) byte(dtype);
+  };
+  byte(isa);
+  dtypes(segment.inputs);
+  dtypes(segment.numbers);
+  dtypes(segment.outputs);
+  byte(segment.by_rows);
+  for (int bits = 0; bits < 64; bits += 8) byte(segment.streams >> bits & 0xff);
+  byte(segment.fetched);
+  byte(segment.folds.size());
+  for (const SegmentFold& fold : segment.folds) {
+    byte(fold.fold);
+    byte(fold.of.kind);
+    byte(fold.of.index);
+  }
+  for (const SegmentStep& step : segment.steps) {
+    byte(step.convert ? 0xff : static_cast<int>(step.op));
+    byte(step.compute);
+    byte(step.result);
+    byte(step.arity);
+    byte(step.output < 0 ? 0xff : step.output);
+    for (int k = 0; k < step.arity && k < 4; ++k) {
+      byte(step.in[k].kind);
+      byte(step.in[k].index);
+    }
+  }
+  return key;
+}
+
+// One line a kernel for profilers that look up generated code.
+void note_for_profilers(const void* code, size_t bytes, int64_t serial, const Segment& segment) {
+  static const bool wanted = [] {
+    const char* setting = std::getenv("HOLOGRAM_JIT_PERF");
+    return setting != nullptr && std::string_view(setting) == "1";
+  }();
+  if (!wanted) return;
+  const std::string path = "/tmp/perf-" + std::to_string(getpid()) + ".map";
+  std::FILE* file = std::fopen(path.c_str(), "a");
+  if (file == nullptr) return;
+  std::fprintf(file, "%llx %zx hologram_jit_%lld",
+               static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(code)), bytes,
+               static_cast<long long>(serial));
+  for (const SegmentStep& step : segment.steps) {
+    const std::string name(step.convert ? "convert" : op_info(step.op).name);
+    std::fprintf(file, "_%s", name.c_str());
+  }
+  if (!segment.folds.empty()) std::fputs("_fold", file);
+  std::fputc('\n', file);
+  std::fclose(file);
+}
+
+// The code of a segment in the calling thread's buffer, or none.
+std::span<const uint8_t> generate(Isa isa, const Segment& segment) {
+  jit::Graph graph(isa);
+  if (!jit::build_graph(segment, graph)) return {};
+  graph.by_rows = segment.by_rows;
+  graph.streams = segment.streams;
+  graph.fetched = segment.fetched;
+  const jit::Schedule schedule = jit::make_schedule(graph, isa, isa == Isa::kAvx512 ? 64 : 32);
+  thread_local std::vector<uint8_t> buffer;
+  for (size_t capacity : {kUsualCode, kLongestCode}) {
+    if (buffer.size() < capacity + kAlignment) buffer.resize(capacity + kAlignment);
+    // Aligned here as it will be there, for loops begin at aligned addresses.
+    const uintptr_t address = reinterpret_cast<uintptr_t>(buffer.data());
+    uint8_t* const begin = buffer.data() + (kAlignment - address % kAlignment);
+    try {
+      jit::Emitter emitter(isa, graph, schedule, begin, capacity);
+      emitter.emit();
+      return {begin, emitter.getSize()};
+    } catch (const Xbyak::Error& error) {
+      if (static_cast<int>(error) != Xbyak::ERR_CODE_IS_TOO_BIG) return {};
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+bool jit_takes(Isa isa, const SegmentStep& step) {
+  if (!is_enabled() || !is_target(isa)) return false;
+  if (step.convert) return step.arity == 1 && jit::can_convert(isa, step.compute, step.result);
+  if (static_cast<int>(step.op) >= kOpIdEnd) return false;
+  switch (step.compute) {
+    case Dtype::kBool:
+    case Dtype::kInt32:
+    case Dtype::kInt64:
+    case Dtype::kFloat32:
+    case Dtype::kFloat64:
+      break;
+    default:
+      return false;
+  }
+  if (kernel_table(isa).kernels[static_cast<int>(step.op)][static_cast<int>(step.compute)][0] ==
+      nullptr) {
+    return false;
+  }
+  const OpInfo& row = op_info(step.op);
+  const Dtype result = row.result_is_bool ? Dtype::kBool : step.compute;
+  return row.arity == step.arity && result == step.result;
+}
+
+bool jit_takes_fold(Isa isa, Fold fold, Dtype dtype, int64_t cols) {
+  if (!is_enabled() || !is_target(isa)) return false;
+  if (fold != Fold::kSum && fold != Fold::kSumSquare && fold != Fold::kSumAbs) return false;
+  if (dtype != Dtype::kFloat32 && dtype != Dtype::kFloat64) return false;
+  const int64_t lanes = (isa == Isa::kAvx512 ? 64 : 32) / static_cast<int64_t>(itemsize(dtype));
+  return cols > 1 && cols <= kFoldVectors * lanes;
+}
+
+JitLoop jit_compile(Isa isa, const Segment& segment) {
+  if (!is_enabled() || !is_target(isa)) return {};
+  if (!is_sound(segment)) return {};
+  LoopCache& all = cache();
+  const std::string key = key_of(isa, segment);
+  auto use = std::make_shared<Use>();
+  {
+    const std::lock_guard<std::mutex> lock(all.mutex);
+    if (LoopCache::Entry* const found = all.find(key)) {
+      ++all.stats.hits;
+      return begin(all, *found, std::move(use));
+    }
+    if (all.starved) {
+      ++all.stats.refused;
+      return {};
+    }
+  }
+  const auto since = std::chrono::steady_clock::now();
+  const std::span<const uint8_t> code = generate(isa, segment);
+  for (bool more = true; more;) {
+    {
+      const std::lock_guard<std::mutex> lock(all.mutex);
+      // Another thread may have been quicker.
+      LoopCache::Entry* entry = all.find(key);
+      if (entry != nullptr) return begin(all, *entry, std::move(use));
+      entry = all.add(key, code);
+      if (entry != nullptr) {
+        if (code.empty()) return {};
+        const std::chrono::duration<double, std::micro> spent =
+            std::chrono::steady_clock::now() - since;
+        all.stats.compile_us += spent.count();
+        all.stats.code_bytes += static_cast<int64_t>(code.size());
+        note_for_profilers(entry->code, code.size(), ++all.stats.kernels, segment);
+        return begin(all, *entry, std::move(use));
+      }
+    }
+    // All are in use, so plans must go. Without the lock: what they use comes back here.
+    more = circuit::plan_cache().give_up_some();
+  }
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  all.starved = true;
+  ++all.stats.refused;
+  return {};
+}
+
+JitStats jit_stats() {
+  LoopCache& all = cache();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  JitStats stats = all.stats;
+  stats.kept = static_cast<int64_t>(all.count());
+  stats.kept_bytes = static_cast<int64_t>(all.taken());
+  return stats;
+}
+
+void testing::limit_code(size_t bytes) {
+  LoopCache& all = cache();
+  const std::lock_guard<std::mutex> lock(all.mutex);
+  all.most = bytes;
+  all.starved = false;
+  all.make_room(0);
+}
+
+}  // namespace hologram::cpu
+
+#else
+
+namespace hologram::cpu {
+
+bool jit_takes(Isa, const SegmentStep&) { return false; }
+bool jit_takes_fold(Isa, Fold, Dtype, int64_t) { return false; }
+JitLoop jit_compile(Isa, const Segment&) { return {}; }
+JitStats jit_stats() { return {}; }
+void testing::limit_code(size_t) {}
+
+}  // namespace hologram::cpu
+#endif

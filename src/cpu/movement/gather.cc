@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MIT
+// gather, scatter and triangles: elements moved one by one.
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "hologram/error.h"
+#include "hologram/indexing.h"
+#include "src/cpu/device/grain_size.h"
+
+namespace hologram {
+namespace cpu {
+namespace {
+
+// What max_threads asks for; for_chunks takes 0 for one.
+struct Sixteen {
+  uint64_t words[2];
+};
+
+// f(a value of an unsigned type of so many bytes)
+template <class F>
+bool with_bytes(const char* what, int64_t bytes, F&& f) {
+  switch (bytes) {
+    case 1:
+      return f(uint8_t{});
+    case 2:
+      return f(uint16_t{});
+    case 4:
+      return f(uint32_t{});
+    case 8:
+      return f(uint64_t{});
+    case 16:
+      return f(Sixteen{});
+    default:
+      fail(ErrorKind::kNotSupported, what, ": no element has ", bytes, " bytes");
+  }
+}
+
+// What lies outside is left out and reported.
+inline bool inside(int64_t at, int64_t size) {
+  return static_cast<uint64_t>(at) < static_cast<uint64_t>(size);
+}
+
+template <class T>
+bool gather_typed(const T* in, const GatherShape& s, const int64_t* index, T* out,
+                  int max_threads) {
+  std::atomic<bool> all{true};
+  const int64_t per_chunk = std::max<int64_t>(1, grain(true) / s.inner);
+  for_chunks(s.outer * s.n, per_chunk, threads_of(max_threads), [&](int64_t begin, int64_t end) {
+    bool good = true;
+    const auto move = [&](const T* from, int64_t at, int64_t step, T* to) {
+      const bool is_inside = inside(at, s.size);
+      good &= is_inside;
+      *to = from[is_inside ? at * step : 0];
+    };
+    for (int64_t row = begin; row < end;) {
+      const int64_t o = row / s.n, last = std::min(end, (o + 1) * s.n);
+      const T* from = in + o * s.size * s.inner;
+      if (s.inner == 1) {
+        for (; row < last; ++row) move(from, index[row], 1, out + row);
+        continue;
+      }
+      for (; row < last; ++row) {
+        const int64_t* at = index + row * s.inner;
+        for (int64_t i = 0; i < s.inner; ++i)
+          move(from + i, at[i], s.inner, out + row * s.inner + i);
+      }
+    }
+    if (!good) all.store(false, std::memory_order_relaxed);
+  });
+  return all.load();
+}
+
+// f(to, from) for every element, k ascending for each place; a thread takes whole places.
+template <class T, class F>
+bool scatter_typed(T* out, const GatherShape& s, const int64_t* index, const T* values, bool one,
+                   int max_threads, F&& f) {
+  constexpr int64_t kColumns = 64;
+  std::atomic<bool> all{true};
+  const int64_t columns = (s.inner + kColumns - 1) / kColumns;
+  const int64_t per_tile = s.n * std::min(s.inner, kColumns);
+  const int64_t per_chunk = std::max<int64_t>(1, grain(true) / per_tile);
+  for_chunks(s.outer * columns, per_chunk, threads_of(max_threads),
+             [&](int64_t begin, int64_t end) {
+               bool good = true;
+               for (int64_t tile = begin; tile < end; ++tile) {
+                 const int64_t o = tile / columns, first = tile % columns * kColumns;
+                 const int64_t last = std::min(s.inner, first + kColumns);
+                 T* to = out + o * s.size * s.inner;
+                 const int64_t begins = o * s.n * s.inner;
+                 if (s.inner == 1) {
+                   for (int64_t k = begins; k < begins + s.n; ++k) {
+                     const bool is_inside = inside(index[k], s.size);
+                     good &= is_inside;
+                     if (is_inside) f(to[index[k]], values[one ? 0 : k]);
+                   }
+                   continue;
+                 }
+                 for (int64_t k = 0; k < s.n; ++k) {
+                   const int64_t row = begins + k * s.inner;
+                   for (int64_t i = first; i < last; ++i) {
+                     const int64_t at = index[row + i];
+                     const bool is_inside = inside(at, s.size);
+                     good &= is_inside;
+                     if (is_inside) f(to[at * s.inner + i], values[one ? 0 : row + i]);
+                   }
+                 }
+               }
+               if (!good) all.store(false, std::memory_order_relaxed);
+             });
+  return all.load();
+}
+
+template <class T>
+bool add_typed(void* out, const GatherShape& s, const int64_t* index, const void* values,
+               int max_threads) {
+  return scatter_typed(static_cast<T*>(out), s, index, static_cast<const T*>(values), false,
+                       max_threads, [](T& to, T value) { to = static_cast<T>(to + value); });
+}
+
+bool is_empty(const GatherShape& s) { return s.outer == 0 || s.n == 0 || s.inner == 0; }
+
+}  // namespace
+}  // namespace cpu
+
+bool gather(const void* in, int64_t bytes, const GatherShape& shape, const int64_t* index,
+            void* out, int max_threads) {
+  if (cpu::is_empty(shape)) return true;
+  if (shape.size == 0) return false;
+  return cpu::with_bytes("gather", bytes, [&](auto type) {
+    using T = decltype(type);
+    return cpu::gather_typed(static_cast<const T*>(in), shape, index, static_cast<T*>(out),
+                             max_threads);
+  });
+}
+
+bool scatter(void* out, int64_t bytes, const GatherShape& shape, const int64_t* index,
+             const void* values, bool one, int max_threads) {
+  if (cpu::is_empty(shape)) return true;
+  return cpu::with_bytes("scatter", bytes, [&](auto type) {
+    using T = decltype(type);
+    return cpu::scatter_typed(static_cast<T*>(out), shape, index, static_cast<const T*>(values),
+                              one, max_threads, [](T& to, T value) { to = value; });
+  });
+}
+
+bool scatter_add(Dtype dtype, void* out, const GatherShape& shape, const int64_t* index,
+                 const void* values, int max_threads) {
+  if (cpu::is_empty(shape)) return true;
+  switch (dtype) {
+    case Dtype::kFloat32:
+      return cpu::add_typed<float>(out, shape, index, values, max_threads);
+    case Dtype::kFloat64:
+      return cpu::add_typed<double>(out, shape, index, values, max_threads);
+    // Unsigned: integers wrap.
+    case Dtype::kInt32:
+      return cpu::add_typed<uint32_t>(out, shape, index, values, max_threads);
+    case Dtype::kInt64:
+      return cpu::add_typed<uint64_t>(out, shape, index, values, max_threads);
+    default:
+      fail(ErrorKind::kNotSupported, "scatter_add is not implemented for ", dtype_name(dtype),
+           "; use float32, float64, int32 or int64");
+  }
+}
+
+void triangle(const void* in, int64_t count, int64_t rows, int64_t cols, int64_t bytes,
+              int64_t diagonal, bool upper, void* out, int max_threads) {
+  using namespace cpu;
+  if (count == 0 || rows == 0 || cols == 0) return;
+  const int64_t line = cols * bytes;
+  const int64_t per_chunk = std::max<int64_t>(1, (int64_t{64} << 10) / line);
+  diagonal = std::clamp(diagonal, -rows, cols);
+  for_chunks(count * rows, per_chunk, threads_of(max_threads), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const char* from = static_cast<const char*>(in) + row * line;
+      char* to = static_cast<char*>(out) + row * line;
+      // The first column of what is kept (upper), or the first that is not.
+      const int64_t edge =
+          std::clamp<int64_t>(row % rows + diagonal + (upper ? 0 : 1), 0, cols) * bytes;
+      const int64_t kept = upper ? edge : 0, zeroed = upper ? 0 : edge;
+      const int64_t keeps = upper ? line - edge : edge;
+      std::memset(to + zeroed, 0, static_cast<size_t>(line - keeps));
+      if (from != to) std::memcpy(to + kept, from + kept, static_cast<size_t>(keeps));
+    }
+  });
+}
+
+}  // namespace hologram

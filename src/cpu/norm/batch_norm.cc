@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: MIT
+// Batch norm channel by channel, or row by row where the channels are adjacent, and its gradient.
+#include <cmath>
+
+#include "hologram/norm.h"
+#include "src/cpu/norm/batch_norm_work.h"
+
+namespace hologram {
+namespace cpu::batch {
+namespace {
+
+void check_options(const BatchNormOptions& options, int64_t channels) {
+  check_channel("batch_norm: weight", options.weight, channels);
+  check_channel("batch_norm: bias", options.bias, channels);
+  check_channel("batch_norm: running_mean", options.running_mean, channels);
+  check_channel("batch_norm: running_var", options.running_var, channels);
+  if (!options.training && (options.running_mean == nullptr || options.running_var == nullptr)) {
+    fail(ErrorKind::kInvalidArgument,
+         "batch_norm: without training the running statistics are needed");
+  }
+}
+
+}  // namespace
+}  // namespace cpu::batch
+
+void batch_norm(const View& in, const View& out, const View* save_mean, const View* save_invstd,
+                const BatchNormOptions& options) {
+  using namespace cpu::batch;
+  using cpu::BatchFactors;
+  const Layout layout = layout_of("batch_norm: in", in);
+  check_like("batch_norm: out", out, layout);
+  const int64_t channels = layout.channels, n = layout.per_channel();
+  check_options(options, channels);
+  check_channel("batch_norm: save_mean", save_mean, channels);
+  check_channel("batch_norm: save_invstd", save_invstd, channels);
+  if (channels == 0 || n == 0) return;
+  const Dtype compute = in.dtype == Dtype::kFloat64 ? Dtype::kFloat64 : Dtype::kFloat32;
+  const Job job(layout, compute, nullptr, &in, &out);
+  const Cut cut(layout);
+  const int64_t parts = options.training ? cut.parts : 0;
+  enum { kMean, kInvstd, kWeight, kBias, kRunningMean, kRunningVar, kParts };
+  Channels values("batch_norm", channels, kParts + 2 * parts, 3, compute);
+  double* mean = values.wide(kMean);
+  double* invstd = values.wide(kInvstd);
+  read_channel(options.weight, channels, 1, values.wide(kWeight));
+  read_channel(options.bias, channels, 0, values.wide(kBias));
+  read_channel(options.running_mean, channels, 0, values.wide(kRunningMean));
+  read_channel(options.running_var, channels, 1, values.wide(kRunningVar));
+  const BatchFactors all{values.narrow(0), values.narrow(1), values.narrow(2), nullptr, nullptr};
+  // Parts of a channel, or channels of a part, are adjacent.
+  double* means = values.wide(kParts);
+  double* m2s = values.wide(kParts + parts);
+  const int64_t lines = layout.rows ? n : layout.batch;
+  const int64_t share = layout.rows ? 1 : layout.size;
+  const auto seen_of = [&](int64_t part) {
+    return (cut.end(part, lines) - cut.begin(part)) * share;
+  };
+  const auto stats = [&](int64_t part, int64_t c) {
+    if (!options.training) return;
+    if (layout.rows) {
+      std::fill_n(means + part * channels, channels, 0.0);
+      std::fill_n(m2s + part * channels, channels, 0.0);
+      job.row_moments(cut.begin(part), cut.end(part, lines), means + part * channels,
+                      m2s + part * channels);
+      return;
+    }
+    int64_t seen = 0;
+    const int64_t at = c * parts + part;
+    means[at] = m2s[at] = 0;
+    job.moments(c, cut.begin(part), cut.end(part, lines), means + at, m2s + at, &seen);
+  };
+  const auto ends = [&](int64_t c) {
+    double var = values.wide(kRunningVar)[c];
+    mean[c] = values.wide(kRunningMean)[c];
+    if (options.training) {
+      double m2;
+      int64_t seen[kUnits + 1];
+      for (int64_t p = 0; p < parts; ++p) seen[p] = seen_of(p);
+      const int64_t at = layout.rows ? c : c * parts;
+      join_moments(means + at, m2s + at, seen, parts, layout.rows ? channels : 1, mean + c, &m2);
+      double& running_mean = values.wide(kRunningMean)[c];
+      double& running_var = values.wide(kRunningVar)[c];
+      const double m = options.momentum;
+      running_mean = m * mean[c] + (1 - m) * running_mean;
+      running_var = m * (m2 / static_cast<double>(n - 1)) + (1 - m) * running_var;
+      var = m2 / static_cast<double>(n);
+    }
+    invstd[c] = 1 / std::sqrt(var + options.eps);
+    put(compute, values.narrow(0), c, mean[c]);
+    put(compute, values.narrow(1), c, invstd[c] * values.wide(kWeight)[c]);
+    put(compute, values.narrow(2), c, values.wide(kBias)[c]);
+  };
+  const auto writes = [&](int64_t part, int64_t c) {
+    if (layout.rows) {
+      job.write_rows(cut.begin(part), cut.end(part, lines), all);
+    } else {
+      job.write(c, cut.begin(part), cut.end(part, lines), factors_at(all, c, compute));
+    }
+  };
+  in_phases(layout, cut, options.max_threads, stats, ends, writes);
+  if (!options.training) return;
+  write_channel(mean, channels, save_mean);
+  write_channel(invstd, channels, save_invstd);
+  write_channel(values.wide(kRunningMean), channels, options.running_mean);
+  write_channel(values.wide(kRunningVar), channels, options.running_var);
+}
+
+void batch_norm_backward(const View& grad, const View& in, const View* save_mean,
+                         const View* save_invstd, const View* grad_in, const View* grad_weight,
+                         const View* grad_bias, const BatchNormOptions& options) {
+  using namespace cpu::batch;
+  using cpu::BatchFactors;
+  const Layout layout = layout_of("batch_norm_backward: in", in);
+  check_like("batch_norm_backward: grad", grad, layout);
+  if (grad_in != nullptr) check_like("batch_norm_backward: grad_in", *grad_in, layout);
+  const int64_t channels = layout.channels, n = layout.per_channel();
+  check_options(options, channels);
+  check_channel("batch_norm_backward: save_mean", save_mean, channels);
+  check_channel("batch_norm_backward: save_invstd", save_invstd, channels);
+  check_channel("batch_norm_backward: grad_weight", grad_weight, channels);
+  check_channel("batch_norm_backward: grad_bias", grad_bias, channels);
+  const bool training = options.training;
+  if (training && (save_mean == nullptr || save_invstd == nullptr)) {
+    fail(ErrorKind::kInvalidArgument,
+         "batch_norm_backward: in training the saved statistics are needed");
+  }
+  if (channels == 0 || n == 0) {
+    for (const View* sums : {grad_weight, grad_bias}) {
+      if (sums != nullptr) fill(0.0, *sums);
+    }
+    return;
+  }
+  const Dtype compute = in.dtype == Dtype::kFloat64 ? Dtype::kFloat64 : Dtype::kFloat32;
+  const Job job(layout, compute, &grad, &in, grad_in);
+  const Cut cut(layout);
+  const int64_t parts = cut.parts;
+  enum { kMean, kInvstd, kWeight, kDots, kSums, kParts };
+  Channels values("batch_norm_backward", channels, kParts + 2 * parts, 5, compute);
+  double* mean = values.wide(kMean);
+  double* invstd = values.wide(kInvstd);
+  read_channel(options.weight, channels, 1, values.wide(kWeight));
+  read_channel(training ? save_mean : options.running_mean, channels, 0, mean);
+  read_channel(training ? save_invstd : options.running_var, channels, 1, invstd);
+  if (!training) {
+    for (int64_t c = 0; c < channels; ++c) invstd[c] = 1 / std::sqrt(invstd[c] + options.eps);
+  }
+  for (int64_t c = 0; c < channels; ++c) put(compute, values.narrow(0), c, mean[c]);
+  // Without training the statistics are constants: grad * scale.
+  BatchFactors all{values.narrow(0), values.narrow(1), nullptr, values.narrow(3), values.narrow(4)};
+  if (!training) {
+    for (int64_t c = 0; c < channels; ++c) {
+      put(compute, values.narrow(3), c, 0.0);
+      put(compute, values.narrow(4), c, -0.0);
+    }
+    all = {values.narrow(3), values.narrow(1), values.narrow(4), nullptr, nullptr};
+  }
+  BatchFactors centre{};
+  centre.shift = values.narrow(0);
+  double* pairs = values.wide(kParts);
+  const int64_t lines = layout.rows ? n : layout.batch;
+  const bool needs_sums = training || grad_weight != nullptr || grad_bias != nullptr;
+  const auto stats = [&](int64_t part, int64_t c) {
+    if (!needs_sums) return;
+    if (layout.rows) {
+      double* own = pairs + 2 * part * channels;
+      std::fill_n(own, 2 * channels, 0.0);
+      job.row_sums(cut.begin(part), cut.end(part, lines), centre, own, own + channels);
+      return;
+    }
+    double* own = pairs + 2 * (c * parts + part);
+    own[0] = own[1] = 0;
+    job.sums(c, cut.begin(part), cut.end(part, lines), factors_at(centre, c, compute).shift, own);
+  };
+  const auto ends = [&](int64_t c) {
+    double sum = 0, dot = 0;
+    for (int64_t p = 0; needs_sums && p < parts; ++p) {
+      sum += layout.rows ? pairs[2 * p * channels + c] : pairs[2 * (c * parts + p)];
+      dot += layout.rows ? pairs[(2 * p + 1) * channels + c] : pairs[2 * (c * parts + p) + 1];
+    }
+    values.wide(kSums)[c] = sum;
+    values.wide(kDots)[c] = dot * invstd[c];
+    put(compute, values.narrow(1), c, invstd[c] * values.wide(kWeight)[c]);
+    if (!training) return;
+    const double count = static_cast<double>(n);
+    put(compute, values.narrow(3), c, sum / count);
+    put(compute, values.narrow(4), c, dot * invstd[c] * invstd[c] / count);
+  };
+  const auto writes = [&](int64_t part, int64_t c) {
+    if (grad_in == nullptr) return;
+    if (layout.rows) {
+      job.write_rows(cut.begin(part), cut.end(part, lines), all);
+    } else {
+      job.write(c, cut.begin(part), cut.end(part, lines), factors_at(all, c, compute));
+    }
+  };
+  in_phases(layout, cut, options.max_threads, stats, ends, writes);
+  write_channel(values.wide(kDots), channels, grad_weight);
+  write_channel(values.wide(kSums), channels, grad_bias);
+}
+
+}  // namespace hologram

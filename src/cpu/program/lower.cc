@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: MIT
+// Turns a kernel's instructions into steps over blocks.
+#include "src/cpu/program/lower.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "hologram/error.h"
+#include "hologram/op.h"
+#include "src/cpu/device/grain_size.h"
+
+namespace hologram::cpu {
+
+using circuit::Instr;
+using circuit::Kernel;
+using circuit::Rank;
+using circuit::Ref;
+
+// A number's place is where its 8 bytes are: narrower types are their first bytes.
+static_assert(std::endian::native == std::endian::little);
+
+namespace {
+
+// Shorter rows cost less repeated or gathered than one call each.
+constexpr int64_t kShortRow = 96;
+}  // namespace
+
+Lowering::Lowering(const Kernel& kernel, int64_t tile, bool jit, Program& program)
+    : kernel_(kernel), program_(program), jit_(jit) {
+  program_.domain = make_domain(kernel, tile);
+  const Domain& domain = program_.domain;
+  const BlockGrid& grid = domain.grid;
+  program_.accesses = static_cast<int>(kernel.accesses.size());
+  long_rows_ = grid.block_cols >= kShortRow || grid.block_rows == 1;
+  single_cols_ = grid.block_cols == 1;
+  for (int k = 0; k < program_.accesses; ++k) {
+    const Dtype dtype = kernel.accesses[k].dtype;
+    if (is_complex(dtype)) {
+      fail(ErrorKind::kInternal, "a fused kernel was planned over ", dtype_name(dtype),
+           ", which kernels do not compute in");
+    }
+    Memory memory;
+    memory.layout = domain.layout(k);
+    memory.row_stride = domain.row_stride(k);
+    memory.col_stride = domain.col_stride(k);
+    memory.itemsize = static_cast<int32_t>(itemsize(dtype));
+    memory.repeated = domain.is_repeated(k);
+    memory.is_row = memory.layout == Layout::kRowScalar ||
+                    (domain.keeps_columns && kernel.accesses[k].rank == Rank::kRow);
+    memory.row_dense = grid.block_rows == 1 || memory.row_stride == 1;
+    memory_.push_back(memory);
+    program_.itemsizes.push_back(memory.itemsize);
+    bool moves = false;
+    for (int d = 0; d < domain.ndim; ++d) moves |= domain.strides[k * Domain::kPitch + d] != 0;
+    if (!moves) continue;
+    program_.moving.push_back(static_cast<uint16_t>(k));
+    program_.block_step.push_back((grid.row_blocks > 1 ? grid.block_rows * memory.row_stride
+                                                       : grid.block_cols * memory.col_stride) *
+                                  memory.itemsize);
+  }
+  program_.linear = grid.outer == 1 && (grid.row_blocks == 1 || grid.col_blocks == 1);
+  for (const Instr& instr : kernel.instrs) {
+    first_number_.push_back(program_.immediates);
+    for (int k = 0; k < instr.arity; ++k) {
+      program_.immediates += instr.in[k].kind == Ref::kImmediate;
+    }
+  }
+  temps_.resize(kernel.temps.size());
+}
+
+void Lowering::lower_one(const Instr& instr, const std::vector<Value>& inputs) {
+  const Dtype natural = op_info(instr.op()).result_is_bool ? Dtype::kBool : instr.compute;
+  Value result{Rank::kOne, natural, kNone, kNone, program_.first_one() + program_.ones++};
+  Step step;
+  step.kind = StepKind::kOp;
+  step.op = elementwise_kernel(instr.op(), instr.compute, Form::kVectors);
+  step.inputs = instr.arity;
+  step.outputs = 1;
+  step.first = static_cast<uint32_t>(program_.operands.size());
+  for (const Value& value : inputs) {
+    program_.operands.push_back({static_cast<uint16_t>(value.place), 0, 0});
+  }
+  program_.operands.push_back({static_cast<uint16_t>(result.place), 0, 0});
+  program_.prologue.push_back(step);
+  if (instr.out.kind == Ref::kTemp) {
+    temps_[instr.out.index] = cast(result, dtype_of_out(instr.out, natural));
+  } else {
+    store(result, static_cast<int>(instr.out.index));
+  }
+}
+
+void Lowering::lower_op(const Instr& instr, int index) {
+  const OpInfo& row = op_info(instr.op());
+  if (instr.arity != row.arity || !row.supports(instr.compute)) {
+    fail(ErrorKind::kInternal, "a plan asks for ", row.name, " of ", int{instr.arity},
+         " operands in ", dtype_name(instr.compute));
+  }
+  std::vector<Value> inputs;
+  Rank rank = Rank::kOne;
+  for (int k = 0; k < instr.arity; ++k) {
+    inputs.push_back(cast(value_of(index, k), instr.compute));
+    rank = std::min(rank, inputs.back().rank);
+  }
+  if (rank == Rank::kOne) return lower_one(instr, inputs);
+  const bool by_rows = rank == Rank::kRow;
+  program_.cost += by_rows ? 0 : row.is_heavy() ? kHeavy : 1;
+  // The form whose single elements are all single here, with as many of them as possible.
+  const int trailing = row.params > 0 ? row.params : 1;
+  const unsigned trailing_mask =
+      instr.arity > 1 ? ((1u << trailing) - 1) << (instr.arity - trailing) : 0;
+  unsigned single = 0;
+  std::vector<Settled> settled(inputs.size());
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    settled[k] =
+        by_rows ? (inputs[k].place != kNone ? direct(inputs[k]) : Settled{row_vector(inputs[k])})
+                : direct(inputs[k]);
+    single |= settled[k].scalar ? 1u << k : 0;
+  }
+  unsigned mask = 0;
+  ElementwiseKernel kernel = nullptr;
+  const auto consider = [&](unsigned form_mask, Form form) {
+    if (kernel != nullptr || (form_mask & ~single) != 0) return;
+    kernel = elementwise_kernel(instr.op(), instr.compute, form);
+    mask = form_mask;
+  };
+  if (trailing_mask != 0) consider(trailing_mask, Form::kTrailingScalars);
+  if (instr.arity == 2) consider(1, Form::kFirstScalar);
+  consider(0, Form::kVectors);
+  for (size_t k = 0; k < inputs.size(); ++k) {
+    if ((single & ~mask) >> k & 1) {
+      settled[k] = {by_rows ? row_vector(inputs[k]) : whole(inputs[k])};
+    }
+  }
+  const Dtype natural = row.result_is_bool ? Dtype::kBool : instr.compute;
+  const Settled out = result_operand(instr.out, rank, natural);
+  bool by_row = out.by_row;
+  Step step;
+  step.kind = StepKind::kOp;
+  step.op = kernel;
+  step.inputs = instr.arity;
+  step.outputs = 1;
+  step.row_values = by_rows;
+  step.first = static_cast<uint32_t>(program_.operands.size());
+  for (const Settled& in : settled) {
+    program_.operands.push_back(in.operand);
+    by_row |= in.by_row;
+  }
+  program_.operands.push_back(out.operand);
+  step.by_row = by_row && !by_rows;
+  program_.steps.push_back(step);
+  settle_result(instr.out, rank, natural, out.operand);
+}
+
+// Whether a copy may take the value's scattered elements straight to where they end up.
+bool Lowering::gathers_into(const Value& value, const Ref& out) const {
+  if (value.access == kNone || out.kind != Ref::kAccess) return false;
+  const Memory& from = memory_[value.access];
+  const bool by_row = long_rows_ && from.layout == Layout::kRowVector;
+  return from.full == kNone && from.layout != Layout::kDense && !by_row &&
+         memory_[out.index].layout == Layout::kDense &&
+         kernel_.accesses[out.index].slot != kernel_.accesses[value.access].slot;
+}
+
+void Lowering::lower_convert(const Instr& instr, int index) {
+  const Value value = value_of(index, 0);
+  const Dtype to = dtype_of_out(instr.out, instr.result);
+  // Registers and numbers are never written again, so a temp may be another name for one.
+  if (instr.out.kind == Ref::kTemp && (value.access == kNone || value.dtype != to)) {
+    temps_[instr.out.index] = cast(value, to);
+    return;
+  }
+  if (value.rank == Rank::kFull && value.dtype == to && gathers_into(value, instr.out)) {
+    const Memory& memory = memory_[value.access];
+    copy_between(StepKind::kGather, of_access(value.access),
+                 of_access(static_cast<int>(instr.out.index)), memory.row_stride, memory.col_stride,
+                 memory.itemsize, false);
+    forget_copies(static_cast<int>(instr.out.index));
+    return;
+  }
+  if (value.rank == Rank::kFull) {
+    const Settled in = direct(value);
+    const Settled out = result_operand(instr.out, Rank::kFull, to);
+    Step& step = add(program_.steps, StepKind::kConvert, {in.operand, out.operand});
+    step.by_row = in.by_row || out.by_row;
+    step.from = value.dtype, step.to = to;
+    step.convert =
+        convert_table(program_.isa).kernels[static_cast<int>(value.dtype)][static_cast<int>(to)];
+    if (value.dtype == to) step.convert = nullptr;
+    // Large copies would only push out of the caches what is there.
+    step.streams = value.dtype == to && kernel_.instrs.size() == 1 && !step.by_row &&
+                   program_.domain.numel * static_cast<int64_t>(itemsize(to)) >= kStreamBytes;
+    settle_result(instr.out, Rank::kFull, to, out.operand);
+    return;
+  }
+  if (instr.out.kind == Ref::kAccess) {
+    store(value, static_cast<int>(instr.out.index));
+    return;
+  }
+  // A temp keeps what the memory holds now.
+  Value kept{value.rank, to, kNone, kNone, kNone};
+  if (value.rank == Rank::kOne) {
+    kept.place = program_.first_one() + program_.ones++;
+    Step& step = add(
+        program_.prologue, StepKind::kGather,
+        {{static_cast<uint16_t>(value.place), 0, 0}, {static_cast<uint16_t>(kept.place), 0, 0}});
+    step.itemsize = static_cast<int32_t>(itemsize(to));
+  } else {
+    kept.reg = new_register(to, true);
+    const Memory& memory = memory_[value.access];
+    copy_between(StepKind::kGather, of_access(value.access), of_register(kept.reg),
+                 memory.row_stride, 0, memory.itemsize, true);
+  }
+  temps_[instr.out.index] = kept;
+}
+
+SettledFold Lowering::fold_of(const Instr& instr, Dtype in) const {
+  const auto op = static_cast<Reduction>(instr.attr);
+  return settle_fold(reduction_name(op).data(), op, instr.parameter, instr.parameter, in,
+                     dtype_of_out(instr.out, instr.result));
+}
+
+void Lowering::lower_fold(const Instr& instr, int index) {
+  const Value value = value_of(index, 0);
+  const SettledFold fold = fold_of(instr, value.dtype);
+  const Value ready = cast(value, fold.compute);
+  Settled in = direct(ready);
+  if (in.scalar) in = {whole(ready)};
+  const Settled out = result_operand(instr.out, Rank::kRow, fold.result);
+  program_.folds.push_back(fold);
+  program_.cost += fold.fold == Fold::kLogSumExp ? kHeavy : 1;
+  Step& step = add(program_.steps, StepKind::kFold, {in.operand, out.operand});
+  step.fold = static_cast<int32_t>(program_.folds.size()) - 1;
+  settle_result(instr.out, Rank::kRow, fold.result, out.operand);
+}
+
+void Lowering::lower_rows(const Instr& instr, int index) {
+  const Dtype compute =
+      compute_dtype(instr.compute) == Dtype::kFloat64 ? Dtype::kFloat64 : Dtype::kFloat32;
+  Operand in[2];
+  for (int k = 0; k < instr.arity; ++k) {
+    const Value value = cast(value_of(index, k), compute);
+    Settled settled = direct(value);
+    if (settled.scalar) settled = {whole(value)};
+    in[k] = settled.operand;
+  }
+  const Settled out = result_operand(instr.out, Rank::kFull, compute);
+  Step& step = instr.arity == 2 ? add(program_.steps, StepKind::kRows, {in[0], in[1], out.operand})
+                                : add(program_.steps, StepKind::kRows, {in[0], out.operand});
+  step.from = compute;
+  program_.cost += 2 * kHeavy;
+  step.rows = &softmax_kernel(program_.isa, static_cast<SoftmaxOp>(instr.attr), compute);
+  settle_result(instr.out, Rank::kFull, compute, out.operand);
+}
+
+void Lowering::run() {
+  if (jit_) depths_ = heavy_depths(), levels_ = late_levels();
+  const std::vector<int> order = jit_ ? order_for_segments() : original_order();
+  for (size_t i = 0; i < order.size();) {
+    const size_t taken = jit_ ? lower_segment(order, i) : 0;
+    if (taken == 0) lower_instr(kernel_.instrs[static_cast<size_t>(order[i])], order[i]);
+    i += std::max<size_t>(taken, 1);
+  }
+  for (const Step& step : program_.steps) {
+    const bool copies = step.kind == StepKind::kConvert || step.kind == StepKind::kGather ||
+                        step.kind == StepKind::kScatter;
+    program_.cost += copies && !step.row_values ? 1 : 0;
+  }
+}
+
+void Lowering::lower_instr(const Instr& instr, int index) {
+  if (instr.is_op()) {
+    lower_op(instr, index);
+  } else if (instr.code == circuit::kCodeConvert) {
+    lower_convert(instr, index);
+  } else if (instr.code == circuit::kCodeFold) {
+    lower_fold(instr, index);
+  } else if (instr.code == circuit::kCodeRow) {
+    lower_rows(instr, index);
+  } else {
+    fail(ErrorKind::kInternal, "instruction ", index, " of a plan has the unknown code ",
+         instr.code);
+  }
+}
+
+}  // namespace hologram::cpu

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT
+// Turns a kernel's instructions into steps: which operands are used where they lie, which are
+// gathered or repeated, which form of each kernel runs.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "src/cpu/program/program.h"
+
+namespace hologram::cpu {
+
+// Contiguous memory for a value while a block is computed; becomes a class.
+struct Register {
+  int32_t itemsize = 0;
+  bool row_values = false;
+  bool setup = false;  // written once for each thread and kept
+  int written = -1;    // by this step
+  int last_read = -1;
+  int class_index = -1;
+  int repeated = -1;        // the register that repeats this one's values along the rows
+  bool given_away = false;  // its class went to the output of the step that read it last
+};
+
+// What an op of many instructions costs in simple ones.
+inline constexpr double kHeavy = 6;
+
+inline bool is_elementwise(const circuit::Instr& instr) {
+  return instr.is_op() || instr.code == circuit::kCodeConvert;
+}
+inline bool same_ref(const circuit::Ref& a, const circuit::Ref& b) {
+  return a.kind == b.kind && a.index == b.index;
+}
+
+// How many folds and row functions come before each instruction: loops of one level may be one.
+std::vector<int> fold_levels(const circuit::Kernel& kernel);
+
+// Registers stand for places from here on until classes are assigned.
+inline constexpr int kFirstRegister = 1 << 14;
+
+// Gives registers classes: a class is free again after the last read, and an op may write where
+// an input of the same size was read for the last time. Operands then name places. Returns the
+// bytes of all classes for one element.
+int64_t assign_classes(Program& program, std::vector<Register>& registers);
+
+class Lowering {
+ public:
+  Lowering(const circuit::Kernel& kernel, int64_t tile, bool jit, Program& program);
+  void run();
+  std::vector<Register>& registers() { return registers_; }
+
+ private:
+  using Rank = circuit::Rank;
+  using Ref = circuit::Ref;
+  static constexpr int kNone = -1;
+
+  // Something an instruction reads: an access, a register, or a place that holds one element.
+  struct Value {
+    Rank rank = Rank::kFull;
+    Dtype dtype = Dtype::kFloat32;
+    int access = kNone, reg = kNone, place = kNone;
+  };
+  struct Memory {
+    Layout layout = Layout::kDense;
+    int64_t row_stride = 0, col_stride = 0;
+    int32_t itemsize = 0;
+    bool repeated = false;
+    bool is_row = false;     // one element for each row
+    bool row_dense = false;  // as one element for each row
+    // Registers that hold the block's elements or row values now.
+    int full = kNone, row = kNone;
+  };
+  // An operand settled: by_row where it needs one call a row, scalar where it is one element there.
+  struct Settled {
+    Operand operand;
+    bool by_row = false, scalar = false;
+  };
+
+  Value value_of(int index, int k) const;
+  Value cast(const Value& value, Dtype to);
+  int new_register(Dtype dtype, bool row_values);
+  Operand of_register(int reg) const;
+  Operand of_access(int access) const;
+
+  // The value as contiguous elements of the block, or one for each row; copied where it must be.
+  Operand whole(const Value& value);
+  Operand row_vector(const Value& value);
+  Operand repeated_tile(int place, Dtype dtype);
+  // Whether direct() gives one element: for the block, or for each of its rows.
+  bool is_single(const Value& value) const;
+  // Without a copy where that serves.
+  Settled direct(const Value& value);
+  // Whether direct() then needs one call a row.
+  bool goes_by_row(const Value& value) const;
+  // Whether results of this rank go row by row straight to memory.
+  bool results_by_row(const circuit::Ref& out, Dtype dtype) const;
+
+  Step& add(std::vector<Step>& list, StepKind kind, std::initializer_list<Operand> operands);
+  void copy_between(StepKind kind, const Operand& from, const Operand& to, int64_t row_stride,
+                    int64_t col_stride, int32_t itemsize, bool row_values, bool setup = false);
+
+  // Where an instruction's result goes: straight to memory, or to a register and from there on by
+  // settle_result().
+  Settled result_operand(const circuit::Ref& out, Rank rank, Dtype dtype);
+  void settle_result(const circuit::Ref& out, Rank rank, Dtype dtype, const Operand& operand);
+  void store(const Value& value, int access);
+  void forget_copies(int access);
+
+  // The instructions in an order that keeps results and puts those that a generated loop takes side
+  // by side.
+  std::vector<int> order_for_segments() const;
+  std::vector<int> original_order() const;
+  std::vector<int> heavy_depths() const;
+  std::vector<int> late_levels() const;
+  // One generated loop for as many instructions from order[at] on as it takes; how many.
+  size_t lower_segment(const std::vector<int>& order, size_t at);
+  bool emit_segment(std::span<const int> indices, std::span<const int> later);
+  // Whether the fold can end a segment.
+  bool fits_fold(int index, const std::vector<Rank>& ranks) const;
+  SettledFold fold_of(const circuit::Instr& instr, Dtype in) const;
+  // Whether a step so far reads the access.
+  bool is_read_before(int access) const;
+  void fetch_ahead(const std::vector<Value>& inputs, Segment& segment, uint64_t streamed) const;
+  // The segment's kernels into `step`; false where there is none.
+  bool compile_segment(Segment& segment, Step& step);
+  // Outputs that are worth being written past the caches.
+  uint64_t streamed_outputs(std::span<const Ref> outputs) const;
+  bool fits_segment(int index, const std::vector<Rank>& ranks, SegmentStep& step) const;
+  // Of each temp: that of its inputs, which may be lower than the plan says.
+  std::vector<Rank> temp_ranks() const;
+  Rank rank_of_instr(const circuit::Instr& instr, const std::vector<Rank>& ranks) const;
+
+  void lower_instr(const circuit::Instr& instr, int index);
+  void lower_op(const circuit::Instr& instr, int index);
+  void lower_one(const circuit::Instr& instr, const std::vector<Value>& inputs);
+  bool gathers_into(const Value& value, const circuit::Ref& out) const;
+  void lower_convert(const circuit::Instr& instr, int index);
+  void lower_fold(const circuit::Instr& instr, int index);
+  void lower_rows(const circuit::Instr& instr, int index);
+  Rank rank_of_out(const circuit::Ref& out) const;
+  Dtype dtype_of_out(const circuit::Ref& out, Dtype otherwise) const;
+
+  const circuit::Kernel& kernel_;
+  Program& program_;
+  bool jit_;
+  bool long_rows_;    // of a block: worth a call each
+  bool single_cols_;  // one column: a value for each row is a value for each element
+  std::vector<Memory> memory_;
+  std::vector<Value> temps_;
+  std::vector<Register> registers_;
+  std::vector<std::pair<int, int>> tiles_;  // place, register that repeats it
+  std::vector<int> first_number_;           // of each instruction
+  std::vector<int> depths_, levels_;        // likewise; see heavy_depths(), late_levels()
+};
+
+}  // namespace hologram::cpu

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+// What a plan's kernel becomes on the CPU: calls of kernels on the blocks of its domain, with every
+// pointer but those to memory settled.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "hologram/cpu_info.h"
+#include "hologram/elementwise.h"
+#include "src/circuit/plan.h"
+#include "src/cpu/device/kernel_table.h"
+#include "src/cpu/elementwise/iteration.h"
+#include "src/cpu/jit/jit.h"
+#include "src/cpu/reduce/reduce_rows.h"
+#include "src/cpu/reduce/softmax_kernels.h"
+
+namespace hologram::cpu {
+
+// How an access lies within a block.
+enum class Layout : uint8_t {
+  kDense,      // one contiguous run
+  kOne,        // one element for the whole domain
+  kRowScalar,  // one element for each row
+  kRowVector,  // rows are contiguous and lie apart, or one row is repeated
+  kStrided,    // anything else
+};
+
+// The domain of a kernel with its dimensions merged, cut into blocks.
+struct Domain {
+  static constexpr int kPitch = circuit::kMaxDomainDims + 2;
+
+  int ndim = 0;
+  int64_t numel = 1;
+  // The last dimension is the kernel's own; else dimensions are in another order and values of rows
+  // are not what they were.
+  bool keeps_columns = false;
+  std::array<int64_t, kPitch> shape{};
+  std::vector<int64_t> strides;  // of access k from k * kPitch
+  BlockGrid grid;
+
+  // In elements.
+  int64_t row_stride(int access) const { return strides[access * kPitch + ndim - 2]; }
+  int64_t col_stride(int access) const { return strides[access * kPitch + ndim - 1]; }
+  Layout layout(int access) const;
+  // The same rows of memory belong to every block.
+  bool is_repeated(int access) const;
+  // Element offsets of a block's first element, and its size.
+  Iteration::Extent block(int64_t index, int accesses, int64_t* offsets) const;
+};
+
+// Blocks of at most `tile` elements; of some whole rows where the kernel's instructions want them.
+Domain make_domain(const circuit::Kernel& kernel, int64_t tile);
+
+// Where a step finds an operand. Row r of the block is r * (fixed + per_col * columns) bytes on.
+struct Operand {
+  uint16_t place = 0;  // in the table of addresses: accesses, immediates, ones, classes
+  int32_t per_col = 0;
+  int64_t fixed = 0;
+};
+
+enum class StepKind : uint8_t {
+  kOp,       // op(inputs) -> output
+  kConvert,  // from -> to
+  kSegment,  // a generated loop over several instructions
+  kGather,   // a strided rectangle -> contiguous elements
+  kScatter,  // the other way round
+  kFold,     // rows -> one element each
+  kRows,     // rows -> rows
+};
+
+struct Step {
+  StepKind kind{};
+  bool by_row = false;      // one call for each row, else one for the block
+  bool row_values = false;  // one element for each row of the block, not for each element
+  bool streams = false;     // a copy past the caches
+  bool walks_rows = false;  // a segment that goes from row to row itself
+  uint8_t inputs = 0, numbers = 0, outputs = 0;
+  uint8_t folds = 0;  // of a segment, the last of its outputs
+  Dtype from{}, to{};
+  uint32_t first = 0;  // of its operands: inputs, numbers, outputs
+  union {
+    ElementwiseKernel op = nullptr;
+    ConvertKernel convert;  // null: through convert()
+    SegmentKernel segment;
+    const SoftmaxKernel* rows;
+    struct {  // of the strided side, in elements
+      int32_t itemsize;
+      int32_t fold;
+    };
+  };
+  int64_t row_stride = 0, col_stride = 0;
+  // Of a segment: the same loop with some outputs (bit k: output k) past the caches, for operands
+  // that lie at whole cache lines; null where no result is worth it.
+  SegmentKernel streaming = nullptr;
+  uint64_t streamed = 0;
+  int first_fold = 0;
+};
+
+struct Program {
+  Isa isa{};
+  Domain domain;
+  int accesses = 0, immediates = 0, ones = 0, classes = 0;
+  int64_t class_bytes = 0;         // what a class must hold
+  std::vector<int32_t> itemsizes;  // of the accesses
+  std::vector<uint16_t> moving;    // accesses that lie elsewhere for other blocks
+  // Where blocks follow each other in one dimension: bytes from one to the next for each of those.
+  bool linear = false;
+  std::vector<int64_t> block_step;
+  std::vector<Operand> operands;
+  std::vector<SettledFold> folds;
+  std::vector<Step> prologue;  // once a run: what has one element
+  std::vector<Step> setup;     // once for each thread: tiles that stay the same
+  std::vector<Step> steps;     // for each block
+  std::vector<JitLoop> loops;  // that steps run
+  double cost = 1;             // of an element, in simple ops
+  bool jitted = false;
+
+  int first_immediate() const { return accesses; }
+  int first_one() const { return accesses + immediates; }
+  int first_class() const { return accesses + immediates + ones; }
+  int places() const { return first_class() + classes; }
+  // Memory that it takes, with its loops.
+  size_t bytes() const;
+  bool one_row() const { return domain.numel == domain.shape[domain.ndim - 1]; }
+};
+// Folds of one segment.
+inline constexpr int kMostFolds = 4;
+// A one is kept in this many bytes.
+inline constexpr int64_t kOneBytes = 8;
+
+// The same kernel with values that are light to compute made again after a fold; none where there
+// are no such, or no generated loops to make them in.
+std::optional<circuit::Kernel> repeat_light_values(const circuit::Kernel& kernel, Isa isa);
+
+// Settles everything but addresses. jit: use generated loops where they serve.
+Program lower(const circuit::Kernel& kernel, Isa isa, bool jit);
+
+// Whether lower() gives the same program for both: they differ in slots, offsets and numbers only.
+bool same_program(const circuit::Kernel& a, const circuit::Kernel& b);
+
+// Runs one step on a block of rows x cols, whose operands are where `at` says.
+void run_step(const Program& program, const Step& step, char* const* at, int64_t rows,
+              int64_t cols);
+
+// Blocks [begin, end) of a program whose prologue has run, on this thread. Changes the addresses.
+void run_blocks(const Program& program, int64_t begin, int64_t end, char** at);
+
+}  // namespace hologram::cpu

@@ -1,0 +1,764 @@
+// SPDX-License-Identifier: MIT
+// The inner loops of reductions, for every instruction set.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/cpu/reduce/reduce_kernels.cc"
+#include "src/cpu/simd/targets.h"
+// clang-format off
+#include "src/cpu/simd/math-exp-inl.h"
+#include "src/cpu/simd/simd_tail-inl.h"
+#include "src/cpu/reduce/reduce_kernels.h"
+// clang-format on
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+HWY_BEFORE_NAMESPACE();
+namespace hologram {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+namespace {
+
+using cpu::CompensatedSum;
+using cpu::Fold;
+using cpu::FoldKernel;
+using cpu::Indexed;
+using cpu::Moments;
+using cpu::ScaledExpSum;
+
+template <class T>
+using Tag = hn::ScalableTag<T>;
+template <class T>
+constexpr bool kIsFloat = std::is_floating_point_v<T>;
+
+template <class T>
+HWY_INLINE int64_t BlockLength() {
+  return cpu::kFoldVectors * static_cast<int64_t>(hn::Lanes(Tag<T>()));
+}
+
+// ---- what is done to an element before it is accumulated ----
+
+struct Same {
+  template <class V>
+  HWY_INLINE V operator()(V x) const {
+    return x;
+  }
+};
+struct Magnitude {
+  template <class V>
+  HWY_INLINE V operator()(V x) const {
+    return hn::Abs(x);
+  }
+};
+struct Squared {
+  template <class V>
+  HWY_INLINE V operator()(V x) const {
+    return hn::Mul(x, x);
+  }
+};
+struct NonzeroOne {
+  template <class V>
+  HWY_INLINE V operator()(V x) const {
+    const hn::DFromV<V> d;
+    return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), hn::Zero(d),
+                          hn::Set(d, static_cast<hn::TFromD<decltype(d)>>(1)));
+  }
+};
+
+// ---- how two accumulators become one ----
+
+// Upper half added to lower half, for generated loops do the same.
+template <class D>
+HWY_INLINE hn::TFromD<D> SumOfHalves([[maybe_unused]] D d, hn::Vec<D> v) {
+  if constexpr (hn::MaxLanes(D()) == 1) {
+    return hn::GetLane(v);
+  } else {
+    const hn::Half<D> half;
+    return SumOfHalves(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  }
+}
+
+struct Plus {
+  static constexpr double kIdentity = 0;
+  template <class V>
+  HWY_INLINE V operator()(V a, V b) const {
+    return hn::Add(a, b);
+  }
+  template <class D>
+  HWY_INLINE hn::TFromD<D> Lanes(D d, hn::Vec<D> v) const {
+    return SumOfHalves(d, v);
+  }
+};
+struct Times {
+  static constexpr double kIdentity = 1;
+  template <class V>
+  HWY_INLINE V operator()(V a, V b) const {
+    return hn::Mul(a, b);
+  }
+  template <class D>
+  HWY_INLINE hn::TFromD<D> Lanes(D d, hn::Vec<D> v) const {
+    HWY_ALIGN hn::TFromD<D> lanes[hn::MaxLanes(d)];
+    hn::Store(v, d, lanes);
+    for (size_t step = hn::Lanes(d) / 2; step > 0; step /= 2) {
+      for (size_t i = 0; i < step; ++i) lanes[i] *= lanes[i + step];
+    }
+    return lanes[0];
+  }
+};
+
+// One block, in T. The order depends on n and the vector length only; see kFoldVectors.
+template <class T, class Map, class Join>
+HWY_INLINE T FoldBlock(const T* x, int64_t n, Map map, Join join) {
+  const Tag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto identity = hn::Set(d, static_cast<T>(Join::kIdentity));
+  auto a0 = identity, a1 = identity, a2 = identity, a3 = identity;
+  auto a4 = identity, a5 = identity, a6 = identity, a7 = identity;
+  int64_t i = 0;
+  for (; i + 8 * lanes <= n; i += 8 * lanes) {
+    a0 = join(a0, map(hn::LoadU(d, x + i)));
+    a1 = join(a1, map(hn::LoadU(d, x + i + lanes)));
+    a2 = join(a2, map(hn::LoadU(d, x + i + 2 * lanes)));
+    a3 = join(a3, map(hn::LoadU(d, x + i + 3 * lanes)));
+    a4 = join(a4, map(hn::LoadU(d, x + i + 4 * lanes)));
+    a5 = join(a5, map(hn::LoadU(d, x + i + 5 * lanes)));
+    a6 = join(a6, map(hn::LoadU(d, x + i + 6 * lanes)));
+    a7 = join(a7, map(hn::LoadU(d, x + i + 7 * lanes)));
+  }
+  if (i + 4 * lanes <= n) {
+    a0 = join(a0, map(hn::LoadU(d, x + i)));
+    a1 = join(a1, map(hn::LoadU(d, x + i + lanes)));
+    a2 = join(a2, map(hn::LoadU(d, x + i + 2 * lanes)));
+    a3 = join(a3, map(hn::LoadU(d, x + i + 3 * lanes)));
+    i += 4 * lanes;
+  }
+  if (n >= 8 * lanes) a0 = join(a0, a4), a1 = join(a1, a5), a2 = join(a2, a6), a3 = join(a3, a7);
+  if (n >= 4 * lanes) a0 = join(join(a0, a1), join(a2, a3));
+  for (; i + lanes <= n; i += lanes) a0 = join(a0, map(hn::LoadU(d, x + i)));
+  if (i < n) {
+    const auto rest = map(LoadFirst(d, x + i, n - i));
+    a0 = join(a0, hn::IfThenElse(hn::FirstN(d, static_cast<size_t>(n - i)), rest, identity));
+  }
+  return join.Lanes(d, a0);
+}
+
+// out[j] joins out[j] with column j of n rows, eight rows at a time and pairwise.
+template <class T, class Map, class Join>
+HWY_INLINE void FoldColumns(const T* x, int64_t cols, int64_t n, int64_t stride,
+                            T* HWY_RESTRICT out, Map map, Join join) {
+  const Tag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto eight = [&](const T* p, auto load) HWY_ATTR {
+    const auto s01 = join(map(load(p)), map(load(p + stride)));
+    const auto s23 = join(map(load(p + 2 * stride)), map(load(p + 3 * stride)));
+    const auto s45 = join(map(load(p + 4 * stride)), map(load(p + 5 * stride)));
+    const auto s67 = join(map(load(p + 6 * stride)), map(load(p + 7 * stride)));
+    return join(join(s01, s23), join(s45, s67));
+  };
+  const int64_t whole = cols - cols % lanes;
+  const auto load = [&](const T* p) HWY_ATTR { return hn::LoadU(d, p); };
+  const auto load_rest = [&](const T* p) HWY_ATTR { return LoadFirst(d, p, cols - whole); };
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    const T* row = x + i * stride;
+    for (int64_t j = 0; j < whole; j += lanes) {
+      hn::StoreU(join(hn::LoadU(d, out + j), eight(row + j, load)), d, out + j);
+    }
+    if (whole < cols) {
+      const auto sum = join(load_rest(out + whole), eight(row + whole, load_rest));
+      StoreFirst(d, sum, out + whole, cols - whole);
+    }
+  }
+  for (; i < n; ++i) {
+    const T* row = x + i * stride;
+    for (int64_t j = 0; j < whole; j += lanes) {
+      hn::StoreU(join(hn::LoadU(d, out + j), map(load(row + j))), d, out + j);
+    }
+    if (whole < cols) {
+      const auto sum = join(load_rest(out + whole), map(load_rest(row + whole)));
+      StoreFirst(d, sum, out + whole, cols - whole);
+    }
+  }
+}
+
+// ---- sums and products ----
+
+// Integers wrap, so the order does not matter and the compiler's loops will do.
+HWY_INLINE int64_t Wrap(uint64_t x) { return static_cast<int64_t>(x); }
+
+template <class T, class Join>
+struct Total {
+  using Value = std::conditional_t<kIsFloat<T>, double, int64_t>;
+  Value value;
+  void Add(Value x) {
+    if constexpr (!kIsFloat<T>) {
+      const auto a = static_cast<uint64_t>(value), b = static_cast<uint64_t>(x);
+      value = Wrap(std::is_same_v<Join, Plus> ? a + b : a * b);
+    } else if constexpr (std::is_same_v<Join, Plus>) {
+      value += x;
+    } else {
+      value *= x;
+    }
+  }
+  void Merge(const Total& other) { Add(other.value); }
+};
+template <>
+struct Total<double, Plus> : CompensatedSum {
+  void Add(double x) {
+    const double next = sum + x;
+    const double back = next - sum;
+    error += (sum - (next - back)) + (x - back);
+    sum = next;
+  }
+  void Merge(const Total& other) {
+    Add(other.sum);
+    error += other.error;
+  }
+};
+
+template <class T, class Map, class Join>
+struct TotalFold {
+  using Acc = Total<T, Join>;
+
+  static void Init(void* acc, int64_t n) {
+    auto* a = static_cast<Acc*>(acc);
+    for (int64_t i = 0; i < n; ++i) {
+      a[i] = Acc();
+      if constexpr (std::is_same_v<Join, Times>) a[i].value = 1;
+    }
+  }
+  static void Rows(const void* x, int64_t count, int64_t n, int64_t stride, int64_t, void* acc,
+                   double) {
+    auto* a = static_cast<Acc*>(acc);
+    const T* row = static_cast<const T*>(x);
+    for (int64_t r = 0; r < count; ++r, row += stride) {
+      if constexpr (kIsFloat<T>) {
+        const int64_t block = BlockLength<T>();
+        for (int64_t i = 0; i < n; i += block) {
+          a[r].Add(FoldBlock(row + i, std::min(block, n - i), Map(), Join()));
+        }
+      } else {
+        Acc total = a[r];
+        for (int64_t i = 0; i < n; ++i) total.Add(row[i]);
+        a[r] = total;
+      }
+    }
+  }
+  static void Cols(const void* x, int64_t cols, int64_t n, int64_t stride, int64_t, void* acc,
+                   double) {
+    auto* a = static_cast<Acc*>(acc);
+    const T* p = static_cast<const T*>(x);
+    if constexpr (kIsFloat<T>) {
+      HWY_ALIGN T part[cpu::kMaxCols];
+      constexpr int64_t kBlock = 128;
+      for (int64_t i = 0; i < n; i += kBlock) {
+        std::fill_n(part, cols, static_cast<T>(Join::kIdentity));
+        FoldColumns(p + i * stride, cols, std::min(kBlock, n - i), stride, part, Map(), Join());
+        for (int64_t j = 0; j < cols; ++j) a[j].Add(part[j]);
+      }
+    } else {
+      for (int64_t i = 0; i < n; ++i) {
+        for (int64_t j = 0; j < cols; ++j) a[j].Add(p[i * stride + j]);
+      }
+    }
+  }
+  static void Blocks(const void* x, int64_t count, void* acc) {
+    for (int64_t i = 0; i < count; ++i) {
+      static_cast<Acc*>(acc)[i].Add(static_cast<const T*>(x)[i]);
+    }
+  }
+  static void Merge(void* acc, const void* other, int64_t n) {
+    for (int64_t i = 0; i < n; ++i)
+      static_cast<Acc*>(acc)[i].Merge(static_cast<const Acc*>(other)[i]);
+  }
+};
+
+// sum |x|^p for any p, one element after the other: rarely asked for.
+template <class T>
+struct PowerFold : TotalFold<T, Same, Plus> {
+  using Acc = Total<T, Plus>;
+  static void Rows(const void* x, int64_t count, int64_t n, int64_t stride, int64_t, void* acc,
+                   double p) {
+    const T* in = static_cast<const T*>(x);
+    for (int64_t r = 0; r < count; ++r) {
+      for (int64_t i = 0; i < n; ++i) {
+        static_cast<Acc*>(acc)[r].Add(std::pow(std::abs(in[r * stride + i]), static_cast<T>(p)));
+      }
+    }
+  }
+  static void Cols(const void* x, int64_t cols, int64_t n, int64_t stride, int64_t first, void* acc,
+                   double p) {
+    for (int64_t i = 0; i < n; ++i) {
+      Rows(static_cast<const T*>(x) + i * stride, cols, 1, 1, first, acc, p);
+    }
+  }
+};
+
+// ---- extremes ----
+
+template <bool kMax, class T>
+HWY_INLINE T WorstOf() {
+  if constexpr (kIsFloat<T>) {
+    return kMax ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::infinity();
+  } else {
+    return kMax ? std::numeric_limits<T>::lowest() : std::numeric_limits<T>::max();
+  }
+}
+// Any NaN wins.
+template <bool kMax, class T>
+HWY_INLINE T Extreme(T a, T b) {
+  if constexpr (kIsFloat<T>) {
+    if (a != a) return a;
+    return (kMax ? a > b : a < b) ? a : b;
+  } else {
+    return kMax ? std::max(a, b) : std::min(a, b);
+  }
+}
+template <bool kMax, class V>
+HWY_INLINE V ExtremeV(V a, V b) {
+  if constexpr (kMax) {
+    return hn::Max(a, b);
+  } else {
+    return hn::Min(a, b);
+  }
+}
+
+// x86 max drops NaN, so whether there was one is kept aside.
+template <bool kMax, class T, class Map>
+HWY_INLINE T ExtremeBlock(const T* x, int64_t n, Map map) {
+  if constexpr (kIsFloat<T>) {
+    const Tag<T> d;
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+    const auto worst = hn::Set(d, WorstOf<kMax, T>());
+    auto m0 = worst, m1 = worst, m2 = worst, m3 = worst;
+    auto nan0 = hn::Zero(d), nan1 = hn::Zero(d);
+    int64_t i = 0;
+    for (; i + 4 * lanes <= n; i += 4 * lanes) {
+      const auto v0 = map(hn::LoadU(d, x + i));
+      const auto v1 = map(hn::LoadU(d, x + i + lanes));
+      const auto v2 = map(hn::LoadU(d, x + i + 2 * lanes));
+      const auto v3 = map(hn::LoadU(d, x + i + 3 * lanes));
+      m0 = ExtremeV<kMax>(m0, v0), m1 = ExtremeV<kMax>(m1, v1);
+      m2 = ExtremeV<kMax>(m2, v2), m3 = ExtremeV<kMax>(m3, v3);
+      nan0 = hn::Or(nan0, hn::VecFromMask(d, hn::Or(hn::IsNaN(v0), hn::IsNaN(v1))));
+      nan1 = hn::Or(nan1, hn::VecFromMask(d, hn::Or(hn::IsNaN(v2), hn::IsNaN(v3))));
+    }
+    m0 = ExtremeV<kMax>(ExtremeV<kMax>(m0, m1), ExtremeV<kMax>(m2, m3));
+    for (; i < n; i += lanes) {
+      auto v = worst;
+      if (i + lanes <= n) {
+        v = map(hn::LoadU(d, x + i));
+      } else {
+        const auto mask = hn::FirstN(d, static_cast<size_t>(n - i));
+        v = hn::IfThenElse(mask, map(LoadFirst(d, x + i, n - i)), worst);
+      }
+      m0 = ExtremeV<kMax>(m0, v);
+      nan0 = hn::Or(nan0, hn::VecFromMask(d, hn::IsNaN(v)));
+    }
+    if (!hn::AllFalse(d, hn::MaskFromVec(hn::Or(nan0, nan1)))) {
+      return std::numeric_limits<T>::quiet_NaN();
+    }
+    return hn::GetLane(kMax ? hn::MaxOfLanes(d, m0) : hn::MinOfLanes(d, m0));
+  } else {
+    T best = WorstOf<kMax, T>();
+    for (int64_t i = 0; i < n; ++i) best = Extreme<kMax>(best, x[i]);
+    return best;
+  }
+}
+
+template <class T, bool kMax, class Map>
+struct ExtremeFold {
+  using Acc = T;
+  static HWY_INLINE T MapOne(T x) {
+    if constexpr (std::is_same_v<Map, Magnitude>) {
+      return std::abs(x);
+    } else {
+      return x;
+    }
+  }
+  static void Init(void* acc, int64_t n) {
+    std::fill_n(static_cast<T*>(acc), n, WorstOf<kMax, T>());
+  }
+  static void Rows(const void* x, int64_t count, int64_t n, int64_t stride, int64_t, void* acc,
+                   double) {
+    auto* a = static_cast<T*>(acc);
+    const T* row = static_cast<const T*>(x);
+    for (int64_t r = 0; r < count; ++r, row += stride) {
+      a[r] = Extreme<kMax>(a[r], ExtremeBlock<kMax>(row, n, Map()));
+    }
+  }
+  static void Cols(const void* x, int64_t cols, int64_t n, int64_t stride, int64_t, void* acc,
+                   double) {
+    T* HWY_RESTRICT a = static_cast<T*>(acc);
+    for (int64_t i = 0; i < n; ++i) {
+      const T* row = static_cast<const T*>(x) + i * stride;
+      for (int64_t j = 0; j < cols; ++j) {
+        const T v = MapOne(row[j]);
+        if constexpr (kIsFloat<T>) {
+          const bool keep = kMax ? (a[j] > v) | (a[j] != a[j]) : (a[j] < v) | (a[j] != a[j]);
+          a[j] = keep ? a[j] : v;
+        } else {
+          a[j] = Extreme<kMax>(a[j], v);
+        }
+      }
+    }
+  }
+  static void Merge(void* acc, const void* other, int64_t n) { Cols(other, n, 1, n, 0, acc, 0); }
+};
+
+// Whether b comes before a: NaN before anything, then the better value, then the smaller index.
+template <bool kMax, class T>
+HWY_INLINE bool Beats(T b, T a) {
+  if constexpr (kIsFloat<T>) {
+    if (a != a) return false;
+    if (b != b) return true;
+  }
+  return kMax ? b > a : b < a;
+}
+
+template <class T, bool kMax>
+struct ArgFold {
+  using Acc = Indexed<T>;
+  static void Init(void* acc, int64_t n) {
+    std::fill_n(static_cast<Acc*>(acc), n, Acc{WorstOf<kMax, T>(), -1});
+  }
+  static HWY_INLINE void Take(Acc& a, T value, int64_t index) {
+    if (a.index < 0 || Beats<kMax>(value, a.value)) a = {value, index};
+  }
+  static void Rows(const void* x, int64_t count, int64_t n, int64_t stride, int64_t first,
+                   void* acc, double) {
+    // A block is searched only if its extreme beats what there is.
+    constexpr int64_t kBlock = 1024;
+    for (int64_t r = 0; r < count; ++r) {
+      const T* row = static_cast<const T*>(x) + r * stride;
+      Acc& a = static_cast<Acc*>(acc)[r];
+      for (int64_t i = 0; i < n; i += kBlock) {
+        const int64_t length = std::min(kBlock, n - i);
+        const T best = ExtremeBlock<kMax>(row + i, length, Same());
+        if (a.index >= 0 && !Beats<kMax>(best, a.value)) continue;
+        int64_t at = 0;
+        if constexpr (kIsFloat<T>) {
+          if (best != best) {
+            while (row[i + at] == row[i + at]) ++at;
+            a = {best, first + i + at};
+            break;
+          }
+        }
+        while (row[i + at] != best) ++at;
+        a = {best, first + i + at};
+      }
+    }
+  }
+  static void Cols(const void* x, int64_t cols, int64_t n, int64_t stride, int64_t first, void* acc,
+                   double) {
+    auto* a = static_cast<Acc*>(acc);
+    for (int64_t i = 0; i < n; ++i) {
+      const T* row = static_cast<const T*>(x) + i * stride;
+      for (int64_t j = 0; j < cols; ++j) Take(a[j], row[j], first + i);
+    }
+  }
+  static void Merge(void* acc, const void* other, int64_t n) {
+    const auto* b = static_cast<const Acc*>(other);
+    for (int64_t i = 0; i < n; ++i) {
+      if (b[i].index >= 0) Take(static_cast<Acc*>(acc)[i], b[i].value, b[i].index);
+    }
+  }
+};
+
+// ---- any and all ----
+
+template <class T, bool kAny>
+struct TruthFold {
+  static void Init(void* acc, int64_t n) {
+    std::fill_n(static_cast<uint8_t*>(acc), n, kAny ? 0 : 1);
+  }
+  static void Rows(const void* x, int64_t count, int64_t n, int64_t stride, int64_t, void* acc,
+                   double) {
+    auto* a = static_cast<uint8_t*>(acc);
+    constexpr int64_t kBlock = 1024;
+    for (int64_t r = 0; r < count; ++r) {
+      const T* row = static_cast<const T*>(x) + r * stride;
+      for (int64_t i = 0; i < n && a[r] != kAny; i += kBlock) {
+        const int64_t length = std::min(kBlock, n - i);
+        int found = 0;  // an element that settles the matter
+        for (int64_t k = 0; k < length; ++k) found |= (row[i + k] != T(0)) == kAny;
+        if (found != 0) a[r] = kAny;
+      }
+    }
+  }
+  static void Cols(const void* x, int64_t cols, int64_t n, int64_t stride, int64_t, void* acc,
+                   double) {
+    auto* HWY_RESTRICT a = static_cast<uint8_t*>(acc);
+    for (int64_t i = 0; i < n; ++i) {
+      const T* row = static_cast<const T*>(x) + i * stride;
+      for (int64_t j = 0; j < cols; ++j) {
+        const uint8_t one = row[j] != T(0);
+        a[j] = kAny ? a[j] | one : a[j] & one;
+      }
+    }
+  }
+  static void Merge(void* acc, const void* other, int64_t n) {
+    auto* a = static_cast<uint8_t*>(acc);
+    const auto* b = static_cast<const uint8_t*>(other);
+    for (int64_t i = 0; i < n; ++i) a[i] = kAny ? a[i] | b[i] : a[i] & b[i];
+  }
+};
+
+// ---- mean and variance: two passes over blocks that stay in L1, joined by Chan's formula ----
+
+HWY_INLINE void MergeMoments(Moments& a, const Moments& b) {
+  if (b.count == 0) return;
+  if (a.count == 0) {
+    a = b;
+    return;
+  }
+  const double count = a.count + b.count;
+  const double delta = b.mean - a.mean;
+  a.mean += delta * (b.count / count);
+  a.m2 += b.m2 + delta * delta * (a.count * (b.count / count));
+  a.count = count;
+}
+
+template <class T>
+struct MomentsFold {
+  // Distances are taken from a rounded mean; their own mean puts right what the rounding moved.
+  static HWY_INLINE Moments Joined(int64_t n, double centre, double sum, double squares) {
+    const double count = static_cast<double>(n);
+    const double off = sum / count;
+    // m2 * 0 rather than 0 so that NaN stays.
+    return {count, centre + off, std::max(squares - off * off * count, squares * 0)};
+  }
+  static HWY_INLINE Moments Block(const T* x, int64_t n) {
+    const Tag<T> d;
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+    const T centre = FoldBlock(x, n, Same(), Plus()) / static_cast<T>(n);
+    const auto c = hn::Set(d, centre);
+    auto sum0 = hn::Zero(d), sum1 = sum0, sum2 = sum0, sum3 = sum0;
+    auto sq0 = sum0, sq1 = sum0, sq2 = sum0, sq3 = sum0;
+    const auto take = [&](auto z, auto& sum, auto& sq) HWY_ATTR {
+      sum = hn::Add(sum, z);
+      sq = hn::MulAdd(z, z, sq);
+    };
+    int64_t i = 0;
+    for (; i + 4 * lanes <= n; i += 4 * lanes) {
+      take(hn::Sub(hn::LoadU(d, x + i), c), sum0, sq0);
+      take(hn::Sub(hn::LoadU(d, x + i + lanes), c), sum1, sq1);
+      take(hn::Sub(hn::LoadU(d, x + i + 2 * lanes), c), sum2, sq2);
+      take(hn::Sub(hn::LoadU(d, x + i + 3 * lanes), c), sum3, sq3);
+    }
+    for (; i + lanes <= n; i += lanes) take(hn::Sub(hn::LoadU(d, x + i), c), sum0, sq0);
+    if (i < n) {
+      const auto mask = hn::FirstN(d, static_cast<size_t>(n - i));
+      take(hn::IfThenElseZero(mask, hn::Sub(LoadFirst(d, x + i, n - i), c)), sum1, sq1);
+    }
+    const auto lanes_sum = [&](auto a, auto b, auto e, auto f) HWY_ATTR {
+      const auto v = hn::Add(hn::Add(a, b), hn::Add(e, f));
+      return static_cast<double>(hn::GetLane(hn::SumOfLanes(d, v)));
+    };
+    return Joined(n, static_cast<double>(centre), lanes_sum(sum0, sum1, sum2, sum3),
+                  lanes_sum(sq0, sq1, sq2, sq3));
+  }
+  static void Init(void* acc, int64_t n) { std::fill_n(static_cast<Moments*>(acc), n, Moments{}); }
+  static void Rows(const void* x, int64_t count, int64_t n, int64_t stride, int64_t, void* acc,
+                   double) {
+    const int64_t block = BlockLength<T>();
+    for (int64_t r = 0; r < count; ++r) {
+      const T* row = static_cast<const T*>(x) + r * stride;
+      for (int64_t i = 0; i < n; i += block) {
+        const int64_t length = std::min(block, n - i);
+        MergeMoments(static_cast<Moments*>(acc)[r], Block(row + i, length));
+      }
+    }
+  }
+  static void Cols(const void* x, int64_t cols, int64_t n, int64_t stride, int64_t, void* acc,
+                   double) {
+    constexpr int64_t kBlock = 64;
+    const Tag<T> d;
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+    HWY_ALIGN T centre[cpu::kMaxCols + 64];
+    HWY_ALIGN T part[cpu::kMaxCols + 64];
+    for (int64_t i = 0; i < n; i += kBlock) {
+      const int64_t length = std::min(kBlock, n - i);
+      const T* p = static_cast<const T*>(x) + i * stride;
+      std::fill_n(centre, cols, T(0));
+      FoldColumns(p, cols, length, stride, centre, Same(), Plus());
+      for (int64_t j = 0; j < cols; ++j) centre[j] /= static_cast<T>(length);
+      for (int64_t j = 0; j < cols; j += lanes) {
+        const int64_t here = std::min(lanes, cols - j);
+        const auto c = hn::Load(d, centre + j);
+        auto sum = hn::Zero(d), shift = hn::Zero(d);
+        for (int64_t k = 0; k < length; ++k) {
+          const T* at = p + k * stride + j;
+          const auto z = hn::Sub(here == lanes ? hn::LoadU(d, at) : LoadFirst(d, at, here), c);
+          sum = hn::MulAdd(z, z, sum);
+          shift = hn::Add(shift, z);
+        }
+        hn::Store(sum, d, part + j);
+        HWY_ALIGN T shifts[hn::MaxLanes(d)];
+        hn::Store(shift, d, shifts);
+        for (int64_t k = 0; k < here; ++k) {
+          MergeMoments(static_cast<Moments*>(acc)[j + k],
+                       Joined(length, static_cast<double>(centre[j + k]),
+                              static_cast<double>(shifts[k]), static_cast<double>(part[j + k])));
+        }
+      }
+    }
+  }
+  static void Merge(void* acc, const void* other, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) {
+      MergeMoments(static_cast<Moments*>(acc)[i], static_cast<const Moments*>(other)[i]);
+    }
+  }
+};
+
+// ---- log(sum(exp)) ----
+
+HWY_INLINE void MergeExp(ScaledExpSum& a, const ScaledExpSum& b) {
+  if (b.sum == 0) return;
+  if (a.sum == 0) {
+    a = b;
+    return;
+  }
+  // An infinite maximum leaves no scale; NaN spreads through both fields.
+  const double max = a.max > b.max || a.max != a.max ? a.max : b.max;
+  const auto scaled = [max](const ScaledExpSum& s) {
+    return s.max == max ? s.sum : s.sum * std::exp(s.max - max);
+  };
+  a = {max, scaled(a) + scaled(b)};
+}
+
+template <class T>
+struct LogSumExpFold {
+  static void Init(void* acc, int64_t n) {
+    std::fill_n(static_cast<ScaledExpSum*>(acc), n,
+                ScaledExpSum{-std::numeric_limits<double>::infinity(), 0});
+  }
+  static void Rows(const void* x, int64_t count, int64_t n, int64_t stride, int64_t, void* acc,
+                   double) {
+    const int64_t block = BlockLength<T>();
+    const Tag<T> d;
+    for (int64_t r = 0; r < count; ++r) {
+      const T* row = static_cast<const T*>(x) + r * stride;
+      for (int64_t i = 0; i < n; i += block) {
+        const int64_t length = std::min(block, n - i);
+        const T max = ExtremeBlock<true>(row + i, length, Same());
+        const bool infinite = std::isinf(max);
+        const auto m = hn::Set(d, infinite ? T(0) : max);
+        const auto exp = [m](auto v) HWY_ATTR { return Exp(hn::Sub(v, m)); };
+        const T sum = FoldBlock(row + i, length, exp, Plus());
+        MergeExp(static_cast<ScaledExpSum*>(acc)[r], {static_cast<double>(infinite && max > 0 ? max
+                                                                          : infinite          ? T(0)
+                                                                                     : max),
+                                                      static_cast<double>(sum)});
+      }
+    }
+  }
+  static void Cols(const void* x, int64_t cols, int64_t n, int64_t stride, int64_t first, void* acc,
+                   double p) {
+    // Columns of a block become rows.
+    constexpr int64_t kRows = 64, kCols = 16;
+    HWY_ALIGN T block[kRows * kCols];
+    for (int64_t i = 0; i < n; i += kRows) {
+      const int64_t length = std::min(kRows, n - i);
+      for (int64_t j = 0; j < cols; j += kCols) {
+        const int64_t width = std::min(kCols, cols - j);
+        for (int64_t k = 0; k < length; ++k) {
+          const T* at = static_cast<const T*>(x) + (i + k) * stride + j;
+          for (int64_t c = 0; c < width; ++c) block[c * kRows + k] = at[c];
+        }
+        Rows(block, width, length, kRows, first + i, static_cast<ScaledExpSum*>(acc) + j, p);
+      }
+    }
+  }
+  static void Merge(void* acc, const void* other, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) {
+      MergeExp(static_cast<ScaledExpSum*>(acc)[i], static_cast<const ScaledExpSum*>(other)[i]);
+    }
+  }
+};
+
+template <class F>
+FoldKernel KernelOf(size_t acc_size) {
+  return {static_cast<int>(acc_size), &F::Init, &F::Rows, &F::Cols, nullptr, &F::Merge};
+}
+
+using Kernels = FoldKernel[cpu::kFoldCount][kDtypeCount];
+
+FoldKernel& At(Kernels& table, Fold fold, Dtype dtype) {
+  return table[static_cast<int>(fold)][static_cast<int>(dtype)];
+}
+
+template <class T, class Map, class Join>
+FoldKernel TotalOf() {
+  using F = TotalFold<T, Map, Join>;
+  FoldKernel kernel = KernelOf<F>(sizeof(Total<T, Join>));
+  if constexpr (kIsFloat<T> && std::is_same_v<Join, Plus>) kernel.blocks = &F::Blocks;
+  return kernel;
+}
+
+template <class T>
+void AddFloats(Kernels& table, Dtype t) {
+  At(table, Fold::kSum, t) = TotalOf<T, Same, Plus>();
+  At(table, Fold::kProd, t) = TotalOf<T, Same, Times>();
+  At(table, Fold::kCountNonzero, t) = TotalOf<T, NonzeroOne, Plus>();
+  At(table, Fold::kSumAbs, t) = TotalOf<T, Magnitude, Plus>();
+  At(table, Fold::kSumSquare, t) = TotalOf<T, Squared, Plus>();
+  At(table, Fold::kSumPower, t) = KernelOf<PowerFold<T>>(sizeof(Total<T, Plus>));
+  At(table, Fold::kMinAbs, t) = KernelOf<ExtremeFold<T, false, Magnitude>>(sizeof(T));
+  At(table, Fold::kMaxAbs, t) = KernelOf<ExtremeFold<T, true, Magnitude>>(sizeof(T));
+  At(table, Fold::kMoments, t) = KernelOf<MomentsFold<T>>(sizeof(Moments));
+  At(table, Fold::kLogSumExp, t) = KernelOf<LogSumExpFold<T>>(sizeof(ScaledExpSum));
+}
+
+template <class T>
+void AddOrdered(Kernels& table, Dtype t) {
+  At(table, Fold::kMin, t) = KernelOf<ExtremeFold<T, false, Same>>(sizeof(T));
+  At(table, Fold::kMax, t) = KernelOf<ExtremeFold<T, true, Same>>(sizeof(T));
+  At(table, Fold::kArgMin, t) = KernelOf<ArgFold<T, false>>(sizeof(Indexed<T>));
+  At(table, Fold::kArgMax, t) = KernelOf<ArgFold<T, true>>(sizeof(Indexed<T>));
+  At(table, Fold::kAny, t) = KernelOf<TruthFold<T, true>>(1);
+  At(table, Fold::kAll, t) = KernelOf<TruthFold<T, false>>(1);
+}
+
+}  // namespace
+
+void AddFolds(Kernels& table) {
+  AddFloats<float>(table, Dtype::kFloat32);
+  AddFloats<double>(table, Dtype::kFloat64);
+  At(table, Fold::kSum, Dtype::kInt64) = TotalOf<int64_t, Same, Plus>();
+  At(table, Fold::kProd, Dtype::kInt64) = TotalOf<int64_t, Same, Times>();
+  AddOrdered<uint8_t>(table, Dtype::kBool);
+  AddOrdered<uint8_t>(table, Dtype::kUInt8);
+  AddOrdered<int8_t>(table, Dtype::kInt8);
+  AddOrdered<int16_t>(table, Dtype::kInt16);
+  AddOrdered<int32_t>(table, Dtype::kInt32);
+  AddOrdered<int64_t>(table, Dtype::kInt64);
+  AddOrdered<float>(table, Dtype::kFloat32);
+  AddOrdered<double>(table, Dtype::kFloat64);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace hologram
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace hologram::cpu {
+
+const FoldKernel& fold_kernel(Isa isa, Fold fold, Dtype dtype) {
+  using Table = FoldKernel[kFoldCount][kDtypeCount];
+  static const Table* tables = [] {
+    auto* built = new Table[kIsaCount];
+    for (int i = 0; i < kIsaCount; ++i) {
+      if (isa_available(static_cast<Isa>(i))) {
+        HOLOGRAM_FOR_ISA(static_cast<Isa>(i), AddFolds)(built[i]);
+      }
+    }
+    return built;
+  }();
+  return tables[static_cast<int>(isa)][static_cast<int>(fold)][static_cast<int>(dtype)];
+}
+
+}  // namespace hologram::cpu
+#endif

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+// Running sums along a dimension: lines piece by piece, or many neighbouring lines abreast.
+#include <algorithm>
+#include <cstdlib>
+#include <type_traits>
+
+#include "hologram/error.h"
+#include "hologram/parallel.h"
+#include "hologram/reduction.h"
+#include "src/cpu/reduce/reduce_gather.h"
+#include "src/cpu/reduce/reduce_plan.h"
+
+namespace hologram {
+namespace cpu {
+namespace {
+
+constexpr int64_t kAbreast = 512;     // lines summed together
+constexpr int64_t kScanUnit = 32768;  // elements a thread claims at a time
+
+struct Line {
+  const char* in;
+  char* out;
+  Dtype in_dtype, out_dtype, compute;
+  int64_t in_step, out_step, n;
+  // Other lines beside this one.
+  int64_t lines, in_next, out_next;
+};
+
+// float32 is summed in float64, as PyTorch does; int64 wraps.
+template <class T>
+void scan(const Line& line) {
+  using Sum = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;
+  alignas(64) T values[kScratchElements];
+  Sum sums[kAbreast] = {};
+  const int64_t in_size = static_cast<int64_t>(itemsize(line.in_dtype));
+  const int64_t out_size = static_cast<int64_t>(itemsize(line.out_dtype));
+  const int64_t together = std::max<int64_t>(1, kScratchElements / line.lines);
+  for (int64_t i = 0; i < line.n; i += together) {
+    const int64_t here = std::min(together, line.n - i);
+    gather_rows(line.in + i * line.in_step * in_size, line.in_dtype, here, line.in_step, line.lines,
+                line.in_next, line.compute, values);
+    for (int64_t k = 0; k < here; ++k) {
+      T* row = values + k * line.lines;
+      for (int64_t j = 0; j < line.lines; ++j) {
+        sums[j] += static_cast<Sum>(row[j]);
+        row[j] = static_cast<T>(sums[j]);
+      }
+    }
+    scatter_rows(values, line.compute, here, line.out_step, line.lines, line.out_next,
+                 line.out_dtype, line.out + i * line.out_step * out_size);
+  }
+}
+
+}  // namespace
+}  // namespace cpu
+
+void cumsum(const View& in, int dim, const View& out, int max_threads) {
+  using cpu::Line;
+  const char* what = "cumsum";
+  if (is_complex(in.dtype) || is_complex(out.dtype)) {
+    fail(ErrorKind::kNotSupported, what, " of ", dtype_name(in.dtype), " into ",
+         dtype_name(out.dtype), " is not supported");
+  }
+  bool same = in.ndim == out.ndim && in.ndim <= cpu::kMaxNest;
+  for (int i = 0; same && i < in.ndim; ++i) same = in.shape[i] == out.shape[i];
+  if (!same) fail(ErrorKind::kInvalidArgument, what, ": out must have the input's shape");
+  const int along = cpu::wrap_dim(what, dim, in.ndim);
+  if (in.numel() == 0) return;
+  Line line{};
+  line.in_dtype = in.dtype, line.out_dtype = out.dtype;
+  line.compute = is_floating(out.dtype) ? compute_dtype(out.dtype) : Dtype::kInt64;
+  line.n = 1;
+  cpu::Nest others;
+  for (int i = 0; i < in.ndim; ++i) {
+    if (i == along) {
+      line.n = in.shape[i], line.in_step = in.strides[i], line.out_step = out.strides[i];
+    } else if (in.shape[i] != 1) {
+      others.push(in.shape[i], in.strides[i], out.strides[i]);
+    }
+  }
+  others.sort();
+  others.merge();
+  const int last = others.ndim - 1;
+  const bool abreast = last >= 0 && std::abs(others.stride[0][last]) < std::abs(line.in_step);
+  const int64_t run = last >= 0 ? others.size[last] : 1;
+  const int64_t width = abreast ? std::min(run, cpu::kAbreast) : 1;
+  const int64_t blocks = (run + width - 1) / width;
+  const int64_t tiles = others.count() / run * blocks;
+  const int64_t chunk = std::max<int64_t>(1, cpu::kScanUnit / (width * line.n));
+  if (last >= 0) {
+    line.in_next = others.stride[0][last], line.out_next = others.stride[1][last];
+  }
+  parallel_for((tiles + chunk - 1) / chunk, max_threads, [&](int64_t begin, int64_t end, int) {
+    for (int64_t t = begin * chunk; t < std::min(tiles, end * chunk); ++t) {
+      const int64_t first = t / blocks * run + t % blocks * width;
+      Line here = line;
+      here.lines = std::min(width, run - t % blocks * width);
+      here.in = static_cast<const char*>(in.data) +
+                others.offset(first, 0) * static_cast<int64_t>(itemsize(in.dtype));
+      here.out = static_cast<char*>(out.data) +
+                 others.offset(first, 1) * static_cast<int64_t>(itemsize(out.dtype));
+      if (here.lines == 1) here.in_next = here.out_next = 1;
+      switch (here.compute) {
+        case Dtype::kFloat32:
+          cpu::scan<float>(here);
+          break;
+        case Dtype::kFloat64:
+          cpu::scan<double>(here);
+          break;
+        default:
+          cpu::scan<int64_t>(here);
+      }
+    }
+  });
+}
+
+}  // namespace hologram

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+// What the recorder asks before it runs a circuit: does anybody watch?
+#pragma once
+
+#include <cstdint>
+
+#include "hologram/trace.h"
+#include "src/runtime/contention_monitor.h"
+
+namespace hologram::internal {
+
+inline bool is_traced() { return g_traces.load(std::memory_order_relaxed) != 0; }
+inline bool is_watched() { return g_watchers.load(std::memory_order_relaxed) != 0; }
+
+// Of the thread that seals a circuit: what it is doing, for traces (null: nothing said), and what
+// the observer wants to know of it where the circuit runs (null: nothing).
+const char* watch_cause();
+void* share_observation();
+// Gives back what share_observation() returned for a circuit that is not to run.
+void drop_observation(void* shared);
+
+// Around fork, after every other lock of the recorder.
+void lock_traces();
+void unlock_traces();
+
+}  // namespace hologram::internal

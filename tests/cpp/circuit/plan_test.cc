@@ -1,0 +1,527 @@
+// SPDX-License-Identifier: MIT
+// The planner: kernel counts of programs people write, laws, and what calls are to it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "hologram/error.h"
+#include "hologram/reduction.h"
+#include "src/circuit/call_kinds.h"
+#include "src/circuit/plan.h"
+#include "tests/cpp/circuit/test_calls.h"
+
+namespace hologram::circuit {
+namespace {
+
+constexpr Dtype kF32 = Dtype::kFloat32;
+
+// Records on buffers of float32, each a slot of its own.
+class Program {
+ public:
+  uint32_t buffer(bool live) {
+    states_.push_back(live ? kSlotLive : kSlotFresh);
+    return static_cast<uint32_t>(states_.size() - 1);
+  }
+  void keep(uint32_t slot) { states_[slot] |= kSlotLive; }
+
+  static Operand memory(uint32_t slot, Dtype dtype = kF32) {
+    Operand o;
+    o.slot = slot;
+    o.dtype = dtype;
+    return o;
+  }
+  static Operand immediate(float value) {
+    Operand o;
+    o.kind = OperandKind::kImmediate;
+    o.number = classify_number(kF32, std::bit_cast<uint32_t>(value));
+    return o;
+  }
+
+  // A fresh buffer with op(in...) of n elements.
+  uint32_t op(OpId id, std::vector<Operand> in, int64_t n, std::vector<float> numbers = {}) {
+    const uint32_t out = buffer(false);
+    in_place(id, out, std::move(in), n, std::move(numbers));
+    return out;
+  }
+  void in_place(OpId id, uint32_t out, std::vector<Operand> in, int64_t n,
+                std::vector<float> numbers = {}) {
+    in.insert(in.begin(), memory(out));
+    uint64_t bits[kMaxArity + 1] = {};
+    size_t next = 0;
+    for (size_t k = 0; k < in.size(); ++k) {
+      if (in[k].kind != OperandKind::kImmediate) continue;
+      const float value = next < numbers.size() ? numbers[next] : 3.0f;
+      ++next;
+      bits[k] = std::bit_cast<uint32_t>(value);
+      in[k].number = classify_number(kF32, bits[k]);
+    }
+    tape.append_flat(static_cast<uint16_t>(id), kF32, static_cast<int>(in.size()) - 1, in.data(),
+                     bits, n);
+  }
+  uint32_t fold(Reduction which, uint32_t in, int64_t rows, int64_t cols) {
+    Record r;
+    r.code = kCodeFold;
+    r.attr = static_cast<uint16_t>(which);
+    r.arity = 1;
+    r.ndim = 2;
+    r.shape[0] = rows, r.shape[1] = cols;
+    const uint32_t out = buffer(false);
+    r.operands[0] = memory(out);
+    r.operands[1] = memory(in);
+    r.strides[0][0] = 1;
+    r.strides[1][0] = cols, r.strides[1][1] = 1;
+    tape.append(r, nullptr);
+    return out;
+  }
+  // x with a value per row, then maybe one per column.
+  uint32_t broadcast(OpId id, uint32_t x, uint32_t other, int64_t rows, int64_t cols,
+                     bool per_row) {
+    Record r;
+    r.code = static_cast<uint16_t>(id);
+    r.arity = 2;
+    r.ndim = 2;
+    r.shape[0] = rows, r.shape[1] = cols;
+    const uint32_t out = buffer(false);
+    r.operands[0] = memory(out);
+    r.operands[1] = memory(x);
+    r.operands[2] = memory(other);
+    for (const int k : {0, 1}) r.strides[k][0] = cols, r.strides[k][1] = 1;
+    r.strides[2][per_row ? 0 : 1] = 1;
+    tape.append(r, nullptr);
+    return out;
+  }
+
+  std::unique_ptr<Plan> plan(PlanOptions options = {}) const {
+    return make_plan(tape.words(), states_, options);
+  }
+
+  Tape tape;
+
+ private:
+  std::vector<uint8_t> states_;
+};
+
+const Operand kNumber = Program::immediate(3.0f);
+
+TEST(Fusion, ChainIsOneKernel) {
+  Program p;
+  const auto a = p.buffer(true), b = p.buffer(true);
+  const auto m = Program::memory;
+  auto t = p.op(OpId::mul, {m(a, kF32), m(b, kF32)}, 1000);
+  t = p.op(OpId::add, {m(t, kF32), m(a, kF32)}, 1000);
+  t = p.op(OpId::relu, {m(t, kF32)}, 1000);
+  t = p.op(OpId::mul, {m(t, kF32), kNumber}, 1000);
+  t = p.op(OpId::add, {m(t, kF32), m(b, kF32)}, 1000);
+  p.keep(t);
+  const auto plan = p.plan();
+  EXPECT_EQ(plan->stats.kernels, 1) << print_plan(*plan);
+  EXPECT_EQ(plan->stats.ops, 5);
+  EXPECT_EQ(plan->kernels[0].classes, 1);
+  EXPECT_EQ(plan->attach, (std::vector<uint32_t>{a, b, t}));
+  EXPECT_EQ(plan->stats.bytes_moved, 3 * 4000);
+  EXPECT_EQ(plan->stats.bytes_unfused, (3 + 3 + 2 + 2 + 3) * 4000);
+  PlanOptions apart;
+  apart.fuse = false;
+  EXPECT_EQ(p.plan(apart)->stats.kernels, 5);
+}
+
+TEST(Fusion, DeadValuesCostNothing) {
+  Program p;
+  const auto a = p.buffer(true);
+  const auto t = p.op(OpId::exp, {Program::memory(a)}, 100);
+  p.op(OpId::mul, {Program::memory(t), kNumber}, 100);
+  const auto plan = p.plan();
+  EXPECT_TRUE(plan->kernels.empty());
+  EXPECT_TRUE(plan->attach.empty());
+  EXPECT_EQ(plan->stats.dead, 2);
+}
+
+uint32_t layer_norm(Program& p, uint32_t x, uint32_t w, uint32_t b, int64_t rows, int64_t cols) {
+  const auto m = Program::memory;
+  const auto mean = p.fold(Reduction::mean, x, rows, cols);
+  const auto d = p.broadcast(OpId::sub, x, mean, rows, cols, true);
+  const auto sq = p.op(OpId::mul, {m(d, kF32), m(d, kF32)}, rows * cols);
+  const auto var = p.fold(Reduction::mean, sq, rows, cols);
+  const auto eps = p.op(OpId::add, {m(var, kF32), kNumber}, rows);
+  const auto rstd = p.op(OpId::rsqrt, {m(eps, kF32)}, rows);
+  const auto y = p.broadcast(OpId::mul, d, rstd, rows, cols, true);
+  const auto scaled = p.broadcast(OpId::mul, y, w, rows, cols, false);
+  return p.broadcast(OpId::add, scaled, b, rows, cols, false);
+}
+
+TEST(Fusion, LayerNormIsOneKernel) {
+  for (const int64_t rows : {1, 7, 1000}) {
+    Program p;
+    const auto x = p.buffer(true), w = p.buffer(true), b = p.buffer(true);
+    p.keep(layer_norm(p, x, w, b, rows, 768));
+    const auto plan = p.plan();
+    EXPECT_EQ(plan->stats.kernels, 1) << print_tape(p.tape.words()) << print_plan(*plan);
+    EXPECT_TRUE(plan->kernels[0].whole_rows);
+  }
+}
+
+TEST(Fusion, LongRowsFoldApart) {
+  Program p;
+  const auto x = p.buffer(true), w = p.buffer(true), b = p.buffer(true);
+  p.keep(layer_norm(p, x, w, b, 4, 3072));
+  EXPECT_EQ(p.plan()->stats.kernels, 1);
+  Program longer;
+  const auto y = longer.buffer(true);
+  const auto s = longer.op(OpId::exp, {Program::memory(y)}, 2 * 4096);
+  longer.keep(
+      longer.broadcast(OpId::add, s, longer.fold(Reduction::sum, s, 2, 4096), 2, 4096, true));
+  EXPECT_EQ(longer.plan()->stats.kernels, 3);
+}
+
+TEST(Fusion, EqualProgramsAreOneGroup) {
+  Program p;
+  const auto m = Program::memory;
+  std::vector<uint32_t> param, grad, avg;
+  for (int i = 0; i < 20; ++i) {
+    param.push_back(p.buffer(true));
+    grad.push_back(p.buffer(true));
+    avg.push_back(p.buffer(true));
+  }
+  for (int i = 0; i < 20; ++i) p.in_place(OpId::mul, avg[i], {m(avg[i], kF32), kNumber}, 640);
+  for (int i = 0; i < 20; ++i) {
+    p.in_place(OpId::add, avg[i], {m(avg[i], kF32), m(grad[i], kF32)}, 640);
+  }
+  for (int i = 0; i < 20; ++i) {
+    const auto t = p.op(OpId::mul, {m(avg[i], kF32), kNumber}, 640);
+    p.in_place(OpId::sub, param[i], {m(param[i], kF32), m(t, kF32)}, 640);
+  }
+  const auto plan = p.plan();
+  EXPECT_EQ(plan->stats.groups, 1) << print_plan(*plan);
+  EXPECT_EQ(plan->stats.kernels, 20) << "each is bound and run";
+  EXPECT_EQ(plan->kernels.size(), 20u);
+  EXPECT_EQ(plan->stats.ops, 80);
+}
+
+TEST(Fusion, BranchesThatMeetAreOneKernel) {
+  Program p;
+  const auto m = Program::memory;
+  const auto a = p.buffer(true), b = p.buffer(true), c = p.buffer(true), d = p.buffer(true);
+  const auto ab = p.op(OpId::mul, {m(a, kF32), m(b, kF32)}, 100);
+  const auto cd = p.op(OpId::mul, {m(c, kF32), m(d, kF32)}, 100);
+  p.keep(p.op(OpId::add, {m(ab, kF32), m(cd, kF32)}, 100));
+  EXPECT_EQ(p.plan()->stats.kernels, 1);
+}
+
+// A value that depends on nothing is lifted to where it is read.
+TEST(Fusion, LateReaderLiftsAnEarlyValue) {
+  Program p;
+  const auto m = Program::memory;
+  const auto x = p.buffer(true), y = p.buffer(true);
+  const auto twice = p.op(OpId::mul, {m(y, kF32), kNumber}, 600);
+  const auto s = p.fold(Reduction::sum, x, 2, 300);
+  // Another shape keeps this apart from the fold.
+  const auto rows = p.fold(Reduction::amax, s, 1, 2);
+  const auto z = p.broadcast(OpId::add, x, rows, 1, 600, true);
+  p.keep(p.op(OpId::mul, {m(z, kF32), m(twice, kF32)}, 600));
+  const auto plan = p.plan();
+  EXPECT_EQ(plan->kernels.size(), 3u) << print_plan(*plan);
+}
+
+TEST(Plan, CanonicalHashForgetsNamesOnly) {
+  const auto build = [](int unused, OpId op) {
+    Program p;
+    for (int i = 0; i < unused; ++i) p.buffer(true);
+    const auto a = p.buffer(true);
+    p.keep(p.op(op, {Program::memory(a), kNumber}, 64));
+    return p.plan()->canonical_hash;
+  };
+  EXPECT_EQ(build(0, OpId::add), build(3, OpId::add));
+  EXPECT_NE(build(0, OpId::add), build(0, OpId::sub));
+}
+
+TEST(Laws, NeutralNumbersVanish) {
+  const auto m = Program::memory;
+  Program p;
+  const auto a = p.buffer(true);
+  const auto sum = p.op(OpId::add, {m(a, kF32), kNumber}, 64);  // arithmetic: no signalling NaN
+  const auto one = p.op(OpId::mul, {m(sum, kF32), kNumber}, 64, {1.0f});
+  const auto zero = p.op(OpId::sub, {m(one, kF32), kNumber}, 64, {0.0f});
+  p.keep(p.op(OpId::exp, {m(zero, kF32)}, 64));
+  const auto plan = p.plan();
+  EXPECT_EQ(plan->kernels[0].instrs.size(), 2u) << print_plan(*plan);
+
+  // x + 0 turns -0 into 0, and x * 1 makes a signalling NaN quiet: both stay.
+  Program q;
+  const auto b = q.buffer(true);
+  const auto t = q.op(OpId::mul, {m(b, kF32), kNumber}, 64, {1.0f});
+  q.keep(q.op(OpId::add, {m(t, kF32), kNumber}, 64, {0.0f}));
+  EXPECT_EQ(q.plan()->kernels[0].instrs.size(), 2u);
+  PlanOptions fast;
+  fast.fast_math = true;
+  EXPECT_EQ(q.plan(fast)->kernels[0].instrs[1].code, kCodeConvert);
+}
+
+TEST(Laws, EqualWorkIsDoneOnce) {
+  const auto m = Program::memory;
+  Program p;
+  const auto a = p.buffer(true), b = p.buffer(true);
+  const auto s = p.op(OpId::add, {m(a, kF32), m(b, kF32)}, 64);
+  const auto t = p.op(OpId::add, {m(a, kF32), m(b, kF32)}, 64);
+  p.keep(p.op(OpId::mul, {m(s, kF32), m(t, kF32)}, 64));
+  const auto plan = p.plan();
+  EXPECT_EQ(plan->kernels[0].instrs.size(), 2u) << print_plan(*plan);
+
+  // Between two writes of an operand the same words mean other values.
+  Program q;
+  const auto x = q.buffer(true);
+  const auto u = q.op(OpId::neg, {m(x, kF32)}, 64);
+  q.in_place(OpId::add, x, {m(x, kF32), kNumber}, 64);
+  const auto v = q.op(OpId::neg, {m(x, kF32)}, 64);
+  q.keep(q.op(OpId::mul, {m(u, kF32), m(v, kF32)}, 64));
+  EXPECT_EQ(q.plan()->kernels[0].instrs.size(), 4u);
+}
+
+TEST(Laws, InvolutionsAndProjections) {
+  const auto m = Program::memory;
+  Program p;
+  const auto x = p.buffer(true);
+  auto t = p.op(OpId::neg, {m(x, kF32)}, 64);
+  t = p.op(OpId::neg, {m(t, kF32)}, 64);
+  t = p.op(OpId::neg, {m(t, kF32)}, 64);
+  t = p.op(OpId::abs, {m(t, kF32)}, 64);
+  t = p.op(OpId::abs, {m(t, kF32)}, 64);
+  t = p.op(OpId::floor, {m(t, kF32)}, 64);
+  t = p.op(OpId::floor, {m(t, kF32)}, 64);
+  p.keep(t);
+  const auto plan = p.plan();
+  // floor(abs(x)) is left, with a copy where a projection ends in memory that is wanted.
+  EXPECT_LE(plan->kernels[0].instrs.size(), 3u) << print_plan(*plan);
+}
+
+// An operand of n floats, from the first of a slot on.
+CallSlot floats(uint32_t slot, int64_t n, const char* how, int64_t first = 0) {
+  const auto has = [&](char c) { return std::strchr(how, c) != nullptr; };
+  return {true, has('r'), has('w'), has('c'), slot, 4 * first, 4 * n};
+}
+
+uint16_t kind(const char* name) {
+  for (const testing::TestCall& call : testing::test_calls()) {
+    if (std::strcmp(call_kind(call.kind).name, name) == 0) return call.kind;
+  }
+  ADD_FAILURE() << "there is no test call " << name;
+  return 0;
+}
+
+void call(Program& p, const char* name, std::vector<CallSlot> operands, uint64_t n) {
+  const uint64_t number = 0x3f800000;
+  p.tape.append_call(kind(name), operands, {&n, 1}, {&number, 1});
+}
+
+TEST(Calls, AreKernelsOfTheirOwn) {
+  Program p;
+  const auto m = Program::memory;
+  const auto x = p.buffer(true), y = p.buffer(false);
+  const auto a = p.op(OpId::add, {m(x, kF32), kNumber}, 64);
+  const auto b = p.op(OpId::mul, {m(a, kF32), kNumber}, 64);
+  call(p, "test_reverse", {floats(b, 64, "r"), floats(y, 64, "wc")}, 64);
+  const auto c = p.op(OpId::neg, {m(y, kF32)}, 64);
+  p.keep(p.op(OpId::abs, {m(c, kF32)}, 64));
+  const auto plan = p.plan();
+  ASSERT_EQ(plan->kernels.size(), 3u) << print_plan(*plan);
+  EXPECT_EQ(plan->stats.kernels, 3);
+  EXPECT_EQ(kernel_name(plan->kernels[0]), "add_mul");
+  EXPECT_EQ(kernel_name(plan->kernels[1]), "test_reverse");
+  EXPECT_EQ(kernel_name(plan->kernels[2]), "neg_abs");
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(plan->kernels[static_cast<size_t>(i)].stage, i);
+  const KernelCall& made = *plan->kernels[1].call;
+  EXPECT_EQ(made.record, 2);
+  EXPECT_EQ(made.attributes, std::vector<uint64_t>{64});
+  EXPECT_EQ(p.tape.immediates()[made.first_number], 0x3f800000u);
+  EXPECT_EQ(kernel_bytes(plan->kernels[1]), 2 * 256);
+  // x, b, y and the last: a never needs memory.
+  EXPECT_EQ(plan->attach, (std::vector<uint32_t>{x, y, b, 5}));
+  EXPECT_EQ(plan->stats.bytes_moved, 3 * 2 * 256);
+  EXPECT_EQ(plan->stats.bytes_unfused, 5 * 2 * 256);
+}
+
+TEST(Calls, AreDeadWhenNobodySeesWhatTheyWrite) {
+  Program p;
+  const auto m = Program::memory;
+  const auto x = p.buffer(true), sums = p.buffer(false), last = p.buffer(false);
+  const auto a = p.op(OpId::add, {m(x, kF32), kNumber}, 8);
+  call(p, "test_sums", {floats(a, 8, "r"), floats(sums, 8, "wc"), floats(last, 1, "wc")}, 8);
+  EXPECT_TRUE(p.plan()->kernels.empty());
+  EXPECT_EQ(p.plan()->stats.dead, 2);
+  // One output is enough, and the other gets memory as well.
+  p.keep(last);
+  EXPECT_EQ(p.plan()->stats.kernels, 2);
+  EXPECT_EQ(p.plan()->attach, (std::vector<uint32_t>{x, sums, last, a}));
+  // What is written over afterwards was written for nobody, unless in part.
+  for (const int64_t n : {1, 8}) {
+    Program q;
+    const auto y = q.buffer(true), z = q.buffer(true);
+    call(q, "test_reverse", {floats(y, 8, "r"), floats(z, 8, "wc")}, 8);
+    call(q, "test_reverse", {floats(y, n, "r"), floats(z, n, "wc")}, static_cast<uint64_t>(n));
+    EXPECT_EQ(q.plan()->stats.dead, n == 8 ? 1 : 0);
+    Program r;
+    const auto u = r.buffer(true), v = r.buffer(true);
+    call(r, "test_reverse", {floats(u, 8, "r"), floats(v, 8, "wc")}, 8);
+    call(r, "test_evens", {floats(v, n, "w")}, static_cast<uint64_t>(n));
+    EXPECT_EQ(r.plan()->stats.dead, 0);
+    EXPECT_EQ(r.plan()->kernels.back().stage, 1);
+  }
+}
+
+TEST(Calls, EqualOnesRunOneByOne) {
+  Program p;
+  const auto x = p.buffer(true), y = p.buffer(true), z = p.buffer(true);
+  call(p, "test_reverse", {floats(x, 8, "r"), floats(y, 8, "wc")}, 8);
+  call(p, "test_reverse", {floats(x, 8, "r"), floats(z, 8, "wc")}, 8);
+  const auto plan = p.plan();
+  EXPECT_EQ(plan->stats.kernels, 2);
+  EXPECT_EQ(plan->kernels[1].stage, 0) << "neither waits for the other";
+  EXPECT_NE(plan->kernels[0].launch, plan->kernels[1].launch);
+}
+
+// y = test_result(x), a matrix of n / 2 rows.
+uint32_t result_of(Program& p, uint32_t x, uint64_t n) {
+  const auto y = p.buffer(false);
+  call(p, "test_result",
+       {floats(y, static_cast<int64_t>(n), "wc"), floats(x, static_cast<int64_t>(n), "r")}, n);
+  return y;
+}
+
+TEST(Calls, OpsJoinTheCallWhoseResultTheyRead) {
+  const auto m = Program::memory;
+  Program p;
+  const auto x = p.buffer(true), b = p.buffer(true), z = p.buffer(true);
+  const auto y = result_of(p, x, 8);
+  const auto t = p.broadcast(OpId::add, y, b, 4, 2, false);
+  const auto u = p.op(OpId::relu, {m(t, kF32)}, 8);
+  const auto v = p.op(OpId::add, {m(u, kF32), m(z, kF32)}, 8);
+  p.keep(v);
+  auto plan = p.plan();
+  ASSERT_EQ(plan->kernels.size(), 1u) << print_plan(*plan);
+  const Kernel& kernel = plan->kernels[0];
+  EXPECT_EQ(kernel_name(kernel), "test_result_add_relu_add");
+  EXPECT_EQ(kernel.ndim, 2);
+  EXPECT_EQ(kernel.shape[0], 4);
+  EXPECT_EQ(kernel.shape[1], 2);
+  ASSERT_GE(product_access(kernel), 0);
+  EXPECT_FALSE(kernel.call->operands[0].present);
+  EXPECT_EQ(plan->attach, (std::vector<uint32_t>{x, b, z, v})) << "the result gets no memory";
+  EXPECT_EQ(kernel_bytes(kernel), 32 + 8 + 32 + 32);
+  EXPECT_EQ(print_plan(*plan),
+            "kernel 0  stage 0  launch 0  call\n"
+            "  result: test_result(-, b0[0:32])  {8}\n"
+            "  then  [4,2]  1 classes\n"
+            "  c0 = add(result, b1)  float32\n"
+            "  c0 = relu(c0)  float32\n"
+            "  b6 = add(c0, b2)  float32\n"
+            "4 ops, 0 dead, 1 kernels, 1 classes, 104 bytes moved of 296\n");
+  EXPECT_NE(plan_json(*plan).find("\"instrs\":[{\"op\":\"test_result\""), std::string::npos);
+  EXPECT_NE(plan_json(*plan).find("\"in\":[{\"result\":true},{\"access\":1}]"), std::string::npos);
+  // A result that is seen is stored besides.
+  p.keep(y);
+  plan = p.plan();
+  EXPECT_EQ(plan->kernels.size(), 1u);
+  EXPECT_TRUE(plan->kernels[0].call->operands[0].present);
+  EXPECT_EQ(plan->attach, (std::vector<uint32_t>{x, b, z, y, v}));
+  PlanOptions apart;
+  apart.fuse = false;
+  EXPECT_EQ(p.plan(apart)->stats.kernels, 4);
+}
+
+TEST(Calls, WhatDoesNotFitTheRowsOfAResultStaysApart) {
+  const auto m = Program::memory;
+  // Two results: the sum can be made with one of them only.
+  Program two;
+  const auto a = two.buffer(true);
+  two.keep(two.op(OpId::add, {m(result_of(two, a, 8), kF32), m(result_of(two, a, 8), kF32)}, 8));
+  EXPECT_EQ(two.plan()->stats.kernels, 2) << print_plan(*two.plan());
+  // Rows of another length.
+  Program other;
+  const auto x = other.buffer(true), w = other.buffer(true);
+  other.keep(other.broadcast(OpId::add, result_of(other, x, 8), w, 2, 4, false));
+  EXPECT_EQ(other.plan()->stats.kernels, 2);
+  // A call that reads what another call's reader gives.
+  Program chain;
+  const auto in = chain.buffer(true);
+  const auto y = chain.op(OpId::relu, {m(result_of(chain, in, 8), kF32)}, 8);
+  chain.keep(result_of(chain, y, 8));
+  EXPECT_EQ(chain.plan()->stats.kernels, 2);
+  // What the call reads is written over: not while it runs.
+  Program over;
+  const auto v = over.buffer(true);
+  over.in_place(OpId::relu, v, {m(result_of(over, v, 8), kF32)}, 8);
+  EXPECT_EQ(over.plan()->stats.kernels, 2);
+  // Whole rows fit.
+  Program rows;
+  const auto q = rows.buffer(true);
+  const auto r = result_of(rows, q, 8);
+  rows.keep(rows.broadcast(OpId::sub, r, rows.fold(Reduction::amax, r, 4, 2), 4, 2, true));
+  EXPECT_EQ(rows.plan()->stats.kernels, 1);
+  EXPECT_EQ(kernel_name(rows.plan()->kernels[0]), "test_result_amax_sub");
+}
+
+TEST(Calls, AreShownByName) {
+  Program p;
+  const auto x = p.buffer(true), y = p.buffer(true);
+  call(p, "test_axpy", {floats(y, 8, "rwc", 2), floats(x, 8, "r"), CallSlot{}}, 8);
+  call(p, "test_evens", {floats(x, 8, "w")}, 8);
+  EXPECT_EQ(print_tape(p.tape.words()),
+            "%0: b1[8:40] = test_axpy(b1[8:40], b0[0:32], -)  {8}\n"
+            "%1: b0[0:32] in part = test_evens()  {8}\n");
+  EXPECT_EQ(print_plan(*p.plan()),
+            "kernel 0  stage 0  launch 0  call\n"
+            "  b1[8:40] = test_axpy(b1[8:40], b0[0:32], -)  {8}\n"
+            "kernel 1  stage 1  launch 1  call\n"
+            "  b0[0:32] in part = test_evens()  {8}\n"
+            "2 ops, 0 dead, 2 kernels, 0 classes, 128 bytes moved of 128\n");
+  const std::string json = plan_json(*p.plan());
+  EXPECT_NE(json.find("{\"name\":\"test_axpy\",\"stage\":0,\"launch\":0,\"shape\":[]"), json.npos);
+  EXPECT_NE(json.find("\"in\":[{\"access\":0},{\"access\":1}],\"out\":{\"access\":0}"), json.npos)
+      << json;
+  EXPECT_NE(tape_json(p.tape.words()).find("\"attributes\":[8],\"numbers\":[1,1]}"), json.npos);
+  EXPECT_EQ(tape_json(p.tape.words()).find("result"), json.npos);
+  Program q;
+  result_of(q, q.buffer(true), 8);
+  EXPECT_NE(tape_json(q.tape.words()).find("\"result\":{\"dtype\":\"float32\",\"shape\":[4,2]}"),
+            json.npos);
+}
+
+TEST(Calls, HashByNameAndAttributes) {
+  const auto hash = [](const char* name, uint64_t n, int unused) {
+    Program p;
+    for (int i = 0; i < unused; ++i) p.buffer(true);
+    const auto x = p.buffer(true);
+    call(p, name, {floats(x, 8, "rwc")}, n);
+    return p.plan()->canonical_hash;
+  };
+  EXPECT_EQ(hash("test_evens", 8, 0), hash("test_evens", 8, 3));
+  EXPECT_NE(hash("test_evens", 8, 0), hash("test_evens", 4, 0));
+  EXPECT_NE(hash("test_evens", 8, 0), hash("test_sums", 8, 0));
+}
+
+TEST(Calls, AreRegisteredOnce) {
+  const CallKind known = call_kind(kind("test_reverse"));
+  EXPECT_EQ(register_call(known), kind("test_reverse"));
+  const auto fails = [](const CallKind& given, const char* why) {
+    try {
+      register_call(given);
+      ADD_FAILURE() << "registered";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kInvalidArgument);
+      EXPECT_NE(std::string(error.what()).find(why), std::string::npos) << error.what();
+    }
+  };
+  fails({"test_reverse", [](const CallArguments&) {}}, "\"test_reverse\" is the name of another");
+  fails({"", known.run}, "needs a name and a function");
+  fails({"test_nothing", nullptr}, "needs a name and a function");
+  std::string name = "test_copied_name";
+  const uint16_t id = register_call({name.c_str(), known.run});
+  name[0] = 'X';
+  EXPECT_STREQ(call_kind(id).name, "test_copied_name");
+}
+
+}  // namespace
+}  // namespace hologram::circuit

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: MIT
+// Compares GEMM and matmul with plain loops in float64 over sizes, transposes, layouts and dtypes.
+#include "hologram/gemm.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "hologram/cpu_info.h"
+#include "hologram/elementwise.h"
+#include "hologram/error.h"
+#include "hologram/parallel.h"
+#include "src/cpu/gemm/gemm_float.h"
+
+namespace hologram {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+double epsilon(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::kFloat16:
+      return 0x1p-10;
+    case Dtype::kBFloat16:
+      return 0x1p-7;
+    case Dtype::kFloat32:
+      return 0x1p-22;
+    case Dtype::kFloat64:
+      return 0x1p-50;
+    default:
+      return 0;
+  }
+}
+
+std::vector<char> stored(const std::vector<double>& values, Dtype dtype) {
+  std::vector<char> bytes(values.size() * itemsize(dtype) + 8);
+  const int64_t n = static_cast<int64_t>(values.size()), one = 1;
+  copy({const_cast<double*>(values.data()), Dtype::kFloat64, 1, &n, &one},
+       {bytes.data(), dtype, 1, &n, &one});
+  return bytes;
+}
+std::vector<double> loaded(std::vector<char>& bytes, Dtype dtype, int64_t n) {
+  std::vector<double> values(static_cast<size_t>(n));
+  const int64_t one = 1;
+  copy({bytes.data(), dtype, 1, &n, &one}, {values.data(), Dtype::kFloat64, 1, &n, &one});
+  return values;
+}
+
+std::vector<double> random_values(std::mt19937& rng, int64_t n, Dtype dtype) {
+  std::vector<double> values(static_cast<size_t>(n));
+  std::normal_distribution<double> normal;
+  for (double& v : values) v = is_floating(dtype) ? normal(rng) : static_cast<double>(rng() % 3);
+  return values;
+}
+
+class GemmTest : public ::testing::TestWithParam<int> {
+ protected:
+  void SetUp() override {
+    if (!isa_available(static_cast<Isa>(GetParam()))) GTEST_SKIP() << "not on this machine";
+    before_ = current_isa();
+    force_isa(static_cast<Isa>(GetParam()));
+  }
+  void TearDown() override {
+    if (!IsSkipped()) force_isa(before_);
+  }
+  Isa before_ = Isa::kBaseline;
+};
+INSTANTIATE_TEST_SUITE_P(Isas, GemmTest, ::testing::Values(0, 1, 2));
+
+const Dtype kDtypes[] = {Dtype::kFloat32, Dtype::kFloat64, Dtype::kFloat16, Dtype::kBFloat16,
+                         Dtype::kInt64,   Dtype::kInt32,   Dtype::kInt16,   Dtype::kInt8,
+                         Dtype::kUInt8,   Dtype::kFloat32};
+
+void check_random_gemms(std::mt19937& rng, int rounds, const Dtype* dtypes, size_t count) {
+  const int64_t sizes[] = {1, 1, 2, 3, 7, 16, 31, 33, 64, 100, 170, 300};
+  for (int round = 0; round < rounds; ++round) {
+    const Dtype dtype = dtypes[rng() % count];
+    GemmArgs g;
+    g.dtype = dtype;
+    g.m = sizes[rng() % 12], g.n = sizes[rng() % 12], g.k = sizes[rng() % 12];
+    if (round % 20 == 0) g.k = 700;
+    if (round % 33 == 0) g.k = 0;
+    g.trans_a = rng() % 2, g.trans_b = rng() % 2;
+    g.lda = (g.trans_a ? g.m : g.k) + static_cast<int64_t>(rng() % 3);
+    g.ldb = (g.trans_b ? g.k : g.n) + static_cast<int64_t>(rng() % 3);
+    g.ldc = g.n + static_cast<int64_t>(rng() % 3);
+    g.lda = std::max<int64_t>(1, g.lda), g.ldb = std::max<int64_t>(1, g.ldb);
+    const double alphas[] = {1, 1, 2, -1}, betas[] = {0, 0, 1, 2};
+    g.alpha = alphas[rng() % 4], g.beta = betas[rng() % 4];
+    auto a_bytes = stored(random_values(rng, g.lda * (g.trans_a ? g.k : g.m) + 1, dtype), dtype);
+    auto b_bytes = stored(random_values(rng, g.ldb * (g.trans_b ? g.n : g.k) + 1, dtype), dtype);
+    auto c_values = random_values(rng, g.ldc * g.m, dtype);
+    const bool poisoned = g.beta == 0 && is_floating(dtype);
+    if (poisoned) std::fill(c_values.begin(), c_values.end(), kNan);
+    auto c_bytes = stored(c_values, dtype);
+    const auto a = loaded(a_bytes, dtype, g.lda * (g.trans_a ? g.k : g.m));
+    const auto b = loaded(b_bytes, dtype, g.ldb * (g.trans_b ? g.n : g.k));
+    const auto before = loaded(c_bytes, dtype, g.ldc * g.m);
+    g.a = a_bytes.data(), g.b = b_bytes.data(), g.c = c_bytes.data();
+    auto again = c_bytes;
+    g.max_threads = 1;
+    gemm(g);
+    const auto got = loaded(c_bytes, dtype, g.ldc * g.m);
+    for (int64_t i = 0; i < g.m; ++i) {
+      for (int64_t j = 0; j < g.ldc; ++j) {
+        const double old = before[static_cast<size_t>(i * g.ldc + j)];
+        const double value = got[static_cast<size_t>(i * g.ldc + j)];
+        if (j >= g.n) {
+          ASSERT_TRUE(value == old || poisoned) << "wrote beyond a row";
+          continue;
+        }
+        double sum = 0, size = 0;
+        for (int64_t p = 0; p < g.k; ++p) {
+          const double x = a[static_cast<size_t>(g.trans_a ? p * g.lda + i : i * g.lda + p)];
+          const double y = b[static_cast<size_t>(g.trans_b ? j * g.ldb + p : p * g.ldb + j)];
+          sum += x * y, size += std::abs(x * y);
+        }
+        double want = g.alpha * sum + (g.beta != 0 ? g.beta * old : 0);
+        if (dtype == Dtype::kInt8) want = static_cast<int8_t>(static_cast<int64_t>(want));
+        if (dtype == Dtype::kUInt8) want = static_cast<uint8_t>(static_cast<int64_t>(want));
+        const double bound =
+            epsilon(dtype) * std::abs(want) +
+            epsilon(dtype == Dtype::kFloat64 ? dtype : Dtype::kFloat32) *
+                (is_floating(dtype) ? 2 * size + (g.beta != 0 ? std::abs(old * g.beta) : 0) : 0);
+        if (bound == 0 || !is_floating(dtype)) {
+          ASSERT_EQ(value, want);
+        } else {
+          ASSERT_NEAR(value, want, bound)
+              << dtype_name(dtype) << " " << g.m << " " << g.n << " " << g.k;
+        }
+      }
+    }
+    const auto first = c_bytes;
+    c_bytes = again;
+    g.c = c_bytes.data();
+    g.max_threads = 2;
+    gemm(g);
+    if (gemm_provider_name(dtype) == std::string("hologram")) {
+      ASSERT_EQ(first, c_bytes) << "thread count changed the result";
+    }
+  }
+}
+
+TEST_P(GemmTest, AgreesWithLoops) {
+  std::mt19937 rng(1);
+  check_random_gemms(rng, 250, kDtypes, 10);
+}
+
+// Every way of blocking and packing: B where it lies and copied, for all of k and piece by piece, A
+// where it lies and copied, and narrow last panels.
+TEST_P(GemmTest, RowsHaveTheirBitsHoweverTheyAreComputed) {
+  const int64_t sizes[][3] = {{1, 70, 40},
+                              {70, 1, 40},
+                              {33, 45, 300},
+                              {200, 30, 90},
+                              {190, 600, 70},
+                              {70, 530, 600},
+                              // Blocks of which some are just low enough to read B in place.
+                              {113, 70, 500},
+                              {225, 90, 250},
+                              {99, 40, 600}};
+  testing::always_ask_workers(true);
+  std::mt19937 rng(5);
+  for (const auto& [m, n, k] : sizes) {
+    for (int kind = 0; kind < 8; ++kind) {
+      GemmArgs g;
+      g.dtype = kind < 4 ? Dtype::kFloat32 : Dtype::kFloat64;
+      g.trans_a = kind % 2 == 1, g.trans_b = kind / 2 % 2 == 1;
+      g.m = m, g.n = n, g.k = k;
+      g.lda = g.trans_a ? m : k, g.ldb = g.trans_b ? k : n, g.ldc = n;
+      g.alpha = 1.5, g.beta = -0.25;
+      const auto a = stored(random_values(rng, m * k, g.dtype), g.dtype),
+                 b = stored(random_values(rng, n * k, g.dtype), g.dtype),
+                 before = stored(random_values(rng, m * n, g.dtype), g.dtype);
+      g.a = a.data(), g.b = b.data();
+      auto whole = before;
+      g.c = whole.data(), g.max_threads = 1;
+      cpu::float_gemm(g, 0, m);
+      for (const int threads : {2, 3, 8, 70}) {
+        auto again = before;
+        g.c = again.data(), g.max_threads = threads;
+        cpu::float_gemm(g, 0, m);
+        ASSERT_EQ(whole, again) << m << " " << n << " " << k << ", " << threads << " threads";
+      }
+      auto parts = before;
+      g.c = parts.data(), g.max_threads = 1;
+      for (int64_t row = 0, next = 1; row < m; row = next, next = std::min(m, 2 * next + 1)) {
+        cpu::float_gemm(g, row, next);
+      }
+      ASSERT_EQ(whole, parts) << m << " " << n << " " << k << " in blocks of rows";
+    }
+  }
+  testing::always_ask_workers(false);
+}
+
+TEST_P(GemmTest, MatmulOfAnyLayout) {
+  std::mt19937 rng(2);
+  for (int round = 0; round < 400; ++round) {
+    const Dtype dtype = kDtypes[rng() % 5];
+    const int64_t sizes[] = {1, 2, 3, 8, 20};
+    const int batch = static_cast<int>(rng() % 3);
+    const bool a_vector = rng() % 8 == 0, b_vector = rng() % 8 == 0;
+    const int64_t m = sizes[rng() % 5], n = sizes[rng() % 5], k = sizes[rng() % 5];
+    std::vector<int64_t> a_shape, b_shape, out_shape;
+    const int a_batch = a_vector ? 0 : static_cast<int>(rng() % (static_cast<unsigned>(batch) + 1));
+    const int b_batch = b_vector ? 0 : batch;
+    const int dims = std::max(a_batch, b_batch);
+    for (int i = 0; i < dims; ++i) {
+      const int64_t size = sizes[rng() % 3];
+      out_shape.push_back(size);
+      const bool in_a = i >= dims - a_batch, in_b = i >= dims - b_batch;
+      // Where both have the dimension one of them may broadcast.
+      const auto which = in_a && in_b ? rng() % 4 : 0;
+      if (in_a) a_shape.push_back(which == 1 ? 1 : size);
+      if (in_b) b_shape.push_back(which == 2 ? 1 : size);
+    }
+    if (!a_vector) a_shape.push_back(m), out_shape.push_back(m);
+    a_shape.push_back(k), b_shape.push_back(k);
+    if (!b_vector) b_shape.push_back(n), out_shape.push_back(n);
+    const auto layout = [&](const std::vector<int64_t>& shape, int64_t& extent) {
+      std::vector<int> order(shape.size());
+      for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
+      if (rng() % 2) std::shuffle(order.begin(), order.end(), rng);
+      std::vector<int64_t> strides(shape.size());
+      extent = rng() % 4 == 0 ? 2 : 1;
+      for (size_t i = order.size(); i-- > 0;) {
+        strides[static_cast<size_t>(order[i])] = extent;
+        extent *= shape[static_cast<size_t>(order[i])];
+      }
+      return strides;
+    };
+    int64_t a_extent, b_extent, out_extent;
+    const auto a_strides = layout(a_shape, a_extent), b_strides = layout(b_shape, b_extent),
+               out_strides = layout(out_shape, out_extent);
+    auto a_bytes = stored(random_values(rng, a_extent, dtype), dtype);
+    auto b_bytes = stored(random_values(rng, b_extent, dtype), dtype);
+    auto out_bytes = stored(random_values(rng, out_extent, dtype), dtype);
+    const auto a = loaded(a_bytes, dtype, a_extent), b = loaded(b_bytes, dtype, b_extent),
+               before = loaded(out_bytes, dtype, out_extent);
+    const View av{a_bytes.data(), dtype, static_cast<int>(a_shape.size()), a_shape.data(),
+                  a_strides.data()};
+    const View bv{b_bytes.data(), dtype, static_cast<int>(b_shape.size()), b_shape.data(),
+                  b_strides.data()};
+    const View ov{out_bytes.data(), dtype, static_cast<int>(out_shape.size()), out_shape.data(),
+                  out_strides.data()};
+    const double alpha = rng() % 2 ? 1 : 2, beta = static_cast<double>(rng() % 2);
+    matmul(av, bv, ov, alpha, beta);
+    const auto got = loaded(out_bytes, dtype, out_extent);
+    int64_t outputs = 1;
+    for (const int64_t s : out_shape) outputs *= s;
+    for (int64_t at = 0; at < outputs; ++at) {
+      std::vector<int64_t> index(out_shape.size());
+      int64_t rest = at, out_at = 0;
+      for (size_t i = out_shape.size(); i-- > 0;) {
+        index[i] = rest % out_shape[i];
+        rest /= out_shape[i];
+        out_at += index[i] * out_strides[i];
+      }
+      const int64_t row = a_vector ? 0 : index[static_cast<size_t>(dims)];
+      const int64_t col = b_vector ? 0 : index.back();
+      int64_t a_at = a_vector ? 0 : row * a_strides[a_shape.size() - 2];
+      int64_t b_at = b_vector ? 0 : col * b_strides.back();
+      for (int i = 0; i < dims; ++i) {
+        const int ai = i - (dims - a_batch), bi = i - (dims - b_batch);
+        if (ai >= 0 && a_shape[static_cast<size_t>(ai)] != 1)
+          a_at += index[static_cast<size_t>(i)] * a_strides[static_cast<size_t>(ai)];
+        if (bi >= 0 && b_shape[static_cast<size_t>(bi)] != 1)
+          b_at += index[static_cast<size_t>(i)] * b_strides[static_cast<size_t>(bi)];
+      }
+      double sum = 0, size = 0;
+      for (int64_t p = 0; p < k; ++p) {
+        const double x = a[static_cast<size_t>(a_at + p * a_strides.back())];
+        const double y =
+            b[static_cast<size_t>(b_at + p * b_strides[b_vector ? 0 : b_shape.size() - 2])];
+        sum += x * y, size += std::abs(x * y);
+      }
+      const double want = alpha * sum + beta * before[static_cast<size_t>(out_at)];
+      ASSERT_NEAR(got[static_cast<size_t>(out_at)], want,
+                  epsilon(dtype) * (4 * size + std::abs(want) + 1))
+          << "round " << round;
+    }
+  }
+}
+
+TEST(Gemm, AddmmBroadcastsItsInput) {
+  float a[] = {1, 2, 3, 4}, b[] = {1, 0, 0, 1}, bias[] = {10, 20}, out[] = {0, 0, 0, 0};
+  const int64_t shape[] = {2, 2}, strides[] = {2, 1}, one[] = {1};
+  addmm({bias, Dtype::kFloat32, 1, shape, one}, {a, Dtype::kFloat32, 2, shape, strides},
+        {b, Dtype::kFloat32, 2, shape, strides}, {out, Dtype::kFloat32, 2, shape, strides}, 2.0,
+        0.5);
+  EXPECT_EQ(std::vector<float>(out, out + 4), (std::vector<float>{7, 14, 11, 18}));
+}
+
+TEST(Gemm, ErrorsAreClear) {
+  float x[4] = {};
+  GemmArgs g;
+  g.m = g.n = g.k = 2;
+  g.a = g.b = x, g.c = x;
+  g.lda = 1, g.ldb = g.ldc = 2;
+  EXPECT_THROW(gemm(g), Error);
+  g.lda = 2, g.m = -1;
+  EXPECT_THROW(gemm(g), Error);
+  g.m = 2, g.dtype = Dtype::kComplex64;
+  EXPECT_THROW(gemm(g), Error);
+  EXPECT_THROW(load_openblas("/nowhere/libopenblas.so"), Error);
+  const int64_t three[] = {3}, two[] = {2}, one[] = {1};
+  EXPECT_THROW(matmul({x, Dtype::kFloat32, 1, three, one}, {x, Dtype::kFloat32, 1, two, one},
+                      {x, Dtype::kFloat32, 0, nullptr, nullptr}),
+               Error);
+}
+
+TEST(Gemm, ProvidersComeByPriority) {
+  static int calls = 0;
+  register_gemm_provider({"test", 50, [](Dtype dtype) { return dtype == Dtype::kFloat64; },
+                          [](const GemmArgs&) { ++calls; }, nullptr});
+  EXPECT_EQ(gemm_provider_name(Dtype::kFloat64), std::string("test"));
+  EXPECT_EQ(gemm_provider_name(Dtype::kInt8), std::string("hologram"));
+  double x = 1;
+  GemmArgs g;
+  g.dtype = Dtype::kFloat64;
+  g.m = g.n = g.k = g.lda = g.ldb = g.ldc = 1;
+  g.a = g.b = g.c = &x;
+  gemm(g);
+  EXPECT_EQ(calls, 1);
+  unregister_gemm_provider("test");
+  EXPECT_NE(gemm_provider_name(Dtype::kFloat64), std::string("test"));
+}
+
+// HOLOGRAM_TEST_OPENBLAS names the library, where there is one.
+TEST(Gemm, OpenBlas) {
+  const char* path = std::getenv("HOLOGRAM_TEST_OPENBLAS");
+  if (path == nullptr) GTEST_SKIP() << "HOLOGRAM_TEST_OPENBLAS is not set";
+  load_openblas(path);
+  EXPECT_EQ(gemm_provider_name(Dtype::kFloat32), std::string("openblas"));
+  std::mt19937 rng(4);
+  const Dtype floats[] = {Dtype::kFloat32, Dtype::kFloat64};
+  check_random_gemms(rng, 100, floats, 2);
+  unregister_gemm_provider("openblas");
+}
+
+}  // namespace
+}  // namespace hologram

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+// Which steps a kernel becomes where loops are generated.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "src/cpu/program/program.h"
+#include "tests/cpp/cpu/plan_support.h"
+
+namespace hologram {
+namespace {
+
+using namespace plans;
+using cpu::Program;
+using cpu::Step;
+using cpu::StepKind;
+
+constexpr Dtype f = Dtype::kFloat32;
+
+class PlanSteps : public ::testing::TestWithParam<Isa> {
+ protected:
+  void SetUp() override {
+    if (!isa_available(GetParam())) GTEST_SKIP() << "not on this machine";
+    const char* jit = std::getenv("HOLOGRAM_JIT");
+    if (jit != nullptr && std::string_view(jit) == "0") GTEST_SKIP() << "no loops are generated";
+    before_ = current_isa();
+    force_isa(GetParam());
+  }
+  void TearDown() override { force_isa(before_); }
+
+  Program lowered(const Builder& builder) const {
+    return cpu::lower(builder.kernel, GetParam(), true);
+  }
+  static std::string kinds(const Program& program) {
+    std::string text;
+    for (const Step& step : program.steps) {
+      constexpr const char* kNames[] = {"op",      "convert", "segment", "gather",
+                                        "scatter", "fold",    "rows"};
+      if (!text.empty()) text += ' ';
+      text += kNames[static_cast<int>(step.kind)];
+      if (step.walks_rows) text += ":rows";
+      for (int k = 0; k < step.folds; ++k) text += ":fold";
+      if (step.streaming != nullptr) text += ":stream";
+    }
+    return text;
+  }
+
+  Case test_;
+  Isa before_ = current_isa();
+};
+
+TEST_P(PlanSteps, HeavyFunctionsOneAfterAnotherAreLoopsOfTheirOwn) {
+  Builder chain({100000});
+  const Ref x = chain.access(0, f, {1});
+  const auto two = [&](double value) { return Builder::immediate(test_.immediate(f, value)); };
+  Ref value = chain.op_temp(OpId::mul, f, {x, two(2)});
+  value = chain.op_temp(OpId::tanh, f, {chain.op_temp(OpId::add, f, {value, two(1)})});
+  value = chain.op_temp(OpId::sub, f, {chain.op_temp(OpId::mul, f, {value, x}), two(0.5)});
+  chain.op(OpId::sigmoid, f, {value}, chain.access(1, f, {1}));
+  // The last is alone, and so its kernel serves.
+  EXPECT_EQ(kinds(lowered(chain)), "segment op");
+
+  Builder side_by_side({100000});
+  const Ref a = side_by_side.access(0, f, {1}), b = side_by_side.access(1, f, {1});
+  const Ref e = side_by_side.op_temp(OpId::exp, f, {a});
+  const Ref l = side_by_side.op_temp(OpId::log, f, {b});
+  side_by_side.op(OpId::add, f, {e, l}, side_by_side.access(2, f, {1}));
+  EXPECT_EQ(kinds(lowered(side_by_side)), "segment");
+}
+
+// Arrays often lie whole pages apart, and a set of the first cache has eight lines.
+TEST_P(PlanSteps, NoLoopWritesMoreArraysThanACacheHasWays) {
+  Builder many({10000});
+  Ref value = many.access(0, f, {1});
+  const Ref other = many.access(1, f, {1});
+  for (uint32_t slot = 2; slot < 22; ++slot) {
+    const Ref out = many.access(slot, f, {1});
+    many.op(OpId::add, f, {value, other}, out);
+    value = out;
+  }
+  const Program program = lowered(many);
+  EXPECT_EQ(kinds(program), "segment segment segment");
+  int stores = 0;
+  for (const Step& step : program.steps) {
+    EXPECT_LE(step.outputs, 8);
+    stores += step.outputs;
+  }
+  EXPECT_EQ(stores, 20);
+}
+
+TEST_P(PlanSteps, SumsEndTheLoopThatMakesTheirTerms) {
+  Builder norm({130, 768}, true);
+  const Ref x = norm.access(0, f, {768, 1}), w = norm.access(1, f, {0, 1});
+  const Ref square = norm.op_temp(OpId::mul, f, {x, x});
+  const Ref mean = norm.fold_temp(Reduction::mean, square, f);
+  const Ref scale = norm.op_temp(OpId::rsqrt, f, {mean}, Rank::kRow);
+  const Ref normal = norm.op_temp(OpId::mul, f, {x, scale});
+  norm.op(OpId::mul, f, {normal, w}, norm.access(2, f, {768, 1}));
+  const Program program = lowered(norm);
+  EXPECT_EQ(kinds(program), "segment:rows:fold op segment:rows");
+  EXPECT_GT(program.domain.grid.block_rows, 1);
+}
+
+// x - mean(x) is light: both loops make it, and nothing but the rows' values is kept between them.
+TEST_P(PlanSteps, LightValuesAreMadeAgainAfterAFold) {
+  Builder norm({130, 768}, true);
+  const Ref x = norm.access(0, f, {768, 1});
+  const Ref mean = norm.fold_temp(Reduction::mean, x, f);
+  const Ref centred = norm.op_temp(OpId::sub, f, {x, mean});
+  const Ref square = norm.op_temp(OpId::mul, f, {centred, centred});
+  const Ref var = norm.fold_temp(Reduction::mean, square, f);
+  const Ref scale = norm.op_temp(OpId::rsqrt, f, {var}, Rank::kRow);
+  norm.op(OpId::mul, f, {centred, scale}, norm.access(1, f, {768, 1}));
+  const auto again = cpu::repeat_light_values(norm.kernel, GetParam());
+  ASSERT_TRUE(again.has_value());
+  EXPECT_EQ(again->instrs.size(), norm.kernel.instrs.size() + 1);
+  const Program program = cpu::lower(*again, GetParam(), true);
+  EXPECT_EQ(kinds(program), "fold segment:rows:fold op segment:rows");
+  EXPECT_EQ(program.class_bytes, 4 * program.domain.grid.block_rows);
+  EXPECT_GE(program.domain.grid.block_rows, 4);
+  // Not what takes a heavy function, or memory that the kernel writes.
+  Builder heavy({130, 768}, true);
+  const Ref y = heavy.access(0, f, {768, 1});
+  const Ref e = heavy.op_temp(OpId::exp, f, {y});
+  const Ref sum = heavy.fold_temp(Reduction::sum, e, f);
+  heavy.op(OpId::div, f, {e, sum}, heavy.access(1, f, {768, 1}));
+  EXPECT_FALSE(cpu::repeat_light_values(heavy.kernel, GetParam()).has_value());
+  Builder in_place({130, 768}, true);
+  const Ref z = in_place.access(0, f, {768, 1});
+  const Ref twice = in_place.op_temp(OpId::add, f, {z, z});
+  const Ref total = in_place.fold_temp(Reduction::sum, twice, f);
+  in_place.op(OpId::div, f, {twice, total}, z);
+  EXPECT_FALSE(cpu::repeat_light_values(in_place.kernel, GetParam()).has_value());
+}
+
+TEST_P(PlanSteps, LargeResultsAreStreamed) {
+  Builder large({int64_t{1} << 21});
+  large.op(OpId::relu, f, {large.access(0, f, {1})}, large.access(1, f, {1}));
+  EXPECT_EQ(kinds(lowered(large)), "segment:stream");
+  // Not in place: the memory is in the cache when it is written.
+  Builder in_place({int64_t{1} << 21});
+  const Ref x = in_place.access(0, f, {1});
+  in_place.op(OpId::relu, f, {x}, x);
+  EXPECT_EQ(kinds(lowered(in_place)), "op");
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, PlanSteps, ::testing::Values(Isa::kAvx2, Isa::kAvx512),
+                         [](const auto& info) { return std::string(isa_name(info.param)); });
+
+}  // namespace
+}  // namespace hologram

@@ -1,0 +1,483 @@
+# SPDX-License-Identifier: MIT
+"""Run PyTorch's OpInfo samples on cpu and on hologram and compare: values, gradients, errors.
+
+By hand: PYTHONPATH=tests python tests/torch/ops/opinfo_harness.py float32 all linalg; `errors` in
+place of a dtype runs what must raise. HOLOGRAM_EXECUTION=eager or =deferred chooses how ops run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import random
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from accuracy import Rounding, double_precision, moved_results, tensors_of, widen
+from opinfo_exceptions import ERRORS, EXCEPTIONS, FACTORIES, RANDOM, UNITS, UNSPECIFIED
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils._pytree import tree_flatten, tree_map
+
+import hologram_torch
+
+DEVICE = "hologram"
+
+# Where an op that draws has its probability: position among the arguments after the first, name.
+# At 0 it draws nothing, so that values and gradients can be compared.
+DROPOUT = {
+    "nn.functional.multi_head_attention_forward": (9, "dropout_p"),
+    "nn.functional.scaled_dot_product_attention": (4, "dropout_p"),
+    "nn.functional.alpha_dropout": (0, "p"),
+    "nn.functional.dropout": (0, "p"),
+    "nn.functional.dropout2d": (0, "p"),
+    "nn.functional.dropout3d": (0, "p"),
+    "nn.functional.feature_alpha_dropout": (0, "p"),
+}
+
+
+@dataclass
+class Failure:
+    """One sample that behaves otherwise on hologram."""
+
+    op: str
+    sample: int
+    stage: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.op}[{self.sample}] {self.stage}: {self.text}"
+
+
+@dataclass
+class Report:
+    """What a run over the database did."""
+
+    dtype: torch.dtype | str | None = None
+    samples: int = 0
+    compared: int = 0
+    backwards: int = 0
+    raised: int = 0
+    failures: list[Failure] = field(default_factory=list)
+    # How often each listed exception was needed.
+    excused: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def add(self, op: str, sample: int, stage: str, text: str) -> None:
+        """Note what differs; `stage` may carry "backward " before the kind that is listed."""
+        kind = stage.removeprefix("backward ")
+        dtypes, _ = EXCEPTIONS.get(kind, {}).get(op, ((), ""))
+        if self.dtype in dtypes:
+            self.excused[kind, op] += 1
+        else:
+            self.failures.append(Failure(op, sample, stage, text))
+
+
+def op_name(op) -> str:
+    return op.name if not op.variant_test_name else f"{op.name}.{op.variant_test_name}"
+
+
+def _is_device(x: object) -> bool:
+    return isinstance(x, torch.device) or (isinstance(x, str) and x == "cpu")
+
+
+def to_device(value, device: str, stay: frozenset[int] = frozenset()):
+    """Copy a sample's arguments to a device; those in `stay` PyTorch wants on the CPU."""
+    memo: dict[int, torch.Tensor] = {}
+    storages: dict[Any, torch.Tensor] = {}
+
+    def move(x):
+        if isinstance(x, torch.Tensor):
+            if id(x) not in memo:
+                memo[id(x)] = _copy(x, "cpu" if id(x) in stay else device, storages)
+            return memo[id(x)]
+        if _is_device(x):
+            return torch.device(device)
+        return x
+
+    return tree_map(move, value)
+
+
+def _copy(x: torch.Tensor, device: str, storages: dict[Any, torch.Tensor]) -> torch.Tensor:
+    """Copy a tensor with its strides, its offset and what overlaps in it, or with another one."""
+    plain = x.detach()
+    if x.device.type != "cpu":
+        return plain.clone().requires_grad_(x.requires_grad)  # meant to be elsewhere
+    if type(plain) is not torch.Tensor or x.layout != torch.strided or x.is_quantized:
+        moved = plain.clone() if device == "cpu" else plain.to(device)
+    else:
+        bits = (plain.is_conj(), plain.is_neg())
+        plain = torch._neg_view(plain) if bits[1] else plain
+        plain = plain.conj() if bits[0] else plain
+        key = (plain.untyped_storage()._cdata, plain.dtype, device)
+        if key not in storages:
+            size = plain.untyped_storage().nbytes() // plain.element_size()
+            flat = plain.as_strided((size,), (1,), 0)
+            storages[key] = flat.clone() if device == "cpu" else flat.to(device)
+        moved = storages[key].as_strided(plain.shape, plain.stride(), plain.storage_offset())
+        moved = moved.conj() if bits[0] else moved
+        moved = torch._neg_view(moved) if bits[1] else moved
+    # A view's leaf would be a view, too, and refused by ops that write in place.
+    return moved.detach().requires_grad_(x.requires_grad)
+
+
+def _stays_on_cpu(op, sample) -> frozenset[int]:
+    """Ids of the arguments that PyTorch's devices require on the CPU."""
+    if op.name == "tensor_split":
+        return frozenset(id(x) for x in sample[1] if isinstance(x, torch.Tensor))
+    return frozenset()
+
+
+def differences(
+    expected, actual, random_result: bool, device: str = DEVICE
+) -> Iterator[tuple[str, str]]:
+    """Yield the kind and the description of each difference of two results.
+
+    `device` is where tensors have to be.
+    """
+    left, spec_left = tree_flatten(expected)
+    right, spec_right = tree_flatten(actual)
+    if spec_left != spec_right:
+        yield "structure", f"{spec_right} where cpu has {spec_left}"
+        return
+    for a, b in zip(left, right, strict=True):
+        if isinstance(a, torch.Tensor):
+            yield from _tensor_differences(a, b, random_result, device)
+        elif isinstance(a, torch.device):
+            if (torch.device(DEVICE) if a.type == "cpu" else a) != b and b.type != DEVICE:
+                yield "device", f"{b} where cpu has {a}"
+        elif type(a) is not type(b):
+            yield "structure", f"{b!r} where cpu has {a!r}"
+        elif isinstance(a, (float, complex)):
+            # Numbers are results of item(), computed by kernels that may round otherwise.
+            nan = isinstance(a, float) and math.isnan(a) and math.isnan(b)
+            near = abs(a - b) <= 4 * torch.finfo(torch.float32).eps * abs(a) if a != b else True
+            if not (random_result or nan or near):
+                yield "values", f"{b} where cpu has {a}"
+        elif a != b and not random_result and not isinstance(a, torch.Generator):
+            yield "values", f"{b!r} where cpu has {a!r}"
+
+
+def _facts(t: torch.Tensor) -> dict[str, Any]:
+    """What of a tensor can be told without its values."""
+    facts = {
+        "dtype": t.dtype,
+        "shape": tuple(t.shape),
+        "layout": t.layout,
+        "requires_grad": t.requires_grad,
+        "conjugated": t.is_conj(),
+        "negated": t.is_neg(),
+    }
+    if t.layout == torch.strided:
+        # Where there is but one element to step over, a stride means nothing.
+        steps = tuple(s if n > 1 else None for n, s in zip(t.shape, t.stride(), strict=True))
+        facts |= {"strides": steps if t.numel() else (), "offset": t.storage_offset()}
+    elif t.layout == torch.sparse_coo:
+        facts |= {"coalesced": t.is_coalesced(), "sparse dims": t.sparse_dim()}
+    return facts
+
+
+def _tensor_differences(
+    a: torch.Tensor, b: torch.Tensor, random_result: bool, device: str
+) -> Iterator[tuple[str, str]]:
+    if not isinstance(b, torch.Tensor):
+        yield "structure", f"{b!r} where cpu has a tensor"
+        return
+    if b.device.type != device:
+        yield "device", f"result on {b.device}, not on {device}"
+    theirs, ours = _facts(a), _facts(b)
+    for name in theirs:
+        if theirs[name] != ours.get(name):
+            yield name, f"{name} {ours.get(name)} where cpu has {theirs[name]}"
+    if random_result or any(theirs[n] != ours.get(n) for n in ("dtype", "shape", "layout")):
+        return
+    text = _value_difference(a.detach(), b.detach().cpu())
+    if text is not None:
+        yield "values", text
+
+
+def _value_difference(a: torch.Tensor, b: torch.Tensor) -> str | None:
+    if a.layout != torch.strided:
+        a, b = a.to_dense(), b.to_dense()
+    unit = torch.finfo(a.dtype).eps if a.dtype.is_floating_point or a.dtype.is_complex else 0.0
+    try:
+        torch.testing.assert_close(b, a, equal_nan=True, rtol=4 * unit, atol=0.0)
+    except AssertionError as error:
+        return str(error).strip().replace("\n", " ")[:300]
+    return None
+
+
+def as_accurate(op, original, expected, actual, backward: bool) -> bool:
+    """Tell whether results that differ from cpu's are as near to double precision's as they may.
+
+    Ill-conditioned samples differ by rounding alone; the largest error over each result decides.
+    """
+
+    def evaluate(noise: int | None) -> list[torch.Tensor]:
+        sample = widen(original, noise)
+        result = _run(op, sample)
+        return tensors_of(_backward(result, _leaves(sample), noise) if backward else result)
+
+    ours, theirs = tensors_of(actual), tensors_of(expected)
+    with double_precision():
+        try:
+            exact = evaluate(None)
+        except Exception:
+            return False
+        moved = moved_results(evaluate)
+    if {len(exact), *map(len, moved)} != {len(ours)} or len(theirs) != len(ours):
+        return False
+    bound = Rounding(*UNITS.get(op_name(op), ())[:1])
+    return all(
+        row[0].shape == row[2].shape and bound.excess(*row) is None
+        for row in zip(ours, theirs, exact, *moved, strict=True)
+    )
+
+
+def _differentiable(result) -> list[torch.Tensor]:
+    return [
+        t
+        for t in tree_flatten(result)[0]
+        if isinstance(t, torch.Tensor) and t.requires_grad and t.layout == torch.strided
+    ]
+
+
+def _leaves(sample) -> list[torch.Tensor]:
+    leaves = [
+        t
+        for t in tree_flatten((sample[0], sample[1], sample[2]))[0]
+        if isinstance(t, torch.Tensor) and t.requires_grad
+    ]
+    return list({id(t): t for t in leaves}.values())
+
+
+def _run(op, sample):
+    value, args, kwargs = sample
+    torch.manual_seed(1234)
+    return op(value, *args, **kwargs)
+
+
+def _backward(result, leaves, noise: int | None = None):
+    outputs = _differentiable(result)
+    if not outputs or not leaves:
+        return None
+    grads = []
+    for output in outputs:
+        torch.manual_seed(7)
+        # Drawn alike for every precision, so that results of two can be compared.
+        kind = torch.complex64 if output.dtype.is_complex else torch.float32
+        grad = torch.randn(output.shape, dtype=kind).to(output.device, output.dtype)
+        grads.append(grad if noise is None else widen(grad, noise, torch.float32))
+    return torch.autograd.grad(outputs, leaves, grads, allow_unused=True)
+
+
+def samples_of(op, dtype: torch.dtype, limit: int | None, grad: bool) -> Iterator:
+    """Yield the samples of an op with their numbers; at most `limit`, from first to last."""
+    torch.manual_seed(0)
+    random.seed(0)
+    # Not op.sample_inputs(): that walks the whole Python stack for every sample, which under pytest
+    # takes ten times as long as the sample.
+    every = list(op.sample_inputs_func(op, "cpu", dtype, grad))
+    if limit is None or len(every) <= limit:
+        yield from enumerate(every)
+        return
+    for i in range(limit):
+        place = i * (len(every) - 1) // max(limit - 1, 1)
+        yield place, every[place]
+
+
+def _parts(op, sample) -> Iterator[tuple[tuple, bool]]:
+    """Yield what to run of a sample, and whether its values are random."""
+    whole = (sample.input, sample.args, sample.kwargs)
+    if op.name in DROPOUT:
+        place, name = DROPOUT[op.name]
+        args, kwargs = list(sample.args), dict(sample.kwargs)
+        chance = args[place] if place < len(args) else kwargs.get(name, 0.5)
+        draws = chance > 0 and kwargs.get("training", True)
+        if not draws:
+            yield whole, False
+            return
+        yield whole, True
+        if place < len(args):
+            args[place] = 0.0
+        else:
+            kwargs[name] = 0.0
+        yield (sample.input, tuple(args), kwargs), False
+    else:
+        yield whole, op.name in RANDOM or op.name in UNSPECIFIED
+
+
+def _message(error: BaseException) -> str:
+    """The first line of a message, as it would be on cpu."""
+    text = str(error).strip().splitlines()[0] if str(error).strip() else ""
+    return text.replace(f"{DEVICE}:0", "cpu").replace(DEVICE, "cpu")
+
+
+def _attempt(call, *arguments) -> tuple[Any, Exception | None]:
+    try:
+        return call(*arguments), None
+    except Exception as error:
+        return None, error
+
+
+def _same_error(
+    report: Report, name: str, index: int, stage: str, cpu: Exception | None, ours: Exception | None
+) -> None:
+    """Compare what was raised on both devices, if anything was."""
+    if cpu is None and ours is not None:
+        report.add(name, index, f"{stage}raises", _short(ours))
+    elif cpu is not None and ours is None:
+        report.add(name, index, f"{stage}no error", f"cpu raises {_short(cpu)}")
+    elif type(cpu) is not type(ours):
+        report.add(name, index, f"{stage}error", f"{_short(ours)} where cpu: {_short(cpu)}")
+    elif _message(cpu) != _message(ours):
+        report.add(name, index, f"{stage}message", f"{_short(ours)} where cpu: {_short(cpu)}")
+
+
+def check_sample(op, index: int, original, is_random: bool, grad: bool, report: Report) -> None:
+    """Run one sample on both devices, forward and backward."""
+    name = op_name(op)
+    cpu = to_device(original, "cpu")
+    ours, error = _attempt(to_device, original, DEVICE, _stays_on_cpu(op, original))
+    if error is not None:
+        report.add(name, index, "transfer", _short(error))
+        return
+    report.samples += 1
+    expected, cpu_error = _attempt(_run, op, cpu)
+    actual, our_error = _attempt(_run, op, ours)
+    if cpu_error is not None or our_error is not None:
+        report.raised += 1
+        _same_error(report, name, index, "", cpu_error, our_error)
+        return
+    chosen = any(_is_device(x) for x in tree_flatten(original)[0])
+    where = "cpu" if op.name in FACTORIES and not chosen else DEVICE
+    found = list(differences(expected, actual, is_random, where))
+    if any(kind == "values" for kind, _ in found) and as_accurate(
+        op, original, expected, actual, False
+    ):
+        found = [(kind, text) for kind, text in found if kind != "values"]
+    for kind, text in found:
+        report.add(name, index, kind, text)
+    report.compared += not is_random
+    if not grad or any(kind == "structure" for kind, _ in found):
+        return
+    expected_grads, cpu_error = _attempt(_backward, expected, _leaves(cpu))
+    actual_grads, our_error = _attempt(_backward, actual, _leaves(ours))
+    if cpu_error is not None or our_error is not None:
+        report.raised += 1
+        _same_error(report, name, index, "backward ", cpu_error, our_error)
+        return
+    if expected_grads is None:
+        return
+    report.backwards += 1
+    found = list(differences(expected_grads, actual_grads, is_random))
+    if any(kind == "values" for kind, _ in found) and as_accurate(
+        op, original, expected_grads, actual_grads, True
+    ):
+        found = [(kind, text) for kind, text in found if kind != "values"]
+    for kind, text in found:
+        report.add(name, index, f"backward {kind}", text)
+
+
+def check_op(op, dtype: torch.dtype, limit: int | None, report: Report) -> None:
+    """Run one op's samples on both devices."""
+    report.dtype = dtype
+    grad = (
+        (dtype.is_floating_point or dtype.is_complex)
+        and op.supports_autograd
+        and dtype in op.supported_backward_dtypes("cpu")
+    )
+    samples, error = _attempt(lambda: list(samples_of(op, dtype, limit, grad)))
+    if error is not None:
+        report.add(op_name(op), -1, "samples", _short(error))
+        return
+    for index, sample in samples:
+        for original, is_random in _parts(op, sample):
+            check_sample(op, index, original, is_random, grad, report)
+
+
+def check_errors(op, report: Report) -> None:
+    """Run what the database says must raise: hologram raises the same."""
+    if op.error_inputs_func is None:
+        return
+    report.dtype, name = ERRORS, op_name(op)
+    inputs, error = _attempt(lambda: list(op.error_inputs_func(op, "cpu")))
+    if error is not None:
+        report.add(name, -1, "samples", _short(error))
+        return
+    for index, wrong in enumerate(inputs):
+        sample = wrong.sample_input
+        original = (sample.input, sample.args, sample.kwargs)
+        cpu, ours = to_device(original, "cpu"), to_device(original, DEVICE)
+        _, cpu_error = _attempt(_run, op, cpu)
+        _, our_error = _attempt(_run, op, ours)
+        report.samples += 1
+        report.raised += cpu_error is not None
+        _same_error(report, name, index, "", cpu_error, our_error)
+
+
+def _short(error: BaseException) -> str:
+    return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"[
+        :260
+    ]
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Leave out the warnings of thousands of samples."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def run_database(dtype: torch.dtype, limit: int | None = None, only: str | None = None) -> Report:
+    """Run the whole database (or ops whose name contains `only`) for one dtype."""
+    report = Report()
+    with quiet():
+        for op in op_db:
+            if only is not None and only not in op_name(op):
+                continue
+            if dtype not in op.supported_dtypes("cpu"):
+                continue
+            try:
+                check_op(op, dtype, limit, report)
+            except Exception:
+                report.failures.append(
+                    Failure(op_name(op), -1, "harness", traceback.format_exc()[-300:])
+                )
+    return report
+
+
+def run_errors(only: str | None = None) -> Report:
+    """Run every input that the database says is wrong."""
+    report = Report()
+    with quiet():
+        for op in op_db:
+            if only is None or only in op_name(op):
+                check_errors(op, report)
+    return report
+
+
+if __name__ == "__main__":
+    import sys
+    import time
+
+    kind = sys.argv[1] if len(sys.argv) > 1 else "float32"
+    limit = int(sys.argv[2]) if len(sys.argv) > 2 and sys.argv[2] != "all" else None
+    only = sys.argv[3] if len(sys.argv) > 3 else None
+    torch.set_num_threads(1)
+    start = time.time()
+    result = (
+        run_errors(only) if kind == "errors" else run_database(getattr(torch, kind), limit, only)
+    )
+    for failure in result.failures:
+        print(failure)
+    print(
+        f"{kind}, {hologram_torch.execution.mode()}: {result.samples} samples, "
+        f"{result.compared} compared, {result.raised} raised, {result.backwards} backwards, "
+        f"{len(result.failures)} failures, {len(result.excused)} exceptions used, "
+        f"{time.time() - start:.1f} s"
+    )

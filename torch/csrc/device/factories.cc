@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+// empty, empty_like and empty_strided of the device.
+#include <ATen/Context.h>
+#include <ATen/EmptyTensor.h>
+#include <ATen/ops/fill.h>
+#include <c10/core/TensorOptions.h>
+#include <torch/library.h>
+
+#include "dispatch/alias.h"
+
+namespace hologram_torch {
+namespace {
+
+using at::Tensor;
+using c10::IntArrayRef;
+
+void check_options(std::optional<at::Layout> layout, std::optional<at::Device> wanted,
+                   std::optional<bool> pin_memory) {
+  TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
+  TORCH_CHECK_NOT_IMPLEMENTED(layout.value_or(c10::kStrided) == c10::kStrided,
+                              "hologram: empty of layout ", *layout, " is not supported");
+  TORCH_CHECK(!wanted.has_value() || !wanted->has_index() || wanted->index() == 0,
+              "hologram: no device ", *wanted, "; there is 1 (hologram:0)");
+}
+
+// What torch.use_deterministic_algorithms asks of uninitialised memory.
+void fill_if_deterministic(const Tensor& t) {
+  if (C10_LIKELY(!at::globalContext().deterministicAlgorithms() ||
+                 !at::globalContext().deterministicFillUninitializedMemory())) {
+    return;
+  }
+  AliasScope scope;
+  BelowAutograd guard;
+  Tensor cpu = scope.to_cpu(t);
+  if (t.is_floating_point() || t.is_complex()) {
+    cpu.fill_(std::numeric_limits<double>::quiet_NaN());
+  } else {
+    at::fill_(cpu, t.scalar_type() == at::kBool ? c10::Scalar(true)
+                                                : c10::Scalar(std::numeric_limits<int8_t>::max()));
+  }
+}
+
+Tensor empty(IntArrayRef size, std::optional<at::ScalarType> dtype,
+             std::optional<at::Layout> layout, std::optional<at::Device> device,
+             std::optional<bool> pin_memory, std::optional<at::MemoryFormat> format) {
+  check_options(layout, device, pin_memory);
+  const at::ScalarType type = c10::dtype_or_default(dtype);
+  Tensor result = format.has_value() && *format != at::MemoryFormat::Preserve
+                      ? make_formatted(size, type, *format)
+                      : make_tensor(size, type);
+  fill_if_deterministic(result);
+  return result;
+}
+
+Tensor empty_strided(IntArrayRef size, IntArrayRef stride, std::optional<at::ScalarType> dtype,
+                     std::optional<at::Layout> layout, std::optional<at::Device> device,
+                     std::optional<bool> pin_memory) {
+  check_options(layout, device, pin_memory);
+  Tensor result = make_strided(size, stride, c10::dtype_or_default(dtype));
+  fill_if_deterministic(result);
+  return result;
+}
+
+}  // namespace
+}  // namespace hologram_torch
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  using namespace hologram_torch;
+  m.impl("empty.memory_format", TORCH_FN(empty));
+  m.impl("empty_strided", TORCH_FN(empty_strided));
+}

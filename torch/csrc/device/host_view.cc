@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+// torch.ops.hologram._host_view: a tensor's memory as a cpu tensor, for exports of host memory.
+#include <torch/library.h>
+
+#include "dispatch/alias.h"
+
+namespace hologram_torch {
+namespace {
+
+at::Tensor host_view(const at::Tensor& self) {
+  AliasScope scope;
+  return scope.to_cpu(self.detach());
+}
+
+}  // namespace
+}  // namespace hologram_torch
+
+TORCH_LIBRARY_FRAGMENT(hologram, m) {
+  m.def("_host_view(Tensor self) -> Tensor", TORCH_FN(hologram_torch::host_view));
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+// See profiler.h.
+#include "device/profiler.h"
+
+#include <ATen/record_function.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
+#include <pybind11/stl.h>
+#include <torch/library.h>
+
+#include <map>
+#include <memory>
+#include <new>
+
+#include "device/tensor.h"
+#include "hologram/trace.h"
+
+namespace hologram_torch {
+namespace {
+
+namespace py = pybind11;
+
+// The line of Python that this thread is at, if it runs any.
+std::string python_line() {
+  if (!Py_IsInitialized()) return {};
+  const py::gil_scoped_acquire gil;
+  auto frame = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(PyEval_GetFrame()));
+  const auto folder = [](const char* package) {
+    return py::cast<std::string>(
+               py::module_::import(package).attr("__path__").attr("__getitem__")(0)) +
+           "/";
+  };
+  const std::string theirs[] = {folder("torch"), folder("hologram_torch")};
+  std::string line;
+  while (frame) {
+    auto* const at = reinterpret_cast<PyFrameObject*>(frame.ptr());
+    const auto code =
+        py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyFrame_GetCode(at)));
+    const auto file = py::cast<std::string>(code.attr("co_filename"));
+    // The program's own line says more than one of PyTorch's; the innermost is better than none.
+    const bool is_theirs = file.starts_with(theirs[0]) || file.starts_with(theirs[1]);
+    if (line.empty() || !is_theirs) line = file + ":" + std::to_string(PyFrame_GetLineNumber(at));
+    if (!is_theirs) break;
+    frame = py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyFrame_GetBack(at)));
+  }
+  return line;
+}
+
+constexpr at::RecordScope kScope = at::RecordScope::FUNCTION;
+
+// What makes a thread a profiled one. Nothing of Python's is in it: the thread that has Python's
+// lock may be waiting for the one that takes this over.
+class Profiled {
+ public:
+  // Gives what it holds to this thread and takes what that had.
+  void exchange() {
+    at::RecordFunctionTLS before = at::get_record_function_tls_();
+    at::set_record_function_tls_(functions_);
+    functions_ = std::move(before);
+    std::shared_ptr<c10::ThreadLocalDebugInfo> info = c10::ThreadLocalDebugInfo::current();
+    c10::ThreadLocalDebugInfo::_forceCurrentDebugInfo(std::move(info_));
+    info_ = std::move(info);
+  }
+
+ private:
+  at::RecordFunctionTLS functions_ = at::get_record_function_tls_();
+  std::shared_ptr<c10::ThreadLocalDebugInfo> info_ = c10::ThreadLocalDebugInfo::current();
+};
+
+const hologram::LaunchObserver kObserver = {
+    [] { return at::getStepCallbacksUnlessEmpty(kScope).has_value(); },
+    [](const char* name, int64_t) -> void* {
+      try {
+        auto event = std::make_unique<at::RecordFunction>(kScope);
+        if (event->isActive()) event->before(std::string("hologram::") + name);
+        return event.release();
+      } catch (const std::bad_alloc&) {
+        return nullptr;
+      }
+    },
+    [](void* token) { delete static_cast<at::RecordFunction*>(token); },
+    []() -> void* { return new (std::nothrow) Profiled(); },
+    [](void* profiled) { static_cast<Profiled*>(profiled)->exchange(); },
+    [](void* profiled) {
+      static_cast<Profiled*>(profiled)->exchange();
+      delete static_cast<Profiled*>(profiled);
+    },
+};
+
+py::dict shape_dict(const hologram::CircuitShape& shape) {
+  py::list launches;
+  for (const hologram::LaunchInfo& launch : shape.launches) {
+    launches.append(py::make_tuple(launch.name, launch.launch, launch.kernels, launch.bytes));
+  }
+  py::list states;
+  for (const uint8_t state : shape.slot_states) states.append(int{state});
+  py::dict d;
+  d["ops_json"] = shape.ops_json;
+  d["plan_json"] = shape.plan_json;
+  d["ops_text"] = shape.ops_text;
+  d["plan_text"] = shape.plan_text;
+  d["slot_states"] = std::move(states);
+  d["launches"] = std::move(launches);
+  return d;
+}
+
+py::dict circuit_dict(const hologram::CircuitTrace& circuit, size_t shape) {
+  py::list times, numbers;
+  for (const hologram::LaunchTime& time : circuit.times) {
+    times.append(py::make_tuple(time.begin_ns, time.end_ns, time.first));
+  }
+  for (size_t i = 0; i < circuit.numbers.size(); ++i) {
+    numbers.append(hologram::number_text(circuit.shape->number_dtypes[i], circuit.numbers[i]));
+  }
+  py::dict d;
+  d["shape"] = shape;
+  d["cause"] = circuit.cause;
+  d["plan_hit"] = circuit.plan_hit;
+  d["failed"] = circuit.failed;
+  d["thread"] = circuit.thread;
+  d["sealed_ns"] = circuit.sealed_ns;
+  d["begin_ns"] = circuit.begin_ns;
+  d["end_ns"] = circuit.end_ns;
+  d["times"] = std::move(times);
+  d["numbers"] = std::move(numbers);
+  d["buffers"] = circuit.buffers;
+  d["buffer_bytes"] = circuit.buffer_bytes;
+  return d;
+}
+
+py::dict stop_tracing(uint64_t trace) {
+  const auto circuits = hologram::stop_tracing(trace);
+  std::map<uint64_t, size_t> known;
+  py::list shapes, runs;
+  for (const auto& circuit : circuits) {
+    const auto [at, fresh] = known.emplace(circuit->shape->id, known.size());
+    if (fresh) shapes.append(shape_dict(*circuit->shape));
+    runs.append(circuit_dict(*circuit, at->second));
+  }
+  py::dict result;
+  result["shapes"] = std::move(shapes);
+  result["circuits"] = std::move(runs);
+  return result;
+}
+
+// The number by which traces call the memory of a tensor, 0 for memory that is not ours.
+int64_t buffer_id(const at::Tensor& t) {
+  if (!t.has_storage() || !is_ours(t)) return 0;
+  return reinterpret_cast<intptr_t>(
+      buffer_of(*t.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl()));
+}
+
+}  // namespace
+
+void show_launches_to_profilers() {
+  hologram::set_launch_observer(&kObserver);
+  hologram::set_record_site(&python_line);
+}
+
+void bind_tracing(py::module_& m) {
+  m.def("start_tracing", [] { return hologram::start_tracing(memory_device()); });
+  m.def("stop_tracing", &stop_tracing, py::arg("trace"));
+}
+
+// Tensors cross from Python through an operator, as in module.cc.
+TORCH_LIBRARY_FRAGMENT(hologram, m) { m.def("_buffer_id(Tensor t) -> int", &buffer_id); }
+
+}  // namespace hologram_torch

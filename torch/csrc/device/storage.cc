@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+// Storages whose memory may come later, see tensor.h.
+#include <atomic>
+#include <vector>
+
+#include "device/tensor.h"
+
+namespace hologram_torch {
+namespace {
+
+// A DataPtr lets nobody change its address alone, and to replace it as a whole would for a moment
+// take the buffer away from other threads. Explicit instantiation may name private members.
+template <auto kMember, class Tag>
+struct Expose {
+  friend constexpr auto member_of(Tag) { return kMember; }
+};
+struct Pointer {
+  friend constexpr auto member_of(Pointer);
+};
+struct Address {
+  friend constexpr auto member_of(Address);
+};
+template struct Expose<&c10::DataPtr::ptr_, Pointer>;
+template struct Expose<&c10::detail::UniqueVoidPtr::data_, Address>;
+
+void show_address(c10::DataPtr& data, void* address) {
+  void*& place = (data.*member_of(Pointer{})).*member_of(Address{});
+  std::atomic_ref<void*>(place).store(address, std::memory_order_release);
+}
+
+// Storages whose addresses were asked for as names, by this thread; see begin_naming().
+thread_local std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> t_named;
+thread_local int t_naming = 0;
+
+}  // namespace
+
+void correct_address(const c10::StorageImpl& storage, const hologram::Buffer& buffer) {
+  c10::DataPtr& data = const_cast<c10::StorageImpl&>(storage)._mutable_data_ptr_no_checks();
+  show_address(data, buffer.data());
+}
+
+void hide_address(const c10::StorageImpl& storage) {
+  show_address(const_cast<c10::StorageImpl&>(storage)._mutable_data_ptr_no_checks(), kNowhere);
+}
+
+void settle_storage(c10::StorageImpl& storage, hologram::Buffer& buffer) {
+  try {
+    hologram::materialize(buffer);
+  } catch (const std::exception& error) {
+    rethrow_as_torch(error, buffer.nbytes());
+  }
+  correct_address(storage, buffer);
+}
+
+void hand_out(c10::StorageImpl* storage) {
+  hologram::Buffer* buffer = buffer_of(*storage);
+  if (buffer == nullptr) return;
+  if (t_naming > 0) {
+    settle_storage(*storage, *buffer);
+    t_named.emplace_back(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage));
+    return;
+  }
+  hologram::mark_exported(*buffer);
+  settle_storage(*storage, *buffer);
+}
+
+void begin_naming() { ++t_naming; }
+
+void end_naming() {
+  if (--t_naming > 0) return;
+  for (const auto& weak : t_named) {
+    const auto storage = weak.lock();
+    if (storage != nullptr && !is_watched(*storage)) watch(*storage);
+  }
+  t_named.clear();
+}
+
+void export_storage([[maybe_unused]] c10::StorageImpl& storage) {
+#if HOLOGRAM_CAN_DEFER
+  if (!storage.has_materializer()) return;
+  hand_out(&storage);
+  storage.clear_materializer();
+#endif
+}
+
+void adopt_memory(c10::DataPtr& data, size_t nbytes) {
+  void* const address = data.get();
+  void* const context = data.get_context();
+  if (nbytes == 0 || address == nullptr || context == nullptr) return;
+  hologram::Buffer* buffer =
+      hologram::wrap_buffer(memory_device(), address, nbytes, data.get_deleter(), context);
+  static_cast<void>(data.release_context());
+  data = c10::DataPtr(address, buffer, &release_buffer, data.device());
+}
+
+}  // namespace hologram_torch

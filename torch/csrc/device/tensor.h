@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: MIT
+// Makes the output tensors of native kernels, and knows where the bytes of a storage are: our
+// memory, no dispatcher, as few steps as PyTorch allows.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/DispatchKeySet.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/core/StorageImpl.h>
+#include <c10/core/TensorImpl.h>
+#include <torch/version.h>
+
+#include <limits>
+
+#include "device/object_pool.h"
+#include "dispatch/foreign_operators.h"
+#include "hologram/buffer.h"
+#include "hologram/device.h"
+#include "hologram/memory.h"
+#include "hologram/recorder.h"
+
+namespace hologram_torch {
+
+inline constexpr c10::DeviceType kDeviceType = c10::DeviceType::PrivateUse1;
+inline c10::Device device() { return c10::Device(kDeviceType, 0); }
+inline bool is_ours(const at::Tensor& t) { return t.device().type() == kDeviceType; }
+
+// The one allocator of the device; its deleter is release_buffer, its context a hologram::Buffer.
+c10::Allocator* device_allocator();
+
+// Gives back the Buffer that is a DataPtr's context.
+void release_buffer(void* buffer);
+
+// Raises torch.OutOfMemoryError or what else fits the error just caught.
+[[noreturn]] void rethrow_as_torch(const std::exception& error, size_t nbytes);
+
+// The device our memory comes from, looked up once.
+hologram::Device& memory_device();
+
+// Runs everything recorded; errors are PyTorch's.
+void flush_recorded();
+
+// Whether PyTorch asks us before foreign code gets an address (2.13 on). Only then may work wait.
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 13
+#define HOLOGRAM_CAN_DEFER 1
+#else
+#define HOLOGRAM_CAN_DEFER 0
+#endif
+inline constexpr bool kCanDefer = HOLOGRAM_CAN_DEFER != 0;
+inline bool is_deferring() { return kCanDefer && hologram::is_deferring(); }
+
+// --- Storages --------------------------------------------------------------------------------
+//
+// The address in a storage's DataPtr is that of its Buffer's memory, or, from the moment an op that
+// writes the bytes is recorded until storage_bytes() or hand_out() is asked, kNowhere: null would
+// mean an invalid storage to PyTorch, and the true address old bytes to who reads it through
+// const_data_ptr(), of which PyTorch does not tell. Our own code asks storage_bytes(), which sees
+// to it that nothing recorded still has to touch the bytes. Foreign code asks PyTorch, which asks
+// hand_out().
+
+// The first of a range of addresses that nobody may touch; who does is told why (nowhere.cc).
+extern void* const kNowhere;
+
+inline const c10::DataPtr& data_ptr_of(const c10::StorageImpl& storage) {
+  // The public accessors throw or materialise; here neither is wanted.
+  return const_cast<c10::StorageImpl&>(storage)._mutable_data_ptr_no_checks();
+}
+
+// The buffer behind a storage, or null when its memory came from elsewhere (from_blob, a file,
+// results that the CPU fallback shares with somebody).
+inline hologram::Buffer* buffer_of(const c10::StorageImpl& storage) {
+  const c10::DataPtr& data = data_ptr_of(storage);
+  return data.get_deleter() == &release_buffer ? static_cast<hologram::Buffer*>(data.get_context())
+                                               : nullptr;
+}
+
+// Runs what has to run before the bytes may be touched, and corrects the storage's address.
+// Throws c10::OutOfMemoryError and whatever running threw.
+[[gnu::cold]] void settle_storage(c10::StorageImpl& storage, hologram::Buffer& buffer);
+
+// Makes the storage show the address of its buffer, which has memory.
+[[gnu::cold]] void correct_address(const c10::StorageImpl& storage, const hologram::Buffer& buffer);
+// Makes the storage show kNowhere.
+[[gnu::cold]] void hide_address(const c10::StorageImpl& storage);
+
+// The bytes of a storage, for reading and writing: nothing recorded touches them any more. Safe
+// from any thread.
+inline char* storage_bytes(c10::StorageImpl& storage) {
+  hologram::Buffer* buffer = buffer_of(storage);
+  if (C10_UNLIKELY(buffer == nullptr)) return static_cast<char*>(storage.mutable_data());
+  // Throws for storages that PyTorch has closed.
+  const void* address = storage.data();
+  if (C10_LIKELY(!hologram::is_pending(*buffer) && address == buffer->data())) {
+    return static_cast<char*>(buffer->data());
+  }
+  settle_storage(storage, *buffer);
+  return static_cast<char*>(buffer->data());
+}
+// Likewise for reading only: what is recorded may still read them.
+inline const char* storage_bytes(const c10::StorageImpl& storage) {
+  hologram::Buffer* buffer = buffer_of(storage);
+  if (C10_UNLIKELY(buffer == nullptr)) return static_cast<const char*>(storage.data());
+  if (C10_UNLIKELY(!hologram::is_readable(*buffer))) {
+    return storage_bytes(const_cast<c10::StorageImpl&>(storage));
+  }
+  if (C10_UNLIKELY(storage.data() != buffer->data())) correct_address(storage, *buffer);
+  return static_cast<const char*>(buffer->data());
+}
+
+// PyTorch is about to give the address to code that is not ours: the bytes are settled, and ops on
+// the storage run at once from now on. PyTorch calls it once for a watched storage.
+void hand_out(c10::StorageImpl* storage);
+
+// Makes PyTorch call hand_out. Storages that are not watched are never recorded on.
+inline void watch([[maybe_unused]] c10::StorageImpl& storage) {
+#if HOLOGRAM_CAN_DEFER
+  storage.set_materializer(&hand_out);
+#endif
+}
+inline bool is_watched([[maybe_unused]] const c10::StorageImpl& storage) {
+#if HOLOGRAM_CAN_DEFER
+  return storage.has_materializer();
+#else
+  return false;
+#endif
+}
+
+// Between these, addresses that this thread asks PyTorch for only tell storages apart, as
+// torch.save uses them: nobody keeps them, so the storages are watched again afterwards. They nest.
+void begin_naming();
+void end_naming();
+
+// Ends the watch because foreign code has, or keeps, the address.
+void export_storage(c10::StorageImpl& storage);
+
+// Makes memory of others, as `data` holds it, a Buffer of ours. `data` keeps its address.
+void adopt_memory(c10::DataPtr& data, size_t nbytes);
+
+// The keys TensorImpl would work out for a dense tensor of ours.
+inline c10::DispatchKeySet dense_keys() {
+  static const c10::DispatchKeySet keys =
+      c10::DispatchKeySet(c10::DispatchKey::PrivateUse1) |
+      c10::getAutocastRelatedKeySetFromBackend(c10::BackendComponent::PrivateUse1Bit) |
+      c10::getAutogradRelatedKeySetFromBackend(c10::BackendComponent::PrivateUse1Bit);
+  return c10::InferenceMode::is_enabled()
+             ? keys - c10::autograd_dispatch_keyset_with_ADInplaceOrView
+             : keys;
+}
+
+// Undefined memory. Throws c10::OutOfMemoryError.
+inline c10::DataPtr allocate_bytes(size_t nbytes) {
+  if (C10_UNLIKELY(nbytes == 0)) return c10::DataPtr(nullptr, device());
+  try {
+    hologram::Buffer* buffer = hologram::allocate_buffer(memory_device(), nbytes);
+    return c10::DataPtr(buffer->data(), buffer, &release_buffer, device());
+  } catch (const std::exception& error) {
+    rethrow_as_torch(error, nbytes);
+  }
+}
+
+// Where execution is deferred, memory that is there when it is needed; otherwise the same.
+inline c10::DataPtr promise_bytes(size_t nbytes) {
+  if (!is_deferring() || C10_UNLIKELY(nbytes == 0)) return allocate_bytes(nbytes);
+  notice_foreign_operators();
+  try {
+    hologram::Buffer* buffer = hologram::allocate_deferred(memory_device(), nbytes);
+    return c10::DataPtr(kNowhere, buffer, &release_buffer, device());
+  } catch (const std::exception& error) {
+    rethrow_as_torch(error, nbytes);
+  }
+}
+
+inline c10::intrusive_ptr<c10::StorageImpl> make_storage(size_t nbytes) {
+  auto storage = c10::make_intrusive<Pooled<c10::StorageImpl, PlaceKind::kStorage>>(
+      c10::StorageImpl::use_byte_size_t(), c10::SymInt(static_cast<int64_t>(nbytes)),
+      promise_bytes(nbytes), device_allocator(), /*resizable=*/true);
+  watch(*storage);
+  return storage;
+}
+
+// Bytes of a contiguous tensor; raises PyTorch's errors for negative and absurd sizes.
+size_t checked_nbytes(c10::IntArrayRef sizes, size_t itemsize);
+
+inline size_t contiguous_nbytes(c10::IntArrayRef sizes, size_t itemsize) {
+  size_t n = itemsize;
+  // Each factor below 2^31 and the product below 2^62 cannot have wrapped: the careful way for the
+  // rest.
+  for (int64_t size : sizes) {
+    if (C10_UNLIKELY(static_cast<uint64_t>(size) > 0x7fffffffu || n > 0x7fffffffu)) {
+      return checked_nbytes(sizes, itemsize);
+    }
+    n *= static_cast<size_t>(size);
+  }
+  return n;
+}
+
+inline c10::intrusive_ptr<c10::TensorImpl> make_impl(c10::intrusive_ptr<c10::StorageImpl> storage,
+                                                     caffe2::TypeMeta dtype) {
+  // VIEW is the constructor that takes the keys as they are; nothing else about it means a view.
+  return c10::make_intrusive<Pooled<c10::TensorImpl, PlaceKind::kTensor>>(
+      c10::TensorImpl::VIEW, c10::Storage(std::move(storage)), dense_keys(), dtype);
+}
+
+// A contiguous tensor of undefined contents.
+inline at::Tensor make_tensor(c10::IntArrayRef sizes, c10::ScalarType dtype) {
+  const caffe2::TypeMeta meta = c10::scalarTypeToTypeMeta(dtype);
+  auto impl = make_impl(make_storage(contiguous_nbytes(sizes, meta.itemsize())), meta);
+  if (sizes.size() != 1 || sizes[0] != 0) impl->set_sizes_contiguous(sizes);
+  return at::Tensor(std::move(impl));
+}
+
+// A tensor of these sizes and (non-negative) strides, undefined contents.
+at::Tensor make_strided(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype);
+
+// empty_like with preserve_format: the strides of a dense tensor, else as dense as can be in the
+// same order of dimensions.
+at::Tensor make_like_any(const at::Tensor& t, c10::ScalarType dtype);
+
+inline at::Tensor make_like(const at::Tensor& t, c10::ScalarType dtype) {
+  if (C10_LIKELY(t.is_contiguous())) return make_tensor(t.sizes(), dtype);
+  return make_like_any(t, dtype);
+}
+inline at::Tensor make_like(const at::Tensor& t) { return make_like(t, t.scalar_type()); }
+
+// empty.memory_format of an explicit format.
+at::Tensor make_formatted(c10::IntArrayRef sizes, c10::ScalarType dtype, c10::MemoryFormat format);
+
+}  // namespace hologram_torch

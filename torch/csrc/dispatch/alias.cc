@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: MIT
+// See alias.h: dense tensors here, sparse, quantized and nested ones at the end.
+#include "dispatch/alias.h"
+
+#include <ATen/NestedTensorImpl.h>
+#include <ATen/SparseCsrTensorImpl.h>
+#include <ATen/SparseTensorImpl.h>
+#include <ATen/quantized/QTensorImpl.h>
+#include <c10/core/CPUAllocator.h>
+
+#include <cstring>
+#include <exception>
+
+namespace hologram_torch {
+namespace {
+
+using c10::DispatchKey;
+using c10::DispatchKeySet;
+using c10::StorageImpl;
+using c10::TensorImpl;
+
+class AliasAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t nbytes) override {
+    c10::DataPtr data = allocate_bytes(nbytes);
+    data.unsafe_set_device(kCpu);
+    return data;
+  }
+  void copy_data(void* dest, const void* src, std::size_t count) const override {
+    std::memcpy(dest, src, count);
+  }
+};
+
+AliasAllocator* const g_alias_allocator = new AliasAllocator();
+
+DispatchKeySet cpu_dense_keys() {
+  static const DispatchKeySet keys =
+      DispatchKeySet(DispatchKey::CPU) |
+      c10::getAutocastRelatedKeySetFromBackend(c10::BackendComponent::CPUBit) |
+      c10::getAutogradRelatedKeySetFromBackend(c10::BackendComponent::CPUBit);
+  return keys;
+}
+
+constexpr DispatchKeySet kLazyBits({DispatchKey::Conjugate, DispatchKey::Negative,
+                                    DispatchKey::ZeroTensor});
+
+bool is_strided(const at::Tensor& t) {
+  constexpr DispatchKeySet kSpecial({DispatchKey::Sparse, DispatchKey::SparseCsr,
+                                     DispatchKey::Quantized, DispatchKey::NestedTensor});
+  return !t.key_set().has_any(kSpecial);
+}
+
+void copy_geometry(TensorImpl* to, const TensorImpl* from) {
+  to->set_sizes_and_strides(from->sizes(), from->strides(), from->storage_offset());
+}
+
+}  // namespace
+
+void release_storage(void* storage) {
+  c10::raw::intrusive_ptr::decref(static_cast<c10::intrusive_ptr_target*>(storage));
+}
+
+c10::Allocator* alias_allocator() { return g_alias_allocator; }
+
+void AliasScope::keep_exported(StorageImpl& original) noexcept {
+  // The arguments of a call that failed are still on their way out.
+  if (std::uncaught_exceptions() > 0) return;
+  try {
+    export_storage(original);
+  } catch (...) {
+    // Its bytes were settled when it was aliased, so there is nothing left that could fail.
+  }
+}
+
+c10::intrusive_ptr<StorageImpl> AliasScope::alias_storage(const c10::Storage& storage) {
+  StorageImpl* original = storage.unsafeGetStorageImpl();
+  for (const Pair& pair : pairs_) {
+    if (pair.original == original) return pair.alias;
+  }
+  char* const bytes = storage_bytes(*original);
+  c10::raw::intrusive_ptr::incref(original);
+  c10::DataPtr data(bytes, static_cast<c10::intrusive_ptr_target*>(original), &release_storage,
+                    kCpu);
+  auto alias = c10::make_intrusive<StorageImpl>(
+      StorageImpl::use_byte_size_t(), c10::SymInt(static_cast<int64_t>(original->nbytes())),
+      std::move(data), g_alias_allocator, original->resizable());
+  pairs_.push_back({original, alias});
+  return alias;
+}
+
+at::Tensor AliasScope::to_cpu(const at::Tensor& t) {
+  if (!t.defined() || !is_ours(t)) return t;
+  if (C10_UNLIKELY(!is_strided(t))) return special_to_cpu(t);
+  TensorImpl* from = t.unsafeGetTensorImpl();
+  const DispatchKeySet lazy = from->key_set() & kLazyBits;
+  if (C10_UNLIKELY(!from->has_storage() || !from->unsafe_storage())) {
+    TORCH_CHECK_NOT_IMPLEMENTED(false,
+                                "hologram: this tensor has no storage of its own (a wrapper "
+                                "subclass or an opaque tensor), so a CPU kernel cannot read it");
+  }
+  auto impl = c10::make_intrusive<TensorImpl>(TensorImpl::VIEW,
+                                              c10::Storage(alias_storage(from->unsafe_storage())),
+                                              cpu_dense_keys() | lazy, from->dtype());
+  copy_geometry(impl.get(), from);
+  if (from->is_wrapped_number()) impl->set_wrapped_number(true);
+  // Some kernels compute more when a backward will follow.
+  if (from->requires_grad()) impl->set_requires_grad(true);
+  return at::Tensor(std::move(impl));
+}
+
+std::vector<at::Tensor> AliasScope::to_cpu(at::TensorList list) {
+  std::vector<at::Tensor> result;
+  result.reserve(list.size());
+  for (const at::Tensor& t : list) result.push_back(to_cpu(t));
+  return result;
+}
+
+c10::intrusive_ptr<StorageImpl> AliasScope::device_storage(const c10::Storage& cpu) {
+  StorageImpl* from = cpu.unsafeGetStorageImpl();
+  for (const Pair& pair : pairs_) {
+    if (pair.alias.get() == from) {
+      return c10::intrusive_ptr<StorageImpl>::reclaim_copy(pair.original);
+    }
+  }
+  // Memory of the CPU allocator's: the new storage owns the old one.
+  c10::raw::intrusive_ptr::incref(from);
+  c10::DataPtr data(from->mutable_data(), static_cast<c10::intrusive_ptr_target*>(from),
+                    &release_storage, device());
+  auto ours = c10::make_intrusive<StorageImpl>(
+      StorageImpl::use_byte_size_t(), c10::SymInt(static_cast<int64_t>(from->nbytes())),
+      std::move(data), device_allocator(), /*resizable=*/true);
+  // Further results over the same CPU storage must share ours. The scope keeps `from` alive, and
+  // the caller of to_device keeps `ours` alive for as long as the scope lasts.
+  pairs_.push_back({ours.get(), c10::intrusive_ptr<StorageImpl>::reclaim_copy(from)});
+  return ours;
+}
+
+at::Tensor AliasScope::to_device(at::Tensor result) {
+  if (!result.defined() || !result.device().is_cpu()) return result;
+  if (C10_UNLIKELY(!is_strided(result) || result.layout() != c10::kStrided)) {
+    return special_to_device(result);
+  }
+  TensorImpl* impl = result.unsafeGetTensorImpl();
+  const c10::Storage& storage = impl->unsafe_storage();
+  // The usual fresh result belongs to nobody else: change its passport and keep the objects.
+  if (C10_LIKELY(result.use_count() == 1 && storage.use_count() == 1 &&
+                 impl->allow_tensor_metadata_change())) {
+    StorageImpl* s = storage.unsafeGetStorageImpl();
+    c10::DataPtr& data = s->_mutable_data_ptr_no_checks();
+    data.unsafe_set_device(device());
+    if (kCanDefer && s->allocator() == c10::GetCPUAllocator() && !is_watched(*s)) {
+      adopt_memory(data, s->nbytes());
+      watch(*s);
+    }
+    s->set_allocator(device_allocator());
+    impl->_change_backend_component_keys(device());
+    impl->set_storage_keep_dtype(c10::Storage(storage));
+    if (c10::InferenceMode::is_enabled() != impl->is_inference()) {
+      // Made below autograd in the same mode as the call itself: cannot differ.
+      TORCH_INTERNAL_ASSERT(false, "inference mode changed during a call");
+    }
+    return result;
+  }
+  auto ours = make_impl(device_storage(storage), impl->dtype());
+  copy_geometry(ours.get(), impl);
+  if (impl->is_conj()) ours->_set_conj(true);
+  if (impl->is_neg()) ours->_set_neg(true);
+  if (impl->is_wrapped_number()) ours->set_wrapped_number(true);
+  return at::Tensor(std::move(ours));
+}
+
+void AliasScope::adopt_changes(const at::Tensor& original, const at::Tensor& alias) {
+  if (C10_UNLIKELY(!is_strided(original))) {
+    adopt_special(original, alias);
+    return;
+  }
+  TensorImpl* to = original.unsafeGetTensorImpl();
+  TensorImpl* from = alias.unsafeGetTensorImpl();
+  StorageImpl* to_storage = to->unsafe_storage().unsafeGetStorageImpl();
+  StorageImpl* from_storage = from->unsafe_storage().unsafeGetStorageImpl();
+  const c10::DataPtr& data = from_storage->_mutable_data_ptr_no_checks();
+  if (data.get_context() != static_cast<c10::intrusive_ptr_target*>(to_storage)) {
+    bool known = false;
+    for (const Pair& pair : pairs_) {
+      known = known || (pair.alias.get() == from_storage && pair.original == to_storage);
+    }
+    if (!known) {
+      // The kernel gave the tensor another storage (set_).
+      to->set_storage_keep_dtype(c10::Storage(device_storage(from->unsafe_storage())));
+    } else if (data.get() != data_ptr_of(*to_storage).get() ||
+               from_storage->nbytes() != to_storage->nbytes()) {
+      c10::DataPtr grown = from_storage->set_data_ptr(c10::DataPtr(nullptr, kCpu));
+      grown.unsafe_set_device(device());
+      // What remains of the alias must not free or outlive what it now borrows.
+      c10::raw::intrusive_ptr::incref(to_storage);
+      from_storage->set_data_ptr_noswap(
+          c10::DataPtr(grown.get(), static_cast<c10::intrusive_ptr_target*>(to_storage),
+                       &release_storage, kCpu));
+      to_storage->set_data_ptr_noswap(std::move(grown));
+      to_storage->set_nbytes(from_storage->nbytes());
+    }
+  }
+  if (to->storage_offset() != from->storage_offset() || to->sizes() != from->sizes() ||
+      to->strides() != from->strides()) {
+    copy_geometry(to, from);
+  }
+  // A kernel may leave its result conjugated or negated lazily.
+  if (to->is_conj() != from->is_conj()) to->_set_conj(from->is_conj());
+  if (to->is_neg() != from->is_neg()) to->_set_neg(from->is_neg());
+}
+
+// --- Sparse, quantized, nested ----------------------------------------------------------------
+
+at::Tensor AliasScope::special_to_cpu(const at::Tensor& t) {
+  if (t.is_sparse()) {
+    auto* from = static_cast<at::SparseTensorImpl*>(t.unsafeGetTensorImpl());
+    auto impl = c10::make_intrusive<at::SparseTensorImpl>(DispatchKeySet(DispatchKey::SparseCPU),
+                                                          from->dtype());
+    impl->raw_resize_(from->sparse_dim(), from->dense_dim(), from->sizes());
+    impl->set_indices_and_values_unsafe(to_cpu(from->indices()), to_cpu(from->values()));
+    impl->set_coalesced(from->coalesced());
+    if (from->requires_grad()) impl->set_requires_grad(true);
+    return at::Tensor(std::move(impl));
+  }
+  if (t.is_sparse_csr() || t.key_set().has(DispatchKey::SparseCsrPrivateUse1)) {
+    auto* from = static_cast<at::SparseCsrTensorImpl*>(t.unsafeGetTensorImpl());
+    auto impl = c10::make_intrusive<at::SparseCsrTensorImpl>(
+        DispatchKeySet(DispatchKey::SparseCsrCPU), kCpu, from->layout(), from->dtype());
+    impl->set_member_tensors(to_cpu(from->compressed_indices()), to_cpu(from->plain_indices()),
+                             to_cpu(from->values()), from->sizes());
+    if (from->requires_grad()) impl->set_requires_grad(true);
+    return at::Tensor(std::move(impl));
+  }
+  if (t.is_quantized()) {
+    auto* from = static_cast<at::QTensorImpl*>(t.unsafeGetTensorImpl());
+    auto impl = c10::make_intrusive<at::QTensorImpl>(
+        c10::Storage(alias_storage(from->unsafe_storage())),
+        DispatchKeySet(DispatchKey::QuantizedCPU), from->dtype(), from->quantizer());
+    copy_geometry(impl.get(), from);
+    return at::Tensor(std::move(impl));
+  }
+  auto* from = static_cast<at::native::NestedTensorImpl*>(t.unsafeGetTensorImpl());
+  auto impl = c10::make_intrusive<at::native::NestedTensorImpl>(
+      c10::Storage(alias_storage(from->unsafe_storage())),
+      DispatchKeySet(
+          {DispatchKey::NestedTensor, DispatchKey::CPU, DispatchKey::AutogradNestedTensor}),
+      from->dtype(), from->get_nested_sizes(), from->get_nested_strides(),
+      from->get_storage_offsets());
+  return at::Tensor(std::move(impl));
+}
+
+at::Tensor AliasScope::special_to_device(const at::Tensor& t) {
+  if (t.is_sparse()) {
+    auto* from = static_cast<at::SparseTensorImpl*>(t.unsafeGetTensorImpl());
+    auto impl = c10::make_intrusive<at::SparseTensorImpl>(
+        DispatchKeySet(DispatchKey::SparsePrivateUse1), from->dtype());
+    impl->raw_resize_(from->sparse_dim(), from->dense_dim(), from->sizes());
+    impl->set_indices_and_values_unsafe(to_device(from->indices()), to_device(from->values()));
+    impl->set_coalesced(from->coalesced());
+    return at::Tensor(std::move(impl));
+  }
+  if (t.key_set().has(DispatchKey::SparseCsrCPU)) {
+    auto* from = static_cast<at::SparseCsrTensorImpl*>(t.unsafeGetTensorImpl());
+    auto impl = c10::make_intrusive<at::SparseCsrTensorImpl>(
+        DispatchKeySet(DispatchKey::SparseCsrPrivateUse1), device(), from->layout(), from->dtype());
+    impl->set_member_tensors(to_device(from->compressed_indices()),
+                             to_device(from->plain_indices()), to_device(from->values()),
+                             from->sizes());
+    return at::Tensor(std::move(impl));
+  }
+  if (t.is_quantized()) {
+    auto* from = static_cast<at::QTensorImpl*>(t.unsafeGetTensorImpl());
+    auto impl = c10::make_intrusive<at::QTensorImpl>(
+        c10::Storage(device_storage(from->unsafe_storage())),
+        DispatchKeySet(DispatchKey::QuantizedPrivateUse1), from->dtype(), from->quantizer());
+    copy_geometry(impl.get(), from);
+    return at::Tensor(std::move(impl));
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(t.is_nested(), "hologram: tensors of layout ", t.layout(),
+                              " exist on cpu only; use .cpu() first");
+  auto* from = static_cast<at::native::NestedTensorImpl*>(t.unsafeGetTensorImpl());
+  auto impl = c10::make_intrusive<at::native::NestedTensorImpl>(
+      c10::Storage(device_storage(from->unsafe_storage())),
+      DispatchKeySet(
+          {DispatchKey::NestedTensor, DispatchKey::PrivateUse1, DispatchKey::AutogradNestedTensor}),
+      from->dtype(), from->get_nested_sizes(), from->get_nested_strides(),
+      from->get_storage_offsets());
+  return at::Tensor(std::move(impl));
+}
+
+void AliasScope::adopt_special(const at::Tensor& original, const at::Tensor& alias) {
+  if (original.is_sparse()) {
+    auto* to = static_cast<at::SparseTensorImpl*>(original.unsafeGetTensorImpl());
+    auto* from = static_cast<at::SparseTensorImpl*>(alias.unsafeGetTensorImpl());
+    to->raw_resize_(from->sparse_dim(), from->dense_dim(), from->sizes());
+    to->set_indices_and_values_unsafe(to_device(from->indices()), to_device(from->values()));
+    to->set_coalesced(from->coalesced());
+  } else if (original.key_set().has(DispatchKey::SparseCsrPrivateUse1)) {
+    auto* to = static_cast<at::SparseCsrTensorImpl*>(original.unsafeGetTensorImpl());
+    auto* from = static_cast<at::SparseCsrTensorImpl*>(alias.unsafeGetTensorImpl());
+    to->set_member_tensors(to_device(from->compressed_indices()), to_device(from->plain_indices()),
+                           to_device(from->values()), from->sizes());
+  } else if (original.is_quantized()) {
+    auto* to = static_cast<at::QTensorImpl*>(original.unsafeGetTensorImpl());
+    auto* from = static_cast<at::QTensorImpl*>(alias.unsafeGetTensorImpl());
+    to->set_quantizer_(from->quantizer());
+    copy_geometry(to, from);
+  }
+}
+
+}  // namespace hologram_torch

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+// Hologram tensors seen as CPU tensors over the same bytes, and CPU results made hologram's.
+#pragma once
+
+#include <c10/util/SmallVector.h>
+
+#include "device/tensor.h"
+
+namespace hologram_torch {
+
+// Turns the tensors of one call into CPU tensors that share their memory, and its results back.
+// Each storage is aliased once, so arguments that overlap still overlap. A scope belongs to one
+// thread and one call.
+class AliasScope {
+ public:
+  AliasScope() = default;
+  AliasScope(const AliasScope&) = delete;
+  AliasScope& operator=(const AliasScope&) = delete;
+  // A kernel that kept an alias reads and writes the memory when it likes.
+  ~AliasScope() {
+    for (const Pair& pair : pairs_) {
+      if (C10_UNLIKELY(pair.alias.use_count() > 1)) keep_exported(*pair.original);
+    }
+  }
+
+  // The CPU tensor over t's bytes; t itself when it is undefined or not ours. Conjugate and
+  // negative bits and the wrapped-number flag are kept.
+  at::Tensor to_cpu(const at::Tensor& t);
+  std::optional<at::Tensor> to_cpu(const std::optional<at::Tensor>& t) {
+    return t.has_value() ? std::optional<at::Tensor>(to_cpu(*t)) : std::nullopt;
+  }
+  std::vector<at::Tensor> to_cpu(at::TensorList list);
+
+  // The hologram tensor for a result of a CPU kernel. Shares the original storage when the result
+  // views an argument; otherwise takes the CPU memory over, without a copy.
+  at::Tensor to_device(at::Tensor result);
+
+  // After the kernel has written `alias`, an alias of `original`: hands on what changed besides
+  // the elements (storage grown, sizes, strides, sparse members).
+  void adopt_changes(const at::Tensor& original, const at::Tensor& alias);
+
+ private:
+  struct Pair {
+    c10::StorageImpl* original;
+    c10::intrusive_ptr<c10::StorageImpl> alias;
+  };
+
+  static void keep_exported(c10::StorageImpl& original) noexcept;
+  c10::intrusive_ptr<c10::StorageImpl> alias_storage(const c10::Storage& storage);
+  c10::intrusive_ptr<c10::StorageImpl> device_storage(const c10::Storage& cpu);
+  at::Tensor special_to_cpu(const at::Tensor& t);
+  at::Tensor special_to_device(const at::Tensor& t);
+  void adopt_special(const at::Tensor& original, const at::Tensor& alias);
+
+  c10::SmallVector<Pair, 6> pairs_;
+};
+
+// Keeps autograd and autocast from running again below a kernel of ours.
+struct BelowAutograd {
+  c10::impl::ExcludeDispatchKeyGuard guard{c10::autograd_dispatch_keyset_with_ADInplaceOrView |
+                                           c10::autocast_dispatch_keyset};
+};
+
+inline const c10::Device kCpu(c10::DeviceType::CPU);
+
+// The deleter of memory borrowed from a storage, which it keeps alive: a kernel may keep its
+// argument (packed weights). `storage`: a c10::intrusive_ptr_target*.
+void release_storage(void* storage);
+
+// The allocator of alias storages: hologram memory under the CPU's name, so that a CPU kernel that
+// resizes an output resizes it in our pool.
+c10::Allocator* alias_allocator();
+
+}  // namespace hologram_torch

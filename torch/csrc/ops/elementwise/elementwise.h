@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: MIT
+// The way from an ATen call to a row of the op table: a few inlined checks for the usual shapes,
+// one general path for the others, the fallback for what neither takes.
+#pragma once
+
+#include <type_traits>
+
+#include "dispatch/autograd_bypass.h"
+#include "hologram/elementwise.h"
+#include "hologram/parallel.h"
+#include "recording/native_common.h"
+#include "recording/record.h"
+
+namespace hologram_torch {
+
+// --- Operands --------------------------------------------------------------------------------
+
+// A number that takes part in type promotion, as the other operand of an addition does.
+struct Num {
+  const c10::Scalar& value;
+};
+
+// A number that does not (slope, bound, weight): it becomes whatever is computed in.
+struct Param {
+  const c10::Scalar& value;
+};
+
+// The condition of where and masked_fill: a tensor that does not promote.
+struct Mask {
+  const at::Tensor& tensor;
+};
+
+// Any of these at run time.
+struct Operand {
+  const at::Tensor* tensor = nullptr;
+  const c10::Scalar* number = nullptr;
+  bool promotes = true;
+
+  explicit Operand(const at::Tensor& t) : tensor(&t) {}
+  explicit Operand(const Mask& m) : tensor(&m.tensor), promotes(false) {}
+  explicit Operand(const Num& n) : number(&n.value) {}
+  explicit Operand(const Param& p) : number(&p.value), promotes(false) {}
+};
+
+// The kernels of one _foreach_ call, kept back so that they can run together.
+class Batch {
+ public:
+  struct Item {
+    hologram::OpId op;
+    hologram::Dtype dtype;  // of the tensors
+    hologram::ElementwiseKernel kernel;
+    const void* in[4];
+    void* out;
+    char slots[4][8];  // the operands in `numbers`
+    unsigned numbers;
+    int arity;
+    bool bool_result;
+    int64_t n;
+  };
+
+  void add(const Item& item) { items_.push_back(item); }
+  // Runs what was added, on several threads where no item needs another's result.
+  void run();
+
+ private:
+  bool independent() const;
+  std::vector<Item> items_;
+};
+
+// Where a result goes: into a tensor that was given (in-place and out=), or into a new one.
+struct Target {
+  const at::Tensor* given = nullptr;
+  at::Tensor fresh = {};
+  Batch* batch = nullptr;
+
+  // What was kept back comes first, whoever computes outside run_fast.
+  void settle() const {
+    if (batch != nullptr) batch->run();
+  }
+};
+
+// What an ATen op asks of its row besides the arithmetic.
+enum Traits : int {
+  kPlainTraits = 0,
+  kIntToFloat = 1,        // integers are computed in the default float type
+  kSameDtype = 2,         // tensors of different types are refused (by the fallback)
+  kRoundNumbers = 4,      // beside half types a number is rounded to the half type first
+  kContiguousResult = 8,  // the op defines its result to be contiguous
+  kBoolRow = 16,          // the row's result is bool
+  kSecondLeads = 32,      // the second operand's strides count before the first's
+};
+
+struct Rule {
+  hologram::OpId op;
+  int traits;
+};
+
+// The traits that follow from the op alone.
+constexpr int row_traits(hologram::OpId op) {
+  using hologram::OpId;
+  if (op == OpId::logical_not || op == OpId::isnan) return kBoolRow;
+  if (op >= OpId::eq && op <= OpId::logical_xor) return kBoolRow | kRoundNumbers;
+  if (op == OpId::pow) return kRoundNumbers;
+  return kPlainTraits;
+}
+
+// --- The general path ------------------------------------------------------------------------
+
+// Computes into `target`: promotion, broadcasting, PyTorch's choice of strides, overlap. False,
+// with nothing changed, for whatever the fallback has to do or refuse.
+bool run_general(Rule rule, const Operand* operands, int arity, Target& target);
+
+// What the inlined checks of run_fast have settled: n elements of operands of one layout.
+struct FastJob {
+  hologram::OpId op;
+  hologram::Dtype dtype;  // of the tensors
+  hologram::ElementwiseKernel kernel;
+  const Source* in;
+  int arity;
+  bool bool_result;
+  c10::TensorImpl* out;
+  bool fresh;  // `out` was made for this result
+  int64_t n;
+};
+
+// Records the job, keeps it back in the batch, or runs it. False where `out` overlaps an operand.
+bool finish_fast(const FastJob& job, Batch* batch);
+
+// float16 and bfloat16: `in` are elements of dtype, or, where bit k of `numbers` is set, float32.
+void run_half(hologram::OpId op, hologram::Dtype dtype, const void* const* in, unsigned numbers,
+              int arity, void* out, bool bool_result, int64_t n);
+
+// --- The usual cases -------------------------------------------------------------------------
+
+constexpr bool is_half(hologram::Dtype d) {
+  return d == hologram::Dtype::kFloat16 || d == hologram::Dtype::kBFloat16;
+}
+
+// Whether PyTorch would find that the number overflows the half type.
+inline bool fits_half(hologram::Dtype half, float value) {
+  const float limit = half == hologram::Dtype::kFloat16 ? 65504.0f : 3.3895313892515355e38f;
+  return !(std::fabs(value) > limit) || std::isinf(value);
+}
+
+// A wrapped Python number on the CPU as an element of `compute`; false where it would promote.
+inline bool store_wrapped(const c10::TensorImpl* t, hologram::Dtype compute, void* slot) {
+  using hologram::Dtype;
+  if (!t->is_wrapped_number()) return false;
+  const c10::ScalarType type = t->dtype().toScalarType();
+  const void* data = t->unsafe_storage().unsafeGetStorageImpl()->data();
+  if (type == c10::ScalarType::Double) {
+    const double value = *static_cast<const double*>(data);
+    if (compute == Dtype::kFloat32) {
+      *static_cast<float*>(slot) = static_cast<float>(value);
+      return true;
+    }
+    if (compute == Dtype::kFloat64) {
+      *static_cast<double*>(slot) = value;
+      return true;
+    }
+    return false;
+  }
+  if (type == c10::ScalarType::Long) {
+    if (compute == Dtype::kBool) return false;
+    return store_number(c10::Scalar(*static_cast<const int64_t*>(data)), compute, slot);
+  }
+  return false;
+}
+
+template <class T>
+inline constexpr bool is_number = std::is_same_v<T, Num> || std::is_same_v<T, Param>;
+
+// One operand of an inlined call; false ends the attempt.
+struct FastCall {
+  const c10::TensorImpl* lead;
+  hologram::Dtype dtype;    // of the tensors
+  hologram::Dtype compute;  // float32 for the half types
+  bool rounds;
+
+  bool add(const at::Tensor& t, Source& in) const {
+    const c10::TensorImpl* impl = t.unsafeGetTensorImpl();
+    if (impl != lead) {
+      if (C10_UNLIKELY(!is_plain(impl) || impl->dtype() != lead->dtype() ||
+                       !same_layout(lead, impl))) {
+        return false;
+      }
+    }
+    in.tensor = impl;
+    return true;
+  }
+  // The last operand of two may also be a number from Python.
+  bool add_last(const at::Tensor& t, Source& in) const {
+    const c10::TensorImpl* impl = t.unsafeGetTensorImpl();
+    if (!is_cpu_number(impl)) return add(t, in);
+    if (rounds && compute != dtype) return false;
+    return store_wrapped(impl, compute, in.number);
+  }
+  bool add(const Mask&, Source&) const { return false; }
+  bool add(const Num& n, Source& in) const {
+    if (dtype == hologram::Dtype::kBool) return false;
+    return add(Param{n.value}, in);
+  }
+  bool add(const Param& p, Source& in) const {
+    if (!store_number(p.value, compute, in.number)) return false;
+    if (C10_UNLIKELY(compute != dtype)) {
+      if (rounds || !fits_half(dtype, *reinterpret_cast<float*>(in.number))) return false;
+    }
+    return true;
+  }
+};
+
+// Tensors of one dtype and layout, numbers behind them (or one before). Allocates the result only.
+template <hologram::OpId kOp, int kTraits, class... Operands>
+inline bool run_fast(Target& target, const Operands&... operands) {
+  using hologram::Dtype;
+  constexpr int kArity = sizeof...(Operands);
+  constexpr bool kNumber[] = {is_number<Operands>...};
+  constexpr bool kBool = (kTraits & kBoolRow) != 0;
+  constexpr int kLead = kNumber[0] ? 1 : 0;
+  const c10::TensorImpl* lead = nullptr;
+  {
+    int k = 0;
+    const auto pick = [&](const auto& operand) {
+      if constexpr (std::is_same_v<std::decay_t<decltype(operand)>, at::Tensor>) {
+        if (k == kLead) lead = operand.unsafeGetTensorImpl();
+      }
+      ++k;
+    };
+    (pick(operands), ...);
+  }
+  if (C10_UNLIKELY(lead == nullptr || !is_plain(lead))) return false;
+  const int code = dtype_code(lead->dtype().toScalarType());
+  if (C10_UNLIKELY(code < 0)) return false;
+  const Dtype dtype = static_cast<Dtype>(code);
+  const FastCall call{lead, dtype, hologram::compute_dtype(dtype), (kTraits & kRoundNumbers) != 0};
+
+  Source in[kArity];
+  {
+    int k = 0;
+    const auto add = [&](const auto& operand) {
+      bool taken;
+      if constexpr (kArity == 2 && std::is_same_v<std::decay_t<decltype(operand)>, at::Tensor>) {
+        taken = k == 1 ? call.add_last(operand, in[k]) : call.add(operand, in[k]);
+      } else {
+        taken = call.add(operand, in[k]);
+      }
+      ++k;
+      return taken;
+    };
+    if (!(add(operands) && ...)) return false;
+  }
+  const hologram::Form form = in[0].tensor == nullptr            ? hologram::Form::kFirstScalar
+                              : in[kArity - 1].tensor == nullptr ? hologram::Form::kTrailingScalars
+                                                                 : hologram::Form::kVectors;
+  const hologram::ElementwiseKernel kernel = hologram::elementwise_kernel(kOp, call.compute, form);
+  if (C10_UNLIKELY(kernel == nullptr)) return false;
+
+  FastJob job{kOp, dtype, kernel, in, kArity, kBool, nullptr, false, lead->numel()};
+  if (target.given == nullptr) {
+    const c10::ScalarType type = kBool ? c10::ScalarType::Bool : lead->dtype().toScalarType();
+    if (C10_LIKELY(lead->is_contiguous())) {
+      target.fresh = make_tensor(lead->sizes(), type);
+    } else if ((kTraits & kContiguousResult) == 0 && lead->is_non_overlapping_and_dense()) {
+      target.fresh = make_strided(lead->sizes(), lead->strides(), type);
+    } else {
+      return false;
+    }
+    job.out = target.fresh.unsafeGetTensorImpl();
+    job.fresh = true;
+  } else {
+    c10::TensorImpl* given = target.given->unsafeGetTensorImpl();
+    if (given != lead) {
+      if (!is_plain(given) || !same_layout(given, lead)) return false;
+    } else if (!lead->is_non_overlapping_and_dense()) {
+      return false;
+    }
+    if (given->dtype().toScalarType() !=
+        (kBool ? c10::ScalarType::Bool : lead->dtype().toScalarType())) {
+      return false;
+    }
+    job.out = given;
+  }
+  return finish_fast(job, target.batch);
+}
+
+// A row applied to operands: tensors, Num, Param, Mask.
+template <hologram::OpId kOp, int kExtraTraits = kPlainTraits, class... Operands>
+inline bool run_row(Target& target, const Operands&... operands) {
+  constexpr int kTraits = row_traits(kOp) | kExtraTraits;
+  if (C10_LIKELY((run_fast<kOp, kTraits>(target, operands...)))) return true;
+  const Operand list[] = {Operand(operands)...};
+  return run_general({kOp, kTraits}, list, sizeof...(operands), target);
+}
+
+// --- Kernels of ATen ops ---------------------------------------------------------------------
+
+// Gives a function `bool rule(Target&, args...)`, which takes the arguments of an ATen op and may
+// decline, the three faces of the op.
+template <Name kName, auto* kRule>
+struct Face;
+
+template <Name kName, class Self, class... Args, bool (*kRule)(Target&, Self, Args...)>
+struct Face<kName, kRule> {
+  static at::Tensor functional(Self self, Args... args) {
+    Target target;
+    if (C10_LIKELY(kRule(target, self, args...))) return std::move(target.fresh);
+    return std::move(call_fallback<kName>(self, args...).back()).toTensor();
+  }
+  static at::Tensor& in_place(at::Tensor& self, Args... args) {
+    Target target{&self};
+    if (C10_UNLIKELY(!kRule(target, self, args...))) call_fallback<kName>(self, args...);
+    return self;
+  }
+  static at::Tensor& out(Self self, Args... args, at::Tensor& result) {
+    Target target{&result};
+    if (C10_UNLIKELY(!kRule(target, self, args...))) call_fallback<kName>(self, args..., result);
+    return result;
+  }
+
+  // The same before autograd. What the rule declines goes all the way.
+  static at::Tensor functional_untracked(c10::DispatchKeySet keys, Self self, Args... args) {
+    if (C10_LIKELY(is_untracked(keys, self, args...))) {
+      Target target;
+      if (C10_LIKELY(kRule(target, self, args...))) return std::move(target.fresh);
+    }
+    return call_autograd<kName, at::Tensor, Self, Args...>(keys, self, args...);
+  }
+  static at::Tensor& in_place_untracked(c10::DispatchKeySet keys, at::Tensor& self, Args... args) {
+    if (C10_LIKELY(is_untracked(keys, self, args...))) {
+      Target target{&self};
+      if (C10_LIKELY(kRule(target, self, args...))) {
+        count_write(keys, self);
+        return self;
+      }
+    }
+    return call_autograd<kName, at::Tensor&, at::Tensor&, Args...>(keys, self, args...);
+  }
+  static at::Tensor& out_untracked(c10::DispatchKeySet keys, Self self, Args... args,
+                                   at::Tensor& result) {
+    if (C10_LIKELY(is_untracked(keys, self, args..., result))) {
+      Target target{&result};
+      if (C10_LIKELY(kRule(target, self, args...))) {
+        count_write(keys, result);
+        return result;
+      }
+    }
+    return call_autograd<kName, at::Tensor&, Self, Args..., at::Tensor&>(keys, self, args...,
+                                                                         result);
+  }
+};
+
+template <auto* kRule>
+struct Ops {
+  torch::Library& library;
+
+  template <Name kName>
+  Ops& functional() {
+    register_native<&Face<kName, kRule>::functional>(library, kName.view());
+    register_untracked<kName, &Face<kName, kRule>::functional_untracked>();
+    return *this;
+  }
+  template <Name kName>
+  Ops& in_place() {
+    register_native<&Face<kName, kRule>::in_place>(library, kName.view());
+    register_untracked<kName, &Face<kName, kRule>::in_place_untracked>();
+    return *this;
+  }
+  template <Name kName>
+  Ops& out() {
+    register_native<&Face<kName, kRule>::out>(library, kName.view());
+    register_untracked<kName, &Face<kName, kRule>::out_untracked>();
+    return *this;
+  }
+};
+
+template <size_t kA, size_t kB>
+consteval auto operator+(const Name<kA>& a, const Name<kB>& b) {
+  Name<kA + kB - 1> sum;
+  std::copy_n(a.text, kA - 1, sum.text);
+  std::copy_n(b.text, kB, sum.text + kA - 1);
+  return sum;
+}
+
+// Registers name, name_ and name.out, with an overload name behind each where the op has one:
+// name.X, name_.X and name.Y.
+template <Name kName, auto* kRule>
+void add_all(torch::Library& library) {
+  Ops<kRule>{library}
+      .template functional<kName>()
+      .template in_place<kName + Name("_")>()
+      .template out<kName + Name(".out")>();
+}
+template <Name kName, auto* kRule, Name kOverload, Name kOut>
+void add_all(torch::Library& library) {
+  Ops<kRule>{library}
+      .template functional<kName + Name(".") + kOverload>()
+      .template in_place<kName + Name("_.") + kOverload>()
+      .template out<kName + Name(".") + kOut>();
+}
+
+void register_unary(torch::Library& library);
+void register_binary(torch::Library& library);
+void register_activations(torch::Library& library);
+void register_ternary(torch::Library& library);
+
+}  // namespace hologram_torch

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+// ATen's arithmetic, comparisons and logic of two operands, either of which may be a number.
+#include "ops/elementwise/elementwise_forms.h"
+
+namespace hologram_torch {
+namespace {
+
+using at::Scalar;
+using at::Tensor;
+using hologram::OpId;
+
+bool rsub_tensor(Target& target, const Tensor& x, const Tensor& y, const Scalar& alpha) {
+  return sub_tensor(target, y, x, alpha);
+}
+bool rsub_number(Target& target, const Tensor& x, const Scalar& y, const Scalar& alpha) {
+  return is_one(alpha, x) && !y.isBoolean() && !is_bool(x) && run_row<OpId::sub>(target, Num{y}, x);
+}
+using RoundingMode = std::optional<std::string_view>;
+bool div_tensor_mode(Target& target, const Tensor& x, const Tensor& y, RoundingMode mode) {
+  return !mode.has_value() && run_row<OpId::div, kIntToFloat>(target, x, y);
+}
+bool div_number_mode(Target& target, const Tensor& x, const Scalar& y, RoundingMode mode) {
+  return !mode.has_value() && run_row<OpId::div, kIntToFloat>(target, x, Num{y});
+}
+
+// --- Powers ----------------------------------------------------------------------------------
+
+// x * x * x, rounded after each product as PyTorch does.
+HOLOGRAM_WIDE
+void cube(const float* x, float* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = x[i] * x[i] * x[i];
+}
+HOLOGRAM_WIDE
+void cube(const double* x, double* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = x[i] * x[i] * x[i];
+}
+
+template <class Real>
+bool cube_contiguous(Target& target, const Tensor& x) {
+  if (target.given != nullptr) {
+    const c10::TensorImpl* given = target.given->unsafeGetTensorImpl();
+    if (!is_plain(given) || !given->is_contiguous() || given->sizes() != x.sizes() ||
+        given->dtype() != x.dtype() || may_disturb(given, x.unsafeGetTensorImpl())) {
+      return false;
+    }
+  }
+  if (is_deferring() && target.batch == nullptr) {
+    // The same two roundings, as ops that fuse.
+    Target square;
+    return run_row<OpId::square>(square, x) && run_row<OpId::mul>(target, square.fresh, x);
+  }
+  if (target.given == nullptr) target.fresh = make_tensor(x.sizes(), x.scalar_type());
+  target.settle();
+  const Tensor& result = target.given != nullptr ? *target.given : target.fresh;
+  const Real* in = reinterpret_cast<const Real*>(read_pointer(x));
+  Real* out = reinterpret_cast<Real*>(write_pointer(result));
+  constexpr int64_t kChunk = 32768;
+  const int64_t n = x.numel();
+  hologram::parallel_for((n + kChunk - 1) / kChunk, threads_for(n),
+                         [&](int64_t begin, int64_t end, int) {
+                           const int64_t from = begin * kChunk;
+                           cube(in + from, out + from, std::min(n, end * kChunk) - from);
+                         });
+  return true;
+}
+
+// --- Registration ----------------------------------------------------------------------------
+
+template <Name kName, OpId kOp>
+void add_comparison(torch::Library& m) {
+  add_all<kName, &tensors<kOp>, "Tensor", "Tensor_out">(m);
+  add_all<kName, &tensor_number<kOp>, "Scalar", "Scalar_out">(m);
+}
+
+template <Name kName, OpId kOp>
+void add_bitwise(torch::Library& m) {
+  add_comparison<kName, kOp>(m);
+  Ops<&number_tensor<kOp>>{m}
+      .template functional<kName + Name(".Scalar_Tensor")>()
+      .template out<kName + Name(".Scalar_Tensor_out")>();
+}
+
+}  // namespace
+
+bool pow_number(Target& target, const Tensor& x, const Scalar& exponent) {
+  if (C10_UNLIKELY(!is_plain(x) || exponent.isComplex() || exponent.isSymbolic())) return false;
+  const at::ScalarType type = x.scalar_type();
+  if (c10::isFloatingType(type)) {
+    const double e = exponent.toDouble();
+    if (e == 2.0) return run_row<OpId::square>(target, x);
+    if (e == 0.5) return run_row<OpId::sqrt>(target, x);
+    if (e == -0.5) return run_row<OpId::rsqrt>(target, x);
+    if (e == -1.0) return run_row<OpId::reciprocal>(target, x);
+    if (e == 3.0 && x.is_contiguous()) {
+      if (type == at::kFloat) {
+        return cube_contiguous<float>(target, x) || run_row<OpId::pow>(target, x, Num{exponent});
+      }
+      if (type == at::kDouble) {
+        return cube_contiguous<double>(target, x) || run_row<OpId::pow>(target, x, Num{exponent});
+      }
+    }
+  } else if (c10::isIntegralType(type, /*includeBool=*/false) && exponent.isIntegral(false) &&
+             exponent.equal(2)) {
+    return run_row<OpId::square>(target, x);
+  }
+  return run_row<OpId::pow>(target, x, Num{exponent});
+}
+
+void register_binary(torch::Library& m) {
+  add_all<"add", &add_tensor, "Tensor", "out">(m);
+  add_all<"add", &add_number, "Scalar", "Scalar_out">(m);
+  add_all<"sub", &sub_tensor, "Tensor", "out">(m);
+  add_all<"sub", &sub_number, "Scalar", "Scalar_out">(m);
+  Ops<&rsub_tensor>{m}.functional<"rsub.Tensor">().out<"rsub.Tensor_out">();
+  Ops<&rsub_number>{m}.functional<"rsub.Scalar">().out<"rsub.Scalar_out">();
+  add_all<"mul", &mul_tensor, "Tensor", "out">(m);
+  add_all<"mul", &tensor_number<OpId::mul>, "Scalar", "Scalar_out">(m);
+  add_all<"div", &tensors<OpId::div, kIntToFloat>, "Tensor", "out">(m);
+  add_all<"div", &tensor_number<OpId::div, kIntToFloat>, "Scalar", "Scalar_out">(m);
+  add_all<"div", &div_tensor_mode, "Tensor_mode", "out_mode">(m);
+  add_all<"div", &div_number_mode, "Scalar_mode", "Scalar_mode_out">(m);
+  Ops<&tensors<OpId::minimum>>{m}.functional<"minimum">().out<"minimum.out">();
+  Ops<&tensors<OpId::maximum>>{m}.functional<"maximum">().out<"maximum.out">();
+
+  Ops<&tensors<OpId::pow>>{m}
+      .functional<"pow.Tensor_Tensor">()
+      .in_place<"pow_.Tensor">()
+      .out<"pow.Tensor_Tensor_out">();
+  Ops<&pow_number>{m}
+      .functional<"pow.Tensor_Scalar">()
+      .in_place<"pow_.Scalar">()
+      .out<"pow.Tensor_Scalar_out">();
+  Ops<&number_tensor<OpId::pow, kContiguousResult>>{m}
+      .functional<"pow.Scalar">()
+      .out<"pow.Scalar_out">();
+
+  add_comparison<"eq", OpId::eq>(m);
+  add_comparison<"ne", OpId::ne>(m);
+  add_comparison<"lt", OpId::lt>(m);
+  add_comparison<"le", OpId::le>(m);
+  add_comparison<"gt", OpId::gt>(m);
+  add_comparison<"ge", OpId::ge>(m);
+  add_all<"logical_and", &tensors<OpId::logical_and>>(m);
+  add_all<"logical_or", &tensors<OpId::logical_or>>(m);
+  add_all<"logical_xor", &tensors<OpId::logical_xor>>(m);
+  add_bitwise<"bitwise_and", OpId::bitwise_and>(m);
+  add_bitwise<"bitwise_or", OpId::bitwise_or>(m);
+  add_bitwise<"bitwise_xor", OpId::bitwise_xor>(m);
+}
+
+}  // namespace hologram_torch

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: MIT
+// Scaled dot-product attention: the library's for float32 and float64, PyTorch's blocked CPU kernel
+// for the half types, and the composite of products and softmax for what neither takes.
+#include <ATen/ExpandUtils.h>
+#include <ATen/Functions.h>
+#include <ATen/SDPBackend.h>
+#include <ATen/native/DispatchStub.h>
+#include <ATen/native/transformers/attention.h>
+#include <torch/library.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "device/generator.h"
+#include "device/openmp.h"
+#include "dispatch/alias.h"
+#include "hologram/attention.h"
+#include "recording/deferred_call.h"
+
+namespace hologram_torch {
+namespace {
+
+using at::Tensor;
+using OptionalTensor = std::optional<Tensor>;
+
+// Rows of elements that lie side by side, as the library takes them.
+bool has_rows(const Tensor& t, at::ScalarType type) {
+  return is_plain(t) && t.scalar_type() == type && t.dim() == 4 &&
+         (t.stride(3) == 1 || t.size(3) <= 1);
+}
+
+// Whether the library takes these: float32 or float64 heads of one size, whose keys the query heads
+// share evenly.
+bool takes_heads(const Tensor& query, const Tensor& key, const Tensor& value) {
+  const at::ScalarType type = query.scalar_type();
+  if ((type != at::kFloat && type != at::kDouble) || !has_rows(query, type) ||
+      !has_rows(key, type) || !has_rows(value, type)) {
+    return false;
+  }
+  const int64_t batch = query.size(0), heads = query.size(1), shared = key.size(1);
+  return key.size(0) == batch && value.size(0) == batch && value.size(1) == shared &&
+         key.size(2) == value.size(2) && key.size(3) == query.size(3) &&
+         (heads == 0 || (shared != 0 && heads % shared == 0));
+}
+
+// Whether PyTorch's CPU rules send these to its blocked kernel. Only said where that is certain;
+// it reads no bytes, so nothing recorded has to run.
+bool is_certainly_fused(const Tensor& query, const Tensor& key, const Tensor& value,
+                        const OptionalTensor& mask, double dropout, bool is_causal,
+                        bool enable_gqa) {
+  if (!at::globalContext().userEnabledFlashSDP() || dropout != 0 ||
+      !takes_heads(query, key, value) || value.size(3) != query.size(3) || query.size(2) == 0 ||
+      key.size(2) == 0 || (query.size(1) != key.size(1) && !enable_gqa)) {
+    return false;
+  }
+  if (!is_given(mask)) return true;
+  const std::array<int64_t, 4> scores{query.size(0), query.size(1), query.size(2), key.size(2)};
+  return !is_causal && (mask->dim() == 2 || mask->dim() == 4) &&
+         at::is_expandable_to(mask->sizes(), scores);
+}
+
+// The fused entry takes what the CPU's blocked kernel takes; everything else is composed of matmul
+// and softmax, which is differentiable any number of times.
+int64_t fused_sdp_choice(const Tensor& query, const Tensor& key, const Tensor& value,
+                         const OptionalTensor& mask, double dropout, bool is_causal,
+                         std::optional<double> scale, bool enable_gqa) {
+  constexpr auto kMath = static_cast<int64_t>(at::SDPBackend::math);
+  if (query.layout() != at::kStrided || query.is_nested() || key.is_nested()) return kMath;
+  const bool mask_needs_grad =
+      mask.has_value() && mask->requires_grad() && at::GradMode::is_enabled();
+  if (mask_needs_grad) return kMath;
+  constexpr auto kFused = static_cast<int64_t>(at::SDPBackend::overrideable);
+  if (is_certainly_fused(query, key, value, mask, dropout, is_causal, enable_gqa)) return kFused;
+  AliasScope scope;
+  const int64_t choice =
+      at::_fused_sdp_choice(scope.to_cpu(query), scope.to_cpu(key), scope.to_cpu(value),
+                            scope.to_cpu(mask), dropout, is_causal, scale, enable_gqa);
+  return choice == static_cast<int64_t>(at::SDPBackend::flash_attention) ? kFused : kMath;
+}
+
+// What the library takes: everything that fused_sdp_choice lets in, but for the half types.
+bool takes(const Tensor& query, const Tensor& key, const Tensor& value, const OptionalTensor& bias,
+           double dropout) {
+  if (dropout != 0 || !takes_heads(query, key, value)) return false;
+  if (!is_given(bias)) return true;
+  const std::array<int64_t, 4> scores{query.size(0), query.size(1), query.size(2), key.size(2)};
+  return is_plain(*bias) && at::isFloatingType(bias->scalar_type()) &&
+         at::is_expandable_to(bias->sizes(), scores);
+}
+
+// The mask as the library takes it: in the dtype of the queries, its rows contiguous or one element
+// repeated.
+Tensor mask_of(const OptionalTensor& bias, const Tensor& query, const Tensor& key) {
+  if (!is_given(bias)) return {};
+  const Tensor mask = bias->to(query.scalar_type())
+                          .expand({query.size(0), query.size(1), query.size(2), key.size(2)});
+  return mask.size(3) > 1 && mask.stride(3) > 1 ? mask.contiguous() : mask;
+}
+
+// What decides the work beside the operands.
+struct AttentionValues {
+  int64_t causal;
+  uint64_t scale;  // bits of a double
+};
+AttentionValues values_of(const Tensor& query, bool is_causal, std::optional<double> scale) {
+  const double factor =
+      scale.has_value() ? *scale : 1 / std::sqrt(static_cast<double>(query.size(3)));
+  return {is_causal, std::bit_cast<uint64_t>(factor)};
+}
+
+// Rough nanoseconds of `products` products of all queries with all keys.
+double attention_cost(const Tensor& query, const Tensor& key, int products, bool is_causal) {
+  return 0.012 * products * (is_causal ? 0.5 : 1) * static_cast<double>(query.numel()) *
+         static_cast<double>(key.size(2));
+}
+
+hologram::AttentionStrides attention_strides(const hologram::View& view) {
+  return {view.strides[0], view.strides[1], view.strides[2]};
+}
+
+hologram::AttentionArgs arguments_of(CallFrame& call) {
+  const auto values = call.value<AttentionValues>();
+  const hologram::View q = call.view(), k = call.view(), v = call.view(), mask = call.view();
+  hologram::AttentionArgs args;
+  args.dtype = q.dtype;
+  args.causal = values.causal != 0;
+  args.batch = q.shape[0], args.heads = q.shape[1], args.kv_heads = k.shape[1];
+  args.queries = q.shape[2], args.keys = k.shape[2];
+  args.dim = q.shape[3], args.value_dim = v.shape[3];
+  args.scale = std::bit_cast<double>(values.scale);
+  args.q = q.data, args.q_strides = attention_strides(q);
+  args.k = k.data, args.k_strides = attention_strides(k);
+  args.v = v.data, args.v_strides = attention_strides(v);
+  if (mask.data != nullptr) {
+    args.mask = mask.data, args.mask_strides = attention_strides(mask);
+    args.mask_col = args.keys > 1 ? mask.strides[3] : 0;
+  }
+  args.max_threads = call.threads(std::numeric_limits<int64_t>::max());
+  return args;
+}
+
+hologram::AttentionOutput output_of(CallFrame& call) {
+  const hologram::View out = call.view(), logsumexp = call.view();
+  return {out.data, attention_strides(out), logsumexp.data, attention_strides(logsumexp)};
+}
+
+void run_attention(CallFrame& call) {
+  const hologram::AttentionArgs args = arguments_of(call);
+  hologram::attention(args, output_of(call));
+}
+
+void run_attention_backward(CallFrame& call) {
+  const hologram::AttentionArgs args = arguments_of(call);
+  hologram::AttentionGradients g;
+  g.result = output_of(call);
+  const hologram::View grad = call.view(), q = call.view(), k = call.view(), v = call.view();
+  g.grad = grad.data, g.grad_strides = attention_strides(grad);
+  g.grad_q = q.data, g.grad_q_strides = attention_strides(q);
+  g.grad_k = k.data, g.grad_k_strides = attention_strides(k);
+  g.grad_v = v.data, g.grad_v_strides = attention_strides(v);
+  hologram::attention_backward(args, g);
+}
+
+// A tensor whose rows of one head are as far apart as all heads are wide, as PyTorch's kernel makes
+// them: layers join the heads again.
+Tensor make_alternating(int64_t batch, int64_t heads, int64_t rows, int64_t dim,
+                        at::ScalarType type) {
+  return make_strided({batch, heads, rows, dim}, {heads * rows * dim, dim, heads * dim, 1}, type);
+}
+
+using Forward =
+    std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor>;
+
+std::tuple<Tensor, Tensor> own_attention(const Tensor& query, const Tensor& key,
+                                         const Tensor& value, const OptionalTensor& bias,
+                                         bool is_causal, std::optional<double> scale) {
+  const int64_t batch = query.size(0), heads = query.size(1), queries = query.size(2);
+  const int64_t dim = value.size(3);
+  const at::ScalarType type = query.scalar_type();
+  // As PyTorch's kernel gives them: the output as the queries lie, the logsumexp of all heads of a
+  // query side by side.
+  Tensor out = query.stride(1) < query.stride(2)
+                   ? make_alternating(batch, heads, queries, dim, type)
+                   : make_tensor({batch, heads, queries, dim}, type);
+  Tensor logsumexp = make_strided({batch, heads, queries}, {queries * heads, 1, heads}, type);
+  const Tensor mask = mask_of(bias, query, key);
+  Call call;
+  call.value(values_of(query, is_causal, scale));
+  for (const Tensor* t : {&query, &key, &value, &mask}) call.view(*t, Access::reads);
+  for (const Tensor* t : {&out, &logsumexp}) call.view(*t, Access::writes);
+  call.run<"attention", &run_attention>(attention_cost(query, key, 2, is_causal));
+  return {std::move(out), std::move(logsumexp)};
+}
+
+// PyTorch's kernel divides by what it is given, and walks keys and values by each other's sizes.
+void check_heads(const Tensor& query, const Tensor& key, const Tensor& value) {
+  const bool heads = query.dim() == 4 && key.dim() == 4 && value.dim() == 4;
+  const bool shared = heads && key.size(1) != 0 && query.size(1) % key.size(1) == 0;
+  TORCH_CHECK(shared && key.size(0) == query.size(0) && value.size(0) == query.size(0) &&
+                  value.size(1) == key.size(1) && value.size(2) == key.size(2) &&
+                  key.size(3) == query.size(3) && query.numel() > 0 && key.numel() > 0,
+              "attention: expected queries, keys and values of four dimensions, none empty, ",
+              "of one batch size, with heads that share those of the keys evenly, got ",
+              query.sizes(), ", ", key.sizes(), " and ", value.sizes());
+}
+
+std::tuple<Tensor, Tensor> torch_attention(const Tensor& query, const Tensor& key,
+                                           const Tensor& value, const OptionalTensor& bias,
+                                           double dropout, bool is_causal,
+                                           std::optional<double> scale) {
+  check_heads(query, key, value);
+  AliasScope scope;
+  BelowAutograd guard;
+  const OpenMpRegion region;
+  auto [output, logsumexp] = at::_scaled_dot_product_flash_attention_for_cpu(
+      scope.to_cpu(query), scope.to_cpu(key), scope.to_cpu(value), dropout, is_causal,
+      scope.to_cpu(bias), scale);
+  return {scope.to_device(std::move(output)), scope.to_device(std::move(logsumexp))};
+}
+
+Forward attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                  const OptionalTensor& bias, double dropout, bool is_causal,
+                  bool /*return_debug_mask*/, std::optional<double> scale) {
+  auto [output, logsumexp] =
+      takes(query, key, value, bias, dropout)
+          ? own_attention(query, key, value, bias, is_causal, scale)
+          : torch_attention(query, key, value, bias, dropout, is_causal, scale);
+  return {std::move(output),
+          std::move(logsumexp),
+          Tensor(),
+          Tensor(),
+          c10::SymInt(query.size(2)),
+          c10::SymInt(key.size(2)),
+          make_tensor({}, at::kLong),
+          make_tensor({}, at::kLong),
+          Tensor()};
+}
+
+using Backward = std::tuple<Tensor, Tensor, Tensor, Tensor>;
+
+Backward own_backward(const Tensor& grad, const Tensor& query, const Tensor& key,
+                      const Tensor& value, const OptionalTensor& bias, const Tensor& output,
+                      const Tensor& logsumexp, bool is_causal, std::optional<double> scale) {
+  const int64_t batch = query.size(0), shared = key.size(1), keys = key.size(2);
+  const at::ScalarType type = query.scalar_type();
+  const Tensor rows = has_rows(grad, type) ? grad : grad.contiguous();
+  const Tensor grad_q = make_alternating(batch, query.size(1), query.size(2), query.size(3), type);
+  const Tensor grad_k = make_alternating(batch, shared, keys, query.size(3), type);
+  const Tensor grad_v = make_alternating(batch, shared, keys, value.size(3), type);
+  const Tensor mask = mask_of(bias, query, key);
+  Call call;
+  call.value(values_of(query, is_causal, scale));
+  for (const Tensor* t : {&query, &key, &value, &mask, &output, &logsumexp, &rows}) {
+    call.view(*t, Access::reads);
+  }
+  for (const Tensor* t : {&grad_q, &grad_k, &grad_v}) call.view(*t, Access::writes);
+  call.run<"attention_backward", &run_attention_backward>(attention_cost(query, key, 5, is_causal));
+  return {grad_q, grad_k, grad_v, Tensor()};
+}
+
+Backward attention_backward(const Tensor& grad, const Tensor& query, const Tensor& key,
+                            const Tensor& value, const Tensor& bias, std::array<bool, 4> /*mask*/,
+                            const Tensor& output, const Tensor& logsumexp,
+                            const Tensor& /*cum_seq_q*/, const Tensor& /*cum_seq_k*/,
+                            int64_t /*max_q*/, int64_t /*max_k*/, double dropout, bool is_causal,
+                            const Tensor& /*philox_seed*/, const Tensor& /*philox_offset*/,
+                            std::optional<double> scale) {
+  if (!takes_heads(query, key, value)) check_heads(query, key, value);
+  // PyTorch's kernel compares none of these, and reads past the end of what is too small.
+  const std::array<int64_t, 4> result{query.size(0), query.size(1), query.size(2), value.size(3)};
+  TORCH_CHECK(!grad.defined() || (grad.sizes() == result && output.sizes() == result &&
+                                  logsumexp.sizes() == at::IntArrayRef(result).slice(0, 3)),
+              "attention backward: expected a gradient and an output of shape ",
+              at::IntArrayRef(result), " and a logsumexp of the first three dimensions, got ",
+              grad.sizes(), ", ", output.sizes(), " and ", logsumexp.sizes());
+  const OptionalTensor mask = bias.defined() ? OptionalTensor(bias) : std::nullopt;
+  const at::ScalarType type = query.scalar_type();
+  if (takes(query, key, value, mask, dropout) && is_plain(grad) && grad.scalar_type() == type &&
+      has_rows(output, type) && is_plain(logsumexp) && logsumexp.scalar_type() == type &&
+      logsumexp.sizes() == at::IntArrayRef(result).slice(0, 3)) {
+    return own_backward(grad, query, key, value, mask, output, logsumexp, is_causal, scale);
+  }
+  AliasScope scope;
+  BelowAutograd guard;
+  const OpenMpRegion region;
+  auto [grad_q, grad_k, grad_v] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+      scope.to_cpu(grad), scope.to_cpu(query), scope.to_cpu(key), scope.to_cpu(value),
+      scope.to_cpu(output), scope.to_cpu(logsumexp), dropout, is_causal, scope.to_cpu(mask), scale);
+  return {scope.to_device(std::move(grad_q)), scope.to_device(std::move(grad_k)),
+          scope.to_device(std::move(grad_v)), Tensor()};
+}
+
+}  // namespace
+}  // namespace hologram_torch
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  using namespace hologram_torch;
+  m.impl("_fused_sdp_choice", TORCH_FN(fused_sdp_choice));
+  m.impl("_scaled_dot_product_fused_attention_overrideable", TORCH_FN(attention));
+  m.impl("_scaled_dot_product_fused_attention_overrideable_backward", TORCH_FN(attention_backward));
+}
+
+namespace at::native {
+REGISTER_PRIVATEUSE1_DISPATCH(_fused_sdp_choice_stub, &hologram_torch::fused_sdp_choice)
+}  // namespace at::native

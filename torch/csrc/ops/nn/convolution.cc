@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: MIT
+// Convolutions: the library's for float32 and float64, PyTorch's CPU convolutions in place for
+// other dtypes.
+#include "hologram/convolution.h"
+
+#include <ATen/Functions.h>
+#include <torch/library.h>
+
+#include <limits>
+
+#include "device/openmp.h"
+#include "dispatch/alias.h"
+#include "recording/deferred_call.h"
+
+namespace hologram_torch {
+namespace {
+
+using at::Tensor;
+using c10::IntArrayRef;
+using OptionalTensor = std::optional<Tensor>;
+
+void check_same_device(const Tensor& input, const Tensor& other) {
+  TORCH_CHECK(!other.defined() || other.device() == input.device(),
+              "Expected all tensors to be on the same device, but found at least two devices, ",
+              input.device(), " and ", other.device(), "!");
+}
+
+// What a convolution is beside its tensors, as the library takes it.
+struct Geometry {
+  int64_t groups;
+  hologram::ConvolutionSizes stride, padding, dilation;
+  int64_t weight_last;  // of a weight that lies in the order of channels_last
+};
+
+// One to three sizes as the last of three.
+hologram::ConvolutionSizes sizes_of(IntArrayRef sizes, int64_t fill) {
+  hologram::ConvolutionSizes result{fill, fill, fill};
+  std::copy(sizes.begin(), sizes.end(), result.end() - static_cast<std::ptrdiff_t>(sizes.size()));
+  return result;
+}
+
+// The outputs that an input gives along a dimension.
+int64_t outputs(int64_t in, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation) {
+  const int64_t room = in + 2 * padding - dilation * (kernel - 1) - 1;
+  return room < 0 ? 0 : room / stride + 1;
+}
+
+bool is_taken(const Tensor& t, at::ScalarType type, int64_t dim) {
+  return is_plain(t) && t.scalar_type() == type && t.dim() == dim;
+}
+
+// Whether the library computes with these: everything in one of its dtypes whose sizes agree. What
+// is left goes to PyTorch's convolution, which computes or refuses it.
+bool takes(const Tensor& input, const Tensor& weight, const OptionalTensor& bias,
+           IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, bool transposed,
+           IntArrayRef output_padding, int64_t groups) {
+  const at::ScalarType type = input.scalar_type();
+  const int64_t dim = input.dim(), used = dim - 2;
+  if ((type != at::kFloat && type != at::kDouble) || used < 1 || used > 3 || groups < 1 ||
+      !is_taken(input, type, dim) || !is_taken(weight, type, dim) || weight.size(0) % groups != 0 ||
+      input.size(1) != (transposed ? weight.size(0) : weight.size(1) * groups)) {
+    return false;
+  }
+  const int64_t results = transposed ? weight.size(1) * groups : weight.size(0);
+  if (bias.has_value() && bias->defined() &&
+      (!is_taken(*bias, type, 1) || bias->size(0) != results)) {
+    return false;
+  }
+  const auto fits = [&](IntArrayRef list, int64_t least) {
+    return static_cast<int64_t>(list.size()) == used &&
+           std::all_of(list.begin(), list.end(), [&](int64_t i) { return i >= least; });
+  };
+  if (!fits(stride, 1) || !fits(padding, 0) || !fits(dilation, 1) ||
+      (transposed && !fits(output_padding, 0))) {
+    return false;
+  }
+  for (int64_t d = 2; d < dim; ++d) {
+    const auto i = static_cast<size_t>(d - 2);
+    const int64_t kernel = weight.size(d), in = input.size(d);
+    if (kernel < 1 || in < 1) return false;
+    const int64_t reach = dilation[i] * (kernel - 1);
+    const int64_t room = transposed
+                             ? (in - 1) * stride[i] - 2 * padding[i] + reach + output_padding[i]
+                             : in + 2 * padding[i] - reach - 1;
+    if (room < 0) return false;
+  }
+  return true;
+}
+
+// Of three dimensions, PyTorch's CPU has channels last only in oneDNN, to which it gives these.
+bool is_for_onednn(const Tensor& x, const Tensor& weight, int64_t groups) {
+  return x.scalar_type() == at::kFloat &&
+         (groups > 1 || (weight.size(-1) > 3 && weight.size(-2) > 3) || x.size(0) > 1 ||
+          x.size(0) * x.size(1) * x.size(2) * x.size(3) > 20480);
+}
+
+// As PyTorch's CPU convolutions lay out what they make.
+c10::MemoryFormat format_of(const Tensor& x, const Tensor& weight, int64_t groups,
+                            bool transposed) {
+  static_cast<void>(transposed);
+  constexpr auto kFirst = c10::MemoryFormat::Contiguous;
+  if (x.dim() < 4 || (x.dim() == 5 && !is_for_onednn(x, weight, groups))) return kFirst;
+  const auto last =
+      x.dim() == 4 ? c10::MemoryFormat::ChannelsLast : c10::MemoryFormat::ChannelsLast3d;
+  const bool is_last = x.suggest_memory_format() == last || weight.suggest_memory_format() == last;
+  return is_last ? last : kFirst;
+}
+
+// The weight as the library takes it; says in which order it lies.
+Tensor dense_weight(const Tensor& weight, Geometry& geometry) {
+  if (!weight.is_contiguous() && weight.dim() > 3 &&
+      weight.is_contiguous(weight.dim() == 4 ? c10::MemoryFormat::ChannelsLast
+                                             : c10::MemoryFormat::ChannelsLast3d)) {
+    geometry.weight_last = 1;
+    return weight;
+  }
+  return weight.contiguous();
+}
+
+Geometry geometry_of(IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
+                     int64_t groups) {
+  return {groups, sizes_of(stride, 1), sizes_of(padding, 0), sizes_of(dilation, 1), 0};
+}
+
+hologram::ConvolutionSizes places_of(const hologram::View& view) {
+  return sizes_of({view.shape + 2, static_cast<size_t>(view.ndim - 2)}, 1);
+}
+
+hologram::ConvolutionStrides convolution_strides(const hologram::View& view) {
+  return {view.strides[0], view.strides[1],
+          sizes_of({view.strides + 2, static_cast<size_t>(view.ndim - 2)}, 0)};
+}
+
+// x, weight and y are the tensors of y = x * weight, whichever of them is being computed.
+hologram::ConvolutionArgs arguments_of(const Geometry& geometry, const hologram::View& x,
+                                       const hologram::View& weight, const hologram::View& y) {
+  hologram::ConvolutionArgs args;
+  args.dtype = x.dtype;
+  args.batch = x.shape[0], args.groups = geometry.groups;
+  args.in_channels = x.shape[1], args.out_channels = y.shape[1];
+  args.in_size = places_of(x), args.out_size = places_of(y), args.kernel = places_of(weight);
+  args.stride = geometry.stride, args.padding = geometry.padding;
+  args.dilation = geometry.dilation;
+  args.x_strides = convolution_strides(x), args.y_strides = convolution_strides(y);
+  args.weight_channels_last = geometry.weight_last != 0;
+  return args;
+}
+
+// Multiplications of y = x * weight.
+double work_of(const Tensor& weight, const Tensor& y) {
+  return static_cast<double>(weight.numel()) * static_cast<double>(y.numel()) /
+         static_cast<double>(std::max<int64_t>(1, y.size(1)));
+}
+
+// Rough nanoseconds.
+double cost_of(double work) { return 500 + work / 50; }
+
+void run_convolution(CallFrame& call) {
+  const auto geometry = call.value<Geometry>();
+  const hologram::View x = call.view(), weight = call.view();
+  const void* bias = call.memory();
+  const hologram::View y = call.view();
+  hologram::ConvolutionArgs args = arguments_of(geometry, x, weight, y);
+  args.max_threads = call.threads(std::numeric_limits<int64_t>::max());
+  hologram::convolution(args, x.data, weight.data, bias, y.data);
+}
+
+// Writes y = x * weight + bias.
+void forward(const Tensor& x, const Tensor& weight, const OptionalTensor& bias, Geometry geometry,
+             const Tensor& y) {
+  const Tensor dense = dense_weight(weight, geometry);
+  const Tensor terms = bias.has_value() && bias->defined() ? bias->contiguous() : Tensor();
+  Call call;
+  call.value(geometry);
+  call.view(x, Access::reads);
+  call.view(dense, Access::reads);
+  call.memory(terms, Access::reads);
+  call.view(y, Access::writes);
+  call.run<"convolution", &run_convolution>(cost_of(work_of(weight, y)));
+}
+
+void run_convolution_backward_input(CallFrame& call) {
+  const auto geometry = call.value<Geometry>();
+  const hologram::View grad = call.view(), weight = call.view();
+  const void* bias = call.memory();
+  const hologram::View x = call.view();
+  hologram::ConvolutionArgs args = arguments_of(geometry, x, weight, grad);
+  args.max_threads = call.threads(std::numeric_limits<int64_t>::max());
+  hologram::convolution_backward_input(args, grad.data, weight.data, bias, x.data);
+}
+
+void run_convolution_backward_weight(CallFrame& call) {
+  const auto geometry = call.value<Geometry>();
+  const hologram::View x = call.view(), grad = call.view(), weight = call.view();
+  hologram::ConvolutionArgs args = arguments_of(geometry, x, weight, grad);
+  args.max_threads = call.threads(std::numeric_limits<int64_t>::max());
+  hologram::convolution_backward_weight(args, x.data, grad.data, weight.data);
+}
+
+// Writes the gradient of x in y = x * weight from that of y; terms of each channel are added, as a
+// transposed convolution has them.
+void backward_input(const Tensor& grad, const Tensor& weight, const OptionalTensor& bias,
+                    Geometry geometry, const Tensor& x) {
+  const Tensor dense = dense_weight(weight, geometry);
+  const Tensor terms = bias.has_value() && bias->defined() ? bias->contiguous() : Tensor();
+  Call call;
+  call.value(geometry);
+  call.view(grad, Access::reads);
+  call.view(dense, Access::reads);
+  call.memory(terms, Access::reads);
+  call.view(x, Access::writes);
+  call.run<"convolution_backward_input", &run_convolution_backward_input>(
+      cost_of(work_of(weight, grad)));
+}
+
+// Writes the gradient of the weight in y = x * weight, which lies as PyTorch's would.
+Tensor backward_weight(const Tensor& x, const Tensor& grad, const Tensor& weight,
+                       c10::MemoryFormat format, Geometry geometry) {
+  geometry.weight_last = format != c10::MemoryFormat::Contiguous ? 1 : 0;
+  Tensor result = make_formatted(weight.sizes(), weight.scalar_type(), format);
+  Call call;
+  call.value(geometry);
+  call.view(x, Access::reads);
+  call.view(grad, Access::reads);
+  call.view(result, Access::writes);
+  call.run<"convolution_backward_weight", &run_convolution_backward_weight>(
+      cost_of(work_of(weight, grad)));
+  return result;
+}
+
+// Sizes of the result of a convolution, or of a transposed one.
+c10::SmallVector<int64_t, 5> result_sizes(const Tensor& input, const Tensor& weight,
+                                          IntArrayRef stride, IntArrayRef padding,
+                                          IntArrayRef dilation, bool transposed,
+                                          IntArrayRef output_padding, int64_t groups) {
+  c10::SmallVector<int64_t, 5> sizes{input.size(0),
+                                     transposed ? weight.size(1) * groups : weight.size(0)};
+  for (size_t i = 0; i < stride.size(); ++i) {
+    const int64_t in = input.size(static_cast<int64_t>(i) + 2);
+    const int64_t kernel = weight.size(static_cast<int64_t>(i) + 2);
+    sizes.push_back(transposed ? (in - 1) * stride[i] - 2 * padding[i] +
+                                     dilation[i] * (kernel - 1) + output_padding[i] + 1
+                               : outputs(in, kernel, stride[i], padding[i], dilation[i]));
+  }
+  return sizes;
+}
+
+Tensor convolution(const Tensor& input, const Tensor& weight, const OptionalTensor& bias,
+                   IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation, bool transposed,
+                   IntArrayRef output_padding, int64_t groups) {
+  check_same_device(input, weight);
+  if (bias.has_value()) check_same_device(input, *bias);
+  if (takes(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)) {
+    BelowAutograd guard;
+    Tensor result = make_formatted(
+        result_sizes(input, weight, stride, padding, dilation, transposed, output_padding, groups),
+        input.scalar_type(), format_of(input, weight, groups, transposed));
+    const Geometry geometry = geometry_of(stride, padding, dilation, groups);
+    if (transposed) {
+      backward_input(input, weight, bias, geometry, result);
+    } else {
+      forward(input, weight, bias, geometry, result);
+    }
+    return result;
+  }
+  AliasScope scope;
+  BelowAutograd guard;
+  const OpenMpRegion region;
+  return scope.to_device(at::convolution(scope.to_cpu(input), scope.to_cpu(weight),
+                                         scope.to_cpu(bias), stride, padding, dilation, transposed,
+                                         output_padding, groups));
+}
+
+std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& grad_output,
+                                                        const Tensor& input, const Tensor& weight,
+                                                        IntArrayRef stride, IntArrayRef padding,
+                                                        IntArrayRef dilation, bool transposed,
+                                                        IntArrayRef output_padding, int64_t groups,
+                                                        std::array<bool, 3> output_mask) {
+  check_same_device(input, weight);
+  check_same_device(input, grad_output);
+  if (takes(input, weight, std::nullopt, stride, padding, dilation, transposed, output_padding,
+            groups) &&
+      is_taken(grad_output, input.scalar_type(), input.dim()) &&
+      grad_output.sizes() == result_sizes(input, weight, stride, padding, dilation, transposed,
+                                          output_padding, groups)) {
+    BelowAutograd guard;
+    const Geometry geometry = geometry_of(stride, padding, dilation, groups);
+    const c10::MemoryFormat format = format_of(input, weight, groups, transposed);
+    // Of a transposed convolution the result is what another one reads.
+    const Tensor& x = transposed ? grad_output : input;
+    const Tensor& y = transposed ? input : grad_output;
+    Tensor grad_input, grad_weight, grad_bias;
+    if (output_mask[0]) {
+      grad_input = make_formatted(input.sizes(), input.scalar_type(), format);
+      if (transposed) {
+        forward(x, weight, std::nullopt, geometry, grad_input);
+      } else {
+        backward_input(y, weight, std::nullopt, geometry, grad_input);
+      }
+    }
+    if (output_mask[1]) grad_weight = backward_weight(x, y, weight, format, geometry);
+    if (output_mask[2]) {
+      c10::SmallVector<int64_t, 4> dims{0};
+      for (int64_t d = 2; d < grad_output.dim(); ++d) dims.push_back(d);
+      grad_bias = at::sum(grad_output, dims);
+    }
+    return {grad_input, grad_weight, grad_bias};
+  }
+  AliasScope scope;
+  BelowAutograd guard;
+  const OpenMpRegion region;
+  const int64_t channels = transposed ? weight.size(1) * groups : weight.size(0);
+  auto [grad_input, grad_weight, grad_bias] = at::convolution_backward(
+      scope.to_cpu(grad_output), scope.to_cpu(input), scope.to_cpu(weight), IntArrayRef(channels),
+      stride, padding, dilation, transposed, output_padding, groups, output_mask);
+  return {scope.to_device(std::move(grad_input)), scope.to_device(std::move(grad_weight)),
+          scope.to_device(std::move(grad_bias))};
+}
+
+}  // namespace
+}  // namespace hologram_torch
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("convolution_overrideable", TORCH_FN(hologram_torch::convolution));
+  m.impl("convolution_backward_overrideable", TORCH_FN(hologram_torch::convolution_backward));
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+// embedding and its dense gradient: rows taken, rows added.
+#include "hologram/elementwise.h"
+#include "ops/shape/index_tensors.h"
+
+namespace hologram_torch {
+namespace {
+
+using at::Tensor;
+Tensor embedding(const Tensor& weight, const Tensor& indices, int64_t padding_idx,
+                 bool scale_grad_by_freq, bool sparse) {
+  if (C10_LIKELY(is_plain(weight) && weight.dim() == 2 && weight.is_contiguous() &&
+                 weight.numel() > 0 && is_position(indices))) {
+    const Tensor index = settled_rows(indices);
+    if (C10_LIKELY(hologram::positions_within(positions_of(index), 0, weight.size(0)))) {
+      c10::SmallVector<int64_t, 5> sizes(indices.sizes().begin(), indices.sizes().end());
+      sizes.push_back(weight.size(1));
+      Tensor out = make_tensor(sizes, weight.scalar_type());
+      take_rows(weight, Around(weight, 0), index, out);
+      return out;
+    }
+  }
+  return call_fallback<"embedding">(weight, indices, padding_idx, scale_grad_by_freq, sparse)
+      .back()
+      .toTensor();
+}
+
+struct GradValues {
+  int64_t rows, cols, padding;
+  int64_t by_frequency;
+};
+
+void run_embedding_backward(CallFrame& call) {
+  const auto values = call.value<GradValues>();
+  const hologram::Positions positions = take_positions(call);
+  const hologram::View grad = call.view();
+  char* out = call.memory();
+  const auto bytes = values.rows * values.cols * static_cast<int64_t>(itemsize(grad.dtype));
+  const int64_t unit = 1;
+  hologram::fill(int64_t{0}, {out, hologram::Dtype::kUInt8, 1, &bytes, &unit}, call.threads(bytes));
+  hologram::AddAtOptions options;
+  options.mean = values.by_frequency != 0;
+  options.skipped = &values.padding;
+  options.max_threads = call.threads(grad.numel());
+  hologram::add_at(grad.dtype, out, 1, values.rows, values.cols, positions, grad.data, options);
+}
+
+Tensor embedding_dense_backward(const Tensor& grad, const Tensor& indices, int64_t rows,
+                                int64_t padding_idx, bool scale_grad_by_freq) {
+  if (C10_LIKELY(is_float_plain(grad) && is_position(indices) && rows > 0 && grad.numel() > 0 &&
+                 grad.dim() == indices.dim() + 1 &&
+                 grad.sizes().slice(0, static_cast<size_t>(indices.dim())) == indices.sizes())) {
+    const Tensor index = settled_rows(indices), values = dense_rows(grad);
+    Tensor out = make_tensor({rows, grad.size(-1)}, grad.scalar_type());
+    // PyTorch refuses an index outside, unless it is the padding.
+    if (C10_LIKELY(hologram::positions_within(positions_of(index), 0, rows))) {
+      Call call;
+      call.value(GradValues{rows, grad.size(-1), padding_idx, scale_grad_by_freq});
+      add_positions(call, index);
+      call.view(values, Access::reads);
+      call.memory(out, Access::writes);
+      call.run<"embedding_backward", &run_embedding_backward>(
+          static_cast<double>(out.numel() + grad.numel()) * 0.3);
+      return out;
+    }
+  }
+  return call_fallback<"embedding_dense_backward">(grad, indices, rows, padding_idx,
+                                                   scale_grad_by_freq)
+      .back()
+      .toTensor();
+}
+
+}  // namespace
+}  // namespace hologram_torch
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  using namespace hologram_torch;
+  register_native<&embedding>(m, "embedding");
+  register_native<&embedding_dense_backward>(m, "embedding_dense_backward");
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+// What the norms share: which parameter dtypes PyTorch's cpu takes beside an input, and dense
+// operands.
+#pragma once
+
+#include "ops/reduce/reduce.h"
+#include "ops/shape/host_copy.h"
+#include "recording/deferred_call.h"
+
+namespace hologram_torch {
+
+inline bool is_half_type(at::ScalarType type) { return type == at::kHalf || type == at::kBFloat16; }
+
+// The dtype of the given parameters, which must agree and be the input's or, beside a half input,
+// float32; the input's where there is none. False for anything else.
+inline bool param_type(at::ScalarType input,
+                       std::initializer_list<const std::optional<at::Tensor>*> params,
+                       at::ScalarType* type) {
+  *type = input;
+  bool first = true;
+  for (const auto* param : params) {
+    if (!is_given(*param)) continue;
+    if (!is_plain(**param)) return false;
+    const at::ScalarType own = (*param)->scalar_type();
+    if (!first && own != *type) return false;
+    *type = own;
+    first = false;
+  }
+  return *type == input || (*type == at::kFloat && is_half_type(input));
+}
+
+// What a norm of the input costs, in rough nanoseconds.
+inline double norm_cost(const at::Tensor& input) {
+  return static_cast<double>(input.numel()) * 0.5;
+}
+
+inline hologram::Dtype dtype_of(at::ScalarType type) {
+  return static_cast<hologram::Dtype>(dtype_code(type));
+}
+inline hologram::Dtype dtype_of(const at::Tensor& t) { return dtype_of(t.scalar_type()); }
+
+// t itself, or its elements in row-major order.
+inline at::Tensor dense_rows(const at::Tensor& t) {
+  if (C10_LIKELY(t.is_contiguous())) return t;
+  at::Tensor rows = make_tensor(t.sizes(), t.scalar_type());
+  TORCH_INTERNAL_ASSERT(native_copy(rows, t));
+  return rows;
+}
+
+// Dense memory under a shape of one, two or three dimensions; a View borrows it.
+struct Shape {
+  int64_t sizes[3], strides[3];
+  int ndim;
+
+  explicit Shape(int64_t n) : sizes{n}, strides{1}, ndim(1) {}
+  Shape(int64_t rows, int64_t n) : sizes{rows, n}, strides{n, 1}, ndim(2) {}
+
+  // data may be null.
+  hologram::View view(char* data, hologram::Dtype dtype) const {
+    return {data, dtype, ndim, sizes, strides};
+  }
+};
+
+}  // namespace hologram_torch

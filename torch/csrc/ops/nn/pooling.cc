@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT
+// Max pooling of contiguous images and its gradient.
+#include <array>
+#include <limits>
+
+#include "hologram/pooling.h"
+#include "ops/shape/index_tensors.h"
+#include "recording/deferred_call.h"
+
+namespace hologram_torch {
+namespace {
+
+using at::Tensor;
+using c10::IntArrayRef;
+
+// What decides the work: the sizes of height and width, and how many planes there are.
+struct PoolValues {
+  int64_t dtype, planes;
+  std::array<int64_t, 2> in, out, kernel, stride, padding, dilation;
+};
+
+// One or two numbers as two.
+bool read_pair(IntArrayRef list, std::array<int64_t, 2>& pair) {
+  if (list.size() != 1 && list.size() != 2) return false;
+  pair = {list.front(), list.back()};
+  return true;
+}
+
+// The windows of a pooling as PyTorch counts them, or false where the library does not take it: the
+// fallback computes or refuses it.
+bool describe(const Tensor& self, IntArrayRef kernel, IntArrayRef stride, IntArrayRef padding,
+              IntArrayRef dilation, bool ceil_mode, PoolValues& p) {
+  const at::ScalarType type = self.scalar_type();
+  const int64_t dim = self.dim();
+  if (!is_plain(self) || (type != at::kFloat && type != at::kDouble) || (dim != 3 && dim != 4) ||
+      !self.is_contiguous() || self.numel() == 0 || !read_pair(kernel, p.kernel) ||
+      !read_pair(stride.empty() ? kernel : stride, p.stride) || !read_pair(padding, p.padding) ||
+      !read_pair(dilation, p.dilation)) {
+    return false;
+  }
+  // Ones that could lie either way are laid out as channels last.
+  if (dim == 4 && self.suggest_memory_format() != c10::MemoryFormat::Contiguous) return false;
+  p.dtype = dtype_code(type);
+  p.planes = self.numel() / (self.size(dim - 2) * self.size(dim - 1));
+  for (size_t i = 0; i < 2; ++i) {
+    p.in[i] = self.size(dim - 2 + static_cast<int64_t>(i));
+    if (p.kernel[i] < 1 || p.stride[i] < 1 || p.dilation[i] < 1 || p.padding[i] < 0 ||
+        p.padding[i] > p.kernel[i] / 2 || p.dilation[i] > p.in[i]) {
+      return false;
+    }
+    const int64_t room = p.in[i] + 2 * p.padding[i] - p.dilation[i] * (p.kernel[i] - 1) - 1;
+    if (room < 0) return false;
+    p.out[i] = (room + (ceil_mode ? p.stride[i] - 1 : 0)) / p.stride[i] + 1;
+    // The last window begins inside, or in the padding before.
+    if (ceil_mode && (p.out[i] - 1) * p.stride[i] >= p.in[i] + p.padding[i]) --p.out[i];
+    if ((p.out[i] - 1) * p.stride[i] - p.padding[i] >= p.in[i]) return false;
+  }
+  return true;
+}
+
+hologram::MaxPoolArgs arguments_of(CallFrame& call) {
+  const auto p = call.value<PoolValues>();
+  hologram::MaxPoolArgs args;
+  args.dtype = static_cast<hologram::Dtype>(p.dtype);
+  args.planes = p.planes;
+  for (size_t i = 0; i < 2; ++i) {
+    args.in_size[i + 1] = p.in[i], args.out_size[i + 1] = p.out[i];
+    args.kernel[i + 1] = p.kernel[i], args.stride[i + 1] = p.stride[i];
+    args.padding[i + 1] = p.padding[i], args.dilation[i + 1] = p.dilation[i];
+  }
+  args.max_threads = call.threads(p.planes * p.in[0] * p.in[1]);
+  return args;
+}
+
+void run_max_pool(CallFrame& call) {
+  const hologram::MaxPoolArgs args = arguments_of(call);
+  const char* x = call.memory();
+  char* y = call.memory();
+  hologram::max_pool(args, x, y, call.memory<int64_t>());
+}
+
+void run_max_pool_backward(CallFrame& call) {
+  const hologram::MaxPoolArgs args = arguments_of(call);
+  const char* grad = call.memory();
+  const int64_t* positions = call.memory<int64_t>();
+  hologram::max_pool_backward(args, grad, positions, call.memory());
+}
+
+std::tuple<Tensor, Tensor> max_pool(const Tensor& self, IntArrayRef kernel, IntArrayRef stride,
+                                    IntArrayRef padding, IntArrayRef dilation, bool ceil_mode) {
+  PoolValues values;
+  if (describe(self, kernel, stride, padding, dilation, ceil_mode, values)) {
+    c10::SmallVector<int64_t, 4> sizes(self.sizes().begin(), self.sizes().end());
+    std::copy(values.out.begin(), values.out.end(), sizes.end() - 2);
+    Tensor y = make_tensor(sizes, self.scalar_type());
+    Tensor positions = make_tensor(sizes, at::kLong);
+    Call call;
+    call.value(values);
+    call.memory(self, Access::reads);
+    call.memory(y, Access::writes);
+    call.memory(positions, Access::writes);
+    call.run<"max_pool", &run_max_pool>(
+        200 + 0.2 * static_cast<double>(y.numel() * values.kernel[0] * values.kernel[1]));
+    return {std::move(y), std::move(positions)};
+  }
+  auto stack =
+      call_fallback<"max_pool2d_with_indices">(self, kernel, stride, padding, dilation, ceil_mode);
+  return {stack[0].toTensor(), stack[1].toTensor()};
+}
+
+Tensor max_pool_backward(const Tensor& grad, const Tensor& self, IntArrayRef kernel,
+                         IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
+                         bool ceil_mode, const Tensor& positions) {
+  PoolValues values;
+  const auto is_result = [&](const Tensor& t, at::ScalarType type) {
+    return is_plain(t) && t.scalar_type() == type && t.dim() == self.dim() &&
+           t.numel() == values.planes * values.out[0] * values.out[1] &&
+           t.size(-2) == values.out[0] && t.size(-1) == values.out[1];
+  };
+  if (describe(self, kernel, stride, padding, dilation, ceil_mode, values) &&
+      is_result(grad, self.scalar_type()) && is_result(positions, at::kLong) &&
+      positions.is_contiguous()) {
+    const Tensor dense = grad.contiguous();
+    Tensor grad_x = make_tensor(self.sizes(), self.scalar_type());
+    Call call;
+    call.value(values);
+    call.memory(dense, Access::reads);
+    call.memory(positions, Access::reads);
+    call.memory(grad_x, Access::writes);
+    call.run<"max_pool_backward", &run_max_pool_backward>(
+        200 + static_cast<double>(self.numel()) / 4 + static_cast<double>(grad.numel()));
+    return grad_x;
+  }
+  // PyTorch's kernel writes wherever they say.
+  if (is_position(positions) && self.dim() >= 2) {
+    const Tensor index = settled_rows(positions);
+    const int64_t plane = self.size(-2) * self.size(-1);
+    TORCH_CHECK_INDEX(hologram::positions_within(positions_of(index), 0, plane),
+                      "max_pool2d_with_indices_backward: an index is outside of the plane of ",
+                      plane, " elements that was pooled");
+  }
+  return call_fallback<"max_pool2d_with_indices_backward">(grad, self, kernel, stride, padding,
+                                                           dilation, ceil_mode, positions)
+      .back()
+      .toTensor();
+}
+
+}  // namespace
+}  // namespace hologram_torch
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  using namespace hologram_torch;
+  register_native<&max_pool>(m, "max_pool2d_with_indices");
+  register_native<&max_pool_backward>(m, "max_pool2d_with_indices_backward");
+}

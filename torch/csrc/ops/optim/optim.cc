@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: MIT
+// Fused optimizer steps and the two kernels of gradient scaling.
+#include <deque>
+
+#include "hologram/optimizer.h"
+#include "ops/reduce/reduce.h"
+#include "ops/shape/copy.h"
+#include "recording/deferred_call.h"
+
+namespace hologram_torch {
+namespace {
+
+using at::Tensor;
+using at::TensorList;
+using hologram::GradScaling;
+using OptionalTensor = std::optional<Tensor>;
+
+// A number that is given, or lies in the memory of the host: ours or the CPU's.
+struct Number {
+  double value = 0;
+  const Tensor* tensor = nullptr;
+
+  Number(double given) : value(given) {}  // NOLINT
+  Number(const Tensor& t, const char* what) : tensor(&t) {
+    TORCH_CHECK(t.defined() && t.numel() == 1 && (is_ours(t) || t.is_cpu()), what,
+                " must be a tensor of one element on hologram or cpu");
+    if (t.scalar_type() == at::kFloat || t.scalar_type() == at::kDouble) return;
+    value = t.item().toDouble();
+    tensor = nullptr;
+  }
+};
+
+// Where a call finds it.
+enum class Stored : uint8_t { beside, float32, float64 };
+
+void add_number(Call& call, const Number& number) {
+  if (number.tensor == nullptr) {
+    call.value(Stored::beside);
+    call.number(number.value);
+  } else {
+    call.value(number.tensor->scalar_type() == at::kFloat ? Stored::float32 : Stored::float64);
+    call.memory(*number.tensor, Access::reads);
+  }
+}
+
+double take_number(CallFrame& call) {
+  switch (call.value<Stored>()) {
+    case Stored::float32:
+      return *call.memory<const float>();
+    case Stored::float64:
+      return *call.memory<const double>();
+    default:
+      return call.number();
+  }
+}
+
+void add_factor(Call& call, const OptionalTensor& t, const char* what) {
+  TORCH_CHECK(!is_given(t) || ((is_ours(*t) || t->is_cpu()) && t->numel() == 1 &&
+                               t->scalar_type() == at::kFloat),
+              what, " must be a float32 tensor of one element on hologram, got ", t->toString(),
+              " of shape ", t->sizes());
+  call.memory(t, Access::reads);
+}
+
+void add_scaling(Call& call, const OptionalTensor& grad_scale, const OptionalTensor& found_inf) {
+  add_factor(call, grad_scale, "grad_scale");
+  add_factor(call, found_inf, "found_inf");
+}
+
+GradScaling take_scaling(CallFrame& call) {
+  const auto* scale = call.memory<const float>();
+  return {scale, call.memory<const float>()};
+}
+
+// The lists of one call, one tensor of each belonging together.
+template <size_t kLists>
+class Group {
+ public:
+  // Of the lists after `needed` the call does without those that are empty.
+  Group(const char* op, std::array<TensorList, kLists> lists, size_t needed) : lists_(lists) {
+    count_ = lists[0].size();
+    if (count_ == 0) return;
+    type_ = lists[0][0].scalar_type();
+    TORCH_CHECK(is_float_plain(lists[0][0]), op, ": parameters must be floating, got ", type_);
+    for (size_t k = 0; k < kLists; ++k) {
+      const TensorList list = lists[k];
+      if (k >= needed && list.empty()) continue;
+      TORCH_CHECK(list.size() == count_, op, ": lists must be of one length, got ", list.size(),
+                  " and ", count_);
+      for (size_t i = 0; i < count_; ++i) {
+        TORCH_CHECK(is_plain(list[i]), op, ": expected a dense hologram tensor, got ",
+                    list[i].toString());
+        TORCH_CHECK(list[i].scalar_type() == type_, op,
+                    ": tensors of one call must have one dtype, got ", list[i].scalar_type(),
+                    " beside ", type_);
+        TORCH_CHECK(list[i].sizes() == lists[0][i].sizes(), op,
+                    ": shapes differ: ", list[i].sizes(), " and ", lists[0][i].sizes());
+      }
+    }
+  }
+
+  size_t count() const { return count_; }
+
+  // The i-th tensors of all lists, as their elements lie in the parameter. Of list 1, the
+  // gradients, the call writes only where it scales them.
+  void add(Call& call, size_t i, bool scales) {
+    call.value<int64_t>(lists_[0][i].numel());
+    for (size_t k = 0; k < kLists; ++k) {
+      if (lists_[k].empty()) {
+        call.memory(Tensor(), Access::reads);
+      } else {
+        call.memory(in_order(k, i), k == 1 && !scales ? Access::reads : Access::updates);
+      }
+    }
+  }
+  // Rough nanoseconds.
+  double cost() const {
+    double n = 0;
+    for (const Tensor& t : lists_[0]) n += static_cast<double>(t.numel());
+    return n;
+  }
+  hologram::Dtype dtype() const { return static_cast<hologram::Dtype>(dtype_code(type_)); }
+
+  void finish() {
+    for (const auto& [original, copy] : copies_) copy_into(original, copy);
+  }
+
+ private:
+  // List k's tensor i in the order of the parameter's; one laid out otherwise is copied, and copied
+  // back by finish().
+  const Tensor& in_order(size_t k, size_t i) {
+    const Tensor& t = lists_[k][i];
+    const Tensor& param = lists_[0][i];
+    if (C10_LIKELY(param.is_non_overlapping_and_dense() &&
+                   same_layout(t.unsafeGetTensorImpl(), param.unsafeGetTensorImpl()))) {
+      return t;
+    }
+    Tensor like = param.is_non_overlapping_and_dense() ? make_like(param, type_)
+                                                       : make_tensor(t.sizes(), type_);
+    copy_into(like, t);
+    return copies_.emplace_back(t, like).second;
+  }
+
+  std::array<TensorList, kLists> lists_;
+  size_t count_ = 0;
+  at::ScalarType type_ = at::kFloat;
+  std::deque<std::pair<Tensor, Tensor>> copies_;  // whose members stay where they are
+};
+
+// What a call is given before its tensors; `flags` are its own.
+struct GroupValues {
+  int64_t count;
+  hologram::Dtype dtype;
+  bool flags[3];
+  uint8_t unused[4];
+};
+
+// The tensors of a call, by the function that takes one; the last argument: its elements.
+template <class Step, class Take>
+std::vector<Step> take_tensors(CallFrame& call, const GroupValues& values, int* threads,
+                               Take&& take) {
+  std::vector<Step> tensors;
+  tensors.reserve(static_cast<size_t>(values.count));
+  int64_t total = 0;
+  for (int64_t i = 0; i < values.count; ++i) {
+    const auto numel = call.value<int64_t>();
+    total += numel;
+    tensors.push_back(take(numel));
+  }
+  *threads = call.threads(total);
+  return tensors;
+}
+
+void check_steps(const char* op, TensorList steps, TensorList params) {
+  TORCH_CHECK(steps.size() == params.size(), op, ": state_steps must have one element per ",
+              "parameter, got ", steps.size(), " for ", params.size());
+}
+
+// --- Adam, AdamW --------------------------------------------------------------------------------
+
+void run_adam(CallFrame& call) {
+  const auto values = call.value<GroupValues>();
+  hologram::AdamOptions options;
+  options.amsgrad = values.flags[0];
+  options.maximize = values.flags[1];
+  options.decoupled_weight_decay = values.flags[2];
+  options.lr = take_number(call);
+  options.beta1 = call.number(), options.beta2 = call.number();
+  options.weight_decay = call.number(), options.eps = call.number();
+  options.scaling = take_scaling(call);
+  const auto tensors = take_tensors<hologram::AdamTensor>(
+      call, values, &options.max_threads, [&](int64_t numel) -> hologram::AdamTensor {
+        hologram::AdamTensor t;
+        t.param = call.memory(), t.grad = call.memory();
+        t.exp_avg = call.memory(), t.exp_avg_sq = call.memory();
+        t.max_exp_avg_sq = call.memory();
+        t.numel = numel;
+        t.step = take_number(call);
+        return t;
+      });
+  hologram::adam_step(tensors, values.dtype, options);
+}
+
+template <bool kDecoupled>
+void adam(TensorList self, TensorList grads, TensorList exp_avgs, TensorList exp_avg_sqs,
+          TensorList max_exp_avg_sqs, TensorList state_steps, Number lr, double beta1, double beta2,
+          double weight_decay, double eps, bool amsgrad, bool maximize,
+          const OptionalTensor& grad_scale, const OptionalTensor& found_inf) {
+  constexpr const char* kName = kDecoupled ? "_fused_adamw_" : "_fused_adam_";
+  check_steps(kName, state_steps, self);
+  Group<5> group(kName,
+                 {self, grads, exp_avgs, exp_avg_sqs, amsgrad ? max_exp_avg_sqs : TensorList()},
+                 amsgrad ? 5 : 4);
+  if (group.count() == 0) return;
+  Call call;
+  call.value(GroupValues{
+      static_cast<int64_t>(group.count()), group.dtype(), {amsgrad, maximize, kDecoupled}, {}});
+  add_number(call, lr);
+  for (const double number : {beta1, beta2, weight_decay, eps}) call.number(number);
+  add_scaling(call, grad_scale, found_inf);
+  for (size_t i = 0; i < group.count(); ++i) {
+    group.add(call, i, is_given(grad_scale));
+    add_number(call, Number(state_steps[i], "state_steps"));
+  }
+  call.run<"adam", &run_adam>(group.cost());
+  group.finish();
+}
+
+template <bool kDecoupled>
+void fused_adam(TensorList self, TensorList grads, TensorList exp_avgs, TensorList exp_avg_sqs,
+                TensorList max_exp_avg_sqs, TensorList state_steps, double lr, double beta1,
+                double beta2, double weight_decay, double eps, bool amsgrad, bool maximize,
+                const OptionalTensor& grad_scale, const OptionalTensor& found_inf) {
+  adam<kDecoupled>(self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, lr, beta1,
+                   beta2, weight_decay, eps, amsgrad, maximize, grad_scale, found_inf);
+}
+
+template <bool kDecoupled>
+void fused_adam_tensor_lr(TensorList self, TensorList grads, TensorList exp_avgs,
+                          TensorList exp_avg_sqs, TensorList max_exp_avg_sqs,
+                          TensorList state_steps, const Tensor& lr, double beta1, double beta2,
+                          double weight_decay, double eps, bool amsgrad, bool maximize,
+                          const OptionalTensor& grad_scale, const OptionalTensor& found_inf) {
+  adam<kDecoupled>(self, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps,
+                   Number(lr, "lr"), beta1, beta2, weight_decay, eps, amsgrad, maximize, grad_scale,
+                   found_inf);
+}
+
+// --- SGD ----------------------------------------------------------------------------------------
+
+void run_sgd(CallFrame& call) {
+  const auto values = call.value<GroupValues>();
+  hologram::SgdOptions options;
+  options.nesterov = values.flags[0];
+  options.maximize = values.flags[1];
+  options.is_first_step = values.flags[2];
+  options.lr = take_number(call);
+  options.momentum = call.number(), options.dampening = call.number();
+  options.weight_decay = call.number();
+  options.scaling = take_scaling(call);
+  const auto tensors = take_tensors<hologram::SgdTensor>(
+      call, values, &options.max_threads, [&](int64_t numel) -> hologram::SgdTensor {
+        hologram::SgdTensor t;
+        t.param = call.memory(), t.grad = call.memory();
+        t.momentum_buffer = call.memory();
+        t.numel = numel;
+        return t;
+      });
+  hologram::sgd_step(tensors, values.dtype, options);
+}
+
+void sgd(TensorList self, TensorList grads, TensorList momentum_buffers, double weight_decay,
+         double momentum, Number lr, double dampening, bool nesterov, bool maximize,
+         bool is_first_step, const OptionalTensor& grad_scale, const OptionalTensor& found_inf) {
+  Group<3> group("_fused_sgd_", {self, grads, momentum != 0 ? momentum_buffers : TensorList()}, 2);
+  TORCH_CHECK(momentum == 0 || momentum_buffers.size() == self.size(),
+              "_fused_sgd_: momentum needs a buffer per parameter, got ", momentum_buffers.size(),
+              " for ", self.size());
+  if (group.count() == 0) return;
+  Call call;
+  call.value(GroupValues{
+      static_cast<int64_t>(group.count()), group.dtype(), {nesterov, maximize, is_first_step}, {}});
+  add_number(call, lr);
+  for (const double number : {momentum, dampening, weight_decay}) call.number(number);
+  add_scaling(call, grad_scale, found_inf);
+  for (size_t i = 0; i < group.count(); ++i) group.add(call, i, is_given(grad_scale));
+  call.run<"sgd", &run_sgd>(group.cost());
+  group.finish();
+}
+
+void fused_sgd(TensorList self, TensorList grads, TensorList momentum_buffers, double weight_decay,
+               double momentum, double lr, double dampening, bool nesterov, bool maximize,
+               bool is_first_step, const OptionalTensor& grad_scale,
+               const OptionalTensor& found_inf) {
+  sgd(self, grads, momentum_buffers, weight_decay, momentum, lr, dampening, nesterov, maximize,
+      is_first_step, grad_scale, found_inf);
+}
+
+void fused_sgd_tensor_lr(TensorList self, TensorList grads, TensorList momentum_buffers,
+                         double weight_decay, double momentum, const Tensor& lr, double dampening,
+                         bool nesterov, bool maximize, bool is_first_step,
+                         const OptionalTensor& grad_scale, const OptionalTensor& found_inf) {
+  sgd(self, grads, momentum_buffers, weight_decay, momentum, Number(lr, "lr"), dampening, nesterov,
+      maximize, is_first_step, grad_scale, found_inf);
+}
+
+// --- Adagrad ------------------------------------------------------------------------------------
+
+void run_adagrad(CallFrame& call) {
+  const auto values = call.value<GroupValues>();
+  hologram::AdagradOptions options;
+  options.maximize = values.flags[0];
+  options.lr = take_number(call);
+  options.lr_decay = call.number(), options.weight_decay = call.number();
+  options.eps = call.number();
+  options.scaling = take_scaling(call);
+  const auto tensors = take_tensors<hologram::AdagradTensor>(
+      call, values, &options.max_threads, [&](int64_t numel) -> hologram::AdagradTensor {
+        hologram::AdagradTensor t;
+        t.param = call.memory(), t.grad = call.memory();
+        t.state_sum = call.memory();
+        t.numel = numel;
+        t.step = take_number(call);
+        return t;
+      });
+  hologram::adagrad_step(tensors, values.dtype, options);
+}
+
+void adagrad(TensorList self, TensorList grads, TensorList state_sums, TensorList state_steps,
+             Number lr, double lr_decay, double weight_decay, double eps, bool maximize,
+             const OptionalTensor& grad_scale, const OptionalTensor& found_inf) {
+  check_steps("_fused_adagrad_", state_steps, self);
+  Group<3> group("_fused_adagrad_", {self, grads, state_sums}, 3);
+  if (group.count() == 0) return;
+  Call call;
+  call.value(GroupValues{static_cast<int64_t>(group.count()), group.dtype(), {maximize}, {}});
+  add_number(call, lr);
+  for (const double number : {lr_decay, weight_decay, eps}) call.number(number);
+  add_scaling(call, grad_scale, found_inf);
+  for (size_t i = 0; i < group.count(); ++i) {
+    group.add(call, i, is_given(grad_scale));
+    add_number(call, Number(state_steps[i], "state_steps"));
+  }
+  call.run<"adagrad", &run_adagrad>(group.cost());
+  group.finish();
+}
+
+void fused_adagrad(TensorList self, TensorList grads, TensorList state_sums, TensorList state_steps,
+                   double lr, double lr_decay, double weight_decay, double eps, bool maximize,
+                   const OptionalTensor& grad_scale, const OptionalTensor& found_inf) {
+  adagrad(self, grads, state_sums, state_steps, lr, lr_decay, weight_decay, eps, maximize,
+          grad_scale, found_inf);
+}
+
+void fused_adagrad_tensor_lr(TensorList self, TensorList grads, TensorList state_sums,
+                             TensorList state_steps, const Tensor& lr, double lr_decay,
+                             double weight_decay, double eps, bool maximize,
+                             const OptionalTensor& grad_scale, const OptionalTensor& found_inf) {
+  adagrad(self, grads, state_sums, state_steps, Number(lr, "lr"), lr_decay, weight_decay, eps,
+          maximize, grad_scale, found_inf);
+}
+
+}  // namespace
+}  // namespace hologram_torch
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  using namespace hologram_torch;
+  register_native<&fused_adam<false>>(m, "_fused_adam_");
+  register_native<&fused_adam_tensor_lr<false>>(m, "_fused_adam_.tensor_lr");
+  register_native<&fused_adam<true>>(m, "_fused_adamw_");
+  register_native<&fused_adam_tensor_lr<true>>(m, "_fused_adamw_.tensor_lr");
+  register_native<&fused_sgd>(m, "_fused_sgd_");
+  register_native<&fused_sgd_tensor_lr>(m, "_fused_sgd_.tensor_lr");
+  register_native<&fused_adagrad>(m, "_fused_adagrad_");
+  // Not in every PyTorch that we support.
+  if (c10::Dispatcher::singleton().findSchema({"aten::_fused_adagrad_", "tensor_lr"})) {
+    register_native<&fused_adagrad_tensor_lr>(m, "_fused_adagrad_.tensor_lr");
+  }
+}

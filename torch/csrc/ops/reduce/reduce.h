@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+// From PyTorch's dim and keepdim to the library's reductions.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/OptionalArrayRef.h>
+
+#include <array>
+#include <span>
+
+#include "hologram/reduction.h"
+#include "recording/native_common.h"
+
+namespace hologram_torch {
+
+// The dimensions to reduce and the shape that results. Arguments PyTorch would refuse, and rare
+// ones, leave ok false: then the fallback answers, or raises.
+struct ReducePlan {
+  static constexpr int kMaxDims = 16;
+
+  bool ok = false;
+  int reduced = 0;  // 0: all
+  int kept = 0;
+  std::array<int, kMaxDims> dims;
+  std::array<int64_t, kMaxDims> sizes;
+  int64_t count = 1;  // elements that become one
+
+  c10::IntArrayRef shape() const { return {sizes.data(), static_cast<size_t>(kept)}; }
+};
+
+inline ReducePlan plan_all(const at::Tensor& t) {
+  ReducePlan plan;
+  plan.count = t.numel();
+  plan.ok = plan.count > 0;
+  return plan;
+}
+
+ReducePlan plan_dims(const at::Tensor& t, at::OptionalIntArrayRef dim, bool keepdim);
+ReducePlan plan_dim(const at::Tensor& t, int64_t dim, bool keepdim);
+
+// What a call of a reduction is given besides its operands.
+struct ReduceValues {
+  hologram::Reduction op;
+  bool whole;     // every dimension, whatever out's are
+  uint16_t mask;  // of the dimensions otherwise
+
+  ReduceValues() = default;
+  ReduceValues(hologram::Reduction reduction, const ReducePlan& plan)
+      : op(reduction), whole(plan.reduced == 0), mask(0) {
+    for (int k = 0; k < plan.reduced; ++k) {
+      mask = static_cast<uint16_t>(mask | 1u << plan.dims[static_cast<size_t>(k)]);
+    }
+  }
+};
+
+// The dimensions as the library takes them.
+class ReduceDims {
+ public:
+  // Fully reduced, any shape of one element will do: the library wants one of the two it states.
+  ReduceDims(ReduceValues values, hologram::View& out) {
+    if (values.whole) out.ndim = 0;
+    for (int d = 0; d < ReducePlan::kMaxDims; ++d) {
+      if ((values.mask >> d & 1) != 0) dims_[static_cast<size_t>(count_++)] = d;
+    }
+  }
+  std::span<const int> span() const { return {dims_.data(), static_cast<size_t>(count_)}; }
+
+ private:
+  std::array<int, ReducePlan::kMaxDims> dims_;
+  int count_ = 0;
+};
+
+// Rough nanoseconds.
+inline double reduce_cost(const at::Tensor& in) { return static_cast<double>(in.numel()) * 0.3; }
+
+// out = op over the dimensions of the plan. parameter: norm's p, var's and std's correction.
+void reduce_into(hologram::Reduction op, const at::Tensor& in, const ReducePlan& plan,
+                 const at::Tensor& out, double parameter = 0);
+
+inline at::Tensor reduced(hologram::Reduction op, const at::Tensor& in, const ReducePlan& plan,
+                          at::ScalarType type, double parameter = 0) {
+  at::Tensor out = make_tensor(plan.shape(), type);
+  reduce_into(op, in, plan, out, parameter);
+  return out;
+}
+
+// Whether `out` can take the result as it is.
+inline bool takes(const at::Tensor& out, const at::Tensor& in, const ReducePlan& plan,
+                  at::ScalarType type) {
+  return plan.ok && is_plain(out) && out.scalar_type() == type && out.sizes() == plan.shape() &&
+         !may_overlap_itself(out.unsafeGetTensorImpl()) &&
+         out.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() !=
+             in.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+}
+
+inline bool is_real_plain(const at::Tensor& t) { return is_plain(t) && is_real(t.scalar_type()); }
+inline bool is_float_plain(const at::Tensor& t) {
+  return is_plain(t) && is_real(t.scalar_type()) && at::isFloatingType(t.scalar_type());
+}
+
+}  // namespace hologram_torch

@@ -1,0 +1,439 @@
+// SPDX-License-Identifier: MIT
+// index_select, index and index_put by integer tensors, index_add, gather and scatter.
+#include <ATen/ExpandUtils.h>
+
+#include "ops/shape/index_tensors.h"
+
+namespace hologram_torch {
+namespace {
+
+using at::ScalarType;
+using at::Tensor;
+using hologram::GatherShape;
+using IndexList = c10::List<std::optional<Tensor>>;
+using Sizes = c10::SmallVector<int64_t, 6>;
+
+bool is_known(const Tensor& t) { return is_plain(t) && dtype_code(t.scalar_type()) != kNoDtype; }
+
+bool share_storage(const Tensor& a, const Tensor& b) {
+  return a.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() ==
+         b.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+}
+
+int64_t wrapped(const Tensor& t, int64_t dim) { return dim < 0 ? dim + t.dim() : dim; }
+
+Tensor copy_of(const Tensor& t) {
+  Tensor copy = make_tensor(t.sizes(), t.scalar_type());
+  TORCH_INTERNAL_ASSERT(native_copy(copy, t));
+  return copy;
+}
+
+// The elements of t, broadcast to sizes, in row-major order.
+Tensor dense_as(const Tensor& t, c10::IntArrayRef sizes, ScalarType type) {
+  if (t.scalar_type() == type && t.sizes() == sizes) return dense_rows(t);
+  Tensor dense = make_tensor(sizes, type);
+  TORCH_INTERNAL_ASSERT(native_copy(dense, t));
+  return dense;
+}
+
+// --- One dimension ------------------------------------------------------------------------------
+
+Tensor index_select(const Tensor& self, int64_t dim, const Tensor& index) {
+  if (C10_LIKELY(is_known(self) && self.is_contiguous() && self.dim() > 0 && self.numel() > 0 &&
+                 has_dim(self, dim) && is_position(index) && index.dim() <= 1)) {
+    const int64_t along = wrapped(self, dim);
+    const Tensor at = settled_rows(index);
+    if (C10_LIKELY(hologram::positions_within(positions_of(at), 0, self.size(along)))) {
+      Sizes sizes(self.sizes().begin(), self.sizes().end());
+      sizes[static_cast<size_t>(along)] = index.numel();
+      Tensor out = make_tensor(sizes, self.scalar_type());
+      take_rows(self, Around(self, along), at, out);
+      return out;
+    }
+  }
+  return call_fallback<"index_select">(self, dim, index).back().toTensor();
+}
+
+bool is_added(ScalarType type) {
+  return at::isFloatingType(type) || type == at::kLong || type == at::kInt;
+}
+
+void run_add_at(CallFrame& call) {
+  const auto [outer, size, inner] = call.value<Around>();
+  const hologram::Positions positions = take_positions(call);
+  const hologram::View values = call.view();
+  hologram::AddAtOptions options;
+  options.max_threads = call.threads(values.numel());
+  hologram::add_at(values.dtype, call.memory(), outer, size, inner, positions, values.data,
+                   options);
+}
+
+void run_put_at(CallFrame& call) {
+  const auto [outer, size, inner] = call.value<Around>();
+  const hologram::Positions positions = take_positions(call);
+  const hologram::View values = call.view();
+  hologram::put_at(call.memory(), outer, size,
+                   inner * static_cast<int64_t>(hologram::itemsize(values.dtype)), positions,
+                   values.data, call.threads(values.numel()));
+}
+
+// Adds values to rows of self, or puts them there. self and values have been found to be dense and
+// index to be valid.
+template <bool kAdd>
+void write_rows(const Tensor& self, int64_t first, int64_t last, const Tensor& index,
+                const Tensor& values) {
+  Call call;
+  call.value(Around(self, first, last));
+  add_positions(call, index);
+  call.view(values, Access::reads);
+  call.memory(self, Access::updates);
+  const auto cost = static_cast<double>(values.numel()) * 0.5;
+  if constexpr (kAdd) {
+    call.run<"add_at", &run_add_at>(cost);
+  } else {
+    call.run<"put_at", &run_put_at>(cost);
+  }
+}
+
+bool takes_index_add(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
+                     const c10::Scalar& alpha) {
+  if (!is_known(self) || !is_added(self.scalar_type()) || self.dim() == 0 || !has_dim(self, dim) ||
+      !is_position(index) || index.dim() != 1 || !is_plain(source) ||
+      source.scalar_type() != self.scalar_type() || source.dim() != self.dim() ||
+      source.numel() == 0 || alpha.isSymbolic() || alpha.isComplex() || !alpha.equal(1)) {
+    return false;
+  }
+  const int64_t along = wrapped(self, dim);
+  for (int64_t d = 0; d < self.dim(); ++d) {
+    if (source.size(d) != (d == along ? index.numel() : self.size(d))) return false;
+  }
+  return true;
+}
+
+Tensor index_add(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
+                 const c10::Scalar& alpha) {
+  if (C10_LIKELY(takes_index_add(self, dim, index, source, alpha))) {
+    const int64_t along = wrapped(self, dim);
+    const Tensor at = settled_rows(index), values = dense_rows(source);
+    if (C10_LIKELY(hologram::positions_within(positions_of(at), 0, self.size(along)))) {
+      Tensor out = copy_of(self);
+      write_rows<true>(out, along, along + 1, at, values);
+      return out;
+    }
+  }
+  return call_fallback<"index_add">(self, dim, index, source, alpha).back().toTensor();
+}
+
+Tensor& index_add_(Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
+                   const c10::Scalar& alpha) {
+  if (C10_LIKELY(takes_index_add(self, dim, index, source, alpha) && self.is_contiguous() &&
+                 !share_storage(self, source) && !share_storage(self, index))) {
+    const int64_t along = wrapped(self, dim);
+    const Tensor at = settled_rows(index), values = dense_rows(source);
+    if (C10_LIKELY(hologram::positions_within(positions_of(at), 0, self.size(along)))) {
+      write_rows<true>(self, along, along + 1, at, values);
+      return self;
+    }
+  }
+  call_fallback<"index_add_">(self, dim, index, source, alpha);
+  return self;
+}
+
+// --- index, index_put ---------------------------------------------------------------------------
+
+// Integer tensors for adjacent dimensions [first, last) of a contiguous tensor, as positions in
+// those dimensions together.
+struct IndexPlan {
+  bool ok = false;
+  int64_t first = 0, last = 0;
+  Tensor index;  // settled positions, broadcast together
+  Sizes sizes;   // of the result
+};
+
+// Positions in all the dimensions together; each index is dense and of one size.
+Tensor joint_positions(const Tensor& self, const c10::SmallVector<Tensor, 4>& indices,
+                       int64_t first) {
+  Tensor joint = make_tensor(indices[0].sizes(), at::kLong);
+  const int64_t n = joint.numel();
+  auto* out = reinterpret_cast<int64_t*>(write_pointer(joint));
+  std::fill_n(out, n, 0);
+  for (size_t k = 0; k < indices.size(); ++k) {
+    const int64_t size = self.size(first + static_cast<int64_t>(k));
+    const auto* at = reinterpret_cast<const int64_t*>(read_pointer(indices[k]));
+    for (int64_t i = 0; i < n; ++i) out[i] = out[i] * size + (at[i] < 0 ? at[i] + size : at[i]);
+  }
+  return joint;
+}
+
+IndexPlan plan_index(const Tensor& self, const IndexList& list) {
+  IndexPlan plan;
+  if (!is_known(self) || !self.is_contiguous() || self.numel() == 0 ||
+      static_cast<int64_t>(list.size()) > self.dim()) {
+    return plan;
+  }
+  c10::SmallVector<Tensor, 4> indices;
+  for (size_t d = 0; d < list.size(); ++d) {
+    const std::optional<Tensor> index = list.get(d);
+    if (!is_given(index)) continue;
+    const auto dim = static_cast<int64_t>(d);
+    if (!is_position(*index) || (!indices.empty() && dim != plan.last)) return plan;
+    if (indices.empty()) plan.first = dim;
+    plan.last = dim + 1;
+    indices.push_back(*index);
+  }
+  if (indices.empty()) return plan;
+  std::vector<int64_t> common(indices[0].sizes().begin(), indices[0].sizes().end());
+  for (const Tensor& index : indices) {
+    if (index.sizes() != c10::IntArrayRef(common)) {
+      // Shapes that do not broadcast are the fallback's to refuse.
+      for (int64_t d = 1; d <= std::min<int64_t>(index.dim(), common.size()); ++d) {
+        const int64_t a = index.size(-d), b = common[common.size() - static_cast<size_t>(d)];
+        if (a != b && a != 1 && b != 1) return plan;
+      }
+      common = at::infer_size(common, index.sizes());
+    }
+  }
+  for (size_t k = 0; k < indices.size(); ++k) {
+    const int64_t size = self.size(plan.first + static_cast<int64_t>(k));
+    indices[k] = indices.size() == 1 ? settled_rows(indices[k])
+                                     : settled_rows(indices[k], common, at::kLong);
+    if (!hologram::positions_within(positions_of(indices[k]), -size, size)) return plan;
+  }
+  plan.index = indices.size() == 1 ? indices[0] : joint_positions(self, indices, plan.first);
+  plan.sizes.assign(self.sizes().begin(), self.sizes().begin() + plan.first);
+  plan.sizes.append(common.begin(), common.end());
+  plan.sizes.append(self.sizes().begin() + plan.last, self.sizes().end());
+  plan.ok = true;
+  return plan;
+}
+
+Tensor index_tensor(const Tensor& self, const IndexList& indices) {
+  const IndexPlan plan = plan_index(self, indices);
+  if (C10_LIKELY(plan.ok)) {
+    Tensor out = make_tensor(plan.sizes, self.scalar_type());
+    take_rows(self, Around(self, plan.first, plan.last), plan.index, out);
+    return out;
+  }
+  return call_fallback<"index.Tensor">(self, indices).back().toTensor();
+}
+
+// Whether values broadcast to sizes.
+bool broadcasts(const Tensor& values, c10::IntArrayRef sizes) {
+  if (values.dim() > static_cast<int64_t>(sizes.size())) return false;
+  for (int64_t d = 1; d <= values.dim(); ++d) {
+    const int64_t size = sizes[sizes.size() - static_cast<size_t>(d)];
+    if (values.size(-d) != size && values.size(-d) != 1) return false;
+  }
+  return true;
+}
+
+Tensor& index_put(Tensor& self, const IndexList& indices, const Tensor& values, bool accumulate,
+                  bool unsafe) {
+  const bool plain = is_known(self) && values.defined() &&
+                     values.scalar_type() == self.scalar_type() &&
+                     (is_plain(values) || is_cpu_number(values.unsafeGetTensorImpl())) &&
+                     (!accumulate || is_added(self.scalar_type())) &&
+                     !(is_plain(values) && share_storage(self, values));
+  IndexPlan plan;
+  if (C10_LIKELY(plain)) plan = plan_index(self, indices);
+  if (C10_LIKELY(plan.ok && broadcasts(values, plan.sizes) && !share_storage(self, plan.index))) {
+    if (plan.index.numel() == 0) return self;
+    const Tensor dense = is_plain(values) ? dense_as(values, plan.sizes, self.scalar_type()) : [&] {
+      Tensor t = make_tensor(plan.sizes, self.scalar_type());
+      TORCH_INTERNAL_ASSERT(native_copy(t, values));
+      return t;
+    }();
+    if (accumulate) {
+      write_rows<true>(self, plan.first, plan.last, plan.index, dense);
+    } else {
+      write_rows<false>(self, plan.first, plan.last, plan.index, dense);
+    }
+    return self;
+  }
+  call_fallback<"_index_put_impl_">(self, indices, values, accumulate, unsafe);
+  return self;
+}
+
+// --- gather, scatter ----------------------------------------------------------------------------
+
+// Whether index has self's sizes but along dim, and names places in it.
+bool takes_gather(const Tensor& self, int64_t dim, const Tensor& index) {
+  if (!is_known(self) || !is_plain(index) || index.scalar_type() != at::kLong || self.dim() == 0 ||
+      self.dim() == 0 || index.dim() != self.dim() || !has_dim(self, dim) || index.numel() == 0) {
+    return false;
+  }
+  const int64_t along = wrapped(self, dim);
+  for (int64_t d = 0; d < self.dim(); ++d) {
+    if (d != along && index.size(d) != self.size(d)) return false;
+  }
+  return true;
+}
+
+GatherShape gather_shape(const Tensor& self, const Tensor& index, int64_t dim) {
+  const int64_t along = wrapped(self, dim);
+  const Around shape(self, along);
+  return {shape.outer, shape.size, index.size(along), shape.inner};
+}
+
+[[noreturn]] void fail_outside(const GatherShape& shape) {
+  throw hologram::Error(hologram::ErrorKind::kIndex,
+                        "an index is outside a dimension of size " + std::to_string(shape.size));
+}
+
+// Whether every index, which is dense, names a place.
+bool all_inside(const Tensor& index, const GatherShape& shape) {
+  return hologram::positions_within(positions_of(index), 0, shape.size);
+}
+
+double gather_cost(const Tensor& index) { return static_cast<double>(index.numel()) * 0.7; }
+
+struct GatherValues {
+  GatherShape shape;
+  int64_t itemsize;
+};
+
+void run_gather(CallFrame& call) {
+  const auto [shape, itemsize] = call.value<GatherValues>();
+  const auto* index = call.memory<int64_t>();
+  const char* in = call.memory();
+  const int threads = call.threads(shape.outer * shape.n * shape.inner);
+  if (!hologram::gather(in, itemsize, shape, index, call.memory(), threads)) fail_outside(shape);
+}
+
+Tensor gather(const Tensor& self, int64_t dim, const Tensor& index, bool sparse_grad) {
+  if (C10_LIKELY(takes_gather(self, dim, index) && self.is_contiguous())) {
+    const Tensor at = settled_rows(index);
+    Tensor out = make_tensor(index.sizes(), self.scalar_type());
+    const GatherShape shape = gather_shape(self, at, dim);
+    Call call;
+    call.value(GatherValues{shape, static_cast<int64_t>(self.itemsize())});
+    call.memory(at, Access::reads);
+    call.memory(self, Access::reads);
+    call.memory(out, Access::writes);
+    if (call.run_or_refuse<"gather", &run_gather>(gather_cost(at),
+                                                  [&] { return all_inside(at, shape); })) {
+      return out;
+    }
+  }
+  return call_fallback<"gather">(self, dim, index, sparse_grad).back().toTensor();
+}
+
+struct ScatterValues {
+  GatherShape shape;
+  hologram::Dtype dtype;
+  bool add;
+  uint8_t unused[6];
+};
+
+void run_scatter(CallFrame& call) {
+  const auto [shape, dtype, add, unused] = call.value<ScatterValues>();
+  const auto* index = call.memory<int64_t>();
+  const char* values = call.memory();
+  char* out = call.memory();
+  const auto element = call.number<uint64_t>();
+  const auto itemsize = static_cast<int64_t>(hologram::itemsize(dtype));
+  const int threads = call.threads(shape.outer * shape.n * shape.inner);
+  const bool inside =
+      values == nullptr
+          ? hologram::scatter(out, itemsize, shape, index, &element, true, threads)
+          : (add ? hologram::scatter_add(dtype, out, shape, index, values, threads)
+                 : hologram::scatter(out, itemsize, shape, index, values, false, threads));
+  if (!inside) fail_outside(shape);
+}
+
+// Writes `values`, of index's sizes, or where that is undefined the element `one`; or adds them.
+// False for an index outside, when, as on cpu, some may have been written: the fallback raises.
+bool scatter_into(const Tensor& out, int64_t dim, const Tensor& index, const Tensor& values,
+                  uint64_t one, bool add) {
+  const Tensor at = settled_rows(index);
+  const Tensor dense = values.defined() ? dense_rows(values) : values;
+  const GatherShape shape = gather_shape(out, at, dim);
+  Call call;
+  call.value(ScatterValues{shape, dtype_of(out), add, {}});
+  call.memory(at, Access::reads);
+  call.memory(dense, Access::reads);
+  call.memory(out, Access::updates);
+  call.number(one);
+  return call.run_or_refuse<"scatter", &run_scatter>(gather_cost(at),
+                                                     [&] { return all_inside(at, shape); });
+}
+
+bool takes_source(const Tensor& self, const Tensor& index, const Tensor& source) {
+  return is_plain(source) && source.scalar_type() == self.scalar_type() &&
+         source.sizes() == index.sizes();
+}
+
+bool adds_element(ScalarType type) {
+  return type == at::kFloat || type == at::kDouble || type == at::kLong || type == at::kInt;
+}
+
+template <bool kAdd, Name kName>
+Tensor scatter(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source) {
+  if (C10_LIKELY(takes_gather(self, dim, index) && takes_source(self, index, source) &&
+                 (!kAdd || adds_element(self.scalar_type())))) {
+    Tensor out = copy_of(self);
+    if (C10_LIKELY(scatter_into(out, dim, index, source, 0, kAdd))) return out;
+  }
+  return call_fallback<kName>(self, dim, index, source).back().toTensor();
+}
+
+template <bool kAdd, Name kName>
+Tensor& scatter_(Tensor& self, int64_t dim, const Tensor& index, const Tensor& source) {
+  if (C10_LIKELY(takes_gather(self, dim, index) && takes_source(self, index, source) &&
+                 (!kAdd || adds_element(self.scalar_type())) && self.is_contiguous() &&
+                 !share_storage(self, index) && !share_storage(self, source) &&
+                 scatter_into(self, dim, index, source, 0, kAdd))) {
+    return self;
+  }
+  call_fallback<kName>(self, dim, index, source);
+  return self;
+}
+
+// The number as an element of type; false for what PyTorch's own conversion has to judge.
+bool store_element(const c10::Scalar& value, ScalarType type, uint64_t* slot) {
+  const auto dtype = static_cast<hologram::Dtype>(dtype_code(type));
+  if (hologram::is_complex(dtype) || hologram::compute_dtype(dtype) != dtype) return false;
+  return store_number(value, dtype, slot);
+}
+
+Tensor scatter_value(const Tensor& self, int64_t dim, const Tensor& index,
+                     const c10::Scalar& value) {
+  uint64_t element = 0;
+  if (C10_LIKELY(takes_gather(self, dim, index) &&
+                 store_element(value, self.scalar_type(), &element))) {
+    Tensor out = copy_of(self);
+    if (C10_LIKELY(scatter_into(out, dim, index, Tensor(), element, false))) return out;
+  }
+  return call_fallback<"scatter.value">(self, dim, index, value).back().toTensor();
+}
+
+Tensor& scatter_value_(Tensor& self, int64_t dim, const Tensor& index, const c10::Scalar& value) {
+  uint64_t element = 0;
+  if (C10_LIKELY(takes_gather(self, dim, index) && self.is_contiguous() &&
+                 !share_storage(self, index) &&
+                 store_element(value, self.scalar_type(), &element) &&
+                 scatter_into(self, dim, index, Tensor(), element, false))) {
+    return self;
+  }
+  call_fallback<"scatter_.value">(self, dim, index, value);
+  return self;
+}
+
+}  // namespace
+}  // namespace hologram_torch
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  using namespace hologram_torch;
+  register_native<&index_select>(m, "index_select");
+  register_native<&index_add>(m, "index_add");
+  register_native<&index_add_>(m, "index_add_");
+  register_native<&index_tensor>(m, "index.Tensor");
+  register_native<&index_put>(m, "_index_put_impl_");
+  register_native<&gather>(m, "gather");
+  register_native<&scatter<false, "scatter.src">>(m, "scatter.src");
+  register_native<&scatter<true, "scatter_add">>(m, "scatter_add");
+  register_native<&scatter_<false, "scatter_.src">>(m, "scatter_.src");
+  register_native<&scatter_<true, "scatter_add_">>(m, "scatter_add_");
+  register_native<&scatter_value>(m, "scatter.value");
+  register_native<&scatter_value_>(m, "scatter_.value");
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+// Index tensors: what they may be, and their bytes, which an op has to see before it may wait.
+#pragma once
+
+#include "hologram/indexing.h"
+#include "ops/nn/norm.h"
+#include "recording/deferred_call.h"
+
+namespace hologram_torch {
+
+inline bool is_position(const at::Tensor& t) {
+  return is_plain(t) && (t.scalar_type() == at::kLong || t.scalar_type() == at::kInt);
+}
+
+inline hologram::Positions positions_of(const at::Tensor& index) {
+  return {read_pointer(index), dtype_of(index), index.numel()};
+}
+
+// The elements of t, broadcast to sizes, in row-major order, now: an index out of range is an error
+// of the call that was given it.
+at::Tensor settled_rows(const at::Tensor& t, c10::IntArrayRef sizes, at::ScalarType type);
+inline at::Tensor settled_rows(const at::Tensor& t) {
+  return settled_rows(t, t.sizes(), t.scalar_type());
+}
+
+// Positions as an operand, and as a function takes them.
+inline void add_positions(Call& call, const at::Tensor& index) { call.view(index, Access::reads); }
+inline hologram::Positions take_positions(CallFrame& call) {
+  const hologram::View view = call.view();
+  return {view.data, view.dtype, view.numel()};
+}
+
+// A contiguous tensor as [outer, size, inner] around its dimensions [first, last).
+struct Around {
+  int64_t outer = 1, size = 1, inner = 1;
+
+  Around() = default;
+  Around(const at::Tensor& t, int64_t first, int64_t last) {
+    for (int64_t d = 0; d < t.dim(); ++d) {
+      (d < first ? outer : d < last ? size : inner) *= t.size(d);
+    }
+  }
+  Around(const at::Tensor& t, int64_t dim) : Around(t, dim, dim + 1) {}
+};
+
+// out[o, k, :] = in[o, index[k], :], where index is dense and has been found to be valid.
+void take_rows(const at::Tensor& in, const Around& shape, const at::Tensor& index,
+               const at::Tensor& out);
+
+}  // namespace hologram_torch

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: MIT
+// uniform_, normal_, bernoulli_, random_ and dropout from the device's own Philox stream.
+#include "hologram/random.h"
+
+#include <cmath>
+#include <limits>
+
+#include "device/generator.h"
+#include "ops/reduce/reduce.h"
+#include "ops/shape/copy.h"
+#include "recording/deferred_call.h"
+
+namespace hologram_torch {
+namespace {
+
+using at::Generator;
+using at::ScalarType;
+using at::Tensor;
+using OptionalGenerator = std::optional<Generator>;
+
+hologram::Dtype dtype_of(const Tensor& t) {
+  return static_cast<hologram::Dtype>(dtype_code(t.scalar_type()));
+}
+
+hologram::PhiloxStream take(const OptionalGenerator& generator, int64_t n, int bits) {
+  const auto r = reserve_random(generator, hologram::philox_blocks(n, bits));
+  return {r.seed, r.offset};
+}
+
+// Fills of n elements: what they are given besides the place in the stream.
+struct FillValues {
+  int64_t n;
+  hologram::Dtype dtype;
+  uint8_t unused[7];
+};
+
+hologram::PhiloxStream stream_of(CallFrame& call) {
+  const auto seed = call.number<uint64_t>();
+  return {seed, call.number<uint64_t>()};
+}
+
+void add_stream(Call& call, const hologram::PhiloxStream& stream) {
+  call.number(stream.seed);
+  call.number(stream.offset);
+}
+
+// What the library's fills of floating numbers and of bernoulli look like to a call.
+using FillTwo = void (*)(hologram::PhiloxStream, double, double, hologram::Dtype, void*, int64_t,
+                         int);
+void fill_bernoulli(hologram::PhiloxStream stream, double p, double, hologram::Dtype dtype,
+                    void* out, int64_t n, int threads) {
+  hologram::fill_bernoulli(stream, p, dtype, out, n, threads);
+}
+
+template <FillTwo kFill>
+void run_fill(CallFrame& call) {
+  const auto values = call.value<FillValues>();
+  const auto stream = stream_of(call);
+  const double a = call.number(), b = call.number();
+  kFill(stream, a, b, values.dtype, call.memory(), values.n, call.threads(values.n));
+}
+
+void run_fill_integers(CallFrame& call) {
+  const auto values = call.value<FillValues>();
+  const auto stream = stream_of(call);
+  const auto base = call.number<int64_t>();
+  const auto range = call.number<uint64_t>();
+  hologram::fill_integers(stream, base, range, values.dtype, call.memory(), values.n,
+                          call.threads(values.n));
+}
+
+// Fills the elements of self in row-major order.
+template <Name kName, auto* kFunction, class A, class B>
+Tensor& fill_rows(Tensor& self, const hologram::PhiloxStream& stream, A a, B b) {
+  const int64_t n = self.numel();
+  if (n == 0) return self;
+  const bool direct = self.is_contiguous();
+  const Tensor rows = direct ? self : make_tensor(self.sizes(), self.scalar_type());
+  Call call;
+  call.value(FillValues{n, dtype_of(self), {}});
+  add_stream(call, stream);
+  call.number(a);
+  call.number(b);
+  call.memory(rows, Access::writes);
+  call.run<kName, kFunction>(static_cast<double>(n) * 2);
+  if (!direct) copy_into(self, rows);
+  return self;
+}
+
+double largest_of(ScalarType type) {
+  switch (type) {
+    case at::kHalf:
+      return 65504.0;
+    case at::kBFloat16:
+      return 0x1.fep127;
+    case at::kFloat:
+      return std::numeric_limits<float>::max();
+    default:
+      return std::numeric_limits<double>::max();
+  }
+}
+
+Tensor& uniform_(Tensor& self, double from, double to, OptionalGenerator generator) {
+  if (C10_LIKELY(is_float_plain(self) && from <= to &&
+                 std::abs(from) <= largest_of(self.scalar_type()) &&
+                 std::abs(to) <= largest_of(self.scalar_type()) &&
+                 to - from <= largest_of(self.scalar_type()) &&
+                 !may_overlap_itself(self.unsafeGetTensorImpl()))) {
+    const int64_t n = self.numel();
+    const auto stream = take(generator, n, hologram::float_random_bits(dtype_of(self)));
+    return fill_rows<"uniform", &run_fill<&hologram::fill_uniform>>(self, stream, from, to);
+  }
+  call_fallback<"uniform_">(self, from, to, generator);
+  return self;
+}
+
+Tensor& normal_(Tensor& self, double mean, double std, OptionalGenerator generator) {
+  if (C10_LIKELY(is_float_plain(self) && std >= 0 &&
+                 !may_overlap_itself(self.unsafeGetTensorImpl()))) {
+    const int64_t n = self.numel();
+    const auto stream = take(generator, n, hologram::float_random_bits(dtype_of(self)));
+    return fill_rows<"normal", &run_fill<&hologram::fill_normal>>(self, stream, mean, std);
+  }
+  call_fallback<"normal_">(self, mean, std, generator);
+  return self;
+}
+
+Tensor& bernoulli_(Tensor& self, double p, OptionalGenerator generator) {
+  if (C10_LIKELY(is_real_plain(self) && p >= 0 && p <= 1 &&
+                 !may_overlap_itself(self.unsafeGetTensorImpl()))) {
+    const int64_t n = self.numel();
+    const auto stream = take(generator, n, 32);
+    return fill_rows<"bernoulli", &run_fill<&fill_bernoulli>>(self, stream, p, 0.0);
+  }
+  call_fallback<"bernoulli_.float">(self, p, generator);
+  return self;
+}
+
+// --- random_ ------------------------------------------------------------------------------------
+
+// The largest integer such that all up to it are elements of the type.
+int64_t whole_limit(ScalarType type) {
+  switch (type) {
+    case at::kBool:
+      return 1;
+    case at::kByte:
+      return std::numeric_limits<uint8_t>::max();
+    case at::kChar:
+      return std::numeric_limits<int8_t>::max();
+    case at::kShort:
+      return std::numeric_limits<int16_t>::max();
+    case at::kInt:
+      return std::numeric_limits<int32_t>::max();
+    case at::kLong:
+      return std::numeric_limits<int64_t>::max();
+    case at::kBFloat16:
+      return 1 << 8;
+    case at::kHalf:
+      return 1 << 11;
+    case at::kFloat:
+      return 1 << 24;
+    default:
+      return int64_t{1} << 53;
+  }
+}
+
+int64_t whole_minimum(ScalarType type) {
+  switch (type) {
+    case at::kBool:
+    case at::kByte:
+      return 0;
+    case at::kChar:
+      return std::numeric_limits<int8_t>::min();
+    case at::kShort:
+      return std::numeric_limits<int16_t>::min();
+    case at::kInt:
+      return std::numeric_limits<int32_t>::min();
+    case at::kLong:
+      return std::numeric_limits<int64_t>::min();
+    default:
+      return -whole_limit(type);
+  }
+}
+
+void fill_range(Tensor& self, int64_t base, uint64_t range, const OptionalGenerator& generator) {
+  const int64_t n = self.numel();
+  const auto stream = take(generator, n, hologram::integer_random_bits(range));
+  fill_rows<"integers", &run_fill_integers>(self, stream, base, range);
+}
+
+bool takes_integers(const Tensor& self) {
+  return is_real_plain(self) && !may_overlap_itself(self.unsafeGetTensorImpl());
+}
+
+Tensor& random_(Tensor& self, OptionalGenerator generator) {
+  if (C10_LIKELY(takes_integers(self))) {
+    fill_range(self, 0, static_cast<uint64_t>(whole_limit(self.scalar_type())) + 1, generator);
+    return self;
+  }
+  call_fallback<"random_">(self, generator);
+  return self;
+}
+
+Tensor& random_from(Tensor& self, int64_t from, std::optional<int64_t> to,
+                    OptionalGenerator generator) {
+  if (C10_LIKELY(takes_integers(self))) {
+    const int64_t low = whole_minimum(self.scalar_type()), high = whole_limit(self.scalar_type());
+    const int64_t last = to.has_value() ? *to - (*to > std::numeric_limits<int64_t>::min()) : high;
+    if (from >= low && last <= high && from <= last && (!to.has_value() || from < *to)) {
+      fill_range(self, from, static_cast<uint64_t>(last) - static_cast<uint64_t>(from) + 1,
+                 generator);
+      return self;
+    }
+  }
+  call_fallback<"random_.from">(self, from, to, generator);
+  return self;
+}
+
+Tensor& random_to(Tensor& self, int64_t to, OptionalGenerator generator) {
+  if (C10_LIKELY(takes_integers(self) && to > 0 && to - 1 <= whole_limit(self.scalar_type()))) {
+    fill_range(self, 0, static_cast<uint64_t>(to), generator);
+    return self;
+  }
+  call_fallback<"random_.to">(self, to, generator);
+  return self;
+}
+
+// --- dropout ------------------------------------------------------------------------------------
+
+void run_dropout(CallFrame& call) {
+  const auto values = call.value<FillValues>();
+  const auto stream = stream_of(call);
+  const double keep = call.number(), scale = call.number();
+  const char* in = call.memory();
+  char* out = call.memory();
+  hologram::dropout(stream, keep, scale, values.dtype, in, out, call.memory<uint8_t>(), values.n,
+                    call.threads(values.n));
+}
+
+void run_dropout_backward(CallFrame& call) {
+  const auto values = call.value<FillValues>();
+  const double scale = call.number();
+  const char* grad = call.memory();
+  const auto* mask = call.memory<uint8_t>();
+  hologram::apply_dropout(values.dtype, grad, mask, scale, call.memory(), values.n,
+                          call.threads(values.n));
+}
+
+std::tuple<Tensor, Tensor> native_dropout(const Tensor& input, double p,
+                                          std::optional<bool> train) {
+  if (C10_LIKELY(is_float_plain(input) && p >= 0 && p < 1 && train.value_or(true) &&
+                 input.is_non_overlapping_and_dense() && input.numel() > 0)) {
+    const int64_t n = input.numel();
+    Tensor out = make_like(input), mask = make_like(input, at::kBool);
+    Call call;
+    call.value(FillValues{n, dtype_of(input), {}});
+    add_stream(call, take(std::nullopt, n, 32));
+    call.number(1 - p);
+    call.number(1 / (1 - p));
+    call.memory(input, Access::reads);
+    call.memory(out, Access::writes);
+    call.memory(mask, Access::writes);
+    call.run<"dropout", &run_dropout>(static_cast<double>(n));
+    return {std::move(out), std::move(mask)};
+  }
+  auto stack = call_fallback<"native_dropout">(input, p, train);
+  return {stack[0].toTensor(), stack[1].toTensor()};
+}
+
+Tensor native_dropout_backward(const Tensor& grad, const Tensor& mask, double scale) {
+  if (C10_LIKELY(is_float_plain(grad) && is_plain(mask) && mask.scalar_type() == at::kBool &&
+                 mask.sizes() == grad.sizes() && mask.is_non_overlapping_and_dense())) {
+    const int64_t n = grad.numel();
+    Tensor dense = grad;
+    if (!same_layout(grad.unsafeGetTensorImpl(), mask.unsafeGetTensorImpl())) {
+      dense = make_like(mask, grad.scalar_type());
+      copy_into(dense, grad);
+    }
+    Tensor out = make_like(dense);
+    if (n == 0) return out;
+    Call call;
+    call.value(FillValues{n, dtype_of(grad), {}});
+    call.number(scale);
+    call.memory(dense, Access::reads);
+    call.memory(mask, Access::reads);
+    call.memory(out, Access::writes);
+    call.run<"dropout_backward", &run_dropout_backward>(static_cast<double>(n) * 0.3);
+    return out;
+  }
+  return call_fallback<"native_dropout_backward">(grad, mask, scale).back().toTensor();
+}
+
+}  // namespace
+}  // namespace hologram_torch
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  using namespace hologram_torch;
+  register_native<&uniform_>(m, "uniform_");
+  register_native<&normal_>(m, "normal_");
+  register_native<&bernoulli_>(m, "bernoulli_.float");
+  register_native<&random_>(m, "random_");
+  register_native<&random_from>(m, "random_.from");
+  register_native<&random_to>(m, "random_.to");
+  register_native<&native_dropout>(m, "native_dropout");
+  register_native<&native_dropout_backward>(m, "native_dropout_backward");
+}
