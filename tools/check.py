@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Checks formatting, lint and types: clang-format, clang-tidy, ruff, mypy, rules of the house.
+"""Checks clang-format, clang-tidy, ruff, mypy, rules of the house, the direction of includes.
 
 clang-tidy remembers each source that passed, by the contents of all files of ours that it includes,
 so it looks only at what changed. `--fix` formats in place; `--no-tidy` leaves the slow part out.
@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +30,20 @@ CPP_FOLDERS = ("include", "src", "python/src", "torch/csrc", "tests", "bench", "
 PYTHON_FOLDERS = ("python", "torch", "tests", "bench", "examples", "tools")
 CPP_SUFFIXES = {".h", ".cc"}
 MOST_LINES = 800
+# Which folders of src/ each folder may include; the rest of the tree includes public headers alone.
+# Tests and tools look inside. The link does not check this: the parts end up in one library.
+MAY_INCLUDE: dict[str, set[str]] = {
+    "base": set(),
+    "ops": {"base"},
+    "circuit": {"base", "ops"},
+    "runtime": {"base", "ops", "circuit"},
+    "cpu": {"base", "ops", "circuit", "runtime"},
+    "null": {"base", "ops", "circuit", "runtime"},
+    "array": {"base", "ops", "circuit", "runtime"},
+    "capi": {"base", "ops", "circuit", "runtime", "cpu", "array"},
+}
+LOOKS_INSIDE = {"tests", "tools"}
+MOST_FILES = 40
 CHECK = ROOT / "build" / "check"
 PASSED = CHECK / "tidy-passed.json"
 
@@ -48,7 +63,7 @@ def sources(folders: tuple[str, ...], suffixes: set[str]) -> list[Path]:
 
 
 def check_house_rules() -> None:
-    """Every source names its licence first and stays readable in size."""
+    """Every source names its licence first; sources and folders stay readable in size."""
     faults = []
     for path in sources(CPP_FOLDERS, {*CPP_SUFFIXES, ".def"}) + sources(PYTHON_FOLDERS, {".py"}):
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -57,9 +72,38 @@ def check_house_rules() -> None:
             faults.append(f"{name}:1: the first line must be the SPDX line")
         if len(lines) > MOST_LINES:
             faults.append(f"{name}: {len(lines)} lines; split it by concept (at most {MOST_LINES})")
+    folders = Counter(path.parent for path in sources(CPP_FOLDERS, {*CPP_SUFFIXES, ".def"}))
+    for folder, count in sorted(folders.items()):
+        if count > MOST_FILES:
+            name = folder.relative_to(ROOT)
+            faults.append(f"{name}: {count} sources; split it by concept (at most {MOST_FILES})")
     if faults:
         raise StepError("\n".join([*faults, "FAILED   house rules"]))
     say("         house rules hold")
+
+
+def wrong_includes(path: Path) -> list[str]:
+    """Return the lines of a source that include a folder which its own must not know."""
+    parts = path.relative_to(ROOT).parts
+    if parts[0] in LOOKS_INSIDE:
+        return []
+    if parts[0] == "src" and parts[1] not in MAY_INCLUDE:
+        return [f"{'/'.join(parts)}: src/{parts[1]} is not in MAY_INCLUDE of tools/check.py"]
+    allowed = MAY_INCLUDE[parts[1]] | {parts[1]} if parts[0] == "src" else set()
+    return [
+        f"{'/'.join(parts)}:{number}: {line.strip()}; allowed here: hologram/"
+        + "".join(f", src/{folder}/" for folder in sorted(allowed))
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if (m := re.match(r'\s*#\s*include "src/(\w+)/', line)) and m.group(1) not in allowed
+    ]
+
+
+def check_includes() -> None:
+    """The folders depend on each other in one direction."""
+    files = sources(CPP_FOLDERS, {*CPP_SUFFIXES, ".def"})
+    if faults := [fault for path in files for fault in wrong_includes(path)]:
+        raise StepError("\n".join([*faults, "FAILED   direction of includes"]))
+    say("         includes follow the direction between the folders")
 
 
 @dataclass
@@ -221,6 +265,7 @@ def main() -> int:
         lambda: step("ruff", [ruff, "check", *python], log_name="ruff"),
         lambda: step("mypy", [mypy], log_name="mypy"),
         check_house_rules,
+        check_includes,
     ]
     if options.fix:
         checks[:0] = [
