@@ -6,7 +6,7 @@
 #   make test-all  every test
 #   make test-matrix  make test with each GEMM and instruction set, on one core, without worker, without JIT
 #   make bench     the measurements behind the figures in the README, in ten minutes
-#   make bench-all every measurement
+#   make bench-all every measurement, and bench/RESULTS.md from them
 #   make accuracy  the error of every elementwise op, in ULP, on every instruction set
 #   make check     formatting, lint and types
 #   make docs      build the site in outputs/site; the documents' links and commands have to hold
@@ -56,7 +56,7 @@ bench: setup
 	@$(PY) -m bench $(BENCH)
 
 bench-all: setup
-	@$(PY) -m bench --all $(BENCH)
+	@$(PY) -m bench --all --publish $(BENCH)
 
 accuracy: setup
 	@.venv/bin/cmake -S . -B build/accuracy -DHOLOGRAM_BUILD_TOOLS=ON -DHOLOGRAM_INSTALL=OFF > /dev/null

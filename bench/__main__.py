@@ -22,6 +22,7 @@ from bench.runner import Measurer, cores_of
 from bench.selfcheck import SELF_CHECK_SIZES, check
 
 RESULTS = ROOT / "outputs" / "bench"
+PUBLISHED = ROOT / "bench" / "RESULTS.md"
 ONE_THREAD = "one-thread"
 _QUICK_SIZES = [1_000, 10_000, 1_000_000]
 _BEGAN = time.monotonic()
@@ -84,6 +85,11 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--device", default="hologram", help="the device measured against cpu")
     parser.add_argument("--machine", default="", help="what the report calls this machine")
     parser.add_argument("--out", type=Path, help="where the results go (default: outputs/bench/)")
+    parser.add_argument(
+        "--publish",
+        action="store_true",
+        help="also write the report to bench/RESULTS.md: of a whole run, or of one with --render",
+    )
     parser.add_argument("--no-plots", action="store_true", help="draw nothing")
     parser.add_argument("--render", type=Path, metavar="FILE", help="report on an earlier run")
     parser.add_argument(
@@ -228,6 +234,16 @@ def report(results: Results, file: Path, plots: bool) -> None:
     print("written:", *shown, sep="\n  ")
 
 
+def publish(results: Results) -> None:
+    """Write the report that the documents link to; of a run that covers every area to its end."""
+    left_out = [name for name in AREAS if name not in results.settings.get("areas", ())]
+    if left_out or results.settings.get("quick") or not results.whole:
+        why = f"without {', '.join(left_out)}" if left_out else "quick, or stopped"
+        raise SystemExit(f"--publish takes a run of all areas; this one is {why}")
+    render.write_atomically(PUBLISHED, render.to_markdown(results))
+    print(f"published: {PUBLISHED.relative_to(ROOT)}")
+
+
 def print_summary(results: Results) -> None:
     """Print the table, the summaries, what lost, is below target or was not measured."""
     progress = Progress(verbose=True)
@@ -268,6 +284,8 @@ def main(arguments: list[str] | None = None) -> int:
         with options.render.open() as lines:
             results = read(lines)
         report(results, options.render, not options.no_plots)
+        if options.publish:
+            publish(results)
         return 0
     config = make_config(options)
     try:
@@ -313,6 +331,8 @@ def _run(options: argparse.Namespace, config: Config, names: list[str], file: Pa
     if options.self_check:
         return status or check(results.rows)
     report(results, file, not options.no_plots)
+    if options.publish:
+        publish(results)
     return status or (1 if results.faults() else 0)
 
 

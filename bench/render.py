@@ -222,10 +222,11 @@ def table_text(results: Results) -> str:
 
 
 def to_markdown(results: Results) -> str:
-    """Return the whole run as Markdown: its table, the areas, and what is below target."""
+    """Return the whole run as Markdown: its table, losses, missed goals, and all rows by area."""
     machine, rows, summaries = results.machine, results.rows, results.summaries
     device = machine["device"]
-    lines = [f"# {device} beside cpu", "", table_text(results)]
+    lines = ["<!-- SPDX-License-Identifier: MIT -->", f"# {device} beside cpu", ""]
+    lines += [table_text(results)]
     lines += [
         "Ratio: time on cpu / time on the device, medians of interleaved turns in one process that",
         "is pinned to its cores; above 1 the device is faster. In bold: goals missed.",
@@ -233,6 +234,10 @@ def to_markdown(results: Results) -> str:
     ]
     if not results.whole:
         lines += ["**This run was interrupted; what follows is what it had measured.**", ""]
+    lines += _losses(rows, device)
+    lines += _below_target(rows + summaries, device)
+    lines += _not_measured(results)
+    lines += ["## Machine and settings", ""]
     known = {**machine, **results.settings}
     known |= {f"process of {name}": facts for name, facts in results.processes.items()}
     lines += _table(["", ""], [[k, str(v)] for k, v in known.items()])
@@ -250,30 +255,34 @@ def to_markdown(results: Results) -> str:
         here = [r for r in here if not r.peers or r.fault or name != "chains"]
         if here:
             lines += _pivot(here, device) if len(here) > _PIVOT_ROWS else _plain(here, device)
-    skipped = results.skipped()
-    if skipped:
-        lines += ["## Not measured", ""]
-        body = [[f"{r.area}: {label(r)}", _had(r), r.skipped] for r in skipped]
-        lines += _table(["", "had", "why"], body)
-    lines += _losses(rows, device)
-    missed = below_target(rows + summaries)
-    lines += ["## Below target", ""]
-    if not missed:
-        lines += ["Nothing.", ""]
-    else:
-        body = [
-            [
-                f"{r.area}: {label(r)}",
-                _had(r),
-                r.fault or (_ratio(r) if not _most(r) else quantity(r.value, r.unit)),
-                _quartiles(r),
-                "" if r.fault else f"{quantity(r.value, r.unit)} / {quantity(r.reference, r.unit)}",
-                str(r.goal or "no fault"),
-            ]
-            for r in missed
-        ]
-        lines += _table(["", "had", "is", "quartiles", f"{device} / cpu", "goal"], body)
     return "\n".join(lines)
+
+
+def _not_measured(results: Results) -> list[str]:
+    skipped = results.skipped()
+    if not skipped:
+        return []
+    body = [[f"{r.area}: {label(r)}", _had(r), r.skipped] for r in skipped]
+    return ["## Not measured", "", *_table(["", "had", "why"], body)]
+
+
+def _below_target(rows: list[Row], device: str) -> list[str]:
+    missed = below_target(rows)
+    lines = ["## Below target", ""]
+    if not missed:
+        return [*lines, "Nothing.", ""]
+    body = [
+        [
+            f"{r.area}: {label(r)}",
+            _had(r),
+            r.fault or (_ratio(r) if not _most(r) else quantity(r.value, r.unit)),
+            _quartiles(r),
+            "" if r.fault else f"{quantity(r.value, r.unit)} / {quantity(r.reference, r.unit)}",
+            str(r.goal or "no fault"),
+        ]
+        for r in missed
+    ]
+    return lines + _table(["", "had", "is", "quartiles", f"{device} / cpu", "goal"], body)
 
 
 def _most(row: Row) -> bool:

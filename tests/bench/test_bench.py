@@ -525,12 +525,12 @@ def test_results_round_trip_and_list_losses(tmp_path):
     lost = report[report.index("## Losses") : report.index("## Below target")]
     assert "0.50x" in lost
     assert "2.00x" not in lost
-    closing = report[report.index("## Below target") :]
+    closing = report[report.index("## Below target") : report.index("## Not measured")]
     assert "wrong result: mul" in closing
     assert "0.50x" in closing
     assert "2.00x" not in closing.replace("goal", "").split("geometric")[0]
     assert "div" not in closing
-    named = report[report.index("## Not measured") : report.index("## Losses")]
+    named = report[report.index("## Not measured") : report.index("## Machine")]
     assert "single: div 1K" in named
     with pytest.raises(ValueError, match="format"):
         read([json.dumps({"kind": "run", "format": 99}) + "\n"])
@@ -548,6 +548,23 @@ def test_every_row_is_in_the_file_before_the_next_is_measured(tmp_path):
     torn = file.read_text()[:-9]
     assert [r.name for r in read(torn.splitlines(keepends=True)).rows] == ["op1"]
     assert "was interrupted" in render.to_markdown(found)
+
+
+def test_only_a_whole_run_is_published(tmp_path, monkeypatch, capsys):
+    published = tmp_path / "RESULTS.md"
+    monkeypatch.setattr(command, "ROOT", tmp_path)
+    monkeypatch.setattr(command, "PUBLISHED", published)
+    rows = [Row("single", "add", 1.0, 2.0)]
+    settings = {"areas": list(AREAS), "quick": False}
+    command.publish(Results({"device": "hologram"}, settings, rows, whole=True))
+    assert "| add | " in published.read_text()
+    for wrong, whole, why in (
+        ({**settings, "areas": list(AREAS)[1:]}, True, f"without {list(AREAS)[0]}"),
+        ({**settings, "quick": True}, True, "quick, or stopped"),
+        (settings, False, "quick, or stopped"),
+    ):
+        with pytest.raises(SystemExit, match=why):
+            command.publish(Results({"device": "hologram"}, wrong, rows, whole=whole))
 
 
 def test_results_are_written_whole_or_not_at_all(tmp_path, monkeypatch):
