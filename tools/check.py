@@ -38,7 +38,6 @@ MAY_INCLUDE: dict[str, set[str]] = {
     "circuit": {"base", "ops"},
     "runtime": {"base", "ops", "circuit"},
     "cpu": {"base", "ops", "circuit", "runtime"},
-    "null": {"base", "ops", "circuit", "runtime"},
     "array": {"base", "ops", "circuit", "runtime"},
     "capi": {"base", "ops", "circuit", "runtime", "cpu", "array"},
 }

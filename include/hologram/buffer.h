@@ -65,10 +65,6 @@ class alignas(64) Buffer {
   // 0..95 for a buffer in a boundary pool, else -1.
   int class_index() const { return pool_ == PoolKind::kBoundary ? size_class_ : -1; }
 
-  // Counts writes, so that a recorder can name a value by (buffer, version).
-  uint64_t version() const { return version_.load(std::memory_order_relaxed); }
-  void bump_version() { version_.fetch_add(1, std::memory_order_relaxed); }
-
   void retain() { refs_.fetch_add(1, std::memory_order_relaxed); }
   void release() {
     // A sole owner needs no read-modify-write: nobody else can change the count.
@@ -115,9 +111,7 @@ class alignas(64) Buffer {
   Buffer* older_ = nullptr;
   Buffer* newer_ = nullptr;
   void (*deleter_)(void*) = nullptr;
-  std::atomic<uint64_t> version_{0};
   uint32_t exports_ = 0;  // the recorder's, where recorded_ says that there are any
-  uint32_t reserved_[5] = {0, 0, 0, 0, 0};
 };
 static_assert(sizeof(void*) != 8 || sizeof(Buffer) == 128, "two cache lines");
 

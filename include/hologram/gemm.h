@@ -52,11 +52,6 @@ HOLOGRAM_API std::vector<GemmProvider> gemm_providers();
 // Name of the provider gemm() would use; Error(kNotSupported) for complex and bool.
 HOLOGRAM_API const char* gemm_provider_name(Dtype dtype);
 
-// Registers OpenBLAS from a shared library (symbols plain or prefixed scipy_, 32-bit integers) as
-// provider "openblas" with priority 10 for float32 and float64. Error(kInvalidArgument) when it
-// cannot be loaded or is no such library.
-HOLOGRAM_API void load_openblas(const std::string& path);
-
 // Checks the arguments and runs the best provider. Zero m or n does nothing, zero k scales C.
 HOLOGRAM_API void gemm(const GemmArgs& args);
 

@@ -176,9 +176,8 @@ struct Bindings {
 };
 
 struct PlanOptions {
-  int max_instrs = 64;     // in one kernel
-  bool fuse = true;        // false: one kernel for each record, as recorded
-  bool fast_math = false;  // laws that may change rounding, NaN, infinities or the sign of zero
+  int max_instrs = 64;  // in one kernel
+  bool fuse = true;     // false: one kernel for each record, as recorded
   // false: none on floats, for circuits that round otherwise than to nearest, or treat denormal
   // numbers as zero. Then x * 1 is not x, and x + -0 may be another zero.
   bool float_laws = true;

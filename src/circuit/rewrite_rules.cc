@@ -15,7 +15,6 @@ namespace {
 constexpr Law kLaws[] = {
 #define EXACT LawTag::kExact
 #define QUIET LawTag::kQuiet
-#define FAST LawTag::kFast
 #define FLOATS LawTypes::kFloats
 #define INTEGERS LawTypes::kIntegers
 #define SIGNED LawTypes::kSigned
@@ -33,7 +32,6 @@ constexpr Law kLaws[] = {
 #include "src/circuit/rewrite_rules.def"
 #undef EXACT
 #undef QUIET
-#undef FAST
 #undef FLOATS
 #undef INTEGERS
 #undef SIGNED
@@ -220,7 +218,6 @@ class Rewriter {
   bool allowed(const Law& law, const Node& node, const Input& kept) {
     if (!law.covers(node.compute)) return false;
     if (is_floating(node.compute) && !options_.float_laws) return false;
-    if (law.tag == LawTag::kFast) return options_.fast_math;
     return law.tag == LawTag::kExact || is_quiet(node, kept);
   }
 

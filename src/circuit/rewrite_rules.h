@@ -11,7 +11,7 @@ namespace hologram::circuit {
 
 enum class LawKind : uint8_t { kNeutral, kSame, kProjection, kInvolution, kAbsorbs };
 enum class LawTypes : uint8_t { kFloats, kIntegers, kSigned, kBoth };
-enum class LawTag : uint8_t { kExact, kQuiet, kFast };
+enum class LawTag : uint8_t { kExact, kQuiet };
 
 struct Law {
   LawKind kind;

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MIT
-// The list of GEMM providers, the checks before one is called, and OpenBLAS as a provider.
+// The list of GEMM providers, and the checks before one is called.
 #include "hologram/gemm.h"
-
-#include <dlfcn.h>
 
 #include <algorithm>
 #include <atomic>
-#include <climits>
 #include <cstring>
 #include <mutex>
 
@@ -157,76 +154,6 @@ const char* gemm_provider_name(Dtype dtype) { return cpu::provider_for(dtype).na
 
 void gemm(const GemmArgs& args) {
   if (cpu::prepare(args)) cpu::provider_for(args.dtype).gemm(args);
-}
-
-namespace {
-
-// The CBLAS interface with 32-bit integers: row-major is 101, as it is and transposed 111 and 112.
-template <class T>
-using CblasGemm = void (*)(int order, int trans_a, int trans_b, int m, int n, int k, T alpha,
-                           const T* a, int lda, const T* b, int ldb, T beta, T* c, int ldc);
-struct OpenBlas {
-  CblasGemm<float> sgemm = nullptr;
-  CblasGemm<double> dgemm = nullptr;
-  void (*set_threads)(int) = nullptr;
-};
-std::atomic<const OpenBlas*> open_blas{nullptr};
-
-template <class T>
-void open_blas_gemm(const GemmArgs& g, CblasGemm<T> function) {
-  constexpr int kNo = 111, kYes = 112;
-  function(101, g.trans_a ? kYes : kNo, g.trans_b ? kYes : kNo, static_cast<int>(g.m),
-           static_cast<int>(g.n), static_cast<int>(g.k), static_cast<T>(g.alpha),
-           static_cast<const T*>(g.a), static_cast<int>(g.lda), static_cast<const T*>(g.b),
-           static_cast<int>(g.ldb), static_cast<T>(g.beta), static_cast<T*>(g.c),
-           static_cast<int>(g.ldc));
-}
-
-void run_open_blas(const GemmArgs& g) {
-  if (std::max({g.m, g.n, g.k, g.lda, g.ldb, g.ldc}) > INT_MAX) {
-    return cpu::builtin_gemm().gemm(g);
-  }
-  const OpenBlas& blas = *open_blas.load(std::memory_order_acquire);
-  // The library's thread count is one for the process: it is touched only when it changes.
-  static std::atomic<int> threads_set{0};
-  const int threads = cpu::threads_of(g.max_threads);
-  if (blas.set_threads != nullptr && threads_set.exchange(threads) != threads) {
-    blas.set_threads(threads);
-  }
-  if (g.dtype == Dtype::kFloat32) {
-    open_blas_gemm(g, blas.sgemm);
-  } else {
-    open_blas_gemm(g, blas.dgemm);
-  }
-}
-
-}  // namespace
-
-void load_openblas(const std::string& path) {
-  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    const char* reason = dlerror();
-    fail(ErrorKind::kInvalidArgument, "load_openblas: cannot load \"", path,
-         "\": ", reason != nullptr ? reason : "unknown reason");
-  }
-  const auto find = [&](const std::string& name) {
-    void* symbol = dlsym(library, name.c_str());
-    return symbol != nullptr ? symbol : dlsym(library, ("scipy_" + name).c_str());
-  };
-  OpenBlas found;
-  found.sgemm = reinterpret_cast<CblasGemm<float>>(find("cblas_sgemm"));
-  found.dgemm = reinterpret_cast<CblasGemm<double>>(find("cblas_dgemm"));
-  found.set_threads = reinterpret_cast<void (*)(int)>(find("openblas_set_num_threads"));
-  if (found.sgemm == nullptr || found.dgemm == nullptr) {
-    dlclose(library);
-    fail(ErrorKind::kInvalidArgument, "load_openblas: \"", path,
-         "\" has no cblas_sgemm and cblas_dgemm with 32-bit integers; give OpenBLAS's own library");
-  }
-  open_blas.store(new OpenBlas(found), std::memory_order_release);
-  register_gemm_provider(
-      {"openblas", 10,
-       [](Dtype dtype) { return dtype == Dtype::kFloat32 || dtype == Dtype::kFloat64; },
-       &run_open_blas, nullptr});
 }
 
 }  // namespace hologram

@@ -308,7 +308,6 @@ TEST(Gemm, ErrorsAreClear) {
   EXPECT_THROW(gemm(g), Error);
   g.m = 2, g.dtype = Dtype::kComplex64;
   EXPECT_THROW(gemm(g), Error);
-  EXPECT_THROW(load_openblas("/nowhere/libopenblas.so"), Error);
   const int64_t three[] = {3}, two[] = {2}, one[] = {1};
   EXPECT_THROW(matmul({x, Dtype::kFloat32, 1, three, one}, {x, Dtype::kFloat32, 1, two, one},
                       {x, Dtype::kFloat32, 0, nullptr, nullptr}),
@@ -330,18 +329,6 @@ TEST(Gemm, ProvidersComeByPriority) {
   EXPECT_EQ(calls, 1);
   unregister_gemm_provider("test");
   EXPECT_NE(gemm_provider_name(Dtype::kFloat64), std::string("test"));
-}
-
-// HOLOGRAM_TEST_OPENBLAS names the library, where there is one.
-TEST(Gemm, OpenBlas) {
-  const char* path = std::getenv("HOLOGRAM_TEST_OPENBLAS");
-  if (path == nullptr) GTEST_SKIP() << "HOLOGRAM_TEST_OPENBLAS is not set";
-  load_openblas(path);
-  EXPECT_EQ(gemm_provider_name(Dtype::kFloat32), std::string("openblas"));
-  std::mt19937 rng(4);
-  const Dtype floats[] = {Dtype::kFloat32, Dtype::kFloat64};
-  check_random_gemms(rng, 100, floats, 2);
-  unregister_gemm_provider("openblas");
 }
 
 }  // namespace

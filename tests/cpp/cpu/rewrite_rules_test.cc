@@ -127,7 +127,6 @@ TEST(Laws, BothSidesAgreeBitForBit) {
     const Isa isa = static_cast<Isa>(i);
     if (!isa_available(isa)) continue;
     for (const Law& law : circuit::laws()) {
-      if (law.tag == LawTag::kFast) continue;
       const auto takes = [&](Dtype d) {
         return law.covers(d) && op_info(law.op).supports(d) &&
                (law.kind != LawKind::kAbsorbs || op_info(law.inner).supports(d));

@@ -5,8 +5,8 @@
 #include <stdexcept>
 
 #include "hologram/trace.h"
-#include "src/null/null_device.h"
 #include "src/runtime/circuit_check.h"
+#include "tests/cpp/runtime/null_device.h"
 #include "tests/cpp/runtime/recording_device.h"
 
 namespace hologram {

@@ -6,7 +6,7 @@
 #include <random>
 
 #include "hologram/executor.h"
-#include "src/null/null_device.h"
+#include "tests/cpp/runtime/null_device.h"
 #include "tests/cpp/runtime/recording_device.h"
 
 namespace hologram {

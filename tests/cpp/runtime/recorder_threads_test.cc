@@ -9,7 +9,7 @@
 #include <random>
 #include <thread>
 
-#include "src/null/null_device.h"
+#include "tests/cpp/runtime/null_device.h"
 #include "tests/cpp/runtime/recording_device.h"
 
 namespace {
