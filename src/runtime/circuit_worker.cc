@@ -9,8 +9,10 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "src/runtime/beside.h"
+#include "src/runtime/futex.h"
+#include "src/runtime/idle_spin.h"
 #include "src/runtime/recorder.h"
+#include "src/runtime/worker_scope.h"
 
 namespace hologram::internal {
 namespace {

@@ -55,7 +55,7 @@ class CircuitWorker {
   std::atomic<int> state_{kNone};
   std::atomic<bool> running_{false};
   pthread_t thread_{};
-  BusyJudge judge_;
+  ContentionMonitor judge_;
   int quiet_looks_ = 0;
   alignas(64) std::atomic<uint32_t> calls_{0};
   std::atomic<uint32_t> sleeping_{0};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Judges from what is measured whether asking workers pays on the machine as it is now.
+// See contention_monitor.h.
 #include "src/runtime/contention_monitor.h"
 
 #include <fcntl.h>
@@ -53,14 +53,14 @@ int64_t now_ns() {
       .count();
 }
 
-void BusyJudge::rest(int64_t now, int64_t at_least) {
+void ContentionMonitor::rest(int64_t now, int64_t at_least) {
   const int64_t before = rest_length_.load(std::memory_order_relaxed);
   const int64_t length = std::clamp(std::max(2 * before, at_least), kShortestRest, kLongestRest);
   rest_length_.store(length, std::memory_order_relaxed);
   rest_until_.store(now + length, std::memory_order_relaxed);
 }
 
-void BusyJudge::look_at_own_waiting(int64_t now) {
+void ContentionMonitor::look_at_own_waiting(int64_t now) {
   Waiting& w = t_waiting;
   if (now < w.look_at) return;
   const bool is_first = w.look_at == 0 || now - w.look_at > kLateLook;
@@ -83,12 +83,12 @@ void BusyJudge::look_at_own_waiting(int64_t now) {
   }
 }
 
-bool BusyJudge::workers_help(int64_t now) {
+bool ContentionMonitor::workers_help(int64_t now) {
   look_at_own_waiting(now);
   return now >= rest_until_.load(std::memory_order_relaxed);
 }
 
-bool BusyJudge::job_ended(int64_t now, int64_t wait, int64_t fair) {
+bool ContentionMonitor::job_ended(int64_t now, int64_t wait, int64_t fair) {
   last_news_.store(now, std::memory_order_relaxed);
   if (wait > fair + kLateWait) {
     rest(now, kLossShare * wait);
@@ -99,7 +99,7 @@ bool BusyJudge::job_ended(int64_t now, int64_t wait, int64_t fair) {
   return false;
 }
 
-void BusyJudge::worker_woke(int64_t now, int64_t latency) {
+void ContentionMonitor::worker_woke(int64_t now, int64_t latency) {
   last_news_.store(now, std::memory_order_relaxed);
   const double before = wake_latency_.load(std::memory_order_relaxed);
   // One very late wake-up should show, but not for ever.
@@ -112,7 +112,7 @@ void BusyJudge::worker_woke(int64_t now, int64_t latency) {
   }
 }
 
-bool BusyJudge::claim_test_call(int64_t now) {
+bool ContentionMonitor::claim_test_call(int64_t now) {
   int64_t last = last_news_.load(std::memory_order_relaxed);
   return now - last > kTestEvery && last_news_.compare_exchange_strong(last, now);
 }

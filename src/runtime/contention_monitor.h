@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Judges from what is measured whether asking workers pays on the machine as it is now.
+// Decides from measured delays whether asking workers pays on the machine as it is now.
 #pragma once
 
 #include <atomic>
@@ -12,12 +12,13 @@ int64_t now_ns();
 // Remembers how late workers were. On a machine busy with others' work a claimed tile waits for a
 // time slice, milliseconds, so after such a wait workers are left alone for a period that makes the
 // loss a small fraction, doubling while it keeps happening and shrinking while it does not.
-class BusyJudge {
+class ContentionMonitor {
  public:
   // Whether a worker asked now is expected to help. Also looks, now and then, at how long this
   // thread itself had to wait for a processor.
   bool workers_help(int64_t now);
-  // Likewise, by what was told alone: also where threads of this process wait for each other.
+  // The same from the delays reported so far, without a look at this thread's own waiting. Also
+  // holds where threads of this process wait for each other.
   bool is_rested(int64_t now) const { return now >= rest_until_.load(std::memory_order_relaxed); }
   // A job ended whose caller waited `wait` ns for workers where `fair` ns were to be expected.
   // Returns whether that counts as late.

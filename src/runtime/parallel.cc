@@ -28,16 +28,17 @@
 #include <utility>
 
 #include "hologram/error.h"
-#include "src/runtime/beside.h"
 #include "src/runtime/contention_monitor.h"
 #include "src/runtime/float_mode.h"
+#include "src/runtime/futex.h"
+#include "src/runtime/idle_spin.h"
+#include "src/runtime/worker_pool.h"
+#include "src/runtime/worker_scope.h"
 
 namespace hologram {
 namespace internal {
 namespace {
 
-constexpr int kMaxThreads = 1024;
-constexpr int kSlots = 64;
 constexpr int kWakeFanOut = 4;
 constexpr int kTilesBits = 48;
 constexpr uint64_t kTilesMask = (uint64_t{1} << kTilesBits) - 1;
@@ -50,50 +51,6 @@ constexpr int64_t kTeamSpins = 5'000'000;
 // then even a lost time slice costs less than they bring.
 constexpr int64_t kWorthAskingAnyway = 4'000'000;
 
-struct alignas(128) Slot {
-  std::atomic<uint64_t> word{0};   // whether a guest may join << 63 | threads << 48 | tiles left
-  std::atomic<uint32_t> share{1};  // take tiles left / share at once
-  // Fixed while tiles are taken or left.
-  TileFunction function = nullptr;
-  void* context = nullptr;
-  int64_t end = 0;
-  uint32_t float_mode = 0;
-  // Tiles finished by workers, and the caller's wish to be woken when that changes.
-  alignas(64) std::atomic<int64_t> finished{0};
-  std::atomic<uint32_t> waiting{0};
-  std::atomic<bool> failed{false};
-  std::exception_ptr error;
-};
-
-struct alignas(128) Worker {
-  std::atomic<uint32_t> sleeping{0};
-  std::atomic<int64_t> called_at{0};
-  std::atomic<int64_t> tiles{0};
-};
-
-struct Pool {
-  alignas(64) std::atomic<uint64_t> taken{0};  // slots in use, by bit
-  alignas(64) std::atomic<uint32_t> published{0};
-  Slot slots[kSlots];
-  std::atomic<Worker*> workers[kMaxThreads] = {};  // index 0 is the caller: unused
-  std::atomic<int> alive{0};                       // workers 1..alive run
-  std::atomic<int> threads{0};                     // num_threads; 0 until known
-  std::mutex mutex;                                // starting workers
-  BusyJudge judge;
-  std::atomic<bool> always_ask{false};
-  std::atomic<ThreadTeam> team{nullptr};
-  std::atomic<int64_t> team_spins_until{0};  // for whichever thread
-  std::atomic<int> beside{0};                // threads that run circuits beside the program
-  std::atomic<int (*)()> count_source{nullptr};
-  std::atomic<int64_t> team_tiles{0};
-  std::atomic<int64_t> jobs{0};
-  std::atomic<int64_t> inline_jobs{0};
-  std::atomic<int64_t> late_jobs{0};
-  std::atomic<int64_t> guest_tiles{0};
-  std::atomic<bool> guest{false};  // one at a time, so that a job never has two
-  Bell bell;
-};
-
 constinit thread_local int t_depth = 0;
 // Until when the threads of a lent team spin for this thread.
 constinit thread_local int64_t t_team_spins_until = 0;
@@ -105,14 +62,15 @@ struct Region {
   ~Region() { --t_depth; }
 };
 
-Pool& pool();
+WorkerPool& pool();
 
 int threads_of(uint64_t word) { return static_cast<int>((word & ~kGuestBit) >> kTilesBits); }
 
 // Takes tiles for thread `id`; false when none are left or the job wants fewer threads. A guest's
 // id is what follows those of the job's threads.
 template <bool is_guest = false>
-bool claim(Slot& slot, std::conditional_t<is_guest, int&, int> id, int64_t& begin, int64_t& end) {
+bool claim(JobSlot& slot, std::conditional_t<is_guest, int&, int> id, int64_t& begin,
+           int64_t& end) {
   uint64_t word = slot.word.load(std::memory_order_acquire);
   while (true) {
     const uint64_t left = word & kTilesMask;
@@ -130,7 +88,7 @@ bool claim(Slot& slot, std::conditional_t<is_guest, int&, int> id, int64_t& begi
 
 // Runs claimed tiles; when they throw, keeps the first error and takes all that is left. Returns
 // how many tiles are thereby settled.
-int64_t run_claimed(Slot& slot, int id, int64_t begin, int64_t end) {
+int64_t run_claimed(JobSlot& slot, int id, int64_t begin, int64_t end) {
   const FloatModeScope mode(slot.float_mode);
   try {
     slot.function(slot.context, begin, end, id);
@@ -142,8 +100,8 @@ int64_t run_claimed(Slot& slot, int id, int64_t begin, int64_t end) {
   }
 }
 
-bool sleeping_call(Pool& p, int id) {
-  Worker* w = p.workers[id].load(std::memory_order_acquire);
+bool sleeping_call(WorkerPool& p, int id) {
+  WorkerThread* w = p.workers[id].load(std::memory_order_acquire);
   if (w == nullptr || w->sleeping.load(std::memory_order_seq_cst) == 0) return false;
   if (w->sleeping.exchange(0) == 0) return false;
   w->called_at.store(now_ns(), std::memory_order_relaxed);
@@ -152,7 +110,7 @@ bool sleeping_call(Pool& p, int id) {
 }
 
 // Wakes the sleeping among the threads that `id` is to wake: a tree, so that no one wakes many.
-void call_children(Pool& p, int id, int threads) {
+void call_children(WorkerPool& p, int id, int threads) {
   const int first = id * kWakeFanOut + 1;
   for (int child = first; child < std::min(first + kWakeFanOut, threads); ++child) {
     sleeping_call(p, child);
@@ -160,7 +118,7 @@ void call_children(Pool& p, int id, int threads) {
 }
 
 // Tells the caller of a job.
-void settle(Slot& slot, int64_t tiles) {
+void settle(JobSlot& slot, int64_t tiles) {
   slot.finished.fetch_add(tiles, std::memory_order_seq_cst);
   // The job may be over from here on; a wake-up that hits the slot's next user is harmless.
   if (slot.waiting.load(std::memory_order_seq_cst) != 0 && slot.waiting.exchange(0) != 0) {
@@ -169,10 +127,10 @@ void settle(Slot& slot, int64_t tiles) {
 }
 
 // Runs whatever is claimable; whether there was anything.
-bool work_on_slots(Pool& p, Worker& self, int id) {
+bool work_on_slots(WorkerPool& p, WorkerThread& self, int id) {
   bool worked = false;
   for (uint64_t bits = p.taken.load(std::memory_order_seq_cst); bits != 0; bits &= bits - 1) {
-    Slot& slot = p.slots[std::countr_zero(bits)];
+    JobSlot& slot = p.slots[std::countr_zero(bits)];
     const uint64_t word = slot.word.load(std::memory_order_seq_cst);
     if ((word & kTilesMask) == 0) continue;
     call_children(p, id, threads_of(word));
@@ -191,8 +149,8 @@ bool work_on_slots(Pool& p, Worker& self, int id) {
 
 void* worker_main(void* argument) {
   const int id = static_cast<int>(reinterpret_cast<intptr_t>(argument));
-  Pool& p = pool();
-  Worker& self = *p.workers[id].load(std::memory_order_acquire);
+  WorkerPool& p = pool();
+  WorkerThread& self = *p.workers[id].load(std::memory_order_acquire);
   const Region region;  // a parallel_for in a tile runs inline
   IdleSpin idle;
   while (true) {
@@ -220,7 +178,7 @@ void* worker_main(void* argument) {
 }
 
 // Starts workers until `wanted` run or the system refuses; how many run.
-int ensure_workers(Pool& p, int wanted) {
+int ensure_workers(WorkerPool& p, int wanted) {
   int alive = p.alive.load(std::memory_order_acquire);
   if (alive >= wanted) return alive;
   std::lock_guard lock(p.mutex);
@@ -234,8 +192,8 @@ int ensure_workers(Pool& p, int wanted) {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   while (alive < wanted) {
-    Worker* w = p.workers[alive + 1].load(std::memory_order_relaxed);
-    if (w == nullptr && (w = new (std::nothrow) Worker) == nullptr) break;
+    WorkerThread* w = p.workers[alive + 1].load(std::memory_order_relaxed);
+    if (w == nullptr && (w = new (std::nothrow) WorkerThread) == nullptr) break;
     p.workers[alive + 1].store(w, std::memory_order_release);
     pthread_t thread;
     if (pthread_create(&thread, &attributes, worker_main,
@@ -254,19 +212,19 @@ void before_fork() { pool().mutex.lock(); }
 void after_fork_in_parent() { pool().mutex.unlock(); }
 // The child has none of the workers, nor the callers whose jobs are in the slots.
 void after_fork_in_child() {
-  Pool& p = pool();
+  WorkerPool& p = pool();
   p.alive.store(0);
   p.taken.store(0);
   p.team.store(nullptr);
   p.guest.store(false);
   p.beside.store(0);
   p.bell.forget_sleepers();
-  for (Slot& slot : p.slots) {
+  for (JobSlot& slot : p.slots) {
     slot.word.store(0);
     slot.waiting.store(0);
   }
-  for (std::atomic<Worker*>& place : p.workers) {
-    if (Worker* w = place.load()) {
+  for (std::atomic<WorkerThread*>& place : p.workers) {
+    if (WorkerThread* w = place.load()) {
       w->sleeping.store(0);
       w->called_at.store(0);
     }
@@ -274,9 +232,9 @@ void after_fork_in_child() {
   p.mutex.unlock();
 }
 
-Pool& pool() {
-  static Pool* instance = [] {
-    auto* p = new Pool;  // leaked: workers use it until the process is gone
+WorkerPool& pool() {
+  static WorkerPool* instance = [] {
+    auto* p = new WorkerPool;  // leaked: workers use it until the process is gone
     pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
     return p;
   }();
@@ -286,16 +244,16 @@ Pool& pool() {
 int default_threads() {
   if (const char* text = std::getenv("OMP_NUM_THREADS")) {
     const long wish = std::strtol(text, nullptr, 10);
-    if (wish > 0) return static_cast<int>(std::min<long>(wish, kMaxThreads));
+    if (wish > 0) return static_cast<int>(std::min<long>(wish, kMaxWorkers));
   }
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) == 0) {
-    return std::clamp(CPU_COUNT(&set), 1, kMaxThreads);
+    return std::clamp(CPU_COUNT(&set), 1, kMaxWorkers);
   }
-  return static_cast<int>(std::clamp<long>(sysconf(_SC_NPROCESSORS_ONLN), 1, kMaxThreads));
+  return static_cast<int>(std::clamp<long>(sysconf(_SC_NPROCESSORS_ONLN), 1, kMaxWorkers));
 }
 
-Slot* take_slot(Pool& p) {
+JobSlot* take_slot(WorkerPool& p) {
   uint64_t taken = p.taken.load(std::memory_order_relaxed);
   while (taken != ~uint64_t{0}) {
     const int i = std::countr_one(taken);
@@ -305,7 +263,7 @@ Slot* take_slot(Pool& p) {
 }
 
 // Waits until workers have settled `target` tiles.
-void await(Slot& slot, int64_t target) {
+void await(JobSlot& slot, int64_t target) {
   const int64_t since = now_ns();
   while (slot.finished.load(std::memory_order_acquire) != target) {
     if (now_ns() - since < kWaitSpin) {
@@ -322,7 +280,7 @@ void await(Slot& slot, int64_t target) {
 // would take a member's number, and nobody would wait for it.
 struct TeamJob {
   const void* caller;  // a thread-local address that tells the caller from the others
-  Slot slot{};
+  JobSlot slot{};
   std::atomic<int> next_id{1};
   std::atomic<int64_t> others_tiles{0};
   int64_t caller_done = 0;
@@ -345,10 +303,10 @@ void run_member(void* argument) {
 }
 
 // On threads lent by another runtime, all of which have ended their part when team() returns.
-void run_on_team(Pool& p, ThreadTeam team, int64_t begin, int64_t tiles, int threads,
+void run_on_team(WorkerPool& p, ThreadTeam team, int64_t begin, int64_t tiles, int threads,
                  TileFunction function, void* context, int64_t start) {
   TeamJob job{&t_depth};
-  Slot& slot = job.slot;
+  JobSlot& slot = job.slot;
   slot.function = function;
   slot.context = context;
   slot.end = tiles;
@@ -369,7 +327,7 @@ void run_on_team(Pool& p, ThreadTeam team, int64_t begin, int64_t tiles, int thr
 }
 
 // On `threads` of the pool, the caller included; a guest may join.
-void run_shared(Pool& p, Slot& slot, int64_t begin, int64_t tiles, int threads, bool guest,
+void run_shared(WorkerPool& p, JobSlot& slot, int64_t begin, int64_t tiles, int threads, bool guest,
                 TileFunction function, void* context, int64_t start) {
   slot.function = function;
   slot.context = context;
@@ -412,20 +370,20 @@ void run_shared(Pool& p, Slot& slot, int64_t begin, int64_t tiles, int threads, 
 
 // The team, where its threads spin for this thread anyway. Else ours, which stop spinning sooner,
 // are the same for all threads, and serve the recorder's worker too.
-ThreadTeam lent_team(Pool& p, int64_t now) {
+ThreadTeam lent_team(WorkerPool& p, int64_t now) {
   return now < t_team_spins_until ? p.team.load(std::memory_order_acquire) : nullptr;
 }
 
 // For a thread beside the program: never on a lent team, which is tied to the threads that program
 // knows of, and with a place left for whoever comes to wait.
-void run_beside(Pool& p, int64_t tiles, int threads, TileFunction function, void* context,
+void run_beside(WorkerPool& p, int64_t tiles, int threads, TileFunction function, void* context,
                 int64_t start) {
   int helpers = 0;
   if (threads > 2 &&
       (p.judge.workers_help(start) || p.always_ask.load(std::memory_order_relaxed))) {
     helpers = std::min(threads - 2, ensure_workers(p, threads - 2));
   }
-  if (Slot* slot = take_slot(p); slot != nullptr) {
+  if (JobSlot* slot = take_slot(p); slot != nullptr) {
     run_shared(p, *slot, 0, tiles, helpers + 1, /*guest=*/true, function, context, start);
   } else {
     function(context, 0, tiles, 0);
@@ -439,7 +397,7 @@ void run_tiles(int64_t tiles, int max_threads, TileFunction function, void* cont
     fail(ErrorKind::kInvalidArgument, "parallel_for: max_threads is ", max_threads,
          "; pass a positive number, or 0 for num_threads()");
   }
-  int wish = max_threads == 0 ? num_threads() : std::min(max_threads, kMaxThreads);
+  int wish = max_threads == 0 ? num_threads() : std::min(max_threads, kMaxWorkers);
   // A thread beside the program is one of them.
   if (t_beside == 0 && wish > 1 && pool().beside.load(std::memory_order_relaxed) > 0) --wish;
   int threads = static_cast<int>(std::min<int64_t>(wish, tiles));
@@ -447,7 +405,7 @@ void run_tiles(int64_t tiles, int max_threads, TileFunction function, void* cont
     function(context, 0, tiles, 0);
     return;
   }
-  Pool& p = pool();
+  WorkerPool& p = pool();
   const Region region;
   const int64_t start = now_ns();
   if (t_beside != 0) return run_beside(p, tiles, threads, function, context, start);
@@ -476,7 +434,7 @@ void run_tiles(int64_t tiles, int max_threads, TileFunction function, void* cont
     return run_on_team(p, team, begin, tiles, wish, function, context, start);
   }
   threads = std::min(threads, ensure_workers(p, threads - 1) + 1);
-  Slot* slot = threads > 1 ? take_slot(p) : nullptr;
+  JobSlot* slot = threads > 1 ? take_slot(p) : nullptr;
   if (slot == nullptr) {
     function(context, begin, tiles, 0);
     return;
@@ -492,17 +450,17 @@ bool asks_workers_always() { return pool().always_ask.load(std::memory_order_rel
 
 Bell& beside_bell() { return pool().bell; }
 
-BesideScope::BesideScope(int threads) : outer_(std::exchange(t_beside, std::max(threads, 1))) {
-  Pool& p = pool();
+WorkerScope::WorkerScope(int threads) : outer_(std::exchange(t_beside, std::max(threads, 1))) {
+  WorkerPool& p = pool();
   p.beside.fetch_add(1, std::memory_order_relaxed);
 }
-BesideScope::~BesideScope() {
+WorkerScope::~WorkerScope() {
   pool().beside.fetch_sub(1, std::memory_order_relaxed);
   t_beside = outer_;
 }
 
 bool is_beside_claimable() {
-  Pool& p = pool();
+  WorkerPool& p = pool();
   for (uint64_t bits = p.taken.load(std::memory_order_seq_cst); bits != 0; bits &= bits - 1) {
     const uint64_t word = p.slots[std::countr_zero(bits)].word.load(std::memory_order_seq_cst);
     if ((word & kGuestBit) != 0 && (word & kTilesMask) != 0) return true;
@@ -511,13 +469,13 @@ bool is_beside_claimable() {
 }
 
 bool help_beside() {
-  Pool& p = pool();
+  WorkerPool& p = pool();
   if (t_depth != 0 || !is_beside_claimable() || p.guest.exchange(true)) return false;
   bool helped = false;
   {
     const Region region;
     for (uint64_t bits = p.taken.load(std::memory_order_seq_cst); bits != 0; bits &= bits - 1) {
-      Slot& slot = p.slots[std::countr_zero(bits)];
+      JobSlot& slot = p.slots[std::countr_zero(bits)];
       int id = 0;
       int64_t begin = 0;
       int64_t end = 0;
@@ -537,9 +495,9 @@ bool help_beside() {
 
 int num_threads() {
   if (internal::t_beside != 0) return internal::t_beside;
-  internal::Pool& p = internal::pool();
+  internal::WorkerPool& p = internal::pool();
   if (int (*count)() = p.count_source.load(std::memory_order_relaxed)) {
-    return std::clamp(count(), 1, internal::kMaxThreads);
+    return std::clamp(count(), 1, internal::kMaxWorkers);
   }
   const int threads = p.threads.load(std::memory_order_relaxed);
   if (threads != 0) [[likely]]
@@ -555,7 +513,7 @@ void set_num_threads(int threads) {
          " is not a number of threads; pass 1 or more");
   }
   internal::pool().count_source.store(nullptr);
-  internal::pool().threads.store(std::min(threads, internal::kMaxThreads));
+  internal::pool().threads.store(std::min(threads, internal::kMaxWorkers));
 }
 
 void set_thread_count_source(int (*count)()) { internal::pool().count_source.store(count); }
@@ -563,7 +521,7 @@ void set_thread_count_source(int (*count)()) { internal::pool().count_source.sto
 void set_thread_team(ThreadTeam team) { internal::pool().team.store(team); }
 
 void note_team_in_use() {
-  internal::Pool& p = internal::pool();
+  internal::WorkerPool& p = internal::pool();
   if (p.team.load(std::memory_order_relaxed) == nullptr || num_threads() <= 1) return;
   internal::t_team_spins_until = internal::now_ns() + internal::kTeamSpins;
   p.team_spins_until.store(internal::t_team_spins_until, std::memory_order_relaxed);
@@ -574,7 +532,7 @@ void testing::always_ask_workers(bool always) { internal::pool().always_ask.stor
 bool in_parallel_region() { return internal::t_depth != 0; }
 
 bool workers_answer_quickly() {
-  internal::Pool& p = internal::pool();
+  internal::WorkerPool& p = internal::pool();
   const int64_t now = internal::now_ns();
   const bool quick = p.judge.workers_help(now);
   if (p.alive.load(std::memory_order_relaxed) > 0 && p.judge.claim_test_call(now)) {
@@ -584,7 +542,7 @@ bool workers_answer_quickly() {
 }
 
 ParallelStats parallel_stats() {
-  internal::Pool& p = internal::pool();
+  internal::WorkerPool& p = internal::pool();
   ParallelStats s;
   s.jobs = p.jobs.load();
   s.inline_jobs = p.inline_jobs.load();
@@ -592,7 +550,7 @@ ParallelStats parallel_stats() {
   s.workers = p.alive.load();
   s.worker_tiles = p.team_tiles.load() + p.guest_tiles.load();
   for (int i = 1; i <= s.workers; ++i) {
-    if (internal::Worker* w = p.workers[i].load()) s.worker_tiles += w->tiles.load();
+    if (internal::WorkerThread* w = p.workers[i].load()) s.worker_tiles += w->tiles.load();
   }
   s.wake_latency_us = p.judge.wake_latency_ns() * 1e-3;
   return s;

@@ -12,9 +12,9 @@
 #include "hologram/error.h"
 #include "hologram/memory.h"
 #include "hologram/parallel.h"
-#include "src/runtime/beside.h"
 #include "src/runtime/recorder.h"
 #include "src/runtime/trace_hooks.h"
+#include "src/runtime/worker_scope.h"
 
 namespace hologram::internal {
 
@@ -409,7 +409,7 @@ bool Recorder::run_beside() {
   const int64_t begin_processor = processor_ns();
   bool finished;
   {
-    const BesideScope beside(circuit->threads);
+    const WorkerScope beside(circuit->threads);
     std::exception_ptr error;
     finished = run_first(error, /*keeps=*/true);
   }

@@ -10,9 +10,9 @@
 #include "hologram/memory.h"
 #include "hologram/parallel.h"
 #include "src/circuit/plan_cache.h"
-#include "src/runtime/beside.h"
 #include "src/runtime/recorder.h"
 #include "src/runtime/trace_hooks.h"
+#include "src/runtime/worker_scope.h"
 
 namespace hologram::internal {
 

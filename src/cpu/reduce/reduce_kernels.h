@@ -81,4 +81,8 @@ inline constexpr int64_t kFoldVectors = 256;
 // is none: sums take float32, float64 and int64, the half types nothing.
 const FoldKernel& fold_kernel(Isa isa, Fold fold, Dtype dtype);
 
+using FoldTable = FoldKernel[kFoldCount][kDtypeCount];
+// Adds the kernels of minima, maxima, their positions, any and all.
+void add_order_folds(Isa isa, FoldTable& table);
+
 }  // namespace hologram::cpu

@@ -15,8 +15,8 @@
 #include <thread>
 #include <vector>
 
-#include "src/runtime/beside.h"
 #include "src/runtime/contention_monitor.h"
+#include "src/runtime/worker_scope.h"
 #include "tests/cpp/runtime/support.h"
 
 namespace hologram {
@@ -61,7 +61,7 @@ TEST_F(Parallel, AGuestJoinsWorkBesideTheProgram) {
     std::atomic<bool> done{false}, guest_came{false};
     std::atomic<int> wrong{0};
     std::thread beside([&] {
-      const internal::BesideScope scope(threads);
+      const internal::WorkerScope scope(threads);
       EXPECT_EQ(num_threads(), threads);
       parallel_for(400, 0, [&](int64_t begin, int64_t end, int worker) {
         if (worker < 0 || worker >= threads) ++wrong;
@@ -86,7 +86,7 @@ TEST_F(Parallel, AGuestJoinsWorkBesideTheProgram) {
   }
   EXPECT_FALSE(internal::help_beside());
   // With one thread there is no place for a guest.
-  const internal::BesideScope scope(1);
+  const internal::WorkerScope scope(1);
   parallel_for(10, 0, [&](int64_t begin, int64_t end, int) {
     EXPECT_EQ(end - begin, 10);
     EXPECT_FALSE(internal::is_beside_claimable());
@@ -274,8 +274,8 @@ TEST_F(Parallel, AfterALateWorkerTheCallerWorksAlone) {
   EXPECT_TRUE(alone);
 }
 
-TEST(BusyJudge, RestsAfterLateJobsAndRecovers) {
-  internal::BusyJudge judge;
+TEST(ContentionMonitor, RestsAfterLateJobsAndRecovers) {
+  internal::ContentionMonitor judge;
   int64_t now = 1'000'000'000;
   EXPECT_TRUE(judge.workers_help(now));
   EXPECT_FALSE(judge.job_ended(now, 50'000, 100'000));
@@ -293,8 +293,8 @@ TEST(BusyJudge, RestsAfterLateJobsAndRecovers) {
   EXPECT_TRUE(judge.workers_help(now + 21'000'000));  // forgiven: the shortest rest again
 }
 
-TEST(BusyJudge, RestsWhenWakingTakesLong) {
-  internal::BusyJudge judge;
+TEST(ContentionMonitor, RestsWhenWakingTakesLong) {
+  internal::ContentionMonitor judge;
   const int64_t now = 1'000'000'000;
   for (int i = 0; i < 20; ++i) judge.worker_woke(now, 30'000);
   EXPECT_TRUE(judge.workers_help(now));
@@ -345,8 +345,8 @@ TEST_F(Parallel, AskingWhetherWorkersAnswerIsNoWork) {
 }
 
 // Waking a worker to see how long it takes is done now and then, however often one asks.
-TEST(BusyJudge, MakesTestCallsNowAndThen) {
-  internal::BusyJudge judge;
+TEST(ContentionMonitor, MakesTestCallsNowAndThen) {
+  internal::ContentionMonitor judge;
   const int64_t now = 1'000'000'000;
   EXPECT_TRUE(judge.claim_test_call(now));
   for (int i = 0; i < 10000; ++i) EXPECT_FALSE(judge.claim_test_call(now + i * 5'000));

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: MIT
+// The inner loops of extremes, of their positions, and of any and all, for every instruction set.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/cpu/reduce/order_kernels.cc"
+#include "src/cpu/simd/targets.h"
+// clang-format off
+#include "src/cpu/reduce/fold-inl.h"
+// clang-format on
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+HWY_BEFORE_NAMESPACE();
+namespace hologram {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+namespace {
+
+using cpu::Indexed;
+
+// ---- extremes ----
+
+template <bool kMax, class T>
+HWY_INLINE T WorstOf() {
+  if constexpr (kIsFloat<T>) {
+    return kMax ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::infinity();
+  } else {
+    return kMax ? std::numeric_limits<T>::lowest() : std::numeric_limits<T>::max();
+  }
+}
+// Any NaN wins.
+template <bool kMax, class T>
+HWY_INLINE T Extreme(T a, T b) {
+  if constexpr (kIsFloat<T>) {
+    if (a != a) return a;
+    return (kMax ? a > b : a < b) ? a : b;
+  } else {
+    return kMax ? std::max(a, b) : std::min(a, b);
+  }
+}
+template <bool kMax, class V>
+HWY_INLINE V ExtremeV(V a, V b) {
+  if constexpr (kMax) {
+    return hn::Max(a, b);
+  } else {
+    return hn::Min(a, b);
+  }
+}
+
+// x86 max drops NaN, so whether there was one is kept aside.
+template <bool kMax, class T, class Map>
+HWY_INLINE T ExtremeBlock(const T* x, int64_t n, Map map) {
+  if constexpr (kIsFloat<T>) {
+    const Tag<T> d;
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+    const auto worst = hn::Set(d, WorstOf<kMax, T>());
+    auto m0 = worst, m1 = worst, m2 = worst, m3 = worst;
+    auto nan0 = hn::Zero(d), nan1 = hn::Zero(d);
+    int64_t i = 0;
+    for (; i + 4 * lanes <= n; i += 4 * lanes) {
+      const auto v0 = map(hn::LoadU(d, x + i));
+      const auto v1 = map(hn::LoadU(d, x + i + lanes));
+      const auto v2 = map(hn::LoadU(d, x + i + 2 * lanes));
+      const auto v3 = map(hn::LoadU(d, x + i + 3 * lanes));
+      m0 = ExtremeV<kMax>(m0, v0), m1 = ExtremeV<kMax>(m1, v1);
+      m2 = ExtremeV<kMax>(m2, v2), m3 = ExtremeV<kMax>(m3, v3);
+      nan0 = hn::Or(nan0, hn::VecFromMask(d, hn::Or(hn::IsNaN(v0), hn::IsNaN(v1))));
+      nan1 = hn::Or(nan1, hn::VecFromMask(d, hn::Or(hn::IsNaN(v2), hn::IsNaN(v3))));
+    }
+    m0 = ExtremeV<kMax>(ExtremeV<kMax>(m0, m1), ExtremeV<kMax>(m2, m3));
+    for (; i < n; i += lanes) {
+      auto v = worst;
+      if (i + lanes <= n) {
+        v = map(hn::LoadU(d, x + i));
+      } else {
+        const auto mask = hn::FirstN(d, static_cast<size_t>(n - i));
+        v = hn::IfThenElse(mask, map(LoadFirst(d, x + i, n - i)), worst);
+      }
+      m0 = ExtremeV<kMax>(m0, v);
+      nan0 = hn::Or(nan0, hn::VecFromMask(d, hn::IsNaN(v)));
+    }
+    if (!hn::AllFalse(d, hn::MaskFromVec(hn::Or(nan0, nan1)))) {
+      return std::numeric_limits<T>::quiet_NaN();
+    }
+    return hn::GetLane(kMax ? hn::MaxOfLanes(d, m0) : hn::MinOfLanes(d, m0));
+  } else {
+    T best = WorstOf<kMax, T>();
+    for (int64_t i = 0; i < n; ++i) best = Extreme<kMax>(best, x[i]);
+    return best;
+  }
+}
+
+template <class T, bool kMax, class Map>
+struct ExtremeFold {
+  using Acc = T;
+  static HWY_INLINE T MapOne(T x) {
+    if constexpr (std::is_same_v<Map, Magnitude>) {
+      return std::abs(x);
+    } else {
+      return x;
+    }
+  }
+  static void Init(void* acc, int64_t n) {
+    std::fill_n(static_cast<T*>(acc), n, WorstOf<kMax, T>());
+  }
+  static void Rows(const void* x, int64_t count, int64_t n, int64_t stride, int64_t, void* acc,
+                   double) {
+    auto* a = static_cast<T*>(acc);
+    const T* row = static_cast<const T*>(x);
+    for (int64_t r = 0; r < count; ++r, row += stride) {
+      a[r] = Extreme<kMax>(a[r], ExtremeBlock<kMax>(row, n, Map()));
+    }
+  }
+  static void Cols(const void* x, int64_t cols, int64_t n, int64_t stride, int64_t, void* acc,
+                   double) {
+    T* HWY_RESTRICT a = static_cast<T*>(acc);
+    for (int64_t i = 0; i < n; ++i) {
+      const T* row = static_cast<const T*>(x) + i * stride;
+      for (int64_t j = 0; j < cols; ++j) {
+        const T v = MapOne(row[j]);
+        if constexpr (kIsFloat<T>) {
+          const bool keep = kMax ? (a[j] > v) | (a[j] != a[j]) : (a[j] < v) | (a[j] != a[j]);
+          a[j] = keep ? a[j] : v;
+        } else {
+          a[j] = Extreme<kMax>(a[j], v);
+        }
+      }
+    }
+  }
+  static void Merge(void* acc, const void* other, int64_t n) { Cols(other, n, 1, n, 0, acc, 0); }
+};
+
+// Whether b comes before a: NaN before anything, then the better value, then the smaller index.
+template <bool kMax, class T>
+HWY_INLINE bool Beats(T b, T a) {
+  if constexpr (kIsFloat<T>) {
+    if (a != a) return false;
+    if (b != b) return true;
+  }
+  return kMax ? b > a : b < a;
+}
+
+template <class T, bool kMax>
+struct ArgFold {
+  using Acc = Indexed<T>;
+  static void Init(void* acc, int64_t n) {
+    std::fill_n(static_cast<Acc*>(acc), n, Acc{WorstOf<kMax, T>(), -1});
+  }
+  static HWY_INLINE void Take(Acc& a, T value, int64_t index) {
+    if (a.index < 0 || Beats<kMax>(value, a.value)) a = {value, index};
+  }
+  static void Rows(const void* x, int64_t count, int64_t n, int64_t stride, int64_t first,
+                   void* acc, double) {
+    // A block is searched only if its extreme beats what there is.
+    constexpr int64_t kBlock = 1024;
+    for (int64_t r = 0; r < count; ++r) {
+      const T* row = static_cast<const T*>(x) + r * stride;
+      Acc& a = static_cast<Acc*>(acc)[r];
+      for (int64_t i = 0; i < n; i += kBlock) {
+        const int64_t length = std::min(kBlock, n - i);
+        const T best = ExtremeBlock<kMax>(row + i, length, Same());
+        if (a.index >= 0 && !Beats<kMax>(best, a.value)) continue;
+        int64_t at = 0;
+        if constexpr (kIsFloat<T>) {
+          if (best != best) {
+            while (row[i + at] == row[i + at]) ++at;
+            a = {best, first + i + at};
+            break;
+          }
+        }
+        while (row[i + at] != best) ++at;
+        a = {best, first + i + at};
+      }
+    }
+  }
+  static void Cols(const void* x, int64_t cols, int64_t n, int64_t stride, int64_t first, void* acc,
+                   double) {
+    auto* a = static_cast<Acc*>(acc);
+    for (int64_t i = 0; i < n; ++i) {
+      const T* row = static_cast<const T*>(x) + i * stride;
+      for (int64_t j = 0; j < cols; ++j) Take(a[j], row[j], first + i);
+    }
+  }
+  static void Merge(void* acc, const void* other, int64_t n) {
+    const auto* b = static_cast<const Acc*>(other);
+    for (int64_t i = 0; i < n; ++i) {
+      if (b[i].index >= 0) Take(static_cast<Acc*>(acc)[i], b[i].value, b[i].index);
+    }
+  }
+};
+
+// ---- any and all ----
+
+template <class T, bool kAny>
+struct TruthFold {
+  static void Init(void* acc, int64_t n) {
+    std::fill_n(static_cast<uint8_t*>(acc), n, kAny ? 0 : 1);
+  }
+  static void Rows(const void* x, int64_t count, int64_t n, int64_t stride, int64_t, void* acc,
+                   double) {
+    auto* a = static_cast<uint8_t*>(acc);
+    constexpr int64_t kBlock = 1024;
+    for (int64_t r = 0; r < count; ++r) {
+      const T* row = static_cast<const T*>(x) + r * stride;
+      for (int64_t i = 0; i < n && a[r] != kAny; i += kBlock) {
+        const int64_t length = std::min(kBlock, n - i);
+        int found = 0;  // an element that settles the matter
+        for (int64_t k = 0; k < length; ++k) found |= (row[i + k] != T(0)) == kAny;
+        if (found != 0) a[r] = kAny;
+      }
+    }
+  }
+  static void Cols(const void* x, int64_t cols, int64_t n, int64_t stride, int64_t, void* acc,
+                   double) {
+    auto* HWY_RESTRICT a = static_cast<uint8_t*>(acc);
+    for (int64_t i = 0; i < n; ++i) {
+      const T* row = static_cast<const T*>(x) + i * stride;
+      for (int64_t j = 0; j < cols; ++j) {
+        const uint8_t one = row[j] != T(0);
+        a[j] = kAny ? a[j] | one : a[j] & one;
+      }
+    }
+  }
+  static void Merge(void* acc, const void* other, int64_t n) {
+    auto* a = static_cast<uint8_t*>(acc);
+    const auto* b = static_cast<const uint8_t*>(other);
+    for (int64_t i = 0; i < n; ++i) a[i] = kAny ? a[i] | b[i] : a[i] & b[i];
+  }
+};
+
+template <class T>
+void AddOrdered(Kernels& table, Dtype t) {
+  At(table, Fold::kMin, t) = KernelOf<ExtremeFold<T, false, Same>>(sizeof(T));
+  At(table, Fold::kMax, t) = KernelOf<ExtremeFold<T, true, Same>>(sizeof(T));
+  At(table, Fold::kArgMin, t) = KernelOf<ArgFold<T, false>>(sizeof(Indexed<T>));
+  At(table, Fold::kArgMax, t) = KernelOf<ArgFold<T, true>>(sizeof(Indexed<T>));
+  At(table, Fold::kAny, t) = KernelOf<TruthFold<T, true>>(1);
+  At(table, Fold::kAll, t) = KernelOf<TruthFold<T, false>>(1);
+}
+
+template <class T>
+void AddMagnitudes(Kernels& table, Dtype t) {
+  At(table, Fold::kMinAbs, t) = KernelOf<ExtremeFold<T, false, Magnitude>>(sizeof(T));
+  At(table, Fold::kMaxAbs, t) = KernelOf<ExtremeFold<T, true, Magnitude>>(sizeof(T));
+}
+
+}  // namespace
+
+void AddOrderFolds(Kernels& table) {
+  AddMagnitudes<float>(table, Dtype::kFloat32);
+  AddMagnitudes<double>(table, Dtype::kFloat64);
+  AddOrdered<uint8_t>(table, Dtype::kBool);
+  AddOrdered<uint8_t>(table, Dtype::kUInt8);
+  AddOrdered<int8_t>(table, Dtype::kInt8);
+  AddOrdered<int16_t>(table, Dtype::kInt16);
+  AddOrdered<int32_t>(table, Dtype::kInt32);
+  AddOrdered<int64_t>(table, Dtype::kInt64);
+  AddOrdered<float>(table, Dtype::kFloat32);
+  AddOrdered<double>(table, Dtype::kFloat64);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace hologram
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace hologram::cpu {
+
+void add_order_folds(Isa isa, FoldTable& table) { HOLOGRAM_FOR_ISA(isa, AddOrderFolds)(table); }
+
+}  // namespace hologram::cpu
+#endif

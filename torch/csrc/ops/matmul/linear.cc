@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT
+// linear and its gradients.
+#include <ATen/ops/linear_native.h>
+
+#include "dispatch/autograd_bypass.h"
+#include "ops/matmul/product.h"
+#include "ops/reduce/reduce.h"
+
+namespace hologram_torch {
+namespace {
+
+using at::Tensor;
+
+// A contiguous tensor whose leading dimensions are taken as one.
+Matrix rows_of(const Tensor& t) {
+  const int64_t cols = t.size(-1);
+  return {t, t.numel() / cols, cols, cols, false};
+}
+
+Matrix transpose_of(Matrix m) {
+  std::swap(m.rows, m.cols);
+  m.transposed = !m.transposed;
+  return m;
+}
+
+bool is_weight(const Tensor& weight, at::ScalarType type) {
+  return is_plain(weight) && weight.dim() == 2 && weight.scalar_type() == type &&
+         weight.numel() > 0;
+}
+
+bool blas_linear(const Tensor& input, const Tensor& weight, const std::optional<Tensor>& bias) {
+  const at::ScalarType type = input.scalar_type();
+  if (!is_blas_type(type) || !is_plain(input) || input.dim() < 1 || input.numel() == 0 ||
+      !is_weight(weight, type) || weight.size(1) != input.size(-1) ||
+      weight.numel() > std::numeric_limits<int>::max() ||
+      input.numel() > std::numeric_limits<int>::max()) {
+    return false;
+  }
+  if (bias.has_value() && bias->defined() &&
+      (!is_plain(*bias) || bias->scalar_type() != type || bias->dim() != 1 ||
+       bias->size(0) != weight.size(0))) {
+    return false;
+  }
+  return has_gemm(type);
+}
+
+c10::SmallVector<int64_t, 5> with_last(const Tensor& t, int64_t last) {
+  c10::SmallVector<int64_t, 5> sizes(t.sizes().begin(), t.sizes().end());
+  sizes.back() = last;
+  return sizes;
+}
+
+Tensor linear(const Tensor& input, const Tensor& weight, const std::optional<Tensor>& bias) {
+  const bool biased = bias.has_value() && bias->defined();
+  if (C10_LIKELY(blas_linear(input, weight, bias))) {
+    const Tensor x = input.is_contiguous() ? input : input.contiguous();
+    Tensor out = make_tensor(with_last(x, weight.size(0)), x.scalar_type());
+    multiply({.a = rows_of(x),
+              .b = transpose_of(matrix_of(weight)),
+              .addend = biased ? addend_of(*bias, weight.size(0)) : Addend(),
+              .out = out,
+              .beta = biased ? 1.0 : 0.0});
+    return out;
+  }
+  return call_fallback<"linear">(input, weight, bias).back().toTensor();
+}
+
+// PyTorch differentiates linear as a whole backwards only; its parts have tangents.
+Tensor linear_autograd(c10::DispatchKeySet keys, const Tensor& input, const Tensor& weight,
+                       const std::optional<Tensor>& bias) {
+  if (C10_UNLIKELY(carries_tangent(input) || carries_tangent(weight) || carries_tangent(bias))) {
+    return at::native::linear(input, weight, bias);
+  }
+  return call_autograd<"linear", Tensor, const Tensor&, const Tensor&,
+                       const std::optional<Tensor>&>(keys, input, weight, bias);
+}
+
+// For empty, complex and half tensors and whatever else BLAS does not take.
+std::tuple<Tensor, Tensor, Tensor> linear_backward_by_parts(const Tensor& input, const Tensor& grad,
+                                                            const Tensor& weight,
+                                                            std::array<bool, 3> wanted) {
+  if (weight.dim() == 1) {  // one output, and no dimension for it
+    auto [grad_input, grad_weight, grad_bias] =
+        linear_backward_by_parts(input, grad.unsqueeze(-1), weight.unsqueeze(0), wanted);
+    return {grad_input, wanted[1] ? grad_weight.squeeze(0) : grad_weight, grad_bias};
+  }
+  int64_t count = 1;
+  for (int64_t d = 0; d + 1 < input.dim(); ++d) count *= input.size(d);
+  Tensor grad_input, grad_weight, grad_bias;
+  const Tensor rows = grad.reshape({count, grad.size(-1)});
+  if (wanted[0]) grad_input = rows.mm(weight.conj()).reshape(input.sizes());
+  if (wanted[1]) grad_weight = rows.t().mm(input.reshape({count, input.size(-1)}).conj());
+  if (wanted[2]) grad_bias = rows.sum(0);
+  return {grad_input, grad_weight, grad_bias};
+}
+
+std::tuple<Tensor, Tensor, Tensor> linear_backward(const Tensor& input, const Tensor& grad_output,
+                                                   const Tensor& weight,
+                                                   std::array<bool, 3> wanted) {
+  if (!grad_output.defined()) return {};
+  const auto is_result = [&](const Tensor& t) {
+    return t.dim() == input.dim() && t.size(-1) == weight.size(0) &&
+           t.sizes().slice(0, t.sizes().size() - 1) ==
+               input.sizes().slice(0, input.sizes().size() - 1);
+  };
+  if (!blas_linear(input, weight, std::nullopt) || !is_plain(grad_output) ||
+      grad_output.scalar_type() != input.scalar_type() || grad_output.numel() == 0 ||
+      !is_result(grad_output)) {
+    return linear_backward_by_parts(input, grad_output, weight, wanted);
+  }
+  const Tensor grad = grad_output.is_contiguous() ? grad_output : grad_output.contiguous();
+  const at::ScalarType type = input.scalar_type();
+  const Matrix g = rows_of(grad);
+  Tensor grad_input, grad_weight, grad_bias;
+  if (wanted[0]) {
+    grad_input = make_tensor(input.sizes(), type);
+    multiply({.a = g, .b = matrix_of(weight), .addend = {}, .out = grad_input});
+  }
+  if (wanted[1]) {
+    grad_weight = make_tensor({g.cols, input.size(-1)}, type);
+    const Tensor x = input.is_contiguous() ? input : input.contiguous();
+    multiply({.a = transpose_of(g), .b = rows_of(x), .addend = {}, .out = grad_weight});
+  }
+  if (wanted[2]) {  // the sum over all dimensions but the last
+    const Tensor rows = grad.dim() == 2 ? grad : grad.view({g.rows, g.cols});
+    grad_bias = reduced(hologram::Reduction::sum, rows, plan_dim(rows, 0, /*keepdim=*/false), type);
+  }
+  return {std::move(grad_input), std::move(grad_weight), std::move(grad_bias)};
+}
+
+}  // namespace
+}  // namespace hologram_torch
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  using namespace hologram_torch;
+  register_native<&linear>(m, "linear");
+  register_untracked<"linear", &linear_autograd>();
+  register_native<&linear_backward>(m, "linear_backward");
+}
