@@ -78,7 +78,7 @@ class HOLOGRAM_API Circuit {
 
   // For people: the ops as recorded and, once it is canonical, the kernels.
   std::string print() const;
-  // Likewise as JSON: {"records": ..., "plan": ... or null}.
+  // The same as JSON: {"records": ..., "plan": ... or null}.
   std::string json() const;
   CircuitStats stats() const;
 

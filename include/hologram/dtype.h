@@ -23,7 +23,7 @@ enum class Dtype : uint8_t {
   kFloat32 = 8,
   kFloat64 = 9,
   kComplex64 = 10,   // moved and copied; arithmetic is left to the front end
-  kComplex128 = 11,  // likewise
+  kComplex128 = 11,  // moved and copied, as complex64
 };
 inline constexpr int kDtypeCount = 12;
 

@@ -14,7 +14,7 @@ namespace hologram {
 class Buffer;
 
 // C = alpha op(A) op(B) + beta C, everything row-major: op(A) is m x k, op(B) is k x n, C is m x n.
-// A is stored m x k with rows lda elements apart, or k x m when trans_a; B and ldb likewise. With
+// A is stored m x k with rows lda elements apart, or k x m when trans_a; the same holds for B. With
 // beta 0, C is not read, so NaN there does not survive. A, B and C have one dtype; alpha and beta
 // are converted to the type computed in (float32 for the half types, the integer itself).
 struct GemmArgs {

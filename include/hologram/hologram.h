@@ -155,7 +155,7 @@ HOLOGRAM_C_API int hologram_clear_all_registries(void);
 /* --- Tensors: shapes on buffers, and DLPack ----------------------------------------------- */
 
 struct DLManagedTensor;          /* see hologram/dlpack.h */
-struct DLManagedTensorVersioned; /* likewise */
+struct DLManagedTensorVersioned; /* see hologram/dlpack.h */
 
 /* A view of a buffer from element `offset` on, row-major where strides is NULL; strides count
  * elements. shape and strides have ndim entries. */
@@ -224,11 +224,11 @@ HOLOGRAM_C_API int hologram_reduce_sum_f32(uint64_t ex, uint64_t x, uint64_t y, 
 HOLOGRAM_C_API int hologram_reduce_min_f32(uint64_t ex, uint64_t x, uint64_t y, int64_t n);
 HOLOGRAM_C_API int hologram_reduce_max_f32(uint64_t ex, uint64_t x, uint64_t y, int64_t n);
 
-/* loss[0] = loss[1] / n, loss[1] = the sum of the terms below over n elements, loss[2] = n; the
- * buffer has at least three elements. Where `value` is not NULL the call waits and gives loss[0]
- * there. mse                   (pred - target)^2 cross_entropy         -target log(pred), for
- * probabilities; logarithms not below -100 binary_cross_entropy  -(target log(pred) + (1 - target)
- * log(1 - pred)), likewise; NaN for pred outside [0, 1] */
+/* loss[0] = loss[1] / n, loss[1] = the sum of n terms, loss[2] = n; the buffer has at least three
+ * elements. Where `value` is not NULL the call waits and gives loss[0] there. The terms:
+ * - mse: (pred - target)^2
+ * - cross_entropy: -target log(pred) for probabilities, logarithms not below -100
+ * - binary_cross_entropy: -(target log(pred) + (1 - target) log(1 - pred)), NaN outside [0, 1] */
 HOLOGRAM_C_API int hologram_mse_loss_f32(uint64_t ex, uint64_t pred, uint64_t target, uint64_t loss,
                                          int64_t n, float* value);
 HOLOGRAM_C_API int hologram_cross_entropy_loss_f32(uint64_t ex, uint64_t pred, uint64_t target,
@@ -253,8 +253,8 @@ HOLOGRAM_C_API int hologram_matvec_f32(uint64_t ex, uint64_t a, uint64_t x, uint
 HOLOGRAM_C_API int hologram_elementwise(uint64_t ex, int op, const uint64_t* inputs,
                                         const double* numbers, int arity, uint64_t out, int64_t n);
 
-/* hologram_add(executor, x, y, out, n), hologram_exp(executor, x, out, n), ...: likewise, one
- * function for each row. */
+/* hologram_add(executor, x, y, out, n), hologram_exp(executor, x, out, n), ...: a function for each
+ * row, as hologram_elementwise() without numbers. */
 #define HOLOGRAM_ROW(name, id) \
   HOLOGRAM_C_API int hologram_##name(uint64_t ex, uint64_t x, uint64_t out, int64_t n);
 HOLOGRAM_UNARY_ROWS(HOLOGRAM_ROW)

@@ -28,7 +28,7 @@ struct OpInfo {
   bool result_is_bool;  // comparisons and predicates
   Accuracy accuracy;
   float ulp32;  // largest error in float32, in ULP
-  float ulp64;  // likewise in float64
+  float ulp64;  // largest error in float64, in ULP
   std::string_view doc;
 
   // Costs many instructions an element, so fewer elements pay for another thread.

@@ -76,7 +76,7 @@ HOLOGRAM_API bool record_strided(OpId op, Dtype compute, const RecordOperand* op
 HOLOGRAM_API bool record_copy(const RecordOperand& out, const RecordOperand& in, int ndim,
                               const int64_t* shape, const int64_t* out_strides,
                               const int64_t* in_strides);
-// Likewise, n contiguous elements of each.
+// out = in for n contiguous elements of each, converted.
 HOLOGRAM_API bool record_flat_copy(const RecordOperand& out, const RecordOperand& in, int64_t n);
 // out[r] = op over in[r][0..cols), rows contiguous and one after another in `in`, results
 // contiguous. in is converted to out's dtype first for sum, mean, prod, norm, var and std, as

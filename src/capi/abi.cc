@@ -49,7 +49,7 @@ static_assert(same(HOLOGRAM_REDUCE_VAR, Reduction::var));
 static_assert(same(HOLOGRAM_REDUCE_STD, Reduction::std));
 static_assert(same(HOLOGRAM_REDUCE_ARGMIN, Reduction::argmin));
 static_assert(same(HOLOGRAM_REDUCE_ARGMAX, Reduction::argmax));
-static_assert(HOLOGRAM_REDUCE_ARGMAX + 1 == kReductionCount, "likewise");
+static_assert(HOLOGRAM_REDUCE_ARGMAX + 1 == kReductionCount, "a reduction without a number");
 
 #define HOLOGRAM_ROW(name, id) static_assert(same(HOLOGRAM_OP_##name, OpId::name));
 HOLOGRAM_ELEMENTWISE_ROWS(HOLOGRAM_ROW)

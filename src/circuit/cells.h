@@ -181,7 +181,7 @@ class Readers : public CellTree {
   }
 
   std::vector<int> first_;    // of the list of those who read all cells under a node
-  std::vector<int> settled_;  // likewise: the level of those who were settled
+  std::vector<int> settled_;  // of each node: the level of the readers that were settled
   std::vector<char> any_;     // whether a node or one under it has any
   std::vector<Listed> listed_;
 };

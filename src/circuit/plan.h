@@ -83,7 +83,7 @@ struct KernelCall {
   // In the order in which they were recorded. The first is not present where it is a result that
   // the kernel's instructions alone see.
   std::vector<CallSlot> operands;
-  std::vector<uint64_t> attributes;  // likewise
+  std::vector<uint64_t> attributes;  // in the order in which they were recorded
   uint32_t first_number = 0;         // its numbers follow each other among the immediates
 
   int64_t bytes() const;  // read and written
@@ -212,9 +212,9 @@ void for_slots(const Kernel& kernel, F&& f) {
 
 // "add", "convert", "mean", "softmax", "nll_loss": what a record or an instruction does.
 std::string code_name(uint16_t code, uint16_t attr);
-// What a kernel does, op by op: "mul_add_relu"; of a call its name: "gemm_relu". Repeats are
-// counted
-// ("mul_add_x3"), conversions named only where there is nothing else, long programs cut short.
+// What a kernel does, op by op: "mul_add_relu"; a call's name comes first: "gemm_relu".
+// Repeats are counted ("mul_add_x3"). Conversions are named only where there is nothing else.
+// Long programs are cut short.
 std::string kernel_name(const Kernel& kernel);
 
 // Operands and kernels as JSON, field by field as in the structures above.

@@ -45,8 +45,8 @@ struct CircuitBounds {
   static constexpr int kMaxOps = 1024;
   static constexpr int kLookEvery = 32;  // records between two counts of kept bytes
   static constexpr size_t kKeptFloor = size_t{64} << 20;
-  static constexpr size_t kKeptShare = 64;     // of the memory limit: one part in so many
-  static constexpr size_t kUnbackedShare = 4;  // likewise
+  static constexpr size_t kKeptShare = 64;     // divides the memory limit
+  static constexpr size_t kUnbackedShare = 4;  // divides the memory limit
   // Nanoseconds of calls with which a circuit is not kept open for another call: the next one, with
   // the work after it, is a circuit of its own. Depends on nothing but what was recorded, so that
   // equal programs are cut equally and find their plans.
@@ -58,8 +58,8 @@ struct CircuitBounds {
 enum class Why : uint8_t {
   kAsked,    // errors go to the caller
   kPassing,  // errors of running are kept on the default stream; those of preparing are thrown
-  kBounds,   // likewise: it had grown to its bounds
-  kMemory,   // likewise, but nothing is done where that would have to wait for what waits for us
+  kBounds,   // errors as with kPassing: the circuit had grown to its bounds
+  kMemory,   // as kPassing, but gives up where it would wait for a thread that waits for this one
   kCall,     // its calls are worth the worker's while
   kMode,     // what comes next is called by a thread that rounds in another way
   kAge,      // nobody recorded or asked for a while
@@ -134,11 +134,11 @@ class Recorder {
   // Appends one op: a Record whose loops are settled. operands[k] become record.operands[k].
   // False where an operand cannot be recorded.
   bool append(circuit::Record& record, const RecordOperand* operands);
-  // Likewise, n contiguous elements of each operand.
+  // Appends an op on n contiguous elements of each operand.
   bool append_flat(uint16_t code, Dtype compute, const RecordOperand* operands, int arity,
                    int64_t n);
 
-  // Likewise, for a call.
+  // Appends a call.
   bool append_call(uint16_t kind, std::span<const CallOperand> operands,
                    std::span<const uint64_t> attributes, std::span<const uint64_t> numbers,
                    double cost);
@@ -151,7 +151,7 @@ class Recorder {
 
   // Runs everything recorded; whether a circuit was run. Throws what `why` says.
   bool flush(Why why);
-  // Likewise, what was recorded up to a circuit.
+  // Runs what was recorded up to the circuit of that epoch; whether a circuit was run.
   bool flush_until(uint64_t epoch, Why why);
   // Whether this thread is inside a circuit that the device is running.
   bool runs_here() const;
@@ -215,7 +215,7 @@ class Recorder {
   std::exception_ptr explained(std::exception_ptr error) const;
   void prepare();
   void run_prepared();
-  // Likewise, held against the ops one by one.
+  // Runs the circuit and compares every result with those of its ops run one by one.
   void run_checked();
   // In trace.cc. Runs plan_ launch by launch; false, with nothing run, where nobody wants that.
   [[gnu::noinline]] bool run_watched();

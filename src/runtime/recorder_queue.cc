@@ -160,7 +160,7 @@ std::unique_ptr<OpenCircuit> Recorder::finish_first() {
   return circuit;
 }
 
-// Likewise. What nobody needs is released before anybody hears that the circuit is done, so that
+// As finish_first(). Dead buffers are released before waiting threads learn of the end, so that
 // memory is free after a wait. But not foreign memory: who waits may hold what its deleter needs.
 void Recorder::finish_on_worker() {
   std::unique_ptr<OpenCircuit> circuit;

@@ -75,7 +75,8 @@ void add_floats(Functions& f) {
                              "y [m] = a [m x n] x [n], row-major float32 buffers.");
   f.add<hologram_softmax>("softmax", "ex, x, y, rows, cols",
                           "Softmax of each of `rows` rows of `cols` elements, any floating dtype.");
-  f.add<hologram_log_softmax>("log_softmax", "ex, x, y, rows, cols", "Its logarithm, likewise.");
+  f.add<hologram_log_softmax>("log_softmax", "ex, x, y, rows, cols",
+                              "Logarithm of the softmax of each of `rows` rows.");
   f.add<hologram_gemm>("gemm", "ex, a, b, c, m, n, k",
                        "c [m x n] = a [m x k] b [k x n], row-major buffers of one dtype.");
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // The whole of an elementwise_*.cc: compiles the part of the op table it selects, for every
 // instruction set. The source defines, before including this as its last line:
-//   HOLOGRAM_COMPILE_UNARY, HOLOGRAM_COMPILE_BINARY, HOLOGRAM_COMPILE_TERNARY   one or more: which
-//   rows HOLOGRAM_ELEMENT_TYPES                                                   for which element
-//   types HOLOGRAM_ADD_KERNELS                                                     the function to
-//   define
+// - HOLOGRAM_COMPILE_UNARY, HOLOGRAM_COMPILE_BINARY, HOLOGRAM_COMPILE_TERNARY: which rows, one or
+//   more of these;
+// - HOLOGRAM_ELEMENT_TYPES: for which element types;
+// - HOLOGRAM_ADD_KERNELS: the name of the function that it defines.
 // No include guard: foreach_target includes the source, and so this, again for each target.
 
 // clang-format off

@@ -44,7 +44,7 @@ enum class Op : uint8_t {
   kExponent,
   kFix,
   kShiftLeft,   // by `index`, zeros in
-  kShiftRight,  // likewise
+  kShiftRight,  // by `index`, zeros in
   kConvert,     // from `from`; the half types and 32-bit integers exchange bits
 };
 

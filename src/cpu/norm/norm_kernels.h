@@ -37,7 +37,7 @@ struct NormGradRows {
   void* grad_in;  // or null
   int64_t grad_in_stride;
   void* grad_weight;  // n sums that the rows are added to, or null
-  void* grad_bias;    // likewise
+  void* grad_bias;    // n sums that the rows are added to, or null
 };
 
 struct NormKernel {

@@ -150,7 +150,7 @@ class Lowering {
   std::vector<Register> registers_;
   std::vector<std::pair<int, int>> tiles_;  // place, register that repeats it
   std::vector<int> first_number_;           // of each instruction
-  std::vector<int> depths_, levels_;        // likewise; see heavy_depths(), late_levels()
+  std::vector<int> depths_, levels_;        // of each one; see heavy_depths(), late_levels()
 };
 
 }  // namespace hologram::cpu

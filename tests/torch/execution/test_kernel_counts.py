@@ -248,7 +248,7 @@ def test_cross_entropy_and_its_gradient_are_five_kernels() -> None:
 
 
 @pytest.mark.parametrize("fused", [False, True])
-def test_a_training_step_of_an_mlp_is_thirteen_kernels(fused: bool) -> None:
+def test_a_training_step_of_an_mlp(fused: bool) -> None:
     if not own_products():
         pytest.skip("PyTorch's BLAS computes products here")
     torch.manual_seed(0)
@@ -265,7 +265,8 @@ def test_a_training_step_of_an_mlp_is_thirteen_kernels(fused: bool) -> None:
         return loss.detach()
 
     step()
-    assert kernels(step, at_least=19) == 13
+    # The fused optimizer is one kernel, beside one for each of the four counts of steps.
+    assert kernels(step, at_least=19) == (16 if fused else 13)
 
 
 class Block(torch.nn.Module):
@@ -299,5 +300,5 @@ def test_a_gpt_block_and_its_gradient() -> None:
     def step() -> list[Tensor]:
         return list(torch.autograd.grad(block(x).square().mean(), list(block.parameters())))
 
-    # 36 where the step is one circuit, three more where parts of it are given to the worker.
-    assert 36 <= kernels(step, at_least=45) <= 39
+    # 37 where the step is one circuit, three more where parts of it are given to the worker.
+    assert 37 <= kernels(step, at_least=45) <= 40

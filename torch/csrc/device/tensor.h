@@ -98,7 +98,7 @@ inline char* storage_bytes(c10::StorageImpl& storage) {
   settle_storage(storage, *buffer);
   return static_cast<char*>(buffer->data());
 }
-// Likewise for reading only: what is recorded may still read them.
+// The bytes for reading only: recorded ops that read them may still wait.
 inline const char* storage_bytes(const c10::StorageImpl& storage) {
   hologram::Buffer* buffer = buffer_of(storage);
   if (C10_UNLIKELY(buffer == nullptr)) return static_cast<const char*>(storage.data());

@@ -138,7 +138,7 @@ PyMethodDef kFunctionalMethods[] = {
     method<&run>("_run", "_run(function, *args, **kwargs): call it on the device's kernels."),
     method<&run_with>(
         "_run_with",
-        "_run_with(executor, function, *args, **kwargs): likewise, where the executor "
+        "_run_with(executor, function, *args, **kwargs): the same, where the executor "
         "is open."),
     {nullptr, nullptr, 0, nullptr},
 };

@@ -18,12 +18,12 @@ inline hologram::Buffer* recordable_buffer(const c10::TensorImpl* t) {
   return is_watched(storage) ? buffer_of(storage) : nullptr;
 }
 
-// The same for a tensor that the op writes: whoever looks at its address from now on has to ask.
+// The same for a tensor that the op writes: its address is hidden where the op may wait.
 inline hologram::Buffer* recordable_result(const c10::TensorImpl* t) {
   const c10::StorageImpl& storage = *t->unsafe_storage().unsafeGetStorageImpl();
   if (C10_UNLIKELY(!is_watched(storage))) return nullptr;
   hologram::Buffer* buffer = buffer_of(storage);
-  if (C10_UNLIKELY(data_ptr_of(storage).get() != kNowhere) && buffer != nullptr) {
+  if (C10_UNLIKELY(data_ptr_of(storage).get() != kNowhere) && buffer != nullptr && is_deferring()) {
     notice_foreign_operators();
     hide_address(storage);
   }
@@ -42,7 +42,7 @@ struct Source {
 bool record_same_layout(hologram::OpId op, hologram::Dtype dtype, const Source* in, int arity,
                         const c10::TensorImpl* out, hologram::Dtype out_dtype);
 
-// Likewise for tensors that broadcast to out's shape, of any dtypes that have codes.
+// The same for tensors that broadcast to out's shape, of any dtypes that have codes.
 bool record_broadcast(hologram::OpId op, hologram::Dtype compute, const Source* in, int arity,
                       const c10::TensorImpl* out);
 

@@ -10,7 +10,7 @@ namespace hologram_torch {
 // where it takes PyTorch's own copy: lazy bits, overlap, types only PyTorch knows, errors.
 bool native_copy(const at::Tensor& dst, const at::Tensor& src);
 
-// Every element becomes value. False likewise.
+// Every element becomes value. False, with nothing done, where PyTorch's own fill is needed.
 bool native_fill(const at::Tensor& self, const c10::Scalar& value);
 bool native_zero(const at::Tensor& self);
 
