@@ -36,27 +36,48 @@ HWY_INLINE double Corrected(double mean, double off) { return off == off ? mean 
 
 // --- Runs of one channel ------------------------------------------------------------------------
 
+// Vectors that a lane adds up before its sum joins that of the earlier ones: so rounding does not
+// grow with the length of the runs, which take more vectors where these are short.
+constexpr int64_t kTerms = 32;
+
 // Sums over all runs: f(r, i, lanes, sums) adds the vectors at i of run r.
 template <class T, int kSums, class F>
 HWY_INLINE void SumRuns(int64_t count, int64_t n, double (&totals)[kSums], F&& f) {
   const LaneTag<T> d;
   const int64_t step = LaneCount<T>();
-  LaneVec<T> even[kSums], odd[kSums];
-  for (int k = 0; k < kSums; ++k) even[k] = odd[k] = hn::Zero(d);
+  LaneVec<T> even[kSums], odd[kSums], earlier[kSums];
+  for (int k = 0; k < kSums; ++k) even[k] = odd[k] = earlier[k] = hn::Zero(d);
+  int64_t left = kTerms;
+  const auto count_terms = [&](int64_t terms) HWY_ATTR {
+    left -= terms;
+    if (left > 0) return;
+    left = kTerms;
+    for (int k = 0; k < kSums; ++k) {
+      earlier[k] = hn::Add(earlier[k], hn::Add(even[k], odd[k]));
+      even[k] = odd[k] = hn::Zero(d);
+    }
+  };
   for (int64_t r = 0; r < count; ++r) {
     int64_t i = 0;
-    for (; i + 2 * step <= n; i += 2 * step) {
-      f(r, i, AllLanes(), even);
-      f(r, i + step, AllLanes(), odd);
+    while (i + 2 * step <= n) {
+      const int64_t terms = std::min((n - i) / (2 * step), left);
+      for (const int64_t end = i + terms * 2 * step; i < end; i += 2 * step) {
+        f(r, i, AllLanes(), even);
+        f(r, i + step, AllLanes(), odd);
+      }
+      count_terms(terms);
     }
+    if (i == n) continue;
     if (i + step <= n) {
       f(r, i, AllLanes(), even);
       i += step;
     }
     if (i < n) f(r, i, FirstLanes{n - i}, odd);
+    count_terms(1);
   }
   for (int k = 0; k < kSums; ++k) {
-    totals[k] = static_cast<double>(hn::GetLane(hn::SumOfLanes(d, hn::Add(even[k], odd[k]))));
+    const auto sum = hn::Add(earlier[k], hn::Add(even[k], odd[k]));
+    totals[k] = static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sum)));
   }
 }
 

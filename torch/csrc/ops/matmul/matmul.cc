@@ -133,7 +133,7 @@ Tensor& addmm_(Tensor& self, const Tensor& mat1, const Tensor& mat2, const Scala
                const Scalar& alpha) {
   if (C10_LIKELY(blas_addmm(self, mat1, mat2, beta, alpha) &&
                  is_ready(self, {mat1.size(0), mat2.size(1)}, mat1.scalar_type()) &&
-                 apart(self, mat1) && apart(self, mat2))) {
+                 are_apart(self, mat1) && are_apart(self, mat2))) {
     addmm_into(self, mat1, mat2, beta.toDouble(), alpha.toDouble(), self);
     return self;
   }

@@ -119,7 +119,7 @@ hologram::AttentionStrides attention_strides(const hologram::View& view) {
   return {view.strides[0], view.strides[1], view.strides[2]};
 }
 
-hologram::AttentionArgs arguments_of(CallFrame& call) {
+hologram::AttentionArgs attention_arguments(CallFrame& call) {
   const auto values = call.value<AttentionValues>();
   const hologram::View q = call.view(), k = call.view(), v = call.view(), mask = call.view();
   hologram::AttentionArgs args;
@@ -146,12 +146,12 @@ hologram::AttentionOutput output_of(CallFrame& call) {
 }
 
 void run_attention(CallFrame& call) {
-  const hologram::AttentionArgs args = arguments_of(call);
+  const hologram::AttentionArgs args = attention_arguments(call);
   hologram::attention(args, output_of(call));
 }
 
 void run_attention_backward(CallFrame& call) {
-  const hologram::AttentionArgs args = arguments_of(call);
+  const hologram::AttentionArgs args = attention_arguments(call);
   hologram::AttentionGradients g;
   g.result = output_of(call);
   const hologram::View grad = call.view(), q = call.view(), k = call.view(), v = call.view();

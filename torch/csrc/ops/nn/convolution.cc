@@ -132,8 +132,9 @@ hologram::ConvolutionStrides convolution_strides(const hologram::View& view) {
 }
 
 // x, weight and y are the tensors of y = x * weight, whichever of them is being computed.
-hologram::ConvolutionArgs arguments_of(const Geometry& geometry, const hologram::View& x,
-                                       const hologram::View& weight, const hologram::View& y) {
+hologram::ConvolutionArgs convolution_arguments(const Geometry& geometry, const hologram::View& x,
+                                                const hologram::View& weight,
+                                                const hologram::View& y) {
   hologram::ConvolutionArgs args;
   args.dtype = x.dtype;
   args.batch = x.shape[0], args.groups = geometry.groups;
@@ -160,7 +161,7 @@ void run_convolution(CallFrame& call) {
   const hologram::View x = call.view(), weight = call.view();
   const void* bias = call.memory();
   const hologram::View y = call.view();
-  hologram::ConvolutionArgs args = arguments_of(geometry, x, weight, y);
+  hologram::ConvolutionArgs args = convolution_arguments(geometry, x, weight, y);
   args.max_threads = call.threads(std::numeric_limits<int64_t>::max());
   hologram::convolution(args, x.data, weight.data, bias, y.data);
 }
@@ -184,7 +185,7 @@ void run_convolution_backward_input(CallFrame& call) {
   const hologram::View grad = call.view(), weight = call.view();
   const void* bias = call.memory();
   const hologram::View x = call.view();
-  hologram::ConvolutionArgs args = arguments_of(geometry, x, weight, grad);
+  hologram::ConvolutionArgs args = convolution_arguments(geometry, x, weight, grad);
   args.max_threads = call.threads(std::numeric_limits<int64_t>::max());
   hologram::convolution_backward_input(args, grad.data, weight.data, bias, x.data);
 }
@@ -192,7 +193,7 @@ void run_convolution_backward_input(CallFrame& call) {
 void run_convolution_backward_weight(CallFrame& call) {
   const auto geometry = call.value<Geometry>();
   const hologram::View x = call.view(), grad = call.view(), weight = call.view();
-  hologram::ConvolutionArgs args = arguments_of(geometry, x, weight, grad);
+  hologram::ConvolutionArgs args = convolution_arguments(geometry, x, weight, grad);
   args.max_threads = call.threads(std::numeric_limits<int64_t>::max());
   hologram::convolution_backward_weight(args, x.data, grad.data, weight.data);
 }

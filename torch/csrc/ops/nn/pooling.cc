@@ -58,7 +58,7 @@ bool describe(const Tensor& self, IntArrayRef kernel, IntArrayRef stride, IntArr
   return true;
 }
 
-hologram::MaxPoolArgs arguments_of(CallFrame& call) {
+hologram::MaxPoolArgs pooling_arguments(CallFrame& call) {
   const auto p = call.value<PoolValues>();
   hologram::MaxPoolArgs args;
   args.dtype = static_cast<hologram::Dtype>(p.dtype);
@@ -73,14 +73,14 @@ hologram::MaxPoolArgs arguments_of(CallFrame& call) {
 }
 
 void run_max_pool(CallFrame& call) {
-  const hologram::MaxPoolArgs args = arguments_of(call);
+  const hologram::MaxPoolArgs args = pooling_arguments(call);
   const char* x = call.memory();
   char* y = call.memory();
   hologram::max_pool(args, x, y, call.memory<int64_t>());
 }
 
 void run_max_pool_backward(CallFrame& call) {
-  const hologram::MaxPoolArgs args = arguments_of(call);
+  const hologram::MaxPoolArgs args = pooling_arguments(call);
   const char* grad = call.memory();
   const int64_t* positions = call.memory<int64_t>();
   hologram::max_pool_backward(args, grad, positions, call.memory());

@@ -26,7 +26,7 @@ bool worth_batching(TensorList lead) {
 
 namespace {
 
-constexpr int64_t kChunk = 16384;  // elements a thread claims at a time
+constexpr int64_t kForeachChunk = 16384;  // elements a thread claims at a time
 
 void run_range(const Batch::Item& item, int64_t begin, int64_t end) {
   const int64_t in_size = static_cast<int64_t>(hologram::itemsize(item.dtype));
@@ -84,16 +84,16 @@ void Batch::run() {
   // The first chunk of each item; the last entry is the number of chunks.
   std::vector<int64_t> first(items_.size() + 1, 0);
   for (size_t i = 0; i < items_.size(); ++i) {
-    first[i + 1] = first[i] + (items_[i].n + kChunk - 1) / kChunk;
+    first[i + 1] = first[i] + (items_[i].n + kForeachChunk - 1) / kForeachChunk;
   }
-  const int threads = independent() ? threads_for(first.back() * kChunk) : 1;
+  const int threads = independent() ? threads_for(first.back() * kForeachChunk) : 1;
   hologram::parallel_for(first.back(), threads, [&](int64_t begin, int64_t end, int) {
     size_t i = static_cast<size_t>(std::upper_bound(first.begin(), first.end(), begin) -
                                    first.begin() - 1);
     for (int64_t chunk = begin; chunk < end; ++chunk) {
       while (chunk >= first[i + 1]) ++i;
-      const int64_t from = (chunk - first[i]) * kChunk;
-      run_range(items_[i], from, std::min(items_[i].n, from + kChunk));
+      const int64_t from = (chunk - first[i]) * kForeachChunk;
+      run_range(items_[i], from, std::min(items_[i].n, from + kForeachChunk));
     }
   });
   items_.clear();
