@@ -559,7 +559,7 @@ def test_only_a_whole_run_is_published(tmp_path, monkeypatch, capsys):
     command.publish(Results({"device": "hologram"}, settings, rows, whole=True))
     assert "| add | " in published.read_text()
     for wrong, whole, why in (
-        ({**settings, "areas": list(AREAS)[1:]}, True, f"without {list(AREAS)[0]}"),
+        ({**settings, "areas": list(AREAS)[1:]}, True, f"without {next(iter(AREAS))}"),
         ({**settings, "quick": True}, True, "quick, or stopped"),
         (settings, False, "quick, or stopped"),
     ):
