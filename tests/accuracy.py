@@ -57,7 +57,7 @@ def tensors_of(result: Any) -> list[torch.Tensor]:
 
 @contextlib.contextmanager
 def double_precision() -> Iterator[None]:
-    """Compute in double precision what PyTorch makes of integers: float32 if nobody says more."""
+    """Compute in double precision what PyTorch makes of integers; its default is float32."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:

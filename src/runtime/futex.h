@@ -32,8 +32,8 @@ inline void pause() {
 #endif
 }
 
-// Wakes all who wait for something to change; costs whoever changes it one uncontended addition
-// where nobody waits.
+// Wakes all threads that wait for something to change. Where none waits, a ring costs one
+// uncontended addition.
 class Bell {
  public:
   void ring() {

@@ -24,7 +24,7 @@ class WorkerScope {
   const int outer_;
 };
 
-// Whether threads that another runtime lent spin for somebody, see note_team_in_use().
+// Whether the threads that another runtime lent still spin at `now`, see note_team_in_use().
 bool does_team_spin(int64_t now);
 
 // As testing::always_ask_workers said.
