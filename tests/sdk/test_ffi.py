@@ -109,7 +109,7 @@ def header_functions() -> set[str]:
 def test_header_module_and_frozen_table_list_the_same_functions() -> None:
     declared = header_functions()
     assert len(declared) > 130
-    frozen = (ROOT / "tests" / "capi" / "abi_test.c").read_text()
+    frozen = (ROOT / "tests" / "abi" / "abi_test.c").read_text()
     assert [n for n in sorted(declared) if f"hologram_{n}," not in frozen] == []
     # What Python needs no function for.
     apart = {"last_error", "status_name", "dtype_name", "free"}
