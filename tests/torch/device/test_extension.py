@@ -87,6 +87,27 @@ def test_operators_see_what_was_computed(reader, name: str, make, inference: boo
             assert op(argument) == 2000 + (24 if name == "device_list" else 0)
 
 
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize("layout", ["coo", "csr", "csc", "bsr", "bsc"])
+def test_members_of_sparse_arguments_are_computed(layout: str) -> None:
+    library = torch.library.Library(f"hologram_test_{layout}", "DEF")
+    library.define("circuits(Tensor x) -> int")
+    library.impl(
+        "circuits",
+        lambda x: hologram_torch._C.recorder_stats()["circuits"],
+        "CompositeExplicitAutograd",
+    )
+    blocks = {"blocksize": (2, 2)} if layout.startswith("bs") else {}
+    x = torch.eye(4).to_sparse(layout=getattr(torch, f"sparse_{layout}"), **blocks).to(D)
+    values = x._values() if layout == "coo" else x.values()
+    with hologram_torch.execution("deferred"):
+        values.mul_(2)
+        before = hologram_torch._C.recorder_stats()["circuits"]
+        seen = getattr(torch.ops, f"hologram_test_{layout}").circuits(x)
+    assert seen == before + 1
+    assert x.to_dense().cpu().equal(2 * torch.eye(4))
+
+
 def test_operators_on_cpu_tensors_are_left_alone(reader) -> None:
     for name in ("composite", "explicit", "cpu"):
         assert getattr(reader, name)(torch.ones(10)) == 10
