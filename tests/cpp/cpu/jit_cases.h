@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <bit>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -300,16 +301,23 @@ inline void check(const Segment& segment, int64_t n, size_t misalign, std::mt199
   expect_same(c, values, exact_nan);
 }
 
+// HOLOGRAM_JIT=0: nothing is generated, whatever the machine.
+inline bool is_jit_off() {
+  const char* setting = std::getenv("HOLOGRAM_JIT");
+  return setting != nullptr && std::strcmp(setting, "0") == 0;
+}
+
 // Runs on the instruction set that is the parameter.
 class JitTest : public ::testing::TestWithParam<Isa> {
  protected:
   void SetUp() override {
     if (!isa_available(GetParam())) GTEST_SKIP() << "not on this machine";
+    if (is_jit_off()) GTEST_SKIP() << "HOLOGRAM_JIT=0: no loops are generated";
     before_ = current_isa();
     force_isa(GetParam());
   }
   void TearDown() override {
-    if (isa_available(GetParam())) force_isa(before_);
+    if (!IsSkipped()) force_isa(before_);
   }
   Isa before_ = Isa::kBaseline;
 };

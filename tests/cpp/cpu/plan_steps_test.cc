@@ -2,9 +2,8 @@
 // Which steps a kernel becomes where loops are generated.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
 #include "src/cpu/program/program.h"
+#include "tests/cpp/cpu/jit_cases.h"
 #include "tests/cpp/cpu/plan_support.h"
 
 namespace hologram {
@@ -21,8 +20,7 @@ class PlanSteps : public ::testing::TestWithParam<Isa> {
  protected:
   void SetUp() override {
     if (!isa_available(GetParam())) GTEST_SKIP() << "not on this machine";
-    const char* jit = std::getenv("HOLOGRAM_JIT");
-    if (jit != nullptr && std::string_view(jit) == "0") GTEST_SKIP() << "no loops are generated";
+    if (cpu::is_jit_off()) GTEST_SKIP() << "HOLOGRAM_JIT=0: no loops are generated";
     before_ = current_isa();
     force_isa(GetParam());
   }
