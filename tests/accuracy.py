@@ -78,8 +78,8 @@ class Rounding:
     every input does to a result in double precision: no algorithm that rounds can be expected to
     lie nearer. Four units are a product, a sum, a quotient and the rounding at the end.
 
-    Where large terms cancel inside, cpu's own error is larger. Ours may be `cancels` times as large
-    as that, as each is one draw of the same; 0 takes no account of cpu.
+    Where cpu's own error is larger, large terms cancel inside. Ours may then be `cancels` times as
+    large, as each is one draw of the same; 0 takes no account of cpu.
     """
 
     units: float = 4.0
@@ -108,7 +108,8 @@ class Rounding:
         cost += max((t.max().item() for t in shifts), default=0.0)
         # In double precision the reference rounds as well, and in another order.
         allowed = self.units * cost * (4 if cpu.dtype == exact.dtype else 1)
-        allowed = max(allowed, self.cancels * theirs)
+        if theirs > allowed:
+            allowed = max(allowed, self.cancels * theirs)
         if mine <= allowed:
             return None
         return f"error {mine:.3g}, cpu's {theirs:.3g}, allowed {allowed:.3g}"

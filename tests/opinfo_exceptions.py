@@ -48,6 +48,11 @@ UNITS: dict[str, tuple[float, str]] = {
         "probabilities are made again from a rounded log-sum-exp, which the samples take to 200; "
         "cpu's kernel for three dimensions keeps them instead",
     ),
+    "torch.ops.aten._safe_softmax.default": (
+        8,
+        "where one element has nearly all the weight, its gradient is what is left of 1 - y, in "
+        "which y's own rounding counts and no rounding of the inputs does",
+    ),
     "nn.functional.linear_cross_entropy.chunked": (32, "a loss near 0 is the log of a sum near 1"),
     "nn.functional.linear_cross_entropy.chunked_none": (32, "as above"),
 }
