@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "hologram/api.h"
+#include "hologram/device.h"
 #include "hologram/dtype.h"
 
 namespace hologram {
@@ -68,9 +69,16 @@ struct CallKind {
   bool (*run_blocks)(const CallArguments& arguments, const CallEpilogue& epilogue) = nullptr;
 };
 
-// Makes a kind known for the life of the process and returns its number, which other processes need
-// not give to the same kind. The name is copied. A kind that is known already keeps its number;
-// Error(kInvalidArgument) for a known name with another function, or without one. Thread-safe.
-HOLOGRAM_API uint16_t register_call(const CallKind& kind);
+// Makes a backend's functions of a kind known for the life of the process and returns the kind's
+// number. Calls of the catalogue (call_ops.h) have their numbers from the start; other kinds get
+// one when the first backend names them, which other processes need not give to the same kind. The
+// name is copied. A function that is known already keeps its place; Error(kInvalidArgument) for a
+// known name with another function, or without one. Thread-safe.
+HOLOGRAM_API uint16_t register_call(const CallKind& kind, BackendType backend = BackendType::kCpu);
+
+// Runs a call at once, on operands that a backend's kernel may touch now. Throws what the kernel
+// throws; Error(kNotSupported) where the backend has no kernel of the kind.
+HOLOGRAM_API void run_call(uint16_t kind, const CallArguments& arguments,
+                           BackendType backend = BackendType::kCpu);
 
 }  // namespace hologram

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What the functions of calls take their operands, values and numbers from, in the order in which
-// whoever recorded the call gave them.
+// What the kernels of calls take their operands and parameters from, in the order in which the
+// front end that recorded the call gave them: that of the call's row (call_ops.h).
 #pragma once
 
 #include <array>
@@ -40,6 +40,10 @@ constexpr uint64_t view_word(Dtype dtype, size_t ndim) {
   return static_cast<uint64_t>(dtype) | static_cast<uint64_t>(ndim) << 8;
 }
 
+// Where a scalar parameter is: among the numbers, or in memory of one element.
+enum class Stored : uint8_t { number, float32, float64 };
+
+// What a kernel takes its operands and parameters from, in the order of the call's row.
 class CallFrame {
  public:
   // Work on so few elements stays on one thread.
@@ -77,13 +81,37 @@ class CallFrame {
     words_ += kWordsOf<T>;
     return result;
   }
+  bool flag() { return *words_++ != 0; }
+  int64_t integer() { return static_cast<int64_t>(*words_++); }
+  // Integers as the last of N, `fill` before them.
+  template <size_t N>
+  std::array<int64_t, N> integers(int64_t fill) {
+    std::array<int64_t, N> result;
+    result.fill(fill);
+    const uint64_t count = *words_++;
+    std::memcpy(result.data() + (N - count), words_, count * sizeof(int64_t));
+    words_ += count;
+    return result;
+  }
   template <class T = double>
   T number() {
     static_assert(sizeof(T) == 8);
     return std::bit_cast<T>(*numbers_++);
   }
+  // A number that is given, or lies in memory: see Stored.
+  double scalar() {
+    switch (value<Stored>()) {
+      case Stored::float32:
+        return *memory<const float>();
+      case Stored::float64:
+        return *memory<const double>();
+      default:
+        return number();
+    }
+  }
   // Threads that work on n elements may take, as the library's functions count them.
   int threads(int64_t n) const { return n <= kSmall ? 1 : max_threads_; }
+  int threads() const { return max_threads_; }
 
  private:
   // Where the first element lies behind the lowest one: not 0 where strides are negative.

@@ -286,6 +286,30 @@ HOLOGRAM_C_API int hologram_log_softmax(uint64_t ex, uint64_t x, uint64_t y, int
 HOLOGRAM_C_API int hologram_gemm(uint64_t ex, uint64_t a, uint64_t b, uint64_t c, int64_t m,
                                  int64_t n, int64_t k);
 
+/* --- Calls: norms, convolutions, attention, embeddings, recurrent layers, ... -------------- */
+
+/* A parameter of a call by its name: `number`, or where integers is not NULL `count` of those. */
+typedef struct hologram_argument {
+  const char* name;
+  double number;
+  const int64_t* integers;
+  int count;
+} hologram_argument;
+
+/* How many calls there are, and the name, schema and meaning of one of them (any of which may be
+ * NULL where it is not wanted). The texts live as long as the process. */
+HOLOGRAM_C_API int hologram_call_count(int* count);
+HOLOGRAM_C_API int hologram_call_info(int index, const char** name, const char** schema,
+                                      const char** doc);
+/* Runs a call by name. inputs: handles of tensors or buffers (which count as of one dimension) in
+ * the order of the call's schema, 0 where an operand is not given; where counts is not NULL, input
+ * k of the schema is counts[k] handles. Writes the handles of its results, each to be given to
+ * hologram_tensor_cleanup(); capacity says how many there is room for, *count how many there are. A
+ * result that the call does not have is 0. On failure none is written. */
+HOLOGRAM_C_API int hologram_call(const char* name, const uint64_t* inputs, const int* counts,
+                                 int n_inputs, const hologram_argument* arguments, int n_arguments,
+                                 uint64_t* results, int capacity, int* count);
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

@@ -10,6 +10,8 @@ from __future__ import annotations
 from pathlib import Path as _Path
 
 from hologram import _hologram, backend, ops
+from hologram._call_rows import *  # noqa: F403
+from hologram._call_rows import __all__ as _call_names
 from hologram._dtypes import DType
 from hologram._hologram import (
     Buffer,
@@ -63,6 +65,7 @@ __all__ = [
 ]
 __all__ += [name for name in vars(_hologram.rows) if not name.startswith("_")]
 __all__ += _function_names
+__all__ += _call_names
 
 bool_ = DType("bool")
 uint8, int8, int16, int32, int64 = map(DType, ("uint8", "int8", "int16", "int32", "int64"))

@@ -13,6 +13,7 @@ from typing import Any
 
 from hologram import _hologram
 from hologram._hologram import Buffer, Executor, Tensor, asarray
+from hologram._op_call_rows import *  # noqa: F403
 from hologram._op_rows import *  # noqa: F403
 
 _SUM, _MEAN, _AMIN, _AMAX = 0, 1, 3, 4

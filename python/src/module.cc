@@ -141,4 +141,5 @@ NB_MODULE(_hologram, m) {
   register_making(m);
   register_rows(m);
   register_losses(m);
+  register_calls(m);
 }

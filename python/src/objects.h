@@ -170,5 +170,6 @@ void register_tensor(nb::module_& m);
 void register_making(nb::module_& m);
 void register_rows(nb::module_& m);
 void register_losses(nb::module_& m);
+void register_calls(nb::module_& m);
 
 }  // namespace hologram::python

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Losses of tensors.
-#include <bit>
-
 #include "hologram/error.h"
 #include "hologram/loss.h"
 #include "src/array/array.h"
@@ -10,40 +8,6 @@
 namespace hologram {
 namespace array {
 namespace {
-
-struct PointValues {
-  uint32_t loss;
-  uint32_t reduction;
-};
-
-void run_point_loss(CallFrame& frame) {
-  const auto values = frame.value<PointValues>();
-  const View input = frame.view(), target = frame.view(), out = frame.view();
-  PointLossOptions options;
-  options.reduction = static_cast<LossReduction>(values.reduction);
-  options.param = frame.number();
-  options.max_threads = frame.threads(input.numel());
-  point_loss(static_cast<PointLoss>(values.loss), input, target, out, options);
-}
-
-struct ClassValues {
-  uint64_t reduction;
-  int64_t ignore_index;
-  uint64_t smoothing;  // the bits of a double
-};
-
-void run_cross_entropy(CallFrame& frame) {
-  const auto values = frame.value<ClassValues>();
-  const View logits = frame.view(), target = frame.view(), weight = frame.view(),
-             out = frame.view(), total = frame.view();
-  ClassLossOptions options;
-  options.reduction = static_cast<LossReduction>(values.reduction);
-  options.ignore_index = values.ignore_index;
-  options.label_smoothing = std::bit_cast<double>(values.smoothing);
-  options.weight = if_given(weight);
-  options.max_threads = frame.threads(logits.numel());
-  cross_entropy(logits, target, out, nullptr, total, options);
-}
 
 // A class out of range has to be found at the call, not when the circuit runs.
 void check_classes(const Tensor& target, int64_t classes, int64_t ignored) {
@@ -79,13 +43,14 @@ Tensor point_loss(PointLoss loss, const Tensor& input, const Tensor& target,
   Tensor out = array::fresh(none ? input.shape() : Shape{}, dtype, device);
   if (out.numel() == 0) return out;
   array::TensorCall call;
-  call.value(
-      array::PointValues{static_cast<uint32_t>(loss), static_cast<uint32_t>(options.reduction)});
   call.view(input, Access::reads);
   call.view(target, Access::reads);
+  for (int absent = 0; absent < 2; ++absent) call.view(nullptr, Access::reads);
   call.view(out, Access::writes);
+  call.integer(static_cast<int64_t>(loss));
+  call.integer(static_cast<int64_t>(options.reduction));
   call.number(options.param);
-  call.run<&array::run_point_loss>("array_point_loss", static_cast<double>(input.numel()));
+  call.run("point_loss");
   return out;
 }
 
@@ -116,15 +81,15 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const ClassLoss
   if (out.numel() == 0) return out;
   const Tensor total = array::fresh({}, logits.dtype(), device);
   array::TensorCall call;
-  call.value(array::ClassValues{static_cast<uint64_t>(options.reduction), options.ignore_index,
-                                std::bit_cast<uint64_t>(options.label_smoothing)});
   call.view(logits, Access::reads);
   call.view(target, Access::reads);
   call.view(nullptr, Access::reads);
   call.view(out, Access::writes);
   call.view(total, Access::writes);
-  call.run<&array::run_cross_entropy>("array_cross_entropy",
-                                      3.0 * static_cast<double>(logits.numel()));
+  call.integer(static_cast<int64_t>(options.reduction));
+  call.integer(options.ignore_index);
+  call.number(options.label_smoothing);
+  call.run("cross_entropy");
   return out;
 }
 

@@ -81,35 +81,6 @@ Shape result_shape(const Tensor& in, uint64_t mask, bool keepdim) {
   return shape;
 }
 
-struct ReduceValues {
-  uint64_t op;
-  uint64_t mask;
-};
-
-void run_reduce(CallFrame& frame) {
-  const auto values = frame.value<ReduceValues>();
-  const View in = frame.view(), out = frame.view();
-  ReduceOptions options;
-  options.p = options.correction = frame.number();
-  options.max_threads = frame.threads(in.numel());
-  int dims[kMaxDims];
-  size_t count = 0;
-  for (int d = 0; d < in.ndim; ++d) {
-    if ((values.mask >> d & 1) != 0) dims[count++] = d;
-  }
-  // Of positions no dimension means those in all of `in`, which several dimensions cannot say.
-  if (is_positional(static_cast<Reduction>(values.op)) && count > 1) count = 0;
-  hologram::reduce(static_cast<Reduction>(values.op), in, {dims, count}, out, options);
-}
-
-void run_cumsum(CallFrame& frame) {
-  const auto dim = frame.value<int64_t>();
-  const View in = frame.view(), out = frame.view();
-  hologram::cumsum(in, static_cast<int>(dim), out, frame.threads(in.numel()));
-}
-
-double cost_of(const Tensor& in) { return 0.3 * static_cast<double>(in.numel()); }
-
 void run(Reduction op, const Tensor& in, uint64_t mask, const Tensor& out, const ReduceSpec& spec) {
   const double parameter = op == Reduction::norm ? spec.p : spec.correction;
   const int ndim = in.ndim();
@@ -127,12 +98,15 @@ void run(Reduction op, const Tensor& in, uint64_t mask, const Tensor& out, const
   // An empty list of dimensions would mean all of them.
   const bool none = reduced == 0;
   const Tensor from = none ? in.unsqueeze(ndim) : in;
+  // Of positions no dimension means those in all of `in`, which several dimensions cannot say.
+  const uint64_t dims = none ? uint64_t{1} << ndim : is_positional(op) && reduced > 1 ? 0 : mask;
   TensorCall call;
-  call.value(ReduceValues{static_cast<uint64_t>(op), none ? uint64_t{1} << ndim : mask});
   call.view(from, Access::reads);
   call.view(out, Access::writes);
+  call.integer(static_cast<int64_t>(op));
+  call.integer(static_cast<int64_t>(dims));
   call.number(parameter);
-  call.run<&run_reduce>("array_reduce", cost_of(in));
+  call.run("reduce");
 }
 
 }  // namespace
@@ -214,10 +188,10 @@ Tensor cumsum(const Tensor& in, int dim) {
     Tensor out = array::fresh(in.shape(), in.dtype(), array::device_of(in));
     const Tensor from = array::as_pairs(in), to = array::as_pairs(out);
     array::TensorCall call;
-    call.value(static_cast<int64_t>(dim < 0 ? dim + ndim : dim));
     call.view(from, Access::reads);
     call.view(to, Access::writes);
-    call.run<&array::run_cumsum>("array_cumsum", 4 * array::cost_of(in));
+    call.integer(dim < 0 ? dim + ndim : dim);
+    call.run("cumsum");
     return out;
   }
   const Dtype dtype = is_floating(in.dtype()) ? in.dtype() : Dtype::kInt64;
@@ -228,10 +202,10 @@ Tensor cumsum(const Tensor& in, int dim) {
     return out;
   }
   array::TensorCall call;
-  call.value(static_cast<int64_t>(dim < 0 ? dim + ndim : dim));
   call.view(in, Access::reads);
   call.view(out, Access::writes);
-  call.run<&array::run_cumsum>("array_cumsum", 2 * array::cost_of(in));
+  call.integer(dim < 0 ? dim + ndim : dim);
+  call.run("cumsum");
   return out;
 }
 
@@ -239,19 +213,7 @@ Tensor cumsum(const Tensor& in, int dim) {
 
 namespace {
 
-void run_softmax(CallFrame& frame) {
-  const auto dim = frame.value<int64_t>();
-  const View in = frame.view(), out = frame.view();
-  softmax(in, static_cast<int>(dim), out, frame.threads(in.numel()));
-}
-void run_log_softmax(CallFrame& frame) {
-  const auto dim = frame.value<int64_t>();
-  const View in = frame.view(), out = frame.view();
-  log_softmax(in, static_cast<int>(dim), out, frame.threads(in.numel()));
-}
-
-template <auto* kFunction>
-void softmax_rows(const char* name, const char* kind, circuit::RowOp row, const Tensor& in, int dim,
+void softmax_rows(const char* name, circuit::RowOp row, const Tensor& in, int dim,
                   const Tensor& out) {
   check_defined(name, in);
   array::check_result(name, out);
@@ -271,7 +233,7 @@ void softmax_rows(const char* name, const char* kind, circuit::RowOp row, const 
   }
   if (in.numel() == 0) return;
   if (array::clashes(out, in)) {
-    return softmax_rows<kFunction>(name, kind, row, array::copy_of(in, in.dtype()), dim, out);
+    return softmax_rows(name, row, array::copy_of(in, in.dtype()), dim, out);
   }
   const int along = dim < 0 ? dim + ndim : dim;
   if (is_deferring() && along == ndim - 1 && in.is_contiguous() && out.is_contiguous()) {
@@ -280,20 +242,20 @@ void softmax_rows(const char* name, const char* kind, circuit::RowOp row, const 
     if (record_rows(static_cast<int>(row), operands, 1, in.numel() / cols, cols)) return;
   }
   array::TensorCall call;
-  call.value(static_cast<int64_t>(along));
   call.view(in, Access::reads);
   call.view(out, Access::writes);
-  call.run<kFunction>(kind, 2.0 * static_cast<double>(in.numel()));
+  call.integer(along);
+  call.integer(static_cast<int64_t>(row));
+  call.run("softmax");
 }
 
 }  // namespace
 
 void softmax_into(const Tensor& in, int dim, const Tensor& out) {
-  softmax_rows<&run_softmax>("softmax", "array_softmax", circuit::RowOp::kSoftmax, in, dim, out);
+  softmax_rows("softmax", circuit::RowOp::kSoftmax, in, dim, out);
 }
 void log_softmax_into(const Tensor& in, int dim, const Tensor& out) {
-  softmax_rows<&run_log_softmax>("log_softmax", "array_log_softmax", circuit::RowOp::kLogSoftmax,
-                                 in, dim, out);
+  softmax_rows("log_softmax", circuit::RowOp::kLogSoftmax, in, dim, out);
 }
 Tensor softmax(const Tensor& in, int dim) {
   check_defined("softmax", in);

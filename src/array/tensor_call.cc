@@ -5,14 +5,20 @@
 namespace hologram::array {
 
 void TensorCall::view(const Tensor* t, Access access) {
-  CallOperand& operand = operands_.emplace_back();
   if (t == nullptr) {
     words_.push_back(0);
+    operands_.emplace_back();
     return;
   }
   words_.push_back(view_word(t->dtype(), t->shape().size()));
   words_.insert(words_.end(), t->shape().begin(), t->shape().end());
   words_.insert(words_.end(), t->strides().begin(), t->strides().end());
+  memory(t, access);
+}
+
+void TensorCall::memory(const Tensor* t, Access access) {
+  CallOperand& operand = operands_.emplace_back();
+  if (t == nullptr) return;
   const Extent extent = extent_of(*t);
   if (extent.bytes == 0) return;
   operand = {.buffer = t->buffer().get(),
@@ -25,7 +31,7 @@ void TensorCall::view(const Tensor* t, Access access) {
                        !t->may_overlap_itself()};
 }
 
-void TensorCall::run_now(void (*function)(CallFrame&)) {
+void TensorCall::run_now(uint16_t kind) {
   std::vector<char*> addresses;
   for (const CallOperand& operand : operands_) {
     if (operand.buffer != nullptr) materialize(*operand.buffer);
@@ -34,8 +40,7 @@ void TensorCall::run_now(void (*function)(CallFrame&)) {
     addresses.push_back(
         operand.buffer == nullptr ? nullptr : operand.buffer->data_as<char>() + operand.offset);
   }
-  CallFrame frame({addresses.data(), words_.data(), numbers_.data(), 0});
-  function(frame);
+  run_call(kind, {addresses.data(), words_.data(), numbers_.data(), 0});
 }
 
 }  // namespace hologram::array

@@ -113,6 +113,20 @@ class BufferUse {
   const char* argument_;
 };
 
+// A tensor of a handle of either kind; of a buffer's in one dimension.
+struct AnyTensor {
+  Tensor tensor;
+  bool read_only = false;
+};
+inline AnyTensor any_tensor(uint64_t handle, const char* argument) {
+  if (static_cast<Kind>(handle >> 60) == Kind::kBuffer) {
+    const BufferUse used(handle, argument);
+    return {used.tensor(Shape{used.length()}), used.entry().read_only};
+  }
+  const Use used = use(handle, Kind::kTensor, argument);
+  return {*static_cast<Tensor*>(used.entry().object), used.entry().read_only};
+}
+
 // Runs `run`; what the layers below refuse there is said of these buffers, with their dtypes.
 [[noreturn]] void refuse_for(const Error& error, std::initializer_list<const BufferUse*> buffers);
 template <class Run>

@@ -10,21 +10,6 @@
 namespace hologram::capi {
 namespace {
 
-// A tensor of a handle of either kind.
-struct AnyTensor {
-  Tensor tensor;
-  bool read_only = false;
-};
-
-AnyTensor any_tensor(uint64_t handle, const char* argument) {
-  if (static_cast<Kind>(handle >> 60) == Kind::kBuffer) {
-    const BufferUse used(handle, argument);
-    return {used.tensor(Shape{used.length()}), used.entry().read_only};
-  }
-  const Use used = use(handle, Kind::kTensor, argument);
-  return {*static_cast<Tensor*>(used.entry().object), used.entry().read_only};
-}
-
 const Tensor& tensor_of(const Use& used) { return *static_cast<Tensor*>(used.entry().object); }
 
 // The elements that a buffer's handle stands for may be fewer than its memory holds.

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: MIT
-// The kinds of calls that are known, by number.
+// The kinds of calls that are known, by number, and what each backend has for them.
 #pragma once
 
 #include "hologram/call.h"
 
 namespace hologram::circuit {
 
-// What register_call() was given under this number. Costs one load. Error(kInvalidArgument) for a
-// number that it never returned.
-const CallKind& call_kind(uint16_t id);
+// Each costs two loads. Error(kInvalidArgument) for a number that register_call() never returned
+// and that no call of the catalogue has.
+const char* call_name(uint16_t id);
+// Null where the backend has no kernel for calls of this kind.
+const CallKind* find_kernel(uint16_t id, BackendType backend = BackendType::kCpu);
+// Error(kNotSupported) where the backend has none.
+const CallKind& call_kind(uint16_t id, BackendType backend = BackendType::kCpu);
 
 }  // namespace hologram::circuit

@@ -94,11 +94,12 @@ class Builder {
  private:
   // Whether the first operand is a result that nodes may read element by element.
   static void find_result(Node& node, Call& call) {
-    const CallKind& kind = call_kind(node.attr);
-    if (kind.result == nullptr || call.uses.empty() || !call.uses[0].writes()) return;
+    const CallKind* kind = find_kernel(node.attr);
+    if (kind == nullptr || kind->result == nullptr || call.uses.empty() || !call.uses[0].writes())
+      return;
     const CallSlot& slot = call.uses[0].slot;
     CallResult result;
-    if (!slot.covers || !kind.result(call.attributes.data(), result) || result.rows < 2 ||
+    if (!slot.covers || !kind->result(call.attributes.data(), result) || result.rows < 2 ||
         result.cols < 2 ||
         slot.bytes != result.rows * result.cols * static_cast<int64_t>(itemsize(result.dtype))) {
       return;

@@ -68,8 +68,9 @@ void write_call_record(std::ostream& out, const Record& record) {
   out << "{\"op\":\"" << code_name(record.code, record.attr)
       << "\",\"call\":true,\"compute\":\"\",\"shape\":[],";
   CallResult result;
-  const CallKind& kind = call_kind(record.attr);
-  if (kind.result != nullptr && kind.result(record.call.attributes.data(), result)) {
+  const CallKind* kind = find_kernel(record.attr);
+  if (kind != nullptr && kind->result != nullptr &&
+      kind->result(record.call.attributes.data(), result)) {
     out << "\"result\":{\"dtype\":\"" << dtype_name(result.dtype) << "\",\"shape\":[" << result.rows
         << ',' << result.cols << "]},";
   }

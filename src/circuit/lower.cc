@@ -26,7 +26,7 @@ std::shared_ptr<const KernelCall> make_call(const Graph& graph, int index) {
 
 void append_call(const KernelCall& call, std::vector<uint64_t>& words) {
   uint64_t name = 0;
-  for (const char* c = call_kind(call.kind).name; *c != 0; ++c) {
+  for (const char* c = call_name(call.kind); *c != 0; ++c) {
     name = (name ^ static_cast<unsigned char>(*c)) * 0x100000001b3u + 1;
   }
   words.push_back(name);

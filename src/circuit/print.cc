@@ -50,7 +50,7 @@ void print_call(std::ostream& out, uint16_t kind, std::span<const CallSlot> oper
     print_call_operand(out, operand);
     if (!operand.covers) out << " in part";
   }
-  out << (first ? "" : " = ") << call_kind(kind).name << '(';
+  out << (first ? "" : " = ") << call_name(kind) << '(';
   first = true;
   for (const CallSlot& operand : operands) {
     if (operand.present && !operand.reads) continue;
@@ -102,7 +102,7 @@ std::string code_name(uint16_t code, uint16_t attr) {
   if (code < kCodeConvert) return std::string(op_info(static_cast<OpId>(code)).name);
   if (code == kCodeConvert) return "convert";
   if (code == kCodeFold) return kFoldNames[attr];
-  if (code == kCodeCall) return call_kind(attr).name;
+  if (code == kCodeCall) return call_name(attr);
   return kRowNames[attr];
 }
 
@@ -120,7 +120,7 @@ std::string kernel_name(const Kernel& kernel) {
   }
   std::string out;
   if (kernel.call != nullptr) {
-    out = call_kind(kernel.call->kind).name;
+    out = call_name(kernel.call->kind);
     if (!parts.empty()) out += '_';
   }
   int left = kMaxParts;

@@ -384,7 +384,7 @@ bool record_rows(int which, const RecordOperand* operands, int arity, int64_t ro
 bool record_call(uint16_t kind, std::span<const CallOperand> operands,
                  std::span<const uint64_t> attributes, std::span<const uint64_t> numbers,
                  double cost) {
-  const char* name = circuit::call_kind(kind).name;
+  const char* name = circuit::call_name(kind);
   Device* device = nullptr;
   for (size_t k = 0; k < operands.size(); ++k) {
     const CallOperand& operand = operands[k];

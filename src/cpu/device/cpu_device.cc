@@ -14,6 +14,7 @@
 
 #include "hologram/cpu_info.h"
 #include "hologram/device.h"
+#include "src/cpu/device/call_table.h"
 #include "src/cpu/executor/run.h"
 
 namespace hologram {
@@ -90,7 +91,10 @@ class CpuDevice final : public Device {
 
 void register_cpu_device() {
   static std::once_flag once;
-  std::call_once(once, [] { register_device(std::make_unique<CpuDevice>()); });
+  std::call_once(once, [] {
+    cpu::register_calls();
+    register_device(std::make_unique<CpuDevice>());
+  });
 }
 
 }  // namespace hologram

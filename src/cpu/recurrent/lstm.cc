@@ -21,7 +21,7 @@ namespace {
 constexpr int kGates = 4;
 // So few rows in all read the weight where it lies: each of its elements is used too rarely to pay
 // for packing it.
-constexpr int64_t kFewRows = 4;
+constexpr int64_t kFewLstmRows = 4;
 // Multiply-adds of a step from which threads share them.
 constexpr int64_t kWorthThreads = int64_t{1} << 19;
 // The widest panel of any instruction set: units are divided at its multiples.
@@ -58,7 +58,7 @@ struct Recurrence {
         for (int64_t i = begin; i < end; ++i) part(units_of(hidden, i, chunks));
       });
     };
-    const bool packs = args.steps * batch > kFewRows;
+    const bool packs = args.steps * batch > kFewLstmRows;
     if (packs) shared([&](Units u) { pack(u); });
 
     const T* h = static_cast<const T*>(args.h0);
@@ -149,7 +149,7 @@ void check(const LstmArgs& a) {
   const bool has_states =
       a.h0 != nullptr && a.c0 != nullptr && a.h_n != nullptr && a.c_n != nullptr;
   const bool has_steps = a.gates != nullptr && a.weight != nullptr && a.output != nullptr &&
-                         (a.workspace != nullptr || a.steps * a.batch <= kFewRows);
+                         (a.workspace != nullptr || a.steps * a.batch <= kFewLstmRows);
   if (!has_states || (a.steps > 0 && !has_steps)) {
     fail(ErrorKind::kInvalidArgument, "lstm: an operand that has elements is null");
   }
@@ -169,7 +169,7 @@ void lstm(const LstmArgs& args) {
 }
 
 int64_t lstm_workspace(int64_t steps, int64_t batch, int64_t hidden) {
-  if (steps * batch <= cpu::kFewRows) return 0;
+  if (steps * batch <= cpu::kFewLstmRows) return 0;
   return cpu::kGates * cpu::padded(hidden) * hidden;
 }
 

@@ -40,15 +40,14 @@ bool Call::record(uint16_t kind, double cost) {
   }
 }
 
-void Call::run_now(void (*function)(CallFrame&)) {
+void Call::run_now(uint16_t kind) {
   c10::SmallVector<char*, 12> addresses;
   for (const auto& [t, access] : operands_) {
     addresses.push_back(t == nullptr              ? nullptr
                         : access == Access::reads ? const_cast<char*>(read_pointer(t))
                                                   : write_pointer(t));
   }
-  CallFrame frame({addresses.data(), words_.data(), numbers_.data(), 0});
-  function(frame);
+  hologram::run_call(kind, {addresses.data(), words_.data(), numbers_.data(), 0});
 }
 
 }  // namespace hologram_torch

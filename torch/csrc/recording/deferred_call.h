@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: MIT
-// Calls: ops that run as one piece of code over whole tensors, at once or when their circuit runs.
+// From tensors to the library's calls, recorded or run at once.
 //
-// An op tells a Call what it touches and what decides its work, piece by piece; its function takes
-// the pieces from a CallFrame in the same order. There is one function for both ways: recorded, it
-// runs when the circuit does, on addresses bound then; where recording is not possible (execution
-// is eager, memory of others, addresses handed out) it runs before run() returns.
-//
-// The function depends on nothing but its frame. It runs on any thread and without the GIL, so what
-// it could refuse has to be refused before.
+// An op names the operands and parameters of a call in the order of its row (hologram/call_ops.h).
+// Recorded, the call's kernel runs when the circuit does, on addresses bound then; where recording
+// is not possible (execution is eager, memory of others, addresses handed out) it runs before run()
+// returns. What the kernel could refuse has to be refused before.
 #pragma once
 
 #include <bit>
 
 #include "hologram/call_frame.h"
+#include "hologram/call_ops.h"
 #include "hologram/error.h"
 #include "recording/native_common.h"
 #include "recording/record.h"
@@ -20,8 +18,6 @@
 namespace hologram_torch {
 
 using hologram::Access;
-using hologram::CallFrame;
-using hologram::if_given;
 
 // One call being made. Tensors are borrowed until run() returns.
 class Call {
@@ -44,7 +40,22 @@ class Call {
     t.has_value() ? view(*t, access) : absent_view();
   }
 
-  // An operand of which the function knows what it needs to from values; undefined: absent.
+  // A contiguous operand under other sizes of as many elements.
+  void dense(const at::Tensor& t, c10::IntArrayRef sizes, Access access) {
+    words_.push_back(hologram::view_word(static_cast<hologram::Dtype>(dtype_code(t.scalar_type())),
+                                         sizes.size()));
+    words_.append(sizes.begin(), sizes.end());
+    const size_t first = words_.size();
+    words_.resize(first + sizes.size());
+    int64_t step = 1;
+    for (size_t d = sizes.size(); d-- > 0;) {
+      words_[first + d] = static_cast<uint64_t>(step);
+      step *= sizes[d];
+    }
+    memory(t, access);
+  }
+
+  // A tensor of a list, without its sizes; undefined: absent.
   void memory(const at::Tensor& t, Access access) {
     const c10::TensorImpl* impl = t.defined() ? t.unsafeGetTensorImpl() : nullptr;
     operands_.push_back({const_cast<c10::TensorImpl*>(impl), access});
@@ -56,13 +67,14 @@ class Call {
     t.has_value() ? memory(*t, access) : operands_.push_back({nullptr, access});
   }
 
-  // What decides which work is done: equal values, operands of equal layout, one plan.
-  template <class T>
-  void value(const T& value) {
-    const auto words = hologram::words_of(value);
-    words_.append(words.begin(), words.end());
+  // Parameters that decide which work is done: equal ones, operands of equal layout, one plan.
+  void integer(int64_t value) { words_.push_back(static_cast<uint64_t>(value)); }
+  void flag(bool value) { words_.push_back(value ? 1 : 0); }
+  void integers(c10::IntArrayRef values) {
+    integer(static_cast<int64_t>(values.size()));
+    words_.append(values.begin(), values.end());
   }
-  // What may differ from one call to the next: a learning rate, a place in a random stream.
+  // Those that may differ from one call to the next: a learning rate, a place in a random stream.
   template <class T>
   void number(T value) {
     static_assert(sizeof(T) == 8);
@@ -73,28 +85,31 @@ class Call {
   // before; see also run_or_refuse().
   bool records() const { return deferring_; }
 
-  // cost: rough nanoseconds on one thread.
-  template <Name kName, auto* kFunction>
+  template <Name kName>
+  void run() {
+    const hologram::CallOp& op = row<kName>();
+    if (deferring_ && record(op.number, op.cost({op, words_.data()}))) return;
+    run_now(op.number);
+  }
+  // For calls of lists. cost: rough nanoseconds on one thread.
+  template <Name kName>
   void run(double cost) {
-    static const uint16_t kind = hologram::register_call({kName.text, [](const auto& arguments) {
-                                                            CallFrame frame(arguments);
-                                                            kFunction(frame);
-                                                          }});
-    if (deferring_ && record(kind, cost)) return;
-    run_now(kFunction);
+    const hologram::CallOp& op = row<kName>();
+    if (deferring_ && record(op.number, cost)) return;
+    run_now(op.number);
   }
 
-  // For functions that may find an index out of range (ErrorKind::kIndex): false then. A call that
-  // is recorded asks `valid` at once.
-  template <Name kName, auto* kFunction, class Valid>
-  bool run_or_refuse(double cost, Valid&& valid) {
+  // For kernels that may find an index out of range (ErrorKind::kIndex): false then. A call that is
+  // recorded asks `valid` at once.
+  template <Name kName, class Valid>
+  bool run_or_refuse(Valid&& valid) {
     if (records()) {
       if (!valid()) return false;
-      run<kName, kFunction>(cost);
+      run<kName>();
       return true;
     }
     try {
-      run_now(kFunction);
+      run_now(row<kName>().number);
       return true;
     } catch (const hologram::Error& error) {
       if (error.kind() != hologram::ErrorKind::kIndex) throw;
@@ -108,12 +123,17 @@ class Call {
     Access access;
   };
 
+  template <Name kName>
+  static const hologram::CallOp& row() {
+    static const hologram::CallOp& op = hologram::call_op(kName.view());
+    return op;
+  }
   void absent_view() {
     words_.push_back(0);
     operands_.push_back({nullptr, Access::reads});
   }
   bool record(uint16_t kind, double cost);
-  void run_now(void (*function)(CallFrame&));
+  void run_now(uint16_t kind);
 
   bool deferring_;  // and every operand so far may wait
   c10::SmallVector<Operand, 12> operands_;

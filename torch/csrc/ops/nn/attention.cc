@@ -98,68 +98,10 @@ Tensor mask_of(const OptionalTensor& bias, const Tensor& query, const Tensor& ke
   return mask.size(3) > 1 && mask.stride(3) > 1 ? mask.contiguous() : mask;
 }
 
-// What decides the work beside the operands.
-struct AttentionValues {
-  int64_t causal;
-  uint64_t scale;  // bits of a double
-};
-AttentionValues values_of(const Tensor& query, bool is_causal, std::optional<double> scale) {
-  const double factor =
-      scale.has_value() ? *scale : 1 / std::sqrt(static_cast<double>(query.size(3)));
-  return {is_causal, std::bit_cast<uint64_t>(factor)};
-}
-
-// Rough nanoseconds of `products` products of all queries with all keys.
-double attention_cost(const Tensor& query, const Tensor& key, int products, bool is_causal) {
-  return 0.012 * products * (is_causal ? 0.5 : 1) * static_cast<double>(query.numel()) *
-         static_cast<double>(key.size(2));
-}
-
-hologram::AttentionStrides attention_strides(const hologram::View& view) {
-  return {view.strides[0], view.strides[1], view.strides[2]};
-}
-
-hologram::AttentionArgs attention_arguments(CallFrame& call) {
-  const auto values = call.value<AttentionValues>();
-  const hologram::View q = call.view(), k = call.view(), v = call.view(), mask = call.view();
-  hologram::AttentionArgs args;
-  args.dtype = q.dtype;
-  args.causal = values.causal != 0;
-  args.batch = q.shape[0], args.heads = q.shape[1], args.kv_heads = k.shape[1];
-  args.queries = q.shape[2], args.keys = k.shape[2];
-  args.dim = q.shape[3], args.value_dim = v.shape[3];
-  args.scale = std::bit_cast<double>(values.scale);
-  args.q = q.data, args.q_strides = attention_strides(q);
-  args.k = k.data, args.k_strides = attention_strides(k);
-  args.v = v.data, args.v_strides = attention_strides(v);
-  if (mask.data != nullptr) {
-    args.mask = mask.data, args.mask_strides = attention_strides(mask);
-    args.mask_col = args.keys > 1 ? mask.strides[3] : 0;
-  }
-  args.max_threads = call.threads(std::numeric_limits<int64_t>::max());
-  return args;
-}
-
-hologram::AttentionOutput output_of(CallFrame& call) {
-  const hologram::View out = call.view(), logsumexp = call.view();
-  return {out.data, attention_strides(out), logsumexp.data, attention_strides(logsumexp)};
-}
-
-void run_attention(CallFrame& call) {
-  const hologram::AttentionArgs args = attention_arguments(call);
-  hologram::attention(args, output_of(call));
-}
-
-void run_attention_backward(CallFrame& call) {
-  const hologram::AttentionArgs args = attention_arguments(call);
-  hologram::AttentionGradients g;
-  g.result = output_of(call);
-  const hologram::View grad = call.view(), q = call.view(), k = call.view(), v = call.view();
-  g.grad = grad.data, g.grad_strides = attention_strides(grad);
-  g.grad_q = q.data, g.grad_q_strides = attention_strides(q);
-  g.grad_k = k.data, g.grad_k_strides = attention_strides(k);
-  g.grad_v = v.data, g.grad_v_strides = attention_strides(v);
-  hologram::attention_backward(args, g);
+// What follows the operands.
+void add_parameters(Call& call, const Tensor& query, bool is_causal, std::optional<double> scale) {
+  call.flag(is_causal);
+  call.number(scale.has_value() ? *scale : 1 / std::sqrt(static_cast<double>(query.size(3))));
 }
 
 // A tensor whose rows of one head are as far apart as all heads are wide, as PyTorch's kernel makes
@@ -186,10 +128,10 @@ std::tuple<Tensor, Tensor> own_attention(const Tensor& query, const Tensor& key,
   Tensor logsumexp = make_strided({batch, heads, queries}, {queries * heads, 1, heads}, type);
   const Tensor mask = mask_of(bias, query, key);
   Call call;
-  call.value(values_of(query, is_causal, scale));
   for (const Tensor* t : {&query, &key, &value, &mask}) call.view(*t, Access::reads);
   for (const Tensor* t : {&out, &logsumexp}) call.view(*t, Access::writes);
-  call.run<"attention", &run_attention>(attention_cost(query, key, 2, is_causal));
+  add_parameters(call, query, is_causal, scale);
+  call.run<"attention">();
   return {std::move(out), std::move(logsumexp)};
 }
 
@@ -250,12 +192,12 @@ Backward own_backward(const Tensor& grad, const Tensor& query, const Tensor& key
   const Tensor grad_v = make_alternating(batch, shared, keys, value.size(3), type);
   const Tensor mask = mask_of(bias, query, key);
   Call call;
-  call.value(values_of(query, is_causal, scale));
   for (const Tensor* t : {&query, &key, &value, &mask, &output, &logsumexp, &rows}) {
     call.view(*t, Access::reads);
   }
   for (const Tensor* t : {&grad_q, &grad_k, &grad_v}) call.view(*t, Access::writes);
-  call.run<"attention_backward", &run_attention_backward>(attention_cost(query, key, 5, is_causal));
+  add_parameters(call, query, is_causal, scale);
+  call.run<"attention_backward">();
   return {grad_q, grad_k, grad_v, Tensor()};
 }
 

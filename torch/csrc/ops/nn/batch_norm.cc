@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // native_batch_norm and its backward, contiguous and channels last.
-#include "hologram/norm.h"
 #include "ops/nn/norm.h"
 
 namespace hologram_torch {
@@ -8,27 +7,7 @@ namespace {
 
 using at::ScalarType;
 using at::Tensor;
-using hologram::BatchNormOptions;
-using hologram::View;
 using OptionalTensor = std::optional<Tensor>;
-
-// [batch, channels, size] over the memory of a tensor of 2 to 5 dimensions.
-struct BatchShape {
-  int64_t sizes[3], strides[3];
-
-  BatchShape() = default;
-  explicit BatchShape(const Tensor& t) : sizes{t.size(0), t.size(1), 1} {
-    for (int64_t d = 2; d < t.dim(); ++d) sizes[2] *= t.size(d);
-    const int64_t whole = sizes[1] * sizes[2];
-    if (t.is_contiguous()) {
-      strides[0] = whole, strides[1] = sizes[2], strides[2] = 1;
-    } else {
-      strides[0] = whole, strides[1] = 1, strides[2] = sizes[1];
-    }
-  }
-  // data may be null.
-  View view(char* data, hologram::Dtype dtype) const { return {data, dtype, 3, sizes, strides}; }
-};
 
 bool is_last(const Tensor& t) {
   return t.is_contiguous(at::MemoryFormat::ChannelsLast) ||
@@ -65,58 +44,6 @@ bool takes_input(const Tensor& input) {
   return is_float_plain(input) && input.dim() >= 2 && input.dim() <= 5 && input.numel() > 0;
 }
 
-struct BatchValues {
-  BatchShape shape;
-  hologram::Dtype type, param_type;
-  bool training;
-  uint8_t unused[5] = {};
-
-  BatchValues() = default;
-  BatchValues(const Tensor& x, ScalarType param, bool trains)
-      : shape(x), type(dtype_of(x)), param_type(dtype_of(param)), training(trains) {}
-
-  int64_t channels() const { return shape.sizes[1]; }
-  int64_t numel() const { return shape.sizes[0] * shape.sizes[1] * shape.sizes[2]; }
-};
-
-void run_batch_norm(CallFrame& call) {
-  const auto values = call.value<BatchValues>();
-  const Shape line(values.channels());
-  const auto channel = [&] { return line.view(call.memory(), values.param_type); };
-  const View in = values.shape.view(call.memory(), values.type);
-  const View out = values.shape.view(call.memory(), values.type);
-  const View weight = channel(), bias = channel(), running_mean = channel();
-  const View running_var = channel(), save_mean = channel(), save_invstd = channel();
-  BatchNormOptions options;
-  options.weight = if_given(weight), options.bias = if_given(bias);
-  options.running_mean = if_given(running_mean), options.running_var = if_given(running_var);
-  options.training = values.training;
-  options.momentum = call.number(), options.eps = call.number();
-  options.max_threads = call.threads(values.numel());
-  hologram::batch_norm(in, out, if_given(save_mean), if_given(save_invstd), options);
-}
-
-void run_batch_norm_backward(CallFrame& call) {
-  const auto values = call.value<BatchValues>();
-  const Shape line(values.channels());
-  const auto channel = [&] { return line.view(call.memory(), values.param_type); };
-  const View grad = values.shape.view(call.memory(), values.type);
-  const View in = values.shape.view(call.memory(), values.type);
-  const View weight = channel(), running_mean = channel(), running_var = channel();
-  const View save_mean = channel(), save_invstd = channel();
-  const View grad_in = values.shape.view(call.memory(), values.type);
-  const View grad_weight = channel(), grad_bias = channel();
-  BatchNormOptions options;
-  options.weight = if_given(weight);
-  options.running_mean = if_given(running_mean), options.running_var = if_given(running_var);
-  options.training = values.training;
-  options.eps = call.number();
-  options.max_threads = call.threads(values.numel());
-  hologram::batch_norm_backward(grad, in, if_given(save_mean), if_given(save_invstd),
-                                if_given(grad_in), if_given(grad_weight), if_given(grad_bias),
-                                options);
-}
-
 std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& input, const OptionalTensor& weight,
                                               const OptionalTensor& bias,
                                               const OptionalTensor& running_mean,
@@ -136,18 +63,18 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& input, const Optiona
     Tensor invstd = make_tensor({training ? channels : 0}, type);
     const Access statistics = training ? Access::updates : Access::reads;
     Call call;
-    call.value(BatchValues(x, type, training));
-    call.memory(x, Access::reads);
-    call.memory(out, Access::writes);
-    call.memory(weight, Access::reads);
-    call.memory(bias, Access::reads);
-    call.memory(running_mean, statistics);
-    call.memory(running_var, statistics);
-    call.memory(training ? mean : Tensor(), Access::writes);
-    call.memory(training ? invstd : Tensor(), Access::writes);
+    call.view(x, Access::reads);
+    call.view(weight, Access::reads);
+    call.view(bias, Access::reads);
+    call.view(running_mean, statistics);
+    call.view(running_var, statistics);
+    call.view(out, Access::writes);
+    call.view(training ? mean : Tensor(), Access::writes);
+    call.view(training ? invstd : Tensor(), Access::writes);
+    call.flag(training);
     call.number(momentum);
     call.number(eps);
-    call.run<"batch_norm", &run_batch_norm>(norm_cost(input));
+    call.run<"batch_norm">();
     return {std::move(out), std::move(mean), std::move(invstd)};
   }
   check_channels("native_batch_norm", input,
@@ -186,19 +113,17 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm_backward(
     if (wanted[2]) grad_bias = make_tensor({channels}, type);
     const OptionalTensor none;
     Call call;
-    call.value(BatchValues(x, type, training));
-    call.memory(dy, Access::reads);
-    call.memory(x, Access::reads);
-    call.memory(weight, Access::reads);
-    call.memory(running_mean, Access::reads);
-    call.memory(running_var, Access::reads);
-    call.memory(training ? save_mean : none, Access::reads);
-    call.memory(training ? save_invstd : none, Access::reads);
-    call.memory(grad_in, Access::writes);
-    call.memory(grad_weight, Access::writes);
-    call.memory(grad_bias, Access::writes);
+    call.view(dy, Access::reads);
+    call.view(x, Access::reads);
+    call.view(weight, Access::reads);
+    call.view(running_mean, Access::reads);
+    call.view(running_var, Access::reads);
+    call.view(training ? save_mean : none, Access::reads);
+    call.view(training ? save_invstd : none, Access::reads);
+    for (const Tensor* t : {&grad_in, &grad_weight, &grad_bias}) call.view(*t, Access::writes);
+    call.flag(training);
     call.number(eps);
-    call.run<"batch_norm_backward", &run_batch_norm_backward>(2 * norm_cost(input));
+    call.run<"batch_norm_backward">();
     return {std::move(grad_in), std::move(grad_weight), std::move(grad_bias)};
   }
   constexpr const char* kBackward = "native_batch_norm_backward";

@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Convolutions: the library's for float32 and float64, PyTorch's CPU convolutions in place for
 // other dtypes.
-#include "hologram/convolution.h"
-
 #include <ATen/Functions.h>
 #include <torch/library.h>
-
-#include <limits>
 
 #include "device/openmp.h"
 #include "dispatch/alias.h"
@@ -25,19 +21,16 @@ void check_same_device(const Tensor& input, const Tensor& other) {
               input.device(), " and ", other.device(), "!");
 }
 
-// What a convolution is beside its tensors, as the library takes it.
+// What a convolution is beside its tensors.
 struct Geometry {
+  IntArrayRef stride, padding, dilation;
   int64_t groups;
-  hologram::ConvolutionSizes stride, padding, dilation;
-  int64_t weight_last;  // of a weight that lies in the order of channels_last
-};
 
-// One to three sizes as the last of three.
-hologram::ConvolutionSizes sizes_of(IntArrayRef sizes, int64_t fill) {
-  hologram::ConvolutionSizes result{fill, fill, fill};
-  std::copy(sizes.begin(), sizes.end(), result.end() - static_cast<std::ptrdiff_t>(sizes.size()));
-  return result;
-}
+  void add_to(Call& call) const {
+    for (const IntArrayRef list : {stride, padding, dilation}) call.integers(list);
+    call.integer(groups);
+  }
+};
 
 // The outputs that an input gives along a dimension.
 int64_t outputs(int64_t in, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation) {
@@ -106,126 +99,51 @@ c10::MemoryFormat format_of(const Tensor& x, const Tensor& weight, int64_t group
   return is_last ? last : kFirst;
 }
 
-// The weight as the library takes it; says in which order it lies.
-Tensor dense_weight(const Tensor& weight, Geometry& geometry) {
+// The weight as the library takes it: contiguous or channels last.
+Tensor dense_weight(const Tensor& weight) {
   if (!weight.is_contiguous() && weight.dim() > 3 &&
       weight.is_contiguous(weight.dim() == 4 ? c10::MemoryFormat::ChannelsLast
                                              : c10::MemoryFormat::ChannelsLast3d)) {
-    geometry.weight_last = 1;
     return weight;
   }
   return weight.contiguous();
 }
 
-Geometry geometry_of(IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
-                     int64_t groups) {
-  return {groups, sizes_of(stride, 1), sizes_of(padding, 0), sizes_of(dilation, 1), 0};
-}
-
-hologram::ConvolutionSizes places_of(const hologram::View& view) {
-  return sizes_of({view.shape + 2, static_cast<size_t>(view.ndim - 2)}, 1);
-}
-
-hologram::ConvolutionStrides convolution_strides(const hologram::View& view) {
-  return {view.strides[0], view.strides[1],
-          sizes_of({view.strides + 2, static_cast<size_t>(view.ndim - 2)}, 0)};
-}
-
-// x, weight and y are the tensors of y = x * weight, whichever of them is being computed.
-hologram::ConvolutionArgs convolution_arguments(const Geometry& geometry, const hologram::View& x,
-                                                const hologram::View& weight,
-                                                const hologram::View& y) {
-  hologram::ConvolutionArgs args;
-  args.dtype = x.dtype;
-  args.batch = x.shape[0], args.groups = geometry.groups;
-  args.in_channels = x.shape[1], args.out_channels = y.shape[1];
-  args.in_size = places_of(x), args.out_size = places_of(y), args.kernel = places_of(weight);
-  args.stride = geometry.stride, args.padding = geometry.padding;
-  args.dilation = geometry.dilation;
-  args.x_strides = convolution_strides(x), args.y_strides = convolution_strides(y);
-  args.weight_channels_last = geometry.weight_last != 0;
-  return args;
-}
-
-// Multiplications of y = x * weight.
-double work_of(const Tensor& weight, const Tensor& y) {
-  return static_cast<double>(weight.numel()) * static_cast<double>(y.numel()) /
-         static_cast<double>(std::max<int64_t>(1, y.size(1)));
-}
-
-// Rough nanoseconds.
-double cost_of(double work) { return 500 + work / 50; }
-
-void run_convolution(CallFrame& call) {
-  const auto geometry = call.value<Geometry>();
-  const hologram::View x = call.view(), weight = call.view();
-  const void* bias = call.memory();
-  const hologram::View y = call.view();
-  hologram::ConvolutionArgs args = convolution_arguments(geometry, x, weight, y);
-  args.max_threads = call.threads(std::numeric_limits<int64_t>::max());
-  hologram::convolution(args, x.data, weight.data, bias, y.data);
-}
-
 // Writes y = x * weight + bias.
-void forward(const Tensor& x, const Tensor& weight, const OptionalTensor& bias, Geometry geometry,
-             const Tensor& y) {
-  const Tensor dense = dense_weight(weight, geometry);
-  const Tensor terms = bias.has_value() && bias->defined() ? bias->contiguous() : Tensor();
+void forward(const Tensor& x, const Tensor& weight, const OptionalTensor& bias,
+             const Geometry& geometry, const Tensor& y) {
+  const Tensor dense = dense_weight(weight);
+  const Tensor terms = is_given(bias) ? bias->contiguous() : Tensor();
   Call call;
-  call.value(geometry);
-  call.view(x, Access::reads);
-  call.view(dense, Access::reads);
-  call.memory(terms, Access::reads);
+  for (const Tensor* t : {&x, &dense, &terms}) call.view(*t, Access::reads);
   call.view(y, Access::writes);
-  call.run<"convolution", &run_convolution>(cost_of(work_of(weight, y)));
-}
-
-void run_convolution_backward_input(CallFrame& call) {
-  const auto geometry = call.value<Geometry>();
-  const hologram::View grad = call.view(), weight = call.view();
-  const void* bias = call.memory();
-  const hologram::View x = call.view();
-  hologram::ConvolutionArgs args = convolution_arguments(geometry, x, weight, grad);
-  args.max_threads = call.threads(std::numeric_limits<int64_t>::max());
-  hologram::convolution_backward_input(args, grad.data, weight.data, bias, x.data);
-}
-
-void run_convolution_backward_weight(CallFrame& call) {
-  const auto geometry = call.value<Geometry>();
-  const hologram::View x = call.view(), grad = call.view(), weight = call.view();
-  hologram::ConvolutionArgs args = convolution_arguments(geometry, x, weight, grad);
-  args.max_threads = call.threads(std::numeric_limits<int64_t>::max());
-  hologram::convolution_backward_weight(args, x.data, grad.data, weight.data);
+  geometry.add_to(call);
+  call.run<"convolution">();
 }
 
 // Writes the gradient of x in y = x * weight from that of y; terms of each channel are added, as a
 // transposed convolution has them.
 void backward_input(const Tensor& grad, const Tensor& weight, const OptionalTensor& bias,
-                    Geometry geometry, const Tensor& x) {
-  const Tensor dense = dense_weight(weight, geometry);
-  const Tensor terms = bias.has_value() && bias->defined() ? bias->contiguous() : Tensor();
+                    const Geometry& geometry, const Tensor& x) {
+  const Tensor dense = dense_weight(weight);
+  const Tensor terms = is_given(bias) ? bias->contiguous() : Tensor();
   Call call;
-  call.value(geometry);
-  call.view(grad, Access::reads);
-  call.view(dense, Access::reads);
-  call.memory(terms, Access::reads);
+  for (const Tensor* t : {&grad, &dense, &terms}) call.view(*t, Access::reads);
   call.view(x, Access::writes);
-  call.run<"convolution_backward_input", &run_convolution_backward_input>(
-      cost_of(work_of(weight, grad)));
+  geometry.add_to(call);
+  call.run<"convolution_backward_input">();
 }
 
 // Writes the gradient of the weight in y = x * weight, which lies as PyTorch's would.
 Tensor backward_weight(const Tensor& x, const Tensor& grad, const Tensor& weight,
-                       c10::MemoryFormat format, Geometry geometry) {
-  geometry.weight_last = format != c10::MemoryFormat::Contiguous ? 1 : 0;
+                       c10::MemoryFormat format, const Geometry& geometry) {
   Tensor result = make_formatted(weight.sizes(), weight.scalar_type(), format);
   Call call;
-  call.value(geometry);
   call.view(x, Access::reads);
   call.view(grad, Access::reads);
   call.view(result, Access::writes);
-  call.run<"convolution_backward_weight", &run_convolution_backward_weight>(
-      cost_of(work_of(weight, grad)));
+  geometry.add_to(call);
+  call.run<"convolution_backward_weight">();
   return result;
 }
 
@@ -256,7 +174,7 @@ Tensor convolution(const Tensor& input, const Tensor& weight, const OptionalTens
     Tensor result = make_formatted(
         result_sizes(input, weight, stride, padding, dilation, transposed, output_padding, groups),
         input.scalar_type(), format_of(input, weight, groups, transposed));
-    const Geometry geometry = geometry_of(stride, padding, dilation, groups);
+    const Geometry geometry{stride, padding, dilation, groups};
     if (transposed) {
       backward_input(input, weight, bias, geometry, result);
     } else {
@@ -286,7 +204,7 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& grad_outpu
       grad_output.sizes() == result_sizes(input, weight, stride, padding, dilation, transposed,
                                           output_padding, groups)) {
     BelowAutograd guard;
-    const Geometry geometry = geometry_of(stride, padding, dilation, groups);
+    const Geometry geometry{stride, padding, dilation, groups};
     const c10::MemoryFormat format = format_of(input, weight, groups, transposed);
     // Of a transposed convolution the result is what another one reads.
     const Tensor& x = transposed ? grad_output : input;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // embedding and its dense gradient: rows taken, rows added.
-#include "hologram/elementwise.h"
 #include "ops/shape/index_tensors.h"
 
 namespace hologram_torch {
@@ -25,26 +24,6 @@ Tensor embedding(const Tensor& weight, const Tensor& indices, int64_t padding_id
       .toTensor();
 }
 
-struct GradValues {
-  int64_t rows, cols, padding;
-  int64_t by_frequency;
-};
-
-void run_embedding_backward(CallFrame& call) {
-  const auto values = call.value<GradValues>();
-  const hologram::Positions positions = take_positions(call);
-  const hologram::View grad = call.view();
-  char* out = call.memory();
-  const auto bytes = values.rows * values.cols * static_cast<int64_t>(itemsize(grad.dtype));
-  const int64_t unit = 1;
-  hologram::fill(int64_t{0}, {out, hologram::Dtype::kUInt8, 1, &bytes, &unit}, call.threads(bytes));
-  hologram::AddAtOptions options;
-  options.mean = values.by_frequency != 0;
-  options.skipped = &values.padding;
-  options.max_threads = call.threads(grad.numel());
-  hologram::add_at(grad.dtype, out, 1, values.rows, values.cols, positions, grad.data, options);
-}
-
 Tensor embedding_dense_backward(const Tensor& grad, const Tensor& indices, int64_t rows,
                                 int64_t padding_idx, bool scale_grad_by_freq) {
   if (C10_LIKELY(is_float_plain(grad) && is_position(indices) && rows > 0 && grad.numel() > 0 &&
@@ -55,12 +34,13 @@ Tensor embedding_dense_backward(const Tensor& grad, const Tensor& indices, int64
     // PyTorch refuses an index outside, unless it is the padding.
     if (C10_LIKELY(hologram::positions_within(positions_of(index), 0, rows))) {
       Call call;
-      call.value(GradValues{rows, grad.size(-1), padding_idx, scale_grad_by_freq});
-      add_positions(call, index);
       call.view(values, Access::reads);
-      call.memory(out, Access::writes);
-      call.run<"embedding_backward", &run_embedding_backward>(
-          static_cast<double>(out.numel() + grad.numel()) * 0.3);
+      call.view(index, Access::reads);
+      call.view(out, Access::writes);
+      call.integer(rows);
+      call.integer(padding_idx);
+      call.flag(scale_grad_by_freq);
+      call.run<"embedding_backward">();
       return out;
     }
   }

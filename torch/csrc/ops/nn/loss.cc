@@ -9,9 +9,7 @@ namespace hologram_torch {
 namespace {
 
 using at::Tensor;
-using hologram::LossReduction;
 using hologram::PointLoss;
-using hologram::PointLossOptions;
 using hologram::View;
 using OptionalTensor = std::optional<Tensor>;
 
@@ -46,61 +44,24 @@ struct Factors {
 };
 const OptionalTensor kNoTensor;
 
-struct PointValues {
-  PointLoss loss;
-  LossReduction reduction;
-};
-
-void add_options(Call& call, PointValues values, double param, const Factors& factors) {
-  call.value(values);
-  call.number(param);
-  call.view(factors.weight, Access::reads);
-  call.view(factors.pos_weight, Access::reads);
-}
-
-// What add_options() added. The options name the views.
-struct TakenOptions {
-  PointValues values;
-  View weight, pos_weight;
-  PointLossOptions options;
-
-  explicit TakenOptions(CallFrame& call) : values(call.value<PointValues>()) {
-    options.reduction = values.reduction;
-    options.param = call.number();
-    weight = call.view(), pos_weight = call.view();
-    options.weight = if_given(weight), options.pos_weight = if_given(pos_weight);
-  }
-};
-
-void run_point_forward(CallFrame& call) {
-  TakenOptions taken(call);
-  const View input = call.view(), target = call.view(), out = call.view();
-  taken.options.max_threads = call.threads(input.numel());
-  hologram::point_loss(taken.values.loss, input, target, out, taken.options);
-}
-
-void run_point_backward(CallFrame& call) {
-  TakenOptions taken(call);
-  const View grad = call.view(), input = call.view(), target = call.view(), out = call.view();
-  taken.options.max_threads = call.threads(input.numel());
-  hologram::point_loss_backward(taken.values.loss, grad, input, target, out, taken.options);
-}
-
-// Rough nanoseconds an element.
-double point_cost(PointLoss loss, const Tensor& input) {
-  const bool logarithms = loss == PointLoss::bce || loss == PointLoss::bce_with_logits;
-  return static_cast<double>(input.numel()) * (logarithms ? 2.0 : 0.3);
+// What follows the operands of a loss by elements.
+void add_parameters(Call& call, PointLoss loss, int64_t reduction, double parameter) {
+  call.integer(static_cast<int64_t>(loss));
+  call.integer(reduction);
+  call.number(parameter);
 }
 
 Tensor point_forward(PointLoss loss, const Tensor& input, const Tensor& target, int64_t reduction,
                      double param = 1.0, const Factors& factors = {kNoTensor, kNoTensor}) {
   Tensor out = reduction == 0 ? make_like(input) : make_tensor({}, input.scalar_type());
   Call call;
-  add_options(call, {loss, static_cast<LossReduction>(reduction)}, param, factors);
   call.view(input, Access::reads);
   call.view(target, Access::reads);
+  call.view(factors.weight, Access::reads);
+  call.view(factors.pos_weight, Access::reads);
   call.view(out, Access::writes);
-  call.run<"point_loss", &run_point_forward>(point_cost(loss, input));
+  add_parameters(call, loss, reduction, param);
+  call.run<"point_loss">();
   return out;
 }
 
@@ -109,12 +70,12 @@ Tensor point_backward(PointLoss loss, const Tensor& grad, const Tensor& input, c
                       const Factors& factors = {kNoTensor, kNoTensor}) {
   Tensor out = make_like(input);
   Call call;
-  add_options(call, {loss, static_cast<LossReduction>(reduction)}, param, factors);
-  call.view(grad, Access::reads);
-  call.view(input, Access::reads);
-  call.view(target, Access::reads);
+  for (const Tensor* t : {&grad, &input, &target}) call.view(*t, Access::reads);
+  call.view(factors.weight, Access::reads);
+  call.view(factors.pos_weight, Access::reads);
   call.view(out, Access::writes);
-  call.run<"point_loss_backward", &run_point_backward>(point_cost(loss, input));
+  add_parameters(call, loss, reduction, param);
+  call.run<"point_loss_backward">();
   return out;
 }
 
@@ -222,44 +183,6 @@ bool fits_classes(const Tensor& self, const Tensor& target, const OptionalTensor
           weight->size(0) == self.size(classes) && weight->is_contiguous());
 }
 
-struct ClassValues {
-  int64_t ignore_index;
-  int64_t reduction;
-};
-
-void add_options(Call& call, const OptionalTensor& weight, int64_t reduction,
-                 int64_t ignore_index) {
-  call.value(ClassValues{ignore_index, reduction});
-  call.view(weight, Access::reads);
-}
-
-// What add_options() added; options.weight is `weight`.
-hologram::ClassLossOptions take_options(CallFrame& call, View* weight) {
-  const auto values = call.value<ClassValues>();
-  *weight = call.view();
-  hologram::ClassLossOptions options;
-  options.reduction = static_cast<LossReduction>(values.reduction);
-  options.ignore_index = values.ignore_index;
-  options.weight = if_given(*weight);
-  return options;
-}
-
-void run_nll(CallFrame& call) {
-  View weight;
-  auto options = take_options(call, &weight);
-  const View self = call.view(), target = call.view(), out = call.view(), total = call.view();
-  options.max_threads = call.threads(self.numel());
-  hologram::nll_loss(self, target, out, total, options);
-}
-
-void run_nll_backward(CallFrame& call) {
-  View weight;
-  auto options = take_options(call, &weight);
-  const View grad = call.view(), target = call.view(), total = call.view(), out = call.view();
-  options.max_threads = call.threads(out.numel());
-  hologram::nll_loss_backward(grad, target, total, out, options);
-}
-
 // Whether every target is a class or to be ignored.
 template <class T>
 bool are_classes(const View& target, int64_t classes, int64_t ignored) {
@@ -301,14 +224,14 @@ std::tuple<Tensor, Tensor> nll_forward(const Tensor& self, const Tensor& target,
                                 : make_tensor({}, self.scalar_type());
     Tensor total = make_tensor({}, self.scalar_type());
     Call call;
-    add_options(call, weight, reduction, ignore_index);
     call.view(self, Access::reads);
     call.view(target, Access::reads);
+    call.view(weight, Access::reads);
     call.view(out, Access::writes);
     call.view(total, Access::writes);
-    if (call.run_or_refuse<"nll_loss", &run_nll>(static_cast<double>(target.numel()), [&] {
-          return are_classes(target, self, ignore_index);
-        })) {
+    call.integer(reduction);
+    call.integer(ignore_index);
+    if (call.run_or_refuse<"nll_loss">([&] { return are_classes(target, self, ignore_index); })) {
       return {std::move(out), std::move(total)};
     }
   }
@@ -327,13 +250,14 @@ Tensor nll_backward(const Tensor& grad, const Tensor& self, const Tensor& target
                  (reduction == 0 ? grad.sizes() == target.sizes() : grad.numel() == 1))) {
     Tensor out = make_tensor(self.sizes(), self.scalar_type());
     Call call;
-    add_options(call, weight, reduction, ignore_index);
     call.view(grad, Access::reads);
     call.view(target, Access::reads);
+    call.view(weight, Access::reads);
     call.view(total_weight, Access::reads);
     call.view(out, Access::writes);
-    if (call.run_or_refuse<"nll_loss_backward", &run_nll_backward>(
-            static_cast<double>(self.numel()) * 0.1,
+    call.integer(reduction);
+    call.integer(ignore_index);
+    if (call.run_or_refuse<"nll_loss_backward">(
             [&] { return are_classes(target, self, ignore_index); })) {
       return out;
     }

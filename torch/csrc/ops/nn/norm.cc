@@ -2,15 +2,12 @@
 // native_layer_norm and its backward.
 #include "ops/nn/norm.h"
 
-#include "hologram/norm.h"
-
 namespace hologram_torch {
 namespace {
 
 using at::ScalarType;
 using at::Tensor;
 using c10::IntArrayRef;
-using hologram::View;
 using OptionalTensor = std::optional<Tensor>;
 
 // An input of `rows` times `n` elements, n those of normalized_shape.
@@ -39,45 +36,6 @@ NormShape norm_shape(const Tensor& input, IntArrayRef normalized, const Optional
   return shape;
 }
 
-struct NormValues {
-  int64_t rows, n;
-  hologram::Dtype type, param_type;
-  uint8_t unused[6] = {};
-
-  NormValues() = default;
-  NormValues(const NormShape& shape, ScalarType input, ScalarType param)
-      : rows(shape.rows), n(shape.n), type(dtype_of(input)), param_type(dtype_of(param)) {}
-};
-
-void run_layer_norm(CallFrame& call) {
-  const auto values = call.value<NormValues>();
-  const Shape rows(values.rows, values.n), line(values.n), stats(values.rows);
-  const View in = rows.view(call.memory(), values.type);
-  const View weight = line.view(call.memory(), values.param_type);
-  const View bias = line.view(call.memory(), values.param_type);
-  const View out = rows.view(call.memory(), values.type);
-  const View mean = stats.view(call.memory(), values.param_type);
-  const View rstd = stats.view(call.memory(), values.param_type);
-  hologram::layer_norm(in, if_given(weight), if_given(bias), call.number(), out, mean, rstd,
-                       call.threads(values.rows * values.n));
-}
-
-void run_layer_norm_backward(CallFrame& call) {
-  const auto values = call.value<NormValues>();
-  const Shape rows(values.rows, values.n), line(values.n), stats(values.rows);
-  const View grad = rows.view(call.memory(), values.type);
-  const View in = rows.view(call.memory(), values.type);
-  const View mean = stats.view(call.memory(), values.param_type);
-  const View rstd = stats.view(call.memory(), values.param_type);
-  const View weight = line.view(call.memory(), values.param_type);
-  const View grad_in = rows.view(call.memory(), values.type);
-  const View grad_weight = line.view(call.memory(), values.param_type);
-  const View grad_bias = line.view(call.memory(), values.param_type);
-  hologram::layer_norm_backward(grad, in, mean, rstd, if_given(weight), if_given(grad_in),
-                                if_given(grad_weight), if_given(grad_bias),
-                                call.threads(values.rows * values.n));
-}
-
 std::tuple<Tensor, Tensor, Tensor> layer_norm(const Tensor& input, IntArrayRef normalized,
                                               const OptionalTensor& weight,
                                               const OptionalTensor& bias, double eps) {
@@ -90,15 +48,13 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm(const Tensor& input, IntArrayRef n
     Tensor out = make_tensor(input.sizes(), input.scalar_type());
     Tensor mean = make_tensor(stat_sizes, type), rstd = make_tensor(stat_sizes, type);
     Call call;
-    call.value(NormValues(shape, input.scalar_type(), type));
-    call.memory(x, Access::reads);
-    call.memory(weight, Access::reads);
-    call.memory(bias, Access::reads);
-    call.memory(out, Access::writes);
-    call.memory(mean, Access::writes);
-    call.memory(rstd, Access::writes);
+    call.view(x, Access::reads);
+    call.view(weight, Access::reads);
+    call.view(bias, Access::reads);
+    for (const Tensor* t : {&out, &mean, &rstd}) call.view(*t, Access::writes);
+    call.integer(static_cast<int64_t>(normalized.size()));
     call.number(eps);
-    call.run<"layer_norm", &run_layer_norm>(norm_cost(input));
+    call.run<"layer_norm">();
     return {std::move(out), std::move(mean), std::move(rstd)};
   }
   auto stack = call_fallback<"native_layer_norm">(input, normalized, weight, bias, eps);
@@ -127,16 +83,11 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& grad, const
     if (wanted[1]) grad_weight = make_tensor(normalized, type);
     if (wanted[2]) grad_bias = make_tensor(normalized, type);
     Call call;
-    call.value(NormValues(shape, input.scalar_type(), type));
-    call.memory(dy, Access::reads);
-    call.memory(x, Access::reads);
-    call.memory(mean, Access::reads);
-    call.memory(rstd, Access::reads);
-    call.memory(weight, Access::reads);
-    call.memory(grad_in, Access::writes);
-    call.memory(grad_weight, Access::writes);
-    call.memory(grad_bias, Access::writes);
-    call.run<"layer_norm_backward", &run_layer_norm_backward>(2 * norm_cost(input));
+    for (const Tensor* t : {&dy, &x, &mean, &rstd}) call.view(*t, Access::reads);
+    call.view(weight, Access::reads);
+    for (const Tensor* t : {&grad_in, &grad_weight, &grad_bias}) call.view(*t, Access::writes);
+    call.integer(static_cast<int64_t>(normalized.size()));
+    call.run<"layer_norm_backward">();
     return {std::move(grad_in), std::move(grad_weight), std::move(grad_bias)};
   }
   // PyTorch's kernel compares none of these.

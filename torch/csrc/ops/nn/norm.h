@@ -29,11 +29,6 @@ inline bool param_type(at::ScalarType input,
   return *type == input || (*type == at::kFloat && is_half_type(input));
 }
 
-// What a norm of the input costs, in rough nanoseconds.
-inline double norm_cost(const at::Tensor& input) {
-  return static_cast<double>(input.numel()) * 0.5;
-}
-
 inline hologram::Dtype dtype_of(at::ScalarType type) {
   return static_cast<hologram::Dtype>(dtype_code(type));
 }
@@ -46,19 +41,5 @@ inline at::Tensor dense_rows(const at::Tensor& t) {
   TORCH_INTERNAL_ASSERT(native_copy(rows, t));
   return rows;
 }
-
-// Dense memory under a shape of one, two or three dimensions; a View borrows it.
-struct Shape {
-  int64_t sizes[3], strides[3];
-  int ndim;
-
-  explicit Shape(int64_t n) : sizes{n}, strides{1}, ndim(1) {}
-  Shape(int64_t rows, int64_t n) : sizes{rows, n}, strides{n, 1}, ndim(2) {}
-
-  // data may be null.
-  hologram::View view(char* data, hologram::Dtype dtype) const {
-    return {data, dtype, ndim, sizes, strides};
-  }
-};
 
 }  // namespace hologram_torch

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Max pooling of contiguous images and its gradient.
 #include <array>
-#include <limits>
 
-#include "hologram/pooling.h"
 #include "ops/shape/index_tensors.h"
 #include "recording/deferred_call.h"
 
@@ -13,11 +11,21 @@ namespace {
 using at::Tensor;
 using c10::IntArrayRef;
 
-// What decides the work: the sizes of height and width, and how many planes there are.
+// Windows over height and width.
 struct PoolValues {
-  int64_t dtype, planes;
+  int64_t planes;
   std::array<int64_t, 2> in, out, kernel, stride, padding, dilation;
+
+  void add_to(Call& call) const {
+    for (const auto& list : {kernel, stride, padding, dilation}) call.integers(list);
+  }
 };
+
+// A contiguous tensor as [planes, 1, height, width].
+void add_planes(Call& call, const Tensor& t, Access access) {
+  const int64_t height = t.size(-2), width = t.size(-1);
+  call.dense(t, {t.numel() / (height * width), 1, height, width}, access);
+}
 
 // One or two numbers as two.
 bool read_pair(IntArrayRef list, std::array<int64_t, 2>& pair) {
@@ -40,7 +48,6 @@ bool describe(const Tensor& self, IntArrayRef kernel, IntArrayRef stride, IntArr
   }
   // Ones that could lie either way are laid out as channels last.
   if (dim == 4 && self.suggest_memory_format() != c10::MemoryFormat::Contiguous) return false;
-  p.dtype = dtype_code(type);
   p.planes = self.numel() / (self.size(dim - 2) * self.size(dim - 1));
   for (size_t i = 0; i < 2; ++i) {
     p.in[i] = self.size(dim - 2 + static_cast<int64_t>(i));
@@ -58,34 +65,6 @@ bool describe(const Tensor& self, IntArrayRef kernel, IntArrayRef stride, IntArr
   return true;
 }
 
-hologram::MaxPoolArgs pooling_arguments(CallFrame& call) {
-  const auto p = call.value<PoolValues>();
-  hologram::MaxPoolArgs args;
-  args.dtype = static_cast<hologram::Dtype>(p.dtype);
-  args.planes = p.planes;
-  for (size_t i = 0; i < 2; ++i) {
-    args.in_size[i + 1] = p.in[i], args.out_size[i + 1] = p.out[i];
-    args.kernel[i + 1] = p.kernel[i], args.stride[i + 1] = p.stride[i];
-    args.padding[i + 1] = p.padding[i], args.dilation[i + 1] = p.dilation[i];
-  }
-  args.max_threads = call.threads(p.planes * p.in[0] * p.in[1]);
-  return args;
-}
-
-void run_max_pool(CallFrame& call) {
-  const hologram::MaxPoolArgs args = pooling_arguments(call);
-  const char* x = call.memory();
-  char* y = call.memory();
-  hologram::max_pool(args, x, y, call.memory<int64_t>());
-}
-
-void run_max_pool_backward(CallFrame& call) {
-  const hologram::MaxPoolArgs args = pooling_arguments(call);
-  const char* grad = call.memory();
-  const int64_t* positions = call.memory<int64_t>();
-  hologram::max_pool_backward(args, grad, positions, call.memory());
-}
-
 std::tuple<Tensor, Tensor> max_pool(const Tensor& self, IntArrayRef kernel, IntArrayRef stride,
                                     IntArrayRef padding, IntArrayRef dilation, bool ceil_mode) {
   PoolValues values;
@@ -95,12 +74,11 @@ std::tuple<Tensor, Tensor> max_pool(const Tensor& self, IntArrayRef kernel, IntA
     Tensor y = make_tensor(sizes, self.scalar_type());
     Tensor positions = make_tensor(sizes, at::kLong);
     Call call;
-    call.value(values);
-    call.memory(self, Access::reads);
-    call.memory(y, Access::writes);
-    call.memory(positions, Access::writes);
-    call.run<"max_pool", &run_max_pool>(
-        200 + 0.2 * static_cast<double>(y.numel() * values.kernel[0] * values.kernel[1]));
+    add_planes(call, self, Access::reads);
+    add_planes(call, y, Access::writes);
+    add_planes(call, positions, Access::writes);
+    values.add_to(call);
+    call.run<"max_pool">();
     return {std::move(y), std::move(positions)};
   }
   auto stack =
@@ -123,12 +101,11 @@ Tensor max_pool_backward(const Tensor& grad, const Tensor& self, IntArrayRef ker
     const Tensor dense = grad.contiguous();
     Tensor grad_x = make_tensor(self.sizes(), self.scalar_type());
     Call call;
-    call.value(values);
-    call.memory(dense, Access::reads);
-    call.memory(positions, Access::reads);
-    call.memory(grad_x, Access::writes);
-    call.run<"max_pool_backward", &run_max_pool_backward>(
-        200 + static_cast<double>(self.numel()) / 4 + static_cast<double>(grad.numel()));
+    add_planes(call, dense, Access::reads);
+    add_planes(call, positions, Access::reads);
+    add_planes(call, grad_x, Access::writes);
+    values.add_to(call);
+    call.run<"max_pool_backward">();
     return grad_x;
   }
   // PyTorch's kernel writes wherever they say.

@@ -163,31 +163,6 @@ bool takes(const Tensor& input, at::TensorList hx, at::TensorList params, bool h
   return true;
 }
 
-// What decides the work beside the operands.
-struct LayerValues {
-  int64_t reverse, steps, batch, hidden, type, output_row;
-};
-
-void run_lstm(CallFrame& call) {
-  const auto values = call.value<LayerValues>();
-  hologram::LstmArgs args;
-  args.dtype = static_cast<hologram::Dtype>(values.type);
-  args.reverse = values.reverse != 0;
-  args.steps = values.steps, args.batch = values.batch, args.hidden = values.hidden;
-  args.output_row = values.output_row;
-  args.gates = call.memory();
-  args.weight = call.memory();
-  args.bias = call.memory();
-  args.h0 = call.memory();
-  args.c0 = call.memory();
-  args.output = call.memory();
-  args.h_n = call.memory();
-  args.c_n = call.memory();
-  args.workspace = call.memory();
-  args.max_threads = call.threads(std::numeric_limits<int64_t>::max());
-  hologram::lstm(args);
-}
-
 // One direction of a layer; x is (steps, batch, width), output (steps, batch, hidden).
 void run_layer(const Tensor& x, const Tensor* w, bool has_biases, bool reverse, const Tensor& h0,
                const Tensor& c0, const Tensor& output, const Tensor& h_n, const Tensor& c_n) {
@@ -200,14 +175,11 @@ void run_layer(const Tensor& x, const Tensor* w, bool has_biases, bool reverse, 
   const int64_t scratch = hologram::lstm_workspace(steps, batch, hidden);
   const Tensor workspace = scratch > 0 ? make_tensor({scratch}, type) : Tensor();
   Call call;
-  call.value(LayerValues{reverse, steps, batch, hidden, static_cast<int64_t>(dtype_code(type)),
-                         output.stride(1)});
-  call.memory(gates, Access::updates);
-  for (const Tensor* t : {&weight, &bias, &h, &c}) call.memory(*t, Access::reads);
-  for (const Tensor* t : {&output, &h_n, &c_n, &workspace}) call.memory(*t, Access::writes);
-  const double product = 4.0 * static_cast<double>(steps * batch) * static_cast<double>(hidden) *
-                         static_cast<double>(hidden);
-  call.run<"lstm", &run_lstm>(0.012 * product);
+  call.view(gates, Access::updates);
+  for (const Tensor* t : {&weight, &bias, &h, &c}) call.view(*t, Access::reads);
+  for (const Tensor* t : {&output, &h_n, &c_n, &workspace}) call.view(*t, Access::writes);
+  call.flag(reverse);
+  call.run<"lstm_recurrence">();
 }
 
 std::tuple<Tensor, Tensor, Tensor> own_lstm(const Tensor& input, at::TensorList hx,

@@ -2,7 +2,6 @@
 // Fused optimizer steps and the two kernels of gradient scaling.
 #include <deque>
 
-#include "hologram/optimizer.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"
 #include "recording/deferred_call.h"
@@ -12,7 +11,6 @@ namespace {
 
 using at::Tensor;
 using at::TensorList;
-using hologram::GradScaling;
 using OptionalTensor = std::optional<Tensor>;
 
 // A number that is given, or lies in the memory of the host: ours or the CPU's.
@@ -30,27 +28,15 @@ struct Number {
   }
 };
 
-// Where a call finds it.
-enum class Stored : uint8_t { beside, float32, float64 };
-
-void add_number(Call& call, const Number& number) {
+void add_scalar(Call& call, const Number& number) {
+  using hologram::Stored;
   if (number.tensor == nullptr) {
-    call.value(Stored::beside);
+    call.integer(static_cast<int64_t>(Stored::number));
     call.number(number.value);
   } else {
-    call.value(number.tensor->scalar_type() == at::kFloat ? Stored::float32 : Stored::float64);
+    const bool is_single = number.tensor->scalar_type() == at::kFloat;
+    call.integer(static_cast<int64_t>(is_single ? Stored::float32 : Stored::float64));
     call.memory(*number.tensor, Access::reads);
-  }
-}
-
-double take_number(CallFrame& call) {
-  switch (call.value<Stored>()) {
-    case Stored::float32:
-      return *call.memory<const float>();
-    case Stored::float64:
-      return *call.memory<const double>();
-    default:
-      return call.number();
   }
 }
 
@@ -59,17 +45,12 @@ void add_factor(Call& call, const OptionalTensor& t, const char* what) {
                                t->scalar_type() == at::kFloat),
               what, " must be a float32 tensor of one element on hologram, got ", t->toString(),
               " of shape ", t->sizes());
-  call.memory(t, Access::reads);
+  call.view(t, Access::reads);
 }
 
 void add_scaling(Call& call, const OptionalTensor& grad_scale, const OptionalTensor& found_inf) {
   add_factor(call, grad_scale, "grad_scale");
   add_factor(call, found_inf, "found_inf");
-}
-
-GradScaling take_scaling(CallFrame& call) {
-  const auto* scale = call.memory<const float>();
-  return {scale, call.memory<const float>()};
 }
 
 // The lists of one call, one tensor of each belonging together.
@@ -104,7 +85,7 @@ class Group {
   // The i-th tensors of all lists, as their elements lie in the parameter. Of list 1, the
   // gradients, the call writes only where it scales them.
   void add(Call& call, size_t i, bool scales) {
-    call.value<int64_t>(lists_[0][i].numel());
+    call.integer(lists_[0][i].numel());
     for (size_t k = 0; k < kLists; ++k) {
       if (lists_[k].empty()) {
         call.memory(Tensor(), Access::reads);
@@ -113,13 +94,17 @@ class Group {
       }
     }
   }
+  // What comes before the tensors of the lists.
+  void begin(Call& call) const {
+    call.integer(static_cast<int64_t>(count_));
+    call.integer(dtype_code(type_));
+  }
   // Rough nanoseconds.
   double cost() const {
     double n = 0;
     for (const Tensor& t : lists_[0]) n += static_cast<double>(t.numel());
     return n;
   }
-  hologram::Dtype dtype() const { return static_cast<hologram::Dtype>(dtype_code(type_)); }
 
   void finish() {
     for (const auto& [original, copy] : copies_) copy_into(original, copy);
@@ -147,59 +132,12 @@ class Group {
   std::deque<std::pair<Tensor, Tensor>> copies_;  // whose members stay where they are
 };
 
-// What a call is given before its tensors; `flags` are its own.
-struct GroupValues {
-  int64_t count;
-  hologram::Dtype dtype;
-  bool flags[3];
-  uint8_t unused[4];
-};
-
-// The tensors of a call, by the function that takes one; the last argument: its elements.
-template <class Step, class Take>
-std::vector<Step> take_tensors(CallFrame& call, const GroupValues& values, int* threads,
-                               Take&& take) {
-  std::vector<Step> tensors;
-  tensors.reserve(static_cast<size_t>(values.count));
-  int64_t total = 0;
-  for (int64_t i = 0; i < values.count; ++i) {
-    const auto numel = call.value<int64_t>();
-    total += numel;
-    tensors.push_back(take(numel));
-  }
-  *threads = call.threads(total);
-  return tensors;
-}
-
 void check_steps(const char* op, TensorList steps, TensorList params) {
   TORCH_CHECK(steps.size() == params.size(), op, ": state_steps must have one element per ",
               "parameter, got ", steps.size(), " for ", params.size());
 }
 
 // --- Adam, AdamW --------------------------------------------------------------------------------
-
-void run_adam(CallFrame& call) {
-  const auto values = call.value<GroupValues>();
-  hologram::AdamOptions options;
-  options.amsgrad = values.flags[0];
-  options.maximize = values.flags[1];
-  options.decoupled_weight_decay = values.flags[2];
-  options.lr = take_number(call);
-  options.beta1 = call.number(), options.beta2 = call.number();
-  options.weight_decay = call.number(), options.eps = call.number();
-  options.scaling = take_scaling(call);
-  const auto tensors = take_tensors<hologram::AdamTensor>(
-      call, values, &options.max_threads, [&](int64_t numel) -> hologram::AdamTensor {
-        hologram::AdamTensor t;
-        t.param = call.memory(), t.grad = call.memory();
-        t.exp_avg = call.memory(), t.exp_avg_sq = call.memory();
-        t.max_exp_avg_sq = call.memory();
-        t.numel = numel;
-        t.step = take_number(call);
-        return t;
-      });
-  hologram::adam_step(tensors, values.dtype, options);
-}
 
 template <bool kDecoupled>
 void adam(TensorList self, TensorList grads, TensorList exp_avgs, TensorList exp_avg_sqs,
@@ -213,16 +151,16 @@ void adam(TensorList self, TensorList grads, TensorList exp_avgs, TensorList exp
                  amsgrad ? 5 : 4);
   if (group.count() == 0) return;
   Call call;
-  call.value(GroupValues{
-      static_cast<int64_t>(group.count()), group.dtype(), {amsgrad, maximize, kDecoupled}, {}});
-  add_number(call, lr);
-  for (const double number : {beta1, beta2, weight_decay, eps}) call.number(number);
   add_scaling(call, grad_scale, found_inf);
+  for (const bool flag : {amsgrad, maximize, kDecoupled}) call.flag(flag);
+  add_scalar(call, lr);
+  for (const double number : {beta1, beta2, weight_decay, eps}) call.number(number);
+  group.begin(call);
   for (size_t i = 0; i < group.count(); ++i) {
     group.add(call, i, is_given(grad_scale));
-    add_number(call, Number(state_steps[i], "state_steps"));
+    add_scalar(call, Number(state_steps[i], "state_steps"));
   }
-  call.run<"adam", &run_adam>(group.cost());
+  call.run<"adam">(group.cost());
   group.finish();
 }
 
@@ -248,27 +186,6 @@ void fused_adam_tensor_lr(TensorList self, TensorList grads, TensorList exp_avgs
 
 // --- SGD ----------------------------------------------------------------------------------------
 
-void run_sgd(CallFrame& call) {
-  const auto values = call.value<GroupValues>();
-  hologram::SgdOptions options;
-  options.nesterov = values.flags[0];
-  options.maximize = values.flags[1];
-  options.is_first_step = values.flags[2];
-  options.lr = take_number(call);
-  options.momentum = call.number(), options.dampening = call.number();
-  options.weight_decay = call.number();
-  options.scaling = take_scaling(call);
-  const auto tensors = take_tensors<hologram::SgdTensor>(
-      call, values, &options.max_threads, [&](int64_t numel) -> hologram::SgdTensor {
-        hologram::SgdTensor t;
-        t.param = call.memory(), t.grad = call.memory();
-        t.momentum_buffer = call.memory();
-        t.numel = numel;
-        return t;
-      });
-  hologram::sgd_step(tensors, values.dtype, options);
-}
-
 void sgd(TensorList self, TensorList grads, TensorList momentum_buffers, double weight_decay,
          double momentum, Number lr, double dampening, bool nesterov, bool maximize,
          bool is_first_step, const OptionalTensor& grad_scale, const OptionalTensor& found_inf) {
@@ -278,13 +195,13 @@ void sgd(TensorList self, TensorList grads, TensorList momentum_buffers, double 
               " for ", self.size());
   if (group.count() == 0) return;
   Call call;
-  call.value(GroupValues{
-      static_cast<int64_t>(group.count()), group.dtype(), {nesterov, maximize, is_first_step}, {}});
-  add_number(call, lr);
-  for (const double number : {momentum, dampening, weight_decay}) call.number(number);
   add_scaling(call, grad_scale, found_inf);
+  for (const bool flag : {nesterov, maximize, is_first_step}) call.flag(flag);
+  add_scalar(call, lr);
+  for (const double number : {momentum, dampening, weight_decay}) call.number(number);
+  group.begin(call);
   for (size_t i = 0; i < group.count(); ++i) group.add(call, i, is_given(grad_scale));
-  call.run<"sgd", &run_sgd>(group.cost());
+  call.run<"sgd">(group.cost());
   group.finish();
 }
 
@@ -306,26 +223,6 @@ void fused_sgd_tensor_lr(TensorList self, TensorList grads, TensorList momentum_
 
 // --- Adagrad ------------------------------------------------------------------------------------
 
-void run_adagrad(CallFrame& call) {
-  const auto values = call.value<GroupValues>();
-  hologram::AdagradOptions options;
-  options.maximize = values.flags[0];
-  options.lr = take_number(call);
-  options.lr_decay = call.number(), options.weight_decay = call.number();
-  options.eps = call.number();
-  options.scaling = take_scaling(call);
-  const auto tensors = take_tensors<hologram::AdagradTensor>(
-      call, values, &options.max_threads, [&](int64_t numel) -> hologram::AdagradTensor {
-        hologram::AdagradTensor t;
-        t.param = call.memory(), t.grad = call.memory();
-        t.state_sum = call.memory();
-        t.numel = numel;
-        t.step = take_number(call);
-        return t;
-      });
-  hologram::adagrad_step(tensors, values.dtype, options);
-}
-
 void adagrad(TensorList self, TensorList grads, TensorList state_sums, TensorList state_steps,
              Number lr, double lr_decay, double weight_decay, double eps, bool maximize,
              const OptionalTensor& grad_scale, const OptionalTensor& found_inf) {
@@ -333,15 +230,16 @@ void adagrad(TensorList self, TensorList grads, TensorList state_sums, TensorLis
   Group<3> group("_fused_adagrad_", {self, grads, state_sums}, 3);
   if (group.count() == 0) return;
   Call call;
-  call.value(GroupValues{static_cast<int64_t>(group.count()), group.dtype(), {maximize}, {}});
-  add_number(call, lr);
-  for (const double number : {lr_decay, weight_decay, eps}) call.number(number);
   add_scaling(call, grad_scale, found_inf);
+  call.flag(maximize);
+  add_scalar(call, lr);
+  for (const double number : {lr_decay, weight_decay, eps}) call.number(number);
+  group.begin(call);
   for (size_t i = 0; i < group.count(); ++i) {
     group.add(call, i, is_given(grad_scale));
-    add_number(call, Number(state_steps[i], "state_steps"));
+    add_scalar(call, Number(state_steps[i], "state_steps"));
   }
-  call.run<"adagrad", &run_adagrad>(group.cost());
+  call.run<"adagrad">(group.cost());
   group.finish();
 }
 

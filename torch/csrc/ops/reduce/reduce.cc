@@ -59,17 +59,6 @@ int trailing_dims(const at::Tensor& in, const ReducePlan& plan) {
   return plan.reduced;
 }
 
-void run_reduce(CallFrame& call) {
-  const auto values = call.value<ReduceValues>();
-  const hologram::View in = call.view();
-  hologram::View out = call.view();
-  hologram::ReduceOptions options;
-  options.p = options.correction = call.number();
-  options.max_threads = call.threads(in.numel());
-  const ReduceDims dims(values, out);
-  hologram::reduce(values.op, in, dims.span(), out, options);
-}
-
 }  // namespace
 
 void reduce_into(hologram::Reduction op, const at::Tensor& in, const ReducePlan& plan,
@@ -82,11 +71,12 @@ void reduce_into(hologram::Reduction op, const at::Tensor& in, const ReducePlan&
     }
   }
   Call call;
-  call.value(ReduceValues(op, plan));
   call.view(in, Access::reads);
   call.view(out, Access::writes);
+  call.integer(static_cast<int64_t>(op));
+  call.integer(plan.mask());
   call.number(parameter);
-  call.run<"reduce", &run_reduce>(reduce_cost(in));
+  call.run<"reduce">();
 }
 
 namespace {
@@ -284,22 +274,16 @@ Tensor norm_dim(const Tensor& self, const std::optional<c10::Scalar>& p, at::Int
   return call_fallback<"norm.ScalarOpt_dim">(self, p, dim, keepdim).back().toTensor();
 }
 
-void run_cumsum(CallFrame& call) {
-  const auto dim = static_cast<int>(call.value<int64_t>());
-  const hologram::View in = call.view(), out = call.view();
-  hologram::cumsum(in, dim, out, call.threads(in.numel()));
-}
-
 Tensor cumsum(const Tensor& self, int64_t dim, std::optional<ScalarType> dtype) {
   const ScalarType type = sum_type(self, dtype);
   const int64_t ndim = self.dim(), wrapped = dim < 0 ? dim + ndim : dim;
   if (C10_LIKELY(sums(self, type) && wrapped >= 0 && wrapped < ndim && self.numel() > 0)) {
     Tensor out = make_tensor(self.sizes(), type);
     Call call;
-    call.value(wrapped);
     call.view(self, Access::reads);
     call.view(out, Access::writes);
-    call.run<"cumsum", &run_cumsum>(static_cast<double>(self.numel()));
+    call.integer(wrapped);
+    call.run<"cumsum">();
     return out;
   }
   return call_fallback<"cumsum">(self, dim, dtype).back().toTensor();

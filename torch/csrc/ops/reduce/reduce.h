@@ -26,6 +26,12 @@ struct ReducePlan {
   int64_t count = 1;  // elements that become one
 
   c10::IntArrayRef shape() const { return {sizes.data(), static_cast<size_t>(kept)}; }
+  // The dimensions as bits, as calls take them; 0: all.
+  int64_t mask() const {
+    int64_t bits = 0;
+    for (int k = 0; k < reduced; ++k) bits |= int64_t{1} << dims[static_cast<size_t>(k)];
+    return bits;
+  }
 };
 
 inline ReducePlan plan_all(const at::Tensor& t) {
@@ -37,41 +43,6 @@ inline ReducePlan plan_all(const at::Tensor& t) {
 
 ReducePlan plan_dims(const at::Tensor& t, at::OptionalIntArrayRef dim, bool keepdim);
 ReducePlan plan_dim(const at::Tensor& t, int64_t dim, bool keepdim);
-
-// What a call of a reduction is given besides its operands.
-struct ReduceValues {
-  hologram::Reduction op;
-  bool whole;     // every dimension, whatever out's are
-  uint16_t mask;  // of the dimensions otherwise
-
-  ReduceValues() = default;
-  ReduceValues(hologram::Reduction reduction, const ReducePlan& plan)
-      : op(reduction), whole(plan.reduced == 0), mask(0) {
-    for (int k = 0; k < plan.reduced; ++k) {
-      mask = static_cast<uint16_t>(mask | 1u << plan.dims[static_cast<size_t>(k)]);
-    }
-  }
-};
-
-// The dimensions as the library takes them.
-class ReduceDims {
- public:
-  // Fully reduced, any shape of one element will do: the library wants one of the two it states.
-  ReduceDims(ReduceValues values, hologram::View& out) {
-    if (values.whole) out.ndim = 0;
-    for (int d = 0; d < ReducePlan::kMaxDims; ++d) {
-      if ((values.mask >> d & 1) != 0) dims_[static_cast<size_t>(count_++)] = d;
-    }
-  }
-  std::span<const int> span() const { return {dims_.data(), static_cast<size_t>(count_)}; }
-
- private:
-  std::array<int, ReducePlan::kMaxDims> dims_;
-  int count_ = 0;
-};
-
-// Rough nanoseconds.
-inline double reduce_cost(const at::Tensor& in) { return static_cast<double>(in.numel()) * 0.3; }
 
 // out = op over the dimensions of the plan. parameter: norm's p, var's and std's correction.
 void reduce_into(hologram::Reduction op, const at::Tensor& in, const ReducePlan& plan,

@@ -58,24 +58,15 @@ bool has_positions(const Tensor& self) {
   return is_real_plain(self) && self.scalar_type() != at::kBool;
 }
 
-void run_with_index(CallFrame& call) {
-  const auto op = call.value<Reduction>();
-  const auto dim = static_cast<int>(call.value<int64_t>());
-  const hologram::View in = call.view(), values = call.view(), indices = call.view();
-  hologram::ReduceOptions options;
-  options.max_threads = call.threads(in.numel());
-  hologram::reduce_with_index(op, in, dim, values, indices, options);
-}
-
 void reduce_with_index(Reduction op, const Tensor& in, const ReducePlan& plan, const Tensor& values,
                        const Tensor& indices) {
   Call call;
-  call.value(op);
-  call.value<int64_t>(plan.dims[0]);
   call.view(in, Access::reads);
   call.view(values, Access::writes);
   call.view(indices, Access::writes);
-  call.run<"reduce_with_index", &run_with_index>(reduce_cost(in));
+  call.integer(static_cast<int64_t>(op));
+  call.integer(plan.dims[0]);
+  call.run<"reduce_with_index">();
 }
 
 template <Reduction kOp, Name kName>
@@ -165,18 +156,6 @@ Tensor& spread_out(const Tensor& self, OptionalIntArrayRef dim, const Correction
   return out;
 }
 
-void run_with_mean(CallFrame& call) {
-  const auto values = call.value<ReduceValues>();
-  const hologram::View in = call.view();
-  hologram::View out = call.view(), mean = call.view();
-  hologram::ReduceOptions options;
-  options.correction = call.number();
-  options.max_threads = call.threads(in.numel());
-  const ReduceDims dims(values, out);
-  if (values.whole) mean.ndim = 0;
-  hologram::reduce_with_mean(values.op, in, dims.span(), out, mean, options);
-}
-
 template <Reduction kOp, Name kName>
 std::tuple<Tensor, Tensor> spread_mean(const Tensor& self, OptionalIntArrayRef dim,
                                        const Correction& correction, bool keepdim) {
@@ -185,12 +164,13 @@ std::tuple<Tensor, Tensor> spread_mean(const Tensor& self, OptionalIntArrayRef d
     Tensor out = make_tensor(plan.shape(), self.scalar_type());
     Tensor mean = make_tensor(plan.shape(), self.scalar_type());
     Call call;
-    call.value(ReduceValues(kOp, plan));
     call.view(self, Access::reads);
     call.view(out, Access::writes);
     call.view(mean, Access::writes);
+    call.integer(static_cast<int64_t>(kOp));
+    call.integer(plan.mask());
     call.number(value_of(correction));
-    call.run<"reduce_with_mean", &run_with_mean>(reduce_cost(self));
+    call.run<"reduce_with_mean">();
     return {std::move(out), std::move(mean)};
   }
   auto stack = call_fallback<kName>(self, dim, correction, keepdim);

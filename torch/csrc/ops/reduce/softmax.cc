@@ -31,29 +31,6 @@ constexpr Backward kLogSoftmaxBackward = &hologram::log_softmax_backward;
 constexpr int row_function(Forward kernel) { return kernel == kSoftmax ? 0 : 1; }
 constexpr int row_function(Backward kernel) { return kernel == kSoftmaxBackward ? 2 : 3; }
 
-struct SoftmaxValues {
-  int64_t dim, row_function;
-};
-
-void run_forward(CallFrame& call) {
-  const auto values = call.value<SoftmaxValues>();
-  const hologram::View in = call.view(), out = call.view();
-  const Forward kernel = values.row_function == row_function(kSoftmax) ? kSoftmax : kLogSoftmax;
-  kernel(in, static_cast<int>(values.dim), out, call.threads(in.numel()));
-}
-
-void run_backward(CallFrame& call) {
-  const auto values = call.value<SoftmaxValues>();
-  const hologram::View grad = call.view(), output = call.view(), out = call.view();
-  const Backward kernel = values.row_function == row_function(kSoftmaxBackward)
-                              ? kSoftmaxBackward
-                              : kLogSoftmaxBackward;
-  kernel(grad, output, static_cast<int>(values.dim), out, call.threads(grad.numel()));
-}
-
-// Rough nanoseconds.
-double softmax_cost(const Tensor& t) { return static_cast<double>(t.numel()); }
-
 template <Forward kKernel>
 void compute(const Tensor& self, int64_t dim, const Tensor& out) {
   constexpr int kRow = row_function(kKernel);
@@ -62,10 +39,11 @@ void compute(const Tensor& self, int64_t dim, const Tensor& out) {
     return;
   }
   Call call;
-  call.value(SoftmaxValues{dim, kRow});
   call.view(self, Access::reads);
   call.view(out, Access::writes);
-  call.run<"softmax", &run_forward>(softmax_cost(self));
+  call.integer(dim);
+  call.integer(kRow);
+  call.run<"softmax">();
 }
 
 template <Backward kKernel>
@@ -77,11 +55,12 @@ void compute(const Tensor& grad, const Tensor& output, int64_t dim, const Tensor
     return;
   }
   Call call;
-  call.value(SoftmaxValues{dim, kRow});
   call.view(grad, Access::reads);
   call.view(output, Access::reads);
   call.view(out, Access::writes);
-  call.run<"softmax_backward", &run_backward>(softmax_cost(grad));
+  call.integer(dim);
+  call.integer(kRow);
+  call.run<"softmax_backward">();
 }
 
 template <Forward kKernel, Name kName>

@@ -9,7 +9,6 @@ namespace {
 
 using at::ScalarType;
 using at::Tensor;
-using hologram::GatherShape;
 using IndexList = c10::List<std::optional<Tensor>>;
 using Sizes = c10::SmallVector<int64_t, 6>;
 
@@ -58,40 +57,20 @@ bool is_added(ScalarType type) {
   return at::isFloatingType(type) || type == at::kLong || type == at::kInt;
 }
 
-void run_add_at(CallFrame& call) {
-  const auto [outer, size, inner] = call.value<Around>();
-  const hologram::Positions positions = take_positions(call);
-  const hologram::View values = call.view();
-  hologram::AddAtOptions options;
-  options.max_threads = call.threads(values.numel());
-  hologram::add_at(values.dtype, call.memory(), outer, size, inner, positions, values.data,
-                   options);
-}
-
-void run_put_at(CallFrame& call) {
-  const auto [outer, size, inner] = call.value<Around>();
-  const hologram::Positions positions = take_positions(call);
-  const hologram::View values = call.view();
-  hologram::put_at(call.memory(), outer, size,
-                   inner * static_cast<int64_t>(hologram::itemsize(values.dtype)), positions,
-                   values.data, call.threads(values.numel()));
-}
-
 // Adds values to rows of self, or puts them there. self and values have been found to be dense and
 // index to be valid.
 template <bool kAdd>
 void write_rows(const Tensor& self, int64_t first, int64_t last, const Tensor& index,
                 const Tensor& values) {
   Call call;
-  call.value(Around(self, first, last));
-  add_positions(call, index);
+  call.dense(self, Around(self, first, last).sizes(), Access::updates);
+  call.view(index, Access::reads);
   call.view(values, Access::reads);
-  call.memory(self, Access::updates);
-  const auto cost = static_cast<double>(values.numel()) * 0.5;
+  call.integer(1);
   if constexpr (kAdd) {
-    call.run<"add_at", &run_add_at>(cost);
+    call.run<"add_at">();
   } else {
-    call.run<"put_at", &run_put_at>(cost);
+    call.run<"put_at">();
   }
 }
 
@@ -269,76 +248,25 @@ bool takes_gather(const Tensor& self, int64_t dim, const Tensor& index) {
   return true;
 }
 
-GatherShape gather_shape(const Tensor& self, const Tensor& index, int64_t dim) {
-  const int64_t along = wrapped(self, dim);
-  const Around shape(self, along);
-  return {shape.outer, shape.size, index.size(along), shape.inner};
-}
-
-[[noreturn]] void fail_outside(const GatherShape& shape) {
-  throw hologram::Error(hologram::ErrorKind::kIndex,
-                        "an index is outside a dimension of size " + std::to_string(shape.size));
-}
-
-// Whether every index, which is dense, names a place.
-bool all_inside(const Tensor& index, const GatherShape& shape) {
-  return hologram::positions_within(positions_of(index), 0, shape.size);
-}
-
-double gather_cost(const Tensor& index) { return static_cast<double>(index.numel()) * 0.7; }
-
-struct GatherValues {
-  GatherShape shape;
-  int64_t itemsize;
-};
-
-void run_gather(CallFrame& call) {
-  const auto [shape, itemsize] = call.value<GatherValues>();
-  const auto* index = call.memory<int64_t>();
-  const char* in = call.memory();
-  const int threads = call.threads(shape.outer * shape.n * shape.inner);
-  if (!hologram::gather(in, itemsize, shape, index, call.memory(), threads)) fail_outside(shape);
+// Whether every index, which is dense, names a place along dim.
+bool all_inside(const Tensor& index, const Tensor& self, int64_t dim) {
+  return hologram::positions_within(positions_of(index), 0, self.size(dim));
 }
 
 Tensor gather(const Tensor& self, int64_t dim, const Tensor& index, bool sparse_grad) {
   if (C10_LIKELY(takes_gather(self, dim, index) && self.is_contiguous())) {
     const Tensor at = settled_rows(index);
     Tensor out = make_tensor(index.sizes(), self.scalar_type());
-    const GatherShape shape = gather_shape(self, at, dim);
     Call call;
-    call.value(GatherValues{shape, static_cast<int64_t>(self.itemsize())});
-    call.memory(at, Access::reads);
-    call.memory(self, Access::reads);
-    call.memory(out, Access::writes);
-    if (call.run_or_refuse<"gather", &run_gather>(gather_cost(at),
-                                                  [&] { return all_inside(at, shape); })) {
+    call.view(self, Access::reads);
+    call.view(at, Access::reads);
+    call.view(out, Access::writes);
+    call.integer(wrapped(self, dim));
+    if (call.run_or_refuse<"gather">([&] { return all_inside(at, self, dim); })) {
       return out;
     }
   }
   return call_fallback<"gather">(self, dim, index, sparse_grad).back().toTensor();
-}
-
-struct ScatterValues {
-  GatherShape shape;
-  hologram::Dtype dtype;
-  bool add;
-  uint8_t unused[6];
-};
-
-void run_scatter(CallFrame& call) {
-  const auto [shape, dtype, add, unused] = call.value<ScatterValues>();
-  const auto* index = call.memory<int64_t>();
-  const char* values = call.memory();
-  char* out = call.memory();
-  const auto element = call.number<uint64_t>();
-  const auto itemsize = static_cast<int64_t>(hologram::itemsize(dtype));
-  const int threads = call.threads(shape.outer * shape.n * shape.inner);
-  const bool inside =
-      values == nullptr
-          ? hologram::scatter(out, itemsize, shape, index, &element, true, threads)
-          : (add ? hologram::scatter_add(dtype, out, shape, index, values, threads)
-                 : hologram::scatter(out, itemsize, shape, index, values, false, threads));
-  if (!inside) fail_outside(shape);
 }
 
 // Writes `values`, of index's sizes, or where that is undefined the element `one`; or adds them.
@@ -347,15 +275,14 @@ bool scatter_into(const Tensor& out, int64_t dim, const Tensor& index, const Ten
                   uint64_t one, bool add) {
   const Tensor at = settled_rows(index);
   const Tensor dense = values.defined() ? dense_rows(values) : values;
-  const GatherShape shape = gather_shape(out, at, dim);
   Call call;
-  call.value(ScatterValues{shape, dtype_of(out), add, {}});
-  call.memory(at, Access::reads);
-  call.memory(dense, Access::reads);
-  call.memory(out, Access::updates);
+  call.view(out, Access::updates);
+  call.view(at, Access::reads);
+  call.view(dense, Access::reads);
+  call.integer(wrapped(out, dim));
+  call.flag(add);
   call.number(one);
-  return call.run_or_refuse<"scatter", &run_scatter>(gather_cost(at),
-                                                     [&] { return all_inside(at, shape); });
+  return call.run_or_refuse<"scatter">([&] { return all_inside(at, out, dim); });
 }
 
 bool takes_source(const Tensor& self, const Tensor& index, const Tensor& source) {

@@ -5,22 +5,6 @@
 #include "hologram/elementwise.h"
 
 namespace hologram_torch {
-namespace {
-
-struct TakeValues {
-  Around shape;  // inner in bytes
-};
-
-void run_take(CallFrame& call) {
-  const auto [outer, size, inner] = call.value<TakeValues>().shape;
-  const hologram::Positions positions = take_positions(call);
-  const char* in = call.memory();
-  hologram::take(in, outer, size, inner, positions, call.memory(),
-                 call.threads(outer * positions.n * inner / 4));
-}
-
-}  // namespace
-
 at::Tensor settled_rows(const at::Tensor& t, c10::IntArrayRef sizes, at::ScalarType type) {
   if (t.scalar_type() == type && t.sizes() == sizes && t.is_contiguous()) return t;
   at::Tensor rows = make_tensor(sizes, type);
@@ -43,13 +27,11 @@ void take_rows(const at::Tensor& in, const Around& shape, const at::Tensor& inde
                const at::Tensor& out) {
   if (out.numel() == 0) return;
   Call call;
-  TakeValues values{shape};
-  values.shape.inner *= static_cast<int64_t>(in.itemsize());
-  call.value(values);
-  add_positions(call, index);
-  call.memory(in, Access::reads);
-  call.memory(out, Access::writes);
-  call.run<"take", &run_take>(static_cast<double>(out.nbytes()) * 0.1);
+  call.dense(in, shape.sizes(), Access::reads);
+  call.view(index, Access::reads);
+  call.view(out, Access::writes);
+  call.integer(1);
+  call.run<"take">();
 }
 
 }  // namespace hologram_torch

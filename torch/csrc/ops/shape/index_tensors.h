@@ -23,13 +23,6 @@ inline at::Tensor settled_rows(const at::Tensor& t) {
   return settled_rows(t, t.sizes(), t.scalar_type());
 }
 
-// Positions as an operand, and as a function takes them.
-inline void add_positions(Call& call, const at::Tensor& index) { call.view(index, Access::reads); }
-inline hologram::Positions take_positions(CallFrame& call) {
-  const hologram::View view = call.view();
-  return {view.data, view.dtype, view.numel()};
-}
-
 // A contiguous tensor as [outer, size, inner] around its dimensions [first, last).
 struct Around {
   int64_t outer = 1, size = 1, inner = 1;
@@ -41,6 +34,8 @@ struct Around {
     }
   }
   Around(const at::Tensor& t, int64_t dim) : Around(t, dim, dim + 1) {}
+
+  std::array<int64_t, 3> sizes() const { return {outer, size, inner}; }
 };
 
 // out[o, k, :] = in[o, index[k], :], where index is dense and has been found to be valid.

@@ -145,26 +145,13 @@ bool takes_triangle(const Tensor& self) {
          self.numel() > 0;
 }
 
-struct TriangleValues {
-  int64_t count, rows, cols, itemsize, diagonal, upper;
-};
-
-void run_triangle(CallFrame& call) {
-  const auto values = call.value<TriangleValues>();
-  const char* in = call.memory();
-  hologram::triangle(in, values.count, values.rows, values.cols, values.itemsize, values.diagonal,
-                     values.upper != 0, call.memory(),
-                     call.threads(values.count * values.rows * values.cols));
-}
-
 void write_triangle(const Tensor& in, int64_t diagonal, bool upper, const Tensor& out) {
-  const int64_t rows = in.size(-2), cols = in.size(-1);
   Call call;
-  call.value(TriangleValues{in.numel() / (rows * cols), rows, cols,
-                            static_cast<int64_t>(in.itemsize()), diagonal, upper});
-  call.memory(in, Access::reads);
-  call.memory(out, Access::writes);
-  call.run<"triangle", &run_triangle>(static_cast<double>(in.numel()) * 0.3);
+  call.view(in, Access::reads);
+  call.view(out, Access::writes);
+  call.integer(diagonal);
+  call.flag(upper);
+  call.run<"triangle">();
 }
 
 template <bool kUpper, Name kName>

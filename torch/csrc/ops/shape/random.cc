@@ -27,62 +27,22 @@ hologram::PhiloxStream take(const OptionalGenerator& generator, int64_t n, int b
   return {r.seed, r.offset};
 }
 
-// Fills of n elements: what they are given besides the place in the stream.
-struct FillValues {
-  int64_t n;
-  hologram::Dtype dtype;
-  uint8_t unused[7];
-};
-
-hologram::PhiloxStream stream_of(CallFrame& call) {
-  const auto seed = call.number<uint64_t>();
-  return {seed, call.number<uint64_t>()};
-}
-
 void add_stream(Call& call, const hologram::PhiloxStream& stream) {
   call.number(stream.seed);
   call.number(stream.offset);
 }
 
-// What the library's fills of floating numbers and of bernoulli look like to a call.
-using FillTwo = void (*)(hologram::PhiloxStream, double, double, hologram::Dtype, void*, int64_t,
-                         int);
-void fill_bernoulli(hologram::PhiloxStream stream, double p, double, hologram::Dtype dtype,
-                    void* out, int64_t n, int threads) {
-  hologram::fill_bernoulli(stream, p, dtype, out, n, threads);
-}
-
-template <FillTwo kFill>
-void run_fill(CallFrame& call) {
-  const auto values = call.value<FillValues>();
-  const auto stream = stream_of(call);
-  const double a = call.number(), b = call.number();
-  kFill(stream, a, b, values.dtype, call.memory(), values.n, call.threads(values.n));
-}
-
-void run_fill_integers(CallFrame& call) {
-  const auto values = call.value<FillValues>();
-  const auto stream = stream_of(call);
-  const auto base = call.number<int64_t>();
-  const auto range = call.number<uint64_t>();
-  hologram::fill_integers(stream, base, range, values.dtype, call.memory(), values.n,
-                          call.threads(values.n));
-}
-
 // Fills the elements of self in row-major order.
-template <Name kName, auto* kFunction, class A, class B>
-Tensor& fill_rows(Tensor& self, const hologram::PhiloxStream& stream, A a, B b) {
-  const int64_t n = self.numel();
-  if (n == 0) return self;
+template <Name kName, class... Numbers>
+Tensor& fill_rows(Tensor& self, const hologram::PhiloxStream& stream, Numbers... numbers) {
+  if (self.numel() == 0) return self;
   const bool direct = self.is_contiguous();
   const Tensor rows = direct ? self : make_tensor(self.sizes(), self.scalar_type());
   Call call;
-  call.value(FillValues{n, dtype_of(self), {}});
+  call.view(rows, Access::writes);
   add_stream(call, stream);
-  call.number(a);
-  call.number(b);
-  call.memory(rows, Access::writes);
-  call.run<kName, kFunction>(static_cast<double>(n) * 2);
+  (call.number(numbers), ...);
+  call.run<kName>();
   if (!direct) copy_into(self, rows);
   return self;
 }
@@ -108,7 +68,7 @@ Tensor& uniform_(Tensor& self, double from, double to, OptionalGenerator generat
                  !may_overlap_itself(self.unsafeGetTensorImpl()))) {
     const int64_t n = self.numel();
     const auto stream = take(generator, n, hologram::float_random_bits(dtype_of(self)));
-    return fill_rows<"uniform", &run_fill<&hologram::fill_uniform>>(self, stream, from, to);
+    return fill_rows<"uniform">(self, stream, from, to);
   }
   call_fallback<"uniform_">(self, from, to, generator);
   return self;
@@ -119,7 +79,7 @@ Tensor& normal_(Tensor& self, double mean, double std, OptionalGenerator generat
                  !may_overlap_itself(self.unsafeGetTensorImpl()))) {
     const int64_t n = self.numel();
     const auto stream = take(generator, n, hologram::float_random_bits(dtype_of(self)));
-    return fill_rows<"normal", &run_fill<&hologram::fill_normal>>(self, stream, mean, std);
+    return fill_rows<"normal">(self, stream, mean, std);
   }
   call_fallback<"normal_">(self, mean, std, generator);
   return self;
@@ -130,7 +90,7 @@ Tensor& bernoulli_(Tensor& self, double p, OptionalGenerator generator) {
                  !may_overlap_itself(self.unsafeGetTensorImpl()))) {
     const int64_t n = self.numel();
     const auto stream = take(generator, n, 32);
-    return fill_rows<"bernoulli", &run_fill<&fill_bernoulli>>(self, stream, p, 0.0);
+    return fill_rows<"bernoulli">(self, stream, p);
   }
   call_fallback<"bernoulli_.float">(self, p, generator);
   return self;
@@ -185,7 +145,7 @@ int64_t whole_minimum(ScalarType type) {
 void fill_range(Tensor& self, int64_t base, uint64_t range, const OptionalGenerator& generator) {
   const int64_t n = self.numel();
   const auto stream = take(generator, n, hologram::integer_random_bits(range));
-  fill_rows<"integers", &run_fill_integers>(self, stream, base, range);
+  fill_rows<"integers">(self, stream, base, range);
 }
 
 bool takes_integers(const Tensor& self) {
@@ -227,25 +187,6 @@ Tensor& random_to(Tensor& self, int64_t to, OptionalGenerator generator) {
 
 // --- dropout ------------------------------------------------------------------------------------
 
-void run_dropout(CallFrame& call) {
-  const auto values = call.value<FillValues>();
-  const auto stream = stream_of(call);
-  const double keep = call.number(), scale = call.number();
-  const char* in = call.memory();
-  char* out = call.memory();
-  hologram::dropout(stream, keep, scale, values.dtype, in, out, call.memory<uint8_t>(), values.n,
-                    call.threads(values.n));
-}
-
-void run_dropout_backward(CallFrame& call) {
-  const auto values = call.value<FillValues>();
-  const double scale = call.number();
-  const char* grad = call.memory();
-  const auto* mask = call.memory<uint8_t>();
-  hologram::apply_dropout(values.dtype, grad, mask, scale, call.memory(), values.n,
-                          call.threads(values.n));
-}
-
 std::tuple<Tensor, Tensor> native_dropout(const Tensor& input, double p,
                                           std::optional<bool> train) {
   if (C10_LIKELY(is_float_plain(input) && p >= 0 && p < 1 && train.value_or(true) &&
@@ -253,14 +194,12 @@ std::tuple<Tensor, Tensor> native_dropout(const Tensor& input, double p,
     const int64_t n = input.numel();
     Tensor out = make_like(input), mask = make_like(input, at::kBool);
     Call call;
-    call.value(FillValues{n, dtype_of(input), {}});
+    call.view(input, Access::reads);
+    call.view(out, Access::writes);
+    call.view(mask, Access::writes);
     add_stream(call, take(std::nullopt, n, 32));
-    call.number(1 - p);
-    call.number(1 / (1 - p));
-    call.memory(input, Access::reads);
-    call.memory(out, Access::writes);
-    call.memory(mask, Access::writes);
-    call.run<"dropout", &run_dropout>(static_cast<double>(n));
+    call.number(p);
+    call.run<"dropout">();
     return {std::move(out), std::move(mask)};
   }
   auto stack = call_fallback<"native_dropout">(input, p, train);
@@ -279,12 +218,11 @@ Tensor native_dropout_backward(const Tensor& grad, const Tensor& mask, double sc
     Tensor out = make_like(dense);
     if (n == 0) return out;
     Call call;
-    call.value(FillValues{n, dtype_of(grad), {}});
+    call.view(dense, Access::reads);
+    call.view(mask, Access::reads);
+    call.view(out, Access::writes);
     call.number(scale);
-    call.memory(dense, Access::reads);
-    call.memory(mask, Access::reads);
-    call.memory(out, Access::writes);
-    call.run<"dropout_backward", &run_dropout_backward>(static_cast<double>(n) * 0.3);
+    call.run<"dropout_backward">();
     return out;
   }
   return call_fallback<"native_dropout_backward">(grad, mask, scale).back().toTensor();

@@ -13,8 +13,6 @@ using at::Tensor;
 using at::TensorList;
 using c10::IntArrayRef;
 using c10::MemoryFormat;
-using hologram::Piece;
-using hologram::View;
 using Sizes = c10::SmallVector<int64_t, 6>;
 
 // cat ignores these whatever the shape of the others.
@@ -48,72 +46,42 @@ int64_t rows_of(const JoinPlan& plan) {
 
 // --- Calls that put pieces into a result --------------------------------------------------------
 
-void run_join(CallFrame& call) {
-  const auto rows = call.value<int64_t>();
-  char* out = call.memory();
-  c10::SmallVector<Piece, 16> pieces;
-  int64_t row = 0;
-  while (const auto bytes = call.value<int64_t>()) {
-    pieces.push_back({call.memory(), bytes});
-    row += bytes;
-  }
-  hologram::join(pieces.data(), static_cast<int64_t>(pieces.size()), rows, out,
-                 call.threads(rows * row / 4));
-}
-
 // Pieces side by side in the rows of a result, which they fill.
 class JoinCall {
  public:
-  JoinCall(const Tensor& out, int64_t rows) : out_(out) {
-    call_.value(rows);
-    call_.memory(out, Access::writes);
+  JoinCall(const Tensor& out, int64_t rows) {
+    call_.view(out, Access::writes);
+    call_.integer(rows);
   }
   // bytes of each row: of t's, or zeros where that is undefined.
   void add(const Tensor& t, int64_t bytes) {
     if (bytes == 0) return;
-    call_.value(bytes);
+    call_.integer(bytes);
     call_.memory(t, Access::reads);
   }
   void run() {
-    call_.value<int64_t>(0);
-    call_.run<"join", &run_join>(static_cast<double>(out_.nbytes()) * 0.1);
+    call_.integer(0);
+    call_.run<"join">();
   }
 
  private:
-  const Tensor& out_;
   Call call_;
 };
-
-void run_place(CallFrame& call) {
-  const auto dtype = static_cast<hologram::Dtype>(call.value<int64_t>());
-  char* out = call.memory();
-  while (call.value<int64_t>() != 0) {
-    const auto begin = call.value<int64_t>();
-    const View from = call.view();
-    Sizes strides;
-    for (int d = 0; d < from.ndim; ++d) strides.push_back(call.value<int64_t>());
-    hologram::copy(from, {out + begin, dtype, from.ndim, from.shape, strides.data()},
-                   call.threads(from.numel()));
-  }
-}
 
 // Tensors copied, converted where they must be, to places in a result.
 class PlaceCall {
  public:
-  PlaceCall(const Tensor& out, Access access) : out_(out) {
-    call_.value(static_cast<int64_t>(dtype_code(out.scalar_type())));
-    call_.memory(out, access);
-  }
+  PlaceCall(const Tensor& out, Access access) : out_(out) { call_.view(out, access); }
   // t's elements from element `begin` of out's on, `strides` apart there.
   void add(const Tensor& t, int64_t begin, IntArrayRef strides) {
-    call_.value(int64_t{1});
-    call_.value(begin * static_cast<int64_t>(out_.itemsize()));
+    call_.flag(true);
+    call_.integer(begin * static_cast<int64_t>(out_.itemsize()));
     call_.view(t, Access::reads);
-    for (const int64_t stride : strides) call_.value(stride);
+    for (const int64_t stride : strides) call_.integer(stride);
   }
   void run() {
-    call_.value(int64_t{0});
-    call_.run<"place", &run_place>(static_cast<double>(out_.numel()) * 0.5);
+    call_.flag(false);
+    call_.run<"place">();
   }
 
  private:

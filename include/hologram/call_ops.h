@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+// The calls of the library as data: what each is called, takes and gives. One row of
+// src/ops/calls.def is one call; every front end (C, C++, Python, PyTorch) translates to it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hologram/api.h"
+#include "hologram/call.h"
+
+namespace hologram {
+
+// Which dtypes an operand may have; the letter is that of the schema.
+enum class CallDtype : char {
+  any = 'A',       // any; all of a call agree
+  number = 'N',    // float16, bfloat16, float32, float64, int32 or int64; all agree
+  floating = 'T',  // float16, bfloat16, float32 or float64; all agree
+  param = 'P',     // that of the floating operands or, beside a half type, float32; all agree
+  real = 'R',      // float32 or float64; all agree
+  index = 'I',     // int32 or int64
+  int64 = 'L',
+  boolean = 'B',
+  float32 = 'F',
+};
+
+// One entry of a shape: a product of a number, sizes (capital letters) and parameters, or a run of
+// dimensions (*S), of which there may be one in a shape unless the others say how many they are.
+struct CallDim {
+  int64_t factor = 1;
+  std::vector<std::string> names;
+  bool run = false;
+  std::string count;  // of a run: the parameter that says how many dimensions it has
+};
+
+struct CallOperandInfo {
+  std::string name;
+  CallDtype dtype = CallDtype::any;
+  std::vector<CallDim> shape;
+  std::string shape_text;   // "[N, C, *S]"
+  bool free_shape = false;  // any shape: the front end knows which
+  bool is_result = false;
+  bool is_saved = false;    // a result for a backward call, which users do not see
+  bool is_updated = false;  // an input that is written,
+  bool is_covered = false;  // and that whatever it held
+  bool is_optional = false;
+  bool is_list = false;      // any number of tensors, each with one of every other list
+  bool broadcasts = false;   // repeated to the shape
+  std::string positions_in;  // its elements are positions in a dimension of this size
+};
+
+struct CallParameterInfo {
+  enum class Kind : uint8_t {
+    integer,   // a word of the call
+    boolean,   // a word
+    integers,  // a word that counts them, and one for each
+    number,    // a float64, which may differ between equal calls
+    word,      // a uint64, which may differ
+    scalar,    // a float64, or a tensor of one element that holds one
+  };
+  std::string name;
+  Kind kind = Kind::integer;
+  bool only_shapes = false;  // settles the shapes of results; kernels do not see it
+  bool is_list = false;      // one for each tensor of the lists
+  bool is_required = true;
+  double value = 0;      // where it is not given,
+  std::string value_of;  // or that of another parameter
+};
+
+class CallShapes;
+
+// A row. The words of a call are those of its operands, inputs before results (a view's words; one
+// zero for an operand that is not there), then those of its parameters. Its numbers are those of
+// its parameters. Lists come last: how many tensors, and for each the number of its elements.
+struct CallOp {
+  const char* name;
+  const char* schema;
+  const char* doc;
+  // Rough nanoseconds on one thread.
+  double (*cost)(const CallShapes& shapes);
+  uint16_t number = 0;  // the kind's, see register_call()
+  std::vector<CallOperandInfo> operands = {};
+  std::vector<CallParameterInfo> parameters = {};
+};
+
+// All rows, in order of their numbers. They live as long as the process.
+HOLOGRAM_API std::span<const CallOp> call_ops();
+// Null where there is none of that name.
+HOLOGRAM_API const CallOp* find_call(std::string_view name);
+// Error(kInvalidArgument) where there is none.
+HOLOGRAM_API const CallOp& call_op(std::string_view name);
+
+// What the words of a call say of its sizes. Costs a step for each operand that it passes.
+class HOLOGRAM_API CallShapes {
+ public:
+  CallShapes(const CallOp& op, const uint64_t* words) : op_(op), words_(words) {}
+
+  // Of an operand by its position; 0 where it is not there.
+  double numel(int operand) const;
+  double nbytes(int operand) const;
+  // 1 where it has no such dimension. Negative dimensions count from the end.
+  double size(int operand, int dim) const;
+  // The word of an integer or a boolean; the product of integers.
+  int64_t value(int parameter) const;
+  double product(int parameter) const;
+
+ private:
+  const uint64_t* operand(int position) const;
+  const uint64_t* parameter(int position) const;
+
+  const CallOp& op_;
+  const uint64_t* words_;
+};
+
+}  // namespace hologram

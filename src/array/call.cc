@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: MIT
+// Calls of the catalogue on tensors, made from the description of their rows.
+#include "hologram/calls.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "hologram/error.h"
+#include "hologram/functions.h"
+#include "src/array/array.h"
+#include "src/array/call_shapes.h"
+#include "src/array/tensor_call.h"
+
+namespace hologram {
+namespace array {
+namespace {
+
+using Kind = CallParameterInfo::Kind;
+
+// A position out of range has to be found at the call, not when the circuit runs.
+template <class T>
+void check_positions(const CallOp& op, const CallOperandInfo& info, const Tensor& positions,
+                     int64_t size) {
+  std::vector<T> values(static_cast<size_t>(positions.numel()));
+  const Shape strides = contiguous_strides(positions.shape());
+  read(positions, {values.data(), positions.dtype(), positions.ndim(), positions.shape().data(),
+                   strides.data()});
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (values[i] >= 0 && values[i] < size) continue;
+    fail(ErrorKind::kIndex, op.name, ": ", info.name, " holds ", values[i], " at position ", i,
+         ", which is out of range for size ", size);
+  }
+}
+
+// One call: its inputs made ready, its results made, its parameters given in the row's order.
+class TableCall {
+ public:
+  TableCall(std::string_view name, std::span<const CallInput> inputs,
+            std::span<const CallArgument> arguments)
+      : op_(call_op(name)), inputs_(inputs), settled_(op_, inputs, arguments) {
+    for (const CallOperandInfo& info : op_.operands) {
+      if (info.free_shape) {
+        fail(ErrorKind::kInvalidArgument, op_.name,
+             ": has functions of its own; see hologram/functions.h");
+      }
+    }
+    check_devices();
+    for (const CallOperandInfo& info : op_.operands) {
+      if (info.is_result) results_.push_back(make_result(info));
+    }
+    for (size_t k = 0; k < inputs_.size(); ++k) {
+      const CallOperandInfo& info = op_.operands[k];
+      if (info.positions_in.empty() || !inputs_[k].is_given()) continue;
+      std::string_view in = info.positions_in;
+      const int64_t size = std::islower(static_cast<unsigned char>(in[0])) != 0
+                               ? settled_.integer(in)
+                               : settled_.size(in);
+      const Tensor& positions = inputs_[k].tensor();
+      positions.dtype() == Dtype::kInt64 ? check_positions<int64_t>(op_, info, positions, size)
+                                         : check_positions<int32_t>(op_, info, positions, size);
+    }
+  }
+
+  std::vector<Tensor>& results() { return results_; }
+
+  void run() {
+    if (leaves_nothing()) return;
+    for (size_t k = 0; k < op_.operands.size() && !op_.operands[k].is_result; ++k) ready(k);
+    TensorCall call;
+    for (size_t k = 0; k < ready_.size(); ++k) {
+      const CallOperandInfo& info = op_.operands[k];
+      if (info.is_list) continue;
+      const Access access = info.is_covered   ? Access::writes
+                            : info.is_updated ? Access::updates
+                                              : Access::reads;
+      call.view(ready_[k].empty() ? nullptr : &ready_[k][0], access);
+    }
+    for (const Tensor& result : results_) {
+      call.view(result.numel() == 0 ? nullptr : &result, Access::writes);
+    }
+    add_parameters(call);
+    if (has_lists()) add_lists(call);
+    call.run(op_, has_lists() ? cost_of_lists() : -1);
+    for (const auto& [from, to] : copied_back_) copy_into(from, to);
+  }
+
+ private:
+  bool has_lists() const {
+    return std::any_of(op_.operands.begin(), op_.operands.end(),
+                       [](const CallOperandInfo& info) { return info.is_list; });
+  }
+  size_t list_size() const {
+    for (size_t k = 0; k < inputs_.size(); ++k) {
+      if (inputs_[k].is_list() && inputs_[k].is_given()) return inputs_[k].tensors().size();
+    }
+    return 0;
+  }
+
+  void check_devices() {
+    for (const CallInput& input : inputs_) {
+      for (const Tensor& tensor : input.tensors()) {
+        if (first_ == nullptr) first_ = &tensor;
+        device_of(op_.name, *first_, tensor);
+      }
+    }
+    if (first_ == nullptr) settled_.refuse("no tensor was given; its schema: ", op_.schema);
+  }
+
+  Tensor make_result(const CallOperandInfo& info) const {
+    return fresh(settled_.shape_of(info), settled_.dtype_of(info), device_of(*first_));
+  }
+
+  // Nothing to compute, or sums of nothing.
+  bool leaves_nothing() const {
+    const auto is_empty = [](const Tensor& t) { return t.numel() == 0; };
+    if (has_lists()) return list_size() == 0;
+    if (!results_.empty() && std::all_of(results_.begin(), results_.end(), is_empty)) return true;
+    const bool no_input = std::any_of(inputs_.begin(), inputs_.end(), [&](const CallInput& input) {
+      return input.is_given() && is_empty(input.tensor());
+    });
+    if (!no_input) return false;
+    for (const Tensor& result : results_) {
+      if (!is_empty(result)) fill_into(Scalar(int64_t{0}), result);
+    }
+    return true;
+  }
+
+  // Makes input k contiguous and, where it is written, apart from all the others.
+  void ready(size_t k) {
+    std::vector<Tensor>& list = ready_.emplace_back();
+    if (k >= inputs_.size()) return;
+    const CallOperandInfo& info = op_.operands[k];
+    for (const Tensor& given : inputs_[k].tensors()) {
+      Tensor tensor = given;
+      if (info.broadcasts) tensor = broadcast(tensor, settled_.shape_of(info));
+      if (info.is_updated) {
+        if (given.may_overlap_itself()) {
+          settled_.refuse(info.name, " is written and has several elements in one place");
+        }
+        if (!given.is_contiguous()) {
+          tensor = info.is_covered ? fresh(given.shape(), given.dtype(), device_of(given))
+                                   : copy_of(given, given.dtype());
+          copied_back_.emplace_back(tensor, given);
+        }
+      } else if (!tensor.is_contiguous() || is_written(tensor)) {
+        tensor = copy_of(tensor, tensor.dtype());
+      }
+      list.push_back(tensor);
+    }
+  }
+  bool is_written(const Tensor& tensor) const {
+    for (size_t k = 0; k < inputs_.size(); ++k) {
+      if (!op_.operands[k].is_updated) continue;
+      for (const Tensor& other : inputs_[k].tensors()) {
+        if (may_overlap(other, tensor)) return true;
+      }
+    }
+    return false;
+  }
+
+  void add_parameters(TensorCall& call) {
+    for (const CallParameterInfo& info : op_.parameters) {
+      if (info.only_shapes || info.is_list) continue;
+      switch (info.kind) {
+        case Kind::integer:
+          call.integer(settled_.integer(info.name));
+          break;
+        case Kind::boolean:
+          call.flag(settled_.integer(info.name) != 0);
+          break;
+        case Kind::integers: {
+          const Shape& values = settled_.integers(info.name);
+          call.integer(static_cast<int64_t>(values.size()));
+          for (const int64_t value : values) call.integer(value);
+          break;
+        }
+        case Kind::number:
+          call.number(settled_.number(info.name));
+          break;
+        case Kind::word:
+          call.number(settled_.integer(info.name));
+          break;
+        case Kind::scalar:
+          call.integer(static_cast<int64_t>(Stored::number));
+          call.number(settled_.number(info.name));
+          break;
+      }
+    }
+  }
+
+  // How many tensors, their dtype, and for each its elements and its memory in every list.
+  void add_lists(TensorCall& call) {
+    const size_t count = list_size();
+    call.integer(static_cast<int64_t>(count));
+    const Tensor* first = nullptr;
+    for (size_t i = 0; i < count; ++i) {
+      const Tensor* model = nullptr;
+      for (size_t k = 0; k < ready_.size(); ++k) {
+        const CallOperandInfo& info = op_.operands[k];
+        if (!info.is_list) continue;
+        if (!ready_[k].empty() && ready_[k].size() != count) {
+          settled_.refuse(info.name, " has ", ready_[k].size(), " tensors; the first list has ",
+                          count);
+        }
+        const Tensor* tensor = ready_[k].empty() ? nullptr : &ready_[k][i];
+        if (first == nullptr) {
+          first = tensor;
+          call.integer(static_cast<int64_t>(first->dtype()));
+        }
+        if (model == nullptr) {
+          model = tensor;
+          call.integer(model->numel());
+        } else if (tensor != nullptr && tensor->shape() != model->shape()) {
+          settled_.refuse(info.name, " ", i, " has shape ", shape_text(tensor->shape()),
+                          "; that of the first list has ", shape_text(model->shape()));
+        }
+        call.memory(tensor, info.is_updated ? Access::updates : Access::reads);
+      }
+      for (const CallParameterInfo& info : op_.parameters) {
+        if (!info.is_list) continue;
+        call.integer(static_cast<int64_t>(Stored::number));
+        call.number(settled_.number_at(info.name, i, count));
+      }
+    }
+  }
+  double cost_of_lists() const {
+    double cost = 0;
+    for (const CallInput& input : inputs_) {
+      for (const Tensor& tensor : input.tensors()) cost += static_cast<double>(tensor.numel()) / 4;
+    }
+    return cost;
+  }
+
+  const CallOp& op_;
+  std::span<const CallInput> inputs_;
+  CallSettling settled_;
+  const Tensor* first_ = nullptr;
+  std::vector<Tensor> results_;
+  std::vector<std::vector<Tensor>> ready_;
+  std::vector<std::pair<Tensor, Tensor>> copied_back_;
+};
+
+}  // namespace
+}  // namespace array
+
+std::vector<Tensor> call(std::string_view name, std::span<const CallInput> inputs,
+                         std::span<const CallArgument> arguments) {
+  array::TableCall call(name, inputs, arguments);
+  call.run();
+  return std::move(call.results());
+}
+
+void call_into(std::string_view name, std::span<const CallInput> inputs,
+               std::span<const CallArgument> arguments, std::span<const Tensor> results) {
+  array::TableCall call(name, inputs, arguments);
+  std::vector<Tensor>& made = call.results();
+  const std::string text(name);
+  if (results.size() > made.size()) {
+    fail(ErrorKind::kInvalidArgument, name, ": gives ", made.size(), " results, and ",
+         results.size(), " tensors for them were given");
+  }
+  for (size_t k = 0; k < results.size(); ++k) {
+    array::check_result(text.c_str(), results[k]);
+    array::device_of(text.c_str(), made[k], results[k]);
+    if (results[k].shape() != made[k].shape()) {
+      fail(ErrorKind::kInvalidArgument, name, ": result ", k, " has shape ",
+           shape_text(made[k].shape()), ", out has ", shape_text(results[k].shape()));
+    }
+    if (results[k].dtype() != made[k].dtype()) {
+      fail(ErrorKind::kTypeMismatch, name, ": result ", k, " is ", dtype_name(made[k].dtype()),
+           ", out is ", dtype_name(results[k].dtype()), "; give an out of that dtype");
+    }
+  }
+  const auto apart = [&](const Tensor& result) {
+    return result.is_contiguous() &&
+           std::none_of(inputs.begin(), inputs.end(), [&](const CallInput& input) {
+             return std::any_of(input.tensors().begin(), input.tensors().end(),
+                                [&](const Tensor& t) { return array::may_overlap(result, t); });
+           });
+  };
+  std::vector<size_t> later;
+  for (size_t k = 0; k < results.size(); ++k) {
+    if (apart(results[k])) {
+      made[k] = results[k];
+    } else {
+      later.push_back(k);
+    }
+  }
+  call.run();
+  for (const size_t k : later) copy_into(made[k], results[k]);
+}
+
+LstmResult lstm(const Tensor& x, const Tensor& h0, const Tensor& c0, const Tensor& weight_ih,
+                const Tensor& weight_hh, const Tensor* bias_ih, const Tensor* bias_hh,
+                bool reverse) {
+  if (x.ndim() != 3) {
+    fail(ErrorKind::kInvalidArgument, "lstm: x has to have shape [steps, batch, inputs], got ",
+         shape_text(x.shape()));
+  }
+  const Tensor gates = linear(x, weight_ih, bias_ih);
+  std::vector<Tensor> results =
+      call("lstm_recurrence", {gates, weight_hh, bias_hh, h0, c0}, {{"reverse", reverse}});
+  return {results[0], results[1], results[2]};
+}
+
+}  // namespace hologram

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+// The rules of calls that a schema cannot say, by name of the call.
+#include <string_view>
+
+#include "hologram/error.h"
+#include "hologram/lstm.h"
+#include "src/array/call_shapes.h"
+#include "src/base/text.h"
+
+namespace hologram::array {
+namespace {
+
+void at_least(const CallSettling& call, std::string_view name, int64_t least) {
+  for (const int64_t value : call.integers(name)) {
+    if (value < least) call.refuse(name, " is ", value, "; it has to be ", least, " or more");
+  }
+}
+
+void check_windows(const CallSettling& call) {
+  at_least(call, "stride", 1);
+  at_least(call, "dilation", 1);
+  at_least(call, "padding", 0);
+}
+
+void check_groups(const CallSettling& call) {
+  const int64_t groups = call.integer("groups"), outputs = call.size("O");
+  if (groups < 1 || outputs % groups != 0) {
+    call.refuse("groups is ", groups, ", which does not divide the ", outputs, " output channels");
+  }
+}
+
+void check_rank(const CallSettling& call, const Shape& places, const Shape& kernel) {
+  if (places.size() != kernel.size() || places.empty() || places.size() > 3) {
+    call.refuse("takes one to three dimensions behind the first two, as many for the kernel, got ",
+                places.size(), " and ", kernel.size());
+  }
+  for (const int64_t size : kernel) {
+    if (size < 1) call.refuse("the kernel has a size of ", size, "; it has to be 1 or more");
+  }
+}
+
+// The places of windows of `kernel` over `in`.
+Shape windows(const CallSettling& call, const Shape& in, const Shape& kernel, bool ceil) {
+  const Shape &stride = call.integers("stride"), &padding = call.integers("padding");
+  const Shape& dilation = call.integers("dilation");
+  Shape places;
+  for (size_t d = 0; d < in.size(); ++d) {
+    const int64_t room = in[d] + 2 * padding[d] - dilation[d] * (kernel[d] - 1) - 1;
+    if (room < 0) {
+      call.refuse("the kernel reaches over ", dilation[d] * (kernel[d] - 1) + 1,
+                  " places of dimension ", d + 2, ", which has ", in[d] + 2 * padding[d],
+                  " with its padding");
+    }
+    int64_t count = (room + (ceil ? stride[d] - 1 : 0)) / stride[d] + 1;
+    // The last window begins inside, or in the padding before.
+    if (ceil && (count - 1) * stride[d] >= in[d] + padding[d]) --count;
+    places.push_back(count);
+  }
+  return places;
+}
+
+void rule_convolution(CallSettling& call) {
+  check_rank(call, call.run("S"), call.run("K"));
+  check_windows(call);
+  check_groups(call);
+  call.set_run("P", windows(call, call.run("S"), call.run("K"), false));
+}
+
+void rule_convolution_backward_input(CallSettling& call) {
+  const Shape &places = call.run("P"), &kernel = call.run("K");
+  check_rank(call, places, kernel);
+  check_windows(call);
+  check_groups(call);
+  const Shape &stride = call.integers("stride"), &padding = call.integers("padding");
+  const Shape &dilation = call.integers("dilation"), &more = call.integers("output_padding");
+  Shape sizes;
+  for (size_t d = 0; d < places.size(); ++d) {
+    if (more[d] < 0 || (more[d] >= stride[d] && more[d] >= dilation[d])) {
+      call.refuse("output_padding is ", more[d], "; it has to be less than the stride ", stride[d],
+                  " or the dilation ", dilation[d]);
+    }
+    sizes.push_back((places[d] - 1) * stride[d] - 2 * padding[d] + dilation[d] * (kernel[d] - 1) +
+                    more[d] + 1);
+    if (sizes.back() < 1) {
+      call.refuse("dimension ", d + 2, " of the result would have ", sizes.back(), " places");
+    }
+  }
+  call.set_run("S", sizes);
+}
+
+void rule_convolution_backward_weight(CallSettling& call) {
+  call.set_run("K", call.integers("kernel_size"));
+  check_rank(call, call.run("S"), call.run("K"));
+  check_windows(call);
+  check_groups(call);
+  const Shape places = windows(call, call.run("S"), call.run("K"), false);
+  if (places != call.run("P")) {
+    call.refuse("grad has places ", shape_text(call.run("P")), "; the input gives ",
+                shape_text(places));
+  }
+}
+
+void check_pooling(const CallSettling& call, const Shape& places) {
+  const Shape &kernel = call.integers("kernel_size"), &padding = call.integers("padding");
+  check_rank(call, places, kernel);
+  check_windows(call);
+  for (size_t d = 0; d < kernel.size(); ++d) {
+    if (padding[d] > kernel[d] / 2) {
+      call.refuse("padding is ", padding[d], "; it has to be at most half the kernel's size ",
+                  kernel[d]);
+    }
+  }
+}
+
+void rule_max_pool(CallSettling& call) {
+  check_pooling(call, call.run("S"));
+  call.set_run("P", windows(call, call.run("S"), call.integers("kernel_size"),
+                            call.integer("ceil_mode") != 0));
+}
+
+void rule_max_pool_backward(CallSettling& call) {
+  check_pooling(call, call.run("P"));
+  call.set_run("S", call.integers("input_size"));
+}
+
+void rule_batch_norm(CallSettling& call) {
+  const bool running = call.is_given("running_mean") && call.is_given("running_var");
+  if (call.integer("training") == 0 && !running) {
+    call.refuse("running_mean and running_var are missing; without training they are what is used");
+  }
+}
+
+void rule_dropout(CallSettling& call) {
+  const double p = call.number("p");
+  if (!(p >= 0 && p < 1)) call.refuse("p is ", p, "; it has to be in [0, 1)");
+}
+
+void rule_bernoulli(CallSettling& call) {
+  const double p = call.number("p");
+  if (!(p >= 0 && p <= 1)) call.refuse("p is ", p, "; it has to be in [0, 1]");
+}
+
+void rule_lstm_recurrence(CallSettling& call) {
+  if (call.size("L") == 0) call.refuse("there are no steps; give one or more");
+  call.set_size("W", lstm_workspace(call.size("L"), call.size("N"), call.size("H")));
+}
+
+}  // namespace
+
+void apply_rule(CallSettling& call) {
+  struct Rule {
+    std::string_view name;
+    void (*apply)(CallSettling&);
+  };
+  constexpr Rule kRules[] = {
+      {"convolution", rule_convolution},
+      {"convolution_backward_input", rule_convolution_backward_input},
+      {"convolution_backward_weight", rule_convolution_backward_weight},
+      {"max_pool", rule_max_pool},
+      {"max_pool_backward", rule_max_pool_backward},
+      {"batch_norm", rule_batch_norm},
+      {"batch_norm_backward", rule_batch_norm},
+      {"dropout", rule_dropout},
+      {"bernoulli", rule_bernoulli},
+      {"lstm_recurrence", rule_lstm_recurrence},
+  };
+  for (const Rule& rule : kRules) {
+    if (rule.name == call.op().name) return rule.apply(call);
+  }
+}
+
+}  // namespace hologram::array

@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: MIT
+// See call_shapes.h.
+#include "src/array/call_shapes.h"
+#include "hologram/error.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "src/base/text.h"
+
+namespace hologram::array {
+namespace {
+
+using Kind = CallParameterInfo::Kind;
+
+bool is_parameter(const std::string& name) {
+  return std::islower(static_cast<unsigned char>(name[0])) != 0;
+}
+
+const char* dtypes_text(CallDtype dtype) {
+  switch (dtype) {
+    case CallDtype::any:
+      return "any dtype, the same for all of its kind";
+    case CallDtype::number:
+      return "float16, bfloat16, float32, float64, int32 or int64";
+    case CallDtype::floating:
+      return "float16, bfloat16, float32 or float64, the same for all of its kind";
+    case CallDtype::param:
+      return "the dtype of the input or, beside a half type, float32";
+    case CallDtype::real:
+      return "float32 or float64, the same for all of its kind";
+    case CallDtype::index:
+      return "int32 or int64";
+    case CallDtype::int64:
+      return "int64";
+    case CallDtype::boolean:
+      return "bool";
+    default:
+      return "float32";
+  }
+}
+
+bool is_half(Dtype dtype) { return dtype == Dtype::kFloat16 || dtype == Dtype::kBFloat16; }
+
+}  // namespace
+
+CallSettling::CallSettling(const CallOp& op, std::span<const CallInput> inputs,
+                           std::span<const CallArgument> arguments)
+    : op_(op), inputs_(inputs) {
+  const size_t count = static_cast<size_t>(
+      std::count_if(op.operands.begin(), op.operands.end(),
+                    [](const CallOperandInfo& operand) { return !operand.is_result; }));
+  if (inputs.size() > count) {
+    refuse("takes ", count, " operands, got ", inputs.size(), "; its schema: ", op.schema);
+  }
+  for (size_t k = 0; k < count; ++k) {
+    const CallOperandInfo& info = op.operands[k];
+    const bool given = k < inputs.size() && inputs[k].is_given();
+    if (!given && !info.is_optional) {
+      refuse(info.name, " is missing; its schema: ", op.schema);
+    }
+    if (given && inputs[k].is_list() != info.is_list) {
+      refuse(info.name, info.is_list ? " is a list of tensors" : " is one tensor, not a list");
+    }
+  }
+  take_arguments(arguments);
+  take_dtypes();
+  take_shapes();
+  apply_rule(*this);
+}
+
+void CallSettling::take_arguments(std::span<const CallArgument> arguments) {
+  for (const CallArgument& argument : arguments) {
+    const auto known =
+        std::find_if(op_.parameters.begin(), op_.parameters.end(),
+                     [&](const CallParameterInfo& info) { return info.name == argument.name; });
+    if (known == op_.parameters.end()) {
+      refuse("has no parameter \"", argument.name, "\"; its schema: ", op_.schema);
+    }
+    if (argument.is_list && known->kind != Kind::integers && !known->is_list) {
+      refuse(argument.name, " is one number, not several");
+    }
+    arguments_.insert_or_assign(std::string(argument.name), argument);
+  }
+  for (const CallParameterInfo& info : op_.parameters) {
+    if (arguments_.count(info.name) != 0) continue;
+    if (info.is_required) refuse(info.name, " is missing; its schema: ", op_.schema);
+    if (info.value_of.empty()) {
+      arguments_.emplace(info.name, CallArgument(info.name, info.value));
+    } else {
+      CallArgument same = arguments_.at(info.value_of);
+      same.name = info.name;
+      arguments_.emplace(info.name, same);
+    }
+  }
+}
+
+void CallSettling::take_dtypes() {
+  for (size_t k = 0; k < inputs_.size(); ++k) {
+    const CallOperandInfo& info = op_.operands[k];
+    for (const Tensor& tensor : inputs_[k].tensors()) {
+      if (!tensor.buffer()) {
+        refuse(info.name, " is a tensor without memory (made by Tensor()); make one with empty()");
+      }
+      const Dtype dtype = tensor.dtype();
+      bool fits = false;
+      switch (info.dtype) {
+        case CallDtype::any:
+          fits = true;
+          break;
+        case CallDtype::number:
+          fits = is_floating(dtype) || dtype == Dtype::kInt32 || dtype == Dtype::kInt64;
+          break;
+        case CallDtype::floating:
+          fits = is_floating(dtype);
+          break;
+        case CallDtype::param: {
+          const auto input = dtypes_.find(CallDtype::floating);
+          fits = input != dtypes_.end() &&
+                 (dtype == input->second || (dtype == Dtype::kFloat32 && is_half(input->second)));
+          break;
+        }
+        case CallDtype::real:
+          fits = dtype == Dtype::kFloat32 || dtype == Dtype::kFloat64;
+          break;
+        case CallDtype::index:
+          fits = dtype == Dtype::kInt32 || dtype == Dtype::kInt64;
+          break;
+        case CallDtype::int64:
+          fits = dtype == Dtype::kInt64;
+          break;
+        case CallDtype::boolean:
+          fits = dtype == Dtype::kBool;
+          break;
+        case CallDtype::float32:
+          fits = dtype == Dtype::kFloat32;
+          break;
+      }
+      const auto [known, is_first] = dtypes_.emplace(info.dtype, dtype);
+      if (!fits || (known->second != dtype && info.dtype != CallDtype::index)) {
+        fail(ErrorKind::kTypeMismatch, op_.name, ": ", info.name, " is ", dtype_name(dtype),
+             "; it takes ", dtypes_text(info.dtype), is_first || !fits ? "" : ", which is here ",
+             is_first || !fits ? std::string_view() : dtype_name(known->second),
+             "; cast the tensor first");
+      }
+    }
+  }
+}
+
+Dtype CallSettling::dtype_of(const CallOperandInfo& operand) const {
+  switch (operand.dtype) {
+    case CallDtype::int64:
+      return Dtype::kInt64;
+    case CallDtype::boolean:
+      return Dtype::kBool;
+    case CallDtype::float32:
+      return Dtype::kFloat32;
+    default:
+      break;
+  }
+  const auto own = dtypes_.find(operand.dtype);
+  // Without parameters, what is of their dtype has the input's.
+  return own != dtypes_.end() ? own->second : dtypes_.at(CallDtype::floating);
+}
+
+bool CallSettling::is_given(std::string_view input) const {
+  for (size_t k = 0; k < inputs_.size(); ++k) {
+    if (op_.operands[k].name == input) return inputs_[k].is_given();
+  }
+  return false;
+}
+
+// --- Shapes --------------------------------------------------------------------------------------
+
+// The size that a dimension stands for; where one name of it is open, that name and what is known
+// of the product.
+std::optional<int64_t> CallSettling::size_of(const CallDim& dim, std::string* open) const {
+  int64_t product = dim.factor;
+  open->clear();
+  bool settled = true;
+  for (const std::string& name : dim.names) {
+    if (is_parameter(name)) {
+      product *= integer(name);
+    } else if (const auto size = sizes_.find(name); size != sizes_.end()) {
+      product *= size->second;
+    } else {
+      settled = settled && open->empty();
+      *open = name;
+    }
+  }
+  if (!settled) return std::nullopt;
+  return product;
+}
+
+void CallSettling::refuse_shape(const CallOperandInfo& operand, const Shape& shape) const {
+  std::string known;
+  for (const CallDim& dim : operand.shape) {
+    for (const std::string& name : dim.names) {
+      std::string value;
+      if (dim.run) {
+        if (const auto run = runs_.find(name); run != runs_.end()) value = shape_text(run->second);
+      } else if (is_parameter(name)) {
+        value = std::to_string(integer(name));
+      } else if (const auto size = sizes_.find(name); size != sizes_.end()) {
+        value = std::to_string(size->second);
+      }
+      if (!value.empty()) known += (known.empty() ? " where " : ", ") + name + " is " + value;
+    }
+  }
+  refuse(operand.name, " has shape ", shape_text(shape), "; it has to be ", operand.shape_text,
+         known, "; its schema: ", op_.schema);
+}
+
+bool CallSettling::match_size(const CallOperandInfo& operand, const CallDim& dim, int64_t size,
+                              const Shape& shape) {
+  std::string open;
+  const std::optional<int64_t> product = size_of(dim, &open);
+  if (!product.has_value()) return false;
+  if (open.empty()) {
+    if (*product != size) refuse_shape(operand, shape);
+    return true;
+  }
+  if (*product <= 0 ? size != 0 || *product < 0 : size % *product != 0) {
+    refuse_shape(operand, shape);
+  }
+  sizes_[open] = *product == 0 ? 0 : size / *product;
+  return true;
+}
+
+// Whether everything that the operand can tell is known now.
+bool CallSettling::match(const CallOperandInfo& operand, const Shape& shape) {
+  int64_t fixed = 0, open_run = -1;
+  std::vector<int64_t> lengths(operand.shape.size(), 1);
+  for (size_t d = 0; d < operand.shape.size(); ++d) {
+    const CallDim& dim = operand.shape[d];
+    if (dim.run) {
+      if (const auto run = runs_.find(dim.names[0]); run != runs_.end()) {
+        lengths[d] = static_cast<int64_t>(run->second.size());
+      } else if (!dim.count.empty()) {
+        lengths[d] = integer(dim.count);
+        if (lengths[d] < 0 || lengths[d] > static_cast<int64_t>(shape.size())) {
+          refuse(dim.count, " is ", lengths[d], "; ", operand.name, " has ", shape.size(),
+                 " dimensions");
+        }
+      } else {
+        if (open_run >= 0) return false;
+        open_run = static_cast<int64_t>(d);
+        continue;
+      }
+    }
+    fixed += lengths[d];
+  }
+  const int64_t rest = static_cast<int64_t>(shape.size()) - fixed;
+  if (open_run >= 0 ? rest < 0 : rest != 0) refuse_shape(operand, shape);
+  if (open_run >= 0) lengths[static_cast<size_t>(open_run)] = rest;
+  bool complete = true;
+  const int64_t* at = shape.data();
+  for (size_t d = 0; d < operand.shape.size(); ++d) {
+    const CallDim& dim = operand.shape[d];
+    if (dim.run) {
+      const Shape part(at, at + lengths[d]);
+      const auto [run, is_new] = runs_.emplace(dim.names[0], part);
+      if (run->second != part) refuse_shape(operand, shape);
+    } else {
+      complete = match_size(operand, dim, *at, shape) && complete;
+    }
+    at += lengths[d];
+  }
+  return complete;
+}
+
+void CallSettling::take_shapes() {
+  std::vector<size_t> waiting;
+  for (size_t k = 0; k < inputs_.size(); ++k) {
+    const CallOperandInfo& info = op_.operands[k];
+    if (inputs_[k].is_given() && !info.is_list && !info.free_shape && !info.broadcasts) {
+      waiting.push_back(k);
+    }
+  }
+  // Sizes of one operand may be settled by another that comes later.
+  while (!waiting.empty()) {
+    const size_t before = waiting.size(), known = sizes_.size() + runs_.size();
+    std::erase_if(waiting,
+                  [&](size_t k) { return match(op_.operands[k], inputs_[k].tensor().shape()); });
+    if (waiting.size() == before && sizes_.size() + runs_.size() == known) {
+      refuse("the shapes do not settle ", op_.operands[waiting[0]].shape_text, " of ",
+             op_.operands[waiting[0]].name, "; its schema: ", op_.schema);
+    }
+  }
+  settle_integers();
+  for (size_t k = 0; k < inputs_.size(); ++k) {
+    const CallOperandInfo& info = op_.operands[k];
+    if (!inputs_[k].is_given() || !info.broadcasts) continue;
+    const Shape& own = inputs_[k].tensor().shape();
+    const Shape whole = shape_of(info);
+    bool fits = own.size() <= whole.size();
+    for (size_t d = 1; fits && d <= own.size(); ++d) {
+      const int64_t size = own[own.size() - d];
+      fits = size == 1 || size == whole[whole.size() - d];
+    }
+    if (!fits) refuse_shape(info, own);
+  }
+}
+
+// Parameters of one number for each dimension: as many as the first run of the first input has.
+void CallSettling::settle_integers() {
+  size_t count = 1;
+  if (!op_.operands.empty()) {
+    for (const CallDim& dim : op_.operands[0].shape) {
+      if (const auto run = runs_.find(dim.names.empty() ? "" : dim.names[0]);
+          dim.run && run != runs_.end()) {
+        count = run->second.size();
+      }
+    }
+  }
+  for (const CallParameterInfo& info : op_.parameters) {
+    if (info.kind != Kind::integers) continue;
+    const CallArgument& given = arguments_.at(info.name);
+    Shape values = given.is_list ? Shape(given.integers) : Shape{given.integer};
+    if (values.size() == 1) values = Shape(count, values[0]);
+    if (values.size() != count) {
+      refuse(info.name, " has ", values.size(), " numbers; give one, or ", count,
+             ", one for each dimension");
+    }
+    integers_[info.name] = values;
+  }
+}
+
+Shape CallSettling::shape_of(const CallOperandInfo& operand) const {
+  Shape shape;
+  for (const CallDim& dim : operand.shape) {
+    if (dim.run) {
+      for (const int64_t size : run(dim.names[0])) shape.push_back(size);
+      continue;
+    }
+    std::string open;
+    const std::optional<int64_t> size = size_of(dim, &open);
+    if (!size.has_value() || !open.empty()) {
+      fail(ErrorKind::kInternal, op_.name, ": nothing settles ", operand.shape_text, " of ",
+           operand.name);
+    }
+    shape.push_back(*size);
+  }
+  return shape;
+}
+
+const Shape& CallSettling::run(std::string_view name) const {
+  const auto found = runs_.find(name);
+  if (found == runs_.end()) fail(ErrorKind::kInternal, op_.name, ": nothing settles *", name);
+  return found->second;
+}
+int64_t CallSettling::size(std::string_view name) const { return sizes_.find(name)->second; }
+int64_t CallSettling::integer(std::string_view name) const {
+  return arguments_.find(name)->second.integer;
+}
+double CallSettling::number(std::string_view name) const {
+  return arguments_.find(name)->second.number;
+}
+double CallSettling::number_at(std::string_view name, size_t i, size_t count) const {
+  const CallArgument& given = arguments_.find(name)->second;
+  if (!given.is_list) return given.number;
+  if (given.integers.size() != count) {
+    refuse(name, " has ", given.integers.size(), " numbers; the lists have ", count, " tensors");
+  }
+  return static_cast<double>(given.integers[i]);
+}
+const Shape& CallSettling::integers(std::string_view name) const {
+  return integers_.find(name)->second;
+}
+
+}  // namespace hologram::array
