@@ -342,8 +342,10 @@ class Fuser {
   // Adds cluster c to `to`, or leaves it as it is. The newest node (index) is in `to`. The one
   // with rows, or the larger one, sets the loops.
   bool join(Cluster& to, const Cluster& c, int index) {
-    if (static_cast<int>(to.nodes.size() + c.nodes.size()) > options_.max_instrs) return false;
+    const PlanLimits& limits = options_.limits;
+    if (static_cast<int>(to.nodes.size() + c.nodes.size()) > limits.max_instrs) return false;
     if (to.call >= 0 && c.call >= 0) return false;
+    if (stays_alone(to) || stays_alone(c)) return false;
     Cluster sum;
     sum.call = std::max(to.call, c.call);
     sum.cols = std::max(to.cols, c.cols);
@@ -368,8 +370,9 @@ class Fuser {
     } else {
       return false;
     }
-    if (sum.whole_rows && sum.domain.row() * sum.widest > kMaxRowBytes) return false;
-    if (sum.whole_rows && sum.domain.row() > kMaxRowBytes / 4) return false;
+    if (sum.whole_rows && sum.domain.row() > limits.row_bytes / std::max<int64_t>(4, sum.widest)) {
+      return false;
+    }
     // Members in the order of the circuit, their ranks in the common domain.
     const auto take = [&](const Cluster& from) {
       for (size_t i = 0; i < from.nodes.size(); ++i) {
@@ -398,6 +401,15 @@ class Fuser {
     if (!agrees(sum, index)) return false;
     to = std::move(sum);
     return true;
+  }
+
+  // Whether the cluster is one node of a kind that the device keeps to a kernel of its own.
+  bool stays_alone(const Cluster& c) {
+    if (c.nodes.size() != 1) return false;
+    const Node& only = node(c.nodes[0]);
+    if (only.call >= 0) return !options_.limits.fuse_call_results;
+    if (only.code == kCodeFold) return !options_.limits.fuse_reductions;
+    return only.code == kCodeRow && !options_.limits.fuse_row_functions;
   }
 
   static void sort_members(Cluster& c) {

@@ -10,10 +10,6 @@
 namespace hologram::circuit {
 namespace {
 
-// Classes of the boundary pool that a device keeps for operands it has to gather or repeat.
-constexpr int kSpareClasses = 24;
-constexpr int kPoolClasses = 96;
-
 int64_t distinct_elements(const Kernel& kernel, const Access& access) {
   int64_t n = 1;
   for (int d = 0; d < kernel.ndim; ++d) {
@@ -87,13 +83,14 @@ uint64_t canonical_hash(const Plan& plan) {
   return hash_words(words);
 }
 
+// False where a kernel of more than one record needs more scratch slots than there are.
 bool lower_all(Graph& graph, const PlanOptions& options, Plan& plan) {
   plan.kernels.clear();
   for (const Cluster& cluster : fuse(graph, options)) {
     Kernel& kernel = plan.kernels.emplace_back(lower(graph, cluster));
     kernel.stage = cluster.level;
     graph.visits += static_cast<int64_t>(kernel.instrs.size() * (1 + kernel.accesses.size()));
-    if (kernel.classes > kPoolClasses - kSpareClasses) return false;
+    if (cluster.nodes.size() > 1 && kernel.classes > options.limits.scratch_slots) return false;
   }
   return true;
 }
@@ -136,7 +133,9 @@ std::unique_ptr<Plan> make_plan(std::span<const uint64_t> words, std::span<const
   if (options.fuse) simplify(graph, options);
   find_live(graph);
   PlanOptions smaller = options;
-  while (!lower_all(graph, smaller, *plan)) smaller.max_instrs = (smaller.max_instrs + 1) / 2;
+  while (!lower_all(graph, smaller, *plan)) {
+    smaller.limits.max_instrs = (smaller.limits.max_instrs + 1) / 2;
+  }
 
   number_launches(*plan);
   std::vector<bool> seen(states.size(), false);

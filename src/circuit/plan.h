@@ -12,6 +12,7 @@
 
 #include "hologram/dtype.h"
 #include "hologram/op_ids.h"
+#include "src/circuit/plan_limits.h"
 #include "src/circuit/tape.h"
 
 namespace hologram::circuit {
@@ -122,10 +123,6 @@ struct Kernel {
   int64_t cols() const { return ndim > 0 ? shape[ndim - 1] : 1; }
 };
 
-// Longest row that a block can hold: rows of folds and row functions are at most this long (in
-// elements of up to 4 bytes; half of it for 8).
-inline constexpr int64_t kMaxRowBytes = 12288;
-
 struct PlanStats {
   int ops = 0;                // records
   int dead = 0;               // of them, those whose results nobody sees
@@ -176,11 +173,13 @@ struct Bindings {
 };
 
 struct PlanOptions {
-  int max_instrs = 64;  // in one kernel
-  bool fuse = true;     // false: one kernel for each record, as recorded
+  PlanLimits limits = {};  // of the device that is to run the plan
+  bool fuse = true;        // false: one kernel for each record, as recorded
   // false: none on floats, for circuits that round otherwise than to nearest, or treat denormal
   // numbers as zero. Then x * 1 is not x, and x + -0 may be another zero.
   bool float_laws = true;
+
+  bool operator==(const PlanOptions&) const = default;
 };
 
 // Canonical form, fusion and class assignment. states[s] (see SlotState) for every slot.

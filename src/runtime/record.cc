@@ -106,7 +106,7 @@ bool record_row_code(Record& record, const RecordOperand* operands, int64_t rows
     if (operands[k].buffer == nullptr || operands[k].one) return false;
     item = std::max(item, itemsize(operands[k].dtype));
   }
-  if (cols > circuit::kMaxRowBytes / static_cast<int64_t>(item)) return false;
+  if (cols > device.plan_limits()->row_bytes / static_cast<int64_t>(item)) return false;
   if (rows == 0) return true;
   if (cols == 0) return !folds;  // a fold of nothing has a value, or an error, of its own
   record.ndim = 2;

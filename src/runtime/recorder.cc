@@ -111,7 +111,8 @@ void Recorder::prepare() {
   const size_t count = circuit.slots.size();
   const std::vector<uint64_t>& states = circuit.states;
   const bool default_mode = circuit.float_mode == kDefaultFloatMode;
-  const circuit::PlanCache::Key key{&device_, circuit.tape.words(), states, default_mode};
+  const circuit::PlanOptions options{.limits = *device_.plan_limits(), .float_laws = default_mode};
+  const circuit::PlanCache::Key key{&device_, circuit.tape.words(), states, options};
   const uint64_t hash = key.hash();
   circuit::PlanCache& cache = circuit::plan_cache();
   std::shared_ptr<circuit::Plan> plan = cache.find(key, hash);
@@ -119,7 +120,6 @@ void Recorder::prepare() {
   if (plan_hit_) {
     counts_.hits.fetch_add(1, std::memory_order_relaxed);
   } else {
-    const circuit::PlanOptions options{.float_laws = default_mode};
     plan = cache.insert(key, hash, circuit::make_plan(key.words, state_bytes(circuit), options));
     counts_.misses.fetch_add(1, std::memory_order_relaxed);
   }

@@ -256,6 +256,34 @@ class RandomTape {
   CallSlot result_;
 };
 
+PlanLimits some_limits(uint32_t seed) {
+  PlanLimits limits;
+  if (seed % 3 == 0) limits.max_instrs = 4;
+  if (seed % 3 == 1) limits = {.row_bytes = 64, .scratch_slots = 4, .max_instrs = 8};
+  limits.fuse_reductions = seed % 2 == 0;
+  limits.fuse_row_functions = seed % 5 != 0;
+  limits.fuse_call_results = seed % 7 != 0;
+  return limits;
+}
+
+// Whether the kernel is one that a device with these limits can run.
+void expect_within(const Kernel& kernel, const PlanLimits& limits, uint32_t seed) {
+  std::vector<int> records;
+  bool reduces = false, has_row_function = false;
+  for (const Instr& instr : kernel.instrs) {
+    if (records.empty() || records.back() != instr.record) records.push_back(instr.record);
+    reduces = reduces || instr.code == kCodeFold;
+    has_row_function = has_row_function || instr.code == kCodeRow;
+  }
+  if (kernel.call != nullptr && kernel.call->record >= 0) records.push_back(kernel.call->record);
+  const bool alone = records.size() <= 1;
+  EXPECT_LE(static_cast<int>(records.size()), limits.max_instrs) << "seed " << seed;
+  EXPECT_LE(kernel.classes, alone ? kMaxArity + 2 : limits.scratch_slots) << "seed " << seed;
+  EXPECT_TRUE(alone || !reduces || limits.fuse_reductions) << "seed " << seed;
+  EXPECT_TRUE(alone || !has_row_function || limits.fuse_row_functions) << "seed " << seed;
+  EXPECT_TRUE(alone || kernel.call == nullptr || limits.fuse_call_results) << "seed " << seed;
+}
+
 TEST(Plan, RandomTapesMeanTheirRecords) {
   int64_t ops = 0, kernels = 0, joined = 0;
   for (uint32_t seed = 0; seed < 20000; ++seed) {
@@ -265,7 +293,7 @@ TEST(Plan, RandomTapesMeanTheirRecords) {
     for (const bool fuse : {true, false}) {
       PlanOptions options;
       options.fuse = fuse;
-      options.max_instrs = seed % 3 == 0 ? 4 : 64;
+      options.limits = some_limits(seed);
       const auto plan = make_plan(program.tape().words(), program.states(), options);
       testing::Memory actual = program.memory();
       testing::run_plan(*plan, program.tape().immediates(), actual, program.random());
@@ -279,6 +307,7 @@ TEST(Plan, RandomTapesMeanTheirRecords) {
       ops += plan->stats.ops, kernels += plan->stats.kernels;
       for (const Kernel& kernel : plan->kernels) {
         joined += kernel.call != nullptr && !kernel.instrs.empty();
+        expect_within(kernel, options.limits, seed);
       }
     }
   }

@@ -168,13 +168,14 @@ TEST(Fusion, LongRowsFoldApart) {
   Program p;
   const auto x = p.buffer(true), w = p.buffer(true), b = p.buffer(true);
   p.keep(layer_norm(p, x, w, b, 4, 3072));
-  EXPECT_EQ(p.plan()->stats.kernels, 1);
+  const PlanOptions options{.limits = {.row_bytes = 3072 * sizeof(float)}};
+  EXPECT_EQ(p.plan(options)->stats.kernels, 1);
   Program longer;
   const auto y = longer.buffer(true);
   const auto s = longer.op(OpId::exp, {Program::memory(y)}, 2 * 4096);
   longer.keep(
       longer.broadcast(OpId::add, s, longer.fold(Reduction::sum, s, 2, 4096), 2, 4096, true));
-  EXPECT_EQ(longer.plan()->stats.kernels, 3);
+  EXPECT_EQ(longer.plan(options)->stats.kernels, 3);
 }
 
 TEST(Fusion, EqualProgramsAreOneGroup) {
@@ -224,6 +225,66 @@ TEST(Fusion, LateReaderLiftsAnEarlyValue) {
   p.keep(p.op(OpId::mul, {m(z, kF32), m(twice, kF32)}, 600));
   const auto plan = p.plan();
   EXPECT_EQ(plan->kernels.size(), 3u) << print_plan(*plan);
+}
+
+// Normalised rows: (x - amax) then exp and its sum, six records.
+TEST(Limits, WhatADeviceCannotFuseIsAKernelOfItsOwn) {
+  Program p;
+  const auto m = Program::memory;
+  const auto x = p.buffer(true);
+  const auto top = p.fold(Reduction::amax, x, 4, 256);
+  const auto e = p.op(OpId::exp, {m(p.broadcast(OpId::sub, x, top, 4, 256, true), kF32)}, 1024);
+  const auto sum = p.fold(Reduction::sum, e, 4, 256);
+  const auto scaled = p.broadcast(OpId::div, e, sum, 4, 256, true);
+  p.keep(p.op(OpId::relu, {m(scaled, kF32)}, 1024));
+  EXPECT_EQ(p.plan()->stats.kernels, 1) << print_plan(*p.plan());
+  PlanOptions options;
+  options.limits.fuse_reductions = false;
+  const auto plan = p.plan(options);
+  ASSERT_EQ(plan->stats.kernels, 4) << print_plan(*plan);
+  EXPECT_EQ(kernel_name(plan->kernels[0]), "amax");
+  EXPECT_EQ(kernel_name(plan->kernels[1]), "sub_exp");
+  EXPECT_EQ(kernel_name(plan->kernels[2]), "sum");
+  EXPECT_EQ(kernel_name(plan->kernels[3]), "div_relu");
+  // A row of 256 floats is longer than a block may hold.
+  options.limits.fuse_reductions = true;
+  options.limits.row_bytes = 1023;
+  EXPECT_GT(p.plan(options)->stats.kernels, 1);
+  options.limits.row_bytes = 1024;
+  EXPECT_EQ(p.plan(options)->stats.kernels, 1);
+}
+
+TEST(Limits, InstructionsAndScratchSlotsBoundAKernel) {
+  Program p;
+  const auto m = Program::memory;
+  auto t = p.buffer(true);
+  for (int i = 0; i < 24; ++i) t = p.op(OpId::exp, {m(t, kF32)}, 100);
+  p.keep(t);
+  PlanOptions options;
+  options.limits.max_instrs = 8;
+  EXPECT_EQ(p.plan(options)->stats.kernels, 3);
+  options.limits.max_instrs = 1;
+  EXPECT_EQ(p.plan(options)->stats.kernels, 24);
+
+  // Eight values that are read again after all of them are made.
+  Program q;
+  const auto x = q.buffer(true);
+  std::vector<uint32_t> made;
+  for (int i = 0; i < 8; ++i) {
+    made.push_back(q.op(OpId::add, {m(x, kF32), kNumber}, 100, {3.0f + static_cast<float>(i)}));
+  }
+  auto product = q.op(OpId::sin, {m(made[0], kF32)}, 100);
+  for (int i = 1; i < 8; ++i) product = q.op(OpId::mul, {m(product, kF32), m(made[i], kF32)}, 100);
+  q.keep(product);
+  EXPECT_EQ(q.plan()->stats.kernels, 1);
+  options.limits = {};
+  options.limits.scratch_slots = 4;
+  const auto plan = q.plan(options);
+  EXPECT_GT(plan->stats.kernels, 1) << print_plan(*plan);
+  EXPECT_LE(plan->stats.classes, 4);
+  // No limit is too tight for a record alone.
+  options.limits.scratch_slots = 0;
+  EXPECT_EQ(q.plan(options)->stats.kernels, 16);
 }
 
 TEST(Plan, CanonicalHashForgetsNamesOnly) {
@@ -426,6 +487,9 @@ TEST(Calls, OpsJoinTheCallWhoseResultTheyRead) {
   PlanOptions apart;
   apart.fuse = false;
   EXPECT_EQ(p.plan(apart)->stats.kernels, 4);
+  PlanOptions separate;
+  separate.limits.fuse_call_results = false;
+  EXPECT_EQ(p.plan(separate)->stats.kernels, 2);
 }
 
 TEST(Calls, WhatDoesNotFitTheRowsOfAResultStaysApart) {

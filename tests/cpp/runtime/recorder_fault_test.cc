@@ -225,7 +225,7 @@ TEST_F(RecorderFault, TheCheckComparesWithTheOpsOneByOne) {
 TEST_F(RecorderFault, TheCheckAsksThePlannerForNothing) {
   class Watching final : public Device {
    public:
-    Watching() : Device(BackendType::kCpu, /*host_memory=*/true, /*runs_plans=*/true) {}
+    Watching() : Device(BackendType::kCpu, /*host_memory=*/true, &ScalarDevice::kLimits) {}
     std::string name() const override { return "watching"; }
     DeviceProperties properties() const override { return {}; }
     void* allocate_raw(size_t) override { return nullptr; }

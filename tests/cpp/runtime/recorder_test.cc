@@ -243,8 +243,9 @@ TEST_F(RecorderTest, WhatCannotBeRecordedIsLeftToTheCaller) {
   const int64_t* steps[] = {strides, strides};
   EXPECT_FALSE(record_strided(OpId::neg, Dtype::kFloat32, operands, 1, 9, shape, steps));
   EXPECT_TRUE(record_strided(OpId::neg, Dtype::kFloat32, operands, 1, 8, shape, steps));
-  // Rows longer than a block, and folds of nothing.
-  EXPECT_FALSE(record_fold(Reduction::sum, memory(out), memory(wide), 1, 3073));
+  // Rows longer than the device says, and folds of nothing.
+  constexpr int64_t kRow = ScalarDevice::kLimits.row_bytes / int64_t{sizeof(float)};
+  EXPECT_FALSE(record_fold(Reduction::sum, memory(out), memory(wide), 1, kRow + 1));
   EXPECT_FALSE(record_fold(Reduction::sum, memory(out), memory(wide), 4, 0));
   EXPECT_TRUE(record_fold(Reduction::sum, memory(out), memory(wide), 0, 100));
   flush(scalar());
@@ -360,6 +361,24 @@ TEST_F(RecorderTest, StreamsAndEventsSeeWhatWasCalledBefore) {
   Executor::on_stream(stream)->synchronize();
   EXPECT_FALSE(is_pending(*b));
   EXPECT_EQ(stream.submitted(), stream.completed());
+}
+
+TEST_F(RecorderTest, PlansKeepToTheLimitsOfTheirDevice) {
+  static constexpr circuit::PlanLimits kTwo{.max_instrs = 2};
+  for (const circuit::PlanLimits* limits : {&NullDevice::kLimits, &kTwo}) {
+    auto owned = std::make_unique<NullDevice>(*limits);
+    NullDevice& null = *owned;
+    register_device(std::move(owned));
+    for (int run = 0; run < 2; ++run) {
+      const BufferRef value = deferred(4, null);
+      for (int i = 0; i < 6; ++i) {
+        ASSERT_TRUE(record(OpId::add, memory(value), memory(value), number(2), 4));
+      }
+      flush(null);
+    }
+    EXPECT_EQ(null.plans_run(), 2u);
+    EXPECT_EQ(null.kernels(), limits == &kTwo ? 6u : 2u);
+  }
 }
 
 TEST_F(RecorderTest, DevicesKeepApart) {
