@@ -302,7 +302,7 @@ CircuitStats Circuit::stats() const {
   stats.ops = s.capture.tape().records();
   if (s.plan == nullptr) return stats;
   const circuit::PlanStats& plan = s.plan->stats;
-  return {plan.ops,         plan.dead,          plan.kernels,          plan.classes,
+  return {plan.ops,         plan.dead,          plan.kernels,          plan.live_values,
           plan.bytes_moved, plan.bytes_unfused, s.plan->canonical_hash};
 }
 

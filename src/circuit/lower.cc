@@ -39,6 +39,40 @@ void append_call(const KernelCall& call, std::vector<uint64_t>& words) {
   words.insert(words.end(), call.attributes.begin(), call.attributes.end());
 }
 
+// Temps alive at once, at most. The output of an elementwise instruction may lie where an input of
+// the same item size is read for the last time.
+int count_live_values(const Kernel& kernel) {
+  constexpr size_t kNever = ~size_t{0};
+  std::vector<size_t> last_read(kernel.temps.size(), kNever);
+  for (size_t i = 0; i < kernel.instrs.size(); ++i) {
+    const Instr& instr = kernel.instrs[i];
+    for (int k = 0; k < instr.arity; ++k) {
+      if (instr.in[k].kind == Ref::kTemp) last_read[instr.in[k].index] = i;
+    }
+  }
+  int live = 0, most = 0;
+  for (size_t i = 0; i < kernel.instrs.size(); ++i) {
+    const Instr& instr = kernel.instrs[i];
+    const Temp* out = instr.out.kind == Ref::kTemp ? &kernel.temps[instr.out.index] : nullptr;
+    int ending = 0;
+    bool in_place = false;
+    for (int k = 0; k < instr.arity; ++k) {
+      if (instr.in[k].kind != Ref::kTemp || last_read[instr.in[k].index] != i) continue;
+      last_read[instr.in[k].index] = kNever;  // an operand may come twice
+      const Temp& in = kernel.temps[instr.in[k].index];
+      in_place = in_place || (out != nullptr && instr.is_op() && in.rank == out->rank &&
+                              itemsize(in.dtype) == itemsize(out->dtype));
+      ++ending;
+    }
+    if (out != nullptr) {
+      most = std::max(most, live + (in_place ? 0 : 1));
+      if (last_read[instr.out.index] != kNever) ++live;
+    }
+    live -= ending;
+  }
+  return most;
+}
+
 class Lowering {
  public:
   Lowering(const Graph& graph, const Cluster& cluster)
@@ -56,7 +90,7 @@ class Lowering {
     for (size_t i = 0; i < cluster_.nodes.size(); ++i) {
       add(i, graph_.nodes[static_cast<size_t>(cluster_.nodes[i])], cluster_.ranks[i]);
     }
-    assign_classes(kernel_);
+    kernel_.live_values = count_live_values(kernel_);
     return std::move(kernel_);
   }
 
@@ -109,7 +143,7 @@ class Lowering {
   }
 
   Ref temp(Dtype dtype, Rank rank) {
-    kernel_.temps.push_back({dtype, rank, 0});
+    kernel_.temps.push_back({dtype, rank});
     return {Ref::kTemp, static_cast<uint32_t>(kernel_.temps.size() - 1)};
   }
 
@@ -234,7 +268,7 @@ class Lowering {
       memory = {Ref::kAccess, access(node.out, rank, true)};
       kernel_.accesses[memory.index].stored = true;
     }
-    // Values of rows are read from their class and stored besides: with one row their memory is one
+    // Values of rows are read from a temp and stored besides: with one row their memory is one
     // element, and such an operand is taken to be the same all through the kernel.
     const bool apart = node.stored && rank == Rank::kRow;
     value.ref = node.stored && !apart ? memory : temp(target, rank);
@@ -268,55 +302,6 @@ Kernel lower(const Graph& graph, const Cluster& cluster) {
     return kernel;
   }
   return Lowering(graph, cluster).run();
-}
-
-void assign_classes(Kernel& kernel) {
-  std::vector<int> last_use(kernel.temps.size(), -1);
-  for (size_t i = 0; i < kernel.instrs.size(); ++i) {
-    const Instr& instr = kernel.instrs[i];
-    for (int k = 0; k < instr.arity; ++k) {
-      if (instr.in[k].kind == Ref::kTemp) last_use[instr.in[k].index] = static_cast<int>(i);
-    }
-    if (instr.out.kind == Ref::kTemp) {
-      int& last = last_use[instr.out.index];
-      last = std::max(last, static_cast<int>(i));
-    }
-  }
-  std::vector<bool> taken;
-  const auto take = [&] {
-    const auto free = std::find(taken.begin(), taken.end(), false);
-    const auto index = free - taken.begin();
-    if (free == taken.end()) taken.push_back(true);
-    taken[static_cast<size_t>(index)] = true;
-    return static_cast<int>(index);
-  };
-  for (size_t i = 0; i < kernel.instrs.size(); ++i) {
-    const Instr& instr = kernel.instrs[i];
-    const auto dies_here = [&](const Ref& ref) {
-      return ref.kind == Ref::kTemp && last_use[ref.index] == static_cast<int>(i);
-    };
-    int inherited = -1;
-    if (instr.out.kind == Ref::kTemp) {
-      Temp& out = kernel.temps[instr.out.index];
-      for (int k = 0; instr.is_op() && k < instr.arity && inherited < 0; ++k) {
-        if (!dies_here(instr.in[k])) continue;
-        const Temp& in = kernel.temps[instr.in[k].index];
-        if (in.rank == out.rank && itemsize(in.dtype) == itemsize(out.dtype)) {
-          inherited = in.class_index;
-        }
-      }
-      out.class_index = inherited >= 0 ? inherited : take();
-    }
-    for (int k = 0; k < instr.arity; ++k) {
-      if (!dies_here(instr.in[k])) continue;
-      const int c = kernel.temps[instr.in[k].index].class_index;
-      if (c != inherited) taken[static_cast<size_t>(c)] = false;
-    }
-    if (dies_here(instr.out)) {
-      taken[static_cast<size_t>(kernel.temps[instr.out.index].class_index)] = false;
-    }
-  }
-  kernel.classes = static_cast<int>(taken.size());
 }
 
 void append_program(const Kernel& kernel, std::vector<uint64_t>& words) {

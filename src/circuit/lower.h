@@ -8,9 +8,6 @@ namespace hologram::circuit {
 
 Kernel lower(const Graph& graph, const Cluster& cluster);
 
-// Gives every temp a class and sets kernel.classes.
-void assign_classes(Kernel& kernel);
-
 // The kernel as words in which slots, offsets and numbers are left out: equal for equal programs. A
 // call is named by what its kind is called, so that the words mean the same in every process.
 void append_program(const Kernel& kernel, std::vector<uint64_t>& words);

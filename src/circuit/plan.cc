@@ -90,7 +90,7 @@ bool lower_all(Graph& graph, const PlanOptions& options, Plan& plan) {
     Kernel& kernel = plan.kernels.emplace_back(lower(graph, cluster));
     kernel.stage = cluster.level;
     graph.visits += static_cast<int64_t>(kernel.instrs.size() * (1 + kernel.accesses.size()));
-    if (cluster.nodes.size() > 1 && kernel.classes > options.limits.scratch_slots) return false;
+    if (cluster.nodes.size() > 1 && kernel.live_values > options.limits.scratch_slots) return false;
   }
   return true;
 }
@@ -141,7 +141,7 @@ std::unique_ptr<Plan> make_plan(std::span<const uint64_t> words, std::span<const
   std::vector<bool> seen(states.size(), false);
   PlanStats& stats = plan->stats;
   for (const Kernel& kernel : plan->kernels) {
-    stats.classes = std::max(stats.classes, kernel.classes);
+    stats.live_values = std::max(stats.live_values, kernel.live_values);
     stats.bytes_moved += kernel_bytes(kernel);
     for_slots(kernel, [&](uint32_t slot) {
       if (!seen[slot]) plan->attach.push_back(slot);

@@ -41,15 +41,11 @@ struct Access {
   std::array<int64_t, kMaxDomainDims> strides{};
 };
 
-// A value that lives in a class of the boundary pool while a block is computed.
+// A value that one instruction writes and later ones read while a block is computed. Where it is
+// kept is the device's business.
 struct Temp {
   Dtype dtype = Dtype::kFloat32;
   Rank rank = Rank::kFull;
-  // c0..c95, as the planner counts and shows them; a device whose steps are not these instructions,
-  // as the CPU's with generated loops, assigns its own. Two temps share one where the first is last
-  // read before the second is written; the output of an elementwise instruction may take the class
-  // of an input of the same item size.
-  int class_index = 0;
 };
 
 struct Ref {
@@ -106,8 +102,8 @@ struct Kernel {
   std::vector<Temp> temps;
   std::vector<Instr> instrs;
   std::shared_ptr<const KernelCall> call;
-  int classes = 0;     // of the boundary pool in use at once
-  bool heavy = false;  // costs many instructions an element
+  int live_values = 0;  // temps alive at once, at most: see PlanLimits::scratch_slots
+  bool heavy = false;   // costs many instructions an element
   // Kernels of one stage do not depend on each other and may run at once. Stages ascend.
   int stage = 0;
   // The group: equal for kernels of one stage with equal programs over different slots. They are
@@ -128,7 +124,7 @@ struct PlanStats {
   int dead = 0;               // of them, those whose results nobody sees
   int kernels = 0;            // each bound to its memory and run
   int groups = 0;             // of them: those of one stage with equal programs are one
-  int classes = 0;            // most in use in one kernel
+  int live_values = 0;        // of the kernel with most
   int64_t bytes_moved = 0;    // read and written by the kernels
   int64_t bytes_unfused = 0;  // by the ops one by one
   // Nodes, dependences and parts of trees that planning looked at, counted as often as it did.
@@ -182,7 +178,7 @@ struct PlanOptions {
   bool operator==(const PlanOptions&) const = default;
 };
 
-// Canonical form, fusion and class assignment. states[s] (see SlotState) for every slot.
+// Canonical form, fusion, kernels. states[s] (see SlotState) for every slot.
 // Deterministic. Throws Error(kOutOfMemory) only.
 std::unique_ptr<Plan> make_plan(std::span<const uint64_t> words, std::span<const uint8_t> states,
                                 const PlanOptions& options = {});

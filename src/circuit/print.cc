@@ -80,7 +80,7 @@ void print_ref(std::ostream& out, const Kernel& kernel, const Ref& ref) {
       if (kernel.accesses[ref.index].offset != 0) out << '+' << kernel.accesses[ref.index].offset;
       return;
     case Ref::kTemp:
-      out << 'c' << kernel.temps[ref.index].class_index;
+      out << 't' << ref.index;
       return;
     case Ref::kImmediate:
       out << '#' << ref.index;
@@ -174,7 +174,7 @@ std::string print_plan(const Plan& plan) {
       out << "  then  ";
     }
     print_shape(out, kernel.ndim, kernel.shape.data());
-    out << (kernel.whole_rows ? " rows" : "") << "  " << kernel.classes << " classes\n";
+    out << (kernel.whole_rows ? " rows" : "") << "  " << kernel.live_values << " live\n";
     for (const Instr& instr : kernel.instrs) {
       out << "  ";
       print_ref(out, kernel, instr.out);
@@ -189,7 +189,7 @@ std::string print_plan(const Plan& plan) {
     }
   }
   out << plan.stats.ops << " ops, " << plan.stats.dead << " dead, " << plan.stats.kernels
-      << " kernels, " << plan.stats.classes << " classes, " << plan.stats.bytes_moved
+      << " kernels, " << plan.stats.live_values << " live values, " << plan.stats.bytes_moved
       << " bytes moved of " << plan.stats.bytes_unfused << '\n';
   return out.str();
 }

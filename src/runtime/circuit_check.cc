@@ -202,7 +202,7 @@ class RecordKernel {
   }
 
   Ref temp(Dtype dtype, Rank rank) {
-    kernel_.temps.push_back({dtype, rank, kernel_.classes++});
+    kernel_.temps.push_back({dtype, rank});
     return {Ref::kTemp, static_cast<uint32_t>(kernel_.temps.size() - 1)};
   }
 

@@ -177,8 +177,7 @@ inline void run_tape(std::span<const uint64_t> words, const std::vector<uint64_t
   });
 }
 
-// Blocks of random sizes in random order; temps live in their classes, so that a class given away
-// too early shows.
+// Blocks of random sizes in random order.
 inline void run_plan(const Plan& plan, const std::vector<uint64_t>& immediates, Memory& memory,
                      std::mt19937& random) {
   for (const Kernel& kernel : plan.kernels) {
@@ -239,19 +238,20 @@ inline void run_plan(const Plan& plan, const std::vector<uint64_t>& immediates, 
                     memory[slot.slot].begin() + slot.offset + block.begin * size);
         }
       }
-      std::vector<std::vector<double>> classes(
-          static_cast<size_t>(kernel.classes),
+      std::vector<std::vector<double>> temps(
+          kernel.temps.size(),
           std::vector<double>(static_cast<size_t>(block.end - block.begin), -12345.0));
-      const auto cell = [&](const Temp& temp, int64_t i) -> double& {
-        const int64_t at = temp.rank == Rank::kFull  ? i - block.begin
-                           : temp.rank == Rank::kRow ? i / cols - block.begin / cols
-                                                     : 0;
-        return classes[static_cast<size_t>(temp.class_index)][static_cast<size_t>(at)];
+      const auto cell = [&](uint32_t temp, int64_t i) -> double& {
+        const Rank rank = kernel.temps[temp].rank;
+        const int64_t at = rank == Rank::kFull  ? i - block.begin
+                           : rank == Rank::kRow ? i / cols - block.begin / cols
+                                                : 0;
+        return temps[temp][static_cast<size_t>(at)];
       };
       for (const Instr& instr : kernel.instrs) {
         const auto value = [&](const Ref& ref, int64_t i) {
           if (ref.kind == Ref::kImmediate) return number(immediates[ref.index], instr.compute);
-          if (ref.kind == Ref::kTemp) return cell(kernel.temps[ref.index], i);
+          if (ref.kind == Ref::kTemp) return cell(ref.index, i);
           const Access& access = kernel.accesses[ref.index];
           EXPECT_TRUE(access.loaded || access.stored);
           if (is_one[ref.index]) return ones[ref.index];
@@ -259,7 +259,7 @@ inline void run_plan(const Plan& plan, const std::vector<uint64_t>& immediates, 
         };
         const auto put = [&](int64_t i, double v) {
           if (instr.out.kind == Ref::kTemp) {
-            cell(kernel.temps[instr.out.index], i) = v;
+            cell(instr.out.index, i) = v;
           } else {
             EXPECT_TRUE(kernel.accesses[instr.out.index].stored);
             write(place(kernel.accesses[instr.out.index], i),

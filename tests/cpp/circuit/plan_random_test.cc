@@ -278,7 +278,20 @@ void expect_within(const Kernel& kernel, const PlanLimits& limits, uint32_t seed
   if (kernel.call != nullptr && kernel.call->record >= 0) records.push_back(kernel.call->record);
   const bool alone = records.size() <= 1;
   EXPECT_LE(static_cast<int>(records.size()), limits.max_instrs) << "seed " << seed;
-  EXPECT_LE(kernel.classes, alone ? kMaxArity + 2 : limits.scratch_slots) << "seed " << seed;
+  for (size_t at = 0; at < kernel.instrs.size(); ++at) {  // made before, and read afterwards
+    std::vector<bool> is_made(kernel.temps.size()), is_read(kernel.temps.size());
+    for (size_t i = 0; i < kernel.instrs.size(); ++i) {
+      const Instr& instr = kernel.instrs[i];
+      if (i <= at && instr.out.kind == Ref::kTemp) is_made[instr.out.index] = true;
+      for (int k = 0; i > at && k < instr.arity; ++k) {
+        if (instr.in[k].kind == Ref::kTemp) is_read[instr.in[k].index] = true;
+      }
+    }
+    int live = 0;
+    for (size_t t = 0; t < kernel.temps.size(); ++t) live += is_made[t] && is_read[t];
+    EXPECT_LE(live, kernel.live_values) << "seed " << seed;
+  }
+  EXPECT_LE(kernel.live_values, alone ? kMaxArity + 2 : limits.scratch_slots) << "seed " << seed;
   EXPECT_TRUE(alone || !reduces || limits.fuse_reductions) << "seed " << seed;
   EXPECT_TRUE(alone || !has_row_function || limits.fuse_row_functions) << "seed " << seed;
   EXPECT_TRUE(alone || kernel.call == nullptr || limits.fuse_call_results) << "seed " << seed;

@@ -120,7 +120,7 @@ TEST(Fusion, ChainIsOneKernel) {
   const auto plan = p.plan();
   EXPECT_EQ(plan->stats.kernels, 1) << print_plan(*plan);
   EXPECT_EQ(plan->stats.ops, 5);
-  EXPECT_EQ(plan->kernels[0].classes, 1);
+  EXPECT_EQ(plan->kernels[0].live_values, 1);
   EXPECT_EQ(plan->attach, (std::vector<uint32_t>{a, b, t}));
   EXPECT_EQ(plan->stats.bytes_moved, 3 * 4000);
   EXPECT_EQ(plan->stats.bytes_unfused, (3 + 3 + 2 + 2 + 3) * 4000);
@@ -281,7 +281,7 @@ TEST(Limits, InstructionsAndScratchSlotsBoundAKernel) {
   options.limits.scratch_slots = 4;
   const auto plan = q.plan(options);
   EXPECT_GT(plan->stats.kernels, 1) << print_plan(*plan);
-  EXPECT_LE(plan->stats.classes, 4);
+  EXPECT_LE(plan->stats.live_values, 4);
   // No limit is too tight for a record alone.
   options.limits.scratch_slots = 0;
   EXPECT_EQ(q.plan(options)->stats.kernels, 16);
@@ -471,11 +471,11 @@ TEST(Calls, OpsJoinTheCallWhoseResultTheyRead) {
   EXPECT_EQ(print_plan(*plan),
             "kernel 0  stage 0  launch 0  call\n"
             "  result: test_result(-, b0[0:32])  {8}\n"
-            "  then  [4,2]  1 classes\n"
-            "  c0 = add(result, b1)  float32\n"
-            "  c0 = relu(c0)  float32\n"
-            "  b6 = add(c0, b2)  float32\n"
-            "4 ops, 0 dead, 1 kernels, 1 classes, 104 bytes moved of 296\n");
+            "  then  [4,2]  1 live\n"
+            "  t0 = add(result, b1)  float32\n"
+            "  t1 = relu(t0)  float32\n"
+            "  b6 = add(t1, b2)  float32\n"
+            "4 ops, 0 dead, 1 kernels, 1 live values, 104 bytes moved of 296\n");
   EXPECT_NE(plan_json(*plan).find("\"instrs\":[{\"op\":\"test_result\""), std::string::npos);
   EXPECT_NE(plan_json(*plan).find("\"in\":[{\"result\":true},{\"access\":1}]"), std::string::npos);
   // A result that is seen is stored besides.
@@ -537,7 +537,7 @@ TEST(Calls, AreShownByName) {
             "  b1[8:40] = test_axpy(b1[8:40], b0[0:32], -)  {8}\n"
             "kernel 1  stage 1  launch 1  call\n"
             "  b0[0:32] in part = test_evens()  {8}\n"
-            "2 ops, 0 dead, 2 kernels, 0 classes, 128 bytes moved of 128\n");
+            "2 ops, 0 dead, 2 kernels, 0 live values, 128 bytes moved of 128\n");
   const std::string json = plan_json(*p.plan());
   EXPECT_NE(json.find("{\"name\":\"test_axpy\",\"stage\":0,\"launch\":0,\"shape\":[]"), json.npos);
   EXPECT_NE(json.find("\"in\":[{\"access\":0},{\"access\":1}],\"out\":{\"access\":0}"), json.npos)

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "hologram/cpu_info.h"
+#include "hologram/device.h"
 #include "hologram/elementwise.h"
 #include "hologram/op.h"
 #include "hologram/parallel.h"
@@ -136,7 +137,7 @@ struct Builder {
   }
   Ref dense(uint32_t slot, Dtype dtype) { return access(slot, dtype, contiguous()); }
   Ref temp(Dtype dtype, Rank rank = Rank::kFull) {
-    kernel.temps.push_back({dtype, rank, static_cast<int>(kernel.temps.size())});
+    kernel.temps.push_back({dtype, rank});
     return {Ref::kTemp, static_cast<uint32_t>(kernel.temps.size() - 1)};
   }
   static Ref immediate(uint32_t index) { return {Ref::kImmediate, index}; }
