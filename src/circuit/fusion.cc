@@ -323,14 +323,14 @@ class Fuser {
       own.domain.set_row(n.row);
     }
     own.nodes.push_back(index);
-    own.ranks.push_back(n.code == kCodeFold ? Rank::kRow : Rank::kFull);
+    own.ranks.push_back(n.code == kCodeReduction ? Rank::kRow : Rank::kFull);
     add_maps(own, n, own.ranks.back());
   }
 
   // Cuts the loops so that every operand of the node steps evenly. rank: of a node whose elements
   // are rows of the cluster.
   static bool add_maps(Cluster& c, const Node& n, Rank rank) {
-    const bool rows = rank == Rank::kRow && n.code != kCodeFold;
+    const bool rows = rank == Rank::kRow && n.code != kCodeReduction;
     for (int k = 0; k < n.arity; ++k) {
       const Input& in = n.in[k];
       if (in.is_number || in.rank == Rank::kOne) continue;
@@ -408,7 +408,7 @@ class Fuser {
     if (c.nodes.size() != 1) return false;
     const Node& only = node(c.nodes[0]);
     if (only.call >= 0) return !options_.limits.fuse_call_results;
-    if (only.code == kCodeFold) return !options_.limits.fuse_reductions;
+    if (only.code == kCodeReduction) return !options_.limits.fuse_reductions;
     return only.code == kCodeRow && !options_.limits.fuse_row_functions;
   }
 
@@ -432,7 +432,7 @@ class Fuser {
     };
     const Node& n = node(index);
     const Rank own = rank_of(index);
-    const Rank reads = n.code == kCodeFold ? Rank::kFull : own;
+    const Rank reads = n.code == kCodeReduction ? Rank::kFull : own;
     for (int k = 0; k < n.arity; ++k) {
       const Input& in = n.in[k];
       if (in.node < 0) continue;
@@ -454,7 +454,8 @@ class Fuser {
     for (size_t i = 0; i < c.nodes.size(); ++i) {
       const int member = c.nodes[i];
       if (in_step_[static_cast<size_t>(member)] != index) continue;
-      const bool as_read = node(member).code == kCodeFold && !node(member).out.same_places(n.out);
+      const bool as_read =
+          node(member).code == kCodeReduction && !node(member).out.same_places(n.out);
       if ((as_read ? Rank::kFull : c.ranks[i]) != own) return false;
     }
     return true;

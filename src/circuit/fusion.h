@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "src/circuit/graph.h"
+#include "src/circuit/iteration_domain.h"
 
 namespace hologram::circuit {
 

@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "src/circuit/cells.h"
-#include "src/circuit/map.h"
+#include "src/circuit/plan.h"
+#include "src/circuit/strided_map.h"
 #include "src/circuit/tape.h"
 
 namespace hologram::circuit {
@@ -147,7 +148,7 @@ struct Graph {
   }
 };
 
-Graph build_graph(std::span<const uint64_t> words, std::span<const uint8_t> states);
+Graph make_graph(std::span<const uint64_t> words, std::span<const uint8_t> states);
 // Applies the laws (see rewrite_rules.def) and joins common subexpressions; memory ends up the
 // same.
 void simplify(Graph& graph, const PlanOptions& options);

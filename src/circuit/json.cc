@@ -111,8 +111,9 @@ void write_kernel(std::ostream& out, const Kernel& kernel) {
   out << "{\"name\":\"" << kernel_name(kernel) << "\",\"stage\":" << kernel.stage
       << ",\"launch\":" << kernel.launch << ",\"shape\":";
   numbers(out, kernel.instrs.empty() ? 0 : kernel.ndim, kernel.shape);
-  out << ",\"rows\":" << (kernel.whole_rows ? "true" : "false") << ",\"live_values\":" << kernel.live_values
-      << ",\"bytes\":" << kernel_bytes(kernel) << ",\"accesses\":";
+  out << ",\"rows\":" << (kernel.whole_rows ? "true" : "false")
+      << ",\"live_values\":" << kernel.live_values << ",\"bytes\":" << kernel_bytes(kernel)
+      << ",\"accesses\":";
   list(out, kernel.accesses.size() + operands.size(), [&](size_t i) {
     if (i >= kernel.accesses.size()) {
       return write_call_operand(out, operands[i - kernel.accesses.size()]);
@@ -154,7 +155,7 @@ std::string tape_json(std::span<const uint64_t> words) {
     numbers(out, record.ndim, record.shape);
     out << ",\"operands\":";
     list(out, size_t{record.arity} + 1, [&](size_t k) {
-      const Operand& operand = record.operands[k];
+      const TapeOperand& operand = record.operands[k];
       if (operand.kind == OperandKind::kImmediate) {
         out << "{\"number\":" << operand.immediate << '}';
         return;

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "src/circuit/lower.h"
+#include "src/circuit/make_kernel.h"
 
 namespace hologram::circuit {
 namespace {
@@ -84,10 +84,10 @@ uint64_t canonical_hash(const Plan& plan) {
 }
 
 // False where a kernel of more than one record needs more scratch slots than there are.
-bool lower_all(Graph& graph, const PlanOptions& options, Plan& plan) {
+bool make_kernels(Graph& graph, const PlanOptions& options, Plan& plan) {
   plan.kernels.clear();
   for (const Cluster& cluster : fuse(graph, options)) {
-    Kernel& kernel = plan.kernels.emplace_back(lower(graph, cluster));
+    Kernel& kernel = plan.kernels.emplace_back(make_kernel(graph, cluster));
     kernel.stage = cluster.level;
     graph.visits += static_cast<int64_t>(kernel.instrs.size() * (1 + kernel.accesses.size()));
     if (cluster.nodes.size() > 1 && kernel.live_values > options.limits.scratch_slots) return false;
@@ -129,11 +129,11 @@ std::unique_ptr<Plan> make_plan(std::span<const uint64_t> words, std::span<const
                                 const PlanOptions& options) {
   auto plan = std::make_unique<Plan>();
   plan->slots = static_cast<int>(states.size());
-  Graph graph = build_graph(words, states);
+  Graph graph = make_graph(words, states);
   if (options.fuse) simplify(graph, options);
   find_live(graph);
   PlanOptions smaller = options;
-  while (!lower_all(graph, smaller, *plan)) {
+  while (!make_kernels(graph, smaller, *plan)) {
     smaller.limits.max_instrs = (smaller.limits.max_instrs + 1) / 2;
   }
 

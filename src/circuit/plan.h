@@ -59,7 +59,7 @@ struct Ref {
 // in `compute`, as in Tape.
 struct Instr {
   uint16_t code = 0;                // an OpId, or a Code
-  uint16_t attr = 0;                // kCodeFold: Reduction; kCodeRow: RowOp
+  uint16_t attr = 0;                // kCodeReduction: Reduction; kCodeRow: RowOp
   Dtype compute = Dtype::kFloat32;  // of the inputs; for kCodeConvert what is converted from
   Dtype result = Dtype::kFloat32;   // of the output
   Rank rank = Rank::kFull;          // of the output; the input of a fold is kFull

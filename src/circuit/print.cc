@@ -17,7 +17,7 @@ void print_shape(std::ostream& out, int ndim, const int64_t* shape) {
 
 void print_operand(std::ostream& out, const Record& record, int k) {
   static constexpr const char* kNumbers[] = {"", "=0", "=-0", "=1", "=-1", "=2"};
-  const Operand& operand = record.operands[k];
+  const TapeOperand& operand = record.operands[k];
   if (operand.kind == OperandKind::kImmediate) {
     out << '#' << operand.immediate << kNumbers[static_cast<int>(operand.number)];
     return;
@@ -101,7 +101,7 @@ std::string code_name(uint16_t code, uint16_t attr) {
   };
   if (code < kCodeConvert) return std::string(op_info(static_cast<OpId>(code)).name);
   if (code == kCodeConvert) return "convert";
-  if (code == kCodeFold) return kFoldNames[attr];
+  if (code == kCodeReduction) return kFoldNames[attr];
   if (code == kCodeCall) return call_kind(attr).name;
   return kRowNames[attr];
 }

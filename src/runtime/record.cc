@@ -178,23 +178,25 @@ bool is_present(const CallOperand& operand) {
 
 // With the record lock held. False, and nothing changed, where an operand is not for recording.
 [[gnu::always_inline]] inline bool Recorder::settle_operands(const RecordOperand* operands,
-                                                             int count, circuit::Operand* settled,
+                                                             int count,
+                                                             circuit::TapeOperand* settled,
                                                              uint64_t* bits) {
   if (!may_record(operands, count)) return false;
   for (int k = 0; k < count; ++k) {
     const RecordOperand& given = operands[k];
     if (given.buffer == nullptr) {
       new (&settled[k])
-          circuit::Operand{.kind = OperandKind::kImmediate,
-                           .dtype = given.dtype,
-                           .number = circuit::classify_number(given.dtype, given.bits)};
+          circuit::TapeOperand{.kind = OperandKind::kImmediate,
+                               .dtype = given.dtype,
+                               .number = circuit::classify_number(given.dtype, given.bits)};
       bits[k] = given.bits;
       continue;
     }
-    new (&settled[k]) circuit::Operand{.kind = given.one ? OperandKind::kOne : OperandKind::kMemory,
-                                       .dtype = given.dtype,
-                                       .slot = slot_of(given.buffer, k == 0),
-                                       .offset = given.offset};
+    new (&settled[k])
+        circuit::TapeOperand{.kind = given.one ? OperandKind::kOne : OperandKind::kMemory,
+                             .dtype = given.dtype,
+                             .slot = slot_of(given.buffer, k == 0),
+                             .offset = given.offset};
   }
   return true;
 }
@@ -343,10 +345,10 @@ bool record_flat_copy(const RecordOperand& out, const RecordOperand& in, int64_t
   });
 }
 
-bool record_fold(Reduction op, const RecordOperand& out, const RecordOperand& in, int64_t rows,
-                 int64_t cols, double parameter) {
+bool record_reduction(Reduction op, const RecordOperand& out, const RecordOperand& in, int64_t rows,
+                      int64_t cols, double parameter) {
   Record record;
-  record.code = circuit::kCodeFold;
+  record.code = circuit::kCodeReduction;
   record.attr = static_cast<uint16_t>(op);
   record.arity = 1;
   record.parameter = parameter;

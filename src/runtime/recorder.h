@@ -176,7 +176,7 @@ class Recorder {
 
   explicit Recorder(Device& device);
 
-  bool settle_operands(const RecordOperand* operands, int count, circuit::Operand* settled,
+  bool settle_operands(const RecordOperand* operands, int count, circuit::TapeOperand* settled,
                        uint64_t* bits);
   bool may_record(const RecordOperand* operands, int count);
   bool has_slots(size_t count);

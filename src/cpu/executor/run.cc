@@ -71,7 +71,7 @@ void run_steps(const Program& program, const std::vector<Step>& steps, char* con
 }  // namespace
 
 void run_blocks(const Program& program, int64_t begin, int64_t end, char** at) {
-  const Domain& domain = program.domain;
+  const BlockDomain& domain = program.domain;
   const BlockGrid& grid = domain.grid;
   const int inner = domain.ndim - 1;
   run_steps(program, program.setup, at, grid.block_rows, grid.block_cols);
@@ -182,7 +182,7 @@ std::unique_ptr<Code> make_code(const Plan& plan, Isa isa, bool jit) {
     } else if (last != nullptr && last->launch == kernel.launch && same_program(*last, kernel)) {
       made.program = code->kernels.back().program;
     } else if (kernel.numel() > 0) {
-      made.program = std::make_shared<const Program>(lower(computed, isa, jit));
+      made.program = std::make_shared<const Program>(make_program(computed, isa, jit));
     } else {
       made.program = std::make_shared<const Program>();
     }

@@ -37,7 +37,7 @@ Xmm Assembler::typed(int reg, Dtype dtype) const {
   return vector(reg, lanes_ * static_cast<int>(itemsize(dtype)));
 }
 
-bool Assembler::takes_memory(const Node& node) const {
+bool Assembler::takes_memory(const LoopNode& node) const {
   if (node.is_mask() && node.op != Op::kCompare) return false;
   switch (node.op) {
     case Op::kAdd:
@@ -64,7 +64,7 @@ bool Assembler::takes_memory(const Node& node) const {
   }
 }
 
-void Assembler::operation(const Node& node, int to, const int* from, const Address* memory) {
+void Assembler::operation(const LoopNode& node, int to, const int* from, const Address* memory) {
   if (node.is_mask() && node.op != Op::kCompare) {
     mask_logic(node.op, to, from[0], from[1]);
     return;
@@ -127,7 +127,7 @@ void Assembler::operation(const Node& node, int to, const int* from, const Addre
   arithmetic(node, d, a, b);
 }
 
-void Assembler::arithmetic(const Node& node, const Xmm& d, const Xmm& a, const Operand& b) {
+void Assembler::arithmetic(const LoopNode& node, const Xmm& d, const Xmm& a, const Operand& b) {
   // Columns: float32, float64, int32, int64.
 #define HOLOGRAM_BY_DTYPE(f32, f64, i32, i64)           \
   return node.dtype == Dtype::kFloat32   ? f32(d, a, b) \
@@ -174,7 +174,7 @@ void Assembler::multiply_int64(const Xmm& d, const Xmm& a, const Xmm& b) {
   vpaddq(d, d, s0);
 }
 
-void Assembler::extreme_or_nan(const Node& node, const Xmm& d, const Xmm& x, const Operand& y) {
+void Assembler::extreme_or_nan(const LoopNode& node, const Xmm& d, const Xmm& x, const Operand& y) {
   const bool max = node.op == Op::kMaxOrNan, f64 = is_double(node.dtype);
   const Xmm s0 = scratch(0, node.dtype), s1 = scratch(1, node.dtype);
   if (max) {
@@ -201,7 +201,7 @@ void Assembler::extreme_or_nan(const Node& node, const Xmm& d, const Xmm& x, con
 }
 
 // The instruction's result replaces the addend (231) or the first factor (213).
-void Assembler::fused(const Node& node, int to, const int* from, const Address* memory) {
+void Assembler::fused(const LoopNode& node, int to, const int* from, const Address* memory) {
   const bool f64 = is_double(node.dtype);
   Xmm a = typed(from[0], node.dtype), b = typed(from[1], node.dtype);
   const bool factor_there = from[0] == to || from[1] == to;
@@ -227,7 +227,7 @@ void Assembler::fused(const Node& node, int to, const int* from, const Address* 
   if (addend_there) vmovaps(d, result);
 }
 
-void Assembler::fix(const Node& node, int to, const int* from) {
+void Assembler::fix(const LoopNode& node, int to, const int* from) {
   const Xmm x = typed(from[0], node.dtype), table = typed(from[2], node.dtype);
   const Xmm result = scratch(0, node.dtype), d = typed(to, node.dtype);
   const bool in_place = to == from[1];
@@ -237,7 +237,7 @@ void Assembler::fix(const Node& node, int to, const int* from) {
   if (!in_place) vmovaps(d, result);
 }
 
-void Assembler::compare(const Node& node, int to, const Xmm& a, const Operand& b) {
+void Assembler::compare(const LoopNode& node, int to, const Xmm& a, const Operand& b) {
   const bool f64 = is_double(node.from);
   if (wide_) {
     const Opmask k(to);
@@ -254,7 +254,7 @@ void Assembler::compare(const Node& node, int to, const Xmm& a, const Operand& b
   }
 }
 
-void Assembler::compare_narrow(const Node& node, const Xmm& d, const Xmm& a, const Operand& b) {
+void Assembler::compare_narrow(const LoopNode& node, const Xmm& d, const Xmm& a, const Operand& b) {
   if (is_floating(node.from)) {
     const uint8_t predicate = kFloatPredicate[node.index];
     return is_double(node.from) ? vcmppd(d, a, b, predicate) : vcmpps(d, a, b, predicate);
@@ -274,7 +274,7 @@ void Assembler::compare_narrow(const Node& node, const Xmm& d, const Xmm& a, con
   vpxor(d, d, ones);
 }
 
-void Assembler::select(const Node& node, int to, const int* from) {
+void Assembler::select(const LoopNode& node, int to, const int* from) {
   const bool eight = itemsize(node.dtype) == 8;
   const Xmm d = typed(to, node.dtype), yes = typed(from[1], node.dtype);
   if (wide_) {
@@ -327,7 +327,7 @@ void Assembler::mask_logic(Op op, int to, int a, int b) {
   }
 }
 
-void Assembler::convert(const Node& node, int to, int from) {
+void Assembler::convert(const LoopNode& node, int to, int from) {
   const Xmm d = typed(to, node.dtype), x = typed(from, node.from);
   const auto is = [&](Dtype source, Dtype target) {
     return node.from == source && node.dtype == target;

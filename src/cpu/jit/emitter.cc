@@ -18,7 +18,7 @@ int aligned(int64_t bytes) { return static_cast<int>((bytes + 63) / 64 * 64); }
 
 }  // namespace
 
-Emitter::Emitter(Isa isa, const Graph& graph, const Schedule& schedule, void* buffer,
+Emitter::Emitter(Isa isa, const LoopGraph& graph, const Schedule& schedule, void* buffer,
                  size_t capacity)
     : Assembler(isa, buffer, capacity), graph_(graph), schedule_(schedule) {
   set_lanes(schedule.lanes);
@@ -163,7 +163,7 @@ void Emitter::load_pinned(int id) {
 }
 
 void Emitter::compute_invariant(int id) {
-  const Node& n = node(id);
+  const LoopNode& n = node(id);
   constexpr int kResult = 4;
   if (n.op == Op::kNumber) {
     load_number(kResult, n);
@@ -181,7 +181,7 @@ void Emitter::compute_invariant(int id) {
   spill(frame(value(id).home), kResult, n.is_mask());
 }
 
-void Emitter::load_number(int to, const Node& n) {
+void Emitter::load_number(int to, const LoopNode& n) {
   if (graph_.by_rows) {
     mov(rax, ptr[rsp + base_of_number(n.index)]);
   } else {
@@ -208,7 +208,7 @@ void Emitter::load_number(int to, const Node& n) {
   vpbroadcastq(all, Xmm(to));
 }
 
-void Emitter::load_constant(int to, const Node& n) {
+void Emitter::load_constant(int to, const LoopNode& n) {
   const Xmm all = whole(to);
   if (n.bits == 0) return vxorps(all, all, all);
   mov(rax, n.bits);
@@ -247,7 +247,7 @@ void Emitter::strip_end() {
 void Emitter::calls(const Phase& phase) {
   if (phase.calls.empty()) return;
   for (const Call& call : phase.calls) {
-    const Node& n = node(call.node);
+    const LoopNode& n = node(call.node);
     for (int k = 0; k < n.arity; ++k) {
       argument_address(rax, call.in[k]);
       mov(ptr[rsp + kCallIn + 8 * k], rax);

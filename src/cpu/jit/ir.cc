@@ -26,25 +26,25 @@ bool is_computed(Dtype d) {
 
 // To nearest even by integer arithmetic, every NaN the same.
 Symbol to_bfloat16(Symbol x) {
-  Graph& g = *x.graph;
+  LoopGraph& g = *x.graph;
   constexpr Dtype kI = Dtype::kInt32;
   const Symbol odd =
       g.make(Op::kAnd, kI, {g.make(Op::kShiftRight, kI, {x}, 16), g.constant(kI, 1)});
   const Symbol up = g.make(Op::kAdd, kI, {g.make(Op::kAdd, kI, {x, g.constant(kI, 0x7fff)}), odd});
   const Symbol rounded = g.make(Op::kShiftRight, kI, {up}, 16);
   const Symbol bits = g.make(Op::kSelect, kI, {Unequal(x, x), g.constant(kI, 0x7fc0), rounded});
-  Node narrow{.op = Op::kConvert, .dtype = Dtype::kBFloat16, .from = kI, .arity = 1};
+  LoopNode narrow{.op = Op::kConvert, .dtype = Dtype::kBFloat16, .from = kI, .arity = 1};
   narrow.in[0] = static_cast<int16_t>(bits.id);
   return g.add(narrow);
 }
 
 Symbol convert_directly(Symbol x, Dtype from, Dtype to) {
-  Node node{.op = Op::kConvert, .dtype = to, .from = from, .arity = 1};
+  LoopNode node{.op = Op::kConvert, .dtype = to, .from = from, .arity = 1};
   node.in[0] = static_cast<int16_t>(x.id);
   return x.graph->add(node);
 }
 
-uint64_t hash_of(const Node& node) {
+uint64_t hash_of(const LoopNode& node) {
   uint64_t hash = node.bits;
   const auto mix = [&](auto value) {
     hash = (hash ^ static_cast<uint64_t>(value)) * 0x9e3779b97f4a7c15;
@@ -60,7 +60,7 @@ uint64_t hash_of(const Node& node) {
 }
 
 bool build_step(const SegmentStep& step, const std::vector<Symbol>& numbers,
-                const std::vector<Symbol>& inputs, std::vector<Symbol>& values, Graph& graph) {
+                const std::vector<Symbol>& inputs, std::vector<Symbol>& values, LoopGraph& graph) {
   Symbol in[4];
   if (step.arity < 1 || step.arity > 4) return false;
   for (int k = 0; k < step.arity; ++k) {
@@ -83,7 +83,7 @@ bool build_step(const SegmentStep& step, const std::vector<Symbol>& numbers,
   Symbol value = write_row(step.op, in, step.arity);
   if (graph.opaque) {
     graph.truncate(before);
-    Node call{.op = Op::kCall, .dtype = step.result, .from = step.compute};
+    LoopNode call{.op = Op::kCall, .dtype = step.result, .from = step.compute};
     call.index = static_cast<uint16_t>(step.op);
     call.arity = step.arity;
     for (int k = 0; k < step.arity; ++k) call.in[k] = static_cast<int16_t>(in[k].id);
@@ -95,7 +95,7 @@ bool build_step(const SegmentStep& step, const std::vector<Symbol>& numbers,
 
 }  // namespace
 
-Symbol Graph::add(Node node) {
+Symbol LoopGraph::add(LoopNode node) {
   if (index_.size() < 2 * (nodes.size() + 1)) index_nodes();
   size_t slot = hash_of(node) & (index_.size() - 1);
   for (; index_[slot] >= 0; slot = (slot + 1) & (index_.size() - 1)) {
@@ -106,7 +106,7 @@ Symbol Graph::add(Node node) {
   return {this, static_cast<int>(nodes.size()) - 1};
 }
 
-void Graph::index_nodes() {
+void LoopGraph::index_nodes() {
   index_.assign(std::bit_ceil(4 * (nodes.size() + 32)), -1);
   for (size_t i = 0; i < nodes.size(); ++i) {
     size_t slot = hash_of(nodes[i]) & (index_.size() - 1);
@@ -115,24 +115,24 @@ void Graph::index_nodes() {
   }
 }
 
-void Graph::truncate(size_t count) {
+void LoopGraph::truncate(size_t count) {
   nodes.resize(count);
   index_nodes();
 }
 
-Symbol Graph::make(Op op, Dtype dtype, std::initializer_list<Symbol> in, uint16_t index) {
-  Node node{.op = op, .dtype = dtype, .from = dtype, .index = index};
+Symbol LoopGraph::make(Op op, Dtype dtype, std::initializer_list<Symbol> in, uint16_t index) {
+  LoopNode node{.op = op, .dtype = dtype, .from = dtype, .index = index};
   for (Symbol s : in) node.in[node.arity++] = static_cast<int16_t>(s.id);
   return add(node);
 }
 
-Symbol Graph::constant(Dtype dtype, uint64_t bits) {
-  Node node{.op = Op::kConst, .dtype = dtype, .from = dtype};
+Symbol LoopGraph::constant(Dtype dtype, uint64_t bits) {
+  LoopNode node{.op = Op::kConst, .dtype = dtype, .from = dtype};
   node.bits = bits;
   return add(node);
 }
 
-Symbol Graph::constant_of(Dtype dtype, double value) {
+Symbol LoopGraph::constant_of(Dtype dtype, double value) {
   switch (dtype) {
     case Dtype::kFloat32:
       return constant(dtype, std::bit_cast<uint32_t>(static_cast<float>(value)));
@@ -156,7 +156,7 @@ bool can_convert(Isa isa, Dtype from, Dtype to) {
 }
 
 Symbol convert(Symbol x, Dtype to) {
-  Graph& g = *x.graph;
+  LoopGraph& g = *x.graph;
   const Dtype from = g.at(x).dtype;
   if (from == to) return x;
   if (from == Dtype::kFloat16) {
@@ -181,21 +181,21 @@ Symbol convert(Symbol x, Dtype to) {
   return convert_directly(x, from, to);
 }
 
-bool build_graph(const Segment& segment, Graph& graph) {
+bool make_loop_graph(const Segment& segment, LoopGraph& graph) {
   std::vector<Symbol> inputs, numbers, values;
   graph.inputs = static_cast<int>(segment.inputs.size());
   graph.numbers = static_cast<int>(segment.numbers.size());
   for (size_t i = 0; i < segment.inputs.size(); ++i) {
     const Dtype dtype = segment.inputs[i];
     if (!is_computed(dtype) && !is_half(dtype) && !is_small_integer(dtype)) return false;
-    Node node{.op = Op::kLoad, .dtype = dtype, .from = dtype};
+    LoopNode node{.op = Op::kLoad, .dtype = dtype, .from = dtype};
     node.index = static_cast<uint16_t>(i);
     inputs.push_back(graph.add(node));
   }
   for (size_t i = 0; i < segment.numbers.size(); ++i) {
     const Dtype dtype = segment.numbers[i];
     if (!is_computed(dtype) && !is_half(dtype) && !is_small_integer(dtype)) return false;
-    Node node{.op = Op::kNumber, .dtype = dtype, .from = dtype};
+    LoopNode node{.op = Op::kNumber, .dtype = dtype, .from = dtype};
     node.index = static_cast<uint16_t>(i);
     numbers.push_back(graph.add(node));
   }

@@ -243,8 +243,8 @@ void note_for_profilers(const void* code, size_t bytes, int64_t serial, const Se
 
 // The code of a segment in the calling thread's buffer, or none.
 std::span<const uint8_t> generate(Isa isa, const Segment& segment) {
-  jit::Graph graph(isa);
-  if (!jit::build_graph(segment, graph)) return {};
+  jit::LoopGraph graph(isa);
+  if (!jit::make_loop_graph(segment, graph)) return {};
   graph.by_rows = segment.by_rows;
   graph.streams = segment.streams;
   graph.fetched = segment.fetched;

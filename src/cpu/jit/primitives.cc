@@ -15,12 +15,12 @@ bool is_mask(Symbol x) { return dtype_of(x) == Dtype::kBool; }
 Symbol same(Op op, Symbol x, Symbol y) { return x.graph->make(op, dtype_of(x), {x, y}); }
 
 bool is_zero(Symbol x) {
-  const Node& node = x.graph->at(x);
+  const LoopNode& node = x.graph->at(x);
   return node.op == Op::kConst && node.bits == 0;
 }
 
 Symbol compare(Compare how, Symbol x, Symbol y) {
-  Node node{.op = Op::kCompare, .dtype = Dtype::kBool, .from = dtype_of(x), .index = how};
+  LoopNode node{.op = Op::kCompare, .dtype = Dtype::kBool, .from = dtype_of(x), .index = how};
   node.arity = 2;
   node.in[0] = static_cast<int16_t>(x.id);
   node.in[1] = static_cast<int16_t>(y.id);
@@ -28,7 +28,7 @@ Symbol compare(Compare how, Symbol x, Symbol y) {
 }
 
 Symbol invert(Symbol mask) {
-  const Node node = mask.graph->at(mask);
+  const LoopNode node = mask.graph->at(mask);
   if (node.op == Op::kNot) return {mask.graph, node.in[0]};
   if (node.op == Op::kCompare && (node.index == kEqual || node.index == kUnequal)) {
     return compare(node.index == kEqual ? kUnequal : kEqual, {mask.graph, node.in[0]},
@@ -39,12 +39,12 @@ Symbol invert(Symbol mask) {
 
 // The mask m where x is m ? 1 : 0, as a bool that was converted is.
 Symbol mask_of_number(Symbol x) {
-  const Node node = x.graph->at(x);
+  const LoopNode node = x.graph->at(x);
   const bool converted = node.op == Op::kSelect && node.arity == 2 && node.in[1] == C(x, 1.0).id;
   return converted ? Symbol{x.graph, node.in[0]} : Symbol{};
 }
 
-double constant_value(const Node& node) {
+double constant_value(const LoopNode& node) {
   return node.dtype == Dtype::kFloat32
              ? static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(node.bits)))
              : std::bit_cast<double>(node.bits);
@@ -58,7 +58,7 @@ Symbol extreme(Op op, Op or_nan, Symbol x, Symbol y) {
     if (x.graph->isa == Isa::kAvx512 || dtype_of(x) == Dtype::kInt32) return same(op, x, y);
     return op == Op::kMax ? Select(Lt(y, x), x, y) : Select(Lt(x, y), x, y);
   }
-  const Node other = x.graph->at(y);
+  const LoopNode other = x.graph->at(y);
   if (other.op == Op::kConst && !std::isnan(constant_value(other))) {
     if (constant_value(other) != 0) return same(op, y, x);
     if (op == Op::kMax && other.bits == 0) return Select(compare(kNotLessEqual, x, y), x, y);
@@ -146,7 +146,7 @@ Symbol BitNot(Symbol x) {
 
 Symbol Select(Symbol mask, Symbol yes, Symbol no) {
   if (is_mask(yes)) return MaskOr(MaskAnd(mask, yes), same(Op::kAndNot, mask, no));
-  const Node node = mask.graph->at(mask);
+  const LoopNode node = mask.graph->at(mask);
   if (node.op == Op::kNot) return Select({mask.graph, node.in[0]}, no, yes);
   if (is_zero(no)) return yes.graph->make(Op::kSelect, dtype_of(yes), {mask, yes});
   return yes.graph->make(Op::kSelect, dtype_of(yes), {mask, yes, no});
@@ -164,7 +164,7 @@ Symbol write_math(MathWord word, std::initializer_list<Symbol> operands) {
   int count = 0;
   for (Symbol s : operands) ids[count++] = s.id;
   const Symbol x = *operands.begin();
-  Graph& graph = *x.graph;
+  LoopGraph& graph = *x.graph;
   const bool is_double = dtype_of(x) == Dtype::kFloat64;
   const auto write = graph.isa == Isa::kAvx512 ? write_math_avx512 : write_math_avx2;
   return {&graph, write(graph, word, ids, is_double)};

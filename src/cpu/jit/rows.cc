@@ -44,7 +44,7 @@ int Emitter::base_of_fold(int index) const { return base_of_number(graph_.number
 void Emitter::find_varying() {
   row_varies_.assign(values_.size(), 0);
   for (int id : schedule_.invariants) {
-    const Node& n = node(id);
+    const LoopNode& n = node(id);
     bool varying = n.op == Op::kNumber;
     for (int k = 0; k < n.arity; ++k) varying = varying || varies(n.in[k]);
     row_varies_[static_cast<size_t>(id)] = varying;

@@ -68,6 +68,6 @@ struct Schedule {
 };
 
 // vector_bytes: 32 or 64.
-Schedule make_schedule(const Graph& graph, Isa isa, int vector_bytes);
+Schedule make_schedule(const LoopGraph& graph, Isa isa, int vector_bytes);
 
 }  // namespace hologram::cpu::jit

@@ -119,9 +119,9 @@ inline BatchFactors factors_at(const BatchFactors& all, int64_t c, Dtype compute
 }
 
 // Some lines of an operand in the compute type: its own memory, or what is copied into scratch.
-class Operand {
+class LineOperand {
  public:
-  Operand(const View* view, Dtype compute) : view_(view), compute_(compute) {}
+  LineOperand(const View* view, Dtype compute) : view_(view), compute_(compute) {}
   bool plain() const { return view_ == nullptr || view_->dtype == compute_; }
   bool given() const { return view_ != nullptr; }
 
@@ -207,7 +207,7 @@ struct Job {
   Layout layout;
   Dtype compute;
   const BatchKernel* kernel;
-  Operand grad, in, out;
+  LineOperand grad, in, out;
   bool plain;
 
   Job(const Layout& shape, Dtype type, const View* grad_view, const View* in_view,

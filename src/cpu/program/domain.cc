@@ -14,21 +14,21 @@ using circuit::Rank;
 
 bool has_row_values(const Kernel& kernel) {
   return std::any_of(kernel.instrs.begin(), kernel.instrs.end(), [](const Instr& instr) {
-    return instr.rank == Rank::kRow || instr.code == circuit::kCodeFold ||
+    return instr.rank == Rank::kRow || instr.code == circuit::kCodeReduction ||
            instr.code == circuit::kCodeRow;
   });
 }
 
 }  // namespace
 
-Domain make_domain(const Kernel& kernel, int64_t tile) {
+BlockDomain make_block_domain(const Kernel& kernel, int64_t tile) {
   const int count = static_cast<int>(kernel.accesses.size());
   const bool whole_rows = circuit::wants_whole_rows(kernel);
   const bool keeps_columns = whole_rows || has_row_values(kernel);
-  Domain domain;
+  BlockDomain domain;
   domain.keeps_columns = keeps_columns;
   domain.numel = kernel.numel();
-  domain.strides.assign(static_cast<size_t>(count) * Domain::kPitch, 0);
+  domain.strides.assign(static_cast<size_t>(count) * BlockDomain::kPitch, 0);
   // Results decide the order of the walk, so they come first.
   std::vector<int> order;
   for (const bool stored : {true, false}) {
@@ -37,7 +37,7 @@ Domain make_domain(const Kernel& kernel, int64_t tile) {
     }
   }
   std::vector<int64_t> strides(domain.strides.size());
-  Loops loops{0, count, domain.shape.data(), strides.data(), Domain::kPitch};
+  Loops loops{0, count, domain.shape.data(), strides.data(), BlockDomain::kPitch};
   for (int d = 0; d < kernel.ndim; ++d) {
     if (kernel.shape[d] == 1 && !(keeps_columns && d == kernel.ndim - 1)) continue;
     domain.shape[loops.ndim] = kernel.shape[d];
@@ -50,13 +50,13 @@ Domain make_domain(const Kernel& kernel, int64_t tile) {
   domain.grid = cut_into_blocks(loops, tile, whole_rows);
   domain.ndim = loops.ndim;
   for (int k = 0; k < count; ++k) {
-    std::copy_n(&strides[k * Domain::kPitch], Domain::kPitch,
-                &domain.strides[order[k] * Domain::kPitch]);
+    std::copy_n(&strides[k * BlockDomain::kPitch], BlockDomain::kPitch,
+                &domain.strides[order[k] * BlockDomain::kPitch]);
   }
   return domain;
 }
 
-Layout Domain::layout(int access) const {
+Layout BlockDomain::layout(int access) const {
   const int64_t rs = row_stride(access), cs = col_stride(access);
   const int64_t rows = grid.block_rows, cols = grid.block_cols;
   if ((cols == 1 || cs == 1) && (rows == 1 || (rs == cols && grid.col_blocks == 1))) {
@@ -70,7 +70,7 @@ Layout Domain::layout(int access) const {
   return Layout::kStrided;
 }
 
-bool Domain::is_repeated(int access) const {
+bool BlockDomain::is_repeated(int access) const {
   bool repeated = grid.col_blocks == 1;
   for (int d = 0; d < ndim - 1; ++d) {
     repeated &= shape[d] == 1 || strides[access * kPitch + d] == 0;
@@ -78,7 +78,7 @@ bool Domain::is_repeated(int access) const {
   return repeated;
 }
 
-Iteration::Extent Domain::block(int64_t index, int accesses, int64_t* offsets) const {
+Iteration::Extent BlockDomain::block(int64_t index, int accesses, int64_t* offsets) const {
   const int inner = ndim - 1;
   int64_t row = 0, col = 0;
   if (grid.row_blocks == 1 && grid.outer == 1) {

@@ -24,9 +24,9 @@ std::vector<Rank> Lowering::temp_ranks() const {
   for (const Instr& instr : kernel_.instrs) {
     if (instr.out.kind != Ref::kTemp) continue;
     Rank& rank = ranks[instr.out.index];
-    rank = instr.code == circuit::kCodeFold ? Rank::kRow
-           : is_elementwise(instr)          ? rank_of_instr(instr, ranks)
-                                            : Rank::kFull;
+    rank = instr.code == circuit::kCodeReduction ? Rank::kRow
+           : is_elementwise(instr)               ? rank_of_instr(instr, ranks)
+                                                 : Rank::kFull;
   }
   return ranks;
 }

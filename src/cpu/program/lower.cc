@@ -27,8 +27,8 @@ constexpr int64_t kShortRow = 96;
 
 Lowering::Lowering(const Kernel& kernel, int64_t tile, bool jit, Program& program)
     : kernel_(kernel), program_(program), jit_(jit) {
-  program_.domain = make_domain(kernel, tile);
-  const Domain& domain = program_.domain;
+  program_.domain = make_block_domain(kernel, tile);
+  const BlockDomain& domain = program_.domain;
   const BlockGrid& grid = domain.grid;
   program_.accesses = static_cast<int>(kernel.accesses.size());
   long_rows_ = grid.block_cols >= kShortRow || grid.block_rows == 1;
@@ -51,7 +51,7 @@ Lowering::Lowering(const Kernel& kernel, int64_t tile, bool jit, Program& progra
     memory_.push_back(memory);
     program_.itemsizes.push_back(memory.itemsize);
     bool moves = false;
-    for (int d = 0; d < domain.ndim; ++d) moves |= domain.strides[k * Domain::kPitch + d] != 0;
+    for (int d = 0; d < domain.ndim; ++d) moves |= domain.strides[k * BlockDomain::kPitch + d] != 0;
     if (!moves) continue;
     program_.moving.push_back(static_cast<uint16_t>(k));
     program_.block_step.push_back((grid.row_blocks > 1 ? grid.block_rows * memory.row_stride
@@ -236,7 +236,7 @@ void Lowering::lower_fold(const Instr& instr, int index) {
 void Lowering::lower_rows(const Instr& instr, int index) {
   const Dtype compute =
       compute_dtype(instr.compute) == Dtype::kFloat64 ? Dtype::kFloat64 : Dtype::kFloat32;
-  Operand in[2];
+  StepOperand in[2];
   for (int k = 0; k < instr.arity; ++k) {
     const Value value = cast(value_of(index, k), compute);
     Settled settled = direct(value);
@@ -272,7 +272,7 @@ void Lowering::lower_instr(const Instr& instr, int index) {
     lower_op(instr, index);
   } else if (instr.code == circuit::kCodeConvert) {
     lower_convert(instr, index);
-  } else if (instr.code == circuit::kCodeFold) {
+  } else if (instr.code == circuit::kCodeReduction) {
     lower_fold(instr, index);
   } else if (instr.code == circuit::kCodeRow) {
     lower_rows(instr, index);

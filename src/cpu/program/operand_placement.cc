@@ -62,16 +62,16 @@ int Lowering::new_register(Dtype dtype, bool row_values) {
   return static_cast<int>(registers_.size()) - 1;
 }
 
-Operand Lowering::of_register(int reg) const {
+StepOperand Lowering::of_register(int reg) const {
   return {static_cast<uint16_t>(kFirstRegister + reg), registers_[reg].itemsize, 0};
 }
 
-Operand Lowering::of_access(int access) const {
+StepOperand Lowering::of_access(int access) const {
   return {static_cast<uint16_t>(access), memory_[access].itemsize, 0};
 }
 
 Step& Lowering::add(std::vector<Step>& list, StepKind kind,
-                    std::initializer_list<Operand> operands) {
+                    std::initializer_list<StepOperand> operands) {
   Step step;
   step.kind = kind;
   step.inputs = static_cast<uint8_t>(operands.size() - 1);
@@ -82,7 +82,7 @@ Step& Lowering::add(std::vector<Step>& list, StepKind kind,
   return list.back();
 }
 
-void Lowering::copy_between(StepKind kind, const Operand& from, const Operand& to,
+void Lowering::copy_between(StepKind kind, const StepOperand& from, const StepOperand& to,
                             int64_t row_stride, int64_t col_stride, int32_t itemsize,
                             bool row_values, bool setup) {
   Step& step = add(setup ? program_.setup : program_.steps, kind, {from, to});
@@ -92,7 +92,7 @@ void Lowering::copy_between(StepKind kind, const Operand& from, const Operand& t
   step.row_values = row_values;
 }
 
-Operand Lowering::repeated_tile(int place, Dtype dtype) {
+StepOperand Lowering::repeated_tile(int place, Dtype dtype) {
   for (const auto& [known, reg] : tiles_) {
     if (known == place && registers_[reg].itemsize == size_of(dtype)) return of_register(reg);
   }
@@ -104,7 +104,7 @@ Operand Lowering::repeated_tile(int place, Dtype dtype) {
   return of_register(reg);
 }
 
-Operand Lowering::whole(const Value& value) {
+StepOperand Lowering::whole(const Value& value) {
   if (value.place != kNone) return repeated_tile(value.place, value.dtype);
   if (value.reg != kNone) {
     if (!registers_[value.reg].row_values || single_cols_) return of_register(value.reg);
@@ -127,7 +127,7 @@ Operand Lowering::whole(const Value& value) {
   return of_register(reg);
 }
 
-Operand Lowering::row_vector(const Value& value) {
+StepOperand Lowering::row_vector(const Value& value) {
   if (value.place != kNone) return repeated_tile(value.place, value.dtype);
   if (value.reg != kNone) return of_register(value.reg);
   Memory& memory = memory_[value.access];
@@ -171,7 +171,7 @@ Lowering::Settled Lowering::direct(const Value& value) {
     return {{of_register(value.reg).place, 0, size}, rows, true};
   }
   const Memory& memory = memory_[value.access];
-  const Operand row_by_row{static_cast<uint16_t>(value.access), 0, memory.row_stride * size};
+  const StepOperand row_by_row{static_cast<uint16_t>(value.access), 0, memory.row_stride * size};
   if (is_single(value)) {
     if (memory.row == kNone) return {row_by_row, rows, true};
     return {{of_register(memory.row).place, 0, size}, rows, true};
@@ -190,7 +190,7 @@ Lowering::Value Lowering::cast(const Value& value, Dtype to) {
   }
   Value result{value.rank, to, kNone, kNone, kNone};
   Settled in;
-  Operand out;
+  StepOperand out;
   std::vector<Step>* list = &program_.steps;
   if (value.rank == Rank::kOne) {
     result.place = program_.first_one() + program_.ones++;
@@ -264,16 +264,16 @@ void Lowering::store(const Value& value, int access) {
       fail(ErrorKind::kInternal, "a plan stores ", program_.domain.numel,
            " elements where one has room");
     }
-    Step& step = add(
-        same.place != kNone ? program_.prologue : program_.steps, StepKind::kGather,
-        {same.place != kNone ? Operand{static_cast<uint16_t>(same.place), 0, 0} : row_vector(same),
-         of_access(access)});
+    Step& step = add(same.place != kNone ? program_.prologue : program_.steps, StepKind::kGather,
+                     {same.place != kNone ? StepOperand{static_cast<uint16_t>(same.place), 0, 0}
+                                          : row_vector(same),
+                      of_access(access)});
     step.row_values = true;
     step.itemsize = memory.itemsize;
     return;
   }
   if (own == Rank::kRow) {
-    const Operand from = row_vector(same);
+    const StepOperand from = row_vector(same);
     copy_between(StepKind::kScatter, from, of_access(access), memory.row_stride, 0, memory.itemsize,
                  true);
     return;
@@ -281,7 +281,8 @@ void Lowering::store(const Value& value, int access) {
   if (memory.layout == Layout::kDense && same.rank != Rank::kFull && !single_cols_) {
     // Repeated straight into memory.
     const bool one = same.place != kNone;
-    const Operand from = one ? Operand{static_cast<uint16_t>(same.place), 0, 0} : row_vector(same);
+    const StepOperand from =
+        one ? StepOperand{static_cast<uint16_t>(same.place), 0, 0} : row_vector(same);
     copy_between(StepKind::kGather, from, of_access(access), one ? 0 : 1, 0, memory.itemsize,
                  false);
     return;
@@ -290,7 +291,7 @@ void Lowering::store(const Value& value, int access) {
                memory.col_stride, memory.itemsize, false);
 }
 
-void Lowering::settle_result(const Ref& out, Rank rank, Dtype dtype, const Operand& operand) {
+void Lowering::settle_result(const Ref& out, Rank rank, Dtype dtype, const StepOperand& operand) {
   Value value{rank, dtype, kNone, kNone, kNone};
   if (operand.place >= kFirstRegister) {
     value.reg = operand.place - kFirstRegister;

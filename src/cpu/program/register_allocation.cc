@@ -65,7 +65,7 @@ class Assigner {
       const int64_t n = reg.row_values ? program_.domain.grid.block_rows : elements;
       program_.class_bytes = std::max(program_.class_bytes, n * reg.itemsize);
     }
-    for (Operand& operand : program_.operands) {
+    for (StepOperand& operand : program_.operands) {
       if (operand.place < kFirstRegister) continue;
       const Register& reg = registers_[operand.place - kFirstRegister];
       operand.place = static_cast<uint16_t>(program_.first_class() + reg.class_index);
@@ -75,7 +75,7 @@ class Assigner {
 
  private:
   void note(const Step& step, int index) {
-    for_operands(program_, step, [&](const Operand& operand, bool output) {
+    for_operands(program_, step, [&](const StepOperand& operand, bool output) {
       if (operand.place < kFirstRegister) return;
       Register& reg = registers_[operand.place - kFirstRegister];
       (output ? reg.written : reg.last_read) = index;
@@ -99,12 +99,12 @@ class Assigner {
   }
 
   void assign(const Step& step, int index) {
-    for_operands(program_, step, [&](const Operand& operand, bool output) {
+    for_operands(program_, step, [&](const StepOperand& operand, bool output) {
       if (!output || operand.place < kFirstRegister) return;
       Register& to = registers_[operand.place - kFirstRegister];
       if (to.class_index >= 0) return;
       if (may_write_in_place(step)) {
-        for_operands(program_, step, [&](const Operand& in, bool is_output) {
+        for_operands(program_, step, [&](const StepOperand& in, bool is_output) {
           if (is_output || in.place < kFirstRegister || to.class_index >= 0) return;
           Register& from = registers_[in.place - kFirstRegister];
           if (from.last_read != index || from.class_index < 0 || from.itemsize != to.itemsize ||
@@ -118,7 +118,7 @@ class Assigner {
       }
       if (to.class_index < 0) take(to);
     });
-    for_operands(program_, step, [&](const Operand& operand, bool output) {
+    for_operands(program_, step, [&](const StepOperand& operand, bool output) {
       if (operand.place < kFirstRegister) return;
       Register& reg = registers_[operand.place - kFirstRegister];
       const bool over = output ? reg.last_read < 0 : reg.last_read == index && !reg.given_away;
@@ -157,7 +157,7 @@ int64_t assign_classes(Program& program, std::vector<Register>& registers) {
   return Assigner(program, registers).run();
 }
 
-Program lower(const circuit::Kernel& kernel, Isa isa, bool jit) {
+Program make_program(const circuit::Kernel& kernel, Isa isa, bool jit) {
   int64_t tile = kTile;
   // Twice at most: how much of L1 a tile takes is known when everything is settled.
   for (bool first = true;; first = false) {

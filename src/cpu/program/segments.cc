@@ -94,7 +94,8 @@ size_t Lowering::lower_segment(const std::vector<int>& order, size_t at) {
 // Sums of what lies in memory, or is made in the loop, as it is or converted.
 bool Lowering::fits_fold(int index, const std::vector<Rank>& ranks) const {
   const Instr& instr = kernel_.instrs[static_cast<size_t>(index)];
-  if (instr.code != circuit::kCodeFold || rank_of_instr(instr, ranks) != Rank::kFull) return false;
+  if (instr.code != circuit::kCodeReduction || rank_of_instr(instr, ranks) != Rank::kFull)
+    return false;
   const Ref& ref = instr.in[0];
   const Dtype in = ref.kind == Ref::kAccess ? kernel_.accesses[ref.index].dtype
                    : ref.kind == Ref::kTemp ? kernel_.temps[ref.index].dtype
@@ -135,7 +136,7 @@ bool Lowering::is_read_before(int access) const {
   return std::any_of(program_.steps.begin(), program_.steps.end(), [&](const Step& step) {
     const auto first = program_.operands.begin() + step.first;
     return std::any_of(first, first + step.inputs,
-                       [&](const Operand& operand) { return operand.place == access; });
+                       [&](const StepOperand& operand) { return operand.place == access; });
   });
 }
 
@@ -200,7 +201,7 @@ bool Lowering::emit_segment(std::span<const int> indices, std::span<const int> l
   };
   for (const int index : indices) {
     const Instr& instr = kernel_.instrs[static_cast<size_t>(index)];
-    if (instr.code == circuit::kCodeFold) {
+    if (instr.code == circuit::kCodeReduction) {
       SegmentRef of{SegmentRef::kStep, static_cast<uint8_t>(std::max(step_of(instr.in[0]), 0))};
       Dtype dtype = dtype_of_out(instr.in[0], instr.compute);
       if (step_of(instr.in[0]) < 0) {
@@ -294,7 +295,7 @@ bool Lowering::emit_segment(std::span<const int> indices, std::span<const int> l
   step.outputs = static_cast<uint8_t>(results.size() + folds.size());
   step.folds = static_cast<uint8_t>(folds.size());
   step.first_fold = static_cast<int>(program_.folds.size());
-  std::vector<Operand> operands;
+  std::vector<StepOperand> operands;
   for (const auto* list : {&inputs, &numbers}) {
     for (const Value& value : *list) {
       const Settled settled = direct(value);

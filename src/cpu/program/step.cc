@@ -11,20 +11,20 @@ namespace {
 
 // in[0..count) of the operands' addresses.
 template <class Pointer>
-void gather_addresses(const Operand* operands, int count, char* const* at, Pointer* out) {
+void gather_addresses(const StepOperand* operands, int count, char* const* at, Pointer* out) {
   for (int k = 0; k < count; ++k) out[k] = at[operands[k].place];
 }
 
 template <class Pointer>
-void advance(const Operand* operands, int count, int64_t cols, Pointer* pointers) {
+void advance(const StepOperand* operands, int count, int64_t cols, Pointer* pointers) {
   for (int k = 0; k < count; ++k) {
     pointers[k] = const_cast<char*>(static_cast<const char*>(pointers[k])) + operands[k].fixed +
                   operands[k].per_col * cols;
   }
 }
 
-void run_op(const Step& step, const Operand* operands, char* const* at, int64_t rows, int64_t cols,
-            int64_t n) {
+void run_op(const Step& step, const StepOperand* operands, char* const* at, int64_t rows,
+            int64_t cols, int64_t n) {
   const void* in[circuit::kMaxArity];
   gather_addresses(operands, step.inputs, at, in);
   void* out = at[operands[step.inputs].place];
@@ -53,8 +53,8 @@ SegmentKernel segment_for(const Step& step, void* const* out, const int64_t* ste
 }
 
 // A segment that goes from row to row, and finishes the rows' folds.
-void run_rows(const Program& program, const Step& step, const Operand* operands, const void** in,
-              void** out, int64_t rows, int64_t cols) {
+void run_rows(const Program& program, const Step& step, const StepOperand* operands,
+              const void** in, void** out, int64_t rows, int64_t cols) {
   int64_t steps[256];
   const int reads = step.inputs + step.numbers, arrays = step.outputs - step.folds;
   for (int k = 0; k < reads + arrays; ++k) {
@@ -86,8 +86,8 @@ void run_rows(const Program& program, const Step& step, const Operand* operands,
 
 // NOLINTEND(clang-analyzer-core.*)
 
-void run_segment(const Program& program, const Step& step, const Operand* operands, char* const* at,
-                 int64_t rows, int64_t cols, int64_t n) {
+void run_segment(const Program& program, const Step& step, const StepOperand* operands,
+                 char* const* at, int64_t rows, int64_t cols, int64_t n) {
   const void* in[128];
   void* out[128];
   const int inputs = step.inputs, numbers = step.numbers;
@@ -102,8 +102,8 @@ void run_segment(const Program& program, const Step& step, const Operand* operan
   }
 }
 
-void run_convert(Isa isa, const Step& step, const Operand* operands, char* const* at, int64_t rows,
-                 int64_t cols, int64_t n) {
+void run_convert(Isa isa, const Step& step, const StepOperand* operands, char* const* at,
+                 int64_t rows, int64_t cols, int64_t n) {
   const void* in = at[operands[0].place];
   void* out = at[operands[1].place];
   if (!step.by_row) rows = 1, cols = n;
@@ -129,7 +129,7 @@ void run_convert(Isa isa, const Step& step, const Operand* operands, char* const
 }
 
 // Elements from one row of a dense or row-wise operand to the next.
-int64_t row_elements(const Operand& operand, Dtype dtype, int64_t cols) {
+int64_t row_elements(const StepOperand& operand, Dtype dtype, int64_t cols) {
   return (operand.fixed + operand.per_col * cols) / static_cast<int64_t>(itemsize(dtype));
 }
 
@@ -137,7 +137,7 @@ int64_t row_elements(const Operand& operand, Dtype dtype, int64_t cols) {
 
 void run_step(const Program& program, const Step& step, char* const* at, int64_t rows,
               int64_t cols) {
-  const Operand* operands = &program.operands[step.first];
+  const StepOperand* operands = &program.operands[step.first];
   const int64_t n = step.row_values ? rows : rows * cols;
   switch (step.kind) {
     case StepKind::kOp:

@@ -124,7 +124,7 @@ class RandomTape {
     r.ndim = shape[2] > 1 ? 3 : shape[1] > 1 ? 2 : 1;
     std::copy_n(shape, 3, r.shape);
     if (kind == 0 || kind == 1) {
-      r.code = kind == 0 ? kCodeFold : kCodeRow;
+      r.code = kind == 0 ? kCodeReduction : kCodeRow;
       static constexpr Reduction kFolds[] = {Reduction::sum, Reduction::mean, Reduction::amax};
       r.attr = kind == 0 ? static_cast<uint16_t>(kFolds[random_() % 3])
                          : static_cast<uint16_t>(random_() % 2);
@@ -143,14 +143,14 @@ class RandomTape {
       r.code = static_cast<uint16_t>(kOps[which]);
       r.arity = kArity[which];
     }
-    const bool rows = r.code >= kCodeFold;
+    const bool rows = r.code >= kCodeReduction;
     const bool doubles = random_() % 8 == 0;
     r.compute = doubles && !rows ? Dtype::kFloat64 : Dtype::kFloat32;
     for (int tries = 0; tries < 50; ++tries) {
       bool good = true;
       for (int k = 0; k <= r.arity; ++k) {
-        Operand& o = r.operands[k];
-        o = Operand{};
+        TapeOperand& o = r.operands[k];
+        o = TapeOperand{};
         o.dtype = doubles && random_() % 2 == 0 ? Dtype::kFloat64 : Dtype::kFloat32;
         if (rows) o.dtype = Dtype::kFloat32;
         if (k > 0 && !rows && random_() % 6 == 0) {
@@ -169,8 +169,8 @@ class RandomTape {
         }
         View v = view(r.ndim, r.shape, k > 0 && !rows);
         if (rows) {
-          v.strides[1] = k == 0 && r.code == kCodeFold ? 0 : 1;
-          v.strides[0] = k == 0 && r.code == kCodeFold ? 1 : r.shape[1];
+          v.strides[1] = k == 0 && r.code == kCodeReduction ? 0 : 1;
+          v.strides[0] = k == 0 && r.code == kCodeReduction ? 1 : r.shape[1];
         }
         // Often the buffer just written or about to be.
         if (k > 0 && random_() % 3 == 0) v = last_;
@@ -212,13 +212,14 @@ class RandomTape {
   bool is_legal(const Record& r) const {
     const auto cells = [&](int k) {
       std::vector<int64_t> at;
-      const Operand& o = r.operands[k];
+      const TapeOperand& o = r.operands[k];
       for (int64_t i = 0; i < r.numel(); ++i) {
         int64_t rest = i, place = 0;
         for (int d = r.ndim - 1; d >= 0; --d) {
           const int64_t index = rest % r.shape[d];
           rest /= r.shape[d];
-          if (r.code == kCodeFold && k == 0 && d == r.ndim - 1 && index > 0) place = INT64_MIN / 2;
+          if (r.code == kCodeReduction && k == 0 && d == r.ndim - 1 && index > 0)
+            place = INT64_MIN / 2;
           if (o.kind == OperandKind::kMemory) place += index * r.strides[k][d];
         }
         if (place >= 0) at.push_back(o.offset + place * static_cast<int64_t>(itemsize(o.dtype)));
@@ -231,10 +232,10 @@ class RandomTape {
     std::sort(sorted.begin(), sorted.end());
     if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) return false;
     for (int k = 1; k <= r.arity; ++k) {
-      const Operand& o = r.operands[k];
+      const TapeOperand& o = r.operands[k];
       if (o.kind == OperandKind::kImmediate || o.slot != r.operands[0].slot) continue;
       const std::vector<int64_t> in = cells(k);
-      if (in == out && o.dtype == r.operands[0].dtype && r.code != kCodeFold) continue;
+      if (in == out && o.dtype == r.operands[0].dtype && r.code != kCodeReduction) continue;
       const int64_t size = static_cast<int64_t>(itemsize(o.dtype));
       for (const int64_t a : in) {
         for (const int64_t b : out) {
@@ -272,7 +273,7 @@ void expect_within(const Kernel& kernel, const PlanLimits& limits, uint32_t seed
   bool reduces = false, has_row_function = false;
   for (const Instr& instr : kernel.instrs) {
     if (records.empty() || records.back() != instr.record) records.push_back(instr.record);
-    reduces = reduces || instr.code == kCodeFold;
+    reduces = reduces || instr.code == kCodeReduction;
     has_row_function = has_row_function || instr.code == kCodeRow;
   }
   if (kernel.call != nullptr && kernel.call->record >= 0) records.push_back(kernel.call->record);

@@ -28,26 +28,26 @@ class Program {
   }
   void keep(uint32_t slot) { states_[slot] |= kSlotLive; }
 
-  static Operand memory(uint32_t slot, Dtype dtype = kF32) {
-    Operand o;
+  static TapeOperand memory(uint32_t slot, Dtype dtype = kF32) {
+    TapeOperand o;
     o.slot = slot;
     o.dtype = dtype;
     return o;
   }
-  static Operand immediate(float value) {
-    Operand o;
+  static TapeOperand immediate(float value) {
+    TapeOperand o;
     o.kind = OperandKind::kImmediate;
     o.number = classify_number(kF32, std::bit_cast<uint32_t>(value));
     return o;
   }
 
   // A fresh buffer with op(in...) of n elements.
-  uint32_t op(OpId id, std::vector<Operand> in, int64_t n, std::vector<float> numbers = {}) {
+  uint32_t op(OpId id, std::vector<TapeOperand> in, int64_t n, std::vector<float> numbers = {}) {
     const uint32_t out = buffer(false);
     in_place(id, out, std::move(in), n, std::move(numbers));
     return out;
   }
-  void in_place(OpId id, uint32_t out, std::vector<Operand> in, int64_t n,
+  void in_place(OpId id, uint32_t out, std::vector<TapeOperand> in, int64_t n,
                 std::vector<float> numbers = {}) {
     in.insert(in.begin(), memory(out));
     uint64_t bits[kMaxArity + 1] = {};
@@ -64,7 +64,7 @@ class Program {
   }
   uint32_t fold(Reduction which, uint32_t in, int64_t rows, int64_t cols) {
     Record r;
-    r.code = kCodeFold;
+    r.code = kCodeReduction;
     r.attr = static_cast<uint16_t>(which);
     r.arity = 1;
     r.ndim = 2;
@@ -105,7 +105,7 @@ class Program {
   std::vector<uint8_t> states_;
 };
 
-const Operand kNumber = Program::immediate(3.0f);
+const TapeOperand kNumber = Program::immediate(3.0f);
 
 TEST(Fusion, ChainIsOneKernel) {
   Program p;

@@ -185,7 +185,7 @@ struct Builder {
     return out;
   }
   void fold(Reduction op, Ref in, Ref out, double parameter = 0) {
-    Instr& instr = add(circuit::kCodeFold, dtype_of(in), {in}, out);
+    Instr& instr = add(circuit::kCodeReduction, dtype_of(in), {in}, out);
     instr.attr = static_cast<uint16_t>(op);
     instr.parameter = parameter;
   }
@@ -324,7 +324,7 @@ class Unfused {
     const int64_t rows = kernel_.rows(), cols = kernel_.cols();
     const int64_t shape[2] = {rows, cols}, strides[2] = {cols, 1}, one = 1;
     const View x{a.data(), dtype, 2, shape, strides};
-    if (instr.code == circuit::kCodeFold) {
+    if (instr.code == circuit::kCodeReduction) {
       std::vector<char> result(static_cast<size_t>(rows) * itemsize(instr.result));
       const int dims[1] = {1};
       ReduceOptions options;

@@ -245,9 +245,9 @@ TEST_F(RecorderTest, WhatCannotBeRecordedIsLeftToTheCaller) {
   EXPECT_TRUE(record_strided(OpId::neg, Dtype::kFloat32, operands, 1, 8, shape, steps));
   // Rows longer than the device says, and folds of nothing.
   constexpr int64_t kRow = ScalarDevice::kLimits.row_bytes / int64_t{sizeof(float)};
-  EXPECT_FALSE(record_fold(Reduction::sum, memory(out), memory(wide), 1, kRow + 1));
-  EXPECT_FALSE(record_fold(Reduction::sum, memory(out), memory(wide), 4, 0));
-  EXPECT_TRUE(record_fold(Reduction::sum, memory(out), memory(wide), 0, 100));
+  EXPECT_FALSE(record_reduction(Reduction::sum, memory(out), memory(wide), 1, kRow + 1));
+  EXPECT_FALSE(record_reduction(Reduction::sum, memory(out), memory(wide), 4, 0));
+  EXPECT_TRUE(record_reduction(Reduction::sum, memory(out), memory(wide), 0, 100));
   flush(scalar());
   EXPECT_EQ(recorder_stats(scalar()).ops_recorded, 1u);
   EXPECT_TRUE(record(OpId::add, memory(out), memory(a), number(1), 0)) << "nothing to do";
@@ -421,7 +421,7 @@ TEST_F(RecorderTest, TheCpuRunsCircuits) {
     const BufferRef t = deferred(kCount, cpu());
     ASSERT_TRUE(record(OpId::mul, memory(t), memory(a), number(2), kCount));
     ASSERT_TRUE(record(OpId::add, memory(out), memory(t), number(1), kCount));
-    ASSERT_TRUE(record_fold(Reduction::sum, memory(sums), memory(out), kRows, kCols));
+    ASSERT_TRUE(record_reduction(Reduction::sum, memory(sums), memory(out), kRows, kCols));
   }
   EXPECT_EQ(recorder_stats(cpu()).circuits, 0u);
   cpu().synchronize();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// See lower.h. Conversions become instructions here; each value is converted to a dtype once.
-#include "src/circuit/lower.h"
+// Conversions become instructions here; each value is converted to a dtype once.
+#include "src/circuit/make_kernel.h"
 
 #include <algorithm>
 #include <bit>
@@ -73,9 +73,9 @@ int count_live_values(const Kernel& kernel) {
   return most;
 }
 
-class Lowering {
+class KernelMaker {
  public:
-  Lowering(const Graph& graph, const Cluster& cluster)
+  KernelMaker(const Graph& graph, const Cluster& cluster)
       : graph_(graph), cluster_(cluster), domain_(cluster.domain), value_(cluster.nodes.size()) {
     kernel_.whole_rows = cluster.whole_rows;
     if (cluster.call >= 0) {
@@ -238,7 +238,7 @@ class Lowering {
     instr.arity = static_cast<uint8_t>(node.arity);
     instr.parameter = node.parameter;
     instr.record = record_ = cluster_.nodes[member];
-    const Rank walks = node.code == kCodeFold ? Rank::kFull : rank;
+    const Rank walks = node.code == kCodeReduction ? Rank::kFull : rank;
     for (int k = 0; k < node.arity; ++k) {
       const Input& in = node.in[k];
       if (in.is_number) {
@@ -246,7 +246,7 @@ class Lowering {
         continue;
       }
       const Value value = load(in, walks);
-      const bool as_stored = node.code == kCodeFold || node.code == kCodeConvert;
+      const bool as_stored = node.code == kCodeReduction || node.code == kCodeConvert;
       instr.in[k] = as_stored ? value.ref : converted(value, node.compute);
     }
     const Dtype target = node.out.dtype;
@@ -295,13 +295,13 @@ class Lowering {
 
 }  // namespace
 
-Kernel lower(const Graph& graph, const Cluster& cluster) {
+Kernel make_kernel(const Graph& graph, const Cluster& cluster) {
   if (cluster.call >= 0 && cluster.nodes.size() == 1) {
     Kernel kernel;
     kernel.call = make_call(graph, cluster.call);
     return kernel;
   }
-  return Lowering(graph, cluster).run();
+  return KernelMaker(graph, cluster).run();
 }
 
 void append_program(const Kernel& kernel, std::vector<uint64_t>& words) {

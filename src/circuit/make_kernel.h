@@ -6,7 +6,7 @@
 
 namespace hologram::circuit {
 
-Kernel lower(const Graph& graph, const Cluster& cluster);
+Kernel make_kernel(const Graph& graph, const Cluster& cluster);
 
 // The kernel as words in which slots, offsets and numbers are left out: equal for equal programs. A
 // call is named by what its kind is called, so that the words mean the same in every process.
