@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <new>
+#include <string_view>
 #include <utility>
 
 #include "hologram/error.h"
+#include "hologram/memory.h"
 #include "src/base/loops.h"
 #include "src/circuit/call_kinds.h"
 #include "src/runtime/capture.h"
@@ -120,11 +122,37 @@ bool record_row_code(Record& record, const RecordOperand* operands, int64_t rows
   return with_sink(device, [&](auto& sink) { return sink.append(record, operands); });
 }
 
+enum Deferring : int { kUnread = -1, kOff = 0, kOn = 1 };
+constinit std::atomic<int> g_deferring{kUnread};
+
+[[gnu::noinline]] int read_deferring() {
+  const char* text = std::getenv("HOLOGRAM_EXECUTION");
+  const int wish = text != nullptr && std::string_view(text) == "eager" ? kOff : kOn;
+  int unread = kUnread;
+  return g_deferring.compare_exchange_strong(unread, wish) ? wish : unread;
+}
+
 bool is_present(const CallOperand& operand) {
   return operand.buffer != nullptr && operand.bytes > 0;
 }
 
 }  // namespace
+
+// With the record lock held, before the first op of a circuit.
+void Recorder::begin_circuit() {
+  const size_t limit = memory_limit();
+  open_->kept_limit = std::max(CircuitBounds::kKeptFloor, limit / CircuitBounds::kKeptShare);
+  open_->unbacked_limit = limit / CircuitBounds::kUnbackedShare;
+}
+
+// With the record lock held: whether memory that only the open circuit holds passes its bound.
+bool Recorder::keeps_too_much() const {
+  size_t kept = 0;
+  for (const OpenCircuit::Slot& slot : open_->slots) {
+    if (slot.buffer->use_count() == 1 && !slot.fresh) kept += slot.buffer->nbytes();
+  }
+  return kept > open_->kept_limit;
+}
 
 // With the record lock held. Names the buffer, which the circuit holds from its first naming on.
 [[gnu::always_inline]] inline uint32_t Recorder::slot_of(Buffer* buffer, bool writes) {
@@ -310,6 +338,18 @@ void Recorder::append_tape(const circuit::Tape& tape, std::vector<BufferRef> buf
 }
 
 }  // namespace internal
+
+bool is_deferring() {
+  if (internal::capturing() != nullptr) [[unlikely]]
+    return true;
+  const int now = internal::g_deferring.load(std::memory_order_relaxed);
+  return (now != internal::kUnread ? now : internal::read_deferring()) == internal::kOn;
+}
+
+void set_deferring(bool deferring) {
+  internal::g_deferring.store(deferring ? internal::kOn : internal::kOff);
+  if (!deferring) internal::Recorder::flush_all();
+}
 
 using circuit::Record;
 
