@@ -9,6 +9,8 @@
 #include <bit>
 #include <unordered_map>
 
+#include "src/circuit/iteration_domain.h"
+
 namespace hologram::circuit {
 namespace {
 

@@ -6,6 +6,7 @@
 
 #include "hologram/parallel.h"
 #include "src/circuit/call_kinds.h"
+#include "src/cpu/executor/run.h"
 
 namespace hologram::cpu {
 namespace {

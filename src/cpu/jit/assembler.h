@@ -4,9 +4,11 @@
 
 #include <xbyak/xbyak.h>
 
-#include "src/cpu/jit/ir.h"
+#include "src/cpu/jit/loop_graph.h"
 
 namespace hologram::cpu::jit {
+
+inline bool is_double(Dtype d) { return d == Dtype::kFloat64; }
 
 // A vector has `lanes` elements of any dtype; narrow dtypes fill only the low part of a register.
 // Masks are mask registers with AVX-512. With AVX2 they are vector registers in which each lane is

@@ -2,7 +2,7 @@
 // The math functions of math-inl.h written down as operations, the same that Highway does.
 #pragma once
 
-#include "src/cpu/jit/ir.h"
+#include "src/cpu/jit/loop_graph.h"
 
 namespace hologram::cpu::jit {
 

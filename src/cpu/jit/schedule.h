@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "src/cpu/jit/ir.h"
+#include "src/cpu/jit/loop_graph.h"
 
 namespace hologram::cpu::jit {
 

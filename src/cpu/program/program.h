@@ -142,11 +142,4 @@ Program make_program(const circuit::Kernel& kernel, Isa isa, bool jit);
 // only.
 bool same_program(const circuit::Kernel& a, const circuit::Kernel& b);
 
-// Runs one step on a block of rows x cols, whose operands are where `at` says.
-void run_step(const Program& program, const Step& step, char* const* at, int64_t rows,
-              int64_t cols);
-
-// Blocks [begin, end) of a program whose prologue has run, on this thread. Changes the addresses.
-void run_blocks(const Program& program, int64_t begin, int64_t end, char** at);
-
 }  // namespace hologram::cpu

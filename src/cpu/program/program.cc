@@ -1,14 +1,259 @@
 // SPDX-License-Identifier: MIT
-// Classes for the values of a lowered kernel, and the tile length that keeps them in L1.
+// make_program: a kernel's domain cut into blocks, its instructions lowered, and memory for what is
+// kept between steps.
+#include "src/cpu/program/program.h"
+
 #include <unistd.h>
 
 #include <algorithm>
 #include <limits>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "hologram/memory.h"
+#include "hologram/op.h"
 #include "src/cpu/program/lower.h"
 
 namespace hologram::cpu {
+namespace {
+
+using circuit::Access;
+using circuit::Instr;
+using circuit::Kernel;
+using circuit::Rank;
+using circuit::Ref;
+
+bool has_row_values(const Kernel& kernel) {
+  return std::any_of(kernel.instrs.begin(), kernel.instrs.end(), [](const Instr& instr) {
+    return instr.rank == Rank::kRow || instr.code == circuit::kCodeReduction ||
+           instr.code == circuit::kCodeRow;
+  });
+}
+
+}  // namespace
+
+BlockDomain make_block_domain(const Kernel& kernel, int64_t tile) {
+  const int count = static_cast<int>(kernel.accesses.size());
+  const bool whole_rows = circuit::wants_whole_rows(kernel);
+  const bool keeps_columns = whole_rows || has_row_values(kernel);
+  BlockDomain domain;
+  domain.keeps_columns = keeps_columns;
+  domain.numel = kernel.numel();
+  domain.strides.assign(static_cast<size_t>(count) * BlockDomain::kPitch, 0);
+  // Results decide the order of the walk, so they come first.
+  std::vector<int> order;
+  for (const bool stored : {true, false}) {
+    for (int k = 0; k < count; ++k) {
+      if (kernel.accesses[k].stored == stored) order.push_back(k);
+    }
+  }
+  std::vector<int64_t> strides(domain.strides.size());
+  Loops loops{0, count, domain.shape.data(), strides.data(), BlockDomain::kPitch};
+  for (int d = 0; d < kernel.ndim; ++d) {
+    if (kernel.shape[d] == 1 && !(keeps_columns && d == kernel.ndim - 1)) continue;
+    domain.shape[loops.ndim] = kernel.shape[d];
+    for (int k = 0; k < count; ++k) {
+      loops.stride(k, loops.ndim) = kernel.accesses[order[k]].strides[d];
+    }
+    ++loops.ndim;
+  }
+  order_and_merge(loops, keeps_columns ? 1 : 0);
+  domain.grid = cut_into_blocks(loops, tile, whole_rows);
+  domain.ndim = loops.ndim;
+  for (int k = 0; k < count; ++k) {
+    std::copy_n(&strides[k * BlockDomain::kPitch], BlockDomain::kPitch,
+                &domain.strides[order[k] * BlockDomain::kPitch]);
+  }
+  return domain;
+}
+
+Layout BlockDomain::layout(int access) const {
+  const int64_t rs = row_stride(access), cs = col_stride(access);
+  const int64_t rows = grid.block_rows, cols = grid.block_cols;
+  if ((cols == 1 || cs == 1) && (rows == 1 || (rs == cols && grid.col_blocks == 1))) {
+    return Layout::kDense;
+  }
+  bool one = true;
+  for (int d = 0; d < ndim; ++d) one &= shape[d] == 1 || strides[access * kPitch + d] == 0;
+  if (one) return Layout::kOne;
+  if (cols > 1 && cs == 0) return Layout::kRowScalar;
+  if (cols > 1 && cs == 1) return Layout::kRowVector;
+  return Layout::kStrided;
+}
+
+bool BlockDomain::is_repeated(int access) const {
+  bool repeated = grid.col_blocks == 1;
+  for (int d = 0; d < ndim - 1; ++d) {
+    repeated &= shape[d] == 1 || strides[access * kPitch + d] == 0;
+  }
+  return repeated;
+}
+
+Iteration::Extent BlockDomain::block(int64_t index, int accesses, int64_t* offsets) const {
+  const int inner = ndim - 1;
+  int64_t row = 0, col = 0;
+  if (grid.row_blocks == 1 && grid.outer == 1) {
+    col = index * grid.block_cols;
+  } else {
+    if (grid.col_blocks > 1) {
+      col = index % grid.col_blocks * grid.block_cols;
+      index /= grid.col_blocks;
+    }
+    row = index * grid.block_rows;
+    if (grid.outer > 1) {
+      row = index % grid.row_blocks * grid.block_rows;
+      index /= grid.row_blocks;
+    }
+  }
+  for (int k = 0; k < accesses; ++k) {
+    const int64_t* steps = &strides[k * kPitch];
+    offsets[k] = row * steps[inner - 1] + col * steps[inner];
+  }
+  if (grid.outer > 1) {
+    for (int d = inner - 2; d >= 0 && index > 0; --d) {
+      const int64_t position = index % shape[d];
+      index /= shape[d];
+      for (int k = 0; k < accesses; ++k) offsets[k] += position * strides[k * kPitch + d];
+    }
+  }
+  return {std::min(grid.block_rows, shape[inner - 1] - row),
+          std::min(grid.block_cols, shape[inner] - col)};
+}
+
+// ---- values computed again ----
+
+namespace {
+
+// Instructions in a row that are worth repeating.
+constexpr int kLongest = 2;
+
+class Repeater {
+ public:
+  Repeater(const Kernel& kernel, Isa isa)
+      : from_(kernel), to_(kernel), isa_(isa), levels_(fold_levels(kernel)) {
+    makers_.assign(kernel.temps.size(), -1);
+    for (size_t i = 0; i < kernel.instrs.size(); ++i) {
+      const Ref& out = kernel.instrs[i].out;
+      if (out.kind == Ref::kTemp) makers_[out.index] = static_cast<int>(i);
+    }
+  }
+
+  std::optional<Kernel> run() {
+    to_.instrs.clear();
+    for (size_t i = 0; i < from_.instrs.size(); ++i) {
+      Instr instr = from_.instrs[i];
+      if (is_full(instr)) {
+        for (int k = 0; k < instr.arity; ++k) instr.in[k] = at_level(instr.in[k], levels_[i]);
+      }
+      to_.instrs.push_back(instr);
+    }
+    if (repeated_.empty()) return std::nullopt;
+    drop_unread();
+    return std::move(to_);
+  }
+
+ private:
+  static bool is_full(const Instr& instr) {
+    return is_elementwise(instr) && instr.rank == Rank::kFull;
+  }
+
+  // The instruction that makes a temp, or -1.
+  int maker(const Ref& ref) const { return ref.kind == Ref::kTemp ? makers_[ref.index] : -1; }
+
+  bool is_written(uint32_t slot) const {
+    return std::any_of(from_.accesses.begin(), from_.accesses.end(),
+                       [&](const auto& access) { return access.stored && access.slot == slot; });
+  }
+
+  // Whether the value takes a few light instructions on one operand in memory, which stays as it
+  // is.
+  bool is_light(const Ref& ref, int longest) const {
+    if (ref.kind == Ref::kAccess) return !is_written(from_.accesses[ref.index].slot);
+    const int made = maker(ref);
+    if (made < 0 || longest == 0) return false;
+    const Instr& instr = from_.instrs[static_cast<size_t>(made)];
+    if (!is_full(instr) || (instr.is_op() && op_info(instr.op()).is_heavy())) return false;
+    SegmentStep step;
+    step.convert = !instr.is_op();
+    if (instr.is_op()) step.op = instr.op();
+    step.compute = instr.compute;
+    step.result = from_.temps[ref.index].dtype;
+    step.arity = instr.arity;
+    if (!jit_takes(isa_, step)) return false;
+    Ref full;
+    for (int k = 0; k < instr.arity; ++k) {
+      const Ref& in = instr.in[k];
+      if (in.kind == Ref::kImmediate) continue;
+      const Rank rank =
+          in.kind == Ref::kTemp ? from_.temps[in.index].rank : from_.accesses[in.index].rank;
+      if (rank != Rank::kFull) {
+        if (in.kind == Ref::kAccess && is_written(from_.accesses[in.index].slot)) return false;
+        continue;
+      }
+      if (full.kind != Ref::kNone && !same_ref(full, in)) return false;
+      full = in;
+    }
+    return full.kind != Ref::kNone && is_light(full, longest - 1);
+  }
+
+  // What an instruction of this level reads in place of a value of an earlier one.
+  Ref at_level(const Ref& ref, int level) {
+    const int made = maker(ref);
+    if (made < 0 || levels_[static_cast<size_t>(made)] >= level || !is_light(ref, kLongest)) {
+      return ref;
+    }
+    for (const auto& [value, at, again] : repeated_) {
+      if (at == level && same_ref(value, ref)) return again;
+    }
+    Instr instr = from_.instrs[static_cast<size_t>(made)];
+    for (int k = 0; k < instr.arity; ++k) instr.in[k] = at_level(instr.in[k], level);
+    to_.temps.push_back(from_.temps[ref.index]);
+    instr.out = {Ref::kTemp, static_cast<uint32_t>(to_.temps.size() - 1)};
+    to_.instrs.push_back(instr);
+    repeated_.push_back({ref, level, instr.out});
+    return instr.out;
+  }
+
+  void drop_unread() {
+    std::vector<bool> read(to_.temps.size(), false);
+    std::vector<Instr> kept;
+    for (size_t i = to_.instrs.size(); i-- > 0;) {
+      const Instr& instr = to_.instrs[i];
+      if (instr.out.kind == Ref::kTemp && !read[instr.out.index]) continue;
+      for (int k = 0; k < instr.arity; ++k) {
+        if (instr.in[k].kind == Ref::kTemp) read[instr.in[k].index] = true;
+      }
+      kept.push_back(instr);
+    }
+    std::reverse(kept.begin(), kept.end());
+    to_.instrs = std::move(kept);
+  }
+
+  struct Repeated {
+    Ref value;
+    int level;
+    Ref again;
+  };
+
+  const Kernel& from_;
+  Kernel to_;
+  Isa isa_;
+  std::vector<int> levels_;  // of instructions
+  std::vector<int> makers_;  // of temps
+  std::vector<Repeated> repeated_;
+};
+
+}  // namespace
+
+std::optional<Kernel> repeat_light_values(const Kernel& kernel, Isa isa) {
+  const bool folds = std::any_of(kernel.instrs.begin(), kernel.instrs.end(),
+                                 [](const Instr& instr) { return !is_elementwise(instr); });
+  return folds ? Repeater(kernel, isa).run() : std::nullopt;
+}
+
+// ---- registers, the tile, the program ----
+
 namespace {
 
 // Tiles are multiples of this: whole vectors of every type, whole cache lines.
