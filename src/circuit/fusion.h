@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Which nodes share a kernel, and in which order the kernels run.
+// Cluster: nodes of a graph that share a kernel. fuse() makes them, in the order in which they run;
+// make_plan() makes a kernel of each.
 #pragma once
 
 #include <vector>

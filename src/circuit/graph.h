@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A circuit in SSA: who reads whose result, and what has to end up in memory.
+// Graph: a circuit in SSA, with who reads whose result and what has to end up in memory.
+// make_graph() makes it of a tape, simplify() and find_live() change it, fuse() and make_plan()
+// read it.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// A plan: what a circuit became. A few kernels in launch order, each a small program over tiles,
-// and the buffers that need memory before they run. No addresses: a plan serves every circuit with
-// the same words.
+// Plan: what a circuit became. A few kernels in launch order, each some instructions over blocks of
+// its domain, and the buffers that need memory before they run. No addresses: a plan serves every
+// circuit with the same words. make_plan() makes it, the plan cache keeps it, Device::run_plan()
+// reads it.
 #pragma once
 
 #include <array>

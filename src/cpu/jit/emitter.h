@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Writes the code of one segment.
+// Emitter: writes the machine code of one segment from its graph and schedule.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What a generated loop computes for one vector of elements: a graph of machine-like operations,
-// built from the bodies of the op table.
+// LoopGraph: what a generated loop computes for one vector of elements, in machine-like operations
+// that come from the bodies of the op table. make_loop_graph() makes it of a segment,
+// make_schedule() and Emitter read it.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Puts a graph in order: phases of straight-line code with calls of kernels between them.
+// Schedule: a loop graph in order, phases of straight-line code with calls of kernels between them.
+// make_schedule() makes it, Emitter reads it.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Turns a kernel's instructions into steps: which operands are used where they lie, which are
-// gathered or repeated, which form of each kernel runs.
+// Lowering: turns a kernel's instructions into the steps of a program. Which operands are used
+// where they lie, which are gathered or repeated, which form of each kernel runs. Part of
+// make_program().
 #pragma once
 
 #include <span>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What a plan's kernel becomes on the CPU: calls of kernels on the blocks of its domain, with every
-// pointer but those to memory settled.
+// Program: what a plan's kernel becomes on the CPU, calls of kernels on the blocks of its domain,
+// with every pointer but those to memory settled. make_program() makes it at a plan's first run,
+// run_plan() (src/cpu/executor/run.cc) reads it.
 #pragma once
 
 #include <array>
