@@ -307,24 +307,24 @@ class Fuser {
   }
 
   // A cluster of one node.
-  void start(Cluster& own, const Node& n, int index) {
-    own.domain = Domain(n.n);
-    own.nearest_dependent = INT_MAX;
-    own.widest = width(n);
+  void start(Cluster& single, const Node& n, int index) {
+    single.domain = Domain(n.n);
+    single.nearest_dependent = INT_MAX;
+    single.widest = width(n);
     if (n.call >= 0) {
-      own.call = index;
-      own.cols = graph_.calls[static_cast<size_t>(n.call)].result_cols;
-      own.nodes.push_back(index);
-      own.ranks.push_back(Rank::kFull);
+      single.call = index;
+      single.cols = graph_.calls[static_cast<size_t>(n.call)].result_cols;
+      single.nodes.push_back(index);
+      single.ranks.push_back(Rank::kFull);
       return;
     }
     if (n.row > 0) {
-      own.whole_rows = true;
-      own.domain.set_row(n.row);
+      single.whole_rows = true;
+      single.domain.set_row(n.row);
     }
-    own.nodes.push_back(index);
-    own.ranks.push_back(n.code == kCodeReduction ? Rank::kRow : Rank::kFull);
-    add_maps(own, n, own.ranks.back());
+    single.nodes.push_back(index);
+    single.ranks.push_back(n.code == kCodeReduction ? Rank::kRow : Rank::kFull);
+    add_maps(single, n, single.ranks.back());
   }
 
   // Cuts the loops so that every operand of the node steps evenly. rank: of a node whose elements
@@ -431,8 +431,8 @@ class Fuser {
       return c.ranks[static_cast<size_t>(at - c.nodes.begin())];
     };
     const Node& n = node(index);
-    const Rank own = rank_of(index);
-    const Rank reads = n.code == kCodeReduction ? Rank::kFull : own;
+    const Rank own_rank = rank_of(index);
+    const Rank reads = n.code == kCodeReduction ? Rank::kFull : own_rank;
     for (int k = 0; k < n.arity; ++k) {
       const Input& in = n.in[k];
       if (in.node < 0) continue;
@@ -456,7 +456,7 @@ class Fuser {
       if (in_step_[static_cast<size_t>(member)] != index) continue;
       const bool as_read =
           node(member).code == kCodeReduction && !node(member).out.same_places(n.out);
-      if ((as_read ? Rank::kFull : c.ranks[i]) != own) return false;
+      if ((as_read ? Rank::kFull : c.ranks[i]) != own_rank) return false;
     }
     return true;
   }

@@ -275,8 +275,8 @@ class KernelMaker {
     }
     // Values of rows are read from a temp and stored besides: with one row their memory is one
     // element, and such an operand is taken to be the same all through the kernel.
-    const bool apart = node.stored && rank == Rank::kRow;
-    value.ref = node.stored && !apart ? memory : temp(target, rank);
+    const bool stored_besides = node.stored && rank == Rank::kRow;
+    value.ref = node.stored && !stored_besides ? memory : temp(target, rank);
     if (instr.result == target) {
       instr.out = value.ref;
       kernel_.instrs.push_back(instr);
@@ -285,7 +285,7 @@ class KernelMaker {
       kernel_.instrs.push_back(instr);
       emit_convert(instr.out, instr.result, value.ref, target, rank);
     }
-    if (apart) emit_convert(value.ref, target, memory, target, rank);
+    if (stored_besides) emit_convert(value.ref, target, memory, target, rank);
   }
 
   const Graph& graph_;

@@ -123,16 +123,16 @@ std::string kernel_name(const Kernel& kernel) {
     out = call_kind(kernel.call->kind).name;
     if (!parts.empty()) out += '_';
   }
-  int left = kMaxParts;
+  int parts_left = kMaxParts;
   size_t at = 0;
-  for (; at < parts.size() && left > 0; ++at, --left) {
+  for (; at < parts.size() && parts_left > 0; ++at, --parts_left) {
     if (at > 0) out += '_';
     out += parts[at].first;
     if (parts[at].second > 1) out += "_x" + std::to_string(parts[at].second);
   }
-  int rest = 0;
-  for (; at < parts.size(); ++at) rest += parts[at].second;
-  if (rest > 0) out += "_and_" + std::to_string(rest) + "_more";
+  int others = 0;
+  for (; at < parts.size(); ++at) others += parts[at].second;
+  if (others > 0) out += "_and_" + std::to_string(others) + "_more";
   return out;
 }
 

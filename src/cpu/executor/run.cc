@@ -314,8 +314,9 @@ void share_out(const std::vector<KernelCode>& kernels, Batch& batch) {
     const double work = block_work[k - batch.begin];
     for (int64_t at = 0; at < kernels[k].blocks;) {
       const double room = std::max(1.0, (chunk - filled) / work + 0.5);
-      const int64_t left = kernels[k].blocks - at;
-      const int64_t take = room < static_cast<double>(left) ? static_cast<int64_t>(room) : left;
+      const int64_t remaining = kernels[k].blocks - at;
+      const int64_t take =
+          room < static_cast<double>(remaining) ? static_cast<int64_t>(room) : remaining;
       batch.parts.push_back({k, at, at + take});
       at += take;
       filled += static_cast<double>(take) * work;
@@ -416,7 +417,7 @@ void run_batch(int& running, const Code& code, const Batch& batch, const Binding
   }
   if (alone) return;
   parallel_for(chunks, max_threads, [&](int64_t begin, int64_t end, int) {
-    Frame own;
+    Frame thread_frame;
     for (int p = batch.chunks[begin]; p < batch.chunks[end]; ++p) {
       Part part = batch.parts[p];
       // What one claim holds of a kernel is one walk.
@@ -424,7 +425,7 @@ void run_batch(int& running, const Code& code, const Batch& batch, const Binding
         part.end = batch.parts[++p].end;
       }
       const KernelCode& kernel = code.kernels[part.kernel];
-      run_blocks(*kernel.program, part.begin, part.end, own.bind(kernel, bindings, ones));
+      run_blocks(*kernel.program, part.begin, part.end, thread_frame.bind(kernel, bindings, ones));
     }
   });
 }

@@ -502,9 +502,9 @@ Lowering::Settled Lowering::result_operand(const Ref& out, Rank rank, Dtype dtyp
   if (out.kind == Ref::kAccess && kernel_.accesses[out.index].dtype == dtype) {
     const int access = static_cast<int>(out.index);
     const Memory& memory = memory_[access];
-    const Rank own = rank_of_out(out);
+    const Rank out_rank = rank_of_out(out);
     if (rank == Rank::kRow && memory.row_dense &&
-        (own == Rank::kRow || (own == Rank::kOne && program_.one_row()))) {
+        (out_rank == Rank::kRow || (out_rank == Rank::kOne && program_.one_row()))) {
       return {of_access(access)};
     }
     if (rank == Rank::kFull && memory.layout == Layout::kDense) return {of_access(access)};
@@ -529,9 +529,9 @@ void Lowering::store(const Value& value, int access) {
   const Dtype dtype = kernel_.accesses[access].dtype;
   const Value same = cast(value, dtype);
   const Memory memory = memory_[access];
-  const Rank own = rank_of_out({Ref::kAccess, static_cast<uint32_t>(access)});
+  const Rank out_rank = rank_of_out({Ref::kAccess, static_cast<uint32_t>(access)});
   forget_copies(access);
-  if (own == Rank::kOne) {
+  if (out_rank == Rank::kOne) {
     // A value of the only row is the one element there is.
     if (same.place == kNone && !program_.one_row()) {
       fail(ErrorKind::kInternal, "a plan stores ", program_.domain.numel,
@@ -545,7 +545,7 @@ void Lowering::store(const Value& value, int access) {
     step.itemsize = memory.itemsize;
     return;
   }
-  if (own == Rank::kRow) {
+  if (out_rank == Rank::kRow) {
     const StepOperand from = row_vector(same);
     copy_between(StepKind::kScatter, from, of_access(access), memory.row_stride, 0, memory.itemsize,
                  true);
