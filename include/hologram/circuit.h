@@ -26,7 +26,7 @@ struct CircuitStats {
   int ops = 0;                  // recorded
   int dead = 0;                 // of them, those whose results nobody sees
   int kernels = 0;              // that a run binds and runs, equal ones each
-  int classes = 0;              // of the boundary pool, most in use in one kernel
+  int live_values = 0;          // intermediate values alive at once, in the kernel with most
   int64_t bytes_moved = 0;      // read and written by the kernels
   int64_t bytes_unfused = 0;    // by the ops one by one
   uint64_t canonical_hash = 0;  // equal for circuits that mean the same

@@ -18,6 +18,7 @@ namespace hologram {
 
 namespace circuit {
 struct Plan;
+struct PlanLimits;
 struct Bindings;
 }  // namespace circuit
 namespace internal {
@@ -78,7 +79,9 @@ class HOLOGRAM_API Device {
   // false.
   virtual void run_plan(circuit::Plan& plan, const circuit::Bindings& bindings, int max_threads);
   // Whether ops on this device's buffers can be recorded; see recorder.h.
-  bool runs_plans() const { return runs_plans_; }
+  bool runs_plans() const { return plan_limits_ != nullptr; }
+  // What plans for this device keep to; null where runs_plans() is false.
+  const circuit::PlanLimits* plan_limits() const { return plan_limits_; }
   // The last circuit that ran: whatever was recorded up to it is done.
   uint64_t done_epoch() const { return done_epoch_.load(std::memory_order_acquire); }
 
@@ -106,7 +109,9 @@ class HOLOGRAM_API Device {
   Stream& stream(int64_t id);
 
  protected:
-  Device(BackendType kind, bool host_memory, bool runs_plans = false);
+  // limits: those of the plans that the device runs (src/circuit/plan_limits.h), unchanged for its
+  // life; null where it runs none.
+  Device(BackendType kind, bool host_memory, const circuit::PlanLimits* limits = nullptr);
 
  private:
   friend HOLOGRAM_API int register_device(std::unique_ptr<Device> device);
@@ -116,7 +121,7 @@ class HOLOGRAM_API Device {
 
   const BackendType kind_;
   const bool host_memory_;
-  const bool runs_plans_;
+  const circuit::PlanLimits* const plan_limits_;
   int index_ = -1;
   std::atomic<Stream*> streams_[Stream::kPerDevice] = {};
   std::atomic<uint32_t> next_stream_[2] = {};

@@ -81,8 +81,8 @@ HOLOGRAM_API bool record_flat_copy(const RecordOperand& out, const RecordOperand
 // out[r] = op over in[r][0..cols), rows contiguous and one after another in `in`, results
 // contiguous. in is converted to out's dtype first for sum, mean, prod, norm, var and std, as
 // reduce() does. False for rows longer than a block holds.
-HOLOGRAM_API bool record_fold(Reduction op, const RecordOperand& out, const RecordOperand& in,
-                              int64_t rows, int64_t cols, double parameter = 0);
+HOLOGRAM_API bool record_reduction(Reduction op, const RecordOperand& out, const RecordOperand& in,
+                                   int64_t rows, int64_t cols, double parameter = 0);
 // Softmax and its relatives along contiguous rows; `which` as in circuit::RowOp.
 HOLOGRAM_API bool record_rows(int which, const RecordOperand* operands, int arity, int64_t rows,
                               int64_t cols);

@@ -42,8 +42,9 @@ struct Circuit::State {
   std::span<const uint8_t> state_bytes() const {
     return {reinterpret_cast<const uint8_t*>(states.data()), capture.slots().size()};
   }
+  circuit::PlanOptions options() const { return {.limits = *capture.device().plan_limits()}; }
   circuit::PlanCache::Key key() const {
-    return {&capture.device(), capture.tape().words(), states};
+    return {&capture.device(), capture.tape().words(), states, options()};
   }
 };
 
@@ -193,7 +194,7 @@ void Circuit::canonicalize() {
   if (s.canonical) return;
   s.check_apart();
   s.settle();
-  s.plan = circuit::make_plan(s.capture.tape().words(), s.state_bytes());
+  s.plan = circuit::make_plan(s.capture.tape().words(), s.state_bytes(), s.options());
   s.canonical = true;
 }
 
@@ -206,7 +207,7 @@ void Circuit::compile() {
   circuit::PlanCache& cache = circuit::plan_cache();
   std::shared_ptr<circuit::Plan> known = cache.find(key, hash);
   if (known == nullptr) {
-    known = cache.insert(key, hash, circuit::make_plan(key.words, s.state_bytes()));
+    known = cache.insert(key, hash, circuit::make_plan(key.words, s.state_bytes(), key.options));
   }
   s.plan = std::move(known);
   s.compiled = true;
@@ -301,7 +302,7 @@ CircuitStats Circuit::stats() const {
   stats.ops = s.capture.tape().records();
   if (s.plan == nullptr) return stats;
   const circuit::PlanStats& plan = s.plan->stats;
-  return {plan.ops,         plan.dead,          plan.kernels,          plan.classes,
+  return {plan.ops,         plan.dead,          plan.kernels,          plan.live_values,
           plan.bytes_moved, plan.bytes_unfused, s.plan->canonical_hash};
 }
 

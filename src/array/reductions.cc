@@ -90,8 +90,8 @@ void run(Reduction op, const Tensor& in, uint64_t mask, const Tensor& out, const
   if (reduced > 0 && trailing && op <= Reduction::std && in.numel() != 0 && is_deferring() &&
       in.is_contiguous() && out.is_contiguous()) {
     const int64_t rows = out.numel();
-    if (record_fold(op, record_operand(out), record_operand(in), rows, in.numel() / rows,
-                    parameter)) {
+    if (record_reduction(op, record_operand(out), record_operand(in), rows, in.numel() / rows,
+                         parameter)) {
       return;
     }
   }

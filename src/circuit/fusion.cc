@@ -307,30 +307,30 @@ class Fuser {
   }
 
   // A cluster of one node.
-  void start(Cluster& own, const Node& n, int index) {
-    own.domain = Domain(n.n);
-    own.nearest_dependent = INT_MAX;
-    own.widest = width(n);
+  void start(Cluster& single, const Node& n, int index) {
+    single.domain = Domain(n.n);
+    single.nearest_dependent = INT_MAX;
+    single.widest = width(n);
     if (n.call >= 0) {
-      own.call = index;
-      own.cols = graph_.calls[static_cast<size_t>(n.call)].result_cols;
-      own.nodes.push_back(index);
-      own.ranks.push_back(Rank::kFull);
+      single.call = index;
+      single.cols = graph_.calls[static_cast<size_t>(n.call)].result_cols;
+      single.nodes.push_back(index);
+      single.ranks.push_back(Rank::kFull);
       return;
     }
     if (n.row > 0) {
-      own.whole_rows = true;
-      own.domain.set_row(n.row);
+      single.whole_rows = true;
+      single.domain.set_row(n.row);
     }
-    own.nodes.push_back(index);
-    own.ranks.push_back(n.code == kCodeFold ? Rank::kRow : Rank::kFull);
-    add_maps(own, n, own.ranks.back());
+    single.nodes.push_back(index);
+    single.ranks.push_back(n.code == kCodeReduction ? Rank::kRow : Rank::kFull);
+    add_maps(single, n, single.ranks.back());
   }
 
   // Cuts the loops so that every operand of the node steps evenly. rank: of a node whose elements
   // are rows of the cluster.
   static bool add_maps(Cluster& c, const Node& n, Rank rank) {
-    const bool rows = rank == Rank::kRow && n.code != kCodeFold;
+    const bool rows = rank == Rank::kRow && n.code != kCodeReduction;
     for (int k = 0; k < n.arity; ++k) {
       const Input& in = n.in[k];
       if (in.is_number || in.rank == Rank::kOne) continue;
@@ -342,8 +342,10 @@ class Fuser {
   // Adds cluster c to `to`, or leaves it as it is. The newest node (index) is in `to`. The one
   // with rows, or the larger one, sets the loops.
   bool join(Cluster& to, const Cluster& c, int index) {
-    if (static_cast<int>(to.nodes.size() + c.nodes.size()) > options_.max_instrs) return false;
+    const PlanLimits& limits = options_.limits;
+    if (static_cast<int>(to.nodes.size() + c.nodes.size()) > limits.max_instrs) return false;
     if (to.call >= 0 && c.call >= 0) return false;
+    if (stays_alone(to) || stays_alone(c)) return false;
     Cluster sum;
     sum.call = std::max(to.call, c.call);
     sum.cols = std::max(to.cols, c.cols);
@@ -368,8 +370,9 @@ class Fuser {
     } else {
       return false;
     }
-    if (sum.whole_rows && sum.domain.row() * sum.widest > kMaxRowBytes) return false;
-    if (sum.whole_rows && sum.domain.row() > kMaxRowBytes / 4) return false;
+    if (sum.whole_rows && sum.domain.row() > limits.row_bytes / std::max<int64_t>(4, sum.widest)) {
+      return false;
+    }
     // Members in the order of the circuit, their ranks in the common domain.
     const auto take = [&](const Cluster& from) {
       for (size_t i = 0; i < from.nodes.size(); ++i) {
@@ -400,6 +403,15 @@ class Fuser {
     return true;
   }
 
+  // Whether the cluster is one node of a kind that the device keeps to a kernel of its own.
+  bool stays_alone(const Cluster& c) {
+    if (c.nodes.size() != 1) return false;
+    const Node& only = node(c.nodes[0]);
+    if (only.call >= 0) return !options_.limits.fuse_call_results;
+    if (only.code == kCodeReduction) return !options_.limits.fuse_reductions;
+    return only.code == kCodeRow && !options_.limits.fuse_row_functions;
+  }
+
   static void sort_members(Cluster& c) {
     std::vector<std::pair<int, Rank>> members;
     members.reserve(c.nodes.size());
@@ -419,8 +431,8 @@ class Fuser {
       return c.ranks[static_cast<size_t>(at - c.nodes.begin())];
     };
     const Node& n = node(index);
-    const Rank own = rank_of(index);
-    const Rank reads = n.code == kCodeFold ? Rank::kFull : own;
+    const Rank own_rank = rank_of(index);
+    const Rank reads = n.code == kCodeReduction ? Rank::kFull : own_rank;
     for (int k = 0; k < n.arity; ++k) {
       const Input& in = n.in[k];
       if (in.node < 0) continue;
@@ -442,8 +454,9 @@ class Fuser {
     for (size_t i = 0; i < c.nodes.size(); ++i) {
       const int member = c.nodes[i];
       if (in_step_[static_cast<size_t>(member)] != index) continue;
-      const bool as_read = node(member).code == kCodeFold && !node(member).out.same_places(n.out);
-      if ((as_read ? Rank::kFull : c.ranks[i]) != own) return false;
+      const bool as_read =
+          node(member).code == kCodeReduction && !node(member).out.same_places(n.out);
+      if ((as_read ? Rank::kFull : c.ranks[i]) != own_rank) return false;
     }
     return true;
   }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Which nodes share a kernel, and in which order the kernels run.
+// Cluster: nodes of a graph that share a kernel. fuse() makes them, in the order in which they run;
+// make_plan() makes a kernel of each.
 #pragma once
 
 #include <vector>
 
 #include "src/circuit/graph.h"
+#include "src/circuit/iteration_domain.h"
 
 namespace hologram::circuit {
 

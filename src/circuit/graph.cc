@@ -10,7 +10,7 @@ namespace hologram::circuit {
 namespace {
 
 Region region_of(const Record& record, int k, int ndim) {
-  const Operand& operand = record.operands[k];
+  const TapeOperand& operand = record.operands[k];
   Region region{operand.slot, operand.offset, operand.dtype, {}, {}};
   if (operand.kind == OperandKind::kMemory) {
     region.map = Map::from_dims(ndim, record.shape, record.strides[k]);
@@ -35,12 +35,12 @@ class Builder {
     node.parameter = record.parameter;
     node.arity = record.arity;
     node.n = record.numel();
-    node.row = record.code >= kCodeFold ? record.shape[record.ndim - 1] : 0;
-    const bool fold = record.code == kCodeFold;
+    node.row = record.code >= kCodeReduction ? record.shape[record.ndim - 1] : 0;
+    const bool fold = record.code == kCodeReduction;
     node.out_n = fold ? node.n / node.row : node.n;
     node.out = region_of(record, 0, fold ? record.ndim - 1 : record.ndim);
     for (int k = 0; k < node.arity; ++k) {
-      const Operand& operand = record.operands[k + 1];
+      const TapeOperand& operand = record.operands[k + 1];
       Input& input = node.in[k];
       if (operand.kind == OperandKind::kImmediate) {
         input.is_number = true;
@@ -254,7 +254,7 @@ size_t Places::Hash::operator()(const Places& places) const {
   return hash_words({words, count});
 }
 
-Graph build_graph(std::span<const uint64_t> words, std::span<const uint8_t> states) {
+Graph make_graph(std::span<const uint64_t> words, std::span<const uint8_t> states) {
   Graph graph;
   graph.states.assign(states.begin(), states.end());
   // A record is five words or more, but for a call without operands.

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A circuit in SSA: who reads whose result, and what has to end up in memory.
+// Graph: a circuit in SSA, with who reads whose result and what has to end up in memory.
+// make_graph() makes it of a tape, simplify() and find_live() change it, fuse() and make_plan()
+// read it.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +9,8 @@
 #include <vector>
 
 #include "src/circuit/cells.h"
-#include "src/circuit/map.h"
+#include "src/circuit/plan.h"
+#include "src/circuit/strided_map.h"
 #include "src/circuit/tape.h"
 
 namespace hologram::circuit {
@@ -147,7 +150,7 @@ struct Graph {
   }
 };
 
-Graph build_graph(std::span<const uint64_t> words, std::span<const uint8_t> states);
+Graph make_graph(std::span<const uint64_t> words, std::span<const uint8_t> states);
 // Applies the laws (see rewrite_rules.def) and joins common subexpressions; memory ends up the
 // same.
 void simplify(Graph& graph, const PlanOptions& options);

@@ -38,8 +38,7 @@ void write_ref(std::ostream& out, const Kernel& kernel, const Ref& ref) {
       out << "{\"access\":" << ref.index << '}';
       break;
     case Ref::kTemp:
-      out << "{\"class\":" << kernel.temps[ref.index].class_index << ",\"temp\":" << ref.index
-          << '}';
+      out << "{\"temp\":" << ref.index << '}';
       break;
     default:
       out << "{\"number\":" << ref.index << '}';
@@ -113,8 +112,9 @@ void write_kernel(std::ostream& out, const Kernel& kernel) {
   out << "{\"name\":\"" << kernel_name(kernel) << "\",\"stage\":" << kernel.stage
       << ",\"launch\":" << kernel.launch << ",\"shape\":";
   numbers(out, kernel.instrs.empty() ? 0 : kernel.ndim, kernel.shape);
-  out << ",\"rows\":" << (kernel.whole_rows ? "true" : "false") << ",\"classes\":" << kernel.classes
-      << ",\"bytes\":" << kernel_bytes(kernel) << ",\"accesses\":";
+  out << ",\"rows\":" << (kernel.whole_rows ? "true" : "false")
+      << ",\"live_values\":" << kernel.live_values << ",\"bytes\":" << kernel_bytes(kernel)
+      << ",\"accesses\":";
   list(out, kernel.accesses.size() + operands.size(), [&](size_t i) {
     if (i >= kernel.accesses.size()) {
       return write_call_operand(out, operands[i - kernel.accesses.size()]);
@@ -156,7 +156,7 @@ std::string tape_json(std::span<const uint64_t> words) {
     numbers(out, record.ndim, record.shape);
     out << ",\"operands\":";
     list(out, size_t{record.arity} + 1, [&](size_t k) {
-      const Operand& operand = record.operands[k];
+      const TapeOperand& operand = record.operands[k];
       if (operand.kind == OperandKind::kImmediate) {
         out << "{\"number\":" << operand.immediate << '}';
         return;
@@ -177,7 +177,7 @@ std::string plan_json(const Plan& plan) {
   std::ostringstream out;
   const PlanStats& stats = plan.stats;
   out << "{\"ops\":" << stats.ops << ",\"dead\":" << stats.dead << ",\"groups\":" << stats.groups
-      << ",\"classes\":" << stats.classes << ",\"bytes_moved\":" << stats.bytes_moved
+      << ",\"live_values\":" << stats.live_values << ",\"bytes_moved\":" << stats.bytes_moved
       << ",\"bytes_unfused\":" << stats.bytes_unfused << ",\"hash\":\"" << std::hex
       << plan.canonical_hash << std::dec << "\",\"kernels\":";
   list(out, plan.kernels.size(), [&](size_t i) { write_kernel(out, plan.kernels[i]); });

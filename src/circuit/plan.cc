@@ -1,18 +1,343 @@
 // SPDX-License-Identifier: MIT
-// make_plan: canonical form, fusion, kernels, and what they cost beside the ops one by one.
+// make_plan: canonical form, fusion, then a kernel for each cluster: conversions become
+// instructions and each value is converted to a dtype once.
 #include "src/circuit/plan.h"
 
 #include <algorithm>
+#include <bit>
 #include <unordered_map>
 
-#include "src/circuit/lower.h"
+#include "hologram/op.h"
+#include "src/circuit/call_kinds.h"
+#include "src/circuit/fusion.h"
 
 namespace hologram::circuit {
 namespace {
 
-// Classes of the boundary pool that a device keeps for operands it has to gather or repeat.
-constexpr int kSpareClasses = 24;
-constexpr int kPoolClasses = 96;
+// ---- from clusters of nodes to kernels of instructions ----
+
+std::shared_ptr<const KernelCall> make_call(const Graph& graph, int index) {
+  const Node& node = graph.nodes[static_cast<size_t>(index)];
+  const Call& call = graph.calls[static_cast<size_t>(node.call)];
+  auto made = std::make_shared<KernelCall>();
+  made->kind = node.attr;
+  made->record = index;
+  for (const CallUse& use : call.uses) made->operands.push_back(use.slot);
+  made->attributes.assign(call.attributes.begin(), call.attributes.end());
+  made->first_number = call.first_number;
+  if (call.result_cols != 0) made->operands[0].present = node.stored;
+  return made;
+}
+
+void append_call(const KernelCall& call, std::vector<uint64_t>& words) {
+  uint64_t name = 0;
+  for (const char* c = call_name(call.kind); *c != 0; ++c) {
+    name = (name ^ static_cast<unsigned char>(*c)) * 0x100000001b3u + 1;
+  }
+  words.push_back(name);
+  words.push_back(call.operands.size() | uint64_t{call.attributes.size()} << 32);
+  for (const CallSlot& operand : call.operands) {
+    words.push_back(uint64_t{operand.present} | uint64_t{operand.reads} << 1 |
+                    uint64_t{operand.writes} << 2 | uint64_t{operand.covers} << 3);
+    words.push_back(static_cast<uint64_t>(operand.bytes));
+  }
+  words.insert(words.end(), call.attributes.begin(), call.attributes.end());
+}
+
+// Temps alive at once, at most. The output of an elementwise instruction may lie where an input of
+// the same item size is read for the last time.
+int count_live_values(const Kernel& kernel) {
+  constexpr size_t kNever = ~size_t{0};
+  std::vector<size_t> last_read(kernel.temps.size(), kNever);
+  for (size_t i = 0; i < kernel.instrs.size(); ++i) {
+    const Instr& instr = kernel.instrs[i];
+    for (int k = 0; k < instr.arity; ++k) {
+      if (instr.in[k].kind == Ref::kTemp) last_read[instr.in[k].index] = i;
+    }
+  }
+  int live = 0, most = 0;
+  for (size_t i = 0; i < kernel.instrs.size(); ++i) {
+    const Instr& instr = kernel.instrs[i];
+    const Temp* out = instr.out.kind == Ref::kTemp ? &kernel.temps[instr.out.index] : nullptr;
+    int ending = 0;
+    bool in_place = false;
+    for (int k = 0; k < instr.arity; ++k) {
+      if (instr.in[k].kind != Ref::kTemp || last_read[instr.in[k].index] != i) continue;
+      last_read[instr.in[k].index] = kNever;  // an operand may come twice
+      const Temp& in = kernel.temps[instr.in[k].index];
+      in_place = in_place || (out != nullptr && instr.is_op() && in.rank == out->rank &&
+                              itemsize(in.dtype) == itemsize(out->dtype));
+      ++ending;
+    }
+    if (out != nullptr) {
+      most = std::max(most, live + (in_place ? 0 : 1));
+      if (last_read[instr.out.index] != kNever) ++live;
+    }
+    live -= ending;
+  }
+  return most;
+}
+
+class KernelMaker {
+ public:
+  KernelMaker(const Graph& graph, const Cluster& cluster)
+      : graph_(graph), cluster_(cluster), domain_(cluster.domain), value_(cluster.nodes.size()) {
+    kernel_.whole_rows = cluster.whole_rows;
+    if (cluster.call >= 0) {
+      domain_.cut_rows(cluster.cols);
+      kernel_.call = make_call(graph, cluster.call);
+    }
+    kernel_.ndim = domain_.ndim();
+    domain_.shape(kernel_.shape);
+  }
+
+  Kernel run() {
+    for (size_t i = 0; i < cluster_.nodes.size(); ++i) {
+      add(i, graph_.nodes[static_cast<size_t>(cluster_.nodes[i])], cluster_.ranks[i]);
+    }
+    kernel_.live_values = count_live_values(kernel_);
+    return std::move(kernel_);
+  }
+
+ private:
+  // A value as the cluster knows it: what an access holds, or a member's result.
+  struct Value {
+    Ref ref;
+    Dtype dtype = Dtype::kFloat32;
+    Rank rank = Rank::kFull;
+    bool is_member = false;
+    uint32_t id = 0;
+  };
+  struct Converted {
+    bool is_member;
+    uint32_t id;
+    Dtype dtype;
+    Ref ref;
+  };
+
+  uint32_t access(const Region& region, Rank rank, bool store) {
+    Access wanted;
+    wanted.slot = region.slot;
+    wanted.offset = region.offset;
+    wanted.dtype = region.dtype;
+    wanted.rank = rank;
+    domain_.strides(region.map, rank, wanted.strides);
+    if (domain_.numel() == 1) {
+      wanted.rank = Rank::kFull;
+      wanted.strides.fill(0);
+      wanted.strides[static_cast<size_t>(kernel_.ndim - 1)] = 1;
+    } else if (!store && rank == Rank::kFull) {
+      const size_t last = static_cast<size_t>(kernel_.ndim - 1);
+      if (std::all_of(wanted.strides.begin(), wanted.strides.end(),
+                      [](int64_t s) { return s == 0; })) {
+        wanted.rank = Rank::kOne;
+      } else if (wanted.strides[last] == 0 && kernel_.shape[last] > 1) {
+        wanted.rank = Rank::kRow;
+      }
+    }
+    for (size_t i = 0; i < kernel_.accesses.size(); ++i) {
+      const Access& known = kernel_.accesses[i];
+      if (!known.product && known.slot == wanted.slot && known.offset == wanted.offset &&
+          known.dtype == wanted.dtype && known.rank == wanted.rank &&
+          known.strides == wanted.strides) {
+        return static_cast<uint32_t>(i);
+      }
+    }
+    kernel_.accesses.push_back(wanted);
+    return static_cast<uint32_t>(kernel_.accesses.size() - 1);
+  }
+
+  Ref temp(Dtype dtype, Rank rank) {
+    kernel_.temps.push_back({dtype, rank});
+    return {Ref::kTemp, static_cast<uint32_t>(kernel_.temps.size() - 1)};
+  }
+
+  Value load(const Input& in, Rank walks) {
+    if (in.node >= 0) {
+      const auto at = std::lower_bound(cluster_.nodes.begin(), cluster_.nodes.end(), in.node);
+      if (at != cluster_.nodes.end() && *at == in.node) {
+        return value_[static_cast<size_t>(at - cluster_.nodes.begin())];
+      }
+    }
+    Value value;
+    value.id = access(in.region, in.rank == Rank::kOne ? Rank::kOne : walks, false);
+    Access& from = kernel_.accesses[value.id];
+    if (!from.stored) from.loaded = true;
+    value.ref = {Ref::kAccess, value.id};
+    value.dtype = in.region.dtype;
+    value.rank = from.rank;
+    if (from.rank != Rank::kFull && writes_row_values(in.region.slot)) value.ref = kept(value);
+    return value;
+  }
+
+  // Whether a member stores one element a row into the slot.
+  bool writes_row_values(uint32_t slot) const {
+    for (size_t i = 0; i < cluster_.nodes.size(); ++i) {
+      const Node& node = graph_.nodes[static_cast<size_t>(cluster_.nodes[i])];
+      if (cluster_.ranks[i] == Rank::kRow && node.stored && node.out.slot == slot) return true;
+    }
+    return false;
+  }
+
+  // What the memory holds before the kernel writes there. An operand of one element is taken to be
+  // the same all through a kernel, so it cannot be read where it is.
+  Ref kept(const Value& value) {
+    for (const Converted& known : kept_) {
+      if (known.id == value.id) return known.ref;
+    }
+    const Ref to = temp(value.dtype, value.rank);
+    emit_convert(value.ref, value.dtype, to, value.dtype, value.rank);
+    kept_.push_back({false, value.id, value.dtype, to});
+    return to;
+  }
+
+  void emit_convert(Ref from, Dtype source, Ref to, Dtype target, Rank rank) {
+    Instr convert;
+    convert.code = kCodeConvert;
+    convert.compute = source;
+    convert.result = target;
+    convert.rank = rank;
+    convert.arity = 1;
+    convert.in[0] = from;
+    convert.out = to;
+    convert.record = record_;
+    kernel_.instrs.push_back(convert);
+  }
+
+  Ref converted(const Value& value, Dtype dtype) {
+    if (value.dtype == dtype) return value.ref;
+    for (const Converted& known : converted_) {
+      if (known.is_member == value.is_member && known.id == value.id && known.dtype == dtype) {
+        return known.ref;
+      }
+    }
+    const Ref to = temp(dtype, value.rank);
+    emit_convert(value.ref, value.dtype, to, dtype, value.rank);
+    converted_.push_back({value.is_member, value.id, dtype, to});
+    return to;
+  }
+
+  // The result of the kernel's call: an access of its own, since it need not be in its slot.
+  Value product(const Node& node, uint32_t member) {
+    Access made;
+    made.slot = node.out.slot;
+    made.offset = node.out.offset;
+    made.dtype = node.out.dtype;
+    made.loaded = made.product = true;
+    domain_.strides(node.out.map, Rank::kFull, made.strides);
+    kernel_.accesses.push_back(made);
+    const auto index = static_cast<uint32_t>(kernel_.accesses.size() - 1);
+    return {{Ref::kAccess, index}, node.out.dtype, Rank::kFull, true, member};
+  }
+
+  void add(size_t member, const Node& node, Rank rank) {
+    if (node.call >= 0) {
+      value_[member] = product(node, static_cast<uint32_t>(member));
+      return;
+    }
+    Instr instr;
+    instr.code = node.code;
+    instr.attr = node.attr;
+    instr.compute = node.compute;
+    instr.rank = rank;
+    instr.arity = static_cast<uint8_t>(node.arity);
+    instr.parameter = node.parameter;
+    instr.record = record_ = cluster_.nodes[member];
+    const Rank walks = node.code == kCodeReduction ? Rank::kFull : rank;
+    for (int k = 0; k < node.arity; ++k) {
+      const Input& in = node.in[k];
+      if (in.is_number) {
+        instr.in[k] = {Ref::kImmediate, in.immediate};
+        continue;
+      }
+      const Value value = load(in, walks);
+      const bool as_stored = node.code == kCodeReduction || node.code == kCodeConvert;
+      instr.in[k] = as_stored ? value.ref : converted(value, node.compute);
+    }
+    const Dtype target = node.out.dtype;
+    if (node.is_op()) {
+      const OpInfo& info = op_info(node.op());
+      instr.result = info.result_is_bool ? Dtype::kBool : node.compute;
+      kernel_.heavy = kernel_.heavy || info.is_heavy();
+    } else {
+      instr.result = node.code == kCodeRow ? node.compute : target;
+      kernel_.heavy = kernel_.heavy || node.code == kCodeRow;
+    }
+    Value& value = value_[member];
+    value.dtype = target;
+    value.rank = rank;
+    value.is_member = true;
+    value.id = static_cast<uint32_t>(member);
+    Ref memory;
+    if (node.stored) {
+      memory = {Ref::kAccess, access(node.out, rank, true)};
+      kernel_.accesses[memory.index].stored = true;
+    }
+    // Values of rows are read from a temp and stored besides: with one row their memory is one
+    // element, and such an operand is taken to be the same all through the kernel.
+    const bool stored_besides = node.stored && rank == Rank::kRow;
+    value.ref = node.stored && !stored_besides ? memory : temp(target, rank);
+    if (instr.result == target) {
+      instr.out = value.ref;
+      kernel_.instrs.push_back(instr);
+    } else {
+      instr.out = temp(instr.result, rank);
+      kernel_.instrs.push_back(instr);
+      emit_convert(instr.out, instr.result, value.ref, target, rank);
+    }
+    if (stored_besides) emit_convert(value.ref, target, memory, target, rank);
+  }
+
+  const Graph& graph_;
+  const Cluster& cluster_;
+  Domain domain_;
+  Kernel kernel_;
+  std::vector<Value> value_;
+  std::vector<Converted> converted_;
+  std::vector<Converted> kept_;
+  int record_ = -1;  // nodes are numbered as the tape's records are
+};
+
+Kernel make_kernel(const Graph& graph, const Cluster& cluster) {
+  if (cluster.call >= 0 && cluster.nodes.size() == 1) {
+    Kernel kernel;
+    kernel.call = make_call(graph, cluster.call);
+    return kernel;
+  }
+  return KernelMaker(graph, cluster).run();
+}
+
+// The kernel as words in which slots, offsets and numbers are left out: equal for equal programs. A
+// call is named by what its kind is called, so that the words mean the same in every process.
+void append_program(const Kernel& kernel, std::vector<uint64_t>& words) {
+  if (kernel.call != nullptr) append_call(*kernel.call, words);
+  words.push_back(static_cast<uint64_t>(kernel.ndim) | uint64_t{kernel.whole_rows} << 8 |
+                  kernel.accesses.size() << 16 | kernel.instrs.size() << 40);
+  for (int d = 0; d < kernel.ndim; ++d) words.push_back(static_cast<uint64_t>(kernel.shape[d]));
+  for (const Access& access : kernel.accesses) {
+    words.push_back(static_cast<uint64_t>(access.dtype) | static_cast<uint64_t>(access.rank) << 8 |
+                    uint64_t{access.loaded} << 16 | uint64_t{access.stored} << 17 |
+                    uint64_t{access.product} << 18);
+    for (int d = 0; d < kernel.ndim; ++d) {
+      words.push_back(static_cast<uint64_t>(access.strides[static_cast<size_t>(d)]));
+    }
+  }
+  const auto ref_word = [](const Ref& ref) {
+    const uint64_t index = ref.kind == Ref::kImmediate ? 0 : ref.index;
+    return static_cast<uint64_t>(ref.kind) | index << 8;
+  };
+  for (const Instr& instr : kernel.instrs) {
+    words.push_back(uint64_t{instr.code} | uint64_t{instr.attr} << 16 |
+                    static_cast<uint64_t>(instr.compute) << 32 |
+                    static_cast<uint64_t>(instr.result) << 40 |
+                    static_cast<uint64_t>(instr.rank) << 48 | uint64_t{instr.arity} << 56);
+    words.push_back(std::bit_cast<uint64_t>(instr.parameter));
+    for (int k = 0; k < instr.arity; ++k) words.push_back(ref_word(instr.in[k]));
+    words.push_back(ref_word(instr.out));
+  }
+}
+
+// ---- from kernels to a plan ----
 
 int64_t distinct_elements(const Kernel& kernel, const Access& access) {
   int64_t n = 1;
@@ -87,13 +412,14 @@ uint64_t canonical_hash(const Plan& plan) {
   return hash_words(words);
 }
 
-bool lower_all(Graph& graph, const PlanOptions& options, Plan& plan) {
+// False where a kernel of more than one record needs more scratch slots than there are.
+bool make_kernels(Graph& graph, const PlanOptions& options, Plan& plan) {
   plan.kernels.clear();
   for (const Cluster& cluster : fuse(graph, options)) {
-    Kernel& kernel = plan.kernels.emplace_back(lower(graph, cluster));
+    Kernel& kernel = plan.kernels.emplace_back(make_kernel(graph, cluster));
     kernel.stage = cluster.level;
     graph.visits += static_cast<int64_t>(kernel.instrs.size() * (1 + kernel.accesses.size()));
-    if (kernel.classes > kPoolClasses - kSpareClasses) return false;
+    if (cluster.nodes.size() > 1 && kernel.live_values > options.limits.scratch_slots) return false;
   }
   return true;
 }
@@ -132,17 +458,19 @@ std::unique_ptr<Plan> make_plan(std::span<const uint64_t> words, std::span<const
                                 const PlanOptions& options) {
   auto plan = std::make_unique<Plan>();
   plan->slots = static_cast<int>(states.size());
-  Graph graph = build_graph(words, states);
+  Graph graph = make_graph(words, states);
   if (options.fuse) simplify(graph, options);
   find_live(graph);
   PlanOptions smaller = options;
-  while (!lower_all(graph, smaller, *plan)) smaller.max_instrs = (smaller.max_instrs + 1) / 2;
+  while (!make_kernels(graph, smaller, *plan)) {
+    smaller.limits.max_instrs = (smaller.limits.max_instrs + 1) / 2;
+  }
 
   number_launches(*plan);
   std::vector<bool> seen(states.size(), false);
   PlanStats& stats = plan->stats;
   for (const Kernel& kernel : plan->kernels) {
-    stats.classes = std::max(stats.classes, kernel.classes);
+    stats.live_values = std::max(stats.live_values, kernel.live_values);
     stats.bytes_moved += kernel_bytes(kernel);
     for_slots(kernel, [&](uint32_t slot) {
       if (!seen[slot]) plan->attach.push_back(slot);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// A plan: what a circuit became. A few kernels in launch order, each a small program over tiles,
-// and the buffers that need memory before they run. No addresses: a plan serves every circuit with
-// the same words.
+// Plan: what a circuit became. A few kernels in launch order, each some instructions over blocks of
+// its domain, and the buffers that need memory before they run. No addresses: a plan serves every
+// circuit with the same words. make_plan() makes it, the plan cache keeps it, Device::run_plan()
+// reads it.
 #pragma once
 
 #include <array>
@@ -12,6 +13,7 @@
 
 #include "hologram/dtype.h"
 #include "hologram/op_ids.h"
+#include "src/circuit/plan_limits.h"
 #include "src/circuit/tape.h"
 
 namespace hologram::circuit {
@@ -40,15 +42,11 @@ struct Access {
   std::array<int64_t, kMaxDomainDims> strides{};
 };
 
-// A value that lives in a class of the boundary pool while a block is computed.
+// A value that one instruction writes and later ones read while a block is computed. Where it is
+// kept is the device's business.
 struct Temp {
   Dtype dtype = Dtype::kFloat32;
   Rank rank = Rank::kFull;
-  // c0..c95, as the planner counts and shows them; a device whose steps are not these instructions,
-  // as the CPU's with generated loops, assigns its own. Two temps share one where the first is last
-  // read before the second is written; the output of an elementwise instruction may take the class
-  // of an input of the same item size.
-  int class_index = 0;
 };
 
 struct Ref {
@@ -62,7 +60,7 @@ struct Ref {
 // in `compute`, as in Tape.
 struct Instr {
   uint16_t code = 0;                // an OpId, or a Code
-  uint16_t attr = 0;                // kCodeFold: Reduction; kCodeRow: RowOp
+  uint16_t attr = 0;                // kCodeReduction: Reduction; kCodeRow: RowOp
   Dtype compute = Dtype::kFloat32;  // of the inputs; for kCodeConvert what is converted from
   Dtype result = Dtype::kFloat32;   // of the output
   Rank rank = Rank::kFull;          // of the output; the input of a fold is kFull
@@ -105,8 +103,8 @@ struct Kernel {
   std::vector<Temp> temps;
   std::vector<Instr> instrs;
   std::shared_ptr<const KernelCall> call;
-  int classes = 0;     // of the boundary pool in use at once
-  bool heavy = false;  // costs many instructions an element
+  int live_values = 0;  // temps alive at once, at most: see PlanLimits::scratch_slots
+  bool heavy = false;   // costs many instructions an element
   // Kernels of one stage do not depend on each other and may run at once. Stages ascend.
   int stage = 0;
   // The group: equal for kernels of one stage with equal programs over different slots. They are
@@ -122,16 +120,12 @@ struct Kernel {
   int64_t cols() const { return ndim > 0 ? shape[ndim - 1] : 1; }
 };
 
-// Longest row that a block can hold: rows of folds and row functions are at most this long (in
-// elements of up to 4 bytes; half of it for 8).
-inline constexpr int64_t kMaxRowBytes = 12288;
-
 struct PlanStats {
   int ops = 0;                // records
   int dead = 0;               // of them, those whose results nobody sees
   int kernels = 0;            // each bound to its memory and run
   int groups = 0;             // of them: those of one stage with equal programs are one
-  int classes = 0;            // most in use in one kernel
+  int live_values = 0;        // of the kernel with most
   int64_t bytes_moved = 0;    // read and written by the kernels
   int64_t bytes_unfused = 0;  // by the ops one by one
   // Nodes, dependences and parts of trees that planning looked at, counted as often as it did.
@@ -176,14 +170,16 @@ struct Bindings {
 };
 
 struct PlanOptions {
-  int max_instrs = 64;  // in one kernel
-  bool fuse = true;     // false: one kernel for each record, as recorded
+  PlanLimits limits = {};  // of the device that is to run the plan
+  bool fuse = true;        // false: one kernel for each record, as recorded
   // false: none on floats, for circuits that round otherwise than to nearest, or treat denormal
   // numbers as zero. Then x * 1 is not x, and x + -0 may be another zero.
   bool float_laws = true;
+
+  bool operator==(const PlanOptions&) const = default;
 };
 
-// Canonical form, fusion and class assignment. states[s] (see SlotState) for every slot.
+// Canonical form, fusion, kernels. states[s] (see SlotState) for every slot.
 // Deterministic. Throws Error(kOutOfMemory) only.
 std::unique_ptr<Plan> make_plan(std::span<const uint64_t> words, std::span<const uint8_t> states,
                                 const PlanOptions& options = {});

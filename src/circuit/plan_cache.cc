@@ -11,7 +11,7 @@ namespace hologram::circuit {
 struct PlanCache::Entry {
   uint64_t hash = 0;
   const void* owner = nullptr;
-  bool float_laws = true;
+  PlanOptions options;
   std::vector<uint64_t> words;
   std::vector<uint64_t> states;
   std::shared_ptr<Plan> plan;
@@ -22,8 +22,8 @@ struct PlanCache::Entry {
   std::unique_ptr<Entry> same_hash;
 
   bool is(const Key& key) const {
-    return owner == key.owner && float_laws == key.float_laws &&
-           std::ranges::equal(words, key.words) && std::ranges::equal(states, key.states);
+    return owner == key.owner && options == key.options && std::ranges::equal(words, key.words) &&
+           std::ranges::equal(states, key.states);
   }
 };
 
@@ -102,7 +102,7 @@ std::shared_ptr<Plan> PlanCache::insert(const Key& key, uint64_t hash, std::uniq
   }
   entry->hash = hash;
   entry->owner = key.owner;
-  entry->float_laws = key.float_laws;
+  entry->options = key.options;
   entry->plan = shared;
   entry->bytes = sizeof(Entry) + (entry->words.size() + entry->states.size()) * sizeof(uint64_t) +
                  plan_bytes(*shared);

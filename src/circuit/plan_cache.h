@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Remembers the plans of circuits: equal words and slot states on one device mean an equal plan.
+// Remembers the plans of circuits: equal words, slot states and
+// options on one device mean an equal plan.
 #pragma once
 
 #include <atomic>
@@ -24,7 +25,7 @@ class PlanCache {
     const void* owner = nullptr;
     std::span<const uint64_t> words;
     std::span<const uint64_t> states;
-    bool float_laws = true;  // PlanOptions::float_laws
+    PlanOptions options;
 
     uint64_t hash() const { return hash_words(words, hash_words(states)); }
   };

@@ -17,7 +17,7 @@ void print_shape(std::ostream& out, int ndim, const int64_t* shape) {
 
 void print_operand(std::ostream& out, const Record& record, int k) {
   static constexpr const char* kNumbers[] = {"", "=0", "=-0", "=1", "=-1", "=2"};
-  const Operand& operand = record.operands[k];
+  const TapeOperand& operand = record.operands[k];
   if (operand.kind == OperandKind::kImmediate) {
     out << '#' << operand.immediate << kNumbers[static_cast<int>(operand.number)];
     return;
@@ -80,7 +80,7 @@ void print_ref(std::ostream& out, const Kernel& kernel, const Ref& ref) {
       if (kernel.accesses[ref.index].offset != 0) out << '+' << kernel.accesses[ref.index].offset;
       return;
     case Ref::kTemp:
-      out << 'c' << kernel.temps[ref.index].class_index;
+      out << 't' << ref.index;
       return;
     case Ref::kImmediate:
       out << '#' << ref.index;
@@ -101,7 +101,7 @@ std::string code_name(uint16_t code, uint16_t attr) {
   };
   if (code < kCodeConvert) return std::string(op_info(static_cast<OpId>(code)).name);
   if (code == kCodeConvert) return "convert";
-  if (code == kCodeFold) return kFoldNames[attr];
+  if (code == kCodeReduction) return kFoldNames[attr];
   if (code == kCodeCall) return call_name(attr);
   return kRowNames[attr];
 }
@@ -123,16 +123,16 @@ std::string kernel_name(const Kernel& kernel) {
     out = call_name(kernel.call->kind);
     if (!parts.empty()) out += '_';
   }
-  int left = kMaxParts;
+  int parts_left = kMaxParts;
   size_t at = 0;
-  for (; at < parts.size() && left > 0; ++at, --left) {
+  for (; at < parts.size() && parts_left > 0; ++at, --parts_left) {
     if (at > 0) out += '_';
     out += parts[at].first;
     if (parts[at].second > 1) out += "_x" + std::to_string(parts[at].second);
   }
-  int rest = 0;
-  for (; at < parts.size(); ++at) rest += parts[at].second;
-  if (rest > 0) out += "_and_" + std::to_string(rest) + "_more";
+  int others = 0;
+  for (; at < parts.size(); ++at) others += parts[at].second;
+  if (others > 0) out += "_and_" + std::to_string(others) + "_more";
   return out;
 }
 
@@ -174,7 +174,7 @@ std::string print_plan(const Plan& plan) {
       out << "  then  ";
     }
     print_shape(out, kernel.ndim, kernel.shape.data());
-    out << (kernel.whole_rows ? " rows" : "") << "  " << kernel.classes << " classes\n";
+    out << (kernel.whole_rows ? " rows" : "") << "  " << kernel.live_values << " live\n";
     for (const Instr& instr : kernel.instrs) {
       out << "  ";
       print_ref(out, kernel, instr.out);
@@ -189,7 +189,7 @@ std::string print_plan(const Plan& plan) {
     }
   }
   out << plan.stats.ops << " ops, " << plan.stats.dead << " dead, " << plan.stats.kernels
-      << " kernels, " << plan.stats.classes << " classes, " << plan.stats.bytes_moved
+      << " kernels, " << plan.stats.live_values << " live values, " << plan.stats.bytes_moved
       << " bytes moved of " << plan.stats.bytes_unfused << '\n';
   return out.str();
 }

@@ -9,6 +9,8 @@
 #include <bit>
 #include <unordered_map>
 
+#include "src/circuit/iteration_domain.h"
+
 namespace hologram::circuit {
 namespace {
 
@@ -137,7 +139,7 @@ class Rewriter {
     Input after = *same;
     if (after.is_number) {
       // A number can stand only where it is in the type computed in.
-      if (after.dtype != node.compute || node.code == kCodeFold || node.code == kCodeRow ||
+      if (after.dtype != node.compute || node.code == kCodeReduction || node.code == kCodeRow ||
           at(before.node).out.dtype != after.dtype) {
         return;
       }
@@ -175,7 +177,7 @@ class Rewriter {
       if (in.is_number || in.rank == Rank::kOne) continue;
       if (!domain.add(in.region.map)) return false;
     }
-    return node.code == kCodeFold ? domain.add_rows(node.out.map) : domain.add(node.out.map);
+    return node.code == kCodeReduction ? domain.add_rows(node.out.map) : domain.add(node.out.map);
   }
 
   // The node keeps its memory and gets its contents from `same`.

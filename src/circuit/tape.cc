@@ -66,11 +66,11 @@ void Tape::clear() {
   records_ = 0;
 }
 
-void Tape::append_flat(uint16_t code, Dtype compute, int arity, const Operand* operands,
+void Tape::append_flat(uint16_t code, Dtype compute, int arity, const TapeOperand* operands,
                        const uint64_t* bits, int64_t n) {
   uint64_t* word = begin_flat(code, compute, arity, n);
   for (int k = 0; k <= arity; ++k) {
-    const Operand& operand = operands[k];
+    const TapeOperand& operand = operands[k];
     word = operand.kind == OperandKind::kImmediate
                ? put_number(word, operand.dtype, bits[k])
                : put_memory(word, operand.kind == OperandKind::kOne, operand.dtype, operand.slot,
@@ -84,11 +84,11 @@ void Tape::append(const Record& record, const uint64_t* bits) {
   const size_t ndim = static_cast<size_t>(record.ndim);
   uint64_t* word = make_room(2 + ndim + operands * (2 + ndim), operands);
   *word++ = head_word(record.code, record.compute, record.arity, record.ndim, record.attr);
-  if (record.code == kCodeFold) *word++ = std::bit_cast<uint64_t>(record.parameter);
+  if (record.code == kCodeReduction) *word++ = std::bit_cast<uint64_t>(record.parameter);
   word = std::transform(record.shape, record.shape + ndim, word,
                         [](int64_t size) { return static_cast<uint64_t>(size); });
   for (size_t k = 0; k < operands; ++k) {
-    const Operand& operand = record.operands[k];
+    const TapeOperand& operand = record.operands[k];
     if (operand.kind == OperandKind::kImmediate) {
       word = put_number(word, operand.dtype, bits[k]);
       continue;
@@ -156,12 +156,12 @@ size_t Tape::decode_one(std::span<const uint64_t> words, size_t at, uint32_t& im
   record.ndim = static_cast<int>(head >> 32 & 0xff);
   record.attr = static_cast<uint16_t>(head >> 40);
   if (record.code == kCodeCall) return decode_call(words, at, immediates, record.call);
-  if (record.code == kCodeFold) record.parameter = std::bit_cast<double>(words[at++]);
+  if (record.code == kCodeReduction) record.parameter = std::bit_cast<double>(words[at++]);
   const bool flat = record.ndim == 0;
   if (flat) record.ndim = 1;
   for (int d = 0; d < record.ndim; ++d) record.shape[d] = static_cast<int64_t>(words[at++]);
   for (int k = 0; k <= record.arity; ++k) {
-    Operand& operand = record.operands[k];
+    TapeOperand& operand = record.operands[k];
     const uint64_t word = words[at++];
     operand.kind = static_cast<OperandKind>(word & 3);
     operand.dtype = static_cast<Dtype>(word >> 2 & 0x3f);

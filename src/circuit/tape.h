@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// The tape: a circuit as it is recorded, one run of 64-bit words per op, cheap to append, to hash
-// and to compare.
+// Tape: a circuit as it is recorded, one run of 64-bit words per op, cheap to append, to hash and
+// to compare. Recorder::append() (src/runtime/record.cc) writes it, make_graph() and the plan cache
+// read it.
 //
 // Two tapes with equal words compute the same function of their slots and immediates, so the words
 // (with the state of the slots, see SlotState) are the key under which a plan is remembered.
@@ -23,7 +24,7 @@ enum Code : uint16_t {
   // out = in converted to out's dtype (rounded to nearest even; floats to integers truncate).
   kCodeConvert = 0x1000,
   // Reduction `attr` of the last dimension, see Record::row.
-  kCodeFold = 0x1001,
+  kCodeReduction = 0x1001,
   // A function of whole rows, see RowOp; `attr` names it.
   kCodeRow = 0x1002,
   // A call over whole buffers, see CallRecord; `attr` is its kind.
@@ -49,7 +50,7 @@ enum class NumberClass : uint8_t { kOther = 0, kZero, kNegativeZero, kOne, kMinu
 // bits: a number in `dtype` (float32 in the low 4 bytes, float64, int64 for integers and bool).
 NumberClass classify_number(Dtype dtype, uint64_t bits);
 
-struct Operand {
+struct TapeOperand {
   OperandKind kind = OperandKind::kMemory;
   // As stored. Of an immediate: the type computed in, in which its bits are.
   Dtype dtype = Dtype::kFloat32;
@@ -90,19 +91,19 @@ struct CallRecord {
 // Elements are visited in an order that the recorder chose (by the output's strides, largest
 // first), as `ndim` dimensions, the innermost last; ndim 1 with strides 1 is the usual case. A
 // kMemory operand k steps strides[k][d] elements in dimension d, 0 where it is repeated.
-// For kCodeFold the dimensions are those of the input and the output's strides in the last one are
-// 0: the last dimension is folded. For kCodeRow the last dimension is the row. For kCodeCall only
-// code, attr and call mean anything.
+// For kCodeReduction the dimensions are those of the input and the output's strides in the last one
+// are 0: the last dimension is folded. For kCodeRow the last dimension is the row. For kCodeCall
+// only code, attr and call mean anything.
 struct Record {
   uint16_t code = 0;
   Dtype compute = Dtype::kFloat32;
   uint8_t arity = 0;
-  uint16_t attr = 0;     // kCodeFold: Reduction; kCodeRow: RowOp; kCodeCall: the kind
-  double parameter = 0;  // kCodeFold: correction of var and std, p of norm
+  uint16_t attr = 0;     // kCodeReduction: Reduction; kCodeRow: RowOp; kCodeCall: the kind
+  double parameter = 0;  // kCodeReduction: correction of var and std, p of norm
   int ndim = 1;
   int64_t shape[kTapeDims] = {};
   int64_t strides[kMaxArity + 1][kTapeDims] = {};
-  Operand operands[kMaxArity + 1];
+  TapeOperand operands[kMaxArity + 1];
   CallRecord call;
 
   int64_t numel() const {
@@ -126,7 +127,7 @@ class Tape {
 
   // Appends. Immediates' `immediate` is ignored: the number is `bits` and gets the next position.
   // The usual case: n elements, every kMemory operand contiguous.
-  void append_flat(uint16_t code, Dtype compute, int arity, const Operand* operands,
+  void append_flat(uint16_t code, Dtype compute, int arity, const TapeOperand* operands,
                    const uint64_t* bits, int64_t n);
   void append(const Record& record, const uint64_t* bits);
   void append_call(uint16_t kind, std::span<const CallSlot> operands,

@@ -58,7 +58,7 @@ bool Capture::takes(const RecordOperand* operands, int count) const {
   return slots_.size() + static_cast<size_t>(count) <= kSlotMask;
 }
 
-circuit::Operand Capture::settle(const RecordOperand& given, bool writes) {
+circuit::TapeOperand Capture::settle(const RecordOperand& given, bool writes) {
   if (given.buffer == nullptr) {
     return {.kind = circuit::OperandKind::kImmediate,
             .dtype = given.dtype,
@@ -73,7 +73,7 @@ circuit::Operand Capture::settle(const RecordOperand& given, bool writes) {
 bool Capture::append_flat(uint16_t code, Dtype compute, const RecordOperand* operands, int arity,
                           int64_t n) {
   if (!takes(operands, arity + 1)) return false;
-  circuit::Operand settled[circuit::kMaxArity + 1];
+  circuit::TapeOperand settled[circuit::kMaxArity + 1];
   uint64_t bits[circuit::kMaxArity + 1];
   for (int k = 0; k <= arity; ++k) {
     settled[k] = settle(operands[k], k == 0);

@@ -45,7 +45,7 @@ class Capture {
 
  private:
   bool takes(const RecordOperand* operands, int count) const;
-  circuit::Operand settle(const RecordOperand& operand, bool writes);
+  circuit::TapeOperand settle(const RecordOperand& operand, bool writes);
 
   Device& device_;
   circuit::Tape tape_;

@@ -104,7 +104,7 @@ class RecordKernel {
     }
     kernel_.ndim = record.ndim;
     std::copy_n(record.shape, record.ndim, kernel_.shape.begin());
-    kernel_.whole_rows = record.code >= circuit::kCodeFold;
+    kernel_.whole_rows = record.code >= circuit::kCodeReduction;
     if (kernel_.numel() > 0) set_instruction();
   }
 
@@ -132,7 +132,7 @@ class RecordKernel {
   }
 
   void set_instruction() {
-    const bool fold = record_.code == circuit::kCodeFold;
+    const bool fold = record_.code == circuit::kCodeReduction;
     const bool op = record_.code < circuit::kCodeConvert;
     const Dtype target = record_.operands[0].dtype;
     circuit::Instr instr;
@@ -144,7 +144,7 @@ class RecordKernel {
     instr.parameter = record_.parameter;
     instr.record = index_;
     for (int k = 0; k < record_.arity; ++k) {
-      const circuit::Operand& operand = record_.operands[k + 1];
+      const circuit::TapeOperand& operand = record_.operands[k + 1];
       if (operand.kind == circuit::OperandKind::kImmediate) {
         instr.in[k] = {Ref::kImmediate, operand.immediate};
         continue;
@@ -176,7 +176,7 @@ class RecordKernel {
 
   // rank: of a result.
   uint32_t access(int k, Rank rank) {
-    const circuit::Operand& operand = record_.operands[k];
+    const circuit::TapeOperand& operand = record_.operands[k];
     circuit::Access made;
     made.slot = operand.slot;
     made.offset = operand.offset;
@@ -202,7 +202,7 @@ class RecordKernel {
   }
 
   Ref temp(Dtype dtype, Rank rank) {
-    kernel_.temps.push_back({dtype, rank, kernel_.classes++});
+    kernel_.temps.push_back({dtype, rank});
     return {Ref::kTemp, static_cast<uint32_t>(kernel_.temps.size() - 1)};
   }
 

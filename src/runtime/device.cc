@@ -169,8 +169,8 @@ Stream& current_stream(int device_index) {
 
 void set_current_stream(Stream& stream) { t_streams[stream.device().index()] = stream.id(); }
 
-Device::Device(BackendType kind, bool host_memory, bool runs_plans)
-    : kind_(kind), host_memory_(host_memory), runs_plans_(runs_plans) {}
+Device::Device(BackendType kind, bool host_memory, const circuit::PlanLimits* limits)
+    : kind_(kind), host_memory_(host_memory), plan_limits_(limits) {}
 
 Device::~Device() {
   delete recorder_.load();

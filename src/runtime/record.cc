@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <new>
+#include <string_view>
 #include <utility>
 
 #include "hologram/error.h"
+#include "hologram/memory.h"
 #include "src/base/loops.h"
 #include "src/circuit/call_kinds.h"
 #include "src/runtime/capture.h"
@@ -106,7 +108,7 @@ bool record_row_code(Record& record, const RecordOperand* operands, int64_t rows
     if (operands[k].buffer == nullptr || operands[k].one) return false;
     item = std::max(item, itemsize(operands[k].dtype));
   }
-  if (cols > circuit::kMaxRowBytes / static_cast<int64_t>(item)) return false;
+  if (cols > device.plan_limits()->row_bytes / static_cast<int64_t>(item)) return false;
   if (rows == 0) return true;
   if (cols == 0) return !folds;  // a fold of nothing has a value, or an error, of its own
   record.ndim = 2;
@@ -120,11 +122,37 @@ bool record_row_code(Record& record, const RecordOperand* operands, int64_t rows
   return with_sink(device, [&](auto& sink) { return sink.append(record, operands); });
 }
 
+enum Deferring : int { kUnread = -1, kOff = 0, kOn = 1 };
+constinit std::atomic<int> g_deferring{kUnread};
+
+[[gnu::noinline]] int read_deferring() {
+  const char* text = std::getenv("HOLOGRAM_EXECUTION");
+  const int wish = text != nullptr && std::string_view(text) == "eager" ? kOff : kOn;
+  int unread = kUnread;
+  return g_deferring.compare_exchange_strong(unread, wish) ? wish : unread;
+}
+
 bool is_present(const CallOperand& operand) {
   return operand.buffer != nullptr && operand.bytes > 0;
 }
 
 }  // namespace
+
+// With the record lock held, before the first op of a circuit.
+void Recorder::begin_circuit() {
+  const size_t limit = memory_limit();
+  open_->kept_limit = std::max(CircuitBounds::kKeptFloor, limit / CircuitBounds::kKeptShare);
+  open_->unbacked_limit = limit / CircuitBounds::kUnbackedShare;
+}
+
+// With the record lock held: whether memory that only the open circuit holds passes its bound.
+bool Recorder::keeps_too_much() const {
+  size_t kept = 0;
+  for (const OpenCircuit::Slot& slot : open_->slots) {
+    if (slot.buffer->use_count() == 1 && !slot.fresh) kept += slot.buffer->nbytes();
+  }
+  return kept > open_->kept_limit;
+}
 
 // With the record lock held. Names the buffer, which the circuit holds from its first naming on.
 [[gnu::always_inline]] inline uint32_t Recorder::slot_of(Buffer* buffer, bool writes) {
@@ -178,23 +206,25 @@ bool is_present(const CallOperand& operand) {
 
 // With the record lock held. False, and nothing changed, where an operand is not for recording.
 [[gnu::always_inline]] inline bool Recorder::settle_operands(const RecordOperand* operands,
-                                                             int count, circuit::Operand* settled,
+                                                             int count,
+                                                             circuit::TapeOperand* settled,
                                                              uint64_t* bits) {
   if (!may_record(operands, count)) return false;
   for (int k = 0; k < count; ++k) {
     const RecordOperand& given = operands[k];
     if (given.buffer == nullptr) {
       new (&settled[k])
-          circuit::Operand{.kind = OperandKind::kImmediate,
-                           .dtype = given.dtype,
-                           .number = circuit::classify_number(given.dtype, given.bits)};
+          circuit::TapeOperand{.kind = OperandKind::kImmediate,
+                               .dtype = given.dtype,
+                               .number = circuit::classify_number(given.dtype, given.bits)};
       bits[k] = given.bits;
       continue;
     }
-    new (&settled[k]) circuit::Operand{.kind = given.one ? OperandKind::kOne : OperandKind::kMemory,
-                                       .dtype = given.dtype,
-                                       .slot = slot_of(given.buffer, k == 0),
-                                       .offset = given.offset};
+    new (&settled[k])
+        circuit::TapeOperand{.kind = given.one ? OperandKind::kOne : OperandKind::kMemory,
+                             .dtype = given.dtype,
+                             .slot = slot_of(given.buffer, k == 0),
+                             .offset = given.offset};
   }
   return true;
 }
@@ -309,6 +339,18 @@ void Recorder::append_tape(const circuit::Tape& tape, std::vector<BufferRef> buf
 
 }  // namespace internal
 
+bool is_deferring() {
+  if (internal::capturing() != nullptr) [[unlikely]]
+    return true;
+  const int now = internal::g_deferring.load(std::memory_order_relaxed);
+  return (now != internal::kUnread ? now : internal::read_deferring()) == internal::kOn;
+}
+
+void set_deferring(bool deferring) {
+  internal::g_deferring.store(deferring ? internal::kOn : internal::kOff);
+  if (!deferring) internal::Recorder::flush_all();
+}
+
 using circuit::Record;
 
 bool record_flat(OpId op, Dtype compute, const RecordOperand* operands, int arity, int64_t n) {
@@ -343,10 +385,10 @@ bool record_flat_copy(const RecordOperand& out, const RecordOperand& in, int64_t
   });
 }
 
-bool record_fold(Reduction op, const RecordOperand& out, const RecordOperand& in, int64_t rows,
-                 int64_t cols, double parameter) {
+bool record_reduction(Reduction op, const RecordOperand& out, const RecordOperand& in, int64_t rows,
+                      int64_t cols, double parameter) {
   Record record;
-  record.code = circuit::kCodeFold;
+  record.code = circuit::kCodeReduction;
   record.attr = static_cast<uint16_t>(op);
   record.arity = 1;
   record.parameter = parameter;

@@ -1,25 +1,28 @@
 // SPDX-License-Identifier: MIT
-// Finds or makes the plans of sealed circuits, gives results memory and runs them; what waits for a
-// buffer.
+// Seals circuits, finds or makes their plans, gives results memory, and sees to it that they run in
+// order: on whoever asks, or on the worker. Appending is in record.cc.
+//
+// Circuits are sealed by the threads that record and ask, at points that the recorded ops decide,
+// so that a loop finds its plans again however fast anything ran. Only the age of a circuit seals
+// it at a moment of its own.
 #include "src/runtime/recorder.h"
 
+#include <time.h>
+
 #include <algorithm>
-#include <cstdlib>
 #include <exception>
 #include <new>
-#include <string_view>
 #include <utility>
 
 #include "hologram/error.h"
-#include "hologram/memory.h"
+#include "hologram/parallel.h"
 #include "src/circuit/plan_cache.h"
-#include "src/runtime/capture.h"
 #include "src/runtime/circuit_check.h"
 #include "src/runtime/linear_pool.h"
 #include "src/runtime/trace_hooks.h"
+#include "src/runtime/worker_scope.h"
 
-namespace hologram {
-namespace internal {
+namespace hologram::internal {
 
 using Access = BufferAccess;
 
@@ -38,22 +41,275 @@ bool is_out_of_memory(const std::exception_ptr& error) {
   }
 }
 
-}  // namespace
+// How long a waiting thread spins before it sleeps.
+constexpr int64_t kCircuitSpin = 200'000;
+// What such a thread leaves to a worker that is between two circuits.
+constexpr int64_t kHandOverSpin = 20'000;
 
-// With the record lock held, before the first op of a circuit.
-void Recorder::begin_circuit() {
-  const size_t limit = memory_limit();
-  open_->kept_limit = std::max(CircuitBounds::kKeptFloor, limit / CircuitBounds::kKeptShare);
-  open_->unbacked_limit = limit / CircuitBounds::kUnbackedShare;
+int64_t processor_ns() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
 }
 
-// With the record lock held: whether memory that only the open circuit holds passes its bound.
-bool Recorder::keeps_too_much() const {
-  size_t kept = 0;
-  for (const OpenCircuit::Slot& slot : open_->slots) {
-    if (slot.buffer->use_count() == 1 && !slot.fresh) kept += slot.buffer->nbytes();
+// An address that is this thread's alone.
+const void* this_thread() {
+  static constinit thread_local char t_here = 0;
+  return &t_here;
+}
+
+}  // namespace
+
+// Gives the run lock, which the caller has taken, back at its end.
+struct Recorder::RunScope {
+  explicit RunScope(Recorder& recorder) : recorder(recorder) {
+    recorder.runner_.store(this_thread(), std::memory_order_relaxed);
   }
-  return kept > open_->kept_limit;
+  ~RunScope() {
+    recorder.runner_.store(nullptr, std::memory_order_relaxed);
+    recorder.run_mutex_.unlock();
+  }
+  Recorder& recorder;
+};
+
+bool Recorder::runs_here() const {
+  return runner_.load(std::memory_order_relaxed) == this_thread();
+}
+
+// With the record lock held, which may be let go in between: moves the open circuit to the end of
+// the queue. False if nothing was recorded.
+bool Recorder::seal(std::unique_lock<SpinLock>& lock, Why why) {
+  if (open_->tape.empty()) return false;
+  std::unique_ptr<OpenCircuit> next;
+  if (!spare_.empty()) {
+    next = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  lock.unlock();
+  if (next == nullptr) next = std::make_unique<OpenCircuit>();
+  const int threads = num_threads();
+  const int64_t sealed_ns = is_watched() ? now_ns() : 0;
+  const char* cause = sealed_ns != 0 ? watch_cause() : nullptr;
+  void* observed = sealed_ns != 0 ? share_observation() : nullptr;
+  lock.lock();
+  if (open_->tape.empty()) {  // another thread was faster
+    if (spare_.size() < spare_.capacity()) spare_.push_back(std::move(next));
+    lock.unlock();
+    drop_observation(observed);
+    lock.lock();
+    return false;
+  }
+  OpenCircuit& circuit = *open_;
+  const size_t count = circuit.slots.size();
+  circuit.states.assign((count + 7) / 8, 0);
+  auto* states = reinterpret_cast<uint8_t*>(circuit.states.data());
+  for (size_t s = 0; s < count; ++s) {
+    const OpenCircuit::Slot& slot = circuit.slots[s];
+    const bool live = slot.buffer->use_count() > 1;
+    states[s] = static_cast<uint8_t>((live ? circuit::kSlotLive : 0) |
+                                     (slot.fresh ? circuit::kSlotFresh : 0));
+    if (!live && !slot.fresh) circuit.kept_bytes += slot.buffer->nbytes();
+  }
+  circuit.why = why;
+  circuit.threads = threads;
+  circuit.sealed_ns = sealed_ns;
+  circuit.cause = cause;
+  circuit.observed = observed;
+  next->epoch = next_epoch_++;
+  next->float_mode = circuit.float_mode;
+  next->attention = circuit.attention & static_cast<uint8_t>(~OpenCircuit::kFull);
+  // That of an op which comes after the cut.
+  if (circuit.sites.size() > static_cast<size_t>(circuit.tape.records())) {
+    next->sites.push_back(std::move(circuit.sites.back()));
+    circuit.sites.pop_back();
+  }
+  OpenCircuit* const sealed = &circuit;
+  (last_ != nullptr ? last_->next : first_) = std::move(open_);
+  last_ = sealed;
+  ++queued_;
+  queued_kept_ += circuit.kept_bytes;
+  queued_unbacked_ += circuit.unbacked_bytes;
+  open_ = std::move(next);
+  return true;
+}
+
+// With the record lock held: whether what waits to run has grown to its bounds.
+bool Recorder::is_crowded() const {
+  return queued_ >= CircuitBounds::kMaxQueued || queued_kept_ > last_->kept_limit ||
+         queued_unbacked_ > last_->unbacked_limit;
+}
+
+// With the record lock held: the circuit in the middle of the queue.
+uint64_t Recorder::half_way() const {
+  const OpenCircuit* circuit = first_.get();
+  for (int i = 1; i < (queued_ + 1) / 2; ++i) circuit = circuit->next.get();
+  return circuit->epoch;
+}
+
+// With the record lock held: the first circuit leaves the queue. It keeps the references that later
+// circuits did not take over.
+std::unique_ptr<OpenCircuit> Recorder::take_first() {
+  std::unique_ptr<OpenCircuit> circuit = std::move(first_);
+  first_ = std::move(circuit->next);
+  if (first_ == nullptr) last_ = nullptr;
+  --queued_;
+  queued_kept_ -= circuit->kept_bytes;
+  queued_unbacked_ -= circuit->unbacked_bytes;
+  std::erase_if(circuit->slots, [&](const OpenCircuit::Slot& slot) {
+    std::atomic<uint64_t>& recorded = Access::recorded(slot.buffer);
+    const uint64_t word = recorded.load(std::memory_order_relaxed);
+    if (word >> Buffer::kRecordedEpochShift != circuit->epoch) return true;
+    recorded.store(word & kFlagsMask, std::memory_order_release);
+    return false;
+  });
+  return circuit;
+}
+
+// With the record lock held.
+void Recorder::look_whether_idle() {
+  if (first_ == nullptr && open_->tape.empty()) pending_.store(false, std::memory_order_release);
+}
+
+// With the run lock held: the first circuit is done. The caller retires it.
+std::unique_ptr<OpenCircuit> Recorder::finish_first() {
+  device_.done_epoch_.store(running_->epoch, std::memory_order_release);
+  std::lock_guard lock(record_lock_);
+  std::unique_ptr<OpenCircuit> circuit = take_first();
+  look_whether_idle();
+  return circuit;
+}
+
+// As finish_first(). Dead buffers are released before waiting threads learn of the end, so that
+// memory is free after a wait. But not foreign memory: who waits may hold what its deleter needs.
+void Recorder::finish_on_worker() {
+  std::unique_ptr<OpenCircuit> circuit;
+  {
+    std::lock_guard lock(record_lock_);
+    circuit = take_first();
+    const auto parted = std::partition(circuit->slots.begin(), circuit->slots.end(),
+                                       [](const OpenCircuit::Slot& slot) {
+                                         return slot.buffer->pool() != PoolKind::kForeign &&
+                                                slot.buffer->pool() != PoolKind::kBoundary;
+                                       });
+    for (auto slot = parted; slot != circuit->slots.end(); ++slot) {
+      parted_.push_back(slot->buffer);
+      open_->attention |= OpenCircuit::kParted;
+      has_parted_.store(true, std::memory_order_relaxed);
+    }
+    circuit->slots.erase(parted, circuit->slots.end());
+  }
+  const uint64_t epoch = circuit->epoch;
+  retire(std::move(circuit));
+  device_.done_epoch_.store(epoch, std::memory_order_release);
+  std::lock_guard lock(record_lock_);
+  look_whether_idle();
+}
+
+// Gives up the circuit's references.
+void Recorder::drop(OpenCircuit& circuit) {
+  for (const OpenCircuit::Slot& slot : circuit.slots) slot.buffer->release();
+  circuit.slots.clear();
+}
+
+// Of a circuit that is done; its storage serves a later one.
+void Recorder::retire(std::unique_ptr<OpenCircuit> circuit) {
+  drop(*circuit);
+  circuit->tape.clear();
+  circuit->sites.clear();
+  circuit->backed_bytes = circuit->unbacked_bytes = circuit->kept_bytes = 0;
+  circuit->call_cost = 0;
+  circuit->attention = 0;
+  circuit->stalled = false;
+  std::lock_guard lock(record_lock_);
+  if (spare_.size() < spare_.capacity()) spare_.push_back(std::move(circuit));
+}
+
+void Recorder::release_parted() {
+  std::vector<Buffer*> parted;
+  {
+    std::lock_guard lock(record_lock_);
+    parted.swap(parted_);
+    open_->attention &= static_cast<uint8_t>(~OpenCircuit::kParted);
+    has_parted_.store(false, std::memory_order_relaxed);
+  }
+  for (Buffer* buffer : parted) buffer->release();
+}
+
+// Once this thread leaves circuits in the queue.
+void Recorder::call_worker() {
+  {
+    std::lock_guard lock(record_lock_);
+    if (first_ == nullptr || first_->stalled) return;
+  }
+  if (worker_.exists() && worker_.is_quick()) worker_.call();
+}
+
+// With the record lock held, which is let go in between: what has to be done before an op is
+// recorded whose caller has that float mode.
+void Recorder::make_room(std::unique_lock<SpinLock>& lock, uint32_t mode) {
+  const uint8_t attention = open_->attention;
+  if ((attention & (OpenCircuit::kParted | OpenCircuit::kWake)) != 0) {
+    open_->attention &= static_cast<uint8_t>(~OpenCircuit::kWake);
+    lock.unlock();
+    if ((attention & OpenCircuit::kParted) != 0) release_parted();
+    if ((attention & OpenCircuit::kWake) != 0 && worker_.exists()) worker_.call();
+    lock.lock();
+  }
+  if ((open_->attention & OpenCircuit::kFull) != 0) {
+    if (worker_.exists() && worker_.is_quick()) {
+      pass_on(lock, Why::kBounds);
+    } else {
+      run_open(lock, Why::kBounds);
+    }
+  }
+  take_mode(lock, mode);
+  if ((open_->attention & OpenCircuit::kSites) != 0) remember_site(lock, mode);
+}
+
+// With the record lock held, which may be let go in between: a circuit runs in one mode, so what is
+// open in another one is complete. Threads that take turns in two modes make a circuit a turn.
+void Recorder::take_mode(std::unique_lock<SpinLock>& lock, uint32_t mode) {
+  while (open_->float_mode != mode && !open_->tape.empty()) {
+    if (runs_here()) {
+      seal(lock, Why::kMode);  // what runs on this thread cannot wait for what comes after it
+    } else if (worker_.exists()) {
+      pass_on(lock, Why::kMode);
+    } else {
+      run_open(lock, Why::kMode);
+    }
+  }
+  open_->float_mode = mode;
+}
+
+// With the record lock held, which is let go in between.
+void Recorder::run_open(std::unique_lock<SpinLock>& lock, Why why) {
+  const uint64_t epoch = open_->epoch;
+  lock.unlock();
+  flush_until(epoch, why);
+  lock.lock();
+}
+
+// With the record lock held, which is let go in between: the worker is to run the open circuit.
+void Recorder::pass_on(std::unique_lock<SpinLock>& lock, Why why) {
+  if (!seal(lock, why)) return;
+  const bool crowded = is_crowded();
+  const uint64_t epoch = crowded ? half_way() : 0;
+  lock.unlock();
+  if (worker_.is_quick()) worker_.call();
+  if (crowded) run_until(epoch, Why::kBounds);
+  lock.lock();
+}
+
+void Recorder::hand_over(std::unique_lock<SpinLock>& lock) {
+  if (worker_.exists()) return pass_on(lock, Why::kCall);
+  // Where there is none the same circuits run here: loops find the same plans, and the memory of
+  // what is dead by now serves what comes.
+  run_open(lock, Why::kCall);
+}
+
+void Recorder::hand_over() {
+  std::unique_lock lock(record_lock_);
+  hand_over(lock);
 }
 
 // With the record lock held, of a circuit that wanted too much memory: what nobody can see by now
@@ -111,7 +367,8 @@ void Recorder::prepare() {
   const size_t count = circuit.slots.size();
   const std::vector<uint64_t>& states = circuit.states;
   const bool default_mode = circuit.float_mode == kDefaultFloatMode;
-  const circuit::PlanCache::Key key{&device_, circuit.tape.words(), states, default_mode};
+  const circuit::PlanOptions options{.limits = *device_.plan_limits(), .float_laws = default_mode};
+  const circuit::PlanCache::Key key{&device_, circuit.tape.words(), states, options};
   const uint64_t hash = key.hash();
   circuit::PlanCache& cache = circuit::plan_cache();
   std::shared_ptr<circuit::Plan> plan = cache.find(key, hash);
@@ -119,7 +376,6 @@ void Recorder::prepare() {
   if (plan_hit_) {
     counts_.hits.fetch_add(1, std::memory_order_relaxed);
   } else {
-    const circuit::PlanOptions options{.float_laws = default_mode};
     plan = cache.insert(key, hash, circuit::make_plan(key.words, state_bytes(circuit), options));
     counts_.misses.fetch_add(1, std::memory_order_relaxed);
   }
@@ -169,61 +425,151 @@ void Recorder::attach(Buffer* buffer) {
   if (donor != nullptr) donor->release();
 }
 
-void Recorder::mark_exported(Buffer* buffer) {
-  std::lock_guard lock(record_lock_);
-  const uint64_t before = Access::recorded(buffer).fetch_or(kExported, std::memory_order_relaxed);
-  uint32_t& exports = Access::exports(buffer);
-  if ((before & kExported) == 0) {
-    exports = 1;
-  } else if (exports != kForever) {
-    ++exports;
+bool Recorder::flush(Why why) {
+  const auto release = [&] {
+    if (has_parted_.load(std::memory_order_relaxed) && why != Why::kMemory) release_parted();
+  };
+  release();
+  const bool any = flush_until(UINT64_MAX, why);
+  release();  // what the worker left of the circuits that were waited for
+  return any;
+}
+
+bool Recorder::flush_until(uint64_t epoch, Why why) {
+  if (is_idle() || runs_here()) return false;
+  // A thread with a tile of a circuit must not wait for that circuit.
+  if (why == Why::kMemory && in_parallel_region()) {
+    if (!run_mutex_.try_lock()) return false;
+    { const RunScope free(*this); }
+    ring();
+  }
+  {
+    std::unique_lock lock(record_lock_);
+    if (open_->epoch <= epoch) seal(lock, why);
+    if (last_ == nullptr) return false;
+    epoch = std::min(epoch, last_->epoch);
+  }
+  return run_until(epoch, why);
+}
+
+// Runs what is sealed up to a circuit, or waits for others who do.
+bool Recorder::run_until(uint64_t epoch, Why why) {
+  bool any = false;
+  bool stuck = false;
+  std::exception_ptr error;
+  while (!stuck && may_run(epoch)) {
+    std::unique_ptr<OpenCircuit> finished;
+    std::exception_ptr now;
+    {
+      const RunScope scope(*this);
+      if (device_.done_epoch() >= epoch) break;
+      stuck = !run_first(now, /*keeps=*/false);
+      if (!stuck) finished = finish_first();
+    }
+    if (is_waited_for()) ring();
+    if (now != nullptr && (error == nullptr || stuck)) error = now;
+    if (finished == nullptr) continue;
+    any = true;
+    retire(std::move(finished));  // deleters may do as they like: no lock is held
+  }
+  ring();
+  call_worker();
+  if (error != nullptr) {
+    if (stuck || why == Why::kAsked) std::rethrow_exception(error);
+    device_.default_stream().keep_error(error);
+  }
+  return any;
+}
+
+// Waits until the circuit is done (false), helping whoever runs, or until it is for this thread to
+// run what comes next: true, with the run lock held.
+bool Recorder::may_run(uint64_t epoch) {
+  const auto is_done = [&] { return device_.done_epoch() >= epoch; };
+  if (is_done()) return false;
+  if (!worker_.is_running() && run_mutex_.try_lock()) return true;
+  for (int64_t since = now_ns(); !is_done();) {
+    if (help_beside()) {
+      since = now_ns();
+      continue;
+    }
+    // A worker that is at it goes on, which saves handing over.
+    const int64_t waited = now_ns() - since;
+    if ((waited > kHandOverSpin || !worker_.is_running()) && run_mutex_.try_lock()) return true;
+    if (waited <= kCircuitSpin) {
+      for (int i = 0; i < 16; ++i) pause();
+      continue;
+    }
+    bool mine = false;
+    beside_bell().sleep_unless([&] {
+      wait_for(epoch);
+      return is_done() || is_beside_claimable() || (mine = run_mutex_.try_lock());
+    });
+    if (mine) return true;
+    since = now_ns();
+  }
+  return false;
+}
+
+// Wakes all who wait for circuits, so that they look again.
+void Recorder::ring() {
+  waited_for_.store(UINT64_MAX, std::memory_order_relaxed);
+  beside_bell().ring();
+}
+
+// After a circuit is done, and before somebody sleeps who needs one.
+bool Recorder::is_waited_for() {
+  return waited_for_.fetch_add(0, std::memory_order_acq_rel) <= device_.done_epoch();
+}
+void Recorder::wait_for(uint64_t epoch) {
+  uint64_t before = waited_for_.load(std::memory_order_relaxed);
+  while (!waited_for_.compare_exchange_weak(before, std::min(before, epoch),
+                                            std::memory_order_acq_rel)) {
   }
 }
 
-void Recorder::unmark_exported(Buffer* buffer) noexcept {
-  std::lock_guard lock(record_lock_);
-  const uint64_t word = Access::recorded(buffer).load(std::memory_order_relaxed);
-  uint32_t& exports = Access::exports(buffer);
-  if ((word & (kExported | kPlaceholder)) != kExported || exports == kForever || --exports != 0) {
-    return;
-  }
-  Access::recorded(buffer).fetch_and(~kExported, std::memory_order_relaxed);
+bool Recorder::work() {
+  if (!run_mutex_.try_lock()) return false;  // whoever it is calls again
+  const bool ran = run_beside();
+  if (!ran || is_waited_for()) ring();
+  return ran;
 }
 
-RecorderStats Recorder::stats() {
-  RecorderStats s;
+// With the run lock held, which is given back.
+bool Recorder::run_beside() {
+  const RunScope scope(*this);
+  OpenCircuit* circuit;
   {
     std::lock_guard lock(record_lock_);
-    s.ops_recorded = ops_recorded_;
+    circuit = first_.get();
+    if (circuit == nullptr || circuit->stalled || !worker_.exists()) return false;
   }
-  s.circuits = counts_.circuits.load(std::memory_order_relaxed);
-  s.kernels = counts_.kernels.load(std::memory_order_relaxed);
-  s.plan_hits = counts_.hits.load(std::memory_order_relaxed);
-  s.plan_misses = counts_.misses.load(std::memory_order_relaxed);
-  s.bytes_moved = counts_.moved.load(std::memory_order_relaxed);
-  s.bytes_unfused = counts_.unfused.load(std::memory_order_relaxed);
-  s.plans = circuit::plan_cache().stats().plans;
-  return s;
-}
-
-void Recorder::reset_stats() {
+  const int64_t begin = now_ns();
+  const int64_t begin_processor = processor_ns();
+  bool finished;
   {
-    std::lock_guard lock(record_lock_);
-    ops_recorded_ = 0;
+    const WorkerScope beside(circuit->threads);
+    std::exception_ptr error;
+    finished = run_first(error, /*keeps=*/true);
   }
-  for (auto* count : {&counts_.circuits, &counts_.kernels, &counts_.hits, &counts_.misses,
-                      &counts_.moved, &counts_.unfused}) {
-    count->store(0, std::memory_order_relaxed);
-  }
+  worker_.ran(now_ns() - begin, processor_ns() - begin_processor);
+  if (finished) finish_on_worker();
+  return finished;
 }
 
-bool release_recorded(Device& device) noexcept {
-  Recorder* recorder = Recorder::find(device);
-  try {
-    return recorder != nullptr && recorder->flush(Why::kMemory);
-  } catch (...) {
-    return false;  // it stays recorded
-  }
+Recorder::Look Recorder::look_at_age() {
+  std::unique_lock lock(record_lock_);
+  const bool quiet = ops_recorded_ == seen_ops_;
+  seen_ops_ = ops_recorded_;
+  // Whoever traces wants to see the program's circuits, not the pauses in which they are read.
+  if (quiet && !open_->tape.empty() && !is_traced()) seal(lock, Why::kAge);
+  if (first_ != nullptr && !first_->stalled) return Look::kDue;
+  return quiet ? Look::kQuiet : Look::kBusy;
+}
+
+bool Recorder::stop_looking() {
+  std::lock_guard lock(record_lock_);
+  open_->attention |= OpenCircuit::kWake;
+  return ops_recorded_ == seen_ops_;
 }
 
 void materialize_slowly(Buffer& buffer) {
@@ -246,66 +592,4 @@ void materialize_slowly(Buffer& buffer) {
   recorder.attach(&buffer);
 }
 
-namespace {
-
-enum Deferring : int { kUnread = -1, kOff = 0, kOn = 1 };
-constinit std::atomic<int> g_deferring{kUnread};
-
-[[gnu::noinline]] int read_deferring() {
-  const char* text = std::getenv("HOLOGRAM_EXECUTION");
-  const int wish = text != nullptr && std::string_view(text) == "eager" ? kOff : kOn;
-  int unread = kUnread;
-  return g_deferring.compare_exchange_strong(unread, wish) ? wish : unread;
-}
-
-}  // namespace
-}  // namespace internal
-
-bool is_deferring() {
-  if (internal::capturing() != nullptr) [[unlikely]]
-    return true;
-  const int now = internal::g_deferring.load(std::memory_order_relaxed);
-  return (now != internal::kUnread ? now : internal::read_deferring()) == internal::kOn;
-}
-
-void set_deferring(bool deferring) {
-  internal::g_deferring.store(deferring ? internal::kOn : internal::kOff);
-  if (!deferring) internal::Recorder::flush_all();
-}
-
-void flush(Device& device) {
-  if (internal::Recorder* recorder = internal::Recorder::find(device)) {
-    recorder->flush(internal::Why::kAsked);
-  }
-}
-
-void mark_exported(Buffer& buffer) {
-  internal::Recorder::of(buffer.device()).mark_exported(&buffer);
-}
-
-void unmark_exported(Buffer& buffer) noexcept {
-  if (internal::Recorder* recorder = internal::Recorder::find(buffer.device())) {
-    recorder->unmark_exported(&buffer);
-  }
-}
-
-RecorderStats recorder_stats(Device& device) { return internal::Recorder::of(device).stats(); }
-void reset_recorder_stats(Device& device) { internal::Recorder::of(device).reset_stats(); }
-
-void Device::run_plan(circuit::Plan&, const circuit::Bindings&, int) {
-  fail(ErrorKind::kNotSupported, "run_plan: device ", name(), ":", index_,
-       " runs no plans; record no ops on its buffers (see Device::runs_plans)");
-}
-
-bool Device::settle() const {
-  internal::Recorder* recorder = internal::Recorder::find(*this);
-  if (recorder == nullptr || recorder->is_idle()) return true;
-  try {
-    recorder->flush(internal::Why::kPassing);
-  } catch (...) {
-    return false;
-  }
-  return true;
-}
-
-}  // namespace hologram
+}  // namespace hologram::internal

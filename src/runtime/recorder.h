@@ -176,7 +176,7 @@ class Recorder {
 
   explicit Recorder(Device& device);
 
-  bool settle_operands(const RecordOperand* operands, int count, circuit::Operand* settled,
+  bool settle_operands(const RecordOperand* operands, int count, circuit::TapeOperand* settled,
                        uint64_t* bits);
   bool may_record(const RecordOperand* operands, int count);
   bool has_slots(size_t count);
@@ -186,10 +186,9 @@ class Recorder {
   [[gnu::noinline]] void make_room(std::unique_lock<SpinLock>& lock, uint32_t mode);
   void take_mode(std::unique_lock<SpinLock>& lock, uint32_t mode);
   void remember_site(std::unique_lock<SpinLock>& lock, uint32_t mode);
-  void begin_circuit();
-  bool keeps_too_much() const;
+  [[gnu::noinline]] void begin_circuit();
+  [[gnu::noinline]] bool keeps_too_much() const;
 
-  // recorder_queue.cc
   bool seal(std::unique_lock<SpinLock>& lock, Why why);
   bool is_crowded() const;
   uint64_t half_way() const;

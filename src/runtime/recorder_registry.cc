@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: MIT
-// Recorders come and go with their devices; what concerns all of them, and what fork does.
+// Recorders come and go with their devices: what concerns all of them, what fork does, and what is
+// asked of one: counts, exports, where the program recorded an op.
 #include <pthread.h>
 
 #include <chrono>
 #include <cstdlib>
 #include <exception>
+#include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
 
+#include "hologram/error.h"
 #include "hologram/memory.h"
 #include "hologram/parallel.h"
 #include "src/circuit/plan_cache.h"
@@ -14,7 +19,10 @@
 #include "src/runtime/trace_hooks.h"
 #include "src/runtime/worker_scope.h"
 
-namespace hologram::internal {
+namespace hologram {
+namespace internal {
+
+using Access = BufferAccess;
 
 // All recorders, for fork and for what concerns every device.
 struct RecorderRegistry {
@@ -165,10 +173,190 @@ void Recorder::flush_all() {
   if (error != nullptr) std::rethrow_exception(error);
 }
 
-// Gives up the circuit's references.
-void Recorder::drop(OpenCircuit& circuit) {
-  for (const OpenCircuit::Slot& slot : circuit.slots) slot.buffer->release();
-  circuit.slots.clear();
+// ---- what callers ask of a recorder ----
+
+void Recorder::mark_exported(Buffer* buffer) {
+  std::lock_guard lock(record_lock_);
+  const uint64_t before = Access::recorded(buffer).fetch_or(kExported, std::memory_order_relaxed);
+  uint32_t& exports = Access::exports(buffer);
+  if ((before & kExported) == 0) {
+    exports = 1;
+  } else if (exports != kForever) {
+    ++exports;
+  }
 }
 
-}  // namespace hologram::internal
+void Recorder::unmark_exported(Buffer* buffer) noexcept {
+  std::lock_guard lock(record_lock_);
+  const uint64_t word = Access::recorded(buffer).load(std::memory_order_relaxed);
+  uint32_t& exports = Access::exports(buffer);
+  if ((word & (kExported | kPlaceholder)) != kExported || exports == kForever || --exports != 0) {
+    return;
+  }
+  Access::recorded(buffer).fetch_and(~kExported, std::memory_order_relaxed);
+}
+
+RecorderStats Recorder::stats() {
+  RecorderStats s;
+  {
+    std::lock_guard lock(record_lock_);
+    s.ops_recorded = ops_recorded_;
+  }
+  s.circuits = counts_.circuits.load(std::memory_order_relaxed);
+  s.kernels = counts_.kernels.load(std::memory_order_relaxed);
+  s.plan_hits = counts_.hits.load(std::memory_order_relaxed);
+  s.plan_misses = counts_.misses.load(std::memory_order_relaxed);
+  s.bytes_moved = counts_.moved.load(std::memory_order_relaxed);
+  s.bytes_unfused = counts_.unfused.load(std::memory_order_relaxed);
+  s.plans = circuit::plan_cache().stats().plans;
+  return s;
+}
+
+void Recorder::reset_stats() {
+  {
+    std::lock_guard lock(record_lock_);
+    ops_recorded_ = 0;
+  }
+  for (auto* count : {&counts_.circuits, &counts_.kernels, &counts_.hits, &counts_.misses,
+                      &counts_.moved, &counts_.unfused}) {
+    count->store(0, std::memory_order_relaxed);
+  }
+}
+
+bool release_recorded(Device& device) noexcept {
+  Recorder* recorder = Recorder::find(device);
+  try {
+    return recorder != nullptr && recorder->flush(Why::kMemory);
+  } catch (...) {
+    return false;  // it stays recorded
+  }
+}
+
+// ---- where ops were recorded ----
+
+namespace {
+
+constinit std::atomic<std::string (*)()> g_site{nullptr};
+
+std::atomic<bool>& wish() {
+  static std::atomic<bool> remembers{[] {
+    const char* text = std::getenv("HOLOGRAM_RECORD_LINES");
+    return text != nullptr && std::string_view(text) == "1";
+  }()};
+  return remembers;
+}
+
+}  // namespace
+
+bool remembers_sites() { return wish().load(std::memory_order_relaxed); }
+void set_remembers_sites(bool remembers) {
+  wish().store(remembers);
+  Recorder::call_attention(OpenCircuit::kSites, remembers);
+}
+
+// With the record lock held, which is let go in between: of the op that is about to be appended, in
+// a circuit of that mode.
+void Recorder::remember_site(std::unique_lock<SpinLock>& lock, uint32_t mode) {
+  std::string (*const site)() = g_site.load(std::memory_order_acquire);
+  if (site == nullptr) return;
+  lock.unlock();
+  std::string text = site();
+  lock.lock();
+  take_mode(lock, mode);
+  open_->sites.resize(static_cast<size_t>(open_->tape.records()));
+  open_->sites.push_back(std::move(text));
+}
+
+// With the run lock held: which record of running_ the error is about, -1 if that is not known, and
+// what is to be said of it.
+int Recorder::failing_record(std::string& context) const {
+  int found = -1;
+  if (plan_ == nullptr) {
+    if (attaching_ == kNoSlot) return -1;
+    context = "for a result that was deferred";
+    circuit::Tape::decode(running_->tape.words(), [&](const circuit::Record& record, int index) {
+      if (found >= 0) return;
+      bool writes = record.code != circuit::kCodeCall && record.operands[0].slot == attaching_;
+      if (record.code == circuit::kCodeCall) {
+        for (size_t k = 0; k < record.call.operands(); ++k) {
+          const circuit::CallSlot operand = record.call.operand(k);
+          writes |= operand.present && operand.writes && operand.slot == attaching_;
+        }
+      }
+      if (writes) found = index;
+    });
+    return found;
+  }
+  const auto index = static_cast<size_t>(plan_->running);
+  if (index >= plan_->kernels.size()) return -1;  // all of them ran
+  const circuit::Kernel& kernel = plan_->kernels[index];
+  context = "in " + circuit::kernel_name(kernel) + ", which was deferred";
+  if (kernel.call != nullptr) return kernel.call->record;
+  return kernel.instrs.empty() ? -1 : kernel.instrs[0].record;
+}
+
+// With the run lock held: the error of running_, with what it is about and where that was recorded.
+std::exception_ptr Recorder::explained(std::exception_ptr error) const {
+  std::string context;
+  const int record = failing_record(context);
+  if (context.empty()) return error;
+  const std::vector<std::string>& sites = running_->sites;
+  const bool known = record >= 0 && static_cast<size_t>(record) < sites.size() &&
+                     !sites[static_cast<size_t>(record)].empty();
+  if (known) context += ", recorded at " + sites[static_cast<size_t>(record)];
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& e) {
+    return std::make_exception_ptr(Error(e.kind(), e.what() + (" (" + context + ")")));
+  } catch (const std::exception& e) {
+    // Others' exceptions keep their type where there is no line to tell.
+    if (known) {
+      return std::make_exception_ptr(
+          Error(plan_ == nullptr ? ErrorKind::kOutOfMemory : ErrorKind::kInternal,
+                e.what() + (" (" + context + ")")));
+    }
+  } catch (...) {
+  }
+  return error;
+}
+
+}  // namespace internal
+
+void flush(Device& device) {
+  if (internal::Recorder* recorder = internal::Recorder::find(device)) {
+    recorder->flush(internal::Why::kAsked);
+  }
+}
+
+void mark_exported(Buffer& buffer) {
+  internal::Recorder::of(buffer.device()).mark_exported(&buffer);
+}
+
+void unmark_exported(Buffer& buffer) noexcept {
+  if (internal::Recorder* recorder = internal::Recorder::find(buffer.device())) {
+    recorder->unmark_exported(&buffer);
+  }
+}
+
+RecorderStats recorder_stats(Device& device) { return internal::Recorder::of(device).stats(); }
+void reset_recorder_stats(Device& device) { internal::Recorder::of(device).reset_stats(); }
+
+void Device::run_plan(circuit::Plan&, const circuit::Bindings&, int) {
+  fail(ErrorKind::kNotSupported, "run_plan: device ", name(), ":", index_,
+       " runs no plans; record no ops on its buffers (see Device::runs_plans)");
+}
+
+bool Device::settle() const {
+  internal::Recorder* recorder = internal::Recorder::find(*this);
+  if (recorder == nullptr || recorder->is_idle()) return true;
+  try {
+    recorder->flush(internal::Why::kPassing);
+  } catch (...) {
+    return false;
+  }
+  return true;
+}
+
+void set_record_site(std::string (*site)()) { internal::g_site.store(site); }
+
+}  // namespace hologram

@@ -123,7 +123,7 @@ class Traces {
         return;
       }
       for (int k = 1; k <= record.arity; ++k) {
-        const circuit::Operand& operand = record.operands[k];
+        const circuit::TapeOperand& operand = record.operands[k];
         if (operand.kind == circuit::OperandKind::kImmediate) {
           shape->number_dtypes.push_back(operand.dtype);
         }

@@ -1,5 +1,31 @@
 // SPDX-License-Identifier: MIT
 // The data of parallel.cc: jobs, worker threads, and what is known of them.
+//
+// Where a parallel_for runs; the first line that holds:
+//
+//   the call                                              runs on
+//   one tile or one thread; from inside a tile            the caller
+//   by a thread that runs circuits (WorkerScope)          it, workers while they help, one guest
+//   workers are at rest (ContentionMonitor)               the caller for 4 ms; then as below, if
+//                                                         as much is left
+//   a lent team still spins for this thread: for 5 ms     the team
+//   after note_team_in_use()
+//   any other                                             the caller and workers
+//
+// When workers are at rest (times in ms; a rest is 20 to 500 long, twice the one before):
+//
+//   what happens                                          then
+//   a caller waited 0.15 longer for tiles than is fair    rest of ten times the wait
+//   calls wake workers after more than 0.5 on average     shortest rest
+//   a caller had to queue for its processor, 1 of 10      rest of 50
+//   a job ends in time                                    the next rest is an eighth shorter
+//
+// How long a thread spins before it sleeps:
+//
+//   it waits                                              spins
+//   as a worker, for a job (IdleSpin)                     2 to 150 us, learnt from the pauses
+//   as a caller, for tiles that workers have taken        30 us
+//   for a circuit that another thread runs (recorder.cc)  200 us, helping meanwhile
 #pragma once
 
 #include <atomic>

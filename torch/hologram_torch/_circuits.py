@@ -127,7 +127,6 @@ class Instr:
     rank: str
     reads: list[int]  # temps
     writes: int | None  # a temp
-    writes_class: int | None
     stores: bool
 
     def __str__(self) -> str:
@@ -159,7 +158,7 @@ class Kernel:
     stage: int
     shape: list[int]
     whole_rows: bool
-    classes: int
+    live_values: int  # intermediate values alive at once, at most
     bytes: int
     instrs: list[Instr]
     ports: list[Port]
@@ -170,6 +169,16 @@ class Kernel:
         """The ops that it runs, in the order of its steps."""
         return list(dict.fromkeys(i.record for i in self.instrs if i.record >= 0))
 
+    def lifetimes(self) -> tuple[dict[int, int], dict[int, int]]:
+        """Return by value the step that writes it, and the last that reads it."""
+        written: dict[int, int] = {}
+        last: dict[int, int] = {}
+        for step, instr in enumerate(self.instrs):
+            last.update(dict.fromkeys(instr.reads, step))
+            if instr.writes is not None:
+                written[instr.writes] = last[instr.writes] = step
+        return written, last
+
     @property
     def ops(self) -> int:
         """How many recorded ops went into it."""
@@ -178,7 +187,7 @@ class Kernel:
     def __str__(self) -> str:
         head = f"{self.name} {shape_text(self.shape)}" if self.shape else self.name  # a call
         head += f", {count_text(self.ops, 'op')}"
-        head += f", {self.classes} classes" if self.classes else ""
+        head += f", {count_text(self.live_values, 'value')} at once" if self.live_values else ""
         return "\n".join([head, *(f"  {instr}" for instr in self.instrs)])
 
 
@@ -398,8 +407,8 @@ class Circuit:
         def text(ref: Mapping[str, int]) -> str:
             if "access" in ref:
                 return ports[ref["access"]].name
-            if "class" in ref:
-                return f"c{ref['class']}"
+            if "temp" in ref:
+                return f"t{ref['temp']}"
             if "result" in ref:  # of the kernel's call
                 return "result"
             at = ref["number"]
@@ -412,7 +421,7 @@ class Circuit:
                 Instr(
                     i["op"], [text(ref) for ref in i["in"]], text(out), i["record"], i["compute"],
                     i["result"], i["rank"], [ref["temp"] for ref in i["in"] if "temp" in ref],
-                    out.get("temp"), out.get("class"), "access" in out,
+                    out.get("temp"), "access" in out,
                 )
             )  # fmt: skip
         program = json.dumps(
@@ -427,7 +436,7 @@ class Circuit:
         )  # fmt: skip
         return Kernel(
             index, data["name"], data["launch"], data["stage"], list(shape), data["rows"],
-            data["classes"], data["bytes"], instrs, ports, program,
+            data["live_values"], data["bytes"], instrs, ports, program,
         )  # fmt: skip
 
     @cached_property
@@ -512,13 +521,13 @@ def sum_stats(circuits: Iterable[Circuit]) -> dict[str, Any]:
     """Count over circuits what was recorded, what ran and what that saved.
 
     ``kernels_run`` counts each kernel that was bound and run, equal ones too;
-    ``operation_reduction`` is 1 - kernels run / ops recorded; ``classes`` is the most that one
-    kernel uses; ``kernel_ns`` is the time of all launches (a launch is kernels of one stage with
-    equal programs, which are timed together).
+    ``operation_reduction`` is 1 - kernels run / ops recorded; ``live_values`` is the most
+    intermediate values that one kernel holds at once; ``kernel_ns`` is the time of all launches (a
+    launch is kernels of one stage with equal programs, which are timed together).
     """
     s: dict[str, Any] = dict.fromkeys(
         ("circuits", "ops_recorded", "ops_without_work", "kernels_run", "operation_reduction",
-         "classes", "bytes_moved", "bytes_unfused", "bytes_saved", "plan_hits", "kernel_ns"), 0,
+         "live_values", "bytes_moved", "bytes_unfused", "bytes_saved", "plan_hits", "kernel_ns"), 0,
     )  # fmt: skip
     for circuit in circuits:
         plan = circuit.shape.plan
@@ -526,7 +535,7 @@ def sum_stats(circuits: Iterable[Circuit]) -> dict[str, Any]:
         s["ops_recorded"] += plan["ops"]
         s["ops_without_work"] += plan["dead"]
         s["kernels_run"] += len(plan["kernels"])
-        s["classes"] = max(s["classes"], plan["classes"])
+        s["live_values"] = max(s["live_values"], plan["live_values"])
         s["bytes_moved"] += plan["bytes_moved"]
         s["bytes_unfused"] += plan["bytes_unfused"]
         s["plan_hits"] += circuit.plan_hit

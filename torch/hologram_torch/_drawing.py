@@ -100,10 +100,10 @@ def _head(canvas: Canvas, summary: Summary, totals: dict[str, Any]) -> float:
             1 - saved_bytes,
         ),
         (
-            "classes in use",
-            f"{totals['classes']}",
-            "of the 96 of a core's pool",
-            totals["classes"] / 96,
+            "values at once",
+            f"{totals['live_values']}",
+            "in the kernel that holds most",
+            None,
         ),
     ]
     if totals["kernel_ns"]:
@@ -306,7 +306,7 @@ def _steps(canvas: Canvas, card: Card) -> None:
     kernel = card.group.kernel
     color = color_of(card.group.index)
     x = card.x
-    right = card.lanes_x - 14 if kernel.classes else card.x + card.w - 14
+    right = card.lanes_x - 14 if card.lane_of else card.x + card.w - 14
     widest = max((len(i.out) for i in kernel.instrs), default=2)
     out_w = min(text_width("m" * widest, 12), 190.0)
     for step, instr in enumerate(kernel.instrs):
@@ -329,31 +329,20 @@ def _steps(canvas: Canvas, card: Card) -> None:
 
 
 def _lanes(canvas: Canvas, card: Card) -> None:
-    """Draw the classes as registers: from the step that writes one to the last that reads it."""
+    """Draw a value as a bar from the step that writes it to the last that reads it."""
     kernel = card.group.kernel
-    if not kernel.classes:
+    if not card.lane_of:
         return
     pitch = card.lane_pitch
     top, bottom = card.step_y(0) - 8, card.step_y(len(kernel.instrs) - 1) + 8
-    every = 1 if pitch > 14 and kernel.classes <= 10 else -(-24 // int(max(pitch, 1)))
-    for c in range(kernel.classes):
-        x = card.lanes_x + (c + 0.5) * pitch
+    for lane in range(max(card.lane_of.values()) + 1):
+        x = card.lanes_x + (lane + 0.5) * pitch
         canvas.rect(x - 0.5, top, 1, bottom - top, "rule")
-        if c % every == 0:
-            canvas.text(x, card.y + card.steps_y - 1, f"c{c}", 9.5, "muted", anchor="middle")
-    written: dict[int, int] = {}
-    last: dict[int, int] = {}
-    of_class: dict[int, int] = {}
-    for step, instr in enumerate(kernel.instrs):
-        for temp in instr.reads:
-            last[temp] = step
-        if instr.writes is not None and instr.writes_class is not None:
-            written[instr.writes] = last[instr.writes] = step
-            of_class[instr.writes] = instr.writes_class
+    written, last = kernel.lifetimes()
     w = min(8.0, pitch * 0.6)
     color = color_of(card.group.index)
     for temp, step in written.items():
-        x = card.lanes_x + (of_class[temp] + 0.5) * pitch
+        x = card.lanes_x + (card.lane_of[temp] + 0.5) * pitch
         begin = card.step_y(step)
         end = card.step_y(last[temp]) - (3 if last[temp] > step else -2)
         canvas.rect(x - w / 2, begin - w / 2, w, end - begin + w / 2, color, w / 2)

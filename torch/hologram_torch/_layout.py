@@ -82,6 +82,7 @@ class Card:
     writes_y: float = 0
     lanes_x: float = 0
     lane_pitch: float = 0
+    lane_of: dict[int, int] = field(default_factory=dict)  # of its values
 
     def step_y(self, step: int) -> float:
         """Return the middle of an instruction's line."""
@@ -217,6 +218,18 @@ def assign_lanes(rows: Sequence[Row]) -> int:
     return len(taken)
 
 
+def assign_value_lanes(kernel: Kernel) -> dict[int, int]:
+    """Give each value of a kernel a lane in which no other lives at the same time."""
+    written, last = kernel.lifetimes()
+    ends: list[int] = []  # by lane, the last step that reads what is in it
+    lane_of = {}
+    for temp, step in written.items():
+        lane = next((i for i, end in enumerate(ends) if end <= step), len(ends))
+        ends[lane : lane + 1] = [last[temp]]
+        lane_of[temp] = lane
+    return lane_of
+
+
 def _chips(
     ports: Sequence[tuple[str, str]], x: float, right: float, y: float
 ) -> tuple[list[Chip], float]:
@@ -248,11 +261,10 @@ def make_card(group: Group, x: float, w: float) -> Card:
     card.reads_y = at
     card.reads, used = _chips(loads, inner, right, at)
     at += used + 4
-    classes = kernel.classes
-    card.lane_pitch = min(17.0, 170.0 / classes) if classes else 0
-    card.lanes_x = right - classes * card.lane_pitch
-    if classes:
-        at += 10  # the classes' names
+    card.lane_of = assign_value_lanes(kernel)
+    lanes = max(card.lane_of.values(), default=-1) + 1
+    card.lane_pitch = min(17.0, 170.0 / lanes) if lanes else 0
+    card.lanes_x = right - lanes * card.lane_pitch
     card.steps_y = at
     at += len(kernel.instrs) * STEP + 6
     card.writes_y = at

@@ -184,7 +184,7 @@ def _circuit_lines(circuits: list[Circuit]) -> list[str]:
             (
                 launch.name + (f" x{len(launch.kernels)}" if len(launch.kernels) > 1 else ""),
                 count_text(launch.ops, "op"),
-                f"c0..c{classes - 1}" if (classes := _classes(circuit, launch.kernels[0])) else "-",
+                count_text(circuit.after[launch.kernels[0]].live_values, "value"),
                 bytes_text(launch.bytes),
                 time_text(launch.ns) if launch.ns else "",
             )
@@ -199,10 +199,6 @@ def _circuit_lines(circuits: list[Circuit]) -> list[str]:
     if len(shown) > _MAX_LISTED:
         lines.append(f"... and {count_text(len(shown) - _MAX_LISTED, 'other circuit')}")
     return lines
-
-
-def _classes(circuit: Circuit, kernel: int) -> int:
-    return circuit.after[kernel].classes
 
 
 def tensors_of(tree: Any) -> list[torch.Tensor]:

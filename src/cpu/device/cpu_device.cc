@@ -14,6 +14,8 @@
 
 #include "hologram/cpu_info.h"
 #include "hologram/device.h"
+#include "hologram/memory.h"
+#include "src/circuit/plan_limits.h"
 #include "src/cpu/device/call_table.h"
 #include "src/cpu/executor/run.h"
 
@@ -43,9 +45,19 @@ size_t cache_bytes(int name) {
   return bytes > 0 ? static_cast<size_t>(bytes) : 0;
 }
 
+// Classes of a thread's boundary pool that plans leave free, for operands that a kernel has to
+// gather or repeat.
+constexpr int kSpareClasses = 24;
+
+constexpr circuit::PlanLimits kLimits{
+    .row_bytes = BoundaryPool::kClassBytes,
+    .scratch_slots = BoundaryPool::kClasses - kSpareClasses,
+    .max_instrs = 64,
+};
+
 class CpuDevice final : public Device {
  public:
-  CpuDevice() : Device(BackendType::kCpu, /*host_memory=*/true, /*runs_plans=*/true) {}
+  CpuDevice() : Device(BackendType::kCpu, /*host_memory=*/true, &kLimits) {}
 
   std::string name() const override { return "cpu"; }
 

@@ -6,6 +6,7 @@
 
 #include "hologram/parallel.h"
 #include "src/circuit/call_kinds.h"
+#include "src/cpu/executor/run.h"
 
 namespace hologram::cpu {
 namespace {
@@ -117,7 +118,7 @@ class FusedCall {
     part.shape[1] = block.cols;
     part.accesses[product_].strides[0] = block.pitch;
     auto made = std::make_unique<Sized>(Sized{block.rows, block.cols, block.pitch, code_});
-    made->code.program = std::make_shared<const Program>(lower(part, isa_, jit_));
+    made->code.program = std::make_shared<const Program>(make_program(part, isa_, jit_));
     made->code.blocks = made->code.program->domain.grid.count();
     sizes_.push_back(std::move(made));
     grown_.store(true, std::memory_order_relaxed);

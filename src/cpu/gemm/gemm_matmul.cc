@@ -24,7 +24,7 @@ namespace {
 }
 
 // An operand with the batch dimensions of out and two more.
-struct Operand {
+struct BatchedMatrix {
   char* data;
   int64_t batch[kMaxNest];  // strides, 0 where broadcast
   int64_t rows, cols;
@@ -97,38 +97,38 @@ struct Product {
     }
   }
 
-  Operand operand_a() const {
-    Operand o{static_cast<char*>(a->data), {}, m, k, a_vector ? k : a->strides[a->ndim - 2],
-              a->strides[a->ndim - 1]};
+  BatchedMatrix operand_a() const {
+    BatchedMatrix o{static_cast<char*>(a->data), {}, m, k, a_vector ? k : a->strides[a->ndim - 2],
+                    a->strides[a->ndim - 1]};
     batch_strides(*a, o.batch);
     return o;
   }
-  Operand operand_b() const {
-    Operand o{
+  BatchedMatrix operand_b() const {
+    BatchedMatrix o{
         static_cast<char*>(b->data),           {}, k, n, b->strides[b_vector ? 0 : b->ndim - 2],
         b_vector ? 1 : b->strides[b->ndim - 1]};
     batch_strides(*b, o.batch);
     return o;
   }
-  Operand operand_out() const {
-    Operand o{static_cast<char*>(out->data),
-              {},
-              m,
-              n,
-              a_vector ? n : out->strides[batch_dims],
-              b_vector ? 1 : out->strides[out->ndim - 1]};
+  BatchedMatrix operand_out() const {
+    BatchedMatrix o{static_cast<char*>(out->data),
+                    {},
+                    m,
+                    n,
+                    a_vector ? n : out->strides[batch_dims],
+                    b_vector ? 1 : out->strides[out->ndim - 1]};
     for (int i = 0; i < batch_dims; ++i) o.batch[i] = out->strides[i];
     return o;
   }
   // Sizes of an operand's own batches: broadcast ones count once.
-  void own_shape(const Operand& o, int64_t* shape) const {
+  void own_shape(const BatchedMatrix& o, int64_t* shape) const {
     for (int i = 0; i < batch_dims; ++i) shape[i] = o.batch[i] == 0 ? 1 : out->shape[i];
     shape[batch_dims] = o.rows;
     shape[batch_dims + 1] = o.cols;
   }
 };
 
-View view_of(const Operand& o, int batch_dims, const int64_t* shape, int64_t* strides,
+View view_of(const BatchedMatrix& o, int batch_dims, const int64_t* shape, int64_t* strides,
              Dtype dtype) {
   std::copy_n(o.batch, batch_dims, strides);
   strides[batch_dims] = o.row;
@@ -137,7 +137,7 @@ View view_of(const Operand& o, int batch_dims, const int64_t* shape, int64_t* st
 }
 
 // Points the operand at a dense row-major copy (of undefined contents unless `filled`).
-void make_dense(const Product& p, Operand& o, Owned& owned, bool filled, int max_threads) {
+void make_dense(const Product& p, BatchedMatrix& o, Owned& owned, bool filled, int max_threads) {
   int64_t shape[kMaxNest], strides[kMaxNest], dense[kMaxNest];
   p.own_shape(o, shape);
   int64_t count = 1;
@@ -155,7 +155,7 @@ void make_dense(const Product& p, Operand& o, Owned& owned, bool filled, int max
   o.col = 1;
 }
 
-void transpose(Operand& o) {
+void transpose(BatchedMatrix& o) {
   std::swap(o.rows, o.cols);
   std::swap(o.row, o.col);
 }
@@ -163,7 +163,7 @@ void transpose(Operand& o) {
 void run(const Product& p, double alpha, double beta, int max_threads) {
   const Dtype dtype = p.a->dtype;
   const int64_t size = static_cast<int64_t>(itemsize(dtype));
-  Operand a = p.operand_a(), b = p.operand_b(), c = p.operand_out();
+  BatchedMatrix a = p.operand_a(), b = p.operand_b(), c = p.operand_out();
   Owned own_a, own_b, own_c;
   bool copied = false;
   if (!row_major(c.rows, c.cols, c.row, c.col)) {
@@ -177,7 +177,7 @@ void run(const Product& p, double alpha, double beta, int max_threads) {
     }
   }
   GemmArgs g;
-  const auto settle = [&](Operand& o, Owned& owned, bool& trans, int64_t& ld) {
+  const auto settle = [&](BatchedMatrix& o, Owned& owned, bool& trans, int64_t& ld) {
     trans = false;
     if (!row_major(o.rows, o.cols, o.row, o.col)) {
       trans = row_major(o.cols, o.rows, o.col, o.row);
@@ -243,7 +243,7 @@ void run(const Product& p, double alpha, double beta, int max_threads) {
   }
   if (copied) {
     int64_t shape[kMaxNest], strides[kMaxNest], to_strides[kMaxNest];
-    const Operand target = p.operand_out();
+    const BatchedMatrix target = p.operand_out();
     p.own_shape(c, shape);
     for (int i = 0; i < p.batch_dims; ++i) shape[i] = p.out->shape[i];
     copy(view_of(c, p.batch_dims, shape, strides, dtype),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The instructions of each operation.
+// The instructions of each operation, loads and stores: whole vectors, tails, bools as bytes.
 #if defined(__x86_64__)
 #include "src/cpu/jit/assembler.h"
 
@@ -18,8 +18,6 @@ constexpr uint8_t kFloatPredicate[] = {0x00, 0x11, 0x12, 0x04, 0x16, 0x03};
 // Predicates of vpcmpd, as far as integers use them.
 constexpr uint8_t kIntPredicate[] = {0, 1, 2, 4};
 
-bool is_double(Dtype d) { return d == Dtype::kFloat64; }
-
 }  // namespace
 
 Assembler::Assembler(Isa isa, void* buffer, size_t capacity)
@@ -37,7 +35,7 @@ Xmm Assembler::typed(int reg, Dtype dtype) const {
   return vector(reg, lanes_ * static_cast<int>(itemsize(dtype)));
 }
 
-bool Assembler::takes_memory(const Node& node) const {
+bool Assembler::takes_memory(const LoopNode& node) const {
   if (node.is_mask() && node.op != Op::kCompare) return false;
   switch (node.op) {
     case Op::kAdd:
@@ -64,7 +62,7 @@ bool Assembler::takes_memory(const Node& node) const {
   }
 }
 
-void Assembler::operation(const Node& node, int to, const int* from, const Address* memory) {
+void Assembler::operation(const LoopNode& node, int to, const int* from, const Address* memory) {
   if (node.is_mask() && node.op != Op::kCompare) {
     mask_logic(node.op, to, from[0], from[1]);
     return;
@@ -127,7 +125,7 @@ void Assembler::operation(const Node& node, int to, const int* from, const Addre
   arithmetic(node, d, a, b);
 }
 
-void Assembler::arithmetic(const Node& node, const Xmm& d, const Xmm& a, const Operand& b) {
+void Assembler::arithmetic(const LoopNode& node, const Xmm& d, const Xmm& a, const Operand& b) {
   // Columns: float32, float64, int32, int64.
 #define HOLOGRAM_BY_DTYPE(f32, f64, i32, i64)           \
   return node.dtype == Dtype::kFloat32   ? f32(d, a, b) \
@@ -174,7 +172,7 @@ void Assembler::multiply_int64(const Xmm& d, const Xmm& a, const Xmm& b) {
   vpaddq(d, d, s0);
 }
 
-void Assembler::extreme_or_nan(const Node& node, const Xmm& d, const Xmm& x, const Operand& y) {
+void Assembler::extreme_or_nan(const LoopNode& node, const Xmm& d, const Xmm& x, const Operand& y) {
   const bool max = node.op == Op::kMaxOrNan, f64 = is_double(node.dtype);
   const Xmm s0 = scratch(0, node.dtype), s1 = scratch(1, node.dtype);
   if (max) {
@@ -201,7 +199,7 @@ void Assembler::extreme_or_nan(const Node& node, const Xmm& d, const Xmm& x, con
 }
 
 // The instruction's result replaces the addend (231) or the first factor (213).
-void Assembler::fused(const Node& node, int to, const int* from, const Address* memory) {
+void Assembler::fused(const LoopNode& node, int to, const int* from, const Address* memory) {
   const bool f64 = is_double(node.dtype);
   Xmm a = typed(from[0], node.dtype), b = typed(from[1], node.dtype);
   const bool factor_there = from[0] == to || from[1] == to;
@@ -227,7 +225,7 @@ void Assembler::fused(const Node& node, int to, const int* from, const Address* 
   if (addend_there) vmovaps(d, result);
 }
 
-void Assembler::fix(const Node& node, int to, const int* from) {
+void Assembler::fix(const LoopNode& node, int to, const int* from) {
   const Xmm x = typed(from[0], node.dtype), table = typed(from[2], node.dtype);
   const Xmm result = scratch(0, node.dtype), d = typed(to, node.dtype);
   const bool in_place = to == from[1];
@@ -237,7 +235,7 @@ void Assembler::fix(const Node& node, int to, const int* from) {
   if (!in_place) vmovaps(d, result);
 }
 
-void Assembler::compare(const Node& node, int to, const Xmm& a, const Operand& b) {
+void Assembler::compare(const LoopNode& node, int to, const Xmm& a, const Operand& b) {
   const bool f64 = is_double(node.from);
   if (wide_) {
     const Opmask k(to);
@@ -254,7 +252,7 @@ void Assembler::compare(const Node& node, int to, const Xmm& a, const Operand& b
   }
 }
 
-void Assembler::compare_narrow(const Node& node, const Xmm& d, const Xmm& a, const Operand& b) {
+void Assembler::compare_narrow(const LoopNode& node, const Xmm& d, const Xmm& a, const Operand& b) {
   if (is_floating(node.from)) {
     const uint8_t predicate = kFloatPredicate[node.index];
     return is_double(node.from) ? vcmppd(d, a, b, predicate) : vcmpps(d, a, b, predicate);
@@ -274,7 +272,7 @@ void Assembler::compare_narrow(const Node& node, const Xmm& d, const Xmm& a, con
   vpxor(d, d, ones);
 }
 
-void Assembler::select(const Node& node, int to, const int* from) {
+void Assembler::select(const LoopNode& node, int to, const int* from) {
   const bool eight = itemsize(node.dtype) == 8;
   const Xmm d = typed(to, node.dtype), yes = typed(from[1], node.dtype);
   if (wide_) {
@@ -327,7 +325,7 @@ void Assembler::mask_logic(Op op, int to, int a, int b) {
   }
 }
 
-void Assembler::convert(const Node& node, int to, int from) {
+void Assembler::convert(const LoopNode& node, int to, int from) {
   const Xmm d = typed(to, node.dtype), x = typed(from, node.from);
   const auto is = [&](Dtype source, Dtype target) {
     return node.from == source && node.dtype == target;
@@ -363,6 +361,116 @@ void Assembler::convert(const Node& node, int to, int from) {
     return vpackusdw(Xmm(to), Xmm(from), s0);
   }
   throw Xbyak::Error(Xbyak::ERR_INTERNAL);
+}
+
+// ---- loads and stores ----
+
+void Assembler::move(const Xmm& to, const Address& from, int bytes) {
+  if (bytes == 4) return vmovd(Xmm(to.getIdx()), from);
+  if (bytes == 8) return vmovq(Xmm(to.getIdx()), from);
+  vmovups(to, from);
+}
+
+void Assembler::move(const Address& to, const Xmm& from, int bytes) {
+  if (bytes == 4) return vmovd(to, Xmm(from.getIdx()));
+  if (bytes == 8) return vmovq(to, Xmm(from.getIdx()));
+  vmovups(to, from);
+}
+
+Address Assembler::tail_mask(Dtype dtype) const {
+  return ptr[rsp + (itemsize(dtype) == 8 ? kTailMask8 : kTailMask4)];
+}
+
+void Assembler::load(int to, const Place& place) {
+  if (place.dtype == Dtype::kBool) return load_mask(to, place);
+  const int size = static_cast<int>(itemsize(place.dtype));
+  const Xmm d = typed(to, place.dtype);
+  if (!place.partial) return move(d, place.address, lanes_ * size);
+  if (wide_) {
+    const Opmask k(kTailMask);
+    if (size == 8) return vmovupd(d | k | T_z, place.address);
+    if (size == 4) return vmovups(d | k | T_z, place.address);
+    if (size == 2) return vmovdqu16(d | k | T_z, place.address);
+    return vmovdqu8(d | k | T_z, place.address);
+  }
+  vmovups(d, tail_mask(place.dtype));
+  size == 8 ? vmaskmovpd(d, d, place.address) : vmaskmovps(d, d, place.address);
+}
+
+void Assembler::store(const Place& place, int from) {
+  if (place.dtype == Dtype::kBool) return store_mask(place, from);
+  const int size = static_cast<int>(itemsize(place.dtype));
+  const Xmm s = typed(from, place.dtype);
+  if (!place.partial && place.streams) return vmovntps(place.address, s);
+  if (!place.partial) return move(place.address, s, lanes_ * size);
+  if (wide_) {
+    const Opmask k(kTailMask);
+    if (size == 8) return vmovupd(place.address | k, s);
+    if (size == 4) return vmovups(place.address | k, s);
+    return vmovdqu16(place.address | k, s);
+  }
+  const Xmm mask = scratch(0, place.dtype);
+  vmovups(mask, tail_mask(place.dtype));
+  size == 8 ? vmaskmovpd(place.address, mask, s) : vmaskmovps(place.address, mask, s);
+}
+
+// Bytes to a mask: true where not 0.
+void Assembler::load_mask(int to, const Place& place) {
+  if (wide_) {
+    const Xmm bytes = scratch(0, lanes_);
+    if (place.partial) {
+      vmovdqu8(bytes | Opmask(kTailMask) | T_z, place.address);
+    } else {
+      move(bytes, place.address, lanes_);
+    }
+    return vptestmb(Opmask(to), bytes, bytes);
+  }
+  const Ymm d(to), zero(free_vectors());
+  vpxor(zero, zero, zero);
+  switch (lanes_) {
+    case 4:
+      vpmovzxbq(d, place.address);
+      return vpcmpgtq(d, d, zero);
+    case 8:
+      vpmovzxbd(d, place.address);
+      return vpcmpgtd(d, d, zero);
+    default:
+      vmovups(d, place.address);
+      return vpcmpgtb(d, d, zero);
+  }
+}
+
+// A mask to bytes, 0 or 1.
+void Assembler::store_mask(const Place& place, int from) {
+  if (wide_) {
+    const Xmm bytes = scratch(0, lanes_);
+    vpmovm2b(bytes, Opmask(from));
+    vpabsb(bytes, bytes);
+    if (place.partial) return vmovdqu8(place.address | Opmask(kTailMask), bytes);
+    return move(place.address, bytes, lanes_);
+  }
+  if (lanes_ == 32) {
+    const Ymm bytes(free_vectors());
+    vpabsb(bytes, Ymm(from));
+    return vmovups(place.address, bytes);
+  }
+  const Xmm bytes = scratch(0, 16);
+  vextracti128(bytes, Ymm(from), 1);
+  vpackssdw(bytes, Xmm(from), bytes);
+  if (lanes_ == 4) vpackssdw(bytes, bytes, bytes);
+  vpacksswb(bytes, bytes, bytes);
+  vpabsb(bytes, bytes);
+  move(place.address, bytes, lanes_);
+}
+
+void Assembler::spill(const Address& home, int from, bool is_mask) {
+  if (is_mask && wide_) return kmovq(home, Opmask(from));
+  vmovups(home, whole(from));
+}
+
+void Assembler::reload(int to, const Address& home, bool is_mask) {
+  if (is_mask && wide_) return kmovq(Opmask(to), home);
+  vmovups(whole(to), home);
 }
 
 }  // namespace hologram::cpu::jit

@@ -4,9 +4,11 @@
 
 #include <xbyak/xbyak.h>
 
-#include "src/cpu/jit/ir.h"
+#include "src/cpu/jit/loop_graph.h"
 
 namespace hologram::cpu::jit {
+
+inline bool is_double(Dtype d) { return d == Dtype::kFloat64; }
 
 // A vector has `lanes` elements of any dtype; narrow dtypes fill only the low part of a register.
 // Masks are mask registers with AVX-512. With AVX2 they are vector registers in which each lane is
@@ -41,8 +43,8 @@ class Assembler : public Xbyak::CodeGenerator {
 
   // node into register `to` from registers `from`; `memory`, where given, replaces the last
   // operand (see takes_memory). `to` may be one of `from`.
-  void operation(const Node& node, int to, const int* from, const Xbyak::Address* memory);
-  bool takes_memory(const Node& node) const;
+  void operation(const LoopNode& node, int to, const int* from, const Xbyak::Address* memory);
+  bool takes_memory(const LoopNode& node) const;
 
   void load(int to, const Place& place);
   void store(const Place& place, int from);
@@ -57,19 +59,19 @@ class Assembler : public Xbyak::CodeGenerator {
   Xbyak::Xmm scratch(int which, int bytes) const { return vector(free_vectors() + which, bytes); }
   Xbyak::Xmm scratch(int which, Dtype dtype) const { return typed(free_vectors() + which, dtype); }
 
-  void arithmetic(const Node& node, const Xbyak::Xmm& d, const Xbyak::Xmm& a,
+  void arithmetic(const LoopNode& node, const Xbyak::Xmm& d, const Xbyak::Xmm& a,
                   const Xbyak::Operand& b);
   void multiply_int64(const Xbyak::Xmm& d, const Xbyak::Xmm& a, const Xbyak::Xmm& b);
-  void extreme_or_nan(const Node& node, const Xbyak::Xmm& d, const Xbyak::Xmm& x,
+  void extreme_or_nan(const LoopNode& node, const Xbyak::Xmm& d, const Xbyak::Xmm& x,
                       const Xbyak::Operand& y);
-  void fused(const Node& node, int to, const int* from, const Xbyak::Address* memory);
-  void fix(const Node& node, int to, const int* from);
-  void compare(const Node& node, int to, const Xbyak::Xmm& a, const Xbyak::Operand& b);
-  void compare_narrow(const Node& node, const Xbyak::Xmm& d, const Xbyak::Xmm& a,
+  void fused(const LoopNode& node, int to, const int* from, const Xbyak::Address* memory);
+  void fix(const LoopNode& node, int to, const int* from);
+  void compare(const LoopNode& node, int to, const Xbyak::Xmm& a, const Xbyak::Operand& b);
+  void compare_narrow(const LoopNode& node, const Xbyak::Xmm& d, const Xbyak::Xmm& a,
                       const Xbyak::Operand& b);
-  void select(const Node& node, int to, const int* from);
+  void select(const LoopNode& node, int to, const int* from);
   void mask_logic(Op op, int to, int a, int b);
-  void convert(const Node& node, int to, int from);
+  void convert(const LoopNode& node, int to, int from);
   void load_mask(int to, const Place& place);
   void store_mask(const Place& place, int from);
   void move(const Xbyak::Xmm& to, const Xbyak::Address& from, int bytes);

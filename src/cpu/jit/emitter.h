@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Writes the code of one segment.
+// Emitter: writes the machine code of one segment from its graph and schedule.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace hologram::cpu::jit {
 // Which registers hold what, within one straight run of code.
 class Emitter : public Assembler {
  public:
-  Emitter(Isa isa, const Graph& graph, const Schedule& schedule, void* buffer, size_t capacity);
+  Emitter(Isa isa, const LoopGraph& graph, const Schedule& schedule, void* buffer, size_t capacity);
 
   // Writes the function. Throws Xbyak::Error where the buffer is too small.
   void emit();
@@ -43,8 +43,8 @@ class Emitter : public Assembler {
   // Those that change from row to row, or those that do not.
   void compute_invariants(bool varying);
   void compute_invariant(int id);
-  void load_number(int to, const Node& node);
-  void load_constant(int to, const Node& node);
+  void load_number(int to, const LoopNode& node);
+  void load_constant(int to, const LoopNode& node);
   void fill_strips();
   void phase(const Phase& phase);
   void calls(const Phase& phase);
@@ -99,18 +99,18 @@ class Emitter : public Assembler {
   void run(const Phase& phase, int ahead, bool partial);
   void compute(const Phase& phase, int id, size_t position);
   int fetch(const Phase& phase, int id);
-  int in_place(const Node& n, const int* from, int registers);
+  int in_place(const LoopNode& n, const int* from, int registers);
   int allocate(bool mask);
   int evict(bool mask);
   void release(int id, size_t position);
   bool in_mask_file(int id) const { return is_wide() && node(id).is_mask(); }
-  const Node& node(int id) const { return graph_.nodes[static_cast<size_t>(id)]; }
+  const LoopNode& node(int id) const { return graph_.nodes[static_cast<size_t>(id)]; }
   Value& value(int id) { return values_[static_cast<size_t>(id)]; }
   const Value& value(int id) const { return values_[static_cast<size_t>(id)]; }
   Xbyak::Address frame(int offset) { return ptr[rsp + offset]; }
   int new_home();
 
-  const Graph& graph_;
+  const LoopGraph& graph_;
   const Schedule& schedule_;
   bool simple_ = false;           // one loop over everything
   std::vector<char> row_varies_;  // by node: an invariant that depends on numbers of rows

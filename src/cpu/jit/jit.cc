@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The cache of generated loops.
+// Generates loops and keeps them: memory for code, never writable and executable at once, and the
+// cache.
 #include "src/cpu/jit/jit.h"
 
 #include <cstdlib>
@@ -8,25 +9,133 @@
 
 #if defined(__x86_64__) && defined(__unix__)
 #include <pthread.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
+#include <iterator>
 #include <list>
+#include <map>
 #include <mutex>
+#include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "hologram/op.h"
 #include "src/circuit/plan_cache.h"
 #include "src/cpu/device/kernel_table.h"
-#include "src/cpu/jit/code_memory.h"
 #include "src/cpu/jit/emitter.h"
-#include "src/cpu/jit/ir.h"
+#include "src/cpu/jit/loop_graph.h"
 #include "src/cpu/jit/schedule.h"
 
 namespace hologram::cpu {
+
+// ---- code pages ----
+
+namespace jit {
+namespace {
+
+// Code pages: written while they are data, then sealed. Another thread may be running a sealed
+// page, so each piece of code begins a page, and pages are written again only when nobody uses
+// their code. Not thread-safe.
+class CodeMemory {
+ public:
+  // Copies code to where it can run. Null where the system refuses, or with this the pages taken
+  // would be more than `most` bytes.
+  const void* install(const uint8_t* code, size_t bytes, size_t most);
+  // Nobody runs the code, or will: its pages serve other code.
+  void release(const void* code, size_t bytes);
+  // What so many bytes of code take.
+  static size_t room_for(size_t bytes);
+  size_t taken() const { return taken_; }
+
+ private:
+  using Run = std::pair<size_t, uint8_t*>;  // bytes, address
+  bool add_region();
+  void put_back(uint8_t* at, size_t bytes);
+  void take_out(std::map<uint8_t*, size_t>::iterator run);
+
+  // Free pages that follow each other, by address and by length.
+  std::map<uint8_t*, size_t> free_;
+  std::set<Run> by_length_;
+  size_t taken_ = 0;
+};
+
+constexpr size_t kRegionBytes = size_t{1} << 20;  // address space is taken in such pieces
+
+size_t page_bytes() {
+  static const size_t bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+size_t CodeMemory::room_for(size_t bytes) {
+  return (bytes + page_bytes() - 1) / page_bytes() * page_bytes();
+}
+
+bool CodeMemory::add_region() {
+  void* region =
+      mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (region == MAP_FAILED) return false;
+  put_back(static_cast<uint8_t*>(region), kRegionBytes);
+  return true;
+}
+
+void CodeMemory::take_out(std::map<uint8_t*, size_t>::iterator run) {
+  by_length_.erase({run->second, run->first});
+  free_.erase(run);
+}
+
+// Joins the free pages before and after.
+void CodeMemory::put_back(uint8_t* at, size_t bytes) {
+  const auto after = free_.lower_bound(at);
+  if (after != free_.begin()) {
+    const auto before = std::prev(after);
+    if (before->first + before->second == at) {
+      at = before->first;
+      bytes += before->second;
+      take_out(before);
+    }
+  }
+  if (after != free_.end() && at + bytes == after->first) {
+    bytes += after->second;
+    take_out(after);
+  }
+  free_.emplace(at, bytes);
+  by_length_.emplace(bytes, at);
+}
+
+const void* CodeMemory::install(const uint8_t* code, size_t bytes, size_t most) {
+  const size_t room = room_for(bytes);
+  if (room > kRegionBytes || taken_ + room > most) return nullptr;
+  auto found = by_length_.lower_bound({room, nullptr});
+  if (found == by_length_.end()) {
+    if (!add_region()) return nullptr;
+    found = by_length_.lower_bound({room, nullptr});
+  }
+  const auto [length, place] = *found;
+  if (mprotect(place, room, PROT_READ | PROT_WRITE) != 0) return nullptr;
+  std::memcpy(place, code, bytes);
+  if (mprotect(place, room, PROT_READ | PROT_EXEC) != 0) return nullptr;
+  take_out(free_.find(place));
+  if (length > room) put_back(place + room, length - room);
+  taken_ += room;
+  return place;
+}
+
+void CodeMemory::release(const void* code, size_t bytes) {
+  const size_t room = room_for(bytes);
+  put_back(static_cast<uint8_t*>(const_cast<void*>(code)), room);
+  taken_ -= room;
+}
+
+}  // namespace
+}  // namespace jit
+
+// ---- the cache ----
+
 namespace {
 
 // Any segment worth a loop of its own is far below.
@@ -243,8 +352,8 @@ void note_for_profilers(const void* code, size_t bytes, int64_t serial, const Se
 
 // The code of a segment in the calling thread's buffer, or none.
 std::span<const uint8_t> generate(Isa isa, const Segment& segment) {
-  jit::Graph graph(isa);
-  if (!jit::build_graph(segment, graph)) return {};
+  jit::LoopGraph graph(isa);
+  if (!jit::make_loop_graph(segment, graph)) return {};
   graph.by_rows = segment.by_rows;
   graph.streams = segment.streams;
   graph.fetched = segment.fetched;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Fused loops generated at run time: one pass over contiguous operands for a chain of simple ops,
-// bit-identical to their kernels run one after another.
+// Segment: a chain of simple ops as one pass over contiguous operands. Lowering makes it,
+// jit_compile() makes machine code of it (JitLoop), bit-identical to the ops' kernels run one after
+// another; the steps of a program call that.
 #pragma once
 
 #include <cstddef>

@@ -32,13 +32,13 @@ namespace hwy::HWY_NAMESPACE {
 
 using hologram::Dtype;
 using hologram::cpu::jit::Compare;
-using hologram::cpu::jit::Graph;
-using hologram::cpu::jit::Node;
+using hologram::cpu::jit::LoopGraph;
+using hologram::cpu::jit::LoopNode;
 using hologram::cpu::jit::Op;
 using hologram::cpu::jit::Symbol;
 
 // The graph that is being written; Set has no operand to know it from.
-inline thread_local Graph* t_graph = nullptr;
+inline thread_local LoopGraph* t_graph = nullptr;
 
 // As large as the vector it stands for, for code that asks.
 template <class T>
@@ -82,7 +82,7 @@ Mask<T> make_mask(Op op, In... in) {
 }
 template <class T>
 Mask<T> compare(Compare how, Vec<T> a, Vec<T> b) {
-  Node node{.op = Op::kCompare, .dtype = Dtype::kBool, .from = dtype_of<T>(), .index = how};
+  LoopNode node{.op = Op::kCompare, .dtype = Dtype::kBool, .from = dtype_of<T>(), .index = how};
   node.arity = 2;
   node.in[0] = static_cast<int16_t>(a.id);
   node.in[1] = static_cast<int16_t>(b.id);
@@ -295,7 +295,8 @@ int write(cpu::jit::MathWord word, const int* in) {
 
 namespace hologram::cpu::jit {
 
-int HOLOGRAM_SYMBOLIC_FUNCTION(Graph& graph, MathWord word, const int* operands, bool is_double) {
+int HOLOGRAM_SYMBOLIC_FUNCTION(LoopGraph& graph, MathWord word, const int* operands,
+                               bool is_double) {
   hwy::HWY_NAMESPACE::t_graph = &graph;
   return is_double ? HWY_NAMESPACE::write<double>(word, operands)
                    : HWY_NAMESPACE::write<float>(word, operands);

@@ -2,7 +2,7 @@
 // The math functions of math-inl.h written down as operations, the same that Highway does.
 #pragma once
 
-#include "src/cpu/jit/ir.h"
+#include "src/cpu/jit/loop_graph.h"
 
 namespace hologram::cpu::jit {
 
@@ -36,7 +36,7 @@ enum class MathWord : int {
 
 // The node of word(operands...) in the graph, for float32 or float64 operands. Sets graph.opaque
 // where the function does more than straight-line operations.
-int write_math_avx2(Graph& graph, MathWord word, const int* operands, bool is_double);
-int write_math_avx512(Graph& graph, MathWord word, const int* operands, bool is_double);
+int write_math_avx2(LoopGraph& graph, MathWord word, const int* operands, bool is_double);
+int write_math_avx512(LoopGraph& graph, MathWord word, const int* operands, bool is_double);
 
 }  // namespace hologram::cpu::jit

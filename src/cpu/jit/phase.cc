@@ -172,7 +172,7 @@ void Emitter::find_uses(const Phase& phase) {
       value(item.node).uses.push_back(static_cast<int>(position));
       continue;
     }
-    const Node& n = node(item.node);
+    const LoopNode& n = node(item.node);
     for (int k = 0; k < n.arity; ++k) {
       std::vector<int>& uses = value(n.in[k]).uses;
       if (uses.empty() || uses.back() != static_cast<int>(position)) {
@@ -277,7 +277,7 @@ void Emitter::run(const Phase& phase, int ahead, bool partial) {
 }
 
 void Emitter::compute(const Phase& phase, int id, size_t position) {
-  const Node& n = node(id);
+  const LoopNode& n = node(id);
   int from[4] = {0, 0, 0, 0};
   Address memory = ptr[rsp];
   bool use_memory = false;
@@ -309,7 +309,7 @@ void Emitter::compute(const Phase& phase, int id, size_t position) {
 }
 
 // A register for the result: one of its operands' where the instruction writes to an operand.
-int Emitter::in_place(const Node& n, const int* from, int registers) {
+int Emitter::in_place(const LoopNode& n, const int* from, int registers) {
   const bool fused = n.op == Op::kFma || n.op == Op::kFnma || n.op == Op::kFms;
   for (int k = 0; fused && k < registers; ++k) {
     if (owner_[static_cast<size_t>(from[k])] < 0) return from[k];

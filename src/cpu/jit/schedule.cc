@@ -17,7 +17,7 @@ constexpr int64_t kMaxStrip = 1024;
 
 class Scheduler {
  public:
-  Scheduler(const Graph& graph, Isa isa, int vector_bytes)
+  Scheduler(const LoopGraph& graph, Isa isa, int vector_bytes)
       : graph_(graph), nodes_(graph.nodes), isa_(isa), vector_bytes_(vector_bytes) {}
 
   Schedule run() {
@@ -26,7 +26,7 @@ class Scheduler {
     find_lanes();
     find_levels();
     find_phases();
-    for (const Node& node : nodes_) {
+    for (const LoopNode& node : nodes_) {
       if (node.op == Op::kLoad) add_array({Array::kInput, node.dtype, node.index, 0});
     }
     for (size_t i = 0; i < graph_.outputs.size(); ++i) {
@@ -72,7 +72,7 @@ class Scheduler {
   void find_invariants() {
     out_.is_invariant.assign(nodes_.size(), 0);
     for (size_t i = 0; i < nodes_.size(); ++i) {
-      const Node& node = nodes_[i];
+      const LoopNode& node = nodes_[i];
       if (!needed_[i] || node.op == Op::kLoad || node.op == Op::kCall) continue;
       bool invariant = node.op == Op::kNumber || !node.is_mask();
       for (int k = 0; k < node.arity; ++k) invariant = invariant && is_invariant(node.in[k]);
@@ -154,7 +154,7 @@ class Scheduler {
     for (size_t i = 0; i < nodes_.size(); ++i) {
       const int id = static_cast<int>(i);
       if (!needed_[i] || !is_call(id)) continue;
-      const Node& node = nodes_[i];
+      const LoopNode& node = nodes_[i];
       const OpInfo& row = op_info(static_cast<OpId>(node.index));
       const auto& forms = table.kernels[node.index][static_cast<int>(node.from)];
       Call call;
@@ -229,7 +229,7 @@ class Scheduler {
     for (size_t position = 0; position < items.size(); ++position) {
       if (items[position].is_fold()) note_load(items[position].node, position + 1);
       if (items[position].store != kCompute) continue;
-      const Node& node = nodes_[at(items[position].node)];
+      const LoopNode& node = nodes_[at(items[position].node)];
       for (int k = 0; k < node.arity; ++k) note_load(node.in[k], position + 1);
     }
     std::vector<Item> early, late;
@@ -279,7 +279,7 @@ class Scheduler {
         need(item.node);
         continue;
       }
-      const Node& node = nodes_[at(item.node)];
+      const LoopNode& node = nodes_[at(item.node)];
       for (int k = 0; k < node.arity; ++k) need(node.in[k]);
       computed[at(item.node)] = 1;
     }
@@ -301,8 +301,8 @@ class Scheduler {
     }
   }
 
-  const Graph& graph_;
-  const std::vector<Node>& nodes_;
+  const LoopGraph& graph_;
+  const std::vector<LoopNode>& nodes_;
   Isa isa_;
   int vector_bytes_;
   Schedule out_;
@@ -317,7 +317,7 @@ class Scheduler {
 
 }  // namespace
 
-Schedule make_schedule(const Graph& graph, Isa isa, int vector_bytes) {
+Schedule make_schedule(const LoopGraph& graph, Isa isa, int vector_bytes) {
   return Scheduler(graph, isa, vector_bytes).run();
 }
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Puts a graph in order: phases of straight-line code with calls of kernels between them.
+// Schedule: a loop graph in order, phases of straight-line code with calls of kernels between them.
+// make_schedule() makes it, Emitter reads it.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "src/cpu/jit/ir.h"
+#include "src/cpu/jit/loop_graph.h"
 
 namespace hologram::cpu::jit {
 
@@ -68,6 +69,6 @@ struct Schedule {
 };
 
 // vector_bytes: 32 or 64.
-Schedule make_schedule(const Graph& graph, Isa isa, int vector_bytes);
+Schedule make_schedule(const LoopGraph& graph, Isa isa, int vector_bytes);
 
 }  // namespace hologram::cpu::jit

@@ -162,14 +162,15 @@ void batch_norm_backward(const View& grad, const View& in, const View* save_mean
   const auto stats = [&](int64_t part, int64_t c) {
     if (!needs_sums) return;
     if (layout.rows) {
-      double* own = pairs + 2 * part * channels;
-      std::fill_n(own, 2 * channels, 0.0);
-      job.row_sums(cut.begin(part), cut.end(part, lines), centre, own, own + channels);
+      double* part_sums = pairs + 2 * part * channels;
+      std::fill_n(part_sums, 2 * channels, 0.0);
+      job.row_sums(cut.begin(part), cut.end(part, lines), centre, part_sums, part_sums + channels);
       return;
     }
-    double* own = pairs + 2 * (c * parts + part);
-    own[0] = own[1] = 0;
-    job.sums(c, cut.begin(part), cut.end(part, lines), factors_at(centre, c, compute).shift, own);
+    double* part_sums = pairs + 2 * (c * parts + part);
+    part_sums[0] = part_sums[1] = 0;
+    job.sums(c, cut.begin(part), cut.end(part, lines), factors_at(centre, c, compute).shift,
+             part_sums);
   };
   const auto ends = [&](int64_t c) {
     double sum = 0, dot = 0;

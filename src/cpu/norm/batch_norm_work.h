@@ -119,9 +119,9 @@ inline BatchFactors factors_at(const BatchFactors& all, int64_t c, Dtype compute
 }
 
 // Some lines of an operand in the compute type: its own memory, or what is copied into scratch.
-class Operand {
+class LineOperand {
  public:
-  Operand(const View* view, Dtype compute) : view_(view), compute_(compute) {}
+  LineOperand(const View* view, Dtype compute) : view_(view), compute_(compute) {}
   bool plain() const { return view_ == nullptr || view_->dtype == compute_; }
   bool given() const { return view_ != nullptr; }
 
@@ -207,7 +207,7 @@ struct Job {
   Layout layout;
   Dtype compute;
   const BatchKernel* kernel;
-  Operand grad, in, out;
+  LineOperand grad, in, out;
   bool plain;
 
   Job(const Layout& shape, Dtype type, const View* grad_view, const View* in_view,
@@ -284,11 +284,11 @@ struct Job {
       const int64_t stride = out.plain() ? row_stride(v) : s.n;
       char* to = out.target(at, out.plain() ? nullptr : scratch.slot(2));
       const auto [g, x] = row_pair(s, scratch);
-      const BatchFactors here = factors_at(all, s.first, compute);
+      const BatchFactors factors = factors_at(all, s.first, compute);
       if (all.slope != nullptr) {
-        kernel->row_grad(g, x, s.count, s.n, here, to, stride);
+        kernel->row_grad(g, x, s.count, s.n, factors, to, stride);
       } else {
-        kernel->row_apply(grad.given() ? g : x, s.count, s.n, here, to, stride);
+        kernel->row_apply(grad.given() ? g : x, s.count, s.n, factors, to, stride);
       }
       out.store(at, s.count, row_stride(v), s.n, to);
     });
@@ -346,8 +346,8 @@ inline void join_moments(const double* means, const double* m2s, const int64_t* 
   double count = static_cast<double>(seen[0]);
   for (int64_t p = 1; p < parts; ++p) {
     const double more = static_cast<double>(seen[p]);
-    const double apart = means[p * step] - *mean;
-    *m2 += m2s[p * step] + apart * apart * (count * more / (count + more));
+    const double difference = means[p * step] - *mean;
+    *m2 += m2s[p * step] + difference * difference * (count * more / (count + more));
     *mean = (count * *mean + more * means[p * step]) / (count + more);
     count += more;
   }

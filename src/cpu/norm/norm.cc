@@ -274,9 +274,9 @@ void layer_norm_backward(const View& grad, const View& in, const View& mean, con
   parallel_for(groups, max_threads, [&](int64_t begin, int64_t end, int) {
     for (int64_t k = begin; k < end; ++k) {
       NormGradRows mine = rows;
-      char* own = sums.get() + k * 2 * n * size;
-      std::fill_n(own, 2 * n * size, 0);
-      mine.grad_weight = own, mine.grad_bias = own + n * size;
+      char* part_sums = sums.get() + k * 2 * n * size;
+      std::fill_n(part_sums, 2 * n * size, 0);
+      mine.grad_weight = part_sums, mine.grad_bias = part_sums + n * size;
       backward_rows(g, mine, k * per_group, std::min(count, (k + 1) * per_group));
     }
   });

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Turns a kernel's instructions into steps: which operands are used where they lie, which are
-// gathered or repeated, which form of each kernel runs.
+// Lowering: turns a kernel's instructions into the steps of a program. Which operands are used
+// where they lie, which are gathered or repeated, which form of each kernel runs. Part of
+// make_program().
 #pragma once
 
 #include <span>
@@ -72,20 +73,20 @@ class Lowering {
   };
   // An operand settled: by_row where it needs one call a row, scalar where it is one element there.
   struct Settled {
-    Operand operand;
+    StepOperand operand;
     bool by_row = false, scalar = false;
   };
 
   Value value_of(int index, int k) const;
   Value cast(const Value& value, Dtype to);
   int new_register(Dtype dtype, bool row_values);
-  Operand of_register(int reg) const;
-  Operand of_access(int access) const;
+  StepOperand of_register(int reg) const;
+  StepOperand of_access(int access) const;
 
   // The value as contiguous elements of the block, or one for each row; copied where it must be.
-  Operand whole(const Value& value);
-  Operand row_vector(const Value& value);
-  Operand repeated_tile(int place, Dtype dtype);
+  StepOperand whole(const Value& value);
+  StepOperand row_vector(const Value& value);
+  StepOperand repeated_tile(int place, Dtype dtype);
   // Whether direct() gives one element: for the block, or for each of its rows.
   bool is_single(const Value& value) const;
   // Without a copy where that serves.
@@ -95,14 +96,15 @@ class Lowering {
   // Whether results of this rank go row by row straight to memory.
   bool results_by_row(const circuit::Ref& out, Dtype dtype) const;
 
-  Step& add(std::vector<Step>& list, StepKind kind, std::initializer_list<Operand> operands);
-  void copy_between(StepKind kind, const Operand& from, const Operand& to, int64_t row_stride,
-                    int64_t col_stride, int32_t itemsize, bool row_values, bool setup = false);
+  Step& add(std::vector<Step>& list, StepKind kind, std::initializer_list<StepOperand> operands);
+  void copy_between(StepKind kind, const StepOperand& from, const StepOperand& to,
+                    int64_t row_stride, int64_t col_stride, int32_t itemsize, bool row_values,
+                    bool setup = false);
 
   // Where an instruction's result goes: straight to memory, or to a register and from there on by
   // settle_result().
   Settled result_operand(const circuit::Ref& out, Rank rank, Dtype dtype);
-  void settle_result(const circuit::Ref& out, Rank rank, Dtype dtype, const Operand& operand);
+  void settle_result(const circuit::Ref& out, Rank rank, Dtype dtype, const StepOperand& operand);
   void store(const Value& value, int access);
   void forget_copies(int access);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What a plan's kernel becomes on the CPU: calls of kernels on the blocks of its domain, with every
-// pointer but those to memory settled.
+// Program: what a plan's kernel becomes on the CPU, calls of kernels on the blocks of its domain,
+// with every pointer but those to memory settled. make_program() makes it at a plan's first run,
+// run_plan() (src/cpu/executor/run.cc) reads it.
 #pragma once
 
 #include <array>
@@ -29,7 +30,7 @@ enum class Layout : uint8_t {
 };
 
 // The domain of a kernel with its dimensions merged, cut into blocks.
-struct Domain {
+struct BlockDomain {
   static constexpr int kPitch = circuit::kMaxDomainDims + 2;
 
   int ndim = 0;
@@ -52,10 +53,10 @@ struct Domain {
 };
 
 // Blocks of at most `tile` elements; of some whole rows where the kernel's instructions want them.
-Domain make_domain(const circuit::Kernel& kernel, int64_t tile);
+BlockDomain make_block_domain(const circuit::Kernel& kernel, int64_t tile);
 
 // Where a step finds an operand. Row r of the block is r * (fixed + per_col * columns) bytes on.
-struct Operand {
+struct StepOperand {
   uint16_t place = 0;  // in the table of addresses: accesses, immediates, ones, classes
   int32_t per_col = 0;
   int64_t fixed = 0;
@@ -101,7 +102,7 @@ struct Step {
 
 struct Program {
   Isa isa{};
-  Domain domain;
+  BlockDomain domain;
   int accesses = 0, immediates = 0, ones = 0, classes = 0;
   int64_t class_bytes = 0;         // what a class must hold
   std::vector<int32_t> itemsizes;  // of the accesses
@@ -109,7 +110,7 @@ struct Program {
   // Where blocks follow each other in one dimension: bytes from one to the next for each of those.
   bool linear = false;
   std::vector<int64_t> block_step;
-  std::vector<Operand> operands;
+  std::vector<StepOperand> operands;
   std::vector<SettledFold> folds;
   std::vector<Step> prologue;  // once a run: what has one element
   std::vector<Step> setup;     // once for each thread: tiles that stay the same
@@ -136,16 +137,10 @@ inline constexpr int64_t kOneBytes = 8;
 std::optional<circuit::Kernel> repeat_light_values(const circuit::Kernel& kernel, Isa isa);
 
 // Settles everything but addresses. jit: use generated loops where they serve.
-Program lower(const circuit::Kernel& kernel, Isa isa, bool jit);
+Program make_program(const circuit::Kernel& kernel, Isa isa, bool jit);
 
-// Whether lower() gives the same program for both: they differ in slots, offsets and numbers only.
+// Whether make_program() gives the same program for both: they differ in slots, offsets and numbers
+// only.
 bool same_program(const circuit::Kernel& a, const circuit::Kernel& b);
-
-// Runs one step on a block of rows x cols, whose operands are where `at` says.
-void run_step(const Program& program, const Step& step, char* const* at, int64_t rows,
-              int64_t cols);
-
-// Blocks [begin, end) of a program whose prologue has run, on this thread. Changes the addresses.
-void run_blocks(const Program& program, int64_t begin, int64_t end, char** at);
 
 }  // namespace hologram::cpu

@@ -131,7 +131,7 @@ inline void run_tape(std::span<const uint64_t> words, const std::vector<uint64_t
     }
     const int64_t n = r.numel();
     const auto place = [&](int k, int64_t i) {
-      const Operand& o = r.operands[k];
+      const TapeOperand& o = r.operands[k];
       int64_t at = 0;
       if (o.kind == OperandKind::kMemory) {
         for (int d = r.ndim - 1; d >= 0; --d) {
@@ -142,17 +142,17 @@ inline void run_tape(std::span<const uint64_t> words, const std::vector<uint64_t
       return memory[o.slot].data() + o.offset + at * static_cast<int64_t>(itemsize(o.dtype));
     };
     const auto value = [&](int k, int64_t i) {
-      const Operand& o = r.operands[k];
+      const TapeOperand& o = r.operands[k];
       if (o.kind == OperandKind::kImmediate) return number(immediates[o.immediate], o.dtype);
       return read(place(k, i), o.dtype);
     };
     const Dtype target = r.operands[0].dtype;
-    if (r.code >= kCodeFold) {
+    if (r.code >= kCodeReduction) {
       const int64_t cols = r.shape[r.ndim - 1];
       for (int64_t row = 0; row < n / cols; ++row) {
         std::vector<double> in;
         for (int64_t c = 0; c < cols; ++c) in.push_back(value(1, row * cols + c));
-        if (r.code == kCodeFold) {
+        if (r.code == kCodeReduction) {
           write(place(0, row * cols), target, fold(static_cast<Reduction>(r.attr), in, target));
         } else {
           const std::vector<double> out = row_function(r.attr, in);
@@ -177,8 +177,7 @@ inline void run_tape(std::span<const uint64_t> words, const std::vector<uint64_t
   });
 }
 
-// Blocks of random sizes in random order; temps live in their classes, so that a class given away
-// too early shows.
+// Blocks of random sizes in random order.
 inline void run_plan(const Plan& plan, const std::vector<uint64_t>& immediates, Memory& memory,
                      std::mt19937& random) {
   for (const Kernel& kernel : plan.kernels) {
@@ -239,19 +238,20 @@ inline void run_plan(const Plan& plan, const std::vector<uint64_t>& immediates, 
                     memory[slot.slot].begin() + slot.offset + block.begin * size);
         }
       }
-      std::vector<std::vector<double>> classes(
-          static_cast<size_t>(kernel.classes),
+      std::vector<std::vector<double>> temps(
+          kernel.temps.size(),
           std::vector<double>(static_cast<size_t>(block.end - block.begin), -12345.0));
-      const auto cell = [&](const Temp& temp, int64_t i) -> double& {
-        const int64_t at = temp.rank == Rank::kFull  ? i - block.begin
-                           : temp.rank == Rank::kRow ? i / cols - block.begin / cols
-                                                     : 0;
-        return classes[static_cast<size_t>(temp.class_index)][static_cast<size_t>(at)];
+      const auto cell = [&](uint32_t temp, int64_t i) -> double& {
+        const Rank rank = kernel.temps[temp].rank;
+        const int64_t at = rank == Rank::kFull  ? i - block.begin
+                           : rank == Rank::kRow ? i / cols - block.begin / cols
+                                                : 0;
+        return temps[temp][static_cast<size_t>(at)];
       };
       for (const Instr& instr : kernel.instrs) {
         const auto value = [&](const Ref& ref, int64_t i) {
           if (ref.kind == Ref::kImmediate) return number(immediates[ref.index], instr.compute);
-          if (ref.kind == Ref::kTemp) return cell(kernel.temps[ref.index], i);
+          if (ref.kind == Ref::kTemp) return cell(ref.index, i);
           const Access& access = kernel.accesses[ref.index];
           EXPECT_TRUE(access.loaded || access.stored);
           if (is_one[ref.index]) return ones[ref.index];
@@ -259,7 +259,7 @@ inline void run_plan(const Plan& plan, const std::vector<uint64_t>& immediates, 
         };
         const auto put = [&](int64_t i, double v) {
           if (instr.out.kind == Ref::kTemp) {
-            cell(kernel.temps[instr.out.index], i) = v;
+            cell(instr.out.index, i) = v;
           } else {
             EXPECT_TRUE(kernel.accesses[instr.out.index].stored);
             write(place(kernel.accesses[instr.out.index], i),
@@ -269,12 +269,12 @@ inline void run_plan(const Plan& plan, const std::vector<uint64_t>& immediates, 
         const bool per_row = instr.rank == Rank::kRow;
         const int64_t step = per_row ? cols : 1;
         const int64_t first = per_row ? block.begin / cols * cols : block.begin;
-        if (instr.code >= kCodeFold) {
+        if (instr.code >= kCodeReduction) {
           EXPECT_TRUE(kernel.whole_rows);
           for (int64_t i = block.begin; i < block.end; i += cols) {
             std::vector<double> in;
             for (int64_t c = 0; c < cols; ++c) in.push_back(value(instr.in[0], i + c));
-            if (instr.code == kCodeFold) {
+            if (instr.code == kCodeReduction) {
               put(i, fold(static_cast<Reduction>(instr.attr), in, instr.result));
             } else {
               const std::vector<double> out = row_function(instr.attr, in);

@@ -13,7 +13,8 @@ namespace {
 struct Made {
   std::vector<uint64_t> words, states;
   int owner = 0;
-  PlanCache::Key key() const { return {&kOwners[owner], words, states}; }
+  PlanOptions options{};
+  PlanCache::Key key() const { return {&kOwners[owner], words, states, options}; }
   static constexpr char kOwners[2] = {};
 };
 
@@ -41,8 +42,14 @@ TEST(PlanCache, FindsWhatWasInserted) {
 
 TEST(PlanCache, EqualHashesAreNotEnough) {
   PlanCache cache;
-  const Made made[] = {{{1, 2, 3}, {7}}, {{1, 2, 4}, {7}},    {{1, 2, 3}, {8}},
-                       {{1, 2}, {7}},    {{1, 2, 3, 0}, {7}}, {{1, 2, 3}, {7}, 1}};
+  const Made made[] = {{{1, 2, 3}, {7}},
+                       {{1, 2, 4}, {7}},
+                       {{1, 2, 3}, {8}},
+                       {{1, 2}, {7}},
+                       {{1, 2, 3, 0}, {7}},
+                       {{1, 2, 3}, {7}, 1},
+                       {{1, 2, 3}, {7}, 0, {.limits = {.fuse_reductions = false}}},
+                       {{1, 2, 3}, {7}, 0, {.float_laws = false}}};
   int slots = 0;
   for (const Made& m : made) cache.insert(m.key(), 42, plan(slots++));
   slots = 0;

@@ -124,7 +124,7 @@ class RandomTape {
     r.ndim = shape[2] > 1 ? 3 : shape[1] > 1 ? 2 : 1;
     std::copy_n(shape, 3, r.shape);
     if (kind == 0 || kind == 1) {
-      r.code = kind == 0 ? kCodeFold : kCodeRow;
+      r.code = kind == 0 ? kCodeReduction : kCodeRow;
       static constexpr Reduction kFolds[] = {Reduction::sum, Reduction::mean, Reduction::amax};
       r.attr = kind == 0 ? static_cast<uint16_t>(kFolds[random_() % 3])
                          : static_cast<uint16_t>(random_() % 2);
@@ -143,14 +143,14 @@ class RandomTape {
       r.code = static_cast<uint16_t>(kOps[which]);
       r.arity = kArity[which];
     }
-    const bool rows = r.code >= kCodeFold;
+    const bool rows = r.code >= kCodeReduction;
     const bool doubles = random_() % 8 == 0;
     r.compute = doubles && !rows ? Dtype::kFloat64 : Dtype::kFloat32;
     for (int tries = 0; tries < 50; ++tries) {
       bool good = true;
       for (int k = 0; k <= r.arity; ++k) {
-        Operand& o = r.operands[k];
-        o = Operand{};
+        TapeOperand& o = r.operands[k];
+        o = TapeOperand{};
         o.dtype = doubles && random_() % 2 == 0 ? Dtype::kFloat64 : Dtype::kFloat32;
         if (rows) o.dtype = Dtype::kFloat32;
         if (k > 0 && !rows && random_() % 6 == 0) {
@@ -169,8 +169,8 @@ class RandomTape {
         }
         View v = view(r.ndim, r.shape, k > 0 && !rows);
         if (rows) {
-          v.strides[1] = k == 0 && r.code == kCodeFold ? 0 : 1;
-          v.strides[0] = k == 0 && r.code == kCodeFold ? 1 : r.shape[1];
+          v.strides[1] = k == 0 && r.code == kCodeReduction ? 0 : 1;
+          v.strides[0] = k == 0 && r.code == kCodeReduction ? 1 : r.shape[1];
         }
         // Often the buffer just written or about to be.
         if (k > 0 && random_() % 3 == 0) v = last_;
@@ -212,13 +212,14 @@ class RandomTape {
   bool is_legal(const Record& r) const {
     const auto cells = [&](int k) {
       std::vector<int64_t> at;
-      const Operand& o = r.operands[k];
+      const TapeOperand& o = r.operands[k];
       for (int64_t i = 0; i < r.numel(); ++i) {
         int64_t rest = i, place = 0;
         for (int d = r.ndim - 1; d >= 0; --d) {
           const int64_t index = rest % r.shape[d];
           rest /= r.shape[d];
-          if (r.code == kCodeFold && k == 0 && d == r.ndim - 1 && index > 0) place = INT64_MIN / 2;
+          if (r.code == kCodeReduction && k == 0 && d == r.ndim - 1 && index > 0)
+            place = INT64_MIN / 2;
           if (o.kind == OperandKind::kMemory) place += index * r.strides[k][d];
         }
         if (place >= 0) at.push_back(o.offset + place * static_cast<int64_t>(itemsize(o.dtype)));
@@ -231,10 +232,10 @@ class RandomTape {
     std::sort(sorted.begin(), sorted.end());
     if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) return false;
     for (int k = 1; k <= r.arity; ++k) {
-      const Operand& o = r.operands[k];
+      const TapeOperand& o = r.operands[k];
       if (o.kind == OperandKind::kImmediate || o.slot != r.operands[0].slot) continue;
       const std::vector<int64_t> in = cells(k);
-      if (in == out && o.dtype == r.operands[0].dtype && r.code != kCodeFold) continue;
+      if (in == out && o.dtype == r.operands[0].dtype && r.code != kCodeReduction) continue;
       const int64_t size = static_cast<int64_t>(itemsize(o.dtype));
       for (const int64_t a : in) {
         for (const int64_t b : out) {
@@ -256,6 +257,47 @@ class RandomTape {
   CallSlot result_;
 };
 
+PlanLimits some_limits(uint32_t seed) {
+  PlanLimits limits;
+  if (seed % 3 == 0) limits.max_instrs = 4;
+  if (seed % 3 == 1) limits = {.row_bytes = 64, .scratch_slots = 4, .max_instrs = 8};
+  limits.fuse_reductions = seed % 2 == 0;
+  limits.fuse_row_functions = seed % 5 != 0;
+  limits.fuse_call_results = seed % 7 != 0;
+  return limits;
+}
+
+// Whether the kernel is one that a device with these limits can run.
+void expect_within(const Kernel& kernel, const PlanLimits& limits, uint32_t seed) {
+  std::vector<int> records;
+  bool reduces = false, has_row_function = false;
+  for (const Instr& instr : kernel.instrs) {
+    if (records.empty() || records.back() != instr.record) records.push_back(instr.record);
+    reduces = reduces || instr.code == kCodeReduction;
+    has_row_function = has_row_function || instr.code == kCodeRow;
+  }
+  if (kernel.call != nullptr && kernel.call->record >= 0) records.push_back(kernel.call->record);
+  const bool alone = records.size() <= 1;
+  EXPECT_LE(static_cast<int>(records.size()), limits.max_instrs) << "seed " << seed;
+  for (size_t at = 0; at < kernel.instrs.size(); ++at) {  // made before, and read afterwards
+    std::vector<bool> is_made(kernel.temps.size()), is_read(kernel.temps.size());
+    for (size_t i = 0; i < kernel.instrs.size(); ++i) {
+      const Instr& instr = kernel.instrs[i];
+      if (i <= at && instr.out.kind == Ref::kTemp) is_made[instr.out.index] = true;
+      for (int k = 0; i > at && k < instr.arity; ++k) {
+        if (instr.in[k].kind == Ref::kTemp) is_read[instr.in[k].index] = true;
+      }
+    }
+    int live = 0;
+    for (size_t t = 0; t < kernel.temps.size(); ++t) live += is_made[t] && is_read[t];
+    EXPECT_LE(live, kernel.live_values) << "seed " << seed;
+  }
+  EXPECT_LE(kernel.live_values, alone ? kMaxArity + 2 : limits.scratch_slots) << "seed " << seed;
+  EXPECT_TRUE(alone || !reduces || limits.fuse_reductions) << "seed " << seed;
+  EXPECT_TRUE(alone || !has_row_function || limits.fuse_row_functions) << "seed " << seed;
+  EXPECT_TRUE(alone || kernel.call == nullptr || limits.fuse_call_results) << "seed " << seed;
+}
+
 TEST(Plan, RandomTapesMeanTheirRecords) {
   int64_t ops = 0, kernels = 0, joined = 0;
   for (uint32_t seed = 0; seed < 20000; ++seed) {
@@ -265,7 +307,7 @@ TEST(Plan, RandomTapesMeanTheirRecords) {
     for (const bool fuse : {true, false}) {
       PlanOptions options;
       options.fuse = fuse;
-      options.max_instrs = seed % 3 == 0 ? 4 : 64;
+      options.limits = some_limits(seed);
       const auto plan = make_plan(program.tape().words(), program.states(), options);
       testing::Memory actual = program.memory();
       testing::run_plan(*plan, program.tape().immediates(), actual, program.random());
@@ -279,6 +321,7 @@ TEST(Plan, RandomTapesMeanTheirRecords) {
       ops += plan->stats.ops, kernels += plan->stats.kernels;
       for (const Kernel& kernel : plan->kernels) {
         joined += kernel.call != nullptr && !kernel.instrs.empty();
+        expect_within(kernel, options.limits, seed);
       }
     }
   }

@@ -28,26 +28,26 @@ class Program {
   }
   void keep(uint32_t slot) { states_[slot] |= kSlotLive; }
 
-  static Operand memory(uint32_t slot, Dtype dtype = kF32) {
-    Operand o;
+  static TapeOperand memory(uint32_t slot, Dtype dtype = kF32) {
+    TapeOperand o;
     o.slot = slot;
     o.dtype = dtype;
     return o;
   }
-  static Operand immediate(float value) {
-    Operand o;
+  static TapeOperand immediate(float value) {
+    TapeOperand o;
     o.kind = OperandKind::kImmediate;
     o.number = classify_number(kF32, std::bit_cast<uint32_t>(value));
     return o;
   }
 
   // A fresh buffer with op(in...) of n elements.
-  uint32_t op(OpId id, std::vector<Operand> in, int64_t n, std::vector<float> numbers = {}) {
+  uint32_t op(OpId id, std::vector<TapeOperand> in, int64_t n, std::vector<float> numbers = {}) {
     const uint32_t out = buffer(false);
     in_place(id, out, std::move(in), n, std::move(numbers));
     return out;
   }
-  void in_place(OpId id, uint32_t out, std::vector<Operand> in, int64_t n,
+  void in_place(OpId id, uint32_t out, std::vector<TapeOperand> in, int64_t n,
                 std::vector<float> numbers = {}) {
     in.insert(in.begin(), memory(out));
     uint64_t bits[kMaxArity + 1] = {};
@@ -64,7 +64,7 @@ class Program {
   }
   uint32_t fold(Reduction which, uint32_t in, int64_t rows, int64_t cols) {
     Record r;
-    r.code = kCodeFold;
+    r.code = kCodeReduction;
     r.attr = static_cast<uint16_t>(which);
     r.arity = 1;
     r.ndim = 2;
@@ -105,7 +105,7 @@ class Program {
   std::vector<uint8_t> states_;
 };
 
-const Operand kNumber = Program::immediate(3.0f);
+const TapeOperand kNumber = Program::immediate(3.0f);
 
 TEST(Fusion, ChainIsOneKernel) {
   Program p;
@@ -120,7 +120,7 @@ TEST(Fusion, ChainIsOneKernel) {
   const auto plan = p.plan();
   EXPECT_EQ(plan->stats.kernels, 1) << print_plan(*plan);
   EXPECT_EQ(plan->stats.ops, 5);
-  EXPECT_EQ(plan->kernels[0].classes, 1);
+  EXPECT_EQ(plan->kernels[0].live_values, 1);
   EXPECT_EQ(plan->attach, (std::vector<uint32_t>{a, b, t}));
   EXPECT_EQ(plan->stats.bytes_moved, 3 * 4000);
   EXPECT_EQ(plan->stats.bytes_unfused, (3 + 3 + 2 + 2 + 3) * 4000);
@@ -168,13 +168,14 @@ TEST(Fusion, LongRowsFoldApart) {
   Program p;
   const auto x = p.buffer(true), w = p.buffer(true), b = p.buffer(true);
   p.keep(layer_norm(p, x, w, b, 4, 3072));
-  EXPECT_EQ(p.plan()->stats.kernels, 1);
+  const PlanOptions options{.limits = {.row_bytes = 3072 * sizeof(float)}};
+  EXPECT_EQ(p.plan(options)->stats.kernels, 1);
   Program longer;
   const auto y = longer.buffer(true);
   const auto s = longer.op(OpId::exp, {Program::memory(y)}, 2 * 4096);
   longer.keep(
       longer.broadcast(OpId::add, s, longer.fold(Reduction::sum, s, 2, 4096), 2, 4096, true));
-  EXPECT_EQ(longer.plan()->stats.kernels, 3);
+  EXPECT_EQ(longer.plan(options)->stats.kernels, 3);
 }
 
 TEST(Fusion, EqualProgramsAreOneGroup) {
@@ -224,6 +225,66 @@ TEST(Fusion, LateReaderLiftsAnEarlyValue) {
   p.keep(p.op(OpId::mul, {m(z, kF32), m(twice, kF32)}, 600));
   const auto plan = p.plan();
   EXPECT_EQ(plan->kernels.size(), 3u) << print_plan(*plan);
+}
+
+// Normalised rows: (x - amax) then exp and its sum, six records.
+TEST(Limits, WhatADeviceCannotFuseIsAKernelOfItsOwn) {
+  Program p;
+  const auto m = Program::memory;
+  const auto x = p.buffer(true);
+  const auto top = p.fold(Reduction::amax, x, 4, 256);
+  const auto e = p.op(OpId::exp, {m(p.broadcast(OpId::sub, x, top, 4, 256, true), kF32)}, 1024);
+  const auto sum = p.fold(Reduction::sum, e, 4, 256);
+  const auto scaled = p.broadcast(OpId::div, e, sum, 4, 256, true);
+  p.keep(p.op(OpId::relu, {m(scaled, kF32)}, 1024));
+  EXPECT_EQ(p.plan()->stats.kernels, 1) << print_plan(*p.plan());
+  PlanOptions options;
+  options.limits.fuse_reductions = false;
+  const auto plan = p.plan(options);
+  ASSERT_EQ(plan->stats.kernels, 4) << print_plan(*plan);
+  EXPECT_EQ(kernel_name(plan->kernels[0]), "amax");
+  EXPECT_EQ(kernel_name(plan->kernels[1]), "sub_exp");
+  EXPECT_EQ(kernel_name(plan->kernels[2]), "sum");
+  EXPECT_EQ(kernel_name(plan->kernels[3]), "div_relu");
+  // A row of 256 floats is longer than a block may hold.
+  options.limits.fuse_reductions = true;
+  options.limits.row_bytes = 1023;
+  EXPECT_GT(p.plan(options)->stats.kernels, 1);
+  options.limits.row_bytes = 1024;
+  EXPECT_EQ(p.plan(options)->stats.kernels, 1);
+}
+
+TEST(Limits, InstructionsAndScratchSlotsBoundAKernel) {
+  Program p;
+  const auto m = Program::memory;
+  auto t = p.buffer(true);
+  for (int i = 0; i < 24; ++i) t = p.op(OpId::exp, {m(t, kF32)}, 100);
+  p.keep(t);
+  PlanOptions options;
+  options.limits.max_instrs = 8;
+  EXPECT_EQ(p.plan(options)->stats.kernels, 3);
+  options.limits.max_instrs = 1;
+  EXPECT_EQ(p.plan(options)->stats.kernels, 24);
+
+  // Eight values that are read again after all of them are made.
+  Program q;
+  const auto x = q.buffer(true);
+  std::vector<uint32_t> made;
+  for (int i = 0; i < 8; ++i) {
+    made.push_back(q.op(OpId::add, {m(x, kF32), kNumber}, 100, {3.0f + static_cast<float>(i)}));
+  }
+  auto product = q.op(OpId::sin, {m(made[0], kF32)}, 100);
+  for (int i = 1; i < 8; ++i) product = q.op(OpId::mul, {m(product, kF32), m(made[i], kF32)}, 100);
+  q.keep(product);
+  EXPECT_EQ(q.plan()->stats.kernels, 1);
+  options.limits = {};
+  options.limits.scratch_slots = 4;
+  const auto plan = q.plan(options);
+  EXPECT_GT(plan->stats.kernels, 1) << print_plan(*plan);
+  EXPECT_LE(plan->stats.live_values, 4);
+  // No limit is too tight for a record alone.
+  options.limits.scratch_slots = 0;
+  EXPECT_EQ(q.plan(options)->stats.kernels, 16);
 }
 
 TEST(Plan, CanonicalHashForgetsNamesOnly) {
@@ -410,11 +471,11 @@ TEST(Calls, OpsJoinTheCallWhoseResultTheyRead) {
   EXPECT_EQ(print_plan(*plan),
             "kernel 0  stage 0  launch 0  call\n"
             "  result: test_result(-, b0[0:32])  {8}\n"
-            "  then  [4,2]  1 classes\n"
-            "  c0 = add(result, b1)  float32\n"
-            "  c0 = relu(c0)  float32\n"
-            "  b6 = add(c0, b2)  float32\n"
-            "4 ops, 0 dead, 1 kernels, 1 classes, 104 bytes moved of 296\n");
+            "  then  [4,2]  1 live\n"
+            "  t0 = add(result, b1)  float32\n"
+            "  t1 = relu(t0)  float32\n"
+            "  b6 = add(t1, b2)  float32\n"
+            "4 ops, 0 dead, 1 kernels, 1 live values, 104 bytes moved of 296\n");
   EXPECT_NE(plan_json(*plan).find("\"instrs\":[{\"op\":\"test_result\""), std::string::npos);
   EXPECT_NE(plan_json(*plan).find("\"in\":[{\"result\":true},{\"access\":1}]"), std::string::npos);
   // A result that is seen is stored besides.
@@ -426,6 +487,9 @@ TEST(Calls, OpsJoinTheCallWhoseResultTheyRead) {
   PlanOptions apart;
   apart.fuse = false;
   EXPECT_EQ(p.plan(apart)->stats.kernels, 4);
+  PlanOptions separate;
+  separate.limits.fuse_call_results = false;
+  EXPECT_EQ(p.plan(separate)->stats.kernels, 2);
 }
 
 TEST(Calls, WhatDoesNotFitTheRowsOfAResultStaysApart) {
@@ -473,7 +537,7 @@ TEST(Calls, AreShownByName) {
             "  b1[8:40] = test_axpy(b1[8:40], b0[0:32], -)  {8}\n"
             "kernel 1  stage 1  launch 1  call\n"
             "  b0[0:32] in part = test_evens()  {8}\n"
-            "2 ops, 0 dead, 2 kernels, 0 classes, 128 bytes moved of 128\n");
+            "2 ops, 0 dead, 2 kernels, 0 live values, 128 bytes moved of 128\n");
   const std::string json = plan_json(*p.plan());
   EXPECT_NE(json.find("{\"name\":\"test_axpy\",\"stage\":0,\"launch\":0,\"shape\":[]"), json.npos);
   EXPECT_NE(json.find("\"in\":[{\"access\":0},{\"access\":1}],\"out\":{\"access\":0}"), json.npos)

@@ -39,7 +39,7 @@ class Sketch {
     uint64_t bits[kMaxArity + 1] = {};
     in.insert(in.begin(), out);
     for (size_t k = 0; k <= static_cast<size_t>(arity); ++k) {
-      Operand& operand = record.operands[k];
+      TapeOperand& operand = record.operands[k];
       if (k >= in.size()) {
         operand.kind = OperandKind::kImmediate;
         bits[k] = 0x40400000;  // 3

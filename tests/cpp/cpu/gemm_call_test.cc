@@ -231,7 +231,7 @@ class Epilogue {
     }
     if (n_ <= 1500 && random() % 4 == 0) {
       BufferRef sums = BufferRef::adopt(allocate_deferred(cpu(), bytes(m_)));
-      EXPECT_TRUE(record_fold(Reduction::sum, memory(sums), memory(at), m_, n_));
+      EXPECT_TRUE(record_reduction(Reduction::sum, memory(sums), memory(at), m_, n_));
       kept.push_back(sums);
       settle();
     }

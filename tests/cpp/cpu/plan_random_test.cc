@@ -246,7 +246,7 @@ TEST(PlanRandom, CrowdedMemoryHoldsWhatTheRecordsSay) {
       planned::Memory expected = start;
       planned::run_tape(sketch.tape().words(), sketch.tape().immediates(), expected);
       for (const bool fuse : {true, false}) {
-        circuit::PlanOptions options;
+        circuit::PlanOptions options{.limits = *device(BackendType::kCpu).plan_limits()};
         options.fuse = fuse;
         const auto plan = circuit::make_plan(sketch.tape().words(), sketch.states(), options);
         for (int run = 0; run < 2; ++run) {  // with generated loops the second time

@@ -27,7 +27,7 @@ class PlanSteps : public ::testing::TestWithParam<Isa> {
   void TearDown() override { force_isa(before_); }
 
   Program lowered(const Builder& builder) const {
-    return cpu::lower(builder.kernel, GetParam(), true);
+    return cpu::make_program(builder.kernel, GetParam(), true);
   }
   static std::string kinds(const Program& program) {
     std::string text;
@@ -112,7 +112,7 @@ TEST_P(PlanSteps, LightValuesAreMadeAgainAfterAFold) {
   const auto again = cpu::repeat_light_values(norm.kernel, GetParam());
   ASSERT_TRUE(again.has_value());
   EXPECT_EQ(again->instrs.size(), norm.kernel.instrs.size() + 1);
-  const Program program = cpu::lower(*again, GetParam(), true);
+  const Program program = cpu::make_program(*again, GetParam(), true);
   EXPECT_EQ(kinds(program), "fold segment:rows:fold op segment:rows");
   EXPECT_EQ(program.class_bytes, 4 * program.domain.grid.block_rows);
   EXPECT_GE(program.domain.grid.block_rows, 4);

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "hologram/cpu_info.h"
+#include "hologram/device.h"
 #include "hologram/elementwise.h"
 #include "hologram/op.h"
 #include "hologram/parallel.h"
@@ -136,7 +137,7 @@ struct Builder {
   }
   Ref dense(uint32_t slot, Dtype dtype) { return access(slot, dtype, contiguous()); }
   Ref temp(Dtype dtype, Rank rank = Rank::kFull) {
-    kernel.temps.push_back({dtype, rank, static_cast<int>(kernel.temps.size())});
+    kernel.temps.push_back({dtype, rank});
     return {Ref::kTemp, static_cast<uint32_t>(kernel.temps.size() - 1)};
   }
   static Ref immediate(uint32_t index) { return {Ref::kImmediate, index}; }
@@ -184,7 +185,7 @@ struct Builder {
     return out;
   }
   void fold(Reduction op, Ref in, Ref out, double parameter = 0) {
-    Instr& instr = add(circuit::kCodeFold, dtype_of(in), {in}, out);
+    Instr& instr = add(circuit::kCodeReduction, dtype_of(in), {in}, out);
     instr.attr = static_cast<uint16_t>(op);
     instr.parameter = parameter;
   }
@@ -323,7 +324,7 @@ class Unfused {
     const int64_t rows = kernel_.rows(), cols = kernel_.cols();
     const int64_t shape[2] = {rows, cols}, strides[2] = {cols, 1}, one = 1;
     const View x{a.data(), dtype, 2, shape, strides};
-    if (instr.code == circuit::kCodeFold) {
+    if (instr.code == circuit::kCodeReduction) {
       std::vector<char> result(static_cast<size_t>(rows) * itemsize(instr.result));
       const int dims[1] = {1};
       ReduceOptions options;

@@ -18,7 +18,10 @@ namespace hologram {
 // Its memory is host memory, so the pools serve it, and contents stay what they were.
 class NullDevice final : public Device {
  public:
-  NullDevice() : Device(BackendType::kCpu, /*host_memory=*/true, /*runs_plans=*/true) {}
+  static constexpr circuit::PlanLimits kLimits{};
+
+  explicit NullDevice(const circuit::PlanLimits& limits = kLimits)
+      : Device(BackendType::kCpu, /*host_memory=*/true, &limits) {}
 
   uint64_t plans_run() const { return plans_run_.load(std::memory_order_relaxed); }
   // Each kernel of a group.

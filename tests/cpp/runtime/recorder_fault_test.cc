@@ -225,7 +225,7 @@ TEST_F(RecorderFault, TheCheckComparesWithTheOpsOneByOne) {
 TEST_F(RecorderFault, TheCheckAsksThePlannerForNothing) {
   class Watching final : public Device {
    public:
-    Watching() : Device(BackendType::kCpu, /*host_memory=*/true, /*runs_plans=*/true) {}
+    Watching() : Device(BackendType::kCpu, /*host_memory=*/true, &ScalarDevice::kLimits) {}
     std::string name() const override { return "watching"; }
     DeviceProperties properties() const override { return {}; }
     void* allocate_raw(size_t) override { return nullptr; }
@@ -244,7 +244,7 @@ TEST_F(RecorderFault, TheCheckAsksThePlannerForNothing) {
   } device;
   circuit::Tape tape;
   const auto add = [&](uint32_t out, uint32_t a, uint32_t b) {
-    circuit::Operand operands[3];
+    circuit::TapeOperand operands[3];
     operands[0].slot = out, operands[1].slot = a, operands[2].slot = b;
     tape.append_flat(static_cast<uint16_t>(OpId::add), Dtype::kFloat32, 2, operands, nullptr, 4);
   };

@@ -138,7 +138,7 @@ class Program {
       case 4: {
         Item out = fresh(x.n / kCols);
         if (out.n % kCols != 0) return;
-        ASSERT_TRUE(record_fold(Reduction::mean, memory(out), memory(x), out.n, kCols));
+        ASSERT_TRUE(record_reduction(Reduction::mean, memory(out), memory(x), out.n, kCols));
         out.value = x.value;
         x = std::move(out);
         return;

@@ -243,10 +243,11 @@ TEST_F(RecorderTest, WhatCannotBeRecordedIsLeftToTheCaller) {
   const int64_t* steps[] = {strides, strides};
   EXPECT_FALSE(record_strided(OpId::neg, Dtype::kFloat32, operands, 1, 9, shape, steps));
   EXPECT_TRUE(record_strided(OpId::neg, Dtype::kFloat32, operands, 1, 8, shape, steps));
-  // Rows longer than a block, and folds of nothing.
-  EXPECT_FALSE(record_fold(Reduction::sum, memory(out), memory(wide), 1, 3073));
-  EXPECT_FALSE(record_fold(Reduction::sum, memory(out), memory(wide), 4, 0));
-  EXPECT_TRUE(record_fold(Reduction::sum, memory(out), memory(wide), 0, 100));
+  // Rows longer than the device says, and folds of nothing.
+  constexpr int64_t kRow = ScalarDevice::kLimits.row_bytes / int64_t{sizeof(float)};
+  EXPECT_FALSE(record_reduction(Reduction::sum, memory(out), memory(wide), 1, kRow + 1));
+  EXPECT_FALSE(record_reduction(Reduction::sum, memory(out), memory(wide), 4, 0));
+  EXPECT_TRUE(record_reduction(Reduction::sum, memory(out), memory(wide), 0, 100));
   flush(scalar());
   EXPECT_EQ(recorder_stats(scalar()).ops_recorded, 1u);
   EXPECT_TRUE(record(OpId::add, memory(out), memory(a), number(1), 0)) << "nothing to do";
@@ -362,6 +363,24 @@ TEST_F(RecorderTest, StreamsAndEventsSeeWhatWasCalledBefore) {
   EXPECT_EQ(stream.submitted(), stream.completed());
 }
 
+TEST_F(RecorderTest, PlansKeepToTheLimitsOfTheirDevice) {
+  static constexpr circuit::PlanLimits kTwo{.max_instrs = 2};
+  for (const circuit::PlanLimits* limits : {&NullDevice::kLimits, &kTwo}) {
+    auto owned = std::make_unique<NullDevice>(*limits);
+    NullDevice& null = *owned;
+    register_device(std::move(owned));
+    for (int run = 0; run < 2; ++run) {
+      const BufferRef value = deferred(4, null);
+      for (int i = 0; i < 6; ++i) {
+        ASSERT_TRUE(record(OpId::add, memory(value), memory(value), number(2), 4));
+      }
+      flush(null);
+    }
+    EXPECT_EQ(null.plans_run(), 2u);
+    EXPECT_EQ(null.kernels(), limits == &kTwo ? 6u : 2u);
+  }
+}
+
 TEST_F(RecorderTest, DevicesKeepApart) {
   static NullDevice* null = [] {
     auto device = std::make_unique<NullDevice>();
@@ -402,7 +421,7 @@ TEST_F(RecorderTest, TheCpuRunsCircuits) {
     const BufferRef t = deferred(kCount, cpu());
     ASSERT_TRUE(record(OpId::mul, memory(t), memory(a), number(2), kCount));
     ASSERT_TRUE(record(OpId::add, memory(out), memory(t), number(1), kCount));
-    ASSERT_TRUE(record_fold(Reduction::sum, memory(sums), memory(out), kRows, kCols));
+    ASSERT_TRUE(record_reduction(Reduction::sum, memory(sums), memory(out), kRows, kCols));
   }
   EXPECT_EQ(recorder_stats(cpu()).circuits, 0u);
   cpu().synchronize();

@@ -224,7 +224,7 @@ TEST_F(RecorderThreads, ARepeatedStepPlansAndAllocatesNothing) {
     const int64_t* steps[] = {rows, columns, rows};
     const RecordOperand operands[] = {memory(weights[1]), memory(x), number(rate)};
     record_strided(OpId::mul, Dtype::kFloat32, operands, 2, 2, shape, steps);
-    record_fold(Reduction::sum, memory(weights[2]), memory(x), 10, 100);
+    record_reduction(Reduction::sum, memory(weights[2]), memory(x), 10, 100);
     flush(*null);
   };
   for (int i = 0; i < 5; ++i) step(0.1f);

@@ -19,7 +19,9 @@ namespace hologram {
 // float32 elementwise plans and calls only.
 class ScalarDevice final : public Device {
  public:
-  ScalarDevice() : Device(BackendType::kCpu, /*host_memory=*/true, /*runs_plans=*/true) {}
+  static constexpr circuit::PlanLimits kLimits{};
+
+  ScalarDevice() : Device(BackendType::kCpu, /*host_memory=*/true, &kLimits) {}
 
   std::string name() const override { return "scalar"; }
   DeviceProperties properties() const override { return {}; }

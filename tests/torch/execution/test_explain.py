@@ -276,7 +276,7 @@ def test_a_small_drawing() -> None:
     ):
         assert text in texts, texts
     assert texts.count("relu") == 2  # as recorded, and in the kernel
-    assert "c0" in texts
+    assert any("t0" in text for text in texts)
     assert "prefers-color-scheme: dark" in svg
     assert e._repr_svg_() == svg
     assert svg in e._repr_html_()
@@ -312,7 +312,7 @@ def test_two_hundred_different_ops() -> None:
     _assert_legible(e.svg())
 
 
-def test_many_classes_and_long_names() -> None:
+def test_many_values_and_long_names() -> None:
     class Block(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -329,7 +329,7 @@ def test_many_classes_and_long_names() -> None:
 
     with torch.no_grad():
         e = hologram_torch.explain(Block().to(D))
-    assert e.stats["classes"] >= 20
+    assert e.stats["live_values"] >= 20
     _assert_legible(e.svg())
 
 

@@ -195,7 +195,7 @@ bool record_reduction(hologram::Reduction op, const TensorImpl* in, int reduced,
   }
   const int64_t rows = out->numel();
   return guarded(out, [&] {
-    return hologram::record_fold(op, operands[0], operands[1], rows, cols, parameter);
+    return hologram::record_reduction(op, operands[0], operands[1], rows, cols, parameter);
   });
 }
 

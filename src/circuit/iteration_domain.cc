@@ -1,75 +1,8 @@
 // SPDX-License-Identifier: MIT
-// See map.h.
-#include "src/circuit/map.h"
-
-#include <algorithm>
+// Cuts loops until every operand steps evenly in them.
+#include "src/circuit/iteration_domain.h"
 
 namespace hologram::circuit {
-
-Map Map::flat(int64_t n) {
-  Map map;
-  map.push(n, 1);
-  return map;
-}
-
-Map Map::from_dims(int ndim, const int64_t* shape, const int64_t* strides) {
-  Map map;
-  for (int d = ndim - 1; d >= 0; --d) map.push(shape[d], strides[d]);
-  return map;
-}
-
-void Map::push(int64_t size, int64_t stride) {
-  if (size == 1) return;
-  if (count > 0) {
-    Part& last = parts[count - 1];
-    if (stride == last.stride * last.size) {
-      last.size *= size;
-      return;
-    }
-  }
-  parts[count++] = {size, stride};
-}
-
-int64_t Map::numel() const {
-  int64_t n = 1;
-  for (int i = 0; i < count; ++i) n *= parts[i].size;
-  return n;
-}
-
-bool Map::repeats(const Map& inner, int64_t times) const {
-  Map repeated;
-  repeated.push(times, 0);
-  for (int i = 0; i < inner.count; ++i) {
-    if (repeated.count == static_cast<int>(repeated.parts.size())) return false;
-    repeated.push(inner.parts[i].size, inner.parts[i].stride);
-  }
-  return repeated == *this;
-}
-
-int64_t Map::lowest() const {
-  int64_t at = 0;
-  for (int i = 0; i < count; ++i) at += std::min<int64_t>(0, parts[i].stride) * (parts[i].size - 1);
-  return at;
-}
-
-int64_t Map::highest() const {
-  int64_t at = 0;
-  for (int i = 0; i < count; ++i) at += std::max<int64_t>(0, parts[i].stride) * (parts[i].size - 1);
-  return at;
-}
-
-int64_t Map::distinct() const {
-  int64_t n = 1;
-  for (int i = 0; i < count; ++i) {
-    if (parts[i].stride != 0) n *= parts[i].size;
-  }
-  return n;
-}
-
-bool Map::operator==(const Map& other) const {
-  return count == other.count &&
-         std::equal(parts.begin(), parts.begin() + count, other.parts.begin());
-}
 
 bool Domain::cut(int64_t size) {
   if (size == 1 || size == n_) return true;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// What a generated loop computes for one vector of elements: a graph of machine-like operations,
-// built from the bodies of the op table.
+// LoopGraph: what a generated loop computes for one vector of elements, in machine-like operations
+// that come from the bodies of the op table. make_loop_graph() makes it of a segment,
+// make_schedule() and Emitter read it.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +53,7 @@ enum Compare : uint16_t { kEqual, kLess, kLessEqual, kUnequal, kNotLessEqual, kU
 
 // One value. Its dtype is how a lane is stored: kBool is a mask, and operations on bits take any
 // dtype of the right size.
-struct Node {
+struct LoopNode {
   Op op{};
   Dtype dtype = Dtype::kFloat32;
   Dtype from = Dtype::kFloat32;
@@ -61,24 +62,24 @@ struct Node {
   int16_t in[4] = {-1, -1, -1, -1};
   uint64_t bits = 0;
 
-  bool operator==(const Node&) const = default;
+  bool operator==(const LoopNode&) const = default;
   bool is_mask() const { return dtype == Dtype::kBool; }
 };
 
-struct Graph;
+struct LoopGraph;
 
 // A value while a body of the op table is written down.
 struct Symbol {
-  Graph* graph = nullptr;
+  LoopGraph* graph = nullptr;
   int id = -1;
 };
 
-struct Graph {
-  explicit Graph(Isa instruction_set) : isa(instruction_set) {}
+struct LoopGraph {
+  explicit LoopGraph(Isa instruction_set) : isa(instruction_set) {}
 
   Isa isa;
-  std::vector<Node> nodes;
-  // Node ids of the segment's outputs, and of what is added up along each row.
+  std::vector<LoopNode> nodes;
+  // LoopNode ids of the segment's outputs, and of what is added up along each row.
   std::vector<int> outputs;
   std::vector<int> folds;
   int inputs = 0, numbers = 0;  // of the segment
@@ -89,13 +90,13 @@ struct Graph {
   bool opaque = false;
 
   // Gives the node that is equal to this one where there is one.
-  Symbol add(Node node);
+  Symbol add(LoopNode node);
   // Takes back all nodes from this one on.
   void truncate(size_t count);
   Symbol make(Op op, Dtype dtype, std::initializer_list<Symbol> in, uint16_t index = 0);
   Symbol constant(Dtype dtype, uint64_t bits);
   Symbol constant_of(Dtype dtype, double value);
-  const Node& at(Symbol s) const { return nodes[static_cast<size_t>(s.id)]; }
+  const LoopNode& at(Symbol s) const { return nodes[static_cast<size_t>(s.id)]; }
 
  private:
   void index_nodes();
@@ -112,6 +113,6 @@ Symbol write_row(OpId op, const Symbol* x, int arity);
 
 // Null operations and dtypes that a step may have aside: builds the whole segment. False where it
 // is malformed or a step is not taken.
-bool build_graph(const Segment& segment, Graph& graph);
+bool make_loop_graph(const Segment& segment, LoopGraph& graph);
 
 }  // namespace hologram::cpu::jit

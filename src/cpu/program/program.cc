@@ -1,0 +1,469 @@
+// SPDX-License-Identifier: MIT
+// make_program: a kernel's domain cut into blocks, its instructions lowered, and memory for what is
+// kept between steps.
+#include "src/cpu/program/program.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "hologram/memory.h"
+#include "hologram/op.h"
+#include "src/cpu/program/lower.h"
+
+namespace hologram::cpu {
+namespace {
+
+using circuit::Access;
+using circuit::Instr;
+using circuit::Kernel;
+using circuit::Rank;
+using circuit::Ref;
+
+bool has_row_values(const Kernel& kernel) {
+  return std::any_of(kernel.instrs.begin(), kernel.instrs.end(), [](const Instr& instr) {
+    return instr.rank == Rank::kRow || instr.code == circuit::kCodeReduction ||
+           instr.code == circuit::kCodeRow;
+  });
+}
+
+}  // namespace
+
+BlockDomain make_block_domain(const Kernel& kernel, int64_t tile) {
+  const int count = static_cast<int>(kernel.accesses.size());
+  const bool whole_rows = circuit::wants_whole_rows(kernel);
+  const bool keeps_columns = whole_rows || has_row_values(kernel);
+  BlockDomain domain;
+  domain.keeps_columns = keeps_columns;
+  domain.numel = kernel.numel();
+  domain.strides.assign(static_cast<size_t>(count) * BlockDomain::kPitch, 0);
+  // Results decide the order of the walk, so they come first.
+  std::vector<int> order;
+  for (const bool stored : {true, false}) {
+    for (int k = 0; k < count; ++k) {
+      if (kernel.accesses[k].stored == stored) order.push_back(k);
+    }
+  }
+  std::vector<int64_t> strides(domain.strides.size());
+  Loops loops{0, count, domain.shape.data(), strides.data(), BlockDomain::kPitch};
+  for (int d = 0; d < kernel.ndim; ++d) {
+    if (kernel.shape[d] == 1 && !(keeps_columns && d == kernel.ndim - 1)) continue;
+    domain.shape[loops.ndim] = kernel.shape[d];
+    for (int k = 0; k < count; ++k) {
+      loops.stride(k, loops.ndim) = kernel.accesses[order[k]].strides[d];
+    }
+    ++loops.ndim;
+  }
+  order_and_merge(loops, keeps_columns ? 1 : 0);
+  domain.grid = cut_into_blocks(loops, tile, whole_rows);
+  domain.ndim = loops.ndim;
+  for (int k = 0; k < count; ++k) {
+    std::copy_n(&strides[k * BlockDomain::kPitch], BlockDomain::kPitch,
+                &domain.strides[order[k] * BlockDomain::kPitch]);
+  }
+  return domain;
+}
+
+Layout BlockDomain::layout(int access) const {
+  const int64_t rs = row_stride(access), cs = col_stride(access);
+  const int64_t rows = grid.block_rows, cols = grid.block_cols;
+  if ((cols == 1 || cs == 1) && (rows == 1 || (rs == cols && grid.col_blocks == 1))) {
+    return Layout::kDense;
+  }
+  bool one = true;
+  for (int d = 0; d < ndim; ++d) one &= shape[d] == 1 || strides[access * kPitch + d] == 0;
+  if (one) return Layout::kOne;
+  if (cols > 1 && cs == 0) return Layout::kRowScalar;
+  if (cols > 1 && cs == 1) return Layout::kRowVector;
+  return Layout::kStrided;
+}
+
+bool BlockDomain::is_repeated(int access) const {
+  bool repeated = grid.col_blocks == 1;
+  for (int d = 0; d < ndim - 1; ++d) {
+    repeated &= shape[d] == 1 || strides[access * kPitch + d] == 0;
+  }
+  return repeated;
+}
+
+Iteration::Extent BlockDomain::block(int64_t index, int accesses, int64_t* offsets) const {
+  const int inner = ndim - 1;
+  int64_t row = 0, col = 0;
+  if (grid.row_blocks == 1 && grid.outer == 1) {
+    col = index * grid.block_cols;
+  } else {
+    if (grid.col_blocks > 1) {
+      col = index % grid.col_blocks * grid.block_cols;
+      index /= grid.col_blocks;
+    }
+    row = index * grid.block_rows;
+    if (grid.outer > 1) {
+      row = index % grid.row_blocks * grid.block_rows;
+      index /= grid.row_blocks;
+    }
+  }
+  for (int k = 0; k < accesses; ++k) {
+    const int64_t* steps = &strides[k * kPitch];
+    offsets[k] = row * steps[inner - 1] + col * steps[inner];
+  }
+  if (grid.outer > 1) {
+    for (int d = inner - 2; d >= 0 && index > 0; --d) {
+      const int64_t position = index % shape[d];
+      index /= shape[d];
+      for (int k = 0; k < accesses; ++k) offsets[k] += position * strides[k * kPitch + d];
+    }
+  }
+  return {std::min(grid.block_rows, shape[inner - 1] - row),
+          std::min(grid.block_cols, shape[inner] - col)};
+}
+
+// ---- values computed again ----
+
+namespace {
+
+// Instructions in a row that are worth repeating.
+constexpr int kLongest = 2;
+
+class Repeater {
+ public:
+  Repeater(const Kernel& kernel, Isa isa)
+      : from_(kernel), to_(kernel), isa_(isa), levels_(fold_levels(kernel)) {
+    makers_.assign(kernel.temps.size(), -1);
+    for (size_t i = 0; i < kernel.instrs.size(); ++i) {
+      const Ref& out = kernel.instrs[i].out;
+      if (out.kind == Ref::kTemp) makers_[out.index] = static_cast<int>(i);
+    }
+  }
+
+  std::optional<Kernel> run() {
+    to_.instrs.clear();
+    for (size_t i = 0; i < from_.instrs.size(); ++i) {
+      Instr instr = from_.instrs[i];
+      if (is_full(instr)) {
+        for (int k = 0; k < instr.arity; ++k) instr.in[k] = at_level(instr.in[k], levels_[i]);
+      }
+      to_.instrs.push_back(instr);
+    }
+    if (repeated_.empty()) return std::nullopt;
+    drop_unread();
+    return std::move(to_);
+  }
+
+ private:
+  static bool is_full(const Instr& instr) {
+    return is_elementwise(instr) && instr.rank == Rank::kFull;
+  }
+
+  // The instruction that makes a temp, or -1.
+  int maker(const Ref& ref) const { return ref.kind == Ref::kTemp ? makers_[ref.index] : -1; }
+
+  bool is_written(uint32_t slot) const {
+    return std::any_of(from_.accesses.begin(), from_.accesses.end(),
+                       [&](const auto& access) { return access.stored && access.slot == slot; });
+  }
+
+  // Whether the value takes a few light instructions on one operand in memory, which stays as it
+  // is.
+  bool is_light(const Ref& ref, int longest) const {
+    if (ref.kind == Ref::kAccess) return !is_written(from_.accesses[ref.index].slot);
+    const int made = maker(ref);
+    if (made < 0 || longest == 0) return false;
+    const Instr& instr = from_.instrs[static_cast<size_t>(made)];
+    if (!is_full(instr) || (instr.is_op() && op_info(instr.op()).is_heavy())) return false;
+    SegmentStep step;
+    step.convert = !instr.is_op();
+    if (instr.is_op()) step.op = instr.op();
+    step.compute = instr.compute;
+    step.result = from_.temps[ref.index].dtype;
+    step.arity = instr.arity;
+    if (!jit_takes(isa_, step)) return false;
+    Ref full;
+    for (int k = 0; k < instr.arity; ++k) {
+      const Ref& in = instr.in[k];
+      if (in.kind == Ref::kImmediate) continue;
+      const Rank rank =
+          in.kind == Ref::kTemp ? from_.temps[in.index].rank : from_.accesses[in.index].rank;
+      if (rank != Rank::kFull) {
+        if (in.kind == Ref::kAccess && is_written(from_.accesses[in.index].slot)) return false;
+        continue;
+      }
+      if (full.kind != Ref::kNone && !same_ref(full, in)) return false;
+      full = in;
+    }
+    return full.kind != Ref::kNone && is_light(full, longest - 1);
+  }
+
+  // What an instruction of this level reads in place of a value of an earlier one.
+  Ref at_level(const Ref& ref, int level) {
+    const int made = maker(ref);
+    if (made < 0 || levels_[static_cast<size_t>(made)] >= level || !is_light(ref, kLongest)) {
+      return ref;
+    }
+    for (const auto& [value, at, again] : repeated_) {
+      if (at == level && same_ref(value, ref)) return again;
+    }
+    Instr instr = from_.instrs[static_cast<size_t>(made)];
+    for (int k = 0; k < instr.arity; ++k) instr.in[k] = at_level(instr.in[k], level);
+    to_.temps.push_back(from_.temps[ref.index]);
+    instr.out = {Ref::kTemp, static_cast<uint32_t>(to_.temps.size() - 1)};
+    to_.instrs.push_back(instr);
+    repeated_.push_back({ref, level, instr.out});
+    return instr.out;
+  }
+
+  void drop_unread() {
+    std::vector<bool> read(to_.temps.size(), false);
+    std::vector<Instr> kept;
+    for (size_t i = to_.instrs.size(); i-- > 0;) {
+      const Instr& instr = to_.instrs[i];
+      if (instr.out.kind == Ref::kTemp && !read[instr.out.index]) continue;
+      for (int k = 0; k < instr.arity; ++k) {
+        if (instr.in[k].kind == Ref::kTemp) read[instr.in[k].index] = true;
+      }
+      kept.push_back(instr);
+    }
+    std::reverse(kept.begin(), kept.end());
+    to_.instrs = std::move(kept);
+  }
+
+  struct Repeated {
+    Ref value;
+    int level;
+    Ref again;
+  };
+
+  const Kernel& from_;
+  Kernel to_;
+  Isa isa_;
+  std::vector<int> levels_;  // of instructions
+  std::vector<int> makers_;  // of temps
+  std::vector<Repeated> repeated_;
+};
+
+}  // namespace
+
+std::optional<Kernel> repeat_light_values(const Kernel& kernel, Isa isa) {
+  const bool folds = std::any_of(kernel.instrs.begin(), kernel.instrs.end(),
+                                 [](const Instr& instr) { return !is_elementwise(instr); });
+  return folds ? Repeater(kernel, isa).run() : std::nullopt;
+}
+
+// ---- registers, the tile, the program ----
+
+namespace {
+
+// Tiles are multiples of this: whole vectors of every type, whole cache lines.
+constexpr int64_t kTileUnit = 64;
+constexpr int64_t kShortestTile = 256;
+// Elements at a time where nothing is kept between steps, or values of rows only.
+constexpr int64_t kStraightTile = 8192;
+// Rows so long that a straight tile has few enough for a class.
+constexpr int64_t kFewRows = 16;
+
+int64_t l1_bytes() {
+  static const int64_t bytes = [] {
+    const long known = sysconf(_SC_LEVEL1_DCACHE_SIZE);
+    return known > 0 ? int64_t{known} : int64_t{32} << 10;
+  }();
+  return bytes;
+}
+
+// Calls f(operand, is_output) for the operands of a step.
+template <class F>
+void for_operands(Program& program, const Step& step, F&& f) {
+  const int reads = step.inputs + step.numbers;
+  for (int k = 0; k < reads + step.outputs; ++k) f(program.operands[step.first + k], k >= reads);
+}
+
+// Whether the output may lie where an input lies that is not read again.
+bool may_write_in_place(const Step& step) {
+  return step.kind == StepKind::kOp || step.kind == StepKind::kSegment ||
+         step.kind == StepKind::kRows;
+}
+
+class Assigner {
+ public:
+  Assigner(Program& program, std::vector<Register>& registers)
+      : program_(program), registers_(registers) {}
+
+  int64_t run() {
+    for (const Step& step : program_.setup) note(step, -1);
+    for (size_t i = 0; i < program_.steps.size(); ++i) note(program_.steps[i], static_cast<int>(i));
+    for (Register& reg : registers_) {
+      if (reg.setup && reg.last_read >= 0) reg.last_read = std::numeric_limits<int>::max();
+    }
+    for (Register& reg : registers_) {
+      if (reg.setup) take(reg);
+    }
+    for (size_t i = 0; i < program_.steps.size(); ++i) {
+      assign(program_.steps[i], static_cast<int>(i));
+    }
+    program_.classes = static_cast<int>(sizes_.size());
+    int64_t bytes = 0;
+    for (const int64_t size : sizes_) bytes += size;
+    const int64_t elements = program_.domain.grid.elements();
+    for (const Register& reg : registers_) {
+      const int64_t n = reg.row_values ? program_.domain.grid.block_rows : elements;
+      program_.class_bytes = std::max(program_.class_bytes, n * reg.itemsize);
+    }
+    for (StepOperand& operand : program_.operands) {
+      if (operand.place < kFirstRegister) continue;
+      const Register& reg = registers_[operand.place - kFirstRegister];
+      operand.place = static_cast<uint16_t>(program_.first_class() + reg.class_index);
+    }
+    return bytes;
+  }
+
+ private:
+  void note(const Step& step, int index) {
+    for_operands(program_, step, [&](const StepOperand& operand, bool output) {
+      if (operand.place < kFirstRegister) return;
+      Register& reg = registers_[operand.place - kFirstRegister];
+      (output ? reg.written : reg.last_read) = index;
+    });
+  }
+
+  void take(Register& reg) {
+    const auto unused = std::find(used_.begin(), used_.end(), false);
+    reg.class_index = static_cast<int>(unused - used_.begin());
+    if (unused == used_.end()) {
+      used_.push_back(true);
+      sizes_.push_back(0);
+    }
+    used_[reg.class_index] = true;
+    grow(reg);
+  }
+
+  void grow(const Register& reg) {
+    int64_t& size = sizes_[reg.class_index];
+    if (!reg.row_values) size = std::max<int64_t>(size, reg.itemsize);
+  }
+
+  void assign(const Step& step, int index) {
+    for_operands(program_, step, [&](const StepOperand& operand, bool output) {
+      if (!output || operand.place < kFirstRegister) return;
+      Register& to = registers_[operand.place - kFirstRegister];
+      if (to.class_index >= 0) return;
+      if (may_write_in_place(step)) {
+        for_operands(program_, step, [&](const StepOperand& in, bool is_output) {
+          if (is_output || in.place < kFirstRegister || to.class_index >= 0) return;
+          Register& from = registers_[in.place - kFirstRegister];
+          if (from.last_read != index || from.class_index < 0 || from.itemsize != to.itemsize ||
+              from.row_values != to.row_values || in.per_col == 0 || from.given_away) {
+            return;
+          }
+          to.class_index = from.class_index;
+          from.given_away = true;
+          grow(to);
+        });
+      }
+      if (to.class_index < 0) take(to);
+    });
+    for_operands(program_, step, [&](const StepOperand& operand, bool output) {
+      if (operand.place < kFirstRegister) return;
+      Register& reg = registers_[operand.place - kFirstRegister];
+      const bool over = output ? reg.last_read < 0 : reg.last_read == index && !reg.given_away;
+      if (over) used_[reg.class_index] = false;
+    });
+  }
+
+  Program& program_;
+  std::vector<Register>& registers_;
+  std::vector<bool> used_;
+  std::vector<int64_t> sizes_;  // bytes of an element, of the widest value
+};
+
+int64_t choose_tile(const Program& program, const std::vector<Register>& registers,
+                    int64_t class_bytes_per_element) {
+  if (program.steps.size() == 1 && class_bytes_per_element == 0) return kStraightTile;
+  int64_t widest = 1, touched = 0;
+  for (const int32_t size : program.itemsizes) {
+    widest = std::max<int64_t>(widest, size);
+    touched += size;
+  }
+  // Memory that only flows past takes less of L1 than what is kept.
+  const int64_t live = std::max<int64_t>(1, class_bytes_per_element + touched / 4);
+  for (const Register& reg : registers) widest = std::max<int64_t>(widest, reg.itemsize);
+  const bool keeps_rows = class_bytes_per_element == 0 && program.domain.keeps_columns &&
+                          program.domain.shape[program.domain.ndim - 1] >= kFewRows;
+  const int64_t most =
+      keeps_rows ? kStraightTile : static_cast<int64_t>(BoundaryPool::kClassBytes) / widest;
+  const int64_t tile = l1_bytes() * 3 / 5 / live;
+  return std::clamp(tile, kShortestTile, most) / kTileUnit * kTileUnit;
+}
+
+}  // namespace
+
+int64_t assign_classes(Program& program, std::vector<Register>& registers) {
+  return Assigner(program, registers).run();
+}
+
+Program make_program(const circuit::Kernel& kernel, Isa isa, bool jit) {
+  int64_t tile = kTile;
+  // Twice at most: how much of L1 a tile takes is known when everything is settled.
+  for (bool first = true;; first = false) {
+    Program program;
+    program.isa = isa;
+    Lowering lowering(kernel, tile, jit, program);
+    lowering.run();
+    const int64_t bytes = assign_classes(program, lowering.registers());
+    if (!first) return program;
+    const int64_t best = choose_tile(program, lowering.registers(), bytes);
+    if (best == tile) return program;
+    tile = best;
+  }
+}
+
+size_t Program::bytes() const {
+  const auto of = [](const auto& list) { return list.capacity() * sizeof(*list.data()); };
+  size_t bytes = sizeof(Program) + of(domain.strides) + of(itemsizes) + of(moving) +
+                 of(block_step) + of(operands) + of(folds) + of(prologue) + of(setup) + of(steps) +
+                 of(loops);
+  for (const JitLoop& loop : loops) bytes += loop.bytes();
+  return bytes;
+}
+
+bool same_program(const circuit::Kernel& a, const circuit::Kernel& b) {
+  const auto all = [](const auto& x, const auto& y, auto&& same) {
+    return std::equal(x.begin(), x.end(), y.begin(), y.end(), same);
+  };
+  if (a.ndim != b.ndim || a.whole_rows != b.whole_rows ||
+      !std::equal(a.shape.begin(), a.shape.begin() + a.ndim, b.shape.begin())) {
+    return false;
+  }
+  const auto same_access = [](const circuit::Access& x, const circuit::Access& y) {
+    return x.dtype == y.dtype && x.rank == y.rank && x.loaded == y.loaded && x.stored == y.stored &&
+           x.strides == y.strides;
+  };
+  const auto same_temp = [](const circuit::Temp& x, const circuit::Temp& y) {
+    return x.dtype == y.dtype && x.rank == y.rank;
+  };
+  const auto same_ref = [](const circuit::Ref& x, const circuit::Ref& y) {
+    return x.kind == y.kind && (x.kind == circuit::Ref::kImmediate || x.index == y.index);
+  };
+  const auto same_instr = [&](const circuit::Instr& x, const circuit::Instr& y) {
+    bool same = x.code == y.code && x.attr == y.attr && x.compute == y.compute &&
+                x.result == y.result && x.rank == y.rank && x.arity == y.arity &&
+                x.parameter == y.parameter && same_ref(x.out, y.out);
+    for (int k = 0; same && k < x.arity; ++k) same = same_ref(x.in[k], y.in[k]);
+    return same;
+  };
+  if (!all(a.accesses, b.accesses, same_access) || !all(a.temps, b.temps, same_temp) ||
+      !all(a.instrs, b.instrs, same_instr)) {
+    return false;
+  }
+  // Which accesses share a slot decides what a store makes out of date.
+  for (size_t i = 0; i < a.accesses.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if ((a.accesses[i].slot == a.accesses[j].slot) != (b.accesses[i].slot == b.accesses[j].slot))
+        return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace hologram::cpu
