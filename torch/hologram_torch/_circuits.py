@@ -193,6 +193,7 @@ class Launch:
     begin_ns: int = 0
     end_ns: int = 0
     first: bool = False
+    warm_ns: int = 0  # how long it took in a later call; 0: not known
 
     @property
     def ns(self) -> int:
