@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// See map.h.
+// Finds how a linear order of elements lies in memory, and the loops that several orders share.
 #include "src/circuit/map.h"
 
 #include <algorithm>

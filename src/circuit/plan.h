@@ -128,7 +128,7 @@ inline constexpr int64_t kMaxRowBytes = 12288;
 
 struct PlanStats {
   int ops = 0;                // records
-  int dead = 0;               // of them, those whose results nobody sees
+  int dead = 0;               // of them, those whose results are never read
   int kernels = 0;            // each bound to its memory and run
   int groups = 0;             // of them: those of one stage with equal programs are one
   int classes = 0;            // most in use in one kernel

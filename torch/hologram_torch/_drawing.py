@@ -169,7 +169,7 @@ def _section(canvas: Canvas, section: Section, y: float) -> float:
     bottom = place(rows, cards, y)
     if not cards:
         canvas.text(
-            RIGHT, y + 16, "nothing had to run: nobody sees these results", 12.5, "muted",
+            RIGHT, y + 16, "nothing had to run: these results are not read", 12.5, "muted",
             mono=False,
         )  # fmt: skip
     _graph(canvas, rows, lanes)

@@ -176,9 +176,9 @@ class Explanation:
 
 
 _CAUSES = {
-    "flush": "somebody who looked",
+    "flush": "a read or a synchronization",
     "size": "its size",
-    "memory": "a wish for memory",
+    "memory": "a request for memory",
     "stream": "an event or a query",
 }
 

@@ -13,7 +13,7 @@ constexpr const char* kVersioned = "dltensor_versioned";
 constexpr const char* kUnversioned = "dltensor";
 constexpr int kMostDims = 64;
 
-// A capsule that nobody took gives its memory back.
+// A capsule that no consumer took gives its memory back.
 template <class Managed>
 void destroy_capsule(PyObject* capsule, const char* name) {
   if (PyCapsule_IsValid(capsule, name) == 0) return;
@@ -312,7 +312,7 @@ PyObject* wrap_handle(PyTypeObject* type, uint64_t handle) {
 
 void dealloc(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
-  // Someone may have cleared all handles before: then there is nothing to free.
+  // All handles may have been cleared before: then there is nothing to free.
   if (handle_of(self) != 0) hologram_tensor_cleanup(handle_of(self));
   type->tp_free(self);
   Py_DECREF(type);

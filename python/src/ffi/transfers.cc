@@ -102,7 +102,7 @@ PyObject* to_bytes(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject*
   }
   int64_t n = 0;
   int dtype = 0;
-  // Of none first, so that an error has this function's name.
+  // Checked with length 0 first, so that an error has the name of this function.
   int status = hologram_buffer_to_bytes(executor, buffer, nullptr, 0);
   if (status == HOLOGRAM_OK) status = hologram_buffer_length(buffer, &n);
   if (status == HOLOGRAM_OK) status = hologram_buffer_dtype(buffer, &dtype);
@@ -173,7 +173,7 @@ PyObject* to_vec(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* n
 // n, or the buffer's length where it was left out.
 bool length_or(PyObject* given, const Spec& spec, size_t parameter, uint64_t buffer, int64_t* n) {
   if (given != nullptr && given != Py_None) return to_int(given, spec, parameter, n);
-  // A handle that is none is refused by the function that it goes to.
+  // The called function refuses an invalid handle.
   if (hologram_buffer_length(buffer, n) != HOLOGRAM_OK) *n = 0;
   return true;
 }

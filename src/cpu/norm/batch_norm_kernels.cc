@@ -31,13 +31,13 @@ HWY_INLINE T First(const void* p) {
   return *static_cast<const T*>(p);
 }
 
-// An infinite mean stays one: its differences are NaN.
+// An infinite mean stays infinite: its differences are NaN.
 HWY_INLINE double Corrected(double mean, double off) { return off == off ? mean + off : mean; }
 
 // --- Runs of one channel ------------------------------------------------------------------------
 
-// Vectors that a lane adds up before its sum joins that of the earlier ones: so rounding does not
-// grow with the length of the runs, which take more vectors where these are short.
+// A lane adds up this many vectors before the sum is added to that of earlier ones, so that the
+// rounding error does not grow with the length of the runs. Short runs are joined for it.
 constexpr int64_t kTerms = 32;
 
 // Sums over all runs: f(r, i, lanes, sums) adds the vectors at i of run r.
@@ -98,7 +98,7 @@ void RunMoments(Lines x, int64_t count, int64_t n, double* mean, double* m2, int
     sum[0] = hn::Add(sum[0], c);
     sum[1] = hn::MulAdd(c, c, sum[1]);
   });
-  // What the first mean is off, by rounding, adds to every square.
+  // The first mean has a rounding error, which adds to every square.
   const double off = sums[0] / here;
   const double own = Corrected(static_cast<double>(rounded), off);
   const double squares = sums[1] - here * off * off;
@@ -207,7 +207,7 @@ void RowMoments(Lines x, int64_t count, int64_t n, double* mean, double* m2, int
     }
     const int64_t width = std::min<int64_t>(kVectors * step, n - j);
     for (int64_t i = 0; i < width; ++i) {
-      // `left` is what the rounded mean is off, times the rows.
+      // left: the rounding error of the mean times the number of rows.
       const double off = static_cast<double>(left[i]) * share_of_one;
       const double exact = Corrected(static_cast<double>(own[i]), off);
       const double apart = (exact - mean[j + i]) * any;

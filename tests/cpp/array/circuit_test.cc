@@ -137,7 +137,7 @@ TEST(Circuit, HoldsReductionsProductsAndViews) {
   EXPECT_EQ(values(got[2]), values(y.transpose(0, 1)));
 }
 
-TEST(Circuit, DropsWhatNobodySees) {
+TEST(Circuit, DropsWhatIsNotRead) {
   Circuit circuit(cpu());
   const Tensor x = circuit.input({16}, Dtype::kFloat32);
   circuit.record([&] {

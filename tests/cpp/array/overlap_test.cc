@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Memory that was lent out and taken back is seen to be the same: by addresses, whoever owns it.
+// Memory that was lent out and taken back is seen to be the same: by addresses, whatever owns it.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -40,7 +40,7 @@ struct Array {
 
   Array(int64_t batch, int64_t h, int64_t r, int64_t d, bool alternate)
       : heads(h), rows(r), dim(d), data(static_cast<size_t>(batch * h * r * (d + 3)), T(7)) {
-    // Room between rows, which nobody may write.
+    // Room between rows, which must not be written.
     strides = alternate ? AttentionStrides{h * r * (d + 3), d + 3, h * (d + 3)}
                         : AttentionStrides{h * r * (d + 3), r * (d + 3), d + 3};
   }

@@ -96,7 +96,7 @@ struct Rows {
   }
 };
 
-// What a row's elements come to, folded as a block.
+// The elements of a row, reduced as one block.
 std::vector<char> accumulated(const FoldKernel& kernel, const void* x, int64_t n, bool is_block) {
   std::vector<char> acc(static_cast<size_t>(kernel.acc_size));
   kernel.init(acc.data(), 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Ops round, and treat denormal numbers, as the thread that called them did then, whoever runs them
-// and when.
+// Ops round, and treat denormal numbers, as the thread that called them did then, whatever
+// thread runs them and when.
 #if defined(__SSE__)
 #include <sys/wait.h>
 #include <unistd.h>
@@ -132,8 +132,8 @@ const Way kWays[] = {
      }},
     {"the worker, since it grew old", true,
      [](const BufferRef& b) { EXPECT_TRUE(comes_true([&] { return !is_pending(*b); })); }},
-    {"whoever fills the circuit", false, [](const BufferRef&) { fill_the_circuit(); }},
-    {"whoever fills the circuit, with a worker", true,
+    {"the one that fills the circuit", false, [](const BufferRef&) { fill_the_circuit(); }},
+    {"the one that fills the circuit, with a worker", true,
      [](const BufferRef& b) {
        fill_the_circuit();
        materialize(*b);

@@ -147,7 +147,7 @@ def test_many_circuits_are_told_shortly() -> None:
 
 def test_dead_and_folded_ops_are_told_apart() -> None:
     def fn(x: torch.Tensor) -> torch.Tensor:
-        x.exp()  # nobody sees it
+        x.exp()  # not read
         twice = x + x
         again = x + x  # the same work
         return twice * again

@@ -38,7 +38,7 @@ bool describe(const Tensor& self, IntArrayRef kernel, IntArrayRef stride, IntArr
       !read_pair(dilation, p.dilation)) {
     return false;
   }
-  // Ones that could lie either way are laid out as channels last.
+  // Images that fit both layouts count as channels last.
   if (dim == 4 && self.suggest_memory_format() != c10::MemoryFormat::Contiguous) return false;
   p.dtype = dtype_code(type);
   p.planes = self.numel() / (self.size(dim - 2) * self.size(dim - 1));
@@ -131,7 +131,7 @@ Tensor max_pool_backward(const Tensor& grad, const Tensor& self, IntArrayRef ker
         200 + static_cast<double>(self.numel()) / 4 + static_cast<double>(grad.numel()));
     return grad_x;
   }
-  // PyTorch's kernel writes wherever they say.
+  // PyTorch's kernel does not check these indices before it writes.
   if (is_position(positions) && self.dim() >= 2) {
     const Tensor index = settled_rows(positions);
     const int64_t plane = self.size(-2) * self.size(-1);
