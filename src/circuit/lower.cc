@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Makes kernels of clusters. Conversions become instructions; a value is converted to a dtype once.
+// See lower.h. Conversions become instructions here; each value is converted to a dtype once.
 #include "src/circuit/lower.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Finds how a linear order of elements lies in memory, and the loops that several orders share.
+// See map.h.
 #include "src/circuit/map.h"
 
 #include <algorithm>
