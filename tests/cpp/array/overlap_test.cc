@@ -13,16 +13,12 @@
 #include "hologram/functions.h"
 #include "hologram/memory.h"
 #include "src/array/array.h"
+#include "tests/cpp/runtime/support.h"
 
 namespace hologram {
 namespace {
 
 using Floats = std::vector<float>;
-
-Device& cpu() {
-  register_builtin_devices();
-  return device(BackendType::kCpu);
-}
 
 // 0, 1, 2, ... in memory of a pool, and a foreign buffer over a part of that.
 struct Lent {

@@ -228,8 +228,7 @@ TEST_P(JitFolds, WhatIsNoBlockIsRefused) {
   EXPECT_FALSE(jit_takes_fold(GetParam(), Fold::kSum, Dtype::kInt64, 100));
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, JitFolds, ::testing::Values(Isa::kAvx2, Isa::kAvx512),
-                         [](const auto& info) { return std::string(isa_name(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Isas, JitFolds, ::testing::Values(Isa::kAvx2, Isa::kAvx512), isa_of);
 
 }  // namespace
 }  // namespace hologram::cpu
