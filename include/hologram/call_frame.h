@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// From where the function of a call takes its operands, values and numbers: in the order in which
-// the code that recorded the call gave them.
+// What the functions of calls take their operands, values and numbers from, in the order in which
+// whoever recorded the call gave them.
 #pragma once
 
 #include <array>
@@ -42,7 +42,7 @@ constexpr uint64_t view_word(Dtype dtype, size_t ndim) {
 
 class CallFrame {
  public:
-  // Work on at most this many elements stays on one thread.
+  // Work on so few elements stays on one thread.
   static constexpr int64_t kSmall = 16384;
 
   explicit CallFrame(const CallArguments& arguments)

@@ -97,7 +97,7 @@ void run_reduce(CallFrame& frame) {
   for (int d = 0; d < in.ndim; ++d) {
     if ((values.mask >> d & 1) != 0) dims[count++] = d;
   }
-  // argmin and argmax without a dimension give positions in all of `in`: no list of dims says that.
+  // Of positions no dimension means those in all of `in`, which several dimensions cannot say.
   if (is_positional(static_cast<Reduction>(values.op)) && count > 1) count = 0;
   hologram::reduce(static_cast<Reduction>(values.op), in, {dims, count}, out, options);
 }

@@ -25,7 +25,7 @@ inline int guarded(const char* function, F&& body) {
     body();
     return HOLOGRAM_OK;
   } catch (const abi::__forced_unwind&) {
-    throw;  // a thread is being cancelled: the system throws this, and it must go on
+    throw;  // a thread that is cancelled: the system's own business, which must go on
   } catch (...) {
     return keep_error(function);
   }
@@ -113,7 +113,7 @@ class BufferUse {
   const char* argument_;
 };
 
-// Calls `run`; an error of the layers below gets the names and dtypes of these buffers.
+// Runs `run`; what the layers below refuse there is said of these buffers, with their dtypes.
 [[noreturn]] void refuse_for(const Error& error, std::initializer_list<const BufferUse*> buffers);
 template <class Run>
 void naming(std::initializer_list<const BufferUse*> buffers, Run&& run) {

@@ -11,7 +11,7 @@
 namespace hologram {
 namespace {
 
-// A kind is a function in a source file, so there are never many.
+// A kind is a function in somebody's source, so there are never many.
 constexpr int kMaxKinds = 4096;
 
 struct Kinds {

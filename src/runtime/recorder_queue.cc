@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Seals circuits and runs them in order: on the thread that asks, or on the worker.
+// Seals circuits and sees to it that they run in order: on whoever asks, or on the worker.
 //
 // Circuits are sealed by the threads that record and ask, at points that the recorded ops decide,
 // so that a loop finds its plans again however fast anything ran. Only the age of a circuit seals
@@ -343,7 +343,7 @@ bool Recorder::run_until(uint64_t epoch, Why why) {
   return any;
 }
 
-// Waits until the circuit is done (false), helping the thread that runs, or until this one has to
+// Waits until the circuit is done (false), helping whoever runs, or until it is for this thread to
 // run what comes next: true, with the run lock held.
 bool Recorder::may_run(uint64_t epoch) {
   const auto is_done = [&] { return device_.done_epoch() >= epoch; };
@@ -378,7 +378,7 @@ void Recorder::ring() {
   beside_bell().ring();
 }
 
-// After a circuit is done, and before a thread that needs one sleeps.
+// After a circuit is done, and before somebody sleeps who needs one.
 bool Recorder::is_waited_for() {
   return waited_for_.fetch_add(0, std::memory_order_acq_rel) <= device_.done_epoch();
 }
@@ -390,7 +390,7 @@ void Recorder::wait_for(uint64_t epoch) {
 }
 
 bool Recorder::work() {
-  if (!run_mutex_.try_lock()) return false;  // the thread that has it calls again
+  if (!run_mutex_.try_lock()) return false;  // whoever it is calls again
   const bool ran = run_beside();
   if (!ran || is_waited_for()) ring();
   return ran;
@@ -422,7 +422,7 @@ Recorder::Look Recorder::look_at_age() {
   std::unique_lock lock(record_lock_);
   const bool quiet = ops_recorded_ == seen_ops_;
   seen_ops_ = ops_recorded_;
-  // A trace shows the program's circuits, not the pauses in which they are read.
+  // Whoever traces wants to see the program's circuits, not the pauses in which they are read.
   if (quiet && !open_->tape.empty() && !is_traced()) seal(lock, Why::kAge);
   if (first_ != nullptr && !first_->stalled) return Look::kDue;
   return quiet ? Look::kQuiet : Look::kBusy;

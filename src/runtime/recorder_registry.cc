@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Makes and ends the recorders of devices, and handles all of them at exit and around fork.
+// Recorders come and go with their devices; what concerns all of them, and what fork does.
 #include <pthread.h>
 
 #include <chrono>
@@ -96,7 +96,7 @@ struct RecorderRegistry {
     }
     beside_bell().ring();
   }
-  // Does not wait for a circuit that waits for a lock of the thread that ends the process.
+  // A thread that ends the process while it holds what a circuit waits for is not waited for.
   static constexpr int64_t kExitPatience = 5'000'000'000;
 };
 

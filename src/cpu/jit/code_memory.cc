@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Code pages: written while they are data, then sealed. Another thread may be running a sealed
-// page, so each piece of code begins a page, and pages are written again only when no plan uses
+// page, so each piece of code begins a page, and pages are written again only when nobody uses
 // their code.
 #include "src/cpu/jit/code_memory.h"
 

@@ -16,9 +16,9 @@ class CodeMemory {
   // Copies code to where it can run. Null where the system refuses, or with this the pages taken
   // would be more than `most` bytes.
   const void* install(const uint8_t* code, size_t bytes, size_t most);
-  // No thread runs the code, or will: its pages serve other code.
+  // Nobody runs the code, or will: its pages serve other code.
   void release(const void* code, size_t bytes);
-  // How many bytes of pages that many bytes of code take.
+  // What so many bytes of code take.
   static size_t room_for(size_t bytes);
   size_t taken() const { return taken_; }
 

@@ -31,15 +31,13 @@ HWY_INLINE T First(const void* p) {
   return *static_cast<const T*>(p);
 }
 
-// An infinite mean stays infinite: its differences are NaN.
-HWY_INLINE double Corrected(double mean, double error) {
-  return error == error ? mean + error : mean;
-}
+// An infinite mean stays one: its differences are NaN.
+HWY_INLINE double Corrected(double mean, double off) { return off == off ? mean + off : mean; }
 
 // --- Runs of one channel ------------------------------------------------------------------------
 
-// A lane adds up this many vectors before the sum is added to that of earlier ones, so that the
-// rounding error does not grow with the length of the runs. Short runs are joined for it.
+// Vectors that a lane adds up before its sum joins that of the earlier ones: so rounding does not
+// grow with the length of the runs, which take more vectors where these are short.
 constexpr int64_t kTerms = 32;
 
 // Sums over all runs: f(r, i, lanes, sums) adds the vectors at i of run r.
@@ -91,8 +89,8 @@ void RunMoments(Lines x, int64_t count, int64_t n, double* mean, double* m2, int
   SumRuns<T>(count, n, total, [&](int64_t r, int64_t i, auto lanes, V(&sum)[1]) HWY_ATTR {
     sum[0] = hn::Add(sum[0], lanes.Load(d, Line<T>(x, r) + i));
   });
-  const double added = static_cast<double>(count * n), before = static_cast<double>(*seen);
-  const T rounded = static_cast<T>(total[0] / added);
+  const double here = static_cast<double>(count * n), before = static_cast<double>(*seen);
+  const T rounded = static_cast<T>(total[0] / here);
   const V centre = hn::Set(d, rounded);
   double sums[2];
   SumRuns<T>(count, n, sums, [&](int64_t r, int64_t i, auto lanes, V(&sum)[2]) HWY_ATTR {
@@ -100,14 +98,13 @@ void RunMoments(Lines x, int64_t count, int64_t n, double* mean, double* m2, int
     sum[0] = hn::Add(sum[0], c);
     sum[1] = hn::MulAdd(c, c, sum[1]);
   });
-  // The first mean has a rounding error, which adds to every square.
-  const double error = sums[0] / added;
-  const double exact = Corrected(static_cast<double>(rounded), error);
-  const double squares = sums[1] - added * error * error;
-  const double difference = exact - *mean;
-  *m2 +=
-      squares + (before > 0 ? difference * difference * (before * added / (before + added)) : 0.0);
-  *mean = (before * *mean + added * exact) / (before + added);
+  // What the first mean is off, by rounding, adds to every square.
+  const double off = sums[0] / here;
+  const double own = Corrected(static_cast<double>(rounded), off);
+  const double squares = sums[1] - here * off * off;
+  const double apart = own - *mean;
+  *m2 += squares + (before > 0 ? apart * apart * (before * here / (before + here)) : 0.0);
+  *mean = (before * *mean + here * own) / (before + here);
   *seen += count * n;
 }
 
@@ -155,8 +152,8 @@ void RunGrad(Lines grad, Lines x, int64_t count, int64_t n, const BatchFactors& 
     T* to = static_cast<T*>(out) + r * out_stride;
     ForLanes<T>(n, [&](int64_t i, auto lanes) HWY_ATTR {
       const auto centred = hn::Sub(lanes.Load(d, from + i), shift);
-      const auto centred_grad = hn::Sub(lanes.Load(d, g + i), mean);
-      lanes.Store(d, hn::Mul(hn::NegMulAdd(centred, slope, centred_grad), scale), to + i);
+      const auto rest = hn::Sub(lanes.Load(d, g + i), mean);
+      lanes.Store(d, hn::Mul(hn::NegMulAdd(centred, slope, rest), scale), to + i);
     });
   }
 }
@@ -178,9 +175,9 @@ void RowMoments(Lines x, int64_t count, int64_t n, double* mean, double* m2, int
   const LaneTag<T> d;
   using V = LaneVec<T>;
   const int64_t step = LaneCount<T>();
-  const double added = static_cast<double>(count), before = static_cast<double>(seen);
-  const double per_total = 1 / (before + added), per_added = 1 / added;
-  const double weight = before * added * per_total, has_earlier = before > 0 ? 1 : 0;
+  const double here = static_cast<double>(count), before = static_cast<double>(seen);
+  const double whole = 1 / (before + here), share_of_one = 1 / here;
+  const double mixed = before * here * whole, any = before > 0 ? 1 : 0;
   ForColumns<T>(n, [&](int64_t j, auto vectors, auto lanes) HWY_ATTR {
     constexpr int kVectors = decltype(vectors)::value;
     constexpr int kMost = kVectors * static_cast<int>(hn::MaxLanes(d));
@@ -191,32 +188,31 @@ void RowMoments(Lines x, int64_t count, int64_t n, double* mean, double* m2, int
         sum[v] = hn::Add(sum[v], lanes.Load(d, Line<T>(x, r) + j + v * step));
       }
     }
-    const V share = hn::Set(d, static_cast<T>(1 / added));
+    const V share = hn::Set(d, static_cast<T>(1 / here));
     for (int v = 0; v < kVectors; ++v) sum[v] = hn::Mul(sum[v], share);
-    V residual[kVectors];
-    for (int v = 0; v < kVectors; ++v) residual[v] = hn::Zero(d);
+    V rest[kVectors];
+    for (int v = 0; v < kVectors; ++v) rest[v] = hn::Zero(d);
     for (int64_t r = 0; r < count; ++r) {
       for (int v = 0; v < kVectors; ++v) {
         const V c = hn::Sub(lanes.Load(d, Line<T>(x, r) + j + v * step), sum[v]);
-        residual[v] = hn::Add(residual[v], c);
+        rest[v] = hn::Add(rest[v], c);
         squares[v] = hn::MulAdd(c, c, squares[v]);
       }
     }
-    HWY_ALIGN T rounded[kMost], residuals[kMost], square[kMost];
+    HWY_ALIGN T own[kMost], left[kMost], square[kMost];
     for (int v = 0; v < kVectors; ++v) {
-      hn::Store(sum[v], d, rounded + v * step);
-      hn::Store(residual[v], d, residuals + v * step);
+      hn::Store(sum[v], d, own + v * step);
+      hn::Store(rest[v], d, left + v * step);
       hn::Store(squares[v], d, square + v * step);
     }
     const int64_t width = std::min<int64_t>(kVectors * step, n - j);
     for (int64_t i = 0; i < width; ++i) {
-      // residuals: the rounding error of the mean times the number of rows.
-      const double error = static_cast<double>(residuals[i]) * per_added;
-      const double exact = Corrected(static_cast<double>(rounded[i]), error);
-      const double difference = (exact - mean[j + i]) * has_earlier;
-      m2[j + i] +=
-          static_cast<double>(square[i]) - added * error * error + difference * difference * weight;
-      mean[j + i] = (before * mean[j + i] + added * exact) * per_total;
+      // `left` is what the rounded mean is off, times the rows.
+      const double off = static_cast<double>(left[i]) * share_of_one;
+      const double exact = Corrected(static_cast<double>(own[i]), off);
+      const double apart = (exact - mean[j + i]) * any;
+      m2[j + i] += static_cast<double>(square[i]) - here * off * off + apart * apart * mixed;
+      mean[j + i] = (before * mean[j + i] + here * exact) * whole;
     }
   });
 }
@@ -309,8 +305,8 @@ void RowGrad(Lines grad, Lines x, int64_t count, int64_t n, const BatchFactors& 
       T* to = static_cast<T*>(out) + r * out_stride + j;
       for (int v = 0; v < kVectors; ++v) {
         const auto centred = hn::Sub(lanes.Load(d, from + v * step), centre[v]);
-        const auto centred_grad = hn::Sub(lanes.Load(d, g + v * step), middle[v]);
-        const auto y = hn::Mul(hn::NegMulAdd(centred, slopes[v], centred_grad), factor[v]);
+        const auto rest = hn::Sub(lanes.Load(d, g + v * step), middle[v]);
+        const auto y = hn::Mul(hn::NegMulAdd(centred, slopes[v], rest), factor[v]);
         lanes.Store(d, y, to + v * step);
       }
     }

@@ -19,8 +19,8 @@ namespace cpu {
 namespace {
 
 constexpr int kGates = 4;
-// At most this many rows in all read the weight in place: packing pays only where its elements are
-// used often.
+// So few rows in all read the weight where it lies: each of its elements is used too rarely to pay
+// for packing it.
 constexpr int64_t kFewRows = 4;
 // Multiply-adds of a step from which threads share them.
 constexpr int64_t kWorthThreads = int64_t{1} << 19;
