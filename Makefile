@@ -9,6 +9,7 @@
 #   make bench-all every measurement, and bench/RESULTS.md from them
 #   make accuracy  the error of every elementwise op, in ULP, on every instruction set
 #   make check     formatting, lint and types
+#   make wheels    both wheels in outputs/wheels, for machines without a compiler
 #   make docs      build the site in outputs/site; the documents' links and commands have to hold
 #   make clean     delete what was built (.venv stays; `make distclean` deletes that too)
 #
@@ -21,7 +22,7 @@ export PYTHONUNBUFFERED = 1
 
 PY := .venv/bin/python
 
-.PHONY: help setup setup-tests setup-all setup-check setup-docs run test test-matrix test-all bench bench-all accuracy check docs clean distclean
+.PHONY: help setup setup-tests setup-all setup-check setup-docs run test test-matrix test-all bench bench-all accuracy wheels check docs clean distclean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -62,6 +63,9 @@ accuracy: setup
 	@.venv/bin/cmake -S . -B build/accuracy -DHOLOGRAM_BUILD_TOOLS=ON -DHOLOGRAM_INSTALL=OFF > /dev/null
 	@.venv/bin/cmake --build build/accuracy --target hologram_accuracy --parallel > build/accuracy/log
 	@build/accuracy/tools/accuracy/hologram_accuracy
+
+wheels:
+	@python=$$(tools/find-python) && "$$python" tools/setup.py --wheels
 
 check: setup-check
 	@$(PY) tools/check.py

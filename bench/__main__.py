@@ -270,7 +270,7 @@ def print_summary(results: Results) -> None:
 
 
 class _Terminated(KeyboardInterrupt):
-    """Somebody asked the process to end: what has been measured is kept, as at Ctrl-C."""
+    """The process was asked to end: what has been measured is kept, as at Ctrl-C."""
 
 
 def _terminate(*_: object) -> None:

@@ -17,7 +17,7 @@ from bench.facts import affinities, setting_facts
 
 @dataclass
 class Config:
-    """What is measured, by every process alike."""
+    """What is measured, the same in every process."""
 
     device: str = "hologram"
     quick: bool = False

@@ -166,7 +166,7 @@ class Loop:
         self._rows, self._columns = rows, columns
 
     def run(self, passes: int, threads: int, sets: int | None = None) -> None:
-        """Run it so many times over the first `sets` sets, or over all."""
+        """Run it `passes` times over the first `sets` sets, or over all."""
         count = len(self._sets) if sets is None else sets
         status = self._entry(  # type: ignore[operator]
             self._kernel,

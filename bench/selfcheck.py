@@ -23,7 +23,7 @@ _ROWS_WITHIN = 0.9
 def steps_of(call: Callable[[], Any], side: Side) -> Counter[str]:
     """Return the steps of the kernels that a call runs, by name; its results live till then.
 
-    There is none for an op whose result nobody sees. Of equal ops on equal operands one is
+    There is none for an op whose result is not read. Of equal ops on equal operands one is
     computed, and the others are copies of it, which have another name.
     """
     from hologram_torch import _C

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Checks clang-format, clang-tidy, ruff, mypy, rules of the house, the direction of includes.
+"""Checks clang-format, clang-tidy, ruff, mypy, rules of the house, direction of includes, imports.
 
 clang-tidy remembers each source that passed, by the contents of all files of ours that it includes,
 so it looks only at what changed. `--fix` formats in place; `--no-tidy` leaves the slow part out.
@@ -8,6 +8,7 @@ so it looks only at what changed. `--fix` formats in place; `--no-tidy` leaves t
 from __future__ import annotations
 
 import argparse
+import ast
 import concurrent.futures
 import hashlib
 import json
@@ -20,6 +21,7 @@ import sys
 import time
 from collections import Counter
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -42,6 +44,15 @@ MAY_INCLUDE: dict[str, set[str]] = {
     "capi": {"base", "ops", "circuit", "runtime", "cpu", "array"},
 }
 LOOKS_INSIDE = {"tests", "tools"}
+# Python packages whose modules must not import each other in a circle.
+PACKAGES = (
+    "bench",
+    "python/hologram",
+    "python/hologram_ffi",
+    "tests/torch/programs",
+    "tools",
+    "torch/hologram_torch",
+)
 MOST_FILES = 40
 CHECK = ROOT / "build" / "check"
 PASSED = CHECK / "tidy-passed.json"
@@ -104,6 +115,38 @@ def check_includes() -> None:
     if faults := [fault for path in files for fault in wrong_includes(path)]:
         raise StepError("\n".join([*faults, "FAILED   direction of includes"]))
     say("         includes follow the direction between the folders")
+
+
+def imported_modules(name: str, path: Path, known: dict[str, Path]) -> set[str]:
+    """Return which `known` modules a module imports, at any time.
+
+    A package's own members that are not `known` are compiled or generated, and import none.
+    """
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            members = {f"{node.module}.{alias.name}" for alias in node.names}
+            is_parent = name.startswith(f"{node.module}.")
+            found |= members & known.keys() or ({node.module} if not is_parent else set())
+    return found & known.keys() - {name}
+
+
+def check_imports() -> None:
+    """No Python module imports itself by way of others."""
+    modules: dict[str, Path] = {}
+    for folder in PACKAGES:
+        for path in sources((folder,), {".py"}):
+            parts = path.relative_to((ROOT / folder).parent).with_suffix("").parts
+            modules[".".join(parts).removesuffix(".__init__").removeprefix("tools.")] = path
+    graph = {name: imported_modules(name, path, modules) for name, path in modules.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        circle = " -> ".join(reversed(error.args[1]))
+        raise StepError(f"{circle}\nFAILED   imports in a circle") from None
+    say("         imports form no circle")
 
 
 @dataclass
@@ -266,6 +309,7 @@ def main() -> int:
         lambda: step("mypy", [mypy], log_name="mypy"),
         check_house_rules,
         check_includes,
+        check_imports,
     ]
     if options.fix:
         checks[:0] = [

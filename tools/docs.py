@@ -22,7 +22,8 @@ _OUR_FILE = re.compile(r"\b((?:examples|tools|bench|tests|docs|torch|python|src)
 
 def documents() -> list[Path]:
     """Return every document that people read."""
-    return sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*/README.md")])
+    beside_code = [*ROOT.glob("*/README.md"), *ROOT.glob("*/*/README.md")]
+    return sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *beside_code])
 
 
 def faults_of(path: Path, targets: set[str]) -> list[str]:

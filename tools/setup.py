@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -25,6 +26,7 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMPS = VENV / ".stamps"
 BUILD = ROOT / "build"
+WHEELS = ROOT / "outputs" / "wheels"
 
 # The PyTorch that `make` installs; any of 2.11 to 2.15 builds: make TORCH='torch==2.11.*'
 TORCH = os.environ.get("TORCH") or "torch==2.15.*"
@@ -200,15 +202,7 @@ def make_venv() -> None:
 
 def pip(title: str, log_name: str, *arguments: str, env: dict[str, str] | None = None) -> None:
     """Run pip of .venv as one step."""
-    command = [
-        str(PYTHON),
-        "-m",
-        "pip",
-        "install",
-        "--no-input",
-        "--disable-pip-version-check",
-        *arguments,
-    ]
+    command = [str(PYTHON), "-m", "pip", "--no-input", "--disable-pip-version-check", *arguments]
     step(title, command, log_name=log_name, env=env)
 
 
@@ -221,7 +215,7 @@ def install_python_packages(requirements: str) -> None:
     title = f"pip install {requirements}" + (
         f", {TORCH}" if requirements == "requirements.txt" else ""
     )
-    pip(title, name, "-r", f"tools/{requirements}", TORCH)
+    pip(title, name, "install", "-r", f"tools/{requirements}", TORCH)
     set_fresh(name, key)
 
 
@@ -254,41 +248,75 @@ def torch_version() -> str:
     return subprocess.run([str(PYTHON), "-c", code], capture_output=True, text=True).stdout.strip()
 
 
-def build_distribution(name: str, folder: str, key: str, defines: dict[str, str]) -> bool:
-    """Build and install one distribution unless it is up to date; return whether it was built."""
-    if is_fresh(name, key):
-        return False
-    settings = [f"--config-settings=build-dir={BUILD / name}"]
-    settings += [f"--config-settings=cmake.define.{k}={v}" for k, v in defines.items()]
-    # Without isolation pip neither fetches a second PyTorch nor throws the object files away.
-    # Not editable: an editable install would run CMake at every import.
-    pip(
-        f"build and install {name}",
-        f"build-{name}",
-        "-v",
-        "--no-build-isolation",
-        "--no-deps",
-        "--force-reinstall",
-        *settings,
-        f"./{folder}",
-        env=build_environment(),
-    )
-    set_fresh(name, key)
-    return True
+@dataclass
+class Distribution:
+    """A package that is built from a folder of the checkout."""
+
+    name: str
+    folder: str
+    defines: dict[str, str]  # what CMake is told
+    key: str  # of all that it is built from
+
+    def pip_arguments(self) -> list[str]:
+        """Return what pip is told to build the package in its build tree, where objects stay.
+
+        Without isolation pip neither fetches a second PyTorch nor throws the object files away.
+        """
+        settings = [f"--config-settings=build-dir={BUILD / self.name}"]
+        settings += [f"--config-settings=cmake.define.{k}={v}" for k, v in self.defines.items()]
+        return ["-v", "--no-build-isolation", "--no-deps", *settings, f"./{self.folder}"]
 
 
-def build_distributions() -> None:
-    """Build and install `hologram` and `hologram-torch`."""
+def distributions() -> list[Distribution]:
+    """Return `hologram` and `hologram-torch`, in the order in which they are built."""
     flags = [os.environ.get(name, "") for name in ("CXXFLAGS", "LDFLAGS", "CMAKE_ARGS")]
     toolchain = json.dumps([sys.version, compiler(), *flags])
     defines = {"HOLOGRAM_BUILD_TESTS": "ON" if has_header("gtest/gtest.h") else "OFF"}
     if DEPENDENCY_PREFIX:
         defines["HOLOGRAM_DEPENDENCY_PREFIX"] = DEPENDENCY_PREFIX
     core = digest([*SHARED_SOURCES, "src", "python"], toolchain, json.dumps(defines))
-    build_distribution("hologram", "python", core, defines)
     # The device sees of the library only its headers and its CMake package.
     device = digest([*SHARED_SOURCES, "torch"], toolchain, torch_version())
-    build_distribution("hologram-torch", "torch", device, {})
+    return [
+        Distribution("hologram", "python", defines, core),
+        Distribution("hologram-torch", "torch", {}, device),
+    ]
+
+
+def install_distributions() -> None:
+    """Build and install what is not up to date."""
+    for it in distributions():
+        if is_fresh(it.name, it.key):
+            continue
+        # Not editable: an editable install would run CMake at every import.
+        pip(
+            f"build and install {it.name}",
+            f"build-{it.name}",
+            "install",
+            "--force-reinstall",
+            *it.pip_arguments(),
+            env=build_environment(),
+        )
+        set_fresh(it.name, it.key)
+
+
+def make_wheels() -> None:
+    """Put both wheels into outputs/wheels; what is installed already is not compiled again."""
+    for it in distributions():
+        old = list(WHEELS.glob(f"{it.name.replace('-', '_')}-*.whl"))
+        if old and is_fresh(f"wheel-{it.name}", it.key):
+            continue
+        for wheel in old:
+            wheel.unlink()
+        pip(
+            f"make the wheel {it.name}",
+            f"wheel-{it.name}",
+            "wheel",
+            f"--wheel-dir={WHEELS}",
+            *it.pip_arguments(),
+            env=build_environment(),
+        )
+        set_fresh(f"wheel-{it.name}", it.key)
 
 
 def build_cpp_tests() -> None:
@@ -312,6 +340,7 @@ def main() -> int:
         "--check", action="store_true", help="also install the tools of `make check`"
     )
     parser.add_argument("--docs", action="store_true", help="also install what `make docs` needs")
+    parser.add_argument("--wheels", action="store_true", help="also make both wheels")
     options = parser.parse_args()
     try:
         install_system_packages()
@@ -323,9 +352,11 @@ def main() -> int:
             install_check_tools()
         if options.docs:
             install_python_packages("requirements-docs.txt")
-        build_distributions()
+        install_distributions()
         if options.tests:
             build_cpp_tests()
+        if options.wheels:
+            make_wheels()
     except StepError as error:
         return fail(error)
     except KeyboardInterrupt:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Training steps: an MLP, a GPT, a small CNN, optimizers alone, beside the default step on cpu.
 
-As in a program that logs now and then, several steps follow one another before somebody waits, and
-the losses of all exist; rows that say so read the loss after every step. Before they are timed the
+As in a program that logs now and then, several steps follow one another before it waits until the
+losses of all exist; rows that say so read the loss after every step. Before they are timed the
 loss curves of bench/rounding.py are compared.
 """
 
@@ -23,7 +23,7 @@ from bench.core import Case, Goal, Peer, Row, Side, Work, area
 AREA = "training"
 _CHECKED_STEPS, _FEW_CHECKED_STEPS = 12, 4
 _BATCHES = 8
-# Before somebody waits; fewer where a step takes longer.
+# Steps before the program waits; fewer where a step takes longer.
 _STEPS, _FEW_STEPS = 32, 8
 _OPTIMIZERS: dict[str, dict[str, bool]] = {
     "": {},

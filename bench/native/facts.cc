@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the library has picked in this process: the provider of float32 products.
+// Says which provider of float32 products the library chose in this process.
 //
 // bench/facts.py compiles it against the headers of the installed package.
 #include "hologram/dtype.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What planning a circuit costs an op, for circuits whose ops have much to do with each other.
+// The planning time per op, for circuits whose ops depend on each other in many ways.
 //
 // bench/areas/planning.py compiles it against the headers of the installed package.
 #include <algorithm>

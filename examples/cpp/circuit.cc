@@ -35,7 +35,7 @@ int main() {
   const auto executor = hologram::Executor::automatic();
   constexpr int64_t kElements = 100'000;
 
-  // Ops are recorded when they are called and run when somebody looks: here one fused kernel.
+  // Ops are recorded when they are called and run when a result is read: here one fused kernel.
   std::vector<float> values(kElements);
   for (size_t i = 0; i < values.size(); ++i) values[i] = std::sin(static_cast<float>(i));
   const Tensor x = from(values, *executor),

@@ -67,7 +67,7 @@ class alignas(64) Buffer {
 
   void retain() { refs_.fetch_add(1, std::memory_order_relaxed); }
   void release() {
-    // A sole owner needs no read-modify-write: nobody else can change the count.
+    // A sole owner needs no read-modify-write: no other thread can change the count.
     if (refs_.load(std::memory_order_acquire) == 1 ||
         refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
       internal::recycle_buffer(this);
@@ -115,8 +115,8 @@ class alignas(64) Buffer {
 };
 static_assert(sizeof(void*) != 8 || sizeof(Buffer) == 128, "two cache lines");
 
-// Whether two buffers may stand for memory in common; null is any memory. Memory of pools is one
-// buffer's alone. That of others may be a pool's, lent out and taken back.
+// Whether two buffers may share memory; null stands for any memory. Memory of a pool belongs to one
+// buffer. Foreign memory may be that of a pool, which lent it out and got it back.
 inline bool may_share_memory(const Buffer* a, const Buffer* b) {
   const auto is_pooled = [](const Buffer* buffer) {
     return buffer != nullptr && buffer->pool() != PoolKind::kForeign;
@@ -130,7 +130,7 @@ struct ByteRange {
   int64_t offset = 0;
   int64_t bytes = 0;
 };
-// Whether some byte may be part of both ranges, whoever owns the memory: false is certain. Of two
+// Whether some byte may be part of both ranges, whatever owns the memory: false is certain. Of two
 // buffers addresses decide; one that has no memory yet cannot have lent it. Memory that was lent is
 // exported (see recorder.h), so nothing recorded waits to touch what two buffers share.
 inline bool may_share_bytes(ByteRange a, ByteRange b) {

@@ -51,11 +51,11 @@ struct CallEpilogue {
 // run() depends on its operands, attributes and numbers only: nothing else may be read, and
 // nothing but the operands written. It touches the bytes that the record named and no others, gives
 // the same bits for any number of threads, and does not look at what is recorded (materialize,
-// flush). It may run on any thread, or twice on copies of its operands, or not at all where nobody
-// sees what it writes. What it throws reaches whoever waits for the circuit.
+// flush). It may run on any thread, or twice on copies of its operands, or not at all where no
+// later code can see what it writes. What it throws reaches the code that waits for the circuit.
 //
 // A kind may let ops that read its result join its kernel: they then run on blocks of the result
-// while those are in the caches, and a result that nobody else sees never reaches memory.
+// while those are in the caches, and a result with no other reader never reaches memory.
 struct CallKind {
   const char* name = nullptr;  // as plans, traces and profiles show it: "nll_loss"
   void (*run)(const CallArguments& arguments) = nullptr;

@@ -24,7 +24,7 @@ namespace hologram {
 
 struct CircuitStats {
   int ops = 0;                  // recorded
-  int dead = 0;                 // of them, those whose results nobody sees
+  int dead = 0;                 // of them, those whose results are never read
   int kernels = 0;              // that a run binds and runs, equal ones each
   int live_values = 0;          // intermediate values alive at once, in the kernel with most
   int64_t bytes_moved = 0;      // read and written by the kernels
@@ -69,7 +69,7 @@ class HOLOGRAM_API Circuit {
   // The circuit on other tensors: of the inputs' shapes and dtypes, on the device. An argument that
   // is not row-major from its buffer's start, or shares memory with another, is copied, unless
   // the circuit writes it: Error(kInvalidArgument). Results are new, but for inputs that are
-  // outputs; like all results they are computed when somebody looks. Ops round, and treat denormal
+  // outputs; like all results they are computed when they are read. Ops round, and treat denormal
   // numbers, as the calling thread does now.
   std::vector<Tensor> run(std::span<const Tensor> arguments);
   std::vector<Tensor> run(std::initializer_list<Tensor> arguments) {

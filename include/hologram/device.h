@@ -86,8 +86,8 @@ class HOLOGRAM_API Device {
   uint64_t done_epoch() const { return done_epoch_.load(std::memory_order_acquire); }
 
   // What is recorded on the device runs before anything below happens, so submitted work, marks and
-  // waits see the results of every op called before. (Recorded work runs when somebody asks;
-  // query() therefore asks. Errors of that, which query() does not throw, are kept for
+  // waits see the results of every op called before. (Recorded work runs when it is asked for;
+  // query() asks for it. Errors of that, which query() does not throw, are kept for
   // synchronize.)
 
   // Runs work(context) after everything submitted to the stream before. Host devices run it at once

@@ -116,7 +116,7 @@ typedef struct DLManagedTensorVersioned {
 
 namespace hologram {
 
-// The device that DLPack knows a device as: host memory is kDLCPU 0, whatever computes on it.
+// A device's name in DLPack: host memory is kDLCPU 0, whatever device computes on it.
 HOLOGRAM_API DLDevice dlpack_device(const Device& device);
 HOLOGRAM_API DLDataType dlpack_dtype(Dtype dtype);
 // Error(kTypeMismatch), saying what there is, for a type that no Dtype stands for.

@@ -21,7 +21,7 @@ struct ExecutorStats {
   uint64_t work_submitted = 0;
 };
 
-// What runs ops for people who use Hologram without a framework. Threads may share one. Buffers
+// What runs ops for programs that use Hologram without a framework. Threads may share one. Buffers
 // outlive their executor. After close() every use but close() throws Error(kState).
 class HOLOGRAM_API Executor {
  public:

@@ -2,8 +2,8 @@
 // Ops on tensors: what NumPy and PyTorch call functions of arrays, deferred and fused.
 //
 // Every function checks its operands at the call, makes its result (memory of its own, row-major,
-// unless it says otherwise) and records the work; it runs when somebody looks: Tensor bytes are
-// looked at after read() or materialize(tensor). With set_deferring(false) it runs before the
+// unless it says otherwise) and records the work; it runs when its results are read: bytes
+// are valid after read() or materialize(tensor). With set_deferring(false) it runs before the
 // function returns. All work on a device is in the order of the calls, whatever thread they come
 // from. Operands may have any strides, may overlap each other and may be without elements.
 //

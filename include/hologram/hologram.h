@@ -11,7 +11,7 @@
  * refused. Any thread may use or free any handle at any time; what an op works on lives until the
  * op is done with it. There is no limit on their number.
  *
- * Ops are recorded and run when somebody looks (see hologram_executor_synchronize): a call costs
+ * Ops are recorded and run when results are read (see hologram_executor_synchronize): a call costs
  * tens of nanoseconds, and what was recorded runs as a few fused kernels. Results are those of
  * running each op at its call, in the order of the calls of all threads. Ops take the first n
  * elements of each buffer, and may write a buffer that they read.
@@ -96,7 +96,7 @@ HOLOGRAM_C_API const char* hologram_last_error(void);
 HOLOGRAM_C_API const char* hologram_status_name(int status);
 /* "float32", ...; "unknown dtype" for a number that is none. */
 HOLOGRAM_C_API const char* hologram_dtype_name(int dtype);
-/* "major.minor.patch" of the library that is loaded; valid for good. */
+/* "major.minor.patch" of the library that is loaded; always valid. */
 HOLOGRAM_C_API int hologram_get_version(const char** version);
 
 /* --- Executors ---------------------------------------------------------------------------- */

@@ -27,10 +27,10 @@ HOLOGRAM_API bool workers_answer_quickly();
 // Threads that another runtime in this process already keeps: team(threads, member, context) runs
 // member(context) on the calling thread and up to threads - 1 others and returns when all have.
 // Such threads may spin for milliseconds after each of that runtime's regions, and a second pool
-// would have to wait for them to give up the processor. So whoever lends a team says
-// note_team_in_use() after a region of its own: for some milliseconds parallel_for on that
+// would have to wait for them to give up the processor. So the runtime that lends a team
+// calls note_team_in_use() after a region of its own: for some milliseconds parallel_for on that
 // thread then uses the team instead of this library's workers, and the recorder's worker is left
-// alone. The tiles are claimed as ever, and late members count as late workers. Null takes the team
+// alone. Tiles are claimed as usual, and late members count as late workers. Null takes the team
 // away. A forked child has none.
 using ThreadTeam = void (*)(int threads, void (*member)(void*), void* context);
 HOLOGRAM_API void set_thread_team(ThreadTeam team);

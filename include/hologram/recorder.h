@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Recording: ops that wait until somebody looks, and what makes them run.
+// Recording: ops that wait until their results are needed, and what makes them run.
 //
 // Where execution is deferred, an op on a device's buffers is appended to that device's open
 // circuit instead of running. The circuit is sealed, planned (or its plan found) and run when
-// somebody needs bytes: flush, materialize, Device::synchronize. Circuits that cost enough, and
-// what nobody asks for in a while, run on a worker thread while the program goes on
+// bytes are needed: flush, materialize, Device::synchronize. Circuits that cost enough, and those
+// that no thread asks for in a while, run on a worker thread while the program goes on
 // (HOLOGRAM_WORKER=0: none). All threads record into one order per device, the order in which they
 // called; results are those of running each op at its call. That includes how the calling thread
 // rounds and whether it treats denormal numbers as zero: ops of one circuit agree in it, so a
-// thread that calls in another mode ends the open circuit, and whoever runs a circuit does so in
-// its mode.
+// thread that calls in another mode ends the open circuit, and the thread that runs a circuit
+// does so in its mode.
 //
 // Ownership: the recorder holds a reference to every buffer of the circuits that did not run yet. A
 // buffer that only the recorder still holds when the circuit is sealed is dead: its contents are
@@ -121,7 +121,7 @@ HOLOGRAM_API void flush(Device& device);
 
 // For errors that show only when a circuit runs. With HOLOGRAM_RECORD_LINES=1 each record remembers
 // what `site` returns on the thread that records ("model.py:12"; nothing where that is not known),
-// and errors say it. `site` may take its time and any lock. Null for none.
+// and errors say it. `site` may be slow and may take any lock. Null for none.
 HOLOGRAM_API void set_record_site(std::string (*site)());
 
 namespace internal {

@@ -38,8 +38,8 @@ class HOLOGRAM_API Stream {
     submit_erased([](void* context) { (*static_cast<Function*>(context))(); },
                   const_cast<void*>(static_cast<const void*>(&f)));
   }
-  // Whether all submitted work is done; never throws. Recorded ops, which would not run before
-  // somebody asks, are run first; false where memory did not suffice for that.
+  // Whether all submitted work is done; never throws. Recorded ops, which would otherwise wait
+  // until they are asked for, are run first; false where memory did not suffice for that.
   bool query() const;
   // Waits for all submitted work, then raises the first error kept since the last time.
   void synchronize();

@@ -48,9 +48,9 @@ struct LaunchTime {
 struct CircuitTrace {
   std::shared_ptr<const CircuitShape> shape;
   // Why it was run then: what CircuitCause names, else "flush", "size" (it had grown to a bound),
-  // "memory" (somebody wanted some), "stream" (an event, a query, submitted work), "call" (before a
+  // "memory" (some was asked for), "stream" (an event, a query, submitted work), "call" (before a
   // call, for the library's worker thread), "float mode" (the thread that called what came next
-  // rounds, or treats denormal numbers, in another way) or "age" (nobody had asked for long when
+  // rounds, or treats denormal numbers, in another way) or "age" (it had waited for long when
   // the trace began).
   std::string cause;
   bool plan_hit = false;

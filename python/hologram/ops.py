@@ -3,7 +3,7 @@
 
 Every row of the op table is here by its name, those of arithmetic also as vector_add, scalar_mul
 and so on; softmax, reductions, losses and products stand below. Ops are recorded and run, fused,
-when somebody looks at a result: Buffer.to_numpy, np.asarray(buffer), Executor.synchronize. They
+when a result is read: Buffer.to_numpy, np.asarray(buffer), Executor.synchronize. They
 return None.
 """
 

@@ -2,7 +2,7 @@
 """The handle interface of Hologram: every function of hologram.h under the same name.
 
 Executors, buffers and tensors are handles: ints that are checked at every use and never used twice.
-Ops are recorded and run when somebody looks (`executor_synchronize`, `buffer_to_bytes`, ...).
+Ops are recorded and run when results are read (`executor_synchronize`, `buffer_to_bytes`, ...).
 
     import hologram_ffi as ffi
 

@@ -144,7 +144,7 @@ constexpr const char* kBufferDoc =
 
 Made by Executor.allocate. A Buffer is what hologram.ops work on; hologram.asarray(buffer) is a
 Tensor on the same memory. np.asarray(buffer), memoryview(buffer) and DLPack share the memory
-without a copy. Ops on buffers may be deferred until somebody looks; every reader here waits. From
+without a copy. Ops on buffers may be deferred until they are read; every reader here waits. From
 when its memory was shared, ops on a buffer run at their calls. After free() every use raises
 RuntimeError; what shares the memory stays valid.)";
 

@@ -12,7 +12,7 @@
 
 namespace hologram::python {
 
-// Where tensors are made that no other tensor gives a device.
+// The device of tensors that are made without another tensor.
 Device& default_device();
 
 // Whether to share memory or to copy it.
@@ -22,7 +22,7 @@ enum class Sharing : uint8_t { kWhereItCan, kAlways, kNever };
 // copy will do.
 TensorObject make_tensor(nb::handle object, std::optional<Dtype> dtype = std::nullopt,
                          Sharing sharing = Sharing::kWhereItCan);
-// The same, but does not look at objects that no array has to do with: false for those.
+// The same, but returns false for objects that are no arrays and hold none.
 bool try_make_tensor(nb::handle object, TensorObject& result);
 
 // A copy with memory of its own, row-major.

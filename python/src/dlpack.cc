@@ -18,7 +18,7 @@ constexpr const char* kUsedVersioned = "used_dltensor_versioned";
 constexpr const char* kUnversioned = "dltensor";
 constexpr const char* kUsedUnversioned = "used_dltensor";
 
-// Of a capsule that nobody took: whoever takes one renames it.
+// Of a capsule that no consumer took: a consumer renames it.
 template <class Managed>
 void drop(PyObject* capsule) {
   const char* name = std::is_same_v<Managed, DLManagedTensor> ? kUnversioned : kVersioned;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Which Python exception stands for which C++ one.
+// Translates C++ exceptions to Python exceptions.
 #include <exception>
 #include <new>
 

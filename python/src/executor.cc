@@ -127,7 +127,7 @@ void register_executor(nb::module_& m) {
       .def(
           "__exit__",
           [](ExecutorObject& self, nb::handle type, nb::handle, nb::handle) {
-            // What the body raised says more than what its work met.
+            // An exception of the body is more useful than one of the work that waited.
             if (type.is_none() && !self.executor->closed()) synchronize(self);
             self.executor->close();
           },

@@ -113,7 +113,7 @@ Tensor HostArray::adopt(Device& device, bool shared) && {
             context);
       },
       kept.get());
-  // A Py_buffer may point into itself for the shape of one dimension, which nobody reads again.
+  // A Py_buffer may point into itself for the shape of one dimension, which is not read again.
   (void)kept.release();
   held_ = false;
   BufferRef owned = BufferRef::adopt(buffer);

@@ -58,8 +58,8 @@ nanobind::object numpy_view(nanobind::handle object);
 // an interpreter, and leaks where there is none any more.
 void run_with_gil(void (*work)(void*), void* context) noexcept;
 
-// For somebody who gets the address: the memory is written, and ops on it are not deferred while
-// the mark lives.
+// For code that gets the address: the memory is written, and ops on it are not deferred while the
+// mark lives.
 [[nodiscard]] ExportMark mark_and_settle(const Tensor& tensor);
 // materialize() with the GIL released where it has to wait.
 void settle(const Tensor& tensor);

@@ -32,7 +32,7 @@ class Indexer {
     return true;
   }
   Tensor view() && {
-    // Of no elements, none of which lies anywhere, the first is where it was.
+    // A view without elements keeps the offset.
     if (shape_numel(shape_) == 0) offset_ = tensor_.offset();
     return Tensor(tensor_.buffer(), std::move(shape_), std::move(strides_), tensor_.dtype(),
                   offset_);
@@ -84,7 +84,7 @@ class Indexer {
     const Py_ssize_t n = PySlice_AdjustIndices(tensor_.size(dim_), &start, &stop, step);
     if (n > 0) offset_ += start * tensor_.stride(dim_);
     shape_.push_back(n);
-    // A step over the end of the address space is one that nothing takes.
+    // A stride beyond the address space belongs to a dimension of at most one element.
     int64_t stride = 0;
     if (n < 2 || __builtin_mul_overflow(tensor_.stride(dim_), step, &stride)) {
       stride = tensor_.stride(dim_);

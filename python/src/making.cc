@@ -140,7 +140,7 @@ void register_making(nb::module_& m) {
         return wrap(std::move(host).adopt(default_device(), false));
       },
       nb::arg("x"), nb::sig("def _adopt(x: typing.Any) -> Tensor"),
-      "Return a Tensor on the memory of an array that nobody else holds, so that ops defer.");
+      "Return a Tensor on the memory of an array that has no other owner, so that ops defer.");
   m.def(
       "empty",
       [](nb::handle shape, nb::handle dtype) {

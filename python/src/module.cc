@@ -127,7 +127,7 @@ void register_testing(nb::module_& m) {
 NB_MODULE(_hologram, m) {
   using namespace hologram::python;  // NOLINT
   m.doc() = "The compiled part of hologram.";
-  // Objects that daemon threads and the like still hold at exit are no fault of the user's.
+  // Objects that daemon threads still hold at exit are no leaks of the program.
   nb::set_leak_warnings(false);
   register_errors();
   m.def("version", &hologram::version, "Return the version of the library that is loaded.");

@@ -116,7 +116,7 @@ class Unlocked {
  private:
   PyThreadState* state_;
 };
-// Ops on so many elements may run at their call, long enough for other threads to gain.
+// Ops on this many elements may run at their call, long enough for other threads to gain.
 inline constexpr int64_t kUnlockElements = 16384;
 
 // Sets Python's error from the exception that is being handled.

@@ -168,7 +168,7 @@ PyObject* binary_in_place(PyObject* a, PyObject* b) {
   return in_place(a, b, op_info(op).name.data(), [](const Tensor& out, Argument& x, Argument& y) {
     if (y.adapts()) adapt(x, y, Argument::use_of(op));
     const std::array<Operand, 2> operands = {x.operand(), y.operand()};
-    // The one case in which the library is more generous than NumPy.
+    // The only case that the library accepts and NumPy refuses.
     if (out.dtype() == Dtype::kUInt8 && y.is_tensor()) {
       check_same_kind(y.tensor().dtype(), out.dtype(), op_info(op).name.data());
     }

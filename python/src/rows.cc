@@ -299,7 +299,7 @@ std::string buffer_doc(const OpInfo& info, const std::string& name) {
          "or\n"
          "Tensor. Buffers of as many elements each are taken as flat, else shapes broadcast. The "
          "op\n"
-         "is recorded and runs when somebody looks." +
+         "is recorded and runs when a result is read." +
          params_text(info) + facts(info) +
          "\nErrors: ValueError for shapes, TypeError for dtypes and for a result that does not go\n"
          "into out, RuntimeError for a closed executor or a freed buffer.";

@@ -215,7 +215,7 @@ constexpr const char* kTensorDoc = R"(An array: elements of one dtype in a shape
 
 Made by hologram.array(x), which copies, hologram.asarray(x), which shares the memory of arrays, by
 zeros, ones, full, empty, arange and from_dlpack. Operators broadcast and promote dtypes as NumPy's
-do and give Tensors; they are recorded and run, fused, when somebody looks at a result: np.asarray,
+do and give Tensors; they are recorded and run, fused, when a result is read: np.asarray,
 print, item, tolist, bool, DLPack. Memory that was shared with others (np.asarray(x), asarray(array),
 DLPack) may be looked at any time, so ops on it run at their calls; array(x) makes a Tensor that
 defers. Indexing by ints, slices, Ellipsis and None gives views; by arrays it gives copies and goes

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// See arithmetic.h. Element by element in calls of their own: right, and not fused.
+// Integer powers, floor division, shifts and complex arithmetic, element by element in calls.
 #include "src/array/arithmetic.h"
 
 #include <algorithm>
@@ -390,14 +390,14 @@ void run_complex_op(CallFrame& frame) {
 void integer_power(std::span<const Operand> operands, Dtype compute, const Tensor& out,
                    Rules rules) {
   if (rules == Rules::numpy) refuse_negative(operands[1]);
-  // bool: 0 to the 0 is 1, as of integers.
+  // bool: 0 to the power 0 is 1, as for integers.
   integer_op(IntegerOp::pow, operands, compute == Dtype::kBool ? Dtype::kInt8 : compute, out);
 }
 
 void complex_elementwise(OpId op, std::span<const Operand> operands, Dtype compute,
                          const Tensor& out) {
   if (op == OpId::where) {
-    // Bytes are moved, so real pairs would do; two copies are as good.
+    // `where` only moves bytes: two copies do it without arithmetic on complex numbers.
     const Tensor pick = operands[0].is_tensor()
                             ? cast(operands[0].tensor(), Dtype::kBool)
                             : full({}, operands[0].number(), Dtype::kBool, device_of(out));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// See array.h.
+// New results, operands as records see them, and overlap of tensors.
 #include "src/array/array.h"
 
 #include <algorithm>

@@ -46,7 +46,7 @@ struct Extent {
   int64_t bytes = 0;
 };
 Extent extent_of(const Tensor& t);
-// Whether some byte may be part of both, whoever owns the memory: see may_share_bytes().
+// Whether some byte may be part of both, whatever owns the memory, as may_share_bytes().
 bool may_overlap(const Tensor& x, const Tensor& y);
 // Whether memory may be touched by both in a way that is not element for element the same.
 bool clashes(const Tensor& written, const Tensor& read);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// See circuit.h.
+// Circuits that a program records by hand and runs on tensors.
 #include "hologram/circuit.h"
 
 #include <algorithm>
@@ -276,7 +276,7 @@ std::vector<Tensor> Circuit::run(std::span<const Tensor> arguments) {
   }
   internal::Recorder::of(device).append_tape(s.capture.tape(), std::move(buffers), written,
                                              s.capture.cost());
-  // Whoever has an address expects ops to have run when they return.
+  // Foreign code that has an address expects ops to have run when they return.
   if (exported || !is_deferring()) flush(device);
   return results;
 }

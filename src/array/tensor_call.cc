@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// See tensor_call.h.
+// Records a call over tensors, or runs it at once where it cannot be recorded.
 #include "src/array/tensor_call.h"
 
 namespace hologram::array {

@@ -12,8 +12,8 @@ namespace hologram::array {
 Dtype promote_by(Rules rules, Dtype a, Dtype b);
 // Of tensors among themselves, then of the numbers beside them.
 Dtype common_dtype(std::span<const Operand> operands, Rules rules);
-// The common dtype, or one that holds a number which this one does not, in comparisons; elsewhere
-// NumPy refuses such numbers and PyTorch wraps them.
+// The common dtype, or for comparisons a wider one that holds a number which it does not hold.
+// For other ops NumPy refuses such numbers and PyTorch wraps them.
 Dtype room_for_numbers(OpId op, Dtype common, std::span<const Operand> operands, Rules rules);
 bool is_comparison(OpId op);
 std::string_view op_name(OpId op);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// See loops.h.
+// Orders the dimensions of loop nests over strided operands and merges those that can be.
 #include "src/base/loops.h"
 
 #include <cstdlib>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What is said of a call that was refused, and where the thread finds it.
+// The message about a call that was refused, and where the thread finds it.
 #include "src/capi/call.h"
 
 #include <algorithm>
@@ -19,8 +19,8 @@ namespace {
 
 constexpr size_t kMessageBytes = 1024;
 
-// What failed last on a thread. Taken from the heap, for space beside a thread's own variables is
-// scarce in a library that is loaded late; kept until the thread ends.
+// The last error of a thread. On the heap, because a library that is loaded late has little space
+// for thread-local variables; kept until the thread ends.
 struct LastError {
   const char* shown = "";
   char* owned = nullptr;

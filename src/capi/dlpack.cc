@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Lends tensors by DLPack and borrows those of others, whose every field is taken for hostile.
+// Lends tensors by DLPack, and borrows those of others after checking every field.
 #include "hologram/dlpack.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ static_assert(sizeof(void*) != 8 || (sizeof(DLTensor) == 48 && sizeof(DLManagedT
                                      sizeof(DLManagedTensorVersioned) == 80),
               "the layout of DLPack 1.x");
 
-// What the kernels have been written for.
+// The most dimensions that the kernels support.
 constexpr int kMaxDims = 64;
 
 // One allocation: the descriptor, the reference that it stands for, shape and strides.
@@ -108,7 +108,7 @@ Shape checked_strides(const DLTensor& in, const Shape& shape, int64_t numel, int
     const auto at = static_cast<size_t>(d);
     int64_t bytes = 0;
     const bool fits = !__builtin_mul_overflow(in.strides[d], item, &bytes);
-    // A stride over which nothing steps may be any number, and some libraries set a wild one.
+    // The stride of a dimension of one element may be any number; some libraries leave it unset.
     if (!fits && (numel == 0 || shape[at] == 1)) continue;
     if (!fits) {
       refuse(ErrorKind::kInvalidArgument, "strides[", d, "] is ", in.strides[d],
@@ -141,7 +141,7 @@ Extent checked_extent(const DLTensor& in, const Shape& shape, const Shape& strid
   overflow = __builtin_mul_overflow(low, item, &below) || overflow;
   overflow = __builtin_add_overflow(high, 1, &above) || overflow;
   overflow = __builtin_mul_overflow(above, item, &above) || overflow;
-  // In unsigned arithmetic a carry is what says that the address space ends in between.
+  // The sum is unsigned: a carry says that the memory passes the end of the address space.
   const auto data = reinterpret_cast<uintptr_t>(in.data);
   uintptr_t first = 0;
   uintptr_t start = 0;

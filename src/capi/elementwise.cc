@@ -23,7 +23,7 @@ struct Float {
   float number = 0.0f;
 };
 
-// The way of the few that cannot be recorded: another party knows the address, or execution is
+// For ops that cannot be recorded, because other code knows an address or execution is
 // immediate.
 [[gnu::noinline]] void run_at_once(OpId op, const std::optional<BufferUse>* inputs,
                                    const double* numbers, int arity, const BufferUse& out,

@@ -18,7 +18,7 @@ namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// Of digits that lie outside what a type holds: whether they are too large, rather than too small.
+// For digits out of the range of a type: true where they are too large, false where too small.
 bool is_beyond(const char* at, const char* end) {
   int64_t exponent = 0;  // of the first digit that is not 0
   bool point = false;
@@ -183,7 +183,7 @@ T to_number(const Reader& reader, const char* start, const char* stop) {
 template <class T>
 std::vector<char> parse(std::string_view text, Dtype dtype, int64_t most) {
   std::vector<char> bytes;
-  // A number takes a character and what parts it from the next.
+  // Each number takes at least a digit and a separator.
   bytes.reserve(std::min<size_t>(text.size() / 2 + 1, static_cast<size_t>(most)) * sizeof(T));
   const auto append = [&bytes](T value) {
     const auto* first = reinterpret_cast<const char*>(&value);
@@ -235,7 +235,7 @@ char* print(const void* elements, int64_t n, size_t* size, bool is_bool) {
     char* const start = at;
     at = std::to_chars(at, text + room, value).ptr;
     if constexpr (!std::is_integral_v<T>) {
-      // Readers that tell integers from others by the text get what they gave.
+      // With a point, so that readers that guess the type by the text find a floating one.
       if (std::string_view(start, static_cast<size_t>(at - start)).find_first_of(".e") ==
           std::string_view::npos) {
         *at++ = '.';

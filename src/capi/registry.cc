@@ -97,7 +97,7 @@ uint64_t Registry::publish(Slot* slot, const Entry& entry) noexcept {
   slot->device.store(entry.device, std::memory_order_release);
   const uint64_t free_state = slot->state.load(std::memory_order_relaxed);
   const uint64_t tag = uint64_t{static_cast<uint8_t>(entry.kind)} << 28 | generation_of(free_state);
-  // From the store on, whoever clears the registry may free the slot and others may take it.
+  // From the store on, a thread that clears the registry may free the slot, and others take it.
   const uint64_t handle = tag << 32 | slot->index;
   live_.fetch_add(1, std::memory_order_relaxed);
   slot->state.store(tag << 32 | 1, std::memory_order_release);
@@ -107,7 +107,7 @@ uint64_t Registry::publish(Slot* slot, const Entry& entry) noexcept {
 // The last use is gone.
 void Registry::destroy(Slot* slot) noexcept {
   drop(slot->entry.kind, std::exchange(slot->entry.object, nullptr));
-  // Generations are not used twice, so a slot that has had all of them rests.
+  // Generations are not used twice, so a slot that has had all of them is not used again.
   if (generation_of(slot->state.load(std::memory_order_relaxed)) != kGenerationMask) {
     give_slot(slot);
   }

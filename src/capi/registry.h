@@ -32,7 +32,7 @@ struct Entry {
 // A handle is kind (4 bits), generation (28), index of a slot (32). A slot's state is the upper
 // half of the handle that it stands for, with kind kFree when there is none, and below it a count
 // of users, of which the handle itself is one. So one compare-and-swap finds that a handle is valid
-// and keeps its object alive; whoever drops the last use destroys the object. Nothing ever waits.
+// and keeps its object alive; the thread that drops the last use destroys it. Nothing ever waits.
 struct alignas(64) Slot {
   std::atomic<uint64_t> state;
   std::atomic<Device*> device;  // entry.device, for readers that take no use

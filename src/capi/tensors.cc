@@ -27,7 +27,7 @@ void check_reach(const Tensor& tensor, const BufferUse& used) {
   }
 }
 
-// Once the descriptor is taken nothing can fail any more, so that its owner is never in doubt.
+// Nothing can fail after the descriptor is taken, so that its owner is always known.
 template <class Borrow>
 uint64_t import_tensor(Borrow&& borrow) {
   auto object = std::make_unique<Tensor>();

@@ -38,7 +38,7 @@ void check_nbytes(const BufferUse& used, const void* bytes, size_t nbytes) {
   if (nbytes != 0) not_null(bytes, "bytes", "that many bytes");
 }
 
-// Two values that one dtype tells apart from a number that it cannot hold.
+// Whether the integer type T holds the value without its fraction.
 template <class T>
 bool fits(double value) {
   // The bound above is a power of two, so it is exact where the largest value itself is not.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// See cells.h.
+// Cuts the bytes of slots into cells, and keeps trees over the cells of each slot.
 #include "src/circuit/cells.h"
 
 namespace hologram::circuit {

@@ -234,7 +234,7 @@ class Fuser {
     graph_.for_reads(n, [&](const Region& region, int k) {
       // Who comes after its write comes after it.
       const bool writes_there = n.call < 0 ? region.same_places(n.out) : use_of(n, k).writes();
-      // Nor does it matter to anybody where nothing is written later.
+      // Where nothing is written later the read orders nothing.
       if (writes_there || graph_.newest.most(region.cells) <= index) return;
       hazards_.readers.add(region.cells, {index, k});
     });

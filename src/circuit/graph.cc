@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// From records to SSA, see graph.h.
+// Makes the SSA form of the records of a tape.
 #include "src/circuit/graph.h"
 
 #include <unordered_map>
@@ -225,7 +225,7 @@ class Liveness {
     node.stored |= graph_.has_output(node) && region.cells == node.out.cells;
   }
 
-  // Nobody after the node sees what is there before it.
+  // No later node sees what is there before this one.
   void cover(const Region& region) {
     if (region.map.is_flat()) {
       wanted_.set(region.cells, 0);

@@ -122,7 +122,7 @@ struct Kernel {
 
 struct PlanStats {
   int ops = 0;                // records
-  int dead = 0;               // of them, those whose results nobody sees
+  int dead = 0;               // of them, those whose results are never read
   int kernels = 0;            // each bound to its memory and run
   int groups = 0;             // of them: those of one stage with equal programs are one
   int live_values = 0;        // of the kernel with most

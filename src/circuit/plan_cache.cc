@@ -140,7 +140,7 @@ void PlanCache::note_code(const Plan& plan) {
   const auto found = entries_.find(plan.cache_hash);
   Entry* entry = found != entries_.end() ? found->second.get() : nullptr;
   while (entry != nullptr && entry->plan.get() != &plan) entry = entry->same_hash.get();
-  if (entry == nullptr) return;  // forgotten, or nobody's
+  if (entry == nullptr) return;  // forgotten, or without an owner
   bytes_ += bytes - entry->code_bytes;
   entry->bytes += bytes - entry->code_bytes;
   entry->code_bytes = bytes;

@@ -16,7 +16,7 @@
 
 namespace hologram::circuit {
 
-// One for the process. Any thread may call; a plan lives as long as somebody holds it. Plans of one
+// One for the process. Any thread may call; a plan lives as long as a reference to it. Plans of one
 // owner are handed out to that owner only, because running one changes it.
 class PlanCache {
  public:

@@ -2,7 +2,7 @@
 // Rewrites the graph: laws, common subexpressions, copies and round trips of conversions.
 //
 // A node that equals something else is replaced in those who read it. Only what stays in place all
-// through the circuit may stand for it: a result that nobody writes over, memory that nobody
+// through the circuit may stand for it: a result that no op writes over, memory that no op
 // writes. A node whose own memory is wanted becomes a copy.
 #include "src/circuit/rewrite_rules.h"
 
@@ -317,7 +317,7 @@ class Rewriter {
       result.node = at->second;
       return result;
     }
-    // What is written over does not last: nobody may read it in place of another.
+    // What is written over does not last: no op may read it in place of another.
     if (!node.clobbered) seen_.emplace(hash(node), index);
     return std::nullopt;
   }

@@ -115,7 +115,7 @@ struct Record {
 
 // What a slot is when the circuit is sealed.
 enum SlotState : uint8_t {
-  kSlotLive = 1,   // somebody outside may still read the buffer
+  kSlotLive = 1,   // code outside the circuit may still read the buffer
   kSlotFresh = 2,  // nothing was written before this circuit: its first contents are undefined
 };
 
@@ -190,7 +190,7 @@ class Tape {
     return static_cast<uint64_t>(kind) | static_cast<uint64_t>(dtype) << 2 |
            static_cast<uint64_t>(number) << 8 | uint64_t{slot} << 16;
   }
-  // Room for so many words and immediates more.
+  // Makes room for that many words and immediates more.
   uint64_t* make_room(size_t words, size_t immediates);
 
   std::vector<uint64_t> words_;  // the first used_ count; the others are room

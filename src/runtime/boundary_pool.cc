@@ -51,7 +51,7 @@ Keeper& keeper() {
 void lock_keeper() { keeper().mutex.lock(); }
 void unlock_keeper() { keeper().mutex.unlock(); }
 
-// The child has one thread; the pools of the others are as good as those of ended ones.
+// The child has one thread; it may use the pools of the others, as of threads that ended.
 void after_fork_in_child() {
   Keeper& k = keeper();
   k.spare = nullptr;

@@ -36,7 +36,7 @@ struct BufferAccess {
 Buffer* take_header(Device& device, size_t nbytes);
 void give_header(Buffer* buffer) noexcept;
 
-// Gives a deferred buffer the memory of `donor`, a buffer of at least its size that nobody else
+// Gives a deferred buffer the memory of `donor`, a buffer of at least its size that no one else
 // holds; the donor is released with it.
 void adopt_memory(Buffer* buffer, Buffer* donor) noexcept;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// See capture.h.
+// Puts the records of a thread on the tape of a circuit made by hand.
 #include "src/runtime/capture.h"
 
 #include "hologram/error.h"
@@ -41,7 +41,7 @@ uint32_t Capture::slot_of(Buffer* buffer, bool writes) {
     const bool value = buffer->data() == nullptr && buffer->nbytes() != 0 &&
                        buffer->recorded_epoch() == 0 && buffer->pool() == PoolKind::kDeferred;
     slots_.push_back({BufferRef::share(buffer), false, value});
-    // Work outside is refused, and so is whoever wants to see bytes; see materialize_slowly().
+    // Work outside is refused, and so are reads of its bytes; see materialize_slowly().
     if (value) {
       BufferAccess::recorded(buffer).fetch_or(kExported | kPlaceholder, std::memory_order_relaxed);
     }

@@ -18,7 +18,7 @@ class Recorder;
 // not have the thread, it starts again.
 class CircuitWorker {
  public:
-  // How often it looks: a circuit that nobody asks for waits once to twice as long.
+  // How often it looks: a circuit that no thread asks for waits once to twice as long.
   static constexpr int64_t kLookEvery = 25'000'000;
 
   explicit CircuitWorker(Recorder& recorder) : recorder_(recorder) {}
@@ -26,8 +26,8 @@ class CircuitWorker {
   CircuitWorker(const CircuitWorker&) = delete;
   CircuitWorker& operator=(const CircuitWorker&) = delete;
 
-  // Whether there is to be one: not where HOLOGRAM_WORKER=0, nor with one processor, nor when the
-  // process ends.
+  // Whether this process has a worker: not where HOLOGRAM_WORKER=0, not with one processor, and not
+  // when the process ends.
   bool exists() const;
   // Whether it would begin soon if it were called: false on a machine busy with others' work, or
   // with threads that another runtime of this process keeps spinning.
@@ -36,7 +36,7 @@ class CircuitWorker {
   void call();
   // Whether it is running circuits one after another.
   bool is_running() const { return running_.load(std::memory_order_relaxed); }
-  // It ran for so long while it had the processor for less.
+  // Notes that it ran for `wall` ns and had a processor for `processor` ns of them.
   void ran(int64_t wall, int64_t processor);
 
   void stop(bool join);
@@ -48,7 +48,7 @@ class CircuitWorker {
   static void* main(void* self);
   void loop();
   void start();
-  // Until called, and when that was, if it slept; true where it found work by itself.
+  // Waits until called, and notes when that was if it slept; true where it found work itself.
   bool sleep(uint32_t seen, int64_t& called_at);
 
   Recorder& recorder_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// See contention_monitor.h.
+// Measures how late workers answer, and for how long to leave them alone after that.
 #include "src/runtime/contention_monitor.h"
 
 #include <fcntl.h>
@@ -17,12 +17,12 @@ constexpr int64_t kMillisecond = 1000 * kMicrosecond;
 
 constexpr int64_t kShortestRest = 20 * kMillisecond;
 constexpr int64_t kLongestRest = 500 * kMillisecond;
-constexpr int64_t kLossShare = 10;  // rest this many times what was lost
+constexpr int64_t kLossShare = 10;  // the rest lasts this many times the lost time
 constexpr int64_t kLateWait = 150 * kMicrosecond;
 constexpr double kLateWake = 500.0 * kMicrosecond;
 constexpr int64_t kOwnLookEvery = 10 * kMillisecond;
-// When a look comes later than that, the time before was mostly not ours: another runtime's threads
-// may have had it.
+// A look that comes later than this says little: for most of the time before, another runtime's
+// threads may have run here.
 constexpr int64_t kLateLook = kOwnLookEvery / 2;
 constexpr int64_t kTestEvery = 50 * kMillisecond;
 
@@ -75,7 +75,7 @@ void ContentionMonitor::look_at_own_waiting(int64_t now) {
   const long long waited_since = waited - w.waited;
   w.ran = ran;
   w.waited = waited;
-  // A tenth of the time in the queue: others want this processor, so they want the rest as well.
+  // A tenth of the time in the queue: other processes use this processor, so probably all of them.
   if (!is_first && waited_since > kMillisecond && waited_since * 9 > ran_since) {
     rest_until_.store(
         std::max(rest_until_.load(std::memory_order_relaxed), now + 5 * kOwnLookEvery),
@@ -102,7 +102,7 @@ bool ContentionMonitor::job_ended(int64_t now, int64_t wait, int64_t fair) {
 void ContentionMonitor::worker_woke(int64_t now, int64_t latency) {
   last_news_.store(now, std::memory_order_relaxed);
   const double before = wake_latency_.load(std::memory_order_relaxed);
-  // One very late wake-up should show, but not for ever.
+  // One very late wake-up counts, but not for ever.
   const double sample = std::min(static_cast<double>(latency), 4 * kLateWake);
   const double average = before + 0.2 * (sample - before);
   wake_latency_.store(average, std::memory_order_relaxed);

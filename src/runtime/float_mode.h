@@ -14,8 +14,8 @@ namespace hologram::internal {
 inline constexpr uint32_t kDefaultFloatMode = 0;
 
 #if defined(__SSE__)
-// Of MXCSR: flush to zero, rounding, denormals are zero. Exceptions are no part of a mode: which
-// ones happened is nothing that results depend on, and kernels raise none.
+// Of MXCSR: flush to zero, rounding, denormals are zero. Exceptions are no part of a mode: results
+// do not depend on which ones happened, and kernels raise none.
 inline constexpr uint32_t kFloatModeBits = 0xe040;
 inline constexpr uint32_t kNoFloatExceptions = 0x1f80;
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Waiting for a word of memory to change, and waking who waits.
+// Waits for a word of memory to change, and wakes the threads that wait.
 #pragma once
 
 #include <linux/futex.h>

@@ -26,8 +26,8 @@ class IdleSpin {
     }
     return false;
   }
-  // The pause is over: called at that time, or, if that is 0, now. What waking took is no part of
-  // it, since it is longer than the pauses that are worth spinning through.
+  // The pause ended at `called_at`, or now if that is 0. The time of the wake-up does not count: it
+  // is longer than the pauses that are worth spinning through.
   void learn(int64_t called_at) {
     const int64_t idle = (called_at != 0 ? called_at : now_ns()) - since_;
     length_ = idle < kLongest ? std::min(kLongest, std::max(length_, 2 * idle))

@@ -49,7 +49,7 @@ void unlink(LargePool& p, Buffer* b) {
 
 Buffer* take_cached(LargePool& p, int first) {
   std::lock_guard lock(p.mutex);
-  // The next class up wastes little more; beyond it a fresh mapping is the better bargain.
+  // A block of the next class wastes little; instead of a larger one a new mapping is better.
   for (int bin = first; bin < std::min(first + 2, kBins); ++bin) {
     if (Buffer* b = p.free[bin]; b != nullptr) {
       unlink(p, b);

@@ -137,7 +137,7 @@ Buffer* device_allocate(Device& device, size_t nbytes) {
   if (b == nullptr) {
     empty_cache();
     b = attempt();
-    // Eagerly, values that recorded work alone needs would be gone by now.
+    // Eager execution would have released values that only recorded work needs.
     if (b == nullptr && release_recorded(device)) {
       empty_cache();
       b = attempt();
@@ -292,7 +292,7 @@ Buffer* allocate_deferred(Device& device, size_t nbytes) {
     b = list.head;
     list.head = Access::next(b);
     --list.count;
-    // Thousands of headers may be under way, more than the nearest cache holds.
+    // Thousands of headers may be in use, more than the nearest cache holds.
     __builtin_prefetch(list.head, 1);
     internal::start(b, device, nbytes);
   } else {

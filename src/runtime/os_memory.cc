@@ -24,7 +24,7 @@ std::atomic<int64_t> reserved_total{0};
 std::atomic<int64_t> os_allocations{0};
 std::atomic<int64_t> os_frees{0};
 
-// 0: not asked for; the machine decides.
+// 0: no limit was set; the machine decides.
 std::atomic<size_t> user_limit{0};
 std::atomic<bool> user_limit_read{false};
 
@@ -159,7 +159,7 @@ void* os_map(size_t bytes) {
   const size_t before = (kHugePage - reinterpret_cast<uintptr_t>(start) % kHugePage) % kHugePage;
   if (before != 0) munmap(start, before);
   if (before != slack) munmap(start + before + bytes, slack - before);
-  madvise(start + before, bytes, MADV_HUGEPAGE);  // a wish: kernels without it still work
+  madvise(start + before, bytes, MADV_HUGEPAGE);  // a hint: kernels without it still work
   return start + before;
 }
 

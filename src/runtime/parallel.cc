@@ -2,13 +2,13 @@
 // Worker threads that claim tiles of published jobs from a shared counter.
 //
 // A job sits in a slot whose `word` holds how many threads may take part and how many tiles are
-// left; taking tiles is one compare-and-swap of that word. Whoever succeeds holds part of the job
-// the slot describes at that moment, whatever it saw before, so a late worker can never touch a job
+// left; taking tiles is one compare-and-swap of that word. Success gives it a part of the job that
+// the slot describes then, whatever it saw before, so a late worker can never touch a job
 // that is over: its swap fails or finds another job's tiles, which it may then run. The caller
 // waits only for tiles that were taken and not finished.
 //
-// A job of a thread that runs circuits beside the program also has a place for one guest, whoever
-// waits for it: a bit of the word says so.
+// A job of a thread that runs circuits beside the program also has a place for one guest, a
+// thread that waits for it: a bit of the word says so.
 #include "hologram/parallel.h"
 
 #include <pthread.h>
@@ -47,8 +47,8 @@ constexpr uint64_t kGuestBit = uint64_t{1} << 63;
 constexpr int64_t kWaitSpin = 30'000;
 // How long the threads of a lent team spin after a region of their own.
 constexpr int64_t kTeamSpins = 5'000'000;
-// On a busy machine workers are asked only for what is left after this long, if that much is left:
-// then even a lost time slice costs less than they bring.
+// On a busy machine workers are asked only after a job has run this long and as much is left: then
+// a lost time slice costs less than they save.
 constexpr int64_t kWorthAskingAnyway = 4'000'000;
 
 constinit thread_local int t_depth = 0;
@@ -86,8 +86,8 @@ bool claim(JobSlot& slot, std::conditional_t<is_guest, int&, int> id, int64_t& b
   }
 }
 
-// Runs claimed tiles; when they throw, keeps the first error and takes all that is left. Returns
-// how many tiles are thereby settled.
+// Runs claimed tiles; when one throws, keeps the first error and takes all tiles that are left.
+// Returns how many tiles are finished by that.
 int64_t run_claimed(JobSlot& slot, int id, int64_t begin, int64_t end) {
   const FloatModeScope mode(slot.float_mode);
   try {
@@ -117,7 +117,7 @@ void call_children(WorkerPool& p, int id, int threads) {
   }
 }
 
-// Tells the caller of a job.
+// Counts finished tiles, and wakes the caller of the job if it waits.
 void settle(JobSlot& slot, int64_t tiles) {
   slot.finished.fetch_add(tiles, std::memory_order_seq_cst);
   // The job may be over from here on; a wake-up that hits the slot's next user is harmless.
@@ -277,7 +277,7 @@ void await(JobSlot& slot, int64_t target) {
 }
 
 // A job as the members of a lent team see it. Its slot is none of the pool's: a worker that came by
-// would take a member's number, and nobody would wait for it.
+// would take a member's number, and no thread would wait for it.
 struct TeamJob {
   const void* caller;  // a thread-local address that tells the caller from the others
   JobSlot slot{};
@@ -375,7 +375,7 @@ ThreadTeam lent_team(WorkerPool& p, int64_t now) {
 }
 
 // For a thread beside the program: never on a lent team, which is tied to the threads that program
-// knows of, and with a place left for whoever comes to wait.
+// knows of, and with a place left for a thread that comes to wait.
 void run_beside(WorkerPool& p, int64_t tiles, int threads, TileFunction function, void* context,
                 int64_t start) {
   int helpers = 0;
@@ -430,7 +430,7 @@ void run_tiles(int64_t tiles, int max_threads, TileFunction function, void* cont
     threads = static_cast<int>(std::min<int64_t>(threads, tiles - begin));
   }
   if (const ThreadTeam team = lent_team(p, start); team != nullptr) {
-    // Always as many as are wished for: a team that changes its size starts and ends threads.
+    // Always the same number: a team that changes its size starts and ends threads.
     return run_on_team(p, team, begin, tiles, wish, function, context, start);
   }
   threads = std::min(threads, ensure_workers(p, threads - 1) + 1);

@@ -166,8 +166,8 @@ bool Recorder::keeps_too_much() const {
   }
   OpenCircuit& circuit = *open_;
   const auto slot = static_cast<uint32_t>(circuit.slots.size());
-  // What earlier circuits write has memory by the time that this one runs. Whoever writes it
-  // without recording that gives it memory first.
+  // What earlier circuits write has memory by the time that this one runs. Code that writes it
+  // without recording gives it memory first.
   const bool backed = (word & kWritten) != 0 || buffer->data() != nullptr;
   const bool fresh = !backed && Access::pool(buffer) == PoolKind::kDeferred;
   circuit.slots.push_back({buffer, fresh});
@@ -195,7 +195,7 @@ bool Recorder::keeps_too_much() const {
   return has_slots(static_cast<size_t>(count));
 }
 
-// With the record lock held. False where the circuit cannot name so many buffers more.
+// With the record lock held. False where the circuit cannot name `count` buffers more.
 [[gnu::always_inline]] inline bool Recorder::has_slots(size_t count) {
   std::vector<OpenCircuit::Slot>& slots = open_->slots;
   if (slots.capacity() - slots.size() < count) [[unlikely]] {

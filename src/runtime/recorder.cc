@@ -312,7 +312,7 @@ void Recorder::hand_over() {
   hand_over(lock);
 }
 
-// With the record lock held, of a circuit that wanted too much memory: what nobody can see by now
+// With the record lock held, of a circuit that wanted too much memory: what no code can see by now
 // needs none.
 void Recorder::forget_what_died(OpenCircuit& circuit) {
   auto* states = reinterpret_cast<uint8_t*>(circuit.states.data());
@@ -324,7 +324,7 @@ void Recorder::forget_what_died(OpenCircuit& circuit) {
 }
 
 // With the run lock held: runs the first circuit of the queue. False if it stays there: memory was
-// not enough, or it failed and `keeps` says that its error is for whoever asks next. An error that
+// not enough, or it failed and `keeps` says that the next thread that asks gets its error. One that
 // is not kept is put in `error`.
 bool Recorder::run_first(std::exception_ptr& error, bool keeps) {
   {
@@ -361,7 +361,7 @@ bool Recorder::run_first(std::exception_ptr& error, bool keeps) {
   return false;
 }
 
-// With the run lock held: everything that can fail for want of memory. Sets plan_ at its end.
+// With the run lock held: everything that can fail for lack of memory. Sets plan_ at its end.
 void Recorder::prepare() {
   OpenCircuit& circuit = *running_;
   const size_t count = circuit.slots.size();

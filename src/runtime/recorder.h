@@ -29,12 +29,12 @@ inline constexpr int kSlotShift = 4;
 inline constexpr uint64_t kSlotMask = 0xffff;
 inline constexpr uint64_t kFlagsMask = 0xf;
 inline constexpr uint64_t kExported = 1;  // foreign code has an address in it, see exports_
-inline constexpr uint32_t kForever = std::numeric_limits<uint32_t>::max();  // so many exports
+inline constexpr uint32_t kForever = std::numeric_limits<uint32_t>::max();  // of exports
 inline constexpr uint64_t kWritten = 2;  // an op that writes it was recorded
 // 4: Buffer::kWrittenByRecorded.
 inline constexpr uint64_t kPlaceholder = 8;  // stands for a value of a Circuit, never has memory
 
-// When a circuit is run though nobody asked.
+// When a circuit is run though no thread asked for it.
 //
 // Ops: more of them fuse no better, while a plan is made, hashed and compared in time that grows
 // with their number. Kept bytes: memory that programs have given up and only the circuit holds is
@@ -62,7 +62,7 @@ enum class Why : uint8_t {
   kMemory,   // as kPassing, but gives up where it would wait for a thread that waits for this one
   kCall,     // its calls are worth the worker's while
   kMode,     // what comes next is called by a thread that rounds in another way
-  kAge,      // nobody recorded or asked for a while
+  kAge,      // no thread recorded or asked for a while
 };
 
 // A circuit being recorded, or sealed and not yet run.
@@ -96,9 +96,9 @@ struct OpenCircuit {
   int threads = 1;  // num_threads() of the thread that sealed it
   Why why = Why::kAsked;
   const char* cause = nullptr;  // for traces
-  int64_t sealed_ns = 0;        // 0: nobody watched
+  int64_t sealed_ns = 0;        // 0: no trace was on
   void* observed = nullptr;     // LaunchObserver::share
-  // The worker could not run it: for want of memory, or there is an error and it did run.
+  // The worker could not run it: there was no memory, or it did run and there is an error.
   bool stalled = false;
   std::exception_ptr error;
   std::unique_ptr<OpenCircuit> next;
@@ -216,10 +216,10 @@ class Recorder {
   void run_prepared();
   // Runs the circuit and compares every result with those of its ops run one by one.
   void run_checked();
-  // In trace.cc. Runs plan_ launch by launch; false, with nothing run, where nobody wants that.
+  // In trace.cc. Runs plan_ launch by launch; false, with nothing run, where no trace is on.
   [[gnu::noinline]] bool run_watched();
 
-  // What the worker does: runs the first circuit that waits, if nobody else is at it; seals the
+  // What the worker does: runs the first circuit that waits, if no other thread is at it; seals the
   // open one if nothing was recorded since it last looked; says that it looks no more.
   friend class CircuitWorker;
   enum class Look { kQuiet, kBusy, kDue };

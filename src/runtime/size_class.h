@@ -17,7 +17,7 @@ inline constexpr size_t kMaxSmall = size_t{1} << 20;
 // Headers that have no memory of their own: zero-byte, foreign and boundary buffers.
 inline constexpr int kBareClass = kSmallClasses;
 inline constexpr int kCachedClasses = kSmallClasses + 1;
-// Sizes up to 2^48 bytes; beyond that no machine can say yes.
+// Sizes up to 2^48 bytes; no machine has more.
 inline constexpr int kSizeClasses = kLinearSizes + (48 - 9) * 8;
 inline constexpr size_t kMaxRequest = size_t{1} << 48;
 

@@ -8,7 +8,7 @@
 
 namespace hologram::internal {
 
-// Costs half of what std::mutex does when nobody else wants it. A waiter gives its time slice away
+// Costs half of what std::mutex does when no other thread waits. A waiter gives its time slice away
 // after a while, for the holder may be waiting for a processor.
 class SpinLock {
  public:

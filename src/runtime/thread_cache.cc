@@ -22,7 +22,7 @@ namespace {
 
 using Access = BufferAccess;
 
-// Set once the cache of this thread is gone; what still comes goes to the shared lists.
+// Set when the cache of this thread is gone; later blocks go to the shared lists.
 constinit thread_local bool t_ended = false;
 
 constexpr size_t kListBytes = size_t{512} << 10;  // kept in one list at most

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Runs watched circuits launch by launch, and keeps what the open traces are to know of them.
+// Runs circuits launch by launch for traces and profilers, and keeps their times and causes.
 #include "hologram/trace.h"
 
 #include <sys/syscall.h>
@@ -31,7 +31,7 @@ constinit thread_local const char* t_cause = nullptr;
 
 using TracePtr = std::shared_ptr<const CircuitTrace>;
 
-// Open traces, and the shapes of the plans that they have met.
+// Open traces, and the shapes of the plans that ran while they were open.
 class Traces {
  public:
   static Traces& get() {
@@ -255,7 +255,7 @@ bool Recorder::run_watched() {
       trace->times.reserve(plan_->parts.size());
     }
   } catch (const std::bad_alloc&) {
-    return false;  // what can run does, even if nobody can be told
+    return false;  // what can run does, even if its trace has no memory
   }
 
   const circuit::Bindings bindings{bound_.data(), running_->tape.immediates().data()};

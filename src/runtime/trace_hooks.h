@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the recorder asks before it runs a circuit: does anybody watch?
+// What the recorder asks before it runs a circuit: is a trace or a profiler on?
 #pragma once
 
 #include <cstdint>

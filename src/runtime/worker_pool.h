@@ -74,7 +74,7 @@ struct WorkerPool {
   ContentionMonitor judge;
   std::atomic<bool> always_ask{false};
   std::atomic<ThreadTeam> team{nullptr};
-  std::atomic<int64_t> team_spins_until{0};  // for whichever thread
+  std::atomic<int64_t> team_spins_until{0};  // for any thread
   std::atomic<int> beside{0};                // threads that run circuits beside the program
   std::atomic<int (*)()> count_source{nullptr};
   std::atomic<int64_t> team_tiles{0};

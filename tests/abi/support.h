@@ -21,7 +21,7 @@ namespace hologram::capi_test {
     EXPECT_EQ(call, status) << #call;                    \
     EXPECT_EQ(std::string(hologram_last_error()), text); \
   } while (false)
-// Likewise where the message only contains `text`.
+// The same where the message only contains `text`.
 #define EXPECT_REFUSED_WITH(call, status, text)                                 \
   do {                                                                          \
     EXPECT_EQ(call, status) << #call;                                           \

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The example of hologram_torch.nn: its two models learn alike."""
+"""The example of hologram_torch.nn: its two models learn the same."""
 
 from __future__ import annotations
 

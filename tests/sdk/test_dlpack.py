@@ -173,7 +173,7 @@ def test_a_capsule_gives_its_memory_once() -> None:
         assert first.tolist() == [1, 1, 1]
 
 
-def test_a_capsule_that_nobody_takes_gives_its_memory_back() -> None:
+def test_a_capsule_without_a_consumer_gives_its_memory_back() -> None:
     testing.empty_cache()
     before = testing.allocated_bytes()
     t = hg.ones(100_000)

@@ -154,7 +154,7 @@ def test_a_lent_tensor_defers_again_once_all_is_given_back() -> None:
         assert x.tolist() == [2.0] * 16
 
 
-def test_memory_that_was_freed_is_nobodys() -> None:
+def test_memory_that_was_freed_has_no_owner() -> None:
     for _ in range(50):
         x = hg.ones(5000, "float32") * 2
         taken = hg.asarray(np.asarray(x)[2500:])

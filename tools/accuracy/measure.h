@@ -37,7 +37,7 @@ struct Finding {
   double mean_ulp() const { return count ? sum_ulp / static_cast<double>(count) : 0; }
 };
 
-// What a wrong NaN, infinity or sign of zero counts as.
+// The error that a wrong NaN, infinity or sign of zero counts as.
 inline constexpr double kWrongSpecial = std::numeric_limits<double>::infinity();
 
 template <class T>
@@ -109,7 +109,7 @@ class Sampler {
   using Limits = std::numeric_limits<T>;
   using Bits = std::conditional_t<std::is_same_v<T, float>, uint32_t, uint64_t>;
 
-  // Where terms may cancel, an overflow on the way is the definition's business: no huge values.
+  // No huge values where terms may cancel: the definition itself may overflow there.
   std::span<const T> special_values() const {
     static const std::vector<T> moderate_values = [] {
       std::vector<T> v;

@@ -16,7 +16,7 @@ def torch_minor() -> str:
     found = re.match(r"\d+\.\d+", version("torch"))
     if found is None:
         raise RuntimeError(
-            f"the installed torch has a version nobody can read: {version('torch')!r}"
+            f"the installed torch's version does not begin with two numbers: {version('torch')!r}"
         )
     return found.group()
 

@@ -21,7 +21,7 @@ class Named(NamedTuple):
 
 
 class Birth(NamedTuple):
-    """When an operator made a buffer, and what to call it where nobody has a name for it."""
+    """When an operator made a buffer, and what to call it where no tensor has a name for it."""
 
     ns: int
     named: Named
@@ -97,7 +97,7 @@ class Op:
     operands: list[Operand]
     kernel: int | None = None  # which runs it
     output: str | None = None  # the buffer where its result stays visible
-    state: str = "runs"  # 'runs', 'dead' (nobody sees the result) or 'folded' (needs no work)
+    state: str = "runs"  # 'runs', 'dead' (no one reads its result) or 'folded' (needs no work)
     label: str = ""  # the operator that recorded it, where known
     tensor_shape: list[int] | None = None  # of that operator's result
 
@@ -202,6 +202,7 @@ class Launch:
     begin_ns: int = 0
     end_ns: int = 0
     first: bool = False
+    warm_ns: int = 0  # how long it took in a later call; 0: not known
 
     @property
     def ns(self) -> int:

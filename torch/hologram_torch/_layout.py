@@ -29,7 +29,8 @@ class Group:
     members: list[Kernel]
     launches: int = 0
     ns: int = 0
-    first: bool = False  # the time is that of a first run
+    warm_ns: int = 0  # of a later call; 0: not known
+    first: bool = False  # `ns` is the time of a first run
 
     @property
     def bytes(self) -> int:
@@ -102,6 +103,7 @@ def group_kernels(circuit: Circuit) -> list[Group]:
         group = of_kernel[launch.kernels[0]]
         group.launches += 1
         group.ns += launch.ns
+        group.warm_ns += launch.warm_ns
         group.first = group.first or launch.first
     return list(groups.values())
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Keep ``torch.save`` from ending deferred execution of what it saves.
 
-It asks every storage for its address, to find those that are shared. Whoever has an address may
+It asks every storage for its address, to find those that are shared. Code that has an address may
 write there unseen, so ops on such storages run at their call from then on; torch.save does not.
 """
 

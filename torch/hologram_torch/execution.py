@@ -37,7 +37,7 @@ def _set_mode(mode: str) -> None:
 class execution:
     """Choose how ops run: call it to set the mode, or use it as a context manager.
 
-    'deferred' lets ops wait until somebody looks at their results, and run then as fused kernels.
+    'deferred' lets ops wait until their results are read, and runs them then as fused kernels.
     'eager' runs each at its call, as do versions of PyTorch before 2.13. Results are the same.
     ``HOLOGRAM_EXECUTION`` sets the initial mode. Leaving 'deferred' runs what waits. The mode is
     one for all threads.

@@ -8,7 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -45,15 +47,19 @@ class Explanation:
     """What one call of a function did on the device.
 
     ``print`` shows a table, notebooks show the drawing. ``circuits`` are in the order in which they
-    ran; each has ``before`` (the recorded ops), ``after`` (the kernels) and ``stats``.
+    ran; each has ``before`` (the recorded ops), ``after`` (the kernels) and ``stats``. ``warm``
+    adds the times of later calls.
     """
 
     result: Any
+    _again: Callable[[], Any] = field(repr=False)  # calls the function again
     ops: Counter[str] = field(default_factory=Counter)
     fallbacks: dict[str, int] = field(default_factory=dict)
     circuits: list[Circuit] = field(default_factory=list)
     name: str = ""
     ns: int = 0  # from the call to the last result
+    warm_ns: int = 0  # the same of later calls, their median; 0: warm() was not called
+    warm_runs: int = 0  # of how many calls
     _calls: list[_Call] = field(default_factory=list, repr=False)
 
     @property
@@ -69,12 +75,42 @@ class Explanation:
     @property
     def stats(self) -> dict[str, Any]:
         """Sums over the circuits: ops_recorded, kernels_run, bytes_moved, bytes_saved, ..."""
-        return sum_stats(self.circuits)
+        warm = sum(launch.warm_ns for circuit in self.circuits for launch in circuit.launches)
+        return {**sum_stats(self.circuits), "warm_kernel_ns": warm}
+
+    def warm(self, runs: int = 5) -> Explanation:
+        """Call the function again and note its times now that plans and code are made.
+
+        It is called ``runs`` times with the arguments of the first call, and each call has its
+        effects: an optimizer steps, random numbers go on. ``warm_ns`` is their median, from the
+        call to the last result; each launch notes the median of its own times, unless a call
+        recorded other ops than the first. Returns the explanation itself.
+        """
+        if runs < 1:
+            raise ValueError(f"Explanation.warm: runs is {runs}; it has to be 1 or more")
+        watched = [_watch(self._again) for _ in range(runs)]
+        self.warm_ns, self.warm_runs = round(median(ns for _, ns in watched)), runs
+        later = [read_trace(trace) for trace, _ in watched]
+        ops = [c.shape.data["ops_json"] for c in self.circuits]
+        alike = all([c.shape.data["ops_json"] for c in circuits] == ops for circuits in later)
+        for number, circuit in enumerate(self.circuits):
+            for i, launch in enumerate(circuit.launches):
+                times = [circuits[number].launches[i].ns for circuits in later] if alike else [0]
+                launch.warm_ns = round(median(times))
+        return self
+
+    def _time_texts(self) -> list[str]:
+        """Tell how long the first call took, and those after it."""
+        texts = [f"{time_text(self.ns)} with recording and planning"] if self.ns else []
+        if self.warm_ns:
+            of = f"median of {self.warm_runs} calls" if self.warm_runs > 1 else "one call"
+            texts.append(f"{time_text(self.warm_ns)} warmed ({of})")
+        return texts
 
     def __str__(self) -> str:
-        lines = [
-            f"{sum(self.ops.values())} operators on hologram, {self.fallback_ops} cpu kernels ran"
-        ]
+        called = f"{sum(self.ops.values())} operators on hologram"
+        ran = f"{self.fallback_ops} cpu kernels ran"
+        lines = [", ".join([called, ran, *self._time_texts()])]
         if self.circuits:
             lines += _circuit_lines(self.circuits)
         width = max((len(name) for name in [*self.ops, *self.fallbacks]), default=0)
@@ -103,8 +139,7 @@ class Explanation:
         parts.append(count_text(sum(self.ops.values()), "operator") + " called")
         if self.fallbacks:
             parts.append(f"{self.fallback_ops} ran on PyTorch's cpu")
-        if self.ns:
-            parts.append(f"{time_text(self.ns)} with recording and planning")
+        parts += self._time_texts()
         summary = Summary(self.name or "explain", " · ".join(parts), self.stats)
         return draw(summary, sections, after)
 
@@ -141,9 +176,9 @@ class Explanation:
 
 
 _CAUSES = {
-    "flush": "somebody who looked",
+    "flush": "a read or a synchronization",
     "size": "its size",
-    "memory": "a wish for memory",
+    "memory": "a request for memory",
     "stream": "an event or a query",
 }
 
@@ -187,13 +222,16 @@ def _circuit_lines(circuits: list[Circuit]) -> list[str]:
                 count_text(circuit.after[launch.kernels[0]].live_values, "value"),
                 bytes_text(launch.bytes),
                 time_text(launch.ns) if launch.ns else "",
+                f"then {time_text(launch.warm_ns)}" if launch.warm_ns else "",
             )
             for launch in circuit.launches
         ]
-        widths = [max(len(row[k]) for row in rows) for k in range(5)] if rows else []
+        widths = [max(len(row[k]) for row in rows) for k in range(6)] if rows else []
         lines += [
-            f"  {row[0]:<{widths[0]}}  {row[1]:>{widths[1]}}  {row[2]:<{widths[2]}}"
-            f"  {row[3]:>{widths[3]}}  {row[4]:>{widths[4]}}".rstrip()
+            "".join(
+                f"  {cell:{align}{width}}"
+                for cell, align, width in zip(row, "<><>>>", widths, strict=True)
+            ).rstrip()
             for row in rows
         ]
     if len(shown) > _MAX_LISTED:
@@ -269,27 +307,43 @@ def counting_fallbacks(into: dict[str, int]) -> Iterator[None]:
             into[name] = count - before.get(name, 0)
 
 
+def _watch(call: Callable[[], Any]) -> tuple[Any, int]:
+    """Call `call`; return the trace of what it ran, and the nanoseconds until all of it had run."""
+    torch.hologram.synchronize()  # type: ignore[attr-defined]
+    trace = _C.start_tracing()
+    try:
+        begin = time.monotonic_ns()
+        kept = call()  # noqa: F841  (a result that dies is not computed)
+        torch.hologram.synchronize()  # type: ignore[attr-defined]
+        ns = time.monotonic_ns() - begin
+    finally:
+        traced = _C.stop_tracing(trace)
+    return traced, ns
+
+
 def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
     """Call ``fn(*args, **kwargs)`` and tell what ran: circuits before and after, and fallbacks.
 
-    Everything is run before it returns. Kernels are timed one by one; a first run includes the
-    making of plans and code, so explain a second call for times that last.
+    Everything is run before it returns. Kernels are timed one by one. The times of a first call
+    include the making of plans and code: ``explain(fn).warm()`` shows those of later calls beside
+    them.
     """
-    torch.hologram.synchronize()  # type: ignore[attr-defined]
-    explanation = Explanation(result=None, name=call_text(fn, args, kwargs))
+    again = partial(fn, *args, **kwargs)
+    explanation = Explanation(None, again, name=call_text(fn, args, kwargs))
     early = known_buffers(named_tensors(fn, args, kwargs, gradients=False))
-    trace = _C.start_tracing()
-    try:
-        recorder = _Recorder(explanation)
-        begin = time.monotonic_ns()
-        with counting_fallbacks(explanation.fallbacks):
-            with recorder:
-                explanation.result = fn(*args, **kwargs)
-            returned = time.monotonic_ns()
-            torch.hologram.synchronize()  # type: ignore[attr-defined]
-        explanation.ns = time.monotonic_ns() - begin
-    finally:
-        traced = _C.stop_tracing(trace)
+    recorder = _Recorder(explanation)
+    with recorder:
+        torch.empty(0)  # at its first operator a mode imports modules, for a second
+    returned = 0
+
+    def call() -> None:
+        nonlocal returned
+        with recorder:
+            explanation.result = again()
+        returned = time.monotonic_ns()
+
+    with counting_fallbacks(explanation.fallbacks):
+        traced, explanation.ns = _watch(call)
     late = known_buffers(named_tensors(fn, args, kwargs, result=explanation.result))
     names = BufferNames(early, late, recorder.births)
     explanation.circuits = read_trace(traced, names, recorder.labels)

@@ -13,7 +13,7 @@ PyObject* raise(int status) {
                        PyExc_IndexError,   PyExc_MemoryError, PyExc_NotImplementedError,
                        PyExc_RuntimeError, PyExc_RuntimeError};
   const bool known = status > 0 && status <= HOLOGRAM_INTERNAL;
-  // A deleter of Python's may have failed while the call ran; what the call says comes first.
+  // A Python deleter may have failed while the call ran; the error of the call comes first.
   PyErr_Clear();
   PyErr_SetString(kinds[known ? status : 0], hologram_last_error());
   return nullptr;
@@ -99,7 +99,7 @@ bool to_dtype(PyObject* given, const Spec& spec, size_t parameter, int* dtype) {
   if (PyLong_CheckExact(given)) {
     int64_t number = 0;
     if (!to_int(given, spec, parameter, &number)) return false;
-    // What is out of range is refused by the function that it goes to.
+    // The called function refuses numbers that are out of its range.
     *dtype = number < INT32_MIN || number > INT32_MAX ? -1 : static_cast<int>(number);
     return true;
   }

@@ -58,6 +58,18 @@ inline bool convert(PyObject* given, const Spec& spec, size_t parameter, float& 
   return true;
 }
 
+// As given, or null where it was left out.
+inline bool convert(PyObject* given, const Spec&, size_t, PyObject*& object) {
+  object = given;
+  return true;
+}
+struct DtypeArgument {
+  int number = HOLOGRAM_FLOAT32;  // where it was left out
+};
+inline bool convert(PyObject* given, const Spec& spec, size_t parameter, DtypeArgument& dtype) {
+  return given == nullptr || to_dtype(given, spec, parameter, &dtype.number);
+}
+
 inline PyObject* to_python(uint64_t value) { return PyLong_FromUnsignedLongLong(value); }
 inline PyObject* to_python(int64_t value) { return PyLong_FromLongLong(value); }
 inline PyObject* to_python(int value) { return PyLong_FromLong(value); }
@@ -68,11 +80,29 @@ inline PyObject* to_python(const void* address) {
 }
 inline PyObject* to_python(void* address) { return PyLong_FromVoidPtr(address); }
 
+// What a function returns after a call of the interface: None or the value, else an exception.
+inline PyObject* none_or_raise(int status) {
+  return status == HOLOGRAM_OK ? Py_NewRef(Py_None) : raise(status);
+}
+template <class T>
+PyObject* value_or_raise(int status, T value) {
+  return status == HOLOGRAM_OK ? to_python(value) : raise(status);
+}
+
 // Whether other Python threads run during the call.
 enum class Gil : uint8_t { kHeld, kReleased };
 
+// Calls f() while other Python threads run.
+template <class F>
+int unlocked(F&& f) {
+  PyThreadState* state = PyEval_SaveThread();
+  const int status = f();
+  PyEval_RestoreThread(state);
+  return status;
+}
+
 // A function of the interface with parameters of Ins, and an Out through its last where Out is not
-// void.
+// void. Where Out is PyObject, F(spec, Ins...) returns what Python gets.
 template <auto F, Gil kGil, class Out, class... Ins>
 struct Bound {
   static inline Spec spec;
@@ -92,7 +122,9 @@ struct Bound {
   static PyObject* run([[maybe_unused]] PyObject* const* args, std::index_sequence<I...>) {
     std::tuple<Ins...> in{};
     if (!(convert(args[I], spec, I, std::get<I>(in)) && ...)) return nullptr;
-    if constexpr (std::is_void_v<Out>) {
+    if constexpr (std::is_same_v<Out, PyObject>) {
+      return F(spec, std::get<I>(in)...);
+    } else if constexpr (std::is_void_v<Out>) {
       const int status = invoke(std::get<I>(in)...);
       if (status != HOLOGRAM_OK) [[unlikely]]
         return raise(status);
@@ -110,10 +142,7 @@ struct Bound {
     if constexpr (kGil == Gil::kHeld) {
       return F(arguments...);
     } else {
-      PyThreadState* state = PyEval_SaveThread();
-      const int status = F(arguments...);
-      PyEval_RestoreThread(state);
-      return status;
+      return unlocked([&] { return F(arguments...); });
     }
   }
 };
@@ -133,6 +162,8 @@ template <auto F, Gil kGil>
 struct Wrapped;
 template <class... A, int (*F)(A...), Gil kGil>
 struct Wrapped<F, kGil> : Split<F, kGil, std::tuple<>, A...> {};
+template <class... A, PyObject* (*F)(const Spec&, A...), Gil kGil>
+struct Wrapped<F, kGil> : Bound<F, kGil, PyObject, A...> {};
 
 using Fast = PyObject* (*)(PyObject*, PyObject* const*, Py_ssize_t, PyObject*);
 

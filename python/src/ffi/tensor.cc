@@ -13,7 +13,7 @@ constexpr const char* kVersioned = "dltensor_versioned";
 constexpr const char* kUnversioned = "dltensor";
 constexpr int kMostDims = 64;
 
-// A capsule that nobody took gives its memory back.
+// A capsule that no consumer took gives its memory back.
 template <class Managed>
 void destroy_capsule(PyObject* capsule, const char* name) {
   if (PyCapsule_IsValid(capsule, name) == 0) return;
@@ -161,31 +161,6 @@ bool read_sizes(PyObject* given, const Spec& spec, size_t parameter, int64_t* si
   return good;
 }
 
-// A view of a buffer, or 0 with an exception.
-uint64_t view_of(const Spec& spec, PyObject* const* given) {
-  uint64_t buffer = 0;
-  int64_t shape[kMostDims];
-  int64_t strides[kMostDims];
-  int ndim = 0;
-  int steps = 0;
-  int64_t offset = 0;
-  const bool strided = given[2] != nullptr && given[2] != Py_None;
-  if (!to_handle(given[0], spec, 0, &buffer) || !read_sizes(given[1], spec, 1, shape, &ndim) ||
-      (strided && !read_sizes(given[2], spec, 2, strides, &steps)) ||
-      (given[3] != nullptr && !to_int(given[3], spec, 3, &offset))) {
-    return 0;
-  }
-  if (strided && steps != ndim) {
-    refuse(PyExc_ValueError, spec, 2, "as many as in shape", given[2]);
-    return 0;
-  }
-  uint64_t tensor = 0;
-  const int status = hologram_tensor_from_buffer(buffer, offset, ndim, shape,
-                                                 strided ? strides : nullptr, &tensor);
-  if (status != HOLOGRAM_OK) raise(status);
-  return tensor;
-}
-
 // What __dlpack__ is asked for.
 struct Wish {
   bool versioned = false;
@@ -243,53 +218,47 @@ PyObject* export_tensor(uint64_t tensor, const Wish& wish) {
 
 // --- Functions -----------------------------------------------------------------------------------
 
-template <Spec& kSpec, PyObject* (*kRun)(uint64_t)>
-PyObject* with_tensor(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
-  PyObject* given[1];
-  uint64_t tensor = 0;
-  if (!sort_arguments(kSpec, args, count, keywords, given) ||
-      !to_handle(given[0], kSpec, 0, &tensor)) {
-    return nullptr;
-  }
-  return kRun(tensor);
+PyObject* tensor_shape(const Spec&, uint64_t tensor) {
+  return sizes_of(tensor, hologram_tensor_shape);
 }
+PyObject* tensor_strides(const Spec&, uint64_t tensor) {
+  return sizes_of(tensor, hologram_tensor_strides);
+}
+PyObject* tensor_dtype(const Spec&, uint64_t tensor) { return dtype_of(tensor); }
 
-Spec g_shape;
-Spec g_strides;
-Spec g_dtype;
-PyObject* run_shape(uint64_t tensor) { return sizes_of(tensor, hologram_tensor_shape); }
-PyObject* run_strides(uint64_t tensor) { return sizes_of(tensor, hologram_tensor_strides); }
-
-Spec g_from_dlpack;
-PyObject* tensor_from_dlpack(PyObject*, PyObject* const* args, Py_ssize_t count,
-                             PyObject* keywords) {
-  PyObject* given[1];
-  if (!sort_arguments(g_from_dlpack, args, count, keywords, given)) return nullptr;
-  const uint64_t tensor = import_object(given[0]);
+PyObject* tensor_from_dlpack(const Spec&, PyObject* x) {
+  const uint64_t tensor = import_object(x);
   return tensor == 0 ? nullptr : to_python(tensor);
 }
 
-Spec g_to_dlpack;
-PyObject* tensor_to_dlpack(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
-  PyObject* given[2];
-  uint64_t tensor = 0;
+PyObject* tensor_to_dlpack(const Spec&, uint64_t tensor, PyObject* max_version) {
   Wish wish;
-  if (!sort_arguments(g_to_dlpack, args, count, keywords, given) ||
-      !to_handle(given[0], g_to_dlpack, 0, &tensor) ||
-      !read_wish(nullptr, given[1] == nullptr ? names().version : given[1], nullptr, nullptr,
-                 &wish)) {
-    return nullptr;
-  }
+  if (max_version == nullptr) max_version = names().version;
+  if (!read_wish(nullptr, max_version, nullptr, nullptr, &wish)) return nullptr;
   return export_tensor(tensor, wish);
 }
 
-Spec g_from_buffer;
-PyObject* tensor_from_buffer(PyObject*, PyObject* const* args, Py_ssize_t count,
-                             PyObject* keywords) {
-  PyObject* given[4];
-  if (!sort_arguments(g_from_buffer, args, count, keywords, given)) return nullptr;
-  const uint64_t tensor = view_of(g_from_buffer, given);
-  return tensor == 0 ? nullptr : to_python(tensor);
+PyObject* tensor_from_buffer(const Spec& spec, uint64_t buffer, PyObject* given_shape,
+                             PyObject* given_strides, PyObject* given_offset) {
+  int64_t shape[kMostDims];
+  int64_t strides[kMostDims];
+  int ndim = 0;
+  int steps = 0;
+  int64_t offset = 0;
+  const bool strided = given_strides != nullptr && given_strides != Py_None;
+  if (!read_sizes(given_shape, spec, 1, shape, &ndim) ||
+      (strided && !read_sizes(given_strides, spec, 2, strides, &steps)) ||
+      (given_offset != nullptr && !to_int(given_offset, spec, 3, &offset))) {
+    return nullptr;
+  }
+  if (strided && steps != ndim) {
+    refuse(PyExc_ValueError, spec, 2, "as many as in shape", given_strides);
+    return nullptr;
+  }
+  uint64_t tensor = 0;
+  const int status = hologram_tensor_from_buffer(buffer, offset, ndim, shape,
+                                                 strided ? strides : nullptr, &tensor);
+  return value_or_raise(status, tensor);
 }
 
 // --- HologramTensor ------------------------------------------------------------------------------
@@ -312,7 +281,7 @@ PyObject* wrap_handle(PyTypeObject* type, uint64_t handle) {
 
 void dealloc(PyObject* self) {
   PyTypeObject* type = Py_TYPE(self);
-  // Someone may have cleared all handles before: then there is nothing to free.
+  // All handles may have been cleared before: then there is nothing to free.
   if (handle_of(self) != 0) hologram_tensor_cleanup(handle_of(self));
   type->tp_free(self);
   Py_DECREF(type);
@@ -325,10 +294,10 @@ PyObject* from_dlpack(PyObject* type, PyObject* x) {
 }
 
 PyObject* from_buffer(PyObject* type, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
-  PyObject* given[4];
-  if (!sort_arguments(g_from_buffer, args, count, keywords, given)) return nullptr;
-  const uint64_t tensor = view_of(g_from_buffer, given);
-  if (tensor == 0) return nullptr;
+  PyObject* number = Wrapped<tensor_from_buffer, Gil::kHeld>::call(nullptr, args, count, keywords);
+  if (number == nullptr) return nullptr;
+  const uint64_t tensor = PyLong_AsUnsignedLongLong(number);
+  Py_DECREF(number);
   return wrap_handle(reinterpret_cast<PyTypeObject*>(type), tensor);
 }
 
@@ -345,8 +314,12 @@ PyObject* dlpack(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObje
 
 PyObject* dlpack_device(PyObject*, PyObject*) { return Py_NewRef(names().device); }
 
-PyObject* get_shape(PyObject* self, void*) { return run_shape(handle_of(self)); }
-PyObject* get_strides(PyObject* self, void*) { return run_strides(handle_of(self)); }
+PyObject* get_shape(PyObject* self, void*) {
+  return sizes_of(handle_of(self), hologram_tensor_shape);
+}
+PyObject* get_strides(PyObject* self, void*) {
+  return sizes_of(handle_of(self), hologram_tensor_strides);
+}
 PyObject* get_dtype(PyObject* self, void*) { return dtype_of(handle_of(self)); }
 PyObject* get_handle(PyObject* self, void*) { return to_python(handle_of(self)); }
 PyObject* get_ndim(PyObject* self, void*) {
@@ -410,29 +383,26 @@ PyType_Slot g_slots[] = {
 }  // namespace
 
 void add_tensors(Functions& f) {
-  f.add("tensor_from_dlpack", "x",
-        "Return a tensor on the memory of x, a capsule or an object with __dlpack__; no copy.\n\n"
-        "BufferError, TypeError (dtype), ValueError (what the descriptor says).",
-        tensor_from_dlpack, &g_from_dlpack);
-  f.add("tensor_to_dlpack", "tensor, max_version=(1, 0)",
-        "Return a capsule that lends the memory of a tensor or a buffer; max_version=None makes "
-        "an\nunversioned one.",
-        tensor_to_dlpack, &g_to_dlpack);
-  f.add("tensor_from_buffer", "buf, shape, strides=None, offset=0",
-        "Return a tensor that views a buffer; strides and offset count elements.",
-        tensor_from_buffer, &g_from_buffer);
+  f.add<tensor_from_dlpack>(
+      "tensor_from_dlpack", "x",
+      "Return a tensor on the memory of x, a capsule or an object with __dlpack__; no copy.\n\n"
+      "BufferError, TypeError (dtype), ValueError (what the descriptor says).");
+  f.add<tensor_to_dlpack>(
+      "tensor_to_dlpack", "tensor, max_version=(1, 0)",
+      "Return a capsule that lends the memory of a tensor or a buffer; max_version=None makes "
+      "an\nunversioned one.");
+  f.add<tensor_from_buffer>(
+      "tensor_from_buffer", "buf, shape, strides=None, offset=0",
+      "Return a tensor that views a buffer; strides and offset count elements.");
   f.add<hologram_tensor_as_buffer>(
       "tensor_as_buffer", "tensor",
       "Return a buffer for ops on a tensor's memory, whose elements must be row-major.");
   f.add<hologram_tensor_copy>("tensor_copy", "tensor", "Return a row-major copy.");
   f.add<hologram_tensor_cleanup>("tensor_cleanup", "tensor", "Free a tensor.");
   f.add<hologram_tensor_ndim>("tensor_ndim", "tensor", "Return the number of dimensions.");
-  f.add("tensor_shape", "tensor", "Return the sizes, a tuple.", with_tensor<g_shape, run_shape>,
-        &g_shape);
-  f.add("tensor_strides", "tensor", "Return the strides in elements, a tuple.",
-        with_tensor<g_strides, run_strides>, &g_strides);
-  f.add("tensor_dtype", "tensor", "Return the dtype's name.", with_tensor<g_dtype, dtype_of>,
-        &g_dtype);
+  f.add<tensor_shape>("tensor_shape", "tensor", "Return the sizes, a tuple.");
+  f.add<tensor_strides>("tensor_strides", "tensor", "Return the strides in elements, a tuple.");
+  f.add<tensor_dtype>("tensor_dtype", "tensor", "Return the dtype's name.");
   // Not in the module: its parameters are sorted as those of functions are.
   Functions apart;
   apart.add("__dlpack__", "stream=None, max_version=None, dl_device=None, copy=None", "", nullptr,

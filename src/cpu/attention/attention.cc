@@ -14,11 +14,11 @@ namespace {
 // Keys whose scores are kept at once, and queries between which a key is in L1.
 constexpr int64_t kKeyBlock = 512;
 constexpr int64_t kQueryBlock = 64;
-// Where the diagonal cuts off keys, smaller blocks compute fewer that nobody sees.
+// With a causal mask smaller blocks compute fewer scores that are not used.
 constexpr int64_t kCausalQueryBlock = 32;
 // Queries of a task at most.
 constexpr int64_t kMostQueries = 4096;
-// So few queries read keys where they lie: each is used too rarely to pay for packing it.
+// At most this many queries read keys in place: packing pays only where a key is used often.
 constexpr int64_t kFewQueries = 4;
 
 template <class T>

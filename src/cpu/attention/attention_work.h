@@ -58,7 +58,7 @@ struct AttentionWork {
         product(gemm_kernel(current_isa(), T())),
         rows(attention_kernel(current_isa(), T())) {}
 
-  // Rows of scores lie apart by no power of two, or they would meet in the same cache sets.
+  // Rows of scores are no power of two apart, which would put them into the same cache sets.
   static int64_t score_ld(int64_t keys) { return round_up(keys) + 16; }
 
   int threads(int64_t heads) const {

@@ -13,7 +13,7 @@ namespace hologram {
 namespace cpu {
 namespace {
 
-// Images of at least so many panels are walked one after the other, since neighbouring panels share
+// Images of at least this many panels are walked one by one, since neighbouring panels share
 // rows of the input; smaller ones place by place, since the same places share a plan.
 constexpr int64_t kWalkImages = 8;
 // Panels that a depthwise convolution walks in a plane before it turns to the next: long enough for
@@ -23,7 +23,7 @@ constexpr int64_t kPlanePanels = 96;
 constexpr int64_t kPlaneElements = 16384;
 // Elements of results that are kept until they are moved to their images.
 constexpr int64_t kKeptResults = int64_t{1} << 16;
-// What packing a panel costs, in rows of the product.
+// The cost of packing a panel, in rows of the product.
 constexpr double kPackRows = 4;
 
 // y = w x + bias for dense images. The columns of the product are output positions: those of an
@@ -110,7 +110,7 @@ class ConvolutionForward {
     const int64_t first = (image_major_ ? f % panels_per_image_ : f / a_.batch) * product_.cols;
     return {image, first, std::min(product_.cols, places_ - first)};
   }
-  // Panels whose columns lie alike in their images share a plan.
+  // Panels whose columns are at the same places of their images share a plan.
   int64_t plan_of(int64_t f) const { return joined_ || image_major_ ? f : f / a_.batch; }
 
   ConvPanels<T>& plans(int64_t begin, int64_t end) const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// See convolution_columns.h.
+// Finds where in its input the columns of a convolution's product lie.
 #include "src/cpu/conv/convolution_columns.h"
 
 #include <algorithm>

@@ -53,7 +53,7 @@ class WeightGradient {
     const int64_t most = work / kConvTaskWork;
     const int threads = most <= 1 ? 1 : threads_of(a_);
     if (channels_ == 1 && outputs_ == 1) {
-      // As many channels a task as make it worth a thread.
+      // Enough channels in a task to make a thread worth its start.
       const int64_t chunk = std::clamp<int64_t>(
           ceil_div(kConvTaskWork / 8, std::max<int64_t>(1, rows_ * a_.batch * places_)), 1,
           a_.groups);
@@ -65,7 +65,7 @@ class WeightGradient {
     }
     const int64_t blocks = ceil_div(outputs_, kOutputs);
     int64_t parts = ceil_div(rows_, kMostRows);
-    // No more parts than threads need: each packs the gradients of y anew.
+    // As few parts as the threads need, because each packs the gradients of y again.
     const int64_t wish = std::min<int64_t>(threads, most);
     parts = std::max(parts, std::min(ceil_div(wish, blocks * a_.groups), rows_ / kLeastRows));
     parallel_for(a_.groups * blocks * parts, threads, [&](int64_t begin, int64_t end, int) {
@@ -148,7 +148,7 @@ class WeightGradient {
     }
   }
 
-  // One channel sees one: sums for the lanes of a vector, added up at the end.
+  // An output channel reads one input channel: sums of vector lanes, added up at the end.
   void depthwise(int64_t c0, int64_t c1) const {
     ConvScratch& scratch = conv_scratch();
     ConvPanels<T>& plan = scratch.plans<T>(0);

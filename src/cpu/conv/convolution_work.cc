@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// See convolution_work.h.
+// Sizes and checks of convolutions, and copies of tensors that are not contiguous.
 #include "src/cpu/conv/convolution_work.h"
 
 #include <limits>
@@ -12,7 +12,7 @@
 namespace hologram::cpu {
 namespace {
 
-// Images are copied so many bytes at a time, or one by one; larger ones are not worth keeping.
+// Images are copied as many at a time as fit these bytes; a larger buffer, for one, is not kept.
 constexpr int64_t kCopyBytes = int64_t{8} << 20;
 
 ConvolutionStrides dense_strides(int64_t channels, const ConvolutionSizes& size) {

@@ -19,23 +19,23 @@ namespace hologram::cpu {
 
 inline int64_t volume(const ConvolutionSizes& sizes) { return sizes[0] * sizes[1] * sizes[2]; }
 
-// Depth of a panel that stays in L1, and rows that stay in L2 while panels pass by.
+// Depth of a panel that stays in L1, and rows that stay in L2 while all panels use them.
 inline constexpr int64_t kConvDepth = 256;
 inline constexpr int64_t kConvHeight = 168;
 // Panels of a block.
 inline constexpr int64_t kConvPanels = 16;
-// So many multiplications make a task: about five microseconds.
+// Multiplications of a task: about five microseconds.
 inline constexpr int64_t kConvTaskWork = int64_t{1} << 19;
-// Where more panels than these use rows, rows are packed for them.
+// Rows are packed where more panels than this read them.
 inline constexpr int64_t kFewPanels = 8;
 
 inline int threads_of(const ConvolutionArgs& args) { return threads_of(args.max_threads); }
 
-// Scratch that a thread keeps. Only a pointer of it is thread-local, for room for such variables is
-// scarce in a library that is loaded late.
+// Scratch that a thread keeps. Only a pointer to it is thread-local, because a library that is
+// loaded late has little space for thread-local variables.
 struct ConvScratch {
   PackBuffer panels, rows, results;
-  PackBuffer weights, images;  // of who calls: others work on them
+  PackBuffer weights, images;  // of the calling thread; other threads read them
   ConvPanels<float> float_plans[2];
   ConvPanels<double> double_plans[2];
 

@@ -37,7 +37,7 @@ void check(const MaxPoolArgs& a, bool has_operands) {
   }
   check_windows("max_pool", images_of(a));
   for (size_t i = 0; i < 3; ++i) {
-    // The first window that has a tap inside begins so near, the last one so far.
+    // Where the first window with a tap inside begins, and the last one.
     const int64_t reach = a.dilation[i] * (a.kernel[i] - 1);
     const int64_t last = (a.out_size[i] - 1) * a.stride[i] - a.padding[i];
     const bool gap = a.dilation[i] > std::max<int64_t>(1, a.in_size[i]) && a.kernel[i] > 1;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// See fused_call.h.
+// Runs a call, and instructions on blocks of its result.
 #include "src/cpu/executor/fused_call.h"
 
 #include <mutex>

@@ -96,7 +96,7 @@ void run_gemm(const CallArguments& arguments) {
     });
   }
   GemmArgs g = gemm_args(call, arguments, threads);
-  // Not by whoever is the best provider now: that may have changed since the product was recorded.
+  // Not by the best provider of now: that may have changed since the product was recorded.
   const GemmProvider builtin = builtin_gemm();
   if (call.k == 0) {
     for (int64_t p = 0; p < call.batch; ++p) {
@@ -110,13 +110,13 @@ void run_gemm(const CallArguments& arguments) {
   }
 }
 
-// Bytes of a row of A up to which a pass over C shows beside the product: with deeper ones, blocks
-// whose part of B stays near are narrow, and A is packed for each.
+// Up to this many bytes of a row of A, a second pass over C would cost visible time. With longer
+// rows, blocks whose part of B stays in the caches are narrow, and A is packed for each.
 constexpr int64_t kDeepBytes = 4096;
 constexpr int64_t kNearBytes = int64_t{1} << 20;
 
-// A product whose elements others may read as they come. Vectors are left out: they are added up in
-// another order.
+// A product whose elements other ops may read block by block. Not for vectors, which are added up
+// in another order.
 bool gemm_result(const uint64_t* attributes, CallResult& result) {
   const GemmCall call = call_of(attributes);
   result = {call.type(), call.m, call.n};
@@ -147,7 +147,7 @@ void after_block(void* context, const GemmBlocks::Block& block) {
 
 bool run_gemm_blocks(const CallArguments& arguments, const CallEpilogue& epilogue) {
   const GemmCall call = call_of(arguments.attributes);
-  // Each thread would pack more of B than stays near.
+  // Each thread would pack more of B than its caches hold.
   if (epilogue.whole_rows && call.n * call.k * call.size() > kNearBytes) return false;
   const int threads = threads_for(call, arguments.max_threads);
   BlocksContext context{call, arguments.operands[3], epilogue};
@@ -200,7 +200,7 @@ bool record_gemm(const RecordGemm& given) {
   if (g.dtype != Dtype::kFloat32 && g.dtype != Dtype::kFloat64) return false;
   if (std::strcmp(gemm_provider_name(g.dtype), cpu::builtin_gemm().name) != 0) return false;
   if (g.batch == 0 || g.m == 0 || g.n == 0) return true;
-  // Products that continue each other are one taller product, as in matmul().
+  // Products whose rows follow each other are one taller product, as in matmul().
   if (g.batch > 1 && !g.trans_a && g.b.batch_stride == 0 && g.a.batch_stride == g.m * g.a.ld &&
       g.c.batch_stride == g.m * g.c.ld &&
       (g.input.buffer == nullptr || g.input.batch_stride == g.m * g.input.row_stride)) {

@@ -20,9 +20,9 @@ constexpr int64_t kDepth = 256;
 constexpr int64_t kHeight = 168;
 // What a thread packs of B at a time, half of its L2.
 constexpr int64_t kPackBytes = int64_t{512} << 10;
-// So many multiplications make a task: about five microseconds.
+// Multiplications of a task: about five microseconds.
 constexpr int64_t kTaskWork = int64_t{1} << 19;
-// Panels of a block that is used while it is near: narrow ones are slow to walk.
+// The fewest panels of a block that is read while it is in the caches: narrow blocks are slow.
 constexpr int64_t kNarrowest = 4;
 // In-place rows of B are read again by each tile; more tiles than these pay for a packed copy.
 constexpr int64_t kInPlaceTiles = 4;
@@ -185,7 +185,7 @@ struct Float {
     Grid grid =
         choose_grid(m, panels, kernel.cols * g.k, widest, blocks.whole_rows ? panels : kNarrowest,
                     b_col == 1 ? 2 : 6, kernel.rows, threads);
-    // A block a task: threads that come late take fewer, and whoever has packed B goes on with it.
+    // A block a task: threads that come late take fewer, and a thread goes on with the B it packed.
     if (threads > 1) grid.rows = std::max(grid.rows, ceil_div(m, kHeight));
     std::array<int64_t, 64> held;
     held.fill(-1);

@@ -33,7 +33,7 @@ using Tag = hn::ScalableTag<T>;
 template <class T>
 constexpr int64_t kCols = 2 * static_cast<int64_t>(hn::MaxLanes(Tag<T>()));
 
-// Rows of a block are cut into tiles of nearly equal height: a tile costs what it has rows.
+// Cuts the rows of a block into tiles of nearly equal height: the cost of a tile is its rows.
 constexpr int64_t TileCount(int64_t m) { return (m + kRows - 1) / kRows; }
 template <class F>
 HWY_INLINE void ForTiles(int64_t m, F&& f) {

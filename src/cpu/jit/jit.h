@@ -33,8 +33,8 @@ struct SegmentStep {
   int output = -1;  // also stored to this output array
 };
 
-// What the elements of a row come to, as the fold's kernel has it for one block: an array or a step
-// of float32 or float64.
+// A reduction of each row that rounds as the reduction's kernel does on one block. Its operand is
+// an array or a step of float32 or float64.
 struct SegmentFold {
   Fold fold = Fold::kSum;
   SegmentRef of;
@@ -96,9 +96,9 @@ bool jit_takes_fold(Isa isa, Fold fold, Dtype dtype, int64_t cols);
 // instruction set or HOLOGRAM_JIT=0 forbids it, a step is not taken, registers do not suffice, or
 // where a segment by rows has an op that needs a call. Thread-safe.
 //
-// Loops that nobody uses are kept for those who ask again. Where the room for code is used up, the
-// ones longest unused go; where all are in use, the plan cache gives up plans. Null only where all
-// are in use by plans that somebody else holds.
+// Loops out of use are kept, in case they are asked for again. Where the room for code is used up,
+// the ones longest unused go; where all are in use, the plan cache gives up plans. Null only where
+// all are in use by plans that others hold.
 JitLoop jit_compile(Isa isa, const Segment& segment);
 
 struct JitStats {

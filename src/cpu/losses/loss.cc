@@ -160,7 +160,7 @@ void point_loss(PointLoss loss, const View& input, const View& target, const Vie
   iteration.cut(kTile);
   const int64_t numel = input.numel();
   const LossKernel& kernel = loss_kernel(current_isa(), loss, compute);
-  // A sum per tile, added up in order: the thread count cannot be seen.
+  // A sum per tile, added up in order: the same bits for any number of threads.
   std::vector<double> sums(static_cast<size_t>(reduced && numel > 0 ? iteration.block_count() : 0));
   std::atomic<bool> bad{false};
   if (numel > 0) {
@@ -197,7 +197,7 @@ void point_loss_backward(PointLoss loss, const View& grad_out, const View& input
   if (reduced) check_one(what, "grad_out", grad_out);
   const bool one_gradient = reduced || grad_out.numel() == 1;
   if (!one_gradient && options.weight != nullptr && options.pos_weight != nullptr) {
-    // One operand too many for a tile: the weight goes into the gradient first.
+    // A tile has no room for another operand, so the gradient is multiplied by the weight first.
     const View product_inputs[] = {grad_out, *options.weight};
     elementwise(OpId::mul, compute, product_inputs, 2, grad_input, options.max_threads);
     PointLossOptions rest = options;

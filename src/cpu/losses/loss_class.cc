@@ -233,7 +233,7 @@ void nll_loss_backward(const View& grad_out, const View& target, const View& tot
   const cpu::GradientScale scale(what, grad_out, total_weight, options);
   const cpu::Classes job(what, grad_input, target, options, scale.none ? &grad_out : nullptr, true);
   fill(0.0, grad_input, options.max_threads);
-  // One element a position: too little for another thread.
+  // One element for each position: too little work for another thread.
   job.for_positions(0, job.nest.count(), [&](const int64_t* at, int64_t) {
     const int64_t c = job.class_at(at[1]);
     if (c < 0) return;

@@ -12,12 +12,12 @@ namespace hologram {
 namespace cpu {
 namespace {
 
-// What max_threads asks for; for_chunks takes 0 for one.
+// An element of 16 bytes.
 struct Sixteen {
   uint64_t words[2];
 };
 
-// f(a value of an unsigned type of so many bytes)
+// Calls f(a value of the unsigned type that has `bytes` bytes).
 template <class F>
 bool with_bytes(const char* what, int64_t bytes, F&& f) {
   switch (bytes) {

@@ -20,8 +20,8 @@ constexpr int64_t kChunkBytes = 64 << 10;
 // Shorter runs are not worth aligning for streaming stores.
 constexpr int64_t kStreamRun = 4096;
 
-// What max_threads asks for; for_chunks takes 0 for one.
-// First and last kBytes, which may overlap.
+// Copies `bytes` bytes, from kBytes to twice that many, as the first and the last kBytes, which may
+// overlap.
 template <int kBytes>
 void copy_ends(char* to, const char* from, int64_t bytes) {
   char first[kBytes], last[kBytes];
@@ -31,7 +31,7 @@ void copy_ends(char* to, const char* from, int64_t bytes) {
   std::memcpy(to + bytes - kBytes, last, kBytes);
 }
 
-// A call costs more than a few moves.
+// Short pieces are copied inline: calling memcpy costs more than a few moves.
 inline void copy_small(char* to, const char* from, int64_t bytes) {
   if (bytes > 64) {
     std::memcpy(to, from, static_cast<size_t>(bytes));
@@ -279,7 +279,7 @@ void take(const void* in, int64_t outer, int64_t size, int64_t inner, const Posi
   using namespace cpu;
   check_index("take", positions);
   if (inner == 0 || positions.n == 0) return;
-  // A place far away costs about as much as so many bytes.
+  // A place far away costs about as much as 16 bytes.
   const int64_t per_chunk = std::max<int64_t>(1, kChunkBytes / (inner + 16));
   with_index(positions, [&](const auto* index) {
     for_chunks(outer * positions.n, per_chunk, threads_of(max_threads),
@@ -295,7 +295,7 @@ void put_at(void* out, int64_t outer, int64_t size, int64_t inner, const Positio
   using namespace cpu;
   check_index("put_at", positions);
   if (inner == 0 || positions.n == 0) return;
-  // Each thread takes some of the columns of everything, so that the last value wins.
+  // A thread takes some columns of all values, so that the last value of a place stays.
   const int64_t width = std::clamp<int64_t>(inner / (4 * threads_of(max_threads)), 1024, 16384);
   const int64_t columns = (inner + width - 1) / width;
   const int64_t per_chunk =
@@ -330,7 +330,7 @@ void add_at(Dtype dtype, void* out, int64_t outer, int64_t size, int64_t inner,
   with_index(positions,
              [&](const auto* index) { groups = group(index, positions.n, size, options.skipped); });
   const auto bytes = static_cast<int64_t>(itemsize(dtype));
-  // Where an element is added to never depends on the tiles, so the threads may choose them.
+  // The order of additions does not depend on the tiles, so the number of threads may choose them.
   const int64_t places = std::max<int64_t>(1, outer * groups.count);
   const int64_t threads = threads_of(options.max_threads);
   const int64_t shares = threads == 1 ? 1 : (4 * threads + places - 1) / places;

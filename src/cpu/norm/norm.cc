@@ -18,11 +18,11 @@ namespace {
 
 // Elements of the compute type that fit a scratch slot whatever the type.
 constexpr int64_t kSlot = 1536;
-// Sums over rows are made for so many groups of rows at most, and added in their order.
+// Sums over rows are made for at most kGroups groups of rows, and added in their order.
 constexpr int64_t kGroups = 32;
 constexpr int64_t kGroupRows = 16;
 
-// What max_threads asks for; for_chunks takes 0 for one.
+// The address of an element.
 const char* at(const View& view, int64_t element) {
   return static_cast<const char*>(view.data) + element * static_cast<int64_t>(itemsize(view.dtype));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// See random_kernels.h: Philox words turned into numbers, compiled once per instruction set.
+// Turns Philox words into numbers, compiled once per instruction set.
 #include "src/cpu/random/random_kernels.h"
 
 #include <cstring>
@@ -184,7 +184,7 @@ HWY_INLINE VecD Radius(Vec64 word) {
   return hn::Sqrt(hn::Abs(hn::Mul(hn::Set(d, -2.0), Log(u))));
 }
 
-// The word is an angle: 2^32 is a full turn. What is left beside the nearest quadrant is signed.
+// The word is an angle: 2^32 is a full turn. The difference from the nearest quadrant is signed.
 HWY_INLINE SinCos<VecF> Angle(Vec32 word) {
   const TagF d;
   const VecF part = hn::ConvertTo(d, hn::BitCast(TagI(), hn::ShiftLeft<2>(word)));

@@ -91,7 +91,7 @@ HWY_INLINE V ExtremeV(V a, V b) {
   }
 }
 
-// x86 max drops NaN, so whether there was one is kept aside.
+// x86 max drops NaN, so a second value remembers whether there was one.
 template <bool kMax, class T, class Map>
 HWY_INLINE T ExtremeBlock(const T* x, int64_t n, Map map) {
   if constexpr (kIsFloat<T>) {

@@ -37,8 +37,8 @@ namespace {
 // Elements one claim of work covers; inputs beyond it are split, always at the same places.
 constexpr int64_t kReduceUnit = 32768;
 
-// Rows are gathered in pieces of whole blocks of every kernel, so that a row gives the same bits
-// wherever it lies and whatever it is converted from.
+// Rows are gathered in pieces that are whole blocks of every kernel, so that a row gives the same
+// bits for any strides and any dtype that it is converted from.
 constexpr int64_t kPiece = 2 * kScratchElements;
 
 // A reduction that has been checked and is about to run.

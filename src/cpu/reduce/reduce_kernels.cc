@@ -273,7 +273,7 @@ HWY_INLINE void MergeMoments(Moments& a, const Moments& b) {
 
 template <class T>
 struct MomentsFold {
-  // Distances are taken from a rounded mean; their own mean puts right what the rounding moved.
+  // Differences are from a rounded mean; their own mean corrects the rounding.
   static HWY_INLINE Moments Joined(int64_t n, double centre, double sum, double squares) {
     const double count = static_cast<double>(n);
     const double off = sum / count;

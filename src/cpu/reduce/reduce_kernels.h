@@ -62,8 +62,8 @@ struct FoldKernel {
   // acc[j], j < cols, takes in x[i * stride + j] for i < n; cols is at most kMaxCols.
   void (*cols)(const void* x, int64_t cols, int64_t n, int64_t stride, int64_t first, void* acc,
                double p) = nullptr;
-  // acc[i] takes in x[i], what a block of at most kFoldVectors vectors came to; null for folds
-  // that no other loop may compute.
+  // acc[i] takes in x[i], the result of a block of at most kFoldVectors vectors; null for folds
+  // that only these kernels compute.
   void (*blocks)(const void* x, int64_t count, void* acc) = nullptr;
   // acc[i] takes in other[i], whose elements come later.
   void (*merge)(void* acc, const void* other, int64_t n) = nullptr;

@@ -221,7 +221,7 @@ void fold_contiguous_rows(const SettledFold& fold, const void* x, int64_t rows, 
     const int64_t n = std::min(kRowsTogether, rows - r);
     kernel.init(acc, n);
     if (cols == 1 && stride == 1 && !one_row) {
-      // reduce() takes a column of rows of one element for columns; payloads of NaN tell.
+      // reduce() sees rows of one element as columns, which shows in the payload of a NaN.
       kernel.cols(at + r * in_size, n, 1, 0, 0, acc, fold.p);
     } else {
       kernel.rows(at + r * stride * in_size, n, cols, stride, 0, acc, fold.p);

@@ -40,7 +40,7 @@ void fold_contiguous_rows(const SettledFold& fold, const void* x, int64_t rows, 
 
 // Rows that finish_blocks() takes at once.
 inline constexpr int64_t kRowsTogether = 64;
-// The same from what each row, which is one block of `cols` elements, came to.
+// The same from the result of each row, which is one block of `cols` elements.
 void finish_blocks(const SettledFold& fold, const void* blocks, int64_t rows, int64_t cols,
                    void* result);
 

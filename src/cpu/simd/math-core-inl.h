@@ -267,7 +267,7 @@ HWY_INLINE hn::Vec512<double> FixMinusInfinity(hn::Vec512<double> x, hn::Vec512<
 }
 #endif  // HOLOGRAM_HAVE_AVX512_MATH && !defined(HOLOGRAM_SYMBOLIC_MATH)
 
-// `result`, but NaN where x is -inf: what PyTorch's x * probability(x) comes to.
+// `result`, but NaN where x is -inf, as PyTorch's x * probability(x) gives.
 template <class V>
 HWY_INLINE V NanAtMinusInfinity(V x, V result) {
 #if HOLOGRAM_HAVE_AVX512_MATH

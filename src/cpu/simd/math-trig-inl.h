@@ -21,7 +21,7 @@ struct TrigConstants;
 
 template <>
 struct TrigConstants<float> {
-  // For |r| <= pi / 4: sin(r) = r + r^3 p(r^2), tan likewise, cos(r) = 1 - r^2 / 2 + r^4 p(r^2).
+  // For |r| <= pi / 4: sin(r) and tan(r) = r + r^3 p(r^2), cos(r) = 1 - r^2 / 2 + r^4 p(r^2).
   static constexpr float kSin[] = {-0x1.555556p-3f, 0x1.11117p-7f, -0x1.a053f4p-13f,
                                    0x1.7a87b8p-19f};
   static constexpr float kCos[] = {0x1.55554ap-5f, -0x1.6c0c04p-10f, 0x1.99d65ap-16f};

@@ -10,40 +10,14 @@
 #include "hologram/error.h"
 #include "hologram/functions.h"
 #include "hologram/memory.h"
+#include "tests/cpp/array/support.h"
 
 namespace hologram {
 namespace {
 
-Device& cpu() {
-  register_builtin_devices();
-  return device(BackendType::kCpu);
-}
-
 Tensor floats(Shape shape, const std::vector<float>& values) {
-  const Shape strides = contiguous_strides(shape);
-  return from_host({const_cast<float*>(values.data()), Dtype::kFloat32,
-                    static_cast<int>(shape.size()), shape.data(), strides.data()},
-                   cpu());
+  return tensor(std::move(shape), values);
 }
-
-std::vector<float> values(const Tensor& t) {
-  std::vector<float> result(static_cast<size_t>(t.numel()));
-  const Shape strides = contiguous_strides(t.shape());
-  read(t, {result.data(), Dtype::kFloat32, t.ndim(), t.shape().data(), strides.data()});
-  return result;
-}
-
-template <class F>
-void expect_error(ErrorKind kind, const std::string& text, F&& f) {
-  try {
-    f();
-    ADD_FAILURE() << "nothing was thrown, wanted: " << text;
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), kind) << error.what();
-    EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
-  }
-}
-
 using Floats = std::vector<float>;
 
 struct Chain {
@@ -67,7 +41,7 @@ TEST(Circuit, RunsOnOtherTensorsAgainAndAgain) {
     const Tensor x = floats({4}, {r, -1, 2, 0}), y = floats({4}, {1, 1, r, 3});
     const std::vector<Tensor> results = chain.circuit.run({x, y});
     ASSERT_EQ(results.size(), 1u);
-    EXPECT_EQ(values(results[0]), (Floats{4 * r + 1, 1, 4 * (r + 1) + r, 3}));
+    EXPECT_EQ(values<float>(results[0]), (Floats{4 * r + 1, 1, 4 * (r + 1) + r, 3}));
   }
   const RecorderStats after = recorder_stats(cpu());
   EXPECT_EQ(after.plan_misses, before.plan_misses);
@@ -78,9 +52,9 @@ TEST(Circuit, TakesWhatIsNotRowMajorAndWhatIsTwice) {
   Chain chain;
   const Tensor both = floats({2, 4}, {9, 9, 9, 9, 1, 2, 3, 4});
   const Tensor row = both.select(0, 1);
-  EXPECT_EQ(values(chain.circuit.run({row, row})[0]), (Floats{5, 14, 27, 44}));
+  EXPECT_EQ(values<float>(chain.circuit.run({row, row})[0]), (Floats{5, 14, 27, 44}));
   const Tensor column = both.transpose(0, 1).reshape({4, 2}).select(1, 1);
-  EXPECT_EQ(values(chain.circuit.run({column, row})[0]), (Floats{5, 14, 27, 44}));
+  EXPECT_EQ(values<float>(chain.circuit.run({column, row})[0]), (Floats{5, 14, 27, 44}));
 }
 
 TEST(Circuit, ReadsAndWritesTensorsFromOutside) {
@@ -91,13 +65,13 @@ TEST(Circuit, ReadsAndWritesTensorsFromOutside) {
     circuit.output(mul(x, weight));
     apply_into(OpId::sub, {weight, 1.0}, weight);
   });
-  EXPECT_EQ(values(weight), (Floats{1, 2, 3}));  // recorded, not run
+  EXPECT_EQ(values<float>(weight), (Floats{1, 2, 3}));  // recorded, not run
   const Tensor ones = floats({3}, {1, 1, 1});
-  EXPECT_EQ(values(circuit.run({ones})[0]), (Floats{1, 2, 3}));
-  EXPECT_EQ(values(circuit.run({ones})[0]), (Floats{0, 1, 2}));
+  EXPECT_EQ(values<float>(circuit.run({ones})[0]), (Floats{1, 2, 3}));
+  EXPECT_EQ(values<float>(circuit.run({ones})[0]), (Floats{0, 1, 2}));
   fill_into(5, weight);
-  EXPECT_EQ(values(circuit.run({ones})[0]), (Floats{5, 5, 5}));
-  EXPECT_EQ(values(weight), (Floats{4, 4, 4}));
+  EXPECT_EQ(values<float>(circuit.run({ones})[0]), (Floats{5, 5, 5}));
+  EXPECT_EQ(values<float>(weight), (Floats{4, 4, 4}));
 }
 
 TEST(Circuit, WritesItsInputs) {
@@ -110,7 +84,7 @@ TEST(Circuit, WritesItsInputs) {
   const Tensor given = floats({2}, {1, 2});
   const Tensor result = circuit.run({given})[0];
   EXPECT_EQ(result.buffer(), given.buffer());
-  EXPECT_EQ(values(given), (Floats{2, 3}));
+  EXPECT_EQ(values<float>(given), (Floats{2, 3}));
   const Tensor part = floats({3}, {1, 2, 3}).narrow(0, 1, 2);
   expect_error(ErrorKind::kInvalidArgument, "input 0 is written by the circuit",
                [&] { circuit.run({part}); });
@@ -132,12 +106,13 @@ TEST(Circuit, HoldsReductionsProductsAndViews) {
   const Tensor left = floats({4, 8}, a), right = floats({8, 3}, b);
   const std::vector<Tensor> got = circuit.run({left, right});
   const Tensor y = matmul(left, right);
-  EXPECT_EQ(values(got[0]), values(softmax(y, 1)));
-  EXPECT_EQ(values(got[1]), values(reduce(Reduction::sum, y, {.dims = std::vector{0}})));
-  EXPECT_EQ(values(got[2]), values(y.transpose(0, 1)));
+  EXPECT_EQ(values<float>(got[0]), values<float>(softmax(y, 1)));
+  EXPECT_EQ(values<float>(got[1]),
+            values<float>(reduce(Reduction::sum, y, {.dims = std::vector{0}})));
+  EXPECT_EQ(values<float>(got[2]), values<float>(y.transpose(0, 1)));
 }
 
-TEST(Circuit, DropsWhatNobodySees) {
+TEST(Circuit, DropsWhatIsNotRead) {
   Circuit circuit(cpu());
   const Tensor x = circuit.input({16}, Dtype::kFloat32);
   circuit.record([&] {
@@ -179,9 +154,10 @@ TEST(Circuit, WorksWhereExecutionIsEager) {
 TEST(Circuit, ErrorsSayWhatToDo) {
   Chain chain;
   Circuit& c = chain.circuit;
-  expect_error(ErrorKind::kState, "stands for a value of a Circuit", [&] { values(chain.a); });
   expect_error(ErrorKind::kState, "stands for a value of a Circuit",
-               [&] { values(add(chain.a, 1)); });
+               [&] { values<float>(chain.a); });
+  expect_error(ErrorKind::kState, "stands for a value of a Circuit",
+               [&] { values<float>(add(chain.a, 1)); });
   const Tensor ones = full({4}, 1.0, Dtype::kFloat32, cpu());
   expect_error(ErrorKind::kInvalidArgument, "the circuit has 2 inputs, got 1",
                [&] { c.run({ones}); });
@@ -210,7 +186,7 @@ TEST(Circuit, ErrorsSayWhatToDo) {
     Circuit gone(cpu());
     gone.begin();
   }
-  EXPECT_EQ(values(add(ones, 1))[0], 2);
+  EXPECT_EQ(values<float>(add(ones, 1))[0], 2);
 }
 
 }  // namespace

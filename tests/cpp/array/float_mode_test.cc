@@ -19,27 +19,11 @@
 #include "hologram/parallel.h"
 #include "src/runtime/circuit_worker.h"
 #include "src/runtime/recorder.h"
+#include "tests/cpp/runtime/float_modes.h"
+#include "tests/cpp/runtime/support.h"
 
 namespace hologram {
 namespace {
-
-constexpr unsigned kMode = 0xe040, kFlush = 0x8040, kUp = 0x4000;
-
-class In {
- public:
-  explicit In(unsigned mode) : before_(_mm_getcsr()) { _mm_setcsr((before_ & ~kMode) | mode); }
-  ~In() { _mm_setcsr(before_); }
-  In(const In&) = delete;
-  In& operator=(const In&) = delete;
-
- private:
-  const unsigned before_;
-};
-
-Device& cpu() {
-  register_builtin_devices();
-  return device(BackendType::kCpu);
-}
 
 // Half of it denormal.
 Tensor tricky(Shape shape, unsigned seed) {
@@ -121,7 +105,7 @@ TEST_F(FloatModeOfFunctions, IsThatOfTheCall) {
           plain = bytes(c.call(a, b));
           Tensor result, other;
           {
-            const In here(mode);
+            const InMode here(mode);
             want = bytes(c.call(a, b));
             set_deferring(true);
             result = c.call(a, b);
@@ -152,7 +136,7 @@ TEST_F(FloatModeOfFunctions, ACircuitRunsInThatOfItsRun) {
       std::vector<char> want;
       std::vector<Tensor> results;
       {
-        const In here(mode);
+        const InMode here(mode);
         set_deferring(false);
         want = bytes(c.call(a, b));
         set_deferring(true);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Memory that was lent out and taken back is seen to be the same: by addresses, whoever owns it.
+// Memory that was lent out and taken back is seen to be the same: by addresses, whatever owns it.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -13,16 +13,12 @@
 #include "hologram/functions.h"
 #include "hologram/memory.h"
 #include "src/array/array.h"
+#include "tests/cpp/runtime/support.h"
 
 namespace hologram {
 namespace {
 
 using Floats = std::vector<float>;
-
-Device& cpu() {
-  register_builtin_devices();
-  return device(BackendType::kCpu);
-}
 
 // 0, 1, 2, ... in memory of a pool, and a foreign buffer over a part of that.
 struct Lent {

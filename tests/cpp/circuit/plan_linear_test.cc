@@ -71,7 +71,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Planning, ::testing::ValuesIn(testing::shapes()
                            return name;
                          });
 
-TEST(PlanningDead, WritesThatNobodySeesAreLeftOut) {
+TEST(PlanningDead, WritesThatAreNotReadAreLeftOut) {
   // 60 columns twice: the first time was for nothing.
   const Sketch sketch = testing::shapes()[1].make(120);
   EXPECT_EQ(make_plan(sketch.tape().words(), sketch.states())->stats.dead, 60);

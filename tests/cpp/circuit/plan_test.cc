@@ -401,7 +401,7 @@ TEST(Calls, AreKernelsOfTheirOwn) {
   EXPECT_EQ(plan->stats.bytes_unfused, 5 * 2 * 256);
 }
 
-TEST(Calls, AreDeadWhenNobodySeesWhatTheyWrite) {
+TEST(Calls, AreDeadWhenWhatTheyWriteIsNotRead) {
   Program p;
   const auto m = Program::memory;
   const auto x = p.buffer(true), sums = p.buffer(false), last = p.buffer(false);
@@ -413,7 +413,7 @@ TEST(Calls, AreDeadWhenNobodySeesWhatTheyWrite) {
   p.keep(last);
   EXPECT_EQ(p.plan()->stats.kernels, 2);
   EXPECT_EQ(p.plan()->attach, (std::vector<uint32_t>{x, sums, last, a}));
-  // What is written over afterwards was written for nobody, unless in part.
+  // What is written over afterwards was not needed, unless in part.
   for (const int64_t n : {1, 8}) {
     Program q;
     const auto y = q.buffer(true), z = q.buffer(true);

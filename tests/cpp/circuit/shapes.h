@@ -21,7 +21,7 @@ class Sketch {
     int64_t row_step = 0, col_step = 1;
   };
 
-  // A buffer of so many elements; live: the outside sees it.
+  // A buffer of that many elements; live: the outside sees it.
   uint32_t buffer(int64_t elements, bool live) {
     states_.push_back(live ? kSlotLive : kSlotFresh);
     elements_.push_back(elements);
@@ -86,7 +86,7 @@ class Sketch {
 
 struct Shape {
   std::string name;
-  std::function<Sketch(int)> make;  // of about so many ops
+  std::function<Sketch(int)> make;  // of about that many ops
 };
 
 inline const std::vector<Shape>& shapes() {

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "hologram/cpu_info.h"
 #include "hologram/error.h"
 #include "hologram/parallel.h"
+#include "tests/cpp/cpu/isa_test.h"
 
 namespace hologram {
 namespace {
@@ -40,7 +40,7 @@ struct Array {
 
   Array(int64_t batch, int64_t h, int64_t r, int64_t d, bool alternate)
       : heads(h), rows(r), dim(d), data(static_cast<size_t>(batch * h * r * (d + 3)), T(7)) {
-    // Room between rows, which nobody may write.
+    // Room between rows, which must not be written.
     strides = alternate ? AttentionStrides{h * r * (d + 3), d + 3, h * (d + 3)}
                         : AttentionStrides{h * r * (d + 3), r * (d + 3), d + 3};
   }
@@ -201,21 +201,18 @@ void compare(Problem<T>& p) {
   }
 }
 
-class AttentionTest : public ::testing::TestWithParam<int> {
+class AttentionTest : public IsaTest {
  protected:
   void SetUp() override {
-    if (!isa_available(static_cast<Isa>(GetParam()))) GTEST_SKIP() << "not on this machine";
-    before_ = current_isa();
-    force_isa(static_cast<Isa>(GetParam()));
+    IsaTest::SetUp();
     testing::always_ask_workers(true);
   }
   void TearDown() override {
     testing::always_ask_workers(false);
-    if (!IsSkipped()) force_isa(before_);
+    IsaTest::TearDown();
   }
-  Isa before_ = Isa::kBaseline;
 };
-INSTANTIATE_TEST_SUITE_P(Isas, AttentionTest, ::testing::Values(0, 1, 2));
+INSTANTIATE_TEST_SUITE_P(Isas, AttentionTest, kEveryIsa, isa_of);
 
 // Several blocks of keys in both passes, blocks that the diagonal crosses, few queries, heads that
 // share keys, sizes that are no multiple of a vector, masks of every form, empty rows.

@@ -16,6 +16,7 @@
 
 #include "hologram/cpu_info.h"
 #include "hologram/error.h"
+#include "tests/cpp/cpu/isa_test.h"
 
 namespace hologram {
 namespace {
@@ -218,16 +219,7 @@ bool for_each_index(const std::vector<int64_t>& shape,
   }
 }
 
-class EveryIsa : public ::testing::TestWithParam<Isa> {
- protected:
-  void SetUp() override {
-    if (!isa_available(GetParam())) GTEST_SKIP() << "not on this machine";
-    before_ = current_isa();
-    force_isa(GetParam());
-  }
-  void TearDown() override { force_isa(before_); }
-  Isa before_ = current_isa();
-};
+class EveryIsa : public IsaTest {};
 
 TEST_P(EveryIsa, RandomProgramsEqualScalarCode) {
   Random random(20 + static_cast<int>(GetParam()));
@@ -391,9 +383,7 @@ TEST_P(EveryIsa, LargeResultsAreStreamedWhole) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, EveryIsa,
-                         ::testing::Values(Isa::kBaseline, Isa::kAvx2, Isa::kAvx512),
-                         [](const auto& info) { return std::string(isa_name(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Isas, EveryIsa, kEveryIsa, isa_of);
 
 std::string message_of(const std::function<void()>& call, ErrorKind kind) {
   try {

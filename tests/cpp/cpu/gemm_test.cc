@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "hologram/cpu_info.h"
 #include "hologram/elementwise.h"
 #include "hologram/error.h"
 #include "hologram/parallel.h"
 #include "src/cpu/gemm/gemm_float.h"
+#include "tests/cpp/cpu/isa_test.h"
 
 namespace hologram {
 namespace {
@@ -59,19 +59,8 @@ std::vector<double> random_values(std::mt19937& rng, int64_t n, Dtype dtype) {
   return values;
 }
 
-class GemmTest : public ::testing::TestWithParam<int> {
- protected:
-  void SetUp() override {
-    if (!isa_available(static_cast<Isa>(GetParam()))) GTEST_SKIP() << "not on this machine";
-    before_ = current_isa();
-    force_isa(static_cast<Isa>(GetParam()));
-  }
-  void TearDown() override {
-    if (!IsSkipped()) force_isa(before_);
-  }
-  Isa before_ = Isa::kBaseline;
-};
-INSTANTIATE_TEST_SUITE_P(Isas, GemmTest, ::testing::Values(0, 1, 2));
+class GemmTest : public IsaTest {};
+INSTANTIATE_TEST_SUITE_P(Isas, GemmTest, kEveryIsa, isa_of);
 
 const Dtype kDtypes[] = {Dtype::kFloat32, Dtype::kFloat64, Dtype::kFloat16, Dtype::kBFloat16,
                          Dtype::kInt64,   Dtype::kInt32,   Dtype::kInt16,   Dtype::kInt8,

@@ -196,8 +196,7 @@ TEST_P(JitCache, CountsWhatItDoes) {
   EXPECT_EQ(after.hits, between.hits + 1);
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, JitCache, ::testing::Values(Isa::kAvx2, Isa::kAvx512),
-                         [](const auto& info) { return std::string(isa_name(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Isas, JitCache, ::testing::Values(Isa::kAvx2, Isa::kAvx512), isa_of);
 
 }  // namespace
 }  // namespace hologram::cpu

@@ -19,6 +19,7 @@
 #include "hologram/elementwise.h"
 #include "hologram/op.h"
 #include "src/cpu/jit/jit.h"
+#include "tests/cpp/cpu/isa_test.h"
 
 namespace hologram::cpu {
 
@@ -308,18 +309,12 @@ inline bool is_jit_off() {
 }
 
 // Runs on the instruction set that is the parameter.
-class JitTest : public ::testing::TestWithParam<Isa> {
+class JitTest : public IsaTest {
  protected:
   void SetUp() override {
-    if (!isa_available(GetParam())) GTEST_SKIP() << "not on this machine";
     if (is_jit_off()) GTEST_SKIP() << "HOLOGRAM_JIT=0: no loops are generated";
-    before_ = current_isa();
-    force_isa(GetParam());
+    IsaTest::SetUp();
   }
-  void TearDown() override {
-    if (!IsSkipped()) force_isa(before_);
-  }
-  Isa before_ = Isa::kBaseline;
 };
 
 }  // namespace hologram::cpu

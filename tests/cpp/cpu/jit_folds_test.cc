@@ -96,7 +96,7 @@ struct Rows {
   }
 };
 
-// What a row's elements come to, folded as a block.
+// The elements of a row, reduced as one block.
 std::vector<char> accumulated(const FoldKernel& kernel, const void* x, int64_t n, bool is_block) {
   std::vector<char> acc(static_cast<size_t>(kernel.acc_size));
   kernel.init(acc.data(), 1);
@@ -228,8 +228,7 @@ TEST_P(JitFolds, WhatIsNoBlockIsRefused) {
   EXPECT_FALSE(jit_takes_fold(GetParam(), Fold::kSum, Dtype::kInt64, 100));
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, JitFolds, ::testing::Values(Isa::kAvx2, Isa::kAvx512),
-                         [](const auto& info) { return std::string(isa_name(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Isas, JitFolds, ::testing::Values(Isa::kAvx2, Isa::kAvx512), isa_of);
 
 }  // namespace
 }  // namespace hologram::cpu

@@ -169,8 +169,7 @@ TEST_P(JitRows, MathFunctionsGiveTheBitsOfTheirKernelsEverywhere) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, JitRows, ::testing::Values(Isa::kAvx2, Isa::kAvx512),
-                         [](const auto& info) { return std::string(isa_name(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Isas, JitRows, ::testing::Values(Isa::kAvx2, Isa::kAvx512), isa_of);
 
 }  // namespace
 }  // namespace hologram::cpu

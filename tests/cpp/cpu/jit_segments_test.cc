@@ -158,8 +158,7 @@ TEST_P(JitSegments, ManyThreadsGetOneKernelForOneSegment) {
   for (const auto& mine : kernels) EXPECT_EQ(mine, kernels[0]);
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, JitSegments, ::testing::Values(Isa::kAvx2, Isa::kAvx512),
-                         [](const auto& info) { return std::string(isa_name(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Isas, JitSegments, ::testing::Values(Isa::kAvx2, Isa::kAvx512), isa_of);
 
 }  // namespace
 }  // namespace hologram::cpu

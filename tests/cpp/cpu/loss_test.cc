@@ -9,9 +9,9 @@
 #include <random>
 #include <vector>
 
-#include "hologram/cpu_info.h"
 #include "hologram/elementwise.h"
 #include "hologram/error.h"
+#include "tests/cpp/cpu/isa_test.h"
 
 namespace hologram {
 namespace {
@@ -53,19 +53,8 @@ struct Array {
   }
 };
 
-class LossTest : public ::testing::TestWithParam<int> {
- protected:
-  void SetUp() override {
-    if (!isa_available(static_cast<Isa>(GetParam()))) GTEST_SKIP() << "not on this machine";
-    before_ = current_isa();
-    force_isa(static_cast<Isa>(GetParam()));
-  }
-  void TearDown() override {
-    if (!IsSkipped()) force_isa(before_);
-  }
-  Isa before_ = Isa::kBaseline;
-};
-INSTANTIATE_TEST_SUITE_P(Isas, LossTest, ::testing::Values(0, 1, 2));
+class LossTest : public IsaTest {};
+INSTANTIATE_TEST_SUITE_P(Isas, LossTest, kEveryIsa, isa_of);
 
 double formula(PointLoss loss, double x, double y, double param, double pw) {
   const double z = std::abs(x - y);

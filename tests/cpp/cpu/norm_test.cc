@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "hologram/cpu_info.h"
 #include "hologram/elementwise.h"
 #include "hologram/error.h"
 #include "hologram/parallel.h"
+#include "tests/cpp/cpu/isa_test.h"
 
 namespace hologram {
 namespace {
@@ -103,22 +103,18 @@ void expect_near(const Values& actual, const Values& expected, double tol, const
   }
 }
 
-class NormTest : public ::testing::TestWithParam<int> {
+class NormTest : public IsaTest {
  protected:
   void SetUp() override {
-    if (!isa_available(static_cast<Isa>(GetParam()))) GTEST_SKIP() << "not on this machine";
-    before_ = current_isa();
-    force_isa(static_cast<Isa>(GetParam()));
+    IsaTest::SetUp();
     testing::always_ask_workers(true);
   }
   void TearDown() override {
-    if (IsSkipped()) return;
     testing::always_ask_workers(false);
-    force_isa(before_);
+    IsaTest::TearDown();
   }
-  Isa before_ = Isa::kBaseline;
 };
-INSTANTIATE_TEST_SUITE_P(Isas, NormTest, ::testing::Values(0, 1, 2));
+INSTANTIATE_TEST_SUITE_P(Isas, NormTest, kEveryIsa, isa_of);
 
 const Dtype kFloats[] = {Dtype::kFloat16, Dtype::kBFloat16, Dtype::kFloat32, Dtype::kFloat64};
 

@@ -8,26 +8,15 @@
 #include <random>
 #include <vector>
 
-#include "hologram/cpu_info.h"
 #include "hologram/elementwise.h"
 #include "hologram/error.h"
+#include "tests/cpp/cpu/isa_test.h"
 
 namespace hologram {
 namespace {
 
-class OptimizerTest : public ::testing::TestWithParam<int> {
- protected:
-  void SetUp() override {
-    if (!isa_available(static_cast<Isa>(GetParam()))) GTEST_SKIP() << "not on this machine";
-    before_ = current_isa();
-    force_isa(static_cast<Isa>(GetParam()));
-  }
-  void TearDown() override {
-    if (!IsSkipped()) force_isa(before_);
-  }
-  Isa before_ = Isa::kBaseline;
-};
-INSTANTIATE_TEST_SUITE_P(Isas, OptimizerTest, ::testing::Values(0, 1, 2));
+class OptimizerTest : public IsaTest {};
+INSTANTIATE_TEST_SUITE_P(Isas, OptimizerTest, kEveryIsa, isa_of);
 
 // A tensor of any floating dtype with its values in float64.
 struct Values {

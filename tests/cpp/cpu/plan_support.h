@@ -207,7 +207,7 @@ struct Case {
   std::vector<Dtype> dtypes;  // of the slots
   std::vector<uint64_t> immediates;
 
-  // A slot of n random elements, and some beyond them that nobody may write.
+  // A slot of n random elements, and some beyond them that must not be written.
   uint32_t slot(Random& random, Dtype dtype, int64_t n) {
     std::vector<char> bytes(static_cast<size_t>(n) * itemsize(dtype) + 64);
     fill_random(random, dtype, bytes.data(), n);

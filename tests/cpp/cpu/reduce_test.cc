@@ -11,9 +11,9 @@
 #include <random>
 #include <vector>
 
-#include "hologram/cpu_info.h"
 #include "hologram/elementwise.h"
 #include "hologram/error.h"
+#include "tests/cpp/cpu/isa_test.h"
 
 namespace hologram {
 namespace {
@@ -204,19 +204,8 @@ std::vector<double> random_values(std::mt19937& rng, int64_t n, Dtype dtype, boo
   return values;
 }
 
-class ReduceTest : public ::testing::TestWithParam<int> {
- protected:
-  void SetUp() override {
-    if (!isa_available(static_cast<Isa>(GetParam()))) GTEST_SKIP() << "not on this machine";
-    before_ = current_isa();
-    force_isa(static_cast<Isa>(GetParam()));
-  }
-  void TearDown() override {
-    if (!IsSkipped()) force_isa(before_);
-  }
-  Isa before_ = Isa::kBaseline;
-};
-INSTANTIATE_TEST_SUITE_P(Isas, ReduceTest, ::testing::Values(0, 1, 2));
+class ReduceTest : public IsaTest {};
+INSTANTIATE_TEST_SUITE_P(Isas, ReduceTest, kEveryIsa, isa_of);
 
 void expect_close(Reduction op, Array& out, const std::vector<double>& want,
                   const std::vector<double>& scale, const std::string& what) {
@@ -245,7 +234,7 @@ void expect_close(Reduction op, Array& out, const std::vector<double>& want,
 }
 
 TEST_P(ReduceTest, AgreesWithLoops) {
-  std::mt19937 rng(7 + GetParam());
+  std::mt19937 rng(7 + static_cast<unsigned>(GetParam()));
   const Dtype dtypes[] = {Dtype::kBool,    Dtype::kUInt8,  Dtype::kInt8,    Dtype::kInt16,
                           Dtype::kInt32,   Dtype::kInt64,  Dtype::kFloat16, Dtype::kBFloat16,
                           Dtype::kFloat32, Dtype::kFloat64};

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "hologram/cpu_info.h"
 #include "hologram/elementwise.h"
 #include "hologram/error.h"
+#include "tests/cpp/cpu/isa_test.h"
 
 namespace hologram {
 namespace {
@@ -85,19 +85,8 @@ void oracle(int op, std::vector<double>& a, const std::vector<double>& b) {
   }
 }
 
-class SoftmaxTest : public ::testing::TestWithParam<int> {
- protected:
-  void SetUp() override {
-    if (!isa_available(static_cast<Isa>(GetParam()))) GTEST_SKIP() << "not on this machine";
-    before_ = current_isa();
-    force_isa(static_cast<Isa>(GetParam()));
-  }
-  void TearDown() override {
-    if (!IsSkipped()) force_isa(before_);
-  }
-  Isa before_ = Isa::kBaseline;
-};
-INSTANTIATE_TEST_SUITE_P(Isas, SoftmaxTest, ::testing::Values(0, 1, 2));
+class SoftmaxTest : public IsaTest {};
+INSTANTIATE_TEST_SUITE_P(Isas, SoftmaxTest, kEveryIsa, isa_of);
 
 double tolerance(Dtype dtype) {
   switch (dtype) {

@@ -124,7 +124,7 @@ TEST_F(CallTest, InPlaceCallsSeeEachOther) {
   EXPECT_EQ(g_runs, 3);
 }
 
-TEST_F(CallTest, ThoseThatNobodySeesDoNotRun) {
+TEST_F(CallTest, ThoseThatAreNotReadDoNotRun) {
   const BufferRef a = counted(4), kept = deferred(4);
   {
     const BufferRef unused = deferred(4), between = deferred(4);

@@ -263,7 +263,7 @@ TEST_F(Parallel, AfterALateWorkerTheCallerWorksAlone) {
     });
     EXPECT_EQ(tiles, 20);
     const ParallelStats after = parallel_stats();
-    // Somebody may have kept this thread from running until the rest was over.
+    // The system may have kept this thread from running until the rest was over.
     alone = after.inline_jobs == late.inline_jobs + 1;
     if (alone) {
       EXPECT_EQ(others, 0);

@@ -107,7 +107,7 @@ TEST_F(RecorderFault, GivingUpTheLargeResultIsAWayOut) {
   testing::fail_os_allocations(1);
   EXPECT_ERROR(flush(scalar()), ErrorKind::kOutOfMemory, "16.00 MiB");
   big.reset();
-  EXPECT_EQ(floats(small), std::vector<float>(4, 2)) << "nobody can see the large one now";
+  EXPECT_EQ(floats(small), std::vector<float>(4, 2)) << "no code can see the large one now";
 }
 
 TEST_F(RecorderFault, AnOpThatFindsNoRoomIsNotRecorded) {
@@ -154,7 +154,7 @@ TEST_F(RecorderFault, ErrorsOfRunningReachWhoAsked) {
   EXPECT_EQ(floats(b), std::vector<float>(4, 3));
 }
 
-TEST_F(RecorderFault, ErrorsThatNobodyWaitsForAreKept) {
+TEST_F(RecorderFault, ErrorsThatNoThreadWaitsForAreKept) {
   const BufferRef a = deferred(4);
   scalar().on_run = [] { throw std::runtime_error("the kernel broke"); };
   ASSERT_TRUE(record(OpId::add, memory(a), number(1), number(2), 4));
@@ -162,7 +162,7 @@ TEST_F(RecorderFault, ErrorsThatNobodyWaitsForAreKept) {
   EXPECT_TRUE(scalar().default_stream().has_error());
   EXPECT_THROW(scalar().synchronize(), std::runtime_error);
   scalar().synchronize();
-  // Likewise of a circuit that was run because it was full.
+  // The same of a circuit that was run because it was full.
   for (int i = 0; i < 1025; ++i) {
     ASSERT_TRUE(record(OpId::add, memory(a), number(1), number(2), 4));
   }
@@ -248,7 +248,7 @@ TEST_F(RecorderFault, TheCheckAsksThePlannerForNothing) {
     operands[0].slot = out, operands[1].slot = a, operands[2].slot = b;
     tape.append_flat(static_cast<uint16_t>(OpId::add), Dtype::kFloat32, 2, operands, nullptr, 4);
   };
-  add(1, 0, 0);  // written over: nobody needs it
+  add(1, 0, 0);  // written over: not needed
   add(1, 0, 0);
   add(2, 1, 0);  // dead
   add(3, 0, 0);  // equal to what is there, and written over
@@ -266,7 +266,7 @@ TEST_F(RecorderFault, TheCheckAsksThePlannerForNothing) {
   EXPECT_EQ(plan->stats.dead, 3);
   memory[1] = {2, 4, 6, 8};
   memory[3] = {4, 8, 12, 16};
-  memory[2] = {-1, -1, -1, -1};  // nobody sees it
+  memory[2] = {-1, -1, -1, -1};  // not read
   check.compare(*plan, bound);
   memory[3][3] = 17;
   EXPECT_ERROR(check.compare(*plan, bound), ErrorKind::kInternal, "differ in slot 3 from byte 14");

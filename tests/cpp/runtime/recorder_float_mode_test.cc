@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Ops round, and treat denormal numbers, as the thread that called them did then, whoever runs them
-// and when.
+// Ops round, and treat denormal numbers, as the thread that called them did then, whatever
+// thread runs them and when.
 #if defined(__SSE__)
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,6 +23,7 @@
 #include "hologram/trace.h"
 #include "src/runtime/circuit_check.h"
 #include "src/runtime/recorder.h"
+#include "tests/cpp/runtime/float_modes.h"
 #include "tests/cpp/runtime/recording_device.h"
 
 namespace hologram {
@@ -30,23 +31,10 @@ namespace {
 
 using internal::Recorder;
 
-constexpr unsigned kMode = 0xe040;  // of MXCSR: what is no exception
-constexpr unsigned kDefault = 0, kFlush = 0x8040, kZeros = 0x0040, kDown = 0x2000, kUp = 0x4000;
+constexpr unsigned kDefault = 0, kZeros = 0x0040, kDown = 0x2000;
 constexpr unsigned kModes[] = {kDefault, kFlush, kZeros, 0x8000, kDown, kUp, 0x6000};
 
 unsigned mode_here() { return _mm_getcsr() & kMode; }
-
-// The calling thread in another mode.
-class In {
- public:
-  explicit In(unsigned mode) : before_(_mm_getcsr()) { _mm_setcsr((before_ & ~kMode) | mode); }
-  ~In() { _mm_setcsr(before_); }
-  In(const In&) = delete;
-  In& operator=(const In&) = delete;
-
- private:
-  const unsigned before_;
-};
 
 // Where modes differ: denormal numbers, the least normal one, what is not exact.
 const std::vector<float> kTricky = {1e-39f,    -1e-39f, 1.17549435e-38f, 3e-45f, 1.0f / 3,  0.1f,
@@ -121,7 +109,7 @@ const Way kWays[] = {
     {"a thread in yet another mode", true,
      [](const BufferRef& b) {
        std::thread([&] {
-         const In other(kUp);
+         const InMode other(kUp);
          materialize(*b);
        }).join();
      }},
@@ -132,8 +120,8 @@ const Way kWays[] = {
      }},
     {"the worker, since it grew old", true,
      [](const BufferRef& b) { EXPECT_TRUE(comes_true([&] { return !is_pending(*b); })); }},
-    {"whoever fills the circuit", false, [](const BufferRef&) { fill_the_circuit(); }},
-    {"whoever fills the circuit, with a worker", true,
+    {"the one that fills the circuit", false, [](const BufferRef&) { fill_the_circuit(); }},
+    {"the one that fills the circuit, with a worker", true,
      [](const BufferRef& b) {
        fill_the_circuit();
        materialize(*b);
@@ -176,7 +164,7 @@ TEST_F(FloatMode, IsThatOfTheCallHoweverTheCircuitRuns) {
         BufferRef result;
         std::vector<uint32_t> want;
         {
-          const In here(mode);
+          const InMode here(mode);
           result = recorded(kTricky);
           want = bits(oracle(kTricky));
         }
@@ -197,7 +185,7 @@ TEST_F(FloatMode, OfTheThreadThatAsksIsLeftAlone) {
     internal::set_circuit_worker(worker);
     const BufferRef plain = recorded(kTricky);
     const std::vector<uint32_t> want = bits(oracle(kTricky));
-    const In flushing(kFlush | kDown);
+    const InMode flushing(kFlush | kDown);
     materialize(*plain);
     EXPECT_EQ(mode_here(), kFlush | kDown);
     EXPECT_EQ(bits(floats(plain)), want);
@@ -213,7 +201,7 @@ TEST_F(FloatMode, OfThreadsThatRecordAtOnceStayApart) {
     std::vector<std::thread> threads;
     for (const unsigned mode : {kDefault, kFlush, kUp, kDown}) {
       threads.emplace_back([mode] {
-        const In here(mode);
+        const InMode here(mode);
         const std::vector<uint32_t> want = bits(oracle(kTricky));
         std::vector<BufferRef> results;
         for (int i = 0; i < (kThreadSanitizer ? 40 : 200); ++i) {
@@ -271,7 +259,7 @@ TEST_F(FloatMode, IsThatOfTheCallOnEveryThreadThatTakesTiles) {
         const BufferRef seen = filled(64, 0, cpu());
         const CallOperand operand = {seen.get(), 0, 256, false, true, true};
         {
-          const In here(mode);
+          const InMode here(mode);
           ASSERT_TRUE(record_call(kLook, {&operand, 1}, {}, {}, 1));
         }
         way.run(seen);
@@ -301,7 +289,7 @@ TEST_F(FloatMode, LawsOfFloatsHoldInTheDefaultModeOnly) {
       std::vector<BufferRef> deep, at_once;
       BufferRef wide = deferred(2 * n, cpu()), back = deferred(n, cpu());
       {
-        const In here(in);
+        const InMode here(in);
         for (const bool defer : {true, false}) {
           for (const Case& c : cases) {
             const BufferRef x = held(kTricky), y = deferred(n, cpu()), z = deferred(n, cpu());
@@ -359,7 +347,7 @@ TEST_F(FloatMode, FusedIsUnfusedInEveryMode) {
   constexpr int64_t n = 777;
   for (unsigned seed = 0; seed < 60; ++seed) {
     std::mt19937 random(seed);
-    const In here(kModes[seed % std::size(kModes)]);
+    const InMode here(kModes[seed % std::size(kModes)]);
     std::vector<BufferRef> values;
     for (int i = 0; i < 3; ++i) {
       values.push_back(filled(n, 0, cpu()));
@@ -399,7 +387,7 @@ TEST_F(FloatMode, IsThatOfTheCallInAForkedChild) {
     BufferRef result;
     std::vector<float> want;
     {
-      const In here(kFlush);
+      const InMode here(kFlush);
       result = recorded(kTricky);
       want = oracle(kTricky);
     }
@@ -408,7 +396,7 @@ TEST_F(FloatMode, IsThatOfTheCallInAForkedChild) {
     if (child == 0) {
       BufferRef own;
       {
-        const In here(kFlush);
+        const InMode here(kFlush);
         own = recorded(kTricky);
       }
       const bool good = bits(floats(result)) == bits(want) && bits(floats(own)) == bits(want) &&
@@ -426,7 +414,7 @@ TEST_F(FloatMode, ATraceTellsThatACircuitEndedForIt) {
   const uint64_t trace = start_tracing(cpu());
   const BufferRef first = recorded(kTricky);
   {
-    const In here(kFlush);
+    const InMode here(kFlush);
     materialize(*recorded(kTricky));
   }
   const auto circuits = stop_tracing(trace);

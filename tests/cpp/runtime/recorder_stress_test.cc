@@ -28,7 +28,7 @@ constexpr int64_t kCols = 64;
 // From what one thread does at once to what all share; multiples of kCols.
 constexpr int64_t kSizes[] = {kCols, 16 * kCols, 2048 * kCols};
 
-// out[i] = in[n - 1 - i] + number, in tiles of whoever comes.
+// out[i] = in[n - 1 - i] + number, in tiles that several threads take.
 const uint16_t kTurn =
     register_call({"stress_turn", [](const CallArguments& c) {
                      float more;
@@ -161,7 +161,7 @@ class Program {
         x = copy_of(any_common());
         return;
       case 9: {
-        // Somebody else goes on with it, and we with what somebody left.
+        // Another thread goes on with it, and this one with what another left.
         auto* parcel = new Item(std::move(x));
         Item* got = mail_[below(kThreads)].exchange(parcel, std::memory_order_acq_rel);
         x = got != nullptr ? std::move(*got) : copy_of(any_common());

@@ -78,7 +78,7 @@ TEST_F(RecorderTest, WhatIsOnlyReadByRecordedWorkIsReadable) {
   EXPECT_TRUE(is_readable(*c));
 }
 
-TEST_F(RecorderTest, OpsWaitUntilSomebodyLooks) {
+TEST_F(RecorderTest, OpsWaitUntilTheyAreRead) {
   const BufferRef a = filled(5, 2), b = filled(5, 3), c = deferred(5), d = deferred(5);
   ASSERT_TRUE(record(OpId::add, memory(c), memory(a), memory(b), 5));
   ASSERT_TRUE(record(OpId::mul, memory(d), memory(c), memory(a), 5));
@@ -101,7 +101,7 @@ TEST_F(RecorderTest, OpsWaitUntilSomebodyLooks) {
   EXPECT_EQ(stats.bytes_unfused, 6u * 20);
 }
 
-TEST_F(RecorderTest, ValuesThatNobodyCanSeeGetNoMemory) {
+TEST_F(RecorderTest, ValuesThatNoCodeCanSeeGetNoMemory) {
   const BufferRef a = filled(1000, 1), out = deferred(1000);
   const int64_t before = memory_stats().allocated_bytes.total;
   {
@@ -125,7 +125,7 @@ TEST_F(RecorderTest, WhatWasWrittenBeforeACircuitIsKept) {
   ASSERT_TRUE(record(OpId::add, memory(b, 4), memory(one), number(2), 4));
   ASSERT_TRUE(record(OpId::mul, memory(c), memory(b), number(10), 8));
   EXPECT_EQ(floats(c), (std::vector<float>{20, 20, 20, 20, 30, 30, 30, 30}));
-  // Likewise what was written by hand, before anything was recorded on the buffer.
+  // The same for what was written by hand, before anything was recorded on the buffer.
   const BufferRef d = deferred(4), e = deferred(4);
   materialize(*d);
   std::fill_n(d->data_as<float>(), 4, 7.f);
@@ -300,7 +300,7 @@ TEST_F(RecorderTest, OpsAreRecordedAgainOnceEveryExportHasEnded) {
   EXPECT_EQ(a->use_count(), 1u);
   EXPECT_TRUE(records());
 
-  // Without a mark to end, and with one that nobody ends.
+  // Without a mark to end, and with one that is never ended.
   unmark_exported(*a);
   EXPECT_TRUE(records());
   mark_exported(*a);

@@ -229,7 +229,7 @@ TEST_F(WorkerTest, GivesTheBitsThatTheCallingThreadGives) {
   set_num_threads(before);
 }
 
-TEST_F(WorkerTest, ErrorsReachWhoeverAsksNextOnce) {
+TEST_F(WorkerTest, ErrorsReachTheNextThreadThatAsksOnce) {
   const BufferRef a = filled(16, 1), early = deferred(16), b = deferred(16), c = deferred(16);
   ASSERT_TRUE(add(early, a, 1));
   hand_over();
@@ -245,7 +245,7 @@ TEST_F(WorkerTest, ErrorsReachWhoeverAsksNextOnce) {
     ASSERT_TRUE(add(c, a, 3));
     hand_over();
     EXPECT_TRUE(comes_true([&] { return failed.load(); }));
-    EXPECT_TRUE(is_pending(*b)) << "nobody may take it for a result";
+    EXPECT_TRUE(is_pending(*b)) << "it is not a result";
     EXPECT_EQ(floats(early), std::vector<float>(16, 2)) << "older results are not concerned";
   };
   fail_beside();
@@ -360,7 +360,7 @@ TEST_F(WorkerTest, DeletersOfForeignMemoryAreLeftToTheProgram) {
   EXPECT_EQ(context.deleter.load(), std::this_thread::get_id());
   use_foreign();
   ASSERT_TRUE(comes_true([&] { return !is_pending(*out); }));
-  flush(scalar());  // likewise, though there is nothing to run
+  flush(scalar());  // the same, though there is nothing to run
   EXPECT_EQ(context.deleter.load(), std::this_thread::get_id());
 }
 
@@ -432,7 +432,7 @@ TEST_F(WorkerTest, AFullCircuitIsHandedOver) {
   EXPECT_EQ(floats(b), std::vector<float>(4, 1025));
 }
 
-TEST_F(WorkerTest, WhatNobodyAsksForRunsInTheEnd) {
+TEST_F(WorkerTest, WhatIsNotAskedForRunsInTheEnd) {
   std::atomic<std::thread::id> runner;
   scalar().on_run = [&] { runner.store(std::this_thread::get_id()); };
   const BufferRef a = filled(16, 1), b = deferred(16), c = deferred(16);

@@ -57,7 +57,7 @@ TEST_F(TraceTest, TellsWhatWasRecordedAndWhatRan) {
 
   const CircuitShape& shape = *c.shape;
   EXPECT_EQ(std::count(shape.slot_states.begin(), shape.slot_states.end(), uint8_t{2}), 1)
-      << "the sum is fresh and nobody's";
+      << "the sum is fresh and has no holder";
   EXPECT_TRUE(contains(shape.ops_json, "{\"op\":\"add\",\"compute\":\"float32\",\"shape\":[8]"))
       << shape.ops_json;
   EXPECT_TRUE(contains(shape.plan_json, "\"name\":\"add_mul\"")) << shape.plan_json;

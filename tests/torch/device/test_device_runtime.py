@@ -148,7 +148,7 @@ def test_pinned_memory_says_so() -> None:
     assert not torch.ones(3, device=D).is_pinned()
     moved = pinned.to(D, non_blocking=True)
     assert torch.equal(moved.cpu(), x)
-    # Memory that was given back is nobody's.
+    # Memory that was given back has no owner.
     del pinned
     blocks = [torch.empty(6) for _ in range(64)]
     assert not any(block.is_pinned() for block in blocks)

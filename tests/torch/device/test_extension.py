@@ -141,7 +141,7 @@ def test_extensions_may_come_after_the_tensors(library: Path, name: str) -> None
     assert done.stdout.split() == ["2000.0"], done.stderr
 
 
-# An operator of PyTorch's for which the extension brings a kernel of its own: nobody tells of it.
+# The extension has a kernel of its own for an operator of PyTorch's, and PyTorch does not tell.
 UNSEEN = """
 import sys, torch
 torch.ops.load_library(sys.argv[1])

@@ -84,7 +84,7 @@ def test_ops_of_the_sdk_write_the_tensor(ex) -> None:
     out = torch.empty(1000)
     a, b, c = (utils.tensor_to_buffer(ex, t)[0] for t in (x, y, out))
     hologram.ops.vector_add(ex, a, b, c)
-    assert torch.equal(out, x + y)  # at once: nobody asks before a CPU tensor is read
+    assert torch.equal(out, x + y)  # at once: readers of a CPU tensor do not ask first
     x.fill_(2)
     hologram.ops.vector_mul(ex, a, c, c)
     assert torch.equal(out, 2 * (out / 2))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Ops that stand before autograd's kernels: nobody can tell that those were not asked."""
+"""Ops that stand before autograd's kernels: all is as if those had been asked."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_what_the_rule_declines_goes_all_the_way() -> None:
 # --- Tensor objects ------------------------------------------------------------------------------
 
 
-def test_tensor_objects_go_back_whoever_drops_them() -> None:
+def test_tensor_objects_go_back_on_any_thread() -> None:
     x = torch.ones(4, device=D)
 
     def rounds(count: int) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Deferred execution: ops wait until somebody looks, and nobody can tell but by the counters."""
+"""Deferred execution: ops wait until they are read, which only the counters show."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def host(t: torch.Tensor) -> list:
     return list(values)
 
 
-def test_ops_wait_until_somebody_looks() -> None:
+def test_ops_wait_until_they_are_read() -> None:
     x = torch.ones(16, device=D)
     _C.flush()
     before = circuits()
@@ -160,14 +160,14 @@ def test_an_exported_buffer_is_eager_from_then_on() -> None:
     window = np.from_dlpack(x, device="cpu")
     assert window.tolist() == [5.0] * 8
     before = recorded()
-    x.add_(1)  # somebody may look at any time
+    x.add_(1)  # NumPy may read it at any time
     assert window.tolist() == [6.0] * 8
     y = x * 2
     x.zero_()
     assert recorded() == before
     assert y.tolist() == [12.0] * 8
     assert window.tolist() == [0.0] * 8
-    z = y + 1  # y was never shown to anybody
+    z = y + 1  # y was never shown to other code
     assert recorded() > before
     assert z.tolist() == [13.0] * 8
 
@@ -509,7 +509,7 @@ def test_dead_values_are_never_computed() -> None:
     _C.flush()
     _C.reset_recorder_stats()
     for _ in range(10):
-        x * 2 + 1  # nobody keeps these
+        x * 2 + 1  # not kept
     torch.hologram.synchronize()
     stats = _C.recorder_stats()
     assert stats["ops_recorded"] == 20

@@ -79,7 +79,7 @@ def check(call: Callable[..., Any], *inputs: Tensor, waits: bool = True) -> None
         # Between two calls that cost enough a circuit is cut, and the first part may run at once.
         if sum(t.numel() for t in inputs) > 1024:
             return
-        # A circuit that nobody added to for long runs by itself, as on a busy machine.
+        # A circuit without a new op for long runs by itself, as on a busy machine.
         if after["circuits"] == before["circuits"]:
             return
     raise AssertionError("the call did not wait")

@@ -82,6 +82,57 @@ def test_text_has_the_figures() -> None:
     assert "aten::mul.Tensor" in text
 
 
+def test_a_warmed_run_is_shown_beside_the_first() -> None:
+    calls = []
+
+    def fn(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        calls.append(len(calls))
+        return chain(x, weight)
+
+    e = hologram_torch.explain(fn, *chain_inputs(50_000))
+    assert calls == [0]
+    assert (e.warm_ns, e.stats["warm_kernel_ns"]) == (0, 0)
+    first, result = e.ns, e.result
+    assert e.warm(runs=3) is e
+    assert calls == [0, 1, 2, 3]
+    assert e.ns == first
+    assert e.result is result
+    (launch,) = e.circuits[0].launches
+    assert launch.ns > 0
+    assert e.stats["warm_kernel_ns"] == launch.warm_ns > 0
+    assert "warmed (median of 3 calls)" in str(e)
+    assert re.search(r"mul_add_relu_mul_add +5 ops .* then [\d.]+ \S+$", str(e), re.MULTILINE)
+    _assert_legible(e.svg())
+    texts = _texts(e.svg())
+    assert any(
+        re.search(r"with recording and planning · .* warmed \(median of 3", t) for t in texts
+    )
+    assert any(re.search(r"GB/s, .* the first time", t) for t in texts), texts
+    assert any(re.search(r"GB/s · first (run|call) ", t) for t in texts), texts
+    e.warm(runs=1)
+    assert "warmed (one call)" in str(e)
+
+
+def test_a_warmed_run_that_takes_another_way_has_no_times_of_kernels() -> None:
+    x = torch.zeros(100).to(D)
+
+    def fn() -> torch.Tensor:
+        x.add_(1)
+        return x.exp() if x.sum().item() > 100 else x * 2
+
+    e = hologram_torch.explain(fn).warm(runs=2)
+    assert x[0].item() == 3  # each call had its effect
+    assert e.warm_ns > 0
+    assert e.stats["warm_kernel_ns"] == 0
+    assert "then" not in str(e)
+
+
+def test_warm_refuses_no_runs() -> None:
+    e = hologram_torch.explain(chain, *chain_inputs())
+    with pytest.raises(ValueError, match=r"Explanation\.warm: runs is 0; it has to be 1 or more"):
+        e.warm(runs=0)
+
+
 def test_many_circuits_are_told_shortly() -> None:
     def fn() -> None:
         for n in range(1, 41):
@@ -96,7 +147,7 @@ def test_many_circuits_are_told_shortly() -> None:
 
 def test_dead_and_folded_ops_are_told_apart() -> None:
     def fn(x: torch.Tensor) -> torch.Tensor:
-        x.exp()  # nobody sees it
+        x.exp()  # not read
         twice = x + x
         again = x + x  # the same work
         return twice * again

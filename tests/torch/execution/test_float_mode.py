@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""An op treats denormal numbers as the thread that calls it does then, whoever runs it and when."""
+"""An op treats denormal numbers as the thread that calls it does, whatever thread runs it."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def counted(call: Callable[[], object]) -> tuple[int, int]:
 
 
 def kernels(call: Callable[[], object], at_least: int = 2) -> int:
-    """Return the kernels of a call that records at least so many ops, and of a second one."""
+    """Return the kernels of a call that records at least `at_least` ops, and of a second."""
     ops, first = counted(call)
     assert ops >= at_least, f"only {ops} ops were recorded"
     again, second = counted(call)

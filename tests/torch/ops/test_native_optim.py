@@ -186,7 +186,7 @@ def test_bad_groups_raise() -> None:
 
 
 def test_missing_states_raise_at_the_call() -> None:
-    """Not when the circuit runs: whoever asks for the results then did nothing wrong."""
+    """Not when the circuit runs: the code that asks for the results then did nothing wrong."""
     p, g, m = ([to_device(values(3))] for _ in range(3))
     step = [torch.ones((), device=DEVICE)]
     numbers = {

@@ -86,7 +86,7 @@ def variation(seed: int, steps: list[Step]) -> tuple[str, list[Step]]:
             return "other numbers", other_numbers(steps, rng)
         case 3:  # every plan is known
             return "again", steps
-        case 4:  # values die as soon as nobody needs them
+        case 4:  # values die as soon as they are not needed
             last = {v: i for i, s in enumerate(steps) for v in (*s.results, *s.variables)}
             dying: dict[int, list[Step]] = {}
             for v, i in last.items():

@@ -161,7 +161,7 @@ def fill_halves(x: Tensor, value: Any) -> Tensor:
 
 
 def unused_chain(x: Tensor) -> Tensor:
-    """Compute what nobody reads, and return something else."""
+    """Compute what is not read, and return something else."""
     y = x
     for _ in range(4):
         y = (y * 2).sin() + x

@@ -138,7 +138,7 @@ def as_strided(g: Generator, v: V) -> None:
     t = g.get(v)
     room = t.untyped_storage().nbytes() // t.dtype.itemsize
     base = t._base if t._is_view() else t
-    # Nobody wrote what a storage has beyond its tensor: PyTorch's losses leave such.
+    # What a storage has beyond its tensor was never written: PyTorch's losses leave such.
     if not 0 < room <= 4096 or base.numel() * base.element_size() != t.untyped_storage().nbytes():
         return
     shape = tuple(1 + g.below(min(6, room)) for _ in range(1 + g.below(3)))

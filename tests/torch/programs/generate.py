@@ -193,7 +193,7 @@ class Generator:
             if not exact and families.broadcasts(shape, theirs, into):
                 return other
         if self.chance(0.03):
-            return self.tensor()  # of any shape: PyTorch must refuse it in both modes alike
+            return self.tensor()  # of any shape: PyTorch must refuse it in both modes
         wanted = tuple(shape)
         if not exact and self.chance(0.3):
             wanted = tuple(1 if self.chance(0.5) else s for s in wanted)[

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// See generator.h.
+// The Philox state of the device, seeding, and its state as a tensor.
 #include <torch/version.h>
 
 #include "device/generator.h"

@@ -74,7 +74,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     hologram::set_current_stream(from_torch(stream));
     return previous;
   }
-  // An override from 2.14 on; harmless before.
+  // An override from 2.14 on; before that PyTorch does not call it.
   void* getStreamNativeHandle(const c10::Stream stream) const HOLOGRAM_OVERRIDE_2_14 {
     return &from_torch(stream);
   }

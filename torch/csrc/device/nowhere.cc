@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The addresses that storages show while their bytes are still to be computed: reserved, never
-// readable, and with a message for the program that reads there all the same.
+// readable. A program that reads there stops with a message.
 #include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -54,7 +54,7 @@ void explain_fault(int number, siginfo_t* info, void* context) {
     if (info->si_code <= 0) raise(number);
     return;
   }
-  // Another's fault: the handler stays in place, as that of the other may mend it and go on.
+  // A fault of other code: our handler stays in place, as the other handler may go on after it.
   if ((g_previous.sa_flags & SA_SIGINFO) != 0) {
     g_previous.sa_sigaction(number, info, context);
   } else {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// See object_pool.h.
+// The thread's lists of free memory for small objects.
 #include "device/object_pool.h"
 
 #include <new>

@@ -28,7 +28,7 @@ extern constinit thread_local PlaceList t_places[kPlaceKinds]
 [[gnu::noinline]] void* take_place_slowly(size_t bytes);
 
 // A final class like its base whose objects live in the lists. Its base has a virtual destructor,
-// so whoever deletes an object gives back its place.
+// so deleting an object anywhere gives back its place.
 template <class Base, PlaceKind kKind>
 class Pooled final : public Base {
  public:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What PyTorch's OpenMP threads are lent for, and how many of them its kernels get.
+// Lends PyTorch's OpenMP threads to the library, and says how many of them PyTorch's kernels get.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -43,7 +43,7 @@ class OpenMpRegion {
       begin_ = now();
       return;
     }
-    // Nobody starts threads for so little.
+    // PyTorch starts no threads for so little work.
     if (work <= kNever || omp_set_num_threads == nullptr || omp_get_max_threads == nullptr) return;
     threads_ = omp_get_max_threads();
     if (threads_ <= 1) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// See profiler.h.
+// Reports launches as events of PyTorch's profiler, and traces as Python objects.
 #include "device/profiler.h"
 
 #include <ATen/record_function.h>
@@ -47,8 +47,8 @@ std::string python_line() {
 
 constexpr at::RecordScope kScope = at::RecordScope::FUNCTION;
 
-// What makes a thread a profiled one. Nothing of Python's is in it: the thread that has Python's
-// lock may be waiting for the one that takes this over.
+// The state that makes a thread a profiled one. It holds nothing of Python: the thread that holds
+// the GIL may be waiting for the one that takes this over.
 class Profiled {
  public:
   // Gives what it holds to this thread and takes what that had.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Circuits for those who want to see them: PyTorch's profiler and hologram_torch's own tools.
+// Shows circuits to PyTorch's profiler and to hologram_torch's explain and profile.
 #pragma once
 
 #include <pybind11/pybind11.h>

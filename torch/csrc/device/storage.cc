@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Storages whose memory may come later, see tensor.h.
+// Storages whose bytes may be computed later: their addresses, and the watch over them.
 #include <atomic>
 #include <vector>
 
@@ -8,7 +8,7 @@
 namespace hologram_torch {
 namespace {
 
-// A DataPtr lets nobody change its address alone, and to replace it as a whole would for a moment
+// A DataPtr has no function to change its address alone, and replacing it as a whole would briefly
 // take the buffer away from other threads. Explicit instantiation may name private members.
 template <auto kMember, class Tag>
 struct Expose {

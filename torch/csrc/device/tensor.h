@@ -56,11 +56,11 @@ inline bool is_deferring() { return kCanDefer && hologram::is_deferring(); }
 // The address in a storage's DataPtr is that of its Buffer's memory, or, from the moment an op that
 // writes the bytes is recorded until storage_bytes() or hand_out() is asked, kNowhere: null would
 // mean an invalid storage to PyTorch, and the true address old bytes to who reads it through
-// const_data_ptr(), of which PyTorch does not tell. Our own code asks storage_bytes(), which sees
-// to it that nothing recorded still has to touch the bytes. Foreign code asks PyTorch, which asks
+// const_data_ptr(), of which PyTorch does not tell. Our own code asks storage_bytes(), which first
+// runs the recorded work that still has to touch the bytes. Foreign code asks PyTorch, which asks
 // hand_out().
 
-// The first of a range of addresses that nobody may touch; who does is told why (nowhere.cc).
+// The first of a range of addresses that fault when touched, with a message (nowhere.cc).
 extern void* const kNowhere;
 
 inline const c10::DataPtr& data_ptr_of(const c10::StorageImpl& storage) {
@@ -69,7 +69,7 @@ inline const c10::DataPtr& data_ptr_of(const c10::StorageImpl& storage) {
 }
 
 // The buffer behind a storage, or null when its memory came from elsewhere (from_blob, a file,
-// results that the CPU fallback shares with somebody).
+// results that the CPU fallback shares with other code).
 inline hologram::Buffer* buffer_of(const c10::StorageImpl& storage) {
   const c10::DataPtr& data = data_ptr_of(storage);
   return data.get_deleter() == &release_buffer ? static_cast<hologram::Buffer*>(data.get_context())
@@ -128,7 +128,7 @@ inline bool is_watched([[maybe_unused]] const c10::StorageImpl& storage) {
 }
 
 // Between these, addresses that this thread asks PyTorch for only tell storages apart, as
-// torch.save uses them: nobody keeps them, so the storages are watched again afterwards. They nest.
+// torch.save uses them: it does not keep them, so storages are watched again afterwards. They nest.
 void begin_naming();
 void end_naming();
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// See alias.h: dense tensors here, sparse, quantized and nested ones at the end.
+// Aliases of dense tensors, and at the end those of sparse, quantized and nested ones.
 #include "dispatch/alias.h"
 
 #include <ATen/NestedTensorImpl.h>
@@ -142,7 +142,7 @@ at::Tensor AliasScope::to_device(at::Tensor result) {
   }
   TensorImpl* impl = result.unsafeGetTensorImpl();
   const c10::Storage& storage = impl->unsafe_storage();
-  // The usual fresh result belongs to nobody else: change its passport and keep the objects.
+  // The usual fresh result has no other owner: change its device and keep the objects.
   if (C10_LIKELY(result.use_count() == 1 && storage.use_count() == 1 &&
                  impl->allow_tensor_metadata_change())) {
     StorageImpl* s = storage.unsafeGetStorageImpl();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// See autograd_bypass.h.
+// Tells whether autograd has work for a tensor, and finds the kernels that stand before and after.
 #include "dispatch/autograd_bypass.h"
 
 #include <memory>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// See cpu_tensor_bridge.h: the two ways across, and the ops that cross.
+// Shares the memory of CPU tensors with the device, both ways, and registers the ops that do so.
 #include "dispatch/cpu_tensor_bridge.h"
 
 #include <ATen/Operators.h>
@@ -47,14 +47,14 @@ LocalDispatchKeySet device_keys() {
 // keys back itself, as after every node.
 struct Enter final : torch::autograd::FunctionPreHook {
   torch::autograd::variable_list operator()(const torch::autograd::variable_list& grads) override {
-    // A sparse gradient, or one that is a subclass, is no business of ours.
+    // Sparse gradients and those that are subclasses are left to PyTorch.
     if (std::all_of(grads.begin(), grads.end(),
                     [](const Tensor& t) { return !t.defined() || can_cross(t); })) {
       c10::impl::_force_tls_local_dispatch_key_set(crossing_keys());
     }
     return grads;
   }
-  // A compiled backward is the compiler's.
+  // A compiled backward is left to the compiler.
   void compiled_args(torch::dynamo::autograd::CompiledNodeArgs&) const override {}
 };
 struct Leave final : torch::autograd::FunctionPostHook {
@@ -87,11 +87,11 @@ void cross_backward(const std::tuple<Tensor, Rest...>& results) {
 // The arguments and results of one op.
 class Crossing {
  public:
-  // A number stays what it is: every op takes one from the CPU.
+  // A number stays on the CPU: every op takes one from there.
   const Tensor& over(const Tensor& t) {
     if (!t.defined() || t.unsafeGetTensorImpl()->is_wrapped_number()) return t;
     if (C10_UNLIKELY(!can_cross(t))) {
-      // A kernel of the CPU's would take any address for its own.
+      // A CPU kernel would use an address of any device as its own.
       TORCH_CHECK(t.device().is_cpu(),
                   "Expected all tensors to be on the same device, but found at least two devices, "
                   "cpu and ",
@@ -178,7 +178,7 @@ torch::Library& autograd_crossings() {
   return *library;
 }
 
-// Registers the device's op as what a CPU tensor's comes to while it crosses.
+// Registers the device's op as the kernel of a CPU tensor's op while it crosses.
 template <class Op>
 void cross(torch::Library& library) {
   using Ours = Kernels<Op>;
@@ -247,7 +247,7 @@ Tensor share_with_device(const Tensor& cpu) {
   StorageImpl* storage = from->unsafe_storage().unsafeGetStorageImpl();
   void* const bytes = const_cast<void*>(storage->data());
   c10::raw::intrusive_ptr::incref(storage);
-  // Nobody asks before this memory is read, so the storage is not watched: nothing waits on it.
+  // Readers of this memory do not ask first, so the storage is not watched: nothing waits on it.
   auto shared = c10::make_intrusive<Pooled<StorageImpl, PlaceKind::kStorage>>(
       StorageImpl::use_byte_size_t(), c10::SymInt(static_cast<int64_t>(storage->nbytes())),
       c10::DataPtr(bytes, static_cast<c10::intrusive_ptr_target*>(storage), &release_storage,

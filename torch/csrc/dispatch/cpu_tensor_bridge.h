@@ -2,8 +2,8 @@
 // Ops of the device on CPU tensors, whose memory is shared and not copied.
 //
 // While a CrossingGuard lives, PyTorch sees in every CPU tensor one of the dispatch key
-// PrivateUse2 as well, which nobody else uses. Autograd's kernels are those of any device; below
-// them an op comes to a kernel of ours (crossing.cc) that shows the device the tensors' memory,
+// PrivateUse2 as well, which has no other use. Autograd's kernels are those of any device; below
+// them a kernel of ours (cpu_tensor_bridge.cc) runs. It shows the device the tensors' bytes,
 // runs the device's op and gives its result the CPU's name. So gradients of any order, tangents,
 // errors and version counters are PyTorch's own, and every graph node is a CPU node: backward runs
 // on the thread that asks for it. Nodes made by a crossing cross again in their backward.
@@ -46,7 +46,7 @@ bool can_cross(const at::Tensor& t);
 at::Tensor share_with_device(const at::Tensor& cpu);
 
 // The memory of a tensor of the device as a CPU tensor. What is recorded on it has run. Takes the
-// objects over where nobody else holds them.
+// objects over where they have no other holder.
 at::Tensor hand_to_host(at::Tensor ours);
 
 }  // namespace hologram_torch

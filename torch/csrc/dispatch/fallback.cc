@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// See fallback.h. The work per call is one pass over the arguments that the schema says need it.
+// Runs the CPU's kernel of an op on aliases: one pass over the arguments that the schema names.
 #include "dispatch/fallback.h"
 
 #include <ATen/core/List.h>

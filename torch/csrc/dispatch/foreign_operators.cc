@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// See foreign_operators.h.
+// Wraps the operators of other libraries so that their arguments are computed first.
 #include "dispatch/foreign_operators.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// See functional.h. In Python's own API: to look at arguments one by one must cost nothing.
+// Calls a function of PyTorch's on CPU tensors. Uses Python's C API, which is quick per argument.
 #include "dispatch/functional.h"
 
 #include <c10/util/Exception.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// See op_info.h: schema analysis and the table of the operators that fell back so far.
+// Analyses the schemas of operators, and keeps a table of those that fell back so far.
 #include "dispatch/op_info.h"
 
 #include <ATen/core/enum_tag.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// See deferred_call.h.
+// Records a call, or runs it at once where it cannot be recorded.
 #include "recording/deferred_call.h"
 
 namespace hologram_torch {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// See native_common.h.
+// Overlap of tensors, numbers in a dtype, ATen operators by name, the list of native ones.
 #include "recording/native_common.h"
 
 #include <c10/util/SmallVector.h>

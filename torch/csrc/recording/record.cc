@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// See record.h.
+// Hands ops on tensors to the library's recorder, or refuses them.
 #include "recording/record.h"
 
 #include <c10/util/DimVector.h>

@@ -220,7 +220,7 @@ bool run_general(Rule rule, const Operand* operands, int arity, Target& target) 
       shape[offset + d] = sizes[d];
     }
   }
-  // Numbers, and tensors of the CPU, are read now: nobody waits to change those.
+  // Numbers, and tensors of the CPU, are read now: later writes to them do not wait.
   Source in[kMaxArity];
   for (int k = 0; k < arity; ++k) {
     const Operand& operand = operands[k];

@@ -73,7 +73,7 @@ struct Target {
   at::Tensor fresh = {};
   Batch* batch = nullptr;
 
-  // What was kept back comes first, whoever computes outside run_fast.
+  // What was kept back runs before code that computes outside run_fast.
   void settle() const {
     if (batch != nullptr) batch->run();
   }

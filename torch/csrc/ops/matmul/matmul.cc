@@ -14,7 +14,7 @@ using at::Tensor;
 using c10::Scalar;
 using hologram::GemmArgs;
 
-// Types whose products PyTorch's cpu computes; what it has to say about others is said there.
+// Types whose products PyTorch's cpu computes; for others the fallback raises its error.
 bool is_product_type(at::ScalarType type) {
   return is_blas_type(type) || type == at::kBFloat16 || type == at::kHalf ||
          at::isIntegralType(type, /*includeBool=*/false) || at::isComplexType(type);

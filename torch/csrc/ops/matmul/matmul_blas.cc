@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// See matmul_blas.h.
+// Finds PyTorch's BLAS functions and chooses how many threads they use.
 #include "ops/matmul/matmul_blas.h"
 
 #include <ATen/Context.h>

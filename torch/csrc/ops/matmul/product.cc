@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// See product.h.
+// Describes matrices for GEMM and computes one product of them.
 #include "ops/matmul/product.h"
 
 #include <cstring>

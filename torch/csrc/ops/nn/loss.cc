@@ -213,7 +213,7 @@ bool are_classes(const Tensor& target, const Tensor& self, int64_t ignored) {
                                            : are_classes<uint8_t>(view, classes, ignored);
 }
 
-// A class out of range is cpu's to name, in PyTorch's words.
+// A class out of range goes to the fallback, which raises PyTorch's error.
 template <int64_t kDims, Name kName>
 std::tuple<Tensor, Tensor> nll_forward(const Tensor& self, const Tensor& target,
                                        const OptionalTensor& weight, int64_t reduction,

@@ -46,7 +46,7 @@ bool describe(const Tensor& self, IntArrayRef kernel, IntArrayRef stride, IntArr
       !read_pair(dilation, p.dilation)) {
     return false;
   }
-  // Ones that could lie either way are laid out as channels last.
+  // Images that fit both layouts count as channels last.
   if (dim == 4 && self.suggest_memory_format() != c10::MemoryFormat::Contiguous) return false;
   p.planes = self.numel() / (self.size(dim - 2) * self.size(dim - 1));
   for (size_t i = 0; i < 2; ++i) {
@@ -108,7 +108,7 @@ Tensor max_pool_backward(const Tensor& grad, const Tensor& self, IntArrayRef ker
     call.run<"max_pool_backward">();
     return grad_x;
   }
-  // PyTorch's kernel writes wherever they say.
+  // PyTorch's kernel does not check these indices before it writes.
   if (is_position(positions) && self.dim() >= 2) {
     const Tensor index = settled_rows(positions);
     const int64_t plane = self.size(-2) * self.size(-1);

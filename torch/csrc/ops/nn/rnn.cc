@@ -204,7 +204,7 @@ std::tuple<Tensor, Tensor, Tensor> own_lstm(const Tensor& input, at::TensorList 
   return {batch_first ? x.transpose(0, 1) : x, std::move(h_n), std::move(c_n)};
 }
 
-// oneDNN reads states by the input's batch, whatever theirs is.
+// oneDNN reads states by the input's batch size and does not check theirs.
 void check_batch(const Tensor& input, at::TensorList hx, bool batch_first) {
   if (input.dim() != 3) return;
   const int64_t batch = input.size(batch_first ? 0 : 1);

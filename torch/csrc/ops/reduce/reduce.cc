@@ -129,7 +129,7 @@ Tensor& sum_out(const Tensor& self, OptionalIntArrayRef dim, bool keepdim,
 }
 
 // PyTorch's kernel adds up thread by thread. Of integers it is a sum; what a NaN is as an integer
-// is its own affair.
+// is left to PyTorch.
 Tensor nansum(const Tensor& self, OptionalIntArrayRef dim, bool keepdim,
               std::optional<ScalarType> dtype) {
   if (C10_LIKELY(is_float_plain(self) && at::isFloatingType(sum_type(self, dtype)))) {
@@ -232,7 +232,7 @@ Tensor truth_dims(const Tensor& self, OptionalIntArrayRef dim, bool keepdim) {
 
 Tensor logsumexp(const Tensor& self, at::IntArrayRef dim, bool keepdim) {
   const ReducePlan plan = plan_dims(self, dim, keepdim);
-  // What PyTorch makes of an empty list here is its own affair.
+  // What an empty list means here is left to PyTorch.
   if (C10_LIKELY(plan.ok && !dim.empty() && is_float_plain(self))) {
     return reduced(Reduction::logsumexp, self, plan, self.scalar_type());
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// See copy.h; clone and item() live here too.
+// Copies between two tensors of which one is ours, clone and item().
 #include "ops/shape/copy.h"
 
 #include <ATen/Functions.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// See host_copy.h; copy_, _to_copy, fill_ and zero_ are registered here.
+// Copies and fills of host memory by the library; registers copy_, _to_copy, fill_ and zero_.
 #include "ops/shape/host_copy.h"
 
 #include <ATen/ExpandUtils.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// See index_tensors.h.
+// Index tensors copied into rows, and rows gathered by them.
 #include "ops/shape/index_tensors.h"
 
 #include "hologram/elementwise.h"
