@@ -38,12 +38,6 @@ class TableCall {
   TableCall(std::string_view name, std::span<const CallInput> inputs,
             std::span<const CallArgument> arguments)
       : op_(call_op(name)), inputs_(inputs), settled_(op_, inputs, arguments) {
-    for (const CallOperandInfo& info : op_.operands) {
-      if (info.free_shape) {
-        fail(ErrorKind::kInvalidArgument, op_.name,
-             ": has functions of its own; see hologram/functions.h");
-      }
-    }
     check_devices();
     for (const CallOperandInfo& info : op_.operands) {
       if (info.is_result) results_.push_back(make_result(info));

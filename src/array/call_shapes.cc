@@ -47,6 +47,9 @@ bool is_half(Dtype dtype) { return dtype == Dtype::kFloat16 || dtype == Dtype::k
 CallSettling::CallSettling(const CallOp& op, std::span<const CallInput> inputs,
                            std::span<const CallArgument> arguments)
     : op_(op), inputs_(inputs) {
+  for (const CallOperandInfo& info : op.operands) {
+    if (info.free_shape) refuse("has functions of its own; see hologram/functions.h");
+  }
   const size_t count = static_cast<size_t>(
       std::count_if(op.operands.begin(), op.operands.end(),
                     [](const CallOperandInfo& operand) { return !operand.is_result; }));

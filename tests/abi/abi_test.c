@@ -213,6 +213,9 @@ struct functions {
   int (*softmax)(uint64_t, uint64_t, uint64_t, int64_t, int64_t);
   int (*log_softmax)(uint64_t, uint64_t, uint64_t, int64_t, int64_t);
   int (*gemm)(uint64_t, uint64_t, uint64_t, uint64_t, int64_t, int64_t, int64_t);
+  int (*call_count)(int*);
+  int (*call_info)(int, const char**, const char**, const char**);
+  int (*call)(const char*, const uint64_t*, const int*, int, const hologram_argument*, int, uint64_t*, int, int*);
 };
 static const struct functions kFunctions = {
   hologram_last_error,
@@ -280,6 +283,9 @@ static const struct functions kFunctions = {
   hologram_softmax,
   hologram_log_softmax,
   hologram_gemm,
+  hologram_call_count,
+  hologram_call_info,
+  hologram_call,
 };
 
 typedef int (*unary)(uint64_t, uint64_t, uint64_t, int64_t);

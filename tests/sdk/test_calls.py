@@ -53,6 +53,18 @@ def _layer_norm_backward(dt: str) -> tuple:
     return (grad, x, mean.numpy().reshape(4), rstd.numpy().reshape(4), w), {}, want
 
 
+def _group_norm(dt: str) -> tuple:
+    x, w, b = _array(3, 6, 4, 5, dtype=dt), _array(6, dtype=dt), _array(6, dtype=dt)
+    return (x, w, b), {"groups": 3}, [F.group_norm(_t(x), 3, _t(w), _t(b)).numpy()]
+
+
+def _group_norm_backward(dt: str) -> tuple:
+    x, w, b = _array(3, 6, 4, dtype=dt), _array(6, dtype=dt), _array(6, dtype=dt)
+    _, mean, rstd = torch.native_group_norm(_t(x), _t(w), _t(b), 3, 6, 4, 2, 1e-5)
+    want = _grads(lambda x, w, b: F.group_norm(x, 2, w, b), x, w, b)
+    return (np.full_like(x, 0.5), x, mean.numpy(), rstd.numpy(), w), {"groups": 2}, want
+
+
 def _batch_norm(dt: str) -> tuple:
     x, w, b = _array(4, 3, 5, dtype=dt), _array(3, dtype=dt), _array(3, dtype=dt)
     mean, var = _array(3, dtype=dt), _array(3, dtype=dt, low=0.5)
@@ -206,6 +218,8 @@ def _optimizer(make: Callable[..., Any], lists: Callable[[dict], list], **given:
 _CASES: dict[str, Callable[[str], tuple]] = {
     "layer_norm": _layer_norm,
     "layer_norm_backward": _layer_norm_backward,
+    "group_norm": _group_norm,
+    "group_norm_backward": _group_norm_backward,
     "batch_norm": _batch_norm,
     "batch_norm_backward": _batch_norm_backward,
     "convolution": _convolution,
@@ -327,9 +341,8 @@ def test_half_types_take_float32_parameters() -> None:
 
 def test_named_forms() -> None:
     x, w = _array(2, 3, 4, 5, 6), _array(4, 3, 2, 2, 2)
-    np.testing.assert_allclose(
-        np.asarray(hg.conv3d(x, w, None, 2)), F.conv3d(_t(x), _t(w), None, 2).numpy(), rtol=1e-5
-    )
+    want = F.conv3d(_t(x), _t(w), None, 2).numpy()
+    _close([np.asarray(hg.conv3d(x, w, None, 2))], [want], "float32")
     with pytest.raises(ValueError, match=r"conv2d: input has shape \(2, 3, 4, 5, 6\); it has 4"):
         hg.conv2d(x, w)
     at, weight = _positions(7, 2, 3), _array(7, 4)
@@ -415,6 +428,11 @@ _x = np.ones((2, 6, 4), "float32")
             lambda: hg.layer_norm(_x, axes=4),
             ValueError,
             "layer_norm: axes is 4; input has 3 dimensions",
+        ),
+        (
+            lambda: hg.group_norm(_x, groups=4),
+            ValueError,
+            r"group_norm: input has shape \[2, 6, 4\]; it has to be \[N, groups\*G, \*S\]",
         ),
         (lambda: hg.layer_norm(np.ones((2, 3), "int64")), TypeError, "input is int64; it takes"),
         (
