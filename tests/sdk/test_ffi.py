@@ -141,6 +141,34 @@ def test_stubs_and_signatures_agree() -> None:
     assert [n for n, f in functions.items() if not (f.__doc__ or "").strip()] == []
 
 
+def test_calls_by_name(buffers: Buffers) -> None:
+    rows = {ffi.call_info(i)[0]: ffi.call_info(i) for i in range(ffi.call_count())}
+    assert all(schema.count("->") == 1 and doc for _, schema, doc in rows.values())
+    with pytest.raises(IndexError, match="call_info: index is -1; there are"):
+        ffi.call_info(2**40)
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    t = ffi.tensor_from_buffer(buffers.of(x.ravel()), (3, 4))
+    out, mean, _ = ffi.call("layer_norm", [t, None, None], {"eps": 0.0, "axes": 1})
+    assert ffi.tensor_shape(out) == (3, 4)
+    want = (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True)
+    got = buffers.read(ffi.tensor_as_buffer(out)).reshape(3, 4)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(buffers.read(ffi.tensor_as_buffer(mean)), x.mean(1))
+    params, grads = [buffers.of([1.0, 2.0])], [buffers.of([10.0, 20.0])]
+    assert ffi.call("sgd", [None, None, params, grads], {"lr": 0.5}) == []
+    np.testing.assert_array_equal(buffers.read(params[0]), [-4, -8])
+    for inputs, arguments, error, message in [
+        ([t], {"axis": 1}, ValueError, 'layer_norm: has no parameter "axis"'),
+        ([t], [1], TypeError, "a dict of parameters by name"),
+        (["x"], None, TypeError, "call: inputs"),
+        ([t], {"axes": "1"}, TypeError, "call: arguments"),
+    ]:
+        with pytest.raises(error, match=message):
+            ffi.call("layer_norm", inputs, arguments)
+    with pytest.raises(TypeError, match="call: name: expected the name of a call"):
+        ffi.call(3, [])
+
+
 def test_versions() -> None:
     assert ffi.get_version() == hologram.__version__ == importlib.metadata.version("hologram")
 

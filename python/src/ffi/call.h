@@ -187,6 +187,7 @@ class Functions {
 // Functions that are more than their C function, and their type.
 void add_transfers(Functions& functions);
 void add_ops(Functions& functions);
+void add_calls(Functions& functions);
 void add_tensors(Functions& functions);
 PyObject* make_tensor_type(PyObject* module);
 

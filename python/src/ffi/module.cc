@@ -123,6 +123,7 @@ PyMODINIT_FUNC PyInit__ffi() {
   static PyMethodDef* const methods = [] {
     Functions functions;
     add_ops(functions);
+    add_calls(functions);
     add_transfers(functions);
     add_tensors(functions);
     return functions.finish();
