@@ -106,6 +106,13 @@ def test_they_say_what_they_need(wheels: dict[str, Path]) -> None:
     assert library["Requires-Python"] == device["Requires-Python"] == ">=3.11"
 
 
+def test_they_bring_their_licence(wheels: dict[str, Path]) -> None:
+    for wheel in wheels.values():
+        with zipfile.ZipFile(wheel) as archive:
+            (name,) = (n for n in archive.namelist() if n.endswith("/LICENSE"))
+            assert archive.read(name) == (ROOT / "LICENSE").read_bytes()
+
+
 def test_libraries_are_found_by_relative_paths(wheels: dict[str, Path], tmp_path: Path) -> None:
     readelf = shutil.which("readelf")
     assert readelf, "readelf is missing; it comes with the compiler (apt-get install binutils)"
