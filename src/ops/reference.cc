@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "hologram/op.h"
+
 namespace hologram::ref {
 namespace {
 
@@ -246,11 +248,16 @@ R more_operands(OpId op, R x, R y, R z, R w) {
 
 template <class R>
 R evaluate_as(OpId op, const R* v) {
-  const int id = static_cast<int>(op);
-  if (id < static_cast<int>(OpId::add)) return one_operand(op, v[0]);
-  if (id < static_cast<int>(OpId::fma)) return two_operands(op, v[0], v[1]);
-  const bool has_fourth = id >= static_cast<int>(OpId::addcmul);
-  return more_operands(op, v[0], v[1], v[2], has_fourth ? v[3] : R{0});
+  switch (op_info(op).arity) {
+    case 1:
+      return one_operand(op, v[0]);
+    case 2:
+      return two_operands(op, v[0], v[1]);
+    case 3:
+      return more_operands(op, v[0], v[1], v[2], R{0});
+    default:
+      return more_operands(op, v[0], v[1], v[2], v[3]);
+  }
 }
 
 }  // namespace

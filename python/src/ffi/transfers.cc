@@ -222,10 +222,9 @@ PyObject* elementwise(PyObject*, PyObject* const* args, Py_ssize_t count, PyObje
   }
   int op = -1;
   if (PyUnicode_Check(given[1])) {
-#define HOLOGRAM_ROW(name, id) \
+#define HOLOGRAM_OP(name, id, ...) \
   if (op < 0 && PyUnicode_CompareWithASCIIString(given[1], #name) == 0) op = id;
-    HOLOGRAM_ELEMENTWISE_ROWS(HOLOGRAM_ROW)
-#undef HOLOGRAM_ROW
+#include "hologram/elementwise.def"
     if (op < 0) {
       refuse(PyExc_ValueError, spec, 1, "a row of the op table", given[1]);
       return nullptr;
@@ -273,16 +272,25 @@ PyObject* reduce(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* n
   if (!given.read(spec, args, count, names) || !to_handle(given[0], spec, 0, &executor)) {
     return nullptr;
   }
-  constexpr const char* kNames[] = {"sum",       "mean", "prod", "min", "max",    "any",   "all",
-                                    "logsumexp", "norm", "var",  "std", "argmin", "argmax"};
+  static const std::vector<std::string> reductions = [] {
+    std::vector<std::string> list = {
+#define HOLOGRAM_REDUCTION(name, id, c, ...) #c,
+#include "hologram/reductions.def"
+    };
+    for (std::string& name : list) {
+      for (char& c : name) c = static_cast<char>(c + ('a' - 'A'));
+    }
+    return list;
+  }();
   int reduction = -1;
-  for (int i = 0; i <= HOLOGRAM_REDUCE_ARGMAX && PyUnicode_Check(given[1]); ++i) {
-    if (PyUnicode_CompareWithASCIIString(given[1], kNames[i]) == 0) reduction = i;
+  std::string known = "one of ";
+  for (size_t i = 0; i < reductions.size() && PyUnicode_Check(given[1]); ++i) {
+    const char* name = reductions[i].c_str();
+    if (PyUnicode_CompareWithASCIIString(given[1], name) == 0) reduction = static_cast<int>(i);
+    known += (i == 0 ? "" : ", ") + reductions[i];
   }
   if (reduction < 0) {
-    refuse(PyExc_ValueError, spec, 1,
-           "one of sum, mean, prod, min, max, any, all, logsumexp, norm, var, std, argmin, argmax",
-           given[1]);
+    refuse(PyExc_ValueError, spec, 1, known.c_str(), given[1]);
     return nullptr;
   }
   if (!to_handle(given[2], spec, 2, &x) || !to_handle(given[3], spec, 3, &out) ||

@@ -176,19 +176,10 @@ Symbol write_row(OpId op, const Symbol* operands, int arity) {
   [[maybe_unused]] const Symbol z = operands[arity > 2 ? 2 : 0];
   [[maybe_unused]] const Symbol w = operands[arity > 3 ? 3 : 0];
   switch (op) {
-#define HOLOGRAM_UNARY(name, id, dtypes, result, accuracy, doc, body) \
-  case OpId::name:                                                    \
+#define HOLOGRAM_OP(name, id, arity, params, dtypes, others, accuracy, traits, aten, doc, body) \
+  case OpId::name:                                                                              \
     return body;
-#define HOLOGRAM_BINARY(name, id, params, dtypes, result, accuracy, doc, body) \
-  case OpId::name:                                                             \
-    return body;
-#define HOLOGRAM_TERNARY(name, id, params, dtypes, result, accuracy, doc, body) \
-  case OpId::name:                                                              \
-    return body;
-#define HOLOGRAM_QUATERNARY(name, id, params, dtypes, result, accuracy, doc, body) \
-  case OpId::name:                                                                 \
-    return body;
-#include "src/ops/elementwise.def"
+#include "hologram/elementwise.def"
   }
   x.graph->opaque = true;
   return x;

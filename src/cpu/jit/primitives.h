@@ -51,10 +51,11 @@ HOLOGRAM_JIT_MATH_WORDS(HOLOGRAM_WORD)
 #undef HOLOGRAM_WORD
 
 // Words that are not straight-line code: the row is called instead.
-#define HOLOGRAM_OPAQUE(Name)    \
-  inline Symbol Name(Symbol x) { \
-    x.graph->opaque = true;      \
-    return x;                    \
+#define HOLOGRAM_OPAQUE(Name)      \
+  template <class... Rest>         \
+  Symbol Name(Symbol x, Rest...) { \
+    x.graph->opaque = true;        \
+    return x;                      \
   }
 HOLOGRAM_OPAQUE(Sin)
 HOLOGRAM_OPAQUE(Cos)

@@ -432,6 +432,7 @@ template <class T, class Map, class Join>
 FoldKernel TotalOf() {
   using F = TotalFold<T, Map, Join>;
   FoldKernel kernel = KernelOf<F>(sizeof(Total<T, Join>));
+  kernel.gives_totals = kIsFloat<T>;
   if constexpr (kIsFloat<T> && std::is_same_v<Join, Plus>) kernel.blocks = &F::Blocks;
   return kernel;
 }

@@ -152,21 +152,19 @@ double oracle(Reduction op, const std::vector<double>& x, const ReduceOptions& o
 }
 
 Dtype natural_output(Reduction op, Dtype in) {
-  switch (op) {
-    case Reduction::amin:
-    case Reduction::amax:
+  switch (reduction_info(op).result) {
+    case ReductionInfo::kIn:
       return in;
-    case Reduction::any:
-    case Reduction::all:
+    case ReductionInfo::kBool:
       return Dtype::kBool;
-    case Reduction::argmin:
-    case Reduction::argmax:
+    case ReductionInfo::kIndex:
       return Dtype::kInt64;
-    default:
-      return is_floating(in)                                 ? in
-             : op == Reduction::sum || op == Reduction::prod ? Dtype::kInt64
-                                                             : Dtype::kFloat32;
+    case ReductionInfo::kOut:
+      return is_floating(in) ? in : Dtype::kInt64;
+    case ReductionInfo::kFloat:
+      return is_floating(in) ? in : Dtype::kFloat32;
   }
+  return in;
 }
 
 double epsilon(Dtype dtype) {
@@ -304,7 +302,9 @@ TEST_P(ReduceTest, AgreesWithLoops) {
     ASSERT_NO_THROW(reduce(op, in.view(), dims, out.view(), options));
     const std::vector<double> scale = reference(in, folded, [&](const std::vector<double>& x) {
       double s = 0, most = 0;
-      for (const double v : x) s += std::abs(v), most = std::max(most, std::abs(v));
+      for (const double v : x) {
+        s += std::abs(v), most = std::max(most, std::abs(v));
+      }
       if (op == Reduction::mean) return s / static_cast<double>(x.size());
       if (op == Reduction::sum) return s;
       if (op == Reduction::prod)
