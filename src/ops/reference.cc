@@ -187,6 +187,9 @@ R two_operands(OpId op, R x, R y) {
       return x != 0 || y != 0;
     case OpId::logical_xor:
       return (x != 0) != (y != 0);
+    case OpId::logaddexp:
+      return x == y ? x + std::log(R{2})
+                    : nan_or(x, y, std::fmax(x, y) + std::log1p(std::exp(-std::fabs(x - y))));
     case OpId::squared_difference:
       return (x - y) * (x - y);
     case OpId::leaky_relu:
