@@ -139,16 +139,6 @@ Tensor& sum_out(const Tensor& self, OptionalIntArrayRef dim, bool keepdim,
   return out;
 }
 
-// PyTorch's kernel adds up thread by thread. Of integers it is a sum; what a NaN is as an integer
-// is its own affair.
-Tensor nansum(const Tensor& self, OptionalIntArrayRef dim, bool keepdim,
-              std::optional<ScalarType> dtype) {
-  if (C10_LIKELY(is_float_plain(self) && at::isFloatingType(sum_type(self, dtype)))) {
-    return at::sum(at::masked_fill(self, at::ne(self, self), 0), dim, keepdim, dtype);
-  }
-  return call_fallback<"nansum">(self, dim, keepdim, dtype).back().toTensor();
-}
-
 bool means(const Tensor& self, ScalarType type) {
   return is_real_plain(self) && is_real(type) && at::isFloatingType(type);
 }
@@ -363,7 +353,6 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   register_functional<"sum", &sum>(m);
   register_functional<"sum.dim_IntList", &sum_dims>(m);
   register_native<&sum_out>(m, "sum.IntList_out");
-  register_native<&nansum>(m, "nansum");
   register_functional<"mean", &mean>(m);
   register_functional<"mean.dim", &mean_dims>(m);
   register_native<&mean_out>(m, "mean.out");
