@@ -147,6 +147,8 @@ R one_operand(OpId op, R x) {
       return x == 0;
     case OpId::isnan:
       return std::isnan(x);
+    case OpId::hardswish:
+      return x <= -3 ? x * 0 : x >= 3 ? x : x * ((x + 3) / 6);
     default:
       return nan<R>();
   }
@@ -190,6 +192,8 @@ R two_operands(OpId op, R x, R y) {
     case OpId::logaddexp:
       return x == y ? x + std::log(R{2})
                     : nan_or(x, y, std::fmax(x, y) + std::log1p(std::exp(-std::fabs(x - y))));
+    case OpId::hardswish_backward:
+      return y < -3 ? R{0} : y > 3 ? x : x * (y / 3 + R{0.5});
     case OpId::squared_difference:
       return (x - y) * (x - y);
     case OpId::leaky_relu:
