@@ -56,6 +56,7 @@ _CALLS: dict[str, Op | None] = {
     "softplus": Op("F.softplus(x)", (X,)),
     "softplus_backward": Op("aten.softplus_backward.default(x, y, 1.0, 20.0)", (X, Y)),
     "elu": Op("F.elu(x)", (X,)),
+    "elu_backward": Op("aten.elu_backward.default(x, 1.0, 1.0, 1.0, False, y)", (X, Y)),
     "hardtanh_backward": Op("aten.hardtanh_backward.default(x, y, -1.0, 1.0)", (X, Y)),
 }
 

@@ -244,6 +244,8 @@ R more_operands(OpId op, R x, R y, R z, R w) {
       return x + w * y / z;
     case OpId::elu:
       return x > 0 ? x * z : std::expm1(x * w) * y * z;
+    case OpId::elu_backward:
+      return y <= 0 ? x * z * std::exp(w * y) : x;
     case OpId::softplus_backward:
       return y * z > w ? x : x * sigmoid(y * z);
     case OpId::hardtanh_backward:

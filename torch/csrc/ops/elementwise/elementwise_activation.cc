@@ -32,6 +32,21 @@ bool leaky_relu_backward(Target& target, const Tensor& grad, const Tensor& x, co
   if (x_is_result) return false;
   return run_row<OpId::leaky_relu_backward>(target, grad, x, Param{slope});
 }
+// What is saved is the input; of a result the fallback knows.
+bool elu_backward(Target& target, const Tensor& grad, const Scalar& alpha, const Scalar& scale,
+                  const Scalar& input_scale, bool is_result, const Tensor& saved) {
+  if (is_result || alpha.isComplex() || scale.isComplex() || input_scale.isComplex()) return false;
+  const Scalar slope = alpha.toDouble() * input_scale.toDouble();
+  if (scale.toDouble() == 1) {
+    return run_row<OpId::elu_backward>(target, grad, saved, Param{slope}, Param{input_scale});
+  }
+  // Two roundings to a half type would be one too many.
+  if (grad.scalar_type() != at::kFloat && grad.scalar_type() != at::kDouble) return false;
+  Target plain;
+  return run_row<OpId::elu_backward>(plain, grad, saved, Param{slope}, Param{input_scale}) &&
+         run_row<OpId::mul>(target, plain.fresh, Num{scale});
+}
+
 template <Name kName, auto* kRule>
 void add_backward(torch::Library& m) {
   Ops<kRule>{m}.template functional<kName>().template out<kName + Name(".grad_input")>();
@@ -45,6 +60,7 @@ void register_activations(torch::Library& m) {
 
   add_backward<"gelu_backward", &gelu_backward>(m);
   add_backward<"leaky_relu_backward", &leaky_relu_backward>(m);
+  add_backward<"elu_backward", &elu_backward>(m);
 }
 
 }  // namespace hologram_torch
