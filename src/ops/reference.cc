@@ -84,6 +84,22 @@ R nan_or(R x, R y, R otherwise) {
   return std::isnan(x) || std::isnan(y) ? nan<R>() : otherwise;
 }
 
+// Of the quotient rounded down; 0 has the sign of x.
+template <class R>
+R remainder(R x, R y) {
+  const R modulo = std::fmod(x, y);
+  return modulo != 0 && (modulo < 0) != (y < 0) ? modulo + y : modulo;
+}
+
+template <class R>
+R floor_divide(R x, R y) {
+  if (y == 0) return x / y;
+  const R modulo = std::fmod(x, y);
+  const R whole = std::nearbyint((x - modulo) / y);
+  const R below = modulo != 0 && (modulo < 0) != (y < 0) ? whole - 1 : whole;
+  return below == 0 ? std::copysign(R{0}, x / y) : below;
+}
+
 template <class R>
 R one_operand(OpId op, R x) {
   switch (op) {
@@ -194,6 +210,10 @@ R two_operands(OpId op, R x, R y) {
                     : nan_or(x, y, std::fmax(x, y) + std::log1p(std::exp(-std::fabs(x - y))));
     case OpId::hardswish_backward:
       return y < -3 ? R{0} : y > 3 ? x : x * (y / 3 + R{0.5});
+    case OpId::remainder:
+      return remainder(x, y);
+    case OpId::floor_divide:
+      return floor_divide(x, y);
     case OpId::squared_difference:
       return (x - y) * (x - y);
     case OpId::leaky_relu:

@@ -31,6 +31,7 @@
 
 #include "src/cpu/simd/math-activation-inl.h"
 #include "src/cpu/simd/math-core-inl.h"
+#include "src/cpu/simd/math-division-inl.h"
 #include "src/cpu/simd/math-erf-inl.h"
 #include "src/cpu/simd/math-exp-inl.h"
 #include "src/cpu/simd/math-log-inl.h"

@@ -18,7 +18,8 @@ bool rsub_number(Target& target, const Tensor& x, const Scalar& y, const Scalar&
 using RoundingMode = std::optional<std::string_view>;
 template <class Divisor>
 bool divide(Target& target, const Tensor& x, const Divisor& y, RoundingMode mode) {
-  return !mode.has_value() && run_row<OpId::div>(target, x, y);
+  if (!mode.has_value()) return run_row<OpId::div>(target, x, y);
+  return *mode == "floor" && run_row<OpId::floor_divide>(target, x, y);
 }
 bool div_tensor_mode(Target& target, const Tensor& x, const Tensor& y, RoundingMode mode) {
   return divide(target, x, y, mode);
