@@ -84,6 +84,23 @@ R nan_or(R x, R y, R otherwise) {
   return std::isnan(x) || std::isnan(y) ? nan<R>() : otherwise;
 }
 
+// By Newton's method from the middle of the range; erfc keeps what is left of 1.
+template <class R>
+R erfinv(R x) {
+  if (std::isnan(x) || std::fabs(x) > 1) return nan<R>();
+  if (std::fabs(x) == 1) return x * std::numeric_limits<R>::infinity();
+  const R target = std::fabs(x);
+  R y = target * R{0.886};
+  for (int i = 0; i < 200; ++i) {
+    const R excess = target < R{0.5} ? std::erf(y) - target : (1 - target) - std::erfc(y);
+    const R slope = static_cast<R>(kTwoOverSqrtPi) * std::exp(-y * y);
+    const R next = y - excess / slope;
+    if (!(next > y)) break;  // erf is concave: the steps come from below
+    y = next;
+  }
+  return std::copysign(y, x);
+}
+
 // Of the quotient rounded down; 0 has the sign of x.
 template <class R>
 R remainder(R x, R y) {
@@ -165,6 +182,8 @@ R one_operand(OpId op, R x) {
       return std::isnan(x);
     case OpId::hardswish:
       return x <= -3 ? x * 0 : x >= 3 ? x : x * ((x + 3) / 6);
+    case OpId::erfinv:
+      return erfinv(x);
     default:
       return nan<R>();
   }

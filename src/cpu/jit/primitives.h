@@ -62,6 +62,7 @@ HOLOGRAM_OPAQUE(Cos)
 HOLOGRAM_OPAQUE(Tan)
 HOLOGRAM_OPAQUE(Remainder)
 HOLOGRAM_OPAQUE(FloorDivide)
+HOLOGRAM_OPAQUE(Erfinv)
 #undef HOLOGRAM_OPAQUE
 
 }  // namespace hologram::cpu::jit

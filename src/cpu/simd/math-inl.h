@@ -36,6 +36,7 @@
 #include "src/cpu/simd/math-exp-inl.h"
 #include "src/cpu/simd/math-log-inl.h"
 #include "src/cpu/simd/math-pow-inl.h"
+#include "src/cpu/simd/math-special-inl.h"
 #include "src/cpu/simd/math-trig-inl.h"
 
 #endif
