@@ -101,6 +101,24 @@ R erfinv(R x) {
   return std::copysign(y, x);
 }
 
+template <class R>
+R digamma(R x) {
+  const R pi = static_cast<R>(3.14159265358979323846264338327950288L);
+  if (std::isnan(x) || x == -std::numeric_limits<R>::infinity()) return nan<R>();
+  if (x == 0) return -1 / x;
+  if (x < 0) {
+    // Euler's reflection; the distance to the nearest pole is exact.
+    const R offset = x - std::nearbyint(x);
+    return offset == 0 ? nan<R>() : digamma(1 - x) - pi / std::tan(pi * offset);
+  }
+  R poles = 0;
+  for (; x < 40; x += 1) poles += 1 / x;
+  const R z = 1 / (x * x);
+  const R series =
+      z * (R{1} / 12 - z * (R{1} / 120 - z * (R{1} / 252 - z * (R{1} / 240 - z / 132))));
+  return std::log(x) - 1 / (2 * x) - series - poles;
+}
+
 // Of the quotient rounded down; 0 has the sign of x.
 template <class R>
 R remainder(R x, R y) {
@@ -184,6 +202,8 @@ R one_operand(OpId op, R x) {
       return x <= -3 ? x * 0 : x >= 3 ? x : x * ((x + 3) / 6);
     case OpId::erfinv:
       return erfinv(x);
+    case OpId::digamma:
+      return digamma(x);
     default:
       return nan<R>();
   }

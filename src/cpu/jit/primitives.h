@@ -63,6 +63,7 @@ HOLOGRAM_OPAQUE(Tan)
 HOLOGRAM_OPAQUE(Remainder)
 HOLOGRAM_OPAQUE(FloorDivide)
 HOLOGRAM_OPAQUE(Erfinv)
+HOLOGRAM_OPAQUE(Digamma)
 #undef HOLOGRAM_OPAQUE
 
 }  // namespace hologram::cpu::jit

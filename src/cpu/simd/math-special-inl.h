@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// SIMD special functions: Erfinv.
+// SIMD special functions: Erfinv and Digamma.
 
 // Included once per target (see math-inl.h).
 #if defined(HOLOGRAM_SRC_CPU_MATH_SPECIAL_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -10,6 +10,7 @@
 #endif
 
 #include "src/cpu/simd/math-log-inl.h"
+#include "src/cpu/simd/math-trig-inl.h"
 #ifndef HOLOGRAM_SYMBOLIC_MATH  // generated loops call the kernels of rows with these functions
 HWY_BEFORE_NAMESPACE();
 namespace hologram::HWY_NAMESPACE {
@@ -61,6 +62,37 @@ struct ErfinvConstants<double> {
       -0x1.101cc4f64cd8cp-32};
 };
 
+// digamma(x) = log(x) - 1 / (2 x) - z p(z) for x >= kDigammaLarge and z = 1 / x^2: the Bernoulli
+// numbers B(2k) / (2k).
+inline constexpr double kDigammaSeries[] = {1.0 / 12,  -1.0 / 120,     1.0 / 252, -1.0 / 240,
+                                            1.0 / 132, -691.0 / 32760, 1.0 / 12,  -3617.0 / 8160};
+inline constexpr int kDigammaLarge = 10;
+
+template <class V>
+HWY_INLINE V DigammaOfDouble(V x) {
+  const V zero = hn::Zero(hn::DFromV<V>()), one = Constant<V>(1);
+  // digamma(x) = digamma(1 - x) - pi / tan(pi x) left of zero.
+  const auto is_negative = hn::Lt(x, zero);
+  V t = hn::IfThenElse(is_negative, hn::Sub(one, x), x);
+  // digamma(t) = digamma(t + 1) - 1 / t up to where the series converges.
+  V poles = zero;
+  for (int k = 0; k < kDigammaLarge; ++k) {
+    const auto is_small = hn::Lt(t, Constant<V>(kDigammaLarge));
+    poles = hn::Add(poles, hn::IfThenElseZero(is_small, hn::Div(one, t)));
+    t = hn::Add(t, hn::IfThenElseZero(is_small, one));
+  }
+  const V inverse = hn::Div(one, t);
+  const V square = hn::Mul(inverse, inverse);
+  V result = hn::NegMulAdd(square, Polynomial(square, kDigammaSeries), Log(t));
+  result = hn::NegMulAdd(inverse, Constant<V>(0.5), result);
+  result = hn::Sub(result, poles);
+  const V offset = hn::Sub(x, hn::Round(x));
+  const V pi = Constant<V>(3.14159265358979323846);
+  const V reflected = hn::Sub(result, hn::Div(pi, Tan(hn::Mul(offset, pi))));
+  const V left = hn::IfThenElse(hn::Eq(offset, zero), QuietNaN<V>(), reflected);
+  return hn::IfThenElse(is_negative, left, result);
+}
+
 }  // namespace math
 
 // The inverse of Erf: infinite at -1 and 1, NaN beyond.
@@ -85,6 +117,16 @@ HWY_INLINE V Erfinv(V x) {
   }
   const V result = hn::Mul(x, factor);
   return hn::IfThenElse(hn::Eq(magnitude, one), hn::CopySign(Infinity<V>(), x), result);
+}
+
+// The derivative of log(gamma(x)): infinite at zeros, of the other sign; NaN at negative integers.
+template <class V>
+HWY_INLINE V Digamma(V x) {
+  if constexpr (sizeof(math::LaneOf<V>) == 4) {
+    return math::InDouble(x, [](auto wide) HWY_ATTR { return math::DigammaOfDouble(wide); });
+  } else {
+    return math::DigammaOfDouble(x);
+  }
 }
 
 }  // namespace hologram::HWY_NAMESPACE
