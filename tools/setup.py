@@ -41,7 +41,10 @@ OPTIONAL_HEADER_PACKAGES = {"gtest/gtest.h": "libgtest-dev"}
 # What both distributions are built from.
 SHARED_SOURCES = ("CMakeLists.txt", "cmake", "include", "tools/setup.py")
 
-_SKIPPED_PARTS = {"__pycache__", "dist"}
+# Not sources: what tools/check.py puts beside them for mypy.
+GENERATED_STUBS = ("_rows.pyi", "_op_rows.pyi", "_ffi.pyi")
+
+_SKIPPED_PARTS = {"__pycache__", "dist", *GENERATED_STUBS}
 
 
 def digest(paths: Iterable[str], *extra: str) -> str:
@@ -274,7 +277,9 @@ def distributions() -> list[Distribution]:
     defines = {"HOLOGRAM_BUILD_TESTS": "ON" if has_header("gtest/gtest.h") else "OFF"}
     if DEPENDENCY_PREFIX:
         defines["HOLOGRAM_DEPENDENCY_PREFIX"] = DEPENDENCY_PREFIX
-    core = digest([*SHARED_SOURCES, "src", "python"], toolchain, json.dumps(defines))
+    core = digest(
+        [*SHARED_SOURCES, "src", "python", "tools/stubs.py"], toolchain, json.dumps(defines)
+    )
     # The device sees of the library only its headers and its CMake package.
     device = digest([*SHARED_SOURCES, "torch"], toolchain, torch_version())
     return [

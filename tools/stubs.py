@@ -1,83 +1,70 @@
 # SPDX-License-Identifier: MIT
-"""Writes the types of the functions that the op table generates, from the installed package.
+"""Writes the types of the functions that the op table makes; the build of `hologram` calls this.
 
-They go to python/hologram/_rows.pyi and _op_rows.pyi; `--check` only says whether those match.
+`stubs.py MODULES TEMPLATE OUT` imports the compiled modules from the folder MODULES and writes
+_rows.pyi, _op_rows.pyi and _ffi.pyi to the folder OUT; TEMPLATE holds the rest of _ffi.pyi.
 """
 
 from __future__ import annotations
 
-import argparse
+import importlib
 import inspect
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
-from hologram._hologram import ops, rows
-
-FOLDER = Path(__file__).resolve().parents[1] / "python" / "hologram"
 _HEAD = """# SPDX-License-Identifier: MIT
 # {title} Written by tools/stubs.py.
 
 from typing import Any
-{imports}
+
+from hologram._hologram import {name}
+
 """
 
 
-def _parameters(function: object) -> list[str]:
-    return list(inspect.signature(function).parameters)  # type: ignore[arg-type]
-
-
-def stub_of(module: ModuleType, on_buffers: bool) -> str:
-    """Return the stub of `rows` or `ops`."""
-    if on_buffers:
-        title, imports = (
-            "The rows of the op table on buffers.",
-            "\nfrom hologram._hologram import Executor\n",
-        )
-    else:
-        title, imports = (
-            "The rows of the op table on tensors.",
-            "\nfrom hologram._hologram import Tensor\n",
-        )
-    parts = [_HEAD.format(title=title, imports=imports)]
-    for name, function in vars(module).items():
-        if name.startswith("_"):
-            continue
-        inputs = [p for p in _parameters(function) if p not in ("ex", "out")]
-        operands = ", ".join(f"{p}: Any" for p in inputs)
-        if on_buffers:
-            parameters, result = f"ex: Executor, {operands}, /, out: Any", "None"
-        else:
-            parameters, result = f"{operands}, /, *, out: Tensor | None = None", "Tensor"
-        line = f"def {name}({parameters}) -> {result}: ...\n"
-        if len(line) > 101:  # as the formatter breaks it
-            line = f"def {name}(\n    {parameters}\n) -> {result}: ...\n"
-        parts.append(line)
-    return "".join(parts)
-
-
-def stubs() -> dict[Path, str]:
-    """Return what each stub should hold."""
+def functions(module: ModuleType) -> dict[str, list[str]]:
+    """Return the functions of a module and their parameters."""
     return {
-        FOLDER / "_rows.pyi": stub_of(rows, False),
-        FOLDER / "_op_rows.pyi": stub_of(ops, True),
+        name: list(inspect.signature(function).parameters)
+        for name, function in vars(module).items()
+        if not name.startswith("_") and inspect.isbuiltin(function)
     }
 
 
+def _lines(found: dict[str, list[str]], line: Callable[[str], str]) -> str:
+    """Return a line for each function; `line` takes the operands' parameters."""
+    text = ""
+    for name, parameters in found.items():
+        operands = ", ".join(f"{p}: Any" for p in parameters if p not in ("ex", "out"))
+        text += f"def {name}({line(operands)}: ...\n"
+    return text
+
+
 def main() -> int:
-    """Write or check the stubs."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="only say whether they match")
-    options = parser.parse_args()
-    stale = [
-        path for path, text in stubs().items() if not path.is_file() or path.read_text() != text
-    ]
-    if options.check:
-        print(*(f"{path.name} does not match the op table" for path in stale), sep="\n")
-        return 1 if stale else 0
-    for path in stale:
-        path.write_text(stubs()[path])
-    print(f"{len(stale)} stubs written")
+    """Write the stubs."""
+    modules, template, out = map(Path, sys.argv[1:])
+    sys.path[:0] = [str(modules), str(modules / "stub_path")]
+    compiled, ffi = importlib.import_module("_hologram"), importlib.import_module("_ffi")
+    rows = functions(compiled.rows)
+    text = _HEAD.format(title="The rows of the op table on tensors.", name="Tensor")
+    text += _lines(rows, lambda x: f"{x}, /, *, out: Tensor | None = None) -> Tensor")
+    for name, *_ in compiled.reductions._table:
+        if function := getattr(compiled.reductions, name, None):
+            ((signature, *_),) = function.__nb_signature__
+            text += f"{signature.replace('typing.Any', 'Any')}: ...\n"
+    (out / "_rows.pyi").write_text(text)
+    text = _HEAD.format(title="The rows of the op table on buffers.", name="Executor")
+    text += _lines(functions(compiled.ops), lambda x: f"ex: Executor, {x}, /, out: Any) -> None")
+    for name, *_ in compiled.reductions._table:
+        text += f"def reduce_{name}(ex: Executor, x: Any, out: Any) -> None: ...\n"
+    (out / "_op_rows.pyi").write_text(text)
+    text = template.read_text() + "\n# The rows of the op table. Written by tools/stubs.py.\n"
+    for name, parameters in functions(ffi).items():
+        if name in rows:
+            text += f"def {name}({', '.join(f'{p}: int' for p in parameters)}) -> None: ...\n"
+    (out / "_ffi.pyi").write_text(text)
     return 0
 
 

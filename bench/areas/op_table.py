@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
-from bench.machine import ROOT
+import torch
 
-TABLE = ROOT / "src" / "ops" / "elementwise.def"
+from hologram._hologram import rows
 
 # Operands: kind and how many elements, "n" all, "n/10" a tenth ..., shape by "x" between.
 X, Y, Z = "x:normal", "y:normal", "z:normal"
@@ -27,52 +26,57 @@ class Op:
     result: str = "n"  # shape of the result
 
 
-def _unaries(names: str, operand: str = X) -> dict[str, Op | None]:
-    return {name: Op(f"torch.{name}(x)", (operand,)) for name in names.split()}
+# Rows with operands of their own; the others take normal numbers.
+_OPERANDS = {
+    **dict.fromkeys("sqrt rsqrt log log2 log10 log1p digamma".split(), (P,)),
+    **dict.fromkeys("bitwise_and bitwise_or bitwise_xor".split(), (K, L)),
+    "bitwise_not": (K,),
+    "erfinv": ("x:unit",),
+    "pow": (P, Y),
+    "sigmoid_backward": (X, "y:unit"),
+    "tanh_backward": (X, "y:unit"),
+    "addcdiv": (X, Y, "z:positive"),
+}
 
-
-def _binaries(names: str, *operands: str) -> dict[str, Op | None]:
-    return {name: Op(f"torch.{name}(x, y)", operands) for name in names.split()}
-
-
-# Every row of the table, or None with the reason beside it.
-ELEMENTWISE: dict[str, Op | None] = {
-    **_unaries("neg abs reciprocal exp exp2 expm1 sin cos tan tanh erf sigmoid relu"),
-    **_unaries("floor ceil trunc round square sign logical_not isnan"),
-    **_unaries("sqrt rsqrt log log2 log10 log1p", P),
-    **_unaries("bitwise_not", K),
-    **_binaries("add sub mul div minimum maximum eq ne lt le gt ge", X, Y),
-    **_binaries("logical_and logical_or logical_xor", X, Y),
-    **_binaries("bitwise_and bitwise_or bitwise_xor", K, L),
-    **_binaries("pow", P, Y),
-    "silu": Op("F.silu(x)", (X,)),
-    "gelu": Op("F.gelu(x)", (X,)),
+# Rows that PyTorch calls by another name or with other numbers; None with the reason beside it.
+_CALLS: dict[str, Op | None] = {
     "gelu_tanh": Op("F.gelu(x, approximate='tanh')", (X,)),
-    "squared_difference": Op("F.mse_loss(x, y, reduction='none')", (X, Y)),
-    "leaky_relu": Op("F.leaky_relu(x, 0.1)", (X,)),
-    "sigmoid_backward": Op("aten.sigmoid_backward.default(x, y)", (X, "y:unit")),
-    "tanh_backward": Op("aten.tanh_backward.default(x, y)", (X, "y:unit")),
-    "silu_backward": Op("aten.silu_backward.default(x, y)", (X, Y)),
-    "gelu_backward": Op("aten.gelu_backward.default(x, y)", (X, Y)),
     "gelu_tanh_backward": Op("aten.gelu_backward.default(x, y, approximate='tanh')", (X, Y)),
-    "fma": None,  # no operator of PyTorch rounds once
-    "clamp": Op("torch.clamp(x, -0.5, 0.5)", (X,)),
-    "where": Op("torch.where(m, x, y)", (M, X, Y)),
-    "lerp": Op("torch.lerp(x, y, 0.3)", (X, Y)),
-    "add_scaled": Op("torch.add(x, y, alpha=0.5)", (X, Y)),
-    "threshold": Op("F.threshold(x, 0.1, 0.0)", (X,)),
-    "threshold_backward": Op("aten.threshold_backward.default(x, y, 0.0)", (X, Y)),
-    "leaky_relu_backward": Op("aten.leaky_relu_backward.default(x, y, 0.1, False)", (X, Y)),
-    "softplus": Op("F.softplus(x)", (X,)),
-    "softplus_backward": Op("aten.softplus_backward.default(x, y, 1.0, 20.0)", (X, Y)),
+    "squared_difference": Op("F.mse_loss(x, y, reduction='none')", (X, Y)),
     "squared_difference_backward": Op(
         "aten.mse_loss_backward.default(g, x, y, 1)", ("g:normal:1", X, Y)
     ),
+    "fma": None,  # no operator of PyTorch rounds once
+    "clamp": Op("torch.clamp(x, -0.5, 0.5)", (X,)),
+    "where": Op("torch.where(m, x, y)", (M, X, Y)),
+    "add_scaled": Op("torch.add(x, y, alpha=0.5)", (X, Y)),
     "addcmul": Op("torch.addcmul(x, y, z, value=0.5)", (X, Y, Z)),
-    "addcdiv": Op("torch.addcdiv(x, y, z, value=0.5)", (X, Y, "z:positive")),
+    "addcdiv": Op("torch.addcdiv(x, y, z, value=0.5)", _OPERANDS["addcdiv"]),
+    "leaky_relu_backward": Op("aten.leaky_relu_backward.default(x, y, 0.1, False)", (X, Y)),
+    "softplus": Op("F.softplus(x)", (X,)),
+    "softplus_backward": Op("aten.softplus_backward.default(x, y, 1.0, 20.0)", (X, Y)),
     "elu": Op("F.elu(x)", (X,)),
+    "elu_backward": Op("aten.elu_backward.default(x, 1.0, 1.0, 1.0, False, y)", (X, Y)),
     "hardtanh_backward": Op("aten.hardtanh_backward.default(x, y, -1.0, 1.0)", (X, Y)),
 }
+
+
+def _call(name: str, arity: int, params: int) -> Op | None:
+    """Return how PyTorch calls a row: its tensors, then a number for each parameter."""
+    if name in _CALLS:
+        return _CALLS[name]
+    letters = "xyz"[: arity - params]
+    arguments = ", ".join([*letters, *["0.5"] * params])
+    operands = _OPERANDS.get(name, (X, Y, Z)[: len(letters)])
+    if hasattr(torch, name):
+        return Op(f"torch.{name}({arguments})", operands)
+    if hasattr(torch.nn.functional, name):
+        return Op(f"F.{name}({arguments})", operands)
+    return Op(f"aten.{name}.default({arguments})", operands)
+
+
+# Every row of the table.
+ELEMENTWISE = {name: _call(name, arity, params) for name, arity, params, *_ in rows._table}
 
 OTHERS: dict[str, Op] = {
     "add scalar": Op("x + 1.5", (X,)),
@@ -99,11 +103,6 @@ OTHERS: dict[str, Op] = {
     "mse_loss": Op("F.mse_loss(x, y)", (X, Y), "1"),
     "cross_entropy": Op("F.cross_entropy(x, t)", ("x:normal:n/10x10", LABELS), "1"),
 }
-
-
-def table_rows() -> list[str]:
-    """Return the names of the op table's rows."""
-    return re.findall(r"^HOLOGRAM_[A-Z]+\((\w+),", TABLE.read_text(), re.MULTILINE)
 
 
 def all_ops() -> dict[str, Op]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import torch
 
-from bench.areas.op_table import ELEMENTWISE, Op, all_ops, table_rows
+from bench.areas.op_table import Op, all_ops
 from bench.context import Context
 from bench.core import Case, Goal, Row, Side, Work, area, geometric_mean, size_name
 from bench.inputs import expression_work, number_of_sets
@@ -136,12 +136,6 @@ def _about(rows: list[Row]) -> Iterator[Row]:
 
 @area(AREA, "Single ops: float32 at 1K to 10M elements, and a few in other dtypes", summarize)
 def measure(context: Context) -> Iterator[Row]:
-    missing = sorted(set(table_rows()) - set(ELEMENTWISE))
-    if missing:
-        yield context.done(
-            Row(AREA, "op table", fault=f"rows without an expression in bench: {missing}")
-        )
-
     def cases() -> Iterator[Case]:
         ops = all_ops()
         if context.quick:

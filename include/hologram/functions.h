@@ -22,7 +22,6 @@
 #include "hologram/device.h"
 #include "hologram/loss.h"
 #include "hologram/op.h"
-#include "hologram/op_rows.h"
 #include "hologram/recorder.h"
 #include "hologram/reduction.h"
 #include "hologram/tensor.h"
@@ -90,36 +89,28 @@ inline void apply_into(OpId op, std::initializer_list<Operand> operands, const T
 }
 
 // add(x, y), exp(x), clamp(x, low, high), ...: one function for every row, as ops() describes it.
-#define HOLOGRAM_ROW(name, id) \
-  inline Tensor name(const Operand& x) { return apply(OpId::name, {x}); }
-HOLOGRAM_UNARY_ROWS(HOLOGRAM_ROW)
-#undef HOLOGRAM_ROW
-#define HOLOGRAM_ROW(name, id) \
-  inline Tensor name(const Operand& x, const Operand& y) { return apply(OpId::name, {x, y}); }
-HOLOGRAM_BINARY_ROWS(HOLOGRAM_ROW)
-#undef HOLOGRAM_ROW
-#define HOLOGRAM_ROW(name, id)                                               \
-  inline Tensor name(const Operand& x, const Operand& y, const Operand& z) { \
-    return apply(OpId::name, {x, y, z});                                     \
-  }
-HOLOGRAM_TERNARY_ROWS(HOLOGRAM_ROW)
-#undef HOLOGRAM_ROW
-#define HOLOGRAM_ROW(name, id)                                                                 \
-  inline Tensor name(const Operand& x, const Operand& y, const Operand& z, const Operand& w) { \
-    return apply(OpId::name, {x, y, z, w});                                                    \
-  }
-HOLOGRAM_QUATERNARY_ROWS(HOLOGRAM_ROW)
-#undef HOLOGRAM_ROW
+#define HOLOGRAM_TAKES_1 const Operand& x
+#define HOLOGRAM_TAKES_2 HOLOGRAM_TAKES_1, const Operand& y
+#define HOLOGRAM_TAKES_3 HOLOGRAM_TAKES_2, const Operand& z
+#define HOLOGRAM_TAKES_4 HOLOGRAM_TAKES_3, const Operand& w
+#define HOLOGRAM_GIVES_1 x
+#define HOLOGRAM_GIVES_2 x, y
+#define HOLOGRAM_GIVES_3 x, y, z
+#define HOLOGRAM_GIVES_4 x, y, z, w
+#define HOLOGRAM_OP(name, id, arity, ...) \
+  inline Tensor name(HOLOGRAM_TAKES_##arity) { return apply(OpId::name, {HOLOGRAM_GIVES_##arity}); }
+#include "hologram/elementwise.def"
+#undef HOLOGRAM_TAKES_1
+#undef HOLOGRAM_TAKES_2
+#undef HOLOGRAM_TAKES_3
+#undef HOLOGRAM_TAKES_4
+#undef HOLOGRAM_GIVES_1
+#undef HOLOGRAM_GIVES_2
+#undef HOLOGRAM_GIVES_3
+#undef HOLOGRAM_GIVES_4
 
 // What the table has no rows for. floor_divide rounds down and remainder has the divisor's sign, as
 // Python's // and % (integers by zero: 0); the other three are for integers and bool, which wrap.
-enum class IntegerOp : uint8_t {
-  pow = 0,
-  floor_divide = 1,
-  remainder = 2,
-  left_shift = 3,
-  right_shift = 4,
-};
 HOLOGRAM_API Tensor integer_arithmetic(IntegerOp op, const Operand& x, const Operand& y,
                                        Rules rules = Rules::torch);
 

@@ -23,8 +23,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "hologram/op_rows.h"
-
 #if defined(__GNUC__)
 #define HOLOGRAM_C_API __attribute__((visibility("default")))
 #else
@@ -62,28 +60,18 @@ enum hologram_dtype {
   HOLOGRAM_COMPLEX128 = 11
 };
 
-/* HOLOGRAM_OP_add, HOLOGRAM_OP_exp, ...: the rows of hologram/op_rows.h. */
+/* HOLOGRAM_OP_add, HOLOGRAM_OP_exp, ...: the rows of hologram/elementwise.def. */
 enum hologram_op {
-#define HOLOGRAM_ROW(name, id) HOLOGRAM_OP_##name = id,
-  HOLOGRAM_ELEMENTWISE_ROWS(HOLOGRAM_ROW)
-#undef HOLOGRAM_ROW
+#define HOLOGRAM_OP(name, id, ...) HOLOGRAM_OP_##name = id,
+#include "hologram/elementwise.def"
   HOLOGRAM_OP_END_OF_ROWS = 65535 /* never a row */
 };
 
+/* HOLOGRAM_REDUCE_SUM, HOLOGRAM_REDUCE_MIN, ...: the rows of hologram/reductions.def. NORM is the
+ * square root of the sum of squares; n - 1 divides in VAR and STD. */
 enum hologram_reduction {
-  HOLOGRAM_REDUCE_SUM = 0,
-  HOLOGRAM_REDUCE_MEAN = 1,
-  HOLOGRAM_REDUCE_PROD = 2,
-  HOLOGRAM_REDUCE_MIN = 3,
-  HOLOGRAM_REDUCE_MAX = 4,
-  HOLOGRAM_REDUCE_ANY = 5,
-  HOLOGRAM_REDUCE_ALL = 6,
-  HOLOGRAM_REDUCE_LOGSUMEXP = 7,
-  HOLOGRAM_REDUCE_NORM = 8, /* the square root of the sum of squares */
-  HOLOGRAM_REDUCE_VAR = 9,  /* n - 1 divides */
-  HOLOGRAM_REDUCE_STD = 10,
-  HOLOGRAM_REDUCE_ARGMIN = 11,
-  HOLOGRAM_REDUCE_ARGMAX = 12
+#define HOLOGRAM_REDUCTION(name, id, c, ...) HOLOGRAM_REDUCE_##c = id,
+#include "hologram/reductions.def"
 };
 /* clang-format on */
 
@@ -246,36 +234,29 @@ HOLOGRAM_C_API int hologram_matvec_f32(uint64_t ex, uint64_t a, uint64_t x, uint
 
 /* --- Ops on buffers of any dtype ---------------------------------------------------------- */
 
-/* out[i] = op(inputs[0][i], ...) for any row of hologram/op_rows.h (hologram_op). Where numbers is
- * not NULL an input of handle 0 is numbers[k] instead; beside integers one without a fraction
- * counts as an integer. Dtypes are promoted as PyTorch does; the result is converted to that of
- * out, which must not be of a lesser kind (bool, integer, floating). Not for complex. */
+/* out[i] = op(inputs[0][i], ...) for any row of hologram/elementwise.def (hologram_op). Where
+ * numbers is not NULL an input of handle 0 is numbers[k] instead; beside integers one without a
+ * fraction counts as an integer. Dtypes are promoted as PyTorch does; the result is converted to
+ * that of out, which must not be of a lesser kind (bool, integer, floating). Not for complex. */
 HOLOGRAM_C_API int hologram_elementwise(uint64_t ex, int op, const uint64_t* inputs,
                                         const double* numbers, int arity, uint64_t out, int64_t n);
 
 /* hologram_add(executor, x, y, out, n), hologram_exp(executor, x, out, n), ...: a function for each
  * row, as hologram_elementwise() without numbers. */
-#define HOLOGRAM_ROW(name, id) \
-  HOLOGRAM_C_API int hologram_##name(uint64_t ex, uint64_t x, uint64_t out, int64_t n);
-HOLOGRAM_UNARY_ROWS(HOLOGRAM_ROW)
-#undef HOLOGRAM_ROW
-#define HOLOGRAM_ROW(name, id) \
-  HOLOGRAM_C_API int hologram_##name(uint64_t ex, uint64_t x, uint64_t y, uint64_t out, int64_t n);
-HOLOGRAM_BINARY_ROWS(HOLOGRAM_ROW)
-#undef HOLOGRAM_ROW
-#define HOLOGRAM_ROW(name, id)                                                        \
-  HOLOGRAM_C_API int hologram_##name(uint64_t ex, uint64_t x, uint64_t y, uint64_t z, \
-                                     uint64_t out, int64_t n);
-HOLOGRAM_TERNARY_ROWS(HOLOGRAM_ROW)
-#undef HOLOGRAM_ROW
-#define HOLOGRAM_ROW(name, id)                                                                    \
-  HOLOGRAM_C_API int hologram_##name(uint64_t ex, uint64_t x, uint64_t y, uint64_t z, uint64_t w, \
-                                     uint64_t out, int64_t n);
-HOLOGRAM_QUATERNARY_ROWS(HOLOGRAM_ROW)
-#undef HOLOGRAM_ROW
+#define HOLOGRAM_TAKES_1 uint64_t x
+#define HOLOGRAM_TAKES_2 HOLOGRAM_TAKES_1, uint64_t y
+#define HOLOGRAM_TAKES_3 HOLOGRAM_TAKES_2, uint64_t z
+#define HOLOGRAM_TAKES_4 HOLOGRAM_TAKES_3, uint64_t w
+#define HOLOGRAM_OP(name, id, arity, ...) \
+  HOLOGRAM_C_API int hologram_##name(uint64_t ex, HOLOGRAM_TAKES_##arity, uint64_t out, int64_t n);
+#include "hologram/elementwise.def"
+#undef HOLOGRAM_TAKES_1
+#undef HOLOGRAM_TAKES_2
+#undef HOLOGRAM_TAKES_3
+#undef HOLOGRAM_TAKES_4
 
-/* out[0] = a hologram_reduction of x[0..n). sum, mean, prod, norm, var, std and logsumexp are
- * computed in out's dtype; argmin and argmax want int64. */
+/* out[0] = a hologram_reduction of x[0..n). SUM, MEAN, PROD, NANSUM, NORM, VAR, STD and LOGSUMEXP
+ * are computed in out's dtype; ARGMIN and ARGMAX want int64. */
 HOLOGRAM_C_API int hologram_reduce(uint64_t ex, int reduction, uint64_t x, uint64_t out, int64_t n);
 /* Of each of `rows` rows of `cols` elements, one after another. */
 HOLOGRAM_C_API int hologram_softmax(uint64_t ex, uint64_t x, uint64_t y, int64_t rows,

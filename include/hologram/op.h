@@ -16,32 +16,7 @@ namespace hologram {
 // Types a row's kernels compute in. The half types are computed in float32, see compute_dtype().
 enum class DtypeSet : uint8_t { kFloats, kNumbers, kAll, kBits };
 
-// How a row's error is stated; see src/ops/elementwise.def.
-enum class Accuracy : uint8_t { kExact, kUlp, kSteps };
-
-struct OpInfo {
-  std::string_view name;
-  OpId id;
-  uint8_t arity;        // 1 to 4 operands
-  uint8_t params;       // trailing operands that are usually scalars
-  DtypeSet dtypes;      // what the kernels compute in
-  bool result_is_bool;  // comparisons and predicates
-  Accuracy accuracy;
-  float ulp32;  // largest error in float32, in ULP
-  float ulp64;  // largest error in float64, in ULP
-  std::string_view doc;
-
-  // Costs many instructions an element, so fewer elements pay for another thread.
-  bool is_heavy() const { return accuracy == Accuracy::kUlp || ulp32 >= 16; }
-  constexpr bool supports(Dtype compute) const;
-};
-
-// Every row, in ascending order of id.
-HOLOGRAM_API std::span<const OpInfo> ops();
-HOLOGRAM_API const OpInfo& op_info(OpId id);
-HOLOGRAM_API std::optional<OpId> find_op(std::string_view name);
-
-constexpr bool OpInfo::supports(Dtype compute) const {
+constexpr bool supports(DtypeSet dtypes, Dtype compute) {
   switch (dtypes) {
     case DtypeSet::kFloats:
       return compute == Dtype::kFloat32 || compute == Dtype::kFloat64;
@@ -54,5 +29,65 @@ constexpr bool OpInfo::supports(Dtype compute) const {
   }
   return false;
 }
+
+// How a row's error is stated; see hologram/elementwise.def.
+enum class Accuracy : uint8_t { kExact, kUlp, kSteps };
+
+// What else is true of a row; a set of these. See hologram/elementwise.def.
+enum OpTraits : uint16_t {
+  kPlainTraits = 0,
+  kTruth = 1,
+  kCompares = 2,
+  kPassesNan = 4,
+  kIntToFloat = 8,
+  kSameDtype = 16,
+  kRoundsNumbers = 32,
+  kSecondLeads = 64,
+  kHeavy = 128,
+};
+constexpr OpTraits operator|(OpTraits a, OpTraits b) {
+  return static_cast<OpTraits>(static_cast<int>(a) | static_cast<int>(b));
+}
+
+// Arithmetic of integers that no kernel computes, see integer_arithmetic() in functions.h.
+enum class IntegerOp : uint8_t {
+  pow = 0,
+  floor_divide = 1,
+  remainder = 2,
+  left_shift = 3,
+  right_shift = 4
+};
+
+// What arrays do with an element type that the row's kernels do not compute in.
+struct OtherDtypes {
+  enum Way : uint8_t { kNone, kRefused, kAsFloat, kAsUInt8, kUnchanged, kRow, kInteger };
+  Way way = kNone;
+  OpId row = {};              // kRow: computed by this row
+  IntegerOp integer_op = {};  // kInteger: computed by integer_arithmetic()
+};
+
+struct OpInfo {
+  std::string_view name;
+  OpId id;
+  uint8_t arity;        // 1 to 4 operands
+  uint8_t params;       // trailing operands that are usually scalars
+  DtypeSet dtypes;      // what the kernels compute in
+  OtherDtypes others;   // what becomes of the rest
+  bool result_is_bool;  // comparisons and predicates
+  OpTraits traits;
+  Accuracy accuracy;
+  float ulp32;  // largest error in float32, in ULP
+  float ulp64;  // largest error in float64, in ULP
+  std::string_view doc;
+
+  // Costs many instructions an element, so fewer elements pay for another thread.
+  bool is_heavy() const { return (traits & kHeavy) != 0; }
+  constexpr bool supports(Dtype compute) const { return hologram::supports(dtypes, compute); }
+};
+
+// Every row, in the order of the table.
+HOLOGRAM_API std::span<const OpInfo> ops();
+HOLOGRAM_API const OpInfo& op_info(OpId id);
+HOLOGRAM_API std::optional<OpId> find_op(std::string_view name);
 
 }  // namespace hologram

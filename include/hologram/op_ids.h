@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: MIT
-// Numbers the elementwise ops. The numbers are part of the C ABI and equal those of the op table.
+// Numbers the elementwise ops as the op table does. The numbers are part of the C ABI.
 #pragma once
 
 #include <cstdint>
 
-#include "hologram/op_rows.h"
-
 namespace hologram {
 
 enum class OpId : uint16_t {
-#define HOLOGRAM_ROW(name, id) name = id,
-  HOLOGRAM_ELEMENTWISE_ROWS(HOLOGRAM_ROW)
-#undef HOLOGRAM_ROW
+#define HOLOGRAM_OP(name, id, ...) name = id,
+#include "hologram/elementwise.def"
 };
 
 // One past the largest id; ids are sparse below it.
-inline constexpr int kOpIdEnd = 105;
+inline constexpr int kOpIdEnd = [] {
+  int end = 0;
+#define HOLOGRAM_OP(name, id, ...) end = end > id ? end : id + 1;
+#include "hologram/elementwise.def"
+  return end;
+}();
 
 }  // namespace hologram

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <string_view>
 
@@ -11,26 +12,63 @@
 
 namespace hologram {
 
-// The rows of src/ops/reductions.def, which says what each takes, gives and does with no elements.
-// The numbers are part of the C ABI.
+// The rows of hologram/reductions.def. The numbers are part of the C ABI.
 enum class Reduction : uint8_t {
-  sum = 0,
-  mean = 1,
-  prod = 2,
-  amin = 3,
-  amax = 4,
-  any = 5,
-  all = 6,
-  logsumexp = 7,
-  norm = 8,
-  var = 9,
-  std = 10,
-  argmin = 11,
-  argmax = 12,
+#define HOLOGRAM_REDUCTION(name, id, ...) name = id,
+#include "hologram/reductions.def"
 };
-inline constexpr int kReductionCount = 13;
 
-HOLOGRAM_API std::string_view reduction_name(Reduction op);
+// What a row says; see hologram/reductions.def.
+struct ReductionInfo {
+  enum Result : uint8_t { kOut, kFloat, kIn, kBool, kIndex };
+  enum Empty : uint8_t { kZero, kOne, kNo, kYes, kNegativeInfinity, kNan, kError };
+
+  std::string_view name;
+  std::string_view c_name;  // upper case
+  Result result;
+  Empty empty;
+  bool of_complex;  // of complex numbers it is that of both parts
+  std::string_view doc;
+};
+
+// The words in the columns of the table as values.
+namespace reduction_columns {
+inline constexpr auto OUT = ReductionInfo::kOut;
+inline constexpr auto FLOAT = ReductionInfo::kFloat;
+inline constexpr auto IN = ReductionInfo::kIn;
+inline constexpr auto BOOL = ReductionInfo::kBool;
+inline constexpr auto INDEX = ReductionInfo::kIndex;
+inline constexpr auto ZERO = ReductionInfo::kZero;
+inline constexpr auto ONE = ReductionInfo::kOne;
+inline constexpr auto NO = ReductionInfo::kNo;
+inline constexpr auto YES = ReductionInfo::kYes;
+inline constexpr auto NEGATIVE_INFINITY = ReductionInfo::kNegativeInfinity;
+inline constexpr auto NONE = ReductionInfo::kNan;
+inline constexpr auto ERROR = ReductionInfo::kError;
+inline constexpr bool PLAIN = false;
+inline constexpr bool COMPLEX = true;
+
+inline constexpr ReductionInfo kRows[] = {
+#define HOLOGRAM_REDUCTION(name, id, c, inputs, result, empty, traits, python, aten, doc) \
+  {#name, #c, result, empty, traits, doc},
+#include "hologram/reductions.def"
+};
+}  // namespace reduction_columns
+
+inline constexpr int kReductionCount = static_cast<int>(std::size(reduction_columns::kRows));
+
+constexpr const ReductionInfo& reduction_info(Reduction op) {
+  return reduction_columns::kRows[static_cast<int>(op)];
+}
+constexpr std::string_view reduction_name(Reduction op) { return reduction_info(op).name; }
+#define HOLOGRAM_REDUCTION(row, id, ...) \
+  static_assert(reduction_name(Reduction{id}) == #row, "a row stands at its number");
+#include "hologram/reductions.def"
+
+// Whether it gives a position.
+constexpr bool is_positional(Reduction op) {
+  return reduction_info(op).result == ReductionInfo::kIndex;
+}
 
 struct ReduceOptions {
   double p = 2;           // norm
@@ -40,7 +78,7 @@ struct ReduceOptions {
 
 // out = op over the dimensions `dims` of in. Empty dims means all; a dim may be negative, not given
 // twice. out either keeps in's dimensions with size 1 for the reduced ones, or leaves those out.
-// sum, mean, prod, norm, var, std and logsumexp convert in to out's dtype first, as PyTorch's
+// Rows of result OUT and FLOAT (sum, mean, var, ...) convert in to out's dtype first, as PyTorch's
 // dtype= does, compute in compute_dtype(out) (integers in int64) and round once at the end; the
 // others read in's own dtype and out may have any. argmin and argmax take one dim, or none for
 // positions in the row-major order of all of in. in and out must not overlap.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pathlib import Path as _Path
 
-from hologram import _hologram, backend, ops
+from hologram import backend, ops
 from hologram._call_rows import *  # noqa: F403
 from hologram._call_rows import __all__ as _call_names
 from hologram._dtypes import DType
@@ -28,6 +28,7 @@ from hologram._hologram import (
     zeros,
 )
 from hologram._rows import *  # noqa: F403
+from hologram._rows import __all__ as _row_names
 from hologram.functions import *  # noqa: F403
 from hologram.functions import __all__ as _function_names
 
@@ -63,7 +64,7 @@ __all__ = [
     "version",
     "zeros",
 ]
-__all__ += [name for name in vars(_hologram.rows) if not name.startswith("_")]
+__all__ += _row_names
 __all__ += _function_names
 __all__ += _call_names
 

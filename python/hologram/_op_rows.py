@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The rows of the op table on buffers of an executor; _op_rows.pyi lists them (tools/stubs.py)."""
+"""The rows of the op table on buffers of an executor; the build writes _op_rows.pyi."""
 
 from hologram._hologram import ops as _ops
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""The rows of the op table as functions of tensors; _rows.pyi lists them (tools/stubs.py)."""
+"""The functions of tensors that both op tables make; the build writes _rows.pyi."""
 
+from hologram._hologram import reductions as _reductions
 from hologram._hologram import rows as _rows
 
-globals().update({name: value for name, value in vars(_rows).items() if name[0] != "_"})
-__all__ = [name for name in vars(_rows) if name[0] != "_"]
+_functions = {**vars(_rows), **vars(_reductions)}
+globals().update({name: value for name, value in _functions.items() if name[0] != "_"})
+__all__ = [name for name in _functions if name[0] != "_"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Functions of tensors: reductions, softmax, products, joins. Those of the op table are in _rows.
+"""Functions of tensors: reductions, softmax, products, joins. Those of the tables are in _rows.
 
 They take Tensors, arrays and numbers. What is deferred, and how dtypes and shapes combine, is as
 for the operators of `hologram.Tensor`.
@@ -13,61 +13,6 @@ from typing import Any
 from hologram._hologram import Tensor, asarray, cat
 
 _Axis = int | tuple[int, ...] | None
-
-
-def sum(
-    x: Any, axis: _Axis = None, dtype: Any = None, out: Tensor | None = None, keepdims: bool = False
-) -> Tensor:
-    """Return the sum of the elements, see `Tensor.sum`."""
-    return asarray(x).sum(axis, dtype, out, keepdims)
-
-
-def prod(
-    x: Any, axis: _Axis = None, dtype: Any = None, out: Tensor | None = None, keepdims: bool = False
-) -> Tensor:
-    """Return the product of the elements, see `Tensor.prod`."""
-    return asarray(x).prod(axis, dtype, out, keepdims)
-
-
-def mean(
-    x: Any, axis: _Axis = None, dtype: Any = None, out: Tensor | None = None, keepdims: bool = False
-) -> Tensor:
-    """Return the mean of the elements, see `Tensor.mean`."""
-    return asarray(x).mean(axis, dtype, out, keepdims)
-
-
-def min(x: Any, axis: _Axis = None, out: Tensor | None = None, keepdims: bool = False) -> Tensor:
-    """Return the smallest element, see `Tensor.min`."""
-    return asarray(x).min(axis, out, keepdims)
-
-
-def max(x: Any, axis: _Axis = None, out: Tensor | None = None, keepdims: bool = False) -> Tensor:
-    """Return the largest element, see `Tensor.max`."""
-    return asarray(x).max(axis, out, keepdims)
-
-
-def any(x: Any, axis: _Axis = None, out: Tensor | None = None, keepdims: bool = False) -> Tensor:
-    """Return whether any element is not zero, see `Tensor.any`."""
-    return asarray(x).any(axis, out, keepdims)
-
-
-def all(x: Any, axis: _Axis = None, out: Tensor | None = None, keepdims: bool = False) -> Tensor:
-    """Return whether no element is zero, see `Tensor.all`."""
-    return asarray(x).all(axis, out, keepdims)
-
-
-def argmin(
-    x: Any, axis: int | None = None, out: Tensor | None = None, keepdims: bool = False
-) -> Tensor:
-    """Return the position of the smallest element, see `Tensor.argmin`."""
-    return asarray(x).argmin(axis, out, keepdims)
-
-
-def argmax(
-    x: Any, axis: int | None = None, out: Tensor | None = None, keepdims: bool = False
-) -> Tensor:
-    """Return the position of the largest element, see `Tensor.argmax`."""
-    return asarray(x).argmax(axis, out, keepdims)
 
 
 def var(
@@ -149,24 +94,15 @@ def from_dlpack(x: Any, *, copy: bool = False) -> Tensor:
 
 
 __all__ = [
-    "all",
-    "any",
-    "argmax",
-    "argmin",
     "cat",
     "cumsum",
     "from_dlpack",
     "log_softmax",
     "logsumexp",
     "matmul",
-    "max",
-    "mean",
-    "min",
     "norm",
-    "prod",
     "softmax",
     "stack",
     "std",
-    "sum",
     "var",
 ]

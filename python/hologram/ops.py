@@ -16,7 +16,6 @@ from hologram._hologram import Buffer, Executor, Tensor, asarray
 from hologram._op_call_rows import *  # noqa: F403
 from hologram._op_rows import *  # noqa: F403
 
-_SUM, _MEAN, _AMIN, _AMAX = 0, 1, 3, 4
 _MSE, _BCE = 0, 4
 
 
@@ -40,28 +39,19 @@ def softmax(ex: Executor, x: Any, out: Any, axis: int = -1) -> None:
     _hologram.into.softmax(_tensor(ex, "softmax", "x", x), _tensor(ex, "softmax", "out", out), axis)
 
 
-def reduce_sum(ex: Executor, x: Any, out: Any) -> None:
-    """out[0] = the sum of all elements of x; integers and bool add up in int64."""
-    x, out = _tensor(ex, "reduce_sum", "x", x), _tensor(ex, "reduce_sum", "out", out)
-    _hologram.into.reduce(_SUM, x, out)
+def _reduction(name: str, number: int, doc: str) -> Any:
+    op = f"reduce_{name}"
+
+    def function(ex: Executor, x: Any, out: Any) -> None:
+        _hologram.into.reduce(number, _tensor(ex, op, "x", x), _tensor(ex, op, "out", out))
+
+    function.__name__ = function.__qualname__ = op
+    function.__doc__ = f"out[0] = {doc}; of all elements of x."
+    return function
 
 
-def reduce_mean(ex: Executor, x: Any, out: Any) -> None:
-    """out[0] = the mean of all elements of x, NaN of none."""
-    x, out = _tensor(ex, "reduce_mean", "x", x), _tensor(ex, "reduce_mean", "out", out)
-    _hologram.into.reduce(_MEAN, x, out)
-
-
-def reduce_min(ex: Executor, x: Any, out: Any) -> None:
-    """out[0] = the smallest element of x, NaN if any is; ValueError of none."""
-    x, out = _tensor(ex, "reduce_min", "x", x), _tensor(ex, "reduce_min", "out", out)
-    _hologram.into.reduce(_AMIN, x, out)
-
-
-def reduce_max(ex: Executor, x: Any, out: Any) -> None:
-    """out[0] = the largest element of x, NaN if any is; ValueError of none."""
-    x, out = _tensor(ex, "reduce_max", "x", x), _tensor(ex, "reduce_max", "out", out)
-    _hologram.into.reduce(_AMAX, x, out)
+# reduce_sum, reduce_max and so on: the rows of the table of reductions.
+globals().update({f"reduce_{row[0]}": _reduction(*row) for row in _hologram.reductions._table})
 
 
 def _point_loss(which: int, op: str, ex: Executor, pred: Any, target: Any, out: Any) -> None:

@@ -343,8 +343,10 @@ void Argument::make_strong() {
 }
 
 Argument::Use Argument::use_of(OpId op) {
-  if (op >= OpId::eq && op <= OpId::ge) return Use::kComparison;
-  const bool is_arithmetic = op_info(op).dtypes != DtypeSet::kFloats || op == OpId::pow;
+  const OpInfo& info = op_info(op);
+  if ((info.traits & kCompares) != 0) return Use::kComparison;
+  const bool is_arithmetic =
+      info.dtypes != DtypeSet::kFloats || info.others.way == OtherDtypes::kInteger;
   return is_arithmetic ? Use::kArithmetic : Use::kFunctionOfFloats;
 }
 

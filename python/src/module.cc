@@ -11,6 +11,7 @@
 #include "hologram/recorder.h"
 #include "hologram/version.h"
 #include "objects.h"
+#include "reductions.h"
 
 namespace nb = nanobind;
 
@@ -140,6 +141,7 @@ NB_MODULE(_hologram, m) {
   register_tensor(m);
   register_making(m);
   register_rows(m);
+  register_reductions(m);
   register_losses(m);
   register_calls(m);
 }

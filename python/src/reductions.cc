@@ -142,25 +142,14 @@ nb::object product(const TensorObject& self, nb::handle other) {
   return wrap(std::move(result));
 }
 
-constexpr const char* kSumDoc = R"(Return the sum of the elements, or of those along `axis`.
-
-`axis` is None for all dimensions, an int or a tuple of ints; `keepdims` leaves those with size 1;
-`dtype` is that of the result, int64 for bool and integers and that of the Tensor otherwise; `out` is
-a Tensor of the result's shape. The order of additions depends on the shape alone, never on threads.
-IndexError for an axis out of range.)";
-constexpr const char* kProdDoc = "Return the product of the elements; arguments as for sum.";
-constexpr const char* kMeanDoc =
-    "Return the mean; arguments as for sum, float64 for bool and integers. NaN of no elements.";
-constexpr const char* kMinDoc =
-    "Return the smallest element; NaN if any is. ValueError of no elements. Arguments as for sum.";
-constexpr const char* kMaxDoc =
-    "Return the largest element; NaN if any is. ValueError of no elements. Arguments as for sum.";
-constexpr const char* kAnyDoc = "Return whether any element is not zero; arguments as for sum.";
-constexpr const char* kAllDoc = "Return whether no element is zero; arguments as for sum.";
-constexpr const char* kArgminDoc =
-    "Return the position (int64) of the smallest element along `axis`, or in row-major order.";
-constexpr const char* kArgmaxDoc =
-    "Return the position (int64) of the largest element along `axis`, or in row-major order.";
+// What all of the table's take.
+constexpr const char* kArgumentsDoc =
+    R"(`axis` is None for all dimensions, an int or a tuple of ints; `keepdims` leaves those with size 1;
+`out` is a Tensor of the result's shape. The result depends on the shape alone, never on threads.
+IndexError for an axis out of range, ValueError where no elements have no result.)";
+constexpr const char* kDtypeDoc = R"(`dtype` is that of the result: by default the Tensor's, of bool and integers int64, or float64 for
+their mean.
+)";
 constexpr const char* kVarDoc = R"(Return the variance, sum((x - mean)^2) / (n - ddof).
 
 Arguments as for sum; `correction` is another name of `ddof`, whose default is NumPy's 0.)";
@@ -180,39 +169,77 @@ constexpr const char* kMatmulDoc = R"(Return the matrix product, with NumPy's ru
 Vectors are rows on the left and columns on the right; leading dimensions broadcast; dtypes are
 promoted. ValueError for shapes that do not fit, TypeError for complex.)";
 
+// --- From the table -----------------------------------------------------------------------------
+
+// Which arguments a reduction takes, see hologram/reductions.def.
+enum Arguments : int { BY_HAND, DTYPE, AXIS };
+
+std::string python_name(Reduction op) {
+  std::string name(reduction_info(op).c_name);
+  for (char& c : name) c = static_cast<char>(c + ('a' - 'A'));
+  return name;
+}
+
+// Adds the reduction as a method of tensors, or as a function to a module.
+template <Reduction op, int arguments, class Scope>
+void add_reduction(Scope& scope) {
+  constexpr bool is_method = !std::is_same_v<Scope, nb::module_>;
+  if constexpr (arguments != BY_HAND) {
+    // Kept for nanobind as long as the process lives.
+    static const std::string name = python_name(op);
+    static const std::string signature =
+        "def " + name + (is_method ? "(self" : "(x: typing.Any") +
+        ", axis: int | tuple[int, ...] | None = None, " +
+        (arguments == DTYPE ? "dtype: typing.Any = None, " : "") +
+        "out: Tensor | None = None, keepdims: bool = False) -> Tensor";
+    static const std::string doc = std::string(reduction_info(op).doc) + ".\n\n" +
+                                   (arguments == DTYPE ? kDtypeDoc : "") + kArgumentsDoc;
+    const auto add = [&](auto function, auto... names) {
+      scope.def(name.c_str(), function, names..., nb::sig(signature.c_str()), doc.c_str());
+    };
+    const auto axis = nb::arg("axis") = nb::none(), out = nb::arg("out") = nb::none();
+    const auto keepdims = nb::arg("keepdims") = false;
+    if constexpr (!is_method) {
+      if constexpr (arguments == DTYPE) {
+        add(
+            [](nb::handle x, nb::handle axis, nb::handle dtype, nb::handle out, bool keepdims) {
+              return with_dtype<op>(make_tensor(x), axis, dtype, out, keepdims);
+            },
+            nb::arg("x"), axis, nb::arg("dtype") = nb::none(), out, keepdims);
+      } else {
+        add([](nb::handle x, nb::handle axis, nb::handle out,
+               bool keepdims) { return plain<op>(make_tensor(x), axis, out, keepdims); },
+            nb::arg("x"), axis, out, keepdims);
+      }
+    } else if constexpr (arguments == DTYPE) {
+      add(&with_dtype<op>, axis, nb::arg("dtype") = nb::none(), out, keepdims);
+    } else {
+      add(&plain<op>, axis, out, keepdims);
+    }
+  }
+}
+
 }  // namespace
 
+void register_reductions(nb::module_& m) {
+  nb::module_ reductions = m.def_submodule("reductions", "The reductions of the table.");
+  nb::list table;
+#define HOLOGRAM_REDUCTION(name, id, c, inputs, result, empty, traits, python, aten, doc) \
+  add_reduction<Reduction::name, python>(reductions);                                     \
+  table.append(nb::make_tuple(python_name(Reduction::name), id, doc));
+#include "hologram/reductions.def"
+  reductions.attr("_table") = table;
+}
+
 void add_reduction_methods(nb::class_<TensorObject>& type) {
-  const auto add_with_dtype = [&](const char* name, auto function, const char* sig,
-                                  const char* doc) {
-    type.def(name, function, nb::arg("axis") = nb::none(), nb::arg("dtype") = nb::none(),
-             nb::arg("out") = nb::none(), nb::arg("keepdims") = false, nb::sig(sig), doc);
-  };
-#define HOLOGRAM_DTYPE_SIG(name)                                                               \
-  "def " name                                                                                  \
-  "(self, axis: int | tuple[int, ...] | None = None, dtype: typing.Any = None, out: Tensor | " \
-  "None = None, keepdims: bool = False) -> Tensor"
-  add_with_dtype("sum", &with_dtype<Reduction::sum>, HOLOGRAM_DTYPE_SIG("sum"), kSumDoc);
-  add_with_dtype("prod", &with_dtype<Reduction::prod>, HOLOGRAM_DTYPE_SIG("prod"), kProdDoc);
-  add_with_dtype("mean", &with_dtype<Reduction::mean>, HOLOGRAM_DTYPE_SIG("mean"), kMeanDoc);
-
-  const auto add_plain = [&](const char* name, auto function, const char* sig, const char* doc) {
-    type.def(name, function, nb::arg("axis") = nb::none(), nb::arg("out") = nb::none(),
-             nb::arg("keepdims") = false, nb::sig(sig), doc);
-  };
-#define HOLOGRAM_PLAIN_SIG(name)                                                            \
-  "def " name                                                                               \
-  "(self, axis: int | tuple[int, ...] | None = None, out: Tensor | None = None, keepdims: " \
-  "bool = False) -> Tensor"
-  add_plain("min", &plain<Reduction::amin>, HOLOGRAM_PLAIN_SIG("min"), kMinDoc);
-  add_plain("max", &plain<Reduction::amax>, HOLOGRAM_PLAIN_SIG("max"), kMaxDoc);
-  add_plain("any", &plain<Reduction::any>, HOLOGRAM_PLAIN_SIG("any"), kAnyDoc);
-  add_plain("all", &plain<Reduction::all>, HOLOGRAM_PLAIN_SIG("all"), kAllDoc);
-  add_plain("argmin", &plain<Reduction::argmin>, HOLOGRAM_PLAIN_SIG("argmin"), kArgminDoc);
-  add_plain("argmax", &plain<Reduction::argmax>, HOLOGRAM_PLAIN_SIG("argmax"), kArgmaxDoc);
-  add_plain("logsumexp", &plain<Reduction::logsumexp>, HOLOGRAM_PLAIN_SIG("logsumexp"),
-            kLogsumexpDoc);
-
+#define HOLOGRAM_REDUCTION(name, id, c, inputs, result, empty, traits, python, ...) \
+  add_reduction<Reduction::name, python>(type);
+#include "hologram/reductions.def"
+  type.def("logsumexp", &plain<Reduction::logsumexp>, nb::arg("axis") = nb::none(),
+           nb::arg("out") = nb::none(), nb::arg("keepdims") = false,
+           nb::sig("def logsumexp(self, axis: int | tuple[int, ...] | None = None, "
+                   "out: Tensor | None = None, keepdims: bool = False) -> Tensor"),
+           kLogsumexpDoc);
   const auto add_spread = [&](const char* name, auto function, const char* sig, const char* doc) {
     type.def(name, function, nb::arg("axis") = nb::none(), nb::arg("dtype") = nb::none(),
              nb::arg("out") = nb::none(), nb::arg("ddof") = 0.0, nb::arg("keepdims") = false,

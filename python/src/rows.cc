@@ -364,18 +364,16 @@ void register_rows(nb::module_& m) {
   static auto& texts = *new std::vector<std::unique_ptr<std::string>>;
   const Table tensors{rows, "hologram", texts};
   const Table buffers{ops, "hologram.ops", texts};
-#define HOLOGRAM_ROW(name, id) add_row<OpId::name, 1>(tensors, buffers);
-  HOLOGRAM_UNARY_ROWS(HOLOGRAM_ROW)
-#undef HOLOGRAM_ROW
-#define HOLOGRAM_ROW(name, id) add_row<OpId::name, 2>(tensors, buffers);
-  HOLOGRAM_BINARY_ROWS(HOLOGRAM_ROW)
-#undef HOLOGRAM_ROW
-#define HOLOGRAM_ROW(name, id) add_row<OpId::name, 3>(tensors, buffers);
-  HOLOGRAM_TERNARY_ROWS(HOLOGRAM_ROW)
-#undef HOLOGRAM_ROW
-#define HOLOGRAM_ROW(name, id) add_row<OpId::name, 4>(tensors, buffers);
-  HOLOGRAM_QUATERNARY_ROWS(HOLOGRAM_ROW)
-#undef HOLOGRAM_ROW
+#define HOLOGRAM_OP(name, id, arity, ...) add_row<OpId::name, arity>(tensors, buffers);
+#include "hologram/elementwise.def"
+  // Name, operands, those that are usually numbers, whether it computes floats, whether it gives
+  // bool: for tests and measurements.
+  nb::list table;
+  for (const OpInfo& row : hologram::ops()) {
+    table.append(nb::make_tuple(row.name.data(), row.arity, row.params,
+                                row.supports(Dtype::kFloat32), row.result_is_bool));
+  }
+  rows.attr("_table") = table;
 }
 
 }  // namespace hologram::python

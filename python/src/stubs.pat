@@ -1,6 +1,6 @@
 # What the stub of hologram._hologram says of functions that have no signature of their own.
 
-_hologram\.(rows|ops|into|testing)$:
+_hologram\.(rows|reductions|ops|into|testing)$:
     \from typing import Any
     \1: Any
 

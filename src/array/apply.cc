@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <new>
-#include <optional>
 #include <type_traits>
 
 #include "hologram/elementwise.h"
@@ -17,27 +16,6 @@ namespace array {
 namespace {
 
 constexpr int kMaxArity = 4;
-
-// The rows that mean something else for bool and integers. Empty where the tensor itself is the
-// answer (floor of an integer).
-std::optional<OpId> row_for(OpId op, Dtype compute) {
-  if (compute == Dtype::kBool) {
-    switch (op) {
-      case OpId::add:
-        return OpId::logical_or;
-      case OpId::mul:
-        return OpId::logical_and;
-      case OpId::square:
-      case OpId::abs:
-      case OpId::relu:
-        return std::nullopt;
-      default:
-        break;
-    }
-  }
-  if (compute <= Dtype::kInt64 && op >= OpId::floor && op <= OpId::round) return std::nullopt;
-  return op;
-}
 
 void run_now(OpId op, Dtype compute, std::span<const Operand> operands, const Tensor& out) {
   View inputs[kMaxArity];
@@ -124,15 +102,24 @@ void run(OpId op, std::span<const Operand> operands, Dtype compute, const Tensor
   if (out.numel() == 0) return;
   if (is_complex(compute)) return complex_elementwise(op, operands, compute, out);
   if (compute <= Dtype::kInt64) {
-    if (op == OpId::pow) return integer_power(operands, compute, out, rules);
-    const std::optional<OpId> actual = row_for(op, compute);
-    if (!actual.has_value()) {
-      return operands[0].is_tensor() ? copy_into(operands[0].tensor(), out)
-                                     : fill_into(operands[0].number(), out);
+    const OpInfo& info = op_info(op);
+    if (!info.supports(compute)) {
+      switch (info.others.way) {
+        case OtherDtypes::kUnchanged:
+          return operands[0].is_tensor() ? copy_into(operands[0].tensor(), out)
+                                         : fill_into(operands[0].number(), out);
+        case OtherDtypes::kInteger:
+          return integer_elementwise(info.others.integer_op, operands, compute, out, rules);
+        case OtherDtypes::kRow:
+          op = info.others.row;
+          break;
+        case OtherDtypes::kAsUInt8:
+          compute = Dtype::kUInt8;
+          break;
+        default:
+          break;  // refused by elementwise_types()
+      }
     }
-    op = *actual;
-    // Bounds of truth values: as integers, which the row knows.
-    if (op == OpId::clamp && compute == Dtype::kBool) compute = Dtype::kUInt8;
   }
   if (op == OpId::where && operands[0].is_tensor() &&
       operands[0].tensor().dtype() != Dtype::kBool) {

@@ -387,11 +387,11 @@ void run_complex_op(CallFrame& frame) {
 
 }  // namespace
 
-void integer_power(std::span<const Operand> operands, Dtype compute, const Tensor& out,
-                   Rules rules) {
-  if (rules == Rules::numpy) refuse_negative(operands[1]);
-  // bool: 0 to the power 0 is 1, as for integers.
-  integer_op(IntegerOp::pow, operands, compute == Dtype::kBool ? Dtype::kInt8 : compute, out);
+void integer_elementwise(IntegerOp op, std::span<const Operand> operands, Dtype compute,
+                         const Tensor& out, Rules rules) {
+  if (op == IntegerOp::pow && rules == Rules::numpy) refuse_negative(operands[1]);
+  // bool counts as an integer: 0 to the 0 is 1.
+  integer_op(op, operands, compute == Dtype::kBool ? Dtype::kInt8 : compute, out);
 }
 
 void complex_elementwise(OpId op, std::span<const Operand> operands, Dtype compute,

@@ -39,17 +39,15 @@ uint64_t dims_mask(const char* name, int ndim, std::span<const int> dims) {
   return mask;
 }
 
-bool is_positional(Reduction op) { return op == Reduction::argmin || op == Reduction::argmax; }
-bool makes_floats(Reduction op) {
-  return op == Reduction::mean || (op >= Reduction::logsumexp && op <= Reduction::std);
-}
+bool makes_floats(Reduction op) { return reduction_info(op).result == ReductionInfo::kFloat; }
 
 Dtype result_dtype(Reduction op, Dtype in, const ReduceSpec& spec) {
   const std::string_view name = reduction_name(op);
-  if (op == Reduction::any || op == Reduction::all) return Dtype::kBool;
-  if (is_positional(op)) return Dtype::kInt64;
-  if (op == Reduction::amin || op == Reduction::amax) return in;
-  if (is_complex(in) && op != Reduction::sum && op != Reduction::mean) {
+  const ReductionInfo& info = reduction_info(op);
+  if (info.result == ReductionInfo::kBool) return Dtype::kBool;
+  if (info.result == ReductionInfo::kIndex) return Dtype::kInt64;
+  if (info.result == ReductionInfo::kIn) return in;
+  if (is_complex(in) && !info.of_complex) {
     fail(ErrorKind::kTypeMismatch, name, ": is not defined for ", dtype_name(in),
          "; reduce the real and imaginary parts");
   }
@@ -87,7 +85,7 @@ void run(Reduction op, const Tensor& in, uint64_t mask, const Tensor& out, const
   const int reduced = std::popcount(mask);
   const bool trailing =
       reduced == ndim || mask == (((uint64_t{1} << reduced) - 1) << (ndim - reduced));
-  if (reduced > 0 && trailing && op <= Reduction::std && in.numel() != 0 && is_deferring() &&
+  if (reduced > 0 && trailing && !is_positional(op) && in.numel() != 0 && is_deferring() &&
       in.is_contiguous() && out.is_contiguous()) {
     const int64_t rows = out.numel();
     if (record_reduction(op, record_operand(out), record_operand(in), rows, in.numel() / rows,
@@ -120,7 +118,7 @@ void reduce_into(Reduction op, const Tensor& in, const Tensor& out, const Reduce
   array::check_result(name, out);
   array::device_of(name, in, out);
   const uint64_t mask = array::dims_mask(name, in.ndim(), spec.dims);
-  if (array::is_positional(op) && std::popcount(mask) > 1 && !spec.dims.empty()) {
+  if (is_positional(op) && std::popcount(mask) > 1 && !spec.dims.empty()) {
     fail(ErrorKind::kInvalidArgument, name, ": takes one dimension or none, got ",
          spec.dims.size());
   }
@@ -143,13 +141,12 @@ void reduce_into(Reduction op, const Tensor& in, const Tensor& out, const Reduce
     const Tensor apart = array::copy_of(in, in.dtype());
     return array::run(op, apart, mask, out, spec);
   }
-  if (in.numel() == 0 && out.numel() != 0 &&
-      (op == Reduction::amin || op == Reduction::amax || array::is_positional(op))) {
+  if (in.numel() == 0 && out.numel() != 0 && reduction_info(op).empty == ReductionInfo::kError) {
     fail(ErrorKind::kInvalidArgument, name, ": no elements have no ", name, ", got shape ",
          shape_text(in.shape()));
   }
   if (is_complex(in.dtype())) {
-    if (is_complex(out.dtype()) && (op == Reduction::sum || op == Reduction::mean)) {
+    if (is_complex(out.dtype()) && reduction_info(op).of_complex) {
       return array::run(op, array::as_pairs(in), mask, array::as_pairs(out), spec);
     }
     fail(ErrorKind::kTypeMismatch, name, ": is not defined for ", dtype_name(in.dtype()),
@@ -160,7 +157,7 @@ void reduce_into(Reduction op, const Tensor& in, const Tensor& out, const Reduce
     array::run(op, in, mask, real, spec);
     return copy_into(real, out);
   }
-  if (array::is_positional(op) && in.dtype() == Dtype::kBool) {
+  if (is_positional(op) && in.dtype() == Dtype::kBool) {
     return array::run(op, cast(in, Dtype::kUInt8), mask, out, spec);
   }
   array::run(op, in, mask, out, spec);

@@ -31,8 +31,6 @@ Dtype float_for(Dtype dtype, Rules rules) {
 
 }  // namespace
 
-bool is_comparison(OpId op) { return op >= OpId::eq && op <= OpId::ge; }
-
 Dtype promote_by(Rules rules, Dtype a, Dtype b) {
   if (rules == Rules::torch || a == b) return promote(a, b);
   if (a > b) std::swap(a, b);  // by kind, then by width
@@ -82,7 +80,7 @@ Dtype room_for_numbers(OpId op, Dtype common, std::span<const Operand> operands,
     if (operand.is_tensor() || operand.number().dtype != Dtype::kInt64) continue;
     const int64_t value = operand.number().i64;
     if (fits(value, common)) continue;
-    if (is_comparison(op)) return Dtype::kInt64;
+    if ((op_info(op).traits & kCompares) != 0) return Dtype::kInt64;
     if (rules == Rules::numpy) {
       fail(ErrorKind::kInvalidArgument, op_name(op), ": the number ", value,
            " is out of bounds for ", dtype_name(common), "; cast the tensor to a wider dtype");
@@ -112,20 +110,16 @@ ElementwiseTypes elementwise_types(OpId op, std::span<const Operand> operands, R
   switch (info.dtypes) {
     case DtypeSet::kFloats:
       if (is_floating(common)) break;
-      if (op == OpId::pow || op == OpId::floor || op == OpId::ceil || op == OpId::trunc ||
-          op == OpId::round) {
-        // Integers have powers of their own, and are their own floor.
-        const bool widens = op == OpId::pow && rules == Rules::numpy;
-        if (widens && compute == Dtype::kBool) compute = Dtype::kInt8;
-        break;
+      if (info.others.way == OtherDtypes::kAsFloat) {
+        compute = op == OpId::div && rules == Rules::numpy ? Dtype::kFloat64
+                                                           : array::float_for(common, rules);
+      } else if (info.others.way == OtherDtypes::kInteger && compute == Dtype::kBool &&
+                 rules == Rules::numpy) {
+        compute = Dtype::kInt8;
       }
-      compute = op == OpId::div && rules == Rules::numpy ? Dtype::kFloat64
-                                                         : array::float_for(common, rules);
       break;
     case DtypeSet::kNumbers:
-      if (common != Dtype::kBool) break;
-      if (op != OpId::add && op != OpId::mul && op != OpId::square && op != OpId::abs &&
-          op != OpId::relu && op != OpId::clamp) {
+      if (common == Dtype::kBool && info.others.way == OtherDtypes::kRefused) {
         fail(ErrorKind::kTypeMismatch, info.name,
              ": is not defined for bool; use logical_xor, logical_not or bitwise_not, or cast "
              "the operands to an integer dtype");

@@ -15,7 +15,6 @@ Dtype common_dtype(std::span<const Operand> operands, Rules rules);
 // The common dtype, or for comparisons a wider one that holds a number which it does not hold.
 // For other ops NumPy refuses such numbers and PyTorch wraps them.
 Dtype room_for_numbers(OpId op, Dtype common, std::span<const Operand> operands, Rules rules);
-bool is_comparison(OpId op);
 std::string_view op_name(OpId op);
 
 }  // namespace hologram::array

@@ -3,7 +3,6 @@
 #include "hologram/dtype.h"
 #include "hologram/error.h"
 #include "hologram/hologram.h"
-#include "hologram/op_ids.h"
 #include "hologram/reduction.h"
 
 namespace hologram {
@@ -11,8 +10,6 @@ namespace {
 
 constexpr bool same(int c, ErrorKind kind) { return c == static_cast<int>(kind) + 1; }
 constexpr bool same(int c, Dtype dtype) { return c == static_cast<int>(dtype); }
-constexpr bool same(int c, Reduction op) { return c == static_cast<int>(op); }
-constexpr bool same(int c, OpId op) { return c == static_cast<int>(op); }
 
 static_assert(same(HOLOGRAM_INVALID_ARGUMENT, ErrorKind::kInvalidArgument));
 static_assert(same(HOLOGRAM_TYPE_MISMATCH, ErrorKind::kTypeMismatch));
@@ -36,24 +33,9 @@ static_assert(same(HOLOGRAM_COMPLEX64, Dtype::kComplex64));
 static_assert(same(HOLOGRAM_COMPLEX128, Dtype::kComplex128));
 static_assert(HOLOGRAM_COMPLEX128 + 1 == kDtypeCount, "a new dtype has a number here too");
 
-static_assert(same(HOLOGRAM_REDUCE_SUM, Reduction::sum));
-static_assert(same(HOLOGRAM_REDUCE_MEAN, Reduction::mean));
-static_assert(same(HOLOGRAM_REDUCE_PROD, Reduction::prod));
-static_assert(same(HOLOGRAM_REDUCE_MIN, Reduction::amin));
-static_assert(same(HOLOGRAM_REDUCE_MAX, Reduction::amax));
-static_assert(same(HOLOGRAM_REDUCE_ANY, Reduction::any));
-static_assert(same(HOLOGRAM_REDUCE_ALL, Reduction::all));
-static_assert(same(HOLOGRAM_REDUCE_LOGSUMEXP, Reduction::logsumexp));
-static_assert(same(HOLOGRAM_REDUCE_NORM, Reduction::norm));
-static_assert(same(HOLOGRAM_REDUCE_VAR, Reduction::var));
-static_assert(same(HOLOGRAM_REDUCE_STD, Reduction::std));
-static_assert(same(HOLOGRAM_REDUCE_ARGMIN, Reduction::argmin));
-static_assert(same(HOLOGRAM_REDUCE_ARGMAX, Reduction::argmax));
-static_assert(HOLOGRAM_REDUCE_ARGMAX + 1 == kReductionCount, "a reduction without a number");
-
-#define HOLOGRAM_ROW(name, id) static_assert(same(HOLOGRAM_OP_##name, OpId::name));
-HOLOGRAM_ELEMENTWISE_ROWS(HOLOGRAM_ROW)
-#undef HOLOGRAM_ROW
+#define HOLOGRAM_REDUCTION(name, id, c, ...) \
+  static_assert(HOLOGRAM_REDUCE_##c == static_cast<int>(Reduction::name));
+#include "hologram/reductions.def"
 
 }  // namespace
 }  // namespace hologram

@@ -95,7 +95,8 @@ int on_any(const char* function, int op, uint64_t ex, const uint64_t* inputs, co
       if (static_cast<int>(row.id) == op) info = &row;
     }
     if (info == nullptr) {
-      fail(ErrorKind::kInvalidArgument, "op is ", op, ", which is no row of hologram/op_rows.h");
+      fail(ErrorKind::kInvalidArgument, "op is ", op,
+           ", which is no row of hologram/elementwise.def");
     }
     if (arity != info->arity) {
       fail(ErrorKind::kInvalidArgument, "arity is ", arity, " but ", info->name, " takes ",
@@ -175,28 +176,16 @@ int hologram_elementwise(uint64_t ex, int op, const uint64_t* inputs, const doub
   return on_any("elementwise", op, ex, inputs, numbers, arity, out, n, kListed);
 }
 
-#define HOLOGRAM_ROW(name, id)                                            \
-  int hologram_##name(uint64_t ex, uint64_t x, uint64_t out, int64_t n) { \
-    return row(#name, id, ex, {x}, out, n);                               \
+#define HOLOGRAM_TAKES_1 uint64_t x
+#define HOLOGRAM_TAKES_2 HOLOGRAM_TAKES_1, uint64_t y
+#define HOLOGRAM_TAKES_3 HOLOGRAM_TAKES_2, uint64_t z
+#define HOLOGRAM_TAKES_4 HOLOGRAM_TAKES_3, uint64_t w
+#define HOLOGRAM_GIVES_1 x
+#define HOLOGRAM_GIVES_2 x, y
+#define HOLOGRAM_GIVES_3 x, y, z
+#define HOLOGRAM_GIVES_4 x, y, z, w
+#define HOLOGRAM_OP(name, id, arity, ...)                                             \
+  int hologram_##name(uint64_t ex, HOLOGRAM_TAKES_##arity, uint64_t out, int64_t n) { \
+    return row(#name, id, ex, {HOLOGRAM_GIVES_##arity}, out, n);                      \
   }
-HOLOGRAM_UNARY_ROWS(HOLOGRAM_ROW)
-#undef HOLOGRAM_ROW
-#define HOLOGRAM_ROW(name, id)                                                        \
-  int hologram_##name(uint64_t ex, uint64_t x, uint64_t y, uint64_t out, int64_t n) { \
-    return row(#name, id, ex, {x, y}, out, n);                                        \
-  }
-HOLOGRAM_BINARY_ROWS(HOLOGRAM_ROW)
-#undef HOLOGRAM_ROW
-#define HOLOGRAM_ROW(name, id)                                                                    \
-  int hologram_##name(uint64_t ex, uint64_t x, uint64_t y, uint64_t z, uint64_t out, int64_t n) { \
-    return row(#name, id, ex, {x, y, z}, out, n);                                                 \
-  }
-HOLOGRAM_TERNARY_ROWS(HOLOGRAM_ROW)
-#undef HOLOGRAM_ROW
-#define HOLOGRAM_ROW(name, id)                                                                   \
-  int hologram_##name(uint64_t ex, uint64_t x, uint64_t y, uint64_t z, uint64_t w, uint64_t out, \
-                      int64_t n) {                                                               \
-    return row(#name, id, ex, {x, y, z, w}, out, n);                                             \
-  }
-HOLOGRAM_QUATERNARY_ROWS(HOLOGRAM_ROW)
-#undef HOLOGRAM_ROW
+#include "hologram/elementwise.def"

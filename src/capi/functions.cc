@@ -25,8 +25,7 @@ int reduce_all(const char* function, Reduction op, uint64_t ex, uint64_t x_handl
     if (y.length() < 1) {
       fail(ErrorKind::kInvalidArgument, y_argument, ": the buffer has 0 elements; the result is 1");
     }
-    const bool needs_elements = op == Reduction::amin || op == Reduction::amax ||
-                                op == Reduction::argmin || op == Reduction::argmax;
+    const bool needs_elements = reduction_info(op).empty == ReductionInfo::kError;
     if (n == 0 && needs_elements) {
       fail(ErrorKind::kInvalidArgument, "n is 0; none of no elements is the ", reduction_name(op));
     }

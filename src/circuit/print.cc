@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "hologram/op.h"
+#include "hologram/reduction.h"
 #include "src/circuit/call_kinds.h"
 #include "src/circuit/plan.h"
 
@@ -95,13 +96,9 @@ void print_ref(std::ostream& out, const Kernel& kernel, const Ref& ref) {
 std::string code_name(uint16_t code, uint16_t attr) {
   static constexpr const char* kRowNames[] = {"softmax", "log_softmax", "softmax_backward",
                                               "log_softmax_backward"};
-  static constexpr const char* kFoldNames[] = {
-#define HOLOGRAM_REDUCTION(name, ...) #name,
-#include "src/ops/reductions.def"
-  };
   if (code < kCodeConvert) return std::string(op_info(static_cast<OpId>(code)).name);
   if (code == kCodeConvert) return "convert";
-  if (code == kCodeReduction) return kFoldNames[attr];
+  if (code == kCodeReduction) return std::string(reduction_name(static_cast<Reduction>(attr)));
   if (code == kCodeCall) return call_name(attr);
   return kRowNames[attr];
 }

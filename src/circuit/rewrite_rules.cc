@@ -9,6 +9,7 @@
 #include <bit>
 #include <unordered_map>
 
+#include "hologram/op.h"
 #include "src/circuit/iteration_domain.h"
 
 namespace hologram::circuit {
@@ -41,25 +42,7 @@ constexpr Law kLaws[] = {
 };
 
 // Whether every NaN the op gives is a quiet one, whatever it is given.
-bool quiets(OpId op) {
-  switch (op) {
-    case OpId::neg:
-    case OpId::abs:
-    case OpId::relu:
-    case OpId::minimum:
-    case OpId::maximum:
-    case OpId::clamp:
-    case OpId::where:
-    case OpId::threshold:
-    case OpId::threshold_backward:
-    case OpId::hardtanh_backward:
-    case OpId::leaky_relu:
-    case OpId::leaky_relu_backward:
-      return false;  // these hand operands through
-    default:
-      return true;
-  }
-}
+bool quiets(OpId op) { return (op_info(op).traits & kPassesNan) == 0; }
 
 // Whether every value of `from` is one of `to`.
 bool holds_all(Dtype to, Dtype from) {

@@ -6,55 +6,29 @@
 #include <unordered_map>
 
 #include "hologram/error.h"
+#include "hologram/op_columns.h"
 
 namespace hologram {
 namespace {
 
-constexpr auto FLOATS = DtypeSet::kFloats;
-constexpr auto NUMBERS = DtypeSet::kNumbers;
-constexpr auto ALL = DtypeSet::kAll;
-constexpr auto BITS = DtypeSet::kBits;
-constexpr bool SAME = false;
-constexpr bool BOOL = true;
-struct Bound {
-  Accuracy kind;
-  float ulp32, ulp64;
-};
-constexpr Bound EXACT = {Accuracy::kExact, 0.5f, 0.5f};
-constexpr Bound ULP(float ulp32, float ulp64) { return {Accuracy::kUlp, ulp32, ulp64}; }
-constexpr Bound STEPS(float ulp) { return {Accuracy::kSteps, ulp, ulp}; }
-#define HOLOGRAM_ROW(name, id, arity, params, dtypes, result, accuracy, doc) \
-  OpInfo{#name,                                                              \
-         OpId::name,                                                         \
-         arity,                                                              \
-         params,                                                             \
-         dtypes,                                                             \
-         result,                                                             \
-         (accuracy).kind,                                                    \
-         (accuracy).ulp32,                                                   \
-         (accuracy).ulp64,                                                   \
-         doc},
+using namespace op_columns;  // NOLINT: the words of the table
 
 constexpr OpInfo kRows[] = {
-#define HOLOGRAM_UNARY(name, id, dtypes, result, accuracy, doc, body) \
-  HOLOGRAM_ROW(name, id, 1, 0, dtypes, result, accuracy, doc)
-#define HOLOGRAM_BINARY(name, id, params, dtypes, result, accuracy, doc, body) \
-  HOLOGRAM_ROW(name, id, 2, params, dtypes, result, accuracy, doc)
-#define HOLOGRAM_TERNARY(name, id, params, dtypes, result, accuracy, doc, body) \
-  HOLOGRAM_ROW(name, id, 3, params, dtypes, result, accuracy, doc)
-#define HOLOGRAM_QUATERNARY(name, id, params, dtypes, result, accuracy, doc, body) \
-  HOLOGRAM_ROW(name, id, 4, params, dtypes, result, accuracy, doc)
-#include "src/ops/elementwise.def"
+#define HOLOGRAM_OP(name, id, arity, params, dtypes, others, accuracy, traits, aten, doc, body) \
+  OpInfo{#name,                                                                                 \
+         OpId::name,                                                                            \
+         arity,                                                                                 \
+         params,                                                                                \
+         dtypes,                                                                                \
+         others,                                                                                \
+         ((traits)&kTruth) != 0,                                                                \
+         traits,                                                                                \
+         (accuracy).kind,                                                                       \
+         (accuracy).ulp32,                                                                      \
+         (accuracy).ulp64,                                                                      \
+         doc},
+#include "hologram/elementwise.def"
 };
-#undef HOLOGRAM_ROW
-
-// The public enumeration and the table state each number once; here they are held to agree.
-#define HOLOGRAM_UNARY(name, id, ...) \
-  static_assert(static_cast<int>(OpId::name) == id && id < kOpIdEnd);
-#define HOLOGRAM_BINARY HOLOGRAM_UNARY
-#define HOLOGRAM_TERNARY HOLOGRAM_UNARY
-#define HOLOGRAM_QUATERNARY HOLOGRAM_UNARY
-#include "src/ops/elementwise.def"
 
 constexpr std::array<int8_t, kOpIdEnd> kIndex = [] {
   std::array<int8_t, kOpIdEnd> index{};

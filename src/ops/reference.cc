@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "hologram/op.h"
+
 namespace hologram::ref {
 namespace {
 
@@ -82,6 +84,57 @@ R nan_or(R x, R y, R otherwise) {
   return std::isnan(x) || std::isnan(y) ? nan<R>() : otherwise;
 }
 
+// By Newton's method from the middle of the range; erfc keeps what is left of 1.
+template <class R>
+R erfinv(R x) {
+  if (std::isnan(x) || std::fabs(x) > 1) return nan<R>();
+  if (std::fabs(x) == 1) return x * std::numeric_limits<R>::infinity();
+  const R target = std::fabs(x);
+  R y = target * R{0.886};
+  for (int i = 0; i < 200; ++i) {
+    const R excess = target < R{0.5} ? std::erf(y) - target : (1 - target) - std::erfc(y);
+    const R slope = static_cast<R>(kTwoOverSqrtPi) * std::exp(-y * y);
+    const R next = y - excess / slope;
+    if (!(next > y)) break;  // erf is concave: the steps come from below
+    y = next;
+  }
+  return std::copysign(y, x);
+}
+
+template <class R>
+R digamma(R x) {
+  const R pi = static_cast<R>(3.14159265358979323846264338327950288L);
+  if (std::isnan(x) || x == -std::numeric_limits<R>::infinity()) return nan<R>();
+  if (x == 0) return -1 / x;
+  if (x < 0) {
+    // Euler's reflection; the distance to the nearest pole is exact.
+    const R offset = x - std::nearbyint(x);
+    return offset == 0 ? nan<R>() : digamma(1 - x) - pi / std::tan(pi * offset);
+  }
+  R poles = 0;
+  for (; x < 40; x += 1) poles += 1 / x;
+  const R z = 1 / (x * x);
+  const R series =
+      z * (R{1} / 12 - z * (R{1} / 120 - z * (R{1} / 252 - z * (R{1} / 240 - z / 132))));
+  return std::log(x) - 1 / (2 * x) - series - poles;
+}
+
+// Of the quotient rounded down; 0 has the sign of x.
+template <class R>
+R remainder(R x, R y) {
+  const R modulo = std::fmod(x, y);
+  return modulo != 0 && (modulo < 0) != (y < 0) ? modulo + y : modulo;
+}
+
+template <class R>
+R floor_divide(R x, R y) {
+  if (y == 0) return x / y;
+  const R modulo = std::fmod(x, y);
+  const R whole = std::nearbyint((x - modulo) / y);
+  const R below = modulo != 0 && (modulo < 0) != (y < 0) ? whole - 1 : whole;
+  return below == 0 ? std::copysign(R{0}, x / y) : below;
+}
+
 template <class R>
 R one_operand(OpId op, R x) {
   switch (op) {
@@ -145,6 +198,12 @@ R one_operand(OpId op, R x) {
       return x == 0;
     case OpId::isnan:
       return std::isnan(x);
+    case OpId::hardswish:
+      return x <= -3 ? x * 0 : x >= 3 ? x : x * ((x + 3) / 6);
+    case OpId::erfinv:
+      return erfinv(x);
+    case OpId::digamma:
+      return digamma(x);
     default:
       return nan<R>();
   }
@@ -185,6 +244,15 @@ R two_operands(OpId op, R x, R y) {
       return x != 0 || y != 0;
     case OpId::logical_xor:
       return (x != 0) != (y != 0);
+    case OpId::logaddexp:
+      return x == y ? x + std::log(R{2})
+                    : nan_or(x, y, std::fmax(x, y) + std::log1p(std::exp(-std::fabs(x - y))));
+    case OpId::hardswish_backward:
+      return y < -3 ? R{0} : y > 3 ? x : x * (y / 3 + R{0.5});
+    case OpId::remainder:
+      return remainder(x, y);
+    case OpId::floor_divide:
+      return floor_divide(x, y);
     case OpId::squared_difference:
       return (x - y) * (x - y);
     case OpId::leaky_relu:
@@ -235,6 +303,8 @@ R more_operands(OpId op, R x, R y, R z, R w) {
       return x + w * y / z;
     case OpId::elu:
       return x > 0 ? x * z : std::expm1(x * w) * y * z;
+    case OpId::elu_backward:
+      return y <= 0 ? x * z * std::exp(w * y) : x;
     case OpId::softplus_backward:
       return y * z > w ? x : x * sigmoid(y * z);
     case OpId::hardtanh_backward:
@@ -246,11 +316,16 @@ R more_operands(OpId op, R x, R y, R z, R w) {
 
 template <class R>
 R evaluate_as(OpId op, const R* v) {
-  const int id = static_cast<int>(op);
-  if (id < static_cast<int>(OpId::add)) return one_operand(op, v[0]);
-  if (id < static_cast<int>(OpId::fma)) return two_operands(op, v[0], v[1]);
-  const bool has_fourth = id >= static_cast<int>(OpId::addcmul);
-  return more_operands(op, v[0], v[1], v[2], has_fourth ? v[3] : R{0});
+  switch (op_info(op).arity) {
+    case 1:
+      return one_operand(op, v[0]);
+    case 2:
+      return two_operands(op, v[0], v[1]);
+    case 3:
+      return more_operands(op, v[0], v[1], v[2], R{0});
+    default:
+      return more_operands(op, v[0], v[1], v[2], v[3]);
+  }
 }
 
 }  // namespace

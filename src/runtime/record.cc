@@ -392,20 +392,9 @@ bool record_reduction(Reduction op, const RecordOperand& out, const RecordOperan
   record.attr = static_cast<uint16_t>(op);
   record.arity = 1;
   record.parameter = parameter;
-  switch (op) {
-    case Reduction::sum:
-    case Reduction::mean:
-    case Reduction::prod:
-    case Reduction::logsumexp:
-    case Reduction::norm:
-    case Reduction::var:
-    case Reduction::std:
-      record.compute = compute_dtype(out.dtype);
-      break;
-    default:
-      record.compute = in.dtype;
-      break;
-  }
+  const auto result = reduction_info(op).result;
+  const bool as_out = result == ReductionInfo::kOut || result == ReductionInfo::kFloat;
+  record.compute = as_out ? compute_dtype(out.dtype) : in.dtype;
   const RecordOperand operands[] = {out, in};
   return internal::record_row_code(record, operands, rows, cols, /*folds=*/true);
 }

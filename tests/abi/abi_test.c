@@ -315,13 +315,6 @@ static const quaternary k_quaternary[] = {
 };
 /* clang-format on */
 
-/* A row that is new has a line above. */
-#define COUNT(name, id) +1
-FROZEN(sizeof k_unary / sizeof k_unary[0] == 0 HOLOGRAM_UNARY_ROWS(COUNT));
-FROZEN(sizeof k_binary / sizeof k_binary[0] == 0 HOLOGRAM_BINARY_ROWS(COUNT));
-FROZEN(sizeof k_ternary / sizeof k_ternary[0] == 0 HOLOGRAM_TERNARY_ROWS(COUNT));
-FROZEN(sizeof k_quaternary / sizeof k_quaternary[0] == 0 HOLOGRAM_QUATERNARY_ROWS(COUNT));
-
 static int failures = 0;
 
 static void check(int good, const char* what) {

@@ -235,9 +235,9 @@ TEST(Ops, AnyDtypeAndNumbersAmongTheInputs) {
   EXPECT_REFUSED_WITH(hologram_bitwise_and(ex, f, f, out, 4), HOLOGRAM_TYPE_MISMATCH,
                       "bitwise_and: ");
   EXPECT_REFUSED(hologram_elementwise(ex, 31, pair, nullptr, 2, out, 4), kBad,
-                 "elementwise: op is 31, which is no row of hologram/op_rows.h");
+                 "elementwise: op is 31, which is no row of hologram/elementwise.def");
   EXPECT_REFUSED(hologram_elementwise(ex, -1, pair, nullptr, 2, out, 4), kBad,
-                 "elementwise: op is -1, which is no row of hologram/op_rows.h");
+                 "elementwise: op is -1, which is no row of hologram/elementwise.def");
   EXPECT_REFUSED(hologram_elementwise(ex, HOLOGRAM_OP_add, pair, nullptr, 3, out, 4), kBad,
                  "elementwise: arity is 3 but add takes 2");
   EXPECT_REFUSED(hologram_elementwise(ex, HOLOGRAM_OP_add, nullptr, nullptr, 2, out, 4), kBad,

@@ -373,9 +373,8 @@ constexpr Entry kEntries[] = {
     GENERIC(softmax, "ex x y rows cols"),
     GENERIC(log_softmax, "ex x y rows cols"),
     GENERIC(gemm, "ex a b c m n k"),
-#define HOLOGRAM_ROW(name, id) GENERIC(name, "ex x y z w out n inputs"),
-    HOLOGRAM_ELEMENTWISE_ROWS(HOLOGRAM_ROW)
-#undef HOLOGRAM_ROW
+#define HOLOGRAM_OP(name, ...) GENERIC(name, "ex x y z w out n inputs"),
+#include "hologram/elementwise.def"
 };
 #undef GENERIC
 

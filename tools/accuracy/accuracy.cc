@@ -16,7 +16,7 @@ constexpr const char* kUsage =
     "usage: hologram_accuracy [--full] [--exact] [row ...]\n"
     "  --full   every one of the 2^32 float32 values for rows of one operand (minutes a row)\n"
     "  --exact  also the rows that are exact by construction\n"
-    "Exits with 1 when a row exceeds the accuracy that src/ops/elementwise.def states.\n";
+    "Exits with 1 when a row exceeds the accuracy that include/hologram/elementwise.def states.\n";
 
 template <class T>
 bool report(const OpInfo& row, const Effort& effort) {

@@ -192,6 +192,24 @@ def _erf_exponent(t: mp.mpf) -> mp.mpf:
     return -mp.log(mp.erfc(t))
 
 
+def _erfinv_of_w(centre: float, power: int) -> Function:
+    """erfinv(x) / x for (u + centre)^power = -log(1 - x^2)."""
+
+    def value(u: mp.mpf) -> mp.mpf:
+        w = (u + centre) ** power
+        if w == 0:
+            return mp.sqrt(mp.pi) / 2
+        x = mp.sqrt(-mp.expm1(-w))
+        return mp.erfinv(x) / x
+
+    return value
+
+
+def _erfinv_fit(low: float, high: float, centre: float, power: int, degree: int, bits: int) -> Fit:
+    function = _erfinv_of_w(centre, power)
+    return Fit(function, low - centre, high - centre, degree, bits, _inverse(function))
+
+
 def _mills_fit(pivot: float, centre: float, cutoff: float, degree: int, bits: int) -> Fit:
     function = _mills_in_q(pivot, centre)
     high = cutoff / (cutoff + pivot) - centre
@@ -224,6 +242,11 @@ FITS: dict[str, Fit] = {
     "erf_small_f32": Fit(_erf_small, 0, 0.86, 5, 24),
     "erf_exponent_f32": Fit(_erf_exponent, 0.92, 3.93, 7, 24, lambda t: mp.erfc(t) / mp.erf(t)),
     "erf_small_f64": Fit(_erf_small, 0, 1.0, 11, 53),
+    "erfinv_near_f32": _erfinv_fit(0, 5, 2.5, 1, 8, 24),
+    "erfinv_far_f32": _erfinv_fit(2.2, 4.1, 3, 2, 8, 24),
+    "erfinv_near_f64": _erfinv_fit(0, 6.25, 3.125, 1, 22, 53),
+    "erfinv_far_f64": _erfinv_fit(2.5, 4, 3.25, 2, 17, 53),
+    "erfinv_farthest_f64": _erfinv_fit(4, 6.1, 5, 2, 15, 53),
     "mills_f32": _mills_fit(4, 0.5, 14.5, 9, 24),
     "mills_f64": _mills_fit(5, 0.75, 38.6, 22, 53),
 }

@@ -86,24 +86,14 @@ void add_floats(Functions& f) {
 void add_ops(Functions& f) {
   add_runtime(f);
   add_floats(f);
-#define HOLOGRAM_ROW(name, id) \
-  f.add<hologram_##name>(#name, "ex, x, out, n", std::string("out = " #name "(x).") + kRow);
-  HOLOGRAM_UNARY_ROWS(HOLOGRAM_ROW)
-#undef HOLOGRAM_ROW
-#define HOLOGRAM_ROW(name, id) \
-  f.add<hologram_##name>(#name, "ex, x, y, out, n", std::string("out = " #name "(x, y).") + kRow);
-  HOLOGRAM_BINARY_ROWS(HOLOGRAM_ROW)
-#undef HOLOGRAM_ROW
-#define HOLOGRAM_ROW(name, id)                         \
-  f.add<hologram_##name>(#name, "ex, x, y, z, out, n", \
-                         std::string("out = " #name "(x, y, z).") + kRow);
-  HOLOGRAM_TERNARY_ROWS(HOLOGRAM_ROW)
-#undef HOLOGRAM_ROW
-#define HOLOGRAM_ROW(name, id)                            \
-  f.add<hologram_##name>(#name, "ex, x, y, z, w, out, n", \
-                         std::string("out = " #name "(x, y, z, w).") + kRow);
-  HOLOGRAM_QUATERNARY_ROWS(HOLOGRAM_ROW)
-#undef HOLOGRAM_ROW
+#define HOLOGRAM_NAMES_1 "x"
+#define HOLOGRAM_NAMES_2 "x, y"
+#define HOLOGRAM_NAMES_3 "x, y, z"
+#define HOLOGRAM_NAMES_4 "x, y, z, w"
+#define HOLOGRAM_OP(name, id, arity, ...)                                 \
+  f.add<hologram_##name>(#name, "ex, " HOLOGRAM_NAMES_##arity ", out, n", \
+                         std::string("out = " #name "(" HOLOGRAM_NAMES_##arity ").") + kRow);
+#include "hologram/elementwise.def"
 }
 
 }  // namespace hologram_ffi

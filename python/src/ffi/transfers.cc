@@ -120,10 +120,9 @@ PyObject* elementwise(const Spec& spec, uint64_t executor, PyObject* row, PyObje
                       uint64_t out, int64_t n) {
   int op = -1;
   if (PyUnicode_Check(row)) {
-#define HOLOGRAM_ROW(name, id) \
+#define HOLOGRAM_OP(name, id, ...) \
   if (op < 0 && PyUnicode_CompareWithASCIIString(row, #name) == 0) op = id;
-    HOLOGRAM_ELEMENTWISE_ROWS(HOLOGRAM_ROW)
-#undef HOLOGRAM_ROW
+#include "hologram/elementwise.def"
     if (op < 0) {
       refuse(PyExc_ValueError, spec, 1, "a row of the op table", row);
       return nullptr;
@@ -157,16 +156,25 @@ PyObject* elementwise(const Spec& spec, uint64_t executor, PyObject* row, PyObje
 
 PyObject* reduce(const Spec& spec, uint64_t executor, PyObject* name, uint64_t x, uint64_t out,
                  int64_t n) {
-  constexpr const char* kNames[] = {"sum",       "mean", "prod", "min", "max",    "any",   "all",
-                                    "logsumexp", "norm", "var",  "std", "argmin", "argmax"};
+  static const std::vector<std::string> reductions = [] {
+    std::vector<std::string> list = {
+#define HOLOGRAM_REDUCTION(name, id, c, ...) #c,
+#include "hologram/reductions.def"
+    };
+    for (std::string& entry : list) {
+      for (char& c : entry) c = static_cast<char>(c + ('a' - 'A'));
+    }
+    return list;
+  }();
   int reduction = -1;
-  for (int i = 0; i <= HOLOGRAM_REDUCE_ARGMAX && PyUnicode_Check(name); ++i) {
-    if (PyUnicode_CompareWithASCIIString(name, kNames[i]) == 0) reduction = i;
+  std::string known = "one of ";
+  for (size_t i = 0; i < reductions.size() && PyUnicode_Check(name); ++i) {
+    const char* known_name = reductions[i].c_str();
+    if (PyUnicode_CompareWithASCIIString(name, known_name) == 0) reduction = static_cast<int>(i);
+    known += (i == 0 ? "" : ", ") + reductions[i];
   }
   if (reduction < 0) {
-    refuse(PyExc_ValueError, spec, 1,
-           "one of sum, mean, prod, min, max, any, all, logsumexp, norm, var, std, argmin, argmax",
-           name);
+    refuse(PyExc_ValueError, spec, 1, known.c_str(), name);
     return nullptr;
   }
   return none_or_raise(hologram_reduce(executor, reduction, x, out, n));

@@ -17,48 +17,40 @@ namespace hologram {
 namespace HWY_NAMESPACE {
 namespace {
 
+// Rows that this source does not compile expand to nothing.
 #ifdef HOLOGRAM_COMPILE_UNARY
-#define HOLOGRAM_UNARY(name, id, dtypes, result, accuracy, doc, body) HOLOGRAM_BODY(name, body)
+#define HOLOGRAM_IF_1(...) __VA_ARGS__
+#else
+#define HOLOGRAM_IF_1(...)
 #endif
 #ifdef HOLOGRAM_COMPILE_BINARY
-#define HOLOGRAM_BINARY(name, id, params, dtypes, result, accuracy, doc, body) \
-  HOLOGRAM_BODY(name, body)
+#define HOLOGRAM_IF_2(...) __VA_ARGS__
+#else
+#define HOLOGRAM_IF_2(...)
 #endif
 #ifdef HOLOGRAM_COMPILE_TERNARY
-#define HOLOGRAM_TERNARY(name, id, params, dtypes, result, accuracy, doc, body) \
-  HOLOGRAM_BODY(name, body)
-#define HOLOGRAM_QUATERNARY(name, id, params, dtypes, result, accuracy, doc, body) \
-  HOLOGRAM_BODY(name, body)
+#define HOLOGRAM_IF_3(...) __VA_ARGS__
+#else
+#define HOLOGRAM_IF_3(...)
 #endif
-#include "src/ops/elementwise.def"
+#define HOLOGRAM_IF_4 HOLOGRAM_IF_3
+
+#define HOLOGRAM_OP(name, id, arity, params, dtypes, others, accuracy, traits, aten, doc, body) \
+  HOLOGRAM_IF_##arity(HOLOGRAM_BODY(name, body))
+#include "hologram/elementwise.def"
 
 template <class T>
 void AddRows(cpu::KernelTable& table) {
-  constexpr auto FLOATS = DtypeSet::kFloats;
-  [[maybe_unused]] constexpr auto NUMBERS = DtypeSet::kNumbers;
-  [[maybe_unused]] constexpr auto ALL = DtypeSet::kAll;
-  [[maybe_unused]] constexpr auto BITS = DtypeSet::kBits;
-  constexpr bool SAME = false;
-  [[maybe_unused]] constexpr bool BOOL = true;
-#define HOLOGRAM_ADD(name, arity, params, dtypes, result) \
-  AddRow<name##_body, T, dtypes, arity, params, result>(OpId::name, table);
-#ifdef HOLOGRAM_COMPILE_UNARY
-#define HOLOGRAM_UNARY(name, id, dtypes, result, accuracy, doc, body) \
-  HOLOGRAM_ADD(name, 1, 0, dtypes, result)
-#endif
-#ifdef HOLOGRAM_COMPILE_BINARY
-#define HOLOGRAM_BINARY(name, id, params, dtypes, result, accuracy, doc, body) \
-  HOLOGRAM_ADD(name, 2, params, dtypes, result)
-#endif
-#ifdef HOLOGRAM_COMPILE_TERNARY
-#define HOLOGRAM_TERNARY(name, id, params, dtypes, result, accuracy, doc, body) \
-  HOLOGRAM_ADD(name, 3, params, dtypes, result)
-#define HOLOGRAM_QUATERNARY(name, id, params, dtypes, result, accuracy, doc, body) \
-  HOLOGRAM_ADD(name, 4, params, dtypes, result)
-#endif
-#include "src/ops/elementwise.def"
-#undef HOLOGRAM_ADD
+  using namespace op_columns;  // NOLINT: the words of the table
+#define HOLOGRAM_OP(name, id, arity, params, dtypes, others, accuracy, traits, ...) \
+  HOLOGRAM_IF_##arity(                                                              \
+      AddRow<name##_body, T, dtypes, arity, params, ((traits)&TRUTH) != 0>(OpId::name, table);)
+#include "hologram/elementwise.def"
 }
+#undef HOLOGRAM_IF_1
+#undef HOLOGRAM_IF_2
+#undef HOLOGRAM_IF_3
+#undef HOLOGRAM_IF_4
 
 template <class... T>
 void AddEach(cpu::KernelTable& table) {

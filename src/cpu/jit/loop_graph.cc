@@ -57,14 +57,19 @@ HOLOGRAM_JIT_MATH_WORDS(HOLOGRAM_WORD)
 #undef HOLOGRAM_WORD
 
 // Words that are not straight-line code: the row is called instead.
-#define HOLOGRAM_OPAQUE(Name)    \
-  inline Symbol Name(Symbol x) { \
-    x.graph->opaque = true;      \
-    return x;                    \
+#define HOLOGRAM_OPAQUE(Name)      \
+  template <class... Rest>         \
+  Symbol Name(Symbol x, Rest...) { \
+    x.graph->opaque = true;        \
+    return x;                      \
   }
 HOLOGRAM_OPAQUE(Sin)
 HOLOGRAM_OPAQUE(Cos)
 HOLOGRAM_OPAQUE(Tan)
+HOLOGRAM_OPAQUE(Remainder)
+HOLOGRAM_OPAQUE(FloorDivide)
+HOLOGRAM_OPAQUE(Erfinv)
+HOLOGRAM_OPAQUE(Digamma)
 #undef HOLOGRAM_OPAQUE
 
 namespace {
@@ -237,19 +242,10 @@ Symbol write_row(OpId op, const Symbol* operands, int arity) {
   [[maybe_unused]] const Symbol z = operands[arity > 2 ? 2 : 0];
   [[maybe_unused]] const Symbol w = operands[arity > 3 ? 3 : 0];
   switch (op) {
-#define HOLOGRAM_UNARY(name, id, dtypes, result, accuracy, doc, body) \
-  case OpId::name:                                                    \
+#define HOLOGRAM_OP(name, id, arity, params, dtypes, others, accuracy, traits, aten, doc, body) \
+  case OpId::name:                                                                              \
     return body;
-#define HOLOGRAM_BINARY(name, id, params, dtypes, result, accuracy, doc, body) \
-  case OpId::name:                                                             \
-    return body;
-#define HOLOGRAM_TERNARY(name, id, params, dtypes, result, accuracy, doc, body) \
-  case OpId::name:                                                              \
-    return body;
-#define HOLOGRAM_QUATERNARY(name, id, params, dtypes, result, accuracy, doc, body) \
-  case OpId::name:                                                                 \
-    return body;
-#include "src/ops/elementwise.def"
+#include "hologram/elementwise.def"
   }
   x.graph->opaque = true;
   return x;

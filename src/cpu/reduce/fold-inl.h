@@ -138,7 +138,7 @@ HWY_INLINE T ExtremeBlock(const T* x, int64_t n, Map map) {
 
 template <class F>
 FoldKernel KernelOf(size_t acc_size) {
-  return {static_cast<int>(acc_size), &F::Init, &F::Rows, &F::Cols, nullptr, &F::Merge};
+  return {static_cast<int>(acc_size), false, &F::Init, &F::Rows, &F::Cols, nullptr, &F::Merge};
 }
 
 using Kernels = cpu::FoldTable;

@@ -20,17 +20,6 @@
 
 namespace hologram {
 
-std::string_view reduction_name(Reduction op) {
-  static constexpr std::string_view kNames[kReductionCount] = {
-#define HOLOGRAM_REDUCTION(name, ...) #name,
-#include "src/ops/reductions.def"
-  };
-  return kNames[static_cast<int>(op)];
-}
-
-#define HOLOGRAM_REDUCTION(name, id, ...) static_assert(static_cast<int>(Reduction::name) == id);
-#include "src/ops/reductions.def"
-
 namespace cpu {
 namespace {
 
@@ -307,27 +296,21 @@ void run(const ReduceJob& job) {
 
 // The value of no elements; throws where there is none.
 Scalar empty_value(const char* what, Reduction op, double p) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-  switch (op) {
-    case Reduction::sum:
+  switch (reduction_info(op).empty) {
+    case ReductionInfo::kZero:
+      if (op == Reduction::norm && (p < 0 || std::isinf(p))) break;
       return 0;
-    case Reduction::prod:
+    case ReductionInfo::kOne:
       return 1;
-    case Reduction::mean:
-    case Reduction::var:
-    case Reduction::std:
-      return kNan;
-    case Reduction::any:
+    case ReductionInfo::kNo:
       return false;
-    case Reduction::all:
+    case ReductionInfo::kYes:
       return true;
-    case Reduction::logsumexp:
-      return -kInfinity;
-    case Reduction::norm:
-      if (p >= 0 && !std::isinf(p)) return 0;
-      break;
-    default:
+    case ReductionInfo::kNegativeInfinity:
+      return -std::numeric_limits<double>::infinity();
+    case ReductionInfo::kNan:
+      return std::numeric_limits<double>::quiet_NaN();
+    case ReductionInfo::kError:
       break;
   }
   fail(ErrorKind::kInvalidArgument, what,
@@ -361,7 +344,7 @@ void reduce(Reduction op, const View& in, std::span<const int> dims, const View&
   job.op = op;
   job.options = options;
   const std::string_view name = reduction_name(op);
-  if ((op == Reduction::argmin || op == Reduction::argmax) && dims.size() > 1) {
+  if (is_positional(op) && dims.size() > 1) {
     fail(ErrorKind::kInvalidArgument, name, " takes one dimension or none, not ", dims.size());
   }
   cpu::reduce_checked(name.data(), job, in, dims, out, nullptr);

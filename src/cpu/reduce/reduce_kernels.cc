@@ -146,6 +146,13 @@ HWY_INLINE void FoldColumns(const T* x, int64_t cols, int64_t n, int64_t stride,
 
 // ---- sums and products ----
 
+struct NanAsZero {
+  template <class V>
+  HWY_INLINE V operator()(V x) const {
+    return hn::IfThenElseZero(hn::Eq(x, x), x);
+  }
+};
+
 // Integers wrap, so the order does not matter and the compiler's loops will do.
 HWY_INLINE int64_t Wrap(uint64_t x) { return static_cast<int64_t>(x); }
 
@@ -432,6 +439,7 @@ template <class T, class Map, class Join>
 FoldKernel TotalOf() {
   using F = TotalFold<T, Map, Join>;
   FoldKernel kernel = KernelOf<F>(sizeof(Total<T, Join>));
+  kernel.gives_totals = kIsFloat<T>;
   if constexpr (kIsFloat<T> && std::is_same_v<Join, Plus>) kernel.blocks = &F::Blocks;
   return kernel;
 }
@@ -445,6 +453,7 @@ void AddFloats(Kernels& table, Dtype t) {
   At(table, Fold::kSumPower, t) = KernelOf<PowerFold<T>>(sizeof(Total<T, Plus>));
   At(table, Fold::kMoments, t) = KernelOf<MomentsFold<T>>(sizeof(Moments));
   At(table, Fold::kLogSumExp, t) = KernelOf<LogSumExpFold<T>>(sizeof(ScaledExpSum));
+  At(table, cpu::own_fold(Reduction::nansum), t) = TotalOf<T, NanAsZero, Plus>();
 }
 
 }  // namespace
@@ -454,6 +463,7 @@ void AddFolds(Kernels& table) {
   AddFloats<double>(table, Dtype::kFloat64);
   At(table, Fold::kSum, Dtype::kInt64) = TotalOf<int64_t, Same, Plus>();
   At(table, Fold::kProd, Dtype::kInt64) = TotalOf<int64_t, Same, Times>();
+  At(table, cpu::own_fold(Reduction::nansum), Dtype::kInt64) = TotalOf<int64_t, Same, Plus>();
 }
 
 }  // namespace HWY_NAMESPACE

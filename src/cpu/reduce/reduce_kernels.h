@@ -7,6 +7,7 @@
 
 #include "hologram/cpu_info.h"
 #include "hologram/dtype.h"
+#include "hologram/reduction.h"
 
 namespace hologram::cpu {
 
@@ -29,7 +30,12 @@ enum class Fold : uint8_t {
   kArgMin,
   kArgMax,
 };
-inline constexpr int kFoldCount = 16;
+inline constexpr int kSharedFolds = 16;
+inline constexpr int kFoldCount = kSharedFolds + kReductionCount;
+// The accumulation that a reduction shares with no other.
+constexpr Fold own_fold(Reduction op) {
+  return static_cast<Fold>(kSharedFolds + static_cast<int>(op));
+}
 
 // Accumulators. float32 partial sums of some thousand elements are added up in float64, float64
 // ones with a compensation.
@@ -54,6 +60,8 @@ struct Indexed {
 
 struct FoldKernel {
   int acc_size = 0;
+  // Accumulators are double, or CompensatedSum, and results their values.
+  bool gives_totals = false;
   // n empty accumulators.
   void (*init)(void* acc, int64_t n) = nullptr;
   // acc[i] takes in the n elements from x + i * stride, whose positions count from `first`.

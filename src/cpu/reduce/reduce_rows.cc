@@ -42,12 +42,13 @@ Fold fold_of(Reduction op, double p) {
       return Fold::kArgMin;
     case Reduction::argmax:
       return Fold::kArgMax;
+    default:
+      return own_fold(op);
   }
-  return Fold::kSum;
 }
 
 double total(const SettledFold& fold, const void* acc, int64_t i) {
-  if (fold.compute == Dtype::kFloat64 && fold.fold != Fold::kProd) {
+  if (fold.kernel->acc_size == sizeof(CompensatedSum)) {
     const auto& t = static_cast<const CompensatedSum*>(acc)[i];
     return std::isfinite(t.sum) ? t.sum + t.error : t.sum;
   }
@@ -66,9 +67,6 @@ void finish_floats(const SettledFold& fold, const void* acc, int64_t n, double c
                    T* second) {
   const auto sums = [&](int64_t i) { return total(fold, acc, i); };
   switch (fold.op) {
-    case Reduction::sum:
-    case Reduction::prod:
-      return write<T>(result, n, sums);
     case Reduction::mean:
       return write<T>(result, n, [&](int64_t i) { return sums(i) / count; });
     case Reduction::logsumexp:
@@ -100,7 +98,8 @@ void finish_floats(const SettledFold& fold, const void* acc, int64_t n, double c
       return;
     }
     default:
-      std::memcpy(result, acc, static_cast<size_t>(n) * sizeof(T));  // amin, amax
+      if (fold.kernel->gives_totals) return write<T>(result, n, sums);
+      std::memcpy(result, acc, static_cast<size_t>(n) * sizeof(T));
   }
 }
 
@@ -144,31 +143,22 @@ void finish_positions(const SettledFold& fold, const void* acc, int64_t n, void*
 // What the kernel reads and gives; throws for what there is no kernel for.
 void choose_dtypes(const char* what, SettledFold& fold, Dtype in, Dtype out) {
   if (is_complex(in) || is_complex(out)) fail_dtype(what, in, out);
-  switch (fold.op) {
-    case Reduction::sum:
-    case Reduction::mean:
-    case Reduction::prod:
+  switch (reduction_info(fold.op).result) {
+    case ReductionInfo::kOut:
       fold.compute = fold.result = is_floating(out) ? compute_dtype(out) : Dtype::kInt64;
-      if (fold.op == Reduction::mean && !is_floating(out)) fail_dtype(what, in, out);
       return;
-    case Reduction::logsumexp:
-    case Reduction::norm:
-    case Reduction::var:
-    case Reduction::std:
+    case ReductionInfo::kFloat:
       if (!is_floating(out)) fail_dtype(what, in, out);
       fold.compute = fold.result = compute_dtype(out);
       return;
-    case Reduction::any:
-    case Reduction::all:
+    case ReductionInfo::kBool:
       fold.compute = compute_dtype(in);
       fold.result = Dtype::kBool;
       return;
-    case Reduction::amin:
-    case Reduction::amax:
+    case ReductionInfo::kIn:
       fold.compute = fold.result = compute_dtype(in);
       return;
-    case Reduction::argmin:
-    case Reduction::argmax:
+    case ReductionInfo::kIndex:
       fold.compute = compute_dtype(in);
       fold.result = Dtype::kInt64;
   }

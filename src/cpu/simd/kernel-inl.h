@@ -10,6 +10,7 @@
 
 #include <cstring>
 
+#include "hologram/op_columns.h"
 #include "src/cpu/device/kernel_table.h"
 #include "src/cpu/simd/primitives-inl.h"
 #include "src/cpu/simd/simd_tail-inl.h"
@@ -141,8 +142,7 @@ constexpr ElementwiseKernel KernelOf() {
 template <class Body, class T, DtypeSet kSet, int kArity, int kParams, bool kBool>
 void AddRow(OpId id, cpu::KernelTable& table) {
   constexpr Dtype kDtype = DtypeOf<T>();
-  constexpr OpInfo kRow{{}, OpId{}, 0, 0, kSet, false, {}, 0, 0, {}};
-  if constexpr (kRow.supports(kDtype)) {
+  if constexpr (supports(kSet, kDtype)) {
     constexpr int kTrailing = kParams > 0 ? kParams : 1;
     auto& forms = table.kernels[static_cast<int>(id)][static_cast<int>(kDtype)];
     forms[0] = KernelOf<Body, T, kArity, 0, kBool>();

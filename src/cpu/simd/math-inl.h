@@ -31,10 +31,12 @@
 
 #include "src/cpu/simd/math-activation-inl.h"
 #include "src/cpu/simd/math-core-inl.h"
+#include "src/cpu/simd/math-division-inl.h"
 #include "src/cpu/simd/math-erf-inl.h"
 #include "src/cpu/simd/math-exp-inl.h"
 #include "src/cpu/simd/math-log-inl.h"
 #include "src/cpu/simd/math-pow-inl.h"
+#include "src/cpu/simd/math-special-inl.h"
 #include "src/cpu/simd/math-trig-inl.h"
 
 #endif

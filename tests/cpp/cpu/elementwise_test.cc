@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -427,6 +428,32 @@ TEST(OpTable, FindsRowsByNameAndId) {
   EXPECT_EQ(message_of([] { op_info(static_cast<OpId>(39)); }, ErrorKind::kInvalidArgument),
             "op id 39 is not in the op table of this version");
   for (const OpInfo& row : ops()) EXPECT_EQ(find_op(row.name), row.id);
+}
+
+// The planner drops copies of results on the word of the table.
+TEST(OpTable, RowsWithoutPassesNanMakeEveryNanQuiet) {
+  constexpr uint32_t kSignalling = 0x7FA12345u, kQuietBit = 0x00400000u;
+  constexpr float kValues[] = {-2.0f, 0.0f, 0.5f, 3.0f};
+  for (const OpInfo& row : ops()) {
+    if (!row.supports(Dtype::kFloat32) || row.result_is_bool) continue;
+    if ((row.traits & kPassesNan) != 0) continue;
+    // Each operand in turn is the NaN, the others take every combination of the values.
+    for (int place = 0; place < row.arity; ++place) {
+      for (int combination = 0; combination < 256; ++combination) {
+        uint32_t operands[4][16], out[16];
+        const void* in[4];
+        for (int k = 0; k < 4; ++k) {
+          const float value = kValues[combination >> (2 * k) & 3];
+          std::fill_n(operands[k], 16, k == place ? kSignalling : std::bit_cast<uint32_t>(value));
+          in[k] = operands[k];
+        }
+        elementwise_kernel(row.id, Dtype::kFloat32)(in, out, 16);
+        if (!std::isnan(std::bit_cast<float>(out[0]))) continue;
+        EXPECT_TRUE((out[0] & kQuietBit) != 0) << row.name << ", operand " << place;
+        EXPECT_TRUE((out[15] & kQuietBit) != 0) << row.name << ", operand " << place;
+      }
+    }
+  }
 }
 
 }  // namespace

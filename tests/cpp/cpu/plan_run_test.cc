@@ -130,15 +130,12 @@ TEST_P(Plans, FoldsEqualReduce) {
   for (const Dtype in : kIn) {
     for (int r = 0; r < kReductionCount; ++r) {
       const auto op = static_cast<Reduction>(r);
-      const bool truth = op == Reduction::any || op == Reduction::all;
-      const bool position = op == Reduction::argmin || op == Reduction::argmax;
-      const bool counts = op == Reduction::sum || op == Reduction::prod;
-      const bool extreme = op == Reduction::amin || op == Reduction::amax;
-      if (!is_floating(in) && !truth && !position && !counts && !extreme) continue;
-      const Dtype out = truth                        ? Dtype::kBool
-                        : position                   ? Dtype::kInt64
-                        : counts && !is_floating(in) ? Dtype::kInt64
-                                                     : in;
+      const auto result = reduction_info(op).result;
+      if (!is_floating(in) && result == ReductionInfo::kFloat) continue;
+      const bool counts = result == ReductionInfo::kOut && !is_floating(in);
+      const Dtype out = result == ReductionInfo::kBool              ? Dtype::kBool
+                        : result == ReductionInfo::kIndex || counts ? Dtype::kInt64
+                                                                    : in;
       for (const int64_t cols : {1, 3, 33, 1000, 3072}) {
         if (cols * static_cast<int64_t>(itemsize(in)) >
             device(BackendType::kCpu).plan_limits()->row_bytes)

@@ -92,12 +92,13 @@ std::vector<double> reference(Array& in, const std::vector<bool>& folded, F&& f)
 
 double oracle(Reduction op, const std::vector<double>& x, const ReduceOptions& options) {
   const double n = static_cast<double>(x.size());
-  long double sum = 0, product = 1, squares = 0, power = 0;
+  long double sum = 0, numbers = 0, product = 1, squares = 0, power = 0;
   double low = kInfinity, high = -kInfinity, low_abs = kInfinity, high_abs = 0;
   bool nan = false;
   double any = 0, all = 1, nonzero = 0;
   for (const double v : x) {
     sum += v, product *= v;
+    if (!std::isnan(v)) numbers += v;
     low = std::min(low, v), high = std::max(high, v);
     low_abs = std::min(low_abs, std::abs(v)), high_abs = std::max(high_abs, std::abs(v));
     nan |= std::isnan(v);
@@ -147,26 +148,26 @@ double oracle(Reduction op, const std::vector<double>& x, const ReduceOptions& o
       return first(low);
     case Reduction::argmax:
       return first(high);
+    case Reduction::nansum:
+      return static_cast<double>(numbers);
   }
   return 0;
 }
 
 Dtype natural_output(Reduction op, Dtype in) {
-  switch (op) {
-    case Reduction::amin:
-    case Reduction::amax:
+  switch (reduction_info(op).result) {
+    case ReductionInfo::kIn:
       return in;
-    case Reduction::any:
-    case Reduction::all:
+    case ReductionInfo::kBool:
       return Dtype::kBool;
-    case Reduction::argmin:
-    case Reduction::argmax:
+    case ReductionInfo::kIndex:
       return Dtype::kInt64;
-    default:
-      return is_floating(in)                                 ? in
-             : op == Reduction::sum || op == Reduction::prod ? Dtype::kInt64
-                                                             : Dtype::kFloat32;
+    case ReductionInfo::kOut:
+      return is_floating(in) ? in : Dtype::kInt64;
+    case ReductionInfo::kFloat:
+      return is_floating(in) ? in : Dtype::kFloat32;
   }
+  return in;
 }
 
 double epsilon(Dtype dtype) {
@@ -293,9 +294,12 @@ TEST_P(ReduceTest, AgreesWithLoops) {
     ASSERT_NO_THROW(reduce(op, in.view(), dims, out.view(), options));
     const std::vector<double> scale = reference(in, folded, [&](const std::vector<double>& x) {
       double s = 0, most = 0;
-      for (const double v : x) s += std::abs(v), most = std::max(most, std::abs(v));
+      for (const double v : x) {
+        if (op == Reduction::nansum && std::isnan(v)) continue;
+        s += std::abs(v), most = std::max(most, std::abs(v));
+      }
       if (op == Reduction::mean) return s / static_cast<double>(x.size());
-      if (op == Reduction::sum) return s;
+      if (op == Reduction::sum || op == Reduction::nansum) return s;
       if (op == Reduction::prod)
         return std::abs(oracle(op, x, options)) * static_cast<double>(x.size());
       if (op == Reduction::logsumexp) return most + 2;

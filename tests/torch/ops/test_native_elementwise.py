@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from accuracy import widen
 
 import hologram_torch
+from hologram._hologram import rows
 from hologram_torch import _C
 
 Fn = Callable[..., Any]
@@ -99,6 +100,15 @@ TERNARY: dict[str, Fn] = {
     "where": lambda x, y, z: torch.where(x > 1, y, z),
     "masked_fill": lambda x, y, z: x.masked_fill(y > z, 1),
 }
+
+# Rows of the op table that have an ATen op of their name and are not above.
+NAMED = {*UNARY, *ACTIVATIONS, *BINARY, *TERNARY}
+OTHER_ARGUMENTS = {"clamp", "leaky_relu_backward", "elu_backward"}
+for row, arity, params, *_ in rows._table:
+    op = getattr(B, row, None)
+    if op is not None and row not in NAMED | OTHER_ARGUMENTS:
+        group = (ACTIVATIONS, BINARY, TERNARY)[arity - params - 1]
+        group[row] = lambda *tensors, op=op, numbers=[0.5] * params: op(*tensors, *numbers)
 
 NO_BROADCAST = {"gelu_backward", "gelu_tanh_backward"}  # oneDNN fails on cpu
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from hologram._hologram import rows
+
 from .steps import V
 
 if TYPE_CHECKING:
@@ -332,6 +334,32 @@ def ternary_in_place(g: Generator) -> None:
         g.emit("{0}.clamp_({1}, {2})", v, a, b, results=0)
     else:
         g.emit("torch.where({1} > 0, {0}, {2}, out={0})", v, a, b, results=0)
+
+
+def table_calls() -> list[str]:
+    """Return calls of the rows of the op table that the device has by their own names."""
+    calls = []
+    for name, arity, params, floats, _ in rows._table:
+        packet = getattr(torch.ops.aten, name, None)
+        if packet is None or not floats or name in BY_HAND:
+            continue
+        tensors = "".join(f"{{{k}}}," for k in range(arity - params))
+        if "Tensor" in packet.overloads() or "default" in packet.overloads():
+            calls.append(f"aten.{name}({tensors}{'0.5,' * params})")
+    return calls
+
+
+# Rows whose ATen op takes other arguments: in the lists above.
+BY_HAND = """leaky_relu_backward elu_backward addcmul addcdiv clamp where lerp threshold
+hardtanh_backward gelu_backward""".split()
+TABLE = table_calls()
+
+
+@family(8, common=True)
+def table_row(g: Generator) -> None:
+    v = g.floating()
+    call = g.choice(TABLE)
+    g.emit(call, v, *[g.like(v, exact=True) for _ in range(call.count("{") - 1)])
 
 
 @family(3)

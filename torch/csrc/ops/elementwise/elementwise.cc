@@ -319,9 +319,18 @@ void run_large(const FastJob& job, const Pointers& at) {
   hologram::elementwise(job.op, compute, views, job.arity, target, threads_for(job.n));
 }
 
+// The kernel for one element where bit k of `numbers` is set.
+hologram::ElementwiseKernel kernel_of(hologram::OpId op, Dtype compute, unsigned numbers) {
+  const hologram::Form form = (numbers & 1u) != 0 ? hologram::Form::kFirstScalar
+                              : numbers != 0      ? hologram::Form::kTrailingScalars
+                                                  : hologram::Form::kVectors;
+  return hologram::elementwise_kernel(op, compute, form);
+}
+
 void keep_back(const FastJob& job, Batch& batch) {
   const Pointers at(job);
-  Batch::Item item{job.op,     job.dtype, job.kernel,      {},   at.out, {},
+  const auto kernel = is_half(job.dtype) ? nullptr : kernel_of(job.op, job.dtype, at.numbers);
+  Batch::Item item{job.op,     job.dtype, kernel,          {},   at.out, {},
                    at.numbers, job.arity, job.bool_result, job.n};
   for (int k = 0; k < job.arity; ++k) {
     item.in[k] = at.in[k];
@@ -364,7 +373,7 @@ bool finish_fast(const FastJob& job, Batch* batch) {
       run_half(job.op, job.dtype, at.in, at.numbers, job.arity, at.out, job.bool_result, job.n);
     }
   } else if (C10_LIKELY(job.n <= kSmall)) {
-    job.kernel(at.in, at.out, job.n);
+    kernel_of(job.op, job.dtype, at.numbers)(at.in, at.out, job.n);
   } else {
     run_large(job, at);
   }
@@ -376,11 +385,7 @@ void run_half(hologram::OpId op, Dtype dtype, const void* const* in, unsigned nu
   constexpr int64_t kTile = 512;
   alignas(64) float tiles[kMaxArity][kTile];
   alignas(64) float computed[kTile];
-  const hologram::Form form = (numbers & 1u) != 0 ? hologram::Form::kFirstScalar
-                              : numbers != 0      ? hologram::Form::kTrailingScalars
-                                                  : hologram::Form::kVectors;
-  const hologram::ElementwiseKernel kernel =
-      hologram::elementwise_kernel(op, Dtype::kFloat32, form);
+  const hologram::ElementwiseKernel kernel = kernel_of(op, Dtype::kFloat32, numbers);
   for (int64_t done = 0; done < n; done += kTile) {
     const int64_t count = std::min(kTile, n - done);
     const void* operands[kMaxArity];

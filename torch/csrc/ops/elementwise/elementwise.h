@@ -7,6 +7,7 @@
 
 #include "dispatch/autograd_bypass.h"
 #include "hologram/elementwise.h"
+#include "hologram/op_columns.h"
 #include "hologram/parallel.h"
 #include "recording/native_common.h"
 #include "recording/record.h"
@@ -47,8 +48,8 @@ class Batch {
  public:
   struct Item {
     hologram::OpId op;
-    hologram::Dtype dtype;  // of the tensors
-    hologram::ElementwiseKernel kernel;
+    hologram::Dtype dtype;               // of the tensors
+    hologram::ElementwiseKernel kernel;  // null for the half types
     const void* in[4];
     void* out;
     char slots[4][8];  // the operands in `numbers`
@@ -79,15 +80,15 @@ struct Target {
   }
 };
 
-// What an ATen op asks of its row besides the arithmetic.
+// What an ATen op asks of its row besides the arithmetic: traits of the row, and one of the op.
 enum Traits : int {
-  kPlainTraits = 0,
-  kIntToFloat = 1,        // integers are computed in the default float type
-  kSameDtype = 2,         // tensors of different types are refused (by the fallback)
-  kRoundNumbers = 4,      // beside half types a number is rounded to the half type first
-  kContiguousResult = 8,  // the op defines its result to be contiguous
-  kBoolRow = 16,          // the row's result is bool
-  kSecondLeads = 32,      // the second operand's strides count before the first's
+  kPlainTraits = hologram::kPlainTraits,
+  kBoolRow = hologram::kTruth,
+  kIntToFloat = hologram::kIntToFloat,
+  kSameDtype = hologram::kSameDtype,
+  kRoundNumbers = hologram::kRoundsNumbers,
+  kSecondLeads = hologram::kSecondLeads,
+  kContiguousResult = 1 << 16,  // the op defines its result to be contiguous
 };
 
 struct Rule {
@@ -95,13 +96,22 @@ struct Rule {
   int traits;
 };
 
-// The traits that follow from the op alone.
-constexpr int row_traits(hologram::OpId op) {
-  using hologram::OpId;
-  if (op == OpId::logical_not || op == OpId::isnan) return kBoolRow;
-  if (op >= OpId::eq && op <= OpId::logical_xor) return kBoolRow | kRoundNumbers;
-  if (op == OpId::pow) return kRoundNumbers;
-  return kPlainTraits;
+// What the compiler knows of a row.
+struct RowFacts {
+  int arity;
+  int params;
+  hologram::DtypeSet dtypes;
+  int traits;
+};
+consteval RowFacts row_facts(hologram::OpId op) {
+  using namespace hologram::op_columns;  // NOLINT: the words of the table
+  switch (op) {
+#define HOLOGRAM_OP(name, id, arity, params, dtypes, others, accuracy, traits, ...) \
+  case hologram::OpId::name:                                                        \
+    return {arity, params, dtypes, traits};
+#include "hologram/elementwise.def"
+  }
+  return {};
 }
 
 // --- The general path ------------------------------------------------------------------------
@@ -114,7 +124,6 @@ bool run_general(Rule rule, const Operand* operands, int arity, Target& target);
 struct FastJob {
   hologram::OpId op;
   hologram::Dtype dtype;  // of the tensors
-  hologram::ElementwiseKernel kernel;
   const Source* in;
   int arity;
   bool bool_result;
@@ -209,12 +218,25 @@ struct FastCall {
   }
 };
 
+// Whether a kernel of the row has a form for numbers at these places, see hologram::Form.
+template <size_t kArity>
+consteval bool has_kernel(const RowFacts& row, const bool (&number)[kArity]) {
+  int numbers = 0;
+  while (numbers < static_cast<int>(kArity) && number[kArity - 1 - numbers]) ++numbers;
+  bool others = false;
+  for (size_t k = 0; k + numbers < kArity; ++k) others = others || number[k];
+  if (kArity == 2 && row.params == 0) return numbers < 2;
+  return !others && (numbers == 0 || numbers == row.params);
+}
+
 // Tensors of one dtype and layout, numbers behind them (or one before). Allocates the result only.
 template <hologram::OpId kOp, int kTraits, class... Operands>
 inline bool run_fast(Target& target, const Operands&... operands) {
   using hologram::Dtype;
   constexpr int kArity = sizeof...(Operands);
   constexpr bool kNumber[] = {is_number<Operands>...};
+  constexpr RowFacts kRow = row_facts(kOp);
+  if constexpr (!has_kernel(kRow, kNumber)) return false;
   constexpr bool kBool = (kTraits & kBoolRow) != 0;
   constexpr int kLead = kNumber[0] ? 1 : 0;
   const c10::TensorImpl* lead = nullptr;
@@ -233,6 +255,7 @@ inline bool run_fast(Target& target, const Operands&... operands) {
   if (C10_UNLIKELY(code < 0)) return false;
   const Dtype dtype = static_cast<Dtype>(code);
   const FastCall call{lead, dtype, hologram::compute_dtype(dtype), (kTraits & kRoundNumbers) != 0};
+  if (C10_UNLIKELY(!hologram::supports(kRow.dtypes, call.compute))) return false;
 
   Source in[kArity];
   {
@@ -249,13 +272,8 @@ inline bool run_fast(Target& target, const Operands&... operands) {
     };
     if (!(add(operands) && ...)) return false;
   }
-  const hologram::Form form = in[0].tensor == nullptr            ? hologram::Form::kFirstScalar
-                              : in[kArity - 1].tensor == nullptr ? hologram::Form::kTrailingScalars
-                                                                 : hologram::Form::kVectors;
-  const hologram::ElementwiseKernel kernel = hologram::elementwise_kernel(kOp, call.compute, form);
-  if (C10_UNLIKELY(kernel == nullptr)) return false;
 
-  FastJob job{kOp, dtype, kernel, in, kArity, kBool, nullptr, false, lead->numel()};
+  FastJob job{kOp, dtype, in, kArity, kBool, nullptr, false, lead->numel()};
   if (target.given == nullptr) {
     const c10::ScalarType type = kBool ? c10::ScalarType::Bool : lead->dtype().toScalarType();
     if (C10_LIKELY(lead->is_contiguous())) {
@@ -286,7 +304,7 @@ inline bool run_fast(Target& target, const Operands&... operands) {
 // A row applied to operands: tensors, Num, Param, Mask.
 template <hologram::OpId kOp, int kExtraTraits = kPlainTraits, class... Operands>
 inline bool run_row(Target& target, const Operands&... operands) {
-  constexpr int kTraits = row_traits(kOp) | kExtraTraits;
+  constexpr int kTraits = row_facts(kOp).traits | kExtraTraits;
   if (C10_LIKELY((run_fast<kOp, kTraits>(target, operands...)))) return true;
   const Operand list[] = {Operand(operands)...};
   return run_general({kOp, kTraits}, list, sizeof...(operands), target);
@@ -398,7 +416,7 @@ void add_all(torch::Library& library) {
       .template out<kName + Name(".") + kOut>();
 }
 
-void register_unary(torch::Library& library);
+void register_table(torch::Library& library);
 void register_binary(torch::Library& library);
 void register_activations(torch::Library& library);
 void register_ternary(torch::Library& library);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// ATen's arithmetic, comparisons and logic of two operands, either of which may be a number.
+// ATen's arithmetic that is more than a row of the op table: numbers beside it, powers, modes.
 #include "ops/elementwise/elementwise_forms.h"
 
 namespace hologram_torch {
@@ -16,11 +16,16 @@ bool rsub_number(Target& target, const Tensor& x, const Scalar& y, const Scalar&
   return is_one(alpha, x) && !y.isBoolean() && !is_bool(x) && run_row<OpId::sub>(target, Num{y}, x);
 }
 using RoundingMode = std::optional<std::string_view>;
+template <class Divisor>
+bool divide(Target& target, const Tensor& x, const Divisor& y, RoundingMode mode) {
+  if (!mode.has_value()) return run_row<OpId::div>(target, x, y);
+  return *mode == "floor" && run_row<OpId::floor_divide>(target, x, y);
+}
 bool div_tensor_mode(Target& target, const Tensor& x, const Tensor& y, RoundingMode mode) {
-  return !mode.has_value() && run_row<OpId::div, kIntToFloat>(target, x, y);
+  return divide(target, x, y, mode);
 }
 bool div_number_mode(Target& target, const Tensor& x, const Scalar& y, RoundingMode mode) {
-  return !mode.has_value() && run_row<OpId::div, kIntToFloat>(target, x, Num{y});
+  return divide(target, x, Num{y}, mode);
 }
 
 // --- Powers ----------------------------------------------------------------------------------
@@ -64,22 +69,6 @@ bool cube_contiguous(Target& target, const Tensor& x) {
   return true;
 }
 
-// --- Registration ----------------------------------------------------------------------------
-
-template <Name kName, OpId kOp>
-void add_comparison(torch::Library& m) {
-  add_all<kName, &tensors<kOp>, "Tensor", "Tensor_out">(m);
-  add_all<kName, &tensor_number<kOp>, "Scalar", "Scalar_out">(m);
-}
-
-template <Name kName, OpId kOp>
-void add_bitwise(torch::Library& m) {
-  add_comparison<kName, kOp>(m);
-  Ops<&number_tensor<kOp>>{m}
-      .template functional<kName + Name(".Scalar_Tensor")>()
-      .template out<kName + Name(".Scalar_Tensor_out")>();
-}
-
 }  // namespace
 
 bool pow_number(Target& target, const Tensor& x, const Scalar& exponent) {
@@ -115,12 +104,10 @@ void register_binary(torch::Library& m) {
   Ops<&rsub_number>{m}.functional<"rsub.Scalar">().out<"rsub.Scalar_out">();
   add_all<"mul", &mul_tensor, "Tensor", "out">(m);
   add_all<"mul", &tensor_number<OpId::mul>, "Scalar", "Scalar_out">(m);
-  add_all<"div", &tensors<OpId::div, kIntToFloat>, "Tensor", "out">(m);
-  add_all<"div", &tensor_number<OpId::div, kIntToFloat>, "Scalar", "Scalar_out">(m);
+  add_all<"div", &tensors<OpId::div>, "Tensor", "out">(m);
+  add_all<"div", &tensor_number<OpId::div>, "Scalar", "Scalar_out">(m);
   add_all<"div", &div_tensor_mode, "Tensor_mode", "out_mode">(m);
   add_all<"div", &div_number_mode, "Scalar_mode", "Scalar_mode_out">(m);
-  Ops<&tensors<OpId::minimum>>{m}.functional<"minimum">().out<"minimum.out">();
-  Ops<&tensors<OpId::maximum>>{m}.functional<"maximum">().out<"maximum.out">();
 
   Ops<&tensors<OpId::pow>>{m}
       .functional<"pow.Tensor_Tensor">()
@@ -133,19 +120,6 @@ void register_binary(torch::Library& m) {
   Ops<&number_tensor<OpId::pow, kContiguousResult>>{m}
       .functional<"pow.Scalar">()
       .out<"pow.Scalar_out">();
-
-  add_comparison<"eq", OpId::eq>(m);
-  add_comparison<"ne", OpId::ne>(m);
-  add_comparison<"lt", OpId::lt>(m);
-  add_comparison<"le", OpId::le>(m);
-  add_comparison<"gt", OpId::gt>(m);
-  add_comparison<"ge", OpId::ge>(m);
-  add_all<"logical_and", &tensors<OpId::logical_and>>(m);
-  add_all<"logical_or", &tensors<OpId::logical_or>>(m);
-  add_all<"logical_xor", &tensors<OpId::logical_xor>>(m);
-  add_bitwise<"bitwise_and", OpId::bitwise_and>(m);
-  add_bitwise<"bitwise_or", OpId::bitwise_or>(m);
-  add_bitwise<"bitwise_xor", OpId::bitwise_xor>(m);
 }
 
 }  // namespace hologram_torch

@@ -87,11 +87,11 @@ inline bool bound_tensor(Target& target, const at::Tensor& x, const at::Tensor& 
 
 inline bool lerp_number(Target& target, const at::Tensor& x, const at::Tensor& end,
                         const at::Scalar& weight) {
-  return run_row<hologram::OpId::lerp, kSameDtype>(target, x, end, Param{weight});
+  return run_row<hologram::OpId::lerp>(target, x, end, Param{weight});
 }
 inline bool lerp_tensor(Target& target, const at::Tensor& x, const at::Tensor& end,
                         const at::Tensor& weight) {
-  return run_row<hologram::OpId::lerp, kSameDtype>(target, x, end, weight);
+  return run_row<hologram::OpId::lerp>(target, x, end, weight);
 }
 inline bool addcmul(Target& target, const at::Tensor& x, const at::Tensor& y, const at::Tensor& z,
                     const at::Scalar& value) {

@@ -69,7 +69,6 @@ void register_ternary(torch::Library& m) {
 
   add_all<"lerp", &lerp_number, "Scalar", "Scalar_out">(m);
   add_all<"lerp", &lerp_tensor, "Tensor", "Tensor_out">(m);
-  add_all<"addcmul", &addcmul>(m);
   add_all<"addcdiv", &addcdiv>(m);
 }
 

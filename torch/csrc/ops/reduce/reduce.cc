@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// sum, nansum, mean, prod, any, all, logsumexp, vector norms, cumsum.
+// sum, mean, prod, any, all, logsumexp, vector norms, cumsum, and what the table of
+// reductions names in its column `aten`.
 #include "ops/reduce/reduce.h"
 
 #include <ATen/ops/masked_fill.h>
@@ -63,7 +64,7 @@ int trailing_dims(const at::Tensor& in, const ReducePlan& plan) {
 
 void reduce_into(hologram::Reduction op, const at::Tensor& in, const ReducePlan& plan,
                  const at::Tensor& out, double parameter) {
-  if (is_deferring() && op <= hologram::Reduction::std) {
+  if (is_deferring() && !hologram::is_positional(op)) {
     const int last = trailing_dims(in, plan);
     if (last >= 0 && record_reduction(op, in.unsafeGetTensorImpl(), last, out.unsafeGetTensorImpl(),
                                       parameter)) {
@@ -126,16 +127,6 @@ Tensor& sum_out(const Tensor& self, OptionalIntArrayRef dim, bool keepdim,
   }
   call_fallback<"sum.IntList_out">(self, dim, keepdim, dtype, out);
   return out;
-}
-
-// PyTorch's kernel adds up thread by thread. Of integers it is a sum; what a NaN is as an integer
-// is left to PyTorch.
-Tensor nansum(const Tensor& self, OptionalIntArrayRef dim, bool keepdim,
-              std::optional<ScalarType> dtype) {
-  if (C10_LIKELY(is_float_plain(self) && at::isFloatingType(sum_type(self, dtype)))) {
-    return at::sum(at::masked_fill(self, at::ne(self, self), 0), dim, keepdim, dtype);
-  }
-  return call_fallback<"nansum">(self, dim, keepdim, dtype).back().toTensor();
 }
 
 bool means(const Tensor& self, ScalarType type) {
@@ -289,15 +280,63 @@ Tensor cumsum(const Tensor& self, int64_t dim, std::optional<ScalarType> dtype) 
   return call_fallback<"cumsum">(self, dim, dtype).back().toTensor();
 }
 
+// --- From the table -----------------------------------------------------------------------------
+
+// Which ATen ops belong to a row, see hologram/reductions.def.
+namespace reduction_forms {
+enum : int { BY_HAND, DIMS };
+}
+
+bool makes(const Tensor& self, ScalarType type) {
+  return is_float_plain(self) && is_real(type) && at::isFloatingType(type);
+}
+
+template <Reduction kOp, Name kName>
+Tensor row_of_dims(const Tensor& self, OptionalIntArrayRef dim, bool keepdim,
+                   std::optional<ScalarType> dtype) {
+  const ScalarType type = dtype.value_or(self.scalar_type());
+  const ReducePlan plan = plan_dims(self, dim, keepdim);
+  if (C10_LIKELY(plan.ok && makes(self, type))) return reduced(kOp, self, plan, type);
+  return call_fallback<kName>(self, dim, keepdim, dtype).back().toTensor();
+}
+
+template <Reduction kOp, Name kName>
+Tensor& row_of_dims_out(const Tensor& self, OptionalIntArrayRef dim, bool keepdim,
+                        std::optional<ScalarType> dtype, Tensor& out) {
+  const ScalarType type = dtype.value_or(self.scalar_type());
+  const ReducePlan plan = plan_dims(self, dim, keepdim);
+  if (takes(out, self, plan, type) && makes(self, type)) {
+    reduce_into(kOp, self, plan, out);
+    return out;
+  }
+  call_fallback<kName>(self, dim, keepdim, dtype, out);
+  return out;
+}
+
+template <Reduction kOp, Name kName, Name kOut, int kAten>
+void add_reduction_row(torch::Library& m) {
+  if constexpr (kAten == reduction_forms::DIMS) {
+    register_functional<kName, &row_of_dims<kOp, kName>>(m);
+    register_native<&row_of_dims_out<kOp, kOut>>(m, kOut.view());
+  }
+}
+
+void register_reduction_table(torch::Library& m) {
+  using namespace reduction_forms;  // NOLINT: the words of the table
+#define HOLOGRAM_REDUCTION(name, id, c, inputs, result, empty, traits, python, aten, doc) \
+  add_reduction_row<Reduction::name, #name, #name ".out", aten>(m);
+#include "hologram/reductions.def"
+}
+
 }  // namespace
 }  // namespace hologram_torch
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   using namespace hologram_torch;
+  register_reduction_table(m);
   register_functional<"sum", &sum>(m);
   register_functional<"sum.dim_IntList", &sum_dims>(m);
   register_native<&sum_out>(m, "sum.IntList_out");
-  register_native<&nansum>(m, "nansum");
   register_functional<"mean", &mean>(m);
   register_functional<"mean.dim", &mean_dims>(m);
   register_native<&mean_out>(m, "mean.out");
