@@ -140,6 +140,11 @@ nb::tuple byte_strides(const TensorObject& self) {
 
 // A memoryview that owns nothing and whose reader lets go of it before its call returns.
 nb::object peek(const TensorObject& self) {
+  if (self.tensor.buffer() && !self.tensor.buffer()->device().is_host_memory()) {
+    fail(ErrorKind::kNotSupported, "this Tensor is in memory of ",
+         self.tensor.buffer()->device().name(),
+         ", which the processor cannot reach; copy it with np.asarray(x) first");
+  }
   settle(self.tensor);
   const char* format = buffer_format(self.tensor.dtype());
   if (format == nullptr) format = "h";

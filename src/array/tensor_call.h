@@ -40,7 +40,7 @@ class TensorCall {
                                                   CallFrame frame(arguments);
                                                   kFunction(frame);
                                                 }});
-    if (is_deferring() && record_call(kind, operands_, words_, numbers_, cost)) return;
+    if (record_call(kind, operands_, words_, numbers_, cost)) return;
     run_now(kFunction);
   }
 
