@@ -221,7 +221,7 @@ std::vector<char> values_of(const Tensor& tensor, Dtype dtype) {
 // Arrays are made of memory of the host and lent as that: what lives elsewhere belongs to
 // executors.
 Device& default_device() {
-  static Device& chosen = [] -> Device& {
+  static Device& chosen = []() -> Device& {
     Device& wished = device(default_backend());
     return wished.is_host_memory() ? wished : device(BackendType::kCpu);
   }();

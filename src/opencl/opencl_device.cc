@@ -7,7 +7,7 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -19,7 +19,7 @@
 #include "src/opencl/device_memory.h"
 #include "src/opencl/kernel_text.h"
 #include "src/opencl/programs.h"
-#include "src/runtime/host_fallback.h"
+#include "src/runtime/device/host_fallback.h"
 
 namespace hologram {
 namespace opencl {
@@ -368,6 +368,15 @@ bool is_usable(DeviceId device, bool all) {
          device_info<size_t>(device, kDeviceMaxWorkGroupSize) >= kGroupItems;
 }
 
+// Whether this machine has what drivers of accelerators open. To load the drivers, which may start
+// threads, takes a tenth of a second: not for every process on a machine without any.
+bool may_have_accelerator() {
+  constexpr const char* kNodes[] = {"/dev/dri", "/dev/nvidiactl", "/dev/kfd",
+                                    "/dev/dxg", "/dev/mali0",     "/dev/kgsl-3d0"};
+  return std::any_of(std::begin(kNodes), std::end(kNodes),
+                     [](const char* node) { return ::access(node, F_OK) == 0; });
+}
+
 std::vector<DeviceId> find_devices() {
   std::vector<DeviceId> found;
   Uint count = 0;
@@ -392,6 +401,7 @@ std::vector<DeviceId> find_devices() {
 void register_opencl_devices(bool all) {
   static std::once_flag once;
   std::call_once(once, [all] {
+    if (!all && !opencl::may_have_accelerator()) return;
     if (opencl::api() == nullptr) return;
     for (const opencl::DeviceId id : opencl::find_devices()) {
       try {

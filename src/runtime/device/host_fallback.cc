@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // See host_fallback.h.
-#include "src/runtime/host_fallback.h"
+#include "src/runtime/device/host_fallback.h"
 
 #include <algorithm>
 
