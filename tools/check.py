@@ -41,8 +41,9 @@ MAY_INCLUDE: dict[str, set[str]] = {
     "circuit": {"base", "ops"},
     "runtime": {"base", "ops", "circuit"},
     "cpu": {"base", "ops", "circuit", "runtime"},
+    "opencl": {"base", "ops", "circuit", "runtime"},
     "array": {"base", "ops", "circuit", "runtime"},
-    "capi": {"base", "ops", "circuit", "runtime", "cpu", "array"},
+    "capi": {"base", "ops", "circuit", "runtime", "cpu", "opencl", "array"},
 }
 LOOKS_INSIDE = {"tests", "tools"}
 # Python packages whose modules must not import each other in a circle.

@@ -8,6 +8,7 @@ of a second. `make` calls this.
 from __future__ import annotations
 
 import argparse
+import ctypes
 import hashlib
 import json
 import os
@@ -37,6 +38,8 @@ DEPENDENCY_PREFIX = os.environ.get("HOLOGRAM_DEPENDENCY_PREFIX", "")
 # The Debian package of each header that is included.
 HEADER_PACKAGES = {"hwy/highway.h": "libhwy-dev", "xbyak/xbyak.h": "libxbyak-dev"}
 OPTIONAL_HEADER_PACKAGES = {"gtest/gtest.h": "libgtest-dev"}
+# A device with memory of its own for the tests, where the machine has no driver of OpenCL.
+OPENCL_PACKAGES = ["pocl-opencl-icd", "ocl-icd-libopencl1"]
 
 # What both distributions are built from.
 SHARED_SOURCES = ("CMakeLists.txt", "cmake", "include", "tools/setup.py")
@@ -91,6 +94,15 @@ def has_header(header: str) -> bool:
     return probe.returncode == 0
 
 
+def has_opencl() -> bool:
+    """Whether a driver of OpenCL can be loaded, and is one of somebody's."""
+    try:
+        ctypes.CDLL("libOpenCL.so.1")
+    except OSError:
+        return False
+    return any(Path("/etc/OpenCL/vendors").glob("*.icd")) or "OCL_ICD_VENDORS" in os.environ
+
+
 def has_python_headers(python: str) -> bool:
     """Whether extension modules can be compiled for `python`."""
     code = "import os, sysconfig; print(os.path.join(sysconfig.get_path('include'), 'Python.h'))"
@@ -109,6 +121,8 @@ def missing_packages() -> tuple[list[str], list[str]]:
         wanted += [
             pkg for header, pkg in OPTIONAL_HEADER_PACKAGES.items() if not has_header(header)
         ]
+    if not has_opencl():
+        wanted += OPENCL_PACKAGES
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     system_python = sys.base_prefix == "/usr"
     probe = subprocess.run([sys.executable, "-c", "import ensurepip, venv"], capture_output=True)
@@ -156,7 +170,7 @@ def install_check_tools() -> None:
 
 def install_system_packages() -> None:
     """Install with apt what the build needs and the system lacks."""
-    key = digest([], "system-1", sys.executable, compiler(), DEPENDENCY_PREFIX)
+    key = digest([], "system-2", sys.executable, compiler(), DEPENDENCY_PREFIX)
     if is_fresh("system", key):
         return
     needed, wanted = missing_packages()
@@ -174,7 +188,8 @@ def install_system_packages() -> None:
                     "to a folder whose include/ holds them."
                 )
             say(
-                f"  note   {' '.join(wanted)} is missing, so the C++ tests are left out ({command})"
+                f"  note   {' '.join(wanted)} is missing, so tests that need it are left out"
+                f" ({command})"
             )
         else:
             apt_install(packages, prefix)

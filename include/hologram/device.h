@@ -26,12 +26,12 @@ class Recorder;
 }  // namespace internal
 
 // The numbering is part of the C ABI: append only.
-enum class BackendType : uint8_t { kCpu = 0, kCuda = 1, kMetal = 2 };
-inline constexpr int kBackendCount = 3;
+enum class BackendType : uint8_t { kCpu = 0, kCuda = 1, kMetal = 2, kOpenCl = 3 };
+inline constexpr int kBackendCount = 4;
 
 HOLOGRAM_API const char* backend_name(BackendType backend);
-// "cpu", "cuda", "metal", or "auto" for the default; anything else, or a backend without a device
-// here, throws Error(kInvalidArgument) that lists what is available.
+// "cpu", "cuda", "metal", "opencl", or "auto" for the default; anything else, or a backend without
+// a device here, throws Error(kInvalidArgument) that lists what is available.
 HOLOGRAM_API BackendType parse_backend(std::string_view name);
 HOLOGRAM_API bool is_backend_available(BackendType backend);
 HOLOGRAM_API std::vector<BackendType> list_available_backends();
@@ -68,20 +68,31 @@ class HOLOGRAM_API Device {
   virtual void* allocate_raw(size_t nbytes) = 0;
   virtual void free_raw(void* data, size_t nbytes) noexcept = 0;
   virtual SystemMemory memory_info() const = 0;
+  // What of its memory is in use and cached. Host devices share the linear pool, and its counts.
+  virtual MemoryStats memory_stats() const;
+  virtual void reset_peak_memory_stats();
+  virtual void reset_accumulated_memory_stats();
+  // Gives memory that is cached, not in use, back to the system.
+  virtual void empty_cache();
 
-  // Ordered on the stream; the host side of a copy may be reused when the call returns.
+  // Ordered on the stream; the host side of a copy may be reused when the call returns. What is
+  // recorded runs before.
   virtual void copy_from_host(Stream& stream, void* device, const void* host, size_t nbytes) = 0;
   virtual void copy_to_host(Stream& stream, void* host, const void* device, size_t nbytes) = 0;
   virtual void copy_within(Stream& stream, void* to, const void* from, size_t nbytes) = 0;
 
-  // Runs the kernels of a plan and returns when they are done, on up to max_threads threads (0:
-  // num_threads()). Called for one plan at a time. Error(kNotSupported) where runs_plans() is
-  // false.
+  // Runs the kernels of a plan, on up to max_threads threads (0: num_threads()). Returns when they
+  // are done; a device with memory of its own may return when they are queued, since whatever
+  // touches that memory is queued behind them. Called for one plan at a time. Error(kNotSupported)
+  // where runs_plans() is false.
   virtual void run_plan(circuit::Plan& plan, const circuit::Bindings& bindings, int max_threads);
   // Whether ops on this device's buffers can be recorded; see recorder.h.
   bool runs_plans() const { return plan_limits_ != nullptr; }
   // What plans for this device keep to; null where runs_plans() is false.
   const circuit::PlanLimits* plan_limits() const { return plan_limits_; }
+  // How many kernels of plans the device could not launch and left to the host; see
+  // RecorderStats::host_kernels.
+  uint64_t host_kernels() const { return host_kernels_.load(std::memory_order_relaxed); }
   // The last circuit that ran: whatever was recorded up to it is done.
   uint64_t done_epoch() const { return done_epoch_.load(std::memory_order_acquire); }
 
@@ -101,6 +112,8 @@ class HOLOGRAM_API Device {
   virtual void wait(Stream& stream, const Event& event);
   virtual bool query(const Event& event) const;
   virtual void synchronize(const Event& event);
+  // Of two events that are done.
+  virtual double elapsed_ms(const Event& begin, const Event& end) const;
 
   Stream& default_stream() { return stream(0); }
   // Streams of a fixed pool, handed out in turn; priority below 0 is urgent.
@@ -112,6 +125,13 @@ class HOLOGRAM_API Device {
   // limits: those of the plans that the device runs (src/circuit/plan_limits.h), unchanged for its
   // life; null where it runs none.
   Device(BackendType kind, bool host_memory, const circuit::PlanLimits* limits = nullptr);
+
+  // For devices with queues of their own: what was put in a stream, the device's own mark in an
+  // event, and the stream that it marks.
+  static void count_submitted(Stream& stream);
+  static std::shared_ptr<void> mark_of(const Event& event);
+  static void set_mark(Event& event, Stream& stream, std::shared_ptr<void> mark);
+  void count_host_kernels(uint64_t n) { host_kernels_.fetch_add(n, std::memory_order_relaxed); }
 
  private:
   friend HOLOGRAM_API int register_device(std::unique_ptr<Device> device);
@@ -127,12 +147,15 @@ class HOLOGRAM_API Device {
   std::atomic<uint32_t> next_stream_[2] = {};
   std::atomic<internal::Recorder*> recorder_{nullptr};
   std::atomic<uint64_t> done_epoch_{0};
+  std::atomic<uint64_t> host_kernels_{0};
 };
 
 // Adds a device under the next index, which it returns.
 HOLOGRAM_API int register_device(std::unique_ptr<Device> device);
-// Registers what this build has (the CPU today). Called by the first look at the registry; harmless
-// when called again.
+// Registers what this machine has of what this build knows: the CPU, always with index 0, then the
+// backends that HOLOGRAM_DEVICES names ("cpu,opencl"), in that order; where it is not set, those
+// whose hardware is an accelerator. Called by the first look at the registry; harmless when called
+// again.
 HOLOGRAM_API void register_builtin_devices();
 
 HOLOGRAM_API int device_count();

@@ -42,8 +42,13 @@ HOLOGRAM_API Buffer* allocate_deferred(Device& device, size_t nbytes);
 // HOLOGRAM_RECORDER_CHECK=1 runs every circuit op by op as well, on copies, and raises
 // Error(kInternal) where a single bit differs.
 HOLOGRAM_API bool is_deferring();
-// Runs what is recorded when it turns deferring off.
+// Runs what is recorded when it turns deferring off. Devices whose memory the host cannot touch
+// record in any case, and run each op at its call instead.
 HOLOGRAM_API void set_deferring(bool deferring);
+// Whether ops on the device's buffers are for the record functions.
+inline bool is_recording(const Device& device) {
+  return is_deferring() || !device.is_host_memory();
+}
 
 // An operand of a record. Exactly one of: memory (buffer set), a number (buffer null).
 struct RecordOperand {
@@ -183,6 +188,7 @@ struct RecorderStats {
   uint64_t plans = 0;          // cached now
   uint64_t bytes_moved = 0;    // by kernels
   uint64_t bytes_unfused = 0;  // what the ops one by one would have moved
+  uint64_t host_kernels = 0;   // of `kernels`: those the host ran, for want of one on the device
 };
 HOLOGRAM_API RecorderStats recorder_stats(Device& device);
 HOLOGRAM_API void reset_recorder_stats(Device& device);

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <type_traits>
@@ -18,7 +19,7 @@ namespace hologram {
 class Device;
 
 // An in-order queue on a device. Owned by its device and never destroyed, so it is passed by
-// reference. Today work runs as it is submitted, on the thread that submits it.
+// reference. Host devices run work as it is submitted, on the thread that submits it.
 class HOLOGRAM_API Stream {
  public:
   static constexpr int kPoolSize = 32;                  // per priority
@@ -97,6 +98,8 @@ class HOLOGRAM_API Event {
   std::atomic<Stream*> stream_{nullptr};
   std::atomic<uint64_t> sequence_{0};
   std::atomic<int64_t> nanoseconds_{0};
+  mutable std::mutex mutex_;
+  std::shared_ptr<void> mark_;  // what a device with queues of its own keeps here
 };
 
 }  // namespace hologram

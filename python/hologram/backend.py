@@ -23,6 +23,7 @@ class BackendType(enum.StrEnum):
     CPU = "cpu"
     CUDA = "cuda"
     METAL = "metal"
+    OPENCL = "opencl"
 
 
 def is_cuda_available() -> bool:

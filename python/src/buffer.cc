@@ -40,6 +40,8 @@ void from_numpy(BufferObject& self, nb::handle array) {
   const Tensor shaped(to.buffer(), host.shape(), to.dtype());
   const Unlocked unlocked(to.numel() >= kUnlockElements || is_pending(*to.buffer()));
   materialize(*to.buffer());
+  Device& device = to.buffer()->device();
+  if (!device.is_host_memory()) return copy_into(from_host(from, device), shaped);
   if (!may_share_bytes(bytes_of(from), all_bytes(*to.buffer()))) {
     copy(from, shaped.view());
     return;
@@ -65,13 +67,17 @@ void from_bytes(BufferObject& self, nb::handle data) {
   const BufferRef buffer = self.buffer;
   const Unlocked unlocked(view.len >= kUnlockElements || is_pending(*buffer));
   materialize(*buffer);
+  Device& device = buffer->device();
+  if (!device.is_host_memory()) {
+    device.copy_from_host(device.default_stream(), buffer->data(), view.buf, buffer->nbytes());
+    return;
+  }
   // The bytes may be the buffer's own.
   if (view.len != 0) std::memmove(buffer->data(), view.buf, static_cast<size_t>(view.len));
 }
 
 nb::bytes to_bytes(BufferObject& self) {
-  const Tensor from = self.tensor("to_bytes");
-  settle(from);
+  const Tensor from = host_tensor(self.tensor("to_bytes"));
   return nb::bytes(static_cast<const char*>(from.data()), from.nbytes());
 }
 
@@ -111,6 +117,7 @@ void fill_buffer(BufferObject& self, nb::handle value) {
   const Tensor to = self.tensor("fill");
   const Scalar number = parse_number(value);
   const Unlocked unlocked(to.numel() >= kUnlockElements || is_pending(*to.buffer()));
+  if (!to.buffer()->device().is_host_memory()) return fill_into(number, to);
   materialize(*to.buffer());
   fill(number, to.view());
 }
@@ -159,7 +166,8 @@ constexpr const char* kToNumpyDoc =
     R"(Return a NumPy array on this memory, without a copy; it keeps the memory alive.
 
 Waits for the work that writes the buffer. Later ops on it run at their calls, so that the array
-shows their results. bfloat16 needs ml_dtypes.)";
+shows their results. bfloat16 needs ml_dtypes. Memory that the processor cannot reach, as that of
+an OpenCL device, is copied: the array is read-only and shows what is there now.)";
 
 nb::object buffer_from_dlpack(nb::handle x) {
   TensorObject lent = import_dlpack(x, /*copy=*/false);

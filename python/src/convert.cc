@@ -218,8 +218,13 @@ std::vector<char> values_of(const Tensor& tensor, Dtype dtype) {
 
 }  // namespace
 
+// Arrays are made of memory of the host and lent as that: what lives elsewhere belongs to
+// executors.
 Device& default_device() {
-  static Device& chosen = device(default_backend());
+  static Device& chosen = []() -> Device& {
+    Device& wished = device(default_backend());
+    return wished.is_host_memory() ? wished : device(BackendType::kCpu);
+  }();
   return chosen;
 }
 

@@ -153,8 +153,13 @@ PyObject* dlpack_method(PyObject* self, PyObject* const* args, Py_ssize_t nargs,
 
 PyObject* dlpack_device_method(PyObject* self, PyObject*) {
   return guarded([&]() -> PyObject* {
-    if (const BufferObject* buffer = buffer_of(self)) buffer->check_alive("__dlpack_device__");
-    // All devices there are have host memory.
+    const BufferObject* buffer = buffer_of(self);
+    if (buffer != nullptr) buffer->check_alive("__dlpack_device__");
+    const BufferRef& memory = buffer != nullptr ? buffer->buffer : tensor_of(self)->tensor.buffer();
+    if (memory && !memory->device().is_host_memory()) {
+      const DLDevice device = dlpack_device(memory->device());
+      return Py_BuildValue("(ii)", static_cast<int>(device.device_type), int{device.device_id});
+    }
     static PyObject* const host = Py_BuildValue("(ii)", static_cast<int>(kDLCPU), 0);
     return nb::borrow(host).release().ptr();
   });

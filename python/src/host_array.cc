@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "dtype.h"
+#include "hologram/functions.h"
 #include "hologram/memory.h"
 #include "objects.h"
 
@@ -43,6 +44,18 @@ ExportMark mark_and_settle(const Tensor& tensor) {
   ExportMark mark(tensor.buffer());
   settle(tensor);
   return mark;
+}
+
+Tensor host_tensor(const Tensor& tensor) {
+  if (!tensor.buffer() || tensor.buffer()->device().is_host_memory()) {
+    settle(tensor);
+    return tensor;
+  }
+  const Unlocked unlocked;
+  Tensor copy = empty(tensor.shape(), tensor.dtype(), device(BackendType::kCpu));
+  materialize(copy);
+  read(tensor, copy.view());
+  return copy;
 }
 
 // --- In ----------------------------------------------------------------------------------------
@@ -129,6 +142,7 @@ namespace {
 // What a Py_buffer points at.
 struct Export {
   ExportMark mark;
+  BufferRef copy;  // of memory that the host cannot read
   std::vector<Py_ssize_t> shape;
   std::vector<Py_ssize_t> strides;
 };
@@ -146,8 +160,17 @@ bool is_fortran(const Tensor& tensor) {
   return true;
 }
 
-void fill_view(PyObject* self, const Tensor& tensor, bool readonly, Py_buffer* view, int flags) {
+void fill_view(PyObject* self, const Tensor& given, bool readonly, Py_buffer* view, int flags) {
   const auto asks = [&](int which) { return (flags & which) == which; };
+  const bool elsewhere = given.buffer() && !given.buffer()->device().is_host_memory();
+  if (asks(PyBUF_WRITABLE) && elsewhere) {
+    raise(PyExc_BufferError,
+          name_of_type(self) +
+              " is in memory of a device that the processor cannot reach; a view "
+              "is a read-only copy, and from_numpy() writes");
+  }
+  readonly = readonly || elsewhere;
+  const Tensor tensor = elsewhere ? host_tensor(given) : given;
   if (asks(PyBUF_WRITABLE) && readonly) {
     raise(PyExc_BufferError, name_of_type(self) + " is read-only; ask for a buffer that is not");
   }
@@ -165,6 +188,7 @@ void fill_view(PyObject* self, const Tensor& tensor, bool readonly, Py_buffer* v
   }
   auto exported = std::make_unique<Export>();
   exported->mark = mark_and_settle(tensor);
+  if (elsewhere) exported->copy = tensor.buffer();
   const auto size = static_cast<Py_ssize_t>(itemsize(tensor.dtype()));
   exported->shape.assign(tensor.shape().begin(), tensor.shape().end());
   for (const int64_t stride : tensor.strides()) exported->strides.push_back(stride * size);

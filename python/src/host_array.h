@@ -63,5 +63,8 @@ void run_with_gil(void (*work)(void*), void* context) noexcept;
 [[nodiscard]] ExportMark mark_and_settle(const Tensor& tensor);
 // materialize() with the GIL released where it has to wait.
 void settle(const Tensor& tensor);
+// The tensor where the host can read it: itself, with nothing recorded that touches it, or a copy
+// of what is in another device's memory.
+Tensor host_tensor(const Tensor& tensor);
 
 }  // namespace hologram::python

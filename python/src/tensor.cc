@@ -140,6 +140,17 @@ nb::tuple byte_strides(const TensorObject& self) {
 
 // A memoryview that owns nothing and whose reader lets go of it before its call returns.
 nb::object peek(const TensorObject& self) {
+  if (self.tensor.buffer() && !self.tensor.buffer()->device().is_host_memory()) {
+    // A copy to read: what was written there would be lost.
+    Tensor copy = host_tensor(self.tensor);
+    if (buffer_format(copy.dtype()) == nullptr) {
+      copy = Tensor(copy.buffer(), copy.shape(), copy.strides(), Dtype::kInt16, copy.offset());
+    }
+    nb::object memory =
+        nb::steal(PyMemoryView_FromObject(wrap(std::move(copy), /*readonly=*/true).ptr()));
+    if (!memory.is_valid()) raise_set();
+    return memory;
+  }
   settle(self.tensor);
   const char* format = buffer_format(self.tensor.dtype());
   if (format == nullptr) format = "h";

@@ -195,6 +195,17 @@ bool is_number_kind_above(const Scalar& number, Dtype dtype) {
   }
 }
 
+Tensor host_copy(const Tensor& t) {
+  const Tensor dense = contiguous(t);
+  Device& device = device_of(dense);
+  Tensor copy = fresh(dense.shape(), dense.dtype(), hologram::device(BackendType::kCpu));
+  materialize(copy);
+  if (dense.numel() == 0) return copy;
+  materialize(dense);
+  device.copy_to_host(device.default_stream(), copy.data(), dense.data(), dense.nbytes());
+  return copy;
+}
+
 Tensor copy_of(const Tensor& t, Dtype dtype) {
   Tensor copy = fresh(t.shape(), dtype, device_of(t));
   copy_into(t, copy);

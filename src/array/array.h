@@ -56,6 +56,9 @@ void check_result(const char* function, const Tensor& out);
 // Whether the number's kind (bool, integer, floating) is above the dtype's.
 bool is_number_kind_above(const Scalar& number, Dtype dtype);
 
+// The elements of a tensor in host memory, row-major; for devices whose memory the host cannot
+// read.
+Tensor host_copy(const Tensor& t);
 // A row-major copy.
 Tensor copy_of(const Tensor& t, Dtype dtype);
 

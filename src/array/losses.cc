@@ -12,7 +12,8 @@ namespace {
 // A class out of range has to be found at the call, not when the circuit runs.
 void check_classes(const Tensor& target, int64_t classes, int64_t ignored) {
   if (target.numel() == 0) return;
-  const Tensor flat = reshaped(target, {target.numel()});
+  const Tensor given = reshaped(target, {target.numel()});
+  const Tensor flat = device_of(given).is_host_memory() ? given : host_copy(given);
   materialize(flat);
   const auto* values = static_cast<const int64_t*>(flat.data());
   for (int64_t i = 0; i < target.numel(); ++i) {

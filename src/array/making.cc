@@ -7,6 +7,7 @@
 #include "hologram/error.h"
 #include "hologram/memory.h"
 #include "src/array/array.h"
+#include "src/array/tensor_call.h"
 #include "src/array/types.h"
 
 namespace hologram {
@@ -23,9 +24,14 @@ void check_kinds(const char* function, Dtype from, Dtype to) {
   }
 }
 
+void run_copy(CallFrame& frame) {
+  const View src = frame.view(), dst = frame.view();
+  copy(src, dst, frame.threads(dst.numel()));
+}
+
 // Both of dst's shape.
 void copy_same_shape(const Tensor& src, const Tensor& dst) {
-  if (is_deferring()) {
+  if (is_recording(device_of(dst))) {
     const RecordOperand out = array::record_operand(dst), in = array::record_operand(src);
     if (src.is_contiguous() && dst.is_contiguous()) {
       if (record_flat_copy(out, in, dst.numel())) return;
@@ -33,6 +39,12 @@ void copy_same_shape(const Tensor& src, const Tensor& dst) {
                            src.strides().data())) {
       return;
     }
+  }
+  if (!device_of(dst).is_host_memory()) {
+    array::TensorCall call;
+    call.view(src, Access::reads);
+    call.view(dst, Access::writes);
+    return call.run<&run_copy>("array_copy", 2.0 * static_cast<double>(dst.numel()));
   }
   materialize(src);
   materialize(dst);
@@ -56,7 +68,14 @@ Tensor from_host(const View& host, Device& device) {
   Tensor t = empty(Shape(shape), host.dtype, device);
   if (t.numel() == 0) return t;
   materialize(t);
-  copy(host, t.view());
+  if (device.is_host_memory()) {
+    copy(host, t.view());
+    return t;
+  }
+  const Tensor dense = empty(Shape(shape), host.dtype, hologram::device(BackendType::kCpu));
+  materialize(dense);
+  copy(host, dense.view());
+  device.copy_from_host(device.default_stream(), t.data(), dense.data(), t.nbytes());
   return t;
 }
 
@@ -80,7 +99,8 @@ void copy_into(const Tensor& src, const Tensor& dst) {
 void fill_into(const Scalar& value, const Tensor& dst) {
   array::check_result("fill_into", dst);
   if (dst.numel() == 0) return;
-  if (is_deferring() && !is_complex(dst.dtype())) {
+  Device& device = device_of(dst);
+  if (is_recording(device) && !is_complex(dst.dtype())) {
     const RecordOperand out = array::record_operand(dst);
     const RecordOperand number = array::record_number(value, compute_dtype(dst.dtype()));
     if (dst.is_contiguous()) {
@@ -92,6 +112,11 @@ void fill_into(const Scalar& value, const Tensor& dst) {
         return;
       }
     }
+  }
+  if (!device.is_host_memory()) {
+    const Tensor one = full({}, value, dst.dtype(), hologram::device(BackendType::kCpu));
+    materialize(one);
+    return copy_same_shape(array::broadcast(from_host(one.view(), device), dst.shape()), dst);
   }
   materialize(dst);
   fill(value, dst.view());
@@ -126,6 +151,7 @@ void read(const Tensor& tensor, const View& host) {
          ", the memory ", shape_text(shape));
   }
   if (tensor.numel() == 0) return;
+  if (!device_of(tensor).is_host_memory()) return copy(array::host_copy(tensor).view(), host);
   materialize(tensor);
   if (may_share_bytes(bytes_of(tensor.view()), bytes_of(host))) {
     const Tensor apart = array::copy_of(tensor, tensor.dtype());
@@ -146,8 +172,9 @@ Scalar item(const Tensor& tensor) {
   if (is_complex(dtype)) check_kinds("item", dtype, Dtype::kFloat64);
   if (dtype == Dtype::kBool) value = Scalar(false);
   if (is_integer(dtype)) value = Scalar(int64_t{0});
-  materialize(tensor);
-  convert(dtype, tensor.data(), value.dtype, &value.f64, 1);
+  const Tensor one = device_of(tensor).is_host_memory() ? tensor : array::host_copy(tensor);
+  materialize(one);
+  convert(dtype, one.data(), value.dtype, &value.f64, 1);
   return value;
 }
 

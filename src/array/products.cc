@@ -82,7 +82,7 @@ bool record_product(const Tensor& a, const Tensor& b, const Tensor& out) {
 void run(const Tensor& a, const Tensor& b, const Tensor& out) {
   if (out.numel() == 0) return;
   if (a.shape().back() == 0) return fill_into(Scalar(int64_t{0}), out);
-  if (is_deferring() && record_product(a, b, out)) return;
+  if (is_recording(device_of(out)) && record_product(a, b, out)) return;
   TensorCall call;
   call.view(a, Access::reads);
   call.view(b, Access::reads);

@@ -85,8 +85,8 @@ void run(Reduction op, const Tensor& in, uint64_t mask, const Tensor& out, const
   const int reduced = std::popcount(mask);
   const bool trailing =
       reduced == ndim || mask == (((uint64_t{1} << reduced) - 1) << (ndim - reduced));
-  if (reduced > 0 && trailing && !is_positional(op) && in.numel() != 0 && is_deferring() &&
-      in.is_contiguous() && out.is_contiguous()) {
+  if (reduced > 0 && trailing && !is_positional(op) && in.numel() != 0 &&
+      is_recording(device_of(in)) && in.is_contiguous() && out.is_contiguous()) {
     const int64_t rows = out.numel();
     if (record_reduction(op, record_operand(out), record_operand(in), rows, in.numel() / rows,
                          parameter)) {
@@ -233,7 +233,8 @@ void softmax_rows(const char* name, circuit::RowOp row, const Tensor& in, int di
     return softmax_rows(name, row, array::copy_of(in, in.dtype()), dim, out);
   }
   const int along = dim < 0 ? dim + ndim : dim;
-  if (is_deferring() && along == ndim - 1 && in.is_contiguous() && out.is_contiguous()) {
+  if (is_recording(array::device_of(in)) && along == ndim - 1 && in.is_contiguous() &&
+      out.is_contiguous()) {
     const RecordOperand operands[] = {array::record_operand(out), array::record_operand(in)};
     const int64_t cols = in.ndim() == 0 ? 1 : in.shape().back();
     if (record_rows(static_cast<int>(row), operands, 1, in.numel() / cols, cols)) return;

@@ -41,7 +41,7 @@ class TensorCall {
   // Runs a call of the catalogue. cost: rough nanoseconds on one thread, below 0: the row's.
   void run(const CallOp& op, double cost = -1) {
     if (cost < 0) cost = op.cost({op, words_.data()});
-    if (is_deferring() && record_call(op.number, operands_, words_, numbers_, cost)) return;
+    if (record_call(op.number, operands_, words_, numbers_, cost)) return;
     run_now(op.number);
   }
   void run(const char* name) { run(call_op(name)); }
@@ -52,7 +52,7 @@ class TensorCall {
                                                   CallFrame frame(arguments);
                                                   kFunction(frame);
                                                 }});
-    if (is_deferring() && record_call(kind, operands_, words_, numbers_, cost)) return;
+    if (record_call(kind, operands_, words_, numbers_, cost)) return;
     run_now(kind);
   }
 

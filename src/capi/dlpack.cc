@@ -41,6 +41,10 @@ struct Lent {
 template <class Managed>
 Managed* lend(const Tensor& tensor) {
   const BufferRef& buffer = tensor.buffer();
+  if (buffer && !buffer->device().is_host_memory()) {
+    fail(ErrorKind::kNotSupported, "to_dlpack: memory of ", buffer->device().name(),
+         " is not shared with other libraries; copy it to the CPU first");
+  }
   // In this order no op can be recorded between the two.
   ExportMark mark(buffer);
   if (buffer) materialize(*buffer);
@@ -212,7 +216,9 @@ Tensor borrow(Managed* managed) {
 
 DLDevice dlpack_device(const Device& device) {
   if (device.is_host_memory()) return {kDLCPU, 0};
-  const DLDeviceType type = device.kind() == BackendType::kCuda ? kDLCUDA : kDLMetal;
+  const DLDeviceType type = device.kind() == BackendType::kCuda    ? kDLCUDA
+                            : device.kind() == BackendType::kMetal ? kDLMetal
+                                                                   : kDLOpenCL;
   return {type, device.index() - hologram::device(device.kind()).index()};
 }
 

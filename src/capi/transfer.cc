@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <vector>
 
 #include "hologram/device.h"
 #include "hologram/functions.h"
@@ -23,6 +24,28 @@ char* settled_bytes(const BufferUse& used) {
   }
   materialize(used.buffer());
   return used.bytes();
+}
+
+// What lies in the memory of a device that the processor cannot reach goes through copies.
+void write_bytes(const BufferUse& used, const void* bytes, size_t nbytes) {
+  Device& device = used.buffer().device();
+  if (nbytes == 0) return;
+  if (device.is_host_memory()) {
+    std::memmove(settled_bytes(used), bytes, nbytes);  // they may be the buffer's own
+    return;
+  }
+  materialize(used.buffer());
+  device.copy_from_host(device.default_stream(), used.bytes(), bytes, nbytes);
+}
+void read_bytes(const BufferUse& used, void* bytes, size_t nbytes) {
+  Device& device = used.buffer().device();
+  if (nbytes == 0) return;
+  if (device.is_host_memory()) {
+    std::memmove(bytes, settled_bytes(used), nbytes);
+    return;
+  }
+  materialize(used.buffer());
+  device.copy_to_host(device.default_stream(), bytes, used.bytes(), nbytes);
 }
 
 int64_t nbytes_of(const BufferUse& used) {
@@ -87,8 +110,7 @@ int hologram_buffer_copy_from_bytes(uint64_t ex, uint64_t buf, const void* bytes
     const BufferUse used(buf, "buf");
     used.on(device).writable();
     check_nbytes(used, bytes, nbytes);
-    char* to = settled_bytes(used);
-    if (nbytes != 0) std::memmove(to, bytes, nbytes);  // they may be the buffer's own
+    write_bytes(used, bytes, nbytes);
   });
 }
 
@@ -98,8 +120,7 @@ int hologram_buffer_to_bytes(uint64_t ex, uint64_t buf, void* bytes, size_t nbyt
     const BufferUse used(buf, "buf");
     used.on(device);
     check_nbytes(used, bytes, nbytes);
-    const char* from = settled_bytes(used);
-    if (nbytes != 0) std::memmove(bytes, from, nbytes);
+    read_bytes(used, bytes, nbytes);
   });
 }
 
@@ -132,8 +153,7 @@ int hologram_buffer_copy_from_slice(uint64_t ex, uint64_t buf, const char* json,
     used.on(device).writable();
     not_null(json, "json", "a JSON array");
     const std::vector<char> bytes = parse_json({json, size}, used.dtype(), used.length());
-    char* to = settled_bytes(used);
-    if (!bytes.empty()) std::memcpy(to, bytes.data(), bytes.size());
+    write_bytes(used, bytes.data(), bytes.size());
   });
 }
 
@@ -144,7 +164,11 @@ int hologram_buffer_to_vec(uint64_t ex, uint64_t buf, char** json, size_t* size)
     used.on(device);
     not_null(json, "json", "a char*");
     size_t length = 0;
-    char* text = print_json(settled_bytes(used), used.dtype(), used.length(), &length);
+    const bool direct = used.buffer().device().is_host_memory();
+    std::vector<char> copy(direct ? 0 : static_cast<size_t>(nbytes_of(used)));
+    if (!direct) read_bytes(used, copy.data(), copy.size());
+    char* text = print_json(direct ? settled_bytes(used) : copy.data(), used.dtype(), used.length(),
+                            &length);
     if (size != nullptr) *size = length;
     *json = text;
   });

@@ -43,14 +43,15 @@ std::string size_text(size_t bytes) {
 }
 
 [[noreturn]] void out_of_memory(const Device& device, size_t nbytes) {
-  count_out_of_memory();
-  const MemoryStats s = memory_stats();
+  if (device.is_host_memory()) count_out_of_memory();
+  const MemoryStats s = device.memory_stats();
   fail(ErrorKind::kOutOfMemory, "out of memory: tried to allocate ", size_text(nbytes), " (",
        nbytes, " bytes) on ", device.name(), ":", device.index(), "; ",
        size_text(static_cast<size_t>(s.allocated_bytes.current)), " in use, ",
        size_text(static_cast<size_t>(s.cached_bytes)), " cached, limit ",
-       size_text(static_cast<size_t>(s.memory_limit)),
-       ". Free buffers, make the work smaller, or raise the limit (HOLOGRAM_MEMORY_LIMIT)");
+       size_text(static_cast<size_t>(s.memory_limit)), ". Free buffers, ",
+       device.is_host_memory() ? "make the work smaller, or raise the limit (HOLOGRAM_MEMORY_LIMIT)"
+                               : "or make the work smaller");
 }
 
 void count_allocated(ThreadCache* cache, size_t capacity, size_t nbytes) {
@@ -114,6 +115,9 @@ void small_release(ThreadCache* cache, Buffer* b) noexcept {
 Buffer* device_allocate(Device& device, size_t nbytes) {
   Buffer* b = take_header(device, nbytes);
   void* data = nbytes != 0 ? device.allocate_raw(nbytes) : nullptr;
+  // Values that recorded work alone needs, as below.
+  if (data == nullptr && nbytes != 0 && release_recorded(device))
+    data = device.allocate_raw(nbytes);
   if (data == nullptr && nbytes != 0) {
     give_header(b);
     out_of_memory(device, nbytes);

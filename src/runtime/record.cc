@@ -32,13 +32,23 @@ int64_t numel_of(int ndim, const int64_t* shape) {
   return n;
 }
 
+// On devices whose memory the host cannot touch there is no other way to run an op than to record
+// it: where execution is eager it runs before the call returns.
+template <class F>
+[[gnu::noinline, gnu::cold]] bool record_at_once(Device& device, F& f) {
+  if (device.is_host_memory() || !device.runs_plans() || !f(Recorder::of(device))) return false;
+  flush(device);
+  return true;
+}
+
 // Calls f(sink) for where this thread's records on the device go; false where they go nowhere.
 template <class F>
 [[gnu::always_inline]] inline bool with_sink(Device& device, F&& f) {
   if (Capture* capture = capturing()) [[unlikely]]
     return f(*capture);
-  Recorder* recorder = Recorder::recording(device);
-  return recorder != nullptr && f(*recorder);
+  if (Recorder* recorder = Recorder::recording(device)) [[likely]]
+    return f(*recorder);
+  return record_at_once(device, f);
 }
 
 // Records code over the given loops; operand 0 is the result.

@@ -243,6 +243,7 @@ class Recorder {
   std::vector<std::unique_ptr<OpenCircuit>> spare_;  // emptied, with their storage
   std::vector<circuit::CallSlot> call_slots_;        // of the call being appended
   uint64_t ops_recorded_ = 0;
+  uint64_t host_kernels_before_ = 0;  // of the device, when the counts began
   uint64_t next_epoch_ = 1;
   std::atomic<bool> pending_{false};  // whether anything is recorded that has not run
   std::atomic<bool> has_parted_{false};

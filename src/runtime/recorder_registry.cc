@@ -201,6 +201,7 @@ RecorderStats Recorder::stats() {
   {
     std::lock_guard lock(record_lock_);
     s.ops_recorded = ops_recorded_;
+    s.host_kernels = device_.host_kernels() - host_kernels_before_;
   }
   s.circuits = counts_.circuits.load(std::memory_order_relaxed);
   s.kernels = counts_.kernels.load(std::memory_order_relaxed);
@@ -216,6 +217,7 @@ void Recorder::reset_stats() {
   {
     std::lock_guard lock(record_lock_);
     ops_recorded_ = 0;
+    host_kernels_before_ = device_.host_kernels();
   }
   for (auto* count : {&counts_.circuits, &counts_.kernels, &counts_.hits, &counts_.misses,
                       &counts_.moved, &counts_.unfused}) {
@@ -329,10 +331,13 @@ void flush(Device& device) {
 }
 
 void mark_exported(Buffer& buffer) {
+  // Who has an address that the host cannot use looks at nothing behind the device's back.
+  if (!buffer.device().is_host_memory()) return;
   internal::Recorder::of(buffer.device()).mark_exported(&buffer);
 }
 
 void unmark_exported(Buffer& buffer) noexcept {
+  if (!buffer.device().is_host_memory()) return;
   if (internal::Recorder* recorder = internal::Recorder::find(buffer.device())) {
     recorder->unmark_exported(&buffer);
   }

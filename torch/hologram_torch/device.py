@@ -109,8 +109,8 @@ def _is_in_bad_fork() -> bool:
 
 
 def device_count() -> int:
-    """Return how many devices there are."""
-    return 1
+    """Return how many devices there are: the CPU, and what HOLOGRAM_DEVICES or the machine adds."""
+    return _C.device_count()
 
 
 def current_device() -> int:

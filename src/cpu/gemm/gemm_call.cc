@@ -196,7 +196,10 @@ bool record_gemm(const RecordGemm& given) {
     fail(ErrorKind::kInvalidArgument, "record_gemm: batch, m, n and k must not be negative, got ",
          g.batch, ", ", g.m, ", ", g.n, ", ", g.k);
   }
-  if (g.c.buffer == nullptr || !is_deferring() || !g.c.buffer->device().runs_plans()) return false;
+  if (g.c.buffer == nullptr || !is_recording(g.c.buffer->device()) ||
+      !g.c.buffer->device().runs_plans()) {
+    return false;
+  }
   if (g.dtype != Dtype::kFloat32 && g.dtype != Dtype::kFloat64) return false;
   if (std::strcmp(gemm_provider_name(g.dtype), cpu::builtin_gemm().name) != 0) return false;
   if (g.batch == 0 || g.m == 0 || g.n == 0) return true;

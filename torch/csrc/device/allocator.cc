@@ -37,7 +37,8 @@ void fill_stats(StatArray& array, const hologram::MemoryStat& s) {
 
 class Allocator final : public c10::DeviceAllocator {
  public:
-  c10::DataPtr allocate(size_t nbytes) override { return allocate_bytes(nbytes); }
+  // As PyTorch has it of allocators of devices: on the current one.
+  c10::DataPtr allocate(size_t nbytes) override { return allocate_bytes(nbytes, index_of({})); }
   c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
   void copy_data(void* dest, const void* src, std::size_t count) const override {
     std::memcpy(dest, src, count);
@@ -45,14 +46,14 @@ class Allocator final : public c10::DeviceAllocator {
   bool initialized() override { return true; }
   void emptyCache([[maybe_unused]] c10::MempoolId_t pool) override {
     flush_recorded();
-    hologram::empty_cache();
+    for (c10::DeviceIndex i = 0; i < device_count(); ++i) memory_device(i).empty_cache();
   }
   // What is recorded keeps its buffers, so no stream needs to.
   void recordStream(const c10::DataPtr&, c10::Stream) override {}
   // What is recorded gets its memory first, so that the numbers are those of the tensors there are.
-  DeviceStats getDeviceStats(c10::DeviceIndex) override {
+  DeviceStats getDeviceStats(c10::DeviceIndex index) override {
     flush_recorded();
-    const hologram::MemoryStats s = hologram::memory_stats();
+    const hologram::MemoryStats s = memory_device(index).memory_stats();
     DeviceStats stats;
     fill_stats(stats.allocated_bytes, s.allocated_bytes);
     fill_stats(stats.active_bytes, s.allocated_bytes);
@@ -66,12 +67,14 @@ class Allocator final : public c10::DeviceAllocator {
     stats.num_device_free = s.os_frees;
     return stats;
   }
-  void resetAccumulatedStats(c10::DeviceIndex) override {
-    hologram::reset_accumulated_memory_stats();
+  void resetAccumulatedStats(c10::DeviceIndex index) override {
+    memory_device(index).reset_accumulated_memory_stats();
   }
-  void resetPeakStats(c10::DeviceIndex) override { hologram::reset_peak_memory_stats(); }
-  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex) override {
-    const hologram::SystemMemory m = hologram::system_memory();
+  void resetPeakStats(c10::DeviceIndex index) override {
+    memory_device(index).reset_peak_memory_stats();
+  }
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex index) override {
+    const hologram::SystemMemory m = memory_device(index).memory_info();
     return {m.available, m.total};
   }
 };
@@ -169,14 +172,38 @@ c10::Allocator* device_allocator() { return g_allocator; }
 at::Allocator* host_allocator() { return g_host_allocator; }
 bool is_pinned_address(const void* pointer) { return g_host_allocator->holds(pointer); }
 
-hologram::Device& memory_device() {
-  static hologram::Device& cpu = hologram::device(hologram::BackendType::kCpu);
-  return cpu;
+hologram::Device& memory_device(c10::DeviceIndex index) {
+  static hologram::Device& cpu = hologram::device(0);
+  if (C10_LIKELY(index == 0)) return cpu;
+  check_index(index);
+  return hologram::device(index);
+}
+
+c10::DeviceIndex device_count() { return static_cast<c10::DeviceIndex>(hologram::device_count()); }
+
+void check_index(int64_t index) {
+  const c10::DeviceIndex count = device_count();
+  TORCH_CHECK(index >= 0 && index < count, "hologram: no device hologram:", index, "; there ",
+              count == 1 ? "is 1 (hologram:0)"
+                         : "are " + std::to_string(count) +
+                               " (hologram:0 to hologram:" + std::to_string(count - 1) + ")");
+}
+
+c10::DeviceIndex index_of(const std::optional<c10::Device>& wish) {
+  if (!wish.has_value() || !wish->has_index()) {
+    return static_cast<c10::DeviceIndex>(hologram::current_device());
+  }
+  if (wish->index() != 0) check_index(wish->index());
+  return wish->index();
+}
+
+bool is_host_device(c10::DeviceIndex index) {
+  return index < 0 || memory_device(index).is_host_memory();
 }
 
 void flush_recorded() {
   try {
-    hologram::flush(memory_device());
+    for (c10::DeviceIndex i = 0; i < device_count(); ++i) hologram::flush(memory_device(i));
   } catch (const std::exception& error) {
     rethrow_as_torch(error, 0);
   }

@@ -14,13 +14,10 @@ namespace {
 using at::Tensor;
 using c10::IntArrayRef;
 
-void check_options(std::optional<at::Layout> layout, std::optional<at::Device> wanted,
-                   std::optional<bool> pin_memory) {
+void check_options(std::optional<at::Layout> layout, std::optional<bool> pin_memory) {
   TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
   TORCH_CHECK_NOT_IMPLEMENTED(layout.value_or(c10::kStrided) == c10::kStrided,
                               "hologram: empty of layout ", *layout, " is not supported");
-  TORCH_CHECK(!wanted.has_value() || !wanted->has_index() || wanted->index() == 0,
-              "hologram: no device ", *wanted, "; there is 1 (hologram:0)");
 }
 
 // What torch.use_deterministic_algorithms asks of uninitialised memory.
@@ -31,7 +28,7 @@ void fill_if_deterministic(const Tensor& t) {
   }
   AliasScope scope;
   BelowAutograd guard;
-  Tensor cpu = scope.to_cpu(t);
+  Tensor cpu = is_host_index(t.device().index()) ? scope.to_cpu(t) : t;
   if (t.is_floating_point() || t.is_complex()) {
     cpu.fill_(std::numeric_limits<double>::quiet_NaN());
   } else {
@@ -43,11 +40,11 @@ void fill_if_deterministic(const Tensor& t) {
 Tensor empty(IntArrayRef size, std::optional<at::ScalarType> dtype,
              std::optional<at::Layout> layout, std::optional<at::Device> device,
              std::optional<bool> pin_memory, std::optional<at::MemoryFormat> format) {
-  check_options(layout, device, pin_memory);
+  check_options(layout, pin_memory);
   const at::ScalarType type = c10::dtype_or_default(dtype);
   Tensor result = format.has_value() && *format != at::MemoryFormat::Preserve
-                      ? make_formatted(size, type, *format)
-                      : make_tensor(size, type);
+                      ? make_formatted(size, type, *format, index_of(device))
+                      : make_tensor(size, type, index_of(device));
   fill_if_deterministic(result);
   return result;
 }
@@ -55,8 +52,8 @@ Tensor empty(IntArrayRef size, std::optional<at::ScalarType> dtype,
 Tensor empty_strided(IntArrayRef size, IntArrayRef stride, std::optional<at::ScalarType> dtype,
                      std::optional<at::Layout> layout, std::optional<at::Device> device,
                      std::optional<bool> pin_memory) {
-  check_options(layout, device, pin_memory);
-  Tensor result = make_strided(size, stride, c10::dtype_or_default(dtype));
+  check_options(layout, pin_memory);
+  Tensor result = make_strided(size, stride, c10::dtype_or_default(dtype), index_of(device));
   fill_if_deterministic(result);
   return result;
 }

@@ -24,53 +24,53 @@ bool is_pinned_address(const void* pointer);
 namespace {
 
 c10::Stream to_torch(const hologram::Stream& stream) {
-  return c10::Stream(c10::Stream::UNSAFE, device(), stream.id());
+  return c10::Stream(c10::Stream::UNSAFE,
+                     device(static_cast<c10::DeviceIndex>(stream.device().index())), stream.id());
 }
 
 hologram::Stream& from_torch(const c10::Stream& stream) {
   try {
-    return memory_device().stream(stream.id());
+    return memory_device(stream.device_index()).stream(stream.id());
   } catch (const std::exception& error) {
     rethrow_as_torch(error, 0);
   }
-}
-
-void check_index(c10::Device d) {
-  TORCH_CHECK(!d.has_index() || d.index() == 0, "hologram: no device ", d,
-              "; there is 1 (hologram:0)");
 }
 
 class Guard final : public c10::impl::DeviceGuardImplInterface {
  public:
   c10::DeviceType type() const override { return kDeviceType; }
   c10::Device exchangeDevice(c10::Device d) const override {
-    check_index(d);
-    return device();
+    const c10::Device before = getDevice();
+    setDevice(d);
+    return before;
   }
-  c10::Device getDevice() const override { return device(); }
-  void setDevice(c10::Device d) const override { check_index(d); }
-  void uncheckedSetDevice(c10::Device) const noexcept override {}
-  c10::DeviceIndex deviceCount() const noexcept override { return 1; }
+  c10::Device getDevice() const override { return device(index_of({})); }
+  void setDevice(c10::Device d) const override { hologram::set_current_device(index_of(d)); }
+  void uncheckedSetDevice(c10::Device d) const noexcept override {
+    try {
+      setDevice(d);
+    } catch (const std::exception&) {
+      // It was a device before, and devices stay.
+    }
+  }
+  c10::DeviceIndex deviceCount() const noexcept override { return device_count(); }
 
   c10::DeviceCapability getDeviceCapability(c10::Device) const override { return {}; }
 
   c10::Stream getStream(c10::Device d) const override {
-    check_index(d);
-    return to_torch(hologram::current_stream(0));
+    return to_torch(hologram::current_stream(index_of(d)));
   }
   c10::Stream getDefaultStream(c10::Device d) const override {
-    check_index(d);
-    return c10::Stream(c10::Stream::DEFAULT, device());
+    return c10::Stream(c10::Stream::DEFAULT, device(index_of(d)));
   }
   c10::Stream getStreamFromGlobalPool(c10::Device d, bool high_priority) const override {
     return getNewStream(d, high_priority ? -1 : 0);
   }
   c10::Stream getNewStream(c10::Device d, int priority) const override {
-    check_index(d);
-    return to_torch(memory_device().next_pool_stream(priority));
+    return to_torch(memory_device(index_of(d)).next_pool_stream(priority));
   }
   c10::Stream exchangeStream(c10::Stream stream) const override {
-    const c10::Stream previous = to_torch(hologram::current_stream(0));
+    const c10::Stream previous = to_torch(hologram::current_stream(stream.device_index()));
     hologram::set_current_stream(from_torch(stream));
     return previous;
   }
@@ -86,9 +86,9 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     flush_recorded();
     from_torch(stream).synchronize();
   }
-  void synchronizeDevice(const c10::DeviceIndex) const override {
+  void synchronizeDevice(const c10::DeviceIndex index) const override {
     flush_recorded();
-    memory_device().synchronize();
+    memory_device(index < 0 ? index_of({}) : index).synchronize();
   }
 #if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 15
   bool isStreamCapturing(const c10::Stream&) const override { return false; }
@@ -136,31 +136,40 @@ class Hooks final : public at::PrivateUse1HooksInterface {
   bool isAvailable() const override { return true; }
   bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
   void init() const override {}
-  c10::DeviceIndex deviceCount() const override { return 1; }
+  c10::DeviceIndex deviceCount() const override { return device_count(); }
   void setCurrentDevice(c10::DeviceIndex index) const override {
-    check_index(c10::Device(kDeviceType, index));
+    check_index(index);
+    hologram::set_current_device(index);
   }
-  c10::DeviceIndex getCurrentDevice() const override { return 0; }
+  c10::DeviceIndex getCurrentDevice() const override { return index_of({}); }
   c10::DeviceIndex exchangeDevice(c10::DeviceIndex index) const override {
+    const c10::DeviceIndex before = getCurrentDevice();
     setCurrentDevice(index);
-    return 0;
+    return before;
   }
-  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex) const override { return 0; }
+  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex index) const override {
+    return index < 0 ? getCurrentDevice() : exchangeDevice(index);
+  }
 
   bool isPinnedPtr(const void* pointer) const override { return is_pinned_address(pointer); }
   at::Allocator* getPinnedMemoryAllocator() const override { return host_allocator(); }
   c10::Device getDeviceFromPtr(void*) const override { return device(); }
 
   const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override {
-    check_index(c10::Device(kDeviceType, index));
+    if (index > 0) check_index(index);
     return default_generator();
   }
   at::Generator getNewGenerator(c10::DeviceIndex index) const override {
-    check_index(c10::Device(kDeviceType, index));
+    if (index > 0) check_index(index);
     return at::make_generator<PhiloxGenerator>();
   }
 
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t nbytes) const override {
+    if (!is_host_index(storage.device().index())) {
+      grow_storage(*storage.unsafeGetStorageImpl(), nbytes);
+      storage.unsafeGetStorageImpl()->set_nbytes(nbytes);
+      return;
+    }
     storage_bytes(*storage.unsafeGetStorageImpl());  // PyTorch copies what is there
     at::native::resize_bytes_cpu(storage.unsafeGetStorageImpl(), nbytes);
   }

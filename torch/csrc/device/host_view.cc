@@ -8,6 +8,8 @@ namespace hologram_torch {
 namespace {
 
 at::Tensor host_view(const at::Tensor& self) {
+  TORCH_CHECK(is_host_index(self.device().index()), "hologram: memory of ", self.device(),
+              " cannot be reached from the processor and is not shared; copy it with .cpu() first");
   AliasScope scope;
   return scope.to_cpu(self.detach());
 }

@@ -27,7 +27,7 @@ namespace py = pybind11;
 namespace {
 
 at::Generator generator_of(int64_t index) {
-  TORCH_CHECK(index == 0, "hologram: no device hologram:", index, "; there is 1 (hologram:0)");
+  hologram_torch::check_index(index);
   return hologram_torch::default_generator();
 }
 
@@ -50,8 +50,13 @@ py::dict device_properties(int index) {
   return result;
 }
 
+hologram::Device& current_device() {
+  return hologram_torch::memory_device(hologram_torch::index_of({}));
+}
+
+// Of the current device.
 py::dict recorder_stats() {
-  const hologram::RecorderStats s = hologram::recorder_stats(hologram_torch::memory_device());
+  const hologram::RecorderStats s = hologram::recorder_stats(current_device());
   py::dict result;
   result["ops_recorded"] = s.ops_recorded;
   result["circuits"] = s.circuits;
@@ -61,6 +66,7 @@ py::dict recorder_stats() {
   result["plans"] = s.plans;
   result["bytes_moved"] = s.bytes_moved;
   result["bytes_unfused"] = s.bytes_unfused;
+  result["host_kernels"] = s.host_kernels;
   return result;
 }
 
@@ -107,6 +113,7 @@ PYBIND11_MODULE(_C, m) {
     for (const hologram::OpInfo& row : hologram::ops()) rows.emplace_back(row.name);
     return rows;
   });
+  m.def("device_count", &hologram_torch::device_count);
   m.def("list_available_backends", &available_backends);
   m.def("get_backend",
         [] { return hologram::backend_name(hologram::device(hologram::current_device()).kind()); });
@@ -126,8 +133,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("begin_naming", &hologram_torch::begin_naming);
   m.def("end_naming", &hologram_torch::end_naming);
   m.def("recorder_stats", &recorder_stats);
-  m.def("reset_recorder_stats",
-        [] { hologram::reset_recorder_stats(hologram_torch::memory_device()); });
+  m.def("reset_recorder_stats", [] { hologram::reset_recorder_stats(current_device()); });
   hologram_torch::show_launches_to_profilers();
   hologram_torch::bind_tracing(m);
   m.def("device_properties", &device_properties, py::arg("index"));

@@ -83,6 +83,51 @@ void export_storage([[maybe_unused]] c10::StorageImpl& storage) {
 #endif
 }
 
+namespace {
+
+// Runs f(device, address of the storage's bytes).
+template <class F>
+void with_bytes(const c10::StorageImpl& storage, F&& f) {
+  hologram::Buffer* buffer = buffer_of(storage);
+  TORCH_INTERNAL_ASSERT(buffer != nullptr, "hologram: a storage of ", storage.device(),
+                        " is not in its memory");
+  settle_storage(const_cast<c10::StorageImpl&>(storage), *buffer);
+  try {
+    f(buffer->device(), static_cast<char*>(buffer->data()));
+  } catch (const std::exception& error) {
+    rethrow_as_torch(error, storage.nbytes());
+  }
+}
+
+}  // namespace
+
+void read_storage(const c10::StorageImpl& storage, size_t offset, void* to, size_t nbytes) {
+  if (nbytes == 0) return;
+  with_bytes(storage, [&](hologram::Device& device, const char* bytes) {
+    device.copy_to_host(device.default_stream(), to, bytes + offset, nbytes);
+  });
+}
+
+void write_storage(c10::StorageImpl& storage, size_t offset, const void* from, size_t nbytes) {
+  if (nbytes == 0) return;
+  with_bytes(storage, [&](hologram::Device& device, char* bytes) {
+    device.copy_from_host(device.default_stream(), bytes + offset, from, nbytes);
+  });
+}
+
+void grow_storage(c10::StorageImpl& storage, size_t nbytes) {
+  const size_t before = storage.nbytes();
+  if (nbytes <= before) return;
+  c10::DataPtr grown = allocate_bytes(nbytes, storage.device().index());
+  if (before != 0) {
+    with_bytes(storage, [&](hologram::Device& device, const char* bytes) {
+      device.copy_within(device.default_stream(), grown.get(), bytes, before);
+    });
+  }
+  storage.set_data_ptr_noswap(std::move(grown));
+  storage.set_nbytes(nbytes);
+}
+
 void adopt_memory(c10::DataPtr& data, size_t nbytes) {
   void* const address = data.get();
   void* const context = data.get_context();

@@ -12,7 +12,9 @@
 #include <c10/core/TensorImpl.h>
 #include <torch/version.h>
 
+#include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "device/object_pool.h"
 #include "dispatch/foreign_operators.h"
@@ -24,7 +26,7 @@
 namespace hologram_torch {
 
 inline constexpr c10::DeviceType kDeviceType = c10::DeviceType::PrivateUse1;
-inline c10::Device device() { return c10::Device(kDeviceType, 0); }
+inline c10::Device device(c10::DeviceIndex index = 0) { return c10::Device(kDeviceType, index); }
 inline bool is_ours(const at::Tensor& t) { return t.device().type() == kDeviceType; }
 
 // The one allocator of the device; its deleter is release_buffer, its context a hologram::Buffer.
@@ -36,10 +38,24 @@ void release_buffer(void* buffer);
 // Raises torch.OutOfMemoryError or what else fits the error just caught.
 [[noreturn]] void rethrow_as_torch(const std::exception& error, size_t nbytes);
 
-// The device our memory comes from, looked up once.
-hologram::Device& memory_device();
+// The library's device of an index; that of index 0 is looked up once. Raises for an index that
+// there is not.
+hologram::Device& memory_device(c10::DeviceIndex index = 0);
+// How many there are; the library's numbering is PyTorch's.
+c10::DeviceIndex device_count();
+// Raises for an index that there is not.
+void check_index(int64_t index);
+// The device that a wish means: the current one where it has no index. Raises for one that there is
+// not.
+c10::DeviceIndex index_of(const std::optional<c10::Device>& wish);
 
-// Runs everything recorded; errors are PyTorch's.
+// Whether the host can read the memory of an index. Index 0 is the CPU.
+[[gnu::cold]] bool is_host_device(c10::DeviceIndex index);
+inline bool is_host_index(c10::DeviceIndex index) {
+  return C10_LIKELY(index == 0) || is_host_device(index);
+}
+
+// Runs everything recorded on every device; errors are PyTorch's.
 void flush_recorded();
 
 // Whether PyTorch asks us before foreign code gets an address (2.13 on). Only then may work wait.
@@ -150,32 +166,33 @@ inline c10::DispatchKeySet dense_keys() {
 }
 
 // Undefined memory. Throws c10::OutOfMemoryError.
-inline c10::DataPtr allocate_bytes(size_t nbytes) {
-  if (C10_UNLIKELY(nbytes == 0)) return c10::DataPtr(nullptr, device());
+inline c10::DataPtr allocate_bytes(size_t nbytes, c10::DeviceIndex index = 0) {
+  if (C10_UNLIKELY(nbytes == 0)) return c10::DataPtr(nullptr, device(index));
   try {
-    hologram::Buffer* buffer = hologram::allocate_buffer(memory_device(), nbytes);
-    return c10::DataPtr(buffer->data(), buffer, &release_buffer, device());
+    hologram::Buffer* buffer = hologram::allocate_buffer(memory_device(index), nbytes);
+    return c10::DataPtr(buffer->data(), buffer, &release_buffer, device(index));
   } catch (const std::exception& error) {
     rethrow_as_torch(error, nbytes);
   }
 }
 
 // Where execution is deferred, memory that is there when it is needed; otherwise the same.
-inline c10::DataPtr promise_bytes(size_t nbytes) {
-  if (!is_deferring() || C10_UNLIKELY(nbytes == 0)) return allocate_bytes(nbytes);
+inline c10::DataPtr promise_bytes(size_t nbytes, c10::DeviceIndex index = 0) {
+  if (!is_deferring() || C10_UNLIKELY(nbytes == 0)) return allocate_bytes(nbytes, index);
   notice_foreign_operators();
   try {
-    hologram::Buffer* buffer = hologram::allocate_deferred(memory_device(), nbytes);
-    return c10::DataPtr(kNowhere, buffer, &release_buffer, device());
+    hologram::Buffer* buffer = hologram::allocate_deferred(memory_device(index), nbytes);
+    return c10::DataPtr(kNowhere, buffer, &release_buffer, device(index));
   } catch (const std::exception& error) {
     rethrow_as_torch(error, nbytes);
   }
 }
 
-inline c10::intrusive_ptr<c10::StorageImpl> make_storage(size_t nbytes) {
+inline c10::intrusive_ptr<c10::StorageImpl> make_storage(size_t nbytes,
+                                                         c10::DeviceIndex index = 0) {
   auto storage = c10::make_intrusive<Pooled<c10::StorageImpl, PlaceKind::kStorage>>(
       c10::StorageImpl::use_byte_size_t(), c10::SymInt(static_cast<int64_t>(nbytes)),
-      promise_bytes(nbytes), device_allocator(), /*resizable=*/true);
+      promise_bytes(nbytes, index), device_allocator(), /*resizable=*/true);
   watch(*storage);
   return storage;
 }
@@ -203,28 +220,41 @@ inline c10::intrusive_ptr<c10::TensorImpl> make_impl(c10::intrusive_ptr<c10::Sto
       c10::TensorImpl::VIEW, c10::Storage(std::move(storage)), dense_keys(), dtype);
 }
 
-// A contiguous tensor of undefined contents.
-inline at::Tensor make_tensor(c10::IntArrayRef sizes, c10::ScalarType dtype) {
+// A contiguous tensor of undefined contents. As with all below, of the device of that index.
+inline at::Tensor make_tensor(c10::IntArrayRef sizes, c10::ScalarType dtype,
+                              c10::DeviceIndex index = 0) {
   const caffe2::TypeMeta meta = c10::scalarTypeToTypeMeta(dtype);
-  auto impl = make_impl(make_storage(contiguous_nbytes(sizes, meta.itemsize())), meta);
+  auto impl = make_impl(make_storage(contiguous_nbytes(sizes, meta.itemsize()), index), meta);
   if (sizes.size() != 1 || sizes[0] != 0) impl->set_sizes_contiguous(sizes);
   return at::Tensor(std::move(impl));
 }
 
 // A tensor of these sizes and (non-negative) strides, undefined contents.
-at::Tensor make_strided(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype);
+at::Tensor make_strided(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype,
+                        c10::DeviceIndex index = 0);
 
 // empty_like with preserve_format: the strides of a dense tensor, else as dense as can be in the
-// same order of dimensions.
+// same order of dimensions. On the device of t.
 at::Tensor make_like_any(const at::Tensor& t, c10::ScalarType dtype);
 
 inline at::Tensor make_like(const at::Tensor& t, c10::ScalarType dtype) {
-  if (C10_LIKELY(t.is_contiguous())) return make_tensor(t.sizes(), dtype);
+  if (C10_LIKELY(t.is_contiguous()))
+    return make_tensor(t.sizes(), dtype, std::max<c10::DeviceIndex>(t.device().index(), 0));
   return make_like_any(t, dtype);
 }
 inline at::Tensor make_like(const at::Tensor& t) { return make_like(t, t.scalar_type()); }
 
 // empty.memory_format of an explicit format.
-at::Tensor make_formatted(c10::IntArrayRef sizes, c10::ScalarType dtype, c10::MemoryFormat format);
+at::Tensor make_formatted(c10::IntArrayRef sizes, c10::ScalarType dtype, c10::MemoryFormat format,
+                          c10::DeviceIndex index = 0);
+
+// --- Memory that the host cannot read ----------------------------------------------------------
+
+// Bytes of a storage to the host and back, and from one storage to another of the same device,
+// behind all that is recorded. Any number up to the storage's. Raise PyTorch's errors.
+void read_storage(const c10::StorageImpl& storage, size_t offset, void* to, size_t nbytes);
+void write_storage(c10::StorageImpl& storage, size_t offset, const void* from, size_t nbytes);
+// Makes a storage of such a device hold at least `nbytes`, the old ones kept.
+void grow_storage(c10::StorageImpl& storage, size_t nbytes);
 
 }  // namespace hologram_torch

@@ -53,7 +53,12 @@ void prepare_growth(const c10::Storage& storage, const Tensor& t, IntArrayRef si
   const size_t needed = stride.size() == size.size()
                             ? at::detail::computeStorageNbytes(size, stride, t.itemsize(), first)
                             : at::detail::computeStorageNbytesContiguous(size, t.itemsize(), first);
-  if (needed > storage.nbytes()) storage_bytes(*storage.unsafeGetStorageImpl());
+  if (needed <= storage.nbytes()) return;
+  if (is_host_index(storage.device().index())) {
+    storage_bytes(*storage.unsafeGetStorageImpl());
+  } else if (storage.resizable()) {
+    grow_storage(*storage.unsafeGetStorageImpl(), needed);
+  }
 }
 
 const Tensor& resize_(const Tensor& self, IntArrayRef size,
@@ -70,7 +75,7 @@ const Tensor& resize_output_(const Tensor& self, IntArrayRef size, at::Device wa
 }
 
 Tensor& set_(Tensor& self) {
-  auto storage = make_storage(0);
+  auto storage = make_storage(0, self.device().index());
   self.unsafeGetTensorImpl()->set_storage_and_dtype(c10::Storage(std::move(storage)), self.dtype());
   self.unsafeGetTensorImpl()->set_storage_offset(0);
   self.unsafeGetTensorImpl()->set_sizes_contiguous({0});

@@ -8,6 +8,7 @@
 #include <ATen/quantized/QTensorImpl.h>
 #include <c10/core/CPUAllocator.h>
 
+#include <algorithm>
 #include <cstring>
 #include <exception>
 
@@ -77,6 +78,17 @@ c10::intrusive_ptr<StorageImpl> AliasScope::alias_storage(const c10::Storage& st
   for (const Pair& pair : pairs_) {
     if (pair.original == original) return pair.alias;
   }
+  const c10::DeviceIndex index = original->device().index();
+  if (index_ < 0) index_ = index;
+  if (C10_UNLIKELY(!is_host_index(index))) {
+    const size_t nbytes = original->nbytes();
+    auto copy = c10::make_intrusive<StorageImpl>(
+        StorageImpl::use_byte_size_t(), c10::SymInt(static_cast<int64_t>(nbytes)),
+        c10::GetCPUAllocator()->allocate(nbytes), c10::GetCPUAllocator(), original->resizable());
+    read_storage(*original, 0, copy->mutable_data(), nbytes);
+    pairs_.push_back({original, copy, /*copied=*/true});
+    return copy;
+  }
   char* const bytes = storage_bytes(*original);
   c10::raw::intrusive_ptr::incref(original);
   c10::DataPtr data(bytes, static_cast<c10::intrusive_ptr_target*>(original), &release_storage,
@@ -122,6 +134,13 @@ c10::intrusive_ptr<StorageImpl> AliasScope::device_storage(const c10::Storage& c
       return c10::intrusive_ptr<StorageImpl>::reclaim_copy(pair.original);
     }
   }
+  if (C10_UNLIKELY(!is_host_index(index()))) {
+    auto made = make_storage(from->nbytes(), index());
+    write_storage(*made, 0, from->data(), from->nbytes());
+    pairs_.push_back(
+        {made.get(), c10::intrusive_ptr<StorageImpl>::reclaim_copy(from), /*copied=*/true});
+    return made;
+  }
   // Memory of the CPU allocator's: the new storage owns the old one.
   c10::raw::intrusive_ptr::incref(from);
   c10::DataPtr data(from->mutable_data(), static_cast<c10::intrusive_ptr_target*>(from),
@@ -143,17 +162,17 @@ at::Tensor AliasScope::to_device(at::Tensor result) {
   TensorImpl* impl = result.unsafeGetTensorImpl();
   const c10::Storage& storage = impl->unsafe_storage();
   // The usual fresh result has no other owner: change its device and keep the objects.
-  if (C10_LIKELY(result.use_count() == 1 && storage.use_count() == 1 &&
+  if (C10_LIKELY(is_host_index(index()) && result.use_count() == 1 && storage.use_count() == 1 &&
                  impl->allow_tensor_metadata_change())) {
     StorageImpl* s = storage.unsafeGetStorageImpl();
     c10::DataPtr& data = s->_mutable_data_ptr_no_checks();
-    data.unsafe_set_device(device());
+    data.unsafe_set_device(device(index()));
     if (kCanDefer && s->allocator() == c10::GetCPUAllocator() && !is_watched(*s)) {
       adopt_memory(data, s->nbytes());
       watch(*s);
     }
     s->set_allocator(device_allocator());
-    impl->_change_backend_component_keys(device());
+    impl->_change_backend_component_keys(device(index()));
     impl->set_storage_keep_dtype(c10::Storage(storage));
     if (c10::InferenceMode::is_enabled() != impl->is_inference()) {
       // Made below autograd in the same mode as the call itself: cannot differ.
@@ -179,7 +198,12 @@ void AliasScope::adopt_changes(const at::Tensor& original, const at::Tensor& ali
   StorageImpl* to_storage = to->unsafe_storage().unsafeGetStorageImpl();
   StorageImpl* from_storage = from->unsafe_storage().unsafeGetStorageImpl();
   const c10::DataPtr& data = from_storage->_mutable_data_ptr_no_checks();
-  if (data.get_context() != static_cast<c10::intrusive_ptr_target*>(to_storage)) {
+  const auto copied = std::find_if(pairs_.begin(), pairs_.end(), [&](const Pair& pair) {
+    return pair.copied && pair.alias.get() == from_storage && pair.original == to_storage;
+  });
+  if (C10_UNLIKELY(copied != pairs_.end())) {
+    copied->written = true;
+  } else if (data.get_context() != static_cast<c10::intrusive_ptr_target*>(to_storage)) {
     bool known = false;
     for (const Pair& pair : pairs_) {
       known = known || (pair.alias.get() == from_storage && pair.original == to_storage);
@@ -207,6 +231,16 @@ void AliasScope::adopt_changes(const at::Tensor& original, const at::Tensor& ali
   // A kernel may leave its result conjugated or negated lazily.
   if (to->is_conj() != from->is_conj()) to->_set_conj(from->is_conj());
   if (to->is_neg() != from->is_neg()) to->_set_neg(from->is_neg());
+}
+
+void AliasScope::write_back() {
+  for (Pair& pair : pairs_) {
+    if (C10_LIKELY(!pair.copied || !pair.written)) continue;
+    // The kernel may have resized it, in memory of its own.
+    const size_t nbytes = pair.alias->nbytes();
+    if (nbytes > pair.original->nbytes()) grow_storage(*pair.original, nbytes);
+    write_storage(*pair.original, 0, pair.alias->data(), nbytes);
+  }
 }
 
 // --- Sparse, quantized, nested ----------------------------------------------------------------
@@ -262,7 +296,8 @@ at::Tensor AliasScope::special_to_device(const at::Tensor& t) {
   if (t.key_set().has(DispatchKey::SparseCsrCPU)) {
     auto* from = static_cast<at::SparseCsrTensorImpl*>(t.unsafeGetTensorImpl());
     auto impl = c10::make_intrusive<at::SparseCsrTensorImpl>(
-        DispatchKeySet(DispatchKey::SparseCsrPrivateUse1), device(), from->layout(), from->dtype());
+        DispatchKeySet(DispatchKey::SparseCsrPrivateUse1), device(index()), from->layout(),
+        from->dtype());
     impl->set_member_tensors(to_device(from->compressed_indices()),
                              to_device(from->plain_indices()), to_device(from->values()),
                              from->sizes());

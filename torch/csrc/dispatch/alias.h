@@ -9,8 +9,9 @@
 namespace hologram_torch {
 
 // Turns the tensors of one call into CPU tensors that share their memory, and its results back.
-// Each storage is aliased once, so arguments that overlap still overlap. A scope belongs to one
-// thread and one call.
+// Each storage is aliased once, so arguments that overlap still overlap. What the host cannot read
+// is copied to the host, and back where adopt_changes() says that it was written. A scope belongs
+// to one thread and one call.
 class AliasScope {
  public:
   AliasScope() = default;
@@ -19,7 +20,7 @@ class AliasScope {
   // A kernel that kept an alias reads and writes the memory when it likes.
   ~AliasScope() {
     for (const Pair& pair : pairs_) {
-      if (C10_UNLIKELY(pair.alias.use_count() > 1)) keep_exported(*pair.original);
+      if (C10_UNLIKELY(pair.alias.use_count() > 1 && !pair.copied)) keep_exported(*pair.original);
     }
   }
 
@@ -35,14 +36,24 @@ class AliasScope {
   // views an argument; otherwise takes the CPU memory over, without a copy.
   at::Tensor to_device(at::Tensor result);
 
+  // The device of the results: that of the first tensor aliased, until told.
+  c10::DeviceIndex index() const { return std::max<c10::DeviceIndex>(index_, 0); }
+  bool has_index() const { return index_ >= 0; }
+  void set_index(c10::DeviceIndex index) { index_ = index; }
+
   // After the kernel has written `alias`, an alias of `original`: hands on what changed besides
   // the elements (storage grown, sizes, strides, sparse members).
   void adopt_changes(const at::Tensor& original, const at::Tensor& alias);
+  // Copies what was written back to devices whose memory the host cannot touch. Once, after all
+  // else.
+  void write_back();
 
  private:
   struct Pair {
     c10::StorageImpl* original;
     c10::intrusive_ptr<c10::StorageImpl> alias;
+    bool copied = false;  // the alias is a copy
+    bool written = false;
   };
 
   static void keep_exported(c10::StorageImpl& original) noexcept;
@@ -52,6 +63,7 @@ class AliasScope {
   at::Tensor special_to_device(const at::Tensor& t);
   void adopt_special(const at::Tensor& original, const at::Tensor& alias);
 
+  c10::DeviceIndex index_ = -1;
   c10::SmallVector<Pair, 6> pairs_;
 };
 

@@ -17,10 +17,10 @@ using c10::DispatchKey;
 using c10::IValue;
 using torch::jit::Stack;
 
-[[noreturn]] void mixed_devices(const OpInfo& info, c10::Device other) {
+[[noreturn]] void mixed_devices(const OpInfo& info, c10::Device ours, c10::Device other) {
   TORCH_CHECK(false,
               "Expected all tensors to be on the same device, but found at least two devices, ",
-              device(), " and ", other, "! (when checking arguments of ", info.name, ")");
+              ours, " and ", other, "! (when checking arguments of ", info.name, ")");
 }
 
 [[noreturn]] void no_cpu_kernel(const OpInfo& info, DispatchKey key) {
@@ -54,6 +54,7 @@ class FallbackCall {
         case ArgKind::kDevice:
           if (value.isDevice()) {
             if (value.toDevice().type() == kDeviceType) {
+              scope_.set_index(index_of(value.toDevice()));
               value = c10::Device(c10::DeviceType::CPU);
             } else {
               stays_ = true;
@@ -70,7 +71,8 @@ class FallbackCall {
       }
     }
     // Only now is it known that something else is ours.
-    if (stranger_ != nullptr) mixed_devices(info_, *stranger_);
+    if (stranger_ != nullptr) mixed_devices(info_, device(index_), *stranger_);
+    if (!scope_.has_index()) scope_.set_index(index_of({}));
   }
 
   void restore_results() {
@@ -89,6 +91,7 @@ class FallbackCall {
         }
       }
     }
+    scope_.write_back();
     const size_t count = info_.returns.size();
     const size_t begin = stack_->size() - count;
     for (size_t i = 0; i < count; ++i) {
@@ -121,7 +124,14 @@ class FallbackCall {
   // Whether t is to be aliased; notes tensors of other devices.
   bool is_argument_ours(const ArgInfo& arg, const at::Tensor& t) {
     if (!t.defined()) return false;
-    if (is_ours(t)) return true;
+    if (is_ours(t)) {
+      const c10::DeviceIndex index = t.device().index();
+      if (index_ < 0) index_ = index;
+      if (C10_LIKELY(index == index_)) return true;
+      stranger_storage_ = t.device();
+      stranger_ = &stranger_storage_;
+      return false;
+    }
     if (arg.cpu_fine && t.is_cpu()) return false;
     // A number on the CPU may stand beside tensors of any device, but not be written.
     if (t.is_cpu() && t.dim() == 0 && !arg.written) return false;
@@ -223,7 +233,8 @@ class FallbackCall {
   std::vector<std::pair<c10::TensorImpl*, at::Tensor>> originals_;
   c10::Device stranger_storage_{c10::DeviceType::CPU};
   const c10::Device* stranger_ = nullptr;
-  bool stays_ = false;  // results were asked for on another device
+  c10::DeviceIndex index_ = -1;  // of the tensors of ours
+  bool stays_ = false;           // results were asked for on another device
 };
 
 constexpr int slot_of(DispatchKey key) {

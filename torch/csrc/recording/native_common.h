@@ -45,10 +45,15 @@ inline bool has_exactly(c10::DispatchKeySet keys, c10::DispatchKey key) {
   return (keys & kStorageKeys) == c10::DispatchKeySet(key);
 }
 
-// Dense memory of ours with nothing lazy about it: the elements are what the bytes say.
-inline bool is_plain(const c10::TensorImpl* t) {
+// Dense memory of ours with nothing lazy about it: the elements are what the bytes say. On any
+// device: for what records, and does not look.
+inline bool is_dense(const c10::TensorImpl* t) {
   return has_exactly(t->key_set(), c10::DispatchKey::PrivateUse1);
 }
+// Whether the host can read the elements where they are.
+inline bool is_on_host(const c10::TensorImpl* t) { return is_host_index(t->device().index()); }
+// Both.
+inline bool is_plain(const c10::TensorImpl* t) { return is_dense(t) && is_on_host(t); }
 inline bool is_plain(const at::Tensor& t) { return is_plain(t.unsafeGetTensorImpl()); }
 
 // Whether an optional argument is there.

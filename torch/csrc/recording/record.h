@@ -15,13 +15,15 @@ namespace hologram_torch {
 // The buffer of a tensor whose ops may wait, or null: memory of others, addresses handed out.
 inline hologram::Buffer* recordable_buffer(const c10::TensorImpl* t) {
   const c10::StorageImpl& storage = *t->unsafe_storage().unsafeGetStorageImpl();
-  return is_watched(storage) ? buffer_of(storage) : nullptr;
+  if (C10_LIKELY(is_watched(storage))) return buffer_of(storage);
+  // Whoever has an address that the host cannot use does nothing with it behind our back.
+  return is_on_host(t) ? nullptr : buffer_of(storage);
 }
 
 // The same for a tensor that the op writes: its address is hidden where the op may wait.
 inline hologram::Buffer* recordable_result(const c10::TensorImpl* t) {
   const c10::StorageImpl& storage = *t->unsafe_storage().unsafeGetStorageImpl();
-  if (C10_UNLIKELY(!is_watched(storage))) return nullptr;
+  if (C10_UNLIKELY(!is_watched(storage))) return recordable_buffer(t);
   hologram::Buffer* buffer = buffer_of(storage);
   if (C10_UNLIKELY(data_ptr_of(storage).get() != kNowhere) && buffer != nullptr && is_deferring()) {
     notice_foreign_operators();

@@ -92,7 +92,8 @@ c10::SmallVector<int, 8> order_dimensions(const Inputs& inputs, IntArrayRef shap
   return order;
 }
 
-at::Tensor make_result(const Inputs& inputs, IntArrayRef shape, ScalarType type) {
+at::Tensor make_result(const Inputs& inputs, IntArrayRef shape, ScalarType type,
+                       c10::DeviceIndex index) {
   if (inputs.same_shape) {
     bool contiguous = true, channels_last = true, dense = true;
     const Input& first = inputs.list[0];
@@ -101,11 +102,11 @@ at::Tensor make_result(const Inputs& inputs, IntArrayRef shape, ScalarType type)
       channels_last = channels_last && input.channels_last;
       dense = dense && input.dense && input.strides == first.strides;
     }
-    if (contiguous) return make_tensor(shape, type);
-    if (channels_last) return make_formatted(shape, type, c10::MemoryFormat::ChannelsLast);
-    if (dense) return make_strided(shape, first.strides, type);
+    if (contiguous) return make_tensor(shape, type, index);
+    if (channels_last) return make_formatted(shape, type, c10::MemoryFormat::ChannelsLast, index);
+    if (dense) return make_strided(shape, first.strides, type, index);
   }
-  if (shape.size() < 2) return make_tensor(shape, type);
+  if (shape.size() < 2) return make_tensor(shape, type, index);
   const auto order = order_dimensions(inputs, shape);
   DimVector strides(shape.size());
   int64_t next = 1;
@@ -116,7 +117,7 @@ at::Tensor make_result(const Inputs& inputs, IntArrayRef shape, ScalarType type)
     next *= shape[d];
     contiguous = contiguous && d == shape.size() - 1 - k;
   }
-  return contiguous ? make_tensor(shape, type) : make_strided(shape, strides, type);
+  return contiguous ? make_tensor(shape, type, index) : make_strided(shape, strides, type, index);
 }
 
 // --- Types -------------------------------------------------------------------------------------
@@ -180,7 +181,7 @@ Inputs describe(Rule rule, const Operand* operands, int arity, IntArrayRef shape
 bool run_general(Rule rule, const Operand* operands, int arity, Target& target) {
   const TensorImpl* tensors[kMaxArity];
   int count = 0;
-  bool ours = false;
+  c10::DeviceIndex index = -1;  // of those of ours
   for (int k = 0; k < arity; ++k) {
     if (operands[k].number != nullptr) {
       const c10::Scalar& number = *operands[k].number;
@@ -189,15 +190,18 @@ bool run_general(Rule rule, const Operand* operands, int arity, Target& target) 
     }
     if (!operands[k].tensor->defined()) return false;
     const TensorImpl* t = operands[k].tensor->unsafeGetTensorImpl();
-    if (is_plain(t)) {
-      ours = true;
+    if (is_dense(t)) {
+      const c10::DeviceIndex own = t->device().index();
+      if (index >= 0 && own != index) return false;
+      index = own;
     } else if (!is_cpu_number(t)) {
       return false;
     }
     if (!operands[k].promotes && t->dtype().toScalarType() != ScalarType::Bool) return false;
     tensors[count++] = t;
   }
-  if (!ours) return false;
+  if (index < 0) return false;
+  const bool on_host = is_host_index(index);
 
   const ScalarType common = common_type(rule, operands, arity);
   const int code = common == ScalarType::Undefined ? kNoDtype : dtype_code(common);
@@ -238,10 +242,11 @@ bool run_general(Rule rule, const Operand* operands, int arity, Target& target) 
     const bool widens = half && operand.promotes && type != common && !exact_in_half(type);
     if (widens && t->dim() > 0) return false;
     const bool is_rounded = widens && rounds;
-    if (is_plain(t) && !is_rounded) {
+    if (is_dense(t) && !is_rounded) {
       in[k].tensor = t;
       continue;
     }
+    if (is_dense(t) && !on_host) return false;
     hologram::convert(static_cast<Dtype>(dtype_code(type)), read_pointer(t), compute, in[k].number,
                       1);
     if (is_rounded) round_to(common, in[k].number);
@@ -249,7 +254,10 @@ bool run_general(Rule rule, const Operand* operands, int arity, Target& target) 
 
   if (target.given != nullptr) {
     const TensorImpl* given = target.given->unsafeGetTensorImpl();
-    if (!is_plain(given) || given->sizes() != IntArrayRef(shape)) return false;
+    if (!is_dense(given) || given->device().index() != index ||
+        given->sizes() != IntArrayRef(shape)) {
+      return false;
+    }
     const ScalarType type = given->dtype().toScalarType();
     const int given_code = dtype_code(type);
     if (given_code < 0 || hologram::is_complex(static_cast<Dtype>(given_code))) return false;
@@ -264,18 +272,23 @@ bool run_general(Rule rule, const Operand* operands, int arity, Target& target) 
     }
   } else {
     if ((rule.traits & kContiguousResult) != 0) {
-      target.fresh = make_tensor(shape, result);
+      target.fresh = make_tensor(shape, result, index);
     } else {
-      target.fresh = make_result(describe(rule, operands, arity, shape, common), shape, result);
+      target.fresh =
+          make_result(describe(rule, operands, arity, shape, common), shape, result, index);
     }
   }
   target.settle();
   const at::Tensor& out = target.given != nullptr ? *target.given : target.fresh;
   const int64_t n = out.numel();
   if (n == 0) return true;
-  if (target.batch == nullptr && is_deferring() &&
+  if ((target.batch == nullptr || !on_host) && (is_deferring() || !on_host) &&
       record_broadcast(rule.op, compute, in, arity, out.unsafeGetTensorImpl())) {
     return true;
+  }
+  if (!on_host) {
+    target.fresh.reset();
+    return false;
   }
   View views[kMaxArity];
   for (int k = 0; k < arity; ++k) {
@@ -355,16 +368,28 @@ bool disturbs_operands(const FastJob& job) {
 
 }  // namespace
 
+namespace {
+bool are_on_host(const FastJob& job) {
+  for (int k = 0; k < job.arity; ++k) {
+    if (job.in[k].tensor != nullptr && !is_on_host(job.in[k].tensor)) return false;
+  }
+  return is_on_host(job.out);
+}
+}  // namespace
+
 bool finish_fast(const FastJob& job, Batch* batch) {
   if (!job.fresh && disturbs_operands(job)) return false;
-  if (C10_UNLIKELY(batch != nullptr)) {
+  if (C10_UNLIKELY(batch != nullptr) && are_on_host(job)) {
     keep_back(job, *batch);
     return true;
   }
-  if (is_deferring() && record_same_layout(job.op, job.dtype, job.in, job.arity, job.out,
-                                           job.bool_result ? Dtype::kBool : job.dtype)) {
-    return true;
-  }
+  const auto record = [&job] {
+    return record_same_layout(job.op, job.dtype, job.in, job.arity, job.out,
+                              job.bool_result ? Dtype::kBool : job.dtype);
+  };
+  if (is_deferring() && record()) return true;
+  // Elsewhere there is no other way than to record.
+  if (C10_UNLIKELY(!are_on_host(job))) return !is_deferring() && record();
   const Pointers at(job);
   if (C10_UNLIKELY(is_half(job.dtype))) {
     if (job.n > kSmall) {

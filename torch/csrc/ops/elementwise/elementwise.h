@@ -132,7 +132,8 @@ struct FastJob {
   int64_t n;
 };
 
-// Records the job, keeps it back in the batch, or runs it. False where `out` overlaps an operand.
+// Records the job, keeps it back in the batch, or runs it. False where `out` overlaps an operand,
+// and where the tensors are on several devices.
 bool finish_fast(const FastJob& job, Batch* batch);
 
 // float16 and bfloat16: `in` are elements of dtype, or, where bit k of `numbers` is set, float32.
@@ -189,7 +190,7 @@ struct FastCall {
   bool add(const at::Tensor& t, Source& in) const {
     const c10::TensorImpl* impl = t.unsafeGetTensorImpl();
     if (impl != lead) {
-      if (C10_UNLIKELY(!is_plain(impl) || impl->dtype() != lead->dtype() ||
+      if (C10_UNLIKELY(!is_dense(impl) || impl->dtype() != lead->dtype() ||
                        !same_layout(lead, impl))) {
         return false;
       }
@@ -250,7 +251,7 @@ inline bool run_fast(Target& target, const Operands&... operands) {
     };
     (pick(operands), ...);
   }
-  if (C10_UNLIKELY(lead == nullptr || !is_plain(lead))) return false;
+  if (C10_UNLIKELY(lead == nullptr || !is_dense(lead))) return false;
   const int code = dtype_code(lead->dtype().toScalarType());
   if (C10_UNLIKELY(code < 0)) return false;
   const Dtype dtype = static_cast<Dtype>(code);
@@ -274,12 +275,13 @@ inline bool run_fast(Target& target, const Operands&... operands) {
   }
 
   FastJob job{kOp, dtype, in, kArity, kBool, nullptr, false, lead->numel()};
+  const c10::DeviceIndex index = lead->device().index();
   if (target.given == nullptr) {
     const c10::ScalarType type = kBool ? c10::ScalarType::Bool : lead->dtype().toScalarType();
     if (C10_LIKELY(lead->is_contiguous())) {
-      target.fresh = make_tensor(lead->sizes(), type);
+      target.fresh = make_tensor(lead->sizes(), type, index);
     } else if ((kTraits & kContiguousResult) == 0 && lead->is_non_overlapping_and_dense()) {
-      target.fresh = make_strided(lead->sizes(), lead->strides(), type);
+      target.fresh = make_strided(lead->sizes(), lead->strides(), type, index);
     } else {
       return false;
     }
@@ -288,7 +290,7 @@ inline bool run_fast(Target& target, const Operands&... operands) {
   } else {
     c10::TensorImpl* given = target.given->unsafeGetTensorImpl();
     if (given != lead) {
-      if (!is_plain(given) || !same_layout(given, lead)) return false;
+      if (!is_dense(given) || !same_layout(given, lead)) return false;
     } else if (!lead->is_non_overlapping_and_dense()) {
       return false;
     }

@@ -32,9 +32,10 @@ Tensor copy_from_and_resize(const Tensor& self, const Tensor& dst) {
 
 Tensor clone_tensor(const Tensor& self, std::optional<at::MemoryFormat> format) {
   const auto wanted = format.value_or(at::MemoryFormat::Preserve);
-  Tensor result = wanted == at::MemoryFormat::Preserve
-                      ? make_like(self)
-                      : make_formatted(self.sizes(), self.scalar_type(), wanted);
+  Tensor result =
+      wanted == at::MemoryFormat::Preserve
+          ? make_like(self)
+          : make_formatted(self.sizes(), self.scalar_type(), wanted, self.device().index());
   if (self._is_zerotensor()) return result.zero_();
   copy_into(result, self);
   return result;
@@ -42,6 +43,15 @@ Tensor clone_tensor(const Tensor& self, std::optional<at::MemoryFormat> format) 
 
 c10::Scalar local_scalar_dense(const Tensor& self) {
   const hologram::CircuitCause cause("aten::item");
+  if (!is_host_index(self.device().index())) {
+    Tensor one = at::empty({}, self.options().device(c10::DeviceType::CPU));
+    read_storage(*self.storage().unsafeGetStorageImpl(),
+                 static_cast<size_t>(self.storage_offset()) * self.itemsize(),
+                 one.mutable_data_ptr(), self.itemsize());
+    if (self.is_conj()) one = one.conj();
+    if (self.is_neg()) one = one._neg_view();
+    return one.item();
+  }
   read_pointer(self);  // what it depends on has to run
   return at::native::_local_scalar_dense_cpu(self);
 }
@@ -64,6 +74,9 @@ void copy_into(const Tensor& dst, const Tensor& src, bool non_blocking) {
   Tensor to = scope.to_cpu(dst);
   // Only another accelerator can make use of non_blocking, and it keeps its own account of memory.
   to.copy_(scope.to_cpu(src), non_blocking && !(is_host(dst) && is_host(src)));
+  if (is_host_index(dst.device().index())) return;
+  scope.adopt_changes(dst, to);
+  scope.write_back();
 }
 
 }  // namespace hologram_torch

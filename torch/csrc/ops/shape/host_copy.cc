@@ -94,8 +94,56 @@ void fill_run(char* out, const char* element, size_t itemsize, int64_t n) {
 
 // --- ATen ------------------------------------------------------------------------------------
 
+// The elements of a tensor that is on a device whose memory the host cannot read, as a cpu tensor:
+// row-major, on its own memory.
+Tensor to_host(const Tensor& t) {
+  const Tensor dense = t.resolve_conj().resolve_neg().contiguous();
+  Tensor result = at::empty(dense.sizes(), dense.options().device(c10::DeviceType::CPU));
+  const c10::StorageImpl& storage = *dense.storage().unsafeGetStorageImpl();
+  read_storage(storage, static_cast<size_t>(dense.storage_offset()) * dense.itemsize(),
+               result.mutable_data_ptr(), static_cast<size_t>(dense.nbytes()));
+  return result;
+}
+
+// One of the two is on such a device. Through the host, unless both are on the same one; false
+// where PyTorch has to refuse.
+bool copy_across(const Tensor& self, const Tensor& source) {
+  if (!fits(source.sizes(), self.sizes()) || self.layout() != c10::kStrided ||
+      source.layout() != c10::kStrided) {
+    return false;
+  }
+  if (self.numel() == 0) return true;
+  if (is_host_index(source.device().index())) {
+    // Up: what is not one piece of memory there is copied once more, on the device.
+    const Tensor host = source.to(c10::DeviceType::CPU).to(self.scalar_type());
+    const Tensor whole = host.expand(self.sizes()).resolve_conj().resolve_neg().contiguous();
+    const bool direct = self.is_contiguous() && !self.is_conj() && !self.is_neg();
+    const Tensor target =
+        direct ? self : make_tensor(self.sizes(), self.scalar_type(), self.device().index());
+    write_storage(*target.storage().unsafeGetStorageImpl(),
+                  static_cast<size_t>(target.storage_offset()) * target.itemsize(),
+                  whole.const_data_ptr(), static_cast<size_t>(whole.nbytes()));
+    if (!direct && !native_copy(self, target)) call_fallback<"copy_">(self, target, false);
+    return true;
+  }
+  if (self.device() == source.device()) {
+    call_fallback<"copy_">(self, source, false);
+    return true;
+  }
+  const Tensor host = to_host(source);
+  Tensor target = self;
+  target.copy_(host);
+  return true;
+}
+
 Tensor& copy_(Tensor& self, const Tensor& source, bool non_blocking) {
   if (C10_LIKELY(native_copy(self, source))) return self;
+  const bool across = is_ours(self) ? !is_host_index(self.device().index())
+                                    : is_ours(source) && !is_host_index(source.device().index());
+  if ((across || (is_ours(source) && !is_host_index(source.device().index()))) &&
+      copy_across(self, source)) {
+    return self;
+  }
   return at::native::copy_(self, source, non_blocking);
 }
 
@@ -106,13 +154,16 @@ Tensor to_copy(const Tensor& self, std::optional<at::ScalarType> dtype,
   const at::MemoryFormat wanted = format.value_or(at::MemoryFormat::Preserve);
   const at::ScalarType type = dtype.value_or(self.scalar_type());
   const bool to_cpu = device.has_value() && device->is_cpu();
-  const bool to_ours = !device.has_value() || device->type() == kDeviceType;
-  if (C10_LIKELY(is_plain(self) && (to_cpu || to_ours) && !pin_memory.value_or(false) &&
-                 layout.value_or(c10::kStrided) == c10::kStrided && dtype_code(type) >= 0)) {
+  const bool to_ours = !device.has_value() ||
+                       (device->type() == kDeviceType && index_of(device) == self.device().index());
+  if (C10_LIKELY(is_dense(self.unsafeGetTensorImpl()) && (to_cpu || to_ours) &&
+                 !pin_memory.value_or(false) && layout.value_or(c10::kStrided) == c10::kStrided &&
+                 dtype_code(type) >= 0)) {
     Tensor result;
     if (to_ours) {
-      result = wanted == at::MemoryFormat::Preserve ? make_like(self, type)
-                                                    : make_formatted(self.sizes(), type, wanted);
+      result = wanted == at::MemoryFormat::Preserve
+                   ? make_like(self, type)
+                   : make_formatted(self.sizes(), type, wanted, self.device().index());
     } else if (wanted == at::MemoryFormat::Preserve) {
       const auto options = at::TensorOptions().dtype(type).device(*device);
       result =
@@ -133,7 +184,8 @@ Tensor& fill_scalar(Tensor& self, const c10::Scalar& value) {
 
 Tensor& fill_tensor(Tensor& self, const Tensor& value) {
   const bool number =
-      value.defined() && value.dim() == 0 && is_plain(self) && is_host(value.unsafeGetTensorImpl());
+      value.defined() && value.dim() == 0 && is_dense(self.unsafeGetTensorImpl()) &&
+      (is_host(value.unsafeGetTensorImpl()) || is_dense(value.unsafeGetTensorImpl()));
   if (!number || !native_copy(self, value)) call_fallback<"fill_.Tensor">(self, value);
   return self;
 }
@@ -157,7 +209,12 @@ bool native_copy(const Tensor& dst, const Tensor& src) {
   TensorImpl* to = dst.unsafeGetTensorImpl();
   const TensorImpl* from = src.unsafeGetTensorImpl();
   if (to == from) return true;
-  if (C10_UNLIKELY(!is_host(to) || !is_host(from))) return false;
+  // Between tensors of one device whose memory the host cannot touch there is only to record.
+  const bool elsewhere = is_dense(to) && !is_on_host(to);
+  if (C10_UNLIKELY(elsewhere ? !is_dense(from) || from->device() != to->device()
+                             : !is_host(to) || !is_host(from))) {
+    return false;
+  }
   const bool same_dtype = to->dtype() == from->dtype();
   const int64_t n = to->numel();
   const bool same = same_layout(to, from);
@@ -180,7 +237,8 @@ bool native_copy(const Tensor& dst, const Tensor& src) {
     if (C10_UNLIKELY(ranges_meet(in_place, from_bytes, out_place, to_bytes))) {
       return same_dtype && in_place == out_place;
     }
-    if (known && is_deferring() && record_copy_of(from, to)) return true;
+    if (known && (is_deferring() || elsewhere) && record_copy_of(from, to)) return true;
+    if (elsewhere) return false;
     const char* in = read_pointer(from);
     char* out = write_pointer(to);
     if (same_dtype && to_bytes <= kSmallBytes) {
@@ -197,27 +255,30 @@ bool native_copy(const Tensor& dst, const Tensor& src) {
     return true;
   }
   if (may_overlap_itself(to) || may_disturb(to, from)) return false;
-  if (is_deferring() && record_copy_of(from, to)) return true;
+  if ((is_deferring() || elsewhere) && record_copy_of(from, to)) return true;
+  if (elsewhere) return false;
   hologram::copy(read_view(src), write_view(dst), threads_for(n));
   return true;
 }
 
 bool native_fill(const Tensor& self, const c10::Scalar& value) {
   TensorImpl* t = self.unsafeGetTensorImpl();
-  if (C10_UNLIKELY(!is_plain(t))) return false;
+  if (C10_UNLIKELY(!is_dense(t))) return false;
+  const bool on_host = is_on_host(t);
   const c10::ScalarType type = t->dtype().toScalarType();
   alignas(16) char element[16];
   if (!store_element(value, type, element)) return false;
   if (may_overlap_itself(t)) return false;
   const int64_t n = t->numel();
   if (n == 0) return true;
-  if (is_deferring()) {
+  if (is_deferring() || !on_host) {
     const Dtype dtype = static_cast<Dtype>(dtype_code(type));
     const Dtype compute = hologram::compute_dtype(dtype);
     alignas(8) char number[8];
     hologram::convert(dtype, element, compute, number, 1);
     if (record_fill(number, t)) return true;
   }
+  if (!on_host) return false;
   if (t->is_non_overlapping_and_dense()) {
     char* out = write_pointer(t);
     const size_t itemsize = t->itemsize();
@@ -239,14 +300,16 @@ bool native_fill(const Tensor& self, const c10::Scalar& value) {
 
 bool native_zero(const Tensor& self) {
   TensorImpl* t = self.unsafeGetTensorImpl();
-  if (C10_UNLIKELY(!is_plain(t))) return false;
+  if (C10_UNLIKELY(!is_dense(t))) return false;
+  const bool on_host = is_on_host(t);
   if (!t->is_non_overlapping_and_dense()) return native_fill(self, 0);
   const int64_t bytes = t->numel() * static_cast<int64_t>(t->itemsize());
   if (bytes == 0) return true;
-  if (is_deferring() && is_real(t->dtype().toScalarType())) {
+  if ((is_deferring() || !on_host) && is_real(t->dtype().toScalarType())) {
     constexpr char kZero[8] = {};
     if (record_fill(kZero, t)) return true;
   }
+  if (!on_host) return false;
   char* out = write_pointer(t);
   if (bytes <= kSmallBytes) {
     std::memset(out, 0, static_cast<size_t>(bytes));

@@ -71,9 +71,7 @@ double Event::elapsed_ms(const Event& end) const {
     fail(ErrorKind::kState,
          "both events must be completed before measuring elapsed time; synchronize first");
   }
-  return static_cast<double>(end.nanoseconds_.load(std::memory_order_acquire) -
-                             nanoseconds_.load(std::memory_order_acquire)) *
-         1e-6;
+  return stream()->device().elapsed_ms(*this, end);
 }
 
 // The defaults of Device: work is done when submit returns, so only what is recorded has to be
@@ -119,6 +117,30 @@ bool Device::query(const Event& event) const {
   const Stream* stream = event.stream();
   return stream == nullptr ||
          stream->completed() >= event.sequence_.load(std::memory_order_acquire);
+}
+
+double Device::elapsed_ms(const Event& begin, const Event& end) const {
+  return static_cast<double>(end.nanoseconds_.load(std::memory_order_acquire) -
+                             begin.nanoseconds_.load(std::memory_order_acquire)) *
+         1e-6;
+}
+
+void Device::count_submitted(Stream& stream) {
+  stream.submitted_.fetch_add(1, std::memory_order_acq_rel);
+  stream.completed_.fetch_add(1, std::memory_order_acq_rel);
+}
+
+std::shared_ptr<void> Device::mark_of(const Event& event) {
+  std::lock_guard lock(event.mutex_);
+  return event.mark_;
+}
+
+void Device::set_mark(Event& event, Stream& stream, std::shared_ptr<void> mark) {
+  {
+    std::lock_guard lock(event.mutex_);
+    event.mark_.swap(mark);
+  }
+  event.stream_.store(&stream, std::memory_order_release);
 }
 
 void Device::wait(Stream&, const Event& event) { event.stream()->device().synchronize(event); }

@@ -13,7 +13,7 @@
 namespace hologram {
 namespace {
 
-constexpr const char* kBackendNames[kBackendCount] = {"cpu", "cuda", "metal"};
+constexpr const char* kBackendNames[kBackendCount] = {"cpu", "cuda", "metal", "opencl"};
 constexpr int kMaxDevices = 64;
 
 // Devices are added once and never removed, so readers need no lock.
@@ -176,6 +176,11 @@ Device::~Device() {
   delete recorder_.load();
   for (std::atomic<Stream*>& stream : streams_) delete stream.load();
 }
+
+MemoryStats Device::memory_stats() const { return hologram::memory_stats(); }
+void Device::reset_peak_memory_stats() { hologram::reset_peak_memory_stats(); }
+void Device::reset_accumulated_memory_stats() { hologram::reset_accumulated_memory_stats(); }
+void Device::empty_cache() { hologram::empty_cache(); }
 
 Stream& Device::stream(int64_t id) {
   if (id < 0 || id >= Stream::kPerDevice) [[unlikely]] {

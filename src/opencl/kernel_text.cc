@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: MIT
+// See kernel_text.h.
+#include "src/opencl/kernel_text.h"
+
+#include <algorithm>
+
+namespace hologram::opencl {
+namespace {
+
+using circuit::Access;
+using circuit::Instr;
+using circuit::Kernel;
+using circuit::Rank;
+using circuit::Ref;
+
+bool has_value(Dtype dtype, const Traits& traits) {
+  return !is_complex(dtype) && (dtype != Dtype::kFloat64 || traits.has_double);
+}
+
+bool can_run(const Kernel& kernel, const Traits& traits) {
+  if (kernel.call != nullptr) return false;
+  for (const Access& access : kernel.accesses) {
+    if (access.product || !has_value(access.dtype, traits)) return false;
+    if (!access.stored || access.rank == Rank::kFull) continue;
+    for (const Access& other : kernel.accesses) {
+      if (other.loaded && other.slot == access.slot) return false;
+    }
+  }
+  for (const circuit::Temp& temp : kernel.temps) {
+    if (!has_value(temp.dtype, traits)) return false;
+  }
+  return std::all_of(kernel.instrs.begin(), kernel.instrs.end(), [&](const Instr& instr) {
+    if (!instr.is_op() && instr.code != circuit::kCodeConvert) return false;
+    if (instr.is_op() && !has_words(instr.op(), instr.compute)) return false;
+    for (int k = 0; k < instr.arity; ++k) {
+      // Numbers come in the types that ops compute in.
+      if (instr.in[k].kind == Ref::kImmediate && compute_dtype(instr.compute) != instr.compute) {
+        return false;
+      }
+    }
+    return has_value(instr.compute, traits) && has_value(instr.result, traits);
+  });
+}
+
+// Every element behind the one before.
+bool is_linear(const Kernel& kernel, const Access& access) {
+  int64_t step = 1;
+  for (int d = kernel.ndim - 1; d >= 0; --d) {
+    const auto at = static_cast<size_t>(d);
+    if (kernel.shape[at] != 1 && access.strides[at] != step) return false;
+    step *= kernel.shape[at];
+  }
+  return true;
+}
+
+std::string number(size_t n) { return std::to_string(n); }
+
+class Writer {
+ public:
+  Writer(const Kernel& kernel, const Traits& traits)
+      : kernel_(kernel), traits_(traits), words_(traits) {}
+
+  KernelText write() {
+    text_.items = kernel_.numel();
+    std::string body;
+    const bool walks =
+        std::any_of(kernel_.accesses.begin(), kernel_.accesses.end(), [&](const Access& access) {
+          return access.rank != Rank::kOne && !is_linear(kernel_, access);
+        });
+    if (walks) write_position(body);
+    for (size_t a = 0; a < kernel_.accesses.size(); ++a) write_address(a, walks, body);
+    for (size_t t = 0; t < kernel_.temps.size(); ++t) {
+      body.append("  ").append(storage_type(kernel_.temps[t].dtype)).append(" t");
+      body += number(t) + ";\n";
+    }
+    for (const Instr& instr : kernel_.instrs) write_instr(instr, body);
+
+    std::string& source = text_.source;
+    source = "#pragma OPENCL FP_CONTRACT OFF\n";
+    if (traits_.has_double) source += "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n";
+    source += words_.text();
+    source += "__kernel __attribute__((reqd_work_group_size(" + number(kGroupItems) + ", 1, 1)))\n";
+    source.append("void ").append(kKernelName);
+    source += "(const ulong n, __global const long* restrict layout";
+    for (size_t s = 0; s < text_.slots.size(); ++s) {
+      source += ",\n    __global uchar* restrict s" + number(s) + ", const ulong b" + number(s);
+    }
+    for (size_t k = 0; k < text_.numbers.size(); ++k) {
+      const Dtype dtype = text_.numbers[k].dtype;
+      source.append(",\n    const ").append(is_floating(dtype) ? storage_type(dtype) : "long");
+      source += " n" + number(k);
+    }
+    source += ") {\n  const ulong i = get_global_id(0);\n  if (i >= n) return;\n" + body + "}\n";
+    return std::move(text_);
+  }
+
+  // Of the arguments.
+  static size_t parameter_bytes(const KernelText& text) {
+    return 8 * (2 + 2 * text.slots.size() + text.numbers.size());
+  }
+
+ private:
+  // Where in the domain the item is: i0 to the last, from i.
+  void write_position(std::string& body) {
+    const auto ndim = static_cast<size_t>(kernel_.ndim);
+    for (size_t d = 0; d < ndim; ++d) text_.layout.push_back(kernel_.shape[d]);
+    // Division of 64 bits is slow.
+    const std::string type = text_.items <= INT32_MAX ? "uint" : "ulong";
+    body += "  " + type + " r = (" + type + ")i;\n";
+    for (size_t d = ndim; d-- > 1;) {
+      const std::string size = "(" + type + ")layout[" + number(d) + "]";
+      body += "  const " + type + " i" + number(d) + " = r % " + size + "; r /= " + size + ";\n";
+    }
+    body += "  const " + type + " i0 = r;\n";
+  }
+
+  void write_address(size_t index, bool walks, std::string& body) {
+    const Access& access = kernel_.accesses[index];
+    auto at = std::find(text_.slots.begin(), text_.slots.end(), access.slot);
+    if (at == text_.slots.end()) at = text_.slots.insert(at, access.slot);
+    const std::string slot = number(static_cast<size_t>(at - text_.slots.begin()));
+    const std::string type = "__global " + std::string(storage_type(access.dtype)) + "*";
+    const auto size = static_cast<int64_t>(itemsize(access.dtype));
+    body += "  " + type + " const a" + number(index) + " = (" + type + ")(s" + slot + " + b" +
+            slot + " + layout[" + number(text_.layout.size()) + "]";
+    text_.layout.push_back(access.offset);
+    if (access.rank == Rank::kOne) {
+      body += ");\n";
+    } else if (!walks || is_linear(kernel_, access)) {
+      body += ") + i;\n";
+    } else {
+      for (int d = 0; d < kernel_.ndim; ++d) {
+        const auto dim = static_cast<size_t>(d);
+        body += " + (long)i" + number(dim) + " * layout[" + number(text_.layout.size()) + "]";
+        text_.layout.push_back(access.strides[dim] * size);
+      }
+      body += ");\n";
+    }
+  }
+
+  std::string read(const Ref& ref, Dtype compute) {
+    if (ref.kind == Ref::kTemp) return "t" + number(ref.index);
+    if (ref.kind == Ref::kAccess) return "*a" + number(ref.index);
+    size_t k = 0;
+    while (k < text_.numbers.size() &&
+           (text_.numbers[k].index != ref.index || text_.numbers[k].dtype != compute)) {
+      ++k;
+    }
+    if (k == text_.numbers.size()) text_.numbers.push_back({ref.index, compute});
+    const std::string name = "n" + number(k);
+    return is_floating(compute) ? name : "(" + std::string(storage_type(compute)) + ")" + name;
+  }
+
+  Dtype dtype_of(const Ref& ref, Dtype number) const {
+    if (ref.kind == Ref::kTemp) return kernel_.temps[ref.index].dtype;
+    return ref.kind == Ref::kAccess ? kernel_.accesses[ref.index].dtype : number;
+  }
+
+  void write_instr(const Instr& instr, std::string& body) {
+    std::string values[circuit::kMaxArity];
+    for (int k = 0; k < instr.arity; ++k) {
+      values[k] = words_.converted(read(instr.in[k], instr.compute),
+                                   dtype_of(instr.in[k], instr.compute), instr.compute);
+    }
+    const Dtype target = dtype_of(instr.out, instr.result);
+    const std::string value =
+        instr.is_op() ? words_.converted(words_.row(instr.op(), instr.compute, values, instr.arity),
+                                         instr.result, target)
+                      : words_.converted(values[0], instr.compute, target);
+    body += "  ";
+    if (instr.out.kind == Ref::kTemp) {
+      body += "t" + number(instr.out.index);
+    } else {
+      // One item stores for all that have the same value.
+      const Access& out = kernel_.accesses[instr.out.index];
+      if (out.rank == Rank::kRow && kernel_.cols() > 1) {
+        body += "if (i" + number(static_cast<size_t>(kernel_.ndim - 1)) + " == 0) ";
+      } else if (out.rank == Rank::kOne) {
+        body += "if (i == 0) ";
+      }
+      body += "*a" + number(instr.out.index);
+    }
+    body += " = " + value + ";\n";
+  }
+
+  const Kernel& kernel_;
+  const Traits& traits_;
+  Words words_;
+  KernelText text_;
+};
+
+}  // namespace
+
+std::optional<KernelText> kernel_text(const Kernel& kernel, const Traits& traits) {
+  if (!can_run(kernel, traits)) return std::nullopt;
+  KernelText text = Writer(kernel, traits).write();
+  if (Writer::parameter_bytes(text) > traits.parameter_bytes) return std::nullopt;
+  return text;
+}
+
+}  // namespace hologram::opencl

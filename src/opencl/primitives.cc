@@ -1,0 +1,450 @@
+// SPDX-License-Identifier: MIT
+// See primitives.h. Bodies come from the op table by their text; a row added there runs here.
+#include "src/opencl/primitives.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <span>
+
+#include "hologram/error.h"
+
+namespace hologram::opencl {
+namespace {
+
+struct RowBody {
+  OpId id;
+  std::string_view text;
+};
+constexpr RowBody kBodies[] = {
+#define HOLOGRAM_OP(name, id, arity, params, dtypes, others, accuracy, traits, aten, doc, body) \
+  {OpId::name, #body},
+#include "hologram/elementwise.def"
+};
+
+// In a definition T is the type, U the unsigned type in which integers wrap, S the signed integer
+// of T's size, and a capitalised word before a bracket a word of the same type.
+struct Word {
+  std::string_view name;
+  std::string_view text;
+};
+
+constexpr Word kBoth[] = {
+    {"Eq", "int Eq(T x, T y) { return x == y; }"},
+    {"Unequal", "int Unequal(T x, T y) { return !(x == y); }"},
+    {"Lt", "int Lt(T x, T y) { return x < y; }"},
+    {"Le", "int Le(T x, T y) { return x <= y; }"},
+    {"Select", "T Select(int mask, T yes, T no) { return mask ? yes : no; }"},
+    {"MaskAnd", "int MaskAnd(int a, int b) { return a & b; }"},
+    {"MaskOr", "int MaskOr(int a, int b) { return a | b; }"},
+    {"MaskXor", "int MaskXor(int a, int b) { return a ^ b; }"},
+    {"Square", "T Square(T x) { return Mul(x, x); }"},
+};
+
+// NaN and the sign of zero as on the CPU: the second operand where neither is larger.
+constexpr Word kFloating[] = {
+    {"C", "T C(T x, T value) { return value; }"},
+    {"Add", "T Add(T x, T y) { return x + y; }"},
+    {"Sub", "T Sub(T x, T y) { return x - y; }"},
+    {"Mul", "T Mul(T x, T y) { return x * y; }"},
+    {"Div", "T Div(T x, T y) { return x / y; }"},
+    {"MulAdd", "T MulAdd(T x, T y, T z) { return fma(x, y, z); }"},
+    {"Sqrt", "T Sqrt(T x) { return sqrt(x); }"},
+    {"Abs", "T Abs(T x) { return fabs(x); }"},
+    {"Neg", "T Neg(T x) { return -x; }"},
+    {"Floor", "T Floor(T x) { return floor(x); }"},
+    {"Ceil", "T Ceil(T x) { return ceil(x); }"},
+    {"Trunc", "T Trunc(T x) { return trunc(x); }"},
+    {"Round", "T Round(T x) { return rint(x); }"},
+    {"Maximum", "T Maximum(T x, T y) { return x != x ? x : (x > y ? x : y); }"},
+    {"Minimum", "T Minimum(T x, T y) { return x != x ? x : (x < y ? x : y); }"},
+    {"Remainder",
+     "T Remainder(T x, T y) {\n"
+     "  const T modulo = fmod(x, y);\n"
+     "  return modulo != 0 && (y < 0) != (modulo < 0) ? modulo + y : modulo;\n"
+     "}"},
+    {"FloorDivide",
+     "T FloorDivide(T x, T y) {\n"
+     "  const T ratio = x / y, modulo = fmod(x, y), whole = (x - modulo) / y;\n"
+     "  const T below = modulo != 0 && (y < 0) != (modulo < 0) ? whole - 1 : whole;\n"
+     "  const T floored = floor(below);\n"
+     "  const T result = below - floored > (T)0.5 ? floored + 1 : floored;\n"
+     "  return y == 0 ? ratio : below == 0 ? copysign((T)0, ratio) : result;\n"
+     "}"},
+    {"Sign", "T Sign(T x) { return (T)((0 < x) - (x < 0)); }"},
+    {"Lerp",
+     "T Lerp(T x, T y, T w) {\n"
+     "  const T span = y - x;\n"
+     "  return fabs(w) < (T)0.5 ? fma(w, span, x) : fma(-span, (T)1 - w, y);\n"
+     "}"},
+    {"Exp", "T Exp(T x) { return exp(x); }"},
+    {"Exp2", "T Exp2(T x) { return exp2(x); }"},
+    {"Expm1", "T Expm1(T x) { return expm1(x); }"},
+    {"Log", "T Log(T x) { return log(x); }"},
+    {"Log2", "T Log2(T x) { return log2(x); }"},
+    {"Log10", "T Log10(T x) { return log10(x); }"},
+    {"Log1p", "T Log1p(T x) { return log1p(x); }"},
+    {"Sin", "T Sin(T x) { return sin(x); }"},
+    {"Cos", "T Cos(T x) { return cos(x); }"},
+    {"Tan", "T Tan(T x) { return tan(x); }"},
+    {"Tanh", "T Tanh(T x) { return tanh(x); }"},
+    {"Erf", "T Erf(T x) { return erf(x); }"},
+    {"Pow", "T Pow(T x, T y) { return pow(x, y); }"},
+};
+
+// Words that lose accuracy where they are written down as they are defined. In float32 they are
+// computed in float64, where the device has that.
+constexpr Word kDelicate[] = {
+    {"Sigmoid",
+     "T Sigmoid(T x) {\n"
+     "  const T e = exp(-fabs(x));\n"
+     "  return (x < 0 ? e : (T)1) / (e + 1);\n"
+     "}"},
+    // t times exp(-(high + low)), with both factors far from underflow.
+    {"Decay",
+     "T Decay(T t, T high, T low) {\n"
+     "  if (high < (T)60) return t * (exp(-high) * (1 - low));\n"
+     "  const T half_way = exp(high * (T)-0.5);\n"
+     "  return t * half_way * (1 - low) * half_way;\n"
+     "}"},
+    {"Silu",
+     "T Silu(T x) {\n"
+     "  const T t = fabs(x);\n"
+     "  return (x < 0 ? -Decay(t, t, 0) : x) / (exp(-t) + 1);\n"
+     "}"},
+    // P(N > t) for t >= 0. The argument of erfc is rounded, and what was lost put right by its
+    // slope.
+    {"Tail",
+     "T Tail(T t) {\n"
+     "  const T a = t * (T)0.70710678118654752440;\n"
+     "  const T lost = fma(t, (T)0.70710678118654752440, -a) + t * ROOT_LOW;\n"
+     "  const T slope = (T)1.1283791670955125739 * exp(-a * a) * lost;\n"
+     "  return (T)0.5 * (erfc(a) - (a < 30 ? slope : 0));\n"
+     "}"},
+    {"GeluErf",
+     "T GeluErf(T x) {\n"
+     "  if (x < -36) {\n"
+     "    const T t = x < -60 ? (T)60 : -x;\n"
+     "    const T square = t * t, r = 1 / square;\n"
+     "    const T mills = 1 - r * (1 - 3 * r * (1 - 5 * r * (1 - 7 * r * (1 - 9 * r * (1 - 11 * "
+     "r)))));\n"
+     "    return x * 0 - Decay((T)0.39894228040143267794 * mills, square * (T)0.5,\n"
+     "                         fma(t, t, -square) * (T)0.5);\n"
+     "  }\n"
+     "  if (x < 0) return x * Tail(-x);\n"
+     "  return x < 40 ? x * (1 - Tail(x)) : x;\n"
+     "}"},
+    {"GeluTanh",
+     "T GeluTanh(T x) {\n"
+     "  const T t = fabs(x) > 40 ? (T)40 : fabs(x);\n"
+     "  const T square = t * t, square_low = fma(t, t, -square);\n"
+     "  const T cubic = square * TANH_B;\n"
+     "  const T cubic_low = fma(square_low, TANH_B, fma(square, TANH_B_LOW, fma(square, TANH_B, "
+     "-cubic)));\n"
+     "  const T sum = cubic + TANH_A, part = sum - cubic;\n"
+     "  const T sum_low = (cubic - (sum - part)) + (TANH_A - part) + (cubic_low + TANH_A_LOW);\n"
+     "  const T high = t * sum, low = fma(t, sum_low, fma(t, sum, -high));\n"
+     "  const T below = exp(-high) + 1;\n"
+     "  if (x < 0) return x * 0 - Decay(t, high, low) / below;\n"
+     "  return x / (exp(-high) * (1 - low) + 1);\n"
+     "}"},
+    {"Softplus",
+     "T Softplus(T x, T beta, T threshold) {\n"
+     "  const T scaled = x * beta;\n"
+     "  if (scaled > threshold) return x;\n"
+     "  return ((scaled < 0 ? (T)0 : scaled) + log1p(exp(-fabs(scaled)))) / beta;\n"
+     "}"},
+    {"SiluBackward",
+     "T SiluBackward(T grad, T x) {\n"
+     "  const T t = fabs(x) > 755 ? (T)755 : fabs(x);\n"
+     "  const T e = exp(-t), upper = 1 / (e + 1);\n"
+     "  const T below = e * upper * (1 - t * upper);\n"
+     "  return grad * (x < 0 ? below : 1 - below);\n"
+     "}"},
+    {"GeluErfBackward",
+     "T GeluErfBackward(T grad, T x) {\n"
+     "  const T t = fabs(x) > 40 ? (T)40 : fabs(x);\n"
+     "  const T below = Tail(t) - t * (T)0.39894228040143267794 * exp((T)-0.5 * t * t);\n"
+     "  return grad * (x < 0 ? below : 1 - below);\n"
+     "}"},
+    {"GeluTanhBackward",
+     "T GeluTanhBackward(T grad, T x) {\n"
+     "  const T t = fabs(x) > 40 ? (T)40 : fabs(x);\n"
+     "  const T e = exp(-t * (TANH_A + TANH_B * t * t)), upper = 1 / (e + 1);\n"
+     "  const T below = e * upper * (1 - t * (TANH_A + 3 * TANH_B * t * t) * upper);\n"
+     "  return grad * (x < 0 ? below : 1 - below);\n"
+     "}"},
+};
+
+constexpr Word kInteger[] = {
+    {"C", "T C(T x, int value) { return (T)value; }"},
+    {"Add", "T Add(T x, T y) { return (T)((U)x + (U)y); }"},
+    {"Sub", "T Sub(T x, T y) { return (T)((U)x - (U)y); }"},
+    {"Mul", "T Mul(T x, T y) { return (T)((U)x * (U)y); }"},
+    {"MulAdd", "T MulAdd(T x, T y, T z) { return (T)((U)x * (U)y + (U)z); }"},
+    {"Neg", "T Neg(T x) { return (T)((U)0 - (U)x); }"},
+    {"Abs", "T Abs(T x) { return x < 0 ? Neg(x) : x; }"},
+    {"Maximum", "T Maximum(T x, T y) { return x > y ? x : y; }"},
+    {"Minimum", "T Minimum(T x, T y) { return x < y ? x : y; }"},
+    {"Sign", "T Sign(T x) { return (T)((x > 0) - (x < 0)); }"},
+    {"BitAnd", "T BitAnd(T x, T y) { return (T)(x & y); }"},
+    {"BitOr", "T BitOr(T x, T y) { return (T)(x | y); }"},
+    {"BitXor", "T BitXor(T x, T y) { return (T)(x ^ y); }"},
+    {"BitNot", "T BitNot(T x) { return (T)(~x); }"},
+};
+// Drivers are known to overflow shortly before the largest number is reached.
+constexpr Word kDoubleExp = {
+    "Exp",
+    "T Exp(T x) {\n"
+    "  const T e = exp(x > 709 ? x - 1 : x);\n"
+    "  return x > 709 ? fma(e, 0x1.5bf0a8b145769p+1, e * 0x1.4d57ee2b1013ap-53) : e;\n"
+    "}"};
+constexpr Word kBoolNot = {"BitNot", "T BitNot(T x) { return (T)(x ^ 1); }"};
+
+// Conversions that a cast of C leaves open, as the CPU's instructions have them: what does not fit
+// is the lowest integer. The half types round to nearest even.
+constexpr Word kHelpers[] = {
+    {"f32_to_i32",
+     "int f32_to_i32(float x) {\n"
+     "  return x >= -2147483648.0f && x < 2147483648.0f ? (int)x : (int)0x80000000;\n"
+     "}"},
+    {"f32_to_i64",
+     "long f32_to_i64(float x) {\n"
+     "  return x >= -9223372036854775808.0f && x < 9223372036854775808.0f\n"
+     "      ? (long)x : (long)0x8000000000000000UL;\n"
+     "}"},
+    {"f64_to_i32",
+     "int f64_to_i32(double x) {\n"
+     "  return x > -2147483649.0 && x < 2147483648.0 ? (int)x : (int)0x80000000;\n"
+     "}"},
+    {"f64_to_i64",
+     "long f64_to_i64(double x) {\n"
+     "  return x >= -9223372036854775808.0 && x < 9223372036854775808.0\n"
+     "      ? (long)x : (long)0x8000000000000000UL;\n"
+     "}"},
+    {"bf16_value", "float bf16_value(ushort x) { return as_float((uint)x << 16); }"},
+    {"bf16_bits",
+     "ushort bf16_bits(float x) {\n"
+     "  const uint bits = as_uint(x);\n"
+     "  if (x != x) return (ushort)((bits >> 16) | 0x40);\n"
+     "  return (ushort)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);\n"
+     "}"},
+    {"f16_value",
+     "float f16_value(ushort x) {\n"
+     "  const uint sign = (uint)(x & 0x8000) << 16, rest = x & 0x7fff;\n"
+     "  if (rest >= 0x7c00) return as_float(sign | 0x7f800000 | (rest & 0x3ff) << 13);\n"
+     "  if (rest >= 0x400) return as_float(sign | ((rest << 13) + 0x38000000));\n"
+     "  const float small = (float)rest * 5.9604644775390625e-8f;\n"
+     "  return as_float(as_uint(small) | sign);\n"
+     "}"},
+    {"f16_bits",
+     "ushort f16_bits(float x) {\n"
+     "  const uint bits = as_uint(x), sign = (bits >> 16) & 0x8000, rest = bits & 0x7fffffff;\n"
+     "  if (rest > 0x7f800000) return (ushort)(sign | 0x7e00 | (rest >> 13 & 0x3ff));\n"
+     "  if (rest >= 0x477ff000) return (ushort)(sign | 0x7c00);\n"
+     "  if (rest >= 0x38800000) {\n"
+     "    return (ushort)(sign | ((rest - 0x38000000 + 0xfff + ((rest >> 13) & 1)) >> 13));\n"
+     "  }\n"
+     "  const uint shift = 126 - (rest >> 23);\n"
+     "  if (shift > 24) return (ushort)sign;\n"
+     "  const uint whole = (rest & 0x7fffff) | 0x800000, kept = whole >> shift;\n"
+     "  const uint lost = whole & ((1u << shift) - 1), half_way = 1u << (shift - 1);\n"
+     "  return (ushort)(sign | (kept + (lost > half_way || (lost == half_way && (kept & 1)))));\n"
+     "}"},
+};
+
+bool is_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
+
+// Calls f(name, is_called) for every name of a text; what lies between goes to `other`.
+template <class F, class Other>
+void for_names(std::string_view text, F&& f, Other&& other) {
+  for (size_t at = 0; at < text.size();) {
+    size_t end = at;
+    while (end < text.size() && is_name(text[end])) ++end;
+    if (end == at) {
+      other(text[at++]);
+      continue;
+    }
+    f(text.substr(at, end - at), end < text.size() && text[end] == '(');
+    at = end;
+  }
+}
+
+const Word* find_in(std::span<const Word> words, std::string_view name) {
+  const auto at =
+      std::find_if(words.begin(), words.end(), [&](const Word& w) { return w.name == name; });
+  return at == words.end() ? nullptr : &*at;
+}
+
+const Word* find_word(Dtype dtype, std::string_view name, bool& delicate) {
+  delicate = false;
+  if (const Word* word = find_in(kBoth, name)) return word;
+  if (!is_floating(dtype)) {
+    return dtype == Dtype::kBool && name == "BitNot" ? &kBoolNot : find_in(kInteger, name);
+  }
+  if (dtype == Dtype::kFloat64 && name == "Exp") return &kDoubleExp;
+  if (const Word* word = find_in(kFloating, name)) return word;
+  const Word* word = find_in(kDelicate, name);
+  delicate = word != nullptr;
+  return word;
+}
+
+std::string_view unsigned_type(Dtype dtype) { return dtype == Dtype::kInt64 ? "ulong" : "uint"; }
+
+std::string_view constant(Dtype dtype, std::string_view name) {
+  const bool wide = dtype == Dtype::kFloat64;
+  if (name == "ROOT_LOW") return wide ? "(-4.8336466567264567e-17)" : "(1.21016172e-8f)";
+  if (name == "TANH_A") return wide ? "(0x1.9884533d43651p+0)" : "(0x1.988454p+0f)";
+  if (name == "TANH_A_LOW") return wide ? "(-0x1.cbc0d30ebfd15p-54)" : "(-0x1.857936p-25f)";
+  if (name == "TANH_B") return wide ? "(0x1.2444f2a4d8b4bp-4)" : "(0x1.2444f2p-4f)";
+  if (name == "TANH_B_LOW") return wide ? "(-0x1.6c843a29d1c7p-61)" : "(0x1.49b16ap-29f)";
+  return {};
+}
+
+}  // namespace
+
+std::string_view suffix(Dtype dtype) {
+  constexpr std::string_view kNames[] = {"b8",  "u8",  "i8",   "i16", "i32",
+                                         "i64", "f16", "bf16", "f32", "f64"};
+  return kNames[static_cast<int>(dtype)];
+}
+
+std::string_view storage_type(Dtype dtype) {
+  constexpr std::string_view kNames[] = {"uchar", "uchar",  "char",   "short", "int",
+                                         "long",  "ushort", "ushort", "float", "double"};
+  return kNames[static_cast<int>(dtype)];
+}
+
+std::string Words::spelled(Dtype dtype, std::string_view body) {
+  std::string out;
+  for_names(
+      body,
+      [&](std::string_view name, bool called) {
+        bool delicate;
+        if (name == "T" || name == "U") {
+          out += name == "T" ? storage_type(dtype) : unsigned_type(dtype);
+        } else if (const std::string_view value = constant(dtype, name); !value.empty()) {
+          out += value;
+        } else if (called && find_word(dtype, name, delicate) != nullptr) {
+          need(dtype, name);
+          out.append(suffix(dtype)).append("_").append(name);
+        } else {
+          out += name;
+        }
+      },
+      [&](char c) { out += c; });
+  return out;
+}
+
+void Words::need(Dtype dtype, std::string_view name) {
+  const std::string full = std::string(suffix(dtype)).append("_").append(name);
+  if (!known_.insert(full).second) return;
+  bool delicate;
+  const Word* word = find_word(dtype, name, delicate);
+  const bool single = dtype == Dtype::kFloat32;
+  if (single && delicate && traits_.has_double && name != "Tail" && name != "Decay") {
+    // The same with the operands of the wider one.
+    need(Dtype::kFloat64, name);
+    std::string head(word->text.substr(0, word->text.find('{')));
+    std::string call = "f64_" + std::string(name) + "(";
+    const size_t open = head.find('(');
+    for_names(
+        std::string_view(head).substr(open),
+        [&](std::string_view part, bool) {
+          if (part != "T") call.append(part);
+        },
+        [&](char c) {
+          if (c == ',') call += ", ";
+        });
+    text_ += spelled(dtype, head) + "{ return (float)" + call + "); }\n";
+    return;
+  }
+  std::string text(word->text);
+  if (single && !traits_.divides_exactly && traits_.has_double) {
+    if (name == "Div") text = "T Div(T x, T y) { return (T)((double)x / (double)y); }";
+    if (name == "Sqrt") text = "T Sqrt(T x) { return (T)sqrt((double)x); }";
+  }
+  const std::string spelled_text = spelled(dtype, text);
+  text_ += spelled_text + "\n";
+}
+
+void Words::need_helper(std::string_view name) {
+  if (known_.insert(std::string(name)).second) {
+    text_.append(find_in(kHelpers, name)->text).append("\n");
+  }
+}
+
+std::string Words::row(OpId op, Dtype compute, const std::string* operands, int arity) {
+  const OpInfo& info = op_info(op);
+  const std::string name = std::string(suffix(compute)).append("_row_").append(info.name);
+  if (known_.insert(name).second) {
+    const auto body = std::find_if(std::begin(kBodies), std::end(kBodies),
+                                   [&](const RowBody& row) { return row.id == op; });
+    const std::string expression = spelled(compute, body->text);
+    const std::string_view type = storage_type(compute);
+    text_.append(info.result_is_bool ? "uchar" : type).append(" ").append(name).append("(");
+    for (int k = 0; k < arity; ++k) {
+      text_.append(k == 0 ? "" : ", ").append(type).append(" ").append(1, "xyzw"[k]);
+    }
+    text_.append(") { return ").append(expression).append("; }\n");
+  }
+  std::string call = name + "(";
+  for (int k = 0; k < arity; ++k) call.append(k == 0 ? "" : ", ").append(operands[k]);
+  return call + ")";
+}
+
+std::string Words::converted(const std::string& value, Dtype from, Dtype to) {
+  if (from == to) return value;
+  if (from == Dtype::kFloat16 || from == Dtype::kBFloat16) {
+    const std::string helper = std::string(suffix(from)) + "_value";
+    need_helper(helper);
+    return converted(helper + "(" + value + ")", Dtype::kFloat32, to);
+  }
+  if (to == Dtype::kFloat16 || to == Dtype::kBFloat16) {
+    const std::string helper = std::string(suffix(to)) + "_bits";
+    need_helper(helper);
+    return helper + "(" + converted(value, from, Dtype::kFloat32) + ")";
+  }
+  const std::string cast = "(" + std::string(storage_type(to)) + ")";
+  if (to == Dtype::kBool) return cast + "(" + value + " != 0)";
+  if (is_floating(from) && !is_floating(to)) {
+    const bool wide = to == Dtype::kInt64 || to == Dtype::kUInt8;
+    const std::string helper = std::string(suffix(from)) + (wide ? "_to_i64" : "_to_i32");
+    need_helper(helper);
+    return cast + helper + "(" + value + ")";
+  }
+  return cast + "(" + value + ")";
+}
+
+bool has_words(OpId op, Dtype compute) {
+  const auto body = std::find_if(std::begin(kBodies), std::end(kBodies),
+                                 [&](const RowBody& row) { return row.id == op; });
+  bool known = true;
+  for_names(
+      body->text,
+      [&](std::string_view name, bool called) {
+        bool delicate;
+        known = known && (!called || find_word(compute, name, delicate) != nullptr);
+      },
+      [](char) {});
+  return known;
+}
+
+double driver_ulp(OpId op, Dtype compute) {
+  // Table 7.2 of the specification, and what composed words make of it.
+  struct Bound {
+    OpId op;
+    double f32, f64;
+  };
+  static constexpr Bound kBounds[] = {
+      {OpId::exp, 3, 3},   {OpId::exp2, 3, 3},  {OpId::log, 3, 3},       {OpId::log2, 3, 3},
+      {OpId::log10, 3, 3}, {OpId::sin, 4, 4},   {OpId::cos, 4, 4},       {OpId::tan, 5, 5},
+      {OpId::tanh, 5, 5},  {OpId::erf, 16, 16}, {OpId::pow, 16, 16},     {OpId::sigmoid, 0, 5},
+      {OpId::silu, 0, 9},  {OpId::gelu, 0, 20}, {OpId::gelu_tanh, 0, 9}, {OpId::softplus, 0, 7}};
+  for (const Bound& bound : kBounds) {
+    if (bound.op == op) return compute == Dtype::kFloat64 ? bound.f64 : bound.f32;
+  }
+  return 0;
+}
+
+}  // namespace hologram::opencl

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+// The words that bodies of the op table are written in, as OpenCL C.
+#pragma once
+
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "hologram/dtype.h"
+#include "hologram/op.h"
+
+namespace hologram::opencl {
+
+// What a device's compiler can do.
+struct Traits {
+  bool has_double = false;
+  // Whether float32 quotients and square roots can be asked for correctly rounded. Where they
+  // cannot, they are computed in float64, and without that they are as OpenCL leaves them (2.5
+  // ULP).
+  bool divides_exactly = false;
+  size_t parameter_bytes = 1024;  // that a kernel may have
+};
+
+// Types of elements as texts name them: "f32", and as they are in memory: "float". The half types
+// are bits ("ushort") in memory and float32 where they are computed with.
+std::string_view suffix(Dtype dtype);
+std::string_view storage_type(Dtype dtype);
+
+// Collects the functions that an expression needs, each once and after those that it calls itself.
+//
+// Rows whose bodies need a word that this vocabulary lacks are left to the host; see has_words().
+class Words {
+ public:
+  explicit Words(const Traits& traits) : traits_(traits) {}
+
+  // A call of row `op` at values of `compute`, one of its dtypes.
+  std::string row(OpId op, Dtype compute, const std::string* operands, int arity);
+  // `value` of one dtype as another, as convert() has it.
+  std::string converted(const std::string& value, Dtype from, Dtype to);
+  // Definitions of all that was used.
+  const std::string& text() const { return text_; }
+
+ private:
+  void need(Dtype dtype, std::string_view word);
+  // `body` with each word as the function of that type; the words become needed.
+  std::string spelled(Dtype dtype, std::string_view body);
+  void need_helper(std::string_view name);
+
+  const Traits& traits_;
+  std::set<std::string> known_;
+  std::string text_;
+};
+
+// Whether the vocabulary has every word of a row's body.
+bool has_words(OpId op, Dtype compute);
+
+// The widest error, in ULP, that OpenCL lets a driver make in what a row is made of, where that is
+// wider than what the row promises on the CPU; 0 where it is not. Drivers are usually better.
+double driver_ulp(OpId op, Dtype compute);
+
+}  // namespace hologram::opencl

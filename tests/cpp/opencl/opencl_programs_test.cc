@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: MIT
+// Generated programs of the OpenCL device against the CPU: every row and dtype, conversions, random
+// kernels; the accuracy of the driver's functions.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "hologram/functions.h"
+#include "hologram/recorder.h"
+#include "src/opencl/kernel_text.h"
+#include "src/opencl/primitives.h"
+#include "tests/cpp/cpu/random_kernel.h"
+#include "tests/cpp/opencl/opencl_support.h"
+#include "tools/accuracy/measure.h"
+
+namespace hologram::opencl {
+namespace {
+
+using namespace plans;
+
+class OpenClPrograms : public OpenClTest {
+ protected:
+  // The plan on the device, on copies of the slots.
+  static std::vector<std::vector<char>> run(Case& test) {
+    Stream& stream = gpu().default_stream();
+    std::vector<BufferRef> memory;
+    std::vector<char*> at;
+    for (const auto& bytes : test.slots) {
+      memory.push_back(BufferRef::adopt(allocate_buffer(gpu(), bytes.size())));
+      at.push_back(memory.back()->data_as<char>());
+      gpu().copy_from_host(stream, at.back(), bytes.data(), bytes.size());
+    }
+    gpu().run_plan(test.plan, {at.data(), test.immediates.data()}, 0);
+    std::vector<std::vector<char>> result = test.slots;
+    for (size_t s = 0; s < result.size(); ++s) {
+      gpu().copy_to_host(stream, result[s].data(), at[s], result[s].size());
+    }
+    return result;
+  }
+
+  static void expect_cpu_bits(Case& test, const std::string& what) {
+    auto want = test.slots;
+    std::vector<char*> at;
+    const circuit::Bindings bindings = Case::bind(want, at, test.immediates);
+    for (const Kernel& kernel : test.plan.kernels) Unfused(kernel, bindings).run();
+    const auto got = run(test);
+    for (size_t s = 0; s < got.size(); ++s) {
+      const int64_t i = first_difference(test.dtypes[s], got[s], want[s]);
+      ASSERT_EQ(i, -1) << what << ": slot " << s << " of " << dtype_name(test.dtypes[s])
+                       << " differs at " << i << "\n"
+                       << print_plan(test.plan);
+    }
+  }
+};
+
+const std::vector<Dtype> kAllDtypes = {
+    Dtype::kBool,  Dtype::kUInt8,   Dtype::kInt8,     Dtype::kInt16,   Dtype::kInt32,
+    Dtype::kInt64, Dtype::kFloat16, Dtype::kBFloat16, Dtype::kFloat32, Dtype::kFloat64};
+
+// Words of the device's own, not the driver's: what is exact on the CPU is so here, bit for bit. A
+// product is added in one rounding by both where the CPU can.
+bool is_reproduced(const OpInfo& row) {
+  if (row.accuracy == Accuracy::kExact) return true;
+  return row.accuracy == Accuracy::kSteps && row.ulp32 < 16 && current_isa() != Isa::kBaseline;
+}
+
+const std::vector<OpId>& reproduced_ops() {
+  static const std::vector<OpId> list = [] {
+    std::vector<OpId> ops_found;
+    for (const OpInfo& row : ops()) {
+      if (is_reproduced(row)) ops_found.push_back(row.id);
+    }
+    return ops_found;
+  }();
+  return list;
+}
+
+// One kernel of all such rows for each stored dtype: a program takes a driver a while to build.
+TEST_F(OpenClPrograms, EveryExactRowHasTheCpusBitsInEveryDtypeAndLayout) {
+  Random random(7);
+  const std::vector<int64_t> shape = {7, 5, 3, 11};
+  const int64_t n = 7 * 5 * 3 * 11;
+  size_t rows = 0;
+  for (const Dtype dtype : kAllDtypes) {
+    const Dtype compute = compute_dtype(dtype);
+    Case test;
+    Builder builder(shape);
+    std::vector<Ref> inputs;
+    for (int k = 0; k < 4; ++k) {
+      int64_t extent = n;
+      Strides strides = builder.contiguous();
+      // The last but one is the same along rows.
+      if (k > 0) strides = random_strides(random, shape, {false, false, false, k == 2}, extent);
+      const Ref in = builder.access(test.slot(random, dtype, extent), dtype, strides,
+                                    k == 2 ? Rank::kRow : Rank::kFull);
+      inputs.push_back(dtype == compute ? in : builder.convert_temp(in, compute));
+    }
+    for (const OpId op : reproduced_ops()) {
+      const OpInfo& info = op_info(op);
+      if (!info.supports(compute)) continue;
+      ++rows;
+      const Dtype natural = info.result_is_bool ? Dtype::kBool : compute;
+      const Ref out = builder.dense(test.slot(random, natural, n), natural);
+      builder.op(op, compute, std::vector<Ref>(inputs.begin(), inputs.begin() + info.arity), out);
+    }
+    test.add(builder);
+    ASSERT_TRUE(kernel_text(test.plan.kernels[0], {.has_double = true}).has_value());
+    expect_cpu_bits(test, std::string(dtype_name(dtype)));
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GT(rows, 250u);
+}
+
+// Every value of the half types, and numbers of the others that all dtypes have a meaning for.
+void fill_convertible(Random& random, Dtype dtype, std::vector<char>& bytes, int64_t n) {
+  const auto size = static_cast<int64_t>(itemsize(dtype));
+  for (int64_t i = 0; i < n; ++i) {
+    char* const at = bytes.data() + i * size;
+    const auto bits = static_cast<uint16_t>(i);
+    if (size == 2 && is_floating(dtype)) std::memcpy(at, &bits, 2);
+    if (dtype == Dtype::kFloat32) {
+      const uint32_t wide = uint32_t{bits} << 16 | static_cast<uint32_t>(random() & 0xffff);
+      std::memcpy(at, &wide, 4);
+    }
+    if (!is_floating(dtype)) continue;
+    double value;
+    convert(dtype, at, Dtype::kFloat64, &value, 1);
+    const double small = std::fmod(value, 0x1p30);
+    if (!(std::fabs(value) < 0x1p31)) convert(Dtype::kFloat64, &small, dtype, at, 1);
+    if (std::isinf(value)) std::memset(at, 0, static_cast<size_t>(size));
+  }
+}
+
+TEST_F(OpenClPrograms, ConversionsBetweenAllDtypesHaveTheCpusBits) {
+  Random random(11);
+  constexpr int64_t kCount = 66'000;
+  for (size_t half = 0; half < 2; ++half) {
+    Case test;
+    Builder builder({kCount});
+    for (size_t d = half; d < kAllDtypes.size(); d += 2) {
+      const Dtype from = kAllDtypes[d];
+      const uint32_t slot = test.slot(random, from, kCount);
+      fill_convertible(random, from, test.slots[slot], kCount);
+      const Ref in = builder.dense(slot, from);
+      for (const Dtype to : kAllDtypes) {
+        if (to == from) continue;
+        builder.convert(in, from, builder.dense(test.slot(random, to, kCount), to));
+      }
+    }
+    test.add(builder);
+    ASSERT_TRUE(kernel_text(test.plan.kernels[0], {.has_double = true}).has_value());
+    expect_cpu_bits(test, "conversions");
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_F(OpenClPrograms, NumbersAreArguments) {
+  Random random(3);
+  Case test;
+  Builder builder({100});
+  for (const Dtype dtype : kAllDtypes) {
+    if (compute_dtype(dtype) != dtype) continue;
+    const Ref in = builder.dense(test.slot(random, dtype, 100), dtype);
+    const Ref filled = builder.dense(test.slot(random, dtype, 100), dtype);
+    builder.convert(Builder::immediate(test.immediate(dtype, 1)), dtype, filled);
+    builder.op(OpId::maximum, dtype, {in, Builder::immediate(test.immediate(dtype, 0))},
+               builder.dense(test.slot(random, dtype, 100), dtype));
+  }
+  test.add(builder);
+  expect_cpu_bits(test, "numbers");
+}
+
+TEST_F(OpenClPrograms, ReuseOneTextForOtherShapesMemoryAndNumbers) {
+  const auto source = [](std::vector<int64_t> shape, int64_t offset, double value) {
+    Random random(3);
+    Case test;
+    Builder builder(std::move(shape));
+    const Ref in = builder.access(test.slot(random, Dtype::kFloat32, 4096), Dtype::kFloat32,
+                                  builder.contiguous(), Rank::kFull, offset);
+    builder.op(OpId::mul, Dtype::kFloat32,
+               {in, Builder::immediate(test.immediate(Dtype::kFloat32, value))},
+               builder.dense(test.slot(random, Dtype::kFloat32, 4096), Dtype::kFloat32));
+    test.add(builder);
+    return kernel_text(test.plan.kernels[0], {})->source;
+  };
+  EXPECT_EQ(source({100}, 0, 2), source({3, 7}, 64, 5));
+}
+
+TEST_F(OpenClPrograms, WhatADeviceLacksIsForTheHost) {
+  Random random(3);
+  Case test;
+  Builder doubles({10}), folds({2, 5}, true);
+  doubles.op(OpId::neg, Dtype::kFloat64,
+             {doubles.dense(test.slot(random, Dtype::kFloat64, 10), Dtype::kFloat64)},
+             doubles.dense(test.slot(random, Dtype::kFloat64, 10), Dtype::kFloat64));
+  EXPECT_FALSE(kernel_text(doubles.kernel, {.has_double = false}).has_value());
+  EXPECT_TRUE(kernel_text(doubles.kernel, {.has_double = true}).has_value());
+  EXPECT_FALSE(
+      kernel_text(doubles.kernel, {.has_double = true, .parameter_bytes = 24}).has_value());
+  const Ref x = folds.dense(test.slot(random, Dtype::kFloat32, 10), Dtype::kFloat32);
+  folds.fold(Reduction::sum, x,
+             folds.access(test.slot(random, Dtype::kFloat32, 2), Dtype::kFloat32, folds.rows(),
+                          Rank::kRow));
+  EXPECT_FALSE(kernel_text(folds.kernel, {.has_double = true}).has_value());
+}
+
+// Random programs: elementwise kernels are launched, those with folds or row functions run on the
+// host's side, and kernels of both kinds see each other's results.
+TEST_F(OpenClPrograms, RandomKernelsEqualTheirInstructions) {
+  const char* seed = std::getenv("HOLOGRAM_TEST_SEED");
+  const int first = seed != nullptr ? std::atoi(seed) : 0;
+  const uint64_t before = gpu().host_kernels();
+  uint64_t kernels = 0;
+  for (int trial = 0; trial < 20 && !HasFailure(); ++trial) {
+    Random random(static_cast<unsigned>(first + trial));
+    Case test;
+    const int count = pick(random, 1, 3);
+    for (int i = 0; i < count; ++i) {
+      test.add(RandomKernel(random, test, reproduced_ops()).make(), 2 * i, i);
+    }
+    kernels += static_cast<uint64_t>(count);
+    expect_cpu_bits(test, "seed " + std::to_string(first + trial));
+  }
+  EXPECT_GT(gpu().host_kernels(), before);
+  EXPECT_LT(gpu().host_kernels() - before, kernels / 2);
+}
+
+// Rows of the driver's functions in one plan, each on operands of its own.
+template <class T>
+struct AccuracyCase {
+  static constexpr Dtype kDtype = sizeof(T) == 4 ? Dtype::kFloat32 : Dtype::kFloat64;
+  static constexpr accuracy::Effort kEffort = {
+      .unary32 = 1 << 15, .unary64 = 20'000, .tuples = 20'000};
+  static constexpr int64_t kCount = 21'000;
+
+  struct Row {
+    const OpInfo* info;
+    std::vector<uint32_t> slots;  // of the operands, then of the result
+  };
+
+  void add(const OpInfo& info) {
+    accuracy::Sampler<T> sampler(info, kEffort);
+    std::vector<std::vector<T>> operands(info.arity, std::vector<T>(kCount));
+    sampler.fill(operands, kCount);
+    Row row{&info, {}};
+    std::vector<Ref> in;
+    for (const std::vector<T>& values : operands) {
+      row.slots.push_back(test.slot(random, kDtype, kCount));
+      std::memcpy(test.slots.back().data(), values.data(), kCount * sizeof(T));
+      in.push_back(builder.dense(row.slots.back(), kDtype));
+    }
+    row.slots.push_back(test.slot(random, kDtype, kCount));
+    builder.op(info.id, kDtype, in, builder.dense(row.slots.back(), kDtype));
+    rows.push_back(std::move(row));
+  }
+
+  void expect_accurate(const std::vector<std::vector<char>>& got) const {
+    using R = accuracy::Wider<T>;
+    for (const Row& row : rows) {
+      const OpInfo& info = *row.info;
+      const double stated = sizeof(T) == 4 ? info.ulp32 : info.ulp64;
+      const double bound = std::max(stated, driver_ulp(info.id, kDtype));
+      double worst = 0;
+      std::ostringstream where;
+      for (int64_t i = 0; i < kCount; ++i) {
+        const auto at = [&](uint32_t slot) {
+          T value;
+          std::memcpy(&value, got[slot].data() + i * static_cast<int64_t>(sizeof value),
+                      sizeof value);
+          return value;
+        };
+        R x[4] = {}, largest = 0;
+        for (int k = 0; k < info.arity; ++k) {
+          x[k] = at(row.slots[static_cast<size_t>(k)]);
+          if (std::isfinite(x[k])) largest = std::max(largest, std::fabs(x[k]));
+        }
+        const R want = ref::evaluate(info.id, x);
+        R scale = info.accuracy == Accuracy::kSteps ? std::max(largest, std::fabs(want)) : want;
+        if (!std::isfinite(scale)) scale = std::numeric_limits<T>::max();
+        const double error = accuracy::error_in_ulp<T>(at(row.slots.back()), want, scale, false);
+        if (error <= worst) continue;
+        worst = error;
+        where.str("");
+        where << x[0] << ", " << x[1] << ": got " << at(row.slots.back()) << ", want " << want;
+      }
+      EXPECT_LE(worst, bound) << info.name << " of " << dtype_name(kDtype) << " at " << where.str();
+    }
+  }
+
+  Random random{5};
+  Case test;
+  Builder builder{{kCount}};
+  std::vector<Row> rows;
+};
+
+template <class T, class Run>
+void expect_all_accurate(Run&& run) {
+  std::vector<const OpInfo*> list;
+  for (const OpInfo& info : ops()) {
+    if (!is_reproduced(info) && ref::has_reference(info.id)) list.push_back(&info);
+  }
+  // As many a kernel as its arguments are sure to be taken.
+  for (size_t first = 0; first < list.size(); first += 16) {
+    AccuracyCase<T> made;
+    for (size_t i = first; i < std::min(first + 16, list.size()); ++i) made.add(*list[i]);
+    made.test.add(made.builder);
+    ASSERT_TRUE(kernel_text(made.test.plan.kernels[0], {.has_double = true}).has_value());
+    made.expect_accurate(run(made.test));
+  }
+}
+
+// The other rows: as accurate as the table says, or as OpenCL asks of a driver where that is less.
+TEST_F(OpenClPrograms, OtherRowsAreAsAccurateAsStated) {
+  expect_all_accurate<float>([](Case& test) { return run(test); });
+  expect_all_accurate<double>([](Case& test) { return run(test); });
+}
+
+}  // namespace
+}  // namespace hologram::opencl

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: MIT
+"""The SDK on an OpenCL device; skipped where the machine has no OpenCL driver."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+
+import hologram_ffi as ffi
+import numpy as np
+import pytest
+
+import hologram as hg
+
+CHOSEN = "opencl" in os.environ.get("HOLOGRAM_DEVICES", "")
+HERE = "opencl" in hg.backend.list_available_backends()
+
+
+def run_with(devices: str, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run Python with HOLOGRAM_DEVICES, which is read when the library is first used."""
+    env = os.environ | {"HOLOGRAM_DEVICES": devices}
+    return subprocess.run(
+        [sys.executable, *command], env=env, capture_output=True, text=True, timeout=300
+    )
+
+
+LIST = "import hologram; print(*hologram.backend.list_available_backends())"
+
+
+@pytest.mark.skipif(CHOSEN, reason="this is the inner run")
+def test_on_the_device() -> None:
+    if "opencl" not in run_with("cpu,opencl", "-c", LIST).stdout:
+        pytest.skip("no OpenCL driver on this machine")
+    result = run_with("cpu,opencl", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "passed" in result.stdout
+
+
+@pytest.mark.skipif(CHOSEN, reason="the inner run is about the device")
+def test_which_devices_there_are() -> None:
+    assert run_with("cpu", "-c", LIST).stdout.split() == ["cpu"]
+    # The CPU runs what other devices leave to the host.
+    assert run_with("opencl", "-c", LIST).stdout.split()[0] == "cpu"
+    result = run_with("cpu,opncl", "-c", LIST)
+    assert result.stdout.split() == ["cpu"]
+    assert "HOLOGRAM_DEVICES=cpu,opncl names 'opncl', which this build does not have" in (
+        result.stderr
+    )
+
+
+on_device = pytest.mark.skipif(not (CHOSEN and HERE), reason="runs inside test_on_the_device")
+
+
+@on_device
+def test_buffers_keep_what_is_put_there() -> None:
+    with hg.Executor(backend="opencl") as ex:
+        assert ex.backend == "opencl"
+        x = np.arange(12, dtype=np.int32).reshape(3, 4)
+        a = ex.allocate((3, 4), dtype=np.int32)
+        a.from_numpy(x.T.copy().T)
+        np.testing.assert_array_equal(a.to_numpy(), x)
+        assert a.to_bytes() == x.tobytes()
+        a.from_bytes(bytes(48))
+        assert not np.asarray(a).any()
+        a.fill(7)
+        b = ex.allocate((3, 4), dtype=np.float64)
+        b.copy_from(a)
+        np.testing.assert_array_equal(b.to_numpy(), np.full((3, 4), 7.0))
+        view = b.to_numpy()
+        assert not view.flags.writeable
+        with pytest.raises(BufferError, match="a view is a read-only copy"):
+            ctypes.pythonapi.PyObject_GetBuffer(
+                ctypes.py_object(b), ctypes.create_string_buffer(256), 1
+            )
+
+
+@on_device
+def test_the_memory_is_not_lent() -> None:
+    with hg.Executor(backend="opencl") as ex:
+        a = ex.allocate(4)
+        with pytest.raises(NotImplementedError, match="copy it to the CPU first"):
+            a.__dlpack__()
+        assert a.__dlpack_device__() == (4, 0)
+
+
+@on_device
+def test_operations_agree_with_numpy() -> None:
+    rng = np.random.default_rng(0)
+    x, y = (rng.standard_normal((32, 48)).astype(np.float32) for _ in range(2))
+    with hg.Executor(backend="opencl") as ex:
+        a, b, c, d = (ex.allocate((32, 48)) for _ in range(4))
+        s = ex.allocate(1)
+        a.from_numpy(x)
+        b.from_numpy(y)
+        hg.ops.vector_add(ex, a, b, c)
+        np.testing.assert_array_equal(c.to_numpy(), x + y)
+        hg.ops.vector_relu(ex, c, d)
+        np.testing.assert_array_equal(d.to_numpy(), np.maximum(x + y, 0))
+        hg.ops.tanh(ex, a, d)
+        np.testing.assert_allclose(d.to_numpy(), np.tanh(x), rtol=1e-6)
+        hg.ops.reduce_sum(ex, a, s)
+        np.testing.assert_allclose(s.to_numpy()[0], x.sum(), rtol=1e-4)
+        hg.ops.softmax(ex, a, d)
+        rows = np.exp(x - x.max(-1, keepdims=True))
+        np.testing.assert_allclose(d.to_numpy(), rows / rows.sum(-1, keepdims=True), rtol=1e-5)
+        g = ex.allocate((32, 32))
+        hg.ops.gemm(ex, a, transposed(ex, b), g)
+        np.testing.assert_allclose(g.to_numpy(), x @ y.T, rtol=1e-4, atol=1e-4)
+        ex.synchronize()
+        assert ex.stats()
+
+
+def transposed(ex: hg.Executor, b: hg.Buffer) -> hg.Buffer:
+    result = ex.allocate(tuple(reversed(b.shape)))
+    result.from_numpy(np.ascontiguousarray(b.to_numpy().T))
+    return result
+
+
+@on_device
+def test_tensors_on_its_buffers() -> None:
+    with hg.Executor(backend="opencl") as ex:
+        a = ex.allocate((2, 3))
+        a.from_numpy(np.arange(6, dtype=np.float32).reshape(2, 3))
+        t = hg.asarray(a)
+        flipped = t.transpose(0, 1)
+        np.testing.assert_array_equal(np.asarray(flipped * 2 + flipped), 3 * np.asarray(t).T)
+        np.testing.assert_array_equal(np.asarray(t[1]), [3, 4, 5])
+        assert t.sum().item() == 15.0
+        assert "3." in repr(t)
+        # A complex dtype and more dimensions than a record has go through the host.
+        deep = t.reshape(1, 2, 1, 3, 1, 1, 1, 1, 1, 1)
+        np.testing.assert_array_equal(np.asarray(deep + deep).ravel(), [0, 2, 4, 6, 8, 10])
+        with pytest.raises(ValueError, match="different devices"):
+            t + hg.asarray(np.ones((2, 3), np.float32))
+
+
+@on_device
+def test_the_handle_api() -> None:
+    ex = ffi.new_executor_with_backend("opencl")
+    assert ffi.executor_backend(ex) == "opencl"
+    a, b, c = (ffi.executor_allocate_buffer(ex, 4) for _ in range(3))
+    ffi.buffer_copy_from_slice(ex, a, "[1, 2, 3, 4]")
+    ffi.buffer_fill(ex, b, 10.0, 4)
+    ffi.vector_add_f32(ex, a, b, c, 4)
+    assert ffi.buffer_to_vec(ex, c) == "[11.0, 12.0, 13.0, 14.0]"
+    raw = np.frombuffer(ffi.buffer_to_bytes(ex, c), np.float32)
+    np.testing.assert_array_equal(raw, [11, 12, 13, 14])
+    with pytest.raises(NotImplementedError, match="cannot be reached from the processor"):
+        ffi.buffer_as_ptr(ex, a)
+    for buffer in (a, b, c):
+        ffi.buffer_cleanup(buffer)
+    ffi.executor_cleanup(ex)

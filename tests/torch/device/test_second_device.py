@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: MIT
+"""A device whose memory the host cannot touch, as hologram:1; skipped where there is no driver."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+import hologram_torch
+from hologram_torch import _C
+
+CHOSEN = "opencl" in os.environ.get("HOLOGRAM_DEVICES", "")
+HERE = torch.hologram.device_count() > 1
+TESTS = Path(__file__).resolve().parents[2]
+
+on_device = pytest.mark.skipif(not (CHOSEN and HERE), reason="runs inside test_on_the_device")
+ONE = "hologram:1"
+
+
+def run_chosen(*command: str) -> subprocess.CompletedProcess[str]:
+    """Run Python with the devices chosen, which is read when the library is first used."""
+    env = os.environ | {"HOLOGRAM_DEVICES": "cpu,opencl", "PYTHONPATH": str(TESTS)}
+    return subprocess.run(
+        [sys.executable, *command], env=env, capture_output=True, text=True, timeout=600
+    )
+
+
+@pytest.mark.skipif(CHOSEN, reason="this is the inner run")
+def test_on_the_device() -> None:
+    listed = run_chosen("-c", "import torch; print(torch.hologram.device_count())")
+    if listed.stdout.strip() != "2":
+        pytest.skip("no OpenCL driver on this machine")
+    result = run_chosen("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__)
+    assert result.returncode == 0, result.stdout[-5000:] + result.stderr[-2000:]
+    assert "passed" in result.stdout
+
+
+@pytest.fixture
+def current() -> Iterator[None]:
+    """Make hologram:1 what 'hologram' stands for."""
+    torch.hologram.set_device(1)
+    yield
+    torch.hologram.set_device(0)
+
+
+@on_device
+def test_backends_and_the_current_device() -> None:
+    assert hologram_torch.list_available_backends() == ["cpu", "opencl"]
+    assert hologram_torch.get_backend() == "cpu"
+    hologram_torch.set_backend("opencl")
+    assert torch.hologram.current_device() == 1
+    assert hologram_torch.get_backend() == "opencl"
+    assert torch.ones(3, device="hologram").device == torch.device(ONE)
+    hologram_torch.set_backend("cpu")
+    assert torch.ones(3, device="hologram").device == torch.device("hologram:0")
+    with torch.hologram.device(1):
+        assert torch.zeros(2, device="hologram").device.index == 1
+    assert torch.hologram.current_device() == 0
+    assert torch.hologram.get_device_properties(1).backend == "opencl"
+    with pytest.raises(RuntimeError, match="no device hologram:2; there are 2"):
+        torch.ones(1, device="hologram:2")
+
+
+@on_device
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16,
+     torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128],
+)  # fmt: skip
+def test_copies_between_devices(dtype: torch.dtype) -> None:
+    x = torch.testing.make_tensor((5, 6, 7), dtype=dtype, device="cpu")
+    y = x.to(ONE)
+    assert y.device == torch.device(ONE)
+    assert torch.equal(y.cpu(), x)
+    assert torch.equal(y.transpose(0, 2)[1:].cpu(), x.transpose(0, 2)[1:])
+    z = torch.empty_like(y)
+    z.transpose(0, 1).copy_(x.transpose(0, 1))
+    assert torch.equal(z.cpu(), x)
+    host = y.to("hologram:0")
+    assert host.device.index == 0
+    assert torch.equal(host.cpu(), x)
+    assert torch.equal(host.to(ONE).cpu(), x)
+    assert torch.equal(y.clone().contiguous().cpu(), x)
+    if not dtype.is_complex:
+        assert torch.equal(y.to(torch.float64).cpu(), x.to(torch.float64))
+        assert torch.equal(y.to(torch.bool).cpu(), x.to(torch.bool))
+    if dtype.is_complex:
+        assert torch.equal(y.conj().cpu(), x.conj())
+    w = torch.zeros(7, 2, device=ONE, dtype=dtype)
+    w[:, 1] = x[0, 0].to(ONE)
+    assert torch.equal(w.cpu()[:, 1], x[0, 0])
+    assert not w.cpu()[:, 0].any()
+
+
+@on_device
+def test_elementwise_ops_are_recorded_and_stay() -> None:
+    a, b = torch.randn(64, 33), torch.randn(33)
+    x, y = a.to(ONE), b.to(ONE)
+    hologram_torch.reset_fallback_counts()
+    torch.hologram.set_device(1)
+    _C.reset_recorder_stats()
+    z = (x * y + 2.0 - x.t().contiguous().t()).relu_()
+    z[::2].mul_(3)
+    z += 1
+    mask = z > 2
+    out = torch.where(mask, z, x.exp())
+    out = out.clamp(-1, 5).to(torch.float16)
+    assert out.device == torch.device(ONE)
+    found = out.cpu()
+    stats = _C.recorder_stats()
+    torch.hologram.set_device(0)
+    assert hologram_torch.fallback_counts() == {}
+    assert stats["host_kernels"] == 0
+    assert stats["ops_recorded"] >= 8
+    z = (a * b + 2.0 - a).relu_()
+    z[::2].mul_(3)
+    z += 1
+    expected = torch.where(z > 2, z, a.exp()).clamp(-1, 5).to(torch.float16)
+    torch.testing.assert_close(found, expected)
+
+
+@on_device
+def test_what_it_lacks_runs_on_the_host_and_is_counted() -> None:
+    a = torch.randn(8, 9)
+    x = a.to(ONE)
+    hologram_torch.reset_fallback_counts()
+    assert torch.equal(x.sum(0).cpu(), a.sum(0))
+    torch.testing.assert_close((x @ x.t()).cpu(), a @ a.t())
+    values, order = x.sort(1)
+    assert torch.equal(order.cpu(), a.sort(1).indices)
+    assert values.device == order.device == torch.device(ONE)
+    x.index_add_(0, torch.tensor([1], device=ONE), torch.ones(1, 9, device=ONE))
+    a[1] += 1
+    assert torch.equal(x.cpu(), a)
+    torch.sort(x, out=(values.resize_(0), order.resize_(0)))
+    assert torch.equal(values.cpu(), a.sort().values)
+    assert x[2, 3].item() == a[2, 3].item()
+    assert x.tolist() == a.tolist()
+    counts = hologram_torch.fallback_counts()
+    assert counts["aten::sort.values_stable" if "aten::sort.values_stable" in counts
+                  else next(n for n in counts if "sort" in n)] >= 1  # fmt: skip
+    assert sum(counts.values()) >= 5
+
+
+@on_device
+def test_ops_across_devices_raise() -> None:
+    x, y, c = torch.ones(3, device=ONE), torch.ones(3, device="hologram:0"), torch.ones(3)
+    message = "Expected all tensors to be on the same device"
+    for call in (
+        lambda: x + y,
+        lambda: y + x,
+        lambda: x + c,
+        lambda: x.add_(y),
+        lambda: y.mul_(x),
+        lambda: torch.mm(x[None], y[:, None]),
+        lambda: torch.where(x > 0, y, y),
+        lambda: torch.add(y, y, out=x),
+    ):
+        with pytest.raises(RuntimeError, match=message):
+            call()
+    assert torch.equal((x + torch.tensor(2.0)).cpu(), torch.full((3,), 3.0))
+
+
+@on_device
+def test_eager_execution() -> None:
+    with hologram_torch.execution("eager"):
+        x = torch.arange(6.0, device=ONE)
+        x.mul_(x).add_(1)
+        assert torch.equal(x.cpu(), torch.arange(6.0) ** 2 + 1)
+        y = [torch.ones(4, device=ONE) for _ in range(3)]
+        torch._foreach_mul_(y, 3.0)
+        assert torch.equal(y[2].cpu(), torch.full((4,), 3.0))
+
+
+@on_device
+def test_storages_grow_and_addresses_harm_nobody() -> None:
+    x = torch.arange(4.0, device=ONE)
+    x.resize_(10)
+    assert torch.equal(x[:4].cpu(), torch.arange(4.0))
+    assert x.data_ptr() != 0
+    x.add_(1)
+    assert torch.equal(x[:4].cpu(), torch.arange(1.0, 5.0))
+    empty = torch.empty(0, device=ONE)
+    assert (empty + 1).numel() == 0
+
+
+@on_device
+def test_streams_events_and_memory() -> None:
+    stream = torch.hologram.Stream(device=ONE)
+    assert stream.device == torch.device(ONE)
+    start, end = (torch.hologram.Event(enable_timing=True) for _ in range(2))
+    with torch.hologram.device(1):
+        start.record(torch.hologram.current_stream(1))
+        x = torch.ones(1 << 16, device=ONE)
+        x = x.add_(1).sqrt()
+        end.record(torch.hologram.current_stream(1))
+    end.synchronize()
+    assert start.query()
+    assert start.elapsed_time(end) >= 0
+    torch.hologram.synchronize(1)
+    before = torch.hologram.memory_allocated(1)
+    y = torch.empty(1 << 20, dtype=torch.uint8, device=ONE).zero_()
+    assert torch.hologram.memory_allocated(1) >= before + (1 << 20)
+    del y
+    torch.hologram.synchronize(1)
+    assert torch.hologram.memory_allocated(1) <= before
+    torch.hologram.empty_cache()
+    assert torch.hologram.memory_reserved(1) >= torch.hologram.memory_allocated(1)
+    assert torch.hologram.max_memory_allocated(1) >= before
+
+
+@on_device
+@pytest.mark.parametrize("make", [
+    lambda p: torch.optim.SGD(p, lr=0.3, momentum=0.9),
+    lambda p: torch.optim.Adam(p, lr=0.01),
+], ids=["sgd", "adam"])  # fmt: skip
+def test_training_agrees_with_cpu(make) -> None:
+    def losses(device: str) -> list[float]:
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(
+            torch.nn.Linear(20, 32), torch.nn.GELU(), torch.nn.Linear(32, 5)
+        )
+        inputs, target = torch.randn(64, 20), torch.randint(5, (64,))
+        model.to(device)
+        assert all(str(p.device) == device for p in model.parameters())
+        optimizer, found = make(model.parameters()), []
+        for _ in range(6):
+            optimizer.zero_grad()
+            loss = torch.nn.functional.cross_entropy(model(inputs.to(device)), target.to(device))
+            loss.backward()
+            optimizer.step()
+            found.append(loss.item())
+        return found
+
+    ours, theirs = losses(ONE), losses("cpu")
+    assert ours[-1] < 0.9 * ours[0]
+    torch.testing.assert_close(torch.tensor(ours), torch.tensor(theirs), rtol=1e-4, atol=1e-5)
+
+
+# Elementwise ops of the database, in place and out of place, and some that go through the host.
+SAMPLE = [
+    "abs", "add", "clamp", "div.no_rounding_mode", "eq", "exp", "lerp", "logical_and", "maximum",
+    "mul", "neg", "nn.functional.relu", "nn.functional.silu", "rsub", "sigmoid", "sub", "tanh",
+    "where", "cumsum", "softmax", "mm", "index_select", "sort", "sum", "cat", "fill", "zero_",
+]  # fmt: skip
+
+
+@on_device
+def test_a_sample_of_the_operator_database(current: None) -> None:
+    sys.path.insert(0, str(TESTS / "torch" / "ops"))
+    sys.path.insert(0, str(TESTS))
+    import opinfo_harness as harness
+
+    report = harness.Report()
+    known = {harness.op_name(op): op for op in harness.op_db}
+    with harness.quiet():
+        for name in SAMPLE:
+            if name in known:
+                harness.check_op(known[name], torch.float32, 2, report)
+    assert not report.failures, "\n".join(map(str, report.failures[:10]))
+    assert _C.recorder_stats()["kernels"] > 50  # of the current device
+    assert report.compared > 50
+    assert report.backwards > 20
+
+
+@on_device
+def test_random_programs(current: None) -> None:
+    """Deferred execution shows what eager execution shows, on this device as well."""
+    sys.path.insert(0, str(TESTS / "torch"))
+    from programs import check
+
+    counts = check.Counts()
+    failures = [f for f in (check.check(seed, counts) for seed in range(5)) if f]
+    assert not failures, failures[0].what
+    assert counts.tensors > 10
+    assert counts.recorded > 10
