@@ -45,7 +45,13 @@ OPENCL_PACKAGES = ["pocl-opencl-icd", "ocl-icd-libopencl1"]
 SHARED_SOURCES = ("CMakeLists.txt", "cmake", "include", "tools/setup.py")
 
 # Not sources: what tools/check.py puts beside them for mypy.
-GENERATED_STUBS = ("_rows.pyi", "_op_rows.pyi", "_ffi.pyi")
+GENERATED_STUBS = {
+    "_rows.pyi",
+    "_op_rows.pyi",
+    "_call_rows.pyi",
+    "_op_call_rows.pyi",
+    "_ffi.pyi",
+}
 
 _SKIPPED_PARTS = {"__pycache__", "dist", *GENERATED_STUBS}
 

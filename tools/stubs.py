@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Writes the types of the functions that the op table makes; the build of `hologram` calls this.
+"""Writes the types of the functions that the op tables make; the build of `hologram` calls this.
 
 `stubs.py MODULES TEMPLATE OUT` imports the compiled modules from the folder MODULES and writes
-_rows.pyi, _op_rows.pyi and _ffi.pyi to the folder OUT; TEMPLATE holds the rest of _ffi.pyi.
+_rows.pyi, _op_rows.pyi, _call_rows.pyi, _op_call_rows.pyi and _ffi.pyi to the folder OUT; TEMPLATE
+holds the rest of _ffi.pyi.
 """
 
 from __future__ import annotations
@@ -13,6 +14,16 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
+
+_KINDS = {
+    "int": "int",
+    "bool": "bool",
+    "ints": "int | Sequence[int]",
+    "float": "float | None",
+    "uint": "int",
+}
+_NAMED = "conv1d", "conv2d", "conv3d", "embedding", "lstm"
 
 _HEAD = """# SPDX-License-Identifier: MIT
 # {title} Written by tools/stubs.py.
@@ -42,6 +53,30 @@ def _lines(found: dict[str, list[str]], line: Callable[[str], str]) -> str:
     return text
 
 
+def _call_line(row: dict[str, Any], on_buffers: bool) -> str:
+    """Return the stub of a call's function, whose signature _calls.py makes in the same way."""
+    inputs = [o for o in row["operands"] if not o["is_result"]]
+    results = [o["name"] for o in row["operands"] if o["is_result"] and not o["is_saved"]]
+    parts = ["ex: Executor"] if on_buffers else []
+    optional = False
+    for o in inputs:
+        optional = optional or (o["is_optional"] and not on_buffers)
+        parts.append(f"{o['name']}: Any" + " = None" * optional)
+    if on_buffers:
+        parts += [f"{name}: Any" for name in results]
+    keywords = [
+        f"{p['name']}: {_KINDS[p['kind']]}" + " = ..." * (not p["is_required"])
+        for p in row["parameters"]
+    ]
+    if results and not on_buffers:
+        keywords.append("out: Any = None")
+    if keywords:
+        parts += ["*", *keywords]
+    made = "Tensor" if len(results) == 1 else f"tuple[{', '.join(['Tensor'] * len(results))}]"
+    kind = "None" if on_buffers else made if results else "Any"
+    return f"def {row['name']}({', '.join(parts)}) -> {kind}: ...\n"
+
+
 def main() -> int:
     """Write the stubs."""
     modules, template, out = map(Path, sys.argv[1:])
@@ -60,6 +95,16 @@ def main() -> int:
     for name, *_ in compiled.reductions._table:
         text += f"def reduce_{name}(ex: Executor, x: Any, out: Any) -> None: ...\n"
     (out / "_op_rows.pyi").write_text(text)
+    for file, name, on_buffers in (
+        ("_call_rows.pyi", "Tensor", False),
+        ("_op_call_rows.pyi", "Executor", True),
+    ):
+        text = _HEAD.format(title="The calls of the catalogue.", name=name)
+        text = text.replace("from typing", "from collections.abc import Sequence\nfrom typing")
+        if not on_buffers:
+            text += "".join(f"from hologram._calls import {n} as {n}\n" for n in _NAMED) + "\n"
+        text += "".join(_call_line(row, on_buffers) for row in compiled.calls.table())
+        (out / file).write_text(text)
     text = template.read_text() + "\n# The rows of the op table. Written by tools/stubs.py.\n"
     for name, parameters in functions(ffi).items():
         if name in rows:

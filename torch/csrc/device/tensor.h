@@ -26,7 +26,10 @@
 namespace hologram_torch {
 
 inline constexpr c10::DeviceType kDeviceType = c10::DeviceType::PrivateUse1;
-inline c10::Device device(c10::DeviceIndex index = 0) { return c10::Device(kDeviceType, index); }
+inline c10::Device device(c10::DeviceIndex index = 0) {
+  // An index that is no constant is checked by the constructor.
+  return C10_LIKELY(index == 0) ? c10::Device(kDeviceType, 0) : c10::Device(kDeviceType, index);
+}
 inline bool is_ours(const at::Tensor& t) { return t.device().type() == kDeviceType; }
 
 // The one allocator of the device; its deleter is release_buffer, its context a hologram::Buffer.
