@@ -248,7 +248,7 @@ R two_operands(OpId op, R x, R y) {
       return x == y ? x + std::log(R{2})
                     : nan_or(x, y, std::fmax(x, y) + std::log1p(std::exp(-std::fabs(x - y))));
     case OpId::hardswish_backward:
-      return y < -3 ? R{0} : y > 3 ? x : x * (y / 3 + R{0.5});
+      return y <= -3 ? R{0} : y >= 3 ? x : x * (y / 3 + R{0.5});
     case OpId::remainder:
       return remainder(x, y);
     case OpId::floor_divide:
@@ -304,7 +304,7 @@ R more_operands(OpId op, R x, R y, R z, R w) {
     case OpId::elu:
       return x > 0 ? x * z : std::expm1(x * w) * y * z;
     case OpId::elu_backward:
-      return y <= 0 ? x * z * std::exp(w * y) : x;
+      return y > 0 ? x : x * z * std::exp(w * y);
     case OpId::softplus_backward:
       return y * z > w ? x : x * sigmoid(y * z);
     case OpId::hardtanh_backward:

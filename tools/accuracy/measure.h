@@ -232,6 +232,10 @@ class Sampler {
         tuple[2] = 1;
         tuple[3] = 1;
         break;
+      case OpId::elu_backward:
+        tuple[2] = 1;
+        tuple[3] = 1;
+        break;
       case OpId::clamp:
         if (tuple[1] > tuple[2]) std::swap(tuple[1], tuple[2]);
         break;

@@ -4,7 +4,7 @@
 #include <deque>
 #include <vector>
 
-#include "ffi/call.h"
+#include "call.h"
 
 namespace hologram_ffi {
 namespace {
