@@ -150,8 +150,8 @@ def test_stubs_and_signatures_agree() -> None:
 def test_calls_by_name(buffers: Buffers) -> None:
     rows = {ffi.call_info(i)[0]: ffi.call_info(i) for i in range(ffi.call_count())}
     assert all(schema.count("->") == 1 and doc for _, schema, doc in rows.values())
-    with pytest.raises(IndexError, match="call_info: index is -1; there are"):
-        ffi.call_info(2**40)
+    with pytest.raises(TypeError, match="call: name: expected the name of a call"):
+        ffi.call(3, [])
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
     t = ffi.tensor_from_buffer(buffers.of(x.ravel()), (3, 4))
     out, mean, _ = ffi.call("layer_norm", [t, None, None], {"eps": 0.0, "axes": 1})
@@ -167,12 +167,9 @@ def test_calls_by_name(buffers: Buffers) -> None:
         ([t], {"axis": 1}, ValueError, 'layer_norm: has no parameter "axis"'),
         ([t], [1], TypeError, "a dict of parameters by name"),
         (["x"], None, TypeError, "call: inputs"),
-        ([t], {"axes": "1"}, TypeError, "call: arguments"),
     ]:
         with pytest.raises(error, match=message):
             ffi.call("layer_norm", inputs, arguments)
-    with pytest.raises(TypeError, match="call: name: expected the name of a call"):
-        ffi.call(3, [])
 
 
 def test_versions() -> None:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Attention by blocks of queries and keys: the checks, and the forward pass.
-#include "hologram/attention.h"
+#include "src/cpu/attention/attention.h"
 
 #include <algorithm>
 

@@ -2,8 +2,8 @@
 // The backward pass of attention: probabilities are computed again from the logsumexp.
 #include <algorithm>
 
-#include "hologram/attention.h"
 #include "hologram/error.h"
+#include "src/cpu/attention/attention.h"
 #include "src/cpu/attention/attention_work.h"
 
 namespace hologram {

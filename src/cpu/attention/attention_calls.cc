@@ -2,8 +2,8 @@
 // The calls of attention: from the operands of a call to the kernels.
 #include <cmath>
 
-#include "hologram/attention.h"
 #include "hologram/call_frame.h"
+#include "src/cpu/attention/attention.h"
 
 namespace hologram::cpu {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "hologram/attention.h"
 #include "hologram/parallel.h"
+#include "src/cpu/attention/attention.h"
 #include "src/cpu/attention/attention_kernels.h"
 #include "src/cpu/device/grain_size.h"
 #include "src/cpu/gemm/block_product.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Convolution as a product whose right operand is unfolded panel by panel while it is packed.
-#include "hologram/convolution.h"
+#include "src/cpu/conv/convolution.h"
 
 #include <algorithm>
 #include <vector>

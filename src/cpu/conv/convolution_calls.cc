@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The calls of convolutions and pooling: from the operands of a call to the kernels.
 #include "hologram/call_frame.h"
-#include "hologram/convolution.h"
-#include "hologram/pooling.h"
+#include "src/cpu/conv/convolution.h"
+#include "src/cpu/conv/pooling.h"
 #include "src/cpu/device/dense_view.h"
 
 namespace hologram::cpu {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "hologram/convolution.h"
+#include "src/cpu/conv/convolution.h"
 #include "src/cpu/conv/convolution_kernels.h"
 
 namespace hologram::cpu {

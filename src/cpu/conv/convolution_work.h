@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <functional>
 
-#include "hologram/convolution.h"
 #include "hologram/cpu_info.h"
 #include "hologram/parallel.h"
+#include "src/cpu/conv/convolution.h"
 #include "src/cpu/conv/convolution_columns.h"
 #include "src/cpu/conv/convolution_kernels.h"
 #include "src/cpu/device/grain_size.h"

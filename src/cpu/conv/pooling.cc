@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Max pooling along the columns that convolutions read.
-#include "hologram/pooling.h"
+#include "src/cpu/conv/pooling.h"
 
 #include <algorithm>
 #include <atomic>

@@ -2,8 +2,8 @@
 // Batch norm channel by channel, or row by row where the channels are adjacent, and its gradient.
 #include <cmath>
 
-#include "hologram/norm.h"
 #include "src/cpu/norm/batch_norm_work.h"
+#include "src/cpu/norm/norm.h"
 
 namespace hologram {
 namespace cpu::batch {

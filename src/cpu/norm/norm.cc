@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Layer norm over contiguous rows: plain rows in place, the half types through scratch.
-#include "hologram/norm.h"
+#include "src/cpu/norm/norm.h"
 
 #include <algorithm>
 #include <memory>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The calls of norms: from the operands of a call to the kernels.
 #include "hologram/call_frame.h"
-#include "hologram/norm.h"
 #include "src/cpu/device/dense_view.h"
+#include "src/cpu/norm/norm.h"
 
 namespace hologram::cpu {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Compares attention and its gradients with plain loops in float64.
-#include "hologram/attention.h"
+#include "src/cpu/attention/attention.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Compares convolutions with plain loops in wider floats.
-#include "hologram/convolution.h"
+#include "src/cpu/conv/convolution.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Compares layer norm and batch norm with loops in float64 over shapes, layouts and dtypes.
-#include "hologram/norm.h"
+#include "src/cpu/norm/norm.h"
 
 #include <gtest/gtest.h>
 

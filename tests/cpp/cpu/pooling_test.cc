@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Compares max pooling and its gradient with plain loops.
-#include "hologram/pooling.h"
+#include "src/cpu/conv/pooling.h"
 
 #include <gtest/gtest.h>
 

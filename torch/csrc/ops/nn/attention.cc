@@ -15,7 +15,6 @@
 #include "device/generator.h"
 #include "device/openmp.h"
 #include "dispatch/alias.h"
-#include "hologram/attention.h"
 #include "recording/deferred_call.h"
 
 namespace hologram_torch {

@@ -2,7 +2,6 @@
 // Layer norm and batch norm on host memory, with their gradients.
 #pragma once
 
-#include "hologram/api.h"
 #include "hologram/view.h"
 
 namespace hologram {
@@ -14,15 +13,13 @@ namespace hologram {
 // in and out are [rows, n], a row's elements adjacent; weight and bias (null: 1 and 0) are [n];
 // mean and rstd are [rows], all of them dense. out may be in.
 //   out = (in - mean) * rstd * weight + bias,  rstd = 1 / sqrt(var + eps),  var without correction
-HOLOGRAM_API void layer_norm(const View& in, const View* weight, const View* bias, double eps,
-                             const View& out, const View& mean, const View& rstd,
-                             int max_threads = 0);
+void layer_norm(const View& in, const View* weight, const View* bias, double eps, const View& out,
+                const View& mean, const View& rstd, int max_threads = 0);
 
 // The gradients that are wanted (not null): grad_in [rows, n]; grad_weight and grad_bias [n].
-HOLOGRAM_API void layer_norm_backward(const View& grad, const View& in, const View& mean,
-                                      const View& rstd, const View* weight, const View* grad_in,
-                                      const View* grad_weight, const View* grad_bias,
-                                      int max_threads = 0);
+void layer_norm_backward(const View& grad, const View& in, const View& mean, const View& rstd,
+                         const View* weight, const View* grad_in, const View* grad_weight,
+                         const View* grad_bias, int max_threads = 0);
 
 // in and out are [batch, channels, size] of one layout: either the elements of each batch and
 // channel adjacent, or the channels of each batch and place adjacent with the places one after
@@ -43,14 +40,13 @@ struct BatchNormOptions {
 
 //   out = (in - mean) * invstd * weight + bias,  invstd = 1 / sqrt(var + eps)
 // save_mean and save_invstd receive the batch's, in training.
-HOLOGRAM_API void batch_norm(const View& in, const View& out, const View* save_mean,
-                             const View* save_invstd, const BatchNormOptions& options = {});
+void batch_norm(const View& in, const View& out, const View* save_mean, const View* save_invstd,
+                const BatchNormOptions& options = {});
 
 // The gradients that are wanted (not null), grad and grad_in of in's layout. Of the options weight,
 // running statistics, training, eps and max_threads count.
-HOLOGRAM_API void batch_norm_backward(const View& grad, const View& in, const View* save_mean,
-                                      const View* save_invstd, const View* grad_in,
-                                      const View* grad_weight, const View* grad_bias,
-                                      const BatchNormOptions& options = {});
+void batch_norm_backward(const View& grad, const View& in, const View* save_mean,
+                         const View* save_invstd, const View* grad_in, const View* grad_weight,
+                         const View* grad_bias, const BatchNormOptions& options = {});
 
 }  // namespace hologram

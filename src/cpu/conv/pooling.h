@@ -4,9 +4,8 @@
 
 #include <cstdint>
 
-#include "hologram/api.h"
-#include "hologram/convolution.h"
 #include "hologram/dtype.h"
+#include "src/cpu/conv/convolution.h"
 
 namespace hologram {
 
@@ -23,11 +22,11 @@ struct MaxPoolArgs {
 // The largest of each window and its position in the plane: the first among equals, or the last NaN
 // if there is one. Error(kNotSupported) for other dtypes, Error(kInvalidArgument) for sizes that
 // make no sense and for windows that lie outside.
-HOLOGRAM_API void max_pool(const MaxPoolArgs& args, const void* x, void* y, int64_t* positions);
+void max_pool(const MaxPoolArgs& args, const void* x, void* y, int64_t* positions);
 
 // grad_x: at each position the sum of the gradients of the windows that chose it. Error(kIndex),
 // once grad_x is written, where a position is outside of its plane.
-HOLOGRAM_API void max_pool_backward(const MaxPoolArgs& args, const void* grad_y,
-                                    const int64_t* positions, void* grad_x);
+void max_pool_backward(const MaxPoolArgs& args, const void* grad_y, const int64_t* positions,
+                       void* grad_x);
 
 }  // namespace hologram

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 
-#include "hologram/api.h"
 #include "hologram/dtype.h"
 
 namespace hologram {
@@ -57,8 +56,7 @@ struct AttentionGradients {
 // Both have the same bits for any number of threads. What they write must overlap nothing else.
 // Error(kInvalidArgument) for negative sizes, heads that kv_heads does not divide and missing
 // operands, Error(kNotSupported) for other dtypes.
-HOLOGRAM_API void attention(const AttentionArgs& args, const AttentionOutput& output);
-HOLOGRAM_API void attention_backward(const AttentionArgs& args,
-                                     const AttentionGradients& gradients);
+void attention(const AttentionArgs& args, const AttentionOutput& output);
+void attention_backward(const AttentionArgs& args, const AttentionGradients& gradients);
 
 }  // namespace hologram

@@ -6,7 +6,6 @@
 #include <array>
 #include <cstdint>
 
-#include "hologram/api.h"
 #include "hologram/dtype.h"
 
 namespace hologram {
@@ -51,21 +50,20 @@ struct ConvolutionArgs {
 // gives, and operands that are null but have elements.
 
 // y from x, w and bias (out_channels elements, or null).
-HOLOGRAM_API void convolution(const ConvolutionArgs& args, const void* x, const void* w,
-                              const void* bias, void* y);
+void convolution(const ConvolutionArgs& args, const void* x, const void* w, const void* bias,
+                 void* y);
 
 // The gradient of x from that of y: grad_x[n, c, j] = bias[c] + the sum of w[o, c, t] grad_y[n, o,
 // i] over all that see it. bias (in_channels elements) is null for a gradient; with it this is the
 // transposed convolution, of which the forward convolution is the gradient.
-HOLOGRAM_API void convolution_backward_input(const ConvolutionArgs& args, const void* grad_y,
-                                             const void* w, const void* bias, void* grad_x);
+void convolution_backward_input(const ConvolutionArgs& args, const void* grad_y, const void* w,
+                                const void* bias, void* grad_x);
 
 // The gradient of w, which lies as args says w does, from x and the gradient of y.
-HOLOGRAM_API void convolution_backward_weight(const ConvolutionArgs& args, const void* x,
-                                              const void* grad_y, void* grad_w);
+void convolution_backward_weight(const ConvolutionArgs& args, const void* x, const void* grad_y,
+                                 void* grad_w);
 
 // The gradient of the bias: the sum of grad_y over images and places, out_channels elements.
-HOLOGRAM_API void convolution_backward_bias(const ConvolutionArgs& args, const void* grad_y,
-                                            void* grad_bias);
+void convolution_backward_bias(const ConvolutionArgs& args, const void* grad_y, void* grad_bias);
 
 }  // namespace hologram
