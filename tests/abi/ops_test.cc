@@ -328,8 +328,8 @@ TEST(Ops, ProductsAndReductionsCheckTheirSizes) {
   EXPECT_REFUSED(hologram_softmax_f32(ex, a, a, -1), kBad, "softmax_f32: n is -1; pass 0 or more");
   EXPECT_REFUSED(hologram_reduce_sum_f32(ex, a, Buffer(ex, 0), 6), kBad,
                  "reduce_sum_f32: y: the buffer has 0 elements; the result is 1");
-  EXPECT_REFUSED(hologram_reduce(ex, 13, a, c, 6), kBad,
-                 "reduce: reduction is 13; pass a hologram_reduction, 0 to 12");
+  EXPECT_REFUSED(hologram_reduce(ex, 14, a, c, 6), kBad,
+                 "reduce: reduction is 14; pass a hologram_reduction, 0 to 13");
   EXPECT_REFUSED_WITH(hologram_reduce_min_f32(ex, a, c, 0), kBad, "reduce_min_f32: ");
   EXPECT_OK(hologram_buffer_fill(ex, c, 5.0, 3));
   EXPECT_OK(hologram_reduce_sum_f32(ex, a, c, 0));

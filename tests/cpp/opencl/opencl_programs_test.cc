@@ -65,7 +65,7 @@ const std::vector<Dtype> kAllDtypes = {
 // product is added in one rounding by both where the CPU can.
 bool is_reproduced(const OpInfo& row) {
   if (row.accuracy == Accuracy::kExact) return true;
-  return row.accuracy == Accuracy::kSteps && row.ulp32 < 16 && current_isa() != Isa::kBaseline;
+  return row.accuracy == Accuracy::kSteps && !row.is_heavy() && current_isa() != Isa::kBaseline;
 }
 
 const std::vector<OpId>& reproduced_ops() {
@@ -301,7 +301,13 @@ template <class T, class Run>
 void expect_all_accurate(Run&& run) {
   std::vector<const OpInfo*> list;
   for (const OpInfo& info : ops()) {
-    if (!is_reproduced(info) && ref::has_reference(info.id)) list.push_back(&info);
+    if (is_reproduced(info) || !ref::has_reference(info.id)) continue;
+    // Rows of words that the device lacks are the host's.
+    if (has_words(info.id, AccuracyCase<T>::kDtype)) {
+      list.push_back(&info);
+    } else {
+      EXPECT_TRUE(info.id == OpId::erfinv || info.id == OpId::digamma) << info.name;
+    }
   }
   // As many a kernel as its arguments are sure to be taken.
   for (size_t first = 0; first < list.size(); first += 16) {
