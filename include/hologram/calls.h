@@ -3,9 +3,9 @@
 // layers, random numbers, optimizer steps. call_ops.h describes each.
 //
 // Operands are checked against the call's row: dtypes that agree, shapes that fit. Results are made
-// (memory of their own, row-major) and the work is recorded; it runs when somebody looks. Operands
-// may have any strides; those that are not contiguous are copied first. On floating tensors a call
-// computes in float64 where they are float64, else in float32, and rounds once.
+// (memory of their own, row-major) and the work is recorded; it runs when a result is read.
+// Operands may have any strides; those that are not contiguous are copied first. On floating
+// tensors a call computes in float64 where they are float64, else in float32, and rounds once.
 //
 // Errors: kInvalidArgument for names, shapes and parameters that do not fit, kTypeMismatch for
 // dtypes, kIndex for positions out of range, kOutOfMemory. A call that throws has changed nothing.

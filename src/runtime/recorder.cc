@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Seals circuits, finds or makes their plans, gives results memory, and sees to it that they run in
-// order: on whoever asks, or on the worker. Appending is in record.cc.
+// order: on the thread that asks, or the worker. Appending is in record.cc.
 //
 // Circuits are sealed by the threads that record and ask, at points that the recorded ops decide,
 // so that a loop finds its plans again however fast anything ran. Only the age of a circuit seals
@@ -481,8 +481,8 @@ bool Recorder::run_until(uint64_t epoch, Why why) {
   return any;
 }
 
-// Waits until the circuit is done (false), helping whoever runs, or until it is for this thread to
-// run what comes next: true, with the run lock held.
+// Waits until the circuit is done (false), helping the thread that runs it, or until this one has
+// to run what comes next: true, with the run lock held.
 bool Recorder::may_run(uint64_t epoch) {
   const auto is_done = [&] { return device_.done_epoch() >= epoch; };
   if (is_done()) return false;
@@ -516,7 +516,7 @@ void Recorder::ring() {
   beside_bell().ring();
 }
 
-// After a circuit is done, and before somebody sleeps who needs one.
+// After a circuit is done, and before a thread that needs one sleeps.
 bool Recorder::is_waited_for() {
   return waited_for_.fetch_add(0, std::memory_order_acq_rel) <= device_.done_epoch();
 }
@@ -528,7 +528,7 @@ void Recorder::wait_for(uint64_t epoch) {
 }
 
 bool Recorder::work() {
-  if (!run_mutex_.try_lock()) return false;  // whoever it is calls again
+  if (!run_mutex_.try_lock()) return false;  // the thread that runs calls again
   const bool ran = run_beside();
   if (!ran || is_waited_for()) ring();
   return ran;

@@ -39,7 +39,7 @@ namespace jit {
 namespace {
 
 // Code pages: written while they are data, then sealed. Another thread may be running a sealed
-// page, so each piece of code begins a page, and pages are written again only when nobody uses
+// page, so each piece of code begins a page, and pages are written again only when no loop uses
 // their code. Not thread-safe.
 class CodeMemory {
  public:
@@ -48,7 +48,7 @@ class CodeMemory {
   const void* install(const uint8_t* code, size_t bytes, size_t most);
   // Nobody runs the code, or will: its pages serve other code.
   void release(const void* code, size_t bytes);
-  // What so many bytes of code take.
+  // What that many bytes of code take.
   static size_t room_for(size_t bytes);
   size_t taken() const { return taken_; }
 
