@@ -101,7 +101,7 @@ def has_header(header: str) -> bool:
 
 
 def has_opencl() -> bool:
-    """Whether a driver of OpenCL can be loaded, and is one of somebody's."""
+    """Whether OpenCL's loader is installed, and a driver for it."""
     try:
         ctypes.CDLL("libOpenCL.so.1")
     except OSError:

@@ -272,9 +272,13 @@ void call_into(std::string_view name, std::span<const CallInput> inputs,
                                 [&](const Tensor& t) { return array::may_overlap(result, t); });
            });
   };
+  // Results that share memory are written one after another.
   std::vector<size_t> later;
   for (size_t k = 0; k < results.size(); ++k) {
-    if (apart(results[k])) {
+    const auto before = results.first(k);
+    if (apart(results[k]) && std::none_of(before.begin(), before.end(), [&](const Tensor& other) {
+          return array::may_overlap(results[k], other);
+        })) {
       made[k] = results[k];
     } else {
       later.push_back(k);

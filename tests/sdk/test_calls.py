@@ -413,6 +413,16 @@ def test_operands_that_overlap() -> None:
     np.testing.assert_allclose(np.asarray(y), want, rtol=1e-5, atol=1e-6)
 
 
+def test_results_that_share_memory_are_written_in_turn() -> None:
+    gates, weight = hg.array(_array(3, 2, 8)), _array(8, 2)
+    h0, c0 = _array(2, 2), _array(2, 2)
+    want = hg.lstm_recurrence(hg.array(np.asarray(gates)), weight, None, h0, c0)
+    output, state = hg.empty((3, 2, 2), "float32"), hg.empty((2, 2), "float32")
+    hg.lstm_recurrence(gates, weight, None, h0, c0, out=(output, state, state))
+    np.testing.assert_array_equal(np.asarray(output), np.asarray(want[0]))
+    np.testing.assert_array_equal(np.asarray(state), np.asarray(want[2]))
+
+
 _x = np.ones((2, 6, 4), "float32")
 
 

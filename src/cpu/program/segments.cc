@@ -471,7 +471,7 @@ std::vector<int> Lowering::order_for_segments() const {
     return level + 1 + std::min(depths_[static_cast<size_t>(index)], kLevel - 3);
   };
   std::vector<std::vector<int>> followers(instrs.size());
-  std::vector<int> waiting(instrs.size(), 0);  // for so many, then -1 where it is in the order
+  std::vector<int> waiting(instrs.size(), 0);  // for how many, then -1 once it is in the order
   std::vector<int> urgencies;
   for (int i = 0; i < count; ++i) {
     urgencies.push_back(urgency(i));
