@@ -8,7 +8,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <type_traits>
+#include <vector>
 
 #include "hologram/call.h"
 #include "hologram/view.h"
@@ -35,9 +37,16 @@ std::array<uint64_t, kWordsOf<T>> words_of(const T& value) {
   std::memcpy(words.data(), &value, sizeof(T));
   return words;
 }
-// The word before the sizes and the strides of a view.
-constexpr uint64_t view_word(Dtype dtype, size_t ndim) {
-  return static_cast<uint64_t>(dtype) | static_cast<uint64_t>(ndim) << 8;
+// The words of a view: the head below, its sizes, and its strides unless it is row-major.
+constexpr uint64_t view_head(Dtype dtype, size_t ndim, bool row_major) {
+  return static_cast<uint64_t>(dtype) | uint64_t{row_major} << 8 | static_cast<uint64_t>(ndim) << 9;
+}
+constexpr Dtype view_dtype(uint64_t head) { return static_cast<Dtype>(head & 0xff); }
+constexpr bool view_is_row_major(uint64_t head) { return (head >> 8 & 1) != 0; }
+constexpr int view_ndim(uint64_t head) { return static_cast<int>(head >> 9); }
+// Behind the head.
+constexpr int view_words(uint64_t head) {
+  return view_is_row_major(head) ? view_ndim(head) : 2 * view_ndim(head);
 }
 
 // Where a scalar parameter is: among the numbers, or in memory of one element.
@@ -54,16 +63,19 @@ class CallFrame {
         words_(arguments.attributes),
         numbers_(arguments.numbers),
         max_threads_(arguments.max_threads) {}
+  CallFrame(const CallFrame&) = delete;
+  CallFrame& operator=(const CallFrame&) = delete;
 
   // The next operand, which was given as a view. data is null where it is absent. Sizes and strides
   // live as long as the call runs.
   View view() {
     const uint64_t head = *words_++;
-    const auto ndim = static_cast<int>(head >> 8);
-    const auto dtype = static_cast<Dtype>(head & 0xff);
+    const int ndim = view_ndim(head);
+    const Dtype dtype = view_dtype(head);
     const auto* shape = reinterpret_cast<const int64_t*>(words_);
-    words_ += 2 * ndim;
+    words_ += view_words(head);
     char* data = *operands_++;
+    if (view_is_row_major(head)) return {data, dtype, ndim, shape, row_major_strides(ndim, shape)};
     if (data != nullptr)
       data += first_of(ndim, shape, shape + ndim) * static_cast<int64_t>(itemsize(dtype));
     return {data, dtype, ndim, shape, shape + ndim};
@@ -123,10 +135,32 @@ class CallFrame {
     return first;
   }
 
+  const int64_t* row_major_strides(int ndim, const int64_t* shape) {
+    int64_t* strides = room_ + used_;
+    if (used_ + ndim <= kRoom) {
+      used_ += ndim;
+    } else {
+      more_.push_back(std::make_unique<int64_t[]>(static_cast<size_t>(ndim)));
+      strides = more_.back().get();
+    }
+    int64_t step = 1;
+    for (int d = ndim - 1; d >= 0; --d) {
+      strides[d] = step;
+      if (shape[d] > 1) step *= shape[d];
+    }
+    return strides;
+  }
+
   char* const* operands_;
   const uint64_t* words_;
   const uint64_t* numbers_;
   int max_threads_;
+
+  // Strides of row-major views.
+  static constexpr int kRoom = 48;
+  int used_ = 0;
+  int64_t room_[kRoom];
+  std::vector<std::unique_ptr<int64_t[]>> more_;
 };
 
 // For the library's optional operands.

@@ -10,9 +10,10 @@ void TensorCall::view(const Tensor* t, Access access) {
     operands_.emplace_back();
     return;
   }
-  words_.push_back(view_word(t->dtype(), t->shape().size()));
+  const bool row_major = t->is_contiguous();
+  words_.push_back(view_head(t->dtype(), t->shape().size(), row_major));
   words_.insert(words_.end(), t->shape().begin(), t->shape().end());
-  words_.insert(words_.end(), t->strides().begin(), t->strides().end());
+  if (!row_major) words_.insert(words_.end(), t->strides().begin(), t->strides().end());
   memory(t, access);
 }
 

@@ -104,21 +104,9 @@ void Tape::append(const Record& record, const uint64_t* bits) {
 
 void Tape::append_call(uint16_t kind, std::span<const CallSlot> operands,
                        std::span<const uint64_t> attributes, std::span<const uint64_t> numbers) {
-  uint64_t* word = make_room(3 + CallRecord::kOperandWords * operands.size() + attributes.size(),
-                             numbers.size());
-  *word++ = head_word(kCodeCall, Dtype::kFloat32, 0, 0, kind);
-  *word++ = uint64_t{numbers.size()} << 32 | operands.size();
-  *word++ = attributes.size();
-  for (const CallSlot& operand : operands) {
-    *word++ = uint64_t{operand.present} | uint64_t{operand.reads} << 1 |
-              uint64_t{operand.writes} << 2 | uint64_t{operand.covers} << 3 |
-              uint64_t{operand.slot} << 16;
-    *word++ = static_cast<uint64_t>(operand.offset);
-    *word++ = static_cast<uint64_t>(operand.bytes);
-  }
-  word = std::copy(attributes.begin(), attributes.end(), word);
-  immediates_.insert(immediates_.end(), numbers.begin(), numbers.end());
-  end_record(word);
+  uint64_t* word = begin_call(kind, operands.size(), attributes.size(), numbers.size());
+  for (const CallSlot& operand : operands) word = put_call_operand(word, operand);
+  end_call(word, attributes, numbers);
 }
 
 CallSlot CallRecord::operand(size_t k) const {
@@ -188,12 +176,13 @@ uint64_t hash_words(std::span<const uint64_t> words, uint64_t seed) {
     return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
   };
   uint64_t a = seed ^ kA, b = ~seed ^ kB;
+  // Two words a multiplication, as wyhash has it, in two chains that do not wait for each other.
   size_t i = 0;
-  for (; i + 2 <= words.size(); i += 2) {
-    a = fold(a ^ words[i], kA);
-    b = fold(b ^ words[i + 1], kB);
+  for (; i + 4 <= words.size(); i += 4) {
+    a = fold(a ^ words[i], kA ^ words[i + 1]);
+    b = fold(b ^ words[i + 2], kB ^ words[i + 3]);
   }
-  if (i < words.size()) a = fold(a ^ words[i], kA);
+  for (; i < words.size(); ++i) a = fold(a ^ words[i], kA);
   return fold(a ^ words.size(), b | 1) ^ a;
 }
 

@@ -160,6 +160,29 @@ class Tape {
     ++records_;
   }
 
+  // The same for a call: begin_call, the operands in order, end_call.
+  uint64_t* begin_call(uint16_t kind, size_t operands, size_t attributes, size_t numbers) {
+    uint64_t* word = make_room(3 + CallRecord::kOperandWords * operands + attributes, numbers);
+    word[0] = head_word(kCodeCall, Dtype::kFloat32, 0, 0, kind);
+    word[1] = uint64_t{numbers} << 32 | operands;
+    word[2] = attributes;
+    return word + 3;
+  }
+  static uint64_t* put_call_operand(uint64_t* word, const CallSlot& operand) {
+    word[0] = uint64_t{operand.present} | uint64_t{operand.reads} << 1 |
+              uint64_t{operand.writes} << 2 | uint64_t{operand.covers} << 3 |
+              uint64_t{operand.slot} << 16;
+    word[1] = static_cast<uint64_t>(operand.offset);
+    word[2] = static_cast<uint64_t>(operand.bytes);
+    return word + CallRecord::kOperandWords;
+  }
+  void end_call(uint64_t* word, std::span<const uint64_t> attributes,
+                std::span<const uint64_t> numbers) {
+    word = std::copy(attributes.begin(), attributes.end(), word);
+    immediates_.insert(immediates_.end(), numbers.begin(), numbers.end());
+    end_record(word);
+  }
+
   std::span<const uint64_t> words() const { return {words_.data(), used_}; }
   const std::vector<uint64_t>& immediates() const { return immediates_; }
 

@@ -218,8 +218,7 @@ const CallOp& call_op(std::string_view name) {
 
 namespace {
 
-// The parts of a view's first word, see view_word().
-int ndim_of(uint64_t word) { return static_cast<int>(word >> 8); }
+// Of the view whose head is *word.
 const int64_t* sizes_of(const uint64_t* word) { return reinterpret_cast<const int64_t*>(word + 1); }
 
 }  // namespace
@@ -227,7 +226,7 @@ const int64_t* sizes_of(const uint64_t* word) { return reinterpret_cast<const in
 const uint64_t* CallShapes::operand(int position) const {
   const uint64_t* word = words_;
   for (int k = 0; k < position; ++k) {
-    if (!op_.operands[static_cast<size_t>(k)].is_list) word += 1 + 2 * ndim_of(*word);
+    if (!op_.operands[static_cast<size_t>(k)].is_list) word += 1 + view_words(*word);
   }
   return word;
 }
@@ -236,18 +235,17 @@ double CallShapes::numel(int position) const {
   const uint64_t* word = operand(position);
   if (*word == 0) return 0;
   double n = 1;
-  for (int d = 0; d < ndim_of(*word); ++d) n *= static_cast<double>(sizes_of(word)[d]);
+  for (int d = 0; d < view_ndim(*word); ++d) n *= static_cast<double>(sizes_of(word)[d]);
   return n;
 }
 
 double CallShapes::nbytes(int position) const {
-  const auto dtype = static_cast<Dtype>(*operand(position) & 0xff);
-  return numel(position) * static_cast<double>(itemsize(dtype));
+  return numel(position) * static_cast<double>(itemsize(view_dtype(*operand(position))));
 }
 
 double CallShapes::size(int position, int dim) const {
   const uint64_t* word = operand(position);
-  const int ndim = ndim_of(*word), d = dim < 0 ? dim + ndim : dim;
+  const int ndim = view_ndim(*word), d = dim < 0 ? dim + ndim : dim;
   return d < 0 || d >= ndim ? 1 : static_cast<double>(sizes_of(word)[d]);
 }
 

@@ -111,7 +111,7 @@ bool record_row_code(Record& record, const RecordOperand* operands, int64_t rows
                      bool folds) {
   if (operands[0].buffer == nullptr || record.arity > kMaxArity) return false;
   Device& device = operands[0].buffer->device();
-  if (!with_sink(device, [](auto&) { return true; })) return false;
+  if (!device.runs_plans()) return false;
   size_t item = std::max<size_t>(4, itemsize(record.compute));
   for (int k = 0; k <= record.arity; ++k) {
     // Rows of numbers or of one repeated element are left to the immediate functions.
@@ -119,8 +119,10 @@ bool record_row_code(Record& record, const RecordOperand* operands, int64_t rows
     item = std::max(item, itemsize(operands[k].dtype));
   }
   if (cols > device.plan_limits()->row_bytes / static_cast<int64_t>(item)) return false;
-  if (rows == 0) return true;
-  if (cols == 0) return !folds;  // a fold of nothing has a value, or an error, of its own
+  if (rows == 0 || cols == 0) {
+    // A fold of nothing has a value, or an error, of its own.
+    return (rows == 0 || !folds) && with_sink(device, [](auto&) { return true; });
+  }
   record.ndim = 2;
   record.shape[0] = rows;
   record.shape[1] = cols;
@@ -307,19 +309,22 @@ bool Recorder::append_call(uint16_t kind, std::span<const CallOperand> operands,
     if ((word & kExported) != 0 || &operand.buffer->device() != &device_) return false;
   }
   if (!has_slots(operands.size())) return false;
-  call_slots_.clear();
+  circuit::Tape& tape = open_->tape;
+  uint64_t* word = tape.begin_call(kind, operands.size(), attributes.size(), numbers.size());
   for (const CallOperand& operand : operands) {
-    circuit::CallSlot& slot = call_slots_.emplace_back();
-    if (!is_present(operand)) continue;
-    slot = {.present = true,
-            .reads = operand.reads,
-            .writes = operand.writes,
-            .covers = operand.writes && operand.covers,
-            .slot = slot_of(operand.buffer, operand.writes),
-            .offset = operand.offset,
-            .bytes = operand.bytes};
+    circuit::CallSlot slot;
+    if (is_present(operand)) {
+      slot = {.present = true,
+              .reads = operand.reads,
+              .writes = operand.writes,
+              .covers = operand.writes && operand.covers,
+              .slot = slot_of(operand.buffer, operand.writes),
+              .offset = operand.offset,
+              .bytes = operand.bytes};
+    }
+    word = circuit::Tape::put_call_operand(word, slot);
   }
-  open_->tape.append_call(kind, call_slots_, attributes, numbers);
+  tape.end_call(word, attributes, numbers);
   open_->call_cost += cost;
   after_append();
   return true;

@@ -241,7 +241,6 @@ class Recorder {
   std::vector<Buffer*> parted_;  // of foreign memory, for threads other than the worker to release
   uint64_t seen_ops_ = 0;        // when the worker last looked
   std::vector<std::unique_ptr<OpenCircuit>> spare_;  // emptied, with their storage
-  std::vector<circuit::CallSlot> call_slots_;        // of the call being appended
   uint64_t ops_recorded_ = 0;
   uint64_t host_kernels_before_ = 0;  // of the device, when the counts began
   uint64_t next_epoch_ = 1;

@@ -5,36 +5,40 @@
 namespace hologram_torch {
 namespace {
 
-// From the first byte of a tensor's elements to behind the last.
-int64_t extent_of(const c10::TensorImpl* t) {
-  if (t->numel() == 0) return 0;
-  const auto itemsize = static_cast<int64_t>(t->itemsize());
-  if (t->is_contiguous()) return t->numel() * itemsize;
+// Elements from the first of a tensor that has some to the last, those between them included.
+int64_t span_of(const c10::TensorImpl* t) {
   const c10::IntArrayRef sizes = t->sizes(), strides = t->strides();
   int64_t last = 0;
   for (size_t d = 0; d < sizes.size(); ++d) last += (sizes[d] - 1) * strides[d];
-  return (last + 1) * itemsize;
+  return last + 1;
 }
 
 }  // namespace
 
+void Call::add_recorded(const c10::TensorImpl* t, Access access, bool contiguous) {
+  hologram::CallOperand& operand = recorded_.emplace_back();
+  if (t == nullptr || t->numel() == 0) return;
+  const auto itemsize = static_cast<int64_t>(t->itemsize());
+  operand.buffer = recordable_buffer(t);
+  if (C10_UNLIKELY(operand.buffer == nullptr)) deferring_ = false;
+  operand.offset = t->storage_offset() * itemsize;
+  operand.bytes = (contiguous ? t->numel() : span_of(t)) * itemsize;
+  operand.reads = access != Access::writes;
+  operand.writes = access != Access::reads;
+  operand.covers = access == Access::writes && (contiguous || t->is_non_overlapping_and_dense());
+}
+
 bool Call::record(uint16_t kind, double cost) {
-  c10::SmallVector<hologram::CallOperand, 12> list;
   size_t written = 0;
-  for (const auto& [t, access] : operands_) {
-    hologram::CallOperand& operand = list.emplace_back();
-    if (t == nullptr || t->numel() == 0) continue;
-    operand.buffer = access == Access::reads ? recordable_buffer(t) : recordable_result(t);
-    operand.offset = t->storage_offset() * static_cast<int64_t>(t->itemsize());
-    operand.bytes = extent_of(t);
-    operand.reads = access != Access::writes;
-    operand.writes = access != Access::reads;
-    operand.covers = access == Access::writes && t->is_non_overlapping_and_dense();
-    if (operand.writes) written += static_cast<size_t>(operand.bytes);
+  for (size_t k = 0; k < recorded_.size(); ++k) {
+    if (!recorded_[k].writes) continue;
+    recordable_result(operands_[k].tensor);
+    written += static_cast<size_t>(recorded_[k].bytes);
   }
   try {
-    return hologram::record_call(kind, {list.data(), list.size()}, {words_.data(), words_.size()},
-                                 {numbers_.data(), numbers_.size()}, cost);
+    return hologram::record_call(kind, {recorded_.data(), recorded_.size()},
+                                 {words_.data(), words_.size()}, {numbers_.data(), numbers_.size()},
+                                 cost);
   } catch (const std::exception& error) {
     rethrow_as_torch(error, written);
   }

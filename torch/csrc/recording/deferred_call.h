@@ -29,42 +29,35 @@ class Call {
   // An operand with its dtype (which has a code), sizes and strides; undefined: absent.
   void view(const at::Tensor& t, Access access) {
     if (!t.defined()) return absent_view();
-    const c10::IntArrayRef sizes = t.sizes(), strides = t.strides();
-    words_.push_back(hologram::view_word(static_cast<hologram::Dtype>(dtype_code(t.scalar_type())),
-                                         sizes.size()));
-    words_.append(sizes.begin(), sizes.end());
-    words_.append(strides.begin(), strides.end());
+    const c10::TensorImpl* impl = t.unsafeGetTensorImpl();
+    if (C10_LIKELY(impl->is_contiguous())) return dense(t, impl->sizes(), access);
+    const c10::IntArrayRef strides = impl->strides();
+    uint64_t* word = start_view(impl, impl->sizes(), strides.size());
+    for (const int64_t stride : strides) *word++ = static_cast<uint64_t>(stride);
     memory(t, access);
   }
   void view(const std::optional<at::Tensor>& t, Access access) {
     t.has_value() ? view(*t, access) : absent_view();
   }
 
-  // A contiguous operand under other sizes of as many elements.
+  // A contiguous operand, also under other sizes of as many elements.
   void dense(const at::Tensor& t, c10::IntArrayRef sizes, Access access) {
-    words_.push_back(hologram::view_word(static_cast<hologram::Dtype>(dtype_code(t.scalar_type())),
-                                         sizes.size()));
-    words_.append(sizes.begin(), sizes.end());
-    const size_t first = words_.size();
-    words_.resize(first + sizes.size());
-    int64_t step = 1;
-    for (size_t d = sizes.size(); d-- > 0;) {
-      words_[first + d] = static_cast<uint64_t>(step);
-      step *= sizes[d];
-    }
-    memory(t, access);
+    c10::TensorImpl* impl = t.unsafeGetTensorImpl();
+    start_view(impl, sizes, 0);
+    operands_.push_back({impl, access});
+    if (C10_LIKELY(deferring_)) add_recorded(impl, access, true);
   }
 
   // A tensor of a list, without its sizes; undefined: absent.
   void memory(const at::Tensor& t, Access access) {
-    const c10::TensorImpl* impl = t.defined() ? t.unsafeGetTensorImpl() : nullptr;
-    operands_.push_back({const_cast<c10::TensorImpl*>(impl), access});
-    if (deferring_ && impl != nullptr && impl->numel() != 0 && recordable_buffer(impl) == nullptr) {
-      deferring_ = false;
+    c10::TensorImpl* impl = t.defined() ? t.unsafeGetTensorImpl() : nullptr;
+    operands_.push_back({impl, access});
+    if (C10_LIKELY(deferring_)) {
+      add_recorded(impl, access, impl != nullptr && impl->is_contiguous());
     }
   }
   void memory(const std::optional<at::Tensor>& t, Access access) {
-    t.has_value() ? memory(*t, access) : operands_.push_back({nullptr, access});
+    t.has_value() ? memory(*t, access) : absent();
   }
 
   // Parameters that decide which work is done: equal ones, operands of equal layout, one plan.
@@ -128,15 +121,35 @@ class Call {
     static const hologram::CallOp& op = hologram::call_op(kName.view());
     return op;
   }
+  void absent() {
+    operands_.push_back({nullptr, Access::reads});
+    recorded_.emplace_back();
+  }
   void absent_view() {
     words_.push_back(0);
-    operands_.push_back({nullptr, Access::reads});
+    absent();
   }
+  // Writes the head and the sizes of a view; the caller writes `strides` words behind them.
+  uint64_t* start_view(const c10::TensorImpl* t, c10::IntArrayRef sizes, size_t strides) {
+    const size_t first = words_.size();
+    const size_t end = first + 1 + sizes.size() + strides;
+    if (C10_UNLIKELY(end > words_.capacity())) words_.reserve(end);
+    words_.set_size(end);
+    uint64_t* word = words_.data() + first;
+    *word++ =
+        hologram::view_head(static_cast<hologram::Dtype>(dtype_code(t->dtype().toScalarType())),
+                            sizes.size(), strides == 0);
+    for (const int64_t size : sizes) *word++ = static_cast<uint64_t>(size);
+    return word;
+  }
+  // Null is an operand that is not there. Ends deferring_ where the tensor's ops may not wait.
+  void add_recorded(const c10::TensorImpl* t, Access access, bool contiguous);
   bool record(uint16_t kind, double cost);
   void run_now(uint16_t kind);
 
   bool deferring_;  // and every operand so far may wait
   c10::SmallVector<Operand, 12> operands_;
+  c10::SmallVector<hologram::CallOperand, 12> recorded_;  // those while deferring_
   c10::SmallVector<uint64_t, 64> words_;
   c10::SmallVector<uint64_t, 12> numbers_;
 };
