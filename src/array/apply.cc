@@ -86,33 +86,25 @@ bool is_flat(const Tensor& t, const Tensor& out) {
   return t.shape() == out.shape() && t.is_contiguous();
 }
 
-// False where not all operands are numbers or flat, or it cannot be recorded.
-bool record_flat_row(OpId op, Dtype compute, std::span<const Operand> operands, const Tensor& out) {
-  if (!out.is_contiguous()) return false;
+// False, with nothing recorded, where an operand's ops may not wait.
+bool record_row(OpId op, Dtype compute, std::span<const Operand> operands, const Tensor& out) {
+  const int arity = static_cast<int>(operands.size());
   RecordOperands list;
   list.add(record_operand(out));
+  bool flat = out.is_contiguous();
   for (const Operand& operand : operands) {
-    if (operand.is_tensor() && !is_flat(operand.tensor(), out)) return false;
+    flat = flat && (!operand.is_tensor() || is_flat(operand.tensor(), out));
     list.add(operand, compute);
   }
-  return record_flat(op, compute, list.data(), static_cast<int>(operands.size()), out.numel());
-}
-
-bool record_strided_row(OpId op, Dtype compute, std::span<const Operand> operands,
-                        const Tensor& out) {
-  RecordOperands list;
-  list.add(record_operand(out));
+  if (flat) return record_flat(op, compute, list.data(), arity, out.numel());
   Shape steps[kMaxArity];
   const int64_t* strides[kMaxArity + 1] = {out.strides().data()};
   for (size_t k = 0; k < operands.size(); ++k) {
-    const Operand& operand = operands[k];
-    list.add(operand, compute);
-    steps[k] = operand.is_tensor() ? strides_over(operand.tensor(), out.shape())
-                                   : Shape(out.shape().size(), 0);
+    steps[k] = operands[k].is_tensor() ? strides_over(operands[k].tensor(), out.shape())
+                                       : Shape(out.shape().size(), 0);
     strides[k + 1] = steps[k].data();
   }
-  return record_strided(op, compute, list.data(), static_cast<int>(operands.size()), out.ndim(),
-                        out.shape().data(), strides);
+  return record_strided(op, compute, list.data(), arity, out.ndim(), out.shape().data(), strides);
 }
 
 int kind_of(Dtype dtype) {
@@ -122,10 +114,7 @@ int kind_of(Dtype dtype) {
 // A row that is what it says.
 void run_row(OpId op, Dtype type, std::span<const Operand> operands, const Tensor& out) {
   const Dtype compute = compute_dtype(type);
-  if (is_recording(device_of(out)) && (record_flat_row(op, compute, operands, out) ||
-                                       record_strided_row(op, compute, operands, out))) {
-    return;
-  }
+  if (is_recording(device_of(out)) && record_row(op, compute, operands, out)) return;
   run_now(op, compute, operands, out);
 }
 

@@ -113,6 +113,23 @@ def test_they_bring_their_licence(wheels: dict[str, Path]) -> None:
             assert archive.read(name) == (ROOT / "LICENSE").read_bytes()
 
 
+def test_the_library_brings_the_licences_of_what_is_compiled_in(wheels: dict[str, Path]) -> None:
+    with zipfile.ZipFile(wheels["hologram"]) as archive:
+        texts = {
+            name.rpartition("/LICENSE.")[2]: archive.read(name).decode()
+            for name in archive.namelist()
+            if "/LICENSE." in name
+        }
+    assert {"highway", "nanobind", "robin-map"} <= set(texts) <= {
+        "highway",
+        "nanobind",
+        "robin-map",
+        "xbyak",
+    }
+    assert "Apache" in texts["highway"] and "Wenzel Jakob" in texts["nanobind"]
+    assert texts["robin-map"].startswith("\nMIT License\n\nCopyright (c)")
+
+
 def test_libraries_are_found_by_relative_paths(wheels: dict[str, Path], tmp_path: Path) -> None:
     readelf = shutil.which("readelf")
     assert readelf, "readelf is missing; it comes with the compiler (apt-get install binutils)"
