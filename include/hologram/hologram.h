@@ -270,7 +270,7 @@ HOLOGRAM_C_API int hologram_gemm(uint64_t ex, uint64_t a, uint64_t b, uint64_t c
 /* --- Calls: norms, convolutions, attention, embeddings, recurrent layers, ... -------------- */
 
 /* A parameter of a call by its name: `number`, or where integers is not NULL `count` of those. */
-typedef struct hologram_argument {
+typedef struct hologram_argument { /* NOLINT(modernize-use-using): C has no other way */
   const char* name;
   double number;
   const int64_t* integers;

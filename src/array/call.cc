@@ -197,11 +197,11 @@ class TableCall {
                           count);
         }
         const Tensor* tensor = ready_[k].empty() ? nullptr : &ready_[k][i];
-        if (first == nullptr) {
+        if (tensor != nullptr && first == nullptr) {
           first = tensor;
           call.integer(static_cast<int64_t>(first->dtype()));
         }
-        if (model == nullptr) {
+        if (tensor != nullptr && model == nullptr) {
           model = tensor;
           call.integer(model->numel());
         } else if (tensor != nullptr && tensor->shape() != model->shape()) {

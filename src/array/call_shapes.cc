@@ -207,7 +207,9 @@ void CallSettling::refuse_shape(const CallOperandInfo& operand, const Shape& sha
       } else if (const auto size = sizes_.find(name); size != sizes_.end()) {
         value = std::to_string(size->second);
       }
-      if (!value.empty()) known += (known.empty() ? " where " : ", ") + name + " is " + value;
+      if (value.empty()) continue;
+      known += known.empty() ? " where " : ", ";
+      known.append(name).append(" is ").append(value);
     }
   }
   refuse(operand.name, " has shape ", shape_text(shape), "; it has to be ", operand.shape_text,

@@ -109,7 +109,8 @@ class Writer {
     body += "  " + type + " r = (" + type + ")i;\n";
     for (size_t d = ndim; d-- > 1;) {
       const std::string size = "(" + type + ")layout[" + number(d) + "]";
-      body += "  const " + type + " i" + number(d) + " = r % " + size + "; r /= " + size + ";\n";
+      body.append("  const ").append(type).append(" i").append(number(d)).append(" = r % ");
+      body.append(size).append("; r /= ").append(size).append(";\n");
     }
     body += "  const " + type + " i0 = r;\n";
   }

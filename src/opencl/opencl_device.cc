@@ -337,11 +337,11 @@ class OpenClDevice final : public Device {
     };
     const auto items = static_cast<Ulong>(launch.items);
     argument(sizeof items, &items);
-    argument(sizeof launch.layout, &launch.layout);
+    argument(sizeof(Memory), &launch.layout);
     for (const uint32_t slot : launch.slots) {
       const DeviceMemory::Place place = memory_.find(bindings.slots[slot]);
       const Ulong offset = place.offset;
-      argument(sizeof place.memory, &place.memory);
+      argument(sizeof(Memory), &place.memory);
       argument(sizeof offset, &offset);
     }
     for (const KernelText::Number& number : launch.numbers) {

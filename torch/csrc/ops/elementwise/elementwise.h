@@ -103,7 +103,7 @@ struct RowFacts {
   hologram::DtypeSet dtypes;
   int traits;
 };
-consteval RowFacts row_facts(hologram::OpId op) {
+constexpr RowFacts row_facts(hologram::OpId op) {
   using namespace hologram::op_columns;  // NOLINT: the words of the table
   switch (op) {
 #define HOLOGRAM_OP(name, id, arity, params, dtypes, others, accuracy, traits, ...) \
