@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -32,7 +33,16 @@ from typing import Any
 
 from hologram._hologram import {name}
 
+__all__ = [{names}]
+
 """
+
+
+def _stub(title: str, name: str, body: str) -> str:
+    """Return a module's stub; `body` defines all that the module exports."""
+    found = re.findall(r"^(?:def|from \S+ import) (\w+)", body, re.MULTILINE)
+    names = ", ".join(f'"{one}"' for one in found)
+    return _HEAD.format(title=title, name=name, names=names) + body
 
 
 def functions(module: ModuleType) -> dict[str, list[str]]:
@@ -83,27 +93,27 @@ def main() -> int:
     sys.path[:0] = [str(modules), str(modules / "stub_path")]
     compiled, ffi = importlib.import_module("_hologram"), importlib.import_module("_ffi")
     rows = functions(compiled.rows)
-    text = _HEAD.format(title="The rows of the op table on tensors.", name="Tensor")
-    text += _lines(rows, lambda x: f"{x}, /, *, out: Tensor | None = None) -> Tensor")
+    text = _lines(rows, lambda x: f"{x}, /, *, out: Tensor | None = None) -> Tensor")
     for name, *_ in compiled.reductions._table:
         if function := getattr(compiled.reductions, name, None):
             ((signature, *_),) = function.__nb_signature__
             text += f"{signature.replace('typing.Any', 'Any')}: ...\n"
-    (out / "_rows.pyi").write_text(text)
-    text = _HEAD.format(title="The rows of the op table on buffers.", name="Executor")
-    text += _lines(functions(compiled.ops), lambda x: f"ex: Executor, {x}, /, out: Any) -> None")
+    (out / "_rows.pyi").write_text(_stub("The rows of the op table on tensors.", "Tensor", text))
+    text = _lines(functions(compiled.ops), lambda x: f"ex: Executor, {x}, /, out: Any) -> None")
     for name, *_ in compiled.reductions._table:
         text += f"def reduce_{name}(ex: Executor, x: Any, out: Any) -> None: ...\n"
+    text = _stub("The rows of the op table on buffers.", "Executor", text)
     (out / "_op_rows.pyi").write_text(text)
     for file, name, on_buffers in (
         ("_call_rows.pyi", "Tensor", False),
         ("_op_call_rows.pyi", "Executor", True),
     ):
-        text = _HEAD.format(title="The calls of the catalogue.", name=name)
-        text = text.replace("from typing", "from collections.abc import Sequence\nfrom typing")
+        text = "".join(_call_line(row, on_buffers) for row in compiled.calls.table())
         if not on_buffers:
-            text += "".join(f"from hologram._calls import {n} as {n}\n" for n in _NAMED) + "\n"
-        text += "".join(_call_line(row, on_buffers) for row in compiled.calls.table())
+            named = "".join(f"from hologram._calls import {n} as {n}\n" for n in _NAMED)
+            text = f"{named}\n{text}"
+        text = _stub("The calls of the catalogue.", name, text)
+        text = text.replace("from typing", "from collections.abc import Sequence\nfrom typing", 1)
         (out / file).write_text(text)
     text = template.read_text() + "\n# The rows of the op table. Written by tools/stubs.py.\n"
     for name, parameters in functions(ffi).items():

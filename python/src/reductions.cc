@@ -147,7 +147,8 @@ constexpr const char* kArgumentsDoc =
     R"(`axis` is None for all dimensions, an int or a tuple of ints; `keepdims` leaves those with size 1;
 `out` is a Tensor of the result's shape. The result depends on the shape alone, never on threads.
 IndexError for an axis out of range, ValueError where no elements have no result.)";
-constexpr const char* kDtypeDoc = R"(`dtype` is that of the result: by default the Tensor's, of bool and integers int64, or float64 for
+constexpr const char* kDtypeDoc =
+    R"(`dtype` is that of the result: by default the Tensor's, of bool and integers int64, or float64 for
 their mean.
 )";
 constexpr const char* kVarDoc = R"(Return the variance, sum((x - mean)^2) / (n - ddof).
