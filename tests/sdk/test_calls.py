@@ -392,6 +392,15 @@ def test_dropout_scales_what_it_keeps() -> None:
 # --- Edges ----------------------------------------------------------------------------------------
 
 
+def test_operands_of_many_dimensions() -> None:
+    """The strides of row-major operands are worked out when a call runs, for any number of them."""
+    dims = (2, *[1] * 28, 3)
+    x = np.random.default_rng(4).standard_normal(dims).astype("float32")
+    for given in (x, np.asfortranarray(x), x[::-1], np.broadcast_to(x[:1], dims)):
+        want = F.layer_norm(torch.from_numpy(given.copy()), (3,)).numpy()
+        np.testing.assert_allclose(np.asarray(hg.layer_norm(given)), want, rtol=1e-5, atol=1e-6)
+
+
 def test_nothing_to_compute() -> None:
     assert hg.layer_norm(np.zeros((0, 4), "float32")).shape == (0, 4)
     assert hg.conv1d(np.zeros((0, 2, 5), "float32"), _array(3, 2, 2)).shape == (0, 3, 4)
