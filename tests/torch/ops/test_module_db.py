@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 from typing import Any
 
 import pytest
 import torch
-from accuracy import DRAWS, Rounding, tensors_of
+from accuracy import Rounding, tensors_of
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence
 from torch.testing._internal.common_modules import module_db
@@ -42,9 +41,9 @@ def moved(value: Any, to: Any) -> Any:
     return tree_map(move, value, is_leaf=is_tensor)
 
 
-def rounded(value: Any, draw: int) -> Any:
-    """Move every number of a nest by one unit of float32, up or down as drawn."""
-    generator = torch.Generator().manual_seed(draw)
+def rounded(value: Any) -> Any:
+    """Move every number of a nest by one unit of float32."""
+    generator = torch.Generator().manual_seed(3)
     eps = torch.finfo(torch.float32).eps
 
     def one(x: Any) -> Any:
@@ -128,16 +127,16 @@ def check_input(info: Any, given: Any, training: bool) -> None:
     mine, theirs = run(ours, *moved(inputs, D)), run(copy.deepcopy(module), *moved(inputs, "cpu"))
     assert_alike(mine, theirs, what)
     inputs = moved(inputs, torch.float64)
-    near = []
-    for draw in DRAWS:
-        off = copy.deepcopy(wide)
-        for p in off.parameters():
-            p.data = rounded(p.data, draw)
-        with contextlib.suppress(RuntimeError):  # rounded inputs may leave the domain
-            near.append(run(off, *rounded(inputs, draw)))
+    off = copy.deepcopy(wide)
+    for p in off.parameters():
+        p.data = rounded(p.data)
     exact = run(wide, *inputs)
+    try:
+        near = run(off, *rounded(inputs))
+    except RuntimeError:
+        near = exact  # rounded inputs may leave the domain
     for i, rows in enumerate(
-        zip(*(tensors_of(r) for r in (mine, theirs, exact, *near)), strict=True)
+        zip(*(tensors_of(r) for r in (mine, theirs, exact, near)), strict=True)
     ):
         problem = DEEP.excess(*rows)
         assert problem is None, f"{what}: result {i}: {problem}"
