@@ -100,15 +100,9 @@ bool Capture::append_call(uint16_t kind, std::span<const CallOperand> operands,
   std::vector<circuit::CallSlot> list;
   for (const CallOperand& operand : operands) {
     circuit::CallSlot& slot = list.emplace_back();
-    if (operand.buffer == nullptr || operand.bytes <= 0) continue;
+    if (!is_present(operand)) continue;
     if (&operand.buffer->device() != &device_ || slots_.size() >= kSlotMask) return false;
-    slot = {.present = true,
-            .reads = operand.reads,
-            .writes = operand.writes,
-            .covers = operand.writes && operand.covers,
-            .slot = slot_of(operand.buffer, operand.writes),
-            .offset = operand.offset,
-            .bytes = operand.bytes};
+    slot = call_slot(operand, slot_of(operand.buffer, operand.writes));
   }
   tape_.append_call(kind, list, attributes, numbers);
   cost_ += cost;

@@ -13,6 +13,20 @@
 
 namespace hologram::internal {
 
+inline bool is_present(const CallOperand& operand) {
+  return operand.buffer != nullptr && operand.bytes > 0;
+}
+// An operand that is present as a tape has it.
+inline circuit::CallSlot call_slot(const CallOperand& operand, uint32_t slot) {
+  return {.present = true,
+          .reads = operand.reads,
+          .writes = operand.writes,
+          .covers = operand.writes && operand.covers,
+          .slot = slot,
+          .offset = operand.offset,
+          .bytes = operand.bytes};
+}
+
 // What a thread records while a CaptureScope is open. Buffers without memory become values of the
 // circuit, which have none for good; others are part of it as they are.
 class Capture {

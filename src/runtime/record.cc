@@ -144,10 +144,6 @@ constinit std::atomic<int> g_deferring{kUnread};
   return g_deferring.compare_exchange_strong(unread, wish) ? wish : unread;
 }
 
-bool is_present(const CallOperand& operand) {
-  return operand.buffer != nullptr && operand.bytes > 0;
-}
-
 }  // namespace
 
 // With the record lock held, before the first op of a circuit.
@@ -314,13 +310,7 @@ bool Recorder::append_call(uint16_t kind, std::span<const CallOperand> operands,
   for (const CallOperand& operand : operands) {
     circuit::CallSlot slot;
     if (is_present(operand)) {
-      slot = {.present = true,
-              .reads = operand.reads,
-              .writes = operand.writes,
-              .covers = operand.writes && operand.covers,
-              .slot = slot_of(operand.buffer, operand.writes),
-              .offset = operand.offset,
-              .bytes = operand.bytes};
+      slot = call_slot(operand, slot_of(operand.buffer, operand.writes));
     }
     word = circuit::Tape::put_call_operand(word, slot);
   }
