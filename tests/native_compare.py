@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
-from accuracy import DRAWS, Rounding, moved_results, tensors_of, widen
+from accuracy import DRAWS, Rounding, error_beside_cpu, moved_results, tensors_of, widen
 from torch.utils._pytree import tree_flatten
 
 import hologram_torch
@@ -56,8 +57,29 @@ def assert_close(actual: Any, expected: Any, **tolerance: float) -> None:
         assert actual == expected
 
 
+Draw = Callable[[int], tuple[Any, dict[str, Any]]]
+
+
+def _average_of(call: Callable[..., Any], redraw: Draw, result: int) -> float:
+    """Return how large our error of one result is beside cpu's, over arguments drawn anew."""
+
+    def draw(seed: int) -> Any:
+        args, kwargs = redraw(seed)
+        wide = widen((args, kwargs))
+        ours = call(*to_device(args), **to_device(kwargs))
+        found = ours, call(*args, **kwargs), call(*wide[0], **wide[1])
+        return tuple(tensors_of(r)[result] for r in found)
+
+    return error_beside_cpu(draw)
+
+
 def _assert_accurate(
-    actual: Any, expected: Any, call: Callable[..., Any], wide: list[Any], bound: Rounding
+    actual: Any,
+    expected: Any,
+    call: Callable[..., Any],
+    wide: list[Any],
+    bound: Rounding,
+    redraw: Draw | None,
 ) -> None:
     """Compare with the same call in double precision, of `wide`: arguments, then rounded ones."""
     kinds = [
@@ -70,7 +92,8 @@ def _assert_accurate(
     moved = moved_results(lambda noise: call(*wide[noise][0], **wide[noise][1]))
     rows = zip(*map(tensors_of, (actual, expected, exact)), *moved, strict=True)
     for i, row in enumerate(rows):
-        problem = bound.excess(*row)
+        others = partial(_average_of, call, redraw, i) if redraw else None
+        problem = bound.excess(*row, other_draws=others)
         assert problem is None, f"result {i}: {problem}"
 
 
@@ -78,9 +101,13 @@ def check(
     call: Callable[..., Any],
     *args: Any,
     tol: dict[str, float] | Rounding | None = None,
+    redraw: Draw | None = None,
     **kwargs: Any,
 ) -> Any:
-    """Call on both devices; the arguments given are the cpu's. Returns hologram's result."""
+    """Call on both devices; the arguments given are the cpu's. Returns hologram's result.
+
+    `redraw(seed)` returns other arguments of the same kind, for `Rounding.excess()`.
+    """
     on_device = to_device(args), to_device(kwargs)
     bounded = isinstance(tol, Rounding)
     # Made before the calls, which may write into their arguments.
@@ -96,7 +123,7 @@ def check(
     if raised is not None:
         raise raised
     if isinstance(tol, Rounding):
-        _assert_accurate(actual, expected, call, wide, tol)
+        _assert_accurate(actual, expected, call, wide, tol, redraw)
     else:
         assert_close(actual, expected, **(tol or {}))
     return actual
