@@ -321,7 +321,8 @@ void CallSettling::settle_integers() {
   for (const CallParameterInfo& info : op_.parameters) {
     if (info.kind != Kind::integers) continue;
     const CallArgument& given = arguments_.at(info.name);
-    Shape values = given.is_list ? Shape(given.integers) : Shape{given.integer};
+    Shape values = given.integers;
+    if (!given.is_list) values = {given.integer};
     if (values.size() == 1) values = Shape(count, values[0]);
     if (values.size() != count) {
       refuse(info.name, " has ", values.size(), " numbers; give one, or ", count,

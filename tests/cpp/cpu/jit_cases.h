@@ -182,7 +182,11 @@ struct Case {
 
   // Results of every step.
   std::vector<std::vector<char>> expected() const {
-    std::vector<std::vector<char>> values;
+    std::vector<std::vector<char>> values, aligned;  // generated loops alone take any address
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const char* data = static_cast<const char*>(inputs[i]);
+      aligned.emplace_back(data, data + static_cast<size_t>(n) * itemsize(segment.inputs[i]));
+    }
     for (const SegmentStep& step : segment.steps) {
       const size_t in_size = itemsize(step.compute);
       std::vector<std::vector<char>> operands;
@@ -190,7 +194,7 @@ struct Case {
       for (int k = 0; k < step.arity; ++k) {
         const SegmentRef ref = step.in[k];
         if (ref.kind == SegmentRef::kInput) {
-          in[k] = inputs[ref.index];
+          in[k] = aligned[ref.index].data();
         } else if (ref.kind == SegmentRef::kStep) {
           in[k] = values[ref.index].data();
         } else {
