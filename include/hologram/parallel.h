@@ -26,14 +26,15 @@ HOLOGRAM_API bool workers_answer_quickly();
 
 // Threads that another runtime in this process already keeps: team(threads, member, context) runs
 // member(context) on the calling thread and up to threads - 1 others and returns when all have.
-// Such threads may spin for milliseconds after each of that runtime's regions, and a second pool
-// would have to wait for them to give up the processor. So the runtime that lends a team
-// calls note_team_in_use() after a region of its own: for some milliseconds parallel_for on that
-// thread then uses the team instead of this library's workers, and the recorder's worker is left
-// alone. Tiles are claimed as usual, and late members count as late workers. Null takes the team
-// away. A forked child has none.
+// Such threads may spin for milliseconds after each region, and a second pool would have to wait
+// for them to give up the processor. So while that runtime uses them for a thread, parallel_for on
+// this thread uses the team instead of the library's workers, and the recorder's worker is left
+// alone. It is known to use them for some milliseconds after note_team_in_use(), which it calls
+// after a region of its own, and when `is_awake`, called on the thread in question, says that they
+// run and not for us. Null: only what is noted is known. Tiles are claimed as usual, and late
+// members count as late workers. A null team takes it away. A forked child has none.
 using ThreadTeam = void (*)(int threads, void (*member)(void*), void* context);
-HOLOGRAM_API void set_thread_team(ThreadTeam team);
+HOLOGRAM_API void set_thread_team(ThreadTeam team, bool (*is_awake)() = nullptr);
 HOLOGRAM_API void note_team_in_use();
 
 struct ParallelStats {

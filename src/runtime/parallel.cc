@@ -45,15 +45,26 @@ constexpr uint64_t kTilesMask = (uint64_t{1} << kTilesBits) - 1;
 constexpr uint64_t kGuestBit = uint64_t{1} << 63;
 
 constexpr int64_t kWaitSpin = 30'000;
-// How long the threads of a lent team spin after a region of their own.
-constexpr int64_t kTeamSpins = 5'000'000;
+// How long a lent team is used after its owner has. Then its threads have to fall asleep first,
+// with the caller working alone: a small part of this.
+constexpr int64_t kTeamUse = 200'000'000;
+// At most how long its threads spin after a region (libgomp: 5 to 8 ms).
+constexpr int64_t kTeamSpins = 10'000'000;
+// How often a thread looks whether they do.
+constexpr int64_t kLookEvery = 500'000;
 // On a busy machine workers are asked only after a job has run this long and as much is left: then
 // a lost time slice costs less than they save.
 constexpr int64_t kWorthAskingAnyway = 4'000'000;
 
 constinit thread_local int t_depth = 0;
-// Until when the threads of a lent team spin for this thread.
-constinit thread_local int64_t t_team_spins_until = 0;
+// What a thread knows of its lent team.
+struct TeamUse {
+  int64_t until = 0;      // the owner has used it lately, so that it is used until then
+  int64_t last_job = 0;   // when our last job on it ended
+  int64_t looked_at = 0;  // when it was asked last
+  bool is_awake = false;  // and what it said
+};
+constinit thread_local TeamUse t_team;
 // Of a thread that runs circuits beside the program: how many threads these may use.
 constinit thread_local int t_beside = 0;
 
@@ -216,6 +227,8 @@ void after_fork_in_child() {
   p.alive.store(0);
   p.taken.store(0);
   p.team.store(nullptr);
+  p.team_used_until.store(0);
+  t_team = {};
   p.guest.store(false);
   p.beside.store(0);
   p.bell.forget_sleepers();
@@ -318,6 +331,7 @@ void run_on_team(WorkerPool& p, ThreadTeam team, int64_t begin, int64_t tiles, i
   p.jobs.fetch_add(1, std::memory_order_relaxed);
   team(threads, &run_member, &job);
   const int64_t now = now_ns();
+  t_team.last_job = now;
   const int64_t fair = (job.caller_done - start) / 2;
   if (p.judge.job_ended(now, now - job.caller_done, fair)) {
     p.late_jobs.fetch_add(1, std::memory_order_relaxed);
@@ -368,10 +382,22 @@ void run_shared(WorkerPool& p, JobSlot& slot, int64_t begin, int64_t tiles, int 
   if (error != nullptr) std::rethrow_exception(error);
 }
 
-// The team, where its threads spin for this thread anyway. Else ours, which stop spinning sooner,
-// are the same for all threads, and serve the recorder's worker too.
-ThreadTeam lent_team(WorkerPool& p, int64_t now) {
-  return now < t_team_spins_until ? p.team.load(std::memory_order_acquire) : nullptr;
+// The lent team of the calling thread: asleep, used by its owner, or spinning after a job of ours.
+enum class TeamState { kAsleep, kUsed, kFading };
+
+TeamState team_state(WorkerPool& p, int64_t now) {
+  if (p.team.load(std::memory_order_acquire) == nullptr) return TeamState::kAsleep;
+  if (now < t_team.until) return TeamState::kUsed;
+  const auto is_awake = p.team_is_awake.load(std::memory_order_acquire);
+  if (is_awake == nullptr) return TeamState::kAsleep;
+  if (now - t_team.looked_at >= kLookEvery) {
+    t_team.looked_at = now;
+    t_team.is_awake = is_awake();
+  }
+  if (!t_team.is_awake) return TeamState::kAsleep;
+  if (now - t_team.last_job < kTeamSpins) return TeamState::kFading;
+  note_team_in_use();
+  return TeamState::kUsed;
 }
 
 // For a thread beside the program: never on a lent team, which is tied to the threads that program
@@ -410,7 +436,11 @@ void run_tiles(int64_t tiles, int max_threads, TileFunction function, void* cont
   const int64_t start = now_ns();
   if (t_beside != 0) return run_beside(p, tiles, threads, function, context, start);
   int64_t begin = 0;
-  if (!p.judge.workers_help(start) && !p.always_ask.load(std::memory_order_relaxed)) {
+  // The team, where its threads run anyway. Else ours, which stop spinning sooner, are the same for
+  // all threads, and serve the recorder's worker too.
+  const TeamState team = team_state(p, start);
+  const bool alone = !p.judge.workers_help(start) && !p.always_ask.load(std::memory_order_relaxed);
+  if (alone || team == TeamState::kFading) {
     const int64_t piece = std::max<int64_t>(1, tiles / 64);
     while (true) {
       const int64_t end = std::min(begin + piece, tiles);
@@ -429,9 +459,9 @@ void run_tiles(int64_t tiles, int max_threads, TileFunction function, void* cont
     }
     threads = static_cast<int>(std::min<int64_t>(threads, tiles - begin));
   }
-  if (const ThreadTeam team = lent_team(p, start); team != nullptr) {
+  if (const ThreadTeam lent = p.team.load(); team == TeamState::kUsed && lent != nullptr) {
     // Always the same number: a team that changes its size starts and ends threads.
-    return run_on_team(p, team, begin, tiles, wish, function, context, start);
+    return run_on_team(p, lent, begin, tiles, wish, function, context, start);
   }
   threads = std::min(threads, ensure_workers(p, threads - 1) + 1);
   JobSlot* slot = threads > 1 ? take_slot(p) : nullptr;
@@ -443,7 +473,9 @@ void run_tiles(int64_t tiles, int max_threads, TileFunction function, void* cont
 }
 
 bool does_team_spin(int64_t now) {
-  return now < pool().team_spins_until.load(std::memory_order_relaxed);
+  WorkerPool& p = pool();
+  return now < p.team_used_until.load(std::memory_order_relaxed) ||
+         (t_beside == 0 && num_threads() > 1 && team_state(p, now) != TeamState::kAsleep);
 }
 
 bool asks_workers_always() { return pool().always_ask.load(std::memory_order_relaxed); }
@@ -518,13 +550,20 @@ void set_num_threads(int threads) {
 
 void set_thread_count_source(int (*count)()) { internal::pool().count_source.store(count); }
 
-void set_thread_team(ThreadTeam team) { internal::pool().team.store(team); }
+void set_thread_team(ThreadTeam team, bool (*is_awake)()) {
+  internal::WorkerPool& p = internal::pool();
+  p.team_is_awake.store(is_awake);
+  p.team.store(team);
+  if (team != nullptr) return;
+  p.team_used_until.store(0);
+  internal::t_team = {};
+}
 
 void note_team_in_use() {
   internal::WorkerPool& p = internal::pool();
   if (p.team.load(std::memory_order_relaxed) == nullptr || num_threads() <= 1) return;
-  internal::t_team_spins_until = internal::now_ns() + internal::kTeamSpins;
-  p.team_spins_until.store(internal::t_team_spins_until, std::memory_order_relaxed);
+  internal::t_team.until = internal::now_ns() + internal::kTeamUse;
+  p.team_used_until.store(internal::t_team.until, std::memory_order_relaxed);
 }
 
 void testing::always_ask_workers(bool always) { internal::pool().always_ask.store(always); }

@@ -6,10 +6,10 @@
 //   the call                                              runs on
 //   one tile or one thread; from inside a tile            the caller
 //   by a thread that runs circuits (WorkerScope)          it, workers while they help, one guest
-//   workers are at rest (ContentionMonitor)               the caller for 4 ms; then as below, if
-//                                                         as much is left
-//   a lent team still spins for this thread: for 5 ms     the team
-//   after note_team_in_use()
+//   workers are at rest (ContentionMonitor); a lent       the caller for 4 ms; then as below, if
+//   team spins after a job of ours                        as much is left
+//   a lent team is used by its owner: for 200 ms after    the team
+//   note_team_in_use(), or found awake
 //   any other                                             the caller and workers
 //
 // When workers are at rest (times in ms; a rest is 20 to 500 long, twice the one before):
@@ -74,8 +74,9 @@ struct WorkerPool {
   ContentionMonitor judge;
   std::atomic<bool> always_ask{false};
   std::atomic<ThreadTeam> team{nullptr};
-  std::atomic<int64_t> team_spins_until{0};  // for any thread
-  std::atomic<int> beside{0};                // threads that run circuits beside the program
+  std::atomic<bool (*)()> team_is_awake{nullptr};
+  std::atomic<int64_t> team_used_until{0};  // for any thread
+  std::atomic<int> beside{0};               // threads that run circuits beside the program
   std::atomic<int (*)()> count_source{nullptr};
   std::atomic<int64_t> team_tiles{0};
   std::atomic<int64_t> jobs{0};

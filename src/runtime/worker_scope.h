@@ -24,7 +24,8 @@ class WorkerScope {
   const int outer_;
 };
 
-// Whether the threads that another runtime lent still spin at `now`, see note_team_in_use().
+// Whether the threads that another runtime lent spin at `now`, for all that is known on the calling
+// thread; see set_thread_team().
 bool does_team_spin(int64_t now);
 
 // As testing::always_ask_workers said.

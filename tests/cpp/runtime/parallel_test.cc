@@ -419,6 +419,49 @@ TEST(LentTeam, RunsEveryTileOnceAndCarriesErrors) {
   testing::always_ask_workers(false);
 }
 
+TEST(LentTeam, IsUsedWhileItsThreadsRunForItsOwner) {
+  testing::always_ask_workers(true);
+  const int threads_before = num_threads();
+  set_num_threads(2);
+  static std::atomic<int> jobs;
+  static std::atomic<bool> awake;
+  jobs = 0, awake = false;
+  const auto run = [] {
+    const int before = jobs;
+    parallel_for(100, 0, [](int64_t, int64_t, int) {});
+    return jobs != before;
+  };
+  const auto wait = [](int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); };
+  std::thread([&] {
+    set_thread_team(
+        [](int threads, void (*member)(void*), void* context) {
+          ++jobs;
+          fresh_threads(threads, member, context);
+        },
+        [] { return awake.load(); });
+    EXPECT_FALSE(run()) << "its threads sleep";
+    EXPECT_FALSE(internal::does_team_spin(internal::now_ns()));
+    awake = true;
+    wait(1);
+    EXPECT_TRUE(internal::does_team_spin(internal::now_ns()));
+    EXPECT_TRUE(run()) << "its owner uses it";
+    // What spins now spins for us, until it sleeps or its owner must have used it again.
+    int64_t last = 0;
+    do {
+      last = internal::now_ns();
+      run();
+      wait(1);
+    } while (run());
+    EXPECT_TRUE(internal::does_team_spin(last)) << "it has not gone to sleep";
+    awake = false;
+    wait(1);
+    EXPECT_FALSE(internal::does_team_spin(internal::now_ns() + 1'000'000'000));
+    set_thread_team(nullptr);
+  }).join();
+  set_num_threads(threads_before);
+  testing::always_ask_workers(false);
+}
+
 // Who works for another thread's job at that moment would not be waited for.
 TEST(LentTeam, LeavesWorkersOut) {
   testing::always_ask_workers(true);

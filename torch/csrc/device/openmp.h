@@ -23,13 +23,7 @@ namespace hologram_torch {
 // Makes torch.set_num_threads hold in libhologram, and lends it the OpenMP threads that PyTorch
 // keeps. Those spin for milliseconds after each of PyTorch's regions; a second pool would have to
 // wait for them to give up the processor.
-inline void lend_openmp_threads() {
-  hologram::set_thread_count_source(&at::get_num_threads);
-  if (GOMP_parallel == nullptr) return;
-  hologram::set_thread_team([](int threads, void (*member)(void*), void* context) {
-    GOMP_parallel(member, context, static_cast<unsigned>(threads), 0);
-  });
-}
+void lend_openmp_threads();
 
 // Around a kernel of PyTorch's. Many sum thread by thread, so that the number of threads decides
 // bits: it depends on how much there is to do and never on how busy the machine is.
@@ -54,7 +48,7 @@ class OpenMpRegion {
     // What took longer than this was worth a region to PyTorch. Where threads wake late, no tiles
     // of ours shall wait for the team.
     if (begin_ != 0 && now() - begin_ > kWorthRegion && hologram::workers_answer_quickly()) {
-      hologram::note_team_in_use();
+      note_long_region();
     }
     if (threads_ <= 1) return;
     omp_set_num_threads(threads_);
@@ -68,6 +62,7 @@ class OpenMpRegion {
   static constexpr int64_t kPerLoad = 8;
 
  private:
+  static void note_long_region();
   static int64_t now() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
   static constexpr int64_t kNever = 4096;
