@@ -42,14 +42,25 @@ struct GemmProvider {
   // `batch` products whose operands lie the given numbers of elements apart; null: one by one.
   void (*gemm_batched)(const GemmArgs& args, int64_t batch, int64_t stride_a, int64_t stride_b,
                        int64_t stride_c) = nullptr;
+  // gemm() computes on the calling thread alone, any number of threads may call it at once, and
+  // where C lies changes no bits. Large products are then cut into tiles by their sizes and the
+  // machine's number of processors, which the library's threads share out, so that the number of
+  // threads changes no bits; recorded ones can be read tile by tile.
+  bool one_thread = false;
+  // Small products go to the built-in GEMM, and so do large ones of a dtype where this provider is
+  // much slower. That is measured once, at the first large product of the dtype (some
+  // milliseconds).
+  bool only_where_faster = false;
 };
 
 // Adds a provider, or replaces the one of this name. Thread-safe.
 HOLOGRAM_API void register_gemm_provider(const GemmProvider& provider);
+// Its functions may still be called for what was recorded before: run that first (flush()).
 HOLOGRAM_API void unregister_gemm_provider(const char* name);
 // Highest priority first.
 HOLOGRAM_API std::vector<GemmProvider> gemm_providers();
-// Name of the provider gemm() would use; Error(kNotSupported) for complex and bool.
+// Name of the provider that gemm() uses for large products; Error(kNotSupported) for complex and
+// bool.
 HOLOGRAM_API const char* gemm_provider_name(Dtype dtype);
 
 // Checks the arguments and runs the best provider. Zero m or n does nothing, zero k scales C.
@@ -96,10 +107,10 @@ struct RecordGemm {
   RecordAddend input = {};
 };
 
-// Records the product as a call named "gemm" (see recorder.h); it gives the bits that addmm() gives
-// by the built-in provider. False, with nothing recorded, for other dtypes than float32 and
-// float64, where another provider would compute the product, where C overlaps A or B, or the input
-// in part, and where record_call() says so. Error(kInvalidArgument) for sizes that gemm() refuses.
+// Records the product as a call named "gemm" (see recorder.h), for the provider that would compute
+// it now; it gives the bits that addmm() gives. False, with nothing recorded, for other dtypes than
+// float32 and float64, where C overlaps A or B, or the input in part, and where record_call() says
+// so. Error(kInvalidArgument) for sizes that gemm() refuses.
 HOLOGRAM_API bool record_gemm(const RecordGemm& gemm);
 
 }  // namespace hologram

@@ -153,7 +153,7 @@ std::vector<GemmProvider> gemm_providers() {
 const char* gemm_provider_name(Dtype dtype) { return cpu::provider_for(dtype).name; }
 
 void gemm(const GemmArgs& args) {
-  if (cpu::prepare(args)) cpu::provider_for(args.dtype).gemm(args);
+  if (cpu::prepare(args)) cpu::run_products(cpu::provider_for(args), args);
 }
 
 }  // namespace hologram

@@ -141,6 +141,9 @@ void run_batched(const GemmArgs& args, int64_t batch, int64_t stride_a, int64_t 
 
 }  // namespace
 
-GemmProvider builtin_gemm() { return {"hologram", 0, &supports, &run, &run_batched}; }
+const GemmProvider& builtin_gemm() {
+  static constexpr GemmProvider kProvider{"hologram", 0, &supports, &run, &run_batched};
+  return kProvider;
+}
 
 }  // namespace hologram::cpu

@@ -7,6 +7,6 @@
 namespace hologram::cpu {
 
 // Every dtype but bool and the complex ones; provider "hologram", priority 0.
-GemmProvider builtin_gemm();
+const GemmProvider& builtin_gemm();
 
 }  // namespace hologram::cpu

@@ -12,6 +12,7 @@
 #include "src/cpu/gemm/gemm_builtin.h"
 #include "src/cpu/gemm/gemm_float.h"
 #include "src/cpu/gemm/gemm_provider.h"
+#include "src/cpu/gemm/gemm_tiles.h"
 
 namespace hologram {
 namespace cpu {
@@ -23,10 +24,24 @@ struct GemmCall {
   int64_t batch, m, n, k;
   int64_t lda, ldb, ldc;
   int64_t a_batch, b_batch, c_batch;
-  int64_t scales;  // whether there is something that beta scales
+  int64_t scales;    // whether there is something that beta scales
+  int64_t provider;  // the address of who computes it
   int64_t input_batch, input_row, input_col;
 
   Dtype type() const { return static_cast<Dtype>(dtype); }
+  const GemmProvider& computed_by() const {
+    return *reinterpret_cast<const GemmProvider*>(static_cast<uintptr_t>(provider));
+  }
+  // Without numbers and memory.
+  GemmArgs product() const {
+    GemmArgs g;
+    g.dtype = type();
+    g.trans_a = trans_a != 0, g.trans_b = trans_b != 0;
+    g.m = m, g.n = n, g.k = k;
+    g.lda = lda, g.ldb = ldb, g.ldc = ldc;
+    return g;
+  }
+  bool is_builtin() const { return computed_by().gemm == builtin_gemm().gemm; }
   int64_t size() const { return static_cast<int64_t>(itemsize(type())); }
 };
 constexpr size_t kWords = sizeof(GemmCall) / sizeof(uint64_t);
@@ -42,7 +57,7 @@ GemmCall call_of(const uint64_t* attributes) {
 constexpr int64_t kMinShared = int64_t{1} << 21;
 
 int threads_for(const GemmCall& call, int max_threads) {
-  return call.batch * call.m * call.n * call.k < kMinShared ? 1 : max_threads;
+  return call.batch * effective_work(call.m, call.n, call.k) < kMinShared ? 1 : max_threads;
 }
 
 template <class T>
@@ -65,15 +80,10 @@ void spread_row(const GemmCall& call, const char* input, int64_t p, int64_t i, i
 }
 
 GemmArgs gemm_args(const GemmCall& call, const CallArguments& arguments, int threads) {
-  GemmArgs g;
-  g.dtype = call.type();
-  g.trans_a = call.trans_a != 0, g.trans_b = call.trans_b != 0;
-  g.m = call.m, g.n = call.n, g.k = call.k;
+  GemmArgs g = call.product();
   g.alpha = std::bit_cast<double>(arguments.numbers[0]);
   g.beta = call.scales != 0 ? std::bit_cast<double>(arguments.numbers[1]) : 0;
-  g.a = arguments.operands[1], g.lda = call.lda;
-  g.b = arguments.operands[2], g.ldb = call.ldb;
-  g.c = arguments.operands[0], g.ldc = call.ldc;
+  g.a = arguments.operands[1], g.b = arguments.operands[2], g.c = arguments.operands[0];
   g.max_threads = threads;
   return g;
 }
@@ -96,17 +106,13 @@ void run_gemm(const CallArguments& arguments) {
     });
   }
   GemmArgs g = gemm_args(call, arguments, threads);
-  // Not by the best provider of now: that may have changed since the product was recorded.
-  const GemmProvider builtin = builtin_gemm();
-  if (call.k == 0) {
-    for (int64_t p = 0; p < call.batch; ++p) {
-      g.c = c + p * call.c_batch * call.size();
-      prepare(g);
-    }
-  } else if (call.batch == 1) {
-    builtin.gemm(g);
-  } else {
-    builtin.gemm_batched(g, call.batch, call.a_batch, call.b_batch, call.c_batch);
+  if (call.k > 0) {
+    return run_products(call.computed_by(), g, call.batch,
+                        {call.a_batch, call.b_batch, call.c_batch});
+  }
+  for (int64_t p = 0; p < call.batch; ++p) {
+    g.c = c + p * call.c_batch * call.size();
+    prepare(g);
   }
 }
 
@@ -115,13 +121,13 @@ void run_gemm(const CallArguments& arguments) {
 constexpr int64_t kDeepBytes = 4096;
 constexpr int64_t kNearBytes = int64_t{1} << 20;
 
-// A product whose elements other ops may read block by block. Not for vectors, which are added up
-// in another order.
+// A product whose elements other ops may read block by block.
 bool gemm_result(const uint64_t* attributes, CallResult& result) {
   const GemmCall call = call_of(attributes);
   result = {call.type(), call.m, call.n};
-  return call.batch == 1 && call.m > 1 && call.n > 1 && call.k > 0 &&
-         call.k * call.size() <= kDeepBytes && call.ldc == call.n;
+  if (call.is_builtin() && is_sum_of_dots(call.product())) return false;
+  return (call.is_builtin() || call.computed_by().one_thread) && call.batch == 1 && call.m > 1 &&
+         call.n > 1 && call.k > 0 && call.k * call.size() <= kDeepBytes && call.ldc == call.n;
 }
 
 struct BlocksContext {
@@ -147,12 +153,14 @@ void after_block(void* context, const GemmBlocks::Block& block) {
 
 bool run_gemm_blocks(const CallArguments& arguments, const CallEpilogue& epilogue) {
   const GemmCall call = call_of(arguments.attributes);
-  // Each thread would pack more of B than its caches hold.
-  if (epilogue.whole_rows && call.n * call.k * call.size() > kNearBytes) return false;
   const int threads = threads_for(call, arguments.max_threads);
   BlocksContext context{call, arguments.operands[3], epilogue};
-  float_gemm_blocks(gemm_args(call, arguments, threads),
-                    {&before_block, &after_block, &context, epilogue.whole_rows});
+  const GemmArgs g = gemm_args(call, arguments, threads);
+  const GemmBlocks blocks{&before_block, &after_block, &context, epilogue.whole_rows};
+  if (!call.is_builtin()) return run_tiles_blocks(call.computed_by(), g, blocks);
+  // Each thread would pack more of B than its caches hold.
+  if (epilogue.whole_rows && call.n * call.k * call.size() > kNearBytes) return false;
+  float_gemm_blocks(g, blocks);
   return true;
 }
 
@@ -201,7 +209,6 @@ bool record_gemm(const RecordGemm& given) {
     return false;
   }
   if (g.dtype != Dtype::kFloat32 && g.dtype != Dtype::kFloat64) return false;
-  if (std::strcmp(gemm_provider_name(g.dtype), cpu::builtin_gemm().name) != 0) return false;
   if (g.batch == 0 || g.m == 0 || g.n == 0) return true;
   // Products whose rows follow each other are one taller product, as in matmul().
   if (g.batch > 1 && !g.trans_a && g.b.batch_stride == 0 && g.a.batch_stride == g.m * g.a.ld &&
@@ -242,23 +249,26 @@ bool record_gemm(const RecordGemm& given) {
   c.covers = (g.m == 1 || g.c.ld == g.n) && (g.batch == 1 || g.c.batch_stride == g.m * g.n);
 
   const bool has_input = operands[3].buffer != nullptr;
-  const cpu::GemmCall call{.dtype = static_cast<int64_t>(g.dtype),
-                           .trans_a = g.trans_a,
-                           .trans_b = g.trans_b,
-                           .batch = g.batch,
-                           .m = g.m,
-                           .n = g.n,
-                           .k = g.k,
-                           .lda = g.a.ld,
-                           .ldb = g.b.ld,
-                           .ldc = g.c.ld,
-                           .a_batch = g.a.batch_stride,
-                           .b_batch = g.b.batch_stride,
-                           .c_batch = g.c.batch_stride,
-                           .scales = scales,
-                           .input_batch = has_input ? g.input.batch_stride : 0,
-                           .input_row = has_input ? g.input.row_stride : 0,
-                           .input_col = has_input ? g.input.col_stride : 0};
+  cpu::GemmCall call{.dtype = static_cast<int64_t>(g.dtype),
+                     .trans_a = g.trans_a,
+                     .trans_b = g.trans_b,
+                     .batch = g.batch,
+                     .m = g.m,
+                     .n = g.n,
+                     .k = g.k,
+                     .lda = g.a.ld,
+                     .ldb = g.b.ld,
+                     .ldc = g.c.ld,
+                     .a_batch = g.a.batch_stride,
+                     .b_batch = g.b.batch_stride,
+                     .c_batch = g.c.batch_stride,
+                     .scales = scales,
+                     .provider = 0,
+                     .input_batch = has_input ? g.input.batch_stride : 0,
+                     .input_row = has_input ? g.input.row_stride : 0,
+                     .input_col = has_input ? g.input.col_stride : 0};
+  call.provider =
+      static_cast<int64_t>(reinterpret_cast<uintptr_t>(&cpu::provider_for(call.product())));
   const uint64_t numbers[] = {std::bit_cast<uint64_t>(g.alpha), std::bit_cast<uint64_t>(g.beta)};
   // Some fifty multiplications a nanosecond.
   const double cost = 200 + static_cast<double>(g.batch * g.m) * static_cast<double>(g.n) *

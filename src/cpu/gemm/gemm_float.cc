@@ -24,6 +24,8 @@ constexpr int64_t kPackBytes = int64_t{512} << 10;
 constexpr int64_t kTaskWork = int64_t{1} << 19;
 // The fewest panels of a block that is read while it is in the caches: narrow blocks are slow.
 constexpr int64_t kNarrowest = 4;
+// Elements of rows that dot products find in L1.
+constexpr int64_t kNearElements = 4096;
 // In-place rows of B are read again by each tile; more tiles than these pay for a packed copy.
 constexpr int64_t kInPlaceTiles = 4;
 
@@ -81,20 +83,30 @@ struct Float {
         beta(static_cast<T>(args.beta)) {}
 
   void run() const {
-    // A vector on either side: one dot product a row, if the rows lie along k.
-    if (g.n == 1 && a_col == 1 && b_row == 1) {
-      return dots(a + first * a_row, a_row, b, m, c + first * g.ldc, g.ldc);
+    if (!is_sum_of_dots(g)) return blocks();
+    if (g.n <= g.m) {
+      dots(a + first * a_row, a_row, m, b, b_col, g.n, c + first * g.ldc, g.ldc, 1);
+    } else {
+      dots(b, b_col, g.n, a + first * a_row, a_row, m, c + first * g.ldc, 1, g.ldc);
     }
-    if (g.m == 1 && b_row == 1 && a_col == 1) return dots(b, b_col, a, g.n, c, 1);
-    blocks();
   }
 
-  void dots(const T* rows, int64_t step, const T* x, int64_t count, T* y, int64_t y_step) const {
-    const int64_t chunk = std::max<int64_t>(1, 65536 / g.k);
+  // Element (i, j) of y, i * y_row + j * y_col elements in, from the dot product of row i of `rows`
+  // and row j of the few of x.
+  void dots(const T* rows, int64_t step, int64_t count, const T* x, int64_t x_step, int64_t few,
+            T* y, int64_t y_row, int64_t y_col) const {
+    // Rows that stay in L1 while those of x pass by, some ten microseconds of them a task.
+    const int64_t near = few == 1 ? INT64_MAX : std::max<int64_t>(1, kNearElements / g.k);
+    const int64_t chunk = std::max<int64_t>(1, 65536 / (g.k * few));
     parallel_for(ceil_div(count, chunk), g.max_threads, [&](int64_t begin, int64_t end, int) {
-      const int64_t from = begin * chunk, here = std::min(count, end * chunk) - from;
-      kernel.dot_rows(rows + from * step, step, x, here, g.k, alpha, beta, y + from * y_step,
-                      y_step);
+      const int64_t last = std::min(count, end * chunk);
+      for (int64_t i = begin * chunk, here = 0; i < last; i += here) {
+        here = std::min(near, last - i);
+        for (int64_t j = 0; j < few; ++j) {
+          kernel.dot_rows(rows + i * step, step, x + j * x_step, here, g.k, alpha, beta,
+                          y + i * y_row + j * y_col, y_row);
+        }
+      }
     });
   }
 
@@ -238,6 +250,14 @@ struct Float {
 };
 
 }  // namespace
+
+bool is_sum_of_dots(const GemmArgs& g) {
+  // Packing B for as few rows costs more than their products; short rows are all sums of lanes.
+  constexpr int64_t kFew = 8, kShort = 32;
+  const bool a_along_k = !g.trans_a || g.lda == 1, b_along_k = g.trans_b || g.ldb == 1;
+  const int64_t narrow = std::min(g.m, g.n);
+  return a_along_k && b_along_k && (narrow == 1 || (narrow <= kFew && g.k >= kShort));
+}
 
 void float_gemm(const GemmArgs& args, int64_t begin, int64_t end) {
   if (args.dtype == Dtype::kFloat64) {

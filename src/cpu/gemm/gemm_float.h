@@ -10,6 +10,10 @@ namespace hologram::cpu {
 // in the whole product, for any number of threads: args is always that of the whole.
 void float_gemm(const GemmArgs& args, int64_t begin, int64_t end);
 
+// Whether the elements are computed one by one, as dot products of rows that lie along k: for a
+// vector or a few rows on either side.
+bool is_sum_of_dots(const GemmArgs& args);
+
 // What happens to blocks of C while they are near; any thread, several at once.
 struct GemmBlocks {
   struct Block {
@@ -24,7 +28,7 @@ struct GemmBlocks {
   bool whole_rows = false;  // blocks have all columns
 };
 
-// The whole product block by block, with the bits that float_gemm gives; m and n are 2 at least.
+// The whole product block by block, with the bits that float_gemm gives; none of dot products.
 // Where args.c is null a block is there for as long as `after` runs.
 void float_gemm_blocks(const GemmArgs& args, const GemmBlocks& blocks);
 

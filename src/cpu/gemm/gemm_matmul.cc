@@ -219,6 +219,8 @@ void run(const Product& p, double alpha, double beta, int max_threads) {
   const int inner = nest.ndim - 1;
   const int64_t batch = inner >= 0 ? nest.size[inner] : 1;
   const int64_t outer = batch > 0 ? nest.count() / batch : 0;
+  BatchStrides strides;
+  if (inner >= 0) strides = {nest.stride[0][inner], nest.stride[1][inner], nest.stride[2][inner]};
   for (int64_t o = 0; o < outer; ++o) {
     const int64_t index = o * batch;
     const auto place = [&](int64_t i) {
@@ -228,25 +230,21 @@ void run(const Product& p, double alpha, double beta, int max_threads) {
     };
     place(index);
     if (g.m == 0 || g.n == 0) break;
-    const GemmProvider& provider = provider_for(dtype);
-    if (batch > 1 && g.k > 0 && provider.gemm_batched != nullptr) {
-      if (prepare(g)) {
-        provider.gemm_batched(g, batch, nest.stride[0][inner], nest.stride[1][inner],
-                              nest.stride[2][inner]);
-      }
+    if (prepare(g)) {
+      run_products(provider_for(g), g, batch, strides);
       continue;
     }
-    for (int64_t i = 0; i < batch; ++i) {
+    for (int64_t i = 1; i < batch; ++i) {  // k is zero
       place(index + i);
-      gemm(g);
+      prepare(g);
     }
   }
   if (copied) {
-    int64_t shape[kMaxNest], strides[kMaxNest], to_strides[kMaxNest];
+    int64_t shape[kMaxNest], from_strides[kMaxNest], to_strides[kMaxNest];
     const BatchedMatrix target = p.operand_out();
     p.own_shape(c, shape);
     for (int i = 0; i < p.batch_dims; ++i) shape[i] = p.out->shape[i];
-    copy(view_of(c, p.batch_dims, shape, strides, dtype),
+    copy(view_of(c, p.batch_dims, shape, from_strides, dtype),
          view_of(target, p.batch_dims, shape, to_strides, dtype), max_threads);
   }
 }

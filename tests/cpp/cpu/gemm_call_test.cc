@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Recorded products against the same products at once, bit for bit.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 #include <random>
 #include <vector>
@@ -166,12 +168,6 @@ TEST_F(GemmCall, WhatIsNotTaken) {
   other = g;
   other.m = 0;
   EXPECT_TRUE(record_gemm(other)) << "nothing to do";
-  register_gemm_provider({.name = "test",
-                          .priority = 50,
-                          .supports = [](Dtype dtype) { return dtype == Dtype::kFloat32; },
-                          .gemm = [](const GemmArgs&) {}});
-  EXPECT_FALSE(record_gemm(g)) << "the product is another provider's";
-  unregister_gemm_provider("test");
   set_deferring(false);
   EXPECT_FALSE(record_gemm(g));
   set_deferring(true);
@@ -293,6 +289,66 @@ class Epilogue {
   uint32_t steps_ = 0;
 };
 
+// A provider for float32 and float64 while it lives, which computes by the built-in GEMM.
+class TestProvider {
+ public:
+  explicit TestProvider(bool one_thread) {
+    calls = 0, largest = 0;
+    static const GemmProvider builtin = gemm_providers().back();
+    register_gemm_provider(
+        {.name = "test",
+         .priority = 50,
+         .supports = [](Dtype d) { return d == Dtype::kFloat32 || d == Dtype::kFloat64; },
+         .gemm =
+             [](const GemmArgs& g) {
+               ++calls;
+               int64_t size = largest.load();
+               while (size < g.m * g.n && !largest.compare_exchange_weak(size, g.m * g.n)) {
+               }
+               builtin.gemm(g);
+             },
+         .one_thread = one_thread});
+  }
+  ~TestProvider() {
+    flush(cpu());
+    unregister_gemm_provider("test");
+  }
+
+  static inline std::atomic<int> calls{0};
+  static inline std::atomic<int64_t> largest{0};  // elements of a result
+};
+
+TEST_F(GemmCall, ProductsOfOtherProvidersWaitToo) {
+  for (const bool one_thread : {false, true}) {
+    const TestProvider provider(one_thread);
+    Random random(8);
+    for (int round = 0; round < 100; ++round) {
+      const Case test(random);
+      const std::vector<char> expected = test.expected(1 + round % 2);
+      const int before = TestProvider::calls;
+      ASSERT_TRUE(record_gemm(test.g)) << "round " << round;
+      EXPECT_TRUE(is_pending(*test.c));
+      EXPECT_EQ(TestProvider::calls, before);
+      flush(cpu());
+      EXPECT_EQ(TestProvider::calls > before, test.g.k > 0);
+      ASSERT_EQ(std::memcmp(expected.data(), test.c->data(), expected.size()), 0)
+          << "round " << round;
+    }
+  }
+}
+
+TEST_F(GemmCall, WhoComputesAProductIsSettledWhenItIsRecorded) {
+  Random random(9);
+  const BufferRef a = random_buffer(random, Dtype::kFloat32, 64),
+                  c = random_buffer(random, Dtype::kFloat32, 64);
+  const RecordGemm g{
+      .m = 8, .n = 8, .k = 8, .a = {a.get(), 0, 8}, .b = {a.get(), 0, 8}, .c = {c.get(), 0, 8}};
+  ASSERT_TRUE(record_gemm(g));
+  const TestProvider provider(true);
+  flush(cpu());
+  EXPECT_EQ(TestProvider::calls, 0);
+}
+
 struct Threads {
   explicit Threads(int threads) : before(num_threads()) {
     set_num_threads(threads);
@@ -305,11 +361,12 @@ struct Threads {
   int before;
 };
 
-TEST_F(GemmCall, OpsOnTheRowsOfAProductGiveTheBitsOfOpsOneByOne) {
-  Random random(6);
+// What reads random products, joined to them and one op after another.
+void compare_joined_ops(uint32_t seed, int rounds) {
+  Random random(seed);
   const int64_t sizes[] = {2, 3, 16, 33, 100, 170, 300, 700};
   uint64_t apart_kernels = 0, joined_kernels = 0;
-  for (int round = 0; round < 250; ++round) {
+  for (int round = 0; round < rounds; ++round) {
     const auto size = [&] { return sizes[random() % 8]; };
     const Dtype dtype = random() % 4 == 0 ? Dtype::kFloat64 : Dtype::kFloat32;
     const int64_t m = size(), n = random() % 30 == 0 ? 2500 : size(), k = size();
@@ -331,6 +388,16 @@ TEST_F(GemmCall, OpsOnTheRowsOfAProductGiveTheBitsOfOpsOneByOne) {
     }
   }
   EXPECT_LT(joined_kernels * 2, apart_kernels) << "most ops join the product's kernel";
+}
+
+TEST_F(GemmCall, OpsOnTheRowsOfAProductGiveTheBitsOfOpsOneByOne) { compare_joined_ops(6, 250); }
+
+TEST_F(GemmCall, OpsOnTheTilesOfAProviderGiveTheBitsOfOpsOneByOne) {
+  const TestProvider provider(true);
+  compare_joined_ops(10, 100);
+  if (sysconf(_SC_NPROCESSORS_ONLN) > 1) {
+    EXPECT_LT(TestProvider::largest, 700 * 700) << "no product was cut";
+  }
 }
 
 TEST_F(GemmCall, AProductThatOnlyItsReaderSeesGetsNoMemory) {

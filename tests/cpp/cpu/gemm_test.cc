@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
@@ -16,6 +17,8 @@
 #include "hologram/error.h"
 #include "hologram/parallel.h"
 #include "src/cpu/gemm/gemm_float.h"
+#include "src/cpu/gemm/gemm_provider.h"
+#include "src/cpu/gemm/gemm_tiles.h"
 #include "tests/cpp/cpu/isa_test.h"
 
 namespace hologram {
@@ -318,6 +321,78 @@ TEST(Gemm, ProvidersComeByPriority) {
   EXPECT_EQ(calls, 1);
   unregister_gemm_provider("test");
   EXPECT_NE(gemm_provider_name(Dtype::kFloat64), std::string("test"));
+}
+
+GemmArgs args_of(int64_t m, int64_t n, int64_t k, bool trans_b, Dtype dtype) {
+  GemmArgs g;
+  g.dtype = dtype;
+  g.m = m, g.n = n, g.k = k;
+  g.trans_b = trans_b;
+  g.lda = k, g.ldb = trans_b ? k : n, g.ldc = n;
+  return g;
+}
+
+TEST(Gemm, AProviderThatIsFastComputesLargeProducts) {
+  static const GemmProvider builtin = gemm_providers().back();
+  static std::atomic<int> calls;
+  calls = 0;
+  // As fast as the built-in GEMM, as it is that, or four times as slow.
+  const auto provider = [](const char* name, void (*gemm)(const GemmArgs&)) {
+    return GemmProvider{.name = name,
+                        .priority = 50,
+                        .supports = [](Dtype d) { return is_floating(d); },
+                        .gemm = gemm,
+                        .one_thread = true,
+                        .only_where_faster = true};
+  };
+  register_gemm_provider(provider("fast", [](const GemmArgs& g) {
+    ++calls;
+    builtin.gemm(g);
+  }));
+  const auto chosen = [](const GemmArgs& g) { return std::string(cpu::provider_for(g).name); };
+  for (const Dtype dtype : {Dtype::kFloat32, Dtype::kFloat64}) {
+    const auto name = [&](int64_t m, int64_t n, int64_t k, bool trans_b) {
+      return chosen(args_of(m, n, k, trans_b, dtype));
+    };
+    calls = 0;
+    EXPECT_EQ(name(32, 128, 784, false), "hologram");
+    EXPECT_EQ(name(1, 512, 512, true), "hologram") << "dot products";
+    EXPECT_EQ(calls, 0) << "small products ask for no measurement";
+    EXPECT_EQ(name(512, 512, 512, false), "fast");
+    EXPECT_EQ(calls, 4) << "the measurement";
+    EXPECT_EQ(name(512, 128, 128, false), "fast");
+    EXPECT_EQ(name(4, 512, 512, true), "fast") << "few rows";
+    EXPECT_EQ(name(1, 768, 3072, false), "fast") << "waits for memory";
+    EXPECT_EQ(calls, 4) << "measured once";
+  }
+  unregister_gemm_provider("fast");
+  register_gemm_provider(provider("slow", [](const GemmArgs& g) {
+    for (int i = 0; i < 4; ++i) builtin.gemm(g);
+  }));
+  EXPECT_EQ(chosen(args_of(512, 512, 512, false, Dtype::kFloat32)), "hologram");
+  unregister_gemm_provider("slow");
+}
+
+TEST(Gemm, TilesCoverAProductOnce) {
+  std::mt19937 rng(12);
+  for (int round = 0; round < 3000; ++round) {
+    const auto size = [&] { return int64_t{1} << (rng() % 12) | static_cast<int64_t>(rng() % 64); };
+    const int64_t m = size(), n = size(), k = size();
+    const int processors = static_cast<int>(1 + rng() % 64);
+    const cpu::TileGrid grid = cpu::tile_grid(m, n, k, processors);
+    ASSERT_GE(grid.rows * grid.height, m);
+    ASSERT_LT((grid.rows - 1) * grid.height, m);
+    ASSERT_GE(grid.cols * grid.width, n);
+    ASSERT_LT((grid.cols - 1) * grid.width, n);
+    ASSERT_LE(grid.rows * grid.cols, 2 * processors);
+    if (processors == 1 || m * n * k < (int64_t{1} << 16)) {
+      ASSERT_EQ(grid.rows * grid.cols, 1);
+    }
+  }
+  EXPECT_EQ(cpu::tile_grid(1024, 1024, 1024, 8).rows * cpu::tile_grid(1024, 1024, 1024, 8).cols,
+            16);
+  EXPECT_EQ(cpu::tile_grid(8, 768, 768, 4).rows, 1) << "few rows are not cut";
+  EXPECT_EQ(cpu::tile_grid(8, 768, 768, 4).cols, 4);
 }
 
 }  // namespace

@@ -36,12 +36,9 @@ bool blas_linear(const Tensor& input, const Tensor& weight, const std::optional<
       input.numel() > std::numeric_limits<int>::max()) {
     return false;
   }
-  if (bias.has_value() && bias->defined() &&
-      (!is_plain(*bias) || bias->scalar_type() != type || bias->dim() != 1 ||
-       bias->size(0) != weight.size(0))) {
-    return false;
-  }
-  return has_gemm(type);
+  return !bias.has_value() || !bias->defined() ||
+         (is_plain(*bias) && bias->scalar_type() == type && bias->dim() == 1 &&
+          bias->size(0) == weight.size(0));
 }
 
 c10::SmallVector<int64_t, 5> with_last(const Tensor& t, int64_t last) {

@@ -148,7 +148,7 @@ bool batches_match(const Tensor& a, const Tensor& b) {
          a.size(0) == b.size(0) && a.size(2) == b.size(1);
 }
 
-// out = alpha a b + beta addend (undefined: none) by the library.
+// out = alpha a b + beta addend (undefined: none).
 void multiply_batches(const Tensor& addend, const Tensor& a, const Tensor& b, const Tensor& out,
                       double alpha, double beta) {
   const bool adds = addend.defined();
@@ -170,23 +170,13 @@ void multiply_batches(const Tensor& addend, const Tensor& a, const Tensor& b, co
   }
 }
 
-bool has_own_batches(const Tensor& a, const Tensor& b) {
-  return prefers_own_gemm() && is_blas_type(a.scalar_type()) && a.numel() != 0 && b.numel() != 0;
+bool has_batches(const Tensor& a, const Tensor& b) {
+  return is_blas_type(a.scalar_type()) && a.numel() != 0 && b.numel() != 0;
 }
 
-// Without PyTorch's batched BLAS: all of it by the library's GEMM, or a batch of one, to which
-// that would only add its own bookkeeping.
 bool bmm_direct(const Tensor& a, const Tensor& b, const Tensor& out) {
-  if (has_own_batches(a, b)) {
-    multiply_batches(Tensor(), a, b, out, 1, 0);
-    return true;
-  }
-  if (!is_blas_type(a.scalar_type()) || a.numel() == 0 || b.numel() == 0 || a.size(0) != 1) {
-    return false;
-  }
-  const Tensor x = a.squeeze(0), y = b.squeeze(0);
-  if (!blas_product(x, y)) return false;
-  mm_into(x, y, out);
+  if (!has_batches(a, b)) return false;
+  multiply_batches(Tensor(), a, b, out, 1, 0);
   return true;
 }
 
@@ -229,8 +219,8 @@ bool is_batch_bias(const Tensor& bias, const Tensor& a, const Tensor& b) {
 
 bool baddbmm_direct(const Tensor& self, const Tensor& a, const Tensor& b, const Scalar& beta,
                     const Scalar& alpha, const Tensor& out) {
-  if (!has_own_batches(a, b) || !is_batch_bias(self, a, b) || beta.isComplex() ||
-      alpha.isComplex() || beta.isSymbolic() || alpha.isSymbolic()) {
+  if (!has_batches(a, b) || !is_batch_bias(self, a, b) || beta.isComplex() || alpha.isComplex() ||
+      beta.isSymbolic() || alpha.isSymbolic()) {
     return false;
   }
   const bool biased = beta.toDouble() != 0;

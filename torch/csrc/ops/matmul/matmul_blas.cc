@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Finds PyTorch's BLAS functions and chooses how many threads they use.
+// Finds PyTorch's BLAS functions and makes them a GEMM provider.
 #include "ops/matmul/matmul_blas.h"
 
 #include <ATen/Context.h>
@@ -16,7 +16,6 @@
 
 #include "device/openmp.h"
 #include "dispatch/alias.h"
-#include "hologram/cpu_info.h"
 
 namespace hologram_torch {
 namespace {
@@ -115,6 +114,11 @@ at::Tensor operand(const void* data, int64_t rows, int64_t cols, int64_t ld, boo
   return at::from_blob(const_cast<void*>(data), sizes, strides, type);
 }
 
+// Row-major C = alpha op(A) op(B) + beta C through blas<T>().gemm; false where that cannot take it.
+bool blas_gemm(const GemmArgs& args) {
+  return args.dtype == Dtype::kFloat32 ? gemm_as<float>(args) : gemm_as<double>(args);
+}
+
 void torch_gemm(const GemmArgs& args) {
   const OpenMpRegion region(args.m * args.n * args.k);
   if (is_blas_dtype(args.dtype) && blas_gemm(args)) return;
@@ -127,6 +131,14 @@ void torch_gemm(const GemmArgs& args) {
   at::cpu::addmm_out(c, c, operand(args.a, args.m, args.k, args.lda, args.trans_a, type),
                      operand(args.b, args.k, args.n, args.ldb, args.trans_b, type), args.beta,
                      args.alpha);
+}
+
+// On the calling thread alone, where BLAS is MKL.
+void mkl_gemm(const GemmArgs& args) {
+  const int before = MKL_Set_Num_Threads_Local(1);
+  const bool done = blas_gemm(args);
+  MKL_Set_Num_Threads_Local(before);
+  if (!done) torch_gemm(args);
 }
 
 }  // namespace
@@ -142,38 +154,24 @@ const Blas<double>& blas<double>() {
   return found;
 }
 
-bool blas_gemm(const GemmArgs& args) {
-  return args.dtype == Dtype::kFloat32 ? gemm_as<float>(args) : gemm_as<double>(args);
-}
-
-bool prefers_own_gemm() {
-  static const bool own = [] {
-    const char* wish = std::getenv("HOLOGRAM_GEMM");
-    const std::string_view name = wish == nullptr ? "" : wish;
-    TORCH_CHECK_VALUE(name.empty() || name == "hologram" || name == "torch", "HOLOGRAM_GEMM is '",
-                      name, "'; set it to 'hologram' or 'torch', or unset it");
-    if (!name.empty()) return name == "hologram";
-#if defined(__x86_64__)
-    return hologram::current_isa() == hologram::Isa::kAvx512 && !__builtin_cpu_is("intel");
-#else
-    return false;
-#endif
-  }();
-  return own;
-}
-
 int gemm_threads(int64_t multiplications) {
   // Some ten microseconds of work for each of two threads.
   return multiplications < (int64_t{1} << 21) ? 1 : at::get_num_threads();
 }
 
 void register_torch_gemm() {
-  // The built-in provider has priority 0. The half types are PyTorch's in any case: oneDNN has
-  // instructions for them.
+  const char* wish = std::getenv("HOLOGRAM_GEMM");
+  const std::string_view name = wish == nullptr ? "" : wish;
+  TORCH_CHECK_VALUE(name.empty() || name == "hologram" || name == "torch", "HOLOGRAM_GEMM is '",
+                    name, "'; set it to 'hologram' or 'torch', or unset it");
+  const bool alone = MKL_Set_Num_Threads_Local != nullptr;
+  // The built-in provider has priority 0.
   hologram::register_gemm_provider({.name = "torch",
-                                    .priority = prefers_own_gemm() ? -1 : 20,
+                                    .priority = name == "hologram" ? -1 : 20,
                                     .supports = &is_blas_dtype,
-                                    .gemm = &torch_gemm});
+                                    .gemm = alone ? &mkl_gemm : &torch_gemm,
+                                    .one_thread = alone,
+                                    .only_where_faster = name.empty()});
   hologram::register_gemm_provider(
       {.name = "torch-half", .priority = 20, .supports = &is_half_dtype, .gemm = &torch_gemm});
 }

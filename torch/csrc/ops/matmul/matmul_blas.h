@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The GEMM, GEMV and dot product inside PyTorch, called directly, and how many threads they take.
+// The GEMM, GEMV and dot product inside PyTorch, called directly.
 #pragma once
 
 #include <cstdint>
@@ -31,19 +31,13 @@ const Blas<float>& blas<float>();
 template <>
 const Blas<double>& blas<double>();
 
-// Row-major C = alpha op(A) op(B) + beta C through blas<T>().gemm; false where that cannot take it.
-bool blas_gemm(const hologram::GemmArgs& args);
-
-// Whether float32 and float64 products go to the library's GEMM instead of PyTorch's. So they do
-// where PyTorch's (MKL) leaves AVX-512 unused, which is on processors of other makers than Intel;
-// HOLOGRAM_GEMM=hologram or HOLOGRAM_GEMM=torch decides otherwise. The choice is made once, so that
-// a program's bits do not depend on timing.
-bool prefers_own_gemm();
-
 // Threads the library's GEMM may use for m * n * k multiplications.
 int gemm_threads(int64_t multiplications);
 
-// Makes PyTorch's products those of the library too.
+// Makes PyTorch's BLAS a GEMM provider of the library: for large products where it is fast.
+// HOLOGRAM_GEMM=torch takes it for all products of float32 and float64, HOLOGRAM_GEMM=hologram for
+// none; the half types are PyTorch's in any case, as oneDNN has instructions for them. ValueError
+// for another value.
 void register_torch_gemm();
 
 }  // namespace hologram_torch

@@ -68,7 +68,7 @@ Addend addend_of(const Tensor& t, int64_t cols) {
 }
 
 bool record(const Product& p) {
-  if (!is_deferring() || !prefers_own_gemm()) return false;
+  if (!is_deferring()) return false;
   const auto place = [&p](const Tensor& t, auto& at) {
     const c10::TensorImpl* impl = t.unsafeGetTensorImpl();
     at.buffer = &t == &p.out ? recordable_result(impl) : recordable_buffer(impl);
@@ -122,19 +122,8 @@ void multiply(const Product& p) {
       spread(p.addend, args.m, args.n, static_cast<double*>(args.c));
     }
   }
-  const int64_t work = args.m * args.n * args.k;
-  if (prefers_own_gemm()) {
-    args.max_threads = gemm_threads(work);
-    hologram::gemm(args);
-    return;
-  }
-  const OpenMpRegion region(work);
-  blas_gemm(args);
-}
-
-bool has_gemm(at::ScalarType type) {
-  return prefers_own_gemm() ||
-         (type == at::kFloat ? blas<float>().gemm != nullptr : blas<double>().gemm != nullptr);
+  args.max_threads = gemm_threads(args.m * args.n * args.k);
+  hologram::gemm(args);
 }
 
 bool blas_product(const Tensor& a, const Tensor& b) {
@@ -143,7 +132,7 @@ bool blas_product(const Tensor& a, const Tensor& b) {
   return is_blas_type(type) && type == b.scalar_type() && is_plain(a) && is_plain(b) &&
          a.dim() == 2 && b.dim() == 2 && a.size(1) == b.size(0) && a.numel() > 0 && b.numel() > 0 &&
          a.size(0) <= kMax && a.size(1) <= kMax && b.size(1) <= kMax && a.stride(0) <= kMax &&
-         a.stride(1) <= kMax && b.stride(0) <= kMax && b.stride(1) <= kMax && has_gemm(type);
+         a.stride(1) <= kMax && b.stride(0) <= kMax && b.stride(1) <= kMax;
 }
 
 }  // namespace hologram_torch

@@ -47,14 +47,11 @@ struct Product {
   }
 };
 
-// False where PyTorch's BLAS computes products, whose threads are its own, or an operand's ops may
-// not wait.
+// False where an operand's ops may not wait.
 bool record(const Product& p);
 
-// One product: recorded, or by the library's GEMM or PyTorch's.
+// One product: recorded, or at once.
 void multiply(const Product& p);
-
-bool has_gemm(at::ScalarType type);
 
 // Whether two matrices can go to BLAS as they are, or packed.
 bool blas_product(const at::Tensor& a, const at::Tensor& b);

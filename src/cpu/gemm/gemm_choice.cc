@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+// Chooses who computes a product.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <limits>
+#include <memory>
+
+#include "src/cpu/gemm/gemm_builtin.h"
+#include "src/cpu/gemm/gemm_float.h"
+#include "src/cpu/gemm/gemm_provider.h"
+#include "src/cpu/gemm/gemm_tiles.h"
+
+namespace hologram::cpu {
+namespace {
+
+// Up to so many multiplications the built-in GEMM is chosen: it begins sooner, and what reads the
+// product joins its blocks. Some fifty microseconds.
+constexpr int64_t kSmall = int64_t{1} << 22;
+// Fewer rows than these on either side are few; see is_sum_of_dots(). Beyond so many elements of
+// the other operand a BLAS, which has kernels for each number of rows, is up to twice as fast.
+constexpr int64_t kFewRows = 16, kManyElements = int64_t{1} << 15;
+// The provider computes large products unless it takes this many times as long. A BLAS that leaves
+// vectors unused takes twice as long; what lies between is not told apart, so that noise changes no
+// program's bits.
+constexpr double kMuchSlower = 1.4;
+constexpr int64_t kTried = 256;
+constexpr int kRounds = 4;
+
+bool suits_builtin(const GemmArgs& g) {
+  const int64_t narrow = std::min(g.m, g.n), wide = std::max(g.m, g.n);
+  if (narrow <= 1 && is_sum_of_dots(g)) return true;
+  if (narrow < kFewRows && g.trans_b && wide * g.k >= kManyElements) return false;
+  return effective_work(g.m, g.n, g.k) < kSmall;
+}
+
+double seconds(const GemmProvider& provider, const GemmArgs& g) {
+  const auto begin = std::chrono::steady_clock::now();
+  provider.gemm(g);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+// On one thread, in turn, the fastest of a few: what other processes do changes the answer little.
+bool measure_faster(const GemmProvider& provider, Dtype dtype) {
+  const size_t bytes = static_cast<size_t>(kTried * kTried) * itemsize(dtype);
+  const auto memory = std::make_unique<char[]>(3 * bytes);
+  GemmArgs g;
+  g.dtype = dtype;
+  g.m = g.n = g.k = g.lda = g.ldb = g.ldc = kTried;
+  g.a = memory.get(), g.b = memory.get() + bytes, g.c = memory.get() + 2 * bytes;
+  g.max_threads = 1;
+  double theirs = std::numeric_limits<double>::infinity(), ours = theirs;
+  for (int i = 0; i < kRounds; ++i) {
+    theirs = std::min(theirs, seconds(provider, g));
+    ours = std::min(ours, seconds(builtin_gemm(), g));
+  }
+  return theirs < kMuchSlower * ours;
+}
+
+// What was measured last for a dtype: the address of the provider, which is its own for the life of
+// the process, and in the lowest bit whether it is fast. The first of several threads settles it; a
+// lock would stay taken in the child of a fork.
+bool is_faster(const GemmProvider& provider, Dtype dtype) {
+  static std::atomic<uintptr_t> known[kDtypeCount];
+  static_assert(alignof(GemmProvider) > 1);
+  const auto address = reinterpret_cast<uintptr_t>(&provider);
+  std::atomic<uintptr_t>& word = known[static_cast<int>(dtype)];
+  uintptr_t found = word.load(std::memory_order_relaxed);
+  if ((found | 1) != (address | 1)) {
+    const uintptr_t measured = address | (measure_faster(provider, dtype) ? 1 : 0);
+    if (word.compare_exchange_strong(found, measured)) found = measured;
+    if ((found | 1) != (address | 1)) return (measured & 1) != 0;
+  }
+  return (found & 1) != 0;
+}
+
+}  // namespace
+
+const GemmProvider& provider_for(const GemmArgs& g) {
+  const GemmProvider& provider = provider_for(g.dtype);
+  if (!provider.only_where_faster) return provider;
+  return suits_builtin(g) || !is_faster(provider, g.dtype) ? builtin_gemm() : provider;
+}
+
+void run_products(const GemmProvider& provider, const GemmArgs& args, int64_t batch,
+                  BatchStrides strides) {
+  if (provider.one_thread) {
+    run_tiles(provider, args, batch, strides);
+  } else if (batch > 1 && provider.gemm_batched != nullptr) {
+    provider.gemm_batched(args, batch, strides.a, strides.b, strides.c);
+  } else {
+    const int64_t size = static_cast<int64_t>(itemsize(args.dtype));
+    GemmArgs g = args;
+    for (int64_t i = 0; i < batch; ++i) {
+      g.a = static_cast<const char*>(args.a) + i * strides.a * size;
+      g.b = static_cast<const char*>(args.b) + i * strides.b * size;
+      g.c = static_cast<char*>(args.c) + i * strides.c * size;
+      provider.gemm(g);
+    }
+  }
+}
+
+}  // namespace hologram::cpu
