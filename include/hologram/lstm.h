@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The recurrence of a long short-term memory layer.
+// The recurrence of a long short-term memory layer, and its gradient.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +30,9 @@ struct LstmArgs {
   int64_t output_row = 0;  // elements between its rows, at least `hidden`
   void* h_n = nullptr;     // (batch, hidden): h and c after the last step
   void* c_n = nullptr;
+  // For the gradient: (steps, batch, hidden), c of every step, or null. `gates` then holds
+  // sigmoid(i), sigmoid(f), tanh(g) and sigmoid(o) afterwards.
+  void* cells = nullptr;
   void* workspace = nullptr;  // lstm_workspace() elements
   int max_threads = 0;        // 0: num_threads()
 };
@@ -40,5 +43,35 @@ HOLOGRAM_API void lstm(const LstmArgs& args);
 
 // Elements of scratch that sequences of these sizes take.
 HOLOGRAM_API int64_t lstm_workspace(int64_t steps, int64_t batch, int64_t hidden);
+
+// The gradient of lstm() through time, from those of its results. What it takes from the forward
+// pass is `gates` and `cells`. The gradients of the inputs and weights are products of grad_gates:
+// that of gates is grad_gates, that of the bias its sum over steps and batch, and that of the
+// weight the sum over the steps of grad_gates[t]^T h[t-1].
+//
+// All are contiguous but for grad_output; nothing overlaps, but grad_gates may be gates.
+struct LstmBackwardArgs {
+  Dtype dtype = Dtype::kFloat32;
+  bool reverse = false;
+  int64_t steps = 0, batch = 0, hidden = 0;
+  const void* gates = nullptr;   // (steps, batch, 4 hidden)
+  const void* cells = nullptr;   // (steps, batch, hidden)
+  const void* weight = nullptr;  // (4 hidden, hidden)
+  const void* c0 = nullptr;      // (batch, hidden)
+  // Gradients of the results; null: zeros.
+  const void* grad_output = nullptr;  // (steps, batch, hidden)
+  int64_t grad_output_row = 0;        // elements between its rows, at least `hidden`
+  const void* grad_h_n = nullptr;     // (batch, hidden)
+  const void* grad_c_n = nullptr;
+  void* grad_gates = nullptr;  // (steps, batch, 4 hidden)
+  void* grad_h0 = nullptr;     // (batch, hidden)
+  void* grad_c0 = nullptr;
+  void* workspace = nullptr;  // lstm_backward_workspace() elements
+  int max_threads = 0;        // 0: num_threads()
+};
+
+// The same bits for any number of threads; errors as of lstm().
+HOLOGRAM_API void lstm_backward(const LstmBackwardArgs& args);
+HOLOGRAM_API int64_t lstm_backward_workspace(int64_t batch, int64_t hidden);
 
 }  // namespace hologram

@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "hologram/error.h"
+#include "hologram/gru.h"
 #include "hologram/lstm.h"
 #include "src/array/call_shapes.h"
 #include "src/base/text.h"
@@ -145,6 +146,21 @@ void rule_lstm_recurrence(CallSettling& call) {
   call.set_size("W", lstm_workspace(call.size("L"), call.size("N"), call.size("H")));
 }
 
+void rule_lstm_backward(CallSettling& call) {
+  if (call.size("L") == 0) call.refuse("there are no steps; give one or more");
+  call.set_size("W", lstm_backward_workspace(call.size("N"), call.size("H")));
+}
+
+void rule_gru_forward(CallSettling& call) {
+  if (call.size("L") == 0) call.refuse("there are no steps; give one or more");
+  call.set_size("W", gru_workspace(call.size("L"), call.size("N"), call.size("H")));
+}
+
+void rule_gru_backward(CallSettling& call) {
+  if (call.size("L") == 0) call.refuse("there are no steps; give one or more");
+  call.set_size("W", gru_backward_workspace(call.size("N"), call.size("H")));
+}
+
 }  // namespace
 
 void apply_rule(CallSettling& call) {
@@ -163,6 +179,10 @@ void apply_rule(CallSettling& call) {
       {"dropout", rule_dropout},
       {"bernoulli", rule_bernoulli},
       {"lstm_recurrence", rule_lstm_recurrence},
+      {"lstm_forward", rule_lstm_recurrence},
+      {"lstm_backward", rule_lstm_backward},
+      {"gru_forward", rule_gru_forward},
+      {"gru_backward", rule_gru_backward},
   };
   for (const Rule& rule : kRules) {
     if (rule.name == call.op().name) return rule.apply(call);

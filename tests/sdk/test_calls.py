@@ -147,6 +147,69 @@ def _lstm_recurrence(dt: str) -> tuple:
     return (hg.array(gates), weight, bias, h0, c0), {}, want
 
 
+def _lstm_forward(dt: str) -> tuple:
+    (gates, *states), _, want = _lstm_recurrence(dt)
+    rows = np.asarray(gates)
+    parts = [hg.array(rows[: n + 1].copy()) for n in range(len(rows))]
+    c = [hg.lstm_recurrence(part, *states)[2] for part in parts]
+    return (gates, *states), {}, [*want, np.stack([np.asarray(x) for x in c])]
+
+
+def _lstm_backward(dt: str) -> tuple:
+    weight, h0, c0 = _array(20, 5, dtype=dt), _array(2, 5, dtype=dt), _array(2, 5, dtype=dt)
+    gates = _array(4, 2, 20, dtype=dt)
+    grads = _array(4, 2, 5, dtype=dt), _array(2, 5, dtype=dt), _array(2, 5, dtype=dt)
+    leaves = [_t(x).requires_grad_() for x in (gates, h0, c0)]
+    h, c = leaves[1:]
+    steps = []
+    for row in leaves[0]:
+        i, f, g, o = (row + h @ _t(weight).T).chunk(4, 1)
+        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+        h = o.sigmoid() * c.tanh()
+        steps.append(h)
+    want = torch.autograd.grad([torch.stack(steps), h, c], leaves, [_t(g) for g in grads])
+    active = hg.array(gates)
+    cells = hg.lstm_forward(active, weight, None, h0, c0)[3]
+    return (active, cells, weight, c0, *grads), {}, [w.numpy() for w in want]
+
+
+def _gru_steps(gates: torch.Tensor, h: torch.Tensor, *params: torch.Tensor) -> list:
+    weight, bias = params
+    steps, hidden = [], []
+    for row in gates:
+        x, s = row.chunk(3, 1), (h @ weight.T + bias).chunk(3, 1)
+        r, z = (x[0] + s[0]).sigmoid(), (x[1] + s[1]).sigmoid()
+        n = (x[2] + r * s[2]).tanh()
+        h = (1 - z) * n + z * h
+        steps.append(h)
+        hidden.append(s[2])
+    return [torch.stack(steps), h, torch.stack(hidden)]
+
+
+def _gru_forward(dt: str) -> tuple:
+    gates, h0 = _array(4, 2, 15, dtype=dt), _array(2, 5, dtype=dt)
+    params = _array(15, 5, dtype=dt), _array(15, dtype=dt)
+    want = _gru_steps(_t(gates), _t(h0), *map(_t, params))
+    return (hg.array(gates), *params, h0), {}, [w.numpy() for w in want]
+
+
+def _gru_backward(dt: str) -> tuple:
+    gates, h0 = _array(4, 2, 15, dtype=dt), _array(2, 5, dtype=dt)
+    weight, grads = _array(15, 5, dtype=dt), (_array(4, 2, 5, dtype=dt), _array(2, 5, dtype=dt))
+    leaves = [_t(x).requires_grad_() for x in (gates, h0)]
+    # A bias for each step, whose gradient is that of the product with the state.
+    bias = torch.zeros(4, 2, 15, dtype=leaves[0].dtype, requires_grad=True)
+    h, steps = leaves[1], []
+    for row, b in zip(leaves[0], bias, strict=True):
+        h = _gru_steps(row[None], h, _t(weight), b)[1]
+        steps.append(h)
+    wanted = [leaves[0], bias, leaves[1]]
+    want = torch.autograd.grad([torch.stack(steps), h], wanted, [_t(g) for g in grads])
+    active = hg.array(gates)
+    output, _, hidden = hg.gru_forward(active, weight, None, h0)
+    return (active, hidden, output, weight, h0, *grads), {}, [w.numpy() for w in want]
+
+
 def _take(dt: str) -> tuple:
     x, at = _array(3, 5, 2, dtype=dt), _positions(5, 4, 2)
     return (x, at), {"dim": 1}, [np.take(x, at, 1)]
@@ -230,6 +293,10 @@ _CASES: dict[str, Callable[[str], tuple]] = {
     "attention": _attention,
     "attention_backward": _attention_backward,
     "lstm_recurrence": _lstm_recurrence,
+    "lstm_forward": _lstm_forward,
+    "lstm_backward": _lstm_backward,
+    "gru_forward": _gru_forward,
+    "gru_backward": _gru_backward,
     "take": _take,
     "add_at": _add_at,
     "put_at": _put_at,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Compares the recurrence of an LSTM with plain loops in float64.
+// Compares the recurrence of an LSTM with plain loops in float64, and its gradient with
+// differences.
 #include "hologram/lstm.h"
 
 #include <gtest/gtest.h>
@@ -156,6 +157,137 @@ void expect_shapes_right() {
   }
 }
 
+// A problem whose gates and cells were kept, and gradients of its results, any of them absent.
+template <class T>
+struct Gradient {
+  Problem<T> p;
+  std::vector<T> cells, grad_output, grad_h_n, grad_c_n;
+  std::vector<T> grad_gates, grad_h0, grad_c0, workspace;
+
+  // given: bits, for the output, h_n and c_n.
+  Gradient(const Problem<T>& start, uint32_t seed, uint32_t given) : p(start) {
+    std::mt19937 rng(seed);
+    std::normal_distribution<double> normal;
+    const auto fill = [&](std::vector<T>& x, size_t count) {
+      x.resize(count);
+      for (T& v : x) v = static_cast<T>(normal(rng));
+    };
+    const size_t states = p.h0.size();
+    cells.resize(static_cast<size_t>(p.s.steps) * states);
+    p.args.cells = cells.data();
+    p.run(1);
+    if (given & 1) fill(grad_output, p.output.size());
+    if (given & 2) fill(grad_h_n, states);
+    if (given & 4) fill(grad_c_n, states);
+    grad_gates.resize(p.gates.size());
+    grad_h0.resize(states), grad_c0.resize(states);
+    workspace.resize(static_cast<size_t>(lstm_backward_workspace(p.s.batch, p.s.hidden)));
+  }
+
+  LstmBackwardArgs args(int threads) {
+    const auto data = [](std::vector<T>& x) { return x.empty() ? nullptr : x.data(); };
+    LstmBackwardArgs a;
+    a.dtype = p.args.dtype, a.reverse = p.s.reverse;
+    a.steps = p.s.steps, a.batch = p.s.batch, a.hidden = p.s.hidden;
+    a.gates = p.gates.data(), a.cells = cells.data(), a.weight = p.weight.data();
+    a.c0 = p.c0.data();
+    a.grad_output = data(grad_output), a.grad_output_row = p.args.output_row;
+    a.grad_h_n = data(grad_h_n), a.grad_c_n = data(grad_c_n);
+    a.grad_gates = grad_gates.data(), a.grad_h0 = grad_h0.data(), a.grad_c0 = grad_c0.data();
+    a.workspace = workspace.data();
+    a.max_threads = threads;
+    return a;
+  }
+
+  // What the gradients are of: the results times what is given, in a run of its own.
+  double loss(Problem<T> q) const {
+    q.args.cells = nullptr;
+    q.run(1);
+    double sum = 0;
+    const int64_t row = p.args.output_row;
+    for (int64_t r = 0; r < p.s.steps * p.s.batch && !grad_output.empty(); ++r) {
+      for (int64_t u = 0; u < p.s.hidden; ++u) {
+        sum += static_cast<double>(q.output[static_cast<size_t>(r * row + u)]) *
+               static_cast<double>(grad_output[static_cast<size_t>(r * row + u)]);
+      }
+    }
+    for (size_t i = 0; i < grad_h_n.size(); ++i) sum += q.h_n[i] * grad_h_n[i];
+    for (size_t i = 0; i < grad_c_n.size(); ++i) sum += q.c_n[i] * grad_c_n[i];
+    return sum;
+  }
+};
+
+TEST(Lstm, GradientsAreDifferences) {
+  uint32_t seed = 40;
+  for (const Shape& shape : {Shape{1, 1, 1}, Shape{3, 2, 5}, Shape{4, 2, 33, 4, true},
+                             Shape{5, 3, 7, 3, true, false}, Shape{0, 2, 3}}) {
+    for (uint32_t given = 0; given < 8; ++given) {
+      SCOPED_TRACE("steps " + std::to_string(shape.steps) + ", given " + std::to_string(given));
+      const Problem<double> start(shape, ++seed);
+      Gradient<double> g(start, seed, given);
+      lstm_backward(g.args(1));
+      constexpr double kStep = 1e-5;
+      const auto check = [&](std::vector<double> Problem<double>::*operand,
+                             const std::vector<double>& found) {
+        const size_t stride = std::max<size_t>(1, found.size() / 23);
+        for (size_t i = 0; i < found.size(); i += stride) {
+          Problem<double> up = start, down = start;
+          (up.*operand)[i] += kStep, (down.*operand)[i] -= kStep;
+          EXPECT_NEAR(found[i], (g.loss(up) - g.loss(down)) / (2 * kStep), 1e-7);
+        }
+      };
+      check(&Problem<double>::gates, g.grad_gates);
+      check(&Problem<double>::h0, g.grad_h0);
+      check(&Problem<double>::c0, g.grad_c0);
+    }
+  }
+}
+
+TEST(Lstm, GradientsOfFloatsAreThoseOfDoublesForAnyThreads) {
+  uint32_t seed = 80;
+  for (const Shape& shape : shapes()) {
+    if (shape.in_place) continue;  // the gradient needs the first states
+    SCOPED_TRACE("steps " + std::to_string(shape.steps) + " batch " + std::to_string(shape.batch) +
+                 " hidden " + std::to_string(shape.hidden));
+    ++seed;
+    Gradient<float> one({shape, seed}, seed, 7), many = one;
+    Gradient<double> exact({shape, seed}, seed, 7);
+    many.p.args.cells = nullptr;
+    lstm_backward(one.args(1));
+    testing::always_ask_workers(true);
+    lstm_backward(many.args(3));
+    testing::always_ask_workers(false);
+    lstm_backward(exact.args(1));
+    const auto compare = [](const std::vector<float>& a, const std::vector<float>& b,
+                            const std::vector<double>& want) {
+      EXPECT_TRUE(same(a, b));
+      double largest = 1;
+      for (const double x : want) largest = std::max(largest, std::abs(x));
+      for (size_t i = 0; i < want.size(); ++i) {
+        EXPECT_NEAR(static_cast<double>(a[i]), want[i], 2e-5 * largest);
+      }
+    };
+    compare(one.grad_gates, many.grad_gates, exact.grad_gates);
+    compare(one.grad_h0, many.grad_h0, exact.grad_h0);
+    compare(one.grad_c0, many.grad_c0, exact.grad_c0);
+    // The gates may become their gradient.
+    LstmBackwardArgs args = many.args(1);
+    args.grad_gates = many.p.gates.data();
+    lstm_backward(args);
+    EXPECT_TRUE(same(many.p.gates, one.grad_gates));
+  }
+}
+
+TEST(Lstm, KeepingWhatTheGradientNeedsChangesNoResult) {
+  const Problem<float> start({7, 8, 64, 5}, 9);
+  Problem<float> plain = start;
+  plain.run(1);
+  const Gradient<float> kept(start, 9, 1);
+  EXPECT_TRUE(same(plain.output, kept.p.output));
+  EXPECT_TRUE(same(plain.h_n, kept.p.h_n));
+  EXPECT_TRUE(same(plain.c_n, kept.p.c_n));
+}
+
 TEST(Lstm, FloatsAgreeWithLoops) { expect_shapes_right<float>(); }
 TEST(Lstm, DoublesAgreeWithLoops) { expect_shapes_right<double>(); }
 
@@ -172,9 +304,13 @@ TEST(Lstm, HugeGatesSaturate) {
   EXPECT_NEAR(p.h_n[1] / std::exp(-90.0), std::tanh(3.5), 1e-5);
 }
 
-std::string message_of(const LstmArgs& args) {
+void run(const LstmArgs& args) { lstm(args); }
+void run(const LstmBackwardArgs& args) { lstm_backward(args); }
+
+template <class Args>
+std::string message_of(const Args& args) {
   try {
-    lstm(args);
+    run(args);
   } catch (const Error& error) {
     return error.what();
   }
@@ -203,6 +339,31 @@ TEST(Lstm, RefusesWhatItCannotDo) {
     args = p.args;
     args.*operand = nullptr;
     EXPECT_EQ(message_of(args), "lstm: an operand that has elements is null");
+  }
+}
+
+TEST(Lstm, TheGradientRefusesWhatItCannotDo) {
+  using Args = LstmBackwardArgs;
+  Gradient<float> g({{2, 3, 4}, 5}, 5, 7);
+  Args args = g.args(1);
+  args.dtype = Dtype::kFloat16;
+  EXPECT_EQ(message_of(args), "lstm_backward is for float32 and float64, not float16");
+  args = g.args(1);
+  args.steps = -1;
+  EXPECT_EQ(message_of(args), "lstm_backward: a size is negative: steps -1, batch 3, hidden 4");
+  args = g.args(1);
+  args.grad_output_row = 3;
+  EXPECT_EQ(message_of(args), "lstm_backward: rows of the output are 3 elements apart but 4 wide");
+  for (void* Args::*operand :
+       {&Args::grad_gates, &Args::grad_h0, &Args::grad_c0, &Args::workspace}) {
+    args = g.args(1);
+    args.*operand = nullptr;
+    EXPECT_EQ(message_of(args), "lstm_backward: an operand that has elements is null");
+  }
+  for (const void* Args::*operand : {&Args::gates, &Args::cells, &Args::weight, &Args::c0}) {
+    args = g.args(1);
+    args.*operand = nullptr;
+    EXPECT_EQ(message_of(args), "lstm_backward: an operand that has elements is null");
   }
 }
 

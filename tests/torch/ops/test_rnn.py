@@ -127,32 +127,197 @@ def test_lstm_dropout_uses_the_generator_of_the_device(train: bool) -> None:
     torch.testing.assert_close(*results)
 
 
-def test_lstm_gradients_agree_with_cpu() -> None:
+USES = [(1, 1, 1), (1, 0, 0), (0, 1, 0), (0, 0, 1)]
+
+
+CELLS = {"LSTM": torch.nn.LSTM, "GRU": torch.nn.GRU}
+
+
+def run(layer: torch.nn.RNNBase, x: torch.Tensor, states: list) -> list:
+    """Return the output and the last states, one or two."""
+    if isinstance(layer, torch.nn.LSTM):
+        output, last = layer(x, tuple(states))
+        return [output, *last]
+    return list(layer(x, states[0]))
+
+
+def first_states(layer: torch.nn.RNNBase, batch: int) -> list:
+    """Draw as many states as the layer takes."""
+    rows = layer.num_layers * (2 if layer.bidirectional else 1)
+    sizes = [layer.proj_size or layer.hidden_size, layer.hidden_size]
+    count = 2 if isinstance(layer, torch.nn.LSTM) else 1
+    dtype = layer.weight_hh_l0.dtype
+    return [torch.randn(rows, batch, n).to(dtype) for n in sizes[:count]]
+
+
+def gradients(layer: torch.nn.RNNBase, x: torch.Tensor, states: list, use: tuple) -> list:
+    """Return results, and the gradients of everything."""
+    leaves = [t.detach().requires_grad_() for t in (x, *states)]
+    results = run(layer, leaves[0], leaves[1:])
+    loss = sum((t.sin() * t).sum() for t, used in zip(results, use, strict=False) if used)
+    wanted = [*leaves, *layer.parameters()]
+    found = torch.autograd.grad(loss, wanted, allow_unused=True)
+    return [t if t is None else t.detach().cpu() for t in (*results, *found)]
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("kind", [*KINDS, "three layers both ways"])
+@pytest.mark.parametrize(("steps", "batch", "width"), [(1, 1, 70), (5, 3, 16), (9, 8, 130)])
+def test_gradients_agree_with_cpu(cell: str, kind: str, steps: int, batch: int, width: int) -> None:
     torch.manual_seed(0)
-    cpu = torch.nn.LSTM(6, 5, num_layers=2).double()
+    options = KINDS.get(kind, {"num_layers": 3, "bidirectional": True})
+    if cell == "GRU" and "proj_size" in options:
+        return  # PyTorch's GRU has none
+    cpu = CELLS[cell](6, width, **options).double()
+    x = torch.randn(*((batch, steps) if cpu.batch_first else (steps, batch)), 6).double()
+    states = first_states(cpu, batch)
     ours = copy.deepcopy(cpu).to("hologram")
-    x = torch.randn(4, 3, 6, dtype=torch.float64)
-    cpu(x)[0].sin().sum().backward()
-    ours(x.to("hologram"))[0].sin().sum().backward()
-    for want, got in zip(cpu.parameters(), ours.parameters(), strict=True):
-        torch.testing.assert_close(got.grad.cpu(), want.grad)
+    for use in USES[: 2 + len(states)]:
+        want = gradients(cpu, x, states, use)
+        results = []
+        for mode in ("eager", "deferred"):
+            with hologram_torch.execution(mode):
+                moved = [t.to("hologram") for t in (x, *states)]
+                results.append(gradients(ours, moved[0], moved[1:], use))
+        for a, b, c in zip(want, *results, strict=True):
+            assert (a is None) == (b is None) == (c is None)
+            if a is not None:
+                torch.testing.assert_close(b, a, rtol=1e-9, atol=1e-11)
+                assert torch.equal(b, c)
 
 
-@pytest.mark.parametrize("batch_first", [False, True])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-def test_states_have_the_batch_of_the_input(batch_first: bool, dtype: torch.dtype) -> None:
-    """torch.lstm does not look, and PyTorch's cpu reads past the end of what is too small."""
-    layer = torch.nn.LSTM(3, 4).to("hologram", dtype)
-    weights = [p.detach() for p in layer.parameters()]
-    x = torch.randn(5, 6, 3, device="hologram").to(dtype)
-    batch = 5 if batch_first else 6
-    for wrong in (2, 9):
-        h = torch.zeros(1, wrong, 4, device="hologram", dtype=dtype)
-        right = torch.zeros(1, batch, 4, device="hologram", dtype=dtype)
-        for states in [(h, right), (right, h)]:
-            message = rf"states of batch size {batch}, .* got one of shape \[1, {wrong}, 4\]"
-            with torch.no_grad(), pytest.raises(RuntimeError, match=message):
-                torch.lstm(x, states, weights, True, 1, 0.0, False, False, batch_first)
+@pytest.mark.parametrize("cell", CELLS)
+def test_gradients_are_as_accurate_as_cpus(cell: str) -> None:
+    torch.manual_seed(2)
+    narrow = CELLS[cell](24, 65, 2, bidirectional=True)
+    wide = copy.deepcopy(narrow).double()
+    x, states = torch.randn(12, 5, 24), first_states(narrow, 5)
+    exact = gradients(wide, x.double(), [s.double() for s in states], (1, 1, 1))
+    cpu = gradients(narrow, x, states, (1, 1, 1))
+    moved = [t.to("hologram") for t in (x, *states)]
+    ours = gradients(narrow.to("hologram"), moved[0], moved[1:], (1, 1, 1))
+    for got, want, right in zip(ours, cpu, exact, strict=True):
+        problem = Rounding(units=8).excess(got, want, right, right)
+        assert problem is None, problem
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_layers_in_training_are_calls(cell: str) -> None:
+    """No op for each step, whatever its number: the kernels of a layer are counted."""
+    layer = CELLS[cell](8, 16, 2, bidirectional=True).to("hologram")
+    kernels = []
+    for steps in (3, 30):
+        x = torch.randn(steps, 4, 8, device="hologram")
+        hologram_torch.reset_fallback_counts()
+        with hologram_torch.profile() as p:
+            layer(x)[0].sum().backward()
+        kernels.append(sum(row.calls for row in p.kernels))
+        assert not hologram_torch.fallback_counts()
+    # Four directions of 27 more steps would be a hundred.
+    assert kernels[1] - kernels[0] < 27, kernels
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_gradients_pass_gradcheck_twice(cell: str) -> None:
+    torch.manual_seed(3)
+    layer = CELLS[cell](2, 3, 2, bidirectional=True).double().to("hologram")
+    x = torch.randn(3, 2, 2, dtype=torch.float64)
+    given = [t.to("hologram").requires_grad_() for t in (x, *first_states(layer.cpu(), 2))]
+    layer.to("hologram")
+    states = len(given) - 1
+
+    def results(x: torch.Tensor, *rest: torch.Tensor) -> tuple:
+        return tuple(run(layer, x, list(rest[:states])))
+
+    assert torch.autograd.gradcheck(results, (*given, *layer.parameters()))
+    small = CELLS[cell](2, 2).double().to("hologram")
+    assert torch.autograd.gradgradcheck(
+        lambda x, *_: small(x)[0], (x[:, :1].to("hologram").requires_grad_(), *small.parameters())
+    )
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_results_have_the_same_bits_with_and_without_gradients(
+    cell: str, dtype: torch.dtype
+) -> None:
+    torch.manual_seed(5)
+    layer = CELLS[cell](6, 70, 2, bidirectional=True, batch_first=True).to(dtype)
+    x, states = torch.randn(4, 11, 6, dtype=dtype), first_states(layer, 4)
+    layer, given = layer.to("hologram"), [t.to("hologram") for t in (x, *states)]
+    threads = torch.get_num_threads()
+    found = []
+    for count, mode in ((threads, "deferred"), (1, "deferred"), (threads, "eager")):
+        torch.set_num_threads(count)
+        with hologram_torch.execution(mode):
+            trained = [t.detach().cpu() for t in run(layer, given[0], given[1:])]
+            with torch.no_grad():
+                found += [trained, [t.cpu() for t in run(layer, given[0], given[1:])]]
+    torch.set_num_threads(threads)
+    for other in found[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
+
+
+def test_gru_takes_what_cpu_takes() -> None:
+    """Half types, dropout, packed sequences and no batch go step by step; errors are PyTorch's."""
+    torch.manual_seed(6)
+    cpu = torch.nn.GRU(5, 7, 2, dropout=0.5).eval()
+    ours = copy.deepcopy(cpu).to("hologram")
+    x = torch.randn(4, 3, 5)
+    lengths = torch.tensor([4, 2, 1])
+    packed = torch.nn.utils.rnn.pack_padded_sequence(x, lengths)
+    for given in (x, x[:, 0], packed):
+        want, got = cpu(given)[0], ours(given.to("hologram"))[0]
+        want, got = (t.data if hasattr(t, "batch_sizes") else t for t in (want, got))
+        torch.testing.assert_close(got.cpu(), want)
+    half, wide = ours.to(torch.bfloat16), copy.deepcopy(cpu).to(torch.bfloat16)
+    got, want = half(x.to("hologram", torch.bfloat16))[0], wide(x.bfloat16())[0]
+    torch.testing.assert_close(got.cpu(), want, atol=2e-2, rtol=2e-2)
+    flat = [p.detach().to("hologram") for p in cpu.parameters()]
+    state = torch.zeros(2, 9, 7, device="hologram")
+    message = r"gru: expected states of batch size 3, .*\[4, 3, 5\], got one of shape \[2, 9, 7\]"
+    with pytest.raises(RuntimeError, match=message):
+        torch.gru(x.to("hologram"), state, flat, True, 2, 0.0, False, False, False)
+
+
+def test_lstm_follows_transforms() -> None:
+    torch.manual_seed(4)
+    cpu = torch.nn.LSTM(3, 4).double()
+    ours = copy.deepcopy(cpu).to("hologram")
+    x = torch.randn(5, 2, 3).double()
+    want, got = (
+        torch.func.grad(lambda x, layer=layer: layer(x)[0].sin().sum())(x.to(device))
+        for layer, device in ((cpu, "cpu"), (ours, "hologram"))
+    )
+    torch.testing.assert_close(got.cpu(), want)
+
+
+def test_lstm_has_no_forward_derivative_as_on_cuda() -> None:
+    layer = torch.nn.LSTM(3, 4).double().to("hologram")
+    x = torch.randn(5, 2, 3).double().to("hologram")
+    message = "forward AD with _thnn_fused_lstm_cell"
+    with pytest.raises(NotImplementedError, match=message):
+        torch.func.jvp(lambda x: layer(x)[0], (x,), (x,))
+    forward = torch.autograd.forward_ad
+    with torch.no_grad(), forward.dual_level(), pytest.raises(NotImplementedError, match=message):
+        layer(forward.make_dual(x, x))
+
+
+def test_lstm_gives_only_the_gradients_that_are_asked_for() -> None:
+    layer = torch.nn.LSTM(3, 4, 2).to("hologram")
+    layer.weight_ih_l0.requires_grad_(False)
+    layer.bias_hh_l1.requires_grad_(False)
+    x = torch.randn(5, 2, 3, device="hologram")
+    layer(x)[0].sum().backward()
+    missing = {name for name, p in layer.named_parameters() if p.grad is None}
+    assert missing == {"weight_ih_l0", "bias_hh_l1"}
+    with torch.no_grad():
+        layer.weight_hh_l0.mul_(2)
+    y = layer(x)[0].sum()
+    with torch.no_grad():
+        layer.weight_hh_l0.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.backward()
 
 
 def test_cells_refuse_what_has_not_their_parts() -> None:
