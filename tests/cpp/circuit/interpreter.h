@@ -95,7 +95,13 @@ inline double apply(OpId op, const double* in, Dtype compute) {
 
 inline double fold(Reduction op, const std::vector<double>& row, Dtype result) {
   double total = op == Reduction::amax ? row[0] : 0;
-  for (const double v : row) total = op == Reduction::amax ? std::max(total, v) : total + v;
+  for (const double v : row) {
+    if (op == Reduction::amax) {
+      total = std::max(total, v);
+    } else if (!std::isnan(total)) {  // of two NaNs the compiler is free to add either to the other
+      total += v;
+    }
+  }
   if (op == Reduction::mean) total /= static_cast<double>(row.size());
   return rounded(total, result);
 }

@@ -77,7 +77,8 @@ struct GruProblem {
 
 template <class T>
 bool equal_bits(const std::vector<T>& a, const std::vector<T>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 
 double logistic(double x) { return 1 / (1 + std::exp(-x)); }
