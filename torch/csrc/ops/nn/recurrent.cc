@@ -392,6 +392,18 @@ void check_batch(const char* name, const Network& n) {
   }
 }
 
+// Whether a transform of torch.func is going on: whether nodes such as ours are refused.
+bool is_transforming() {
+  const auto& state = at::functorch::functorchTLSAccessor();
+  if (C10_LIKELY(state == nullptr)) return false;  // none so far on this thread
+  try {
+    state->checkSupportsCppAutogradFunction();
+    return false;
+  } catch (const c10::Error&) {
+    return true;
+  }
+}
+
 // Whether something follows the layers step by step: torch.func's transforms, tangents and
 // autocast.
 bool is_followed(const Network& n) {
@@ -399,9 +411,8 @@ bool is_followed(const Network& n) {
     return std::any_of(list.begin(), list.end(),
                        [](const Tensor& t) { return carries_tangent(t); });
   };
-  return at::autocast::is_autocast_enabled(kDeviceType) ||
-         at::functorch::functorchTLSAccessor() != nullptr || carries_tangent(n.input) ||
-         has_tangents(n.hx) || has_tangents(n.params);
+  return at::autocast::is_autocast_enabled(kDeviceType) || carries_tangent(n.input) ||
+         has_tangents(n.hx) || has_tangents(n.params) || is_transforming();
 }
 
 bool wants_gradient(const Network& n) {
