@@ -28,6 +28,10 @@ struct CallResult {
   Dtype dtype = Dtype::kFloat32;
   int64_t rows = 0;
   int64_t cols = 0;
+  // Rows that belong together, as the channels of an image: no block has rows of two groups. What
+  // differs from row to row may then be the same in every group, as the bias of a channel is.
+  int64_t group = 0;  // divides rows; 0: all of them
+  int operand = 0;    // which operand the result is
 };
 
 // A block of a result that is done: rows [row, row + rows) of columns [col, col + cols).
@@ -60,12 +64,12 @@ struct CallKind {
   const char* name = nullptr;  // as plans, traces and profiles show it: "nll_loss"
   void (*run)(const CallArguments& arguments) = nullptr;
 
-  // Optional: whether operand 0 of calls with these attributes is such a result, and which. Its
-  // NaNs are quiet ones, and run() writes the same bits wherever operand 0 is.
+  // Optional: whether calls with these attributes have such a result, and which. Its NaNs are quiet
+  // ones, and run() writes the same bits wherever its operand is.
   bool (*result)(const uint64_t* attributes, CallResult& result) = nullptr;
   // Optional, of kinds with results: does what run() does and hands over each element once, when it
-  // is done. Operand 0 may be null: then a block is there for as long as the epilogue runs. How the
-  // result is cut changes no bits. False, with nothing done, where run() is better.
+  // is done. Its operand may be null: then a block is there for as long as the epilogue runs. How
+  // the result is cut changes no bits. False, with nothing done, where run() is better.
   bool (*run_blocks)(const CallArguments& arguments, const CallEpilogue& epilogue) = nullptr;
 };
 

@@ -313,7 +313,9 @@ class Fuser {
     single.widest = width(n);
     if (n.call >= 0) {
       single.call = index;
-      single.cols = graph_.calls[static_cast<size_t>(n.call)].result_cols;
+      const CallResult& result = graph_.calls[static_cast<size_t>(n.call)].result;
+      single.cols = result.cols;
+      single.group = result.group;
       single.nodes.push_back(index);
       single.ranks.push_back(Rank::kFull);
       return;
@@ -349,6 +351,7 @@ class Fuser {
     Cluster sum;
     sum.call = std::max(to.call, c.call);
     sum.cols = std::max(to.cols, c.cols);
+    sum.group = std::max(to.group, c.group);
     sum.level = to.level;
     sum.nearest_dependent = to.nearest_dependent;
     sum.whole_rows = to.whole_rows || c.whole_rows;
@@ -395,7 +398,7 @@ class Fuser {
       }
     }
     if (sum.call >= 0 && (sum.domain.numel() != node(sum.call).n || sum.cols == 0 ||
-                          !sum.domain.has_rows_of(sum.cols))) {
+                          !sum.domain.has_rows_of(sum.cols, sum.group))) {
       return false;
     }
     if (!agrees(sum, index)) return false;

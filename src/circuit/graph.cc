@@ -92,24 +92,27 @@ class Builder {
   }
 
  private:
-  // Whether the first operand is a result that nodes may read element by element.
+  // Whether an operand is a result that nodes may read element by element.
   static void find_result(Node& node, Call& call) {
     const CallKind* kind = find_kernel(node.attr);
-    if (kind == nullptr || kind->result == nullptr || call.uses.empty() || !call.uses[0].writes())
-      return;
-    const CallSlot& slot = call.uses[0].slot;
+    if (kind == nullptr || kind->result == nullptr) return;
     CallResult result;
-    if (!slot.covers || !kind->result(call.attributes.data(), result) || result.rows < 2 ||
-        result.cols < 2 ||
+    if (!kind->result(call.attributes.data(), result) || result.rows < 2 || result.cols < 2) return;
+    const auto operand = static_cast<size_t>(result.operand);
+    if (operand >= call.uses.size() || !call.uses[operand].writes()) return;
+    const CallSlot& slot = call.uses[operand].slot;
+    if (!slot.covers ||
         slot.bytes != result.rows * result.cols * static_cast<int64_t>(itemsize(result.dtype))) {
       return;
     }
     // Who reads the result may write in its place while the call still reads other operands.
-    for (size_t k = 1; k < call.uses.size(); ++k) {
+    for (size_t k = 0; k < call.uses.size(); ++k) {
       const CallUse& use = call.uses[k];
-      if (use.slot.present && use.region.overlaps(call.uses[0].region)) return;
+      if (k != operand && use.slot.present && use.region.overlaps(call.uses[operand].region))
+        return;
     }
-    call.result_cols = result.cols;
+    if (result.group == 0) result.group = result.rows;
+    call.result = result;
     node.n = node.out_n = result.rows * result.cols;
     node.compute = result.dtype;
     node.out = {slot.slot, slot.offset, result.dtype, Map::flat(node.n), {}};
@@ -187,8 +190,9 @@ class Liveness {
       graph_.for_writes(node, [&](const Region& region, bool whole) {
         if (whole) cover(region);
       });
-      if (node.call >= 0) {  // what it adds to is in memory
-        node.stored |= graph_.calls[static_cast<size_t>(node.call)].uses[0].reads();
+      if (node.call >= 0 && graph_.has_output(node)) {  // what it adds to is in memory
+        const Call& call = graph_.calls[static_cast<size_t>(node.call)];
+        node.stored |= call.uses[static_cast<size_t>(call.result.operand)].reads();
       }
       graph_.for_reads(node, [&](const Region& region, int k) {
         const int from = node.call < 0 ? node.in[k].node : -1;

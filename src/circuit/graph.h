@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "hologram/call.h"
 #include "src/circuit/cells.h"
 #include "src/circuit/plan.h"
 #include "src/circuit/strided_map.h"
@@ -69,9 +70,9 @@ struct Call {
   std::span<const uint64_t> attributes;  // of the circuit's words
   uint32_t first_number = 0;
   std::vector<CallUse> uses;
-  // Columns of the result that nodes may read element by element: it is the first use, and
-  // Node::out as well. 0: there is none, all operands are memory.
-  int64_t result_cols = 0;
+  // The result that nodes may read element by element: it is the use result.operand, and Node::out
+  // as well. Without columns there is none, and all operands are memory.
+  CallResult result;
 };
 
 struct Node {
@@ -125,7 +126,7 @@ struct Graph {
     return newest.most(region.cells) == Greatest::kNone;
   }
   bool has_output(const Node& node) const {
-    return node.call < 0 || calls[static_cast<size_t>(node.call)].result_cols != 0;
+    return node.call < 0 || calls[static_cast<size_t>(node.call)].result.cols != 0;
   }
   // Calls f(region, whole) for the memory that a node writes. whole: it leaves nothing of what was
   // there.

@@ -32,9 +32,13 @@ bool Domain::add_scaled(const Map& map, int64_t scale) {
   return fits;
 }
 
-bool Domain::has_rows_of(int64_t cols) const {
-  return n_ % cols == 0 && (row_ == 0 || row_ == cols) &&
-         (cuts_ == 0 || (cuts_ == 1 && at_[0] == cols));
+bool Domain::has_rows_of(int64_t cols, int64_t group) const {
+  if (n_ % cols != 0 || (row_ != 0 && row_ != cols)) return false;
+  const int of_rows = cuts_ > 0 && at_[0] == cols ? 1 : 0;
+  for (int i = of_rows; i < cuts_; ++i) {
+    if (at_[i] % (cols * group) != 0) return false;
+  }
+  return of_rows == 1 || cuts_ + 1 < kMaxDomainDims;
 }
 
 bool Domain::set_row(int64_t row) {

@@ -26,8 +26,8 @@ class Domain {
   // A map over the rows of this domain.
   bool add_rows(const Map& map) { return row_ > 0 && add_scaled(map, row_); }
   bool set_row(int64_t row);
-  // Whether it can be walked as rows of this length in one loop over rows.
-  bool has_rows_of(int64_t cols) const;
+  // Whether it can be walked as rows of this length, in one loop over those of a group.
+  bool has_rows_of(int64_t cols, int64_t group) const;
   // Cuts it so; has_rows_of() is true, cols neither 1 nor numel().
   void cut_rows(int64_t cols) { cut(cols); }
   bool merge(const Domain& other);

@@ -25,7 +25,10 @@ std::shared_ptr<const KernelCall> make_call(const Graph& graph, int index) {
   for (const CallUse& use : call.uses) made->operands.push_back(use.slot);
   made->attributes.assign(call.attributes.begin(), call.attributes.end());
   made->first_number = call.first_number;
-  if (call.result_cols != 0) made->operands[0].present = node.stored;
+  if (call.result.cols != 0) {
+    made->result = call.result.operand;
+    made->operands[static_cast<size_t>(made->result)].present = node.stored;
+  }
   return made;
 }
 

@@ -78,9 +78,10 @@ struct Instr {
 struct KernelCall {
   uint16_t kind = 0;
   int record = -1;  // of the tape
-  // In the order in which they were recorded. The first is not present where it is a result that
-  // the kernel's instructions alone see.
+  // In the order in which they were recorded. A result that the kernel's instructions alone see is
+  // not present.
   std::vector<CallSlot> operands;
+  int result = -1;                   // which of them is one; -1: none
   std::vector<uint64_t> attributes;  // in the order in which they were recorded
   uint32_t first_number = 0;         // its numbers follow each other among the immediates
 
@@ -92,8 +93,9 @@ struct KernelCall {
 // depends on its inputs alone. What one block stores no other block loads or stores.
 //
 // Where it has a call, that comes first, and there may be nothing else: no domain, no instructions,
-// no accesses. Else the domain is the rows and columns of the call's result, and the instructions
-// run on blocks of it as soon as those are done.
+// no accesses. Else the domain is the rows and columns of the call's result, the rows in several
+// dimensions where they come in groups, and the instructions run on blocks of it as soon as those
+// are done.
 struct Kernel {
   int ndim = 1;
   std::array<int64_t, kMaxDomainDims> shape{};  // the domain, columns last

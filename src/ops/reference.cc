@@ -200,6 +200,8 @@ R one_operand(OpId op, R x) {
       return std::isnan(x);
     case OpId::hardswish:
       return x <= -3 ? x * 0 : x >= 3 ? x : x * ((x + 3) / 6);
+    case OpId::hardsigmoid:
+      return std::isnan(x) ? x : x <= -3 ? R{0} : x >= 3 ? R{1} : (x + 3) / 6;
     case OpId::erfinv:
       return erfinv(x);
     case OpId::digamma:
@@ -249,6 +251,8 @@ R two_operands(OpId op, R x, R y) {
                     : nan_or(x, y, std::fmax(x, y) + std::log1p(std::exp(-std::fabs(x - y))));
     case OpId::hardswish_backward:
       return y <= -3 ? R{0} : y >= 3 ? x : x * (y / 3 + R{0.5});
+    case OpId::hardsigmoid_backward:
+      return y > -3 && y < 3 ? x / 6 : R{0};
     case OpId::remainder:
       return remainder(x, y);
     case OpId::floor_divide:

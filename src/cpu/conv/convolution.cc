@@ -25,13 +25,19 @@ constexpr int64_t kPlaneElements = 16384;
 constexpr int64_t kKeptResults = int64_t{1} << 16;
 // The cost of packing a panel, in rows of the product.
 constexpr double kPackRows = 4;
+// Elements of small planes that are handed over together.
+constexpr int64_t kHandedPlanes = 8192;
+// A scratch result of up to these bytes is kept from call to call.
+constexpr int64_t kKeptBytes = int64_t{8} << 20;
 
 // y = w x + bias for dense images. The columns of the product are output positions: those of an
 // image in panels, or, where an image fills its panels badly, those of all images in a row.
 template <class T>
 class ConvolutionForward {
  public:
-  ConvolutionForward(const ConvolutionArgs& args, const T* x, const T* w, const T* bias, T* y)
+  // The epilogue, or null, gets blocks of y, whose rows are the channels of all images.
+  ConvolutionForward(const ConvolutionArgs& args, const T* x, const T* w, const T* bias, T* y,
+                     const CallEpilogue* epilogue)
       : a_(args),
         product_(gemm_kernel(current_isa(), T())),
         columns_(conv_kernel(current_isa(), T())),
@@ -40,6 +46,7 @@ class ConvolutionForward {
         w_(w),
         bias_(bias),
         y_(y),
+        epilogue_(epilogue),
         channels_(args.in_channels / args.groups),
         rows_(args.out_channels / args.groups),
         depth_(channels_ * taps_.count()),
@@ -63,12 +70,18 @@ class ConvolutionForward {
     source_.channels_last = a_.weight_channels_last;
   }
 
-  void run() const {
-    if (depth_ == 0) return fill();
+  // False, with nothing done, where the epilogue needs blocks that there are not.
+  bool run() const {
+    if (depth_ == 0) {
+      if (epilogue_ != nullptr) return false;
+      fill();
+      return true;
+    }
     const int threads = threads_of(a_);
     const int64_t work = a_.groups * rows_ * depth_ * a_.batch * places_;
     if (depthwise_ && is_flat()) return planes(work, threads);
     if (depthwise_) {
+      if (epilogue_ != nullptr) return false;
       // Reading an element costs as much as some multiplications of a product.
       const ConvGrid grid =
           choose_conv_grid(a_.groups, 1, panels_, kPlanePanels, 1, 8 * work, 1, threads);
@@ -79,13 +92,15 @@ class ConvolutionForward {
                           panels_ * c / grid.cols, panels_ * (c + 1) / grid.cols);
         }
       });
-      return;
+      return true;
     }
     const int64_t widest =
         joined_ ? std::clamp<int64_t>(kKeptResults / (rows_ * product_.cols), 1, kConvPanels)
                 : kConvPanels;
     const ConvGrid grid = choose_conv_grid(rows_, product_.rows, panels_, widest, a_.groups, work,
                                            kPackRows, threads);
+    // A block has whole rows where it has all panels.
+    if (epilogue_ != nullptr && epilogue_->whole_rows && grid.cols > 1) return false;
     const int64_t tasks = grid.rows * grid.cols;
     parallel_for(a_.groups * tasks, threads, [&](int64_t begin, int64_t end, int) {
       for (int64_t task = begin; task < end; ++task) {
@@ -94,6 +109,7 @@ class ConvolutionForward {
               panels_ * c / grid.cols, panels_ * (c + 1) / grid.cols);
       }
     });
+    return true;
   }
 
  private:
@@ -173,9 +189,36 @@ class ConvolutionForward {
           }
           product_.panel(g);
         }
+        if (p0 + k == depth_ && !joined_) hand_over_panels(row + i, g.m, f0, f1);
       }
     }
     if (joined_) move_results(results, width, row + i0, i1 - i0, f0 * cols);
+  }
+
+  // Rows of an image's channels are done, `n` places of each.
+  void hand_over(int64_t image, int64_t row, int64_t rows, int64_t place, int64_t n) const {
+    T* const data = y_ + image * a_.y_strides.batch + row * a_.y_strides.channel + place;
+    epilogue_->run(epilogue_->context, {image * a_.out_channels + row, rows, place, n,
+                                        reinterpret_cast<char*>(data), a_.y_strides.channel});
+  }
+
+  // So are panels [f0, f1): of each image the places in them, which follow each other.
+  void hand_over_panels(int64_t row, int64_t rows, int64_t f0, int64_t f1) const {
+    if (epilogue_ == nullptr) return;
+    const int64_t nearest = image_major_ ? f0 / panels_per_image_ : 0;
+    const int64_t farthest = image_major_ ? (f1 - 1) / panels_per_image_ : a_.batch - 1;
+    for (int64_t image = nearest; image <= farthest; ++image) {
+      // Its panels are begin + step * i.
+      const int64_t begin = image_major_ ? image * panels_per_image_ : image;
+      const int64_t step = image_major_ ? 1 : a_.batch;
+      const auto first_from = [&](int64_t f) {
+        return std::clamp<int64_t>(ceil_div(std::max<int64_t>(f - begin, 0), step), 0,
+                                   panels_per_image_);
+      };
+      const int64_t first = first_from(f0) * product_.cols;
+      const int64_t last = std::min(first_from(f1) * product_.cols, places_);
+      if (first < last) hand_over(image, row, rows, first, last - first);
+    }
   }
 
   // Rows of results that begin at output `first` of all images.
@@ -188,6 +231,7 @@ class ConvolutionForward {
       for (int64_t i = 0; i < rows; ++i) {
         std::copy_n(from + i * width + at - first, n, to + i * a_.y_strides.channel);
       }
+      if (epilogue_ != nullptr) hand_over(image, row, rows, place, n);
       at += n;
     }
   }
@@ -222,7 +266,7 @@ class ConvolutionForward {
   }
 
   // Depthwise, from copies of bands of planes.
-  void planes(int64_t work, int threads) const {
+  bool planes(int64_t work, int threads) const {
     const DepthwiseKernel<T>& kernel = depthwise_kernel(current_isa(), T());
     const int64_t stride = a_.stride[2], height = a_.out_size[1], width = a_.out_size[2];
     const int64_t reach = a_.dilation[1] * (a_.kernel[1] - 1) + 1;
@@ -232,6 +276,8 @@ class ConvolutionForward {
     const int64_t rows =
         std::clamp<int64_t>((kPlaneElements / pitch - reach) / a_.stride[1] + 1, 1, height);
     const int64_t bands = ceil_div(height, rows), all = a_.batch * a_.groups * bands;
+    if (epilogue_ != nullptr && epilogue_->whole_rows && bands > 1) return false;
+    const int64_t together = bands > 1 ? 1 : std::max<int64_t>(1, kHandedPlanes / places_);
     const int64_t chunk =
         std::clamp<int64_t>(kConvTaskWork / 8 / std::max<int64_t>(1, work / all), 1, all);
     std::vector<int64_t> taps;
@@ -246,29 +292,42 @@ class ConvolutionForward {
       // The last vectors of rows read on, at most four.
       const int64_t behind = 4 * product_.cols;
       T* const copy = conv_scratch().panels.get<T>(most + behind);
-      std::fill_n(copy + most, behind, T(0));
-      DepthwiseRows<T> row{nullptr, a_.in_size[2], stride, a_.padding[2], length};
+      std::fill_n(copy, most + behind, T(0));
+      DepthwiseRows<T> inside{nullptr,      a_.x_strides.size[1], 0,     a_.in_size[2],
+                              a_.stride[2], a_.padding[2],        length};
       DepthwiseBand<T> band;
       band.copy = copy, band.row = a_.stride[1] * pitch;
       band.tap = taps.data(), band.taps = taps_.count();
       band.width = width;
-      for (int64_t i = begin * chunk; i < std::min(all, end * chunk); ++i) {
+      int64_t kept = 0;  // planes that are done and not handed over
+      const int64_t last = std::min(all, end * chunk);
+      for (int64_t i = begin * chunk; i < last; ++i) {
         const int64_t c = i / bands % a_.groups, image = i / bands / a_.groups;
         const int64_t first = i % bands * rows;
         band.rows = std::min(rows, height - first);
         const T* x = x_ + image * a_.x_strides.batch + c * a_.x_strides.channel;
+        // Where other rows lay in the copy there was no padding.
+        if (bands > 1 && i > begin * chunk) std::fill_n(copy, most + behind, T(0));
         const int64_t top = first * a_.stride[1] - a_.padding[1];
-        for (int64_t h = 0; h < (band.rows - 1) * a_.stride[1] + reach; ++h) {
-          const bool inside = top + h >= 0 && top + h < a_.in_size[1];
-          row.x = inside ? x + (top + h) * a_.x_strides.size[1] : nullptr;
-          kernel.spread(row, copy + h * pitch);
-        }
+        const int64_t bottom = top + (band.rows - 1) * a_.stride[1] + reach;
+        const int64_t from = std::max<int64_t>(top, 0), to = std::min(bottom, a_.in_size[1]);
+        inside.x = x + from * a_.x_strides.size[1];
+        inside.rows = std::max<int64_t>(to - from, 0);
+        kernel.spread(inside, copy + (from - top) * pitch, pitch);
         band.w = w_ + c * depth_;
         band.bias = bias_ != nullptr ? bias_[c] : T(0);
         band.y = y_ + image * a_.y_strides.batch + c * a_.y_strides.channel + first * width;
         kernel.band(band);
+        if (epilogue_ == nullptr) continue;
+        if (bands > 1) {
+          hand_over(image, c, 1, first * width, band.rows * width);
+        } else if (++kept == together || i + 1 == last || c + 1 == a_.groups) {
+          hand_over(image, c + 1 - kept, kept, 0, places_);
+          kept = 0;
+        }
       }
     });
+    return true;
   }
 
   const ConvolutionArgs& a_;
@@ -279,6 +338,7 @@ class ConvolutionForward {
   const T* const w_;
   const T* const bias_;
   T* const y_;
+  const CallEpilogue* const epilogue_;
   const int64_t channels_, rows_, depth_, places_;  // of a group; of an image
   int64_t panels_per_image_, panels_;
   bool depthwise_, joined_, image_major_;
@@ -288,12 +348,14 @@ class ConvolutionForward {
 }  // namespace
 
 template <class T>
-void convolve(const ConvolutionArgs& args, const T* x, const T* w, const T* bias, T* y) {
-  ConvolutionForward<T>(args, x, w, bias, y).run();
+bool convolve(const ConvolutionArgs& args, const T* x, const T* w, const T* bias, T* y,
+              const CallEpilogue* epilogue) {
+  return ConvolutionForward<T>(args, x, w, bias, y, epilogue).run();
 }
-template void convolve(const ConvolutionArgs&, const float*, const float*, const float*, float*);
-template void convolve(const ConvolutionArgs&, const double*, const double*, const double*,
-                       double*);
+template bool convolve(const ConvolutionArgs&, const float*, const float*, const float*, float*,
+                       const CallEpilogue*);
+template bool convolve(const ConvolutionArgs&, const double*, const double*, const double*, double*,
+                       const CallEpilogue*);
 
 }  // namespace cpu
 
@@ -313,6 +375,26 @@ void convolution(const ConvolutionArgs& args, const void* x, const void* w, cons
                     static_cast<const T*>(bias), static_cast<T*>(ys));
     });
   });
+}
+
+bool convolution_blocks(const ConvolutionArgs& args, const void* x, const void* w, const void* bias,
+                        void* y, const CallEpilogue& epilogue) {
+  cpu::check_convolution(args);
+  const int64_t elements = args.batch * args.out_channels * cpu::volume(args.out_size);
+  if (elements == 0 || args.in_channels == 0 || !cpu::has_columns(args)) return false;
+  bool done = false;
+  cpu::for_dtype(args.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    cpu::PackBuffer passing;
+    T* result = static_cast<T*>(y);
+    if (result == nullptr) {
+      const bool keeps = elements * static_cast<int64_t>(sizeof(T)) <= cpu::kKeptBytes;
+      result = (keeps ? cpu::conv_scratch().images : passing).template get<T>(elements);
+    }
+    done = cpu::convolve(args, static_cast<const T*>(x), static_cast<const T*>(w),
+                         static_cast<const T*>(bias), result, &epilogue);
+  });
+  return done;
 }
 
 }  // namespace hologram

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 
+#include "hologram/call.h"
 #include "hologram/dtype.h"
 
 namespace hologram {
@@ -52,6 +53,12 @@ struct ConvolutionArgs {
 // y from x, w and bias (out_channels elements, or null).
 void convolution(const ConvolutionArgs& args, const void* x, const void* w, const void* bias,
                  void* y);
+
+// The same, and hands over each element of y once, in blocks of the rows of its images' channels,
+// soon after they are computed. y is contiguous; null: blocks are there for as long as the epilogue
+// runs. False, with nothing done, where the convolution is not computed in such blocks.
+bool convolution_blocks(const ConvolutionArgs& args, const void* x, const void* w, const void* bias,
+                        void* y, const CallEpilogue& epilogue);
 
 // The gradient of x from that of y: grad_x[n, c, j] = bias[c] + the sum of w[o, c, t] grad_y[n, o,
 // i] over all that see it. bias (in_channels elements) is null for a gradient; with it this is the

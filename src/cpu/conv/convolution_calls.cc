@@ -49,6 +49,33 @@ ConvolutionArgs convolution_arguments(CallFrame& call, const View& x, const View
 
 }  // namespace
 
+// The rows of the result are the channels of all images, its columns their places.
+bool convolution_result(const uint64_t* attributes, CallResult& result) {
+  char* const no_memory[4] = {};
+  CallFrame call({no_memory, attributes, nullptr, 1});
+  const View x = call.view(), weight = call.view(), bias = call.view(), y = call.view();
+  static_cast<void>(weight), static_cast<void>(bias);
+  int64_t places = 1;
+  for (int d = y.ndim - 1; d > 1; --d) {
+    if (y.shape[d] != 1 && y.strides[d] != places) return false;
+    places *= y.shape[d];
+  }
+  const int64_t channels = y.shape[1];
+  if ((channels != 1 && y.strides[1] != places) ||
+      (y.shape[0] != 1 && y.strides[0] != channels * places)) {
+    return false;
+  }
+  result = {y.dtype, y.shape[0] * channels, places, channels, 3};
+  return x.shape[1] > 0;
+}
+
+bool run_convolution_blocks(const CallArguments& arguments, const CallEpilogue& epilogue) {
+  CallFrame call(arguments);
+  const View x = call.view(), weight = call.view(), bias = call.view(), y = call.view();
+  return convolution_blocks(convolution_arguments(call, x, weight, y), x.data, weight.data,
+                            bias.data, y.data, epilogue);
+}
+
 void run_convolution(CallFrame& call) {
   const View x = call.view(), weight = call.view(), bias = call.view(), y = call.view();
   hologram::convolution(convolution_arguments(call, x, weight, y), x.data, weight.data, bias.data,

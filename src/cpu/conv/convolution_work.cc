@@ -112,8 +112,7 @@ ConvGrid choose_conv_grid(int64_t rows, int64_t tile_rows, int64_t panels, int64
 
 void with_dense_images(const ConvolutionArgs& args, ConvImages x, ConvImages y,
                        const std::function<void(const ConvolutionArgs&, void*, void*)>& run) {
-  const bool x_lies = x.reads ? args.in_size[2] <= 1 || args.x_strides.size[2] == 1
-                              : is_packed(args.x_strides, args.in_size);
+  const bool x_lies = x.reads ? has_columns(args) : is_packed(args.x_strides, args.in_size);
   const bool y_lies = is_packed(args.y_strides, args.out_size);
   if (x_lies && y_lies) return run(args, x.data, y.data);
   const int64_t item = static_cast<int64_t>(itemsize(args.dtype));

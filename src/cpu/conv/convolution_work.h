@@ -65,6 +65,11 @@ void check_windows(const char* op, const ConvolutionArgs& args);
 void check_convolution(const ConvolutionArgs& args);
 [[noreturn]] void fail_missing_operand(const char* which);
 
+// Whether the columns of x, which is read, have step 1.
+inline bool has_columns(const ConvolutionArgs& args) {
+  return args.in_size[2] <= 1 || args.x_strides.size[2] == 1;
+}
+
 // Images as the products take them: x with columns of step 1, y with channels that are contiguous.
 // Others are copied, some images at a time. `run` gets the arguments for these and the images.
 struct ConvImages {
@@ -74,9 +79,12 @@ struct ConvImages {
 void with_dense_images(const ConvolutionArgs& args, ConvImages x, ConvImages y,
                        const std::function<void(const ConvolutionArgs&, void*, void*)>& run);
 
-// y = w x + bias for images that lie as the products take them; paddings may be negative.
+// y = w x + bias for images that lie as the products take them; paddings may be negative. Hands
+// over blocks where there is an epilogue; then y is contiguous, and false means that nothing is
+// done.
 template <class T>
-void convolve(const ConvolutionArgs& args, const T* x, const T* w, const T* bias, T* y);
+bool convolve(const ConvolutionArgs& args, const T* x, const T* w, const T* bias, T* y,
+              const CallEpilogue* epilogue = nullptr);
 
 // Calls f with a zero of the dtype, float32 or float64.
 template <class F>

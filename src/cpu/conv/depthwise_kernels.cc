@@ -31,35 +31,68 @@ HWY_INLINE int64_t CeilDiv(int64_t x, int64_t step) {
   return x >= 0 ? (x + step - 1) / step : -(-x / step);
 }
 
-// Zeros from begin to end, and up to a vector more.
+// Columns [begin, end) of a row of the copy are there for remainder f.
+struct Range {
+  int64_t begin, end;
+};
 template <class T>
-HWY_INLINE void Clear(T* to, int64_t begin, int64_t end) {
-  for (; begin < end; begin += kLanes<T>) hn::StoreU(hn::Zero(Tag<T>()), Tag<T>(), to + begin);
+HWY_INLINE Range ColumnsOf(const DepthwiseRows<T>& g, int64_t f) {
+  const int64_t begin = std::clamp<int64_t>(CeilDiv(g.padding - f, g.stride), 0, g.length);
+  return {begin, std::clamp<int64_t>(CeilDiv(g.width + g.padding - f, g.stride), begin, g.length)};
+}
+
+// Of stride 2: neighbours go to the two halves of a row, vectors of them at a time.
+template <class T>
+HWY_INLINE void SpreadPairs(const DepthwiseRows<T>& g, T* HWY_RESTRICT to, int64_t pitch) {
+  const Tag<T> d;
+  const Range even = ColumnsOf(g, 0), odd = ColumnsOf(g, 1);
+  const int64_t begin = std::max(even.begin, odd.begin);
+  const int64_t end = std::max(begin, std::min(even.end, odd.end));
+  for (int64_t r = 0; r < g.rows; ++r, to += pitch) {
+    const T* const from = g.x + r * g.step - g.padding;
+    T* const second = to + g.length;
+    const auto copy = [&](const Range& range, int64_t f, T* half) {
+      for (int64_t i = range.begin; i < std::min(begin, range.end); ++i) half[i] = from[2 * i + f];
+      for (int64_t i = std::max(end, range.begin); i < range.end; ++i) half[i] = from[2 * i + f];
+    };
+    int64_t i = begin;
+    for (; i + kLanes<T> <= end; i += kLanes<T>) {
+      const auto low = hn::LoadU(d, from + 2 * i), high = hn::LoadU(d, from + 2 * i + kLanes<T>);
+      hn::StoreU(hn::ConcatEven(d, high, low), d, to + i);
+      hn::StoreU(hn::ConcatOdd(d, high, low), d, second + i);
+    }
+    if (const int64_t n = end - i; n > 0) {
+      const auto low = LoadFirst(d, from + 2 * i, std::min(2 * n, kLanes<T>));
+      const auto high = 2 * n > kLanes<T>
+                            ? LoadFirst(d, from + 2 * i + kLanes<T>, 2 * n - kLanes<T>)
+                            : hn::Zero(d);
+      StoreFirst(d, hn::ConcatEven(d, high, low), to + i, n);
+      StoreFirst(d, hn::ConcatOdd(d, high, low), second + i, n);
+    }
+    copy(even, 0, to);
+    copy(odd, 1, second);
+  }
 }
 
 template <class T>
-void Spread(const DepthwiseRows<T>& row, T* HWY_RESTRICT to) {
+void Spread(const DepthwiseRows<T>& g, T* HWY_RESTRICT to, int64_t pitch) {
   const Tag<T> d;
-  for (int64_t f = 0; f < row.stride; ++f, to += row.length) {
-    if (row.x == nullptr) {
-      Clear(to, 0, row.length);
-      continue;
+  if (g.stride == 2) return SpreadPairs(g, to, pitch);
+  for (int64_t f = 0; f < g.stride; ++f) {
+    const Range columns = ColumnsOf(g, f);
+    const T* from = g.x + f - g.padding;
+    T* at = to + f * g.length;
+    for (int64_t r = 0; r < g.rows; ++r, from += g.step, at += pitch) {
+      int64_t i = columns.begin;
+      if (g.stride == 1) {
+        for (; i + kLanes<T> <= columns.end; i += kLanes<T>) {
+          hn::StoreU(hn::LoadU(d, from + i), d, at + i);
+        }
+        if (i < columns.end) hn::StoreU(LoadFirst(d, from + i, columns.end - i), d, at + i);
+      } else {
+        for (; i < columns.end; ++i) at[i] = from[g.stride * i];
+      }
     }
-    const int64_t begin = std::clamp<int64_t>(CeilDiv(row.padding - f, row.stride), 0, row.length);
-    const int64_t end =
-        std::clamp<int64_t>(CeilDiv(row.width + row.padding - f, row.stride), begin, row.length);
-    Clear(to, 0, begin);
-    const T* from = row.x + f - row.padding;
-    if (row.stride == 1) {
-      int64_t i = begin;
-      for (; i + kLanes<T> <= end; i += kLanes<T>) hn::StoreU(hn::LoadU(d, from + i), d, to + i);
-      if (i < end) hn::StoreU(LoadFirst(d, from + i, end - i), d, to + i);
-    } else if (row.stride == 2) {
-      for (int64_t i = begin; i < end; ++i) to[i] = from[2 * i];
-    } else {
-      for (int64_t i = begin; i < end; ++i) to[i] = from[row.stride * i];
-    }
-    Clear(to, end, row.length);
   }
 }
 
@@ -94,14 +127,15 @@ HWY_INLINE void Block(const DepthwiseBand<T>& b, const T* x, int64_t n, T* y) {
 
 template <class T, int kVectors>
 HWY_INLINE void Columns(const DepthwiseBand<T>& b, int64_t first, int64_t n) {
-  constexpr int kRows = 8 / kVectors;
   int64_t r = 0;
-  for (; r + kRows <= b.rows; r += kRows) {
-    Block<T, kVectors, kRows>(b, b.copy + r * b.row + first, n, b.y + r * b.width + first);
-  }
-  for (; r < b.rows; ++r) {
-    Block<T, kVectors, 1>(b, b.copy + r * b.row + first, n, b.y + r * b.width + first);
-  }
+  const auto rows = [&]<int kRows>() HWY_ATTR {
+    for (; r + kRows <= b.rows; r += kRows) {
+      Block<T, kVectors, kRows>(b, b.copy + r * b.row + first, n, b.y + r * b.width + first);
+    }
+  };
+  rows.template operator()<8 / kVectors>();
+  if constexpr (kVectors == 1) rows.template operator()<4>();
+  rows.template operator()<1>();
 }
 
 template <class T>

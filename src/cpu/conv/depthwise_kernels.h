@@ -12,7 +12,9 @@ namespace hologram::cpu {
 // so that what a tap reads for neighbouring outputs lies side by side.
 template <class T>
 struct DepthwiseRows {
-  const T* x = nullptr;  // the first element of a row of the plane, or null for a row of padding
+  const T* x = nullptr;  // the first element of the first row
+  int64_t step = 0;      // to the next
+  int64_t rows = 0;
   int64_t width = 0, stride = 1, padding = 0, length = 0;
 };
 
@@ -31,8 +33,9 @@ struct DepthwiseBand {
 
 template <class T>
 struct DepthwiseKernel {
-  // Makes a row of the copy; up to a vector behind it is written, too.
-  void (*spread)(const DepthwiseRows<T>& row, T* to) = nullptr;
+  // Makes rows of the copy, which lie `pitch` apart. Their padding stays as it is: zeros. Up to a
+  // vector behind each row is set to zero.
+  void (*spread)(const DepthwiseRows<T>& rows, T* to, int64_t pitch) = nullptr;
   void (*band)(const DepthwiseBand<T>& band) = nullptr;
 };
 

@@ -39,7 +39,7 @@ class Operands {
     arguments_.max_threads = max_threads;
     return arguments_;
   }
-  char*& result() { return at_[0]; }
+  char*& operand(int k) { return at_[k]; }
 
  private:
   static constexpr size_t kSmall = 16;
@@ -67,8 +67,10 @@ class FusedCall {
   }
 
   const KernelCall& call() const { return *kernel_.call; }
-  int64_t rows() const { return kernel_.shape[0]; }
-  int64_t cols() const { return kernel_.shape[1]; }
+  int64_t rows() const { return kernel_.rows(); }
+  // Rows that a block may have: neighbours in the last dimension of rows.
+  int64_t group() const { return kernel_.shape[static_cast<size_t>(kernel_.ndim) - 2]; }
+  int64_t cols() const { return kernel_.cols(); }
   int64_t itemsize() const { return size_of(kernel_.accesses[product_]); }
   const bool whole_rows;
 
@@ -89,7 +91,7 @@ class FusedCall {
     for (size_t k = 0; k < kernel_.accesses.size(); ++k) {
       const Access& access = kernel_.accesses[k];
       if (access.product) continue;
-      at[k] += (block.row * access.strides[0] + block.col * access.strides[1]) * size_of(access);
+      at[k] += first_of(access, block) * size_of(access);
     }
     at[product_] = block.data;
     for (const Step& step : program.prologue) run_step(program, step, at, 1, 1);
@@ -106,6 +108,18 @@ class FusedCall {
     return static_cast<int64_t>(hologram::itemsize(access.dtype));
   }
 
+  // Elements from an access's first one to that of a block.
+  int64_t first_of(const Access& access, const CallBlock& block) const {
+    auto d = static_cast<size_t>(kernel_.ndim) - 1;
+    int64_t first = block.col * access.strides[d], row = block.row;
+    while (d-- > 0) {
+      const int64_t size = d > 0 ? kernel_.shape[d] : row + 1;
+      first += row % size * access.strides[d];
+      row /= size;
+    }
+    return first;
+  }
+
   const KernelCode& code_for(const CallBlock& block) {
     std::lock_guard lock(mutex_);
     for (const auto& sized : sizes_) {
@@ -114,8 +128,12 @@ class FusedCall {
       }
     }
     Kernel part = kernel_;
-    part.shape[0] = block.rows;
-    part.shape[1] = block.cols;
+    const auto outer = static_cast<size_t>(part.ndim) - 2;
+    part.ndim = 2;
+    part.shape = {block.rows, block.cols};
+    for (Access& access : part.accesses) {
+      access.strides = {access.strides[outer], access.strides[outer + 1]};
+    }
     part.accesses[product_].strides[0] = block.pitch;
     auto made = std::make_unique<Sized>(Sized{block.rows, block.cols, block.pitch, code_});
     made->code.program = std::make_shared<const Program>(make_program(part, isa_, jit_));
@@ -164,25 +182,27 @@ void run_fused(FusedCall& fused, const Bindings& bindings, int max_threads) {
   }
   std::unique_ptr<char[]> kept;
   const int64_t row_bytes = fused.cols() * fused.itemsize();
-  if (operands.result() == nullptr) {
+  char*& result = operands.operand(fused.call().result);
+  if (result == nullptr) {
     const int64_t bytes = fused.rows() * row_bytes;
     kept.reset(new (std::nothrow) char[static_cast<size_t>(bytes)]);
     if (kept == nullptr) {
       fail(ErrorKind::kOutOfMemory, kind.name, " needs ", bytes,
            " bytes for a result that nobody keeps; free memory and try again");
     }
-    operands.result() = kept.get();
+    result = kept.get();
   }
   kind.run(operands.with_threads(max_threads));
-  const int64_t height = std::max<int64_t>(1, kBlockElements / fused.cols());
-  parallel_for((fused.rows() + height - 1) / height, max_threads,
-               [&](int64_t begin, int64_t end, int) {
-                 for (int64_t b = begin; b < end; ++b) {
-                   const int64_t row = b * height;
-                   fused.run(bindings, {row, std::min(height, fused.rows() - row), 0, fused.cols(),
-                                        operands.result() + row * row_bytes, fused.cols()});
-                 }
-               });
+  const int64_t group = fused.group();
+  const int64_t height = std::clamp<int64_t>(kBlockElements / fused.cols(), 1, group);
+  const int64_t parts = (group + height - 1) / height;
+  parallel_for(fused.rows() / group * parts, max_threads, [&](int64_t begin, int64_t end, int) {
+    for (int64_t b = begin; b < end; ++b) {
+      const int64_t first = b % parts * height, row = b / parts * group + first;
+      fused.run(bindings, {row, std::min(height, group - first), 0, fused.cols(),
+                           result + row * row_bytes, fused.cols()});
+    }
+  });
 }
 
 }  // namespace hologram::cpu

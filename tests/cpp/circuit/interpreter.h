@@ -113,15 +113,15 @@ inline std::vector<double> row_function(uint16_t which, const std::vector<double
   return out;
 }
 
-// Calls are run as they are. result: where the first operand is to be, if not in its slot.
+// Calls are run as they are. result: where operand `which` is to be, if not in its slot.
 inline void run_call(uint16_t kind, const std::vector<CallSlot>& operands,
                      std::span<const uint64_t> attributes, const uint64_t* numbers, Memory& memory,
-                     char* result = nullptr) {
+                     int which = -1, char* result = nullptr) {
   std::vector<char*> at;
   for (const CallSlot& o : operands) {
     at.push_back(o.present ? memory[o.slot].data() + o.offset : nullptr);
   }
-  if (result != nullptr) at[0] = result;
+  if (result != nullptr) at[static_cast<size_t>(which)] = result;
   call_kind(kind).run({at.data(), attributes.data(), numbers, 1});
 }
 
@@ -193,7 +193,7 @@ inline void run_plan(const Plan& plan, const std::vector<uint64_t>& immediates, 
       const KernelCall& call = *kernel.call;
       result = before;
       run_call(call.kind, call.operands, call.attributes, immediates.data() + call.first_number,
-               memory, result.empty() ? nullptr : result.data());
+               memory, call.result, result.empty() ? nullptr : result.data());
     };
     if (kernel.call != nullptr) {
       if (kernel.instrs.empty()) {
@@ -237,7 +237,7 @@ inline void run_plan(const Plan& plan, const std::vector<uint64_t>& immediates, 
       if (kernel.call != nullptr) {
         // Anew for each block: what the blocks before have written must not have changed anything.
         make_result();
-        const CallSlot& slot = kernel.call->operands[0];
+        const CallSlot& slot = kernel.call->operands[static_cast<size_t>(kernel.call->result)];
         const int64_t size = static_cast<int64_t>(result.size()) / n;
         if (slot.present) {
           std::copy(result.begin() + block.begin * size, result.begin() + block.end * size,

@@ -109,7 +109,8 @@ class RandomTape {
       if (slot.writes) last_.slot = slot.slot, last_.offset = slot.offset;
       operands.push_back(slot);
     }
-    result_ = has_result ? operands[0] : CallSlot{};
+    const auto written = [](const CallSlot& slot) { return slot.writes; };
+    result_ = has_result ? *std::find_if(operands.begin(), operands.end(), written) : CallSlot{};
     tape_.append_call(call.kind, operands, attributes, numbers);
   }
 

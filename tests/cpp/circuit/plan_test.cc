@@ -524,6 +524,44 @@ TEST(Calls, WhatDoesNotFitTheRowsOfAResultStaysApart) {
   EXPECT_EQ(kernel_name(rows.plan()->kernels[0]), "test_result_amax_sub");
 }
 
+TEST(Calls, BlocksOfAResultKeepToOneGroupOfRows) {
+  // The result is two groups of three rows of four. Added to it is what walks as `shape` says.
+  const auto kernels = [](std::vector<int64_t> shape, std::vector<int64_t> steps) {
+    Program p;
+    const auto x = p.buffer(true), y = p.buffer(false), other = p.buffer(true), z = p.buffer(true);
+    call(p, "test_grouped_result", {floats(x, 24, "r"), floats(y, 24, "wc")}, 24);
+    Record r;
+    r.code = static_cast<uint16_t>(OpId::add);
+    r.arity = 2;
+    r.ndim = static_cast<int>(shape.size());
+    const uint32_t slots[] = {z, y, other};
+    for (int k = 0; k < 3; ++k) r.operands[k] = Program::memory(slots[k]);
+    int64_t step = 1;
+    for (size_t d = shape.size(); d-- > 0; step *= shape[d]) {
+      r.shape[d] = shape[d];
+      r.strides[0][d] = r.strides[1][d] = step;
+      r.strides[2][d] = steps[d];
+    }
+    p.tape.append(r, nullptr);
+    return std::move(p.plan()->kernels);
+  };
+  // One number for each row of every group, as the bias of a channel.
+  auto made = kernels({2, 3, 4}, {0, 1, 0});
+  ASSERT_EQ(made.size(), 1u);
+  EXPECT_EQ(kernel_name(made[0]), "test_grouped_result_add");
+  EXPECT_EQ(made[0].ndim, 3);
+  EXPECT_EQ(made[0].rows(), 6);
+  EXPECT_EQ(made[0].call->result, 1);
+  EXPECT_FALSE(made[0].call->operands[1].present);
+  // One for each group; one for each row of all; a whole matrix the other way round.
+  EXPECT_EQ(kernels({2, 12}, {1, 0}).size(), 1u);
+  EXPECT_EQ(kernels({6, 4}, {1, 0}).size(), 1u);
+  EXPECT_EQ(kernels({2, 3, 4}, {1, 2, 6}).size(), 1u);
+  // A loop that ends within a group, and one within a row.
+  EXPECT_EQ(kernels({3, 8}, {1, 0}).size(), 2u);
+  EXPECT_EQ(kernels({12, 2}, {1, 0}).size(), 2u);
+}
+
 TEST(Calls, AreShownByName) {
   Program p;
   const auto x = p.buffer(true), y = p.buffer(true);

@@ -65,6 +65,23 @@ inline const std::vector<TestCall>& test_calls() {
                             return attributes[0] % 6 == 0;
                           }}),
        {{true, true, true}, {true, false, false}}},
+      // Two groups of three rows, behind what it is made of: twice x.
+      {register_call({.name = "test_grouped_result",
+                      .run =
+                          [](const CallArguments& c) {
+                            auto x = floats_at(c.operands[0], c.attributes[0]);
+                            for (float& v : x) v += v;
+                            put_floats(c.operands[1], x);
+                          },
+                      .result =
+                          [](const uint64_t* attributes, CallResult& result) {
+                            result.rows = 6;
+                            result.cols = static_cast<int64_t>(attributes[0] / 6);
+                            result.group = 3;
+                            result.operand = 1;
+                            return attributes[0] % 6 == 0;
+                          }}),
+       {{true, false, false}, {false, true, true}}},
       {register_call({"test_reverse",
                       [](const CallArguments& c) {
                         const auto in = floats_at(c.operands[0], c.attributes[0]);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // native_batch_norm and its backward, contiguous and channels last.
+#include "ops/elementwise/elementwise.h"
 #include "ops/nn/norm.h"
 
 namespace hologram_torch {
@@ -44,6 +45,39 @@ bool takes_input(const Tensor& input) {
   return is_float_plain(input) && input.dim() >= 2 && input.dim() <= 5 && input.numel() > 0;
 }
 
+template <hologram::OpId kOp, class... Operands>
+Tensor row(const Operands&... operands) {
+  Target target;
+  TORCH_INTERNAL_ASSERT((run_row<kOp>(target, operands...)));
+  return std::move(target.fresh);
+}
+
+// As torch: input * scale + shift for each channel, scale = weight / sqrt(var + eps), shift = bias
+// - mean * scale. Recorded as these ops, they join the convolution before and the activation
+// behind.
+Tensor normalize(const Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
+                 const Tensor& mean, const Tensor& var, double eps) {
+  using hologram::OpId;
+  const c10::Scalar least(eps);
+  Tensor scale = row<OpId::rsqrt>(row<OpId::add>(var, Num{least}));
+  if (is_given(weight)) scale = row<OpId::mul>(scale, *weight);
+  const Tensor moved = row<OpId::mul>(mean, scale);
+  const Tensor shift = is_given(bias) ? row<OpId::sub>(*bias, moved) : row<OpId::neg>(moved);
+  c10::SmallVector<int64_t, 4> channels(static_cast<size_t>(input.dim() - 1), 1);
+  channels[0] = input.size(1);
+  for (const Tensor* t : {static_cast<const Tensor*>(&scale), &shift}) {
+    t->unsafeGetTensorImpl()->set_sizes_contiguous(channels);
+  }
+  const bool last = is_last(input) && !input.is_contiguous();
+  Target target;
+  target.fresh = last ? make_like(input) : make_tensor(input.sizes(), input.scalar_type());
+  const Tensor result = target.fresh;
+  target.given = &result;
+  const Tensor scaled = row<OpId::mul>(input, scale);
+  TORCH_INTERNAL_ASSERT((run_row<OpId::add>(target, scaled, shift)));
+  return result;
+}
+
 std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& input, const OptionalTensor& weight,
                                               const OptionalTensor& bias,
                                               const OptionalTensor& running_mean,
@@ -57,6 +91,10 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& input, const Optiona
           (training || (is_given(running_mean) && is_given(running_var))) &&
           param_type(input.scalar_type(), {&weight, &bias, &running_mean, &running_var}, &type))) {
     const int64_t channels = input.size(1);
+    if (!training && type == input.scalar_type() && !is_half_type(type)) {
+      return {normalize(input, weight, bias, *running_mean, *running_var, eps),
+              make_tensor({0}, type), make_tensor({0}, type)};
+    }
     const Tensor x = formatted(input);
     Tensor out = make_like(x);
     Tensor mean = make_tensor({training ? channels : 0}, type);
