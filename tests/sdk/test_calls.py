@@ -210,6 +210,30 @@ def _gru_backward(dt: str) -> tuple:
     return (active, hidden, output, weight, h0, *grads), {}, [w.numpy() for w in want]
 
 
+def _rnn_steps(gates: torch.Tensor, h: torch.Tensor, *params: torch.Tensor) -> list[torch.Tensor]:
+    steps = []
+    for row in gates:
+        h = torch.tanh(row + torch.nn.functional.linear(h, *params))
+        steps.append(h)
+    return [torch.stack(steps), h]
+
+
+def _rnn_forward(dt: str) -> tuple:
+    gates, h0 = _array(4, 2, 5, dtype=dt), _array(2, 5, dtype=dt)
+    params = _array(5, 5, dtype=dt), _array(5, dtype=dt)
+    want = _rnn_steps(_t(gates), _t(h0), *map(_t, params))
+    return (gates, *params, h0), {}, [w.numpy() for w in want]
+
+
+def _rnn_backward(dt: str) -> tuple:
+    gates, h0 = _array(4, 2, 5, dtype=dt), _array(2, 5, dtype=dt)
+    weight, grads = _array(5, 5, dtype=dt), (_array(4, 2, 5, dtype=dt), _array(2, 5, dtype=dt))
+    leaves = [_t(x).requires_grad_() for x in (gates, h0)]
+    results = _rnn_steps(*leaves, _t(weight))
+    want = torch.autograd.grad(results, leaves, [_t(g) for g in grads])
+    return (results[0].detach().numpy(), weight, *grads), {}, [w.numpy() for w in want]
+
+
 def _take(dt: str) -> tuple:
     x, at = _array(3, 5, 2, dtype=dt), _positions(5, 4, 2)
     return (x, at), {"dim": 1}, [np.take(x, at, 1)]
@@ -297,6 +321,8 @@ _CASES: dict[str, Callable[[str], tuple]] = {
     "lstm_backward": _lstm_backward,
     "gru_forward": _gru_forward,
     "gru_backward": _gru_backward,
+    "rnn_forward": _rnn_forward,
+    "rnn_backward": _rnn_backward,
     "take": _take,
     "add_at": _add_at,
     "put_at": _put_at,

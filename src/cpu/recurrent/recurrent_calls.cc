@@ -3,6 +3,7 @@
 #include "hologram/call_frame.h"
 #include "hologram/gru.h"
 #include "hologram/lstm.h"
+#include "src/cpu/recurrent/rnn.h"
 
 namespace hologram::cpu {
 
@@ -65,6 +66,37 @@ void run_gru_backward(CallFrame& call) {
   args.grad_h0 = grad_h0.data, args.workspace = workspace.data;
   args.max_threads = call.threads();
   hologram::gru_backward(args);
+}
+
+void run_rnn_forward(CallFrame& call) {
+  const View gates = call.view(), weight = call.view(), bias = call.view(), h0 = call.view();
+  const View output = call.view(), h_n = call.view();
+  RnnArgs args;
+  args.dtype = gates.dtype;
+  args.relu = call.flag(), args.reverse = call.flag();
+  args.steps = gates.shape[0], args.batch = gates.shape[1], args.hidden = h0.shape[1];
+  args.gates = gates.data, args.weight = weight.data, args.bias = bias.data, args.h0 = h0.data;
+  args.output = output.data, args.output_row = output.strides[1];
+  args.h_n = h_n.data;
+  args.max_threads = call.threads();
+  hologram::rnn(args);
+}
+
+void run_rnn_backward(CallFrame& call) {
+  const View output = call.view(), weight = call.view();
+  const View grad_output = call.view(), grad_h_n = call.view();
+  const View grad_gates = call.view(), grad_h0 = call.view();
+  RnnBackwardArgs args;
+  args.dtype = output.dtype;
+  args.relu = call.flag(), args.reverse = call.flag();
+  args.steps = output.shape[0], args.batch = output.shape[1], args.hidden = output.shape[2];
+  args.output = output.data, args.output_row = output.strides[1];
+  args.weight = weight.data;
+  args.grad_output = grad_output.data, args.grad_h_n = grad_h_n.data;
+  if (grad_output.data != nullptr) args.grad_output_row = grad_output.strides[1];
+  args.grad_gates = grad_gates.data, args.grad_h0 = grad_h0.data;
+  args.max_threads = call.threads();
+  hologram::rnn_backward(args);
 }
 
 void run_lstm_backward(CallFrame& call) {

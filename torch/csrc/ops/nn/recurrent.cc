@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Layers of LSTMs and GRUs as calls of the library, with their gradients.
+// Layers of LSTMs, GRUs and RNNs as calls of the library, with their gradients.
 #include <ATen/FuncTorchTLS.h>
 #include <ATen/Functions.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/gru_native.h>
 #include <ATen/ops/lstm_native.h>
+#include <ATen/ops/rnn_relu_native.h>
+#include <ATen/ops/rnn_tanh_native.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -37,9 +39,11 @@ bool any_requires_grad(at::TensorList list) {
                      [](const Tensor& t) { return t.defined() && t.requires_grad(); });
 }
 
-enum class Cell : uint8_t { kLstm, kGru };
+enum class Cell : uint8_t { kLstm, kGru, kTanh, kRelu };
 
-int64_t gates_of(Cell cell) { return cell == Cell::kLstm ? 4 : 3; }
+int64_t gates_of(Cell cell) { return cell == Cell::kLstm ? 4 : cell == Cell::kGru ? 3 : 1; }
+// Whether the cell has gates, whose values the gradient needs.
+bool is_gated(Cell cell) { return gates_of(cell) > 1; }
 // h, and c of an LSTM.
 size_t states_of(Cell cell) { return cell == Cell::kLstm ? 2 : 1; }
 
@@ -128,15 +132,16 @@ void add_views(Call& call, std::initializer_list<Tensor> list, Access access) {
 // A layer over x (steps, batch, width), from states (directions, batch, hidden). Without `keeps`
 // nothing is kept for the gradient.
 LayerResult run_layer(const Tensor& x, const Layer& layer, at::TensorList states, bool keeps) {
-  const bool lstm = layer.cell == Cell::kLstm;
+  const bool lstm = layer.cell == Cell::kLstm, gated = is_gated(layer.cell);
   const int64_t steps = x.size(0), batch = x.size(1), hidden = states[0].size(2);
   const int64_t directions = layer.directions();
   const at::ScalarType type = x.scalar_type();
   LayerResult r;
   r.output = make_tensor({steps, batch, directions * hidden}, type);
   for (const Tensor& state : states) r.finals.push_back(make_tensor(state.sizes(), type));
-  const int64_t scratch = lstm ? hologram::lstm_workspace(steps, batch, hidden)
-                               : hologram::gru_workspace(steps, batch, hidden);
+  const int64_t scratch = lstm    ? hologram::lstm_workspace(steps, batch, hidden)
+                          : gated ? hologram::gru_workspace(steps, batch, hidden)
+                                  : 0;
   for (int64_t d = 0; d < directions; ++d) {
     const Tensor gates = at::linear(x, layer.weight_ih(d), layer.bias(d, 0));
     const Tensor weight = layer.weight_hh(d).contiguous();
@@ -145,25 +150,32 @@ LayerResult run_layer(const Tensor& x, const Layer& layer, at::TensorList states
     const variable_list last = directions_of(r.finals, d);
     const Tensor output = r.output.narrow(2, d * hidden, hidden);
     // c of every step of an LSTM; what h brings to n of a GRU, which its kernel writes anyway.
-    const Tensor kept = keeps || !lstm ? make_tensor({steps, batch, hidden}, type) : Tensor();
+    const Tensor kept =
+        gated && (keeps || !lstm) ? make_tensor({steps, batch, hidden}, type) : Tensor();
     const Tensor workspace = scratch > 0 ? make_tensor({scratch}, type) : Tensor();
     Call call;
-    call.view(gates, Access::updates);
+    call.view(gates, gated ? Access::updates : Access::reads);
     for (const Tensor* t : {&weight, &bias}) call.view(*t, Access::reads);
     for (const Tensor& t : first) call.view(t, Access::reads);
     call.view(output, Access::writes);
     for (const Tensor& t : last) call.view(t, Access::writes);
     if (kept.defined()) call.view(kept, Access::writes);
-    call.view(workspace, Access::writes);
+    if (gated) {
+      call.view(workspace, Access::writes);
+    } else {
+      call.flag(layer.cell == Cell::kRelu);
+    }
     call.flag(d == 1);
-    if (!lstm) {
+    if (!gated) {
+      call.run<"rnn_forward">();
+    } else if (!lstm) {
       call.run<"gru_forward">();
     } else if (keeps) {
       call.run<"lstm_forward">();
     } else {
       call.run<"lstm_recurrence">();
     }
-    if (keeps) r.kept.insert(r.kept.end(), {gates, kept});
+    if (keeps && gated) r.kept.insert(r.kept.end(), {gates, kept});
   }
   return r;
 }
@@ -179,7 +191,7 @@ struct LayerTape {
 // A matrix of all steps' rows.
 Tensor all_rows(const Tensor& t) { return t.flatten(0, 1); }
 
-// Gradients of gates and of the state's product with the weight, which an LSTM has in common.
+// Gradients of gates and of the state's product with the weight, which differ for a GRU only.
 struct GateGrads {
   Tensor input, hidden;
 };
@@ -203,10 +215,19 @@ GateGrads run_steps_backward(const Layer& layer, const LayerTape& tape, int64_t 
   const variable_list states = contiguous(directions_of(tape.states, d));
   const Tensor weight = layer.weight_hh(d).contiguous();
   const Tensor output = tape.output.narrow(2, d * hidden, hidden);
-  const Tensor &gates = tape.kept[static_cast<size_t>(2 * d)],
-               &kept = tape.kept[static_cast<size_t>(2 * d + 1)];
   const std::array<int64_t, 3> sizes{steps, batch, gates_of(layer.cell) * hidden};
   const Tensor grad_gates = make_tensor(sizes, type);
+  if (!is_gated(layer.cell)) {
+    Call call;
+    add_views(call, {output, weight, grad_output, grad_last[0]}, Access::reads);
+    add_views(call, {grad_gates, first[0]}, Access::writes);
+    call.flag(layer.cell == Cell::kRelu);
+    call.flag(d == 1);
+    call.run<"rnn_backward">();
+    return {grad_gates, grad_gates};
+  }
+  const Tensor &gates = tape.kept[static_cast<size_t>(2 * d)],
+               &kept = tape.kept[static_cast<size_t>(2 * d + 1)];
   const Tensor grad_hidden = lstm ? grad_gates : make_tensor(sizes, type);
   const Tensor workspace = make_tensor({lstm ? hologram::lstm_backward_workspace(batch, hidden)
                                              : hologram::gru_backward_workspace(batch, hidden)},
@@ -265,6 +286,13 @@ variable_list run_layer_backward(const Layer& layer, const LayerTape& tape, Want
   return result;
 }
 
+// What PyTorch has for layers in steps.
+using Steps = std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&, at::TensorList, bool,
+                                         int64_t, double, bool, bool, bool);
+Steps* const plain_gru = &at::native::gru;
+Steps* const plain_rnn_tanh = &at::native::rnn_tanh;
+Steps* const plain_rnn_relu = &at::native::rnn_relu;
+
 // The layer in steps, which autograd follows: {output, states...}.
 variable_list layer_in_steps(const Layer& layer, const Tensor& x, at::TensorList states) {
   const bool both = layer.directions() == 2;
@@ -273,23 +301,26 @@ variable_list layer_in_steps(const Layer& layer, const Tensor& x, at::TensorList
                                            /*train=*/false, both, /*batch_first=*/false);
     return {std::move(output), std::move(h), std::move(c)};
   }
-  auto [output, h] = at::native::gru(x, states[0], layer.params, layer.has_biases, 1, 0.0,
-                                     /*train=*/false, both, /*batch_first=*/false);
+  const auto steps = layer.cell == Cell::kGru    ? plain_gru
+                     : layer.cell == Cell::kTanh ? plain_rnn_tanh
+                                                 : plain_rnn_relu;
+  auto [output, h] = steps(x, states[0], layer.params, layer.has_biases, 1, 0.0, /*train=*/false,
+                           both, /*batch_first=*/false);
   return {std::move(output), std::move(h)};
 }
 
 // A layer whose gradient is wanted; its node of the graph.
 struct RecurrentLayer : torch::autograd::Function<RecurrentLayer> {
   static variable_list forward(AutogradContext* context, const Tensor& x, at::TensorList states,
-                               at::TensorList params, bool has_biases, bool lstm) {
-    const Layer layer{lstm ? Cell::kLstm : Cell::kGru, params, has_biases};
+                               at::TensorList params, bool has_biases, int64_t cell) {
+    const Layer layer{static_cast<Cell>(cell), params, has_biases};
     LayerResult r = run_layer(x, layer, states, /*keeps=*/true);
     variable_list saved{x, r.output};
     for (const at::TensorList list : {states, params, at::TensorList(r.kept)}) {
       saved.insert(saved.end(), list.begin(), list.end());
     }
     context->save_for_backward(std::move(saved));
-    context->saved_data["lstm"] = lstm;
+    context->saved_data["cell"] = cell;
     context->saved_data["has_biases"] = has_biases;
     context->set_materialize_grads(false);
     variable_list results{std::move(r.output)};
@@ -301,10 +332,12 @@ struct RecurrentLayer : torch::autograd::Function<RecurrentLayer> {
     const variable_list saved = context->get_saved_variables();
     const at::TensorList all(saved);
     const bool has_biases = context->saved_data["has_biases"].toBool();
-    const Cell cell = context->saved_data["lstm"].toBool() ? Cell::kLstm : Cell::kGru;
+    const auto cell = static_cast<Cell>(context->saved_data["cell"].toInt());
     const size_t states = states_of(cell), each = has_biases ? 4 : 2;
-    // x, output and the states; then parameters and two kept tensors for each direction.
-    const size_t directions = (saved.size() - 2 - states) / (each + 2), given = directions * each;
+    const size_t kept = is_gated(cell) ? 2 : 0;
+    // x, output and the states; then parameters and what is kept for each direction.
+    const size_t directions = (saved.size() - 2 - states) / (each + kept);
+    const size_t given = directions * each;
     const Layer layer{cell, all.slice(2 + states, given), has_biases};
     const LayerTape tape{saved[0], saved[1], all.slice(2, states).vec(),
                          all.slice(2 + states + given).vec(), grads};
@@ -320,7 +353,7 @@ struct RecurrentLayer : torch::autograd::Function<RecurrentLayer> {
         if (!wants(i)) result[i] = Tensor();
       }
     }
-    result.resize(result.size() + 2);  // of has_biases and lstm
+    result.resize(result.size() + 2);  // of has_biases and cell
     return result;
   }
 
@@ -365,7 +398,7 @@ variable_list run_network(const Network& n, bool grads) {
     for (const Tensor& t : n.hx) states.push_back(t.narrow(0, i * n.directions(), n.directions()));
     if (grads) {
       results = RecurrentLayer::apply(x, at::TensorList(states), own, n.has_biases,
-                                      n.cell == Cell::kLstm);
+                                      static_cast<int64_t>(n.cell));
     } else {
       LayerResult r = run_layer(x, {n.cell, own, n.has_biases}, states, /*keeps=*/false);
       results.push_back(std::move(r.output));
@@ -472,30 +505,34 @@ std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor& input, at::TensorList hx,
           scope.to_device(std::move(c))};
 }
 
-std::tuple<Tensor, Tensor> gru(const Tensor& input, const Tensor& hx, at::TensorList params,
-                               bool has_biases, int64_t num_layers, double dropout, bool train,
-                               bool bidirectional, bool batch_first) {
-  const Network n{Cell::kGru, input, at::TensorList(hx), params,     has_biases, num_layers,
-                  dropout,    train, bidirectional,      batch_first};
+// Networks with one state: GRUs and RNNs.
+template <Cell kCell, Steps* const* kSteps>
+std::tuple<Tensor, Tensor> network(const Tensor& input, const Tensor& hx, at::TensorList params,
+                                   bool has_biases, int64_t num_layers, double dropout, bool train,
+                                   bool bidirectional, bool batch_first) {
+  const Network n{kCell,   input, at::TensorList(hx), params,     has_biases, num_layers,
+                  dropout, train, bidirectional,      batch_first};
   const Way way = way_of(n);
   if (way == Way::kSteps || way == Way::kCpu) {
-    return at::native::gru(input, hx, params, has_biases, num_layers, dropout, train, bidirectional,
-                           batch_first);
+    return (*kSteps)(input, hx, params, has_biases, num_layers, dropout, train, bidirectional,
+                     batch_first);
   }
-  check_batch("gru", n);
+  constexpr const char* kNames[] = {"lstm", "gru", "rnn_tanh", "rnn_relu"};
+  check_batch(kNames[static_cast<int>(kCell)], n);
   variable_list r = run_calls(n, way);
   return {std::move(r[0]), std::move(r[1])};
+}
+
+void register_networks(torch::Library& m) {
+  m.impl("lstm.input", TORCH_FN(lstm));
+  m.impl("gru.input", &network<Cell::kGru, &plain_gru>);
+  m.impl("rnn_tanh.input", &network<Cell::kTanh, &plain_rnn_tanh>);
+  m.impl("rnn_relu.input", &network<Cell::kRelu, &plain_rnn_relu>);
 }
 
 }  // namespace
 }  // namespace hologram_torch
 
-TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
-  m.impl("lstm.input", TORCH_FN(hologram_torch::lstm));
-  m.impl("gru.input", TORCH_FN(hologram_torch::gru));
-}
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { hologram_torch::register_networks(m); }
 
-TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("lstm.input", TORCH_FN(hologram_torch::lstm));
-  m.impl("gru.input", TORCH_FN(hologram_torch::gru));
-}
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) { hologram_torch::register_networks(m); }
