@@ -21,6 +21,7 @@ AREA_SECONDS = {
     "chains": 150,
     "training": 75,
     "inference": 38,
+    "models": 60,
     "reduction": 10,
     "memory": 45,
     "load": 16,

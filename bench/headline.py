@@ -68,6 +68,13 @@ TABLE: Sequence[tuple[str, Sequence[Figure]]] = (
         "inference: ResNet-18 / BERT base / GPT-2 decode / small GPT decode / LSTM",
         _named("inference", "ResNet-18", "BERT", "GPT-2 (", "GPT-2 shape", "LSTM"),
     ),
+    (
+        "small models of transformers, torchvision and nn, unmodified: inference / training",
+        [
+            Figure("models", lambda r: r.name.endswith("inference")),
+            Figure("models", lambda r: r.name.endswith("training")),
+        ],
+    ),
     ("single ops, geometric mean of all rows", [_all("single")]),
     (f"single ops at {_SIZES}", _by_size("single")),
     ("x + y of 16 elements, from Python", [Figure("overhead", lambda r: r.name == "x + y")]),

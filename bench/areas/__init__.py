@@ -15,6 +15,7 @@ from bench.areas import (
     reduction,
     sdk,
     single_ops,
+    small_models,
     startup,
     training,
 )
@@ -30,6 +31,7 @@ ORDER = (
     chains,
     training,
     inference,
+    small_models,
     reduction,
     memory,
     load,
