@@ -175,6 +175,11 @@ def same(ours: Any, cpu: Any, what: str, exact: Any = None) -> None:
     rtol, atol = tolerance(cpu.dtype)
     if "gelu" in what:
         rtol, atol = 10 * rtol, 10 * atol  # oneDNN's approximation
+    sixths = what.startswith("hardsigmoid_backward torch.float64 torch.float64")
+    if sixths and "argument" not in what:
+        # PyTorch's cpu multiplies by a sixth as float32 has it, the row divides by six. Of mixed
+        # types the cpu's kernel is used.
+        cpu = cpu / torch.tensor(1 / 6, dtype=torch.float32).double() / 6
     torch.testing.assert_close(
         ours.cpu(), cpu, rtol=rtol, atol=atol, equal_nan=True, msg=lambda m: f"{what}: {m}"
     )

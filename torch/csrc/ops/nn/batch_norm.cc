@@ -71,7 +71,7 @@ Tensor normalize(const Tensor& input, const OptionalTensor& weight, const Option
   const bool last = is_last(input) && !input.is_contiguous();
   Target target;
   target.fresh = last ? make_like(input) : make_tensor(input.sizes(), input.scalar_type());
-  const Tensor result = target.fresh;
+  Tensor result = target.fresh;
   target.given = &result;
   const Tensor scaled = row<OpId::mul>(input, scale);
   TORCH_INTERNAL_ASSERT((run_row<OpId::add>(target, scaled, shift)));

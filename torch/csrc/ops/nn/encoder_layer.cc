@@ -30,6 +30,7 @@ struct AttentionLayer {
   int64_t width, heads;
   const Tensor &weight, &bias, &out_weight, &out_bias;
 
+  int64_t head_width() const { return width / heads; }
   bool takes(const Tensor& input) const {
     const at::ScalarType type = input.scalar_type();
     return (type == at::kFloat || type == at::kDouble) && is_plain(input) && input.dim() == 3 &&
@@ -41,7 +42,7 @@ struct AttentionLayer {
   // Part `which` of the product of queries, keys and values, by heads.
   Tensor by_heads(const Tensor& product, int64_t which) const {
     const Tensor part = product.narrow(2, which * width, width);
-    return part.view({part.size(0), part.size(1), heads, width / heads}).transpose(1, 2);
+    return part.view({part.size(0), part.size(1), heads, head_width()}).transpose(1, 2);
   }
   Tensor project(const Tensor& input, int64_t which) const {
     const Tensor product = at::linear(input, weight.narrow(0, which * width, width),
@@ -60,7 +61,7 @@ struct AttentionLayer {
       q = project(query, 0), k = project(key, 1), v = project(value, 2);
     }
     if (need_weights) {
-      const double scale = 1 / std::sqrt(static_cast<double>(width / heads));
+      const double scale = 1 / std::sqrt(static_cast<double>(head_width()));
       weights = at::softmax(at::matmul(at::mul(q, scale), k.transpose(2, 3)), -1);
       mixed = at::matmul(weights, v);
       if (average) weights = at::mean(weights, {1});
