@@ -202,7 +202,7 @@ class ConvolutionForward {
                                         reinterpret_cast<char*>(data), a_.y_strides.channel});
   }
 
-  // So are panels [f0, f1): of each image the places in them, which follow each other.
+  // Panels [f0, f1) are done: hands over the places in them of each image, which follow each other.
   void hand_over_panels(int64_t row, int64_t rows, int64_t f0, int64_t f1) const {
     if (epilogue_ == nullptr) return;
     const int64_t nearest = image_major_ ? f0 / panels_per_image_ : 0;
@@ -306,7 +306,7 @@ class ConvolutionForward {
         const int64_t first = i % bands * rows;
         band.rows = std::min(rows, height - first);
         const T* x = x_ + image * a_.x_strides.batch + c * a_.x_strides.channel;
-        // Where other rows lay in the copy there was no padding.
+        // Padding is in other rows of this band than of the one before: clear what that one left.
         if (bands > 1 && i > begin * chunk) std::fill_n(copy, most + behind, T(0));
         const int64_t top = first * a_.stride[1] - a_.padding[1];
         const int64_t bottom = top + (band.rows - 1) * a_.stride[1] + reach;

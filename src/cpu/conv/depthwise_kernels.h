@@ -33,8 +33,8 @@ struct DepthwiseBand {
 
 template <class T>
 struct DepthwiseKernel {
-  // Makes rows of the copy, which lie `pitch` apart. Their padding stays as it is: zeros. Up to a
-  // vector behind each row is set to zero.
+  // Makes rows of the copy, which lie `pitch` apart. The caller has set their padding to zero, and
+  // it stays so; up to a vector behind each row is set to zero, too.
   void (*spread)(const DepthwiseRows<T>& rows, T* to, int64_t pitch) = nullptr;
   void (*band)(const DepthwiseBand<T>& band) = nullptr;
 };

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Recurrent layers agree with cpu: whole where no gradient is asked for, in steps otherwise."""
+"""Recurrent layers agree with cpu: as calls of the library, and in steps where it has none."""
 
 from __future__ import annotations
 
