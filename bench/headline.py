@@ -75,6 +75,10 @@ TABLE: Sequence[tuple[str, Sequence[Figure]]] = (
             Figure("models", lambda r: r.name.endswith("training")),
         ],
     ),
+    (
+        "a chain of a new length each call",
+        _named("sizes", "five ops and a mean"),
+    ),
     ("single ops, geometric mean of all rows", [_all("single")]),
     (f"single ops at {_SIZES}", _by_size("single")),
     ("x + y of 16 elements, from Python", [Figure("overhead", lambda r: r.name == "x + y")]),

@@ -35,14 +35,14 @@ class Model:
     loss: Callable[..., Tensor]
 
 
-def _library(name: str) -> Any:
+def library(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
         raise Unavailable(f"{name} is not installed") from error
 
 
-def _tokens(vocabulary: int, *shape: int) -> Tensor:
+def tokens(vocabulary: int, *shape: int) -> Tensor:
     return torch.randint(3, vocabulary, shape)
 
 
@@ -57,12 +57,12 @@ def _classifier(module: nn.Module, *shape: int) -> Model:
 
 def _language(kind: str, **options: Any) -> Model:
     """Return a language model of transformers, 8 texts of 64 tokens."""
-    library = _library("transformers")
-    config = getattr(library, f"{kind}Config")(vocab_size=256, **options)
+    transformers = library("transformers")
+    config = getattr(transformers, f"{kind}Config")(vocab_size=256, **options)
     head = "LMHeadModel" if kind == "GPT2" else "ForCausalLM"
     return Model(
-        getattr(library, f"{kind}{head}")(config),
-        [_tokens(256, 8, 64)],
+        getattr(transformers, f"{kind}{head}")(config),
+        [tokens(256, 8, 64)],
         lambda m, x: m(input_ids=x, use_cache=False).logits,
         lambda m, x: m(input_ids=x, labels=x, use_cache=False).loss,
     )
@@ -83,35 +83,39 @@ _NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
 def _bert() -> Model:
-    library = _library("transformers")
+    transformers = library("transformers")
     sizes = {"num_hidden_layers": 2, "hidden_size": 256, "intermediate_size": 1024}
-    config = library.BertConfig(vocab_size=1000, num_attention_heads=4, **sizes, **_NO_DROPOUT)
+    config = transformers.BertConfig(vocab_size=1000, num_attention_heads=4, **sizes, **_NO_DROPOUT)
     return Model(
-        library.BertForSequenceClassification(config),
-        [_tokens(1000, 4, 64), torch.randint(0, 2, (4,))],
+        transformers.BertForSequenceClassification(config),
+        [tokens(1000, 4, 64), torch.randint(0, 2, (4,))],
         lambda m, x, y: m(input_ids=x).logits,
         lambda m, x, y: m(input_ids=x, labels=y).loss,
     )
 
 
 def _t5() -> Model:
-    library = _library("transformers")
+    transformers = library("transformers")
     sizes = {"num_layers": 2, "num_decoder_layers": 2, "d_model": 128, "d_kv": 32, "d_ff": 512}
     other = {"num_heads": 4, "dropout_rate": 0.0, "decoder_start_token_id": 0}
     return Model(
-        library.T5ForConditionalGeneration(library.T5Config(vocab_size=256, **sizes, **other)),
-        [_tokens(256, 4, 32), _tokens(256, 4, 32)],
+        transformers.T5ForConditionalGeneration(
+            transformers.T5Config(vocab_size=256, **sizes, **other)
+        ),
+        [tokens(256, 4, 32), tokens(256, 4, 32)],
         lambda m, x, y: m(input_ids=x, labels=y, use_cache=False).logits,
         lambda m, x, y: m(input_ids=x, labels=y, use_cache=False).loss,
     )
 
 
 def _vit() -> Model:
-    library = _library("transformers")
+    transformers = library("transformers")
     sizes = {"num_hidden_layers": 2, "hidden_size": 128, "intermediate_size": 512}
     images = {"num_attention_heads": 4, "image_size": 64, "patch_size": 8, "num_labels": 10}
     return Model(
-        library.ViTForImageClassification(library.ViTConfig(**sizes, **images, **_NO_DROPOUT)),
+        transformers.ViTForImageClassification(
+            transformers.ViTConfig(**sizes, **images, **_NO_DROPOUT)
+        ),
         [torch.randn(4, 3, 64, 64), torch.randint(0, 10, (4,))],
         lambda m, x, y: m(pixel_values=x).logits,
         lambda m, x, y: m(pixel_values=x, labels=y).loss,
@@ -120,7 +124,7 @@ def _vit() -> Model:
 
 def _vision(name: str) -> Callable[[], Model]:
     def make() -> Model:
-        module = getattr(_library("torchvision").models, name)(num_classes=10)
+        module = getattr(library("torchvision").models, name)(num_classes=10)
         for part in module.modules():
             if isinstance(part, nn.Dropout):
                 part.p = 0.0

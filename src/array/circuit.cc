@@ -44,7 +44,7 @@ struct Circuit::State {
   }
   circuit::PlanOptions options() const { return {.limits = *capture.device().plan_limits()}; }
   circuit::PlanCache::Key key() const {
-    return {&capture.device(), capture.tape().words(), states, options()};
+    return {&capture.device(), capture.tape().words(), states, options(), capture.slots().size()};
   }
 };
 
@@ -202,14 +202,7 @@ void Circuit::compile() {
   canonicalize();
   State& s = *state_;
   if (s.compiled) return;
-  const circuit::PlanCache::Key key = s.key();
-  const uint64_t hash = key.hash();
-  circuit::PlanCache& cache = circuit::plan_cache();
-  std::shared_ptr<circuit::Plan> known = cache.find(key, hash);
-  if (known == nullptr) {
-    known = cache.insert(key, hash, circuit::make_plan(key.words, s.state_bytes(), key.options));
-  }
-  s.plan = std::move(known);
+  s.plan = circuit::plan_cache().get(s.key()).plan;
   s.compiled = true;
 }
 
@@ -302,8 +295,13 @@ CircuitStats Circuit::stats() const {
   stats.ops = s.capture.tape().records();
   if (s.plan == nullptr) return stats;
   const circuit::PlanStats& plan = s.plan->stats;
-  return {plan.ops,         plan.dead,          plan.kernels,          plan.live_values,
-          plan.bytes_moved, plan.bytes_unfused, s.plan->canonical_hash};
+  return {plan.ops,
+          plan.dead,
+          plan.kernels,
+          plan.live_values,
+          plan.bytes_moved,
+          plan.bytes_unfused,
+          circuit::canonical_hash(*s.plan)};
 }
 
 }  // namespace hologram

@@ -3,20 +3,28 @@
 #include "src/circuit/cells.h"
 
 namespace hologram::circuit {
+namespace {
+
+using Cut = std::pair<uint32_t, Size>;
+bool is_before(const Cut& a, const Cut& b) {
+  return a.first != b.first ? a.first < b.first : a.second < b.second;
+}
+
+}  // namespace
 
 void CellMap::finish(size_t slots) {
-  std::sort(cuts_.begin(), cuts_.end());
+  std::sort(cuts_.begin(), cuts_.end(), is_before);
   cuts_.erase(std::unique(cuts_.begin(), cuts_.end()), cuts_.end());
   first_.assign(slots + 1, 0);
   for (const auto& [slot, at] : cuts_) ++first_[slot + 1];
   for (size_t s = 0; s < slots; ++s) first_[s + 1] += first_[s];
 }
 
-Cells CellMap::find(uint32_t slot, int64_t begin, int64_t end) const {
+Cells CellMap::find(uint32_t slot, Size begin, Size end) const {
   if (begin >= end) return {};
   const auto first = cuts_.begin() + first_[slot], last = cuts_.begin() + first_[slot + 1];
-  const auto place = [&](int64_t at) {
-    return static_cast<uint32_t>(std::lower_bound(first, last, std::pair(slot, at)) - first);
+  const auto place = [&](Size at) {
+    return static_cast<uint32_t>(std::lower_bound(first, last, Cut(slot, at), is_before) - first);
   };
   // One cut more than cells, and no node 0: the slot's part is as long as its cuts, twice.
   return {2 * first_[slot], static_cast<uint32_t>(last - first) - 1, place(begin), place(end)};

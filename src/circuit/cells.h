@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "src/circuit/size.h"
+
 namespace hologram::circuit {
 
 // The bytes from the lowest to the highest that a region reaches, as a range of cells. Cells are
@@ -25,19 +27,19 @@ struct Cells {
 // Cuts the slots: every region is added, then finish(), then each can be asked for.
 class CellMap {
  public:
-  void add(uint32_t slot, int64_t begin, int64_t end) {
+  void add(uint32_t slot, Size begin, Size end) {
     if (begin >= end) return;
     cuts_.emplace_back(slot, begin);
     cuts_.emplace_back(slot, end);
   }
   void finish(size_t slots);
-  Cells find(uint32_t slot, int64_t begin, int64_t end) const;
+  Cells find(uint32_t slot, Size begin, Size end) const;
   // Nodes that a tree over all slots has.
   size_t nodes() const { return 2 * cuts_.size(); }
 
  private:
-  std::vector<std::pair<uint32_t, int64_t>> cuts_;  // ascending, each once
-  std::vector<uint32_t> first_;                     // of each slot, then the end
+  std::vector<std::pair<uint32_t, Size>> cuts_;  // ascending, each once
+  std::vector<uint32_t> first_;                  // of each slot, then the end
 };
 
 // A tree over the cells of each slot: cell c is node count + c, node p stands over 2p and 2p + 1.

@@ -46,7 +46,7 @@ struct Hazards {
 struct Load {
   int level;
   bool whole_rows;
-  int64_t numel;
+  Size numel;
   Dtype dtype;
   Places places;
 
@@ -60,7 +60,8 @@ struct Load {
 };
 struct LoadHash {
   size_t operator()(const Load& load) const {
-    const uint64_t words[] = {Places::Hash()(load.places), static_cast<uint64_t>(load.numel),
+    const uint64_t words[] = {Places::Hash()(load.places),
+                              static_cast<uint64_t>(load.numel.value()),
                               uint64_t{load.whole_rows} | static_cast<uint64_t>(load.level) << 1};
     return hash_words(words);
   }
@@ -313,9 +314,9 @@ class Fuser {
     single.widest = width(n);
     if (n.call >= 0) {
       single.call = index;
-      const CallResult& result = graph_.calls[static_cast<size_t>(n.call)].result;
-      single.cols = result.cols;
-      single.group = result.group;
+      const Call& call = graph_.calls[static_cast<size_t>(n.call)];
+      single.cols = call.cols;
+      single.group = call.group;
       single.nodes.push_back(index);
       single.ranks.push_back(Rank::kFull);
       return;
@@ -356,8 +357,8 @@ class Fuser {
     sum.nearest_dependent = to.nearest_dependent;
     sum.whole_rows = to.whole_rows || c.whole_rows;
     sum.widest = std::max(to.widest, c.widest);
-    const int64_t a = to.domain.numel(), b = c.domain.numel();
-    const int64_t row = std::max(to.domain.row(), c.domain.row());
+    const Size a = to.domain.numel(), b = c.domain.numel();
+    const Size row = std::max(to.domain.row(), c.domain.row());
     if (a == b) {
       sum.domain = to.domain;
       if (!sum.domain.merge(c.domain)) return false;
@@ -441,7 +442,7 @@ class Fuser {
       if (in.node < 0) continue;
       const Rank rank = rank_of(in.node);
       if (rank == Rank::kOne) continue;  // not a member
-      const int64_t row = c.domain.row();
+      const Size row = c.domain.row();
       bool fits;
       if (in.rank == Rank::kFull || in.times == 1) {
         fits = rank == reads;

@@ -17,10 +17,10 @@ struct Cluster {
   std::vector<Rank> ranks;  // of the nodes' results
   Domain domain;
   bool whole_rows = false;
-  int call = -1;      // the node that is one
-  int64_t cols = 0;   // of its result; 0: it has none
-  int64_t group = 0;  // of its rows
-  int level = 0;      // clusters of one level do not depend on each other
+  int call = -1;   // the node that is one
+  Size cols = 0;   // of its result; 0: it has none
+  Size group = 0;  // of its rows
+  int level = 0;   // clusters of one level do not depend on each other
 
   // Planning only.
   int64_t widest = 1;         // bytes of the largest element of a full value

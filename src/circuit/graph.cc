@@ -11,7 +11,7 @@ namespace {
 
 Region region_of(const Record& record, int k, int ndim) {
   const TapeOperand& operand = record.operands[k];
-  Region region{operand.slot, operand.offset, operand.dtype, {}, {}};
+  Region region{operand.slot, size_of_tape(operand.offset), operand.dtype, {}, {}};
   if (operand.kind == OperandKind::kMemory) {
     region.map = Map::from_dims(ndim, record.shape, record.strides[k]);
   }
@@ -20,7 +20,11 @@ Region region_of(const Record& record, int k, int ndim) {
 
 // The bytes that a call touches: a flat run of single bytes, which no other operand equals.
 Region region_of(const CallSlot& operand) {
-  return {operand.slot, operand.offset, Dtype::kUInt8, Map::flat(operand.bytes), {}};
+  return {operand.slot,
+          size_of_tape(operand.offset),
+          Dtype::kUInt8,
+          Map::flat(size_of_tape(operand.bytes)),
+          {}};
 }
 
 class Builder {
@@ -34,10 +38,13 @@ class Builder {
     node.compute = record.compute;
     node.parameter = record.parameter;
     node.arity = record.arity;
-    node.n = record.numel();
-    node.row = record.code >= kCodeReduction ? record.shape[record.ndim - 1] : 0;
+    const Size last = size_of_tape(record.shape[record.ndim - 1]);
+    Size rows = 1;
+    for (int d = 0; d < record.ndim - 1; ++d) rows *= size_of_tape(record.shape[d]);
+    node.n = rows * last;
+    node.row = record.code >= kCodeReduction ? last : 0;
     const bool fold = record.code == kCodeReduction;
-    node.out_n = fold ? node.n / node.row : node.n;
+    node.out_n = fold ? rows : node.n;
     node.out = region_of(record, 0, fold ? record.ndim - 1 : record.ndim);
     for (int k = 0; k < node.arity; ++k) {
       const TapeOperand& operand = record.operands[k + 1];
@@ -97,12 +104,14 @@ class Builder {
     const CallKind* kind = find_kernel(node.attr);
     if (kind == nullptr || kind->result == nullptr) return;
     CallResult result;
-    if (!kind->result(call.attributes.data(), result) || result.rows < 2 || result.cols < 2) return;
+    if (!kind->result(call.attributes.data(), result)) return;
+    const Size rows = size_of_tape(result.rows), cols = size_of_tape(result.cols);
+    if (rows < 2 || cols < 2) return;
     const auto operand = static_cast<size_t>(result.operand);
     if (operand >= call.uses.size() || !call.uses[operand].writes()) return;
     const CallSlot& slot = call.uses[operand].slot;
     if (!slot.covers ||
-        slot.bytes != result.rows * result.cols * static_cast<int64_t>(itemsize(result.dtype))) {
+        size_of_tape(slot.bytes) != rows * cols * static_cast<int64_t>(itemsize(result.dtype))) {
       return;
     }
     // Who reads the result may write in its place while the call still reads other operands.
@@ -111,11 +120,12 @@ class Builder {
       if (k != operand && use.slot.present && use.region.overlaps(call.uses[operand].region))
         return;
     }
-    if (result.group == 0) result.group = result.rows;
     call.result = result;
-    node.n = node.out_n = result.rows * result.cols;
+    call.cols = cols;
+    call.group = result.group == 0 ? rows : size_of_tape(result.group);
+    node.n = node.out_n = rows * cols;
     node.compute = result.dtype;
-    node.out = {slot.slot, slot.offset, result.dtype, Map::flat(node.n), {}};
+    node.out = {slot.slot, size_of_tape(slot.offset), result.dtype, Map::flat(node.n), {}};
   }
 
   // Calls f(region) for all memory that comes up.
@@ -164,7 +174,7 @@ class Builder {
     }
     if (node.n == writer.out_n && in.map == out.map) return true;
     if (node.n % writer.out_n != 0) return false;
-    const int64_t times = node.n / writer.out_n;
+    const Size times = node.n / writer.out_n;
     if (!in.map.repeats(out.map, times)) return false;
     input.times = times;
     input.rank = writer.out_n == 1 ? Rank::kOne : Rank::kRow;
@@ -248,12 +258,14 @@ class Liveness {
 }  // namespace
 
 size_t Places::Hash::operator()(const Places& places) const {
-  uint64_t words[3 + 2 * (kTapeDims + 1)] = {places.slot, static_cast<uint64_t>(places.offset),
+  uint64_t words[3 + 2 * (kTapeDims + 1)] = {places.slot,
+                                             static_cast<uint64_t>(places.offset.value()),
                                              static_cast<uint64_t>(places.size)};
   size_t count = 3;
   for (int i = 0; i < places.map.count; ++i) {
-    words[count++] = static_cast<uint64_t>(places.map.parts[static_cast<size_t>(i)].size);
-    words[count++] = static_cast<uint64_t>(places.map.parts[static_cast<size_t>(i)].stride);
+    const Map::Part& part = places.map.parts[static_cast<size_t>(i)];
+    words[count++] = static_cast<uint64_t>(part.size.value());
+    words[count++] = static_cast<uint64_t>(part.stride.value());
   }
   return hash_words({words, count});
 }

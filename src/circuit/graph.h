@@ -19,14 +19,14 @@ namespace hologram::circuit {
 // A piece of a buffer as an operand walks it.
 struct Region {
   uint32_t slot = 0;
-  int64_t offset = 0;  // bytes
+  Size offset = 0;  // bytes
   Dtype dtype = Dtype::kFloat32;
   Map map;
   Cells cells;  // of the graph, from begin() to end()
 
   // Bytes reached, relative to the buffer.
-  int64_t begin() const { return offset + map.lowest() * size(); }
-  int64_t end() const { return offset + (map.highest() + 1) * size(); }
+  Size begin() const { return offset + map.lowest() * size(); }
+  Size end() const { return offset + (map.highest() + 1) * size(); }
   int64_t size() const { return static_cast<int64_t>(itemsize(dtype)); }
   bool overlaps(const Region& other) const {
     return slot == other.slot && begin() < other.end() && other.begin() < end();
@@ -49,7 +49,7 @@ struct Input {
   // element by element (kFull), along rows (kRow: each `times` times) or everywhere (kOne).
   Region region;
   Rank rank = Rank::kFull;
-  int64_t times = 1;
+  Size times = 1;
   int node = -1;
   // Where node is -1: the newest node that has written there, of which the input sees a part; -1:
   // none has.
@@ -73,6 +73,7 @@ struct Call {
   // The result that nodes may read element by element: it is the use result.operand, and Node::out
   // as well. Without columns there is none, and all operands are memory.
   CallResult result;
+  Size cols = 0, group = 0;  // of the result
 };
 
 struct Node {
@@ -82,10 +83,10 @@ struct Node {
   double parameter = 0;
   int arity = 0;
   Input in[kMaxArity];
-  int64_t n = 0;    // elements walked: of the inputs of a fold, else of the output
-  int64_t row = 0;  // folds and row functions: elements of a row
+  Size n = 0;    // elements walked: of the inputs of a fold, else of the output
+  Size row = 0;  // folds and row functions: elements of a row
   Region out;
-  int64_t out_n = 0;
+  Size out_n = 0;
   // Of kCodeCall: which of Graph::calls. It has no inputs of the kind above, and an output only
   // where the call has a result.
   int call = -1;
@@ -101,7 +102,7 @@ struct Node {
 // A region as memory that is written, by its places.
 struct Places {
   uint32_t slot = 0;
-  int64_t offset = 0;
+  Size offset = 0;
   int64_t size = 0;
   Map map;
 

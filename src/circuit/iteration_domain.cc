@@ -4,7 +4,7 @@
 
 namespace hologram::circuit {
 
-bool Domain::cut(int64_t size) {
+bool Domain::cut(Size size) {
   if (size == 1 || size == n_) return true;
   int i = 0;
   while (i < cuts_ && at_[i] < size) ++i;
@@ -19,10 +19,10 @@ bool Domain::cut(int64_t size) {
   return true;
 }
 
-bool Domain::add_scaled(const Map& map, int64_t scale) {
+bool Domain::add_scaled(const Map& map, Size scale) {
   if (map.numel() * scale != n_) return false;
   const Domain before = *this;
-  int64_t size = scale;
+  Size size = scale;
   bool fits = cut(size);
   for (int i = 0; fits && i < map.count; ++i) {
     size *= map.parts[i].size;
@@ -32,7 +32,7 @@ bool Domain::add_scaled(const Map& map, int64_t scale) {
   return fits;
 }
 
-bool Domain::has_rows_of(int64_t cols, int64_t group) const {
+bool Domain::has_rows_of(Size cols, Size group) const {
   if (n_ % cols != 0 || (row_ != 0 && row_ != cols)) return false;
   const int of_rows = cuts_ > 0 && at_[0] == cols ? 1 : 0;
   for (int i = of_rows; i < cuts_; ++i) {
@@ -41,7 +41,7 @@ bool Domain::has_rows_of(int64_t cols, int64_t group) const {
   return of_rows == 1 || cuts_ + 1 < kMaxDomainDims;
 }
 
-bool Domain::set_row(int64_t row) {
+bool Domain::set_row(Size row) {
   if (row_ == row) return true;
   if (row_ != 0 || row <= 0 || n_ % row != 0) return false;
   const Domain before = *this;
@@ -63,25 +63,24 @@ bool Domain::merge(const Domain& other) {
   return fits;
 }
 
-void Domain::shape(std::array<int64_t, kMaxDomainDims>& shape) const {
-  int64_t inside = 1;
+void Domain::shape(std::array<Size, kMaxDomainDims>& shape) const {
+  Size inside = 1;
   for (int i = 0; i <= cuts_; ++i) {
-    const int64_t to = i < cuts_ ? at_[i] : n_;
+    const Size to = i < cuts_ ? at_[i] : n_;
     shape[cuts_ - i] = to / inside;
     inside = to;
   }
   if (trailing() != 0) shape[cuts_ + 1] = 1;
 }
 
-void Domain::strides(const Map& map, Rank rank,
-                     std::array<int64_t, kMaxDomainDims>& strides) const {
+void Domain::strides(const Map& map, Rank rank, std::array<Size, kMaxDomainDims>& strides) const {
   strides.fill(0);
   if (rank == Rank::kOne) return;
-  int64_t inside = 1;                                 // where the loop begins
-  int64_t part_from = rank == Rank::kRow ? row_ : 1;  // where the part begins
+  Size inside = 1;                                 // where the loop begins
+  Size part_from = rank == Rank::kRow ? row_ : 1;  // where the part begins
   int part = 0;
   for (int i = 0; i <= cuts_; ++i) {
-    const int64_t to = i < cuts_ ? at_[i] : n_;
+    const Size to = i < cuts_ ? at_[i] : n_;
     if (inside >= part_from && to > inside) {
       while (part < map.count && inside >= part_from * map.parts[part].size) {
         part_from *= map.parts[part].size;

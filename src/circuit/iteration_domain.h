@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "src/circuit/plan.h"
+#include "src/circuit/size.h"
 #include "src/circuit/strided_map.h"
 
 namespace hologram::circuit {
@@ -15,39 +16,39 @@ namespace hologram::circuit {
 class Domain {
  public:
   Domain() = default;
-  explicit Domain(int64_t n) : n_(n) {}
+  explicit Domain(Size n) : n_(n) {}
 
-  int64_t numel() const { return n_; }
+  Size numel() const { return n_; }
   // 0: no rows.
-  int64_t row() const { return row_; }
+  Size row() const { return row_; }
 
   // Each returns false, with nothing changed, where the loops would not agree or be too many.
   bool add(const Map& map) { return add_scaled(map, 1); }
   // A map over the rows of this domain.
   bool add_rows(const Map& map) { return row_ > 0 && add_scaled(map, row_); }
-  bool set_row(int64_t row);
+  bool set_row(Size row);
   // Whether it can be walked as rows of this length, in one loop over those of a group.
-  bool has_rows_of(int64_t cols, int64_t group) const;
+  bool has_rows_of(Size cols, Size group) const;
   // Cuts it so; has_rows_of() is true, cols neither 1 nor numel().
-  void cut_rows(int64_t cols) { cut(cols); }
+  void cut_rows(Size cols) { cut(cols); }
   bool merge(const Domain& other);
 
   int ndim() const { return cuts_ + 1 + trailing(); }
   // Sizes of the loops, the innermost last.
-  void shape(std::array<int64_t, kMaxDomainDims>& shape) const;
+  void shape(std::array<Size, kMaxDomainDims>& shape) const;
   // The steps of a map in those loops.
-  void strides(const Map& map, Rank rank, std::array<int64_t, kMaxDomainDims>& strides) const;
+  void strides(const Map& map, Rank rank, std::array<Size, kMaxDomainDims>& strides) const;
 
  private:
-  bool add_scaled(const Map& map, int64_t scale);
+  bool add_scaled(const Map& map, Size scale);
   // Rows of one element are a loop of their own, which no cut makes.
   int trailing() const { return row_ == 1 ? 1 : 0; }
-  bool cut(int64_t size);
+  bool cut(Size size);
 
-  int64_t n_ = 1;
-  int64_t row_ = 0;
+  Size n_ = 1;
+  Size row_ = 0;
   int cuts_ = 0;
-  std::array<int64_t, kMaxDomainDims> at_{};
+  std::array<Size, kMaxDomainDims> at_{};
 };
 
 }  // namespace hologram::circuit

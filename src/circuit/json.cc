@@ -179,7 +179,7 @@ std::string plan_json(const Plan& plan) {
   out << "{\"ops\":" << stats.ops << ",\"dead\":" << stats.dead << ",\"groups\":" << stats.groups
       << ",\"live_values\":" << stats.live_values << ",\"bytes_moved\":" << stats.bytes_moved
       << ",\"bytes_unfused\":" << stats.bytes_unfused << ",\"hash\":\"" << std::hex
-      << plan.canonical_hash << std::dec << "\",\"kernels\":";
+      << canonical_hash(plan) << std::dec << "\",\"kernels\":";
   list(out, plan.kernels.size(), [&](size_t i) { write_kernel(out, plan.kernels[i]); });
   out << '}';
   return out.str();

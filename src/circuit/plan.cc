@@ -16,12 +16,13 @@ namespace {
 
 // ---- from clusters of nodes to kernels of instructions ----
 
-std::shared_ptr<const KernelCall> make_call(const Graph& graph, int index) {
+std::shared_ptr<KernelCall> make_call(const Graph& graph, int index) {
   const Node& node = graph.nodes[static_cast<size_t>(index)];
   const Call& call = graph.calls[static_cast<size_t>(node.call)];
   auto made = std::make_shared<KernelCall>();
   made->kind = node.attr;
   made->record = index;
+  made->number = node.call;
   for (const CallUse& use : call.uses) made->operands.push_back(use.slot);
   made->attributes.assign(call.attributes.begin(), call.attributes.end());
   made->first_number = call.first_number;
@@ -91,7 +92,7 @@ class KernelMaker {
       kernel_.call = make_call(graph, cluster.call);
     }
     kernel_.ndim = domain_.ndim();
-    domain_.shape(kernel_.shape);
+    domain_.shape(shape_);
   }
 
   Kernel run() {
@@ -99,6 +100,7 @@ class KernelMaker {
       add(i, graph_.nodes[static_cast<size_t>(cluster_.nodes[i])], cluster_.ranks[i]);
     }
     kernel_.live_values = count_live_values(kernel_);
+    put_sizes();
     return std::move(kernel_);
   }
 
@@ -118,36 +120,58 @@ class KernelMaker {
     Ref ref;
   };
 
+  // Where an access is and how it steps, until the kernel is done.
+  struct AccessSizes {
+    Size offset;
+    std::array<Size, kMaxDomainDims> strides{};
+    bool operator==(const AccessSizes&) const = default;
+  };
+
   uint32_t access(const Region& region, Rank rank, bool store) {
     Access wanted;
     wanted.slot = region.slot;
-    wanted.offset = region.offset;
     wanted.dtype = region.dtype;
     wanted.rank = rank;
-    domain_.strides(region.map, rank, wanted.strides);
+    AccessSizes sizes{region.offset};
+    domain_.strides(region.map, rank, sizes.strides);
     if (domain_.numel() == 1) {
       wanted.rank = Rank::kFull;
-      wanted.strides.fill(0);
-      wanted.strides[static_cast<size_t>(kernel_.ndim - 1)] = 1;
+      sizes.strides.fill(0);
+      sizes.strides[static_cast<size_t>(kernel_.ndim - 1)] = 1;
     } else if (!store && rank == Rank::kFull) {
       const size_t last = static_cast<size_t>(kernel_.ndim - 1);
-      if (std::all_of(wanted.strides.begin(), wanted.strides.end(),
-                      [](int64_t s) { return s == 0; })) {
+      if (std::all_of(sizes.strides.begin(), sizes.strides.end(), [](Size s) { return s == 0; })) {
         wanted.rank = Rank::kOne;
-      } else if (wanted.strides[last] == 0 && kernel_.shape[last] > 1) {
+      } else if (sizes.strides[last] == 0 && shape_[last] > 1) {
         wanted.rank = Rank::kRow;
       }
     }
     for (size_t i = 0; i < kernel_.accesses.size(); ++i) {
       const Access& known = kernel_.accesses[i];
-      if (!known.product && known.slot == wanted.slot && known.offset == wanted.offset &&
-          known.dtype == wanted.dtype && known.rank == wanted.rank &&
-          known.strides == wanted.strides) {
+      if (!known.product && known.slot == wanted.slot && known.dtype == wanted.dtype &&
+          known.rank == wanted.rank && sizes_[i] == sizes) {
         return static_cast<uint32_t>(i);
       }
     }
     kernel_.accesses.push_back(wanted);
+    sizes_.push_back(sizes);
     return static_cast<uint32_t>(kernel_.accesses.size() - 1);
+  }
+
+  void put_sizes() {
+    bool computed = false;
+    const auto put = [&](int64_t& to, Size size) {
+      to = size.value();
+      kernel_.formulas.push_back(size.id());
+      computed = computed || size.id() != 0;
+    };
+    const auto ndim = static_cast<size_t>(kernel_.ndim);
+    for (size_t d = 0; d < ndim; ++d) put(kernel_.shape[d], shape_[d]);
+    for (size_t k = 0; k < sizes_.size(); ++k) {
+      for (size_t d = 0; d < ndim; ++d) put(kernel_.accesses[k].strides[d], sizes_[k].strides[d]);
+    }
+    for (size_t k = 0; k < sizes_.size(); ++k) put(kernel_.accesses[k].offset, sizes_[k].offset);
+    if (!computed) kernel_.formulas = {};
   }
 
   Ref temp(Dtype dtype, Rank rank) {
@@ -224,11 +248,12 @@ class KernelMaker {
   Value product(const Node& node, uint32_t member) {
     Access made;
     made.slot = node.out.slot;
-    made.offset = node.out.offset;
     made.dtype = node.out.dtype;
     made.loaded = made.product = true;
-    domain_.strides(node.out.map, Rank::kFull, made.strides);
+    AccessSizes sizes{node.out.offset};
+    domain_.strides(node.out.map, Rank::kFull, sizes.strides);
     kernel_.accesses.push_back(made);
+    sizes_.push_back(sizes);
     const auto index = static_cast<uint32_t>(kernel_.accesses.size() - 1);
     return {{Ref::kAccess, index}, node.out.dtype, Rank::kFull, true, member};
   }
@@ -295,6 +320,8 @@ class KernelMaker {
   const Cluster& cluster_;
   Domain domain_;
   Kernel kernel_;
+  std::array<Size, kMaxDomainDims> shape_{};
+  std::vector<AccessSizes> sizes_;
   std::vector<Value> value_;
   std::vector<Converted> converted_;
   std::vector<Converted> kept_;
@@ -354,15 +381,16 @@ int64_t bytes_of(const CallSlot& operand) {
   return operand.present ? operand.bytes * (int{operand.reads} + int{operand.writes}) : 0;
 }
 
-int64_t bytes_alone(const Graph& graph, const Node& node) {
+Size bytes_alone(const Graph& graph, const Node& node) {
   if (node.call >= 0) {
-    int64_t bytes = 0;
+    Size bytes = 0;
     for (const CallUse& use : graph.calls[static_cast<size_t>(node.call)].uses) {
-      bytes += bytes_of(use.slot);
+      if (!use.slot.present) continue;
+      bytes += size_of_tape(use.slot.bytes) * (int{use.slot.reads} + int{use.slot.writes});
     }
     return bytes;
   }
-  int64_t bytes = node.out_n * node.out.size();
+  Size bytes = node.out_n * node.out.size();
   for (int k = 0; k < node.arity; ++k) {
     if (!node.in[k].is_number) bytes += node.in[k].region.map.distinct() * node.in[k].region.size();
   }
@@ -373,13 +401,31 @@ struct WordsHash {
   size_t operator()(const std::vector<uint64_t>& words) const { return hash_words(words); }
 };
 
+// Both have the same program, and are to have it with other sizes too.
+void keep_equal(const Kernel& a, const Kernel& b) {
+  const auto sizes_of = [](const Kernel& kernel) {
+    std::vector<Size> sizes;
+    size_t k = 0;
+    const auto add = [&](int64_t value) {
+      const uint32_t id = kernel.formulas.empty() ? 0 : kernel.formulas[k++];
+      sizes.push_back({value, id});
+    };
+    for (int d = 0; d < kernel.ndim; ++d) add(kernel.shape[static_cast<size_t>(d)]);
+    for (const Access& access : kernel.accesses) {
+      for (int d = 0; d < kernel.ndim; ++d) add(access.strides[static_cast<size_t>(d)]);
+    }
+    return sizes;
+  };
+  if (!a.formulas.empty() || !b.formulas.empty()) (void)(sizes_of(a) == sizes_of(b));
+}
+
 // Kernels of one stage with equal programs get one number and stand side by side. Calls run one by
 // one, also equal ones.
 void number_launches(Plan& plan) {
   int next = 0;
   for (size_t begin = 0; begin < plan.kernels.size();) {
     size_t end = begin;
-    std::unordered_map<std::vector<uint64_t>, int, WordsHash> known;
+    std::unordered_map<std::vector<uint64_t>, std::pair<int, size_t>, WordsHash> known;
     for (; end < plan.kernels.size() && plan.kernels[end].stage == plan.kernels[begin].stage;
          ++end) {
       if (plan.kernels[end].call != nullptr) {
@@ -388,9 +434,13 @@ void number_launches(Plan& plan) {
       }
       std::vector<uint64_t> program;
       append_program(plan.kernels[end], program);
-      const auto [at, fresh] = known.emplace(std::move(program), next);
-      if (fresh) ++next;
-      plan.kernels[end].launch = at->second;
+      const auto [at, fresh] = known.emplace(std::move(program), std::pair(next, end));
+      if (fresh) {
+        ++next;
+      } else {
+        keep_equal(plan.kernels[at->second.second], plan.kernels[end]);
+      }
+      plan.kernels[end].launch = at->second.first;
     }
     std::stable_sort(plan.kernels.begin() + static_cast<std::ptrdiff_t>(begin),
                      plan.kernels.begin() + static_cast<std::ptrdiff_t>(end),
@@ -399,20 +449,6 @@ void number_launches(Plan& plan) {
   }
   plan.stats.kernels = static_cast<int>(plan.kernels.size());
   plan.stats.groups = next;
-}
-
-// The kernels with slots numbered as they come up: what equal computations have in common.
-uint64_t canonical_hash(const Plan& plan) {
-  std::vector<uint64_t> words;
-  std::unordered_map<uint32_t, uint64_t> slots;
-  for (const Kernel& kernel : plan.kernels) {
-    append_program(kernel, words);
-    words.push_back(static_cast<uint64_t>(kernel.stage));
-    for_slots(kernel, [&](uint32_t slot) {
-      words.push_back(slots.emplace(slot, slots.size()).first->second);
-    });
-  }
-  return hash_words(words);
 }
 
 // False where a kernel of more than one record needs more scratch slots than there are.
@@ -433,6 +469,20 @@ int64_t KernelCall::bytes() const {
   int64_t bytes = 0;
   for (const CallSlot& operand : operands) bytes += bytes_of(operand);
   return bytes;
+}
+
+// The kernels with slots numbered as they come up: what equal computations have in common.
+uint64_t canonical_hash(const Plan& plan) {
+  std::vector<uint64_t> words;
+  std::unordered_map<uint32_t, uint64_t> slots;
+  for (const Kernel& kernel : plan.kernels) {
+    append_program(kernel, words);
+    words.push_back(static_cast<uint64_t>(kernel.stage));
+    for_slots(kernel, [&](uint32_t slot) {
+      words.push_back(slots.emplace(slot, slots.size()).first->second);
+    });
+  }
+  return hash_words(words);
 }
 
 int product_access(const Kernel& kernel) {
@@ -483,11 +533,13 @@ std::unique_ptr<Plan> make_plan(std::span<const uint64_t> words, std::span<const
   std::sort(plan->attach.begin(), plan->attach.end());
   stats.ops = static_cast<int>(graph.nodes.size());
   stats.visits = graph.visits + graph.newest.visits();
+  Size unfused = 0;
   for (const Node& node : graph.nodes) {
-    stats.bytes_unfused += bytes_alone(graph, node);
+    unfused += bytes_alone(graph, node);
     stats.dead += node.live ? 0 : 1;
   }
-  plan->canonical_hash = canonical_hash(*plan);
+  stats.bytes_unfused = unfused.value();
+  plan->unfused_formula = unfused.id();
   return plan;
 }
 

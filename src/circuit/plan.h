@@ -78,6 +78,7 @@ struct Instr {
 struct KernelCall {
   uint16_t kind = 0;
   int record = -1;  // of the tape
+  int number = 0;   // which of its calls
   // In the order in which they were recorded. A result that the kernel's instructions alone see is
   // not present.
   std::vector<CallSlot> operands;
@@ -104,7 +105,7 @@ struct Kernel {
   std::vector<Access> accesses;
   std::vector<Temp> temps;
   std::vector<Instr> instrs;
-  std::shared_ptr<const KernelCall> call;
+  std::shared_ptr<KernelCall> call;
   int live_values = 0;  // temps alive at once, at most: see PlanLimits::scratch_slots
   bool heavy = false;   // costs many instructions an element
   // Kernels of one stage do not depend on each other and may run at once. Stages ascend.
@@ -112,6 +113,9 @@ struct Kernel {
   // The group: equal for kernels of one stage with equal programs over different slots. They are
   // lowered once and each run on its own memory.
   int launch = 0;
+  // Of a plan that serves other sizes too (see plan_template.h): what computes the shape, the
+  // strides of the accesses and then their offsets, as ids of its formulas. 0: always the same.
+  std::vector<uint32_t> formulas;
 
   int64_t numel() const {
     int64_t n = 1;
@@ -140,6 +144,11 @@ class PlanCode {
   virtual ~PlanCode() = default;
   // Memory that it takes.
   virtual size_t bytes() const = 0;
+  // The same for a copy of the plan, of which the sizes may be others. Null: the device makes it
+  // anew.
+  virtual std::unique_ptr<PlanCode> copy() const { return nullptr; }
+
+  uint64_t sizes = 0;  // Plan::sizes of those that it is for
 };
 
 struct Plan;
@@ -160,9 +169,11 @@ struct Plan {
   std::unique_ptr<PlanCode> code;
   std::vector<PlanPart> parts;  // one for each group, made when the plan is first watched
   int running = 0;              // which kernel a device is at: what an error is about
-  uint64_t canonical_hash = 0;  // equal for circuits that mean the same
   uint64_t runs = 0;
-  uint64_t cache_hash = 0;  // of the key under which the plan cache may know it
+  // How often the plan was given other sizes: what a device has made of it may be for earlier ones.
+  uint64_t sizes = 0;
+  uint32_t unfused_formula = 0;  // of stats.bytes_unfused, as in Kernel::formulas
+  uint64_t cache_hash = 0;       // of the key under which the plan cache may know it
 };
 
 // Where the slots and numbers of one run are.
@@ -185,6 +196,9 @@ struct PlanOptions {
 // Deterministic. Throws Error(kOutOfMemory) only.
 std::unique_ptr<Plan> make_plan(std::span<const uint64_t> words, std::span<const uint8_t> states,
                                 const PlanOptions& options = {});
+
+// Equal for circuits that mean the same.
+uint64_t canonical_hash(const Plan& plan);
 
 // Position of the access that is the result of the kernel's call; -1: there is none.
 int product_access(const Kernel& kernel);

@@ -322,7 +322,7 @@ class Rewriter {
     uint64_t words[4 + 3 * kMaxArity] = {
         uint64_t{node.code} | uint64_t{node.attr} << 16 |
             static_cast<uint64_t>(node.compute) << 32 | static_cast<uint64_t>(node.out.dtype) << 40,
-        static_cast<uint64_t>(node.n), static_cast<uint64_t>(node.row),
+        static_cast<uint64_t>(node.n.value()), static_cast<uint64_t>(node.row.value()),
         std::bit_cast<uint64_t>(node.parameter)};
     size_t count = 4;
     for (int k = 0; k < node.arity; ++k) {

@@ -6,7 +6,7 @@
 
 namespace hologram::circuit {
 
-Map Map::flat(int64_t n) {
+Map Map::flat(Size n) {
   Map map;
   map.push(n, 1);
   return map;
@@ -14,11 +14,11 @@ Map Map::flat(int64_t n) {
 
 Map Map::from_dims(int ndim, const int64_t* shape, const int64_t* strides) {
   Map map;
-  for (int d = ndim - 1; d >= 0; --d) map.push(shape[d], strides[d]);
+  for (int d = ndim - 1; d >= 0; --d) map.push(size_of_tape(shape[d]), size_of_tape(strides[d]));
   return map;
 }
 
-void Map::push(int64_t size, int64_t stride) {
+void Map::push(Size size, Size stride) {
   if (size == 1) return;
   if (count > 0) {
     Part& last = parts[count - 1];
@@ -30,13 +30,13 @@ void Map::push(int64_t size, int64_t stride) {
   parts[count++] = {size, stride};
 }
 
-int64_t Map::numel() const {
-  int64_t n = 1;
+Size Map::numel() const {
+  Size n = 1;
   for (int i = 0; i < count; ++i) n *= parts[i].size;
   return n;
 }
 
-bool Map::repeats(const Map& inner, int64_t times) const {
+bool Map::repeats(const Map& inner, Size times) const {
   Map repeated;
   repeated.push(times, 0);
   for (int i = 0; i < inner.count; ++i) {
@@ -46,20 +46,20 @@ bool Map::repeats(const Map& inner, int64_t times) const {
   return repeated == *this;
 }
 
-int64_t Map::lowest() const {
-  int64_t at = 0;
-  for (int i = 0; i < count; ++i) at += std::min<int64_t>(0, parts[i].stride) * (parts[i].size - 1);
+Size Map::lowest() const {
+  Size at = 0;
+  for (int i = 0; i < count; ++i) at += std::min<Size>(0, parts[i].stride) * (parts[i].size - 1);
   return at;
 }
 
-int64_t Map::highest() const {
-  int64_t at = 0;
-  for (int i = 0; i < count; ++i) at += std::max<int64_t>(0, parts[i].stride) * (parts[i].size - 1);
+Size Map::highest() const {
+  Size at = 0;
+  for (int i = 0; i < count; ++i) at += std::max<Size>(0, parts[i].stride) * (parts[i].size - 1);
   return at;
 }
 
-int64_t Map::distinct() const {
-  int64_t n = 1;
+Size Map::distinct() const {
+  Size n = 1;
   for (int i = 0; i < count; ++i) {
     if (parts[i].stride != 0) n *= parts[i].size;
   }

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 
+#include "src/circuit/size.h"
 #include "src/circuit/tape.h"
 
 namespace hologram::circuit {
@@ -13,30 +14,30 @@ namespace hologram::circuit {
 // are merged where they continue each other, so equal maps are equal data.
 struct Map {
   struct Part {
-    int64_t size;
-    int64_t stride;
+    Size size;
+    Size stride;
     bool operator==(const Part&) const = default;
   };
   int count = 0;
   std::array<Part, kTapeDims + 1> parts{};
 
-  static Map flat(int64_t n);
-  // Dimensions of a record, the innermost last.
+  static Map flat(Size n);
+  // Dimensions of a record, the innermost last, as the tape has them.
   static Map from_dims(int ndim, const int64_t* shape, const int64_t* strides);
 
   // Adds a part outside the others.
-  void push(int64_t size, int64_t stride);
-  int64_t numel() const;
+  void push(Size size, Size stride);
+  Size numel() const;
   bool is_flat() const { return count == 0 || (count == 1 && parts[0].stride == 1); }
   // Every element in the same place.
   bool is_one() const { return count == 0 || (count == 1 && parts[0].stride == 0); }
   // Whether this is `inner` repeated `times` times an element: along rows of that length.
-  bool repeats(const Map& inner, int64_t times) const;
+  bool repeats(const Map& inner, Size times) const;
   // Lowest and highest element reached, relative to the first.
-  int64_t lowest() const;
-  int64_t highest() const;
+  Size lowest() const;
+  Size highest() const;
   // Elements with a place of their own, repeated ones counted once.
-  int64_t distinct() const;
+  Size distinct() const;
 
   bool operator==(const Map& other) const;
 };

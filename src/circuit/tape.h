@@ -186,6 +186,45 @@ class Tape {
   std::span<const uint64_t> words() const { return {words_.data(), used_}; }
   const std::vector<uint64_t>& immediates() const { return immediates_; }
 
+  // Calls rest(word) for each word in order but those that are numbers of elements or bytes, for
+  // which it calls size(word), and those of calls' attributes: call(kind, operand words,
+  // attributes).
+  template <class Rest, class OfSize, class OfCall>
+  static void walk(std::span<const uint64_t> words, Rest&& rest, OfSize&& size, OfCall&& call) {
+    for (size_t at = 0; at < words.size();) {
+      const uint64_t head = words[at++];
+      rest(head);
+      if (static_cast<uint16_t>(head) == kCodeCall) {
+        const uint64_t counts = words[at++], attributes = words[at++];
+        rest(counts);
+        rest(attributes);
+        const auto operands =
+            words.subspan(at, CallRecord::kOperandWords * static_cast<uint32_t>(counts));
+        for (size_t k = 0; k < operands.size(); k += CallRecord::kOperandWords) {
+          rest(operands[k]);
+          size(operands[k + 1]);
+          size(operands[k + 2]);
+        }
+        at += operands.size();
+        call(static_cast<uint16_t>(head >> 40), operands, words.subspan(at, attributes));
+        at += attributes;
+        continue;
+      }
+      const uint64_t arity = head >> 24 & 0xff, ndim = head >> 32 & 0xff;
+      if (static_cast<uint16_t>(head) == kCodeReduction) rest(words[at++]);
+      for (uint64_t d = 0; d < std::max<uint64_t>(1, ndim); ++d) size(words[at++]);
+      for (uint64_t k = 0; k <= arity; ++k) {
+        const uint64_t operand = words[at++];
+        rest(operand);
+        const auto kind = static_cast<OperandKind>(operand & 3);
+        if (kind == OperandKind::kImmediate) continue;
+        size(words[at++]);
+        if (kind == OperandKind::kOne) continue;
+        for (uint64_t d = 0; d < ndim; ++d) size(words[at++]);
+      }
+    }
+  }
+
   // Calls f(record, index) for each, in order.
   template <class F>
   static void decode(std::span<const uint64_t> words, F&& f) {

@@ -190,8 +190,9 @@ class OpenClDevice final : public Device {
   void run_plan(circuit::Plan& plan, const circuit::Bindings& bindings, int max_threads) override {
     check_process("run_plan");
     std::lock_guard lock(launch_mutex_);  // a kernel's arguments are state of the kernel
-    if (plan.code == nullptr) {
+    if (plan.code == nullptr || plan.code->sizes != plan.sizes) {
       plan.code = make_code(plan);
+      plan.code->sizes = plan.sizes;
       circuit::plan_cache().note_code(plan);
     }
     for (const Code::Step& step : static_cast<const Code&>(*plan.code).steps) {

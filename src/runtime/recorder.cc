@@ -368,17 +368,10 @@ void Recorder::prepare() {
   const std::vector<uint64_t>& states = circuit.states;
   const bool default_mode = circuit.float_mode == kDefaultFloatMode;
   const circuit::PlanOptions options{.limits = *device_.plan_limits(), .float_laws = default_mode};
-  const circuit::PlanCache::Key key{&device_, circuit.tape.words(), states, options};
-  const uint64_t hash = key.hash();
-  circuit::PlanCache& cache = circuit::plan_cache();
-  std::shared_ptr<circuit::Plan> plan = cache.find(key, hash);
-  plan_hit_ = plan != nullptr;
-  if (plan_hit_) {
-    counts_.hits.fetch_add(1, std::memory_order_relaxed);
-  } else {
-    plan = cache.insert(key, hash, circuit::make_plan(key.words, state_bytes(circuit), options));
-    counts_.misses.fetch_add(1, std::memory_order_relaxed);
-  }
+  auto [plan, made] =
+      circuit::plan_cache().get({&device_, circuit.tape.words(), states, options, count});
+  plan_hit_ = !made;
+  (made ? counts_.misses : counts_.hits).fetch_add(1, std::memory_order_relaxed);
   for (const uint32_t s : plan->attach) {
     attaching_ = s;
     attach(circuit.slots[s].buffer);

@@ -86,6 +86,18 @@ def test_the_memory_is_not_lent() -> None:
 
 
 @on_device
+def test_sizes_may_change_at_every_call() -> None:
+    x = np.random.default_rng(0).standard_normal(200).astype(np.float32)
+    with hg.Executor(backend="opencl") as ex:
+        for n in [101, 103, 107, 109, 113, 101, 127, 131]:
+            a, b = ex.allocate(n), ex.allocate(n)
+            a.from_numpy(x[:n])
+            hg.ops.vector_add(ex, a, a, b)
+            hg.ops.vector_relu(ex, b, b)
+            np.testing.assert_array_equal(b.to_numpy(), np.maximum(x[:n] + x[:n], 0))
+
+
+@on_device
 def test_operations_agree_with_numpy() -> None:
     rng = np.random.default_rng(0)
     x, y = (rng.standard_normal((32, 48)).astype(np.float32) for _ in range(2))

@@ -19,6 +19,8 @@ class FusedCall;
 // operands are.
 struct KernelCode {
   std::shared_ptr<const Program> program;  // empty where there is a call
+  // Those that served other sizes of the plan, and may again.
+  std::vector<std::shared_ptr<const Program>> others;
   const circuit::KernelCall* call = nullptr;
   std::shared_ptr<FusedCall> fused;  // where instructions follow the call
   struct Memory {

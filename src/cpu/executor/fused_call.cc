@@ -64,6 +64,13 @@ class FusedCall {
         grown_(grown),
         product_(static_cast<size_t>(circuit::product_access(kernel))) {
     code_.memory[product_].slot = KernelCode::kNoSlot;
+    code_.fused = nullptr;
+  }
+  FusedCall(const Kernel& kernel, const KernelCode& code, FusedCall& other,
+            std::atomic<bool>& grown)
+      : FusedCall(kernel, code, other.isa_, other.jit_, grown) {
+    for (const auto& sized : other.sizes_) others_.push_back(sized->code.program);
+    if (others_.empty()) others_ = other.others_;
   }
 
   const KernelCall& call() const { return *kernel_.call; }
@@ -78,6 +85,7 @@ class FusedCall {
     std::lock_guard lock(mutex_);
     size_t bytes = sizeof(FusedCall);
     for (const auto& sized : sizes_) bytes += sizeof(Sized) + sized->code.program->bytes();
+    for (const auto& program : others_) bytes += program->bytes();
     return bytes;
   }
 
@@ -136,7 +144,12 @@ class FusedCall {
     }
     part.accesses[product_].strides[0] = block.pitch;
     auto made = std::make_unique<Sized>(Sized{block.rows, block.cols, block.pitch, code_});
-    made->code.program = std::make_shared<const Program>(make_program(part, isa_, jit_));
+    bool known = false;
+    for (size_t i = others_.size(); i-- > 0 && !known;) {
+      made->code.program = others_[i];
+      known = give_sizes(part, made->code.program);
+    }
+    if (!known) made->code.program = std::make_shared<Program>(make_program(part, isa_, jit_));
     made->code.blocks = made->code.program->domain.grid.count();
     sizes_.push_back(std::move(made));
     grown_.store(true, std::memory_order_relaxed);
@@ -151,11 +164,17 @@ class FusedCall {
   const size_t product_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Sized>> sizes_;
+  std::vector<std::shared_ptr<const Program>> others_;  // of a kernel of other sizes
 };
 
 std::shared_ptr<FusedCall> make_fused(const Kernel& kernel, const KernelCode& code, Isa isa,
                                       bool jit, std::atomic<bool>& grown) {
   return std::make_shared<FusedCall>(kernel, code, isa, jit, grown);
+}
+
+std::shared_ptr<FusedCall> make_fused(const Kernel& kernel, const KernelCode& code,
+                                      FusedCall& other, std::atomic<bool>& grown) {
+  return std::make_shared<FusedCall>(kernel, code, other, grown);
 }
 
 size_t fused_bytes(FusedCall& fused) { return fused.bytes(); }

@@ -12,6 +12,9 @@ namespace hologram::cpu {
 // outlive it, and `grown`, which is set when it takes more memory.
 std::shared_ptr<FusedCall> make_fused(const circuit::Kernel& kernel, const KernelCode& code,
                                       Isa isa, bool jit, std::atomic<bool>& grown);
+// The same for a kernel with other sizes, with the programs that serve these.
+std::shared_ptr<FusedCall> make_fused(const circuit::Kernel& kernel, const KernelCode& code,
+                                      FusedCall& other, std::atomic<bool>& grown);
 size_t fused_bytes(FusedCall& fused);
 
 void run_call(const circuit::KernelCall& call, const circuit::Bindings& bindings, int max_threads);

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "hologram/parallel.h"
@@ -41,7 +42,10 @@ struct Batch {
 };
 
 struct Code final : circuit::PlanCode {
+  Code() = default;
+  Code(const Code& other);
   size_t bytes() const override;
+  std::unique_ptr<PlanCode> copy() const override { return std::make_unique<Code>(*this); }
 
   Isa isa{};
   bool jitted = false;            // generated loops are in use where they serve
@@ -51,6 +55,15 @@ struct Code final : circuit::PlanCode {
   int64_t ones_bytes = 0;
 };
 
+// For a plan that is to get other sizes: what belongs to the other one's kernels is exchanged then.
+Code::Code(const Code& other)
+    : PlanCode(other),
+      isa(other.isa),
+      jitted(other.jitted),
+      kernels(other.kernels),
+      batches(other.batches),
+      ones_bytes(other.ones_bytes) {}
+
 size_t Code::bytes() const {
   const auto of = [](const auto& list) { return list.capacity() * sizeof(*list.data()); };
   size_t bytes = sizeof(Code) + of(kernels) + of(batches);
@@ -59,6 +72,7 @@ size_t Code::bytes() const {
     bytes += of(kernel.memory) + of(kernel.immediates);
     if (kernel.fused != nullptr) bytes += fused_bytes(*kernel.fused);
     if (kernel.program.get() != before) bytes += kernel.program->bytes();  // groups share one
+    for (const auto& other : kernel.others) bytes += other->bytes();
     before = kernel.program.get();
   }
   for (const Batch& batch : batches) bytes += of(batch.parts) + of(batch.chunks);
@@ -350,16 +364,16 @@ std::unique_ptr<Code> make_code(const Plan& plan, Isa isa, bool jit) {
       }
     }
     if (made.call != nullptr) {
-      made.program = std::make_shared<const Program>();
+      made.program = std::make_shared<Program>();
       if (!kernel.instrs.empty()) {
         made.fused = make_fused(kernel, made, isa, jit, code->grown);
       }
     } else if (last != nullptr && last->launch == kernel.launch && same_program(*last, kernel)) {
       made.program = code->kernels.back().program;
     } else if (kernel.numel() > 0) {
-      made.program = std::make_shared<const Program>(make_program(computed, isa, jit));
+      made.program = std::make_shared<Program>(make_program(computed, isa, jit));
     } else {
-      made.program = std::make_shared<const Program>();
+      made.program = std::make_shared<Program>();
     }
     last = &kernel;
     made.blocks =
@@ -374,7 +388,60 @@ std::unique_ptr<Code> make_code(const Plan& plan, Isa isa, bool jit) {
     code->kernels.push_back(std::move(made));
   }
   for (Batch& batch : code->batches) share_out(code->kernels, batch);
+  code->sizes = plan.sizes;
   return code;
+}
+
+// Programs of a kernel that are kept for other sizes.
+constexpr size_t kMostOthers = 3;
+
+// The program of a kernel of the plan for its sizes now, and with them. Whether it is one more.
+bool give_sizes(KernelCode& made, const Kernel& kernel, Isa isa) {
+  if (give_sizes(kernel, made.program)) return false;
+  for (auto& other : made.others) {
+    if (!give_sizes(kernel, other)) continue;
+    std::swap(other, made.program);
+    return false;
+  }
+  const std::optional<Kernel> repeated = repeat_light_values(kernel, isa);
+  auto program = std::make_shared<Program>(make_program(repeated ? *repeated : kernel, isa, true));
+  if (made.others.size() == kMostOthers) made.others.erase(made.others.begin());
+  made.others.push_back(std::exchange(made.program, std::move(program)));
+  return true;
+}
+
+// Makes the code, which has generated loops, that of the plan's sizes.
+void give_sizes(Code& code, const Plan& plan) {
+  const Program* before = nullptr;  // that of the kernel before this one
+  code.ones_bytes = 0;
+  for (size_t k = 0; k < plan.kernels.size(); ++k) {
+    const Kernel& kernel = plan.kernels[k];
+    KernelCode& made = code.kernels[k];
+    for (size_t i = 0; i < kernel.accesses.size(); ++i) {
+      made.memory[i].offset = kernel.accesses[i].offset;
+    }
+    made.call = kernel.call.get();
+    if (made.fused != nullptr) {
+      made.fused = make_fused(kernel, made, *made.fused, code.grown);
+    } else if (made.call == nullptr && kernel.numel() > 0) {
+      const Program* own = made.program.get();
+      if (own == before) {
+        made.program = code.kernels[k - 1].program;
+      } else if (give_sizes(made, kernel, code.isa)) {
+        code.grown.store(true, std::memory_order_relaxed);
+      }
+      before = own;
+      made.blocks = made.program->domain.grid.count();
+    }
+    made.first_one = code.ones_bytes;
+    code.ones_bytes += made.program->ones * kOneBytes;
+  }
+  for (Batch& batch : code.batches) {
+    batch.parts.clear();
+    batch.chunks.clear();
+    share_out(code.kernels, batch);
+  }
+  code.sizes = plan.sizes;
 }
 
 // Elements from which generating loops pays in the first run already.
@@ -384,8 +451,10 @@ constexpr int64_t kWorthGenerating = 1 << 18;
 Code& code_of(Plan& plan) {
   const Isa isa = current_isa();
   auto* code = static_cast<Code*>(plan.code.get());
-  if (code != nullptr && code->isa == isa && code->jitted) [[likely]]
+  if (code != nullptr && code->isa == isa && code->jitted) [[likely]] {
+    if (code->sizes != plan.sizes) give_sizes(*code, plan);
     return *code;
+  }
   int64_t most = 0;
   for (const Kernel& kernel : plan.kernels) most = std::max(most, kernel.numel());
   const bool again = code != nullptr && code->isa == isa;

@@ -20,12 +20,6 @@ using circuit::Ref;
 // A number's place is where its 8 bytes are: narrower types are their first bytes.
 static_assert(std::endian::native == std::endian::little);
 
-namespace {
-
-// Shorter rows cost less repeated or gathered than one call each.
-constexpr int64_t kShortRow = 96;
-}  // namespace
-
 Lowering::Lowering(const Kernel& kernel, int64_t tile, bool jit, Program& program)
     : kernel_(kernel), program_(program), jit_(jit) {
   program_.domain = make_block_domain(kernel, tile);
@@ -51,15 +45,9 @@ Lowering::Lowering(const Kernel& kernel, int64_t tile, bool jit, Program& progra
     memory.row_dense = grid.block_rows == 1 || memory.row_stride == 1;
     memory_.push_back(memory);
     program_.itemsizes.push_back(memory.itemsize);
-    bool moves = false;
-    for (int d = 0; d < domain.ndim; ++d) moves |= domain.strides[k * BlockDomain::kPitch + d] != 0;
-    if (!moves) continue;
-    program_.moving.push_back(static_cast<uint16_t>(k));
-    program_.block_step.push_back((grid.row_blocks > 1 ? grid.block_rows * memory.row_stride
-                                                       : grid.block_cols * memory.col_stride) *
-                                  memory.itemsize);
+    if (domain.moves(k)) program_.moving.push_back(static_cast<uint16_t>(k));
   }
-  program_.linear = grid.outer == 1 && (grid.row_blocks == 1 || grid.col_blocks == 1);
+  program_.settle_walk();
   for (const Instr& instr : kernel.instrs) {
     first_number_.push_back(program_.immediates);
     for (int k = 0; k < instr.arity; ++k) {
@@ -174,7 +162,8 @@ void Lowering::lower_convert(const Instr& instr, int index) {
     const Memory& memory = memory_[value.access];
     copy_between(StepKind::kGather, of_access(value.access),
                  of_access(static_cast<int>(instr.out.index)), memory.row_stride, memory.col_stride,
-                 memory.itemsize, false);
+                 memory.itemsize, false)
+        .strided = static_cast<int16_t>(value.access);
     forget_copies(static_cast<int>(instr.out.index));
     return;
   }
@@ -209,7 +198,8 @@ void Lowering::lower_convert(const Instr& instr, int index) {
     kept.reg = new_register(to, true);
     const Memory& memory = memory_[value.access];
     copy_between(StepKind::kGather, of_access(value.access), of_register(kept.reg),
-                 memory.row_stride, 0, memory.itemsize, true);
+                 memory.row_stride, 0, memory.itemsize, true)
+        .strided = static_cast<int16_t>(value.access);
   }
   temps_[instr.out.index] = kept;
 }
@@ -287,9 +277,6 @@ void Lowering::lower_instr(const Instr& instr, int index) {
 
 namespace {
 
-// Repeated rows below this are worth a tile that keeps them.
-constexpr int64_t kRepeatedRow = 256;
-
 int32_t size_of(Dtype dtype) { return static_cast<int32_t>(itemsize(dtype)); }
 
 }  // namespace
@@ -355,14 +342,15 @@ Step& Lowering::add(std::vector<Step>& list, StepKind kind,
   return list.back();
 }
 
-void Lowering::copy_between(StepKind kind, const StepOperand& from, const StepOperand& to,
-                            int64_t row_stride, int64_t col_stride, int32_t itemsize,
-                            bool row_values, bool setup) {
+Step& Lowering::copy_between(StepKind kind, const StepOperand& from, const StepOperand& to,
+                             int64_t row_stride, int64_t col_stride, int32_t itemsize,
+                             bool row_values, bool setup) {
   Step& step = add(setup ? program_.setup : program_.steps, kind, {from, to});
   step.row_stride = row_stride;
   step.col_stride = col_stride;
   step.itemsize = itemsize;
   step.row_values = row_values;
+  return step;
 }
 
 StepOperand Lowering::repeated_tile(int place, Dtype dtype) {
@@ -395,7 +383,8 @@ StepOperand Lowering::whole(const Value& value) {
   const bool setup = memory.repeated && !kernel_.accesses[value.access].stored;
   registers_[reg].setup = setup;
   copy_between(StepKind::kGather, of_access(value.access), of_register(reg), memory.row_stride,
-               memory.col_stride, memory.itemsize, false, setup);
+               memory.col_stride, memory.itemsize, false, setup)
+      .strided = static_cast<int16_t>(value.access);
   memory_[value.access].full = reg;
   return of_register(reg);
 }
@@ -408,7 +397,8 @@ StepOperand Lowering::row_vector(const Value& value) {
   if (memory.row_dense) return of_access(value.access);
   const int reg = new_register(value.dtype, true);
   copy_between(StepKind::kGather, of_access(value.access), of_register(reg), memory.row_stride, 0,
-               memory.itemsize, true);
+               memory.itemsize, true)
+      .strided = static_cast<int16_t>(value.access);
   memory_[value.access].row = reg;
   return of_register(reg);
 }
@@ -548,7 +538,8 @@ void Lowering::store(const Value& value, int access) {
   if (out_rank == Rank::kRow) {
     const StepOperand from = row_vector(same);
     copy_between(StepKind::kScatter, from, of_access(access), memory.row_stride, 0, memory.itemsize,
-                 true);
+                 true)
+        .strided = static_cast<int16_t>(access);
     return;
   }
   if (memory.layout == Layout::kDense && same.rank != Rank::kFull && !single_cols_) {
@@ -561,7 +552,8 @@ void Lowering::store(const Value& value, int access) {
     return;
   }
   copy_between(StepKind::kScatter, whole(same), of_access(access), memory.row_stride,
-               memory.col_stride, memory.itemsize, false);
+               memory.col_stride, memory.itemsize, false)
+      .strided = static_cast<int16_t>(access);
 }
 
 void Lowering::settle_result(const Ref& out, Rank rank, Dtype dtype, const StepOperand& operand) {

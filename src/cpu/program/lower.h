@@ -97,9 +97,9 @@ class Lowering {
   bool results_by_row(const circuit::Ref& out, Dtype dtype) const;
 
   Step& add(std::vector<Step>& list, StepKind kind, std::initializer_list<StepOperand> operands);
-  void copy_between(StepKind kind, const StepOperand& from, const StepOperand& to,
-                    int64_t row_stride, int64_t col_stride, int32_t itemsize, bool row_values,
-                    bool setup = false);
+  Step& copy_between(StepKind kind, const StepOperand& from, const StepOperand& to,
+                     int64_t row_stride, int64_t col_stride, int32_t itemsize, bool row_values,
+                     bool setup = false);
 
   // Where an instruction's result goes: straight to memory, or to a register and from there on by
   // settle_result().

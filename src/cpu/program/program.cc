@@ -13,6 +13,7 @@
 
 #include "hologram/memory.h"
 #include "hologram/op.h"
+#include "src/cpu/device/grain_size.h"
 #include "src/cpu/program/lower.h"
 
 namespace hologram::cpu {
@@ -88,6 +89,11 @@ bool BlockDomain::is_repeated(int access) const {
     repeated &= shape[d] == 1 || strides[access * kPitch + d] == 0;
   }
   return repeated;
+}
+
+bool BlockDomain::moves(int access) const {
+  const auto first = strides.begin() + access * kPitch;
+  return std::any_of(first, first + ndim, [](int64_t stride) { return stride != 0; });
 }
 
 Iteration::Extent BlockDomain::block(int64_t index, int accesses, int64_t* offsets) const {
@@ -261,8 +267,6 @@ constexpr int64_t kTileUnit = 64;
 constexpr int64_t kShortestTile = 256;
 // Elements at a time where nothing is kept between steps, or values of rows only.
 constexpr int64_t kStraightTile = 8192;
-// Rows so long that a straight tile has few enough for a class.
-constexpr int64_t kFewRows = 16;
 
 int64_t l1_bytes() {
   static const int64_t bytes = [] {
@@ -305,10 +309,9 @@ class Assigner {
     program_.classes = static_cast<int>(sizes_.size());
     int64_t bytes = 0;
     for (const int64_t size : sizes_) bytes += size;
-    const int64_t elements = program_.domain.grid.elements();
     for (const Register& reg : registers_) {
-      const int64_t n = reg.row_values ? program_.domain.grid.block_rows : elements;
-      program_.class_bytes = std::max(program_.class_bytes, n * reg.itemsize);
+      int64_t& widest = reg.row_values ? program_.widest_of_row : program_.widest;
+      widest = std::max<int64_t>(widest, reg.itemsize);
     }
     for (StepOperand& operand : program_.operands) {
       if (operand.place < kFirstRegister) continue;
@@ -396,6 +399,41 @@ int64_t choose_tile(const Program& program, const std::vector<Register>& registe
   return std::clamp(tile, kShortestTile, most) / kTileUnit * kTileUnit;
 }
 
+// What make_program() and Lowering ask of the sizes: where these answers are equal, so are the
+// steps.
+std::vector<uint64_t> layout_of(const BlockDomain& domain, const Kernel& kernel, Isa isa) {
+  const BlockGrid& grid = domain.grid;
+  const bool rows = grid.block_rows > 1;
+  const int64_t last = domain.shape[domain.ndim - 1];
+  std::vector<uint64_t> words;
+  words.reserve(kernel.accesses.size() + 1);
+  uint64_t word = 0;
+  const auto answer = [&](bool is) { word = word << 1 | uint64_t{is}; };
+  answer(rows);
+  answer(rows && grid.block_cols >= kShortRow);
+  answer(rows && grid.block_cols >= kRepeatedRow);
+  answer(grid.block_cols == 1);
+  answer(domain.numel == last);
+  answer(domain.keeps_columns && last >= kFewRows);
+  for (const int64_t size : {1, 2, 4, 8, 16}) answer(domain.numel * size >= kStreamBytes);
+  const bool folds = std::any_of(kernel.instrs.begin(), kernel.instrs.end(),
+                                 [](const Instr& i) { return i.code == circuit::kCodeReduction; });
+  for (const Dtype dtype : {Dtype::kFloat32, Dtype::kFloat64}) {
+    answer(folds && jit_takes_fold(isa, Fold::kSum, dtype, grid.block_cols));
+  }
+  words.push_back(word);
+  for (int k = 0; k < static_cast<int>(kernel.accesses.size()); ++k) {
+    const Layout layout = domain.layout(k);
+    word = static_cast<uint64_t>(layout);
+    answer(layout != Layout::kDense && domain.is_repeated(k));
+    answer(domain.moves(k));
+    answer(domain.shape[domain.ndim - 2] > 1 && domain.row_stride(k) == 0);
+    answer(!rows || domain.row_stride(k) == 1);
+    words.push_back(word);
+  }
+  return words;
+}
+
 }  // namespace
 
 int64_t assign_classes(Program& program, std::vector<Register>& registers) {
@@ -411,18 +449,60 @@ Program make_program(const circuit::Kernel& kernel, Isa isa, bool jit) {
     Lowering lowering(kernel, tile, jit, program);
     lowering.run();
     const int64_t bytes = assign_classes(program, lowering.registers());
-    if (!first) return program;
-    const int64_t best = choose_tile(program, lowering.registers(), bytes);
-    if (best == tile) return program;
+    const int64_t best = first ? choose_tile(program, lowering.registers(), bytes) : tile;
+    if (best == tile) {
+      program.tile = tile;
+      program.layout = layout_of(program.domain, kernel, isa);
+      program.settle_classes();
+      return program;
+    }
     tile = best;
   }
+}
+
+// ---- other sizes ----
+
+void Program::settle_walk() {
+  const BlockGrid& grid = domain.grid;
+  block_step.clear();
+  for (const uint16_t k : moving) {
+    block_step.push_back((grid.row_blocks > 1 ? grid.block_rows * domain.row_stride(k)
+                                              : grid.block_cols * domain.col_stride(k)) *
+                         itemsizes[k]);
+  }
+  linear = grid.outer == 1 && (grid.row_blocks == 1 || grid.col_blocks == 1);
+}
+
+bool give_sizes(const Kernel& kernel, std::shared_ptr<const Program>& program) {
+  BlockDomain domain = make_block_domain(kernel, program->tile);
+  if (layout_of(domain, kernel, program->isa) != program->layout) return false;
+  std::shared_ptr<Program> sized = program.use_count() == 1
+                                       ? std::const_pointer_cast<Program>(program)
+                                       : std::make_shared<Program>(*program);
+  sized->domain = std::move(domain);
+  sized->settle_walk();
+  sized->settle_classes();
+  // An operand that goes on by rows still does, for its layout is the same.
+  for (StepOperand& operand : sized->operands) {
+    if (operand.fixed == 0 || operand.place >= sized->accesses) continue;
+    operand.fixed = sized->domain.row_stride(operand.place) * sized->itemsizes[operand.place];
+  }
+  for (std::vector<Step>* list : {&sized->setup, &sized->steps}) {
+    for (Step& step : *list) {
+      if (step.strided < 0) continue;
+      step.row_stride = sized->domain.row_stride(step.strided);
+      if (!step.row_values) step.col_stride = sized->domain.col_stride(step.strided);
+    }
+  }
+  program = std::move(sized);
+  return true;
 }
 
 size_t Program::bytes() const {
   const auto of = [](const auto& list) { return list.capacity() * sizeof(*list.data()); };
   size_t bytes = sizeof(Program) + of(domain.strides) + of(itemsizes) + of(moving) +
-                 of(block_step) + of(operands) + of(folds) + of(prologue) + of(setup) + of(steps) +
-                 of(loops);
+                 of(block_step) + of(layout) + of(operands) + of(folds) + of(prologue) + of(setup) +
+                 of(steps) + of(loops);
   for (const JitLoop& loop : loops) bytes += loop.bytes();
   return bytes;
 }

@@ -4,8 +4,10 @@
 // run_plan() (src/cpu/executor/run.cc) reads it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -48,6 +50,8 @@ struct BlockDomain {
   Layout layout(int access) const;
   // The same rows of memory belong to every block.
   bool is_repeated(int access) const;
+  // Whether it lies elsewhere for other blocks.
+  bool moves(int access) const;
   // Element offsets of a block's first element, and its size.
   Iteration::Extent block(int64_t index, int accesses, int64_t* offsets) const;
 };
@@ -93,6 +97,7 @@ struct Step {
     };
   };
   int64_t row_stride = 0, col_stride = 0;
+  int16_t strided = -1;  // the access that these are strides of, if they are
   // Of a segment: the same loop with some outputs (bit k: output k) past the caches, for operands
   // that lie at whole cache lines; null where no result is worth it.
   SegmentKernel streaming = nullptr;
@@ -112,12 +117,14 @@ struct Program {
   std::vector<int64_t> block_step;
   std::vector<StepOperand> operands;
   std::vector<SettledFold> folds;
-  std::vector<Step> prologue;  // once a run: what has one element
-  std::vector<Step> setup;     // once for each thread: tiles that stay the same
-  std::vector<Step> steps;     // for each block
-  std::vector<JitLoop> loops;  // that steps run
-  double cost = 1;             // of an element, in simple ops
-  bool jitted = false;
+  std::vector<Step> prologue;             // once a run: what has one element
+  std::vector<Step> setup;                // once for each thread: tiles that stay the same
+  std::vector<Step> steps;                // for each block
+  std::vector<JitLoop> loops;             // that steps run
+  double cost = 1;                        // of an element, in simple ops
+  int64_t tile = 0;                       // elements of a block, at most
+  int64_t widest = 0, widest_of_row = 0;  // bytes of an element and of a row's value in a class
+  std::vector<uint64_t> layout;           // what of the sizes decided on the steps
 
   int first_immediate() const { return accesses; }
   int first_one() const { return accesses + immediates; }
@@ -126,11 +133,23 @@ struct Program {
   // Memory that it takes, with its loops.
   size_t bytes() const;
   bool one_row() const { return domain.numel == domain.shape[domain.ndim - 1]; }
+
+  // What follows from the domain: how blocks lie, and what classes must hold.
+  void settle_walk();
+  void settle_classes() {
+    class_bytes = std::max(domain.grid.elements() * widest, domain.grid.block_rows * widest_of_row);
+  }
 };
 // Folds of one segment.
 inline constexpr int kMostFolds = 4;
 // A one is kept in this many bytes.
 inline constexpr int64_t kOneBytes = 8;
+// Shorter rows cost less repeated or gathered than one call each.
+inline constexpr int64_t kShortRow = 96;
+// Repeated rows below this are worth a tile that keeps them.
+inline constexpr int64_t kRepeatedRow = 256;
+// Rows so long that a straight tile has few enough for a class.
+inline constexpr int64_t kFewRows = 16;
 
 // The same kernel with values that are light to compute made again after a fold; none where there
 // are no such, or no generated loops to make them in.
@@ -138,6 +157,10 @@ std::optional<circuit::Kernel> repeat_light_values(const circuit::Kernel& kernel
 
 // Settles everything but addresses. jit: use generated loops where they serve.
 Program make_program(const circuit::Kernel& kernel, Isa isa, bool jit);
+
+// The program becomes that of a kernel which differs from its own in sizes only: it is changed, or
+// where others have it too, copied. False, with nothing done, where other steps serve these sizes.
+bool give_sizes(const circuit::Kernel& kernel, std::shared_ptr<const Program>& program);
 
 // Whether make_program() gives the same program for both: they differ in slots, offsets and numbers
 // only.
