@@ -18,10 +18,13 @@
 // deleters of foreign memory.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "hologram/api.h"
 #include "hologram/buffer.h"
@@ -178,6 +181,67 @@ class ExportMark {
  private:
   BufferRef buffer_;
 };
+
+// What is recorded on a device while the graph is captured, as one plan that is run again and again
+// on the same buffers: with no recording, no planning and no look at the ops one by one.
+//
+// From begin() to end() nothing runs on the device: what any thread records there belongs to the
+// graph, and no bytes may be looked at. Buffers that had memory before are read and written as they
+// are at each replay; the graph keeps them. Those made meanwhile and still held by others at
+// prepare() get memory of their own, which every replay writes; all others share memory that the
+// graph keeps. The ops round, and treat denormal numbers, as the thread that called begin().
+class HOLOGRAM_API DeviceGraph {
+ public:
+  explicit DeviceGraph(Device& device);
+  ~DeviceGraph();
+  DeviceGraph(const DeviceGraph&) = delete;
+  DeviceGraph& operator=(const DeviceGraph&) = delete;
+
+  // Runs what was recorded before. Error(kState) while a graph of this process is captured, where
+  // this one holds what it captured before reset(), or where the device runs no plans.
+  void begin();
+  // Error(kState) where it is not being captured.
+  void end();
+  // Plans what was captured, and allocates. replay() calls it where that was not done.
+  // Error(kState) before end(), Error(kInvalidArgument) where the graph writes memory that two of
+  // its buffers share.
+  void prepare();
+  // Runs what other threads and this one recorded before, then the graph, and returns when it has
+  // run; one replay at a time. Error(kState) while a graph is captured.
+  void replay();
+  // Gives up what was captured, as end() does not: buffers of others keep their memory.
+  void reset() noexcept;
+
+  bool is_capturing() const;
+  bool is_captured() const;  // end() was called
+  Device& device() const;
+  // The numbers of the ops in the order in which they were recorded, each in the bytes that its
+  // record has: the next replay() takes them from here.
+  std::vector<uint64_t>& numbers();
+
+  struct Stats {
+    int ops = 0;
+    int kernels = 0;
+    int64_t bytes_moved = 0;   // by a replay
+    int64_t bytes_kept = 0;    // of memory for what is not seen outside
+    int64_t bytes_wanted = 0;  // of the values there, of which many share memory
+  };
+  Stats stats() const;
+  // For people: the ops as captured, and the kernels once it is prepared.
+  std::string print() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+namespace internal {
+HOLOGRAM_API extern std::atomic<bool> g_captures_graph;
+}
+// Whether a graph is being captured: then no bytes on its device may be looked at.
+inline bool is_capturing_graph() {
+  return internal::g_captures_graph.load(std::memory_order_relaxed);
+}
 
 struct RecorderStats {
   uint64_t ops_recorded = 0;

@@ -37,7 +37,6 @@ struct Circuit::State {
                        [&](const Tensor& t) { return t.buffer().get() == buffer; });
   }
   void check_recorded(const char* what) const;
-  void check_apart() const;
   void settle();
   std::span<const uint8_t> state_bytes() const {
     return {reinterpret_cast<const uint8_t*>(states.data()), capture.slots().size()};
@@ -62,29 +61,6 @@ void Circuit::State::check_recorded(const char* what) const {
     fail(ErrorKind::kState, what,
          ": nothing that the circuit computes would be seen; declare what run() shall return with "
          "output()");
-  }
-}
-
-// Circuits order what they do by buffer. Two that stand for memory in common, of which one was lent
-// out and taken back, are two to them.
-void Circuit::State::check_apart() const {
-  const bool lent = std::any_of(
-      capture.slots().begin(), capture.slots().end(),
-      [](const Capture::Slot& slot) { return slot.buffer->pool() == PoolKind::kForeign; });
-  if (!lent) return;
-  for (const Capture::Slot& written : capture.slots()) {
-    if (written.value || !written.written) continue;
-    for (const Capture::Slot& other : capture.slots()) {
-      if (other.value || &other == &written ||
-          !may_share_bytes(all_bytes(*written.buffer), all_bytes(*other.buffer))) {
-        continue;
-      }
-      fail(ErrorKind::kInvalidArgument, "Circuit::canonicalize: writes a tensor from outside of ",
-           written.buffer->nbytes(), " bytes that is in the memory of another one of ",
-           other.buffer->nbytes(),
-           " bytes, since that memory was lent out and taken back; record with views of one of "
-           "the two");
-    }
   }
 }
 
@@ -192,7 +168,8 @@ void Circuit::canonicalize() {
   State& s = *state_;
   s.check_recorded("Circuit::canonicalize");
   if (s.canonical) return;
-  s.check_apart();
+  // Circuits order what they do by buffer: memory in common would be two to them.
+  internal::check_apart(s.capture, "Circuit::canonicalize");
   s.settle();
   s.plan = circuit::make_plan(s.capture.tape().words(), s.state_bytes(), s.options());
   s.canonical = true;

@@ -2,6 +2,8 @@
 // Puts the records of a thread on the tape of a circuit made by hand.
 #include "src/runtime/capture.h"
 
+#include <algorithm>
+
 #include "hologram/error.h"
 #include "src/runtime/recorder.h"
 
@@ -9,11 +11,66 @@ namespace hologram::internal {
 
 namespace {
 constinit thread_local Capture* t_capture = nullptr;
+constinit std::atomic<Capture*> g_graph{nullptr};
 }  // namespace
+
+constinit std::atomic<bool> g_captures_graph{false};
 
 constinit std::atomic<int> g_captures{0};
 
-Capture* thread_capture() { return t_capture; }
+Capture* thread_capture() {
+  return t_capture != nullptr ? t_capture : g_graph.load(std::memory_order_acquire);
+}
+
+void begin_graph(Capture& capture) {
+  Capture* none = nullptr;
+  if (t_capture != nullptr || !g_graph.compare_exchange_strong(none, &capture)) {
+    fail(ErrorKind::kState, "DeviceGraph::begin: a ", t_capture != nullptr ? "circuit" : "graph",
+         " is being recorded already; end that first");
+  }
+  g_captures_graph.store(true, std::memory_order_relaxed);
+  g_captures.fetch_add(1, std::memory_order_relaxed);
+}
+
+void end_graph(Capture& capture) noexcept {
+  if (g_graph.load() != &capture) return;
+  g_captures.fetch_sub(1, std::memory_order_relaxed);
+  g_captures_graph.store(false, std::memory_order_relaxed);
+  g_graph.store(nullptr, std::memory_order_release);
+}
+
+void check_apart(const Capture& capture, const char* what) {
+  const auto& slots = capture.slots();
+  const bool lent = std::any_of(slots.begin(), slots.end(), [](const Capture::Slot& slot) {
+    return slot.buffer->pool() == PoolKind::kForeign;
+  });
+  if (!lent) return;
+  for (const Capture::Slot& written : slots) {
+    if (written.value || !written.written) continue;
+    for (const Capture::Slot& other : slots) {
+      if (other.value || &other == &written ||
+          !may_share_bytes(all_bytes(*written.buffer), all_bytes(*other.buffer))) {
+        continue;
+      }
+      fail(ErrorKind::kInvalidArgument, what, ": writes a tensor from outside of ",
+           written.buffer->nbytes(), " bytes that is in the memory of another one of ",
+           other.buffer->nbytes(),
+           " bytes, since that memory was lent out and taken back; record with views of one of "
+           "the two");
+    }
+  }
+}
+
+void Capture::release_values() {
+  for (const Slot& slot : slots_) {
+    if (!slot.value) continue;
+    BufferAccess::recorded(slot.buffer.get())
+        .fetch_and(~(kExported | kPlaceholder), std::memory_order_relaxed);
+    if (slot.written) {
+      BufferAccess::recorded(slot.buffer.get()).fetch_or(kWritten, std::memory_order_relaxed);
+    }
+  }
+}
 
 void begin_capture(Capture& capture) {
   if (t_capture != nullptr) {
@@ -72,6 +129,7 @@ circuit::TapeOperand Capture::settle(const RecordOperand& given, bool writes) {
 
 bool Capture::append_flat(uint16_t code, Dtype compute, const RecordOperand* operands, int arity,
                           int64_t n) {
+  std::lock_guard lock(mutex_);
   if (!takes(operands, arity + 1)) return false;
   circuit::TapeOperand settled[circuit::kMaxArity + 1];
   uint64_t bits[circuit::kMaxArity + 1];
@@ -84,6 +142,7 @@ bool Capture::append_flat(uint16_t code, Dtype compute, const RecordOperand* ope
 }
 
 bool Capture::append(circuit::Record& record, const RecordOperand* operands) {
+  std::lock_guard lock(mutex_);
   if (!takes(operands, record.arity + 1)) return false;
   uint64_t bits[circuit::kMaxArity + 1];
   for (int k = 0; k <= record.arity; ++k) {
@@ -97,6 +156,7 @@ bool Capture::append(circuit::Record& record, const RecordOperand* operands) {
 bool Capture::append_call(uint16_t kind, std::span<const CallOperand> operands,
                           std::span<const uint64_t> attributes, std::span<const uint64_t> numbers,
                           double cost) {
+  std::lock_guard lock(mutex_);
   std::vector<circuit::CallSlot> list;
   for (const CallOperand& operand : operands) {
     circuit::CallSlot& slot = list.emplace_back();

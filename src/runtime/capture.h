@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -27,8 +28,9 @@ inline circuit::CallSlot call_slot(const CallOperand& operand, uint32_t slot) {
           .bytes = operand.bytes};
 }
 
-// What a thread records while a CaptureScope is open. Buffers without memory become values of the
-// circuit, which have none for good; others are part of it as they are.
+// What a thread records between begin_capture() and end_capture(), or all threads do, see
+// DeviceGraph. Buffers without memory become values of the circuit, which have none for good;
+// others are part of it as they are.
 class Capture {
  public:
   explicit Capture(Device& device) : device_(device) {}
@@ -42,9 +44,14 @@ class Capture {
   };
 
   Device& device() const { return device_; }
+  // A thread that records a circuit records nothing elsewhere meanwhile; a graph is of one device.
+  bool takes_from(const Device& device) const { return !of_graph || &device == &device_; }
+  bool of_graph = false;
   const circuit::Tape& tape() const { return tape_; }
   const std::vector<Slot>& slots() const { return slots_; }
   double cost() const { return cost_; }
+  // The values are buffers like others again; those that nobody else holds stay without memory.
+  void release_values();
   // -1: not part of it.
   int64_t find(const Buffer* buffer) const;
   uint32_t slot_of(Buffer* buffer, bool writes);
@@ -62,18 +69,25 @@ class Capture {
   circuit::TapeOperand settle(const RecordOperand& operand, bool writes);
 
   Device& device_;
+  std::mutex mutex_;  // of a graph, which threads record in turns
   circuit::Tape tape_;
   std::vector<Slot> slots_;
   std::unordered_map<const Buffer*, uint32_t> known_;
   double cost_ = 0;
 };
 
-extern constinit std::atomic<int> g_captures;  // threads that capture
+// Throws where the circuit writes memory that another of its buffers has as well.
+void check_apart(const Capture& capture, const char* what);
+
+extern constinit std::atomic<int> g_captures;  // threads that capture, and graphs
 Capture* thread_capture();
-// Where this thread records to by itself; null: to the device's recorder.
+// Where this thread's records go instead of a device's recorder; null: nowhere else.
 inline Capture* capturing() {
   return g_captures.load(std::memory_order_relaxed) == 0 ? nullptr : thread_capture();
 }
+// Where all threads' records on its device go; see DeviceGraph. Error(kState) where there is one.
+void begin_graph(Capture& capture);
+void end_graph(Capture& capture) noexcept;
 
 // Redirects what the thread records until end(). Error(kState) where it is redirected already.
 void begin_capture(Capture& capture);

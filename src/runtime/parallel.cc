@@ -219,10 +219,10 @@ int ensure_workers(WorkerPool& p, int wanted) {
   return alive;
 }
 
-void before_fork() { pool().mutex.lock(); }
-void after_fork_in_parent() { pool().mutex.unlock(); }
+void lock_pool() { pool().mutex.lock(); }
+void unlock_pool() { pool().mutex.unlock(); }
 // The child has none of the workers, nor the callers whose jobs are in the slots.
-void after_fork_in_child() {
+void make_pool_again() {
   WorkerPool& p = pool();
   p.alive.store(0);
   p.taken.store(0);
@@ -248,7 +248,7 @@ void after_fork_in_child() {
 WorkerPool& pool() {
   static WorkerPool* instance = [] {
     auto* p = new WorkerPool;  // leaked: workers use it until the process is gone
-    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+    pthread_atfork(lock_pool, unlock_pool, make_pool_again);
     return p;
   }();
   return *instance;

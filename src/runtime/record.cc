@@ -44,7 +44,8 @@ template <class F>
 // Calls f(sink) for where this thread's records on the device go; false where they go nowhere.
 template <class F>
 [[gnu::always_inline]] inline bool with_sink(Device& device, F&& f) {
-  if (Capture* capture = capturing()) [[unlikely]]
+  if (Capture* capture = capturing(); capture != nullptr && capture->takes_from(device))
+      [[unlikely]]
     return f(*capture);
   if (Recorder* recorder = Recorder::recording(device)) [[likely]]
     return f(*recorder);

@@ -474,6 +474,30 @@ bool Recorder::run_until(uint64_t epoch, Why why) {
   return any;
 }
 
+void Recorder::run_beside_circuits(circuit::Plan& plan, const circuit::Bindings& bindings,
+                                   uint32_t mode) {
+  if (runs_here()) {
+    fail(ErrorKind::kState, "DeviceGraph::replay: called by work that the device is running");
+  }
+  flush(Why::kAsked);
+  run_mutex_.lock();
+  {
+    const RunScope scope(*this);
+    const FloatModeScope float_mode(mode);
+    counts_.circuits.fetch_add(1, std::memory_order_relaxed);
+    counts_.kernels.fetch_add(static_cast<uint64_t>(plan.stats.kernels), std::memory_order_relaxed);
+    counts_.moved.fetch_add(static_cast<uint64_t>(plan.stats.bytes_moved),
+                            std::memory_order_relaxed);
+    counts_.unfused.fetch_add(static_cast<uint64_t>(plan.stats.bytes_unfused),
+                              std::memory_order_relaxed);
+    ++plan.runs;
+    device_.run_plan(plan, bindings, 0);
+  }
+  // Threads that wanted to run circuits meanwhile look again.
+  ring();
+  call_worker();
+}
+
 // Waits until the circuit is done (false), helping the thread that runs it, or until this one has
 // to run what comes next: true, with the run lock held.
 bool Recorder::may_run(uint64_t epoch) {
@@ -568,8 +592,11 @@ bool Recorder::stop_looking() {
 void materialize_slowly(Buffer& buffer) {
   if ((BufferAccess::recorded(&buffer).load(std::memory_order_relaxed) & kPlaceholder) != 0) {
     fail(ErrorKind::kState, "materialize: this tensor of ", buffer.nbytes(),
-         " bytes stands for a value of a Circuit, which is known only when the circuit runs; "
-         "make it an output and look at what run() returns");
+         is_capturing_graph()
+             ? " bytes is computed by the graph that is being captured, so it has no value yet; "
+               "look at it after replay()"
+             : " bytes stands for a value of a Circuit, which is known only when the circuit runs; "
+               "make it an output and look at what run() returns");
   }
   Recorder& recorder = Recorder::of(buffer.device());
   const uint64_t epoch = buffer.recorded_epoch();

@@ -125,6 +125,10 @@ class Recorder {
   }
   // Runs what every device has recorded; the first error is rethrown at the end.
   static void flush_all();
+  // Runs what is recorded, and then a plan that is no circuit's, in a float mode.
+  void run_beside_circuits(circuit::Plan& plan, const circuit::Bindings& bindings, uint32_t mode);
+  // Gives a deferred buffer its memory, where it has none.
+  void attach(Buffer* buffer);
   // Sets or clears an OpenCircuit::Attention of every recorder.
   static void call_attention(uint8_t bit, bool set);
   // What workers need to end in good order.
@@ -163,7 +167,6 @@ class Recorder {
   void hand_over();
 
   // Gives a deferred buffer memory if it has none. Any thread.
-  void attach(Buffer* buffer);
   void mark_exported(Buffer* buffer);
   void unmark_exported(Buffer* buffer) noexcept;
 

@@ -27,7 +27,7 @@ constinit thread_local bool t_ended = false;
 
 constexpr size_t kListBytes = size_t{512} << 10;  // kept in one list at most
 constexpr size_t kCacheBytes = size_t{16} << 20;  // kept by one thread, looked at now and then
-constexpr size_t kLookEvery = size_t{4} << 20;
+constexpr size_t kLookEveryBytes = size_t{4} << 20;
 
 struct Counter {
   std::atomic<int64_t> current{0};
@@ -60,15 +60,15 @@ struct Registry {
 };
 
 void end_of_thread(void* cache);
-void before_fork();
-void after_fork_in_parent();
-void after_fork_in_child();
+void lock_caches();
+void unlock_caches();
+void forget_other_threads();
 
 Registry& registry() {
   static Registry* instance = [] {
     auto* r = new Registry;
     r->key_made = pthread_key_create(&r->key, end_of_thread) == 0;
-    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+    pthread_atfork(lock_caches, unlock_caches, forget_other_threads);
     return r;
   }();
   return *instance;
@@ -92,13 +92,13 @@ void end_of_thread(void* argument) {
   r.spare = cache;
 }
 
-void before_fork() {
+void lock_caches() {
   registry().mutex.lock();
   large_lock_all();
   central_lock_all();
 }
 
-void after_fork_in_parent() {
+void unlock_caches() {
   central_unlock_all();
   large_unlock_all();
   registry().mutex.unlock();
@@ -106,7 +106,7 @@ void after_fork_in_parent() {
 
 // Caches of threads that the child does not have may be half changed: what they hold is given up,
 // what they counted is kept.
-void after_fork_in_child() {
+void forget_other_threads() {
   Registry& r = registry();
   for (ThreadCache* cache = r.live; cache != nullptr;) {
     ThreadCache* next = cache->next;
@@ -118,7 +118,7 @@ void after_fork_in_child() {
     }
     cache = next;
   }
-  after_fork_in_parent();
+  unlock_caches();
 }
 
 int64_t sum(std::atomic<int64_t> Tally::*field) {
@@ -208,7 +208,7 @@ void flush_cache(ThreadCache* cache) noexcept {
 void refresh_cache(ThreadCache* cache) noexcept {
   const uint64_t epoch = g_trim_epoch.load(std::memory_order_relaxed);
   bool flush = cache->trim_epoch != epoch;
-  if (cache->refilled > kLookEvery) {
+  if (cache->refilled > kLookEveryBytes) {
     cache->refilled = 0;
     size_t held = 0;
     for (int c = 0; c < kSmallClasses; ++c) held += cache->lists[c].count * class_bytes(c);

@@ -12,6 +12,7 @@ import torch
 from torch.types import Device
 
 from hologram_torch import _C
+from hologram_torch.graphs import make_graphed_callables
 
 __all__ = [
     "Event",
@@ -36,6 +37,7 @@ __all__ = [
     "is_available",
     "is_bf16_supported",
     "is_initialized",
+    "make_graphed_callables",
     "manual_seed",
     "manual_seed_all",
     "max_memory_allocated",

@@ -29,6 +29,10 @@ int64_t item_bytes(const View& view) { return static_cast<int64_t>(itemsize(view
 [[noreturn]] void fail_outside(int64_t size) {
   fail(ErrorKind::kIndex, "an index is outside a dimension of size ", size);
 }
+// Most callers have looked already; those that replay a graph have not.
+void check_inside(const View& index, int64_t size) {
+  if (!positions_within(positions_of(index), -size, size)) fail_outside(size);
+}
 
 }  // namespace
 
@@ -36,6 +40,7 @@ void run_take(CallFrame& call) {
   const View in = call.view(), index = call.view(), out = call.view();
   const Around around(in, call.integer());
   const int64_t inner = around.inner * item_bytes(in);
+  check_inside(index, around.size);
   hologram::take(in.data, around.outer, around.size, inner, positions_of(index), out.data,
                  call.threads(around.outer * index.numel() * inner / 4));
 }
@@ -43,6 +48,7 @@ void run_take(CallFrame& call) {
 void run_add_at(CallFrame& call) {
   const View self = call.view(), index = call.view(), source = call.view();
   const Around around(self, call.integer());
+  check_inside(index, around.size);
   AddAtOptions options;
   options.max_threads = call.threads(source.numel());
   hologram::add_at(self.dtype, self.data, around.outer, around.size, around.inner,
@@ -52,6 +58,7 @@ void run_add_at(CallFrame& call) {
 void run_put_at(CallFrame& call) {
   const View self = call.view(), index = call.view(), source = call.view();
   const Around around(self, call.integer());
+  check_inside(index, around.size);
   hologram::put_at(self.data, around.outer, around.size, around.inner * item_bytes(self),
                    positions_of(index), source.data, call.threads(source.numel()));
 }
@@ -59,6 +66,7 @@ void run_put_at(CallFrame& call) {
 void run_embedding_backward(CallFrame& call) {
   const View grad = call.view(), indices = call.view(), out = call.view();
   const int64_t rows = call.integer(), padding = call.integer();
+  check_inside(indices, rows);
   AddAtOptions options;
   options.mean = call.flag();
   options.skipped = &padding;

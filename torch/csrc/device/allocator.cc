@@ -215,6 +215,7 @@ void rethrow_as_torch(const std::exception& error, size_t nbytes) {
   if (const auto* ours = dynamic_cast<const hologram::Error*>(&error)) {
     TORCH_CHECK_WITH(OutOfMemoryError, ours->kind() != hologram::ErrorKind::kOutOfMemory,
                      ours->what());
+    TORCH_CHECK_INDEX(ours->kind() != hologram::ErrorKind::kIndex, ours->what());
     TORCH_CHECK(false, ours->what());
   }
   TORCH_CHECK_WITH(OutOfMemoryError, dynamic_cast<const std::bad_alloc*>(&error) == nullptr,

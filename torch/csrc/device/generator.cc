@@ -10,6 +10,7 @@
 
 #include <cstring>
 
+#include "device/graph.h"
 #include "device/tensor.h"
 
 namespace hologram_torch {
@@ -102,7 +103,8 @@ PhiloxGenerator::Reserved reserve_random(const std::optional<at::Generator>& gen
       "'");
   auto* impl = at::get_generator_or_default<PhiloxGenerator>(generator, default_generator());
   std::lock_guard<std::mutex> lock(impl->mutex_);
-  return impl->reserve(count);
+  PhiloxGenerator::Reserved reserved;
+  return draws_in_graph(*impl, count, reserved) ? reserved : impl->reserve(count);
 }
 
 at::Generator derived_cpu_generator(const std::optional<at::Generator>& generator) {

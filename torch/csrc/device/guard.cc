@@ -91,7 +91,9 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     memory_device(index < 0 ? index_of({}) : index).synchronize();
   }
 #if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 15
-  bool isStreamCapturing(const c10::Stream&) const override { return false; }
+  bool isStreamCapturing(const c10::Stream&) const override {
+    return hologram::is_capturing_graph();
+  }
 #endif
   void recordDataPtrOnStream(const c10::DataPtr&, const c10::Stream&) const override {}
 

@@ -55,6 +55,7 @@ void settle_storage(c10::StorageImpl& storage, hologram::Buffer& buffer) {
 void hand_out(c10::StorageImpl* storage) {
   hologram::Buffer* buffer = buffer_of(*storage);
   if (buffer == nullptr) return;
+  if (hologram::is_capturing_graph()) check_look();
   if (t_naming > 0) {
     settle_storage(*storage, *buffer);
     t_named.emplace_back(c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(storage));

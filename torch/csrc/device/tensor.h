@@ -104,11 +104,25 @@ inline hologram::Buffer* buffer_of(const c10::StorageImpl& storage) {
 // Makes the storage show kNowhere.
 [[gnu::cold]] void hide_address(const c10::StorageImpl& storage);
 
+// Raises, where this thread is not exempt: while a graph is captured nothing is computed.
+[[gnu::cold]] void check_look();
+// Raises: the op cannot be part of a graph.
+[[noreturn, gnu::cold]] void cannot_capture(const char* op);
+// While it lives this thread may look at bytes that it computes itself.
+class CaptureExempt {
+ public:
+  CaptureExempt();
+  ~CaptureExempt();
+  CaptureExempt(const CaptureExempt&) = delete;
+  CaptureExempt& operator=(const CaptureExempt&) = delete;
+};
+
 // The bytes of a storage, for reading and writing: nothing recorded touches them any more. Safe
 // from any thread.
 inline char* storage_bytes(c10::StorageImpl& storage) {
   hologram::Buffer* buffer = buffer_of(storage);
   if (C10_UNLIKELY(buffer == nullptr)) return static_cast<char*>(storage.mutable_data());
+  if (C10_UNLIKELY(hologram::is_capturing_graph())) check_look();
   // Throws for storages that PyTorch has closed.
   const void* address = storage.data();
   if (C10_LIKELY(!hologram::is_pending(*buffer) && address == buffer->data())) {
@@ -121,6 +135,7 @@ inline char* storage_bytes(c10::StorageImpl& storage) {
 inline const char* storage_bytes(const c10::StorageImpl& storage) {
   hologram::Buffer* buffer = buffer_of(storage);
   if (C10_UNLIKELY(buffer == nullptr)) return static_cast<const char*>(storage.data());
+  if (C10_UNLIKELY(hologram::is_capturing_graph())) check_look();
   if (C10_UNLIKELY(!hologram::is_readable(*buffer))) {
     return storage_bytes(const_cast<c10::StorageImpl&>(storage));
   }

@@ -145,6 +145,7 @@ class FallbackCall {
   void swap_tensor(const ArgInfo& arg, IValue& value) {
     const at::Tensor& t = value.toTensor();
     if (!is_argument_ours(arg, t)) return;
+    if (hologram::is_capturing_graph()) cannot_capture(info_.name.c_str());
     // Arguments that are one tensor stay one: kernels refuse to resize an output that they read.
     IValue alias = known_alias(t);
     if (alias.isNone()) alias = scope_.to_cpu(t);

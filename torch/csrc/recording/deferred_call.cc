@@ -45,6 +45,10 @@ bool Call::record(uint16_t kind, double cost) {
 }
 
 void Call::run_now(uint16_t kind) {
+  if (hologram::is_capturing_graph()) {
+    const auto ops = hologram::call_ops();
+    cannot_capture(kind < ops.size() ? ops[kind].name : "this call");
+  }
   c10::SmallVector<char*, 12> addresses;
   for (const auto& [t, access] : operands_) {
     addresses.push_back(t == nullptr              ? nullptr

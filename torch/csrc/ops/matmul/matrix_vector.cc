@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Products with vectors: mv, addmv and dot, by PyTorch's BLAS.
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/mm.h>
+
 #include <cstring>
 #include <limits>
 
@@ -45,6 +48,7 @@ void mv_into(const Tensor& mat, const Tensor& vec, double alpha, double beta, co
 }
 
 Tensor mv(const Tensor& self, const Tensor& vec) {
+  if (hologram::is_capturing_graph()) return at::mm(self, vec.unsqueeze(1)).squeeze(1);
   if (C10_LIKELY(blas_mv(self, vec))) {
     Tensor out = make_tensor({self.size(0)}, self.scalar_type());
     mv_into(self, vec, 1, 0, out);
@@ -65,6 +69,10 @@ Tensor& mv_out(const Tensor& self, const Tensor& vec, Tensor& out) {
 
 Tensor addmv(const Tensor& self, const Tensor& mat, const Tensor& vec, const Scalar& beta,
              const Scalar& alpha) {
+  if (hologram::is_capturing_graph()) {
+    return at::addmm(self.dim() == 1 ? self.unsqueeze(1) : self, mat, vec.unsqueeze(1), beta, alpha)
+        .squeeze(1);
+  }
   if (C10_LIKELY(blas_mv(mat, vec) && is_plain(self) && self.scalar_type() == mat.scalar_type() &&
                  self.dim() == 1 && self.size(0) == mat.size(0) && self.is_contiguous() &&
                  !beta.isComplex() && !alpha.isComplex())) {
@@ -87,6 +95,9 @@ void dot_as(const Tensor& a, const Tensor& b, const Tensor& out) {
 
 Tensor dot(const Tensor& self, const Tensor& other) {
   constexpr int64_t kMax = std::numeric_limits<int>::max();
+  if (hologram::is_capturing_graph() && self.dim() == 1 && other.dim() == 1) {
+    return at::mm(self.unsqueeze(0), other.unsqueeze(1)).squeeze();
+  }
   const at::ScalarType type = self.scalar_type();
   if (is_blas_type(type) && type == other.scalar_type() && is_plain(self) && is_plain(other) &&
       self.dim() == 1 && other.dim() == 1 && self.size(0) == other.size(0) && self.size(0) > 0 &&

@@ -100,6 +100,7 @@ bool record(const Product& p) {
 
 void multiply(const Product& p) {
   if (record(p)) return;
+  if (hologram::is_capturing_graph()) cannot_capture("a matrix product of these dtypes or strides");
   GemmArgs args;
   args.dtype = p.dtype();
   args.trans_a = p.a.transposed;

@@ -11,7 +11,7 @@ Tensor embedding(const Tensor& weight, const Tensor& indices, int64_t padding_id
   if (C10_LIKELY(is_plain(weight) && weight.dim() == 2 && weight.is_contiguous() &&
                  weight.numel() > 0 && is_position(indices))) {
     const Tensor index = settled_rows(indices);
-    if (C10_LIKELY(hologram::positions_within(positions_of(index), 0, weight.size(0)))) {
+    if (C10_LIKELY(are_within(index, 0, weight.size(0)))) {
       c10::SmallVector<int64_t, 5> sizes(indices.sizes().begin(), indices.sizes().end());
       sizes.push_back(weight.size(1));
       Tensor out = make_tensor(sizes, weight.scalar_type());
@@ -32,7 +32,7 @@ Tensor embedding_dense_backward(const Tensor& grad, const Tensor& indices, int64
     const Tensor index = settled_rows(indices), values = dense_rows(grad);
     Tensor out = make_tensor({rows, grad.size(-1)}, grad.scalar_type());
     // PyTorch refuses an index outside, unless it is the padding.
-    if (C10_LIKELY(hologram::positions_within(positions_of(index), 0, rows))) {
+    if (C10_LIKELY(are_within(index, 0, rows))) {
       Call call;
       call.view(values, Access::reads);
       call.view(index, Access::reads);

@@ -42,7 +42,7 @@ Tensor index_select(const Tensor& self, int64_t dim, const Tensor& index) {
                  has_dim(self, dim) && is_position(index) && index.dim() <= 1)) {
     const int64_t along = wrapped(self, dim);
     const Tensor at = settled_rows(index);
-    if (C10_LIKELY(hologram::positions_within(positions_of(at), 0, self.size(along)))) {
+    if (C10_LIKELY(are_within(at, 0, self.size(along)))) {
       Sizes sizes(self.sizes().begin(), self.sizes().end());
       sizes[static_cast<size_t>(along)] = index.numel();
       Tensor out = make_tensor(sizes, self.scalar_type());
@@ -94,7 +94,7 @@ Tensor index_add(const Tensor& self, int64_t dim, const Tensor& index, const Ten
   if (C10_LIKELY(takes_index_add(self, dim, index, source, alpha))) {
     const int64_t along = wrapped(self, dim);
     const Tensor at = settled_rows(index), values = dense_rows(source);
-    if (C10_LIKELY(hologram::positions_within(positions_of(at), 0, self.size(along)))) {
+    if (C10_LIKELY(are_within(at, 0, self.size(along)))) {
       Tensor out = copy_of(self);
       write_rows<true>(out, along, along + 1, at, values);
       return out;
@@ -109,7 +109,7 @@ Tensor& index_add_(Tensor& self, int64_t dim, const Tensor& index, const Tensor&
                  !share_storage(self, source) && !share_storage(self, index))) {
     const int64_t along = wrapped(self, dim);
     const Tensor at = settled_rows(index), values = dense_rows(source);
-    if (C10_LIKELY(hologram::positions_within(positions_of(at), 0, self.size(along)))) {
+    if (C10_LIKELY(are_within(at, 0, self.size(along)))) {
       write_rows<true>(self, along, along + 1, at, values);
       return self;
     }
@@ -132,6 +132,7 @@ struct IndexPlan {
 // Positions in all the dimensions together; each index is dense and of one size.
 Tensor joint_positions(const Tensor& self, const c10::SmallVector<Tensor, 4>& indices,
                        int64_t first) {
+  if (hologram::is_capturing_graph()) cannot_capture("indexing by more than one tensor");
   Tensor joint = make_tensor(indices[0].sizes(), at::kLong);
   const int64_t n = joint.numel();
   auto* out = reinterpret_cast<int64_t*>(write_pointer(joint));
@@ -176,7 +177,7 @@ IndexPlan plan_index(const Tensor& self, const IndexList& list) {
     const int64_t size = self.size(plan.first + static_cast<int64_t>(k));
     indices[k] = indices.size() == 1 ? settled_rows(indices[k])
                                      : settled_rows(indices[k], common, at::kLong);
-    if (!hologram::positions_within(positions_of(indices[k]), -size, size)) return plan;
+    if (!are_within(indices[k], -size, size)) return plan;
   }
   plan.index = indices.size() == 1 ? indices[0] : joint_positions(self, indices, plan.first);
   plan.sizes.assign(self.sizes().begin(), self.sizes().begin() + plan.first);
@@ -250,7 +251,7 @@ bool takes_gather(const Tensor& self, int64_t dim, const Tensor& index) {
 
 // Whether every index, which is dense, names a place along dim.
 bool all_inside(const Tensor& index, const Tensor& self, int64_t dim) {
-  return hologram::positions_within(positions_of(index), 0, self.size(dim));
+  return are_within(index, 0, self.size(dim));
 }
 
 Tensor gather(const Tensor& self, int64_t dim, const Tensor& index, bool sparse_grad) {

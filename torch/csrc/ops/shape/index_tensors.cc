@@ -9,6 +9,10 @@ at::Tensor settled_rows(const at::Tensor& t, c10::IntArrayRef sizes, at::ScalarT
   if (t.scalar_type() == type && t.sizes() == sizes && t.is_contiguous()) return t;
   at::Tensor rows = make_tensor(sizes, type);
   if (rows.numel() == 0) return rows;
+  if (hologram::is_capturing_graph()) {
+    copy_into(rows, t.expand(sizes));
+    return rows;
+  }
   c10::SmallVector<int64_t, 6> strides(sizes.size(), 0);
   const size_t missing = sizes.size() - static_cast<size_t>(t.dim());
   for (size_t d = missing; d < sizes.size(); ++d) {

@@ -16,8 +16,15 @@ inline hologram::Positions positions_of(const at::Tensor& index) {
   return {read_pointer(index), dtype_of(index), index.numel()};
 }
 
+// Whether all are inside; while a graph is captured nobody knows, and the kernel looks at each
+// replay.
+inline bool are_within(const at::Tensor& index, int64_t low, int64_t high) {
+  return hologram::is_capturing_graph() ||
+         hologram::positions_within(positions_of(index), low, high);
+}
+
 // The elements of t, broadcast to sizes, in row-major order, now: an index out of range is an error
-// of the call that was given it.
+// of the call that was given it. While a graph is captured, when it is replayed.
 at::Tensor settled_rows(const at::Tensor& t, c10::IntArrayRef sizes, at::ScalarType type);
 inline at::Tensor settled_rows(const at::Tensor& t) {
   return settled_rows(t, t.sizes(), t.scalar_type());

@@ -77,8 +77,7 @@ Range plan_range(const Scalar& start, const Scalar& end, const Scalar& step, Sca
   return range;
 }
 
-void write_range(const Tensor& out, const Scalar& start, const Scalar& step) {
-  if (out.numel() == 0) return;
+void write_range_now(const Tensor& out, const Scalar& start, const Scalar& step) {
   switch (out.scalar_type()) {
     case at::kLong:
       return fill_range<int64_t>(out, start.toLong(), step.toLong());
@@ -89,6 +88,18 @@ void write_range(const Tensor& out, const Scalar& start, const Scalar& step) {
     default:
       return fill_range<double>(out, start.toDouble(), step.toDouble());
   }
+}
+
+void write_range(const Tensor& out, const Scalar& start, const Scalar& step) {
+  if (out.numel() == 0) return;
+  if (!hologram::is_capturing_graph()) return write_range_now(out, start, step);
+  // The numbers are made now, and copied at each replay: what follows may write over them.
+  const Tensor numbers = make_tensor(out.sizes(), out.scalar_type());
+  {
+    const CaptureExempt exempt;
+    write_range_now(numbers, start, step);
+  }
+  copy_into(out, numbers);
 }
 
 ScalarType range_type(const Scalar& start, const Scalar& end, const Scalar& step,

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+// Graphs: what was captured as one plan, and the memory of its values.
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "hologram/error.h"
+#include "hologram/memory.h"
+#include "src/circuit/plan.h"
+#include "src/runtime/capture.h"
+#include "src/runtime/float_mode.h"
+#include "src/runtime/recorder.h"
+
+namespace hologram {
+
+struct DeviceGraph::State {
+  explicit State(Device& device) : device(device) {}
+
+  Device& device;
+  enum { kEmpty, kCapturing, kCaptured, kPrepared } phase = kEmpty;
+  std::unique_ptr<internal::Capture> capture;
+  uint32_t float_mode = 0;
+  std::vector<uint64_t> numbers;
+  std::unique_ptr<circuit::Plan> plan;
+  std::vector<BufferRef> kept;  // memory for values that nobody else holds
+  std::vector<char*> bound;
+  Stats stats;
+
+  void find_memory();
+};
+
+// Of values that nobody sees, each has memory from the first stage that touches it to the last. A
+// value takes the smallest that is free and large enough, unless most of it would lie idle.
+void DeviceGraph::State::find_memory() {
+  constexpr int kNever = std::numeric_limits<int>::max();
+  const auto& slots = capture->slots();
+  struct Life {
+    uint32_t slot;
+    int first = kNever, last = -1;
+  };
+  std::vector<Life> lives;
+  for (uint32_t s = 0; s < slots.size(); ++s) lives.push_back({s});
+  for (const circuit::Kernel& kernel : plan->kernels) {
+    circuit::for_slots(kernel, [&](uint32_t slot) {
+      lives[slot].first = std::min(lives[slot].first, kernel.stage);
+      lives[slot].last = std::max(lives[slot].last, kernel.stage);
+    });
+  }
+  bound.assign(slots.size(), nullptr);
+  std::erase_if(lives, [&](const Life& life) {
+    const Buffer* buffer = slots[life.slot].buffer.get();
+    bound[life.slot] = static_cast<char*>(buffer->data());
+    return life.last < 0 || buffer->data() != nullptr || buffer->nbytes() == 0;
+  });
+  std::stable_sort(lives.begin(), lives.end(),
+                   [](const Life& a, const Life& b) { return a.first < b.first; });
+  struct Memory {
+    size_t bytes;
+    char* data;
+    int free_after;  // the stage
+  };
+  std::vector<Memory> all;
+  for (const Life& life : lives) {
+    const size_t bytes = slots[life.slot].buffer->nbytes();
+    stats.bytes_wanted += static_cast<int64_t>(bytes);
+    Memory* best = nullptr;
+    for (Memory& memory : all) {
+      if (memory.free_after >= life.first || memory.bytes < bytes || memory.bytes / 2 > bytes) {
+        continue;
+      }
+      if (best == nullptr || memory.bytes < best->bytes) best = &memory;
+    }
+    if (best == nullptr) {
+      kept.push_back(BufferRef::adopt(allocate_buffer(device, bytes)));
+      stats.bytes_kept += static_cast<int64_t>(bytes);
+      all.push_back({bytes, static_cast<char*>(kept.back()->data()), 0});
+      best = &all.back();
+    }
+    best->free_after = life.last;
+    bound[life.slot] = best->data;
+  }
+}
+
+DeviceGraph::DeviceGraph(Device& device) : state_(std::make_unique<State>(device)) {}
+DeviceGraph::~DeviceGraph() { reset(); }
+
+Device& DeviceGraph::device() const { return state_->device; }
+bool DeviceGraph::is_capturing() const { return state_->phase == State::kCapturing; }
+bool DeviceGraph::is_captured() const { return state_->phase >= State::kCaptured; }
+std::vector<uint64_t>& DeviceGraph::numbers() { return state_->numbers; }
+
+void DeviceGraph::begin() {
+  State& s = *state_;
+  if (!s.device.runs_plans()) {
+    fail(ErrorKind::kState, "DeviceGraph::begin: device ", s.device.name(), ":", s.device.index(),
+         " runs no plans, so nothing is recorded on it");
+  }
+  if (s.phase != State::kEmpty) {
+    fail(ErrorKind::kState,
+         "DeviceGraph::begin: the graph holds what it captured before; reset() it, or use another");
+  }
+  flush(s.device);
+  auto capture = std::make_unique<internal::Capture>(s.device);
+  capture->of_graph = true;
+  internal::begin_graph(*capture);
+  s.capture = std::move(capture);
+  s.float_mode = internal::float_mode();
+  s.phase = State::kCapturing;
+}
+
+void DeviceGraph::end() {
+  State& s = *state_;
+  if (s.phase != State::kCapturing) {
+    fail(ErrorKind::kState, "DeviceGraph::end: the graph is not being captured; begin() it first");
+  }
+  internal::end_graph(*s.capture);
+  s.phase = State::kCaptured;
+  s.capture->release_values();
+  s.numbers = s.capture->tape().immediates();
+}
+
+void DeviceGraph::prepare() {
+  State& s = *state_;
+  if (s.phase < State::kCaptured) {
+    fail(ErrorKind::kState,
+         "DeviceGraph::prepare: nothing was captured; call begin(), record, and end()");
+  }
+  if (s.phase == State::kPrepared) return;
+  internal::check_apart(*s.capture, "DeviceGraph::prepare");
+  const auto& slots = s.capture->slots();
+  std::vector<uint8_t> states;
+  for (const internal::Capture::Slot& slot : slots) {
+    const bool seen = !slot.value || slot.buffer->use_count() > 1;
+    states.push_back(seen ? circuit::kSlotLive : circuit::kSlotFresh);
+  }
+  const circuit::PlanOptions options{.limits = *s.device.plan_limits(),
+                                     .float_laws = s.float_mode == internal::kDefaultFloatMode};
+  auto plan = circuit::make_plan(s.capture->tape().words(), states, options);
+  internal::Recorder& recorder = internal::Recorder::of(s.device);
+  for (size_t k = 0; k < slots.size(); ++k) {
+    if ((states[k] & circuit::kSlotLive) != 0) recorder.attach(slots[k].buffer.get());
+  }
+  s.stats = {.ops = plan->stats.ops,
+             .kernels = plan->stats.kernels,
+             .bytes_moved = plan->stats.bytes_moved};
+  s.kept.clear();
+  s.plan = std::move(plan);
+  s.find_memory();
+  s.phase = State::kPrepared;
+}
+
+void DeviceGraph::replay() {
+  State& s = *state_;
+  if (is_capturing_graph()) {
+    fail(ErrorKind::kState,
+         "DeviceGraph::replay: a graph is being captured, and a replay cannot be part of it; end "
+         "the capture first");
+  }
+  if (s.phase != State::kPrepared) prepare();
+  internal::Recorder::of(s.device).run_beside_circuits(*s.plan, {s.bound.data(), s.numbers.data()},
+                                                       s.float_mode);
+}
+
+void DeviceGraph::reset() noexcept {
+  State& s = *state_;
+  if (s.phase == State::kCapturing) {
+    internal::end_graph(*s.capture);
+    s.capture->release_values();
+  }
+  s.phase = State::kEmpty;
+  s.plan.reset();
+  s.capture.reset();
+  s.numbers.clear();
+  s.kept.clear();
+  s.bound.clear();
+  s.stats = {};
+}
+
+DeviceGraph::Stats DeviceGraph::stats() const { return state_->stats; }
+
+std::string DeviceGraph::print() const {
+  const State& s = *state_;
+  if (s.phase < State::kCaptured) return {};
+  std::string text = circuit::print_tape(s.capture->tape().words());
+  if (s.plan != nullptr) text.append("\n").append(circuit::print_plan(*s.plan));
+  return text;
+}
+
+}  // namespace hologram
