@@ -55,6 +55,10 @@ TABLE: Sequence[tuple[str, Sequence[Figure]]] = (
         ],
     ),
     ("train step, GPT-2 shape, AdamW", _named("training", "GPT-2 shape")),
+    (
+        "steps captured and replayed: MLP, Adam / GPT-2 shape, AdamW",
+        _named("graphs", "MLP", "GPT-2 shape"),
+    ),
     ("train step, CNN on digits, Adam", _named("training", "CNN on digits")),
     (
         f"{_ADAMW}: default / fused, against cpu's foreach",

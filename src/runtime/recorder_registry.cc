@@ -322,6 +322,29 @@ std::exception_ptr Recorder::explained(std::exception_ptr error) const {
   return error;
 }
 
+void materialize_slowly(Buffer& buffer) {
+  if ((BufferAccess::recorded(&buffer).load(std::memory_order_relaxed) & kPlaceholder) != 0) {
+    fail(ErrorKind::kState, "materialize: this tensor of ", buffer.nbytes(),
+         is_capturing_graph()
+             ? " bytes is computed by the graph that is being captured, so it has no value yet; "
+               "look at it after replay()"
+             : " bytes stands for a value of a Circuit, which is known only when the circuit runs; "
+               "make it an output and look at what run() returns");
+  }
+  Recorder& recorder = Recorder::of(buffer.device());
+  const uint64_t epoch = buffer.recorded_epoch();
+  if (epoch > buffer.device().done_epoch()) {
+    if (recorder.runs_here()) {
+      fail(ErrorKind::kState,
+           "materialize: called by work that the device is running, on a buffer of ",
+           buffer.nbytes(), " bytes that waits for this work or for later work; ",
+           "materialize what the work needs before it is submitted");
+    }
+    recorder.flush_until(epoch, Why::kAsked);
+  }
+  recorder.attach(&buffer);
+}
+
 }  // namespace internal
 
 void flush(Device& device) {

@@ -278,7 +278,16 @@ def test_every_row_of_the_table_has_rows_in_its_area():
     planned: list[Row] = []
     context.plan = planned.extend
     context._measure = lambda row, case: None
-    for name in ("overhead", "single", "chains", "training", "inference", "models", "sizes"):
+    for name in (
+        "overhead",
+        "single",
+        "chains",
+        "training",
+        "inference",
+        "models",
+        "sizes",
+        "graphs",
+    ):
         list(AREAS[name].measure(context))
     for work, figures in headline.TABLE:
         for figure in figures[:1] if "/ 10K" in work else figures:

@@ -70,12 +70,19 @@ inline bool is_cpu_number(const c10::TensorImpl* t) {
   return has_exactly(t->key_set(), c10::DispatchKey::CPU) && t->dim() == 0;
 }
 
+// Whether t has no elements and a graph is captured: then there is nothing to compute, or to see.
+inline bool is_nothing_to_capture(const c10::TensorImpl* t) {
+  return C10_UNLIKELY(hologram::is_capturing_graph()) && t->numel() == 0;
+}
+
 // The first element, for a kernel that runs at once: what was recorded on the tensor has run.
 inline const char* read_pointer(const c10::TensorImpl* t) {
+  if (is_nothing_to_capture(t)) return nullptr;
   const c10::StorageImpl* storage = t->unsafe_storage().unsafeGetStorageImpl();
   return storage_bytes(*storage) + t->storage_offset() * static_cast<int64_t>(t->itemsize());
 }
 inline char* write_pointer(c10::TensorImpl* t) {
+  if (is_nothing_to_capture(t)) return nullptr;
   c10::StorageImpl* storage = t->unsafe_storage().unsafeGetStorageImpl();
   return storage_bytes(*storage) + t->storage_offset() * static_cast<int64_t>(t->itemsize());
 }

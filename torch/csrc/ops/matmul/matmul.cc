@@ -30,6 +30,7 @@ bool all_plain(const Tensor& a, const Tensor& b, const Tensor& c) {
 // Runs a CPU kernel of PyTorch's that fills `out` on aliases.
 template <class F>
 void on_aliases(const Tensor& out, int64_t flops, F&& kernel) {
+  if (hologram::is_capturing_graph()) cannot_capture("a matrix product of half or complex types");
   AliasScope scope;
   const BelowAutograd below;
   const OpenMpRegion region(flops);
