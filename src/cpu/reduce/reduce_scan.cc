@@ -28,8 +28,26 @@ struct Line {
 
 // float32 is summed in float64, as PyTorch does; int64 wraps.
 template <class T>
+using SumOf = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;
+
+// Neighbours of one line, from a sum on; returns the sum of all. out may be in.
+template <class T>
+SumOf<T> scan_run(const T* in, int64_t n, SumOf<T> sum, T* out) {
+  for (int64_t i = 0; i < n; ++i) {
+    sum += static_cast<SumOf<T>>(in[i]);
+    out[i] = static_cast<T>(sum);
+  }
+  return sum;
+}
+
+template <class T>
 void scan(const Line& line) {
-  using Sum = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;
+  using Sum = SumOf<T>;
+  if (line.lines == 1 && line.in_dtype == line.compute && line.out_dtype == line.compute &&
+      line.in_step == 1 && line.out_step == 1) {
+    scan_run<T>(reinterpret_cast<const T*>(line.in), line.n, 0, reinterpret_cast<T*>(line.out));
+    return;
+  }
   alignas(64) T values[kScratchElements];
   Sum sums[kAbreast] = {};
   const int64_t in_size = static_cast<int64_t>(itemsize(line.in_dtype));
@@ -39,7 +57,10 @@ void scan(const Line& line) {
     const int64_t here = std::min(together, line.n - i);
     gather_rows(line.in + i * line.in_step * in_size, line.in_dtype, here, line.in_step, line.lines,
                 line.in_next, line.compute, values);
-    for (int64_t k = 0; k < here; ++k) {
+    if (line.lines == 1) {
+      sums[0] = scan_run<T>(values, here, sums[0], values);
+    }
+    for (int64_t k = 0; line.lines > 1 && k < here; ++k) {
       T* row = values + k * line.lines;
       for (int64_t j = 0; j < line.lines; ++j) {
         sums[j] += static_cast<Sum>(row[j]);
