@@ -5,6 +5,7 @@
 #include "src/cpu/executor/run.h"
 #include "tests/cpp/circuit/interpreter.h"
 #include "tests/cpp/circuit/shapes.h"
+#include "tests/cpp/cpu/isa_test.h"
 #include "tests/cpp/cpu/random_kernel.h"
 
 namespace hologram {
@@ -12,16 +13,7 @@ namespace {
 
 using namespace plans;
 
-class RandomPlans : public ::testing::TestWithParam<Isa> {
- protected:
-  void SetUp() override {
-    if (!isa_available(GetParam())) GTEST_SKIP() << "not on this machine";
-    before_ = current_isa();
-    force_isa(GetParam());
-  }
-  void TearDown() override { force_isa(before_); }
-  Isa before_ = current_isa();
-};
+class RandomPlans : public IsaTest {};
 
 TEST_P(RandomPlans, EqualTheirInstructions) {
   const char* seed = std::getenv("HOLOGRAM_TEST_SEED");
@@ -37,9 +29,7 @@ TEST_P(RandomPlans, EqualTheirInstructions) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, RandomPlans,
-                         ::testing::Values(Isa::kBaseline, Isa::kAvx2, Isa::kAvx512),
-                         [](const auto& info) { return std::string(isa_name(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Isas, RandomPlans, kEveryIsa, isa_of);
 
 // Circuits whose ops crowd on the same memory: fused, and one by one, against scalar arithmetic.
 TEST(PlanRandom, CrowdedMemoryHoldsWhatTheRecordsSay) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "hologram/memory.h"
+#include "tests/cpp/cpu/isa_test.h"
 #include "tests/cpp/cpu/plan_support.h"
 
 namespace hologram {
@@ -12,15 +13,8 @@ namespace {
 
 using namespace plans;
 
-class Plans : public ::testing::TestWithParam<Isa> {
+class Plans : public IsaTest {
  protected:
-  void SetUp() override {
-    if (!isa_available(GetParam())) GTEST_SKIP() << "not on this machine";
-    before_ = current_isa();
-    force_isa(GetParam());
-  }
-  void TearDown() override { force_isa(before_); }
-  Isa before_ = current_isa();
   Random random{static_cast<unsigned>(GetParam()) + 5};
 };
 
@@ -364,8 +358,7 @@ TEST_P(Plans, NestedUseFindsNoClasses) {
   EXPECT_EQ(pool.free_classes(), static_cast<int>(taken.size())) << "a run kept classes";
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, Plans, ::testing::Values(Isa::kBaseline, Isa::kAvx2, Isa::kAvx512),
-                         [](const auto& info) { return std::string(isa_name(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Isas, Plans, kEveryIsa, isa_of);
 
 }  // namespace
 }  // namespace hologram

@@ -9,6 +9,7 @@
 #include "src/circuit/plan_cache.h"
 #include "src/cpu/executor/run.h"
 #include "tests/cpp/circuit/random_tape.h"
+#include "tests/cpp/cpu/isa_test.h"
 
 namespace hologram {
 namespace {
@@ -23,16 +24,7 @@ void run(Plan& plan, const RandomTape& program, Memory& memory, int threads) {
   cpu::run_plan(plan, {places.data(), program.tape().immediates().data()}, threads);
 }
 
-class PlanSizes : public ::testing::TestWithParam<Isa> {
- protected:
-  void SetUp() override {
-    if (!isa_available(GetParam())) GTEST_SKIP() << "not on this machine";
-    before_ = current_isa();
-    force_isa(GetParam());
-  }
-  void TearDown() override { force_isa(before_); }
-  Isa before_ = current_isa();
-};
+class PlanSizes : public IsaTest {};
 
 TEST_P(PlanSizes, GiveTheBitsOfPlansMadeAnew) {
   static constexpr int64_t kSizes[][3] = {{10, 12, 14}, {9, 20, 22},  {15, 12, 26},
@@ -68,9 +60,7 @@ TEST_P(PlanSizes, GiveTheBitsOfPlansMadeAnew) {
   EXPECT_GT(resized, 300u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Isas, PlanSizes,
-                         ::testing::Values(Isa::kBaseline, Isa::kAvx2, Isa::kAvx512),
-                         [](const auto& info) { return std::string(isa_name(info.param)); });
+INSTANTIATE_TEST_SUITE_P(Isas, PlanSizes, kEveryIsa, isa_of);
 
 }  // namespace
 }  // namespace hologram
