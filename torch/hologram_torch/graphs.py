@@ -8,7 +8,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils import _pytree as pytree
+
+from hologram_torch import _C
 
 __all__ = ["make_graphed_callables"]
 
@@ -64,6 +67,23 @@ def make_graphed_callables(
         part.capture_backward()
     graphed = tuple(part.graphed() for part in parts)
     return graphed[0] if one else graphed
+
+
+def check_capturable(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    """Raise where a captured step would take numbers that the host counts as they are now."""
+    if not _C.is_capturing_graph():
+        return
+    if any(group.get("capturable") is False for group in optimizer.param_groups):
+        raise RuntimeError(
+            f"Attempting HOLOGRAM graph capture of step() for an instance of "
+            f"{type(optimizer).__name__} but param_groups' capturable is False."
+        )
+
+
+def install() -> None:
+    """Have optimizers checked, where PyTorch itself only does that for CUDA."""
+    if not hasattr(torch.optim.Optimizer, "_accelerator_graph_capture_health_check"):
+        register_optimizer_step_pre_hook(check_capturable)
 
 
 class _Part:

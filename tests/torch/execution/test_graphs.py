@@ -292,6 +292,12 @@ def test_optimizers_that_count_on_the_host_are_refused() -> None:
     w.square().sum().backward()
     with pytest.raises(RuntimeError, match="capturable is False"):
         capture(optimizer.step)
+    # Our own check, for PyTorch versions that have none.
+    check = hologram_torch.graphs.check_capturable
+    with pytest.raises(RuntimeError, match="Adam but param_groups' capturable is False"):
+        capture(lambda: check(optimizer, (), {}))
+    capture(lambda: check(torch.optim.SGD([w], lr=0.1), (), {}))
+    check(optimizer, (), {})
 
 
 def test_errors_of_use() -> None:

@@ -68,6 +68,7 @@ class Graph final : public at::GraphImplInterface {
 
   void capture_begin(at::MempoolId_t pool, at::GraphCaptureMode) override {
     static std::atomic<uint64_t> pools{0};
+    TORCH_CHECK(kCanDefer, "graphs on device 'hologram' need PyTorch 2.13 or later");
     attempt([&] { graph_.begin(); });
     draws_.clear();
     pool_ = pool.first != 0 || pool.second != 0 ? pool : at::MempoolId_t{0, ++pools};

@@ -133,6 +133,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("begin_naming", &hologram_torch::begin_naming);
   m.def("end_naming", &hologram_torch::end_naming);
   m.def("recorder_stats", &recorder_stats);
+  m.def("is_capturing_graph", &hologram::is_capturing_graph);
   m.def("reset_recorder_stats", [] { hologram::reset_recorder_stats(current_device()); });
   hologram_torch::show_launches_to_profilers();
   hologram_torch::bind_tracing(m);
