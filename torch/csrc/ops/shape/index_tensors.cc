@@ -3,6 +3,7 @@
 #include "ops/shape/index_tensors.h"
 
 #include "hologram/elementwise.h"
+#include "ops/shape/copy.h"
 
 namespace hologram_torch {
 at::Tensor settled_rows(const at::Tensor& t, c10::IntArrayRef sizes, at::ScalarType type) {

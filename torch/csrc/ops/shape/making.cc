@@ -9,6 +9,7 @@
 #include "hologram/indexing.h"
 #include "hologram/parallel.h"
 #include "ops/nn/norm.h"
+#include "ops/shape/copy.h"
 #include "recording/deferred_call.h"
 
 namespace hologram_torch {
