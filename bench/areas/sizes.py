@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bench.areas.small_models import library, tokens
+from bench.areas.small_models import language_model, library, tokens
 from bench.context import Context
 from bench.core import Case, Goal, Row, Side, Work, area
 
@@ -52,12 +52,7 @@ def chain_work(lengths: list[int], side: Side) -> Work:
 
 
 def _language(kind: str, **options: Any) -> Any:
-    transformers = library("transformers")
-    config = getattr(transformers, f"{kind}Config")(
-        vocab_size=1000, bos_token_id=0, eos_token_id=0, **options
-    )
-    head = "LMHeadModel" if kind == "GPT2" else "ForCausalLM"
-    return getattr(transformers, f"{kind}{head}")(config)
+    return language_model(kind, 1000, bos_token_id=0, eos_token_id=0, **options)
 
 
 def _gpt2() -> Any:

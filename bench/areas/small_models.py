@@ -55,13 +55,18 @@ def _classifier(module: nn.Module, *shape: int) -> Model:
     )
 
 
-def _language(kind: str, **options: Any) -> Model:
-    """Return a language model of transformers, 8 texts of 64 tokens."""
+def language_model(kind: str, vocabulary: int, **options: Any) -> Any:
+    """Return a language model of transformers."""
     transformers = library("transformers")
-    config = getattr(transformers, f"{kind}Config")(vocab_size=256, **options)
+    config = getattr(transformers, f"{kind}Config")(vocab_size=vocabulary, **options)
     head = "LMHeadModel" if kind == "GPT2" else "ForCausalLM"
+    return getattr(transformers, f"{kind}{head}")(config)
+
+
+def _language(kind: str, **options: Any) -> Model:
+    """Return such a model and 8 texts of 64 tokens."""
     return Model(
-        getattr(transformers, f"{kind}{head}")(config),
+        language_model(kind, 256, **options),
         [tokens(256, 8, 64)],
         lambda m, x: m(input_ids=x, use_cache=False).logits,
         lambda m, x: m(input_ids=x, labels=x, use_cache=False).loss,

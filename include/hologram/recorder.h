@@ -209,18 +209,18 @@ class HOLOGRAM_API DeviceGraph {
   // Runs what other threads and this one recorded before, then the graph, and returns when it has
   // run; one replay at a time. Error(kState) while a graph is captured.
   void replay();
-  // Gives up what was captured, as end() does not: buffers of others keep their memory.
+  // Forgets what was captured, and ends the capture where that goes on. Buffers that other code
+  // holds keep their memory.
   void reset() noexcept;
 
   bool is_capturing() const;
   bool is_captured() const;  // end() was called
-  Device& device() const;
   // The numbers of the ops in the order in which they were recorded, each in the bytes that its
   // record has: the next replay() takes them from here.
   std::vector<uint64_t>& numbers();
 
   struct Stats {
-    int ops = 0;
+    int ops = 0;  // known after end(); what follows, after prepare()
     int kernels = 0;
     int64_t bytes_moved = 0;   // by a replay
     int64_t bytes_kept = 0;    // of memory for what is not seen outside

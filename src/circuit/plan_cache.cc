@@ -8,30 +8,40 @@
 
 namespace hologram::circuit {
 
-// The plans of tapes of equal structure.
-struct PlanCache::Family {
+// What an entry or a family is found by.
+struct PlanCache::Identity {
   uint64_t hash = 0;
   const void* owner = nullptr;
   PlanOptions options;
-  std::vector<uint64_t> words;
+  std::vector<uint64_t> words;  // of the tape, or of its structure
   std::vector<uint64_t> states;
+
+  Identity(const Key& key, std::span<const uint64_t> words, uint64_t hash)
+      : hash(hash),
+        owner(key.owner),
+        options(key.options),
+        words(words.begin(), words.end()),
+        states(key.states.begin(), key.states.end()) {}
+  bool is(const Key& key, std::span<const uint64_t> others) const {
+    return owner == key.owner && options == key.options && std::ranges::equal(words, others) &&
+           std::ranges::equal(states, key.states);
+  }
+  size_t bytes_of_words() const { return (words.size() + states.size()) * sizeof(uint64_t); }
+};
+
+// The plans of tapes of equal structure.
+struct PlanCache::Family : Identity {
+  using Identity::Identity;
+
   std::vector<std::shared_ptr<const PlanTemplate>> templates;
   std::vector<Entry*> entries;
   size_t bytes = 0;
   std::unique_ptr<Family> same_hash;
-
-  bool is(const Key& key, const Structure& structure) const {
-    return owner == key.owner && options == key.options &&
-           std::ranges::equal(words, structure.words()) && std::ranges::equal(states, key.states);
-  }
 };
 
-struct PlanCache::Entry {
-  uint64_t hash = 0;
-  const void* owner = nullptr;
-  PlanOptions options;
-  std::vector<uint64_t> words;
-  std::vector<uint64_t> states;
+struct PlanCache::Entry : Identity {
+  using Identity::Identity;
+
   std::shared_ptr<Plan> plan;
   size_t bytes = 0;
   size_t code_bytes = 0;  // of them, what the device made
@@ -41,11 +51,6 @@ struct PlanCache::Entry {
   Entry* newer = nullptr;
   Entry* older = nullptr;
   std::unique_ptr<Entry> same_hash;
-
-  bool is(const Key& key) const {
-    return owner == key.owner && options == key.options && std::ranges::equal(words, key.words) &&
-           std::ranges::equal(states, key.states);
-  }
 };
 
 namespace {
@@ -107,7 +112,7 @@ std::unique_ptr<PlanCache::Entry> PlanCache::remove(Entry* entry) {
 PlanCache::Entry* PlanCache::find_entry(const Key& key, uint64_t hash) {
   const auto found = entries_.find(hash);
   Entry* entry = found != entries_.end() ? found->second.get() : nullptr;
-  while (entry != nullptr && !entry->is(key)) entry = entry->same_hash.get();
+  while (entry != nullptr && !entry->is(key, key.words)) entry = entry->same_hash.get();
   if (entry == nullptr) return nullptr;
   ++hits_;
   entry->used = ++uses_;
@@ -129,15 +134,9 @@ std::shared_ptr<Plan> PlanCache::find(const Key& key, uint64_t hash) {
 PlanCache::Entry* PlanCache::add(const Key& key, uint64_t hash, std::shared_ptr<Plan> plan) {
   plan->cache_hash = hash;
   try {
-    auto entry = std::make_unique<Entry>();
-    entry->words.assign(key.words.begin(), key.words.end());
-    entry->states.assign(key.states.begin(), key.states.end());
-    entry->hash = hash;
-    entry->owner = key.owner;
-    entry->options = key.options;
+    auto entry = std::make_unique<Entry>(key, key.words, hash);
     entry->code_bytes = plan->code != nullptr ? plan->code->bytes() : 0;
-    entry->bytes = sizeof(Entry) + (entry->words.size() + entry->states.size()) * sizeof(uint64_t) +
-                   plan_bytes(*plan) + entry->code_bytes;
+    entry->bytes = sizeof(Entry) + entry->bytes_of_words() + plan_bytes(*plan) + entry->code_bytes;
     entry->plan = std::move(plan);
     entry->used = ++uses_;
     enter(entry);
@@ -159,7 +158,7 @@ PlanCache::Family* PlanCache::find_family(const Key& key, const Structure& struc
                                           uint64_t hash) {
   const auto found = families_.find(hash);
   Family* family = found != families_.end() ? found->second.get() : nullptr;
-  while (family != nullptr && !family->is(key, structure)) family = family->same_hash.get();
+  while (family != nullptr && !family->is(key, structure.words())) family = family->same_hash.get();
   return family;
 }
 
@@ -208,14 +207,9 @@ void PlanCache::join(Entry& entry, const Key& key, const Structure& structure, u
   try {
     Family* family = find_family(key, structure, family_hash);
     if (family == nullptr) {
-      auto made = std::make_unique<Family>();
-      made->hash = family_hash;
-      made->owner = key.owner;
-      made->options = key.options;
-      made->words.assign(structure.words().begin(), structure.words().end());
-      made->states = entry.states;
+      auto made = std::make_unique<Family>(key, structure.words(), family_hash);
       made->entries.reserve(1);
-      made->bytes = sizeof(Family) + (made->words.size() + made->states.size()) * sizeof(uint64_t);
+      made->bytes = sizeof(Family) + made->bytes_of_words();
       std::unique_ptr<Family>& place = families_[family_hash];
       made->same_hash = std::move(place);
       place = std::move(made);

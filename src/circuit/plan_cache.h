@@ -83,6 +83,7 @@ class PlanCache {
   void unlock() { mutex_.unlock(); }
 
  private:
+  struct Identity;
   struct Entry;
   struct Family;
   // Each with the mutex held. Null: there is none.

@@ -5,7 +5,6 @@
 // plan_template.h.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <span>
 #include <unordered_map>
@@ -39,7 +38,6 @@ class Size {
   }
   Size& operator+=(Size other) { return *this = *this + other; }
   Size& operator*=(Size other) { return *this = *this * other; }
-  Size& operator/=(Size other) { return *this = *this / other; }
 
   friend bool operator==(Size a, Size b) {
     const bool holds = a.value_ == b.value_;

@@ -50,7 +50,7 @@ class Capture {
   const circuit::Tape& tape() const { return tape_; }
   const std::vector<Slot>& slots() const { return slots_; }
   double cost() const { return cost_; }
-  // The values are buffers like others again; those that nobody else holds stay without memory.
+  // Removes the marks of values, which are ordinary buffers from then on. None gets memory.
   void release_values();
   // -1: not part of it.
   int64_t find(const Buffer* buffer) const;

@@ -22,15 +22,16 @@ struct DeviceGraph::State {
   uint32_t float_mode = 0;
   std::vector<uint64_t> numbers;
   std::unique_ptr<circuit::Plan> plan;
-  std::vector<BufferRef> kept;  // memory for values that nobody else holds
+  std::vector<BufferRef> kept;  // memory of the values that no other code holds
   std::vector<char*> bound;
   Stats stats;
 
   void find_memory();
 };
 
-// Of values that nobody sees, each has memory from the first stage that touches it to the last. A
-// value takes the smallest that is free and large enough, unless most of it would lie idle.
+// A value that no other code holds needs memory from the first stage that touches it to the last;
+// after that another value may use it. A value takes the smallest free block that is large enough,
+// unless more than half of the block would be unused.
 void DeviceGraph::State::find_memory() {
   constexpr int kNever = std::numeric_limits<int>::max();
   const auto& slots = capture->slots();
@@ -84,7 +85,6 @@ void DeviceGraph::State::find_memory() {
 DeviceGraph::DeviceGraph(Device& device) : state_(std::make_unique<State>(device)) {}
 DeviceGraph::~DeviceGraph() { reset(); }
 
-Device& DeviceGraph::device() const { return state_->device; }
 bool DeviceGraph::is_capturing() const { return state_->phase == State::kCapturing; }
 bool DeviceGraph::is_captured() const { return state_->phase >= State::kCaptured; }
 std::vector<uint64_t>& DeviceGraph::numbers() { return state_->numbers; }
@@ -117,6 +117,7 @@ void DeviceGraph::end() {
   s.phase = State::kCaptured;
   s.capture->release_values();
   s.numbers = s.capture->tape().immediates();
+  s.stats.ops = s.capture->tape().records();
 }
 
 void DeviceGraph::prepare() {

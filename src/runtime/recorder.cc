@@ -385,12 +385,7 @@ void Recorder::prepare() {
 }
 
 void Recorder::run_prepared() {
-  const circuit::PlanStats& stats = plan_->stats;
-  counts_.circuits.fetch_add(1, std::memory_order_relaxed);
-  counts_.kernels.fetch_add(static_cast<uint64_t>(stats.kernels), std::memory_order_relaxed);
-  counts_.moved.fetch_add(static_cast<uint64_t>(stats.bytes_moved), std::memory_order_relaxed);
-  counts_.unfused.fetch_add(static_cast<uint64_t>(stats.bytes_unfused), std::memory_order_relaxed);
-  ++plan_->runs;
+  count(*plan_);
   if (running_->sealed_ns != 0 && run_watched()) [[unlikely]]
     return;
   if (plan_->kernels.empty()) return;
@@ -480,22 +475,28 @@ void Recorder::run_beside_circuits(circuit::Plan& plan, const circuit::Bindings&
     fail(ErrorKind::kState, "DeviceGraph::replay: called by work that the device is running");
   }
   flush(Why::kAsked);
+  // Threads that wanted to run circuits meanwhile look again, also where this one throws.
+  struct Wake {
+    Recorder& recorder;
+    ~Wake() {
+      recorder.ring();
+      recorder.call_worker();
+    }
+  } const wake{*this};
   run_mutex_.lock();
-  {
-    const RunScope scope(*this);
-    const FloatModeScope float_mode(mode);
-    counts_.circuits.fetch_add(1, std::memory_order_relaxed);
-    counts_.kernels.fetch_add(static_cast<uint64_t>(plan.stats.kernels), std::memory_order_relaxed);
-    counts_.moved.fetch_add(static_cast<uint64_t>(plan.stats.bytes_moved),
-                            std::memory_order_relaxed);
-    counts_.unfused.fetch_add(static_cast<uint64_t>(plan.stats.bytes_unfused),
-                              std::memory_order_relaxed);
-    ++plan.runs;
-    device_.run_plan(plan, bindings, 0);
-  }
-  // Threads that wanted to run circuits meanwhile look again.
-  ring();
-  call_worker();
+  const RunScope scope(*this);
+  const FloatModeScope float_mode(mode);
+  count(plan);
+  device_.run_plan(plan, bindings, 0);
+}
+
+void Recorder::count(circuit::Plan& plan) {
+  const circuit::PlanStats& stats = plan.stats;
+  counts_.circuits.fetch_add(1, std::memory_order_relaxed);
+  counts_.kernels.fetch_add(static_cast<uint64_t>(stats.kernels), std::memory_order_relaxed);
+  counts_.moved.fetch_add(static_cast<uint64_t>(stats.bytes_moved), std::memory_order_relaxed);
+  counts_.unfused.fetch_add(static_cast<uint64_t>(stats.bytes_unfused), std::memory_order_relaxed);
+  ++plan.runs;
 }
 
 // Waits until the circuit is done (false), helping the thread that runs it, or until this one has

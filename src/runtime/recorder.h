@@ -227,6 +227,8 @@ class Recorder {
   friend class CircuitWorker;
   enum class Look { kQuiet, kBusy, kDue };
   bool work();
+  // A run of a plan.
+  void count(circuit::Plan& plan);
   bool run_beside();
   Look look_at_age();
   bool stop_looking();

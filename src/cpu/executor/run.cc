@@ -55,7 +55,8 @@ struct Code final : circuit::PlanCode {
   int64_t ones_bytes = 0;
 };
 
-// For a plan that is to get other sizes: what belongs to the other one's kernels is exchanged then.
+// A copy for a plan that gets other sizes. It refers to the other plan's kernels until
+// give_sizes().
 Code::Code(const Code& other)
     : PlanCode(other),
       isa(other.isa),
@@ -395,7 +396,7 @@ std::unique_ptr<Code> make_code(const Plan& plan, Isa isa, bool jit) {
 // Programs of a kernel that are kept for other sizes.
 constexpr size_t kMostOthers = 3;
 
-// The program of a kernel of the plan for its sizes now, and with them. Whether it is one more.
+// Sees to it that made.program serves the kernel's sizes. Returns whether a program had to be made.
 bool give_sizes(KernelCode& made, const Kernel& kernel, Isa isa) {
   if (give_sizes(kernel, made.program)) return false;
   for (auto& other : made.others) {

@@ -19,19 +19,16 @@ from torch import nn
 import hologram_torch
 from hologram_torch import _C
 
-pytestmark = pytest.mark.skipif(
-    not _C.can_defer or not hasattr(torch.accelerator, "Graph"),
-    reason="needs torch.accelerator.Graph",
-)
+pytestmark = [
+    pytest.mark.skipif(
+        not _C.can_defer or not hasattr(torch.accelerator, "Graph"),
+        reason="needs torch.accelerator.Graph",
+    ),
+    pytest.mark.usefixtures("deferred"),
+]
 
 Tensor = torch.Tensor
 DEVICE = "hologram"
-
-
-@pytest.fixture(autouse=True)
-def deferred() -> Iterator[None]:
-    with hologram_torch.execution("deferred"):
-        yield
 
 
 def make(*shape: int, seed: int = 0) -> Tensor:
@@ -410,6 +407,25 @@ def test_other_threads_may_work_between_replays() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_other_threads_go_on_after_replays_that_fail() -> None:
+    table, index = make(10, 4), torch.tensor([11]).to(DEVICE)
+    graph, _ = capture(lambda: table[index])
+    done = []
+
+    def work() -> None:
+        for _ in range(200):
+            assert (make(300) * 2).sum().isfinite().item()
+        done.append(True)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    while thread.is_alive() and len(done) == 0:
+        with pytest.raises(IndexError):
+            graph.replay()
+    thread.join(timeout=60)
+    assert done == [True]
 
 
 def test_streams_say_that_they_are_captured() -> None:

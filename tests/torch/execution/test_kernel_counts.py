@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -12,18 +12,13 @@ from programs import composites
 import hologram_torch
 from hologram_torch import _C
 
-pytestmark = pytest.mark.skipif(
-    not _C.can_defer, reason="deferred execution needs PyTorch 2.13 or later"
-)
+pytestmark = [
+    pytest.mark.skipif(not _C.can_defer, reason="deferred execution needs PyTorch 2.13 or later"),
+    pytest.mark.usefixtures("deferred"),
+]
 
 Tensor = torch.Tensor
 DEVICE = "hologram"
-
-
-@pytest.fixture(autouse=True)
-def deferred() -> Iterator[None]:
-    with hologram_torch.execution("deferred"):
-        yield
 
 
 def make(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> Tensor:

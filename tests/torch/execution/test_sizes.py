@@ -4,30 +4,24 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-import hologram_torch
 from hologram_torch import _C
 
-pytestmark = pytest.mark.skipif(
-    not _C.can_defer, reason="deferred execution needs PyTorch 2.13 or later"
-)
+pytestmark = [
+    pytest.mark.skipif(not _C.can_defer, reason="deferred execution needs PyTorch 2.13 or later"),
+    pytest.mark.usefixtures("deferred"),
+]
 
 Tensor = torch.Tensor
 DEVICE = "hologram"
 # Prime, so that none is a multiple of another or of a size that stays.
 LENGTHS = [13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97]
 LENGTHS += [101, 103, 107, 109, 113, 127, 131, 137, 139, 149, 1009, 2003, 3001, 4001, 5003]
-
-
-@pytest.fixture(autouse=True)
-def deferred() -> Iterator[None]:
-    with hologram_torch.execution("deferred"):
-        yield
 
 
 def make(*shape: int, seed: int = 0) -> Tensor:

@@ -46,8 +46,9 @@ void cannot_capture(const char* op) {
 
 namespace {
 
-// The random numbers that a graph draws from one generator. While it is captured a seed that no op
-// has by itself stands for the generator's, and offsets count from the first draw.
+// The random numbers that a graph draws from one generator. While the graph is captured, a number
+// that nothing else in it equals stands for the generator's seed. Offsets count from the first
+// draw.
 struct Draws {
   c10::intrusive_ptr<c10::GeneratorImpl> owner;
   PhiloxGenerator* generator;
@@ -78,7 +79,7 @@ class Graph final : public at::GraphImplInterface {
     attempt([&] { graph_.end(); });
     stop();
     for (Draws& draws : draws_) find_places(draws);
-    if (graph_.numbers().empty() && graph_.print().empty()) {
+    if (graph_.stats().ops == 0) {
       TORCH_WARN(
           "The graph is empty: nothing was recorded on device 'hologram' between capture_begin() "
           "and capture_end()");

@@ -16,7 +16,8 @@ namespace hologram_torch {
 inline hologram::Buffer* recordable_buffer(const c10::TensorImpl* t) {
   const c10::StorageImpl& storage = *t->unsafe_storage().unsafeGetStorageImpl();
   if (C10_LIKELY(is_watched(storage))) return buffer_of(storage);
-  // A graph runs when it is replayed, and not behind anybody's back.
+  // Memory whose address was handed out may be part of a graph: the program says when it is
+  // written, by a replay.
   if (hologram::is_capturing_graph()) return buffer_of(storage);
   // Whoever has an address that the host cannot use does nothing with it behind our back.
   return is_on_host(t) ? nullptr : buffer_of(storage);

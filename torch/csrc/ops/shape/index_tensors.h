@@ -16,8 +16,8 @@ inline hologram::Positions positions_of(const at::Tensor& index) {
   return {read_pointer(index), dtype_of(index), index.numel()};
 }
 
-// Whether all are inside; while a graph is captured nobody knows, and the kernel looks at each
-// replay.
+// Whether all positions are inside. While a graph is captured they have no values yet: true then,
+// and the kernel checks them at each replay.
 inline bool are_within(const at::Tensor& index, int64_t low, int64_t high) {
   return hologram::is_capturing_graph() ||
          hologram::positions_within(positions_of(index), low, high);
