@@ -51,6 +51,8 @@ struct GemmProvider {
   // much slower. That is measured once, at the first large product of the dtype (some
   // milliseconds).
   bool only_where_faster = false;
+  // Multiplications that a tile has at least: some twenty microseconds.
+  int64_t tile_work = int64_t{1} << 20;
 };
 
 // Adds a provider, or replaces the one of this name. Thread-safe.
@@ -108,9 +110,9 @@ struct RecordGemm {
 };
 
 // Records the product as a call named "gemm" (see recorder.h), for the provider that would compute
-// it now; it gives the bits that addmm() gives. False, with nothing recorded, for other dtypes than
-// float32 and float64, where C overlaps A or B, or the input in part, and where record_call() says
-// so. Error(kInvalidArgument) for sizes that gemm() refuses.
+// it now; it gives the bits that addmm() gives. False, with nothing recorded, for complex and bool,
+// where C overlaps A or B, or the input in part, and where record_call() says so.
+// Error(kInvalidArgument) for sizes that gemm() refuses.
 HOLOGRAM_API bool record_gemm(const RecordGemm& gemm);
 
 }  // namespace hologram

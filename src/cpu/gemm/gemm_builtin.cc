@@ -12,6 +12,8 @@
 #include "hologram/parallel.h"
 #include "src/cpu/device/grain_size.h"
 #include "src/cpu/gemm/gemm_float.h"
+#include "src/cpu/gemm/pack_buffer.h"
+#include "src/cpu/gemm/vector_product.h"
 
 namespace hologram::cpu {
 namespace {
@@ -69,35 +71,51 @@ void integer_gemm(const GemmArgs& g) {
 
 // Rows of a stored matrix into or out of a dense one of another dtype.
 void convert_rows(Dtype from, const void* src, int64_t ld_src, Dtype to, void* dst, int64_t ld_dst,
-                  int64_t rows, int64_t cols) {
-  for (int64_t i = 0; i < rows; ++i) {
-    convert(from, static_cast<const char*>(src) + i * ld_src * static_cast<int64_t>(itemsize(from)),
-            to, static_cast<char*>(dst) + i * ld_dst * static_cast<int64_t>(itemsize(to)), cols);
-  }
+                  int64_t rows, int64_t cols, int max_threads) {
+  const int64_t chunk = std::max<int64_t>(1, 65536 / cols);
+  parallel_for(ceil_div(rows, chunk), max_threads, [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin * chunk; i < std::min(rows, end * chunk); ++i) {
+      convert(from,
+              static_cast<const char*>(src) + i * ld_src * static_cast<int64_t>(itemsize(from)), to,
+              static_cast<char*>(dst) + i * ld_dst * static_cast<int64_t>(itemsize(to)), cols);
+    }
+  });
 }
+
+// Of scratch memory that a thread keeps, and multiplications that it computes alone.
+constexpr int64_t kKeptElements = int64_t{1} << 18, kOneThread = int64_t{1} << 21;
 
 void half_gemm(const GemmArgs& g) {
   constexpr Dtype kWide = Dtype::kFloat32;
-  const Memory<float> a = allocate<float>(g.m * g.k), b = allocate<float>(g.k * g.n),
-                      c = allocate<float>(g.m * g.n);
+  // Small products are many: they keep their memory, and stay on one thread, for one that waits for
+  // others may compute another product meanwhile.
+  static thread_local PackBuffer kept;
+  const int64_t of_a = g.m * g.k, of_b = g.k * g.n, elements = of_a + of_b + g.m * g.n;
+  const bool keeps = elements <= kKeptElements && g.m * g.n * g.k <= kOneThread;
+  const int threads = keeps ? 1 : g.max_threads;
+  const Memory<float> own = keeps ? nullptr : allocate<float>(elements);
+  float* const a = keeps ? kept.get<float>(elements) : own.get();
+  float *const b = a + of_a, *const c = b + of_b;
   GemmArgs wide = g;
   wide.dtype = kWide;
-  wide.a = a.get(), wide.b = b.get(), wide.c = c.get();
+  wide.a = a, wide.b = b, wide.c = c;
   wide.lda = g.trans_a ? g.m : g.k, wide.ldb = g.trans_b ? g.k : g.n, wide.ldc = g.n;
-  convert_rows(g.dtype, g.a, g.lda, kWide, a.get(), wide.lda, g.trans_a ? g.k : g.m, wide.lda);
-  convert_rows(g.dtype, g.b, g.ldb, kWide, b.get(), wide.ldb, g.trans_b ? g.n : g.k, wide.ldb);
-  if (g.beta != 0) convert_rows(g.dtype, g.c, g.ldc, kWide, c.get(), g.n, g.m, g.n);
-  float_gemm(wide, 0, wide.m);
-  convert_rows(kWide, c.get(), g.n, g.dtype, g.c, g.ldc, g.m, g.n);
+  wide.max_threads = threads;
+  convert_rows(g.dtype, g.a, g.lda, kWide, a, wide.lda, g.trans_a ? g.k : g.m, wide.lda, threads);
+  convert_rows(g.dtype, g.b, g.ldb, kWide, b, wide.ldb, g.trans_b ? g.n : g.k, wide.ldb, threads);
+  if (g.beta != 0) convert_rows(g.dtype, g.c, g.ldc, kWide, c, g.n, g.m, g.n, threads);
+  float_gemm(wide);
+  convert_rows(kWide, c, g.n, g.dtype, g.c, g.ldc, g.m, g.n, threads);
 }
 
 bool supports(Dtype dtype) { return is_integer(dtype) || is_floating(dtype); }
 
 void run(const GemmArgs& args) {
+  if (is_vector_product(args)) return vector_product(args);
   switch (args.dtype) {
     case Dtype::kFloat32:
     case Dtype::kFloat64:
-      return float_gemm(args, 0, args.m);
+      return float_gemm(args);
     case Dtype::kFloat16:
     case Dtype::kBFloat16:
       return half_gemm(args);

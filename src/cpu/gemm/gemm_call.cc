@@ -42,6 +42,12 @@ struct GemmCall {
     return g;
   }
   bool is_builtin() const { return computed_by().gemm == builtin_gemm().gemm; }
+  // Whether elements are there before the whole product is: the built-in GEMM computes half types
+  // in float32 and rounds them at the end.
+  bool is_done_in_blocks() const {
+    if (!is_builtin()) return computed_by().one_thread;
+    return (type() == Dtype::kFloat32 || type() == Dtype::kFloat64) && !is_sum_of_dots(product());
+  }
   int64_t size() const { return static_cast<int64_t>(itemsize(type())); }
 };
 constexpr size_t kWords = sizeof(GemmCall) / sizeof(uint64_t);
@@ -75,8 +81,16 @@ void spread_row(const GemmCall& call, const char* input, int64_t cols, char* c) 
 void spread_row(const GemmCall& call, const char* input, int64_t p, int64_t i, int64_t col,
                 int64_t cols, char* c) {
   input += (p * call.input_batch + i * call.input_row + col * call.input_col) * call.size();
-  call.size() == 4 ? spread_row<float>(call, input, cols, c)
-                   : spread_row<double>(call, input, cols, c);
+  switch (call.size()) {
+    case 1:
+      return spread_row<uint8_t>(call, input, cols, c);
+    case 2:
+      return spread_row<uint16_t>(call, input, cols, c);
+    case 4:
+      return spread_row<uint32_t>(call, input, cols, c);
+    default:
+      return spread_row<uint64_t>(call, input, cols, c);
+  }
 }
 
 GemmArgs gemm_args(const GemmCall& call, const CallArguments& arguments, int threads) {
@@ -125,9 +139,8 @@ constexpr int64_t kNearBytes = int64_t{1} << 20;
 bool gemm_result(const uint64_t* attributes, CallResult& result) {
   const GemmCall call = call_of(attributes);
   result = {call.type(), call.m, call.n};
-  if (call.is_builtin() && is_sum_of_dots(call.product())) return false;
-  return (call.is_builtin() || call.computed_by().one_thread) && call.batch == 1 && call.m > 1 &&
-         call.n > 1 && call.k > 0 && call.k * call.size() <= kDeepBytes && call.ldc == call.n;
+  return call.is_done_in_blocks() && call.batch == 1 && call.m > 1 && call.n > 1 && call.k > 0 &&
+         call.k * call.size() <= kDeepBytes && call.ldc == call.n;
 }
 
 struct BlocksContext {
@@ -208,7 +221,7 @@ bool record_gemm(const RecordGemm& given) {
       !g.c.buffer->device().runs_plans()) {
     return false;
   }
-  if (g.dtype != Dtype::kFloat32 && g.dtype != Dtype::kFloat64) return false;
+  if (!is_floating(g.dtype) && !is_integer(g.dtype)) return false;
   if (g.batch == 0 || g.m == 0 || g.n == 0) return true;
   // Products whose rows follow each other are one taller product, as in matmul().
   if (g.batch > 1 && !g.trans_a && g.b.batch_stride == 0 && g.a.batch_stride == g.m * g.a.ld &&

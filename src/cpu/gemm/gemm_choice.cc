@@ -8,9 +8,9 @@
 #include <memory>
 
 #include "src/cpu/gemm/gemm_builtin.h"
-#include "src/cpu/gemm/gemm_float.h"
 #include "src/cpu/gemm/gemm_provider.h"
 #include "src/cpu/gemm/gemm_tiles.h"
+#include "src/cpu/gemm/vector_product.h"
 
 namespace hologram::cpu {
 namespace {
@@ -28,9 +28,17 @@ constexpr double kMuchSlower = 1.4;
 constexpr int64_t kTried = 256;
 constexpr int kRounds = 4;
 
+// The built-in GEMM converts the half types to float32 and back, an element in the time of some ten
+// multiplications. A BLAS begins some fifteen microseconds later.
+constexpr int64_t kSmallHalf = int64_t{1} << 20, kPerConversion = 10;
+
 bool suits_builtin(const GemmArgs& g) {
+  if (is_vector_product(g)) return true;
+  if (itemsize(g.dtype) == 2) {
+    const int64_t converted = g.m * g.k + g.k * g.n + g.m * g.n;
+    return g.m * g.n * g.k + kPerConversion * converted < kSmallHalf;
+  }
   const int64_t narrow = std::min(g.m, g.n), wide = std::max(g.m, g.n);
-  if (narrow <= 1 && is_sum_of_dots(g)) return true;
   if (narrow < kFewRows && g.trans_b && wide * g.k >= kManyElements) return false;
   return effective_work(g.m, g.n, g.k) < kSmall;
 }

@@ -64,10 +64,9 @@ struct Float {
   const T* b;
   int64_t b_row, b_col;
   T* c;
-  int64_t first, m;  // the rows of C to compute
   T alpha, beta;
 
-  Float(const GemmArgs& args, int64_t begin, int64_t end)
+  explicit Float(const GemmArgs& args)
       : g(args),
         kernel(gemm_kernel(current_isa(), T())),
         a(static_cast<const T*>(args.a)),
@@ -77,17 +76,15 @@ struct Float {
         b_row(args.trans_b ? 1 : args.ldb),
         b_col(args.trans_b ? args.ldb : 1),
         c(static_cast<T*>(args.c)),
-        first(begin),
-        m(end - begin),
         alpha(static_cast<T>(args.alpha)),
         beta(static_cast<T>(args.beta)) {}
 
   void run() const {
     if (!is_sum_of_dots(g)) return blocks();
     if (g.n <= g.m) {
-      dots(a + first * a_row, a_row, m, b, b_col, g.n, c + first * g.ldc, g.ldc, 1);
+      dots(a, a_row, g.m, b, b_col, g.n, c, g.ldc, 1);
     } else {
-      dots(b, b_col, g.n, a + first * a_row, a_row, m, c + first * g.ldc, 1, g.ldc);
+      dots(b, b_col, g.n, a, a_row, g.m, c, 1, g.ldc);
     }
   }
 
@@ -96,7 +93,7 @@ struct Float {
   void dots(const T* rows, int64_t step, int64_t count, const T* x, int64_t x_step, int64_t few,
             T* y, int64_t y_row, int64_t y_col) const {
     // Rows that stay in L1 while those of x pass by, some ten microseconds of them a task.
-    const int64_t near = few == 1 ? INT64_MAX : std::max<int64_t>(1, kNearElements / g.k);
+    const int64_t near = std::max<int64_t>(1, kNearElements / g.k);
     const int64_t chunk = std::max<int64_t>(1, 65536 / (g.k * few));
     parallel_for(ceil_div(count, chunk), g.max_threads, [&](int64_t begin, int64_t end, int) {
       const int64_t last = std::min(count, end * chunk);
@@ -116,11 +113,11 @@ struct Float {
     const int threads = threads_of(g.max_threads);
     const double pack_cost = b_col == 1 ? 2 : 6;
     const Grid grid =
-        choose_grid(m, panels, kernel.cols * g.k, std::max<int64_t>(1, budget / depth), 1,
+        choose_grid(g.m, panels, kernel.cols * g.k, std::max<int64_t>(1, budget / depth), 1,
                     pack_cost, kernel.rows, threads);
     // What each thread has packed of B: the number of a column group, all of its depth.
     const bool whole = ceil_div(panels, grid.cols) * g.k <= budget;
-    const bool b_in_place = b_col == 1 && ceil_div(m, grid.rows) <= kInPlaceTiles * kernel.rows;
+    const bool b_in_place = b_col == 1 && ceil_div(g.m, grid.rows) <= kInPlaceTiles * kernel.rows;
     std::array<int64_t, 64> held;
     held.fill(-1);
     parallel_for(grid.rows * grid.cols, threads, [&](int64_t begin, int64_t end, int worker) {
@@ -128,9 +125,8 @@ struct Float {
         const int64_t group = task / grid.rows, row = task % grid.rows;
         int64_t unknown = -1;
         int64_t& packed = worker < 64 ? held[static_cast<size_t>(worker)] : unknown;
-        block(first + m * row / grid.rows, first + m * (row + 1) / grid.rows,
-              panels * group / grid.cols, panels * (group + 1) / grid.cols, b_in_place, whole,
-              whole && packed == group);
+        block(g.m * row / grid.rows, g.m * (row + 1) / grid.rows, panels * group / grid.cols,
+              panels * (group + 1) / grid.cols, b_in_place, whole, whole && packed == group);
         packed = group;
       }
     });
@@ -195,10 +191,10 @@ struct Float {
     const int threads = threads_of(g.max_threads);
     const int64_t widest = blocks.whole_rows ? panels : std::max<int64_t>(1, budget / g.k);
     Grid grid =
-        choose_grid(m, panels, kernel.cols * g.k, widest, blocks.whole_rows ? panels : kNarrowest,
+        choose_grid(g.m, panels, kernel.cols * g.k, widest, blocks.whole_rows ? panels : kNarrowest,
                     b_col == 1 ? 2 : 6, kernel.rows, threads);
     // A block a task: threads that come late take fewer, and a thread goes on with the B it packed.
-    if (threads > 1) grid.rows = std::max(grid.rows, ceil_div(m, kHeight));
+    if (threads > 1) grid.rows = std::max(grid.rows, ceil_div(g.m, kHeight));
     std::array<int64_t, 64> held;
     held.fill(-1);
     parallel_for(grid.rows * grid.cols, threads, [&](int64_t begin, int64_t end, int worker) {
@@ -206,7 +202,7 @@ struct Float {
         const int64_t group = task / grid.rows, row = task % grid.rows;
         int64_t unknown = -1;
         int64_t& packed = worker < 64 ? held[static_cast<size_t>(worker)] : unknown;
-        near_block(m * row / grid.rows, m * (row + 1) / grid.rows, panels * group / grid.cols,
+        near_block(g.m * row / grid.rows, g.m * (row + 1) / grid.rows, panels * group / grid.cols,
                    panels * (group + 1) / grid.cols, packed == group, blocks);
         packed = group;
       }
@@ -218,7 +214,7 @@ struct Float {
     static thread_local PackBuffer kept_a, kept_b, kept_c;
     const int64_t depth = std::min(kDepth, g.k), cols = kernel.cols, width = (j1 - j0) * cols;
     const int64_t height = std::min(kHeight, i1 - i0), last = std::min(g.n, j1 * cols);
-    const bool b_in_place = b_col == 1 && m <= kInPlaceTiles * kernel.rows;
+    const bool b_in_place = b_col == 1 && g.m <= kInPlaceTiles * kernel.rows;
     T* const to_b = kept_b.get<T>(width * g.k);
     T* const to_a = j1 - j0 <= 8 ? nullptr : kept_a.get<T>(height * depth);
     for (int64_t p0 = 0; p0 < g.k && !packed; p0 += kDepth) {
@@ -255,23 +251,22 @@ bool is_sum_of_dots(const GemmArgs& g) {
   // Packing B for as few rows costs more than their products; short rows are all sums of lanes.
   constexpr int64_t kFew = 8, kShort = 32;
   const bool a_along_k = !g.trans_a || g.lda == 1, b_along_k = g.trans_b || g.ldb == 1;
-  const int64_t narrow = std::min(g.m, g.n);
-  return a_along_k && b_along_k && (narrow == 1 || (narrow <= kFew && g.k >= kShort));
+  return a_along_k && b_along_k && std::min(g.m, g.n) <= kFew && g.k >= kShort;
 }
 
-void float_gemm(const GemmArgs& args, int64_t begin, int64_t end) {
+void float_gemm(const GemmArgs& args) {
   if (args.dtype == Dtype::kFloat64) {
-    Float<double>(args, begin, end).run();
+    Float<double>(args).run();
   } else {
-    Float<float>(args, begin, end).run();
+    Float<float>(args).run();
   }
 }
 
 void float_gemm_blocks(const GemmArgs& args, const GemmBlocks& blocks) {
   if (args.dtype == Dtype::kFloat64) {
-    Float<double>(args, 0, args.m).near_blocks(blocks);
+    Float<double>(args).near_blocks(blocks);
   } else {
-    Float<float>(args, 0, args.m).near_blocks(blocks);
+    Float<float>(args).near_blocks(blocks);
   }
 }
 

@@ -6,12 +6,11 @@
 
 namespace hologram::cpu {
 
-// Rows [begin, end) of the product, float32 or float64; m, n, k >= 1. They have the bits they have
-// in the whole product, for any number of threads: args is always that of the whole.
-void float_gemm(const GemmArgs& args, int64_t begin, int64_t end);
+// The product, float32 or float64; m, n, k >= 1. The number of threads changes no bits.
+void float_gemm(const GemmArgs& args);
 
-// Whether the elements are computed one by one, as dot products of rows that lie along k: for a
-// vector or a few rows on either side.
+// Whether the elements are computed one by one, as dot products of rows that lie along k: for a few
+// rows on either side.
 bool is_sum_of_dots(const GemmArgs& args);
 
 // What happens to blocks of C while they are near; any thread, several at once.

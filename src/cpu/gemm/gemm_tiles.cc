@@ -14,8 +14,6 @@
 namespace hologram::cpu {
 namespace {
 
-// Multiplications that a tile is worth: some twenty microseconds.
-constexpr int64_t kTileWork = int64_t{1} << 20;
 // From here on there are two tiles a processor: one that comes late computes fewer.
 constexpr int64_t kLateWork = int64_t{1} << 28;
 // What packing a tile's operands costs, in rows and columns of C: a tile of m x n takes the time of
@@ -66,10 +64,10 @@ void* place_in(const GemmArgs& g, const Tile& tile) {
 
 }  // namespace
 
-TileGrid tile_grid(int64_t m, int64_t n, int64_t k, int processors) {
+TileGrid tile_grid(int64_t m, int64_t n, int64_t k, int processors, int64_t tile_work) {
   const int64_t work = effective_work(m, n, k);
   const int64_t most = processors * (work >= kLateWork ? 2 : 1);
-  const int64_t tiles = processors < 2 ? 1 : std::clamp<int64_t>(work / kTileWork, 1, most);
+  const int64_t tiles = processors < 2 ? 1 : std::clamp<int64_t>(work / tile_work, 1, most);
   TileGrid best{1, 1, m, n};
   int64_t best_cost = std::numeric_limits<int64_t>::max();
   for (int64_t rows = 1; rows <= tiles; ++rows) {
@@ -88,9 +86,10 @@ void run_tiles(const GemmProvider& provider, const GemmArgs& args, int64_t batch
                const BatchStrides& strides) {
   // Of several products each is a tile, unless there are fewer than processors.
   const int share = static_cast<int>(ceil_div(processors(), batch));
-  const TileGrid grid = tile_grid(args.m, args.n, args.k, share);
+  const TileGrid grid = tile_grid(args.m, args.n, args.k, share, provider.tile_work);
   const int64_t each = grid.rows * grid.cols, size = size_of(args);
-  const int64_t chunk = std::max<int64_t>(1, kTileWork / (args.m * args.n * args.k / each + 1));
+  const int64_t chunk =
+      std::max<int64_t>(1, provider.tile_work / (args.m * args.n * args.k / each + 1));
   const int64_t tiles = batch * each;
   parallel_for(ceil_div(tiles, chunk), threads_of(args.max_threads),
                [&](int64_t begin, int64_t end, int) {
@@ -107,7 +106,7 @@ void run_tiles(const GemmProvider& provider, const GemmArgs& args, int64_t batch
 
 bool run_tiles_blocks(const GemmProvider& provider, const GemmArgs& args,
                       const GemmBlocks& blocks) {
-  const TileGrid grid = tile_grid(args.m, args.n, args.k, processors());
+  const TileGrid grid = tile_grid(args.m, args.n, args.k, processors(), provider.tile_work);
   if (blocks.whole_rows && grid.cols > 1) return false;
   const int64_t size = size_of(args);
   if (args.c == nullptr && grid.height * grid.width * size > kScratchBytes) return false;

@@ -16,9 +16,10 @@ struct TileGrid {
   int64_t height = 0, width = 0;
 };
 
-// The grid for a machine of so many processors. It does not depend on the number of threads, so
+// The grid for a machine of so many processors, of tiles that each have so many multiplications. It
+// does not depend on the number of threads, so
 // neither do the bits of a product.
-TileGrid tile_grid(int64_t m, int64_t n, int64_t k, int processors);
+TileGrid tile_grid(int64_t m, int64_t n, int64_t k, int processors, int64_t tile_work);
 
 // `batch` products of a provider whose gemm() computes on one thread.
 void run_tiles(const GemmProvider& provider, const GemmArgs& args, int64_t batch,

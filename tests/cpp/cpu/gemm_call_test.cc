@@ -4,10 +4,13 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cmath>
 #include <cstring>
 #include <random>
+#include <span>
 #include <vector>
 
+#include "hologram/elementwise.h"
 #include "hologram/gemm.h"
 #include "hologram/memory.h"
 #include "hologram/parallel.h"
@@ -23,16 +26,24 @@ using Random = std::mt19937;
 BufferRef random_buffer(Random& random, Dtype dtype, int64_t n) {
   const size_t bytes = static_cast<size_t>(n) * itemsize(dtype);
   BufferRef buffer = BufferRef::adopt(allocate_buffer(cpu(), std::max<size_t>(bytes, 1)));
-  std::normal_distribution<double> normal;
-  for (int64_t i = 0; i < n; ++i) {
-    if (dtype == Dtype::kFloat32) {
-      buffer->data_as<float>()[i] = static_cast<float>(normal(random));
-    } else {
-      buffer->data_as<double>()[i] = normal(random);
+  std::normal_distribution<double> normal(0, is_floating(dtype) ? 1 : 10);
+  std::vector<float> numbers(static_cast<size_t>(n));
+  for (float& number : numbers) number = static_cast<float>(normal(random));
+  if (dtype == Dtype::kFloat64) {  // more digits than a float has
+    for (int64_t i = 0; i < n; ++i) buffer->data_as<double>()[i] = normal(random);
+  } else {
+    if (!is_floating(dtype)) {
+      for (float& number : numbers) number = std::fabs(std::round(number));
     }
+    convert(Dtype::kFloat32, numbers.data(), dtype, buffer->data(), n);
   }
   return buffer;
 }
+
+constexpr Dtype kFloats[] = {Dtype::kFloat32, Dtype::kFloat32, Dtype::kFloat64, Dtype::kBFloat16,
+                             Dtype::kFloat16};
+constexpr Dtype kProducts[] = {Dtype::kFloat32, Dtype::kFloat64, Dtype::kBFloat16, Dtype::kFloat16,
+                               Dtype::kInt64,   Dtype::kInt32,   Dtype::kUInt8};
 
 int64_t pick(Random& random, int64_t low, int64_t high) {
   return std::uniform_int_distribution<int64_t>(low, high)(random);
@@ -44,14 +55,14 @@ struct Case {
   BufferRef a, b, c, input;
   bool in_place = false;
 
-  explicit Case(Random& random) {
+  explicit Case(Random& random, std::span<const Dtype> dtypes = kFloats) {
     const int64_t sizes[] = {1, 2, 3, 7, 15, 33, 64, 129};
     const auto size = [&] { return sizes[pick(random, 0, 7)]; };
-    g.dtype = random() % 3 == 0 ? Dtype::kFloat64 : Dtype::kFloat32;
+    g.dtype = dtypes[random() % dtypes.size()];
     g.m = size(), g.n = size(), g.k = random() % 20 == 0 ? 0 : 2 * size();
     g.batch = random() % 3 == 0 ? pick(random, 2, 4) : 1;
     g.trans_a = random() % 2, g.trans_b = random() % 2;
-    g.alpha = random() % 2 == 0 ? 1 : 0.5;
+    g.alpha = random() % 2 == 0 ? 1 : is_floating(g.dtype) ? 0.5 : 3;
     g.beta = random() % 3 == 0 ? 0 : random() % 2 == 0 ? 1 : -2;
     const auto matrix = [&](RecordMatrix& to, int64_t rows, int64_t cols, bool repeats) {
       to.ld = std::max<int64_t>(1, cols) + (random() % 2 == 0 ? pick(random, 0, 3) : 0);
@@ -111,16 +122,16 @@ class GemmCall : public ::testing::Test {
 
 TEST_F(GemmCall, RandomProductsGiveTheBitsOfAddmm) {
   Random random(3);
-  for (int round = 0; round < 600; ++round) {
-    const Case test(random);
+  for (int round = 0; round < 1000; ++round) {
+    const Case test(random, kProducts);
     const std::vector<char> expected = test.expected(1 + round % 2);
     ASSERT_TRUE(record_gemm(test.g)) << "round " << round;
     EXPECT_TRUE(is_pending(*test.c));
     flush(cpu());
     ASSERT_EQ(std::memcmp(expected.data(), test.c->data(), expected.size()), 0)
         << "round " << round << ": " << test.g.batch << " x " << test.g.m << " x " << test.g.n
-        << " x " << test.g.k << ", trans " << test.g.trans_a << test.g.trans_b << ", beta "
-        << test.g.beta << (test.in_place ? " in place" : "");
+        << " x " << test.g.k << " of " << dtype_name(test.g.dtype) << ", trans " << test.g.trans_a
+        << test.g.trans_b << ", beta " << test.g.beta << (test.in_place ? " in place" : "");
   }
 }
 
@@ -148,8 +159,10 @@ TEST_F(GemmCall, WhatIsNotTaken) {
   RecordGemm g{
       .m = 8, .n = 8, .k = 8, .a = {a.get(), 0, 8}, .b = {a.get(), 0, 8}, .c = {c.get(), 0, 8}};
   RecordGemm other = g;
-  other.dtype = Dtype::kBFloat16;
-  EXPECT_FALSE(record_gemm(other));
+  for (const Dtype dtype : {Dtype::kComplex64, Dtype::kComplex128, Dtype::kBool}) {
+    other.dtype = dtype;
+    EXPECT_FALSE(record_gemm(other));
+  }
   other = g;
   other.b.buffer = c.get();
   EXPECT_FALSE(record_gemm(other)) << "C is read while it is written";
@@ -179,7 +192,12 @@ TEST_F(GemmCall, WhatIsNotTaken) {
 class Epilogue {
  public:
   Epilogue(uint32_t seed, Dtype dtype, int64_t m, int64_t n, int64_t k)
-      : random_(seed), dtype_(dtype), m_(m), n_(n), k_(k) {
+      : random_(seed),
+        dtype_(dtype),
+        computed_in_(itemsize(dtype) == 2 ? Dtype::kFloat32 : dtype),
+        m_(m),
+        n_(n),
+        k_(k) {
     a_ = random_buffer(random_, dtype, m * k);
     b_ = random_buffer(random_, dtype, k * n);
     row_ = random_buffer(random_, dtype, n);
@@ -206,7 +224,7 @@ class Epilogue {
       g.input = {row_.get(), 0, 0, 0, 1};
     } else if (random() % 4 == 0) {  // adds to what is there
       const RecordOperand fill[] = {memory(at), number(0.25)};
-      EXPECT_TRUE(record_flat(OpId::abs, dtype_, fill, 1, m_ * n_));
+      EXPECT_TRUE(record_flat(OpId::abs, computed_in_, fill, 1, m_ * n_));
       g.beta = 2;
     }
     EXPECT_TRUE(record_gemm(g));
@@ -247,10 +265,8 @@ class Epilogue {
     return {.buffer = buffer.get(), .dtype = dtype_};
   }
   RecordOperand number(double value) const {
-    RecordOperand operand{.dtype = dtype_};
-    const float narrow = static_cast<float>(value);
-    dtype_ == Dtype::kFloat32 ? std::memcpy(&operand.bits, &narrow, 4)
-                              : std::memcpy(&operand.bits, &value, 8);
+    RecordOperand operand{.dtype = computed_in_};
+    convert(Dtype::kFloat64, &value, computed_in_, &operand.bits, 1);
     return operand;
   }
   void step(uint32_t which, const BufferRef& in, const BufferRef& out) {
@@ -258,11 +274,11 @@ class Epilogue {
     const auto binary = [&](OpId op, const BufferRef& other, const int64_t* strides) {
       const RecordOperand operands[] = {memory(out), memory(in), memory(other)};
       const int64_t* steps[] = {dense, dense, strides};
-      EXPECT_TRUE(record_strided(op, dtype_, operands, 2, 2, shape, steps));
+      EXPECT_TRUE(record_strided(op, computed_in_, operands, 2, 2, shape, steps));
     };
     const auto flat = [&](OpId op, std::initializer_list<RecordOperand> operands) {
-      EXPECT_TRUE(record_flat(op, dtype_, operands.begin(), static_cast<int>(operands.size()) - 1,
-                              m_ * n_));
+      EXPECT_TRUE(record_flat(op, computed_in_, operands.begin(),
+                              static_cast<int>(operands.size()) - 1, m_ * n_));
     };
     switch (which) {
       case 0:
@@ -283,31 +299,31 @@ class Epilogue {
   }
 
   Random random_;
-  Dtype dtype_;
+  Dtype dtype_, computed_in_;
   int64_t m_, n_, k_;
   BufferRef a_, b_, row_, column_, full_;
   uint32_t steps_ = 0;
 };
 
-// A provider for float32 and float64 while it lives, which computes by the built-in GEMM.
+// A provider for floating dtypes while it lives, which computes by the built-in GEMM.
 class TestProvider {
  public:
   explicit TestProvider(bool one_thread) {
     calls = 0, largest = 0;
     static const GemmProvider builtin = gemm_providers().back();
-    register_gemm_provider(
-        {.name = "test",
-         .priority = 50,
-         .supports = [](Dtype d) { return d == Dtype::kFloat32 || d == Dtype::kFloat64; },
-         .gemm =
-             [](const GemmArgs& g) {
-               ++calls;
-               int64_t size = largest.load();
-               while (size < g.m * g.n && !largest.compare_exchange_weak(size, g.m * g.n)) {
-               }
-               builtin.gemm(g);
-             },
-         .one_thread = one_thread});
+    register_gemm_provider({.name = "test",
+                            .priority = 50,
+                            .supports = &is_floating,
+                            .gemm =
+                                [](const GemmArgs& g) {
+                                  ++calls;
+                                  int64_t size = largest.load();
+                                  while (size < g.m * g.n &&
+                                         !largest.compare_exchange_weak(size, g.m * g.n)) {
+                                  }
+                                  builtin.gemm(g);
+                                },
+                            .one_thread = one_thread});
   }
   ~TestProvider() {
     flush(cpu());
@@ -362,13 +378,13 @@ struct Threads {
 };
 
 // What reads random products, joined to them and one op after another.
-void compare_joined_ops(uint32_t seed, int rounds) {
+void compare_joined_ops(uint32_t seed, int rounds, std::span<const Dtype> dtypes) {
   Random random(seed);
   const int64_t sizes[] = {2, 3, 16, 33, 100, 170, 300, 700};
   uint64_t apart_kernels = 0, joined_kernels = 0;
   for (int round = 0; round < rounds; ++round) {
     const auto size = [&] { return sizes[random() % 8]; };
-    const Dtype dtype = random() % 4 == 0 ? Dtype::kFloat64 : Dtype::kFloat32;
+    const Dtype dtype = dtypes[random() % dtypes.size()];
     const int64_t m = size(), n = random() % 30 == 0 ? 2500 : size(), k = size();
     const Threads threads(1 + round % 3);
     Epilogue ops(static_cast<uint32_t>(random()), dtype, m, n, k);
@@ -383,18 +399,20 @@ void compare_joined_ops(uint32_t seed, int rounds) {
       for (size_t i = 0; i < joined.size(); ++i) {
         ASSERT_EQ(std::memcmp(joined[i].data(), expected[i].data(), joined[i].size()), 0)
             << "round " << round << ", buffer " << i << ", " << m << " x " << n << " x " << k
-            << (again ? ", again" : "");
+            << " of " << dtype_name(dtype) << (again ? ", again" : "");
       }
     }
   }
   EXPECT_LT(joined_kernels * 2, apart_kernels) << "most ops join the product's kernel";
 }
 
-TEST_F(GemmCall, OpsOnTheRowsOfAProductGiveTheBitsOfOpsOneByOne) { compare_joined_ops(6, 250); }
+TEST_F(GemmCall, OpsOnTheRowsOfAProductGiveTheBitsOfOpsOneByOne) {
+  compare_joined_ops(6, 250, std::span(kFloats).first(3));
+}
 
 TEST_F(GemmCall, OpsOnTheTilesOfAProviderGiveTheBitsOfOpsOneByOne) {
   const TestProvider provider(true);
-  compare_joined_ops(10, 100);
+  compare_joined_ops(10, 150, kFloats);
   if (sysconf(_SC_NPROCESSORS_ONLN) > 1) {
     EXPECT_LT(TestProvider::largest, 700 * 700) << "no product was cut";
   }

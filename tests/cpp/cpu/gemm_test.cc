@@ -146,7 +146,7 @@ TEST_P(GemmTest, AgreesWithLoops) {
 
 // Every way of blocking and packing: B where it lies and copied, for all of k and piece by piece, A
 // where it lies and copied, and narrow last panels.
-TEST_P(GemmTest, RowsHaveTheirBitsHoweverTheyAreComputed) {
+TEST_P(GemmTest, ThreadsChangeNoBits) {
   const int64_t sizes[][3] = {{1, 70, 40},
                               {70, 1, 40},
                               {33, 45, 300},
@@ -156,13 +156,19 @@ TEST_P(GemmTest, RowsHaveTheirBitsHoweverTheyAreComputed) {
                               // Blocks of which some are just low enough to read B in place.
                               {113, 70, 500},
                               {225, 90, 250},
-                              {99, 40, 600}};
+                              {99, 40, 600},
+                              // Vectors: some results a task, and a dot product in pieces.
+                              {1, 5000, 300},
+                              {5000, 1, 300},
+                              {1, 1, 300000}};
   testing::always_ask_workers(true);
   std::mt19937 rng(5);
   for (const auto& [m, n, k] : sizes) {
-    for (int kind = 0; kind < 8; ++kind) {
+    for (int kind = 0; kind < 16; ++kind) {
       GemmArgs g;
-      g.dtype = kind < 4 ? Dtype::kFloat32 : Dtype::kFloat64;
+      constexpr Dtype kTypes[] = {Dtype::kFloat32, Dtype::kFloat64, Dtype::kBFloat16,
+                                  Dtype::kFloat16};
+      g.dtype = kTypes[kind / 4];
       g.trans_a = kind % 2 == 1, g.trans_b = kind / 2 % 2 == 1;
       g.m = m, g.n = n, g.k = k;
       g.lda = g.trans_a ? m : k, g.ldb = g.trans_b ? k : n, g.ldc = n;
@@ -173,19 +179,13 @@ TEST_P(GemmTest, RowsHaveTheirBitsHoweverTheyAreComputed) {
       g.a = a.data(), g.b = b.data();
       auto whole = before;
       g.c = whole.data(), g.max_threads = 1;
-      cpu::float_gemm(g, 0, m);
+      gemm_providers().back().gemm(g);
       for (const int threads : {2, 3, 8, 70}) {
         auto again = before;
         g.c = again.data(), g.max_threads = threads;
-        cpu::float_gemm(g, 0, m);
+        gemm_providers().back().gemm(g);
         ASSERT_EQ(whole, again) << m << " " << n << " " << k << ", " << threads << " threads";
       }
-      auto parts = before;
-      g.c = parts.data(), g.max_threads = 1;
-      for (int64_t row = 0, next = 1; row < m; row = next, next = std::min(m, 2 * next + 1)) {
-        cpu::float_gemm(g, row, next);
-      }
-      ASSERT_EQ(whole, parts) << m << " " << n << " " << k << " in blocks of rows";
     }
   }
   testing::always_ask_workers(false);
@@ -357,14 +357,23 @@ TEST(Gemm, AProviderThatIsFastComputesLargeProducts) {
     calls = 0;
     EXPECT_EQ(name(32, 128, 784, false), "hologram");
     EXPECT_EQ(name(1, 512, 512, true), "hologram") << "dot products";
+    EXPECT_EQ(name(1, 768, 3072, false), "hologram") << "a vector";
+    EXPECT_EQ(name(3072, 1, 768, false), "hologram") << "a vector";
     EXPECT_EQ(calls, 0) << "small products ask for no measurement";
     EXPECT_EQ(name(512, 512, 512, false), "fast");
     EXPECT_EQ(calls, 4) << "the measurement";
     EXPECT_EQ(name(512, 128, 128, false), "fast");
     EXPECT_EQ(name(4, 512, 512, true), "fast") << "few rows";
-    EXPECT_EQ(name(1, 768, 3072, false), "fast") << "waits for memory";
+    EXPECT_EQ(name(2, 768, 3072, false), "fast") << "waits for memory";
     EXPECT_EQ(calls, 4) << "measured once";
   }
+  const auto half = [&](int64_t m, int64_t n, int64_t k) {
+    return chosen(args_of(m, n, k, true, Dtype::kBFloat16));
+  };
+  EXPECT_EQ(half(64, 64, 64), "hologram");
+  EXPECT_EQ(half(1, 768, 3072), "hologram") << "a vector";
+  EXPECT_EQ(half(4, 768, 768), "fast") << "converting the weight takes longer";
+  EXPECT_EQ(half(128, 128, 128), "fast");
   unregister_gemm_provider("fast");
   register_gemm_provider(provider("slow", [](const GemmArgs& g) {
     for (int i = 0; i < 4; ++i) builtin.gemm(g);
@@ -379,7 +388,7 @@ TEST(Gemm, TilesCoverAProductOnce) {
     const auto size = [&] { return int64_t{1} << (rng() % 12) | static_cast<int64_t>(rng() % 64); };
     const int64_t m = size(), n = size(), k = size();
     const int processors = static_cast<int>(1 + rng() % 64);
-    const cpu::TileGrid grid = cpu::tile_grid(m, n, k, processors);
+    const cpu::TileGrid grid = cpu::tile_grid(m, n, k, processors, int64_t{1} << 20);
     ASSERT_GE(grid.rows * grid.height, m);
     ASSERT_LT((grid.rows - 1) * grid.height, m);
     ASSERT_GE(grid.cols * grid.width, n);
@@ -389,10 +398,15 @@ TEST(Gemm, TilesCoverAProductOnce) {
       ASSERT_EQ(grid.rows * grid.cols, 1);
     }
   }
-  EXPECT_EQ(cpu::tile_grid(1024, 1024, 1024, 8).rows * cpu::tile_grid(1024, 1024, 1024, 8).cols,
-            16);
-  EXPECT_EQ(cpu::tile_grid(8, 768, 768, 4).rows, 1) << "few rows are not cut";
-  EXPECT_EQ(cpu::tile_grid(8, 768, 768, 4).cols, 4);
+  const auto tiles = [](int64_t m, int64_t n, int64_t k, int processors, int64_t tile_work) {
+    const cpu::TileGrid grid = cpu::tile_grid(m, n, k, processors, tile_work);
+    return std::array{grid.rows, grid.cols};
+  };
+  const auto square = tiles(1024, 1024, 1024, 8, 1 << 20);
+  EXPECT_EQ(square[0] * square[1], 16) << "two for each processor";
+  EXPECT_EQ(tiles(8, 768, 768, 4, 1 << 20), (std::array<int64_t, 2>{1, 4}))
+      << "few rows are not cut";
+  EXPECT_EQ(tiles(128, 128, 128, 4, 1 << 22), (std::array<int64_t, 2>{1, 1})) << "too little work";
 }
 
 }  // namespace

@@ -424,29 +424,59 @@ def test_an_index_may_change_after_the_call() -> None:
 # --- Products ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", [*FLOATS, torch.int64, torch.int32, torch.uint8])
 def test_products(dtype: torch.dtype) -> None:
-    # Where PyTorch's BLAS computes them they run at their calls.
-    b, bias, row = (
-        values(6, 5, dtype=dtype, seed=1),
-        values(7, 5, dtype=dtype),
-        values(5, dtype=dtype),
+    def v(*shape: int, seed: int = 0) -> Tensor:
+        return values(*shape, dtype=dtype, seed=seed)
+
+    half = 0.5 if dtype.is_floating_point else 3
+    b, bias, row = v(6, 5, seed=1), v(7, 5), v(5)
+    for a in layouts(v(7, 6)):
+        check(lambda a, b: [a @ b, b.t() @ a.t()], a, b)
+        check(lambda a, b, c: torch.addmm(c, a, b, beta=half, alpha=2), a, b, bias)
+        check(lambda a, b, c: c.addmm_(a, b, beta=half), a, b, bias)
+        check(lambda a, b, c: [torch.addmm(c, a, b), torch.addmm(c[0], a, b)], a, b, row)
+        check(F.linear, a, b.t().contiguous(), row)
+        for x in layouts(v(6, seed=2)):
+            check(torch.mv, a, x)
+            check(lambda a, x, y: torch.addmv(y, a, x, beta=half, alpha=2), a, x, v(7))
+            check(lambda a, x: [torch.addmv(x[0], a, x), torch.addmv(x[:1], a, x)], a, x)
+            check(torch.dot, x, a[0].contiguous())
+    other, full = v(3, 6, 5, seed=3), v(3, 4, 5, seed=4)
+    for a in layouts(v(3, 4, 6)):
+        check(lambda a, b: [a @ b, (b.mT @ a.mT)], a, other)
+        check(lambda a, b, c: torch.baddbmm(c, a, b, beta=half), a, other, full)
+        check(lambda a, b, c: torch.baddbmm(c[:1, :1], a, b, alpha=3), a, other, full)
+    if dtype.is_floating_point:
+        check(lambda a, w, c: gradients(F.linear, a, w, c), v(7, 6), b.t().contiguous(), row)
+        check(lambda a, b: gradients(torch.matmul, a, b), v(3, 4, 6), other)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_large_products_of_half_types(dtype: torch.dtype) -> None:
+    """By PyTorch's kernels where they are faster, in tiles."""
+
+    def run(x: Tensor, w: Tensor, b: Tensor) -> list[Tensor]:
+        return [F.linear(x, w, b), x.t() @ x, F.gelu(x @ w.t() + b), F.linear(x[:3], w, b)]
+
+    x, w, b = (
+        values(*s, dtype=dtype, seed=i) for i, s in enumerate([(300, 200), (170, 200), (170,)])
     )
-    batch, other = values(3, 4, 6, dtype=dtype), values(3, 6, 5, dtype=dtype, seed=3)
-    full = values(3, 4, 5, dtype=dtype, seed=4)
-    for a in layouts(values(7, 6, dtype=dtype)):
-        check(lambda a, b: [a @ b, b.t() @ a.t()], a, b, waits=False)
-        check(lambda a, b, c: torch.addmm(c, a, b, beta=0.5, alpha=2), a, b, bias, waits=False)
-        check(lambda a, b, c: c.addmm_(a, b, beta=0.5), a, b, bias, waits=False)
-        check(
-            lambda a, b, c: [torch.addmm(c, a, b), torch.addmm(c[0], a, b)], a, b, row, waits=False
-        )
-        check(lambda a, w, c: gradients(F.linear, a, w, c), a, b.t().contiguous(), row, waits=False)
-    for a in layouts(batch):
-        check(lambda a, b: [a @ b, (b.mT @ a.mT)], a, other, waits=False)
-        check(lambda a, b, c: torch.baddbmm(c, a, b, beta=0.5), a, other, full, waits=False)
-        check(lambda a, b, c: torch.baddbmm(c[:1, :1], a, b, alpha=3), a, other, full, waits=False)
-    check(lambda a, b: gradients(torch.matmul, a, b), batch, other, waits=False)
+    check(run, x, w, b)
+    check(lambda x, w: x.view(4, 75, 200) @ w.t(), x, w)
+    check(torch.bmm, x.view(4, 75, 200), values(4, 200, 60, dtype=dtype, seed=5))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_attention(dtype: torch.dtype) -> None:
+    def heads(*shape: int, seed: int) -> Tensor:
+        return values(*shape, dtype=dtype, seed=seed).transpose(1, 2)
+
+    q, k, v = (heads(2, 30, 3, 8, seed=seed) for seed in (1, 2, 3))
+    check(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), q, k, v)
+    check(lambda *t: gradients(F.scaled_dot_product_attention, *t), q, k, v)
+    mask = values(30, 30, dtype=dtype, seed=4)
+    check(lambda q, k, v, m: F.scaled_dot_product_attention(q, k, v, attn_mask=m), q, k, v, mask)
 
 
 # --- Recurrent cells -----------------------------------------------------------------------------

@@ -256,10 +256,17 @@ REFUSED = {
     "data_ptr": lambda x: x.data_ptr(),
     "from the cpu": lambda x: x.copy_(torch.ones(5, 5)),
 }
+
+
+def _square_of_complex() -> Tensor:
+    x = torch.empty(5, 5, dtype=torch.complex64, device=DEVICE)
+    return x @ x
+
+
 NAMED = {
     "sort": (lambda x: x.sort(), "aten::sort"),
     "nonzero": (lambda x: x.nonzero(), "aten::nonzero"),
-    "half": (lambda x: x.bfloat16() @ x.bfloat16(), "a matrix product of half or complex types"),
+    "complex": (lambda x: _square_of_complex(), "a matrix product of complex types"),
     "svd": (lambda x: torch.linalg.svd(x), "aten::_linalg_svd"),
 }
 

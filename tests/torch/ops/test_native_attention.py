@@ -220,8 +220,9 @@ def test_heads_that_do_not_fit_are_refused() -> None:
     for bad in [(q, k, k), (k, k[:, :0], k[:, :0]), (k, k, k[:, :, :4]), (k, k, q), (k[0], k, k)]:
         with pytest.raises(RuntimeError, match="attention: expected queries, keys and values"):
             forward(*bad)
-    none, half = q[:, :, :0].bfloat16(), q.bfloat16()  # PyTorch's kernel divides by the rows
-    for bad in [(none, half, half), (half, none, none)]:
+    # With values of another size it is PyTorch's kernel, which divides by the rows.
+    none, half = q[:, :, :0].bfloat16(), q.bfloat16()
+    for bad in [(none, half, k.bfloat16()), (half, none, none[:, :1])]:
         with pytest.raises(RuntimeError, match="none empty"):
             forward(*bad)
     assert F.scaled_dot_product_attention(none, half, half).shape == (1, 3, 0, 4)

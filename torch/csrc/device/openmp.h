@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 
 #include "hologram/parallel.h"
 
@@ -25,6 +26,33 @@ namespace hologram_torch {
 // wait for them to give up the processor.
 void lend_openmp_threads();
 
+// Keeps kernels of PyTorch's on the calling thread, where can_be_alone().
+class OneThread {
+ public:
+  OneThread() {
+    if (!can_be_alone()) return;
+    threads_ = omp_get_max_threads();
+    if (threads_ <= 1) return;
+    omp_set_num_threads(1);
+    if (MKL_Set_Num_Threads_Local != nullptr) mkl_threads_ = MKL_Set_Num_Threads_Local(1);
+  }
+  ~OneThread() {
+    if (threads_ <= 1) return;
+    omp_set_num_threads(threads_);
+    if (MKL_Set_Num_Threads_Local != nullptr) MKL_Set_Num_Threads_Local(mkl_threads_);
+  }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+  static bool can_be_alone() {
+    return omp_set_num_threads != nullptr && omp_get_max_threads != nullptr;
+  }
+
+ private:
+  int threads_ = 0;
+  int mkl_threads_ = 0;
+};
+
 // Around a kernel of PyTorch's. Many sum thread by thread, so that the number of threads decides
 // bits: it depends on how much there is to do and never on how busy the machine is.
 class OpenMpRegion {
@@ -38,11 +66,7 @@ class OpenMpRegion {
       return;
     }
     // PyTorch starts no threads for so little work.
-    if (work <= kNever || omp_set_num_threads == nullptr || omp_get_max_threads == nullptr) return;
-    threads_ = omp_get_max_threads();
-    if (threads_ <= 1) return;
-    omp_set_num_threads(1);
-    if (MKL_Set_Num_Threads_Local != nullptr) mkl_threads_ = MKL_Set_Num_Threads_Local(1);
+    if (work > kNever) alone_.emplace();
   }
   ~OpenMpRegion() {
     // What took longer than this was worth a region to PyTorch. Where threads wake late, no tiles
@@ -50,9 +74,6 @@ class OpenMpRegion {
     if (begin_ != 0 && now() - begin_ > kWorthRegion && hologram::workers_answer_quickly()) {
       note_long_region();
     }
-    if (threads_ <= 1) return;
-    omp_set_num_threads(threads_);
-    if (MKL_Set_Num_Threads_Local != nullptr) MKL_Set_Num_Threads_Local(mkl_threads_);
   }
   OpenMpRegion(const OpenMpRegion&) = delete;
   OpenMpRegion& operator=(const OpenMpRegion&) = delete;
@@ -70,8 +91,7 @@ class OpenMpRegion {
   static constexpr int64_t kWorthThreads = int64_t{1} << 19;
   static constexpr int64_t kWorthRegion = 50'000;
   int64_t begin_ = 0;
-  int threads_ = 0;
-  int mkl_threads_ = 0;
+  std::optional<OneThread> alone_;
 };
 
 }  // namespace hologram_torch

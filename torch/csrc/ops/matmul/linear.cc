@@ -28,9 +28,9 @@ bool is_weight(const Tensor& weight, at::ScalarType type) {
          weight.numel() > 0;
 }
 
-bool blas_linear(const Tensor& input, const Tensor& weight, const std::optional<Tensor>& bias) {
+bool takes_linear(const Tensor& input, const Tensor& weight, const std::optional<Tensor>& bias) {
   const at::ScalarType type = input.scalar_type();
-  if (!is_blas_type(type) || !is_plain(input) || input.dim() < 1 || input.numel() == 0 ||
+  if (!is_gemm_type(type) || !is_plain(input) || input.dim() < 1 || input.numel() == 0 ||
       !is_weight(weight, type) || weight.size(1) != input.size(-1) ||
       weight.numel() > std::numeric_limits<int>::max() ||
       input.numel() > std::numeric_limits<int>::max()) {
@@ -49,7 +49,7 @@ c10::SmallVector<int64_t, 5> with_last(const Tensor& t, int64_t last) {
 
 Tensor linear(const Tensor& input, const Tensor& weight, const std::optional<Tensor>& bias) {
   const bool biased = bias.has_value() && bias->defined();
-  if (C10_LIKELY(blas_linear(input, weight, bias))) {
+  if (C10_LIKELY(takes_linear(input, weight, bias))) {
     const Tensor x = input.is_contiguous() ? input : input.contiguous();
     Tensor out = make_tensor(with_last(x, weight.size(0)), x.scalar_type());
     multiply({.a = rows_of(x),
@@ -72,7 +72,7 @@ Tensor linear_autograd(c10::DispatchKeySet keys, const Tensor& input, const Tens
                        const std::optional<Tensor>&>(keys, input, weight, bias);
 }
 
-// For empty, complex and half tensors and whatever else BLAS does not take.
+// For empty and complex tensors and whatever else takes_linear() refuses.
 std::tuple<Tensor, Tensor, Tensor> linear_backward_by_parts(const Tensor& input, const Tensor& grad,
                                                             const Tensor& weight,
                                                             std::array<bool, 3> wanted) {
@@ -100,7 +100,7 @@ std::tuple<Tensor, Tensor, Tensor> linear_backward(const Tensor& input, const Te
            t.sizes().slice(0, t.sizes().size() - 1) ==
                input.sizes().slice(0, input.sizes().size() - 1);
   };
-  if (!blas_linear(input, weight, std::nullopt) || !is_plain(grad_output) ||
+  if (!takes_linear(input, weight, std::nullopt) || !is_plain(grad_output) ||
       grad_output.scalar_type() != input.scalar_type() || grad_output.numel() == 0 ||
       !is_result(grad_output)) {
     return linear_backward_by_parts(input, grad_output, weight, wanted);

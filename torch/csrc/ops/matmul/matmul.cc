@@ -15,10 +15,7 @@ using c10::Scalar;
 using hologram::GemmArgs;
 
 // Types whose products PyTorch's cpu computes; for others the fallback raises its error.
-bool is_product_type(at::ScalarType type) {
-  return is_blas_type(type) || type == at::kBFloat16 || type == at::kHalf ||
-         at::isIntegralType(type, /*includeBool=*/false) || at::isComplexType(type);
-}
+bool is_product_type(at::ScalarType type) { return is_gemm_type(type) || at::isComplexType(type); }
 
 bool all_plain(const Tensor& a, const Tensor& b) {
   return is_plain(a) && is_plain(b) && is_product_type(a.scalar_type());
@@ -30,7 +27,7 @@ bool all_plain(const Tensor& a, const Tensor& b, const Tensor& c) {
 // Runs a CPU kernel of PyTorch's that fills `out` on aliases.
 template <class F>
 void on_aliases(const Tensor& out, int64_t flops, F&& kernel) {
-  if (hologram::is_capturing_graph()) cannot_capture("a matrix product of half or complex types");
+  if (hologram::is_capturing_graph()) cannot_capture("a matrix product of complex types");
   AliasScope scope;
   const BelowAutograd below;
   const OpenMpRegion region(flops);
@@ -45,7 +42,7 @@ void mm_into(const Tensor& a, const Tensor& b, const Tensor& out) {
 }
 
 Tensor mm(const Tensor& self, const Tensor& mat2) {
-  if (C10_LIKELY(blas_product(self, mat2))) {
+  if (C10_LIKELY(takes_product(self, mat2))) {
     Tensor out = make_tensor({self.size(0), mat2.size(1)}, self.scalar_type());
     mm_into(self, mat2, out);
     return out;
@@ -62,7 +59,7 @@ Tensor mm(const Tensor& self, const Tensor& mat2) {
 }
 
 Tensor& mm_out(const Tensor& self, const Tensor& mat2, Tensor& out) {
-  if (C10_LIKELY(blas_product(self, mat2) &&
+  if (C10_LIKELY(takes_product(self, mat2) &&
                  is_ready(out, {self.size(0), mat2.size(1)}, self.scalar_type()) &&
                  are_apart(out, self) && are_apart(out, mat2))) {
     mm_into(self, mat2, out);
@@ -74,15 +71,16 @@ Tensor& mm_out(const Tensor& self, const Tensor& mat2, Tensor& out) {
 
 // --- addmm --------------------------------------------------------------------------------------
 
-// Where BLAS can take its product, the bias of one row or one matrix and the numbers as they are.
-bool blas_addmm(const Tensor& self, const Tensor& a, const Tensor& b, const Scalar& beta,
-                const Scalar& alpha) {
-  if (!blas_product(a, b) || !is_plain(self) || self.scalar_type() != a.scalar_type() ||
-      beta.isComplex() || alpha.isComplex() || beta.isSymbolic() || alpha.isSymbolic()) {
+// Where the library takes the product, the bias of one number, row or matrix and the numbers.
+bool takes_addmm(const Tensor& self, const Tensor& a, const Tensor& b, const Scalar& beta,
+                 const Scalar& alpha) {
+  if (!takes_product(a, b) || !is_plain(self) || self.scalar_type() != a.scalar_type() ||
+      !takes_numbers(a.scalar_type(), beta, alpha)) {
     return false;
   }
   const c10::IntArrayRef sizes = self.sizes();
   const int64_t rows = a.size(0), cols = b.size(1);
+  if (sizes.empty()) return true;
   if (sizes.size() == 1) return (sizes[0] == cols || sizes[0] == 1);
   return sizes.size() == 2 && (sizes[0] == rows || sizes[0] == 1) &&
          (sizes[1] == cols || sizes[1] == 1);
@@ -101,7 +99,7 @@ void addmm_into(const Tensor& self, const Tensor& a, const Tensor& b, double bet
 
 Tensor addmm(const Tensor& self, const Tensor& mat1, const Tensor& mat2, const Scalar& beta,
              const Scalar& alpha) {
-  if (C10_LIKELY(blas_addmm(self, mat1, mat2, beta, alpha))) {
+  if (C10_LIKELY(takes_addmm(self, mat1, mat2, beta, alpha))) {
     Tensor out = make_tensor({mat1.size(0), mat2.size(1)}, mat1.scalar_type());
     addmm_into(self, mat1, mat2, beta.toDouble(), alpha.toDouble(), out);
     return out;
@@ -119,7 +117,7 @@ Tensor addmm(const Tensor& self, const Tensor& mat1, const Tensor& mat2, const S
 
 Tensor& addmm_out(const Tensor& self, const Tensor& mat1, const Tensor& mat2, const Scalar& beta,
                   const Scalar& alpha, Tensor& out) {
-  if (C10_LIKELY(blas_addmm(self, mat1, mat2, beta, alpha) &&
+  if (C10_LIKELY(takes_addmm(self, mat1, mat2, beta, alpha) &&
                  is_ready(out, {mat1.size(0), mat2.size(1)}, mat1.scalar_type()) &&
                  are_apart(out, mat1) && are_apart(out, mat2) &&
                  (out.is_same(self) || are_apart(out, self)))) {
@@ -132,7 +130,7 @@ Tensor& addmm_out(const Tensor& self, const Tensor& mat1, const Tensor& mat2, co
 
 Tensor& addmm_(Tensor& self, const Tensor& mat1, const Tensor& mat2, const Scalar& beta,
                const Scalar& alpha) {
-  if (C10_LIKELY(blas_addmm(self, mat1, mat2, beta, alpha) &&
+  if (C10_LIKELY(takes_addmm(self, mat1, mat2, beta, alpha) &&
                  is_ready(self, {mat1.size(0), mat2.size(1)}, mat1.scalar_type()) &&
                  are_apart(self, mat1) && are_apart(self, mat2))) {
     addmm_into(self, mat1, mat2, beta.toDouble(), alpha.toDouble(), self);
@@ -172,7 +170,7 @@ void multiply_batches(const Tensor& addend, const Tensor& a, const Tensor& b, co
 }
 
 bool has_batches(const Tensor& a, const Tensor& b) {
-  return is_blas_type(a.scalar_type()) && a.numel() != 0 && b.numel() != 0;
+  return is_gemm_type(a.scalar_type()) && a.numel() != 0 && b.numel() != 0;
 }
 
 bool bmm_direct(const Tensor& a, const Tensor& b, const Tensor& out) {
@@ -220,8 +218,8 @@ bool is_batch_bias(const Tensor& bias, const Tensor& a, const Tensor& b) {
 
 bool baddbmm_direct(const Tensor& self, const Tensor& a, const Tensor& b, const Scalar& beta,
                     const Scalar& alpha, const Tensor& out) {
-  if (!has_batches(a, b) || !is_batch_bias(self, a, b) || beta.isComplex() || alpha.isComplex() ||
-      beta.isSymbolic() || alpha.isSymbolic()) {
+  if (!has_batches(a, b) || !is_batch_bias(self, a, b) ||
+      !takes_numbers(a.scalar_type(), beta, alpha)) {
     return false;
   }
   const bool biased = beta.toDouble() != 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Finds PyTorch's BLAS functions and makes them a GEMM provider.
+// Finds PyTorch's GEMM, in its BLAS or its kernels, and makes it a provider of the library.
 #include "ops/matmul/matmul_blas.h"
 
 #include <ATen/Context.h>
@@ -8,14 +8,19 @@
 #include <ATen/ops/from_blob.h>
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <limits>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "device/openmp.h"
 #include "dispatch/alias.h"
+#include "hologram/elementwise.h"
+#include "hologram/gemm.h"
 
 namespace hologram_torch {
 namespace {
@@ -40,10 +45,15 @@ F symbol(const char* name) {
   return torch_library() == nullptr ? nullptr : reinterpret_cast<F>(dlsym(torch_library(), name));
 }
 
+// Fortran's GEMM with 32-bit integers, column-major.
+template <class T>
+using Gemm = void (*)(const char*, const char*, const int*, const int*, const int*, const T*,
+                      const T*, const int*, const T*, const int*, const T*, T*, const int*);
+
 // [1 2; 3 4] [5 6; 7 8], row-major, which is the product the other way round, column-major. The
 // bytes behind the dimensions would show an interface with 64-bit integers.
 template <class T>
-bool gemm_works(typename Blas<T>::Gemm gemm) {
+bool gemm_works(Gemm<T> gemm) {
   const std::array<T, 4> a{1, 2, 3, 4}, b{5, 6, 7, 8};
   std::array<T, 4> c{9, 9, 9, 9};
   const std::array<int, 2> two{2, -1};
@@ -53,42 +63,20 @@ bool gemm_works(typename Blas<T>::Gemm gemm) {
   return c == std::array<T, 4>{19, 22, 43, 50};
 }
 
+// What libtorch_cpu exports, tried out on a small product, for it is no promised API; null where it
+// is missing or wrong.
 template <class T>
-bool gemv_works(typename Blas<T>::Gemv gemv) {
-  const std::array<T, 4> a{1, 2, 3, 4};
-  const std::array<T, 2> x{5, 6};
-  std::array<T, 2> y{9, 9};
-  const std::array<int, 2> two{2, -1}, unit{1, -1};
-  const T one = 1, zero = 0;
-  gemv("T", two.data(), two.data(), &one, a.data(), two.data(), x.data(), unit.data(), &zero,
-       y.data(), unit.data());
-  return y == std::array<T, 2>{17, 39};
-}
-
-// Some builds return float results as double.
-template <class T>
-bool dot_works(typename Blas<T>::Dot dot) {
-  const std::array<T, 3> x{1, 2, 3}, y{4, 5, 6};
-  const std::array<int, 2> three{3, -1}, unit{1, -1};
-  return dot(three.data(), x.data(), unit.data(), y.data(), unit.data()) == T(32);
-}
-
-template <class T>
-Blas<T> load(const std::string& prefix) {
-  Blas<T> found;
-  found.gemm = symbol<typename Blas<T>::Gemm>((prefix + "gemm_").c_str());
-  found.gemv = symbol<typename Blas<T>::Gemv>((prefix + "gemv_").c_str());
-  found.dot = symbol<typename Blas<T>::Dot>((prefix + "dot_").c_str());
-  if (found.gemm != nullptr && !gemm_works<T>(found.gemm)) found.gemm = nullptr;
-  if (found.gemm == nullptr) return {};
-  if (found.gemv != nullptr && !gemv_works<T>(found.gemv)) found.gemv = nullptr;
-  if (found.dot != nullptr && !dot_works<T>(found.dot)) found.dot = nullptr;
+Gemm<T> blas_gemm() {
+  static const Gemm<T> found = [] {
+    const auto gemm = symbol<Gemm<T>>(sizeof(T) == 4 ? "sgemm_" : "dgemm_");
+    return gemm != nullptr && gemm_works<T>(gemm) ? gemm : nullptr;
+  }();
   return found;
 }
 
 template <class T>
 bool gemm_as(const GemmArgs& args) {
-  const auto gemm = blas<T>().gemm;
+  const Gemm<T> gemm = blas_gemm<T>();
   constexpr int64_t kMax = std::numeric_limits<int>::max();
   if (gemm == nullptr || args.m > kMax || args.n > kMax || args.k > kMax || args.lda > kMax ||
       args.ldb > kMax || args.ldc > kMax) {
@@ -114,45 +102,119 @@ at::Tensor operand(const void* data, int64_t rows, int64_t cols, int64_t ld, boo
   return at::from_blob(const_cast<void*>(data), sizes, strides, type);
 }
 
-// Row-major C = alpha op(A) op(B) + beta C through blas<T>().gemm; false where that cannot take it.
-bool blas_gemm(const GemmArgs& args) {
+// Row-major C = alpha op(A) op(B) + beta C by BLAS; false where that cannot take it.
+bool run_blas(const GemmArgs& args) {
   return args.dtype == Dtype::kFloat32 ? gemm_as<float>(args) : gemm_as<double>(args);
+}
+
+// By the kernels of PyTorch's cpu: oneDNN's, where a machine has instructions for the half types.
+void addmm(const GemmArgs& g) {
+  const BelowAutograd below;
+  const at::ScalarType type = g.dtype == Dtype::kFloat32   ? at::kFloat
+                              : g.dtype == Dtype::kFloat64 ? at::kDouble
+                              : g.dtype == Dtype::kFloat16 ? at::kHalf
+                                                           : at::kBFloat16;
+  at::Tensor c = operand(g.c, g.m, g.n, g.ldc, false, type);
+  at::cpu::addmm_out(c, c, operand(g.a, g.m, g.k, g.lda, g.trans_a, type),
+                     operand(g.b, g.k, g.n, g.ldb, g.trans_b, type), g.beta, g.alpha);
 }
 
 void torch_gemm(const GemmArgs& args) {
   const OpenMpRegion region(args.m * args.n * args.k);
-  if (is_blas_dtype(args.dtype) && blas_gemm(args)) return;
-  const BelowAutograd below;
-  const at::ScalarType type = args.dtype == Dtype::kFloat32   ? at::kFloat
-                              : args.dtype == Dtype::kFloat64 ? at::kDouble
-                              : args.dtype == Dtype::kFloat16 ? at::kHalf
-                                                              : at::kBFloat16;
-  at::Tensor c = operand(args.c, args.m, args.n, args.ldc, false, type);
-  at::cpu::addmm_out(c, c, operand(args.a, args.m, args.k, args.lda, args.trans_a, type),
-                     operand(args.b, args.k, args.n, args.ldb, args.trans_b, type), args.beta,
-                     args.alpha);
+  if (!is_blas_dtype(args.dtype) || !run_blas(args)) addmm(args);
+}
+
+// MKL's products of half types into float32, which is rounded here. They begin fifteen microseconds
+// sooner than oneDNN's, but are no faster, and slow for a few rows.
+using MklHalf = void (*)(const char*, const char*, const int*, const int*, const int*, const float*,
+                         const void*, const int*, const void*, const int*, const float*, float*,
+                         const int*);
+
+void mkl_half_gemm(MklHalf gemm, const GemmArgs& g) {
+  static thread_local std::vector<float> kept;
+  if (kept.size() < static_cast<size_t>(g.m * g.n)) kept.resize(static_cast<size_t>(g.m * g.n));
+  float* const c = kept.data();
+  const auto row_of_c = [&g](int64_t i) { return static_cast<uint16_t*>(g.c) + i * g.ldc; };
+  for (int64_t i = 0; i < g.m && g.beta != 0; ++i) {
+    hologram::convert(g.dtype, row_of_c(i), Dtype::kFloat32, c + i * g.n, g.n);
+  }
+  const int m = static_cast<int>(g.m), n = static_cast<int>(g.n), k = static_cast<int>(g.k);
+  const int lda = static_cast<int>(g.lda), ldb = static_cast<int>(g.ldb);
+  const float alpha = static_cast<float>(g.alpha), beta = static_cast<float>(g.beta);
+  gemm(g.trans_b ? "T" : "N", g.trans_a ? "T" : "N", &n, &m, &k, &alpha, g.b, &ldb, g.a, &lda,
+       &beta, c, &n);
+  for (int64_t i = 0; i < g.m; ++i) {
+    hologram::convert(Dtype::kFloat32, c + i * g.n, g.dtype, row_of_c(i), g.n);
+  }
+}
+
+// MKL's function for the smaller products of a half type, or null: tried out, and measured against
+// oneDNN, as there are processors that it emulates them on.
+MklHalf find_mkl_half(Dtype dtype) {
+  const auto gemm =
+      symbol<MklHalf>(dtype == Dtype::kFloat16 ? "gemm_f16f16f32_" : "gemm_bf16bf16f32_");
+  if (gemm == nullptr || MKL_Set_Num_Threads_Local == nullptr) return nullptr;
+  constexpr int64_t kSize = 128;
+  constexpr int kRounds = 5;
+  constexpr float kClearly = 1.3F;
+  std::vector<float> numbers(kSize * kSize);
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i % 7) - 3;
+  std::vector<uint16_t> a(numbers.size()), mine(numbers.size()), theirs(numbers.size());
+  hologram::convert(Dtype::kFloat32, numbers.data(), dtype, a.data(), kSize * kSize);
+  GemmArgs g;
+  g.dtype = dtype;
+  g.m = g.n = g.k = g.lda = g.ldb = g.ldc = kSize;
+  g.trans_b = true;
+  g.a = g.b = a.data();
+  using Clock = std::chrono::steady_clock;
+  auto best = Clock::duration::max(), best_other = best;
+  for (int i = 0; i < kRounds; ++i) {
+    const auto start = Clock::now();
+    g.c = mine.data();
+    mkl_half_gemm(gemm, g);
+    const auto between = Clock::now();
+    g.c = theirs.data();
+    addmm(g);
+    best = std::min(best, between - start);
+    best_other = std::min(best_other, Clock::now() - between);
+  }
+  return mine == theirs && kClearly * static_cast<float>(best.count()) <
+                               static_cast<float>(best_other.count())
+             ? gemm
+             : nullptr;
+}
+
+MklHalf mkl_half(Dtype dtype) {
+  if (dtype == Dtype::kFloat16) {
+    static const MklHalf half = find_mkl_half(dtype);
+    return half;
+  }
+  static const MklHalf brain = find_mkl_half(dtype);
+  return brain;
+}
+
+void half_gemm(const GemmArgs& g) {
+  // Beyond these a product takes oneDNN as long, or less. MKL packs what few rows read once.
+  constexpr int64_t kMostWork = int64_t{1} << 23, kMostResults = int64_t{1} << 18, kFewest = 16;
+  constexpr int64_t kMostStep = std::numeric_limits<int>::max();
+  const OneThread alone;
+  const bool small = g.m * g.n * g.k <= kMostWork && g.m * g.n <= kMostResults &&
+                     std::min(g.m, g.n) >= kFewest && g.lda <= kMostStep && g.ldb <= kMostStep;
+  if (const MklHalf gemm = small ? mkl_half(g.dtype) : nullptr; gemm != nullptr) {
+    return mkl_half_gemm(gemm, g);
+  }
+  addmm(g);
 }
 
 // On the calling thread alone, where BLAS is MKL.
 void mkl_gemm(const GemmArgs& args) {
   const int before = MKL_Set_Num_Threads_Local(1);
-  const bool done = blas_gemm(args);
+  const bool done = run_blas(args);
   MKL_Set_Num_Threads_Local(before);
   if (!done) torch_gemm(args);
 }
 
 }  // namespace
-
-template <>
-const Blas<float>& blas<float>() {
-  static const Blas<float> found = load<float>("s");
-  return found;
-}
-template <>
-const Blas<double>& blas<double>() {
-  static const Blas<double> found = load<double>("d");
-  return found;
-}
 
 int gemm_threads(int64_t multiplications) {
   // Some ten microseconds of work for each of two threads.
@@ -172,8 +234,14 @@ void register_torch_gemm() {
                                     .gemm = alone ? &mkl_gemm : &torch_gemm,
                                     .one_thread = alone,
                                     .only_where_faster = name.empty()});
-  hologram::register_gemm_provider(
-      {.name = "torch-half", .priority = 20, .supports = &is_half_dtype, .gemm = &torch_gemm});
+  const bool half_alone = OneThread::can_be_alone();
+  hologram::register_gemm_provider({.name = "torch-half",
+                                    .priority = name == "hologram" ? -1 : 20,
+                                    .supports = &is_half_dtype,
+                                    .gemm = half_alone ? &half_gemm : &torch_gemm,
+                                    .one_thread = half_alone,
+                                    .only_where_faster = name.empty(),
+                                    .tile_work = int64_t{1} << 22});
 }
 
 }  // namespace hologram_torch

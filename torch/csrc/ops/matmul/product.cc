@@ -100,7 +100,9 @@ bool record(const Product& p) {
 
 void multiply(const Product& p) {
   if (record(p)) return;
-  if (hologram::is_capturing_graph()) cannot_capture("a matrix product of these dtypes or strides");
+  if (hologram::is_capturing_graph()) {
+    cannot_capture("a matrix product whose operands overlap its result or may not wait");
+  }
   GemmArgs args;
   args.dtype = p.dtype();
   args.trans_a = p.a.transposed;
@@ -117,20 +119,39 @@ void multiply(const Product& p) {
   args.c = write_pointer(p.out);
   args.ldc = args.n;
   if (p.beta != 0 && p.addend.tensor.defined()) {
-    if (args.dtype == hologram::Dtype::kFloat32) {
-      spread(p.addend, args.m, args.n, static_cast<float*>(args.c));
-    } else {
-      spread(p.addend, args.m, args.n, static_cast<double*>(args.c));
+    switch (p.out.itemsize()) {
+      case 1:
+        spread(p.addend, args.m, args.n, static_cast<uint8_t*>(args.c));
+        break;
+      case 2:
+        spread(p.addend, args.m, args.n, static_cast<uint16_t*>(args.c));
+        break;
+      case 4:
+        spread(p.addend, args.m, args.n, static_cast<uint32_t*>(args.c));
+        break;
+      default:
+        spread(p.addend, args.m, args.n, static_cast<uint64_t*>(args.c));
     }
   }
   args.max_threads = gemm_threads(args.m * args.n * args.k);
   hologram::gemm(args);
 }
 
-bool blas_product(const Tensor& a, const Tensor& b) {
+bool takes_numbers(at::ScalarType type, const c10::Scalar& beta, const c10::Scalar& alpha) {
+  constexpr int64_t kExact = int64_t{1} << 53;
+  for (const c10::Scalar* number : {&beta, &alpha}) {
+    if (number->isComplex() || number->isSymbolic()) return false;
+    if (!at::isIntegralType(type, /*includeBool=*/false)) continue;
+    if (!number->isIntegral(/*includeBool=*/false)) return false;
+    if (number->toLong() > kExact || number->toLong() < -kExact) return false;
+  }
+  return true;
+}
+
+bool takes_product(const Tensor& a, const Tensor& b) {
   constexpr int64_t kMax = std::numeric_limits<int>::max();
   const at::ScalarType type = a.scalar_type();
-  return is_blas_type(type) && type == b.scalar_type() && is_plain(a) && is_plain(b) &&
+  return is_gemm_type(type) && type == b.scalar_type() && is_plain(a) && is_plain(b) &&
          a.dim() == 2 && b.dim() == 2 && a.size(1) == b.size(0) && a.numel() > 0 && b.numel() > 0 &&
          a.size(0) <= kMax && a.size(1) <= kMax && b.size(1) <= kMax && a.stride(0) <= kMax &&
          a.stride(1) <= kMax && b.stride(0) <= kMax && b.stride(1) <= kMax;

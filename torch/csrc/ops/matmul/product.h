@@ -6,12 +6,31 @@
 
 #include "device/openmp.h"
 #include "dispatch/alias.h"
+#include "hologram/gemm.h"
 #include "ops/matmul/matmul_blas.h"
 #include "recording/native_common.h"
 
 namespace hologram_torch {
 
 inline bool is_blas_type(at::ScalarType type) { return type == at::kFloat || type == at::kDouble; }
+
+// Types whose products the library computes.
+inline bool is_gemm_type(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+    case at::kDouble:
+    case at::kHalf:
+    case at::kBFloat16:
+    case at::kByte:
+    case at::kChar:
+    case at::kShort:
+    case at::kInt:
+    case at::kLong:
+      return true;
+    default:
+      return false;
+  }
+}
 
 // A matrix as GEMM takes it: row-major with rows ld apart, or the transpose of one.
 struct Matrix {
@@ -53,8 +72,11 @@ bool record(const Product& p);
 // One product: recorded, or at once.
 void multiply(const Product& p);
 
-// Whether two matrices can go to BLAS as they are, or packed.
-bool blas_product(const at::Tensor& a, const at::Tensor& b);
+// Whether the library takes the product of two matrices, as they are or packed.
+bool takes_product(const at::Tensor& a, const at::Tensor& b);
+
+// Numbers that the library scales by: as a double holds them, and whole ones for integers.
+bool takes_numbers(at::ScalarType type, const c10::Scalar& beta, const c10::Scalar& alpha);
 
 // A tensor that a kernel may fill from scratch in row-major order.
 inline bool is_ready(const at::Tensor& out, at::IntArrayRef sizes, at::ScalarType type) {

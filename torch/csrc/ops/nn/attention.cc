@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Scaled dot-product attention: the library's for float32 and float64, PyTorch's blocked CPU kernel
-// for the half types, and the composite of products and softmax for what neither takes.
+// Scaled dot-product attention: the library's, which computes the half types in float32; PyTorch's
+// blocked CPU kernel for the half types where there is much to do; and the composite of products
+// and softmax for what neither takes.
 #include <ATen/ExpandUtils.h>
 #include <ATen/Functions.h>
 #include <ATen/SDPBackend.h>
@@ -29,11 +30,13 @@ bool has_rows(const Tensor& t, at::ScalarType type) {
          (t.stride(3) == 1 || t.size(3) <= 1);
 }
 
-// Whether the library takes these: float32 or float64 heads of one size, whose keys the query heads
-// share evenly.
+bool is_half(at::ScalarType type) { return type == at::kHalf || type == at::kBFloat16; }
+
+// Whether the library takes these: floating heads of one size, whose keys the query heads share
+// evenly.
 bool takes_heads(const Tensor& query, const Tensor& key, const Tensor& value) {
   const at::ScalarType type = query.scalar_type();
-  if ((type != at::kFloat && type != at::kDouble) || !has_rows(query, type) ||
+  if (!at::isFloatingType(type) || at::elementSize(type) < 2 || !has_rows(query, type) ||
       !has_rows(key, type) || !has_rows(value, type)) {
     return false;
   }
@@ -78,10 +81,18 @@ int64_t fused_sdp_choice(const Tensor& query, const Tensor& key, const Tensor& v
   return choice == static_cast<int64_t>(at::SDPBackend::flash_attention) ? kFused : kMath;
 }
 
-// What the library takes: everything that fused_sdp_choice lets in, but for the half types.
+// Whether PyTorch's kernel takes the half types: on processors with instructions for their products
+// it is faster from some length on.
+bool is_long(const Tensor& query, const Tensor& key) {
+  constexpr int64_t kLong = 512;
+  return is_half(query.scalar_type()) && query.size(2) >= kLong && key.size(2) >= kLong &&
+         !hologram::is_capturing_graph();
+}
+
+// What the library takes of what fused_sdp_choice lets in.
 bool takes(const Tensor& query, const Tensor& key, const Tensor& value, const OptionalTensor& bias,
            double dropout) {
-  if (dropout != 0 || !takes_heads(query, key, value)) return false;
+  if (dropout != 0 || !takes_heads(query, key, value) || is_long(query, key)) return false;
   if (!is_given(bias)) return true;
   const std::array<int64_t, 4> scores{query.size(0), query.size(1), query.size(2), key.size(2)};
   return is_plain(*bias) && at::isFloatingType(bias->scalar_type()) &&
@@ -113,9 +124,16 @@ Tensor make_alternating(int64_t batch, int64_t heads, int64_t rows, int64_t dim,
 using Forward =
     std::tuple<Tensor, Tensor, Tensor, Tensor, c10::SymInt, c10::SymInt, Tensor, Tensor, Tensor>;
 
-std::tuple<Tensor, Tensor> own_attention(const Tensor& query, const Tensor& key,
-                                         const Tensor& value, const OptionalTensor& bias,
+// The type that the library computes in.
+at::ScalarType computed_in(const Tensor& t) {
+  return is_half(t.scalar_type()) ? at::kFloat : t.scalar_type();
+}
+
+std::tuple<Tensor, Tensor> own_attention(const Tensor& given_query, const Tensor& given_key,
+                                         const Tensor& given_value, const OptionalTensor& bias,
                                          bool is_causal, std::optional<double> scale) {
+  const at::ScalarType wide = computed_in(given_query);
+  const Tensor query = given_query.to(wide), key = given_key.to(wide), value = given_value.to(wide);
   const int64_t batch = query.size(0), heads = query.size(1), queries = query.size(2);
   const int64_t dim = value.size(3);
   const at::ScalarType type = query.scalar_type();
@@ -131,7 +149,7 @@ std::tuple<Tensor, Tensor> own_attention(const Tensor& query, const Tensor& key,
   for (const Tensor* t : {&out, &logsumexp}) call.view(*t, Access::writes);
   add_parameters(call, query, is_causal, scale);
   call.run<"attention">();
-  return {std::move(out), std::move(logsumexp)};
+  return {out.to(given_query.scalar_type()), std::move(logsumexp)};
 }
 
 // PyTorch's kernel divides by what it is given, and walks keys and values by each other's sizes.
@@ -180,9 +198,13 @@ Forward attention(const Tensor& query, const Tensor& key, const Tensor& value,
 
 using Backward = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 
-Backward own_backward(const Tensor& grad, const Tensor& query, const Tensor& key,
-                      const Tensor& value, const OptionalTensor& bias, const Tensor& output,
-                      const Tensor& logsumexp, bool is_causal, std::optional<double> scale) {
+Backward own_backward(const Tensor& given_grad, const Tensor& given_query, const Tensor& given_key,
+                      const Tensor& given_value, const OptionalTensor& bias,
+                      const Tensor& given_output, const Tensor& logsumexp, bool is_causal,
+                      std::optional<double> scale) {
+  const at::ScalarType given = given_query.scalar_type(), wide = computed_in(given_query);
+  const Tensor grad = given_grad.to(wide), query = given_query.to(wide), key = given_key.to(wide),
+               value = given_value.to(wide), output = given_output.to(wide);
   const int64_t batch = query.size(0), shared = key.size(1), keys = key.size(2);
   const at::ScalarType type = query.scalar_type();
   const Tensor rows = has_rows(grad, type) ? grad : grad.contiguous();
@@ -197,7 +219,7 @@ Backward own_backward(const Tensor& grad, const Tensor& query, const Tensor& key
   for (const Tensor* t : {&grad_q, &grad_k, &grad_v}) call.view(*t, Access::writes);
   add_parameters(call, query, is_causal, scale);
   call.run<"attention_backward">();
-  return {grad_q, grad_k, grad_v, Tensor()};
+  return {grad_q.to(given), grad_k.to(given), grad_v.to(given), Tensor()};
 }
 
 Backward attention_backward(const Tensor& grad, const Tensor& query, const Tensor& key,
@@ -218,7 +240,8 @@ Backward attention_backward(const Tensor& grad, const Tensor& query, const Tenso
   const OptionalTensor mask = bias.defined() ? OptionalTensor(bias) : std::nullopt;
   const at::ScalarType type = query.scalar_type();
   if (takes(query, key, value, mask, dropout) && is_plain(grad) && grad.scalar_type() == type &&
-      has_rows(output, type) && is_plain(logsumexp) && logsumexp.scalar_type() == type &&
+      has_rows(output, type) && is_plain(logsumexp) &&
+      logsumexp.scalar_type() == computed_in(query) &&
       logsumexp.sizes() == at::IntArrayRef(result).slice(0, 3)) {
     return own_backward(grad, query, key, value, mask, output, logsumexp, is_causal, scale);
   }

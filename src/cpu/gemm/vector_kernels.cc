@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT
+// Matrix times vector for every instruction set. The half types are widened as they are loaded.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/cpu/gemm/vector_kernels.cc"
+#include "src/cpu/simd/targets.h"
+// clang-format off
+#include "hwy/highway.h"
+#include "src/cpu/simd/simd_tail-inl.h"
+#include "src/cpu/gemm/vector_kernels.h"
+// clang-format on
+
+#include <cstring>
+#include <type_traits>
+
+HWY_BEFORE_NAMESPACE();
+namespace hologram {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+namespace {
+
+template <class T>
+using Lanes = hn::ScalableTag<T>;
+
+// Elements of type In as a vector of T.
+template <class T, class In>
+HWY_INLINE hn::Vec<Lanes<T>> Widened(const In* p) {
+  const Lanes<T> d;
+  if constexpr (std::is_same_v<T, In>) {
+    return hn::LoadU(d, p);
+  } else {
+    return hn::PromoteTo(d, hn::LoadU(hn::Rebind<In, Lanes<T>>(), p));
+  }
+}
+
+// The first n, zeros after them.
+template <class T, class In>
+HWY_INLINE hn::Vec<Lanes<T>> WidenedFirst(const In* p, int64_t n) {
+  const Lanes<T> d;
+  if constexpr (std::is_same_v<T, In>) {
+    return LoadFirst(d, p, n);
+  } else {
+    HWY_ALIGN In buffer[hn::MaxLanes(d)] = {};
+    std::memcpy(static_cast<void*>(buffer), p, static_cast<size_t>(n) * sizeof(In));
+    return Widened<T>(buffer);
+  }
+}
+
+template <class T, class In>
+void DotWithRows(const void* matrix, int64_t lda, const T* HWY_RESTRICT x, int64_t m, int64_t k,
+                 T* HWY_RESTRICT y) {
+  const Lanes<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const In* a = static_cast<const In*>(matrix);
+  for (int64_t i = 0; i < m; ++i, a += lda) {
+    auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
+    int64_t p = 0;
+    for (; p + 4 * lanes <= k; p += 4 * lanes) {
+      s0 = hn::MulAdd(Widened<T>(a + p), hn::LoadU(d, x + p), s0);
+      s1 = hn::MulAdd(Widened<T>(a + p + lanes), hn::LoadU(d, x + p + lanes), s1);
+      s2 = hn::MulAdd(Widened<T>(a + p + 2 * lanes), hn::LoadU(d, x + p + 2 * lanes), s2);
+      s3 = hn::MulAdd(Widened<T>(a + p + 3 * lanes), hn::LoadU(d, x + p + 3 * lanes), s3);
+    }
+    for (; p + lanes <= k; p += lanes) {
+      s0 = hn::MulAdd(Widened<T>(a + p), hn::LoadU(d, x + p), s0);
+    }
+    if (p < k) s1 = hn::MulAdd(WidenedFirst<T>(a + p, k - p), LoadFirst(d, x + p, k - p), s1);
+    y[i] = hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
+  }
+}
+
+// kRows rows at once: y is loaded and stored once for them.
+template <class T, class In, int kRows>
+HWY_INLINE void AddSomeRows(const In* HWY_RESTRICT b, int64_t ldb, const T* HWY_RESTRICT x,
+                            int64_t n, T* HWY_RESTRICT y) {
+  const Lanes<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  hn::Vec<Lanes<T>> scale[kRows];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) scale[r] = hn::Set(d, x[r]);
+  int64_t j = 0;
+  for (; j + 2 * lanes <= n; j += 2 * lanes) {
+    auto low = hn::LoadU(d, y + j), high = hn::LoadU(d, y + j + lanes);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      // A row is too short for the processor to notice that it is read in order.
+      __builtin_prefetch(b + (kRows + r) * ldb + j);
+      low = hn::MulAdd(scale[r], Widened<T>(b + r * ldb + j), low);
+      high = hn::MulAdd(scale[r], Widened<T>(b + r * ldb + j + lanes), high);
+    }
+    hn::StoreU(low, d, y + j);
+    hn::StoreU(high, d, y + j + lanes);
+  }
+  for (; j < n; j += lanes) {
+    const int64_t here = n - j < lanes ? n - j : lanes;
+    auto sum = LoadFirst(d, y + j, here);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      sum = hn::MulAdd(scale[r], WidenedFirst<T>(b + r * ldb + j, here), sum);
+    }
+    StoreFirst(d, sum, y + j, here);
+  }
+}
+
+template <class T, class In>
+void AddScaledRows(const void* matrix, int64_t ldb, const T* x, int64_t k, int64_t n, T* y) {
+  const In* b = static_cast<const In*>(matrix);
+  int64_t p = 0;
+  for (; p + 4 <= k; p += 4) AddSomeRows<T, In, 4>(b + p * ldb, ldb, x + p, n, y);
+  for (; p < k; ++p) AddSomeRows<T, In, 1>(b + p * ldb, ldb, x + p, n, y);
+}
+
+template <class T, class In>
+cpu::VectorKernel<T> KernelOf() {
+  return {&DotWithRows<T, In>, &AddScaledRows<T, In>};
+}
+
+}  // namespace
+
+cpu::VectorKernel<float> VectorKernelFloat() { return KernelOf<float, float>(); }
+cpu::VectorKernel<float> VectorKernelHalf() { return KernelOf<float, hwy::float16_t>(); }
+cpu::VectorKernel<float> VectorKernelBFloat16() { return KernelOf<float, hwy::bfloat16_t>(); }
+cpu::VectorKernel<double> VectorKernelDouble() { return KernelOf<double, double>(); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace hologram
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace hologram::cpu {
+
+const VectorKernel<float>& vector_kernel(Isa isa, Dtype dtype, float) {
+  struct Kernels {
+    VectorKernel<float> single, half, brain;
+  };
+  static const auto* kernels = new Kernels[kIsaCount]{
+#define HOLOGRAM_VECTOR_KERNELS(isa)                                                      \
+  {HOLOGRAM_FOR_ISA(isa, VectorKernelFloat)(), HOLOGRAM_FOR_ISA(isa, VectorKernelHalf)(), \
+   HOLOGRAM_FOR_ISA(isa, VectorKernelBFloat16)()}
+      HOLOGRAM_VECTOR_KERNELS(Isa::kBaseline), HOLOGRAM_VECTOR_KERNELS(Isa::kAvx2),
+      HOLOGRAM_VECTOR_KERNELS(Isa::kAvx512)
+#undef HOLOGRAM_VECTOR_KERNELS
+  };
+  const Kernels& own = kernels[static_cast<int>(isa)];
+  return dtype == Dtype::kFloat32 ? own.single : dtype == Dtype::kFloat16 ? own.half : own.brain;
+}
+
+const VectorKernel<double>& vector_kernel(Isa isa, Dtype /*dtype*/, double) {
+  static const auto* kernels = new VectorKernel<double>[kIsaCount] {
+    HOLOGRAM_FOR_ISA(Isa::kBaseline, VectorKernelDouble)
+    (), HOLOGRAM_FOR_ISA(Isa::kAvx2, VectorKernelDouble)(),
+        HOLOGRAM_FOR_ISA(Isa::kAvx512, VectorKernelDouble)()
+  };
+  return kernels[static_cast<int>(isa)];
+}
+
+}  // namespace hologram::cpu
+#endif

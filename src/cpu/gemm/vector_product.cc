@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT
+// Cuts matrix times vector into runs of results, and long dot products into pieces.
+#include "src/cpu/gemm/vector_product.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "hologram/elementwise.h"
+#include "hologram/parallel.h"
+#include "src/cpu/device/grain_size.h"
+#include "src/cpu/gemm/vector_kernels.h"
+
+namespace hologram::cpu {
+namespace {
+
+// Elements of the matrix for each task: some five microseconds.
+constexpr int64_t kTaskElements = int64_t{1} << 16;
+// Elements of a piece of a dot product.
+constexpr int64_t kPiece = 4096;
+// Results that are summed at a time.
+constexpr int64_t kMostResults = 2048, kMostDots = 256;
+
+// y = alpha M x + beta y. Either the rows of M, one for each result, lie along k, or its columns
+// do, so that result j is a sum over elements j of k rows.
+template <class T>
+struct VectorProduct {
+  const GemmArgs& g;
+  const VectorKernel<T>& kernel;
+  int64_t size = static_cast<int64_t>(itemsize(g.dtype));
+  const char* matrix = nullptr;
+  int64_t ld = 0;
+  bool along_k = false;
+  const char* vector = nullptr;
+  int64_t step = 0;  // of the vector
+  int64_t count = 0, result_step = 0;
+  std::vector<T> packed;
+
+  explicit VectorProduct(const GemmArgs& args)
+      : g(args), kernel(vector_kernel(current_isa(), args.dtype, T())) {
+    const bool row = g.m == 1;
+    matrix = static_cast<const char*>(row ? g.b : g.a);
+    ld = row ? g.ldb : g.lda;
+    along_k = row ? g.trans_b : !g.trans_a;
+    vector = static_cast<const char*>(row ? g.a : g.b);
+    if (row) {
+      step = g.trans_a ? g.lda : 1;
+    } else {
+      step = g.trans_b ? 1 : g.ldb;
+    }
+    count = row ? g.n : g.m;
+    result_step = row ? 1 : g.ldc;
+    if (count == 1 && !along_k && ld == 1) along_k = true;
+  }
+
+  static constexpr Dtype kComputed = sizeof(T) == 4 ? Dtype::kFloat32 : Dtype::kFloat64;
+
+  // Elements `by` apart, side by side as T.
+  void gather(const void* from, int64_t by, int64_t n, T* to) const {
+    if (by == 1) return convert(g.dtype, from, kComputed, to, n);
+    for (int64_t i = 0; i < n; ++i) {
+      convert(g.dtype, static_cast<const char*>(from) + i * by * size, kComputed, to + i, 1);
+    }
+  }
+
+  void run() {
+    if (count == 1) return dot();
+    const T* x = reinterpret_cast<const T*>(vector);
+    if (step != 1 || g.dtype != kComputed) {
+      packed.resize(static_cast<size_t>(g.k));
+      gather(vector, step, g.k, packed.data());
+      x = packed.data();
+    }
+    along_k ? dots(x) : sums(x);
+  }
+
+  // Results [first, first + n), at most kMostResults, from sums.
+  void store(int64_t first, int64_t n, T* sums) const {
+    const T alpha = static_cast<T>(g.alpha), beta = static_cast<T>(g.beta);
+    char* const to = static_cast<char*>(g.c) + first * result_step * size;
+    for (int64_t i = 0; i < n; ++i) sums[i] *= alpha;
+    if (beta != T(0)) {
+      T before[kMostResults];
+      gather(to, result_step, n, before);
+      for (int64_t i = 0; i < n; ++i) sums[i] += beta * before[i];
+    }
+    if (result_step == 1) return convert(kComputed, sums, g.dtype, to, n);
+    for (int64_t i = 0; i < n; ++i) {
+      convert(kComputed, sums + i, g.dtype, to + i * result_step * size, 1);
+    }
+  }
+
+  void dots(const T* x) const {
+    const int64_t chunk = std::clamp<int64_t>(kTaskElements / g.k, 1, kMostDots);
+    parallel_for(ceil_div(count, chunk), g.max_threads, [&](int64_t begin, int64_t end, int) {
+      T results[kMostDots];
+      for (int64_t i = begin * chunk; i < std::min(count, end * chunk); i += chunk) {
+        const int64_t n = std::min(chunk, count - i);
+        kernel.dot_rows(matrix + i * ld * size, ld, x, n, g.k, results);
+        store(i, n, results);
+      }
+    });
+  }
+
+  void sums(const T* x) const {
+    const int threads = threads_of(g.max_threads);
+    const int64_t useful = std::clamp<int64_t>(count * g.k / kTaskElements, 1, threads);
+    const int64_t tasks = ceil_div(count, useful * kMostResults) * useful;
+    const int64_t width = ceil_div(ceil_div(count, tasks), kWhole) * kWhole;
+    parallel_for(ceil_div(count, width), g.max_threads, [&](int64_t begin, int64_t end, int) {
+      T results[kMostResults];
+      for (int64_t j = begin * width; j < std::min(count, end * width); j += width) {
+        const int64_t n = std::min(width, count - j);
+        std::fill_n(results, n, T(0));
+        kernel.add_rows(matrix + j * size, ld, x, g.k, n, results);
+        store(j, n, results);
+      }
+    });
+  }
+
+  // One result: threads share pieces of it, which are added in order.
+  void dot() const {
+    const auto pieces = static_cast<size_t>(ceil_div(g.k, kPiece));
+    const bool direct = g.dtype == kComputed && step == 1;
+    const auto dot_rows = vector_kernel(current_isa(), along_k ? g.dtype : kComputed, T()).dot_rows;
+    std::vector<T> found(pieces);
+    const int64_t tasks = ceil_div(g.k, kTaskElements);
+    parallel_for(tasks, g.max_threads, [&](int64_t begin, int64_t end, int) {
+      T x[kPiece], y[kPiece];
+      for (int64_t from = begin * kTaskElements; from < std::min(g.k, end * kTaskElements);
+           from += kPiece) {
+        const int64_t n = std::min(kPiece, g.k - from);
+        const char *left = vector + from * step * size, *right = matrix + from * size;
+        if (!direct) gather(left, step, n, x);
+        if (!along_k) gather(matrix + from * ld * size, ld, n, y);
+        dot_rows(along_k ? static_cast<const void*>(right) : y, n,
+                 direct ? reinterpret_cast<const T*>(left) : x, 1, n,
+                 &found[static_cast<size_t>(from / kPiece)]);
+      }
+    });
+    for (size_t i = 1; i < pieces; ++i) found[0] += found[i];
+    store(0, 1, found.data());
+  }
+};
+
+}  // namespace
+
+void vector_product(const GemmArgs& args) {
+  if (args.dtype == Dtype::kFloat64) {
+    VectorProduct<double>(args).run();
+  } else {
+    VectorProduct<float>(args).run();
+  }
+}
+
+}  // namespace hologram::cpu

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+// Products whose result is one row or one column: matrix times vector, and dot products.
+#pragma once
+
+#include "hologram/gemm.h"
+
+namespace hologram::cpu {
+
+inline bool is_vector_product(const GemmArgs& g) {
+  return (g.m == 1 || g.n == 1) && is_floating(g.dtype);
+}
+
+// A product of which is_vector_product() holds; m, n, k >= 1. Computed in float32, float64 in
+// itself; the half types are rounded once. The number of threads changes no bits.
+void vector_product(const GemmArgs& args);
+
+}  // namespace hologram::cpu
