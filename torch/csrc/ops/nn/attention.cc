@@ -8,7 +8,11 @@
 #include <ATen/native/DispatchStub.h>
 #include <ATen/native/transformers/attention.h>
 #include <torch/library.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -81,18 +85,34 @@ int64_t fused_sdp_choice(const Tensor& query, const Tensor& key, const Tensor& v
   return choice == static_cast<int64_t>(at::SDPBackend::flash_attention) ? kFused : kMath;
 }
 
-// Whether PyTorch's kernel takes the half types: on processors with instructions for their products
-// it is faster from some length on.
-bool is_long(const Tensor& query, const Tensor& key) {
-  constexpr int64_t kLong = 512;
-  return is_half(query.scalar_type()) && query.size(2) >= kLong && key.size(2) >= kLong &&
-         !hologram::is_capturing_graph();
+// Whether the processor multiplies tiles of bfloat16 (AMX).
+bool has_bfloat16_tiles() {
+#if defined(__x86_64__)
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned kAmxBFloat16 = 1U << 22;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kAmxBFloat16) != 0;
+#else
+  return false;
+#endif
+}
+
+// Whether PyTorch's kernel takes the half types: it uses instructions for their products, and is
+// faster from some length on. Measured with AMX; its backward pass is slower for longer.
+bool is_long(const Tensor& query, const Tensor& key, bool backward) {
+  constexpr int64_t kLongBackward = 65536, kLong = 32768, kLongWithTiles = 8192;
+  if (!is_half(query.scalar_type()) || hologram::is_capturing_graph()) return false;
+  static const bool has_tiles = has_bfloat16_tiles();
+  const bool tiles = has_tiles && query.scalar_type() == at::kBFloat16;
+  const int64_t length = std::min(query.size(2), key.size(2)) * query.size(3);
+  return length >= (backward ? kLongBackward : tiles ? kLongWithTiles : kLong);
 }
 
 // What the library takes of what fused_sdp_choice lets in.
 bool takes(const Tensor& query, const Tensor& key, const Tensor& value, const OptionalTensor& bias,
-           double dropout) {
-  if (dropout != 0 || !takes_heads(query, key, value) || is_long(query, key)) return false;
+           double dropout, bool backward = false) {
+  if (dropout != 0 || !takes_heads(query, key, value) || is_long(query, key, backward)) {
+    return false;
+  }
   if (!is_given(bias)) return true;
   const std::array<int64_t, 4> scores{query.size(0), query.size(1), query.size(2), key.size(2)};
   return is_plain(*bias) && at::isFloatingType(bias->scalar_type()) &&
@@ -239,8 +259,8 @@ Backward attention_backward(const Tensor& grad, const Tensor& query, const Tenso
               grad.sizes(), ", ", output.sizes(), " and ", logsumexp.sizes());
   const OptionalTensor mask = bias.defined() ? OptionalTensor(bias) : std::nullopt;
   const at::ScalarType type = query.scalar_type();
-  if (takes(query, key, value, mask, dropout) && is_plain(grad) && grad.scalar_type() == type &&
-      has_rows(output, type) && is_plain(logsumexp) &&
+  if (takes(query, key, value, mask, dropout, /*backward=*/true) && is_plain(grad) &&
+      grad.scalar_type() == type && has_rows(output, type) && is_plain(logsumexp) &&
       logsumexp.scalar_type() == computed_in(query) &&
       logsumexp.sizes() == at::IntArrayRef(result).slice(0, 3)) {
     return own_backward(grad, query, key, value, mask, output, logsumexp, is_causal, scale);
