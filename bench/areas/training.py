@@ -137,12 +137,14 @@ def start(
     compiled: bool = False,
     dtype: torch.dtype = torch.float32,
     moved: int | None = None,
+    autocast: bool = False,
     **options: Any,
 ) -> tuple[nn.Module, Callable[[], Tensor]]:
     """Return a model and the function that trains it by a step and returns the loss.
 
     Compiled are the loss with its gradient, and the optimizer's step. `moved` is the seed by which
-    the weights are moved to neighbouring numbers.
+    the weights are moved to neighbouring numbers. `autocast` computes the loss in bfloat16 where
+    PyTorch's rules say so.
     """
     model = training.make()
     if moved is not None:
@@ -159,7 +161,8 @@ def start(
     number = 0
 
     def loss_of(x: Tensor, y: Tensor) -> Tensor:
-        return training.loss(model, x, y)
+        with torch.autocast(side.device.type, torch.bfloat16, enabled=autocast):
+            return training.loss(model, x, y)
 
     update: Callable[[], Any] = optimizer.step
     if compiled:
@@ -325,6 +328,30 @@ def _steps_case(
     )
 
 
+def autocast_case(training: Training) -> Case:
+    """Return the comparison of steps under bfloat16 autocast; losses are compared, not weights.
+
+    Adam makes steps of one size out of gradients of which bfloat16 leaves three digits.
+    """
+
+    def work(side: Side) -> Work:
+        step = start(side, training, autocast=True)[1]
+
+        def losses() -> list[Tensor]:
+            fresh = start(side, training, autocast=True)[1]
+            return [fresh().detach() for _ in range(training.checked_steps)]
+
+        return Work(lambda: [step() for _ in range(_FEW_STEPS)], _FEW_STEPS, losses)
+
+    return Case(
+        f"{training.name}, {training.optimizer.__name__}, bfloat16 autocast",
+        work,
+        tolerance=(1e-3, 0.0),
+        goal=Goal(1.5),
+        min_time=1.0,
+    )
+
+
 def _optimizer_case(context: Context, ours: str, theirs: str) -> Case:
     mine, others = _OPTIMIZERS[ours], _OPTIMIZERS[theirs]
     return Case(
@@ -367,6 +394,8 @@ def _cases(context: Context) -> Iterator[Case]:
         goal=Goal(2.0),
         peers=_compiled(context, text, _FEW_STEPS) if context.whole else (),
     )
+    if not context.quick:
+        yield autocast_case(text)
     pairs = [("", ", foreach=True"), (", fused=True", ", foreach=True")]
     if everything:
         pairs = [(o, t) for t in _OPTIMIZERS for o in _OPTIMIZERS]
