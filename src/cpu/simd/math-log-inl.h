@@ -92,7 +92,8 @@ HWY_INLINE V FixLog(V x, V result) {
   return result;
 #else
   const V zero = hn::Zero(hn::DFromV<V>());
-  result = hn::IfThenElse(hn::Lt(x, Infinity<V>()), result, x);
+  // The sum makes a NaN quiet.
+  result = hn::IfThenElse(hn::Lt(x, Infinity<V>()), result, hn::Add(x, x));
   result = hn::IfThenElse(hn::Eq(x, zero), hn::Neg(Infinity<V>()), result);
   return hn::IfThenElse(hn::Lt(x, zero), QuietNaN<V>(), result);
 #endif

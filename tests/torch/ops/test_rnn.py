@@ -12,6 +12,7 @@ import torch
 from accuracy import Rounding
 
 import hologram_torch
+from hologram_torch import _C
 
 KINDS = {
     "plain": {},
@@ -116,6 +117,62 @@ def test_lstm_under_autocast_has_the_dtype_of_steps() -> None:
     assert whole == steps
 
 
+CELLS = {
+    "LSTM": torch.nn.LSTM,
+    "GRU": torch.nn.GRU,
+    "RNN, tanh": torch.nn.RNN,
+    "RNN, relu": functools.partial(torch.nn.RNN, nonlinearity="relu"),
+}
+
+
+def _results(layer: torch.nn.Module, x: torch.Tensor, grads: bool) -> list[torch.Tensor]:
+    """Return output and states, and the gradients of input and parameters."""
+    x = x.detach().requires_grad_(grads)
+    with torch.set_grad_enabled(grads):
+        output, states = layer(x)
+    found = [output, *(states if isinstance(states, tuple) else (states,))]
+    if grads:
+        wanted = [x, *layer.parameters()]
+        found += torch.autograd.grad(output.float().square().sum(), wanted)
+    return [t.detach().float().cpu() for t in found]
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("grads", [False, True])
+def test_half_types_agree_with_float64(
+    cell: str, dtype: torch.dtype, autocast: bool, grads: bool
+) -> None:
+    """By the layer's calls: a step's rounding must not add up over the sequence."""
+    torch.manual_seed(1)
+    wide = CELLS[cell](16, 24, 2, bidirectional=True).double()
+    x = torch.randn(20, 3, 16, dtype=torch.float64)
+    if not autocast:  # what half types hold
+        wide = wide.to(dtype).double()
+        x = x.to(dtype).double()
+    ours = copy.deepcopy(wide).to(torch.float32 if autocast else dtype).to("hologram")
+    given = x.to(torch.float32 if autocast else dtype).to("hologram")
+    before = dict(_C.recorder_stats())
+    with torch.autocast("hologram", dtype=dtype, enabled=autocast):
+        output = ours(given)[0]
+        assert output.dtype == dtype
+        ops = _C.recorder_stats()["ops_recorded"] - before["ops_recorded"]
+        got = _results(ours, given, grads)
+    assert ops < 150, "step by step"
+    epsilon = torch.finfo(dtype).eps
+    for index, (a, b) in enumerate(zip(got, _results(wide, x, grads), strict=True)):
+        scale = b.abs().max()
+        assert (a - b).abs().max() <= 16 * epsilon * scale, index
+
+
+def test_half_networks_with_unlike_dtypes_are_refused() -> None:
+    layer = torch.nn.GRU(4, 4).to("hologram", torch.bfloat16)
+    x = torch.randn(3, 2, 4, device="hologram")
+    with pytest.raises((RuntimeError, ValueError), match=r"dtype|same type"):
+        layer(x)
+
+
 @pytest.mark.parametrize("train", [False, True])
 def test_lstm_dropout_uses_the_generator_of_the_device(train: bool) -> None:
     layer = torch.nn.LSTM(8, 8, num_layers=2, dropout=0.5).to("hologram").train(train)
@@ -129,14 +186,6 @@ def test_lstm_dropout_uses_the_generator_of_the_device(train: bool) -> None:
 
 
 USES = [(1, 1, 1), (1, 0, 0), (0, 1, 0), (0, 0, 1)]
-
-
-CELLS = {
-    "LSTM": torch.nn.LSTM,
-    "GRU": torch.nn.GRU,
-    "RNN, tanh": torch.nn.RNN,
-    "RNN, relu": functools.partial(torch.nn.RNN, nonlinearity="relu"),
-}
 
 
 def run(layer: torch.nn.RNNBase, x: torch.Tensor, states: list) -> list:
@@ -266,7 +315,7 @@ def test_results_have_the_same_bits_with_and_without_gradients(
 
 
 def test_gru_takes_what_cpu_takes() -> None:
-    """Half types, dropout, packed sequences and no batch go step by step; errors are PyTorch's."""
+    """Dropout, packed sequences and no batch go step by step; errors are PyTorch's."""
     torch.manual_seed(6)
     cpu = torch.nn.GRU(5, 7, 2, dropout=0.5).eval()
     ours = copy.deepcopy(cpu).to("hologram")

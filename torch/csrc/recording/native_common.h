@@ -56,6 +56,8 @@ inline bool is_on_host(const c10::TensorImpl* t) { return is_host_index(t->devic
 inline bool is_plain(const c10::TensorImpl* t) { return is_dense(t) && is_on_host(t); }
 inline bool is_plain(const at::Tensor& t) { return is_plain(t.unsafeGetTensorImpl()); }
 
+inline bool is_half_type(at::ScalarType type) { return type == at::kHalf || type == at::kBFloat16; }
+
 // Whether an optional argument is there.
 inline bool is_given(const std::optional<at::Tensor>& t) { return t.has_value() && t->defined(); }
 

@@ -8,10 +8,6 @@
 #include <ATen/native/DispatchStub.h>
 #include <ATen/native/transformers/attention.h>
 #include <torch/library.h>
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -20,6 +16,7 @@
 #include "device/generator.h"
 #include "device/openmp.h"
 #include "dispatch/alias.h"
+#include "ops/nn/processor.h"
 #include "recording/deferred_call.h"
 
 namespace hologram_torch {
@@ -33,8 +30,6 @@ bool has_rows(const Tensor& t, at::ScalarType type) {
   return is_plain(t) && t.scalar_type() == type && t.dim() == 4 &&
          (t.stride(3) == 1 || t.size(3) <= 1);
 }
-
-bool is_half(at::ScalarType type) { return type == at::kHalf || type == at::kBFloat16; }
 
 // Whether the library takes these: floating heads of one size, whose keys the query heads share
 // evenly.
@@ -85,24 +80,12 @@ int64_t fused_sdp_choice(const Tensor& query, const Tensor& key, const Tensor& v
   return choice == static_cast<int64_t>(at::SDPBackend::flash_attention) ? kFused : kMath;
 }
 
-// Whether the processor multiplies tiles of bfloat16 (AMX).
-bool has_bfloat16_tiles() {
-#if defined(__x86_64__)
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  constexpr unsigned kAmxBFloat16 = 1U << 22;
-  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & kAmxBFloat16) != 0;
-#else
-  return false;
-#endif
-}
-
 // Whether PyTorch's kernel takes the half types: it uses instructions for their products, and is
 // faster from some length on. Measured with AMX; its backward pass is slower for longer.
 bool is_long(const Tensor& query, const Tensor& key, bool backward) {
   constexpr int64_t kLongBackward = 65536, kLong = 32768, kLongWithTiles = 8192;
-  if (!is_half(query.scalar_type()) || hologram::is_capturing_graph()) return false;
-  static const bool has_tiles = has_bfloat16_tiles();
-  const bool tiles = has_tiles && query.scalar_type() == at::kBFloat16;
+  if (!is_half_type(query.scalar_type()) || hologram::is_capturing_graph()) return false;
+  const bool tiles = has_bfloat16_tiles() && query.scalar_type() == at::kBFloat16;
   const int64_t length = std::min(query.size(2), key.size(2)) * query.size(3);
   return length >= (backward ? kLongBackward : tiles ? kLongWithTiles : kLong);
 }
@@ -146,7 +129,7 @@ using Forward =
 
 // The type that the library computes in.
 at::ScalarType computed_in(const Tensor& t) {
-  return is_half(t.scalar_type()) ? at::kFloat : t.scalar_type();
+  return is_half_type(t.scalar_type()) ? at::kFloat : t.scalar_type();
 }
 
 std::tuple<Tensor, Tensor> own_attention(const Tensor& given_query, const Tensor& given_key,

@@ -9,8 +9,6 @@
 
 namespace hologram_torch {
 
-inline bool is_half_type(at::ScalarType type) { return type == at::kHalf || type == at::kBFloat16; }
-
 // The dtype of the given parameters, which must agree and be the input's or, beside a half input,
 // float32; the input's where there is none. False for anything else.
 inline bool param_type(at::ScalarType input,

@@ -15,12 +15,10 @@ using Forward = void (*)(const hologram::View&, int, const hologram::View&, int)
 using Backward = void (*)(const hologram::View&, const hologram::View&, int, const hologram::View&,
                           int);
 
-bool is_half(ScalarType type) { return type == at::kHalf || type == at::kBFloat16; }
-
 // half_to_float asks for float32 from the half types; cpu refuses it, devices have it.
 bool takes_softmax(const Tensor& self, int64_t dim, bool half_to_float) {
   return is_float_plain(self) && has_dim(self, dim) && self.numel() > 0 &&
-         (!half_to_float || is_half(self.scalar_type()));
+         (!half_to_float || is_half_type(self.scalar_type()));
 }
 
 // Their numbers in circuit::RowOp.
@@ -90,7 +88,7 @@ bool takes_backward(const Tensor& grad, const Tensor& output, int64_t dim, Scala
   const ScalarType type = grad.scalar_type();
   return is_float_plain(grad) && is_plain(output) && output.scalar_type() == type &&
          output.sizes() == grad.sizes() && has_dim(grad, dim) && grad.numel() > 0 &&
-         (input_type == type || (type == at::kFloat && is_half(input_type)));
+         (input_type == type || (type == at::kFloat && is_half_type(input_type)));
 }
 
 // PyTorch's kernels walk the output by the gradient's shape, and that of log_softmax does not
