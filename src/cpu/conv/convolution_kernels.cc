@@ -11,6 +11,7 @@
 // clang-format on
 
 #include <algorithm>
+#include <limits>
 
 HWY_BEFORE_NAMESPACE();
 namespace hologram {
@@ -250,35 +251,62 @@ void StorePositions(const ConvSource<T>& from, const ConvColumns<T>& columns, in
   }
 }
 
+// The largest of one vector's columns.
+template <class T>
+HWY_INLINE hn::Vec<Tag<T>> LargestOf(const ConvSource<T>& from, const ConvColumns<T>& columns,
+                                     int v) {
+  const Tag<T> d;
+  auto max = hn::Set(d, -std::numeric_limits<T>::infinity());
+  for (int64_t t = 0; t < from.taps; ++t) {
+    const uint32_t bits = columns.reach[t] >> (v * kLanes<T>)&kAll<T>;
+    if (bits == 0) continue;
+    const auto x = LoadColumns(from, columns, v, columns.reach[t], from.x + from.tap[t]);
+    const auto takes = hn::And(hn::Or(hn::Gt(x, max), hn::IsNaN(x)), MaskOf<T>(bits));
+    max = hn::IfThenElse(takes, x, max);
+  }
+  return max;
+}
+
+// The same, with the tap that each was read by.
+template <class T>
+HWY_INLINE hn::Vec<Tag<T>> LargestOf(const ConvSource<T>& from, const ConvColumns<T>& columns,
+                                     int v, typename ConvSegment<T>::Index* HWY_RESTRICT taps) {
+  const Tag<T> d;
+  const hn::RebindToSigned<Tag<T>> di;
+  using Index = typename ConvSegment<T>::Index;
+  auto max = hn::Zero(d);
+  auto chosen = hn::Set(di, Index(-1));
+  for (int64_t t = 0; t < from.taps; ++t) {
+    const uint32_t bits = columns.reach[t] >> (v * kLanes<T>)&kAll<T>;
+    if (bits == 0) continue;
+    const auto x = LoadColumns(from, columns, v, columns.reach[t], from.x + from.tap[t]);
+    const auto none = hn::RebindMask(d, hn::Lt(chosen, hn::Zero(di)));
+    const auto larger = hn::Or(hn::Or(hn::Gt(x, max), hn::IsNaN(x)), none);
+    const auto takes = hn::And(larger, MaskOf<T>(bits));
+    max = hn::IfThenElse(takes, x, max);
+    chosen = hn::IfThenElse(hn::RebindMask(di, takes), hn::Set(di, static_cast<Index>(t)), chosen);
+  }
+  hn::Store(chosen, di, taps);
+  return max;
+}
+
 template <class T>
 void MaxPool(const ConvSource<T>& from, const ConvColumns<T>& columns, int64_t n, T* y,
              int64_t* positions) {
   const Tag<T> d;
-  const hn::RebindToSigned<Tag<T>> di;
-  using Index = typename ConvSegment<T>::Index;
   for (int v = 0; v * kLanes<T> < n; ++v) {
-    const int64_t count = std::min<int64_t>(kLanes<T>, n - v * kLanes<T>);
-    auto max = hn::Zero(d);
-    auto chosen = hn::Set(di, Index(-1));
-    for (int64_t t = 0; t < from.taps; ++t) {
-      const uint32_t bits = columns.reach[t] >> (v * kLanes<T>)&kAll<T>;
-      if (bits == 0) continue;
-      const auto x = LoadColumns(from, columns, v, columns.reach[t], from.x + from.tap[t]);
-      const auto none = hn::RebindMask(d, hn::Lt(chosen, hn::Zero(di)));
-      const auto larger = hn::Or(hn::Or(hn::Gt(x, max), hn::IsNaN(x)), none);
-      const auto takes = hn::And(larger, MaskOf<T>(bits));
-      max = hn::IfThenElse(takes, x, max);
-      chosen =
-          hn::IfThenElse(hn::RebindMask(di, takes), hn::Set(di, static_cast<Index>(t)), chosen);
-    }
-    HWY_ALIGN Index taps[kLanes<T>];
-    hn::Store(chosen, di, taps);
+    const int64_t first = v * kLanes<T>, count = std::min<int64_t>(kLanes<T>, n - first);
+    HWY_ALIGN typename ConvSegment<T>::Index taps[kLanes<T>];
+    const auto max =
+        positions == nullptr ? LargestOf(from, columns, v) : LargestOf(from, columns, v, taps);
     if (count == kLanes<T>) {
-      hn::StoreU(max, d, y + v * kLanes<T>);
+      hn::StoreU(max, d, y + first);
     } else {
-      StoreFirst(d, max, y + v * kLanes<T>, count);
+      StoreFirst(d, max, y + first, count);
     }
-    StorePositions<T>(from, columns, v, taps, count, positions + v * kLanes<T>);
+    if (positions != nullptr) {
+      StorePositions<T>(from, columns, v, taps, count, positions + first);
+    }
   }
 }
 

@@ -59,8 +59,8 @@ struct ConvKernel {
   // lanes l that hold them.
   void (*depthwise_products)(const ConvSource<T>& from, const ConvColumns<T>& columns, const T* g,
                              int64_t n, T* sums) = nullptr;
-  // y[j] = the largest of column j of one channel over the taps that reach it, as positions says,
-  // j < n: the first among equals, or the last NaN.
+  // y[j] = the largest of column j of one channel over the taps that reach it, as positions says
+  // unless it is null, j < n: the first among equals, or the last NaN.
   void (*max_pool)(const ConvSource<T>& from, const ConvColumns<T>& columns, int64_t n, T* y,
                    int64_t* positions) = nullptr;
 };

@@ -19,9 +19,9 @@ struct MaxPoolArgs {
   int max_threads = 0;  // 0: num_threads()
 };
 
-// The largest of each window and its position in the plane: the first among equals, or the last NaN
-// if there is one. Error(kNotSupported) for other dtypes, Error(kInvalidArgument) for sizes that
-// make no sense and for windows that lie outside.
+// The largest of each window and its position in the plane, unless `positions` is null: the first
+// among equals, or the last NaN if there is one. Error(kNotSupported) for other dtypes,
+// Error(kInvalidArgument) for sizes that make no sense and for windows that lie outside.
 void max_pool(const MaxPoolArgs& args, const void* x, void* y, int64_t* positions);
 
 // grad_x: at each position the sum of the gradients of the windows that chose it. Error(kIndex),

@@ -157,6 +157,10 @@ def rounded_once(ours: torch.Tensor, cpu: torch.Tensor, exact: torch.Tensor, wha
     format = torch.finfo(cpu.dtype)
     mine, theirs = ((t.double() - exact).abs() for t in (ours, cpu))
     allowed = 0.75 * format.eps * exact.abs().clamp(min=format.tiny)
+    if what.startswith("lerp"):
+        # Its terms, below 4 here, may cancel: float32 rounds each of them, and without an
+        # instruction that multiplies and adds their product too.
+        allowed = allowed.clamp(min=2.0**-22)
     wrong = cpu.isfinite() & (mine > torch.maximum(allowed, theirs))
     assert not wrong.any(), f"{what}: {ours[wrong]}, not {exact[wrong]}; cpu has {cpu[wrong]}"
 

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Max pooling of contiguous images and its gradient.
+#include <ATen/ops/max_pool2d_native.h>
+
 #include <array>
 
+#include "dispatch/alias.h"
+#include "dispatch/autograd_bypass.h"
 #include "ops/shape/index_tensors.h"
 #include "recording/deferred_call.h"
 
@@ -65,20 +69,52 @@ bool describe(const Tensor& self, IntArrayRef kernel, IntArrayRef stride, IntArr
   return true;
 }
 
+// The largest element of each window in a new tensor, with its position or, where that is not
+// defined, without.
+Tensor pooled(const Tensor& self, const PoolValues& values, Tensor* positions) {
+  c10::SmallVector<int64_t, 4> sizes(self.sizes().begin(), self.sizes().end());
+  std::copy(values.out.begin(), values.out.end(), sizes.end() - 2);
+  Tensor y = make_tensor(sizes, self.scalar_type());
+  if (positions != nullptr) *positions = make_tensor(sizes, at::kLong);
+  Call call;
+  add_planes(call, self, Access::reads);
+  add_planes(call, y, Access::writes);
+  if (positions != nullptr) {
+    add_planes(call, *positions, Access::writes);
+  } else {
+    call.view(Tensor(), Access::writes);
+  }
+  values.add_to(call);
+  call.run<"max_pool">();
+  return y;
+}
+
+// Where no gradient is wanted nobody asks for the positions.
+Tensor max_pool_values(const Tensor& self, IntArrayRef kernel, IntArrayRef stride,
+                       IntArrayRef padding, IntArrayRef dilation, bool ceil_mode) {
+  PoolValues values;
+  if (describe(self, kernel, stride, padding, dilation, ceil_mode, values)) {
+    return pooled(self, values, nullptr);
+  }
+  return at::native::max_pool2d(self, kernel, stride, padding, dilation, ceil_mode);
+}
+
+Tensor max_pool_autograd(c10::DispatchKeySet keys, const Tensor& self, IntArrayRef kernel,
+                         IntArrayRef stride, IntArrayRef padding, IntArrayRef dilation,
+                         bool ceil_mode) {
+  if (is_untracked(keys, self)) {
+    const BelowAutograd guard;
+    return max_pool_values(self, kernel, stride, padding, dilation, ceil_mode);
+  }
+  return at::native::max_pool2d(self, kernel, stride, padding, dilation, ceil_mode);
+}
+
 std::tuple<Tensor, Tensor> max_pool(const Tensor& self, IntArrayRef kernel, IntArrayRef stride,
                                     IntArrayRef padding, IntArrayRef dilation, bool ceil_mode) {
   PoolValues values;
   if (describe(self, kernel, stride, padding, dilation, ceil_mode, values)) {
-    c10::SmallVector<int64_t, 4> sizes(self.sizes().begin(), self.sizes().end());
-    std::copy(values.out.begin(), values.out.end(), sizes.end() - 2);
-    Tensor y = make_tensor(sizes, self.scalar_type());
-    Tensor positions = make_tensor(sizes, at::kLong);
-    Call call;
-    add_planes(call, self, Access::reads);
-    add_planes(call, y, Access::writes);
-    add_planes(call, positions, Access::writes);
-    values.add_to(call);
-    call.run<"max_pool">();
+    Tensor positions;
+    Tensor y = pooled(self, values, &positions);
     return {std::move(y), std::move(positions)};
   }
   auto stack =
@@ -125,8 +161,13 @@ Tensor max_pool_backward(const Tensor& grad, const Tensor& self, IntArrayRef ker
 }  // namespace
 }  // namespace hologram_torch
 
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
+  m.impl("max_pool2d", TORCH_FN(hologram_torch::max_pool_autograd));
+}
+
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   using namespace hologram_torch;
+  m.impl("max_pool2d", TORCH_FN(max_pool_values));
   register_native<&max_pool>(m, "max_pool2d_with_indices");
   register_native<&max_pool_backward>(m, "max_pool2d_with_indices_backward");
 }
