@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from native_compare import DEVICE, check, check_native, values
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import hologram_torch
 
@@ -43,6 +44,8 @@ def test_values_positions_and_gradients(dtype: torch.dtype, options: dict[str, A
         for images in (x, (x * 2).round()):
             found = check_native(_pool, images, tol={"rtol": 1e-6, "atol": 1e-6}, **options)
             torch.testing.assert_close(found[0].cpu(), _pool(images, **options)[0], **EXACT)
+            # Without positions, as no gradient is wanted.
+            check_native(F.max_pool2d, images, tol=EXACT, **options)
 
 
 def test_special_values() -> None:
@@ -52,6 +55,37 @@ def test_special_values() -> None:
     x[1, 2, 4, 4] = float("inf")
     for options in ({"kernel_size": 3, "padding": 1, "stride": 2}, {"kernel_size": 2}):
         check_native(F.max_pool2d, x, return_indices=True, tol=EXACT, **options)
+        check_native(F.max_pool2d, x, tol=EXACT, **options)
+
+
+def test_positions_are_made_where_a_gradient_is_wanted() -> None:
+    class Seen(TorchDispatchMode):
+        """Names of the ops that a mode sees."""
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None):
+            names.append(func.name())
+            return func(*args, **(kwargs or {}))
+
+    names: list[str] = []
+    x = values(1, 2, 6, 6).to(DEVICE)
+    want = F.max_pool2d(x, 2, return_indices=True)[0]
+    with torch.inference_mode():
+        assert torch.equal(F.max_pool2d(x, 2), want)
+    with Seen():
+        assert torch.equal(F.max_pool2d(x, 2), want)
+    assert "aten::max_pool2d_with_indices" in names, "modes see what they see on cpu"
+    x.requires_grad_()
+    y = F.max_pool2d(x, 2)
+    assert torch.equal(y, want)
+    assert y.grad_fn is not None
+    tangent = torch.ones_like(x)
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(x.detach(), tangent)
+        found = torch.autograd.forward_ad.unpack_dual(F.max_pool2d(dual, 2))
+    assert torch.equal(found.primal, want)
+    assert torch.equal(found.tangent, torch.ones_like(want))
+    batched = torch.func.vmap(lambda t: F.max_pool2d(t, 2))(values(3, 1, 2, 6, 6).to(DEVICE))
+    assert batched.shape == (3, 1, 2, 3, 3)
 
 
 def test_what_goes_another_way() -> None:
