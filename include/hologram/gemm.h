@@ -39,7 +39,8 @@ struct GemmProvider {
   bool (*supports)(Dtype dtype) = nullptr;
   // m, n, k >= 1 and the arguments have been checked.
   void (*gemm)(const GemmArgs& args) = nullptr;
-  // `batch` products whose operands lie the given numbers of elements apart; null: one by one.
+  // `batch` products whose operands lie the given numbers of elements apart; null: one by one. With
+  // one_thread it is given some of a call's products at a time, which has to change no bits.
   void (*gemm_batched)(const GemmArgs& args, int64_t batch, int64_t stride_a, int64_t stride_b,
                        int64_t stride_c) = nullptr;
   // gemm() computes on the calling thread alone, any number of threads may call it at once, and

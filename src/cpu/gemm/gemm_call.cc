@@ -280,8 +280,8 @@ bool record_gemm(const RecordGemm& given) {
                      .input_batch = has_input ? g.input.batch_stride : 0,
                      .input_row = has_input ? g.input.row_stride : 0,
                      .input_col = has_input ? g.input.col_stride : 0};
-  call.provider =
-      static_cast<int64_t>(reinterpret_cast<uintptr_t>(&cpu::provider_for(call.product())));
+  call.provider = static_cast<int64_t>(
+      reinterpret_cast<uintptr_t>(&cpu::provider_for(call.product(), g.batch)));
   const uint64_t numbers[] = {std::bit_cast<uint64_t>(g.alpha), std::bit_cast<uint64_t>(g.beta)};
   // Some fifty multiplications a nanosecond.
   const double cost = 200 + static_cast<double>(g.batch * g.m) * static_cast<double>(g.n) *

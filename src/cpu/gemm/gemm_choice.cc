@@ -32,11 +32,11 @@ constexpr int kRounds = 4;
 // multiplications. A BLAS begins some fifteen microseconds later.
 constexpr int64_t kSmallHalf = int64_t{1} << 20, kPerConversion = 10;
 
-bool suits_builtin(const GemmArgs& g) {
+bool suits_builtin(const GemmArgs& g, int64_t batch) {
   if (is_vector_product(g)) return true;
   if (itemsize(g.dtype) == 2) {
     const int64_t converted = g.m * g.k + g.k * g.n + g.m * g.n;
-    return g.m * g.n * g.k + kPerConversion * converted < kSmallHalf;
+    return batch * (g.m * g.n * g.k + kPerConversion * converted) < kSmallHalf;
   }
   const int64_t narrow = std::min(g.m, g.n), wide = std::max(g.m, g.n);
   if (narrow < kFewRows && g.trans_b && wide * g.k >= kManyElements) return false;
@@ -85,10 +85,10 @@ bool is_faster(const GemmProvider& provider, Dtype dtype) {
 
 }  // namespace
 
-const GemmProvider& provider_for(const GemmArgs& g) {
+const GemmProvider& provider_for(const GemmArgs& g, int64_t batch) {
   const GemmProvider& provider = provider_for(g.dtype);
   if (!provider.only_where_faster) return provider;
-  return suits_builtin(g) || !is_faster(provider, g.dtype) ? builtin_gemm() : provider;
+  return suits_builtin(g, batch) || !is_faster(provider, g.dtype) ? builtin_gemm() : provider;
 }
 
 void run_products(const GemmProvider& provider, const GemmArgs& args, int64_t batch,

@@ -231,7 +231,7 @@ void run(const Product& p, double alpha, double beta, int max_threads) {
     place(index);
     if (g.m == 0 || g.n == 0) break;
     if (prepare(g)) {
-      run_products(provider_for(g), g, batch, strides);
+      run_products(provider_for(g, batch), g, batch, strides);
       continue;
     }
     for (int64_t i = 1; i < batch; ++i) {  // k is zero

@@ -9,9 +9,9 @@ namespace hologram::cpu {
 // The best provider that takes this dtype; Error(kNotSupported) without one. Valid for the life of
 // the process, also when it is unregistered.
 const GemmProvider& provider_for(Dtype dtype);
-// The provider of a product. It depends on sizes, strides and dtype only, not on where operands
-// lie.
-const GemmProvider& provider_for(const GemmArgs& g);
+// The provider of `batch` such products. It depends on sizes, strides and dtype only, not on where
+// operands lie.
+const GemmProvider& provider_for(const GemmArgs& g, int64_t batch = 1);
 // Checks the arguments; false when nothing is left to do because m, n or k is 0.
 bool prepare(const GemmArgs& args);
 

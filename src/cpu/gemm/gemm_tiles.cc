@@ -62,6 +62,28 @@ void* place_in(const GemmArgs& g, const Tile& tile) {
   return static_cast<char*>(g.c) + (tile.row * g.ldc + tile.col) * size_of(g);
 }
 
+// Whole products, some at a time: each call of the provider costs as much as several small ones.
+void run_groups(const GemmProvider& provider, const GemmArgs& args, int64_t batch,
+                const BatchStrides& strides) {
+  // A group has some tiles' work where each processor gets one.
+  constexpr int64_t kTilesOfGroup = 8;
+  const int64_t size = size_of(args), work = args.m * args.n * args.k;
+  const int64_t group = std::max(ceil_div(provider.tile_work, work),
+                                 std::min(ceil_div(kTilesOfGroup * provider.tile_work, work),
+                                          ceil_div(batch, int64_t{processors()})));
+  parallel_for(
+      ceil_div(batch, group), threads_of(args.max_threads), [&](int64_t begin, int64_t end, int) {
+        for (int64_t i = begin * group; i < std::min(batch, end * group); i += group) {
+          GemmArgs g = args;
+          g.a = advance(args.a, i * strides.a, size);
+          g.b = advance(args.b, i * strides.b, size);
+          g.c = static_cast<char*>(args.c) + i * strides.c * size;
+          g.max_threads = 1;
+          provider.gemm_batched(g, std::min(group, batch - i), strides.a, strides.b, strides.c);
+        }
+      });
+}
+
 }  // namespace
 
 TileGrid tile_grid(int64_t m, int64_t n, int64_t k, int processors, int64_t tile_work) {
@@ -88,6 +110,9 @@ void run_tiles(const GemmProvider& provider, const GemmArgs& args, int64_t batch
   const int share = static_cast<int>(ceil_div(processors(), batch));
   const TileGrid grid = tile_grid(args.m, args.n, args.k, share, provider.tile_work);
   const int64_t each = grid.rows * grid.cols, size = size_of(args);
+  if (each == 1 && batch > 1 && provider.gemm_batched != nullptr) {
+    return run_groups(provider, args, batch, strides);
+  }
   const int64_t chunk =
       std::max<int64_t>(1, provider.tile_work / (args.m * args.n * args.k / each + 1));
   const int64_t tiles = batch * each;

@@ -353,6 +353,52 @@ TEST_F(GemmCall, ProductsOfOtherProvidersWaitToo) {
   }
 }
 
+// Small products of one call are given to a provider in groups, each product once.
+TEST_F(GemmCall, BatchesAreGivenInGroups) {
+  static const GemmProvider builtin = gemm_providers().back();
+  static std::atomic<int> calls, products;
+  Random random(11);
+  for (const int64_t batch : {int64_t{2}, int64_t{37}, int64_t{5000}}) {
+    constexpr int64_t kSize = 12;
+    const int64_t each = kSize * kSize;
+    const BufferRef a = random_buffer(random, Dtype::kFloat32, batch * each),
+                    b = random_buffer(random, Dtype::kFloat32, batch * each),
+                    c = random_buffer(random, Dtype::kFloat32, batch * each);
+    const std::vector<char> before(c->data_as<char>(), c->data_as<char>() + c->nbytes());
+    RecordGemm g{.batch = batch, .m = kSize, .n = kSize, .k = kSize, .alpha = 2, .beta = 1};
+    g.a = {a.get(), 0, kSize, each}, g.b = {b.get(), 0, kSize, each};
+    g.c = {c.get(), 0, kSize, each};
+    ASSERT_TRUE(record_gemm(g));
+    flush(cpu());
+    const std::vector<char> expected(c->data_as<char>(), c->data_as<char>() + c->nbytes());
+    calls = products = 0;
+    register_gemm_provider(
+        {.name = "groups",
+         .priority = 50,
+         .supports = &is_floating,
+         .gemm = [](const GemmArgs&) { FAIL() << "one by one"; },
+         .gemm_batched =
+             [](const GemmArgs& args, int64_t n, int64_t by_a, int64_t by_b, int64_t by_c) {
+               ++calls, products += static_cast<int>(n);
+               EXPECT_EQ(args.max_threads, 1);
+               builtin.gemm_batched(args, n, by_a, by_b, by_c);
+             },
+         .one_thread = true});
+    for (const int threads : {1, 3}) {
+      std::memcpy(c->data(), before.data(), before.size());
+      ASSERT_TRUE(record_gemm(g));
+      const int threads_before = num_threads();
+      set_num_threads(threads);
+      flush(cpu());
+      set_num_threads(threads_before);
+      EXPECT_EQ(std::memcmp(c->data(), expected.data(), expected.size()), 0) << batch;
+    }
+    unregister_gemm_provider("groups");
+    EXPECT_EQ(products, 2 * batch);
+    EXPECT_LE(calls, 2 * std::max<int64_t>(1, batch / 100)) << "in groups";
+  }
+}
+
 TEST_F(GemmCall, WhoComputesAProductIsSettledWhenItIsRecorded) {
   Random random(9);
   const BufferRef a = random_buffer(random, Dtype::kFloat32, 64),

@@ -5,6 +5,8 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/ops/addmm_cpu_dispatch.h>
+#include <ATen/ops/baddbmm_cpu_dispatch.h>
+#include <ATen/ops/bmm_cpu_dispatch.h>
 #include <ATen/ops/from_blob.h>
 #include <dlfcn.h>
 
@@ -206,6 +208,27 @@ void half_gemm(const GemmArgs& g) {
   addmm(g);
 }
 
+void half_batched(const GemmArgs& g, int64_t batch, int64_t stride_a, int64_t stride_b,
+                  int64_t stride_c) {
+  const OneThread alone;
+  const BelowAutograd below;
+  const at::ScalarType type = g.dtype == Dtype::kFloat16 ? at::kHalf : at::kBFloat16;
+  const auto batched = [&](const void* data, int64_t stride, int64_t rows, int64_t cols, int64_t ld,
+                           bool transposed) {
+    const std::array<int64_t, 3> sizes{batch, rows, cols};
+    const std::array<int64_t, 3> strides{stride, transposed ? 1 : ld, transposed ? ld : 1};
+    return at::from_blob(const_cast<void*>(data), sizes, strides, type);
+  };
+  at::Tensor c = batched(g.c, stride_c, g.m, g.n, g.ldc, false);
+  const at::Tensor a = batched(g.a, stride_a, g.m, g.k, g.lda, g.trans_a),
+                   b = batched(g.b, stride_b, g.k, g.n, g.ldb, g.trans_b);
+  if (g.beta == 0 && g.alpha == 1) {
+    at::cpu::bmm_out(c, a, b);
+  } else {
+    at::cpu::baddbmm_out(c, c, a, b, g.beta, g.alpha);
+  }
+}
+
 // On the calling thread alone, where BLAS is MKL.
 void mkl_gemm(const GemmArgs& args) {
   const int before = MKL_Set_Num_Threads_Local(1);
@@ -239,6 +262,7 @@ void register_torch_gemm() {
                                     .priority = name == "hologram" ? -1 : 20,
                                     .supports = &is_half_dtype,
                                     .gemm = half_alone ? &half_gemm : &torch_gemm,
+                                    .gemm_batched = half_alone ? &half_batched : nullptr,
                                     .one_thread = half_alone,
                                     .only_where_faster = name.empty(),
                                     .tile_work = int64_t{1} << 22});
