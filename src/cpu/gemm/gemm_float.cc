@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <type_traits>
 
+#include "hologram/error.h"
 #include "hologram/parallel.h"
 #include "src/cpu/device/grain_size.h"
 #include "src/cpu/gemm/gemm_kernels.h"
@@ -76,8 +78,13 @@ struct Float {
         b_row(args.trans_b ? 1 : args.ldb),
         b_col(args.trans_b ? args.ldb : 1),
         c(static_cast<T*>(args.c)),
-        alpha(static_cast<T>(args.alpha)),
-        beta(static_cast<T>(args.beta)) {}
+        alpha(number(args.alpha)),
+        beta(number(args.beta)) {}
+
+  static T number(double value) {
+    if constexpr (std::is_unsigned_v<T>) return static_cast<T>(static_cast<int64_t>(value));
+    return static_cast<T>(value);
+  }
 
   void run() const {
     if (!is_sum_of_dots(g)) return blocks();
@@ -255,10 +262,17 @@ bool is_sum_of_dots(const GemmArgs& g) {
 }
 
 void float_gemm(const GemmArgs& args) {
-  if (args.dtype == Dtype::kFloat64) {
-    Float<double>(args).run();
-  } else {
-    Float<float>(args).run();
+  switch (args.dtype) {
+    case Dtype::kFloat32:
+      return Float<float>(args).run();
+    case Dtype::kFloat64:
+      return Float<double>(args).run();
+    case Dtype::kInt32:
+      return Float<uint32_t>(args).run();
+    case Dtype::kInt64:
+      return Float<uint64_t>(args).run();
+    default:
+      fail(ErrorKind::kInternal, "no register tile of ", dtype_name(args.dtype));
   }
 }
 

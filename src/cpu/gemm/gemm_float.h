@@ -6,7 +6,8 @@
 
 namespace hologram::cpu {
 
-// The product, float32 or float64; m, n, k >= 1. The number of threads changes no bits.
+// The product, float32, float64, int32 or int64, which wrap; m, n, k >= 1. The number of threads
+// changes no bits.
 void float_gemm(const GemmArgs& args);
 
 // Whether the elements are computed one by one, as dot products of rows that lie along k: for a few

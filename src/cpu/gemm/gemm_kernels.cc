@@ -12,6 +12,7 @@
 // clang-format on
 
 #include <algorithm>
+#include <type_traits>
 
 HWY_BEFORE_NAMESPACE();
 namespace hologram {
@@ -32,6 +33,16 @@ template <class T>
 using Tag = hn::ScalableTag<T>;
 template <class T>
 constexpr int64_t kCols = 2 * static_cast<int64_t>(hn::MaxLanes(Tag<T>()));
+
+// a b + c; Highway has it for some integers only.
+template <class V>
+HWY_INLINE V MulAddOf(V a, V b, V c) {
+  if constexpr (std::is_floating_point_v<hn::TFromV<V>>) {
+    return hn::MulAdd(a, b, c);
+  } else {
+    return hn::Add(hn::Mul(a, b), c);
+  }
+}
 
 // Cuts the rows of a block into tiles of nearly equal height: the cost of a tile is its rows.
 constexpr int64_t TileCount(int64_t m) { return (m + kRows - 1) / kRows; }
@@ -120,7 +131,7 @@ void Tile(int64_t k, const T* HWY_RESTRICT a, int64_t lda, const T* HWY_RESTRICT
       const V x = hn::Set(d, kAlongK ? rows[i / 3][i % 3 * lda] : rows[0][i]);
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
-        sum[i * kVectors + v] = hn::MulAdd(x, y[v], sum[i * kVectors + v]);
+        sum[i * kVectors + v] = MulAddOf(x, y[v], sum[i * kVectors + v]);
       }
     }
 #pragma GCC unroll 16
@@ -137,10 +148,10 @@ void Tile(int64_t k, const T* HWY_RESTRICT a, int64_t lda, const T* HWY_RESTRICT
       T* to = row + v * kLanes;
       const int64_t here = n - v * kLanes;
       if (here >= kLanes) {
-        if (beta != T(0)) value = hn::MulAdd(hn::LoadU(d, to), keep, value);
+        if (beta != T(0)) value = MulAddOf(hn::LoadU(d, to), keep, value);
         hn::StoreU(value, d, to);
       } else if (here > 0) {
-        if (beta != T(0)) value = hn::MulAdd(LoadFirst(d, to, here), keep, value);
+        if (beta != T(0)) value = MulAddOf(LoadFirst(d, to, here), keep, value);
         StoreFirst(d, value, to, here);
       }
     }
@@ -186,15 +197,15 @@ void DotRows(const T* a, int64_t lda, const T* x, int64_t m, int64_t k, T alpha,
     auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
     int64_t p = 0;
     for (; p + 4 * lanes <= k; p += 4 * lanes) {
-      s0 = hn::MulAdd(hn::LoadU(d, a + p), hn::LoadU(d, x + p), s0);
-      s1 = hn::MulAdd(hn::LoadU(d, a + p + lanes), hn::LoadU(d, x + p + lanes), s1);
-      s2 = hn::MulAdd(hn::LoadU(d, a + p + 2 * lanes), hn::LoadU(d, x + p + 2 * lanes), s2);
-      s3 = hn::MulAdd(hn::LoadU(d, a + p + 3 * lanes), hn::LoadU(d, x + p + 3 * lanes), s3);
+      s0 = MulAddOf(hn::LoadU(d, a + p), hn::LoadU(d, x + p), s0);
+      s1 = MulAddOf(hn::LoadU(d, a + p + lanes), hn::LoadU(d, x + p + lanes), s1);
+      s2 = MulAddOf(hn::LoadU(d, a + p + 2 * lanes), hn::LoadU(d, x + p + 2 * lanes), s2);
+      s3 = MulAddOf(hn::LoadU(d, a + p + 3 * lanes), hn::LoadU(d, x + p + 3 * lanes), s3);
     }
     for (; p + lanes <= k; p += lanes) {
-      s0 = hn::MulAdd(hn::LoadU(d, a + p), hn::LoadU(d, x + p), s0);
+      s0 = MulAddOf(hn::LoadU(d, a + p), hn::LoadU(d, x + p), s0);
     }
-    if (p < k) s1 = hn::MulAdd(LoadFirst(d, a + p, k - p), LoadFirst(d, x + p, k - p), s1);
+    if (p < k) s1 = MulAddOf(LoadFirst(d, a + p, k - p), LoadFirst(d, x + p, k - p), s1);
     const auto sum = hn::Add(hn::Add(s0, s1), hn::Add(s2, s3));
     const T dot = alpha * hn::GetLane(hn::SumOfLanes(d, sum));
     y[i * incy] = beta != T(0) ? dot + beta * y[i * incy] : dot;
@@ -203,12 +214,15 @@ void DotRows(const T* a, int64_t lda, const T* x, int64_t m, int64_t k, T alpha,
 
 }  // namespace
 
-cpu::GemmKernel<float> GemmKernelFloat() {
-  return {kRows, kCols<float>, &PackA<float>, &PackB<float>, &Panel<float>, &DotRows<float>};
+template <class T>
+cpu::GemmKernel<T> KernelOf() {
+  return {kRows, kCols<T>, &PackA<T>, &PackB<T>, &Panel<T>, &DotRows<T>};
 }
-cpu::GemmKernel<double> GemmKernelDouble() {
-  return {kRows, kCols<double>, &PackA<double>, &PackB<double>, &Panel<double>, &DotRows<double>};
-}
+
+cpu::GemmKernel<float> GemmKernelFloat() { return KernelOf<float>(); }
+cpu::GemmKernel<double> GemmKernelDouble() { return KernelOf<double>(); }
+cpu::GemmKernel<uint32_t> GemmKernelUInt32() { return KernelOf<uint32_t>(); }
+cpu::GemmKernel<uint64_t> GemmKernelUInt64() { return KernelOf<uint64_t>(); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace hologram
@@ -217,23 +231,19 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace hologram::cpu {
 
-const GemmKernel<float>& gemm_kernel(Isa isa, float) {
-  static const auto* kernels = new GemmKernel<float>[kIsaCount] {
-    HOLOGRAM_FOR_ISA(Isa::kBaseline, GemmKernelFloat)
-    (), HOLOGRAM_FOR_ISA(Isa::kAvx2, GemmKernelFloat)(),
-        HOLOGRAM_FOR_ISA(Isa::kAvx512, GemmKernelFloat)()
-  };
-  return kernels[static_cast<int>(isa)];
-}
-
-const GemmKernel<double>& gemm_kernel(Isa isa, double) {
-  static const auto* kernels = new GemmKernel<double>[kIsaCount] {
-    HOLOGRAM_FOR_ISA(Isa::kBaseline, GemmKernelDouble)
-    (), HOLOGRAM_FOR_ISA(Isa::kAvx2, GemmKernelDouble)(),
-        HOLOGRAM_FOR_ISA(Isa::kAvx512, GemmKernelDouble)()
-  };
-  return kernels[static_cast<int>(isa)];
-}
+#define HOLOGRAM_GEMM_KERNEL(T, function)                                                      \
+  const GemmKernel<T>& gemm_kernel(Isa isa, T) {                                               \
+    static const auto* kernels = new GemmKernel<T>[kIsaCount] {                                \
+      HOLOGRAM_FOR_ISA(Isa::kBaseline, function)                                               \
+      (), HOLOGRAM_FOR_ISA(Isa::kAvx2, function)(), HOLOGRAM_FOR_ISA(Isa::kAvx512, function)() \
+    };                                                                                         \
+    return kernels[static_cast<int>(isa)];                                                     \
+  }
+HOLOGRAM_GEMM_KERNEL(float, GemmKernelFloat)
+HOLOGRAM_GEMM_KERNEL(double, GemmKernelDouble)
+HOLOGRAM_GEMM_KERNEL(uint32_t, GemmKernelUInt32)
+HOLOGRAM_GEMM_KERNEL(uint64_t, GemmKernelUInt64)
+#undef HOLOGRAM_GEMM_KERNEL
 
 }  // namespace hologram::cpu
 #endif

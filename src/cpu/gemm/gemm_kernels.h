@@ -43,5 +43,8 @@ struct GemmKernel {
 
 const GemmKernel<float>& gemm_kernel(Isa isa, float);
 const GemmKernel<double>& gemm_kernel(Isa isa, double);
+// Modulo a power of two, as integers of either sign are computed.
+const GemmKernel<uint32_t>& gemm_kernel(Isa isa, uint32_t);
+const GemmKernel<uint64_t>& gemm_kernel(Isa isa, uint64_t);
 
 }  // namespace hologram::cpu
