@@ -43,11 +43,19 @@ bool gives_sum(const JitLoop& kernel, int number) {
   return true;
 }
 
-// Restores the room for code.
+// Room for code beside what the plans of other tests hold, until it ends.
 class CodeLimit {
  public:
-  explicit CodeLimit(size_t bytes) { testing::limit_code(bytes); }
+  explicit CodeLimit(size_t bytes) : limit_(bytes + in_use()) { testing::limit_code(limit_); }
   ~CodeLimit() { testing::limit_code(kMaxCodeBytes); }
+  size_t limit() const { return limit_; }
+
+ private:
+  static size_t in_use() {
+    testing::limit_code(0);
+    return static_cast<size_t>(jit_stats().kept_bytes);
+  }
+  size_t limit_;
 };
 
 // A child process has the code of its parent and makes its own. Loops in use are never given up.
@@ -88,16 +96,14 @@ TEST_P(JitCache, WorksAfterForkAndStopsWhereAllLoopsAreInUse) {
 }
 
 TEST_P(JitCache, GivesUpWhatIsLongestUnused) {
-  testing::limit_code(0);  // what is left is in use by the plans of other tests
-  const size_t limit = (size_t{1} << 20) + static_cast<size_t>(jit_stats().kept_bytes);
-  const CodeLimit room(limit);
+  const CodeLimit room(size_t{1} << 20);
   const JitLoop held = jit_compile(GetParam(), numbered_segment(1));
   const JitStats before = jit_stats();
   for (int number = 2; number < 2000; ++number) {
     const JitLoop loop = jit_compile(GetParam(), numbered_segment(number));
     ASSERT_FALSE(loop == nullptr) << number;
     ASSERT_TRUE(gives_sum(loop, number)) << number;
-    ASSERT_LE(jit_stats().kept_bytes, static_cast<int64_t>(limit));
+    ASSERT_LE(jit_stats().kept_bytes, static_cast<int64_t>(room.limit()));
     if (number % 10 == 0) {  // never longest unused
       ASSERT_TRUE(gives_sum(jit_compile(GetParam(), numbered_segment(2)), 2));
     }
