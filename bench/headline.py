@@ -54,7 +54,10 @@ TABLE: Sequence[tuple[str, Sequence[Figure]]] = (
             Figure("training", lambda r: r.name.startswith(_MLP) and "reading" in r.name),
         ],
     ),
-    ("train step, GPT-2 shape, AdamW", _named("training", "GPT-2 shape")),
+    (
+        "train step, GPT-2 shape, AdamW: float32 / bfloat16 autocast",
+        _named("training", "GPT-2 shape", "bfloat16 autocast"),
+    ),
     (
         "steps captured and replayed: MLP, Adam / GPT-2 shape, AdamW",
         _named("graphs", "MLP", "GPT-2 shape"),

@@ -344,7 +344,7 @@ def autocast_case(training: Training) -> Case:
         return Work(lambda: [step() for _ in range(_FEW_STEPS)], _FEW_STEPS, losses)
 
     return Case(
-        f"{training.name}, {training.optimizer.__name__}, bfloat16 autocast",
+        f"bfloat16 autocast, {training.name}, {training.optimizer.__name__}",
         work,
         tolerance=(1e-3, 0.0),
         goal=Goal(1.5),
