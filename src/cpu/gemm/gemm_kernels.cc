@@ -212,17 +212,17 @@ void DotRows(const T* a, int64_t lda, const T* x, int64_t m, int64_t k, T alpha,
   }
 }
 
-}  // namespace
-
 template <class T>
-cpu::GemmKernel<T> KernelOf() {
+cpu::GemmKernel<T> GemmKernelOf() {
   return {kRows, kCols<T>, &PackA<T>, &PackB<T>, &Panel<T>, &DotRows<T>};
 }
 
-cpu::GemmKernel<float> GemmKernelFloat() { return KernelOf<float>(); }
-cpu::GemmKernel<double> GemmKernelDouble() { return KernelOf<double>(); }
-cpu::GemmKernel<uint32_t> GemmKernelUInt32() { return KernelOf<uint32_t>(); }
-cpu::GemmKernel<uint64_t> GemmKernelUInt64() { return KernelOf<uint64_t>(); }
+}  // namespace
+
+cpu::GemmKernel<float> GemmKernelFloat() { return GemmKernelOf<float>(); }
+cpu::GemmKernel<double> GemmKernelDouble() { return GemmKernelOf<double>(); }
+cpu::GemmKernel<uint32_t> GemmKernelUInt32() { return GemmKernelOf<uint32_t>(); }
+cpu::GemmKernel<uint64_t> GemmKernelUInt64() { return GemmKernelOf<uint64_t>(); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace hologram

@@ -111,16 +111,16 @@ void AddScaledRows(const void* matrix, int64_t ldb, const T* x, int64_t k, int64
 }
 
 template <class T, class In>
-cpu::VectorKernel<T> KernelOf() {
+cpu::VectorKernel<T> VectorKernelOf() {
   return {&DotWithRows<T, In>, &AddScaledRows<T, In>};
 }
 
 }  // namespace
 
-cpu::VectorKernel<float> VectorKernelFloat() { return KernelOf<float, float>(); }
-cpu::VectorKernel<float> VectorKernelHalf() { return KernelOf<float, hwy::float16_t>(); }
-cpu::VectorKernel<float> VectorKernelBFloat16() { return KernelOf<float, hwy::bfloat16_t>(); }
-cpu::VectorKernel<double> VectorKernelDouble() { return KernelOf<double, double>(); }
+cpu::VectorKernel<float> VectorKernelFloat() { return VectorKernelOf<float, float>(); }
+cpu::VectorKernel<float> VectorKernelHalf() { return VectorKernelOf<float, hwy::float16_t>(); }
+cpu::VectorKernel<float> VectorKernelBFloat16() { return VectorKernelOf<float, hwy::bfloat16_t>(); }
+cpu::VectorKernel<double> VectorKernelDouble() { return VectorKernelOf<double, double>(); }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace hologram

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <limits>
@@ -186,13 +187,18 @@ MklHalf find_mkl_half(Dtype dtype) {
              : nullptr;
 }
 
+// Found once: the first of several threads settles it. A lock would stay taken in the child of a
+// fork.
 MklHalf mkl_half(Dtype dtype) {
-  if (dtype == Dtype::kFloat16) {
-    static const MklHalf half = find_mkl_half(dtype);
-    return half;
+  constexpr uintptr_t kUnknown = 1;
+  static std::atomic<uintptr_t> known[2] = {kUnknown, kUnknown};
+  std::atomic<uintptr_t>& word = known[dtype == Dtype::kFloat16 ? 0 : 1];
+  uintptr_t found = word.load(std::memory_order_acquire);
+  if (found == kUnknown) {
+    const auto measured = reinterpret_cast<uintptr_t>(find_mkl_half(dtype));
+    if (word.compare_exchange_strong(found, measured)) found = measured;
   }
-  static const MklHalf brain = find_mkl_half(dtype);
-  return brain;
+  return reinterpret_cast<MklHalf>(found);
 }
 
 void half_gemm(const GemmArgs& g) {
