@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Cuts float products into blocks of C that threads compute on their own, and packs what pays.
+// Cuts products into blocks of C that threads compute on their own, and packs what pays.
 #include "src/cpu/gemm/gemm_float.h"
 
 #include <algorithm>

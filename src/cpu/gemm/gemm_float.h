@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Float products of the built-in GEMM.
+// Products of the built-in GEMM by register tiles: float32, float64, int32 and int64.
 #pragma once
 
 #include "hologram/gemm.h"

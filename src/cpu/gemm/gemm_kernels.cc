@@ -7,12 +7,12 @@
 // clang-format off
 #include "hwy/highway.h"
 #include "src/cpu/simd/simd_tail-inl.h"
+#include "src/cpu/gemm/dot-inl.h"
 #include "src/cpu/movement/transpose-inl.h"
 #include "src/cpu/gemm/gemm_kernels.h"
 // clang-format on
 
 #include <algorithm>
-#include <type_traits>
 
 HWY_BEFORE_NAMESPACE();
 namespace hologram {
@@ -33,16 +33,6 @@ template <class T>
 using Tag = hn::ScalableTag<T>;
 template <class T>
 constexpr int64_t kCols = 2 * static_cast<int64_t>(hn::MaxLanes(Tag<T>()));
-
-// a b + c; Highway has it for some integers only.
-template <class V>
-HWY_INLINE V MulAddOf(V a, V b, V c) {
-  if constexpr (std::is_floating_point_v<hn::TFromV<V>>) {
-    return hn::MulAdd(a, b, c);
-  } else {
-    return hn::Add(hn::Mul(a, b), c);
-  }
-}
 
 // Cuts the rows of a block into tiles of nearly equal height: the cost of a tile is its rows.
 constexpr int64_t TileCount(int64_t m) { return (m + kRows - 1) / kRows; }
@@ -191,23 +181,8 @@ void Panel(const cpu::GemmPanel<T>& g) {
 template <class T>
 void DotRows(const T* a, int64_t lda, const T* x, int64_t m, int64_t k, T alpha, T beta, T* y,
              int64_t incy) {
-  const Tag<T> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t i = 0; i < m; ++i, a += lda) {
-    auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
-    int64_t p = 0;
-    for (; p + 4 * lanes <= k; p += 4 * lanes) {
-      s0 = MulAddOf(hn::LoadU(d, a + p), hn::LoadU(d, x + p), s0);
-      s1 = MulAddOf(hn::LoadU(d, a + p + lanes), hn::LoadU(d, x + p + lanes), s1);
-      s2 = MulAddOf(hn::LoadU(d, a + p + 2 * lanes), hn::LoadU(d, x + p + 2 * lanes), s2);
-      s3 = MulAddOf(hn::LoadU(d, a + p + 3 * lanes), hn::LoadU(d, x + p + 3 * lanes), s3);
-    }
-    for (; p + lanes <= k; p += lanes) {
-      s0 = MulAddOf(hn::LoadU(d, a + p), hn::LoadU(d, x + p), s0);
-    }
-    if (p < k) s1 = MulAddOf(LoadFirst(d, a + p, k - p), LoadFirst(d, x + p, k - p), s1);
-    const auto sum = hn::Add(hn::Add(s0, s1), hn::Add(s2, s3));
-    const T dot = alpha * hn::GetLane(hn::SumOfLanes(d, sum));
+  for (int64_t i = 0; i < m; ++i) {
+    const T dot = alpha * Dot(a + i * lda, x, k);
     y[i * incy] = beta != T(0) ? dot + beta * y[i * incy] : dot;
   }
 }

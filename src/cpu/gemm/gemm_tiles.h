@@ -16,9 +16,8 @@ struct TileGrid {
   int64_t height = 0, width = 0;
 };
 
-// The grid for a machine of so many processors, of tiles that each have so many multiplications. It
-// does not depend on the number of threads, so
-// neither do the bits of a product.
+// The grid for a machine of so many processors. No tile has fewer multiplications than tile_work,
+// unless there is one tile only. The number of threads does not matter, so it changes no bits.
 TileGrid tile_grid(int64_t m, int64_t n, int64_t k, int processors, int64_t tile_work);
 
 // `batch` products of a provider whose gemm() computes on one thread.

@@ -6,12 +6,9 @@
 #include "src/cpu/simd/targets.h"
 // clang-format off
 #include "hwy/highway.h"
-#include "src/cpu/simd/simd_tail-inl.h"
+#include "src/cpu/gemm/dot-inl.h"
 #include "src/cpu/gemm/vector_kernels.h"
 // clang-format on
-
-#include <cstring>
-#include <type_traits>
 
 HWY_BEFORE_NAMESPACE();
 namespace hologram {
@@ -20,62 +17,22 @@ namespace hn = hwy::HWY_NAMESPACE;
 namespace {
 
 template <class T>
-using Lanes = hn::ScalableTag<T>;
-
-// Elements of type In as a vector of T.
-template <class T, class In>
-HWY_INLINE hn::Vec<Lanes<T>> Widened(const In* p) {
-  const Lanes<T> d;
-  if constexpr (std::is_same_v<T, In>) {
-    return hn::LoadU(d, p);
-  } else {
-    return hn::PromoteTo(d, hn::LoadU(hn::Rebind<In, Lanes<T>>(), p));
-  }
-}
-
-// The first n, zeros after them.
-template <class T, class In>
-HWY_INLINE hn::Vec<Lanes<T>> WidenedFirst(const In* p, int64_t n) {
-  const Lanes<T> d;
-  if constexpr (std::is_same_v<T, In>) {
-    return LoadFirst(d, p, n);
-  } else {
-    HWY_ALIGN In buffer[hn::MaxLanes(d)] = {};
-    std::memcpy(static_cast<void*>(buffer), p, static_cast<size_t>(n) * sizeof(In));
-    return Widened<T>(buffer);
-  }
-}
+using Tag = hn::ScalableTag<T>;
 
 template <class T, class In>
 void DotWithRows(const void* matrix, int64_t lda, const T* HWY_RESTRICT x, int64_t m, int64_t k,
                  T* HWY_RESTRICT y) {
-  const Lanes<T> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const In* a = static_cast<const In*>(matrix);
-  for (int64_t i = 0; i < m; ++i, a += lda) {
-    auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
-    int64_t p = 0;
-    for (; p + 4 * lanes <= k; p += 4 * lanes) {
-      s0 = hn::MulAdd(Widened<T>(a + p), hn::LoadU(d, x + p), s0);
-      s1 = hn::MulAdd(Widened<T>(a + p + lanes), hn::LoadU(d, x + p + lanes), s1);
-      s2 = hn::MulAdd(Widened<T>(a + p + 2 * lanes), hn::LoadU(d, x + p + 2 * lanes), s2);
-      s3 = hn::MulAdd(Widened<T>(a + p + 3 * lanes), hn::LoadU(d, x + p + 3 * lanes), s3);
-    }
-    for (; p + lanes <= k; p += lanes) {
-      s0 = hn::MulAdd(Widened<T>(a + p), hn::LoadU(d, x + p), s0);
-    }
-    if (p < k) s1 = hn::MulAdd(WidenedFirst<T>(a + p, k - p), LoadFirst(d, x + p, k - p), s1);
-    y[i] = hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
-  }
+  for (int64_t i = 0; i < m; ++i) y[i] = Dot(a + i * lda, x, k);
 }
 
 // kRows rows at once: y is loaded and stored once for them.
 template <class T, class In, int kRows>
 HWY_INLINE void AddSomeRows(const In* HWY_RESTRICT b, int64_t ldb, const T* HWY_RESTRICT x,
                             int64_t n, T* HWY_RESTRICT y) {
-  const Lanes<T> d;
+  const Tag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  hn::Vec<Lanes<T>> scale[kRows];
+  hn::Vec<Tag<T>> scale[kRows];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) scale[r] = hn::Set(d, x[r]);
   int64_t j = 0;
@@ -85,8 +42,8 @@ HWY_INLINE void AddSomeRows(const In* HWY_RESTRICT b, int64_t ldb, const T* HWY_
     for (int r = 0; r < kRows; ++r) {
       // A row is too short for the processor to notice that it is read in order.
       __builtin_prefetch(b + (kRows + r) * ldb + j);
-      low = hn::MulAdd(scale[r], Widened<T>(b + r * ldb + j), low);
-      high = hn::MulAdd(scale[r], Widened<T>(b + r * ldb + j + lanes), high);
+      low = hn::MulAdd(scale[r], LoadWidened(d, b + r * ldb + j), low);
+      high = hn::MulAdd(scale[r], LoadWidened(d, b + r * ldb + j + lanes), high);
     }
     hn::StoreU(low, d, y + j);
     hn::StoreU(high, d, y + j + lanes);
@@ -96,7 +53,7 @@ HWY_INLINE void AddSomeRows(const In* HWY_RESTRICT b, int64_t ldb, const T* HWY_
     auto sum = LoadFirst(d, y + j, here);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      sum = hn::MulAdd(scale[r], WidenedFirst<T>(b + r * ldb + j, here), sum);
+      sum = hn::MulAdd(scale[r], LoadWidenedFirst(d, b + r * ldb + j, here), sum);
     }
     StoreFirst(d, sum, y + j, here);
   }

@@ -27,16 +27,11 @@ BufferRef random_buffer(Random& random, Dtype dtype, int64_t n) {
   const size_t bytes = static_cast<size_t>(n) * itemsize(dtype);
   BufferRef buffer = BufferRef::adopt(allocate_buffer(cpu(), std::max<size_t>(bytes, 1)));
   std::normal_distribution<double> normal(0, is_floating(dtype) ? 1 : 10);
-  std::vector<float> numbers(static_cast<size_t>(n));
-  for (float& number : numbers) number = static_cast<float>(normal(random));
-  if (dtype == Dtype::kFloat64) {  // more digits than a float has
-    for (int64_t i = 0; i < n; ++i) buffer->data_as<double>()[i] = normal(random);
-  } else {
-    if (!is_floating(dtype)) {
-      for (float& number : numbers) number = std::fabs(std::round(number));
-    }
-    convert(Dtype::kFloat32, numbers.data(), dtype, buffer->data(), n);
+  std::vector<double> numbers(static_cast<size_t>(n));
+  for (double& number : numbers) {
+    number = is_floating(dtype) ? normal(random) : std::fabs(std::round(normal(random)));
   }
+  convert(Dtype::kFloat64, numbers.data(), dtype, buffer->data(), n);
   return buffer;
 }
 

@@ -8,6 +8,7 @@
 #include <ATen/native/DispatchStub.h>
 #include <ATen/native/transformers/attention.h>
 #include <torch/library.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>

@@ -69,8 +69,8 @@ bool describe(const Tensor& self, IntArrayRef kernel, IntArrayRef stride, IntArr
   return true;
 }
 
-// The largest element of each window in a new tensor, with its position or, where that is not
-// defined, without.
+// The largest element of each window in a new tensor, and their positions in *positions unless that
+// is null.
 Tensor pooled(const Tensor& self, const PoolValues& values, Tensor* positions) {
   c10::SmallVector<int64_t, 4> sizes(self.sizes().begin(), self.sizes().end());
   std::copy(values.out.begin(), values.out.end(), sizes.end() - 2);
@@ -89,7 +89,7 @@ Tensor pooled(const Tensor& self, const PoolValues& values, Tensor* positions) {
   return y;
 }
 
-// Where no gradient is wanted nobody asks for the positions.
+// max_pool2d where autograd does not follow: only the gradient would need the positions.
 Tensor max_pool_values(const Tensor& self, IntArrayRef kernel, IntArrayRef stride,
                        IntArrayRef padding, IntArrayRef dilation, bool ceil_mode) {
   PoolValues values;
