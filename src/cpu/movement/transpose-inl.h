@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Transposes matrices of 4- and 8-byte elements through registers of 128 bits; GEMM's packing and
-// strided copies use it.
+// Transposes matrices of 4- and 8-byte elements through registers; GEMM's packing and strided
+// copies use it.
 
 #if defined(HOLOGRAM_CPU_TRANSPOSE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HOLOGRAM_CPU_TRANSPOSE_INL_H_
@@ -9,6 +9,7 @@
 #define HOLOGRAM_CPU_TRANSPOSE_INL_H_
 #endif
 
+#include <algorithm>
 #include <cstdint>
 
 #include "hwy/highway.h"
@@ -18,38 +19,89 @@ namespace hologram {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Four (of 8 bytes: two) rows by as many columns.
-template <class T>
-HWY_INLINE void TransposeSquare(const T* from, int64_t ld, T* to, int64_t ld_to) {
-  const hn::Full128<T> d;
-  const auto r0 = hn::LoadU(d, from), r1 = hn::LoadU(d, from + ld);
+// The 16 bytes at `from` and those at each `step` further, block by block.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE hn::Vec<D> LoadBlocks(D d, const T* from, int64_t step) {
+  static_cast<void>(step);
+  if constexpr (hn::MaxLanes(D()) * sizeof(T) == 16) {
+    return hn::LoadU(d, from);
+  } else if constexpr (hn::MaxLanes(D()) * sizeof(T) == 32) {
+    const hn::Half<D> half;
+    return hn::Combine(d, hn::LoadU(half, from + step), hn::LoadU(half, from));
+  } else {
+#if HWY_TARGET == HWY_AVX3
+    // A load that is broadcast under a mask needs no unit that shuffles.
+    const hn::Repartition<int64_t, D> wide;
+    const auto block = [&](int i) HWY_ATTR {
+      return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i * step));
+    };
+    __m512i v = _mm512_broadcast_i64x2(block(0));
+    v = _mm512_mask_broadcast_i64x2(v, 0x0C, block(1));
+    v = _mm512_mask_broadcast_i64x2(v, 0x30, block(2));
+    v = _mm512_mask_broadcast_i64x2(v, 0xC0, block(3));
+    return hn::BitCast(d, hn::Vec<decltype(wide)>{v});
+#endif
+  }
+}
+
+// Transposes, in each block of 16 bytes of four (of 8 bytes: two) vectors, the square that the
+// blocks at its place make up, and stores the vectors ld apart.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void StoreSquares(D d, const hn::Vec<D>* r, T* to, int64_t ld) {
   if constexpr (sizeof(T) == 8) {
-    hn::StoreU(hn::InterleaveLower(d, r0, r1), d, to);
-    hn::StoreU(hn::InterleaveUpper(d, r0, r1), d, to + ld_to);
+    hn::StoreU(hn::InterleaveLower(d, r[0], r[1]), d, to);
+    hn::StoreU(hn::InterleaveUpper(d, r[0], r[1]), d, to + ld);
   } else {
     static_assert(sizeof(T) == 4);
-    const auto r2 = hn::LoadU(d, from + 2 * ld), r3 = hn::LoadU(d, from + 3 * ld);
-    const auto low02 = hn::InterleaveLower(d, r0, r2), low13 = hn::InterleaveLower(d, r1, r3);
-    const auto high02 = hn::InterleaveUpper(d, r0, r2), high13 = hn::InterleaveUpper(d, r1, r3);
+    const auto low02 = hn::InterleaveLower(d, r[0], r[2]);
+    const auto low13 = hn::InterleaveLower(d, r[1], r[3]);
+    const auto high02 = hn::InterleaveUpper(d, r[0], r[2]);
+    const auto high13 = hn::InterleaveUpper(d, r[1], r[3]);
     hn::StoreU(hn::InterleaveLower(d, low02, low13), d, to);
-    hn::StoreU(hn::InterleaveUpper(d, low02, low13), d, to + ld_to);
-    hn::StoreU(hn::InterleaveLower(d, high02, high13), d, to + 2 * ld_to);
-    hn::StoreU(hn::InterleaveUpper(d, high02, high13), d, to + 3 * ld_to);
+    hn::StoreU(hn::InterleaveUpper(d, low02, low13), d, to + ld);
+    hn::StoreU(hn::InterleaveLower(d, high02, high13), d, to + 2 * ld);
+    hn::StoreU(hn::InterleaveUpper(d, high02, high13), d, to + 3 * ld);
   }
+}
+
+// A vector's worth of rows, by as many columns as 16 bytes hold.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void TransposeRows(D d, const T* from, int64_t ld, T* to, int64_t ld_to) {
+  constexpr int kSide = 16 / static_cast<int>(sizeof(T));
+  hn::Vec<D> rows[kSide];
+#pragma GCC unroll 4
+  for (int i = 0; i < kSide; ++i) rows[i] = LoadBlocks(d, from + i * ld, kSide * ld);
+  StoreSquares(d, rows, to, ld_to);
 }
 
 // to[p * ld_to + i] = from[i * ld + p] for i < rows, p < k. They do not overlap.
 template <class T>
 void Transpose(const T* from, int64_t ld, int64_t rows, int64_t k, T* HWY_RESTRICT to,
                int64_t ld_to) {
+  const hn::ScalableTag<T> d;
+  const hn::Full128<T> block;
   constexpr int64_t kSide = 16 / static_cast<int64_t>(sizeof(T));
-  const int64_t square_rows = rows - rows % kSide, square_k = k - k % kSide;
-  for (int64_t p = 0; p < square_k; p += kSide) {
-    for (int64_t i = 0; i < square_rows; i += kSide) {
-      TransposeSquare(from + i * ld + p, ld, to + p * ld_to + i, ld_to);
+  constexpr int64_t kTall = static_cast<int64_t>(hn::MaxLanes(d));
+  constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
+  const int64_t tall_rows = rows - rows % kTall, square_rows = rows - rows % kSide;
+  const int64_t square_k = k - k % kSide;
+  // Cache lines of rows whose distance is a power of two push each other out: each is read to its
+  // end at once.
+  for (int64_t q = 0; q < square_k; q += kLine) {
+    const int64_t end = std::min(q + kLine, square_k);
+    for (int64_t i = 0; i < tall_rows; ++i) __builtin_prefetch(from + i * ld + q + 2 * kLine);
+    for (int64_t i = 0; i < tall_rows; i += kTall) {
+      for (int64_t p = q; p < end; p += kSide) {
+        TransposeRows(d, from + i * ld + p, ld, to + p * ld_to + i, ld_to);
+      }
+    }
+    for (int64_t i = tall_rows; i < square_rows; i += kSide) {
+      for (int64_t p = q; p < end; p += kSide) {
+        TransposeRows(block, from + i * ld + p, ld, to + p * ld_to + i, ld_to);
+      }
     }
     for (int64_t i = square_rows; i < rows; ++i) {
-      for (int64_t q = p; q < p + kSide; ++q) to[q * ld_to + i] = from[i * ld + q];
+      for (int64_t p = q; p < end; ++p) to[p * ld_to + i] = from[i * ld + p];
     }
   }
   for (int64_t p = square_k; p < k; ++p) {
