@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <memory>
 #include <type_traits>
 
 #include "hologram/error.h"
@@ -28,6 +29,12 @@ constexpr int64_t kTaskWork = int64_t{1} << 19;
 constexpr int64_t kNarrowest = 4;
 // Elements of rows that dot products find in L1.
 constexpr int64_t kNearElements = 4096;
+// What packing a panel of B costs, in rows of the product: where B's rows lie along memory, and
+// where its columns do.
+constexpr double kPackRows = 2, kPackColumns = 6;
+// The same of products computed turned, which read B in place by rows: packing A, and turning C
+// back, which takes so many multiplications of a row's length for each of its rows. As measured.
+constexpr int64_t kTurnedRows = 4, kColdColumns = 12, kTurnBack = 40;
 // In-place rows of B are read again by each tile; more tiles than these pay for a packed copy.
 constexpr int64_t kInPlaceTiles = 4;
 
@@ -55,6 +62,17 @@ Grid choose_grid(int64_t m, int64_t panels, int64_t panel_work, int64_t widest, 
     if (cost < best_cost) best = {r, c}, best_cost = cost;
   }
   return best;
+}
+
+// What a thread keeps: parts of the operands, and blocks of C. Only a pointer to it is
+// thread-local, because a library that is loaded late has little space for thread-local variables.
+struct GemmScratch {
+  PackBuffer a, b, c, turned;
+};
+GemmScratch& gemm_scratch() {
+  static thread_local std::unique_ptr<GemmScratch> kept;
+  if (kept == nullptr) kept = std::make_unique<GemmScratch>();
+  return *kept;
 }
 
 template <class T>
@@ -86,8 +104,21 @@ struct Float {
     return static_cast<T>(value);
   }
 
+  // Whether C is computed as the transpose of B^T A^T: what is packed then is A, which is small,
+  // and B is read where it lies.
+  bool is_turned() const {
+    if (b_row != 1 || b_col == 1) return false;
+    const int64_t lanes = kernel.cols / 2, rows = ceil_div(g.m, lanes) * lanes;
+    return rows + kTurnedRows + g.m * kTurnBack / g.k < g.m + kColdColumns;
+  }
+  double pack_cost() const { return b_col == 1 || is_turned() ? kPackRows : kPackColumns; }
+
   void run() const {
-    if (!is_sum_of_dots(g)) return blocks();
+    if (!is_sum_of_dots(g)) {
+      if (!is_turned()) return blocks();
+      const auto nothing = [](void*, const GemmBlocks::Block&) {};
+      return near_blocks({nothing, nothing});
+    }
     if (g.n <= g.m) {
       dots(a, a_row, g.m, b, b_col, g.n, c, g.ldc, 1);
     } else {
@@ -118,10 +149,9 @@ struct Float {
     const int64_t panels = ceil_div(g.n, kernel.cols), depth = std::min(kDepth, g.k);
     const int64_t budget = kPackBytes / static_cast<int64_t>(sizeof(T)) / kernel.cols;
     const int threads = threads_of(g.max_threads);
-    const double pack_cost = b_col == 1 ? 2 : 6;
     const Grid grid =
         choose_grid(g.m, panels, kernel.cols * g.k, std::max<int64_t>(1, budget / depth), 1,
-                    pack_cost, kernel.rows, threads);
+                    pack_cost(), kernel.rows, threads);
     // What each thread has packed of B: the number of a column group, all of its depth.
     const bool whole = ceil_div(panels, grid.cols) * g.k <= budget;
     const bool b_in_place = b_col == 1 && ceil_div(g.m, grid.rows) <= kInPlaceTiles * kernel.rows;
@@ -143,11 +173,11 @@ struct Float {
   // already.
   void block(int64_t i0, int64_t i1, int64_t j0, int64_t j1, bool b_in_place, bool whole,
              bool packed) const {
-    static thread_local PackBuffer kept_a, kept_b;
+    GemmScratch& scratch = gemm_scratch();
     const int64_t depth = std::min(kDepth, g.k), cols = kernel.cols, width = (j1 - j0) * cols;
     const bool a_in_place = j1 - j0 <= 8;
-    T* const to_b = kept_b.get<T>(width * (whole ? g.k : depth));
-    T* const to_a = a_in_place ? nullptr : kept_a.get<T>(std::min(kHeight, i1 - i0) * depth);
+    T* const to_b = scratch.b.get<T>(width * (whole ? g.k : depth));
+    T* const to_a = a_in_place ? nullptr : scratch.a.get<T>(std::min(kHeight, i1 - i0) * depth);
     for (int64_t p0 = 0; p0 < g.k; p0 += kDepth) {
       const int64_t k = std::min(kDepth, g.k - p0);
       T* const pack = whole ? to_b + p0 * width : to_b;
@@ -199,7 +229,7 @@ struct Float {
     const int64_t widest = blocks.whole_rows ? panels : std::max<int64_t>(1, budget / g.k);
     Grid grid =
         choose_grid(g.m, panels, kernel.cols * g.k, widest, blocks.whole_rows ? panels : kNarrowest,
-                    b_col == 1 ? 2 : 6, kernel.rows, threads);
+                    pack_cost(), kernel.rows, threads);
     // A block a task: threads that come late take fewer, and a thread goes on with the B it packed.
     if (threads > 1) grid.rows = std::max(grid.rows, ceil_div(g.m, kHeight));
     std::array<int64_t, 64> held;
@@ -218,13 +248,14 @@ struct Float {
 
   void near_block(int64_t i0, int64_t i1, int64_t j0, int64_t j1, bool packed,
                   const GemmBlocks& blocks) const {
-    static thread_local PackBuffer kept_a, kept_b, kept_c;
+    GemmScratch& scratch = gemm_scratch();
     const int64_t depth = std::min(kDepth, g.k), cols = kernel.cols, width = (j1 - j0) * cols;
     const int64_t height = std::min(kHeight, i1 - i0), last = std::min(g.n, j1 * cols);
+    const bool turned = is_turned();
     const bool b_in_place = b_col == 1 && g.m <= kInPlaceTiles * kernel.rows;
-    T* const to_b = kept_b.get<T>(width * g.k);
-    T* const to_a = j1 - j0 <= 8 ? nullptr : kept_a.get<T>(height * depth);
-    for (int64_t p0 = 0; p0 < g.k && !packed; p0 += kDepth) {
+    T* const to_b = turned ? nullptr : scratch.b.get<T>(width * g.k);
+    T* const to_a = turned || j1 - j0 <= 8 ? nullptr : scratch.a.get<T>(height * depth);
+    for (int64_t p0 = 0; p0 < g.k && !packed && !turned; p0 += kDepth) {
       const int64_t k = std::min(kDepth, g.k - p0);
       for (int64_t j = j0; j < j1; ++j) {
         const int64_t n = std::min(cols, g.n - j * cols);
@@ -238,17 +269,49 @@ struct Float {
       T* to = c + i * g.ldc + j0 * cols;
       int64_t ldc = g.ldc;
       if (c == nullptr) {
-        to = kept_c.get<T>(height * width);
+        to = scratch.c.get<T>(height * width);
         ldc = last - j0 * cols;
       }
       const GemmBlocks::Block block{
           i, rows, j0 * cols, last - j0 * cols, reinterpret_cast<char*>(to), ldc};
       blocks.before(blocks.context, block);
-      for (int64_t p0 = 0; p0 < g.k; p0 += kDepth) {
+      if (turned) turned_block(i, rows, j0 * cols, last - j0 * cols, to, ldc);
+      for (int64_t p0 = 0; p0 < g.k && !turned; p0 += kDepth) {
         strip(i, rows, j0, j1, p0, to_b + p0 * width, b_in_place, to_a, to, ldc);
       }
       blocks.after(blocks.context, block);
     }
+  }
+
+  // The block of `rows` rows from i and `width` columns from j at `to`, turned.
+  void turned_block(int64_t i, int64_t rows, int64_t j, int64_t width, T* to, int64_t ldc) const {
+    GemmScratch& scratch = gemm_scratch();
+    const int64_t cols = kernel.cols, panels = ceil_div(rows, cols);
+    // Rows apart by no power of two, which would meet in the same cache sets.
+    const int64_t ld = panels * cols + cols / 2;
+    T* const packed = scratch.a.get<T>(panels * cols * std::min(kDepth, g.k));
+    T* const result = scratch.turned.get<T>(width * ld);
+    if (beta != T(0)) kernel.transpose(to, ldc, rows, width, result, ld);
+    GemmPanel<T> panel;
+    panel.row = b_col, panel.col = 1;
+    panel.ldb = cols, panel.ldc = ld;
+    panel.alpha = alpha;
+    for (int64_t p0 = 0; p0 < g.k; p0 += kDepth) {
+      panel.k = std::min(kDepth, g.k - p0);
+      panel.beta = p0 == 0 ? beta : T(1);
+      kernel.pack_b(a + i * a_row + p0 * a_col, a_col, a_row, panel.k, rows, packed);
+      for (int64_t q = 0; q < width; q += kHeight) {
+        panel.m = std::min(kHeight, width - q);
+        panel.a = b + (j + q) * b_col + p0;
+        for (int64_t f = 0; f < panels; ++f) {
+          panel.n = std::min(cols, rows - f * cols);
+          panel.b = packed + f * cols * panel.k;
+          panel.c = result + q * ld + f * cols;
+          kernel.panel(panel);
+        }
+      }
+    }
+    kernel.transpose(result, ld, width, rows, to, ldc);
   }
 };
 

@@ -109,6 +109,15 @@ void Tile(int64_t k, const T* HWY_RESTRICT a, int64_t lda, const T* HWY_RESTRICT
       if (kVectors > 1) __builtin_prefetch(c + i * ldc + kLanes);
     }
   }
+  if (kAlongK) {
+    // The rows of the next tile, of which the processor has not seen any yet.
+#pragma GCC unroll 16
+    for (int i = 0; i < kRowCount; ++i) {
+      const T* next = rows[i / 3] + (i % 3 + kRowCount) * lda;
+      __builtin_prefetch(next);
+      __builtin_prefetch(next + 64 / sizeof(T));
+    }
+  }
   V sum[kRowCount * kVectors];
 #pragma GCC unroll 32
   for (int i = 0; i < kRowCount * kVectors; ++i) sum[i] = hn::Zero(d);
@@ -189,7 +198,7 @@ void DotRows(const T* a, int64_t lda, const T* x, int64_t m, int64_t k, T alpha,
 
 template <class T>
 cpu::GemmKernel<T> GemmKernelOf() {
-  return {kRows, kCols<T>, &PackA<T>, &PackB<T>, &Panel<T>, &DotRows<T>};
+  return {kRows, kCols<T>, &PackA<T>, &PackB<T>, &Panel<T>, &Transpose<T>, &DotRows<T>};
 }
 
 }  // namespace
