@@ -7,6 +7,7 @@
 
 #include "src/cpu/conv/convolution_work.h"
 #include "src/cpu/conv/depthwise_kernels.h"
+#include "src/cpu/conv/winograd.h"
 #include "src/cpu/gemm/pack_buffer.h"
 
 namespace hologram {
@@ -166,7 +167,8 @@ class ConvolutionForward {
         g.m = std::min(height, i1 - i);
         g.k = k;
         g.row = depth_, g.col = 1;
-        g.a = w_ + (row + i) * depth_ + p0;
+        const T* const rows = w_ + (row + i) * depth_ + p0;
+        g.a = rows;
         if (packed != nullptr) {
           product_.pack_a(g.a, g.row, g.col, g.m, k, packed);
           g.a = packed;
@@ -187,7 +189,7 @@ class ConvolutionForward {
           for (int64_t r = 0; r < g.m && adds_bias; ++r) {
             std::fill_n(g.c + r * g.ldc, g.n, bias_[row + i + r]);
           }
-          product_.panel(g);
+          multiply_panel(product_, g, rows);
         }
         if (p0 + k == depth_ && !joined_) hand_over_panels(row + i, g.m, f0, f1);
       }
@@ -350,6 +352,7 @@ class ConvolutionForward {
 template <class T>
 bool convolve(const ConvolutionArgs& args, const T* x, const T* w, const T* bias, T* y,
               const CallEpilogue* epilogue) {
+  if (const auto done = winograd(args, x, w, bias, y, epilogue)) return *done;
   return ConvolutionForward<T>(args, x, w, bias, y, epilogue).run();
 }
 template bool convolve(const ConvolutionArgs&, const float*, const float*, const float*, float*,

@@ -34,8 +34,8 @@ inline int threads_of(const ConvolutionArgs& args) { return threads_of(args.max_
 // Scratch that a thread keeps. Only a pointer to it is thread-local, because a library that is
 // loaded late has little space for thread-local variables.
 struct ConvScratch {
-  PackBuffer panels, rows, results;
-  PackBuffer weights, images;  // of the calling thread; other threads read them
+  PackBuffer panels, rows, results, columns;
+  PackBuffer weights, filters, images;  // of the calling thread; other threads read them
   ConvPanels<float> float_plans[2];
   ConvPanels<double> double_plans[2];
 
@@ -49,6 +49,25 @@ struct ConvScratch {
   }
 };
 ConvScratch& conv_scratch();
+
+// Columns that are left over when a vector of them is full and are computed as dot products, which
+// takes a quarter of another vector's time.
+inline constexpr int64_t kFewColumns = 2;
+
+// What kernel.panel() does, where the rows of A lie along k at `rows`, g.row apart; g.a may be a
+// packed copy. Images of 7 x 7 have a column more than three vectors of 16.
+template <class T>
+void multiply_panel(const GemmKernel<T>& kernel, GemmPanel<T> g, const T* rows) {
+  const int64_t rest = g.n % (kernel.cols / 2);
+  if (rest == 0 || rest > kFewColumns) return kernel.panel(g);
+  g.n -= rest;
+  if (g.n > 0) kernel.panel(g);
+  T* const column = conv_scratch().columns.template get<T>(g.k);
+  for (int64_t j = g.n; j < g.n + rest; ++j) {
+    for (int64_t p = 0; p < g.k; ++p) column[p] = g.b[p * g.ldb + j];
+    kernel.dot_rows(rows, g.row, column, g.m, g.k, g.alpha, g.beta, g.c + j, g.ldc);
+  }
+}
 
 // Rows x columns of tasks.
 struct ConvGrid {

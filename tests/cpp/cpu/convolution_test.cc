@@ -15,6 +15,7 @@
 #include "hologram/cpu_info.h"
 #include "hologram/error.h"
 #include "hologram/parallel.h"
+#include "src/cpu/conv/winograd.h"
 
 namespace hologram {
 namespace {
@@ -316,6 +317,14 @@ std::vector<std::pair<const char*, Shape>> shapes() {
       {"rows apart",
        {2, 2, 4, 6, {2, 9, 8}, {1, 3, 3}, {1, 1, 2}, {0, 1, 1}, {1, 1, 1}, apart, apart}},
       {"large enough for tasks", {2, 1, 16, 48, {1, 30, 32}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}}},
+      {"3x3 of many channels", {2, 1, 40, 48, {1, 15, 18}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}}},
+      {"3x3 without padding", {3, 1, 24, 20, {1, 21, 16}, {1, 3, 3}}},
+      {"3x3, much padding", {2, 1, 24, 20, {1, 9, 40}, {1, 3, 3}, {1, 1, 1}, {0, 4, 3}}},
+      {"3x3 in groups, channels last",
+       {2, 2, 48, 40, {1, 18, 17}, {1, 3, 3}, {1, 1, 1}, {0, 1, 2}, {1, 1, 1}, last, last, true}},
+      {"3x3, rows apart",
+       {1, 1, 17, 33, {1, 30, 28}, {1, 3, 3}, {1, 1, 1}, {0, 0, 1}, {1, 1, 1}, apart, apart}},
+      {"3x3 of few places", {1, 1, 64, 100, {1, 14, 14}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}}},
       {"few places, many channels", {1, 1, 40, 200, {1, 7, 7}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}}},
   };
 }
@@ -376,16 +385,44 @@ TEST(Convolution, NothingToAddUpGivesTheBias) {
 TEST(Convolution, SpecialValuesReachWhatSeesThem) {
   for_isas([](const std::string& isa) {
     std::mt19937 rng(3);
-    Problem<float> p({1, 1, 2, 3, {1, 6, 20}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}}, rng);
-    p.x.at(0, 1, 0, 2, 18) = std::numeric_limits<float>::quiet_NaN();
-    convolution(p.args, p.x.data.data(), p.w.data(), nullptr, p.y.data.data());
-    for (int64_t h = 0; h < 6; ++h) {
-      for (int64_t w = 0; w < 20; ++w) {
-        const bool sees = h >= 1 && h <= 3 && w >= 17;
-        EXPECT_EQ(std::isnan(p.y.at(0, 2, 0, h, w)), sees) << isa << ": " << h << ", " << w;
+    // As a sum of products, and with fewer multiplications.
+    for (const int64_t channels : {2, 40}) {
+      Problem<float> p({1, 1, channels, channels, {1, 13, 21}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}},
+                       rng);
+      p.x.at(0, 1, 0, 2, 18) = std::numeric_limits<float>::quiet_NaN();
+      p.x.at(0, 1, 0, 9, 9) = std::numeric_limits<float>::infinity();
+      convolution(p.args, p.x.data.data(), p.w.data(), nullptr, p.y.data.data());
+      for (int64_t h = 0; h < 13; ++h) {
+        for (int64_t w = 0; w < 21; ++w) {
+          const bool nan = h >= 1 && h <= 3 && w >= 17 && w <= 19;
+          const bool infinity = h >= 8 && h <= 10 && w >= 8 && w <= 10;
+          const float y = p.y.at(0, channels - 1, 0, h, w);
+          EXPECT_EQ(!std::isfinite(y), nan || infinity) << isa << ": " << h << ", " << w;
+          EXPECT_TRUE(!nan || std::isnan(y)) << isa << ": " << h << ", " << w;
+        }
       }
     }
   });
+}
+
+TEST(Convolution, FewerMultiplicationsWhereTheyPay) {
+  std::mt19937 rng(4);
+  const auto takes = [&](const Shape& shape) {
+    Problem<float> p(shape, rng);
+    p.args.max_threads = 1;
+    const auto done = cpu::winograd<float>(p.args, p.x.data.data(), p.w.data(), nullptr,
+                                           p.y.data.data(), nullptr);
+    return done.has_value();
+  };
+  const ConvolutionSizes kernel{1, 3, 3}, ones{1, 1, 1}, padding{0, 1, 1};
+  EXPECT_TRUE(takes({1, 1, 64, 64, {1, 28, 28}, kernel, ones, padding}));
+  EXPECT_TRUE(takes({1, 2, 64, 128, {1, 28, 28}, kernel, ones, padding}));
+  EXPECT_FALSE(takes({1, 1, 3, 64, {1, 28, 28}, kernel, ones, padding}));
+  EXPECT_FALSE(takes({1, 1, 64, 64, {1, 3, 3}, kernel, ones, padding}));
+  EXPECT_FALSE(takes({1, 1, 64, 64, {1, 28, 28}, kernel, {1, 2, 2}, padding}));
+  EXPECT_FALSE(takes({1, 1, 64, 64, {1, 28, 28}, kernel, ones, {0, 2, 2}, {1, 2, 2}}));
+  EXPECT_FALSE(takes({1, 1, 64, 64, {1, 28, 28}, {1, 3, 5}, ones, {0, 1, 2}}));
+  EXPECT_FALSE(takes({1, 64, 64, 64, {1, 28, 28}, kernel, ones, padding}));
 }
 
 std::string error_of(const ConvolutionArgs& args, const void* x = "", const void* w = "") {
