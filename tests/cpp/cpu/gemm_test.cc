@@ -191,6 +191,40 @@ TEST_P(GemmTest, ThreadsChangeNoBits) {
   testing::always_ask_workers(false);
 }
 
+// A product whose B lies by columns may be computed turned; its sums are the same.
+TEST_P(GemmTest, HowBLiesChangesNoBits) {
+  std::mt19937 rng(6);
+  for (const int64_t m : {9, 16, 32, 33, 64, 100, 128, 160}) {
+    for (const int64_t k : {90, 300, 1100}) {
+      for (const Dtype dtype : {Dtype::kFloat32, Dtype::kFloat64}) {
+        const int64_t n = 71 + 2 * m, lda = k + 1, ldc = n + 3;
+        const auto a = random_values(rng, m * lda, dtype), b = random_values(rng, n * k, dtype);
+        std::vector<double> turned(b.size());
+        for (int64_t p = 0; p < k; ++p) {
+          for (int64_t j = 0; j < n; ++j) {
+            turned[static_cast<size_t>(j * k + p)] = b[static_cast<size_t>(p * n + j)];
+          }
+        }
+        const auto before = stored(random_values(rng, m * ldc, dtype), dtype);
+        const auto a_data = stored(a, dtype), rows = stored(b, dtype), cols = stored(turned, dtype);
+        for (const double beta : {0.0, 0.5}) {
+          GemmArgs g;
+          g.dtype = dtype;
+          g.m = m, g.n = n, g.k = k;
+          g.a = a_data.data(), g.lda = lda, g.ldc = ldc;
+          g.alpha = 1.5, g.beta = beta;
+          auto first = before, second = before;
+          g.b = rows.data(), g.ldb = n, g.c = first.data();
+          gemm_providers().back().gemm(g);
+          g.b = cols.data(), g.ldb = k, g.trans_b = true, g.c = second.data();
+          gemm_providers().back().gemm(g);
+          ASSERT_EQ(first, second) << m << " " << n << " " << k << " " << beta;
+        }
+      }
+    }
+  }
+}
+
 TEST_P(GemmTest, MatmulOfAnyLayout) {
   std::mt19937 rng(2);
   for (int round = 0; round < 400; ++round) {
