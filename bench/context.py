@@ -169,6 +169,8 @@ class Context:
         timing = self.timing.with_threads(self.setting.threads)
         if case.min_time is not None and not self.quick:
             timing = replace(timing, min_time=case.min_time)
+        if case.turn is not None and not self.quick:
+            timing = replace(timing, batch_time=case.turn)
         return timing.within(seconds, sides)
 
     def _figure(self, spread: Spread) -> float:

@@ -130,7 +130,8 @@ class Case:
     `oracle` computes the outputs in float64. Tolerances are per output element: tolerance[0]
     relative, tolerance[1] absolute; None picks them by dtype. `check` takes the place of all three:
     it is given the outputs and who made them, and raises VerificationError. `peers` are measured
-    beside the two.
+    beside the two. A side runs for `turn` seconds before the next: what is used call after call
+    finds its data and code in the caches.
     """
 
     name: str
@@ -146,6 +147,7 @@ class Case:
     goal: Goal | None = None
     note: str = ""
     min_time: float | None = None
+    turn: float | None = None
     group: str = ""
     peers: Sequence[Peer] = ()
 

@@ -2,7 +2,8 @@
 """Inference beside ONNX Runtime and OpenVINO, which are given the exported model.
 
 They compile a model once, for one shape; the device runs the same module as it is, and, as one of
-the peers, a graph captured from it. Measured by ``--all``, as an export takes seconds; the packages
+the peers, a graph captured from it. All answer one request after the other, for a tenth of a second
+at a time, as a server does. Measured by ``--all``, as an export takes seconds; the packages
 are those of tools/requirements-peers.txt.
 """
 
@@ -222,7 +223,8 @@ def _case(context: Context, name: str, folder: Path) -> Case:
         name,
         lambda side: eager_work(make, side),
         tolerance=_TOLERANCE,
-        min_time=0.5,
+        min_time=1.0,
+        turn=0.1,
         peers=[
             Peer(CAPTURED, lambda: (captured_work(make, context.side), context.side)),
             Peer(ONNX_RUNTIME, lambda: peer(onnx_runtime_work), is_costly=True),
