@@ -86,7 +86,7 @@ def pin(cores: int | None) -> Callable[[], None] | None:
 
 def summary_of(log: str) -> str:
     """Return what ctest and pytest say at their end."""
-    cpp = re.findall(r"(\d+% tests passed, .*)", log)
+    cpp = re.findall(r"(\d+% tests passed.*)", log)
     python = re.findall(r"^=+ (.*(?:passed|failed|error).*?) =+$", log, re.MULTILINE)
     return "; ".join([*(cpp[-1:] or ["no C++ tests"]), *(python[-1:] or ["pytest said nothing"])])
 

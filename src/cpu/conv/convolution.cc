@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "src/cpu/conv/channels_last.h"
 #include "src/cpu/conv/convolution_work.h"
 #include "src/cpu/conv/depthwise_kernels.h"
 #include "src/cpu/conv/winograd.h"
@@ -28,8 +29,6 @@ constexpr int64_t kKeptResults = int64_t{1} << 16;
 constexpr double kPackRows = 4;
 // Elements of small planes that are handed over together.
 constexpr int64_t kHandedPlanes = 8192;
-// A scratch result of up to these bytes is kept from call to call.
-constexpr int64_t kKeptBytes = int64_t{8} << 20;
 
 // y = w x + bias for dense images. The columns of the product are output positions: those of an
 // image in panels, or, where an image fills its panels badly, those of all images in a row.
@@ -372,10 +371,16 @@ void convolution(const ConvolutionArgs& args, const void* x, const void* w, cons
   if (y == nullptr) cpu::fail_missing_operand("y");
   cpu::for_dtype(args.dtype, [&](auto zero) {
     using T = decltype(zero);
+    const auto *const x_data = static_cast<const T*>(x), *const w_data = static_cast<const T*>(w);
+    const auto* const bias_data = static_cast<const T*>(bias);
+    if (args.x_strides.channel == 1 && args.y_strides.channel == 1 &&
+        (cpu::winograd<T>(args, x_data, w_data, bias_data, static_cast<T*>(y), nullptr) ||
+         cpu::convolve_channels_last<T>(args, x_data, w_data, bias_data, static_cast<T*>(y)))) {
+      return;
+    }
     const cpu::ConvImages from{const_cast<void*>(x), true}, to{y, false};
     cpu::with_dense_images(args, from, to, [&](const ConvolutionArgs& dense, void* xs, void* ys) {
-      cpu::convolve(dense, static_cast<const T*>(xs), static_cast<const T*>(w),
-                    static_cast<const T*>(bias), static_cast<T*>(ys));
+      cpu::convolve(dense, static_cast<const T*>(xs), w_data, bias_data, static_cast<T*>(ys));
     });
   });
 }

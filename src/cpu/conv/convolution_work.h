@@ -29,6 +29,9 @@ inline constexpr int64_t kConvTaskWork = int64_t{1} << 19;
 // Rows are packed where more panels than this read them.
 inline constexpr int64_t kFewPanels = 8;
 
+// Scratch of up to these bytes is kept from call to call.
+inline constexpr int64_t kKeptBytes = int64_t{8} << 20;
+
 inline int threads_of(const ConvolutionArgs& args) { return threads_of(args.max_threads); }
 
 // Scratch that a thread keeps. Only a pointer to it is thread-local, because a library that is

@@ -19,6 +19,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 namespace {
 
 using cpu::DepthwiseBand;
+using cpu::DepthwisePixels;
 using cpu::DepthwiseRows;
 
 template <class T>
@@ -150,10 +151,53 @@ void Band(const DepthwiseBand<T>& b) {
   }
 }
 
+// kPlaces outputs of n channels from c on, at most a vector of them.
+template <class T, int kPlaces>
+HWY_INLINE void Places(const DepthwisePixels<T>& p, int64_t c, int64_t n, int64_t first) {
+  const Tag<T> d;
+  const auto load = [&](const T* from) HWY_ATTR {
+    return n == kLanes<T> ? hn::LoadU(d, from) : LoadFirst(d, from, n);
+  };
+  hn::Vec<Tag<T>> sum[kPlaces];
+#pragma GCC unroll 8
+  for (int i = 0; i < kPlaces; ++i) sum[i] = p.bias != nullptr ? load(p.bias + c) : hn::Zero(d);
+  for (int64_t t = 0; t < p.taps; ++t) {
+    const auto w = load(p.w[t] + c);
+    const T* at = p.x[t] + first * p.step + c;
+#pragma GCC unroll 8
+    for (int i = 0; i < kPlaces; ++i) sum[i] = hn::MulAdd(w, load(at + i * p.step), sum[i]);
+  }
+  T* to = p.y + first * p.y_step + c;
+#pragma GCC unroll 8
+  for (int i = 0; i < kPlaces; ++i, to += p.y_step) {
+    n == kLanes<T> ? hn::StoreU(sum[i], d, to) : StoreFirst(d, sum[i], to, n);
+  }
+}
+
+template <class T>
+void Pixels(const DepthwisePixels<T>& p) {
+  const int64_t end = p.first + p.channels;
+  int64_t first = 0;
+  const auto places = [&]<int kPlaces>() HWY_ATTR {
+    for (; first + kPlaces <= p.count; first += kPlaces) {
+      int64_t c = p.first;
+      for (; c + kLanes<T> <= end; c += kLanes<T>) Places<T, kPlaces>(p, c, kLanes<T>, first);
+      if (c < end) Places<T, kPlaces>(p, c, end - c, first);
+    }
+  };
+  places.template operator()<8>();
+  places.template operator()<4>();
+  places.template operator()<1>();
+}
+
 }  // namespace
 
-cpu::DepthwiseKernel<float> DepthwiseKernelFloat() { return {&Spread<float>, &Band<float>}; }
-cpu::DepthwiseKernel<double> DepthwiseKernelDouble() { return {&Spread<double>, &Band<double>}; }
+cpu::DepthwiseKernel<float> DepthwiseKernelFloat() {
+  return {&Spread<float>, &Band<float>, &Pixels<float>};
+}
+cpu::DepthwiseKernel<double> DepthwiseKernelDouble() {
+  return {&Spread<double>, &Band<double>, &Pixels<double>};
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace hologram

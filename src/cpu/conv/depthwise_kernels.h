@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Depthwise convolution of one plane, from a copy with its padding.
+// Depthwise convolution of one plane, from a copy with its padding, and of pixels with channels
+// last.
 #pragma once
 
 #include <cstdint>
@@ -31,12 +32,27 @@ struct DepthwiseBand {
   T* y = nullptr;  // rows without gaps
 };
 
+// Channels [first, first + channels) of outputs along a row, whose channels lie side by side. What
+// tap t reads for channel 0 of the first output is at x[t], for the next `step` elements further;
+// its weights are at w[t].
+template <class T>
+struct DepthwisePixels {
+  int64_t first = 0, channels = 0, count = 0, taps = 0;
+  const T* const* x = nullptr;
+  const T* const* w = nullptr;
+  int64_t step = 0;
+  const T* bias = nullptr;  // or null
+  T* y = nullptr;
+  int64_t y_step = 0;
+};
+
 template <class T>
 struct DepthwiseKernel {
   // Makes rows of the copy, which lie `pitch` apart. The caller has set their padding to zero, and
   // it stays so; up to a vector behind each row is set to zero, too.
   void (*spread)(const DepthwiseRows<T>& rows, T* to, int64_t pitch) = nullptr;
   void (*band)(const DepthwiseBand<T>& band) = nullptr;
+  void (*pixels)(const DepthwisePixels<T>& row) = nullptr;
 };
 
 const DepthwiseKernel<float>& depthwise_kernel(Isa isa, float);

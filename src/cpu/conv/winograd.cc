@@ -19,9 +19,6 @@ constexpr int64_t kInputBytes = int64_t{1} << 20;
 constexpr int64_t kResultBytes = int64_t{256} << 10;
 // Bytes of weights that are transformed just before they are used, where they are used once.
 constexpr int64_t kWeightBytes = int64_t{256} << 10;
-// Transformed weights of up to these bytes are kept from call to call, and transformed inputs are
-// not more.
-constexpr int64_t kKeptBytes = int64_t{8} << 20;
 // Tiles of a block.
 constexpr int64_t kMostTiles = 1024;
 // What transforming costs, in multiplications by an input: of a point of a tile, of an input or
@@ -39,8 +36,19 @@ struct Tiles {
       : height(ceil_div(args.out_size[1], 2)), width(ceil_div(args.out_size[2], 2)) {}
 };
 
+// Images whose channels are rows of their own, or whose places have their channels side by side.
+bool has_planes(const ConvolutionStrides& s, const ConvolutionSizes& size) {
+  return size[2] == 1 || s.size[2] == 1;
+}
+bool has_pixels(const ConvolutionStrides& s, const ConvolutionSizes& size) {
+  return s.channel == 1 && s.size[1] == s.size[2] * size[2];
+}
+
 bool is_open_to(const ConvolutionArgs& a) {
   const ConvolutionSizes kernel{1, 3, 3}, ones{1, 1, 1};
+  if (!has_planes(a.x_strides, a.in_size) && !has_pixels(a.x_strides, a.in_size)) return false;
+  const bool packed = a.y_strides.size[2] == 1 && a.y_strides.size[1] == a.out_size[2];
+  if (!packed && !has_pixels(a.y_strides, a.out_size)) return false;
   return a.kernel == kernel && a.stride == ones && a.dilation == ones && a.padding[0] == 0 &&
          a.in_size[0] == 1 && a.out_size[0] == 1 && a.in_channels > 0;
 }
@@ -64,6 +72,8 @@ class Winograd {
         lanes_(product_.cols / 2),
         tiles_(args),
         rows_(args.batch * tiles_.height),
+        turns_x_(!has_planes(args.x_strides, args.in_size)),
+        turns_y_(args.y_strides.size[2] != 1 && args.out_size[2] > 1),
         depth_(round_up(channels_) + lanes_) {
     const int64_t size = static_cast<int64_t>(sizeof(T));
     block_ = best_rows(std::min(kMostTiles, kInputBytes / (kPoints * channels_ * size)));
@@ -234,8 +244,17 @@ class Winograd {
       tiles.height = n, tiles.width = tiles_.width;
       tiles.point = input_point();
       const T* x = x_ + image * a_.x_strides.batch + group * channels_ * a_.x_strides.channel;
-      for (int64_t c = 0; c < channels_; ++c, x += a_.x_strides.channel) {
-        inside.x = x + from * a_.x_strides.size[1];
+      x += from * a_.x_strides.size[1];
+      int64_t channel = a_.x_strides.channel;
+      if (turns_x_ && inside.rows > 0) {
+        channel = inside.rows * a_.in_size[2];
+        T* const planes = conv_scratch().columns.template get<T>(channels_ * channel);
+        product_.transpose(x, a_.x_strides.size[2], channel, channels_, planes, channel);
+        x = planes;
+        inside.step = a_.in_size[2];
+      }
+      for (int64_t c = 0; c < channels_; ++c, x += channel) {
+        inside.x = x;
         rows_of_.spread(inside, copy + (from - top) * pitch, pitch);
         tiles.to = to + c * points_ + before;
         transform_.input(tiles);
@@ -275,17 +294,24 @@ class Winograd {
       out.height = n;
       out.rows = std::min(2 * n, a_.out_size[1] - 2 * first);
       const int64_t place = 2 * first * out.cols;
-      T* const y = y_ + image * a_.y_strides.batch + o * a_.y_strides.channel + place;
+      const int64_t places = out.rows * out.cols;
+      const int64_t channel = turns_y_ ? places : a_.y_strides.channel;
+      T* const image_y = y_ + image * a_.y_strides.batch + o * a_.y_strides.channel;
+      T* const y =
+          turns_y_ ? conv_scratch().columns.template get<T>(count * places) : image_y + place;
       for (int64_t i = 0; i < count; ++i) {
         out.points = from + i * points_ + before;
         out.bias = bias_ != nullptr ? bias_[o + i] : T(0);
-        out.y = y + i * a_.y_strides.channel;
+        out.y = y + i * channel;
         transform_.output(out);
       }
+      if (turns_y_) {
+        const int64_t pixel = a_.y_strides.size[2];
+        product_.transpose(y, places, count, places, image_y + place * pixel, pixel);
+      }
       if (epilogue_ != nullptr) {
-        epilogue_->run(epilogue_->context,
-                       {image * a_.out_channels + o, count, place, out.rows * out.cols,
-                        reinterpret_cast<char*>(y), a_.y_strides.channel});
+        epilogue_->run(epilogue_->context, {image * a_.out_channels + o, count, place, places,
+                                            reinterpret_cast<char*>(y), a_.y_strides.channel});
       }
     });
   }
@@ -302,12 +328,13 @@ class Winograd {
   const int64_t channels_, outputs_;  // of a group
   const int64_t lanes_;
   const Tiles tiles_;
-  const int64_t rows_;      // of tiles, of all images
-  const int64_t depth_;     // from one row of weights to the next
-  int64_t block_;           // rows of tiles
-  int64_t strip_, strips_;  // output channels that are computed at a time
-  int64_t points_;          // from a channel's points to the next's
-  bool is_one_block_;       // each weight is used once
+  const int64_t rows_;            // of tiles, of all images
+  const bool turns_x_, turns_y_;  // channels last
+  const int64_t depth_;           // from one row of weights to the next
+  int64_t block_;                 // rows of tiles
+  int64_t strip_, strips_;        // output channels that are computed at a time
+  int64_t points_;                // from a channel's points to the next's
+  bool is_one_block_;             // each weight is used once
 };
 
 }  // namespace

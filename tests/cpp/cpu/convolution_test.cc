@@ -289,6 +289,41 @@ void check_shape(const Shape& shape, const std::string& name) {
   });
 }
 
+std::vector<std::pair<const char*, Shape>> channels_last_shapes() {
+  const Layout last = Layout::kChannelsLast;
+  const ConvolutionSizes ones{1, 1, 1}, twos{1, 2, 2};
+  return {
+      {"1x1", {2, 1, 33, 40, {1, 10, 7}, ones, ones, {}, ones, last, last}},
+      {"1x1 in groups", {2, 2, 32, 40, {1, 10, 7}, ones, ones, {}, ones, last, last}},
+      {"1x1 of stride 2", {2, 1, 9, 15, {1, 10, 14}, ones, twos, {}, ones, last, last}},
+      {"1x1 with padding", {2, 1, 9, 15, {1, 5, 6}, ones, ones, {0, 1, 2}, ones, last, last}},
+      {"7x7 of stride 2",
+       {2, 1, 3, 20, {1, 23, 37}, {1, 7, 7}, twos, {0, 3, 3}, ones, last, last, true}},
+      {"weights by taps", {2, 1, 5, 20, {1, 12, 13}, {1, 2, 3}, twos, {0, 1, 1}, ones, last, last}},
+      {"dilated",
+       {2, 1, 11, 9, {1, 17, 19}, {1, 3, 3}, {1, 1, 2}, {0, 2, 4}, {1, 2, 4}, last, last, true}},
+      {"deeper than a piece",
+       {1, 1, 150, 17, {1, 9, 9}, {1, 3, 5}, ones, {0, 1, 2}, ones, last, last, true}},
+      {"in groups", {2, 2, 20, 34, {1, 9, 10}, {1, 3, 3}, twos, {0, 1, 1}, ones, last, last, true}},
+      {"small groups",
+       {2, 3, 6, 12, {1, 9, 10}, {1, 3, 3}, ones, {0, 1, 1}, ones, last, last, true}},
+      {"three dimensions",
+       {2, 1, 6, 10, {5, 6, 7}, {3, 2, 3}, {2, 2, 1}, {1, 0, 1}, {2, 1, 1}, last, last, true}},
+      {"rows longer than a block",
+       {1, 1, 4, 9, {1, 2, 600}, {1, 2, 5}, ones, {0, 1, 2}, ones, last, last, true}},
+      {"many places of one tap", {3, 1, 8, 12, {1, 30, 31}, ones, ones, {}, ones, last, last}},
+      {"few places", {2, 1, 24, 20, {1, 3, 3}, {1, 3, 3}, ones, {0, 1, 1}, ones, last, last, true}},
+      {"depthwise",
+       {2, 19, 19, 19, {1, 11, 20}, {1, 3, 3}, ones, {0, 1, 1}, ones, last, last, true}},
+      {"depthwise of stride 2",
+       {2, 150, 150, 150, {1, 9, 10}, {1, 5, 5}, twos, {0, 2, 2}, ones, last, last, true}},
+      {"depthwise of taps that miss the image",
+       {2, 5, 5, 5, {1, 2, 3}, {1, 3, 5}, {1, 1, 2}, {0, 3, 6}, {1, 1, 2}, last, last}},
+      {"depthwise of three dimensions",
+       {1, 7, 7, 7, {4, 5, 6}, {3, 3, 3}, {2, 1, 1}, {1, 1, 1}, ones, last, last, true}},
+  };
+}
+
 std::vector<std::pair<const char*, Shape>> shapes() {
   const Layout last = Layout::kChannelsLast, apart = Layout::kApart;
   return {
@@ -338,6 +373,15 @@ TEST(Convolution, Shapes) {
   }
 }
 
+TEST(Convolution, ChannelsLast) {
+  for (const auto& [name, shape] : channels_last_shapes()) {
+    check_shape<float>(shape, name);
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+  check_shape<double>(channels_last_shapes()[4].second, "float64");
+  check_shape<double>(channels_last_shapes()[15].second, "float64, depthwise");
+}
+
 Shape random_shape(std::mt19937& rng) {
   const auto pick = [&](int64_t low, int64_t high) {
     return std::uniform_int_distribution<int64_t>(low, high)(rng);
@@ -356,7 +400,8 @@ Shape random_shape(std::mt19937& rng) {
     s.padding[i] = used ? pick(0, 5) : 0;
     s.padding[i] = std::max(s.padding[i], (s.dilation[i] * (s.kernel[i] - 1) + 2 - s.in[i]) / 2);
   }
-  s.x = static_cast<Layout>(pick(0, 2)), s.y = static_cast<Layout>(pick(0, 2));
+  s.x = static_cast<Layout>(pick(0, 2));
+  s.y = pick(0, 1) == 0 ? s.x : static_cast<Layout>(pick(0, 2));
   s.weight_last = pick(0, 1) == 0;
   return s;
 }
