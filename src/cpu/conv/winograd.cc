@@ -8,6 +8,7 @@
 #include "src/cpu/conv/convolution_work.h"
 #include "src/cpu/conv/depthwise_kernels.h"
 #include "src/cpu/conv/winograd_kernels.h"
+#include "src/cpu/movement/transpose.h"
 
 namespace hologram::cpu {
 namespace {
@@ -62,6 +63,7 @@ class Winograd {
         product_(gemm_kernel(current_isa(), T())),
         rows_of_(depthwise_kernel(current_isa(), T())),
         transform_(winograd_kernel(current_isa(), T())),
+        transpose_(transpose_kernel(current_isa(), T())),
         x_(x),
         w_(w),
         bias_(bias),
@@ -249,7 +251,7 @@ class Winograd {
       if (turns_x_ && inside.rows > 0) {
         channel = inside.rows * a_.in_size[2];
         T* const planes = conv_scratch().columns.template get<T>(channels_ * channel);
-        product_.transpose(x, a_.x_strides.size[2], channel, channels_, planes, channel);
+        transpose_(x, a_.x_strides.size[2], channel, channels_, planes, channel);
         x = planes;
         inside.step = a_.in_size[2];
       }
@@ -307,7 +309,7 @@ class Winograd {
       }
       if (turns_y_) {
         const int64_t pixel = a_.y_strides.size[2];
-        product_.transpose(y, places, count, places, image_y + place * pixel, pixel);
+        transpose_(y, places, count, places, image_y + place * pixel, pixel);
       }
       if (epilogue_ != nullptr) {
         epilogue_->run(epilogue_->context, {image * a_.out_channels + o, count, place, places,
@@ -320,6 +322,7 @@ class Winograd {
   const GemmKernel<T>& product_;
   const DepthwiseKernel<T>& rows_of_;
   const WinogradKernel<T>& transform_;
+  const TransposeKernel<T> transpose_;
   const T* const x_;
   const T* const w_;
   const T* const bias_;

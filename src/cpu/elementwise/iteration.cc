@@ -8,7 +8,7 @@
 
 #include "hologram/error.h"
 #include "src/base/text.h"
-#include "src/cpu/movement/transpose-inl.h"
+#include "src/cpu/movement/transpose.h"
 
 namespace hologram::cpu {
 namespace {
@@ -157,8 +157,8 @@ void copy_elements(const Block& from, const Block& to, int64_t rows, int64_t col
   } else if (std::abs(from.row_stride) < std::abs(from.col_stride) && rows > 1) {
     if constexpr (sizeof(T) == 4 || sizeof(T) == 8) {
       if (from.row_stride == 1 && to.col_stride == 1) {
-        HWY_NAMESPACE::Transpose(source, from.col_stride, cols, rows, target, to.row_stride);
-        return;
+        return transpose_kernel(current_isa(), T())(source, from.col_stride, cols, rows, target,
+                                                    to.row_stride);
       }
     }
     for (int64_t c = 0; c < cols; ++c) {

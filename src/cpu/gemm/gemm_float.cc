@@ -13,6 +13,7 @@
 #include "src/cpu/device/grain_size.h"
 #include "src/cpu/gemm/gemm_kernels.h"
 #include "src/cpu/gemm/pack_buffer.h"
+#include "src/cpu/movement/transpose.h"
 
 namespace hologram::cpu {
 namespace {
@@ -291,7 +292,8 @@ struct Float {
     const int64_t ld = panels * cols + cols / 2;
     T* const packed = scratch.a.get<T>(panels * cols * std::min(kDepth, g.k));
     T* const result = scratch.turned.get<T>(width * ld);
-    if (beta != T(0)) kernel.transpose(to, ldc, rows, width, result, ld);
+    const TransposeKernel<T> transpose = transpose_kernel(current_isa(), T());
+    if (beta != T(0)) transpose(to, ldc, rows, width, result, ld);
     GemmPanel<T> panel;
     panel.row = b_col, panel.col = 1;
     panel.ldb = cols, panel.ldc = ld;
@@ -311,7 +313,7 @@ struct Float {
         }
       }
     }
-    kernel.transpose(result, ld, width, rows, to, ldc);
+    transpose(result, ld, width, rows, to, ldc);
   }
 };
 

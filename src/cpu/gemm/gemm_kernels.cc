@@ -198,7 +198,7 @@ void DotRows(const T* a, int64_t lda, const T* x, int64_t m, int64_t k, T alpha,
 
 template <class T>
 cpu::GemmKernel<T> GemmKernelOf() {
-  return {kRows, kCols<T>, &PackA<T>, &PackB<T>, &Panel<T>, &Transpose<T>, &DotRows<T>};
+  return {kRows, kCols<T>, &PackA<T>, &PackB<T>, &Panel<T>, &DotRows<T>};
 }
 
 }  // namespace

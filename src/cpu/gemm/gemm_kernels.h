@@ -36,9 +36,6 @@ struct GemmKernel {
   // zero-padded.
   void (*pack_b)(const T* b, int64_t row, int64_t col, int64_t k, int64_t n, T* to) = nullptr;
   void (*panel)(const GemmPanel<T>& panel) = nullptr;
-  // to[j * ld_to + i] = from[i * ld + j], i < rows, j < cols.
-  void (*transpose)(const T* from, int64_t ld, int64_t rows, int64_t cols, T* to,
-                    int64_t ld_to) = nullptr;
   // y[i * incy] = alpha row i of a . x + beta y[i * incy], i < m; rows of a and x are contiguous.
   void (*dot_rows)(const T* a, int64_t lda, const T* x, int64_t m, int64_t k, T alpha, T beta, T* y,
                    int64_t incy) = nullptr;
