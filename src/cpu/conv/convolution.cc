@@ -8,6 +8,7 @@
 #include "src/cpu/conv/channels_last.h"
 #include "src/cpu/conv/convolution_work.h"
 #include "src/cpu/conv/depthwise_kernels.h"
+#include "src/cpu/conv/plane_bands.h"
 #include "src/cpu/conv/winograd.h"
 #include "src/cpu/gemm/pack_buffer.h"
 
@@ -21,8 +22,6 @@ constexpr int64_t kWalkImages = 8;
 // Panels that a depthwise convolution walks in a plane before it turns to the next: long enough for
 // the processor to see where it goes.
 constexpr int64_t kPlanePanels = 96;
-// Elements of a copy of a plane, or of a band of it, that stay near.
-constexpr int64_t kPlaneElements = 16384;
 // Elements of results that are kept until they are moved to their images.
 constexpr int64_t kKeptResults = int64_t{1} << 16;
 // The cost of packing a panel, in rows of the product.
@@ -60,10 +59,12 @@ class ConvolutionForward {
         static_cast<double>(places_) < 0.85 * static_cast<double>(ceil_div(places_, lanes) * lanes);
     panels_ = joined_ ? ceil_div(a_.batch * places_, product_.cols) : a_.batch * panels_per_image_;
     image_major_ = !joined_ && panels_per_image_ >= kWalkImages;
-    source_.low = x;
-    source_.high =
-        x + 1 + (a_.batch - 1) * a_.x_strides.batch + (a_.in_channels - 1) * a_.x_strides.channel;
-    for (size_t i = 0; i < 3; ++i) source_.high += (a_.in_size[i] - 1) * a_.x_strides.size[i];
+    source_.low = source_.high = x;
+    if (depth_ > 0) {
+      source_.high += 1 + (a_.batch - 1) * a_.x_strides.batch;
+      source_.high += (a_.in_channels - 1) * a_.x_strides.channel;
+      for (size_t i = 0; i < 3; ++i) source_.high += (a_.in_size[i] - 1) * a_.x_strides.size[i];
+    }
     source_.channel = a_.x_strides.channel;
     source_.channels = channels_, source_.taps = taps_.count();
     source_.tap = taps_.positions();
@@ -79,7 +80,7 @@ class ConvolutionForward {
     }
     const int threads = threads_of(a_);
     const int64_t work = a_.groups * rows_ * depth_ * a_.batch * places_;
-    if (depthwise_ && is_flat()) return planes(work, threads);
+    if (depthwise_ && is_flat(a_)) return planes(work, threads);
     if (depthwise_) {
       if (epilogue_ != nullptr) return false;
       // Reading an element costs as much as some multiplications of a product.
@@ -261,72 +262,36 @@ class ConvolutionForward {
     }
   }
 
-  // Whether each image is a plane and its convolution one of planes.
-  bool is_flat() const {
-    return a_.in_size[0] == 1 && a_.out_size[0] == 1 && a_.kernel[0] == 1 && a_.padding[0] == 0;
-  }
-
   // Depthwise, from copies of bands of planes.
   bool planes(int64_t work, int threads) const {
     const DepthwiseKernel<T>& kernel = depthwise_kernel(current_isa(), T());
-    const int64_t stride = a_.stride[2], height = a_.out_size[1], width = a_.out_size[2];
-    const int64_t reach = a_.dilation[1] * (a_.kernel[1] - 1) + 1;
-    const int64_t length = width + a_.dilation[2] * (a_.kernel[2] - 1) / stride;
-    const int64_t pitch = length * stride;
-    // Output rows whose copy stays near, and bands that make a task.
-    const int64_t rows =
-        std::clamp<int64_t>((kPlaneElements / pitch - reach) / a_.stride[1] + 1, 1, height);
-    const int64_t bands = ceil_div(height, rows), all = a_.batch * a_.groups * bands;
+    const PlaneBands<T> cut(a_);
+    const int64_t bands = cut.count(), all = a_.batch * a_.groups * bands;
     if (epilogue_ != nullptr && epilogue_->whole_rows && bands > 1) return false;
     const int64_t together = bands > 1 ? 1 : std::max<int64_t>(1, kHandedPlanes / places_);
     const int64_t chunk =
         std::clamp<int64_t>(kConvTaskWork / 8 / std::max<int64_t>(1, work / all), 1, all);
-    std::vector<int64_t> taps;
-    for (int64_t h = 0; h < a_.kernel[1]; ++h) {
-      for (int64_t w = 0; w < a_.kernel[2]; ++w) {
-        const int64_t column = w * a_.dilation[2];
-        taps.push_back(h * a_.dilation[1] * pitch + column % stride * length + column / stride);
-      }
-    }
+    const auto plane_at = [&](int64_t plane) {
+      return x_ + plane / a_.groups * a_.x_strides.batch + plane % a_.groups * a_.x_strides.channel;
+    };
     parallel_for(ceil_div(all, chunk), threads, [&](int64_t begin, int64_t end, int) {
-      const int64_t most = ((rows - 1) * a_.stride[1] + reach) * pitch;
-      // The last vectors of rows read on, at most four.
-      const int64_t behind = 4 * product_.cols;
-      T* const copy = conv_scratch().panels.get<T>(most + behind);
-      std::fill_n(copy, most + behind, T(0));
-      DepthwiseRows<T> inside{nullptr,      a_.x_strides.size[1], 0,     a_.in_size[2],
-                              a_.stride[2], a_.padding[2],        length};
-      DepthwiseBand<T> band;
-      band.copy = copy, band.row = a_.stride[1] * pitch;
-      band.tap = taps.data(), band.taps = taps_.count();
-      band.width = width;
       int64_t kept = 0;  // planes that are done and not handed over
       const int64_t last = std::min(all, end * chunk);
-      for (int64_t i = begin * chunk; i < last; ++i) {
-        const int64_t c = i / bands % a_.groups, image = i / bands / a_.groups;
-        const int64_t first = i % bands * rows;
-        band.rows = std::min(rows, height - first);
-        const T* x = x_ + image * a_.x_strides.batch + c * a_.x_strides.channel;
-        // Padding is in other rows of this band than of the one before: clear what that one left.
-        if (bands > 1 && i > begin * chunk) std::fill_n(copy, most + behind, T(0));
-        const int64_t top = first * a_.stride[1] - a_.padding[1];
-        const int64_t bottom = top + (band.rows - 1) * a_.stride[1] + reach;
-        const int64_t from = std::max<int64_t>(top, 0), to = std::min(bottom, a_.in_size[1]);
-        inside.x = x + from * a_.x_strides.size[1];
-        inside.rows = std::max<int64_t>(to - from, 0);
-        kernel.spread(inside, copy + (from - top) * pitch, pitch);
+      const auto compute = [&](int64_t i, int64_t plane, int64_t first, DepthwiseBand<T>& band) {
+        const int64_t image = plane / a_.groups, c = plane % a_.groups;
         band.w = w_ + c * depth_;
         band.bias = bias_ != nullptr ? bias_[c] : T(0);
-        band.y = y_ + image * a_.y_strides.batch + c * a_.y_strides.channel + first * width;
+        band.y = y_ + image * a_.y_strides.batch + c * a_.y_strides.channel + first * band.width;
         kernel.band(band);
-        if (epilogue_ == nullptr) continue;
+        if (epilogue_ == nullptr) return;
         if (bands > 1) {
-          hand_over(image, c, 1, first * width, band.rows * width);
+          hand_over(image, c, 1, first * band.width, band.rows * band.width);
         } else if (++kept == together || i + 1 == last || c + 1 == a_.groups) {
           hand_over(image, c + 1 - kept, kept, 0, places_);
           kept = 0;
         }
-      }
+      };
+      cut.run(begin * chunk, last, T(0), plane_at, compute);
     });
     return true;
   }

@@ -11,6 +11,7 @@
 // clang-format on
 
 #include <algorithm>
+#include <limits>
 
 HWY_BEFORE_NAMESPACE();
 namespace hologram {
@@ -89,7 +90,9 @@ void Spread(const DepthwiseRows<T>& g, T* HWY_RESTRICT to, int64_t pitch) {
         for (; i + kLanes<T> <= columns.end; i += kLanes<T>) {
           hn::StoreU(hn::LoadU(d, from + i), d, at + i);
         }
-        if (i < columns.end) hn::StoreU(LoadFirst(d, from + i, columns.end - i), d, at + i);
+        if (const int64_t n = columns.end - i; n > 0) {
+          StoreFirst(d, LoadFirst(d, from + i, n), at + i, n);
+        }
       } else {
         for (; i < columns.end; ++i) at[i] = from[g.stride * i];
       }
@@ -98,20 +101,22 @@ void Spread(const DepthwiseRows<T>& g, T* HWY_RESTRICT to, int64_t pitch) {
 }
 
 // kRows rows of kVectors vectors, of which n columns are there: as many chains of multiply-adds as
-// hide how long one takes.
-template <class T, int kVectors, int kRows>
+// hide how long one takes. kLargest: the largest of what the taps read, else their sum.
+template <class T, int kVectors, int kRows, bool kLargest>
 HWY_INLINE void Block(const DepthwiseBand<T>& b, const T* x, int64_t n, T* y) {
   const Tag<T> d;
   hn::Vec<Tag<T>> sum[kVectors * kRows];
+  const T first = kLargest ? -std::numeric_limits<T>::infinity() : b.bias;
 #pragma GCC unroll 8
-  for (int i = 0; i < kVectors * kRows; ++i) sum[i] = hn::Set(d, b.bias);
+  for (int i = 0; i < kVectors * kRows; ++i) sum[i] = hn::Set(d, first);
   for (int64_t t = 0; t < b.taps; ++t) {
-    const auto w = hn::Set(d, b.w[t]);
+    const auto w = hn::Set(d, kLargest ? T(0) : b.w[t]);
     const T* at = x + b.tap[t];
 #pragma GCC unroll 8
     for (int i = 0; i < kVectors * kRows; ++i) {
-      sum[i] =
-          hn::MulAdd(w, hn::LoadU(d, at + i / kVectors * b.row + i % kVectors * kLanes<T>), sum[i]);
+      const auto v = hn::LoadU(d, at + i / kVectors * b.row + i % kVectors * kLanes<T>);
+      sum[i] = kLargest ? hn::IfThenElse(hn::Or(hn::Gt(v, sum[i]), hn::IsNaN(v)), v, sum[i])
+                        : hn::MulAdd(w, v, sum[i]);
     }
   }
 #pragma GCC unroll 8
@@ -126,12 +131,13 @@ HWY_INLINE void Block(const DepthwiseBand<T>& b, const T* x, int64_t n, T* y) {
   }
 }
 
-template <class T, int kVectors>
+template <class T, int kVectors, bool kLargest>
 HWY_INLINE void Columns(const DepthwiseBand<T>& b, int64_t first, int64_t n) {
   int64_t r = 0;
   const auto rows = [&]<int kRows>() HWY_ATTR {
     for (; r + kRows <= b.rows; r += kRows) {
-      Block<T, kVectors, kRows>(b, b.copy + r * b.row + first, n, b.y + r * b.width + first);
+      Block<T, kVectors, kRows, kLargest>(b, b.copy + r * b.row + first, n,
+                                          b.y + r * b.width + first);
     }
   };
   rows.template operator()<8 / kVectors>();
@@ -139,14 +145,15 @@ HWY_INLINE void Columns(const DepthwiseBand<T>& b, int64_t first, int64_t n) {
   rows.template operator()<1>();
 }
 
-template <class T>
+template <class T, bool kLargest>
 void Band(const DepthwiseBand<T>& b) {
   for (int64_t first = 0; first < b.width; first += 4 * kLanes<T>) {
     const int64_t n = std::min(4 * kLanes<T>, b.width - first);
     if (n > 2 * kLanes<T>) {
-      n > 3 * kLanes<T> ? Columns<T, 4>(b, first, n) : Columns<T, 3>(b, first, n);
+      n > 3 * kLanes<T> ? Columns<T, 4, kLargest>(b, first, n)
+                        : Columns<T, 3, kLargest>(b, first, n);
     } else {
-      n > kLanes<T> ? Columns<T, 2>(b, first, n) : Columns<T, 1>(b, first, n);
+      n > kLanes<T> ? Columns<T, 2, kLargest>(b, first, n) : Columns<T, 1, kLargest>(b, first, n);
     }
   }
 }
@@ -193,10 +200,11 @@ void Pixels(const DepthwisePixels<T>& p) {
 }  // namespace
 
 cpu::DepthwiseKernel<float> DepthwiseKernelFloat() {
-  return {&Spread<float>, &Band<float>, &Pixels<float>};
+  return {kLanes<float>, &Spread<float>, &Band<float, false>, &Band<float, true>, &Pixels<float>};
 }
 cpu::DepthwiseKernel<double> DepthwiseKernelDouble() {
-  return {&Spread<double>, &Band<double>, &Pixels<double>};
+  return {kLanes<double>, &Spread<double>, &Band<double, false>, &Band<double, true>,
+          &Pixels<double>};
 }
 
 }  // namespace HWY_NAMESPACE

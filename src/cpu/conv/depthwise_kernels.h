@@ -48,10 +48,13 @@ struct DepthwisePixels {
 
 template <class T>
 struct DepthwiseKernel {
-  // Makes rows of the copy, which lie `pitch` apart. The caller has set their padding to zero, and
-  // it stays so; up to a vector behind each row is set to zero, too.
+  int64_t lanes = 0;
+  // Makes rows of the copy, which lie `pitch` apart. Their padding is the caller's, and stays.
   void (*spread)(const DepthwiseRows<T>& rows, T* to, int64_t pitch) = nullptr;
   void (*band)(const DepthwiseBand<T>& band) = nullptr;
+  // The largest of what the taps read, the first among equals or the last NaN; w and bias are
+  // unused.
+  void (*largest)(const DepthwiseBand<T>& band) = nullptr;
   void (*pixels)(const DepthwisePixels<T>& row) = nullptr;
 };
 

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 
 #include "hologram/error.h"
 #include "src/cpu/conv/convolution_work.h"
+#include "src/cpu/conv/plane_bands.h"
 
 namespace hologram {
 namespace cpu {
@@ -53,9 +55,32 @@ void check(const MaxPoolArgs& a, bool has_operands) {
   }
 }
 
+// Of planes, without positions.
+template <class T>
+void largest_of_planes(const MaxPoolArgs& args, const T* x, T* y) {
+  const ConvolutionArgs a = images_of(args);
+  const DepthwiseKernel<T>& kernel = depthwise_kernel(current_isa(), T());
+  const PlaneBands<T> cut(a);
+  const int64_t places = volume(args.out_size), size = volume(args.in_size);
+  const int64_t all = args.planes * cut.count();
+  const int64_t reads = args.planes * places * volume(args.kernel);
+  const int64_t chunk = std::clamp<int64_t>(kTaskReads * all / reads, 1, all);
+  parallel_for(ceil_div(all, chunk), threads_of(args.max_threads),
+               [&](int64_t begin, int64_t end, int) {
+                 cut.run(
+                     begin * chunk, std::min(all, end * chunk), -std::numeric_limits<T>::infinity(),
+                     [&](int64_t plane) { return x + plane * size; },
+                     [&](int64_t, int64_t plane, int64_t first, DepthwiseBand<T>& band) {
+                       band.y = y + plane * places + first * band.width;
+                       kernel.largest(band);
+                     });
+               });
+}
+
 template <class T>
 void forward(const MaxPoolArgs& args, const T* x, T* y, int64_t* positions) {
   const ConvolutionArgs a = images_of(args);
+  if (positions == nullptr && is_flat(a)) return largest_of_planes(args, x, y);
   const ConvTaps taps(a);
   const ConvKernel<T>& kernel = conv_kernel(current_isa(), T());
   const int64_t cols = gemm_kernel(current_isa(), T()).cols;

@@ -100,10 +100,10 @@ class RandomTape {
     slot.present = true;
     slot.bytes = 4 * n;
     slot.slot = static_cast<uint32_t>(random_() % static_cast<uint32_t>(slots_));
-    slot.offset = 4 * static_cast<int64_t>(random_() % 8);
+    slot.offset = 8 * static_cast<int64_t>(random_() % 4);
     if (random_() % 3 == 0) slot.slot = last_.slot, slot.offset = last_.offset;
     if (other.present && random_() % 4 == 0) slot.slot = other.slot, slot.offset = other.offset;
-    slot.offset = std::min(slot.offset, static_cast<int64_t>(bytes_) - slot.bytes);
+    slot.offset = std::min(slot.offset, (static_cast<int64_t>(bytes_) - slot.bytes) / 8 * 8);
     return slot;
   }
 
