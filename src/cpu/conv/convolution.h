@@ -43,8 +43,8 @@ struct ConvolutionArgs {
 
 // All have the same bits for any number of threads. A result is a sum of products fused with their
 // addition, in pieces of 256 that are added up in turn (depthwise convolutions: one piece), so its
-// error is bounded by that of a sequential sum. Results are written whole, whatever they held, and
-// overlap no operand.
+// error is bounded by that of a sequential sum; some of 3 x 3 are computed as winograd.h says.
+// Results are written whole, whatever they held, and overlap no operand.
 //
 // Error(kNotSupported) for other dtypes; Error(kInvalidArgument) for sizes below 0, kernels,
 // strides and dilations below 1, channels that groups does not divide, out_size beyond what in_size

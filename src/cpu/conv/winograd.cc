@@ -45,11 +45,17 @@ bool has_pixels(const ConvolutionStrides& s, const ConvolutionSizes& size) {
   return s.channel == 1 && s.size[1] == s.size[2] * size[2];
 }
 
+// The same without gaps between the rows.
+bool has_packed_planes(const ConvolutionStrides& s, const ConvolutionSizes& size) {
+  return has_planes(s, size) && s.size[1] == size[2];
+}
+
 bool is_open_to(const ConvolutionArgs& a) {
   const ConvolutionSizes kernel{1, 3, 3}, ones{1, 1, 1};
   if (!has_planes(a.x_strides, a.in_size) && !has_pixels(a.x_strides, a.in_size)) return false;
-  const bool packed = a.y_strides.size[2] == 1 && a.y_strides.size[1] == a.out_size[2];
-  if (!packed && !has_pixels(a.y_strides, a.out_size)) return false;
+  if (!has_packed_planes(a.y_strides, a.out_size) && !has_pixels(a.y_strides, a.out_size)) {
+    return false;
+  }
   return a.kernel == kernel && a.stride == ones && a.dilation == ones && a.padding[0] == 0 &&
          a.in_size[0] == 1 && a.out_size[0] == 1 && a.in_channels > 0;
 }
@@ -75,7 +81,7 @@ class Winograd {
         tiles_(args),
         rows_(args.batch * tiles_.height),
         turns_x_(!has_planes(args.x_strides, args.in_size)),
-        turns_y_(args.y_strides.size[2] != 1 && args.out_size[2] > 1),
+        turns_y_(!has_packed_planes(args.y_strides, args.out_size)),
         depth_(round_up(channels_) + lanes_) {
     const int64_t size = static_cast<int64_t>(sizeof(T));
     block_ = best_rows(std::min(kMostTiles, kInputBytes / (kPoints * channels_ * size)));
@@ -143,13 +149,11 @@ class Winograd {
   // Rows of tiles that fill their vectors best, of about `most` tiles.
   int64_t best_rows(int64_t most) const {
     const int64_t last = std::clamp<int64_t>(std::max(most, lanes_) / tiles_.width, 1, rows_);
-    int64_t best = 1;
-    double best_cost = 0;
+    int64_t best = 1, best_cost = 0;
     for (int64_t rows = 1; rows <= last; ++rows) {
       const int64_t tiles = rows * tiles_.width, rest = rows_ % rows * tiles_.width;
       // All blocks but the last, and the last; each also costs a vector.
-      const double cost =
-          static_cast<double>(rows_ / rows * (round_up(tiles) + lanes_) + round_up(rest));
+      const int64_t cost = rows_ / rows * (round_up(tiles) + lanes_) + round_up(rest);
       if (rows == 1 || cost <= best_cost) best = rows, best_cost = cost;
     }
     return best;
@@ -215,11 +219,13 @@ class Winograd {
     T* const results = scratch.results.get<T>(kPoints * result_point() + product_.cols);
     for (int64_t s = s0; s < s1; ++s) {
       const Strip here = strip(s);
-      const T* from = weights + (group * strips_ + s) * weights_size();
+      const T* from = nullptr;
       if (is_one_block_) {
         T* const own = scratch.filters.get<T>(weights_size());
         transform_weights(group, s, own);
         from = own;
+      } else {
+        from = weights + (group * strips_ + s) * weights_size();
       }
       multiply(from, inputs, (r1 - r0) * tiles_.width, here.count, results);
       transform_results(results, group * outputs_ + here.first, here.count, r0, r1);

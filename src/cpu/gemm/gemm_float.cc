@@ -33,9 +33,10 @@ constexpr int64_t kNearElements = 4096;
 // What packing a panel of B costs, in rows of the product: where B's rows lie along memory, and
 // where its columns do.
 constexpr double kPackRows = 2, kPackColumns = 6;
-// The same of products computed turned, which read B in place by rows: packing A, and turning C
-// back, which takes so many multiplications of a row's length for each of its rows. As measured.
-constexpr int64_t kTurnedRows = 4, kColdColumns = 12, kTurnBack = 40;
+// For the choice of computing a product turned, in rows of it, as measured: packing a panel of
+// columns of a B that is not in the caches; packing A; and, for each row, kTurnBack / k to turn it
+// back.
+constexpr int64_t kColdColumns = 12, kTurnedRows = 4, kTurnBack = 40;
 // In-place rows of B are read again by each tile; more tiles than these pay for a packed copy.
 constexpr int64_t kInPlaceTiles = 4;
 
