@@ -131,8 +131,7 @@ bool copy_across(const Tensor& self, const Tensor& source) {
     return true;
   }
   const Tensor host = to_host(source);
-  Tensor target = self;
-  target.copy_(host);
+  self.copy_(host);
   return true;
 }
 
