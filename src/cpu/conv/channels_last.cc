@@ -61,8 +61,8 @@ class ChannelsLast {
         wide_(ceil_div(a_.out_size[2], kBlockPlaces)),
         high_(std::clamp<int64_t>(kBlockPlaces / std::max<int64_t>(1, a_.out_size[2]), 1,
                                   std::max<int64_t>(1, a_.out_size[1]))),
-        // What lies beyond the rows of x is read from copies.
-        is_copied_(a_.padding[2] > 0 ||
+        // What lies beyond the rows of x is read from copies, and taps that are not side by side.
+        is_copied_(a_.padding[2] > 0 || (run_taps_ > 1 && a_.x_strides.size[2] != a_.in_channels) ||
                    (a_.out_size[2] - 1) * a_.stride[2] + (a_.kernel[2] - 1) * a_.dilation[2] >=
                        a_.in_size[2]) {}
 

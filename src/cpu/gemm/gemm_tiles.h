@@ -16,7 +16,7 @@ struct TileGrid {
   int64_t height = 0, width = 0;
 };
 
-// The grid for a machine of so many processors. No tile has fewer multiplications than tile_work,
+// How a product is cut on a machine with `processors` processors. No tile has fewer multiplications than tile_work,
 // unless there is one tile only. The number of threads does not matter, so it changes no bits.
 TileGrid tile_grid(int64_t m, int64_t n, int64_t k, int processors, int64_t tile_work);
 

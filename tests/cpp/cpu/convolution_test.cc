@@ -20,7 +20,8 @@
 namespace hologram {
 namespace {
 
-enum class Layout { kChannelsFirst, kChannelsLast, kApart };
+// kSlice: channels last, some of the channels of a larger tensor.
+enum class Layout { kChannelsFirst, kChannelsLast, kApart, kSlice };
 
 struct Shape {
   int64_t batch, groups, in_channels, out_channels;
@@ -48,8 +49,9 @@ struct Images {
 
   Images(int64_t batch, int64_t channels, const ConvolutionSizes& size, Layout layout) {
     const int64_t n = count(size), gap = layout == Layout::kApart ? 3 : 0;
-    if (layout == Layout::kChannelsLast) {
-      strides = {n * channels, 1, {size[1] * size[2] * channels, size[2] * channels, channels}};
+    if (layout == Layout::kChannelsLast || layout == Layout::kSlice) {
+      const int64_t step = channels + (layout == Layout::kSlice ? 3 : 0);
+      strides = {n * step, 1, {size[1] * size[2] * step, size[2] * step, step}};
     } else {
       const int64_t row = size[2] + gap, plane = size[1] * row + gap;
       const int64_t channel = size[0] * plane + gap;
@@ -290,7 +292,7 @@ void check_shape(const Shape& shape, const std::string& name) {
 }
 
 std::vector<std::pair<const char*, Shape>> channels_last_shapes() {
-  const Layout last = Layout::kChannelsLast;
+  const Layout last = Layout::kChannelsLast, slice = Layout::kSlice;
   const ConvolutionSizes ones{1, 1, 1}, twos{1, 2, 2};
   return {
       {"1x1", {2, 1, 33, 40, {1, 10, 7}, ones, ones, {}, ones, last, last}},
@@ -312,6 +314,15 @@ std::vector<std::pair<const char*, Shape>> channels_last_shapes() {
       {"rows longer than a block",
        {1, 1, 4, 9, {1, 2, 600}, {1, 2, 5}, ones, {0, 1, 2}, ones, last, last, true}},
       {"many places of one tap", {3, 1, 8, 12, {1, 30, 31}, ones, ones, {}, ones, last, last}},
+      {"some channels of a tensor",
+       {2, 1, 11, 20, {1, 12, 13}, {1, 3, 3}, twos, {}, ones, slice, slice, true}},
+      {"some channels, padded",
+       {2, 1, 11, 20, {1, 12, 13}, {1, 3, 3}, twos, {0, 1, 1}, ones, slice, last, true}},
+      {"some channels, 1x1", {2, 1, 11, 20, {1, 6, 7}, ones, ones, {}, ones, slice, slice}},
+      {"some channels, 3x3 of many",
+       {2, 1, 40, 48, {1, 15, 18}, {1, 3, 3}, ones, {0, 1, 1}, ones, slice, slice, true}},
+      {"some channels, depthwise",
+       {2, 19, 19, 19, {1, 9, 10}, {1, 3, 3}, ones, {0, 1, 1}, ones, slice, slice, true}},
       {"few places", {2, 1, 24, 20, {1, 3, 3}, {1, 3, 3}, ones, {0, 1, 1}, ones, last, last, true}},
       {"depthwise",
        {2, 19, 19, 19, {1, 11, 20}, {1, 3, 3}, ones, {0, 1, 1}, ones, last, last, true}},
@@ -379,7 +390,7 @@ TEST(Convolution, ChannelsLast) {
     if (::testing::Test::HasFatalFailure()) return;
   }
   check_shape<double>(channels_last_shapes()[4].second, "float64");
-  check_shape<double>(channels_last_shapes()[15].second, "float64, depthwise");
+  check_shape<double>(channels_last_shapes()[20].second, "float64, depthwise");
 }
 
 Shape random_shape(std::mt19937& rng) {
