@@ -16,8 +16,9 @@ struct TileGrid {
   int64_t height = 0, width = 0;
 };
 
-// How a product is cut on a machine with `processors` processors. No tile has fewer multiplications than tile_work,
-// unless there is one tile only. The number of threads does not matter, so it changes no bits.
+// How a product is cut on a machine with `processors` processors. No tile has fewer multiplications
+// than tile_work, unless there is one tile only. The number of threads does not matter, so it
+// changes no bits.
 TileGrid tile_grid(int64_t m, int64_t n, int64_t k, int processors, int64_t tile_work);
 
 // `batch` products of a provider whose gemm() computes on one thread.
