@@ -82,10 +82,8 @@ struct AttentionForward : AttentionWork<T> {
         if (cols <= 0) continue;
         const T* const query = q + i * args.q_strides.row;
         if (few) {
-          for (int64_t r = 0; r < m; ++r) {
-            product.dot_rows(k, args.k_strides.row, query + r * args.q_strides.row, cols, args.dim,
-                             scale, T(0), scores + r * ld, 1);
-          }
+          product.dots({cols, m, args.dim, k, args.k_strides.row, query, args.q_strides.row, scores,
+                        1, ld, scale, T(0)});
         } else {
           multiply(product, m, cols, args.dim, query, args.q_strides.row, int64_t{1}, key, scores,
                    ld, scale, T(0));

@@ -68,7 +68,7 @@ void multiply_panel(const GemmKernel<T>& kernel, GemmPanel<T> g, const T* rows) 
   T* const column = conv_scratch().columns.template get<T>(g.k);
   for (int64_t j = g.n; j < g.n + rest; ++j) {
     for (int64_t p = 0; p < g.k; ++p) column[p] = g.b[p * g.ldb + j];
-    kernel.dot_rows(rows, g.row, column, g.m, g.k, g.alpha, g.beta, g.c + j, g.ldc);
+    kernel.dots({g.m, 1, g.k, rows, g.row, column, 0, g.c + j, g.ldc, 0, g.alpha, g.beta});
   }
 }
 

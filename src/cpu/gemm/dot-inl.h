@@ -52,24 +52,121 @@ HWY_INLINE hn::Vec<D> LoadWidenedFirst(D d, const In* p, int64_t n) {
   }
 }
 
-// The sum of a[p] x[p] over p < k.
-template <class T, class In>
-HWY_INLINE T Dot(const In* a, const T* x, int64_t k) {
+// to[i] = the sum of the lanes of v[i], i < kCount <= 4, with the bits of SumOfLanes().
+template <int kCount, class D, class V = hn::Vec<D>, class T = hn::TFromD<D>>
+HWY_INLINE void SumsOfLanes(D d, const V* v, T* to) {
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (kCount > 1 && std::is_same_v<T, float>) {
+    // Halves of two vectors, then quarters of all, are added at a time.
+    const V &a = v[0], &b = v[1], &c = v[kCount > 2 ? 2 : 0], &e = v[kCount > 3 ? 3 : 1];
+    const V ab = hn::Add(hn::ConcatLowerLower(d, b, a), hn::ConcatUpperUpper(d, b, a));
+    const V ce = hn::Add(hn::ConcatLowerLower(d, e, c), hn::ConcatUpperUpper(d, e, c));
+    V sums = hn::Add(V{_mm512_shuffle_f32x4(ab.raw, ce.raw, 0x88)},
+                     V{_mm512_shuffle_f32x4(ab.raw, ce.raw, 0xDD)});
+    sums = hn::Add(sums, hn::Shuffle1032(sums));
+    sums = hn::Add(sums, hn::Shuffle2301(sums));
+    HWY_ALIGN float lanes[16];
+    hn::Store(sums, d, lanes);
+#pragma GCC unroll 4
+    for (int i = 0; i < kCount; ++i) to[i] = lanes[4 * i];
+    return;
+  }
+#endif
+#pragma GCC unroll 4
+  for (int i = 0; i < kCount; ++i) to[i] = hn::GetLane(hn::SumOfLanes(d, v[i]));
+}
+
+// sums[r * kCount + f] = row r of a . row f of x, whose rows lie lda and ldx elements apart. Each
+// is four chains of multiply-adds, whatever is computed beside it.
+template <int kRowCount, int kCount, class T, class In>
+HWY_INLINE void DotTile(const In* a, int64_t lda, const T* x, int64_t ldx, int64_t k, T* sums) {
   const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  constexpr int kChains = 4, kDots = kRowCount * kCount;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
+  V sum[kChains * kDots];
+#pragma GCC unroll 32
+  for (int i = 0; i < kChains * kDots; ++i) sum[i] = hn::Zero(d);
+  // Adds to a chain of each dot product what `load` finds at p of their rows.
+  const auto add = [&](int chain, int64_t p, auto load_a, auto load_x) HWY_ATTR {
+    V factor[kCount];
+#pragma GCC unroll 8
+    for (int f = 0; f < kCount; ++f) {
+      V value = load_x(x + f * ldx + p);
+      if (kRowCount > 1) __asm__("" : "+v"(value.raw));
+      factor[f] = value;
+    }
+#pragma GCC unroll 8
+    for (int r = 0; r < kRowCount; ++r) {
+      V value = load_a(a + r * lda + p);
+      // Else the compiler loads it again for each of them.
+      if (kCount > 1) __asm__("" : "+v"(value.raw));
+#pragma GCC unroll 8
+      for (int f = 0; f < kCount; ++f) {
+        V& to = sum[chain * kDots + r * kCount + f];
+        to = MulAddOf(value, factor[f], to);
+      }
+    }
+  };
+  const auto whole_a = [&](const In* from) HWY_ATTR { return LoadWidened(d, from); };
+  const auto whole_x = [&](const T* from) HWY_ATTR { return hn::LoadU(d, from); };
   int64_t p = 0;
-  for (; p + 4 * lanes <= k; p += 4 * lanes) {
-    s0 = MulAddOf(LoadWidened(d, a + p), hn::LoadU(d, x + p), s0);
-    s1 = MulAddOf(LoadWidened(d, a + p + lanes), hn::LoadU(d, x + p + lanes), s1);
-    s2 = MulAddOf(LoadWidened(d, a + p + 2 * lanes), hn::LoadU(d, x + p + 2 * lanes), s2);
-    s3 = MulAddOf(LoadWidened(d, a + p + 3 * lanes), hn::LoadU(d, x + p + 3 * lanes), s3);
+  for (; p + kChains * lanes <= k; p += kChains * lanes) {
+#pragma GCC unroll 4
+    for (int chain = 0; chain < kChains; ++chain) add(chain, p + chain * lanes, whole_a, whole_x);
   }
-  for (; p + lanes <= k; p += lanes) {
-    s0 = MulAddOf(LoadWidened(d, a + p), hn::LoadU(d, x + p), s0);
+  for (; p + lanes <= k; p += lanes) add(0, p, whole_a, whole_x);
+  if (p < k) {
+    add(
+        1, p, [&](const In* from) HWY_ATTR { return LoadWidenedFirst(d, from, k - p); },
+        [&](const T* from) HWY_ATTR { return LoadFirst(d, from, k - p); });
   }
-  if (p < k) s1 = MulAddOf(LoadWidenedFirst(d, a + p, k - p), LoadFirst(d, x + p, k - p), s1);
-  return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
+#pragma GCC unroll 8
+  for (int i = 0; i < kDots; ++i) {
+    const V low = hn::Add(sum[i], sum[kDots + i]);
+    const V high = hn::Add(sum[2 * kDots + i], sum[3 * kDots + i]);
+    sum[i] = hn::Add(low, high);
+  }
+  constexpr int kLast = kDots % 4;
+#pragma GCC unroll 2
+  for (int i = 0; i + 4 <= kDots; i += 4) SumsOfLanes<4>(d, sum + i, sums + i);
+  if constexpr (kLast > 0) SumsOfLanes<kLast>(d, sum + kDots - kLast, sums + kDots - kLast);
+}
+
+// Rows of a that share what is loaded of kCount rows of x, as the registers allow.
+template <int kCount>
+constexpr int DotTileRows() {
+#if HWY_TARGET == HWY_AVX3
+  return kCount == 1 ? 4 : kCount == 2 ? 3 : 2;
+#else
+  return kCount == 1 ? 2 : 1;
+#endif
+}
+
+// store(i, j, sum) for each row i < m of a and row j < n of x.
+template <int kCount = 3, class T, class In, class Store>
+HWY_INLINE void DotTiles(const In* a, int64_t lda, int64_t m, const T* x, int64_t ldx, int64_t n,
+                         int64_t k, const Store& store) {
+  constexpr int kTall = DotTileRows<kCount>();
+  int64_t j = 0;
+  for (; j + kCount <= n; j += kCount) {
+    int64_t i = 0;
+    const auto tiles = [&]<int kRowCount>() HWY_ATTR {
+      T sums[kRowCount * kCount];
+      for (; i + kRowCount <= m; i += kRowCount) {
+        DotTile<kRowCount, kCount>(a + i * lda, lda, x + j * ldx, ldx, k, sums);
+        for (int r = 0; r < kRowCount; ++r) {
+          for (int f = 0; f < kCount; ++f) store(i + r, j + f, sums[r * kCount + f]);
+        }
+      }
+    };
+    tiles.template operator()<kTall>();
+    if constexpr (kTall > 1) tiles.template operator()<1>();
+  }
+  if constexpr (kCount > 1) {
+    DotTiles<kCount - 1>(a, lda, m, x + j * ldx, ldx, n - j, k,
+                         [&](int64_t i, int64_t f, T sum) HWY_ATTR { store(i, j + f, sum); });
+  }
 }
 
 }  // namespace HWY_NAMESPACE

@@ -18,9 +18,15 @@ namespace {
 // Up to so many multiplications the built-in GEMM is chosen: it begins sooner, and what reads the
 // product joins its blocks. Some fifty microseconds.
 constexpr int64_t kSmall = int64_t{1} << 22;
-// Fewer rows than these on either side are few; see is_sum_of_dots(). Beyond so many elements of
-// the other operand a BLAS, which has kernels for each number of rows, is up to twice as fast.
-constexpr int64_t kFewRows = 16, kManyElements = int64_t{1} << 15;
+// Where the rows of the second operand lie along k, as those of a weight do, a BLAS packs them for
+// however few rows of the first, and the built-in GEMM reads them where they lie: up to so many
+// rows of the first it is as fast at least, whatever the size.
+constexpr int64_t kRowsOfWeight = 128;
+// Fewer rows than these are few; see is_sum_of_dots(). A BLAS has kernels for each number of them,
+// which are up to 1.4 times as fast while the other operand has so many elements; a larger one
+// comes from memory.
+constexpr int64_t kFewRows = 16;
+constexpr int64_t kManyElements = int64_t{1} << 15, kMostElements = int64_t{1} << 20;
 // The provider computes large products unless it takes this many times as long. A BLAS that leaves
 // vectors unused takes twice as long; what lies between is not told apart, so that noise changes no
 // program's bits.
@@ -39,7 +45,11 @@ bool suits_builtin(const GemmArgs& g, int64_t batch) {
     return batch * (g.m * g.n * g.k + kPerConversion * converted) < kSmallHalf;
   }
   const int64_t narrow = std::min(g.m, g.n), wide = std::max(g.m, g.n);
-  if (narrow < kFewRows && g.trans_b && wide * g.k >= kManyElements) return false;
+  if (g.trans_b && narrow < kFewRows) {
+    const int64_t elements = wide * g.k;
+    return elements < kManyElements || elements >= kMostElements;
+  }
+  if (g.trans_b && !g.trans_a && g.m <= kRowsOfWeight) return true;
   return effective_work(g.m, g.n, g.k) < kSmall;
 }
 

@@ -28,6 +28,10 @@ constexpr int64_t kPackBytes = int64_t{512} << 10;
 constexpr int64_t kTaskWork = int64_t{1} << 19;
 // The fewest panels of a block that is read while it is in the caches: narrow blocks are slow.
 constexpr int64_t kNarrowest = 4;
+// Panels of a block that is computed in all of k at once, even where that much of B is not in L2:
+// its panels come one after the other, so they are there in time, and fewer would not pay for
+// packing A again.
+constexpr int64_t kWidePanels = 24;
 // Elements of rows that dot products find in L1.
 constexpr int64_t kNearElements = 4096;
 // What packing a panel of B costs, in rows of the product: where B's rows lie along memory, and
@@ -37,6 +41,7 @@ constexpr double kPackRows = 2, kPackColumns = 6;
 // columns of a B that is not in the caches; packing A; and, for each row, kTurnBack / k to turn it
 // back.
 constexpr int64_t kColdColumns = 12, kTurnedRows = 4, kTurnBack = 40;
+constexpr int64_t kMostTurned = 128;
 // In-place rows of B are read again by each tile; more tiles than these pay for a packed copy.
 constexpr int64_t kInPlaceTiles = 4;
 
@@ -109,7 +114,7 @@ struct Float {
   // Whether C is computed as the transpose of B^T A^T: what is packed then is A, which is small,
   // and B is read where it lies.
   bool is_turned() const {
-    if (b_row != 1 || b_col == 1) return false;
+    if (b_row != 1 || b_col == 1 || g.m > kMostTurned) return false;
     const int64_t lanes = kernel.cols / 2, rows = ceil_div(g.m, lanes) * lanes;
     return rows + kTurnedRows + g.m * kTurnBack / g.k < g.m + kColdColumns;
   }
@@ -139,10 +144,8 @@ struct Float {
       const int64_t last = std::min(count, end * chunk);
       for (int64_t i = begin * chunk, here = 0; i < last; i += here) {
         here = std::min(near, last - i);
-        for (int64_t j = 0; j < few; ++j) {
-          kernel.dot_rows(rows + i * step, step, x + j * x_step, here, g.k, alpha, beta,
-                          y + i * y_row + j * y_col, y_row);
-        }
+        kernel.dots({here, few, g.k, rows + i * step, step, x, x_step, y + i * y_row, y_row, y_col,
+                     alpha, beta});
       }
     });
   }
@@ -228,7 +231,7 @@ struct Float {
     const int64_t panels = ceil_div(g.n, kernel.cols);
     const int64_t budget = kPackBytes / static_cast<int64_t>(sizeof(T)) / kernel.cols;
     const int threads = threads_of(g.max_threads);
-    const int64_t widest = blocks.whole_rows ? panels : std::max<int64_t>(1, budget / g.k);
+    const int64_t widest = blocks.whole_rows ? panels : std::max(kWidePanels, budget / g.k);
     Grid grid =
         choose_grid(g.m, panels, kernel.cols * g.k, widest, blocks.whole_rows ? panels : kNarrowest,
                     pack_cost(), kernel.rows, threads);

@@ -188,17 +188,16 @@ void Panel(const cpu::GemmPanel<T>& g) {
 }
 
 template <class T>
-void DotRows(const T* a, int64_t lda, const T* x, int64_t m, int64_t k, T alpha, T beta, T* y,
-             int64_t incy) {
-  for (int64_t i = 0; i < m; ++i) {
-    const T dot = alpha * Dot(a + i * lda, x, k);
-    y[i * incy] = beta != T(0) ? dot + beta * y[i * incy] : dot;
-  }
+void Dots(const cpu::GemmDots<T>& g) {
+  DotTiles(g.a, g.lda, g.m, g.x, g.ldx, g.n, g.k, [&](int64_t i, int64_t j, T sum) HWY_ATTR {
+    T& to = g.y[i * g.y_row + j * g.y_col];
+    to = g.beta != T(0) ? g.alpha * sum + g.beta * to : g.alpha * sum;
+  });
 }
 
 template <class T>
 cpu::GemmKernel<T> GemmKernelOf() {
-  return {kRows, kCols<T>, &PackA<T>, &PackB<T>, &Panel<T>, &DotRows<T>};
+  return {kRows, kCols<T>, &PackA<T>, &PackB<T>, &Panel<T>, &Dots<T>};
 }
 
 }  // namespace

@@ -24,6 +24,20 @@ struct GemmPanel {
   T alpha = T(1), beta = T(0);
 };
 
+// y[i * y_row + j * y_col] = alpha row i of a . row j of x + beta y[...], i < m, j < n. Rows have k
+// contiguous elements, and lie lda and ldx apart. beta 0 does not read y.
+template <class T>
+struct GemmDots {
+  int64_t m = 0, n = 1, k = 0;
+  const T* a = nullptr;
+  int64_t lda = 0;
+  const T* x = nullptr;
+  int64_t ldx = 0;
+  T* y = nullptr;
+  int64_t y_row = 1, y_col = 0;
+  T alpha = T(1), beta = T(0);
+};
+
 // One instruction set's building blocks for T, around a register tile of up to `rows` x `cols` of
 // C. Every element of C is one chain of multiply-adds in the order of p, whatever tile it is in.
 template <class T>
@@ -36,9 +50,8 @@ struct GemmKernel {
   // zero-padded.
   void (*pack_b)(const T* b, int64_t row, int64_t col, int64_t k, int64_t n, T* to) = nullptr;
   void (*panel)(const GemmPanel<T>& panel) = nullptr;
-  // y[i * incy] = alpha row i of a . x + beta y[i * incy], i < m; rows of a and x are contiguous.
-  void (*dot_rows)(const T* a, int64_t lda, const T* x, int64_t m, int64_t k, T alpha, T beta, T* y,
-                   int64_t incy) = nullptr;
+  // An element's bits depend on the two rows alone.
+  void (*dots)(const GemmDots<T>& dots) = nullptr;
 };
 
 const GemmKernel<float>& gemm_kernel(Isa isa, float);

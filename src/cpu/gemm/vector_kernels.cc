@@ -23,7 +23,8 @@ template <class T, class In>
 void DotWithRows(const void* matrix, int64_t lda, const T* HWY_RESTRICT x, int64_t m, int64_t k,
                  T* HWY_RESTRICT y) {
   const In* a = static_cast<const In*>(matrix);
-  for (int64_t i = 0; i < m; ++i) y[i] = Dot(a + i * lda, x, k);
+  DotTiles<1>(a, lda, m, x, int64_t{0}, 1, k,
+              [&](int64_t i, int64_t /*j*/, T sum) HWY_ATTR { y[i] = sum; });
 }
 
 // kRows rows at once: y is loaded and stored once for them.

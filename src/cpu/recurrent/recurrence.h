@@ -86,10 +86,7 @@ struct GateWeight {
       multiply(product, batch, count, hidden, h, h_row, int64_t{1}, right, to, to_row, T(1), beta);
       return;
     }
-    for (int64_t r = 0; r < batch; ++r) {
-      product.dot_rows(rows(g, u), hidden, h + r * h_row, count, hidden, T(1), beta,
-                       to + r * to_row, 1);
-    }
+    product.dots({count, batch, hidden, rows(g, u), hidden, h, h_row, to, 1, to_row, T(1), beta});
   }
 
  private:
