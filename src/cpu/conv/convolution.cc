@@ -9,6 +9,7 @@
 #include "src/cpu/conv/convolution_work.h"
 #include "src/cpu/conv/depthwise_kernels.h"
 #include "src/cpu/conv/plane_bands.h"
+#include "src/cpu/conv/plane_kernels.h"
 #include "src/cpu/conv/winograd.h"
 #include "src/cpu/gemm/pack_buffer.h"
 
@@ -26,7 +27,9 @@ constexpr int64_t kPlanePanels = 96;
 constexpr int64_t kKeptResults = int64_t{1} << 16;
 // The cost of packing a panel, in rows of the product.
 constexpr double kPackRows = 4;
-// Elements of small planes that are handed over together.
+// Elements of a band of a plane, which stay near until they are handed over, and of small planes
+// that are handed over together.
+constexpr int64_t kBandElements = 8192;
 constexpr int64_t kHandedPlanes = 8192;
 
 // y = w x + bias for dense images. The columns of the product are output positions: those of an
@@ -34,12 +37,14 @@ constexpr int64_t kHandedPlanes = 8192;
 template <class T>
 class ConvolutionForward {
  public:
-  // The epilogue, or null, gets blocks of y, whose rows are the channels of all images.
+  // The epilogue, or null, gets blocks of y, whose rows are the channels of all images. Without y
+  // they lie in scratch, which stays in the caches.
   ConvolutionForward(const ConvolutionArgs& args, const T* x, const T* w, const T* bias, T* y,
                      const CallEpilogue* epilogue)
       : a_(args),
         product_(gemm_kernel(current_isa(), T())),
         columns_(conv_kernel(current_isa(), T())),
+        depthwise_(depthwise_kernel(current_isa(), T())),
         taps_(args),
         x_(x),
         w_(w),
@@ -52,10 +57,10 @@ class ConvolutionForward {
         places_(volume(args.out_size)) {
     const int64_t lanes = product_.cols / 2;
     panels_per_image_ = ceil_div(places_, product_.cols);
-    depthwise_ = channels_ == 1 && rows_ == 1;
+    is_depthwise_ = channels_ == 1 && rows_ == 1;
     // A panel of no more than one vector costs half.
     joined_ =
-        !depthwise_ && a_.batch > 1 &&
+        !is_depthwise_ && a_.batch > 1 &&
         static_cast<double>(places_) < 0.85 * static_cast<double>(ceil_div(places_, lanes) * lanes);
     panels_ = joined_ ? ceil_div(a_.batch * places_, product_.cols) : a_.batch * panels_per_image_;
     image_major_ = !joined_ && panels_per_image_ >= kWalkImages;
@@ -80,8 +85,8 @@ class ConvolutionForward {
     }
     const int threads = threads_of(a_);
     const int64_t work = a_.groups * rows_ * depth_ * a_.batch * places_;
-    if (depthwise_ && is_flat(a_)) return planes(work, threads);
-    if (depthwise_) {
+    if (is_depthwise_ && is_flat(a_)) return planes(work, threads);
+    if (is_depthwise_) {
       if (epilogue_ != nullptr) return false;
       // Reading an element costs as much as some multiplications of a product.
       const ConvGrid grid =
@@ -151,7 +156,7 @@ class ConvolutionForward {
     const int64_t depth = std::min(kConvDepth, depth_), height = std::min(kConvHeight, i1 - i0);
     T* const panels = scratch.panels.get<T>(width * depth);
     T* const packed = f1 - f0 > kFewPanels ? scratch.rows.get<T>(height * depth) : nullptr;
-    T* const results = joined_ ? scratch.results.get<T>((i1 - i0) * width) : nullptr;
+    const Scratch results = scratch_for(i1 - i0, f0, f1);
     const int64_t row = group * rows_;
     ConvSource<T> source = source_;
     for (int64_t p0 = 0; p0 < depth_; p0 += kConvDepth) {
@@ -182,30 +187,54 @@ class ConvolutionForward {
           const Panel p = panel(f);
           g.n = p.n;
           g.b = panels + (f - f0) * cols * k;
-          g.c = joined_ ? results + (i - i0) * width + (f - f0) * cols
-                        : y_ + p.image * a_.y_strides.batch + (row + i) * a_.y_strides.channel +
-                              p.first;
-          g.ldc = joined_ ? width : a_.y_strides.channel;
+          g.c = results.data != nullptr
+                    ? results.data + (i - i0) * results.pitch + results.slot(f) * cols
+                    : place_of(p.image, row + i, p.first);
+          g.ldc = results.data != nullptr ? results.pitch : a_.y_strides.channel;
           for (int64_t r = 0; r < g.m && adds_bias; ++r) {
             std::fill_n(g.c + r * g.ldc, g.n, bias_[row + i + r]);
           }
           multiply_panel(product_, g, rows);
         }
-        if (p0 + k == depth_ && !joined_) hand_over_panels(row + i, g.m, f0, f1);
+        if (p0 + k == depth_ && !joined_) hand_over_panels(row + i, g.m, f0, f1, results, i - i0);
       }
     }
-    if (joined_) move_results(results, width, row + i0, i1 - i0, f0 * cols);
+    if (joined_) move_results(results.data, width, row + i0, i1 - i0, f0 * cols);
   }
 
-  // Rows of an image's channels are done, `n` places of each.
-  void hand_over(int64_t image, int64_t row, int64_t rows, int64_t place, int64_t n) const {
-    T* const data = y_ + image * a_.y_strides.batch + row * a_.y_strides.channel + place;
+  T* place_of(int64_t image, int64_t row, int64_t place) const {
+    return y_ + image * a_.y_strides.batch + row * a_.y_strides.channel + place;
+  }
+
+  // Results of panels [f0, ...) that do not lie at their places: rows of panels, where those of an
+  // image lie side by side.
+  struct Scratch {
+    T* data = nullptr;
+    int64_t pitch = 0;
+    int64_t f0 = 0, images = 1, panels = 0;  // images that take turns, panels of each
+    int64_t slot(int64_t f) const { return (f - f0) % images * panels + (f - f0) / images; }
+  };
+  Scratch scratch_for(int64_t rows, int64_t f0, int64_t f1) const {
+    Scratch s;
+    if (!joined_ && y_ != nullptr) return s;
+    if (!joined_ && !image_major_) s.images = std::min(a_.batch, f1 - f0);
+    s.f0 = f0, s.panels = ceil_div(f1 - f0, s.images);
+    s.pitch = s.images * s.panels * product_.cols;
+    s.data = conv_scratch().results.template get<T>(rows * s.pitch);
+    return s;
+  }
+
+  // Rows of an image's channels are done, `n` places of each, at `data`.
+  void hand_over(int64_t image, int64_t row, int64_t rows, int64_t place, int64_t n, T* data,
+                 int64_t pitch) const {
     epilogue_->run(epilogue_->context, {image * a_.out_channels + row, rows, place, n,
-                                        reinterpret_cast<char*>(data), a_.y_strides.channel});
+                                        reinterpret_cast<char*>(data), pitch});
   }
 
   // Panels [f0, f1) are done: hands over the places in them of each image, which follow each other.
-  void hand_over_panels(int64_t row, int64_t rows, int64_t f0, int64_t f1) const {
+  // first_row: of the rows in the scratch.
+  void hand_over_panels(int64_t row, int64_t rows, int64_t f0, int64_t f1, const Scratch& results,
+                        int64_t first_row) const {
     if (epilogue_ == nullptr) return;
     const int64_t nearest = image_major_ ? f0 / panels_per_image_ : 0;
     const int64_t farthest = image_major_ ? (f1 - 1) / panels_per_image_ : a_.batch - 1;
@@ -217,23 +246,33 @@ class ConvolutionForward {
         return std::clamp<int64_t>(ceil_div(std::max<int64_t>(f - begin, 0), step), 0,
                                    panels_per_image_);
       };
-      const int64_t first = first_from(f0) * product_.cols;
+      const int64_t panel = first_from(f0), first = panel * product_.cols;
       const int64_t last = std::min(first_from(f1) * product_.cols, places_);
-      if (first < last) hand_over(image, row, rows, first, last - first);
+      if (first >= last) continue;
+      const bool kept = results.data != nullptr;
+      T* const data = kept ? results.data + first_row * results.pitch +
+                                 results.slot(begin + step * panel) * product_.cols
+                           : place_of(image, row, first);
+      hand_over(image, row, rows, first, last - first, data,
+                kept ? results.pitch : a_.y_strides.channel);
     }
   }
 
   // Rows of results that begin at output `first` of all images.
-  void move_results(const T* from, int64_t width, int64_t row, int64_t rows, int64_t first) const {
+  void move_results(T* from, int64_t width, int64_t row, int64_t rows, int64_t first) const {
     const int64_t last = std::min(first + width, a_.batch * places_);
     for (int64_t at = first; at < last;) {
       const int64_t image = at / places_, place = at % places_;
       const int64_t n = std::min(places_ - place, last - at);
-      T* to = y_ + image * a_.y_strides.batch + row * a_.y_strides.channel + place;
-      for (int64_t i = 0; i < rows; ++i) {
-        std::copy_n(from + i * width + at - first, n, to + i * a_.y_strides.channel);
+      if (y_ == nullptr) {
+        hand_over(image, row, rows, place, n, from + at - first, width);
+      } else {
+        T* const to = place_of(image, row, place);
+        for (int64_t i = 0; i < rows; ++i) {
+          std::copy_n(from + i * width + at - first, n, to + i * a_.y_strides.channel);
+        }
+        if (epilogue_ != nullptr) hand_over(image, row, rows, place, n, to, a_.y_strides.channel);
       }
-      if (epilogue_ != nullptr) hand_over(image, row, rows, place, n);
       at += n;
     }
   }
@@ -262,12 +301,20 @@ class ConvolutionForward {
     }
   }
 
-  // Depthwise, from copies of bands of planes.
+  // Depthwise, a band of a plane at a time, which is computed where the plane lies or from a copy.
   bool planes(int64_t work, int threads) const {
-    const DepthwiseKernel<T>& kernel = depthwise_kernel(current_isa(), T());
+    const bool is_even = a_.kernel[1] == a_.kernel[2] && a_.stride[1] == a_.stride[2] &&
+                         a_.dilation[1] == 1 && a_.dilation[2] == 1;
+    const DepthwisePlaneKernel<T> direct =
+        is_even ? depthwise_plane_kernel(current_isa(), a_.kernel[1], a_.stride[1], T()) : nullptr;
+    const bool whole = epilogue_ != nullptr && epilogue_->whole_rows;
     const PlaneBands<T> cut(a_);
-    const int64_t bands = cut.count(), all = a_.batch * a_.groups * bands;
-    if (epilogue_ != nullptr && epilogue_->whole_rows && bands > 1) return false;
+    const int64_t width = a_.out_size[2];
+    const int64_t height =
+        whole ? a_.out_size[1] : std::clamp<int64_t>(kBandElements / width, 1, a_.out_size[1]);
+    const int64_t bands = direct != nullptr ? ceil_div(a_.out_size[1], height) : cut.count();
+    if (whole && bands > 1) return false;
+    const int64_t all = a_.batch * a_.groups * bands;
     const int64_t together = bands > 1 ? 1 : std::max<int64_t>(1, kHandedPlanes / places_);
     const int64_t chunk =
         std::clamp<int64_t>(kConvTaskWork / 8 / std::max<int64_t>(1, work / all), 1, all);
@@ -277,21 +324,48 @@ class ConvolutionForward {
     parallel_for(ceil_div(all, chunk), threads, [&](int64_t begin, int64_t end, int) {
       int64_t kept = 0;  // planes that are done and not handed over
       const int64_t last = std::min(all, end * chunk);
-      const auto compute = [&](int64_t i, int64_t plane, int64_t first, DepthwiseBand<T>& band) {
-        const int64_t image = plane / a_.groups, c = plane % a_.groups;
-        band.w = w_ + c * depth_;
-        band.bias = bias_ != nullptr ? bias_[c] : T(0);
-        band.y = y_ + image * a_.y_strides.batch + c * a_.y_strides.channel + first * band.width;
-        kernel.band(band);
+      T* const results =
+          y_ == nullptr ? conv_scratch().results.template get<T>(together * places_) : nullptr;
+      const auto results_at = [&](int64_t plane, int64_t place) {
+        return results != nullptr ? results + kept * places_
+                                  : place_of(plane / a_.groups, plane % a_.groups, place);
+      };
+      const auto finish = [&](int64_t i, int64_t plane, int64_t place, int64_t n, T* y) {
         if (epilogue_ == nullptr) return;
+        const int64_t image = plane / a_.groups, c = plane % a_.groups;
         if (bands > 1) {
-          hand_over(image, c, 1, first * band.width, band.rows * band.width);
+          hand_over(image, c, 1, place, n, y, places_);
         } else if (++kept == together || i + 1 == last || c + 1 == a_.groups) {
-          hand_over(image, c + 1 - kept, kept, 0, places_);
+          T* const data = results != nullptr ? results : place_of(image, c + 1 - kept, 0);
+          hand_over(image, c + 1 - kept, kept, 0, places_, data,
+                    results != nullptr ? places_ : a_.y_strides.channel);
           kept = 0;
         }
       };
-      cut.run(begin * chunk, last, T(0), plane_at, compute);
+      const auto weight_of = [&](int64_t plane) { return w_ + plane % a_.groups * depth_; };
+      const auto bias_of = [&](int64_t plane) {
+        return bias_ != nullptr ? bias_[plane % a_.groups] : T(0);
+      };
+      if (direct == nullptr) {
+        const auto compute = [&](int64_t i, int64_t plane, int64_t first, DepthwiseBand<T>& band) {
+          band.w = weight_of(plane), band.bias = bias_of(plane);
+          band.y = results_at(plane, first * width);
+          depthwise_.band(band);
+          finish(i, plane, first * width, band.rows * width, band.y);
+        };
+        return cut.run(begin * chunk, last, T(0), plane_at, compute);
+      }
+      DepthwisePlane<T> p;
+      p.step = a_.x_strides.size[1], p.height = a_.in_size[1], p.width = a_.in_size[2];
+      p.top = a_.padding[1], p.left = a_.padding[2], p.out_width = width;
+      for (int64_t i = begin * chunk; i < last; ++i) {
+        const int64_t plane = i / bands;
+        p.first = i % bands * height, p.rows = std::min(height, a_.out_size[1] - p.first);
+        p.x = plane_at(plane), p.w = weight_of(plane), p.bias = bias_of(plane);
+        p.y = results_at(plane, p.first * width);
+        direct(p);
+        finish(i, plane, p.first * width, p.rows * width, p.y);
+      }
     });
     return true;
   }
@@ -299,6 +373,7 @@ class ConvolutionForward {
   const ConvolutionArgs& a_;
   const GemmKernel<T>& product_;
   const ConvKernel<T>& columns_;
+  const DepthwiseKernel<T>& depthwise_;
   const ConvTaps taps_;
   const T* const x_;
   const T* const w_;
@@ -307,7 +382,7 @@ class ConvolutionForward {
   const CallEpilogue* const epilogue_;
   const int64_t channels_, rows_, depth_, places_;  // of a group; of an image
   int64_t panels_per_image_, panels_;
-  bool depthwise_, joined_, image_major_;
+  bool is_depthwise_, joined_, image_major_;
   ConvSource<T> source_;
 };
 
@@ -358,14 +433,8 @@ bool convolution_blocks(const ConvolutionArgs& args, const void* x, const void* 
   bool done = false;
   cpu::for_dtype(args.dtype, [&](auto zero) {
     using T = decltype(zero);
-    cpu::PackBuffer passing;
-    T* result = static_cast<T*>(y);
-    if (result == nullptr) {
-      const bool keeps = elements * static_cast<int64_t>(sizeof(T)) <= cpu::kKeptBytes;
-      result = (keeps ? cpu::conv_scratch().images : passing).template get<T>(elements);
-    }
     done = cpu::convolve(args, static_cast<const T*>(x), static_cast<const T*>(w),
-                         static_cast<const T*>(bias), result, &epilogue);
+                         static_cast<const T*>(bias), static_cast<T*>(y), &epilogue);
   });
   return done;
 }

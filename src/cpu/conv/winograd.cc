@@ -303,10 +303,12 @@ class Winograd {
       out.rows = std::min(2 * n, a_.out_size[1] - 2 * first);
       const int64_t place = 2 * first * out.cols;
       const int64_t places = out.rows * out.cols;
-      const int64_t channel = turns_y_ ? places : a_.y_strides.channel;
-      T* const image_y = y_ + image * a_.y_strides.batch + o * a_.y_strides.channel;
+      // An epilogue without y gets the results from scratch.
+      const bool kept = turns_y_ || y_ == nullptr;
+      const int64_t channel = kept ? places : a_.y_strides.channel;
+      const int64_t image_at = image * a_.y_strides.batch + o * a_.y_strides.channel;
       T* const y =
-          turns_y_ ? conv_scratch().columns.template get<T>(count * places) : image_y + place;
+          kept ? conv_scratch().columns.template get<T>(count * places) : y_ + image_at + place;
       for (int64_t i = 0; i < count; ++i) {
         out.points = from + i * points_ + before;
         out.bias = bias_ != nullptr ? bias_[o + i] : T(0);
@@ -315,11 +317,11 @@ class Winograd {
       }
       if (turns_y_) {
         const int64_t pixel = a_.y_strides.size[2];
-        transpose_(y, places, count, places, image_y + place * pixel, pixel);
+        transpose_(y, places, count, places, y_ + image_at + place * pixel, pixel);
       }
       if (epilogue_ != nullptr) {
         epilogue_->run(epilogue_->context, {image * a_.out_channels + o, count, place, places,
-                                            reinterpret_cast<char*>(y), a_.y_strides.channel});
+                                            reinterpret_cast<char*>(y), channel});
       }
     });
   }
