@@ -32,6 +32,20 @@ constexpr double kPackRows = 4;
 constexpr int64_t kBandElements = 8192;
 constexpr int64_t kHandedPlanes = 8192;
 
+// Whether output i reads place i alone, for images whose places have step 1.
+bool reads_each_once(const ConvolutionArgs& a) {
+  const ConvolutionSizes ones{1, 1, 1}, none{};
+  if (a.kernel != ones || a.stride != ones || a.padding != none || a.in_size != a.out_size) {
+    return false;
+  }
+  int64_t step = 1;
+  for (size_t i = 3; i-- > 0;) {
+    if (a.in_size[i] != 1 && a.x_strides.size[i] != step) return false;
+    step *= a.in_size[i];
+  }
+  return true;
+}
+
 // y = w x + bias for dense images. The columns of the product are output positions: those of an
 // image in panels, or, where an image fills its panels badly, those of all images in a row.
 template <class T>
@@ -64,6 +78,7 @@ class ConvolutionForward {
         static_cast<double>(places_) < 0.85 * static_cast<double>(ceil_div(places_, lanes) * lanes);
     panels_ = joined_ ? ceil_div(a_.batch * places_, product_.cols) : a_.batch * panels_per_image_;
     image_major_ = !joined_ && panels_per_image_ >= kWalkImages;
+    reads_places_ = !joined_ && reads_each_once(a_);
     source_.low = source_.high = x;
     if (depth_ > 0) {
       source_.high += 1 + (a_.batch - 1) * a_.x_strides.batch;
@@ -148,6 +163,15 @@ class ConvolutionForward {
     return kept;
   }
 
+  // Whether what panel f reads lies side by side in its channels, so that the products find it
+  // there.
+  bool lies(int64_t f) const { return reads_places_ && panel(f).n == product_.cols; }
+
+  // The channels of a group in the image of panel f.
+  const T* channels_of(int64_t f, int64_t group) const {
+    return x_ + panel(f).image * a_.x_strides.batch + group * channels_ * a_.x_strides.channel;
+  }
+
   // Rows [i0, i1) of a group's panels [f0, f1).
   void block(int64_t group, int64_t i0, int64_t i1, int64_t f0, int64_t f1) const {
     ConvScratch& scratch = conv_scratch();
@@ -162,8 +186,8 @@ class ConvolutionForward {
     for (int64_t p0 = 0; p0 < depth_; p0 += kConvDepth) {
       const int64_t k = std::min(kConvDepth, depth_ - p0);
       for (int64_t f = f0; f < f1; ++f) {
-        source.x =
-            x_ + panel(f).image * a_.x_strides.batch + group * channels_ * a_.x_strides.channel;
+        if (lies(f)) continue;
+        source.x = channels_of(f, group);
         columns_.pack(source, plan[plan_of(f) - plan_of(f0)], p0, p0 + k,
                       panels + (f - f0) * cols * k, cols);
       }
@@ -179,14 +203,17 @@ class ConvolutionForward {
           g.a = packed;
           g.packed = true;
         }
-        g.ldb = cols;
         // The first piece is added to the bias.
         const bool adds_bias = p0 == 0 && bias_ != nullptr;
         g.beta = p0 == 0 && !adds_bias ? T(0) : T(1);
         for (int64_t f = f0; f < f1; ++f) {
           const Panel p = panel(f);
           g.n = p.n;
-          g.b = panels + (f - f0) * cols * k;
+          T* const panel = panels + (f - f0) * cols * k;
+          const bool is_first = i == i0 && lies(f);
+          g.b = is_first ? channels_of(f, group) + p0 * a_.x_strides.channel + p.first : panel;
+          g.ldb = is_first ? a_.x_strides.channel : cols;
+          g.copy = is_first ? panel : nullptr;
           g.c = results.data != nullptr
                     ? results.data + (i - i0) * results.pitch + results.slot(f) * cols
                     : place_of(p.image, row + i, p.first);
@@ -382,7 +409,7 @@ class ConvolutionForward {
   const CallEpilogue* const epilogue_;
   const int64_t channels_, rows_, depth_, places_;  // of a group; of an image
   int64_t panels_per_image_, panels_;
-  bool is_depthwise_, joined_, image_major_;
+  bool is_depthwise_, joined_, image_major_, reads_places_;
   ConvSource<T> source_;
 };
 

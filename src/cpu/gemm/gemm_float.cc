@@ -42,8 +42,6 @@ constexpr double kPackRows = 2, kPackColumns = 6;
 // back.
 constexpr int64_t kColdColumns = 12, kTurnedRows = 4, kTurnBack = 40;
 constexpr int64_t kMostTurned = 128;
-// In-place rows of B are read again by each tile; more tiles than these pay for a packed copy.
-constexpr int64_t kInPlaceTiles = 4;
 
 // How C is cut into tasks: rows x cols blocks, of `width` panels at most.
 struct Grid {
@@ -159,7 +157,6 @@ struct Float {
                     pack_cost(), kernel.rows, threads);
     // What each thread has packed of B: the number of a column group, all of its depth.
     const bool whole = ceil_div(panels, grid.cols) * g.k <= budget;
-    const bool b_in_place = b_col == 1 && ceil_div(g.m, grid.rows) <= kInPlaceTiles * kernel.rows;
     std::array<int64_t, 64> held;
     held.fill(-1);
     parallel_for(grid.rows * grid.cols, threads, [&](int64_t begin, int64_t end, int worker) {
@@ -168,7 +165,7 @@ struct Float {
         int64_t unknown = -1;
         int64_t& packed = worker < 64 ? held[static_cast<size_t>(worker)] : unknown;
         block(g.m * row / grid.rows, g.m * (row + 1) / grid.rows, panels * group / grid.cols,
-              panels * (group + 1) / grid.cols, b_in_place, whole, whole && packed == group);
+              panels * (group + 1) / grid.cols, whole, whole && packed == group);
         packed = group;
       }
     });
@@ -176,8 +173,7 @@ struct Float {
 
   // Rows [i0, i1) of the panels [j0, j1). whole: B is packed for all of k, and it may be so
   // already.
-  void block(int64_t i0, int64_t i1, int64_t j0, int64_t j1, bool b_in_place, bool whole,
-             bool packed) const {
+  void block(int64_t i0, int64_t i1, int64_t j0, int64_t j1, bool whole, bool packed) const {
     GemmScratch& scratch = gemm_scratch();
     const int64_t depth = std::min(kDepth, g.k), cols = kernel.cols, width = (j1 - j0) * cols;
     const bool a_in_place = j1 - j0 <= 8;
@@ -186,23 +182,31 @@ struct Float {
     for (int64_t p0 = 0; p0 < g.k; p0 += kDepth) {
       const int64_t k = std::min(kDepth, g.k - p0);
       T* const pack = whole ? to_b + p0 * width : to_b;
-      for (int64_t j = j0; j < j1 && !packed; ++j) {
-        const int64_t n = std::min(cols, g.n - j * cols);
-        if (b_in_place && n == cols) continue;
-        kernel.pack_b(b + p0 * b_row + j * cols * b_col, b_row, b_col, k, n,
-                      pack + (j - j0) * cols * k);
-      }
+      if (!packed) pack_panels(j0, j1, p0, k, pack);
       for (int64_t i = i0; i < i1; i += kHeight) {
-        strip(i, std::min(kHeight, i1 - i), j0, j1, p0, pack, b_in_place, to_a,
+        strip(i, std::min(kHeight, i1 - i), j0, j1, p0, pack, !packed && i == i0, to_a,
               c + i * g.ldc + j0 * cols, g.ldc);
       }
     }
   }
 
-  // Rows [i, i + m) of the panels [j0, j1) at `to`, from one piece of k that is packed or in place.
-  // to_a: room to pack A, or null.
-  void strip(int64_t i, int64_t m, int64_t j0, int64_t j1, int64_t p0, const T* pack,
-             bool b_in_place, T* to_a, T* to, int64_t ldc) const {
+  // Whether panel j of B is read where it lies by the first tile, which copies it for the others.
+  bool lies(int64_t j) const { return b_col == 1 && (j + 1) * kernel.cols <= g.n; }
+
+  // The other panels of [j0, j1), k rows from p0 on.
+  void pack_panels(int64_t j0, int64_t j1, int64_t p0, int64_t k, T* to) const {
+    const int64_t cols = kernel.cols;
+    for (int64_t j = j0; j < j1; ++j, to += cols * k) {
+      if (lies(j)) continue;
+      kernel.pack_b(b + p0 * b_row + j * cols * b_col, b_row, b_col, k,
+                    std::min(cols, g.n - j * cols), to);
+    }
+  }
+
+  // Rows [i, i + m) of the panels [j0, j1) at `to`, from one piece of k. fresh: `pack` has only
+  // what pack_panels() wrote. to_a: room to pack A, or null.
+  void strip(int64_t i, int64_t m, int64_t j0, int64_t j1, int64_t p0, T* pack, bool fresh, T* to_a,
+             T* to, int64_t ldc) const {
     const int64_t cols = kernel.cols;
     GemmPanel<T> panel;
     panel.m = m;
@@ -218,9 +222,11 @@ struct Float {
     }
     for (int64_t j = j0; j < j1; ++j) {
       panel.n = std::min(cols, g.n - j * cols);
-      const bool direct = b_in_place && panel.n == cols;
-      panel.b = direct ? b + p0 * b_row + j * cols : pack + (j - j0) * cols * panel.k;
-      panel.ldb = direct ? b_row : cols;
+      T* const packed = pack + (j - j0) * cols * panel.k;
+      const bool copies = fresh && lies(j);
+      panel.b = copies ? b + p0 * b_row + j * cols : packed;
+      panel.ldb = copies ? b_row : cols;
+      panel.copy = copies ? packed : nullptr;
       panel.c = to + (j - j0) * cols;
       kernel.panel(panel);
     }
@@ -257,17 +263,10 @@ struct Float {
     const int64_t depth = std::min(kDepth, g.k), cols = kernel.cols, width = (j1 - j0) * cols;
     const int64_t height = std::min(kHeight, i1 - i0), last = std::min(g.n, j1 * cols);
     const bool turned = is_turned();
-    const bool b_in_place = b_col == 1 && g.m <= kInPlaceTiles * kernel.rows;
     T* const to_b = turned ? nullptr : scratch.b.get<T>(width * g.k);
     T* const to_a = turned || j1 - j0 <= 8 ? nullptr : scratch.a.get<T>(height * depth);
     for (int64_t p0 = 0; p0 < g.k && !packed && !turned; p0 += kDepth) {
-      const int64_t k = std::min(kDepth, g.k - p0);
-      for (int64_t j = j0; j < j1; ++j) {
-        const int64_t n = std::min(cols, g.n - j * cols);
-        if (b_in_place && n == cols) continue;
-        kernel.pack_b(b + p0 * b_row + j * cols * b_col, b_row, b_col, k, n,
-                      to_b + p0 * width + (j - j0) * cols * k);
-      }
+      pack_panels(j0, j1, p0, std::min(kDepth, g.k - p0), to_b + p0 * width);
     }
     for (int64_t i = i0; i < i1; i += height) {
       const int64_t rows = std::min(height, i1 - i);
@@ -282,7 +281,7 @@ struct Float {
       blocks.before(blocks.context, block);
       if (turned) turned_block(i, rows, j0 * cols, last - j0 * cols, to, ldc);
       for (int64_t p0 = 0; p0 < g.k && !turned; p0 += kDepth) {
-        strip(i, rows, j0, j1, p0, to_b + p0 * width, b_in_place, to_a, to, ldc);
+        strip(i, rows, j0, j1, p0, to_b + p0 * width, !packed && i == i0, to_a, to, ldc);
       }
       blocks.after(blocks.context, block);
     }

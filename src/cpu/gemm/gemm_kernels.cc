@@ -13,6 +13,7 @@
 // clang-format on
 
 #include <algorithm>
+#include <type_traits>
 
 HWY_BEFORE_NAMESPACE();
 namespace hologram {
@@ -33,6 +34,9 @@ template <class T>
 using Tag = hn::ScalableTag<T>;
 template <class T>
 constexpr int64_t kCols = 2 * static_cast<int64_t>(hn::MaxLanes(Tag<T>()));
+
+// How far ahead the rows of a panel are fetched that is copied.
+constexpr int64_t kRowsAhead = 12;
 
 // Cuts the rows of a block into tiles of nearly equal height: the cost of a tile is its rows.
 constexpr int64_t TileCount(int64_t m) { return (m + kRows - 1) / kRows; }
@@ -89,10 +93,10 @@ void PackB(const T* b, int64_t row, int64_t col, int64_t k, int64_t n, T* HWY_RE
 }
 
 // kRowCount x (kVectors vectors) of C, of which n columns are there. kAlongK: the rows of A lie
-// along k, lda apart; else its columns do.
+// along k, lda apart; else its columns do. copy: where the rows of b are copied to, or null.
 template <class T, int kRowCount, int kVectors, bool kAlongK>
 void Tile(int64_t k, const T* HWY_RESTRICT a, int64_t lda, const T* HWY_RESTRICT b, int64_t ldb,
-          int64_t n, T alpha, T beta, T* HWY_RESTRICT c, int64_t ldc) {
+          T* HWY_RESTRICT copy, int64_t n, T alpha, T beta, T* HWY_RESTRICT c, int64_t ldc) {
   const Tag<T> d;
   using V = hn::Vec<Tag<T>>;
   constexpr int64_t kLanes = kCols<T> / 2;
@@ -121,22 +125,33 @@ void Tile(int64_t k, const T* HWY_RESTRICT a, int64_t lda, const T* HWY_RESTRICT
   V sum[kRowCount * kVectors];
 #pragma GCC unroll 32
   for (int i = 0; i < kRowCount * kVectors; ++i) sum[i] = hn::Zero(d);
-  for (int64_t p = 0; p < k; ++p) {
-    V y[kVectors];
+  const auto multiply = [&](auto copies) HWY_ATTR {
+    for (int64_t p = 0; p < k; ++p) {
+      V y[kVectors];
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) y[v] = hn::LoadU(d, b + v * kLanes);
-#pragma GCC unroll 16
-    for (int i = 0; i < kRowCount; ++i) {
-      const V x = hn::Set(d, kAlongK ? rows[i / 3][i % 3 * lda] : rows[0][i]);
+      for (int v = 0; v < kVectors; ++v) y[v] = hn::LoadU(d, b + v * kLanes);
+      if constexpr (copies()) {
+        // Rows further on come from far, and no two from the same page.
+        __builtin_prefetch(b + kRowsAhead * ldb);
+        __builtin_prefetch(b + kRowsAhead * ldb + kLanes);
 #pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) {
-        sum[i * kVectors + v] = MulAddOf(x, y[v], sum[i * kVectors + v]);
+        for (int v = 0; v < kVectors; ++v) hn::StoreU(y[v], d, copy + v * kLanes);
+        copy += 2 * kLanes;
       }
-    }
 #pragma GCC unroll 16
-    for (int i = 0; i < kPointers; ++i) rows[i] += kAlongK ? 1 : lda;
-    b += ldb;
-  }
+      for (int i = 0; i < kRowCount; ++i) {
+        const V x = hn::Set(d, kAlongK ? rows[i / 3][i % 3 * lda] : rows[0][i]);
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) {
+          sum[i * kVectors + v] = MulAddOf(x, y[v], sum[i * kVectors + v]);
+        }
+      }
+#pragma GCC unroll 16
+      for (int i = 0; i < kPointers; ++i) rows[i] += kAlongK ? 1 : lda;
+      b += ldb;
+    }
+  };
+  copy == nullptr ? multiply(std::false_type()) : multiply(std::true_type());
   const V scale = hn::Set(d, alpha), keep = hn::Set(d, beta);
 #pragma GCC unroll 16
   for (int i = 0; i < kRowCount; ++i) {
@@ -158,13 +173,14 @@ void Tile(int64_t k, const T* HWY_RESTRICT a, int64_t lda, const T* HWY_RESTRICT
 }
 
 template <class T, int kVectors, bool kAlongK, int kRowCount = kRows>
-void TileOf(int64_t rows, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, int64_t n,
-            T alpha, T beta, T* c, int64_t ldc) {
+void TileOf(int64_t rows, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, T* copy,
+            int64_t n, T alpha, T beta, T* c, int64_t ldc) {
   if (rows == kRowCount) {
-    return Tile<T, kRowCount, kVectors, kAlongK>(k, a, lda, b, ldb, n, alpha, beta, c, ldc);
+    return Tile<T, kRowCount, kVectors, kAlongK>(k, a, lda, b, ldb, copy, n, alpha, beta, c, ldc);
   }
   if constexpr (kRowCount > 1) {
-    TileOf<T, kVectors, kAlongK, kRowCount - 1>(rows, k, a, lda, b, ldb, n, alpha, beta, c, ldc);
+    TileOf<T, kVectors, kAlongK, kRowCount - 1>(rows, k, a, lda, b, ldb, copy, n, alpha, beta, c,
+                                                ldc);
   }
 }
 
@@ -176,8 +192,11 @@ void Panel(const cpu::GemmPanel<T>& g) {
     const int64_t lda = g.packed ? rows : g.row == 1 ? g.col : g.row;
     const bool along_k = !g.packed && g.row != 1;
     const bool narrow = g.n <= kCols<T> / 2;
+    const bool copied = g.copy != nullptr && i > 0;
+    T* const copy = i == 0 ? g.copy : nullptr;
     const auto run = [&](auto tile) HWY_ATTR {
-      tile(rows, g.k, a, lda, g.b, g.ldb, g.n, g.alpha, g.beta, c, g.ldc);
+      tile(rows, g.k, a, lda, copied ? g.copy : g.b, copied ? kCols<T> : g.ldb, copy, g.n, g.alpha,
+           g.beta, c, g.ldc);
     };
     if (along_k) {
       narrow ? run(&TileOf<T, 1, true>) : run(&TileOf<T, 2, true>);

@@ -19,6 +19,9 @@ struct GemmPanel {
   bool packed = false;
   const T* b = nullptr;
   int64_t ldb = 0;
+  // Where the first tile copies the panel to, `cols` elements a row, for the others to read; null:
+  // all read b.
+  T* copy = nullptr;
   T* c = nullptr;
   int64_t ldc = 0;
   T alpha = T(1), beta = T(0);
