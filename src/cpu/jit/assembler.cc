@@ -51,8 +51,9 @@ bool Assembler::takes_memory(const LoopNode& node) const {
     case Op::kFma:
     case Op::kFnma:
     case Op::kFms:
-    case Op::kScale:
       return true;
+    case Op::kScale:
+      return node.arity == 2;
     case Op::kMul:
       return wide_ || node.dtype != Dtype::kInt64;
     case Op::kCompare:
@@ -111,6 +112,12 @@ void Assembler::operation(const LoopNode& node, int to, const int* from, const A
     }
     case Op::kFix:
       return fix(node, to, from);
+    case Op::kScale: {
+      if (node.arity == 2) break;
+      const Xmm a = typed(from[0], node.dtype), b = typed(from[1], node.dtype);
+      const Opmask k(from[2]);
+      return is_double(node.dtype) ? vscalefpd(d | k | T_z, a, b) : vscalefps(d | k | T_z, a, b);
+    }
     default:
       break;
   }

@@ -218,6 +218,10 @@ Vec<T> GetExp(Vec<T> v) {
   return make<T>(Op::kExponent, 0, v);
 }
 template <class T>
+Vec<T> ScaleFAbove(Vec<T> x, Vec<T> n, Vec<T> least) {
+  return make<T>(Op::kScale, 0, x, n, compare(hologram::cpu::jit::kNotLessEqual, n, least));
+}
+template <class T>
 Vec<T> FixMinusInfinity(Vec<T> x, Vec<T> result) {
   const Vec<T> table{t_graph->constant(dtype_of<T>(), 0x30000).id};
   return make<T>(Op::kFix, 0, x, result, table);

@@ -199,6 +199,27 @@ HWY_INLINE hn::Vec256<float> ScaleF(hn::Vec256<float> x, hn::Vec256<float> n) {
 HWY_INLINE hn::Vec256<double> ScaleF(hn::Vec256<double> x, hn::Vec256<double> n) {
   return hn::Vec256<double>{_mm256_scalef_pd(x.raw, n.raw)};
 }
+// x * 2^n, 0 where n <= least: those lanes are not computed.
+HWY_INLINE hn::Vec512<float> ScaleFAbove(hn::Vec512<float> x, hn::Vec512<float> n,
+                                         hn::Vec512<float> least) {
+  const __mmask16 mask = _mm512_cmp_ps_mask(n.raw, least.raw, _CMP_NLE_UQ);
+  return hn::Vec512<float>{_mm512_maskz_scalef_ps(mask, x.raw, n.raw)};
+}
+HWY_INLINE hn::Vec512<double> ScaleFAbove(hn::Vec512<double> x, hn::Vec512<double> n,
+                                          hn::Vec512<double> least) {
+  const __mmask8 mask = _mm512_cmp_pd_mask(n.raw, least.raw, _CMP_NLE_UQ);
+  return hn::Vec512<double>{_mm512_maskz_scalef_pd(mask, x.raw, n.raw)};
+}
+HWY_INLINE hn::Vec256<float> ScaleFAbove(hn::Vec256<float> x, hn::Vec256<float> n,
+                                         hn::Vec256<float> least) {
+  const __mmask8 mask = _mm256_cmp_ps_mask(n.raw, least.raw, _CMP_NLE_UQ);
+  return hn::Vec256<float>{_mm256_maskz_scalef_ps(mask, x.raw, n.raw)};
+}
+HWY_INLINE hn::Vec256<double> ScaleFAbove(hn::Vec256<double> x, hn::Vec256<double> n,
+                                          hn::Vec256<double> least) {
+  const __mmask8 mask = _mm256_cmp_pd_mask(n.raw, least.raw, _CMP_NLE_UQ);
+  return hn::Vec256<double>{_mm256_maskz_scalef_pd(mask, x.raw, n.raw)};
+}
 template <size_t kN>
 HWY_INLINE hn::Vec128<float, kN> ScaleF(hn::Vec128<float, kN> x, hn::Vec128<float, kN> n) {
   return hn::Vec128<float, kN>{_mm_scalef_ps(x.raw, n.raw)};

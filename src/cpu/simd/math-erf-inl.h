@@ -37,8 +37,8 @@ struct ErfConstants<float> {
   static constexpr float kCentre = 0.5f;
   static constexpr float kSmall = 0.925f;
   static constexpr float kLarge = 3.93f;
-  static constexpr float kNormalCutoff = 14.5f;  // t P(N > t) rounds to 0 from here on
-  static constexpr float kErfcCutoff = 10.25f;   // as does erfc
+  static constexpr float kNormalCutoff = 15.0f;  // t P(N > t) is 0 from here on, see Unscale()
+  static constexpr float kErfcCutoff = 10.6f;    // as is erfc
 };
 
 template <>
@@ -57,8 +57,8 @@ struct ErfConstants<double> {
   static constexpr double kPivot = 5.0;
   static constexpr double kCentre = 0.75;
   static constexpr double kSmall = 1.0;
-  static constexpr double kNormalCutoff = 38.6;
-  static constexpr double kErfcCutoff = 27.29;
+  static constexpr double kNormalCutoff = 39.0;
+  static constexpr double kErfcCutoff = 27.6;
 };
 
 // (t + kPivot) exp(t^2 / 2) P(N > t), the smooth part of the normal tail, from q = t / (t +

@@ -32,9 +32,10 @@ struct ExpConstants<float> {
   static constexpr float kLn2Low = 0x1.7f7d1cp-20f;
   static constexpr float kLn2 = 0x1.62e43p-1f;
   static constexpr float kOverflow = 89.0f;
-  static constexpr float kUnderflow = -104.0f;
+  static constexpr float kUnderflow = -110.0f;
   static constexpr float kExp2Overflow = 128.0f;
-  static constexpr float kExp2Underflow = -151.0f;
+  static constexpr float kExp2Underflow = -160.0f;
+  static constexpr float kLeastExponent = -157.5f;
   static constexpr float kExpm1Saturation = -18.0f;
   static constexpr float kMaxExponent = 127.0f;
 };
@@ -51,9 +52,10 @@ struct ExpConstants<double> {
   static constexpr double kLn2Low = 0x1.ef35793c7673p-45;
   static constexpr double kLn2 = 0x1.62e42fefa39efp-1;
   static constexpr double kOverflow = 710.0;
-  static constexpr double kUnderflow = -746.0;
+  static constexpr double kUnderflow = -754.0;
   static constexpr double kExp2Overflow = 1024.0;
-  static constexpr double kExp2Underflow = -1076.0;
+  static constexpr double kExp2Underflow = -1088.0;
+  static constexpr double kLeastExponent = -1085.5;
   static constexpr double kExpm1Saturation = -40.0;
   static constexpr double kMaxExponent = 1023.0;
 };
@@ -66,9 +68,18 @@ struct Scaled {
   V exponent;
 };
 
+// For mantissas below 2^8 (float64: 2^11). Below kLeastExponent they round to 0, and are 0 before:
+// processors take ten times as long for a result that is too small for them. The clamps of what
+// uses this lie beyond that exponent, so that what is far out (a score of a mask, say) is fast.
 template <class V>
 HWY_INLINE V Unscale(Scaled<V> s) {
-  return ScaleByPow2(s.mantissa, s.exponent);
+  const V least = Constant<V>(ExpConstants<LaneOf<V>>::kLeastExponent);
+#if HOLOGRAM_HAVE_AVX512_MATH
+  return ScaleFAbove(s.mantissa, s.exponent, least);
+#else
+  const V zero = hn::Zero(hn::DFromV<V>());
+  return ScaleByPow2(hn::IfThenElse(hn::Lt(s.exponent, least), zero, s.mantissa), s.exponent);
+#endif
 }
 
 // exp(r) for |r| <= ln(2) / 2.
@@ -128,7 +139,7 @@ HWY_INLINE V Exp2(V x) {
   x = math::Clamp(x, C::kExp2Underflow, C::kExp2Overflow);
   const V n = hn::Round(x);
   const V r = hn::Mul(hn::Sub(x, n), math::Constant<V>(C::kLn2));
-  return math::ScaleByPow2(math::ExpReduced(r), n);
+  return math::Unscale(math::Scaled<V>{math::ExpReduced(r), n});
 }
 
 // e^x - 1, without cancellation near 0.

@@ -78,23 +78,95 @@ def test_multi_head_attention(dtype: torch.dtype, need_weights: bool, average: b
         assert result[1] is None
 
 
-def test_what_is_left_to_cpu() -> None:
-    layer = nn.TransformerEncoderLayer(24, 4, 40, batch_first=True)
-    x = values(2, 7, 24)
-    masked = torch.zeros(7, 7).masked_fill(torch.ones(7, 7).triu(1) > 0, -torch.inf)
-    _ask(layer, x, native=False, src_mask=None)
+def _causal(length: int) -> Tensor:
+    return torch.ones(length, length).triu(1) > 0
+
+
+def _padding(*lengths: int) -> Tensor:
+    return torch.arange(max(lengths))[None] >= torch.tensor(lengths)[:, None]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize(
+    "masks",
+    [
+        {"src_mask": _causal(7)},
+        {"src_mask": torch.zeros(7, 7).masked_fill(_causal(7), -torch.inf)},
+        {"src_key_padding_mask": _padding(7, 3)},
+        {"src_key_padding_mask": torch.zeros(2, 7).masked_fill(_padding(7, 3), -torch.inf)},
+        {"src_mask": _causal(7), "src_key_padding_mask": _padding(4, 7)},
+        # All of a text, and some rows: NaN, as on cpu.
+        {"src_key_padding_mask": _padding(7, 0)},
+        {"src_mask": torch.ones(7, 7).tril(-2) == 0},
+    ],
+)
+def test_encoder_layer_with_masks(
+    dtype: torch.dtype, norm_first: bool, masks: dict[str, Tensor]
+) -> None:
+    layer = nn.TransformerEncoderLayer(24, 4, 40, norm_first=norm_first, batch_first=True)
+    layer = layer.to(dtype).eval()
+    x = values(2, 7, 24, dtype=dtype)
+    on_device = copy.deepcopy(layer).to(DEVICE)
+    given = {name: mask.to(DEVICE) for name, mask in masks.items()}
     with torch.no_grad():
-        expected = layer.eval()(x, src_mask=masked)
-        on_device = copy.deepcopy(layer).to(DEVICE)
-        torch.testing.assert_close(on_device(x.to(DEVICE), masked.to(DEVICE)).cpu(), expected)
-        padding = torch.tensor([[False] * 7, [False] * 5 + [True] * 2])
-        encoder = nn.TransformerEncoder(layer, 2).eval()
+        explained = hologram_torch.explain(lambda: on_device(x.to(DEVICE), **given))
+        torch.testing.assert_close(explained.result.cpu(), layer(x, **masks), equal_nan=True)
+    assert "_transformer_encoder_layer_fwd" in str(explained.ops)
+    assert not any("encoder" in name or "softmax" in name for name in explained.fallbacks)
+
+
+@pytest.mark.parametrize("average", [False, True])
+def test_attention_weights_with_masks(average: bool) -> None:
+    layer = nn.MultiheadAttention(16, 4, batch_first=True).eval()
+    on_device = copy.deepcopy(layer).to(DEVICE)
+    x = values(2, 9, 16)
+    for masks in ({"attn_mask": _causal(9)}, {"key_padding_mask": _padding(9, 4)}):
+        options = {"need_weights": True, "average_attn_weights": average}
+        with torch.no_grad():
+            expected = layer(x, x, x, **masks, **options)
+            y = x.to(DEVICE)
+            given = {name: mask.to(DEVICE) for name, mask in masks.items()}
+            result = on_device(y, y, y, **given, **options)
+        for a, b in zip(result, expected, strict=True):
+            torch.testing.assert_close(a.cpu(), b)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("lengths", [(7, 3, 5), (1, 7, 7), (7, 7, 7), (7,), (7, 0, 2)])
+def test_encoder_of_texts_of_different_lengths(
+    dtype: torch.dtype, norm_first: bool, lengths: tuple[int, ...]
+) -> None:
+    # The encoder makes a nested tensor of them, unless norms come first.
+    layer = nn.TransformerEncoderLayer(24, 4, 40, norm_first=norm_first, batch_first=True)
+    encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=not norm_first)
+    encoder = encoder.to(dtype).eval()
+    on_device = copy.deepcopy(encoder).to(DEVICE)
+    x, padding = values(len(lengths), 7, 24, dtype=dtype), _padding(*lengths)
+    with torch.no_grad():
         expected = encoder(x, src_key_padding_mask=padding)
-        result = copy.deepcopy(encoder).to(DEVICE)(
-            x.to(DEVICE), src_key_padding_mask=padding.to(DEVICE)
+        explained = hologram_torch.explain(
+            lambda: on_device(x.to(DEVICE), src_key_padding_mask=padding.to(DEVICE))
         )
-        torch.testing.assert_close(result.cpu(), expected)
-    # Errors are PyTorch's.
+    torch.testing.assert_close(explained.result.cpu(), expected, equal_nan=True)
+    assert not any("encoder" in name for name in explained.fallbacks)
+
+
+def test_a_layer_of_a_nested_tensor() -> None:
+    layer = nn.TransformerEncoderLayer(24, 4, 40, batch_first=True).eval()
+    on_device = copy.deepcopy(layer).to(DEVICE)
+    rows = [values(length, 24, seed=length) for length in (4, 1, 6)]
+    with torch.no_grad():
+        expected = layer(torch.nested.nested_tensor(rows))
+        result = on_device(torch.nested.nested_tensor([row.to(DEVICE) for row in rows]))
+    assert result.is_nested
+    assert result.device.type == DEVICE
+    for a, b in zip(result.unbind(), expected.unbind(), strict=True):
+        torch.testing.assert_close(a.cpu(), b)
+
+
+def test_errors_are_those_of_pytorch() -> None:
     attention = nn.MultiheadAttention(16, 4)
     bad = [p.detach().to(DEVICE) for p in attention.parameters()]
     query = values(2, 9, 12).to(DEVICE)
