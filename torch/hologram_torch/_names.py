@@ -123,7 +123,8 @@ def known_buffers(tensors: Iterable[tuple[str, torch.Tensor]]) -> dict[int, Name
     """Return the names by the id that traces give to the tensors' memory; the first one counts."""
     names: dict[int, Named] = {}
     for name, tensor in tensors:
-        if tensor.device.type != "hologram" or tensor.layout != torch.strided:
+        is_dense = tensor.layout == torch.strided and not tensor.is_nested
+        if tensor.device.type != "hologram" or not is_dense:
             continue
         buffer = torch.ops.hologram._buffer_id(tensor)
         if buffer:

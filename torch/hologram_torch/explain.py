@@ -278,7 +278,8 @@ class _Recorder(TorchDispatchMode):
         packet, overload = func._schema.name, func._overloadname
         self.explanation.ops[packet if overload == "default" else f"{packet}.{overload}"] += 1
         self._note_births(result, (args, kwargs), packet, begin if after > before else end)
-        shape = list(result.shape) if isinstance(result, torch.Tensor) else None
+        is_dense = isinstance(result, torch.Tensor) and not result.is_nested
+        shape = list(result.shape) if is_dense else None
         for op in range(before, after):
             self.labels[op - self.base] = (packet, shape)
         at_once = after == before and not _is_view(func) and not packet.startswith(_IDLE)

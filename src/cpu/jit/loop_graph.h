@@ -39,7 +39,8 @@ enum class Op : uint8_t {
   kXor,
   kAndNot,  // ~in0 & in1
   kNot,
-  // AVX-512 only: in0 * 2^in1, or 0 where a mask in2 is not set; the parts of a float; NaN where in0 is -inf, else in1 (in2: table).
+  // AVX-512 only: in0 * 2^in1, or 0 where a mask in2 is not set; the parts of a float; NaN where
+  // in0 is -inf, else in1 (in2: table).
   kScale,
   kMantissa,
   kExponent,
