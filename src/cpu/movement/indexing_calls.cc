@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The calls that move elements by index, join them and cut triangles: from the operands of a call
 // to the kernels.
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -102,6 +103,20 @@ void run_scatter(CallFrame& call) {
                   : hologram::scatter(self.data, item_bytes(self), shape, at,
                                       one ? &element : source.data, one, threads);
   if (!inside) fail_outside(shape.size);
+}
+
+// Dimensions from the first on: the size of each, then as many positions in it as the result has; 0
+// ends them.
+void run_joint_positions(CallFrame& call) {
+  const View out = call.view();
+  auto* const joint = static_cast<int64_t*>(out.data);
+  const int64_t n = out.numel();
+  std::fill_n(joint, n, 0);
+  while (const int64_t size = call.integer()) {
+    const auto* const at = call.memory<const int64_t>();
+    if (!positions_within({at, Dtype::kInt64, n}, -size, size)) fail_outside(size);
+    for (int64_t i = 0; i < n; ++i) joint[i] = joint[i] * size + (at[i] < 0 ? at[i] + size : at[i]);
+  }
 }
 
 // Pieces: the bytes of each row, then the memory, null for zeros; 0 bytes end them.

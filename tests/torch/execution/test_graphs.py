@@ -226,6 +226,52 @@ def test_indices_are_looked_at_by_each_replay() -> None:
     assert torch.equal(rows, table[index])
 
 
+def test_indices_in_several_dimensions_are_captured() -> None:
+    table = make(10, 6, 4)
+    rows, columns = torch.tensor([1, -1, 3]).to(DEVICE), torch.tensor([[0], [5]]).to(DEVICE)
+
+    def put() -> Tensor:
+        copy = table.clone()
+        copy[rows, columns] = 7.0
+        return copy.index_put((rows, columns), torch.ones_like(copy[rows, columns]), True)
+
+    graph, (taken, changed) = capture(lambda: (table[rows, columns], put()))
+    for places in ([[0], [5]], [[-6], [2]]):
+        columns.copy_(torch.tensor(places))
+        graph.replay()
+        assert torch.equal(taken.cpu(), table.cpu()[rows.cpu(), columns.cpu()])
+        expected = table.cpu().clone()
+        expected[rows.cpu(), columns.cpu()] = 8.0
+        assert torch.equal(changed.cpu(), expected)
+    columns.copy_(torch.tensor([[0], [6]]))
+    with pytest.raises(IndexError, match="outside a dimension of size 6"):
+        graph.replay()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_step_with_a_scaler_is_captured(dtype: torch.dtype) -> None:
+    def train(captured: bool) -> tuple[Tensor, float, Tensor]:
+        w, factor = make(5, 3).to(dtype).requires_grad_(), torch.ones((), device=DEVICE)
+        optimizer = torch.optim.AdamW([w], lr=0.1, fused=True, capturable=True)
+        scaler = torch.amp.GradScaler(DEVICE, init_scale=1000.0, growth_interval=3)
+
+        def step() -> None:
+            optimizer.zero_grad()
+            scaler.scale((w.square() * factor).sum()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+
+        step()
+        run = capture(step)[0].replay if captured else step
+        for i in range(6):
+            factor.fill_(float("inf") if i == 2 else 1.0)
+            run()
+        return w.detach().cpu(), scaler.get_scale(), optimizer.state[w]["step"].cpu()
+
+    for ours, theirs in zip(train(captured=True), train(captured=False), strict=True):
+        assert ours == theirs if isinstance(ours, float) else torch.equal(ours, theirs)
+
+
 def test_tensors_without_elements_are_captured() -> None:
     x = make(3, 1)
     empty = x.diagonal(1)

@@ -132,16 +132,15 @@ struct IndexPlan {
 // Positions in all the dimensions together; each index is dense and of one size.
 Tensor joint_positions(const Tensor& self, const c10::SmallVector<Tensor, 4>& indices,
                        int64_t first) {
-  if (hologram::is_capturing_graph()) cannot_capture("indexing by more than one tensor");
   Tensor joint = make_tensor(indices[0].sizes(), at::kLong);
-  const int64_t n = joint.numel();
-  auto* out = reinterpret_cast<int64_t*>(write_pointer(joint));
-  std::fill_n(out, n, 0);
+  Call call;
+  call.view(joint, Access::writes);
   for (size_t k = 0; k < indices.size(); ++k) {
-    const int64_t size = self.size(first + static_cast<int64_t>(k));
-    const auto* at = reinterpret_cast<const int64_t*>(read_pointer(indices[k]));
-    for (int64_t i = 0; i < n; ++i) out[i] = out[i] * size + (at[i] < 0 ? at[i] + size : at[i]);
+    call.integer(self.size(first + static_cast<int64_t>(k)));
+    call.memory(indices[k], Access::reads);
   }
+  call.integer(0);
+  call.run<"joint_positions">();
   return joint;
 }
 
