@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Operation reduction: kernels run of the ops recorded, bytes moved of those the ops ask for."""
+"""Operation reduction: kernels run of the ops recorded, bytes moved of those the ops ask for.
+
+With ``--all`` also those of the models that `models` and `runtimes` measure.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+from bench.areas import runtimes, small_models
 from bench.areas.chains import CHAINS, Builder
 from bench.areas.inference import QUESTIONS, question_work
 from bench.areas.training import digits_mlp, gpt_shape, optimizer_work, step_work
@@ -60,6 +64,16 @@ def _programs(context: Context) -> Iterator[tuple[str, Callable[[Side], Work], G
     for question in QUESTIONS:
         if question.quick or not context.quick:
             yield question.name, lambda side, q=question: question_work(q, side), None
+    if not context.whole or context.quick:
+        return
+    for name, make in small_models.MODELS.items():
+        for kind, work in (
+            ("inference", small_models.inference_work),
+            ("train step with AdamW", small_models.training_work),
+        ):
+            yield f"{name}, {kind}", lambda side, m=make, w=work: w(m, side), None
+    for name, made in runtimes.MODELS.items():
+        yield f"{name}, inference", lambda side, m=made: runtimes.eager_work(m, side), None
 
 
 def count(work: Work, side: Side) -> dict[str, int]:
@@ -89,7 +103,8 @@ def _count(context: Context, build: Callable[[Side], Work], row: Row) -> None:
     unfused = counted.get("bytes_unfused", 0)
     if unfused:
         share = counted["bytes_moved"] / unfused
-        row.note += f", {1 - share:.0%} fewer bytes moved"
+        moved = counted["bytes_moved"] / work.ops / 1e6
+        row.note += f", {moved:.1f} MB moved: {1 - share:.0%} fewer"
 
 
 # On one core no worker cuts circuits short, so that the counts are the same in every run.
