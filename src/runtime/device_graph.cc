@@ -21,8 +21,10 @@ struct DeviceGraph::State {
   std::unique_ptr<internal::Capture> capture;
   uint32_t float_mode = 0;
   std::vector<uint64_t> numbers;
-  std::unique_ptr<circuit::Plan> plan;
-  std::vector<BufferRef> kept;  // memory of the values that no other code holds
+  std::shared_ptr<circuit::Plan> plan;
+  std::vector<uint8_t> slot_states;
+  std::vector<Buffer*> buffers;  // by slot
+  std::vector<BufferRef> kept;   // memory of the values that no other code holds
   std::vector<char*> bound;
   Stats stats;
 
@@ -130,9 +132,11 @@ void DeviceGraph::prepare() {
   internal::check_apart(*s.capture, "DeviceGraph::prepare");
   const auto& slots = s.capture->slots();
   std::vector<uint8_t> states;
+  std::vector<Buffer*> buffers;
   for (const internal::Capture::Slot& slot : slots) {
     const bool seen = !slot.value || slot.buffer->use_count() > 1;
     states.push_back(seen ? circuit::kSlotLive : circuit::kSlotFresh);
+    buffers.push_back(slot.buffer.get());
   }
   const circuit::PlanOptions options{.limits = *s.device.plan_limits(),
                                      .float_laws = s.float_mode == internal::kDefaultFloatMode};
@@ -145,6 +149,7 @@ void DeviceGraph::prepare() {
              .kernels = plan->stats.kernels,
              .bytes_moved = plan->stats.bytes_moved};
   s.kept.clear();
+  s.slot_states = std::move(states), s.buffers = std::move(buffers);
   s.plan = std::move(plan);
   s.find_memory();
   s.phase = State::kPrepared;
@@ -158,8 +163,11 @@ void DeviceGraph::replay() {
          "the capture first");
   }
   if (s.phase != State::kPrepared) prepare();
-  internal::Recorder::of(s.device).run_beside_circuits(*s.plan, {s.bound.data(), s.numbers.data()},
-                                                       s.float_mode);
+  internal::PlanRun run{
+      s.plan,   {s.bound.data(), s.numbers.data()}, s.capture->tape(), s.slot_states, s.buffers,
+      s.numbers};
+  run.cause = "replay";
+  internal::Recorder::of(s.device).run_beside_circuits(run, s.float_mode);
 }
 
 void DeviceGraph::reset() noexcept {
@@ -170,6 +178,8 @@ void DeviceGraph::reset() noexcept {
   }
   s.phase = State::kEmpty;
   s.plan.reset();
+  s.slot_states.clear();
+  s.buffers.clear();
   s.capture.reset();
   s.numbers.clear();
   s.kept.clear();

@@ -469,8 +469,7 @@ bool Recorder::run_until(uint64_t epoch, Why why) {
   return any;
 }
 
-void Recorder::run_beside_circuits(circuit::Plan& plan, const circuit::Bindings& bindings,
-                                   uint32_t mode) {
+void Recorder::run_beside_circuits(PlanRun run, uint32_t mode) {
   if (runs_here()) {
     fail(ErrorKind::kState, "DeviceGraph::replay: called by work that the device is running");
   }
@@ -486,8 +485,13 @@ void Recorder::run_beside_circuits(circuit::Plan& plan, const circuit::Bindings&
   run_mutex_.lock();
   const RunScope scope(*this);
   const FloatModeScope float_mode(mode);
-  count(plan);
-  device_.run_plan(plan, bindings, 0);
+  count(*run.plan);
+  if (is_watched()) [[unlikely]] {
+    run.sealed_ns = now_ns();
+    run.observed = share_observation();
+    if (run_watched(run)) return;
+  }
+  device_.run_plan(*run.plan, run.bindings, 0);
 }
 
 void Recorder::count(circuit::Plan& plan) {

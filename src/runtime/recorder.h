@@ -109,6 +109,20 @@ inline std::span<const uint8_t> state_bytes(const OpenCircuit& circuit) {
   return {reinterpret_cast<const uint8_t*>(circuit.states.data()), circuit.slots.size()};
 }
 
+// A run of a plan, and what traces tell of it.
+struct PlanRun {
+  const std::shared_ptr<circuit::Plan>& plan;
+  circuit::Bindings bindings;
+  const circuit::Tape& tape;  // what the plan was made of
+  std::span<const uint8_t> states;
+  const std::vector<Buffer*>& buffers;  // by slot
+  const std::vector<uint64_t>& numbers;
+  bool plan_hit = true;
+  const char* cause = nullptr;
+  int64_t sealed_ns = 0;
+  void* observed = nullptr;  // LaunchObserver::share
+};
+
 class Recorder {
  public:
   // The device's recorder, made when first asked for.
@@ -126,7 +140,7 @@ class Recorder {
   // Runs what every device has recorded; the first error is rethrown at the end.
   static void flush_all();
   // Runs what is recorded, and then a plan that is no circuit's, in a float mode.
-  void run_beside_circuits(circuit::Plan& plan, const circuit::Bindings& bindings, uint32_t mode);
+  void run_beside_circuits(PlanRun run, uint32_t mode);
   // Gives a deferred buffer its memory, where it has none.
   void attach(Buffer* buffer);
   // Sets or clears an OpenCircuit::Attention of every recorder.
@@ -219,7 +233,9 @@ class Recorder {
   void run_prepared();
   // Runs the circuit and compares every result with those of its ops run one by one.
   void run_checked();
-  // In trace.cc. Runs plan_ launch by launch; false, with nothing run, where no trace is on.
+  // In trace.cc. Runs a plan launch by launch; false, with nothing run, where no trace is on.
+  bool run_watched(const PlanRun& run);
+  // The same of the circuit that is running.
   [[gnu::noinline]] bool run_watched();
 
   // What the worker does: runs the first circuit that waits, if no other thread is at it; seals the

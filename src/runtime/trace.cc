@@ -232,8 +232,28 @@ void lock_traces() { Traces::get().lock(); }
 void unlock_traces() { Traces::get().unlock(); }
 
 bool Recorder::run_watched() {
+  std::vector<Buffer*> buffers;
+  try {
+    for (const OpenCircuit::Slot& slot : running_->slots) buffers.push_back(slot.buffer);
+  } catch (const std::bad_alloc&) {
+    return false;  // what can run does, even if its trace has no memory
+  }
+  const std::vector<uint64_t>& numbers = running_->tape.immediates();
+  return run_watched({plan_,
+                      {bound_.data(), numbers.data()},
+                      running_->tape,
+                      state_bytes(*running_),
+                      buffers,
+                      numbers,
+                      plan_hit_,
+                      running_->cause != nullptr ? running_->cause : why_text(running_->why),
+                      running_->sealed_ns,
+                      std::exchange(running_->observed, nullptr)});
+}
+
+bool Recorder::run_watched(const PlanRun& run) {
   const LaunchObserver* observer = g_observer.load(std::memory_order_acquire);
-  const Observation observation(observer, std::exchange(running_->observed, nullptr));
+  const Observation observation(observer, run.observed);
   if (observer != nullptr && !observer->wanted()) observer = nullptr;
   Traces& traces = Traces::get();
   const bool traced = traces.wants(*this);
@@ -241,30 +261,29 @@ bool Recorder::run_watched() {
 
   std::shared_ptr<CircuitTrace> trace;
   try {
-    if (plan_->parts.empty()) split(*plan_);
+    if (run.plan->parts.empty()) split(*run.plan);
     if (traced) {
       trace = std::make_shared<CircuitTrace>();
-      trace->cause = running_->cause != nullptr ? running_->cause : why_text(running_->why);
-      trace->plan_hit = plan_hit_;
+      trace->cause = run.cause;
+      trace->plan_hit = run.plan_hit;
       trace->thread = static_cast<uint64_t>(::syscall(SYS_gettid));
-      for (const OpenCircuit::Slot& slot : running_->slots) {
-        trace->buffers.push_back(reinterpret_cast<uintptr_t>(slot.buffer));
-        trace->buffer_bytes.push_back(slot.buffer->nbytes());
+      for (const Buffer* buffer : run.buffers) {
+        trace->buffers.push_back(reinterpret_cast<uintptr_t>(buffer));
+        trace->buffer_bytes.push_back(buffer->nbytes());
       }
-      trace->numbers = running_->tape.immediates();
-      trace->times.reserve(plan_->parts.size());
+      trace->numbers = run.numbers;
+      trace->times.reserve(run.plan->parts.size());
     }
   } catch (const std::bad_alloc&) {
-    return false;  // what can run does, even if its trace has no memory
+    return false;
   }
 
-  const circuit::Bindings bindings{bound_.data(), running_->tape.immediates().data()};
   const auto finish = [&](bool failed) {
     if (trace == nullptr) return;
     trace->end_ns = now_ns();
     trace->failed = failed;
     try {
-      trace->shape = traces.shape_of(plan_, running_->tape.words(), state_bytes(*running_));
+      trace->shape = traces.shape_of(run.plan, run.tape.words(), run.states);
       traces.add(*this, trace);
     } catch (const std::bad_alloc&) {
     }
@@ -272,18 +291,18 @@ bool Recorder::run_watched() {
   const int64_t begin_ns = now_ns();
   if (trace != nullptr) {
     trace->begin_ns = begin_ns;
-    trace->sealed_ns = running_->sealed_ns;
+    trace->sealed_ns = run.sealed_ns;
   }
   int kernels = 0;
-  for (const circuit::PlanPart& part : plan_->parts) {
+  for (const circuit::PlanPart& part : run.plan->parts) {
     const bool first = part.plan->runs++ == 0;
     void* token = observer != nullptr ? observer->begin(part.name.c_str(), part.bytes) : nullptr;
     const int64_t begin = now_ns();
     try {
-      device_.run_plan(*part.plan, bindings, 0);
+      device_.run_plan(*part.plan, run.bindings, 0);
     } catch (...) {
       if (observer != nullptr) observer->end(token);
-      plan_->running = kernels + part.plan->running;
+      run.plan->running = kernels + part.plan->running;
       finish(true);
       throw;
     }

@@ -180,6 +180,7 @@ _CAUSES = {
     "size": "its size",
     "memory": "a request for memory",
     "stream": "an event or a query",
+    "replay": "its replay as a graph",
 }
 
 

@@ -226,6 +226,27 @@ def test_indices_are_looked_at_by_each_replay() -> None:
     assert torch.equal(rows, table[index])
 
 
+def test_replays_are_seen_by_traces() -> None:
+    x = make(64, 64)
+    graph, y = capture(lambda: ((x @ x).relu() + x).sum())
+    graph.replay()
+    explanation = hologram_torch.explain(graph.replay)
+    (circuit,) = explanation.circuits
+    assert len(circuit.before) == 4
+    assert "its replay as a graph" in str(explanation)
+    assert explanation.stats["kernels_run"] == len(circuit.after)
+    with hologram_torch.profile() as profile:
+        for _ in range(3):
+            x.mul_(2)
+            graph.replay()
+    assert re.search(r"gemm\w* +3 ", profile.table())
+    assert torch.equal(y, ((x @ x).relu() + x).sum())
+    with torch.profiler.profile() as profiler:
+        graph.replay()
+        torch.accelerator.synchronize()
+    assert any("hologram::gemm" in event.key for event in profiler.key_averages())
+
+
 def test_indices_in_several_dimensions_are_captured() -> None:
     table = make(10, 6, 4)
     rows, columns = torch.tensor([1, -1, 3]).to(DEVICE), torch.tensor([[0], [5]]).to(DEVICE)
