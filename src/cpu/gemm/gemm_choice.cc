@@ -18,13 +18,11 @@ namespace {
 // Up to so many multiplications the built-in GEMM is chosen: it begins sooner, and what reads the
 // product joins its blocks. Some fifty microseconds.
 constexpr int64_t kSmall = int64_t{1} << 22;
-// Where the rows of the second operand lie along k, as those of a weight do, a BLAS packs them for
-// however few rows of the first, and the built-in GEMM reads them where they lie: up to so many
-// rows of the first it is as fast at least, whatever the size.
+// A weight has its rows along k. A BLAS packs it for every product; the built-in GEMM reads it in
+// place, and is at least as fast for up to so many rows of the first operand.
 constexpr int64_t kRowsOfWeight = 128;
-// Fewer rows than these are few; see is_sum_of_dots(). A BLAS has kernels for each number of them,
-// which are up to 1.4 times as fast while the other operand has so many elements; a larger one
-// comes from memory.
+// For fewer rows than kFewRows (see is_sum_of_dots()) a BLAS is up to 1.4 times as fast, unless the
+// other operand has fewer than kManyElements, or at least kMostElements and comes from memory.
 constexpr int64_t kFewRows = 16;
 constexpr int64_t kManyElements = int64_t{1} << 15, kMostElements = int64_t{1} << 20;
 // The provider computes large products unless it takes this many times as long. A BLAS that leaves

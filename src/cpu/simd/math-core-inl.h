@@ -210,16 +210,6 @@ HWY_INLINE hn::Vec512<double> ScaleFAbove(hn::Vec512<double> x, hn::Vec512<doubl
   const __mmask8 mask = _mm512_cmp_pd_mask(n.raw, least.raw, _CMP_NLE_UQ);
   return hn::Vec512<double>{_mm512_maskz_scalef_pd(mask, x.raw, n.raw)};
 }
-HWY_INLINE hn::Vec256<float> ScaleFAbove(hn::Vec256<float> x, hn::Vec256<float> n,
-                                         hn::Vec256<float> least) {
-  const __mmask8 mask = _mm256_cmp_ps_mask(n.raw, least.raw, _CMP_NLE_UQ);
-  return hn::Vec256<float>{_mm256_maskz_scalef_ps(mask, x.raw, n.raw)};
-}
-HWY_INLINE hn::Vec256<double> ScaleFAbove(hn::Vec256<double> x, hn::Vec256<double> n,
-                                          hn::Vec256<double> least) {
-  const __mmask8 mask = _mm256_cmp_pd_mask(n.raw, least.raw, _CMP_NLE_UQ);
-  return hn::Vec256<double>{_mm256_maskz_scalef_pd(mask, x.raw, n.raw)};
-}
 template <size_t kN>
 HWY_INLINE hn::Vec128<float, kN> ScaleF(hn::Vec128<float, kN> x, hn::Vec128<float, kN> n) {
   return hn::Vec128<float, kN>{_mm_scalef_ps(x.raw, n.raw)};
