@@ -369,7 +369,7 @@ void run_shared(WorkerPool& p, JobSlot& slot, int64_t begin, int64_t tiles, int 
     await(slot, offered - settled);
     const int64_t now = now_ns();
     // The largest piece a worker can have taken last is a share of all; its time here is fair. A
-    // guest may have begun one just before this thread ended its only one.
+    // guest may have taken one, as large as the only one of this thread, just before that ended.
     const int64_t fair = (done_at - start) / (guest ? 1 : 2);
     if (p.judge.job_ended(now, now - done_at, fair)) {
       p.late_jobs.fetch_add(1, std::memory_order_relaxed);

@@ -236,6 +236,7 @@ bool Recorder::run_watched() {
   try {
     for (const OpenCircuit::Slot& slot : running_->slots) buffers.push_back(slot.buffer);
   } catch (const std::bad_alloc&) {
+    drop_observation(std::exchange(running_->observed, nullptr));
     return false;  // what can run does, even if its trace has no memory
   }
   const std::vector<uint64_t>& numbers = running_->tape.immediates();

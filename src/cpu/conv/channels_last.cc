@@ -22,10 +22,7 @@ constexpr int64_t kFewestPlaces = 4, kFewestChannels = 8;
 
 // A convolution that reads each place once is one long row of outputs.
 ConvolutionArgs joined(const ConvolutionArgs& a) {
-  const ConvolutionSizes ones{1, 1, 1}, none{};
-  if (a.kernel != ones || a.stride != ones || a.padding != none || a.in_size != a.out_size) {
-    return a;
-  }
+  if (!reads_each_once(a)) return a;
   ConvolutionArgs all = a;
   for (ConvolutionStrides* s : {&all.x_strides, &all.y_strides}) {
     int64_t step = s->size[2];

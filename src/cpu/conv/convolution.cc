@@ -29,15 +29,11 @@ constexpr int64_t kKeptResults = int64_t{1} << 16;
 constexpr double kPackRows = 4;
 // Elements of a band of a plane, which stay near until they are handed over, and of small planes
 // that are handed over together.
-constexpr int64_t kBandElements = 8192;
-constexpr int64_t kHandedPlanes = 8192;
+constexpr int64_t kHandedElements = 8192;
 
-// Whether output i reads place i alone, for images whose places have step 1.
-bool reads_each_once(const ConvolutionArgs& a) {
-  const ConvolutionSizes ones{1, 1, 1}, none{};
-  if (a.kernel != ones || a.stride != ones || a.padding != none || a.in_size != a.out_size) {
-    return false;
-  }
+// Whether output i reads place i alone, and places have step 1.
+bool reads_places(const ConvolutionArgs& a) {
+  if (!reads_each_once(a)) return false;
   int64_t step = 1;
   for (size_t i = 3; i-- > 0;) {
     if (a.in_size[i] != 1 && a.x_strides.size[i] != step) return false;
@@ -78,7 +74,7 @@ class ConvolutionForward {
         static_cast<double>(places_) < 0.85 * static_cast<double>(ceil_div(places_, lanes) * lanes);
     panels_ = joined_ ? ceil_div(a_.batch * places_, product_.cols) : a_.batch * panels_per_image_;
     image_major_ = !joined_ && panels_per_image_ >= kWalkImages;
-    reads_places_ = !joined_ && reads_each_once(a_);
+    reads_places_ = !joined_ && reads_places(a_);
     source_.low = source_.high = x;
     if (depth_ > 0) {
       source_.high += 1 + (a_.batch - 1) * a_.x_strides.batch;
@@ -338,11 +334,11 @@ class ConvolutionForward {
     const PlaneBands<T> cut(a_);
     const int64_t width = a_.out_size[2];
     const int64_t height =
-        whole ? a_.out_size[1] : std::clamp<int64_t>(kBandElements / width, 1, a_.out_size[1]);
+        whole ? a_.out_size[1] : std::clamp<int64_t>(kHandedElements / width, 1, a_.out_size[1]);
     const int64_t bands = direct != nullptr ? ceil_div(a_.out_size[1], height) : cut.count();
     if (whole && bands > 1) return false;
     const int64_t all = a_.batch * a_.groups * bands;
-    const int64_t together = bands > 1 ? 1 : std::max<int64_t>(1, kHandedPlanes / places_);
+    const int64_t together = bands > 1 ? 1 : std::max<int64_t>(1, kHandedElements / places_);
     const int64_t chunk =
         std::clamp<int64_t>(kConvTaskWork / 8 / std::max<int64_t>(1, work / all), 1, all);
     const auto plane_at = [&](int64_t plane) {

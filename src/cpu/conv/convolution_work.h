@@ -92,6 +92,13 @@ inline bool has_columns(const ConvolutionArgs& args) {
   return args.in_size[2] <= 1 || args.x_strides.size[2] == 1;
 }
 
+// Whether output i reads place i alone.
+inline bool reads_each_once(const ConvolutionArgs& args) {
+  const ConvolutionSizes ones{1, 1, 1}, none{};
+  return args.kernel == ones && args.stride == ones && args.padding == none &&
+         args.in_size == args.out_size;
+}
+
 // Images as the products take them: x with columns of step 1, y with channels that are contiguous.
 // Others are copied, some images at a time. `run` gets the arguments for these and the images.
 struct ConvImages {

@@ -76,6 +76,13 @@ HWY_INLINE void SumsOfLanes(D d, const V* v, T* to) {
   for (int i = 0; i < kCount; ++i) to[i] = hn::GetLane(hn::SumOfLanes(d, v[i]));
 }
 
+// Keeps v in a register: else the compiler loads it again for each of its uses.
+template <class V>
+HWY_INLINE V Kept(V v) {
+  __asm__("" : "+v"(v.raw));
+  return v;
+}
+
 // sums[r * kCount + f] = row r of a . row f of x, whose rows lie lda and ldx elements apart. Each
 // is four chains of multiply-adds, whatever is computed beside it.
 template <int kRowCount, int kCount, class T, class In>
@@ -87,20 +94,18 @@ HWY_INLINE void DotTile(const In* a, int64_t lda, const T* x, int64_t ldx, int64
   V sum[kChains * kDots];
 #pragma GCC unroll 32
   for (int i = 0; i < kChains * kDots; ++i) sum[i] = hn::Zero(d);
-  // Adds to a chain of each dot product what `load` finds at p of their rows.
+  // Adds the products of a vector of each row, at p, to one chain of each sum.
   const auto add = [&](int chain, int64_t p, auto load_a, auto load_x) HWY_ATTR {
     V factor[kCount];
 #pragma GCC unroll 8
     for (int f = 0; f < kCount; ++f) {
-      V value = load_x(x + f * ldx + p);
-      if (kRowCount > 1) __asm__("" : "+v"(value.raw));
-      factor[f] = value;
+      const V value = load_x(x + f * ldx + p);
+      factor[f] = kRowCount > 1 ? Kept(value) : value;
     }
 #pragma GCC unroll 8
     for (int r = 0; r < kRowCount; ++r) {
-      V value = load_a(a + r * lda + p);
-      // Else the compiler loads it again for each of them.
-      if (kCount > 1) __asm__("" : "+v"(value.raw));
+      const V loaded = load_a(a + r * lda + p);
+      const V value = kCount > 1 ? Kept(loaded) : loaded;
 #pragma GCC unroll 8
       for (int f = 0; f < kCount; ++f) {
         V& to = sum[chain * kDots + r * kCount + f];

@@ -41,6 +41,7 @@ constexpr double kPackRows = 2, kPackColumns = 6;
 // columns of a B that is not in the caches; packing A; and, for each row, kTurnBack / k to turn it
 // back.
 constexpr int64_t kColdColumns = 12, kTurnedRows = 4, kTurnBack = 40;
+// More rows than these pay for a packed copy of the weight.
 constexpr int64_t kMostTurned = 128;
 
 // How C is cut into tasks: rows x cols blocks, of `width` panels at most.

@@ -68,9 +68,10 @@ struct Scaled {
   V exponent;
 };
 
-// For mantissas below 2^8 (float64: 2^11). Below kLeastExponent they round to 0, and are 0 before:
-// processors take ten times as long for a result that is too small for them. The clamps of what
-// uses this lie beyond that exponent, so that what is far out (a score of a mask, say) is fast.
+// mantissa * 2^exponent, for mantissas below 2^8 (float64: 2^11). With an exponent below
+// kLeastExponent it would round to 0, and is set to 0 without computing it: many processors take a
+// hundred cycles for a result that is denormal or rounds to 0. What uses this clamps its operand
+// beyond that exponent, so that scores far below the largest, as masked ones are, cost no more.
 template <class V>
 HWY_INLINE V Unscale(Scaled<V> s) {
   const V least = Constant<V>(ExpConstants<LaneOf<V>>::kLeastExponent);

@@ -7,13 +7,13 @@ import copy
 
 import pytest
 import torch
-from native_compare import DEVICE, check, check_native, values
+from native_compare import DEVICE, check_native, values
 from torch import Tensor, nn
 
 import hologram_torch
 
 
-def _ask(layer: nn.Module, *inputs: Tensor, native: bool = True, **options: object) -> None:
+def _ask(layer: nn.Module, *inputs: Tensor, **options: object) -> None:
     """Compare a layer on both devices, without gradients."""
     layers = {True: layer.eval(), False: copy.deepcopy(layer).to(DEVICE).eval()}
 
@@ -21,7 +21,7 @@ def _ask(layer: nn.Module, *inputs: Tensor, native: bool = True, **options: obje
         with torch.no_grad():
             return layers[inputs[0].is_cpu](*inputs, **options)
 
-    (check_native if native else check)(run, *inputs)
+    check_native(run, *inputs)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

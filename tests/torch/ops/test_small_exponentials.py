@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Exponentials where their results leave the range of the dtype, against float64 and cpu."""
+"""Exponentials where their results leave the range of the dtype, against float64 and mpmath."""
 
 from __future__ import annotations
 

@@ -34,10 +34,9 @@ void check_and_unscale(TensorList self, Tensor& found_inf, const Tensor& inv_sca
     if (t.numel() == 0) continue;
     sums.push_back(at::sum(at::mul(t, 0), at::kFloat));
     if (is_half_type(t.scalar_type())) {
-      const Tensor scaled = at::mul(t.to(at::kFloat), factor);
-      const_cast<Tensor&>(t).copy_(scaled);
+      t.copy_(at::mul(t.to(at::kFloat), factor));
     } else {
-      const_cast<Tensor&>(t).mul_(factor.to(t.scalar_type()));
+      t.mul_(factor.to(t.scalar_type()));
     }
   }
   if (sums.empty()) return;
