@@ -184,7 +184,8 @@ def get_device_capability(device: Device = None) -> dict[str, Any]:
 
 def synchronize(device: Device = None) -> None:
     """Run everything that was recorded on a device and wait until it is done."""
-    torch._C._accelerator_synchronizeDevice(_index(device))
+    index = torch._C._accelerator_getDeviceIndex() if device is None else _index(device)
+    torch._C._accelerator_synchronizeDevice(index)
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:

@@ -9,6 +9,7 @@
 
 #include "src/cpu/conv/convolution_work.h"
 #include "src/cpu/conv/depthwise_kernels.h"
+#include "src/cpu/conv/winograd.h"
 
 namespace hologram::cpu {
 namespace {
@@ -17,8 +18,9 @@ namespace {
 constexpr int64_t kBlockPlaces = 256;
 // Channels of a depthwise convolution whose rows stay in L1 while the next rows read them.
 constexpr int64_t kNearChannels = 128;
-// Rows of fewer outputs, or outputs of fewer channels, leave most of a register tile unused.
-constexpr int64_t kFewestPlaces = 4, kFewestChannels = 8;
+// Rows of fewer outputs, or outputs of fewer channels, leave most of a register tile unused. Turned
+// weights are packed without being transposed, which makes up for some of that.
+constexpr int64_t kFewestPlaces = 6, kFewestPlacesTurned = 4, kFewestChannels = 8;
 
 // A convolution that reads each place once is one long row of outputs.
 ConvolutionArgs joined(const ConvolutionArgs& a) {
@@ -60,14 +62,15 @@ class ChannelsLast {
                                   std::max<int64_t>(1, a_.out_size[1]))),
         // What lies beyond the rows of x is read from copies, and taps that are not side by side.
         is_copied_(a_.padding[2] > 0 || (run_taps_ > 1 && a_.x_strides.size[2] != a_.in_channels) ||
-                   (a_.out_size[2] - 1) * a_.stride[2] + (a_.kernel[2] - 1) * a_.dilation[2] >=
+                   (a_.out_size[2] - 1) * a_.stride[2] + (a_.kernel[2] - 1) * a_.dilation[2] -
+                           a_.padding[2] >=
                        a_.in_size[2]) {}
 
   bool suits() const {
-    if (a_.x_strides.channel != 1 || a_.y_strides.channel != 1 || depth_ == 0) return false;
+    if (depth_ == 0) return false;
     if (is_depthwise_) return true;
     return outputs_ >= kFewestChannels && (a_.groups == 1 || channels_ >= kFewestChannels) &&
-           a_.out_size[2] >= kFewestPlaces;
+           a_.out_size[2] >= (a_.weight_turned ? kFewestPlacesTurned : kFewestPlaces);
   }
 
   void run() const {
@@ -80,7 +83,8 @@ class ChannelsLast {
     T* const weights = (keeps ? conv_scratch().filters : passing).template get<T>(count);
     if (is_depthwise_) {
       for (int64_t t = 0; t < depth_; ++t) {
-        for (int64_t c = 0; c < a_.groups; ++c) weights[t * a_.groups + c] = w_[c * depth_ + t];
+        const int64_t tap = a_.weight_turned ? depth_ - 1 - t : t;
+        for (int64_t c = 0; c < a_.groups; ++c) weights[t * a_.groups + c] = w_[c * depth_ + tap];
       }
     } else {
       parallel_for(a_.groups * panels_, threads, [&](int64_t begin, int64_t end, int) {
@@ -127,6 +131,17 @@ class ChannelsLast {
     const int64_t cols = product_.cols, taps = volume(a_.kernel);
     const int64_t first = j * cols, n = std::min(cols, outputs_ - first);
     T* panel = to + (group * panels_ + j) * depth_ * cols;
+    if (a_.weight_turned) {
+      const int64_t step = outputs_ * taps;
+      for (int64_t t = 0; t < taps; ++t) {
+        const int64_t tap = taps - 1 - t;
+        const T* const w = w_ + group * channels_ * step +
+                           (a_.weight_channels_last ? tap * outputs_ + first : first * taps + tap);
+        product_.pack_b(w, step, a_.weight_channels_last ? 1 : taps, channels_, n,
+                        panel + t * channels_ * cols);
+      }
+      return;
+    }
     const T* w = w_ + (group * outputs_ + first) * depth_;
     if (a_.weight_channels_last || taps == 1) {
       product_.pack_b(w, 1, depth_, depth_, n, panel);
@@ -316,6 +331,8 @@ class ChannelsLast {
 template <class T>
 bool convolve_channels_last(const ConvolutionArgs& args, const T* x, const T* w, const T* bias,
                             T* y) {
+  if (args.x_strides.channel != 1 || args.y_strides.channel != 1) return false;
+  if (winograd<T>(args, x, w, bias, y, nullptr)) return true;
   const ChannelsLast<T> way(args, x, w, bias, y);
   if (!way.suits()) return false;
   way.run();

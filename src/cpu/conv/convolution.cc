@@ -85,10 +85,11 @@ class ConvolutionForward {
     source_.channels = channels_, source_.taps = taps_.count();
     source_.tap = taps_.positions();
     source_.channels_last = a_.weight_channels_last;
+    turned_ = a_.weight_turned;
   }
 
   // False, with nothing done, where the epilogue needs blocks that there are not.
-  bool run() const {
+  bool run() {
     if (depth_ == 0) {
       if (epilogue_ != nullptr) return false;
       fill();
@@ -96,6 +97,7 @@ class ConvolutionForward {
     }
     const int threads = threads_of(a_);
     const int64_t work = a_.groups * rows_ * depth_ * a_.batch * places_;
+    if (is_depthwise_) turn(threads);
     if (is_depthwise_ && is_flat(a_)) return planes(work, threads);
     if (is_depthwise_) {
       if (epilogue_ != nullptr) return false;
@@ -118,6 +120,8 @@ class ConvolutionForward {
                                            kPackRows, threads);
     // A block has whole rows where it has all panels.
     if (epilogue_ != nullptr && epilogue_->whole_rows && grid.cols > 1) return false;
+    // A weight that one task reads is turned there, channels first.
+    if (grid.cols > 1 || a_.weight_channels_last) turn(threads);
     const int64_t tasks = grid.rows * grid.cols;
     parallel_for(a_.groups * tasks, threads, [&](int64_t begin, int64_t end, int) {
       for (int64_t task = begin; task < end; ++task) {
@@ -130,6 +134,25 @@ class ConvolutionForward {
   }
 
  private:
+  // Turns the weights where they are.
+  void turn(int threads) {
+    if (!turned_) return;
+    constexpr int64_t kKept = kKeptBytes / static_cast<int64_t>(sizeof(T));
+    const int64_t count = a_.out_channels * depth_;
+    T* const to = (count <= kKept ? conv_scratch().weights : passing_).template get<T>(count);
+    const int64_t height = std::min(rows_, std::max<int64_t>(16, 32768 / depth_));
+    const int64_t chunks = ceil_div(rows_, height);
+    parallel_for(a_.groups * chunks, threads, [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t group = i / chunks, o0 = i % chunks * height;
+        turn_weights(a_, w_, group, o0, std::min(rows_, o0 + height), 0, channels_,
+                     to + (group * rows_ + o0) * depth_, depth_);
+      }
+    });
+    w_ = to;
+    turned_ = false;
+  }
+
   // Panel f holds outputs [first, first + n) of an image, or of all of them.
   struct Panel {
     int64_t image, first, n;
@@ -192,7 +215,14 @@ class ConvolutionForward {
         g.m = std::min(height, i1 - i);
         g.k = k;
         g.row = depth_, g.col = 1;
-        const T* const rows = w_ + (row + i) * depth_ + p0;
+        const T* rows = w_ + (row + i) * depth_ + p0;
+        if (turned_) {
+          const int64_t taps = taps_.count(), c0 = p0 / taps, c1 = ceil_div(p0 + k, taps);
+          g.row = (c1 - c0) * taps;
+          T* const turned = scratch.weights.template get<T>(g.m * g.row);
+          turn_weights(a_, w_, group, i, i + g.m, c0, c1, turned, g.row);
+          rows = turned + p0 - c0 * taps;
+        }
         g.a = rows;
         if (packed != nullptr) {
           product_.pack_a(g.a, g.row, g.col, g.m, k, packed);
@@ -399,11 +429,13 @@ class ConvolutionForward {
   const DepthwiseKernel<T>& depthwise_;
   const ConvTaps taps_;
   const T* const x_;
-  const T* const w_;
+  const T* w_;
   const T* const bias_;
   T* const y_;
   const CallEpilogue* const epilogue_;
   const int64_t channels_, rows_, depth_, places_;  // of a group; of an image
+  bool turned_ = false;                             // what w_ points to is
+  PackBuffer passing_;
   int64_t panels_per_image_, panels_;
   bool is_depthwise_, joined_, image_major_, reads_places_;
   ConvSource<T> source_;
@@ -436,11 +468,7 @@ void convolution(const ConvolutionArgs& args, const void* x, const void* w, cons
     using T = decltype(zero);
     const auto *const x_data = static_cast<const T*>(x), *const w_data = static_cast<const T*>(w);
     const auto* const bias_data = static_cast<const T*>(bias);
-    if (args.x_strides.channel == 1 && args.y_strides.channel == 1 &&
-        (cpu::winograd<T>(args, x_data, w_data, bias_data, static_cast<T*>(y), nullptr) ||
-         cpu::convolve_channels_last<T>(args, x_data, w_data, bias_data, static_cast<T*>(y)))) {
-      return;
-    }
+    if (cpu::convolve_channels_last(args, x_data, w_data, bias_data, static_cast<T*>(y))) return;
     const cpu::ConvImages from{const_cast<void*>(x), true}, to{y, false};
     cpu::with_dense_images(args, from, to, [&](const ConvolutionArgs& dense, void* xs, void* ys) {
       cpu::convolve(dense, static_cast<const T*>(xs), w_data, bias_data, static_cast<T*>(ys));

@@ -38,6 +38,10 @@ struct ConvolutionArgs {
   // w lies contiguous as out_channels x kernel x channels rather than out_channels x channels x
   // kernel.
   bool weight_channels_last = false;
+  // w is that of the convolution whose input's gradient this one computes: in_channels x
+  // (out_channels / groups) x kernel, each group's inputs among its own, the taps from last to
+  // first.
+  bool weight_turned = false;
   int max_threads = 0;  // 0: num_threads()
 };
 

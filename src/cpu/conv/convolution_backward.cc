@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "src/cpu/conv/channels_last.h"
 #include "src/cpu/conv/convolution_work.h"
 #include "src/cpu/gemm/pack_buffer.h"
 
@@ -181,41 +182,8 @@ class Scattered {
   int64_t images_, block_;                   // of a unit; channels of a task
 };
 
-// The weights of the convolution that gives grad_x from grad_y: channels x outputs x taps, the taps
-// from last to first.
-template <class T>
-void turn_weights(const ConvolutionArgs& a, const T* w, T* to) {
-  const int64_t channels = a.in_channels / a.groups, outputs = a.out_channels / a.groups;
-  const int64_t taps = volume(a.kernel), step = channels * taps;
-  const int64_t channel = a.weight_channels_last ? 1 : taps;
-  const int64_t tap = a.weight_channels_last ? channels : 1;
-  const int64_t chunk = std::max<int64_t>(1, 32768 / std::max<int64_t>(1, outputs * taps));
-  const int64_t chunks = ceil_div(channels, chunk);
-  parallel_for(a.groups * chunks, threads_of(a), [&](int64_t begin, int64_t end, int) {
-    for (int64_t task = begin; task < end; ++task) {
-      const int64_t group = task / chunks, c0 = task % chunks * chunk;
-      for (int64_t o = 0; o < outputs; ++o) {
-        for (int64_t c = c0; c < std::min(channels, c0 + chunk); ++c) {
-          const T* from = w + (group * outputs + o) * step + c * channel + (taps - 1) * tap;
-          T* row = to + ((group * channels + c) * outputs + o) * taps;
-          for (int64_t t = 0; t < taps; ++t) row[t] = from[-t * tap];
-        }
-      }
-    }
-  });
-}
-
-template <class T>
-void backward_input(const ConvolutionArgs& args, const T* grad_y, const T* w, const T* bias,
-                    T* grad_x) {
-  if (args.stride != ConvolutionSizes{1, 1, 1}) {
-    return Scattered<T>(args, grad_y, w, bias, grad_x).run();
-  }
-  PackBuffer passing;
-  const int64_t count = args.out_channels * (args.in_channels / args.groups) * volume(args.kernel);
-  constexpr int64_t kKept = (int64_t{8} << 20) / static_cast<int64_t>(sizeof(T));
-  T* const turned = (count <= kKept ? conv_scratch().weights : passing).template get<T>(count);
-  turn_weights(args, w, turned);
+// The convolution of grad_y that gives grad_x where the stride is 1.
+ConvolutionArgs turned_around(const ConvolutionArgs& args) {
   ConvolutionArgs back = args;
   back.in_channels = args.out_channels, back.out_channels = args.in_channels;
   back.in_size = args.out_size, back.out_size = args.in_size;
@@ -223,8 +191,8 @@ void backward_input(const ConvolutionArgs& args, const T* grad_y, const T* w, co
   for (size_t i = 0; i < 3; ++i) {
     back.padding[i] = args.dilation[i] * (args.kernel[i] - 1) - args.padding[i];
   }
-  back.weight_channels_last = false;
-  convolve<T>(back, grad_y, turned, bias, grad_x);
+  back.weight_turned = true;
+  return back;
 }
 
 }  // namespace
@@ -240,10 +208,21 @@ void convolution_backward_input(const ConvolutionArgs& args, const void* grad_y,
   if (grad_x == nullptr) cpu::fail_missing_operand("grad_x");
   cpu::for_dtype(args.dtype, [&](auto zero) {
     using T = decltype(zero);
+    const T *const weights = static_cast<const T*>(w), *const terms = static_cast<const T*>(bias);
+    const bool is_even = args.stride == ConvolutionSizes{1, 1, 1};
+    if (is_even &&
+        cpu::convolve_channels_last(cpu::turned_around(args), static_cast<const T*>(grad_y),
+                                    weights, terms, static_cast<T*>(grad_x))) {
+      return;
+    }
     const cpu::ConvImages to{grad_x, false}, from{const_cast<void*>(grad_y), true};
     cpu::with_dense_images(args, to, from, [&](const ConvolutionArgs& dense, void* xs, void* ys) {
-      cpu::backward_input(dense, static_cast<const T*>(ys), static_cast<const T*>(w),
-                          static_cast<const T*>(bias), static_cast<T*>(xs));
+      const T* const g = static_cast<const T*>(ys);
+      if (is_even) {
+        cpu::convolve<T>(cpu::turned_around(dense), g, weights, terms, static_cast<T*>(xs));
+      } else {
+        cpu::Scattered<T>(dense, g, weights, terms, static_cast<T*>(xs)).run();
+      }
     });
   });
 }

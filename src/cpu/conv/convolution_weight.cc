@@ -6,6 +6,7 @@
 #include "hologram/reduction.h"
 #include "src/cpu/conv/convolution_work.h"
 #include "src/cpu/gemm/pack_buffer.h"
+#include "src/cpu/movement/transpose.h"
 
 namespace hologram {
 namespace cpu {
@@ -91,7 +92,12 @@ class WeightGradient {
     }
     T* const to = grad_w_ + (group * outputs_ + o0) * rows_ + i0;
     constexpr int64_t kSide = 64;
+    const TransposeKernel<T> transpose = transpose_kernel(current_isa(), T());
     for (int64_t i = 0; i < i1 - i0; i += kSide) {
+      if (!first && !adds_) {
+        transpose(results + i * ld, ld, std::min(kSide, i1 - i0 - i), ld, to + i, rows_);
+        continue;
+      }
       for (int64_t o = 0; o < ld; ++o) {
         T* row = to + o * rows_;
         const int64_t end = std::min(i1 - i0, i + kSide);

@@ -8,6 +8,7 @@
 #include "hologram/elementwise.h"
 #include "hologram/error.h"
 #include "src/cpu/gemm/pack_buffer.h"
+#include "src/cpu/movement/transpose.h"
 
 namespace hologram::cpu {
 namespace {
@@ -43,6 +44,16 @@ struct Images {
 bool is_packed(const ConvolutionStrides& s, const ConvolutionSizes& size) {
   return (size[2] == 1 || s.size[2] == 1) && (size[1] == 1 || s.size[1] == size[2]) &&
          (size[0] == 1 || s.size[0] == size[1] * size[2]);
+}
+
+// Rows of `outputs` output channels, `row` apart, get the taps of an input channel, which lie side
+// by side for each output channel, in reverse.
+template <int64_t kTaps, class T>
+void turn_taps(const T* from, int64_t outputs, int64_t taps, T* to, int64_t row) {
+  if constexpr (kTaps > 0) taps = kTaps;
+  for (int64_t o = 0; o < outputs; ++o, from += taps, to += row) {
+    for (int64_t t = 0; t < taps; ++t) to[t] = from[taps - 1 - t];
+  }
 }
 
 }  // namespace
@@ -109,6 +120,30 @@ ConvGrid choose_conv_grid(int64_t rows, int64_t tile_rows, int64_t panels, int64
   }
   return best;
 }
+
+template <class T>
+void turn_weights(const ConvolutionArgs& args, const T* w, int64_t group, int64_t o0, int64_t o1,
+                  int64_t c0, int64_t c1, T* to, int64_t row) {
+  const int64_t taps = volume(args.kernel), outputs = args.out_channels / args.groups;
+  const int64_t inputs = args.in_channels / args.groups, step = outputs * taps;
+  const T* const from = w + (group * inputs + c0) * step;
+  if (taps == 1 || args.weight_channels_last) {
+    const TransposeKernel<T> transpose = transpose_kernel(current_isa(), T());
+    for (int64_t t = 0; t < taps; ++t) {
+      transpose(from + (taps - 1 - t) * outputs + o0, step, c1 - c0, o1 - o0, to + t * (c1 - c0),
+                row);
+    }
+    return;
+  }
+  for (int64_t c = 0; c < c1 - c0; ++c) {
+    const auto turn = taps == 9 ? turn_taps<9, T> : turn_taps<0, T>;
+    turn(from + c * step + o0 * taps, o1 - o0, taps, to + c * taps, row);
+  }
+}
+template void turn_weights(const ConvolutionArgs&, const float*, int64_t, int64_t, int64_t, int64_t,
+                           int64_t, float*, int64_t);
+template void turn_weights(const ConvolutionArgs&, const double*, int64_t, int64_t, int64_t,
+                           int64_t, int64_t, double*, int64_t);
 
 void with_dense_images(const ConvolutionArgs& args, ConvImages x, ConvImages y,
                        const std::function<void(const ConvolutionArgs&, void*, void*)>& run) {

@@ -108,6 +108,13 @@ struct ConvImages {
 void with_dense_images(const ConvolutionArgs& args, ConvImages x, ConvImages y,
                        const std::function<void(const ConvolutionArgs&, void*, void*)>& run);
 
+// Of turned weights, those of output channels [o0, o1) of a group and its input channels [c0, c1),
+// as they would lie if they were not turned: rows of output channels, `row` apart, in each the taps
+// of a channel side by side, or, channels last, the channels of a tap.
+template <class T>
+void turn_weights(const ConvolutionArgs& args, const T* w, int64_t group, int64_t o0, int64_t o1,
+                  int64_t c0, int64_t c1, T* to, int64_t row);
+
 // y = w x + bias for images that lie as the products take them; paddings may be negative. Hands
 // over blocks where there is an epilogue; then y is contiguous, and false means that nothing is
 // done.

@@ -191,8 +191,16 @@ class Winograd {
     filters.channel = a_.weight_channels_last ? 1 : kTaps;
     filters.tap = a_.weight_channels_last ? channels_ : 1;
     filters.point = weight_point();
+    int64_t row = channels_ * kTaps;
+    const T* rows = w_ + (group * outputs_ + here.first) * row;
+    if (a_.weight_turned) {
+      row += lanes_;  // no power of two
+      T* const turned = conv_scratch().weights.template get<T>(here.count * row);
+      turn_weights(a_, w_, group, here.first, here.first + here.count, 0, channels_, turned, row);
+      rows = turned;
+    }
     for (int64_t i = 0; i < here.count; ++i) {
-      filters.w = w_ + (group * outputs_ + here.first + i) * channels_ * kTaps;
+      filters.w = rows + i * row;
       filters.to = to + i * depth_;
       transform_.weights(filters);
     }

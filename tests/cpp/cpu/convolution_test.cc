@@ -302,6 +302,10 @@ std::vector<std::pair<const char*, Shape>> channels_last_shapes() {
       {"7x7 of stride 2",
        {2, 1, 3, 20, {1, 23, 37}, {1, 7, 7}, twos, {0, 3, 3}, ones, last, last, true}},
       {"weights by taps", {2, 1, 5, 20, {1, 12, 13}, {1, 2, 3}, twos, {0, 1, 1}, ones, last, last}},
+      {"weights by taps, stride 1",
+       {2, 1, 20, 24, {1, 12, 13}, {1, 2, 3}, ones, {0, 1, 1}, ones, last, last}},
+      {"padding beyond the taps",
+       {1, 1, 9, 12, {1, 8, 9}, {1, 3, 2}, ones, {0, 3, 4}, ones, last, last, true}},
       {"dilated",
        {2, 1, 11, 9, {1, 17, 19}, {1, 3, 3}, {1, 1, 2}, {0, 2, 4}, {1, 2, 4}, last, last, true}},
       {"deeper than a piece",
@@ -340,6 +344,8 @@ std::vector<std::pair<const char*, Shape>> shapes() {
   return {
       {"3x3 of equal size", {2, 1, 5, 20, {1, 14, 13}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}}},
       {"deeper than a piece", {1, 1, 40, 17, {1, 9, 9}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}}},
+      {"outputs deeper than a piece", {2, 1, 24, 60, {1, 8, 9}, {1, 3, 5}, {1, 1, 1}, {0, 1, 2}}},
+      {"1x1, outputs deeper than a piece", {1, 1, 20, 300, {1, 6, 6}, {1, 1, 1}}},
       {"many small images", {11, 1, 3, 9, {1, 5, 4}, {1, 3, 3}, {1, 1, 1}, {0, 1, 1}}},
       {"one output each", {7, 1, 6, 5, {1, 4, 4}, {1, 4, 4}}},
       {"without padding", {2, 1, 4, 6, {1, 12, 11}, {1, 3, 3}}},
@@ -390,7 +396,7 @@ TEST(Convolution, ChannelsLast) {
     if (::testing::Test::HasFatalFailure()) return;
   }
   check_shape<double>(channels_last_shapes()[4].second, "float64");
-  check_shape<double>(channels_last_shapes()[20].second, "float64, depthwise");
+  check_shape<double>(channels_last_shapes()[22].second, "float64, depthwise");
 }
 
 Shape random_shape(std::mt19937& rng) {
