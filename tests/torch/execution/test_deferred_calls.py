@@ -365,6 +365,8 @@ def test_indexing(dtype: torch.dtype) -> None:
     check(lambda a: a.index_select(1, columns), x)
     check(lambda a, s: a.index_add(0, rows, s), x, source)
     check(lambda a, s: a.index_add_(0, rows, s), x, source)
+    check(lambda a, s: a.index_copy(0, rows, s), x, source)
+    check(lambda a, s: a.index_copy_(0, rows, s), x, source)
     check(lambda a, s: a.index_put_((rows,), s, accumulate=True), x, source)
     check(lambda a, s: a.index_put((rows, columns), s[:, 0]), x, source)
     if dtype.is_floating_point:
@@ -407,6 +409,8 @@ def test_an_index_out_of_range_is_refused_by_gather_and_additions() -> None:
             pending(x).gather(0, index)
         with pytest.raises(RuntimeError, match="index 4 is out of bounds"):
             pending(x).index_add_(0, index[:, 0], pending(x))
+        with pytest.raises(IndexError, match="index 4 is out of bounds"):
+            pending(x).index_copy_(0, index[:, 0], pending(x))
         with pytest.raises(RuntimeError, match="index 4 is out of bounds"):
             pending(x).scatter_add_(0, index, pending(x))
 

@@ -218,6 +218,13 @@ def test_indices_are_looked_at_by_each_replay() -> None:
         assert torch.equal(rows, table[index])
         assert torch.equal(embedded, F.embedding(index, table))
         assert torch.equal(picked, table.gather(0, wide(index)))
+    cache, source = make(3, 10, 4), make(3, 4, 4)
+    written, _ = capture(lambda: cache.index_copy_(1, index, source))
+    cache.zero_()
+    index.copy_(torch.tensor([1, 5, 8, 2]))
+    written.replay()
+    assert torch.equal(cache[:, index], source)
+    assert not cache[:, [0, 3, 4, 6, 7, 9]].any()
     index.copy_(torch.tensor([1, 3, 3, 10]))
     with pytest.raises(IndexError, match="outside a dimension of size 10"):
         graph.replay()

@@ -129,6 +129,25 @@ def test_index_add(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", ALL)
+def test_index_copy(dtype: torch.dtype) -> None:
+    x = values(5, 6, 3, dtype=dtype)
+    for dim in range(-3, 3):
+        index = positions(4, below=x.shape[dim])  # the last of equal ones stays
+        shape = list(x.shape)
+        shape[dim] = 4
+        source = values(*shape, dtype=dtype, seed=2)
+        for y in layouts(x):
+            check_native(torch.index_copy, y, dim, index, source)
+        check_native(lambda x, d, i, s: x.clone().index_copy_(d, i, s), x, dim, index, source)
+        check(lambda x, d, i, s: x.mT.index_copy_(d, i, s.mT), x, dim, index, source.mT)
+    check(torch.index_copy, x, 0, torch.tensor([7]), x[:1])
+    check(torch.index_copy, x, 0, torch.tensor([1]), x)
+    check(torch.index_copy, x, 0, torch.tensor([1], dtype=torch.int32), x[:1])
+    check(torch.index_copy, x, 0, torch.tensor(1), x[:1])
+    check(torch.index_copy, x[0, 0], 0, torch.tensor(1), x[0, 0, 0])
+
+
+@pytest.mark.parametrize("dtype", ALL)
 def test_gather_and_scatter(dtype: torch.dtype) -> None:
     x = values(4, 5, 6, dtype=dtype)
     for dim in range(-3, 3):

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// index_select, index and index_put by integer tensors, index_add, gather and scatter.
+// index_select, index and index_put by integer tensors, index_add, index_copy, gather and scatter.
 #include <ATen/ExpandUtils.h>
 
 #include "ops/shape/index_tensors.h"
@@ -74,12 +74,11 @@ void write_rows(const Tensor& self, int64_t first, int64_t last, const Tensor& i
   }
 }
 
-bool takes_index_add(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
-                     const c10::Scalar& alpha) {
-  if (!is_known(self) || !is_added(self.scalar_type()) || self.dim() == 0 || !has_dim(self, dim) ||
-      !is_position(index) || index.dim() != 1 || !is_plain(source) ||
-      source.scalar_type() != self.scalar_type() || source.dim() != self.dim() ||
-      source.numel() == 0 || alpha.isSymbolic() || alpha.isComplex() || !alpha.equal(1)) {
+// Whether source has a row for each index of one dimension.
+bool takes_rows(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source) {
+  if (!is_known(self) || self.dim() == 0 || !has_dim(self, dim) || !is_position(index) ||
+      index.dim() != 1 || !is_plain(source) || source.scalar_type() != self.scalar_type() ||
+      source.dim() != self.dim() || source.numel() == 0) {
     return false;
   }
   const int64_t along = wrapped(self, dim);
@@ -89,32 +88,61 @@ bool takes_index_add(const Tensor& self, int64_t dim, const Tensor& index, const
   return true;
 }
 
+// Adds rows of source to those of `to`, or puts them there. False, with nothing done, where an
+// index is outside.
+template <bool kAdd>
+bool write_source(const Tensor& to, int64_t dim, const Tensor& index, const Tensor& source) {
+  const int64_t along = wrapped(to, dim);
+  const Tensor at = settled_rows(index);
+  if (!are_within(at, 0, to.size(along))) return false;
+  write_rows<kAdd>(to, along, along + 1, at, dense_rows(source));
+  return true;
+}
+
+// Whether the rows of self can be written where it lies.
+bool is_open_to(const Tensor& self, const Tensor& index, const Tensor& source) {
+  return self.is_contiguous() && !share_storage(self, source) && !share_storage(self, index);
+}
+
+bool takes_index_add(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
+                     const c10::Scalar& alpha) {
+  return takes_rows(self, dim, index, source) && is_added(self.scalar_type()) &&
+         !alpha.isSymbolic() && !alpha.isComplex() && alpha.equal(1);
+}
+
 Tensor index_add(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
                  const c10::Scalar& alpha) {
   if (C10_LIKELY(takes_index_add(self, dim, index, source, alpha))) {
-    const int64_t along = wrapped(self, dim);
-    const Tensor at = settled_rows(index), values = dense_rows(source);
-    if (C10_LIKELY(are_within(at, 0, self.size(along)))) {
-      Tensor out = copy_of(self);
-      write_rows<true>(out, along, along + 1, at, values);
-      return out;
-    }
+    Tensor out = copy_of(self);
+    if (C10_LIKELY(write_source<true>(out, dim, index, source))) return out;
   }
   return call_fallback<"index_add">(self, dim, index, source, alpha).back().toTensor();
 }
 
 Tensor& index_add_(Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
                    const c10::Scalar& alpha) {
-  if (C10_LIKELY(takes_index_add(self, dim, index, source, alpha) && self.is_contiguous() &&
-                 !share_storage(self, source) && !share_storage(self, index))) {
-    const int64_t along = wrapped(self, dim);
-    const Tensor at = settled_rows(index), values = dense_rows(source);
-    if (C10_LIKELY(are_within(at, 0, self.size(along)))) {
-      write_rows<true>(self, along, along + 1, at, values);
-      return self;
-    }
+  if (C10_UNLIKELY(!takes_index_add(self, dim, index, source, alpha) ||
+                   !is_open_to(self, index, source) ||
+                   !write_source<true>(self, dim, index, source))) {
+    call_fallback<"index_add_">(self, dim, index, source, alpha);
   }
-  call_fallback<"index_add_">(self, dim, index, source, alpha);
+  return self;
+}
+
+Tensor index_copy(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source) {
+  if (C10_LIKELY(takes_rows(self, dim, index, source) && index.scalar_type() == at::kLong)) {
+    Tensor out = copy_of(self);
+    if (C10_LIKELY(write_source<false>(out, dim, index, source))) return out;
+  }
+  return call_fallback<"index_copy">(self, dim, index, source).back().toTensor();
+}
+
+Tensor& index_copy_(Tensor& self, int64_t dim, const Tensor& index, const Tensor& source) {
+  if (C10_UNLIKELY(!takes_rows(self, dim, index, source) || index.scalar_type() != at::kLong ||
+                   !is_open_to(self, index, source) ||
+                   !write_source<false>(self, dim, index, source))) {
+    call_fallback<"index_copy_">(self, dim, index, source);
+  }
   return self;
 }
 
@@ -354,6 +382,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   register_native<&index_select>(m, "index_select");
   register_native<&index_add>(m, "index_add");
   register_native<&index_add_>(m, "index_add_");
+  register_native<&index_copy>(m, "index_copy");
+  register_native<&index_copy_>(m, "index_copy_");
   register_native<&index_tensor>(m, "index.Tensor");
   register_native<&index_put>(m, "_index_put_impl_");
   register_native<&gather>(m, "gather");
