@@ -25,8 +25,9 @@ constexpr int64_t kWalkImages = 8;
 constexpr int64_t kPlanePanels = 96;
 // Elements of results that are kept until they are moved to their images.
 constexpr int64_t kKeptResults = int64_t{1} << 16;
-// The cost of packing a panel, in rows of the product.
-constexpr double kPackRows = 4;
+// The cost of packing a panel, in rows of the product, as measured: of places that are read where
+// they lie, of others of stride 1, and of those that are further apart.
+constexpr double kPackPlaces = 4, kPackTaps = 10, kPackStrided = 28;
 // Elements of a band of a plane, which stay near until they are handed over, and of small planes
 // that are handed over together.
 constexpr int64_t kHandedElements = 8192;
@@ -117,7 +118,7 @@ class ConvolutionForward {
         joined_ ? std::clamp<int64_t>(kKeptResults / (rows_ * product_.cols), 1, kConvPanels)
                 : kConvPanels;
     const ConvGrid grid = choose_conv_grid(rows_, product_.rows, panels_, widest, a_.groups, work,
-                                           kPackRows, threads);
+                                           pack_rows(), threads);
     // A block has whole rows where it has all panels.
     if (epilogue_ != nullptr && epilogue_->whole_rows && grid.cols > 1) return false;
     // A weight that one task reads is turned there, channels first.
@@ -182,6 +183,11 @@ class ConvolutionForward {
     return kept;
   }
 
+  double pack_rows() const {
+    if (reads_places_) return kPackPlaces;
+    return a_.stride[2] == 1 ? kPackTaps : kPackStrided;
+  }
+
   // Whether what panel f reads lies side by side in its channels, so that the products find it
   // there.
   bool lies(int64_t f) const { return reads_places_ && panel(f).n == product_.cols; }
@@ -194,7 +200,7 @@ class ConvolutionForward {
   // Rows [i0, i1) of a group's panels [f0, f1).
   void block(int64_t group, int64_t i0, int64_t i1, int64_t f0, int64_t f1) const {
     ConvScratch& scratch = conv_scratch();
-    const ConvPanels<T>& plan = plans(f0, f1);
+    const ConvPanels<T>* const plan = reads_places_ ? nullptr : &plans(f0, f1);
     const int64_t cols = product_.cols, width = (f1 - f0) * cols;
     const int64_t depth = std::min(kConvDepth, depth_), height = std::min(kConvHeight, i1 - i0);
     T* const panels = scratch.panels.get<T>(width * depth);
@@ -206,9 +212,14 @@ class ConvolutionForward {
       const int64_t k = std::min(kConvDepth, depth_ - p0);
       for (int64_t f = f0; f < f1; ++f) {
         if (lies(f)) continue;
+        T* const to = panels + (f - f0) * cols * k;
         source.x = channels_of(f, group);
-        columns_.pack(source, plan[plan_of(f) - plan_of(f0)], p0, p0 + k,
-                      panels + (f - f0) * cols * k, cols);
+        if (plan != nullptr) {
+          columns_.pack(source, (*plan)[plan_of(f) - plan_of(f0)], p0, p0 + k, to, cols);
+        } else {
+          const int64_t step = a_.x_strides.channel;
+          product_.pack_b(source.x + p0 * step + panel(f).first, step, 1, k, panel(f).n, to);
+        }
       }
       for (int64_t i = i0; i < i1; i += height) {
         GemmPanel<T> g;

@@ -109,14 +109,20 @@ ConvGrid choose_conv_grid(int64_t rows, int64_t tile_rows, int64_t panels, int64
   const int64_t least = ceil_div(panels, widest);
   const int64_t wish = ceil_div(std::min<int64_t>(4 * threads, work / kConvTaskWork), groups);
   if (threads <= 1 || wish <= 1) return {1, least};
+  // What reading a row's weights costs a task, in panels.
+  constexpr double kReadRow = 0.5;
+  const auto number = [](int64_t n) { return static_cast<double>(n); };
   ConvGrid best{1, least};
   double best_cost = std::numeric_limits<double>::infinity();
   for (int64_t r = 1; r <= std::min(wish, ceil_div(rows, tile_rows)); ++r) {
-    const int64_t c = std::clamp(ceil_div(wish, r), least, std::max(least, panels));
-    const double task = static_cast<double>(ceil_div(panels, c)) *
-                        (static_cast<double>(ceil_div(rows, r)) + pack_cost);
-    const double cost = task * static_cast<double>(ceil_div(r * c * groups, threads));
-    if (cost < best_cost) best = {r, c}, best_cost = cost;
+    const int64_t most = std::clamp(ceil_div(wish, r), least, std::max(least, panels));
+    for (int64_t c = most; c >= least; --c) {
+      if (r * c * groups < threads) break;
+      const double height = number(ceil_div(rows, r)), width = number(ceil_div(panels, c));
+      const double task = width * (height + pack_cost) + kReadRow * height;
+      const double cost = task * number(ceil_div(r * c * groups, threads));
+      if (cost < best_cost) best = {r, c}, best_cost = cost;
+    }
   }
   return best;
 }

@@ -4,6 +4,7 @@
 #include "src/cpu/conv/winograd.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "src/cpu/conv/convolution_work.h"
 #include "src/cpu/conv/depthwise_kernels.h"
@@ -113,16 +114,15 @@ class Winograd {
   }
 
   bool run() const {
-    const int64_t blocks = this->blocks(), all = a_.groups * blocks;
     const int64_t work = a_.out_channels * channels_ * kPoints * rows_ * tiles_.width;
     const int threads = work < 2 * kConvTaskWork ? 1 : threads_of(a_);
+    const bool whole = epilogue_ != nullptr && epilogue_->whole_rows;
+    const int64_t height = whole || is_one_block_ ? block_ : even_rows(threads);
+    const int64_t blocks = ceil_div(rows_, height), all = a_.groups * blocks;
     // Threads share a block, each some of its output channels, where blocks do not keep all busy.
     const bool shared = all < 4 * threads && all % threads != 0;
     const int64_t shares = shared ? std::min<int64_t>(threads, strips_) : 1;
-    if (epilogue_ != nullptr && epilogue_->whole_rows &&
-        (block_ < tiles_.height || block_ % tiles_.height != 0)) {
-      return false;
-    }
+    if (whole && (block_ < tiles_.height || block_ % tiles_.height != 0)) return false;
     PackBuffer passing;
     T* weights = nullptr;
     if (!is_one_block_) {
@@ -135,7 +135,7 @@ class Winograd {
       for (int64_t task = begin; task < end; ++task) {
         const int64_t group = task / (blocks * shares), block = task / shares % blocks;
         const int64_t share = task % shares;
-        compute(weights, group, block * block_, std::min(rows_, (block + 1) * block_),
+        compute(weights, group, block * height, std::min(rows_, (block + 1) * height),
                 strips_ * share / shares, strips_ * (share + 1) / shares);
       }
     });
@@ -157,6 +157,18 @@ class Winograd {
       if (rows == 1 || cost <= best_cost) best = rows, best_cost = cost;
     }
     return best;
+  }
+
+  // Rows of tiles of a block, no more than block_, with which threads end together.
+  int64_t even_rows(int threads) const {
+    int64_t best = block_, best_cost = std::numeric_limits<int64_t>::max();
+    for (int64_t rows = block_; rows > 0; --rows) {
+      const int64_t turns = ceil_div(a_.groups * ceil_div(rows_, rows), threads);
+      // A block also costs a vector, and reading the weights costs about as much.
+      const int64_t cost = turns * (round_up(rows * tiles_.width) + 2 * lanes_);
+      if (cost < best_cost) best = rows, best_cost = cost;
+    }
+    return threads > 1 ? best : block_;
   }
 
   // What lies between the points of a channel. It is no multiple of 4096 bytes, or all 16 would
