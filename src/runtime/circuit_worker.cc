@@ -63,10 +63,13 @@ void CircuitWorker::call() {
     default:
       break;
   }
+  caller_processor_.store(this_processor(), std::memory_order_relaxed);
   calls_.fetch_add(1, std::memory_order_seq_cst);
   if (sleeping_.load(std::memory_order_seq_cst) == 0) return;
   called_at_.store(now_ns(), std::memory_order_relaxed);
-  if (sleeping_.exchange(0) != 0) futex_wake(sleeping_, 1);
+  if (sleeping_.exchange(0) == 0) return;
+  place_.send_elsewhere();
+  futex_wake(sleeping_, 1);
 }
 
 void CircuitWorker::start() {
@@ -111,6 +114,7 @@ void* CircuitWorker::main(void* self) {
 }
 
 void CircuitWorker::loop() {
+  place_.enter();
   IdleSpin idle;
   bool due = false;
   while (state_.load(std::memory_order_acquire) != kStopped) {
@@ -123,6 +127,7 @@ void CircuitWorker::loop() {
     int64_t called_at = 0;
     due = !called && sleep(seen, called_at);
     idle.learn(called_at);
+    if (!due) place_.leave(caller_processor_.load(std::memory_order_relaxed));
   }
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "src/runtime/contention_monitor.h"
+#include "src/runtime/placement.h"
 
 namespace hologram::internal {
 
@@ -56,6 +57,8 @@ class CircuitWorker {
   std::atomic<bool> running_{false};
   pthread_t thread_{};
   ContentionMonitor judge_;
+  ThreadPlace place_;
+  std::atomic<int> caller_processor_{-1};
   int quiet_looks_ = 0;
   alignas(64) std::atomic<uint32_t> calls_{0};
   std::atomic<uint32_t> sleeping_{0};

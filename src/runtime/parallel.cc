@@ -44,7 +44,14 @@ constexpr int kTilesBits = 48;
 constexpr uint64_t kTilesMask = (uint64_t{1} << kTilesBits) - 1;
 constexpr uint64_t kGuestBit = uint64_t{1} << 63;
 
-constexpr int64_t kWaitSpin = 30'000;
+// Longer than workers that were asked at the same time commonly differ: one that wakes its caller
+// may get it onto its own processor.
+constexpr int64_t kWaitSpin = 200'000;
+// What a worker that slept may take longer: to wake up, and for its first tile in cold caches.
+constexpr int64_t kColdStart = 500'000;
+// And one that has just been started, for its first jobs: it gets its scratch memory.
+constexpr int64_t kFirstStart = 20'000'000;
+constexpr int kFirstJobs = 8;
 // How long a lent team is used after its owner has. Then its threads have to fall asleep first,
 // with the caller working alone: a small part of this.
 constexpr int64_t kTeamUse = 200'000'000;
@@ -116,16 +123,20 @@ bool sleeping_call(WorkerPool& p, int id) {
   if (w == nullptr || w->sleeping.load(std::memory_order_seq_cst) == 0) return false;
   if (w->sleeping.exchange(0) == 0) return false;
   w->called_at.store(now_ns(), std::memory_order_relaxed);
+  w->place.send_elsewhere();
   futex_wake(w->sleeping, 1);
   return true;
 }
 
 // Wakes the sleeping among the threads that `id` is to wake: a tree, so that no one wakes many.
-void call_children(WorkerPool& p, int id, int threads) {
+// Whether one slept.
+bool call_children(WorkerPool& p, int id, int threads) {
   const int first = id * kWakeFanOut + 1;
+  bool slept = false;
   for (int child = first; child < std::min(first + kWakeFanOut, threads); ++child) {
-    sleeping_call(p, child);
+    slept = sleeping_call(p, child) || slept;
   }
+  return slept;
 }
 
 // Counts finished tiles, and wakes the caller of the job if it waits.
@@ -144,6 +155,7 @@ bool work_on_slots(WorkerPool& p, WorkerThread& self, int id) {
     JobSlot& slot = p.slots[std::countr_zero(bits)];
     const uint64_t word = slot.word.load(std::memory_order_seq_cst);
     if ((word & kTilesMask) == 0) continue;
+    self.place.leave(slot.processor.load(std::memory_order_relaxed));
     call_children(p, id, threads_of(word));
     int64_t begin = 0;
     int64_t end = 0;
@@ -163,6 +175,7 @@ void* worker_main(void* argument) {
   WorkerPool& p = pool();
   WorkerThread& self = *p.workers[id].load(std::memory_order_acquire);
   const Region region;  // a parallel_for in a tile runs inline
+  self.place.enter();
   IdleSpin idle;
   while (true) {
     uint32_t seen = p.published.load(std::memory_order_acquire);
@@ -212,6 +225,7 @@ int ensure_workers(WorkerPool& p, int wanted) {
       break;
     }
     ++alive;
+    p.first_jobs.store(kFirstJobs, std::memory_order_relaxed);
     p.alive.store(alive, std::memory_order_release);
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
@@ -347,6 +361,7 @@ void run_shared(WorkerPool& p, JobSlot& slot, int64_t begin, int64_t tiles, int 
   slot.context = context;
   slot.end = tiles;
   slot.float_mode = float_mode();
+  slot.processor.store(this_processor(), std::memory_order_relaxed);
   slot.finished.store(0, std::memory_order_relaxed);
   slot.failed.store(false, std::memory_order_relaxed);
   slot.share.store(static_cast<uint32_t>(4 * (threads + int{guest})), std::memory_order_relaxed);
@@ -355,7 +370,9 @@ void run_shared(WorkerPool& p, JobSlot& slot, int64_t begin, int64_t tiles, int 
                       static_cast<uint64_t>(offered),
                   std::memory_order_seq_cst);
   p.published.fetch_add(1, std::memory_order_seq_cst);
-  call_children(p, 0, threads);
+  const bool slept = call_children(p, 0, threads);
+  const bool is_first = p.first_jobs.load(std::memory_order_relaxed) > 0 &&
+                        p.first_jobs.fetch_sub(1, std::memory_order_relaxed) > 0;
   if (guest) p.bell.ring();
   p.jobs.fetch_add(1, std::memory_order_relaxed);
 
@@ -370,7 +387,8 @@ void run_shared(WorkerPool& p, JobSlot& slot, int64_t begin, int64_t tiles, int 
     const int64_t now = now_ns();
     // The largest piece a worker can have taken last is a share of all; its time here is fair. A
     // guest may have taken one, as large as the only one of this thread, just before that ended.
-    const int64_t fair = (done_at - start) / (guest ? 1 : 2);
+    const int64_t cold = is_first ? kFirstStart : slept ? kColdStart : 0;
+    const int64_t fair = (done_at - start) / (guest ? 1 : 2) + cold;
     if (p.judge.job_ended(now, now - done_at, fair)) {
       p.late_jobs.fetch_add(1, std::memory_order_relaxed);
     }
