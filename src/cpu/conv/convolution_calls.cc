@@ -3,6 +3,7 @@
 #include "hologram/call_frame.h"
 #include "src/cpu/conv/convolution.h"
 #include "src/cpu/conv/pooling.h"
+#include "src/cpu/conv/resampling.h"
 #include "src/cpu/device/dense_view.h"
 
 namespace hologram::cpu {
@@ -121,6 +122,25 @@ void run_max_pool_backward(CallFrame& call) {
   const View grad = call.view(), positions = call.view(), grad_in = call.view();
   hologram::max_pool_backward(pooling_arguments(call, grad_in, grad), grad.data,
                               static_cast<const int64_t*>(positions.data), grad_in.data);
+}
+
+void run_resample(CallFrame& call) {
+  const View x = call.view(), y = call.view();
+  ResamplingArgs args;
+  args.kind = static_cast<Resampling>(call.integer());
+  args.kernel = call.integers<3>(1), args.stride = call.integers<3>(1);
+  args.padding = call.integers<3>(0);
+  args.flag = call.flag();
+  args.divisor = call.integer();
+  args.is_gradient = call.flag();
+  for (double& scale : args.scales) scale = call.number();
+  const View &in = args.is_gradient ? y : x, &out = args.is_gradient ? x : y;
+  args.dtype = x.dtype;
+  args.batch = x.shape[0], args.channels = x.shape[1];
+  args.in_size = places_of(in.shape, in.ndim, 1), args.out_size = places_of(out.shape, out.ndim, 1);
+  args.in_strides = convolution_strides(in), args.out_strides = convolution_strides(out);
+  args.max_threads = call.threads(in.numel() + out.numel());
+  hologram::resample(args, x.data, y.data);
 }
 
 }  // namespace hologram::cpu
