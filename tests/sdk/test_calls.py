@@ -234,6 +234,29 @@ def _rnn_backward(dt: str) -> tuple:
     return (results[0].detach().numpy(), weight, *grads), {}, [w.numpy() for w in want]
 
 
+_LENGTHS = np.array([3, 2, 2])  # rows of each step of packed sequences
+
+
+def _pack_rows(dt: str) -> tuple:
+    x = _array(3, 3, 2, 5, dtype=dt)
+    want = [np.concatenate([x[t, :n] for t, n in enumerate(_LENGTHS)])]
+    return (x, _LENGTHS), {"rows": 7}, want
+
+
+def _pad_rows(dt: str) -> tuple:
+    x = _array(7, 5, dtype=dt)
+    given = torch.nn.utils.rnn.PackedSequence(_t(x), torch.from_numpy(_LENGTHS))
+    want = torch.nn.utils.rnn.pad_packed_sequence(given, total_length=4)[0]
+    return (x, _LENGTHS), {"steps": 4, "batch": 3}, [want.numpy()]
+
+
+def _rows_before(dt: str) -> tuple:
+    x, first = _array(7, 5, dtype=dt), _array(3, 5, dtype=dt)
+    # In reverse order: the third sequence has the first step alone.
+    want = [x[3:5], first[2:], x[5:7], first[:2]]
+    return (x, first, _LENGTHS), {"reverse": True}, [np.concatenate(want)]
+
+
 def _take(dt: str) -> tuple:
     x, at = _array(3, 5, 2, dtype=dt), _positions(5, 4, 2)
     return (x, at), {"dim": 1}, [np.take(x, at, 1)]
@@ -323,6 +346,9 @@ _CASES: dict[str, Callable[[str], tuple]] = {
     "gru_backward": _gru_backward,
     "rnn_forward": _rnn_forward,
     "rnn_backward": _rnn_backward,
+    "pack_rows": _pack_rows,
+    "pad_rows": _pad_rows,
+    "rows_before": _rows_before,
     "take": _take,
     "add_at": _add_at,
     "put_at": _put_at,
