@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Networks of recurrent layers: LSTMs, GRUs and RNNs, and which way each of them runs.
-#include <ATen/FuncTorchTLS.h>
 #include <ATen/Functions.h>
 #include <ATen/autocast_mode.h>
 #include <c10/core/GradMode.h>
@@ -9,6 +8,7 @@
 #include "device/openmp.h"
 #include "dispatch/alias.h"
 #include "dispatch/autograd_bypass.h"
+#include "ops/nn/packed.h"
 #include "ops/nn/processor.h"
 #include "ops/nn/recurrent_layer.h"
 
@@ -27,23 +27,6 @@ bool all_plain(at::TensorList list) {
 bool any_requires_grad(at::TensorList list) {
   return std::any_of(list.begin(), list.end(),
                      [](const Tensor& t) { return t.defined() && t.requires_grad(); });
-}
-
-// Whether the rows of the input are those of packed sequences, as many as the states are for.
-bool is_well_packed(const Network& n) {
-  const Tensor& sizes = n.batch_sizes;
-  if (!sizes.device().is_cpu() || sizes.scalar_type() != at::kLong || sizes.dim() != 1 ||
-      sizes.layout() != c10::kStrided || sizes.numel() == 0 || !sizes.is_contiguous()) {
-    return false;
-  }
-  const int64_t* const size = sizes.const_data_ptr<int64_t>();
-  int64_t most = n.hx[0].size(1), rows = 0;
-  if (size[0] != most) return false;
-  for (int64_t t = 0; t < sizes.numel(); ++t) {
-    if (size[t] < 1 || size[t] > most) return false;
-    most = size[t], rows += most;
-  }
-  return rows == n.input.size(0);
 }
 
 // Whether the library takes these: batches of float32 or float64 sequences, all of one dtype, with
@@ -80,7 +63,8 @@ bool takes(const Network& n) {
     }
   }
   // The sizes of steps come from the cpu, which a graph does not look at again.
-  return !n.is_packed() || (is_well_packed(n) && !hologram::is_capturing_graph());
+  return !n.is_packed() ||
+         (is_packing(n.batch_sizes, batch, input.size(0)) && !hologram::is_capturing_graph());
 }
 
 // {output, states...}
@@ -122,18 +106,6 @@ void check_batch(const Network& n) {
     TORCH_CHECK(state.dim() != 3 || state.size(1) == batch, kNames[static_cast<int>(n.cell)],
                 ": expected states of batch size ", batch, ", that of the input of shape ",
                 n.input.sizes(), ", got one of shape ", state.sizes());
-  }
-}
-
-// Whether a transform of torch.func is going on: whether nodes such as ours are refused.
-bool is_transforming() {
-  const auto& state = at::functorch::functorchTLSAccessor();
-  if (C10_LIKELY(state == nullptr)) return false;  // none so far on this thread
-  try {
-    state->checkSupportsCppAutogradFunction();
-    return false;
-  } catch (const c10::Error&) {
-    return true;
   }
 }
 
