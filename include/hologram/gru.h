@@ -18,11 +18,13 @@ namespace hologram {
 //   n = tanh(xn + r hn)
 //   h = n + z (h - n)
 //
-// All are contiguous but for the output. h_n may be h0; nothing else overlaps.
+// All are contiguous but for the output. h_n may be h0; nothing else overlaps. With batch_sizes the
+// sequences are packed, as those of lstm() (lstm.h).
 struct GruArgs {
   Dtype dtype = Dtype::kFloat32;
   bool reverse = false;  // from the last step to the first
   int64_t steps = 0, batch = 0, hidden = 0;
+  const int64_t* batch_sizes = nullptr;
   void* gates = nullptr;         // (steps, batch, 3 hidden): what the inputs bring; becomes r, z, n
   const void* weight = nullptr;  // (3 hidden, hidden)
   const void* bias = nullptr;    // (3 hidden), or null
@@ -36,7 +38,8 @@ struct GruArgs {
 };
 
 // The same bits for any number of threads. Error(kInvalidArgument) for negative sizes, rows of the
-// output that overlap and missing operands, Error(kNotSupported) for other dtypes.
+// output that overlap, batch_sizes that lstm() refuses and missing operands, Error(kNotSupported)
+// for other dtypes.
 HOLOGRAM_API void gru(const GruArgs& args);
 
 // Elements of scratch that sequences of these sizes take.
@@ -51,6 +54,7 @@ struct GruBackwardArgs {
   Dtype dtype = Dtype::kFloat32;
   bool reverse = false;
   int64_t steps = 0, batch = 0, hidden = 0;
+  const int64_t* batch_sizes = nullptr;
   const void* gates = nullptr;     // (steps, batch, 3 hidden), as gru() left them
   const void* hidden_n = nullptr;  // (steps, batch, hidden)
   const void* output = nullptr;    // (steps, batch, hidden)

@@ -141,24 +141,75 @@ void rule_bernoulli(CallSettling& call) {
   if (!(p >= 0 && p <= 1)) call.refuse("p is ", p, "; it has to be in [0, 1]");
 }
 
+// The steps of a recurrence; `rows`: the operand that has them.
+int64_t steps_of(const CallSettling& call, const char* rows) {
+  const Shape& all = call.run("S");
+  const bool packed = call.is_given("batch_sizes");
+  if (all.size() != (packed ? 1u : 2u) || (!packed && all[1] != call.size("N"))) {
+    call.refuse("the rows of ", rows, " have shape ", shape_text(all), "; ",
+                packed ? "with batch_sizes, they lie one after another"
+                       : "they have to have steps and the batch of the states");
+  }
+  const int64_t steps = packed ? call.size("L") : all[0];
+  if (steps == 0) call.refuse("there are no steps; give one or more");
+  return steps;
+}
+
+// Columns of h of an LSTM where it is projected, or 0.
+int64_t projection_of(const CallSettling& call) {
+  const int64_t columns = call.size("P"), hidden = call.size("H");
+  if (call.is_given("weight_hr")) return columns;
+  if (columns != hidden) {
+    call.refuse("weight has ", columns, " columns for ", hidden,
+                " units; without weight_hr it has as many");
+  }
+  return 0;
+}
+
 void rule_lstm_recurrence(CallSettling& call) {
-  if (call.size("L") == 0) call.refuse("there are no steps; give one or more");
-  call.set_size("W", lstm_workspace(call.size("L"), call.size("N"), call.size("H")));
+  const int64_t steps = steps_of(call, "gates");
+  call.set_size("W", lstm_workspace(steps, call.size("N"), call.size("H"), projection_of(call)));
 }
 
 void rule_lstm_backward(CallSettling& call) {
-  if (call.size("L") == 0) call.refuse("there are no steps; give one or more");
-  call.set_size("W", lstm_backward_workspace(call.size("N"), call.size("H")));
+  steps_of(call, "gates");
+  const int64_t projection = projection_of(call);
+  if (projection > 0 && !(call.is_given("grad_projection") && call.is_given("projected"))) {
+    call.refuse("with weight_hr, grad_projection and projected have to be given; they are written");
+  }
+  call.set_size("W", lstm_backward_workspace(call.size("N"), call.size("H"), projection));
 }
 
 void rule_gru_forward(CallSettling& call) {
-  if (call.size("L") == 0) call.refuse("there are no steps; give one or more");
-  call.set_size("W", gru_workspace(call.size("L"), call.size("N"), call.size("H")));
+  const int64_t steps = steps_of(call, "gates");
+  call.set_size("W", gru_workspace(steps, call.size("N"), call.size("H")));
 }
 
 void rule_gru_backward(CallSettling& call) {
-  if (call.size("L") == 0) call.refuse("there are no steps; give one or more");
+  steps_of(call, "gates");
   call.set_size("W", gru_backward_workspace(call.size("N"), call.size("H")));
+}
+
+void rule_rnn_forward(CallSettling& call) { steps_of(call, "gates"); }
+
+void rule_rnn_backward(CallSettling& call) {
+  if (!call.is_given("grad_h_n")) {
+    // Nothing else has the batch.
+    if (call.is_given("batch_sizes")) call.refuse("with batch_sizes, grad_h_n has to be given");
+    if (call.run("S").size() == 2) call.set_size("N", call.run("S")[1]);
+  }
+  steps_of(call, "output");
+}
+
+void rule_pack_rows(CallSettling& call) {
+  if (call.integer("rows") < 0) call.refuse("rows is ", call.integer("rows"), ", below 0");
+}
+
+void rule_pad_rows(CallSettling& call) {
+  if (call.integer("steps") < call.size("L") || call.integer("batch") < 0) {
+    call.refuse("room for ", call.integer("steps"), " steps of ", call.integer("batch"),
+                " rows; batch_sizes has ", call.size("L"), " steps");
+  }
 }
 
 }  // namespace
@@ -183,6 +234,10 @@ void apply_rule(CallSettling& call) {
       {"lstm_backward", rule_lstm_backward},
       {"gru_forward", rule_gru_forward},
       {"gru_backward", rule_gru_backward},
+      {"rnn_forward", rule_rnn_forward},
+      {"rnn_backward", rule_rnn_backward},
+      {"pack_rows", rule_pack_rows},
+      {"pad_rows", rule_pad_rows},
   };
   for (const Rule& rule : kRules) {
     if (rule.name == call.op().name) return rule.apply(call);

@@ -234,6 +234,29 @@ def _rnn_backward(dt: str) -> tuple:
     return (results[0].detach().numpy(), weight, *grads), {}, [w.numpy() for w in want]
 
 
+_LENGTHS = np.array([3, 2, 2])  # rows of each step of packed sequences
+
+
+def _pack_rows(dt: str) -> tuple:
+    x = _array(3, 3, 2, 5, dtype=dt)
+    want = [np.concatenate([x[t, :n] for t, n in enumerate(_LENGTHS)])]
+    return (x, _LENGTHS), {"rows": 7}, want
+
+
+def _pad_rows(dt: str) -> tuple:
+    x = _array(7, 5, dtype=dt)
+    given = torch.nn.utils.rnn.PackedSequence(_t(x), torch.from_numpy(_LENGTHS))
+    want = torch.nn.utils.rnn.pad_packed_sequence(given, total_length=4)[0]
+    return (x, _LENGTHS), {"steps": 4, "batch": 3}, [want.numpy()]
+
+
+def _rows_before(dt: str) -> tuple:
+    x, first = _array(7, 5, dtype=dt), _array(3, 5, dtype=dt)
+    # In reverse order: the third sequence has the first step alone.
+    want = [x[3:5], first[2:], x[5:7], first[:2]]
+    return (x, first, _LENGTHS), {"reverse": True}, [np.concatenate(want)]
+
+
 def _take(dt: str) -> tuple:
     x, at = _array(3, 5, 2, dtype=dt), _positions(5, 4, 2)
     return (x, at), {"dim": 1}, [np.take(x, at, 1)]
@@ -323,6 +346,9 @@ _CASES: dict[str, Callable[[str], tuple]] = {
     "gru_backward": _gru_backward,
     "rnn_forward": _rnn_forward,
     "rnn_backward": _rnn_backward,
+    "pack_rows": _pack_rows,
+    "pad_rows": _pad_rows,
+    "rows_before": _rows_before,
     "take": _take,
     "add_at": _add_at,
     "put_at": _put_at,
@@ -525,6 +551,66 @@ def test_results_that_share_memory_are_written_in_turn() -> None:
     np.testing.assert_array_equal(np.asarray(state), np.asarray(want[2]))
 
 
+def _packed(x: np.ndarray) -> torch.nn.utils.rnn.PackedSequence:
+    return torch.nn.utils.rnn.PackedSequence(_t(x), torch.from_numpy(_LENGTHS))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_recurrences_of_packed_rows(reverse: bool) -> None:
+    x, h0, c0 = _array(7, 4), _array(3, 4), _array(3, 6)
+    layer = torch.nn.LSTM(4, 6, proj_size=4, bidirectional=True)
+    states = torch.stack([_t(h0)] * 2), torch.stack([_t(c0)] * 2)
+    output, last = layer(_packed(x), states)
+    names = [f"{n}_l0{'_reverse' if reverse else ''}" for n in ("weight_ih", "bias_ih")]
+    gates = F.linear(_t(x), *(getattr(layer, n) for n in names)).detach().numpy()
+    names = [n.replace("ih", "hh") for n in names] + [names[0].replace("ih", "hr")]
+    weight, bias, weight_hr = (getattr(layer, n).detach().numpy() for n in names)
+    operands = weight, bias, h0, c0, weight_hr, _LENGTHS
+    want = [output.data.chunk(2, 1)[reverse], *(t[int(reverse)] for t in last)]
+    for name in ("lstm_recurrence", "lstm_forward"):
+        got = getattr(hg, name)(hg.array(gates), *operands, reverse=reverse)
+        _close([np.asarray(g) for g in got[:3]], [w.detach().numpy() for w in want], "float32")
+    # The way back: of the projection's weight, too.
+    own = getattr(layer, names[2])
+    want_hr = torch.autograd.grad(want[0].square().sum(), own)[0].numpy()
+    active = hg.array(gates)
+    out, _, _, cells = hg.lstm_forward(active, *operands, reverse=reverse)
+    grad = 2 * np.asarray(out)
+    into = hg.empty((7, 4), "float32"), hg.empty((7, 6), "float32")
+    given = active, cells, weight, c0, grad, None, None, weight_hr, _LENGTHS
+    hg.lstm_backward(*given, *into, reverse=reverse)
+    _close([np.asarray(into[0]).T @ np.asarray(into[1])], [want_hr], "float32")
+    with pytest.raises(ValueError, match="grad_projection and projected have to be given"):
+        hg.lstm_backward(*given)
+
+
+def test_other_recurrences_of_packed_rows() -> None:
+    x, h0 = _array(7, 4), _array(3, 6)
+    for kind in ("GRU", "RNN"):
+        layer = getattr(torch.nn, kind)(4, 6)
+        first = _t(h0)[None].requires_grad_()
+        weight, bias = layer.weight_hh_l0.detach().numpy(), layer.bias_hh_l0.detach().numpy()
+        gates = F.linear(_t(x), layer.weight_ih_l0, layer.bias_ih_l0).detach().numpy()
+        with torch.no_grad():
+            want, last = layer(_packed(x), first)
+        forward, backward = (getattr(hg, f"{kind.lower()}_{n}") for n in ("forward", "backward"))
+        active = hg.array(gates)
+        got = forward(active, weight, bias, h0, _LENGTHS)
+        _close([np.asarray(g) for g in got[:2]], [want.data.numpy(), last[0].numpy()], "float32")
+        grads = np.ones((7, 6), "float32"), np.ones((3, 6), "float32")
+        before = (active, got[2], got[0], weight, h0) if kind == "GRU" else (got[0], weight)
+        found = backward(*before, *grads, _LENGTHS)
+        output, last = layer(_packed(x), first)
+        bias_ih, wanted = torch.autograd.grad(
+            output.data.sum() + last.sum(), [layer.bias_ih_l0, first]
+        )
+        _close(
+            [np.asarray(found[0]).sum(0), np.asarray(found[-1])],
+            [bias_ih.numpy(), wanted[0].numpy()],
+            "float32",
+        )
+
+
 _x = np.ones((2, 6, 4), "float32")
 
 
@@ -577,6 +663,28 @@ _x = np.ones((2, 6, 4), "float32")
             lambda: hg.attention(_x[None], _x[None, :1, :, :3], _x[None]),
             ValueError,
             "attention: ",
+        ),
+        (
+            lambda: hg.rnn_forward(_x, np.ones((4, 4), "float32"), None, _x[0, :5]),
+            ValueError,
+            r"the rows of gates have shape \[2, 6\]; they have to have steps and the batch",
+        ),
+        (
+            lambda: hg.rnn_forward(_x, np.ones((4, 4), "float32"), None, _x[0], np.array([6, 6])),
+            ValueError,
+            r"the rows of gates have shape \[2, 6\]; with batch_sizes, they lie one after another",
+        ),
+        (
+            lambda: hg.rnn_forward(
+                _x[0], np.ones((4, 4), "float32"), None, _x[0, :3], np.array([3, 2])
+            ),
+            ValueError,
+            "batch_sizes adds up to 5 rows, given were 6",
+        ),
+        (
+            lambda: hg.pad_rows(_x[0], np.array([3, 3]), steps=1, batch=3),
+            ValueError,
+            "room for 1 steps of 3 rows; batch_sizes has 2 steps",
         ),
         (lambda: hg.dropout(_x, seed=1, p=1.0), ValueError, r"p is 1; it has to be in \[0, 1\)"),
         (lambda: hg.batch_norm(_x), ValueError, "running_mean and running_var are missing"),

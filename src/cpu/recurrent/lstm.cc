@@ -13,65 +13,97 @@ namespace {
 
 constexpr int kLstmGates = 4;
 
+// Columns of h.
+template <class Args>
+int64_t columns_of(const Args& a) {
+  return a.weight_hr != nullptr ? a.projection : a.hidden;
+}
+
 template <class T>
 struct LstmForward {
   const LstmArgs& args;
   const LstmKernel<T> cells;
-  const GateWeight<T> weight;
+  const int64_t columns;  // of h
+  const Steps steps;
+  const bool packs;
+  const GateWeight<T> weight, projection;
+  // h before the projection, of one step.
+  T* const wide_h;
 
   explicit LstmForward(const LstmArgs& a)
       : args(a),
         cells(lstm_kernel(current_isa(), T())),
+        columns(columns_of(a)),
+        steps("lstm", a.steps, a.batch, a.batch_sizes, a.reverse),
+        packs(steps.total() > kFewRecurrentRows),
         weight{gemm_kernel(current_isa(), T()),
                static_cast<const T*>(a.weight),
                static_cast<T*>(a.workspace),
                kLstmGates,
                a.hidden,
-               a.batch,
-               a.steps * a.batch > kFewRecurrentRows} {}
+               columns,
+               packs},
+        projection{
+            weight.product,
+            static_cast<const T*>(a.weight_hr),
+            packs ? weight.workspace + packed_weight_size(kLstmGates, a.hidden, columns) : nullptr,
+            1,
+            columns,
+            a.hidden,
+            packs},
+        wide_h(!packs ? weight.workspace
+                      : projection.workspace + packed_weight_size(1, columns, a.hidden)) {}
 
   void run() const {
     const int64_t hidden = args.hidden, batch = args.batch;
-    const UnitShares shares(kLstmGates, batch, hidden, args.max_threads);
-    if (weight.packs) shares.run([&](Units u) { weight.pack(u); });
+    const bool projects = args.weight_hr != nullptr;
+    const UnitShares shares(batch * kLstmGates * hidden * columns, hidden, args.max_threads);
+    const UnitShares outputs(batch * hidden * columns, columns, args.max_threads);
+    if (packs) shares.run([&](Units u) { weight.pack(u); });
+    if (packs && projects) outputs.run([&](Units u) { projection.pack(u); });
 
-    const T* h = static_cast<const T*>(args.h0);
-    int64_t h_row = hidden;
-    const T* c = static_cast<const T*>(args.c0);
-    for (int64_t step = 0; step < args.steps; ++step) {
-      const int64_t t = args.reverse ? args.steps - 1 - step : step;
-      T* const next = static_cast<T*>(args.output) + t * batch * args.output_row;
+    RunningState<T> h(static_cast<const T*>(args.h0), static_cast<T*>(args.h_n), batch, columns);
+    RunningState<T> c(static_cast<const T*>(args.c0), static_cast<T*>(args.c_n), batch, hidden);
+    for (int64_t step = 0; step < steps.count(); ++step) {
+      const StepRows at = steps[step];
+      h.begin(at.count), c.begin(at.count);
+      T* const next = static_cast<T*>(args.output) + at.first * args.output_row;
       shares.run([&](Units u) {
         for (int64_t g = 0; g < kLstmGates; ++g) {
-          weight.multiply_gate(g, h, h_row, u, gates(t) + g * hidden + u.begin, kLstmGates * hidden,
-                               T(1));
+          weight.multiply_gate(g, at.count, h.data(), h.row(), u, gates(at) + g * hidden + u.begin,
+                               kLstmGates * hidden, T(1));
         }
-        compute_cells(t, c, next, u);
+        compute_cells(at, c.data(), projects ? wide_h : next, projects ? hidden : args.output_row,
+                      u);
       });
-      h = next, h_row = args.output_row;
-      c = c_after(t);
+      if (projects) {
+        outputs.run([&](Units u) {
+          projection.multiply_gate(0, at.count, wide_h, hidden, u, next + u.begin, args.output_row,
+                                   T(0));
+        });
+      }
+      h.end(next, args.output_row), c.end(c_after(at), hidden);
     }
-    copy_rows(batch, hidden, h, h_row, static_cast<T*>(args.h_n));
-    copy_rows(batch, hidden, c, hidden, static_cast<T*>(args.c_n));
+    h.finish(), c.finish();
   }
 
-  T* c_after(int64_t t) const {
+  T* c_after(StepRows at) const {
     if (args.cells == nullptr) return static_cast<T*>(args.c_n);
-    return static_cast<T*>(args.cells) + t * args.batch * args.hidden;
+    return static_cast<T*>(args.cells) + at.first * args.hidden;
   }
 
-  T* gates(int64_t t) const {
-    return static_cast<T*>(args.gates) + t * args.batch * kLstmGates * args.hidden;
+  T* gates(StepRows at) const {
+    return static_cast<T*>(args.gates) + at.first * kLstmGates * args.hidden;
   }
 
-  void compute_cells(int64_t t, const T* c, T* next, Units u) const {
+  void compute_cells(StepRows at, const T* c, T* h, int64_t h_row, Units u) const {
     LstmCells<T> s;
-    s.rows = args.batch, s.units = u.end - u.begin, s.gate = args.hidden;
-    s.gates = gates(t) + u.begin, s.gates_row = kLstmGates * args.hidden;
+    s.rows = at.count, s.units = u.end - u.begin, s.gate = args.hidden;
+    s.gates = gates(at) + u.begin, s.gates_row = kLstmGates * args.hidden;
     s.bias = args.bias != nullptr ? static_cast<const T*>(args.bias) + u.begin : nullptr;
     s.keeps_gates = args.cells != nullptr;
-    s.c = c + u.begin, s.c_next = c_after(t) + u.begin, s.c_row = args.hidden;
-    s.h = next + u.begin, s.h_row = args.output_row;
+    s.c = c + u.begin, s.c_next = c_after(at) + u.begin, s.c_row = args.hidden;
+    s.h = h + u.begin, s.h_row = h_row;
     cells(s);
   }
 };
@@ -81,93 +113,144 @@ template <class T>
 struct LstmBackward {
   const LstmBackwardArgs& args;
   const LstmGradKernel<T> cells;
-  const int64_t wide;  // a row of gates
-  const StateWeight<T> weight;
+  const int64_t columns, wide;  // of h, and of the gates
+  const Steps steps;
+  const StateWeight<T> weight, projection;
+  // The gradient of h before the projection, of one step.
+  T* const wide_grad;
 
   explicit LstmBackward(const LstmBackwardArgs& a)
       : args(a),
         cells(lstm_grad_kernel(current_isa(), T())),
+        columns(columns_of(a)),
         wide(kLstmGates * a.hidden),
-        weight{gemm_kernel(current_isa(), T()),
-               static_cast<const T*>(a.weight),
-               static_cast<T*>(a.workspace),
-               wide,
-               a.hidden,
-               a.batch} {}
+        steps("lstm_backward", a.steps, a.batch, a.batch_sizes, a.reverse),
+        weight{gemm_kernel(current_isa(), T()), static_cast<const T*>(a.weight),
+               static_cast<T*>(a.workspace), wide, columns},
+        projection{weight.product, static_cast<const T*>(a.weight_hr),
+                   weight.workspace + packed_weight_size(1, columns, wide), columns, a.hidden},
+        wide_grad(projection.workspace + packed_weight_size(1, a.hidden, columns)) {}
 
   void run() const {
-    const UnitShares shares(kLstmGates, args.batch, args.hidden, args.max_threads);
-    shares.run([&](Units u) { weight.pack(u); });
-    const T* grad_h = static_cast<const T*>(args.grad_h_n);
-    const T* grad_c = static_cast<const T*>(args.grad_c_n);
-    for (int64_t step = args.steps - 1; step >= 0; --step) {
-      const bool is_last = step == args.steps - 1;
-      shares.run([&](Units u) {
+    const int64_t hidden = args.hidden, batch = args.batch;
+    const bool projects = args.weight_hr != nullptr;
+    const UnitShares shares(batch * wide * columns, hidden, args.max_threads);
+    const UnitShares inputs(batch * wide * columns, columns, args.max_threads);
+    inputs.run([&](Units u) { weight.pack(u); });
+    if (projects) shares.run([&](Units u) { projection.pack(u); });
+    T* const grad_h = static_cast<T*>(args.grad_h0);
+    copy_or_zero(batch * columns, static_cast<const T*>(args.grad_h_n), grad_h);
+    copy_or_zero(batch * hidden, static_cast<const T*>(args.grad_c_n),
+                 static_cast<T*>(args.grad_c0));
+    for (int64_t step = steps.count() - 1; step >= 0; --step) {
+      const bool is_last = step == steps.count() - 1;
+      const StepRows at = steps[step];
+      if (!projects) {
+        shares.run([&](Units u) {
+          if (!is_last) multiply(step + 1, u);
+          compute_cells(step, grad_h, u);
+        });
+        continue;
+      }
+      T* const grad_output = static_cast<T*>(args.grad_projection) + at.first * columns;
+      inputs.run([&](Units u) {
         if (!is_last) multiply(step + 1, u);
-        compute_cells(step, is_last ? grad_h : static_cast<const T*>(args.grad_h0), grad_c, u);
+        add_outputs(at, u, grad_output);
       });
-      grad_c = static_cast<const T*>(args.grad_c0);
+      shares.run([&](Units u) {
+        projection.multiply_grad(at.count, grad_output, u, wide_grad, T(0));
+        compute_cells(step, wide_grad, u);
+      });
     }
-    if (args.steps > 0) {
-      shares.run([&](Units u) { multiply(0, u); });
-      return;
-    }
-    pass_on(grad_h, static_cast<T*>(args.grad_h0));
-    pass_on(grad_c, static_cast<T*>(args.grad_c0));
+    if (steps.count() > 0) inputs.run([&](Units u) { multiply(0, u); });
   }
 
-  // Where a step's rows are, counted in the order in which the forward pass went.
-  int64_t at(int64_t step) const {
-    return (args.reverse ? args.steps - 1 - step : step) * args.batch;
-  }
   // grad_h0 = grad_gates[step] weight: what step - 1 adds to its h's gradient.
   void multiply(int64_t step, Units u) const {
-    weight.multiply_grad(static_cast<const T*>(args.grad_gates) + at(step) * wide, u,
+    const StepRows at = steps[step];
+    weight.multiply_grad(at.count, static_cast<const T*>(args.grad_gates) + at.first * wide, u,
                          static_cast<T*>(args.grad_h0), T(0));
   }
 
-  void compute_cells(int64_t step, const T* grad_h, const T* grad_c, Units u) const {
-    const auto from = [&](const T* x) { return x != nullptr ? x + u.begin : nullptr; };
-    const auto states = static_cast<const T*>(args.cells);
-    LstmCellGrads<T> s;
-    s.rows = args.batch, s.units = u.end - u.begin, s.gate = args.hidden;
-    s.gates = static_cast<const T*>(args.gates) + at(step) * wide + u.begin, s.gates_row = wide;
-    s.state_row = args.hidden;
-    s.c = states + at(step) * args.hidden + u.begin;
-    s.c_before =
-        from(step > 0 ? states + at(step - 1) * args.hidden : static_cast<const T*>(args.c0));
-    s.grad_output_row = args.grad_output_row;
-    if (args.grad_output != nullptr) {
-      s.grad_output =
-          static_cast<const T*>(args.grad_output) + at(step) * args.grad_output_row + u.begin;
+  // sum = the gradient of h, from the output and from the next step.
+  void add_outputs(StepRows at, Units u, T* sum) const {
+    for (int64_t r = 0; r < at.count; ++r) {
+      const T* const from_next = static_cast<const T*>(args.grad_h0) + r * columns;
+      const T* const from_output = static_cast<const T*>(args.grad_output);
+      for (int64_t i = u.begin; i < u.end; ++i) {
+        sum[r * columns + i] =
+            from_output != nullptr
+                ? from_output[(at.first + r) * args.grad_output_row + i] + from_next[i]
+                : from_next[i];
+      }
     }
-    s.grad_h = from(grad_h), s.grad_c = from(grad_c);
-    s.grad_c_before = static_cast<T*>(args.grad_c0) + u.begin;
-    s.grad_gates = static_cast<T*>(args.grad_gates) + at(step) * wide + u.begin;
-    cells(s);
   }
 
-  void pass_on(const T* from, T* to) const {
-    const int64_t count = args.batch * args.hidden;
-    from != nullptr ? std::copy_n(from, count, to) : std::fill_n(to, count, T(0));
+  void compute_cells(int64_t step, const T* grad_h, Units u) const {
+    const int64_t hidden = args.hidden;
+    const auto states = static_cast<const T*>(args.cells);
+    const auto part = [&](StepRows at, int64_t first, const T* c_before) {
+      LstmCellGrads<T> s;
+      s.rows = at.count, s.units = u.end - u.begin, s.gate = hidden;
+      s.gates = static_cast<const T*>(args.gates) + at.first * wide + u.begin, s.gates_row = wide;
+      s.state_row = hidden;
+      s.c = states + at.first * hidden + u.begin;
+      s.c_before = c_before + u.begin;
+      s.grad_output_row = args.grad_output_row;
+      if (args.grad_output != nullptr && args.weight_hr == nullptr) {
+        s.grad_output =
+            static_cast<const T*>(args.grad_output) + at.first * args.grad_output_row + u.begin;
+      }
+      s.grad_h = grad_h + first * hidden + u.begin;
+      s.grad_c_before = static_cast<T*>(args.grad_c0) + first * hidden + u.begin;
+      s.grad_c = s.grad_c_before;
+      s.grad_gates = static_cast<T*>(args.grad_gates) + at.first * wide + u.begin;
+      if (args.weight_hr != nullptr) {
+        s.h = static_cast<T*>(args.projected) + at.first * hidden + u.begin;
+      }
+      cells(s);
+    };
+    const StepRows at = steps[step];
+    const int64_t continued = steps.continued(step);
+    if (continued > 0) {
+      part({at.first, continued}, 0, states + steps[step - 1].first * hidden);
+    }
+    if (continued < at.count) {
+      part({at.first + continued, at.count - continued}, continued,
+           static_cast<const T*>(args.c0) + continued * hidden);
+    }
   }
 };
 
+template <class Args>
+void check_projection(const char* name, const Args& a) {
+  if (a.weight_hr != nullptr && a.projection < 1) {
+    fail(ErrorKind::kInvalidArgument, name, ": h is projected to ", a.projection,
+         " columns; it has to have 1 or more");
+  }
+}
+
 void check(const LstmArgs& a) {
-  check_recurrence("lstm", a.dtype, a.steps, a.batch, a.hidden, a.output_row);
+  check_projection("lstm", a);
+  check_recurrence("lstm", a.dtype, a.steps, a.batch, a.hidden, columns_of(a), a.output_row);
   if (a.batch == 0 || a.hidden == 0) return;
   const bool has_states =
       a.h0 != nullptr && a.c0 != nullptr && a.h_n != nullptr && a.c_n != nullptr;
+  const bool needs_workspace = a.steps * a.batch > kFewRecurrentRows || a.weight_hr != nullptr;
   const bool has_steps = a.gates != nullptr && a.weight != nullptr && a.output != nullptr &&
-                         (a.workspace != nullptr || a.steps * a.batch <= kFewRecurrentRows);
+                         (a.workspace != nullptr || !needs_workspace);
   if (!has_states || (a.steps > 0 && !has_steps)) fail_null_operand("lstm");
 }
 
 void check(const LstmBackwardArgs& a) {
-  check_recurrence("lstm_backward", a.dtype, a.steps, a.batch, a.hidden,
-                   a.grad_output != nullptr ? a.grad_output_row : a.hidden);
+  check_projection("lstm_backward", a);
+  check_recurrence("lstm_backward", a.dtype, a.steps, a.batch, a.hidden, columns_of(a),
+                   a.grad_output != nullptr ? a.grad_output_row : columns_of(a));
   if (a.batch == 0 || a.hidden == 0) return;
-  const bool has_steps = a.gates != nullptr && a.cells != nullptr && a.grad_gates != nullptr;
+  const bool has_projected =
+      a.weight_hr == nullptr || (a.grad_projection != nullptr && a.projected != nullptr);
+  const bool has_steps =
+      a.gates != nullptr && a.cells != nullptr && a.grad_gates != nullptr && has_projected;
   if (a.weight == nullptr || a.c0 == nullptr || a.grad_h0 == nullptr || a.grad_c0 == nullptr ||
       a.workspace == nullptr || (a.steps > 0 && !has_steps)) {
     fail_null_operand("lstm_backward");
@@ -197,13 +280,19 @@ void lstm_backward(const LstmBackwardArgs& args) {
   }
 }
 
-int64_t lstm_backward_workspace(int64_t batch, int64_t hidden) {
-  return batch == 0 ? 0 : cpu::packed_weight_size(cpu::kLstmGates, hidden);
+int64_t lstm_backward_workspace(int64_t batch, int64_t hidden, int64_t projection) {
+  if (batch == 0) return 0;
+  if (projection == 0) return cpu::packed_weight_size(1, hidden, cpu::kLstmGates * hidden);
+  return cpu::packed_weight_size(1, projection, cpu::kLstmGates * hidden) +
+         cpu::packed_weight_size(1, hidden, projection) + batch * hidden;
 }
 
-int64_t lstm_workspace(int64_t steps, int64_t batch, int64_t hidden) {
-  return steps * batch <= cpu::kFewRecurrentRows ? 0
-                                                 : cpu::packed_weight_size(cpu::kLstmGates, hidden);
+int64_t lstm_workspace(int64_t steps, int64_t batch, int64_t hidden, int64_t projection) {
+  const bool packs = steps * batch > cpu::kFewRecurrentRows;
+  if (projection == 0) return packs ? cpu::packed_weight_size(cpu::kLstmGates, hidden, hidden) : 0;
+  const int64_t packed = cpu::packed_weight_size(cpu::kLstmGates, hidden, projection) +
+                         cpu::packed_weight_size(1, projection, hidden);
+  return (packs ? packed : 0) + batch * hidden;
 }
 
 }  // namespace hologram

@@ -68,6 +68,7 @@ HWY_INLINE void LstmGradUnits(const cpu::LstmCellGrads<T>& s, int64_t r, int64_t
   lanes.Store(d, hn::Mul(hn::Mul(grad_c, i), tanh_slope(g)), out + 2 * s.gate);
   lanes.Store(d, hn::Mul(hn::Mul(grad_h, tanh_c), sigmoid_slope(o)), out + 3 * s.gate);
   lanes.Store(d, hn::Mul(grad_c, f), s.grad_c_before + state);
+  if (s.h != nullptr) lanes.Store(d, hn::Mul(o, tanh_c), s.h + state);
 }
 
 template <class T>

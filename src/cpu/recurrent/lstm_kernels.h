@@ -44,6 +44,7 @@ struct LstmCellGrads {
   const T* grad_c = nullptr;   // of c after the step; null: zeros
   T* grad_c_before = nullptr;  // may be grad_c
   T* grad_gates = nullptr;     // of what the activations took
+  T* h = nullptr;              // after the step; null: not asked for
 };
 
 template <class T>

@@ -16,88 +16,78 @@ template <class T>
 void run_forward(const RnnArgs& args) {
   const RnnKernels<T> kernels = rnn_kernels(current_isa(), T());
   const int64_t hidden = args.hidden, batch = args.batch;
-  const bool packs = args.steps * batch > kFewRecurrentRows;
+  const Steps steps("rnn", args.steps, batch, args.batch_sizes, args.reverse);
+  const bool packs = steps.total() > kFewRecurrentRows;
   PackBuffer packed;
   const GateWeight<T> weight{gemm_kernel(current_isa(), T()),
                              static_cast<const T*>(args.weight),
-                             packs ? packed.get<T>(packed_weight_size(1, hidden)) : nullptr,
+                             packs ? packed.get<T>(packed_weight_size(1, hidden, hidden)) : nullptr,
                              1,
                              hidden,
-                             batch,
+                             hidden,
                              packs};
-  const UnitShares shares(1, batch, hidden, args.max_threads);
+  const UnitShares shares(batch * hidden * hidden, hidden, args.max_threads);
   if (packs) shares.run([&](Units u) { weight.pack(u); });
-  const T* h = static_cast<const T*>(args.h0);
-  int64_t h_row = hidden;
-  for (int64_t step = 0; step < args.steps; ++step) {
-    const int64_t t = args.reverse ? args.steps - 1 - step : step;
-    T* const next = static_cast<T*>(args.output) + t * batch * args.output_row;
-    const T* const gates = static_cast<const T*>(args.gates) + t * batch * hidden;
+  RunningState<T> h(static_cast<const T*>(args.h0), static_cast<T*>(args.h_n), batch, hidden);
+  for (int64_t step = 0; step < steps.count(); ++step) {
+    const StepRows at = steps[step];
+    h.begin(at.count);
+    T* const next = static_cast<T*>(args.output) + at.first * args.output_row;
+    const T* const gates = static_cast<const T*>(args.gates) + at.first * hidden;
     shares.run([&](Units u) {
       T* const sums = next + u.begin;
-      for (int64_t r = 0; r < batch; ++r) {
+      for (int64_t r = 0; r < at.count; ++r) {
         std::copy_n(gates + r * hidden + u.begin, u.end - u.begin, sums + r * args.output_row);
       }
-      weight.multiply_gate(0, h, h_row, u, sums, args.output_row, T(1));
+      weight.multiply_gate(0, at.count, h.data(), h.row(), u, sums, args.output_row, T(1));
       const T* const bias = static_cast<const T*>(args.bias);
-      kernels.cells({batch, u.end - u.begin, sums, args.output_row,
+      kernels.cells({at.count, u.end - u.begin, sums, args.output_row,
                      bias != nullptr ? bias + u.begin : nullptr, args.relu});
     });
-    h = next, h_row = args.output_row;
+    h.end(next, args.output_row);
   }
-  copy_rows(batch, hidden, h, h_row, static_cast<T*>(args.h_n));
+  h.finish();
 }
 
 template <class T>
 void run_backward(const RnnBackwardArgs& args) {
   const RnnKernels<T> kernels = rnn_kernels(current_isa(), T());
   const int64_t hidden = args.hidden, batch = args.batch;
+  const Steps steps("rnn_backward", args.steps, batch, args.batch_sizes, args.reverse);
   T* const grad_h0 = static_cast<T*>(args.grad_h0);
-  const T* const grad_h_n = static_cast<const T*>(args.grad_h_n);
-  if (args.steps == 0) {
-    grad_h_n != nullptr ? std::copy_n(grad_h_n, batch * hidden, grad_h0)
-                        : std::fill_n(grad_h0, batch * hidden, T(0));
-    return;
-  }
+  copy_or_zero(batch * hidden, static_cast<const T*>(args.grad_h_n), grad_h0);
+  if (args.steps == 0) return;
   PackBuffer packed;
-  const StateWeight<T> weight{gemm_kernel(current_isa(), T()),
-                              static_cast<const T*>(args.weight),
-                              packed.get<T>(packed_weight_size(1, hidden)),
-                              hidden,
-                              hidden,
-                              batch};
-  // Where a step's rows are, counted in the order in which the forward pass went.
-  const auto at = [&](int64_t step) {
-    return (args.reverse ? args.steps - 1 - step : step) * batch;
-  };
+  const StateWeight<T> weight{gemm_kernel(current_isa(), T()), static_cast<const T*>(args.weight),
+                              packed.get<T>(packed_weight_size(1, hidden, hidden)), hidden, hidden};
   // grad_h0 is all that reaches the step before from this one.
   const auto multiply = [&](int64_t step, Units u) {
-    weight.multiply_grad(static_cast<const T*>(args.grad_gates) + at(step) * hidden, u, grad_h0,
-                         T(0));
+    const StepRows at = steps[step];
+    weight.multiply_grad(at.count, static_cast<const T*>(args.grad_gates) + at.first * hidden, u,
+                         grad_h0, T(0));
   };
-  const auto compute_cells = [&](int64_t step, Units u) {
+  const auto compute_cells = [&](StepRows at, Units u) {
     RnnCellGrads<T> s;
-    s.rows = batch, s.units = u.end - u.begin;
-    s.output = static_cast<const T*>(args.output) + at(step) * args.output_row + u.begin;
+    s.rows = at.count, s.units = u.end - u.begin;
+    s.output = static_cast<const T*>(args.output) + at.first * args.output_row + u.begin;
     s.output_row = args.output_row;
     if (args.grad_output != nullptr) {
       s.grad_output =
-          static_cast<const T*>(args.grad_output) + at(step) * args.grad_output_row + u.begin;
+          static_cast<const T*>(args.grad_output) + at.first * args.grad_output_row + u.begin;
       s.grad_output_row = args.grad_output_row;
     }
-    const T* const from = step == args.steps - 1 ? grad_h_n : grad_h0;
-    s.grad_h = from != nullptr ? from + u.begin : nullptr;
-    s.grad_gates = static_cast<T*>(args.grad_gates) + at(step) * hidden + u.begin;
+    s.grad_h = grad_h0 + u.begin;
+    s.grad_gates = static_cast<T*>(args.grad_gates) + at.first * hidden + u.begin;
     s.row = hidden;
     s.relu = args.relu;
     kernels.grads(s);
   };
-  const UnitShares shares(1, batch, hidden, args.max_threads);
+  const UnitShares shares(batch * hidden * hidden, hidden, args.max_threads);
   shares.run([&](Units u) { weight.pack(u); });
-  for (int64_t step = args.steps - 1; step >= 0; --step) {
+  for (int64_t step = steps.count() - 1; step >= 0; --step) {
     shares.run([&](Units u) {
-      if (step < args.steps - 1) multiply(step + 1, u);
-      compute_cells(step, u);
+      if (step < steps.count() - 1) multiply(step + 1, u);
+      compute_cells(steps[step], u);
     });
   }
   shares.run([&](Units u) { multiply(0, u); });
@@ -107,7 +97,7 @@ void run_backward(const RnnBackwardArgs& args) {
 }  // namespace cpu
 
 void rnn(const RnnArgs& a) {
-  cpu::check_recurrence("rnn", a.dtype, a.steps, a.batch, a.hidden, a.output_row);
+  cpu::check_recurrence("rnn", a.dtype, a.steps, a.batch, a.hidden, a.hidden, a.output_row);
   if (a.batch == 0 || a.hidden == 0) return;
   const bool has_steps = a.gates != nullptr && a.weight != nullptr && a.output != nullptr;
   if (a.h0 == nullptr || a.h_n == nullptr || (a.steps > 0 && !has_steps)) {
@@ -118,7 +108,7 @@ void rnn(const RnnArgs& a) {
 
 void rnn_backward(const RnnBackwardArgs& a) {
   cpu::check_recurrence(
-      "rnn_backward", a.dtype, a.steps, a.batch, a.hidden,
+      "rnn_backward", a.dtype, a.steps, a.batch, a.hidden, a.hidden,
       a.grad_output != nullptr ? std::min(a.output_row, a.grad_output_row) : a.output_row);
   if (a.batch == 0 || a.hidden == 0) return;
   const bool has_steps = a.output != nullptr && a.weight != nullptr && a.grad_gates != nullptr;

@@ -13,7 +13,8 @@ namespace hologram {
 //
 //   h = f(gates[t] + bias + h weight^T), f = tanh or relu
 //
-// All are contiguous but for the output. h_n may be h0; nothing else overlaps.
+// All are contiguous but for the output. h_n may be h0; nothing else overlaps. With batch_sizes the
+// sequences are packed, as those of lstm() (hologram/lstm.h).
 struct RnnArgs {
   Dtype dtype = Dtype::kFloat32;
   bool relu = false;
@@ -27,10 +28,12 @@ struct RnnArgs {
   int64_t output_row = 0;        // elements between its rows, at least `hidden`
   void* h_n = nullptr;           // (batch, hidden): h after the last step
   int max_threads = 0;           // 0: num_threads()
+  const int64_t* batch_sizes = nullptr;
 };
 
 // The same bits for any number of threads. Error(kInvalidArgument) for negative sizes, rows of the
-// output that overlap and missing operands, Error(kNotSupported) for other dtypes.
+// output that overlap, batch_sizes that lstm() refuses and missing operands, Error(kNotSupported)
+// for other dtypes.
 void rnn(const RnnArgs& args);
 
 // The gradient of rnn() through time, from those of its results. That of `gates` is grad_gates; the
@@ -52,6 +55,7 @@ struct RnnBackwardArgs {
   void* grad_gates = nullptr;         // (steps, batch, hidden)
   void* grad_h0 = nullptr;            // (batch, hidden)
   int max_threads = 0;                // 0: num_threads()
+  const int64_t* batch_sizes = nullptr;
 };
 
 // The same bits for any number of threads; errors as of rnn().

@@ -315,7 +315,7 @@ def test_results_have_the_same_bits_with_and_without_gradients(
 
 
 def test_gru_takes_what_cpu_takes() -> None:
-    """Dropout, packed sequences and no batch go step by step; errors are PyTorch's."""
+    """Packed sequences, no batch and half types; errors are PyTorch's."""
     torch.manual_seed(6)
     cpu = torch.nn.GRU(5, 7, 2, dropout=0.5).eval()
     ours = copy.deepcopy(cpu).to("hologram")

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: MIT
 // Networks of recurrent layers: LSTMs, GRUs and RNNs, and which way each of them runs.
-#include <ATen/FuncTorchTLS.h>
 #include <ATen/Functions.h>
 #include <ATen/autocast_mode.h>
-#include <ATen/ops/lstm_native.h>
 #include <c10/core/GradMode.h>
 #include <torch/library.h>
-
-#include <optional>
 
 #include "device/openmp.h"
 #include "dispatch/alias.h"
 #include "dispatch/autograd_bypass.h"
+#include "ops/nn/packed.h"
 #include "ops/nn/processor.h"
 #include "ops/nn/recurrent_layer.h"
 
@@ -32,65 +29,60 @@ bool any_requires_grad(at::TensorList list) {
                      [](const Tensor& t) { return t.defined() && t.requires_grad(); });
 }
 
-// What a call of a network names, as PyTorch's operators do.
-struct Network {
-  Cell cell;
-  const Tensor& input;
-  at::TensorList hx, params;
-  bool has_biases;
-  int64_t num_layers;
-  double dropout;
-  bool train, bidirectional, batch_first;
-
-  int64_t directions() const { return bidirectional ? 2 : 1; }
-  int64_t given() const { return has_biases ? 4 : 2; }
-};
-
-// Whether the library takes these: batches of float32 or float64 sequences without projections,
-// all of one dtype, with something in them, and nothing that PyTorch would refuse.
+// Whether the library takes these: batches of float32 or float64 sequences, all of one dtype, with
+// something in them, and nothing that PyTorch would refuse.
 bool takes(const Network& n) {
   const Tensor& input = n.input;
   const at::ScalarType type = input.scalar_type();
   const int64_t layers = n.num_layers * n.directions(), gates = gates_of(n.cell);
-  if ((type != at::kFloat && type != at::kDouble) || input.dim() != 3 || input.numel() == 0 ||
-      n.num_layers < 1 || n.hx.size() != states_of(n.cell) || n.hx[0].dim() != 3 ||
-      static_cast<int64_t>(n.params.size()) != layers * n.given()) {
+  const RecurrentParameters all{n.cell, n.params, n.has_biases, n.projects()};
+  if ((type != at::kFloat && type != at::kDouble) || input.dim() != (n.is_packed() ? 2 : 3) ||
+      input.numel() == 0 || n.num_layers < 1 || n.hx.size() != states_of(n.cell) ||
+      static_cast<int64_t>(n.params.size()) != layers * all.given()) {
     return false;
   }
-  const int64_t hidden = n.hx[0].size(2);
   const auto fits = [&](const Tensor& t, at::IntArrayRef sizes) {
     return is_plain(t) && t.scalar_type() == type && t.sizes() == sizes;
   };
-  if (n.hx[0].size(0) != layers || hidden == 0 || !is_plain(input)) return false;
   for (const Tensor& state : n.hx) {
-    if (!fits(state, n.hx[0].sizes())) return false;
+    if (state.dim() != 3) return false;
+  }
+  const int64_t columns = n.hx[0].size(2), hidden = n.hx.back().size(2), batch = n.hx[0].size(1);
+  if (columns == 0 || hidden == 0 || !is_plain(input) || !fits(n.hx[0], {layers, batch, columns}) ||
+      !fits(n.hx.back(), {layers, batch, hidden})) {
+    return false;
   }
   for (int64_t i = 0; i < layers; ++i) {
-    const Tensor* const w = n.params.data() + i * n.given();
-    const int64_t width = i < n.directions() ? input.size(2) : n.directions() * hidden;
-    if (!fits(w[0], {gates * hidden, width}) || !fits(w[1], {gates * hidden, hidden}) ||
-        (n.has_biases && (!fits(w[2], {gates * hidden}) || !fits(w[3], {gates * hidden})))) {
+    const int64_t width = i < n.directions() ? input.size(-1) : n.directions() * columns;
+    if (!fits(all.weight_ih(i), {gates * hidden, width}) ||
+        !fits(all.weight_hh(i), {gates * hidden, columns}) ||
+        (n.has_biases &&
+         (!fits(all.bias(i, 0), {gates * hidden}) || !fits(all.bias(i, 1), {gates * hidden}))) ||
+        (all.projects && !fits(all.weight_hr(i), {columns, hidden}))) {
       return false;
     }
   }
-  return true;
+  // The sizes of steps come from the cpu, which a graph does not look at again.
+  return !n.is_packed() ||
+         (is_packing(n.batch_sizes, batch, input.size(0)) && !hologram::is_capturing_graph());
 }
 
 // {output, states...}
 variable_list run_network(const Network& n, bool grads) {
   Tensor x = n.batch_first ? n.input.transpose(0, 1) : n.input;
   if (grads) x = x.contiguous();  // once, for both ways
-  const size_t given = static_cast<size_t>(n.directions() * n.given());
+  Packing packing;
+  if (n.is_packed()) packing = {n.batch_sizes, n.batch_sizes.to(x.device())};
   std::vector<variable_list> finals(n.hx.size());
   for (int64_t i = 0; i < n.num_layers; ++i) {
     if (i > 0 && n.train && n.dropout != 0) x = at::dropout(x, n.dropout, /*train=*/true);
-    const at::TensorList own = n.params.slice(static_cast<size_t>(i) * given, given);
+    const RecurrentParameters own = n.layer(i);
     variable_list states, results;
     for (const Tensor& t : n.hx) states.push_back(t.narrow(0, i * n.directions(), n.directions()));
     if (grads) {
-      results = differentiable_layer(x, states, own, n.has_biases, n.cell);
+      results = differentiable_layer(x, packing, own, states);
     } else {
-      LayerResult r = run_layer(x, {n.cell, own, n.has_biases}, states, /*keeps=*/false);
+      LayerResult r = run_layer(x, packing, own, states, /*keeps=*/false);
       results.push_back(std::move(r.output));
       results.insert(results.end(), r.finals.begin(), r.finals.end());
     }
@@ -104,26 +96,16 @@ variable_list run_network(const Network& n, bool grads) {
   return results;
 }
 
+constexpr const char* kNames[] = {"lstm", "gru", "rnn_tanh", "rnn_relu"};
+
 // oneDNN reads states by the input's batch size and does not check theirs; nor do our kernels.
-void check_batch(const char* name, const Network& n) {
+void check_batch(const Network& n) {
   if (n.input.dim() != 3) return;
   const int64_t batch = n.input.size(n.batch_first ? 0 : 1);
   for (const Tensor& state : n.hx) {
-    TORCH_CHECK(state.dim() != 3 || state.size(1) == batch, name,
+    TORCH_CHECK(state.dim() != 3 || state.size(1) == batch, kNames[static_cast<int>(n.cell)],
                 ": expected states of batch size ", batch, ", that of the input of shape ",
                 n.input.sizes(), ", got one of shape ", state.sizes());
-  }
-}
-
-// Whether a transform of torch.func is going on: whether nodes such as ours are refused.
-bool is_transforming() {
-  const auto& state = at::functorch::functorchTLSAccessor();
-  if (C10_LIKELY(state == nullptr)) return false;  // none so far on this thread
-  try {
-    state->checkSupportsCppAutogradFunction();
-    return false;
-  } catch (const c10::Error&) {
-    return true;
   }
 }
 
@@ -147,7 +129,7 @@ enum class Way : uint8_t {
   kSteps,     // op by op, as PyTorch has it for all devices but its cpu
   kCalls,     // the library's kernels
   kGradient,  // these with their gradient
-  kCpu        // all by PyTorch's cpu
+  kCpu        // an LSTM, all by PyTorch's cpu
 };
 
 Way way_of(const Network& n) {
@@ -156,9 +138,9 @@ Way way_of(const Network& n) {
   }
   const bool grads = wants_gradient(n);
   // Random numbers and gradients are the device's own.
-  if (grads) return takes(n) ? Way::kGradient : Way::kSteps;
-  if (n.train && n.dropout != 0) return Way::kSteps;
-  return takes(n) ? Way::kCalls : Way::kCpu;
+  if (takes(n)) return grads ? Way::kGradient : Way::kCalls;
+  const bool on_cpu = n.cell == Cell::kLstm && !n.is_packed() && !(n.train && n.dropout != 0);
+  return on_cpu && !grads ? Way::kCpu : Way::kSteps;
 }
 
 variable_list run_calls(const Network& n, Way way) {
@@ -185,7 +167,7 @@ at::ScalarType rounded_type(const Network& n) {
 
 // {output, states...} of a network of half types or under autocast; nothing where the library does
 // not take it.
-variable_list run_rounded(const char* name, const Network& n) {
+variable_list run_rounded(const Network& n) {
   if (!all_plain({n.input}) || !all_plain(n.hx) || !all_plain(n.params)) return {};
   const at::ScalarType type = rounded_type(n);
   if (type == at::ScalarType::Undefined) return {};
@@ -197,18 +179,19 @@ variable_list run_rounded(const char* name, const Network& n) {
   };
   const Tensor input = n.input.to(at::kFloat);
   const variable_list hx = widened(n.hx), params = widened(n.params);
-  const Network wide{n.cell,       input,     hx,      params,          n.has_biases,
-                     n.num_layers, n.dropout, n.train, n.bidirectional, n.batch_first};
+  const Network wide{n.cell,          input,         hx,           params,
+                     n.has_biases,    n.num_layers,  n.dropout,    n.train,
+                     n.bidirectional, n.batch_first, n.batch_sizes};
   const Way way = way_of(wide);
   if (way != Way::kCalls && way != Way::kGradient) return {};
-  check_batch(name, n);
+  check_batch(n);
   variable_list results = run_calls(wide, way);
   for (Tensor& t : results) t = t.to(type);
   return results;
 }
 
 // All of an LSTM by oneDNN.
-std::tuple<Tensor, Tensor, Tensor> lstm_on_cpu(const Network& n) {
+variable_list lstm_on_cpu(const Network& n) {
   const BelowAutograd guard;
   AliasScope scope;
   const OpenMpRegion region;
@@ -221,12 +204,13 @@ std::tuple<Tensor, Tensor, Tensor> lstm_on_cpu(const Network& n) {
 }
 
 // An LSTM of bfloat16, given or by autocast, without gradients, on a processor whose instructions
-// make oneDNN faster than our float32.
-std::optional<std::tuple<Tensor, Tensor, Tensor>> fast_lstm(const Network& n) {
-  if (!has_bfloat16_tiles() || rounded_type(n) != at::kBFloat16 || wants_gradient(n) ||
-      hologram::is_capturing_graph() || is_followed(n) || (n.train && n.dropout != 0) ||
-      !all_plain({n.input}) || !all_plain(n.hx) || !all_plain(n.params)) {
-    return std::nullopt;
+// make oneDNN faster than our float32; nothing for others.
+variable_list fast_lstm(const Network& n) {
+  if (n.cell != Cell::kLstm || n.is_packed() || n.projects() || !has_bfloat16_tiles() ||
+      rounded_type(n) != at::kBFloat16 || wants_gradient(n) || hologram::is_capturing_graph() ||
+      is_followed(n) || (n.train && n.dropout != 0) || !all_plain({n.input}) || !all_plain(n.hx) ||
+      !all_plain(n.params)) {
+    return {};
   }
   const auto narrow = [](const Tensor& t) {
     return at::autocast::cached_cast(at::kBFloat16, t, kDeviceType);
@@ -236,59 +220,70 @@ std::optional<std::tuple<Tensor, Tensor, Tensor>> fast_lstm(const Network& n) {
   const Tensor input = narrow(n.input);
   for (const Tensor& t : n.hx) hx.push_back(narrow(t));
   for (const Tensor& t : n.params) params.push_back(narrow(t));
-  check_batch("lstm", n);
+  check_batch(n);
   return lstm_on_cpu({n.cell, input, hx, params, n.has_biases, n.num_layers, n.dropout, n.train,
                       n.bidirectional, n.batch_first});
 }
 
+// {output, states...}
+variable_list run_recurrent(const Network& n) {
+  if (variable_list r = fast_lstm(n); !r.empty()) return r;
+  if (variable_list r = run_rounded(n); !r.empty()) return r;
+  const Way way = at::autocast::is_autocast_enabled(kDeviceType) ? Way::kSteps : way_of(n);
+  if (way == Way::kSteps) return run_in_steps(n);
+  check_batch(n);
+  return way == Way::kCpu ? lstm_on_cpu(n) : run_calls(n, way);
+}
+
+std::tuple<Tensor, Tensor, Tensor> run_lstm(const Network& n) {
+  variable_list r = run_recurrent(n);
+  return {std::move(r[0]), std::move(r[1]), std::move(r[2])};
+}
 std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor& input, at::TensorList hx,
                                         at::TensorList params, bool has_biases, int64_t num_layers,
                                         double dropout, bool train, bool bidirectional,
                                         bool batch_first) {
-  const Network n{Cell::kLstm, input,   hx,    params,        has_biases,
-                  num_layers,  dropout, train, bidirectional, batch_first};
-  if (auto found = fast_lstm(n); found.has_value()) return std::move(*found);
-  if (variable_list r = run_rounded("lstm", n); !r.empty()) {
-    return {std::move(r[0]), std::move(r[1]), std::move(r[2])};
-  }
-  const Way way = at::autocast::is_autocast_enabled(kDeviceType) ? Way::kSteps : way_of(n);
-  if (way == Way::kSteps) {
-    return at::native::lstm(input, hx, params, has_biases, num_layers, dropout, train,
-                            bidirectional, batch_first);
-  }
-  check_batch("lstm", n);
-  if (way != Way::kCpu) {
-    variable_list r = run_calls(n, way);
-    return {std::move(r[0]), std::move(r[1]), std::move(r[2])};
-  }
-  return lstm_on_cpu(n);
+  return run_lstm({Cell::kLstm, input, hx, params, has_biases, num_layers, dropout, train,
+                   bidirectional, batch_first});
+}
+std::tuple<Tensor, Tensor, Tensor> packed_lstm(const Tensor& data, const Tensor& batch_sizes,
+                                               at::TensorList hx, at::TensorList params,
+                                               bool has_biases, int64_t num_layers, double dropout,
+                                               bool train, bool bidirectional) {
+  return run_lstm({Cell::kLstm, data, hx, params, has_biases, num_layers, dropout, train,
+                   bidirectional, /*batch_first=*/false, batch_sizes});
 }
 
 // Networks with one state: GRUs and RNNs.
-template <Cell kCell, RecurrentSteps* const* kSteps>
+std::tuple<Tensor, Tensor> run_one_state(const Network& n) {
+  variable_list r = run_recurrent(n);
+  return {std::move(r[0]), std::move(r[1])};
+}
+template <Cell kCell>
 std::tuple<Tensor, Tensor> network(const Tensor& input, const Tensor& hx, at::TensorList params,
                                    bool has_biases, int64_t num_layers, double dropout, bool train,
                                    bool bidirectional, bool batch_first) {
-  const Network n{kCell,   input, at::TensorList(hx), params,     has_biases, num_layers,
-                  dropout, train, bidirectional,      batch_first};
-  constexpr const char* kNames[] = {"lstm", "gru", "rnn_tanh", "rnn_relu"};
-  const char* const name = kNames[static_cast<int>(kCell)];
-  if (variable_list r = run_rounded(name, n); !r.empty()) return {std::move(r[0]), std::move(r[1])};
-  const Way way = at::autocast::is_autocast_enabled(kDeviceType) ? Way::kSteps : way_of(n);
-  if (way == Way::kSteps || way == Way::kCpu) {
-    return (*kSteps)(input, hx, params, has_biases, num_layers, dropout, train, bidirectional,
-                     batch_first);
-  }
-  check_batch(name, n);
-  variable_list r = run_calls(n, way);
-  return {std::move(r[0]), std::move(r[1])};
+  return run_one_state({kCell, input, at::TensorList(hx), params, has_biases, num_layers, dropout,
+                        train, bidirectional, batch_first});
+}
+template <Cell kCell>
+std::tuple<Tensor, Tensor> packed_network(const Tensor& data, const Tensor& batch_sizes,
+                                          const Tensor& hx, at::TensorList params, bool has_biases,
+                                          int64_t num_layers, double dropout, bool train,
+                                          bool bidirectional) {
+  return run_one_state({kCell, data, at::TensorList(hx), params, has_biases, num_layers, dropout,
+                        train, bidirectional, /*batch_first=*/false, batch_sizes});
 }
 
 void register_networks(torch::Library& m) {
   m.impl("lstm.input", TORCH_FN(lstm));
-  m.impl("gru.input", &network<Cell::kGru, &plain_gru>);
-  m.impl("rnn_tanh.input", &network<Cell::kTanh, &plain_rnn_tanh>);
-  m.impl("rnn_relu.input", &network<Cell::kRelu, &plain_rnn_relu>);
+  m.impl("gru.input", &network<Cell::kGru>);
+  m.impl("rnn_tanh.input", &network<Cell::kTanh>);
+  m.impl("rnn_relu.input", &network<Cell::kRelu>);
+  m.impl("lstm.data", TORCH_FN(packed_lstm));
+  m.impl("gru.data", &packed_network<Cell::kGru>);
+  m.impl("rnn_tanh.data", &packed_network<Cell::kTanh>);
+  m.impl("rnn_relu.data", &packed_network<Cell::kRelu>);
 }
 
 }  // namespace

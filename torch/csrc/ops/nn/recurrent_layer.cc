@@ -3,12 +3,13 @@
 #include "ops/nn/recurrent_layer.h"
 
 #include <ATen/Functions.h>
+#include <ATen/ops/gru_native.h>
 #include <ATen/ops/lstm_native.h>
+#include <ATen/ops/rnn_relu_native.h>
+#include <ATen/ops/rnn_tanh_native.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
-
-#include <array>
 
 #include "hologram/gru.h"
 #include "hologram/lstm.h"
@@ -38,35 +39,50 @@ void add_views(Call& call, std::initializer_list<Tensor> list, Access access) {
   for (const Tensor& t : list) call.view(t, access);
 }
 
+int64_t steps_of(const Tensor& x, const Packing& packing) {
+  return packing.sizes.defined() ? packing.sizes.size(0) : x.size(0);
+}
+
+// As many rows, another width.
+Tensor rows_like(const Tensor& x, int64_t width) {
+  c10::SmallVector<int64_t, 3> sizes(x.sizes().begin(), x.sizes().end());
+  sizes.back() = width;
+  return make_tensor(sizes, x.scalar_type());
+}
+
 }  // namespace
 
-LayerResult run_layer(const Tensor& x, const RecurrentParameters& layer, at::TensorList states,
-                      bool keeps) {
+LayerResult run_layer(const Tensor& x, const Packing& packing, const RecurrentParameters& layer,
+                      at::TensorList states, bool keeps) {
   const bool lstm = layer.cell == Cell::kLstm, gated = is_gated(layer.cell);
-  const int64_t steps = x.size(0), batch = x.size(1), hidden = states[0].size(2);
+  const int64_t steps = steps_of(x, packing), batch = states[0].size(1);
+  const int64_t columns = states[0].size(2), hidden = states.back().size(2);
   const int64_t directions = layer.directions();
   const at::ScalarType type = x.scalar_type();
   LayerResult r;
-  r.output = make_tensor({steps, batch, directions * hidden}, type);
+  r.output = rows_like(x, directions * columns);
   for (const Tensor& state : states) r.finals.push_back(make_tensor(state.sizes(), type));
-  const int64_t scratch = lstm    ? hologram::lstm_workspace(steps, batch, hidden)
-                          : gated ? hologram::gru_workspace(steps, batch, hidden)
-                                  : 0;
+  const int64_t scratch =
+      lstm    ? hologram::lstm_workspace(steps, batch, hidden, layer.projects ? columns : 0)
+      : gated ? hologram::gru_workspace(steps, batch, hidden)
+              : 0;
   for (int64_t d = 0; d < directions; ++d) {
     const Tensor gates = at::linear(x, layer.weight_ih(d), layer.bias(d, 0));
     const Tensor weight = layer.weight_hh(d).contiguous();
     const Tensor bias = layer.has_biases ? layer.bias(d, 1).contiguous() : Tensor();
     const variable_list first = contiguous(directions_of(states, d));
     const variable_list last = directions_of(r.finals, d);
-    const Tensor output = r.output.narrow(2, d * hidden, hidden);
+    const Tensor output = r.output.narrow(-1, d * columns, columns);
     // c of every step of an LSTM; what h brings to n of a GRU, which its kernel writes anyway.
-    const Tensor kept =
-        gated && (keeps || !lstm) ? make_tensor({steps, batch, hidden}, type) : Tensor();
+    const Tensor kept = gated && (keeps || !lstm) ? rows_like(x, hidden) : Tensor();
     const Tensor workspace = scratch > 0 ? make_tensor({scratch}, type) : Tensor();
     Call call;
     call.view(gates, gated ? Access::updates : Access::reads);
     for (const Tensor* t : {&weight, &bias}) call.view(*t, Access::reads);
     for (const Tensor& t : first) call.view(t, Access::reads);
+    const Tensor weight_hr = contiguous({layer.weight_hr(d)})[0];
+    if (lstm) call.view(weight_hr, Access::reads);
+    call.view(packing.sizes, Access::reads);
     call.view(output, Access::writes);
     for (const Tensor& t : last) call.view(t, Access::writes);
     if (kept.defined()) call.view(kept, Access::writes);
@@ -95,30 +111,35 @@ namespace {
 // What a layer's gradient starts from: what it took, gave and kept, and its results' gradients,
 // which may be undefined.
 struct LayerTape {
+  Packing packing;
   Tensor x, output;
   variable_list states, kept;
   variable_list grads;
 };
 
 // A matrix of all steps' rows.
-Tensor all_rows(const Tensor& t) { return t.flatten(0, 1); }
+Tensor all_rows(const Tensor& t) { return t.dim() == 2 ? t : t.flatten(0, 1); }
 
-// Gradients of gates and of the state's product with the weight, which differ for a GRU only.
+// Gradients of gates and of the state's product with the weight, which differ for a GRU only. With
+// a projection that of h, and what was projected.
 struct GateGrads {
   Tensor input, hidden;
+  Tensor grad_projection = {}, projected = {};
 };
 
 // Through the steps of direction d; first: where the gradients of the states go.
 GateGrads run_steps_backward(const RecurrentParameters& layer, const LayerTape& tape, int64_t d,
                              const variable_list& first) {
   const bool lstm = layer.cell == Cell::kLstm;
-  const int64_t steps = tape.x.size(0), batch = tape.x.size(1), hidden = first[0].size(1);
+  const int64_t batch = tape.states[0].size(1), columns = tape.states[0].size(2);
+  const int64_t hidden = tape.states.back().size(2);
   const at::ScalarType type = tape.x.scalar_type();
   Tensor grad_output;
   if (tape.grads[0].defined()) {
-    grad_output = tape.grads[0].narrow(2, d * hidden, hidden);
-    if (!is_plain(grad_output) || grad_output.stride(2) != 1 || grad_output.stride(1) < hidden ||
-        grad_output.stride(0) != batch * grad_output.stride(1)) {
+    grad_output = tape.grads[0].narrow(-1, d * columns, columns);
+    const bool packed = tape.packing.sizes.defined();
+    if (!is_plain(grad_output) || grad_output.stride(-1) != 1 || grad_output.stride(-2) < columns ||
+        (!packed && grad_output.stride(0) != batch * grad_output.stride(1))) {
       grad_output = grad_output.contiguous();
     }
   }
@@ -126,12 +147,12 @@ GateGrads run_steps_backward(const RecurrentParameters& layer, const LayerTape& 
   const variable_list grad_last = contiguous(directions_of(grads.slice(1), d));
   const variable_list states = contiguous(directions_of(tape.states, d));
   const Tensor weight = layer.weight_hh(d).contiguous();
-  const Tensor output = tape.output.narrow(2, d * hidden, hidden);
-  const std::array<int64_t, 3> sizes{steps, batch, gates_of(layer.cell) * hidden};
-  const Tensor grad_gates = make_tensor(sizes, type);
+  const Tensor output = tape.output.narrow(-1, d * columns, columns);
+  const Tensor& sizes = tape.packing.sizes;
+  const Tensor grad_gates = rows_like(tape.x, gates_of(layer.cell) * hidden);
   if (!is_gated(layer.cell)) {
     Call call;
-    add_views(call, {output, weight, grad_output, grad_last[0]}, Access::reads);
+    add_views(call, {output, weight, grad_output, grad_last[0], sizes}, Access::reads);
     add_views(call, {grad_gates, first[0]}, Access::writes);
     call.flag(layer.cell == Cell::kRelu);
     call.flag(d == 1);
@@ -140,30 +161,62 @@ GateGrads run_steps_backward(const RecurrentParameters& layer, const LayerTape& 
   }
   const Tensor &gates = tape.kept[static_cast<size_t>(2 * d)],
                &kept = tape.kept[static_cast<size_t>(2 * d + 1)];
-  const Tensor grad_hidden = lstm ? grad_gates : make_tensor(sizes, type);
-  const Tensor workspace = make_tensor({lstm ? hologram::lstm_backward_workspace(batch, hidden)
-                                             : hologram::gru_backward_workspace(batch, hidden)},
-                                       type);
+  const Tensor grad_hidden = lstm ? grad_gates : rows_like(tape.x, 3 * hidden);
+  const int64_t projection = layer.projects ? columns : 0;
+  const Tensor workspace =
+      make_tensor({lstm ? hologram::lstm_backward_workspace(batch, hidden, projection)
+                        : hologram::gru_backward_workspace(batch, hidden)},
+                  type);
+  Tensor weight_hr, grad_projection, projected;
+  if (layer.projects) {
+    weight_hr = layer.weight_hr(d).contiguous();
+    grad_projection = rows_like(tape.x, columns), projected = rows_like(tape.x, hidden);
+  }
   Call call;
   if (lstm) {
-    add_views(call, {gates, kept, weight, states[1], grad_output, grad_last[0], grad_last[1]},
-              Access::reads);
-    add_views(call, {grad_gates, first[0], first[1], workspace}, Access::writes);
+    add_views(
+        call,
+        {gates, kept, weight, states[1], grad_output, grad_last[0], grad_last[1], weight_hr, sizes},
+        Access::reads);
+    add_views(call, {grad_projection, projected, grad_gates, first[0], first[1], workspace},
+              Access::writes);
   } else {
-    add_views(call, {gates, kept, output, weight, states[0], grad_output, grad_last[0]},
+    add_views(call, {gates, kept, output, weight, states[0], grad_output, grad_last[0], sizes},
               Access::reads);
     add_views(call, {grad_gates, grad_hidden, first[0], workspace}, Access::writes);
   }
   call.flag(d == 1);
   lstm ? call.run<"lstm_backward">() : call.run<"gru_backward">();
-  return {grad_gates, grad_hidden};
+  return {grad_gates, grad_hidden, grad_projection, projected};
+}
+
+// The sum over all rows of grad^T h, h of the step before.
+Tensor state_weight_grad(const LayerTape& tape, const Tensor& grad, const Tensor& first,
+                         const Tensor& output, bool reverse) {
+  if (tape.packing.sizes.defined()) {
+    const Tensor before = make_tensor(output.sizes(), output.scalar_type());
+    const Tensor rows = first.contiguous();
+    Call call;
+    add_views(call, {output, rows, tape.packing.sizes}, Access::reads);
+    call.view(before, Access::writes);
+    call.flag(reverse);
+    call.run<"rows_before">();
+    return grad.t().mm(before);
+  }
+  const int64_t steps = output.size(0), begin = reverse ? steps - 1 : 0, others = reverse ? 0 : 1;
+  Tensor sum = grad.select(0, begin).t().mm(first);
+  if (steps > 1) {
+    sum.addmm_(all_rows(grad.narrow(0, others, steps - 1)).t(),
+               all_rows(output.narrow(0, 1 - others, steps - 1)));
+  }
+  return sum;
 }
 
 // Gradients of x, of the states and of the parameters, in this order; `wants` says of which.
 template <class Wants>
 variable_list run_layer_backward(const RecurrentParameters& layer, const LayerTape& tape,
                                  Wants&& wants) {
-  const int64_t steps = tape.x.size(0), hidden = tape.states[0].size(2);
+  const int64_t columns = tape.states[0].size(2);
   const size_t states = tape.states.size();
   variable_list result(1 + states + layer.params.size());
   for (size_t i = 0; i < states; ++i) {
@@ -182,15 +235,16 @@ variable_list run_layer_backward(const RecurrentParameters& layer, const LayerTa
     }
     if (wants(first)) result[first] = rows.t().mm(all_rows(tape.x));
     if (wants(first + 1)) {
-      // h before each step: that of the step before, or the first.
-      const Tensor output = tape.output.narrow(2, d * hidden, hidden);
-      const int64_t begin = d == 1 ? steps - 1 : 0, others = d == 1 ? 0 : 1;
-      Tensor sum = grad.hidden.select(0, begin).t().mm(tape.states[0].select(0, d));
-      if (steps > 1) {
-        sum.addmm_(all_rows(grad.hidden.narrow(0, others, steps - 1)).t(),
-                   all_rows(output.narrow(0, 1 - others, steps - 1)));
-      }
-      result[first + 1] = std::move(sum);
+      result[first + 1] =
+          state_weight_grad(tape, grad.hidden, tape.states[0].select(0, d),
+                            tape.output.narrow(-1, d * columns, columns), /*reverse=*/d == 1);
+    }
+    const size_t last = first + static_cast<size_t>(layer.given()) - 1;
+    // c of the only step does not depend on the projection.
+    const bool projected =
+        steps_of(tape.x, tape.packing) > 1 || tape.grads[0].defined() || tape.grads[1].defined();
+    if (layer.projects && projected && wants(last)) {
+      result[last] = all_rows(grad.grad_projection).t().mm(all_rows(grad.projected));
     }
     if (!layer.has_biases) continue;
     if (wants(first + 2)) result[first + 2] = rows.sum(0);
@@ -199,36 +253,22 @@ variable_list run_layer_backward(const RecurrentParameters& layer, const LayerTa
   return result;
 }
 
-// The layer in steps, which autograd follows: {output, states...}.
-variable_list layer_in_steps(const RecurrentParameters& layer, const Tensor& x,
-                             at::TensorList states) {
-  const bool both = layer.directions() == 2;
-  if (layer.cell == Cell::kLstm) {
-    auto [output, h, c] = at::native::lstm(x, states, layer.params, layer.has_biases, 1, 0.0,
-                                           /*train=*/false, both, /*batch_first=*/false);
-    return {std::move(output), std::move(h), std::move(c)};
-  }
-  const auto steps = layer.cell == Cell::kGru    ? plain_gru
-                     : layer.cell == Cell::kTanh ? plain_rnn_tanh
-                                                 : plain_rnn_relu;
-  auto [output, h] = steps(x, states[0], layer.params, layer.has_biases, 1, 0.0, /*train=*/false,
-                           both, /*batch_first=*/false);
-  return {std::move(output), std::move(h)};
-}
-
 // A layer whose gradient is wanted; its node of the graph.
 struct RecurrentLayer : torch::autograd::Function<RecurrentLayer> {
   static variable_list forward(AutogradContext* context, const Tensor& x, at::TensorList states,
-                               at::TensorList params, bool has_biases, int64_t cell) {
-    const RecurrentParameters layer{static_cast<Cell>(cell), params, has_biases};
-    LayerResult r = run_layer(x, layer, states, /*keeps=*/true);
+                               at::TensorList params, const RecurrentParameters& layer,
+                               const Packing& packing) {
+    LayerResult r = run_layer(x, packing, layer, states, /*keeps=*/true);
     variable_list saved{x, r.output};
     for (const at::TensorList list : {states, params, at::TensorList(r.kept)}) {
       saved.insert(saved.end(), list.begin(), list.end());
     }
     context->save_for_backward(std::move(saved));
-    context->saved_data["cell"] = cell;
-    context->saved_data["has_biases"] = has_biases;
+    context->saved_data["cell"] = static_cast<int64_t>(layer.cell);
+    context->saved_data["has_biases"] = layer.has_biases;
+    context->saved_data["projects"] = layer.projects;
+    context->saved_data["batch_sizes"] = packing.batch_sizes;
+    context->saved_data["sizes"] = packing.sizes;
     context->set_materialize_grads(false);
     variable_list results{std::move(r.output)};
     results.insert(results.end(), r.finals.begin(), r.finals.end());
@@ -239,16 +279,24 @@ struct RecurrentLayer : torch::autograd::Function<RecurrentLayer> {
     const WithoutAutocast guard;
     const variable_list saved = context->get_saved_variables();
     const at::TensorList all(saved);
-    const bool has_biases = context->saved_data["has_biases"].toBool();
-    const auto cell = static_cast<Cell>(context->saved_data["cell"].toInt());
-    const size_t states = states_of(cell), each = has_biases ? 4 : 2;
+    auto& data = context->saved_data;
+    RecurrentParameters layer{static_cast<Cell>(data["cell"].toInt()),
+                              {},
+                              data["has_biases"].toBool(),
+                              data["projects"].toBool()};
+    const Cell cell = layer.cell;
+    const size_t states = states_of(cell), each = static_cast<size_t>(layer.given());
     const size_t kept = is_gated(cell) ? 2 : 0;
     // x, output and the states; then parameters and what is kept for each direction.
     const size_t directions = (saved.size() - 2 - states) / (each + kept);
     const size_t given = directions * each;
-    const RecurrentParameters layer{cell, all.slice(2 + states, given), has_biases};
-    const LayerTape tape{saved[0], saved[1], all.slice(2, states).vec(),
-                         all.slice(2 + states + given).vec(), grads};
+    layer.params = all.slice(2 + states, given);
+    const LayerTape tape{{data["batch_sizes"].toTensor(), data["sizes"].toTensor()},
+                         saved[0],
+                         saved[1],
+                         all.slice(2, states).vec(),
+                         all.slice(2 + states + given).vec(),
+                         grads};
     const auto wants = [&](size_t i) { return context->needs_input_grad(i); };
     variable_list result;
     if (std::none_of(grads.begin(), grads.end(), [](const Tensor& t) { return t.defined(); })) {
@@ -261,7 +309,7 @@ struct RecurrentLayer : torch::autograd::Function<RecurrentLayer> {
         if (!wants(i)) result[i] = Tensor();
       }
     }
-    result.resize(result.size() + 2);  // of has_biases and cell
+    result.resize(result.size() + 2);  // of layer and packing
     return result;
   }
 
@@ -270,7 +318,10 @@ struct RecurrentLayer : torch::autograd::Function<RecurrentLayer> {
   template <class Wants>
   static variable_list differentiable_backward(const RecurrentParameters& layer,
                                                const LayerTape& tape, Wants&& wants) {
-    const variable_list results = layer_in_steps(layer, tape.x, tape.states);
+    const variable_list results =
+        run_in_steps({layer.cell, tape.x, tape.states, layer.params, layer.has_biases, 1, 0.0,
+                      /*train=*/false, layer.directions() == 2, /*batch_first=*/false,
+                      tape.packing.batch_sizes});
     variable_list given{tape.x}, from, from_grads, asked;
     given.insert(given.end(), tape.states.begin(), tape.states.end());
     given.insert(given.end(), layer.params.begin(), layer.params.end());
@@ -295,9 +346,33 @@ struct RecurrentLayer : torch::autograd::Function<RecurrentLayer> {
 
 }  // namespace
 
-variable_list differentiable_layer(const Tensor& x, at::TensorList states, at::TensorList params,
-                                   bool has_biases, Cell cell) {
-  return RecurrentLayer::apply(x, states, params, has_biases, static_cast<int64_t>(cell));
+variable_list differentiable_layer(const Tensor& x, const Packing& packing,
+                                   const RecurrentParameters& layer, at::TensorList states) {
+  return RecurrentLayer::apply(x, states, layer.params, layer, packing);
+}
+
+variable_list run_in_steps(const Network& n) {
+  if (n.cell == Cell::kLstm) {
+    auto [output, h, c] =
+        n.is_packed() ? at::native::lstm(n.input, n.batch_sizes, n.hx, n.params, n.has_biases,
+                                         n.num_layers, n.dropout, n.train, n.bidirectional)
+                      : at::native::lstm(n.input, n.hx, n.params, n.has_biases, n.num_layers,
+                                         n.dropout, n.train, n.bidirectional, n.batch_first);
+    return {std::move(output), std::move(h), std::move(c)};
+  }
+  using Steps = std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&, at::TensorList, bool,
+                                           int64_t, double, bool, bool, bool);
+  using PackedSteps = std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&, const Tensor&,
+                                                 at::TensorList, bool, int64_t, double, bool, bool);
+  Steps* steps = &at::native::gru;
+  PackedSteps* packed = &at::native::gru;
+  if (n.cell == Cell::kTanh) steps = &at::native::rnn_tanh, packed = &at::native::rnn_tanh;
+  if (n.cell == Cell::kRelu) steps = &at::native::rnn_relu, packed = &at::native::rnn_relu;
+  auto [output, h] = n.is_packed() ? packed(n.input, n.batch_sizes, n.hx[0], n.params, n.has_biases,
+                                            n.num_layers, n.dropout, n.train, n.bidirectional)
+                                   : steps(n.input, n.hx[0], n.params, n.has_biases, n.num_layers,
+                                           n.dropout, n.train, n.bidirectional, n.batch_first);
+  return {std::move(output), std::move(h)};
 }
 
 }  // namespace hologram_torch

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+// The calls that pack sequences and pad them again: rows of each step side by side.
+#include <cstring>
+#include <vector>
+
+#include "hologram/call_frame.h"
+#include "src/cpu/device/dense_view.h"
+#include "src/cpu/recurrent/recurrence.h"
+
+namespace hologram::cpu {
+namespace {
+
+// Bytes of a row behind the first `dims` dimensions, which is dense, and of a stride.
+int64_t row_bytes(const View& view, int dims) {
+  return elements_of(view, dims, view.ndim) * static_cast<int64_t>(itemsize(view.dtype));
+}
+int64_t stride_bytes(const View& view, int dim) {
+  return view.strides[dim] * static_cast<int64_t>(itemsize(view.dtype));
+}
+
+Steps packed_steps(const char* name, const View& sizes, int64_t batch, const View& packed,
+                   bool reverse = false) {
+  Steps steps(name, sizes.shape[0], batch, static_cast<const int64_t*>(sizes.data), reverse);
+  if (steps.total() != packed.shape[0]) {
+    fail(ErrorKind::kInvalidArgument, name, ": batch_sizes adds up to ", steps.total(),
+         " rows, the packed ones are ", packed.shape[0]);
+  }
+  return steps;
+}
+
+void copy_bytes(int64_t rows, int64_t bytes, const char* from, int64_t from_row, char* to,
+                int64_t to_row) {
+  for (int64_t r = 0; r < rows; ++r) {
+    std::memcpy(to + r * to_row, from + r * from_row, static_cast<size_t>(bytes));
+  }
+}
+
+// part(step) for all of them.
+template <class Part>
+void for_steps(const Steps& steps, int threads, Part&& part) {
+  parallel_for(steps.count(), threads, [&](int64_t begin, int64_t end, int) {
+    for (int64_t step = begin; step < end; ++step) part(step, steps[step]);
+  });
+}
+
+}  // namespace
+
+void run_pack_rows(CallFrame& call) {
+  const View in = call.view(), sizes = call.view(), out = call.view();
+  const int64_t bytes = row_bytes(out, 1);
+  const Steps steps = packed_steps("pack_rows", sizes, in.shape[1], out);
+  for_steps(steps, call.threads(out.numel()), [&](int64_t step, StepRows at) {
+    copy_bytes(at.count, bytes, static_cast<char*>(in.data) + step * stride_bytes(in, 0),
+               stride_bytes(in, 1), static_cast<char*>(out.data) + at.first * bytes, bytes);
+  });
+}
+
+void run_pad_rows(CallFrame& call) {
+  const View in = call.view(), sizes = call.view(), out = call.view();
+  const auto element = call.number<uint64_t>();
+  const int64_t bytes = row_bytes(in, 1), batch = out.shape[1];
+  const Steps steps = packed_steps("pad_rows", sizes, batch, in);
+  std::vector<char> padding(static_cast<size_t>(bytes));
+  for (size_t i = 0; i < padding.size(); i += itemsize(out.dtype)) {
+    std::memcpy(&padding[i], &element, itemsize(out.dtype));
+  }
+  const auto pad = [&](int64_t step, int64_t first) {
+    copy_bytes(
+        batch - first, bytes, padding.data(), 0,
+        static_cast<char*>(out.data) + step * stride_bytes(out, 0) + first * stride_bytes(out, 1),
+        stride_bytes(out, 1));
+  };
+  for_steps(steps, call.threads(out.numel()), [&](int64_t step, StepRows at) {
+    copy_bytes(at.count, bytes, static_cast<char*>(in.data) + at.first * bytes, bytes,
+               static_cast<char*>(out.data) + step * stride_bytes(out, 0), stride_bytes(out, 1));
+    pad(step, at.count);
+  });
+  for (int64_t step = steps.count(); step < out.shape[0]; ++step) pad(step, 0);
+}
+
+void run_rows_before(CallFrame& call) {
+  const View in = call.view(), first = call.view(), sizes = call.view(), out = call.view();
+  const int64_t bytes = row_bytes(out, 1);
+  const Steps steps = packed_steps("rows_before", sizes, first.shape[0], in, call.flag());
+  for_steps(steps, call.threads(out.numel()), [&](int64_t step, StepRows at) {
+    const int64_t continued = steps.continued(step), row = stride_bytes(in, 0);
+    char* const to = static_cast<char*>(out.data) + at.first * bytes;
+    if (continued > 0) {
+      copy_bytes(continued, bytes, static_cast<char*>(in.data) + steps[step - 1].first * row, row,
+                 to, bytes);
+    }
+    copy_bytes(at.count - continued, bytes, static_cast<char*>(first.data) + continued * bytes,
+               bytes, to + continued * bytes, bytes);
+  });
+}
+
+}  // namespace hologram::cpu

@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: MIT
+// Recurrences of packed sequences beside each sequence alone, and projections beside plain loops
+// and differences, all in float64.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "hologram/error.h"
+#include "hologram/gru.h"
+#include "hologram/lstm.h"
+#include "hologram/parallel.h"
+#include "src/cpu/recurrent/rnn.h"
+
+namespace hologram {
+namespace {
+
+using Doubles = std::vector<double>;
+
+enum class Kind { lstm, projected, gru, rnn };
+
+Doubles draw(int64_t count, double scale, std::mt19937& rng) {
+  std::normal_distribution<double> normal;
+  Doubles x(static_cast<size_t>(count));
+  for (double& v : x) v = scale * normal(rng);
+  return x;
+}
+Doubles room(int64_t count) { return Doubles(static_cast<size_t>(count), 7.0); }
+
+// A recurrence with its gradient: what it takes, and all that it gives.
+struct PackedProblem {
+  Kind kind;
+  bool reverse;
+  int64_t hidden, columns;  // of h
+  std::vector<int64_t> sizes;
+  int64_t wide;
+  Doubles gates, weight, bias, weight_hr, h0, c0, grad_output, grad_h_n, grad_c_n;
+  Doubles active, output, h_n, c_n, kept;  // kept: cells, or hidden_n of a GRU
+  Doubles grad_gates, grad_hidden, grad_h0, grad_c0, grad_projection, projected, workspace;
+
+  PackedProblem(Kind kind, std::vector<int64_t> batch_sizes, int64_t hidden, int64_t projection,
+                bool reverse)
+      : kind(kind),
+        reverse(reverse),
+        hidden(hidden),
+        columns(kind == Kind::projected ? projection : hidden),
+        sizes(std::move(batch_sizes)),
+        wide(hidden * (kind == Kind::rnn   ? 1
+                       : kind == Kind::gru ? 3
+                                           : 4)) {
+    std::mt19937 rng(7);
+    gates = draw(rows() * wide, 1, rng);
+    weight = draw(wide * columns, 1 / std::sqrt(columns), rng);
+    bias = draw(wide, 0.5, rng);
+    weight_hr = draw(columns * hidden, 1 / std::sqrt(hidden), rng);
+    h0 = draw(batch() * columns, 0.5, rng), c0 = draw(batch() * hidden, 1, rng);
+    grad_output = draw(rows() * columns, 1, rng);
+    grad_h_n = draw(batch() * columns, 1, rng), grad_c_n = draw(batch() * hidden, 1, rng);
+  }
+
+  int64_t rows() const { return std::accumulate(sizes.begin(), sizes.end(), int64_t{}); }
+  int64_t batch() const { return sizes[0]; }
+  int64_t steps() const { return static_cast<int64_t>(sizes.size()); }
+  // Of the row of a sequence at a step.
+  int64_t row(int64_t step, int64_t sequence) const {
+    return std::accumulate(sizes.begin(), sizes.begin() + step, sequence);
+  }
+  int64_t length(int64_t sequence) const {
+    return std::count_if(sizes.begin(), sizes.end(), [&](int64_t n) { return n > sequence; });
+  }
+
+  template <class Args>
+  void give_sizes(Args& a, int threads) const {
+    a.dtype = Dtype::kFloat64, a.reverse = reverse;
+    a.steps = steps(), a.batch = batch(), a.hidden = hidden;
+    // Sequences of one length also run as they are.
+    if (sizes.back() != sizes.front()) a.batch_sizes = sizes.data();
+    a.weight = weight.data(), a.max_threads = threads;
+  }
+
+  void forward(int threads) {
+    active = gates;
+    output = room(rows() * columns), h_n = room(batch() * columns), c_n = room(batch() * hidden);
+    kept = room(rows() * hidden);
+    const auto run = [&](auto args, auto* function) {
+      give_sizes(args, threads);
+      args.gates = active.data(), args.bias = bias.data(), args.h0 = h0.data();
+      args.output = output.data(), args.output_row = columns, args.h_n = h_n.data();
+      if constexpr (requires { args.cells; }) {
+        args.c0 = c0.data(), args.c_n = c_n.data(), args.cells = kept.data();
+        if (kind == Kind::projected) args.projection = columns, args.weight_hr = weight_hr.data();
+        workspace = room(lstm_workspace(steps(), batch(), hidden, args.projection));
+        args.workspace = workspace.data();
+      }
+      if constexpr (requires { args.hidden_n; }) {
+        args.hidden_n = kept.data();
+        workspace = room(gru_workspace(steps(), batch(), hidden));
+        args.workspace = workspace.data();
+      }
+      function(args);
+    };
+    if (kind == Kind::gru) return run(GruArgs(), gru);
+    if (kind == Kind::rnn) return run(RnnArgs(), rnn);
+    run(LstmArgs(), lstm);
+  }
+
+  void backward(int threads) {
+    grad_gates = room(rows() * wide), grad_hidden = grad_gates;
+    grad_h0 = room(batch() * columns), grad_c0 = room(batch() * hidden);
+    grad_projection = room(rows() * columns), projected = room(rows() * hidden);
+    const auto run = [&](auto args, auto* function) {
+      give_sizes(args, threads);
+      args.grad_output = grad_output.data(), args.grad_output_row = columns;
+      args.grad_h_n = grad_h_n.data();
+      args.grad_gates = grad_gates.data(), args.grad_h0 = grad_h0.data();
+      if constexpr (requires { args.output; }) {
+        args.output = output.data(), args.output_row = columns;
+      }
+      if constexpr (requires { args.cells; }) {
+        args.gates = active.data(), args.cells = kept.data(), args.c0 = c0.data();
+        args.grad_c_n = grad_c_n.data(), args.grad_c0 = grad_c0.data();
+        if (kind == Kind::projected) {
+          args.projection = columns, args.weight_hr = weight_hr.data();
+          args.grad_projection = grad_projection.data(), args.projected = projected.data();
+        }
+        workspace = room(lstm_backward_workspace(batch(), hidden, args.projection));
+        args.workspace = workspace.data();
+      }
+      if constexpr (requires { args.hidden_n; }) {
+        args.gates = active.data(), args.hidden_n = kept.data(), args.h0 = h0.data();
+        args.grad_hidden = grad_hidden.data();
+        workspace = room(gru_backward_workspace(batch(), hidden));
+        args.workspace = workspace.data();
+      }
+      function(args);
+    };
+    if (kind == Kind::gru) return run(GruBackwardArgs(), gru_backward);
+    if (kind == Kind::rnn) return run(RnnBackwardArgs(), rnn_backward);
+    run(LstmBackwardArgs(), lstm_backward);
+  }
+
+  // What backward() gives the gradients of.
+  double loss() {
+    forward(1);
+    double sum = std::inner_product(output.begin(), output.end(), grad_output.begin(), 0.0);
+    sum = std::inner_product(h_n.begin(), h_n.end(), grad_h_n.begin(), sum);
+    return std::inner_product(c_n.begin(), c_n.end(), grad_c_n.begin(), sum);
+  }
+};
+
+using Field = Doubles PackedProblem::*;
+constexpr Field kRows[] = {&PackedProblem::output,          &PackedProblem::active,
+                           &PackedProblem::grad_gates,      &PackedProblem::grad_hidden,
+                           &PackedProblem::grad_projection, &PackedProblem::projected};
+constexpr Field kStates[] = {&PackedProblem::h_n, &PackedProblem::c_n, &PackedProblem::grad_h0,
+                             &PackedProblem::grad_c0};
+
+// Rows of `count` elements of `from` become those of `to`, or are compared with them.
+void take(const Doubles& from, int64_t at, Doubles& to, int64_t row, int64_t count) {
+  std::copy_n(from.begin() + at * count, count, to.begin() + row * count);
+}
+void compare(const Doubles& got, int64_t at, const Doubles& want, int64_t row, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    ASSERT_NEAR(got[static_cast<size_t>(at * count + i)],
+                want[static_cast<size_t>(row * count + i)], 1e-11);
+  }
+}
+
+// Sequence b of the problem by itself.
+PackedProblem alone(const PackedProblem& all, int64_t b) {
+  const std::vector<int64_t> one(static_cast<size_t>(all.length(b)), 1);
+  PackedProblem p(all.kind, one, all.hidden, all.columns, all.reverse);
+  p.weight = all.weight, p.bias = all.bias, p.weight_hr = all.weight_hr;
+  for (int64_t t = 0; t < p.steps(); ++t) {
+    take(all.gates, all.row(t, b), p.gates, t, p.wide);
+    take(all.grad_output, all.row(t, b), p.grad_output, t, p.columns);
+  }
+  take(all.h0, b, p.h0, 0, p.columns), take(all.c0, b, p.c0, 0, p.hidden);
+  take(all.grad_h_n, b, p.grad_h_n, 0, p.columns), take(all.grad_c_n, b, p.grad_c_n, 0, p.hidden);
+  return p;
+}
+
+TEST(PackedRecurrence, IsThatOfEachSequenceForAnyNumberOfThreads) {
+  const std::vector<std::vector<int64_t>> lengths = {
+      {3, 2}, {5, 4, 4, 2, 1, 1}, {1, 1, 1}, {9, 9, 9, 8, 3}, {2, 1}};
+  for (const Kind kind : {Kind::lstm, Kind::projected, Kind::gru, Kind::rnn}) {
+    for (const auto& sizes : lengths) {
+      for (const int64_t hidden : {5, 200}) {
+        for (const bool reverse : {false, true}) {
+          SCOPED_TRACE("kind " + std::to_string(static_cast<int>(kind)) + ", steps " +
+                       std::to_string(sizes.size()) + (reverse ? ", reverse" : "") + ", hidden " +
+                       std::to_string(hidden));
+          PackedProblem p(kind, sizes, hidden, hidden * 2 / 3, reverse);
+          p.forward(1), p.backward(1);
+          PackedProblem many = p;
+          testing::always_ask_workers(true);
+          many.forward(3), many.backward(3);
+          testing::always_ask_workers(false);
+          for (const Field field : kRows) EXPECT_EQ(p.*field, many.*field);
+          for (const Field field : kStates) EXPECT_EQ(p.*field, many.*field);
+          for (int64_t b = 0; b < p.batch(); ++b) {
+            PackedProblem one = alone(p, b);
+            one.forward(1), one.backward(1);
+            for (const Field field : kRows) {
+              const auto count = static_cast<int64_t>((one.*field).size()) / one.rows();
+              for (int64_t t = 0; t < one.steps(); ++t) {
+                compare(p.*field, p.row(t, b), one.*field, t, count);
+              }
+            }
+            for (const Field field : kStates) {
+              compare(p.*field, b, one.*field, 0, static_cast<int64_t>((one.*field).size()));
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+double sigmoid_of(double x) { return 1 / (1 + std::exp(-x)); }
+
+TEST(ProjectedLstm, AgreesWithLoops) {
+  for (const bool reverse : {false, true}) {
+    PackedProblem p(Kind::projected, {3, 3, 3, 3}, 7, 4, reverse);
+    p.forward(1);
+    Doubles h = p.h0, c = p.c0;
+    for (int64_t step = 0; step < p.steps(); ++step) {
+      const int64_t t = reverse ? p.steps() - 1 - step : step;
+      for (int64_t b = 0; b < p.batch(); ++b) {
+        Doubles wide_h;
+        for (int64_t u = 0; u < p.hidden; ++u) {
+          double x[4];
+          for (int64_t g = 0; g < 4; ++g) {
+            const int64_t unit = g * p.hidden + u;
+            x[g] = p.gates[static_cast<size_t>(p.row(t, b) * p.wide + unit)] +
+                   p.bias[static_cast<size_t>(unit)];
+            for (int64_t k = 0; k < p.columns; ++k) {
+              x[g] += p.weight[static_cast<size_t>(unit * p.columns + k)] *
+                      h[static_cast<size_t>(b * p.columns + k)];
+            }
+          }
+          double& cell = c[static_cast<size_t>(b * p.hidden + u)];
+          cell = sigmoid_of(x[1]) * cell + sigmoid_of(x[0]) * std::tanh(x[2]);
+          wide_h.push_back(sigmoid_of(x[3]) * std::tanh(cell));
+        }
+        for (int64_t k = 0; k < p.columns; ++k) {
+          const double next = std::inner_product(wide_h.begin(), wide_h.end(),
+                                                 p.weight_hr.begin() + k * p.hidden, 0.0);
+          h[static_cast<size_t>(b * p.columns + k)] = next;
+          EXPECT_NEAR(p.output[static_cast<size_t>(p.row(t, b) * p.columns + k)], next, 1e-13);
+        }
+      }
+    }
+    for (size_t i = 0; i < h.size(); ++i) EXPECT_NEAR(p.h_n[i], h[i], 1e-13);
+    for (size_t i = 0; i < c.size(); ++i) EXPECT_NEAR(p.c_n[i], c[i], 1e-13);
+  }
+}
+
+TEST(ProjectedLstm, GradientsAreDifferences) {
+  for (const bool reverse : {false, true}) {
+    for (const auto& sizes : {std::vector<int64_t>{2, 2, 2}, std::vector<int64_t>{3, 2, 2, 1}}) {
+      PackedProblem p(Kind::projected, sizes, 5, 3, reverse);
+      p.forward(1), p.backward(1);
+      Doubles grad_hr = Doubles(p.weight_hr.size(), 0.0);
+      for (int64_t r = 0; r < p.rows(); ++r) {
+        for (int64_t i = 0; i < p.columns * p.hidden; ++i) {
+          grad_hr[static_cast<size_t>(i)] +=
+              p.grad_projection[static_cast<size_t>(r * p.columns + i / p.hidden)] *
+              p.projected[static_cast<size_t>(r * p.hidden + i % p.hidden)];
+        }
+      }
+      const auto check = [&](Field operand, const Doubles& found) {
+        constexpr double kStep = 1e-5;
+        for (size_t i = 0; i < found.size(); ++i) {
+          PackedProblem up = p, down = p;
+          (up.*operand)[i] += kStep, (down.*operand)[i] -= kStep;
+          EXPECT_NEAR(found[i], (up.loss() - down.loss()) / (2 * kStep), 1e-7);
+        }
+      };
+      check(&PackedProblem::gates, p.grad_gates);
+      check(&PackedProblem::h0, p.grad_h0);
+      check(&PackedProblem::c0, p.grad_c0);
+      check(&PackedProblem::weight_hr, grad_hr);
+    }
+  }
+}
+
+TEST(PackedRecurrence, SaysWhatIsWrong) {
+  for (const auto& [sizes, message] : std::vector<std::pair<std::vector<int64_t>, std::string>>{
+           {{3, 4},
+            ": batch_sizes holds 4 at step 1; it has to begin with the batch 3 and never "
+            "to increase or be below 1"},
+           {{3, 0}, ": batch_sizes holds 0 at step 1; "},
+           {{2, 1}, ": batch_sizes holds 2 at step 0; it has to begin with the batch 3"}}) {
+    for (const Kind kind : {Kind::lstm, Kind::projected, Kind::gru, Kind::rnn}) {
+      PackedProblem p(kind, {3, 2}, 4, 2, false);
+      p.forward(1);
+      const auto expect_error = [&](const char* name, auto&& call) {
+        try {
+          call();
+          ADD_FAILURE() << "no error";
+        } catch (const Error& error) {
+          EXPECT_EQ(error.kind(), ErrorKind::kInvalidArgument);
+          EXPECT_EQ(std::string(error.what()).rfind(name + message, 0), 0u) << error.what();
+        }
+      };
+      // The batch of the operands is still 3.
+      const auto wrong = [&](auto args, auto* function) {
+        args.dtype = Dtype::kFloat64, args.steps = 2, args.batch = 3, args.hidden = 4;
+        args.batch_sizes = sizes.data();
+        const auto give = [&](auto& operand) {
+          if (operand == nullptr) operand = p.active.data();
+        };
+        give(args.weight), give(args.gates), give(args.h0), give(args.output), give(args.h_n);
+        args.output_row = 4;
+        if constexpr (requires { args.c_n; }) {
+          give(args.c0), give(args.c_n), give(args.workspace);
+          if (kind == Kind::projected) give(args.weight_hr), args.projection = 2;
+        }
+        if constexpr (requires { args.hidden_n; }) give(args.hidden_n), give(args.workspace);
+        function(args);
+      };
+      if (kind == Kind::gru) {
+        expect_error("gru", [&] { wrong(GruArgs(), gru); });
+      } else if (kind == Kind::rnn) {
+        expect_error("rnn", [&] { wrong(RnnArgs(), rnn); });
+      } else {
+        expect_error("lstm", [&] { wrong(LstmArgs(), lstm); });
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hologram
