@@ -173,7 +173,7 @@ bool run_gemm_blocks(const CallArguments& arguments, const CallEpilogue& epilogu
   if (!call.is_builtin()) return run_tiles_blocks(call.computed_by(), g, blocks);
   // Each thread would pack more of B than its caches hold.
   if (epilogue.whole_rows && call.n * call.k * call.size() > kNearBytes) return false;
-  float_gemm_blocks(g, blocks);
+  float_gemm_blocks(g, g.dtype, blocks);
   return true;
 }
 
