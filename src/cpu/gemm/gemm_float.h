@@ -32,7 +32,8 @@ struct GemmBlocks {
 };
 
 // The whole product block by block, with the bits that float_gemm gives; none of dot products.
-// Where args.c is null a block is there for as long as `after` runs. b_type: the dtype, or as above.
+// Where args.c is null a block is there for as long as `after` runs. b_type: the dtype, or as
+// above.
 void float_gemm_blocks(const GemmArgs& args, Dtype b_type, const GemmBlocks& blocks);
 
 }  // namespace hologram::cpu

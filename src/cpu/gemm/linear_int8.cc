@@ -51,8 +51,8 @@ struct LinearInt8 {
     GemmArgs g;
     g.trans_b = true;
     g.m = rows, g.n = n, g.k = k;
-    g.a = x, g.lda = k;
-    g.b = weight, g.ldb = k;
+    g.a = x, g.lda = std::max<int64_t>(1, k);
+    g.b = weight, g.ldb = g.lda;
     g.c = c, g.ldc = n;
     g.max_threads = threads;
     return g;

@@ -92,7 +92,7 @@ const NarrowKernel& narrow_kernel(Isa isa, Dtype dtype) {
     NarrowKernel int8, half, brain;
   };
   static const auto* kernels = new Kernels[kIsaCount]{
-#define HOLOGRAM_NARROW_KERNELS(isa)                                                    \
+#define HOLOGRAM_NARROW_KERNELS(isa)                                                     \
   {HOLOGRAM_FOR_ISA(isa, NarrowKernelInt8)(), HOLOGRAM_FOR_ISA(isa, NarrowKernelHalf)(), \
    HOLOGRAM_FOR_ISA(isa, NarrowKernelBFloat16)()}
       HOLOGRAM_NARROW_KERNELS(Isa::kBaseline), HOLOGRAM_NARROW_KERNELS(Isa::kAvx2),

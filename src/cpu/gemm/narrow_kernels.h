@@ -17,8 +17,7 @@ struct NarrowKernel {
                  float* to) = nullptr;
   void (*dots)(const GemmDots<float, void>& dots) = nullptr;
   // m rows of k elements, lda apart, to rows ldt apart.
-  void (*widen)(const void* a, int64_t lda, int64_t m, int64_t k, float* to,
-                int64_t ldt) = nullptr;
+  void (*widen)(const void* a, int64_t lda, int64_t m, int64_t k, float* to, int64_t ldt) = nullptr;
 };
 
 // int8, float16 or bfloat16.

@@ -130,7 +130,8 @@ struct VectorProduct {
   void dot() const {
     const auto pieces = static_cast<size_t>(ceil_div(g.k, kPiece));
     const bool direct = vector_type == kComputed && step == 1;
-    const auto dot_rows = vector_kernel(current_isa(), along_k ? matrix_type : kComputed, T()).dot_rows;
+    const auto dot_rows =
+        vector_kernel(current_isa(), along_k ? matrix_type : kComputed, T()).dot_rows;
     std::vector<T> found(pieces);
     const int64_t tasks = ceil_div(g.k, kTaskElements);
     parallel_for(tasks, g.max_threads, [&](int64_t begin, int64_t end, int) {
