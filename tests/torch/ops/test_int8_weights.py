@@ -143,6 +143,32 @@ def test_what_follows_joins_the_product(dtype: torch.dtype, m: int) -> None:
         assert len(_kernels(layer)) == 1
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("n,k", [(50, 96), (600, 512), (40, 1100)])
+def test_functions_of_whole_rows_follow(dtype: torch.dtype, n: int, k: int) -> None:
+    x, w, s = to_device(_operands(30, k, n, dtype))
+    bias = values(n, dtype=dtype).to(DEVICE)
+    soft = _in_both_modes(lambda: torch.softmax(torch._weight_int8pack_mm(x, w, s) + bias, -1))
+    assert bool(((soft.double().sum(-1) - 1).abs() < 0.02).all())
+    _in_both_modes(lambda: (torch._weight_int8pack_mm(x, w, s) * 0.5).sum(-1))
+
+
+def test_threads_change_no_bits() -> None:
+    threads = torch.get_num_threads()
+    found = []
+    try:
+        for count in (1, 3):
+            torch.set_num_threads(count)
+            for m, k, n in [(1, 1024, 3000), (5, 1024, 900), (40, 1024, 300), (300, 1100, 90)]:
+                x, w, s = to_device(_operands(m, k, n, torch.float32))
+                found.append(_in_both_modes(lambda: torch._weight_int8pack_mm(x, w, s)))  # noqa: B023
+                found.append(_in_both_modes(lambda: _torchao(x, w, s)))  # noqa: B023
+    finally:
+        torch.set_num_threads(threads)
+    half = len(found) // 2
+    assert all(torch.equal(a, b) for a, b in zip(found[:half], found[half:], strict=True))
+
+
 def _torchao(x: torch.Tensor, w: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
     """What torchao's weight-only layers do on devices that they do not know."""
     return torch.mm(x, w.t().to(x.dtype)) * s
@@ -168,6 +194,17 @@ def test_conversions_join_the_product(
     _in_both_modes(lambda: call(*on_device))
     names = _kernels(lambda: call(*on_device))
     assert names[0].startswith("gemm_int8") and "convert" not in names
+
+
+def test_conversions_of_parts_of_a_weight() -> None:
+    """Plans of one structure serve weights of other sizes, at other places."""
+    x, w = values(3, 40), _weight(90, 40)
+    dx, dw = to_device((x, w))
+    for first, rows in [(4, 33), (0, 50), (21, 60), (4, 33), (30, 59)]:
+        part, on_device = w[first : first + rows], dw[first : first + rows]
+        result = _in_both_modes(lambda: F.linear(dx, on_device.float()))  # noqa: B023
+        _assert_near(result, x, part, torch.ones(rows))
+        assert _kernels(lambda: F.linear(dx, on_device.float())) == ["gemm_int8"]  # noqa: B023
 
 
 @pytest.mark.parametrize("narrow", HALVES)
