@@ -34,6 +34,15 @@ struct CallResult {
   int operand = 0;    // which operand the result is
 };
 
+// An operand that a call also takes as elements of a narrower type, in the same order and without
+// gaps: as the kind named for that type, which has the same operands and attributes and gives the
+// bits of converting first. -1: there is none.
+struct CallNarrowing {
+  int operand = 0;
+  Dtype dtype = Dtype::kFloat32;  // of its elements otherwise
+  int of_int8 = -1, of_float16 = -1, of_bfloat16 = -1;
+};
+
 // A block of a result that is done: rows [row, row + rows) of columns [col, col + cols).
 struct CallBlock {
   int64_t row = 0, rows = 0;
@@ -71,6 +80,9 @@ struct CallKind {
   // is done. Its operand may be null: then a block is there for as long as the epilogue runs. How
   // the result is cut changes no bits. False, with nothing done, where run() is better.
   bool (*run_blocks)(const CallArguments& arguments, const CallEpilogue& epilogue) = nullptr;
+  // Optional: whether calls with these attributes have such an operand, and which. A conversion
+  // before the call then becomes part of it.
+  bool (*narrowing)(const uint64_t* attributes, CallNarrowing& narrowing) = nullptr;
 };
 
 // Makes a backend's functions of a kind known for the life of the process and returns the kind's

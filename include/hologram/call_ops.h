@@ -23,6 +23,7 @@ enum class CallDtype : char {
   real = 'R',      // float32 or float64; all agree
   index = 'I',     // int32 or int64
   int64 = 'L',
+  int8 = 'C',
   boolean = 'B',
   float32 = 'F',
 };

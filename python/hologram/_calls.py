@@ -29,6 +29,7 @@ _DTYPES = {
     "R": "float32 or float64",
     "I": "int32 or int64",
     "L": "int64",
+    "C": "int8",
     "B": "bool",
     "F": "float32",
 }

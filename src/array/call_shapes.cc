@@ -33,6 +33,8 @@ const char* dtypes_text(CallDtype dtype) {
       return "int32 or int64";
     case CallDtype::int64:
       return "int64";
+    case CallDtype::int8:
+      return "int8";
     case CallDtype::boolean:
       return "bool";
     default:
@@ -132,6 +134,9 @@ void CallSettling::take_dtypes() {
         case CallDtype::int64:
           fits = dtype == Dtype::kInt64;
           break;
+        case CallDtype::int8:
+          fits = dtype == Dtype::kInt8;
+          break;
         case CallDtype::boolean:
           fits = dtype == Dtype::kBool;
           break;
@@ -154,6 +159,8 @@ Dtype CallSettling::dtype_of(const CallOperandInfo& operand) const {
   switch (operand.dtype) {
     case CallDtype::int64:
       return Dtype::kInt64;
+    case CallDtype::int8:
+      return Dtype::kInt8;
     case CallDtype::boolean:
       return Dtype::kBool;
     case CallDtype::float32:

@@ -73,9 +73,12 @@ class Builder {
     call.first_number = record.call.first_number;
     for (size_t k = 0; k < record.call.operands(); ++k) {
       const CallSlot operand = record.call.operand(k);
-      call.uses.push_back({operand, region_of(operand)});
+      call.uses.push_back({operand, region_of(operand), size_of_tape(operand.bytes)});
     }
     find_result(node, call);
+    const CallKind* kind = find_kernel(node.attr);
+    narrows_.push_back(kind != nullptr && kind->narrowing != nullptr &&
+                       kind->narrowing(call.attributes.data(), call.narrowing));
   }
 
   // Once all nodes are there: who reads whose result.
@@ -85,6 +88,11 @@ class Builder {
       Node& node = graph_.nodes[i];
       for (int k = 0; k < node.arity; ++k) {
         if (!node.in[k].is_number) find_writer(node, node.in[k]);
+      }
+      if (node.call >= 0 && narrows_[static_cast<size_t>(node.call)]) {
+        Call& call = graph_.calls[static_cast<size_t>(node.call)];
+        const CallUse& use = call.uses[static_cast<size_t>(call.narrowing.operand)];
+        if (use.reads() && !use.writes()) call.writer = graph_.newest.most(use.region.cells);
       }
       graph_.for_writes(node, [&](const Region& region, bool) {
         graph_.newest.raise(region.cells, static_cast<int>(i));
@@ -182,6 +190,7 @@ class Builder {
   }
 
   Graph& graph_;
+  std::vector<bool> narrows_;  // for each call
 };
 
 // Goes through the nodes from the last to the first with the memory that later ones, or the
@@ -281,6 +290,46 @@ Graph make_graph(std::span<const uint64_t> words, std::span<const uint8_t> state
   });
   builder.link();
   return graph;
+}
+
+void narrow_operands(Graph& graph) {
+  const auto kind_of = [](const CallNarrowing& narrowing, Dtype from) {
+    switch (from) {
+      case Dtype::kInt8:
+        return narrowing.of_int8;
+      case Dtype::kFloat16:
+        return narrowing.of_float16;
+      case Dtype::kBFloat16:
+        return narrowing.of_bfloat16;
+      default:
+        return -1;
+    }
+  };
+  for (Node& node : graph.nodes) {
+    if (node.call < 0) continue;
+    Call& call = graph.calls[static_cast<size_t>(node.call)];
+    if (call.writer < 0) continue;
+    const Node& writer = graph.nodes[static_cast<size_t>(call.writer)];
+    CallUse& use = call.uses[static_cast<size_t>(call.narrowing.operand)];
+    if (writer.code != kCodeConvert || writer.in[0].is_number || writer.in[0].rank != Rank::kFull ||
+        writer.out.dtype != call.narrowing.dtype) {
+      continue;
+    }
+    const Region &from = writer.in[0].region, &to = writer.out;
+    const int kind = kind_of(call.narrowing, from.dtype);
+    // All of what the call reads, and of memory that stays as it is.
+    if (kind < 0 || !from.map.is_flat() || !to.map.is_flat() || to.begin() != use.region.begin() ||
+        to.end() != use.region.end() || to.slot != use.region.slot || !graph.never_written(from)) {
+      continue;
+    }
+    const Size bytes = writer.n * from.size();
+    use.region = {from.slot, from.offset, Dtype::kUInt8, Map::flat(bytes), from.cells};
+    use.slot.slot = from.slot;
+    use.slot.offset = from.offset.value();
+    use.slot.bytes = bytes.value();
+    node.attr = static_cast<uint16_t>(kind);
+    call.is_narrowed = true;
+  }
 }
 
 void find_live(Graph& graph) { Liveness(graph).run(); }

@@ -60,6 +60,7 @@ struct Input {
 struct CallUse {
   CallSlot slot;
   Region region;  // as bytes one after another
+  Size recorded;  // bytes of it on the tape
 
   bool reads() const { return slot.present && slot.reads; }
   bool writes() const { return slot.present && slot.writes; }
@@ -74,6 +75,11 @@ struct Call {
   // as well. Without columns there is none, and all operands are memory.
   CallResult result;
   Size cols = 0, group = 0;  // of the result
+  // The newest node that has written where the operand lies that may be narrower; -1: none has, or
+  // there is no such operand. is_narrowed: see narrow_operands().
+  CallNarrowing narrowing;
+  int writer = -1;
+  bool is_narrowed = false;
 };
 
 struct Node {
@@ -153,6 +159,9 @@ struct Graph {
 };
 
 Graph make_graph(std::span<const uint64_t> words, std::span<const uint8_t> states);
+// Lets calls read what was converted for them before it is, where their kinds take it: the bits are
+// the same, and a conversion that nobody else reads dies.
+void narrow_operands(Graph& graph);
 // Applies the laws (see rewrite_rules.def) and joins common subexpressions; memory ends up the
 // same.
 void simplify(Graph& graph, const PlanOptions& options);

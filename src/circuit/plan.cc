@@ -26,6 +26,12 @@ std::shared_ptr<KernelCall> make_call(const Graph& graph, int index) {
   for (const CallUse& use : call.uses) made->operands.push_back(use.slot);
   made->attributes.assign(call.attributes.begin(), call.attributes.end());
   made->first_number = call.first_number;
+  if (call.is_narrowed) {
+    made->narrowed = call.narrowing.operand;
+    const Region& region = call.uses[static_cast<size_t>(made->narrowed)].region;
+    made->narrowed_offset = region.offset.id();
+    made->narrowed_bytes = region.map.numel().id();
+  }
   if (call.result.cols != 0) {
     made->result = call.result.operand;
     made->operands[static_cast<size_t>(made->result)].present = node.stored;
@@ -386,7 +392,7 @@ Size bytes_alone(const Graph& graph, const Node& node) {
     Size bytes = 0;
     for (const CallUse& use : graph.calls[static_cast<size_t>(node.call)].uses) {
       if (!use.slot.present) continue;
-      bytes += size_of_tape(use.slot.bytes) * (int{use.slot.reads} + int{use.slot.writes});
+      bytes += use.recorded * (int{use.slot.reads} + int{use.slot.writes});
     }
     return bytes;
   }
@@ -512,7 +518,10 @@ std::unique_ptr<Plan> make_plan(std::span<const uint64_t> words, std::span<const
   auto plan = std::make_unique<Plan>();
   plan->slots = static_cast<int>(states.size());
   Graph graph = make_graph(words, states);
-  if (options.fuse) simplify(graph, options);
+  if (options.fuse) {
+    narrow_operands(graph);
+    simplify(graph, options);
+  }
   find_live(graph);
   PlanOptions smaller = options;
   while (!make_kernels(graph, smaller, *plan)) {

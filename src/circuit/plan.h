@@ -85,6 +85,10 @@ struct KernelCall {
   int result = -1;                   // which of them is one; -1: none
   std::vector<uint64_t> attributes;  // in the order in which they were recorded
   uint32_t first_number = 0;         // its numbers follow each other among the immediates
+  // The operand that is not the tape's but what that is converted from; -1: none. Its offset and
+  // its bytes as ids, as in Kernel::formulas.
+  int narrowed = -1;
+  uint32_t narrowed_offset = 0, narrowed_bytes = 0;
 
   int64_t bytes() const;  // read and written
 };

@@ -40,6 +40,17 @@ void Structure::read(std::span<const uint64_t> words) {
                          functions->result(attributes.data(), result);
         words_.push_back(uint64_t{has} | static_cast<uint64_t>(result.dtype) << 1 |
                          uint64_t{static_cast<uint32_t>(result.operand)} << 32);
+        CallNarrowing narrowing;
+        if (functions != nullptr && functions->narrowing != nullptr &&
+            functions->narrowing(attributes.data(), narrowing)) {
+          words_.push_back(static_cast<uint64_t>(narrowing.dtype) |
+                           uint64_t{static_cast<uint32_t>(narrowing.operand)} << 8);
+          for (const int kind : {narrowing.of_int8, narrowing.of_float16, narrowing.of_bfloat16}) {
+            words_.push_back(static_cast<uint64_t>(kind));
+          }
+        } else {
+          words_.push_back(~uint64_t{0});
+        }
         if (!has) return;
         for (const int64_t size : {result.rows, result.cols, result.group}) {
           words_.push_back(number_of(size));
@@ -102,6 +113,11 @@ void PlanTemplate::give(Plan& plan, const Structure& structure, std::span<const 
       CallRecord record;
       record.operand_words = given.operands;
       for (size_t k = 0; k < call.operands.size(); ++k) {
+        if (static_cast<int>(k) == call.narrowed) {
+          put(call.operands[k].offset, call.narrowed_offset);
+          put(call.operands[k].bytes, call.narrowed_bytes);
+          continue;
+        }
         const CallSlot operand = record.operand(k);
         call.operands[k].offset = operand.offset;
         call.operands[k].bytes = operand.bytes;

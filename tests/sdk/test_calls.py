@@ -325,6 +325,13 @@ def _optimizer(make: Callable[..., Any], lists: Callable[[dict], list], **given:
     return case
 
 
+def _linear_int8(dt: str) -> tuple:
+    x, scale = _array(3, 5, 70, dtype=dt), 0.01 * _array(37, dtype=dt)
+    weight = _rng.integers(-128, 128, (37, 70), dtype="int8")
+    want = (x.astype("float64") @ weight.astype("float64").T) * scale
+    return (x, weight, scale), {}, [want.astype(dt)]
+
+
 _CASES: dict[str, Callable[[str], tuple]] = {
     "layer_norm": _layer_norm,
     "layer_norm_backward": _layer_norm_backward,
@@ -349,6 +356,7 @@ _CASES: dict[str, Callable[[str], tuple]] = {
     "pack_rows": _pack_rows,
     "pad_rows": _pad_rows,
     "rows_before": _rows_before,
+    "linear_int8": _linear_int8,
     "take": _take,
     "add_at": _add_at,
     "put_at": _put_at,

@@ -14,6 +14,8 @@ namespace hologram::cpu {
 
 bool convolution_result(const uint64_t* attributes, CallResult& result);
 bool run_convolution_blocks(const CallArguments& arguments, const CallEpilogue& epilogue);
+bool linear_int8_result(const uint64_t* attributes, CallResult& result);
+bool run_linear_int8_blocks(const CallArguments& arguments, const CallEpilogue& epilogue);
 
 namespace {
 
@@ -22,6 +24,10 @@ CallKind with_blocks(CallKind kind) {
   if (std::string_view(kind.name) == "convolution") {
     kind.result = &convolution_result;
     kind.run_blocks = &run_convolution_blocks;
+  }
+  if (std::string_view(kind.name) == "linear_int8") {
+    kind.result = &linear_int8_result;
+    kind.run_blocks = &run_linear_int8_blocks;
   }
   return kind;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Dot products of rows, whose elements may be of a half type that is widened as it is loaded.
+// Dot products of rows, whose elements may be of a half type or int8, widened as they are loaded.
 
 #if defined(HOLOGRAM_CPU_GEMM_DOT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HOLOGRAM_CPU_GEMM_DOT_INL_H_
@@ -35,6 +35,9 @@ template <class D, class In>
 HWY_INLINE hn::Vec<D> LoadWidened(D d, const In* p) {
   if constexpr (std::is_same_v<hn::TFromD<D>, In>) {
     return hn::LoadU(d, p);
+  } else if constexpr (std::is_same_v<In, int8_t>) {
+    const hn::RebindToSigned<D> whole;
+    return hn::ConvertTo(d, hn::PromoteTo(whole, hn::LoadU(hn::Rebind<In, D>(), p)));
   } else {
     return hn::PromoteTo(d, hn::LoadU(hn::Rebind<In, D>(), p));
   }
@@ -117,6 +120,11 @@ HWY_INLINE void DotTile(const In* a, int64_t lda, const T* x, int64_t ldx, int64
   const auto whole_x = [&](const T* from) HWY_ATTR { return hn::LoadU(d, from); };
   int64_t p = 0;
   for (; p + kChains * lanes <= k; p += kChains * lanes) {
+    if constexpr (sizeof(In) == 1) {
+      // Rows of bytes are about a page each: the processor notices too late that they are read.
+#pragma GCC unroll 8
+      for (int r = 0; r < kRowCount; ++r) __builtin_prefetch(a + (r + kRowCount) * lda + p);
+    }
 #pragma GCC unroll 4
     for (int chain = 0; chain < kChains; ++chain) add(chain, p + chain * lanes, whole_a, whole_x);
   }

@@ -50,12 +50,15 @@ void convert_rows(Dtype from, const void* src, int64_t ld_src, Dtype to, void* d
 // Of scratch memory that a thread keeps, and multiplications that it computes alone.
 constexpr int64_t kKeptElements = int64_t{1} << 18, kOneThread = int64_t{1} << 21;
 
-// Half types in float32, small integers in int32: of what wraps, the last bits are the same.
-void wide_gemm(const GemmArgs& g, Dtype wide_type) {
+// Half types in float32, small integers in int32: of what wraps, the last bits are the same. B has
+// elements of b_type, which stay as they are unless that is the dtype.
+void wide_gemm(const GemmArgs& g, Dtype b_type, Dtype wide_type) {
   // Small products are many: they keep their memory, and stay on one thread, for one that waits for
   // others may compute another product meanwhile.
   static thread_local PackBuffer kept;
-  const int64_t of_a = g.m * g.k, of_b = g.k * g.n, elements = of_a + of_b + g.m * g.n;
+  const bool narrow = b_type != g.dtype;
+  const int64_t of_a = g.m * g.k, of_b = narrow ? 0 : g.k * g.n, of_c = g.m * g.n;
+  const int64_t elements = of_a + of_b + of_c;
   const bool keeps = elements <= kKeptElements && g.m * g.n * g.k <= kOneThread;
   const int threads = keeps ? 1 : g.max_threads;
   const Memory<uint32_t> own = keeps ? nullptr : allocate<uint32_t>(elements);
@@ -68,17 +71,21 @@ void wide_gemm(const GemmArgs& g, Dtype wide_type) {
   wide.max_threads = threads;
   convert_rows(g.dtype, g.a, g.lda, wide_type, a, wide.lda, g.trans_a ? g.k : g.m, wide.lda,
                threads);
-  convert_rows(g.dtype, g.b, g.ldb, wide_type, b, wide.ldb, g.trans_b ? g.n : g.k, wide.ldb,
-               threads);
+  if (narrow) {
+    wide.b = g.b, wide.ldb = g.ldb;
+  } else {
+    convert_rows(g.dtype, g.b, g.ldb, wide_type, b, wide.ldb, g.trans_b ? g.n : g.k, wide.ldb,
+                 threads);
+  }
   if (g.beta != 0) convert_rows(g.dtype, g.c, g.ldc, wide_type, c, g.n, g.m, g.n, threads);
-  float_gemm(wide);
+  narrow ? narrow_float_gemm(wide, b_type) : float_gemm(wide);
   convert_rows(wide_type, c, g.n, g.dtype, g.c, g.ldc, g.m, g.n, threads);
 }
 
 bool supports(Dtype dtype) { return is_integer(dtype) || is_floating(dtype); }
 
 void run(const GemmArgs& args) {
-  if (is_vector_product(args)) return vector_product(args);
+  if (is_vector_product(args)) return vector_product(args, args.dtype);
   switch (args.dtype) {
     case Dtype::kFloat32:
     case Dtype::kFloat64:
@@ -87,11 +94,11 @@ void run(const GemmArgs& args) {
       return float_gemm(args);
     case Dtype::kFloat16:
     case Dtype::kBFloat16:
-      return wide_gemm(args, Dtype::kFloat32);
+      return wide_gemm(args, args.dtype, Dtype::kFloat32);
     case Dtype::kUInt8:
     case Dtype::kInt8:
     case Dtype::kInt16:
-      return wide_gemm(args, Dtype::kInt32);
+      return wide_gemm(args, args.dtype, Dtype::kInt32);
     default:
       fail(ErrorKind::kInternal, "gemm was asked for ", dtype_name(args.dtype));
   }
@@ -125,6 +132,12 @@ void run_batched(const GemmArgs& args, int64_t batch, int64_t stride_a, int64_t 
 const GemmProvider& builtin_gemm() {
   static constexpr GemmProvider kProvider{"hologram", 0, &supports, &run, &run_batched};
   return kProvider;
+}
+
+void narrow_gemm(const GemmArgs& args, Dtype b_type) {
+  if (is_vector_product(args)) return vector_product(args, b_type);
+  if (args.dtype == Dtype::kFloat32) return narrow_float_gemm(args, b_type);
+  wide_gemm(args, b_type, Dtype::kFloat32);
 }
 
 }  // namespace hologram::cpu

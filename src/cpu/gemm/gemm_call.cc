@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <optional>
 
 #include "hologram/error.h"
 #include "hologram/gemm.h"
@@ -102,7 +103,8 @@ GemmArgs gemm_args(const GemmCall& call, const CallArguments& arguments, int thr
   return g;
 }
 
-void run_gemm(const CallArguments& arguments) {
+// narrow: the type of B's elements where it is not that of the call.
+void run_gemm_of(const CallArguments& arguments, std::optional<Dtype> narrow) {
   const GemmCall call = call_of(arguments.attributes);
   const int threads = threads_for(call, arguments.max_threads);
   char* const c = arguments.operands[0];
@@ -120,6 +122,7 @@ void run_gemm(const CallArguments& arguments) {
     });
   }
   GemmArgs g = gemm_args(call, arguments, threads);
+  if (narrow) return narrow_gemm(g, *narrow);
   if (call.k > 0) {
     return run_products(call.computed_by(), g, call.batch,
                         {call.a_batch, call.b_batch, call.c_batch});
@@ -129,6 +132,8 @@ void run_gemm(const CallArguments& arguments) {
     prepare(g);
   }
 }
+
+void run_gemm(const CallArguments& arguments) { run_gemm_of(arguments, std::nullopt); }
 
 // Up to this many bytes of a row of A, a second pass over C would cost visible time. With longer
 // rows, blocks whose part of B stays in the caches are narrow, and A is packed for each.
@@ -164,7 +169,8 @@ void after_block(void* context, const GemmBlocks::Block& block) {
                {block.row, block.rows, block.col, block.cols, block.data, block.pitch});
 }
 
-bool run_gemm_blocks(const CallArguments& arguments, const CallEpilogue& epilogue) {
+bool run_gemm_blocks_of(const CallArguments& arguments, const CallEpilogue& epilogue,
+                        std::optional<Dtype> narrow) {
   const GemmCall call = call_of(arguments.attributes);
   const int threads = threads_for(call, arguments.max_threads);
   BlocksContext context{call, arguments.operands[3], epilogue};
@@ -173,13 +179,48 @@ bool run_gemm_blocks(const CallArguments& arguments, const CallEpilogue& epilogu
   if (!call.is_builtin()) return run_tiles_blocks(call.computed_by(), g, blocks);
   // Each thread would pack more of B than its caches hold.
   if (epilogue.whole_rows && call.n * call.k * call.size() > kNearBytes) return false;
-  float_gemm_blocks(g, blocks);
+  float_gemm_blocks(g, narrow.value_or(g.dtype), blocks);
+  return true;
+}
+bool run_gemm_blocks(const CallArguments& arguments, const CallEpilogue& epilogue) {
+  return run_gemm_blocks_of(arguments, epilogue, std::nullopt);
+}
+
+// Products of the built-in GEMM that widen B while they read it.
+template <Dtype kNarrow>
+int narrow_kind(const char* name) {
+  return register_call(
+      {.name = name,
+       .run = [](const CallArguments& arguments) { run_gemm_of(arguments, kNarrow); },
+       .result = &gemm_result,
+       .run_blocks =
+           [](const CallArguments& arguments, const CallEpilogue& epilogue) {
+             return run_gemm_blocks_of(arguments, epilogue, kNarrow);
+           }});
+}
+
+// B, where the built-in GEMM computes one product: the bits do not depend on how B is stored.
+bool gemm_narrowing(const uint64_t* attributes, CallNarrowing& narrowing) {
+  const GemmCall call = call_of(attributes);
+  const Dtype dtype = call.type();
+  const bool half = dtype == Dtype::kFloat16 || dtype == Dtype::kBFloat16;
+  if ((dtype != Dtype::kFloat32 && !half) || !call.is_builtin() || call.batch != 1 || call.k == 0)
+    return false;
+  static const CallNarrowing known{2, Dtype::kFloat32, narrow_kind<Dtype::kInt8>("gemm_int8"),
+                                   narrow_kind<Dtype::kFloat16>("gemm_float16"),
+                                   narrow_kind<Dtype::kBFloat16>("gemm_bfloat16")};
+  narrowing = known;
+  narrowing.dtype = dtype;
+  if (half) narrowing.of_float16 = narrowing.of_bfloat16 = -1;
   return true;
 }
 
 uint16_t gemm_kind() {
-  static const uint16_t kind = register_call(
-      {.name = "gemm", .run = &run_gemm, .result = &gemm_result, .run_blocks = &run_gemm_blocks});
+  static const uint16_t kind = register_call({.name = "gemm",
+                                              .run = &run_gemm,
+                                              .result = &gemm_result,
+                                              .run_blocks = &run_gemm_blocks,
+                                              .narrowing = &gemm_narrowing});
   return kind;
 }
 

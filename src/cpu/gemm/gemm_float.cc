@@ -12,6 +12,7 @@
 #include "hologram/parallel.h"
 #include "src/cpu/device/grain_size.h"
 #include "src/cpu/gemm/gemm_kernels.h"
+#include "src/cpu/gemm/narrow_kernels.h"
 #include "src/cpu/gemm/pack_buffer.h"
 #include "src/cpu/movement/transpose.h"
 
@@ -20,6 +21,8 @@ namespace {
 
 // Depth of a panel of B in L1; longer products add up such pieces in C.
 constexpr int64_t kDepth = 256;
+// From one row of B that was widened to the next: a power of two would meet in the same cache sets.
+constexpr int64_t kWidenedStep = kDepth + 16;
 // Rows of A that stay in L2 while the panels of B pass by.
 constexpr int64_t kHeight = 168;
 // What a thread packs of B at a time, half of its L2.
@@ -73,7 +76,7 @@ Grid choose_grid(int64_t m, int64_t panels, int64_t panel_work, int64_t widest, 
 // What a thread keeps: parts of the operands, and blocks of C. Only a pointer to it is
 // thread-local, because a library that is loaded late has little space for thread-local variables.
 struct GemmScratch {
-  PackBuffer a, b, c, turned;
+  PackBuffer a, b, c, turned, widened;
 };
 GemmScratch& gemm_scratch() {
   static thread_local std::unique_ptr<GemmScratch> kept;
@@ -85,20 +88,24 @@ template <class T>
 struct Float {
   const GemmArgs& g;
   const GemmKernel<T>& kernel;
+  const NarrowKernel* narrow;  // null: B has elements of T
+  int64_t b_size;
   const T* a;
   int64_t a_row, a_col;
-  const T* b;
+  const char* b;
   int64_t b_row, b_col;
   T* c;
   T alpha, beta;
 
-  explicit Float(const GemmArgs& args)
+  Float(const GemmArgs& args, Dtype b_type)
       : g(args),
         kernel(gemm_kernel(current_isa(), T())),
+        narrow(b_type == args.dtype ? nullptr : &narrow_kernel(current_isa(), b_type)),
+        b_size(static_cast<int64_t>(itemsize(b_type))),
         a(static_cast<const T*>(args.a)),
         a_row(args.trans_a ? 1 : args.lda),
         a_col(args.trans_a ? args.lda : 1),
-        b(static_cast<const T*>(args.b)),
+        b(static_cast<const char*>(args.b)),
         b_row(args.trans_b ? 1 : args.ldb),
         b_col(args.trans_b ? args.ldb : 1),
         c(static_cast<T*>(args.c)),
@@ -109,6 +116,10 @@ struct Float {
     if constexpr (std::is_unsigned_v<T>) return static_cast<T>(static_cast<int64_t>(value));
     return static_cast<T>(value);
   }
+
+  // Element `at` of B in memory; typed where B has elements of T.
+  const void* in_b(int64_t at) const { return b + at * b_size; }
+  const T* b_at(int64_t at) const { return static_cast<const T*>(in_b(at)); }
 
   // Whether C is computed as the transpose of B^T A^T: what is packed then is A, which is small,
   // and B is read where it lies.
@@ -125,26 +136,40 @@ struct Float {
       const auto nothing = [](void*, const GemmBlocks::Block&) {};
       return near_blocks({nothing, nothing});
     }
-    if (g.n <= g.m) {
-      dots(a, a_row, g.m, b, b_col, g.n, c, g.ldc, 1);
-    } else {
-      dots(b, b_col, g.n, a, a_row, g.m, c, 1, g.ldc);
+    if (g.n > g.m) return dots(in_b(0), b_col, g.n, narrow, a, a_row, g.m, c, 1, g.ldc);
+    if constexpr (std::is_same_v<T, float>) {
+      if (narrow != nullptr) {
+        PackBuffer own;
+        float* const few = own.get<float>(g.n * g.k);
+        narrow->widen(b, b_col, g.n, g.k, few, g.k);
+        return dots(a, a_row, g.m, nullptr, few, g.k, g.n, c, g.ldc, 1);
+      }
     }
+    dots(a, a_row, g.m, nullptr, b_at(0), b_col, g.n, c, g.ldc, 1);
   }
 
   // Element (i, j) of y, i * y_row + j * y_col elements in, from the dot product of row i of `rows`
-  // and row j of the few of x.
-  void dots(const T* rows, int64_t step, int64_t count, const T* x, int64_t x_step, int64_t few,
-            T* y, int64_t y_row, int64_t y_col) const {
+  // and row j of the few of x. widens: what reads `rows`, or null where they are of T.
+  void dots(const void* rows, int64_t step, int64_t count, const NarrowKernel* widens, const T* x,
+            int64_t x_step, int64_t few, T* y, int64_t y_row, int64_t y_col) const {
     // Rows that stay in L1 while those of x pass by, some ten microseconds of them a task.
-    const int64_t near = std::max<int64_t>(1, kNearElements / g.k);
+    const int64_t wider = widens == nullptr ? 1 : static_cast<int64_t>(sizeof(T)) / b_size;
+    const int64_t near = std::max<int64_t>(1, kNearElements * wider / g.k);
     const int64_t chunk = std::max<int64_t>(1, 65536 / (g.k * few));
     parallel_for(ceil_div(count, chunk), g.max_threads, [&](int64_t begin, int64_t end, int) {
       const int64_t last = std::min(count, end * chunk);
       for (int64_t i = begin * chunk, here = 0; i < last; i += here) {
         here = std::min(near, last - i);
-        kernel.dots({here, few, g.k, rows + i * step, step, x, x_step, y + i * y_row, y_row, y_col,
-                     alpha, beta});
+        T* const to = y + i * y_row;
+        if constexpr (std::is_same_v<T, float>) {
+          if (widens != nullptr) {
+            const void* from = static_cast<const char*>(rows) + i * step * b_size;
+            widens->dots({here, few, g.k, from, step, x, x_step, to, y_row, y_col, alpha, beta});
+            continue;
+          }
+        }
+        kernel.dots({here, few, g.k, static_cast<const T*>(rows) + i * step, step, x, x_step, to,
+                     y_row, y_col, alpha, beta});
       }
     });
   }
@@ -192,15 +217,23 @@ struct Float {
   }
 
   // Whether panel j of B is read where it lies by the first tile, which copies it for the others.
-  bool lies(int64_t j) const { return b_col == 1 && (j + 1) * kernel.cols <= g.n; }
+  bool lies(int64_t j) const {
+    return b_col == 1 && narrow == nullptr && (j + 1) * kernel.cols <= g.n;
+  }
 
   // The other panels of [j0, j1), k rows from p0 on.
   void pack_panels(int64_t j0, int64_t j1, int64_t p0, int64_t k, T* to) const {
     const int64_t cols = kernel.cols;
     for (int64_t j = j0; j < j1; ++j, to += cols * k) {
       if (lies(j)) continue;
-      kernel.pack_b(b + p0 * b_row + j * cols * b_col, b_row, b_col, k,
-                    std::min(cols, g.n - j * cols), to);
+      const int64_t first = p0 * b_row + j * cols * b_col, n = std::min(cols, g.n - j * cols);
+      if constexpr (std::is_same_v<T, float>) {
+        if (narrow != nullptr) {
+          narrow->pack_b(in_b(first), b_row, b_col, k, n, to);
+          continue;
+        }
+      }
+      kernel.pack_b(b_at(first), b_row, b_col, k, n, to);
     }
   }
 
@@ -225,7 +258,7 @@ struct Float {
       panel.n = std::min(cols, g.n - j * cols);
       T* const packed = pack + (j - j0) * cols * panel.k;
       const bool copies = fresh && lies(j);
-      panel.b = copies ? b + p0 * b_row + j * cols : packed;
+      panel.b = copies ? b_at(p0 * b_row + j * cols) : packed;
       panel.ldb = copies ? b_row : cols;
       panel.copy = copies ? packed : nullptr;
       panel.c = to + (j - j0) * cols;
@@ -308,7 +341,15 @@ struct Float {
       kernel.pack_b(a + i * a_row + p0 * a_col, a_col, a_row, panel.k, rows, packed);
       for (int64_t q = 0; q < width; q += kHeight) {
         panel.m = std::min(kHeight, width - q);
-        panel.a = b + (j + q) * b_col + p0;
+        const int64_t first = (j + q) * b_col + p0;
+        panel.a = b_at(first);
+        if constexpr (std::is_same_v<T, float>) {
+          if (narrow != nullptr) {
+            float* const rows_of_b = scratch.widened.get<float>(kHeight * kWidenedStep);
+            narrow->widen(in_b(first), b_col, panel.m, panel.k, rows_of_b, kWidenedStep);
+            panel.a = rows_of_b, panel.row = kWidenedStep;
+          }
+        }
         for (int64_t f = 0; f < panels; ++f) {
           panel.n = std::min(cols, rows - f * cols);
           panel.b = packed + f * cols * panel.k;
@@ -333,23 +374,25 @@ bool is_sum_of_dots(const GemmArgs& g) {
 void float_gemm(const GemmArgs& args) {
   switch (args.dtype) {
     case Dtype::kFloat32:
-      return Float<float>(args).run();
+      return Float<float>(args, args.dtype).run();
     case Dtype::kFloat64:
-      return Float<double>(args).run();
+      return Float<double>(args, args.dtype).run();
     case Dtype::kInt32:
-      return Float<uint32_t>(args).run();
+      return Float<uint32_t>(args, args.dtype).run();
     case Dtype::kInt64:
-      return Float<uint64_t>(args).run();
+      return Float<uint64_t>(args, args.dtype).run();
     default:
       fail(ErrorKind::kInternal, "no register tile of ", dtype_name(args.dtype));
   }
 }
 
-void float_gemm_blocks(const GemmArgs& args, const GemmBlocks& blocks) {
+void narrow_float_gemm(const GemmArgs& args, Dtype b_type) { Float<float>(args, b_type).run(); }
+
+void float_gemm_blocks(const GemmArgs& args, Dtype b_type, const GemmBlocks& blocks) {
   if (args.dtype == Dtype::kFloat64) {
-    Float<double>(args).near_blocks(blocks);
+    Float<double>(args, b_type).near_blocks(blocks);
   } else {
-    Float<float>(args).near_blocks(blocks);
+    Float<float>(args, b_type).near_blocks(blocks);
   }
 }
 

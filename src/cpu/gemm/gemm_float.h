@@ -9,6 +9,9 @@ namespace hologram::cpu {
 // The product, float32, float64, int32 or int64, which wrap; m, n, k >= 1. The number of threads
 // changes no bits.
 void float_gemm(const GemmArgs& args);
+// A product of float32 whose B has elements of b_type, int8 or a half type, widened as they are
+// read: the bits are those of B converted before.
+void narrow_float_gemm(const GemmArgs& args, Dtype b_type);
 
 // Whether the elements are computed one by one, as dot products of rows that lie along k: for a few
 // rows on either side.
@@ -29,7 +32,8 @@ struct GemmBlocks {
 };
 
 // The whole product block by block, with the bits that float_gemm gives; none of dot products.
-// Where args.c is null a block is there for as long as `after` runs.
-void float_gemm_blocks(const GemmArgs& args, const GemmBlocks& blocks);
+// Where args.c is null a block is there for as long as `after` runs. b_type: the dtype, or as
+// above.
+void float_gemm_blocks(const GemmArgs& args, Dtype b_type, const GemmBlocks& blocks);
 
 }  // namespace hologram::cpu

@@ -29,10 +29,10 @@ struct GemmPanel {
 
 // y[i * y_row + j * y_col] = alpha row i of a . row j of x + beta y[...], i < m, j < n. Rows have k
 // contiguous elements, and lie lda and ldx apart. beta 0 does not read y.
-template <class T>
+template <class T, class In = T>
 struct GemmDots {
   int64_t m = 0, n = 1, k = 0;
-  const T* a = nullptr;
+  const In* a = nullptr;
   int64_t lda = 0;
   const T* x = nullptr;
   int64_t ldx = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Matrix times vector for every instruction set. The half types are widened as they are loaded.
+// Matrix times vector for every instruction set. Narrow elements are widened as they are loaded.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/cpu/gemm/vector_kernels.cc"
@@ -78,6 +78,7 @@ cpu::VectorKernel<T> VectorKernelOf() {
 cpu::VectorKernel<float> VectorKernelFloat() { return VectorKernelOf<float, float>(); }
 cpu::VectorKernel<float> VectorKernelHalf() { return VectorKernelOf<float, hwy::float16_t>(); }
 cpu::VectorKernel<float> VectorKernelBFloat16() { return VectorKernelOf<float, hwy::bfloat16_t>(); }
+cpu::VectorKernel<float> VectorKernelInt8() { return VectorKernelOf<float, int8_t>(); }
 cpu::VectorKernel<double> VectorKernelDouble() { return VectorKernelOf<double, double>(); }
 
 }  // namespace HWY_NAMESPACE
@@ -89,18 +90,27 @@ namespace hologram::cpu {
 
 const VectorKernel<float>& vector_kernel(Isa isa, Dtype dtype, float) {
   struct Kernels {
-    VectorKernel<float> single, half, brain;
+    VectorKernel<float> single, half, brain, int8;
   };
   static const auto* kernels = new Kernels[kIsaCount]{
 #define HOLOGRAM_VECTOR_KERNELS(isa)                                                      \
   {HOLOGRAM_FOR_ISA(isa, VectorKernelFloat)(), HOLOGRAM_FOR_ISA(isa, VectorKernelHalf)(), \
-   HOLOGRAM_FOR_ISA(isa, VectorKernelBFloat16)()}
+   HOLOGRAM_FOR_ISA(isa, VectorKernelBFloat16)(), HOLOGRAM_FOR_ISA(isa, VectorKernelInt8)()}
       HOLOGRAM_VECTOR_KERNELS(Isa::kBaseline), HOLOGRAM_VECTOR_KERNELS(Isa::kAvx2),
       HOLOGRAM_VECTOR_KERNELS(Isa::kAvx512)
 #undef HOLOGRAM_VECTOR_KERNELS
   };
   const Kernels& own = kernels[static_cast<int>(isa)];
-  return dtype == Dtype::kFloat32 ? own.single : dtype == Dtype::kFloat16 ? own.half : own.brain;
+  switch (dtype) {
+    case Dtype::kFloat32:
+      return own.single;
+    case Dtype::kFloat16:
+      return own.half;
+    case Dtype::kBFloat16:
+      return own.brain;
+    default:
+      return own.int8;
+  }
 }
 
 const VectorKernel<double>& vector_kernel(Isa isa, Dtype /*dtype*/, double) {

@@ -9,7 +9,7 @@
 
 namespace hologram::cpu {
 
-// The matrix has elements of the dtype; T is float for float32 and the half types, else double.
+// The matrix has elements of the dtype; T is double for float64, else float.
 template <class T>
 struct VectorKernel {
   // y[i] = row i of a . x, i < m; rows of a lie lda elements apart, their k elements side by side.
@@ -19,7 +19,7 @@ struct VectorKernel {
   void (*add_rows)(const void* b, int64_t ldb, const T* x, int64_t k, int64_t n, T* y) = nullptr;
 };
 
-// dtype: float32 or a half type.
+// dtype: float32, a half type or int8.
 const VectorKernel<float>& vector_kernel(Isa isa, Dtype dtype, float);
 // dtype: float64.
 const VectorKernel<double>& vector_kernel(Isa isa, Dtype dtype, double);

@@ -26,7 +26,8 @@ template <class T>
 struct VectorProduct {
   const GemmArgs& g;
   const VectorKernel<T>& kernel;
-  int64_t size = static_cast<int64_t>(itemsize(g.dtype));
+  int64_t size = static_cast<int64_t>(itemsize(g.dtype));  // of C's elements
+  Dtype matrix_type, vector_type;
   const char* matrix = nullptr;
   int64_t ld = 0;
   bool along_k = false;
@@ -35,8 +36,11 @@ struct VectorProduct {
   int64_t count = 0, result_step = 0;
   std::vector<T> packed;
 
-  explicit VectorProduct(const GemmArgs& args)
-      : g(args), kernel(vector_kernel(current_isa(), args.dtype, T())) {
+  VectorProduct(const GemmArgs& args, Dtype b_type)
+      : g(args),
+        kernel(vector_kernel(current_isa(), args.m == 1 ? b_type : args.dtype, T())),
+        matrix_type(args.m == 1 ? b_type : args.dtype),
+        vector_type(args.m == 1 ? args.dtype : b_type) {
     const bool row = g.m == 1;
     matrix = static_cast<const char*>(row ? g.b : g.a);
     ld = row ? g.ldb : g.lda;
@@ -54,20 +58,25 @@ struct VectorProduct {
 
   static constexpr Dtype kComputed = sizeof(T) == 4 ? Dtype::kFloat32 : Dtype::kFloat64;
 
+  const char* in_matrix(int64_t i) const {
+    return matrix + i * static_cast<int64_t>(itemsize(matrix_type));
+  }
+
   // Elements `by` apart, side by side as T.
-  void gather(const void* from, int64_t by, int64_t n, T* to) const {
-    if (by == 1) return convert(g.dtype, from, kComputed, to, n);
+  static void gather(Dtype type, const void* from, int64_t by, int64_t n, T* to) {
+    if (by == 1) return convert(type, from, kComputed, to, n);
+    by *= static_cast<int64_t>(itemsize(type));
     for (int64_t i = 0; i < n; ++i) {
-      convert(g.dtype, static_cast<const char*>(from) + i * by * size, kComputed, to + i, 1);
+      convert(type, static_cast<const char*>(from) + i * by, kComputed, to + i, 1);
     }
   }
 
   void run() {
     if (count == 1) return dot();
     const T* x = reinterpret_cast<const T*>(vector);
-    if (step != 1 || g.dtype != kComputed) {
+    if (step != 1 || vector_type != kComputed) {
       packed.resize(static_cast<size_t>(g.k));
-      gather(vector, step, g.k, packed.data());
+      gather(vector_type, vector, step, g.k, packed.data());
       x = packed.data();
     }
     along_k ? dots(x) : sums(x);
@@ -80,7 +89,7 @@ struct VectorProduct {
     for (int64_t i = 0; i < n; ++i) sums[i] *= alpha;
     if (beta != T(0)) {
       T before[kMostResults];
-      gather(to, result_step, n, before);
+      gather(g.dtype, to, result_step, n, before);
       for (int64_t i = 0; i < n; ++i) sums[i] += beta * before[i];
     }
     if (result_step == 1) return convert(kComputed, sums, g.dtype, to, n);
@@ -95,7 +104,7 @@ struct VectorProduct {
       T results[kMostDots];
       for (int64_t i = begin * chunk; i < std::min(count, end * chunk); i += chunk) {
         const int64_t n = std::min(chunk, count - i);
-        kernel.dot_rows(matrix + i * ld * size, ld, x, n, g.k, results);
+        kernel.dot_rows(in_matrix(i * ld), ld, x, n, g.k, results);
         store(i, n, results);
       }
     });
@@ -111,7 +120,7 @@ struct VectorProduct {
       for (int64_t j = begin * width; j < std::min(count, end * width); j += width) {
         const int64_t n = std::min(width, count - j);
         std::fill_n(results, n, T(0));
-        kernel.add_rows(matrix + j * size, ld, x, g.k, n, results);
+        kernel.add_rows(in_matrix(j), ld, x, g.k, n, results);
         store(j, n, results);
       }
     });
@@ -120,8 +129,9 @@ struct VectorProduct {
   // One result: threads share pieces of it, which are added in order.
   void dot() const {
     const auto pieces = static_cast<size_t>(ceil_div(g.k, kPiece));
-    const bool direct = g.dtype == kComputed && step == 1;
-    const auto dot_rows = vector_kernel(current_isa(), along_k ? g.dtype : kComputed, T()).dot_rows;
+    const bool direct = vector_type == kComputed && step == 1;
+    const auto dot_rows =
+        vector_kernel(current_isa(), along_k ? matrix_type : kComputed, T()).dot_rows;
     std::vector<T> found(pieces);
     const int64_t tasks = ceil_div(g.k, kTaskElements);
     parallel_for(tasks, g.max_threads, [&](int64_t begin, int64_t end, int) {
@@ -129,10 +139,10 @@ struct VectorProduct {
       for (int64_t from = begin * kTaskElements; from < std::min(g.k, end * kTaskElements);
            from += kPiece) {
         const int64_t n = std::min(kPiece, g.k - from);
-        const char *left = vector + from * step * size, *right = matrix + from * size;
-        if (!direct) gather(left, step, n, x);
-        if (!along_k) gather(matrix + from * ld * size, ld, n, y);
-        dot_rows(along_k ? static_cast<const void*>(right) : y, n,
+        const char* left = vector + from * step * static_cast<int64_t>(itemsize(vector_type));
+        if (!direct) gather(vector_type, left, step, n, x);
+        if (!along_k) gather(matrix_type, in_matrix(from * ld), ld, n, y);
+        dot_rows(along_k ? static_cast<const void*>(in_matrix(from)) : y, n,
                  direct ? reinterpret_cast<const T*>(left) : x, 1, n,
                  &found[static_cast<size_t>(from / kPiece)]);
       }
@@ -144,11 +154,11 @@ struct VectorProduct {
 
 }  // namespace
 
-void vector_product(const GemmArgs& args) {
+void vector_product(const GemmArgs& args, Dtype b_type) {
   if (args.dtype == Dtype::kFloat64) {
-    VectorProduct<double>(args).run();
+    VectorProduct<double>(args, b_type).run();
   } else {
-    VectorProduct<float>(args).run();
+    VectorProduct<float>(args, b_type).run();
   }
 }
 

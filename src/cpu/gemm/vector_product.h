@@ -11,7 +11,8 @@ inline bool is_vector_product(const GemmArgs& g) {
 }
 
 // A product of which is_vector_product() holds; m, n, k >= 1. Computed in float32, float64 in
-// itself; the half types are rounded once. The number of threads changes no bits.
-void vector_product(const GemmArgs& args);
+// itself; the half types are rounded once. The number of threads changes no bits. B has elements of
+// b_type: the dtype, or one all of whose values the dtype has.
+void vector_product(const GemmArgs& args, Dtype b_type);
 
 }  // namespace hologram::cpu
