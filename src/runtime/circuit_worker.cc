@@ -114,7 +114,7 @@ void* CircuitWorker::main(void* self) {
 }
 
 void CircuitWorker::loop() {
-  place_.enter();
+  place_.enter(1);
   IdleSpin idle;
   bool due = false;
   while (state_.load(std::memory_order_acquire) != kStopped) {

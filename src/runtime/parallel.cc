@@ -175,7 +175,7 @@ void* worker_main(void* argument) {
   WorkerPool& p = pool();
   WorkerThread& self = *p.workers[id].load(std::memory_order_acquire);
   const Region region;  // a parallel_for in a tile runs inline
-  self.place.enter();
+  self.place.enter(id);
   IdleSpin idle;
   while (true) {
     uint32_t seen = p.published.load(std::memory_order_acquire);

@@ -10,7 +10,8 @@ namespace hologram::internal {
 
 int this_processor() { return sched_getcpu(); }
 
-void ThreadPlace::enter() {
+void ThreadPlace::enter(int number) {
+  number_.store(number, std::memory_order_relaxed);
   avoided_.store(-1, std::memory_order_relaxed);
   thread_.store(static_cast<pid_t>(syscall(SYS_gettid)), std::memory_order_release);
 }
@@ -19,12 +20,13 @@ void ThreadPlace::allow_all_but(int processor, pid_t pattern) {
   const pid_t thread = thread_.load(std::memory_order_acquire);
   cpu_set_t allowed;
   if (thread == 0 || processor < 0 || processor >= CPU_SETSIZE ||
-      sched_getaffinity(pattern, sizeof allowed, &allowed) != 0) {
+      sched_getaffinity(pattern, sizeof allowed, &allowed) != 0 ||
+      number_.load(std::memory_order_relaxed) >= CPU_COUNT(&allowed)) {
     return;
   }
   CPU_CLR(processor, &allowed);
-  // A refusal costs no more than what this is to save.
-  if (CPU_COUNT(&allowed) > 0 && sched_setaffinity(thread, sizeof allowed, &allowed) == 0) {
+  // Where this is refused nothing is lost but time.
+  if (sched_setaffinity(thread, sizeof allowed, &allowed) == 0) {
     avoided_.store(processor, std::memory_order_relaxed);
   }
 }

@@ -18,10 +18,11 @@ int this_processor();
 // A thread that others wake.
 class ThreadPlace {
  public:
-  // By the thread itself, before others wake it.
-  void enter();
+  // By the thread itself, before others wake it. `number` threads of its group came before: where
+  // there are no more processors, it stays wherever the system has it.
+  void enter(int number);
   // By one that is about to wake it: has it run on the caller's processors but this one. Does
-  // nothing where there is no other, or it is so already.
+  // nothing where it is so already.
   void send_elsewhere();
   // By the thread itself: leaves a processor on which the one runs that it works for.
   void leave(int processor);
@@ -31,6 +32,7 @@ class ThreadPlace {
   void allow_all_but(int processor, pid_t pattern);
 
   std::atomic<pid_t> thread_{0};
+  std::atomic<int> number_{0};
   std::atomic<int> avoided_{-1};
 };
 

@@ -15,6 +15,8 @@ namespace {
 
 // Elements read and written that make a task.
 constexpr int64_t kTaskElements = int64_t{1} << 15;
+// Elements of a row's sum that are kept for its pixels.
+constexpr int64_t kMostSums = int64_t{1} << 18;
 
 // The rows that each row of results is made of, as places in an image; rows of depth and height.
 template <class T>
@@ -173,8 +175,9 @@ class Resampled {
     const AxisTaps<T>& axis = axes_[2];
     const bool weighted = !sources.weight.empty() || !axis.weight.empty();
     const int64_t pixel = x_strides_.size[2], width = from_[2] * a_.channels;
-    // Rows are added up first where most of the sum is used more than once.
-    const bool sums = pixel == a_.channels && 2 * to_[2] > from_[2] && axis.most > 1;
+    // Rows are added up first where most of the sum is used more than once and it stays near.
+    const bool sums =
+        pixel == a_.channels && 2 * to_[2] > from_[2] && axis.most > 1 && width <= kMostSums;
     T* const sum = conv_scratch().rows.template get<T>(sums ? width : 0);
     std::vector<const T*> pixels;
     std::vector<T> weights;

@@ -25,7 +25,7 @@ void with_thread(ThreadPlace& place, const std::function<void(pid_t)>& f) {
   std::atomic<pid_t> id{0};
   std::atomic<bool> over{false};
   std::thread thread([&] {
-    place.enter();
+    place.enter(1);
     id.store(static_cast<pid_t>(syscall(SYS_gettid)));
     while (!over.load()) std::this_thread::yield();
   });
@@ -70,7 +70,7 @@ TEST(Placement, AThreadLeavesTheProcessorOfTheOneThatItWorksFor) {
   if (CPU_COUNT(&mine) < 2) GTEST_SKIP() << "one processor";
   std::thread thread([&] {
     ThreadPlace place;
-    place.enter();
+    place.enter(1);
     int here = this_processor();
     place.leave(here);
     EXPECT_FALSE([&] {
@@ -85,6 +85,16 @@ TEST(Placement, AThreadLeavesTheProcessorOfTheOneThatItWorksFor) {
     EXPECT_TRUE(CPU_EQUAL(&before, &after));
   });
   thread.join();
+}
+
+TEST(Placement, MoreThreadsThanProcessorsAreLeftAlone) {
+  const cpu_set_t before = allowed(0);
+  ThreadPlace place;
+  place.enter(CPU_COUNT(&before));
+  place.send_elsewhere();
+  place.leave(this_processor());
+  const cpu_set_t after = allowed(0);
+  EXPECT_TRUE(CPU_EQUAL(&before, &after));
 }
 
 TEST(Placement, NothingHappensBeforeAThreadEntered) {

@@ -161,4 +161,6 @@ def test_other_dtypes_and_empty_batches() -> None:
         check(lambda t: F.interpolate(t, scale_factor=2), x)
     check(lambda t: F.avg_pool2d(t, 2), values(1, 3, 8, 8).bfloat16())
     check(lambda t: F.avg_pool2d(t, 2), values(0, 3, 8, 8))
+    check(lambda t: F.interpolate(t, scale_factor=2, mode="linear"), values(1, 1, 70_000))
+    check(lambda t: F.avg_pool1d(t, 2), values(1, 1, 70_000))
     check(lambda t: F.interpolate(t, scale_factor=2), values(0, 3, 8, 8))

@@ -26,9 +26,22 @@ struct ResamplingValues {
   std::array<double, 3> scales{};
 };
 
-bool is_image(const Tensor& t, int64_t dim) {
-  return is_plain(t) && t.dim() == dim && t.numel() > 0 &&
-         (t.scalar_type() == at::kFloat || t.scalar_type() == at::kDouble);
+// The tables of a row grow with its length: long signals are the fallback's.
+bool is_taken_size(IntArrayRef spatial) {
+  constexpr int64_t kLongest = 65536;
+  return std::all_of(spatial.begin(), spatial.end(),
+                     [](int64_t size) { return size > 0 && size <= kLongest; });
+}
+
+// Images of `spatial` dimensions behind the channels and, if has_batch, the batch.
+bool is_image(const Tensor& t, size_t spatial, bool has_batch = true) {
+  const size_t outer = has_batch ? 2 : 1;
+  return is_plain(t) && static_cast<size_t>(t.dim()) == spatial + outer && t.numel() > 0 &&
+         (t.scalar_type() == at::kFloat || t.scalar_type() == at::kDouble) &&
+         is_taken_size(t.sizes().slice(outer));
+}
+bool is_image_or_one(const Tensor& t, size_t spatial) {
+  return is_image(t, spatial) || is_image(t, spatial, /*has_batch=*/false);
 }
 
 c10::MemoryFormat layout_of(const Tensor& t) {
@@ -81,9 +94,7 @@ bool read_list(IntArrayRef list, size_t spatial, std::array<int64_t, 3>& to) {
 bool describe_windows(const Tensor& self, size_t spatial, IntArrayRef kernel, IntArrayRef stride,
                       IntArrayRef padding, bool ceil_mode, bool count_include_pad,
                       std::optional<int64_t> divisor, ResamplingValues& values, Dims& sizes) {
-  const auto dim = static_cast<int64_t>(spatial);
-  if ((!is_image(self, dim + 1) && !is_image(self, dim + 2)) ||
-      !read_list(kernel, spatial, values.kernel) ||
+  if (!is_image_or_one(self, spatial) || !read_list(kernel, spatial, values.kernel) ||
       !read_list(stride.empty() ? kernel : stride, spatial, values.stride) ||
       !read_list(padding, spatial, values.padding) || divisor == 0) {
     return false;
@@ -97,7 +108,7 @@ bool describe_windows(const Tensor& self, size_t spatial, IntArrayRef kernel, In
     int64_t& size = sizes[sizes.size() - 3 + i];
     if ((size + 2 * p < k && !ceil_mode) || (spatial == 3 && size < k)) return false;
     size = at::native::pooling_output_shape<int64_t>(size, k, p, s, 1, ceil_mode);
-    if (size < 1) return false;
+    if (!is_taken_size(size)) return false;
   }
   return true;
 }
@@ -124,7 +135,7 @@ Tensor avg_pool_backward(const Tensor& grad, const Tensor& self, IntArrayRef ker
   Dims sizes;
   if (C10_LIKELY(describe_windows(self, kSpatial, kernel, stride, padding, ceil_mode,
                                   count_include_pad, divisor, values, sizes) &&
-                 is_image(grad, self.dim()) && grad.scalar_type() == self.scalar_type() &&
+                 is_image_or_one(grad, kSpatial) && grad.scalar_type() == self.scalar_type() &&
                  grad.sizes() == IntArrayRef(sizes))) {
     return resampled(grad, self.sizes(), kSpatial, pooled_layout(self, kSpatial), values, true);
   }
@@ -134,15 +145,11 @@ Tensor avg_pool_backward(const Tensor& grad, const Tensor& self, IntArrayRef ker
       .toTensor();
 }
 
-bool is_positive(IntArrayRef list) {
-  return std::all_of(list.begin(), list.end(), [](int64_t size) { return size > 0; });
-}
-
 template <Name kName, size_t kSpatial>
 Tensor adaptive_avg_pool(const Tensor& self, IntArrayRef size) {
   constexpr auto kDim = static_cast<int64_t>(kSpatial);
-  if (C10_LIKELY((is_image(self, kDim + 1) || is_image(self, kDim + 2)) &&
-                 size.size() == kSpatial && is_positive(size))) {
+  if (C10_LIKELY(is_image_or_one(self, kSpatial) && size.size() == kSpatial &&
+                 is_taken_size(size))) {
     Dims sizes(self.sizes().begin(), self.sizes().end());
     std::copy(size.begin(), size.end(), sizes.end() - kDim);
     return resampled(self, sizes, kDim, pooled_layout(self, kSpatial), {Resampling::adaptive},
@@ -154,11 +161,10 @@ Tensor adaptive_avg_pool(const Tensor& self, IntArrayRef size) {
 template <Name kName, size_t kSpatial>
 Tensor adaptive_avg_pool_backward(const Tensor& grad, const Tensor& self) {
   constexpr auto kDim = static_cast<int64_t>(kSpatial);
-  const int64_t dim = self.dim(), outer = dim - kDim;
-  if (C10_LIKELY((outer == 1 || outer == 2) && is_image(self, dim) && is_image(grad, dim) &&
-                 grad.scalar_type() == self.scalar_type() &&
-                 grad.sizes().slice(0, static_cast<size_t>(outer)) ==
-                     self.sizes().slice(0, static_cast<size_t>(outer)))) {
+  const auto outer = static_cast<size_t>(self.dim() - kDim);
+  if (C10_LIKELY(is_image_or_one(self, kSpatial) && is_image_or_one(grad, kSpatial) &&
+                 grad.dim() == self.dim() && grad.scalar_type() == self.scalar_type() &&
+                 grad.sizes().slice(0, outer) == self.sizes().slice(0, outer))) {
     return resampled(grad, self.sizes(), kDim, pooled_layout(self, kSpatial),
                      {Resampling::adaptive}, true);
   }
@@ -180,7 +186,7 @@ ResamplingValues interpolation(Resampling kind, bool flag, Scales... scales) {
 Tensor interpolated(const Tensor& self, IntArrayRef size, size_t spatial,
                     const ResamplingValues& values) {
   const auto dim = static_cast<int64_t>(spatial);
-  if (!is_image(self, dim + 2) || size.size() != spatial || !is_positive(size)) return {};
+  if (!is_image(self, spatial) || size.size() != spatial || !is_taken_size(size)) return {};
   Dims sizes(self.sizes().begin(), self.sizes().end());
   std::copy(size.begin(), size.end(), sizes.end() - dim);
   return resampled(self, sizes, dim, layout_of(self), values, false);
@@ -190,8 +196,8 @@ Tensor interpolated(const Tensor& self, IntArrayRef size, size_t spatial,
 Tensor interpolated_backward(const Tensor& grad, IntArrayRef size, IntArrayRef in_size,
                              size_t spatial, const ResamplingValues& values) {
   const auto dim = static_cast<int64_t>(spatial);
-  if (!is_image(grad, dim + 2) || size.size() != spatial || in_size.size() != spatial + 2 ||
-      !is_positive(in_size) || grad.sizes().slice(0, 2) != in_size.slice(0, 2) ||
+  if (!is_image(grad, spatial) || size.size() != spatial || in_size.size() != spatial + 2 ||
+      !is_taken_size(in_size.slice(2)) || grad.sizes().slice(0, 2) != in_size.slice(0, 2) ||
       grad.sizes().slice(2) != size) {
     return {};
   }
