@@ -14,6 +14,17 @@
 
 namespace hologram {
 
+// The parameter `kind` of the call resample: how the outputs along an axis are made of inputs; all
+// axes of an image in the same way.
+enum class Resampling : uint8_t {
+  windows,        // means of windows: kernel, stride, padding
+  adaptive,       // means of windows that cover the inputs evenly
+  nearest,        // the input at floor(i * step)
+  nearest_exact,  // the input at floor((i + 0.5) * step)
+  linear,         // between two inputs
+  cubic,          // between four inputs: Keys' kernel with a = -0.75
+};
+
 // Which dtypes an operand may have; the letter is that of the schema.
 enum class CallDtype : char {
   any = 'A',       // any; all of a call agree

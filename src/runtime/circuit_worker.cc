@@ -2,7 +2,6 @@
 // The thread that runs a device's sealed circuits while the program goes on.
 #include "src/runtime/circuit_worker.h"
 
-#include <sched.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -25,9 +24,7 @@ constinit std::atomic<int> g_on{kUnread};
 
 int read_setting() {
   const char* text = std::getenv("HOLOGRAM_WORKER");
-  cpu_set_t set;
-  const bool two = sched_getaffinity(0, sizeof set, &set) != 0 || CPU_COUNT(&set) > 1;
-  const int wish = two && (text == nullptr || std::string_view(text) != "0");
+  const int wish = processors() > 1 && (text == nullptr || std::string_view(text) != "0");
   int unread = kUnread;
   return g_on.compare_exchange_strong(unread, wish) ? wish : unread;
 }

@@ -12,9 +12,7 @@
 #include "hologram/parallel.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -44,8 +42,7 @@ constexpr int kTilesBits = 48;
 constexpr uint64_t kTilesMask = (uint64_t{1} << kTilesBits) - 1;
 constexpr uint64_t kGuestBit = uint64_t{1} << 63;
 
-// Longer than workers that were asked at the same time commonly differ: one that wakes its caller
-// may get it onto its own processor.
+// Longer than workers commonly differ: one that wakes its caller may get it onto its processor.
 constexpr int64_t kWaitSpin = 200'000;
 // What a worker that slept may take longer: to wake up, and for its first tile in cold caches.
 constexpr int64_t kColdStart = 500'000;
@@ -120,8 +117,7 @@ int64_t run_claimed(JobSlot& slot, int id, int64_t begin, int64_t end) {
 
 bool sleeping_call(WorkerPool& p, int id) {
   WorkerThread* w = p.workers[id].load(std::memory_order_acquire);
-  if (w == nullptr || w->sleeping.load(std::memory_order_seq_cst) == 0) return false;
-  if (w->sleeping.exchange(0) == 0) return false;
+  if (w == nullptr || w->sleeping.load() == 0 || w->sleeping.exchange(0) == 0) return false;
   w->called_at.store(now_ns(), std::memory_order_relaxed);
   w->place.send_elsewhere();
   futex_wake(w->sleeping, 1);
@@ -157,8 +153,7 @@ bool work_on_slots(WorkerPool& p, WorkerThread& self, int id) {
     if ((word & kTilesMask) == 0) continue;
     self.place.leave(slot.processor.load(std::memory_order_relaxed));
     call_children(p, id, threads_of(word));
-    int64_t begin = 0;
-    int64_t end = 0;
+    int64_t begin = 0, end = 0;
     while (claim(slot, id, begin, end)) {
       worked = true;
       const int64_t settled = run_claimed(slot, id, begin, end);
@@ -211,8 +206,7 @@ int ensure_workers(WorkerPool& p, int wanted) {
   if (alive >= wanted || pthread_attr_init(&attributes) != 0) return alive;
   pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   // Signals are for the threads the program knows of.
-  sigset_t all;
-  sigset_t before;
+  sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   while (alive < wanted) {
@@ -233,8 +227,6 @@ int ensure_workers(WorkerPool& p, int wanted) {
   return alive;
 }
 
-void lock_pool() { pool().mutex.lock(); }
-void unlock_pool() { pool().mutex.unlock(); }
 // The child has none of the workers, nor the callers whose jobs are in the slots.
 void make_pool_again() {
   WorkerPool& p = pool();
@@ -262,7 +254,7 @@ void make_pool_again() {
 WorkerPool& pool() {
   static WorkerPool* instance = [] {
     auto* p = new WorkerPool;  // leaked: workers use it until the process is gone
-    pthread_atfork(lock_pool, unlock_pool, make_pool_again);
+    pthread_atfork([] { pool().mutex.lock(); }, [] { pool().mutex.unlock(); }, make_pool_again);
     return p;
   }();
   return *instance;
@@ -273,11 +265,7 @@ int default_threads() {
     const long wish = std::strtol(text, nullptr, 10);
     if (wish > 0) return static_cast<int>(std::min<long>(wish, kMaxWorkers));
   }
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) {
-    return std::clamp(CPU_COUNT(&set), 1, kMaxWorkers);
-  }
-  return static_cast<int>(std::clamp<long>(sysconf(_SC_NPROCESSORS_ONLN), 1, kMaxWorkers));
+  return std::min(processors(), kMaxWorkers);
 }
 
 JobSlot* take_slot(WorkerPool& p) {
@@ -318,8 +306,7 @@ void run_member(void* argument) {
   const bool is_caller = job.caller == &t_depth;
   const int id = is_caller ? 0 : job.next_id.fetch_add(1, std::memory_order_relaxed);
   const Region region;
-  int64_t begin = 0;
-  int64_t end = 0;
+  int64_t begin = 0, end = 0;
   int64_t tiles = 0;
   while (claim(job.slot, id, begin, end)) tiles += run_claimed(job.slot, id, begin, end);
   if (is_caller) {
@@ -329,19 +316,25 @@ void run_member(void* argument) {
   }
 }
 
+// Puts a job into a slot, from which threads take it at once; `sharers` divide its tiles.
+void offer(JobSlot& slot, TileFunction function, void* context, int64_t begin, int64_t end,
+           int threads, int sharers, bool guest) {
+  slot.function = function;
+  slot.context = context;
+  slot.end = end;
+  slot.float_mode = float_mode();
+  slot.share.store(static_cast<uint32_t>(4 * sharers), std::memory_order_relaxed);
+  slot.word.store((guest ? kGuestBit : 0) | static_cast<uint64_t>(threads) << kTilesBits |
+                      static_cast<uint64_t>(end - begin),
+                  std::memory_order_seq_cst);
+}
+
 // On threads lent by another runtime, all of which have ended their part when team() returns.
 void run_on_team(WorkerPool& p, ThreadTeam team, int64_t begin, int64_t tiles, int threads,
                  TileFunction function, void* context, int64_t start) {
   TeamJob job{&t_depth};
   JobSlot& slot = job.slot;
-  slot.function = function;
-  slot.context = context;
-  slot.end = tiles;
-  slot.float_mode = float_mode();
-  slot.share.store(static_cast<uint32_t>(4 * threads), std::memory_order_relaxed);
-  slot.word.store(
-      static_cast<uint64_t>(threads) << kTilesBits | static_cast<uint64_t>(tiles - begin),
-      std::memory_order_release);
+  offer(slot, function, context, begin, tiles, threads, threads, /*guest=*/false);
   p.jobs.fetch_add(1, std::memory_order_relaxed);
   team(threads, &run_member, &job);
   const int64_t now = now_ns();
@@ -357,18 +350,11 @@ void run_on_team(WorkerPool& p, ThreadTeam team, int64_t begin, int64_t tiles, i
 // On `threads` of the pool, the caller included; a guest may join.
 void run_shared(WorkerPool& p, JobSlot& slot, int64_t begin, int64_t tiles, int threads, bool guest,
                 TileFunction function, void* context, int64_t start) {
-  slot.function = function;
-  slot.context = context;
-  slot.end = tiles;
-  slot.float_mode = float_mode();
   slot.processor.store(this_processor(), std::memory_order_relaxed);
   slot.finished.store(0, std::memory_order_relaxed);
   slot.failed.store(false, std::memory_order_relaxed);
-  slot.share.store(static_cast<uint32_t>(4 * (threads + int{guest})), std::memory_order_relaxed);
   const int64_t offered = tiles - begin;
-  slot.word.store((guest ? kGuestBit : 0) | static_cast<uint64_t>(threads) << kTilesBits |
-                      static_cast<uint64_t>(offered),
-                  std::memory_order_seq_cst);
+  offer(slot, function, context, begin, tiles, threads, threads + int{guest}, guest);
   p.published.fetch_add(1, std::memory_order_seq_cst);
   const bool slept = call_children(p, 0, threads);
   const bool is_first = p.first_jobs.load(std::memory_order_relaxed) > 0 &&
@@ -376,9 +362,7 @@ void run_shared(WorkerPool& p, JobSlot& slot, int64_t begin, int64_t tiles, int 
   if (guest) p.bell.ring();
   p.jobs.fetch_add(1, std::memory_order_relaxed);
 
-  int64_t settled = 0;
-  int64_t from = 0;
-  int64_t to = 0;
+  int64_t settled = 0, from = 0, to = 0;
   while (claim(slot, 0, from, to)) settled += run_claimed(slot, 0, from, to);
 
   const int64_t done_at = now_ns();
@@ -528,8 +512,7 @@ bool help_beside() {
     for (uint64_t bits = p.taken.load(std::memory_order_seq_cst); bits != 0; bits &= bits - 1) {
       JobSlot& slot = p.slots[std::countr_zero(bits)];
       int id = 0;
-      int64_t begin = 0;
-      int64_t end = 0;
+      int64_t begin = 0, end = 0;
       while (claim<true>(slot, id, begin, end)) {
         helped = true;
         const int64_t settled = run_claimed(slot, id, begin, end);

@@ -6,9 +6,17 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 namespace hologram::internal {
 
 int this_processor() { return sched_getcpu(); }
+
+int processors() {
+  cpu_set_t set;
+  const bool known = sched_getaffinity(0, sizeof set, &set) == 0;
+  return std::max(1, known ? CPU_COUNT(&set) : static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
+}
 
 void ThreadPlace::enter(int number) {
   number_.store(number, std::memory_order_relaxed);

@@ -12,8 +12,9 @@
 
 namespace hologram::internal {
 
-// The processor that the calling thread runs on, or -1.
+// The processor that the calling thread runs on, or -1; how many it may run on.
 int this_processor();
+int processors();
 
 // A thread that others wake.
 class ThreadPlace {

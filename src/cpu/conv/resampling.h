@@ -6,14 +6,14 @@
 #include <array>
 #include <cstdint>
 
+#include "hologram/call_ops.h"
 #include "hologram/dtype.h"
-#include "hologram/resampling.h"
 #include "src/cpu/conv/convolution.h"
 
 namespace hologram {
 
 // From batch x channels x in_size to batch x channels x out_size. The positions are PyTorch's
-// (ATen/native/UpSample.h), in the arithmetic of the dtype.
+// (ATen/native/UpSample.h).
 struct ResamplingArgs {
   Dtype dtype = Dtype::kFloat32;  // or float64
   Resampling kind = Resampling::windows;

@@ -66,10 +66,9 @@ template <class T>
 T step_of(double scale, int64_t in, int64_t out) {
   return scale > 0 ? static_cast<T>(1.0 / scale) : static_cast<T>(in) / static_cast<T>(out);
 }
-template <class T>
-T step_of(const ResamplingArgs& a, size_t axis, int64_t in, int64_t out) {
-  if (!a.flag) return step_of<T>(a.scales[axis], in, out);
-  return out > 1 ? static_cast<T>(in - 1) / static_cast<T>(out - 1) : T(0);
+double step_of(const ResamplingArgs& a, size_t axis, int64_t in, int64_t out) {
+  if (!a.flag) return step_of<double>(a.scales[axis], in, out);
+  return out > 1 ? static_cast<double>(in - 1) / static_cast<double>(out - 1) : 0;
 }
 
 // The input that an output of nearest interpolation takes. PyTorch counts in float32 where it
@@ -102,54 +101,59 @@ AxisTaps<T> nearest_taps(const ResamplingArgs& a, size_t axis, int64_t in, int64
   return taps;
 }
 
-// Where an output lies among the inputs.
-template <class T>
-T position(const ResamplingArgs& a, T step, int64_t i) {
-  if (a.flag) return step * static_cast<T>(i);
-  const T at = step * (static_cast<T>(i) + T(0.5)) - T(0.5);
-  return a.kind == Resampling::linear ? std::max(at, T(0)) : at;
+// Where an output lies among the inputs. In float64: what is rounded in a position is many times
+// that in the result.
+double position(const ResamplingArgs& a, double step, int64_t i) {
+  if (a.flag) return step * static_cast<double>(i);
+  const double at = step * (static_cast<double>(i) + 0.5) - 0.5;
+  return a.kind == Resampling::linear ? std::max(at, 0.0) : at;
+}
+
+// The input at or before a position, and how far it lies behind that.
+struct Place {
+  int64_t low;
+  double part;
+};
+Place place_of(double at, int64_t in) {
+  const int64_t low = std::min(static_cast<int64_t>(std::floor(at)), in - 1);
+  return {low, std::clamp(at - static_cast<double>(low), 0.0, 1.0)};
 }
 
 template <class T>
-void set_tap(AxisTaps<T>& taps, int64_t i, int64_t at, T weight) {
+void set_tap(AxisTaps<T>& taps, int64_t i, int64_t at, double weight) {
   int64_t& count = taps.count[static_cast<size_t>(i)];
   const auto place = static_cast<size_t>(i * taps.most + count++);
-  taps.input[place] = at, taps.weight[place] = weight;
+  taps.input[place] = at, taps.weight[place] = static_cast<T>(weight);
 }
 
 template <class T>
 AxisTaps<T> linear_taps(const ResamplingArgs& a, size_t axis, int64_t in, int64_t out) {
   if (in == out) return nearest_taps<T>({}, axis, in, out);
   AxisTaps<T> taps = no_taps<T>(in, out, 2, true);
-  const T step = step_of<T>(a, axis, in, out);
+  const double step = step_of(a, axis, in, out);
   for (int64_t i = 0; i < out; ++i) {
-    const T at = position(a, step, i);
-    const int64_t low = std::min(static_cast<int64_t>(std::floor(at)), in - 1);
-    const T part = std::clamp(at - static_cast<T>(low), T(0), T(1));
-    set_tap(taps, i, low, T(1) - part);
+    const auto [low, part] = place_of(position(a, step, i), in);
+    set_tap(taps, i, low, 1 - part);
     set_tap(taps, i, std::min(low + 1, in - 1), part);
   }
   return taps;
 }
 
-template <class T>
-std::array<T, 4> cubic_weights(T t) {
-  constexpr T kA = T(-0.75);
-  const auto near = [](T x) { return ((kA + 2) * x - (kA + 3)) * x * x + 1; };
-  const auto far = [](T x) { return ((kA * x - 5 * kA) * x + 8 * kA) * x - 4 * kA; };
-  return {far(t + 1), near(t), near(T(1) - t), far(T(2) - t)};
+std::array<double, 4> cubic_weights(double t) {
+  constexpr double kA = -0.75;
+  const auto near = [](double x) { return ((kA + 2) * x - (kA + 3)) * x * x + 1; };
+  const auto far = [](double x) { return ((kA * x - 5 * kA) * x + 8 * kA) * x - 4 * kA; };
+  return {far(t + 1), near(t), near(1 - t), far(2 - t)};
 }
 
 template <class T>
 AxisTaps<T> cubic_taps(const ResamplingArgs& a, size_t axis, int64_t in, int64_t out) {
   if (in == 1 && out == 1) return nearest_taps<T>({}, axis, in, out);  // an axis that is not there
   AxisTaps<T> taps = no_taps<T>(in, out, 4, true);
-  const T step = step_of<T>(a, axis, in, out);
+  const double step = step_of(a, axis, in, out);
   for (int64_t i = 0; i < out; ++i) {
-    const T at = position(a, step, i);
-    const int64_t low = std::min(static_cast<int64_t>(std::floor(at)), in - 1);
-    const std::array<T, 4> weights =
-        cubic_weights(std::clamp(at - static_cast<T>(low), T(0), T(1)));
+    const auto [low, part] = place_of(position(a, step, i), in);
+    const std::array<double, 4> weights = cubic_weights(part);
     for (int64_t k = 0; k < 4; ++k) {
       set_tap(taps, i, std::clamp<int64_t>(low - 1 + k, 0, in - 1),
               weights[static_cast<size_t>(k)]);

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Pooling by means, interpolation, and their gradients, of contiguous and channels-last images.
-#include "hologram/resampling.h"
-
 #include <ATen/native/Pool.h>
 
 #include <array>
