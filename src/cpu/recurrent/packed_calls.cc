@@ -30,6 +30,7 @@ Steps packed_steps(const char* name, const View& sizes, int64_t batch, const Vie
 
 void copy_bytes(int64_t rows, int64_t bytes, const char* from, int64_t from_row, char* to,
                 int64_t to_row) {
+  if (bytes == 0) return;
   for (int64_t r = 0; r < rows; ++r) {
     std::memcpy(to + r * to_row, from + r * from_row, static_cast<size_t>(bytes));
   }

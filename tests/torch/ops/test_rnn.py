@@ -336,9 +336,10 @@ def test_gru_takes_what_cpu_takes() -> None:
         torch.gru(x.to("hologram"), state, flat, True, 2, 0.0, False, False, False)
 
 
-def test_lstm_follows_transforms() -> None:
+@pytest.mark.parametrize("proj_size", [0, 5])
+def test_lstm_follows_transforms(proj_size: int) -> None:
     torch.manual_seed(4)
-    cpu = torch.nn.LSTM(3, 4).double()
+    cpu = torch.nn.LSTM(3, 12, proj_size=proj_size).double()
     ours = copy.deepcopy(cpu).to("hologram")
     x = torch.randn(5, 2, 3).double()
     want, got = (
