@@ -230,6 +230,13 @@ def run_python(code: str, **env: str) -> subprocess.CompletedProcess:
     )
 
 
+def test_an_unknown_provider_of_products_leaves_pytorch_without_the_device() -> None:
+    code = "import torch; print(torch.ones(2).sum().item())"
+    done = run_python(code, HOLOGRAM_GEMM="mkl", TORCH_DEVICE_BACKEND_AUTOLOAD="1")
+    assert done.stdout.split() == ["2.0"], done
+    assert "HOLOGRAM_GEMM is 'mkl'; set it to 'hologram' or 'torch', or unset it" in done.stderr
+
+
 @pytest.mark.parametrize(
     "code",
     [

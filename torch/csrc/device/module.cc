@@ -20,6 +20,7 @@
 #include "hologram/op.h"
 #include "hologram/recorder.h"
 #include "hologram/version.h"
+#include "ops/matmul/matmul_blas.h"
 #include "recording/native_common.h"
 
 namespace py = pybind11;
@@ -95,6 +96,7 @@ PYBIND11_MODULE(_C, m) {
   m.doc() = "Native part of hologram_torch.";
   check_headers(HOLOGRAM_HEADERS_ID);
   m.def("_check_headers", &check_headers);
+  hologram_torch::register_torch_gemm();
   hologram_torch::register_fallback_over_composites();
   hologram_torch::lend_openmp_threads();
   // Recorded work runs on as many threads as PyTorch's own ops.

@@ -275,5 +275,4 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   register_native<&bmm_out>(m, "bmm.out");
   register_native<&baddbmm>(m, "baddbmm");
   register_native<&baddbmm_out>(m, "baddbmm.out");
-  register_torch_gemm();
 }

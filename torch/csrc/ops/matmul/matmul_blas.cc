@@ -16,6 +16,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <limits>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -253,8 +254,10 @@ int gemm_threads(int64_t multiplications) {
 void register_torch_gemm() {
   const char* wish = std::getenv("HOLOGRAM_GEMM");
   const std::string_view name = wish == nullptr ? "" : wish;
-  TORCH_CHECK_VALUE(name.empty() || name == "hologram" || name == "torch", "HOLOGRAM_GEMM is '",
-                    name, "'; set it to 'hologram' or 'torch', or unset it");
+  if (!name.empty() && name != "hologram" && name != "torch") {
+    throw std::invalid_argument("HOLOGRAM_GEMM is '" + std::string(name) +
+                                "'; set it to 'hologram' or 'torch', or unset it");
+  }
   const bool alone = MKL_Set_Num_Threads_Local != nullptr;
   // The built-in provider has priority 0.
   hologram::register_gemm_provider({.name = "torch",

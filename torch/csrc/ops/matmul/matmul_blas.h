@@ -11,7 +11,7 @@ int gemm_threads(int64_t multiplications);
 
 // Makes PyTorch's BLAS a GEMM provider of the library: for large products where it is fast.
 // HOLOGRAM_GEMM=torch takes it for all products of floating types, HOLOGRAM_GEMM=hologram for none.
-// ValueError for another value.
+// std::invalid_argument for another value.
 void register_torch_gemm();
 
 }  // namespace hologram_torch
