@@ -160,7 +160,7 @@ struct Graph {
 
 Graph make_graph(std::span<const uint64_t> words, std::span<const uint8_t> states);
 // Lets calls read what was converted for them before it is, where their kinds take it: the bits are
-// the same, and a conversion that nobody else reads dies.
+// the same, and a conversion that is read nowhere else is left out.
 void narrow_operands(Graph& graph);
 // Applies the laws (see rewrite_rules.def) and joins common subexpressions; memory ends up the
 // same.

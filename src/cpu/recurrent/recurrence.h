@@ -186,7 +186,7 @@ class RunningState {
 
   const T* data() const { return data_; }
   int64_t row() const { return row_; }
-  // Before a step of so many rows: the others have ended, or go on from the first state.
+  // Before a step of `rows` rows: the others have ended, or go on from the first state.
   void begin(int64_t rows) {
     if (rows < rows_) {
       copy_rows(rows_ - rows, width_, data_ + rows * row_, row_, last_ + rows * width_);
