@@ -18,8 +18,8 @@ namespace {
 // Up to so many multiplications the built-in GEMM is chosen: it begins sooner, and what reads the
 // product joins its blocks. Some fifty microseconds.
 constexpr int64_t kSmall = int64_t{1} << 22;
-// Up to so many rows times a weight, whose rows lie along k, the built-in GEMM is at least as fast
-// as a BLAS: it reads the weight in place, where a BLAS packs it.
+// With at most this many rows times a weight, whose rows lie along k, the built-in GEMM is at least
+// as fast as a BLAS: it reads the weight in place, where a BLAS packs it.
 constexpr int64_t kRowsOfWeight = 128;
 // For fewer rows than kFewRows (see is_sum_of_dots()) a BLAS is up to 1.4 times as fast, unless the
 // other operand has fewer than kManyElements, or at least kMostElements and comes from memory.
