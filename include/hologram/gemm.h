@@ -48,9 +48,9 @@ struct GemmProvider {
   // machine's number of processors, which the library's threads share out, so that the number of
   // threads changes no bits; recorded ones can be read tile by tile.
   bool one_thread = false;
-  // Small products go to the built-in GEMM, and so do large ones of a dtype where this provider is
-  // much slower. That is measured once, at the first large product of the dtype (some
-  // milliseconds).
+  // Small products go to the built-in GEMM, and so do large ones of a dtype unless this provider is
+  // clearly faster. That is measured once, at the first large product of the dtype (some
+  // milliseconds to some tens of them).
   bool only_where_faster = false;
   // Multiplications that a tile has at least: some twenty microseconds.
   int64_t tile_work = int64_t{1} << 20;
@@ -62,8 +62,8 @@ HOLOGRAM_API void register_gemm_provider(const GemmProvider& provider);
 HOLOGRAM_API void unregister_gemm_provider(const char* name);
 // Highest priority first.
 HOLOGRAM_API std::vector<GemmProvider> gemm_providers();
-// Name of the provider that gemm() uses for large products; Error(kNotSupported) for complex and
-// bool.
+// Name of the provider that gemm() uses for large products, which the first call for a dtype may
+// have to measure; Error(kNotSupported) for complex and bool.
 HOLOGRAM_API const char* gemm_provider_name(Dtype dtype);
 
 // Checks the arguments and runs the best provider. Zero m or n does nothing, zero k scales C.

@@ -150,7 +150,7 @@ std::vector<GemmProvider> gemm_providers() {
   return *cpu::current_list().load(std::memory_order_acquire);
 }
 
-const char* gemm_provider_name(Dtype dtype) { return cpu::provider_for(dtype).name; }
+const char* gemm_provider_name(Dtype dtype) { return cpu::provider_of_large(dtype).name; }
 
 void gemm(const GemmArgs& args) {
   if (cpu::prepare(args)) cpu::run_products(cpu::provider_for(args), args);

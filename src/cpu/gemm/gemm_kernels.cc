@@ -38,11 +38,15 @@ constexpr int64_t kCols = 2 * static_cast<int64_t>(hn::MaxLanes(Tag<T>()));
 // How far ahead the rows of a panel are fetched that is copied.
 constexpr int64_t kRowsAhead = 12;
 
+// Rows so many bytes apart, or a multiple of that, meet in one set of the first-level cache, which
+// holds kNearRows of them and what they are multiplied by.
+constexpr int64_t kSetBytes = 4096;
+constexpr int64_t kNearRows = std::min(kRows, 7);
+
 // Cuts the rows of a block into tiles of nearly equal height: the cost of a tile is its rows.
-constexpr int64_t TileCount(int64_t m) { return (m + kRows - 1) / kRows; }
 template <class F>
-HWY_INLINE void ForTiles(int64_t m, F&& f) {
-  const int64_t count = TileCount(m), height = m / count, taller = m % count;
+HWY_INLINE void ForTiles(int64_t m, int64_t most, F&& f) {
+  const int64_t count = (m + most - 1) / most, height = m / count, taller = m % count;
   int64_t i = 0;
   for (int64_t t = 0; t < count; ++t) {
     const int64_t rows = height + (t < taller ? 1 : 0);
@@ -53,7 +57,7 @@ HWY_INLINE void ForTiles(int64_t m, F&& f) {
 
 template <class T>
 void PackA(const T* a, int64_t row, int64_t col, int64_t m, int64_t k, T* HWY_RESTRICT to) {
-  ForTiles(m, [&](int64_t i, int64_t rows) HWY_ATTR {
+  ForTiles(m, kRows, [&](int64_t i, int64_t rows) HWY_ATTR {
     const T* from = a + i * row;
     if (col == 1) {
       Transpose(from, row, rows, k, to, rows);
@@ -186,11 +190,12 @@ void TileOf(int64_t rows, int64_t k, const T* a, int64_t lda, const T* b, int64_
 
 template <class T>
 void Panel(const cpu::GemmPanel<T>& g) {
-  ForTiles(g.m, [&](int64_t i, int64_t rows) HWY_ATTR {
+  const bool along_k = !g.packed && g.row != 1;
+  const bool meets = along_k && g.row * static_cast<int64_t>(sizeof(T)) % kSetBytes == 0;
+  ForTiles(g.m, meets ? kNearRows : kRows, [&](int64_t i, int64_t rows) HWY_ATTR {
     const T* a = g.packed ? g.a + i * g.k : g.a + i * g.row;
     T* c = g.c + i * g.ldc;
     const int64_t lda = g.packed ? rows : g.row == 1 ? g.col : g.row;
-    const bool along_k = !g.packed && g.row != 1;
     const bool narrow = g.n <= kCols<T> / 2;
     const bool copied = g.copy != nullptr && i > 0;
     T* const copy = i == 0 ? g.copy : nullptr;

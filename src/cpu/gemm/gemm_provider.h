@@ -9,6 +9,9 @@ namespace hologram::cpu {
 // The best provider that takes this dtype; Error(kNotSupported) without one. Valid for the life of
 // the process, also when it is unregistered.
 const GemmProvider& provider_for(Dtype dtype);
+// The one of large products: the built-in one where the other is to be used only where it is faster
+// and is not. Measured at the first call for a dtype.
+const GemmProvider& provider_of_large(Dtype dtype);
 // The provider of `batch` such products. It depends on sizes, strides and dtype only, not on where
 // operands lie.
 const GemmProvider& provider_for(const GemmArgs& g, int64_t batch = 1);
