@@ -36,7 +36,7 @@ template <class T>
 constexpr int64_t kCols = 2 * static_cast<int64_t>(hn::MaxLanes(Tag<T>()));
 
 // How far ahead the rows of a panel are fetched that is copied.
-constexpr int64_t kRowsAhead = 12;
+constexpr int64_t kRowsAhead = 32;
 
 // Rows so many bytes apart, or a multiple of that, meet in one set of the first-level cache, which
 // holds kNearRows of them and what they are multiplied by.
