@@ -74,6 +74,10 @@ bool cube_contiguous(Target& target, const Tensor& x) {
 bool pow_number(Target& target, const Tensor& x, const Scalar& exponent) {
   if (C10_UNLIKELY(!is_plain(x) || exponent.isComplex() || exponent.isSymbolic())) return false;
   const at::ScalarType type = x.scalar_type();
+  // As in the gradient of a square. A product with 1 is x itself when its circuit is planned.
+  if (!exponent.isBoolean() && exponent.toDouble() == 1.0 && type != at::kBool) {
+    return run_row<OpId::mul>(target, x, Num{exponent});
+  }
   if (c10::isFloatingType(type)) {
     const double e = exponent.toDouble();
     if (e == 2.0) return run_row<OpId::square>(target, x);
