@@ -35,6 +35,9 @@ HOLOGRAM_API const char* backend_name(BackendType backend);
 HOLOGRAM_API BackendType parse_backend(std::string_view name);
 HOLOGRAM_API bool is_backend_available(BackendType backend);
 HOLOGRAM_API std::vector<BackendType> list_available_backends();
+// Why the backend of that name has no device here, for people: "this build has no metal devices".
+// Empty where it has one.
+HOLOGRAM_API std::string why_unavailable(std::string_view backend);
 // HOLOGRAM_BACKEND where that is set and available, else the CPU.
 HOLOGRAM_API BackendType default_backend();
 
@@ -173,6 +176,8 @@ HOLOGRAM_API void set_current_stream(Stream& stream);
 namespace internal {
 // How the registry reaches the folders above it; set while the library loads.
 HOLOGRAM_API void set_device_registrar(void (*registrar)());
+// What why_unavailable() is to say. `why` lives as long as the process.
+HOLOGRAM_API void note_unavailable(BackendType backend, const char* why);
 }  // namespace internal
 
 }  // namespace hologram

@@ -14,6 +14,7 @@ __all__ = [
     "is_metal_available",
     "list_available_backends",
     "validate_backend",
+    "why_unavailable",
 ]
 
 
@@ -41,6 +42,11 @@ def list_available_backends() -> list[str]:
     return list(_hologram.list_available_backends())
 
 
+def why_unavailable(name: str | BackendType) -> str:
+    """Return why a backend cannot be used here, for people; an empty string where it can."""
+    return _hologram._why_unavailable(BackendType(name).value)
+
+
 def get_default_backend() -> BackendType:
     """Return the backend that 'auto' stands for: HOLOGRAM_BACKEND if available, else the CPU."""
     return BackendType(_hologram.default_backend())
@@ -61,7 +67,8 @@ def validate_backend(name: str | BackendType) -> BackendType:
         return get_default_backend()
     available = list_available_backends()
     if name not in available:
-        known = {kind.value for kind in BackendType}
-        problem = "is not available here" if name in known else "is unknown"
-        raise ValueError(f"backend {name!r} {problem}; available: {', '.join(available)}")
+        why = _hologram._why_unavailable(name)
+        raise ValueError(
+            f"backend {name!r} is not available here: {why}; available: {', '.join(available)}"
+        )
     return BackendType(name)

@@ -150,6 +150,10 @@ void register_executor(nb::module_& m) {
       },
       nb::sig("def list_available_backends() -> list[str]"), "Names of the backends found here.");
   m.def(
+      "_why_unavailable", [](const std::string& name) { return why_unavailable(name); },
+      nb::arg("name"), nb::sig("def _why_unavailable(name: str) -> str"),
+      "Why the backend of a name has no device here; empty where it has one.");
+  m.def(
       "default_backend", [] { return to_str(default_backend()); },
       nb::sig("def default_backend() -> str"), "The backend that 'auto' stands for.");
 }

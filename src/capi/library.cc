@@ -20,6 +20,7 @@ void register_builtin_devices() {
   register_cpu_device();
   const char* const wish = std::getenv("HOLOGRAM_DEVICES");
   if (wish == nullptr || *wish == 0) return register_opencl_devices(/*all=*/false);
+  internal::note_unavailable(BackendType::kOpenCl, "HOLOGRAM_DEVICES does not name it");
   std::string_view rest = wish;
   while (!rest.empty()) {
     const size_t comma = rest.find(',');

@@ -407,8 +407,14 @@ std::vector<DeviceId> find_devices() {
 void register_opencl_devices(bool all) {
   static std::once_flag once;
   std::call_once(once, [all] {
-    if (!all && !opencl::may_have_accelerator()) return;
-    if (opencl::api() == nullptr) return;
+    const auto note = [](const char* why) {
+      internal::note_unavailable(BackendType::kOpenCl, why);
+    };
+    if (!all && !opencl::may_have_accelerator()) {
+      return note("no accelerator was found (HOLOGRAM_DEVICES=cpu,opencl takes any device)");
+    }
+    if (opencl::api() == nullptr) return note("no driver, libOpenCL.so.1, was found that works");
+    note("the driver has no device that can be used");
     for (const opencl::DeviceId id : opencl::find_devices()) {
       try {
         if (opencl::is_usable(id, all)) {

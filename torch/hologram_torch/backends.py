@@ -26,6 +26,7 @@ def set_backend(name: str) -> None:
     available = list_available_backends()
     if name not in available:
         raise ValueError(
-            f"backend {name!r} is not available; choose one of: {', '.join(map(repr, available))}"
+            f"backend {name!r} is not available: {_C.why_unavailable(name)}; "
+            f"choose one of: {', '.join(map(repr, available))}"
         )
     _C.set_backend(name)

@@ -21,6 +21,7 @@ struct Registry {
   std::mutex mutex;
   std::atomic<int> count{0};
   std::array<std::atomic<Device*>, kMaxDevices> devices{};
+  std::array<std::atomic<const char*>, kBackendCount> why_unavailable{};
 };
 
 Registry& registry() {
@@ -66,6 +67,12 @@ std::string available_names() {
   return names.empty() ? "none" : names;
 }
 
+[[noreturn]] void fail_unavailable(BackendType backend) {
+  fail(ErrorKind::kInvalidArgument, "backend '", backend_name(backend),
+       "' is not available on this machine: ", why_unavailable(backend_name(backend)),
+       "; available: ", available_names());
+}
+
 constinit thread_local int t_device = 0;
 // The stream id chosen per device.
 constinit thread_local int64_t t_streams[kMaxDevices] = {};
@@ -83,8 +90,7 @@ BackendType parse_backend(std::string_view name) {
     if (name != kBackendNames[i]) continue;
     const auto backend = static_cast<BackendType>(i);
     if (is_backend_available(backend)) return backend;
-    fail(ErrorKind::kInvalidArgument, "backend '", name,
-         "' is not available on this machine; available: ", available_names());
+    fail_unavailable(backend);
   }
   fail(ErrorKind::kInvalidArgument, "unknown backend '", name, "'; available: ", available_names(),
        " (or 'auto')");
@@ -99,6 +105,17 @@ std::vector<BackendType> list_available_backends() {
     if (is_backend_available(backend)) result.push_back(backend);
   }
   return result;
+}
+
+std::string why_unavailable(std::string_view backend) {
+  for (int i = 0; i < kBackendCount; ++i) {
+    if (backend != kBackendNames[i]) continue;
+    if (is_backend_available(static_cast<BackendType>(i))) return {};
+    const char* const why = registry().why_unavailable[static_cast<size_t>(i)].load();
+    if (why != nullptr) return why;
+    return std::string("this build has no ") + kBackendNames[i] + " devices";
+  }
+  return "no backend has this name";
 }
 
 BackendType default_backend() {
@@ -131,6 +148,10 @@ int register_device(std::unique_ptr<Device> device) {
 
 namespace internal {
 void set_device_registrar(void (*registrar)()) { g_registrar.store(registrar); }
+
+void note_unavailable(BackendType backend, const char* why) {
+  registry().why_unavailable[static_cast<size_t>(backend)].store(why);
+}
 }  // namespace internal
 
 int device_count() { return known_devices(); }
@@ -148,8 +169,7 @@ Device& device(int index) {
 Device& device(BackendType backend) {
   Device* found = find_backend(backend);
   if (found == nullptr) {
-    fail(ErrorKind::kInvalidArgument, "backend '", backend_name(backend),
-         "' is not available on this machine; available: ", available_names());
+    fail_unavailable(backend);
   }
   return *found;
 }

@@ -54,7 +54,8 @@ TEST(Backend, NamesAreParsedAndListed) {
                "unknown backend 'tpu'; available: cpu");
   EXPECT_ERROR(parse_backend(""), ErrorKind::kInvalidArgument, "unknown backend ''");
   EXPECT_ERROR(parse_backend("cuda"), ErrorKind::kInvalidArgument,
-               "backend 'cuda' is not available on this machine; available: cpu");
+               "backend 'cuda' is not available on this machine: this build has no cuda devices; "
+               "available: cpu");
   EXPECT_ERROR(device(BackendType::kCuda), ErrorKind::kInvalidArgument, "'cuda' is not available");
 }
 

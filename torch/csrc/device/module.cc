@@ -6,6 +6,7 @@
 #include <torch/library.h>
 #include <torch/version.h>
 
+#include <map>
 #include <string>
 
 #include "device/generator.h"
@@ -15,7 +16,9 @@
 #include "dispatch/functional.h"
 #include "dispatch/op_info.h"
 #include "hologram/device.h"
+#include "hologram/dtype.h"
 #include "hologram/error.h"
+#include "hologram/gemm.h"
 #include "hologram/memory.h"
 #include "hologram/op.h"
 #include "hologram/recorder.h"
@@ -36,6 +39,16 @@ std::vector<std::string> available_backends() {
   std::vector<std::string> names;
   for (const hologram::BackendType backend : hologram::list_available_backends()) {
     names.emplace_back(hologram::backend_name(backend));
+  }
+  return names;
+}
+
+// Who computes large products, by dtype.
+std::map<std::string, std::string> gemm_providers() {
+  std::map<std::string, std::string> names;
+  for (const hologram::Dtype dtype : {hologram::Dtype::kFloat32, hologram::Dtype::kFloat64,
+                                      hologram::Dtype::kBFloat16, hologram::Dtype::kFloat16}) {
+    names[std::string(hologram::dtype_name(dtype))] = hologram::gemm_provider_name(dtype);
   }
   return names;
 }
@@ -117,6 +130,8 @@ PYBIND11_MODULE(_C, m) {
   });
   m.def("device_count", &hologram_torch::device_count);
   m.def("list_available_backends", &available_backends);
+  m.def("gemm_providers", &gemm_providers);
+  m.def("why_unavailable", [](const std::string& name) { return hologram::why_unavailable(name); });
   m.def("get_backend",
         [] { return hologram::backend_name(hologram::device(hologram::current_device()).kind()); });
   m.def("set_backend", [](const std::string& name) {
