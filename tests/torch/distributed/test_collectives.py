@@ -24,6 +24,7 @@ def test_two_ranks(case: str, faults_of_two: dict[str, str]) -> None:
     assert not faults_of_two[case], faults_of_two[case]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("case", case_names(MODULE))
 def test_four_ranks(case: str, faults_of_four: dict[str, str]) -> None:
     assert not faults_of_four[case], faults_of_four[case]
