@@ -54,6 +54,18 @@ def load(path: Path, model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
     return state["epochs"]
 
 
+def join() -> None:
+    """Make the group of all processes that torchrun started, or one of this process alone."""
+    if "RANK" not in os.environ:
+        dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
+        return
+    store, rank, world = next(iter(dist.rendezvous("env://")))
+    # torchrun may keep its store when it starts the processes again. In it are the addresses of
+    # those that died, so every attempt has names of its own there.
+    store = dist.PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
+    dist.init_process_group(store=store, rank=rank, world_size=world)
+
+
 def train(options: argparse.Namespace) -> float:
     """Train to the last epoch; return the accuracy on the images held out."""
     rank, world = dist.get_rank(), dist.get_world_size()
@@ -93,10 +105,7 @@ def main() -> None:
         "--checkpoint", type=Path, default=Path("outputs/ddp/checkpoint.pt"), help="default: %(default)s"
     )
     options = parser.parse_args()
-    if "RANK" in os.environ:
-        dist.init_process_group()
-    else:
-        dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
+    join()
     try:
         if not 1 <= dist.get_world_size() <= options.batch or options.epochs < 1:
             parser.error("--epochs and --batch must be at least 1, and --batch the processes")

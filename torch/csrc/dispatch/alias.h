@@ -25,8 +25,8 @@ class AliasScope {
     }
   }
 
-  // For a kernel that keeps aliases only until a time that programs wait for: ops on what it has are
-  // still recorded.
+  // For a kernel that keeps aliases only until a time that programs wait for: ops on what it has
+  // are still recorded.
   void keep_recording() { keeps_recording_ = true; }
 
   // The CPU tensor over t's bytes; t itself when it is undefined or not ours. Conjugate and

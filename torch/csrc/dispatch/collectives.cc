@@ -3,15 +3,17 @@
 // memory, so that gloo sends and receives without a copy.
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
+#include <torch/library.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
-#include <torch/library.h>
+#include <torch/csrc/distributed/c10d/reducer_timer.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -49,8 +51,9 @@ class Loan {
       if (!t.defined()) return t;
       TORCH_CHECK(is_ours(t), "hologram: a collective was given a tensor of ", t.device(),
                   " beside one of hologram; all must be on one device");
-      TORCH_CHECK(is_host_index(t.device().index()), "hologram: memory of ", t.device(),
-                  " cannot be reached from the processor, so gloo cannot send it; use .cpu() first");
+      TORCH_CHECK(
+          is_host_index(t.device().index()), "hologram: memory of ", t.device(),
+          " cannot be reached from the processor, so gloo cannot send it; use .cpu() first");
       return tensors_.emplace_back(t, scope_.to_cpu(t)).second;
     });
   }
@@ -140,17 +143,15 @@ bool has_ours(const IValue& value) {
 
 // Stands above the kernels of devices, whose PrivateUse1 ones hand over what gloo refuses. Groups
 // in which another backend than the processor's serves hologram keep that.
-void collective(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
-                torch::jit::Stack* stack) {
+void collective(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const auto arguments = torch::jit::last(*stack, op.schema().arguments().size());
   const auto group =
       arguments[*op.schema().argumentIndexWithName("process_group")].toCustomClass<ProcessGroup>();
   if (std::none_of(arguments.begin(), arguments.end(), has_ours) ||
-      group->getBackend(c10::DeviceType::PrivateUse1) !=
-          group->getBackend(c10::DeviceType::CPU)) {
-    op.redispatchBoxed(
-        keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, c10::DispatchKey::BackendSelect),
-        stack);
+      group->getBackend(c10::DeviceType::PrivateUse1) != group->getBackend(c10::DeviceType::CPU)) {
+    op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER,
+                                                  c10::DispatchKey::BackendSelect),
+                       stack);
     return;
   }
   const auto loan = std::make_shared<Loan>();
@@ -171,17 +172,48 @@ void collective(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
   }
 }
 
+// DDP's clock, without which it warns. It takes the times of calls; recorded work may run later.
+class CallTimer final : public c10d::Timer {
+ public:
+  explicit CallTimer(c10::Device) {}
+  std::optional<int64_t> measureDifference(Event start, Event end) override {
+    const std::optional<int64_t> from = getTimestamp(start);
+    const std::optional<int64_t> to = getTimestamp(end);
+    if (!from.has_value() || !to.has_value() || *to < *from) return std::nullopt;
+    return *to - *from;
+  }
+};
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(c10d, BackendSelect, m) {
-  for (const char* name :
-       {"send", "recv_", "recv_any_source_", "broadcast_", "allreduce_", "allreduce_coalesced_",
-        "reduce_", "allgather_", "_allgather_base_", "allgather_coalesced_",
-        "allgather_into_tensor_coalesced_", "gather_", "gather_into_tensor_", "scatter_",
-        "reduce_scatter_", "_reduce_scatter_base_", "reduce_scatter_tensor_coalesced_",
-        "alltoall_", "alltoall_base_", "barrier", "monitored_barrier_"}) {
+  for (const char* name : {"send",
+                           "recv_",
+                           "recv_any_source_",
+                           "broadcast_",
+                           "allreduce_",
+                           "allreduce_coalesced_",
+                           "reduce_",
+                           "allgather_",
+                           "_allgather_base_",
+                           "allgather_coalesced_",
+                           "allgather_into_tensor_coalesced_",
+                           "gather_",
+                           "gather_into_tensor_",
+                           "scatter_",
+                           "reduce_scatter_",
+                           "_reduce_scatter_base_",
+                           "reduce_scatter_tensor_coalesced_",
+                           "alltoall_",
+                           "alltoall_base_",
+                           "barrier",
+                           "monitored_barrier_"}) {
     m.impl(name, torch::CppFunction::makeFromBoxedFunction<&collective>());
   }
 }
 
 }  // namespace hologram_torch
+
+namespace c10d {
+C10_REGISTER_TYPED_CLASS(TimerRegistry, c10::kPrivateUse1, hologram_torch::CallTimer)
+}  // namespace c10d
