@@ -76,9 +76,7 @@ def train(options: argparse.Namespace) -> float:
     print(f"rank {rank} of {world}, process {os.getpid()}: from epoch {done}", flush=True)
     parallel = DistributedDataParallel(model, gradient_as_bucket_view=True)
     for epoch in range(done, options.epochs):
-        order = torch.randperm(
-            len(x) - HELD_OUT, generator=torch.Generator().manual_seed(epoch)
-        )
+        order = torch.randperm(len(x) - HELD_OUT, generator=torch.Generator().manual_seed(epoch))
         # Every process takes its part of each batch; DDP takes the mean of the gradients.
         for rows in order[: len(order) // options.batch * options.batch].split(options.batch):
             mine = rows.chunk(world)[rank].to(options.device)
@@ -102,7 +100,10 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=20, help="default: 20")
     parser.add_argument("--batch", type=int, default=64, help="of all processes (default: 64)")
     parser.add_argument(
-        "--checkpoint", type=Path, default=Path("outputs/ddp/checkpoint.pt"), help="default: %(default)s"
+        "--checkpoint",
+        type=Path,
+        default=Path("outputs/ddp/checkpoint.pt"),
+        help="default: %(default)s",
     )
     options = parser.parse_args()
     join()

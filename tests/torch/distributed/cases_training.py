@@ -387,7 +387,9 @@ def case_checkpoints_are_resharded() -> None:
     whole = StateDictOptions(full_state_dict=True)
     model, optimizer = sharded("hologram", world)
     names = ("model", "optimizer")
-    dcp.save(dict(zip(names, get_state_dict(model, optimizer), strict=True)), checkpoint_id=folder[0])
+    dcp.save(
+        dict(zip(names, get_state_dict(model, optimizer), strict=True)), checkpoint_id=folder[0]
+    )
     saved = get_model_state_dict(model, options=whole)
     for device in ("hologram", "cpu"):
         for parts in (1, world // 2, world):

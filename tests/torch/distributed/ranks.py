@@ -56,8 +56,7 @@ def run_ranks(module: str, world: int, seconds: float = 120.0) -> dict[str, str]
         ]
         said = []
         try:
-            for rank in ranks:
-                said.append(rank.communicate(timeout=seconds)[0])
+            said.extend(rank.communicate(timeout=seconds)[0] for rank in ranks)
         except subprocess.TimeoutExpired:
             said.append(f"not done after {seconds} s")
         finally:
