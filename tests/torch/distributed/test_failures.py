@@ -95,6 +95,7 @@ def torchrun(*arguments: str) -> subprocess.Popen:
     )
 
 
+@pytest.mark.heavy
 def test_torchrun_restarts_from_the_last_checkpoint(tmp_path: Path) -> None:
     process = torchrun("--epochs", "40", "--checkpoint", str(tmp_path / "c.pt"))
     assert process.stdout is not None
