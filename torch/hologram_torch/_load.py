@@ -35,13 +35,22 @@ torch.utils.generate_methods_for_privateuse1_backend(
     for_tensor=True, for_module=True, for_packed_sequence=True, for_storage=True
 )
 
-from hologram_torch import _backward, _dlpack, _operators, _save, _sharing, graphs  # noqa: E402
+from hologram_torch import (  # noqa: E402
+    _backward,
+    _dlpack,
+    _operators,
+    _save,
+    _sharing,
+    distributed,
+    graphs,
+)
 
 _backward.install()
 _dlpack.install()
 _operators.install()
 _save.install()
 _sharing.install()
+distributed.install()
 graphs.install()
 
 __all__ = ["_C", "__version__", "check_torch_version"]

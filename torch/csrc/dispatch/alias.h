@@ -19,10 +19,15 @@ class AliasScope {
   AliasScope& operator=(const AliasScope&) = delete;
   // A kernel that kept an alias reads and writes the memory when it likes.
   ~AliasScope() {
+    if (C10_UNLIKELY(keeps_recording_)) return;
     for (const Pair& pair : pairs_) {
       if (C10_UNLIKELY(pair.alias.use_count() > 1 && !pair.copied)) keep_exported(*pair.original);
     }
   }
+
+  // For a kernel that keeps aliases only until a time that programs wait for: ops on what it has
+  // are still recorded.
+  void keep_recording() { keeps_recording_ = true; }
 
   // The CPU tensor over t's bytes; t itself when it is undefined or not ours. Conjugate and
   // negative bits and the wrapped-number flag are kept.
@@ -64,6 +69,7 @@ class AliasScope {
   void adopt_special(const at::Tensor& original, const at::Tensor& alias);
 
   c10::DeviceIndex index_ = -1;
+  bool keeps_recording_ = false;
   c10::SmallVector<Pair, 6> pairs_;
 };
 
