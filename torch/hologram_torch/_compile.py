@@ -17,6 +17,7 @@ from torch import Tensor
 from torch._C import DispatchKey
 from torch._functorch.aot_autograd import aot_module_simplified
 from torch.fx import GraphModule, Node
+from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.graph import _BoxedCodeGen
 
 aten = torch.ops.aten
@@ -85,8 +86,14 @@ def compile_graph(module: GraphModule, example_inputs: Sequence[Any]) -> Callabl
             node.target = _python_function(node)
     graph.set_codegen(_BoxedCodeGen())
     module.recompile()
-    run = module.forward
-    run.__func__._boxed_call = True  # type: ignore[attr-defined]
+    # Otherwise the first call does it, and each goes through the hooks of a module.
+    _LazyGraphModule.force_recompile(module)
+    forward = type(module).forward
+
+    def run(args: list[Any]) -> Any:
+        return forward(module, args)
+
+    run._boxed_call = True  # type: ignore[attr-defined]
     return run
 
 
