@@ -75,6 +75,8 @@ def compile_graph(module: GraphModule, example_inputs: Sequence[Any]) -> Callabl
             _norm_in_place(node)
         elif node.target is aten._native_batch_norm_legit.no_stats:
             node.target = _norm_without_statistics
+        elif node.target is aten._native_batch_norm_legit_no_training.default:
+            node.target = _norm_of_inference
         elif node.target is aten.detach.default and not _is_returned(node):
             # Nothing below autograd can tell the two apart.
             node.replace_all_uses_with(node.args[0])
@@ -162,7 +164,9 @@ def _norm_in_place(node: Node) -> None:
 def _norm(
     x: Tensor, weight: Any, bias: Any, mean: Tensor, var: Tensor, *rest: Any
 ) -> tuple[Tensor, ...]:
-    return (*torch.native_batch_norm(x, weight, bias, mean, var, *rest), mean, var)
+    # The backward pass is given the statistics and does not read them. So a second forward pass may
+    # write them before it, as in eager code: what it keeps counts no writes.
+    return (*torch.native_batch_norm(x, weight, bias, mean, var, *rest), mean.data, var.data)
 
 
 def _norm_of_copies(
@@ -201,3 +205,9 @@ def _whole_resampling() -> Iterator[None]:
             operator.py_kernels.clear()
             operator.py_kernels.update(kernels)
             operator._dispatch_cache.clear()
+
+
+def _norm_of_inference(
+    x: Tensor, weight: Any, bias: Any, mean: Tensor, var: Tensor, *rest: Any
+) -> tuple[Tensor, ...]:
+    return torch.native_batch_norm(x, weight, bias, mean, var, False, *rest)
