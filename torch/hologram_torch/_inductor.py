@@ -7,11 +7,13 @@ on the OpenMP threads that PyTorch keeps and lends to the library.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch._dynamo.device_interface import DeviceInterface, register_interface_for_device
+from torch._inductor import utils as inductor_utils
 from torch._inductor.codegen.common import (
     register_backend_for_device,
     register_device_op_overrides,
@@ -19,6 +21,7 @@ from torch._inductor.codegen.common import (
 from torch._inductor.codegen.cpp import CppScheduling
 from torch._inductor.codegen.cpu_device_op_overrides import CpuDeviceOpOverrides
 from torch._inductor.codegen.wrapper import PythonWrapperCodegen
+from torch._inductor.virtualized import V
 
 from hologram_torch import _C
 from hologram_torch import device as _device
@@ -43,6 +46,11 @@ class HologramInterface(DeviceInterface):
         """The same in the processes that compile."""
 
         get_device_properties = staticmethod(_device.get_device_properties)
+
+    @staticmethod
+    def get_compute_capability(device: Any = None) -> str:
+        """Return nothing: there are no generations of the device."""
+        return ""
 
     @staticmethod
     def get_raw_stream(device_idx: int) -> int:
@@ -105,3 +113,18 @@ def register() -> None:
     register_interface_for_device("hologram", HologramInterface)
     register_device_op_overrides("hologram", HologramOverrides())
     register_backend_for_device("hologram", CppScheduling, HologramWrapper)
+    _take_backend_of_cpu()
+
+
+def _take_backend_of_cpu() -> None:
+    # Inductor takes each device that it does not know for one of Triton, and its C++ then lacks the
+    # dtypes of intermediate values. There is no registration for this.
+    original = inductor_utils.get_current_backend
+
+    def get_current_backend(device_type: str | None = None) -> str:
+        kind = device_type or V.graph.get_current_device_or_throw().type
+        return original("cpu" if kind == "hologram" else kind)
+
+    for name, module in list(sys.modules.items()):
+        if name.startswith("torch._inductor") and hasattr(module, "get_current_backend"):
+            module.get_current_backend = get_current_backend  # type: ignore[attr-defined]
