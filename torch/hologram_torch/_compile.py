@@ -65,9 +65,9 @@ def hologram(
     return torch._dynamo.disable(compiled, reason="this is the compiled function")
 
 
-def compile_graph(module: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+def compile_graph(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
     """Make a function of a list of arguments, which it empties, of a graph of ATen operators."""
-    graph = module.graph
+    graph = gm.graph
     for node in list(graph.nodes):
         if node.op != "call_function":
             continue
@@ -79,7 +79,7 @@ def compile_graph(module: GraphModule, example_inputs: Sequence[Any]) -> Callabl
             node.target = _norm_of_inference
         elif node.target is aten.detach.default and not _is_returned(node):
             # Nothing below autograd can tell the two apart.
-            node.replace_all_uses_with(node.args[0])
+            node.replace_all_uses_with(node.args[0])  # type: ignore[arg-type]
             graph.erase_node(node)
         elif node.target is aten.view.default:
             # Some kernels lay results out otherwise than the trace assumed, attention for one.
@@ -87,13 +87,13 @@ def compile_graph(module: GraphModule, example_inputs: Sequence[Any]) -> Callabl
         else:
             node.target = _python_function(node)
     graph.set_codegen(_BoxedCodeGen())
-    module.recompile()
+    gm.recompile()
     # Otherwise the first call does it, and each goes through the hooks of a module.
-    _LazyGraphModule.force_recompile(module)
-    forward = type(module).forward
+    _LazyGraphModule.force_recompile(gm)
+    forward = type(gm).forward
 
     def run(args: list[Any]) -> Any:
-        return forward(module, args)
+        return forward(gm, args)
 
     run._boxed_call = True  # type: ignore[attr-defined]
     return run
@@ -136,7 +136,7 @@ def _python_function(node: Node) -> Any:
     return operator
 
 
-def _norm_in_place(node: Node) -> None:
+def _norm_in_place(node: Any) -> None:
     """Call the kernel of eager code for a batch norm whose statistics were made functional."""
     _, _, _, mean, var, training, *_ = node.args
     if not training:
@@ -175,9 +175,7 @@ def _norm_of_copies(
     return _norm(x, weight, bias, mean.clone(), var.clone(), *rest)
 
 
-def _norm_without_statistics(
-    x: Tensor, weight: Any, bias: Any, *rest: Any
-) -> tuple[Tensor, ...]:
+def _norm_without_statistics(x: Tensor, weight: Any, bias: Any, *rest: Any) -> tuple[Tensor, ...]:
     return torch.native_batch_norm(x, weight, bias, None, None, *rest)
 
 

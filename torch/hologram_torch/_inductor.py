@@ -24,13 +24,14 @@ from torch._inductor.codegen.wrapper import PythonWrapperCodegen
 from torch._inductor.virtualized import V
 
 from hologram_torch import _C
-from hologram_torch import device as _device
+
+_device: Any = torch.get_device_module("hologram")
 
 
 class HologramInterface(DeviceInterface):
     """The device as Dynamo and Inductor ask for it."""
 
-    Event = torch.Event
+    Event = torch.Event  # type: ignore[assignment]
     device = _device.device
     current_device = staticmethod(_device.current_device)
     set_device = staticmethod(_device.set_device)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""torch.compile(backend='hologram'): the bits of eager code on the device, and nothing recompiled."""
+"""torch.compile(backend='hologram'): the bits of eager code on the device."""
 
 from __future__ import annotations
 
