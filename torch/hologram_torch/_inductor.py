@@ -21,6 +21,7 @@ from torch._inductor.codegen.common import (
 from torch._inductor.codegen.cpp import CppScheduling
 from torch._inductor.codegen.cpu_device_op_overrides import CpuDeviceOpOverrides
 from torch._inductor.codegen.wrapper import PythonWrapperCodegen
+from torch._inductor.scheduler import BaseSchedulerNode
 from torch._inductor.virtualized import V
 
 from hologram_torch import _C
@@ -129,3 +130,10 @@ def _take_backend_of_cpu() -> None:
     for name, module in list(sys.modules.items()):
         if name.startswith("torch._inductor") and hasattr(module, "get_current_backend"):
             module.get_current_backend = get_current_backend  # type: ignore[attr-defined]
+
+    # Nor for this: what is good for memory of the host is asked of the scheduler's nodes.
+    def is_cpu(node: Any) -> bool:
+        place = node.get_device()
+        return place is not None and place.type in ("cpu", "hologram")
+
+    BaseSchedulerNode.is_cpu = is_cpu  # type: ignore[method-assign]

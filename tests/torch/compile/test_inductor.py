@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from compile.models import DEVICE, Batch, Broken, numbers, run
+from compile.models import DEVICE, Batch, Block, Broken, numbers, run
 from torch import nn
 
 from hologram_torch import _C
@@ -23,12 +23,17 @@ pytestmark = [
 
 
 def mlp() -> nn.Module:
-    return nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 2))
+    return nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16), nn.Linear(16, 2))
 
 
 @pytest.mark.parametrize(
     ("make", "batch"),
-    [(mlp, numbers(6, 8)), (mlp, numbers(3, 8, grows=(2, 0))), (Broken, numbers(5, 8))],
+    [
+        (mlp, numbers(6, 8)),
+        (mlp, numbers(3, 8, grows=(2, 0))),
+        (Broken, numbers(5, 8)),
+        (Block, numbers(4, 8, 12, 12)),
+    ],
 )
 def test_training(make: Callable[[], nn.Module], batch: Batch) -> None:
     expected = run(make, batch, compiled=False)
