@@ -408,3 +408,13 @@ def seed_all() -> None:
 def initial_seed() -> int:
     """Return the seed of the current device."""
     return _generator().initial_seed()
+
+
+# --- Inductor --------------------------------------------------------------------------------
+
+
+def _inductor_backend_init() -> None:
+    # Imported when Inductor is: `import torch` must stay quick.
+    from hologram_torch import _inductor
+
+    _inductor.register()

@@ -71,7 +71,9 @@ int64_t fused_sdp_choice(const Tensor& query, const Tensor& key, const Tensor& v
   if (query.layout() != at::kStrided || query.is_nested() || key.is_nested()) return kMath;
   const bool mask_needs_grad =
       mask.has_value() && mask->requires_grad() && at::GradMode::is_enabled();
-  if (mask_needs_grad) return kMath;
+  // The CPU's rules send dropout there, too. Said here, for they want addresses, which the tensors
+  // of a trace with symbolic sizes do not have.
+  if (mask_needs_grad || dropout != 0) return kMath;
   constexpr auto kFused = static_cast<int64_t>(at::SDPBackend::overrideable);
   if (is_certainly_fused(query, key, value, mask, dropout, is_causal, enable_gqa)) return kFused;
   AliasScope scope;
