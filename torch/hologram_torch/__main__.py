@@ -12,7 +12,7 @@ from torch import nn
 import hologram_torch
 from hologram.__main__ import CHECKS, run
 from hologram.__main__ import describe as describe_library
-from hologram_torch import _C
+from hologram_torch import _C, device
 
 DEVICE = "hologram"
 
@@ -27,18 +27,18 @@ def describe() -> dict[str, str]:
     found["PyTorch"] = f"{torch.__version__}, {torch.get_num_threads()} threads"
     providers = _C.gemm_providers()
     found["large products"] = ", ".join(f"{dtype} by {who}" for dtype, who in providers.items())
-    for index in range(torch.hologram.device_count()):
-        properties = torch.hologram.get_device_properties(index)
+    for index in range(device.device_count()):
+        properties = device.get_device_properties(index)
         found[f"{DEVICE}:{index}"] = f"{properties.name} ({properties.backend})"
     return found
 
 
-def _training(device: str) -> tuple[list[float], dict[str, torch.Tensor]]:
+def _training(place: str) -> tuple[list[float], dict[str, torch.Tensor]]:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(32, 64), nn.LayerNorm(64), nn.GELU(), nn.Linear(64, 10))
-    model.double().to(device)
-    x = torch.randn(48, 32, dtype=torch.float64).to(device)
-    y = torch.randint(10, (48,)).to(device)
+    model.double().to(place)
+    x = torch.randn(48, 32, dtype=torch.float64).to(place)
+    y = torch.randint(10, (48,)).to(place)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     losses = []
     for _ in range(10):

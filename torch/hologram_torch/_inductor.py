@@ -136,4 +136,4 @@ def _take_backend_of_cpu() -> None:
         place = node.get_device()
         return place is not None and place.type in ("cpu", "hologram")
 
-    BaseSchedulerNode.is_cpu = is_cpu  # type: ignore[method-assign]
+    BaseSchedulerNode.is_cpu = is_cpu  # type: ignore[assignment, method-assign]
