@@ -149,7 +149,7 @@ def _norm_in_place(node: Any) -> None:
         for copy in (results[place].users if place in results else ())
         if copy.target is aten.copy_.default and copy.args[0] is statistic
     ]
-    # The statistics are updated where they are if nobody needs the old ones.
+    # The statistics are updated in place if no other node reads the old ones.
     in_place = len(written) == 2 and all(
         statistic.op == "placeholder" and set(statistic.users) == {node, copy}
         for statistic, copy in zip((mean, var), written, strict=True)

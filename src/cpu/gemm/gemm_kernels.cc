@@ -38,8 +38,8 @@ constexpr int64_t kCols = 2 * static_cast<int64_t>(hn::MaxLanes(Tag<T>()));
 // How far ahead the rows of a panel are fetched that is copied.
 constexpr int64_t kRowsAhead = 32;
 
-// Rows so many bytes apart, or a multiple of that, meet in one set of the first-level cache, which
-// holds kNearRows of them and what they are multiplied by.
+// Rows that lie a multiple of kSetBytes apart share one set of the first-level cache. A set has
+// room for a line of kNearRows such rows beside the line of B that they are multiplied by.
 constexpr int64_t kSetBytes = 4096;
 constexpr int64_t kNearRows = std::min(kRows, 7);
 

@@ -325,7 +325,7 @@ def case_many_in_flight() -> None:
             assert work.is_completed()
             assert work.is_success()
         kept = values(device, 1000)
-        dist.all_reduce(kept, async_op=True)  # nobody holds the work
+        dist.all_reduce(kept, async_op=True)  # the work object is dropped at once
         dist.barrier()
         return [*tensors, kept]
 

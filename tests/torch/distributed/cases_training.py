@@ -370,7 +370,7 @@ def case_pipelines() -> None:
 
 
 def sharded(device: str, parts: int) -> tuple[nn.Module, torch.optim.Optimizer]:
-    """Return a model in so many shards on every group of as many ranks, after a step."""
+    """Return a model after a step; each group of `parts` ranks holds it in as many shards."""
     world = dist.get_world_size()
     mesh = init_device_mesh(device, (world // parts, parts), mesh_dim_names=("copies", "shards"))
     model = fully_shard(make(device), mesh=mesh)
