@@ -146,17 +146,17 @@ class BusyCores:
             spinner.wait()
 
     @contextmanager
-    def busy(self) -> Iterator[None]:
-        """Let the processes run during the block."""
-        self._signal(signal.SIGCONT)
+    def busy(self, count: int | None = None) -> Iterator[None]:
+        """Let the processes run during the block, or so many of them."""
+        self._signal(signal.SIGCONT, count)
         try:
             time.sleep(0.01)
             yield
         finally:
             self._signal(signal.SIGSTOP)
 
-    def _signal(self, number: int) -> None:
-        for spinner in self.spinners:
+    def _signal(self, number: int, count: int | None = None) -> None:
+        for spinner in self.spinners[:count]:
             if spinner.poll() is not None:
                 raise RuntimeError("a busy process ended early")
             spinner.send_signal(number)

@@ -26,7 +26,7 @@ HAND, LIMIT = "hand-fused", "memory limit"
 
 
 @functools.cache
-def _prepare_compile() -> None:
+def prepare_compile() -> None:
     """Make torch.compile start from nothing, so that its first calls are what a new user sees."""
     compiler()
     folder = tempfile.mkdtemp(prefix="bench-inductor-")
@@ -43,7 +43,7 @@ def compile_function(function: Callable[..., Any], fullgraph: bool = True) -> Ca
     What was compiled earlier is forgotten: a function that has been compiled for many shapes falls
     back to eager without a word.
     """
-    _prepare_compile()
+    prepare_compile()
     torch._dynamo.reset()
     compiled: Callable[..., Any] = torch.compile(function, dynamic=False, fullgraph=fullgraph)
     return compiled

@@ -4,6 +4,7 @@
 from bench.areas import (
     borders,
     chains,
+    compiled,
     copies,
     fallback,
     functional,
@@ -38,6 +39,7 @@ ORDER = (
     sizes,
     small_models,
     runtimes,
+    compiled,
     reduction,
     memory,
     load,

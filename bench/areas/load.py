@@ -1,17 +1,23 @@
 # SPDX-License-Identifier: MIT
-"""Under load: how much slower ops become while another process keeps every core busy."""
+"""Under load: how much slower ops become while another process keeps every core busy.
+
+And how often a step takes over ten times the median, with and without one busy process.
+"""
 
 from __future__ import annotations
 
+import statistics
+import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from functools import partial
 
 import torch
 
 from bench.areas.op_table import Op, all_ops
 from bench.areas.single_ops import make_case
-from bench.areas.training import digits_mlp, step_work
-from bench.context import Context
+from bench.areas.training import digits_mlp, start, step_work
+from bench.context import Context, Job
 from bench.core import Goal, Row, Side, Work, area
 from bench.inputs import expression_work
 from bench.machine import BusyCores
@@ -26,6 +32,9 @@ _QUIET_SECONDS = 0.04
 # Long enough for many turns of the scheduler, whose slices are some milliseconds.
 _LOADED_SECONDS = 0.2
 _GOAL = Goal(3.0, "most")
+_SLOW = 10.0  # times the median
+_TURN = 40  # steps, of which each ends with its loss
+_TURNS, _FEW_TURNS, _QUICK_TURNS = 300, 25, 3
 
 
 def _matmul(context: Context, size: int) -> Callable[[Side], Work]:
@@ -64,6 +73,7 @@ def _works(context: Context) -> dict[tuple[str, int], Callable[[Side], Work]]:
 def summarize(rows: list[Row]) -> list[Row]:
     """Return the worst slowdown of either side, by setting."""
     found = []
+    rows = [r for r in rows if r.unit == "x"]
     for setting in sorted({r.setting for r in rows}):
         here = [r for r in rows if r.setting == setting]
         worst = max(here, key=lambda r: r.value)
@@ -89,13 +99,17 @@ def summarize(rows: list[Row]) -> list[Row]:
 )
 def measure(context: Context) -> Iterator[Row]:
     with BusyCores() as cores:
-        yield from context.jobs(
+        jobs: list[Job] = [
             (
                 Row(AREA, name, unit="x", size=size, goal=_GOAL, group=name),
                 partial(_slow_down, context, cores, build),
             )
             for (name, size), build in _works(context).items()
-        )
+        ]
+        for busy, how in ((0, "in quiet"), (1, "beside a busy process")):
+            name = f"MLP train steps over {_SLOW:g} times the median, {how}"
+            jobs.append((Row(AREA, name, unit="%"), partial(_count_slow, context, cores, busy)))
+        yield from context.jobs(jobs)
     context.inputs.clear()
 
 
@@ -115,3 +129,32 @@ def _means(context: Context, works: tuple[Work, Work], seconds: float) -> tuple[
         mean_time(works[0], context.side, seconds),
         mean_time(works[1], context.cpu, seconds),
     )
+
+
+def _count_slow(context: Context, cores: BusyCores, busy: int, row: Row) -> None:
+    """Train on both sides in turns; write the share of slow steps of each, in percent.
+
+    Threads that a side leaves spinning are part of what the other meets: there is no pause.
+    """
+    turns = _QUICK_TURNS if context.quick else _TURNS if context.whole else _FEW_TURNS
+    steps = [start(side, digits_mlp())[1] for side in (context.side, context.cpu)]
+    taken: list[list[float]] = [[], []]
+    with cores.busy(busy) if busy else nullcontext():
+        for turn in range(turns + 1):
+            for step, seconds in zip(steps, taken):
+                for _ in range(_TURN):
+                    began = time.perf_counter()
+                    step().item()
+                    if turn:  # the first warms up
+                        seconds.append(time.perf_counter() - began)
+    medians = [statistics.median(seconds) for seconds in taken]
+    row.value, row.reference = (
+        100 * sum(s > _SLOW * median for s in seconds) / len(seconds)
+        for seconds, median in zip(taken, medians)
+    )
+    row.goal = Goal(row.reference / 2, "most")
+    row.details = {
+        "median_seconds": medians,
+        "longest_seconds": [max(seconds) for seconds in taken],
+        "steps": len(taken[0]),
+    }

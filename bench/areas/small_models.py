@@ -25,14 +25,18 @@ _TOLERANCE = (2e-3, 2e-3)
 _STEPS = 2  # before the program waits
 
 
+Function = Callable[..., Tensor]
+Prepare = Callable[[Function], Function]
+
+
 @dataclass
 class Model:
     """A model, what it is asked, and how far it is off."""
 
     module: nn.Module
     inputs: list[Tensor]
-    ask: Callable[..., Tensor]
-    loss: Callable[..., Tensor]
+    ask: Function
+    loss: Function
 
 
 def library(name: str) -> Any:
@@ -196,24 +200,34 @@ def _make(make: Callable[[], Model], side: Side, training: bool) -> Model:
     return model
 
 
-def inference_work(make: Callable[[], Model], side: Side) -> Work:
-    """Return a model's answers as work."""
+def as_it_is(function: Function) -> Function:
+    """Return the function itself: what eager work does with it."""
+    return function
+
+
+def inference_work(make: Callable[[], Model], side: Side, prepare: Prepare = as_it_is) -> Work:
+    """Return a model's answers as work; `prepare` may compile what answers."""
     model = _make(make, side, training=False)
+    ask = prepare(model.ask)
 
     def run() -> list[Tensor]:
         with torch.no_grad():
-            return [model.ask(model.module, *model.inputs) for _ in range(_STEPS)]
+            return [ask(model.module, *model.inputs) for _ in range(_STEPS)]
 
     return Work(run, _STEPS)
 
 
-def training_work(make: Callable[[], Model], side: Side) -> Work:
-    """Return steps of AdamW as work; compared are the loss and the gradients of the first."""
+def training_work(make: Callable[[], Model], side: Side, prepare: Prepare = as_it_is) -> Work:
+    """Return steps of AdamW as work; compared are the loss and the gradients of the first.
+
+    `prepare` may compile what computes the loss.
+    """
     model = _make(make, side, training=True)
+    loss_of = prepare(model.loss)
     optimizer = torch.optim.AdamW(model.module.parameters(), lr=1e-4)
 
     def backward(model: Model) -> Tensor:
-        loss = model.loss(model.module, *model.inputs)
+        loss = loss_of(model.module, *model.inputs)
         loss.backward()
         return loss.detach()
 

@@ -53,4 +53,4 @@ def without_compile(monkeypatch):
     def unavailable():
         raise Unavailable("left out")
 
-    monkeypatch.setattr(peers, "_prepare_compile", unavailable)
+    monkeypatch.setattr(peers, "prepare_compile", unavailable)

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Make ``Tensor.__dlpack_device__`` know a renamed backend.
+"""Make ``Tensor.__dlpack_device__`` know a renamed backend, and hand out host memory as such.
 
 PyTorch 2.11 to 2.15 compare with the name "privateuse1" there, which no tensor has once the backend
 is renamed, and raise ValueError; the conversion itself is right.
+
+A consumer that passes ``dl_device=None`` names the argument and has no wish. That is NumPy (2.1 and
+later), which reads host memory only and does not ask where it is; PyTorch and JAX ask first.
 """
 
 from __future__ import annotations
@@ -14,11 +17,19 @@ from typing import Any
 import torch
 
 _CPU = 1  # kDLCPU
+_NOT_NAMED = object()
 
 
 def _is_ours(tensor: torch.Tensor) -> bool:
     # Subclasses with __torch_function__ must be asked through it first.
     return not torch.overrides.has_torch_function_unary(tensor) and tensor.device.type == "hologram"
+
+
+def _takes_host_memory(asked: dict[str, Any], tensor: torch.Tensor) -> bool:
+    wanted = asked.get("dl_device", _NOT_NAMED)
+    if wanted is None:
+        return not tensor.device.index  # other devices have memory of their own
+    return wanted is not _NOT_NAMED and int(wanted[0]) == _CPU
 
 
 def install() -> None:
@@ -38,9 +49,8 @@ def install() -> None:
 
     @functools.wraps(original_export)
     def __dlpack__(self: torch.Tensor, **kwargs: Any) -> Any:
-        wanted = kwargs.get("dl_device")
-        if wanted is not None and int(wanted[0]) == _CPU and _is_ours(self):
-            # Asked for host memory: the tensor's own is that, so nothing is copied unless asked.
+        if _takes_host_memory(kwargs, self) and _is_ours(self):
+            # The tensor's own memory is host memory, so nothing is copied unless asked.
             if self.requires_grad:
                 raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
             return original_export(torch.ops.hologram._host_view(self), **kwargs)

@@ -61,12 +61,17 @@ def test_dlpack_round_trips_share_memory() -> None:
     for b in (torch.from_dlpack(a), torch.utils.dlpack.from_dlpack(capsule)):
         assert b.device.type == D
         assert b.data_ptr() == a.data_ptr()
-    host = np.from_dlpack(a, device="cpu")
-    assert host.ctypes.data == a.data_ptr()
-    del a, b
+    host = np.from_dlpack(a + 0)  # recorded, and computed as it is handed out
     assert host.tolist() == [0, 1, 2, 3, 4, 5]
-    with pytest.raises(BufferError, match="require gradient"):
-        torch.ones(2, device=D, requires_grad=True).__dlpack__(dl_device=(1, 0))
+    for host in (np.from_dlpack(a), np.from_dlpack(a, device="cpu")):
+        assert host.ctypes.data == a.data_ptr()
+    copied = np.from_dlpack(a, copy=True)
+    assert copied.ctypes.data != a.data_ptr()
+    del a, b
+    assert host.tolist() == copied.tolist() == [0, 1, 2, 3, 4, 5]
+    for options in ({"dl_device": (1, 0)}, {"dl_device": None}):
+        with pytest.raises(BufferError, match="require gradient"):
+            torch.ones(2, device=D, requires_grad=True).__dlpack__(**options)
     assert torch.from_dlpack(np.arange(3.0)).to(D).sum().item() == 3
     assert torch.ones(2).__dlpack_device__()[0] == 1
 
