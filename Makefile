@@ -5,6 +5,7 @@
 #   make test      every test but those marked heavy
 #   make test-all  every test
 #   make test-matrix  make test with each GEMM and instruction set, on one core, without worker, without JIT
+#   make test-versions  make test with each PyTorch and Python that the project is for, each in a checkout of its own
 #   make bench     the measurements behind the figures in the README, in ten minutes
 #   make bench-all every measurement, and bench/RESULTS.md from them
 #   make accuracy  the error of every elementwise op, in ULP, on every instruction set
@@ -22,7 +23,7 @@ export PYTHONUNBUFFERED = 1
 
 PY := .venv/bin/python
 
-.PHONY: help setup setup-tests setup-all setup-check setup-docs run test test-matrix test-all bench bench-all accuracy wheels check docs clean distclean
+.PHONY: help setup setup-tests setup-all setup-check setup-docs run test test-matrix test-versions test-all bench bench-all accuracy wheels check docs clean distclean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -49,6 +50,9 @@ test: setup-tests
 
 test-matrix: setup-tests
 	@$(PY) tools/test_matrix.py $(MATRIX)
+
+test-versions:
+	@python=$$(tools/find-python) && "$$python" tools/test_versions.py $(VERSIONS)
 
 test-all: setup-all
 	@$(PY) tools/test.py --all

@@ -37,7 +37,7 @@ torch.utils.generate_methods_for_privateuse1_backend(
 
 from hologram_torch import (  # noqa: E402
     _backward,
-    _dlpack,
+    _interchange,
     _operators,
     _save,
     _sharing,
@@ -46,7 +46,7 @@ from hologram_torch import (  # noqa: E402
 )
 
 _backward.install()
-_dlpack.install()
+_interchange.install()
 _operators.install()
 _save.install()
 _sharing.install()

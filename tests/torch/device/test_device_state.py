@@ -76,6 +76,29 @@ def test_dlpack_round_trips_share_memory() -> None:
     assert torch.ones(2).__dlpack_device__()[0] == 1
 
 
+@pytest.mark.filterwarnings("ignore:__array_wrap__ must accept")  # on cpu too
+def test_numpy_reads_a_tensor_where_it_lies() -> None:
+    a = torch.arange(6.0, device=D).reshape(2, 3)
+    array = np.asarray(a.t())
+    assert array.ctypes.data == a.data_ptr()
+    assert array.strides == (4, 12)
+    a += 1  # recorded; NumPy's array is the same memory
+    torch.hologram.synchronize()
+    assert array.tolist() == [[1, 4], [2, 5], [3, 6]]
+    assert np.asarray(a * 2, dtype=np.int64).tolist() == [[2, 4, 6], [8, 10, 12]]
+    assert np.array(a).ctypes.data != a.data_ptr()
+    result = np.negative(a)
+    assert isinstance(result, torch.Tensor) and result.device == a.device
+    assert result.tolist() == [[-1, -2, -3], [-4, -5, -6]]
+    assert np.asarray(torch.empty(0, 3, device=D)).shape == (0, 3)
+    with pytest.raises(RuntimeError, match=r"requires grad is no array; use tensor\.detach\(\)"):
+        np.asarray(torch.ones(2, device=D, requires_grad=True))
+    with pytest.raises(TypeError, match="BFloat16"):
+        np.asarray(torch.ones(2, device=D, dtype=torch.bfloat16))
+    with pytest.raises(RuntimeError, match="conjugate bit"):
+        np.asarray(torch.ones(2, device=D, dtype=torch.complex64).conj())
+
+
 def test_views_alias() -> None:
     a = torch.zeros(4, 6, device=D)
     for view in (
