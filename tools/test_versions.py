@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Builds the project and runs its tests with each PyTorch and each Python that it is for.
 
-Each pair has a checkout of its own in build/versions: the files of this one that git does not ignore,
-changed or not, and a .venv and a build that stay there for the next call. `make test` runs in it. A
-Python that the machine does not have is named. A table at the end has the result of each pair,
-which is also written to build/logs/test-versions.md; the exit status is 0 only if every pair
+Each pair has a checkout of its own in build/versions: the files of this one that git does not
+ignore, changed or not, and a .venv and a build that stay there for the next call. `make test` runs
+in it. A Python that the machine does not have is named. A table at the end has the result of each
+pair, which is also written to build/logs/test-versions.md; the exit status is 0 only if every pair
 that could run passed, and one could. Arguments pick pairs ("2.14", "3.12" or "2.14/3.12"); what
 follows `--` goes to pytest.
 """
@@ -94,7 +94,7 @@ def versions_in(folder: Path) -> str:
     """Return the versions that the tests of a checkout ran with."""
     code = (
         "import platform; from importlib.metadata import version as v; "
-        "print(f'PyTorch {v(\"torch\")}, Python {platform.python_version()}, NumPy {v(\"numpy\")}')"
+        'print(f\'PyTorch {v("torch")}, Python {platform.python_version()}, NumPy {v("numpy")}\')'
     )
     python = folder / ".venv" / "bin" / "python"
     if not python.exists():

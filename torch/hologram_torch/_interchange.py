@@ -5,8 +5,8 @@ PyTorch 2.11 to 2.15 compare with the name "privateuse1" in ``Tensor.__dlpack_de
 tensor has once the backend is renamed, and raise ValueError; the conversion itself is right.
 
 The tensors of ``hologram:0`` lie in host memory. A consumer that wants that gets it, and nothing is
-copied. One that passes ``dl_device=None`` names the argument and has no wish. That is NumPy (2.1 and
-later), which reads host memory only and does not ask where it is; PyTorch and JAX ask first.
+copied. One that passes ``dl_device=None`` names the argument and has no wish. That is NumPy (2.1
+and later), which reads host memory only and does not ask where it is; PyTorch and JAX ask first.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def install() -> None:
         return original_export(self, **kwargs)
 
     @functools.wraps(original_array)
-    def __array__(self: Tensor, dtype: npt.DTypeLike = None) -> npt.NDArray[Any]:
+    def __array__(self: Tensor, dtype: npt.DTypeLike | None = None) -> npt.NDArray[Any]:
         if not _is_in_host_memory(self):
             return original_array(self, dtype)
         if self.requires_grad:
