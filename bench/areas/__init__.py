@@ -2,6 +2,7 @@
 """The areas; importing this package registers them in the order of the report."""
 
 from bench.areas import (
+    architectures,
     borders,
     chains,
     copies,
@@ -38,6 +39,7 @@ ORDER = (
     sizes,
     small_models,
     runtimes,
+    architectures,
     reduction,
     memory,
     load,
