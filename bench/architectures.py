@@ -282,7 +282,7 @@ MODELS: dict[str, dict[str, Callable[[], Any]]] = {
         ),
     },
     "timm": {
-        name: timm(name, 64, **options)
+        name: timm(name, **{"size": 64, **options})
         for name, options in {
             "cait_xxs24_224": {"img_size": 64},
             "convit_tiny": {"img_size": 64},
@@ -298,7 +298,7 @@ MODELS: dict[str, dict[str, Callable[[], Any]]] = {
             "hrnet_w18_small": {},
             "mambaout_femto": {},
             "mixer_s32_224": {"img_size": 64},
-            "mobileone_s0": {},
+            "mobileone_s0": {"size": 128},
             "mobilevit_xxs": {},
             "poolformer_s12": {},
             "pvt_v2_b0": {},

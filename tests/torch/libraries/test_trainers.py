@@ -383,6 +383,10 @@ def test_lightning_auto_takes_the_accelerator_of_torch(lightning: Any) -> None:
     assert type(lightning.Trainer(logger=False).accelerator).name() == "hologram"
     assert type(lightning.Trainer(accelerator="cpu", logger=False).accelerator).name() == "cpu"
     assert lightning.Trainer(accelerator="hologram", devices=[0], logger=False).num_devices == 1
+    alone = pytest.importorskip("pytorch_lightning", reason=ALL)  # the same under its old name
+    trainer = alone.Trainer(accelerator="hologram", precision="bf16-mixed", logger=False)
+    assert trainer.strategy.root_device == torch.device("hologram", 0)
+    assert trainer.precision_plugin.device == "hologram"
 
 
 def test_fabric(lightning: Any) -> None:
