@@ -199,7 +199,8 @@ def test_settings_are_of_cores(monkeypatch):
 
 
 def test_default_budgets_end_within_ten_minutes():
-    assert sum(map(share_of, AREAS)) <= 1.0 + share_of("an area that is not named")
+    only_in_whole_runs = {"runtimes", "architectures"}
+    assert sum(map(share_of, AREAS.keys() - only_in_whole_runs)) <= 1.0
     assert TOTAL_SECONDS <= 540
 
 
