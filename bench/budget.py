@@ -18,14 +18,15 @@ AREA_SECONDS = {
     "planning": 8,
     "single": 52,
     "functional": 20,
-    "chains": 130,
+    "chains": 129,
     "training": 65,
     "graphs": 6,
     "inference": 38,
     "models": 40,
     "sizes": 14,
-    "runtimes": 1,  # by --all only, as the next
+    "runtimes": 1,  # by --all only, as the next two
     "compile": 1,
+    "architectures": 1,
     "reduction": 10,
     "memory": 45,
     "load": 16,

@@ -2,6 +2,7 @@
 """The areas; importing this package registers them in the order of the report."""
 
 from bench.areas import (
+    architectures,
     borders,
     chains,
     compiled,
@@ -40,6 +41,7 @@ ORDER = (
     small_models,
     runtimes,
     compiled,
+    architectures,
     reduction,
     memory,
     load,

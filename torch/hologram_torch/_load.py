@@ -43,6 +43,7 @@ from hologram_torch import (  # noqa: E402
     _sharing,
     distributed,
     graphs,
+    integrations,
 )
 
 _backward.install()
@@ -52,5 +53,6 @@ _save.install()
 _sharing.install()
 distributed.install()
 graphs.install()
+integrations.install()
 
 __all__ = ["_C", "__version__", "check_torch_version"]

@@ -16,7 +16,9 @@ import torch
 from hologram_torch import _C
 
 
-def _naming(function: Callable[..., Any]) -> Callable[..., Any]:
+def naming(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function in which addresses are asked for as names of storages only."""
+
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         _C.begin_naming()
@@ -34,4 +36,4 @@ def install() -> None:
     for name in ("_save", "_legacy_save"):
         original = getattr(torch.serialization, name, None)
         if original is not None and not getattr(original, "_hologram", False):
-            setattr(torch.serialization, name, _naming(original))
+            setattr(torch.serialization, name, naming(original))

@@ -1,0 +1,433 @@
+# SPDX-License-Identifier: MIT
+"""Architectures of torchvision, timm and transformers, as their libraries build them.
+
+Random weights, small inputs, no dropout, so that two devices compute the same.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bench.core import Unavailable
+
+CLASSES = 10
+_VOCABULARY = 128
+
+
+@dataclass
+class Architecture:
+    """A model, its inputs by name, and what is asked of it: `loss` of its answer is a number."""
+
+    module: nn.Module
+    inputs: dict[str, Tensor]
+
+    def ask(self) -> list[Tensor]:
+        """Return the floating tensors of the model's answer."""
+        return floating(self.module(**self.inputs))
+
+    def loss(self) -> Tensor:
+        """Return a number to which every element of the answer contributes, by a whole weight."""
+        some = next(self.module.parameters())
+        total = torch.zeros((), device=some.device, dtype=some.dtype)
+        for index, answer in enumerate(self.ask()):
+            if answer.requires_grad:
+                places = torch.arange(answer.numel(), device=answer.device).view(answer.shape)
+                total = total + (answer * ((5 * places + index) % 11 - 5)).mean()
+        return total
+
+
+def floating(answer: Any) -> list[Tensor]:
+    """Flatten what a model returned into its floating tensors."""
+    if isinstance(answer, Tensor):
+        return [answer] if answer.is_floating_point() else []
+    if isinstance(answer, dict):
+        return [t for value in answer.values() for t in floating(value)]
+    if isinstance(answer, list | tuple):
+        return [t for value in answer for t in floating(value)]
+    return []
+
+
+def _library(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise Unavailable(f"{name} is not installed") from error
+
+
+def still(module: nn.Module) -> nn.Module:
+    """Take away what is drawn at random: dropout of elements, paths and blocks."""
+    for part in module.modules():
+        kind = type(part).__name__.lower()
+        names = (
+            ("p", "drop_prob", "drop_rate") if "drop" in kind or "depth" in kind else ("drop_rate",)
+        )
+        for name in names:
+            if isinstance(getattr(part, name, None), float):
+                setattr(part, name, 0.0)
+    return module
+
+
+# --- torchvision and timm --------------------------------------------------------------------
+
+
+def _image(*shape: int) -> dict[str, Tensor]:
+    return {"x": torch.randn(shape)}
+
+
+def torchvision(path: str, *shape: int, name: str = "x", **options: Any) -> Callable[[], Any]:
+    """A model of torchvision.models, and images of a shape."""
+
+    def make() -> Architecture:
+        module: Any = _library("torchvision.models")
+        for part in path.split("."):
+            module = getattr(module, part)
+        built = module(**options)
+        return Architecture(still(built), {name: torch.randn(shape)})
+
+    return make
+
+
+def timm(name: str, size: int, batch: int = 2, **options: Any) -> Callable[[], Any]:
+    """A model of timm, and images of a size."""
+
+    def make() -> Architecture:
+        built = _library("timm").create_model(name, num_classes=CLASSES, **options)
+        return Architecture(still(built), _image(batch, 3, size, size))
+
+    return make
+
+
+# --- transformers ----------------------------------------------------------------------------
+
+_SIZES = {
+    "vocab_size": _VOCABULARY,
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 64,
+}
+_GPT = {"vocab_size": _VOCABULARY, "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 64}
+_SEQ2SEQ = {
+    "vocab_size": _VOCABULARY,
+    "d_model": 64,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 128,
+    "decoder_ffn_dim": 128,
+    "max_position_embeddings": 64,
+}
+_VISION = {
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "image_size": 32,
+    "patch_size": 8,
+}
+_SPEECH = {
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "conv_dim": (32, 32, 32),
+    "conv_kernel": (10, 3, 3),
+    "conv_stride": (5, 2, 2),
+    "num_feat_extract_layers": 3,
+    "num_conv_pos_embeddings": 16,
+    "num_conv_pos_embedding_groups": 4,
+    "mask_time_prob": 0.0,
+    "mask_feature_prob": 0.0,
+    "layerdrop": 0.0,
+}
+
+
+def _tokens() -> Tensor:
+    return torch.randint(3, _VOCABULARY, (2, 24))
+
+
+def _text() -> dict[str, Tensor]:
+    mask = torch.ones(2, 24, dtype=torch.long)
+    mask[1, 17:] = 0
+    return {"input_ids": _tokens(), "attention_mask": mask}
+
+
+def _both() -> dict[str, Tensor]:
+    return {**_text(), "decoder_input_ids": _tokens()[:, :12]}
+
+
+def _pixels() -> dict[str, Tensor]:
+    return {"pixel_values": torch.randn(2, 3, 32, 32)}
+
+
+def _sound() -> dict[str, Tensor]:
+    return {"input_values": torch.randn(2, 1600)}
+
+
+def _features() -> dict[str, Tensor]:
+    return {"input_features": torch.randn(2, 80, 64), "decoder_input_ids": _tokens()[:, :12]}
+
+
+def _texts_and_images() -> dict[str, Tensor]:
+    return {**_text(), **_pixels()}
+
+
+def _frames() -> dict[str, Tensor]:
+    return {"pixel_values": torch.randn(2, 4, 3, 32, 32)}
+
+
+def _series() -> dict[str, Tensor]:
+    return {"past_values": torch.randn(2, 32, 3)}
+
+
+def transformers(
+    name: str, inputs: Callable[[], dict[str, Tensor]] = _text, head: str = "Model", **options: Any
+) -> Callable[[], Any]:
+    """A model of transformers by the name of its configuration, and its inputs."""
+
+    def make() -> Architecture:
+        library = _library("transformers")
+        config = getattr(library, f"{name}Config")(**options)
+        quiet(config)
+        built = getattr(library, f"{name}{head}")(config)
+        return Architecture(still(built), inputs())
+
+    return make
+
+
+def quiet(config: Any) -> None:
+    """Set what a configuration says of dropout to 0, and leave out caches of keys and values."""
+    for key, value in list(vars(config).items()):
+        if "drop" in key and isinstance(value, float):
+            setattr(config, key, 0.0)
+        if hasattr(value, "model_type"):
+            quiet(value)
+    if hasattr(config, "use_cache"):
+        config.use_cache = False
+
+
+_LM = "ForCausalLM"
+_GROUPED = {"num_key_value_heads": 2, "pad_token_id": 0}
+_CLIP_PARTS = {
+    "text_config": {**_SIZES, "projection_dim": 32},
+    "vision_config": {**_VISION, "projection_dim": 32},
+    "projection_dim": 32,
+}
+
+MODELS: dict[str, dict[str, Callable[[], Any]]] = {
+    "torchvision": {
+        "AlexNet": torchvision("alexnet", 2, 3, 64, 64, num_classes=CLASSES),
+        "ConvNeXt-tiny": torchvision("convnext_tiny", 2, 3, 64, 64, num_classes=CLASSES),
+        "DeepLabV3 MobileNetV3": torchvision(
+            "segmentation.deeplabv3_mobilenet_v3_large",
+            2,
+            3,
+            64,
+            64,
+            weights_backbone=None,
+            num_classes=CLASSES,
+        ),
+        "DenseNet-121": torchvision("densenet121", 2, 3, 64, 64, num_classes=CLASSES),
+        "EfficientNet-B0": torchvision("efficientnet_b0", 2, 3, 64, 64, num_classes=CLASSES),
+        "EfficientNetV2-S": torchvision("efficientnet_v2_s", 2, 3, 64, 64, num_classes=CLASSES),
+        "GoogLeNet": torchvision(
+            "googlenet", 2, 3, 64, 64, num_classes=CLASSES, aux_logits=False, init_weights=False
+        ),
+        "Inception v3": torchvision(
+            "inception_v3", 2, 3, 96, 96, num_classes=CLASSES, aux_logits=False, init_weights=False
+        ),
+        "LRASPP MobileNetV3": torchvision(
+            "segmentation.lraspp_mobilenet_v3_large",
+            2,
+            3,
+            64,
+            64,
+            name="input",
+            weights_backbone=None,
+            num_classes=CLASSES,
+        ),
+        "MNASNet-0.5": torchvision("mnasnet0_5", 2, 3, 64, 64, num_classes=CLASSES),
+        "MobileNetV2": torchvision("mobilenet_v2", 2, 3, 64, 64, num_classes=CLASSES),
+        "MobileNetV3-small": torchvision("mobilenet_v3_small", 2, 3, 64, 64, num_classes=CLASSES),
+        "R(2+1)D-18": torchvision("video.r2plus1d_18", 1, 3, 4, 32, 32, num_classes=CLASSES),
+        "R3D-18": torchvision("video.r3d_18", 1, 3, 4, 32, 32, num_classes=CLASSES),
+        "RegNetY-400MF": torchvision("regnet_y_400mf", 2, 3, 64, 64, num_classes=CLASSES),
+        "ResNet-18": torchvision("resnet18", 2, 3, 64, 64, num_classes=CLASSES),
+        "ResNeXt-50": torchvision("resnext50_32x4d", 2, 3, 64, 64, num_classes=CLASSES),
+        "ShuffleNetV2-0.5": torchvision("shufflenet_v2_x0_5", 2, 3, 128, 128, num_classes=CLASSES),
+        "SqueezeNet-1.1": torchvision("squeezenet1_1", 2, 3, 64, 64, num_classes=CLASSES),
+        "Swin-T": torchvision("swin_t", 2, 3, 64, 64, num_classes=CLASSES),
+        "SwinV2-T": torchvision("swin_v2_t", 2, 3, 64, 64, num_classes=CLASSES),
+        "ViT": torchvision(
+            "VisionTransformer",
+            2,
+            3,
+            64,
+            64,
+            image_size=64,
+            patch_size=16,
+            num_layers=2,
+            num_heads=4,
+            hidden_dim=64,
+            mlp_dim=128,
+            num_classes=CLASSES,
+        ),
+    },
+    "timm": {
+        name: timm(name, **{"size": 64, **options})
+        for name, options in {
+            "cait_xxs24_224": {"img_size": 64},
+            "convit_tiny": {"img_size": 64},
+            "cspresnet50": {},
+            "deit_tiny_patch16_224": {"img_size": 64},
+            "dla34": {},
+            "eca_nfnet_l0": {},
+            "edgenext_xx_small": {},
+            "efficientnet_lite0": {},
+            "focalnet_tiny_srf": {},
+            "ghostnet_100": {},
+            "gmlp_ti16_224": {"img_size": 64},
+            "hrnet_w18_small": {},
+            "mambaout_femto": {},
+            "mixer_s32_224": {"img_size": 64},
+            "mobileone_s0": {"size": 128},
+            "mobilevit_xxs": {},
+            "poolformer_s12": {},
+            "pvt_v2_b0": {},
+            "repvgg_a0": {},
+            "res2net50_26w_4s": {},
+            "resmlp_12_224": {"img_size": 64},
+            "resnetv2_50": {},
+            "skresnet18": {},
+            "starnet_s1": {},
+            "xcit_nano_12_p16_224": {"img_size": 64},
+        }.items()
+    },
+    "transformers": {
+        "ALBERT": transformers("Albert", **_SIZES, embedding_size=32),
+        "BART": transformers("Bart", _both, **_SEQ2SEQ),
+        "BEiT": transformers("Beit", _pixels, **_VISION),
+        "BERT": transformers("Bert", **_SIZES),
+        "BLOOM": transformers(
+            "Bloom", head=_LM, vocab_size=_VOCABULARY, hidden_size=64, n_layer=2, n_head=4
+        ),
+        "CLIP": transformers("CLIP", _texts_and_images, **_CLIP_PARTS),
+        "ConvNeXt": transformers(
+            "ConvNext", _pixels, hidden_sizes=[16, 32, 64, 64], depths=[1] * 4
+        ),
+        "DeBERTa-v2": transformers("DebertaV2", **_SIZES, relative_attention=True),
+        "DistilBERT": transformers(
+            "DistilBert", vocab_size=_VOCABULARY, dim=64, hidden_dim=128, n_layers=2, n_heads=4
+        ),
+        "ELECTRA": transformers("Electra", **_SIZES, embedding_size=32),
+        "Falcon": transformers("Falcon", head=_LM, **_SIZES),
+        "FNet": transformers("FNet", lambda: {"input_ids": _tokens()}, **_SIZES),
+        "Gemma 2": transformers("Gemma2", head=_LM, **_SIZES, **_GROUPED, head_dim=16),
+        "GPT-2": transformers("GPT2", head="LMHeadModel", **_GPT),
+        "GPT-J": transformers("GPTJ", head=_LM, **_GPT, rotary_dim=8),
+        "GPT-Neo": transformers(
+            "GPTNeo",
+            head=_LM,
+            vocab_size=_VOCABULARY,
+            hidden_size=64,
+            num_layers=2,
+            num_heads=4,
+            max_position_embeddings=64,
+            attention_types=[[["global", "local"], 1]],
+        ),
+        "GPT-NeoX": transformers("GPTNeoX", head=_LM, **_SIZES),
+        "HuBERT": transformers("Hubert", _sound, **_SPEECH),
+        "Llama": transformers("Llama", head=_LM, **_SIZES, **_GROUPED),
+        "Mamba": transformers(
+            "Mamba",
+            lambda: {"input_ids": _tokens()},
+            head=_LM,
+            vocab_size=_VOCABULARY,
+            hidden_size=32,
+            num_hidden_layers=2,
+            state_size=8,
+        ),
+        "Marian": transformers("Marian", _both, **_SEQ2SEQ, pad_token_id=0),
+        "Mistral": transformers("Mistral", head=_LM, **_SIZES, **_GROUPED, sliding_window=8),
+        "MPNet": transformers("MPNet", **_SIZES),
+        "OLMo": transformers("Olmo", head=_LM, **_SIZES, **_GROUPED),
+        "OPT": transformers(
+            "OPT",
+            head=_LM,
+            vocab_size=_VOCABULARY,
+            hidden_size=64,
+            ffn_dim=128,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            max_position_embeddings=64,
+            word_embed_proj_dim=64,
+        ),
+        "PatchTST": transformers(
+            "PatchTST",
+            _series,
+            num_input_channels=3,
+            context_length=32,
+            patch_length=8,
+            patch_stride=8,
+            d_model=32,
+            num_attention_heads=4,
+            ffn_dim=64,
+            num_hidden_layers=2,
+        ),
+        "Pegasus": transformers("Pegasus", _both, **_SEQ2SEQ),
+        "Phi": transformers("Phi", head=_LM, **_SIZES, pad_token_id=0),
+        "Qwen 3": transformers("Qwen3", head=_LM, **_SIZES, **_GROUPED, head_dim=16),
+        "RoBERTa": transformers("Roberta", **{**_SIZES, "max_position_embeddings": 96}),
+        "SegFormer": transformers(
+            "Segformer",
+            _pixels,
+            hidden_sizes=[16, 32, 32, 64],
+            depths=[1, 1, 1, 1],
+            num_attention_heads=[1, 2, 2, 4],
+        ),
+        "StableLM": transformers("StableLm", head=_LM, **_SIZES, **_GROUPED),
+        "Swin": transformers(
+            "Swin",
+            _pixels,
+            image_size=32,
+            patch_size=2,
+            embed_dim=16,
+            depths=[1, 1],
+            num_heads=[2, 4],
+            window_size=4,
+        ),
+        "T5": transformers(
+            "T5",
+            _both,
+            vocab_size=_VOCABULARY,
+            d_model=64,
+            d_kv=16,
+            d_ff=128,
+            num_layers=2,
+            num_decoder_layers=2,
+            num_heads=4,
+        ),
+        "VideoMAE": transformers("VideoMAE", _frames, **_VISION, num_frames=4),
+        "ViT": transformers("ViT", _pixels, **_VISION),
+        "Wav2Vec2": transformers("Wav2Vec2", _sound, **_SPEECH),
+        "Whisper": transformers(
+            "Whisper",
+            _features,
+            **_SEQ2SEQ,
+            max_source_positions=32,
+            max_target_positions=32,
+            pad_token_id=0,
+        ),
+        "XLNet": transformers(
+            "XLNet", vocab_size=_VOCABULARY, d_model=64, n_layer=2, n_head=4, d_inner=128
+        ),
+    },
+}
