@@ -51,7 +51,9 @@ TEST_F(MemoryWatchTest, TellsWhatBecomesOfABlock) {
     EXPECT_EQ(event.bytes, size_t{3} << 20);
     EXPECT_EQ(event.device, 0);
     EXPECT_EQ(event.mark, 0u);
-    if (event.kind == Kind::kAllocate) EXPECT_EQ(event.requested, (size_t{3} << 20) - 7);
+    if (event.kind == Kind::kAllocate) {
+      EXPECT_EQ(event.requested, (size_t{3} << 20) - 7);
+    }
   }
   events().clear();
   EXPECT_THROW(allocate_buffer(device(0), size_t{1} << 50), Error);
