@@ -4,6 +4,7 @@
 #   make run       train a network on torch.device('hologram') beside cpu, then a short tour
 #   make test      every test but those marked heavy
 #   make test-all  every test
+#   make soak      an hour of training, twice, then failures and interrupts (SOAK_SECONDS)
 #   make test-matrix  make test with each GEMM and instruction set, on one core, without worker, without JIT
 #   make test-versions  make test with each PyTorch and Python that the project is for, each in a checkout of its own
 #   make bench     the measurements behind the figures in the README, in ten minutes
@@ -23,7 +24,7 @@ export PYTHONUNBUFFERED = 1
 
 PY := .venv/bin/python
 
-.PHONY: help setup setup-tests setup-all setup-check setup-docs run test test-matrix test-versions test-all bench bench-all accuracy wheels check docs clean distclean
+.PHONY: help soak setup setup-tests setup-all setup-check setup-docs run test test-matrix test-versions test-all bench bench-all accuracy wheels check docs clean distclean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -56,6 +57,10 @@ test-versions:
 
 test-all: setup-all
 	@$(PY) tools/test.py --all
+
+SOAK_SECONDS ?= 3600
+soak: setup
+	@HOLOGRAM_SOAK_SECONDS=$(SOAK_SECONDS) $(PY) -m pytest -rA tests/torch/soak
 
 bench: setup
 	@$(PY) -m bench $(BENCH)

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "hologram/api.h"
 #include "hologram/buffer.h"
@@ -76,6 +77,46 @@ HOLOGRAM_API SystemMemory system_memory();
 // The bytes a request of this size takes from the linear pool; a cached block of 1 MiB and more may
 // be one step larger.
 HOLOGRAM_API size_t allocation_size(size_t nbytes);
+
+// --- What memory is used for -----------------------------------------------------------------
+
+// Something that happened to memory.
+struct MemoryEvent {
+  enum Kind : uint8_t {
+    kAllocate,  // a buffer has the block
+    kFree,      // it gives the block back
+    kReserve,   // the pool took a segment from the operating system
+    kUnreserve,
+    kOutOfMemory,  // an allocation was refused
+  };
+  Kind kind = kAllocate;
+  uintptr_t address = 0;  // 0 for kOutOfMemory
+  size_t bytes = 0;       // of the whole block or segment; for kOutOfMemory what was asked for
+  size_t requested = 0;
+  int device = 0;
+  // Of the op whose result the block is for, where ops are marked (set_marking() in trace.h).
+  uint64_t mark = 0;
+};
+// Called where it happens, on any thread, maybe with locks of the pool held: it must not throw,
+// allocate buffers, or wait for a thread that may do so. Null for none.
+HOLOGRAM_API void set_memory_observer(void (*observer)(const MemoryEvent&));
+
+struct MemoryBlock {
+  uintptr_t address = 0;
+  size_t bytes = 0;
+  size_t requested = 0;  // 0 where it is free
+  bool active = false;   // a buffer has it
+};
+// Memory that the pool has from the operating system (or a device) in one piece.
+struct MemorySegment {
+  uintptr_t address = 0;
+  size_t bytes = 0;
+  bool large = false;  // one block, mapped by itself
+  std::vector<MemoryBlock> blocks;
+};
+// By address; host devices share the pool, and its segments. Blocks that other threads allocate or
+// free meanwhile are shown as they were or as they are.
+HOLOGRAM_API std::vector<MemorySegment> list_memory(const Device& device);
 
 // --- Boundary pool ---------------------------------------------------------------------------
 

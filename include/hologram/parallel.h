@@ -19,6 +19,10 @@ HOLOGRAM_API void set_thread_count_source(int (*count)());
 
 // Whether this thread is running a tile of some parallel_for (a further one would run inline).
 HOLOGRAM_API bool in_parallel_region();
+// Whether this thread is running a circuit, or a part of one, at this moment: an observer that is
+// called then must not wait for anything that a thread which waits for circuits may hold, such as
+// Python's lock.
+HOLOGRAM_API bool is_running_circuit();
 
 // Whether a worker asked now would begin soon: false on a machine busy with others' work. Cheap
 // enough to ask per op; keeps itself up to date with a measurement now and then.

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -76,12 +77,30 @@ HOLOGRAM_API std::vector<std::shared_ptr<const CircuitTrace>> stop_tracing(uint6
 // A number beside a tape, as Python writes it: "0.5", "3", "nan", "True".
 HOLOGRAM_API std::string number_text(Dtype dtype, uint64_t bits);
 
+// A launch that is about to run. Pointers are valid until begin() returns.
+struct Launch {
+  const char* name = nullptr;  // as in LaunchInfo
+  int kernels = 0;
+  int64_t bytes = 0;     // read and written
+  int64_t elements = 0;  // of the domains of its kernels; 0 for calls alone
+  // What the first of its kernels reads and writes, as JSON:
+  // {"reads": [["float32", [2, 3]]], "writes": [...]}; of what a call touches the bytes are known:
+  // ["bytes", [24]].
+  const char* operands = nullptr;
+  int device = 0;               // index
+  uint64_t circuit = 0;         // ascending numbers of the device; 0: the replay of a graph
+  const char* cause = nullptr;  // as CircuitTrace::cause
+  // What mark() returned for the ops that it runs, in the order in which they were recorded; of the
+  // replay of a graph, what it returned at the call of replay(). Ops without a mark are left out.
+  std::span<const uint64_t> marks;
+};
+
 // Called around every launch on the thread that runs it, whatever the device. The functions must
 // not throw, and stay callable for the life of the process.
 struct LaunchObserver {
   bool (*wanted)();  // asked once a circuit; false: it runs as if there were no observer
-  // name: as in LaunchInfo; what it returns is given to end().
-  void* (*begin)(const char* name, int64_t bytes);
+  // What it returns is given to end().
+  void* (*begin)(const Launch& launch);
   void (*end)(void* token);
   // The library's worker thread runs circuits too. Where wanted() is true on the thread that seals
   // one, share() may return what is to be known of that thread; enter() is called with it where the
@@ -90,9 +109,14 @@ struct LaunchObserver {
   void* (*share)() = nullptr;
   void (*enter)(void* shared) = nullptr;
   void (*leave)(void* shared) = nullptr;
+  // Where set_marking(true) was called: asked for each op on the thread that records it, before it
+  // is recorded. May take any lock. 0: no mark.
+  uint64_t (*mark)() = nullptr;
 };
 // One for the process; null for none.
 HOLOGRAM_API void set_launch_observer(const LaunchObserver* observer);
+// Whether the observer's mark() is asked for the ops recorded from now on.
+HOLOGRAM_API void set_marking(bool marking);
 
 namespace internal {
 HOLOGRAM_API extern constinit std::atomic<uint32_t> g_traces;    // open ones

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Tapes and plans as JSON, for the tools that draw and count them.
 #include <sstream>
+#include <string_view>
+#include <vector>
 
 #include "hologram/op.h"
 #include "src/circuit/call_kinds.h"
@@ -181,6 +183,40 @@ std::string plan_json(const Plan& plan) {
       << ",\"bytes_unfused\":" << stats.bytes_unfused << ",\"hash\":\"" << std::hex
       << canonical_hash(plan) << std::dec << "\",\"kernels\":";
   list(out, plan.kernels.size(), [&](size_t i) { write_kernel(out, plan.kernels[i]); });
+  out << '}';
+  return out.str();
+}
+
+std::string operands_json(const Kernel& kernel) {
+  std::ostringstream out;
+  const auto write = [&](bool writes) {
+    int written = 0;
+    const auto next = [&](std::string_view dtype) -> std::ostream& {
+      return out << (written++ > 0 ? ",[\"" : "[\"") << dtype << "\",";
+    };
+    out << '[';
+    for (const Access& access : kernel.accesses) {
+      if (writes ? !access.stored : !access.loaded || access.product) continue;
+      std::vector<int64_t> extents;
+      for (int d = 0; d < kernel.ndim; ++d) {
+        if (access.strides[d] != 0) extents.push_back(kernel.shape[d]);
+      }
+      numbers(next(dtype_name(access.dtype)), static_cast<int>(extents.size()), extents);
+      out << ']';
+    }
+    if (kernel.call != nullptr) {
+      for (const CallSlot& operand : kernel.call->operands) {
+        if (operand.present && (writes ? operand.writes : operand.reads)) {
+          next("bytes") << '[' << operand.bytes << "]]";
+        }
+      }
+    }
+    out << ']';
+  };
+  out << "{\"reads\":";
+  write(false);
+  out << ",\"writes\":";
+  write(true);
   out << '}';
   return out.str();
 }

@@ -161,6 +161,9 @@ struct Plan;
 struct PlanPart {
   std::string name;  // kernel_name
   int64_t bytes = 0;
+  int64_t elements = 0;
+  std::string operands;      // Launch::operands
+  std::vector<int> records;  // of the tape, that it computes
   std::unique_ptr<Plan> plan;
 };
 
@@ -236,6 +239,9 @@ std::string kernel_name(const Kernel& kernel);
 // Operands and kernels as JSON, field by field as in the structures above.
 std::string tape_json(std::span<const uint64_t> words);
 std::string plan_json(const Plan& plan);
+
+// What a kernel reads and writes, as Launch::operands (hologram/trace.h).
+std::string operands_json(const Kernel& kernel);
 
 // For people: the records, and the kernels with their instructions.
 std::string print_tape(std::span<const uint64_t> words);

@@ -8,6 +8,7 @@
 
 #include "src/runtime/buffer_access.h"
 #include "src/runtime/linear_pool.h"
+#include "src/runtime/memory_watch.h"
 #include "src/runtime/os_memory.h"
 
 namespace hologram::internal {
@@ -21,6 +22,7 @@ struct Span {
   size_t bytes = 0;
   uint32_t blocks = 0;
   uint32_t seen_free = 0;  // scratch of central_trim
+  bool is_idle = false;    // has no pages
   Span* next = nullptr;    // among idle ones
   Span* made_before = nullptr;
 };
@@ -62,6 +64,7 @@ Span* take_span(size_t bytes) {
     Span* span = idle;
     idle = span->next;
     span->next = nullptr;
+    span->is_idle = false;
     return span;
   }
   Span* span = new (std::nothrow) Span;
@@ -96,11 +99,21 @@ Span* take_span(size_t bytes) {
 BufferList carve_headers() {
   BufferList list;
   char* slab = static_cast<char*>(os_map(kHeaderSlab));
-  if (slab == nullptr) return list;
+  auto* known = slab != nullptr ? new (std::nothrow) HeaderSlab : nullptr;
+  if (known == nullptr) {
+    if (slab != nullptr) os_unmap(slab, kHeaderSlab);
+    return list;
+  }
   for (size_t at = kHeaderSlab; at >= sizeof(Buffer); at -= sizeof(Buffer)) {
     Buffer* header = Access::construct(slab + at - sizeof(Buffer));
     Access::size_class(header) = kBareClass;
     list.push(header);
+  }
+  // The first header is where the loop ended.
+  known->headers = list.head;
+  known->count = list.count;
+  known->next = g_header_slabs.load(std::memory_order_relaxed);
+  while (!g_header_slabs.compare_exchange_weak(known->next, known, std::memory_order_release)) {
   }
   return list;
 }
@@ -122,10 +135,15 @@ BufferList carve(int size_class) {
     central_return(kBareClass, headers);
     return {};
   }
+  note_memory({.kind = MemoryEvent::kReserve,
+               .address = reinterpret_cast<uintptr_t>(span->base),
+               .bytes = bytes,
+               .requested = bytes});
   span->blocks = blocks;
   char* data = span->base;
   for (Buffer* b = headers.head; b != nullptr; b = Access::next(b)) {
     Access::size_class(b) = static_cast<uint16_t>(size_class);
+    Access::pool(b) = PoolKind::kLinear;  // list_memory() looks at blocks that were never used
     Access::data(b) = data;
     Access::capacity(b) = size;
     Access::owner(b) = span;
@@ -237,11 +255,26 @@ void central_trim() noexcept {
       span->seen_free = 0;
       os_discard(span->base, span->bytes);
       unreserve_bytes(span->bytes);
+      note_memory({.kind = MemoryEvent::kUnreserve,
+                   .address = reinterpret_cast<uintptr_t>(span->base),
+                   .bytes = span->bytes,
+                   .requested = span->bytes});
       std::lock_guard lock(c.spans_mutex);
+      span->is_idle = true;
       span->next = c.idle[span->bytes / kPage];
       c.idle[span->bytes / kPage] = span;
     }
   }
+}
+
+std::vector<SpanPlace> list_spans() {
+  Central& c = central();
+  std::vector<SpanPlace> places;
+  std::lock_guard lock(c.spans_mutex);
+  for (const Span* span = c.last_made; span != nullptr; span = span->made_before) {
+    if (!span->is_idle) places.push_back({reinterpret_cast<uintptr_t>(span->base), span->bytes});
+  }
+  return places;
 }
 
 void central_lock_all() {

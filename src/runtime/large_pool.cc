@@ -7,6 +7,7 @@
 #include "hologram/memory.h"
 #include "src/runtime/buffer_access.h"
 #include "src/runtime/linear_pool.h"
+#include "src/runtime/memory_watch.h"
 #include "src/runtime/os_memory.h"
 
 namespace hologram::internal {
@@ -82,6 +83,10 @@ Buffer* large_allocate(size_t nbytes) {
   Access::size_class(b) = static_cast<uint16_t>(kCachedClasses + bin);
   Access::data(b) = data;
   Access::capacity(b) = bytes;
+  note_memory({.kind = MemoryEvent::kReserve,
+               .address = reinterpret_cast<uintptr_t>(data),
+               .bytes = bytes,
+               .requested = bytes});
   return b;
 }
 
@@ -116,6 +121,10 @@ void large_trim(size_t keep_bytes) noexcept {
       victim = p.oldest;
       unlink(p, victim);
     }
+    note_memory({.kind = MemoryEvent::kUnreserve,
+                 .address = reinterpret_cast<uintptr_t>(Access::data(victim)),
+                 .bytes = Access::capacity(victim),
+                 .requested = Access::capacity(victim)});
     // Unmapping walks page tables for long, so it happens outside the lock.
     os_unmap(Access::data(victim), Access::capacity(victim));
     unreserve_bytes(Access::capacity(victim));

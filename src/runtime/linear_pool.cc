@@ -12,6 +12,7 @@
 #include "hologram/recorder.h"
 #include "src/runtime/buffer_access.h"
 #include "src/runtime/memory_counts.h"
+#include "src/runtime/memory_watch.h"
 #include "src/runtime/os_memory.h"
 
 namespace hologram {
@@ -44,6 +45,10 @@ std::string size_text(size_t bytes) {
 
 [[noreturn]] void out_of_memory(const Device& device, size_t nbytes) {
   if (device.is_host_memory()) count_out_of_memory();
+  note_memory({.kind = MemoryEvent::kOutOfMemory,
+               .bytes = nbytes,
+               .requested = nbytes,
+               .device = device.index()});
   const MemoryStats s = device.memory_stats();
   fail(ErrorKind::kOutOfMemory, "out of memory: tried to allocate ", size_text(nbytes), " (",
        nbytes, " bytes) on ", device.name(), ":", device.index(), "; ",
@@ -230,6 +235,9 @@ void adopt_memory(Buffer* b, Buffer* donor) noexcept {
 }
 
 void recycle_buffer(Buffer* b) noexcept {
+  if (is_memory_watched()) [[unlikely]]
+    note_buffer(MemoryEvent::kFree, b);
+  Access::refs(b).store(0, std::memory_order_relaxed);  // for list_memory()
   ThreadCache* cache = t_cache;
   if (cache != nullptr && Access::pool(b) == PoolKind::kDeferred) {
     if (recycle_deferred(cache, b)) return;
@@ -249,23 +257,35 @@ void recycle_buffer(Buffer* b) noexcept {
   recycle_slowly(b);
 }
 
-}  // namespace internal
-
-Buffer* allocate_buffer(Device& device, size_t nbytes) {
-  using Access = internal::BufferAccess;
-  internal::ThreadCache* cache = internal::t_cache;
+// As allocate_buffer(), and no one is told.
+[[gnu::always_inline]] inline Buffer* allocate_unwatched(Device& device, size_t nbytes) {
+  ThreadCache* cache = t_cache;
   // nbytes - 1 wraps for zero, which goes the slow way too.
-  if (cache != nullptr && nbytes - 1 < internal::kMaxSmall && device.is_host_memory()) [[likely]] {
-    internal::ThreadCache::List& list = cache->lists[internal::size_class(nbytes)];
+  if (cache != nullptr && nbytes - 1 < kMaxSmall && device.is_host_memory()) [[likely]] {
+    ThreadCache::List& list = cache->lists[size_class(nbytes)];
     if (Buffer* b = list.head; b != nullptr) [[likely]] {
       list.head = Access::next(b);
       --list.count;
-      internal::start(b, device, nbytes);
+      start(b, device, nbytes);
       cache->tally.allocated(Access::capacity(b), nbytes);
       return b;
     }
   }
-  return internal::allocate_slowly(device, nbytes);
+  return allocate_slowly(device, nbytes);
+}
+
+}  // namespace internal
+
+Buffer* allocate_buffer(Device& device, size_t nbytes) {
+  return internal::allocate_for(device, nbytes, 0);
+}
+
+Buffer* internal::allocate_for(Device& device, size_t nbytes, uint64_t mark) {
+  if (!is_memory_watched()) [[likely]]
+    return allocate_unwatched(device, nbytes);
+  Buffer* b = allocate_unwatched(device, nbytes);
+  note_buffer(MemoryEvent::kAllocate, b, mark);
+  return b;
 }
 
 Buffer* wrap_buffer(Device& device, void* data, size_t nbytes, void (*deleter)(void*),

@@ -18,7 +18,7 @@
 #include "hologram/parallel.h"
 #include "src/circuit/plan_cache.h"
 #include "src/runtime/circuit_check.h"
-#include "src/runtime/linear_pool.h"
+#include "src/runtime/memory_watch.h"
 #include "src/runtime/trace_hooks.h"
 #include "src/runtime/worker_scope.h"
 
@@ -119,10 +119,9 @@ bool Recorder::seal(std::unique_lock<SpinLock>& lock, Why why) {
   next->float_mode = circuit.float_mode;
   next->attention = circuit.attention & static_cast<uint8_t>(~OpenCircuit::kFull);
   // That of an op which comes after the cut.
-  if (circuit.sites.size() > static_cast<size_t>(circuit.tape.records())) {
-    next->sites.push_back(std::move(circuit.sites.back()));
-    circuit.sites.pop_back();
-  }
+  const auto records = static_cast<size_t>(circuit.tape.records());
+  carry_over(circuit.sites, next->sites, records);
+  carry_over(circuit.marks, next->marks, records);
   OpenCircuit* const sealed = &circuit;
   (last_ != nullptr ? last_->next : first_) = std::move(open_);
   last_ = sealed;
@@ -216,6 +215,7 @@ void Recorder::retire(std::unique_ptr<OpenCircuit> circuit) {
   drop(*circuit);
   circuit->tape.clear();
   circuit->sites.clear();
+  circuit->marks.clear();
   circuit->backed_bytes = circuit->unbacked_bytes = circuit->kept_bytes = 0;
   circuit->call_cost = 0;
   circuit->attention = 0;
@@ -372,9 +372,10 @@ void Recorder::prepare() {
       circuit::plan_cache().get({&device_, circuit.tape.words(), states, options, count});
   plan_hit_ = !made;
   (made ? counts_.misses : counts_.hits).fetch_add(1, std::memory_order_relaxed);
+  const std::vector<uint64_t> marks = marks_by_slot();
   for (const uint32_t s : plan->attach) {
     attaching_ = s;
-    attach(circuit.slots[s].buffer);
+    attach(circuit.slots[s].buffer, marks.empty() ? 0 : marks[s]);
   }
   attaching_ = kNoSlot;
   bound_.resize(count);
@@ -403,9 +404,9 @@ void Recorder::run_checked() {
   check.compare(*plan_, bound_);
 }
 
-void Recorder::attach(Buffer* buffer) {
+void Recorder::attach(Buffer* buffer, uint64_t mark) {
   if (buffer->data() != nullptr || buffer->nbytes() == 0) return;
-  Buffer* donor = allocate_buffer(device_, buffer->nbytes());
+  Buffer* donor = allocate_for(device_, buffer->nbytes(), mark);
   {
     std::lock_guard lock(record_lock_);
     if (buffer->data() == nullptr) adopt_memory(buffer, std::exchange(donor, nullptr));
@@ -489,6 +490,8 @@ void Recorder::run_beside_circuits(PlanRun run, uint32_t mode) {
   if (is_watched()) [[unlikely]] {
     run.sealed_ns = now_ns();
     run.observed = share_observation();
+    const uint64_t mark = ask_for_mark();
+    run.marks = {&mark, 1};
     if (run_watched(run)) return;
   }
   device_.run_plan(*run.plan, run.bindings, 0);

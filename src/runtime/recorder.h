@@ -11,6 +11,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "hologram/device.h"
@@ -76,7 +77,7 @@ struct OpenCircuit {
     kFull = 1,    // the bounds are reached
     kParted = 2,  // the worker left buffers that it must not release
     kWake = 4,    // the worker has stopped looking at how old circuits are
-    kSites = 8,   // lines are remembered, see set_record_site
+    kSites = 8,   // lines or marks are remembered, see set_record_site and set_marking
   };
   uint64_t epoch = 0;
   uint32_t float_mode = 0;  // of the threads that called its ops, each when it did
@@ -89,6 +90,7 @@ struct OpenCircuit {
   double call_cost = 0;  // of its calls, nanoseconds on one thread
   uint8_t attention = 0;
   std::vector<std::string> sites;  // of the records, where lines are remembered
+  std::vector<uint64_t> marks;     // of the records, where those are
 
   // From sealing on.
   std::vector<uint64_t> states;  // SlotState bytes, padded with zeros
@@ -103,6 +105,14 @@ struct OpenCircuit {
   std::exception_ptr error;
   std::unique_ptr<OpenCircuit> next;
 };
+
+// What is beyond the first `records` entries, one at most, goes to the next circuit.
+template <class T>
+void carry_over(std::vector<T>& from, std::vector<T>& to, size_t records) {
+  if (from.size() <= records) return;
+  to.push_back(std::move(from.back()));
+  from.pop_back();
+}
 
 // By slot.
 inline std::span<const uint8_t> state_bytes(const OpenCircuit& circuit) {
@@ -121,6 +131,8 @@ struct PlanRun {
   const char* cause = nullptr;
   int64_t sealed_ns = 0;
   void* observed = nullptr;  // LaunchObserver::share
+  uint64_t circuit = 0;      // its epoch; 0: of a graph
+  std::span<const uint64_t> marks = {};
 };
 
 class Recorder {
@@ -141,8 +153,8 @@ class Recorder {
   static void flush_all();
   // Runs what is recorded, and then a plan that is no circuit's, in a float mode.
   void run_beside_circuits(PlanRun run, uint32_t mode);
-  // Gives a deferred buffer its memory, where it has none.
-  void attach(Buffer* buffer);
+  // Gives a deferred buffer its memory, where it has none. mark: of the op that makes its contents.
+  void attach(Buffer* buffer, uint64_t mark = 0);
   // Sets or clears an OpenCircuit::Attention of every recorder.
   static void call_attention(uint8_t bit, bool set);
   // What workers need to end in good order.
@@ -227,6 +239,7 @@ class Recorder {
 
   void forget_what_died(OpenCircuit& circuit);
   bool run_first(std::exception_ptr& error, bool keeps);
+  std::vector<uint64_t> marks_by_slot() const;
   int failing_record(std::string& context) const;
   std::exception_ptr explained(std::exception_ptr error) const;
   void prepare();
@@ -285,6 +298,8 @@ class Recorder {
   } counts_;
 };
 
+// Tells the recorders whether a record has anything to remember: its line, a mark.
+void tell_what_is_remembered();
 // Whether records remember where they were recorded (HOLOGRAM_RECORD_LINES=1), until set otherwise.
 bool remembers_sites();
 void set_remembers_sites(bool remembers);

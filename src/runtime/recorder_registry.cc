@@ -15,6 +15,7 @@
 #include "hologram/memory.h"
 #include "hologram/parallel.h"
 #include "src/circuit/plan_cache.h"
+#include "src/runtime/memory_watch.h"
 #include "src/runtime/recorder.h"
 #include "src/runtime/trace_hooks.h"
 #include "src/runtime/worker_scope.h"
@@ -126,7 +127,7 @@ void Recorder::call_attention(uint8_t bit, bool set) {
 Recorder::Recorder(Device& device) : device_(device), open_(std::make_unique<OpenCircuit>()) {
   open_->epoch = next_epoch_++;
   open_->attention = OpenCircuit::kWake;
-  if (remembers_sites()) open_->attention |= OpenCircuit::kSites;
+  if (remembers_sites() || is_marking()) open_->attention |= OpenCircuit::kSites;
   spare_.reserve(CircuitBounds::kMaxQueued + 8);
 }
 
@@ -253,20 +254,63 @@ std::atomic<bool>& wish() {
 bool remembers_sites() { return wish().load(std::memory_order_relaxed); }
 void set_remembers_sites(bool remembers) {
   wish().store(remembers);
-  Recorder::call_attention(OpenCircuit::kSites, remembers);
+  tell_what_is_remembered();
+}
+
+void tell_what_is_remembered() {
+  Recorder::call_attention(OpenCircuit::kSites, remembers_sites() || is_marking());
 }
 
 // With the record lock held, which is let go in between: of the op that is about to be appended, in
 // a circuit of that mode.
 void Recorder::remember_site(std::unique_lock<SpinLock>& lock, uint32_t mode) {
   std::string (*const site)() = g_site.load(std::memory_order_acquire);
-  if (site == nullptr) return;
+  const bool has_site = site != nullptr && remembers_sites();
   lock.unlock();
-  std::string text = site();
+  std::string text = has_site ? site() : std::string();
+  const uint64_t mark = ask_for_mark();
   lock.lock();
   take_mode(lock, mode);
-  open_->sites.resize(static_cast<size_t>(open_->tape.records()));
-  open_->sites.push_back(std::move(text));
+  const auto record = static_cast<size_t>(open_->tape.records());
+  if (has_site) {
+    open_->sites.resize(record);
+    open_->sites.push_back(std::move(text));
+  }
+  if (mark != 0) {
+    open_->marks.resize(record);
+    open_->marks.push_back(mark);
+  }
+}
+
+// With the run lock held: for each slot of running_ the mark of the first op that writes it, else
+// of the first that reads it. Empty where there are no marks, or no one watches memory.
+std::vector<uint64_t> Recorder::marks_by_slot() const {
+  const std::vector<uint64_t>& marks = running_->marks;
+  if (marks.empty() || !is_memory_watched()) return {};
+  std::vector<uint64_t> found(running_->slots.size()), readers(found.size());
+  circuit::Tape::decode(running_->tape.words(), [&](const circuit::Record& record, int index) {
+    const auto at = static_cast<size_t>(index);
+    const uint64_t mark = at < marks.size() ? marks[at] : 0;
+    const auto touches = [&](uint32_t slot, bool writes) {
+      std::vector<uint64_t>& marks_of = writes ? found : readers;
+      if (marks_of[slot] == 0) marks_of[slot] = mark;
+    };
+    if (record.code != circuit::kCodeCall) {
+      for (int k = 0; k <= record.arity; ++k) {
+        const circuit::TapeOperand& operand = record.operands[k];
+        if (operand.kind != circuit::OperandKind::kImmediate) touches(operand.slot, k == 0);
+      }
+      return;
+    }
+    for (size_t k = 0; k < record.call.operands(); ++k) {
+      const circuit::CallSlot operand = record.call.operand(k);
+      if (operand.present) touches(operand.slot, operand.writes);
+    }
+  });
+  for (size_t s = 0; s < found.size(); ++s) {
+    if (found[s] == 0) found[s] = readers[s];
+  }
+  return found;
 }
 
 // With the run lock held: which record of running_ the error is about, -1 if that is not known, and
@@ -364,6 +408,15 @@ void unmark_exported(Buffer& buffer) noexcept {
   if (internal::Recorder* recorder = internal::Recorder::find(buffer.device())) {
     recorder->unmark_exported(&buffer);
   }
+}
+
+bool is_running_circuit() {
+  if (in_parallel_region()) return true;
+  for (int i = 0; i < device_count(); ++i) {
+    const internal::Recorder* recorder = internal::Recorder::find(device(i));
+    if (recorder != nullptr && recorder->runs_here()) return true;
+  }
+  return false;
 }
 
 RecorderStats recorder_stats(Device& device) { return internal::Recorder::of(device).stats(); }

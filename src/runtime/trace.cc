@@ -27,6 +27,7 @@ constinit std::atomic<uint32_t> g_watchers{0};
 namespace {
 
 constinit std::atomic<const LaunchObserver*> g_observer{nullptr};
+constinit std::atomic<bool> g_marking{false};
 constinit thread_local const char* t_cause = nullptr;
 
 using TracePtr = std::shared_ptr<const CircuitTrace>;
@@ -159,6 +160,16 @@ void split(circuit::Plan& plan) {
     ++parts.back().plan->stats.kernels;
     parts.back().plan->kernels.push_back(kernel);
     parts.back().bytes += circuit::kernel_bytes(kernel);
+    if (!kernel.instrs.empty()) parts.back().elements += kernel.numel();
+    std::vector<int>& records = parts.back().records;
+    if (kernel.call != nullptr) records.push_back(kernel.call->record);
+    for (const circuit::Instr& instr : kernel.instrs) records.push_back(instr.record);
+  }
+  for (circuit::PlanPart& part : parts) {
+    part.operands = circuit::operands_json(part.plan->kernels[0]);
+    std::sort(part.records.begin(), part.records.end());
+    part.records.erase(std::unique(part.records.begin(), part.records.end()), part.records.end());
+    if (!part.records.empty() && part.records[0] < 0) part.records.erase(part.records.begin());
   }
   plan.parts = std::move(parts);
 }
@@ -206,6 +217,14 @@ void* share_observation() {
   return observer->share();
 }
 
+bool is_marking() { return g_marking.load(std::memory_order_relaxed); }
+
+uint64_t ask_for_mark() {
+  if (!is_marking()) return 0;
+  const LaunchObserver* observer = g_observer.load(std::memory_order_acquire);
+  return observer != nullptr && observer->mark != nullptr ? observer->mark() : 0;
+}
+
 // What the sealing thread shared, in effect for a scope; given back at its end.
 class Observation {
  public:
@@ -249,7 +268,9 @@ bool Recorder::run_watched() {
                       plan_hit_,
                       running_->cause != nullptr ? running_->cause : why_text(running_->why),
                       running_->sealed_ns,
-                      std::exchange(running_->observed, nullptr)});
+                      std::exchange(running_->observed, nullptr),
+                      running_->epoch,
+                      running_->marks});
 }
 
 bool Recorder::run_watched(const PlanRun& run) {
@@ -295,9 +316,30 @@ bool Recorder::run_watched(const PlanRun& run) {
     trace->sealed_ns = run.sealed_ns;
   }
   int kernels = 0;
+  std::vector<uint64_t> marks;
+  const auto begin_launch = [&](const circuit::PlanPart& part) -> void* {
+    if (observer == nullptr) return nullptr;
+    try {
+      if (run.circuit == 0) {
+        marks.assign(run.marks.begin(), run.marks.end());
+      } else {
+        marks.clear();
+        for (const int record : part.records) {
+          const auto at = static_cast<size_t>(record);
+          if (at < run.marks.size()) marks.push_back(run.marks[at]);
+        }
+      }
+      std::erase(marks, uint64_t{0});
+    } catch (const std::bad_alloc&) {
+      marks.clear();
+    }
+    return observer->begin({part.name.c_str(), static_cast<int>(part.plan->kernels.size()),
+                            part.bytes, part.elements, part.operands.c_str(), device_.index(),
+                            run.circuit, run.cause, marks});
+  };
   for (const circuit::PlanPart& part : run.plan->parts) {
     const bool first = part.plan->runs++ == 0;
-    void* token = observer != nullptr ? observer->begin(part.name.c_str(), part.bytes) : nullptr;
+    void* token = begin_launch(part);
     const int64_t begin = now_ns();
     try {
       device_.run_plan(*part.plan, run.bindings, 0);
@@ -343,6 +385,11 @@ void set_launch_observer(const LaunchObserver* observer) {
   const LaunchObserver* before = internal::g_observer.exchange(observer, std::memory_order_acq_rel);
   internal::g_watchers.fetch_add(uint32_t{observer != nullptr} - uint32_t{before != nullptr},
                                  std::memory_order_relaxed);
+}
+
+void set_marking(bool marking) {
+  internal::g_marking.store(marking, std::memory_order_relaxed);
+  internal::tell_what_is_remembered();
 }
 
 }  // namespace hologram

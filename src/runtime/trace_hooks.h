@@ -19,6 +19,11 @@ void* share_observation();
 // Gives back what share_observation() returned for a circuit that is not to run.
 void drop_observation(void* shared);
 
+// What the observer's mark() says of an op that this thread is about to record; 0 where it is not
+// asked.
+bool is_marking();
+uint64_t ask_for_mark();
+
 // Around fork, after every other lock of the recorder.
 void lock_traces();
 void unlock_traces();

@@ -16,8 +16,9 @@ from typing import Any
 import torch
 from torch.autograd import Variable
 
+from hologram_torch import _C
+
 _is_enabled = torch._C._is_multithreading_enabled
-_set_enabled = torch._C._set_multithreading_enabled
 
 
 def _starts_here(roots: Sequence[Any]) -> bool:
@@ -31,11 +32,7 @@ class _Engine(torch._C._ImperativeEngine):
         """Run the backward of `roots`, see PyTorch's `_engine_run_backward`."""
         if not _is_enabled() or not _starts_here(roots):
             return super().run_backward(roots, *args, **kwargs)
-        _set_enabled(False)
-        try:
-            return super().run_backward(roots, *args, **kwargs)
-        finally:
-            _set_enabled(True)
+        return _C.backward_here(super().run_backward, roots, *args, **kwargs)
 
 
 def install() -> None:

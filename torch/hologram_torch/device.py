@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +11,23 @@ from typing import Any
 import torch
 from torch.types import Device
 
-from hologram_torch import _C
+from hologram_torch import _C, memory
+from hologram_torch._indices import current_device, device_count
+from hologram_torch._indices import device_index as _index
 from hologram_torch.graphs import make_graphed_callables
+from hologram_torch.memory import (
+    empty_cache,
+    max_memory_allocated,
+    max_memory_reserved,
+    mem_get_info,
+    memory_allocated,
+    memory_reserved,
+    memory_snapshot,
+    memory_stats,
+    memory_summary,
+    reset_accumulated_memory_stats,
+    reset_peak_memory_stats,
+)
 
 __all__ = [
     "Event",
@@ -43,8 +58,10 @@ __all__ = [
     "max_memory_allocated",
     "max_memory_reserved",
     "mem_get_info",
+    "memory",
     "memory_allocated",
     "memory_reserved",
+    "memory_snapshot",
     "memory_stats",
     "memory_summary",
     "reset_accumulated_memory_stats",
@@ -60,22 +77,8 @@ __all__ = [
 ]
 
 
-def _index(device: Device = None) -> int:
-    """Turn what users pass for a device into an index that exists."""
-    if device is None:
-        return current_device()
-    if isinstance(device, str):
-        device = torch.device(device)
-    if isinstance(device, torch.device):
-        if device.type != "hologram":
-            raise ValueError(f"expected a hologram device, got {device}")
-        index = current_device() if device.index is None else device.index
-    else:
-        index = int(device)
-    if not 0 <= index < device_count():
-        raise ValueError(f"no device hologram:{index}; there are {device_count()}")
-    return index
-
+# `import torch.hologram.memory` finds it, as torch.cuda.memory is found.
+sys.modules["torch.hologram.memory"] = memory
 
 # --- Devices ---------------------------------------------------------------------------------
 
@@ -108,16 +111,6 @@ def _lazy_call(function: Callable[[], Any], **kwargs: Any) -> None:
 def _is_in_bad_fork() -> bool:
     # Memory of the host is as good in a child as in its parent.
     return False
-
-
-def device_count() -> int:
-    """Return how many devices there are: the CPU, and what HOLOGRAM_DEVICES or the machine adds."""
-    return _C.device_count()
-
-
-def current_device() -> int:
-    """Return the index of the current device."""
-    return torch._C._accelerator_getDeviceIndex()
 
 
 def set_device(device: Device) -> None:
@@ -267,69 +260,6 @@ def stream(stream: torch.Stream | None) -> StreamContext:
 
 
 _DEVICE_TYPE = int(torch._C._autograd.DeviceType.PrivateUse1)  # type: ignore[call-overload]
-
-# --- Memory ----------------------------------------------------------------------------------
-
-
-def memory_stats(device: Device = None) -> OrderedDict[str, Any]:
-    """Return the allocator's statistics, keys as in ``torch.cuda.memory_stats``.
-
-    Runs what was recorded first: a tensor has no memory before. Results that the CPU fallback made
-    live in PyTorch's CPU memory and are not counted.
-    """
-    return torch.accelerator.memory_stats(_index(device))
-
-
-def memory_allocated(device: Device = None) -> int:
-    """Return the bytes held by live tensors."""
-    return int(memory_stats(device).get("allocated_bytes.all.current", 0))
-
-
-def max_memory_allocated(device: Device = None) -> int:
-    """Return the most bytes ever held by live tensors since the last reset."""
-    return int(memory_stats(device).get("allocated_bytes.all.peak", 0))
-
-
-def memory_reserved(device: Device = None) -> int:
-    """Return the bytes taken from the operating system, in use or cached."""
-    return int(memory_stats(device).get("reserved_bytes.all.current", 0))
-
-
-def max_memory_reserved(device: Device = None) -> int:
-    """Return the most bytes ever taken from the operating system since the last reset."""
-    return int(memory_stats(device).get("reserved_bytes.all.peak", 0))
-
-
-def mem_get_info(device: Device = None) -> tuple[int, int]:
-    """Return the bytes free and the bytes there are."""
-    return torch.accelerator.get_memory_info(_index(device))
-
-
-def empty_cache() -> None:
-    """Give cached memory back to the operating system."""
-    torch._C._accelerator_emptyCache()
-
-
-def reset_peak_memory_stats(device: Device = None) -> None:
-    """Make the peaks start from what is in use now."""
-    torch.accelerator.reset_peak_memory_stats(_index(device))
-
-
-def reset_accumulated_memory_stats(device: Device = None) -> None:
-    """Make the totals start from zero."""
-    torch.accelerator.reset_accumulated_memory_stats(_index(device))
-
-
-def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
-    """Return the main statistics as text."""
-    stats = memory_stats(device)
-    rows = [("allocated", "allocated_bytes.all"), ("reserved", "reserved_bytes.all")]
-    lines = [f"{'hologram memory':<16}{'current':>16}{'peak':>16}"]
-    for label, key in rows:
-        current, peak = stats.get(f"{key}.current", 0), stats.get(f"{key}.peak", 0)
-        lines.append(f"{label:<16}{current:>16,}{peak:>16,}")
-    return "\n".join(lines)
-
 
 # --- Random state ----------------------------------------------------------------------------
 

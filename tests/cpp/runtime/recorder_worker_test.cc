@@ -463,7 +463,7 @@ TEST_F(WorkerTest, TracesAndObserversSeeWhatItRuns) {
   is_program = true;
   static const LaunchObserver observer = {
       .wanted = [] { return is_program || is_inside; },
-      .begin = [](const char*, int64_t) -> void* {
+      .begin = [](const Launch&) -> void* {
         if (!is_program) ++begun;
         return nullptr;
       },

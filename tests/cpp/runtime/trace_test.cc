@@ -187,13 +187,75 @@ int g_open = 0;
 bool g_wanted = true;
 const LaunchObserver kObserver = {
     [] { return g_wanted; },
-    [](const char* name, int64_t bytes) -> void* {
+    [](const Launch& launch) -> void* {
       ++g_open;
-      g_seen.push_back(name + std::string(" ") + std::to_string(bytes));
+      g_seen.push_back(launch.name + std::string(" ") + std::to_string(launch.bytes));
       return &g_open;
     },
     [](void* token) { --*static_cast<int*>(token); },
 };
+
+// One launch as its observer saw it.
+struct Seen {
+  std::string name, operands;
+  int64_t elements;
+  int kernels, device;
+  uint64_t circuit;
+  std::vector<uint64_t> marks;
+};
+std::vector<Seen> g_launches;
+uint64_t g_mark = 0;
+const LaunchObserver kMarking = {
+    .wanted = [] { return true; },
+    .begin = [](const Launch& l) -> void* {
+      g_launches.push_back({l.name,
+                            l.operands,
+                            l.elements,
+                            l.kernels,
+                            l.device,
+                            l.circuit,
+                            {l.marks.begin(), l.marks.end()}});
+      return nullptr;
+    },
+    .end = [](void*) {},
+    .mark = [] { return g_mark != 0 ? g_mark++ : 0; },
+};
+
+TEST_F(TraceTest, LaunchesCarryTheMarksOfTheirOps) {
+  g_launches.clear();
+  g_mark = 7;
+  set_launch_observer(&kMarking);
+  const BufferRef a = filled(8, 2), b = filled(8, 4), out = deferred(8), other = deferred(4);
+  record_pair(a, b, out, other);  // no marks: they were not asked for
+  flush(scalar());
+  ASSERT_EQ(g_launches.size(), 2u);
+  EXPECT_TRUE(g_launches[0].marks.empty());
+  EXPECT_EQ(g_mark, 7u);
+
+  set_marking(true);
+  record_pair(a, b, out, other);
+  flush(scalar());
+  g_mark = 0;  // an op without a mark
+  record_pair(a, b, out, other);
+  set_marking(false);
+  g_mark = 50;
+  flush(scalar());
+  EXPECT_EQ(g_mark, 50u);
+  set_launch_observer(nullptr);
+  ASSERT_EQ(g_launches.size(), 6u);
+  const Seen& pair = g_launches[2];
+  EXPECT_EQ(pair.name, "add_mul");
+  EXPECT_EQ(pair.marks, (std::vector<uint64_t>{7, 8}));
+  EXPECT_EQ(g_launches[3].marks, std::vector<uint64_t>{9});
+  EXPECT_TRUE(g_launches[4].marks.empty());
+  EXPECT_EQ(pair.elements, 8);
+  EXPECT_EQ(pair.kernels, 1);
+  EXPECT_EQ(pair.device, scalar().index());
+  EXPECT_EQ(pair.circuit, g_launches[3].circuit);
+  EXPECT_LT(g_launches[0].circuit, pair.circuit);
+  EXPECT_EQ(pair.operands,
+            "{\"reads\":[[\"float32\",[8]],[\"float32\",[8]]],\"writes\":[[\"float32\",[8]]]}");
+}
 
 TEST_F(TraceTest, ObserversSeeEveryLaunchTheyWant) {
   g_seen.clear();

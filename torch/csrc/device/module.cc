@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The extension module hologram_torch._C: registrations run when it is loaded; its functions are
 // what the Python side of the package needs.
+#include <c10/core/AutogradState.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 #include <torch/library.h>
@@ -10,6 +11,7 @@
 #include <string>
 
 #include "device/generator.h"
+#include "device/memory_history.h"
 #include "device/openmp.h"
 #include "device/profiler.h"
 #include "dispatch/fallback.h"
@@ -87,6 +89,18 @@ py::dict recorder_stats() {
 // Running what is recorded takes no lock of Python's, but may take long.
 using WithoutGil = py::call_guard<py::gil_scoped_release>;
 
+// While it lives, backwards run on the threads that ask for them.
+class BackwardHere {
+ public:
+  BackwardHere() { c10::AutogradState::get_tls_state().set_multithreading_enabled(false); }
+  ~BackwardHere() { c10::AutogradState::get_tls_state().set_multithreading_enabled(before_); }
+  BackwardHere(const BackwardHere&) = delete;
+  BackwardHere& operator=(const BackwardHere&) = delete;
+
+ private:
+  const bool before_ = c10::AutogradState::get_tls_state().get_multithreading_enabled();
+};
+
 // To be asked before anything else of the library, whose interface may differ.
 void check_headers(const std::string& built_with) {
   const char* const running = hologram::headers_id();
@@ -146,6 +160,11 @@ PYBIND11_MODULE(_C, m) {
       [](bool deferring) { hologram::set_deferring(deferring && hologram_torch::kCanDefer); },
       WithoutGil());
   m.def("flush", &hologram_torch::flush_recorded, WithoutGil());
+  // Here, not in Python, where Ctrl-C could come between a change of the setting and its end.
+  m.def("backward_here", [](const py::object& run, const py::args& args, const py::kwargs& kwargs) {
+    const BackwardHere scope;
+    return run(*args, **kwargs);
+  });
   m.def("notice_foreign_operators", &hologram_torch::notice_foreign_operators);
   m.def("begin_naming", &hologram_torch::begin_naming);
   m.def("end_naming", &hologram_torch::end_naming);
@@ -154,6 +173,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("reset_recorder_stats", [] { hologram::reset_recorder_stats(current_device()); });
   hologram_torch::show_launches_to_profilers();
   hologram_torch::bind_tracing(m);
+  hologram_torch::bind_memory_history(m);
   m.def("device_properties", &device_properties, py::arg("index"));
   if (PyModule_AddFunctions(m.ptr(), hologram_torch::kFunctionalMethods) != 0) {
     throw py::error_already_set();

@@ -11,6 +11,8 @@
 #include <memory>
 #include <new>
 
+#include "device/kineto.h"
+#include "device/op_marks.h"
 #include "device/tensor.h"
 #include "hologram/trace.h"
 
@@ -24,12 +26,6 @@ std::string python_line() {
   if (!Py_IsInitialized()) return {};
   const py::gil_scoped_acquire gil;
   auto frame = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(PyEval_GetFrame()));
-  const auto folder = [](const char* package) {
-    return py::cast<std::string>(
-               py::module_::import(package).attr("__path__").attr("__getitem__")(0)) +
-           "/";
-  };
-  const std::string theirs[] = {folder("torch"), folder("hologram_torch")};
   std::string line;
   while (frame) {
     auto* const at = reinterpret_cast<PyFrameObject*>(frame.ptr());
@@ -37,7 +33,7 @@ std::string python_line() {
         py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyFrame_GetCode(at)));
     const auto file = py::cast<std::string>(code.attr("co_filename"));
     // The program's own line says more than one of PyTorch's; the innermost is better than none.
-    const bool is_theirs = file.starts_with(theirs[0]) || file.starts_with(theirs[1]);
+    const bool is_theirs = is_library_file(file);
     if (line.empty() || !is_theirs) line = file + ":" + std::to_string(PyFrame_GetLineNumber(at));
     if (!is_theirs) break;
     frame = py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(PyFrame_GetBack(at)));
@@ -66,24 +62,42 @@ class Profiled {
   std::shared_ptr<c10::ThreadLocalDebugInfo> info_ = c10::ThreadLocalDebugInfo::current();
 };
 
+// A launch as a profiler sees it: an event of the device, or, for a profiler that collects none of
+// those, of the thread that runs it.
+struct ShownLaunch {
+  void* on_timeline = nullptr;
+  std::unique_ptr<at::RecordFunction> on_thread;
+};
+
 const hologram::LaunchObserver kObserver = {
-    [] { return at::getStepCallbacksUnlessEmpty(kScope).has_value(); },
-    [](const char* name, int64_t) -> void* {
+    [] { return is_timeline_on() || at::getStepCallbacksUnlessEmpty(kScope).has_value(); },
+    [](const hologram::Launch& launch) -> void* {
       try {
-        auto event = std::make_unique<at::RecordFunction>(kScope);
-        if (event->isActive()) event->before(std::string("hologram::") + name);
-        return event.release();
+        auto shown = std::make_unique<ShownLaunch>();
+        if (is_timeline_on()) {
+          shown->on_timeline = begin_on_timeline(launch);
+        } else {
+          shown->on_thread = std::make_unique<at::RecordFunction>(kScope);
+          if (shown->on_thread->isActive()) {
+            shown->on_thread->before(std::string("hologram::") + launch.name);
+          }
+        }
+        return shown.release();
       } catch (const std::bad_alloc&) {
         return nullptr;
       }
     },
-    [](void* token) { delete static_cast<at::RecordFunction*>(token); },
+    [](void* token) {
+      const std::unique_ptr<ShownLaunch> shown(static_cast<ShownLaunch*>(token));
+      if (shown != nullptr && shown->on_timeline != nullptr) end_on_timeline(shown->on_timeline);
+    },
     []() -> void* { return new (std::nothrow) Profiled(); },
     [](void* profiled) { static_cast<Profiled*>(profiled)->exchange(); },
     [](void* profiled) {
       static_cast<Profiled*>(profiled)->exchange();
       delete static_cast<Profiled*>(profiled);
     },
+    &mark_op,
 };
 
 py::dict shape_dict(const hologram::CircuitShape& shape) {
@@ -152,6 +166,12 @@ int64_t buffer_id(const at::Tensor& t) {
 }  // namespace
 
 void show_launches_to_profilers() {
+  std::vector<std::string> folders;
+  for (const char* package : {"torch", "hologram_torch"}) {
+    const py::object path = py::module_::import(package).attr("__path__");
+    folders.push_back(py::cast<std::string>(path.attr("__getitem__")(0)) + "/");
+  }
+  set_library_folders(std::move(folders));
   hologram::set_launch_observer(&kObserver);
   hologram::set_record_site(&python_line);
 }

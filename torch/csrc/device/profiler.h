@@ -6,7 +6,8 @@
 
 namespace hologram_torch {
 
-// Makes every launch an event of whichever PyTorch profiler is active, "hologram::mul_add_relu".
+// Makes every launch an event of whichever PyTorch profiler is active, "hologram::mul_add_relu": of
+// the device where the profiler collects those (see kineto.h), else of the thread that runs it.
 // Costs a look at PyTorch's list of callbacks per circuit while none is.
 void show_launches_to_profilers();
 

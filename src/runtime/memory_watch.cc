@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+// Tells an observer what becomes of memory, and lists the memory that there is.
+#include "src/runtime/memory_watch.h"
+
+#include <algorithm>
+#include <map>
+
+#include "hologram/device.h"
+#include "src/runtime/buffer_access.h"
+#include "src/runtime/linear_pool.h"
+
+namespace hologram {
+namespace internal {
+
+using Access = BufferAccess;
+
+constinit std::atomic<void (*)(const MemoryEvent&)> g_memory_observer{nullptr};
+constinit std::atomic<HeaderSlab*> g_header_slabs{nullptr};
+
+void note_memory(const MemoryEvent& event) {
+  const auto observer = g_memory_observer.load(std::memory_order_acquire);
+  if (observer != nullptr) observer(event);
+}
+
+void note_buffer(MemoryEvent::Kind kind, Buffer* b, uint64_t mark) {
+  const bool owns = Access::pool(b) == PoolKind::kLinear || Access::pool(b) == PoolKind::kDevice;
+  if (!owns || Access::data(b) == nullptr || Access::capacity(b) == 0) return;
+  note_memory({.kind = kind,
+               .address = reinterpret_cast<uintptr_t>(Access::data(b)),
+               .bytes = Access::capacity(b),
+               .requested = Access::nbytes(b),
+               .device = Access::device(b)->index(),
+               .mark = mark});
+}
+
+}  // namespace internal
+
+void set_memory_observer(void (*observer)(const MemoryEvent&)) {
+  internal::g_memory_observer.store(observer, std::memory_order_release);
+}
+
+std::vector<MemorySegment> list_memory(const Device& device) {
+  using Access = internal::BufferAccess;
+  const bool host = device.is_host_memory();
+  std::map<uintptr_t, MemorySegment> segments;
+  if (host) {
+    for (const internal::SpanPlace& span : internal::list_spans()) {
+      segments[span.address] = {.address = span.address, .bytes = span.bytes, .blocks = {}};
+    }
+  }
+  const auto* slab = internal::g_header_slabs.load(std::memory_order_acquire);
+  for (; slab != nullptr; slab = slab->next) {
+    for (size_t i = 0; i < slab->count; ++i) {
+      Buffer* b = slab->headers + i;
+      const PoolKind pool = Access::pool(b);
+      const auto address = reinterpret_cast<uintptr_t>(Access::data(b));
+      const size_t bytes = Access::capacity(b);
+      if (pool != (host ? PoolKind::kLinear : PoolKind::kDevice) || address == 0 || bytes == 0) {
+        continue;
+      }
+      if (!host && (Access::device(b) != &device || b->use_count() == 0)) continue;
+      const bool active = b->use_count() != 0;
+      const MemoryBlock block{address, bytes, active ? Access::nbytes(b) : 0, active};
+      const bool small = host && Access::size_class(b) < internal::kSmallClasses;
+      if (!small) {
+        segments[address] = {.address = address, .bytes = bytes, .large = true, .blocks = {block}};
+        continue;
+      }
+      auto span = segments.upper_bound(address);
+      if (span == segments.begin()) continue;
+      --span;
+      if (address - span->first < span->second.bytes) span->second.blocks.push_back(block);
+    }
+  }
+  std::vector<MemorySegment> result;
+  for (auto& [address, segment] : segments) {
+    std::vector<MemoryBlock>& blocks = segment.blocks;
+    std::sort(blocks.begin(), blocks.end(),
+              [](const MemoryBlock& a, const MemoryBlock& b) { return a.address < b.address; });
+    // What no block has: the rest of a span that its blocks do not divide.
+    const uintptr_t end =
+        blocks.empty() ? segment.address : blocks.back().address + blocks.back().bytes;
+    if (end < segment.address + segment.bytes) {
+      blocks.push_back({end, segment.address + segment.bytes - end, 0, false});
+    }
+    result.push_back(std::move(segment));
+  }
+  return result;
+}
+
+}  // namespace hologram
