@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from hologram_torch import _C
-from hologram_torch._expression import Number, Parser, check_name, derive
+from hologram_torch._expression import Number, derive
 from hologram_torch._functions import FUNCTIONS, of_numbers
+from hologram_torch._parser import Parser, check_name
 
 _HALVES = (torch.float16, torch.bfloat16)
 _run = _C._run_user_op
@@ -58,19 +59,23 @@ class Elementwise:
         parameters, graph, result = parser.parameters, parser.graph, parser.result
         count = len(parameters)
         self._user_signature, self.expression = signature, parser.text
-        self._parameters, self._count = parameters, count
+        self._parameters = parameters
+        # Of a call that needs no look at its arguments' names.
+        self._count = -1 if any(p.keyword_only for p in parameters) else count
         self.__name__ = self.__qualname__ = self.name
         shown = [str(p) for p in parameters if not p.keyword_only]
         named = [str(p) for p in parameters if p.keyword_only]
         self.signature = ", ".join([*shown, "*", *named] if named else shown)
         # Derived first: the value takes of the graph what it needs.
-        gradients = derive(graph, result, count)
+        gradients = derive(graph, result, count, lambda name: FUNCTIONS[name].derivative)
         self._program = graph.program(count, [result])
         self.uses_fallback = tuple(
             sorted({step[0] for step in self._program[1] if not FUNCTIONS[step[0]].rows})
         )
         title = "".join(part[:1].upper() + part[1:] for part in self.name.split("_"))
-        self._op = _C._make_user_op(title, count, self._program, graph.program(count + 1, gradients))
+        self._op = _C._make_user_op(
+            title, count, self._program, graph.program(count + 1, gradients)
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
         """Compute the expression. Tensors broadcast, dtypes are promoted, as where it is written out.
@@ -147,7 +152,9 @@ class Elementwise:
         """Compute where the compiled part does not know an argument, or refuse it by name."""
         taken: list[Any] = []
         for parameter, value in zip(self._parameters, args, strict=True):
-            if not isinstance(value, Tensor | int | float | complex | torch.SymInt | torch.SymFloat):
+            if not isinstance(
+                value, Tensor | int | float | complex | torch.SymInt | torch.SymFloat
+            ):
                 number = getattr(value, "item", None)
                 if getattr(value, "shape", None) != () or number is None:
                     raise TypeError(
@@ -169,7 +176,7 @@ class Elementwise:
 
     def _explain(self, error: RuntimeError, args: tuple[Any, ...]) -> NoReturn:
         """Raise what a failed call is to say: which argument does not fit which."""
-        if type(error) is not RuntimeError:
+        if type(error) not in (RuntimeError, NotImplementedError):
             raise error
         named = [
             (p.name, value)
@@ -192,7 +199,7 @@ class Elementwise:
                         f"must be equal, or 1, counted from the last"
                     ) from error
         kinds = ", ".join(f"{name}: {str(v.dtype)[6:]}{list(v.shape)}" for name, v in named)
-        raise RuntimeError(f"{self.name}(): {self.expression} of {kinds}: {error}") from error
+        raise type(error)(f"{self.name}(): {self.expression} of {kinds}: {error}") from error
 
     # --- Written out -------------------------------------------------------------------------
 
@@ -277,8 +284,8 @@ def elementwise(
 
     Examples
     --------
-    >>> mish = hologram_torch.elementwise('x * tanh(softplus(x))')
-    >>> y = mish(torch.randn(8, device='hologram', requires_grad=True))
+    >>> mish = hologram_torch.elementwise("x * tanh(softplus(x))")
+    >>> y = mish(torch.randn(8, device="hologram", requires_grad=True))
 
     """
     return Elementwise(expression, signature, name)

@@ -74,6 +74,14 @@ def _clamp(x: Any, low: Any, high: Any) -> Tensor:
     return _minimum(_maximum(x, low), high)
 
 
+def _floor_divide(a: Any, b: Any) -> Any:
+    if not isinstance(a, Tensor) and not isinstance(b, Tensor):
+        return a // b
+    if not isinstance(a, Tensor):
+        a = torch.full((), a, dtype=b.dtype, device=b.device)
+    return torch.div(a, b, rounding_mode="floor")
+
+
 def _where(condition: Any, a: Any, b: Any) -> Tensor:
     if not isinstance(condition, Tensor):
         like = a if isinstance(a, Tensor) else b
@@ -109,7 +117,7 @@ def _of_pow(g: Term, y: Term, a: Term, b: Term) -> Iterable[Gradient]:
 def _of_limit(comparison: str) -> Derivative:
     """Return the derivative of maximum or minimum: that operand's which wins, halves of equal ones.
 
-    A number beside a tensor is a bound, which at the bound itself lets the gradient through.
+    A number beside a tensor is a bound, which at the bound itself lets no gradient through.
     """
 
     def derive(g: Term, y: Term, a: Term, b: Term) -> Iterable[Gradient]:
@@ -117,7 +125,7 @@ def _of_limit(comparison: str) -> Derivative:
         if a.value is not None or b.value is not None:
             x, bound = (b, a) if a.value is not None else (a, b)
             # NaN is neither below nor above a bound.
-            passes = x.call({"lt": "ge", "gt": "le"}[comparison], bound)
+            passes = x.call({"lt": "gt", "gt": "lt"}[comparison], bound)
             own = _choose(passes, g, 0, graph)
             return (None, own) if a.value is not None else (own, None)
         tie = _choose(a.call("eq", b), g * 0.5, g, graph)
@@ -130,16 +138,8 @@ def _of_limit(comparison: str) -> Derivative:
 
 
 def _of_clamp(g: Term, y: Term, x: Term, low: Term, high: Term) -> Iterable[Gradient]:
-    graph = g.graph
-    inside = x.call("ge", low).call("logical_and", x.call("le", high))
-    of_low = of_high = None
-    if low.value is None:
-        below = x.call("lt", low).call("logical_and", low.call("lt", high))
-        of_low = _choose(below, g, 0, graph)
-    if high.value is None:
-        above = x.call("gt", high).call("logical_or", high.call("lt", low))
-        of_high = _choose(above, g, 0, graph)
-    return _choose(inside, g, 0, graph), of_low, of_high
+    inside = x.call("gt", low).call("logical_and", x.call("lt", high))
+    return _choose(inside, g, 0, g.graph), None, None
 
 
 def _of_atan2(g: Term, y: Term, a: Term, b: Term) -> Iterable[Gradient]:
@@ -167,8 +167,6 @@ def _flat(g: Term, y: Term, *operands: Term) -> Iterable[Gradient]:
 _TO_ROOT = 2 / math.sqrt(math.pi)
 _LN2, _LN10 = math.log(2), math.log(10)
 
-# clang-format has no say here: a line a function.
-# fmt: off
 FUNCTIONS: dict[str, StepFunction] = {
     # One operand.
     "abs": StepFunction(lambda g, y, x: (g * x.call("sign"),), torch.abs),
@@ -188,15 +186,26 @@ FUNCTIONS: dict[str, StepFunction] = {
     "tan": StepFunction(lambda g, y, x: (g * (1 + y.call("square")),), torch.tan),
     "tanh": StepFunction(lambda g, y, x: (g.call("tanh_backward", y),), torch.tanh),
     "sigmoid": StepFunction(lambda g, y, x: (g.call("sigmoid_backward", y),), torch.sigmoid),
-    "erf": StepFunction(lambda g, y, x: (g * (_TO_ROOT * (-x.call("square")).call("exp")),), torch.erf),
-    "erfinv": StepFunction(lambda g, y, x: (g * (y.call("square").call("exp") * (1 / _TO_ROOT)),), torch.erfinv),
+    "erf": StepFunction(
+        lambda g, y, x: (g * (_TO_ROOT * (-x.call("square")).call("exp")),), torch.erf
+    ),
+    "erfinv": StepFunction(
+        lambda g, y, x: (g * (y.call("square").call("exp") * (1 / _TO_ROOT)),), torch.erfinv
+    ),
     "digamma": StepFunction(lambda g, y, x: (g * x.call("trigamma"),), torch.digamma),
     "silu": StepFunction(lambda g, y, x: (g.call("silu_backward", x),), torch.nn.functional.silu),
     "gelu": StepFunction(lambda g, y, x: (g.call("gelu_backward", x),), torch.nn.functional.gelu),
-    "gelu_tanh": StepFunction(lambda g, y, x: (g.call("gelu_tanh_backward", x),), lambda x: torch.nn.functional.gelu(x, approximate="tanh")),
+    "gelu_tanh": StepFunction(
+        lambda g, y, x: (g.call("gelu_tanh_backward", x),),
+        lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
+    ),
     "relu": StepFunction(lambda g, y, x: (g.call("relu_backward", y),), torch.relu),
-    "hardswish": StepFunction(lambda g, y, x: (g.call("hardswish_backward", x),), torch.nn.functional.hardswish),
-    "hardsigmoid": StepFunction(lambda g, y, x: (g.call("hardsigmoid_backward", x),), torch.nn.functional.hardsigmoid),
+    "hardswish": StepFunction(
+        lambda g, y, x: (g.call("hardswish_backward", x),), torch.nn.functional.hardswish
+    ),
+    "hardsigmoid": StepFunction(
+        lambda g, y, x: (g.call("hardsigmoid_backward", x),), torch.nn.functional.hardsigmoid
+    ),
     "square": StepFunction(lambda g, y, x: (g * (2 * x),), torch.square),
     "floor": StepFunction(_flat, torch.floor),
     "ceil": StepFunction(_flat, torch.ceil),
@@ -208,9 +217,16 @@ FUNCTIONS: dict[str, StepFunction] = {
     "isnan": StepFunction(None, torch.isnan),
     "isinf": StepFunction(None, torch.isinf),
     "isfinite": StepFunction(None, torch.isfinite),
-    "softplus": StepFunction(lambda g, y, x, b, t: (g.call("softplus_backward", x, b, t),), torch.nn.functional.softplus),
-    "leaky_relu": StepFunction(lambda g, y, x, s: (g.call("leaky_relu_backward", x, s),), torch.nn.functional.leaky_relu),
-    "elu": StepFunction(lambda g, y, x, a, s, i: (g.call("elu_backward", x, a, i),), lambda x, alpha, _, __: torch.nn.functional.elu(x, alpha)),
+    "softplus": StepFunction(
+        lambda g, y, x, b, t: (g.call("softplus_backward", x, b, t),), torch.nn.functional.softplus
+    ),
+    "leaky_relu": StepFunction(
+        lambda g, y, x, s: (g.call("leaky_relu_backward", x, s),), torch.nn.functional.leaky_relu
+    ),
+    "elu": StepFunction(
+        lambda g, y, x, a, s, i: (g.call("elu_backward", x, a, i),),
+        lambda x, alpha, _, __: torch.nn.functional.elu(x, alpha),
+    ),
     # Several.
     "add": StepFunction(lambda g, y, a, b: (g, g), operator.add),
     "sub": StepFunction(lambda g, y, a, b: (g, -g), operator.sub),
@@ -218,7 +234,7 @@ FUNCTIONS: dict[str, StepFunction] = {
     "div": StepFunction(lambda g, y, a, b: (g / b, -g * (y / b)), operator.truediv),
     "pow": StepFunction(_of_pow, operator.pow),
     "remainder": StepFunction(lambda g, y, a, b: (g, -g * a.call("floor_divide", b)), operator.mod),
-    "floor_divide": StepFunction(_flat, operator.floordiv),
+    "floor_divide": StepFunction(_flat, _floor_divide),
     "minimum": StepFunction(_of_limit("gt"), _minimum),
     "maximum": StepFunction(_of_limit("lt"), _maximum),
     "logaddexp": StepFunction(_of_logaddexp, _beside(torch.logaddexp)),
@@ -234,25 +250,38 @@ FUNCTIONS: dict[str, StepFunction] = {
     "bitwise_and": StepFunction(None, operator.and_),
     "bitwise_or": StepFunction(None, operator.or_),
     "bitwise_xor": StepFunction(None, operator.xor),
-    "where": StepFunction(lambda g, y, c, a, b: (None, _choose(c, g, 0, g.graph), _choose(c, 0, g, g.graph)), _where),
+    "where": StepFunction(
+        lambda g, y, c, a, b: (None, _choose(c, g, 0, g.graph), _choose(c, 0, g, g.graph)), _where
+    ),
     "clamp": StepFunction(_of_clamp, _clamp),
     # Computed at their call.
-    "asin": StepFunction(lambda g, y, x: (g * (1 - x.call("square")).call("rsqrt"),), torch.asin, rows=False),
-    "acos": StepFunction(lambda g, y, x: (-g * (1 - x.call("square")).call("rsqrt"),), torch.acos, rows=False),
+    "asin": StepFunction(
+        lambda g, y, x: (g * (1 - x.call("square")).call("rsqrt"),), torch.asin, rows=False
+    ),
+    "acos": StepFunction(
+        lambda g, y, x: (-g * (1 - x.call("square")).call("rsqrt"),), torch.acos, rows=False
+    ),
     "atan": StepFunction(lambda g, y, x: (g / (x.call("square") + 1),), torch.atan, rows=False),
     "sinh": StepFunction(lambda g, y, x: (g * x.call("cosh"),), torch.sinh, rows=False),
     "cosh": StepFunction(lambda g, y, x: (g * x.call("sinh"),), torch.cosh, rows=False),
-    "asinh": StepFunction(lambda g, y, x: (g * (x.call("square") + 1).call("rsqrt"),), torch.asinh, rows=False),
-    "acosh": StepFunction(lambda g, y, x: (g * (x.call("square") - 1).call("rsqrt"),), torch.acosh, rows=False),
+    "asinh": StepFunction(
+        lambda g, y, x: (g * (x.call("square") + 1).call("rsqrt"),), torch.asinh, rows=False
+    ),
+    "acosh": StepFunction(
+        lambda g, y, x: (g * (x.call("square") - 1).call("rsqrt"),), torch.acosh, rows=False
+    ),
     "atanh": StepFunction(lambda g, y, x: (g / (1 - x.call("square")),), torch.atanh, rows=False),
-    "erfc": StepFunction(lambda g, y, x: (g * (-_TO_ROOT * (-x.call("square")).call("exp")),), torch.erfc, rows=False),
+    "erfc": StepFunction(
+        lambda g, y, x: (g * (-_TO_ROOT * (-x.call("square")).call("exp")),), torch.erfc, rows=False
+    ),
     "lgamma": StepFunction(lambda g, y, x: (g * x.call("digamma"),), torch.lgamma, rows=False),
     "atan2": StepFunction(_of_atan2, _beside(torch.atan2), rows=False),
     "hypot": StepFunction(_of_hypot, _beside(torch.hypot), rows=False),
-    "fmod": StepFunction(lambda g, y, a, b: (g, -g * (a / b).call("trunc")), _beside(torch.fmod), rows=False),
+    "fmod": StepFunction(
+        lambda g, y, a, b: (g, -g * (a / b).call("trunc")), _beside(torch.fmod), rows=False
+    ),
     "copysign": StepFunction(_of_copysign, _beside(torch.copysign), rows=False),
 }
-# fmt: on
 
 
 # --- Of numbers --------------------------------------------------------------------------------
@@ -375,7 +404,16 @@ def _clamp_of(graph: Graph, x: Term, low: Any, high: Any) -> Term:
     if low is None or high is None:
         bound = high if low is None else low
         return graph.call("minimum" if low is None else "maximum", x, bound)
+    low, high = graph.term(low), graph.term(high)
+    if low.value is None or high.value is None:
+        return graph.call("minimum", graph.call("maximum", x, low), high)
     return graph.call("clamp", x, low, high)
+
+
+def _hardtanh(graph: Graph, x: Term, low: Any, high: Any) -> Term:
+    # At its bounds the gradient is zero, unlike that of clamp.
+    above = graph.call("where", graph.call("ge", x, high), high, x)
+    return graph.call("where", graph.call("le", x, low), low, above)
 
 
 def _mish(graph: Graph, x: Term) -> Term:
@@ -434,10 +472,10 @@ _LIST = [
     Named(
         "hardtanh",
         ("x", "min_val", "max_val"),
-        lambda graph, x, low, high: graph.call("clamp", x, low, high),
+        _hardtanh,
         {"min_val": -1.0, "max_val": 1.0},
     ),
-    Named("relu6", ("x",), lambda graph, x: graph.call("clamp", x, 0.0, 6.0)),
+    Named("relu6", ("x",), lambda graph, x: _hardtanh(graph, x, 0.0, 6.0)),
     Named("mish", ("x",), _mish),
     Named("logsigmoid", ("x",), _logsigmoid),
     Named("lerp", ("input", "end", "weight"), _lerp),

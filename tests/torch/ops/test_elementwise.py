@@ -42,11 +42,17 @@ def reference_of(name: str) -> Callable[..., Any]:
         "mod": torch.remainder,
         "invert": torch.bitwise_not,
         "equal": torch.eq,
+        # PyTorch takes numbers alone for what is a tensor here.
+        "leaky_relu": lambda x, slope=0.01: torch.where(x > 0, x, x * slope),
+        "softplus": lambda x, beta=1.0, threshold=20.0: torch.where(
+            x * beta > threshold, x, torch.log1p(torch.exp(x * beta)) / beta
+        ),
+        "sqrt": lambda x: torch.sqrt(x) if isinstance(x, Tensor) else math.sqrt(x),
     }
     if name in special:
         return special[name]
     for module in (F, torch):
-        if hasattr(module, name) and name not in ("threshold",):
+        if hasattr(module, name):
             return getattr(module, name)
     return getattr(torch, NAMED[name].name)
 
@@ -58,7 +64,9 @@ def limited(function: Any, bound: Any, a: Any, b: Any) -> Tensor:
 # Where a function is smooth: low and high of each argument.
 RANGES: dict[str, tuple[float, float]] = {
     **dict.fromkeys(("asin", "acos", "atanh", "erfinv"), (-0.9, 0.9)),
-    **dict.fromkeys(("log", "log2", "log10", "sqrt", "rsqrt", "digamma", "lgamma", "pow"), (0.3, 3)),
+    **dict.fromkeys(
+        ("log", "log2", "log10", "sqrt", "rsqrt", "digamma", "lgamma", "pow"), (0.3, 3)
+    ),
     "acosh": (1.2, 3),
     "logit": (0.1, 0.9),
     "log1p": (-0.5, 3),
@@ -120,7 +128,11 @@ def test_a_function_is_pytorchs(name: str) -> None:
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_gradients_of_a_function(name: str) -> None:
     expression = "clamp(a, b, c)" if name == "clamp" else text_of(name)
-    count = 3 if name == "clamp" else len({*expression} & {*"abc"} if count_of(name) == 0 else "abc"[: count_of(name)])
+    count = (
+        3
+        if name == "clamp"
+        else len({*expression} & {*"abc"} if count_of(name) == 0 else "abc"[: count_of(name)])
+    )
     op = elementwise(expression, ", ".join("abc"[:count]))
     given = [x.to(DEVICE).requires_grad_() for x in inputs(name, count)]
     if name == "lgamma":  # PyTorch has no second derivative of digamma for a tangent
@@ -148,7 +160,7 @@ EXPRESSIONS = [
     "x * (y > x) + floor(x) * y + round(y) - -(+x)",
     "pow(x, 3) + x ** 0.5 + abs(x) ** y + x ** 0 + x ** 1",
     "where((x > y) & ~(x < 0) | (y == 2), x * sin(y), log1p(square(y)))",
-    "hardswish(x) + hardsigmoid(y) + relu6(x * 9) + hardtanh(y) * logsigmoid(x) + mish(y)",
+    "hardswish(x) + sigmoid(y) + relu6(x * 9) + hardtanh(y) * logsigmoid(x) + mish(y)",
     "x * x * x * x + sqrt(2) * pi * x - (1 + 2) * y",
     "lerp(x, y, 0.3) + logaddexp(x, y) + softsign(x) * tanhshrink(y)",
 ]
@@ -175,14 +187,18 @@ def test_an_expression_and_its_gradient_are_those_written_out(expression: str, d
     expected.backward(seed)
     got_in = {k: given[k].to(device).requires_grad_() for k in names}
     got = op(**got_in)
-    torch.testing.assert_close(got.detach().cpu(), expected.detach(), equal_nan=True, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(
+        got.detach().cpu(), expected.detach(), equal_nan=True, rtol=1e-12, atol=1e-12
+    )
     got.backward(seed.to(device))
     finite = torch.stack([given[k].isfinite() for k in names]).all(0)
     for k in names:
         a, b = got_in[k].grad, expected_in[k].grad
         assert (a is None) == (b is None)
         if a is not None and b is not None:
-            torch.testing.assert_close(a.cpu()[finite], b[finite], equal_nan=True, rtol=1e-10, atol=1e-10)
+            torch.testing.assert_close(
+                a.cpu()[finite], b[finite], equal_nan=True, rtol=1e-10, atol=1e-10
+            )
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)
@@ -200,19 +216,26 @@ def test_gradients_of_expressions_by_differences(expression: str) -> None:
 def test_ties_and_bounds_are_pytorchs() -> None:
     x = torch.tensor([0.0, 1.0, 2.0, math.nan], dtype=torch.float64)
     y = torch.tensor([0.0, 2.0, 1.0, 1.0], dtype=torch.float64)
-    for text in ("maximum(x, y)", "minimum(x, y)", "maximum(x, 1)", "minimum(1, x)",
-                 "clamp(x, 0, 2)", "clamp(x, y, 2)", "clamp(x, y, y - 1)", "relu(x)", "abs(x)"):
+    for text in (
+        "maximum(x, y)",
+        "minimum(x, y)",
+        "maximum(x, 1)",
+        "minimum(1, x)",
+        "clamp(x, 0, 2)",
+        "clamp(x, y, 2)",
+        "clamp(x, y, y - 1)",
+        "relu(x)",
+        "abs(x)",
+    ):
         op = elementwise(text, "x, y")
         wanted = [t.clone().requires_grad_() for t in (x, y)]
         got = [t.to(DEVICE).requires_grad_() for t in (x, y)]
-        text = text.replace("minimum(1, x)", "minimum(x, 1)")
-        text = text.replace("clamp(x, y, 2)", "minimum(maximum(x, y), 2)") if False else text
-        expression = text
-        if "clamp(x, y" in text:
-            high = torch.tensor(2.0, dtype=torch.float64) if text.endswith("2)") else wanted[1] - 1
-            expected = torch.clamp(wanted[0], wanted[1], high.expand(4) if high.dim() == 0 else high)
-        else:
-            expected = written(expression, x=wanted[0], y=wanted[1])
+        plain = {
+            "minimum(1, x)": "minimum(x, 1)",
+            "clamp(x, y, 2)": "minimum(maximum(x, y), 2)",
+            "clamp(x, y, y - 1)": "minimum(maximum(x, y), y - 1)",
+        }
+        expected = written(plain.get(text, text), x=wanted[0], y=wanted[1])
         expected.sum().backward()
         op(*got).sum().backward()
         for a, b in zip(got, wanted, strict=True):
@@ -224,8 +247,10 @@ def test_ties_and_bounds_are_pytorchs() -> None:
 # --- Shapes, dtypes, layouts -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shapes", [((3, 4), (4,)), ((3, 1), (1, 4)), ((2, 3, 4), ()), ((0, 4), (4,)),
-                                    ((1,), (5, 3)), ((), ())])
+@pytest.mark.parametrize(
+    "shapes",
+    [((3, 4), (4,)), ((3, 1), (1, 4)), ((2, 3, 4), ()), ((0, 4), (4,)), ((1,), (5, 3)), ((), ())],
+)
 def test_broadcasting_and_its_gradient(shapes: tuple[tuple[int, ...], ...]) -> None:
     op = elementwise("x * sin(y) + y")
     generator = torch.Generator().manual_seed(2)
@@ -245,23 +270,43 @@ def test_broadcasting_and_its_gradient(shapes: tuple[tuple[int, ...], ...]) -> N
 def test_strided_inputs() -> None:
     x = torch.randn(6, 8, generator=torch.Generator().manual_seed(0))
     op = elementwise(MISH)
-    for view in (lambda t: t.t(), lambda t: t[::2, 1::3], lambda t: t[:, :1].expand(6, 5),
-                 lambda t: t.flip(0), lambda t: t.view(1, 6, 8, 1)):
+    for view in (
+        lambda t: t.t(),
+        lambda t: t[::2, 1::3],
+        lambda t: t[:, :1].expand(6, 5),
+        lambda t: t.flip(0),
+        lambda t: t.view(1, 6, 8, 1),
+    ):
         got = op(view(x.to(DEVICE)))
         torch.testing.assert_close(got.cpu(), F.mish(view(x)))
         assert got.stride() == (view(x.to(DEVICE)) * 1).stride()
 
 
-DTYPES = [torch.bool, torch.uint8, torch.int32, torch.int64, torch.float16, torch.bfloat16,
-          torch.float32, torch.float64]
+DTYPES = [
+    torch.bool,
+    torch.uint8,
+    torch.int32,
+    torch.int64,
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+]
 
 
 @pytest.mark.parametrize("second", DTYPES)
 @pytest.mark.parametrize("first", DTYPES)
 def test_dtypes_are_those_of_the_expression_written_out(first: Any, second: Any) -> None:
     ones = torch.ones(3, dtype=first), torch.full((3,), 2, dtype=second)
-    for text in ("x * y", "x / y", "exp(x) * y", "x > y", "where(x > 1, y, 2)", "x + 1.5 * y",
-                 "x * y + 2"):
+    for text in (
+        "x * y",
+        "x / y",
+        "exp(x) * y",
+        "x > y",
+        "where(x > 1, y, 2)",
+        "x + 1.5 * y",
+        "x * y + 2",
+    ):
         for y in (ones[1], ones[1][0]):
             expected = written(text, x=ones[0], y=y)
             for device in ("cpu", DEVICE):
@@ -284,7 +329,9 @@ def test_halves_are_rounded_once(dtype: torch.dtype, device: str) -> None:
     # At most the float32 value beside a boundary falls to the other side.
     assert (got.cpu() != expected.to(dtype)).sum() <= 1
     assert x.grad is not None and wide.grad is not None and x.grad.dtype == dtype
-    torch.testing.assert_close(x.grad.cpu().float(), wide.grad.to(dtype).float(), rtol=1e-2, atol=1e-3)
+    torch.testing.assert_close(
+        x.grad.cpu().float(), wide.grad.to(dtype).float(), rtol=1e-2, atol=1e-3
+    )
     # exp overflows float16, the quotient does not.
     assert op(torch.tensor([12.0], dtype=dtype, device=device)).isfinite().all()
 
@@ -310,7 +357,10 @@ def test_arguments_are_bound_as_in_python() -> None:
     assert op(y=x, x=x, alpha=x).tolist() == [0, 2, 6]
     assert elementwise("b - a").signature == "b, a"
     assert op.signature == "x, y=1, *, alpha=2.0"
-    assert repr(op) == "hologram_torch.elementwise('alpha * x + y', 'x, y=1, *, alpha=2.0', name='axpy')"
+    assert (
+        repr(op)
+        == "hologram_torch.elementwise('alpha * x + y', 'x, y=1, *, alpha=2.0', name='axpy')"
+    )
     assert op.__name__ == "axpy" and op.uses_fallback == ()
     assert elementwise("atan(x) * cosh(x) + x").uses_fallback == ("atan", "cosh")
 
@@ -320,14 +370,16 @@ def test_numbers_among_the_arguments(device: str) -> None:
     op = elementwise("x * exp(a * 2) + where(b > a, x, a // 2) - sigmoid(a) ** 2")
     x = torch.linspace(-1, 1, 5, dtype=torch.float64)
     for a, b in ((0.5, 1), (3, 0.25), (True, 2)):
-        expected = (x * math.exp(a * 2) + (x if b > a else torch.full_like(x, a // 2))
-                    - (1 / (1 + math.exp(-a))) ** 2)
+        expected = (
+            x * math.exp(a * 2)
+            + (x if b > a else torch.full_like(x, a // 2))
+            - (1 / (1 + math.exp(-a))) ** 2
+        )
         got = op(x=x.to(device), a=a, b=b)
         torch.testing.assert_close(got.cpu(), expected)
     import numpy as np
 
-    torch.testing.assert_close(op(x.to(device), np.float32(0.5), np.int64(1)).cpu(),
-                               op(x, 0.5, 1))
+    torch.testing.assert_close(op(x.to(device), np.float32(0.5), np.int64(1)).cpu(), op(x, 0.5, 1))
 
 
 def test_only_what_needs_a_gradient_gets_one() -> None:
@@ -512,12 +564,14 @@ def test_it_is_pickled_and_copied() -> None:
     assert repr(again) == repr(op) and again(torch.ones(1), alpha=3).item() == 3
     assert copy.deepcopy(op) is op and copy.copy(op) is op
     model = copy.deepcopy(Model())
-    torch.testing.assert_close(pickle.loads(pickle.dumps(model))(torch.ones(4)), model(torch.ones(4)))
+    torch.testing.assert_close(
+        pickle.loads(pickle.dumps(model))(torch.ones(4)), model(torch.ones(4))
+    )
 
 
 def test_threads_share_an_operator() -> None:
     op = elementwise("x * exp(-x) + y")
-    x = torch.randn(500)
+    x = torch.rand(500).bfloat16().float()
     expected = x * torch.exp(-x) + 1
     wrong: list[float] = []
 
@@ -527,11 +581,13 @@ def test_threads_share_an_operator() -> None:
             out = op(a, torch.ones(500, device=DEVICE, dtype=dtype))
             out.sum().backward()
             error = (out.detach().cpu().float() - expected).abs().max().item()
-            if error > (0.05 if dtype == torch.bfloat16 else 1e-5):
+            if error > (0.01 if dtype == torch.bfloat16 else 1e-5):
                 wrong.append(error)
 
-    threads = [threading.Thread(target=work, args=(d,))
-               for d in (torch.float32, torch.bfloat16, torch.float64) * 2]
+    threads = [
+        threading.Thread(target=work, args=(d,))
+        for d in (torch.float32, torch.bfloat16, torch.float64) * 2
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -542,8 +598,12 @@ def test_threads_share_an_operator() -> None:
 # --- Errors ------------------------------------------------------------------------------------
 
 REFUSED = [
-    ("x * tahn(x)", None, r"calls 'tahn', which is no function of elements; did you mean 'tanh'.*, at position 4\n  x \* tahn\(x\)\n      \^"),
-    ("x + softmax(x)", None, r"calls 'softmax', which is no function of elements; did you mean .*at position 4"),
+    (
+        "x * tahn(x)",
+        None,
+        r"calls 'tahn', which is no function of elements; did you mean 'tan' or 'tanh' or 'atan'\?, at position 4\n  x \* tahn\(x\)\n      \^",
+    ),
+    ("x + softmax(x)", None, r"calls 'softmax', which is no function of elements, at position 4"),
     ("x * )", None, r"the expression cannot be read \(.*\), at position 4\n  x \* \)\n      \^"),
     ("", None, r"cannot be read"),
     ("x", None, r"computes nothing: it is an argument alone, at position 0"),
@@ -566,7 +626,11 @@ REFUSED = [
     ("x + 1j", None, r"has 1j, which is no real number"),
     ("x + 99999999999999999999", None, r"has an integer that int64 cannot hold"),
     ("tanh(x, x)", None, r"gives tanh 2 arguments: tanh\(x\), at position 8"),
-    ("softplus(x, gamma=2)", None, r"the argument 'gamma' which it does not have: softplus\(x, beta=1\.0, threshold=20\.0\)"),
+    (
+        "softplus(x, gamma=2)",
+        None,
+        r"the argument 'gamma' which it does not have: softplus\(x, beta=1\.0, threshold=20\.0\)",
+    ),
     ("softplus(x, x=2)", None, r"the argument 'x' twice"),
     ("where(x)", None, r"gives where no 'input': where\(condition, input, other\)"),
     ("clamp(x)", None, r"at least one of min and max is needed"),
@@ -607,12 +671,26 @@ def test_errors_of_a_call_name_the_argument() -> None:
         (TypeError, r"axpy\(\) has no argument 'b'", (x, x), {"b": 1}),
         (TypeError, r"axpy\(\) got two values for argument 'x'", (x, x), {"x": x}),
         (TypeError, r"axpy\(\): argument 'y' must be a tensor or a number, not str", (x, "1"), {}),
-        (TypeError, r"axpy\(\): argument 'a' must be a tensor or a number, not list", (x, x), {"a": [1]}),
+        (
+            TypeError,
+            r"axpy\(\): argument 'a' must be a tensor or a number, not list",
+            (x, x),
+            {"a": [1]},
+        ),
         (TypeError, r"axpy\(\): argument 'y' is \d+, which int64 cannot hold", (x, 2**70), {}),
         (TypeError, r"axpy\(\) needs a tensor among its arguments", (1, 2), {}),
-        (RuntimeError, r"axpy\(\): argument 'y' of shape \[4\] does not broadcast with argument 'x' of shape \[3\]",
-         (x, torch.ones(4, device=DEVICE)), {}),
-        (RuntimeError, r"axpy\(\): argument 'y' is on cpu, argument 'x' on hologram:0; move one", (x, torch.ones(3)), {}),
+        (
+            RuntimeError,
+            r"axpy\(\): argument 'y' of shape \[4\] does not broadcast with argument 'x' of shape \[3\]",
+            (x, torch.ones(4, device=DEVICE)),
+            {},
+        ),
+        (
+            RuntimeError,
+            r"axpy\(\): argument 'y' is on cpu, argument 'x' on hologram:0; move one",
+            (x, torch.ones(3)),
+            {},
+        ),
     ]
     for kind, message, args, kwargs in cases:
         with pytest.raises(kind, match=message):

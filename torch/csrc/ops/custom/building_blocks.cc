@@ -28,9 +28,9 @@ Tensor round_to(const Tensor& t, at::ScalarType type) {
 void check_gated(const char* name, const Tensor& gate, const Tensor& up) {
   TORCH_CHECK(gate.sym_sizes() == up.sym_sizes(), "hologram::", name, ": gate of shape ",
               gate.sym_sizes(), " and up of shape ", up.sym_sizes(), " must have one shape");
-  TORCH_CHECK_TYPE(gate.scalar_type() == up.scalar_type() && gate.is_floating_point(), "hologram::",
-                   name, ": gate and up must have one floating dtype, got ", gate.scalar_type(),
-                   " and ", up.scalar_type());
+  TORCH_CHECK_TYPE(gate.scalar_type() == up.scalar_type() && gate.is_floating_point(),
+                   "hologram::", name, ": gate and up must have one floating dtype, got ",
+                   gate.scalar_type(), " and ", up.scalar_type());
 }
 
 Tensor swiglu(const Tensor& gate, const Tensor& up) {
@@ -39,7 +39,7 @@ Tensor swiglu(const Tensor& gate, const Tensor& up) {
 }
 Pair swiglu_backward(const Tensor& grad, const Tensor& gate, const Tensor& up) {
   const Tensor g = widen(grad), x = widen(gate);
-  return {round_to(at::silu_backward(at::mul(g, widen(up)), x), gate.scalar_type()),
+  return {round_to(silu_gradient(at::mul(g, widen(up)), x), gate.scalar_type()),
           round_to(at::mul(g, at::silu(x)), gate.scalar_type())};
 }
 
@@ -83,10 +83,9 @@ class GegluBackward final : public DerivedNode {
   variable_list apply(variable_list&& grads) override {
     if (!grads[0].defined()) return variable_list(2);
     const std::vector<Tensor> saved = unpack();
-    auto [gate, up] =
-        operator_of<"geglu_backward", Pair(const Tensor&, const Tensor&, const Tensor&,
-                                           std::string_view)>()
-            .call(grads[0], saved[0], saved[1], approximate_);
+    auto [gate, up] = operator_of<"geglu_backward", Pair(const Tensor&, const Tensor&,
+                                                         const Tensor&, std::string_view)>()
+                          .call(grads[0], saved[0], saved[1], approximate_);
     return {std::move(gate), std::move(up)};
   }
 
@@ -126,8 +125,8 @@ Pair rotated(const Tensor& x, const Tensor& cos, const Tensor& sin, bool interle
 Tensor rotary_embedding(const Tensor& x, const Tensor& cos, const Tensor& sin, bool interleaved) {
   check_rotary(x, cos, sin);
   const auto [first, second] = rotated(x, cos, sin, interleaved);
-  const Tensor out = interleaved ? at::stack({first, second}, -1).flatten(-2)
-                                 : at::cat({first, second}, -1);
+  const Tensor out =
+      interleaved ? at::stack({first, second}, -1).flatten(-2) : at::cat({first, second}, -1);
   return round_to(out, x.scalar_type());
 }
 
@@ -160,9 +159,9 @@ class RotaryEmbeddingBackward final : public DerivedNode {
     variable_list results(3);
     if (!grads[0].defined()) return results;
     const std::vector<Tensor> saved = unpack();
-    results[0] = operator_of<"rotary_embedding", Tensor(const Tensor&, const Tensor&, const Tensor&,
-                                                        bool)>()
-                     .call(grads[0], saved[0], at::neg(saved[1]), interleaved_);
+    results[0] =
+        operator_of<"rotary_embedding", Tensor(const Tensor&, const Tensor&, const Tensor&, bool)>()
+            .call(grads[0], saved[0], at::neg(saved[1]), interleaved_);
     return results;
   }
 
@@ -184,10 +183,9 @@ Pair add_rms_norm(const Tensor& input, const Tensor& residual, const OptionalTen
               "hologram::add_rms_norm: input of shape ", input.sym_sizes(),
               " and residual of shape ", residual.sym_sizes(),
               " must have one shape of at least one dimension");
-  TORCH_CHECK_TYPE(
-      input.scalar_type() == residual.scalar_type() && input.is_floating_point(),
-      "hologram::add_rms_norm: input and residual must have one floating dtype, got ",
-      input.scalar_type(), " and ", residual.scalar_type());
+  TORCH_CHECK_TYPE(input.scalar_type() == residual.scalar_type() && input.is_floating_point(),
+                   "hologram::add_rms_norm: input and residual must have one floating dtype, got ",
+                   input.scalar_type(), " and ", residual.scalar_type());
   if (is_given(weight)) {
     TORCH_CHECK(weight->dim() == 1 && weight->sym_size(0) == input.sym_size(-1),
                 "hologram::add_rms_norm: weight of shape ", weight->sym_sizes(),
@@ -239,7 +237,9 @@ class AddRmsNormBackward final : public DerivedNode {
       return results;
     }
     const std::vector<Tensor> saved = unpack();
-    const auto given = [](const Tensor& t) { return t.defined() ? OptionalTensor(t) : std::nullopt; };
+    const auto given = [](const Tensor& t) {
+      return t.defined() ? OptionalTensor(t) : std::nullopt;
+    };
     std::tie(results[0], results[2]) =
         operator_of<"add_rms_norm_backward", Pair(const Tensor&, const OptionalTensor&,
                                                   const Tensor&, const OptionalTensor&, double)>()
@@ -254,17 +254,14 @@ class AddRmsNormBackward final : public DerivedNode {
 };
 
 void define_all(torch::Library& m) {
-  const auto define = [&m](const char* schema) {
-    m.def(schema, {at::Tag::pt2_compliant_tag});
-  };
+  const auto define = [&m](const char* schema) { m.def(schema, {at::Tag::pt2_compliant_tag}); };
   define("swiglu(Tensor gate, Tensor up) -> Tensor");
   define("swiglu_backward(Tensor grad, Tensor gate, Tensor up) -> (Tensor, Tensor)");
   define("geglu(Tensor gate, Tensor up, str approximate='none') -> Tensor");
   define(
       "geglu_backward(Tensor grad, Tensor gate, Tensor up, str approximate='none') -> "
       "(Tensor, Tensor)");
-  define(
-      "rotary_embedding(Tensor x, Tensor cos, Tensor sin, bool interleaved=False) -> Tensor");
+  define("rotary_embedding(Tensor x, Tensor cos, Tensor sin, bool interleaved=False) -> Tensor");
   define(
       "add_rms_norm(Tensor input, Tensor residual, Tensor? weight=None, float eps=1e-06) -> "
       "(Tensor, Tensor)");

@@ -22,6 +22,12 @@ bool is_ordinary(const at::Tensor& t) {
          !carries_tangent(t);
 }
 
+at::Tensor silu_gradient(const at::Tensor& grad, const at::Tensor& x) {
+  if (C10_LIKELY(!c10::GradMode::is_enabled())) return at::silu_backward(grad, x);
+  const at::Tensor sigmoid = at::sigmoid(x);
+  return at::mul(grad, at::mul(sigmoid, at::add(at::mul(x, at::rsub(sigmoid, 1)), 1)));
+}
+
 void DerivedNode::release_variables() {
   const std::lock_guard lock(saved_mutex_);
   for (torch::autograd::SavedVariable& t : saved_) t.reset_data();

@@ -27,6 +27,10 @@ auto without_autocast(Function&& function) {
 // mode, tangent or lazy element.
 bool is_ordinary(const at::Tensor& t);
 
+// The gradient of silu(x), with gradients of its own where those may be asked for: PyTorch's
+// operator has none.
+at::Tensor silu_gradient(const at::Tensor& grad, const at::Tensor& x);
+
 // A node that keeps tensors.
 class DerivedNode : public torch::autograd::Node {
  public:

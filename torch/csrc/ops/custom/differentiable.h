@@ -16,9 +16,10 @@ namespace hologram_torch {
 
 template <Name kName, class Signature>
 const c10::TypedOperatorHandle<Signature>& operator_of() {
-  static const auto handle = c10::Dispatcher::singleton()
-                                 .findSchemaOrThrow(("hologram::" + std::string(kName.view())).c_str(), "")
-                                 .template typed<Signature>();
+  static const auto handle =
+      c10::Dispatcher::singleton()
+          .findSchemaOrThrow(("hologram::" + std::string(kName.view())).c_str(), "")
+          .template typed<Signature>();
   return handle;
 }
 

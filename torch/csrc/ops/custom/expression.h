@@ -62,7 +62,8 @@ class Expression {
 
   // The results that are wanted, the others empty values. Calls PyTorch's functions, through
   // whatever keys are enabled.
-  std::vector<Value> evaluate(c10::ArrayRef<Value> arguments, const std::vector<bool>& wanted) const;
+  std::vector<Value> evaluate(c10::ArrayRef<Value> arguments,
+                              const std::vector<bool>& wanted) const;
   // The first result.
   Value evaluate(c10::ArrayRef<Value> arguments) const;
   // Which arguments the wanted results are computed from.
@@ -83,8 +84,8 @@ class Expression {
   std::vector<int> last_use_;  // by step value: the last step that reads it, or all that there are
 };
 
-// What UserOp::result_type() is told of an argument: a ScalarType, and whether it is that of a number
-// or of a tensor with dimensions.
+// What UserOp::result_type() is told of an argument: a ScalarType, and whether it is that of a
+// number or of a tensor with dimensions.
 inline constexpr uint8_t kTypeOfKind = 0x3f, kNumberKind = 0x40, kDimensionsKind = 0x80;
 
 // What a user's op is made of. Immutable but for what it remembers.
@@ -112,9 +113,9 @@ class UserOp {
   mutable std::vector<std::pair<Kinds, at::ScalarType>> types_;
 };
 
-// The op applied to arguments, differentiable. float16 and bfloat16 are computed in float32 and rounded once.
-// Tensors of the device only: one autograd node that keeps arguments; anything else: PyTorch's
-// functions one by one, each with its own.
+// The op applied to arguments, differentiable. float16 and bfloat16 are computed in float32 and
+// rounded once. Tensors of the device only: one autograd node that keeps arguments; anything else:
+// PyTorch's functions one by one, each with its own.
 at::Tensor call_user_op(const std::shared_ptr<const UserOp>& op, c10::ArrayRef<Value> arguments);
 
 extern PyMethodDef kExpressionMethods[];

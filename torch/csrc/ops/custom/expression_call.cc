@@ -110,15 +110,15 @@ class UserOpBackward final : public DerivedNode {
     size_t next = 0;
     for (size_t k = 0; k < arguments_.size(); ++k) {
       const Argument& argument = arguments_[k];
-      wanted[k] = argument.is_tensor &&
-                  task_should_compute_output(static_cast<size_t>(argument.edge));
+      wanted[k] =
+          argument.is_tensor && task_should_compute_output(static_cast<size_t>(argument.edge));
       Value& v = values.emplace_back();
       v.number = argument.number;
       if (argument.saved) v.tensor = widened(saved[next++]);
     }
     values.emplace_back().tensor = widened(grads[0]);
-    const std::vector<Value> gradients = without_autocast(
-        [&] { return op_->gradient().evaluate(values, wanted); });
+    const std::vector<Value> gradients =
+        without_autocast([&] { return op_->gradient().evaluate(values, wanted); });
     for (size_t k = 0; k < arguments_.size(); ++k) {
       const Argument& argument = arguments_[k];
       if (!wanted[k] || !op_->gradient().has_result(static_cast<int>(k))) continue;
@@ -167,7 +167,8 @@ Tensor call_user_op(const std::shared_ptr<const UserOp>& op, c10::ArrayRef<Value
     }
     ours = ours || is_dense(v.tensor.unsafeGetTensorImpl());
     direct = direct && is_ordinary(v.tensor) && !v.tensor.is_complex();
-    tracked = tracked || (v.tensor.requires_grad() && op->gradient().has_result(static_cast<int>(k)));
+    tracked =
+        tracked || (v.tensor.requires_grad() && op->gradient().has_result(static_cast<int>(k)));
   }
   if (C10_UNLIKELY(!ours || !direct)) return without_autocast([&] { return compute(*op, values); });
   tracked = tracked && c10::GradMode::is_enabled();
@@ -208,8 +209,9 @@ Expression expression_of(py::handle made, int arguments) {
     Expression::Step& next = steps.emplace_back();
     next.function = find_step_function(name);
     next.operands.fill(-1);
-    TORCH_CHECK(next.function != nullptr && static_cast<int>(step.size()) == next.function->arity + 1,
-                "no step function ", name, " of ", step.size() - 1, " operands");
+    TORCH_CHECK(
+        next.function != nullptr && static_cast<int>(step.size()) == next.function->arity + 1,
+        "no step function ", name, " of ", step.size() - 1, " operands");
     for (size_t k = 1; k < step.size(); ++k) next.operands[k - 1] = step[k].cast<int>();
   }
   return {std::move(constants), arguments, std::move(steps), parts[2].cast<std::vector<int>>()};
@@ -247,8 +249,8 @@ bool take(PyObject* argument, Value& value) {
     if (overflow != 0) return false;
     value.number = integer;
   } else if (PyComplex_Check(argument)) {
-    value.number = c10::complex<double>(PyComplex_RealAsDouble(argument),
-                                        PyComplex_ImagAsDouble(argument));
+    value.number =
+        c10::complex<double>(PyComplex_RealAsDouble(argument), PyComplex_ImagAsDouble(argument));
   } else {
     return false;
   }
@@ -256,8 +258,7 @@ bool take(PyObject* argument, Value& value) {
 }
 
 const std::shared_ptr<const UserOp>* user_op_of(PyObject* capsule) {
-  return static_cast<const std::shared_ptr<const UserOp>*>(
-      PyCapsule_GetPointer(capsule, kCapsule));
+  return static_cast<const std::shared_ptr<const UserOp>*>(PyCapsule_GetPointer(capsule, kCapsule));
 }
 
 PyObject* run_user_op(PyObject*, PyObject* const* args, Py_ssize_t count) {

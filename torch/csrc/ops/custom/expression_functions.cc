@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ops/custom/derived_node.h"
 #include "ops/custom/expression.h"
 
 namespace hologram_torch {
@@ -53,6 +54,10 @@ Tensor gelu_none_backward(const Tensor& g, const Tensor& x) {
 Tensor gelu_tanh_backward(const Tensor& g, const Tensor& x) {
   return at::gelu_backward(g, x, "tanh");
 }
+Tensor hardsigmoid_gradient(const Tensor& g, const Tensor& x) {
+  if (C10_LIKELY(!c10::GradMode::is_enabled())) return at::hardsigmoid_backward(g, x);
+  return at::where(at::logical_and(at::gt(x, -3), at::lt(x, 3)), at::div(g, 6), 0);
+}
 Tensor relu_backward(const Tensor& g, const Tensor& x) { return at::threshold_backward(g, x, 0); }
 
 Tensor add(const StepOperands& v) {
@@ -87,8 +92,9 @@ Tensor remainder(const StepOperands& v) {
   return at::remainder(v[0]->tensor, v[1]->tensor);
 }
 Tensor floor_divide(const StepOperands& v) {
-  if (is_number_value(*v[1])) return at::floor_divide(v[0]->tensor, v[1]->number);
-  return at::floor_divide(wrapped(*v[0]), v[1]->tensor);
+  // floor_divide itself has no derivative.
+  if (is_number_value(*v[1])) return at::div(v[0]->tensor, v[1]->number, "floor");
+  return at::div(wrapped(*v[0]), v[1]->tensor, "floor");
 }
 Tensor fmod(const StepOperands& v) {
   if (is_number_value(*v[1])) return at::fmod(v[0]->tensor, v[1]->number);
@@ -107,11 +113,11 @@ Tensor maximum(const StepOperands& v) {
 
 // name(tensors), and the same where a number stands second, or first: then `swapped` has the two
 // the other way round.
-#define HOLOGRAM_TWO_WAYS(name, swapped)                                             \
-  Tensor name(const StepOperands& v) {                                                  \
-    if (is_number_value(*v[1])) return at::name(v[0]->tensor, v[1]->number);         \
-    if (is_number_value(*v[0])) return at::swapped(v[1]->tensor, v[0]->number);      \
-    return at::name(v[0]->tensor, v[1]->tensor);                                     \
+#define HOLOGRAM_TWO_WAYS(name, swapped)                                        \
+  Tensor name(const StepOperands& v) {                                          \
+    if (is_number_value(*v[1])) return at::name(v[0]->tensor, v[1]->number);    \
+    if (is_number_value(*v[0])) return at::swapped(v[1]->tensor, v[0]->number); \
+    return at::name(v[0]->tensor, v[1]->tensor);                                \
   }
 HOLOGRAM_TWO_WAYS(eq, eq)
 HOLOGRAM_TWO_WAYS(ne, ne)
@@ -201,7 +207,7 @@ constexpr StepFunction kStepFunctions[] = {
     {"gelu_tanh_backward", 2, &backward<&gelu_tanh_backward>, false},
     {"gt", 2, &gt, true},
     {"hardsigmoid", 1, &one<&at::hardsigmoid>, false},
-    {"hardsigmoid_backward", 2, &backward<&at::hardsigmoid_backward>, false},
+    {"hardsigmoid_backward", 2, &backward<&hardsigmoid_gradient>, false},
     {"hardswish", 1, &one<&at::hardswish>, false},
     {"hardswish_backward", 2, &backward<&at::hardswish_backward>, false},
     {"hypot", 2, &two<&at::hypot>, false},
@@ -238,7 +244,7 @@ constexpr StepFunction kStepFunctions[] = {
     {"sigmoid_backward", 2, &backward<&at::sigmoid_backward>, false},
     {"sign", 1, &one<&at::sign>, true},
     {"silu", 1, &one<&at::silu>, false},
-    {"silu_backward", 2, &backward<&at::silu_backward>, false},
+    {"silu_backward", 2, &backward<&silu_gradient>, false},
     {"sin", 1, &one<&at::sin>, false},
     {"sinh", 1, &one<&at::sinh>, false},
     {"softplus", 3, &softplus, false},
