@@ -78,10 +78,10 @@ class Elementwise:
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
-        """Compute the expression. Tensors broadcast, dtypes are promoted, as where it is written out.
+        """Compute the expression. Shapes broadcast, dtypes are promoted, as where written out.
 
-        Arguments are tensors or numbers, at least one a tensor. float16 and bfloat16 are computed in
-        float32, and the result is rounded once.
+        Arguments are tensors or numbers, at least one a tensor. float16 and bfloat16 are computed
+        in float32, and the result is rounded once.
 
         Raises TypeError for arguments that are missing, too many or of another type, RuntimeError
         for shapes that do not broadcast and tensors on several devices; the argument is named.
@@ -164,7 +164,8 @@ class Elementwise:
                 value = number()  # NumPy's
             if isinstance(value, int) and not -(2**63) <= value < 2**63:
                 raise TypeError(
-                    f"{self.name}(): argument {parameter.name!r} is {value}, which int64 cannot hold"
+                    f"{self.name}(): argument {parameter.name!r} is {value}, "
+                    f"which int64 cannot hold"
                 )
             taken.append(value)
         if not any(isinstance(value, Tensor) for value in taken):

@@ -71,7 +71,7 @@ def parse_signature(text: str) -> tuple[Parameter, ...]:
     try:
         function = ast.parse(f"def f({text}\n): pass").body[0]
     except (SyntaxError, ValueError):
-        raise refuse("cannot be read")
+        raise refuse("cannot be read") from None
     if not isinstance(function, ast.FunctionDef):
         raise refuse("cannot be read")
     given = function.args
@@ -117,7 +117,7 @@ class Parser:
             tree = ast.parse(self.text, mode="eval").body
         except SyntaxError as error:
             at = max((error.offset or 1) - 1, 0)
-            raise self.refuse(f"cannot be read ({error.msg})", min(at, len(self.text)))
+            raise self.refuse(f"cannot be read ({error.msg})", min(at, len(self.text))) from None
         except (ValueError, MemoryError, RecursionError) as error:
             raise ValueError(f"elementwise: the expression cannot be read ({error})") from None
         if signature is None:
@@ -208,7 +208,7 @@ class Parser:
         except (ArithmeticError, TypeError, RuntimeError) as error:
             raise self.refuse(
                 f"computes {function} of numbers that it does not take ({error})", node
-            )
+            ) from None
 
     def call(self, node: ast.Call) -> Term:
         """Return the term of a function's call."""
@@ -262,7 +262,9 @@ class Parser:
         try:
             return function.build(self.graph, *operands)
         except (ArithmeticError, TypeError, RuntimeError) as error:
-            raise self.refuse(f"computes {name} of numbers that it does not take ({error})", node)
+            raise self.refuse(
+                f"computes {name} of numbers that it does not take ({error})", node
+            ) from None
 
 
 def check_name(name: str | None) -> str:

@@ -186,7 +186,7 @@ def test_compiled_whole_and_exported(
         (
             lambda: ops.swiglu(x, w),
             RuntimeError,
-            r"hologram::swiglu: gate of shape \[2, 3, 6\] and up of shape \[6\] must have one shape",
+            r"swiglu: gate of shape \[2, 3, 6\] and up of shape \[6\] must have one shape",
         ),
         (
             lambda: ops.geglu(x, y.float()),
@@ -196,7 +196,7 @@ def test_compiled_whole_and_exported(
         (
             lambda: ops.rotary_embedding(x, w, w),
             RuntimeError,
-            r"x of shape \[2, 3, 6\] needs cos and sin of one shape, half as wide, that broadcasts with it; got cos of shape \[6\]",
+            r"x of shape \[2, 3, 6\] needs cos and sin of one .*got cos of shape \[6\]",
         ),
         (
             lambda: ops.rotary_embedding(x.long(), angles, angles),

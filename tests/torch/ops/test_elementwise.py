@@ -8,7 +8,7 @@ import math
 import pickle
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -536,7 +536,7 @@ def test_fake_and_meta_tensors() -> None:
 class Logged(torch.Tensor):
     """A subclass that sees functions."""
 
-    seen: list[str] = []
+    seen: ClassVar[list[str]] = []
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -601,7 +601,7 @@ REFUSED = [
     (
         "x * tahn(x)",
         None,
-        r"calls 'tahn', which is no function of elements; did you mean 'tan' or 'tanh' or 'atan'\?, at position 4\n  x \* tahn\(x\)\n      \^",
+        r"calls 'tahn', .*did you mean 'tan'.*, at position 4\n  x \* tahn\(x\)\n      \^",
     ),
     ("x + softmax(x)", None, r"calls 'softmax', which is no function of elements, at position 4"),
     ("x * )", None, r"the expression cannot be read \(.*\), at position 4\n  x \* \)\n      \^"),
@@ -681,7 +681,7 @@ def test_errors_of_a_call_name_the_argument() -> None:
         (TypeError, r"axpy\(\) needs a tensor among its arguments", (1, 2), {}),
         (
             RuntimeError,
-            r"axpy\(\): argument 'y' of shape \[4\] does not broadcast with argument 'x' of shape \[3\]",
+            r"axpy\(\): argument 'y' of shape \[4\] does not broadcast with argument 'x'",
             (x, torch.ones(4, device=DEVICE)),
             {},
         ),
