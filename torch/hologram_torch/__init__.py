@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 if _TYPE_CHECKING:
     from hologram import Executor
     from hologram_torch import functional, nn, utils
+    from hologram_torch._elementwise import elementwise
 
 
 def _autoload() -> None:
@@ -59,6 +60,7 @@ else:
 __all__ = [
     "Executor",
     "Explanation",
+    "elementwise",
     "execution",
     "explain",
     "fallback_counts",
@@ -76,6 +78,10 @@ __all__ = [
 def __getattr__(name: str) -> object:
     # What not every program needs is imported when it is first asked for: `import torch` must stay
     # quick.
+    if name == "elementwise":
+        from hologram_torch._elementwise import elementwise
+
+        return elementwise
     if name == "Executor":
         import hologram
 

@@ -79,6 +79,29 @@ def test_ops_in_place_join_a_chain() -> None:
     assert kernels(lambda: x.mul_(0.5).add_(y).clamp_(-1, 1), at_least=3) == 1
 
 
+def test_an_expression_joins_a_chain() -> None:
+    op = hologram_torch.elementwise("x * tanh(softplus(x)) + y")
+    x, y = make(64, 100), make(100)
+    assert kernels(lambda: op(x * 2, y).abs() - 1, at_least=7) == 1
+    half = make(64, 100, dtype=torch.bfloat16)
+    assert kernels(lambda: op(half * 2, half).abs(), at_least=7) == 1
+
+
+def test_the_gradient_of_an_expression_is_one_kernel() -> None:
+    op = hologram_torch.elementwise("x * tanh(softplus(x)) * y")
+    x, y = make(64, 100).requires_grad_(), make(64, 100).requires_grad_()
+    seed = make(64, 100)
+    out = op(x, y)
+    torch.hologram.synchronize()
+    assert kernels(lambda: torch.autograd.grad(out, (x, y), seed, retain_graph=True), 5) == 1
+
+
+def test_gated_units_are_one_kernel() -> None:
+    x, y = make(64, 100), make(64, 100, seed=1)
+    assert kernels(lambda: torch.ops.hologram.swiglu(x, y)) == 1
+    assert kernels(lambda: torch.ops.hologram.geglu(x * 2, y) + 1) == 1
+
+
 def test_a_dead_chain_is_no_kernel() -> None:
     x = make(64, 100)
 

@@ -25,6 +25,7 @@
 #include "hologram/op.h"
 #include "hologram/recorder.h"
 #include "hologram/version.h"
+#include "ops/custom/expression.h"
 #include "ops/matmul/matmul_blas.h"
 #include "recording/native_common.h"
 
@@ -175,7 +176,8 @@ PYBIND11_MODULE(_C, m) {
   hologram_torch::bind_tracing(m);
   hologram_torch::bind_memory_history(m);
   m.def("device_properties", &device_properties, py::arg("index"));
-  if (PyModule_AddFunctions(m.ptr(), hologram_torch::kFunctionalMethods) != 0) {
+  if (PyModule_AddFunctions(m.ptr(), hologram_torch::kFunctionalMethods) != 0 ||
+      PyModule_AddFunctions(m.ptr(), hologram_torch::kExpressionMethods) != 0) {
     throw py::error_already_set();
   }
   m.def("set_memory_limit", &hologram::set_memory_limit, py::arg("nbytes"));

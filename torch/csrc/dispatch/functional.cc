@@ -10,16 +10,8 @@
 #include "dispatch/cpu_tensor_bridge.h"
 
 namespace hologram_torch {
-namespace {
 
-struct Seen {
-  const at::Tensor* ours = nullptr;
-  const at::Tensor* cpu = nullptr;
-  bool foreign = false;  // something neither we nor the CPU can judge
-};
-
-// Whether a subclass has a function of its own that calls must go through.
-bool is_overridden(PyTypeObject* type) {
+bool has_own_functions(PyTypeObject* type) {
   auto* const object = reinterpret_cast<PyObject*>(type);
   if (C10_LIKELY(object == THPVariableClass || object == ParameterClass)) return false;
   static PyObject* const disabled = PyObject_GetAttrString(
@@ -31,10 +23,18 @@ bool is_overridden(PyTypeObject* type) {
   return overridden;
 }
 
+namespace {
+
+struct Seen {
+  const at::Tensor* ours = nullptr;
+  const at::Tensor* cpu = nullptr;
+  bool foreign = false;  // something neither we nor the CPU can judge
+};
+
 void look_at(PyObject* argument, Seen& seen) {
   if (!THPVariable_Check(argument)) return;
   const at::Tensor& t = THPVariable_Unpack(argument);
-  if (C10_UNLIKELY(is_overridden(Py_TYPE(argument)))) {
+  if (C10_UNLIKELY(has_own_functions(Py_TYPE(argument)))) {
     seen.foreign = true;
   } else if (is_ours(t)) {
     seen.ours = &t;
