@@ -10,6 +10,7 @@
 #include <string>
 
 #include "device/generator.h"
+#include "device/graph_function.h"
 #include "device/openmp.h"
 #include "device/profiler.h"
 #include "dispatch/fallback.h"
@@ -154,6 +155,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("reset_recorder_stats", [] { hologram::reset_recorder_stats(current_device()); });
   hologram_torch::show_launches_to_profilers();
   hologram_torch::bind_tracing(m);
+  hologram_torch::bind_graph_function(m);
   m.def("device_properties", &device_properties, py::arg("index"));
   if (PyModule_AddFunctions(m.ptr(), hologram_torch::kFunctionalMethods) != 0) {
     throw py::error_already_set();
