@@ -69,9 +69,7 @@ def test_attention(make: Callable[[], nn.Module], batch: Batch, dynamic: bool | 
 
 def test_packages_are_refused() -> None:
     program = torch.export.export(mlp().to(DEVICE), (torch.randn(4, 8, device=DEVICE),))
-    with pytest.raises(
-        Exception, match=r"AOTInductor and its C\+\+ wrapper cannot compile"
-    ):
+    with pytest.raises(Exception, match=r"AOTInductor and its C\+\+ wrapper cannot compile"):
         torch._inductor.aoti_compile_and_package(program)
 
 
