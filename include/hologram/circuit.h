@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Circuits made by hand: record ops once, look at what they become, run them on other tensors.
+// Circuits made by hand: record ops once, look at what they become, run them on other tensors; and
+// functions, which are the same on buffers.
 //
 //   Circuit circuit(device);
 //   Tensor a = circuit.input({1024}, Dtype::kFloat32), b = circuit.input({1024}, Dtype::kFloat32);
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "hologram/api.h"
+#include "hologram/buffer.h"
 #include "hologram/device.h"
 #include "hologram/tensor.h"
 
@@ -90,6 +92,55 @@ class HOLOGRAM_API Circuit {
     Scope& operator=(const Scope&) = delete;
     Circuit& circuit;
   };
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// What one thread records between begin() and end(), as one plan that runs on the buffers of each
+// call: a DeviceGraph with arguments, whose results are new at every call.
+//
+// Arguments and results are buffers, given once and different from each other. What is neither has
+// memory that the function keeps; other buffers that have bytes are read and written as they are.
+// Meanwhile other threads record and run as ever, but one function of a process is captured at a
+// time.
+class HOLOGRAM_API DeviceFunction {
+ public:
+  explicit DeviceFunction(Device& device);
+  ~DeviceFunction();
+  DeviceFunction(const DeviceFunction&) = delete;
+  DeviceFunction& operator=(const DeviceFunction&) = delete;
+
+  // arguments: deferred buffers without memory that stand for those of a call. False, with nothing
+  // begun, where this thread or another captures already or the device does not record; then, or
+  // at another time, the caller does its work without a function. Once for each function.
+  bool begin(std::span<Buffer* const> arguments);
+  // results: buffers without memory, made since begin(). Plans, and gives up the stand-ins' marks.
+  // Error(kState) on another thread than begin()'s, Error(kInvalidArgument) where the function
+  // writes memory that two of its buffers share.
+  void end(std::span<Buffer* const> results);
+  // Forgets what was captured so far, on the thread that called begin().
+  void abandon() noexcept;
+
+  // Whether call() can record now, as far as the thread and the device go.
+  bool may_call() const;
+  // Whether it writes an argument; known after end().
+  bool writes(size_t argument) const;
+  // Records the function on other buffers, of at least the sizes of those that stood for them:
+  // arguments first, then results, which are deferred buffers that nobody wrote. numbers: as
+  // numbers() returns them, or others of their meaning. What was recorded before runs before it.
+  // False, with nothing recorded, where the device does not record, this thread captures or does
+  // not round as by default, a buffer is exported, on another device or foreign memory, or one of
+  // those from outside is given. The buffers differ from each other. Throws as the record functions
+  // do.
+  bool call(std::span<Buffer* const> given, std::span<const uint64_t> numbers);
+
+  // The numbers of the ops in the order in which they were recorded; known after end().
+  const std::vector<uint64_t>& numbers() const;
+  // Ops recorded, and bytes of memory that the function keeps.
+  int ops() const;
+  int64_t bytes_kept() const;
+
+ private:
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -236,11 +236,20 @@ class HOLOGRAM_API DeviceGraph {
 };
 
 namespace internal {
-HOLOGRAM_API extern std::atomic<bool> g_captures_graph;
-}
-// Whether a graph is being captured: then no bytes on its device may be looked at.
+HOLOGRAM_API extern std::atomic<int> g_graph_captures;  // graphs and functions
+HOLOGRAM_API bool captures_graph_here();
+HOLOGRAM_API bool captures_function_here();
+}  // namespace internal
+// Whether what this thread records now is part of a graph or a function: then no bytes on its
+// device may be looked at.
 inline bool is_capturing_graph() {
-  return internal::g_captures_graph.load(std::memory_order_relaxed);
+  return internal::g_graph_captures.load(std::memory_order_relaxed) != 0 &&
+         internal::captures_graph_here();
+}
+// Whether it is part of a DeviceFunction.
+inline bool is_capturing_function() {
+  return internal::g_graph_captures.load(std::memory_order_relaxed) != 0 &&
+         internal::captures_function_here();
 }
 
 struct RecorderStats {

@@ -14,7 +14,7 @@ constinit thread_local Capture* t_capture = nullptr;
 constinit std::atomic<Capture*> g_graph{nullptr};
 }  // namespace
 
-constinit std::atomic<bool> g_captures_graph{false};
+constinit std::atomic<int> g_graph_captures{0};
 
 constinit std::atomic<int> g_captures{0};
 
@@ -22,20 +22,26 @@ Capture* thread_capture() {
   return t_capture != nullptr ? t_capture : g_graph.load(std::memory_order_acquire);
 }
 
+bool captures_graph_here() {
+  const Capture* capture = thread_capture();
+  return capture != nullptr && capture->of_graph;
+}
+bool captures_function_here() { return t_capture != nullptr && t_capture->of_graph; }
+
 void begin_graph(Capture& capture) {
   Capture* none = nullptr;
   if (t_capture != nullptr || !g_graph.compare_exchange_strong(none, &capture)) {
     fail(ErrorKind::kState, "DeviceGraph::begin: a ", t_capture != nullptr ? "circuit" : "graph",
          " is being recorded already; end that first");
   }
-  g_captures_graph.store(true, std::memory_order_relaxed);
+  g_graph_captures.fetch_add(1, std::memory_order_relaxed);
   g_captures.fetch_add(1, std::memory_order_relaxed);
 }
 
 void end_graph(Capture& capture) noexcept {
   if (g_graph.load() != &capture) return;
   g_captures.fetch_sub(1, std::memory_order_relaxed);
-  g_captures_graph.store(false, std::memory_order_relaxed);
+  g_graph_captures.fetch_sub(1, std::memory_order_relaxed);
   g_graph.store(nullptr, std::memory_order_release);
 }
 
@@ -79,12 +85,14 @@ void begin_capture(Capture& capture) {
   }
   t_capture = &capture;
   g_captures.fetch_add(1, std::memory_order_relaxed);
+  if (capture.of_graph) g_graph_captures.fetch_add(1, std::memory_order_relaxed);
 }
 
 void end_capture(Capture& capture) noexcept {
   if (t_capture != &capture) return;
   t_capture = nullptr;
   g_captures.fetch_sub(1, std::memory_order_relaxed);
+  if (capture.of_graph) g_graph_captures.fetch_sub(1, std::memory_order_relaxed);
 }
 
 int64_t Capture::find(const Buffer* buffer) const {

@@ -4,12 +4,14 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "hologram/recorder.h"
+#include "src/circuit/plan.h"
 #include "src/circuit/tape.h"
 
 namespace hologram::internal {
@@ -46,7 +48,7 @@ class Capture {
   Device& device() const { return device_; }
   // A thread that records a circuit records nothing elsewhere meanwhile; a graph is of one device.
   bool takes_from(const Device& device) const { return !of_graph || &device == &device_; }
-  bool of_graph = false;
+  bool of_graph = false;  // or of a DeviceFunction
   const circuit::Tape& tape() const { return tape_; }
   const std::vector<Slot>& slots() const { return slots_; }
   double cost() const { return cost_; }
@@ -74,6 +76,35 @@ class Capture {
   std::vector<Slot> slots_;
   std::unordered_map<const Buffer*, uint32_t> known_;
   double cost_ = 0;
+};
+
+// Where the values of a capture are while its plan runs.
+struct PlanMemory {
+  std::vector<char*> bound;     // by slot; null for those that are live and have no memory
+  std::vector<BufferRef> kept;  // for values that are not live, many of which share memory
+  int64_t bytes_wanted = 0;     // of those values
+  int64_t bytes_kept = 0;
+};
+// states: of the slots, as the plan was made with.
+PlanMemory find_memory(const Capture& capture, const circuit::Plan& plan,
+                       std::span<const uint8_t> states);
+
+// A plan that runs as a circuit on other buffers each time; see DeviceFunction.
+struct PlannedCircuit {
+  explicit PlannedCircuit(Device& device) : capture(device) {}
+
+  // A slot that has a buffer of its own in each run.
+  struct Use {
+    uint32_t slot;
+    uint32_t given;  // which of call()'s
+    bool written;
+  };
+  Capture capture;
+  std::vector<uint8_t> states;
+  std::shared_ptr<circuit::Plan> plan;
+  PlanMemory memory;
+  std::vector<Use> uses;
+  std::vector<uint32_t> outside;  // slots whose buffer is the same in each run
 };
 
 // Throws where the circuit writes memory that another of its buffers has as well.

@@ -13,47 +13,31 @@
 
 namespace hologram {
 
-struct DeviceGraph::State {
-  explicit State(Device& device) : device(device) {}
-
-  Device& device;
-  enum { kEmpty, kCapturing, kCaptured, kPrepared } phase = kEmpty;
-  std::unique_ptr<internal::Capture> capture;
-  uint32_t float_mode = 0;
-  std::vector<uint64_t> numbers;
-  std::shared_ptr<circuit::Plan> plan;
-  std::vector<uint8_t> slot_states;
-  std::vector<Buffer*> buffers;  // by slot
-  std::vector<BufferRef> kept;   // memory of the values that no other code holds
-  std::vector<char*> bound;
-  Stats stats;
-
-  void find_memory();
-};
-
 // A value that no other code holds needs memory from the first stage that touches it to the last;
 // after that another value may use it. A value takes the smallest free block that is large enough,
 // unless more than half of the block would be unused.
-void DeviceGraph::State::find_memory() {
+internal::PlanMemory internal::find_memory(const Capture& capture, const circuit::Plan& plan,
+                                           std::span<const uint8_t> states) {
   constexpr int kNever = std::numeric_limits<int>::max();
-  const auto& slots = capture->slots();
+  const auto& slots = capture.slots();
+  PlanMemory found;
   struct Life {
     uint32_t slot;
     int first = kNever, last = -1;
   };
   std::vector<Life> lives;
   for (uint32_t s = 0; s < slots.size(); ++s) lives.push_back({s});
-  for (const circuit::Kernel& kernel : plan->kernels) {
+  for (const circuit::Kernel& kernel : plan.kernels) {
     circuit::for_slots(kernel, [&](uint32_t slot) {
       lives[slot].first = std::min(lives[slot].first, kernel.stage);
       lives[slot].last = std::max(lives[slot].last, kernel.stage);
     });
   }
-  bound.assign(slots.size(), nullptr);
+  found.bound.assign(slots.size(), nullptr);
   std::erase_if(lives, [&](const Life& life) {
     const Buffer* buffer = slots[life.slot].buffer.get();
-    bound[life.slot] = static_cast<char*>(buffer->data());
-    return life.last < 0 || buffer->data() != nullptr || buffer->nbytes() == 0;
+    found.bound[life.slot] = static_cast<char*>(buffer->data());
+    return life.last < 0 || (states[life.slot] & circuit::kSlotLive) != 0 || buffer->nbytes() == 0;
   });
   std::stable_sort(lives.begin(), lives.end(),
                    [](const Life& a, const Life& b) { return a.first < b.first; });
@@ -65,7 +49,7 @@ void DeviceGraph::State::find_memory() {
   std::vector<Memory> all;
   for (const Life& life : lives) {
     const size_t bytes = slots[life.slot].buffer->nbytes();
-    stats.bytes_wanted += static_cast<int64_t>(bytes);
+    found.bytes_wanted += static_cast<int64_t>(bytes);
     Memory* best = nullptr;
     for (Memory& memory : all) {
       if (memory.free_after >= life.first || memory.bytes < bytes || memory.bytes / 2 > bytes) {
@@ -74,15 +58,31 @@ void DeviceGraph::State::find_memory() {
       if (best == nullptr || memory.bytes < best->bytes) best = &memory;
     }
     if (best == nullptr) {
-      kept.push_back(BufferRef::adopt(allocate_buffer(device, bytes)));
-      stats.bytes_kept += static_cast<int64_t>(bytes);
-      all.push_back({bytes, static_cast<char*>(kept.back()->data()), 0});
+      found.kept.push_back(BufferRef::adopt(allocate_buffer(capture.device(), bytes)));
+      found.bytes_kept += static_cast<int64_t>(bytes);
+      all.push_back({bytes, static_cast<char*>(found.kept.back()->data()), 0});
       best = &all.back();
     }
     best->free_after = life.last;
-    bound[life.slot] = best->data;
+    found.bound[life.slot] = best->data;
   }
+  return found;
 }
+
+struct DeviceGraph::State {
+  explicit State(Device& device) : device(device) {}
+
+  Device& device;
+  enum { kEmpty, kCapturing, kCaptured, kPrepared } phase = kEmpty;
+  std::unique_ptr<internal::Capture> capture;
+  uint32_t float_mode = 0;
+  std::vector<uint64_t> numbers;
+  std::shared_ptr<circuit::Plan> plan;
+  std::vector<uint8_t> slot_states;
+  std::vector<Buffer*> buffers;  // by slot
+  internal::PlanMemory memory;
+  Stats stats;
+};
 
 DeviceGraph::DeviceGraph(Device& device) : state_(std::make_unique<State>(device)) {}
 DeviceGraph::~DeviceGraph() { reset(); }
@@ -148,10 +148,11 @@ void DeviceGraph::prepare() {
   s.stats = {.ops = plan->stats.ops,
              .kernels = plan->stats.kernels,
              .bytes_moved = plan->stats.bytes_moved};
-  s.kept.clear();
+  s.memory = internal::find_memory(*s.capture, *plan, states);
+  s.stats.bytes_wanted = s.memory.bytes_wanted;
+  s.stats.bytes_kept = s.memory.bytes_kept;
   s.slot_states = std::move(states), s.buffers = std::move(buffers);
   s.plan = std::move(plan);
-  s.find_memory();
   s.phase = State::kPrepared;
 }
 
@@ -163,9 +164,12 @@ void DeviceGraph::replay() {
          "the capture first");
   }
   if (s.phase != State::kPrepared) prepare();
-  internal::PlanRun run{
-      s.plan,   {s.bound.data(), s.numbers.data()}, s.capture->tape(), s.slot_states, s.buffers,
-      s.numbers};
+  internal::PlanRun run{s.plan,
+                        {s.memory.bound.data(), s.numbers.data()},
+                        s.capture->tape(),
+                        s.slot_states,
+                        s.buffers,
+                        s.numbers};
   run.cause = "replay";
   internal::Recorder::of(s.device).run_beside_circuits(run, s.float_mode);
 }
@@ -182,8 +186,7 @@ void DeviceGraph::reset() noexcept {
   s.buffers.clear();
   s.capture.reset();
   s.numbers.clear();
-  s.kept.clear();
-  s.bound.clear();
+  s.memory = {};
   s.stats = {};
 }
 

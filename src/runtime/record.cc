@@ -343,6 +343,41 @@ void Recorder::append_tape(const circuit::Tape& tape, std::vector<BufferRef> buf
   hand_over(lock);
 }
 
+bool Recorder::append_planned(const std::shared_ptr<PlannedCircuit>& planned,
+                              std::span<Buffer* const> given, std::span<const uint64_t> numbers) {
+  const auto outside = [&](uint32_t slot) { return planned->capture.slots()[slot].buffer.get(); };
+  std::unique_lock lock(record_lock_);
+  const uint32_t mode = make_ready(lock);
+  // Others may record while the lock is let go.
+  while (!open_->tape.empty()) hand_over(lock);
+  const auto may_use = [&](const Buffer* buffer) {
+    const uint64_t word = Access::recorded(const_cast<Buffer*>(buffer)).load();
+    return (word & kExported) == 0 && &buffer->device() == &device_ &&
+           buffer->pool() != PoolKind::kForeign;
+  };
+  for (const PlannedCircuit::Use& use : planned->uses) {
+    if (!may_use(given[use.given])) return false;
+  }
+  for (const uint32_t slot : planned->outside) {
+    const bool shared = std::find(given.begin(), given.end(), outside(slot)) != given.end();
+    if (shared || !may_use(outside(slot))) return false;
+  }
+  if (!has_slots(planned->uses.size() + planned->outside.size())) return false;
+  open_->float_mode = mode;
+  begin_circuit();
+  open_->tape.append_call(0, {}, {}, numbers);
+  open_->planned = planned;
+  for (const PlannedCircuit::Use& use : planned->uses) slot_of(given[use.given], use.written);
+  for (const uint32_t slot : planned->outside) {
+    slot_of(outside(slot), planned->capture.slots()[slot].written);
+  }
+  open_->call_cost += planned->capture.cost();
+  ops_recorded_ += static_cast<uint64_t>(planned->capture.tape().records());
+  pending_.store(true, std::memory_order_relaxed);
+  hand_over(lock);
+  return true;
+}
+
 }  // namespace internal
 
 bool is_deferring() {

@@ -17,6 +17,7 @@
 #include "hologram/error.h"
 #include "hologram/parallel.h"
 #include "src/circuit/plan_cache.h"
+#include "src/runtime/capture.h"
 #include "src/runtime/circuit_check.h"
 #include "src/runtime/memory_watch.h"
 #include "src/runtime/trace_hooks.h"
@@ -214,6 +215,7 @@ void Recorder::drop(OpenCircuit& circuit) {
 void Recorder::retire(std::unique_ptr<OpenCircuit> circuit) {
   drop(*circuit);
   circuit->tape.clear();
+  circuit->planned.reset();
   circuit->sites.clear();
   circuit->marks.clear();
   circuit->backed_bytes = circuit->unbacked_bytes = circuit->kept_bytes = 0;
@@ -363,6 +365,7 @@ bool Recorder::run_first(std::exception_ptr& error, bool keeps) {
 
 // With the run lock held: everything that can fail for lack of memory. Sets plan_ at its end.
 void Recorder::prepare() {
+  if (running_->planned != nullptr) return prepare_planned();
   OpenCircuit& circuit = *running_;
   const size_t count = circuit.slots.size();
   const std::vector<uint64_t>& states = circuit.states;
@@ -391,17 +394,6 @@ void Recorder::run_prepared() {
     return;
   if (plan_->kernels.empty()) return;
   device_.run_plan(*plan_, {bound_.data(), running_->tape.immediates().data()}, 0);
-}
-
-void Recorder::run_checked() {
-  if (!device_.is_host_memory()) return run_prepared();
-  const OpenCircuit& circuit = *running_;
-  std::vector<size_t> sizes;
-  for (const OpenCircuit::Slot& slot : circuit.slots) sizes.push_back(slot.buffer->nbytes());
-  const CircuitCheck check(device_, circuit.tape.words(), state_bytes(circuit), std::move(sizes),
-                           bound_, circuit.tape.immediates().data());
-  run_prepared();
-  check.compare(*plan_, bound_);
 }
 
 void Recorder::attach(Buffer* buffer, uint64_t mark) {

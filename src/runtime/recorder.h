@@ -67,6 +67,7 @@ enum class Why : uint8_t {
 };
 
 // A circuit being recorded, or sealed and not yet run.
+struct PlannedCircuit;
 struct OpenCircuit {
   struct Slot {
     Buffer* buffer;  // one reference is ours, or that of a later circuit which names it too
@@ -91,6 +92,9 @@ struct OpenCircuit {
   uint8_t attention = 0;
   std::vector<std::string> sites;  // of the records, where lines are remembered
   std::vector<uint64_t> marks;     // of the records, where those are
+  // Then the tape is one record, whose numbers are those of the plan, and the slots are the
+  // buffers that a run has of its own.
+  std::shared_ptr<PlannedCircuit> planned;
 
   // From sealing on.
   std::vector<uint64_t> states;  // SlotState bytes, padded with zeros
@@ -179,6 +183,12 @@ class Recorder {
   void append_tape(const circuit::Tape& tape, std::vector<BufferRef> buffers,
                    std::span<const uint8_t> written, double cost);
 
+  // Appends a run of a planned circuit as a circuit of its own; see DeviceFunction::call(). What is
+  // recorded so far runs first. False, with nothing recorded, where a buffer may not be recorded
+  // on, or shares memory with another.
+  bool append_planned(const std::shared_ptr<PlannedCircuit>& planned,
+                      std::span<Buffer* const> given, std::span<const uint64_t> numbers);
+
   // Runs everything recorded; whether a circuit was run. Throws what `why` says.
   bool flush(Why why);
   // Runs what was recorded up to the circuit of that epoch; whether a circuit was run.
@@ -243,6 +253,7 @@ class Recorder {
   int failing_record(std::string& context) const;
   std::exception_ptr explained(std::exception_ptr error) const;
   void prepare();
+  void prepare_planned();
   void run_prepared();
   // Runs the circuit and compares every result with those of its ops run one by one.
   void run_checked();

@@ -15,6 +15,8 @@
 #include "hologram/memory.h"
 #include "hologram/parallel.h"
 #include "src/circuit/plan_cache.h"
+#include "src/runtime/capture.h"
+#include "src/runtime/circuit_check.h"
 #include "src/runtime/memory_watch.h"
 #include "src/runtime/recorder.h"
 #include "src/runtime/trace_hooks.h"
@@ -344,7 +346,8 @@ int Recorder::failing_record(std::string& context) const {
 // With the run lock held: the error of running_, with what it is about and where that was recorded.
 std::exception_ptr Recorder::explained(std::exception_ptr error) const {
   std::string context;
-  const int record = failing_record(context);
+  int record = failing_record(context);
+  if (running_->planned != nullptr) record = 0;  // the line of the call
   if (context.empty()) return error;
   const std::vector<std::string>& sites = running_->sites;
   const bool known = record >= 0 && static_cast<size_t>(record) < sites.size() &&
@@ -364,6 +367,26 @@ std::exception_ptr Recorder::explained(std::exception_ptr error) const {
   } catch (...) {
   }
   return error;
+}
+
+void Recorder::run_checked() {
+  if (!device_.is_host_memory()) return run_prepared();
+  const OpenCircuit& circuit = *running_;
+  const PlannedCircuit* planned = circuit.planned.get();
+  std::vector<size_t> sizes;
+  if (planned != nullptr) {
+    for (const Capture::Slot& slot : planned->capture.slots()) {
+      sizes.push_back(slot.buffer->nbytes());
+    }
+  } else {
+    for (const OpenCircuit::Slot& slot : circuit.slots) sizes.push_back(slot.buffer->nbytes());
+  }
+  const CircuitCheck check(
+      device_, planned != nullptr ? planned->capture.tape().words() : circuit.tape.words(),
+      planned != nullptr ? std::span<const uint8_t>(planned->states) : state_bytes(circuit),
+      std::move(sizes), bound_, circuit.tape.immediates().data());
+  run_prepared();
+  check.compare(*plan_, bound_);
 }
 
 void materialize_slowly(Buffer& buffer) {

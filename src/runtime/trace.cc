@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "hologram/error.h"
+#include "src/runtime/capture.h"
 #include "src/runtime/recorder.h"
 #include "src/runtime/trace_hooks.h"
 
@@ -251,9 +252,20 @@ void lock_traces() { Traces::get().lock(); }
 void unlock_traces() { Traces::get().unlock(); }
 
 bool Recorder::run_watched() {
+  const PlannedCircuit* planned = running_->planned.get();
   std::vector<Buffer*> buffers;
   try {
-    for (const OpenCircuit::Slot& slot : running_->slots) buffers.push_back(slot.buffer);
+    if (planned == nullptr) {
+      for (const OpenCircuit::Slot& slot : running_->slots) buffers.push_back(slot.buffer);
+    } else {
+      for (const Capture::Slot& slot : planned->capture.slots()) {
+        buffers.push_back(slot.buffer.get());
+      }
+      size_t next = 0;
+      for (const PlannedCircuit::Use& use : planned->uses) {
+        buffers[use.slot] = running_->slots[next++].buffer;
+      }
+    }
   } catch (const std::bad_alloc&) {
     drop_observation(std::exchange(running_->observed, nullptr));
     return false;  // what can run does, even if its trace has no memory
@@ -261,8 +273,8 @@ bool Recorder::run_watched() {
   const std::vector<uint64_t>& numbers = running_->tape.immediates();
   return run_watched({plan_,
                       {bound_.data(), numbers.data()},
-                      running_->tape,
-                      state_bytes(*running_),
+                      planned != nullptr ? planned->capture.tape() : running_->tape,
+                      planned != nullptr ? planned->states : state_bytes(*running_),
                       buffers,
                       numbers,
                       plan_hit_,

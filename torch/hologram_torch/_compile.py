@@ -3,7 +3,8 @@
 
 AOTAutograd makes one graph of the forward and one of the backward pass. The device records what a
 graph calls and fuses it by itself, so there is nothing to generate: each graph becomes a Python
-function that calls the operators which eager code calls, without autograd between them.
+function that calls the operators which eager code calls, without autograd between them. What its
+second call records becomes a circuit, which later calls run as a whole (_replay.py).
 """
 
 from __future__ import annotations
@@ -20,7 +21,11 @@ from torch.fx import GraphModule, Node
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.graph import _BoxedCodeGen
 
+from hologram_torch import _fake
+from hologram_torch._replay import Replayed, is_worth_a_circuit
+
 aten = torch.ops.aten
+_fake.register()
 
 # Operators that Python reaches as methods of a tensor only.
 _METHODS = ("copy_", "expand", "view")
@@ -46,12 +51,13 @@ def hologram(
 ) -> Callable[..., Any]:
     """Compile what Dynamo captured. PyTorch finds this by its entry point.
 
-    Raises ``ValueError`` for a mode or an option: there is none.
+    The modes ``default`` and ``reduce-overhead`` are the same. Raises ``ValueError`` for other
+    modes, and for options.
     """
-    if mode not in (None, "default") or options:
+    if mode not in (None, "default", "reduce-overhead") or options:
         raise ValueError(
-            f"torch.compile(backend='hologram') has no modes and no options, got mode={mode!r} and "
-            f"options={options!r}; for replays see torch.hologram.make_graphed_callables"
+            "torch.compile(backend='hologram') has the modes 'default' and 'reduce-overhead', "
+            f"which are the same, and no options, got mode={mode!r} and options={options!r}"
         )
     with contextlib.nullcontext() if _has_symbols(example_inputs) else _whole_resampling():
         compiled = aot_module_simplified(
@@ -68,6 +74,7 @@ def hologram(
 def compile_graph(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
     """Make a function of a list of arguments, which it empties, of a graph of ATen operators."""
     graph = gm.graph
+    replays = is_worth_a_circuit(graph)
     for node in list(graph.nodes):
         if node.op != "call_function":
             continue
@@ -96,7 +103,7 @@ def compile_graph(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..
         return forward(gm, args)
 
     run._boxed_call = True  # type: ignore[attr-defined]
-    return run
+    return Replayed(run) if replays else run
 
 
 def _has_symbols(inputs: Sequence[Any]) -> bool:

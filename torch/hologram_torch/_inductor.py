@@ -19,12 +19,13 @@ from torch._inductor.codegen.common import (
     register_device_op_overrides,
 )
 from torch._inductor.codegen.cpp import CppScheduling
+from torch._inductor.codegen.cpp_wrapper_cpu import CppWrapperCpu
 from torch._inductor.codegen.cpu_device_op_overrides import CpuDeviceOpOverrides
 from torch._inductor.codegen.wrapper import PythonWrapperCodegen
 from torch._inductor.scheduler import BaseSchedulerNode
 from torch._inductor.virtualized import V
 
-from hologram_torch import _C
+from hologram_torch import _C, _fake
 
 _device: Any = torch.get_device_module("hologram")
 
@@ -88,6 +89,20 @@ class HologramWrapper(PythonWrapperCodegen):
         self.prefix.splice("lend_addresses(globals())")
 
 
+class HologramCppWrapper(CppWrapperCpu):
+    """What AOTInductor and ``cpp_wrapper`` ask for: there is none."""
+
+    @staticmethod
+    def create(*args: Any, **kwargs: Any) -> PythonWrapperCodegen:
+        """Raise NotImplementedError, which says what to do instead."""
+        raise NotImplementedError(
+            "AOTInductor and its C++ wrapper cannot compile for device 'hologram': PyTorch's "
+            "runtime of such packages knows its own devices only. Save the program with "
+            "torch.export.save, and compile what torch.export.load returns with torch.compile; or "
+            "export the model on 'cpu' and package that"
+        )
+
+
 def lend_addresses(names: dict[str, Any]) -> None:
     """Have the kernels among a module's names give addresses back after each call.
 
@@ -112,28 +127,34 @@ def _lending(kernel: Callable[..., None]) -> Callable[..., None]:
 
 def register() -> None:
     """Register the device."""
+    _fake.register()
     register_interface_for_device("hologram", HologramInterface)
     register_device_op_overrides("hologram", HologramOverrides())
-    register_backend_for_device("hologram", CppScheduling, HologramWrapper)
+    register_backend_for_device("hologram", CppScheduling, HologramWrapper, HologramCppWrapper)
     _take_backend_of_cpu()
 
 
 def _take_backend_of_cpu() -> None:
     # Inductor takes each device that it does not know for one of Triton, and its C++ then lacks the
-    # dtypes of intermediate values. There is no registration for this.
+    # dtypes of intermediate values. There is no registration for this. Both functions answer for
+    # other devices as they did.
     original = inductor_utils.get_current_backend
 
     def get_current_backend(device_type: str | None = None) -> str:
         kind = device_type or V.graph.get_current_device_or_throw().type
-        return original("cpu" if kind == "hologram" else kind)
+        return original("cpu" if kind == "hologram" else device_type)
 
     for name, module in list(sys.modules.items()):
         if name.startswith("torch._inductor") and hasattr(module, "get_current_backend"):
             module.get_current_backend = get_current_backend  # type: ignore[attr-defined]
 
     # Nor for this: what is good for memory of the host is asked of the scheduler's nodes.
+    original_is_cpu = BaseSchedulerNode.is_cpu
+
     def is_cpu(node: Any) -> bool:
         place = node.get_device()
-        return place is not None and place.type in ("cpu", "hologram")
+        if place is not None and place.type == "hologram":
+            return True
+        return original_is_cpu(node)
 
     BaseSchedulerNode.is_cpu = is_cpu  # type: ignore[assignment, method-assign]

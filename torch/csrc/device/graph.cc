@@ -6,7 +6,6 @@
 #include <atomic>
 #include <random>
 #include <string>
-#include <vector>
 
 #include "device/tensor.h"
 #include "hologram/recorder.h"
@@ -42,24 +41,61 @@ void cannot_capture(const char* op) {
               "values. Run it before the capture or after replay()");
 }
 
+bool captures_otherwise(const char* op) {
+  if (hologram::is_capturing_function()) cannot_capture(op);
+  return hologram::is_capturing_graph();
+}
+
+PhiloxGenerator::Reserved CapturedDraws::draw(PhiloxGenerator& generator, uint64_t count) {
+  Draws* of = nullptr;
+  for (Draws& draws : draws_) {
+    if (draws.generator == &generator) of = &draws;
+  }
+  if (of == nullptr) {
+    static std::random_device source;
+    const uint64_t token = uint64_t{source()} << 32 | source();
+    draws_.push_back({c10::intrusive_ptr<c10::GeneratorImpl>::reclaim_copy(&generator),
+                      &generator,
+                      token,
+                      0,
+                      {}});
+    of = &draws_.back();
+  }
+  const PhiloxGenerator::Reserved reserved{of->token, of->count};
+  of->count += count;
+  return reserved;
+}
+
+void CapturedDraws::find_places(std::span<const uint64_t> numbers) {
+  for (Draws& draws : draws_) {
+    for (size_t k = 0; k + 1 < numbers.size(); ++k) {
+      if (numbers[k] == draws.token) draws.places.push_back({k, numbers[k + 1]});
+    }
+  }
+}
+
+void CapturedDraws::advance(std::span<uint64_t> numbers) const {
+  for (const Draws& draws : draws_) {
+    std::lock_guard<std::mutex> lock(draws.generator->mutex_);
+    const auto from = draws.generator->reserve(draws.count);
+    for (const Draws::Place& place : draws.places) {
+      numbers[place.seed] = from.seed;
+      numbers[place.seed + 1] = from.offset + place.offset;
+    }
+  }
+}
+
+namespace {
+constinit std::atomic<CapturedDraws*> g_function_draws{nullptr};
+}  // namespace
+
+void set_function_draws(CapturedDraws* draws) {
+  g_function_draws.store(draws, std::memory_order_release);
+}
+
 #if HOLOGRAM_HAS_GRAPHS
 
 namespace {
-
-// The random numbers that a graph draws from one generator. While the graph is captured, a number
-// that nothing else in it equals stands for the generator's seed. Offsets count from the first
-// draw.
-struct Draws {
-  c10::intrusive_ptr<c10::GeneratorImpl> owner;
-  PhiloxGenerator* generator;
-  uint64_t token;
-  uint64_t count = 0;  // of a replay
-  struct Place {
-    size_t seed;  // among the graph's numbers; the offset follows
-    uint64_t offset;
-  };
-  std::vector<Place> places;
-};
 
 class Graph final : public at::GraphImplInterface {
  public:
@@ -78,7 +114,7 @@ class Graph final : public at::GraphImplInterface {
   void capture_end() override {
     attempt([&] { graph_.end(); });
     stop();
-    for (Draws& draws : draws_) find_places(draws);
+    draws_.find_places(graph_.numbers());
     if (graph_.stats().ops == 0) {
       TORCH_WARN(
           "The graph is empty: nothing was recorded on device 'hologram' between capture_begin() "
@@ -90,14 +126,7 @@ class Graph final : public at::GraphImplInterface {
     attempt([&] { graph_.prepare(); });
   }
   void replay() override {
-    for (const Draws& draws : draws_) {
-      std::lock_guard<std::mutex> lock(draws.generator->mutex_);
-      const auto from = draws.generator->reserve(draws.count);
-      for (const Draws::Place& place : draws.places) {
-        graph_.numbers()[place.seed] = from.seed;
-        graph_.numbers()[place.seed + 1] = from.offset + place.offset;
-      }
-    }
+    draws_.advance(graph_.numbers());
     attempt([&] { graph_.replay(); });
   }
   void reset() override {
@@ -120,25 +149,7 @@ class Graph final : public at::GraphImplInterface {
   }
 
   static Graph* current() { return current_; }
-  PhiloxGenerator::Reserved draw(PhiloxGenerator& generator, uint64_t count) {
-    Draws* of = nullptr;
-    for (Draws& draws : draws_) {
-      if (draws.generator == &generator) of = &draws;
-    }
-    if (of == nullptr) {
-      static std::random_device source;
-      const uint64_t token = uint64_t{source()} << 32 | source();
-      draws_.push_back({c10::intrusive_ptr<c10::GeneratorImpl>::reclaim_copy(&generator),
-                        &generator,
-                        token,
-                        0,
-                        {}});
-      of = &draws_.back();
-    }
-    const PhiloxGenerator::Reserved reserved{of->token, of->count};
-    of->count += count;
-    return reserved;
-  }
+  CapturedDraws& draws() { return draws_; }
 
  private:
   template <class F>
@@ -153,36 +164,34 @@ class Graph final : public at::GraphImplInterface {
     Graph* self = this;
     current_.compare_exchange_strong(self, nullptr);
   }
-  void find_places(Draws& draws) {
-    const std::vector<uint64_t>& numbers = graph_.numbers();
-    for (size_t k = 0; k + 1 < numbers.size(); ++k) {
-      if (numbers[k] == draws.token) draws.places.push_back({k, numbers[k + 1]});
-    }
-  }
 
   static inline std::atomic<Graph*> current_{nullptr};
   hologram::DeviceGraph graph_;
   const bool keeps_;
   bool debug_ = false;
   at::MempoolId_t pool_{0, 0};
-  std::vector<Draws> draws_;
+  CapturedDraws draws_;
 };
 
 }  // namespace
 
+#endif
+
 bool draws_in_graph(PhiloxGenerator& generator, uint64_t count,
                     PhiloxGenerator::Reserved& reserved) {
-  Graph* graph = hologram::is_capturing_graph() ? Graph::current() : nullptr;
-  if (graph == nullptr) return false;
-  reserved = graph->draw(generator, count);
+  if (!hologram::is_capturing_graph()) return false;
+  CapturedDraws* draws = nullptr;
+  if (hologram::is_capturing_function()) {
+    draws = g_function_draws.load(std::memory_order_acquire);
+#if HOLOGRAM_HAS_GRAPHS
+  } else if (Graph* graph = Graph::current()) {
+    draws = &graph->draws();
+#endif
+  }
+  if (draws == nullptr) return false;
+  reserved = draws->draw(generator, count);
   return true;
 }
-
-#else
-
-bool draws_in_graph(PhiloxGenerator&, uint64_t, PhiloxGenerator::Reserved&) { return false; }
-
-#endif
 
 }  // namespace hologram_torch
 

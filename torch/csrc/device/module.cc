@@ -11,6 +11,7 @@
 #include <string>
 
 #include "device/generator.h"
+#include "device/graph_function.h"
 #include "device/memory_history.h"
 #include "device/openmp.h"
 #include "device/profiler.h"
@@ -175,6 +176,7 @@ PYBIND11_MODULE(_C, m) {
   hologram_torch::show_launches_to_profilers();
   hologram_torch::bind_tracing(m);
   hologram_torch::bind_memory_history(m);
+  hologram_torch::bind_graph_function(m);
   m.def("device_properties", &device_properties, py::arg("index"));
   if (PyModule_AddFunctions(m.ptr(), hologram_torch::kFunctionalMethods) != 0 ||
       PyModule_AddFunctions(m.ptr(), hologram_torch::kExpressionMethods) != 0) {

@@ -108,6 +108,9 @@ inline hologram::Buffer* buffer_of(const c10::StorageImpl& storage) {
 [[gnu::cold]] void check_look();
 // Raises: the op cannot be part of a graph.
 [[noreturn, gnu::cold]] void cannot_capture(const char* op);
+// For ops that compute in another way where a graph is captured: whether one is. Raises as
+// cannot_capture() where it is a function, whose results have the bits of eager code.
+bool captures_otherwise(const char* op);
 // While it lives this thread may look at bytes that it computes itself.
 class CaptureExempt {
  public:

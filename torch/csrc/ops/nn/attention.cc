@@ -62,6 +62,39 @@ bool is_certainly_fused(const Tensor& query, const Tensor& key, const Tensor& va
          at::is_expandable_to(mask->sizes(), scores);
 }
 
+bool has_symbols(const Tensor& t) { return t.unsafeGetTensorImpl()->has_symbolic_sizes_strides(); }
+
+// is_certainly_fused() for the tensors of a trace, whose sizes are symbols: questions that their
+// names answer make no size a constant.
+bool is_fused_in_trace(const Tensor& query, const Tensor& key, const Tensor& value,
+                       const OptionalTensor& mask, bool is_causal, bool enable_gqa) {
+  if (!at::globalContext().userEnabledFlashSDP() || !at::isFloatingType(query.scalar_type()) ||
+      at::elementSize(query.scalar_type()) < 2) {
+    return false;
+  }
+  for (const Tensor* t : {&query, &key, &value}) {
+    if (t->dim() != 4 || t->scalar_type() != query.scalar_type() || t->sym_stride(3) != 1) {
+      return false;
+    }
+  }
+  const c10::SymInt batch = query.sym_size(0), heads = query.sym_size(1), shared = key.sym_size(1);
+  const bool fits =
+      key.sym_size(0) == batch && value.sym_size(0) == batch && value.sym_size(1) == shared &&
+      key.sym_size(2) == value.sym_size(2) && key.sym_size(3) == query.sym_size(3) &&
+      value.sym_size(3) == query.sym_size(3) && query.sym_size(2) != 0 && key.sym_size(2) != 0;
+  if (!fits || (heads != shared && !(enable_gqa && shared != 0 && heads % shared == 0))) {
+    return false;
+  }
+  if (!is_given(mask)) return true;
+  if (is_causal || (mask->dim() != 2 && mask->dim() != 4)) return false;
+  const std::array<c10::SymInt, 4> scores{batch, heads, query.sym_size(2), key.sym_size(2)};
+  for (int64_t d = 1; d <= mask->dim(); ++d) {
+    const c10::SymInt size = mask->sym_size(-d);
+    if (size != scores[static_cast<size_t>(4 - d)] && size != 1) return false;
+  }
+  return true;
+}
+
 // The fused entry takes what the CPU's blocked kernel takes; everything else is composed of matmul
 // and softmax, which is differentiable any number of times.
 int64_t fused_sdp_choice(const Tensor& query, const Tensor& key, const Tensor& value,
@@ -75,6 +108,9 @@ int64_t fused_sdp_choice(const Tensor& query, const Tensor& key, const Tensor& v
   // of a trace with symbolic sizes do not have.
   if (mask_needs_grad || dropout != 0) return kMath;
   constexpr auto kFused = static_cast<int64_t>(at::SDPBackend::overrideable);
+  if (has_symbols(query) || has_symbols(key) || has_symbols(value)) {
+    return is_fused_in_trace(query, key, value, mask, is_causal, enable_gqa) ? kFused : kMath;
+  }
   if (is_certainly_fused(query, key, value, mask, dropout, is_causal, enable_gqa)) return kFused;
   AliasScope scope;
   const int64_t choice =
@@ -87,10 +123,11 @@ int64_t fused_sdp_choice(const Tensor& query, const Tensor& key, const Tensor& v
 // faster from some length on. Measured with AMX; its backward pass is slower for longer.
 bool is_long(const Tensor& query, const Tensor& key, bool backward) {
   constexpr int64_t kLongBackward = 65536, kLong = 32768, kLongWithTiles = 8192;
-  if (!is_half_type(query.scalar_type()) || hologram::is_capturing_graph()) return false;
+  if (!is_half_type(query.scalar_type())) return false;
   const bool tiles = has_bfloat16_tiles() && query.scalar_type() == at::kBFloat16;
   const int64_t length = std::min(query.size(2), key.size(2)) * query.size(3);
-  return length >= (backward ? kLongBackward : tiles ? kLongWithTiles : kLong);
+  const bool is = length >= (backward ? kLongBackward : tiles ? kLongWithTiles : kLong);
+  return is && !captures_otherwise("attention of a half type that is this long");
 }
 
 // What the library takes of what fused_sdp_choice lets in.

@@ -207,9 +207,9 @@ variable_list lstm_on_cpu(const Network& n) {
 // make oneDNN faster than our float32; nothing for others.
 variable_list fast_lstm(const Network& n) {
   if (n.cell != Cell::kLstm || n.is_packed() || n.projects() || !has_bfloat16_tiles() ||
-      rounded_type(n) != at::kBFloat16 || wants_gradient(n) || hologram::is_capturing_graph() ||
-      is_followed(n) || (n.train && n.dropout != 0) || !all_plain({n.input}) || !all_plain(n.hx) ||
-      !all_plain(n.params)) {
+      rounded_type(n) != at::kBFloat16 || wants_gradient(n) || is_followed(n) ||
+      (n.train && n.dropout != 0) || !all_plain({n.input}) || !all_plain(n.hx) ||
+      !all_plain(n.params) || captures_otherwise("an LSTM of bfloat16")) {
     return {};
   }
   const auto narrow = [](const Tensor& t) {
