@@ -5,6 +5,7 @@
 #   make test      every test but those marked heavy
 #   make test-all  every test
 #   make test-matrix  make test with each GEMM and instruction set, on one core, without worker, without JIT
+#   make conformance  PyTorch's own databases on cpu and on the device: samples that are alike, and what differs
 #   make bench     the measurements behind the figures in the README, in ten minutes
 #   make bench-all every measurement, and bench/RESULTS.md from them
 #   make accuracy  the error of every elementwise op, in ULP, on every instruction set
@@ -22,7 +23,7 @@ export PYTHONUNBUFFERED = 1
 
 PY := .venv/bin/python
 
-.PHONY: help setup setup-tests setup-all setup-check setup-docs run test test-matrix test-all bench bench-all accuracy wheels check docs clean distclean
+.PHONY: help setup setup-tests setup-all setup-check setup-docs run test test-matrix test-all conformance bench bench-all accuracy wheels check docs clean distclean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -52,6 +53,9 @@ test-matrix: setup-tests
 
 test-all: setup-all
 	@$(PY) tools/test.py --all
+
+conformance: setup-tests
+	@$(PY) tests/torch/conformance/__main__.py --out outputs/conformance $(CONFORMANCE)
 
 bench: setup
 	@$(PY) -m bench $(BENCH)
