@@ -7,6 +7,7 @@
 #   make soak      an hour of training, twice, then failures and interrupts (SOAK_SECONDS)
 #   make test-matrix  make test with each GEMM and instruction set, on one core, without worker, without JIT
 #   make test-versions  make test with each PyTorch and Python that the project is for, each in a checkout of its own
+#   make conformance  PyTorch's own databases on cpu and on the device: samples that are alike, and what differs
 #   make bench     the measurements behind the figures in the README, in ten minutes
 #   make bench-all every measurement, and bench/RESULTS.md from them
 #   make accuracy  the error of every elementwise op, in ULP, on every instruction set
@@ -24,7 +25,7 @@ export PYTHONUNBUFFERED = 1
 
 PY := .venv/bin/python
 
-.PHONY: help soak setup setup-tests setup-all setup-check setup-docs run test test-matrix test-versions test-all bench bench-all accuracy wheels check docs clean distclean
+.PHONY: help soak setup setup-tests setup-all setup-check setup-docs run test test-matrix test-versions test-all conformance bench bench-all accuracy wheels check docs clean distclean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -61,6 +62,9 @@ test-all: setup-all
 SOAK_SECONDS ?= 3600
 soak: setup
 	@HOLOGRAM_SOAK_SECONDS=$(SOAK_SECONDS) $(PY) -m pytest -rA tests/torch/soak
+
+conformance: setup-tests
+	@$(PY) tests/torch/conformance/__main__.py --out outputs/conformance $(CONFORMANCE)
 
 bench: setup
 	@$(PY) -m bench $(BENCH)

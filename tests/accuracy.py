@@ -17,6 +17,7 @@ WIDER = {
     torch.bfloat16: torch.float64,
     torch.float32: torch.float64,
     torch.float64: torch.float64,
+    torch.complex32: torch.complex128,
     torch.complex64: torch.complex128,
     torch.complex128: torch.complex128,
 }
@@ -53,7 +54,8 @@ def widen(value: Any, noise: int | None = None, kept: torch.dtype | None = None)
 def tensors_of(result: Any) -> list[torch.Tensor]:
     """Return the tensors of a nest, on cpu and dense."""
     found = [t.detach().cpu() for t in tree_flatten(result)[0] if isinstance(t, torch.Tensor)]
-    return [t if t.layout == torch.strided else t.to_dense() for t in found]
+    dense = {torch.strided: lambda t: t, torch.jagged: lambda t: t.values()}
+    return [dense.get(t.layout, torch.Tensor.to_dense)(t) for t in found]
 
 
 @contextlib.contextmanager

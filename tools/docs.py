@@ -53,6 +53,12 @@ def faults_of(path: Path, targets: set[str]) -> list[str]:
     return [f"{path.relative_to(ROOT)}: {fault}" for fault in faults]
 
 
+def write_coverage() -> None:
+    """Write the page of operators, which is not in the repository."""
+    command = [sys.executable, str(ROOT / "tools" / "coverage.py")]
+    step("list the operators", command, log_name="coverage")
+
+
 def build_site(folder: Path) -> None:
     """Build the site with Sphinx."""
     command = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-q"]
@@ -76,6 +82,7 @@ def main() -> int:
     say(f"{len(found)} documents, {len(faults)} faults")
     if options.site and not faults:
         try:
+            write_coverage()
             build_site(options.site.resolve())
         except StepError as error:
             return fail(error)

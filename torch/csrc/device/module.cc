@@ -18,6 +18,7 @@
 #include "dispatch/fallback.h"
 #include "dispatch/functional.h"
 #include "dispatch/op_info.h"
+#include "dispatch/wider_dtypes.h"
 #include "hologram/device.h"
 #include "hologram/dtype.h"
 #include "hologram/error.h"
@@ -126,6 +127,7 @@ PYBIND11_MODULE(_C, m) {
   check_headers(HOLOGRAM_HEADERS_ID);
   m.def("_check_headers", &check_headers);
   hologram_torch::register_torch_gemm();
+  hologram_torch::register_wider_composites();
   hologram_torch::register_fallback_over_composites();
   hologram_torch::lend_openmp_threads();
   // Recorded work runs on as many threads as PyTorch's own ops.

@@ -8,6 +8,7 @@
 #include "device/openmp.h"
 #include "dispatch/alias.h"
 #include "dispatch/op_info.h"
+#include "dispatch/wider_dtypes.h"
 #include "hologram/trace.h"
 
 namespace hologram_torch {
@@ -68,11 +69,26 @@ class FallbackCall {
             value = derived_cpu_generator(given);
           }
           break;
+        case ArgKind::kDtype:
+          break;  // widen_arguments() looks at it
       }
     }
     // Only now is it known that something else is ours.
     if (stranger_ != nullptr) mixed_devices(info_, device(index_), *stranger_);
     if (!scope_.has_index()) scope_.set_index(index_of({}));
+  }
+
+  // After swap_arguments(): what the CPU's kernel does not know becomes wider.
+  void widen_arguments() {
+    const BelowAutograd guard;
+    if (!widening_.emplace(info_).widen_arguments(stack_)) widening_.reset();
+  }
+
+  // Before restore_results().
+  void narrow_results() {
+    if (C10_LIKELY(!widening_.has_value())) return;
+    const BelowAutograd guard;
+    widening_->narrow_results(stack_);
   }
 
   void restore_results() {
@@ -234,6 +250,7 @@ class FallbackCall {
   std::vector<std::pair<c10::TensorImpl*, at::Tensor>> originals_;
   c10::Device stranger_storage_{c10::DeviceType::CPU};
   const c10::Device* stranger_ = nullptr;
+  std::optional<Widening> widening_;
   c10::DeviceIndex index_ = -1;  // of the tensors of ours
   bool stays_ = false;           // results were asked for on another device
 };
@@ -265,6 +282,7 @@ void run(const c10::OperatorHandle& op, Stack* stack) {
   const hologram::CircuitCause cause(info.name.c_str());
   FallbackCall call(info, stack);
   call.swap_arguments();
+  if (C10_UNLIKELY(kCpuKey == DispatchKey::CPU && info.lacking != 0)) call.widen_arguments();
   {
     BelowAutograd guard;
     const OpenMpRegion region;
@@ -272,6 +290,7 @@ void run(const c10::OperatorHandle& op, Stack* stack) {
     if (C10_UNLIKELY(info.seeded && info.generator < 0)) seed.emplace();
     op.redispatchBoxed(c10::DispatchKeySet(kCpuKey), stack);
   }
+  call.narrow_results();
   call.restore_results();
 }
 

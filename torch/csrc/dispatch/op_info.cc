@@ -9,6 +9,8 @@
 #include <mutex>
 #include <string_view>
 
+#include "dispatch/wider_dtypes.h"
+
 namespace hologram_torch {
 namespace {
 
@@ -62,6 +64,8 @@ std::optional<ArgKind> kind_of(const c10::Type& type) {
       return ArgKind::kDevice;
     case c10::TypeKind::GeneratorType:
       return ArgKind::kGenerator;
+    case c10::TypeKind::ScalarTypeType:
+      return ArgKind::kDtype;
     case c10::TypeKind::OptionalType:
       return kind_of(*type.castRaw<c10::OptionalType>()->getElementType());
     case c10::TypeKind::ListType:
@@ -77,11 +81,12 @@ OpInfo* analyse(const c10::OperatorHandle& op) {
   const c10::FunctionSchema& schema = op.schema();
   info->name = schema.name();
   if (!schema.overload_name().empty()) info->name += "." + schema.overload_name();
+  info->lacking = lacking_dtypes(schema.name());
   const auto& args = schema.arguments();
   info->arity = static_cast<uint16_t>(args.size());
   for (size_t i = 0; i < args.size(); ++i) {
     const std::optional<ArgKind> kind = kind_of(*args[i].real_type());
-    if (!kind) continue;
+    if (!kind || (*kind == ArgKind::kDtype && info->lacking == 0)) continue;
     const bool written = args[i].alias_info() != nullptr && args[i].alias_info()->isWrite();
     info->args.push_back(
         {static_cast<uint16_t>(i), *kind, written, accepts_cpu(info->name, args[i].name())});

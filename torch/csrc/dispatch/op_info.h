@@ -11,7 +11,7 @@
 
 namespace hologram_torch {
 
-enum class ArgKind : uint8_t { kTensor, kTensorList, kDevice, kGenerator };
+enum class ArgKind : uint8_t { kTensor, kTensorList, kDevice, kGenerator, kDtype };
 
 struct ArgInfo {
   uint16_t index;
@@ -28,6 +28,7 @@ struct OpInfo {
   uint16_t arity = 0;
   int16_t generator = -1;  // position of the Generator argument
   bool seeded = false;     // draws random numbers
+  uint8_t lacking = 0;     // dtypes that the CPU's kernel lacks, see wider_dtypes.h
   std::atomic<int64_t> calls{0};
   std::atomic<bool> served[5] = {};  // a CPU kernel is known to exist, per kind of tensor
 };

@@ -102,6 +102,11 @@ int64_t fused_sdp_choice(const Tensor& query, const Tensor& key, const Tensor& v
                          std::optional<double> scale, bool enable_gqa) {
   constexpr auto kMath = static_cast<int64_t>(at::SDPBackend::math);
   if (query.layout() != at::kStrided || query.is_nested() || key.is_nested()) return kMath;
+  // Under torch.func.vmap: functorch has rules for what the composition is made of, not for ours.
+  for (const Tensor* t : {&query, &key, &value}) {
+    if (t->key_set().has(c10::DispatchKey::FuncTorchBatched)) return kMath;
+  }
+  if (mask.has_value() && mask->key_set().has(c10::DispatchKey::FuncTorchBatched)) return kMath;
   const bool mask_needs_grad =
       mask.has_value() && mask->requires_grad() && at::GradMode::is_enabled();
   // The CPU's rules send dropout there, too. Said here, for they want addresses, which the tensors

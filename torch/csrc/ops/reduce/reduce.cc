@@ -3,6 +3,7 @@
 // reductions names in its column `aten`.
 #include "ops/reduce/reduce.h"
 
+#include <ATen/ops/isnan.h>
 #include <ATen/ops/masked_fill.h>
 #include <ATen/ops/ne.h>
 #include <ATen/ops/sum.h>
@@ -291,12 +292,18 @@ bool makes(const Tensor& self, ScalarType type) {
   return is_float_plain(self) && is_real(type) && at::isFloatingType(type);
 }
 
+// Of complex numbers, of which PyTorch's CPU has no nansum.
+Tensor without_nan(const Tensor& self) { return self.masked_fill(self.isnan(), 0); }
+
 template <Reduction kOp, Name kName>
 Tensor row_of_dims(const Tensor& self, OptionalIntArrayRef dim, bool keepdim,
                    std::optional<ScalarType> dtype) {
   const ScalarType type = dtype.value_or(self.scalar_type());
   const ReducePlan plan = plan_dims(self, dim, keepdim);
   if (C10_LIKELY(plan.ok && makes(self, type))) return reduced(kOp, self, plan, type);
+  if constexpr (kOp == Reduction::nansum) {
+    if (self.is_complex()) return at::sum(without_nan(self), dim, keepdim, dtype);
+  }
   return call_fallback<kName>(self, dim, keepdim, dtype).back().toTensor();
 }
 
@@ -308,6 +315,9 @@ Tensor& row_of_dims_out(const Tensor& self, OptionalIntArrayRef dim, bool keepdi
   if (takes(out, self, plan, type) && makes(self, type)) {
     reduce_into(kOp, self, plan, out);
     return out;
+  }
+  if constexpr (kOp == Reduction::nansum) {
+    if (self.is_complex()) return at::sum_out(out, without_nan(self), dim, keepdim, dtype);
   }
   call_fallback<kName>(self, dim, keepdim, dtype, out);
   return out;

@@ -1,31 +1,30 @@
 # SPDX-License-Identifier: MIT
-"""Run PyTorch's OpInfo samples on cpu and on hologram and compare: values, gradients, errors.
-
-By hand: PYTHONPATH=tests python tests/torch/ops/opinfo_harness.py float32 all linalg; `errors` in
-place of a dtype runs what must raise. HOLOGRAM_EXECUTION=eager or =deferred chooses how ops run.
-"""
+"""Run PyTorch's OpInfo samples on cpu and on hologram and compare: values, gradients, errors."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 import random
+import re
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from accuracy import Rounding, double_precision, moved_results, tensors_of, widen
-from opinfo_exceptions import ERRORS, EXCEPTIONS, FACTORIES, RANDOM, UNITS, UNSPECIFIED
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_flatten, tree_map
 
-import hologram_torch
+from conformance.exceptions import ERRORS, EXCEPTIONS, FACTORIES, RANDOM, UNITS, UNSPECIFIED
 
 DEVICE = "hologram"
+
+# What runs an op on a sample: (op, (input, args, kwargs)) -> results.
+Run = Callable[[Any, Any], Any]
 
 # Where an op that draws has its probability: position among the arguments after the first, name.
 # At 0 it draws nothing, so that values and gradients can be compared.
@@ -38,6 +37,15 @@ DROPOUT = {
     "nn.functional.dropout3d": (0, "p"),
     "nn.functional.feature_alpha_dropout": (0, "p"),
 }
+
+
+# Set while an op runs in double precision on inputs that are rounded: what a variant draws besides
+# is rounded with the same seed.
+noise_of_inputs: int | None = None
+
+
+class NotApplicable(Exception):
+    """A sample cannot be run in the way that is asked for, on any device: it is not counted."""
 
 
 @dataclass
@@ -59,6 +67,9 @@ class Report:
 
     dtype: torch.dtype | str | None = None
     samples: int = 0
+    # Samples that cpu runs, forward and backward, and those of them that are the same on hologram.
+    on_cpu: int = 0
+    alike: int = 0
     compared: int = 0
     backwards: int = 0
     raised: int = 0
@@ -163,9 +174,11 @@ def differences(
 
 def _facts(t: torch.Tensor) -> dict[str, Any]:
     """What of a tensor can be told without its values."""
+    ragged = t.layout == torch.jagged
     facts = {
         "dtype": t.dtype,
-        "shape": tuple(t.shape),
+        # The length of a ragged dimension is a symbol of each tensor.
+        "shape": (t.dim(), tuple(t.detach().values().shape)) if ragged else tuple(t.shape),
         "layout": t.layout,
         "requires_grad": t.requires_grad,
         "conjugated": t.is_conj(),
@@ -200,7 +213,11 @@ def _tensor_differences(
 
 
 def _value_difference(a: torch.Tensor, b: torch.Tensor) -> str | None:
-    if a.layout != torch.strided:
+    if a.layout == torch.jagged:
+        if not torch.equal(a.offsets(), b.offsets()):
+            return "other offsets"
+        a, b = a.values(), b.values()
+    elif a.layout != torch.strided:
         a, b = a.to_dense(), b.to_dense()
     unit = torch.finfo(a.dtype).eps if a.dtype.is_floating_point or a.dtype.is_complex else 0.0
     try:
@@ -210,16 +227,21 @@ def _value_difference(a: torch.Tensor, b: torch.Tensor) -> str | None:
     return None
 
 
-def as_accurate(op, original, expected, actual, backward: bool) -> bool:
+def as_accurate(op, original, expected, actual, backward: bool, run: Run | None = None) -> bool:
     """Tell whether results that differ from cpu's are as near to double precision's as they may.
 
     Ill-conditioned samples differ by rounding alone; the largest error over each result decides.
     """
 
     def evaluate(noise: int | None) -> list[torch.Tensor]:
+        global noise_of_inputs
         sample = widen(original, noise)
-        result = _run(op, sample)
-        return tensors_of(_backward(result, _leaves(sample), noise) if backward else result)
+        noise_of_inputs = noise
+        try:
+            result = (run or run_op)(op, sample)
+        finally:
+            noise_of_inputs = None
+        return tensors_of(gradients_of(result, leaves_of(sample), noise) if backward else result)
 
     ours, theirs = tensors_of(actual), tensors_of(expected)
     with double_precision():
@@ -237,7 +259,8 @@ def as_accurate(op, original, expected, actual, backward: bool) -> bool:
     )
 
 
-def _differentiable(result) -> list[torch.Tensor]:
+def differentiable(result) -> list[torch.Tensor]:
+    """Return the results of an op whose gradients can be taken."""
     return [
         t
         for t in tree_flatten(result)[0]
@@ -245,7 +268,8 @@ def _differentiable(result) -> list[torch.Tensor]:
     ]
 
 
-def _leaves(sample) -> list[torch.Tensor]:
+def leaves_of(sample) -> list[torch.Tensor]:
+    """Return the arguments that ask for a gradient, each once."""
     leaves = [
         t
         for t in tree_flatten((sample[0], sample[1], sample[2]))[0]
@@ -254,14 +278,16 @@ def _leaves(sample) -> list[torch.Tensor]:
     return list({id(t): t for t in leaves}.values())
 
 
-def _run(op, sample):
+def run_op(op, sample):
+    """Call an op as the database has it."""
     value, args, kwargs = sample
     torch.manual_seed(1234)
     return op(value, *args, **kwargs)
 
 
-def _backward(result, leaves, noise: int | None = None):
-    outputs = _differentiable(result)
+def gradients_of(result, leaves, noise: int | None = None):
+    """Return the gradients of results for drawn ones of theirs; `noise` rounds these."""
+    outputs = differentiable(result)
     if not outputs or not leaves:
         return None
     grads = []
@@ -280,7 +306,11 @@ def samples_of(op, dtype: torch.dtype, limit: int | None, grad: bool) -> Iterato
     random.seed(0)
     # Not op.sample_inputs(): that walks the whole Python stack for every sample, which under pytest
     # takes ten times as long as the sample.
-    every = list(op.sample_inputs_func(op, "cpu", dtype, grad))
+    yield from spread(list(op.sample_inputs_func(op, "cpu", dtype, grad)), limit)
+
+
+def spread(every: list, limit: int | None) -> Iterator[tuple[int, Any]]:
+    """Yield at most `limit` samples, from first to last, with their numbers."""
     if limit is None or len(every) <= limit:
         yield from enumerate(every)
         return
@@ -289,7 +319,7 @@ def samples_of(op, dtype: torch.dtype, limit: int | None, grad: bool) -> Iterato
         yield place, every[place]
 
 
-def _parts(op, sample) -> Iterator[tuple[tuple, bool]]:
+def parts_of(op, sample) -> Iterator[tuple[tuple, bool]]:
     """Yield what to run of a sample, and whether its values are random."""
     whole = (sample.input, sample.args, sample.kwargs)
     if op.name in DROPOUT:
@@ -313,10 +343,15 @@ def _parts(op, sample) -> Iterator[tuple[tuple, bool]]:
 def _message(error: BaseException) -> str:
     """The first line of a message, as it would be on cpu."""
     text = str(error).strip().splitlines()[0] if str(error).strip() else ""
+    # What PyTorch goes on to say is a list of the keys that have a kernel.
+    text = text.split(" with arguments from the ")[0]
+    # Ragged lengths are numbered.
+    text = re.sub(r"\bj\d+\b", "j", text)
     return text.replace(f"{DEVICE}:0", "cpu").replace(DEVICE, "cpu")
 
 
-def _attempt(call, *arguments) -> tuple[Any, Exception | None]:
+def attempt(call, *arguments) -> tuple[Any, Exception | None]:
+    """Return the result of a call, or the error that it raises."""
     try:
         return call(*arguments), None
     except Exception as error:
@@ -328,74 +363,94 @@ def _same_error(
 ) -> None:
     """Compare what was raised on both devices, if anything was."""
     if cpu is None and ours is not None:
-        report.add(name, index, f"{stage}raises", _short(ours))
+        report.add(name, index, f"{stage}raises", short_text(ours))
     elif cpu is not None and ours is None:
-        report.add(name, index, f"{stage}no error", f"cpu raises {_short(cpu)}")
+        report.add(name, index, f"{stage}no error", f"cpu raises {short_text(cpu)}")
     elif type(cpu) is not type(ours):
-        report.add(name, index, f"{stage}error", f"{_short(ours)} where cpu: {_short(cpu)}")
+        report.add(name, index, f"{stage}error", f"{short_text(ours)} where cpu: {short_text(cpu)}")
     elif _message(cpu) != _message(ours):
-        report.add(name, index, f"{stage}message", f"{_short(ours)} where cpu: {_short(cpu)}")
+        report.add(
+            name, index, f"{stage}message", f"{short_text(ours)} where cpu: {short_text(cpu)}"
+        )
 
 
-def check_sample(op, index: int, original, is_random: bool, grad: bool, report: Report) -> None:
+def check_sample(
+    op, index: int, original, is_random: bool, grad: bool, report: Report, run: Run | None = None
+) -> None:
     """Run one sample on both devices, forward and backward."""
+    failures, excused = len(report.failures), report.excused.total()
+    if _same_sample(op, index, original, is_random, grad, report, run or run_op):
+        report.on_cpu += 1
+        report.alike += (len(report.failures), report.excused.total()) == (failures, excused)
+
+
+def _same_sample(
+    op, index: int, original, is_random: bool, grad: bool, report: Report, run: Run
+) -> bool:
+    """Compare one sample; tell whether cpu ran it."""
     name = op_name(op)
     cpu = to_device(original, "cpu")
-    ours, error = _attempt(to_device, original, DEVICE, _stays_on_cpu(op, original))
+    ours, error = attempt(to_device, original, DEVICE, _stays_on_cpu(op, original))
     if error is not None:
-        report.add(name, index, "transfer", _short(error))
-        return
+        report.add(name, index, "transfer", short_text(error))
+        return True
     report.samples += 1
-    expected, cpu_error = _attempt(_run, op, cpu)
-    actual, our_error = _attempt(_run, op, ours)
+    expected, cpu_error = attempt(run, op, cpu)
+    if isinstance(cpu_error, NotApplicable):
+        report.samples -= 1
+        return False
+    actual, our_error = attempt(run, op, ours)
     if cpu_error is not None or our_error is not None:
         report.raised += 1
         _same_error(report, name, index, "", cpu_error, our_error)
-        return
+        return cpu_error is None
     chosen = any(_is_device(x) for x in tree_flatten(original)[0])
     where = "cpu" if op.name in FACTORIES and not chosen else DEVICE
     found = list(differences(expected, actual, is_random, where))
     if any(kind == "values" for kind, _ in found) and as_accurate(
-        op, original, expected, actual, False
+        op, original, expected, actual, False, run
     ):
         found = [(kind, text) for kind, text in found if kind != "values"]
     for kind, text in found:
         report.add(name, index, kind, text)
     report.compared += not is_random
     if not grad or any(kind == "structure" for kind, _ in found):
-        return
-    expected_grads, cpu_error = _attempt(_backward, expected, _leaves(cpu))
-    actual_grads, our_error = _attempt(_backward, actual, _leaves(ours))
+        return True
+    expected_grads, cpu_error = attempt(gradients_of, expected, leaves_of(cpu))
+    actual_grads, our_error = attempt(gradients_of, actual, leaves_of(ours))
     if cpu_error is not None or our_error is not None:
         report.raised += 1
         _same_error(report, name, index, "backward ", cpu_error, our_error)
-        return
+        return cpu_error is None
     if expected_grads is None:
-        return
+        return True
     report.backwards += 1
     found = list(differences(expected_grads, actual_grads, is_random))
     if any(kind == "values" for kind, _ in found) and as_accurate(
-        op, original, expected_grads, actual_grads, True
+        op, original, expected_grads, actual_grads, True, run
     ):
         found = [(kind, text) for kind, text in found if kind != "values"]
     for kind, text in found:
         report.add(name, index, f"backward {kind}", text)
+    return True
+
+
+def has_gradient(op, dtype: torch.dtype, device: str = "cpu") -> bool:
+    """Tell whether the database has gradients of an op for a dtype."""
+    differentiable = dtype.is_floating_point or dtype.is_complex
+    return differentiable and op.supports_autograd and dtype in op.supported_backward_dtypes(device)
 
 
 def check_op(op, dtype: torch.dtype, limit: int | None, report: Report) -> None:
     """Run one op's samples on both devices."""
     report.dtype = dtype
-    grad = (
-        (dtype.is_floating_point or dtype.is_complex)
-        and op.supports_autograd
-        and dtype in op.supported_backward_dtypes("cpu")
-    )
-    samples, error = _attempt(lambda: list(samples_of(op, dtype, limit, grad)))
+    grad = has_gradient(op, dtype)
+    samples, error = attempt(lambda: list(samples_of(op, dtype, limit, grad)))
     if error is not None:
-        report.add(op_name(op), -1, "samples", _short(error))
+        report.add(op_name(op), -1, "samples", short_text(error))
         return
     for index, sample in samples:
-        for original, is_random in _parts(op, sample):
+        for original, is_random in parts_of(op, sample):
             check_sample(op, index, original, is_random, grad, report)
 
 
@@ -404,22 +459,27 @@ def check_errors(op, report: Report) -> None:
     if op.error_inputs_func is None:
         return
     report.dtype, name = ERRORS, op_name(op)
-    inputs, error = _attempt(lambda: list(op.error_inputs_func(op, "cpu")))
+    inputs, error = attempt(lambda: list(op.error_inputs_func(op, "cpu")))
     if error is not None:
-        report.add(name, -1, "samples", _short(error))
+        report.add(name, -1, "samples", short_text(error))
         return
     for index, wrong in enumerate(inputs):
         sample = wrong.sample_input
         original = (sample.input, sample.args, sample.kwargs)
         cpu, ours = to_device(original, "cpu"), to_device(original, DEVICE)
-        _, cpu_error = _attempt(_run, op, cpu)
-        _, our_error = _attempt(_run, op, ours)
+        _, cpu_error = attempt(run_op, op, cpu)
+        _, our_error = attempt(run_op, op, ours)
         report.samples += 1
         report.raised += cpu_error is not None
+        report.on_cpu += cpu_error is not None
+        differing = len(report.failures) + report.excused.total()
         _same_error(report, name, index, "", cpu_error, our_error)
+        same = differing == len(report.failures) + report.excused.total()
+        report.alike += cpu_error is not None and same
 
 
-def _short(error: BaseException) -> str:
+def short_text(error: BaseException) -> str:
+    """Return the kind of an error and its first line."""
     return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"[
         :260
     ]
@@ -459,25 +519,3 @@ def run_errors(only: str | None = None) -> Report:
             if only is None or only in op_name(op):
                 check_errors(op, report)
     return report
-
-
-if __name__ == "__main__":
-    import sys
-    import time
-
-    kind = sys.argv[1] if len(sys.argv) > 1 else "float32"
-    limit = int(sys.argv[2]) if len(sys.argv) > 2 and sys.argv[2] != "all" else None
-    only = sys.argv[3] if len(sys.argv) > 3 else None
-    torch.set_num_threads(1)
-    start = time.time()
-    result = (
-        run_errors(only) if kind == "errors" else run_database(getattr(torch, kind), limit, only)
-    )
-    for failure in result.failures:
-        print(failure)
-    print(
-        f"{kind}, {hologram_torch.execution.mode()}: {result.samples} samples, "
-        f"{result.compared} compared, {result.raised} raised, {result.backwards} backwards, "
-        f"{len(result.failures)} failures, {len(result.excused)} exceptions used, "
-        f"{time.time() - start:.1f} s"
-    )

@@ -1,23 +1,20 @@
 # SPDX-License-Identifier: MIT
-"""PyTorch's own module database: modules made on cpu and moved compute and train as they did."""
+"""Checks of modules that are made on cpu and moved: they compute and train as they did."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-import pytest
 import torch
 from accuracy import Rounding, error_beside_cpu, tensors_of
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence
-from torch.testing._internal.common_modules import module_db
 from torch.utils._pytree import tree_flatten, tree_map
 
 D = "hologram"
-# Fewer would mean that the database was not run.
-FEWEST = 105
 
 # A dozen products and norms in a row, forward and back, round more often than one operator does.
 DEEP = Rounding(units=16)
@@ -170,25 +167,11 @@ def inputs_of(info: Any, training: bool, seed: int = 1) -> list:
     return list(info.module_inputs_func(info, "cpu", torch.float32, True, training))
 
 
-CASES = [
-    pytest.param(info, training, id=f"{info.name}-{'train' if training else 'eval'}")
-    for info in module_db
-    for training in ((True, False) if info.train_and_eval_differ else (True,))
-    if torch.float32 in info.dtypes
-]
-
-
-def test_the_database_is_whole() -> None:
-    assert len(CASES) >= FEWEST
-
-
-@pytest.mark.parametrize(("info", "training"), CASES)
-def test_one_input_of_every_module(info: Any, training: bool) -> None:
-    check_input(info, inputs_of(info, training)[0], 0, training)
-
-
-@pytest.mark.heavy
-@pytest.mark.parametrize(("info", "training"), CASES)
-def test_every_input_of_every_module(info: Any, training: bool) -> None:
-    for k, given in enumerate(inputs_of(info, training)):
-        check_input(info, given, k, training)
+def checks(
+    info: Any, training: bool, limit: int | None
+) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Yield the checks of a module's inputs, at most `limit`, each with a name."""
+    if torch.float32 not in info.dtypes or not (training or info.train_and_eval_differ):
+        return
+    for k, given in enumerate(inputs_of(info, training)[:limit]):
+        yield f"{info.name}[{k}]", partial(check_input, info, given, k, training)

@@ -57,8 +57,15 @@ UNITS: dict[str, tuple[float, str]] = {
     "nn.functional.linear_cross_entropy.chunked_none": (32, "as above"),
 }
 
+# The same for dtypes that cpu has not, where composites round to the narrow dtype in between.
+UNION: dict[str, tuple[float, str]] = {}
+
 # In place of a dtype: the inputs that the database says are wrong.
 ERRORS = "errors"
+_DIRTY = "the function writes into x.cpu(), which is the argument itself on cpu alone"
+_OVERFLOWS = (
+    "PyTorch's gradient is a product of several ops, one of which overflows float16's range"
+)
 _NARROW = "cpu alone has a kernel of its own, with checks of its own; cuda's are those of narrow()"
 
 # By what differs (a kind that opinfo_harness reports): op, dtypes and reason.
@@ -69,6 +76,26 @@ EXCEPTIONS: dict[str, dict[str, tuple[tuple[torch.dtype | str, ...], str]]] = {
             "PyTorch accumulates in float32 only where the device's name is cpu or cuda",
         )
         for variant in ("chunked", "chunked_none")
+    }
+    | dict.fromkeys(("logaddexp", "pow"), ((torch.complex32,), _OVERFLOWS))
+    | {
+        "NumpyExpMarkDirtyAutogradFunction": (
+            (torch.float16, torch.float32, torch.float64, torch.complex64, torch.complex128),
+            _DIRTY,
+        )
+    },
+    "strides": {
+        "nn.functional.linear_cross_entropy": (
+            (torch.float32, torch.float64, torch.bfloat16, torch.float16),
+            "where the weight is not contiguous its gradient is, and cpu's is transposed",
+        )
+    },
+    "raises": {
+        "NumpyExpMarkDirtyAutogradFunction": ((torch.float64, torch.complex128), _DIRTY),
+        "sparse.sampled_addmm": (
+            (torch.bfloat16, torch.float16),
+            "PyTorch's cpu kernel on CSR tensors knows no half types; no wider copy is made",
+        ),
     },
     "error": {"narrow_copy": ((ERRORS,), _NARROW)},
     "message": {"narrow_copy": ((ERRORS,), _NARROW)},

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+"""PyTorch's own databases run on cpu and on hologram, and what differs."""

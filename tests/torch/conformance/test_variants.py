@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: MIT
+"""PyTorch's databases in every variant: what cpu runs is alike on hologram."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import pytest
+import torch
+
+from conformance import harness, variants
+from conformance.__main__ import run_all, table
+from conformance.databases import DATABASES, Piece, pieces, run_piece
+from conformance.test_opinfo import Doctored
+
+# Of op_db, every so-manieth op in the ordinary tests.
+STRIDE = 12
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Pieces set the number of threads of their process."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("name", variants.VARIANTS)
+def test_some_ops_in_every_variant(name: str) -> None:
+    report = harness.Report()
+    variant = variants.VARIANTS[name]
+    dtype = variant.dtypes[0] if variant.dtypes else torch.float32
+    with harness.quiet():
+        for op in DATABASES["op_db"]()[:: 1 if name == "views" else STRIDE]:
+            if dtype in op.supported_dtypes("cpu"):
+                variants.check_variant(op, name, dtype, 1, report)
+    assert not report.failures, "\n".join(str(f) for f in report.failures[:40])
+    assert report.samples >= 10
+    assert report.alike + report.excused.total() >= report.on_cpu
+
+
+SMALL = [
+    ("foreach_op_db", "functional", "float32"),
+    ("foreach_op_db", "in-place", "float32"),
+    ("autograd_function_db", "functional", "float32"),
+    ("autograd_function_db", "gradcheck", "float64"),
+    ("custom_op_db", "functional", "float32"),
+    ("custom_op_db", "opcheck", ""),
+]
+
+
+@pytest.mark.parametrize(("database", "variant", "dtype"), SMALL)
+def test_the_small_databases(database: str, variant: str, dtype: str) -> None:
+    count = len(DATABASES[database]())
+    outcome = run_piece(Piece(database, variant, dtype, "deferred", 0, count, 1, None))
+    assert not outcome.failures, "\n".join(outcome.failures[:40])
+    # Of custom_op_db six entries are operators, the others functions that call them.
+    assert outcome.on_cpu >= 6
+    assert outcome.alike + outcome.excused >= outcome.on_cpu
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("database", DATABASES)
+def test_every_sample_of_every_database(database: str) -> None:
+    """As `make conformance` does."""
+    work = list(pieces([database], [], [], [], None, None))
+    outcomes = run_all(work, len(os.sched_getaffinity(0)))
+    failures = [f"{o.piece.variant}, {o.piece.dtype}: {f}" for o in outcomes for f in o.failures]
+    assert not failures, "\n".join(failures[:80])
+    assert sum(o.on_cpu for o in outcomes) > 0
+
+
+# --- The command ----------------------------------------------------------------------------------
+
+
+def test_the_table_sums_pieces_up() -> None:
+    piece = Piece("op_db", "functional", "float32", "deferred", 0, 1, 1, "nothing of this name")
+    first, second = run_piece(piece), run_piece(replace(piece, begin=1, end=2))
+    first.samples, first.on_cpu, first.alike, first.failures = 5, 4, 3, ["x"]
+    second.samples, second.on_cpu, second.alike = 2, 2, 2
+    cells, records = table([first, second])
+    assert len(cells) == 2
+    wanted = {"samples": 7, "cpu": 6, "hologram": 5, "failures": 1}
+    assert {k: records[0][k] for k in wanted} == wanted
+
+
+def test_a_variant_sees_a_difference() -> None:
+    """Every variant that compares values finds a wrong one."""
+
+    class Wrong(Doctored):
+        supports_forward_ad = supports_out = True
+
+        def get_inplace(self):
+            return lambda x: x.mul_(2 if x.device.type == "cpu" else 3)
+
+        def __call__(self, x: torch.Tensor, out: torch.Tensor | None = None):
+            result = x.exp() * (2 if x.device.type == "cpu" else 3)
+            return result if out is None else out.copy_(result)
+
+    for name in ("functional", "in-place", "out= fitting", "non-contiguous", "forward mode", "vmap",
+                 "vjp"):  # fmt: skip
+        report = harness.Report()
+        variants.check_variant(Wrong(None), name, torch.float32, 2, report)
+        assert {f.stage.split()[-1] for f in report.failures} == {"values"}, name
+        assert report.alike < report.on_cpu
