@@ -7,7 +7,7 @@
 #include "hologram/error.h"
 #include "hologram/memory.h"
 #include "src/runtime/buffer_access.h"
-#include "src/runtime/memory_counts.h"
+#include "src/runtime/memory_watch.h"
 #include "src/runtime/size_class.h"
 
 namespace hologram {

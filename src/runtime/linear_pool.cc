@@ -11,7 +11,6 @@
 #include "hologram/memory.h"
 #include "hologram/recorder.h"
 #include "src/runtime/buffer_access.h"
-#include "src/runtime/memory_counts.h"
 #include "src/runtime/memory_watch.h"
 #include "src/runtime/os_memory.h"
 

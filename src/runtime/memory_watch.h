@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the pools tell whoever watches memory; see set_memory_observer().
+// What the pools tell: whoever watches memory, see set_memory_observer(), and the counters.
 #pragma once
 
 #include <atomic>
@@ -41,5 +41,11 @@ struct SpanPlace {
   size_t bytes = 0;
 };
 std::vector<SpanPlace> list_spans();
+
+// Counts of events that are too rare to be counted per thread.
+void count_retry() noexcept;
+void count_out_of_memory() noexcept;
+void count_boundary_block(int64_t change) noexcept;
+void count_boundary_reserved(int64_t change) noexcept;
 
 }  // namespace hologram::internal

@@ -9,7 +9,7 @@
 #include "hologram/memory.h"
 #include "src/runtime/buffer_access.h"
 #include "src/runtime/linear_pool.h"
-#include "src/runtime/memory_counts.h"
+#include "src/runtime/memory_watch.h"
 #include "src/runtime/os_memory.h"
 
 namespace hologram {
