@@ -40,6 +40,36 @@ def test_some_ops_in_every_variant(name: str) -> None:
     assert report.alike + report.excused.total() >= report.on_cpu
 
 
+LAZY = {"conjugated": torch.conj, "negated": lambda t: torch._neg_view(t)}
+
+
+@pytest.mark.parametrize("bit", LAZY)
+def test_what_is_written_into_a_lazy_view_is_there(bit: str) -> None:
+    """Whatever writes, and wherever the source is: PyTorch would write into a copy of the view."""
+    source = torch.tensor([5 + 6j, 7 + 8j])
+    writes = {
+        "copy_": lambda view, s: view.copy_(s),
+        "from another": lambda view, s: view.copy_(LAZY[bit](s)),
+        "from cpu": lambda view, s: view.copy_(LAZY[bit](source)),
+        "add_": lambda view, s: view.add_(s),
+        "fill_": lambda view, s: view.fill_(3 + 1j),
+        "setitem": lambda view, s: view.__setitem__(0, 9j),
+        "out=": lambda view, s: torch.exp(s, out=view),
+        "imag": lambda view, s: view.imag.copy_(s.real),
+        "conj_physical_": lambda view, s: view.conj_physical_(),
+    }
+    for name, write in writes.items():
+        results = []
+        for device in ("cpu", "hologram"):
+            memory = torch.tensor([1 + 2j, 3 + 4j]).to(device)
+            write(LAZY[bit](memory), source.to(device))
+            host = torch.zeros(2, dtype=torch.complex64)
+            LAZY[bit](host).copy_(LAZY[bit](memory))
+            results.append((memory.cpu(), host))
+        for ours, cpu in zip(results[1], results[0], strict=True):
+            torch.testing.assert_close(ours, cpu, msg=name)
+
+
 SMALL = [
     ("foreach_op_db", "functional", "float32"),
     ("foreach_op_db", "in-place", "float32"),

@@ -40,7 +40,6 @@ constexpr WiderRow kWiderRows[] = {
     {"atanh", kComplexHalfs},
     {"avg_pool3d", kHalfTypes},
     {"avg_pool3d_backward", kHalfTypes},
-    {"complex", kHalfs},
     {"cos", kComplexHalfs},
     {"cosh", kComplexHalfs},
     {"cumprod", kComplexHalfs},
@@ -256,8 +255,9 @@ void register_wider_composites() {
                                  __FILE__, __LINE__);
   static torch::Library dense(torch::Library::IMPL, "aten", DispatchKey::PrivateUse1, __FILE__,
                               __LINE__);
-  // Its composite wants a device of PyTorch's own.
+  // Their composites want a device of PyTorch's own.
   dense.impl("mode.values", fallback_kernel());
+  dense.impl("conj_physical_", fallback_kernel());
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
     if (name.name.rfind("aten::fft_", 0) != 0) continue;

@@ -69,7 +69,8 @@ class Widening {
 };
 
 // Registers kernels for what asks for the device's name before it computes: Fourier transforms of
-// half types, mode with out=. Call it once, before register_fallback_over_composites().
+// half types, mode with out=, conj_physical_. Call it once, before
+// register_fallback_over_composites().
 void register_wider_composites();
 
 }  // namespace hologram_torch

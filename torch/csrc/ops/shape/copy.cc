@@ -89,3 +89,12 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense));
   m.impl("is_set_to", TORCH_FN(is_set_to));
 }
+
+// PyTorch's fallbacks for conjugated and negated views give a kernel copies of what the schema does
+// not call written, as it does not call the destination here: what is written there would be lost.
+TORCH_LIBRARY_IMPL(aten, Conjugate, m) {
+  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
+}
+TORCH_LIBRARY_IMPL(aten, Negative, m) {
+  m.impl("_copy_from", torch::CppFunction::makeFallthrough());
+}
