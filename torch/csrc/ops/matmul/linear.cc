@@ -86,11 +86,7 @@ std::tuple<Tensor, Tensor, Tensor> linear_backward_by_parts(const Tensor& input,
   Tensor grad_input, grad_weight, grad_bias;
   const Tensor rows = grad.reshape({count, grad.size(-1)});
   if (wanted[0]) grad_input = rows.mm(weight.conj()).reshape(input.sizes());
-  if (wanted[1]) {
-    const Tensor inputs = input.reshape({count, input.size(-1)}).conj();
-    // The layout of the gradient is that of the composition which PyTorch differentiates on cpu.
-    grad_weight = weight.is_contiguous() ? rows.t().mm(inputs) : inputs.t().mm(rows).t();
-  }
+  if (wanted[1]) grad_weight = rows.t().mm(input.reshape({count, input.size(-1)}).conj());
   if (wanted[2]) grad_bias = rows.sum(0);
   return {grad_input, grad_weight, grad_bias};
 }
