@@ -21,6 +21,7 @@
 #include "src/opencl/kernel_text.h"
 #include "src/opencl/programs.h"
 #include "src/runtime/device/host_fallback.h"
+#include "src/runtime/poison.h"
 
 namespace hologram {
 namespace opencl {
@@ -138,7 +139,9 @@ class OpenClDevice final : public Device {
 
   void* allocate_raw(size_t nbytes) override {
     check_process("allocate");
-    return memory_.allocate(nbytes);
+    void* const data = memory_.allocate(nbytes);
+    if (data != nullptr && internal::is_poisoning()) poison(data, nbytes);
+    return data;
   }
   void free_raw(void* data, size_t nbytes) noexcept override {
     if (::getpid() == process_) memory_.release(data, nbytes);
@@ -269,6 +272,15 @@ class OpenClDevice final : public Device {
     if (::getpid() == process_) return;
     fail(ErrorKind::kState, what, ": the OpenCL device ", index(),
          " was opened before this process was forked; use it in a process that was spawned");
+  }
+
+  void poison(void* data, size_t nbytes) {
+    std::vector<char> bytes(nbytes);
+    internal::poison(bytes.data(), nbytes);
+    const DeviceMemory::Place place = memory_.find(data);
+    check(api()->EnqueueWriteBuffer(queue_, place.memory, kTrue, place.offset, nbytes,
+                                    bytes.data(), 0, nullptr, nullptr),
+          "clEnqueueWriteBuffer");
   }
 
   // What is recorded comes first; false where there is nothing to copy.

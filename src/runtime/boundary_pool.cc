@@ -9,6 +9,7 @@
 #include "hologram/memory.h"
 #include "src/runtime/memory_watch.h"
 #include "src/runtime/os_memory.h"
+#include "src/runtime/poison.h"
 
 namespace hologram {
 namespace {
@@ -118,7 +119,10 @@ int BoundaryPool::acquire() {
       if (taken_[word].compare_exchange_weak(taken, taken | uint64_t{1} << bit,
                                              std::memory_order_acquire,
                                              std::memory_order_relaxed)) {
-        return word * 64 + bit;
+        const int c = word * 64 + bit;
+        if (internal::is_poisoning()) [[unlikely]]
+          internal::poison(slot(c), kClassBytes);
+        return c;
       }
     }
   }

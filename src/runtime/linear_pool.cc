@@ -13,6 +13,7 @@
 #include "src/runtime/buffer_access.h"
 #include "src/runtime/memory_watch.h"
 #include "src/runtime/os_memory.h"
+#include "src/runtime/poison.h"
 
 namespace hologram {
 namespace internal {
@@ -256,6 +257,8 @@ void recycle_buffer(Buffer* b) noexcept {
   recycle_slowly(b);
 }
 
+const bool g_poisoning = is_poisoning();
+
 // As allocate_buffer(), and no one is told.
 [[gnu::always_inline]] inline Buffer* allocate_unwatched(Device& device, size_t nbytes) {
   ThreadCache* cache = t_cache;
@@ -280,10 +283,11 @@ Buffer* allocate_buffer(Device& device, size_t nbytes) {
 }
 
 Buffer* internal::allocate_for(Device& device, size_t nbytes, uint64_t mark) {
-  if (!is_memory_watched()) [[likely]]
-    return allocate_unwatched(device, nbytes);
   Buffer* b = allocate_unwatched(device, nbytes);
-  note_buffer(MemoryEvent::kAllocate, b, mark);
+  if (g_poisoning && device.is_host_memory()) [[unlikely]]
+    poison(Access::data(b), nbytes);
+  if (is_memory_watched()) [[unlikely]]
+    note_buffer(MemoryEvent::kAllocate, b, mark);
   return b;
 }
 
