@@ -252,6 +252,10 @@ inline bool is_capturing_function() {
          internal::captures_function_here();
 }
 
+// Whether a DeviceGraph or a DeviceFunction that was captured reads or writes the buffer's memory
+// when it runs. Any thread.
+HOLOGRAM_API bool is_captured(const Buffer& buffer);
+
 struct RecorderStats {
   uint64_t ops_recorded = 0;
   uint64_t circuits = 0;  // sealed and run

@@ -12,6 +12,15 @@ namespace hologram::internal {
 namespace {
 constinit thread_local Capture* t_capture = nullptr;
 constinit std::atomic<Capture*> g_graph{nullptr};
+
+struct Completed {
+  std::mutex mutex;
+  std::vector<const Capture*> all;
+};
+Completed& completed() {
+  static auto* instance = new Completed;  // leaked: graphs may live until the very end
+  return *instance;
+}
 }  // namespace
 
 constinit std::atomic<int> g_graph_captures{0};
@@ -65,6 +74,22 @@ void check_apart(const Capture& capture, const char* what) {
            "the two");
     }
   }
+}
+
+Capture::~Capture() {
+  std::lock_guard lock(completed().mutex);
+  std::erase(completed().all, this);
+}
+
+bool Capture::any_has(const Buffer& buffer) {
+  std::lock_guard lock(completed().mutex);
+  return std::any_of(completed().all.begin(), completed().all.end(),
+                     [&](const Capture* capture) { return capture->find(&buffer) >= 0; });
+}
+
+void Capture::complete() {
+  std::lock_guard lock(completed().mutex);
+  completed().all.push_back(this);
 }
 
 void Capture::release_values() {

@@ -36,6 +36,7 @@ inline circuit::CallSlot call_slot(const CallOperand& operand, uint32_t slot) {
 class Capture {
  public:
   explicit Capture(Device& device) : device_(device) {}
+  ~Capture();
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
 
@@ -54,6 +55,10 @@ class Capture {
   double cost() const { return cost_; }
   // Removes the marks of values, which are ordinary buffers from then on. None gets memory.
   void release_values();
+  // Nothing more is recorded.
+  void complete();
+  // Whether one that is complete names the buffer, whose memory is then what it reads and writes.
+  static bool any_has(const Buffer& buffer);
   // -1: not part of it.
   int64_t find(const Buffer* buffer) const;
   uint32_t slot_of(Buffer* buffer, bool writes);

@@ -90,6 +90,7 @@ void DeviceFunction::end(std::span<Buffer* const> results) {
   for (Buffer* result : results) capture.slot_of(result, false);
   s.results = results.size();
   s.stop();
+  capture.complete();
   internal::check_apart(capture, "DeviceFunction::end");
   const auto& slots = capture.slots();
   for (size_t k = 0; k < slots.size(); ++k) {

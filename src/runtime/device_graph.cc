@@ -118,6 +118,7 @@ void DeviceGraph::end() {
   internal::end_graph(*s.capture);
   s.phase = State::kCaptured;
   s.capture->release_values();
+  s.capture->complete();
   s.numbers = s.capture->tape().immediates();
   s.stats.ops = s.capture->tape().records();
 }
@@ -189,6 +190,8 @@ void DeviceGraph::reset() noexcept {
   s.memory = {};
   s.stats = {};
 }
+
+bool is_captured(const Buffer& buffer) { return internal::Capture::any_has(buffer); }
 
 DeviceGraph::Stats DeviceGraph::stats() const { return state_->stats; }
 

@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
@@ -262,6 +263,26 @@ def test_a_forked_child_shares_what_was_shared_before() -> None:
     assert child.exitcode == 0
     assert x.sum().item() == 4
     assert own.sum().item() == 0
+
+
+@pytest.mark.parametrize("kept", ["input", "result"])
+def test_what_a_graph_has_captured_is_not_moved_away(kept: str) -> None:
+    x = torch.arange(4.0, device=D)
+    graph = torch.accelerator.Graph()
+    with graph:
+        y = x * 2 + 5
+    t = x if kept == "input" else y
+    message = "captured graph cannot move into shared memory.*share a clone\\(\\) of it, or reset"
+    with pytest.raises(RuntimeError, match=message):
+        t.share_memory_()
+    with pytest.raises(RuntimeError, match=message):
+        ForkingPickler.dumps(t)
+    assert not t.is_shared()
+    x.copy_(torch.tensor([3.0, 2.0, 1.0, 0.0]))
+    graph.replay()
+    assert y.tolist() == [11.0, 9.0, 7.0, 5.0]
+    graph.reset()
+    assert t.share_memory_().is_shared()
 
 
 def test_autograd_sees_shared_parameters_as_others() -> None:

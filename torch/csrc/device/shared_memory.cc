@@ -50,7 +50,12 @@ void move_to_shared_memory(const at::Tensor& self, const at::Tensor& memory) {
   TORCH_CHECK(memory.storage().nbytes() == storage.nbytes(), "hologram: a storage of ",
               storage.nbytes(), " bytes does not fit shared memory of ", memory.storage().nbytes());
   if (shared_with(storage) != nullptr) return;
-  std::memcpy(memory.storage().mutable_data(), storage_bytes(storage), storage.nbytes());
+  const char* const bytes = storage_bytes(storage);
+  const hologram::Buffer* const buffer = buffer_of(storage);
+  TORCH_CHECK(buffer == nullptr || !hologram::is_captured(*buffer),
+              "hologram: a tensor of a captured graph cannot move into shared memory, where replays "
+              "would not find it; share a clone() of it, or reset() the graph first");
+  std::memcpy(memory.storage().mutable_data(), bytes, storage.nbytes());
 #if HOLOGRAM_CAN_DEFER
   storage.clear_materializer();
 #endif
