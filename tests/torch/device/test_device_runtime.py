@@ -298,6 +298,82 @@ print(os.waitpid(pid, 0)[1])
     assert done.stdout.strip() == "0", done.stderr
 
 
+def test_a_forked_child_forks_again() -> None:
+    code = """
+import os, signal, torch, hologram_torch
+def forks(depth, a, kept):
+    if depth == 4:
+        return
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(60)  # a deadlock ends the child
+        b = a @ a + depth  # recorded, and run by the next fork
+        pinned = torch.full((5,), float(depth)).pin_memory()
+        forks(depth + 1, a, [*kept, pinned])
+        right = torch.equal(b.cpu(), torch.eye(30) * 4 + depth) and pinned.is_pinned()
+        os._exit(0 if right and all(k.is_pinned() for k in kept) else 1)
+    status = os.waitpid(pid, 0)[1]
+    if status != 0:
+        os._exit(2) if depth else print('failed', status)
+a = torch.eye(30, device='hologram') * 2
+b = a @ a
+forks(0, a, [])
+forks(0, a, [torch.ones(3).pin_memory()])
+print('done', b[0, 0].item())
+"""
+    done = run_python(code)
+    assert done.stdout.strip() == "done 4.0", done.stdout + done.stderr
+
+
+class _Doubled(torch.utils.data.Dataset[torch.Tensor]):
+    """Items that the device computes and pins, in a worker or in a process that the worker forks."""
+
+    def __init__(self, nested: bool) -> None:
+        self.nested = nested
+
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        x = torch.full((3,), float(index), device=D)
+        if not self.nested:
+            return (x * 2).cpu().pin_memory()
+        context = torch.multiprocessing.get_context("fork")
+        receiver, sender = context.Pipe(duplex=False)
+
+        def send() -> None:
+            sender.send((x * 2).cpu().pin_memory().tolist())
+
+        child = context.Process(target=send, daemon=False)
+        child.start()
+        assert receiver.poll(60), "the child of the worker hangs"
+        values = receiver.recv()
+        child.join(60)
+        return torch.tensor(values)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_forked_workers_pin_and_fork(nested: bool) -> None:
+    assert torch.ones(3).pin_memory().is_pinned()
+    torch.ones(2, device=D).mul_(3)  # recorded when the worker is forked
+    loader = torch.utils.data.DataLoader(
+        _Doubled(nested),
+        batch_size=2,
+        num_workers=2,
+        multiprocessing_context="fork",
+        pin_memory=True,
+        timeout=120,
+        worker_init_fn=_may_have_children,
+    )
+    batches = torch.cat(list(loader))
+    assert torch.equal(batches, torch.arange(6.0)[:, None].expand(6, 3) * 2)
+
+
+def _may_have_children(_: int) -> None:
+    """Let a worker of a DataLoader, which is a daemon, start processes."""
+    torch.multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
+
+
 def test_bits_do_not_depend_on_how_busy_the_machine_is() -> None:
     """PyTorch's own kernels add up thread by thread: who is busy must not get fewer threads."""
     code = """

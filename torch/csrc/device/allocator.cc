@@ -10,7 +10,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <shared_mutex>
 
 #include "device/tensor.h"
 #include "hologram/error.h"
@@ -102,7 +101,7 @@ class HostAllocator final : public at::HostAllocator {
   // Whether the byte at `pointer` belongs to a block that is alive.
   bool holds(const void* pointer) const {
     const char* const byte = static_cast<const char*>(pointer);
-    const std::shared_lock lock(mutex_);
+    const std::lock_guard lock(mutex_);
     auto after = blocks_.upper_bound(byte);
     if (after == blocks_.begin()) return false;
     const auto& [begin, nbytes] = *std::prev(after);
@@ -127,7 +126,9 @@ class HostAllocator final : public at::HostAllocator {
   static void release(void* context);
   static void lock_for_fork(bool locked);
 
-  mutable std::shared_mutex mutex_;
+  // Not a std::shared_mutex: glibc's knows its writer by thread, so that a forked child, whose thread
+  // is another one, could not unlock it.
+  mutable std::mutex mutex_;
   std::map<const char*, size_t> blocks_;  // by address
 };
 
@@ -156,7 +157,7 @@ struct RegisterStorages {
 at::HostAllocatorRegistry<kDeviceType> g_register_host_allocator(g_host_allocator);
 
 void HostAllocator::lock_for_fork(bool locked) {
-  std::shared_mutex& mutex = g_host_allocator->mutex_;
+  std::mutex& mutex = g_host_allocator->mutex_;
   locked ? mutex.lock() : mutex.unlock();
 }
 
