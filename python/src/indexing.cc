@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// tensor[...] : views by ints, slices, Ellipsis and None; the rest through NumPy.
+// tensor[...] : views by ints, slices, Ellipsis and None, a copy of a single element; the rest
+// through NumPy.
 #include <optional>
 #include <vector>
 
@@ -31,6 +32,8 @@ class Indexer {
     while (dim_ < tensor_.ndim()) keep(1);
     return true;
   }
+  // Whether ints alone named one element: NumPy answers with a scalar, which shares no memory.
+  bool is_element() const { return only_ints_ && shape_.empty(); }
   Tensor view() && {
     // A view without elements keeps the offset.
     if (shape_numel(shape_) == 0) offset_ = tensor_.offset();
@@ -58,6 +61,7 @@ class Indexer {
   }
 
   bool apply_one(PyObject* index) {
+    only_ints_ = only_ints_ && index != Py_None && index != Py_Ellipsis && !PySlice_Check(index);
     if (index == Py_None) {
       shape_.push_back(1);
       strides_.push_back(0);
@@ -118,6 +122,7 @@ class Indexer {
   int dim_ = 0;    // the next of the tensor
   int taken_ = 0;  // by ints and slices
   bool has_ellipsis_ = false;
+  bool only_ints_ = true;
 };
 
 std::optional<Tensor> view_at(const Tensor& tensor, PyObject* key) {
@@ -130,8 +135,14 @@ std::optional<Tensor> view_at(const Tensor& tensor, PyObject* key) {
 PyObject* get(PyObject* self, PyObject* key) {
   return guarded([&] {
     const TensorObject& object = self_of(self);
-    if (std::optional<Tensor> view = view_at(object.tensor, key)) {
-      return wrap(*std::move(view), object.readonly).release().ptr();
+    if (object.tensor.buffer()) {
+      Indexer indexer(object.tensor);
+      if (indexer.apply(key)) {
+        const bool is_element = indexer.is_element();
+        Tensor view = std::move(indexer).view();
+        if (is_element) return wrap(copy_of(view)).release().ptr();
+        return wrap(std::move(view), object.readonly).release().ptr();
+      }
     }
     return helper("hologram._numpy", "take", nb::handle(self), nb::handle(key)).release().ptr();
   });
@@ -194,7 +205,9 @@ Py_ssize_t length(PyObject* self) {
 PyObject* item_at(PyObject* self, Py_ssize_t index) {
   return guarded([&] {
     const TensorObject& object = self_of(self);
-    return wrap(object.tensor.select(0, index), object.readonly).release().ptr();
+    Tensor item = object.tensor.select(0, index);
+    if (item.ndim() == 0) return wrap(copy_of(item)).release().ptr();  // as of t[index]
+    return wrap(std::move(item), object.readonly).release().ptr();
   });
 }
 
