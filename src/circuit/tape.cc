@@ -145,8 +145,8 @@ size_t Tape::decode_one(std::span<const uint64_t> words, size_t at, uint32_t& im
   record.attr = static_cast<uint16_t>(head >> 40);
   if (record.code == kCodeCall) return decode_call(words, at, immediates, record.call);
   if (record.code == kCodeReduction) record.parameter = std::bit_cast<double>(words[at++]);
-  const bool flat = record.ndim == 0;
-  if (flat) record.ndim = 1;
+  record.flat = record.ndim == 0;
+  if (record.flat) record.ndim = 1;
   for (int d = 0; d < record.ndim; ++d) record.shape[d] = static_cast<int64_t>(words[at++]);
   for (int k = 0; k <= record.arity; ++k) {
     TapeOperand& operand = record.operands[k];
@@ -162,7 +162,7 @@ size_t Tape::decode_one(std::span<const uint64_t> words, size_t at, uint32_t& im
     operand.offset = static_cast<int64_t>(words[at++]);
     if (operand.kind == OperandKind::kOne) continue;
     for (int d = 0; d < record.ndim; ++d) {
-      record.strides[k][d] = flat ? 1 : static_cast<int64_t>(words[at++]);
+      record.strides[k][d] = record.flat ? 1 : static_cast<int64_t>(words[at++]);
     }
   }
   return at;

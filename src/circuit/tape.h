@@ -101,6 +101,7 @@ struct Record {
   uint16_t attr = 0;     // kCodeReduction: Reduction; kCodeRow: RowOp; kCodeCall: the kind
   double parameter = 0;  // kCodeReduction: correction of var and std, p of norm
   int ndim = 1;
+  bool flat = false;  // decoded from the words of append_flat()
   int64_t shape[kTapeDims] = {};
   int64_t strides[kMaxArity + 1][kTapeDims] = {};
   TapeOperand operands[kMaxArity + 1];
@@ -159,6 +160,22 @@ class Tape {
     used_ = static_cast<size_t>(end - words_.data());
     ++records_;
   }
+
+  // Whether the last record may be a conversion of contiguous memory, from memory; false: it is not.
+  bool may_end_in_conversion() const {
+    return used_ >= kConversionWords &&
+           (words_[used_ - kConversionWords] & ~uint64_t{0xff0000}) ==
+               head_word(kCodeConvert, Dtype{}, 1, 0, 0);
+  }
+  // Of such a conversion's record.
+  static constexpr size_t kConversionWords = 6;
+  // Removes the last `count` records, which are such conversions.
+  void remove_conversions(int count) {
+    used_ -= kConversionWords * static_cast<size_t>(count);
+    records_ -= count;
+  }
+  // Room for that many conversions, which then cannot fail to be appended.
+  void reserve_conversions(size_t count) { make_room(kConversionWords * count, 0); }
 
   // The same for a call: begin_call, the operands in order, end_call.
   uint64_t* begin_call(uint16_t kind, size_t operands, size_t attributes, size_t numbers) {

@@ -26,6 +26,12 @@ using circuit::Record;
 // Dimensions a call may have before merging.
 constexpr int kMaxDims = 64;
 
+// Whether a call is to begin another circuit.
+bool ends_before_call(const OpenCircuit& circuit) {
+  return circuit.call_cost > CircuitBounds::kHandOverCost ||
+         (circuit.attention & OpenCircuit::kFull) != 0;
+}
+
 int64_t numel_of(int ndim, const int64_t* shape) {
   int64_t n = 1;
   for (int d = 0; d < ndim; ++d) n *= shape[d];
@@ -191,6 +197,19 @@ bool Recorder::keeps_too_much() const {
   return slot;
 }
 
+// With the record lock held: as slot_of(), for a buffer whose only record was in the circuit before
+// and moves to this one. At no moment is there none that writes it.
+uint32_t Recorder::rename(Buffer* buffer) {
+  std::atomic<uint64_t>& recorded = Access::recorded(buffer);
+  const auto slot = static_cast<uint32_t>(open_->slots.size());
+  open_->slots.push_back({buffer, /*fresh=*/true});
+  open_->unbacked_bytes += buffer->nbytes();
+  const uint64_t flags = recorded.load(std::memory_order_relaxed) & kFlagsMask;
+  recorded.store(open_->epoch << Buffer::kRecordedEpochShift | uint64_t{slot} << kSlotShift | flags,
+                 std::memory_order_relaxed);
+  return slot;
+}
+
 // With the record lock held. Whether the operands are for recording; then there is room for their
 // slots.
 [[gnu::always_inline]] inline bool Recorder::may_record(const RecordOperand* operands, int count) {
@@ -293,11 +312,98 @@ bool Recorder::append(Record& record, const RecordOperand* operands) {
   return true;
 }
 
+// A conversion of contiguous memory at the end of the tape.
+struct Recorder::Conversion {
+  Dtype compute;
+  RecordOperand out, in;
+  int64_t n;
+};
+
+// With the record lock held: the conversions at the end of the open circuit which nothing but the
+// call will have read, of memory that the circuit does not write. How many of `found` are set.
+int Recorder::find_conversions(std::span<const CallOperand> operands, std::span<Conversion> found) {
+  const OpenCircuit& circuit = *open_;
+  if (!circuit.tape.may_end_in_conversion()) return 0;
+  enum : uint8_t { kNamed = 1, kWrites = 2 };
+  std::vector<uint8_t> seen(circuit.slots.size());
+  const auto is_read_by_call = [&](const Buffer* buffer) {
+    bool reads = false, writes = false;
+    for (const CallOperand& operand : operands) {
+      if (operand.buffer != buffer || !is_present(operand)) continue;
+      reads |= operand.reads;
+      writes |= operand.writes;
+    }
+    return reads && !writes;
+  };
+  size_t count = 0;
+  circuit::Tape::decode(circuit.tape.words(), [&](const Record& record, int) {
+    const circuit::TapeOperand &out = record.operands[0], &in = record.operands[1];
+    const bool converts = record.code == circuit::kCodeConvert && record.flat &&
+                          out.kind == OperandKind::kMemory && in.kind == OperandKind::kMemory;
+    if (converts && count < found.size() && circuit.slots[out.slot].fresh && seen[out.slot] == 0 &&
+        (seen[in.slot] & kWrites) == 0 && is_read_by_call(circuit.slots[out.slot].buffer)) {
+      const auto operand = [&](const circuit::TapeOperand& o) {
+        return RecordOperand{
+            .buffer = circuit.slots[o.slot].buffer, .offset = o.offset, .dtype = o.dtype};
+      };
+      found[count++] = {record.compute, operand(out), operand(in), record.shape[0]};
+    } else {
+      count = 0;  // they are not the last
+    }
+    if (record.code != circuit::kCodeCall) {
+      for (int k = 0; k <= record.arity; ++k) {
+        const circuit::TapeOperand& o = record.operands[k];
+        if (o.kind != OperandKind::kImmediate) seen[o.slot] |= k == 0 ? kNamed | kWrites : kNamed;
+      }
+      return;
+    }
+    for (size_t k = 0; k < record.call.operands(); ++k) {
+      const circuit::CallSlot o = record.call.operand(k);
+      if (o.present) seen[o.slot] |= o.writes ? kNamed | kWrites : kNamed;
+    }
+  });
+  // A circuit of nothing is none.
+  return static_cast<int>(count) < circuit.tape.records() ? static_cast<int>(count) : 0;
+}
+
+// With the record lock held, which is let go in between: the open circuit is complete but for the
+// conversions that the call reads. They begin the next one, so that the call can read what they
+// convert.
+void Recorder::end_before_call(std::unique_lock<SpinLock>& lock,
+                               std::span<const CallOperand> operands) {
+  Sealing sealing;
+  begin_sealing(lock, sealing);
+  if (!ends_before_call(*open_)) {  // another thread was faster
+    lock.unlock();
+    sealing.drop();
+    lock.lock();
+    return;
+  }
+  // The lock is held from here until they are recorded again, which cannot fail.
+  Conversion conversions[4];
+  const int count = find_conversions(operands, conversions);
+  sealing.next->tape.reserve_conversions(static_cast<size_t>(count));
+  sealing.next->slots.reserve(2 * static_cast<size_t>(count));
+  open_->states.reserve(open_->slots.size() / 8 + 1);
+  open_->tape.remove_conversions(count);
+  end_sealing(sealing, Why::kCall);
+  if (count != 0) begin_circuit();
+  for (int k = 0; k < count; ++k) {
+    const Conversion& c = conversions[k];
+    uint64_t* word = open_->tape.begin_flat(circuit::kCodeConvert, c.compute, 1, c.n);
+    const uint32_t out = rename(c.out.buffer), in = slot_of(c.in.buffer, false);
+    word = circuit::Tape::put_memory(word, false, c.out.dtype, out, c.out.offset);
+    word = circuit::Tape::put_memory(word, false, c.in.dtype, in, c.in.offset);
+    open_->tape.end_record(word);
+  }
+  run_sealed(lock, Why::kCall);
+}
+
 bool Recorder::append_call(uint16_t kind, std::span<const CallOperand> operands,
                            std::span<const uint64_t> attributes, std::span<const uint64_t> numbers,
                            double cost) {
   std::unique_lock lock(record_lock_);
-  if (open_->call_cost > CircuitBounds::kHandOverCost) hand_over(lock);
+  if (ends_before_call(*open_)) end_before_call(lock, operands);
   make_ready(lock);
   if (open_->tape.empty()) begin_circuit();
   for (const CallOperand& operand : operands) {
@@ -326,7 +432,7 @@ void Recorder::append_tape(const circuit::Tape& tape, std::vector<BufferRef> buf
   std::unique_lock lock(record_lock_);
   const uint32_t mode = make_ready(lock);
   // Others may record while the lock is let go.
-  while (!open_->tape.empty()) hand_over(lock);
+  while (!open_->tape.empty()) end_circuit(lock, Why::kCall);
   open_->float_mode = mode;
   if (!has_slots(buffers.size())) {
     fail(ErrorKind::kInvalidArgument, "Circuit: has ", buffers.size(),
@@ -340,16 +446,20 @@ void Recorder::append_tape(const circuit::Tape& tape, std::vector<BufferRef> buf
   open_->call_cost += cost;
   ops_recorded_ += static_cast<uint64_t>(tape.records());
   pending_.store(true, std::memory_order_relaxed);
-  hand_over(lock);
+  end_circuit(lock, Why::kCall);
 }
 
 bool Recorder::append_planned(const std::shared_ptr<PlannedCircuit>& planned,
                               std::span<Buffer* const> given, std::span<const uint64_t> numbers) {
   const auto outside = [&](uint32_t slot) { return planned->capture.slots()[slot].buffer.get(); };
+  Sealing sealing;  // outlives the lock
   std::unique_lock lock(record_lock_);
   const uint32_t mode = make_ready(lock);
+  begin_sealing(lock, sealing);
   // Others may record while the lock is let go.
-  while (!open_->tape.empty()) hand_over(lock);
+  while (!open_->tape.empty()) end_circuit(lock, Why::kCall);
+  // From here on the lock is held until the circuit is sealed: what another thread appended to it
+  // would never run.
   const auto may_use = [&](const Buffer* buffer) {
     const uint64_t word = Access::recorded(const_cast<Buffer*>(buffer)).load();
     return (word & kExported) == 0 && &buffer->device() == &device_ &&
@@ -374,7 +484,8 @@ bool Recorder::append_planned(const std::shared_ptr<PlannedCircuit>& planned,
   open_->call_cost += planned->capture.cost();
   ops_recorded_ += static_cast<uint64_t>(planned->capture.tape().records());
   pending_.store(true, std::memory_order_relaxed);
-  hand_over(lock);
+  end_sealing(sealing, Why::kCall);
+  run_sealed(lock, Why::kCall);
   return true;
 }
 

@@ -77,29 +77,47 @@ bool Recorder::runs_here() const {
   return runner_.load(std::memory_order_relaxed) == this_thread();
 }
 
+// With the record lock held, which is let go in between.
+void Recorder::begin_sealing(std::unique_lock<SpinLock>& lock, Sealing& sealing) {
+  if (!spare_.empty()) {
+    sealing.next = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  lock.unlock();
+  if (sealing.next == nullptr) sealing.next = std::make_unique<OpenCircuit>();
+  sealing.threads = num_threads();
+  if (is_watched()) {
+    sealing.sealed_ns = now_ns();
+    sealing.cause = watch_cause();
+    sealing.observed = share_observation();
+  }
+  lock.lock();
+}
+
+void Recorder::Sealing::drop() {
+  if (void* unused = std::exchange(observed, nullptr)) drop_observation(unused);
+}
+
 // With the record lock held, which may be let go in between: moves the open circuit to the end of
 // the queue. False if nothing was recorded.
 bool Recorder::seal(std::unique_lock<SpinLock>& lock, Why why) {
   if (open_->tape.empty()) return false;
-  std::unique_ptr<OpenCircuit> next;
-  if (!spare_.empty()) {
-    next = std::move(spare_.back());
-    spare_.pop_back();
-  }
-  lock.unlock();
-  if (next == nullptr) next = std::make_unique<OpenCircuit>();
-  const int threads = num_threads();
-  const int64_t sealed_ns = is_watched() ? now_ns() : 0;
-  const char* cause = sealed_ns != 0 ? watch_cause() : nullptr;
-  void* observed = sealed_ns != 0 ? share_observation() : nullptr;
-  lock.lock();
+  Sealing sealing;
+  begin_sealing(lock, sealing);
   if (open_->tape.empty()) {  // another thread was faster
-    if (spare_.size() < spare_.capacity()) spare_.push_back(std::move(next));
+    if (spare_.size() < spare_.capacity()) spare_.push_back(std::move(sealing.next));
     lock.unlock();
-    drop_observation(observed);
+    sealing.drop();
     lock.lock();
     return false;
   }
+  end_sealing(sealing, why);
+  return true;
+}
+
+// With the record lock held all along: the open circuit, which has a record, goes to the end of the
+// queue.
+void Recorder::end_sealing(Sealing& sealing, Why why) {
   OpenCircuit& circuit = *open_;
   const size_t count = circuit.slots.size();
   circuit.states.assign((count + 7) / 8, 0);
@@ -112,25 +130,24 @@ bool Recorder::seal(std::unique_lock<SpinLock>& lock, Why why) {
     if (!live && !slot.fresh) circuit.kept_bytes += slot.buffer->nbytes();
   }
   circuit.why = why;
-  circuit.threads = threads;
-  circuit.sealed_ns = sealed_ns;
-  circuit.cause = cause;
-  circuit.observed = observed;
-  next->epoch = next_epoch_++;
-  next->float_mode = circuit.float_mode;
-  next->attention = circuit.attention & static_cast<uint8_t>(~OpenCircuit::kFull);
+  circuit.threads = sealing.threads;
+  circuit.sealed_ns = sealing.sealed_ns;
+  circuit.cause = sealing.cause;
+  circuit.observed = std::exchange(sealing.observed, nullptr);
+  OpenCircuit& next = *sealing.next;
+  next.epoch = next_epoch_++;
+  next.float_mode = circuit.float_mode;
+  next.attention = circuit.attention & static_cast<uint8_t>(~OpenCircuit::kFull);
   // That of an op which comes after the cut.
   const auto records = static_cast<size_t>(circuit.tape.records());
-  carry_over(circuit.sites, next->sites, records);
-  carry_over(circuit.marks, next->marks, records);
-  OpenCircuit* const sealed = &circuit;
+  carry_over(circuit.sites, next.sites, records);
+  carry_over(circuit.marks, next.marks, records);
   (last_ != nullptr ? last_->next : first_) = std::move(open_);
-  last_ = sealed;
+  last_ = &circuit;
   ++queued_;
   queued_kept_ += circuit.kept_bytes;
   queued_unbacked_ += circuit.unbacked_bytes;
-  open_ = std::move(next);
-  return true;
+  open_ = std::move(sealing.next);
 }
 
 // With the record lock held: whether what waits to run has grown to its bounds.
@@ -272,13 +289,7 @@ void Recorder::make_room(std::unique_lock<SpinLock>& lock, uint32_t mode) {
 // open in another one is complete. Threads that take turns in two modes make a circuit a turn.
 void Recorder::take_mode(std::unique_lock<SpinLock>& lock, uint32_t mode) {
   while (open_->float_mode != mode && !open_->tape.empty()) {
-    if (runs_here()) {
-      seal(lock, Why::kMode);  // what runs on this thread cannot wait for what comes after it
-    } else if (worker_.exists()) {
-      pass_on(lock, Why::kMode);
-    } else {
-      run_open(lock, Why::kMode);
-    }
+    end_circuit(lock, Why::kMode);
   }
   open_->float_mode = mode;
 }
@@ -293,7 +304,11 @@ void Recorder::run_open(std::unique_lock<SpinLock>& lock, Why why) {
 
 // With the record lock held, which is let go in between: the worker is to run the open circuit.
 void Recorder::pass_on(std::unique_lock<SpinLock>& lock, Why why) {
-  if (!seal(lock, why)) return;
+  if (seal(lock, why)) leave_to_worker(lock);
+}
+
+// With the record lock held, which is let go in between: the worker is to run what was sealed.
+void Recorder::leave_to_worker(std::unique_lock<SpinLock>& lock) {
   const bool crowded = is_crowded();
   const uint64_t epoch = crowded ? half_way() : 0;
   lock.unlock();
@@ -302,16 +317,23 @@ void Recorder::pass_on(std::unique_lock<SpinLock>& lock, Why why) {
   lock.lock();
 }
 
-void Recorder::hand_over(std::unique_lock<SpinLock>& lock) {
-  if (worker_.exists()) return pass_on(lock, Why::kCall);
-  // Where there is none the same circuits run here: loops find the same plans, and the memory of
-  // what is dead by now serves what comes.
-  run_open(lock, Why::kCall);
+// With the record lock held, which is let go in between: for the worker where there is one, else it
+// runs here. The circuits are the same: loops find the same plans, and the memory of what is dead
+// by now serves what comes.
+void Recorder::run_sealed(std::unique_lock<SpinLock>& lock, Why why) {
+  if (runs_here()) return;  // what runs on this thread cannot wait for what comes after it
+  if (worker_.exists()) return leave_to_worker(lock);
+  const uint64_t epoch = last_->epoch;
+  lock.unlock();
+  flush_until(epoch, why);
+  lock.lock();
 }
 
-void Recorder::hand_over() {
-  std::unique_lock lock(record_lock_);
-  hand_over(lock);
+// With the record lock held, which is let go in between: the open circuit is complete, though no
+// thread asked for it.
+void Recorder::end_circuit(std::unique_lock<SpinLock>& lock, Why why) {
+  seal(lock, why);
+  if (last_ != nullptr) run_sealed(lock, why);  // age may have sealed it
 }
 
 // With the record lock held, of a circuit that wanted too much memory: what no code can see by now
@@ -406,6 +428,11 @@ void Recorder::attach(Buffer* buffer, uint64_t mark) {
   if (donor != nullptr) donor->release();
 }
 
+void Recorder::hand_over() {
+  std::unique_lock lock(record_lock_);
+  end_circuit(lock, Why::kCall);
+}
+
 bool Recorder::flush(Why why) {
   const auto release = [&] {
     if (has_parted_.load(std::memory_order_relaxed) && why != Why::kMemory) release_parted();
@@ -431,6 +458,21 @@ bool Recorder::flush_until(uint64_t epoch, Why why) {
     epoch = std::min(epoch, last_->epoch);
   }
   return run_until(epoch, why);
+}
+
+void Recorder::flush_buffer(const Buffer& buffer) {
+  uint64_t epoch;
+  {
+    std::unique_lock lock(record_lock_);
+    // A sealed circuit keeps its records. Until then its last ones may move to the next circuit.
+    while (buffer.recorded_epoch() >= open_->epoch && !open_->tape.empty()) {
+      seal(lock, Why::kAsked);
+    }
+    epoch = buffer.recorded_epoch();
+    if (last_ == nullptr) return;
+    epoch = std::min(epoch, last_->epoch);
+  }
+  run_until(epoch, Why::kAsked);
 }
 
 // Runs what is sealed up to a circuit, or waits for others who do.

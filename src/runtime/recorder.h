@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <exception>
 #include <limits>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -93,7 +94,8 @@ struct OpenCircuit {
   std::vector<std::string> sites;  // of the records, where lines are remembered
   std::vector<uint64_t> marks;     // of the records, where those are
   // Then the tape is one record, whose numbers are those of the plan, and the slots are the
-  // buffers that a run has of its own.
+  // buffers that a run has of its own. Such a circuit is sealed before the record lock is let go:
+  // no thread ever finds it open.
   std::shared_ptr<PlannedCircuit> planned;
 
   // From sealing on.
@@ -110,12 +112,13 @@ struct OpenCircuit {
   std::unique_ptr<OpenCircuit> next;
 };
 
-// What is beyond the first `records` entries, one at most, goes to the next circuit.
+// What is beyond the first `records` entries goes to the next circuit.
 template <class T>
 void carry_over(std::vector<T>& from, std::vector<T>& to, size_t records) {
   if (from.size() <= records) return;
-  to.push_back(std::move(from.back()));
-  from.pop_back();
+  const auto rest = from.begin() + static_cast<ptrdiff_t>(records);
+  to.assign(std::move_iterator(rest), std::move_iterator(from.end()));
+  from.erase(rest, from.end());
 }
 
 // By slot.
@@ -193,16 +196,16 @@ class Recorder {
   bool flush(Why why);
   // Runs what was recorded up to the circuit of that epoch; whether a circuit was run.
   bool flush_until(uint64_t epoch, Why why);
+  // Runs what was recorded up to the last circuit that names the buffer.
+  void flush_buffer(const Buffer& buffer);
   // Whether this thread is inside a circuit that the device is running.
   bool runs_here() const;
   bool is_idle() const { return !pending_.load(std::memory_order_acquire); }
 
-  // The open circuit is complete: for the worker where there is one, else it runs here. With the
-  // record lock held, which is let go in between; throws as flush(Why::kBounds).
-  [[gnu::noinline]] void hand_over(std::unique_lock<SpinLock>& lock);
+  // The open circuit is complete: for the worker where there is one, else it runs here. Throws as
+  // flush(Why::kBounds).
   void hand_over();
 
-  // Gives a deferred buffer memory if it has none. Any thread.
   void mark_exported(Buffer* buffer);
   void unmark_exported(Buffer* buffer) noexcept;
 
@@ -220,6 +223,7 @@ class Recorder {
   bool may_record(const RecordOperand* operands, int count);
   bool has_slots(size_t count);
   uint32_t slot_of(Buffer* buffer, bool writes);
+  uint32_t rename(Buffer* buffer);
   void after_append();
   uint32_t make_ready(std::unique_lock<SpinLock>& lock);
   [[gnu::noinline]] void make_room(std::unique_lock<SpinLock>& lock, uint32_t mode);
@@ -228,11 +232,34 @@ class Recorder {
   [[gnu::noinline]] void begin_circuit();
   [[gnu::noinline]] bool keeps_too_much() const;
 
+  // What a circuit gets when it is sealed and the record lock must not be held for.
+  struct Sealing {
+    Sealing() = default;
+    Sealing(const Sealing&) = delete;
+    Sealing& operator=(const Sealing&) = delete;
+    ~Sealing() { drop(); }
+    void drop();  // without the record lock: where nothing is sealed
+
+    std::unique_ptr<OpenCircuit> next;  // the open circuit from then on
+    int threads = 1;
+    int64_t sealed_ns = 0;
+    const char* cause = nullptr;
+    void* observed = nullptr;
+  };
+  void begin_sealing(std::unique_lock<SpinLock>& lock, Sealing& sealing);
+  void end_sealing(Sealing& sealing, Why why);
   bool seal(std::unique_lock<SpinLock>& lock, Why why);
   bool is_crowded() const;
   uint64_t half_way() const;
   void run_open(std::unique_lock<SpinLock>& lock, Why why);
   void pass_on(std::unique_lock<SpinLock>& lock, Why why);
+  void leave_to_worker(std::unique_lock<SpinLock>& lock);
+  void run_sealed(std::unique_lock<SpinLock>& lock, Why why);
+  [[gnu::noinline]] void end_circuit(std::unique_lock<SpinLock>& lock, Why why);
+  [[gnu::noinline]] void end_before_call(std::unique_lock<SpinLock>& lock,
+                                         std::span<const CallOperand> operands);
+  struct Conversion;
+  int find_conversions(std::span<const CallOperand> operands, std::span<Conversion> found);
   bool run_until(uint64_t epoch, Why why);
   bool may_run(uint64_t epoch);
   void ring();

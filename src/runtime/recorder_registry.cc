@@ -399,15 +399,14 @@ void materialize_slowly(Buffer& buffer) {
                "make it an output and look at what run() returns");
   }
   Recorder& recorder = Recorder::of(buffer.device());
-  const uint64_t epoch = buffer.recorded_epoch();
-  if (epoch > buffer.device().done_epoch()) {
+  if (buffer.recorded_epoch() > buffer.device().done_epoch()) {
     if (recorder.runs_here()) {
       fail(ErrorKind::kState,
            "materialize: called by work that the device is running, on a buffer of ",
            buffer.nbytes(), " bytes that waits for this work or for later work; ",
            "materialize what the work needs before it is submitted");
     }
-    recorder.flush_until(epoch, Why::kAsked);
+    recorder.flush_buffer(buffer);
   }
   recorder.attach(&buffer);
 }

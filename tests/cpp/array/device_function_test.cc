@@ -4,14 +4,19 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <bit>
+#include <functional>
+#include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "hologram/error.h"
 #include "hologram/functions.h"
 #include "hologram/memory.h"
 #include "hologram/recorder.h"
+#include "hologram/trace.h"
 #include "tests/cpp/array/support.h"
 
 namespace hologram {
@@ -103,6 +108,63 @@ TEST_F(DeviceFunctionTest, OtherThreadsGoOn) {
   function.abandon();
   EXPECT_FALSE(is_capturing_graph());
   EXPECT_TRUE(Example().begun);
+}
+
+// What a sealing thread is asked while it holds no lock: then another thread records an op.
+std::function<void()> g_meanwhile;  // NOLINT(cert-err58-cpp): empty
+constexpr LaunchObserver kMeanwhile{
+    .wanted = [] { return true; },
+    .begin = [](const Launch&) -> void* { return nullptr; },
+    .end = [](void*) {},
+    .share = []() -> void* {
+      if (auto meanwhile = std::exchange(g_meanwhile, nullptr)) std::thread(meanwhile).join();
+      return nullptr;
+    },
+    .enter = [](void*) {},
+    .leave = [](void*) {},
+};
+
+TEST_F(DeviceFunctionTest, AnOpOfAnotherThreadDuringACallIsKept) {
+  Example example;
+  const Tensor a = tensor<float>({4}, {1, 2, 3, 4}), b = tensor<float>({4}, {0, 0, 0, 0});
+  const Tensor y = promised({4});
+  flush(cpu());
+  Tensor other;
+  g_meanwhile = [&] { other = add(b, 5.0); };
+  set_launch_observer(&kMeanwhile);
+  EXPECT_TRUE(
+      example.function.call(Buffers{buffer(a), buffer(b), buffer(y)}, example.function.numbers()));
+  set_launch_observer(nullptr);
+  EXPECT_EQ(g_meanwhile, nullptr);
+  EXPECT_EQ(values<float>(other), (Floats{5, 5, 5, 5}));
+  EXPECT_EQ(values<float>(y), (Floats{2, 4, 6, 8}));
+}
+
+TEST_F(DeviceFunctionTest, ThreadsCallAndRecordInTurns) {
+  constexpr int kThreads = 8;
+  const int rounds = kThreadSanitizer ? 500 : 25000;
+  std::atomic<int> wrong{0};
+  const auto run = [&](int t) {
+    std::optional<Example> made;
+    do made.emplace();
+    while (!made->begun);  // one captures at a time
+    DeviceFunction& function = made->function;
+    const float factor = static_cast<float>(t + 1);
+    const Tensor a = tensor<float>({4}, {factor, 2 * factor, 3, 4});
+    const Tensor b = tensor<float>({4}, {0, 1, -9, 3});
+    const Floats expected{2 * factor, 4 * factor + 1, 0, 11};
+    for (int round = 0; round < rounds; ++round) {
+      const Tensor y = promised({4});
+      const bool called =
+          function.call(Buffers{buffer(a), buffer(b), buffer(y)}, function.numbers());
+      const Tensor z = relu(add(mul(a, 2.0), b));
+      if (!called || values<float>(y) != expected || values<float>(z) != expected) ++wrong;
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) threads.emplace_back(run, t);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
 }
 
 TEST_F(DeviceFunctionTest, MisuseIsAnError) {

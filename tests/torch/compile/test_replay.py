@@ -207,6 +207,43 @@ def test_inside_a_graph_and_without_deferring() -> None:
             _C.set_deferring(True)
 
 
+def _calls_and_eager(x: Tensor, compiled: Any, body: Any, turns: int) -> int:
+    """Call a compiled function and its body in turns; return how many results are wrong."""
+    wrong = 0
+    expected = body(x.cpu())
+    leaf = x.clone().requires_grad_()
+    (slope,) = torch.autograd.grad(body(leaf).sum(), leaf)
+    slope = slope.cpu()
+    for turn in range(turns):
+        results = [compiled(x).cpu(), body(x).cpu()]
+        wrong += sum(not torch.equal(r, expected) for r in results)
+        if turn % 4 == 0:
+            (grad,) = torch.autograd.grad(body(leaf).sum(), leaf)
+            wrong += not torch.equal(grad.cpu(), slope)
+    return wrong
+
+
+@pytest.mark.parametrize("calls", [2_000, pytest.param(200_000, marks=pytest.mark.heavy)])
+def test_threads_call_what_is_compiled_and_eager_code(calls: int) -> None:
+    threads = 8
+    body = lambda x: (x * 2 + 1).relu() * x  # noqa: E731  (bit for bit that of cpu)
+    compiled = torch.compile(body, backend="hologram")
+    inputs = [torch.arange(i - 20.0, i + 20.0, device=DEVICE) for i in range(threads)]
+    for _ in range(4):
+        compiled(inputs[0])
+    wrong = [0] * threads
+
+    def work(i: int) -> None:
+        wrong[i] = _calls_and_eager(inputs[i], compiled, body, calls // threads)
+
+    workers = [threading.Thread(target=work, args=(i,)) for i in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert wrong == [0] * threads
+
+
 def test_threads_capture_beside_each_other() -> None:
     models = [deep() for _ in range(3)]
     calls = [torch.compile(m, backend="hologram") for m in models]

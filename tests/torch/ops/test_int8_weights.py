@@ -200,6 +200,63 @@ def test_conversions_join_the_product(
     assert ("convert" not in names) == names[0].startswith("gemm_int8") == BUILTIN
 
 
+@pytest.mark.parametrize(
+    "call,factor", [(_torchao, 1.0), (_cast, 1.0), (_scaled_bias, 2.0**-12)]
+)
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_conversions_follow_the_product_into_its_circuit(
+    call: Callable[..., torch.Tensor], factor: float, dtype: torch.dtype
+) -> None:
+    """A costly product ends a circuit. What is converted for the next one is not left behind."""
+    k = 512
+    x = values(1, k, dtype=dtype)
+    layers = [
+        (_weight(k, k, seed), values(k, dtype=dtype, seed=seed) / 4096) for seed in range(6)
+    ]
+
+    def model(x: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
+        for w, s in zip(rest[::2], rest[1::2], strict=True):
+            x = F.relu(call(x, w, s) * factor) + x
+        return x
+
+    operands = [x, *(t for layer in layers for t in layer)]
+    on_device = to_device(operands)
+    check_native(model, *operands, tol=ACCURATE)
+    _in_both_modes(lambda: model(*on_device))
+    names = _kernels(lambda: model(*on_device))
+    assert sum(name.startswith("gemm_int8") for name in names) == (6 if BUILTIN else 0)
+    assert ("convert" not in names) == BUILTIN
+
+
+def test_conversions_that_others_read_stay_with_them() -> None:
+    x, w, _ = to_device(_operands(1, 512, 512, torch.float32))
+    v = _weight(512, 512, 1).to(DEVICE)
+
+    def model() -> torch.Tensor:
+        y = F.linear(x, w.float())
+        first, second = v.float(), w.float()
+        z = F.linear(y, first) + F.linear(y, second)
+        return z + first[0] + second.sum(0)
+
+    exact = x.double() @ w.double().t()
+    exact = exact @ (v.double() + w.double()).t() + v[0].double() + w.double().sum(0)
+    torch.testing.assert_close(_in_both_modes(model).double(), exact.cpu(), rtol=1e-4, atol=1e-2)
+
+
+def test_conversions_of_what_the_circuit_writes_stay_in_it() -> None:
+    x, w, _ = to_device(_operands(1, 512, 512, torch.float32))
+    other = _weight(512, 512, 1).to(DEVICE)
+
+    def model() -> torch.Tensor:
+        weight = w.clone()
+        y = F.linear(x, weight.float())
+        weight.copy_(other)
+        return F.linear(y, weight.float())
+
+    exact = x.double() @ w.double().t() @ other.double().t()
+    torch.testing.assert_close(_in_both_modes(model).double(), exact.cpu(), rtol=1e-4, atol=1.0)
+
+
 def test_conversions_of_parts_of_a_weight() -> None:
     """Plans of one structure serve weights of other sizes, at other places."""
     x, w = values(3, 40), _weight(90, 40)
