@@ -191,7 +191,8 @@ def table(verdicts: list[Verdict]) -> str:
     """Return the counts of each file and their sums as a table in Markdown."""
     head = [
         "file", "passed on both", "failed on both", "passed on the device alone",
-        "skipped on the device", "of these passed on cpu", "failed on the device alone", "of these listed",
+        "skipped on the device", "of these passed on cpu", "failed on the device alone",
+        "of these listed",
     ]  # fmt: skip
     rows = [
         [
