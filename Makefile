@@ -3,11 +3,12 @@
 #
 #   make run       train a network on torch.device('hologram') beside cpu, then a short tour
 #   make test      every test but those marked heavy
-#   make test-all  every test
+#   make test-all  every test, and PyTorch's own (`make upstream`)
 #   make soak      an hour of training, twice, then failures and interrupts (SOAK_SECONDS)
 #   make test-matrix  make test with each GEMM and instruction set, on one core, without worker, without JIT
 #   make test-versions  make test with each PyTorch and Python that the project is for, each in a checkout of its own
 #   make conformance  PyTorch's own databases on cpu and on the device: samples that are alike, and what differs
+#   make upstream  PyTorch's own test files on cpu and on the device, and what fails there alone (UPSTREAM='test_torch.py')
 #   make bench     the measurements behind the figures in the README, in ten minutes
 #   make bench-all every measurement, and bench/RESULTS.md from them
 #   make accuracy  the error of every elementwise op, in ULP, on every instruction set
@@ -25,7 +26,7 @@ export PYTHONUNBUFFERED = 1
 
 PY := .venv/bin/python
 
-.PHONY: help soak setup setup-tests setup-all setup-check setup-docs run test test-matrix test-versions test-all conformance bench bench-all accuracy wheels check docs clean distclean
+.PHONY: help soak setup setup-tests setup-all setup-check setup-docs run test test-matrix test-versions test-all conformance upstream bench bench-all accuracy wheels check docs clean distclean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -57,7 +58,7 @@ test-versions:
 	@python=$$(tools/find-python) && "$$python" tools/test_versions.py $(VERSIONS)
 
 test-all: setup-all
-	@$(PY) tools/test.py --all
+	@$(PY) tools/test.py --all; code=$$?; $(PY) tools/upstream.py || code=1; exit $$code
 
 SOAK_SECONDS ?= 3600
 soak: setup
@@ -65,6 +66,9 @@ soak: setup
 
 conformance: setup-tests
 	@$(PY) tests/torch/conformance/__main__.py --out outputs/conformance $(CONFORMANCE)
+
+upstream: setup-tests
+	@$(PY) tools/upstream.py $(UPSTREAM)
 
 bench: setup
 	@$(PY) -m bench $(BENCH)
