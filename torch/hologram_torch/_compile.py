@@ -21,11 +21,9 @@ from torch.fx import GraphModule, Node
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.graph import _BoxedCodeGen
 
-from hologram_torch import _fake
 from hologram_torch._replay import Replayed, is_worth_a_circuit
 
 aten = torch.ops.aten
-_fake.register()
 
 # Operators that Python reaches as methods of a tensor only.
 _METHODS = ("copy_", "expand", "view")

@@ -1,27 +1,70 @@
 # SPDX-License-Identifier: MIT
 """How results of the device's own kernels lie, for traces.
 
-PyTorch assumes that results and gradients of attention lie as the queries, keys and values do.
-The device's lie as those of the CPU's kernel.
+PyTorch assumes that results and gradients of attention lie as the queries, keys and values do, and
+that those of a convolution lie row by row, whatever it is given. The device's lie as those of the
+CPU's kernels, so for a convolution the CPU's fake kernel is asked.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_impls import op_implementations_dict, register_op_impl
+from torch.fx.operator_schemas import normalize_function
 
 _FORWARD = torch.ops.aten._scaled_dot_product_fused_attention_overrideable.default
 _BACKWARD = torch.ops.aten._scaled_dot_product_fused_attention_overrideable_backward.default
 
 
-def register() -> None:
-    """Register it, once. Tensors of other devices go where they went before."""
-    for operator, function in ((_FORWARD, _attention), (_BACKWARD, _attention_backward)):
-        if operator not in op_implementations_dict:
-            register_op_impl(operator)(function)
+_CONVOLUTIONS = (
+    torch.ops.aten.convolution.default,
+    torch.ops.aten._convolution.default,
+    torch.ops.aten.convolution_backward.default,
+)
+
+
+def kernels(module: ModuleType) -> None:
+    """Add ours to the fake kernels, which PyTorch has just imported."""
+    known = module.op_implementations_dict
+    known[_FORWARD], known[_BACKWARD] = _attention, _attention_backward
+    for operator in _CONVOLUTIONS:
+        if operator in known:
+            known[operator] = _convolution(known[operator])
+
+
+def _convolution(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the fake kernel of a convolution, or of its gradients, with the device added."""
+
+    def convolution(mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
+        given = normalize_function(
+            func, args=args, kwargs=kwargs, normalize_to_only_use_kwargs=True
+        )
+        named = {} if given is None else given.kwargs
+        tensors = {name: t for name, t in named.items() if isinstance(t, Tensor)}
+        ours = named["input"].device if tensors else None
+        if ours is None or ours.type != "hologram" or any(t.device != ours for t in tensors.values()):
+            return original(mode, func, *args, **kwargs)
+
+        def on(place: Any, t: Tensor) -> Tensor:
+            return torch.empty_strided(t.size(), t.stride(), dtype=t.dtype, device=place)
+
+        with mode:
+            named |= {name: on("cpu", t) for name, t in tensors.items()}
+        out = original(mode, func, **named)
+        with mode:
+            if isinstance(out, Tensor):
+                return on(ours, out)
+            results = [None if t is None else on(ours, t) for t in out]
+            if results[1] is not None and named["input"].numel() == 0:
+                # There is nothing to compute: zeros, which lie as the weights do.
+                results[1] = torch.empty_like(tensors["weight"])
+        return tuple(results)
+
+    return convolution
 
 
 def _alternating(like: Tensor, *sizes: Any) -> Tensor:

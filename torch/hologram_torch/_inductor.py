@@ -25,7 +25,7 @@ from torch._inductor.codegen.wrapper import PythonWrapperCodegen
 from torch._inductor.scheduler import BaseSchedulerNode
 from torch._inductor.virtualized import V
 
-from hologram_torch import _C, _fake
+from hologram_torch import _C
 
 _device: Any = torch.get_device_module("hologram")
 
@@ -127,7 +127,6 @@ def _lending(kernel: Callable[..., None]) -> Callable[..., None]:
 
 def register() -> None:
     """Register the device."""
-    _fake.register()
     register_interface_for_device("hologram", HologramInterface)
     register_device_op_overrides("hologram", HologramOverrides())
     register_backend_for_device("hologram", CppScheduling, HologramWrapper, HologramCppWrapper)

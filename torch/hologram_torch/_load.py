@@ -38,6 +38,7 @@ torch.utils.generate_methods_for_privateuse1_backend(
 from hologram_torch import (  # noqa: E402
     _backward,
     _interchange,
+    _late,
     _operators,
     _save,
     _sharing,
@@ -48,6 +49,7 @@ from hologram_torch import (  # noqa: E402
 
 _backward.install()
 _interchange.install()
+_late.install()
 _operators.install()
 _save.install()
 _sharing.install()

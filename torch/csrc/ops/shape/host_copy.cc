@@ -164,7 +164,9 @@ Tensor to_copy(const Tensor& self, std::optional<at::ScalarType> dtype,
                    ? make_like(self, type)
                    : make_formatted(self.sizes(), type, wanted, self.device().index());
     } else if (wanted == at::MemoryFormat::Preserve) {
-      const auto options = at::TensorOptions().dtype(type).device(*device);
+      // As of every accelerator: memory that a copy need not wait for is pinned.
+      const auto options =
+          at::TensorOptions().dtype(type).device(*device).pinned_memory(non_blocking);
       result =
           self.is_non_overlapping_and_dense()
               ? at::empty_strided(self.sizes(), self.strides(), options)
