@@ -45,6 +45,7 @@ CONFIGURATIONS = [
     setting("HOLOGRAM_FORCE_ISA", "baseline"),
     setting("HOLOGRAM_WORKER", "0"),
     setting("HOLOGRAM_JIT", "0"),
+    setting("HOLOGRAM_POISON", "1"),
 ]
 
 

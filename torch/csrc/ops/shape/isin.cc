@@ -2,7 +2,6 @@
 // isin: which elements are among others. Few others are compared one by one, which is recorded;
 // many are sorted and searched.
 #include <ATen/Functions.h>
-#include <ATen/TypeProperties.h>
 #include <ATen/native/Resize.h>
 #include <torch/library.h>
 
