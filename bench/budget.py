@@ -18,6 +18,7 @@ AREA_SECONDS = {
     "planning": 8,
     "single": 52,
     "functional": 20,
+    "custom": 12,
     "chains": 129,
     "training": 65,
     "graphs": 6,
