@@ -5,7 +5,8 @@
 #   make test      every test but those marked heavy
 #   make test-all  every test, and PyTorch's own (`make upstream`)
 #   make soak      an hour of training, twice, then failures and interrupts (SOAK_SECONDS)
-#   make test-matrix  make test with each GEMM and instruction set, on one core, without worker, without JIT
+#   make test-matrix  make test with each GEMM and instruction set, on one core, without worker, without JIT, with
+#                  poisoned memory
 #   make test-versions  make test with each PyTorch and Python that the project is for, each in a checkout of its own
 #   make conformance  PyTorch's own databases on cpu and on the device: samples that are alike, and what differs
 #   make upstream  PyTorch's own test files on cpu and on the device, and what fails there alone (UPSTREAM='test_torch.py')
