@@ -20,6 +20,36 @@ void check_options(std::optional<at::Layout> layout, std::optional<bool> pin_mem
                               "hologram: empty of layout ", *layout, " is not supported");
 }
 
+// As PyTorch's own factories.
+void warn_of_complex_half(at::ScalarType type) {
+  if (C10_LIKELY(type != at::kComplexHalf)) return;
+  TORCH_WARN_ONCE("ComplexHalf support is experimental and many operators don't support it yet.");
+}
+
+// The largest number of an integral type.
+c10::Scalar largest(at::ScalarType type) {
+  switch (type) {
+    case at::kBool:
+      return true;
+    case at::kByte:
+      return std::numeric_limits<uint8_t>::max();
+    case at::kShort:
+      return std::numeric_limits<int16_t>::max();
+    case at::kInt:
+      return std::numeric_limits<int32_t>::max();
+    case at::kLong:
+      return std::numeric_limits<int64_t>::max();
+    case at::kUInt16:
+      return std::numeric_limits<uint16_t>::max();
+    case at::kUInt32:
+      return std::numeric_limits<uint32_t>::max();
+    case at::kUInt64:
+      return std::numeric_limits<uint64_t>::max();
+    default:
+      return std::numeric_limits<int8_t>::max();
+  }
+}
+
 // What torch.use_deterministic_algorithms asks of uninitialised memory.
 void fill_if_deterministic(const Tensor& t) {
   if (C10_LIKELY(!at::globalContext().deterministicAlgorithms() ||
@@ -32,8 +62,7 @@ void fill_if_deterministic(const Tensor& t) {
   if (t.is_floating_point() || t.is_complex()) {
     cpu.fill_(std::numeric_limits<double>::quiet_NaN());
   } else {
-    at::fill_(cpu, t.scalar_type() == at::kBool ? c10::Scalar(true)
-                                                : c10::Scalar(std::numeric_limits<int8_t>::max()));
+    at::fill_(cpu, largest(t.scalar_type()));
   }
 }
 
@@ -42,6 +71,7 @@ Tensor empty(IntArrayRef size, std::optional<at::ScalarType> dtype,
              std::optional<bool> pin_memory, std::optional<at::MemoryFormat> format) {
   check_options(layout, pin_memory);
   const at::ScalarType type = c10::dtype_or_default(dtype);
+  warn_of_complex_half(type);
   Tensor result = format.has_value() && *format != at::MemoryFormat::Preserve
                       ? make_formatted(size, type, *format, index_of(device))
                       : make_tensor(size, type, index_of(device));
@@ -53,7 +83,9 @@ Tensor empty_strided(IntArrayRef size, IntArrayRef stride, std::optional<at::Sca
                      std::optional<at::Layout> layout, std::optional<at::Device> device,
                      std::optional<bool> pin_memory) {
   check_options(layout, pin_memory);
-  Tensor result = make_strided(size, stride, c10::dtype_or_default(dtype), index_of(device));
+  const at::ScalarType type = c10::dtype_or_default(dtype);
+  warn_of_complex_half(type);
+  Tensor result = make_strided(size, stride, type, index_of(device));
   fill_if_deterministic(result);
   return result;
 }

@@ -79,6 +79,11 @@ void end_naming() {
 void export_storage([[maybe_unused]] c10::StorageImpl& storage) {
 #if HOLOGRAM_CAN_DEFER
   if (!storage.has_materializer()) return;
+  if (buffer_of(storage) == nullptr) {
+    // A copy-on-write clone: the foreign code may write, so it gets memory of its own.
+    storage.mutable_data();
+    return;
+  }
   hand_out(&storage);
   storage.clear_materializer();
 #endif

@@ -152,6 +152,18 @@ inline bool fits_half(hologram::Dtype half, float value) {
   return !(std::fabs(value) > limit) || std::isinf(value);
 }
 
+// Whether the strides of a contiguous tensor are those that a new one has, also where a dimension
+// of one element allows any.
+inline bool has_usual_strides(const c10::TensorImpl* t) {
+  const c10::IntArrayRef sizes = t->sizes(), strides = t->strides();
+  int64_t next = 1;
+  for (size_t d = sizes.size(); d-- > 0;) {
+    if (strides[d] != next) return false;
+    next *= std::max<int64_t>(sizes[d], 1);
+  }
+  return true;
+}
+
 // A wrapped Python number on the CPU as an element of `compute`; false where it would promote.
 inline bool store_wrapped(const c10::TensorImpl* t, hologram::Dtype compute, void* slot) {
   using hologram::Dtype;
@@ -279,6 +291,13 @@ inline bool run_fast(Target& target, const Operands&... operands) {
   if (target.given == nullptr) {
     const c10::ScalarType type = kBool ? c10::ScalarType::Bool : lead->dtype().toScalarType();
     if (C10_LIKELY(lead->is_contiguous())) {
+      // Beside a number, which is broadcast, PyTorch keeps the order of the dimensions.
+      constexpr bool kNum = (std::is_same_v<Operands, Num> || ...);
+      constexpr bool kTwoTensors = kArity == 2 && (std::is_same_v<Operands, at::Tensor> && ...);
+      if constexpr (kNum || kTwoTensors) {
+        const bool beside_number = kNum || in[kArity - 1].tensor == nullptr;
+        if (C10_UNLIKELY(beside_number && !has_usual_strides(lead))) return false;
+      }
       target.fresh = make_tensor(lead->sizes(), type, index);
     } else if ((kTraits & kContiguousResult) == 0 && lead->is_non_overlapping_and_dense()) {
       target.fresh = make_strided(lead->sizes(), lead->strides(), type, index);

@@ -214,7 +214,14 @@ IndexPlan plan_index(const Tensor& self, const IndexList& list) {
   return plan;
 }
 
+// PyTorch's message where indices of the device meet a tensor of cpu.
+void check_index_devices(const Tensor& self) {
+  TORCH_CHECK(!self.is_cpu(),
+              "indices should be either on cpu or on the same device as the indexed tensor (cpu)");
+}
+
 Tensor index_tensor(const Tensor& self, const IndexList& indices) {
+  check_index_devices(self);
   const IndexPlan plan = plan_index(self, indices);
   if (C10_LIKELY(plan.ok)) {
     Tensor out = make_tensor(plan.sizes, self.scalar_type());
@@ -236,6 +243,7 @@ bool broadcasts(const Tensor& values, c10::IntArrayRef sizes) {
 
 Tensor& index_put(Tensor& self, const IndexList& indices, const Tensor& values, bool accumulate,
                   bool unsafe) {
+  check_index_devices(self);
   const bool plain = is_known(self) && values.defined() &&
                      values.scalar_type() == self.scalar_type() &&
                      (is_plain(values) || is_cpu_number(values.unsafeGetTensorImpl())) &&
@@ -258,6 +266,25 @@ Tensor& index_put(Tensor& self, const IndexList& indices, const Tensor& values, 
     return self;
   }
   call_fallback<"_index_put_impl_">(self, indices, values, accumulate, unsafe);
+  return self;
+}
+
+// By positions in the flat tensor, with the sums of index_put and index_add.
+Tensor& put_(Tensor& self, const Tensor& index, const Tensor& source, bool accumulate) {
+  const bool takes = is_known(self) && self.is_contiguous() && is_plain(index) &&
+                     index.scalar_type() == at::kLong && is_plain(source) &&
+                     source.scalar_type() == self.scalar_type() &&
+                     index.numel() == source.numel() && self.numel() != 0 && index.numel() != 0 &&
+                     accumulate && is_added(self.scalar_type()) && !share_storage(self, index) &&
+                     !share_storage(self, source);
+  if (!takes) {
+    call_fallback<"put_">(self, index, source, accumulate);
+    return self;
+  }
+  Tensor flat = self.view({-1});
+  IndexList list;
+  list.push_back(index.reshape({-1}));
+  index_put(flat, list, source.reshape({-1}), accumulate, /*unsafe=*/false);
   return self;
 }
 
@@ -386,6 +413,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   register_native<&index_copy_>(m, "index_copy_");
   register_native<&index_tensor>(m, "index.Tensor");
   register_native<&index_put>(m, "_index_put_impl_");
+  register_native<&put_>(m, "put_");
   register_native<&gather>(m, "gather");
   register_native<&scatter<false, "scatter.src">>(m, "scatter.src");
   register_native<&scatter<true, "scatter_add">>(m, "scatter_add");
