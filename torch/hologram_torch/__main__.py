@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""``python -m hologram_torch``: what this machine and this build offer, and a self-test."""
+"""``python -m hologram_torch``: what this machine and this build offer, and a self-test.
+
+``python -m hologram_torch run script.py`` runs a program that was written for CUDA.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +82,11 @@ TORCH_CHECKS: dict[str, Callable[[], None]] = {
 
 
 def main() -> int:
-    """Describe and test."""
+    """Describe and test, or run a program."""
+    if sys.argv[1:2] == ["run"]:
+        from hologram_torch import _as_cuda
+
+        return _as_cuda.run(sys.argv[2:])
     return run(describe(), TORCH_CHECKS)
 
 

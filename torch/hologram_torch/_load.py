@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+
 import torch
 
 from hologram_torch._build_info import TORCH_MINOR, TORCH_VERSION
@@ -56,5 +58,10 @@ _sharing.install()
 distributed.install()
 graphs.install()
 integrations.install()
+
+if os.environ.get("HOLOGRAM_AS_CUDA", "0") == "1":
+    from hologram_torch import _as_cuda
+
+    _as_cuda.install()
 
 __all__ = ["_C", "__version__", "check_torch_version"]

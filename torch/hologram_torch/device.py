@@ -16,6 +16,7 @@ from hologram_torch._indices import current_device, device_count
 from hologram_torch._indices import device_index as _index
 from hologram_torch.graphs import make_graphed_callables
 from hologram_torch.memory import (
+    MemPool,
     empty_cache,
     max_memory_allocated,
     max_memory_reserved,
@@ -27,10 +28,12 @@ from hologram_torch.memory import (
     memory_summary,
     reset_accumulated_memory_stats,
     reset_peak_memory_stats,
+    use_mem_pool,
 )
 
 __all__ = [
     "Event",
+    "MemPool",
     "Stream",
     "StreamContext",
     "current_device",
@@ -74,6 +77,7 @@ __all__ = [
     "set_stream",
     "stream",
     "synchronize",
+    "use_mem_pool",
 ]
 
 

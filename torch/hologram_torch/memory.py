@@ -7,7 +7,7 @@ import pickle
 import sys
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch.types import Device
@@ -202,3 +202,38 @@ def _dump_snapshot(
 def _allocation_traceback(data_ptr: int) -> list[dict[str, Any]] | None:
     """Return the frames that allocated the block at an address; None where they are not known."""
     return _C.allocation_lines(data_ptr)
+
+
+def _refuse(what: str) -> NoReturn:
+    raise NotImplementedError(
+        f"{what} is not available on the device 'hologram': all its tensors are in one pool, which "
+        f"is the library's own. empty_cache() gives back what no tensor uses; memory from "
+        f"elsewhere becomes a tensor without a copy by torch.from_dlpack or "
+        f"hologram_torch.utils.buffer_to_tensor"
+    )
+
+
+class MemPool:
+    """What ``torch.cuda.MemPool`` is: there is none, and making one raises."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        """Raise NotImplementedError, which says what to do instead."""
+        _refuse("MemPool")
+
+
+def use_mem_pool(pool: Any, device: Device = None) -> NoReturn:
+    """Raise NotImplementedError: there are no pools to choose from."""
+    _refuse("use_mem_pool")
+
+
+class PluggableAllocator:
+    """What ``torch.cuda.memory.CUDAPluggableAllocator`` is: there is none, making one raises."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        """Raise NotImplementedError, which says what to do instead."""
+        _refuse("PluggableAllocator")
+
+
+def change_current_allocator(allocator: Any) -> NoReturn:
+    """Raise NotImplementedError: memory comes from the library's pool."""
+    _refuse("change_current_allocator")
