@@ -232,3 +232,40 @@ def test_dropout_gradient_of_another_layout() -> None:
     backward = torch.ops.aten.native_dropout_backward
     for g in [*layouts(x), x[:1].expand(4, 6, 8), x.transpose(1, 2).contiguous().transpose(1, 2)]:
         check_native(backward, g, mask, 2.0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.int32])
+@pytest.mark.parametrize("shape", [(20,), (4, 5)])
+def test_put_sums_as_index_add_does(dtype, shape):
+    x = (torch.randn(shape) * 4).to(dtype)
+    at = torch.tensor([[3, -1], [3, 3], [0, -20]])
+    source = (torch.randn(3, 2) * 4).to(dtype)
+    ours = x.to("hologram")
+    result = ours.put(at.to("hologram"), source.to("hologram"), accumulate=True)
+    flat = (
+        ours.flatten()
+        .clone()
+        .index_add_(0, at.flatten().remainder(20).to("hologram"), source.flatten().to("hologram"))
+    )
+    assert torch.equal(result.flatten(), flat)
+    exact = x.double().put(at, source.double(), accumulate=True)
+    torch.testing.assert_close(result.cpu(), exact.to(dtype))
+    ours.put_(at.to("hologram"), source.to("hologram"), accumulate=True)
+    assert torch.equal(ours, result)
+
+
+def test_put_refuses_positions_that_are_not_there():
+    x = torch.zeros(4, device="hologram")
+    with pytest.raises(IndexError, match=r"out of (range|bounds)"):
+        x.put_(torch.tensor([4], device="hologram"), x[:1] + 1, accumulate=True)
+
+
+def test_a_cpu_tensor_takes_no_indices_of_the_device():
+    x, at = torch.randn(3, 4), torch.tensor([0, 2], device="hologram")
+    message = r"indices should be either on cpu or on the same device as the indexed tensor \(cpu\)"
+    with pytest.raises(RuntimeError, match=message):
+        x[at]
+    with pytest.raises(RuntimeError, match=message):
+        x[:, at, None]
+    with pytest.raises(RuntimeError, match=message):
+        x[at] = 1.0

@@ -164,6 +164,12 @@ inline bool has_usual_strides(const c10::TensorImpl* t) {
   return true;
 }
 
+// Whether a dimension has one element.
+inline bool has_single(const c10::TensorImpl* t) {
+  const c10::IntArrayRef sizes = t->sizes();
+  return std::find(sizes.begin(), sizes.end(), 1) != sizes.end();
+}
+
 // A wrapped Python number on the CPU as an element of `compute`; false where it would promote.
 inline bool store_wrapped(const c10::TensorImpl* t, hologram::Dtype compute, void* slot) {
   using hologram::Dtype;
@@ -290,17 +296,23 @@ inline bool run_fast(Target& target, const Operands&... operands) {
   const c10::DeviceIndex index = lead->device().index();
   if (target.given == nullptr) {
     const c10::ScalarType type = kBool ? c10::ScalarType::Bool : lead->dtype().toScalarType();
+    // Beside a number, which is broadcast, PyTorch keeps the order of the dimensions, also of those
+    // with one element, whose strides are otherwise made anew.
+    constexpr bool kNum = kArity == 2 && (std::is_same_v<Operands, Num> || ...);
+    constexpr bool kTwoTensors = kArity == 2 && (std::is_same_v<Operands, at::Tensor> && ...);
+    const bool beside_number = kNum || (kTwoTensors && in[kArity - 1].tensor == nullptr);
     if (C10_LIKELY(lead->is_contiguous())) {
-      // Beside a number, which is broadcast, PyTorch keeps the order of the dimensions.
-      constexpr bool kNum = (std::is_same_v<Operands, Num> || ...);
-      constexpr bool kTwoTensors = kArity == 2 && (std::is_same_v<Operands, at::Tensor> && ...);
-      if constexpr (kNum || kTwoTensors) {
-        const bool beside_number = kNum || in[kArity - 1].tensor == nullptr;
-        if (C10_UNLIKELY(beside_number && !has_usual_strides(lead))) return false;
-      }
+      if (beside_number && C10_UNLIKELY(!has_usual_strides(lead))) return false;
       target.fresh = make_tensor(lead->sizes(), type, index);
     } else if ((kTraits & kContiguousResult) == 0 && lead->is_non_overlapping_and_dense()) {
-      target.fresh = make_strided(lead->sizes(), lead->strides(), type, index);
+      const bool free = has_single(lead);
+      if (C10_LIKELY(!free)) {
+        target.fresh = make_strided(lead->sizes(), lead->strides(), type, index);
+      } else if (!beside_number && lead->is_contiguous(c10::MemoryFormat::ChannelsLast)) {
+        target.fresh = make_formatted(lead->sizes(), type, c10::MemoryFormat::ChannelsLast, index);
+      } else {
+        return false;
+      }
     } else {
       return false;
     }
