@@ -69,9 +69,7 @@ def test_inductor_draws_alike_in_both_passes() -> None:
     @torch.compile
     def function(x: Tensor) -> Tensor:
         # The sine makes the backward pass ask for what was dropped.
-        result: Tensor = checkpoint(
-            lambda t: F.dropout(t, 0.5).sin(), x, use_reentrant=False
-        )
+        result: Tensor = checkpoint(lambda t: F.dropout(t, 0.5).sin(), x, use_reentrant=False)
         return result
 
     torch.manual_seed(7)

@@ -74,7 +74,7 @@ def test_results_that_are_given() -> None:
         want = torch.isin(a, b)
         out = torch.empty(0, dtype=torch.bool, device=DEVICE)
         assert torch.isin(*on, out=out) is out and torch.equal(out.cpu(), want)
-        with pytest.raises(RuntimeError, match="(?i)expected out tensor to have dtype bool"):
+        with pytest.raises(RuntimeError, match=r"(?i)expected out tensor to have dtype bool"):
             torch.isin(*on, out=torch.empty(0, device=DEVICE))
 
 
@@ -89,6 +89,11 @@ def test_nothing_falls_back() -> None:
     """As at each token of `generate`; and there it is recorded."""
     x, ends = torch.tensor([[5, 2]]).to(DEVICE), torch.tensor([2, 9]).to(DEVICE)
     hologram_torch.reset_fallback_counts()
-    found = [torch.isin(x[:, -1], ends), torch.isin(x, 5), torch.isin(2, x), torch.isin(x, ends[:1])]
+    found = [
+        torch.isin(x[:, -1], ends),
+        torch.isin(x, 5),
+        torch.isin(2, x),
+        torch.isin(x, ends[:1]),
+    ]
     assert hologram_torch.fallback_counts() == {}
     assert [t.tolist() for t in found] == [[True], [[True, False]], True, [[False, True]]]
