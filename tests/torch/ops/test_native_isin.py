@@ -55,6 +55,10 @@ def test_numbers_that_are_none(m: int) -> None:
     x = torch.cat([special, torch.tensor([0.0, 1.0, 2.5])])
     got = torch.isin(x.to(DEVICE), others.to(DEVICE)).tolist()
     assert got == [False, True, True, True, True, True, False]
+    nothing = torch.full((m,), math.nan)
+    assert not torch.isin(x.to(DEVICE), nothing.to(DEVICE)).any()
+    mostly = torch.cat([nothing, others])
+    assert torch.isin(x.to(DEVICE), mostly.to(DEVICE)).tolist() == got
 
 
 @pytest.mark.parametrize("invert", [False, True])
