@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Programs written for CUDA, unmodified, on the device: ``python -m hologram_torch run script.py``.
 
-The program says ``cuda`` and is told ``cuda``; PyTorch's own code goes on seeing ``hologram``. Three
-things make it so. What takes a device takes ``cuda`` as ``hologram``. ``Tensor.device`` and
+The program says ``cuda`` and is told ``cuda``; PyTorch's own code goes on seeing ``hologram``.
+Three things make it so. What takes a device takes ``cuda`` as ``hologram``. ``Tensor.device`` and
 ``Tensor.is_cuda`` answer by who asks. Functions of ``torch.cuda`` are those of ``torch.hologram``,
 where there is one, unless PyTorch itself calls them. The rest raises and says so.
 """
@@ -125,7 +125,9 @@ def _patch_tensors() -> None:
         found = device_of(self).type
         return found == "cuda" or (found == "hologram" and not _is_inside())
 
-    def cuda(self: torch.Tensor, device: Any = None, non_blocking: bool = False, **more: Any) -> Any:
+    def cuda(
+        self: torch.Tensor, device: Any = None, non_blocking: bool = False, **more: Any
+    ) -> Any:
         place = "hologram" if device is None else device
         place = f"hologram:{place}" if isinstance(place, int) else ours(place)
         return self.to(place, non_blocking=non_blocking, **more)

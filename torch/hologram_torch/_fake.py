@@ -46,7 +46,11 @@ def _convolution(original: Callable[..., Any]) -> Callable[..., Any]:
         named = {} if given is None else given.kwargs
         tensors = {name: t for name, t in named.items() if isinstance(t, Tensor)}
         ours = named["input"].device if tensors else None
-        if ours is None or ours.type != "hologram" or any(t.device != ours for t in tensors.values()):
+        if (
+            ours is None
+            or ours.type != "hologram"
+            or any(t.device != ours for t in tensors.values())
+        ):
             return original(mode, func, *args, **kwargs)
 
         def on(place: Any, t: Tensor) -> Tensor:

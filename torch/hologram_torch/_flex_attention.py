@@ -44,6 +44,11 @@ def operators(module: ModuleType) -> None:
         with torch._C._ExcludeDispatchKeyGuard(keys):
             return forward(*inputs, *rest)
 
+    @backward.py_impl(DispatchKey.AutocastPrivateUse1)
+    def autocast_backward(*args: Any) -> Any:
+        with torch._C._ExcludeDispatchKeyGuard(keys):  # its dtype was chosen by the forward pass
+            return backward(*args)
+
     for operator, dense in (
         (forward, module.sdpa_dense),
         (backward, module.sdpa_dense_backward),

@@ -101,9 +101,7 @@ def test_forward_and_backward(
     if mask is not None:
         blocks = flex.create_block_mask(mask, None, 4, 40, 56, device=DEVICE, BLOCK_SIZE=16)
         assert blocks.kv_indices.device.type == DEVICE
-    out = attention(backend)(
-        *tensors, score_mod=score, block_mask=blocks, enable_gqa=kv_heads != 4
-    )
+    out = attention(backend)(*tensors, score_mod=score, block_mask=blocks, enable_gqa=kv_heads != 4)
     out.square().sum().backward()
     assert out.dtype == dtype and out.device.type == DEVICE
     exact = wide(tensors)
@@ -142,11 +140,11 @@ def test_sums_of_rows(backend: str | None) -> None:
     exact = wide(tensors)
     expected, sums = reference(*exact, None, None, 0.3)
     (expected.sum() + sums.square().sum()).backward()
-    torch.testing.assert_close(more.lse.detach().cpu().double(), sums.detach(), **TOLERANCE[out.dtype])
+    torch.testing.assert_close(
+        more.lse.detach().cpu().double(), sums.detach(), **TOLERANCE[out.dtype]
+    )
     for t, want in zip(tensors, exact, strict=True):
-        torch.testing.assert_close(
-            t.grad.cpu().double(), want.grad, rtol=1e-3, atol=1e-4
-        )
+        torch.testing.assert_close(t.grad.cpu().double(), want.grad, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("backend", [None, "hologram"])

@@ -70,9 +70,7 @@ def transposed() -> nn.Module:
 
 
 def lines() -> nn.Module:
-    return nn.Sequential(
-        nn.Conv1d(8, 32, 3, stride=2), nn.GELU(), nn.Conv1d(32, 32, 3, groups=32)
-    )
+    return nn.Sequential(nn.Conv1d(8, 32, 3, stride=2), nn.GELU(), nn.Conv1d(32, 32, 3, groups=32))
 
 
 def volumes() -> nn.Module:

@@ -184,13 +184,18 @@ def test_modules(tmp_path: Path) -> None:
         "import sys, torch\nfrom package import __name__ as n\n"
         "print(__name__, n, sys.argv[1:], torch.ones(1).cuda().device)\n"
     )
-    assert run("-m", "package", "a", "-b", folder=tmp_path) == "__main__ package ['a', '-b'] cuda:0\n"
+    assert (
+        run("-m", "package", "a", "-b", folder=tmp_path) == "__main__ package ['a', '-b'] cuda:0\n"
+    )
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        ("torch.cuda.get_device_capability()", r"torch.cuda.get_device_capability has no counterpart"),
+        (
+            "torch.cuda.get_device_capability()",
+            r"torch.cuda.get_device_capability has no counterpart",
+        ),
         ("torch.cuda.CUDAGraph()", r"torch.cuda.CUDAGraph has no counterpart on the device"),
         ("torch.cuda.temperature()", r"torch.cuda.temperature has no counterpart"),
         ("torch.zeros(1, device='cuda:7')", r"no device hologram:7"),

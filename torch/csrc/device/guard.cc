@@ -67,6 +67,9 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     has.has_Float8_e4m3fn = has.has_Float8_e4m3fnuz = 1;
     has.has_Float8_e5m2 = has.has_Float8_e5m2fnuz = 1;
     has.has_Float8_e8m0fnu = 1;
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 14
+    has.has_BComplex32 = 1;
+#endif
     return capability;
   }
 

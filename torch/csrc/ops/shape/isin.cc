@@ -54,9 +54,13 @@ Tensor are_among(const Tensor& elements, const Tensor& others, bool invert) {
     const Tensor pairs = elements.unsqueeze(-1);
     return invert ? at::all(at::ne(pairs, others), -1) : at::any(at::eq(pairs, others), -1);
   }
-  // The first that is not less, if there is one, is the element or none is. NaN, which is sorted
-  // last, equals nothing.
-  const Tensor sorted = std::get<0>(at::sort(others));
+  // The first that is not less, if there is one, is the element or none is. NaN is sorted last,
+  // equals nothing, and would lead the search astray.
+  Tensor sorted = std::get<0>(at::sort(others));
+  if (others.is_floating_point()) {
+    sorted = sorted.narrow(0, 0, m - at::isnan(others).sum().item<int64_t>());
+    if (sorted.numel() < m) return are_among(elements, sorted, invert);
+  }
   const Tensor flat = elements.reshape({-1});
   const Tensor at = at::searchsorted(sorted, flat).clamp_max(m - 1);
   const Tensor nearest = at::index_select(sorted, 0, at);
