@@ -219,7 +219,7 @@ def test_read_only_memory_stays_so() -> None:
             lambda t=t: t[1:].__imul__(2),
             lambda t=t: hg.abs(t, out=t),
             lambda t=t: np.add(t, t, out=t),
-            lambda t=t: t.sum(out=t[0]),
+            lambda t=t: t.sum(out=t[0, ...]),
         ]
         for write in writes:
             with pytest.raises(ValueError, match="read-only"):

@@ -326,7 +326,7 @@ print('done', b[0, 0].item())
 
 
 class _Doubled(torch.utils.data.Dataset[torch.Tensor]):
-    """Items that the device computes and pins, in a worker or in a process that the worker forks."""
+    """Items that the device computes and pins, in a worker or in a process which that forks."""
 
     def __init__(self, nested: bool) -> None:
         self.nested = nested
