@@ -161,11 +161,11 @@ class Tape {
     ++records_;
   }
 
-  // Whether the last record may be a conversion of contiguous memory, from memory; false: it is not.
+  // Whether the last record may be a conversion of contiguous memory, from memory; false: it is
+  // not.
   bool may_end_in_conversion() const {
-    return used_ >= kConversionWords &&
-           (words_[used_ - kConversionWords] & ~uint64_t{0xff0000}) ==
-               head_word(kCodeConvert, Dtype{}, 1, 0, 0);
+    return used_ >= kConversionWords && (words_[used_ - kConversionWords] & ~uint64_t{0xff0000}) ==
+                                            head_word(kCodeConvert, Dtype{}, 1, 0, 0);
   }
   // Of such a conversion's record.
   static constexpr size_t kConversionWords = 6;

@@ -278,8 +278,8 @@ class OpenClDevice final : public Device {
     std::vector<char> bytes(nbytes);
     internal::poison(bytes.data(), nbytes);
     const DeviceMemory::Place place = memory_.find(data);
-    check(api()->EnqueueWriteBuffer(queue_, place.memory, kTrue, place.offset, nbytes,
-                                    bytes.data(), 0, nullptr, nullptr),
+    check(api()->EnqueueWriteBuffer(queue_, place.memory, kTrue, place.offset, nbytes, bytes.data(),
+                                    0, nullptr, nullptr),
           "clEnqueueWriteBuffer");
   }
 

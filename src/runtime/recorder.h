@@ -6,8 +6,8 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
-#include <limits>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <span>

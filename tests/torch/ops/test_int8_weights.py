@@ -200,9 +200,7 @@ def test_conversions_join_the_product(
     assert ("convert" not in names) == names[0].startswith("gemm_int8") == BUILTIN
 
 
-@pytest.mark.parametrize(
-    "call,factor", [(_torchao, 1.0), (_cast, 1.0), (_scaled_bias, 2.0**-12)]
-)
+@pytest.mark.parametrize("call,factor", [(_torchao, 1.0), (_cast, 1.0), (_scaled_bias, 2.0**-12)])
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_conversions_follow_the_product_into_its_circuit(
     call: Callable[..., torch.Tensor], factor: float, dtype: torch.dtype
@@ -210,9 +208,7 @@ def test_conversions_follow_the_product_into_its_circuit(
     """A costly product ends a circuit. What is converted for the next one is not left behind."""
     k = 512
     x = values(1, k, dtype=dtype)
-    layers = [
-        (_weight(k, k, seed), values(k, dtype=dtype, seed=seed) / 4096) for seed in range(6)
-    ]
+    layers = [(_weight(k, k, seed), values(k, dtype=dtype, seed=seed) / 4096) for seed in range(6)]
 
     def model(x: torch.Tensor, *rest: torch.Tensor) -> torch.Tensor:
         for w, s in zip(rest[::2], rest[1::2], strict=True):

@@ -330,7 +330,10 @@ def test_the_interpreter_ends_with_daemon_threads_at_work(how: str) -> None:
     assert done.stdout == "end\n"
     if done.returncode != 0:
         assert done.returncode == -signal.SIGABRT, (done.returncode, done.stderr)
-        assert done.stderr == "terminate called without an active exception\n"
+        # Python ends such threads by unwinding through PyTorch's code; two may do so at once.
+        first, *others = done.stderr.splitlines()
+        assert first == "terminate called without an active exception"
+        assert all(line in (first, "terminate called recursively") for line in others)
 
 
 @pytest.mark.parametrize("how", ENDINGS)

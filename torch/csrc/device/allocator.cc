@@ -126,8 +126,8 @@ class HostAllocator final : public at::HostAllocator {
   static void release(void* context);
   static void lock_for_fork(bool locked);
 
-  // Not a std::shared_mutex: glibc's knows its writer by thread, so that a forked child, whose thread
-  // is another one, could not unlock it.
+  // Not a std::shared_mutex: glibc's knows its writer by thread, so that a forked child, whose
+  // thread is another one, could not unlock it.
   mutable std::mutex mutex_;
   std::map<const char*, size_t> blocks_;  // by address
 };

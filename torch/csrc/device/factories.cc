@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // empty, empty_like and empty_strided of the device.
 #include <ATen/Context.h>
+#include <ATen/Dispatch_v2.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/fill.h>
 #include <c10/core/TensorOptions.h>
@@ -28,26 +29,9 @@ void warn_of_complex_half(at::ScalarType type) {
 
 // The largest number of an integral type.
 c10::Scalar largest(at::ScalarType type) {
-  switch (type) {
-    case at::kBool:
-      return true;
-    case at::kByte:
-      return std::numeric_limits<uint8_t>::max();
-    case at::kShort:
-      return std::numeric_limits<int16_t>::max();
-    case at::kInt:
-      return std::numeric_limits<int32_t>::max();
-    case at::kLong:
-      return std::numeric_limits<int64_t>::max();
-    case at::kUInt16:
-      return std::numeric_limits<uint16_t>::max();
-    case at::kUInt32:
-      return std::numeric_limits<uint32_t>::max();
-    case at::kUInt64:
-      return std::numeric_limits<uint64_t>::max();
-    default:
-      return std::numeric_limits<int8_t>::max();
-  }
+  return AT_DISPATCH_V2(type, "largest",
+                        AT_WRAP([] { return c10::Scalar(std::numeric_limits<scalar_t>::max()); }),
+                        AT_EXPAND(AT_INTEGRAL_TYPES_V2), at::kBool);
 }
 
 // What torch.use_deterministic_algorithms asks of uninitialised memory.

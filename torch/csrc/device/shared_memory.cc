@@ -52,9 +52,10 @@ void move_to_shared_memory(const at::Tensor& self, const at::Tensor& memory) {
   if (shared_with(storage) != nullptr) return;
   const char* const bytes = storage_bytes(storage);
   const hologram::Buffer* const buffer = buffer_of(storage);
-  TORCH_CHECK(buffer == nullptr || !hologram::is_captured(*buffer),
-              "hologram: a tensor of a captured graph cannot move into shared memory, where replays "
-              "would not find it; share a clone() of it, or reset() the graph first");
+  TORCH_CHECK(
+      buffer == nullptr || !hologram::is_captured(*buffer),
+      "hologram: a tensor of a captured graph cannot move into shared memory, where replays "
+      "would not find it; share a clone() of it, or reset() the graph first");
   std::memcpy(memory.storage().mutable_data(), bytes, storage.nbytes());
 #if HOLOGRAM_CAN_DEFER
   storage.clear_materializer();
