@@ -9,7 +9,6 @@
 #include "hologram/memory.h"
 #include "src/runtime/memory_watch.h"
 #include "src/runtime/os_memory.h"
-#include "src/runtime/poison.h"
 
 namespace hologram {
 namespace {

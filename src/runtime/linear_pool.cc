@@ -13,7 +13,6 @@
 #include "src/runtime/buffer_access.h"
 #include "src/runtime/memory_watch.h"
 #include "src/runtime/os_memory.h"
-#include "src/runtime/poison.h"
 
 namespace hologram {
 namespace internal {

@@ -6,11 +6,14 @@
 #include <sys/sysinfo.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <limits>
 #include <string>
+#include <string_view>
 
 #include "hologram/memory.h"
 
@@ -189,6 +192,26 @@ void reset_os_totals() {
   reserved_total.store(0);
   os_allocations.store(0);
   os_frees.store(0);
+}
+
+bool is_poisoning() {
+  static const bool poisoning = [] {
+    const char* text = std::getenv("HOLOGRAM_POISON");
+    return text != nullptr && std::string_view(text) == "1";
+  }();
+  return poisoning;
+}
+
+void poison(void* data, size_t nbytes) noexcept {
+  constexpr std::array<unsigned char, 2> kPattern{0xf5, 0x7f};  // little-endian
+  auto* bytes = static_cast<unsigned char*>(data);
+  size_t done = nbytes < kPattern.size() ? nbytes : kPattern.size();
+  if (done != 0) std::memcpy(bytes, kPattern.data(), done);
+  while (done < nbytes) {
+    const size_t more = done < nbytes - done ? done : nbytes - done;
+    std::memcpy(bytes + done, bytes, more);
+    done += more;
+  }
 }
 
 }  // namespace internal

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Memory from the operating system, counted against the limit; where tests make it fail.
+// Memory from the operating system, counted against the limit; where tests make it fail, and fill
+// what is fresh.
 #pragma once
 
 #include <cstddef>
@@ -31,5 +32,12 @@ struct OsCounters {
 OsCounters os_counters();
 void reset_os_peak();
 void reset_os_totals();
+
+// HOLOGRAM_POISON=1: fresh memory holds a pattern, so that a result which depends on what memory
+// held before is a wrong one. Read once, as the library is loaded.
+bool is_poisoning();
+// Fills memory with 0x7ff5 in every 16 bits: a NaN in each floating type, a signalling one in
+// float64; odd as an integer of 16 bits and more; no bool.
+void poison(void* data, size_t nbytes) noexcept;
 
 }  // namespace hologram::internal
