@@ -220,7 +220,9 @@ class Runner:
             try:
                 os.killpg(process.pid, number)
                 if number is signal.SIGABRT:
-                    time.sleep(1.0)
+                    process.wait(1.0)
+            except subprocess.TimeoutExpired:
+                pass
             except ProcessLookupError:
                 break
         process.wait()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -218,10 +219,16 @@ def runner(tmp_path, monkeypatch):
     tests = tmp_path / "test"
     tests.mkdir()
     (tests / "test_a.py").write_text(CRASHING)
+    # These tests need no PyTorch, whose import takes most of a short process's time.
+    plugin = tmp_path / "plugin"
+    plugin.mkdir()
+    shutil.copy(upstream.HERE / "upstream_plugin.py", plugin)
+    (plugin / "upstream_shim.py").write_text("def install():\n    pass\n")
+    monkeypatch.setattr(upstream, "HERE", plugin)
     monkeypatch.setattr(upstream, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(upstream, "FOLDER", tmp_path)
     monkeypatch.setattr(upstream, "LOGS", tmp_path / "logs")
-    return upstream.Runner(tests, upstream.Limits(seconds=5.0, threads=1))
+    return upstream.Runner(tests, upstream.Limits(seconds=2.0, threads=1))
 
 
 def test_a_crash_and_a_hang_cost_themselves_alone(runner):
