@@ -51,6 +51,17 @@ bool is_strided(const at::Tensor& t) {
   return !t.key_set().has_any(kSpecial);
 }
 
+// An alias of a copy-on-write clone is about to be written: the clone gets memory of its own.
+[[maybe_unused]] void write_original(StorageImpl* alias) {
+  c10::DataPtr& data = alias->_mutable_data_ptr_no_checks();
+  if (data.get_deleter() != &release_storage) return;  // the kernel has put other memory there
+  auto* original =
+      static_cast<StorageImpl*>(static_cast<c10::intrusive_ptr_target*>(data.get_context()));
+  void* const bytes = original->mutable_data();
+  void* const context = data.release_context();
+  alias->set_data_ptr_noswap(c10::DataPtr(bytes, context, &release_storage, kCpu));
+}
+
 void copy_geometry(TensorImpl* to, const TensorImpl* from) {
   to->set_sizes_and_strides(from->sizes(), from->strides(), from->storage_offset());
 }
@@ -63,11 +74,19 @@ void release_storage(void* storage) {
 
 c10::Allocator* alias_allocator() { return g_alias_allocator; }
 
-void AliasScope::keep_exported(StorageImpl& original) noexcept {
-  // The arguments of a call that failed are still on their way out.
-  if (std::uncaught_exceptions() > 0) return;
+AliasScope::~AliasScope() {
+  for (const Pair& pair : pairs_) {
+    if (C10_LIKELY(pair.alias.use_count() == 1 || pair.copied)) continue;
+    // The arguments of a call that failed are still on their way out.
+    if (std::uncaught_exceptions() == 0) keep_alias(*pair.original, *pair.alias);
+  }
+}
+
+void AliasScope::keep_alias(StorageImpl& original, StorageImpl& alias) const noexcept {
   try {
-    export_storage(original);
+    // A copy-on-write clone moves when it is written, and its alias has to move with it.
+    if (is_watched(alias)) alias.mutable_data();
+    if (!keeps_recording_) export_storage(original);
   } catch (...) {
     // Its bytes were settled when it was aliased, so there is nothing left that could fail.
   }
@@ -89,13 +108,20 @@ c10::intrusive_ptr<StorageImpl> AliasScope::alias_storage(const c10::Storage& st
     pairs_.push_back({original, copy, /*copied=*/true});
     return copy;
   }
-  char* const bytes = storage_bytes(*original);
+  // Copy-on-write clones stay shared while kernels read them.
+  const bool shared = buffer_of(*original) == nullptr && is_watched(*original);
+  const StorageImpl& read_only = *original;
+  char* const bytes =
+      shared ? const_cast<char*>(storage_bytes(read_only)) : storage_bytes(*original);
   c10::raw::intrusive_ptr::incref(original);
   c10::DataPtr data(bytes, static_cast<c10::intrusive_ptr_target*>(original), &release_storage,
                     kCpu);
   auto alias = c10::make_intrusive<StorageImpl>(
       StorageImpl::use_byte_size_t(), c10::SymInt(static_cast<int64_t>(original->nbytes())),
       std::move(data), g_alias_allocator, original->resizable());
+#if HOLOGRAM_CAN_DEFER
+  if (C10_UNLIKELY(shared)) alias->set_materializer(&write_original);
+#endif
   pairs_.push_back({original, alias});
   return alias;
 }
@@ -220,6 +246,10 @@ void AliasScope::adopt_changes(const at::Tensor& original, const at::Tensor& ali
       from_storage->set_data_ptr_noswap(
           c10::DataPtr(grown.get(), static_cast<c10::intrusive_ptr_target*>(to_storage),
                        &release_storage, kCpu));
+#if HOLOGRAM_CAN_DEFER
+      // A copy-on-write clone no longer is one.
+      if (buffer_of(*to_storage) == nullptr) to_storage->clear_materializer();
+#endif
       to_storage->set_data_ptr_noswap(std::move(grown));
       to_storage->set_nbytes(from_storage->nbytes());
     }
