@@ -30,8 +30,8 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-TOOLS = Path(__file__).resolve().parent
-sys.path[:0] = [str(TOOLS), str(TOOLS.parent / "tests" / "torch" / "upstream")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "torch" / "upstream"))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 from steps import LOGS, ROOT, StepError, fail, say
 from upstream_results import BAD, Results, Verdict, judge, pair, read, read_exceptions, table
 from upstream_share import is_in_share
