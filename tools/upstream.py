@@ -76,6 +76,17 @@ FILES = (
     "test_foreach.py",
     "test_binary_ufuncs.py",
     "test_unary_ufuncs.py",
+    "test_ops.py",
+    "functorch/test_rearrange.py",
+    "functorch/test_parsing.py",
+    "functorch/test_memory_efficient_fusion.py",
+    "functorch/test_minifier.py",
+    "functorch/test_ac.py",
+    "functorch/test_eager_transforms.py",
+    "functorch/test_control_flow.py",
+    "functorch/test_vmap.py",
+    "functorch/test_aotdispatch.py",
+    "functorch/test_ops.py",
 )
 
 SIDES: dict[str, dict[str, str]] = {

@@ -206,6 +206,8 @@ at::Tensor AliasScope::to_device(at::Tensor result) {
     }
     return result;
   }
+  // A view of a tensor from outside of inference mode keeps its versions there.
+  const c10::InferenceMode mode(impl->is_inference());
   auto ours = make_impl(device_storage(storage), impl->dtype());
   copy_geometry(ours.get(), impl);
   if (impl->is_conj()) ours->_set_conj(true);
@@ -275,6 +277,28 @@ void AliasScope::write_back() {
 
 // --- Sparse, quantized, nested ----------------------------------------------------------------
 
+namespace {
+
+// The nested tensor `like` on other memory. Made as a view, which takes its keys from the buffer
+// that it views: a tensor from outside of inference mode keeps its versions there, and so do its
+// views.
+at::Tensor nested_on(c10::intrusive_ptr<StorageImpl> storage, DispatchKey key,
+                     const at::Tensor& like) {
+  auto* from = static_cast<at::native::NestedTensorImpl*>(like.unsafeGetTensorImpl());
+  const c10::BackendComponent backend = c10::toBackendComponent(key);
+  DispatchKeySet keys = DispatchKeySet(key) | c10::getAutocastRelatedKeySetFromBackend(backend);
+  if (!like.is_inference()) keys = keys | c10::getAutogradRelatedKeySetFromBackend(backend);
+  const auto elements = static_cast<int64_t>(storage->nbytes() / from->dtype().itemsize());
+  auto buffer = c10::make_intrusive<TensorImpl>(TensorImpl::VIEW, c10::Storage(std::move(storage)),
+                                                keys, from->dtype());
+  buffer->set_sizes_contiguous({elements});
+  return at::Tensor(c10::make_intrusive<at::native::NestedTensorImpl>(
+      TensorImpl::VIEW, at::Tensor(std::move(buffer)), from->get_nested_sizes(),
+      from->get_nested_strides(), from->get_storage_offsets()));
+}
+
+}  // namespace
+
 at::Tensor AliasScope::special_to_cpu(const at::Tensor& t) {
   if (t.is_sparse()) {
     auto* from = static_cast<at::SparseTensorImpl*>(t.unsafeGetTensorImpl());
@@ -303,14 +327,7 @@ at::Tensor AliasScope::special_to_cpu(const at::Tensor& t) {
     copy_geometry(impl.get(), from);
     return at::Tensor(std::move(impl));
   }
-  auto* from = static_cast<at::native::NestedTensorImpl*>(t.unsafeGetTensorImpl());
-  auto impl = c10::make_intrusive<at::native::NestedTensorImpl>(
-      c10::Storage(alias_storage(from->unsafe_storage())),
-      DispatchKeySet(
-          {DispatchKey::NestedTensor, DispatchKey::CPU, DispatchKey::AutogradNestedTensor}),
-      from->dtype(), from->get_nested_sizes(), from->get_nested_strides(),
-      from->get_storage_offsets());
-  return at::Tensor(std::move(impl));
+  return nested_on(alias_storage(t.unsafeGetTensorImpl()->unsafe_storage()), DispatchKey::CPU, t);
 }
 
 at::Tensor AliasScope::special_to_device(const at::Tensor& t) {
@@ -343,14 +360,8 @@ at::Tensor AliasScope::special_to_device(const at::Tensor& t) {
   }
   TORCH_CHECK_NOT_IMPLEMENTED(t.is_nested(), "hologram: tensors of layout ", t.layout(),
                               " exist on cpu only; use .cpu() first");
-  auto* from = static_cast<at::native::NestedTensorImpl*>(t.unsafeGetTensorImpl());
-  auto impl = c10::make_intrusive<at::native::NestedTensorImpl>(
-      c10::Storage(device_storage(from->unsafe_storage())),
-      DispatchKeySet(
-          {DispatchKey::NestedTensor, DispatchKey::PrivateUse1, DispatchKey::AutogradNestedTensor}),
-      from->dtype(), from->get_nested_sizes(), from->get_nested_strides(),
-      from->get_storage_offsets());
-  return at::Tensor(std::move(impl));
+  return nested_on(device_storage(t.unsafeGetTensorImpl()->unsafe_storage()),
+                   DispatchKey::PrivateUse1, t);
 }
 
 void AliasScope::adopt_special(const at::Tensor& original, const at::Tensor& alias) {
