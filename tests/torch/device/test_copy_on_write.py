@@ -122,7 +122,17 @@ def test_copies_and_pickles():
 
 
 def test_an_empty_tensor_is_cloned():
-    assert torch.empty(0, 3, device="hologram")._lazy_clone().shape == (0, 3)
+    t = torch.empty(0, 3, device="hologram")
+    clone = t._lazy_clone()
+    again = clone._lazy_clone()
+    assert clone.shape == (0, 3) and is_cow(t) and is_cow(clone) and is_cow(again)
+    assert (t + clone).sum().item() == 0 and clone.cpu().shape == (0, 3)
+    assert is_cow(t) and is_cow(clone)
+    clone.add_(1)
+    assert clone.resize_(2, 3).fill_(4).sum().item() == 24
+    assert t.shape == (0, 3) and again.resize_(1).fill_(2).tolist() == [2]
+    del clone, again
+    assert t.resize_(2).fill_(1).tolist() == [1, 1]
 
 
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128, torch.float32])

@@ -32,8 +32,9 @@ void copy_when_written(c10::StorageImpl* storage) {
   // While this is a shared lock the other holders cannot free or take the memory.
   auto left = context->decrement_refcount();
   if (auto* last = std::get_if<COWDeleterContext::LastReference>(&left)) {
-    auto* buffer = static_cast<hologram::Buffer*>(last->release());
-    own = c10::DataPtr(buffer->data(), buffer, &release_buffer, device(index));
+    if (auto* buffer = static_cast<hologram::Buffer*>(last->release())) {
+      own = c10::DataPtr(buffer->data(), buffer, &release_buffer, device(index));
+    }
   } else if (storage->nbytes() != 0) {
     std::memcpy(own.get(), data.get(), storage->nbytes());
   }
@@ -49,13 +50,16 @@ c10::intrusive_ptr<c10::StorageImpl> share(c10::StorageImpl& storage) {
   auto* context = data.cast_context<COWDeleterContext>(c10::impl::cow::cow_deleter);
   if (context == nullptr) {
     hologram::Buffer* buffer = buffer_of(storage);
-    if (buffer == nullptr || !is_host_index(where.index())) return nullptr;
+    const bool empty = data.get_context() == nullptr && storage.nbytes() == 0;
+    if ((buffer == nullptr && !empty) || !is_host_index(where.index())) return nullptr;
     if (hologram::is_capturing_graph()) cannot_capture("_lazy_clone");
     // From here on nothing is recorded on this memory: the next writer may not be its last holder.
-    hologram::mark_exported(*buffer);
-    settle_storage(storage, *buffer);
+    if (!empty) {
+      hologram::mark_exported(*buffer);
+      settle_storage(storage, *buffer);
+    }
     storage.clear_materializer();
-    void* const address = buffer->data();
+    void* const address = empty ? nullptr : buffer->data();
     context = new COWDeleterContext(
         std::unique_ptr<void, c10::DeleterFnPtr>(data.release_context(), &release_buffer));
     storage.set_data_ptr_noswap(
