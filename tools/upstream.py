@@ -10,6 +10,7 @@ list, or if a listed one does not.
     upstream.py test_torch.py nn/test_embedding.py     these files; without names all
     upstream.py test_nn.py -k 'upsample'               only tests that the expression picks
     upstream.py test_nn.py --failed                    only what failed on the device alone
+    upstream.py test_unary_ufuncs.py --share 10        ten percent of the tests, always the same
 """
 
 from __future__ import annotations
@@ -29,9 +30,11 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+TOOLS = Path(__file__).resolve().parent
+sys.path[:0] = [str(TOOLS), str(TOOLS.parent / "tests" / "torch" / "upstream")]
 from steps import LOGS, ROOT, StepError, fail, say
 from upstream_results import BAD, Results, Verdict, judge, pair, read, read_exceptions, table
+from upstream_share import is_in_share
 from upstream_source import FOLDER, VERSION, fetch
 
 HERE = ROOT / "tests" / "torch" / "upstream"
@@ -115,6 +118,7 @@ class Limits:
 
     seconds: float  # for one test
     threads: int  # of PyTorch
+    percent: float = 100.0  # of the tests
 
 
 def _hash_files(total: hashlib._Hash, folders: list[Path]) -> None:
@@ -130,7 +134,7 @@ def key_of(side: str) -> str:
     total = hashlib.sha256()
     for text in (VERSION, metadata.version("torch"), platform.python_version()):
         total.update(text.encode())
-    for name in ("upstream_plugin.py", "upstream_shim.py"):
+    for name in ("upstream_plugin.py", "upstream_share.py", "upstream_shim.py"):
         total.update((HERE / name).read_bytes())
     if side == "hologram":
         packages = Path(str(metadata.distribution("hologram_torch").locate_file("")))
@@ -155,7 +159,7 @@ class Runner:
         results = read(job.events)
         key = key_of(job.side)
         whole = expression is None and names is None
-        if names == set() or (whole and results.key == key and results.whole):
+        if names == set() or (whole and results.key == key and self._is_through(results)):
             return
         if whole and results.key != key:
             job.events.unlink(missing_ok=True)
@@ -178,6 +182,10 @@ class Runner:
                 self._append(job, kind="collection error", text="the process ended by itself")
                 return
 
+    def _is_through(self, results: Results) -> bool:
+        wanted = [n for n in results.collected if is_in_share(n, self._limits.percent)]
+        return bool(results.collected) and all(name in results.tests for name in wanted)
+
     def _append(self, job: Job, **event: object) -> None:
         RESULTS.mkdir(parents=True, exist_ok=True)
         with job.events.open("a", encoding="utf-8") as out:
@@ -196,6 +204,7 @@ class Runner:
             "TMPDIR": str(temporary),
             "UPSTREAM_EVENTS": str(job.events),
             "UPSTREAM_DONE": str(done),
+            "UPSTREAM_SHARE": str(self._limits.percent),
         }
 
     def _process(self, job: Job, done: list[str], expression: str | None) -> None:
@@ -220,7 +229,9 @@ class Runner:
             try:
                 os.killpg(process.pid, number)
                 if number is signal.SIGABRT:
-                    time.sleep(1.0)
+                    process.wait(1.0)
+            except subprocess.TimeoutExpired:
+                pass
             except ProcessLookupError:
                 break
         process.wait()
@@ -306,7 +317,8 @@ def run_files(files: list[str], options: argparse.Namespace, tests: Path) -> lis
     """Run files on both sides, two processes at a time at most; judge each when it is through."""
     excuses = read_exceptions((HERE / "exceptions.txt").read_text().splitlines())
     cores = len(os.sched_getaffinity(0))
-    runner = Runner(tests, Limits(options.seconds, max(1, cores // options.jobs)))
+    threads = max(1, cores // options.jobs)
+    runner = Runner(tests, Limits(options.seconds, threads, options.share))
     names = {file: failed_alone(file) if options.failed else None for file in files}
     verdicts: list[Verdict] = []
 
@@ -346,6 +358,9 @@ def arguments() -> argparse.Namespace:
         "--failed", action="store_true", help="only what failed on the device alone the last time"
     )
     parser.add_argument("--seconds", type=float, default=300.0, help="the limit of one test")
+    parser.add_argument(
+        "--share", type=float, default=100.0, metavar="PERCENT", help="run so many of the tests"
+    )
     parser.add_argument("--jobs", type=int, choices=(1, 2), default=2, help="processes at a time")
     parser.add_argument("--report", action="store_true", help="judge what is there; run nothing")
     return parser.parse_args()
@@ -372,6 +387,8 @@ def main() -> int:
     else:
         verdicts = run_files(files, options, tests)
     report(verdicts, ROOT / "outputs" / "upstream")
+    if options.share < 100.0:
+        say(f"a sample of {options.share:g}% of the tests")
     return 0 if all(v.good for v in verdicts) else 1
 
 

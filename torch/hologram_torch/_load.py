@@ -39,6 +39,7 @@ torch.utils.generate_methods_for_privateuse1_backend(
 
 from hologram_torch import (  # noqa: E402
     _backward,
+    _data_parallel,
     _interchange,
     _late,
     _operators,
@@ -50,6 +51,7 @@ from hologram_torch import (  # noqa: E402
 )
 
 _backward.install()
+_data_parallel.install()
 _interchange.install()
 _late.install()
 _operators.install()

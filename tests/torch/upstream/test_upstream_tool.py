@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from upstream_results import (  # noqa: E402
     table,
     without_device,
 )  # fmt: skip
+from upstream_share import is_in_share  # noqa: E402
 
 FILE = "test_a.py"
 
@@ -51,6 +53,16 @@ def results(**outcomes: str) -> Results:
 )
 def test_the_device_goes_out_of_a_name(name, side, common):
     assert without_device(name, side) == common
+
+
+def test_a_share_has_the_same_tests_on_each_device():
+    names = [f"TestAPRIVATEUSE1::test_{k}_to_cpu_hologram_float32" for k in range(2000)]
+    some = [n for n in names if is_in_share(n, 10)]
+    assert 150 < len(some) < 250
+    on_cpu = [n.replace("PRIVATEUSE1", "CPU").replace("hologram", "cpu") for n in names]
+    assert [is_in_share(n, 10) for n in on_cpu] == [n in some for n in names]
+    assert all(is_in_share(n, 20) for n in some)
+    assert all(is_in_share(n, 100) for n in names) and not any(is_in_share(n, 0) for n in names)
 
 
 def test_tests_of_no_device_are_pairs_by_their_own_name():
@@ -213,15 +225,27 @@ class TestA(unittest.TestCase):
 """
 
 
+PASSING = "import unittest\n\n\nclass TestB(unittest.TestCase):\n" + "".join(
+    f"    def test_{k}(self):\n        pass\n" for k in range(40)
+)
+
+
 @pytest.fixture
 def runner(tmp_path, monkeypatch):
     tests = tmp_path / "test"
     tests.mkdir()
     (tests / "test_a.py").write_text(CRASHING)
+    # These tests need no PyTorch, whose import takes most of a short process's time.
+    plugin = tmp_path / "plugin"
+    plugin.mkdir()
+    for name in ("upstream_plugin.py", "upstream_share.py"):
+        shutil.copy(upstream.HERE / name, plugin)
+    (plugin / "upstream_shim.py").write_text("def install():\n    pass\n")
+    monkeypatch.setattr(upstream, "HERE", plugin)
     monkeypatch.setattr(upstream, "RESULTS", tmp_path / "results")
     monkeypatch.setattr(upstream, "FOLDER", tmp_path)
     monkeypatch.setattr(upstream, "LOGS", tmp_path / "logs")
-    return upstream.Runner(tests, upstream.Limits(seconds=5.0, threads=1))
+    return upstream.Runner(tests, upstream.Limits(seconds=2.0, threads=1))
 
 
 def test_a_crash_and_a_hang_cost_themselves_alone(runner):
@@ -252,6 +276,20 @@ def test_a_crash_and_a_hang_cost_themselves_alone(runner):
     started = [line["name"] for line in lines if line["kind"] == "start"]
     assert started == ["TestA::test_1", "TestA::test_4_fails"]
     assert read(job.events).whole
+
+    # A share adds what it lacks, and is no whole run.
+    part = upstream.Job("test_b.py", "cpu")
+    (runner._tests / "test_b.py").write_text(PASSING)
+    some = upstream.Runner(runner._tests, upstream.Limits(seconds=60.0, threads=1, percent=30))
+    some.run(part, None, None)
+    found = read(part.events)
+    names = {f"TestB::test_{k}" for k in range(40)}
+    assert set(found.collected) == names and not found.whole
+    assert set(found.tests) == {name for name in names if is_in_share(name, 30)}
+    assert 3 < len(found.tests) < 25
+    size = part.events.stat().st_size
+    some.run(part, None, None)
+    assert part.events.stat().st_size == size
 
     # Results of another build are made again.
     text = job.events.read_text().replace(read(job.events).key, "other", 1)

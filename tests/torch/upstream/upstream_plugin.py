@@ -2,7 +2,8 @@
 """A plugin of pytest that writes what becomes of each test at once, so that a crash loses nothing.
 
 `UPSTREAM_EVENTS` names the file; each line is an object of JSON. `UPSTREAM_DONE` names a file with
-the tests, one a line, that an earlier process has finished.
+the tests, one a line, that an earlier process has finished. `UPSTREAM_SHARE` is how many percent of
+the tests run.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 import upstream_shim
+from upstream_share import is_in_share
 
 _MOST_TEXT = 6000
 
@@ -37,8 +39,9 @@ def _name(nodeid: str) -> str:
 class Recorder:
     """Reports each test's outcome; a test that starts and never ends has crashed or hangs."""
 
-    def __init__(self, events: str, done: str | None) -> None:
+    def __init__(self, events: str, done: str | None, percent: float) -> None:
         self._events = _Events(events)
+        self._percent = percent
         self._done = set(Path(done).read_text().split("\n")) if done else set()
         self._phases: list[pytest.TestReport] = []
 
@@ -48,7 +51,11 @@ class Recorder:
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         names = [_name(item.nodeid) for item in items]
-        items[:] = [item for item in items if _name(item.nodeid) not in self._done]
+        items[:] = [
+            item
+            for item, name in zip(items, names, strict=True)
+            if name not in self._done and is_in_share(name, self._percent)
+        ]
         self._events.write(kind="collected", names=names)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
@@ -81,5 +88,9 @@ class Recorder:
 def pytest_configure(config: pytest.Config) -> None:
     """Add the names that the tests import before any of them is collected."""
     upstream_shim.install()
-    recorder = Recorder(os.environ["UPSTREAM_EVENTS"], os.environ.get("UPSTREAM_DONE"))
+    recorder = Recorder(
+        os.environ["UPSTREAM_EVENTS"],
+        os.environ.get("UPSTREAM_DONE"),
+        float(os.environ.get("UPSTREAM_SHARE", "100")),
+    )
     config.pluginmanager.register(recorder, "upstream-recorder")
