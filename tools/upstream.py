@@ -30,8 +30,8 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-TOOLS = Path(__file__).resolve().parent
-sys.path[:0] = [str(TOOLS), str(TOOLS.parent / "tests" / "torch" / "upstream")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "torch" / "upstream"))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 from steps import LOGS, ROOT, StepError, fail, say
 from upstream_results import BAD, Results, Verdict, judge, pair, read, read_exceptions, table
 from upstream_share import is_in_share
@@ -76,6 +76,17 @@ FILES = (
     "test_foreach.py",
     "test_binary_ufuncs.py",
     "test_unary_ufuncs.py",
+    "test_ops.py",
+    "functorch/test_rearrange.py",
+    "functorch/test_parsing.py",
+    "functorch/test_memory_efficient_fusion.py",
+    "functorch/test_minifier.py",
+    "functorch/test_ac.py",
+    "functorch/test_eager_transforms.py",
+    "functorch/test_control_flow.py",
+    "functorch/test_vmap.py",
+    "functorch/test_aotdispatch.py",
+    "functorch/test_ops.py",
 )
 
 SIDES: dict[str, dict[str, str]] = {

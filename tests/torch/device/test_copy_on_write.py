@@ -123,3 +123,53 @@ def test_copies_and_pickles():
 
 def test_an_empty_tensor_is_cloned():
     assert torch.empty(0, 3, device="hologram")._lazy_clone().shape == (0, 3)
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128, torch.float32])
+def test_the_fallback_reads_shared_memory(dtype):
+    expected = torch.tensor([[0, 1], [2, 3]], dtype=dtype)
+    t = expected.to("hologram")
+    clone = t._lazy_clone()
+    assert torch.equal((t * clone + 1).cpu(), expected * expected + 1)
+    assert torch.equal(torch.linalg.vander(clone[1]).cpu(), torch.linalg.vander(expected[1]))
+    assert torch.equal(torch.stack([t, clone]).cpu(), torch.stack([expected, expected]))
+    assert is_cow(t) and is_cow(clone) and address(t) == address(clone)
+
+
+def test_a_kernel_of_the_fallback_that_reads_and_writes_one_clone():
+    t = torch.arange(1.0, 5.0, device="hologram").to(torch.complex64)
+    clone = t._lazy_clone()
+    view = clone[1:]
+    clone.mul_(clone)
+    assert not is_cow(clone) and is_cow(t)
+    assert t.tolist() == [1, 2, 3, 4] and clone.tolist() == [1, 4, 9, 16]
+    assert view.tolist() == [4, 9, 16]
+    torch.add(t[1:], t[:3], out=view)
+    assert clone.tolist() == [1, 3, 5, 7] and t.tolist() == [1, 2, 3, 4]
+
+
+def test_an_output_that_was_shared_grows():
+    t = torch.arange(2.0, device="hologram")
+    clone = t._lazy_clone()
+    base = torch.ones(3, 4, device="hologram", dtype=torch.complex64)
+    grown = torch.zeros(1, device="hologram", dtype=torch.complex64)
+    shared = grown._lazy_clone()
+    with pytest.warns(UserWarning, match="resized"):
+        torch.add(base, base, out=shared)
+    assert shared.tolist() == [[2] * 4] * 3 and grown.tolist() == [0]
+    shared.add_(1)
+    assert shared.tolist() == [[3] * 4] * 3
+    clone.resize_(3)[2] = 5
+    assert clone.tolist() == [0, 1, 5] and t.tolist() == [0, 1]
+
+
+def test_a_kernel_that_keeps_an_alias_gets_memory_of_its_own():
+    t = torch.arange(4.0, device="hologram")
+    clone = t._lazy_clone()
+    host = torch.ops.hologram._host_view(clone)
+    clone.add_(1)
+    t.fill_(7)
+    del t
+    assert host.tolist() == clone.tolist() == [1, 2, 3, 4]
+    host[0] = 9
+    assert clone.tolist() == [9, 2, 3, 4]

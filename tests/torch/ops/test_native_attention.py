@@ -226,3 +226,65 @@ def test_heads_that_do_not_fit_are_refused() -> None:
         with pytest.raises(RuntimeError, match="none empty"):
             forward(*bad)
     assert F.scaled_dot_product_attention(none, half, half).shape == (1, 3, 0, 4)
+
+
+MASKS = {
+    "none": {},
+    "causal": {"is_causal": True},
+    "a bias": {"attn_mask": values(5, 7, dtype=torch.float64, seed=4)},
+    "a row masked whole": {"attn_mask": (torch.arange(35).view(5, 7) % 3 > 0).index_fill(
+        0, torch.tensor([2]), False)},
+    "scaled": {"scale": 0.3},
+    "shared heads": {"enable_gqa": True},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", MASKS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_gradients_have_gradients(kind: str, dtype: torch.dtype) -> None:
+    """The reference is PyTorch's composite in float64 on cpu."""
+    shared = 2 if kind == "shared heads" else 4
+    shapes = [(2, 4, 5, 8), (2, shared, 7, 8), (2, shared, 7, 8), (2, 4, 5, 8)]
+    given = [values(*s, dtype=dtype, seed=i) for i, s in enumerate(shapes)]
+
+    def second(*inputs: Tensor, **options: Any) -> tuple[Tensor, ...]:
+        q, k, v, g = (t.detach().requires_grad_() for t in inputs)
+        out = F.scaled_dot_product_attention(q, k, v, **options)
+        first = torch.autograd.grad(out, (q, k, v), g, create_graph=True)
+        again = torch.autograd.grad(sum(t.sin().sum() for t in first), (q, k, v, g))
+        return (*(t.detach() for t in first), *again)
+
+    options = {
+        k: o.to(dtype) if isinstance(o, Tensor) and o.is_floating_point() else o
+        for k, o in MASKS[kind].items()
+    }
+    on_device = {k: o.to(DEVICE) if isinstance(o, Tensor) else o for k, o in options.items()}
+    found = second(*(t.to(DEVICE) for t in given), **on_device)
+    exact = {k: o.double() if isinstance(o, Tensor) and o.is_floating_point() else o
+             for k, o in options.items()}  # fmt: skip
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        expected = second(*(t.double() for t in given), **exact)
+    tolerance = {torch.float32: 1e-5, torch.float64: 1e-12, torch.bfloat16: 0.03}[dtype]
+    for ours, other in zip(found, expected, strict=True):
+        assert ours.dtype == dtype and ours.device.type == "hologram"
+        scale = float(other.abs().max())
+        torch.testing.assert_close(ours.cpu().double(), other, rtol=0, atol=tolerance * scale)
+
+
+def test_only_gradients_that_may_have_gradients_are_computed_in_steps() -> None:
+    q, k, v, g = (values(1, 2, 8, 16, seed=seed).to(DEVICE) for seed in (1, 2, 3, 4))
+    q.requires_grad_()
+    out = F.scaled_dot_product_attention(q, k, v)
+    (plain,) = torch.autograd.grad(out, q, g, retain_graph=True)
+    assert plain.grad_fn is None
+    (tracked,) = torch.autograd.grad(out, q, g, create_graph=True)
+    torch.testing.assert_close(tracked.detach(), plain)
+    assert tracked.grad_fn is not None
+
+
+def test_gradients_of_layers_check_out() -> None:
+    torch.manual_seed(0)
+    layer = torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+    layer = layer.double().to(DEVICE)
+    x = torch.randn(2, 3, 8, dtype=torch.float64, device=DEVICE, requires_grad=True)
+    assert torch.autograd.gradgradcheck(layer, (x,), fast_mode=True)

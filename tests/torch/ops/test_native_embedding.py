@@ -44,3 +44,27 @@ def test_errors_are_pytorchs() -> None:
     check(F.embedding, torch.tensor([-1]), w)
     check(F.embedding, torch.tensor([0.5]), w)
     check(F.embedding, torch.tensor([0]), w[0])
+
+
+def test_the_dtype_of_indices_is_refused_before_the_device() -> None:
+    with pytest.raises(RuntimeError, match=r"argument #1 'indices' .* Long, Int.*FloatType"):
+        F.embedding(torch.tensor([0.5], device="hologram"), values(5, 3))
+    with pytest.raises(RuntimeError, match="on the same device"):
+        F.embedding(torch.tensor([1], device="hologram"), values(5, 3))
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_gradients_of_bags_are_rounded_once(dtype: torch.dtype, mode: str) -> None:
+    """PyTorch's kernel rounds at each addition: 4,096 gradients of one row end as 256 or 2,048."""
+    index = torch.zeros(4096, dtype=torch.int64)
+    offsets = torch.arange(0, 4096, 4)
+    for weights in (None, torch.ones(4096, dtype=dtype)) if mode == "sum" else (None,):
+        w = values(3, 5, dtype=dtype).to("hologram").requires_grad_()
+        given = {} if weights is None else {"per_sample_weights": weights.to("hologram")}
+        F.embedding_bag(index.to(w.device), w, offsets.to(w.device), mode=mode, **given).sum(
+        ).backward()  # fmt: skip
+        expected = torch.zeros(3, 5)
+        expected[0] = 4096 if mode == "sum" else 1024
+        assert w.grad.dtype == dtype
+        assert torch.equal(w.grad.cpu(), expected.to(dtype))

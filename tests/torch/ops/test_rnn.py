@@ -391,3 +391,25 @@ def test_cells_refuse_what_has_not_their_parts() -> None:
     with pytest.raises(RuntimeError, match=r"expected 5 equal parts .* shape \[2, 4\]"):
         aten._thnn_fused_gru_cell_backward(rows, rows, True)
     assert aten._thnn_fused_lstm_cell(none, none, none)[0].shape == (2, 0)
+
+
+@pytest.mark.parametrize("way", ["is_grads_batched", "vmap", "a graph of gradients"])
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_many_gradients_at_once(kind: str, way: str) -> None:
+    torch.manual_seed(0)
+    layer = getattr(torch.nn, kind)(3, 4, 2, bidirectional=True).double().to("hologram")
+    x = torch.randn(5, 2, 3).double().to("hologram").requires_grad_()
+    y = layer(x)[0]
+    inputs = (x, *layer.parameters())
+    if way == "a graph of gradients":
+        (y,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
+    many = torch.randn(4, *y.shape).double().to("hologram")
+
+    def gradients(grad: torch.Tensor, **options: bool) -> tuple[torch.Tensor, ...]:
+        return torch.autograd.grad(y, inputs, grad, retain_graph=True, **options)
+
+    expected = [gradients(grad) for grad in many]
+    found = torch.vmap(gradients)(many) if way == "vmap" else gradients(many, is_grads_batched=True)
+    for i, one in enumerate(expected):
+        for ours, other in zip(found, one, strict=True):
+            torch.testing.assert_close(ours[i], other)

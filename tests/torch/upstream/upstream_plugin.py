@@ -88,6 +88,8 @@ class Recorder:
 def pytest_configure(config: pytest.Config) -> None:
     """Add the names that the tests import before any of them is collected."""
     upstream_shim.install()
+    if any(argument.startswith("functorch/") for argument in config.args):
+        upstream_shim.install_functorch(config.rootpath / "functorch")
     recorder = Recorder(
         os.environ["UPSTREAM_EVENTS"],
         os.environ.get("UPSTREAM_DONE"),

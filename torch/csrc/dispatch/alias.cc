@@ -51,6 +51,17 @@ bool is_strided(const at::Tensor& t) {
   return !t.key_set().has_any(kSpecial);
 }
 
+// An alias of a copy-on-write clone is about to be written: the clone gets memory of its own.
+[[maybe_unused]] void write_original(StorageImpl* alias) {
+  c10::DataPtr& data = alias->_mutable_data_ptr_no_checks();
+  if (data.get_deleter() != &release_storage) return;  // the kernel has put other memory there
+  auto* original =
+      static_cast<StorageImpl*>(static_cast<c10::intrusive_ptr_target*>(data.get_context()));
+  void* const bytes = original->mutable_data();
+  void* const context = data.release_context();
+  alias->set_data_ptr_noswap(c10::DataPtr(bytes, context, &release_storage, kCpu));
+}
+
 void copy_geometry(TensorImpl* to, const TensorImpl* from) {
   to->set_sizes_and_strides(from->sizes(), from->strides(), from->storage_offset());
 }
@@ -63,11 +74,19 @@ void release_storage(void* storage) {
 
 c10::Allocator* alias_allocator() { return g_alias_allocator; }
 
-void AliasScope::keep_exported(StorageImpl& original) noexcept {
-  // The arguments of a call that failed are still on their way out.
-  if (std::uncaught_exceptions() > 0) return;
+AliasScope::~AliasScope() {
+  for (const Pair& pair : pairs_) {
+    if (C10_LIKELY(pair.alias.use_count() == 1 || pair.copied)) continue;
+    // The arguments of a call that failed are still on their way out.
+    if (std::uncaught_exceptions() == 0) keep_alias(*pair.original, *pair.alias);
+  }
+}
+
+void AliasScope::keep_alias(StorageImpl& original, StorageImpl& alias) const noexcept {
   try {
-    export_storage(original);
+    // A copy-on-write clone moves when it is written, and its alias has to move with it.
+    if (is_watched(alias)) alias.mutable_data();
+    if (!keeps_recording_) export_storage(original);
   } catch (...) {
     // Its bytes were settled when it was aliased, so there is nothing left that could fail.
   }
@@ -89,13 +108,20 @@ c10::intrusive_ptr<StorageImpl> AliasScope::alias_storage(const c10::Storage& st
     pairs_.push_back({original, copy, /*copied=*/true});
     return copy;
   }
-  char* const bytes = storage_bytes(*original);
+  // Copy-on-write clones stay shared while kernels read them.
+  const bool shared = buffer_of(*original) == nullptr && is_watched(*original);
+  const StorageImpl& read_only = *original;
+  char* const bytes =
+      shared ? const_cast<char*>(storage_bytes(read_only)) : storage_bytes(*original);
   c10::raw::intrusive_ptr::incref(original);
   c10::DataPtr data(bytes, static_cast<c10::intrusive_ptr_target*>(original), &release_storage,
                     kCpu);
   auto alias = c10::make_intrusive<StorageImpl>(
       StorageImpl::use_byte_size_t(), c10::SymInt(static_cast<int64_t>(original->nbytes())),
       std::move(data), g_alias_allocator, original->resizable());
+#if HOLOGRAM_CAN_DEFER
+  if (C10_UNLIKELY(shared)) alias->set_materializer(&write_original);
+#endif
   pairs_.push_back({original, alias});
   return alias;
 }
@@ -180,6 +206,8 @@ at::Tensor AliasScope::to_device(at::Tensor result) {
     }
     return result;
   }
+  // A view of a tensor from outside of inference mode keeps its versions there.
+  const c10::InferenceMode mode(impl->is_inference());
   auto ours = make_impl(device_storage(storage), impl->dtype());
   copy_geometry(ours.get(), impl);
   if (impl->is_conj()) ours->_set_conj(true);
@@ -220,6 +248,10 @@ void AliasScope::adopt_changes(const at::Tensor& original, const at::Tensor& ali
       from_storage->set_data_ptr_noswap(
           c10::DataPtr(grown.get(), static_cast<c10::intrusive_ptr_target*>(to_storage),
                        &release_storage, kCpu));
+#if HOLOGRAM_CAN_DEFER
+      // A copy-on-write clone no longer is one.
+      if (buffer_of(*to_storage) == nullptr) to_storage->clear_materializer();
+#endif
       to_storage->set_data_ptr_noswap(std::move(grown));
       to_storage->set_nbytes(from_storage->nbytes());
     }
@@ -244,6 +276,28 @@ void AliasScope::write_back() {
 }
 
 // --- Sparse, quantized, nested ----------------------------------------------------------------
+
+namespace {
+
+// The nested tensor `like` on other memory. Made as a view, which takes its keys from the buffer
+// that it views: a tensor from outside of inference mode keeps its versions there, and so do its
+// views.
+at::Tensor nested_on(c10::intrusive_ptr<StorageImpl> storage, DispatchKey key,
+                     const at::Tensor& like) {
+  auto* from = static_cast<at::native::NestedTensorImpl*>(like.unsafeGetTensorImpl());
+  const c10::BackendComponent backend = c10::toBackendComponent(key);
+  DispatchKeySet keys = DispatchKeySet(key) | c10::getAutocastRelatedKeySetFromBackend(backend);
+  if (!like.is_inference()) keys = keys | c10::getAutogradRelatedKeySetFromBackend(backend);
+  const auto elements = static_cast<int64_t>(storage->nbytes() / from->dtype().itemsize());
+  auto buffer = c10::make_intrusive<TensorImpl>(TensorImpl::VIEW, c10::Storage(std::move(storage)),
+                                                keys, from->dtype());
+  buffer->set_sizes_contiguous({elements});
+  return at::Tensor(c10::make_intrusive<at::native::NestedTensorImpl>(
+      TensorImpl::VIEW, at::Tensor(std::move(buffer)), from->get_nested_sizes(),
+      from->get_nested_strides(), from->get_storage_offsets()));
+}
+
+}  // namespace
 
 at::Tensor AliasScope::special_to_cpu(const at::Tensor& t) {
   if (t.is_sparse()) {
@@ -273,14 +327,7 @@ at::Tensor AliasScope::special_to_cpu(const at::Tensor& t) {
     copy_geometry(impl.get(), from);
     return at::Tensor(std::move(impl));
   }
-  auto* from = static_cast<at::native::NestedTensorImpl*>(t.unsafeGetTensorImpl());
-  auto impl = c10::make_intrusive<at::native::NestedTensorImpl>(
-      c10::Storage(alias_storage(from->unsafe_storage())),
-      DispatchKeySet(
-          {DispatchKey::NestedTensor, DispatchKey::CPU, DispatchKey::AutogradNestedTensor}),
-      from->dtype(), from->get_nested_sizes(), from->get_nested_strides(),
-      from->get_storage_offsets());
-  return at::Tensor(std::move(impl));
+  return nested_on(alias_storage(t.unsafeGetTensorImpl()->unsafe_storage()), DispatchKey::CPU, t);
 }
 
 at::Tensor AliasScope::special_to_device(const at::Tensor& t) {
@@ -313,14 +360,8 @@ at::Tensor AliasScope::special_to_device(const at::Tensor& t) {
   }
   TORCH_CHECK_NOT_IMPLEMENTED(t.is_nested(), "hologram: tensors of layout ", t.layout(),
                               " exist on cpu only; use .cpu() first");
-  auto* from = static_cast<at::native::NestedTensorImpl*>(t.unsafeGetTensorImpl());
-  auto impl = c10::make_intrusive<at::native::NestedTensorImpl>(
-      c10::Storage(device_storage(from->unsafe_storage())),
-      DispatchKeySet(
-          {DispatchKey::NestedTensor, DispatchKey::PrivateUse1, DispatchKey::AutogradNestedTensor}),
-      from->dtype(), from->get_nested_sizes(), from->get_nested_strides(),
-      from->get_storage_offsets());
-  return at::Tensor(std::move(impl));
+  return nested_on(device_storage(t.unsafeGetTensorImpl()->unsafe_storage()),
+                   DispatchKey::PrivateUse1, t);
 }
 
 void AliasScope::adopt_special(const at::Tensor& original, const at::Tensor& alias) {

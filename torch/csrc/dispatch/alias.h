@@ -18,12 +18,7 @@ class AliasScope {
   AliasScope(const AliasScope&) = delete;
   AliasScope& operator=(const AliasScope&) = delete;
   // A kernel that kept an alias reads and writes the memory when it likes.
-  ~AliasScope() {
-    if (C10_UNLIKELY(keeps_recording_)) return;
-    for (const Pair& pair : pairs_) {
-      if (C10_UNLIKELY(pair.alias.use_count() > 1 && !pair.copied)) keep_exported(*pair.original);
-    }
-  }
+  ~AliasScope();
 
   // For a kernel that keeps aliases only until a time that programs wait for: ops on what it has
   // are still recorded.
@@ -61,7 +56,7 @@ class AliasScope {
     bool written = false;
   };
 
-  static void keep_exported(c10::StorageImpl& original) noexcept;
+  void keep_alias(c10::StorageImpl& original, c10::StorageImpl& alias) const noexcept;
   c10::intrusive_ptr<c10::StorageImpl> alias_storage(const c10::Storage& storage);
   c10::intrusive_ptr<c10::StorageImpl> device_storage(const c10::Storage& cpu);
   at::Tensor special_to_cpu(const at::Tensor& t);

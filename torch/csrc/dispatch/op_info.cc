@@ -36,6 +36,7 @@ bool accepts_cpu(std::string_view op, std::string_view arg) {
       {"aten::_pack_padded_sequence_backward", "batch_sizes"},
       {"aten::_ctc_loss.Tensor", "*"},
       {"aten::_ctc_loss_backward.Tensor", "*"},
+      {"aten::_nested_from_padded", "cpu_nested_shape_example"},
       {"aten::_nested_view_from_buffer", "*"},
       {"aten::_nested_view_from_buffer_copy", "*"},
       {"aten::tensor_split.tensor_indices_or_sections", "tensor_indices_or_sections"},

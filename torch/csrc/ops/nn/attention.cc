@@ -7,16 +7,20 @@
 #include <ATen/SDPBackend.h>
 #include <ATen/native/DispatchStub.h>
 #include <ATen/native/transformers/attention.h>
+#include <ATen/ops/_safe_softmax.h>
+#include <ATen/ops/_scaled_dot_product_fused_attention_overrideable_backward_ops.h>
 #include <torch/library.h>
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "device/generator.h"
 #include "device/openmp.h"
 #include "dispatch/alias.h"
+#include "dispatch/autograd_bypass.h"
 #include "ops/nn/processor.h"
 #include "recording/deferred_call.h"
 
@@ -303,8 +307,80 @@ Backward attention_backward(const Tensor& grad, const Tensor& query, const Tenso
           scope.to_device(std::move(grad_v)), Tensor()};
 }
 
+// --- Gradients of gradients ------------------------------------------------------------------
+
+// The heads of the keys that a query head reads, for each query head.
+Tensor for_each_head(const Tensor& keys, const Tensor& query) {
+  const c10::SymInt heads = query.sym_size(1), shared = keys.sym_size(1);
+  return heads == shared ? keys : keys.repeat_interleave_symint(heads / shared, 1);
+}
+
+// The gradient of what for_each_head() made, to that of its argument.
+Tensor of_each_head(const Tensor& grad, const Tensor& keys) {
+  const c10::SymInt heads = grad.sym_size(1), shared = keys.sym_size(1);
+  if (heads == shared) return grad;
+  return grad.unflatten_symint(1, {shared, heads / shared}).sum(2);
+}
+
+// The backward pass by operators that have gradients.
+Backward attention_backward_in_steps(const Tensor& given_grad, const Tensor& given_query,
+                                     const Tensor& given_key, const Tensor& given_value,
+                                     const Tensor& bias, bool is_causal,
+                                     std::optional<double> scale) {
+  const at::ScalarType type = given_query.scalar_type(), wide = computed_in(given_query);
+  const Tensor grad = given_grad.to(wide), query = given_query.to(wide);
+  const Tensor key = for_each_head(given_key.to(wide), query);
+  const Tensor value = for_each_head(given_value.to(wide), query);
+  const c10::SymFloat factor = scale.has_value()
+                                   ? c10::SymFloat(*scale)
+                                   : c10::SymFloat(1.0) / c10::SymFloat(query.sym_size(3)).sqrt();
+  Tensor scores = at::mul(at::matmul(query, key.transpose(-2, -1)), factor);
+  if (bias.defined()) scores = at::add(scores, bias.to(wide));
+  if (is_causal) {
+    const Tensor later =
+        at::ones_symint({query.sym_size(2), key.sym_size(2)}, scores.options().dtype(at::kBool))
+            .triu(1);
+    scores = scores.masked_fill(later, -std::numeric_limits<double>::infinity());
+  }
+  // A row that is masked whole has weights of 0.
+  const Tensor weights = at::_safe_softmax(scores, -1);
+  const Tensor grad_weights = at::matmul(grad, value.transpose(-2, -1));
+  const Tensor mean = at::mul(grad_weights, weights).sum(-1, /*keepdim=*/true);
+  const Tensor grad_scores = at::mul(at::mul(weights, at::sub(grad_weights, mean)), factor);
+  const Tensor grad_key = at::matmul(grad_scores.transpose(-2, -1), query);
+  const Tensor grad_value = at::matmul(weights.transpose(-2, -1), grad);
+  return {at::matmul(grad_scores, key).to(type), of_each_head(grad_key, given_key).to(type),
+          of_each_head(grad_value, given_value).to(type), Tensor()};
+}
+
+// PyTorch has no gradient of this operator. Where one may be asked for, it is computed in steps.
+Backward attention_backward_autograd(c10::DispatchKeySet keys, const Tensor& grad,
+                                     const Tensor& query, const Tensor& key, const Tensor& value,
+                                     const Tensor& bias, std::array<bool, 4> mask,
+                                     const Tensor& output, const Tensor& logsumexp,
+                                     const Tensor& cum_seq_q, const Tensor& cum_seq_k,
+                                     c10::SymInt max_q, c10::SymInt max_k, double dropout,
+                                     bool is_causal, const Tensor& philox_seed,
+                                     const Tensor& philox_offset, std::optional<double> scale) {
+  // The weights that dropout took cannot be had again; fused_sdp_choice() does not lead here then.
+  if (dropout == 0 && grad.defined() &&
+      (is_tracked(grad) || is_tracked(query) || is_tracked(key) || is_tracked(value))) {
+    return attention_backward_in_steps(grad, query, key, value, bias, is_causal, scale);
+  }
+  const at::AutoDispatchBelowADInplaceOrView below;
+  return at::_ops::_scaled_dot_product_fused_attention_overrideable_backward::redispatch(
+      keys & c10::after_autograd_keyset, grad, query, key, value, bias, mask, output, logsumexp,
+      cum_seq_q, cum_seq_k, std::move(max_q), std::move(max_k), dropout, is_causal, philox_seed,
+      philox_offset, scale);
+}
+
 }  // namespace
 }  // namespace hologram_torch
+
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
+  m.impl("_scaled_dot_product_fused_attention_overrideable_backward",
+         TORCH_FN(hologram_torch::attention_backward_autograd));
+}
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   using namespace hologram_torch;

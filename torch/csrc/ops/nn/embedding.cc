@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // embedding and its dense gradient: rows taken, rows added.
+#include <ATen/TensorUtils.h>
+
 #include "ops/shape/index_tensors.h"
 
 namespace hologram_torch {
@@ -18,6 +20,10 @@ Tensor embedding(const Tensor& weight, const Tensor& indices, int64_t padding_id
       take_rows(weight, Around(weight, 0), index, out);
       return out;
     }
+  }
+  // Of two faults PyTorch names this one first.
+  if (weight.device() != indices.device()) {
+    at::checkScalarTypes("embedding", at::TensorArg(indices, "indices", 1), {at::kLong, at::kInt});
   }
   return call_fallback<"embedding">(weight, indices, padding_idx, scale_grad_by_freq, sparse)
       .back()

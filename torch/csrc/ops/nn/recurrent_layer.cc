@@ -302,7 +302,10 @@ struct RecurrentLayer : torch::autograd::Function<RecurrentLayer> {
     if (std::none_of(grads.begin(), grads.end(), [](const Tensor& t) { return t.defined(); })) {
       result.resize(1 + states + given);
     } else if (c10::GradMode::is_enabled()) {
-      result = differentiable_backward(layer, tape, wants);
+      result = differentiable_backward(layer, tape, wants, /*create_graph=*/true);
+    } else if (std::any_of(grads.begin(), grads.end(), has_no_elements)) {
+      const c10::AutoGradMode graph_of_steps(true);
+      result = differentiable_backward(layer, tape, wants, /*create_graph=*/false);
     } else {
       result = run_layer_backward(layer, tape, wants);
       for (size_t i = 1; i <= states; ++i) {
@@ -314,10 +317,16 @@ struct RecurrentLayer : torch::autograd::Function<RecurrentLayer> {
   }
 
  private:
-  // Gradients that have gradients.
+  // Many gradients as one tensor (vmap, is_grads_batched), or what has no memory for other reasons.
+  static bool has_no_elements(const Tensor& t) {
+    return t.defined() && !(t.has_storage() && is_dense(t.unsafeGetTensorImpl()));
+  }
+
+  // Gradients by PyTorch's steps, each an operator: they may have gradients, and may be many.
   template <class Wants>
   static variable_list differentiable_backward(const RecurrentParameters& layer,
-                                               const LayerTape& tape, Wants&& wants) {
+                                               const LayerTape& tape, Wants&& wants,
+                                               bool create_graph) {
     const variable_list results =
         run_in_steps({layer.cell, tape.x, tape.states, layer.params, layer.has_biases, 1, 0.0,
                       /*train=*/false, layer.directions() == 2, /*batch_first=*/false,
@@ -337,7 +346,7 @@ struct RecurrentLayer : torch::autograd::Function<RecurrentLayer> {
       places.push_back(i);
     }
     variable_list found = torch::autograd::grad(from, asked, from_grads, /*retain_graph=*/true,
-                                                /*create_graph=*/true, /*allow_unused=*/true);
+                                                create_graph, /*allow_unused=*/true);
     variable_list result(given.size());
     for (size_t i = 0; i < places.size(); ++i) result[places[i]] = std::move(found[i]);
     return result;
