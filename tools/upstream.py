@@ -33,7 +33,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "torch" / "upstream"))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from steps import LOGS, ROOT, StepError, fail, say
-from upstream_results import BAD, Results, Verdict, judge, pair, read, read_exceptions, table
+from upstream_results import BAD, Results, Verdict, fails, judge, pair, read, read_exceptions, table
 from upstream_share import is_in_share
 from upstream_source import FOLDER, VERSION, fetch
 
@@ -283,7 +283,7 @@ def failed_alone(file: str) -> set[str]:
     return {
         by_test[id(on_device)]
         for on_device, on_cpu in pair(device, cpu).values()
-        if on_device and on_device.outcome in BAD and not (on_cpu and on_cpu.outcome in BAD)
+        if on_device and on_device.outcome in BAD and not fails(on_cpu)
     }
 
 

@@ -139,6 +139,11 @@ class Verdict:
         return not (self.new or self.stale or self.errors)
 
 
+def fails(test: Outcome | None) -> bool:
+    """Whether a test ran and failed, be it that its author expects that of this device."""
+    return test is not None and (test.outcome in BAD or test.outcome == "xfailed")
+
+
 def pair(device: Results, cpu: Results) -> dict[str, tuple[Outcome | None, Outcome | None]]:
     """Return each test's results on the device and on cpu by the name without device."""
     # A test that is not made for each device has one name on both sides.
@@ -165,7 +170,7 @@ def judge(file: str, device: Results, cpu: Results, exceptions: list[Excuse]) ->
         if on_device is None:
             continue
         matching = [pattern for pattern in ours if fnmatchcase(name, pattern)]
-        alone = on_device.outcome in BAD and (on_cpu is None or on_cpu.outcome not in BAD)
+        alone = on_device.outcome in BAD and not fails(on_cpu)
         if matching:
             used.update(dict.fromkeys(matching, True))
             (verdict.listed if alone else verdict.stale).append(name)

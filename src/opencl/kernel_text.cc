@@ -141,7 +141,12 @@ class Writer {
 
   std::string read(const Ref& ref, Dtype compute) {
     if (ref.kind == Ref::kTemp) return "t" + number(ref.index);
-    if (ref.kind == Ref::kAccess) return "*a" + number(ref.index);
+    if (ref.kind == Ref::kAccess) {
+      const std::string element = "*a" + number(ref.index);
+      // Any byte but 0 is true: bytes may be seen as bool.
+      const bool is_bool = kernel_.accesses[ref.index].dtype == Dtype::kBool;
+      return is_bool ? "(uchar)(" + element + " != 0)" : element;
+    }
     size_t k = 0;
     while (k < text_.numbers.size() &&
            (text_.numbers[k].index != ref.index || text_.numbers[k].dtype != compute)) {

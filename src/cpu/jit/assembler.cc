@@ -443,7 +443,10 @@ void Assembler::load_mask(int to, const Place& place) {
       return vpcmpgtd(d, d, zero);
     default:
       vmovups(d, place.address);
-      return vpcmpgtb(d, d, zero);
+      // Bytes from 128 on are negative to a comparison with 0.
+      vpcmpeqb(zero, d, zero);
+      vpcmpeqb(d, d, d);
+      return vpandn(d, zero, d);
   }
 }
 

@@ -59,7 +59,14 @@ void ConvertPlain(const void* src, void* dst, int64_t n) {
   using To = typename Stored<kTo>::Type;
   const From* HWY_RESTRICT in = static_cast<const From*>(src);
   To* HWY_RESTRICT out = static_cast<To*>(dst);
-  for (int64_t i = 0; i < n; ++i) out[i] = ConvertOne<kTo, To>(in[i]);
+  for (int64_t i = 0; i < n; ++i) {
+    if constexpr (kFrom == Dtype::kBool) {
+      // Any byte but 0 is true: bytes may be seen as bool.
+      out[i] = ConvertOne<kTo, To>(static_cast<From>(in[i] != 0));
+    } else {
+      out[i] = ConvertOne<kTo, To>(in[i]);
+    }
+  }
 }
 
 template <Dtype kFrom, Dtype... kTo>

@@ -92,6 +92,16 @@ void FloatKernel(const void* const* in, void* out, int64_t n) {
       });
 }
 
+// A stored element as a body takes it. Any byte but 0 is true: bytes may be seen as bool.
+template <class T>
+HWY_INLINE Int<T> LoadInt(typename Int<T>::Stored stored) {
+  if constexpr (std::is_same_v<T, Bool>) {
+    return {static_cast<uint8_t>(stored != 0)};
+  } else {
+    return {stored};
+  }
+}
+
 template <class Body, class T, int kArity, unsigned kMask, bool kBool>
 void IntKernel(const void* const* in, void* out, int64_t n) {
   using S = typename Int<T>::Stored;
@@ -100,15 +110,16 @@ void IntKernel(const void* const* in, void* out, int64_t n) {
   const S* p2 = kArity > 2 ? static_cast<const S*>(in[2]) : p0;
   const S* p3 = kArity > 3 ? static_cast<const S*>(in[3]) : p0;
   if (n == 0) return;
-  const Int<T> s0{*p0}, s1{*p1}, s2{*p2}, s3{*p3};
+  const Int<T> s0 = LoadInt<T>(*p0), s1 = LoadInt<T>(*p1), s2 = LoadInt<T>(*p2),
+               s3 = LoadInt<T>(*p3);
   const Body body{};
   auto* o = static_cast<std::conditional_t<kBool, uint8_t, S>*>(out);
 #pragma GCC ivdep
   for (int64_t i = 0; i < n; ++i) {
-    const Int<T> x = (kMask & 1) ? s0 : Int<T>{p0[i]};
-    const Int<T> y = (kMask & 2) || kArity < 2 ? s1 : Int<T>{p1[i]};
-    const Int<T> z = (kMask & 4) || kArity < 3 ? s2 : Int<T>{p2[i]};
-    const Int<T> w = (kMask & 8) || kArity < 4 ? s3 : Int<T>{p3[i]};
+    const Int<T> x = (kMask & 1) ? s0 : LoadInt<T>(p0[i]);
+    const Int<T> y = (kMask & 2) || kArity < 2 ? s1 : LoadInt<T>(p1[i]);
+    const Int<T> z = (kMask & 4) || kArity < 3 ? s2 : LoadInt<T>(p2[i]);
+    const Int<T> w = (kMask & 8) || kArity < 4 ? s3 : LoadInt<T>(p3[i]);
     if constexpr (kBool) {
       o[i] = static_cast<uint8_t>(body(x, y, z, w));
     } else {

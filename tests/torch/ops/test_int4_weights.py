@@ -20,7 +20,7 @@ def _operands(m: int, k: int, n: int) -> tuple[torch.Tensor, torch.Tensor, torch
 
 @pytest.mark.parametrize("tiles", [2, 4, 8])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize(("m", "n"), [(1, 8), (5, 48), (64, 64), (3, 4104)])
+@pytest.mark.parametrize(("m", "n"), [(1, 16), (5, 48), (64, 64), (3, 4112)])
 def test_products(tiles: int, dtype: torch.dtype, m: int, n: int) -> None:
     k = 256
     x, weight, scales_and_zeros = _operands(m, k, n)
@@ -41,16 +41,16 @@ def test_products(tiles: int, dtype: torch.dtype, m: int, n: int) -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     pack, product = torch._convert_weight_to_int4pack, torch._weight_int4pack_mm
-    given = torch.zeros(8, 64, dtype=torch.uint8, device=DEVICE)
+    given = torch.zeros(16, 64, dtype=torch.uint8, device=DEVICE)
     with pytest.raises(
-        RuntimeError, match=r"expected a matrix of uint8.* got Int of shape \[8, 64"
+        RuntimeError, match=r"expected a matrix of uint8.* got Int of shape \[16, 64"
     ):
         pack(given.int(), 2)
     with pytest.raises(RuntimeError, match="innerKTiles can be 2, 4 or 8, got 3"):
         pack(given, 3)
-    with pytest.raises(RuntimeError, match="a multiple of 8 rows and of 32 columns, got 7 and 128"):
-        pack(given[:7], 2)
-    x, scales = torch.ones(2, 96, device=DEVICE), torch.ones(4, 8, 2, device=DEVICE)
+    with pytest.raises(RuntimeError, match="a multiple of 16 rows and of 32 columns, got 8 and 128"):
+        pack(given[:8], 2)
+    x, scales = torch.ones(2, 96, device=DEVICE), torch.ones(4, 16, 2, device=DEVICE)
     with pytest.raises(RuntimeError, match=r"expected rows of 128 .* got shape \[2, 96\]"):
         product(x, pack(given, 2), GROUP, scales)
     with pytest.raises(RuntimeError, match="expected a weight from _convert_weight_to_int4pack"):

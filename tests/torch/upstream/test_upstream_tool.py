@@ -115,6 +115,12 @@ def test_what_fails_on_the_device_alone_is_found():
     assert table([verdict]).splitlines()[-1] == "| all | 2 | 1 | 1 | 1 | 1 | 5 | 0 |"
 
 
+def test_what_cpu_is_expected_to_fail_fails_on_both():
+    device = results(TestAPRIVATEUSE1__Test_x_privateuse1="failed")
+    verdict = judge(FILE, device, results(TestACPU__Test_x_cpu="xfailed"), [])
+    assert verdict.good and verdict.drift == ["TestA::test_x"]
+
+
 def excuses(*patterns: str) -> list[Excuse]:
     return [Excuse(f"{FILE}::TestA::test_{pattern}", "a reason") for pattern in patterns]
 

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Linear layers whose weight is int8 with a scale for each row: torch._weight_int8pack_mm. And
 // those whose weight is int4, in the form in which accelerators are given it.
+#include <ATen/ops/bitwise_and.h>
+#include <ATen/ops/bitwise_right_shift.h>
+#include <ATen/ops/stack.h>
+
 #include "ops/matmul/product.h"
 #include "recording/deferred_call.h"
 
@@ -33,8 +37,9 @@ Tensor weight_int8pack_mm(const Tensor& x, const Tensor& weight, const Tensor& s
 }
 
 // A weight of int4, (n, k), has the shape that CUDA's packed one has: (n / 8, k / (16 tiles), 32,
-// tiles / 2) of int32. Its memory holds what PyTorch's CPU kernel packs, which is as much.
-constexpr int64_t kRowsOfTile = 8, kColumnsOfTile = 16, kLanes = 32;
+// tiles / 2) of int32. Its memory holds what PyTorch's CPU kernel packs, 16 rows at a time, which
+// is as much.
+constexpr int64_t kRowsOfTile = 8, kRowsPacked = 16, kColumnsOfTile = 16, kLanes = 32;
 
 Tensor convert_weight_int4(const Tensor& self, int64_t tiles) {
   TORCH_CHECK(self.dim() == 2 && self.scalar_type() == at::kByte,
@@ -43,9 +48,9 @@ Tensor convert_weight_int4(const Tensor& self, int64_t tiles) {
   TORCH_CHECK(tiles == 2 || tiles == 4 || tiles == 8,
               "_convert_weight_to_int4pack: innerKTiles can be 2, 4 or 8, got ", tiles);
   const int64_t n = self.size(0), k = self.size(1) * 2;
-  TORCH_CHECK(n % kRowsOfTile == 0 && k % (tiles * kColumnsOfTile) == 0,
+  TORCH_CHECK(n % kRowsPacked == 0 && k % (tiles * kColumnsOfTile) == 0,
               "_convert_weight_to_int4pack: with innerKTiles ", tiles,
-              " a weight has a multiple of 8 rows and of ", tiles * kColumnsOfTile,
+              " a weight has a multiple of 16 rows and of ", tiles * kColumnsOfTile,
               " columns, got ", n, " and ", k);
   const Tensor high = at::bitwise_right_shift(self, 4), low = at::bitwise_and(self, 15);
   const Tensor values = at::stack({high, low}, -1).view({n, k}).to(at::kInt);
