@@ -2,9 +2,8 @@
 // Seals circuits, finds or makes their plans, gives results memory, and sees to it that they run in
 // order: on the thread that asks, or the worker. Appending is in record.cc.
 //
-// Circuits are sealed by the threads that record and ask, at points that the recorded ops decide,
-// so that a loop finds its plans again however fast anything ran. Only the age of a circuit seals
-// it at a moment of its own.
+// Circuits are sealed by the threads that record and ask, where the recorded ops decide, so that a
+// loop finds its plans again. Only the age of a circuit seals it at a moment of its own.
 #include "src/runtime/recorder.h"
 
 #include <time.h>
@@ -19,7 +18,6 @@
 #include "src/circuit/plan_cache.h"
 #include "src/runtime/capture.h"
 #include "src/runtime/circuit_check.h"
-#include "src/runtime/memory_watch.h"
 #include "src/runtime/trace_hooks.h"
 #include "src/runtime/worker_scope.h"
 
@@ -531,15 +529,6 @@ void Recorder::run_beside_circuits(PlanRun run, uint32_t mode) {
   device_.run_plan(*run.plan, run.bindings, 0);
 }
 
-void Recorder::count(circuit::Plan& plan) {
-  const circuit::PlanStats& stats = plan.stats;
-  counts_.circuits.fetch_add(1, std::memory_order_relaxed);
-  counts_.kernels.fetch_add(static_cast<uint64_t>(stats.kernels), std::memory_order_relaxed);
-  counts_.moved.fetch_add(static_cast<uint64_t>(stats.bytes_moved), std::memory_order_relaxed);
-  counts_.unfused.fetch_add(static_cast<uint64_t>(stats.bytes_unfused), std::memory_order_relaxed);
-  ++plan.runs;
-}
-
 // Waits until the circuit is done (false), helping the thread that runs it, or until this one has
 // to run what comes next: true, with the run lock held.
 bool Recorder::may_run(uint64_t epoch) {
@@ -586,13 +575,6 @@ void Recorder::wait_for(uint64_t epoch) {
   }
 }
 
-bool Recorder::work() {
-  if (!run_mutex_.try_lock()) return false;  // the thread that runs calls again
-  const bool ran = run_beside();
-  if (!ran || is_waited_for()) ring();
-  return ran;
-}
-
 // With the run lock held, which is given back.
 bool Recorder::run_beside() {
   const RunScope scope(*this);
@@ -613,22 +595,6 @@ bool Recorder::run_beside() {
   worker_.ran(now_ns() - begin, processor_ns() - begin_processor);
   if (finished) finish_on_worker();
   return finished;
-}
-
-Recorder::Look Recorder::look_at_age() {
-  std::unique_lock lock(record_lock_);
-  const bool quiet = ops_recorded_ == seen_ops_;
-  seen_ops_ = ops_recorded_;
-  // Whoever traces wants to see the program's circuits, not the pauses in which they are read.
-  if (quiet && !open_->tape.empty() && !is_traced()) seal(lock, Why::kAge);
-  if (first_ != nullptr && !first_->stalled) return Look::kDue;
-  return quiet ? Look::kQuiet : Look::kBusy;
-}
-
-bool Recorder::stop_looking() {
-  std::lock_guard lock(record_lock_);
-  open_->attention |= OpenCircuit::kWake;
-  return ops_recorded_ == seen_ops_;
 }
 
 }  // namespace hologram::internal

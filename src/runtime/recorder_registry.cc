@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Recorders come and go with their devices: what concerns all of them, what fork does, and what is
-// asked of one: counts, exports, where the program recorded an op.
+// asked of one: counts, a worker's questions, exports, where the program recorded an op.
 #include <pthread.h>
 
 #include <chrono>
@@ -199,6 +199,15 @@ void Recorder::unmark_exported(Buffer* buffer) noexcept {
   Access::recorded(buffer).fetch_and(~kExported, std::memory_order_relaxed);
 }
 
+void Recorder::count(circuit::Plan& plan) {
+  const circuit::PlanStats& stats = plan.stats;
+  counts_.circuits.fetch_add(1, std::memory_order_relaxed);
+  counts_.kernels.fetch_add(static_cast<uint64_t>(stats.kernels), std::memory_order_relaxed);
+  counts_.moved.fetch_add(static_cast<uint64_t>(stats.bytes_moved), std::memory_order_relaxed);
+  counts_.unfused.fetch_add(static_cast<uint64_t>(stats.bytes_unfused), std::memory_order_relaxed);
+  ++plan.runs;
+}
+
 RecorderStats Recorder::stats() {
   RecorderStats s;
   {
@@ -235,6 +244,31 @@ bool release_recorded(Device& device) noexcept {
   } catch (...) {
     return false;  // it stays recorded
   }
+}
+
+// ---- what a worker asks ----
+
+bool Recorder::work() {
+  if (!run_mutex_.try_lock()) return false;  // the thread that runs calls again
+  const bool ran = run_beside();
+  if (!ran || is_waited_for()) ring();
+  return ran;
+}
+
+Recorder::Look Recorder::look_at_age() {
+  std::unique_lock lock(record_lock_);
+  const bool quiet = ops_recorded_ == seen_ops_;
+  seen_ops_ = ops_recorded_;
+  // Whoever traces wants to see the program's circuits, not the pauses in which they are read.
+  if (quiet && !open_->tape.empty() && !is_traced()) seal(lock, Why::kAge);
+  if (first_ != nullptr && !first_->stalled) return Look::kDue;
+  return quiet ? Look::kQuiet : Look::kBusy;
+}
+
+bool Recorder::stop_looking() {
+  std::lock_guard lock(record_lock_);
+  open_->attention |= OpenCircuit::kWake;
+  return ops_recorded_ == seen_ops_;
 }
 
 // ---- where ops were recorded ----

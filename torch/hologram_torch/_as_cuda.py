@@ -180,11 +180,11 @@ def _fork_rng(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _taking_class(cls: Any, make: Callable[..., Any] | None = None) -> Any:
     """Return what stands for a class of PyTorch's: it makes the same objects, or calls `make`."""
-    make = make or _taking(cls)
+    maker = make or _taking(cls)
 
     class Maker(type):
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
-            return make(*args, **kwargs)
+            return maker(*args, **kwargs)
 
         def __instancecheck__(self, instance: object) -> bool:
             return isinstance(instance, cls)
@@ -224,7 +224,7 @@ def _patch_cuda() -> None:
                 setattr(module, name, replacement)
             else:
                 setattr(module, name, _for_programs(original, _taking(replacement)))
-    torch.cuda.device = _taking_class(hologram.device)
+    vars(torch.cuda)["device"] = _taking_class(hologram.device)
     torch.cuda.default_generators = hologram.default_generators
 
 

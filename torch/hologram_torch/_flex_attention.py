@@ -35,16 +35,17 @@ def operators(module: ModuleType) -> None:
     from torch.fx.experimental.proxy_tensor import ProxyTorchDispatchMode
 
     forward, backward = module.flex_attention, module.flex_attention_backward
-    keys = torch._C.DispatchKeySet(DispatchKey.AutocastPrivateUse1)
+    key: Any = DispatchKey.AutocastPrivateUse1  # type: ignore[attr-defined]
+    keys = torch._C.DispatchKeySet(key)
 
-    @forward.py_impl(DispatchKey.AutocastPrivateUse1)
+    @forward.py_impl(key)
     def autocast(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> Any:
         dtype = torch.get_autocast_dtype("hologram")
         inputs = [_cast(t, dtype) for t in (query, key, value)]
         with torch._C._ExcludeDispatchKeyGuard(keys):
             return forward(*inputs, *rest)
 
-    @backward.py_impl(DispatchKey.AutocastPrivateUse1)
+    @backward.py_impl(key)
     def autocast_backward(*args: Any) -> Any:
         with torch._C._ExcludeDispatchKeyGuard(keys):  # its dtype was chosen by the forward pass
             return backward(*args)

@@ -210,10 +210,17 @@ void flush_recorded() {
   }
 }
 
-void release_buffer(void* buffer) { static_cast<hologram::Buffer*>(buffer)->release(); }
+void release_buffer(void* buffer) {
+  auto* const given = static_cast<hologram::Buffer*>(buffer);
+  if (C10_UNLIKELY(may_profile_memory())) report_given_back(*given);
+  given->release();
+}
 
 void rethrow_as_torch(const std::exception& error, size_t nbytes) {
   if (const auto* ours = dynamic_cast<const hologram::Error*>(&error)) {
+    if (ours->kind() == hologram::ErrorKind::kOutOfMemory && may_profile_memory()) {
+      report_out_of_memory(nbytes);
+    }
     TORCH_CHECK_WITH(OutOfMemoryError, ours->kind() != hologram::ErrorKind::kOutOfMemory,
                      ours->what());
     TORCH_CHECK_INDEX(ours->kind() != hologram::ErrorKind::kIndex, ours->what());

@@ -343,7 +343,7 @@ py::object GraphFunction::call(const py::list& arguments) {
     if (nbytes != 0) given.push_back(buffer_of(*made.back()));
   }
   for (const uint32_t s : written_) {
-    if (data_ptr_of(*found_[s]).get() != kNowhere) hide_address(*found_[s]);
+    if (!is_nowhere(data_ptr_of(*found_[s]).get())) hide_address(*found_[s]);
   }
   std::vector<uint64_t> numbers = function_->numbers();
   bool ran = false;

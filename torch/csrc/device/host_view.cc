@@ -39,6 +39,7 @@ at::Tensor from_host(const at::Tensor& memory, int64_t index) {
   hologram::Buffer* const buffer =
       hologram::wrap_buffer(memory_device(at.index()), address, nbytes, &release_host, kept.get());
   static_cast<void>(kept.release());
+  if (may_profile_memory()) report_taken(*buffer);
   auto storage = c10::make_intrusive<c10::StorageImpl>(
       c10::StorageImpl::use_byte_size_t(), nbytes,
       c10::DataPtr(address, buffer, &release_buffer, at), device_allocator(), /*resizable=*/true);

@@ -27,6 +27,7 @@
 #include <utility>
 #include <vector>
 
+#include "device/memory_profile.h"
 #include "device/op_marks.h"
 #include "hologram/device.h"
 
@@ -239,6 +240,36 @@ std::string own_line(const torch::SymbolizedTracebacks& symbols, size_t trace) {
   return best->filename + ":" + std::to_string(best->lineno) + " in " + best->funcname;
 }
 
+// Counts a profile among those that may ask for memory while it collects.
+class MemoryWatch {
+ public:
+  ~MemoryWatch() { stop(); }
+  void start() {
+    if (!std::exchange(on_, true)) begin_memory_profile();
+  }
+  void stop() {
+    if (std::exchange(on_, false)) end_memory_profile();
+  }
+
+ private:
+  bool on_ = false;
+};
+
+// Of a profile that wants no device events.
+class QuietSession final : public libkineto::IActivityProfilerSession {
+ public:
+  void start() override { memory_.start(); }
+  void stop() override { memory_.stop(); }
+  std::vector<std::string> errors() override { return {}; }
+  void processTrace(libkineto::ActivityLogger&) override {}
+  std::unique_ptr<libkineto::DeviceInfo> getDeviceInfo() override { return nullptr; }
+  std::vector<libkineto::ResourceInfo> getResourceInfos() override { return {}; }
+  std::unique_ptr<libkineto::CpuTraceBuffer> getTraceBuffer() override { return nullptr; }
+
+ private:
+  MemoryWatch memory_;
+};
+
 class Session final : public libkineto::IActivityProfilerSession {
  public:
   ~Session() override {
@@ -246,12 +277,14 @@ class Session final : public libkineto::IActivityProfilerSession {
   }
 
   void start() override {
+    memory_.start();
     clock_ = std::make_unique<c10::ApproximateClockToUnixTimeConverter>();
     collection_ = Current::get().begin();
     collecting_ = true;
     status_ = libkineto::TraceStatus::RECORDING;
   }
   void stop() override {
+    memory_.stop();
     if (!std::exchange(collecting_, false)) return;
     Current::get().end(collection_);
     status_ = libkineto::TraceStatus::PROCESSING;
@@ -398,6 +431,7 @@ class Session final : public libkineto::IActivityProfilerSession {
   }
 
   bool collecting_ = false;
+  MemoryWatch memory_;
   std::shared_ptr<Collection> collection_;
   std::unique_ptr<c10::ApproximateClockToUnixTimeConverter> clock_;
   std::unique_ptr<libkineto::CpuTraceBuffer> buffer_;
@@ -414,10 +448,9 @@ class HologramActivityProfiler final : public libkineto::IActivityProfiler {
     static const std::set<ActivityType> types{ActivityType::CONCURRENT_KERNEL};
     return types;
   }
-  // Null where the profile wants no device events.
   std::unique_ptr<libkineto::IActivityProfilerSession> configure(
       const std::set<ActivityType>& types, const libkineto::Config&) override {
-    if (!types.contains(ActivityType::CONCURRENT_KERNEL)) return nullptr;
+    if (!types.contains(ActivityType::CONCURRENT_KERNEL)) return std::make_unique<QuietSession>();
     return std::make_unique<Session>();
   }
   std::unique_ptr<libkineto::IActivityProfilerSession> configure(

@@ -62,8 +62,8 @@ void explain_fault(int number, siginfo_t* info, void* context) {
   }
 }
 
-// Addresses of a tensor's elements begin at the first byte, so that the range has to be longer than
-// any tensor: the memory behind it may be mapped.
+// Addresses of a tensor's elements begin in the first quarter, so that the rest has to be longer
+// than any tensor: the memory behind it may be mapped.
 Reserved reserve() {
   for (size_t nbytes = size_t{1} << 40; nbytes >= size_t{1} << 20; nbytes /= 4) {
     void* const begin =
@@ -98,5 +98,12 @@ void* reserve_nowhere() {
 }
 
 void* const kNowhere = reserve_nowhere();
+
+#if HOLOGRAM_CAN_DEFER
+// The length is a power of two. Headers of buffers begin lines of a cache.
+const uintptr_t kNowhereMask = (g_reserved.nbytes / 4 - 1) & ~(alignof(hologram::Buffer) - 1);
+#else
+const uintptr_t kNowhereMask = 0;
+#endif
 
 }  // namespace hologram_torch

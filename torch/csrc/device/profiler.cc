@@ -179,6 +179,7 @@ void show_launches_to_profilers() {
 void bind_tracing(py::module_& m) {
   m.def("start_tracing", [] { return hologram::start_tracing(memory_device(index_of({}))); });
   m.def("stop_tracing", &stop_tracing, py::arg("trace"));
+  m.def("profiles_on", [] { return g_profiles.load(); });
 }
 
 // Tensors cross from Python through an operator, as in module.cc.

@@ -11,7 +11,8 @@ namespace hologram_torch {
 // Costs a look at PyTorch's list of callbacks per circuit while none is.
 void show_launches_to_profilers();
 
-// start_tracing() -> int and stop_tracing(int) -> dict, see hologram/trace.h.
+// start_tracing() -> int and stop_tracing(int) -> dict, see hologram/trace.h; profiles_on() -> int:
+// how many of PyTorch's profiles collect at this moment.
 void bind_tracing(pybind11::module_& m);
 
 }  // namespace hologram_torch

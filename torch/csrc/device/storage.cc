@@ -23,9 +23,10 @@ struct Address {
 template struct Expose<&c10::DataPtr::ptr_, Pointer>;
 template struct Expose<&c10::detail::UniqueVoidPtr::data_, Address>;
 
-void show_address(c10::DataPtr& data, void* address) {
+// What it showed before.
+void* show_address(c10::DataPtr& data, void* address) {
   void*& place = (data.*member_of(Pointer{})).*member_of(Address{});
-  std::atomic_ref<void*>(place).store(address, std::memory_order_release);
+  return std::atomic_ref<void*>(place).exchange(address, std::memory_order_acq_rel);
 }
 
 // Storages whose addresses were asked for as names, by this thread; see begin_naming().
@@ -36,11 +37,17 @@ thread_local int t_naming = 0;
 
 void correct_address(const c10::StorageImpl& storage, const hologram::Buffer& buffer) {
   c10::DataPtr& data = const_cast<c10::StorageImpl&>(storage)._mutable_data_ptr_no_checks();
-  show_address(data, buffer.data());
+  void* const address = buffer.data();
+  void* const before = show_address(data, address);
+  if (may_profile_memory()) report_moved(buffer, before, address);
 }
 
 void hide_address(const c10::StorageImpl& storage) {
-  show_address(const_cast<c10::StorageImpl&>(storage)._mutable_data_ptr_no_checks(), kNowhere);
+  c10::DataPtr& data = const_cast<c10::StorageImpl&>(storage)._mutable_data_ptr_no_checks();
+  const hologram::Buffer* const buffer = buffer_of(storage);
+  void* const address = nowhere_of(buffer);
+  void* const before = show_address(data, address);
+  if (buffer != nullptr && may_profile_memory()) report_moved(*buffer, before, address);
 }
 
 void settle_storage(c10::StorageImpl& storage, hologram::Buffer& buffer) {
@@ -141,6 +148,7 @@ void adopt_memory(c10::DataPtr& data, size_t nbytes) {
   hologram::Buffer* buffer =
       hologram::wrap_buffer(memory_device(), address, nbytes, data.get_deleter(), context);
   static_cast<void>(data.release_context());
+  if (may_profile_memory()) report_taken(*buffer);
   data = c10::DataPtr(address, buffer, &release_buffer, data.device());
 }
 

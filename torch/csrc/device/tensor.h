@@ -16,6 +16,7 @@
 #include <limits>
 #include <optional>
 
+#include "device/memory_profile.h"
 #include "device/object_pool.h"
 #include "dispatch/foreign_operators.h"
 #include "hologram/buffer.h"
@@ -73,14 +74,24 @@ inline bool is_deferring() { return kCanDefer && hologram::is_deferring(); }
 // --- Storages --------------------------------------------------------------------------------
 //
 // The address in a storage's DataPtr is that of its Buffer's memory, or, from the moment an op that
-// writes the bytes is recorded until storage_bytes() or hand_out() is asked, kNowhere: null would
-// mean an invalid storage to PyTorch, and the true address old bytes to who reads it through
+// writes the bytes is recorded until storage_bytes() or hand_out() is asked, nowhere_of() it: null
+// would mean an invalid storage to PyTorch, and the true address old bytes to who reads it through
 // const_data_ptr(), of which PyTorch does not tell. Our own code asks storage_bytes(), which first
 // runs the recorded work that still has to touch the bytes. Foreign code asks PyTorch, which asks
 // hand_out().
 
-// The first of a range of addresses that fault when touched, with a message (nowhere.cc).
+// The first of a range of addresses that fault when touched, with a message (nowhere.cc), and the
+// bits by which the addresses differ that storages show.
 extern void* const kNowhere;
+extern const uintptr_t kNowhereMask;
+// An address for each buffer, by which PyTorch's profiler tells storages apart.
+inline void* nowhere_of(const hologram::Buffer* buffer) {
+  return static_cast<char*>(kNowhere) + (reinterpret_cast<uintptr_t>(buffer) & kNowhereMask);
+}
+inline bool is_nowhere(const void* address) {
+  return reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(kNowhere) <=
+         kNowhereMask;
+}
 
 inline const c10::DataPtr& data_ptr_of(const c10::StorageImpl& storage) {
   // The public accessors throw or materialise; here neither is wanted.
@@ -101,7 +112,7 @@ inline hologram::Buffer* buffer_of(const c10::StorageImpl& storage) {
 
 // Makes the storage show the address of its buffer, which has memory.
 [[gnu::cold]] void correct_address(const c10::StorageImpl& storage, const hologram::Buffer& buffer);
-// Makes the storage show kNowhere.
+// Makes the storage show no address that can be read.
 [[gnu::cold]] void hide_address(const c10::StorageImpl& storage);
 
 // Raises, where this thread is not exempt: while a graph is captured nothing is computed.
@@ -191,6 +202,7 @@ inline c10::DataPtr allocate_bytes(size_t nbytes, c10::DeviceIndex index = 0) {
   if (C10_UNLIKELY(nbytes == 0)) return c10::DataPtr(nullptr, device(index));
   try {
     hologram::Buffer* buffer = hologram::allocate_buffer(memory_device(index), nbytes);
+    if (C10_UNLIKELY(may_profile_memory())) report_taken(*buffer);
     return c10::DataPtr(buffer->data(), buffer, &release_buffer, device(index));
   } catch (const std::exception& error) {
     rethrow_as_torch(error, nbytes);
@@ -203,7 +215,8 @@ inline c10::DataPtr promise_bytes(size_t nbytes, c10::DeviceIndex index = 0) {
   notice_foreign_operators();
   try {
     hologram::Buffer* buffer = hologram::allocate_deferred(memory_device(index), nbytes);
-    return c10::DataPtr(kNowhere, buffer, &release_buffer, device(index));
+    if (C10_UNLIKELY(may_profile_memory())) report_taken(*buffer);
+    return c10::DataPtr(nowhere_of(buffer), buffer, &release_buffer, device(index));
   } catch (const std::exception& error) {
     rethrow_as_torch(error, nbytes);
   }

@@ -28,7 +28,8 @@ inline hologram::Buffer* recordable_result(const c10::TensorImpl* t) {
   const c10::StorageImpl& storage = *t->unsafe_storage().unsafeGetStorageImpl();
   if (C10_UNLIKELY(!is_watched(storage))) return recordable_buffer(t);
   hologram::Buffer* buffer = buffer_of(storage);
-  if (C10_UNLIKELY(data_ptr_of(storage).get() != kNowhere) && buffer != nullptr && is_deferring()) {
+  if (C10_UNLIKELY(!is_nowhere(data_ptr_of(storage).get())) && buffer != nullptr &&
+      is_deferring()) {
     notice_foreign_operators();
     hide_address(storage);
   }
