@@ -6,7 +6,9 @@
     python -m conformance --database op_db --variant functional --dtype float32 --only linalg
 
 Written are a table and, below `--out`, `conformance.json` and `failures.txt`. The exit status is 1
-if a sample that cpu runs is not alike on hologram.
+if a sample that cpu runs is not alike on hologram, or if an exception that is listed for what was
+run is not needed. `--publish` writes the table into docs/conformance.md, in which databases that
+were not run keep their rows.
 """
 
 from __future__ import annotations
@@ -17,14 +19,16 @@ import multiprocessing
 import os
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[k]) for k in (1, 2)]
 
-from conformance.databases import Outcome, Piece, pieces, run_piece  # noqa: E402
+from conformance import exceptions, publish  # noqa: E402
+from conformance.databases import Outcome, Piece, covers, pieces, run_piece  # noqa: E402
 
 
 def run_all(work: list[Piece], jobs: int) -> list[Outcome]:
@@ -88,6 +92,18 @@ def print_table(cells: list[list[str]]) -> None:
         print("  ".join(parts))
 
 
+def unneeded(outcomes: list[Outcome], met: Callable[[tuple[str, str, str]], bool]) -> list[str]:
+    """Say which exceptions for what was run never were needed."""
+    needed: Counter[tuple[str, str, str]] = Counter()
+    for outcome in outcomes:
+        needed += outcome.needed
+    return [
+        f"exceptions.py lists {', '.join(filter(None, entry))}, where nothing differs any more"
+        for entry in exceptions.listed()
+        if met(entry) and not needed[entry]
+    ]
+
+
 def main() -> int:
     """Run what the arguments ask for; return the exit status."""
     parser = argparse.ArgumentParser(prog="conformance", description=__doc__)
@@ -99,7 +115,11 @@ def main() -> int:
     parser.add_argument("--only", help="ops whose name contains this")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--out", type=Path, help="where the results are written")
+    parser.add_argument("--publish", action="store_true", help="write docs/conformance.md")
     options = parser.parse_args()
+    whole = not (options.variant or options.mode or options.limit is not None)
+    if options.publish and not (whole and not options.dtype and options.only is None):
+        parser.error("--publish takes whole databases, of which --database may choose some")
     start = time.monotonic()
     work = list(
         pieces(
@@ -115,12 +135,16 @@ def main() -> int:
         p = outcome.piece
         failures[f"{p.database}, {p.variant}, {p.dtype}, {p.mode}"] += outcome.failures
     lines = [f"{where}: {text}" for where, found in failures.items() for text in found]
+    if whole:
+        lines += unneeded(outcomes, covers(options.database, options.dtype, options.only))
     if options.out is not None:
         options.out.mkdir(parents=True, exist_ok=True)
         (options.out / "conformance.json").write_text(json.dumps(records, indent=1) + "\n")
         (options.out / "failures.txt").write_text("".join(f"{line}\n" for line in lines))
     else:
         print("\n".join(lines))
+    if options.publish:
+        publish.write(records)
     if records:
         print_table(cells)
     cpu, ours = (sum(int(str(r[k])) for r in records) for k in ("cpu", "hologram"))

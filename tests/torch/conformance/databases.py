@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +15,7 @@ from torch.testing._internal.common_modules import module_db
 from torch.testing._internal.common_optimizers import optim_db
 
 import hologram_torch
-from conformance import harness, modules, optimizers, union, variants
+from conformance import exceptions, harness, modules, optimizers, union, variants
 
 DTYPES = [
     torch.float32,
@@ -63,6 +64,8 @@ class Outcome:
     alike: int = 0
     excused: int = 0
     failures: list[str] = field(default_factory=list)
+    # How often each entry of exceptions.py was needed.
+    needed: Counter[tuple[str, str, str]] = field(default_factory=Counter)
 
 
 def _custom_ops() -> list[Any]:
@@ -146,6 +149,27 @@ def pieces(
                     for begin in range(0, count, size):
                         end = min(begin + size, count)
                         yield Piece(database, variant, dtype, mode, begin, end, limit, only)
+
+
+def covers(
+    databases: list[str], dtypes: list[str], only: str | None
+) -> Callable[[tuple[str, str, str]], bool]:
+    """Return what tells whether a run of all variants, modes and samples meets an entry."""
+    of_op: dict[str, set[str]] = {}
+    for name, entries in DATABASES.items():
+        if name not in ("module_db", "optim_db"):
+            for op in entries():
+                of_op.setdefault(harness.op_name(op), set()).add(name)
+
+    def met(entry: tuple[str, str, str]) -> bool:
+        _, op, dtype = entry
+        if dtypes and dtype not in (*dtypes, exceptions.ERRORS):
+            return False
+        where = {"op_db"} if dtype == exceptions.ERRORS else of_op.get(op, set())
+        chosen = not databases or where <= set(databases)
+        return chosen and (only is None or only in op)
+
+    return met
 
 
 # --- One piece ------------------------------------------------------------------------------------
@@ -252,5 +276,6 @@ def run_piece(piece: Piece) -> Outcome:
     outcome.on_cpu += report.on_cpu
     outcome.alike += report.alike
     outcome.excused += report.excused.total()
+    outcome.needed += report.excused + report.bounds
     outcome.failures += [str(f) for f in report.failures]
     return outcome

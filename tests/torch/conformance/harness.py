@@ -19,7 +19,16 @@ from accuracy import Rounding, double_precision, moved_results, tensors_of, wide
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_flatten, tree_map
 
-from conformance.exceptions import ERRORS, EXCEPTIONS, FACTORIES, RANDOM, UNITS, UNSPECIFIED
+from conformance.exceptions import (
+    ERRORS,
+    EXCEPTIONS,
+    FACTORIES,
+    RANDOM,
+    UNITS,
+    UNITS_KIND,
+    UNSPECIFIED,
+    dtype_name,
+)
 
 DEVICE = "hologram"
 
@@ -74,15 +83,16 @@ class Report:
     backwards: int = 0
     raised: int = 0
     failures: list[Failure] = field(default_factory=list)
-    # How often each listed exception was needed.
-    excused: Counter[tuple[str, str]] = field(default_factory=Counter)
+    # How often each listed exception of what differs was needed, and each bound of an op's own.
+    excused: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    bounds: Counter[tuple[str, str, str]] = field(default_factory=Counter)
 
     def add(self, op: str, sample: int, stage: str, text: str) -> None:
         """Note what differs; `stage` may carry "backward " before the kind that is listed."""
         kind = stage.removeprefix("backward ")
         dtypes, _ = EXCEPTIONS.get(kind, {}).get(op, ((), ""))
         if self.dtype in dtypes:
-            self.excused[kind, op] += 1
+            self.excused[kind, op, dtype_name(self.dtype)] += 1
         else:
             self.failures.append(Failure(op, sample, stage, text))
 
@@ -227,7 +237,15 @@ def _value_difference(a: torch.Tensor, b: torch.Tensor) -> str | None:
     return None
 
 
-def as_accurate(op, original, expected, actual, backward: bool, run: Run | None = None) -> bool:
+def as_accurate(
+    op,
+    original,
+    expected,
+    actual,
+    backward: bool,
+    run: Run | None = None,
+    report: Report | None = None,
+) -> bool:
     """Tell whether results that differ from cpu's are as near to double precision's as they may.
 
     Ill-conditioned samples differ by rounding alone; the largest error over each result decides.
@@ -252,11 +270,21 @@ def as_accurate(op, original, expected, actual, backward: bool, run: Run | None 
         moved = moved_results(evaluate)
     if {len(exact), *map(len, moved)} != {len(ours)} or len(theirs) != len(ours):
         return False
-    bound = Rounding(*UNITS.get(op_name(op), ())[:1])
-    return all(
-        row[0].shape == row[2].shape and bound.excess(*row) is None
-        for row in zip(ours, theirs, exact, *moved, strict=True)
-    )
+
+    def within(bound: Rounding) -> bool:
+        return all(
+            row[0].shape == row[2].shape and bound.excess(*row) is None
+            for row in zip(ours, theirs, exact, *moved, strict=True)
+        )
+
+    name = op_name(op)
+    if within(Rounding()):
+        return True
+    if name not in UNITS or not within(Rounding(UNITS[name][0])):
+        return False
+    if report is not None:
+        report.bounds[UNITS_KIND, name, ""] += 1
+    return True
 
 
 def differentiable(result) -> list[torch.Tensor]:
@@ -408,7 +436,7 @@ def _same_sample(
     where = "cpu" if op.name in FACTORIES and not chosen else DEVICE
     found = list(differences(expected, actual, is_random, where))
     if any(kind == "values" for kind, _ in found) and as_accurate(
-        op, original, expected, actual, False, run
+        op, original, expected, actual, False, run, report
     ):
         found = [(kind, text) for kind, text in found if kind != "values"]
     for kind, text in found:
@@ -427,7 +455,7 @@ def _same_sample(
     report.backwards += 1
     found = list(differences(expected_grads, actual_grads, is_random))
     if any(kind == "values" for kind, _ in found) and as_accurate(
-        op, original, expected_grads, actual_grads, True, run
+        op, original, expected_grads, actual_grads, True, run, report
     ):
         found = [(kind, text) for kind, text in found if kind != "values"]
     for kind, text in found:

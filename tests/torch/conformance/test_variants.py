@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
-from conformance import harness, variants
-from conformance.__main__ import run_all, table
-from conformance.databases import DATABASES, Piece, pieces, run_piece
+from conformance import exceptions, harness, publish, variants
+from conformance.__main__ import run_all, table, unneeded
+from conformance.databases import DATABASES, Outcome, Piece, covers, pieces, run_piece
 from conformance.test_opinfo import Doctored
 
 # Of op_db, every so-manieth op in the ordinary tests.
@@ -113,6 +115,55 @@ def test_the_table_sums_pieces_up() -> None:
     assert len(cells) == 2
     wanted = {"samples": 7, "cpu": 6, "hologram": 5, "failures": 1}
     assert {k: records[0][k] for k in wanted} == wanted
+
+
+def test_an_exception_that_is_not_needed_is_told() -> None:
+    piece = Piece("op_db", "functional", "float32", "deferred", 0, 1, None, None)
+    entries = list(exceptions.listed())
+    assert ("raises", "sparse.sampled_addmm", "float16") in entries
+    assert ("error", "narrow_copy", "errors") in entries
+    needed = Counter(entries[1:])
+    met = covers([], [], None)
+    (line,) = unneeded([Outcome(piece, needed=needed), Outcome(piece)], met)
+    assert all(word in line for word in entries[0])
+    assert not unneeded([Outcome(piece, needed=Counter(entries))], met)
+    # What was not run cannot tell.
+    assert not covers(["optim_db"], [], None)(entries[0])
+    assert not covers([], ["int64"], None)(("raises", "sparse.sampled_addmm", "float16"))
+    assert covers(["op_db"], ["int64"], "narrow")(("error", "narrow_copy", "errors"))
+    assert not covers([], [], "linalg")(("error", "narrow_copy", "errors"))
+
+
+def test_a_bound_of_an_op_is_counted_where_it_is_needed() -> None:
+    op = next(o for o in DATABASES["op_db"]() if o.name == "exp")
+    name = harness.op_name(op)
+    x = torch.linspace(-1, 1, 8)
+    good, off = x.exp(), x.exp() * (1 + 20 * torch.finfo(torch.float32).eps)
+    report = harness.Report()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(exceptions.UNITS, name, (64, "for this test"))
+        assert harness.as_accurate(op, (x, (), {}), good, good, False, None, report)
+        assert not report.bounds
+        assert harness.as_accurate(op, (x, (), {}), good, off, False, None, report)
+        assert report.bounds == {("units", name, ""): 1}
+    assert not harness.as_accurate(op, (x, (), {}), good, off, False, None, report)
+
+
+def test_the_page_keeps_what_was_not_run(tmp_path: Path) -> None:
+    def record(database: str, variant: str, alike: int) -> dict[str, object]:
+        return {"database": database, "variant": variant, "dtype": "float32", "mode": "deferred",
+                "cpu": 1500, "hologram": alike}  # fmt: skip
+
+    path = tmp_path / "page.md"
+    publish.write([record("op_db", "functional", 1500), record("op_db", "in-place", 1499)], path)
+    assert "| op_db | float32 | 2,999 of 3,000 |" in path.read_text()
+    publish.write([record("hop_db", "functional", 1500)], path)
+    text = path.read_text()
+    assert "| op_db | float32 | 2,999 of 3,000 |" in text
+    assert "| hop_db | float32 | 1,500 |" in text
+    publish.write([record("op_db", "functional", 1500)], path)
+    assert "| op_db | float32 | 1,500 |" in path.read_text()
+    assert "sparse.sampled_addmm" in text
 
 
 def test_a_variant_sees_a_difference() -> None:

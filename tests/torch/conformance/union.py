@@ -12,7 +12,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_flatten, tree_map
 
 from conformance import harness
-from conformance.exceptions import FACTORIES, UNION
+from conformance.exceptions import FACTORIES
 
 # What a narrow dtype is computed in, results and samples alike.
 WIDE = {
@@ -164,7 +164,7 @@ def _problems(
         t.to(expected_dtype(t.dtype, dtype) if backward else _expected_of(op, t.dtype, dtype))
         for t in tensors_of(expected)
     ]
-    bound = Rounding(UNION.get(harness.op_name(op), (4, ""))[0])
+    bound = Rounding()
     for row in zip(tensors_of(actual), right, exact, *moved, strict=True):
         if problem := bound.excess(*parts(list(row))):
             yield "values", problem
