@@ -54,6 +54,12 @@ class Frame {
       capacity_ = places;
     }
     char** at = table_;
+    if (kernel.memory.size() != static_cast<size_t>(program.accesses) ||
+        kernel.immediates.size() != static_cast<size_t>(program.immediates)) [[unlikely]] {
+      fail(ErrorKind::kInternal, "a kernel has ", kernel.memory.size(), " operands and ",
+           kernel.immediates.size(), " numbers, its program ", program.accesses, " and ",
+           program.immediates);
+    }
     for (const KernelCode::Memory& m : kernel.memory) {
       *at++ = m.slot == KernelCode::kNoSlot ? nullptr : bindings.slots[m.slot] + m.offset;
     }

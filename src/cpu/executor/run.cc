@@ -352,7 +352,9 @@ std::unique_ptr<Code> make_code(const Plan& plan, Isa isa, bool jit) {
   code->jitted = jit;
   const Kernel* last = nullptr;
   for (const Kernel& kernel : plan.kernels) {
-    const std::optional<Kernel> repeated = jit ? repeat_light_values(kernel, isa) : std::nullopt;
+    // What follows a call finds its operands in the caches, so there nothing is computed again.
+    const std::optional<Kernel> repeated =
+        jit && kernel.call == nullptr ? repeat_light_values(kernel, isa) : std::nullopt;
     const Kernel& computed = repeated ? *repeated : kernel;
     KernelCode made;
     made.call = kernel.call.get();
