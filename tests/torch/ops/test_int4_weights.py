@@ -48,7 +48,9 @@ def test_what_does_not_fit_is_refused() -> None:
         pack(given.int(), 2)
     with pytest.raises(RuntimeError, match="innerKTiles can be 2, 4 or 8, got 3"):
         pack(given, 3)
-    with pytest.raises(RuntimeError, match="a multiple of 16 rows and of 32 columns, got 8 and 128"):
+    with pytest.raises(
+        RuntimeError, match="a multiple of 16 rows and of 32 columns, got 8 and 128"
+    ):
         pack(given[:8], 2)
     x, scales = torch.ones(2, 96, device=DEVICE), torch.ones(4, 16, 2, device=DEVICE)
     with pytest.raises(RuntimeError, match=r"expected rows of 128 .* got shape \[2, 96\]"):
