@@ -18,6 +18,7 @@
 #include "src/circuit/plan_cache.h"
 #include "src/runtime/capture.h"
 #include "src/runtime/circuit_check.h"
+#include "src/runtime/memory_watch.h"
 #include "src/runtime/trace_hooks.h"
 #include "src/runtime/worker_scope.h"
 
@@ -113,8 +114,7 @@ bool Recorder::seal(std::unique_lock<SpinLock>& lock, Why why) {
   return true;
 }
 
-// With the record lock held all along: the open circuit, which has a record, goes to the end of the
-// queue.
+// With the record lock held all along: the open circuit, which has a record, is the queue's last.
 void Recorder::end_sealing(Sealing& sealing, Why why) {
   OpenCircuit& circuit = *open_;
   const size_t count = circuit.slots.size();
