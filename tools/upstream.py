@@ -370,7 +370,11 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--seconds", type=float, default=300.0, help="the limit of one test")
     parser.add_argument(
-        "--share", type=float, default=100.0, metavar="PERCENT", help="run so many of the tests"
+        "--share",
+        type=float,
+        default=100.0,
+        metavar="PERCENT",
+        help="run a fixed sample of the tests",
     )
     parser.add_argument("--jobs", type=int, choices=(1, 2), default=2, help="processes at a time")
     parser.add_argument("--report", action="store_true", help="judge what is there; run nothing")

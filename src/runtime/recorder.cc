@@ -114,7 +114,7 @@ bool Recorder::seal(std::unique_lock<SpinLock>& lock, Why why) {
   return true;
 }
 
-// With the record lock held all along: the open circuit, which has a record, is the queue's last.
+// With the record lock held all along: the open circuit, which has a record, joins the queue.
 void Recorder::end_sealing(Sealing& sealing, Why why) {
   OpenCircuit& circuit = *open_;
   const size_t count = circuit.slots.size();

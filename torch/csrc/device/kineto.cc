@@ -241,9 +241,9 @@ std::string own_line(const torch::SymbolizedTracebacks& symbols, size_t trace) {
 }
 
 // Counts a profile among those that may ask for memory while it collects.
-class MemoryWatch {
+class CountedProfile {
  public:
-  ~MemoryWatch() { stop(); }
+  ~CountedProfile() { stop(); }
   void start() {
     if (!std::exchange(on_, true)) begin_memory_profile();
   }
@@ -258,8 +258,8 @@ class MemoryWatch {
 // Of a profile that wants no device events.
 class QuietSession final : public libkineto::IActivityProfilerSession {
  public:
-  void start() override { memory_.start(); }
-  void stop() override { memory_.stop(); }
+  void start() override { counted_.start(); }
+  void stop() override { counted_.stop(); }
   std::vector<std::string> errors() override { return {}; }
   void processTrace(libkineto::ActivityLogger&) override {}
   std::unique_ptr<libkineto::DeviceInfo> getDeviceInfo() override { return nullptr; }
@@ -267,7 +267,7 @@ class QuietSession final : public libkineto::IActivityProfilerSession {
   std::unique_ptr<libkineto::CpuTraceBuffer> getTraceBuffer() override { return nullptr; }
 
  private:
-  MemoryWatch memory_;
+  CountedProfile counted_;
 };
 
 class Session final : public libkineto::IActivityProfilerSession {
@@ -277,14 +277,14 @@ class Session final : public libkineto::IActivityProfilerSession {
   }
 
   void start() override {
-    memory_.start();
+    counted_.start();
     clock_ = std::make_unique<c10::ApproximateClockToUnixTimeConverter>();
     collection_ = Current::get().begin();
     collecting_ = true;
     status_ = libkineto::TraceStatus::RECORDING;
   }
   void stop() override {
-    memory_.stop();
+    counted_.stop();
     if (!std::exchange(collecting_, false)) return;
     Current::get().end(collection_);
     status_ = libkineto::TraceStatus::PROCESSING;
@@ -431,7 +431,7 @@ class Session final : public libkineto::IActivityProfilerSession {
   }
 
   bool collecting_ = false;
-  MemoryWatch memory_;
+  CountedProfile counted_;
   std::shared_ptr<Collection> collection_;
   std::unique_ptr<c10::ApproximateClockToUnixTimeConverter> clock_;
   std::unique_ptr<libkineto::CpuTraceBuffer> buffer_;

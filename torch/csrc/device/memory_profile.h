@@ -22,13 +22,13 @@ void end_memory_profile();
 // These report where this thread's profile wants memory. The profiler knows a storage by the
 // address that it shows.
 
-// A new storage has the buffer, and shows its address, or nowhere_of() it.
+// A new storage has this buffer, and shows the buffer's address or nowhere_of() it.
 [[gnu::cold]] void report_taken(const hologram::Buffer& buffer) noexcept;
 // The storage is gone.
 [[gnu::cold]] void report_given_back(const hologram::Buffer& buffer) noexcept;
 // The storage showed `before`, and shows `now`: as if it had given back one and taken the other.
 [[gnu::cold]] void report_moved(const hologram::Buffer& buffer, void* before, void* now) noexcept;
-// So many bytes were not to be had.
+// An allocation of so many bytes failed.
 [[gnu::cold]] void report_out_of_memory(size_t nbytes) noexcept;
 
 }  // namespace hologram_torch

@@ -100,7 +100,7 @@ void* reserve_nowhere() {
 void* const kNowhere = reserve_nowhere();
 
 #if HOLOGRAM_CAN_DEFER
-// The length is a power of two. Headers of buffers begin lines of a cache.
+// The length is a power of two. Buffers are aligned, so their lowest bits do not tell them apart.
 const uintptr_t kNowhereMask = (g_reserved.nbytes / 4 - 1) & ~(alignof(hologram::Buffer) - 1);
 #else
 const uintptr_t kNowhereMask = 0;

@@ -23,9 +23,9 @@ struct WiderRow {
 
 constexpr uint8_t kHalfTypes = kHalfs | kBFloat16s;
 
-// Sorted by name. tests/torch/conformance finds what is missing here. The gradient of bags of
-// embeddings is no dtype that the kernel lacks: it rounds at each of a row's additions, which for a
-// frequent word are thousands.
+// Sorted by name. tests/torch/conformance finds what is missing here. Gradients of bags of
+// embeddings are here for accuracy: PyTorch's kernel takes half types, but rounds after each
+// addition to a row, and a frequent word has thousands.
 constexpr WiderRow kWiderRows[] = {
     {"_embedding_bag_backward", kHalfTypes},
     {"_embedding_bag_dense_backward", kHalfTypes},
