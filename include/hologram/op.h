@@ -55,7 +55,8 @@ enum class IntegerOp : uint8_t {
   floor_divide = 1,
   remainder = 2,
   left_shift = 3,
-  right_shift = 4
+  right_shift = 4,
+  fmod = 5
 };
 
 // What arrays do with an element type that the row's kernels do not compute in.

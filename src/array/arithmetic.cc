@@ -148,6 +148,15 @@ struct Remainder {
   }
 };
 
+struct Fmod {
+  static constexpr bool kFloats = false;
+  template <class T>
+  T operator()(T x, T y) const {
+    if (y == 0 || (std::is_signed_v<T> && y == static_cast<T>(-1))) return 0;
+    return static_cast<T>(x % y);
+  }
+};
+
 struct LeftShift {
   static constexpr bool kFloats = false;
   template <class T>
@@ -211,6 +220,8 @@ void run_integer_op(CallFrame& frame) {
       return run_function<LeftShift>(x, y, out, threads);
     case IntegerOp::right_shift:
       return run_function<RightShift>(x, y, out, threads);
+    case IntegerOp::fmod:
+      return run_function<Fmod>(x, y, out, threads);
   }
 }
 
@@ -422,8 +433,8 @@ void complex_elementwise(OpId op, std::span<const Operand> operands, Dtype compu
 }  // namespace array
 
 Tensor integer_arithmetic(IntegerOp op, const Operand& x, const Operand& y, Rules rules) {
-  constexpr const char* kNames[] = {"pow", "floor_divide", "remainder", "left_shift",
-                                    "right_shift"};
+  constexpr const char* kNames[] = {"pow",        "floor_divide", "remainder",
+                                    "left_shift", "right_shift",  "fmod"};
   const char* name = kNames[static_cast<int>(op)];
   const Operand operands[] = {x, y};
   Device& device = array::device_of(name, operands);

@@ -63,6 +63,7 @@ constexpr Word kFloating[] = {
      "  const T modulo = fmod(x, y);\n"
      "  return modulo != 0 && (y < 0) != (modulo < 0) ? modulo + y : modulo;\n"
      "}"},
+    {"Fmod", "T Fmod(T x, T y) { return fmod(x, y); }"},
     {"FloorDivide",
      "T FloorDivide(T x, T y) {\n"
      "  const T ratio = x / y, modulo = fmod(x, y), whole = (x - modulo) / y;\n"

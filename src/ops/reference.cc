@@ -255,6 +255,8 @@ R two_operands(OpId op, R x, R y) {
       return y > -3 && y < 3 ? x / 6 : R{0};
     case OpId::remainder:
       return remainder(x, y);
+    case OpId::fmod:
+      return std::fmod(x, y);
     case OpId::floor_divide:
       return floor_divide(x, y);
     case OpId::squared_difference:

@@ -234,6 +234,7 @@ FUNCTIONS: dict[str, StepFunction] = {
     "div": StepFunction(lambda g, y, a, b: (g / b, -g * (y / b)), operator.truediv),
     "pow": StepFunction(_of_pow, operator.pow),
     "remainder": StepFunction(lambda g, y, a, b: (g, -g * a.call("floor_divide", b)), operator.mod),
+    "fmod": StepFunction(lambda g, y, a, b: (g, -g * (a / b).call("trunc")), _beside(torch.fmod)),
     "floor_divide": StepFunction(_flat, _floor_divide),
     "minimum": StepFunction(_of_limit("gt"), _minimum),
     "maximum": StepFunction(_of_limit("lt"), _maximum),
@@ -277,9 +278,6 @@ FUNCTIONS: dict[str, StepFunction] = {
     "lgamma": StepFunction(lambda g, y, x: (g * x.call("digamma"),), torch.lgamma, rows=False),
     "atan2": StepFunction(_of_atan2, _beside(torch.atan2), rows=False),
     "hypot": StepFunction(_of_hypot, _beside(torch.hypot), rows=False),
-    "fmod": StepFunction(
-        lambda g, y, a, b: (g, -g * (a / b).call("trunc")), _beside(torch.fmod), rows=False
-    ),
     "copysign": StepFunction(_of_copysign, _beside(torch.copysign), rows=False),
 }
 

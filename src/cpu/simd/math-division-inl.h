@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// SIMD division with whole quotients: Remainder and FloorDivide, with PyTorch's special values.
+// SIMD division with whole quotients: Fmod, Remainder and FloorDivide, with PyTorch's special
+// values.
 
 // Included once per target (see math-inl.h).
 #if defined(HOLOGRAM_SRC_CPU_MATH_DIVISION_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -35,7 +36,17 @@ HWY_NOINLINE V FmodOfLanes(MaskOf<V> rare, V x, V y, V result) {
   return hn::Load(d, results);
 }
 
-// x - y * trunc(x / y), exactly; the sign of x. As C's fmod.
+// Where the truncated quotient is not the floor: a modulo that is not zero, of the other sign than
+// y.
+template <class V>
+HWY_INLINE MaskOf<V> IsBelow(V modulo, V y) {
+  const V zero = hn::Zero(hn::DFromV<V>());
+  return hn::And(hn::Not(hn::Eq(modulo, zero)), hn::Xor(hn::Lt(y, zero), hn::Lt(modulo, zero)));
+}
+
+}  // namespace math
+
+// x - y * trunc(x / y), exactly; the sign of x, also of 0. As C's fmod.
 template <class V>
 HWY_INLINE V Fmod(V x, V y) {
   const hn::DFromV<V> d;
@@ -48,31 +59,21 @@ HWY_INLINE V Fmod(V x, V y) {
   V result = hn::IfThenElse(hn::Lt(modulo, hn::Zero(d)), hn::Add(modulo, b), modulo);
   result = hn::IfThenElse(hn::Lt(a, b), a, result);  // also where b is infinite
   result = hn::CopySign(result, x);
-  const auto usual = hn::Lt(quotient, Constant<V>(Layout<LaneOf<V>>::kPow2Of23));
+  const auto usual = hn::Lt(quotient, math::Constant<V>(math::Layout<math::LaneOf<V>>::kPow2Of23));
 #else
   V result = x;
   const auto usual = hn::Lt(a, b);
 #endif
   // Large quotients, division by zero, infinite x, NaN.
   if (HWY_LIKELY(hn::AllTrue(d, usual))) return result;
-  return FmodOfLanes<V>(hn::Not(usual), x, y, result);
+  return math::FmodOfLanes<V>(hn::Not(usual), x, y, result);
 }
-
-// Where the truncated quotient is not the floor: a modulo that is not zero, of the other sign than
-// y.
-template <class V>
-HWY_INLINE MaskOf<V> IsBelow(V modulo, V y) {
-  const V zero = hn::Zero(hn::DFromV<V>());
-  return hn::And(hn::Not(hn::Eq(modulo, zero)), hn::Xor(hn::Lt(y, zero), hn::Lt(modulo, zero)));
-}
-
-}  // namespace math
 
 // x - y * floor(x / y), rounded once: the sign of y, but 0 has that of x. NaN for infinite x and
 // for y = 0.
 template <class V>
 HWY_INLINE V Remainder(V x, V y) {
-  const V modulo = math::Fmod(x, y);
+  const V modulo = Fmod(x, y);
   return hn::IfThenElse(math::IsBelow(modulo, y), hn::Add(modulo, y), modulo);
 }
 

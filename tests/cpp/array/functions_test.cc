@@ -201,6 +201,7 @@ TEST_P(Functions, IntegerArithmetic) {
             (std::vector<int32_t>{3, -4, -4, 3, 0, 0, INT32_MIN}));
   EXPECT_EQ(values<int32_t>(integer_arithmetic(IntegerOp::remainder, x, y)),
             (std::vector<int32_t>{1, 1, -1, -1, 0, 0, 0}));
+  EXPECT_EQ(values<int32_t>(fmod(x, y)), (std::vector<int32_t>{1, -1, 1, -1, 0, 0, 0}));
   EXPECT_EQ(values<int32_t>(pow(x, 3)), (std::vector<int32_t>{343, -343, 343, -343, 125, 0, 0}));
   EXPECT_EQ(values<int32_t>(pow(x, -1)), (std::vector<int32_t>{0, 0, 0, 0, 0, 0, 0}));
   EXPECT_EQ(values<int32_t>(integer_arithmetic(IntegerOp::left_shift, x, 1)),

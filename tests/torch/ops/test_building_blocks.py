@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.gradcheck import gradcheck, gradgradcheck
 
-import hologram_torch  # noqa: F401
+import hologram_torch
 
 DEVICE = "hologram"
 ops = torch.ops.hologram
@@ -112,6 +112,7 @@ def test_opcheck(name: str, reference: Any, args: Any, kwargs: Any) -> None:
         ("swiglu_backward", (x, y, x * 2)),
         ("geglu_backward", (x, y, x * 2)),
         ("add_rms_norm_backward", (x, y, x * 2, w, 1e-5)),
+        ("add_rms_norm_backward", (x, y, x * 2, w, 1e-5, False)),
     ],
 )
 def test_opcheck_of_gradients(name: str, args: tuple[Any, ...]) -> None:
@@ -223,3 +224,24 @@ def test_compiled_whole_and_exported(
 def test_errors(call: Any, kind: Any, message: str) -> None:
     with pytest.raises(kind, match=message):
         call()
+
+
+def test_a_weight_that_needs_no_gradient_costs_none() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(64, 512, device="hologram", requires_grad=True)
+    residual = torch.randn(64, 512, device="hologram")
+    weight = torch.randn(512, device="hologram")
+
+    def gradient() -> Tensor:
+        normed, total = torch.ops.hologram.add_rms_norm(x, residual, weight)
+        return torch.autograd.grad((normed.sin() + total).sum(), x)[0]
+
+    explained = hologram_torch.explain(gradient)
+    assert not any("reduce" in str(kernel) for c in explained.circuits for kernel in c.after)
+    alone = gradient()
+    weight.requires_grad_()
+    assert torch.equal(alone.cpu(), gradient().cpu())
+    normed, _ = torch.ops.hologram.add_rms_norm(x, residual, weight)
+    of_weight = torch.autograd.grad(normed.sum(), weight)[0]
+    expected = F.rms_norm((x + residual).cpu().double(), (512,), eps=1e-6).sum(0)
+    torch.testing.assert_close(of_weight.cpu().double(), expected, rtol=1e-5, atol=1e-5)

@@ -200,7 +200,7 @@ Pair add_rms_norm(const Tensor& input, const Tensor& residual, const OptionalTen
 }
 
 Pair add_rms_norm_backward(const Tensor& grad, const OptionalTensor& grad_sum, const Tensor& sum,
-                           const OptionalTensor& weight, double eps) {
+                           const OptionalTensor& weight, double eps, bool with_weight) {
   const Tensor g = widen(grad), x = widen(sum);
   const auto [unit, factor] = normalized(x, eps);
   const Tensor scaled = is_given(weight) ? at::mul(g, widen(*weight)) : g;
@@ -208,7 +208,7 @@ Pair add_rms_norm_backward(const Tensor& grad, const OptionalTensor& grad_sum, c
   Tensor grad_input = at::mul(factor, at::sub(scaled, at::mul(unit, along)));
   if (is_given(grad_sum)) grad_input = at::add(grad_input, widen(*grad_sum));
   Tensor grad_weight;
-  if (is_given(weight)) {
+  if (is_given(weight) && with_weight) {
     grad_weight = at::mul(g, unit);
     std::vector<int64_t> rows;
     for (int64_t d = 0; d + 1 < grad_weight.dim(); ++d) rows.push_back(d);
@@ -240,12 +240,15 @@ class AddRmsNormBackward final : public DerivedNode {
     const auto given = [](const Tensor& t) {
       return t.defined() ? OptionalTensor(t) : std::nullopt;
     };
+    // A sum over rows costs as much as all the rest.
+    const bool with_weight = saved[0].defined() && task_should_compute_output(2);
     std::tie(results[0], results[2]) =
-        operator_of<"add_rms_norm_backward", Pair(const Tensor&, const OptionalTensor&,
-                                                  const Tensor&, const OptionalTensor&, double)>()
-            .call(grads[0], given(grads[1]), saved[1], given(saved[0]), eps_);
+        operator_of<"add_rms_norm_backward",
+                    Pair(const Tensor&, const OptionalTensor&, const Tensor&, const OptionalTensor&,
+                         double, bool)>()
+            .call(grads[0], given(grads[1]), saved[1], given(saved[0]), eps_, with_weight);
     results[1] = results[0];
-    if (!saved[0].defined()) results[2].reset();
+    if (!with_weight) results[2].reset();
     return results;
   }
 
@@ -267,7 +270,7 @@ void define_all(torch::Library& m) {
       "(Tensor, Tensor)");
   define(
       "add_rms_norm_backward(Tensor grad, Tensor? grad_sum, Tensor sum, Tensor? weight, "
-      "float eps) -> (Tensor, Tensor)");
+      "float eps, bool with_weight=True) -> (Tensor, Tensor)");
 }
 
 // The bodies, for all devices and, below vmap, for the tensors inside.
