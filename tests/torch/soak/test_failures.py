@@ -345,8 +345,10 @@ def test_the_interpreter_ends_well_with_the_device_in_use(how: str) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, (done.returncode, done.stderr[-4000:])
     assert done.stdout == ("" if how == "exit in a hook" else "end\n")
-    quiet = [line for line in done.stderr.splitlines() if "ActivityProfiler" not in line]
-    assert quiet == []
+    # Python 3.12 and later warn of every fork beside threads.
+    expected = ("ActivityProfiler", "use of fork() may lead to deadlocks in the child")
+    told = [line for line in done.stderr.splitlines() if not any(e in line for e in expected)]
+    assert told == []
 
 
 def test_an_error_nobody_asked_for_ends_quietly() -> None:

@@ -8,7 +8,8 @@ import subprocess
 import sys
 
 PROGRAM = """
-import json, os, random, signal, sys, threading, time
+import faulthandler, json, os, random, signal, sys, threading, time
+faulthandler.dump_traceback_later(240, exit=True)  # where it hangs, if it does
 import torch
 from torch import nn
 
