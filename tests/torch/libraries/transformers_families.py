@@ -62,6 +62,7 @@ def _case(name: str, head: str, inputs: Any, options: dict[str, Any]) -> type:
 
     class Models(common.ModelTesterMixin, unittest.TestCase):
         all_model_classes = models
+        additional_model_inputs = ("pixel_values",)  # beside the text of a model of both
         is_encoder_decoder = bool(getattr(config, "is_encoder_decoder", False))
         # That generation is tested, too, is asked of transformers' own cases.
         test_generation_tester_mixin_inheritance = None
