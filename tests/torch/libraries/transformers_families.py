@@ -64,7 +64,7 @@ def _case(name: str, head: str, inputs: Any, options: dict[str, Any]) -> type:
         all_model_classes = models
         additional_model_inputs = ("pixel_values",)  # beside the text of a model of both
         is_encoder_decoder = bool(getattr(config, "is_encoder_decoder", False))
-        # That generation is tested, too, is asked of transformers' own cases.
+        # It checks that a case also tests `generate`, whose tests the distribution leaves out.
         test_generation_tester_mixin_inheritance = None
 
         def setUp(self) -> None:

@@ -236,8 +236,11 @@ def test_a_weight_that_needs_no_gradient_costs_none() -> None:
         normed, total = torch.ops.hologram.add_rms_norm(x, residual, weight)
         return torch.autograd.grad((normed.sin() + total).sum(), x)[0]
 
-    explained = hologram_torch.explain(gradient)
-    assert not any("reduce" in str(kernel) for c in explained.circuits for kernel in c.after)
+    def kernels() -> list[str]:
+        explained = hologram_torch.explain(lambda: (gradient(), torch.accelerator.synchronize())[0])
+        return [str(kernel) for circuit in explained.circuits for kernel in circuit.after]
+
+    assert len(kernels()) == 1
     alone = gradient()
     weight.requires_grad_()
     assert torch.equal(alone.cpu(), gradient().cpu())

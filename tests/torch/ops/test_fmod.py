@@ -66,6 +66,7 @@ def test_fuses_with_its_neighbours() -> None:
     a, b = x.to("hologram"), y.to("hologram")
     explained = hologram_torch.explain(lambda: (torch.fmod(a * 2, b) + 1).cpu())
     assert not explained.fallbacks
+    assert sum(len(circuit.after) for circuit in explained.circuits) == 1
     found = (torch.fmod(a * 2, b) + 1).cpu()
     assert torch.equal(found.isnan(), (exact(x * 2, y) + 1).isnan())
     assert torch.equal(found.nan_to_num(), (exact(x * 2, y) + 1).nan_to_num())

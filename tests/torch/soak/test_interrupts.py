@@ -112,6 +112,5 @@ def test_a_hundred_interrupts_leave_a_usable_process() -> None:
     assert said["wrong"] == []
     assert sum(said["places"].values()) == 100
     assert said["held"] < 1 << 20
-    # Twice in some 10,000 interrupts one was lost, without a word on stderr, while the program went
-    # on: why is not known yet. The test presses again after 15 s.
-    assert said["lost"] <= 1
+    # The program presses Ctrl-C again after 15 s, so that a lost one is counted and not waited for.
+    assert said["lost"] == 0

@@ -28,7 +28,7 @@ void end_memory_profile();
 [[gnu::cold]] void report_given_back(const hologram::Buffer& buffer) noexcept;
 // The storage showed `before`, and shows `now`: as if it had given back one and taken the other.
 [[gnu::cold]] void report_moved(const hologram::Buffer& buffer, void* before, void* now) noexcept;
-// An allocation of so many bytes failed.
+// An allocation of `nbytes` bytes failed.
 [[gnu::cold]] void report_out_of_memory(size_t nbytes) noexcept;
 
 }  // namespace hologram_torch
