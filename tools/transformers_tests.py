@@ -40,8 +40,8 @@ _ABSENT = {
 }
 # Tests that end the process, or fail, through no fault of a device: an expression for pytest's -k.
 _LEFT_OUT = {
-    # It indexes a bias of batch size 1 by the number of every batch: an IndexError in eager code, on
-    # cpu too; in code compiled by Inductor the end of the process.
+    # It indexes a bias of batch size 1 by the number of every batch: an IndexError in eager code;
+    # in code compiled by Inductor the end of the process.
     "T5": "not flex_attention_with_grads",
 }
 # The tolerances of half types are cpu's and cuda's; a device that is not named gets 1e-7.
