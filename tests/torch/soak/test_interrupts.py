@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 
@@ -52,22 +53,17 @@ model, optimizer = make(D)
 data = torch.utils.data.TensorDataset(x, y)
 chosen = random.Random(seed)
 places = {}
-armed, heard, quit, lost = threading.Event(), threading.Event(), False, 0
+armed, quit = threading.Event(), False
 
 
 def interrupt():
-    global lost
     while True:
         armed.wait()
         armed.clear()
         if quit:
             return
         time.sleep(chosen.random() * 0.03)
-        heard.clear()
         os.kill(os.getpid(), signal.SIGINT)
-        while not heard.wait(15):
-            lost += 1
-            os.kill(os.getpid(), signal.SIGINT)
 
 
 thread = threading.Thread(target=interrupt)
@@ -83,7 +79,6 @@ for _ in range(count):
             (hx @ hx.T).tanh().sum().item()
             hx.cpu()
     except KeyboardInterrupt as error:
-        heard.set()
         frame = error.__traceback__
         while frame.tb_next is not None:
             frame = frame.tb_next
@@ -97,14 +92,18 @@ for _ in range(count):
 quit = True
 armed.set()
 thread.join()
-held = torch.hologram.memory_allocated()
-print(json.dumps({"wrong": wrong, "places": places, "lost": lost, "held": held}))
+print(json.dumps({"wrong": wrong, "places": places, "held": torch.hologram.memory_allocated()}))
 """
 
 
 def test_a_hundred_interrupts_leave_a_usable_process() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, "100", "7"], capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", PROGRAM, "100", "7"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        # Programs that a shell started in the background ignore interrupts, and so do their own.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stderr == ""
@@ -112,5 +111,3 @@ def test_a_hundred_interrupts_leave_a_usable_process() -> None:
     assert said["wrong"] == []
     assert sum(said["places"].values()) == 100
     assert said["held"] < 1 << 20
-    # The program presses Ctrl-C again after 15 s, so that a lost one is counted and not waited for.
-    assert said["lost"] == 0
