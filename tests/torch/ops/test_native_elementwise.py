@@ -500,6 +500,28 @@ def test_overlap(name: str) -> None:
     compare(OVERLAPS[name], overlapping(16), what=name)
 
 
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("round", torch.float16), ("exp", torch.complex32), ("abs", torch.bool)],
+)
+def test_overlap_of_what_is_computed_wider(name: str, dtype: torch.dtype) -> None:
+    fn = getattr(torch, name)
+    for what, run in {
+        "shifted": lambda t: fn(t[1:], out=t[:-1]),
+        "turned": lambda t: fn(t.view(3, 2).t(), out=t.view(2, 3)),
+        "one element": lambda t: fn(t[:4], out=t[5:].expand(4)),
+    }.items():
+        t = overlapping(6).to(dtype)
+        ours = t.to("hologram")
+        refusals = []
+        for x in (t, ours):
+            with pytest.raises(RuntimeError, match="to a single memory location") as caught:
+                run(x)
+            refusals.append(str(caught.value))
+        assert refusals[0] == refusals[1], what
+        same(ours, t, what)
+
+
 # --- Other devices, lazy bits, odd types -----------------------------------------------------
 
 

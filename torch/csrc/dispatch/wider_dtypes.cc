@@ -2,6 +2,7 @@
 // The table of operators whose CPU kernels lack dtypes, and the copies of a call in wider ones.
 #include "dispatch/wider_dtypes.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/resize.h>
 #include <ATen/ops/to.h>
@@ -215,7 +216,19 @@ bool Widening::widen_arguments(torch::jit::Stack* stack) {
       value = static_cast<int64_t>(widen(static_cast<ScalarType>(value.toInt())));
     }
   }
+  refuse_overlap();
   return true;
+}
+
+// What PyTorch's kernels ask of a result and the operands beside it, which the copies hide.
+void Widening::refuse_overlap() const {
+  for (const Copy& out : copies_) {
+    if (!out.written) continue;
+    at::assert_no_internal_overlap(out.given);
+    for (const Copy& in : copies_) {
+      if (&in != &out) at::assert_no_partial_overlap(out.given, in.given);
+    }
+  }
 }
 
 void Widening::narrow_results(torch::jit::Stack* stack) {

@@ -51,6 +51,7 @@ class Widening {
     at::Tensor given, wide;
     bool written;
   };
+  void refuse_overlap() const;
   bool lacks(c10::ScalarType dtype) const;
   void add(const at::Tensor& t);
   void add(c10::ScalarType dtype);
