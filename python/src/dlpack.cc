@@ -198,6 +198,12 @@ TensorObject take(PyObject* capsule) {
   return result;
 }
 
+// Whether it has __dlpack__; leaves the error that is set, if one is, as it is.
+bool lends(PyObject* object) {
+  const nb::error_scope kept;
+  return PyObject_HasAttr(object, names().dlpack) != 0;
+}
+
 nb::object ask(PyObject* object) {
   const std::array<PyObject*, 3> arguments = {nullptr, object, names().version};
   PyObject* capsule = PyObject_VectorcallMethod(
@@ -208,7 +214,7 @@ nb::object ask(PyObject* object) {
     capsule = PyObject_CallMethodNoArgs(object, names().dlpack);
   }
   if (capsule == nullptr && PyErr_ExceptionMatches(PyExc_AttributeError) != 0 &&
-      PyObject_HasAttr(object, names().dlpack) == 0) {
+      !lends(object)) {
     PyErr_Clear();
     fail(ErrorKind::kTypeMismatch, "from_dlpack: ", name_of_type(object),
          " has no __dlpack__; use asarray() for what has the buffer protocol or __array__");
@@ -225,7 +231,10 @@ nb::object ask_for_host(PyObject* object) {
   PyObject* capsule =
       PyObject_VectorcallMethod(names().dlpack, arguments.data() + 1,
                                 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, names().host_keywords);
-  if (capsule == nullptr) PyErr_Clear();
+  if (capsule == nullptr) {
+    if (PyErr_ExceptionMatches(PyExc_Exception) == 0) raise_set();  // Ctrl-C
+    PyErr_Clear();
+  }
   return nb::steal(capsule);
 }
 

@@ -465,6 +465,27 @@ def jax() -> Iterator[Any]:
 TORCH_DTYPES = [*DTYPES, "bfloat16"]
 
 
+def test_an_interrupt_while_the_owner_is_asked_again_comes_out(torch: Any) -> None:
+    t = torch.ones(3, device="hologram")
+
+    def give(**options: Any) -> Any:
+        if "dl_device" in options:
+            raise KeyboardInterrupt
+        return t.__dlpack__(**options)
+
+    with pytest.raises(KeyboardInterrupt):
+        hg.from_dlpack(Producer(give))
+
+    # What it refuses in its own words is told by the first answer.
+    def refuse(**options: Any) -> Any:
+        if "dl_device" in options:
+            raise RuntimeError
+        return t.__dlpack__(**options)
+
+    with pytest.raises(Exception, match="device"):
+        hg.from_dlpack(Producer(refuse))
+
+
 @pytest.mark.parametrize("dtype", TORCH_DTYPES)
 @pytest.mark.parametrize("shape", [(), (3, 4), (0, 2)])
 def test_torch_both_ways(torch: Any, dtype: str, shape: tuple[int, ...]) -> None:
