@@ -213,8 +213,7 @@ nb::object ask(PyObject* object) {
     PyErr_Clear();
     capsule = PyObject_CallMethodNoArgs(object, names().dlpack);
   }
-  if (capsule == nullptr && PyErr_ExceptionMatches(PyExc_AttributeError) != 0 &&
-      !lends(object)) {
+  if (capsule == nullptr && PyErr_ExceptionMatches(PyExc_AttributeError) != 0 && !lends(object)) {
     PyErr_Clear();
     fail(ErrorKind::kTypeMismatch, "from_dlpack: ", name_of_type(object),
          " has no __dlpack__; use asarray() for what has the buffer protocol or __array__");
