@@ -10,7 +10,7 @@
 #include "hologram/elementwise.h"
 #include "hologram/error.h"
 #include "hologram/memory.h"
-#include "src/runtime/tensor_access.h"
+#include "src/runtime/memory/tensor_access.h"
 
 namespace hologram::array {
 

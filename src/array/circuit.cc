@@ -11,9 +11,10 @@
 #include "src/array/array.h"
 #include "src/circuit/plan.h"
 #include "src/circuit/plan_cache.h"
-#include "src/runtime/capture.h"
-#include "src/runtime/recorder.h"
-#include "src/runtime/tensor_access.h"
+#include "src/runtime/memory/buffer_access.h"
+#include "src/runtime/memory/tensor_access.h"
+#include "src/runtime/recording/capture.h"
+#include "src/runtime/recording/recorder.h"
 
 namespace hologram {
 
@@ -28,7 +29,7 @@ struct Circuit::State {
   std::vector<Tensor> outputs;
   bool recording = false;
   bool canonical = false;
-  std::vector<uint64_t> states;         // as OpenCircuit has them
+  std::vector<uint64_t> states;         // as RecordedCircuit has them
   std::shared_ptr<circuit::Plan> plan;  // once canonical
   bool compiled = false;
 

@@ -8,7 +8,7 @@
 #include "src/array/array.h"
 #include "src/array/tensor_call.h"
 #include "src/circuit/tape.h"
-#include "src/runtime/tensor_access.h"
+#include "src/runtime/memory/tensor_access.h"
 
 namespace hologram {
 namespace array {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Tape: a circuit as it is recorded, one run of 64-bit words per op, cheap to append, to hash and
-// to compare. Recorder::append() (src/runtime/record.cc) writes it, make_graph() and the plan cache
-// read it.
+// to compare. Recorder::append() (src/runtime/recording/record.cc) writes it, make_graph() and the
+// plan cache read it.
 //
 // Two tapes with equal words compute the same function of their slots and immediates, so the words
 // (with the state of the slots, see SlotState) are the key under which a plan is remembered.

@@ -21,7 +21,7 @@
 #include "src/opencl/kernel_text.h"
 #include "src/opencl/programs.h"
 #include "src/runtime/device/host_fallback.h"
-#include "src/runtime/os_memory.h"
+#include "src/runtime/memory/os_memory.h"
 
 namespace hologram {
 namespace opencl {

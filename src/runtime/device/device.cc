@@ -8,7 +8,7 @@
 #include <string>
 
 #include "hologram/error.h"
-#include "src/runtime/recorder.h"
+#include "src/runtime/recording/recorder.h"
 
 namespace hologram {
 namespace {

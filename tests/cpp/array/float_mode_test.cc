@@ -17,8 +17,8 @@
 #include "hologram/functions.h"
 #include "hologram/memory.h"
 #include "hologram/parallel.h"
-#include "src/runtime/circuit_worker.h"
-#include "src/runtime/recorder.h"
+#include "src/runtime/recording/circuit_worker.h"
+#include "src/runtime/recording/recorder.h"
 #include "tests/cpp/runtime/float_modes.h"
 #include "tests/cpp/runtime/support.h"
 

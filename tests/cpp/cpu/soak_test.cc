@@ -13,7 +13,7 @@
 #include "hologram/runtime.h"
 #include "src/circuit/plan_cache.h"
 #include "src/cpu/jit/jit.h"
-#include "src/runtime/circuit_worker.h"
+#include "src/runtime/recording/circuit_worker.h"
 
 namespace hologram {
 namespace {

@@ -5,7 +5,7 @@
 #include <stdexcept>
 
 #include "hologram/trace.h"
-#include "src/runtime/circuit_check.h"
+#include "src/runtime/recording/circuit_check.h"
 #include "tests/cpp/runtime/null_device.h"
 #include "tests/cpp/runtime/recording_device.h"
 

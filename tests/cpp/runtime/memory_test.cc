@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "src/runtime/size_class.h"
+#include "src/runtime/memory/size_class.h"
 #include "tests/cpp/runtime/support.h"
 
 namespace hologram {

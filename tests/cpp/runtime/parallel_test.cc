@@ -15,8 +15,8 @@
 #include <thread>
 #include <vector>
 
-#include "src/runtime/contention_monitor.h"
-#include "src/runtime/worker_scope.h"
+#include "src/runtime/threads/contention_monitor.h"
+#include "src/runtime/threads/worker_scope.h"
 #include "tests/cpp/runtime/support.h"
 
 namespace hologram {

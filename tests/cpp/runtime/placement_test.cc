@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A thread that is woken by another, or finds itself beside it, runs on another processor.
-#include "src/runtime/placement.h"
+#include "src/runtime/threads/placement.h"
 
 #include <gtest/gtest.h>
 #include <sched.h>

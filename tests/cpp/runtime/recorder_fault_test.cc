@@ -2,7 +2,7 @@
 // The recorder when memory is short, when running fails, and when it is called from where it runs.
 #include <stdexcept>
 
-#include "src/runtime/circuit_check.h"
+#include "src/runtime/recording/circuit_check.h"
 #include "tests/cpp/runtime/null_device.h"
 #include "tests/cpp/runtime/recording_device.h"
 

@@ -21,8 +21,8 @@
 #include "hologram/memory.h"
 #include "hologram/parallel.h"
 #include "hologram/trace.h"
-#include "src/runtime/circuit_check.h"
-#include "src/runtime/recorder.h"
+#include "src/runtime/recording/circuit_check.h"
+#include "src/runtime/recording/recorder.h"
 #include "tests/cpp/runtime/float_modes.h"
 #include "tests/cpp/runtime/recording_device.h"
 

@@ -14,8 +14,8 @@
 #include "hologram/parallel.h"
 #include "hologram/recorder.h"
 #include "hologram/trace.h"
-#include "src/runtime/circuit_worker.h"
-#include "src/runtime/recorder.h"
+#include "src/runtime/recording/circuit_worker.h"
+#include "src/runtime/recording/recorder.h"
 #include "tests/cpp/runtime/support.h"
 
 namespace hologram {

@@ -14,7 +14,7 @@
 
 #include "hologram/call.h"
 #include "hologram/trace.h"
-#include "src/runtime/recorder.h"
+#include "src/runtime/recording/recorder.h"
 #include "tests/cpp/runtime/recording_device.h"
 
 namespace hologram {

@@ -11,7 +11,7 @@
 #include "hologram/recorder.h"
 #include "src/circuit/call_kinds.h"
 #include "src/circuit/plan.h"
-#include "src/runtime/circuit_worker.h"
+#include "src/runtime/recording/circuit_worker.h"
 #include "tests/cpp/runtime/support.h"
 
 namespace hologram {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Moves threads by the processors that they may use.
-#include "src/runtime/placement.h"
+#include "src/runtime/threads/placement.h"
 
 #include <sched.h>
 #include <sys/syscall.h>

@@ -7,10 +7,10 @@
 #include <new>
 
 #include "hologram/memory.h"
-#include "src/runtime/buffer_access.h"
-#include "src/runtime/linear_pool.h"
-#include "src/runtime/memory_watch.h"
-#include "src/runtime/os_memory.h"
+#include "src/runtime/memory/buffer_access.h"
+#include "src/runtime/memory/linear_pool.h"
+#include "src/runtime/memory/memory_watch.h"
+#include "src/runtime/memory/os_memory.h"
 
 namespace hologram {
 namespace internal {

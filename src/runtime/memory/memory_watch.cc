@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Tells an observer what becomes of memory, and lists the memory that there is.
-#include "src/runtime/memory_watch.h"
+#include "src/runtime/memory/memory_watch.h"
 
 #include <algorithm>
 #include <map>
 
 #include "hologram/device.h"
-#include "src/runtime/buffer_access.h"
-#include "src/runtime/linear_pool.h"
+#include "src/runtime/memory/buffer_access.h"
+#include "src/runtime/memory/linear_pool.h"
 
 namespace hologram {
 namespace internal {

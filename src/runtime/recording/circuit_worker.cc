@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The thread that runs a device's sealed circuits while the program goes on.
-#include "src/runtime/circuit_worker.h"
+#include "src/runtime/recording/circuit_worker.h"
 
 #include <signal.h>
 
@@ -8,10 +8,10 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "src/runtime/futex.h"
-#include "src/runtime/idle_spin.h"
-#include "src/runtime/recorder.h"
-#include "src/runtime/worker_scope.h"
+#include "src/runtime/recording/recorder.h"
+#include "src/runtime/threads/futex.h"
+#include "src/runtime/threads/idle_spin.h"
+#include "src/runtime/threads/worker_scope.h"
 
 namespace hologram::internal {
 namespace {
@@ -33,7 +33,7 @@ int read_setting() {
 
 void set_circuit_worker(bool on) {
   g_on.store(on);
-  on ? Recorder::call_attention(OpenCircuit::kWake, true) : Recorder::flush_all();
+  on ? Recorder::call_attention(RecordedCircuit::kWake, true) : Recorder::flush_all();
 }
 
 bool has_circuit_worker() {

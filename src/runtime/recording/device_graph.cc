@@ -7,9 +7,9 @@
 #include "hologram/error.h"
 #include "hologram/memory.h"
 #include "src/circuit/plan.h"
-#include "src/runtime/capture.h"
-#include "src/runtime/float_mode.h"
-#include "src/runtime/recorder.h"
+#include "src/runtime/recording/capture.h"
+#include "src/runtime/recording/recorder.h"
+#include "src/runtime/threads/float_mode.h"
 
 namespace hologram {
 

@@ -15,9 +15,9 @@
 #include <utility>
 
 #include "hologram/error.h"
-#include "src/runtime/capture.h"
-#include "src/runtime/recorder.h"
-#include "src/runtime/trace_hooks.h"
+#include "src/runtime/recording/capture.h"
+#include "src/runtime/recording/recorder.h"
+#include "src/runtime/recording/trace_hooks.h"
 
 namespace hologram {
 namespace internal {
@@ -41,9 +41,9 @@ class Traces {
     return *instance;
   }
 
-  uint64_t open(const Recorder& recorder) {
+  uint64_t open(const Device& device) {
     std::lock_guard lock(mutex_);
-    open_.push_back({++last_number_, &recorder, {}});
+    open_.push_back({++last_number_, &device, {}});
     g_traces.fetch_add(1, std::memory_order_relaxed);
     g_watchers.fetch_add(1, std::memory_order_relaxed);
     return last_number_;
@@ -66,19 +66,19 @@ class Traces {
     return circuits;
   }
 
-  bool wants(const Recorder& recorder) {
+  bool wants(const Device& device) {
     if (g_traces.load(std::memory_order_relaxed) == 0) return false;
     std::lock_guard lock(mutex_);
     for (const Open& open : open_) {
-      if (open.recorder == &recorder) return true;
+      if (open.device == &device) return true;
     }
     return false;
   }
 
-  void add(const Recorder& recorder, const TracePtr& circuit) {
+  void add(const Device& device, const TracePtr& circuit) {
     std::lock_guard lock(mutex_);
     for (Open& open : open_) {
-      if (open.recorder == &recorder) open.circuits.push_back(circuit);
+      if (open.device == &device) open.circuits.push_back(circuit);
     }
   }
 
@@ -101,7 +101,7 @@ class Traces {
  private:
   struct Open {
     uint64_t number;
-    const Recorder* recorder;
+    const Device* device;
     std::vector<TracePtr> circuits;
   };
   // The plan is held, so that no other gets its address meanwhile.
@@ -251,12 +251,12 @@ void drop_observation(void* shared) {
 void lock_traces() { Traces::get().lock(); }
 void unlock_traces() { Traces::get().unlock(); }
 
-bool Recorder::run_watched() {
+bool CircuitRunner::run_watched() {
   const PlannedCircuit* planned = running_->planned.get();
   std::vector<Buffer*> buffers;
   try {
     if (planned == nullptr) {
-      for (const OpenCircuit::Slot& slot : running_->slots) buffers.push_back(slot.buffer);
+      for (const RecordedCircuit::Slot& slot : running_->slots) buffers.push_back(slot.buffer);
     } else {
       for (const Capture::Slot& slot : planned->capture.slots()) {
         buffers.push_back(slot.buffer.get());
@@ -285,12 +285,12 @@ bool Recorder::run_watched() {
                       running_->marks});
 }
 
-bool Recorder::run_watched(const PlanRun& run) {
+bool CircuitRunner::run_watched(const PlanRun& run) {
   const LaunchObserver* observer = g_observer.load(std::memory_order_acquire);
   const Observation observation(observer, run.observed);
   if (observer != nullptr && !observer->wanted()) observer = nullptr;
   Traces& traces = Traces::get();
-  const bool traced = traces.wants(*this);
+  const bool traced = traces.wants(device_);
   if (observer == nullptr && !traced) return false;
 
   std::shared_ptr<CircuitTrace> trace;
@@ -318,7 +318,7 @@ bool Recorder::run_watched(const PlanRun& run) {
     trace->failed = failed;
     try {
       trace->shape = traces.shape_of(run.plan, run.tape.words(), run.states);
-      traces.add(*this, trace);
+      traces.add(device_, trace);
     } catch (const std::bad_alloc&) {
     }
   };
@@ -377,7 +377,7 @@ uint64_t start_tracing(Device& device) {
     fail(ErrorKind::kNotSupported, "start_tracing: device ", device.name(), ":", device.index(),
          " runs no plans, so there are no circuits to trace");
   }
-  return internal::Traces::get().open(internal::Recorder::of(device));
+  return internal::Traces::get().open(device);
 }
 
 std::vector<std::shared_ptr<const CircuitTrace>> stop_tracing(uint64_t trace) {

@@ -7,8 +7,8 @@
 #include <atomic>
 #include <cstdint>
 
-#include "src/runtime/contention_monitor.h"
-#include "src/runtime/placement.h"
+#include "src/runtime/threads/contention_monitor.h"
+#include "src/runtime/threads/placement.h"
 
 namespace hologram::internal {
 

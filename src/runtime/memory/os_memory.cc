@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Memory from the operating system, counted against the limit; where tests make it fail.
-#include "src/runtime/os_memory.h"
+#include "src/runtime/memory/os_memory.h"
 
 #include <sys/mman.h>
 #include <sys/sysinfo.h>

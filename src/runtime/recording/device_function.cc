@@ -8,28 +8,11 @@
 
 #include "hologram/error.h"
 #include "src/circuit/plan.h"
-#include "src/runtime/capture.h"
-#include "src/runtime/float_mode.h"
-#include "src/runtime/recorder.h"
+#include "src/runtime/recording/capture.h"
+#include "src/runtime/recording/recorder.h"
+#include "src/runtime/threads/float_mode.h"
 
 namespace hologram {
-
-// With the run lock held: as prepare(), for a circuit that has its plan.
-void internal::Recorder::prepare_planned() {
-  const OpenCircuit& circuit = *running_;
-  const PlannedCircuit& planned = *circuit.planned;
-  for (const OpenCircuit::Slot& slot : circuit.slots) attach(slot.buffer);
-  bound_ = planned.memory.bound;
-  size_t next = 0;
-  const auto bind = [&](uint32_t slot) {
-    bound_[slot] = static_cast<char*>(circuit.slots[next++].buffer->data());
-  };
-  for (const PlannedCircuit::Use& use : planned.uses) bind(use.slot);
-  for (const uint32_t slot : planned.outside) bind(slot);
-  plan_hit_ = true;
-  counts_.hits.fetch_add(1, std::memory_order_relaxed);
-  plan_ = planned.plan;
-}
 
 using internal::Capture;
 using internal::PlannedCircuit;

@@ -6,9 +6,9 @@
 
 #include "hologram/error.h"
 #include "hologram/memory.h"
-#include "src/runtime/buffer_access.h"
-#include "src/runtime/memory_watch.h"
-#include "src/runtime/size_class.h"
+#include "src/runtime/memory/buffer_access.h"
+#include "src/runtime/memory/memory_watch.h"
+#include "src/runtime/memory/size_class.h"
 
 namespace hologram {
 

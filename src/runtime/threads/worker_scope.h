@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "src/runtime/futex.h"
+#include "src/runtime/threads/futex.h"
 
 namespace hologram::internal {
 

@@ -35,9 +35,9 @@
 #include <mutex>
 
 #include "hologram/parallel.h"
-#include "src/runtime/contention_monitor.h"
-#include "src/runtime/futex.h"
-#include "src/runtime/placement.h"
+#include "src/runtime/threads/contention_monitor.h"
+#include "src/runtime/threads/futex.h"
+#include "src/runtime/threads/placement.h"
 
 namespace hologram::internal {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Holds fused circuits against their records run one by one.
-#include "src/runtime/circuit_check.h"
+#include "src/runtime/recording/circuit_check.h"
 
 #include <algorithm>
 #include <atomic>

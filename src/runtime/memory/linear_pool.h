@@ -9,7 +9,7 @@
 #include <mutex>
 
 #include "hologram/buffer.h"
-#include "src/runtime/size_class.h"
+#include "src/runtime/memory/size_class.h"
 
 namespace hologram::internal {
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "src/runtime/contention_monitor.h"
-#include "src/runtime/futex.h"
+#include "src/runtime/threads/contention_monitor.h"
+#include "src/runtime/threads/futex.h"
 
 namespace hologram::internal {
 

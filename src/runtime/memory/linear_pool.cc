@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Allocation and release: the thread's own lists first, then the shared ones, then the system.
-#include "src/runtime/linear_pool.h"
+#include "src/runtime/memory/linear_pool.h"
 
 #include <cstdio>
 #include <limits>
@@ -10,9 +10,9 @@
 #include "hologram/error.h"
 #include "hologram/memory.h"
 #include "hologram/recorder.h"
-#include "src/runtime/buffer_access.h"
-#include "src/runtime/memory_watch.h"
-#include "src/runtime/os_memory.h"
+#include "src/runtime/memory/buffer_access.h"
+#include "src/runtime/memory/memory_watch.h"
+#include "src/runtime/memory/os_memory.h"
 
 namespace hologram {
 namespace internal {

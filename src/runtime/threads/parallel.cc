@@ -26,12 +26,12 @@
 #include <utility>
 
 #include "hologram/error.h"
-#include "src/runtime/contention_monitor.h"
-#include "src/runtime/float_mode.h"
-#include "src/runtime/futex.h"
-#include "src/runtime/idle_spin.h"
-#include "src/runtime/worker_pool.h"
-#include "src/runtime/worker_scope.h"
+#include "src/runtime/threads/contention_monitor.h"
+#include "src/runtime/threads/float_mode.h"
+#include "src/runtime/threads/futex.h"
+#include "src/runtime/threads/idle_spin.h"
+#include "src/runtime/threads/worker_pool.h"
+#include "src/runtime/threads/worker_scope.h"
 
 namespace hologram {
 namespace internal {

@@ -6,10 +6,10 @@
 #include <mutex>
 #include <new>
 
-#include "src/runtime/buffer_access.h"
-#include "src/runtime/linear_pool.h"
-#include "src/runtime/memory_watch.h"
-#include "src/runtime/os_memory.h"
+#include "src/runtime/memory/buffer_access.h"
+#include "src/runtime/memory/linear_pool.h"
+#include "src/runtime/memory/memory_watch.h"
+#include "src/runtime/memory/os_memory.h"
 
 namespace hologram::internal {
 namespace {

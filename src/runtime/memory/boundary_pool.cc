@@ -7,8 +7,8 @@
 
 #include "hologram/error.h"
 #include "hologram/memory.h"
-#include "src/runtime/memory_watch.h"
-#include "src/runtime/os_memory.h"
+#include "src/runtime/memory/memory_watch.h"
+#include "src/runtime/memory/os_memory.h"
 
 namespace hologram {
 namespace {

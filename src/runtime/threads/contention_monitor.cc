@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Measures how late workers answer, and for how long to leave them alone after that.
-#include "src/runtime/contention_monitor.h"
+#include "src/runtime/threads/contention_monitor.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: MIT
+// Finds or makes the plan of a circuit, gives its results memory, and runs it.
+#include "src/runtime/recording/circuit_runner.h"
+
+#include <new>
+#include <utility>
+
+#include "hologram/error.h"
+#include "hologram/memory.h"
+#include "src/circuit/plan_cache.h"
+#include "src/runtime/memory/buffer_access.h"
+#include "src/runtime/memory/memory_watch.h"
+#include "src/runtime/recording/capture.h"
+#include "src/runtime/recording/circuit_check.h"
+#include "src/runtime/recording/trace_hooks.h"
+#include "src/runtime/threads/float_mode.h"
+
+namespace hologram::internal {
+
+namespace {
+
+// Whether more memory may make the difference.
+bool is_out_of_memory(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& e) {
+    return e.kind() == ErrorKind::kOutOfMemory;
+  } catch (const std::bad_alloc&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+// An address that is this thread's alone.
+const void* this_thread() {
+  static constinit thread_local char t_here = 0;
+  return &t_here;
+}
+
+}  // namespace
+
+CircuitRunner::Scope::Scope(CircuitRunner& runner) : runner_(runner) {
+  runner.thread_.store(this_thread(), std::memory_order_relaxed);
+}
+
+CircuitRunner::Scope::~Scope() {
+  runner_.thread_.store(nullptr, std::memory_order_relaxed);
+  runner_.unlock();
+}
+
+bool CircuitRunner::runs_here() const {
+  return thread_.load(std::memory_order_relaxed) == this_thread();
+}
+
+CircuitRunner::Outcome CircuitRunner::run(RecordedCircuit& circuit, std::exception_ptr& error) {
+  running_ = &circuit;
+  Outcome outcome = Outcome::kRan;
+  try {
+    const FloatModeScope mode(circuit.float_mode);
+    prepare();
+    if (checks_circuits()) [[unlikely]] {
+      run_checked();
+    } else {
+      run_prepared();
+    }
+  } catch (...) {
+    // Preparing changes nothing that could not be done again; an op that ran cannot be repeated.
+    error = std::current_exception();
+    outcome = plan_ == nullptr && is_out_of_memory(error) ? Outcome::kStuck : Outcome::kFailed;
+    error = explained(std::move(error));
+  }
+  plan_ = nullptr;
+  attaching_ = kNoSlot;
+  return outcome;
+}
+
+// Everything that can fail for lack of memory. Sets plan_ at its end.
+void CircuitRunner::prepare() {
+  if (running_->planned != nullptr) return prepare_planned();
+  RecordedCircuit& circuit = *running_;
+  const size_t count = circuit.slots.size();
+  const std::vector<uint64_t>& states = circuit.states;
+  const bool default_mode = circuit.float_mode == kDefaultFloatMode;
+  const circuit::PlanOptions options{.limits = *device_.plan_limits(), .float_laws = default_mode};
+  auto [plan, made] =
+      circuit::plan_cache().get({&device_, circuit.tape.words(), states, options, count});
+  plan_hit_ = !made;
+  (made ? counts_.misses : counts_.hits).fetch_add(1, std::memory_order_relaxed);
+  const std::vector<uint64_t> marks = marks_by_slot();
+  for (const uint32_t s : plan->attach) {
+    attaching_ = s;
+    attach(circuit.slots[s].buffer, marks.empty() ? 0 : marks[s]);
+  }
+  attaching_ = kNoSlot;
+  bound_.resize(count);
+  for (size_t s = 0; s < count; ++s) {
+    bound_[s] = static_cast<char*>(circuit.slots[s].buffer->data());
+  }
+  plan_ = std::move(plan);
+}
+
+// As prepare(), for a circuit that has its plan.
+void CircuitRunner::prepare_planned() {
+  const RecordedCircuit& circuit = *running_;
+  const PlannedCircuit& planned = *circuit.planned;
+  for (const RecordedCircuit::Slot& slot : circuit.slots) attach(slot.buffer);
+  bound_ = planned.memory.bound;
+  size_t next = 0;
+  const auto bind = [&](uint32_t slot) {
+    bound_[slot] = static_cast<char*>(circuit.slots[next++].buffer->data());
+  };
+  for (const PlannedCircuit::Use& use : planned.uses) bind(use.slot);
+  for (const uint32_t slot : planned.outside) bind(slot);
+  plan_hit_ = true;
+  counts_.hits.fetch_add(1, std::memory_order_relaxed);
+  plan_ = planned.plan;
+}
+
+void CircuitRunner::attach(Buffer* buffer, uint64_t mark) {
+  if (buffer->data() != nullptr || buffer->nbytes() == 0) return;
+  Buffer* donor = allocate_for(device_, buffer->nbytes(), mark);
+  {
+    std::lock_guard lock(record_lock_);
+    if (buffer->data() == nullptr) adopt_memory(buffer, std::exchange(donor, nullptr));
+  }
+  if (donor != nullptr) donor->release();
+}
+
+void CircuitRunner::run_prepared() {
+  count(*plan_);
+  if (running_->sealed_ns != 0 && run_watched()) [[unlikely]]
+    return;
+  if (plan_->kernels.empty()) return;
+  device_.run_plan(*plan_, {bound_.data(), running_->tape.immediates().data()}, 0);
+}
+
+void CircuitRunner::run_checked() {
+  if (!device_.is_host_memory()) return run_prepared();
+  const RecordedCircuit& circuit = *running_;
+  const PlannedCircuit* planned = circuit.planned.get();
+  std::vector<size_t> sizes;
+  if (planned != nullptr) {
+    for (const Capture::Slot& slot : planned->capture.slots()) {
+      sizes.push_back(slot.buffer->nbytes());
+    }
+  } else {
+    for (const RecordedCircuit::Slot& slot : circuit.slots) sizes.push_back(slot.buffer->nbytes());
+  }
+  const CircuitCheck check(
+      device_, planned != nullptr ? planned->capture.tape().words() : circuit.tape.words(),
+      planned != nullptr ? std::span<const uint8_t>(planned->states) : state_bytes(circuit),
+      std::move(sizes), bound_, circuit.tape.immediates().data());
+  run_prepared();
+  check.compare(*plan_, bound_);
+}
+
+void CircuitRunner::run_plan(PlanRun run, uint32_t float_mode) {
+  const FloatModeScope mode(float_mode);
+  count(*run.plan);
+  if (is_watched()) [[unlikely]] {
+    run.sealed_ns = now_ns();
+    run.observed = share_observation();
+    const uint64_t mark = ask_for_mark();
+    run.marks = {&mark, 1};
+    if (run_watched(run)) return;
+  }
+  device_.run_plan(*run.plan, run.bindings, 0);
+}
+
+void CircuitRunner::count(circuit::Plan& plan) {
+  const circuit::PlanStats& stats = plan.stats;
+  counts_.circuits.fetch_add(1, std::memory_order_relaxed);
+  counts_.kernels.fetch_add(static_cast<uint64_t>(stats.kernels), std::memory_order_relaxed);
+  counts_.moved.fetch_add(static_cast<uint64_t>(stats.bytes_moved), std::memory_order_relaxed);
+  counts_.unfused.fetch_add(static_cast<uint64_t>(stats.bytes_unfused), std::memory_order_relaxed);
+  ++plan.runs;
+}
+
+RecorderStats CircuitRunner::stats() const {
+  RecorderStats s;
+  s.circuits = counts_.circuits.load(std::memory_order_relaxed);
+  s.kernels = counts_.kernels.load(std::memory_order_relaxed);
+  s.plan_hits = counts_.hits.load(std::memory_order_relaxed);
+  s.plan_misses = counts_.misses.load(std::memory_order_relaxed);
+  s.bytes_moved = counts_.moved.load(std::memory_order_relaxed);
+  s.bytes_unfused = counts_.unfused.load(std::memory_order_relaxed);
+  return s;
+}
+
+void CircuitRunner::reset_stats() {
+  for (auto* count : {&counts_.circuits, &counts_.kernels, &counts_.hits, &counts_.misses,
+                      &counts_.moved, &counts_.unfused}) {
+    count->store(0, std::memory_order_relaxed);
+  }
+}
+
+// ---- errors and marks ----
+
+// For each slot of running_ the mark of the first op that writes it, else
+// of the first that reads it. Empty where there are no marks, or no one watches memory.
+std::vector<uint64_t> CircuitRunner::marks_by_slot() const {
+  const std::vector<uint64_t>& marks = running_->marks;
+  if (marks.empty() || !is_memory_watched()) return {};
+  std::vector<uint64_t> found(running_->slots.size()), readers(found.size());
+  circuit::Tape::decode(running_->tape.words(), [&](const circuit::Record& record, int index) {
+    const auto at = static_cast<size_t>(index);
+    const uint64_t mark = at < marks.size() ? marks[at] : 0;
+    const auto touches = [&](uint32_t slot, bool writes) {
+      std::vector<uint64_t>& marks_of = writes ? found : readers;
+      if (marks_of[slot] == 0) marks_of[slot] = mark;
+    };
+    if (record.code != circuit::kCodeCall) {
+      for (int k = 0; k <= record.arity; ++k) {
+        const circuit::TapeOperand& operand = record.operands[k];
+        if (operand.kind != circuit::OperandKind::kImmediate) touches(operand.slot, k == 0);
+      }
+      return;
+    }
+    for (size_t k = 0; k < record.call.operands(); ++k) {
+      const circuit::CallSlot operand = record.call.operand(k);
+      if (operand.present) touches(operand.slot, operand.writes);
+    }
+  });
+  for (size_t s = 0; s < found.size(); ++s) {
+    if (found[s] == 0) found[s] = readers[s];
+  }
+  return found;
+}
+
+// Which record of running_ the error is about, -1 if that is not known, and
+// what is to be said of it.
+int CircuitRunner::failing_record(std::string& context) const {
+  int found = -1;
+  if (plan_ == nullptr) {
+    if (attaching_ == kNoSlot) return -1;
+    context = "for a result that was deferred";
+    circuit::Tape::decode(running_->tape.words(), [&](const circuit::Record& record, int index) {
+      if (found >= 0) return;
+      bool writes = record.code != circuit::kCodeCall && record.operands[0].slot == attaching_;
+      if (record.code == circuit::kCodeCall) {
+        for (size_t k = 0; k < record.call.operands(); ++k) {
+          const circuit::CallSlot operand = record.call.operand(k);
+          writes |= operand.present && operand.writes && operand.slot == attaching_;
+        }
+      }
+      if (writes) found = index;
+    });
+    return found;
+  }
+  const auto index = static_cast<size_t>(plan_->running);
+  if (index >= plan_->kernels.size()) return -1;  // all of them ran
+  const circuit::Kernel& kernel = plan_->kernels[index];
+  context = "in " + circuit::kernel_name(kernel) + ", which was deferred";
+  if (kernel.call != nullptr) return kernel.call->record;
+  return kernel.instrs.empty() ? -1 : kernel.instrs[0].record;
+}
+
+// The error of running_, with what it is about and where that was recorded.
+std::exception_ptr CircuitRunner::explained(std::exception_ptr error) const {
+  std::string context;
+  int record = failing_record(context);
+  if (running_->planned != nullptr) record = 0;  // the line of the call
+  if (context.empty()) return error;
+  const std::vector<std::string>& sites = running_->sites;
+  const bool known = record >= 0 && static_cast<size_t>(record) < sites.size() &&
+                     !sites[static_cast<size_t>(record)].empty();
+  if (known) context += ", recorded at " + sites[static_cast<size_t>(record)];
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& e) {
+    return std::make_exception_ptr(Error(e.kind(), e.what() + (" (" + context + ")")));
+  } catch (const std::exception& e) {
+    // Others' exceptions keep their type where there is no line to tell.
+    if (known) {
+      return std::make_exception_ptr(
+          Error(plan_ == nullptr ? ErrorKind::kOutOfMemory : ErrorKind::kInternal,
+                e.what() + (" (" + context + ")")));
+    }
+  } catch (...) {
+  }
+  return error;
+}
+
+}  // namespace hologram::internal
