@@ -159,8 +159,10 @@ def test_models_of_the_benchmark(name: str, train: bool) -> None:
             y.backward()
         grads = [p.grad for p in module.parameters() if p.grad is not None]
         found.append([y.detach(), *grads])
+    # Their norms compute in float32, whatever the model's dtype; cpu differs from itself as much.
+    error = 4e-6 if name.startswith(("Llama", "T5")) else 1e-8
     for a, b in zip(*found, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-8)
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=error)
 
 
 @pytest.mark.heavy
