@@ -83,12 +83,6 @@ EXCEPTIONS: dict[str, dict[str, tuple[tuple[torch.dtype | str, ...], str]]] = {
             _DIRTY,
         )
     },
-    "strides": {
-        "nn.functional.linear_cross_entropy": (
-            (torch.float32, torch.float64, torch.bfloat16, torch.float16),
-            "where the weight is not contiguous its gradient is, and cpu's is transposed",
-        )
-    },
     "raises": {
         "NumpyExpMarkDirtyAutogradFunction": ((torch.float64,), _DIRTY),
         "sparse.sampled_addmm": (

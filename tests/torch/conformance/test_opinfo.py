@@ -73,8 +73,7 @@ LISTED = [
     for kind, names in exceptions.EXCEPTIONS.items()
     for name, (dtypes, _) in names.items()
     for dtype in dtypes
-    if kind != "strides"
-    and name in _IN_OP_DB
+    if name in _IN_OP_DB
     and (dtype == exceptions.ERRORS or dtype in _IN_OP_DB[name].supported_dtypes("cpu"))
 ]
 

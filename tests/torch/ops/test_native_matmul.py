@@ -132,6 +132,23 @@ def test_linear_and_its_gradients(dtype: torch.dtype, shape: tuple[int, ...], bi
     check(run, values(*shape, dtype=dtype), w, b, expanded, tol=ACCURATE)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64])
+@pytest.mark.parametrize("shape", [(6,), (5, 6), (2, 3, 6)])
+def test_the_gradient_of_a_weight_has_cpu_strides(
+    dtype: torch.dtype, shape: tuple[int, ...]
+) -> None:
+    for weight in (*layouts(values(4, 6, dtype=dtype)), values(1, 6, dtype=dtype)):
+        strides = []
+        for device in ("cpu", "hologram"):
+            # Not by to(), which packs what has gaps.
+            kept = torch.empty_strided(weight.size(), weight.stride(), dtype=dtype, device=device)
+            w = kept.copy_(weight).requires_grad_()
+            x = values(*shape, dtype=dtype).to(device)
+            y = torch.nn.functional.linear(x, w)
+            strides.append(torch.autograd.grad(y, w, torch.ones_like(y))[0].stride())
+        assert strides[0] == strides[1], (weight.stride(), strides)
+
+
 def test_linear_has_second_derivatives() -> None:
     def run(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         x, w = x.detach().requires_grad_(), w.detach().requires_grad_()

@@ -72,6 +72,12 @@ Tensor linear_autograd(c10::DispatchKeySet keys, const Tensor& input, const Tens
                        const std::optional<Tensor>&>(keys, input, weight, bias);
 }
 
+// Whether the weight's gradient is contiguous. Else it is transposed, as that of a product with
+// weight.t() is in PyTorch's formula (mm_mat2_backward).
+bool has_rows(const Tensor& weight) {
+  return weight.stride(1) == 1 && weight.stride(0) == weight.size(1);
+}
+
 // For empty and complex tensors and whatever else takes_linear() refuses.
 std::tuple<Tensor, Tensor, Tensor> linear_backward_by_parts(const Tensor& input, const Tensor& grad,
                                                             const Tensor& weight,
@@ -86,7 +92,10 @@ std::tuple<Tensor, Tensor, Tensor> linear_backward_by_parts(const Tensor& input,
   Tensor grad_input, grad_weight, grad_bias;
   const Tensor rows = grad.reshape({count, grad.size(-1)});
   if (wanted[0]) grad_input = rows.mm(weight.conj()).reshape(input.sizes());
-  if (wanted[1]) grad_weight = rows.t().mm(input.reshape({count, input.size(-1)}).conj());
+  if (wanted[1]) {
+    const Tensor x = input.reshape({count, input.size(-1)}).conj();
+    grad_weight = has_rows(weight) ? rows.t().mm(x) : x.t().mm(rows).t();
+  }
   if (wanted[2]) grad_bias = rows.sum(0);
   return {grad_input, grad_weight, grad_bias};
 }
@@ -114,9 +123,13 @@ std::tuple<Tensor, Tensor, Tensor> linear_backward(const Tensor& input, const Te
     multiply({.a = g, .b = matrix_of(weight), .addend = {}, .out = grad_input});
   }
   if (wanted[1]) {
-    grad_weight = make_tensor({g.cols, input.size(-1)}, type);
     const Tensor x = input.is_contiguous() ? input : input.contiguous();
-    multiply({.a = transpose_of(g), .b = rows_of(x), .addend = {}, .out = grad_weight});
+    Matrix a = rows_of(x), b = g;
+    const bool as_rows = has_rows(weight);
+    if (C10_LIKELY(as_rows)) std::swap(a, b);
+    grad_weight = make_tensor({a.cols, b.cols}, type);
+    multiply({.a = transpose_of(a), .b = b, .addend = {}, .out = grad_weight});
+    if (C10_UNLIKELY(!as_rows)) grad_weight = grad_weight.t();
   }
   if (wanted[2]) {  // the sum over all dimensions but the last
     const Tensor rows = grad.dim() == 2 ? grad : grad.view({g.rows, g.cols});
