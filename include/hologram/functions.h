@@ -109,8 +109,9 @@ inline void apply_into(OpId op, std::initializer_list<Operand> operands, const T
 #undef HOLOGRAM_GIVES_3
 #undef HOLOGRAM_GIVES_4
 
-// What the table has no rows for. floor_divide rounds down and remainder has the divisor's sign, as
-// Python's // and % (integers by zero: 0); the others are for integers and bool, which wrap.
+// For integers and bool, which wrap, where the table computes in floats. floor_divide rounds down and
+// remainder has the divisor's sign, as Python's // and % (integers by zero: 0); these two take
+// floats as well, and are not recorded: the rows of the same names are.
 HOLOGRAM_API Tensor integer_arithmetic(IntegerOp op, const Operand& x, const Operand& y,
                                        Rules rules = Rules::torch);
 

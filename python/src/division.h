@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Operators of Python that no row of the op table computes, under their own names.
+// Operators of Python with NumPy's rules for integers, under their own names.
 #pragma once
 
 #include "hologram/functions.h"
