@@ -109,9 +109,8 @@ inline void apply_into(OpId op, std::initializer_list<Operand> operands, const T
 #undef HOLOGRAM_GIVES_3
 #undef HOLOGRAM_GIVES_4
 
-// For integers and bool, which wrap, where the table computes in floats. floor_divide rounds down
-// and remainder has the divisor's sign, as Python's // and % (integers by zero: 0); these two take
-// floats as well, and are not recorded: the rows of the same names are.
+// Of integers and bool, which wrap; the table's rows of these names compute floats. floor_divide
+// rounds down and remainder has the divisor's sign, as Python's // and % (by zero: 0).
 HOLOGRAM_API Tensor integer_arithmetic(IntegerOp op, const Operand& x, const Operand& y,
                                        Rules rules = Rules::torch);
 

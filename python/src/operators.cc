@@ -78,8 +78,8 @@ PyObject* divmod_slot(PyObject* a, PyObject* b) {
     Argument x;
     Argument y;
     if (!parse_both(a, b, x, y)) return not_implemented();
-    const nb::object quotient = wrap(compute_whole(&floor_divide, x, y));
-    const nb::object rest = wrap(compute_whole(&remainder, x, y));
+    const nb::object quotient = wrap(compute_row(OpId::floor_divide, x, y));
+    const nb::object rest = wrap(compute_row(OpId::remainder, x, y));
     return nb::make_tuple(quotient, rest).release().ptr();
   });
 }
@@ -179,10 +179,7 @@ PyObject* binary_in_place(PyObject* a, PyObject* b) {
 
 template <Whole whole>
 PyObject* whole_in_place(PyObject* a, PyObject* b) {
-  constexpr const char* kName = whole == &floor_divide ? "//="
-                                : whole == &remainder  ? "%="
-                                : whole == &left_shift ? "<<="
-                                                       : ">>=";
+  constexpr const char* kName = whole == &left_shift ? "<<=" : ">>=";
   return in_place(a, b, kName, [](const Tensor& out, Argument& x, Argument& y) {
     store(compute_whole(whole, x, y), out, kName);
   });
@@ -299,8 +296,8 @@ void add_operator_slots(std::vector<PyType_Slot>& slots) {
   add(Py_nb_subtract, &binary<OpId::sub>);
   add(Py_nb_multiply, &binary<OpId::mul>);
   add(Py_nb_true_divide, &binary<OpId::div>);
-  add(Py_nb_floor_divide, &binary_whole<&floor_divide>);
-  add(Py_nb_remainder, &binary_whole<&remainder>);
+  add(Py_nb_floor_divide, &binary<OpId::floor_divide>);
+  add(Py_nb_remainder, &binary<OpId::remainder>);
   add(Py_nb_divmod, &divmod_slot);
   add(Py_nb_power, &power);
   add(Py_nb_and, &binary<OpId::bitwise_and>);
@@ -313,8 +310,8 @@ void add_operator_slots(std::vector<PyType_Slot>& slots) {
   add(Py_nb_inplace_subtract, &binary_in_place<OpId::sub>);
   add(Py_nb_inplace_multiply, &binary_in_place<OpId::mul>);
   add(Py_nb_inplace_true_divide, &binary_in_place<OpId::div>);
-  add(Py_nb_inplace_floor_divide, &whole_in_place<&floor_divide>);
-  add(Py_nb_inplace_remainder, &whole_in_place<&remainder>);
+  add(Py_nb_inplace_floor_divide, &binary_in_place<OpId::floor_divide>);
+  add(Py_nb_inplace_remainder, &binary_in_place<OpId::remainder>);
   add(Py_nb_inplace_power, &power_in_place);
   add(Py_nb_inplace_and, &binary_in_place<OpId::bitwise_and>);
   add(Py_nb_inplace_or, &binary_in_place<OpId::bitwise_or>);

@@ -2,6 +2,7 @@
 // Rows of the op table on tensors: recorded where that is possible, else run at once.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <new>
 #include <type_traits>
 
@@ -118,6 +119,31 @@ void run_row(OpId op, Dtype type, std::span<const Operand> operands, const Tenso
   run_now(op, compute, operands, out);
 }
 
+// The row gives a remainder of 0 the sign of x, as PyTorch does; NumPy's has that of the divisor.
+void run_numpy_remainder(std::span<const Operand> operands, Dtype compute, const Tensor& out) {
+  Device& device = device_of(out);
+  const Tensor rest = fresh(out.shape(), compute, device);
+  run_row(OpId::remainder, compute, operands, rest);
+  const Operand& divisor = operands[1];
+  Operand zero = 0.0;
+  Tensor sign, zeros;  // outlive `zero`
+  if (divisor.is_tensor()) {
+    sign = fresh(divisor.tensor().shape(), compute, device);
+    run_row(OpId::sign, compute, std::array{divisor}, sign);
+    zeros = fresh(sign.shape(), compute, device);
+    run_row(OpId::mul, compute, std::array{Operand(sign), Operand(0.0)}, zeros);
+    zero = Operand(zeros);
+  } else {
+    const Scalar& number = divisor.number();
+    const bool is_below =
+        number.dtype == Dtype::kFloat64 ? std::signbit(number.f64) : number.i64 < 0;
+    if (is_below) zero = -0.0;
+  }
+  const Tensor is_zero = fresh(out.shape(), Dtype::kBool, device);
+  run_row(OpId::eq, compute, std::array{Operand(rest), Operand(0.0)}, is_zero);
+  run_row(OpId::where, compute, std::array{Operand(is_zero), zero, Operand(rest)}, out);
+}
+
 // Into `out`, which clashes with no operand and to whose shape they broadcast.
 void run(OpId op, std::span<const Operand> operands, Dtype compute, const Tensor& out,
          Rules rules) {
@@ -148,6 +174,9 @@ void run(OpId op, std::span<const Operand> operands, Dtype compute, const Tensor
     const Tensor condition = copy_of(operands[0].tensor(), Dtype::kBool);
     const Operand settled[] = {condition, operands[1], operands[2]};
     return run_row(op, compute, settled, out);
+  }
+  if (op == OpId::remainder && rules == Rules::numpy && is_floating(compute)) {
+    return run_numpy_remainder(operands, compute, out);
   }
   run_row(op, compute, operands, out);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Integer powers, floor division, shifts and complex arithmetic, element by element in calls.
+// Powers, divisions and shifts of integers, and complex arithmetic, element by element in calls.
 #include "src/array/arithmetic.h"
 
 #include <algorithm>
@@ -88,7 +88,6 @@ uint64_t widened(T x) {
 }
 
 struct Power {
-  static constexpr bool kFloats = false;
   template <class T>
   T operator()(T base, T exponent) const {
     if (exponent < 0) {
@@ -107,49 +106,26 @@ struct Power {
 };
 
 struct FloorDivide {
-  static constexpr bool kFloats = true;
   template <class T>
   T operator()(T x, T y) const {
-    if constexpr (std::is_floating_point_v<T>) {
-      if (y == 0) return x / y;
-      const T rest = std::fmod(x, y);
-      T quotient = (x - rest) / y;
-      if (rest != 0 && (y < 0) != (rest < 0)) quotient -= 1;
-      if (quotient == 0) return std::copysign(T{0}, x / y);
-      // The division may have been rounded to either side of the whole number that it is.
-      const T whole = std::floor(quotient);
-      return quotient - whole > T{0.5} ? whole + 1 : whole;
-    } else {
-      if (y == 0) return 0;
-      // The lowest integer wraps to itself.
-      if (std::is_signed_v<T> && y == static_cast<T>(-1)) {
-        return static_cast<T>(0 - widened(x));
-      }
-      const T quotient = static_cast<T>(x / y);
-      return static_cast<T>(quotient - (x % y != 0 && (x < 0) != (y < 0) ? 1 : 0));
-    }
+    if (y == 0) return 0;
+    // The lowest integer wraps to itself.
+    if (std::is_signed_v<T> && y == static_cast<T>(-1)) return static_cast<T>(0 - widened(x));
+    const T quotient = static_cast<T>(x / y);
+    return static_cast<T>(quotient - (x % y != 0 && (x < 0) != (y < 0) ? 1 : 0));
   }
 };
 
 struct Remainder {
-  static constexpr bool kFloats = true;
   template <class T>
   T operator()(T x, T y) const {
-    if constexpr (std::is_floating_point_v<T>) {
-      const T rest = std::fmod(x, y);
-      if (y == 0) return rest;
-      if (rest == 0) return std::copysign(T{0}, y);
-      return (y < 0) != (rest < 0) ? rest + y : rest;
-    } else {
-      if (y == 0 || (std::is_signed_v<T> && y == static_cast<T>(-1))) return 0;
-      const T rest = static_cast<T>(x % y);
-      return static_cast<T>(rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest);
-    }
+    if (y == 0 || (std::is_signed_v<T> && y == static_cast<T>(-1))) return 0;
+    const T rest = static_cast<T>(x % y);
+    return static_cast<T>(rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest);
   }
 };
 
 struct Fmod {
-  static constexpr bool kFloats = false;
   template <class T>
   T operator()(T x, T y) const {
     if (y == 0 || (std::is_signed_v<T> && y == static_cast<T>(-1))) return 0;
@@ -158,7 +134,6 @@ struct Fmod {
 };
 
 struct LeftShift {
-  static constexpr bool kFloats = false;
   template <class T>
   T operator()(T x, T y) const {
     const uint64_t by = widened(y);
@@ -167,7 +142,6 @@ struct LeftShift {
 };
 
 struct RightShift {
-  static constexpr bool kFloats = false;
   template <class T>
   T operator()(T x, T y) const {
     const uint64_t by = widened(y);
@@ -193,14 +167,6 @@ void run_dense(const View& x, const View& y, const View& out, int max_threads) {
 
 template <class Function>
 void run_function(const View& x, const View& y, const View& out, int max_threads) {
-  if constexpr (Function::kFloats) {
-    if (out.dtype == Dtype::kFloat32) {
-      return run_dense<Function, float>(x, y, out, max_threads);
-    }
-    if (out.dtype == Dtype::kFloat64) {
-      return run_dense<Function, double>(x, y, out, max_threads);
-    }
-  }
   with_integer(out.dtype,
                [&](auto type) { run_dense<Function, decltype(type)>(x, y, out, max_threads); });
 }
@@ -440,8 +406,7 @@ Tensor integer_arithmetic(IntegerOp op, const Operand& x, const Operand& y, Rule
   Device& device = array::device_of(name, operands);
   Dtype dtype =
       array::room_for_numbers(OpId::add, array::common_dtype(operands, rules), operands, rules);
-  if (is_complex(dtype) ||
-      (is_floating(dtype) && op != IntegerOp::floor_divide && op != IntegerOp::remainder)) {
+  if (is_complex(dtype) || is_floating(dtype)) {
     fail(ErrorKind::kTypeMismatch, name, ": is not defined for ", dtype_name(dtype),
          "; cast the operands to an integer dtype");
   }

@@ -268,3 +268,57 @@ def test_errors_say_what_to_do() -> None:
         t += hg.array([1.5, 2.5])
     with pytest.raises(ValueError):
         t += hg.ones((3, 2), "int8")
+
+
+# --- Division ---------------------------------------------------------------------------------
+
+
+def _bits(x: np.ndarray) -> np.ndarray:
+    """Return the bits of floats, those of every NaN alike."""
+    integers = {2: np.uint16, 4: np.uint32, 8: np.uint64}[x.itemsize]
+    return np.where(np.isnan(x), integers(0), x.view(integers) + integers(1))
+
+
+def _pairs(dtype: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return what is divided by what: of all sizes, whole multiples, and every special pair."""
+    random = np.random.default_rng(7)
+    x = random.standard_normal(20_000) * 10 ** random.uniform(-3, 4, 20_000)
+    y = random.standard_normal(20_000) * 10 ** random.uniform(-3, 2, 20_000)
+    x, y = x.astype(dtype), y.astype(dtype)
+    x[::5] = (y[::5] * np.round(random.uniform(-50, 50, 4_000))).astype(dtype)
+    limits = np.finfo(dtype)
+    special = [0, -0.0, 1, -1, 3, -2.5, np.inf, -np.inf, np.nan, limits.max, limits.tiny]
+    special = np.array([*special, limits.smallest_subnormal], dtype)
+    return np.append(x, np.repeat(special, 12)), np.append(y, np.tile(special, 12))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("name", ["floor_divide", "remainder"])
+def test_division_has_numpys_bits(name: str, dtype: str) -> None:
+    fn = {"floor_divide": operator.floordiv, "remainder": operator.mod}[name]
+    x, y = _pairs(dtype)
+    hx, hy = hg.array(x), hg.array(y)
+    for divisor in (hy, -3, 2.5, 0, -0.0, float("inf")):
+        given = y if divisor is hy else divisor
+        for compute in (fn, getattr(np, name)):
+            expected, found = compute(x, given), np.asarray(compute(hx, divisor))
+            assert found.dtype == expected.dtype
+            np.testing.assert_array_equal(_bits(found), _bits(expected), err_msg=str(divisor))
+    np.testing.assert_array_equal(_bits(np.asarray(fn(-7.25, hy))), _bits(fn(-7.25, y)))
+    into = {"floor_divide": operator.ifloordiv, "remainder": operator.imod}[name]
+    other = hg.array(x)
+    assert into(other, hy) is other
+    np.testing.assert_array_equal(_bits(np.asarray(other)), _bits(fn(x, y)))
+    same = hg.array(y)
+    getattr(hg, name)(hx, same, out=same)  # the divisor is overwritten
+    np.testing.assert_array_equal(_bits(np.asarray(same)), _bits(fn(x, y)))
+
+
+@pytest.mark.usefixtures("recording")
+def test_division_joins_the_kernels_beside_it() -> None:
+    with hg.Executor() as ex:
+        x, y = hg.array(np.arange(1.0, 5001.0)), hg.array(np.arange(5001.0, 1.0, -1.0))
+        for fn in (operator.floordiv, operator.mod):
+            before = ex.stats()["kernels"]
+            np.asarray(fn(x * 3, y) * 2 + 1)
+            assert ex.stats()["kernels"] - before == 1

@@ -213,10 +213,15 @@ TEST_P(Functions, IntegerArithmetic) {
     hologram::apply(OpId::pow, operands, Rules::numpy);
   });
   const Tensor f = tensor<float>({4}, {7.5f, -7.5f, 6.0f, 0.0f});
-  EXPECT_EQ(values<float>(integer_arithmetic(IntegerOp::floor_divide, f, 2)),
-            (Floats{3, -4, 3, 0}));
-  EXPECT_EQ(values<float>(integer_arithmetic(IntegerOp::remainder, f, -2)),
-            (Floats{-0.5f, -1.5f, -0.0f, -0.0f}));
+  expect_error(ErrorKind::kTypeMismatch, "floor_divide: is not defined for float32",
+               [&] { integer_arithmetic(IntegerOp::floor_divide, f, 2); });
+  EXPECT_EQ(values<float>(floor_divide(f, 2)), (Floats{3, -4, 3, 0}));
+  EXPECT_EQ(values<float>(remainder(f, -2)), (Floats{-0.5f, -1.5f, 0.0f, 0.0f}));
+  // By NumPy's rules a 0 has the sign of the divisor.
+  const Operand operands[] = {f, -2};
+  const Floats rest = values<float>(hologram::apply(OpId::remainder, operands, Rules::numpy));
+  EXPECT_EQ(rest, (Floats{-0.5f, -1.5f, 0.0f, 0.0f}));
+  EXPECT_TRUE(std::signbit(rest[2]) && std::signbit(rest[3]));
 }
 
 TEST_P(Functions, ComplexNumbers) {
