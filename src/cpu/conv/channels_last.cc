@@ -75,7 +75,7 @@ class ChannelsLast {
 
   void run() const {
     const int64_t work = a_.out_channels * depth_ * a_.batch * volume(a_.out_size);
-    const int threads = work < 2 * kConvTaskWork ? 1 : threads_of(a_);
+    const int threads = work < 2 * kTaskWork ? 1 : threads_of(a_);
     PackBuffer passing;
     const int64_t count =
         is_depthwise_ ? depth_ * a_.groups : a_.groups * panels_ * depth_ * product_.cols;
@@ -228,8 +228,8 @@ class ChannelsLast {
       for (int64_t k = 0; k < a_.kernel[0] * a_.kernel[1] * runs; ++k) {
         const int64_t across = k % runs, tap = k / runs % a_.kernel[1];
         const int64_t depth = k / runs / a_.kernel[1];
-        for (int64_t p = 0; p < run; p += kConvDepth) {
-          g.k = std::min(kConvDepth, run - p);
+        for (int64_t p = 0; p < run; p += kPanelDepth) {
+          g.k = std::min(kPanelDepth, run - p);
           g.b = panel + (k * run + p) * cols;
           const int64_t at = across * a_.dilation[2] * pixel + group * channels_ + p;
           for (int64_t h = b.h0; h < b.h1; ++h) {

@@ -202,14 +202,14 @@ class ConvolutionForward {
     ConvScratch& scratch = conv_scratch();
     const ConvPanels<T>* const plan = reads_places_ ? nullptr : &plans(f0, f1);
     const int64_t cols = product_.cols, width = (f1 - f0) * cols;
-    const int64_t depth = std::min(kConvDepth, depth_), height = std::min(kConvHeight, i1 - i0);
+    const int64_t depth = std::min(kPanelDepth, depth_), height = std::min(kStripRows, i1 - i0);
     T* const panels = scratch.panels.get<T>(width * depth);
     T* const packed = f1 - f0 > kFewPanels ? scratch.rows.get<T>(height * depth) : nullptr;
     const Scratch results = scratch_for(i1 - i0, f0, f1);
     const int64_t row = group * rows_;
     ConvSource<T> source = source_;
-    for (int64_t p0 = 0; p0 < depth_; p0 += kConvDepth) {
-      const int64_t k = std::min(kConvDepth, depth_ - p0);
+    for (int64_t p0 = 0; p0 < depth_; p0 += kPanelDepth) {
+      const int64_t k = std::min(kPanelDepth, depth_ - p0);
       for (int64_t f = f0; f < f1; ++f) {
         if (lies(f)) continue;
         T* const to = panels + (f - f0) * cols * k;
@@ -381,7 +381,7 @@ class ConvolutionForward {
     const int64_t all = a_.batch * a_.groups * bands;
     const int64_t together = bands > 1 ? 1 : std::max<int64_t>(1, kHandedElements / places_);
     const int64_t chunk =
-        std::clamp<int64_t>(kConvTaskWork / 8 / std::max<int64_t>(1, work / all), 1, all);
+        std::clamp<int64_t>(kTaskWork / 8 / std::max<int64_t>(1, work / all), 1, all);
     const auto plane_at = [&](int64_t plane) {
       return x_ + plane / a_.groups * a_.x_strides.batch + plane % a_.groups * a_.x_strides.channel;
     };

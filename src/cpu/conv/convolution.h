@@ -74,7 +74,4 @@ void convolution_backward_input(const ConvolutionArgs& args, const void* grad_y,
 void convolution_backward_weight(const ConvolutionArgs& args, const void* x, const void* grad_y,
                                  void* grad_w);
 
-// The gradient of the bias: the sum of grad_y over images and places, out_channels elements.
-void convolution_backward_bias(const ConvolutionArgs& args, const void* grad_y, void* grad_bias);
-
 }  // namespace hologram

@@ -50,7 +50,7 @@ class Scattered {
     const int64_t blocks = ceil_div(channels_, block_) * a_.groups;
     const int64_t units = ceil_div(a_.batch, images_);
     const int64_t work = a_.groups * channels_ * taps_.count() * (depth_ + 8) * a_.batch * places_;
-    const int64_t wish = std::min<int64_t>(4 * threads, work / kConvTaskWork);
+    const int64_t wish = std::min<int64_t>(4 * threads, work / kTaskWork);
     const int64_t parts =
         threads <= 1 || wish <= 1 ? 1 : std::clamp<int64_t>(ceil_div(wish, blocks), 1, units);
     const int64_t per_group = ceil_div(channels_, block_);
@@ -82,8 +82,8 @@ class Scattered {
     // Of weights that lie channels last, the rows of each tap are a piece.
     const int64_t pieces = a_.weight_channels_last ? taps : 1, height = rows / pieces;
     const int64_t step = taps * channels_;
-    for (int64_t o0 = 0; o0 < depth_; o0 += kConvDepth) {
-      const int64_t k = std::min(kConvDepth, depth_ - o0);
+    for (int64_t o0 = 0; o0 < depth_; o0 += kPanelDepth) {
+      const int64_t k = std::min(kPanelDepth, depth_ - o0);
       for (int64_t piece = 0; piece < pieces; ++piece) {
         const T* w = w_ + (group * depth_ + o0) * step +
                      (a_.weight_channels_last ? piece * channels_ + c0 : c0 * taps);
@@ -117,7 +117,7 @@ class Scattered {
     ConvPanels<T>& sources = scratch.plans<T>(0);
     ConvPanels<T>& targets = scratch.plans<T>(1);
     const int64_t cols = product_.cols, panels = ceil_div(n, cols), rows = pieces * height;
-    T* const packed = scratch.panels.get<T>(panels * cols * std::min(kConvDepth, depth_));
+    T* const packed = scratch.panels.get<T>(panels * cols * std::min(kPanelDepth, depth_));
     // Rows of results lie apart by no power of two, or they would meet in the same cache sets.
     const int64_t ld = panels * cols + cols / 2;
     T* const results = scratch.results.get<T>(rows * ld);
@@ -136,8 +136,8 @@ class Scattered {
     source.channel = a_.y_strides.channel;
     source.channels = depth_, source.taps = 1;
     source.tap = grad_taps_.positions();
-    for (int64_t o0 = 0; o0 < depth_; o0 += kConvDepth) {
-      const int64_t k = std::min(kConvDepth, depth_ - o0);
+    for (int64_t o0 = 0; o0 < depth_; o0 += kPanelDepth) {
+      const int64_t k = std::min(kPanelDepth, depth_ - o0);
       for (int64_t j = 0; j < panels; ++j) {
         columns_.pack(source, sources[j], o0, o0 + k, packed + j * cols * k, cols);
       }

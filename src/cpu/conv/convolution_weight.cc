@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The gradients of a convolution's weights, a product over all places, and of its bias.
 #include <algorithm>
-#include <array>
 
-#include "hologram/reduction.h"
 #include "src/cpu/conv/convolution_work.h"
 #include "src/cpu/gemm/pack_buffer.h"
 #include "src/cpu/movement/transpose.h"
@@ -51,13 +49,12 @@ class WeightGradient {
 
   void run() const {
     const int64_t work = a_.groups * rows_ * outputs_ * a_.batch * places_;
-    const int64_t most = work / kConvTaskWork;
+    const int64_t most = work / kTaskWork;
     const int threads = most <= 1 ? 1 : threads_of(a_);
     if (channels_ == 1 && outputs_ == 1) {
       // Enough channels in a task to make a thread worth its start.
       const int64_t chunk = std::clamp<int64_t>(
-          ceil_div(kConvTaskWork / 8, std::max<int64_t>(1, rows_ * a_.batch * places_)), 1,
-          a_.groups);
+          ceil_div(kTaskWork / 8, std::max<int64_t>(1, rows_ * a_.batch * places_)), 1, a_.groups);
       parallel_for(ceil_div(a_.groups, chunk), threads_of(a_),
                    [&](int64_t begin, int64_t end, int) {
                      depthwise(begin * chunk, std::min(a_.groups, end * chunk));
@@ -134,7 +131,7 @@ class WeightGradient {
     ConvSource<T> source = source_;
     source.x = x_ + image * a_.x_strides.batch + group * channels_ * a_.x_strides.channel;
     // Rows lie apart by no power of two, or they would meet in the same cache sets.
-    const int64_t lda = pieces * cols + cols / 2, height = std::min(kConvHeight, i1 - i0);
+    const int64_t lda = pieces * cols + cols / 2, height = std::min(kStripRows, i1 - i0);
     T* const rows = scratch.rows.get<T>(height * lda);
     for (int64_t i = i0; i < i1; i += height) {
       GemmPanel<T> g;
@@ -230,24 +227,6 @@ void convolution_backward_weight(const ConvolutionArgs& args, const void* x, con
       adds = true;
     });
   });
-}
-
-void convolution_backward_bias(const ConvolutionArgs& args, const void* grad_y, void* grad_bias) {
-  cpu::check_convolution(args);
-  if (args.out_channels == 0) return;
-  const int64_t count = args.batch * cpu::volume(args.out_size);
-  if (grad_y == nullptr && count > 0) cpu::fail_missing_operand("grad_y");
-  if (grad_bias == nullptr) cpu::fail_missing_operand("grad_bias");
-  const std::array<int64_t, 5> shape{args.batch, args.out_channels, args.out_size[0],
-                                     args.out_size[1], args.out_size[2]};
-  const ConvolutionStrides& s = args.y_strides;
-  const std::array<int64_t, 5> strides{s.batch, s.channel, s.size[0], s.size[1], s.size[2]};
-  const std::array<int64_t, 1> one{1};
-  const View in{const_cast<void*>(grad_y), args.dtype, 5, shape.data(), strides.data()};
-  const View out{grad_bias, args.dtype, 1, &args.out_channels, one.data()};
-  ReduceOptions options;
-  options.max_threads = args.max_threads;
-  reduce(Reduction::sum, in, std::array<int, 4>{0, 2, 3, 4}, out, options);
 }
 
 }  // namespace hologram

@@ -107,7 +107,7 @@ void check_convolution(const ConvolutionArgs& a) {
 ConvGrid choose_conv_grid(int64_t rows, int64_t tile_rows, int64_t panels, int64_t widest,
                           int64_t groups, int64_t work, double pack_cost, int threads) {
   const int64_t least = ceil_div(panels, widest);
-  const int64_t wish = ceil_div(std::min<int64_t>(4 * threads, work / kConvTaskWork), groups);
+  const int64_t wish = ceil_div(std::min<int64_t>(4 * threads, work / kTaskWork), groups);
   if (threads <= 1 || wish <= 1) return {1, least};
   // What reading a row's weights costs a task, in panels.
   constexpr double kReadRow = 0.5;

@@ -12,6 +12,7 @@
 #include "src/cpu/conv/convolution_columns.h"
 #include "src/cpu/conv/convolution_kernels.h"
 #include "src/cpu/device/grain_size.h"
+#include "src/cpu/gemm/blocking.h"
 #include "src/cpu/gemm/gemm_kernels.h"
 #include "src/cpu/gemm/pack_buffer.h"
 
@@ -19,13 +20,8 @@ namespace hologram::cpu {
 
 inline int64_t volume(const ConvolutionSizes& sizes) { return sizes[0] * sizes[1] * sizes[2]; }
 
-// Depth of a panel that stays in L1, and rows that stay in L2 while all panels use them.
-inline constexpr int64_t kConvDepth = 256;
-inline constexpr int64_t kConvHeight = 168;
 // Panels of a block.
 inline constexpr int64_t kConvPanels = 16;
-// Multiplications of a task: about five microseconds.
-inline constexpr int64_t kConvTaskWork = int64_t{1} << 19;
 // Rows are packed where more panels than this read them.
 inline constexpr int64_t kFewPanels = 8;
 

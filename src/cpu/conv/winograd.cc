@@ -115,7 +115,7 @@ class Winograd {
 
   bool run() const {
     const int64_t work = a_.out_channels * channels_ * kPoints * rows_ * tiles_.width;
-    const int threads = work < 2 * kConvTaskWork ? 1 : threads_of(a_);
+    const int threads = work < 2 * kTaskWork ? 1 : threads_of(a_);
     const bool whole = epilogue_ != nullptr && epilogue_->whole_rows;
     const int64_t height = whole || is_one_block_ ? block_ : even_rows(threads);
     const int64_t blocks = ceil_div(rows_, height), all = a_.groups * blocks;
@@ -298,8 +298,8 @@ class Winograd {
     g.row = depth_, g.col = 1;
     g.ldb = g.ldc = points_;
     for (int64_t p = 0; p < kPoints; ++p) {
-      for (int64_t c = 0; c < channels_; c += kConvDepth) {
-        g.k = std::min(kConvDepth, channels_ - c);
+      for (int64_t c = 0; c < channels_; c += kPanelDepth) {
+        g.k = std::min(kPanelDepth, channels_ - c);
         g.a = weights + p * weight_point() + c;
         g.beta = c == 0 ? T(0) : T(1);
         for (int64_t t = 0; t < tiles; t += product_.cols) {

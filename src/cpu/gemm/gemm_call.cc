@@ -10,6 +10,7 @@
 #include "hologram/gemm.h"
 #include "hologram/parallel.h"
 #include "hologram/recorder.h"
+#include "src/cpu/gemm/blocking.h"
 #include "src/cpu/gemm/gemm_builtin.h"
 #include "src/cpu/gemm/gemm_float.h"
 #include "src/cpu/gemm/gemm_provider.h"
@@ -60,11 +61,8 @@ GemmCall call_of(const uint64_t* attributes) {
   return std::bit_cast<GemmCall>(words);
 }
 
-// Products with fewer multiplications finish before another thread has begun.
-constexpr int64_t kMinShared = int64_t{1} << 21;
-
 int threads_for(const GemmCall& call, int max_threads) {
-  return call.batch * effective_work(call.m, call.n, call.k) < kMinShared ? 1 : max_threads;
+  return call.batch * effective_work(call.m, call.n, call.k) < kSharedWork ? 1 : max_threads;
 }
 
 template <class T>

@@ -11,6 +11,7 @@
 #include "hologram/error.h"
 #include "hologram/parallel.h"
 #include "src/cpu/device/grain_size.h"
+#include "src/cpu/gemm/blocking.h"
 #include "src/cpu/gemm/gemm_kernels.h"
 #include "src/cpu/gemm/narrow_kernels.h"
 #include "src/cpu/gemm/pack_buffer.h"
@@ -19,16 +20,10 @@
 namespace hologram::cpu {
 namespace {
 
-// Depth of a panel of B in L1; longer products add up such pieces in C.
-constexpr int64_t kDepth = 256;
 // From one row of B that was widened to the next: a power of two would meet in the same cache sets.
-constexpr int64_t kWidenedStep = kDepth + 16;
-// Rows of A that stay in L2 while the panels of B pass by.
-constexpr int64_t kHeight = 168;
+constexpr int64_t kWidenedStep = kPanelDepth + 16;
 // What a thread packs of B at a time, half of its L2.
 constexpr int64_t kPackBytes = int64_t{512} << 10;
-// Multiplications of a task: about five microseconds.
-constexpr int64_t kTaskWork = int64_t{1} << 19;
 // The fewest panels of a block that is read while it is in the caches: narrow blocks are slow.
 constexpr int64_t kNarrowest = 4;
 // Panels of a block that is computed in all of k at once, even where that much of B is not in L2:
@@ -175,7 +170,7 @@ struct Float {
   }
 
   void blocks() const {
-    const int64_t panels = ceil_div(g.n, kernel.cols), depth = std::min(kDepth, g.k);
+    const int64_t panels = ceil_div(g.n, kernel.cols), depth = std::min(kPanelDepth, g.k);
     const int64_t budget = kPackBytes / static_cast<int64_t>(sizeof(T)) / kernel.cols;
     const int threads = threads_of(g.max_threads);
     const Grid grid =
@@ -201,16 +196,16 @@ struct Float {
   // already.
   void block(int64_t i0, int64_t i1, int64_t j0, int64_t j1, bool whole, bool packed) const {
     GemmScratch& scratch = gemm_scratch();
-    const int64_t depth = std::min(kDepth, g.k), cols = kernel.cols, width = (j1 - j0) * cols;
+    const int64_t depth = std::min(kPanelDepth, g.k), cols = kernel.cols, width = (j1 - j0) * cols;
     const bool a_in_place = j1 - j0 <= 8;
     T* const to_b = scratch.b.get<T>(width * (whole ? g.k : depth));
-    T* const to_a = a_in_place ? nullptr : scratch.a.get<T>(std::min(kHeight, i1 - i0) * depth);
-    for (int64_t p0 = 0; p0 < g.k; p0 += kDepth) {
-      const int64_t k = std::min(kDepth, g.k - p0);
+    T* const to_a = a_in_place ? nullptr : scratch.a.get<T>(std::min(kStripRows, i1 - i0) * depth);
+    for (int64_t p0 = 0; p0 < g.k; p0 += kPanelDepth) {
+      const int64_t k = std::min(kPanelDepth, g.k - p0);
       T* const pack = whole ? to_b + p0 * width : to_b;
       if (!packed) pack_panels(j0, j1, p0, k, pack);
-      for (int64_t i = i0; i < i1; i += kHeight) {
-        strip(i, std::min(kHeight, i1 - i), j0, j1, p0, pack, !packed && i == i0, to_a,
+      for (int64_t i = i0; i < i1; i += kStripRows) {
+        strip(i, std::min(kStripRows, i1 - i), j0, j1, p0, pack, !packed && i == i0, to_a,
               c + i * g.ldc + j0 * cols, g.ldc);
       }
     }
@@ -244,7 +239,7 @@ struct Float {
     const int64_t cols = kernel.cols;
     GemmPanel<T> panel;
     panel.m = m;
-    panel.k = std::min(kDepth, g.k - p0);
+    panel.k = std::min(kPanelDepth, g.k - p0);
     panel.row = a_row, panel.col = a_col;
     panel.packed = to_a != nullptr;
     panel.ldc = ldc;
@@ -276,7 +271,7 @@ struct Float {
         choose_grid(g.m, panels, kernel.cols * g.k, widest, blocks.whole_rows ? panels : kNarrowest,
                     pack_cost(), kernel.rows, threads);
     // A block a task: threads that come late take fewer, and a thread goes on with the B it packed.
-    if (threads > 1) grid.rows = std::max(grid.rows, ceil_div(g.m, kHeight));
+    if (threads > 1) grid.rows = std::max(grid.rows, ceil_div(g.m, kStripRows));
     std::array<int64_t, 64> held;
     held.fill(-1);
     parallel_for(grid.rows * grid.cols, threads, [&](int64_t begin, int64_t end, int worker) {
@@ -294,13 +289,13 @@ struct Float {
   void near_block(int64_t i0, int64_t i1, int64_t j0, int64_t j1, bool packed,
                   const GemmBlocks& blocks) const {
     GemmScratch& scratch = gemm_scratch();
-    const int64_t depth = std::min(kDepth, g.k), cols = kernel.cols, width = (j1 - j0) * cols;
-    const int64_t height = std::min(kHeight, i1 - i0), last = std::min(g.n, j1 * cols);
+    const int64_t depth = std::min(kPanelDepth, g.k), cols = kernel.cols, width = (j1 - j0) * cols;
+    const int64_t height = std::min(kStripRows, i1 - i0), last = std::min(g.n, j1 * cols);
     const bool turned = is_turned();
     T* const to_b = turned ? nullptr : scratch.b.get<T>(width * g.k);
     T* const to_a = turned || j1 - j0 <= 8 ? nullptr : scratch.a.get<T>(height * depth);
-    for (int64_t p0 = 0; p0 < g.k && !packed && !turned; p0 += kDepth) {
-      pack_panels(j0, j1, p0, std::min(kDepth, g.k - p0), to_b + p0 * width);
+    for (int64_t p0 = 0; p0 < g.k && !packed && !turned; p0 += kPanelDepth) {
+      pack_panels(j0, j1, p0, std::min(kPanelDepth, g.k - p0), to_b + p0 * width);
     }
     for (int64_t i = i0; i < i1; i += height) {
       const int64_t rows = std::min(height, i1 - i);
@@ -314,7 +309,7 @@ struct Float {
           i, rows, j0 * cols, last - j0 * cols, reinterpret_cast<char*>(to), ldc};
       blocks.before(blocks.context, block);
       if (turned) turned_block(i, rows, j0 * cols, last - j0 * cols, to, ldc);
-      for (int64_t p0 = 0; p0 < g.k && !turned; p0 += kDepth) {
+      for (int64_t p0 = 0; p0 < g.k && !turned; p0 += kPanelDepth) {
         strip(i, rows, j0, j1, p0, to_b + p0 * width, !packed && i == i0, to_a, to, ldc);
       }
       blocks.after(blocks.context, block);
@@ -327,7 +322,7 @@ struct Float {
     const int64_t cols = kernel.cols, panels = ceil_div(rows, cols);
     // Rows apart by no power of two, which would meet in the same cache sets.
     const int64_t ld = panels * cols + cols / 2;
-    T* const packed = scratch.a.get<T>(panels * cols * std::min(kDepth, g.k));
+    T* const packed = scratch.a.get<T>(panels * cols * std::min(kPanelDepth, g.k));
     T* const result = scratch.turned.get<T>(width * ld);
     const TransposeKernel<T> transpose = transpose_kernel(current_isa(), T());
     if (beta != T(0)) transpose(to, ldc, rows, width, result, ld);
@@ -335,17 +330,17 @@ struct Float {
     panel.row = b_col, panel.col = 1;
     panel.ldb = cols, panel.ldc = ld;
     panel.alpha = alpha;
-    for (int64_t p0 = 0; p0 < g.k; p0 += kDepth) {
-      panel.k = std::min(kDepth, g.k - p0);
+    for (int64_t p0 = 0; p0 < g.k; p0 += kPanelDepth) {
+      panel.k = std::min(kPanelDepth, g.k - p0);
       panel.beta = p0 == 0 ? beta : T(1);
       kernel.pack_b(a + i * a_row + p0 * a_col, a_col, a_row, panel.k, rows, packed);
-      for (int64_t q = 0; q < width; q += kHeight) {
-        panel.m = std::min(kHeight, width - q);
+      for (int64_t q = 0; q < width; q += kStripRows) {
+        panel.m = std::min(kStripRows, width - q);
         const int64_t first = (j + q) * b_col + p0;
         panel.a = b_at(first);
         if constexpr (std::is_same_v<T, float>) {
           if (narrow != nullptr) {
-            float* const rows_of_b = scratch.widened.get<float>(kHeight * kWidenedStep);
+            float* const rows_of_b = scratch.widened.get<float>(kStripRows * kWidenedStep);
             narrow->widen(in_b(first), b_col, panel.m, panel.k, rows_of_b, kWidenedStep);
             panel.a = rows_of_b, panel.row = kWidenedStep;
           }

@@ -8,6 +8,7 @@
 #include "hologram/gemm.h"
 #include "hologram/parallel.h"
 #include "src/cpu/device/grain_size.h"
+#include "src/cpu/gemm/blocking.h"
 #include "src/cpu/gemm/gemm_builtin.h"
 #include "src/cpu/gemm/gemm_float.h"
 #include "src/cpu/gemm/gemm_provider.h"
@@ -22,8 +23,6 @@ constexpr int64_t kRowsAtATime = 256;
 constexpr int64_t kWeightRowsAtATime = 64;
 // The longest rows of a product that is handed over in blocks: see gemm_call.cc.
 constexpr int64_t kLongestInBlocks = 1024;
-// Products with fewer multiplications stay on one thread.
-constexpr int64_t kSharedWork = int64_t{1} << 21;
 
 struct LinearInt8 {
   Dtype dtype;
