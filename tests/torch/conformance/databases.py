@@ -86,10 +86,17 @@ def _nested_ops() -> list[Any]:
     return njt_op_db
 
 
+def _foreach_ops() -> list[Any]:
+    """Return PyTorch's database of these; before 2.15 there are its parts alone."""
+    parts = ("unary", "binary", "pointwise", "reduce", "other")
+    found = getattr(invocations, "foreach_op_db", None)
+    return found or [op for part in parts for op in getattr(invocations, f"foreach_{part}_op_db")]
+
+
 # A database of OpInfo objects.
 DATABASES: dict[str, Callable[[], list[Any]]] = {
     "op_db": lambda: invocations.op_db,
-    "foreach_op_db": lambda: invocations.foreach_op_db,
+    "foreach_op_db": _foreach_ops,
     "autograd_function_db": lambda: autograd_functions.autograd_function_db,
     "custom_op_db": _custom_ops,
     "hop_db": _higher_order_ops,

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 from native_compare import FLOATS, INTEGERS, check, check_native, layouts, values
@@ -119,3 +121,19 @@ def test_padding_of_integers_is_native() -> None:
     check(lambda x: x.clone().fill_(2.5), labels)
     check(lambda x: x.clone().fill_(float("nan")), labels.bool())
     check(lambda x: x.clone().fill_(-1.0), labels.to(torch.uint8))
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (2, 3, 4), (2, 3, 4, 5), (2, 1, 4, 5), (2, 3, 1, 1)])
+def test_cat_and_stack_have_the_strides_of_cpu(shape: tuple[int, ...]) -> None:
+    for order in itertools.permutations(range(len(shape))):
+        inverse = sorted(range(len(shape)), key=order.__getitem__)
+        x = values(*(shape[d] for d in order)).permute(inverse)
+        ours = x.to("hologram")
+        assert ours.stride() == x.stride()
+        for dim in range(len(shape) + 1):
+            expected, found = (torch.stack([t, t + 1], dim) for t in (x, ours))
+            assert found.stride() == expected.stride(), (order, dim)
+            assert torch.equal(found.cpu(), expected)
+        for dim in range(len(shape)):
+            expected, found = (torch.cat([t, t + 1], dim) for t in (x, ours))
+            assert found.stride() == expected.stride(), (order, dim)

@@ -172,13 +172,14 @@ Tensor stack(TensorList tensors, int64_t dim) {
       for (const Tensor& each : tensors) list.push_back(each);
       return call_fallback<"stack">(list, dim).back().toTensor();
     }
-    plan.dense = plan.dense && t.is_contiguous();
+    plan.dense = plan.dense && t.is_contiguous() &&
+                 t.suggest_memory_format() == MemoryFormat::Contiguous;
   }
   const Tensor& model = tensors[0];
   Sizes sizes(model.sizes().begin(), model.sizes().end());
   sizes.insert(sizes.begin() + dim, static_cast<int64_t>(tensors.size()));
-  Tensor out = make_tensor(sizes, model.scalar_type());
   if (C10_LIKELY(plan.dense)) {
+    Tensor out = make_tensor(sizes, model.scalar_type());
     int64_t rows = 1;
     for (const int64_t size : model.sizes().slice(0, static_cast<size_t>(dim))) rows *= size;
     JoinCall join(out, rows);
@@ -186,17 +187,11 @@ Tensor stack(TensorList tensors, int64_t dim) {
     join.run();
     return out;
   }
-  Sizes strides(out.strides().begin(), out.strides().end());
-  const int64_t step = strides[static_cast<size_t>(dim)];
-  strides.erase(strides.begin() + dim);
-  int64_t begin = 0;
-  PlaceCall place(out, Access::writes);
-  for (const Tensor& t : tensors) {
-    place.add(t, begin, strides);
-    begin += step;
-  }
-  place.run();
-  return out;
+  // As PyTorch has it: cat settles the order of memory, which may be that of channels last.
+  if (dim < ndim) return cat(tensors, dim).view(sizes);
+  std::vector<Tensor> columns;
+  for (const Tensor& t : tensors) columns.push_back(t.unsqueeze(dim));
+  return cat(columns, dim);
 }
 
 // --- A piece among zeros ------------------------------------------------------------------------
