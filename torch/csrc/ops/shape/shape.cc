@@ -172,8 +172,8 @@ Tensor stack(TensorList tensors, int64_t dim) {
       for (const Tensor& each : tensors) list.push_back(each);
       return call_fallback<"stack">(list, dim).back().toTensor();
     }
-    plan.dense = plan.dense && t.is_contiguous() &&
-                 t.suggest_memory_format() == MemoryFormat::Contiguous;
+    plan.dense =
+        plan.dense && t.is_contiguous() && t.suggest_memory_format() == MemoryFormat::Contiguous;
   }
   const Tensor& model = tensors[0];
   Sizes sizes(model.sizes().begin(), model.sizes().end());
