@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "convert.h"
-#include "division.h"
 #include "hologram/functions.h"
+#include "integer_operators.h"
 #include "objects.h"
 
 namespace hologram::python {

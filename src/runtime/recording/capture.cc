@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Puts the records of a thread on the tape of a circuit made by hand.
 #include "src/runtime/recording/capture.h"
-#include "src/runtime/memory/buffer_access.h"
 
 #include <algorithm>
 
 #include "hologram/error.h"
+#include "src/runtime/memory/buffer_access.h"
 #include "src/runtime/recording/recorder.h"
 
 namespace hologram::internal {

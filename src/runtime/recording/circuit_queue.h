@@ -29,8 +29,8 @@ class CircuitQueue {
   // The first one leaves. It keeps the references that later circuits did not take over.
   std::unique_ptr<RecordedCircuit> pop();
 
-  // Whether what waits to run has grown to its bounds, of which there are some where it is not
-  // empty.
+  // Whether what waits to run has grown to its bounds. Not to be asked of an empty queue, nor is
+  // the next one.
   bool is_crowded() const;
   // The epoch of the circuit in the middle.
   uint64_t half_way() const;

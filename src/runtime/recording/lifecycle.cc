@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Recorders from their first use to their end: all of them, fork, exit, and what programs ask and
-// tell them: counts, exports, lines.
+// The life of recorders: made at first use, brought over a fork, stopped at exit. And what programs
+// ask of one and tell it: counts, exports, lines.
 #include <pthread.h>
 
 #include <chrono>
@@ -16,9 +16,6 @@
 #include "hologram/parallel.h"
 #include "src/circuit/plan_cache.h"
 #include "src/runtime/memory/buffer_access.h"
-#include "src/runtime/memory/memory_watch.h"
-#include "src/runtime/recording/capture.h"
-#include "src/runtime/recording/circuit_check.h"
 #include "src/runtime/recording/recorder.h"
 #include "src/runtime/recording/trace_hooks.h"
 #include "src/runtime/threads/worker_scope.h"

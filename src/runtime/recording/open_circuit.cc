@@ -9,7 +9,6 @@
 #include "hologram/error.h"
 #include "hologram/memory.h"
 #include "hologram/parallel.h"
-#include "src/circuit/call_kinds.h"
 #include "src/runtime/memory/buffer_access.h"
 #include "src/runtime/recording/capture.h"
 #include "src/runtime/recording/trace_hooks.h"

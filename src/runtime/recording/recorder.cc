@@ -13,16 +13,11 @@
 
 #include "hologram/error.h"
 #include "hologram/parallel.h"
-#include "src/circuit/plan_cache.h"
-#include "src/runtime/memory/buffer_access.h"
-#include "src/runtime/recording/capture.h"
 #include "src/runtime/recording/trace_hooks.h"
 #include "src/runtime/threads/float_mode.h"
 #include "src/runtime/threads/worker_scope.h"
 
 namespace hologram::internal {
-
-using Access = BufferAccess;
 
 namespace {
 
@@ -151,7 +146,6 @@ void Recorder::remember_site(Lock& lock, uint32_t mode) {
 
 // ---- sealing ----
 
-// Lets the lock go in between.
 void Recorder::prepare_sealing(Lock& lock, OpenCircuit::Sealing& sealing) {
   sealing.next = queue_.take_spare();
   lock.unlock();
@@ -159,41 +153,38 @@ void Recorder::prepare_sealing(Lock& lock, OpenCircuit::Sealing& sealing) {
   lock.lock();
 }
 
-// May let the lock go in between: moves the open circuit to the end of the queue. False if nothing
-// was recorded.
+// Another thread was faster.
+void Recorder::give_up_sealing(Lock& lock, OpenCircuit::Sealing& sealing) {
+  queue_.give_spare(std::move(sealing.next));
+  lock.unlock();
+  sealing.drop();
+  lock.lock();
+}
+
+// Moves the open circuit to the end of the queue. False if nothing was recorded.
 bool Recorder::seal(Lock& lock, Why why) {
   if (open_.empty()) return false;
   OpenCircuit::Sealing sealing;
   prepare_sealing(lock, sealing);
-  if (open_.empty()) {  // another thread was faster
-    queue_.give_spare(std::move(sealing.next));
-    lock.unlock();
-    sealing.drop();
-    lock.lock();
+  if (open_.empty()) {
+    give_up_sealing(lock, sealing);
     return false;
   }
   queue_.push(open_.seal(sealing, why));
   return true;
 }
 
-// Lets the lock go in between: the open circuit is complete, though no thread asked for it.
+// The open circuit is complete, though no thread asked for it.
 void Recorder::end_circuit(Lock& lock, Why why) {
   seal(lock, why);
   if (!queue_.empty()) run_sealed(lock, why);  // age may have sealed it
 }
 
-// Lets the lock go in between: the open circuit is complete but for the conversions that the call
-// reads.
+// The open circuit is complete but for the conversions that the call reads.
 void Recorder::end_before_call(Lock& lock, std::span<const CallOperand> operands) {
   OpenCircuit::Sealing sealing;
   prepare_sealing(lock, sealing);
-  if (!open_.ends_before_call()) {  // another thread was faster
-    queue_.give_spare(std::move(sealing.next));
-    lock.unlock();
-    sealing.drop();
-    lock.lock();
-    return;
-  }
+  if (!open_.ends_before_call()) return give_up_sealing(lock, sealing);
   queue_.push(open_.seal_before_call(sealing, operands));
   run_sealed(lock, Why::kCall);
 }
@@ -322,22 +313,17 @@ void Recorder::forget_what_died(RecordedCircuit& circuit) {
 // In a Scope of the runner: runs the first circuit of the queue. False if it stays there: memory
 // was not enough, or it failed and `keeps` says that the next thread that asks gets its error. One
 // that is not kept is put in `error`.
-bool Recorder::run_first(RecordedCircuit*& circuit, std::exception_ptr& error, bool keeps) {
-  {
-    std::lock_guard lock(record_lock_);
-    circuit = queue_.first();
-    if (std::exchange(circuit->stalled, false)) forget_what_died(*circuit);
-  }
-  if (circuit->error != nullptr) {
-    error = std::exchange(circuit->error, nullptr);
+bool Recorder::run_first(RecordedCircuit& circuit, std::exception_ptr& error, bool keeps) {
+  if (circuit.error != nullptr) {
+    error = std::exchange(circuit.error, nullptr);
     return true;
   }
-  const CircuitRunner::Outcome outcome = runner_.run(*circuit, error);
+  const CircuitRunner::Outcome outcome = runner_.run(circuit, error);
   const bool fails = outcome == CircuitRunner::Outcome::kFailed;
-  if (fails && keeps) circuit->error = std::exchange(error, nullptr);
-  if (outcome != CircuitRunner::Outcome::kStuck && circuit->error == nullptr) return true;
+  if (fails && keeps) circuit.error = std::exchange(error, nullptr);
+  if (outcome != CircuitRunner::Outcome::kStuck && circuit.error == nullptr) return true;
   std::lock_guard lock(record_lock_);
-  circuit->stalled = true;
+  circuit.stalled = true;
   return false;
 }
 
@@ -399,8 +385,13 @@ bool Recorder::run_until(uint64_t epoch, Why why) {
     {
       const CircuitRunner::Scope scope(runner_);
       if (device_.done_epoch() >= epoch) break;
-      RecordedCircuit* circuit = nullptr;
-      stuck = !run_first(circuit, now, /*keeps=*/false);
+      RecordedCircuit* circuit;
+      {
+        std::lock_guard lock(record_lock_);
+        circuit = queue_.first();
+        if (std::exchange(circuit->stalled, false)) forget_what_died(*circuit);
+      }
+      stuck = !run_first(*circuit, now, /*keeps=*/false);
       if (!stuck) finished = finish_first(*circuit);
     }
     if (is_waited_for()) ring();
@@ -489,20 +480,19 @@ void Recorder::wait_for(uint64_t epoch) {
 // With the run lock held, which is given back.
 bool Recorder::run_beside() {
   const CircuitRunner::Scope scope(runner_);
-  int threads;
+  RecordedCircuit* circuit;
   {
     std::lock_guard lock(record_lock_);
     if (!queue_.is_ready() || !worker_.exists()) return false;
-    threads = queue_.first()->threads;
+    circuit = queue_.first();
   }
   const int64_t begin = now_ns();
   const int64_t begin_processor = processor_ns();
   bool finished;
   {
-    const WorkerScope beside(threads);
+    const WorkerScope beside(circuit->threads);
     std::exception_ptr error;
-    RecordedCircuit* circuit = nullptr;
-    finished = run_first(circuit, error, /*keeps=*/true);
+    finished = run_first(*circuit, error, /*keeps=*/true);
   }
   worker_.ran(now_ns() - begin, processor_ns() - begin_processor);
   if (finished) finish_on_worker();

@@ -118,6 +118,7 @@ class Recorder {
 
   // The open circuit is complete.
   void prepare_sealing(Lock& lock, OpenCircuit::Sealing& sealing);
+  void give_up_sealing(Lock& lock, OpenCircuit::Sealing& sealing);
   bool seal(Lock& lock, Why why);
   [[gnu::noinline]] void end_circuit(Lock& lock, Why why);
   [[gnu::noinline]] void end_before_call(Lock& lock, std::span<const CallOperand> operands);
@@ -130,7 +131,7 @@ class Recorder {
   // Running, and waiting for who runs.
   bool run_until(uint64_t epoch, Why why);
   bool may_run(uint64_t epoch);
-  bool run_first(RecordedCircuit*& circuit, std::exception_ptr& error, bool keeps);
+  bool run_first(RecordedCircuit& circuit, std::exception_ptr& error, bool keeps);
   bool run_beside();
   void forget_what_died(RecordedCircuit& circuit);
   std::unique_ptr<RecordedCircuit> finish_first(const RecordedCircuit& circuit);

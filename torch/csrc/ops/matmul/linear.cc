@@ -124,9 +124,9 @@ std::tuple<Tensor, Tensor, Tensor> linear_backward(const Tensor& input, const Te
   }
   if (wanted[1]) {
     const Tensor x = input.is_contiguous() ? input : input.contiguous();
-    Matrix a = rows_of(x), b = g;
+    const Matrix rows = rows_of(x);
     const bool as_rows = has_rows(weight);
-    if (C10_LIKELY(as_rows)) std::swap(a, b);
+    const Matrix &a = as_rows ? g : rows, &b = as_rows ? rows : g;
     grad_weight = make_tensor({a.cols, b.cols}, type);
     multiply({.a = transpose_of(a), .b = b, .addend = {}, .out = grad_weight});
     if (C10_UNLIKELY(!as_rows)) grad_weight = grad_weight.t();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Operators of Python with NumPy's rules for integers, under their own names.
+// Operators of integers that no row of the op table computes, with NumPy's rules.
 #pragma once
 
 #include "hologram/functions.h"
