@@ -5,7 +5,8 @@ set(HOLOGRAM_INSTALL_INCLUDEDIR "include" CACHE STRING "Where public headers go 
 set(HOLOGRAM_INSTALL_LIBDIR "lib" CACHE STRING "Where the library goes below the prefix")
 
 add_library(hologram_flags INTERFACE)
-target_include_directories(hologram_flags INTERFACE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/include")
+target_include_directories(hologram_flags INTERFACE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/include"
+                                                    "${PROJECT_BINARY_DIR}/generated")
 target_compile_definitions(hologram_flags INTERFACE HOLOGRAM_BUILDING)
 target_compile_options(
   hologram_flags INTERFACE -Wall -Wextra -Werror -fno-math-errno -fno-semantic-interposition
@@ -36,6 +37,7 @@ function(hologram_folder name)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cc")
   add_library(hologram_${name} STATIC ${sources})
   target_link_libraries(hologram_${name} PUBLIC hologram_flags)
+  add_dependencies(hologram_${name} hologram_generated)
   foreach(dependency ${ARGN})
     target_link_libraries(hologram_${name} PUBLIC hologram_${dependency})
   endforeach()

@@ -42,7 +42,14 @@ OPTIONAL_HEADER_PACKAGES = {"gtest/gtest.h": "libgtest-dev"}
 OPENCL_PACKAGES = ["pocl-opencl-icd", "ocl-icd-libopencl1"]
 
 # What both distributions are built from.
-SHARED_SOURCES = ("CMakeLists.txt", "cmake", "include", "tools/setup.py")
+SHARED_SOURCES = (
+    "CMakeLists.txt",
+    "cmake",
+    "include",
+    "src/ops/calls.def",
+    "tools/call_structs",
+    "tools/setup.py",
+)
 
 # Not sources: what tools/check.py puts beside them for mypy.
 GENERATED_STUBS = {

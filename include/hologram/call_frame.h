@@ -1,28 +1,24 @@
 // SPDX-License-Identifier: MIT
-// What the kernels of calls take their operands and parameters from, in the order in which the
-// front end that recorded the call gave them: that of the call's row (call_ops.h).
+// Reads calls from the words of a tape.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "hologram/call.h"
+#include "hologram/call_fields.h"
 #include "hologram/view.h"
 
 namespace hologram {
-
-// What a call does to the memory of an operand.
-enum class Access : uint8_t {
-  reads,
-  writes,   // every element, whatever it was
-  updates,  // what is written depends on what was there, or not all of it is written
-};
 
 // Words that say how a T's bytes are; a T without padding, so that equal values have equal words.
 template <class T>
@@ -37,27 +33,24 @@ std::array<uint64_t, kWordsOf<T>> words_of(const T& value) {
   std::memcpy(words.data(), &value, sizeof(T));
   return words;
 }
-// The words of a view: the head below, its sizes, and its strides unless it is row-major.
-constexpr uint64_t view_head(Dtype dtype, size_t ndim, bool row_major) {
-  return static_cast<uint64_t>(dtype) | uint64_t{row_major} << 8 | static_cast<uint64_t>(ndim) << 9;
-}
-constexpr Dtype view_dtype(uint64_t head) { return static_cast<Dtype>(head & 0xff); }
-constexpr bool view_is_row_major(uint64_t head) { return (head >> 8 & 1) != 0; }
-constexpr int view_ndim(uint64_t head) { return static_cast<int>(head >> 9); }
-// Behind the head.
-constexpr int view_words(uint64_t head) {
-  return view_is_row_major(head) ? view_ndim(head) : 2 * view_ndim(head);
-}
-
-// Where a scalar parameter is: among the numbers, or in memory of one element.
-enum class Stored : uint8_t { number, float32, float64 };
-
-// What a kernel takes its operands and parameters from, in the order of the call's row.
-class CallFrame {
+// How many threads a kernel may take.
+class CallThreads {
  public:
   // Work on so few elements stays on one thread.
   static constexpr int64_t kSmall = 16384;
 
+  explicit CallThreads(int most) : most_(most) {}
+  int most() const { return most_; }
+  // For work on n elements, as the library's functions count them.
+  int operator()(int64_t n) const { return n <= kSmall ? 1 : most_; }
+
+ private:
+  int most_;
+};
+
+// What a kernel's struct is read from, and where its sizes, strides and lists live while it runs.
+class CallFrame {
+ public:
   explicit CallFrame(const CallArguments& arguments)
       : operands_(arguments.operands),
         words_(arguments.attributes),
@@ -68,22 +61,28 @@ class CallFrame {
 
   // The next operand, which was given as a view. data is null where it is absent. Sizes and strides
   // live as long as the call runs.
-  View view() {
+  calls::CallView view() {
     const uint64_t head = *words_++;
     const int ndim = view_ndim(head);
     const Dtype dtype = view_dtype(head);
     const auto* shape = reinterpret_cast<const int64_t*>(words_);
     words_ += view_words(head);
-    char* data = *operands_++;
-    if (view_is_row_major(head)) return {data, dtype, ndim, shape, row_major_strides(ndim, shape)};
-    if (data != nullptr)
-      data += first_of(ndim, shape, shape + ndim) * static_cast<int64_t>(itemsize(dtype));
-    return {data, dtype, ndim, shape, shape + ndim};
+    char* data = memory();
+    const int64_t* strides = shape + ndim;
+    if (view_is_row_major(head)) {
+      strides = row_major_strides(ndim, shape);
+    } else if (data != nullptr) {
+      data += first_of(ndim, shape, strides) * static_cast<int64_t>(itemsize(dtype));
+    }
+    calls::CallView view;
+    static_cast<View&>(view) = {data, dtype, ndim, shape, strides};
+    view.is_given = head != 0;
+    return view;
   }
   // The next operand, which was given as memory: its first byte, or null.
   template <class T = char>
   T* memory() {
-    return reinterpret_cast<T*>(*operands_++);
+    return operands_ == nullptr ? nullptr : reinterpret_cast<T*>(*operands_++);
   }
   template <class T>
   T value() {
@@ -95,35 +94,52 @@ class CallFrame {
   }
   bool flag() { return *words_++ != 0; }
   int64_t integer() { return static_cast<int64_t>(*words_++); }
-  // Integers as the last of N, `fill` before them.
-  template <size_t N>
-  std::array<int64_t, N> integers(int64_t fill) {
-    std::array<int64_t, N> result;
-    result.fill(fill);
-    const uint64_t count = *words_++;
-    std::memcpy(result.data() + (N - count), words_, count * sizeof(int64_t));
-    words_ += count;
-    return result;
-  }
   template <class T = double>
   T number() {
     static_assert(sizeof(T) == 8);
-    return std::bit_cast<T>(*numbers_++);
+    return numbers_ == nullptr ? T{} : std::bit_cast<T>(*numbers_++);
   }
   // A number that is given, or lies in memory: see Stored.
   double scalar() {
-    switch (value<Stored>()) {
-      case Stored::float32:
-        return *memory<const float>();
-      case Stored::float64:
-        return *memory<const double>();
-      default:
-        return number();
-    }
+    const auto stored = static_cast<Stored>(*words_++);
+    if (stored == Stored::number) return number();
+    const char* const at = memory();
+    if (at == nullptr) return 0;
+    return stored == Stored::float32 ? *reinterpret_cast<const float*>(at)
+                                     : *reinterpret_cast<const double*>(at);
   }
+
+  // The struct of a call; what it borrows lives as long as this.
+  template <class Call>
+  Call call() {
+    Call call{};
+    Call::each(call, *this);
+    return call;
+  }
+  template <Access kAccess>
+  void operator()(calls::Operand<calls::CallView, kAccess>& operand) {
+    static_cast<calls::CallView&>(operand) = view();
+  }
+  template <Access kAccess>
+  void operator()(calls::List<calls::CallView, kAccess>& list) {
+    list = read_list<calls::Operand<calls::CallView, kAccess>>();
+  }
+  void operator()(calls::ScalarList<calls::CallView>& list) {
+    list = read_list<calls::Scalar<calls::CallView>>();
+  }
+  void operator()(calls::Scalar<calls::CallView>& scalar) { scalar.value = this->scalar(); }
+  void operator()(int64_t& value) { value = integer(); }
+  void operator()(bool& value) { value = flag(); }
+  void operator()(double& value) { value = number(); }
+  void operator()(uint64_t& value) { value = number<uint64_t>(); }
+  void operator()(calls::Ints& values) {
+    const uint64_t count = *words_++;
+    values = {reinterpret_cast<const int64_t*>(words_), count};
+    words_ += count;
+  }
+
   // Threads that work on n elements may take, as the library's functions count them.
-  int threads(int64_t n) const { return n <= kSmall ? 1 : max_threads_; }
-  int threads() const { return max_threads_; }
+  CallThreads threads() const { return CallThreads(max_threads_); }
 
  private:
   // Where the first element lies behind the lowest one: not 0 where strides are negative.
@@ -136,13 +152,13 @@ class CallFrame {
   }
 
   const int64_t* row_major_strides(int ndim, const int64_t* shape) {
-    int64_t* strides = room_ + used_;
-    if (used_ + ndim <= kRoom) {
-      used_ += ndim;
-    } else {
-      more_.push_back(std::make_unique<int64_t[]>(static_cast<size_t>(ndim)));
-      strides = more_.back().get();
+    if (ndim > left_) {
+      left_ = std::max(kRoom, ndim);
+      more_.push_back(std::make_unique_for_overwrite<int64_t[]>(static_cast<size_t>(left_)));
+      room_ = more_.back().get();
     }
+    int64_t* const strides = room_;
+    room_ += ndim, left_ -= ndim;
     int64_t step = 1;
     for (int d = ndim - 1; d >= 0; --d) {
       strides[d] = step;
@@ -151,17 +167,38 @@ class CallFrame {
     return strides;
   }
 
+  template <class T>
+  std::span<const T> read_list() {
+    const auto count = static_cast<size_t>(*words_++);
+    auto list = std::make_shared<T[]>(count);
+    for (size_t i = 0; i < count; ++i) (*this)(list[i]);
+    const std::span<const T> span(list.get(), count);
+    lists_.push_back(std::move(list));
+    return span;
+  }
+
   char* const* operands_;
   const uint64_t* words_;
   const uint64_t* numbers_;
   int max_threads_;
 
   // Strides of row-major views.
-  static constexpr int kRoom = 48;
-  int used_ = 0;
-  int64_t room_[kRoom];
+  static constexpr int kFirstRoom = 48, kRoom = 512;
+  int left_ = kFirstRoom;
+  int64_t first_room_[kFirstRoom];
+  int64_t* room_ = first_room_;
   std::vector<std::unique_ptr<int64_t[]>> more_;
+  std::vector<std::shared_ptr<void>> lists_;
 };
+
+// Values as the last of N, `fill` before them.
+template <size_t N>
+std::array<int64_t, N> last_of(calls::Ints values, int64_t fill) {
+  std::array<int64_t, N> result;
+  result.fill(fill);
+  std::copy(values.begin(), values.end(), result.end() - static_cast<int64_t>(values.size()));
+  return result;
+}
 
 // For the library's optional operands.
 inline const View* if_given(const View& view) { return view.data != nullptr ? &view : nullptr; }

@@ -28,6 +28,7 @@ enum class Resampling : uint8_t {
 // Which dtypes an operand may have; the letter is that of the schema.
 enum class CallDtype : char {
   any = 'A',       // any; all of a call agree
+  each = 'E',      // any, each operand its own
   number = 'N',    // float16, bfloat16, float32, float64, int32 or int64; all agree
   floating = 'T',  // float16, bfloat16, float32 or float64; all agree
   param = 'P',     // that of the floating operands or, beside a half type, float32; all agree
@@ -82,17 +83,11 @@ struct CallParameterInfo {
   std::string value_of;  // or that of another parameter
 };
 
-class CallShapes;
-
-// A row. The words of a call are those of its operands, inputs before results (a view's words; one
-// zero for an operand that is not there), then those of its parameters. Its numbers are those of
-// its parameters. Lists come last: how many tensors, and for each the number of its elements.
+// A row. call_structs.h has a struct for each.
 struct CallOp {
-  const char* name;
-  const char* schema;
-  const char* doc;
-  // Rough nanoseconds on one thread.
-  double (*cost)(const CallShapes& shapes);
+  const char* name = nullptr;
+  const char* schema = nullptr;
+  const char* doc = nullptr;
   uint16_t number = 0;  // the kind's, see register_call()
   std::vector<CallOperandInfo> operands = {};
   std::vector<CallParameterInfo> parameters = {};
@@ -104,27 +99,5 @@ HOLOGRAM_API std::span<const CallOp> call_ops();
 HOLOGRAM_API const CallOp* find_call(std::string_view name);
 // Error(kInvalidArgument) where there is none.
 HOLOGRAM_API const CallOp& call_op(std::string_view name);
-
-// What the words of a call say of its sizes. Costs a step for each operand that it passes.
-class HOLOGRAM_API CallShapes {
- public:
-  CallShapes(const CallOp& op, const uint64_t* words) : op_(op), words_(words) {}
-
-  // Of an operand by its position; 0 where it is not there.
-  double numel(int operand) const;
-  double nbytes(int operand) const;
-  // 1 where it has no such dimension. Negative dimensions count from the end.
-  double size(int operand, int dim) const;
-  // The word of an integer or a boolean; the product of integers.
-  int64_t value(int parameter) const;
-  double product(int parameter) const;
-
- private:
-  const uint64_t* operand(int position) const;
-  const uint64_t* parameter(int position) const;
-
-  const CallOp& op_;
-  const uint64_t* words_;
-};
 
 }  // namespace hologram

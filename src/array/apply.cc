@@ -5,12 +5,13 @@
 #include <cmath>
 #include <new>
 #include <type_traits>
+#include <vector>
 
 #include "hologram/elementwise.h"
 #include "hologram/error.h"
 #include "src/array/arithmetic.h"
 #include "src/array/array.h"
-#include "src/array/tensor_call.h"
+#include "src/array/record_call.h"
 #include "src/array/types.h"
 
 namespace hologram {
@@ -19,35 +20,21 @@ namespace {
 
 constexpr int kMaxArity = 4;
 
-struct RowValues {
-  uint16_t op;
-  uint16_t compute;
-  uint32_t arity;
-};
-void run_row_call(CallFrame& frame) {
-  const auto values = frame.value<RowValues>();
-  View inputs[kMaxArity];
-  for (uint32_t k = 0; k < values.arity; ++k) inputs[k] = frame.view();
-  const View out = frame.view();
-  elementwise(static_cast<OpId>(values.op), static_cast<Dtype>(values.compute), inputs,
-              static_cast<int>(values.arity), out, frame.threads(out.numel()));
-}
-
 // What a record does not take, on a device whose memory the host cannot touch: a call does.
 void run_as_call(OpId op, Dtype compute, std::span<const Operand> operands, const Tensor& out) {
-  TensorCall call;
-  call.value(RowValues{static_cast<uint16_t>(op), static_cast<uint16_t>(compute),
-                       static_cast<uint32_t>(operands.size())});
   std::array<Tensor, kMaxArity> given;
+  std::vector<calls::In<Arg>> inputs;
   for (size_t k = 0; k < operands.size(); ++k) {
     const Operand& operand = operands[k];
     given[k] = operand.is_tensor()
                    ? broadcast(operand.tensor(), out.shape())
                    : broadcast(full({}, operand.number(), compute, device_of(out)), out.shape());
-    call.view(&given[k], Access::reads);
+    inputs.emplace_back(given[k]);
   }
-  call.view(out, Access::writes);
-  call.run<&run_row_call>("array_row", 2.0 * static_cast<double>(out.numel()));
+  record(calls::Elementwise<Arg>{.inputs = inputs,
+                                 .op = static_cast<int64_t>(op),
+                                 .dtype = static_cast<int64_t>(compute),
+                                 .out = out});
 }
 
 void run_now(OpId op, Dtype compute, std::span<const Operand> operands, const Tensor& out) {

@@ -9,7 +9,7 @@
 #include "hologram/functions.h"
 #include "src/array/array.h"
 #include "src/array/call_shapes.h"
-#include "src/array/tensor_call.h"
+#include "src/array/record_call.h"
 
 namespace hologram {
 namespace array {
@@ -60,21 +60,14 @@ class TableCall {
   void run() {
     if (leaves_nothing()) return;
     for (size_t k = 0; k < op_.operands.size() && !op_.operands[k].is_result; ++k) ready(k);
-    TensorCall call;
-    for (size_t k = 0; k < ready_.size(); ++k) {
-      const CallOperandInfo& info = op_.operands[k];
-      if (info.is_list) continue;
-      const Access access = info.is_covered   ? Access::writes
-                            : info.is_updated ? Access::updates
-                                              : Access::reads;
-      call.view(ready_[k].empty() ? nullptr : &ready_[k][0], access);
-    }
+    check_lists();
+    CallRecord record;
+    for (size_t k = 0; k < ready_.size(); ++k) add_operand(record, k);
     for (const Tensor& result : results_) {
-      call.view(result.numel() == 0 ? nullptr : &result, Access::writes);
+      record.operand(Arg::of<Access::writes>(result.numel() == 0 ? nullptr : &result));
     }
-    add_parameters(call);
-    if (has_lists()) add_lists(call);
-    call.run(op_, has_lists() ? cost_of_lists() : -1);
+    add_parameters(record);
+    record.run(static_cast<CallNumber>(op_.number));
     for (const auto& [from, to] : copied_back_) copy_into(from, to);
   }
 
@@ -152,77 +145,68 @@ class TableCall {
     return false;
   }
 
-  void add_parameters(TensorCall& call) {
+  void add_operand(CallRecord& record, size_t k) const {
+    const CallOperandInfo& info = op_.operands[k];
+    const Access access = info.is_covered   ? Access::writes
+                          : info.is_updated ? Access::updates
+                                            : Access::reads;
+    if (info.is_list) record(static_cast<int64_t>(ready_[k].size()));
+    for (const Tensor& tensor : ready_[k]) record.operand({&tensor, access});
+    if (!info.is_list && ready_[k].empty()) record.operand({});
+  }
+
+  void add_parameters(CallRecord& record) {
     for (const CallParameterInfo& info : op_.parameters) {
-      if (info.only_shapes || info.is_list) continue;
+      if (info.only_shapes) continue;
       switch (info.kind) {
         case Kind::integer:
-          call.integer(settled_.integer(info.name));
+          record(settled_.integer(info.name));
           break;
         case Kind::boolean:
-          call.flag(settled_.integer(info.name) != 0);
+          record(settled_.integer(info.name) != 0);
           break;
-        case Kind::integers: {
-          const Shape& values = settled_.integers(info.name);
-          call.integer(static_cast<int64_t>(values.size()));
-          for (const int64_t value : values) call.integer(value);
+        case Kind::integers:
+          record(calls::Ints(settled_.integers(info.name)));
           break;
-        }
         case Kind::number:
-          call.number(settled_.number(info.name));
+          record(settled_.number(info.name));
           break;
         case Kind::word:
-          call.number(settled_.integer(info.name));
+          record(static_cast<uint64_t>(settled_.integer(info.name)));
           break;
         case Kind::scalar:
-          call.integer(static_cast<int64_t>(Stored::number));
-          call.number(settled_.number(info.name));
+          if (!info.is_list) {
+            record(calls::Scalar<Arg>(settled_.number(info.name)));
+            break;
+          }
+          std::vector<calls::Scalar<Arg>> scalars;
+          for (size_t i = 0; i < list_size(); ++i) {
+            scalars.emplace_back(settled_.number_at(info.name, i, list_size()));
+          }
+          record(calls::ScalarList<Arg>(scalars));
           break;
       }
     }
   }
 
-  // How many tensors, their dtype, and for each its elements and its memory in every list.
-  void add_lists(TensorCall& call) {
+  // Lists agree in length and, one by one, in shape.
+  void check_lists() const {
     const size_t count = list_size();
-    call.integer(static_cast<int64_t>(count));
-    const Tensor* first = nullptr;
-    for (size_t i = 0; i < count; ++i) {
-      const Tensor* model = nullptr;
-      for (size_t k = 0; k < ready_.size(); ++k) {
-        const CallOperandInfo& info = op_.operands[k];
-        if (!info.is_list) continue;
-        if (!ready_[k].empty() && ready_[k].size() != count) {
-          settled_.refuse(info.name, " has ", ready_[k].size(), " tensors; the first list has ",
-                          count);
-        }
-        const Tensor* tensor = ready_[k].empty() ? nullptr : &ready_[k][i];
-        if (tensor != nullptr && first == nullptr) {
-          first = tensor;
-          call.integer(static_cast<int64_t>(first->dtype()));
-        }
-        if (tensor != nullptr && model == nullptr) {
-          model = tensor;
-          call.integer(model->numel());
-        } else if (tensor != nullptr && tensor->shape() != model->shape()) {
-          settled_.refuse(info.name, " ", i, " has shape ", shape_text(tensor->shape()),
-                          "; that of the first list has ", shape_text(model->shape()));
-        }
-        call.memory(tensor, info.is_updated ? Access::updates : Access::reads);
+    const std::vector<Tensor>* first = nullptr;
+    for (size_t k = 0; k < ready_.size(); ++k) {
+      const CallOperandInfo& info = op_.operands[k];
+      if (!info.is_list || ready_[k].empty()) continue;
+      if (ready_[k].size() != count) {
+        settled_.refuse(info.name, " has ", ready_[k].size(), " tensors; the first list has ",
+                        count);
       }
-      for (const CallParameterInfo& info : op_.parameters) {
-        if (!info.is_list) continue;
-        call.integer(static_cast<int64_t>(Stored::number));
-        call.number(settled_.number_at(info.name, i, count));
+      if (first == nullptr) first = &ready_[k];
+      for (size_t i = 0; i < count; ++i) {
+        if (ready_[k][i].shape() == (*first)[i].shape()) continue;
+        settled_.refuse(info.name, " ", i, " has shape ", shape_text(ready_[k][i].shape()),
+                        "; that of the first list has ", shape_text((*first)[i].shape()));
       }
     }
-  }
-  double cost_of_lists() const {
-    double cost = 0;
-    for (const CallInput& input : inputs_) {
-      for (const Tensor& tensor : input.tensors()) cost += static_cast<double>(tensor.numel()) / 4;
-    }
-    return cost;
   }
 
   const CallOp& op_;

@@ -111,6 +111,7 @@ void CallSettling::take_dtypes() {
       bool fits = false;
       switch (info.dtype) {
         case CallDtype::any:
+        case CallDtype::each:
           fits = true;
           break;
         case CallDtype::number:
@@ -145,7 +146,8 @@ void CallSettling::take_dtypes() {
           break;
       }
       const auto [known, is_first] = dtypes_.emplace(info.dtype, dtype);
-      if (!fits || (known->second != dtype && info.dtype != CallDtype::index)) {
+      if (!fits || (known->second != dtype && info.dtype != CallDtype::index &&
+                    info.dtype != CallDtype::each)) {
         fail(ErrorKind::kTypeMismatch, op_.name, ": ", info.name, " is ", dtype_name(dtype),
              "; it takes ", dtypes_text(info.dtype), is_first || !fits ? "" : ", which is here ",
              is_first || !fits ? std::string_view() : dtype_name(known->second),

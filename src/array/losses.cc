@@ -3,7 +3,7 @@
 #include "hologram/error.h"
 #include "hologram/loss.h"
 #include "src/array/array.h"
-#include "src/array/tensor_call.h"
+#include "src/array/record_call.h"
 
 namespace hologram {
 namespace array {
@@ -43,15 +43,12 @@ Tensor point_loss(PointLoss loss, const Tensor& input, const Tensor& target,
   const Dtype dtype = promote(input.dtype(), target.dtype());
   Tensor out = array::fresh(none ? input.shape() : Shape{}, dtype, device);
   if (out.numel() == 0) return out;
-  array::TensorCall call;
-  call.view(input, Access::reads);
-  call.view(target, Access::reads);
-  for (int absent = 0; absent < 2; ++absent) call.view(nullptr, Access::reads);
-  call.view(out, Access::writes);
-  call.integer(static_cast<int64_t>(loss));
-  call.integer(static_cast<int64_t>(options.reduction));
-  call.number(options.param);
-  call.run("point_loss");
+  record(calls::PointLoss<array::Arg>{.input = input,
+                                      .target = target,
+                                      .loss = static_cast<int64_t>(loss),
+                                      .reduction = static_cast<int64_t>(options.reduction),
+                                      .parameter = options.param,
+                                      .out = out});
   return out;
 }
 
@@ -81,16 +78,13 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const ClassLoss
   Tensor out = array::fresh(none ? target.shape() : Shape{}, logits.dtype(), device);
   if (out.numel() == 0) return out;
   const Tensor total = array::fresh({}, logits.dtype(), device);
-  array::TensorCall call;
-  call.view(logits, Access::reads);
-  call.view(target, Access::reads);
-  call.view(nullptr, Access::reads);
-  call.view(out, Access::writes);
-  call.view(total, Access::writes);
-  call.integer(static_cast<int64_t>(options.reduction));
-  call.integer(options.ignore_index);
-  call.number(options.label_smoothing);
-  call.run("cross_entropy");
+  record(calls::CrossEntropy<array::Arg>{.logits = logits,
+                                         .target = target,
+                                         .reduction = static_cast<int64_t>(options.reduction),
+                                         .ignore_index = options.ignore_index,
+                                         .label_smoothing = options.label_smoothing,
+                                         .out = out,
+                                         .total_weight = total});
   return out;
 }
 

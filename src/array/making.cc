@@ -7,7 +7,7 @@
 #include "hologram/error.h"
 #include "hologram/memory.h"
 #include "src/array/array.h"
-#include "src/array/tensor_call.h"
+#include "src/array/record_call.h"
 #include "src/array/types.h"
 
 namespace hologram {
@@ -24,11 +24,6 @@ void check_kinds(const char* function, Dtype from, Dtype to) {
   }
 }
 
-void run_copy(CallFrame& frame) {
-  const View src = frame.view(), dst = frame.view();
-  copy(src, dst, frame.threads(dst.numel()));
-}
-
 // Both of dst's shape.
 void copy_same_shape(const Tensor& src, const Tensor& dst) {
   if (is_recording(device_of(dst))) {
@@ -41,10 +36,7 @@ void copy_same_shape(const Tensor& src, const Tensor& dst) {
     }
   }
   if (!device_of(dst).is_host_memory()) {
-    array::TensorCall call;
-    call.view(src, Access::reads);
-    call.view(dst, Access::writes);
-    return call.run<&run_copy>("array_copy", 2.0 * static_cast<double>(dst.numel()));
+    return record(calls::Copy<array::Arg>{.input = src, .out = dst});
   }
   materialize(src);
   materialize(dst);

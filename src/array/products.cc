@@ -5,7 +5,7 @@
 #include "hologram/error.h"
 #include "hologram/gemm.h"
 #include "src/array/array.h"
-#include "src/array/tensor_call.h"
+#include "src/array/record_call.h"
 #include "src/array/types.h"
 
 namespace hologram {
@@ -83,11 +83,7 @@ void run(const Tensor& a, const Tensor& b, const Tensor& out) {
   if (out.numel() == 0) return;
   if (a.shape().back() == 0) return fill_into(Scalar(int64_t{0}), out);
   if (is_recording(device_of(out)) && record_product(a, b, out)) return;
-  TensorCall call;
-  call.view(a, Access::reads);
-  call.view(b, Access::reads);
-  call.view(out, Access::writes);
-  call.run("matmul");
+  record(calls::Matmul<Arg>{.a = a, .b = b, .out = out});
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include "hologram/error.h"
 #include "hologram/softmax.h"
 #include "src/array/array.h"
-#include "src/array/tensor_call.h"
+#include "src/array/record_call.h"
 #include "src/circuit/tape.h"
 #include "src/runtime/memory/tensor_access.h"
 
@@ -98,13 +98,11 @@ void run(Reduction op, const Tensor& in, uint64_t mask, const Tensor& out, const
   const Tensor from = none ? in.unsqueeze(ndim) : in;
   // Of positions no dimension means those in all of `in`, which several dimensions cannot say.
   const uint64_t dims = none ? uint64_t{1} << ndim : is_positional(op) && reduced > 1 ? 0 : mask;
-  TensorCall call;
-  call.view(from, Access::reads);
-  call.view(out, Access::writes);
-  call.integer(static_cast<int64_t>(op));
-  call.integer(static_cast<int64_t>(dims));
-  call.number(parameter);
-  call.run("reduce");
+  record(calls::Reduce<Arg>{.input = from,
+                            .op = static_cast<int64_t>(op),
+                            .dims = static_cast<int64_t>(dims),
+                            .parameter = parameter,
+                            .out = out});
 }
 
 }  // namespace
@@ -184,11 +182,7 @@ Tensor cumsum(const Tensor& in, int dim) {
   if (is_complex(in.dtype())) {
     Tensor out = array::fresh(in.shape(), in.dtype(), array::device_of(in));
     const Tensor from = array::as_pairs(in), to = array::as_pairs(out);
-    array::TensorCall call;
-    call.view(from, Access::reads);
-    call.view(to, Access::writes);
-    call.integer(dim < 0 ? dim + ndim : dim);
-    call.run("cumsum");
+    record(calls::Cumsum<array::Arg>{.input = from, .dim = dim < 0 ? dim + ndim : dim, .out = to});
     return out;
   }
   const Dtype dtype = is_floating(in.dtype()) ? in.dtype() : Dtype::kInt64;
@@ -198,11 +192,7 @@ Tensor cumsum(const Tensor& in, int dim) {
     copy_into(in, out);
     return out;
   }
-  array::TensorCall call;
-  call.view(in, Access::reads);
-  call.view(out, Access::writes);
-  call.integer(dim < 0 ? dim + ndim : dim);
-  call.run("cumsum");
+  record(calls::Cumsum<array::Arg>{.input = in, .dim = dim < 0 ? dim + ndim : dim, .out = out});
   return out;
 }
 
@@ -239,12 +229,8 @@ void softmax_rows(const char* name, circuit::RowOp row, const Tensor& in, int di
     const int64_t cols = in.ndim() == 0 ? 1 : in.shape().back();
     if (record_rows(static_cast<int>(row), operands, 1, in.numel() / cols, cols)) return;
   }
-  array::TensorCall call;
-  call.view(in, Access::reads);
-  call.view(out, Access::writes);
-  call.integer(along);
-  call.integer(static_cast<int64_t>(row));
-  call.run("softmax");
+  record(calls::Softmax<array::Arg>{
+      .input = in, .dim = along, .function = static_cast<int64_t>(row), .out = out});
 }
 
 }  // namespace

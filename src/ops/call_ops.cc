@@ -4,40 +4,24 @@
 
 #include <cctype>
 #include <cstdlib>
-#include <limits>
 #include <unordered_map>
 
-#include "hologram/call_frame.h"
 #include "hologram/error.h"
-#include "hologram/loss.h"
+#include "src/ops/call_rows.h"
 
 namespace hologram {
 namespace {
 
-// Whether a loss takes logarithms of every element.
-bool is_logarithmic(int64_t loss) {
-  const auto which = static_cast<PointLoss>(loss);
-  return which == PointLoss::bce || which == PointLoss::bce_with_logits;
-}
-
-#define NONE 0.0
-constexpr CallOp kNoCall = {};
-struct Row {
-  const char *name, *schema, *doc;
-  double (*cost)(const CallShapes&);
-};
-constexpr Row kRows[] = {
-#define HOLOGRAM_CALL(name, schema, cost, doc) \
-  {#name, schema, doc, [](const CallShapes& s) -> double { return static_cast<void>(s), cost; }},
+constexpr CallRow kRows[] = {
+#define HOLOGRAM_CALL(name, schema, cost, doc) {#name, schema, #cost, doc},
 #include "src/ops/calls.def"
 };
-#undef NONE
 
 // Reads one schema from left to right. A schema that does not read is a fault of the table, which
 // the first look at it shows.
 class SchemaReader {
  public:
-  explicit SchemaReader(const Row& row) : row_(row), rest_(row.schema) {}
+  explicit SchemaReader(const CallRow& row) : row_(row), rest_(row.schema) {}
 
   void read_into(CallOp& op) {
     bool results = false, saved = false;
@@ -173,16 +157,16 @@ class SchemaReader {
     return parameter;
   }
 
-  const Row& row_;
+  const CallRow& row_;
   std::string_view rest_;
 };
 
 const std::vector<CallOp>& table() {
   static const auto* rows = [] {
     auto* list = new std::vector<CallOp>;
-    for (const Row& row : kRows) {
-      CallOp& op = list->emplace_back(kNoCall);
-      op.name = row.name, op.schema = row.schema, op.doc = row.doc, op.cost = row.cost;
+    for (const CallRow& row : kRows) {
+      CallOp& op = list->emplace_back();
+      op.name = row.name, op.schema = row.schema, op.doc = row.doc;
       op.number = static_cast<uint16_t>(list->size() - 1);
       SchemaReader(row).read_into(op);
     }
@@ -192,6 +176,8 @@ const std::vector<CallOp>& table() {
 }
 
 }  // namespace
+
+std::span<const CallRow> call_rows() { return kRows; }
 
 std::span<const CallOp> call_ops() { return table(); }
 
@@ -212,62 +198,6 @@ const CallOp& call_op(std::string_view name) {
          "\"; call_ops() lists those of this version");
   }
   return *op;
-}
-
-// --- Sizes ---------------------------------------------------------------------------------------
-
-namespace {
-
-// Of the view whose head is *word.
-const int64_t* sizes_of(const uint64_t* word) { return reinterpret_cast<const int64_t*>(word + 1); }
-
-}  // namespace
-
-const uint64_t* CallShapes::operand(int position) const {
-  const uint64_t* word = words_;
-  for (int k = 0; k < position; ++k) {
-    if (!op_.operands[static_cast<size_t>(k)].is_list) word += 1 + view_words(*word);
-  }
-  return word;
-}
-
-double CallShapes::numel(int position) const {
-  const uint64_t* word = operand(position);
-  if (*word == 0) return 0;
-  double n = 1;
-  for (int d = 0; d < view_ndim(*word); ++d) n *= static_cast<double>(sizes_of(word)[d]);
-  return n;
-}
-
-double CallShapes::nbytes(int position) const {
-  return numel(position) * static_cast<double>(itemsize(view_dtype(*operand(position))));
-}
-
-double CallShapes::size(int position, int dim) const {
-  const uint64_t* word = operand(position);
-  const int ndim = view_ndim(*word), d = dim < 0 ? dim + ndim : dim;
-  return d < 0 || d >= ndim ? 1 : static_cast<double>(sizes_of(word)[d]);
-}
-
-const uint64_t* CallShapes::parameter(int position) const {
-  using Kind = CallParameterInfo::Kind;
-  const uint64_t* word = operand(static_cast<int>(op_.operands.size()));
-  for (int k = 0; k < position; ++k) {
-    const CallParameterInfo& info = op_.parameters[static_cast<size_t>(k)];
-    if (info.only_shapes) continue;
-    if (info.kind == Kind::integer || info.kind == Kind::boolean) ++word;
-    if (info.kind == Kind::integers) word += 1 + *word;
-  }
-  return word;
-}
-
-int64_t CallShapes::value(int position) const { return static_cast<int64_t>(*parameter(position)); }
-
-double CallShapes::product(int position) const {
-  const uint64_t* word = parameter(position);
-  double product = 1;
-  for (uint64_t k = 1; k <= *word; ++k) product *= static_cast<double>(word[k]);
-  return product;
 }
 
 }  // namespace hologram

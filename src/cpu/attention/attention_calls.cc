@@ -2,8 +2,8 @@
 // The calls of attention: from the operands of a call to the kernels.
 #include <cmath>
 
-#include "hologram/call_frame.h"
 #include "src/cpu/attention/attention.h"
+#include "src/cpu/device/call_table.h"
 
 namespace hologram::cpu {
 namespace {
@@ -12,33 +12,28 @@ AttentionStrides attention_strides(const View& view) {
   return {view.strides[0], view.strides[1], view.strides[2]};
 }
 
-struct AttentionInputs {
-  View query, key, value, mask;
-
-  explicit AttentionInputs(CallFrame& call)
-      : query(call.view()), key(call.view()), value(call.view()), mask(call.view()) {}
-
-  // With the parameters, which follow all operands.
-  AttentionArgs arguments(CallFrame& call) const {
-    AttentionArgs args;
-    args.dtype = query.dtype;
-    args.causal = call.flag();
-    args.scale = call.number();
-    args.batch = query.shape[0], args.heads = query.shape[1], args.kv_heads = key.shape[1];
-    args.queries = query.shape[2], args.keys = key.shape[2];
-    args.dim = query.shape[3], args.value_dim = value.shape[3];
-    if (std::isnan(args.scale)) args.scale = 1 / std::sqrt(static_cast<double>(args.dim));
-    args.q = query.data, args.q_strides = attention_strides(query);
-    args.k = key.data, args.k_strides = attention_strides(key);
-    args.v = value.data, args.v_strides = attention_strides(value);
-    if (mask.data != nullptr) {
-      args.mask = mask.data, args.mask_strides = attention_strides(mask);
-      args.mask_col = args.keys > 1 ? mask.strides[3] : 0;
-    }
-    args.max_threads = call.threads();
-    return args;
+// Of an attention's call or that of its gradient.
+template <class Call>
+AttentionArgs arguments_of(const Call& call, CallThreads threads) {
+  AttentionArgs args;
+  args.dtype = call.query.dtype;
+  args.causal = call.is_causal;
+  args.scale = call.scale;
+  args.batch = call.query.shape[0], args.heads = call.query.shape[1];
+  args.kv_heads = call.key.shape[1];
+  args.queries = call.query.shape[2], args.keys = call.key.shape[2];
+  args.dim = call.query.shape[3], args.value_dim = call.value.shape[3];
+  if (std::isnan(args.scale)) args.scale = 1 / std::sqrt(static_cast<double>(args.dim));
+  args.q = call.query.data, args.q_strides = attention_strides(call.query);
+  args.k = call.key.data, args.k_strides = attention_strides(call.key);
+  args.v = call.value.data, args.v_strides = attention_strides(call.value);
+  if (call.mask.has_data()) {
+    args.mask = call.mask.data, args.mask_strides = attention_strides(call.mask);
+    args.mask_col = args.keys > 1 ? call.mask.strides[3] : 0;
   }
-};
+  args.max_threads = threads.most();
+  return args;
+}
 
 AttentionOutput attention_output(const View& out, const View& logsumexp) {
   return {out.data, attention_strides(out), logsumexp.data, attention_strides(logsumexp)};
@@ -46,23 +41,18 @@ AttentionOutput attention_output(const View& out, const View& logsumexp) {
 
 }  // namespace
 
-void run_attention(CallFrame& call) {
-  const AttentionInputs inputs(call);
-  const View out = call.view(), logsumexp = call.view();
-  hologram::attention(inputs.arguments(call), attention_output(out, logsumexp));
+void run(const calls::Attention<>& call, CallThreads threads) {
+  hologram::attention(arguments_of(call, threads), attention_output(call.out, call.logsumexp));
 }
 
-void run_attention_backward(CallFrame& call) {
-  const AttentionInputs inputs(call);
-  const View out = call.view(), logsumexp = call.view(), grad = call.view();
-  const View grad_query = call.view(), grad_key = call.view(), grad_value = call.view();
+void run(const calls::AttentionBackward<>& call, CallThreads threads) {
   AttentionGradients g;
-  g.result = attention_output(out, logsumexp);
-  g.grad = grad.data, g.grad_strides = attention_strides(grad);
-  g.grad_q = grad_query.data, g.grad_q_strides = attention_strides(grad_query);
-  g.grad_k = grad_key.data, g.grad_k_strides = attention_strides(grad_key);
-  g.grad_v = grad_value.data, g.grad_v_strides = attention_strides(grad_value);
-  hologram::attention_backward(inputs.arguments(call), g);
+  g.result = attention_output(call.output, call.logsumexp);
+  g.grad = call.grad.data, g.grad_strides = attention_strides(call.grad);
+  g.grad_q = call.grad_query.data, g.grad_q_strides = attention_strides(call.grad_query);
+  g.grad_k = call.grad_key.data, g.grad_k_strides = attention_strides(call.grad_key);
+  g.grad_v = call.grad_value.data, g.grad_v_strides = attention_strides(call.grad_value);
+  hologram::attention_backward(arguments_of(call, threads), g);
 }
 
 }  // namespace hologram::cpu

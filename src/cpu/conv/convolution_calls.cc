@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // The calls of convolutions and pooling: from the operands of a call to the kernels.
-#include "hologram/call_frame.h"
 #include "src/cpu/conv/convolution.h"
 #include "src/cpu/conv/pooling.h"
 #include "src/cpu/conv/resampling.h"
+#include "src/cpu/device/call_table.h"
 #include "src/cpu/device/dense_view.h"
 
 namespace hologram::cpu {
@@ -31,31 +31,29 @@ bool has_channels_last(const View& weight) {
 }
 
 // x, weight and y are the tensors of y = x * weight, whichever of them is being computed.
-ConvolutionArgs convolution_arguments(CallFrame& call, const View& x, const View& weight,
-                                      const View& y) {
+template <class Call>
+ConvolutionArgs convolution_arguments(const Call& call, const View& x, const View& weight,
+                                      const View& y, CallThreads threads) {
   ConvolutionArgs args;
   args.dtype = x.dtype;
-  args.stride = call.integers<3>(1), args.padding = call.integers<3>(0);
-  args.dilation = call.integers<3>(1);
-  args.groups = call.integer();
+  args.stride = last_of<3>(call.stride, 1), args.padding = last_of<3>(call.padding, 0);
+  args.dilation = last_of<3>(call.dilation, 1);
+  args.groups = call.groups;
   args.batch = x.shape[0];
   args.in_channels = x.shape[1], args.out_channels = y.shape[1];
   args.in_size = places_of(x.shape, x.ndim, 1), args.out_size = places_of(y.shape, y.ndim, 1);
   args.kernel = places_of(weight.shape, weight.ndim, 1);
   args.x_strides = convolution_strides(x), args.y_strides = convolution_strides(y);
   args.weight_channels_last = has_channels_last(weight);
-  args.max_threads = call.threads();
+  args.max_threads = threads.most();
   return args;
 }
 
 }  // namespace
 
 // The rows of the result are the channels of all images, its columns their places.
-bool convolution_result(const uint64_t* attributes, CallResult& result) {
-  char* const no_memory[4] = {};
-  CallFrame call({no_memory, attributes, nullptr, 1});
-  const View x = call.view(), weight = call.view(), bias = call.view(), y = call.view();
-  static_cast<void>(weight), static_cast<void>(bias);
+bool result_of(const calls::Convolution<>& call, CallResult& result) {
+  const View& y = call.out;
   int64_t places = 1;
   for (int d = y.ndim - 1; d > 1; --d) {
     if (y.shape[d] != 1 && y.strides[d] != places) return false;
@@ -67,79 +65,79 @@ bool convolution_result(const uint64_t* attributes, CallResult& result) {
     return false;
   }
   result = {y.dtype, y.shape[0] * channels, places, channels, 3};
-  return x.shape[1] > 0;
+  return call.input.shape[1] > 0;
 }
 
-bool run_convolution_blocks(const CallArguments& arguments, const CallEpilogue& epilogue) {
-  CallFrame call(arguments);
-  const View x = call.view(), weight = call.view(), bias = call.view(), y = call.view();
-  return convolution_blocks(convolution_arguments(call, x, weight, y), x.data, weight.data,
-                            bias.data, y.data, epilogue);
+bool run_blocks(const calls::Convolution<>& call, CallThreads threads,
+                const CallEpilogue& epilogue) {
+  return convolution_blocks(convolution_arguments(call, call.input, call.weight, call.out, threads),
+                            call.input.data, call.weight.data, call.bias.data, call.out.data,
+                            epilogue);
 }
 
-void run_convolution(CallFrame& call) {
-  const View x = call.view(), weight = call.view(), bias = call.view(), y = call.view();
-  hologram::convolution(convolution_arguments(call, x, weight, y), x.data, weight.data, bias.data,
-                        y.data);
+void run(const calls::Convolution<>& call, CallThreads threads) {
+  hologram::convolution(convolution_arguments(call, call.input, call.weight, call.out, threads),
+                        call.input.data, call.weight.data, call.bias.data, call.out.data);
 }
 
-void run_convolution_backward_input(CallFrame& call) {
-  const View grad = call.view(), weight = call.view(), bias = call.view(), x = call.view();
-  hologram::convolution_backward_input(convolution_arguments(call, x, weight, grad), grad.data,
-                                       weight.data, bias.data, x.data);
+void run(const calls::ConvolutionBackwardInput<>& call, CallThreads threads) {
+  hologram::convolution_backward_input(
+      convolution_arguments(call, call.grad_input, call.weight, call.grad, threads), call.grad.data,
+      call.weight.data, call.bias.data, call.grad_input.data);
 }
 
-void run_convolution_backward_weight(CallFrame& call) {
-  const View x = call.view(), grad = call.view(), weight = call.view();
-  hologram::convolution_backward_weight(convolution_arguments(call, x, weight, grad), x.data,
-                                        grad.data, weight.data);
+void run(const calls::ConvolutionBackwardWeight<>& call, CallThreads threads) {
+  hologram::convolution_backward_weight(
+      convolution_arguments(call, call.input, call.grad_weight, call.grad, threads),
+      call.input.data, call.grad.data, call.grad_weight.data);
 }
 
 namespace {
 
 // `pooled` holds the windows' results, `in` has the planes that they look at.
-MaxPoolArgs pooling_arguments(CallFrame& call, const View& in, const View& pooled) {
+template <class Call>
+MaxPoolArgs pooling_arguments(const Call& call, const View& in, const View& pooled,
+                              CallThreads threads) {
   MaxPoolArgs args;
   args.dtype = in.dtype;
-  args.kernel = call.integers<3>(1), args.stride = call.integers<3>(1);
-  args.padding = call.integers<3>(0), args.dilation = call.integers<3>(1);
+  args.kernel = last_of<3>(call.kernel_size, 1), args.stride = last_of<3>(call.stride, 1);
+  args.padding = last_of<3>(call.padding, 0), args.dilation = last_of<3>(call.dilation, 1);
   args.in_size = places_of(in.shape, in.ndim, 1);
   args.out_size = places_of(pooled.shape, pooled.ndim, 1);
   args.planes = in.shape[0] * in.shape[1];
-  args.max_threads = call.threads(in.numel());
+  args.max_threads = threads(in.numel());
   return args;
 }
 
 }  // namespace
 
-void run_max_pool(CallFrame& call) {
-  const View in = call.view(), out = call.view(), positions = call.view();
-  hologram::max_pool(pooling_arguments(call, in, out), in.data, out.data,
-                     static_cast<int64_t*>(positions.data));
+void run(const calls::MaxPool<>& call, CallThreads threads) {
+  hologram::max_pool(pooling_arguments(call, call.input, call.out, threads), call.input.data,
+                     call.out.data, static_cast<int64_t*>(call.positions.data));
 }
 
-void run_max_pool_backward(CallFrame& call) {
-  const View grad = call.view(), positions = call.view(), grad_in = call.view();
-  hologram::max_pool_backward(pooling_arguments(call, grad_in, grad), grad.data,
-                              static_cast<const int64_t*>(positions.data), grad_in.data);
+void run(const calls::MaxPoolBackward<>& call, CallThreads threads) {
+  hologram::max_pool_backward(pooling_arguments(call, call.grad_input, call.grad, threads),
+                              call.grad.data, static_cast<const int64_t*>(call.positions.data),
+                              call.grad_input.data);
 }
 
-void run_resample(CallFrame& call) {
-  const View x = call.view(), y = call.view();
+void run(const calls::Resample<>& call, CallThreads threads) {
+  const View &x = call.input, &y = call.out;
   ResamplingArgs args;
-  args.kind = static_cast<Resampling>(call.integer());
-  args.kernel = call.integers<3>(1), args.stride = call.integers<3>(1);
-  args.padding = call.integers<3>(0);
-  args.flag = call.flag();
-  args.divisor = call.integer();
-  args.is_gradient = call.flag();
-  for (double& scale : args.scales) scale = call.number();
+  args.kind = static_cast<Resampling>(call.kind);
+  args.kernel = last_of<3>(call.kernel_size, 1), args.stride = last_of<3>(call.stride, 1);
+  args.padding = last_of<3>(call.padding, 0);
+  args.flag = call.flag;
+  args.divisor = call.divisor;
+  args.is_gradient = call.is_gradient;
+  args.scales = {call.scale_depth, call.scale_height, call.scale_width};
   const View &in = args.is_gradient ? y : x, &out = args.is_gradient ? x : y;
   args.dtype = x.dtype;
   args.batch = x.shape[0], args.channels = x.shape[1];
   args.in_size = places_of(in.shape, in.ndim, 1), args.out_size = places_of(out.shape, out.ndim, 1);
   args.in_strides = convolution_strides(in), args.out_strides = convolution_strides(out);
-  args.max_threads = call.threads(in.numel() + out.numel());
+  args.max_threads = threads(in.numel() + out.numel());
   hologram::resample(args, x.data, y.data);
 }
 

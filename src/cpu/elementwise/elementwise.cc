@@ -7,10 +7,12 @@
 #include <array>
 #include <cstring>
 #include <memory>
+#include <vector>
 
 #include "hologram/error.h"
 #include "hologram/memory.h"
 #include "hologram/parallel.h"
+#include "src/cpu/device/call_table.h"
 #include "src/cpu/device/grain_size.h"
 #include "src/cpu/device/kernel_table.h"
 #include "src/cpu/device/scratch.h"
@@ -248,6 +250,12 @@ void elementwise(OpId op, Dtype compute, const View* inputs, int arity, const Vi
                     Runner runner(program, iteration);
                     for (int64_t b = begin; b < end; ++b) runner.run(b);
                   });
+}
+
+void cpu::run(const calls::Elementwise<>& call, CallThreads threads) {
+  const std::vector<View> inputs(call.inputs.begin(), call.inputs.end());
+  elementwise(static_cast<OpId>(call.op), static_cast<Dtype>(call.dtype), inputs.data(),
+              static_cast<int>(inputs.size()), call.out, threads(call.out.numel()));
 }
 
 }  // namespace hologram

@@ -7,6 +7,7 @@
 #include "hologram/elementwise.h"
 #include "hologram/gemm.h"
 #include "hologram/parallel.h"
+#include "src/cpu/device/call_table.h"
 #include "src/cpu/device/grain_size.h"
 #include "src/cpu/gemm/blocking.h"
 #include "src/cpu/gemm/gemm_builtin.h"
@@ -31,15 +32,15 @@ struct LinearInt8 {
   char* out;
   int threads;
 
-  explicit LinearInt8(CallFrame& call) {
-    const View x = call.view(), w = call.view(), s = call.view(), y = call.view();
-    dtype = x.dtype;
-    n = w.shape[0], k = w.shape[1];
+  LinearInt8(const calls::LinearInt8<>& call, CallThreads most) {
+    dtype = call.input.dtype;
+    n = call.weight.shape[0], k = call.weight.shape[1];
     m = 1;
-    for (int d = 0; d + 1 < x.ndim; ++d) m *= x.shape[d];
-    input = static_cast<const char*>(x.data), weight = static_cast<const char*>(w.data);
-    scale = static_cast<const char*>(s.data), out = static_cast<char*>(y.data);
-    threads = effective_work(m, n, k) < kSharedWork ? 1 : call.threads();
+    for (int d = 0; d + 1 < call.input.ndim; ++d) m *= call.input.shape[d];
+    input = static_cast<const char*>(call.input.data);
+    weight = static_cast<const char*>(call.weight.data);
+    scale = static_cast<const char*>(call.scale.data), out = static_cast<char*>(call.out.data);
+    threads = effective_work(m, n, k) < kSharedWork ? 1 : most.most();
   }
 
   int64_t size() const { return static_cast<int64_t>(itemsize(dtype)); }
@@ -168,22 +169,20 @@ struct LinearInt8 {
 
 }  // namespace
 
-void run_linear_int8(CallFrame& call) { LinearInt8(call).run(); }
+void run(const calls::LinearInt8<>& call, CallThreads threads) { LinearInt8(call, threads).run(); }
 
-bool linear_int8_result(const uint64_t* attributes, CallResult& result) {
-  char* const no_memory[4] = {};
-  CallFrame frame({no_memory, attributes, nullptr, 1});
-  const LinearInt8 call(frame);
-  result = {call.dtype, call.m, call.n, 0, 3};
-  return call.is_done_in_blocks();
+bool result_of(const calls::LinearInt8<>& call, CallResult& result) {
+  const LinearInt8 product(call, CallThreads(1));
+  result = {product.dtype, product.m, product.n, 0, 3};
+  return product.is_done_in_blocks();
 }
 
-bool run_linear_int8_blocks(const CallArguments& arguments, const CallEpilogue& epilogue) {
-  CallFrame frame(arguments);
-  const LinearInt8 call(frame);
+bool run_blocks(const calls::LinearInt8<>& call, CallThreads threads,
+                const CallEpilogue& epilogue) {
+  const LinearInt8 product(call, threads);
   // Each thread would pack more of the weight than its caches hold.
-  if (epilogue.whole_rows && call.n * call.k > (int64_t{1} << 18)) return false;
-  call.run_blocks(&epilogue);
+  if (epilogue.whole_rows && product.n * product.k > (int64_t{1} << 18)) return false;
+  product.run_blocks(&epilogue);
   return true;
 }
 

@@ -6,6 +6,7 @@
 
 #include "hologram/elementwise.h"
 #include "hologram/error.h"
+#include "src/cpu/device/call_table.h"
 #include "src/cpu/device/grain_size.h"
 #include "src/cpu/device/kernel_table.h"
 #include "src/cpu/device/scratch.h"
@@ -155,6 +156,10 @@ void fill(const Scalar& value, const View& dst, int max_threads) {
                                       end - begin, size);
                     }
                   });
+}
+
+void cpu::run(const calls::Copy<>& call, CallThreads threads) {
+  copy(call.input, call.out, threads(call.out.numel()));
 }
 
 }  // namespace hologram

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "hologram/call_frame.h"
 #include "hologram/elementwise.h"
 #include "hologram/error.h"
 #include "hologram/indexing.h"
+#include "src/cpu/device/call_table.h"
 #include "src/cpu/device/dense_view.h"
 
 namespace hologram::cpu {
@@ -37,124 +37,114 @@ void check_inside(const View& index, int64_t size) {
 
 }  // namespace
 
-void run_take(CallFrame& call) {
-  const View in = call.view(), index = call.view(), out = call.view();
-  const Around around(in, call.integer());
-  const int64_t inner = around.inner * item_bytes(in);
-  check_inside(index, around.size);
-  hologram::take(in.data, around.outer, around.size, inner, positions_of(index), out.data,
-                 call.threads(around.outer * index.numel() * inner / 4));
+void run(const calls::Take<>& call, CallThreads threads) {
+  const Around around(call.input, call.dim);
+  const int64_t inner = around.inner * item_bytes(call.input);
+  check_inside(call.index, around.size);
+  hologram::take(call.input.data, around.outer, around.size, inner, positions_of(call.index),
+                 call.out.data, threads(around.outer * call.index.numel() * inner / 4));
 }
 
-void run_add_at(CallFrame& call) {
-  const View self = call.view(), index = call.view(), source = call.view();
-  const Around around(self, call.integer());
-  check_inside(index, around.size);
+void run(const calls::AddAt<>& call, CallThreads threads) {
+  const View& self = call.self;
+  const Around around(self, call.dim);
+  check_inside(call.index, around.size);
   AddAtOptions options;
-  options.max_threads = call.threads(source.numel());
+  options.max_threads = threads(call.source.numel());
   hologram::add_at(self.dtype, self.data, around.outer, around.size, around.inner,
-                   positions_of(index), source.data, options);
+                   positions_of(call.index), call.source.data, options);
 }
 
-void run_put_at(CallFrame& call) {
-  const View self = call.view(), index = call.view(), source = call.view();
-  const Around around(self, call.integer());
-  check_inside(index, around.size);
+void run(const calls::PutAt<>& call, CallThreads threads) {
+  const View& self = call.self;
+  const Around around(self, call.dim);
+  check_inside(call.index, around.size);
   hologram::put_at(self.data, around.outer, around.size, around.inner * item_bytes(self),
-                   positions_of(index), source.data, call.threads(source.numel()));
+                   positions_of(call.index), call.source.data, threads(call.source.numel()));
 }
 
-void run_embedding_backward(CallFrame& call) {
-  const View grad = call.view(), indices = call.view(), out = call.view();
-  const int64_t rows = call.integer(), padding = call.integer();
-  check_inside(indices, rows);
+void run(const calls::EmbeddingBackward<>& call, CallThreads threads) {
+  const View &grad = call.grad, &out = call.grad_weight;
+  check_inside(call.indices, call.num_weights);
   AddAtOptions options;
-  options.mean = call.flag();
-  options.skipped = &padding;
-  options.max_threads = call.threads(grad.numel());
-  hologram::fill(int64_t{0}, out, call.threads(out.numel()));
-  hologram::add_at(grad.dtype, out.data, 1, rows, out.shape[1], positions_of(indices), grad.data,
-                   options);
+  options.mean = call.scale_grad_by_freq;
+  options.skipped = &call.padding_idx;
+  options.max_threads = threads(grad.numel());
+  hologram::fill(int64_t{0}, out, threads(out.numel()));
+  hologram::add_at(grad.dtype, out.data, 1, call.num_weights, out.shape[1],
+                   positions_of(call.indices), grad.data, options);
 }
 
-void run_gather(CallFrame& call) {
-  const View in = call.view(), index = call.view(), out = call.view();
-  const int64_t dim = call.integer();
-  const Around around(in, dim);
-  const GatherShape shape{around.outer, around.size, index.shape[dim], around.inner};
-  if (!hologram::gather(in.data, item_bytes(in), shape, static_cast<const int64_t*>(index.data),
-                        out.data, call.threads(index.numel()))) {
+void run(const calls::Gather<>& call, CallThreads threads) {
+  const Around around(call.input, call.dim);
+  const GatherShape shape{around.outer, around.size, call.index.shape[call.dim], around.inner};
+  if (!hologram::gather(call.input.data, item_bytes(call.input), shape,
+                        static_cast<const int64_t*>(call.index.data), call.out.data,
+                        threads(call.index.numel()))) {
     fail_outside(shape.size);
   }
 }
 
-void run_scatter(CallFrame& call) {
-  const View self = call.view(), index = call.view(), source = call.view();
-  const int64_t dim = call.integer();
-  const bool add = call.flag();
-  const auto element = call.number<uint64_t>();
-  const Around around(self, dim);
-  const GatherShape shape{around.outer, around.size, index.shape[dim], around.inner};
-  const auto* at = static_cast<const int64_t*>(index.data);
-  const int threads = call.threads(index.numel());
-  const bool one = source.data == nullptr;
+void run(const calls::Scatter<>& call, CallThreads threads) {
+  const View& self = call.self;
+  const Around around(self, call.dim);
+  const GatherShape shape{around.outer, around.size, call.index.shape[call.dim], around.inner};
+  const auto* at = static_cast<const int64_t*>(call.index.data);
+  const int most = threads(call.index.numel());
+  const bool one = !call.source.has_data();
   const bool inside =
-      add && !one ? hologram::scatter_add(self.dtype, self.data, shape, at, source.data, threads)
-                  : hologram::scatter(self.data, item_bytes(self), shape, at,
-                                      one ? &element : source.data, one, threads);
+      call.add && !one
+          ? hologram::scatter_add(self.dtype, self.data, shape, at, call.source.data, most)
+          : hologram::scatter(self.data, item_bytes(self), shape, at,
+                              one ? &call.element : call.source.data, one, most);
   if (!inside) fail_outside(shape.size);
 }
 
-// Dimensions from the first on: the size of each, then as many positions in it as the result has; 0
-// ends them.
-void run_joint_positions(CallFrame& call) {
-  const View out = call.view();
-  auto* const joint = static_cast<int64_t*>(out.data);
-  const int64_t n = out.numel();
+// indices: dimensions from the first on, sizes[d] positions in each; all have as many positions as
+// the result.
+void run(const calls::JointPositions<>& call, CallThreads) {
+  auto* const joint = static_cast<int64_t*>(call.out.data);
+  const int64_t n = call.out.numel();
   std::fill_n(joint, n, 0);
-  while (const int64_t size = call.integer()) {
-    const auto* const at = call.memory<const int64_t>();
+  for (size_t d = 0; d < call.indices.size(); ++d) {
+    const int64_t size = call.sizes[d];
+    const auto* const at = static_cast<const int64_t*>(call.indices[d].data);
     if (!positions_within({at, Dtype::kInt64, n}, -size, size)) fail_outside(size);
     for (int64_t i = 0; i < n; ++i) joint[i] = joint[i] * size + (at[i] < 0 ? at[i] + size : at[i]);
   }
 }
 
-// Pieces: the bytes of each row, then the memory, null for zeros; 0 bytes end them.
-void run_join(CallFrame& call) {
-  const View out = call.view();
-  const int64_t rows = call.integer();
+// A piece is [rows, width] elements; without data: zeros.
+void run(const calls::Join<>& call, CallThreads threads) {
   std::vector<Piece> pieces;
   int64_t row = 0;
-  while (const int64_t bytes = call.integer()) {
-    pieces.push_back({call.memory(), bytes});
-    row += bytes;
+  for (const View& piece : call.pieces) {
+    pieces.push_back({piece.data, piece.shape[1] * item_bytes(piece)});
+    row += pieces.back().bytes;
   }
-  hologram::join(pieces.data(), static_cast<int64_t>(pieces.size()), rows, out.data,
-                 call.threads(rows * row / 4));
+  hologram::join(pieces.data(), static_cast<int64_t>(pieces.size()), call.rows, call.out.data,
+                 threads(call.rows * row / 4));
 }
 
-// Pieces: 1, the byte of the result where the first element goes, a view, the strides there; 0 ends
-// them.
-void run_place(CallFrame& call) {
-  const View out = call.view();
-  while (call.flag()) {
-    const int64_t begin = call.integer();
-    const View from = call.view();
-    int64_t strides[64];
-    for (int d = 0; d < from.ndim; ++d) strides[d] = call.integer();
-    hologram::copy(
-        from, {static_cast<char*>(out.data) + begin, out.dtype, from.ndim, from.shape, strides},
-        call.threads(from.numel()));
+// begins[k]: the byte of the result where piece k's first element goes; strides: in the result, for
+// each dimension of each piece.
+void run(const calls::Place<>& call, CallThreads threads) {
+  const int64_t* strides = call.strides.data();
+  for (size_t k = 0; k < call.pieces.size(); ++k) {
+    const View& from = call.pieces[k];
+    hologram::copy(from,
+                   {static_cast<char*>(call.out.data) + call.begins[k], call.out.dtype, from.ndim,
+                    from.shape, strides},
+                   threads(from.numel()));
+    strides += from.ndim;
   }
 }
 
-void run_triangle(CallFrame& call) {
-  const View in = call.view(), out = call.view();
+void run(const calls::Triangle<>& call, CallThreads threads) {
+  const View& in = call.input;
   const int64_t rows = in.shape[in.ndim - 2], cols = in.shape[in.ndim - 1];
-  const int64_t diagonal = call.integer();
-  const bool upper = call.flag();
-  hologram::triangle(in.data, in.numel() / (rows * cols), rows, cols, item_bytes(in), diagonal,
-                     upper, out.data, call.threads(in.numel()));
+  hologram::triangle(in.data, in.numel() / (rows * cols), rows, cols, item_bytes(in), call.diagonal,
+                     call.upper, call.out.data, threads(in.numel()));
 }
 
 }  // namespace hologram::cpu

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <vector>
 
-#include "hologram/call_frame.h"
 #include "hologram/elementwise.h"
 #include "hologram/reduction.h"
+#include "src/cpu/device/call_table.h"
 #include "src/cpu/device/dense_view.h"
 
 namespace hologram::cpu {
@@ -57,15 +57,9 @@ void store_numbers(const std::vector<T>& numbers, const View& view) {
   convert(kDtype, numbers.data(), view.dtype, view.data, static_cast<int64_t>(numbers.size()));
 }
 
-struct Forward {
-  View in, weight, bias, out, mean, rstd;
-  double eps;
-  int threads;
-};
-
 // out = x * (rstd * weight) + (bias - mean * rstd * weight), with one rounding of the sum.
 template <class T>
-void forward(const GroupSizes& sizes, const Forward& f) {
+void forward(const GroupSizes& sizes, const calls::GroupNorm<>& call, int threads) {
   constexpr Dtype kDtype = sizeof(T) == 8 ? Dtype::kFloat64 : Dtype::kFloat32;
   const int64_t groups = sizes.samples * sizes.groups;
   std::vector<T> mean(static_cast<size_t>(groups)), rstd(static_cast<size_t>(groups));
@@ -75,12 +69,12 @@ void forward(const GroupSizes& sizes, const Forward& f) {
   const int last[] = {1};
   ReduceOptions options;
   options.correction = 0;
-  options.max_threads = f.threads;
-  reduce_with_mean(Reduction::var, DenseView(f.in, groups, sizes.numel() / groups), last, variances,
-                   means, options);
-  for (T& value : rstd) value = 1 / std::sqrt(value + static_cast<T>(f.eps));
-  const auto weight = numbers_of<T>(f.weight, sizes.channels, 1);
-  const auto bias = numbers_of<T>(f.bias, sizes.channels, 0);
+  options.max_threads = threads;
+  reduce_with_mean(Reduction::var, DenseView(call.input, groups, sizes.numel() / groups), last,
+                   variances, means, options);
+  for (T& value : rstd) value = 1 / std::sqrt(value + static_cast<T>(call.eps));
+  const auto weight = numbers_of<T>(call.weight, sizes.channels, 1);
+  const auto bias = numbers_of<T>(call.bias, sizes.channels, 0);
   std::vector<T> factor(static_cast<size_t>(sizes.rows())), term(factor.size());
   for (size_t row = 0; row < factor.size(); ++row) {
     const size_t channel = row % static_cast<size_t>(sizes.channels);
@@ -90,45 +84,41 @@ void forward(const GroupSizes& sizes, const Forward& f) {
   }
   const RowView factors(factor.data(), kDtype, sizes.rows(), sizes.places);
   const RowView terms(term.data(), kDtype, sizes.rows(), sizes.places);
-  const DenseView in(f.in, sizes.rows(), sizes.places), out(f.out, sizes.rows(), sizes.places);
+  const DenseView in(call.input, sizes.rows(), sizes.places),
+      out(call.out, sizes.rows(), sizes.places);
   const View inputs[] = {in, factors.view(), terms.view()};
-  elementwise(OpId::fma, kDtype, inputs, 3, out, f.threads);
-  store_numbers(mean, f.mean);
-  store_numbers(rstd, f.rstd);
+  elementwise(OpId::fma, kDtype, inputs, 3, out, threads);
+  store_numbers(mean, call.mean);
+  store_numbers(rstd, call.rstd);
 }
-
-struct Backward {
-  View grad, in, mean, rstd, weight, grad_in, grad_weight, grad_bias;
-  int threads;
-};
 
 // With dy the gradient of the result, and for each row (a channel of a sample) a = sum dy x and
 // b = sum dy; A and B sums of a weight and b weight over a group of n elements:
 //   dx = dy rstd weight + x p + q,  p = (B mean - A) rstd^3 / n,  q = -p mean - B rstd / n
 //   dweight = sum over samples of (a - b mean) rstd,  dbias = sum over samples of b
 template <class T>
-void backward(const GroupSizes& sizes, const Backward& g) {
+void backward(const GroupSizes& sizes, const calls::GroupNormBackward<>& call, int threads) {
   constexpr Dtype kDtype = sizeof(T) == 8 ? Dtype::kFloat64 : Dtype::kFloat32;
   const int64_t rows = sizes.rows(), groups = sizes.samples * sizes.groups;
-  const auto mean = numbers_of<T>(g.mean, groups, 0), rstd = numbers_of<T>(g.rstd, groups, 1);
-  const auto weight = numbers_of<T>(g.weight, sizes.channels, 1);
-  const DenseView grad(g.grad, rows, sizes.places), in(g.in, rows, sizes.places);
+  const auto mean = numbers_of<T>(call.mean, groups, 0), rstd = numbers_of<T>(call.rstd, groups, 1);
+  const auto weight = numbers_of<T>(call.weight, sizes.channels, 1);
+  const DenseView grad(call.grad, rows, sizes.places), in(call.input, rows, sizes.places);
   std::vector<T> product(static_cast<size_t>(sizes.numel()));
   const View flat{product.data(), kDtype, 0, nullptr, nullptr};
   const DenseView products(flat, rows, sizes.places);
   const View both[] = {grad, in};
-  elementwise(OpId::mul, kDtype, both, 2, products, g.threads);
+  elementwise(OpId::mul, kDtype, both, 2, products, threads);
   std::vector<T> a(static_cast<size_t>(rows)), b(a.size());
   const int64_t stride = 1;
   const int last[] = {1};
   ReduceOptions options;
-  options.max_threads = g.threads;
+  options.max_threads = threads;
   reduce(Reduction::sum, products, last, {a.data(), kDtype, 1, &rows, &stride}, options);
   reduce(Reduction::sum, grad, last, {b.data(), kDtype, 1, &rows, &stride}, options);
 
   const auto channel_of = [&](size_t row) { return row % static_cast<size_t>(sizes.channels); };
   const auto group_of = [&](size_t row) { return row / static_cast<size_t>(sizes.in_group()); };
-  if (g.grad_in.data != nullptr) {
+  if (call.grad_input.has_data()) {
     std::vector<T> sum_a(static_cast<size_t>(groups), 0), sum_b(sum_a.size(), 0);
     for (size_t row = 0; row < a.size(); ++row) {
       sum_a[group_of(row)] += a[row] * weight[channel_of(row)];
@@ -147,9 +137,10 @@ void backward(const GroupSizes& sizes, const Backward& g) {
     const RowView ps(p.data(), kDtype, rows, sizes.places);
     const RowView qs(q.data(), kDtype, rows, sizes.places);
     const View inner[] = {in, ps.view(), qs.view()};
-    elementwise(OpId::fma, kDtype, inner, 3, products, g.threads);
+    elementwise(OpId::fma, kDtype, inner, 3, products, threads);
     const View outer[] = {grad, factors.view(), products};
-    elementwise(OpId::fma, kDtype, outer, 3, DenseView(g.grad_in, rows, sizes.places), g.threads);
+    elementwise(OpId::fma, kDtype, outer, 3, DenseView(call.grad_input, rows, sizes.places),
+                threads);
   }
   std::vector<T> grad_weight(static_cast<size_t>(sizes.channels), 0), grad_bias(grad_weight);
   for (size_t row = 0; row < a.size(); ++row) {
@@ -157,30 +148,22 @@ void backward(const GroupSizes& sizes, const Backward& g) {
     grad_weight[channel_of(row)] += (a[row] - b[row] * mean[group]) * rstd[group];
     grad_bias[channel_of(row)] += b[row];
   }
-  store_numbers(grad_weight, g.grad_weight);
-  store_numbers(grad_bias, g.grad_bias);
+  store_numbers(grad_weight, call.grad_weight);
+  store_numbers(grad_bias, call.grad_bias);
 }
 
 }  // namespace
 
-void run_group_norm(CallFrame& call) {
-  Forward f;
-  f.in = call.view(), f.weight = call.view(), f.bias = call.view();
-  f.out = call.view(), f.mean = call.view(), f.rstd = call.view();
-  const GroupSizes sizes(f.in, call.integer());
-  f.eps = call.number();
-  f.threads = call.threads(sizes.numel());
-  f.in.dtype == Dtype::kFloat64 ? forward<double>(sizes, f) : forward<float>(sizes, f);
+void run(const calls::GroupNorm<>& call, CallThreads threads) {
+  const GroupSizes sizes(call.input, call.groups);
+  const auto with = call.input.dtype == Dtype::kFloat64 ? &forward<double> : &forward<float>;
+  with(sizes, call, threads(sizes.numel()));
 }
 
-void run_group_norm_backward(CallFrame& call) {
-  Backward g;
-  g.grad = call.view(), g.in = call.view(), g.mean = call.view(), g.rstd = call.view();
-  g.weight = call.view(), g.grad_in = call.view(), g.grad_weight = call.view();
-  g.grad_bias = call.view();
-  const GroupSizes sizes(g.in, call.integer());
-  g.threads = call.threads(sizes.numel());
-  g.in.dtype == Dtype::kFloat64 ? backward<double>(sizes, g) : backward<float>(sizes, g);
+void run(const calls::GroupNormBackward<>& call, CallThreads threads) {
+  const GroupSizes sizes(call.input, call.groups);
+  const auto with = call.input.dtype == Dtype::kFloat64 ? &backward<double> : &backward<float>;
+  with(sizes, call, threads(sizes.numel()));
 }
 
 }  // namespace hologram::cpu

@@ -1,31 +1,28 @@
 // SPDX-License-Identifier: MIT
 // The calls of norms: from the operands of a call to the kernels.
-#include "hologram/call_frame.h"
+#include "src/cpu/device/call_table.h"
 #include "src/cpu/device/dense_view.h"
 #include "src/cpu/norm/norm.h"
 
 namespace hologram::cpu {
 
-void run_layer_norm(CallFrame& call) {
-  const View in = call.view(), weight = call.view(), bias = call.view();
-  const View out = call.view(), mean = call.view(), rstd = call.view();
-  const auto axes = static_cast<int>(call.integer());
+void run(const calls::LayerNorm<>& call, CallThreads threads) {
+  const View& in = call.input;
+  const auto axes = static_cast<int>(call.axes);
   const int64_t n = elements_of(in, in.ndim - axes, in.ndim), rows = in.numel() / n;
-  hologram::layer_norm(DenseView(in, rows, n), DenseView(weight, n), DenseView(bias, n),
-                       call.number(), DenseView(out, rows, n), DenseView(mean, rows),
-                       DenseView(rstd, rows), call.threads(in.numel()));
+  hologram::layer_norm(DenseView(in, rows, n), DenseView(call.weight, n), DenseView(call.bias, n),
+                       call.eps, DenseView(call.out, rows, n), DenseView(call.mean, rows),
+                       DenseView(call.rstd, rows), threads(in.numel()));
 }
 
-void run_layer_norm_backward(CallFrame& call) {
-  const View grad = call.view(), in = call.view(), mean = call.view(), rstd = call.view();
-  const View weight = call.view(), grad_in = call.view(), grad_weight = call.view();
-  const View grad_bias = call.view();
-  const auto axes = static_cast<int>(call.integer());
+void run(const calls::LayerNormBackward<>& call, CallThreads threads) {
+  const View& in = call.input;
+  const auto axes = static_cast<int>(call.axes);
   const int64_t n = elements_of(in, in.ndim - axes, in.ndim), rows = in.numel() / n;
-  hologram::layer_norm_backward(DenseView(grad, rows, n), DenseView(in, rows, n),
-                                DenseView(mean, rows), DenseView(rstd, rows), DenseView(weight, n),
-                                DenseView(grad_in, rows, n), DenseView(grad_weight, n),
-                                DenseView(grad_bias, n), call.threads(in.numel()));
+  hologram::layer_norm_backward(
+      DenseView(call.grad, rows, n), DenseView(in, rows, n), DenseView(call.mean, rows),
+      DenseView(call.rstd, rows), DenseView(call.weight, n), DenseView(call.grad_input, rows, n),
+      DenseView(call.grad_weight, n), DenseView(call.grad_bias, n), threads(in.numel()));
 }
 
 namespace {
@@ -62,37 +59,34 @@ class BatchView {
 
 }  // namespace
 
-void run_batch_norm(CallFrame& call) {
-  const View in = call.view(), weight = call.view(), bias = call.view();
-  const View running_mean = call.view(), running_var = call.view(), out = call.view();
-  const View save_mean = call.view(), save_invstd = call.view();
+void run(const calls::BatchNorm<>& call, CallThreads threads) {
   BatchNormOptions options;
-  options.weight = if_given(weight), options.bias = if_given(bias);
-  options.running_mean = if_given(running_mean), options.running_var = if_given(running_var);
-  options.training = call.flag();
-  options.momentum = call.number(), options.eps = call.number();
-  options.max_threads = call.threads(in.numel());
-  hologram::batch_norm(BatchView(in), BatchView(out), if_given(save_mean), if_given(save_invstd),
-                       options);
+  options.weight = if_given(call.weight), options.bias = if_given(call.bias);
+  options.running_mean = if_given(call.running_mean);
+  options.running_var = if_given(call.running_var);
+  options.training = call.training;
+  options.momentum = call.momentum, options.eps = call.eps;
+  options.max_threads = threads(call.input.numel());
+  hologram::batch_norm(BatchView(call.input), BatchView(call.out), if_given(call.save_mean),
+                       if_given(call.save_invstd), options);
 }
 
-void run_batch_norm_backward(CallFrame& call) {
-  const View grad = call.view(), in = call.view(), weight = call.view();
-  const View running_mean = call.view(), running_var = call.view();
-  const View save_mean = call.view(), save_invstd = call.view();
-  const View grad_in = call.view(), grad_weight = call.view(), grad_bias = call.view();
+void run(const calls::BatchNormBackward<>& call, CallThreads threads) {
+  const View& in = call.input;
   BatchNormOptions options;
-  options.weight = if_given(weight);
-  options.running_mean = if_given(running_mean), options.running_var = if_given(running_var);
-  options.training = call.flag();
-  options.eps = call.number();
-  options.max_threads = call.threads(in.numel());
+  options.weight = if_given(call.weight);
+  options.running_mean = if_given(call.running_mean);
+  options.running_var = if_given(call.running_var);
+  options.training = call.training;
+  options.eps = call.eps;
+  options.max_threads = threads(in.numel());
   // An absent gradient has no shape of its own.
-  const View grad_in_or_none =
-      grad_in.data != nullptr ? grad_in : View{nullptr, in.dtype, in.ndim, in.shape, in.strides};
-  hologram::batch_norm_backward(BatchView(grad), BatchView(in), if_given(save_mean),
-                                if_given(save_invstd), BatchView(grad_in_or_none),
-                                if_given(grad_weight), if_given(grad_bias), options);
+  const View grad_in = call.grad_input.has_data()
+                           ? View(call.grad_input)
+                           : View{nullptr, in.dtype, in.ndim, in.shape, in.strides};
+  hologram::batch_norm_backward(BatchView(call.grad), BatchView(in), if_given(call.save_mean),
+                                if_given(call.save_invstd), BatchView(grad_in),
+                                if_given(call.grad_weight), if_given(call.grad_bias), options);
 }
 
 }  // namespace hologram::cpu

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Optimizer steps over lists of parameters, cut into pieces that threads share out.
-#include "hologram/optimizer.h"
+#include "src/cpu/optimizer/optimizer.h"
 
 #include <algorithm>
 #include <array>

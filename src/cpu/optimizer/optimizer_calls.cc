@@ -2,88 +2,92 @@
 // The calls of optimizer steps: from the operands of a call to the kernels.
 #include <vector>
 
-#include "hologram/call_frame.h"
-#include "hologram/optimizer.h"
+#include "src/cpu/device/call_table.h"
+#include "src/cpu/optimizer/optimizer.h"
 
 namespace hologram::cpu {
 namespace {
 
-GradScaling scaling_of(CallFrame& call) {
-  const View scale = call.view(), found_inf = call.view();
-  return {static_cast<const float*>(scale.data), static_cast<const float*>(found_inf.data)};
+template <class Call>
+GradScaling scaling_of(const Call& call) {
+  return {static_cast<const float*>(call.grad_scale.data),
+          static_cast<const float*>(call.found_inf.data)};
 }
 
-// The lists of a step: how many tensors and their dtype, then for each its elements and what `take`
-// reads.
-template <class Step>
-struct Group {
-  Dtype dtype;
-  std::vector<Step> tensors;
-  int64_t numel = 0;
+// Null where the list is not given.
+template <class List>
+void* memory_of(const List& list, size_t i) {
+  return list.empty() ? nullptr : list[i].data;
+}
 
-  template <class Take>
-  Group(CallFrame& call, Take&& take) {
-    const int64_t count = call.integer();
-    dtype = call.value<Dtype>();
-    tensors.resize(static_cast<size_t>(count));
-    for (Step& tensor : tensors) {
-      tensor.numel = call.integer();
-      numel += tensor.numel;
-      take(tensor);
-    }
+template <class Step, class Call>
+std::vector<Step> group_of(const Call& call) {
+  std::vector<Step> group(call.params.size());
+  for (size_t i = 0; i < group.size(); ++i) {
+    group[i].numel = call.params[i].numel();
+    group[i].param = call.params[i].data, group[i].grad = call.grads[i].data;
   }
-};
+  return group;
+}
+
+template <class Call>
+int threads_of(const Call& call, CallThreads threads) {
+  return threads(static_cast<int64_t>(calls::numel(call.params)));
+}
 
 }  // namespace
 
-void run_adam(CallFrame& call) {
+void run(const calls::Adam<>& call, CallThreads threads) {
+  if (call.params.empty()) return;
   AdamOptions options;
   options.scaling = scaling_of(call);
-  options.amsgrad = call.flag(), options.maximize = call.flag();
-  options.decoupled_weight_decay = call.flag();
-  options.lr = call.scalar();
-  options.beta1 = call.number(), options.beta2 = call.number();
-  options.weight_decay = call.number(), options.eps = call.number();
-  const Group<AdamTensor> group(call, [&](AdamTensor& t) {
-    t.param = call.memory(), t.grad = call.memory();
-    t.exp_avg = call.memory(), t.exp_avg_sq = call.memory();
-    t.max_exp_avg_sq = call.memory();
-    t.step = call.scalar();
-  });
-  options.max_threads = call.threads(group.numel);
-  adam_step(group.tensors, group.dtype, options);
+  options.amsgrad = call.amsgrad, options.maximize = call.maximize;
+  options.decoupled_weight_decay = call.decoupled_weight_decay;
+  options.lr = call.lr.value;
+  options.beta1 = call.beta1, options.beta2 = call.beta2;
+  options.weight_decay = call.weight_decay, options.eps = call.eps;
+  options.max_threads = threads_of(call, threads);
+  auto group = group_of<AdamTensor>(call);
+  for (size_t i = 0; i < group.size(); ++i) {
+    group[i].exp_avg = call.exp_avgs[i].data, group[i].exp_avg_sq = call.exp_avg_sqs[i].data;
+    group[i].max_exp_avg_sq = memory_of(call.max_exp_avg_sqs, i);
+    group[i].step = call.steps[i].value;
+  }
+  adam_step(group, call.params[0].dtype, options);
 }
 
-void run_sgd(CallFrame& call) {
+void run(const calls::Sgd<>& call, CallThreads threads) {
+  if (call.params.empty()) return;
   SgdOptions options;
   options.scaling = scaling_of(call);
-  options.nesterov = call.flag(), options.maximize = call.flag();
-  options.is_first_step = call.flag();
-  options.lr = call.scalar();
-  options.momentum = call.number(), options.dampening = call.number();
-  options.weight_decay = call.number();
-  const Group<SgdTensor> group(call, [&](SgdTensor& t) {
-    t.param = call.memory(), t.grad = call.memory();
-    t.momentum_buffer = call.memory();
-  });
-  options.max_threads = call.threads(group.numel);
-  sgd_step(group.tensors, group.dtype, options);
+  options.nesterov = call.nesterov, options.maximize = call.maximize;
+  options.is_first_step = call.is_first_step;
+  options.lr = call.lr.value;
+  options.momentum = call.momentum, options.dampening = call.dampening;
+  options.weight_decay = call.weight_decay;
+  options.max_threads = threads_of(call, threads);
+  auto group = group_of<SgdTensor>(call);
+  for (size_t i = 0; i < group.size(); ++i) {
+    group[i].momentum_buffer = memory_of(call.momentum_buffers, i);
+  }
+  sgd_step(group, call.params[0].dtype, options);
 }
 
-void run_adagrad(CallFrame& call) {
+void run(const calls::Adagrad<>& call, CallThreads threads) {
+  if (call.params.empty()) return;
   AdagradOptions options;
   options.scaling = scaling_of(call);
-  options.maximize = call.flag();
-  options.lr = call.scalar();
-  options.lr_decay = call.number(), options.weight_decay = call.number();
-  options.eps = call.number();
-  const Group<AdagradTensor> group(call, [&](AdagradTensor& t) {
-    t.param = call.memory(), t.grad = call.memory();
-    t.state_sum = call.memory();
-    t.step = call.scalar();
-  });
-  options.max_threads = call.threads(group.numel);
-  adagrad_step(group.tensors, group.dtype, options);
+  options.maximize = call.maximize;
+  options.lr = call.lr.value;
+  options.lr_decay = call.lr_decay, options.weight_decay = call.weight_decay;
+  options.eps = call.eps;
+  options.max_threads = threads_of(call, threads);
+  auto group = group_of<AdagradTensor>(call);
+  for (size_t i = 0; i < group.size(); ++i) {
+    group[i].state_sum = call.state_sums[i].data;
+    group[i].step = call.steps[i].value;
+  }
+  adagrad_step(group, call.params[0].dtype, options);
 }
 
 }  // namespace hologram::cpu

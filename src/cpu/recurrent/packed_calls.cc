@@ -3,7 +3,7 @@
 #include <cstring>
 #include <vector>
 
-#include "hologram/call_frame.h"
+#include "src/cpu/device/call_table.h"
 #include "src/cpu/device/dense_view.h"
 #include "src/cpu/recurrent/recurrence.h"
 
@@ -46,24 +46,23 @@ void for_steps(const Steps& steps, int threads, Part&& part) {
 
 }  // namespace
 
-void run_pack_rows(CallFrame& call) {
-  const View in = call.view(), sizes = call.view(), out = call.view();
+void run(const calls::PackRows<>& call, CallThreads threads) {
+  const View &in = call.input, &out = call.out;
   const int64_t bytes = row_bytes(out, 1);
-  const Steps steps = packed_steps("pack_rows", sizes, in.shape[1], out);
-  for_steps(steps, call.threads(out.numel()), [&](int64_t step, StepRows at) {
+  const Steps steps = packed_steps("pack_rows", call.batch_sizes, in.shape[1], out);
+  for_steps(steps, threads(out.numel()), [&](int64_t step, StepRows at) {
     copy_bytes(at.count, bytes, static_cast<char*>(in.data) + step * stride_bytes(in, 0),
                stride_bytes(in, 1), static_cast<char*>(out.data) + at.first * bytes, bytes);
   });
 }
 
-void run_pad_rows(CallFrame& call) {
-  const View in = call.view(), sizes = call.view(), out = call.view();
-  const auto element = call.number<uint64_t>();
+void run(const calls::PadRows<>& call, CallThreads threads) {
+  const View &in = call.input, &out = call.out;
   const int64_t bytes = row_bytes(in, 1), batch = out.shape[1];
-  const Steps steps = packed_steps("pad_rows", sizes, batch, in);
+  const Steps steps = packed_steps("pad_rows", call.batch_sizes, batch, in);
   std::vector<char> padding(static_cast<size_t>(bytes));
   for (size_t i = 0; i < padding.size(); i += itemsize(out.dtype)) {
-    std::memcpy(&padding[i], &element, itemsize(out.dtype));
+    std::memcpy(&padding[i], &call.element, itemsize(out.dtype));
   }
   const auto pad = [&](int64_t step, int64_t first) {
     copy_bytes(
@@ -71,7 +70,7 @@ void run_pad_rows(CallFrame& call) {
         static_cast<char*>(out.data) + step * stride_bytes(out, 0) + first * stride_bytes(out, 1),
         stride_bytes(out, 1));
   };
-  for_steps(steps, call.threads(out.numel()), [&](int64_t step, StepRows at) {
+  for_steps(steps, threads(out.numel()), [&](int64_t step, StepRows at) {
     copy_bytes(at.count, bytes, static_cast<char*>(in.data) + at.first * bytes, bytes,
                static_cast<char*>(out.data) + step * stride_bytes(out, 0), stride_bytes(out, 1));
     pad(step, at.count);
@@ -79,11 +78,12 @@ void run_pad_rows(CallFrame& call) {
   for (int64_t step = steps.count(); step < out.shape[0]; ++step) pad(step, 0);
 }
 
-void run_rows_before(CallFrame& call) {
-  const View in = call.view(), first = call.view(), sizes = call.view(), out = call.view();
+void run(const calls::RowsBefore<>& call, CallThreads threads) {
+  const View &in = call.input, &first = call.first, &out = call.out;
   const int64_t bytes = row_bytes(out, 1);
-  const Steps steps = packed_steps("rows_before", sizes, first.shape[0], in, call.flag());
-  for_steps(steps, call.threads(out.numel()), [&](int64_t step, StepRows at) {
+  const Steps steps =
+      packed_steps("rows_before", call.batch_sizes, first.shape[0], in, call.reverse);
+  for_steps(steps, threads(out.numel()), [&](int64_t step, StepRows at) {
     const int64_t continued = steps.continued(step), row = stride_bytes(in, 0);
     char* const to = static_cast<char*>(out.data) + at.first * bytes;
     if (continued > 0) {

@@ -2,9 +2,9 @@
 // The calls of reductions and softmax: from the operands of a call to the kernels.
 #include <span>
 
-#include "hologram/call_frame.h"
 #include "hologram/reduction.h"
 #include "hologram/softmax.h"
+#include "src/cpu/device/call_table.h"
 
 namespace hologram::cpu {
 namespace {
@@ -21,8 +21,9 @@ class MaskedDims {
     }
   }
   std::span<const int> span() const { return {dims_, count_}; }
-  void settle(View& result) const {
+  View settled(View result) const {
     if (count_ == 0) result.ndim = 0;
+    return result;
   }
 
  private:
@@ -30,60 +31,49 @@ class MaskedDims {
   size_t count_ = 0;
 };
 
-ReduceOptions reduce_options(CallFrame& call, const View& in) {
+template <class Call>
+ReduceOptions reduce_options(const Call& call, CallThreads threads) {
   ReduceOptions options;
-  options.p = options.correction = call.number();
-  options.max_threads = call.threads(in.numel());
+  options.p = options.correction = call.parameter;
+  options.max_threads = threads(call.input.numel());
   return options;
 }
 
 }  // namespace
 
-void run_reduce(CallFrame& call) {
-  const View in = call.view();
-  View out = call.view();
-  const auto op = static_cast<Reduction>(call.integer());
-  const MaskedDims dims(static_cast<uint64_t>(call.integer()));
-  dims.settle(out);
-  hologram::reduce(op, in, dims.span(), out, reduce_options(call, in));
+void run(const calls::Reduce<>& call, CallThreads threads) {
+  const MaskedDims dims(static_cast<uint64_t>(call.dims));
+  hologram::reduce(static_cast<Reduction>(call.op), call.input, dims.span(), dims.settled(call.out),
+                   reduce_options(call, threads));
 }
 
-void run_reduce_with_index(CallFrame& call) {
-  const View in = call.view(), values = call.view(), indices = call.view();
-  const auto op = static_cast<Reduction>(call.integer());
-  const auto dim = static_cast<int>(call.integer());
+void run(const calls::ReduceWithIndex<>& call, CallThreads threads) {
   ReduceOptions options;
-  options.max_threads = call.threads(in.numel());
-  hologram::reduce_with_index(op, in, dim, values, indices, options);
+  options.max_threads = threads(call.input.numel());
+  hologram::reduce_with_index(static_cast<Reduction>(call.op), call.input,
+                              static_cast<int>(call.dim), call.out, call.indices, options);
 }
 
-void run_reduce_with_mean(CallFrame& call) {
-  const View in = call.view();
-  View out = call.view(), mean = call.view();
-  const auto op = static_cast<Reduction>(call.integer());
-  const MaskedDims dims(static_cast<uint64_t>(call.integer()));
-  dims.settle(out), dims.settle(mean);
-  hologram::reduce_with_mean(op, in, dims.span(), out, mean, reduce_options(call, in));
+void run(const calls::ReduceWithMean<>& call, CallThreads threads) {
+  const MaskedDims dims(static_cast<uint64_t>(call.dims));
+  hologram::reduce_with_mean(static_cast<Reduction>(call.op), call.input, dims.span(),
+                             dims.settled(call.out), dims.settled(call.mean),
+                             reduce_options(call, threads));
 }
 
-void run_cumsum(CallFrame& call) {
-  const View in = call.view(), out = call.view();
-  hologram::cumsum(in, static_cast<int>(call.integer()), out, call.threads(in.numel()));
+void run(const calls::Cumsum<>& call, CallThreads threads) {
+  hologram::cumsum(call.input, static_cast<int>(call.dim), call.out, threads(call.input.numel()));
 }
 
-void run_softmax(CallFrame& call) {
-  const View in = call.view(), out = call.view();
-  const auto dim = static_cast<int>(call.integer());
-  const bool logarithm = call.integer() == 1;
-  (logarithm ? hologram::log_softmax : hologram::softmax)(in, dim, out, call.threads(in.numel()));
+void run(const calls::Softmax<>& call, CallThreads threads) {
+  (call.function == 1 ? hologram::log_softmax : hologram::softmax)(
+      call.input, static_cast<int>(call.dim), call.out, threads(call.input.numel()));
 }
 
-void run_softmax_backward(CallFrame& call) {
-  const View grad = call.view(), output = call.view(), out = call.view();
-  const auto dim = static_cast<int>(call.integer());
-  const bool logarithm = call.integer() == 3;
-  (logarithm ? hologram::log_softmax_backward : hologram::softmax_backward)(
-      grad, output, dim, out, call.threads(grad.numel()));
+void run(const calls::SoftmaxBackward<>& call, CallThreads threads) {
+  (call.function == 3 ? hologram::log_softmax_backward : hologram::softmax_backward)(
+      call.grad, call.output, static_cast<int>(call.dim), call.grad_input,
+      threads(call.grad.numel()));
 }
 
 }  // namespace hologram::cpu

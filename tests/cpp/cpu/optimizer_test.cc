@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Compares optimizer steps with the textbook formulas in float64, element by element.
-#include "hologram/optimizer.h"
+#include "src/cpu/optimizer/optimizer.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <ATen/ops/stack.h>
 
 #include "ops/matmul/product.h"
-#include "recording/deferred_call.h"
+#include "recording/record_call.h"
 
 namespace hologram_torch {
 namespace {
@@ -27,10 +27,7 @@ Tensor weight_int8pack_mm(const Tensor& x, const Tensor& weight, const Tensor& s
     const Tensor rows = x.is_contiguous() ? x : x.contiguous();
     const Tensor by = scales.is_contiguous() ? scales : scales.contiguous();
     Tensor out = make_tensor({x.size(0), weight.size(0)}, x.scalar_type());
-    Call call;
-    for (const Tensor* t : {&rows, &weight, &by}) call.view(*t, Access::reads);
-    call.view(out, Access::writes);
-    call.run<"linear_int8">();
+    record(calls::LinearInt8<Arg>{.input = rows, .weight = weight, .scale = by, .out = out});
     return out;
   }
   return call_fallback<"_weight_int8pack_mm">(x, weight, scales).back().toTensor();

@@ -22,7 +22,7 @@
 #include "dispatch/alias.h"
 #include "dispatch/autograd_bypass.h"
 #include "ops/nn/processor.h"
-#include "recording/deferred_call.h"
+#include "recording/record_call.h"
 
 namespace hologram_torch {
 namespace {
@@ -160,10 +160,8 @@ Tensor mask_of(const OptionalTensor& bias, const Tensor& query, const Tensor& ke
   return mask.size(3) > 1 && mask.stride(3) > 1 ? mask.contiguous() : mask;
 }
 
-// What follows the operands.
-void add_parameters(Call& call, const Tensor& query, bool is_causal, std::optional<double> scale) {
-  call.flag(is_causal);
-  call.number(scale.has_value() ? *scale : 1 / std::sqrt(static_cast<double>(query.size(3))));
+double scale_of(const Tensor& query, std::optional<double> scale) {
+  return scale.has_value() ? *scale : 1 / std::sqrt(static_cast<double>(query.size(3)));
 }
 
 // A tensor whose rows of one head are as far apart as all heads are wide, as PyTorch's kernel makes
@@ -196,11 +194,14 @@ std::tuple<Tensor, Tensor> own_attention(const Tensor& given_query, const Tensor
                    : make_tensor({batch, heads, queries, dim}, type);
   Tensor logsumexp = make_strided({batch, heads, queries}, {queries * heads, 1, heads}, type);
   const Tensor mask = mask_of(bias, query, key);
-  Call call;
-  for (const Tensor* t : {&query, &key, &value, &mask}) call.view(*t, Access::reads);
-  for (const Tensor* t : {&out, &logsumexp}) call.view(*t, Access::writes);
-  add_parameters(call, query, is_causal, scale);
-  call.run<"attention">();
+  record(calls::Attention<Arg>{.query = query,
+                               .key = key,
+                               .value = value,
+                               .mask = mask,
+                               .is_causal = is_causal,
+                               .scale = scale_of(query, scale),
+                               .out = out,
+                               .logsumexp = logsumexp});
   return {out.to(given_query.scalar_type()), std::move(logsumexp)};
 }
 
@@ -260,17 +261,22 @@ Backward own_backward(const Tensor& given_grad, const Tensor& given_query, const
   const int64_t batch = query.size(0), shared = key.size(1), keys = key.size(2);
   const at::ScalarType type = query.scalar_type();
   const Tensor rows = has_rows(grad, type) ? grad : grad.contiguous();
-  const Tensor grad_q = make_alternating(batch, query.size(1), query.size(2), query.size(3), type);
-  const Tensor grad_k = make_alternating(batch, shared, keys, query.size(3), type);
-  const Tensor grad_v = make_alternating(batch, shared, keys, value.size(3), type);
+  Tensor grad_q = make_alternating(batch, query.size(1), query.size(2), query.size(3), type);
+  Tensor grad_k = make_alternating(batch, shared, keys, query.size(3), type);
+  Tensor grad_v = make_alternating(batch, shared, keys, value.size(3), type);
   const Tensor mask = mask_of(bias, query, key);
-  Call call;
-  for (const Tensor* t : {&query, &key, &value, &mask, &output, &logsumexp, &rows}) {
-    call.view(*t, Access::reads);
-  }
-  for (const Tensor* t : {&grad_q, &grad_k, &grad_v}) call.view(*t, Access::writes);
-  add_parameters(call, query, is_causal, scale);
-  call.run<"attention_backward">();
+  record(calls::AttentionBackward<Arg>{.query = query,
+                                       .key = key,
+                                       .value = value,
+                                       .mask = mask,
+                                       .output = output,
+                                       .logsumexp = logsumexp,
+                                       .grad = rows,
+                                       .is_causal = is_causal,
+                                       .scale = scale_of(query, scale),
+                                       .grad_query = grad_q,
+                                       .grad_key = grad_k,
+                                       .grad_value = grad_v});
   return {grad_q.to(given), grad_k.to(given), grad_v.to(given), Tensor()};
 }
 

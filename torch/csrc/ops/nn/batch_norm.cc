@@ -99,20 +99,21 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& input, const Optiona
     Tensor out = make_like(x);
     Tensor mean = make_tensor({training ? channels : 0}, type);
     Tensor invstd = make_tensor({training ? channels : 0}, type);
-    const Access statistics = training ? Access::updates : Access::reads;
-    Call call;
-    call.view(x, Access::reads);
-    call.view(weight, Access::reads);
-    call.view(bias, Access::reads);
-    call.view(running_mean, statistics);
-    call.view(running_var, statistics);
-    call.view(out, Access::writes);
-    call.view(training ? mean : Tensor(), Access::writes);
-    call.view(training ? invstd : Tensor(), Access::writes);
-    call.flag(training);
-    call.number(momentum);
-    call.number(eps);
-    call.run<"batch_norm">();
+    const auto statistic = [&](const OptionalTensor& t) {
+      return training && is_given(t) ? updated(*t) : only_read(t);
+    };
+    const Arg none;
+    record(calls::BatchNorm<Arg>{.input = x,
+                                 .weight = weight,
+                                 .bias = bias,
+                                 .running_mean = statistic(running_mean),
+                                 .running_var = statistic(running_var),
+                                 .training = training,
+                                 .momentum = momentum,
+                                 .eps = eps,
+                                 .out = out,
+                                 .save_mean = training ? written(mean) : none,
+                                 .save_invstd = training ? written(invstd) : none});
     return {std::move(out), std::move(mean), std::move(invstd)};
   }
   check_channels("native_batch_norm", input,
@@ -150,18 +151,18 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm_backward(
     if (wanted[1]) grad_weight = make_tensor({channels}, type);
     if (wanted[2]) grad_bias = make_tensor({channels}, type);
     const OptionalTensor none;
-    Call call;
-    call.view(dy, Access::reads);
-    call.view(x, Access::reads);
-    call.view(weight, Access::reads);
-    call.view(running_mean, Access::reads);
-    call.view(running_var, Access::reads);
-    call.view(training ? save_mean : none, Access::reads);
-    call.view(training ? save_invstd : none, Access::reads);
-    for (const Tensor* t : {&grad_in, &grad_weight, &grad_bias}) call.view(*t, Access::writes);
-    call.flag(training);
-    call.number(eps);
-    call.run<"batch_norm_backward">();
+    record(calls::BatchNormBackward<Arg>{.grad = dy,
+                                         .input = x,
+                                         .weight = weight,
+                                         .running_mean = running_mean,
+                                         .running_var = running_var,
+                                         .save_mean = training ? save_mean : none,
+                                         .save_invstd = training ? save_invstd : none,
+                                         .training = training,
+                                         .eps = eps,
+                                         .grad_input = grad_in,
+                                         .grad_weight = grad_weight,
+                                         .grad_bias = grad_bias});
     return {std::move(grad_in), std::move(grad_weight), std::move(grad_bias)};
   }
   constexpr const char* kBackward = "native_batch_norm_backward";

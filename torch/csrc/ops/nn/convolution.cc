@@ -6,7 +6,7 @@
 
 #include "device/openmp.h"
 #include "dispatch/alias.h"
-#include "recording/deferred_call.h"
+#include "recording/record_call.h"
 
 namespace hologram_torch {
 namespace {
@@ -25,11 +25,6 @@ void check_same_device(const Tensor& input, const Tensor& other) {
 struct Geometry {
   IntArrayRef stride, padding, dilation;
   int64_t groups;
-
-  void add_to(Call& call) const {
-    for (const IntArrayRef list : {stride, padding, dilation}) call.integers(list);
-    call.integer(groups);
-  }
 };
 
 // The outputs that an input gives along a dimension.
@@ -111,39 +106,46 @@ Tensor dense_weight(const Tensor& weight) {
 
 // Writes y = x * weight + bias.
 void forward(const Tensor& x, const Tensor& weight, const OptionalTensor& bias,
-             const Geometry& geometry, const Tensor& y) {
+             const Geometry& geometry, Tensor& y) {
   const Tensor dense = dense_weight(weight);
   const Tensor terms = is_given(bias) ? bias->contiguous() : Tensor();
-  Call call;
-  for (const Tensor* t : {&x, &dense, &terms}) call.view(*t, Access::reads);
-  call.view(y, Access::writes);
-  geometry.add_to(call);
-  call.run<"convolution">();
+  record(calls::Convolution<Arg>{.input = x,
+                                 .weight = dense,
+                                 .bias = terms,
+                                 .stride = geometry.stride,
+                                 .padding = geometry.padding,
+                                 .dilation = geometry.dilation,
+                                 .groups = geometry.groups,
+                                 .out = y});
 }
 
 // Writes the gradient of x in y = x * weight from that of y; terms of each channel are added, as a
 // transposed convolution has them.
 void backward_input(const Tensor& grad, const Tensor& weight, const OptionalTensor& bias,
-                    const Geometry& geometry, const Tensor& x) {
+                    const Geometry& geometry, Tensor& x) {
   const Tensor dense = dense_weight(weight);
   const Tensor terms = is_given(bias) ? bias->contiguous() : Tensor();
-  Call call;
-  for (const Tensor* t : {&grad, &dense, &terms}) call.view(*t, Access::reads);
-  call.view(x, Access::writes);
-  geometry.add_to(call);
-  call.run<"convolution_backward_input">();
+  record(calls::ConvolutionBackwardInput<Arg>{.grad = grad,
+                                              .weight = dense,
+                                              .bias = terms,
+                                              .stride = geometry.stride,
+                                              .padding = geometry.padding,
+                                              .dilation = geometry.dilation,
+                                              .groups = geometry.groups,
+                                              .grad_input = x});
 }
 
 // Writes the gradient of the weight in y = x * weight, which lies as PyTorch's would.
 Tensor backward_weight(const Tensor& x, const Tensor& grad, const Tensor& weight,
                        c10::MemoryFormat format, const Geometry& geometry) {
   Tensor result = make_formatted(weight.sizes(), weight.scalar_type(), format);
-  Call call;
-  call.view(x, Access::reads);
-  call.view(grad, Access::reads);
-  call.view(result, Access::writes);
-  geometry.add_to(call);
-  call.run<"convolution_backward_weight">();
+  record(calls::ConvolutionBackwardWeight<Arg>{.input = x,
+                                               .grad = grad,
+                                               .stride = geometry.stride,
+                                               .padding = geometry.padding,
+                                               .dilation = geometry.dilation,
+                                               .groups = geometry.groups,
+                                               .grad_weight = result});
   return result;
 }
 

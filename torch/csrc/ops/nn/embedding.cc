@@ -39,14 +39,12 @@ Tensor embedding_dense_backward(const Tensor& grad, const Tensor& indices, int64
     Tensor out = make_tensor({rows, grad.size(-1)}, grad.scalar_type());
     // PyTorch refuses an index outside, unless it is the padding.
     if (C10_LIKELY(are_within(index, 0, rows))) {
-      Call call;
-      call.view(values, Access::reads);
-      call.view(index, Access::reads);
-      call.view(out, Access::writes);
-      call.integer(rows);
-      call.integer(padding_idx);
-      call.flag(scale_grad_by_freq);
-      call.run<"embedding_backward">();
+      record(calls::EmbeddingBackward<Arg>{.grad = values,
+                                           .indices = index,
+                                           .num_weights = rows,
+                                           .padding_idx = padding_idx,
+                                           .scale_grad_by_freq = scale_grad_by_freq,
+                                           .grad_weight = out});
       return out;
     }
   }

@@ -34,14 +34,14 @@ std::tuple<Tensor, Tensor, Tensor> group_norm(const Tensor& input, const Optiona
     const Tensor x = dense_rows(input);
     Tensor out = make_tensor(input.sizes(), input.scalar_type());
     Tensor mean = make_tensor({samples, groups}, type), rstd = make_tensor({samples, groups}, type);
-    Call call;
-    call.view(x, Access::reads);
-    call.view(weight, Access::reads);
-    call.view(bias, Access::reads);
-    for (const Tensor* t : {&out, &mean, &rstd}) call.view(*t, Access::writes);
-    call.integer(groups);
-    call.number(eps);
-    call.run<"group_norm">();
+    record(calls::GroupNorm<Arg>{.input = x,
+                                 .weight = weight,
+                                 .bias = bias,
+                                 .groups = groups,
+                                 .eps = eps,
+                                 .out = out,
+                                 .mean = mean,
+                                 .rstd = rstd});
     return {std::move(out), std::move(mean), std::move(rstd)};
   }
   auto stack = call_fallback<"native_group_norm">(input, weight, bias, samples, channels, places,
@@ -71,12 +71,15 @@ std::tuple<Tensor, Tensor, Tensor> group_norm_backward(const Tensor& grad, const
     if (wanted[0]) grad_in = make_tensor(input.sizes(), input.scalar_type());
     if (wanted[1]) grad_weight = make_tensor({channels}, type);
     if (wanted[2]) grad_bias = make_tensor({channels}, type);
-    Call call;
-    for (const Tensor* t : {&dy, &x, &mean, &rstd}) call.view(*t, Access::reads);
-    call.view(weight, Access::reads);
-    for (const Tensor* t : {&grad_in, &grad_weight, &grad_bias}) call.view(*t, Access::writes);
-    call.integer(groups);
-    call.run<"group_norm_backward">();
+    record(calls::GroupNormBackward<Arg>{.grad = dy,
+                                         .input = x,
+                                         .mean = mean,
+                                         .rstd = rstd,
+                                         .weight = weight,
+                                         .groups = groups,
+                                         .grad_input = grad_in,
+                                         .grad_weight = grad_weight,
+                                         .grad_bias = grad_bias});
     return {std::move(grad_in), std::move(grad_weight), std::move(grad_bias)};
   }
   auto stack = call_fallback<"native_group_norm_backward">(grad, input, mean, rstd, weight, samples,

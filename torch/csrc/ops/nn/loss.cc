@@ -3,7 +3,7 @@
 #include "hologram/loss.h"
 
 #include "ops/reduce/reduce.h"
-#include "recording/deferred_call.h"
+#include "recording/record_call.h"
 
 namespace hologram_torch {
 namespace {
@@ -44,24 +44,17 @@ struct Factors {
 };
 const OptionalTensor kNoTensor;
 
-// What follows the operands of a loss by elements.
-void add_parameters(Call& call, PointLoss loss, int64_t reduction, double parameter) {
-  call.integer(static_cast<int64_t>(loss));
-  call.integer(reduction);
-  call.number(parameter);
-}
-
 Tensor point_forward(PointLoss loss, const Tensor& input, const Tensor& target, int64_t reduction,
                      double param = 1.0, const Factors& factors = {kNoTensor, kNoTensor}) {
   Tensor out = reduction == 0 ? make_like(input) : make_tensor({}, input.scalar_type());
-  Call call;
-  call.view(input, Access::reads);
-  call.view(target, Access::reads);
-  call.view(factors.weight, Access::reads);
-  call.view(factors.pos_weight, Access::reads);
-  call.view(out, Access::writes);
-  add_parameters(call, loss, reduction, param);
-  call.run<"point_loss">();
+  record(calls::PointLoss<Arg>{.input = input,
+                               .target = target,
+                               .weight = factors.weight,
+                               .pos_weight = factors.pos_weight,
+                               .loss = static_cast<int64_t>(loss),
+                               .reduction = reduction,
+                               .parameter = param,
+                               .out = out});
   return out;
 }
 
@@ -69,13 +62,15 @@ Tensor point_backward(PointLoss loss, const Tensor& grad, const Tensor& input, c
                       int64_t reduction, double param = 1.0,
                       const Factors& factors = {kNoTensor, kNoTensor}) {
   Tensor out = make_like(input);
-  Call call;
-  for (const Tensor* t : {&grad, &input, &target}) call.view(*t, Access::reads);
-  call.view(factors.weight, Access::reads);
-  call.view(factors.pos_weight, Access::reads);
-  call.view(out, Access::writes);
-  add_parameters(call, loss, reduction, param);
-  call.run<"point_loss_backward">();
+  record(calls::PointLossBackward<Arg>{.grad = grad,
+                                       .input = input,
+                                       .target = target,
+                                       .weight = factors.weight,
+                                       .pos_weight = factors.pos_weight,
+                                       .loss = static_cast<int64_t>(loss),
+                                       .reduction = reduction,
+                                       .parameter = param,
+                                       .grad_input = out});
   return out;
 }
 
@@ -223,15 +218,14 @@ std::tuple<Tensor, Tensor> nll_forward(const Tensor& self, const Tensor& target,
     Tensor out = reduction == 0 ? make_tensor(target.sizes(), self.scalar_type())
                                 : make_tensor({}, self.scalar_type());
     Tensor total = make_tensor({}, self.scalar_type());
-    Call call;
-    call.view(self, Access::reads);
-    call.view(target, Access::reads);
-    call.view(weight, Access::reads);
-    call.view(out, Access::writes);
-    call.view(total, Access::writes);
-    call.integer(reduction);
-    call.integer(ignore_index);
-    if (call.run_or_refuse<"nll_loss">([&] { return are_classes(target, self, ignore_index); })) {
+    const calls::NllLoss<Arg> call{.input = self,
+                                   .target = target,
+                                   .weight = weight,
+                                   .reduction = reduction,
+                                   .ignore_index = ignore_index,
+                                   .out = out,
+                                   .total_weight = total};
+    if (record_or_refuse(call, [&] { return are_classes(target, self, ignore_index); })) {
       return {std::move(out), std::move(total)};
     }
   }
@@ -249,16 +243,14 @@ Tensor nll_backward(const Tensor& grad, const Tensor& self, const Tensor& target
                  total_weight.numel() == 1 && total_weight.scalar_type() == self.scalar_type() &&
                  (reduction == 0 ? grad.sizes() == target.sizes() : grad.numel() == 1))) {
     Tensor out = make_tensor(self.sizes(), self.scalar_type());
-    Call call;
-    call.view(grad, Access::reads);
-    call.view(target, Access::reads);
-    call.view(weight, Access::reads);
-    call.view(total_weight, Access::reads);
-    call.view(out, Access::writes);
-    call.integer(reduction);
-    call.integer(ignore_index);
-    if (call.run_or_refuse<"nll_loss_backward">(
-            [&] { return are_classes(target, self, ignore_index); })) {
+    const calls::NllLossBackward<Arg> call{.grad = grad,
+                                           .target = target,
+                                           .weight = weight,
+                                           .total_weight = total_weight,
+                                           .reduction = reduction,
+                                           .ignore_index = ignore_index,
+                                           .grad_input = out};
+    if (record_or_refuse(call, [&] { return are_classes(target, self, ignore_index); })) {
       return out;
     }
   }

@@ -47,14 +47,14 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm(const Tensor& input, IntArrayRef n
     const Tensor x = dense_rows(input);
     Tensor out = make_tensor(input.sizes(), input.scalar_type());
     Tensor mean = make_tensor(stat_sizes, type), rstd = make_tensor(stat_sizes, type);
-    Call call;
-    call.view(x, Access::reads);
-    call.view(weight, Access::reads);
-    call.view(bias, Access::reads);
-    for (const Tensor* t : {&out, &mean, &rstd}) call.view(*t, Access::writes);
-    call.integer(static_cast<int64_t>(normalized.size()));
-    call.number(eps);
-    call.run<"layer_norm">();
+    record(calls::LayerNorm<Arg>{.input = x,
+                                 .weight = weight,
+                                 .bias = bias,
+                                 .axes = static_cast<int64_t>(normalized.size()),
+                                 .eps = eps,
+                                 .out = out,
+                                 .mean = mean,
+                                 .rstd = rstd});
     return {std::move(out), std::move(mean), std::move(rstd)};
   }
   auto stack = call_fallback<"native_layer_norm">(input, normalized, weight, bias, eps);
@@ -82,12 +82,15 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& grad, const
     if (wanted[0]) grad_in = make_tensor(input.sizes(), input.scalar_type());
     if (wanted[1]) grad_weight = make_tensor(normalized, type);
     if (wanted[2]) grad_bias = make_tensor(normalized, type);
-    Call call;
-    for (const Tensor* t : {&dy, &x, &mean, &rstd}) call.view(*t, Access::reads);
-    call.view(weight, Access::reads);
-    for (const Tensor* t : {&grad_in, &grad_weight, &grad_bias}) call.view(*t, Access::writes);
-    call.integer(static_cast<int64_t>(normalized.size()));
-    call.run<"layer_norm_backward">();
+    record(calls::LayerNormBackward<Arg>{.grad = dy,
+                                         .input = x,
+                                         .mean = mean,
+                                         .rstd = rstd,
+                                         .weight = weight,
+                                         .axes = static_cast<int64_t>(normalized.size()),
+                                         .grad_input = grad_in,
+                                         .grad_weight = grad_weight,
+                                         .grad_bias = grad_bias});
     return {std::move(grad_in), std::move(grad_weight), std::move(grad_bias)};
   }
   // PyTorch's kernel compares none of these.

@@ -5,7 +5,7 @@
 
 #include "ops/reduce/reduce.h"
 #include "ops/shape/host_copy.h"
-#include "recording/deferred_call.h"
+#include "recording/record_call.h"
 
 namespace hologram_torch {
 

@@ -18,7 +18,7 @@
 
 #include "dispatch/alias.h"
 #include "dispatch/autograd_bypass.h"
-#include "recording/deferred_call.h"
+#include "recording/record_call.h"
 
 namespace hologram_torch {
 namespace {
@@ -73,11 +73,8 @@ std::tuple<Tensor, Tensor> pack(const Tensor& input, const Tensor& lengths, bool
   sizes.append(input.sizes().begin() + 2, input.sizes().end());
   Tensor data = make_tensor(sizes, input.scalar_type());
   const Tensor counts = batch_sizes.to(input.device());
-  Call call;
-  call.view(rows, Access::reads);
-  call.view(counts, Access::reads);
-  call.dense(data, {total, rows.size(2)}, Access::writes);
-  call.run<"pack_rows">();
+  record(calls::PackRows<Arg>{
+      .input = rows, .batch_sizes = counts, .out = reshaped(written(data), {total, rows.size(2)})});
   return {std::move(data), std::move(batch_sizes)};
 }
 
@@ -99,12 +96,10 @@ Tensor pad(const Tensor& data, const Tensor& batch_sizes, const c10::Scalar& val
   sizes.append(data.sizes().begin() + 1, data.sizes().end());
   Tensor padded = make_tensor(sizes, data.scalar_type());
   const Tensor counts = batch_sizes.to(data.device());
-  Call call;
-  call.dense(rows, {data.size(0), width}, Access::reads);
-  call.view(counts, Access::reads);
-  call.dense(padded, {steps, batch, width}, Access::writes);
-  call.number(element_of(value, data.scalar_type()));
-  call.run<"pad_rows">();
+  record(calls::PadRows<Arg>{.input = reshaped(rows, {data.size(0), width}),
+                             .batch_sizes = counts,
+                             .element = element_of(value, data.scalar_type()),
+                             .out = reshaped(written(padded), {steps, batch, width})});
   return padded;
 }
 

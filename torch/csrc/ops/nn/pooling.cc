@@ -7,7 +7,7 @@
 #include "dispatch/alias.h"
 #include "dispatch/autograd_bypass.h"
 #include "ops/shape/index_tensors.h"
-#include "recording/deferred_call.h"
+#include "recording/record_call.h"
 
 namespace hologram_torch {
 namespace {
@@ -20,16 +20,10 @@ struct PoolValues {
   int64_t planes;
   std::array<int64_t, 2> in, out, kernel, stride, padding, dilation;
 
-  void add_to(Call& call) const {
-    for (const auto& list : {kernel, stride, padding, dilation}) call.integers(list);
-  }
+  // Those of tensors as [planes, 1, height, width].
+  std::array<int64_t, 4> in_planes() const { return {planes, 1, in[0], in[1]}; }
+  std::array<int64_t, 4> out_planes() const { return {planes, 1, out[0], out[1]}; }
 };
-
-// A contiguous tensor as [planes, 1, height, width].
-void add_planes(Call& call, const Tensor& t, Access access) {
-  const int64_t height = t.size(-2), width = t.size(-1);
-  call.dense(t, {t.numel() / (height * width), 1, height, width}, access);
-}
 
 // One or two numbers as two.
 bool read_pair(IntArrayRef list, std::array<int64_t, 2>& pair) {
@@ -76,16 +70,15 @@ Tensor pooled(const Tensor& self, const PoolValues& values, Tensor* positions) {
   std::copy(values.out.begin(), values.out.end(), sizes.end() - 2);
   Tensor y = make_tensor(sizes, self.scalar_type());
   if (positions != nullptr) *positions = make_tensor(sizes, at::kLong);
-  Call call;
-  add_planes(call, self, Access::reads);
-  add_planes(call, y, Access::writes);
-  if (positions != nullptr) {
-    add_planes(call, *positions, Access::writes);
-  } else {
-    call.view(Tensor(), Access::writes);
-  }
-  values.add_to(call);
-  call.run<"max_pool">();
+  const auto in = values.in_planes(), out = values.out_planes();
+  record(calls::MaxPool<Arg>{
+      .input = reshaped(self, in),
+      .kernel_size = values.kernel,
+      .stride = values.stride,
+      .padding = values.padding,
+      .dilation = values.dilation,
+      .out = reshaped(written(y), out),
+      .positions = positions != nullptr ? reshaped(written(*positions), out) : Arg()});
   return y;
 }
 
@@ -136,12 +129,14 @@ Tensor max_pool_backward(const Tensor& grad, const Tensor& self, IntArrayRef ker
       positions.is_contiguous()) {
     const Tensor dense = grad.contiguous();
     Tensor grad_x = make_tensor(self.sizes(), self.scalar_type());
-    Call call;
-    add_planes(call, dense, Access::reads);
-    add_planes(call, positions, Access::reads);
-    add_planes(call, grad_x, Access::writes);
-    values.add_to(call);
-    call.run<"max_pool_backward">();
+    const auto in = values.in_planes(), out = values.out_planes();
+    record(calls::MaxPoolBackward<Arg>{.grad = reshaped(dense, out),
+                                       .positions = reshaped(positions, out),
+                                       .kernel_size = values.kernel,
+                                       .stride = values.stride,
+                                       .padding = values.padding,
+                                       .dilation = values.dilation,
+                                       .grad_input = reshaped(written(grad_x), in)});
     return grad_x;
   }
   // PyTorch's kernel does not check these indices before it writes.

@@ -13,7 +13,7 @@
 
 #include "hologram/gru.h"
 #include "hologram/lstm.h"
-#include "recording/deferred_call.h"
+#include "recording/record_call.h"
 
 namespace hologram_torch {
 namespace {
@@ -33,10 +33,6 @@ variable_list contiguous(variable_list list) {
     if (t.defined()) t = t.contiguous();
   }
   return list;
-}
-
-void add_views(Call& call, std::initializer_list<Tensor> list, Access access) {
-  for (const Tensor& t : list) call.view(t, access);
 }
 
 int64_t steps_of(const Tensor& x, const Packing& packing) {
@@ -67,39 +63,64 @@ LayerResult run_layer(const Tensor& x, const Packing& packing, const RecurrentPa
       : gated ? hologram::gru_workspace(steps, batch, hidden)
               : 0;
   for (int64_t d = 0; d < directions; ++d) {
-    const Tensor gates = at::linear(x, layer.weight_ih(d), layer.bias(d, 0));
+    Tensor gates = at::linear(x, layer.weight_ih(d), layer.bias(d, 0));
     const Tensor weight = layer.weight_hh(d).contiguous();
     const Tensor bias = layer.has_biases ? layer.bias(d, 1).contiguous() : Tensor();
     const variable_list first = contiguous(directions_of(states, d));
-    const variable_list last = directions_of(r.finals, d);
-    const Tensor output = r.output.narrow(-1, d * columns, columns);
+    variable_list last = directions_of(r.finals, d);
+    Tensor output = r.output.narrow(-1, d * columns, columns);
     // c of every step of an LSTM; what h brings to n of a GRU, which its kernel writes anyway.
-    const Tensor kept = gated && (keeps || !lstm) ? rows_like(x, hidden) : Tensor();
-    const Tensor workspace = scratch > 0 ? make_tensor({scratch}, type) : Tensor();
-    Call call;
-    call.view(gates, gated ? Access::updates : Access::reads);
-    for (const Tensor* t : {&weight, &bias}) call.view(*t, Access::reads);
-    for (const Tensor& t : first) call.view(t, Access::reads);
-    const Tensor weight_hr = contiguous({layer.weight_hr(d)})[0];
-    if (lstm) call.view(weight_hr, Access::reads);
-    call.view(packing.sizes, Access::reads);
-    call.view(output, Access::writes);
-    for (const Tensor& t : last) call.view(t, Access::writes);
-    if (kept.defined()) call.view(kept, Access::writes);
-    if (gated) {
-      call.view(workspace, Access::writes);
-    } else {
-      call.flag(layer.cell == Cell::kRelu);
-    }
-    call.flag(d == 1);
+    Tensor kept = gated && (keeps || !lstm) ? rows_like(x, hidden) : Tensor();
+    Tensor workspace = scratch > 0 ? make_tensor({scratch}, type) : Tensor();
+    const bool reverse = d == 1;
     if (!gated) {
-      call.run<"rnn_forward">();
+      record(calls::RnnForward<Arg>{.gates = gates,
+                                    .weight = weight,
+                                    .bias = bias,
+                                    .h0 = first[0],
+                                    .batch_sizes = packing.sizes,
+                                    .relu = layer.cell == Cell::kRelu,
+                                    .reverse = reverse,
+                                    .output = output,
+                                    .h_n = last[0]});
     } else if (!lstm) {
-      call.run<"gru_forward">();
-    } else if (keeps) {
-      call.run<"lstm_forward">();
+      record(calls::GruForward<Arg>{.gates = gates,
+                                    .weight = weight,
+                                    .bias = bias,
+                                    .h0 = first[0],
+                                    .batch_sizes = packing.sizes,
+                                    .reverse = reverse,
+                                    .output = output,
+                                    .h_n = last[0],
+                                    .hidden_n = kept,
+                                    .workspace = workspace});
+    } else if (const Tensor weight_hr = contiguous({layer.weight_hr(d)})[0]; keeps) {
+      record(calls::LstmForward<Arg>{.gates = gates,
+                                     .weight = weight,
+                                     .bias = bias,
+                                     .h0 = first[0],
+                                     .c0 = first[1],
+                                     .weight_hr = weight_hr,
+                                     .batch_sizes = packing.sizes,
+                                     .reverse = reverse,
+                                     .output = output,
+                                     .h_n = last[0],
+                                     .c_n = last[1],
+                                     .cells = kept,
+                                     .workspace = workspace});
     } else {
-      call.run<"lstm_recurrence">();
+      record(calls::LstmRecurrence<Arg>{.gates = gates,
+                                        .weight = weight,
+                                        .bias = bias,
+                                        .h0 = first[0],
+                                        .c0 = first[1],
+                                        .weight_hr = weight_hr,
+                                        .batch_sizes = packing.sizes,
+                                        .reverse = reverse,
+                                        .output = output,
+                                        .h_n = last[0],
+                                        .c_n = last[1],
+                                        .workspace = workspace});
     }
     if (keeps && gated) r.kept.insert(r.kept.end(), {gates, kept});
   }
@@ -129,7 +150,7 @@ struct GateGrads {
 
 // Through the steps of direction d; first: where the gradients of the states go.
 GateGrads run_steps_backward(const RecurrentParameters& layer, const LayerTape& tape, int64_t d,
-                             const variable_list& first) {
+                             variable_list first) {
   const bool lstm = layer.cell == Cell::kLstm;
   const int64_t batch = tape.states[0].size(1), columns = tape.states[0].size(2);
   const int64_t hidden = tape.states.back().size(2);
@@ -149,21 +170,24 @@ GateGrads run_steps_backward(const RecurrentParameters& layer, const LayerTape& 
   const Tensor weight = layer.weight_hh(d).contiguous();
   const Tensor output = tape.output.narrow(-1, d * columns, columns);
   const Tensor& sizes = tape.packing.sizes;
-  const Tensor grad_gates = rows_like(tape.x, gates_of(layer.cell) * hidden);
+  Tensor grad_gates = rows_like(tape.x, gates_of(layer.cell) * hidden);
   if (!is_gated(layer.cell)) {
-    Call call;
-    add_views(call, {output, weight, grad_output, grad_last[0], sizes}, Access::reads);
-    add_views(call, {grad_gates, first[0]}, Access::writes);
-    call.flag(layer.cell == Cell::kRelu);
-    call.flag(d == 1);
-    call.run<"rnn_backward">();
+    record(calls::RnnBackward<Arg>{.output = output,
+                                   .weight = weight,
+                                   .grad_output = grad_output,
+                                   .grad_h_n = grad_last[0],
+                                   .batch_sizes = sizes,
+                                   .relu = layer.cell == Cell::kRelu,
+                                   .reverse = d == 1,
+                                   .grad_gates = grad_gates,
+                                   .grad_h0 = first[0]});
     return {grad_gates, grad_gates};
   }
   const Tensor &gates = tape.kept[static_cast<size_t>(2 * d)],
                &kept = tape.kept[static_cast<size_t>(2 * d + 1)];
-  const Tensor grad_hidden = lstm ? grad_gates : rows_like(tape.x, 3 * hidden);
+  Tensor grad_hidden = lstm ? grad_gates : rows_like(tape.x, 3 * hidden);
   const int64_t projection = layer.projects ? columns : 0;
-  const Tensor workspace =
+  Tensor workspace =
       make_tensor({lstm ? hologram::lstm_backward_workspace(batch, hidden, projection)
                         : hologram::gru_backward_workspace(batch, hidden)},
                   type);
@@ -172,21 +196,38 @@ GateGrads run_steps_backward(const RecurrentParameters& layer, const LayerTape& 
     weight_hr = layer.weight_hr(d).contiguous();
     grad_projection = rows_like(tape.x, columns), projected = rows_like(tape.x, hidden);
   }
-  Call call;
   if (lstm) {
-    add_views(
-        call,
-        {gates, kept, weight, states[1], grad_output, grad_last[0], grad_last[1], weight_hr, sizes},
-        Access::reads);
-    add_views(call, {grad_projection, projected, grad_gates, first[0], first[1], workspace},
-              Access::writes);
+    record(calls::LstmBackward<Arg>{.gates = gates,
+                                    .cells = kept,
+                                    .weight = weight,
+                                    .c0 = states[1],
+                                    .grad_output = grad_output,
+                                    .grad_h_n = grad_last[0],
+                                    .grad_c_n = grad_last[1],
+                                    .weight_hr = weight_hr,
+                                    .batch_sizes = sizes,
+                                    .grad_projection = grad_projection,
+                                    .projected = projected,
+                                    .reverse = d == 1,
+                                    .grad_gates = grad_gates,
+                                    .grad_h0 = first[0],
+                                    .grad_c0 = first[1],
+                                    .workspace = workspace});
   } else {
-    add_views(call, {gates, kept, output, weight, states[0], grad_output, grad_last[0], sizes},
-              Access::reads);
-    add_views(call, {grad_gates, grad_hidden, first[0], workspace}, Access::writes);
+    record(calls::GruBackward<Arg>{.gates = gates,
+                                   .hidden_n = kept,
+                                   .output = output,
+                                   .weight = weight,
+                                   .h0 = states[0],
+                                   .grad_output = grad_output,
+                                   .grad_h_n = grad_last[0],
+                                   .batch_sizes = sizes,
+                                   .reverse = d == 1,
+                                   .grad_gates = grad_gates,
+                                   .grad_hidden = grad_hidden,
+                                   .grad_h0 = first[0],
+                                   .workspace = workspace});
   }
-  call.flag(d == 1);
-  lstm ? call.run<"lstm_backward">() : call.run<"gru_backward">();
   return {grad_gates, grad_hidden, grad_projection, projected};
 }
 
@@ -194,13 +235,13 @@ GateGrads run_steps_backward(const RecurrentParameters& layer, const LayerTape& 
 Tensor state_weight_grad(const LayerTape& tape, const Tensor& grad, const Tensor& first,
                          const Tensor& output, bool reverse) {
   if (tape.packing.sizes.defined()) {
-    const Tensor before = make_tensor(output.sizes(), output.scalar_type());
+    Tensor before = make_tensor(output.sizes(), output.scalar_type());
     const Tensor rows = first.contiguous();
-    Call call;
-    add_views(call, {output, rows, tape.packing.sizes}, Access::reads);
-    call.view(before, Access::writes);
-    call.flag(reverse);
-    call.run<"rows_before">();
+    record(calls::RowsBefore<Arg>{.input = output,
+                                  .first = rows,
+                                  .batch_sizes = tape.packing.sizes,
+                                  .reverse = reverse,
+                                  .out = before});
     return grad.t().mm(before);
   }
   const int64_t steps = output.size(0), begin = reverse ? steps - 1 : 0, others = reverse ? 0 : 1;

@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "recording/deferred_call.h"
+#include "recording/record_call.h"
 
 namespace hologram_torch {
 namespace {
@@ -46,12 +46,11 @@ c10::MemoryFormat layout_of(const Tensor& t) {
   return t.dim() < 4 ? c10::MemoryFormat::Contiguous : t.suggest_memory_format();
 }
 
-// `spatial` dimensions behind channels and, unless there is one image, the batch.
-void add_images(Call& call, const Tensor& t, Access access, int64_t spatial) {
-  if (t.dim() == spatial + 2) return call.view(t, access);
+// The sizes of images without a batch as those of a batch of one.
+Dims batch_of_one(const Tensor& t) {
   Dims sizes{1};
   sizes.append(t.sizes().begin(), t.sizes().end());
-  call.dense(t, sizes, access);
+  return sizes;
 }
 
 // A tensor of `sizes` from x, or a gradient from that of the result; both lie as format says.
@@ -61,16 +60,21 @@ Tensor resampled(const Tensor& x, IntArrayRef sizes, int64_t spatial, c10::Memor
   if (x.dim() == spatial + 1) format = c10::MemoryFormat::Contiguous;
   const Tensor from = x.contiguous(format);
   Tensor to = make_formatted(sizes, x.scalar_type(), format);
-  Call call;
-  add_images(call, from, Access::reads, spatial);
-  add_images(call, to, Access::writes, spatial);
-  call.integer(static_cast<int64_t>(values.kind));
-  for (const auto& list : {values.kernel, values.stride, values.padding}) call.integers(list);
-  call.flag(values.flag);
-  call.integer(values.divisor);
-  call.flag(is_gradient);
-  for (const double scale : values.scales) call.number(scale);
-  call.run<"resample">();
+  Arg in(from, Access::reads), out(to, Access::writes);
+  const Dims in_sizes = batch_of_one(from), out_sizes = batch_of_one(to);
+  if (x.dim() == spatial + 1) in = reshaped(in, in_sizes), out = reshaped(out, out_sizes);
+  record(calls::Resample<Arg>{.input = in,
+                              .kind = static_cast<int64_t>(values.kind),
+                              .kernel_size = values.kernel,
+                              .stride = values.stride,
+                              .padding = values.padding,
+                              .flag = values.flag,
+                              .divisor = values.divisor,
+                              .is_gradient = is_gradient,
+                              .scale_depth = values.scales[0],
+                              .scale_height = values.scales[1],
+                              .scale_width = values.scales[2],
+                              .out = out});
   return to;
 }
 

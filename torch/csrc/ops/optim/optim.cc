@@ -4,7 +4,7 @@
 
 #include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"
-#include "recording/deferred_call.h"
+#include "recording/record_call.h"
 
 namespace hologram_torch {
 namespace {
@@ -28,30 +28,34 @@ struct Number {
   }
 };
 
-void add_scalar(Call& call, const Number& number) {
+calls::Scalar<Arg> scalar_of(const Number& number) {
   using hologram::Stored;
-  if (number.tensor == nullptr) {
-    call.integer(static_cast<int64_t>(Stored::number));
-    call.number(number.value);
-  } else {
-    const bool is_single = number.tensor->scalar_type() == at::kFloat;
-    call.integer(static_cast<int64_t>(is_single ? Stored::float32 : Stored::float64));
-    call.memory(*number.tensor, Access::reads);
-  }
+  if (number.tensor == nullptr) return number.value;
+  const bool is_single = number.tensor->scalar_type() == at::kFloat;
+  return {is_single ? Stored::float32 : Stored::float64, *number.tensor};
 }
 
-void add_factor(Call& call, const OptionalTensor& t, const char* what) {
+using Scalars = c10::SmallVector<calls::Scalar<Arg>, 8>;
+
+Scalars scalars_of(TensorList steps) {
+  Scalars scalars;
+  for (const Tensor& step : steps) scalars.push_back(scalar_of(Number(step, "state_steps")));
+  return scalars;
+}
+
+void check_factor(const OptionalTensor& t, const char* what) {
   TORCH_CHECK(!is_given(t) || ((is_ours(*t) || t->is_cpu()) && t->numel() == 1 &&
                                t->scalar_type() == at::kFloat),
               what, " must be a float32 tensor of one element on hologram, got ", t->toString(),
               " of shape ", t->sizes());
-  call.view(t, Access::reads);
 }
 
-void add_scaling(Call& call, const OptionalTensor& grad_scale, const OptionalTensor& found_inf) {
-  add_factor(call, grad_scale, "grad_scale");
-  add_factor(call, found_inf, "found_inf");
+void check_scaling(const OptionalTensor& grad_scale, const OptionalTensor& found_inf) {
+  check_factor(grad_scale, "grad_scale");
+  check_factor(found_inf, "found_inf");
 }
+
+using Rows = c10::SmallVector<calls::InOut<Arg>, 8>;
 
 // The lists of one call, one tensor of each belonging together.
 template <size_t kLists>
@@ -62,6 +66,7 @@ class Group {
     count_ = lists[0].size();
     if (count_ == 0) return;
     type_ = lists[0][0].scalar_type();
+    for (const Tensor& t : lists[0]) numels_.push_back(t.numel());
     TORCH_CHECK(is_float_plain(lists[0][0]), op, ": parameters must be floating, got ", type_);
     for (size_t k = 0; k < kLists; ++k) {
       const TensorList list = lists[k];
@@ -82,28 +87,18 @@ class Group {
 
   size_t count() const { return count_; }
 
-  // The i-th tensors of all lists, as their elements lie in the parameter. Of list 1, the
-  // gradients, the call writes only where it scales them.
-  void add(Call& call, size_t i, bool scales) {
-    call.integer(lists_[0][i].numel());
-    for (size_t k = 0; k < kLists; ++k) {
-      if (lists_[k].empty()) {
-        call.memory(Tensor(), Access::reads);
-      } else {
-        call.memory(in_order(k, i), k == 1 && !scales ? Access::reads : Access::updates);
-      }
+  // List k as rows of elements, as these lie in the parameters.
+  Rows rows(size_t k, Access access = Access::updates) {
+    Rows rows;
+    if (lists_[k].empty()) return rows;
+    for (size_t i = 0; i < count_; ++i) {
+      rows.push_back(reshaped(Arg(in_order(k, i), access), {&numels_[i], 1}));
     }
+    return rows;
   }
-  // What comes before the tensors of the lists.
-  void begin(Call& call) const {
-    call.integer(static_cast<int64_t>(count_));
-    call.integer(dtype_code(type_));
-  }
-  // Rough nanoseconds.
-  double cost() const {
-    double n = 0;
-    for (const Tensor& t : lists_[0]) n += static_cast<double>(t.numel());
-    return n;
+  // Those of list 1, which the call writes only where it scales them.
+  Rows gradients(const OptionalTensor& grad_scale) {
+    return rows(1, is_given(grad_scale) ? Access::updates : Access::reads);
   }
 
   void finish() {
@@ -128,6 +123,7 @@ class Group {
 
   std::array<TensorList, kLists> lists_;
   size_t count_ = 0;
+  c10::SmallVector<int64_t, 8> numels_;
   at::ScalarType type_ = at::kFloat;
   std::deque<std::pair<Tensor, Tensor>> copies_;  // whose members stay where they are
 };
@@ -150,17 +146,23 @@ void adam(TensorList self, TensorList grads, TensorList exp_avgs, TensorList exp
                  {self, grads, exp_avgs, exp_avg_sqs, amsgrad ? max_exp_avg_sqs : TensorList()},
                  amsgrad ? 5 : 4);
   if (group.count() == 0) return;
-  Call call;
-  add_scaling(call, grad_scale, found_inf);
-  for (const bool flag : {amsgrad, maximize, kDecoupled}) call.flag(flag);
-  add_scalar(call, lr);
-  for (const double number : {beta1, beta2, weight_decay, eps}) call.number(number);
-  group.begin(call);
-  for (size_t i = 0; i < group.count(); ++i) {
-    group.add(call, i, is_given(grad_scale));
-    add_scalar(call, Number(state_steps[i], "state_steps"));
-  }
-  call.run<"adam">(group.cost());
+  check_scaling(grad_scale, found_inf);
+  record(calls::Adam<Arg>{.grad_scale = grad_scale,
+                          .found_inf = found_inf,
+                          .params = group.rows(0),
+                          .grads = group.gradients(grad_scale),
+                          .exp_avgs = group.rows(2),
+                          .exp_avg_sqs = group.rows(3),
+                          .max_exp_avg_sqs = group.rows(4),
+                          .amsgrad = amsgrad,
+                          .maximize = maximize,
+                          .decoupled_weight_decay = kDecoupled,
+                          .lr = scalar_of(lr),
+                          .beta1 = beta1,
+                          .beta2 = beta2,
+                          .weight_decay = weight_decay,
+                          .eps = eps,
+                          .steps = scalars_of(state_steps)});
   group.finish();
 }
 
@@ -194,14 +196,19 @@ void sgd(TensorList self, TensorList grads, TensorList momentum_buffers, double 
               "_fused_sgd_: momentum needs a buffer per parameter, got ", momentum_buffers.size(),
               " for ", self.size());
   if (group.count() == 0) return;
-  Call call;
-  add_scaling(call, grad_scale, found_inf);
-  for (const bool flag : {nesterov, maximize, is_first_step}) call.flag(flag);
-  add_scalar(call, lr);
-  for (const double number : {momentum, dampening, weight_decay}) call.number(number);
-  group.begin(call);
-  for (size_t i = 0; i < group.count(); ++i) group.add(call, i, is_given(grad_scale));
-  call.run<"sgd">(group.cost());
+  check_scaling(grad_scale, found_inf);
+  record(calls::Sgd<Arg>{.grad_scale = grad_scale,
+                         .found_inf = found_inf,
+                         .params = group.rows(0),
+                         .grads = group.gradients(grad_scale),
+                         .momentum_buffers = group.rows(2),
+                         .nesterov = nesterov,
+                         .maximize = maximize,
+                         .is_first_step = is_first_step,
+                         .lr = scalar_of(lr),
+                         .momentum = momentum,
+                         .dampening = dampening,
+                         .weight_decay = weight_decay});
   group.finish();
 }
 
@@ -229,17 +236,18 @@ void adagrad(TensorList self, TensorList grads, TensorList state_sums, TensorLis
   check_steps("_fused_adagrad_", state_steps, self);
   Group<3> group("_fused_adagrad_", {self, grads, state_sums}, 3);
   if (group.count() == 0) return;
-  Call call;
-  add_scaling(call, grad_scale, found_inf);
-  call.flag(maximize);
-  add_scalar(call, lr);
-  for (const double number : {lr_decay, weight_decay, eps}) call.number(number);
-  group.begin(call);
-  for (size_t i = 0; i < group.count(); ++i) {
-    group.add(call, i, is_given(grad_scale));
-    add_scalar(call, Number(state_steps[i], "state_steps"));
-  }
-  call.run<"adagrad">(group.cost());
+  check_scaling(grad_scale, found_inf);
+  record(calls::Adagrad<Arg>{.grad_scale = grad_scale,
+                             .found_inf = found_inf,
+                             .params = group.rows(0),
+                             .grads = group.gradients(grad_scale),
+                             .state_sums = group.rows(2),
+                             .maximize = maximize,
+                             .lr = scalar_of(lr),
+                             .lr_decay = lr_decay,
+                             .weight_decay = weight_decay,
+                             .eps = eps,
+                             .steps = scalars_of(state_steps)});
   group.finish();
 }
 

@@ -9,7 +9,7 @@
 #include <ATen/ops/sum.h>
 
 #include "dispatch/autograd_bypass.h"
-#include "recording/deferred_call.h"
+#include "recording/record_call.h"
 
 namespace hologram_torch {
 
@@ -72,13 +72,11 @@ void reduce_into(hologram::Reduction op, const at::Tensor& in, const ReducePlan&
       return;
     }
   }
-  Call call;
-  call.view(in, Access::reads);
-  call.view(out, Access::writes);
-  call.integer(static_cast<int64_t>(op));
-  call.integer(plan.mask());
-  call.number(parameter);
-  call.run<"reduce">();
+  record(calls::Reduce<Arg>{.input = in,
+                            .op = static_cast<int64_t>(op),
+                            .dims = plan.mask(),
+                            .parameter = parameter,
+                            .out = written(out)});
 }
 
 namespace {
@@ -271,11 +269,7 @@ Tensor cumsum(const Tensor& self, int64_t dim, std::optional<ScalarType> dtype) 
   const int64_t ndim = self.dim(), wrapped = dim < 0 ? dim + ndim : dim;
   if (C10_LIKELY(sums(self, type) && wrapped >= 0 && wrapped < ndim && self.numel() > 0)) {
     Tensor out = make_tensor(self.sizes(), type);
-    Call call;
-    call.view(self, Access::reads);
-    call.view(out, Access::writes);
-    call.integer(wrapped);
-    call.run<"cumsum">();
+    record(calls::Cumsum<Arg>{.input = self, .dim = wrapped, .out = out});
     return out;
   }
   return call_fallback<"cumsum">(self, dim, dtype).back().toTensor();

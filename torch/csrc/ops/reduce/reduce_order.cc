@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Reductions by order and spread: amin, amax, min, max, argmin, argmax, var, std.
 #include "ops/reduce/reduce.h"
-#include "recording/deferred_call.h"
+#include "recording/record_call.h"
 
 namespace hologram_torch {
 namespace {
@@ -60,13 +60,11 @@ bool has_positions(const Tensor& self) {
 
 void reduce_with_index(Reduction op, const Tensor& in, const ReducePlan& plan, const Tensor& values,
                        const Tensor& indices) {
-  Call call;
-  call.view(in, Access::reads);
-  call.view(values, Access::writes);
-  call.view(indices, Access::writes);
-  call.integer(static_cast<int64_t>(op));
-  call.integer(plan.dims[0]);
-  call.run<"reduce_with_index">();
+  record(calls::ReduceWithIndex<Arg>{.input = in,
+                                     .op = static_cast<int64_t>(op),
+                                     .dim = plan.dims[0],
+                                     .out = written(values),
+                                     .indices = written(indices)});
 }
 
 template <Reduction kOp, Name kName>
@@ -163,14 +161,12 @@ std::tuple<Tensor, Tensor> spread_mean(const Tensor& self, OptionalIntArrayRef d
   if (C10_LIKELY(spreads(self, plan, correction))) {
     Tensor out = make_tensor(plan.shape(), self.scalar_type());
     Tensor mean = make_tensor(plan.shape(), self.scalar_type());
-    Call call;
-    call.view(self, Access::reads);
-    call.view(out, Access::writes);
-    call.view(mean, Access::writes);
-    call.integer(static_cast<int64_t>(kOp));
-    call.integer(plan.mask());
-    call.number(value_of(correction));
-    call.run<"reduce_with_mean">();
+    record(calls::ReduceWithMean<Arg>{.input = self,
+                                      .op = static_cast<int64_t>(kOp),
+                                      .dims = plan.mask(),
+                                      .parameter = value_of(correction),
+                                      .out = out,
+                                      .mean = mean});
     return {std::move(out), std::move(mean)};
   }
   auto stack = call_fallback<kName>(self, dim, correction, keepdim);

@@ -4,7 +4,7 @@
 
 #include "dispatch/autograd_bypass.h"
 #include "ops/reduce/reduce.h"
-#include "recording/deferred_call.h"
+#include "recording/record_call.h"
 
 namespace hologram_torch {
 namespace {
@@ -36,12 +36,7 @@ void compute(const Tensor& self, int64_t dim, const Tensor& out) {
       record_row_function(kRow, dim, {out.unsafeGetTensorImpl(), self.unsafeGetTensorImpl()})) {
     return;
   }
-  Call call;
-  call.view(self, Access::reads);
-  call.view(out, Access::writes);
-  call.integer(dim);
-  call.integer(kRow);
-  call.run<"softmax">();
+  record(calls::Softmax<Arg>{.input = self, .dim = dim, .function = kRow, .out = written(out)});
 }
 
 template <Backward kKernel>
@@ -52,13 +47,8 @@ void compute(const Tensor& grad, const Tensor& output, int64_t dim, const Tensor
                                              output.unsafeGetTensorImpl()})) {
     return;
   }
-  Call call;
-  call.view(grad, Access::reads);
-  call.view(output, Access::reads);
-  call.view(out, Access::writes);
-  call.integer(dim);
-  call.integer(kRow);
-  call.run<"softmax_backward">();
+  record(calls::SoftmaxBackward<Arg>{
+      .grad = grad, .output = output, .dim = dim, .function = kRow, .grad_input = written(out)});
 }
 
 template <Forward kKernel, Name kName>

@@ -62,15 +62,12 @@ bool is_added(ScalarType type) {
 template <bool kAdd>
 void write_rows(const Tensor& self, int64_t first, int64_t last, const Tensor& index,
                 const Tensor& values) {
-  Call call;
-  call.dense(self, Around(self, first, last).sizes(), Access::updates);
-  call.view(index, Access::reads);
-  call.view(values, Access::reads);
-  call.integer(1);
+  const auto sizes = Around(self, first, last).sizes();
+  const Arg rows = reshaped(updated(self), sizes);
   if constexpr (kAdd) {
-    call.run<"add_at">();
+    record(calls::AddAt<Arg>{.self = rows, .index = index, .source = values, .dim = 1});
   } else {
-    call.run<"put_at">();
+    record(calls::PutAt<Arg>{.self = rows, .index = index, .source = values, .dim = 1});
   }
 }
 
@@ -161,14 +158,9 @@ struct IndexPlan {
 Tensor joint_positions(const Tensor& self, const c10::SmallVector<Tensor, 4>& indices,
                        int64_t first) {
   Tensor joint = make_tensor(indices[0].sizes(), at::kLong);
-  Call call;
-  call.view(joint, Access::writes);
-  for (size_t k = 0; k < indices.size(); ++k) {
-    call.integer(self.size(first + static_cast<int64_t>(k)));
-    call.memory(indices[k], Access::reads);
-  }
-  call.integer(0);
-  call.run<"joint_positions">();
+  const c10::SmallVector<calls::In<Arg>, 4> list(indices.begin(), indices.end());
+  const c10::IntArrayRef sizes = self.sizes().slice(static_cast<size_t>(first), indices.size());
+  record(calls::JointPositions<Arg>{.indices = list, .sizes = sizes, .out = joint});
   return joint;
 }
 
@@ -312,12 +304,9 @@ Tensor gather(const Tensor& self, int64_t dim, const Tensor& index, bool sparse_
   if (C10_LIKELY(takes_gather(self, dim, index) && self.is_contiguous())) {
     const Tensor at = settled_rows(index);
     Tensor out = make_tensor(index.sizes(), self.scalar_type());
-    Call call;
-    call.view(self, Access::reads);
-    call.view(at, Access::reads);
-    call.view(out, Access::writes);
-    call.integer(wrapped(self, dim));
-    if (call.run_or_refuse<"gather">([&] { return all_inside(at, self, dim); })) {
+    const calls::Gather<Arg> call{
+        .input = self, .index = at, .dim = wrapped(self, dim), .out = out};
+    if (record_or_refuse(call, [&] { return all_inside(at, self, dim); })) {
       return out;
     }
   }
@@ -330,14 +319,13 @@ bool scatter_into(const Tensor& out, int64_t dim, const Tensor& index, const Ten
                   uint64_t one, bool add) {
   const Tensor at = settled_rows(index);
   const Tensor dense = values.defined() ? dense_rows(values) : values;
-  Call call;
-  call.view(out, Access::updates);
-  call.view(at, Access::reads);
-  call.view(dense, Access::reads);
-  call.integer(wrapped(out, dim));
-  call.flag(add);
-  call.number(one);
-  return call.run_or_refuse<"scatter">([&] { return all_inside(at, out, dim); });
+  const calls::Scatter<Arg> call{.self = updated(out),
+                                 .index = at,
+                                 .source = dense,
+                                 .dim = wrapped(out, dim),
+                                 .add = add,
+                                 .element = one};
+  return record_or_refuse(call, [&] { return all_inside(at, out, dim); });
 }
 
 bool takes_source(const Tensor& self, const Tensor& index, const Tensor& source) {

@@ -31,12 +31,9 @@ at::Tensor settled_rows(const at::Tensor& t, c10::IntArrayRef sizes, at::ScalarT
 void take_rows(const at::Tensor& in, const Around& shape, const at::Tensor& index,
                const at::Tensor& out) {
   if (out.numel() == 0) return;
-  Call call;
-  call.dense(in, shape.sizes(), Access::reads);
-  call.view(index, Access::reads);
-  call.view(out, Access::writes);
-  call.integer(1);
-  call.run<"take">();
+  const auto sizes = shape.sizes();
+  record(calls::Take<Arg>{
+      .input = reshaped(in, sizes), .index = index, .dim = 1, .out = written(out)});
 }
 
 }  // namespace hologram_torch

@@ -4,7 +4,7 @@
 
 #include "hologram/indexing.h"
 #include "ops/nn/norm.h"
-#include "recording/deferred_call.h"
+#include "recording/record_call.h"
 
 namespace hologram_torch {
 

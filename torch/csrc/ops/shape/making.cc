@@ -10,7 +10,7 @@
 #include "hologram/parallel.h"
 #include "ops/nn/norm.h"
 #include "ops/shape/copy.h"
-#include "recording/deferred_call.h"
+#include "recording/record_call.h"
 
 namespace hologram_torch {
 namespace {
@@ -158,12 +158,8 @@ bool takes_triangle(const Tensor& self) {
 }
 
 void write_triangle(const Tensor& in, int64_t diagonal, bool upper, const Tensor& out) {
-  Call call;
-  call.view(in, Access::reads);
-  call.view(out, Access::writes);
-  call.integer(diagonal);
-  call.flag(upper);
-  call.run<"triangle">();
+  record(
+      calls::Triangle<Arg>{.input = in, .diagonal = diagonal, .upper = upper, .out = written(out)});
 }
 
 template <bool kUpper, Name kName>

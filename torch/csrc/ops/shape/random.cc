@@ -8,7 +8,7 @@
 #include "device/generator.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"
-#include "recording/deferred_call.h"
+#include "recording/record_call.h"
 
 namespace hologram_torch {
 namespace {
@@ -27,22 +27,13 @@ hologram::PhiloxStream take(const OptionalGenerator& generator, int64_t n, int b
   return {r.seed, r.offset};
 }
 
-void add_stream(Call& call, const hologram::PhiloxStream& stream) {
-  call.number(stream.seed);
-  call.number(stream.offset);
-}
-
-// Fills the elements of self in row-major order.
-template <Name kName, class... Numbers>
-Tensor& fill_rows(Tensor& self, const hologram::PhiloxStream& stream, Numbers... numbers) {
+// fill(rows): the elements of self in row-major order.
+template <class Fill>
+Tensor& fill_rows(Tensor& self, Fill&& fill) {
   if (self.numel() == 0) return self;
   const bool direct = self.is_contiguous();
-  const Tensor rows = direct ? self : make_tensor(self.sizes(), self.scalar_type());
-  Call call;
-  call.view(rows, Access::writes);
-  add_stream(call, stream);
-  (call.number(numbers), ...);
-  call.run<kName>();
+  Tensor rows = direct ? self : make_tensor(self.sizes(), self.scalar_type());
+  fill(rows);
   if (!direct) copy_into(self, rows);
   return self;
 }
@@ -68,7 +59,10 @@ Tensor& uniform_(Tensor& self, double from, double to, OptionalGenerator generat
                  !may_overlap_itself(self.unsafeGetTensorImpl()))) {
     const int64_t n = self.numel();
     const auto stream = take(generator, n, hologram::float_random_bits(dtype_of(self)));
-    return fill_rows<"uniform">(self, stream, from, to);
+    return fill_rows(self, [&](Tensor& rows) {
+      record(calls::Uniform<Arg>{
+          .self = rows, .seed = stream.seed, .offset = stream.offset, .low = from, .high = to});
+    });
   }
   call_fallback<"uniform_">(self, from, to, generator);
   return self;
@@ -79,7 +73,10 @@ Tensor& normal_(Tensor& self, double mean, double std, OptionalGenerator generat
                  !may_overlap_itself(self.unsafeGetTensorImpl()))) {
     const int64_t n = self.numel();
     const auto stream = take(generator, n, hologram::float_random_bits(dtype_of(self)));
-    return fill_rows<"normal">(self, stream, mean, std);
+    return fill_rows(self, [&](Tensor& rows) {
+      record(calls::Normal<Arg>{
+          .self = rows, .seed = stream.seed, .offset = stream.offset, .mean = mean, .std = std});
+    });
   }
   call_fallback<"normal_">(self, mean, std, generator);
   return self;
@@ -90,7 +87,10 @@ Tensor& bernoulli_(Tensor& self, double p, OptionalGenerator generator) {
                  !may_overlap_itself(self.unsafeGetTensorImpl()))) {
     const int64_t n = self.numel();
     const auto stream = take(generator, n, 32);
-    return fill_rows<"bernoulli">(self, stream, p);
+    return fill_rows(self, [&](Tensor& rows) {
+      record(calls::Bernoulli<Arg>{
+          .self = rows, .seed = stream.seed, .offset = stream.offset, .p = p});
+    });
   }
   call_fallback<"bernoulli_.float">(self, p, generator);
   return self;
@@ -145,7 +145,13 @@ int64_t whole_minimum(ScalarType type) {
 void fill_range(Tensor& self, int64_t base, uint64_t range, const OptionalGenerator& generator) {
   const int64_t n = self.numel();
   const auto stream = take(generator, n, hologram::integer_random_bits(range));
-  fill_rows<"integers">(self, stream, base, range);
+  fill_rows(self, [&](Tensor& rows) {
+    record(calls::Integers<Arg>{.self = rows,
+                                .seed = stream.seed,
+                                .offset = stream.offset,
+                                .low = static_cast<uint64_t>(base),
+                                .count = range});
+  });
 }
 
 bool takes_integers(const Tensor& self) {
@@ -193,13 +199,13 @@ std::tuple<Tensor, Tensor> native_dropout(const Tensor& input, double p,
                  input.is_non_overlapping_and_dense() && input.numel() > 0)) {
     const int64_t n = input.numel();
     Tensor out = make_like(input), mask = make_like(input, at::kBool);
-    Call call;
-    call.view(input, Access::reads);
-    call.view(out, Access::writes);
-    call.view(mask, Access::writes);
-    add_stream(call, take(std::nullopt, n, 32));
-    call.number(p);
-    call.run<"dropout">();
+    const auto stream = take(std::nullopt, n, 32);
+    record(calls::Dropout<Arg>{.input = input,
+                               .seed = stream.seed,
+                               .offset = stream.offset,
+                               .p = p,
+                               .out = out,
+                               .mask = mask});
     return {std::move(out), std::move(mask)};
   }
   auto stack = call_fallback<"native_dropout">(input, p, train);
@@ -217,12 +223,8 @@ Tensor native_dropout_backward(const Tensor& grad, const Tensor& mask, double sc
     }
     Tensor out = make_like(dense);
     if (n == 0) return out;
-    Call call;
-    call.view(dense, Access::reads);
-    call.view(mask, Access::reads);
-    call.view(out, Access::writes);
-    call.number(scale);
-    call.run<"dropout_backward">();
+    record(calls::DropoutBackward<Arg>{
+        .grad = dense, .mask = mask, .scale = scale, .grad_input = out});
     return out;
   }
   return call_fallback<"native_dropout_backward">(grad, mask, scale).back().toTensor();

@@ -3,7 +3,7 @@
 #include "hologram/elementwise.h"
 #include "hologram/indexing.h"
 #include "ops/shape/host_copy.h"
-#include "recording/deferred_call.h"
+#include "recording/record_call.h"
 
 namespace hologram_torch {
 namespace {
@@ -49,44 +49,53 @@ int64_t rows_of(const JoinPlan& plan) {
 // Pieces side by side in the rows of a result, which they fill.
 class JoinCall {
  public:
-  JoinCall(const Tensor& out, int64_t rows) {
-    call_.view(out, Access::writes);
-    call_.integer(rows);
-  }
-  // bytes of each row: of t's, or zeros where that is undefined.
-  void add(const Tensor& t, int64_t bytes) {
-    if (bytes == 0) return;
-    call_.integer(bytes);
-    call_.memory(t, Access::reads);
+  JoinCall(Tensor& out, int64_t rows) : out_(out), rows_(rows) {}
+  // width elements of each row: of t's, or zeros where that is undefined.
+  void add(const Tensor& t, int64_t width) {
+    if (width == 0) return;
+    pieces_.emplace_back(t.defined() ? Arg(t, Access::reads) : Arg());
+    widths_.push_back(width);
   }
   void run() {
-    call_.integer(0);
-    call_.run<"join">();
+    const auto dtype = static_cast<hologram::Dtype>(dtype_code(out_.scalar_type()));
+    std::vector<std::array<int64_t, 2>> sizes;
+    sizes.reserve(pieces_.size());
+    for (size_t k = 0; k < pieces_.size(); ++k) {
+      const auto& own = sizes.emplace_back(std::array<int64_t, 2>{rows_, widths_[k]});
+      pieces_[k] = pieces_[k].is_given() ? reshaped(pieces_[k], own) : nothing_of(dtype, own);
+    }
+    record(calls::Join<Arg>{.pieces = pieces_, .rows = rows_, .out = out_});
   }
 
  private:
-  Call call_;
+  Tensor& out_;
+  const int64_t rows_;
+  c10::SmallVector<calls::In<Arg>, 8> pieces_;
+  c10::SmallVector<int64_t, 8> widths_;
 };
 
 // Tensors copied, converted where they must be, to places in a result.
 class PlaceCall {
  public:
-  PlaceCall(const Tensor& out, Access access) : out_(out) { call_.view(out, access); }
+  // Access::updates where they do not fill it.
+  PlaceCall(const Tensor& out, Access access) : out_(out, access), item_(out.itemsize()) {}
   // t's elements from element `begin` of out's on, `strides` apart there.
   void add(const Tensor& t, int64_t begin, IntArrayRef strides) {
-    call_.flag(true);
-    call_.integer(begin * static_cast<int64_t>(out_.itemsize()));
-    call_.view(t, Access::reads);
-    for (const int64_t stride : strides) call_.integer(stride);
+    pieces_.emplace_back(t);
+    begins_.push_back(begin * static_cast<int64_t>(item_));
+    strides_.append(strides.begin(), strides.end());
   }
   void run() {
-    call_.flag(false);
-    call_.run<"place">();
+    record(
+        calls::Place<Arg>{.pieces = pieces_, .begins = begins_, .strides = strides_, .out = out_});
   }
 
  private:
-  const Tensor& out_;
-  Call call_;
+  Arg out_;
+  size_t item_;
+  c10::SmallVector<calls::In<Arg>, 8> pieces_;
+  c10::SmallVector<int64_t, 8> begins_;
+  c10::SmallVector<int64_t, 16> strides_;
 };
 
 // --- cat ----------------------------------------------------------------------------------------
@@ -141,7 +150,7 @@ Tensor cat(const ITensorListRef& tensors, int64_t dim) {
   if (C10_LIKELY(plan.dense)) {
     const int64_t rows = rows_of(plan);
     JoinCall join(out, rows);
-    for (const Tensor& t : tensors) join.add(t, static_cast<int64_t>(t.nbytes()) / rows);
+    for (const Tensor& t : tensors) join.add(t, t.numel() / rows);
     join.run();
     return out;
   }
@@ -183,7 +192,7 @@ Tensor stack(TensorList tensors, int64_t dim) {
     int64_t rows = 1;
     for (const int64_t size : model.sizes().slice(0, static_cast<size_t>(dim))) rows *= size;
     JoinCall join(out, rows);
-    for (const Tensor& t : tensors) join.add(t, static_cast<int64_t>(t.nbytes()) / rows);
+    for (const Tensor& t : tensors) join.add(t, t.numel() / rows);
     join.run();
     return out;
   }
@@ -205,13 +214,11 @@ Tensor among_zeros(const Tensor& grad, IntArrayRef sizes, int64_t dim, int64_t s
   if (C10_LIKELY(step == 1 && grad.is_contiguous() && grad.numel() > 0)) {
     int64_t rows = 1;
     for (const int64_t size : sizes.slice(0, static_cast<size_t>(dim))) rows *= size;
-    const auto itemsize = static_cast<int64_t>(grad.itemsize());
-    const int64_t own = static_cast<int64_t>(grad.nbytes()) / rows;
-    const int64_t all = static_cast<int64_t>(out.nbytes()) / rows;
+    const int64_t own = grad.numel() / rows, all = out.numel() / rows;
     JoinCall join(out, rows);
-    join.add(Tensor(), before * itemsize);
+    join.add(Tensor(), before);
     join.add(grad, own);
-    join.add(Tensor(), all - own - before * itemsize);
+    join.add(Tensor(), all - own - before);
     join.run();
     return out;
   }

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <span>
 
-#include "hologram/api.h"
 #include "hologram/dtype.h"
 
 namespace hologram {
@@ -41,8 +40,7 @@ struct AdamOptions {
   GradScaling scaling;
   int max_threads = 0;
 };
-HOLOGRAM_API void adam_step(std::span<const AdamTensor> tensors, Dtype dtype,
-                            const AdamOptions& options);
+void adam_step(std::span<const AdamTensor> tensors, Dtype dtype, const AdamOptions& options);
 
 struct SgdTensor {
   void* param = nullptr;
@@ -61,8 +59,7 @@ struct SgdOptions {
   GradScaling scaling;
   int max_threads = 0;
 };
-HOLOGRAM_API void sgd_step(std::span<const SgdTensor> tensors, Dtype dtype,
-                           const SgdOptions& options);
+void sgd_step(std::span<const SgdTensor> tensors, Dtype dtype, const SgdOptions& options);
 
 struct AdagradTensor {
   void* param = nullptr;
@@ -80,7 +77,7 @@ struct AdagradOptions {
   GradScaling scaling;
   int max_threads = 0;
 };
-HOLOGRAM_API void adagrad_step(std::span<const AdagradTensor> tensors, Dtype dtype,
-                               const AdagradOptions& options);
+void adagrad_step(std::span<const AdagradTensor> tensors, Dtype dtype,
+                  const AdagradOptions& options);
 
 }  // namespace hologram

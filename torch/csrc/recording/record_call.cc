@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Records a call, or runs it at once where it cannot be recorded.
-#include "recording/deferred_call.h"
+#include "recording/record_call.h"
 
 namespace hologram_torch {
 namespace {
@@ -15,42 +15,41 @@ int64_t span_of(const c10::TensorImpl* t) {
 
 }  // namespace
 
-void Call::add_recorded(const c10::TensorImpl* t, Access access, bool contiguous) {
+void CallRecord::add_recorded(const Arg& arg, bool is_dense) {
   hologram::CallOperand& operand = recorded_.emplace_back();
+  const c10::TensorImpl* t = arg.tensor;
   if (t == nullptr || t->numel() == 0) return;
   const auto itemsize = static_cast<int64_t>(t->itemsize());
   operand.buffer = recordable_buffer(t);
   if (C10_UNLIKELY(operand.buffer == nullptr)) deferring_ = false;
   operand.offset = t->storage_offset() * itemsize;
-  operand.bytes = (contiguous ? t->numel() : span_of(t)) * itemsize;
-  operand.reads = access != Access::writes;
-  operand.writes = access != Access::reads;
-  operand.covers = access == Access::writes && (contiguous || t->is_non_overlapping_and_dense());
+  operand.bytes = (is_dense ? t->numel() : span_of(t)) * itemsize;
+  operand.reads = arg.access != Access::writes;
+  operand.writes = arg.access != Access::reads;
+  operand.covers = arg.access == Access::writes && (is_dense || t->is_non_overlapping_and_dense());
 }
 
-bool Call::record(uint16_t kind, double cost) {
+bool CallRecord::record(hologram::CallNumber number, double cost) {
   size_t written = 0;
   for (size_t k = 0; k < recorded_.size(); ++k) {
     if (!recorded_[k].writes) continue;
-    recordable_result(operands_[k].tensor);
+    recordable_result(args_[k].tensor);
     written += static_cast<size_t>(recorded_[k].bytes);
   }
   try {
-    return hologram::record_call(kind, {recorded_.data(), recorded_.size()},
-                                 {words_.data(), words_.size()}, {numbers_.data(), numbers_.size()},
-                                 cost);
+    return hologram::record_call(
+        static_cast<uint16_t>(number), {recorded_.data(), recorded_.size()},
+        {words_.data(), words_.size()}, {numbers_.data(), numbers_.size()}, cost);
   } catch (const std::exception& error) {
     rethrow_as_torch(error, written);
   }
 }
 
-void Call::run_now(uint16_t kind) {
-  if (hologram::is_capturing_graph()) {
-    const auto ops = hologram::call_ops();
-    cannot_capture(kind < ops.size() ? ops[kind].name : "this call");
-  }
+void CallRecord::run_now(hologram::CallNumber number) {
+  const auto kind = static_cast<uint16_t>(number);
+  if (hologram::is_capturing_graph()) cannot_capture(hologram::call_ops()[kind].name);
   c10::SmallVector<char*, 12> addresses;
-  for (const auto& [t, access] : operands_) {
+  for (const auto& [t, access] : args_) {
     addresses.push_back(t == nullptr              ? nullptr
                         : access == Access::reads ? const_cast<char*>(read_pointer(t))
                                                   : write_pointer(t));

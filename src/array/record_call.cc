@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+// Records a call over tensors, or runs it at once where it cannot be recorded.
+#include "src/array/record_call.h"
+
+#include "hologram/call_frame.h"
+
+namespace hologram::array {
+namespace {
+
+template <class Call>
+double cost_of(const uint64_t* words, const uint64_t* numbers) {
+  CallFrame frame({nullptr, words, numbers, 1});
+  return frame.call<Call>().cost();
+}
+
+using Cost = double (*)(const uint64_t* words, const uint64_t* numbers);
+constexpr Cost kCosts[] = {
+#define HOLOGRAM_COST(name, Struct) &cost_of<calls::Struct<>>,
+    HOLOGRAM_EACH_CALL(HOLOGRAM_COST)
+#undef HOLOGRAM_COST
+};
+
+}  // namespace
+
+void CallRecord::operand(const Arg& arg) {
+  const Tensor* t = arg.tensor;
+  if (t == nullptr) {
+    word(0);
+  } else {
+    const bool row_major = t->is_contiguous();
+    word(view_head(t->dtype(), t->shape().size(), row_major));
+    for (const int64_t size : t->shape()) word(static_cast<uint64_t>(size));
+    if (!row_major) {
+      for (const int64_t stride : t->strides()) word(static_cast<uint64_t>(stride));
+    }
+  }
+  memory(arg);
+}
+
+void CallRecord::memory(const Arg& arg) {
+  CallOperand& operand = operands_.emplace_back();
+  if (arg.tensor == nullptr) return;
+  const Tensor& t = *arg.tensor;
+  const Extent extent = extent_of(t);
+  if (extent.bytes == 0) return;
+  operand = {.buffer = t.buffer().get(),
+             .offset = extent.offset,
+             .bytes = extent.bytes,
+             .reads = arg.access != Access::writes,
+             .writes = arg.access != Access::reads,
+             .covers = arg.access == Access::writes &&
+                       extent.bytes == static_cast<int64_t>(t.nbytes()) && !t.may_overlap_itself()};
+}
+
+void CallRecord::run(CallNumber number) {
+  run(number, kCosts[static_cast<size_t>(number)](words_.data(), numbers_.data()));
+}
+
+void CallRecord::run(CallNumber number, double cost) {
+  const auto kind = static_cast<uint16_t>(number);
+  if (record_call(kind, operands_, words_, numbers_, cost)) return;
+  for (const CallOperand& operand : operands_) {
+    if (operand.buffer != nullptr) materialize(*operand.buffer);
+  }
+  std::vector<char*> addresses;
+  for (const CallOperand& operand : operands_) {
+    addresses.push_back(
+        operand.buffer == nullptr ? nullptr : operand.buffer->data_as<char>() + operand.offset);
+  }
+  run_call(kind, {addresses.data(), words_.data(), numbers_.data(), 0});
+}
+
+}  // namespace hologram::array

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+// From tensors to calls (hologram/call_structs.h): recorded where that is possible, else run at
+// once.
+//
+//   record(calls::Cumsum<Arg>{.input = in, .dim = 0, .out = out});
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "hologram/call_fields.h"
+#include "hologram/call_structs.h"
+#include "hologram/recorder.h"
+#include "src/array/array.h"
+
+namespace hologram::array {
+
+// A tensor as an operand of a call, borrowed until record() returns. Null: not given.
+struct Arg {
+  const Tensor* tensor = nullptr;
+  Access access = Access::reads;
+
+  template <Access kAccess>
+  static Arg of(const Tensor& t) {
+    return {&t, kAccess};
+  }
+  template <Access kAccess>
+  static Arg of(const Tensor* t) {
+    return {t, kAccess};
+  }
+
+  int64_t count() const { return tensor != nullptr ? tensor->numel() : 0; }
+  int dims() const { return tensor != nullptr ? tensor->ndim() : 0; }
+  int64_t extent(int dim) const {
+    return dim < dims() ? tensor->shape()[static_cast<size_t>(dim)] : 1;
+  }
+  size_t item() const { return tensor != nullptr ? itemsize(tensor->dtype()) : 0; }
+};
+
+// The words, numbers and operands of one call.
+class CallRecord : public CallEncoder<CallRecord, std::vector<uint64_t>, std::vector<uint64_t>> {
+ public:
+  void operand(const Arg& arg);
+  void memory(const Arg& arg);
+
+  // What the kernel could refuse has to be refused before. cost: rough nanoseconds on one thread.
+  void run(CallNumber number, double cost);
+  // With the cost that the row says.
+  void run(CallNumber number);
+
+ private:
+  std::vector<CallOperand> operands_;
+};
+
+template <class Call>
+void record(const Call& call) {
+  CallRecord record;
+  Call::each(call, record);
+  record.run(Call::kNumber, call.cost());
+}
+
+}  // namespace hologram::array
