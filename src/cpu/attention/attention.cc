@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Attention by blocks of queries and keys: the checks, and the forward pass.
-#include "src/cpu/attention/attention.h"
 
 #include <algorithm>
 
-#include "hologram/error.h"
 #include "src/cpu/attention/attention_work.h"
 
-namespace hologram {
-namespace cpu {
+namespace hologram::cpu {
 namespace {
 
 // Keys whose scores are kept at once, and queries between which a key is in L1.
@@ -26,10 +23,10 @@ struct AttentionForward : AttentionWork<T> {
   using AttentionWork<T>::args;
   using AttentionWork<T>::product;
   using AttentionWork<T>::rows;
-  const AttentionOutput& to;
+  const Heads<T> result, logsumexp;
 
-  AttentionForward(const AttentionArgs& a, const AttentionOutput& output)
-      : AttentionWork<T>(a), to(output) {}
+  AttentionForward(const calls::Attention<>& call, CallThreads threads)
+      : AttentionWork<T>(call, threads), result(call.out), logsumexp(call.logsumexp) {}
 
   void run() const {
     const int64_t heads = args.batch * args.heads;
@@ -65,107 +62,60 @@ struct AttentionForward : AttentionWork<T> {
     T* const factor = scratch.take(round_up(end - begin));
 
     const int64_t kv = h / (args.heads / args.kv_heads);
-    const T* const q = at<const T>(args.q, args.q_strides, b, h);
-    T* const out = at<T>(to.out, to.out_strides, b, h);
+    const T* const q = args.q.at(b, h);
+    T* const out = result.at(b, h);
     const T scale = static_cast<T>(args.scale);
     for (int64_t j = 0; j < keys; j += block) {
       const int64_t n = std::min(block, keys - j);
-      const T* const k = at<const T>(args.k, args.k_strides, b, kv) + j * args.k_strides.row;
-      const T* const v = at<const T>(args.v, args.v_strides, b, kv) + j * args.v_strides.row;
+      const T* const k = args.k.at(b, kv) + j * args.k.row;
+      const T* const v = args.v.at(b, kv) + j * args.v.row;
       RightOperand<T> key;
-      if (!few) key = pack_transposed(product, k, args.k_strides.row, args.dim, n, keys_at);
-      const RightOperand<T> value =
-          in_place(product, v, args.v_strides.row, n, args.value_dim, tail_at);
+      if (!few) key = pack_transposed(product, k, args.k.row, args.dim, n, keys_at);
+      const RightOperand<T> value = in_place(product, v, args.v.row, n, args.value_dim, tail_at);
       for (int64_t i = begin; i < end; i += height) {
         const int64_t m = std::min(height, end - i);
         const int64_t cols = args.causal ? std::min(n, i + m - j) : n;
         if (cols <= 0) continue;
-        const T* const query = q + i * args.q_strides.row;
+        const T* const query = q + i * args.q.row;
         if (few) {
-          product.dots({cols, m, args.dim, k, args.k_strides.row, query, args.q_strides.row, scores,
-                        1, ld, scale, T(0)});
+          product.dots(
+              {cols, m, args.dim, k, args.k.row, query, args.q.row, scores, 1, ld, scale, T(0)});
         } else {
-          multiply(product, m, cols, args.dim, query, args.q_strides.row, int64_t{1}, key, scores,
-                   ld, scale, T(0));
+          multiply(product, m, cols, args.dim, query, args.q.row, int64_t{1}, key, scores, ld,
+                   scale, T(0));
         }
         const int64_t row = i - begin;
         rows.softmax(this->scores_of(scores, ld, b, h, i, m, j, cols), j == 0, max + row, sum + row,
                      factor + row);
-        T* const result = out + i * to.out_strides.row;
-        if (j > 0) rows.shrink(result, to.out_strides.row, m, args.value_dim, factor + row);
-        multiply(product, m, args.value_dim, cols, scores, ld, int64_t{1}, value, result,
-                 to.out_strides.row, T(1), j > 0 ? T(1) : T(0));
+        T* const to = out + i * result.row;
+        if (j > 0) rows.shrink(to, result.row, m, args.value_dim, factor + row);
+        multiply(product, m, args.value_dim, cols, scores, ld, int64_t{1}, value, to, result.row,
+                 T(1), j > 0 ? T(1) : T(0));
       }
     }
-    rows.finish(out + begin * to.out_strides.row, to.out_strides.row, end - begin, args.value_dim,
-                max, sum,
-                at<T>(to.logsumexp, to.logsumexp_strides, b, h) + begin * to.logsumexp_strides.row,
-                to.logsumexp_strides.row);
+    rows.finish(out + begin * result.row, result.row, end - begin, args.value_dim, max, sum,
+                logsumexp.at(b, h) + begin * logsumexp.row, logsumexp.row);
   }
 };
 
-void check(const AttentionArgs& a, bool has_operands) {
-  if (a.dtype != Dtype::kFloat32 && a.dtype != Dtype::kFloat64) {
-    fail(ErrorKind::kNotSupported, "attention is for float32 and float64, not ",
-         dtype_name(a.dtype));
-  }
-  if (std::min({a.batch, a.heads, a.kv_heads, a.queries, a.keys, a.dim, a.value_dim}) < 0) {
-    fail(ErrorKind::kInvalidArgument, "attention: a size is negative: batch ", a.batch, ", heads ",
-         a.heads, " and ", a.kv_heads, ", queries ", a.queries, ", keys ", a.keys, ", dims ", a.dim,
-         " and ", a.value_dim);
-  }
-  if (a.heads > 0 && (a.kv_heads == 0 || a.heads % a.kv_heads != 0)) {
-    fail(ErrorKind::kInvalidArgument, "attention: ", a.heads, " query heads cannot share ",
-         a.kv_heads, " key heads evenly");
-  }
-  if (a.mask_col != 0 && a.mask_col != 1) {
-    fail(ErrorKind::kInvalidArgument, "attention: mask_col is ", a.mask_col,
-         "; the elements of a row of the mask must be contiguous or one element");
-  }
-  const int64_t heads = a.batch * a.heads;
-  if (!has_operands || (a.q == nullptr && heads * a.queries * a.dim > 0) ||
-      (a.k == nullptr && heads * a.keys * a.dim > 0) ||
-      (a.v == nullptr && heads * a.keys * a.value_dim > 0)) {
-    fail(ErrorKind::kInvalidArgument, "attention: an operand that has elements is null");
-  }
-}
-
-// Without keys there is nothing to add up.
 template <class T>
-void clear_output(const AttentionArgs& a, const AttentionOutput& to) {
-  for (int64_t b = 0; b < a.batch; ++b) {
-    for (int64_t h = 0; h < a.heads; ++h) {
-      clear_rows(at<T>(to.out, to.out_strides, b, h), to.out_strides.row, a.queries, a.value_dim);
-      clear_rows(at<T>(to.logsumexp, to.logsumexp_strides, b, h), to.logsumexp_strides.row,
-                 a.queries, 1);
+void attend(const calls::Attention<>& call, CallThreads threads) {
+  const AttentionForward<T> forward(call, threads);
+  const AttentionArgs<T>& args = forward.args;
+  if (args.batch * args.heads * args.queries == 0) return;
+  if (args.keys > 0) return forward.run();
+  for (int64_t b = 0; b < args.batch; ++b) {
+    for (int64_t h = 0; h < args.heads; ++h) {
+      clear_rows(forward.result.at(b, h), forward.result.row, args.queries, args.value_dim);
+      clear_rows(forward.logsumexp.at(b, h), forward.logsumexp.row, args.queries, 1);
     }
   }
-}
-
-template <class T>
-void forward(const AttentionArgs& args, const AttentionOutput& output) {
-  if (args.keys == 0) return clear_output<T>(args, output);
-  AttentionForward<T>(args, output).run();
 }
 
 }  // namespace
 
-bool check_attention(const AttentionArgs& args, const AttentionOutput& output) {
-  const int64_t rows = args.batch * args.heads * args.queries;
-  check(args, rows <= 0 ||
-                  (output.logsumexp != nullptr && (output.out != nullptr || args.value_dim == 0)));
-  return rows > 0;
+void run(const calls::Attention<>& call, CallThreads threads) {
+  (call.query.dtype == Dtype::kFloat32 ? attend<float> : attend<double>)(call, threads);
 }
 
-}  // namespace cpu
-
-void attention(const AttentionArgs& args, const AttentionOutput& output) {
-  if (!cpu::check_attention(args, output)) return;
-  if (args.dtype == Dtype::kFloat32) {
-    cpu::forward<float>(args, output);
-  } else {
-    cpu::forward<double>(args, output);
-  }
-}
-
-}  // namespace hologram
+}  // namespace hologram::cpu

@@ -2,12 +2,9 @@
 // The backward pass of attention: probabilities are computed again from the logsumexp.
 #include <algorithm>
 
-#include "hologram/error.h"
-#include "src/cpu/attention/attention.h"
 #include "src/cpu/attention/attention_work.h"
 
-namespace hologram {
-namespace cpu {
+namespace hologram::cpu {
 namespace {
 
 // Two blocks of scores and two packed blocks of keys and values stay in L2.
@@ -21,10 +18,17 @@ struct Backward : AttentionWork<T> {
   using AttentionWork<T>::args;
   using AttentionWork<T>::product;
   using AttentionWork<T>::rows;
-  const AttentionGradients& g;
+  const Heads<const T> grads, outputs, logsumexp;
+  const Heads<T> grad_q, grad_k, grad_v;
 
-  Backward(const AttentionArgs& a, const AttentionGradients& gradients)
-      : AttentionWork<T>(a), g(gradients) {}
+  Backward(const calls::AttentionBackward<>& call, CallThreads threads)
+      : AttentionWork<T>(call, threads),
+        grads(call.grad),
+        outputs(call.output),
+        logsumexp(call.logsumexp),
+        grad_q(call.grad_query),
+        grad_k(call.grad_key),
+        grad_v(call.grad_value) {}
 
   // Each gradient adds up in one order: over key blocks for queries; over the heads that share a
   // key and query blocks for keys. So the tasks are whole heads of keys, or, where those are too
@@ -100,23 +104,21 @@ struct Backward : AttentionWork<T> {
     const int64_t shared = args.heads / args.kv_heads, b = range.batch, kv = range.kv;
     if (range.for_queries) {
       for (int64_t h = kv * shared; h < (kv + 1) * shared; ++h) {
-        clear_rows(
-            at<T>(g.grad_q, g.grad_q_strides, b, h) + range.query_begin * g.grad_q_strides.row,
-            g.grad_q_strides.row, range.query_end - range.query_begin, args.dim);
+        clear_rows(grad_q.at(b, h) + range.query_begin * grad_q.row, grad_q.row,
+                   range.query_end - range.query_begin, args.dim);
       }
     }
     for (int64_t j = range.key_begin; j < range.key_end; j += kBackwardKeys) {
       const int64_t n = std::min(kBackwardKeys, range.key_end - j);
       if (range.for_keys) {
-        clear_rows(grad_key(b, kv, j), g.grad_k_strides.row, n, args.dim);
-        clear_rows(grad_value(b, kv, j), g.grad_v_strides.row, n, args.value_dim);
+        clear_rows(grad_key(b, kv, j), grad_k.row, n, args.dim);
+        clear_rows(grad_value(b, kv, j), grad_v.row, n, args.value_dim);
       }
-      const T* const k = at<const T>(args.k, args.k_strides, b, kv) + j * args.k_strides.row;
-      const T* const v = at<const T>(args.v, args.v_strides, b, kv) + j * args.v_strides.row;
-      const auto key = pack_transposed(product, k, args.k_strides.row, args.dim, n, space.keys);
-      const auto value =
-          pack_transposed(product, v, args.v_strides.row, args.value_dim, n, space.values);
-      const auto key_rows = in_place(product, k, args.k_strides.row, n, args.dim, space.key_tail);
+      const T* const k = args.k.at(b, kv) + j * args.k.row;
+      const T* const v = args.v.at(b, kv) + j * args.v.row;
+      const auto key = pack_transposed(product, k, args.k.row, args.dim, n, space.keys);
+      const auto value = pack_transposed(product, v, args.v.row, args.value_dim, n, space.values);
+      const auto key_rows = in_place(product, k, args.k.row, n, args.dim, space.key_tail);
       for (int64_t h = kv * shared; h < (kv + 1) * shared; ++h) {
         // Blocks of queries begin where they do in a whole head: so do their sums.
         for (int64_t i = range.query_begin; i < range.query_end; i += kBackwardQueries) {
@@ -128,11 +130,9 @@ struct Backward : AttentionWork<T> {
     }
   }
 
-  T* grad_key(int64_t b, int64_t kv, int64_t j) const {
-    return at<T>(g.grad_k, g.grad_k_strides, b, kv) + j * g.grad_k_strides.row;
-  }
+  T* grad_key(int64_t b, int64_t kv, int64_t j) const { return grad_k.at(b, kv) + j * grad_k.row; }
   T* grad_value(int64_t b, int64_t kv, int64_t j) const {
-    return at<T>(g.grad_v, g.grad_v_strides, b, kv) + j * g.grad_v_strides.row;
+    return grad_v.at(b, kv) + j * grad_v.row;
   }
 
   // m queries of head h from i on, n keys from j on.
@@ -140,15 +140,12 @@ struct Backward : AttentionWork<T> {
              int64_t n, const RightOperand<T>& key, const RightOperand<T>& value,
              const RightOperand<T>& key_rows) const {
     const int64_t b = range.batch, ld = s.ld, dim = args.dim, value_dim = args.value_dim;
-    const T* const q = at<const T>(args.q, args.q_strides, b, h) + i * args.q_strides.row;
-    const T* const grad = at<const T>(g.grad, g.grad_strides, b, h) + i * g.grad_strides.row;
-    const AttentionOutput& result = g.result;
-    const T* const out =
-        at<const T>(result.out, result.out_strides, b, h) + i * result.out_strides.row;
-    const T* const sums = at<const T>(result.logsumexp, result.logsumexp_strides, b, h) +
-                          i * result.logsumexp_strides.row;
-    for (int64_t r = 0; r < m; ++r) s.logsumexp[r] = sums[r * result.logsumexp_strides.row];
-    rows.dots(grad, g.grad_strides.row, out, result.out_strides.row, m, value_dim, s.dots);
+    const T* const q = args.q.at(b, h) + i * args.q.row;
+    const T* const grad = grads.at(b, h) + i * grads.row;
+    const T* const out = outputs.at(b, h) + i * outputs.row;
+    const T* const sums = logsumexp.at(b, h) + i * logsumexp.row;
+    for (int64_t r = 0; r < m; ++r) s.logsumexp[r] = sums[r * logsumexp.row];
+    rows.dots(grad, grads.row, out, outputs.row, m, value_dim, s.dots);
 
     const T scale = static_cast<T>(args.scale);
     const bool diagonal = args.causal && j + n > i;
@@ -159,21 +156,20 @@ struct Backward : AttentionWork<T> {
       if (cols <= 0) continue;
       T* const scores = s.scores + r * ld;
       T* const gradients = s.gradients + r * ld;
-      multiply(product, tall, cols, dim, q + r * args.q_strides.row, args.q_strides.row, int64_t{1},
-               key, scores, ld, scale, T(0));
-      multiply(product, tall, cols, value_dim, grad + r * g.grad_strides.row, g.grad_strides.row,
-               int64_t{1}, value, gradients, ld, T(1), T(0));
+      multiply(product, tall, cols, dim, q + r * args.q.row, args.q.row, int64_t{1}, key, scores,
+               ld, scale, T(0));
+      multiply(product, tall, cols, value_dim, grad + r * grads.row, grads.row, int64_t{1}, value,
+               gradients, ld, T(1), T(0));
       rows.gradient(this->scores_of(scores, ld, b, h, i + r, tall, j, cols), gradients,
                     s.logsumexp + r, s.dots + r, scale);
       if (range.for_queries) {
         multiply(product, tall, dim, cols, static_cast<const T*>(gradients), ld, int64_t{1},
-                 key_rows, at<T>(g.grad_q, g.grad_q_strides, b, h) + (i + r) * g.grad_q_strides.row,
-                 g.grad_q_strides.row, T(1), T(1));
+                 key_rows, grad_q.at(b, h) + (i + r) * grad_q.row, grad_q.row, T(1), T(1));
       }
     }
     if (!range.for_keys) return;
-    const auto query_rows = in_place(product, q, args.q_strides.row, m, dim, s.query_tail);
-    const auto grad_rows = in_place(product, grad, g.grad_strides.row, m, value_dim, s.grad_tail);
+    const auto query_rows = in_place(product, q, args.q.row, m, dim, s.query_tail);
+    const auto grad_rows = in_place(product, grad, grads.row, m, value_dim, s.grad_tail);
     const int64_t width = diagonal ? kSquare : n;
     for (int64_t c = 0; c < n; c += width) {
       // The rows before are computed for fewer columns than these.
@@ -183,38 +179,25 @@ struct Backward : AttentionWork<T> {
       const int64_t wide = std::min({width, n - c, seen}), from = first * ld + c;
       multiply(product, wide, value_dim, m - first, static_cast<const T*>(s.scores + from),
                int64_t{1}, ld, grad_rows.from_row(first, product.cols),
-               grad_value(b, range.kv, j + c), g.grad_v_strides.row, T(1), T(1));
+               grad_value(b, range.kv, j + c), grad_v.row, T(1), T(1));
       multiply(product, wide, dim, m - first, static_cast<const T*>(s.gradients + from), int64_t{1},
                ld, query_rows.from_row(first, product.cols), grad_key(b, range.kv, j + c),
-               g.grad_k_strides.row, T(1), T(1));
+               grad_k.row, T(1), T(1));
     }
   }
 };
 
 template <class T>
-void backward(const AttentionArgs& args, const AttentionGradients& gradients) {
-  Backward<T>(args, gradients).run();
+void backward(const calls::AttentionBackward<>& call, CallThreads threads) {
+  const Backward<T> work(call, threads);
+  const AttentionArgs<T>& args = work.args;
+  if (args.batch * (args.heads * args.queries + args.kv_heads * args.keys) > 0) work.run();
 }
 
 }  // namespace
-}  // namespace cpu
 
-void attention_backward(const AttentionArgs& args, const AttentionGradients& gradients) {
-  const bool any = cpu::check_attention(args, gradients.result);
-  const int64_t query_rows = args.batch * args.heads * args.queries;
-  const int64_t key_rows = args.batch * args.kv_heads * args.keys;
-  if ((gradients.grad == nullptr && query_rows * args.value_dim > 0) ||
-      (gradients.grad_q == nullptr && query_rows * args.dim > 0) ||
-      (gradients.grad_k == nullptr && key_rows * args.dim > 0) ||
-      (gradients.grad_v == nullptr && key_rows * args.value_dim > 0)) {
-    fail(ErrorKind::kInvalidArgument, "attention_backward: a gradient that has elements is null");
-  }
-  if (!any && key_rows == 0) return;
-  if (args.dtype == Dtype::kFloat32) {
-    cpu::backward<float>(args, gradients);
-  } else {
-    cpu::backward<double>(args, gradients);
-  }
+void run(const calls::AttentionBackward<>& call, CallThreads threads) {
+  (call.query.dtype == Dtype::kFloat32 ? backward<float> : backward<double>)(call, threads);
 }
 
-}  // namespace hologram
+}  // namespace hologram::cpu

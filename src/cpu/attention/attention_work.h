@@ -3,26 +3,66 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "hologram/parallel.h"
-#include "src/cpu/attention/attention.h"
 #include "src/cpu/attention/attention_kernels.h"
+#include "src/cpu/device/call_table.h"
 #include "src/cpu/device/grain_size.h"
 #include "src/cpu/gemm/block_product.h"
 #include "src/cpu/gemm/pack_buffer.h"
 
 namespace hologram::cpu {
 
-// Checks the arguments; false when there are no queries.
-bool check_attention(const AttentionArgs& args, const AttentionOutput& output);
+// The rows of each batch and head of an operand; the elements of a row are contiguous.
+template <class T>
+struct Heads {
+  T* data = nullptr;
+  int64_t batch = 0, head = 0, row = 0;  // elements from one to the next
+
+  explicit Heads(const View& view) : data(static_cast<T*>(view.data)) {
+    if (data != nullptr) {
+      batch = view.strides[0], head = view.strides[1], row = view.strides[2];
+    }
+  }
+  T* at(int64_t b, int64_t h) const { return data + b * batch + h * head; }
+};
+
+// softmax(scale Q K^T + mask) V for each batch and head. Q has `queries` rows of `dim` elements, K
+// and V have `keys` rows of `dim` and `value_dim`. Query head h reads head h / (heads / kv_heads)
+// of K and V. Causal: query i sees keys 0 to i. The mask is added to the scaled scores; any stride
+// of it may be 0, and mask_col is 0 or 1.
+template <class T>
+struct AttentionArgs {
+  int64_t batch, heads, kv_heads, queries, keys, dim, value_dim;
+  bool causal;
+  double scale;
+  Heads<const T> q, k, v, mask;
+  int64_t mask_col;
+  int max_threads;
+
+  // Of calls::Attention or calls::AttentionBackward.
+  template <class Call>
+  AttentionArgs(const Call& call, CallThreads threads)
+      : batch(call.query.shape[0]),
+        heads(call.query.shape[1]),
+        kv_heads(call.key.shape[1]),
+        queries(call.query.shape[2]),
+        keys(call.key.shape[2]),
+        dim(call.query.shape[3]),
+        value_dim(call.value.shape[3]),
+        causal(call.is_causal),
+        scale(std::isnan(call.scale) ? 1 / std::sqrt(static_cast<double>(dim)) : call.scale),
+        q(call.query),
+        k(call.key),
+        v(call.value),
+        mask(call.mask),
+        mask_col(mask.data != nullptr && keys > 1 ? call.mask.strides[3] : 0),
+        max_threads(threads.most()) {}
+};
 
 constexpr int64_t round_up(int64_t n) { return ceil_div(n, 16) * 16; }
-
-template <class T, class P>
-T* at(P* data, const AttentionStrides& strides, int64_t batch, int64_t head) {
-  return static_cast<T*>(data) + batch * strides.batch + head * strides.head;
-}
 
 template <class T>
 void clear_rows(T* x, int64_t ld, int64_t rows, int64_t n) {
@@ -49,12 +89,13 @@ class Carver {
 
 template <class T>
 struct AttentionWork {
-  const AttentionArgs& args;
+  const AttentionArgs<T> args;
   const GemmKernel<T>& product;
   const AttentionKernel<T>& rows;
 
-  explicit AttentionWork(const AttentionArgs& a)
-      : args(a),
+  template <class Call>
+  AttentionWork(const Call& call, CallThreads threads)
+      : args(call, threads),
         product(gemm_kernel(current_isa(), T())),
         rows(attention_kernel(current_isa(), T())) {}
 
@@ -76,9 +117,9 @@ struct AttentionWork {
     s.rows = m, s.cols = cols;
     s.seen = args.causal ? i - j + 1 : cols;
     s.more = args.causal ? 1 : 0;
-    if (args.mask != nullptr) {
-      s.mask_row = args.mask_strides.row, s.mask_col = args.mask_col;
-      s.mask = at<const T>(args.mask, args.mask_strides, b, h) + i * s.mask_row + j * s.mask_col;
+    if (args.mask.data != nullptr) {
+      s.mask_row = args.mask.row, s.mask_col = args.mask_col;
+      s.mask = args.mask.at(b, h) + i * s.mask_row + j * s.mask_col;
     }
     return s;
   }

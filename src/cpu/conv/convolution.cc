@@ -501,4 +501,37 @@ bool convolution_blocks(const ConvolutionArgs& args, const void* x, const void* 
   return done;
 }
 
+namespace cpu {
+
+// The rows of the result are the channels of all images, its columns their places.
+bool result_of(const calls::Convolution<>& call, CallResult& result) {
+  const View& y = call.out;
+  int64_t places = 1;
+  for (int d = y.ndim - 1; d > 1; --d) {
+    if (y.shape[d] != 1 && y.strides[d] != places) return false;
+    places *= y.shape[d];
+  }
+  const int64_t channels = y.shape[1];
+  if ((channels != 1 && y.strides[1] != places) ||
+      (y.shape[0] != 1 && y.strides[0] != channels * places)) {
+    return false;
+  }
+  result = {y.dtype, y.shape[0] * channels, places, channels, 3};
+  return call.input.shape[1] > 0;
+}
+
+bool run_blocks(const calls::Convolution<>& call, CallThreads threads,
+                const CallEpilogue& epilogue) {
+  return convolution_blocks(convolution_arguments(call, call.input, call.weight, call.out, threads),
+                            call.input.data, call.weight.data, call.bias.data, call.out.data,
+                            epilogue);
+}
+
+void run(const calls::Convolution<>& call, CallThreads threads) {
+  hologram::convolution(convolution_arguments(call, call.input, call.weight, call.out, threads),
+                        call.input.data, call.weight.data, call.bias.data, call.out.data);
+}
+
+}  // namespace cpu
+
 }  // namespace hologram

@@ -8,6 +8,7 @@
 
 #include "hologram/call.h"
 #include "hologram/dtype.h"
+#include "src/cpu/device/call_table.h"
 
 namespace hologram {
 
@@ -74,4 +75,48 @@ void convolution_backward_input(const ConvolutionArgs& args, const void* grad_y,
 void convolution_backward_weight(const ConvolutionArgs& args, const void* x, const void* grad_y,
                                  void* grad_w);
 
+namespace cpu {
+
+// What follows the first two dimensions, as the last of three.
+inline ConvolutionSizes places_of(const int64_t* list, int ndim, int64_t fill) {
+  ConvolutionSizes result{fill, fill, fill};
+  for (int d = 2; d < ndim; ++d) result[static_cast<size_t>(d + 3 - ndim)] = list[d];
+  return result;
+}
+
+inline ConvolutionStrides convolution_strides(const View& view) {
+  return {view.strides[0], view.strides[1], places_of(view.strides, view.ndim, 0)};
+}
+
+// Whether a dense weight lies in the order of channels last; of no weight that lies in both.
+inline bool has_channels_last(const View& weight) {
+  int64_t step = 1;
+  for (int d = weight.ndim - 1; d >= 0; --d) {
+    if (weight.shape[d] != 1 && weight.strides[d] != step) return true;
+    step *= weight.shape[d];
+  }
+  return false;
+}
+
+// The kernels' arguments of a call; x, weight and y are the tensors of y = x * weight, whichever of
+// them is being computed.
+template <class Call>
+ConvolutionArgs convolution_arguments(const Call& call, const View& x, const View& weight,
+                                      const View& y, CallThreads threads) {
+  ConvolutionArgs args;
+  args.dtype = x.dtype;
+  args.stride = last_of<3>(call.stride, 1), args.padding = last_of<3>(call.padding, 0);
+  args.dilation = last_of<3>(call.dilation, 1);
+  args.groups = call.groups;
+  args.batch = x.shape[0];
+  args.in_channels = x.shape[1], args.out_channels = y.shape[1];
+  args.in_size = places_of(x.shape, x.ndim, 1), args.out_size = places_of(y.shape, y.ndim, 1);
+  args.kernel = places_of(weight.shape, weight.ndim, 1);
+  args.x_strides = convolution_strides(x), args.y_strides = convolution_strides(y);
+  args.weight_channels_last = has_channels_last(weight);
+  args.max_threads = threads.most();
+  return args;
+}
+
+}  // namespace cpu
 }  // namespace hologram

@@ -227,4 +227,10 @@ void convolution_backward_input(const ConvolutionArgs& args, const void* grad_y,
   });
 }
 
+void cpu::run(const calls::ConvolutionBackwardInput<>& call, CallThreads threads) {
+  hologram::convolution_backward_input(
+      convolution_arguments(call, call.grad_input, call.weight, call.grad, threads), call.grad.data,
+      call.weight.data, call.bias.data, call.grad_input.data);
+}
+
 }  // namespace hologram

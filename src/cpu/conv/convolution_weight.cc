@@ -229,4 +229,10 @@ void convolution_backward_weight(const ConvolutionArgs& args, const void* x, con
   });
 }
 
+void cpu::run(const calls::ConvolutionBackwardWeight<>& call, CallThreads threads) {
+  hologram::convolution_backward_weight(
+      convolution_arguments(call, call.input, call.grad_weight, call.grad, threads),
+      call.input.data, call.grad.data, call.grad_weight.data);
+}
+
 }  // namespace hologram

@@ -169,4 +169,38 @@ void max_pool_backward(const MaxPoolArgs& args, const void* grad_y, const int64_
   });
 }
 
+namespace cpu {
+
+namespace {
+
+// `pooled` holds the windows' results, `in` has the planes that they look at.
+template <class Call>
+MaxPoolArgs pooling_arguments(const Call& call, const View& in, const View& pooled,
+                              CallThreads threads) {
+  MaxPoolArgs args;
+  args.dtype = in.dtype;
+  args.kernel = last_of<3>(call.kernel_size, 1), args.stride = last_of<3>(call.stride, 1);
+  args.padding = last_of<3>(call.padding, 0), args.dilation = last_of<3>(call.dilation, 1);
+  args.in_size = places_of(in.shape, in.ndim, 1);
+  args.out_size = places_of(pooled.shape, pooled.ndim, 1);
+  args.planes = in.shape[0] * in.shape[1];
+  args.max_threads = threads(in.numel());
+  return args;
+}
+
+}  // namespace
+
+void run(const calls::MaxPool<>& call, CallThreads threads) {
+  hologram::max_pool(pooling_arguments(call, call.input, call.out, threads), call.input.data,
+                     call.out.data, static_cast<int64_t*>(call.positions.data));
+}
+
+void run(const calls::MaxPoolBackward<>& call, CallThreads threads) {
+  hologram::max_pool_backward(pooling_arguments(call, call.grad_input, call.grad, threads),
+                              call.grad.data, static_cast<const int64_t*>(call.positions.data),
+                              call.grad_input.data);
+}
+
+}  // namespace cpu
+
 }  // namespace hologram

@@ -274,4 +274,23 @@ void resample(const ResamplingArgs& args, const void* x, void* y) {
   });
 }
 
+void cpu::run(const calls::Resample<>& call, CallThreads threads) {
+  const View &x = call.input, &y = call.out;
+  ResamplingArgs args;
+  args.kind = static_cast<Resampling>(call.kind);
+  args.kernel = last_of<3>(call.kernel_size, 1), args.stride = last_of<3>(call.stride, 1);
+  args.padding = last_of<3>(call.padding, 0);
+  args.flag = call.flag;
+  args.divisor = call.divisor;
+  args.is_gradient = call.is_gradient;
+  args.scales = {call.scale_depth, call.scale_height, call.scale_width};
+  const View &in = args.is_gradient ? y : x, &out = args.is_gradient ? x : y;
+  args.dtype = x.dtype;
+  args.batch = x.shape[0], args.channels = x.shape[1];
+  args.in_size = places_of(in.shape, in.ndim, 1), args.out_size = places_of(out.shape, out.ndim, 1);
+  args.in_strides = convolution_strides(in), args.out_strides = convolution_strides(out);
+  args.max_threads = threads(in.numel() + out.numel());
+  hologram::resample(args, x.data, y.data);
+}
+
 }  // namespace hologram

@@ -9,6 +9,7 @@
 #include "hologram/elementwise.h"
 #include "hologram/error.h"
 #include "src/base/text.h"
+#include "src/cpu/device/call_table.h"
 #include "src/cpu/gemm/gemm_provider.h"
 #include "src/cpu/reduce/reduce_plan.h"
 
@@ -160,7 +161,7 @@ void transpose(BatchedMatrix& o) {
   std::swap(o.row, o.col);
 }
 
-void run(const Product& p, double alpha, double beta, int max_threads) {
+void run_product(const Product& p, double alpha, double beta, int max_threads) {
   const Dtype dtype = p.a->dtype;
   const int64_t size = static_cast<int64_t>(itemsize(dtype));
   BatchedMatrix a = p.operand_a(), b = p.operand_b(), c = p.operand_out();
@@ -265,7 +266,7 @@ void matmul(const View& a, const View& b, const View& out, double alpha, double 
   const cpu::Product product(a, b, out);
   cpu::provider_for(a.dtype);
   if (out.numel() == 0) return;
-  cpu::run(product, alpha, beta, max_threads);
+  cpu::run_product(product, alpha, beta, max_threads);
 }
 
 void addmm(const View& input, const View& a, const View& b, const View& out, double alpha,
@@ -274,7 +275,11 @@ void addmm(const View& input, const View& a, const View& b, const View& out, dou
   cpu::provider_for(a.dtype);
   if (out.numel() == 0) return;
   if (beta != 0 && !cpu::same_place(input, out)) copy(input, out, max_threads);
-  cpu::run(product, alpha, beta, max_threads);
+  cpu::run_product(product, alpha, beta, max_threads);
+}
+
+void cpu::run(const calls::Matmul<>& call, CallThreads threads) {
+  hologram::matmul(call.a, call.b, call.out, 1.0, 0.0, threads.most());
 }
 
 }  // namespace hologram

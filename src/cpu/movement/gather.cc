@@ -6,7 +6,9 @@
 
 #include "hologram/error.h"
 #include "hologram/indexing.h"
+#include "src/cpu/device/call_table.h"
 #include "src/cpu/device/grain_size.h"
+#include "src/cpu/movement/around.h"
 
 namespace hologram {
 namespace cpu {
@@ -184,5 +186,34 @@ void triangle(const void* in, int64_t count, int64_t rows, int64_t cols, int64_t
     }
   });
 }
+
+namespace cpu {
+
+void run(const calls::Gather<>& call, CallThreads threads) {
+  const Around around(call.input, call.dim);
+  const GatherShape shape{around.outer, around.size, call.index.shape[call.dim], around.inner};
+  if (!hologram::gather(call.input.data, item_bytes(call.input), shape,
+                        static_cast<const int64_t*>(call.index.data), call.out.data,
+                        threads(call.index.numel()))) {
+    fail_outside(shape.size);
+  }
+}
+
+void run(const calls::Scatter<>& call, CallThreads threads) {
+  const View& self = call.self;
+  const Around around(self, call.dim);
+  const GatherShape shape{around.outer, around.size, call.index.shape[call.dim], around.inner};
+  const auto* at = static_cast<const int64_t*>(call.index.data);
+  const int most = threads(call.index.numel());
+  const bool one = !call.source.has_data();
+  const bool inside =
+      call.add && !one
+          ? hologram::scatter_add(self.dtype, self.data, shape, at, call.source.data, most)
+          : hologram::scatter(self.data, item_bytes(self), shape, at,
+                              one ? &call.element : call.source.data, one, most);
+  if (!inside) fail_outside(shape.size);
+}
+
+}  // namespace cpu
 
 }  // namespace hologram

@@ -2,50 +2,29 @@
 // Batch norm channel by channel, or row by row where the channels are adjacent, and its gradient.
 #include <cmath>
 
+#include "src/cpu/device/call_table.h"
 #include "src/cpu/norm/batch_norm_work.h"
-#include "src/cpu/norm/norm.h"
 
-namespace hologram {
-namespace cpu::batch {
-namespace {
+namespace hologram::cpu {
 
-void check_options(const BatchNormOptions& options, int64_t channels) {
-  check_channel("batch_norm: weight", options.weight, channels);
-  check_channel("batch_norm: bias", options.bias, channels);
-  check_channel("batch_norm: running_mean", options.running_mean, channels);
-  check_channel("batch_norm: running_var", options.running_var, channels);
-  if (!options.training && (options.running_mean == nullptr || options.running_var == nullptr)) {
-    fail(ErrorKind::kInvalidArgument,
-         "batch_norm: without training the running statistics are needed");
-  }
-}
-
-}  // namespace
-}  // namespace cpu::batch
-
-void batch_norm(const View& in, const View& out, const View* save_mean, const View* save_invstd,
-                const BatchNormOptions& options) {
-  using namespace cpu::batch;
-  using cpu::BatchFactors;
-  const Layout layout = layout_of("batch_norm: in", in);
-  check_like("batch_norm: out", out, layout);
+void run(const calls::BatchNorm<>& call, CallThreads threads) {
+  using namespace batch;
+  const BatchView in(call.input), out(call.out);
+  const Layout layout = layout_of(*in);
   const int64_t channels = layout.channels, n = layout.per_channel();
-  check_options(options, channels);
-  check_channel("batch_norm: save_mean", save_mean, channels);
-  check_channel("batch_norm: save_invstd", save_invstd, channels);
   if (channels == 0 || n == 0) return;
-  const Dtype compute = in.dtype == Dtype::kFloat64 ? Dtype::kFloat64 : Dtype::kFloat32;
-  const Job job(layout, compute, nullptr, &in, &out);
+  const Dtype compute = call.input.dtype == Dtype::kFloat64 ? Dtype::kFloat64 : Dtype::kFloat32;
+  const Job job(layout, compute, nullptr, &*in, &*out);
   const Cut cut(layout);
-  const int64_t parts = options.training ? cut.parts : 0;
+  const int64_t parts = call.training ? cut.parts : 0;
   enum { kMean, kInvstd, kWeight, kBias, kRunningMean, kRunningVar, kParts };
   Channels values("batch_norm", channels, kParts + 2 * parts, 3, compute);
   double* mean = values.wide(kMean);
   double* invstd = values.wide(kInvstd);
-  read_channel(options.weight, channels, 1, values.wide(kWeight));
-  read_channel(options.bias, channels, 0, values.wide(kBias));
-  read_channel(options.running_mean, channels, 0, values.wide(kRunningMean));
-  read_channel(options.running_var, channels, 1, values.wide(kRunningVar));
+  read_channel(call.weight, channels, 1, values.wide(kWeight));
+  read_channel(call.bias, channels, 0, values.wide(kBias));
+  read_channel(call.running_mean, channels, 0, values.wide(kRunningMean));
+  read_channel(call.running_var, channels, 1, values.wide(kRunningVar));
   const BatchFactors all{values.narrow(0), values.narrow(1), values.narrow(2), nullptr, nullptr};
   // Parts of a channel, or channels of a part, are adjacent.
   double* means = values.wide(kParts);
@@ -56,7 +35,7 @@ void batch_norm(const View& in, const View& out, const View* save_mean, const Vi
     return (cut.end(part, lines) - cut.begin(part)) * share;
   };
   const auto stats = [&](int64_t part, int64_t c) {
-    if (!options.training) return;
+    if (!call.training) return;
     if (layout.rows) {
       std::fill_n(means + part * channels, channels, 0.0);
       std::fill_n(m2s + part * channels, channels, 0.0);
@@ -72,7 +51,7 @@ void batch_norm(const View& in, const View& out, const View* save_mean, const Vi
   const auto ends = [&](int64_t c) {
     double var = values.wide(kRunningVar)[c];
     mean[c] = values.wide(kRunningMean)[c];
-    if (options.training) {
+    if (call.training) {
       double m2;
       int64_t seen[kUnits + 1];
       for (int64_t p = 0; p < parts; ++p) seen[p] = seen_of(p);
@@ -80,12 +59,12 @@ void batch_norm(const View& in, const View& out, const View* save_mean, const Vi
       join_moments(means + at, m2s + at, seen, parts, layout.rows ? channels : 1, mean + c, &m2);
       double& running_mean = values.wide(kRunningMean)[c];
       double& running_var = values.wide(kRunningVar)[c];
-      const double m = options.momentum;
+      const double m = call.momentum;
       running_mean = m * mean[c] + (1 - m) * running_mean;
       running_var = m * (m2 / static_cast<double>(n - 1)) + (1 - m) * running_var;
       var = m2 / static_cast<double>(n);
     }
-    invstd[c] = 1 / std::sqrt(var + options.eps);
+    invstd[c] = 1 / std::sqrt(var + call.eps);
     put(compute, values.narrow(0), c, mean[c]);
     put(compute, values.narrow(1), c, invstd[c] * values.wide(kWeight)[c]);
     put(compute, values.narrow(2), c, values.wide(kBias)[c]);
@@ -97,52 +76,43 @@ void batch_norm(const View& in, const View& out, const View* save_mean, const Vi
       job.write(c, cut.begin(part), cut.end(part, lines), factors_at(all, c, compute));
     }
   };
-  in_phases(layout, cut, options.max_threads, stats, ends, writes);
-  if (!options.training) return;
-  write_channel(mean, channels, save_mean);
-  write_channel(invstd, channels, save_invstd);
-  write_channel(values.wide(kRunningMean), channels, options.running_mean);
-  write_channel(values.wide(kRunningVar), channels, options.running_var);
+  in_phases(layout, cut, threads(call.input.numel()), stats, ends, writes);
+  if (!call.training) return;
+  write_channel(mean, channels, call.save_mean);
+  write_channel(invstd, channels, call.save_invstd);
+  write_channel(values.wide(kRunningMean), channels, call.running_mean);
+  write_channel(values.wide(kRunningVar), channels, call.running_var);
 }
 
-void batch_norm_backward(const View& grad, const View& in, const View* save_mean,
-                         const View* save_invstd, const View* grad_in, const View* grad_weight,
-                         const View* grad_bias, const BatchNormOptions& options) {
-  using namespace cpu::batch;
-  using cpu::BatchFactors;
-  const Layout layout = layout_of("batch_norm_backward: in", in);
-  check_like("batch_norm_backward: grad", grad, layout);
-  if (grad_in != nullptr) check_like("batch_norm_backward: grad_in", *grad_in, layout);
+void run(const calls::BatchNormBackward<>& call, CallThreads threads) {
+  using namespace batch;
+  const BatchView in(call.input), grad(call.grad);
+  // A gradient that is not given has no shape of its own.
+  const View none{nullptr, call.input.dtype, call.input.ndim, call.input.shape, call.input.strides};
+  const BatchView grad_in(call.grad_input.has_data() ? static_cast<const View&>(call.grad_input)
+                                                     : none);
+  const Layout layout = layout_of(*in);
   const int64_t channels = layout.channels, n = layout.per_channel();
-  check_options(options, channels);
-  check_channel("batch_norm_backward: save_mean", save_mean, channels);
-  check_channel("batch_norm_backward: save_invstd", save_invstd, channels);
-  check_channel("batch_norm_backward: grad_weight", grad_weight, channels);
-  check_channel("batch_norm_backward: grad_bias", grad_bias, channels);
-  const bool training = options.training;
-  if (training && (save_mean == nullptr || save_invstd == nullptr)) {
-    fail(ErrorKind::kInvalidArgument,
-         "batch_norm_backward: in training the saved statistics are needed");
-  }
+  const bool training = call.training;
   if (channels == 0 || n == 0) {
-    for (const View* sums : {grad_weight, grad_bias}) {
-      if (sums != nullptr) fill(0.0, *sums);
+    for (const View* sums : {&call.grad_weight, &call.grad_bias}) {
+      if (sums->data != nullptr) fill(0.0, *sums);
     }
     return;
   }
-  const Dtype compute = in.dtype == Dtype::kFloat64 ? Dtype::kFloat64 : Dtype::kFloat32;
-  const Job job(layout, compute, &grad, &in, grad_in);
+  const Dtype compute = call.input.dtype == Dtype::kFloat64 ? Dtype::kFloat64 : Dtype::kFloat32;
+  const Job job(layout, compute, &*grad, &*in, grad_in.pointer());
   const Cut cut(layout);
   const int64_t parts = cut.parts;
   enum { kMean, kInvstd, kWeight, kDots, kSums, kParts };
   Channels values("batch_norm_backward", channels, kParts + 2 * parts, 5, compute);
   double* mean = values.wide(kMean);
   double* invstd = values.wide(kInvstd);
-  read_channel(options.weight, channels, 1, values.wide(kWeight));
-  read_channel(training ? save_mean : options.running_mean, channels, 0, mean);
-  read_channel(training ? save_invstd : options.running_var, channels, 1, invstd);
+  read_channel(call.weight, channels, 1, values.wide(kWeight));
+  read_channel(training ? call.save_mean : call.running_mean, channels, 0, mean);
+  read_channel(training ? call.save_invstd : call.running_var, channels, 1, invstd);
   if (!training) {
-    for (int64_t c = 0; c < channels; ++c) invstd[c] = 1 / std::sqrt(invstd[c] + options.eps);
+    for (int64_t c = 0; c < channels; ++c) invstd[c] = 1 / std::sqrt(invstd[c] + call.eps);
   }
   for (int64_t c = 0; c < channels; ++c) put(compute, values.narrow(0), c, mean[c]);
   // Without training the statistics are constants: grad * scale.
@@ -158,7 +128,7 @@ void batch_norm_backward(const View& grad, const View& in, const View* save_mean
   centre.shift = values.narrow(0);
   double* pairs = values.wide(kParts);
   const int64_t lines = layout.rows ? n : layout.batch;
-  const bool needs_sums = training || grad_weight != nullptr || grad_bias != nullptr;
+  const bool needs_sums = training || call.grad_weight.has_data() || call.grad_bias.has_data();
   const auto stats = [&](int64_t part, int64_t c) {
     if (!needs_sums) return;
     if (layout.rows) {
@@ -187,16 +157,16 @@ void batch_norm_backward(const View& grad, const View& in, const View* save_mean
     put(compute, values.narrow(4), c, dot * invstd[c] * invstd[c] / count);
   };
   const auto writes = [&](int64_t part, int64_t c) {
-    if (grad_in == nullptr) return;
+    if (grad_in.pointer() == nullptr) return;
     if (layout.rows) {
       job.write_rows(cut.begin(part), cut.end(part, lines), all);
     } else {
       job.write(c, cut.begin(part), cut.end(part, lines), factors_at(all, c, compute));
     }
   };
-  in_phases(layout, cut, options.max_threads, stats, ends, writes);
-  write_channel(values.wide(kDots), channels, grad_weight);
-  write_channel(values.wide(kSums), channels, grad_bias);
+  in_phases(layout, cut, threads(call.input.numel()), stats, ends, writes);
+  write_channel(values.wide(kDots), channels, call.grad_weight);
+  write_channel(values.wide(kSums), channels, call.grad_bias);
 }
 
-}  // namespace hologram
+}  // namespace hologram::cpu

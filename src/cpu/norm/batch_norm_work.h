@@ -11,6 +11,7 @@
 #include "hologram/elementwise.h"
 #include "hologram/error.h"
 #include "hologram/view.h"
+#include "src/cpu/device/dense_view.h"
 #include "src/cpu/device/grain_size.h"
 #include "src/cpu/device/scratch.h"
 #include "src/cpu/norm/batch_norm_kernels.h"
@@ -41,44 +42,42 @@ inline bool is_runs(const View& v) { return v.strides[2] == 1 || v.shape[2] == 1
 
 inline int64_t row_stride(const View& v) { return v.shape[2] == 1 ? v.strides[0] : v.strides[2]; }
 
-inline void check_floating(const char* what, const View& view) {
-  if (!is_floating(view.dtype)) {
-    fail(ErrorKind::kNotSupported, what, " is not implemented for ", dtype_name(view.dtype),
-         "; convert it to a floating dtype");
-  }
-}
-
-inline Layout layout_of(const char* what, const View& in) {
-  check_floating(what, in);
-  if (in.ndim != 3) {
-    fail(ErrorKind::kInvalidArgument, what, ": expected [batch, channels, size], not ", in.ndim,
-         " dimensions");
-  }
+inline Layout layout_of(const View& in) {
   Layout layout{false, in.shape[0], in.shape[1], in.shape[2]};
   // With one place a channel's elements are rows if anything.
   layout.rows = is_rows(in) && (layout.size == 1 || !is_runs(in));
-  if (!layout.rows && !is_runs(in)) {
-    fail(ErrorKind::kInvalidArgument, what, ": neither a channel's elements nor the channels are ",
-         "adjacent; make the input contiguous");
-  }
   return layout;
 }
 
-inline void check_like(const char* what, const View& view, const Layout& layout) {
-  check_floating(what, view);
-  if (view.ndim != 3 || view.shape[0] != layout.batch || view.shape[1] != layout.channels ||
-      view.shape[2] != layout.size || !(layout.rows ? is_rows(view) : is_runs(view))) {
-    fail(ErrorKind::kInvalidArgument, what, ": expected the input's shape and layout");
+// A dense [batch, channels, ...] as [batch, channels, size], whether its channels lie last or not.
+class BatchView {
+ public:
+  explicit BatchView(const View& view)
+      : sizes_{view.shape[0], view.shape[1], elements_of(view, 2, view.ndim)},
+        view_{view.data, view.dtype, 3, sizes_, strides_} {
+    const int64_t whole = sizes_[1] * sizes_[2];
+    strides_[0] = whole, strides_[1] = sizes_[2], strides_[2] = 1;
+    if (!is_row_major(view)) strides_[1] = 1, strides_[2] = sizes_[1];
   }
-}
+  BatchView(const BatchView&) = delete;
+  BatchView& operator=(const BatchView&) = delete;
 
-inline void check_channel(const char* what, const View* view, int64_t channels) {
-  if (view == nullptr) return;
-  check_floating(what, *view);
-  if (view->ndim != 1 || view->shape[0] != channels || (view->strides[0] != 1 && channels > 1)) {
-    fail(ErrorKind::kInvalidArgument, what, ": expected ", channels, " adjacent elements");
+  const View& operator*() const { return view_; }
+  const View* pointer() const { return view_.data != nullptr ? &view_ : nullptr; }
+
+ private:
+  static bool is_row_major(const View& view) {
+    int64_t step = 1;
+    for (int d = view.ndim - 1; d >= 0; --d) {
+      if (view.shape[d] != 1 && view.strides[d] != step) return false;
+      step *= view.shape[d];
+    }
+    return true;
   }
-}
+
+  int64_t sizes_[3], strides_[3];
+  View view_;
+};
 
 // Arrays of one float64 per channel and, at the end, of factors in the compute type.
 class Channels {
@@ -99,15 +98,16 @@ class Channels {
   std::unique_ptr<double[]> data_;
 };
 
-inline void read_channel(const View* view, int64_t channels, double otherwise, double* to) {
-  if (view == nullptr) {
+// What has no data was not given.
+inline void read_channel(const View& view, int64_t channels, double otherwise, double* to) {
+  if (view.data == nullptr) {
     std::fill_n(to, channels, otherwise);
   } else {
-    convert(view->dtype, view->data, Dtype::kFloat64, to, channels);
+    convert(view.dtype, view.data, Dtype::kFloat64, to, channels);
   }
 }
-inline void write_channel(const double* from, int64_t channels, const View* view) {
-  if (view != nullptr) convert(Dtype::kFloat64, from, view->dtype, view->data, channels);
+inline void write_channel(const double* from, int64_t channels, const View& view) {
+  if (view.data != nullptr) convert(Dtype::kFloat64, from, view.dtype, view.data, channels);
 }
 
 inline BatchFactors factors_at(const BatchFactors& all, int64_t c, Dtype compute) {

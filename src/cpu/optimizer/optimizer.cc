@@ -61,8 +61,8 @@ void step_range(const Target& target, int operands, Dtype dtype, StepKernel kern
   }
 }
 
-void run(const std::vector<Target>& targets, int operands, StepRule rule, Dtype dtype,
-         int max_threads) {
+void run_steps(const std::vector<Target>& targets, int operands, StepRule rule, Dtype dtype,
+               int max_threads) {
   const StepKernel kernel = step_kernel(current_isa(), rule, dtype);
   // Units of kOptimizerUnit elements of all targets laid end to end.
   std::vector<int64_t> starts(targets.size() + 1, 0);
@@ -139,7 +139,7 @@ void adam_step(std::span<const AdamTensor> tensors, Dtype dtype, const AdamOptio
     c.beta1 = options.beta1, c.beta2 = options.beta2;
     c.amsgrad = options.amsgrad;
   }
-  cpu::run(targets, operands, cpu::StepRule::kAdam, dtype, options.max_threads);
+  cpu::run_steps(targets, operands, cpu::StepRule::kAdam, dtype, options.max_threads);
 }
 
 void sgd_step(std::span<const SgdTensor> tensors, Dtype dtype, const SgdOptions& options) {
@@ -160,7 +160,7 @@ void sgd_step(std::span<const SgdTensor> tensors, Dtype dtype, const SgdOptions&
     c.momentum = options.momentum, c.dampening = options.dampening;
     c.nesterov = options.nesterov, c.first = options.is_first_step;
   }
-  cpu::run(targets, operands, cpu::StepRule::kSgd, dtype, options.max_threads);
+  cpu::run_steps(targets, operands, cpu::StepRule::kSgd, dtype, options.max_threads);
 }
 
 void adagrad_step(std::span<const AdagradTensor> tensors, Dtype dtype,
@@ -180,7 +180,7 @@ void adagrad_step(std::span<const AdagradTensor> tensors, Dtype dtype,
     c.step_size = options.lr / (1 + (t.step - 1) * options.lr_decay);
     c.eps = options.eps;
   }
-  cpu::run(targets, 3, cpu::StepRule::kAdagrad, dtype, options.max_threads);
+  cpu::run_steps(targets, 3, cpu::StepRule::kAdagrad, dtype, options.max_threads);
 }
 
 }  // namespace hologram

@@ -12,6 +12,7 @@
 #include "hologram/elementwise.h"
 #include "hologram/error.h"
 #include "hologram/parallel.h"
+#include "src/cpu/device/call_table.h"
 #include "src/cpu/device/grain_size.h"
 #include "src/cpu/reduce/reduce_gather.h"
 #include "src/cpu/reduce/reduce_kernels.h"
@@ -374,5 +375,63 @@ void reduce_with_mean(Reduction op, const View& in, std::span<const int> dims, c
   job.options = options;
   cpu::reduce_checked(op == Reduction::var ? "var_mean" : "std_mean", job, in, dims, out, &mean);
 }
+
+namespace cpu {
+
+namespace {
+
+constexpr int kMaskDims = 64;
+
+// The dimensions whose bits are set; none: all of them, and results have one element, whatever
+// their shape.
+class MaskedDims {
+ public:
+  explicit MaskedDims(uint64_t mask) {
+    for (int d = 0; d < kMaskDims; ++d) {
+      if ((mask >> d & 1) != 0) dims_[count_++] = d;
+    }
+  }
+  std::span<const int> span() const { return {dims_, count_}; }
+  View settled(View result) const {
+    if (count_ == 0) result.ndim = 0;
+    return result;
+  }
+
+ private:
+  int dims_[kMaskDims];
+  size_t count_ = 0;
+};
+
+template <class Call>
+ReduceOptions reduce_options(const Call& call, CallThreads threads) {
+  ReduceOptions options;
+  options.p = options.correction = call.parameter;
+  options.max_threads = threads(call.input.numel());
+  return options;
+}
+
+}  // namespace
+
+void run(const calls::Reduce<>& call, CallThreads threads) {
+  const MaskedDims dims(static_cast<uint64_t>(call.dims));
+  hologram::reduce(static_cast<Reduction>(call.op), call.input, dims.span(), dims.settled(call.out),
+                   reduce_options(call, threads));
+}
+
+void run(const calls::ReduceWithIndex<>& call, CallThreads threads) {
+  ReduceOptions options;
+  options.max_threads = threads(call.input.numel());
+  hologram::reduce_with_index(static_cast<Reduction>(call.op), call.input,
+                              static_cast<int>(call.dim), call.out, call.indices, options);
+}
+
+void run(const calls::ReduceWithMean<>& call, CallThreads threads) {
+  const MaskedDims dims(static_cast<uint64_t>(call.dims));
+  hologram::reduce_with_mean(static_cast<Reduction>(call.op), call.input, dims.span(),
+                             dims.settled(call.out), dims.settled(call.mean),
+                             reduce_options(call, threads));
+}
+
+}  // namespace cpu
 
 }  // namespace hologram

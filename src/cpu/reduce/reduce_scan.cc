@@ -7,6 +7,7 @@
 #include "hologram/error.h"
 #include "hologram/parallel.h"
 #include "hologram/reduction.h"
+#include "src/cpu/device/call_table.h"
 #include "src/cpu/reduce/reduce_gather.h"
 #include "src/cpu/reduce/reduce_plan.h"
 
@@ -133,6 +134,10 @@ void cumsum(const View& in, int dim, const View& out, int max_threads) {
       }
     }
   });
+}
+
+void cpu::run(const calls::Cumsum<>& call, CallThreads threads) {
+  hologram::cumsum(call.input, static_cast<int>(call.dim), call.out, threads(call.input.numel()));
 }
 
 }  // namespace hologram

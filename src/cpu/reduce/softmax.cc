@@ -9,6 +9,7 @@
 
 #include "hologram/error.h"
 #include "hologram/parallel.h"
+#include "src/cpu/device/call_table.h"
 #include "src/cpu/device/grain_size.h"
 #include "src/cpu/reduce/reduce_gather.h"
 #include "src/cpu/reduce/reduce_plan.h"
@@ -171,6 +172,17 @@ void log_softmax_backward(const View& grad, const View& output, int dim, const V
                           int max_threads) {
   cpu::softmax_any("log_softmax_backward", cpu::SoftmaxOp::kLogSoftmaxBackward, grad, &output, dim,
                    grad_in, max_threads);
+}
+
+void cpu::run(const calls::Softmax<>& call, CallThreads threads) {
+  (call.function == 1 ? hologram::log_softmax : hologram::softmax)(
+      call.input, static_cast<int>(call.dim), call.out, threads(call.input.numel()));
+}
+
+void cpu::run(const calls::SoftmaxBackward<>& call, CallThreads threads) {
+  (call.function == 3 ? hologram::log_softmax_backward : hologram::softmax_backward)(
+      call.grad, call.output, static_cast<int>(call.dim), call.grad_input,
+      threads(call.grad.numel()));
 }
 
 }  // namespace hologram

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Compares attention and its gradients with plain loops in float64.
-#include "src/cpu/attention/attention.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "hologram/error.h"
 #include "hologram/parallel.h"
+#include "src/cpu/device/call_table.h"
 #include "tests/cpp/cpu/isa_test.h"
 
 namespace hologram {
@@ -35,17 +33,23 @@ struct Shape {
 template <class T>
 struct Array {
   int64_t heads = 0, rows = 0, dim = 0;
-  AttentionStrides strides;
+  int64_t shape[4], strides[4];
   std::vector<T> data;
 
   Array(int64_t batch, int64_t h, int64_t r, int64_t d, bool alternate)
-      : heads(h), rows(r), dim(d), data(static_cast<size_t>(batch * h * r * (d + 3)), T(7)) {
-    // Room between rows, which must not be written.
-    strides = alternate ? AttentionStrides{h * r * (d + 3), d + 3, h * (d + 3)}
-                        : AttentionStrides{h * r * (d + 3), r * (d + 3), d + 3};
+      : heads(h),
+        rows(r),
+        dim(d),
+        shape{batch, h, r, d},
+        // Room between rows, which must not be written.
+        strides{h * r * (d + 3), alternate ? d + 3 : r * (d + 3), alternate ? h * (d + 3) : d + 3,
+                1},
+        data(static_cast<size_t>(batch * h * r * (d + 3)), T(7)) {}
+  View view() {
+    return {data.data(), sizeof(T) == 4 ? Dtype::kFloat32 : Dtype::kFloat64, 4, shape, strides};
   }
   T& at(int64_t b, int64_t h, int64_t r, int64_t d) {
-    return data[static_cast<size_t>(b * strides.batch + h * strides.head + r * strides.row + d)];
+    return data[static_cast<size_t>(b * strides[0] + h * strides[1] + r * strides[2] + d)];
   }
   void randomize(std::mt19937& rng) {
     std::normal_distribution<double> normal;
@@ -58,8 +62,8 @@ struct Problem {
   Shape s;
   Array<T> q, k, v, grad, out, grad_q, grad_k, grad_v, logsumexp;
   std::vector<T> mask;
-  AttentionArgs args;
-  AttentionGradients gradients;
+  int64_t mask_strides[4] = {};
+  double scale;
 
   Problem(const Shape& shape, std::mt19937& rng)
       : s(shape),
@@ -73,43 +77,51 @@ struct Problem {
         grad_v(s.batch, s.kv_heads, s.keys, s.value_dim, s.alternate),
         logsumexp(s.batch, s.heads, s.queries, 1, true) {
     for (auto* array : {&q, &k, &v, &grad}) array->randomize(rng);
-    args.dtype = sizeof(T) == 4 ? Dtype::kFloat32 : Dtype::kFloat64;
-    args.causal = s.causal;
-    args.batch = s.batch, args.heads = s.heads, args.kv_heads = s.kv_heads;
-    args.queries = s.queries, args.keys = s.keys, args.dim = s.dim, args.value_dim = s.value_dim;
-    args.scale = 0.7 / std::sqrt(static_cast<double>(std::max<int64_t>(1, s.dim)));
+    scale = 0.7 / std::sqrt(static_cast<double>(std::max<int64_t>(1, s.dim)));
     if (s.mask > 0) {
       const int64_t cols = s.mask == 3 ? 1 : s.keys;
       mask.resize(static_cast<size_t>((s.mask == 2 ? 1 : s.heads * s.queries) * cols));
       std::normal_distribution<double> normal;
       for (T& x : mask) x = static_cast<T>(rng() % 4 == 0 ? -kInf : normal(rng));
-      args.mask_col = s.mask == 3 ? 0 : 1;
-      if (s.mask != 2) args.mask_strides = {0, s.queries * cols, cols};
+      if (s.mask != 2) mask_strides[1] = s.queries * cols, mask_strides[2] = cols;
+      mask_strides[3] = s.mask == 3 ? 0 : 1;
     }
-    point();
   }
-  void point() {
-    args.q = q.data.data(), args.k = k.data.data(), args.v = v.data.data();
-    args.q_strides = q.strides, args.k_strides = k.strides, args.v_strides = v.strides;
-    args.mask = mask.empty() ? nullptr : mask.data();
-    AttentionOutput& o = gradients.result;
-    o.out = out.data.data(), o.out_strides = out.strides;
-    o.logsumexp = logsumexp.data.data(), o.logsumexp_strides = logsumexp.strides;
-    gradients.grad = grad.data.data(), gradients.grad_strides = grad.strides;
-    gradients.grad_q = grad_q.data.data(), gradients.grad_q_strides = grad_q.strides;
-    gradients.grad_k = grad_k.data.data(), gradients.grad_k_strides = grad_k.strides;
-    gradients.grad_v = grad_v.data.data(), gradients.grad_v_strides = grad_v.strides;
+  void attend(int threads) {
+    const int64_t sizes[] = {s.batch, s.heads, s.queries, s.keys};
+    const View bias{mask.data(), q.view().dtype, 4, sizes, mask_strides};
+    cpu::run(calls::Attention<>{.query = q.view(),
+                                .key = k.view(),
+                                .value = v.view(),
+                                .mask = mask.empty() ? nullptr : &bias,
+                                .is_causal = s.causal,
+                                .scale = scale,
+                                .out = out.view(),
+                                .logsumexp = logsumexp.view()},
+             CallThreads(threads));
   }
   void run(int threads) {
-    args.max_threads = threads;
-    attention(args, gradients.result);
-    attention_backward(args, gradients);
+    attend(threads);
+    const int64_t sizes[] = {s.batch, s.heads, s.queries, s.keys};
+    const View bias{mask.data(), q.view().dtype, 4, sizes, mask_strides};
+    cpu::run(calls::AttentionBackward<>{.query = q.view(),
+                                        .key = k.view(),
+                                        .value = v.view(),
+                                        .mask = mask.empty() ? nullptr : &bias,
+                                        .output = out.view(),
+                                        .logsumexp = logsumexp.view(),
+                                        .grad = grad.view(),
+                                        .is_causal = s.causal,
+                                        .scale = scale,
+                                        .grad_query = grad_q.view(),
+                                        .grad_key = grad_k.view(),
+                                        .grad_value = grad_v.view()},
+             CallThreads(threads));
   }
   double mask_at(int64_t h, int64_t i, int64_t j) const {
-    return mask.empty()
-               ? 0
-               : static_cast<double>(mask[static_cast<size_t>(
-                     h * args.mask_strides.head + i * args.mask_strides.row + j * args.mask_col)]);
+    return mask.empty() ? 0
+                        : static_cast<double>(mask[static_cast<size_t>(
+                              h * mask_strides[1] + i * mask_strides[2] + j * mask_strides[3])]);
   }
 };
 
@@ -143,7 +155,7 @@ void compare(Problem<T>& p) {
             for (int64_t d = 0; d < s.dim; ++d)
               x += static_cast<double>(p.q.at(b, h, i, d)) *
                    static_cast<double>(p.k.at(b, kv, j, d));
-            x = x * p.args.scale + p.mask_at(h, i, j);
+            x = x * p.scale + p.mask_at(h, i, j);
             if (s.causal && j > i) x = -kInf;
             max = x > max || std::isnan(x) ? x : max;
           }
@@ -167,7 +179,7 @@ void compare(Problem<T>& p) {
               dp += g * static_cast<double>(p.v.at(b, kv, j, d));
               dv[static_cast<size_t>(j * s.value_dim + d)] += weight[static_cast<size_t>(j)] * g;
             }
-            const double ds = weight[static_cast<size_t>(j)] * dp * p.args.scale;
+            const double ds = weight[static_cast<size_t>(j)] * dp * p.scale;
             for (int64_t d = 0; d < s.dim; ++d) {
               dq[static_cast<size_t>(d)] += ds * static_cast<double>(p.k.at(b, kv, j, d));
               dk[static_cast<size_t>(j * s.dim + d)] +=
@@ -265,7 +277,6 @@ TEST_P(AttentionTest, ThreadsDoNotChangeBits) {
     one.run(1);
     for (const int threads : {2, 3, 16}) {
       Problem<float> more = one;
-      more.point();
       for (auto* array : {&more.out, &more.grad_q, &more.grad_k, &more.grad_v})
         for (int64_t h = 0; h < array->heads; ++h) array->at(0, h, 0, 0) = 3;
       more.run(threads);
@@ -291,14 +302,14 @@ TEST_P(AttentionTest, SpecialValues) {
   const std::vector<float> before = p.out.data;
   p.q.at(0, 0, 7, 3) = static_cast<float>(kNan);
   p.q.at(0, 0, 9, 3) = static_cast<float>(kInf);
-  attention(p.args, p.gradients.result);
+  p.attend(1);
   for (int64_t i = 0; i < 40; ++i) {
     const float got = p.out.at(0, 0, i, 0);
     if (i == 7 || i == 9) {
       EXPECT_TRUE(std::isnan(got)) << got;
       EXPECT_TRUE(std::isnan(p.logsumexp.at(0, 0, i, 0)));
     } else {
-      EXPECT_EQ(got, before[static_cast<size_t>(i * p.out.strides.row)]);
+      EXPECT_EQ(got, before[static_cast<size_t>(i * p.out.strides[2])]);
     }
   }
 }
@@ -318,39 +329,13 @@ TEST_P(AttentionTest, LargeScoresNeitherOverflowNorVanish) {
   }
 }
 
-TEST(Attention, EmptyOnesAndErrors) {
-  AttentionArgs args;
-  AttentionOutput output;
-  attention(args, output);
-  attention_backward(args, {});
+TEST(Attention, EmptyOnes) {
   std::mt19937 rng(5);
+  Problem<float>({0, 0, 1, 0, 0, 0, 0}, rng).run(1);
   Problem<float> p({1, 2, 1, 3, 0, 4, 5}, rng);
   p.run(2);
   for (int64_t d = 0; d < 5; ++d) EXPECT_EQ(p.out.at(0, 1, 2, d), 0.0f);
   for (int64_t d = 0; d < 4; ++d) EXPECT_EQ(p.grad_q.at(0, 1, 2, d), 0.0f);
-
-  const auto message = [](AttentionArgs a, const AttentionOutput& o) -> std::string {
-    try {
-      attention(a, o);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "nothing";
-  };
-  AttentionArgs bad = p.args;
-  bad.kv_heads = 3;
-  EXPECT_NE(message(bad, p.gradients.result).find("2 query heads cannot share 3"),
-            std::string::npos);
-  bad = p.args, bad.dim = -1;
-  EXPECT_NE(message(bad, p.gradients.result).find("negative"), std::string::npos);
-  bad = p.args, bad.dtype = Dtype::kInt32;
-  EXPECT_NE(message(bad, p.gradients.result).find("float32 and float64"), std::string::npos);
-  bad = p.args, bad.mask_col = 2;
-  EXPECT_NE(message(bad, p.gradients.result).find("mask_col is 2"), std::string::npos);
-  EXPECT_NE(message(p.args, {}).find("null"), std::string::npos);
-  AttentionGradients none = p.gradients;
-  none.grad_q = nullptr;
-  EXPECT_THROW(attention_backward(p.args, none), Error);
 }
 
 }  // namespace

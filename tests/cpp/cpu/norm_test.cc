@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Compares layer norm and batch norm with loops in float64 over shapes, layouts and dtypes.
-#include "src/cpu/norm/norm.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,8 +9,8 @@
 #include <vector>
 
 #include "hologram/elementwise.h"
-#include "hologram/error.h"
 #include "hologram/parallel.h"
+#include "src/cpu/device/call_table.h"
 #include "tests/cpp/cpu/isa_test.h"
 
 namespace hologram {
@@ -28,15 +26,14 @@ Values normal(size_t n, unsigned seed, double mean = 0.5) {
   return values;
 }
 
-// A strided array of up to three dimensions in some dtype, from and to float64 in row-major order.
+// A dense array of up to three dimensions in some dtype, from and to float64 in row-major order.
 struct Array {
   std::vector<int64_t> shape, strides;
   Dtype dtype;
   std::vector<char> bytes;
 
-  // `order` names the dimensions from the outermost in memory to the innermost; `gap` elements are
-  // left after each line of the innermost.
-  Array(Dtype type, std::vector<int64_t> sizes, std::vector<int> order = {}, int64_t gap = 0)
+  // `order` names the dimensions from the outermost in memory to the innermost.
+  Array(Dtype type, std::vector<int64_t> sizes, std::vector<int> order = {})
       : shape(std::move(sizes)), strides(shape.size()), dtype(type) {
     if (order.empty()) {
       for (size_t i = 0; i < shape.size(); ++i) order.push_back(static_cast<int>(i));
@@ -45,7 +42,6 @@ struct Array {
     for (size_t i = order.size(); i-- > 0;) {
       strides[static_cast<size_t>(order[i])] = step;
       step *= shape[static_cast<size_t>(order[i])];
-      if (i + 1 == order.size()) step += gap;
     }
     bytes.assign(static_cast<size_t>(step + 1) * itemsize(type), 0);
   }
@@ -116,6 +112,32 @@ class NormTest : public IsaTest {
 };
 INSTANTIATE_TEST_SUITE_P(Isas, NormTest, kEveryIsa, isa_of);
 
+// The calls as functions of views; null: not given. `threads` 0: as many as there are.
+void layer_norm(const View& in, const View* weight, const View* bias, double eps, const View& out,
+                const View& mean, const View& rstd, int threads = 0) {
+  cpu::run(calls::LayerNorm<>{.input = in,
+                              .weight = weight,
+                              .bias = bias,
+                              .eps = eps,
+                              .out = out,
+                              .mean = mean,
+                              .rstd = rstd},
+           CallThreads(threads));
+}
+void layer_norm_backward(const View& grad, const View& in, const View& mean, const View& rstd,
+                         const View* weight, const View* grad_in, const View* grad_weight,
+                         const View* grad_bias, int threads = 0) {
+  cpu::run(calls::LayerNormBackward<>{.grad = grad,
+                                      .input = in,
+                                      .mean = mean,
+                                      .rstd = rstd,
+                                      .weight = weight,
+                                      .grad_input = grad_in,
+                                      .grad_weight = grad_weight,
+                                      .grad_bias = grad_bias},
+           CallThreads(threads));
+}
+
 const Dtype kFloats[] = {Dtype::kFloat16, Dtype::kBFloat16, Dtype::kFloat32, Dtype::kFloat64};
 
 // --- Layer norm ---------------------------------------------------------------------------------
@@ -140,8 +162,8 @@ TEST_P(NormTest, LayerNormAgreesWithLoops) {
         const Dtype param = dtype == Dtype::kFloat16 ? Dtype::kFloat32 : dtype;
         const std::string what =
             std::string(dtype_name(dtype)) + " " + std::to_string(rows) + " x " + std::to_string(n);
-        Array in(dtype, {rows, n}, {0, 1}, 3), grad(dtype, {rows, n}), out(dtype, {rows, n}),
-            grad_in(dtype, {rows, n}, {0, 1}, 1);
+        Array in(dtype, {rows, n}), grad(dtype, {rows, n}), out(dtype, {rows, n}),
+            grad_in(dtype, {rows, n});
         Array weight(param, {n}), bias(param, {n}), grad_weight(param, {n}), grad_bias(param, {n});
         Array mean(param, {rows}), rstd(param, {rows});
         const Values x = in.set(normal(count, 1)), dy = grad.set(normal(count, 2));
@@ -228,26 +250,6 @@ TEST_P(NormTest, LayerNormHasTheSameBitsForAnyThreads) {
   }
 }
 
-TEST(NormErrorsTest, LayerNormSaysWhatIsWrong) {
-  Array in(Dtype::kFloat32, {2, 3}), out = in, mean(Dtype::kFloat32, {2}), rstd = mean;
-  Array weight(Dtype::kFloat32, {4}), whole(Dtype::kInt64, {2, 3}),
-      columns(Dtype::kFloat32, {2, 3}, {1, 0});
-  const View w = weight.view();
-  const auto message = [&](const View& x, const View* factors) -> std::string {
-    try {
-      layer_norm(x, factors, nullptr, 0, out.view(), mean.view(), rstd.view());
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
-  };
-  EXPECT_NE(message(in.view(), &w).find("weight: expected 3 adjacent elements"), std::string::npos);
-  EXPECT_NE(message(whole.view(), nullptr).find("not implemented for int64"), std::string::npos);
-  EXPECT_NE(message(columns.view(), nullptr).find("expected [2, 3] with adjacent elements"),
-            std::string::npos);
-  EXPECT_EQ(message(in.view(), nullptr), "");
-}
-
 // --- Batch norm ---------------------------------------------------------------------------------
 
 TEST_P(NormTest, BatchNormAgreesWithLoops) {
@@ -255,13 +257,11 @@ TEST_P(NormTest, BatchNormAgreesWithLoops) {
   struct Case {
     int64_t batch, channels, size;
     std::vector<int> order;
-    int64_t gap;
   };
-  const Case cases[] = {
-      {3, 5, 7, {0, 1, 2}, 0},    {2, 3, 5000, {0, 1, 2}, 2},  {90, 40, 9, {0, 1, 2}, 0},
-      {4, 5, 7, {1, 0, 2}, 0},    {3, 5, 7, {0, 2, 1}, 0},     {4, 70, 50, {0, 2, 1}, 1},
-      {300, 20, 1, {0, 2, 1}, 0}, {2, 2000, 6, {0, 2, 1}, 0},  {1, 1, 40, {0, 1, 2}, 0},
-      {2, 1, 3000, {0, 2, 1}, 0}, {64, 2, 1000, {0, 1, 2}, 0}, {1, 130, 2, {0, 1, 2}, 0}};
+  const Case cases[] = {{3, 5, 7, {0, 1, 2}},    {2, 3, 5000, {0, 1, 2}},  {90, 40, 9, {0, 1, 2}},
+                        {4, 5, 7, {0, 1, 2}},    {3, 5, 7, {0, 2, 1}},     {4, 70, 50, {0, 2, 1}},
+                        {300, 20, 1, {0, 2, 1}}, {2, 2000, 6, {0, 2, 1}},  {1, 1, 40, {0, 1, 2}},
+                        {2, 1, 3000, {0, 2, 1}}, {64, 2, 1000, {0, 1, 2}}, {1, 130, 2, {0, 1, 2}}};
   const auto wide = [](int64_t i) { return static_cast<size_t>(i); };
   for (const Dtype dtype : kFloats) {
     for (const Case& c : cases) {
@@ -272,7 +272,7 @@ TEST_P(NormTest, BatchNormAgreesWithLoops) {
                                  std::to_string(c.size) + (training ? " training" : "");
         const std::vector<int64_t> shape{c.batch, c.channels, c.size};
         const size_t count = wide(c.batch * c.channels * c.size), channels = wide(c.channels);
-        Array in(dtype, shape, c.order, c.gap), out = in, grad = in, grad_in = in;
+        Array in(dtype, shape, c.order), out = in, grad = in, grad_in = in;
         Array weight(param, {c.channels}), bias = weight, running_mean = weight,
                                            running_var = weight, mean = weight, invstd = weight,
                                            grad_weight = weight, grad_bias = weight;
@@ -282,12 +282,18 @@ TEST_P(NormTest, BatchNormAgreesWithLoops) {
         const Values rv = running_var.set(Values(channels, 1.5));
         const View vw = weight.view(), vb = bias.view(), vrm = running_mean.view(),
                    vrv = running_var.view(), vm = mean.view(), vi = invstd.view();
-        BatchNormOptions options;
-        options.weight = &vw, options.bias = &vb;
-        options.running_mean = &vrm, options.running_var = &vrv;
-        options.training = training, options.momentum = kMomentum, options.eps = kEps;
-        options.max_threads = 3;
-        batch_norm(in.view(), out.view(), &vm, &vi, options);
+        cpu::run(calls::BatchNorm<>{.input = in.view(),
+                                    .weight = vw,
+                                    .bias = vb,
+                                    .running_mean = vrm,
+                                    .running_var = vrv,
+                                    .training = training,
+                                    .momentum = kMomentum,
+                                    .eps = kEps,
+                                    .out = out.view(),
+                                    .save_mean = vm,
+                                    .save_invstd = vi},
+                 CallThreads(3));
 
         const auto n = static_cast<double>(c.batch * c.size);
         Values y(count), dx(count), means(channels), invstds(channels), new_rm = rm, new_rv = rv,
@@ -338,13 +344,26 @@ TEST_P(NormTest, BatchNormAgreesWithLoops) {
         const View vdx = grad_in.view(), vdw = grad_weight.view(), vdb = grad_bias.view();
         // The running statistics must be those that were used.
         running_mean.set(rm), running_var.set(rv);
-        batch_norm_backward(grad.view(), in.view(), &vm, &vi, &vdx, &vdw, &vdb, options);
+        calls::BatchNormBackward<> backward{.grad = grad.view(),
+                                            .input = in.view(),
+                                            .weight = vw,
+                                            .running_mean = vrm,
+                                            .running_var = vrv,
+                                            .save_mean = vm,
+                                            .save_invstd = vi,
+                                            .training = training,
+                                            .eps = kEps,
+                                            .grad_input = vdx,
+                                            .grad_weight = vdw,
+                                            .grad_bias = vdb};
+        cpu::run(backward, CallThreads(3));
         expect_near(grad_in.get(), dx, 2 * tol, what + " grad_in");
         expect_near(grad_weight.get(), dw, 4 * tol, what + " grad_weight");
         expect_near(grad_bias.get(), db, 4 * tol, what + " grad_bias");
         Array only = in;
         const View vonly = only.view();
-        batch_norm_backward(grad.view(), in.view(), &vm, &vi, &vonly, nullptr, nullptr, options);
+        backward.grad_input = vonly, backward.grad_weight = {}, backward.grad_bias = {};
+        cpu::run(backward, CallThreads(3));
         EXPECT_EQ(only.get(), grad_in.get()) << what;
       }
     }
@@ -359,12 +378,23 @@ TEST_P(NormTest, BatchNormHasTheSameBitsForAnyThreads) {
     std::vector<std::vector<char>> results[4];
     for (const int threads : {1, 2, 7}) {
       Array out = in, dx = in, mean(Dtype::kFloat32, {6}), invstd = mean, dw = mean, db = mean;
-      BatchNormOptions options;
-      options.max_threads = threads;
       const View vm = mean.view(), vi = invstd.view(), vdx = dx.view(), vdw = dw.view(),
                  vdb = db.view();
-      batch_norm(in.view(), out.view(), &vm, &vi, options);
-      batch_norm_backward(grad.view(), in.view(), &vm, &vi, &vdx, &vdw, &vdb, options);
+      cpu::run(calls::BatchNorm<>{.input = in.view(),
+                                  .training = true,
+                                  .out = out.view(),
+                                  .save_mean = vm,
+                                  .save_invstd = vi},
+               CallThreads(threads));
+      cpu::run(calls::BatchNormBackward<>{.grad = grad.view(),
+                                          .input = in.view(),
+                                          .save_mean = vm,
+                                          .save_invstd = vi,
+                                          .training = true,
+                                          .grad_input = vdx,
+                                          .grad_weight = vdw,
+                                          .grad_bias = vdb},
+               CallThreads(threads));
       results[0].push_back(out.bytes), results[1].push_back(dx.bytes);
       results[2].push_back(dw.bytes), results[3].push_back(mean.bytes);
     }
@@ -372,28 +402,6 @@ TEST_P(NormTest, BatchNormHasTheSameBitsForAnyThreads) {
       EXPECT_TRUE(result[0] == result[1] && result[0] == result[2]);
     }
   }
-}
-
-TEST(NormErrorsTest, BatchNormSaysWhatIsWrong) {
-  Array in(Dtype::kFloat32, {2, 3, 4}), out = in, strided(Dtype::kFloat32, {2, 3, 4}, {2, 1, 0});
-  Array weight(Dtype::kFloat32, {4});
-  const auto message = [&](const View& x, const BatchNormOptions& options) -> std::string {
-    try {
-      batch_norm(x, out.view(), nullptr, nullptr, options);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
-  };
-  BatchNormOptions options;
-  EXPECT_NE(message(strided.view(), options).find("make the input contiguous"), std::string::npos);
-  const View w = weight.view();
-  options.weight = &w;
-  EXPECT_NE(message(in.view(), options).find("weight: expected 3 adjacent"), std::string::npos);
-  options.weight = nullptr;
-  options.training = false;
-  EXPECT_NE(message(in.view(), options).find("the running statistics are needed"),
-            std::string::npos);
 }
 
 }  // namespace
