@@ -23,6 +23,14 @@ CallKind kind_of(const char* name) {
       return run_blocks(frame.call<Call>(), frame.threads(), epilogue);
     };
   }
+  if constexpr (requires(const Call& call, CallNarrowing& narrowing) {
+                  narrowing_of(call, narrowing);
+                }) {
+    kind.narrowing = [](const uint64_t* attributes, CallNarrowing& narrowing) {
+      CallFrame frame({nullptr, attributes, nullptr, 1});
+      return narrowing_of(frame.call<Call>(), narrowing);
+    };
+  }
   return kind;
 }
 

@@ -13,12 +13,18 @@ namespace hologram::cpu {
 HOLOGRAM_EACH_CALL(HOLOGRAM_RUN)
 #undef HOLOGRAM_RUN
 
-// Those with a result that ops read block by block: CallKind's result and run_blocks.
+// Those with a result that ops read block by block: CallKind's result and run_blocks. The struct of
+// result_of() has no memory.
 bool result_of(const calls::Convolution<>& call, CallResult& result);
 bool run_blocks(const calls::Convolution<>& call, CallThreads threads,
                 const CallEpilogue& epilogue);
+bool result_of(const calls::Gemm<>& call, CallResult& result);
+bool run_blocks(const calls::Gemm<>& call, CallThreads threads, const CallEpilogue& epilogue);
 bool result_of(const calls::LinearInt8<>& call, CallResult& result);
 bool run_blocks(const calls::LinearInt8<>& call, CallThreads threads, const CallEpilogue& epilogue);
+
+// Those with an operand that may be narrower: CallKind's narrowing.
+bool narrowing_of(const calls::Gemm<>& call, CallNarrowing& narrowing);
 
 // Makes all of them known to the catalogue of calls.
 void register_calls();

@@ -17,29 +17,35 @@ namespace hologram {
 namespace cpu {
 namespace {
 
-using Providers = std::vector<GemmProvider>;
+struct Providers {
+  std::vector<const GemmProvider*> known;    // by their numbers, for the life of the process
+  std::vector<const GemmProvider*> current;  // highest priority first
+};
 
-// Readers take no lock: a list is never changed, only replaced, and the old ones are kept.
-std::atomic<const Providers*>& current_list() {
-  static std::atomic<const Providers*> list{new Providers{builtin_gemm()}};
-  return list;
+// Readers take no lock: the lists are never changed, only replaced, and the old ones are kept.
+std::atomic<const Providers*>& lists() {
+  static std::atomic<const Providers*> lists{
+      new Providers{.known = {&builtin_gemm()}, .current = {&builtin_gemm()}}};
+  return lists;
 }
+const Providers& now() { return *lists().load(std::memory_order_acquire); }
 
 template <class Change>
-void replace_list(Change&& change) {
+void replace_lists(Change&& change) {
   static std::mutex mutex;
   static auto* replaced = new std::vector<const Providers*>;
   const std::lock_guard<std::mutex> lock(mutex);
-  auto* next = new Providers(*current_list().load(std::memory_order_acquire));
+  auto* next = new Providers(now());
   change(*next);
-  std::stable_sort(next->begin(), next->end(), [](const GemmProvider& a, const GemmProvider& b) {
-    return a.priority > b.priority;
-  });
-  replaced->push_back(current_list().exchange(next, std::memory_order_acq_rel));
+  std::stable_sort(
+      next->current.begin(), next->current.end(),
+      [](const GemmProvider* a, const GemmProvider* b) { return a->priority > b->priority; });
+  replaced->push_back(lists().exchange(next, std::memory_order_acq_rel));
 }
 
-bool is_named(const GemmProvider& provider, const char* name) {
-  return std::strcmp(provider.name, name) == 0;
+void remove(Providers& providers, const char* name) {
+  std::erase_if(providers.current,
+                [&](const GemmProvider* p) { return std::strcmp(p->name, name) == 0; });
 }
 
 // BETA zero writes zeros whatever C holds.
@@ -101,11 +107,20 @@ void check_matrix(const char* name, const void* data, int64_t ld, int64_t rows, 
 }  // namespace
 
 const GemmProvider& provider_for(Dtype dtype) {
-  for (const GemmProvider& provider : *current_list().load(std::memory_order_acquire)) {
-    if (provider.supports(dtype)) return provider;
+  for (const GemmProvider* provider : now().current) {
+    if (provider->supports(dtype)) return *provider;
   }
   fail(ErrorKind::kNotSupported, "no GEMM provider takes ", dtype_name(dtype),
        "; convert the matrices to a floating or integer dtype");
+}
+
+int64_t number_of(const GemmProvider& provider) {
+  const auto& known = now().known;
+  return std::find(known.begin(), known.end(), &provider) - known.begin();
+}
+
+const GemmProvider& provider_of_number(int64_t number) {
+  return *now().known[static_cast<size_t>(number)];
 }
 
 bool prepare(const GemmArgs& g) {
@@ -131,9 +146,10 @@ void register_gemm_provider(const GemmProvider& provider) {
   if (provider.name == nullptr || provider.supports == nullptr || provider.gemm == nullptr) {
     fail(ErrorKind::kInvalidArgument, "a GEMM provider needs a name, supports and gemm");
   }
-  cpu::replace_list([&](cpu::Providers& list) {
-    std::erase_if(list, [&](const auto& p) { return cpu::is_named(p, provider.name); });
-    list.push_back(provider);
+  cpu::replace_lists([&](cpu::Providers& providers) {
+    cpu::remove(providers, provider.name);
+    providers.known.push_back(new GemmProvider(provider));
+    providers.current.push_back(providers.known.back());
   });
 }
 
@@ -141,13 +157,13 @@ void unregister_gemm_provider(const char* name) {
   if (std::strcmp(name, "hologram") == 0) {
     fail(ErrorKind::kInvalidArgument, "the built-in GEMM provider cannot be removed");
   }
-  cpu::replace_list([&](cpu::Providers& list) {
-    std::erase_if(list, [&](const auto& p) { return cpu::is_named(p, name); });
-  });
+  cpu::replace_lists([&](cpu::Providers& providers) { cpu::remove(providers, name); });
 }
 
 std::vector<GemmProvider> gemm_providers() {
-  return *cpu::current_list().load(std::memory_order_acquire);
+  std::vector<GemmProvider> providers;
+  for (const GemmProvider* provider : cpu::now().current) providers.push_back(*provider);
+  return providers;
 }
 
 const char* gemm_provider_name(Dtype dtype) { return cpu::provider_of_large(dtype).name; }

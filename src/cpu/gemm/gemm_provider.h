@@ -15,6 +15,9 @@ const GemmProvider& provider_of_large(Dtype dtype);
 // The provider of `batch` such products. It depends on sizes, strides and dtype only, not on where
 // operands lie.
 const GemmProvider& provider_for(const GemmArgs& g, int64_t batch = 1);
+// A provider's number, which tapes hold, and the provider of a number.
+int64_t number_of(const GemmProvider& provider);
+const GemmProvider& provider_of_number(int64_t number);
 // Checks the arguments; false when nothing is left to do because m, n or k is 0.
 bool prepare(const GemmArgs& args);
 
