@@ -170,41 +170,47 @@ int narrow_kind(const char* name) {
                             }});
 }
 
-// Matrices of a recorded product as an operand of its call.
-struct Arg {
-  Buffer* buffer = nullptr;
-  int64_t offset = 0;  // bytes
-  Dtype dtype = Dtype::kFloat32;
-  Access access = Access::reads;
-  std::array<int64_t, 3> shape{}, strides{};  // batch, rows, columns
-  bool is_given = false;
+// An operand of a recorded product: `batch` matrices.
+struct Matrices {
+  Dtype dtype;
+  std::array<int64_t, 3> shape, strides;  // batch, rows, columns; strides are not negative
+  CallOperand memory;
 
-  template <Access kAccess>
-  static Arg of(Arg arg) {
-    return arg;
+  // offset: in bytes.
+  Matrices(Dtype type, Buffer* buffer, int64_t offset, const std::array<int64_t, 3>& sizes,
+           const std::array<int64_t, 3>& steps)
+      : dtype(type), shape(sizes), strides(steps) {
+    if (shape[1] == 0 || shape[2] == 0) return;
+    int64_t last = 0;
+    for (size_t d = 0; d < 3; ++d) last += (shape[d] - 1) * strides[d];
+    memory.buffer = buffer;
+    memory.offset = offset;
+    memory.bytes = (last + 1) * static_cast<int64_t>(itemsize(type));
+    memory.reads = true;
   }
-  int64_t count() const { return is_given ? shape[0] * shape[1] * shape[2] : 0; }
-  int dims() const { return 3; }
-  int64_t extent(int dim) const { return shape[static_cast<size_t>(dim)]; }
-
   bool is_row_major() const {
     return strides[2] == 1 && strides[1] == shape[2] &&
            (shape[0] == 1 || strides[0] == shape[1] * shape[2]);
   }
-  // Their bytes; strides are not negative.
-  CallOperand extent() const {
-    CallOperand operand;
-    if (!is_given || shape[1] == 0 || shape[2] == 0) return operand;
-    int64_t last = 0;
-    for (size_t d = 0; d < 3; ++d) last += (shape[d] - 1) * strides[d];
-    operand.buffer = buffer;
-    operand.offset = offset;
-    operand.bytes = (last + 1) * static_cast<int64_t>(itemsize(dtype));
-    operand.reads = access != Access::writes;
-    operand.writes = access != Access::reads;
-    operand.covers = operand.writes && is_row_major();
-    return operand;
+};
+
+struct Arg {
+  const Matrices* matrices = nullptr;  // null: none
+
+  template <Access>
+  static Arg of(const Matrices& matrices) {
+    return {&matrices};
   }
+  template <Access>
+  static Arg of(const Matrices* matrices) {
+    return {matrices};
+  }
+  int64_t count() const {
+    const auto& n = matrices->shape;
+    return n[0] * n[1] * n[2];
+  }
+  int dims() const { return 3; }
+  int64_t extent(int dim) const { return matrices->shape[static_cast<size_t>(dim)]; }
 };
 
 // Room for the words of a product.
@@ -221,13 +227,17 @@ class GemmRecord
     : public CallEncoder<GemmRecord, FixedWords<uint64_t, 40>, FixedWords<uint64_t, 2>> {
  public:
   void operand(const Arg& arg) {
-    operands_.push_back(arg.extent());
-    if (!arg.is_given) return word(0);
-    const bool row_major = arg.is_row_major();
-    word(view_head(arg.dtype, 3, row_major));
-    for (const int64_t size : arg.shape) word(static_cast<uint64_t>(size));
+    if (arg.matrices == nullptr) {
+      operands_.push_back({});
+      return word(0);
+    }
+    const Matrices& m = *arg.matrices;
+    operands_.push_back(m.memory);
+    const bool row_major = m.is_row_major();
+    word(view_head(m.dtype, 3, row_major));
+    for (const int64_t size : m.shape) word(static_cast<uint64_t>(size));
     if (row_major) return;
-    for (const int64_t stride : arg.strides) word(static_cast<uint64_t>(stride));
+    for (const int64_t stride : m.strides) word(static_cast<uint64_t>(stride));
   }
   bool record(double cost) const {
     return record_call(static_cast<uint16_t>(CallNumber::gemm), operands_.span(), words_.span(),
@@ -304,41 +314,35 @@ bool record_gemm(const RecordGemm& given) {
     g.batch = 1;
   }
   const auto matrix = [&](const RecordMatrix& m, int64_t rows, int64_t cols) {
-    return cpu::Arg{.buffer = m.buffer,
-                    .offset = m.offset,
-                    .dtype = g.dtype,
-                    .shape = {g.batch, rows, cols},
-                    .strides = {m.batch_stride, m.ld, 1},
-                    .is_given = true};
+    return cpu::Matrices(g.dtype, m.buffer, m.offset, {g.batch, rows, cols},
+                         {m.batch_stride, m.ld, 1});
   };
   const int64_t a_rows = g.trans_a ? g.k : g.m, a_cols = g.trans_a ? g.m : g.k;
   const int64_t b_rows = g.trans_b ? g.n : g.k, b_cols = g.trans_b ? g.k : g.n;
   cpu::check_ld("a", g.a.ld, a_cols);
   cpu::check_ld("b", g.b.ld, b_cols);
   cpu::check_ld("c", g.c.ld, g.n);
-  const cpu::Arg a = matrix(g.a, a_rows, a_cols), b = matrix(g.b, b_rows, b_cols);
-  cpu::Arg c = matrix(g.c, g.m, g.n), input;
-  const CallOperand of_c = c.extent();
-  if (cpu::overlap(of_c, a.extent()) || cpu::overlap(of_c, b.extent())) return false;
+  const cpu::Matrices a = matrix(g.a, a_rows, a_cols), b = matrix(g.b, b_rows, b_cols);
+  cpu::Matrices c = matrix(g.c, g.m, g.n);
+  if (cpu::overlap(c.memory, a.memory) || cpu::overlap(c.memory, b.memory)) return false;
   const bool scales = g.beta != 0;
   bool in_place = scales && g.input.buffer == nullptr;
+  const RecordAddend& in = g.input;
+  std::optional<cpu::Matrices> input;
   if (scales && !in_place) {
-    const RecordAddend& in = g.input;
-    input = {.buffer = in.buffer,
-             .offset = in.offset,
-             .dtype = g.dtype,
-             .shape = c.shape,
-             .strides = {in.batch_stride, in.row_stride, in.col_stride},
-             .is_given = true};
-    if (cpu::overlap(of_c, input.extent())) {
-      in_place = in.offset == g.c.offset && (g.n == 1 || in.col_stride == 1) &&
-                 (g.m == 1 || in.row_stride == g.c.ld) &&
-                 (g.batch == 1 || in.batch_stride == g.c.batch_stride);
-      if (!in_place) return false;
-      input = {};
-    }
+    input.emplace(g.dtype, in.buffer, in.offset, c.shape,
+                  std::to_array({in.batch_stride, in.row_stride, in.col_stride}));
   }
-  c.access = in_place ? Access::updates : Access::writes;
+  if (input && cpu::overlap(c.memory, input->memory)) {
+    in_place = in.offset == g.c.offset && (g.n == 1 || in.col_stride == 1) &&
+               (g.m == 1 || in.row_stride == g.c.ld) &&
+               (g.batch == 1 || in.batch_stride == g.c.batch_stride);
+    if (!in_place) return false;
+    input.reset();
+  }
+  c.memory.reads = in_place;
+  c.memory.writes = true;
+  c.memory.covers = (g.m == 1 || g.c.ld == g.n) && (g.batch == 1 || g.c.batch_stride == g.m * g.n);
   GemmArgs product;
   product.dtype = g.dtype;
   product.trans_a = g.trans_a, product.trans_b = g.trans_b;
@@ -346,7 +350,7 @@ bool record_gemm(const RecordGemm& given) {
   product.lda = g.a.ld, product.ldb = g.b.ld, product.ldc = g.c.ld;
   const calls::Gemm<cpu::Arg> call{.a = a,
                                    .b = b,
-                                   .input = input,
+                                   .input = input ? &*input : nullptr,
                                    .trans_a = g.trans_a,
                                    .trans_b = g.trans_b,
                                    .scales = scales,
