@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Random numbers from a counter: Philox 4x32-10 behind uniform, normal, bernoulli, integers,
-// dropout.
+// Random numbers from a counter: Philox 4x32-10 behind the calls uniform, normal, bernoulli,
+// integers and dropout.
 #pragma once
 
 #include <cstdint>
 
-#include "hologram/api.h"
 #include "hologram/dtype.h"
 
 namespace hologram {
@@ -34,37 +33,5 @@ constexpr int float_random_bits(Dtype dtype) { return dtype == Dtype::kFloat64 ?
 constexpr int integer_random_bits(uint64_t range) {
   return range - 1 < (uint64_t{1} << 28) - 1 ? 32 : 64;
 }
-
-// Every function writes n contiguous elements of dtype. Errors: kNotSupported for a dtype it does
-// not serve.
-
-// Even spread over [from, to): steps of 2^-24 (float32), 2^-53, 2^-11 (float16), 2^-8 (bfloat16)
-// times to - from. Floating dtypes.
-HOLOGRAM_API void fill_uniform(PhiloxStream stream, double from, double to, Dtype dtype, void* out,
-                               int64_t n, int max_threads = 0);
-
-// Normal by Box and Muller: an element of the first half of its words (word 0 or 2 of a block, the
-// low 64 bits) shares radius and angle with its partner in the next. Floating dtypes; the half
-// types round float32.
-HOLOGRAM_API void fill_normal(PhiloxStream stream, double mean, double std, Dtype dtype, void* out,
-                              int64_t n, int max_threads = 0);
-
-// 1 with probability p (to 2^-32), else 0. All dtypes but complex.
-HOLOGRAM_API void fill_bernoulli(PhiloxStream stream, double p, Dtype dtype, void* out, int64_t n,
-                                 int max_threads = 0);
-
-// base + an even choice among `range` integers (0: all 2^64), wrapping in int64, then converted.
-// All dtypes but complex.
-HOLOGRAM_API void fill_integers(PhiloxStream stream, int64_t base, uint64_t range, Dtype dtype,
-                                void* out, int64_t n, int max_threads = 0);
-
-// mask = bernoulli(keep), out = in * mask * scale. mask is one byte an element, 0 or 1; out may be
-// in. Floating dtypes.
-HOLOGRAM_API void dropout(PhiloxStream stream, double keep, double scale, Dtype dtype,
-                          const void* in, void* out, uint8_t* mask, int64_t n, int max_threads = 0);
-
-// out = in * mask * scale, the derivative of dropout. out may be in.
-HOLOGRAM_API void apply_dropout(Dtype dtype, const void* in, const uint8_t* mask, double scale,
-                                void* out, int64_t n, int max_threads = 0);
 
 }  // namespace hologram

@@ -3,8 +3,7 @@
 #include <string_view>
 
 #include "hologram/error.h"
-#include "hologram/gru.h"
-#include "hologram/lstm.h"
+#include "hologram/recurrent.h"
 #include "src/array/call_shapes.h"
 #include "src/base/text.h"
 
@@ -136,9 +135,30 @@ void rule_dropout(CallSettling& call) {
   if (!(p >= 0 && p < 1)) call.refuse("p is ", p, "; it has to be in [0, 1)");
 }
 
+void rule_integers(CallSettling& call) {
+  const Dtype dtype = call.dtype_of(call.op().operands[0]);
+  if (is_complex(dtype)) {
+    fail(ErrorKind::kTypeMismatch, call.op().name, ": self is ", dtype_name(dtype),
+         "; it has to be real");
+  }
+}
+
 void rule_bernoulli(CallSettling& call) {
+  rule_integers(call);
   const double p = call.number("p");
   if (!(p >= 0 && p <= 1)) call.refuse("p is ", p, "; it has to be in [0, 1]");
+}
+
+void rule_adam(CallSettling& call) {
+  if (call.integer("amsgrad") != 0 && !call.is_given("max_exp_avg_sqs")) {
+    call.refuse("max_exp_avg_sqs is missing; amsgrad needs it");
+  }
+}
+
+void rule_sgd(CallSettling& call) {
+  if (call.number("momentum") != 0 && !call.is_given("momentum_buffers")) {
+    call.refuse("momentum_buffers is missing; momentum needs it");
+  }
 }
 
 // The steps of a recurrence; `rows`: the operand that has them.
@@ -228,7 +248,10 @@ void apply_rule(CallSettling& call) {
       {"batch_norm", rule_batch_norm},
       {"batch_norm_backward", rule_batch_norm},
       {"dropout", rule_dropout},
+      {"adam", rule_adam},
+      {"sgd", rule_sgd},
       {"bernoulli", rule_bernoulli},
+      {"integers", rule_integers},
       {"lstm_recurrence", rule_lstm_recurrence},
       {"lstm_forward", rule_lstm_recurrence},
       {"lstm_backward", rule_lstm_backward},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Elementwise losses: tiles of operands, sums of tiles added up in order.
-#include "hologram/loss.h"
+#include "src/cpu/losses/loss.h"
 
 #include <algorithm>
 #include <array>
@@ -10,6 +10,7 @@
 #include "hologram/elementwise.h"
 #include "hologram/error.h"
 #include "hologram/parallel.h"
+#include "src/cpu/device/call_table.h"
 #include "src/cpu/elementwise/iteration.h"
 #include "src/cpu/losses/loss_kernels.h"
 #include "src/cpu/reduce/reduce_gather.h"
@@ -224,5 +225,33 @@ void point_loss_backward(PointLoss loss, const View& grad_out, const View& input
               kernel.backward(tile);
             });
 }
+
+namespace cpu {
+
+namespace {
+
+template <class Call>
+PointLossOptions point_options(const Call& call, CallThreads threads) {
+  PointLossOptions options;
+  options.reduction = static_cast<LossReduction>(call.reduction);
+  options.param = call.parameter;
+  options.weight = if_given(call.weight), options.pos_weight = if_given(call.pos_weight);
+  options.max_threads = threads(call.input.numel());
+  return options;
+}
+
+}  // namespace
+
+void run(const calls::PointLoss<>& call, CallThreads threads) {
+  hologram::point_loss(static_cast<PointLoss>(call.loss), call.input, call.target, call.out,
+                       point_options(call, threads));
+}
+
+void run(const calls::PointLossBackward<>& call, CallThreads threads) {
+  hologram::point_loss_backward(static_cast<PointLoss>(call.loss), call.grad, call.input,
+                                call.target, call.grad_input, point_options(call, threads));
+}
+
+}  // namespace cpu
 
 }  // namespace hologram

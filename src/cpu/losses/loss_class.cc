@@ -7,9 +7,10 @@
 
 #include "hologram/elementwise.h"
 #include "hologram/error.h"
-#include "hologram/loss.h"
 #include "hologram/parallel.h"
 #include "hologram/softmax.h"
+#include "src/cpu/device/call_table.h"
+#include "src/cpu/losses/loss.h"
 #include "src/cpu/losses/loss_kernels.h"
 #include "src/cpu/reduce/reduce_gather.h"
 #include "src/cpu/reduce/reduce_plan.h"
@@ -50,7 +51,6 @@ struct Classes {
   int64_t classes = 0;
   int64_t class_step = 0;
   Nest nest;  // positions; operands: scores, target, and out or the second class tensor
-  int64_t other_class_step = 0;
   std::vector<double> weight;  // empty: all 1
   double weight_sum = 0;
 
@@ -72,10 +72,7 @@ struct Classes {
     classes = scores->shape[class_dim];
     class_step = scores->strides[class_dim];
     if (third != nullptr && third->ndim != (per_position ? target : scores)->ndim) fail_shapes();
-    if (third != nullptr && !per_position) {
-      other_class_step = third->strides[class_dim];
-      if (third->shape[class_dim] != classes) fail_shapes();
-    }
+    if (third != nullptr && !per_position && third->shape[class_dim] != classes) fail_shapes();
     for (int i = 0, at = 0; i < scores->ndim; ++i) {
       if (i == class_dim) continue;
       const int in_third = per_position ? at : i;
@@ -242,7 +239,7 @@ void nll_loss_backward(const View& grad_out, const View& target, const View& tot
   });
 }
 
-void cross_entropy(const View& logits, const View& target, const View& out, const View* log_prob,
+void cross_entropy(const View& logits, const View& target, const View& out,
                    const View& total_weight, const ClassLossOptions& options) {
   const char* what = "cross_entropy";
   if (!(options.label_smoothing >= 0 && options.label_smoothing <= 1)) {
@@ -253,109 +250,56 @@ void cross_entropy(const View& logits, const View& target, const View& out, cons
     fail(ErrorKind::kInvalidArgument, what, " needs 1 to ", cpu::kMaxNest, " dimensions, got ",
          logits.ndim);
   }
-  std::unique_ptr<char[]> own;
   int64_t strides[cpu::kMaxNest];
-  View scratch;
-  if (log_prob == nullptr) {
-    int64_t count = 1;
-    for (int i = logits.ndim - 1; i >= 0; --i) {
-      strides[i] = count;
-      count *= logits.shape[i];
-    }
-    const Dtype dtype = compute_dtype(logits.dtype);
-    own.reset(new (std::nothrow) char[static_cast<size_t>(count + 1) * itemsize(dtype)]);
-    if (own == nullptr) {
-      fail(ErrorKind::kOutOfMemory, what, " needs ", count * static_cast<int64_t>(itemsize(dtype)),
-           " bytes for the log probabilities");
-    }
-    scratch = {own.get(), dtype, logits.ndim, logits.shape, strides};
-    log_prob = &scratch;
+  int64_t count = 1;
+  for (int i = logits.ndim - 1; i >= 0; --i) {
+    strides[i] = count;
+    count *= logits.shape[i];
   }
-  log_softmax(logits, logits.ndim == 1 ? 0 : 1, *log_prob, options.max_threads);
-  cpu::forward(what, *log_prob, target, out, total_weight, options, options.label_smoothing);
+  const Dtype dtype = compute_dtype(logits.dtype);
+  const std::unique_ptr<char[]> scratch(
+      new (std::nothrow) char[static_cast<size_t>(count + 1) * itemsize(dtype)]);
+  if (scratch == nullptr) {
+    fail(ErrorKind::kOutOfMemory, what, " needs ", count * static_cast<int64_t>(itemsize(dtype)),
+         " bytes for the log probabilities");
+  }
+  const View log_prob{scratch.get(), dtype, logits.ndim, logits.shape, strides};
+  log_softmax(logits, logits.ndim == 1 ? 0 : 1, log_prob, options.max_threads);
+  cpu::forward(what, log_prob, target, out, total_weight, options, options.label_smoothing);
 }
 
-void cross_entropy_backward(const View& grad_out, const View& log_prob, const View& target,
-                            const View& total_weight, const View& grad_logits,
-                            const ClassLossOptions& options) {
-  const char* what = "cross_entropy_backward";
-  const cpu::GradientScale scale(what, grad_out, total_weight, options);
-  const cpu::Classes job(what, log_prob, target, options, &grad_logits, false);
-  // The gradient of each loss, by position of the targets: its own walk when there is no reduction.
-  std::vector<double> gradients;
-  if (scale.none) {
-    const cpu::Classes walk(what, log_prob, target, options, &grad_out, true);
-    gradients.resize(static_cast<size_t>(walk.nest.count()));
-    walk.for_positions(0, walk.nest.count(), [&](const int64_t* at, int64_t position) {
-      gradients[static_cast<size_t>(position)] = cpu::quick_read(grad_out, at[2]);
-    });
-  }
-  const Dtype compute = log_prob.dtype == Dtype::kFloat64 || grad_logits.dtype == Dtype::kFloat64
-                            ? Dtype::kFloat64
-                            : Dtype::kFloat32;
-  const cpu::ScaledExp scaled_exp = cpu::scaled_exp(current_isa(), compute);
-  const int64_t positions = job.nest.count(), classes = job.classes;
-  const double smoothing = options.label_smoothing;
-  const double spread = smoothing > 0 ? smoothing / static_cast<double>(classes) : 0;
-  const int64_t chunk = std::max<int64_t>(1, 8192 / std::max<int64_t>(1, classes));
-  const int64_t from_size = static_cast<int64_t>(itemsize(log_prob.dtype));
-  const int64_t to_size = static_cast<int64_t>(itemsize(grad_logits.dtype));
+namespace cpu {
 
-  // grad_c = g (exp(lp_c) ((1 - s) w_t + s/C W) - s/C w_c - (1 - s) w_t [c = t])
-  const auto row = [&](const int64_t* at, int64_t position) {
-    const int64_t target_class = job.class_at(at[1]);
-    const double g = target_class < 0 ? 0.0
-                     : scale.none     ? gradients[static_cast<size_t>(position)]
-                                      : scale.common;
-    const double own = target_class < 0 ? 0.0 : (1 - smoothing) * job.weight_of(target_class);
-    const double factor = target_class < 0 ? 0.0 : g * (own + spread * job.weight_sum);
-    alignas(64) char buffer[cpu::kScratchElements * 8];
-    for (int64_t c0 = 0; c0 < classes; c0 += cpu::kScratchElements) {
-      const int64_t n = std::min(cpu::kScratchElements, classes - c0);
-      const char* from =
-          static_cast<const char*>(log_prob.data) + (at[0] + c0 * job.class_step) * from_size;
-      char* to =
-          static_cast<char*>(grad_logits.data) + (at[2] + c0 * job.other_class_step) * to_size;
-      const bool read_direct = job.class_step == 1 && log_prob.dtype == compute;
-      const bool write_direct = job.other_class_step == 1 && grad_logits.dtype == compute;
-      void* result = write_direct ? static_cast<void*>(to) : buffer;
-      const auto adjust = [&](auto* values) {
-        using T = std::remove_reference_t<decltype(*values)>;
-        if (target_class < 0) {
-          std::fill_n(values, n, T(0));
-          return;
-        }
-        if (spread > 0) {
-          for (int64_t c = 0; c < n; ++c) {
-            values[c] -= static_cast<T>(g * spread * job.weight_of(c0 + c));
-          }
-        }
-        if (target_class >= c0 && target_class < c0 + n) {
-          values[target_class - c0] -= static_cast<T>(g * own);
-        }
-      };
-      if (target_class >= 0) {
-        const void* scores = from;
-        if (!read_direct) {
-          cpu::gather_rows(from, log_prob.dtype, 1, 0, n, job.class_step, compute, buffer);
-          scores = buffer;
-        }
-        scaled_exp(scores, result, n, factor);
-      }
-      if (compute == Dtype::kFloat64) {
-        adjust(static_cast<double*>(result));
-      } else {
-        adjust(static_cast<float*>(result));
-      }
-      if (!write_direct) {
-        cpu::scatter_rows(result, compute, 1, 0, n, job.other_class_step, grad_logits.dtype, to);
-      }
-    }
-  };
-  parallel_for((positions + chunk - 1) / chunk, options.max_threads,
-               [&](int64_t begin, int64_t end, int) {
-                 job.for_positions(begin * chunk, std::min(positions, end * chunk), row);
-               });
+namespace {
+
+template <class Call>
+ClassLossOptions class_options(const Call& call, int threads) {
+  ClassLossOptions options;
+  options.reduction = static_cast<LossReduction>(call.reduction);
+  options.ignore_index = call.ignore_index;
+  options.weight = if_given(call.weight);
+  options.max_threads = threads;
+  return options;
 }
+
+}  // namespace
+
+void run(const calls::NllLoss<>& call, CallThreads threads) {
+  hologram::nll_loss(call.input, call.target, call.out, call.total_weight,
+                     class_options(call, threads(call.input.numel())));
+}
+
+void run(const calls::NllLossBackward<>& call, CallThreads threads) {
+  hologram::nll_loss_backward(call.grad, call.target, call.total_weight, call.grad_input,
+                              class_options(call, threads(call.grad_input.numel())));
+}
+
+void run(const calls::CrossEntropy<>& call, CallThreads threads) {
+  ClassLossOptions options = class_options(call, threads(call.logits.numel()));
+  options.label_smoothing = call.label_smoothing;
+  hologram::cross_entropy(call.logits, call.target, call.out, call.total_weight, options);
+}
+
+}  // namespace cpu
 
 }  // namespace hologram

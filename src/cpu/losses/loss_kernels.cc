@@ -192,14 +192,6 @@ void Backward(const LossTile& tile) {
 }
 
 template <class T>
-void ExpTimes(const void* x, void* out, int64_t n, double scale) {
-  const auto factor = hn::Set(Tag<T>(), static_cast<T>(scale));
-  ForVectors<T>(n, [&](auto load, auto store, auto, int64_t i) HWY_ATTR {
-    store(hn::Mul(Exp(load(static_cast<const T*>(x) + i)), factor), static_cast<T*>(out) + i);
-  });
-}
-
-template <class T>
 LossKernel KernelFor(PointLoss loss) {
   switch (loss) {
 #define HOLOGRAM_CASE(name) \
@@ -223,7 +215,6 @@ LossKernel KernelFor(PointLoss loss) {
 LossKernel LossKernelOf(PointLoss loss, bool wide) {
   return wide ? KernelFor<double>(loss) : KernelFor<float>(loss);
 }
-cpu::ScaledExp ScaledExpOf(bool wide) { return wide ? &ExpTimes<double> : &ExpTimes<float>; }
 
 }  // namespace HWY_NAMESPACE
 }  // namespace hologram
@@ -248,10 +239,6 @@ const LossKernel& loss_kernel(Isa isa, PointLoss loss, Dtype dtype) {
     return built;
   }();
   return tables[static_cast<int>(isa)].kernels[static_cast<int>(loss)][dtype == Dtype::kFloat64];
-}
-
-ScaledExp scaled_exp(Isa isa, Dtype dtype) {
-  return HOLOGRAM_FOR_ISA(isa, ScaledExpOf)(dtype == Dtype::kFloat64);
 }
 
 }  // namespace hologram::cpu

@@ -29,8 +29,4 @@ struct LossKernel {
 };
 const LossKernel& loss_kernel(Isa isa, PointLoss loss, Dtype dtype);
 
-// out[i] = exp(x[i]) * scale; out may be x.
-using ScaledExp = void (*)(const void* x, void* out, int64_t n, double scale);
-ScaledExp scaled_exp(Isa isa, Dtype dtype);
-
 }  // namespace hologram::cpu

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: MIT
 // Optimizer steps over lists of parameters, cut into pieces that threads share out.
-#include "src/cpu/optimizer/optimizer.h"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <initializer_list>
 #include <vector>
 
 #include "hologram/elementwise.h"
-#include "hologram/error.h"
 #include "hologram/parallel.h"
+#include "src/cpu/device/call_table.h"
 #include "src/cpu/optimizer/optimizer_kernels.h"
 
-namespace hologram {
-namespace cpu {
+namespace hologram::cpu {
 namespace {
 
 // Elements of one kernel call: operands of the half types in float32 fit L1.
@@ -86,101 +84,79 @@ void run_steps(const std::vector<Target>& targets, int operands, StepRule rule, 
                });
 }
 
-// Whether there is anything to do.
-bool check(const char* what, Dtype dtype, const GradScaling& scaling) {
-  if (!is_floating(dtype)) {
-    fail(ErrorKind::kNotSupported, what, " takes floating parameters, not ", dtype_name(dtype));
-  }
-  return scaling.found_inf == nullptr || *scaling.found_inf == 0;
-}
-
-void check_operands(const char* what, const Target& target, size_t index, int operands) {
-  if (target.numel < 0) {
-    fail(ErrorKind::kInvalidArgument, what, ": tensor ", index, " has ", target.numel, " elements");
-  }
-  static constexpr const char* kNames[] = {"param", "grad", "its first state", "its second state",
-                                           "its third state"};
-  for (int k = 0; k < operands && target.numel > 0; ++k) {
-    if (target.operands[static_cast<size_t>(k)] == nullptr) {
-      fail(ErrorKind::kInvalidArgument, what, ": ", kNames[k], " of tensor ", index, " is null");
+// A step of a call's tensors; lists: the kernel's operands, of which those behind the first may be
+// empty; constants(i): what a tensor's step is computed with.
+template <class Call, class Constants>
+void step(const Call& call, CallThreads threads, StepRule rule,
+          std::initializer_list<calls::InOutList<calls::CallView>> lists, Constants&& constants) {
+  if (call.params.empty()) return;
+  if (call.found_inf.has_data() && *static_cast<const float*>(call.found_inf.data) != 0) return;
+  std::vector<Target> targets(call.params.size());
+  int operands = 0;
+  for (const auto& list : lists) {
+    if (list.empty()) break;
+    for (size_t i = 0; i < targets.size(); ++i) {
+      targets[i].operands[static_cast<size_t>(operands)] = list[i].data;
     }
+    ++operands;
   }
-}
-
-double divisor(const GradScaling& scaling) {
-  return scaling.scale != nullptr ? static_cast<double>(*scaling.scale) : 0.0;
+  int64_t total = 0;
+  for (size_t i = 0; i < targets.size(); ++i) {
+    Target& target = targets[i];
+    target.numel = call.params[i].numel();
+    total += target.numel;
+    target.constants = constants(i);
+    target.constants.sign = call.maximize ? -1 : 1;
+    target.constants.grad_divisor =
+        call.grad_scale.has_data() ? *static_cast<const float*>(call.grad_scale.data) : 0.0;
+  }
+  run_steps(targets, operands, rule, call.params[0].dtype, threads(total));
 }
 
 }  // namespace
-}  // namespace cpu
 
-void adam_step(std::span<const AdamTensor> tensors, Dtype dtype, const AdamOptions& options) {
-  const char* what = options.decoupled_weight_decay ? "adamw" : "adam";
-  if (!cpu::check(what, dtype, options.scaling)) return;
-  const int operands = options.amsgrad ? 5 : 4;
-  std::vector<cpu::Target> targets(tensors.size());
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const AdamTensor& t = tensors[i];
-    cpu::Target& target = targets[i];
-    target.operands = {t.param, t.grad, t.exp_avg, t.exp_avg_sq, t.max_exp_avg_sq};
-    target.numel = t.numel;
-    cpu::check_operands(what, target, i, operands);
-    cpu::StepConstants& c = target.constants;
-    c.sign = options.maximize ? -1 : 1;
-    c.grad_divisor = cpu::divisor(options.scaling);
-    if (options.decoupled_weight_decay) {
-      c.shrink = 1 - options.lr * options.weight_decay;
-    } else {
-      c.weight_decay = options.weight_decay;
-    }
-    c.step_size = options.lr / (1 - std::pow(options.beta1, t.step));
-    c.inverse_correction = 1 / std::sqrt(1 - std::pow(options.beta2, t.step));
-    c.eps = options.eps;
-    c.beta1 = options.beta1, c.beta2 = options.beta2;
-    c.amsgrad = options.amsgrad;
-  }
-  cpu::run_steps(targets, operands, cpu::StepRule::kAdam, dtype, options.max_threads);
+void run(const calls::Adam<>& call, CallThreads threads) {
+  const double lr = call.lr.value;
+  const auto maxima = call.amsgrad ? call.max_exp_avg_sqs : calls::InOutList<calls::CallView>();
+  step(call, threads, StepRule::kAdam,
+       {call.params, call.grads, call.exp_avgs, call.exp_avg_sqs, maxima}, [&](size_t i) {
+         StepConstants c;
+         if (call.decoupled_weight_decay) {
+           c.shrink = 1 - lr * call.weight_decay;
+         } else {
+           c.weight_decay = call.weight_decay;
+         }
+         c.step_size = lr / (1 - std::pow(call.beta1, call.steps[i].value));
+         c.inverse_correction = 1 / std::sqrt(1 - std::pow(call.beta2, call.steps[i].value));
+         c.eps = call.eps;
+         c.beta1 = call.beta1, c.beta2 = call.beta2;
+         c.amsgrad = call.amsgrad;
+         return c;
+       });
 }
 
-void sgd_step(std::span<const SgdTensor> tensors, Dtype dtype, const SgdOptions& options) {
-  if (!cpu::check("sgd", dtype, options.scaling)) return;
-  const int operands = options.momentum != 0 ? 3 : 2;
-  std::vector<cpu::Target> targets(tensors.size());
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const SgdTensor& t = tensors[i];
-    cpu::Target& target = targets[i];
-    target.operands = {t.param, t.grad, t.momentum_buffer, nullptr, nullptr};
-    target.numel = t.numel;
-    cpu::check_operands("sgd", target, i, operands);
-    cpu::StepConstants& c = target.constants;
-    c.sign = options.maximize ? -1 : 1;
-    c.grad_divisor = cpu::divisor(options.scaling);
-    c.weight_decay = options.weight_decay;
-    c.step_size = options.lr;
-    c.momentum = options.momentum, c.dampening = options.dampening;
-    c.nesterov = options.nesterov, c.first = options.is_first_step;
-  }
-  cpu::run_steps(targets, operands, cpu::StepRule::kSgd, dtype, options.max_threads);
+void run(const calls::Sgd<>& call, CallThreads threads) {
+  const auto buffers =
+      call.momentum != 0 ? call.momentum_buffers : calls::InOutList<calls::CallView>();
+  step(call, threads, StepRule::kSgd, {call.params, call.grads, buffers}, [&](size_t) {
+    StepConstants c;
+    c.weight_decay = call.weight_decay;
+    c.step_size = call.lr.value;
+    c.momentum = call.momentum, c.dampening = call.dampening;
+    c.nesterov = call.nesterov, c.first = call.is_first_step;
+    return c;
+  });
 }
 
-void adagrad_step(std::span<const AdagradTensor> tensors, Dtype dtype,
-                  const AdagradOptions& options) {
-  if (!cpu::check("adagrad", dtype, options.scaling)) return;
-  std::vector<cpu::Target> targets(tensors.size());
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const AdagradTensor& t = tensors[i];
-    cpu::Target& target = targets[i];
-    target.operands = {t.param, t.grad, t.state_sum, nullptr, nullptr};
-    target.numel = t.numel;
-    cpu::check_operands("adagrad", target, i, 3);
-    cpu::StepConstants& c = target.constants;
-    c.sign = options.maximize ? -1 : 1;
-    c.grad_divisor = cpu::divisor(options.scaling);
-    c.weight_decay = options.weight_decay;
-    c.step_size = options.lr / (1 + (t.step - 1) * options.lr_decay);
-    c.eps = options.eps;
-  }
-  cpu::run_steps(targets, 3, cpu::StepRule::kAdagrad, dtype, options.max_threads);
+void run(const calls::Adagrad<>& call, CallThreads threads) {
+  step(call, threads, StepRule::kAdagrad, {call.params, call.grads, call.state_sums},
+       [&](size_t i) {
+         StepConstants c;
+         c.weight_decay = call.weight_decay;
+         c.step_size = call.lr.value / (1 + (call.steps[i].value - 1) * call.lr_decay);
+         c.eps = call.eps;
+         return c;
+       });
 }
 
-}  // namespace hologram
+}  // namespace hologram::cpu

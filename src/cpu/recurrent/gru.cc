@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // The recurrence of a GRU and its gradient: a product and the cells, step by step.
-#include "hologram/gru.h"
 
 #include <algorithm>
 
+#include "hologram/recurrent.h"
+#include "src/cpu/recurrent/gru.h"
 #include "src/cpu/recurrent/gru_kernels.h"
 #include "src/cpu/recurrent/recurrence.h"
 
@@ -189,5 +190,41 @@ int64_t gru_workspace(int64_t steps, int64_t batch, int64_t hidden) {
 int64_t gru_backward_workspace(int64_t batch, int64_t hidden) {
   return batch == 0 ? 0 : cpu::packed_weight_size(1, hidden, cpu::kGruGates * hidden);
 }
+
+namespace cpu {
+
+void run(const calls::GruForward<>& call, CallThreads threads) {
+  GruArgs args;
+  args.dtype = call.gates.dtype;
+  args.reverse = call.reverse;
+  args.hidden = call.h0.shape[1];
+  take_steps(args, call.gates, call.batch_sizes, call.h0.shape[0]);
+  args.gates = call.gates.data, args.weight = call.weight.data, args.bias = call.bias.data;
+  args.h0 = call.h0.data;
+  args.output = call.output.data, args.output_row = row_of(call.output);
+  args.h_n = call.h_n.data, args.hidden_n = call.hidden_n.data;
+  args.workspace = call.workspace.data;
+  args.max_threads = threads.most();
+  hologram::gru(args);
+}
+
+void run(const calls::GruBackward<>& call, CallThreads threads) {
+  GruBackwardArgs args;
+  args.dtype = call.gates.dtype;
+  args.reverse = call.reverse;
+  args.hidden = call.h0.shape[1];
+  take_steps(args, call.gates, call.batch_sizes, call.h0.shape[0]);
+  args.gates = call.gates.data, args.hidden_n = call.hidden_n.data;
+  args.output = call.output.data, args.output_row = row_of(call.output);
+  args.weight = call.weight.data, args.h0 = call.h0.data;
+  args.grad_output = call.grad_output.data, args.grad_h_n = call.grad_h_n.data;
+  args.grad_output_row = row_of(call.grad_output);
+  args.grad_gates = call.grad_gates.data, args.grad_hidden = call.grad_hidden.data;
+  args.grad_h0 = call.grad_h0.data, args.workspace = call.workspace.data;
+  args.max_threads = threads.most();
+  hologram::gru_backward(args);
+}
+
+}  // namespace cpu
 
 }  // namespace hologram

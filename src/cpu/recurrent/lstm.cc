@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // The recurrence of an LSTM and its gradient: a product and the cells, step by step.
-#include "hologram/lstm.h"
 
 #include <algorithm>
 
+#include "hologram/recurrent.h"
+#include "src/cpu/recurrent/lstm.h"
 #include "src/cpu/recurrent/lstm_kernels.h"
 #include "src/cpu/recurrent/recurrence.h"
 
@@ -294,5 +295,59 @@ int64_t lstm_workspace(int64_t steps, int64_t batch, int64_t hidden, int64_t pro
                          cpu::packed_weight_size(1, projection, hidden);
   return (packs ? packed : 0) + batch * hidden;
 }
+
+namespace cpu {
+
+namespace {
+
+// Without `cells` and with those of every step.
+template <class Call>
+LstmArgs lstm_arguments(const Call& call, CallThreads threads) {
+  LstmArgs args;
+  args.dtype = call.gates.dtype;
+  args.reverse = call.reverse;
+  args.hidden = call.c0.shape[1];
+  take_steps(args, call.gates, call.batch_sizes, call.c0.shape[0]);
+  args.gates = call.gates.data, args.weight = call.weight.data, args.bias = call.bias.data;
+  args.projection = call.h0.shape[1], args.weight_hr = call.weight_hr.data;
+  args.h0 = call.h0.data, args.c0 = call.c0.data;
+  args.output = call.output.data, args.output_row = row_of(call.output);
+  args.h_n = call.h_n.data, args.c_n = call.c_n.data, args.workspace = call.workspace.data;
+  args.max_threads = threads.most();
+  return args;
+}
+
+}  // namespace
+
+void run(const calls::LstmRecurrence<>& call, CallThreads threads) {
+  hologram::lstm(lstm_arguments(call, threads));
+}
+
+void run(const calls::LstmForward<>& call, CallThreads threads) {
+  LstmArgs args = lstm_arguments(call, threads);
+  args.cells = call.cells.data;
+  hologram::lstm(args);
+}
+
+void run(const calls::LstmBackward<>& call, CallThreads threads) {
+  LstmBackwardArgs args;
+  args.dtype = call.gates.dtype;
+  args.reverse = call.reverse;
+  args.hidden = call.c0.shape[1];
+  take_steps(args, call.gates, call.batch_sizes, call.c0.shape[0]);
+  args.projection = call.weight.shape[1], args.weight_hr = call.weight_hr.data;
+  args.grad_projection = call.grad_projection.data, args.projected = call.projected.data;
+  args.gates = call.gates.data, args.cells = call.cells.data;
+  args.weight = call.weight.data, args.c0 = call.c0.data;
+  args.grad_output = call.grad_output.data, args.grad_h_n = call.grad_h_n.data;
+  args.grad_output_row = row_of(call.grad_output);
+  args.grad_c_n = call.grad_c_n.data, args.grad_gates = call.grad_gates.data;
+  args.grad_h0 = call.grad_h0.data, args.grad_c0 = call.grad_c0.data;
+  args.workspace = call.workspace.data;
+  args.max_threads = threads.most();
+  hologram::lstm_backward(args);
+}
+
+}  // namespace cpu
 
 }  // namespace hologram

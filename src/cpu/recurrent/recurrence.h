@@ -8,11 +8,13 @@
 #pragma once
 
 #include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include "hologram/dtype.h"
 #include "hologram/error.h"
 #include "hologram/parallel.h"
+#include "src/cpu/device/call_table.h"
 #include "src/cpu/device/grain_size.h"
 #include "src/cpu/gemm/block_product.h"
 
@@ -227,6 +229,23 @@ inline void check_recurrence(const char* name, Dtype dtype, int64_t steps, int64
 
 [[noreturn]] inline void fail_null_operand(const char* name) {
   fail(ErrorKind::kInvalidArgument, name, ": an operand that has elements is null");
+}
+
+// The steps of rows of all of them, and elements between the rows of what has them.
+template <class Args>
+void take_steps(Args& args, const View& rows, const View& sizes, int64_t batch) {
+  args.batch = batch;
+  args.steps = sizes.data == nullptr ? rows.shape[0] : sizes.shape[0];
+  args.batch_sizes = static_cast<const int64_t*>(sizes.data);
+  if (sizes.data == nullptr) return;
+  const int64_t total = std::accumulate(args.batch_sizes, args.batch_sizes + args.steps, int64_t{});
+  if (total != rows.shape[0]) {
+    fail(ErrorKind::kInvalidArgument, "packed sequences: batch_sizes adds up to ", total,
+         " rows, given were ", rows.shape[0]);
+  }
+}
+inline int64_t row_of(const View& rows) {
+  return rows.data != nullptr ? rows.strides[rows.ndim - 2] : 0;
 }
 
 }  // namespace hologram::cpu

@@ -116,4 +116,37 @@ void rnn_backward(const RnnBackwardArgs& a) {
   a.dtype == Dtype::kFloat32 ? cpu::run_backward<float>(a) : cpu::run_backward<double>(a);
 }
 
+namespace cpu {
+
+void run(const calls::RnnForward<>& call, CallThreads threads) {
+  RnnArgs args;
+  args.dtype = call.gates.dtype;
+  args.relu = call.relu, args.reverse = call.reverse;
+  args.hidden = call.h0.shape[1];
+  take_steps(args, call.gates, call.batch_sizes, call.h0.shape[0]);
+  args.gates = call.gates.data, args.weight = call.weight.data, args.bias = call.bias.data;
+  args.h0 = call.h0.data;
+  args.output = call.output.data, args.output_row = row_of(call.output);
+  args.h_n = call.h_n.data;
+  args.max_threads = threads.most();
+  hologram::rnn(args);
+}
+
+void run(const calls::RnnBackward<>& call, CallThreads threads) {
+  RnnBackwardArgs args;
+  args.dtype = call.output.dtype;
+  args.relu = call.relu, args.reverse = call.reverse;
+  args.hidden = call.grad_h0.shape[1];
+  take_steps(args, call.output, call.batch_sizes, call.grad_h0.shape[0]);
+  args.output = call.output.data, args.output_row = row_of(call.output);
+  args.weight = call.weight.data;
+  args.grad_output = call.grad_output.data, args.grad_h_n = call.grad_h_n.data;
+  args.grad_output_row = row_of(call.grad_output);
+  args.grad_gates = call.grad_gates.data, args.grad_h0 = call.grad_h0.data;
+  args.max_threads = threads.most();
+  hologram::rnn_backward(args);
+}
+
+}  // namespace cpu
+
 }  // namespace hologram

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Compares the recurrence of a GRU with plain loops in float64, and its gradient with differences.
-#include "hologram/gru.h"
 
 #include <gtest/gtest.h>
 
@@ -13,6 +12,8 @@
 
 #include "hologram/error.h"
 #include "hologram/parallel.h"
+#include "hologram/recurrent.h"
+#include "src/cpu/recurrent/gru.h"
 
 namespace hologram {
 namespace {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Compares the recurrence of an LSTM with plain loops in float64, and its gradient with
 // differences.
-#include "hologram/lstm.h"
 
 #include <gtest/gtest.h>
 
@@ -15,6 +14,8 @@
 #include "hologram/cpu_info.h"
 #include "hologram/error.h"
 #include "hologram/parallel.h"
+#include "hologram/recurrent.h"
+#include "src/cpu/recurrent/lstm.h"
 
 namespace hologram {
 namespace {

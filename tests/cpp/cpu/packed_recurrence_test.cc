@@ -11,9 +11,10 @@
 #include <vector>
 
 #include "hologram/error.h"
-#include "hologram/gru.h"
-#include "hologram/lstm.h"
 #include "hologram/parallel.h"
+#include "hologram/recurrent.h"
+#include "src/cpu/recurrent/gru.h"
+#include "src/cpu/recurrent/lstm.h"
 #include "src/cpu/recurrent/rnn.h"
 
 namespace hologram {

@@ -11,8 +11,7 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "hologram/gru.h"
-#include "hologram/lstm.h"
+#include "hologram/recurrent.h"
 #include "recording/record_call.h"
 
 namespace hologram_torch {

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 
-#include "hologram/api.h"
 #include "hologram/dtype.h"
 
 namespace hologram {
@@ -40,10 +39,7 @@ struct GruArgs {
 // The same bits for any number of threads. Error(kInvalidArgument) for negative sizes, rows of the
 // output that overlap, batch_sizes that lstm() refuses and missing operands, Error(kNotSupported)
 // for other dtypes.
-HOLOGRAM_API void gru(const GruArgs& args);
-
-// Elements of scratch that sequences of these sizes take.
-HOLOGRAM_API int64_t gru_workspace(int64_t steps, int64_t batch, int64_t hidden);
+void gru(const GruArgs& args);
 
 // The gradient of gru() through time, from those of its results. That of `gates` is grad_gates. The
 // gradients of bias and weight are those of a product of h: the sums of grad_hidden over steps and
@@ -73,7 +69,6 @@ struct GruBackwardArgs {
 };
 
 // The same bits for any number of threads; errors as of gru().
-HOLOGRAM_API void gru_backward(const GruBackwardArgs& args);
-HOLOGRAM_API int64_t gru_backward_workspace(int64_t batch, int64_t hidden);
+void gru_backward(const GruBackwardArgs& args);
 
 }  // namespace hologram

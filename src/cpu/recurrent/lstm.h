@@ -4,7 +4,6 @@
 
 #include <cstdint>
 
-#include "hologram/api.h"
 #include "hologram/dtype.h"
 
 namespace hologram {
@@ -48,11 +47,7 @@ struct LstmArgs {
 // The same bits for any number of threads. Error(kInvalidArgument) for negative sizes, rows of the
 // output that overlap, other batch_sizes and missing operands, Error(kNotSupported) for other
 // dtypes.
-HOLOGRAM_API void lstm(const LstmArgs& args);
-
-// Elements of scratch that sequences of these sizes take. projection: 0 for none.
-HOLOGRAM_API int64_t lstm_workspace(int64_t steps, int64_t batch, int64_t hidden,
-                                    int64_t projection = 0);
+void lstm(const LstmArgs& args);
 
 // The gradient of lstm() through time, from those of its results. What it takes from the forward
 // pass is `gates` and `cells`. The gradients of the inputs and weights are products of grad_gates:
@@ -89,7 +84,6 @@ struct LstmBackwardArgs {
 };
 
 // The same bits for any number of threads; errors as of lstm().
-HOLOGRAM_API void lstm_backward(const LstmBackwardArgs& args);
-HOLOGRAM_API int64_t lstm_backward_workspace(int64_t batch, int64_t hidden, int64_t projection = 0);
+void lstm_backward(const LstmBackwardArgs& args);
 
 }  // namespace hologram
