@@ -12,9 +12,7 @@
 
 #include "device/generator.h"
 #include "device/graph_function.h"
-#include "device/memory_history.h"
 #include "device/openmp.h"
-#include "device/profiler.h"
 #include "dispatch/fallback.h"
 #include "dispatch/functional.h"
 #include "dispatch/op_info.h"
@@ -27,6 +25,8 @@
 #include "hologram/op.h"
 #include "hologram/recorder.h"
 #include "hologram/version.h"
+#include "observe/memory_history.h"
+#include "observe/profiler.h"
 #include "ops/custom/expression.h"
 #include "ops/matmul/matmul_blas.h"
 #include "recording/native_common.h"

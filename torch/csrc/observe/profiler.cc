@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Reports launches as events of PyTorch's profiler, and traces as Python objects.
-#include "device/profiler.h"
+#include "observe/profiler.h"
 
 #include <ATen/record_function.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
@@ -11,10 +11,10 @@
 #include <memory>
 #include <new>
 
-#include "device/kineto.h"
-#include "device/op_marks.h"
 #include "device/tensor.h"
 #include "hologram/trace.h"
+#include "observe/kineto.h"
+#include "observe/op_marks.h"
 
 namespace hologram_torch {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Numbers the ops that are recorded while a profile or a history of memory is on.
-#include "device/op_marks.h"
+#include "observe/op_marks.h"
 
 #include <torch/csrc/profiler/combined_traceback.h>
 
@@ -9,9 +9,9 @@
 #include <new>
 #include <utility>
 
-#include "device/kineto.h"
-#include "device/memory_history.h"
 #include "hologram/trace.h"
+#include "observe/kineto.h"
+#include "observe/memory_history.h"
 
 namespace hologram_torch {
 namespace {

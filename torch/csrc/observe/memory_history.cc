@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The history of allocations, in the form that torch.cuda.memory gives it.
-#include "device/memory_history.h"
+#include "observe/memory_history.h"
 
 #include <pybind11/stl.h>
 #include <torch/csrc/profiler/combined_traceback.h>
@@ -17,11 +17,11 @@
 #include <utility>
 #include <vector>
 
-#include "device/op_marks.h"
 #include "device/tensor.h"
 #include "hologram/device.h"
 #include "hologram/memory.h"
 #include "hologram/parallel.h"
+#include "observe/op_marks.h"
 
 namespace hologram_torch {
 namespace {

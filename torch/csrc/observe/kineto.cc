@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // A Kineto activity profiler for the device. Compiled by itself: Kineto's headers want definitions.
-#include "device/kineto.h"
+#include "observe/kineto.h"
 
 #if __has_include(<torch/csrc/profiler/standalone/privateuse1_profiler.h>)
 
@@ -27,9 +27,9 @@
 #include <utility>
 #include <vector>
 
-#include "device/memory_profile.h"
-#include "device/op_marks.h"
 #include "hologram/device.h"
+#include "observe/memory_profile.h"
+#include "observe/op_marks.h"
 
 namespace hologram_torch {
 namespace {
