@@ -177,53 +177,56 @@ HOLOGRAM_C_API int hologram_tensor_from_dlpack_unversioned(struct DLManagedTenso
 
 /* --- Ops on float32 buffers --------------------------------------------------------------- */
 
-/* c[i] = a[i] op b[i] for i in [0, n) */
-HOLOGRAM_C_API int hologram_vector_add_f32(uint64_t ex, uint64_t a, uint64_t b, uint64_t c,
-                                           int64_t n);
-HOLOGRAM_C_API int hologram_vector_sub_f32(uint64_t ex, uint64_t a, uint64_t b, uint64_t c,
-                                           int64_t n);
-HOLOGRAM_C_API int hologram_vector_mul_f32(uint64_t ex, uint64_t a, uint64_t b, uint64_t c,
-                                           int64_t n);
-HOLOGRAM_C_API int hologram_vector_div_f32(uint64_t ex, uint64_t a, uint64_t b, uint64_t c,
-                                           int64_t n);
-HOLOGRAM_C_API int hologram_vector_min_f32(uint64_t ex, uint64_t a, uint64_t b, uint64_t c,
-                                           int64_t n);
-HOLOGRAM_C_API int hologram_vector_max_f32(uint64_t ex, uint64_t a, uint64_t b, uint64_t c,
-                                           int64_t n);
-/* y[i] = op(x[i]) */
-HOLOGRAM_C_API int hologram_vector_abs_f32(uint64_t ex, uint64_t x, uint64_t y, int64_t n);
-HOLOGRAM_C_API int hologram_vector_neg_f32(uint64_t ex, uint64_t x, uint64_t y, int64_t n);
-HOLOGRAM_C_API int hologram_vector_relu_f32(uint64_t ex, uint64_t x, uint64_t y, int64_t n);
-HOLOGRAM_C_API int hologram_sigmoid_f32(uint64_t ex, uint64_t x, uint64_t y, int64_t n);
-HOLOGRAM_C_API int hologram_tanh_f32(uint64_t ex, uint64_t x, uint64_t y, int64_t n);
-HOLOGRAM_C_API int hologram_gelu_f32(uint64_t ex, uint64_t x, uint64_t y, int64_t n);
-/* y[i] = x[i], not below low and not above high; NaN stays */
-HOLOGRAM_C_API int hologram_vector_clip_f32(uint64_t ex, uint64_t x, uint64_t y, int64_t n,
-                                            float low, float high);
-HOLOGRAM_C_API int hologram_scalar_add_f32(uint64_t ex, uint64_t x, uint64_t y, int64_t n,
-                                           float scalar);
-HOLOGRAM_C_API int hologram_scalar_mul_f32(uint64_t ex, uint64_t x, uint64_t y, int64_t n,
-                                           float scalar);
+/* FUNCTION(name, form, what, doc): hologram_vector_add_f32(executor, a, b, c, n), ... What follows
+ * the executor is HOLOGRAM_C_TAKES_<form>; `what` is the row of hologram/elementwise.def or
+ * hologram/reductions.def. The sum of no elements is 0, smallest and largest need n > 0.
+ * LOSS(name, terms, doc): hologram_mse_loss_f32(executor, pred, target, loss, n, value), ...
+ * loss[0] = loss[1] / n, loss[1] = the sum of n terms, loss[2] = n; the buffer has at least three
+ * elements. Where `value` is not NULL the call waits and gives loss[0] there. */
+/* clang-format off */
+#define HOLOGRAM_C_TAKES_BINARY uint64_t a, uint64_t b, uint64_t c, int64_t n
+#define HOLOGRAM_C_GIVES_BINARY a, b, c, n
+#define HOLOGRAM_C_TAKES_UNARY  uint64_t x, uint64_t y, int64_t n
+#define HOLOGRAM_C_GIVES_UNARY  x, y, n
+#define HOLOGRAM_C_TAKES_SCALAR HOLOGRAM_C_TAKES_UNARY, float scalar
+#define HOLOGRAM_C_GIVES_SCALAR HOLOGRAM_C_GIVES_UNARY, scalar
+#define HOLOGRAM_C_TAKES_BOUNDS HOLOGRAM_C_TAKES_UNARY, float low, float high
+#define HOLOGRAM_C_GIVES_BOUNDS HOLOGRAM_C_GIVES_UNARY, low, high
+#define HOLOGRAM_C_TAKES_LOSS   uint64_t pred, uint64_t target, uint64_t loss, int64_t n
+#define HOLOGRAM_C_GIVES_LOSS   pred, target, loss, n
+#define HOLOGRAM_C_FLOAT_FUNCTIONS(FUNCTION, LOSS) \
+  FUNCTION(vector_add_f32,  BINARY, OpId::add,       "c = a + b.") \
+  FUNCTION(vector_sub_f32,  BINARY, OpId::sub,       "c = a - b.") \
+  FUNCTION(vector_mul_f32,  BINARY, OpId::mul,       "c = a * b.") \
+  FUNCTION(vector_div_f32,  BINARY, OpId::div,       "c = a / b.") \
+  FUNCTION(vector_min_f32,  BINARY, OpId::minimum,   "c = the smaller of a and b; NaN if either is.") \
+  FUNCTION(vector_max_f32,  BINARY, OpId::maximum,   "c = the larger of a and b; NaN if either is.") \
+  FUNCTION(vector_abs_f32,  UNARY,  OpId::abs,       "y = |x|.") \
+  FUNCTION(vector_neg_f32,  UNARY,  OpId::neg,       "y = -x.") \
+  FUNCTION(vector_relu_f32, UNARY,  OpId::relu,      "y = max(x, 0).") \
+  FUNCTION(sigmoid_f32,     UNARY,  OpId::sigmoid,   "y = 1 / (1 + exp(-x)).") \
+  FUNCTION(tanh_f32,        UNARY,  OpId::tanh,      "y = tanh(x).") \
+  FUNCTION(gelu_f32,        UNARY,  OpId::gelu,      "y = x * Phi(x), Phi the normal distribution function.") \
+  FUNCTION(vector_clip_f32, BOUNDS, OpId::clamp,     "y = x, not below low and not above high; NaN stays.") \
+  FUNCTION(scalar_add_f32,  SCALAR, OpId::add,       "y = x + scalar.") \
+  FUNCTION(scalar_mul_f32,  SCALAR, OpId::mul,       "y = x * scalar.") \
+  FUNCTION(reduce_sum_f32,  UNARY,  Reduction::sum,  "y[0] = sum of x[0:n]; 0 for n = 0.") \
+  FUNCTION(reduce_min_f32,  UNARY,  Reduction::amin, "y[0] = smallest of x[0:n], of which there must be one.") \
+  FUNCTION(reduce_max_f32,  UNARY,  Reduction::amax, "y[0] = largest of x[0:n], of which there must be one.") \
+  LOSS(mse_loss_f32,                  mse_sum,                  "Mean of (pred - target)^2.") \
+  LOSS(cross_entropy_loss_f32,        cross_entropy_sum,        "Mean of -target * log(pred), for probabilities; logarithms not below -100.") \
+  LOSS(binary_cross_entropy_loss_f32, binary_cross_entropy_sum, "Mean of -(target * log(pred) + (1 - target) * log(1 - pred)), NaN outside [0, 1]; logarithms not below -100.")
+/* clang-format on */
+#define HOLOGRAM_C_DECLARE(name, form, ...) \
+  HOLOGRAM_C_API int hologram_##name(uint64_t ex, HOLOGRAM_C_TAKES_##form);
+#define HOLOGRAM_C_DECLARE_LOSS(name, ...) \
+  HOLOGRAM_C_API int hologram_##name(uint64_t ex, HOLOGRAM_C_TAKES_LOSS, float* value);
+HOLOGRAM_C_FLOAT_FUNCTIONS(HOLOGRAM_C_DECLARE, HOLOGRAM_C_DECLARE_LOSS)
+#undef HOLOGRAM_C_DECLARE
+#undef HOLOGRAM_C_DECLARE_LOSS
+
 /* y = exp(x - max) / sum(exp(x - max)), over all n */
 HOLOGRAM_C_API int hologram_softmax_f32(uint64_t ex, uint64_t x, uint64_t y, int64_t n);
-
-/* y[0] = the sum, smallest or largest of x[0..n); the sum of none is 0, the others need n > 0. */
-HOLOGRAM_C_API int hologram_reduce_sum_f32(uint64_t ex, uint64_t x, uint64_t y, int64_t n);
-HOLOGRAM_C_API int hologram_reduce_min_f32(uint64_t ex, uint64_t x, uint64_t y, int64_t n);
-HOLOGRAM_C_API int hologram_reduce_max_f32(uint64_t ex, uint64_t x, uint64_t y, int64_t n);
-
-/* loss[0] = loss[1] / n, loss[1] = the sum of n terms, loss[2] = n; the buffer has at least three
- * elements. Where `value` is not NULL the call waits and gives loss[0] there. The terms:
- * - mse: (pred - target)^2
- * - cross_entropy: -target log(pred) for probabilities, logarithms not below -100
- * - binary_cross_entropy: -(target log(pred) + (1 - target) log(1 - pred)), NaN outside [0, 1] */
-HOLOGRAM_C_API int hologram_mse_loss_f32(uint64_t ex, uint64_t pred, uint64_t target, uint64_t loss,
-                                         int64_t n, float* value);
-HOLOGRAM_C_API int hologram_cross_entropy_loss_f32(uint64_t ex, uint64_t pred, uint64_t target,
-                                                   uint64_t loss, int64_t n, float* value);
-HOLOGRAM_C_API int hologram_binary_cross_entropy_loss_f32(uint64_t ex, uint64_t pred,
-                                                          uint64_t target, uint64_t loss, int64_t n,
-                                                          float* value);
 
 /* C [m x n] = A [m x k] B [k x n], all row-major without gaps. */
 HOLOGRAM_C_API int hologram_gemm_f32(uint64_t ex, uint64_t a, uint64_t b, uint64_t c, int64_t m,
@@ -243,17 +246,20 @@ HOLOGRAM_C_API int hologram_elementwise(uint64_t ex, int op, const uint64_t* inp
 
 /* hologram_add(executor, x, y, out, n), hologram_exp(executor, x, out, n), ...: a function for each
  * row, as hologram_elementwise() without numbers. */
-#define HOLOGRAM_TAKES_1 uint64_t x
-#define HOLOGRAM_TAKES_2 HOLOGRAM_TAKES_1, uint64_t y
-#define HOLOGRAM_TAKES_3 HOLOGRAM_TAKES_2, uint64_t z
-#define HOLOGRAM_TAKES_4 HOLOGRAM_TAKES_3, uint64_t w
-#define HOLOGRAM_OP(name, id, arity, ...) \
-  HOLOGRAM_C_API int hologram_##name(uint64_t ex, HOLOGRAM_TAKES_##arity, uint64_t out, int64_t n);
+/* clang-format off */
+#define HOLOGRAM_C_TAKES_1 uint64_t x
+#define HOLOGRAM_C_GIVES_1 x
+#define HOLOGRAM_C_TAKES_2 uint64_t x, uint64_t y
+#define HOLOGRAM_C_GIVES_2 x, y
+#define HOLOGRAM_C_TAKES_3 uint64_t x, uint64_t y, uint64_t z
+#define HOLOGRAM_C_GIVES_3 x, y, z
+#define HOLOGRAM_C_TAKES_4 uint64_t x, uint64_t y, uint64_t z, uint64_t w
+#define HOLOGRAM_C_GIVES_4 x, y, z, w
+/* clang-format on */
+#define HOLOGRAM_OP(name, id, arity, ...)                                                 \
+  HOLOGRAM_C_API int hologram_##name(uint64_t ex, HOLOGRAM_C_TAKES_##arity, uint64_t out, \
+                                     int64_t n);
 #include "hologram/elementwise.def"
-#undef HOLOGRAM_TAKES_1
-#undef HOLOGRAM_TAKES_2
-#undef HOLOGRAM_TAKES_3
-#undef HOLOGRAM_TAKES_4
 
 /* out[0] = a hologram_reduction of x[0..n). SUM, MEAN, PROD, NANSUM, NORM, VAR, STD and LOGSUMEXP
  * are computed in out's dtype; ARGMIN and ARGMAX want int64. */

@@ -124,12 +124,12 @@ void refuse_null(const char* argument, const char* wanted) {
 }
 
 void refuse_length(const char* argument, const char* name, int64_t n, int64_t length) {
-  if (n < 0) fail(ErrorKind::kInvalidArgument, name, " is ", n, "; pass 0 or more");
+  check_count(name, n);
   fail(ErrorKind::kInvalidArgument, argument, ": ", name, " is ", n, " but the buffer has ", length,
        length == 1 ? " element" : " elements");
 }
 
-void refuse_dtype(const char* argument, Dtype dtype, const char* wanted) {
+void refuse_dtype(const char* argument, Dtype dtype, std::string_view wanted) {
   fail(ErrorKind::kTypeMismatch, argument, ": the buffer holds ", dtype_name(dtype), ", not ",
        wanted);
 }

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "hologram/error.h"
@@ -34,9 +36,15 @@ inline int guarded(const char* function, F&& body) {
 [[noreturn]] void refuse_handle(uint64_t handle, Kind wanted, const char* argument);
 [[noreturn]] void refuse_null(const char* argument, const char* wanted);
 [[noreturn]] void refuse_length(const char* argument, const char* name, int64_t n, int64_t length);
-[[noreturn]] void refuse_dtype(const char* argument, Dtype dtype, const char* wanted);
+[[noreturn]] void refuse_dtype(const char* argument, Dtype dtype, std::string_view wanted);
 [[noreturn]] void refuse_read_only(const char* argument);
 [[noreturn]] void refuse_device(const char* argument, const Device& device, const Device& wanted);
+
+// A size or a count, which is not below 0.
+inline void check_count(const char* name, int64_t count) {
+  if (count < 0) [[unlikely]]
+    fail(ErrorKind::kInvalidArgument, name, " is ", count, "; pass 0 or more");
+}
 
 template <class T>
 inline T* not_null(T* pointer, const char* argument, const char* wanted) {
@@ -77,9 +85,10 @@ class BufferUse {
       refuse_length(argument_, name, n, entry().length);
     return *this;
   }
-  const BufferUse& is(Dtype dtype, const char* wanted) const {
-    if (entry().dtype != dtype) [[unlikely]]
-      refuse_dtype(argument_, entry().dtype, wanted);
+  // Of any dtype where none is named.
+  const BufferUse& is(std::optional<Dtype> wanted) const {
+    if (wanted && entry().dtype != *wanted) [[unlikely]]
+      refuse_dtype(argument_, entry().dtype, dtype_name(*wanted));
     return *this;
   }
   const BufferUse& writable() const {

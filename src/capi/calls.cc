@@ -78,12 +78,9 @@ int hologram_call(const char* name, const uint64_t* inputs, const int* counts, i
                   int capacity, int* count) {
   return guarded("call", [&] {
     const CallOp& op = call_op(not_null(name, "name", "the name of a call"));
-    if (n_inputs < 0)
-      fail(ErrorKind::kInvalidArgument, "n_inputs is ", n_inputs, "; pass 0 or more");
+    check_count("n_inputs", n_inputs);
     if (n_inputs > 0) not_null(inputs, "inputs", "n_inputs handles");
-    if (n_arguments < 0) {
-      fail(ErrorKind::kInvalidArgument, "n_arguments is ", n_arguments, "; pass 0 or more");
-    }
+    check_count("n_arguments", n_arguments);
     if (n_arguments > 0) not_null(arguments, "arguments", "n_arguments parameters");
     std::vector<CallInput> operands;
     for (int k = 0, next = 0; k < n_inputs; ++k) {

@@ -93,7 +93,7 @@ int hologram_executor_allocate_buffer(uint64_t ex, int64_t n, int dtype, uint64_
     const Use used = use(ex, Kind::kExecutor, "ex");
     not_null(buf, "buf", "a uint64_t");
     const Dtype type = checked_dtype(dtype);
-    if (n < 0) fail(ErrorKind::kInvalidArgument, "n is ", n, "; pass 0 or more");
+    check_count("n", n);
     *buf = add_buffer(executor_of(used).allocate(n, type), type, 0, n, /*read_only=*/false);
   });
 }

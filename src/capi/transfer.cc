@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <limits>
 #include <vector>
 
 #include "hologram/device.h"
@@ -61,38 +60,13 @@ void check_nbytes(const BufferUse& used, const void* bytes, size_t nbytes) {
   if (nbytes != 0) not_null(bytes, "bytes", "that many bytes");
 }
 
-// Whether the integer type T holds the value without its fraction.
-template <class T>
-bool fits(double value) {
-  // The bound above is a power of two, so it is exact where the largest value itself is not.
-  const double end = std::ldexp(1.0, std::numeric_limits<T>::digits);
-  const double low = std::numeric_limits<T>::is_signed ? -end : 0.0;
-  const double whole = std::trunc(value);
-  return whole >= low && whole < end;
-}
-
 void check_fits(double value, Dtype dtype) {
-  bool good = true;
-  switch (dtype) {
-    case Dtype::kUInt8:
-      good = fits<uint8_t>(value);
-      break;
-    case Dtype::kInt8:
-      good = fits<int8_t>(value);
-      break;
-    case Dtype::kInt16:
-      good = fits<int16_t>(value);
-      break;
-    case Dtype::kInt32:
-      good = fits<int32_t>(value);
-      break;
-    case Dtype::kInt64:
-      good = fits<int64_t>(value);
-      break;
-    default:
-      break;
-  }
-  if (!good) {
+  if (!is_integer(dtype)) return;
+  const bool is_signed = dtype != Dtype::kUInt8;
+  // A power of two, so exact where the largest value itself is not.
+  const double end = std::ldexp(1.0, static_cast<int>(8 * itemsize(dtype)) - (is_signed ? 1 : 0));
+  const double whole = std::trunc(value);
+  if (!(whole >= (is_signed ? -end : 0.0) && whole < end)) {
     fail(ErrorKind::kInvalidArgument, "value is ", value, ", which no ", dtype_name(dtype),
          " holds");
   }

@@ -102,6 +102,7 @@ def test_everything_that_was_promised_is_there() -> None:
 def header_functions() -> set[str]:
     text = (Path(hologram.get_include()) / "hologram" / "hologram.h").read_text()
     named = set(re.findall(r"HOLOGRAM_C_API [\w\s*]*?\bhologram_(\w+)\(", text))
+    named |= set(re.findall(r"^  (?:FUNCTION|LOSS)\((\w+)", text, re.MULTILINE))
     return (named - {""}) | {name for name, _ in table_rows()}
 
 

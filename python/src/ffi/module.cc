@@ -5,8 +5,8 @@
 namespace hologram_ffi {
 namespace {
 
-constexpr const char* kBinary = "\n\nfloat32 buffers of at least n elements; c may be a or b.";
-constexpr const char* kUnary = "\n\nfloat32 buffers of at least n elements; y may be x.";
+constexpr const char* kFloat =
+    "\n\nfloat32 buffers: operands of at least n elements, of which the result may be one.";
 constexpr const char* kLoss =
     "\n\nWrites loss, sum and count (n) to the buffer `loss` of at least 3 elements; waits, and "
     "returns the\nloss. float32 buffers.";
@@ -33,42 +33,9 @@ void add_runtime(Functions& f) {
                                        "Free every handle of the process.");
 }
 
-void add_floats(Functions& f) {
-  const auto binary = [](const char* what) { return std::string(what) + kBinary; };
-  const auto unary = [](const char* what) { return std::string(what) + kUnary; };
-  const auto loss = [](const char* what) { return std::string(what) + kLoss; };
-  f.add<hologram_vector_add_f32>("vector_add_f32", "ex, a, b, c, n", binary("c = a + b."));
-  f.add<hologram_vector_sub_f32>("vector_sub_f32", "ex, a, b, c, n", binary("c = a - b."));
-  f.add<hologram_vector_mul_f32>("vector_mul_f32", "ex, a, b, c, n", binary("c = a * b."));
-  f.add<hologram_vector_div_f32>("vector_div_f32", "ex, a, b, c, n", binary("c = a / b."));
-  f.add<hologram_vector_min_f32>("vector_min_f32", "ex, a, b, c, n",
-                                 binary("c = the smaller of a and b; NaN if either is."));
-  f.add<hologram_vector_max_f32>("vector_max_f32", "ex, a, b, c, n",
-                                 binary("c = the larger of a and b; NaN if either is."));
-  f.add<hologram_vector_abs_f32>("vector_abs_f32", "ex, x, y, n", unary("y = |x|."));
-  f.add<hologram_vector_neg_f32>("vector_neg_f32", "ex, x, y, n", unary("y = -x."));
-  f.add<hologram_vector_relu_f32>("vector_relu_f32", "ex, x, y, n", unary("y = max(x, 0)."));
-  f.add<hologram_sigmoid_f32>("sigmoid_f32", "ex, x, y, n", unary("y = 1 / (1 + exp(-x))."));
-  f.add<hologram_tanh_f32>("tanh_f32", "ex, x, y, n", unary("y = tanh(x)."));
-  f.add<hologram_gelu_f32>("gelu_f32", "ex, x, y, n",
-                           unary("y = x * Phi(x), Phi the normal distribution function."));
-  f.add<hologram_vector_clip_f32>("vector_clip_f32", "ex, x, y, n, low, high",
-                                  unary("y = x, not below low and not above high."));
-  f.add<hologram_scalar_add_f32>("scalar_add_f32", "ex, x, y, n, scalar", unary("y = x + scalar."));
-  f.add<hologram_scalar_mul_f32>("scalar_mul_f32", "ex, x, y, n, scalar", unary("y = x * scalar."));
-  f.add<hologram_softmax_f32>("softmax_f32", "ex, x, y, n", unary("y = softmax of x[0:n]."));
-  f.add<hologram_reduce_sum_f32>("reduce_sum_f32", "ex, x, y, n", "y[0] = sum of x[0:n].");
-  f.add<hologram_reduce_min_f32>("reduce_min_f32", "ex, x, y, n", "y[0] = smallest of x[0:n].");
-  f.add<hologram_reduce_max_f32>("reduce_max_f32", "ex, x, y, n", "y[0] = largest of x[0:n].");
-  f.add<hologram_mse_loss_f32, Gil::kReleased>("mse_loss_f32", "ex, pred, target, loss, n",
-                                               loss("Mean of (pred - target)^2."));
-  f.add<hologram_cross_entropy_loss_f32, Gil::kReleased>(
-      "cross_entropy_loss_f32", "ex, pred, target, loss, n",
-      loss("Mean of -target * log(pred), for probabilities; logarithms not below -100."));
-  f.add<hologram_binary_cross_entropy_loss_f32, Gil::kReleased>(
-      "binary_cross_entropy_loss_f32", "ex, pred, target, loss, n",
-      loss("Mean of -(target * log(pred) + (1 - target) * log(1 - pred)); logarithms not below "
-           "-100."));
+void add_others(Functions& f) {
+  f.add<hologram_softmax_f32>("softmax_f32", "ex, x, y, n",
+                              std::string("y = softmax of x[0:n].") + kFloat);
   f.add<hologram_gemm_f32>("gemm_f32", "ex, a, b, c, m, n, k",
                            "c [m x n] = a [m x k] b [k x n], row-major float32 buffers.");
   f.add<hologram_matvec_f32>("matvec_f32", "ex, a, x, y, m, n",
@@ -85,15 +52,21 @@ void add_floats(Functions& f) {
 
 void add_ops(Functions& f) {
   add_runtime(f);
-  add_floats(f);
-#define HOLOGRAM_NAMES_1 "x"
-#define HOLOGRAM_NAMES_2 "x, y"
-#define HOLOGRAM_NAMES_3 "x, y, z"
-#define HOLOGRAM_NAMES_4 "x, y, z, w"
-#define HOLOGRAM_OP(name, id, arity, ...)                                 \
-  f.add<hologram_##name>(#name, "ex, " HOLOGRAM_NAMES_##arity ", out, n", \
-                         std::string("out = " #name "(" HOLOGRAM_NAMES_##arity ").") + kRow);
+  add_others(f);
+#define HOLOGRAM_NAMES_OF(...) #__VA_ARGS__
+#define HOLOGRAM_NAMES(...) HOLOGRAM_NAMES_OF(__VA_ARGS__)
+#define HOLOGRAM_OP(name, id, arity, ...)                          \
+  f.add<hologram_##name>(                                          \
+      #name, HOLOGRAM_NAMES(ex, HOLOGRAM_C_GIVES_##arity, out, n), \
+      std::string("out = " #name "(" HOLOGRAM_NAMES(HOLOGRAM_C_GIVES_##arity) ").") + kRow);
 #include "hologram/elementwise.def"
+#define HOLOGRAM_ADD(name, form, what, doc)                                  \
+  f.add<hologram_##name>(#name, HOLOGRAM_NAMES(ex, HOLOGRAM_C_GIVES_##form), \
+                         std::string(doc) + kFloat);
+#define HOLOGRAM_ADD_LOSS(name, terms, doc)                                                \
+  f.add<hologram_##name, Gil::kReleased>(#name, HOLOGRAM_NAMES(ex, HOLOGRAM_C_GIVES_LOSS), \
+                                         std::string(doc) + kLoss);
+  HOLOGRAM_C_FLOAT_FUNCTIONS(HOLOGRAM_ADD, HOLOGRAM_ADD_LOSS)
 }
 
 }  // namespace hologram_ffi
