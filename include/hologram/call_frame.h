@@ -7,10 +7,8 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <span>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -20,19 +18,6 @@
 
 namespace hologram {
 
-// Words that say how a T's bytes are; a T without padding, so that equal values have equal words.
-template <class T>
-inline constexpr size_t kWordsOf = (sizeof(T) + 7) / 8;
-template <class T>
-inline constexpr bool kIsWordy =
-    std::is_trivially_copyable_v<T>&& std::has_unique_object_representations_v<T>;
-template <class T>
-std::array<uint64_t, kWordsOf<T>> words_of(const T& value) {
-  static_assert(kIsWordy<T>);
-  std::array<uint64_t, kWordsOf<T>> words{};
-  std::memcpy(words.data(), &value, sizeof(T));
-  return words;
-}
 // How many threads a kernel may take.
 class CallThreads {
  public:
@@ -79,21 +64,8 @@ class CallFrame {
     view.is_given = head != 0;
     return view;
   }
-  // The next operand, which was given as memory: its first byte, or null.
-  template <class T = char>
-  T* memory() {
-    return operands_ == nullptr ? nullptr : reinterpret_cast<T*>(*operands_++);
-  }
-  template <class T>
-  T value() {
-    static_assert(kIsWordy<T>);
-    T result;
-    std::memcpy(static_cast<void*>(&result), words_, sizeof(T));
-    words_ += kWordsOf<T>;
-    return result;
-  }
-  bool flag() { return *words_++ != 0; }
-  int64_t integer() { return static_cast<int64_t>(*words_++); }
+  // The first byte of the next operand, or null.
+  char* memory() { return operands_ == nullptr ? nullptr : *operands_++; }
   template <class T = double>
   T number() {
     static_assert(sizeof(T) == 8);
@@ -128,8 +100,8 @@ class CallFrame {
     list = read_list<calls::Scalar<calls::CallView>>();
   }
   void operator()(calls::Scalar<calls::CallView>& scalar) { scalar.value = this->scalar(); }
-  void operator()(int64_t& value) { value = integer(); }
-  void operator()(bool& value) { value = flag(); }
+  void operator()(int64_t& value) { value = static_cast<int64_t>(*words_++); }
+  void operator()(bool& value) { value = *words_++ != 0; }
   void operator()(double& value) { value = number(); }
   void operator()(uint64_t& value) { value = number<uint64_t>(); }
   void operator()(calls::Ints& values) {
