@@ -70,7 +70,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const ClassLoss
   }
   if (options.weight != nullptr) {
     fail(ErrorKind::kNotSupported,
-         "cross_entropy: weights of classes are not taken here; use the function on views");
+         "cross_entropy: weights of classes are not taken; weight the losses of reduction none");
   }
   const int64_t classes = logits.shape()[logits.ndim() > 1 ? 1 : 0];
   array::check_classes(target, classes, options.ignore_index);

@@ -14,7 +14,7 @@ namespace hologram {
 //   h = f(gates[t] + bias + h weight^T), f = tanh or relu
 //
 // All are contiguous but for the output. h_n may be h0; nothing else overlaps. With batch_sizes the
-// sequences are packed, as those of lstm() (hologram/lstm.h).
+// sequences are packed, as those of lstm() (src/cpu/recurrent/lstm.h).
 struct RnnArgs {
   Dtype dtype = Dtype::kFloat32;
   bool relu = false;
