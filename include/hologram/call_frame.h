@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Reads calls from the words of a tape.
+// Reads the structs of calls from the words of a tape, and what kernels take beside them: how many
+// threads there are.
 #pragma once
 
 #include <algorithm>

@@ -46,8 +46,11 @@ struct Arg {
   }
   template <Access kAccess>
   requires(kAccess != Access::reads) static Arg of(at::Tensor& t) { return {t, kAccess}; }
+  // Made by one of the functions below: what is only read is no result, and the other way round.
   template <Access kAccess>
   static Arg of(const Arg& arg) {
+    TORCH_INTERNAL_ASSERT(kAccess == Access::updates || !arg.is_given() ||
+                          (kAccess == Access::reads) == (arg.access == Access::reads));
     return arg;
   }
 
