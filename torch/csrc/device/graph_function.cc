@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "device/foreign_operators.h"
 #include "device/graph.h"
 #include "device/tensor.h"
-#include "dispatch/foreign_operators.h"
 #include "hologram/circuit.h"
 #include "hologram/recorder.h"
 

@@ -16,13 +16,13 @@
 #include <limits>
 #include <optional>
 
+#include "device/foreign_operators.h"
+#include "device/memory_profile.h"
 #include "device/object_pool.h"
-#include "dispatch/foreign_operators.h"
 #include "hologram/buffer.h"
 #include "hologram/device.h"
 #include "hologram/memory.h"
 #include "hologram/recorder.h"
-#include "observe/memory_profile.h"
 
 namespace hologram_torch {
 

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "dispatch/alias.h"
+#include "host/alias.h"
 
 namespace hologram_torch {
 namespace {

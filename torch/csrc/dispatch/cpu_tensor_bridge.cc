@@ -12,8 +12,8 @@
 #include <algorithm>
 #include <tuple>
 
-#include "dispatch/alias.h"
-#include "dispatch/autograd_bypass.h"
+#include "host/alias.h"
+#include "recording/autograd_bypass.h"
 
 namespace hologram_torch {
 namespace {

@@ -15,7 +15,4 @@ namespace hologram_torch {
 // RuntimeError otherwise. All executors of the CPU share one device, which is the tensors' too.
 extern PyMethodDef kFunctionalMethods[];
 
-// Whether a subclass of tensors has a function of its own that calls must go through.
-bool has_own_functions(PyTypeObject* type);
-
 }  // namespace hologram_torch

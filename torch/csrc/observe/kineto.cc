@@ -27,8 +27,8 @@
 #include <utility>
 #include <vector>
 
+#include "device/memory_profile.h"
 #include "hologram/device.h"
-#include "observe/memory_profile.h"
 #include "observe/op_marks.h"
 
 namespace hologram_torch {

@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "device/tensor.h"
-#include "dispatch/fallback.h"
 #include "hologram/dtype.h"
 #include "hologram/view.h"
+#include "host/fallback.h"
 
 // Compiles a plain loop for wider vectors too; which copy runs is settled when we are loaded.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "dispatch/autograd_bypass.h"
+#include "recording/autograd_bypass.h"
 
 namespace hologram_torch {
 

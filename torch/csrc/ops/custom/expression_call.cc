@@ -16,10 +16,10 @@
 
 #include <complex>
 
-#include "dispatch/autograd_bypass.h"
-#include "dispatch/functional.h"
+#include "device/python_types.h"
 #include "ops/custom/derived_node.h"
 #include "ops/custom/expression.h"
+#include "recording/autograd_bypass.h"
 
 namespace hologram_torch {
 namespace {

@@ -5,10 +5,10 @@
 
 #include <type_traits>
 
-#include "dispatch/autograd_bypass.h"
 #include "hologram/elementwise.h"
 #include "hologram/op_columns.h"
 #include "hologram/parallel.h"
+#include "recording/autograd_bypass.h"
 #include "recording/native_common.h"
 #include "recording/record.h"
 

@@ -2,9 +2,9 @@
 // linear and its gradients.
 #include <ATen/ops/linear_native.h>
 
-#include "dispatch/autograd_bypass.h"
 #include "ops/matmul/product.h"
 #include "ops/reduce/reduce.h"
+#include "recording/autograd_bypass.h"
 
 namespace hologram_torch {
 namespace {

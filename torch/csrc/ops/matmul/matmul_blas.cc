@@ -22,9 +22,9 @@
 #include <vector>
 
 #include "device/openmp.h"
-#include "dispatch/alias.h"
 #include "hologram/elementwise.h"
 #include "hologram/gemm.h"
+#include "host/alias.h"
 
 namespace hologram_torch {
 namespace {

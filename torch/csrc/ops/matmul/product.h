@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "device/openmp.h"
-#include "dispatch/alias.h"
 #include "hologram/gemm.h"
+#include "host/alias.h"
 #include "ops/matmul/matmul_blas.h"
 #include "recording/native_common.h"
 

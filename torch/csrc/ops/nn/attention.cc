@@ -19,9 +19,9 @@
 
 #include "device/generator.h"
 #include "device/openmp.h"
-#include "dispatch/alias.h"
-#include "dispatch/autograd_bypass.h"
+#include "host/alias.h"
 #include "ops/nn/processor.h"
+#include "recording/autograd_bypass.h"
 #include "recording/record_call.h"
 
 namespace hologram_torch {

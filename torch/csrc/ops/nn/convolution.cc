@@ -5,7 +5,7 @@
 #include <torch/library.h>
 
 #include "device/openmp.h"
-#include "dispatch/alias.h"
+#include "host/alias.h"
 #include "recording/record_call.h"
 
 namespace hologram_torch {

@@ -11,8 +11,8 @@
 #include <limits>
 #include <vector>
 
-#include "dispatch/alias.h"
-#include "dispatch/autograd_bypass.h"
+#include "host/alias.h"
+#include "recording/autograd_bypass.h"
 #include "recording/native_common.h"
 
 namespace hologram_torch {

@@ -16,8 +16,8 @@
 #include <functional>
 #include <numeric>
 
-#include "dispatch/alias.h"
-#include "dispatch/autograd_bypass.h"
+#include "host/alias.h"
+#include "recording/autograd_bypass.h"
 #include "recording/record_call.h"
 
 namespace hologram_torch {

@@ -4,9 +4,9 @@
 
 #include <array>
 
-#include "dispatch/alias.h"
-#include "dispatch/autograd_bypass.h"
+#include "host/alias.h"
 #include "ops/shape/index_tensors.h"
+#include "recording/autograd_bypass.h"
 #include "recording/record_call.h"
 
 namespace hologram_torch {

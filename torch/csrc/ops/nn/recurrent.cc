@@ -6,11 +6,11 @@
 #include <torch/library.h>
 
 #include "device/openmp.h"
-#include "dispatch/alias.h"
-#include "dispatch/autograd_bypass.h"
+#include "host/alias.h"
 #include "ops/nn/packed.h"
 #include "ops/nn/processor.h"
 #include "ops/nn/recurrent_layer.h"
+#include "recording/autograd_bypass.h"
 
 namespace hologram_torch {
 namespace {

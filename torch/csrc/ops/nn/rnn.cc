@@ -3,7 +3,7 @@
 #include <ATen/Functions.h>
 #include <torch/library.h>
 
-#include "dispatch/alias.h"
+#include "host/alias.h"
 #include "recording/native_common.h"
 
 namespace hologram_torch {

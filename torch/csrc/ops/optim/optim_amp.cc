@@ -5,9 +5,9 @@
 
 #include <vector>
 
-#include "dispatch/alias.h"
-#include "dispatch/autograd_bypass.h"
+#include "host/alias.h"
 #include "ops/reduce/reduce.h"
+#include "recording/autograd_bypass.h"
 
 namespace hologram_torch {
 namespace {

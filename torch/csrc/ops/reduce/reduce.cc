@@ -8,7 +8,7 @@
 #include <ATen/ops/ne.h>
 #include <ATen/ops/sum.h>
 
-#include "dispatch/autograd_bypass.h"
+#include "recording/autograd_bypass.h"
 #include "recording/record_call.h"
 
 namespace hologram_torch {

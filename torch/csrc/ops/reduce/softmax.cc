@@ -2,8 +2,8 @@
 // softmax and log_softmax with their backwards.
 #include "hologram/softmax.h"
 
-#include "dispatch/autograd_bypass.h"
 #include "ops/reduce/reduce.h"
+#include "recording/autograd_bypass.h"
 #include "recording/record_call.h"
 
 namespace hologram_torch {

@@ -7,8 +7,8 @@
 #include <torch/library.h>
 
 #include "device/openmp.h"
-#include "dispatch/alias.h"
 #include "hologram/trace.h"
+#include "host/alias.h"
 #include "ops/shape/host_copy.h"
 #include "recording/native_common.h"
 

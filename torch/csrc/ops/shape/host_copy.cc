@@ -9,9 +9,9 @@
 
 #include <cstring>
 
-#include "dispatch/autograd_bypass.h"
 #include "hologram/elementwise.h"
 #include "hologram/parallel.h"
+#include "recording/autograd_bypass.h"
 #include "recording/record.h"
 
 namespace hologram_torch {

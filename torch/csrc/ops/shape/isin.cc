@@ -5,7 +5,7 @@
 #include <ATen/native/Resize.h>
 #include <torch/library.h>
 
-#include "dispatch/alias.h"
+#include "host/alias.h"
 #include "recording/native_common.h"
 
 namespace hologram_torch {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Wraps the operators of other libraries so that their arguments are computed first.
-#include "dispatch/foreign_operators.h"
+#include "device/foreign_operators.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>

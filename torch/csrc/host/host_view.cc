@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "device/tensor.h"
-#include "dispatch/alias.h"
+#include "host/alias.h"
 
 namespace hologram_torch {
 namespace {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Tells whether autograd has work for a tensor, and finds the kernels that stand before and after.
-#include "dispatch/autograd_bypass.h"
+#include "recording/autograd_bypass.h"
 
 #include <memory>
 #include <utility>

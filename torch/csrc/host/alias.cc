@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Aliases of dense tensors, and at the end those of sparse, quantized and nested ones.
-#include "dispatch/alias.h"
+#include "host/alias.h"
 
 #include <ATen/NestedTensorImpl.h>
 #include <ATen/SparseCsrTensorImpl.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The table of operators whose CPU kernels lack dtypes, and the copies of a call in wider ones.
-#include "dispatch/wider_dtypes.h"
+#include "host/wider_dtypes.h"
 
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -10,7 +10,7 @@
 
 #include <algorithm>
 
-#include "dispatch/fallback.h"
+#include "host/fallback.h"
 
 namespace hologram_torch {
 namespace {

@@ -7,7 +7,7 @@
 #include <c10/core/TensorOptions.h>
 #include <torch/library.h>
 
-#include "dispatch/alias.h"
+#include "host/alias.h"
 
 namespace hologram_torch {
 namespace {

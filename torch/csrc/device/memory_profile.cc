@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Bytes per op for PyTorch's profiler.
-#include "observe/memory_profile.h"
+#include "device/memory_profile.h"
 
 #include <c10/core/Allocator.h>
 

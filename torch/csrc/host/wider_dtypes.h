@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "dispatch/op_info.h"
+#include "host/op_info.h"
 
 namespace hologram_torch {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Analyses the schemas of operators, and keeps a table of those that fell back so far.
-#include "dispatch/op_info.h"
+#include "host/op_info.h"
 
 #include <ATen/core/enum_tag.h>
 
@@ -9,7 +9,7 @@
 #include <mutex>
 #include <string_view>
 
-#include "dispatch/wider_dtypes.h"
+#include "host/wider_dtypes.h"
 
 namespace hologram_torch {
 namespace {

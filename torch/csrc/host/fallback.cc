@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 // Runs the CPU's kernel of an op on aliases: one pass over the arguments that the schema names.
-#include "dispatch/fallback.h"
+#include "host/fallback.h"
 
 #include <ATen/core/List.h>
 
 #include "device/generator.h"
 #include "device/openmp.h"
-#include "dispatch/alias.h"
-#include "dispatch/op_info.h"
-#include "dispatch/wider_dtypes.h"
 #include "hologram/trace.h"
+#include "host/alias.h"
+#include "host/op_info.h"
+#include "host/wider_dtypes.h"
 
 namespace hologram_torch {
 namespace {
