@@ -135,16 +135,16 @@ void rule_dropout(CallSettling& call) {
   if (!(p >= 0 && p < 1)) call.refuse("p is ", p, "; it has to be in [0, 1)");
 }
 
-void rule_integers(CallSettling& call) {
+void rule_real(CallSettling& call) {
   const Dtype dtype = call.dtype_of(call.op().operands[0]);
   if (is_complex(dtype)) {
-    fail(ErrorKind::kTypeMismatch, call.op().name, ": self is ", dtype_name(dtype),
-         "; it has to be real");
+    fail(ErrorKind::kTypeMismatch, call.op().name, ": ", call.op().operands[0].name, " is ",
+         dtype_name(dtype), "; it has to be real");
   }
 }
 
 void rule_bernoulli(CallSettling& call) {
-  rule_integers(call);
+  rule_real(call);
   const double p = call.number("p");
   if (!(p >= 0 && p <= 1)) call.refuse("p is ", p, "; it has to be in [0, 1]");
 }
@@ -251,7 +251,8 @@ void apply_rule(CallSettling& call) {
       {"adam", rule_adam},
       {"sgd", rule_sgd},
       {"bernoulli", rule_bernoulli},
-      {"integers", rule_integers},
+      {"integers", rule_real},
+      {"searchsorted", rule_real},
       {"lstm_recurrence", rule_lstm_recurrence},
       {"lstm_forward", rule_lstm_recurrence},
       {"lstm_backward", rule_lstm_backward},

@@ -171,8 +171,9 @@ Dtype CallSettling::dtype_of(const CallOperandInfo& operand) const {
       break;
   }
   const auto own = dtypes_.find(operand.dtype);
+  if (own != dtypes_.end()) return own->second;
   // Without parameters, what is of their dtype has the input's.
-  return own != dtypes_.end() ? own->second : dtypes_.at(CallDtype::floating);
+  return operand.dtype == CallDtype::index ? Dtype::kInt64 : dtypes_.at(CallDtype::floating);
 }
 
 bool CallSettling::is_given(std::string_view input) const {

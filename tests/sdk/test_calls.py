@@ -293,6 +293,13 @@ def _scatter(dt: str) -> tuple:
     return (hg.array(x), at, more), {"dim": 1, "add": True}, [want]
 
 
+def _searchsorted(dt: str) -> tuple:
+    lines, values = _array(3, 17, dtype=dt), _array(3, 9, dtype=dt)
+    values[:, 2:5], order = lines[:, 5:8], lines.argsort(-1)
+    want = torch.searchsorted(_t(lines), _t(values), right=True, sorter=_t(order)).numpy()
+    return (lines, values, order), {"right": True}, [want]
+
+
 def _triangle(dt: str) -> tuple:
     x = _array(2, 4, 5, dtype=dt)
     return (x,), {"diagonal": -1, "upper": True}, [np.triu(x, -1)]
@@ -362,6 +369,7 @@ _CASES: dict[str, Callable[[str], tuple]] = {
     "put_at": _put_at,
     "embedding_backward": _embedding_backward,
     "gather": _gather,
+    "searchsorted": _searchsorted,
     "scatter": _scatter,
     "triangle": _triangle,
     "dropout_backward": _dropout_backward,
