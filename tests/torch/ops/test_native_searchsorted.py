@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""searchsorted and bucketize beside PyTorch's cpu: dtypes, lines, NaN, orders, results, refusals."""
+"""searchsorted and bucketize beside PyTorch's cpu: dtypes, lines, NaN, orders, refusals."""
 
 from __future__ import annotations
 
