@@ -13,7 +13,8 @@
 #   make bench     the measurements behind the figures in the README, in ten minutes
 #   make bench-all every measurement, and bench/RESULTS.md from them
 #   make accuracy  the error of every elementwise op, in ULP, on every instruction set
-#   make check     formatting, lint and types
+#   make check     formatting, types, and lint of what changed
+#   make check-all  the same with lint of everything
 #   make wheels    both wheels in outputs/wheels, for machines without a compiler
 #   make docs      build the site in outputs/site; the documents' links and commands have to hold
 #   make clean     delete what was built (.venv stays; `make distclean` deletes that too)
@@ -27,7 +28,7 @@ export PYTHONUNBUFFERED = 1
 
 PY := .venv/bin/python
 
-.PHONY: help soak setup setup-tests setup-all setup-check setup-docs run test test-matrix test-versions test-all conformance upstream bench bench-all accuracy wheels check docs clean distclean
+.PHONY: help soak setup setup-tests setup-all setup-check setup-docs run test test-matrix test-versions test-all conformance upstream bench bench-all accuracy wheels check check-all docs clean distclean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -87,6 +88,9 @@ wheels:
 
 check: setup-check
 	@$(PY) tools/check.py
+
+check-all: setup-check
+	@$(PY) tools/check.py --all
 
 setup-docs:
 	@python=$$(tools/find-python) && "$$python" tools/setup.py --docs

@@ -24,10 +24,6 @@ HOLOGRAM_API bool in_parallel_region();
 // Python's lock.
 HOLOGRAM_API bool is_running_circuit();
 
-// Whether a worker asked now would begin soon: false on a machine busy with others' work. Cheap
-// enough to ask per op; keeps itself up to date with a measurement now and then.
-HOLOGRAM_API bool workers_answer_quickly();
-
 // Threads that another runtime in this process already keeps: team(threads, member, context) runs
 // member(context) on the calling thread and up to threads - 1 others and returns when all have.
 // Such threads may spin for milliseconds after each region, and a second pool would have to wait
@@ -35,26 +31,18 @@ HOLOGRAM_API bool workers_answer_quickly();
 // this thread uses the team instead of the library's workers, and the recorder's worker is left
 // alone. It is known to use them for some milliseconds after note_team_in_use(), which it calls
 // after a region of its own, and when `is_awake`, called on the thread in question, says that they
-// run and not for us. Null: only what is noted is known. Tiles are claimed as usual, and late
-// members count as late workers. A null team takes it away. A forked child has none.
+// run and not for us. Null: only what is noted is known. Tiles are claimed as usual. A null team
+// takes it away. A forked child has none.
 using ThreadTeam = void (*)(int threads, void (*member)(void*), void* context);
 HOLOGRAM_API void set_thread_team(ThreadTeam team, bool (*is_awake)() = nullptr);
 HOLOGRAM_API void note_team_in_use();
 
 struct ParallelStats {
-  int64_t jobs = 0;            // parallel_for calls that were offered to workers
-  int64_t inline_jobs = 0;     // calls that ran on the caller alone because workers answer late
-  int64_t worker_tiles = 0;    // tiles that workers ran
-  int64_t late_jobs = 0;       // jobs whose caller had to wait longer than it should
-  int workers = 0;             // threads alive
-  double wake_latency_us = 0;  // decaying average
+  int64_t jobs = 0;          // parallel_for calls that were offered to workers
+  int64_t worker_tiles = 0;  // tiles that workers ran
+  int workers = 0;           // threads alive
 };
 HOLOGRAM_API ParallelStats parallel_stats();
-
-namespace testing {
-// Asks workers however late they answer, so that tests reach them on a busy machine too.
-HOLOGRAM_API void always_ask_workers(bool always);
-}  // namespace testing
 
 namespace internal {
 using TileFunction = void (*)(void* context, int64_t begin, int64_t end, int worker);
@@ -64,7 +52,7 @@ HOLOGRAM_API void run_tiles(int64_t tiles, int max_threads, TileFunction functio
 // Calls f(begin, end, worker) until every tile in [0, tiles) has been covered once. The caller
 // works too and is worker 0; at most max_threads threads take part (0: num_threads()), and worker
 // is below that number. Which thread runs what is not fixed, so results must not depend on it.
-// Runs inline when nested, for one tile, or when workers answer late. An exception in a tile stops
+// Runs inline when nested or for one tile. An exception in a tile stops
 // further claims and is rethrown here. Make a tile some microseconds of work: claiming one costs
 // tens of nanoseconds, waking a worker a few microseconds.
 template <class F>

@@ -10,7 +10,7 @@
 
 #include "src/runtime/recording/recorder.h"
 #include "src/runtime/threads/futex.h"
-#include "src/runtime/threads/idle_spin.h"
+#include "src/runtime/threads/spin.h"
 #include "src/runtime/threads/worker_scope.h"
 
 namespace hologram::internal {
@@ -45,10 +45,7 @@ bool CircuitWorker::exists() const {
   return has_circuit_worker() && state_.load(std::memory_order_relaxed) != kStopped;
 }
 
-bool CircuitWorker::is_quick() {
-  const int64_t now = now_ns();
-  return (judge_.is_rested(now) && !does_team_spin(now)) || asks_workers_always();
-}
+bool CircuitWorker::is_quick() { return !does_team_spin(now_ns()); }
 
 void CircuitWorker::call() {
   switch (state_.load(std::memory_order_acquire)) {
@@ -63,7 +60,6 @@ void CircuitWorker::call() {
   caller_processor_.store(this_processor(), std::memory_order_relaxed);
   calls_.fetch_add(1, std::memory_order_seq_cst);
   if (sleeping_.load(std::memory_order_seq_cst) == 0) return;
-  called_at_.store(now_ns(), std::memory_order_relaxed);
   if (sleeping_.exchange(0) == 0) return;
   place_.send_elsewhere();
   futex_wake(sleeping_, 1);
@@ -87,7 +83,6 @@ void CircuitWorker::forget_thread() {
   if (state_.load() != kStopped) state_.store(kNone);
   running_.store(false);
   sleeping_.store(0);
-  called_at_.store(0);
 }
 
 void CircuitWorker::stop(bool join) {
@@ -99,11 +94,6 @@ void CircuitWorker::stop(bool join) {
   join ? pthread_join(thread_, nullptr) : pthread_detach(thread_);
 }
 
-void CircuitWorker::ran(int64_t wall, int64_t processor) {
-  // Waiting for a guest's last tiles is fair; a time slice that others took is not.
-  judge_.job_ended(now_ns(), wall - processor, wall / 4);
-}
-
 void* CircuitWorker::main(void* self) {
   pthread_setname_np(pthread_self(), "hologram-worker");
   static_cast<CircuitWorker*>(self)->loop();
@@ -112,7 +102,6 @@ void* CircuitWorker::main(void* self) {
 
 void CircuitWorker::loop() {
   place_.enter(1);
-  IdleSpin idle;
   bool due = false;
   while (state_.load(std::memory_order_acquire) != kStopped) {
     running_.store(true, std::memory_order_relaxed);
@@ -120,18 +109,15 @@ void CircuitWorker::loop() {
     while ((due || is_quick()) && recorder_.work()) seen = calls_.load(std::memory_order_seq_cst);
     running_.store(false, std::memory_order_relaxed);
 
-    const bool called = idle.spin([&] { return calls_.load(std::memory_order_acquire) != seen; });
-    int64_t called_at = 0;
-    due = !called && sleep(seen, called_at);
-    idle.learn(called_at);
+    due =
+        !spin_until([&] { return calls_.load(std::memory_order_acquire) != seen; }) && sleep(seen);
     if (!due) place_.leave(caller_processor_.load(std::memory_order_relaxed));
   }
 }
 
-bool CircuitWorker::sleep(uint32_t seen, int64_t& called_at) {
+bool CircuitWorker::sleep(uint32_t seen) {
   bool due = false;
   while (!due) {
-    called_at_.store(0, std::memory_order_relaxed);
     sleeping_.store(1, std::memory_order_seq_cst);
     if (calls_.load(std::memory_order_seq_cst) == seen) {
       futex_wait(sleeping_, 1, quiet_looks_ < kQuietLooks ? kLookEvery : 0);
@@ -146,11 +132,6 @@ bool CircuitWorker::sleep(uint32_t seen, int64_t& called_at) {
     due = look == Recorder::Look::kDue;
     quiet_looks_ = look == Recorder::Look::kQuiet ? quiet_looks_ + 1 : 0;
     if (quiet_looks_ == kQuietLooks && !recorder_.stop_looking()) quiet_looks_ = 0;
-  }
-  called_at = called_at_.exchange(0, std::memory_order_relaxed);
-  if (called_at != 0 && !due) {
-    const int64_t now = now_ns();
-    judge_.worker_woke(now, now - called_at);
   }
   return due;
 }

@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cstdint>
 
-#include "src/runtime/threads/contention_monitor.h"
 #include "src/runtime/threads/placement.h"
 
 namespace hologram::internal {
@@ -30,15 +29,13 @@ class CircuitWorker {
   // Whether this process has a worker: not where HOLOGRAM_WORKER=0, not with one processor, and not
   // when the process ends.
   bool exists() const;
-  // Whether it would begin soon if it were called: false on a machine busy with others' work, or
-  // with threads that another runtime of this process keeps spinning.
+  // Whether it would begin soon if it were called: false while threads that another runtime of this
+  // process keeps spin.
   bool is_quick();
   // There is work. Never blocks.
   void call();
   // Whether it is running circuits one after another.
   bool is_running() const { return running_.load(std::memory_order_relaxed); }
-  // Notes that it ran for `wall` ns and had a processor for `processor` ns of them.
-  void ran(int64_t wall, int64_t processor);
 
   void stop(bool join);
   void forget_thread();  // in a forked child
@@ -49,20 +46,18 @@ class CircuitWorker {
   static void* main(void* self);
   void loop();
   void start();
-  // Waits until called, and notes when that was if it slept; true where it found work itself.
-  bool sleep(uint32_t seen, int64_t& called_at);
+  // Waits until called; true where it found work itself.
+  bool sleep(uint32_t seen);
 
   Recorder& recorder_;
   std::atomic<int> state_{kNone};
   std::atomic<bool> running_{false};
   pthread_t thread_{};
-  ContentionMonitor judge_;
   ThreadPlace place_;
   std::atomic<int> caller_processor_{-1};
   int quiet_looks_ = 0;
   alignas(64) std::atomic<uint32_t> calls_{0};
   std::atomic<uint32_t> sleeping_{0};
-  std::atomic<int64_t> called_at_{0};
 };
 
 // For tests, which want circuits to run when they say so. Switched off it finishes what it does.

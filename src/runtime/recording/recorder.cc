@@ -26,12 +26,6 @@ constexpr int64_t kCircuitSpin = 200'000;
 // What such a thread leaves to a worker that is between two circuits.
 constexpr int64_t kHandOverSpin = 20'000;
 
-int64_t processor_ns() {
-  timespec t{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
-}
-
 }  // namespace
 
 // ---- appending ----
@@ -486,15 +480,12 @@ bool Recorder::run_beside() {
     if (!queue_.is_ready() || !worker_.exists()) return false;
     circuit = queue_.first();
   }
-  const int64_t begin = now_ns();
-  const int64_t begin_processor = processor_ns();
   bool finished;
   {
     const WorkerScope beside(circuit->threads);
     std::exception_ptr error;
     finished = run_first(*circuit, error, /*keeps=*/true);
   }
-  worker_.ran(now_ns() - begin, processor_ns() - begin_processor);
   if (finished) finish_on_worker();
   return finished;
 }

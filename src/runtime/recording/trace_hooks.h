@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "hologram/trace.h"
-#include "src/runtime/threads/contention_monitor.h"
+#include "src/runtime/threads/spin.h"
 
 namespace hologram::internal {
 

@@ -26,10 +26,9 @@
 #include <utility>
 
 #include "hologram/error.h"
-#include "src/runtime/threads/contention_monitor.h"
 #include "src/runtime/threads/float_mode.h"
 #include "src/runtime/threads/futex.h"
-#include "src/runtime/threads/idle_spin.h"
+#include "src/runtime/threads/spin.h"
 #include "src/runtime/threads/worker_pool.h"
 #include "src/runtime/threads/worker_scope.h"
 
@@ -44,11 +43,6 @@ constexpr uint64_t kGuestBit = uint64_t{1} << 63;
 
 // Longer than workers commonly differ: one that wakes its caller may get it onto its processor.
 constexpr int64_t kWaitSpin = 200'000;
-// What a worker that slept may take longer: to wake up, and for its first tile in cold caches.
-constexpr int64_t kColdStart = 500'000;
-// And one that has just been started, for its first jobs: it gets its scratch memory.
-constexpr int64_t kFirstStart = 20'000'000;
-constexpr int kFirstJobs = 8;
 // How long a lent team is used after its owner has. Then its threads have to fall asleep first,
 // with the caller working alone: a small part of this.
 constexpr int64_t kTeamUse = 200'000'000;
@@ -56,10 +50,6 @@ constexpr int64_t kTeamUse = 200'000'000;
 constexpr int64_t kTeamSpins = 10'000'000;
 // How often a thread looks whether they do.
 constexpr int64_t kLookEvery = 500'000;
-// On a busy machine workers are asked only after a job has run this long and as much is left: then
-// a lost time slice costs less than they save.
-constexpr int64_t kWorthAskingAnyway = 4'000'000;
-
 constinit thread_local int t_depth = 0;
 // What a thread knows of its lent team.
 struct TeamUse {
@@ -115,24 +105,19 @@ int64_t run_claimed(JobSlot& slot, int id, int64_t begin, int64_t end) {
   }
 }
 
-bool sleeping_call(WorkerPool& p, int id) {
+void call_if_asleep(WorkerPool& p, int id) {
   WorkerThread* w = p.workers[id].load(std::memory_order_acquire);
-  if (w == nullptr || w->sleeping.load() == 0 || w->sleeping.exchange(0) == 0) return false;
-  w->called_at.store(now_ns(), std::memory_order_relaxed);
+  if (w == nullptr || w->sleeping.load() == 0 || w->sleeping.exchange(0) == 0) return;
   w->place.send_elsewhere();
   futex_wake(w->sleeping, 1);
-  return true;
 }
 
 // Wakes the sleeping among the threads that `id` is to wake: a tree, so that no one wakes many.
-// Whether one slept.
-bool call_children(WorkerPool& p, int id, int threads) {
+void call_children(WorkerPool& p, int id, int threads) {
   const int first = id * kWakeFanOut + 1;
-  bool slept = false;
   for (int child = first; child < std::min(first + kWakeFanOut, threads); ++child) {
-    slept = sleeping_call(p, child) || slept;
+    call_if_asleep(p, child);
   }
-  return slept;
 }
 
 // Counts finished tiles, and wakes the caller of the job if it waits.
@@ -171,28 +156,17 @@ void* worker_main(void* argument) {
   WorkerThread& self = *p.workers[id].load(std::memory_order_acquire);
   const Region region;  // a parallel_for in a tile runs inline
   self.place.enter(id);
-  IdleSpin idle;
   while (true) {
     uint32_t seen = p.published.load(std::memory_order_acquire);
     while (work_on_slots(p, self, id)) seen = p.published.load(std::memory_order_acquire);
 
-    const bool called =
-        idle.spin([&] { return p.published.load(std::memory_order_acquire) != seen; });
-    int64_t called_at = 0;
-    if (!called) {
-      self.sleeping.store(1, std::memory_order_seq_cst);
-      if (p.published.load(std::memory_order_seq_cst) == seen) {
-        while (self.sleeping.load(std::memory_order_acquire) != 0) futex_wait(self.sleeping, 1);
-      } else {
-        self.sleeping.store(0, std::memory_order_relaxed);
-      }
-      called_at = self.called_at.exchange(0, std::memory_order_relaxed);
-      if (called_at != 0) {
-        const int64_t now = now_ns();
-        p.judge.worker_woke(now, now - called_at);
-      }
+    if (spin_until([&] { return p.published.load(std::memory_order_acquire) != seen; })) continue;
+    self.sleeping.store(1, std::memory_order_seq_cst);
+    if (p.published.load(std::memory_order_seq_cst) == seen) {
+      while (self.sleeping.load(std::memory_order_acquire) != 0) futex_wait(self.sleeping, 1);
+    } else {
+      self.sleeping.store(0, std::memory_order_relaxed);
     }
-    idle.learn(called_at);
   }
 }
 
@@ -219,7 +193,6 @@ int ensure_workers(WorkerPool& p, int wanted) {
       break;
     }
     ++alive;
-    p.first_jobs.store(kFirstJobs, std::memory_order_relaxed);
     p.alive.store(alive, std::memory_order_release);
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
@@ -243,10 +216,7 @@ void make_pool_again() {
     slot.waiting.store(0);
   }
   for (std::atomic<WorkerThread*>& place : p.workers) {
-    if (WorkerThread* w = place.load()) {
-      w->sleeping.store(0);
-      w->called_at.store(0);
-    }
+    if (WorkerThread* w = place.load()) w->sleeping.store(0);
   }
   p.mutex.unlock();
 }
@@ -298,7 +268,6 @@ struct TeamJob {
   JobSlot slot{};
   std::atomic<int> next_id{1};
   std::atomic<int64_t> others_tiles{0};
-  int64_t caller_done = 0;
 };
 
 void run_member(void* argument) {
@@ -309,75 +278,51 @@ void run_member(void* argument) {
   int64_t begin = 0, end = 0;
   int64_t tiles = 0;
   while (claim(job.slot, id, begin, end)) tiles += run_claimed(job.slot, id, begin, end);
-  if (is_caller) {
-    job.caller_done = now_ns();
-  } else {
-    job.others_tiles.fetch_add(tiles, std::memory_order_relaxed);
-  }
+  if (!is_caller) job.others_tiles.fetch_add(tiles, std::memory_order_relaxed);
 }
 
 // Puts a job into a slot, from which threads take it at once; `sharers` divide its tiles.
-void offer(JobSlot& slot, TileFunction function, void* context, int64_t begin, int64_t end,
-           int threads, int sharers, bool guest) {
+void offer(JobSlot& slot, TileFunction function, void* context, int64_t tiles, int threads,
+           int sharers, bool guest) {
   slot.function = function;
   slot.context = context;
-  slot.end = end;
+  slot.end = tiles;
   slot.float_mode = float_mode();
   slot.share.store(static_cast<uint32_t>(4 * sharers), std::memory_order_relaxed);
   slot.word.store((guest ? kGuestBit : 0) | static_cast<uint64_t>(threads) << kTilesBits |
-                      static_cast<uint64_t>(end - begin),
+                      static_cast<uint64_t>(tiles),
                   std::memory_order_seq_cst);
 }
 
 // On threads lent by another runtime, all of which have ended their part when team() returns.
-void run_on_team(WorkerPool& p, ThreadTeam team, int64_t begin, int64_t tiles, int threads,
-                 TileFunction function, void* context, int64_t start) {
+void run_on_team(WorkerPool& p, ThreadTeam team, int64_t tiles, int threads, TileFunction function,
+                 void* context) {
   TeamJob job{&t_depth};
   JobSlot& slot = job.slot;
-  offer(slot, function, context, begin, tiles, threads, threads, /*guest=*/false);
+  offer(slot, function, context, tiles, threads, threads, /*guest=*/false);
   p.jobs.fetch_add(1, std::memory_order_relaxed);
   team(threads, &run_member, &job);
-  const int64_t now = now_ns();
-  t_team.last_job = now;
-  const int64_t fair = (job.caller_done - start) / 2;
-  if (p.judge.job_ended(now, now - job.caller_done, fair)) {
-    p.late_jobs.fetch_add(1, std::memory_order_relaxed);
-  }
+  t_team.last_job = now_ns();
   p.team_tiles.fetch_add(job.others_tiles.load(), std::memory_order_relaxed);
   if (slot.error != nullptr) std::rethrow_exception(std::move(slot.error));
 }
 
 // On `threads` of the pool, the caller included; a guest may join.
-void run_shared(WorkerPool& p, JobSlot& slot, int64_t begin, int64_t tiles, int threads, bool guest,
-                TileFunction function, void* context, int64_t start) {
+void run_shared(WorkerPool& p, JobSlot& slot, int64_t tiles, int threads, bool guest,
+                TileFunction function, void* context) {
   slot.processor.store(this_processor(), std::memory_order_relaxed);
   slot.finished.store(0, std::memory_order_relaxed);
   slot.failed.store(false, std::memory_order_relaxed);
-  const int64_t offered = tiles - begin;
-  offer(slot, function, context, begin, tiles, threads, threads + int{guest}, guest);
+  offer(slot, function, context, tiles, threads, threads + int{guest}, guest);
   p.published.fetch_add(1, std::memory_order_seq_cst);
-  const bool slept = call_children(p, 0, threads);
-  const bool is_first = p.first_jobs.load(std::memory_order_relaxed) > 0 &&
-                        p.first_jobs.fetch_sub(1, std::memory_order_relaxed) > 0;
+  call_children(p, 0, threads);
   if (guest) p.bell.ring();
   p.jobs.fetch_add(1, std::memory_order_relaxed);
 
   int64_t settled = 0, from = 0, to = 0;
   while (claim(slot, 0, from, to)) settled += run_claimed(slot, 0, from, to);
-
-  const int64_t done_at = now_ns();
-  if (slot.finished.load(std::memory_order_acquire) != offered - settled) {
-    await(slot, offered - settled);
-    const int64_t now = now_ns();
-    // The largest piece a worker can have taken last is a share of all; its time here is fair. A
-    // guest may have taken one, as large as the only one of this thread, just before that ended.
-    const int64_t cold = is_first ? kFirstStart : slept ? kColdStart : 0;
-    const int64_t fair = (done_at - start) / (guest ? 1 : 2) + cold;
-    if (p.judge.job_ended(now, now - done_at, fair)) {
-      p.late_jobs.fetch_add(1, std::memory_order_relaxed);
-    }
-  } else {
-    p.judge.job_ended(done_at, 0, 0);
+  if (slot.finished.load(std::memory_order_acquire) != tiles - settled) {
+    await(slot, tiles - settled);
   }
   std::exception_ptr error;
   if (slot.failed.load(std::memory_order_acquire)) std::swap(error, slot.error);
@@ -385,35 +330,27 @@ void run_shared(WorkerPool& p, JobSlot& slot, int64_t begin, int64_t tiles, int 
   if (error != nullptr) std::rethrow_exception(error);
 }
 
-// The lent team of the calling thread: asleep, used by its owner, or spinning after a job of ours.
-enum class TeamState { kAsleep, kUsed, kFading };
-
-TeamState team_state(WorkerPool& p, int64_t now) {
-  if (p.team.load(std::memory_order_acquire) == nullptr) return TeamState::kAsleep;
-  if (now < t_team.until) return TeamState::kUsed;
+// Whether the owner of the lent team uses it on the calling thread. What spins after a job of ours
+// spins for nobody: it falls asleep.
+bool is_team_used(WorkerPool& p, int64_t now) {
+  if (p.team.load(std::memory_order_acquire) == nullptr) return false;
+  if (now < t_team.until) return true;
   const auto is_awake = p.team_is_awake.load(std::memory_order_acquire);
-  if (is_awake == nullptr) return TeamState::kAsleep;
+  if (is_awake == nullptr || now - t_team.last_job < kTeamSpins) return false;
   if (now - t_team.looked_at >= kLookEvery) {
     t_team.looked_at = now;
     t_team.is_awake = is_awake();
   }
-  if (!t_team.is_awake) return TeamState::kAsleep;
-  if (now - t_team.last_job < kTeamSpins) return TeamState::kFading;
-  note_team_in_use();
-  return TeamState::kUsed;
+  if (t_team.is_awake) note_team_in_use();
+  return t_team.is_awake;
 }
 
 // For a thread beside the program: never on a lent team, which is tied to the threads that program
 // knows of, and with a place left for a thread that comes to wait.
-void run_beside(WorkerPool& p, int64_t tiles, int threads, TileFunction function, void* context,
-                int64_t start) {
-  int helpers = 0;
-  if (threads > 2 &&
-      (p.judge.workers_help(start) || p.always_ask.load(std::memory_order_relaxed))) {
-    helpers = std::min(threads - 2, ensure_workers(p, threads - 2));
-  }
+void run_beside(WorkerPool& p, int64_t tiles, int threads, TileFunction function, void* context) {
+  const int helpers = threads > 2 ? std::min(threads - 2, ensure_workers(p, threads - 2)) : 0;
   if (JobSlot* slot = take_slot(p); slot != nullptr) {
-    run_shared(p, *slot, 0, tiles, helpers + 1, /*guest=*/true, function, context, start);
+    run_shared(p, *slot, tiles, helpers + 1, /*guest=*/true, function, context);
   } else {
     function(context, 0, tiles, 0);
   }
@@ -436,52 +373,27 @@ void run_tiles(int64_t tiles, int max_threads, TileFunction function, void* cont
   }
   WorkerPool& p = pool();
   const Region region;
-  const int64_t start = now_ns();
-  if (t_beside != 0) return run_beside(p, tiles, threads, function, context, start);
-  int64_t begin = 0;
+  if (t_beside != 0) return run_beside(p, tiles, threads, function, context);
   // The team, where its threads run anyway. Else ours, which stop spinning sooner, are the same for
   // all threads, and serve the recorder's worker too.
-  const TeamState team = team_state(p, start);
-  const bool alone = !p.judge.workers_help(start) && !p.always_ask.load(std::memory_order_relaxed);
-  if (alone || team == TeamState::kFading) {
-    const int64_t piece = std::max<int64_t>(1, tiles / 64);
-    while (true) {
-      const int64_t end = std::min(begin + piece, tiles);
-      function(context, begin, end, 0);
-      begin = end;
-      if (begin == tiles) {
-        p.inline_jobs.fetch_add(1, std::memory_order_relaxed);
-        return;
-      }
-      const int64_t spent = now_ns() - start;
-      if (spent > kWorthAskingAnyway &&
-          static_cast<double>(spent) * static_cast<double>(tiles - begin) >
-              static_cast<double>(kWorthAskingAnyway) * static_cast<double>(begin)) {
-        break;
-      }
-    }
-    threads = static_cast<int>(std::min<int64_t>(threads, tiles - begin));
-  }
-  if (const ThreadTeam lent = p.team.load(); team == TeamState::kUsed && lent != nullptr) {
+  if (const ThreadTeam lent = p.team.load(); lent != nullptr && is_team_used(p, now_ns())) {
     // Always the same number: a team that changes its size starts and ends threads.
-    return run_on_team(p, lent, begin, tiles, wish, function, context, start);
+    return run_on_team(p, lent, tiles, wish, function, context);
   }
   threads = std::min(threads, ensure_workers(p, threads - 1) + 1);
   JobSlot* slot = threads > 1 ? take_slot(p) : nullptr;
   if (slot == nullptr) {
-    function(context, begin, tiles, 0);
+    function(context, 0, tiles, 0);
     return;
   }
-  run_shared(p, *slot, begin, tiles, threads, /*guest=*/false, function, context, start);
+  run_shared(p, *slot, tiles, threads, /*guest=*/false, function, context);
 }
 
 bool does_team_spin(int64_t now) {
   WorkerPool& p = pool();
   return now < p.team_used_until.load(std::memory_order_relaxed) ||
-         (t_beside == 0 && num_threads() > 1 && team_state(p, now) != TeamState::kAsleep);
+         (t_beside == 0 && num_threads() > 1 && is_team_used(p, now));
 }
-
-bool asks_workers_always() { return pool().always_ask.load(std::memory_order_relaxed); }
 
 Bell& beside_bell() { return pool().bell; }
 
@@ -568,32 +480,17 @@ void note_team_in_use() {
   p.team_used_until.store(internal::t_team.until, std::memory_order_relaxed);
 }
 
-void testing::always_ask_workers(bool always) { internal::pool().always_ask.store(always); }
-
 bool in_parallel_region() { return internal::t_depth != 0; }
-
-bool workers_answer_quickly() {
-  internal::WorkerPool& p = internal::pool();
-  const int64_t now = internal::now_ns();
-  const bool quick = p.judge.workers_help(now);
-  if (p.alive.load(std::memory_order_relaxed) > 0 && p.judge.claim_test_call(now)) {
-    internal::sleeping_call(p, 1);
-  }
-  return quick;
-}
 
 ParallelStats parallel_stats() {
   internal::WorkerPool& p = internal::pool();
   ParallelStats s;
   s.jobs = p.jobs.load();
-  s.inline_jobs = p.inline_jobs.load();
-  s.late_jobs = p.late_jobs.load();
   s.workers = p.alive.load();
   s.worker_tiles = p.team_tiles.load() + p.guest_tiles.load();
   for (int i = 1; i <= s.workers; ++i) {
     if (internal::WorkerThread* w = p.workers[i].load()) s.worker_tiles += w->tiles.load();
   }
-  s.wake_latency_us = p.judge.wake_latency_ns() * 1e-3;
   return s;
 }
 

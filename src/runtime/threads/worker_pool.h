@@ -6,25 +6,17 @@
 //   the call                                              runs on
 //   one tile or one thread; from inside a tile            the caller
 //   by a thread that runs circuits (WorkerScope)          it, workers while they help, one guest
-//   workers are at rest (ContentionMonitor); a lent       the caller for 4 ms; then as below, if
-//   team spins after a job of ours                        as much is left
 //   a lent team is used by its owner: for 200 ms after    the team
 //   note_team_in_use(), or found awake
 //   any other                                             the caller and workers
 //
-// When workers are at rest (times in ms; a rest is 20 to 500 long, twice the one before):
-//
-//   what happens                                          then
-//   a caller waited 0.15 longer for tiles than is fair,   rest of ten times the wait
-//   or 0.65 where workers slept, 20 where they are new
-//   calls wake workers after more than 0.5 on average     shortest rest
-//   a caller had to queue for its processor, 1 of 10      rest of 50
-//   a job ends in time                                    the next rest is an eighth shorter
+// Nobody waits for a worker to come: the caller takes tiles too, and waits for those alone that
+// workers have taken. On a busy machine that may be a scheduler's time slice now and then.
 //
 // How long a thread spins before it sleeps:
 //
 //   it waits                                              spins
-//   as a worker, for a job (IdleSpin)                     2 to 150 us, learnt from the pauses
+//   as a worker, for a job                                50 us
 //   as a caller, for tiles that workers have taken        200 us
 //   for a circuit that another thread runs (recorder.cc)  200 us, helping meanwhile
 #pragma once
@@ -35,7 +27,6 @@
 #include <mutex>
 
 #include "hologram/parallel.h"
-#include "src/runtime/threads/contention_monitor.h"
 #include "src/runtime/threads/futex.h"
 #include "src/runtime/threads/placement.h"
 
@@ -62,7 +53,6 @@ struct alignas(128) JobSlot {
 
 struct alignas(128) WorkerThread {
   std::atomic<uint32_t> sleeping{0};
-  std::atomic<int64_t> called_at{0};
   std::atomic<int64_t> tiles{0};
   ThreadPlace place;
 };
@@ -73,11 +63,8 @@ struct WorkerPool {
   JobSlot slots[kJobSlots];
   std::atomic<WorkerThread*> workers[kMaxWorkers] = {};  // index 0 is the caller: unused
   std::atomic<int> alive{0};                             // workers 1..alive run
-  std::atomic<int> first_jobs{0};                        // to come, of workers just started
   std::atomic<int> threads{0};                           // num_threads; 0 until known
   std::mutex mutex;                                      // starting workers
-  ContentionMonitor judge;
-  std::atomic<bool> always_ask{false};
   std::atomic<ThreadTeam> team{nullptr};
   std::atomic<bool (*)()> team_is_awake{nullptr};
   std::atomic<int64_t> team_used_until{0};  // for any thread
@@ -85,8 +72,6 @@ struct WorkerPool {
   std::atomic<int (*)()> count_source{nullptr};
   std::atomic<int64_t> team_tiles{0};
   std::atomic<int64_t> jobs{0};
-  std::atomic<int64_t> inline_jobs{0};
-  std::atomic<int64_t> late_jobs{0};
   std::atomic<int64_t> guest_tiles{0};
   std::atomic<bool> guest{false};  // one at a time, so that a job never has two
   Bell bell;

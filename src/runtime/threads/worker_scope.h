@@ -28,9 +28,6 @@ class WorkerScope {
 // thread; see set_thread_team().
 bool does_team_spin(int64_t now);
 
-// As testing::always_ask_workers said.
-bool asks_workers_always();
-
 // Whether a guest would find tiles now.
 bool is_beside_claimable();
 // Runs tiles of threads beside the program, as their guest, until none is left; whether there were

@@ -77,13 +77,11 @@ class FloatModeOfFunctions : public ::testing::Test {
   void SetUp() override {
     set_deferring(true);
     threads_ = num_threads();
-    testing::always_ask_workers(true);
   }
   void TearDown() override {
     set_deferring(true);
     set_num_threads(threads_);
     internal::set_circuit_worker(false);
-    testing::always_ask_workers(false);
   }
 
  private:

@@ -215,14 +215,8 @@ void compare(Problem<T>& p) {
 
 class AttentionTest : public IsaTest {
  protected:
-  void SetUp() override {
-    IsaTest::SetUp();
-    testing::always_ask_workers(true);
-  }
-  void TearDown() override {
-    testing::always_ask_workers(false);
-    IsaTest::TearDown();
-  }
+  void SetUp() override { IsaTest::SetUp(); }
+  void TearDown() override { IsaTest::TearDown(); }
 };
 INSTANTIATE_TEST_SUITE_P(Isas, AttentionTest, kEveryIsa, isa_of);
 

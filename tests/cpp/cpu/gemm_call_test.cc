@@ -407,14 +407,8 @@ TEST_F(GemmCall, WhoComputesAProductIsSettledWhenItIsRecorded) {
 }
 
 struct Threads {
-  explicit Threads(int threads) : before(num_threads()) {
-    set_num_threads(threads);
-    testing::always_ask_workers(threads > 1);
-  }
-  ~Threads() {
-    set_num_threads(before);
-    testing::always_ask_workers(false);
-  }
+  explicit Threads(int threads) : before(num_threads()) { set_num_threads(threads); }
+  ~Threads() { set_num_threads(before); }
   int before;
 };
 

@@ -161,7 +161,6 @@ TEST_P(GemmTest, ThreadsChangeNoBits) {
                               {1, 5000, 300},
                               {5000, 1, 300},
                               {1, 1, 300000}};
-  testing::always_ask_workers(true);
   std::mt19937 rng(5);
   for (const auto& [m, n, k] : sizes) {
     for (int kind = 0; kind < 16; ++kind) {
@@ -188,7 +187,6 @@ TEST_P(GemmTest, ThreadsChangeNoBits) {
       }
     }
   }
-  testing::always_ask_workers(false);
 }
 
 // Rows of A that meet in one set of a cache are read in lower tiles; their sums are the same.

@@ -139,9 +139,7 @@ void expect_gru_shapes_right() {
     GruProblem<T> one = before, many = before;
     gru(one.args(1));
     expect_gru_right(before, one);
-    testing::always_ask_workers(true);
     gru(many.args(3));
-    testing::always_ask_workers(false);
     EXPECT_TRUE(equal_bits(one.output, many.output));
     EXPECT_TRUE(equal_bits(one.h_n, many.h_n));
     EXPECT_TRUE(equal_bits(one.gates, many.gates));
@@ -242,9 +240,7 @@ TEST(Gru, GradientsOfFloatsAreThoseOfDoublesForAnyThreads) {
     GruGradient<float> one({shape, seed}, seed, 3), many = one;
     GruGradient<double> exact({shape, seed}, seed, 3);
     gru_backward(one.args(1));
-    testing::always_ask_workers(true);
     gru_backward(many.args(3));
-    testing::always_ask_workers(false);
     gru_backward(exact.args(1));
     const auto compare = [](const std::vector<float>& a, const std::vector<float>& b,
                             const std::vector<double>& want) {

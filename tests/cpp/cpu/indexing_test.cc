@@ -19,9 +19,6 @@ namespace {
 
 class IndexingTest : public ::testing::Test {
  protected:
-  void SetUp() override { testing::always_ask_workers(true); }
-  void TearDown() override { testing::always_ask_workers(false); }
-
   std::vector<char> bytes(size_t n) {
     std::vector<char> result(n);
     for (char& b : result) b = static_cast<char>(rng_());

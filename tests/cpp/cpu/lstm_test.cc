@@ -150,9 +150,7 @@ void expect_shapes_right() {
     Problem<T> one = before, many = before;
     one.run(1);
     expect_right(before, one);
-    testing::always_ask_workers(true);
     many.run(3);
-    testing::always_ask_workers(false);
     EXPECT_TRUE(same(one.output, many.output));
     EXPECT_TRUE(same(one.last_h(), many.last_h()));
     EXPECT_TRUE(same(one.last_c(), many.last_c()));
@@ -256,9 +254,7 @@ TEST(Lstm, GradientsOfFloatsAreThoseOfDoublesForAnyThreads) {
     Gradient<double> exact({shape, seed}, seed, 7);
     many.p.args.cells = nullptr;
     lstm_backward(one.args(1));
-    testing::always_ask_workers(true);
     lstm_backward(many.args(3));
-    testing::always_ask_workers(false);
     lstm_backward(exact.args(1));
     const auto compare = [](const std::vector<float>& a, const std::vector<float>& b,
                             const std::vector<double>& want) {

@@ -99,17 +99,7 @@ void expect_near(const Values& actual, const Values& expected, double tol, const
   }
 }
 
-class NormTest : public IsaTest {
- protected:
-  void SetUp() override {
-    IsaTest::SetUp();
-    testing::always_ask_workers(true);
-  }
-  void TearDown() override {
-    testing::always_ask_workers(false);
-    IsaTest::TearDown();
-  }
-};
+class NormTest : public IsaTest {};
 INSTANTIATE_TEST_SUITE_P(Isas, NormTest, kEveryIsa, isa_of);
 
 // The calls as functions of views; null: not given. `threads` 0: as many as there are.

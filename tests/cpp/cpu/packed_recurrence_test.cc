@@ -198,9 +198,7 @@ TEST(PackedRecurrence, IsThatOfEachSequenceForAnyNumberOfThreads) {
           PackedProblem p(kind, sizes, hidden, hidden * 2 / 3, reverse);
           p.forward(1), p.backward(1);
           PackedProblem many = p;
-          testing::always_ask_workers(true);
           many.forward(3), many.backward(3);
-          testing::always_ask_workers(false);
           for (const Field field : kRows) EXPECT_EQ(p.*field, many.*field);
           for (const Field field : kStates) EXPECT_EQ(p.*field, many.*field);
           for (int64_t b = 0; b < p.batch(); ++b) {
@@ -291,7 +289,11 @@ TEST(ProjectedLstm, GradientsAreDifferences) {
 }
 
 TEST(PackedRecurrence, SaysWhatIsWrong) {
-  for (const auto& [sizes, message] : std::vector<std::pair<std::vector<int64_t>, std::string>>{
+  struct Refusal {
+    std::vector<int64_t> sizes;
+    std::string message;
+  };
+  for (const Refusal& wanted : std::vector<Refusal>{
            {{3, 4},
             ": batch_sizes holds 4 at step 1; it has to begin with the batch 3 and never "
             "to increase or be below 1"},
@@ -306,13 +308,13 @@ TEST(PackedRecurrence, SaysWhatIsWrong) {
           ADD_FAILURE() << "no error";
         } catch (const Error& error) {
           EXPECT_EQ(error.kind(), ErrorKind::kInvalidArgument);
-          EXPECT_EQ(std::string(error.what()).rfind(name + message, 0), 0u) << error.what();
+          EXPECT_EQ(std::string(error.what()).rfind(name + wanted.message, 0), 0u) << error.what();
         }
       };
       // The batch of the operands is still 3.
       const auto wrong = [&](auto args, auto* function) {
         args.dtype = Dtype::kFloat64, args.steps = 2, args.batch = 3, args.hidden = 4;
-        args.batch_sizes = sizes.data();
+        args.batch_sizes = wanted.sizes.data();
         const auto give = [&](auto& operand) {
           if (operand == nullptr) operand = p.active.data();
         };

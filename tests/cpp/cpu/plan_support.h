@@ -393,7 +393,6 @@ inline void expect_unfused_bits(Case& test, const std::string& what, int runs = 
   const circuit::Bindings unfused = Case::bind(want, at, test.immediates);
   for (const Kernel& kernel : test.plan.kernels) Unfused(kernel, unfused).run();
   for (const int threads : {1, 4}) {
-    testing::always_ask_workers(threads > 1);
     for (int run = 0; run < runs; ++run) {
       auto got = test.slots;
       cpu::run_plan(test.plan, Case::bind(got, at, test.immediates), threads);
@@ -403,12 +402,10 @@ inline void expect_unfused_bits(Case& test, const std::string& what, int runs = 
         ADD_FAILURE() << what << ": slot " << s << " differs at element " << i << ", threads "
                       << threads << ", run " << run << "\n"
                       << circuit::print_plan(test.plan);
-        testing::always_ask_workers(false);
         return;
       }
     }
   }
-  testing::always_ask_workers(false);
 }
 
 }  // namespace hologram::plans

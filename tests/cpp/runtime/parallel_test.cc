@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "src/runtime/threads/contention_monitor.h"
+#include "src/runtime/threads/spin.h"
 #include "src/runtime/threads/worker_scope.h"
 #include "tests/cpp/runtime/support.h"
 
@@ -30,11 +30,7 @@ void burn(int64_t nanoseconds) {
 
 class Parallel : public ::testing::Test {
  protected:
-  void SetUp() override {
-    set_num_threads(4);
-    testing::always_ask_workers(true);
-  }
-  void TearDown() override { testing::always_ask_workers(false); }
+  void SetUp() override { set_num_threads(4); }
 };
 
 TEST_F(Parallel, EveryTileRunsOnceWithAValidWorker) {
@@ -107,8 +103,7 @@ TEST_F(Parallel, OneWorkerIndexIsOneThreadAtATime) {
 }
 
 TEST_F(Parallel, WorkersTakePart) {
-  testing::always_ask_workers(false);
-  // On a machine that others keep busy the workers may rest; they come back.
+  // On a machine that others keep busy the caller may be through before they come.
   const int64_t before = parallel_stats().worker_tiles;
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (parallel_stats().worker_tiles == before && std::chrono::steady_clock::now() < deadline) {
@@ -236,76 +231,6 @@ TEST_F(Parallel, ThreadCountsAreHonouredAndChecked) {
                "max_threads is -1");
 }
 
-// On a loaded machine a worker that has claimed a tile is late with it. Who has waited for one once
-// does without workers for a while.
-TEST_F(Parallel, AfterALateWorkerTheCallerWorksAlone) {
-  bool alone = false;
-  for (int tries = 0; tries < 50 && !alone; ++tries) {
-    testing::always_ask_workers(true);
-    const ParallelStats before = parallel_stats();
-    std::atomic<bool> claimed{false};
-    parallel_for(2, 2, [&](int64_t, int64_t, int worker) {
-      if (worker != 0) {
-        claimed = true;
-        burn(40'000'000);
-        return;
-      }
-      const int64_t since = internal::now_ns();
-      while (!claimed && internal::now_ns() - since < 2'000'000'000) std::this_thread::yield();
-    });
-    const ParallelStats late = parallel_stats();
-    if (late.late_jobs == before.late_jobs) continue;  // no worker came
-    testing::always_ask_workers(false);
-    std::atomic<int> tiles{0}, others{0};
-    parallel_for(20, 4, [&](int64_t begin, int64_t end, int worker) {
-      tiles += static_cast<int>(end - begin);
-      others += worker != 0;
-    });
-    EXPECT_EQ(tiles, 20);
-    const ParallelStats after = parallel_stats();
-    // The system may have kept this thread from running until the rest was over.
-    alone = after.inline_jobs == late.inline_jobs + 1;
-    if (alone) {
-      EXPECT_EQ(others, 0);
-      EXPECT_EQ(after.jobs, late.jobs);
-      EXPECT_EQ(after.worker_tiles, late.worker_tiles);
-    }
-  }
-  EXPECT_TRUE(alone);
-}
-
-TEST(ContentionMonitor, RestsAfterLateJobsAndRecovers) {
-  internal::ContentionMonitor judge;
-  int64_t now = 1'000'000'000;
-  EXPECT_TRUE(judge.workers_help(now));
-  EXPECT_FALSE(judge.job_ended(now, 50'000, 100'000));
-  EXPECT_TRUE(judge.workers_help(now));
-  EXPECT_TRUE(judge.job_ended(now, 4'000'000, 100'000));
-  EXPECT_FALSE(judge.workers_help(now));
-  EXPECT_FALSE(judge.workers_help(now + 39'000'000));  // ten times what was lost
-  EXPECT_TRUE(judge.workers_help(now + 41'000'000));
-  now += 41'000'000;
-  EXPECT_TRUE(judge.job_ended(now, 4'000'000, 100'000));
-  EXPECT_FALSE(judge.workers_help(now + 79'000'000));  // twice as long the second time
-  now += 81'000'000;
-  for (int i = 0; i < 100; ++i) judge.job_ended(now, 0, 0);
-  EXPECT_TRUE(judge.job_ended(now, 200'000, 0));
-  EXPECT_TRUE(judge.workers_help(now + 21'000'000));  // forgiven: the shortest rest again
-}
-
-TEST(ContentionMonitor, RestsWhenWakingTakesLong) {
-  internal::ContentionMonitor judge;
-  const int64_t now = 1'000'000'000;
-  for (int i = 0; i < 20; ++i) judge.worker_woke(now, 30'000);
-  EXPECT_TRUE(judge.workers_help(now));
-  EXPECT_LT(judge.wake_latency_ns(), 50'000);
-  for (int i = 0; i < 20; ++i) judge.worker_woke(now, 3'000'000);
-  EXPECT_FALSE(judge.workers_help(now));
-  EXPECT_FALSE(judge.claim_test_call(now + 1000));
-  EXPECT_TRUE(judge.claim_test_call(now + 60'000'000));
-  EXPECT_FALSE(judge.claim_test_call(now + 60'000'001));
-}
-
 TEST_F(Parallel, ForkedChildrenHaveWorkersOfTheirOwn) {
   if (kThreadSanitizer)
     GTEST_SKIP() << "ThreadSanitizer does not follow forks of threaded programs";
@@ -334,27 +259,6 @@ TEST_F(Parallel, ForkedChildrenHaveWorkersOfTheirOwn) {
   }
 }
 
-TEST_F(Parallel, AskingWhetherWorkersAnswerIsNoWork) {
-  workers_answer_quickly();
-  const ParallelStats before = parallel_stats();
-  for (int i = 0; i < 10000; ++i) workers_answer_quickly();
-  const ParallelStats after = parallel_stats();
-  EXPECT_EQ(after.jobs, before.jobs);
-  EXPECT_EQ(after.inline_jobs, before.inline_jobs);
-  EXPECT_EQ(after.worker_tiles, before.worker_tiles);
-}
-
-// Waking a worker to see how long it takes is done now and then, however often one asks.
-TEST(ContentionMonitor, MakesTestCallsNowAndThen) {
-  internal::ContentionMonitor judge;
-  const int64_t now = 1'000'000'000;
-  EXPECT_TRUE(judge.claim_test_call(now));
-  for (int i = 0; i < 10000; ++i) EXPECT_FALSE(judge.claim_test_call(now + i * 5'000));
-  EXPECT_TRUE(judge.claim_test_call(now + 51'000'000));
-  judge.worker_woke(now + 52'000'000, 1000);
-  EXPECT_FALSE(judge.claim_test_call(now + 53'000'000)) << "there is news";
-}
-
 // A team of fresh threads stands for another runtime's.
 void fresh_threads(int threads, void (*member)(void*), void* context) {
   std::vector<std::thread> others;
@@ -364,7 +268,6 @@ void fresh_threads(int threads, void (*member)(void*), void* context) {
 }
 
 TEST(LentTeam, RunsEveryTileOnceAndCarriesErrors) {
-  testing::always_ask_workers(true);
   const int threads_before = num_threads();
   set_num_threads(4);
   const auto team_jobs = [] {
@@ -416,11 +319,9 @@ TEST(LentTeam, RunsEveryTileOnceAndCarriesErrors) {
   }
   set_thread_team(nullptr);
   set_num_threads(threads_before);
-  testing::always_ask_workers(false);
 }
 
 TEST(LentTeam, IsUsedWhileItsThreadsRunForItsOwner) {
-  testing::always_ask_workers(true);
   const int threads_before = num_threads();
   set_num_threads(2);
   static std::atomic<int> jobs;
@@ -459,12 +360,10 @@ TEST(LentTeam, IsUsedWhileItsThreadsRunForItsOwner) {
     set_thread_team(nullptr);
   }).join();
   set_num_threads(threads_before);
-  testing::always_ask_workers(false);
 }
 
 // Who works for another thread's job at that moment would not be waited for.
 TEST(LentTeam, LeavesWorkersOut) {
-  testing::always_ask_workers(true);
   const int threads_before = num_threads();
   set_num_threads(4);
   static std::atomic<int> jobs;
@@ -505,7 +404,6 @@ TEST(LentTeam, LeavesWorkersOut) {
   EXPECT_EQ(jobs, 20);
   set_thread_team(nullptr);
   set_num_threads(threads_before);
-  testing::always_ask_workers(false);
 }
 
 TEST_F(Parallel, AnotherRuntimeMaySetTheNumberOfThreads) {

@@ -140,12 +140,10 @@ class FloatMode : public ::testing::Test {
     set_deferring(true);
     internal::set_circuit_worker(false);
     flush(cpu());
-    testing::always_ask_workers(true);
   }
   void TearDown() override {
     internal::set_checks_circuits(false);
     internal::set_circuit_worker(false);
-    testing::always_ask_workers(false);
     flush(cpu());
     ASSERT_EQ(mode_here(), kDefault);
   }

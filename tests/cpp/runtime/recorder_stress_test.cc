@@ -209,7 +209,6 @@ TEST(RecorderStress, ThreadsRecordGiveAwayFreeAndLookWhileTheWorkerRuns) {
   const int steps = kThreadSanitizer || kAddressSanitizer ? 400 : 2000;
   set_deferring(true);
   flush(cpu());
-  testing::always_ask_workers(true);
   const int threads_before = num_threads();
   set_num_threads(4);
   internal::set_circuit_worker(true);
@@ -240,7 +239,6 @@ TEST(RecorderStress, ThreadsRecordGiveAwayFreeAndLookWhileTheWorkerRuns) {
   EXPECT_EQ(Program::unwrapped, Program::wrapped);
   EXPECT_EQ(memory_stats().active_blocks.current, blocks);
   set_num_threads(threads_before);
-  testing::always_ask_workers(false);
 }
 
 }  // namespace

@@ -61,7 +61,6 @@ class WorkerTest : public RecorderTest {
  protected:
   void SetUp() override {
     RecorderTest::SetUp();
-    testing::always_ask_workers(true);
     internal::set_circuit_worker(true);
   }
   void TearDown() override {
@@ -69,7 +68,6 @@ class WorkerTest : public RecorderTest {
       internal::set_circuit_worker(false);
     } catch (const std::exception&) {
     }
-    testing::always_ask_workers(false);
     RecorderTest::TearDown();
   }
 };

@@ -69,11 +69,8 @@ class OpenMpRegion {
     if (work > kNever) alone_.emplace();
   }
   ~OpenMpRegion() {
-    // What took longer than this was worth a region to PyTorch. Where threads wake late, no tiles
-    // of ours shall wait for the team.
-    if (begin_ != 0 && now() - begin_ > kWorthRegion && hologram::workers_answer_quickly()) {
-      note_long_region();
-    }
+    // What took longer than this was worth a region to PyTorch.
+    if (begin_ != 0 && now() - begin_ > kWorthRegion) note_long_region();
   }
   OpenMpRegion(const OpenMpRegion&) = delete;
   OpenMpRegion& operator=(const OpenMpRegion&) = delete;
