@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <initializer_list>
+#include <limits>
 #include <vector>
 
 #include "hologram/elementwise.h"
@@ -117,6 +118,8 @@ void step(const Call& call, CallThreads threads, StepRule rule,
 
 void run(const calls::Adam<>& call, CallThreads threads) {
   const double lr = call.lr.value;
+  // Parameters commonly are at one step.
+  double known_step = std::numeric_limits<double>::quiet_NaN(), step_size = 0, correction = 0;
   const auto maxima = call.amsgrad ? call.max_exp_avg_sqs : calls::InOutList<calls::CallView>();
   step(call, threads, StepRule::kAdam,
        {call.params, call.grads, call.exp_avgs, call.exp_avg_sqs, maxima}, [&](size_t i) {
@@ -126,8 +129,13 @@ void run(const calls::Adam<>& call, CallThreads threads) {
          } else {
            c.weight_decay = call.weight_decay;
          }
-         c.step_size = lr / (1 - std::pow(call.beta1, call.steps[i].value));
-         c.inverse_correction = 1 / std::sqrt(1 - std::pow(call.beta2, call.steps[i].value));
+         if (const double now = call.steps[i].value; now != known_step) {
+           known_step = now;
+           step_size = lr / (1 - std::pow(call.beta1, now));
+           correction = 1 / std::sqrt(1 - std::pow(call.beta2, now));
+         }
+         c.step_size = step_size;
+         c.inverse_correction = correction;
          c.eps = call.eps;
          c.beta1 = call.beta1, c.beta2 = call.beta2;
          c.amsgrad = call.amsgrad;
