@@ -441,23 +441,29 @@ int64_t assign_classes(Program& program, std::vector<Register>& registers) {
 }
 
 Program make_program(const circuit::Kernel& kernel, Isa isa, bool jit) {
-  int64_t tile = kTile;
-  // Twice at most: how much of L1 a tile takes is known when everything is settled.
-  for (bool first = true;; first = false) {
-    Program program;
+  Program program;
+  // Returns the tile that would be best: how much of L1 it takes is known when all is settled.
+  const auto lower = [&](int64_t tile) {
+    program = Program{};
     program.isa = isa;
+    program.tile = tile;
     Lowering lowering(kernel, tile, jit, program);
     lowering.run();
     const int64_t bytes = assign_classes(program, lowering.registers());
-    const int64_t best = first ? choose_tile(program, lowering.registers(), bytes) : tile;
-    if (best == tile) {
-      program.tile = tile;
-      program.layout = layout_of(program.domain, kernel, isa);
-      program.settle_classes();
-      return program;
-    }
-    tile = best;
+    program.layout = layout_of(program.domain, kernel, isa);
+    program.settle_classes();
+    return choose_tile(program, lowering.registers(), bytes);
+  };
+  const int64_t best = lower(kTile);
+  if (best == kTile) return program;
+  BlockDomain domain = make_block_domain(kernel, best);
+  if (layout_of(domain, kernel, isa) == program.layout) {
+    program.tile = best;
+    program.settle(std::move(domain));
+  } else {
+    lower(best);
   }
+  return program;
 }
 
 // ---- other sizes ----
@@ -473,27 +479,31 @@ void Program::settle_walk() {
   linear = grid.outer == 1 && (grid.row_blocks == 1 || grid.col_blocks == 1);
 }
 
+void Program::settle(BlockDomain other) {
+  domain = std::move(other);
+  settle_walk();
+  settle_classes();
+  // An operand that goes on by rows still does, for its layout is the same.
+  for (StepOperand& operand : operands) {
+    if (operand.fixed == 0 || operand.place >= accesses) continue;
+    operand.fixed = domain.row_stride(operand.place) * itemsizes[operand.place];
+  }
+  for (std::vector<Step>* list : {&setup, &steps}) {
+    for (Step& step : *list) {
+      if (step.strided < 0) continue;
+      step.row_stride = domain.row_stride(step.strided);
+      if (!step.row_values) step.col_stride = domain.col_stride(step.strided);
+    }
+  }
+}
+
 bool give_sizes(const Kernel& kernel, std::shared_ptr<const Program>& program) {
   BlockDomain domain = make_block_domain(kernel, program->tile);
   if (layout_of(domain, kernel, program->isa) != program->layout) return false;
   std::shared_ptr<Program> sized = program.use_count() == 1
                                        ? std::const_pointer_cast<Program>(program)
                                        : std::make_shared<Program>(*program);
-  sized->domain = std::move(domain);
-  sized->settle_walk();
-  sized->settle_classes();
-  // An operand that goes on by rows still does, for its layout is the same.
-  for (StepOperand& operand : sized->operands) {
-    if (operand.fixed == 0 || operand.place >= sized->accesses) continue;
-    operand.fixed = sized->domain.row_stride(operand.place) * sized->itemsizes[operand.place];
-  }
-  for (std::vector<Step>* list : {&sized->setup, &sized->steps}) {
-    for (Step& step : *list) {
-      if (step.strided < 0) continue;
-      step.row_stride = sized->domain.row_stride(step.strided);
-      if (!step.row_values) step.col_stride = sized->domain.col_stride(step.strided);
-    }
-  }
+  sized->settle(std::move(domain));
   program = std::move(sized);
   return true;
 }

@@ -134,6 +134,8 @@ struct Program {
   size_t bytes() const;
   bool one_row() const { return domain.numel == domain.shape[domain.ndim - 1]; }
 
+  // The same steps on another domain, where layout_of() is the same.
+  void settle(BlockDomain other);
   // What follows from the domain: how blocks lie, and what classes must hold.
   void settle_walk();
   void settle_classes() {
