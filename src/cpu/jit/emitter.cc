@@ -29,9 +29,8 @@ int aligned(int64_t bytes) { return static_cast<int>((bytes + 63) / 64 * 64); }
 
 }  // namespace
 
-Emitter::Emitter(Isa isa, const LoopGraph& graph, const Schedule& schedule, void* buffer,
-                 size_t capacity)
-    : Assembler(isa, buffer, capacity), graph_(graph), schedule_(schedule) {
+Emitter::Emitter(const LoopGraph& graph, const Schedule& schedule, void* buffer, size_t capacity)
+    : Assembler(graph.isa, buffer, capacity), graph_(graph), schedule_(schedule) {
   set_lanes(schedule.lanes);
   simple_ = schedule.phases.size() == 1 && schedule.phases[0].calls.empty();
   values_.resize(graph.nodes.size());

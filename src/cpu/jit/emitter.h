@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Emitter: writes the machine code of one segment from its graph and schedule.
+// Emitter: writes the machine code of one loop from its graph and schedule.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace hologram::cpu::jit {
 // Which registers hold what, within one straight run of code.
 class Emitter : public Assembler {
  public:
-  Emitter(Isa isa, const LoopGraph& graph, const Schedule& schedule, void* buffer, size_t capacity);
+  Emitter(const LoopGraph& graph, const Schedule& schedule, void* buffer, size_t capacity);
 
   // Writes the function. Throws Xbyak::Error where the buffer is too small.
   void emit();

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
-// make_loop_graph: steps to nodes, equal nodes shared; rows of the op table as the nodes that their
-// bodies stand for.
+// Instructions to nodes, equal nodes shared; rows of the op table as the nodes that their bodies
+// stand for.
 #include "src/cpu/jit/loop_graph.h"
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
+#include <type_traits>
 
 #include "hologram/op.h"
 #include "src/cpu/jit/math.h"
@@ -237,6 +240,9 @@ Symbol write_math(MathWord word, std::initializer_list<Symbol> operands) {
   return {&graph, write(graph, word, ids, is_double)};
 }
 
+namespace {
+
+// The row's body, written down. Sets graph->opaque where it cannot be.
 Symbol write_row(OpId op, const Symbol* operands, int arity) {
   const Symbol x = operands[0];
   [[maybe_unused]] const Symbol y = operands[arity > 1 ? 1 : 0];
@@ -253,10 +259,6 @@ Symbol write_row(OpId op, const Symbol* operands, int arity) {
 }
 
 // ---- the graph ----
-
-namespace {
-
-constexpr size_t kMaxNodes = 4096;
 
 bool is_half(Dtype d) { return d == Dtype::kFloat16 || d == Dtype::kBFloat16; }
 
@@ -290,53 +292,15 @@ Symbol convert_directly(Symbol x, Dtype from, Dtype to) {
   return x.graph->add(node);
 }
 
-uint64_t hash_of(const LoopNode& node) {
-  uint64_t hash = node.bits;
-  const auto mix = [&](auto value) {
-    hash = (hash ^ static_cast<uint64_t>(value)) * 0x9e3779b97f4a7c15;
-    hash ^= hash >> 29;
-  };
-  mix(static_cast<uint64_t>(node.op) << 32 | static_cast<uint64_t>(node.dtype) << 24 |
-      static_cast<uint64_t>(node.from) << 16 | node.index);
-  mix(static_cast<uint64_t>(static_cast<uint16_t>(node.in[0])) << 48 |
-      static_cast<uint64_t>(static_cast<uint16_t>(node.in[1])) << 32 |
-      static_cast<uint64_t>(static_cast<uint16_t>(node.in[2])) << 16 |
-      static_cast<uint16_t>(node.in[3]));
-  return hash;
-}
+static_assert(std::has_unique_object_representations_v<LoopNode>);
 
-bool build_step(const SegmentStep& step, const std::vector<Symbol>& numbers,
-                const std::vector<Symbol>& inputs, std::vector<Symbol>& values, LoopGraph& graph) {
-  Symbol in[4];
-  if (step.arity < 1 || step.arity > 4) return false;
-  for (int k = 0; k < step.arity; ++k) {
-    const SegmentRef ref = step.in[k];
-    const std::vector<Symbol>& from = ref.kind == SegmentRef::kInput    ? inputs
-                                      : ref.kind == SegmentRef::kNumber ? numbers
-                                                                        : values;
-    if (ref.index >= from.size()) return false;
-    in[k] = from[ref.index];
-    if (graph.at(in[k]).dtype != step.compute) return false;
+uint64_t hash_of(const LoopNode& node) {
+  uint64_t hash = 0;
+  for (const uint64_t word : std::bit_cast<std::array<uint64_t, sizeof node / 8>>(node)) {
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15;
+    hash ^= hash >> 29;
   }
-  if (step.convert) {
-    if (step.arity != 1 || !can_convert(graph.isa, step.compute, step.result)) return false;
-    values.push_back(convert(in[0], step.result));
-    return true;
-  }
-  if (!jit_takes(graph.isa, step)) return false;
-  graph.opaque = false;
-  const size_t before = graph.nodes.size();
-  Symbol value = write_row(step.op, in, step.arity);
-  if (graph.opaque) {
-    graph.truncate(before);
-    LoopNode call{.op = Op::kCall, .dtype = step.result, .from = step.compute};
-    call.index = static_cast<uint16_t>(step.op);
-    call.arity = step.arity;
-    for (int k = 0; k < step.arity; ++k) call.in[k] = static_cast<int16_t>(in[k].id);
-    value = graph.add(call);
-  }
-  values.push_back(value);
-  return true;
+  return hash;
 }
 
 }  // namespace
@@ -366,7 +330,7 @@ void LoopGraph::truncate(size_t count) {
   index_nodes();
 }
 
-Symbol LoopGraph::make(Op op, Dtype dtype, std::initializer_list<Symbol> in, uint16_t index) {
+Symbol LoopGraph::make(Op op, Dtype dtype, std::initializer_list<Symbol> in, int index) {
   LoopNode node{.op = op, .dtype = dtype, .from = dtype, .index = index};
   for (Symbol s : in) node.in[node.arity++] = static_cast<int16_t>(s.id);
   return add(node);
@@ -427,51 +391,31 @@ Symbol convert(Symbol x, Dtype to) {
   return convert_directly(x, from, to);
 }
 
-bool make_loop_graph(const Segment& segment, LoopGraph& graph) {
-  std::vector<Symbol> inputs, numbers, values;
-  graph.inputs = static_cast<int>(segment.inputs.size());
-  graph.numbers = static_cast<int>(segment.numbers.size());
-  for (size_t i = 0; i < segment.inputs.size(); ++i) {
-    const Dtype dtype = segment.inputs[i];
-    if (!is_computed(dtype) && !is_half(dtype) && !is_small_integer(dtype)) return false;
-    LoopNode node{.op = Op::kLoad, .dtype = dtype, .from = dtype};
-    node.index = static_cast<uint16_t>(i);
-    inputs.push_back(graph.add(node));
-  }
-  for (size_t i = 0; i < segment.numbers.size(); ++i) {
-    const Dtype dtype = segment.numbers[i];
-    if (!is_computed(dtype) && !is_half(dtype) && !is_small_integer(dtype)) return false;
-    LoopNode node{.op = Op::kNumber, .dtype = dtype, .from = dtype};
-    node.index = static_cast<uint16_t>(i);
-    numbers.push_back(graph.add(node));
-  }
-  graph.outputs.assign(segment.outputs.size(), -1);
-  for (const SegmentStep& step : segment.steps) {
-    if (!build_step(step, numbers, inputs, values, graph)) return false;
-    if (graph.nodes.size() > kMaxNodes) return false;
-    if (step.output < 0) continue;
-    const auto output = static_cast<size_t>(step.output);
-    const Symbol value = values.back();
-    if (output >= graph.outputs.size() || graph.at(value).dtype != segment.outputs[output]) {
-      return false;
-    }
-    graph.outputs[output] = value.id;
-  }
-  for (int id : graph.outputs) {
-    if (id < 0) return false;
-  }
-  for (const SegmentFold& fold : segment.folds) {
-    const std::vector<Symbol>& from = fold.of.kind == SegmentRef::kInput ? inputs : values;
-    if (fold.of.kind == SegmentRef::kNumber || fold.of.index >= from.size()) return false;
-    const Symbol x = from[fold.of.index];
-    const Dtype dtype = graph.at(x).dtype;
-    if (dtype != Dtype::kFloat32 && dtype != Dtype::kFloat64) return false;
-    const Symbol term = fold.fold == Fold::kSumSquare ? Square(x)
-                        : fold.fold == Fold::kSumAbs  ? Abs(x)
-                                                      : x;
-    graph.folds.push_back(term.id);
-  }
-  return true;
+Symbol LoopGraph::input(int index, Dtype dtype) {
+  inputs = std::max(inputs, index + 1);
+  return make(Op::kLoad, dtype, {}, index);
+}
+
+Symbol LoopGraph::number(int index, Dtype dtype) {
+  numbers = std::max(numbers, index + 1);
+  return make(Op::kNumber, dtype, {}, index);
+}
+
+Symbol LoopGraph::compute(const circuit::Instr& instr, const Symbol* in) {
+  codes.push_back(instr.code);
+  if (!instr.is_op()) return convert(in[0], instr.result);
+  opaque = false;
+  const size_t before = nodes.size();
+  const Symbol value = write_row(instr.op(), in, instr.arity);
+  if (!opaque) return value;
+  truncate(before);
+  LoopNode call{.op = Op::kCall, .dtype = instr.result, .from = instr.compute, .index = instr.code};
+  for (int k = 0; k < instr.arity; ++k) call.in[call.arity++] = static_cast<int16_t>(in[k].id);
+  return add(call);
+}
+
+void LoopGraph::fold(Fold fold, Symbol x) {
+  folds.push_back((fold == Fold::kSumSquare ? Square(x) : fold == Fold::kSumAbs ? Abs(x) : x).id);
 }
 
 }  // namespace hologram::cpu::jit

@@ -17,8 +17,7 @@ constexpr int64_t kMaxStrip = 1024;
 
 class Scheduler {
  public:
-  Scheduler(const LoopGraph& graph, Isa isa, int vector_bytes)
-      : graph_(graph), nodes_(graph.nodes), isa_(isa), vector_bytes_(vector_bytes) {}
+  explicit Scheduler(const LoopGraph& graph) : graph_(graph), nodes_(graph.nodes) {}
 
   Schedule run() {
     find_needed();
@@ -79,6 +78,9 @@ class Scheduler {
       out_.is_invariant[i] = invariant;
       if (invariant) out_.invariants.push_back(static_cast<int>(i));
     }
+    // Numbers first, for registers go to the first of those that are used as often.
+    std::stable_partition(out_.invariants.begin(), out_.invariants.end(),
+                          [&](int id) { return nodes_[at(id)].op == Op::kNumber; });
   }
 
   void find_lanes() {
@@ -90,7 +92,7 @@ class Scheduler {
     }
     // Lanes of 2 bytes alone, which are only moved, are not worth masks of their own.
     if (widest == 2) widest = 4;
-    out_.lanes = vector_bytes_ / static_cast<int>(widest);
+    out_.lanes = (graph_.isa == Isa::kAvx512 ? 64 : 32) / static_cast<int>(widest);
   }
 
   // How many calls must come before: a call of level l ends phase l, what uses it comes later.
@@ -150,7 +152,7 @@ class Scheduler {
   int memory(int id) { return is_load(id) ? nodes_[at(id)].index : strip(id); }
 
   void place_calls() {
-    const KernelTable& table = kernel_table(isa_);
+    const KernelTable& table = kernel_table(graph_.isa);
     for (size_t i = 0; i < nodes_.size(); ++i) {
       const int id = static_cast<int>(i);
       if (!needed_[i] || !is_call(id)) continue;
@@ -303,8 +305,6 @@ class Scheduler {
 
   const LoopGraph& graph_;
   const std::vector<LoopNode>& nodes_;
-  Isa isa_;
-  int vector_bytes_;
   Schedule out_;
   std::vector<char> needed_;
   std::vector<int> level_;  // by node
@@ -317,8 +317,6 @@ class Scheduler {
 
 }  // namespace
 
-Schedule make_schedule(const LoopGraph& graph, Isa isa, int vector_bytes) {
-  return Scheduler(graph, isa, vector_bytes).run();
-}
+Schedule make_schedule(const LoopGraph& graph) { return Scheduler(graph).run(); }
 
 }  // namespace hologram::cpu::jit

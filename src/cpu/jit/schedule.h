@@ -68,7 +68,6 @@ struct Schedule {
   int64_t strip_bytes = 0;  // of all strips
 };
 
-// vector_bytes: 32 or 64.
-Schedule make_schedule(const LoopGraph& graph, Isa isa, int vector_bytes);
+Schedule make_schedule(const LoopGraph& graph);
 
 }  // namespace hologram::cpu::jit

@@ -57,22 +57,18 @@ Lowering::Lowering(const Kernel& kernel, int64_t tile, bool jit, Program& progra
   temps_.resize(kernel.temps.size());
 }
 
-void Lowering::lower_one(const Instr& instr, const std::vector<Value>& inputs) {
+void Lowering::lower_one(const Instr& instr, const std::vector<Source>& inputs) {
   const Dtype natural = op_info(instr.op()).result_is_bool ? Dtype::kBool : instr.compute;
-  Value result{Rank::kOne, natural, kNone, kNone, program_.first_one() + program_.ones++};
+  Source result{Rank::kOne, natural, kNone, kNone, program_.first_one() + program_.ones++};
+  std::vector<StepOperand> operands;
+  for (const Source& value : inputs) operands.push_back(of_place(value.place));
+  operands.push_back(of_place(result.place));
   Step step;
   step.kind = StepKind::kOp;
   step.op = elementwise_kernel(instr.op(), instr.compute, Form::kVectors);
-  step.inputs = instr.arity;
-  step.outputs = 1;
-  step.first = static_cast<uint32_t>(program_.operands.size());
-  for (const Value& value : inputs) {
-    program_.operands.push_back({static_cast<uint16_t>(value.place), 0, 0});
-  }
-  program_.operands.push_back({static_cast<uint16_t>(result.place), 0, 0});
-  program_.prologue.push_back(step);
+  add(program_.prologue, step, operands);
   if (instr.out.kind == Ref::kTemp) {
-    temps_[instr.out.index] = cast(result, dtype_of_out(instr.out, natural));
+    temps_[instr.out.index] = result;
   } else {
     store(result, static_cast<int>(instr.out.index));
   }
@@ -84,10 +80,10 @@ void Lowering::lower_op(const Instr& instr, int index) {
     fail(ErrorKind::kInternal, "a plan asks for ", row.name, " of ", int{instr.arity},
          " operands in ", dtype_name(instr.compute));
   }
-  std::vector<Value> inputs;
+  std::vector<Source> inputs;
   Rank rank = Rank::kOne;
   for (int k = 0; k < instr.arity; ++k) {
-    inputs.push_back(cast(value_of(index, k), instr.compute));
+    inputs.push_back(source_of(index, k));
     rank = std::min(rank, inputs.back().rank);
   }
   if (rank == Rank::kOne) return lower_one(instr, inputs);
@@ -122,26 +118,22 @@ void Lowering::lower_op(const Instr& instr, int index) {
   }
   const Dtype natural = row.result_is_bool ? Dtype::kBool : instr.compute;
   const Settled out = result_operand(instr.out, rank, natural);
-  bool by_row = out.by_row;
+  settled.push_back(out);
   Step step;
   step.kind = StepKind::kOp;
   step.op = kernel;
-  step.inputs = instr.arity;
-  step.outputs = 1;
   step.row_values = by_rows;
-  step.first = static_cast<uint32_t>(program_.operands.size());
-  for (const Settled& in : settled) {
-    program_.operands.push_back(in.operand);
-    by_row |= in.by_row;
+  std::vector<StepOperand> operands;
+  for (const Settled& each : settled) {
+    operands.push_back(each.operand);
+    step.by_row |= each.by_row && !by_rows;
   }
-  program_.operands.push_back(out.operand);
-  step.by_row = by_row && !by_rows;
-  program_.steps.push_back(step);
+  add(program_.steps, step, operands);
   settle_result(instr.out, rank, natural, out.operand);
 }
 
 // Whether a copy may take the value's scattered elements straight to where they end up.
-bool Lowering::gathers_into(const Value& value, const Ref& out) const {
+bool Lowering::gathers_into(const Source& value, const Ref& out) const {
   if (value.access == kNone || out.kind != Ref::kAccess) return false;
   const Memory& from = memory_[value.access];
   const bool by_row = long_rows_ && from.layout == Layout::kRowVector;
@@ -151,8 +143,8 @@ bool Lowering::gathers_into(const Value& value, const Ref& out) const {
 }
 
 void Lowering::lower_convert(const Instr& instr, int index) {
-  const Value value = value_of(index, 0);
-  const Dtype to = dtype_of_out(instr.out, instr.result);
+  const Source value = source_of(index, 0);
+  const Dtype to = instr.result;
   // Registers and numbers are never written again, so a temp may be another name for one.
   if (instr.out.kind == Ref::kTemp && (value.access == kNone || value.dtype != to)) {
     temps_[instr.out.index] = cast(value, to);
@@ -187,12 +179,11 @@ void Lowering::lower_convert(const Instr& instr, int index) {
     return;
   }
   // A temp keeps what the memory holds now.
-  Value kept{value.rank, to, kNone, kNone, kNone};
+  Source kept{value.rank, to, kNone, kNone, kNone};
   if (value.rank == Rank::kOne) {
     kept.place = program_.first_one() + program_.ones++;
-    Step& step = add(
-        program_.prologue, StepKind::kGather,
-        {{static_cast<uint16_t>(value.place), 0, 0}, {static_cast<uint16_t>(kept.place), 0, 0}});
+    Step& step =
+        add(program_.prologue, StepKind::kGather, {of_place(value.place), of_place(kept.place)});
     step.itemsize = static_cast<int32_t>(itemsize(to));
   } else {
     kept.reg = new_register(to, true);
@@ -207,13 +198,13 @@ void Lowering::lower_convert(const Instr& instr, int index) {
 SettledFold Lowering::fold_of(const Instr& instr, Dtype in) const {
   const auto op = static_cast<Reduction>(instr.attr);
   return settle_fold(reduction_name(op).data(), op, instr.parameter, instr.parameter, in,
-                     dtype_of_out(instr.out, instr.result));
+                     instr.result);
 }
 
 void Lowering::lower_fold(const Instr& instr, int index) {
-  const Value value = value_of(index, 0);
+  const Source value = source_of(index, 0);
   const SettledFold fold = fold_of(instr, value.dtype);
-  const Value ready = cast(value, fold.compute);
+  const Source ready = cast(value, fold.compute);
   Settled in = direct(ready);
   if (in.scalar) in = {whole(ready)};
   const Settled out = result_operand(instr.out, Rank::kRow, fold.result);
@@ -229,7 +220,7 @@ void Lowering::lower_rows(const Instr& instr, int index) {
       compute_dtype(instr.compute) == Dtype::kFloat64 ? Dtype::kFloat64 : Dtype::kFloat32;
   StepOperand in[2];
   for (int k = 0; k < instr.arity; ++k) {
-    const Value value = cast(value_of(index, k), compute);
+    const Source value = cast(source_of(index, k), compute);
     Settled settled = direct(value);
     if (settled.scalar) settled = {whole(value)};
     in[k] = settled.operand;
@@ -244,11 +235,22 @@ void Lowering::lower_rows(const Instr& instr, int index) {
 }
 
 void Lowering::run() {
-  if (jit_) depths_ = heavy_depths(), levels_ = late_levels();
-  const std::vector<int> order = jit_ ? order_for_segments() : original_order();
-  for (size_t i = 0; i < order.size();) {
-    const size_t taken = jit_ ? lower_segment(order, i) : 0;
-    if (taken == 0) lower_instr(kernel_.instrs[static_cast<size_t>(order[i])], order[i]);
+  if (jit_) {
+    find_makers();
+    depths_ = heavy_depths();
+    order_ = order_for_loops();
+    last_read_.assign(kernel_.temps.size(), kNone);
+    for (size_t i = 0; i < order_.size(); ++i) {
+      const Instr& instr = this->instr(order_[i]);
+      for (int k = 0; k < instr.arity; ++k) {
+        if (instr.in[k].kind == Ref::kTemp) last_read_[instr.in[k].index] = static_cast<int>(i);
+      }
+    }
+  }
+  for (size_t i = 0; i < kernel_.instrs.size();) {
+    const int index = jit_ ? order_[i] : static_cast<int>(i);
+    const size_t taken = jit_ ? lower_loop(i) : 0;
+    if (taken == 0) lower_instr(instr(index), index);
     i += std::max<size_t>(taken, 1);
   }
   for (const Step& step : program_.steps) {
@@ -283,10 +285,10 @@ int32_t size_of(Dtype dtype) { return static_cast<int32_t>(itemsize(dtype)); }
 
 // ---- values ----
 
-Lowering::Value Lowering::value_of(int index, int k) const {
+Lowering::Source Lowering::source_of(int index, int k) const {
   const Instr& instr = kernel_.instrs[static_cast<size_t>(index)];
   const Ref& ref = instr.in[k];
-  Value value;
+  Source value;
   switch (ref.kind) {
     case Ref::kTemp:
       return temps_[ref.index];
@@ -334,12 +336,16 @@ Step& Lowering::add(std::vector<Step>& list, StepKind kind,
                     std::initializer_list<StepOperand> operands) {
   Step step;
   step.kind = kind;
-  step.inputs = static_cast<uint8_t>(operands.size() - 1);
-  step.outputs = 1;
+  return add(list, step, {operands.begin(), operands.size()});
+}
+
+Step& Lowering::add(std::vector<Step>& list, Step step, std::span<const StepOperand> operands,
+                    size_t outputs) {
+  step.inputs = static_cast<uint8_t>(operands.size() - outputs - step.numbers);
+  step.outputs = static_cast<uint8_t>(outputs);
   step.first = static_cast<uint32_t>(program_.operands.size());
-  program_.operands.insert(program_.operands.end(), operands);
-  list.push_back(step);
-  return list.back();
+  program_.operands.insert(program_.operands.end(), operands.begin(), operands.end());
+  return list.emplace_back(step);
 }
 
 Step& Lowering::copy_between(StepKind kind, const StepOperand& from, const StepOperand& to,
@@ -359,13 +365,13 @@ StepOperand Lowering::repeated_tile(int place, Dtype dtype) {
   }
   const int reg = new_register(dtype, false);
   registers_[reg].setup = true;
-  copy_between(StepKind::kGather, {static_cast<uint16_t>(place), 0, 0}, of_register(reg), 0, 0,
-               size_of(dtype), false, true);
+  copy_between(StepKind::kGather, of_place(place), of_register(reg), 0, 0, size_of(dtype), false,
+               true);
   tiles_.emplace_back(place, reg);
   return of_register(reg);
 }
 
-StepOperand Lowering::whole(const Value& value) {
+StepOperand Lowering::whole(const Source& value) {
   if (value.place != kNone) return repeated_tile(value.place, value.dtype);
   if (value.reg != kNone) {
     if (!registers_[value.reg].row_values || single_cols_) return of_register(value.reg);
@@ -389,7 +395,7 @@ StepOperand Lowering::whole(const Value& value) {
   return of_register(reg);
 }
 
-StepOperand Lowering::row_vector(const Value& value) {
+StepOperand Lowering::row_vector(const Source& value) {
   if (value.place != kNone) return repeated_tile(value.place, value.dtype);
   if (value.reg != kNone) return of_register(value.reg);
   Memory& memory = memory_[value.access];
@@ -403,14 +409,14 @@ StepOperand Lowering::row_vector(const Value& value) {
   return of_register(reg);
 }
 
-bool Lowering::is_single(const Value& value) const {
+bool Lowering::is_single(const Source& value) const {
   if (value.place != kNone) return true;
   if (single_cols_ || !long_rows_) return false;
   if (value.reg != kNone) return registers_[value.reg].row_values;
   return value.rank == Rank::kRow && memory_[value.access].full == kNone;
 }
 
-bool Lowering::goes_by_row(const Value& value) const {
+bool Lowering::goes_by_row(const Source& value) const {
   if (value.place != kNone || program_.domain.grid.block_rows == 1) return false;
   if (is_single(value)) return true;
   if (value.reg != kNone) return false;
@@ -419,16 +425,15 @@ bool Lowering::goes_by_row(const Value& value) const {
   return long_rows_ && memory.layout == Layout::kRowVector && memory.full == kNone && !worth_tile;
 }
 
-bool Lowering::results_by_row(const Ref& out, Dtype dtype) const {
-  return out.kind == Ref::kAccess && kernel_.accesses[out.index].dtype == dtype &&
-         memory_[out.index].layout == Layout::kRowVector && long_rows_ &&
-         program_.domain.grid.block_rows > 1;
+bool Lowering::results_by_row(const Ref& out) const {
+  return out.kind == Ref::kAccess && memory_[out.index].layout == Layout::kRowVector &&
+         long_rows_ && program_.domain.grid.block_rows > 1;
 }
 
-Lowering::Settled Lowering::direct(const Value& value) {
+Lowering::Settled Lowering::direct(const Source& value) {
   const bool rows = program_.domain.grid.block_rows > 1;
   const int32_t size = size_of(value.dtype);
-  if (value.place != kNone) return {{static_cast<uint16_t>(value.place), 0, 0}, false, true};
+  if (value.place != kNone) return {of_place(value.place), false, true};
   if (value.reg != kNone) {
     if (!is_single(value)) return {whole(value)};
     return {{of_register(value.reg).place, 0, size}, rows, true};
@@ -446,19 +451,19 @@ Lowering::Settled Lowering::direct(const Value& value) {
   return {whole(value)};
 }
 
-Lowering::Value Lowering::cast(const Value& value, Dtype to) {
+Lowering::Source Lowering::cast(const Source& value, Dtype to) {
   if (value.dtype == to) return value;
   if (is_complex(to)) {
     fail(ErrorKind::kInternal, "a plan asks for a conversion to ", dtype_name(to));
   }
-  Value result{value.rank, to, kNone, kNone, kNone};
+  Source result{value.rank, to, kNone, kNone, kNone};
   Settled in;
   StepOperand out;
   std::vector<Step>* list = &program_.steps;
   if (value.rank == Rank::kOne) {
     result.place = program_.first_one() + program_.ones++;
     in = direct(value);
-    out = {static_cast<uint16_t>(result.place), 0, 0};
+    out = of_place(result.place);
     list = &program_.prologue;
   } else {
     result.reg = new_register(to, value.rank == Rank::kRow);
@@ -475,11 +480,6 @@ Lowering::Value Lowering::cast(const Value& value, Dtype to) {
 }
 
 // ---- results ----
-
-Dtype Lowering::dtype_of_out(const Ref& out, Dtype otherwise) const {
-  if (out.kind == Ref::kAccess) return kernel_.accesses[out.index].dtype;
-  return out.kind == Ref::kTemp ? kernel_.temps[out.index].dtype : otherwise;
-}
 
 Rank Lowering::rank_of_out(const Ref& out) const {
   if (out.kind != Ref::kAccess) return Rank::kFull;
@@ -515,9 +515,9 @@ void Lowering::forget_copies(int access) {
   }
 }
 
-void Lowering::store(const Value& value, int access) {
+void Lowering::store(const Source& value, int access) {
   const Dtype dtype = kernel_.accesses[access].dtype;
-  const Value same = cast(value, dtype);
+  const Source same = cast(value, dtype);
   const Memory memory = memory_[access];
   const Rank out_rank = rank_of_out({Ref::kAccess, static_cast<uint32_t>(access)});
   forget_copies(access);
@@ -527,10 +527,9 @@ void Lowering::store(const Value& value, int access) {
       fail(ErrorKind::kInternal, "a plan stores ", program_.domain.numel,
            " elements where one has room");
     }
-    Step& step = add(same.place != kNone ? program_.prologue : program_.steps, StepKind::kGather,
-                     {same.place != kNone ? StepOperand{static_cast<uint16_t>(same.place), 0, 0}
-                                          : row_vector(same),
-                      of_access(access)});
+    Step& step =
+        add(same.place != kNone ? program_.prologue : program_.steps, StepKind::kGather,
+            {same.place != kNone ? of_place(same.place) : row_vector(same), of_access(access)});
     step.row_values = true;
     step.itemsize = memory.itemsize;
     return;
@@ -545,8 +544,7 @@ void Lowering::store(const Value& value, int access) {
   if (memory.layout == Layout::kDense && same.rank != Rank::kFull && !single_cols_) {
     // Repeated straight into memory.
     const bool one = same.place != kNone;
-    const StepOperand from =
-        one ? StepOperand{static_cast<uint16_t>(same.place), 0, 0} : row_vector(same);
+    const StepOperand from = one ? of_place(same.place) : row_vector(same);
     copy_between(StepKind::kGather, from, of_access(access), one ? 0 : 1, 0, memory.itemsize,
                  false);
     return;
@@ -557,14 +555,14 @@ void Lowering::store(const Value& value, int access) {
 }
 
 void Lowering::settle_result(const Ref& out, Rank rank, Dtype dtype, const StepOperand& operand) {
-  Value value{rank, dtype, kNone, kNone, kNone};
+  Source value{rank, dtype, kNone, kNone, kNone};
   if (operand.place >= kFirstRegister) {
     value.reg = operand.place - kFirstRegister;
   } else {
     value.access = operand.place;
   }
   if (out.kind == Ref::kTemp) {
-    temps_[out.index] = cast(value, dtype_of_out(out, dtype));
+    temps_[out.index] = cast(value, dtype_of(out));
     return;
   }
   const int access = static_cast<int>(out.index);

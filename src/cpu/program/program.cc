@@ -180,13 +180,7 @@ class Repeater {
     if (made < 0 || longest == 0) return false;
     const Instr& instr = from_.instrs[static_cast<size_t>(made)];
     if (!is_full(instr) || (instr.is_op() && op_info(instr.op()).is_heavy())) return false;
-    SegmentStep step;
-    step.convert = !instr.is_op();
-    if (instr.is_op()) step.op = instr.op();
-    step.compute = instr.compute;
-    step.result = from_.temps[ref.index].dtype;
-    step.arity = instr.arity;
-    if (!jit_takes(isa_, step)) return false;
+    if (!jit_takes(isa_, instr)) return false;
     Ref full;
     for (int k = 0; k < instr.arity; ++k) {
       const Ref& in = instr.in[k];
@@ -285,8 +279,7 @@ void for_operands(Program& program, const Step& step, F&& f) {
 
 // Whether the output may lie where an input lies that is not read again.
 bool may_write_in_place(const Step& step) {
-  return step.kind == StepKind::kOp || step.kind == StepKind::kSegment ||
-         step.kind == StepKind::kRows;
+  return step.kind == StepKind::kOp || step.kind == StepKind::kLoop || step.kind == StepKind::kRows;
 }
 
 class Assigner {
