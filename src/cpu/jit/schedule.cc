@@ -159,7 +159,7 @@ class Scheduler {
       const LoopNode& node = nodes_[i];
       const OpInfo& row = op_info(static_cast<OpId>(node.index));
       const auto& forms = table.kernels[node.index][static_cast<int>(node.from)];
-      Call call;
+      StripCall call;
       call.node = id;
       unsigned single = 0;
       for (int k = 0; k < node.arity; ++k) single |= is_invariant(node.in[k]) ? 1u << k : 0u;
