@@ -151,11 +151,8 @@ void Lowering::lower_convert(const Instr& instr, int index) {
     return;
   }
   if (value.rank == Rank::kFull && value.dtype == to && gathers_into(value, instr.out)) {
-    const Memory& memory = memory_[value.access];
-    copy_between(StepKind::kGather, of_access(value.access),
-                 of_access(static_cast<int>(instr.out.index)), memory.row_stride, memory.col_stride,
-                 memory.itemsize, false)
-        .strided = static_cast<int16_t>(value.access);
+    copy_access(StepKind::kGather, value.access, of_access(static_cast<int>(instr.out.index)),
+                false);
     forget_copies(static_cast<int>(instr.out.index));
     return;
   }
@@ -187,10 +184,7 @@ void Lowering::lower_convert(const Instr& instr, int index) {
     step.itemsize = static_cast<int32_t>(itemsize(to));
   } else {
     kept.reg = new_register(to, true);
-    const Memory& memory = memory_[value.access];
-    copy_between(StepKind::kGather, of_access(value.access), of_register(kept.reg),
-                 memory.row_stride, 0, memory.itemsize, true)
-        .strided = static_cast<int16_t>(value.access);
+    copy_access(StepKind::kGather, value.access, of_register(kept.reg), true);
   }
   temps_[instr.out.index] = kept;
 }
@@ -205,12 +199,11 @@ void Lowering::lower_fold(const Instr& instr, int index) {
   const Source value = source_of(index, 0);
   const SettledFold fold = fold_of(instr, value.dtype);
   const Source ready = cast(value, fold.compute);
-  Settled in = direct(ready);
-  if (in.scalar) in = {whole(ready)};
+  const StepOperand in = elements(ready);
   const Settled out = result_operand(instr.out, Rank::kRow, fold.result);
   program_.folds.push_back(fold);
   program_.cost += fold.fold == Fold::kLogSumExp ? kHeavy : 1;
-  Step& step = add(program_.steps, StepKind::kFold, {in.operand, out.operand});
+  Step& step = add(program_.steps, StepKind::kFold, {in, out.operand});
   step.fold = static_cast<int32_t>(program_.folds.size()) - 1;
   settle_result(instr.out, Rank::kRow, fold.result, out.operand);
 }
@@ -218,20 +211,18 @@ void Lowering::lower_fold(const Instr& instr, int index) {
 void Lowering::lower_rows(const Instr& instr, int index) {
   const Dtype compute =
       compute_dtype(instr.compute) == Dtype::kFloat64 ? Dtype::kFloat64 : Dtype::kFloat32;
-  StepOperand in[2];
+  std::vector<StepOperand> operands;
   for (int k = 0; k < instr.arity; ++k) {
-    const Source value = cast(source_of(index, k), compute);
-    Settled settled = direct(value);
-    if (settled.scalar) settled = {whole(value)};
-    in[k] = settled.operand;
+    operands.push_back(elements(cast(source_of(index, k), compute)));
   }
-  const Settled out = result_operand(instr.out, Rank::kFull, compute);
-  Step& step = instr.arity == 2 ? add(program_.steps, StepKind::kRows, {in[0], in[1], out.operand})
-                                : add(program_.steps, StepKind::kRows, {in[0], out.operand});
+  operands.push_back(result_operand(instr.out, Rank::kFull, compute).operand);
+  Step step;
+  step.kind = StepKind::kRows;
   step.from = compute;
-  program_.cost += 2 * kHeavy;
   step.rows = &softmax_kernel(program_.isa, static_cast<SoftmaxOp>(instr.attr), compute);
-  settle_result(instr.out, Rank::kFull, compute, out.operand);
+  add(program_.steps, step, operands);
+  program_.cost += 2 * kHeavy;
+  settle_result(instr.out, Rank::kFull, compute, operands.back());
 }
 
 void Lowering::run() {
@@ -359,6 +350,16 @@ Step& Lowering::copy_between(StepKind kind, const StepOperand& from, const StepO
   return step;
 }
 
+void Lowering::copy_access(StepKind kind, int access, const StepOperand& other, bool row_values,
+                           bool setup) {
+  const Memory& memory = memory_[access];
+  const bool scatters = kind == StepKind::kScatter;
+  copy_between(kind, scatters ? other : of_access(access), scatters ? of_access(access) : other,
+               memory.row_stride, row_values ? 0 : memory.col_stride, memory.itemsize, row_values,
+               setup)
+      .strided = static_cast<int16_t>(access);
+}
+
 StepOperand Lowering::repeated_tile(int place, Dtype dtype) {
   for (const auto& [known, reg] : tiles_) {
     if (known == place && registers_[reg].itemsize == size_of(dtype)) return of_register(reg);
@@ -388,10 +389,8 @@ StepOperand Lowering::whole(const Source& value) {
   const int reg = new_register(value.dtype, false);
   const bool setup = memory.repeated && !kernel_.accesses[value.access].stored;
   registers_[reg].setup = setup;
-  copy_between(StepKind::kGather, of_access(value.access), of_register(reg), memory.row_stride,
-               memory.col_stride, memory.itemsize, false, setup)
-      .strided = static_cast<int16_t>(value.access);
-  memory_[value.access].full = reg;
+  copy_access(StepKind::kGather, value.access, of_register(reg), false, setup);
+  memory.full = reg;
   return of_register(reg);
 }
 
@@ -402,10 +401,8 @@ StepOperand Lowering::row_vector(const Source& value) {
   if (memory.row != kNone) return of_register(memory.row);
   if (memory.row_dense) return of_access(value.access);
   const int reg = new_register(value.dtype, true);
-  copy_between(StepKind::kGather, of_access(value.access), of_register(reg), memory.row_stride, 0,
-               memory.itemsize, true)
-      .strided = static_cast<int16_t>(value.access);
-  memory_[value.access].row = reg;
+  copy_access(StepKind::kGather, value.access, of_register(reg), true);
+  memory.row = reg;
   return of_register(reg);
 }
 
@@ -418,11 +415,17 @@ bool Lowering::is_single(const Source& value) const {
 
 bool Lowering::goes_by_row(const Source& value) const {
   if (value.place != kNone || program_.domain.grid.block_rows == 1) return false;
-  if (is_single(value)) return true;
-  if (value.reg != kNone) return false;
-  const Memory& memory = memory_[value.access];
+  return is_single(value) || (value.reg == kNone && stays_in_rows(memory_[value.access]));
+}
+
+bool Lowering::stays_in_rows(const Memory& memory) const {
   const bool worth_tile = memory.repeated && program_.domain.grid.block_cols < kRepeatedRow;
   return long_rows_ && memory.layout == Layout::kRowVector && memory.full == kNone && !worth_tile;
+}
+
+StepOperand Lowering::elements(const Source& value) {
+  const Settled settled = direct(value);
+  return settled.scalar ? whole(value) : settled.operand;
 }
 
 bool Lowering::results_by_row(const Ref& out) const {
@@ -444,10 +447,7 @@ Lowering::Settled Lowering::direct(const Source& value) {
     if (memory.row == kNone) return {row_by_row, rows, true};
     return {{of_register(memory.row).place, 0, size}, rows, true};
   }
-  const bool worth_tile = memory.repeated && program_.domain.grid.block_cols < kRepeatedRow;
-  if (long_rows_ && memory.layout == Layout::kRowVector && memory.full == kNone && !worth_tile) {
-    return {row_by_row, rows, false};
-  }
+  if (stays_in_rows(memory)) return {row_by_row, rows, false};
   return {whole(value)};
 }
 
@@ -535,10 +535,7 @@ void Lowering::store(const Source& value, int access) {
     return;
   }
   if (out_rank == Rank::kRow) {
-    const StepOperand from = row_vector(same);
-    copy_between(StepKind::kScatter, from, of_access(access), memory.row_stride, 0, memory.itemsize,
-                 true)
-        .strided = static_cast<int16_t>(access);
+    copy_access(StepKind::kScatter, access, row_vector(same), true);
     return;
   }
   if (memory.layout == Layout::kDense && same.rank != Rank::kFull && !single_cols_) {
@@ -549,9 +546,7 @@ void Lowering::store(const Source& value, int access) {
                  false);
     return;
   }
-  copy_between(StepKind::kScatter, whole(same), of_access(access), memory.row_stride,
-               memory.col_stride, memory.itemsize, false)
-      .strided = static_cast<int16_t>(access);
+  copy_access(StepKind::kScatter, access, whole(same), false);
 }
 
 void Lowering::settle_result(const Ref& out, Rank rank, Dtype dtype, const StepOperand& operand) {

@@ -95,6 +95,9 @@ class Lowering {
   Settled direct(const Source& value);
   // Whether direct() then needs one call a row.
   bool goes_by_row(const Source& value) const;
+  bool stays_in_rows(const Memory& memory) const;
+  // Elements of the block, without a copy where that serves.
+  StepOperand elements(const Source& value);
   // Whether results of this rank go row by row straight to memory.
   bool results_by_row(const circuit::Ref& out) const;
 
@@ -105,6 +108,10 @@ class Lowering {
   Step& copy_between(StepKind kind, const StepOperand& from, const StepOperand& to,
                      int64_t row_stride, int64_t col_stride, int32_t itemsize, bool row_values,
                      bool setup = false);
+
+  // The same between an access and contiguous memory: elements, or values of rows.
+  void copy_access(StepKind kind, int access, const StepOperand& other, bool row_values,
+                   bool setup = false);
 
   // Where an instruction's result goes: straight to memory, or to a register and from there on by
   // settle_result().
