@@ -341,18 +341,8 @@ bool jit_takes(Isa isa, const circuit::Instr& instr) {
   if (instr.code == circuit::kCodeConvert) {
     return jit::can_convert(isa, instr.compute, instr.result);
   }
-  if (instr.code >= kOpIdEnd) return false;
-  switch (instr.compute) {
-    case Dtype::kBool:
-    case Dtype::kInt32:
-    case Dtype::kInt64:
-    case Dtype::kFloat32:
-    case Dtype::kFloat64:
-      break;
-    default:
-      return false;
-  }
-  if (kernel_table(isa).kernels[instr.code][static_cast<int>(instr.compute)][0] == nullptr) {
+  if (instr.code >= kOpIdEnd || !jit::is_computed(instr.compute) ||
+      kernel_table(isa).kernels[instr.code][static_cast<int>(instr.compute)][0] == nullptr) {
     return false;
   }
   const OpInfo& row = op_info(instr.op());

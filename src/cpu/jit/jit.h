@@ -39,10 +39,6 @@ class JitLoop {
   LoopFunction get() const { return kernel_; }
   // Memory that its code takes.
   size_t bytes() const { return bytes_; }
-  void operator()(const void* const* inputs, const void* const* numbers, void* const* outputs,
-                  int64_t n, int64_t rows, const int64_t* steps) const {
-    kernel_(inputs, numbers, outputs, n, rows, steps);
-  }
   bool operator==(const JitLoop& other) const { return kernel_ == other.kernel_; }
   bool operator==(std::nullptr_t) const { return kernel_ == nullptr; }
 

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
+#include <optional>
 #include <vector>
 
 #include "hologram/cpu_info.h"
@@ -113,7 +115,9 @@ struct LoopGraph {
   Symbol add(LoopNode node);
   // Takes back all nodes from this one on.
   void truncate(size_t count);
-  Symbol make(Op op, Dtype dtype, std::initializer_list<Symbol> in, int index = 0);
+  // from: that of the operands, where it is another.
+  Symbol make(Op op, Dtype dtype, std::initializer_list<Symbol> in, int index = 0,
+              std::optional<Dtype> from = std::nullopt);
   Symbol constant(Dtype dtype, uint64_t bits);
   Symbol constant_of(Dtype dtype, double value);
   const LoopNode& at(Symbol s) const { return nodes[static_cast<size_t>(s.id)]; }
@@ -124,6 +128,8 @@ struct LoopGraph {
   std::vector<int16_t> index_;  // hash table of nodes, -1 where empty
 };
 
+// Whether loops compute in this type. Others are only converted.
+bool is_computed(Dtype d);
 // Whether the instruction set has exactly what convert() does.
 bool can_convert(Isa isa, Dtype from, Dtype to);
 Symbol convert(Symbol x, Dtype to);

@@ -30,9 +30,6 @@ inline constexpr double kHeavy = 6;
 inline bool is_elementwise(const circuit::Instr& instr) {
   return instr.is_op() || instr.code == circuit::kCodeConvert;
 }
-inline bool same_ref(const circuit::Ref& a, const circuit::Ref& b) {
-  return a.kind == b.kind && a.index == b.index;
-}
 
 // How many folds and row functions come before each instruction: loops of one level may be one.
 std::vector<int> fold_levels(const circuit::Kernel& kernel);

@@ -94,8 +94,7 @@ bool Lowering::is_streamed(const Ref& out) const {
                         return access.slot == to.slot && access.loaded;
                       }) &&
          std::none_of(kernel_.instrs.begin(), kernel_.instrs.end(), [&](const Instr& instr) {
-           return std::any_of(instr.in, instr.in + instr.arity,
-                              [&](const Ref& ref) { return same_ref(ref, out); });
+           return std::find(instr.in, instr.in + instr.arity, out) != instr.in + instr.arity;
          });
 }
 
@@ -172,7 +171,7 @@ bool Lowering::emit_loop(size_t begin, size_t end) {
         instr.out.kind == Ref::kTemp
             ? last_read_[instr.out.index] >= static_cast<int>(end)
             : std::none_of(&order_[i] + 1, &order_[begin] + (end - begin),
-                           [&](int later) { return same_ref(this->instr(later).out, instr.out); });
+                           [&](int later) { return this->instr(later).out == instr.out; });
     if (!wanted) continue;
     graph.outputs.push_back(value.id);
     results.push_back({instr.out, Rank::kFull, instr.result});

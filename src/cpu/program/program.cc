@@ -292,9 +292,6 @@ bool same_program(const circuit::Kernel& a, const circuit::Kernel& b) {
     return x.dtype == y.dtype && x.rank == y.rank && x.loaded == y.loaded && x.stored == y.stored &&
            x.strides == y.strides;
   };
-  const auto same_temp = [](const circuit::Temp& x, const circuit::Temp& y) {
-    return x.dtype == y.dtype && x.rank == y.rank;
-  };
   const auto same_ref = [](const circuit::Ref& x, const circuit::Ref& y) {
     return x.kind == y.kind && (x.kind == circuit::Ref::kImmediate || x.index == y.index);
   };
@@ -305,7 +302,7 @@ bool same_program(const circuit::Kernel& a, const circuit::Kernel& b) {
     for (int k = 0; same && k < x.arity; ++k) same = same_ref(x.in[k], y.in[k]);
     return same;
   };
-  if (!all(a.accesses, b.accesses, same_access) || !all(a.temps, b.temps, same_temp) ||
+  if (!all(a.accesses, b.accesses, same_access) || a.temps != b.temps ||
       !all(a.instrs, b.instrs, same_instr)) {
     return false;
   }

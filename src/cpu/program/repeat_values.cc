@@ -78,7 +78,7 @@ class Repeater {
         if (in.kind == Ref::kAccess && is_written(from_.accesses[in.index].slot)) return false;
         continue;
       }
-      if (full.kind != Ref::kNone && !same_ref(full, in)) return false;
+      if (full.kind != Ref::kNone && full != in) return false;
       full = in;
     }
     return full.kind != Ref::kNone && is_light(full, longest - 1);
@@ -91,7 +91,7 @@ class Repeater {
       return ref;
     }
     for (const auto& [value, at, again] : repeated_) {
-      if (at == level && same_ref(value, ref)) return again;
+      if (at == level && value == ref) return again;
     }
     Instr instr = from_.instrs[static_cast<size_t>(made)];
     for (int k = 0; k < instr.arity; ++k) instr.in[k] = at_level(instr.in[k], level);

@@ -34,7 +34,7 @@ bool gives_sum(const JitLoop& kernel, int number) {
   float out[3] = {};
   const void* inputs[] = {x, y};
   void* outputs[] = {out};
-  kernel(inputs, nullptr, outputs, 3, 1, nullptr);
+  kernel.get()(inputs, nullptr, outputs, 3, 1, nullptr);
   const int count = 2 * std::popcount(static_cast<unsigned>(number) & 0xffff) - 16;
   for (int i = 0; i < 3; ++i) {
     if (out[i] != x[i] + static_cast<float>(count) * y[i]) return false;

@@ -340,7 +340,7 @@ inline void check(const Loop& loop, int64_t n, size_t misalign, std::mt19937_64&
   c.misalign = 8 * misalign;  // off any vector's alignment, not off that of an element
   c.make(rng);
   const auto values = c.expected();
-  kernel(c.inputs.data(), c.numbers.data(), c.outputs.data(), n, 1, nullptr);
+  kernel.get()(c.inputs.data(), c.numbers.data(), c.outputs.data(), n, 1, nullptr);
   expect_same(c, values, exact_nan);
 }
 

@@ -130,7 +130,7 @@ void expect_rows(const Loop& loop, Rows& memory, std::mt19937_64& rng, int* fini
     steps.push_back(memory.pitch * static_cast<int64_t>(itemsize(loop.outputs[i])));
   }
   for (auto& sums : memory.sums) out.push_back(Rows::aligned(sums));
-  kernel(in.data(), numbers.data(), out.data(), memory.cols, memory.rows, steps.data());
+  kernel.get()(in.data(), numbers.data(), out.data(), memory.cols, memory.rows, steps.data());
   for (int64_t r = 0; r < memory.rows; ++r) {
     Case row;
     row.loop = loop;

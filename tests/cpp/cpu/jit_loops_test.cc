@@ -102,7 +102,7 @@ TEST_P(JitLoops, OutputsMayReplaceInputs) {
     const auto values = c.expected();
     const JitLoop kernel = compiled(GetParam(), loop);
     ASSERT_FALSE(kernel == nullptr);
-    kernel(c.inputs.data(), c.numbers.data(), c.outputs.data(), c.n, 1, nullptr);
+    kernel.get()(c.inputs.data(), c.numbers.data(), c.outputs.data(), c.n, 1, nullptr);
     expect_same(c, values, false);
     if (HasFatalFailure()) return;
   }
@@ -149,7 +149,7 @@ TEST_P(JitLoops, ManyThreadsGetOneKernelForOneLoop) {
         c.n = 100;
         c.make(rng);
         const auto values = c.expected();
-        mine.back()(c.inputs.data(), c.numbers.data(), c.outputs.data(), c.n, 1, nullptr);
+        mine.back().get()(c.inputs.data(), c.numbers.data(), c.outputs.data(), c.n, 1, nullptr);
         expect_same(c, values, false);
       }
     });

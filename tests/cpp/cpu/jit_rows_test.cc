@@ -114,7 +114,7 @@ TEST_P(JitRows, HalfTypesRoundAsConvertDoes) {
     std::vector<float> wide(halves.size()), want(halves.size());
     const void* in = halves.data();
     void* out = wide.data();
-    compiled(GetParam(), up)(&in, nullptr, &out, 65536, 1, nullptr);
+    compiled(GetParam(), up).get()(&in, nullptr, &out, 65536, 1, nullptr);
     convert(half, halves.data(), Dtype::kFloat32, want.data(), 65536);
     ASSERT_EQ(std::memcmp(wide.data(), want.data(), 4 * wide.size()), 0);
     std::vector<uint32_t> floats;
@@ -126,7 +126,8 @@ TEST_P(JitRows, HalfTypesRoundAsConvertDoes) {
     std::vector<uint16_t> got(floats.size()), reference(floats.size());
     in = floats.data();
     out = got.data();
-    compiled(GetParam(), down)(&in, nullptr, &out, static_cast<int64_t>(floats.size()), 1, nullptr);
+    compiled(GetParam(), down)
+        .get()(&in, nullptr, &out, static_cast<int64_t>(floats.size()), 1, nullptr);
     convert(Dtype::kFloat32, floats.data(), half, reference.data(),
             static_cast<int64_t>(floats.size()));
     ASSERT_EQ(std::memcmp(got.data(), reference.data(), 2 * got.size()), 0);
@@ -154,7 +155,7 @@ TEST_P(JitRows, MathFunctionsGiveTheBitsOfTheirKernelsEverywhere) {
       void* outputs[] = {out.data()};
       const JitLoop kernel = compiled(GetParam(), loop);
       ASSERT_FALSE(kernel == nullptr);
-      kernel(inputs, nullptr, outputs, 65536, 1, nullptr);
+      kernel.get()(inputs, nullptr, outputs, 65536, 1, nullptr);
       elementwise_kernel(row.id, dtype)(inputs, want.data(), 65536);
       const int step = row.result_is_bool ? 1 : size;
       for (int i = 0; i < 65536; ++i) {
