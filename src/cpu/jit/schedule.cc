@@ -187,19 +187,18 @@ class Scheduler {
   }
 
   void place_operations() {
+    // Stored or read in a later phase, which then loads it.
+    std::vector<char> is_kept(nodes_.size(), 0);
+    for (int id : graph_.outputs) is_kept[at(id)] = phase_[at(id)] < last_phase_;
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      for (int k = 0; needed_[i] && k < nodes_[i].arity; ++k) {
+        is_kept[at(nodes_[i].in[k])] |= phase_[i] > phase_[at(nodes_[i].in[k])];
+      }
+    }
     for (size_t i = 0; i < nodes_.size(); ++i) {
       const int id = static_cast<int>(i);
       if (!is_operation(id)) continue;
-      // Stored or read in a later phase, which then loads it.
-      for (int output : graph_.outputs) {
-        if (output == id && phase_[i] < last_phase_) strip(id);
-      }
-      for (size_t user = i + 1; user < nodes_.size(); ++user) {
-        if (!needed_[user] || phase_[user] <= phase_[i]) continue;
-        for (int k = 0; k < nodes_[user].arity; ++k) {
-          if (nodes_[user].in[k] == id) strip(id);
-        }
-      }
+      if (is_kept[i]) strip(id);
       std::vector<Item>& items = out_.phases[at(phase_[i])].items;
       items.push_back({id, kCompute});
       if (strip_of_[i] >= 0) items.push_back({id, strip_of_[i]});
@@ -222,7 +221,7 @@ class Scheduler {
   void place_stores() {
     std::vector<Item>& items = out_.phases[at(last_phase_)].items;
     size_t loaded = 0;
-    std::vector<char> seen(nodes_.size(), 0);
+    std::vector<char> seen(nodes_.size(), 0), computed(nodes_.size(), 0);
     const auto note_load = [&](int id, size_t position) {
       if (!is_load(id) || seen[at(id)]) return;
       seen[at(id)] = 1;
@@ -247,14 +246,13 @@ class Scheduler {
     for (size_t position = 0; position <= items.size(); ++position) {
       const bool all_loaded = position >= loaded && (!copies || position == items.size());
       for (Item& item : early) {
-        if (!all_loaded || item.store < 0) continue;
-        bool computed = false;
-        for (size_t p = 0; p < position; ++p) computed = computed || items[p].node == item.node;
-        if (!computed) continue;
+        if (!all_loaded || item.store < 0 || !computed[at(item.node)]) continue;
         placed.push_back(item);
         item.store = -1;
       }
-      if (position < items.size()) placed.push_back(items[position]);
+      if (position == items.size()) break;
+      placed.push_back(items[position]);
+      computed[at(items[position].node)] = 1;
     }
     if (copies) {
       std::vector<Item> first;

@@ -36,15 +36,12 @@ Lowering::Lowering(const Kernel& kernel, int64_t tile, bool jit, Program& progra
     }
     Memory memory;
     memory.layout = domain.layout(k);
-    memory.row_stride = domain.row_stride(k);
-    memory.col_stride = domain.col_stride(k);
-    memory.itemsize = static_cast<int32_t>(itemsize(dtype));
     memory.repeated = domain.is_repeated(k);
     memory.is_row = memory.layout == Layout::kRowScalar ||
                     (domain.keeps_columns && kernel.accesses[k].rank == Rank::kRow);
-    memory.row_dense = grid.block_rows == 1 || memory.row_stride == 1;
+    memory.row_dense = grid.block_rows == 1 || domain.row_stride(k) == 1;
     memory_.push_back(memory);
-    program_.itemsizes.push_back(memory.itemsize);
+    program_.itemsizes.push_back(static_cast<int32_t>(itemsize(dtype)));
     if (domain.moves(k)) program_.moving.push_back(static_cast<uint16_t>(k));
   }
   program_.settle_walk();
@@ -319,8 +316,13 @@ StepOperand Lowering::of_register(int reg) const {
   return {static_cast<uint16_t>(kFirstRegister + reg), registers_[reg].itemsize, 0};
 }
 
+StepOperand Lowering::of_rows(int access) const {
+  const int64_t stride = program_.domain.row_stride(access);
+  return {static_cast<uint16_t>(access), 0, stride * program_.itemsizes[access]};
+}
+
 StepOperand Lowering::of_access(int access) const {
-  return {static_cast<uint16_t>(access), memory_[access].itemsize, 0};
+  return {static_cast<uint16_t>(access), program_.itemsizes[access], 0};
 }
 
 Step& Lowering::add(std::vector<Step>& list, StepKind kind,
@@ -352,11 +354,11 @@ Step& Lowering::copy_between(StepKind kind, const StepOperand& from, const StepO
 
 void Lowering::copy_access(StepKind kind, int access, const StepOperand& other, bool row_values,
                            bool setup) {
-  const Memory& memory = memory_[access];
+  const BlockDomain& domain = program_.domain;
   const bool scatters = kind == StepKind::kScatter;
   copy_between(kind, scatters ? other : of_access(access), scatters ? of_access(access) : other,
-               memory.row_stride, row_values ? 0 : memory.col_stride, memory.itemsize, row_values,
-               setup)
+               domain.row_stride(access), row_values ? 0 : domain.col_stride(access),
+               program_.itemsizes[access], row_values, setup)
       .strided = static_cast<int16_t>(access);
 }
 
@@ -442,12 +444,11 @@ Lowering::Settled Lowering::direct(const Source& value) {
     return {{of_register(value.reg).place, 0, size}, rows, true};
   }
   const Memory& memory = memory_[value.access];
-  const StepOperand row_by_row{static_cast<uint16_t>(value.access), 0, memory.row_stride * size};
   if (is_single(value)) {
-    if (memory.row == kNone) return {row_by_row, rows, true};
+    if (memory.row == kNone) return {of_rows(value.access), rows, true};
     return {{of_register(memory.row).place, 0, size}, rows, true};
   }
-  if (stays_in_rows(memory)) return {row_by_row, rows, false};
+  if (stays_in_rows(memory)) return {of_rows(value.access), rows, false};
   return {whole(value)};
 }
 
@@ -499,9 +500,7 @@ Lowering::Settled Lowering::result_operand(const Ref& out, Rank rank, Dtype dtyp
     }
     if (rank == Rank::kFull && memory.layout == Layout::kDense) return {of_access(access)};
     if (rank == Rank::kFull && memory.layout == Layout::kRowVector && long_rows_) {
-      return {{static_cast<uint16_t>(access), 0, memory.row_stride * memory.itemsize},
-              program_.domain.grid.block_rows > 1,
-              false};
+      return {of_rows(access), program_.domain.grid.block_rows > 1, false};
     }
   }
   return {of_register(new_register(dtype, rank == Rank::kRow))};
@@ -531,7 +530,7 @@ void Lowering::store(const Source& value, int access) {
         add(same.place != kNone ? program_.prologue : program_.steps, StepKind::kGather,
             {same.place != kNone ? of_place(same.place) : row_vector(same), of_access(access)});
     step.row_values = true;
-    step.itemsize = memory.itemsize;
+    step.itemsize = size_of(dtype);
     return;
   }
   if (out_rank == Rank::kRow) {
@@ -542,8 +541,7 @@ void Lowering::store(const Source& value, int access) {
     // Repeated straight into memory.
     const bool one = same.place != kNone;
     const StepOperand from = one ? of_place(same.place) : row_vector(same);
-    copy_between(StepKind::kGather, from, of_access(access), one ? 0 : 1, 0, memory.itemsize,
-                 false);
+    copy_between(StepKind::kGather, from, of_access(access), one ? 0 : 1, 0, size_of(dtype), false);
     return;
   }
   copy_access(StepKind::kScatter, access, whole(same), false);

@@ -17,8 +17,7 @@ struct Register {
   int32_t itemsize = 0;
   bool row_values = false;
   bool setup = false;  // written once for each thread and kept
-  int written = -1;    // by this step
-  int last_read = -1;
+  int last_read = -1;  // by this step
   int class_index = -1;
   int repeated = -1;        // the register that repeats this one's values along the rows
   bool given_away = false;  // its class went to the output of the step that read it last
@@ -61,8 +60,6 @@ class Lowering {
   };
   struct Memory {
     Layout layout = Layout::kDense;
-    int64_t row_stride = 0, col_stride = 0;
-    int32_t itemsize = 0;
     bool repeated = false;
     bool is_row = false;     // one element for each row
     bool row_dense = false;  // as one element for each row
@@ -80,6 +77,7 @@ class Lowering {
   int new_register(Dtype dtype, bool row_values);
   StepOperand of_register(int reg) const;
   StepOperand of_access(int access) const;
+  StepOperand of_rows(int access) const;  // one row for each call
   static StepOperand of_place(int place) { return {static_cast<uint16_t>(place), 0, 0}; }
 
   // The value as contiguous elements of the block, or one for each row; copied where it must be.

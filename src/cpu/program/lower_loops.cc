@@ -111,8 +111,8 @@ bool Lowering::is_read_before(int access) const {
 int Lowering::fetched_ahead(const std::vector<Source>& inputs) const {
   for (size_t k = 0; k < inputs.size(); ++k) {
     const int access = inputs[k].access;
-    if (access != kNone && memory_[access].full == kNone && memory_[access].row_stride != 0 &&
-        is_read_before(access)) {
+    if (access != kNone && memory_[access].full == kNone &&
+        program_.domain.row_stride(access) != 0 && is_read_before(access)) {
       return static_cast<int>(k);
     }
   }

@@ -27,7 +27,6 @@ class Assigner {
       : program_(program), registers_(registers) {}
 
   int64_t run() {
-    for (const Step& step : program_.setup) note(step, -1);
     for (size_t i = 0; i < program_.steps.size(); ++i) note(program_.steps[i], static_cast<int>(i));
     for (Register& reg : registers_) {
       if (reg.setup && reg.last_read >= 0) reg.last_read = std::numeric_limits<int>::max();
@@ -56,9 +55,8 @@ class Assigner {
  private:
   void note(const Step& step, int index) {
     for_operands(program_, step, [&](const StepOperand& operand, bool output) {
-      if (operand.place < kFirstRegister) return;
-      Register& reg = registers_[operand.place - kFirstRegister];
-      (output ? reg.written : reg.last_read) = index;
+      if (output || operand.place < kFirstRegister) return;
+      registers_[operand.place - kFirstRegister].last_read = index;
     });
   }
 
