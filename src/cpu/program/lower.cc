@@ -20,9 +20,8 @@ using circuit::Ref;
 // A number's place is where its 8 bytes are: narrower types are their first bytes.
 static_assert(std::endian::native == std::endian::little);
 
-Lowering::Lowering(const Kernel& kernel, int64_t tile, bool jit, Program& program)
+Lowering::Lowering(const Kernel& kernel, bool jit, Program& program)
     : kernel_(kernel), program_(program), jit_(jit) {
-  program_.domain = make_block_domain(kernel, tile);
   const BlockDomain& domain = program_.domain;
   const BlockGrid& grid = domain.grid;
   program_.accesses = static_cast<int>(kernel.accesses.size());
@@ -54,16 +53,15 @@ Lowering::Lowering(const Kernel& kernel, int64_t tile, bool jit, Program& progra
   temps_.resize(kernel.temps.size());
 }
 
-void Lowering::lower_one(const Instr& instr, const std::vector<Source>& inputs) {
-  const Dtype natural = op_info(instr.op()).result_is_bool ? Dtype::kBool : instr.compute;
-  Source result{Rank::kOne, natural, kNone, kNone, program_.first_one() + program_.ones++};
-  std::vector<StepOperand> operands;
-  for (const Source& value : inputs) operands.push_back(of_place(value.place));
-  operands.push_back(of_place(result.place));
+void Lowering::lower_one(const Instr& instr, const Source* inputs) {
+  Source result{Rank::kOne, instr.result, kNone, kNone, program_.first_one() + program_.ones++};
+  StepOperand operands[circuit::kMaxArity + 1];
+  for (int k = 0; k < instr.arity; ++k) operands[k] = of_place(inputs[k].place);
+  operands[instr.arity] = of_place(result.place);
   Step step;
   step.kind = StepKind::kOp;
   step.op = elementwise_kernel(instr.op(), instr.compute, Form::kVectors);
-  add(program_.prologue, step, operands);
+  add(program_.prologue, step, {operands, instr.arity + size_t{1}});
   if (instr.out.kind == Ref::kTemp) {
     temps_[instr.out.index] = result;
   } else {
@@ -77,25 +75,24 @@ void Lowering::lower_op(const Instr& instr, int index) {
     fail(ErrorKind::kInternal, "a plan asks for ", row.name, " of ", int{instr.arity},
          " operands in ", dtype_name(instr.compute));
   }
-  std::vector<Source> inputs;
+  const int arity = instr.arity;
+  Source inputs[circuit::kMaxArity];
   Rank rank = Rank::kOne;
-  for (int k = 0; k < instr.arity; ++k) {
-    inputs.push_back(source_of(index, k));
-    rank = std::min(rank, inputs.back().rank);
+  for (int k = 0; k < arity; ++k) {
+    inputs[k] = source_of(index, k);
+    rank = std::min(rank, inputs[k].rank);
   }
   if (rank == Rank::kOne) return lower_one(instr, inputs);
   const bool by_rows = rank == Rank::kRow;
   program_.cost += by_rows ? 0 : row.is_heavy() ? kHeavy : 1;
   // The form whose single elements are all single here, with as many of them as possible.
   const int trailing = row.params > 0 ? row.params : 1;
-  const unsigned trailing_mask =
-      instr.arity > 1 ? ((1u << trailing) - 1) << (instr.arity - trailing) : 0;
+  const unsigned trailing_mask = arity > 1 ? ((1u << trailing) - 1) << (arity - trailing) : 0;
   unsigned single = 0;
-  std::vector<Settled> settled(inputs.size());
-  for (size_t k = 0; k < inputs.size(); ++k) {
+  Settled settled[circuit::kMaxArity + 1];
+  for (int k = 0; k < arity; ++k) {
     settled[k] =
-        by_rows ? (inputs[k].place != kNone ? direct(inputs[k]) : Settled{row_vector(inputs[k])})
-                : direct(inputs[k]);
+        by_rows && inputs[k].place == kNone ? Settled{row_vector(inputs[k])} : direct(inputs[k]);
     single |= settled[k].scalar ? 1u << k : 0;
   }
   unsigned mask = 0;
@@ -106,27 +103,25 @@ void Lowering::lower_op(const Instr& instr, int index) {
     mask = form_mask;
   };
   if (trailing_mask != 0) consider(trailing_mask, Form::kTrailingScalars);
-  if (instr.arity == 2) consider(1, Form::kFirstScalar);
+  if (arity == 2) consider(1, Form::kFirstScalar);
   consider(0, Form::kVectors);
-  for (size_t k = 0; k < inputs.size(); ++k) {
+  for (int k = 0; k < arity; ++k) {
     if ((single & ~mask) >> k & 1) {
       settled[k] = {by_rows ? row_vector(inputs[k]) : whole(inputs[k])};
     }
   }
-  const Dtype natural = row.result_is_bool ? Dtype::kBool : instr.compute;
-  const Settled out = result_operand(instr.out, rank, natural);
-  settled.push_back(out);
+  settled[arity] = result_operand(instr.out, rank, instr.result);
   Step step;
   step.kind = StepKind::kOp;
   step.op = kernel;
   step.row_values = by_rows;
-  std::vector<StepOperand> operands;
-  for (const Settled& each : settled) {
-    operands.push_back(each.operand);
-    step.by_row |= each.by_row && !by_rows;
+  StepOperand operands[circuit::kMaxArity + 1];
+  for (int k = 0; k <= arity; ++k) {
+    operands[k] = settled[k].operand;
+    step.by_row |= settled[k].by_row && !by_rows;
   }
-  add(program_.steps, step, operands);
-  settle_result(instr.out, rank, natural, out.operand);
+  add(program_.steps, step, {operands, arity + size_t{1}});
+  settle_result(instr.out, rank, instr.result, operands[arity]);
 }
 
 // Whether a copy may take the value's scattered elements straight to where they end up.

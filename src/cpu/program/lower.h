@@ -41,9 +41,10 @@ inline constexpr int kFirstRegister = 1 << 14;
 // bytes of all classes for one element.
 int64_t assign_classes(Program& program, std::vector<Register>& registers);
 
+// Makes the steps of a program that has its domain.
 class Lowering {
  public:
-  Lowering(const circuit::Kernel& kernel, int64_t tile, bool jit, Program& program);
+  Lowering(const circuit::Kernel& kernel, bool jit, Program& program);
   void run();
   std::vector<Register>& registers() { return registers_; }
 
@@ -134,7 +135,7 @@ class Lowering {
 
   void lower_instr(const circuit::Instr& instr, int index);
   void lower_op(const circuit::Instr& instr, int index);
-  void lower_one(const circuit::Instr& instr, const std::vector<Source>& inputs);
+  void lower_one(const circuit::Instr& instr, const Source* inputs);
   bool gathers_into(const Source& value, const circuit::Ref& out) const;
   void lower_convert(const circuit::Instr& instr, int index);
   void lower_fold(const circuit::Instr& instr, int index);

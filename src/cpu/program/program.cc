@@ -204,17 +204,18 @@ std::vector<uint64_t> layout_of(const BlockDomain& domain, const Kernel& kernel,
 Program make_program(const circuit::Kernel& kernel, Isa isa, bool jit) {
   Program program;
   // Returns the tile that would be best: how much of L1 it takes is known when all is settled.
-  const auto lower = [&](int64_t tile) {
+  const auto lower = [&](int64_t tile, BlockDomain domain) {
     program = Program{};
     program.isa = isa;
     program.tile = tile;
-    Lowering lowering(kernel, tile, jit, program);
+    program.domain = std::move(domain);
+    Lowering lowering(kernel, jit, program);
     lowering.run();
     const int64_t bytes = assign_classes(program, lowering.registers());
     program.settle_classes();
     return choose_tile(program, lowering.registers(), bytes);
   };
-  const int64_t best = lower(kTile);
+  const int64_t best = lower(kTile, make_block_domain(kernel, kTile));
   program.layout = layout_of(program.domain, kernel, isa);
   if (best == kTile) return program;
   BlockDomain domain = make_block_domain(kernel, best);
@@ -223,7 +224,7 @@ Program make_program(const circuit::Kernel& kernel, Isa isa, bool jit) {
     program.tile = best;
     program.settle(std::move(domain));
   } else {
-    lower(best);
+    lower(best, std::move(domain));
     program.layout = std::move(layout);
   }
   return program;
