@@ -17,6 +17,12 @@ using circuit::Kernel;
 using circuit::Rank;
 using circuit::Ref;
 
+namespace {
+
+int32_t size_of(Dtype dtype) { return static_cast<int32_t>(itemsize(dtype)); }
+
+}  // namespace
+
 // A number's place is where its 8 bytes are: narrower types are their first bytes.
 static_assert(std::endian::native == std::endian::little);
 
@@ -40,7 +46,7 @@ Lowering::Lowering(const Kernel& kernel, bool jit, Program& program)
                     (domain.keeps_columns && kernel.accesses[k].rank == Rank::kRow);
     memory.row_dense = grid.block_rows == 1 || domain.row_stride(k) == 1;
     memory_.push_back(memory);
-    program_.itemsizes.push_back(static_cast<int32_t>(itemsize(dtype)));
+    program_.itemsizes.push_back(size_of(dtype));
     if (domain.moves(k)) program_.moving.push_back(static_cast<uint16_t>(k));
   }
   program_.settle_walk();
@@ -173,7 +179,7 @@ void Lowering::lower_convert(const Instr& instr, int index) {
     kept.place = program_.first_one() + program_.ones++;
     Step& step =
         add(program_.prologue, StepKind::kGather, {of_place(value.place), of_place(kept.place)});
-    step.itemsize = static_cast<int32_t>(itemsize(to));
+    step.itemsize = size_of(to);
   } else {
     kept.reg = new_register(to, true);
     copy_access(StepKind::kGather, value.access, of_register(kept.reg), true);
@@ -259,14 +265,6 @@ void Lowering::lower_instr(const Instr& instr, int index) {
 }
 
 // ---- where operands are ----
-
-namespace {
-
-int32_t size_of(Dtype dtype) { return static_cast<int32_t>(itemsize(dtype)); }
-
-}  // namespace
-
-// ---- values ----
 
 Lowering::Source Lowering::source_of(int index, int k) const {
   const Instr& instr = kernel_.instrs[static_cast<size_t>(index)];
