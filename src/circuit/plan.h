@@ -47,11 +47,15 @@ struct Access {
 struct Temp {
   Dtype dtype = Dtype::kFloat32;
   Rank rank = Rank::kFull;
+
+  bool operator==(const Temp&) const = default;
 };
 
 struct Ref {
   enum Kind : uint8_t { kNone, kAccess, kTemp, kImmediate } kind = kNone;
   uint32_t index = 0;
+
+  bool operator==(const Ref&) const = default;
 };
 
 // One step. An operand of one element (kOne, or kRow where there is one row) may be read once for

@@ -54,8 +54,4 @@ class Words {
 // Whether the vocabulary has every word of a row's body.
 bool has_words(OpId op, Dtype compute);
 
-// The widest error, in ULP, that OpenCL lets a driver make in what a row is made of, where that is
-// wider than what the row promises on the CPU; 0 where it is not. Drivers are usually better.
-double driver_ulp(OpId op, Dtype compute);
-
 }  // namespace hologram::opencl

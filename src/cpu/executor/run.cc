@@ -114,18 +114,18 @@ void run_op(const Step& step, const StepOperand* operands, char* const* at, int6
 // NOLINTBEGIN(clang-analyzer-core.*)
 
 // The loop for results that lie at these addresses, in rows with these steps.
-SegmentKernel segment_for(const Step& step, void* const* out, const int64_t* steps) {
+LoopFunction loop_for(const Step& step, void* const* out, const int64_t* steps) {
   if (step.streaming == nullptr) [[likely]]
-    return step.segment;
+    return step.loop;
   for (int k = 0; k < step.outputs - step.folds; ++k) {
     if ((step.streamed >> k & 1) == 0) continue;
     const uintptr_t row = steps == nullptr ? 0 : static_cast<uintptr_t>(steps[k]);
-    if ((reinterpret_cast<uintptr_t>(out[k]) | row) % 64 != 0) return step.segment;
+    if ((reinterpret_cast<uintptr_t>(out[k]) | row) % 64 != 0) return step.loop;
   }
   return step.streaming;
 }
 
-// A segment that goes from row to row, and finishes the rows' folds.
+// A loop that goes from row to row, and finishes the rows' folds.
 void run_rows(const Program& program, const Step& step, const StepOperand* operands,
               const void** in, void** out, int64_t rows, int64_t cols) {
   int64_t steps[256];
@@ -133,7 +133,7 @@ void run_rows(const Program& program, const Step& step, const StepOperand* opera
   for (int k = 0; k < reads + arrays; ++k) {
     steps[k] = operands[k].fixed + operands[k].per_col * cols;
   }
-  const SegmentKernel kernel = segment_for(step, out, steps + reads);
+  const LoopFunction kernel = loop_for(step, out, steps + reads);
   if (step.folds == 0) return kernel(in, in + step.inputs, out, cols, rows, steps);
   alignas(64) double blocks[kMostFolds][kRowsTogether];
   char* results[kMostFolds];
@@ -159,17 +159,17 @@ void run_rows(const Program& program, const Step& step, const StepOperand* opera
 
 // NOLINTEND(clang-analyzer-core.*)
 
-void run_segment(const Program& program, const Step& step, const StepOperand* operands,
-                 char* const* at, int64_t rows, int64_t cols, int64_t n) {
+void run_loop(const Program& program, const Step& step, const StepOperand* operands,
+              char* const* at, int64_t rows, int64_t cols, int64_t n) {
   const void* in[128];
   void* out[128];
   const int inputs = step.inputs, numbers = step.numbers;
   gather_addresses(operands, inputs + numbers, at, in);
   gather_addresses(operands + inputs + numbers, step.outputs, at, out);
   if (step.walks_rows) return run_rows(program, step, operands, in, out, rows, cols);
-  if (!step.by_row) return segment_for(step, out, nullptr)(in, in + inputs, out, n, 1, nullptr);
+  if (!step.by_row) return loop_for(step, out, nullptr)(in, in + inputs, out, n, 1, nullptr);
   for (int64_t r = 0; r < rows; ++r) {
-    step.segment(in, in + inputs, out, cols, 1, nullptr);
+    step.loop(in, in + inputs, out, cols, 1, nullptr);
     advance(operands, inputs + numbers, cols, in);
     advance(operands + inputs + numbers, step.outputs, cols, out);
   }
@@ -215,8 +215,8 @@ void run_step(const Program& program, const Step& step, char* const* at, int64_t
   switch (step.kind) {
     case StepKind::kOp:
       return run_op(step, operands, at, rows, cols, n);
-    case StepKind::kSegment:
-      return run_segment(program, step, operands, at, rows, cols, n);
+    case StepKind::kLoop:
+      return run_loop(program, step, operands, at, rows, cols, n);
     case StepKind::kConvert:
       return run_convert(program.isa, step, operands, at, rows, cols, n);
     case StepKind::kGather:

@@ -68,7 +68,9 @@ void Assembler::operation(const LoopNode& node, int to, const int* from, const A
     mask_logic(node.op, to, from[0], from[1]);
     return;
   }
-  const Xmm d = typed(to, node.dtype);
+  const Xmm d = typed(to, node.dtype), x = typed(from[0], node.dtype);
+  const bool wide_lanes = itemsize(node.dtype) == 8;
+  const auto number = static_cast<uint8_t>(node.index);
   switch (node.op) {
     case Op::kFma:
     case Op::kFnma:
@@ -79,44 +81,30 @@ void Assembler::operation(const LoopNode& node, int to, const int* from, const A
     case Op::kConvert:
       return convert(node, to, from[0]);
     case Op::kSqrt:
-      return is_double(node.dtype) ? vsqrtpd(d, typed(from[0], node.dtype))
-                                   : vsqrtps(d, typed(from[0], node.dtype));
-    case Op::kRound: {
-      const Xmm a = typed(from[0], node.dtype);
-      const auto mode = static_cast<uint8_t>(node.index);
-      if (wide_) return is_double(node.dtype) ? vrndscalepd(d, a, mode) : vrndscaleps(d, a, mode);
-      return is_double(node.dtype) ? vroundpd(d, a, mode) : vroundps(d, a, mode);
-    }
-    case Op::kAbs: {
-      const Xmm a = typed(from[0], node.dtype);
-      return node.dtype == Dtype::kInt64 ? vpabsq(d, a) : vpabsd(d, a);
-    }
+      return wide_lanes ? vsqrtpd(d, x) : vsqrtps(d, x);
+    case Op::kRound:
+      if (wide_) return wide_lanes ? vrndscalepd(d, x, number) : vrndscaleps(d, x, number);
+      return wide_lanes ? vroundpd(d, x, number) : vroundps(d, x, number);
+    case Op::kAbs:
+      return wide_lanes ? vpabsq(d, x) : vpabsd(d, x);
     case Op::kShiftLeft:
-    case Op::kShiftRight: {
-      const Xmm a = typed(from[0], node.dtype);
-      const auto bits = static_cast<uint8_t>(node.index);
-      if (itemsize(node.dtype) == 8) {
-        return node.op == Op::kShiftLeft ? vpsllq(d, a, bits) : vpsrlq(d, a, bits);
-      }
-      return node.op == Op::kShiftLeft ? vpslld(d, a, bits) : vpsrld(d, a, bits);
-    }
+      return wide_lanes ? vpsllq(d, x, number) : vpslld(d, x, number);
+    case Op::kShiftRight:
+      return wide_lanes ? vpsrlq(d, x, number) : vpsrld(d, x, number);
     case Op::kMantissa: {
       // In [1, 2); NaN for negative numbers, yet 1 rather than -1 for -0.
       constexpr uint8_t kNormal = 3 << 2;
-      const Xmm a = typed(from[0], node.dtype);
-      return is_double(node.dtype) ? vgetmantpd(d, a, kNormal) : vgetmantps(d, a, kNormal);
+      return wide_lanes ? vgetmantpd(d, x, kNormal) : vgetmantps(d, x, kNormal);
     }
-    case Op::kExponent: {
-      const Xmm a = typed(from[0], node.dtype);
-      return is_double(node.dtype) ? vgetexppd(d, a) : vgetexpps(d, a);
-    }
+    case Op::kExponent:
+      return wide_lanes ? vgetexppd(d, x) : vgetexpps(d, x);
     case Op::kFix:
       return fix(node, to, from);
     case Op::kScale: {
       if (node.arity == 2) break;
-      const Xmm a = typed(from[0], node.dtype), b = typed(from[1], node.dtype);
+      const Xmm y = typed(from[1], node.dtype);
       const Opmask k(from[2]);
-      return is_double(node.dtype) ? vscalefpd(d | k | T_z, a, b) : vscalefps(d | k | T_z, a, b);
+      return wide_lanes ? vscalefpd(d | k | T_z, x, y) : vscalefps(d | k | T_z, x, y);
     }
     default:
       break;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Emitter: writes the machine code of one segment from its graph and schedule.
+// Emitter: writes the machine code of one loop from its graph and schedule.
 #pragma once
 
 #include <cstddef>
@@ -10,23 +10,24 @@
 
 namespace hologram::cpu::jit {
 
-// Which registers hold what, within one straight run of code.
 class Emitter : public Assembler {
  public:
-  Emitter(Isa isa, const LoopGraph& graph, const Schedule& schedule, void* buffer, size_t capacity);
+  Emitter(const LoopGraph& graph, const Schedule& schedule, void* buffer, size_t capacity);
 
   // Writes the function. Throws Xbyak::Error where the buffer is too small.
   void emit();
 
  private:
   static constexpr int kNoHome = -1;
+  static constexpr int kWorkRegisters = 5;  // that invariants are computed in
   // Offsets in the frame: the inputs of a call, what the function was given, the strip at hand, and
   // pointers that have no register. 128 to 191 are the Assembler's tail masks.
   static constexpr int kCallIn = 0, kInputs = 32, kNumbers = 40, kOutputs = 48, kCount = 56;
   static constexpr int kStart = 64, kEnd = 72, kRows = 80, kSteps = 88, kAhead = 96;
   static constexpr int kBases = 192;
 
-  struct Value {
+  // Where a node's value is, within one straight run of code.
+  struct Residence {
     int reg = -1;
     int home = kNoHome;  // offset in the frame
     bool pinned = false;
@@ -105,8 +106,8 @@ class Emitter : public Assembler {
   void release(int id, size_t position);
   bool in_mask_file(int id) const { return is_wide() && node(id).is_mask(); }
   const LoopNode& node(int id) const { return graph_.nodes[static_cast<size_t>(id)]; }
-  Value& value(int id) { return values_[static_cast<size_t>(id)]; }
-  const Value& value(int id) const { return values_[static_cast<size_t>(id)]; }
+  Residence& value(int id) { return values_[static_cast<size_t>(id)]; }
+  const Residence& value(int id) const { return values_[static_cast<size_t>(id)]; }
   Xbyak::Address frame(int offset) { return ptr[rsp + offset]; }
   int new_home();
 
@@ -117,7 +118,7 @@ class Emitter : public Assembler {
   std::vector<Fold> folds_;
   int fold_lane_ = 0;   // the accumulator in use, or kByIndex
   int vector_end_ = 0;  // registers from here on are accumulators
-  std::vector<Value> values_;
+  std::vector<Residence> values_;
   std::vector<int> owner_;        // value by vector register, or -1
   std::vector<int> mask_owner_;   // value by mask register
   std::vector<int> free_homes_;   // of the frame, given back

@@ -138,10 +138,7 @@ void CodeMemory::release(const void* code, size_t bytes) {
 
 namespace {
 
-// Any segment worth a loop of its own is far below.
-constexpr size_t kMaxSteps = 255;
-constexpr size_t kMaxArrays = 254;
-// Room to write a segment's code in: enough for nearly all, and for any that is let through.
+// Room to write a loop's code in: enough for nearly all, and for any that is let through.
 constexpr size_t kUsualCode = size_t{64} << 10;
 constexpr size_t kLongestCode = size_t{1} << 20;
 constexpr size_t kAlignment = 64;
@@ -268,7 +265,7 @@ JitLoop begin(LoopCache& all, LoopCache::Entry& entry, std::shared_ptr<Use> use)
   all.begin_use(entry);
   use->entry = &entry;
   const auto address = reinterpret_cast<uintptr_t>(entry.code);
-  return {reinterpret_cast<SegmentKernel>(address), jit::CodeMemory::room_for(entry.bytes),
+  return {reinterpret_cast<LoopFunction>(address), jit::CodeMemory::room_for(entry.bytes),
           std::move(use)};
 }
 
@@ -277,59 +274,27 @@ JitLoop begin(LoopCache& all, LoopCache::Entry& entry, std::shared_ptr<Use> use)
 [[maybe_unused]] const int kHandled = pthread_atfork(
     [] { cache().mutex.lock(); }, [] { cache().mutex.unlock(); }, [] { cache().mutex.unlock(); });
 
-// Small enough for its key: counts, indices and ops fit in a byte each.
-bool is_sound(const Segment& segment) {
-  if (segment.steps.size() > kMaxSteps || segment.inputs.size() > kMaxArrays ||
-      segment.outputs.size() > kMaxArrays || segment.numbers.size() > kMaxArrays ||
-      segment.folds.size() > kMaxArrays) {
-    return false;
-  }
-  if (segment.outputs.empty() && segment.folds.empty()) return false;
-  if (!segment.folds.empty() && !segment.by_rows) return false;
-  for (const SegmentStep& step : segment.steps) {
-    if (step.output >= static_cast<int>(segment.outputs.size())) return false;
-    if (!step.convert && static_cast<int>(step.op) >= kOpIdEnd) return false;
-  }
-  return true;
-}
-
-std::string key_of(Isa isa, const Segment& segment) {
+// Equal for equal loops.
+std::string key_of(const jit::LoopGraph& graph) {
   std::string key;
-  key.reserve(16 + segment.steps.size() * 16);
-  const auto byte = [&](auto value) { key.push_back(static_cast<char>(value)); };
-  const auto dtypes = [&](const std::vector<Dtype>& list) {
-    byte(list.size());
-    for (Dtype dtype : list) byte(dtype);
+  key.reserve(128 + graph.nodes.size() * sizeof(jit::LoopNode));
+  const auto add = [&](const auto&... values) {
+    (key.append(reinterpret_cast<const char*>(&values), sizeof values), ...);
   };
-  byte(isa);
-  dtypes(segment.inputs);
-  dtypes(segment.numbers);
-  dtypes(segment.outputs);
-  byte(segment.by_rows);
-  for (int bits = 0; bits < 64; bits += 8) byte(segment.streams >> bits & 0xff);
-  byte(segment.fetched);
-  byte(segment.folds.size());
-  for (const SegmentFold& fold : segment.folds) {
-    byte(fold.fold);
-    byte(fold.of.kind);
-    byte(fold.of.index);
-  }
-  for (const SegmentStep& step : segment.steps) {
-    byte(step.convert ? 0xff : static_cast<int>(step.op));
-    byte(step.compute);
-    byte(step.result);
-    byte(step.arity);
-    byte(step.output < 0 ? 0xff : step.output);
-    for (int k = 0; k < step.arity && k < 4; ++k) {
-      byte(step.in[k].kind);
-      byte(step.in[k].index);
-    }
-  }
+  const auto add_all = [&](const auto& list) {
+    add(list.size());
+    key.append(reinterpret_cast<const char*>(list.data()), list.size() * sizeof *list.data());
+  };
+  add(graph.isa, graph.by_rows, graph.streams, graph.fetched, graph.inputs, graph.numbers);
+  add_all(graph.outputs);
+  add_all(graph.folds);
+  add_all(graph.nodes);
   return key;
 }
 
 // One line a kernel for profilers that look up generated code.
-void note_for_profilers(const void* code, size_t bytes, int64_t serial, const Segment& segment) {
+void note_for_profilers(const void* code, size_t bytes, int64_t serial,
+                        const jit::LoopGraph& graph) {
   static const bool wanted = [] {
     const char* setting = std::getenv("HOLOGRAM_JIT_PERF");
     return setting != nullptr && std::string_view(setting) == "1";
@@ -341,23 +306,17 @@ void note_for_profilers(const void* code, size_t bytes, int64_t serial, const Se
   std::fprintf(file, "%llx %zx hologram_jit_%lld",
                static_cast<unsigned long long>(reinterpret_cast<uintptr_t>(code)), bytes,
                static_cast<long long>(serial));
-  for (const SegmentStep& step : segment.steps) {
-    const std::string name(step.convert ? "convert" : op_info(step.op).name);
-    std::fprintf(file, "_%s", name.c_str());
+  for (const uint16_t code : graph.codes) {
+    std::fprintf(file, "_%s", circuit::code_name(code, 0).c_str());
   }
-  if (!segment.folds.empty()) std::fputs("_fold", file);
+  if (!graph.folds.empty()) std::fputs("_fold", file);
   std::fputc('\n', file);
   std::fclose(file);
 }
 
-// The code of a segment in the calling thread's buffer, or none.
-std::span<const uint8_t> generate(Isa isa, const Segment& segment) {
-  jit::LoopGraph graph(isa);
-  if (!jit::make_loop_graph(segment, graph)) return {};
-  graph.by_rows = segment.by_rows;
-  graph.streams = segment.streams;
-  graph.fetched = segment.fetched;
-  const jit::Schedule schedule = jit::make_schedule(graph, isa, isa == Isa::kAvx512 ? 64 : 32);
+// The code of a loop in the calling thread's buffer, or none.
+std::span<const uint8_t> generate(const jit::LoopGraph& graph) {
+  const jit::Schedule schedule = jit::make_schedule(graph);
   thread_local std::vector<uint8_t> buffer;
   for (size_t capacity : {kUsualCode, kLongestCode}) {
     if (buffer.size() < capacity + kAlignment) buffer.resize(capacity + kAlignment);
@@ -365,7 +324,7 @@ std::span<const uint8_t> generate(Isa isa, const Segment& segment) {
     const uintptr_t address = reinterpret_cast<uintptr_t>(buffer.data());
     uint8_t* const begin = buffer.data() + (kAlignment - address % kAlignment);
     try {
-      jit::Emitter emitter(isa, graph, schedule, begin, capacity);
+      jit::Emitter emitter(graph, schedule, begin, capacity);
       emitter.emit();
       return {begin, emitter.getSize()};
     } catch (const Xbyak::Error& error) {
@@ -377,27 +336,18 @@ std::span<const uint8_t> generate(Isa isa, const Segment& segment) {
 
 }  // namespace
 
-bool jit_takes(Isa isa, const SegmentStep& step) {
+bool jit_takes(Isa isa, const circuit::Instr& instr) {
   if (!is_enabled() || !is_target(isa)) return false;
-  if (step.convert) return step.arity == 1 && jit::can_convert(isa, step.compute, step.result);
-  if (static_cast<int>(step.op) >= kOpIdEnd) return false;
-  switch (step.compute) {
-    case Dtype::kBool:
-    case Dtype::kInt32:
-    case Dtype::kInt64:
-    case Dtype::kFloat32:
-    case Dtype::kFloat64:
-      break;
-    default:
-      return false;
+  if (instr.code == circuit::kCodeConvert) {
+    return jit::can_convert(isa, instr.compute, instr.result);
   }
-  if (kernel_table(isa).kernels[static_cast<int>(step.op)][static_cast<int>(step.compute)][0] ==
-      nullptr) {
+  if (instr.code >= kOpIdEnd || !jit::is_computed(instr.compute) ||
+      kernel_table(isa).kernels[instr.code][static_cast<int>(instr.compute)][0] == nullptr) {
     return false;
   }
-  const OpInfo& row = op_info(step.op);
-  const Dtype result = row.result_is_bool ? Dtype::kBool : step.compute;
-  return row.arity == step.arity && result == step.result;
+  const OpInfo& row = op_info(instr.op());
+  return row.arity == instr.arity &&
+         instr.result == (row.result_is_bool ? Dtype::kBool : instr.compute);
 }
 
 bool jit_takes_fold(Isa isa, Fold fold, Dtype dtype, int64_t cols) {
@@ -408,11 +358,10 @@ bool jit_takes_fold(Isa isa, Fold fold, Dtype dtype, int64_t cols) {
   return cols > 1 && cols <= kFoldVectors * lanes;
 }
 
-JitLoop jit_compile(Isa isa, const Segment& segment) {
-  if (!is_enabled() || !is_target(isa)) return {};
-  if (!is_sound(segment)) return {};
+JitLoop jit_compile(const jit::LoopGraph& graph) {
+  if (!is_enabled() || !is_target(graph.isa) || graph.nodes.size() > jit::kMostNodes) return {};
   LoopCache& all = cache();
-  const std::string key = key_of(isa, segment);
+  const std::string key = key_of(graph);
   auto use = std::make_shared<Use>();
   {
     const std::lock_guard<std::mutex> lock(all.mutex);
@@ -426,7 +375,7 @@ JitLoop jit_compile(Isa isa, const Segment& segment) {
     }
   }
   const auto since = std::chrono::steady_clock::now();
-  const std::span<const uint8_t> code = generate(isa, segment);
+  const std::span<const uint8_t> code = generate(graph);
   for (bool more = true; more;) {
     {
       const std::lock_guard<std::mutex> lock(all.mutex);
@@ -440,7 +389,7 @@ JitLoop jit_compile(Isa isa, const Segment& segment) {
             std::chrono::steady_clock::now() - since;
         all.stats.compile_us += spent.count();
         all.stats.code_bytes += static_cast<int64_t>(code.size());
-        note_for_profilers(entry->code, code.size(), ++all.stats.kernels, segment);
+        note_for_profilers(entry->code, code.size(), ++all.stats.kernels, graph);
         return begin(all, *entry, std::move(use));
       }
     }
@@ -476,9 +425,9 @@ void testing::limit_code(size_t bytes) {
 
 namespace hologram::cpu {
 
-bool jit_takes(Isa, const SegmentStep&) { return false; }
+bool jit_takes(Isa, const circuit::Instr&) { return false; }
 bool jit_takes_fold(Isa, Fold, Dtype, int64_t) { return false; }
-JitLoop jit_compile(Isa, const Segment&) { return {}; }
+JitLoop jit_compile(const jit::LoopGraph&) { return {}; }
 JitStats jit_stats() { return {}; }
 void testing::limit_code(size_t) {}
 

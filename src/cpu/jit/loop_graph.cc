@@ -1,52 +1,181 @@
 // SPDX-License-Identifier: MIT
-// make_loop_graph: steps to nodes, equal nodes shared; rows of the op table as the nodes that their
-// bodies stand for.
+// Instructions to nodes, equal nodes shared; rows of the op table as the nodes that their bodies
+// stand for.
 #include "src/cpu/jit/loop_graph.h"
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
+#include <type_traits>
 
 #include "hologram/op.h"
 #include "src/cpu/jit/math.h"
 
 namespace hologram::cpu::jit {
 
+namespace {
+
 // ---- the words that bodies of the op table are written in: what each stands for in
 // primitives-inl.h ----
 
-Symbol C(Symbol x, double value);  // a constant of x's dtype
-Symbol Add(Symbol x, Symbol y);
-Symbol Sub(Symbol x, Symbol y);
-Symbol Mul(Symbol x, Symbol y);
-Symbol Div(Symbol x, Symbol y);
-Symbol MulAdd(Symbol x, Symbol y, Symbol z);
-Symbol Square(Symbol x);
-Symbol Sqrt(Symbol x);
-Symbol Abs(Symbol x);
-Symbol Neg(Symbol x);
-Symbol Floor(Symbol x);
-Symbol Ceil(Symbol x);
-Symbol Trunc(Symbol x);
-Symbol Round(Symbol x);
-Symbol Sign(Symbol x);
-Symbol Maximum(Symbol x, Symbol y);
-Symbol Minimum(Symbol x, Symbol y);
-Symbol Eq(Symbol x, Symbol y);
-Symbol Unequal(Symbol x, Symbol y);
-Symbol Lt(Symbol x, Symbol y);
-Symbol Le(Symbol x, Symbol y);
-Symbol MaskAnd(Symbol x, Symbol y);
-Symbol MaskOr(Symbol x, Symbol y);
-Symbol MaskXor(Symbol x, Symbol y);
-Symbol BitAnd(Symbol x, Symbol y);
-Symbol BitOr(Symbol x, Symbol y);
-Symbol BitXor(Symbol x, Symbol y);
-Symbol BitNot(Symbol x);
-Symbol Select(Symbol mask, Symbol yes, Symbol no);
-Symbol Lerp(Symbol x, Symbol y, Symbol weight);
+Dtype dtype_of(Symbol x) { return x.graph->at(x).dtype; }
+bool is_float(Symbol x) { return is_floating(dtype_of(x)); }
+bool is_mask(Symbol x) { return dtype_of(x) == Dtype::kBool; }
+
+Symbol same(Op op, Symbol x, Symbol y) { return x.graph->make(op, dtype_of(x), {x, y}); }
+
+bool is_zero(Symbol x) {
+  const LoopNode& node = x.graph->at(x);
+  return node.op == Op::kConst && node.bits == 0;
+}
+
+Symbol compare(Compare how, Symbol x, Symbol y) {
+  return x.graph->make(Op::kCompare, Dtype::kBool, {x, y}, how, dtype_of(x));
+}
+
+Symbol invert(Symbol mask) {
+  const LoopNode node = mask.graph->at(mask);
+  if (node.op == Op::kNot) return {mask.graph, node.in[0]};
+  if (node.op == Op::kCompare && (node.index == kEqual || node.index == kUnequal)) {
+    return compare(node.index == kEqual ? kUnequal : kEqual, {mask.graph, node.in[0]},
+                   {mask.graph, node.in[1]});
+  }
+  return mask.graph->make(Op::kNot, Dtype::kBool, {mask});
+}
+
+// A constant of x's dtype.
+Symbol C(Symbol x, double value) { return x.graph->constant_of(dtype_of(x), value); }
+
+Symbol Add(Symbol x, Symbol y) { return same(Op::kAdd, x, y); }
+Symbol Sub(Symbol x, Symbol y) { return same(Op::kSub, x, y); }
+Symbol Mul(Symbol x, Symbol y) { return same(Op::kMul, x, y); }
+Symbol Div(Symbol x, Symbol y) { return same(Op::kDiv, x, y); }
+Symbol Square(Symbol x) { return Mul(x, x); }
+Symbol Sqrt(Symbol x) { return x.graph->make(Op::kSqrt, dtype_of(x), {x}); }
+Symbol MaskAnd(Symbol x, Symbol y) { return same(Op::kAnd, x, y); }
+Symbol MaskOr(Symbol x, Symbol y) { return same(Op::kOr, x, y); }
+Symbol MaskXor(Symbol x, Symbol y) { return same(Op::kXor, x, y); }
+Symbol BitAnd(Symbol x, Symbol y) { return same(Op::kAnd, x, y); }
+Symbol BitOr(Symbol x, Symbol y) { return same(Op::kOr, x, y); }
+Symbol BitXor(Symbol x, Symbol y) { return same(Op::kXor, x, y); }
+
+Symbol rounded(Symbol x, uint16_t mode) {
+  return x.graph->make(Op::kRound, dtype_of(x), {x}, mode);
+}
+Symbol Round(Symbol x) { return rounded(x, 8); }
+Symbol Floor(Symbol x) { return rounded(x, 9); }
+Symbol Ceil(Symbol x) { return rounded(x, 10); }
+Symbol Trunc(Symbol x) { return rounded(x, 11); }
+
+Symbol MulAdd(Symbol x, Symbol y, Symbol z) {
+  if (!is_float(x)) return Add(Mul(x, y), z);
+  return x.graph->make(Op::kFma, dtype_of(x), {x, y, z});
+}
+
+// The mask m where x is m ? 1 : 0, as a bool that was converted is.
+Symbol mask_of_number(Symbol x) {
+  const LoopNode node = x.graph->at(x);
+  const bool converted = node.op == Op::kSelect && node.arity == 2 && node.in[1] == C(x, 1.0).id;
+  return converted ? Symbol{x.graph, node.in[0]} : Symbol{};
+}
+
+Symbol Unequal(Symbol x, Symbol y) {
+  if (is_mask(x)) return is_zero(y) ? x : MaskXor(x, y);
+  if (is_zero(y)) {
+    const Symbol mask = mask_of_number(x);
+    if (mask.id >= 0) return mask;
+  }
+  return compare(kUnequal, x, y);
+}
+
+Symbol Eq(Symbol x, Symbol y) { return invert(Unequal(x, y)); }
+
+Symbol Lt(Symbol x, Symbol y) {
+  return is_mask(x) ? same(Op::kAndNot, x, y) : compare(kLess, x, y);
+}
+
+Symbol Le(Symbol x, Symbol y) {
+  return is_mask(x) ? MaskOr(invert(x), y) : compare(kLessEqual, x, y);
+}
+
+Symbol BitNot(Symbol x) {
+  if (is_mask(x)) return invert(x);
+  return same(Op::kXor, x, x.graph->constant(dtype_of(x), ~0ull));
+}
+
+Symbol Select(Symbol mask, Symbol yes, Symbol no) {
+  if (is_mask(yes)) return MaskOr(MaskAnd(mask, yes), same(Op::kAndNot, mask, no));
+  const LoopNode node = mask.graph->at(mask);
+  if (node.op == Op::kNot) return Select({mask.graph, node.in[0]}, no, yes);
+  if (is_zero(no)) return yes.graph->make(Op::kSelect, dtype_of(yes), {mask, yes});
+  return yes.graph->make(Op::kSelect, dtype_of(yes), {mask, yes, no});
+}
+
+Symbol Neg(Symbol x) {
+  if (!is_float(x)) return Sub(C(x, 0.0), x);
+  const uint64_t sign = dtype_of(x) == Dtype::kFloat64 ? 1ull << 63 : 1ull << 31;
+  return same(Op::kXor, x, x.graph->constant(dtype_of(x), sign));
+}
+
+Symbol Abs(Symbol x) {
+  const bool wide = dtype_of(x) == Dtype::kInt64 || dtype_of(x) == Dtype::kFloat64;
+  if (is_float(x)) {
+    return same(Op::kAnd, x, x.graph->constant(dtype_of(x), wide ? ~0ull >> 1 : 0x7fffffff));
+  }
+  if (wide && x.graph->isa != Isa::kAvx512) return Select(Lt(x, C(x, 0.0)), Neg(x), x);
+  return x.graph->make(Op::kAbs, dtype_of(x), {x});
+}
+
+Symbol Sign(Symbol x) {
+  const Symbol zero = C(x, 0.0), one = C(x, 1.0);
+  return Sub(Select(Lt(zero, x), one, zero), Select(Lt(x, zero), one, zero));
+}
+
+double constant_value(const LoopNode& node) {
+  return node.dtype == Dtype::kFloat32
+             ? static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(node.bits)))
+             : std::bit_cast<double>(node.bits);
+}
+
+// x where it is NaN, else the larger (smaller). With a constant that is not NaN the instruction
+// whose second operand is x does all of it, but for the sign of zeros.
+Symbol extreme(Op op, Op or_nan, Symbol x, Symbol y) {
+  if (is_mask(x)) return same(op == Op::kMax ? Op::kOr : Op::kAnd, x, y);
+  if (!is_float(x)) {
+    if (x.graph->isa == Isa::kAvx512 || dtype_of(x) == Dtype::kInt32) return same(op, x, y);
+    return op == Op::kMax ? Select(Lt(y, x), x, y) : Select(Lt(x, y), x, y);
+  }
+  const LoopNode other = x.graph->at(y);
+  if (other.op == Op::kConst && !std::isnan(constant_value(other))) {
+    if (constant_value(other) != 0) return same(op, y, x);
+    if (op == Op::kMax && other.bits == 0) return Select(compare(kNotLessEqual, x, y), x, y);
+  }
+  return same(or_nan, x, y);
+}
+
+Symbol Maximum(Symbol x, Symbol y) { return extreme(Op::kMax, Op::kMaxOrNan, x, y); }
+Symbol Minimum(Symbol x, Symbol y) { return extreme(Op::kMin, Op::kMinOrNan, x, y); }
+
+Symbol Lerp(Symbol x, Symbol y, Symbol weight) {
+  const Symbol span = Sub(y, x);
+  const Symbol rest = Sub(C(x, 1.0), weight);
+  return Select(Lt(Abs(weight), C(x, 0.5)), MulAdd(weight, span, x),
+                x.graph->make(Op::kFnma, dtype_of(x), {span, rest, y}));
+}
 
 // Words of math-inl.h.
-Symbol write_math(MathWord word, std::initializer_list<Symbol> operands);
+Symbol write_math(MathWord word, std::initializer_list<Symbol> operands) {
+  int ids[4] = {};
+  int count = 0;
+  for (Symbol s : operands) ids[count++] = s.id;
+  const Symbol x = *operands.begin();
+  LoopGraph& graph = *x.graph;
+  const bool is_double = dtype_of(x) == Dtype::kFloat64;
+  const auto write = graph.isa == Isa::kAvx512 ? write_math_avx512 : write_math_avx2;
+  return {&graph, write(graph, word, ids, is_double)};
+}
+
 #define HOLOGRAM_WORD(Name, arity)                      \
   template <class... Rest>                              \
   Symbol Name(Symbol x, Rest... rest) {                 \
@@ -73,170 +202,7 @@ HOLOGRAM_OPAQUE(Erfinv)
 HOLOGRAM_OPAQUE(Digamma)
 #undef HOLOGRAM_OPAQUE
 
-namespace {
-
-Dtype dtype_of(Symbol x) { return x.graph->at(x).dtype; }
-bool is_float(Symbol x) { return is_floating(dtype_of(x)); }
-bool is_mask(Symbol x) { return dtype_of(x) == Dtype::kBool; }
-
-Symbol same(Op op, Symbol x, Symbol y) { return x.graph->make(op, dtype_of(x), {x, y}); }
-
-bool is_zero(Symbol x) {
-  const LoopNode& node = x.graph->at(x);
-  return node.op == Op::kConst && node.bits == 0;
-}
-
-Symbol compare(Compare how, Symbol x, Symbol y) {
-  LoopNode node{.op = Op::kCompare, .dtype = Dtype::kBool, .from = dtype_of(x), .index = how};
-  node.arity = 2;
-  node.in[0] = static_cast<int16_t>(x.id);
-  node.in[1] = static_cast<int16_t>(y.id);
-  return x.graph->add(node);
-}
-
-Symbol invert(Symbol mask) {
-  const LoopNode node = mask.graph->at(mask);
-  if (node.op == Op::kNot) return {mask.graph, node.in[0]};
-  if (node.op == Op::kCompare && (node.index == kEqual || node.index == kUnequal)) {
-    return compare(node.index == kEqual ? kUnequal : kEqual, {mask.graph, node.in[0]},
-                   {mask.graph, node.in[1]});
-  }
-  return mask.graph->make(Op::kNot, Dtype::kBool, {mask});
-}
-
-// The mask m where x is m ? 1 : 0, as a bool that was converted is.
-Symbol mask_of_number(Symbol x) {
-  const LoopNode node = x.graph->at(x);
-  const bool converted = node.op == Op::kSelect && node.arity == 2 && node.in[1] == C(x, 1.0).id;
-  return converted ? Symbol{x.graph, node.in[0]} : Symbol{};
-}
-
-double constant_value(const LoopNode& node) {
-  return node.dtype == Dtype::kFloat32
-             ? static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(node.bits)))
-             : std::bit_cast<double>(node.bits);
-}
-
-// x where it is NaN, else the larger (smaller). With a constant that is not NaN the instruction
-// whose second operand is x does all of it, but for the sign of zeros.
-Symbol extreme(Op op, Op or_nan, Symbol x, Symbol y) {
-  if (is_mask(x)) return same(op == Op::kMax ? Op::kOr : Op::kAnd, x, y);
-  if (!is_float(x)) {
-    if (x.graph->isa == Isa::kAvx512 || dtype_of(x) == Dtype::kInt32) return same(op, x, y);
-    return op == Op::kMax ? Select(Lt(y, x), x, y) : Select(Lt(x, y), x, y);
-  }
-  const LoopNode other = x.graph->at(y);
-  if (other.op == Op::kConst && !std::isnan(constant_value(other))) {
-    if (constant_value(other) != 0) return same(op, y, x);
-    if (op == Op::kMax && other.bits == 0) return Select(compare(kNotLessEqual, x, y), x, y);
-  }
-  return same(or_nan, x, y);
-}
-
-Symbol rounded(Symbol x, uint16_t mode) {
-  return x.graph->make(Op::kRound, dtype_of(x), {x}, mode);
-}
-
-}  // namespace
-
-Symbol C(Symbol x, double value) { return x.graph->constant_of(dtype_of(x), value); }
-
-Symbol Add(Symbol x, Symbol y) { return same(Op::kAdd, x, y); }
-Symbol Sub(Symbol x, Symbol y) { return same(Op::kSub, x, y); }
-Symbol Mul(Symbol x, Symbol y) { return same(Op::kMul, x, y); }
-Symbol Div(Symbol x, Symbol y) { return same(Op::kDiv, x, y); }
-Symbol Square(Symbol x) { return Mul(x, x); }
-Symbol Sqrt(Symbol x) { return x.graph->make(Op::kSqrt, dtype_of(x), {x}); }
-Symbol Round(Symbol x) { return rounded(x, 8); }
-Symbol Floor(Symbol x) { return rounded(x, 9); }
-Symbol Ceil(Symbol x) { return rounded(x, 10); }
-Symbol Trunc(Symbol x) { return rounded(x, 11); }
-
-Symbol MulAdd(Symbol x, Symbol y, Symbol z) {
-  if (!is_float(x)) return Add(Mul(x, y), z);
-  return x.graph->make(Op::kFma, dtype_of(x), {x, y, z});
-}
-
-Symbol Abs(Symbol x) {
-  const bool wide = dtype_of(x) == Dtype::kInt64 || dtype_of(x) == Dtype::kFloat64;
-  if (is_float(x)) {
-    return same(Op::kAnd, x, x.graph->constant(dtype_of(x), wide ? ~0ull >> 1 : 0x7fffffff));
-  }
-  if (wide && x.graph->isa != Isa::kAvx512) return Select(Lt(x, C(x, 0.0)), Neg(x), x);
-  return x.graph->make(Op::kAbs, dtype_of(x), {x});
-}
-
-Symbol Neg(Symbol x) {
-  if (!is_float(x)) return Sub(C(x, 0.0), x);
-  const uint64_t sign = dtype_of(x) == Dtype::kFloat64 ? 1ull << 63 : 1ull << 31;
-  return same(Op::kXor, x, x.graph->constant(dtype_of(x), sign));
-}
-
-Symbol Sign(Symbol x) {
-  const Symbol zero = C(x, 0.0), one = C(x, 1.0);
-  return Sub(Select(Lt(zero, x), one, zero), Select(Lt(x, zero), one, zero));
-}
-
-Symbol Maximum(Symbol x, Symbol y) { return extreme(Op::kMax, Op::kMaxOrNan, x, y); }
-Symbol Minimum(Symbol x, Symbol y) { return extreme(Op::kMin, Op::kMinOrNan, x, y); }
-
-Symbol Unequal(Symbol x, Symbol y) {
-  if (is_mask(x)) return is_zero(y) ? x : MaskXor(x, y);
-  if (is_zero(y)) {
-    const Symbol mask = mask_of_number(x);
-    if (mask.id >= 0) return mask;
-  }
-  return compare(kUnequal, x, y);
-}
-
-Symbol Eq(Symbol x, Symbol y) { return invert(Unequal(x, y)); }
-
-Symbol Lt(Symbol x, Symbol y) {
-  return is_mask(x) ? same(Op::kAndNot, x, y) : compare(kLess, x, y);
-}
-
-Symbol Le(Symbol x, Symbol y) {
-  return is_mask(x) ? MaskOr(invert(x), y) : compare(kLessEqual, x, y);
-}
-
-Symbol MaskAnd(Symbol x, Symbol y) { return same(Op::kAnd, x, y); }
-Symbol MaskOr(Symbol x, Symbol y) { return same(Op::kOr, x, y); }
-Symbol MaskXor(Symbol x, Symbol y) { return same(Op::kXor, x, y); }
-Symbol BitAnd(Symbol x, Symbol y) { return same(Op::kAnd, x, y); }
-Symbol BitOr(Symbol x, Symbol y) { return same(Op::kOr, x, y); }
-Symbol BitXor(Symbol x, Symbol y) { return same(Op::kXor, x, y); }
-
-Symbol BitNot(Symbol x) {
-  if (is_mask(x)) return invert(x);
-  return same(Op::kXor, x, x.graph->constant(dtype_of(x), ~0ull));
-}
-
-Symbol Select(Symbol mask, Symbol yes, Symbol no) {
-  if (is_mask(yes)) return MaskOr(MaskAnd(mask, yes), same(Op::kAndNot, mask, no));
-  const LoopNode node = mask.graph->at(mask);
-  if (node.op == Op::kNot) return Select({mask.graph, node.in[0]}, no, yes);
-  if (is_zero(no)) return yes.graph->make(Op::kSelect, dtype_of(yes), {mask, yes});
-  return yes.graph->make(Op::kSelect, dtype_of(yes), {mask, yes, no});
-}
-
-Symbol Lerp(Symbol x, Symbol y, Symbol weight) {
-  const Symbol span = Sub(y, x);
-  const Symbol rest = Sub(C(x, 1.0), weight);
-  return Select(Lt(Abs(weight), C(x, 0.5)), MulAdd(weight, span, x),
-                x.graph->make(Op::kFnma, dtype_of(x), {span, rest, y}));
-}
-
-Symbol write_math(MathWord word, std::initializer_list<Symbol> operands) {
-  int ids[4] = {};
-  int count = 0;
-  for (Symbol s : operands) ids[count++] = s.id;
-  const Symbol x = *operands.begin();
-  LoopGraph& graph = *x.graph;
-  const bool is_double = dtype_of(x) == Dtype::kFloat64;
-  const auto write = graph.isa == Isa::kAvx512 ? write_math_avx512 : write_math_avx2;
-  return {&graph, write(graph, word, ids, is_double)};
-}
-
+// The row's body, written down. Sets graph->opaque where it cannot be.
 Symbol write_row(OpId op, const Symbol* operands, int arity) {
   const Symbol x = operands[0];
   [[maybe_unused]] const Symbol y = operands[arity > 1 ? 1 : 0];
@@ -254,10 +220,6 @@ Symbol write_row(OpId op, const Symbol* operands, int arity) {
 
 // ---- the graph ----
 
-namespace {
-
-constexpr size_t kMaxNodes = 4096;
-
 bool is_half(Dtype d) { return d == Dtype::kFloat16 || d == Dtype::kBFloat16; }
 
 // Types that are read only to be converted.
@@ -265,9 +227,8 @@ bool is_small_integer(Dtype d) {
   return d == Dtype::kUInt8 || d == Dtype::kInt8 || d == Dtype::kInt16;
 }
 
-bool is_computed(Dtype d) {
-  return d == Dtype::kBool || d == Dtype::kInt32 || d == Dtype::kInt64 || d == Dtype::kFloat32 ||
-         d == Dtype::kFloat64;
+Symbol convert_directly(Symbol x, Dtype from, Dtype to) {
+  return x.graph->make(Op::kConvert, to, {x}, 0, from);
 }
 
 // To nearest even by integer arithmetic, every NaN the same.
@@ -279,64 +240,18 @@ Symbol to_bfloat16(Symbol x) {
   const Symbol up = g.make(Op::kAdd, kI, {g.make(Op::kAdd, kI, {x, g.constant(kI, 0x7fff)}), odd});
   const Symbol rounded = g.make(Op::kShiftRight, kI, {up}, 16);
   const Symbol bits = g.make(Op::kSelect, kI, {Unequal(x, x), g.constant(kI, 0x7fc0), rounded});
-  LoopNode narrow{.op = Op::kConvert, .dtype = Dtype::kBFloat16, .from = kI, .arity = 1};
-  narrow.in[0] = static_cast<int16_t>(bits.id);
-  return g.add(narrow);
+  return convert_directly(bits, kI, Dtype::kBFloat16);
 }
 
-Symbol convert_directly(Symbol x, Dtype from, Dtype to) {
-  LoopNode node{.op = Op::kConvert, .dtype = to, .from = from, .arity = 1};
-  node.in[0] = static_cast<int16_t>(x.id);
-  return x.graph->add(node);
-}
+static_assert(std::has_unique_object_representations_v<LoopNode>);
 
 uint64_t hash_of(const LoopNode& node) {
-  uint64_t hash = node.bits;
-  const auto mix = [&](auto value) {
-    hash = (hash ^ static_cast<uint64_t>(value)) * 0x9e3779b97f4a7c15;
+  uint64_t hash = 0;
+  for (const uint64_t word : std::bit_cast<std::array<uint64_t, sizeof node / 8>>(node)) {
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15;
     hash ^= hash >> 29;
-  };
-  mix(static_cast<uint64_t>(node.op) << 32 | static_cast<uint64_t>(node.dtype) << 24 |
-      static_cast<uint64_t>(node.from) << 16 | node.index);
-  mix(static_cast<uint64_t>(static_cast<uint16_t>(node.in[0])) << 48 |
-      static_cast<uint64_t>(static_cast<uint16_t>(node.in[1])) << 32 |
-      static_cast<uint64_t>(static_cast<uint16_t>(node.in[2])) << 16 |
-      static_cast<uint16_t>(node.in[3]));
+  }
   return hash;
-}
-
-bool build_step(const SegmentStep& step, const std::vector<Symbol>& numbers,
-                const std::vector<Symbol>& inputs, std::vector<Symbol>& values, LoopGraph& graph) {
-  Symbol in[4];
-  if (step.arity < 1 || step.arity > 4) return false;
-  for (int k = 0; k < step.arity; ++k) {
-    const SegmentRef ref = step.in[k];
-    const std::vector<Symbol>& from = ref.kind == SegmentRef::kInput    ? inputs
-                                      : ref.kind == SegmentRef::kNumber ? numbers
-                                                                        : values;
-    if (ref.index >= from.size()) return false;
-    in[k] = from[ref.index];
-    if (graph.at(in[k]).dtype != step.compute) return false;
-  }
-  if (step.convert) {
-    if (step.arity != 1 || !can_convert(graph.isa, step.compute, step.result)) return false;
-    values.push_back(convert(in[0], step.result));
-    return true;
-  }
-  if (!jit_takes(graph.isa, step)) return false;
-  graph.opaque = false;
-  const size_t before = graph.nodes.size();
-  Symbol value = write_row(step.op, in, step.arity);
-  if (graph.opaque) {
-    graph.truncate(before);
-    LoopNode call{.op = Op::kCall, .dtype = step.result, .from = step.compute};
-    call.index = static_cast<uint16_t>(step.op);
-    call.arity = step.arity;
-    for (int k = 0; k < step.arity; ++k) call.in[k] = static_cast<int16_t>(in[k].id);
-    value = graph.add(call);
-  }
-  values.push_back(value);
-  return true;
 }
 
 }  // namespace
@@ -366,8 +281,9 @@ void LoopGraph::truncate(size_t count) {
   index_nodes();
 }
 
-Symbol LoopGraph::make(Op op, Dtype dtype, std::initializer_list<Symbol> in, uint16_t index) {
-  LoopNode node{.op = op, .dtype = dtype, .from = dtype, .index = index};
+Symbol LoopGraph::make(Op op, Dtype dtype, std::initializer_list<Symbol> in, int index,
+                       std::optional<Dtype> from) {
+  LoopNode node{.op = op, .dtype = dtype, .from = from.value_or(dtype), .index = index};
   for (Symbol s : in) node.in[node.arity++] = static_cast<int16_t>(s.id);
   return add(node);
 }
@@ -389,6 +305,11 @@ Symbol LoopGraph::constant_of(Dtype dtype, double value) {
     default:
       return constant(dtype, static_cast<uint64_t>(static_cast<int64_t>(value)));
   }
+}
+
+bool is_computed(Dtype d) {
+  return d == Dtype::kBool || d == Dtype::kInt32 || d == Dtype::kInt64 || d == Dtype::kFloat32 ||
+         d == Dtype::kFloat64;
 }
 
 bool can_convert(Isa isa, Dtype from, Dtype to) {
@@ -427,51 +348,31 @@ Symbol convert(Symbol x, Dtype to) {
   return convert_directly(x, from, to);
 }
 
-bool make_loop_graph(const Segment& segment, LoopGraph& graph) {
-  std::vector<Symbol> inputs, numbers, values;
-  graph.inputs = static_cast<int>(segment.inputs.size());
-  graph.numbers = static_cast<int>(segment.numbers.size());
-  for (size_t i = 0; i < segment.inputs.size(); ++i) {
-    const Dtype dtype = segment.inputs[i];
-    if (!is_computed(dtype) && !is_half(dtype) && !is_small_integer(dtype)) return false;
-    LoopNode node{.op = Op::kLoad, .dtype = dtype, .from = dtype};
-    node.index = static_cast<uint16_t>(i);
-    inputs.push_back(graph.add(node));
-  }
-  for (size_t i = 0; i < segment.numbers.size(); ++i) {
-    const Dtype dtype = segment.numbers[i];
-    if (!is_computed(dtype) && !is_half(dtype) && !is_small_integer(dtype)) return false;
-    LoopNode node{.op = Op::kNumber, .dtype = dtype, .from = dtype};
-    node.index = static_cast<uint16_t>(i);
-    numbers.push_back(graph.add(node));
-  }
-  graph.outputs.assign(segment.outputs.size(), -1);
-  for (const SegmentStep& step : segment.steps) {
-    if (!build_step(step, numbers, inputs, values, graph)) return false;
-    if (graph.nodes.size() > kMaxNodes) return false;
-    if (step.output < 0) continue;
-    const auto output = static_cast<size_t>(step.output);
-    const Symbol value = values.back();
-    if (output >= graph.outputs.size() || graph.at(value).dtype != segment.outputs[output]) {
-      return false;
-    }
-    graph.outputs[output] = value.id;
-  }
-  for (int id : graph.outputs) {
-    if (id < 0) return false;
-  }
-  for (const SegmentFold& fold : segment.folds) {
-    const std::vector<Symbol>& from = fold.of.kind == SegmentRef::kInput ? inputs : values;
-    if (fold.of.kind == SegmentRef::kNumber || fold.of.index >= from.size()) return false;
-    const Symbol x = from[fold.of.index];
-    const Dtype dtype = graph.at(x).dtype;
-    if (dtype != Dtype::kFloat32 && dtype != Dtype::kFloat64) return false;
-    const Symbol term = fold.fold == Fold::kSumSquare ? Square(x)
-                        : fold.fold == Fold::kSumAbs  ? Abs(x)
-                                                      : x;
-    graph.folds.push_back(term.id);
-  }
-  return true;
+Symbol LoopGraph::input(int index, Dtype dtype) {
+  inputs = std::max(inputs, index + 1);
+  return make(Op::kLoad, dtype, {}, index);
+}
+
+Symbol LoopGraph::number(int index, Dtype dtype) {
+  numbers = std::max(numbers, index + 1);
+  return make(Op::kNumber, dtype, {}, index);
+}
+
+Symbol LoopGraph::compute(const circuit::Instr& instr, const Symbol* in) {
+  codes.push_back(instr.code);
+  if (!instr.is_op()) return convert(in[0], instr.result);
+  opaque = false;
+  const size_t before = nodes.size();
+  const Symbol value = write_row(instr.op(), in, instr.arity);
+  if (!opaque) return value;
+  truncate(before);
+  LoopNode call{.op = Op::kCall, .dtype = instr.result, .from = instr.compute, .index = instr.code};
+  for (int k = 0; k < instr.arity; ++k) call.in[call.arity++] = static_cast<int16_t>(in[k].id);
+  return add(call);
+}
+
+void LoopGraph::fold(Fold fold, Symbol x) {
+  folds.push_back((fold == Fold::kSumSquare ? Square(x) : fold == Fold::kSumAbs ? Abs(x) : x).id);
 }
 
 }  // namespace hologram::cpu::jit

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: MIT
 // LoopGraph: what a generated loop computes for one vector of elements, in machine-like operations
-// that come from the bodies of the op table. make_loop_graph() makes it of a segment,
-// make_schedule() and Emitter read it.
+// that come from the bodies of the op table. Lowering builds it instruction by instruction,
+// make_schedule() and Emitter read it. Loops with equal graphs are one.
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
+#include <optional>
 #include <vector>
 
 #include "hologram/cpu_info.h"
 #include "hologram/dtype.h"
-#include "src/cpu/jit/jit.h"
+#include "src/circuit/plan.h"
+#include "src/cpu/reduce/reduce_kernels.h"
 
 namespace hologram::cpu::jit {
 
@@ -58,8 +61,8 @@ struct LoopNode {
   Op op{};
   Dtype dtype = Dtype::kFloat32;
   Dtype from = Dtype::kFloat32;
-  uint16_t index = 0;
   uint8_t arity = 0;
+  int32_t index = 0;
   int16_t in[4] = {-1, -1, -1, -1};
   uint64_t bits = 0;
 
@@ -75,26 +78,46 @@ struct Symbol {
   int id = -1;
 };
 
+// Larger graphs have no loop.
+inline constexpr size_t kMostNodes = 4096;
+
 struct LoopGraph {
-  explicit LoopGraph(Isa instruction_set) : isa(instruction_set) {}
+  explicit LoopGraph(Isa instruction_set) : isa(instruction_set) { nodes.reserve(64); }
 
   Isa isa;
   std::vector<LoopNode> nodes;
-  // LoopNode ids of the segment's outputs, and of what is added up along each row.
+  // Nodes that go to the output arrays, and those that are added up along each row (by_rows only).
   std::vector<int> outputs;
   std::vector<int> folds;
-  int inputs = 0, numbers = 0;  // of the segment
+  int inputs = 0, numbers = 0;
+  // Walks rows of n elements, each with numbers of its own.
   bool by_rows = false;
-  uint64_t streams = 0;  // outputs that go past the caches
-  int fetched = -1;      // the input of which later rows are fetched
+  // Outputs (bit k: output k, of 4 or 8 bytes an element) whose whole vectors go past the caches:
+  // their rows begin at multiples of 64 bytes.
+  uint64_t streams = 0;
+  // By rows: the input, or none, of which the row `rows` rows after each one is fetched into the
+  // cache meanwhile.
+  int fetched = -1;
+  std::vector<uint16_t> codes;  // of the instructions, for profilers
   // Set where a body used a word that exists as Highway code only.
   bool opaque = false;
+
+  // An element of the input array, or the number, of this index.
+  Symbol input(int index, Dtype dtype);
+  Symbol number(int index, Dtype dtype);
+  // An instruction that jit_takes(), on operands of the dtype it computes in.
+  Symbol compute(const circuit::Instr& instr, const Symbol* in);
+  // Adds up x, float32 or float64, as the reduction's kernel does on one block. A number has no
+  // rows.
+  void fold(Fold fold, Symbol x);
 
   // Gives the node that is equal to this one where there is one.
   Symbol add(LoopNode node);
   // Takes back all nodes from this one on.
   void truncate(size_t count);
-  Symbol make(Op op, Dtype dtype, std::initializer_list<Symbol> in, uint16_t index = 0);
+  // from: that of the operands, where it is another.
+  Symbol make(Op op, Dtype dtype, std::initializer_list<Symbol> in, int index = 0,
+              std::optional<Dtype> from = std::nullopt);
   Symbol constant(Dtype dtype, uint64_t bits);
   Symbol constant_of(Dtype dtype, double value);
   const LoopNode& at(Symbol s) const { return nodes[static_cast<size_t>(s.id)]; }
@@ -105,15 +128,10 @@ struct LoopGraph {
   std::vector<int16_t> index_;  // hash table of nodes, -1 where empty
 };
 
+// Whether loops compute in this type. Others are only converted.
+bool is_computed(Dtype d);
 // Whether the instruction set has exactly what convert() does.
 bool can_convert(Isa isa, Dtype from, Dtype to);
 Symbol convert(Symbol x, Dtype to);
-
-// The row's body, written down for operands x[0..arity). Sets graph->opaque where it cannot.
-Symbol write_row(OpId op, const Symbol* x, int arity);
-
-// Null operations and dtypes that a step may have aside: builds the whole segment. False where it
-// is malformed or a step is not taken.
-bool make_loop_graph(const Segment& segment, LoopGraph& graph);
 
 }  // namespace hologram::cpu::jit

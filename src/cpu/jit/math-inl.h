@@ -82,11 +82,8 @@ Mask<T> make_mask(Op op, In... in) {
 }
 template <class T>
 Mask<T> compare(Compare how, Vec<T> a, Vec<T> b) {
-  LoopNode node{.op = Op::kCompare, .dtype = Dtype::kBool, .from = dtype_of<T>(), .index = how};
-  node.arity = 2;
-  node.in[0] = static_cast<int16_t>(a.id);
-  node.in[1] = static_cast<int16_t>(b.id);
-  return {t_graph->add(node).id};
+  const Symbol x{t_graph, a.id}, y{t_graph, b.id};
+  return {t_graph->make(Op::kCompare, Dtype::kBool, {x, y}, how, dtype_of<T>()).id};
 }
 
 template <class T, class Value>

@@ -17,8 +17,7 @@ constexpr int64_t kMaxStrip = 1024;
 
 class Scheduler {
  public:
-  Scheduler(const LoopGraph& graph, Isa isa, int vector_bytes)
-      : graph_(graph), nodes_(graph.nodes), isa_(isa), vector_bytes_(vector_bytes) {}
+  explicit Scheduler(const LoopGraph& graph) : graph_(graph), nodes_(graph.nodes) {}
 
   Schedule run() {
     find_needed();
@@ -79,6 +78,9 @@ class Scheduler {
       out_.is_invariant[i] = invariant;
       if (invariant) out_.invariants.push_back(static_cast<int>(i));
     }
+    // Numbers first, for registers go to the first of those that are used as often.
+    std::stable_partition(out_.invariants.begin(), out_.invariants.end(),
+                          [&](int id) { return nodes_[at(id)].op == Op::kNumber; });
   }
 
   void find_lanes() {
@@ -90,7 +92,7 @@ class Scheduler {
     }
     // Lanes of 2 bytes alone, which are only moved, are not worth masks of their own.
     if (widest == 2) widest = 4;
-    out_.lanes = vector_bytes_ / static_cast<int>(widest);
+    out_.lanes = (graph_.isa == Isa::kAvx512 ? 64 : 32) / static_cast<int>(widest);
   }
 
   // How many calls must come before: a call of level l ends phase l, what uses it comes later.
@@ -150,14 +152,14 @@ class Scheduler {
   int memory(int id) { return is_load(id) ? nodes_[at(id)].index : strip(id); }
 
   void place_calls() {
-    const KernelTable& table = kernel_table(isa_);
+    const KernelTable& table = kernel_table(graph_.isa);
     for (size_t i = 0; i < nodes_.size(); ++i) {
       const int id = static_cast<int>(i);
       if (!needed_[i] || !is_call(id)) continue;
       const LoopNode& node = nodes_[i];
       const OpInfo& row = op_info(static_cast<OpId>(node.index));
       const auto& forms = table.kernels[node.index][static_cast<int>(node.from)];
-      Call call;
+      StripCall call;
       call.node = id;
       unsigned single = 0;
       for (int k = 0; k < node.arity; ++k) single |= is_invariant(node.in[k]) ? 1u << k : 0u;
@@ -185,19 +187,18 @@ class Scheduler {
   }
 
   void place_operations() {
+    // Stored or read in a later phase, which then loads it.
+    std::vector<char> is_kept(nodes_.size(), 0);
+    for (int id : graph_.outputs) is_kept[at(id)] = phase_[at(id)] < last_phase_;
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      for (int k = 0; needed_[i] && k < nodes_[i].arity; ++k) {
+        is_kept[at(nodes_[i].in[k])] |= phase_[i] > phase_[at(nodes_[i].in[k])];
+      }
+    }
     for (size_t i = 0; i < nodes_.size(); ++i) {
       const int id = static_cast<int>(i);
       if (!is_operation(id)) continue;
-      // Stored or read in a later phase, which then loads it.
-      for (int output : graph_.outputs) {
-        if (output == id && phase_[i] < last_phase_) strip(id);
-      }
-      for (size_t user = i + 1; user < nodes_.size(); ++user) {
-        if (!needed_[user] || phase_[user] <= phase_[i]) continue;
-        for (int k = 0; k < nodes_[user].arity; ++k) {
-          if (nodes_[user].in[k] == id) strip(id);
-        }
-      }
+      if (is_kept[i]) strip(id);
       std::vector<Item>& items = out_.phases[at(phase_[i])].items;
       items.push_back({id, kCompute});
       if (strip_of_[i] >= 0) items.push_back({id, strip_of_[i]});
@@ -220,7 +221,7 @@ class Scheduler {
   void place_stores() {
     std::vector<Item>& items = out_.phases[at(last_phase_)].items;
     size_t loaded = 0;
-    std::vector<char> seen(nodes_.size(), 0);
+    std::vector<char> seen(nodes_.size(), 0), computed(nodes_.size(), 0);
     const auto note_load = [&](int id, size_t position) {
       if (!is_load(id) || seen[at(id)]) return;
       seen[at(id)] = 1;
@@ -245,14 +246,13 @@ class Scheduler {
     for (size_t position = 0; position <= items.size(); ++position) {
       const bool all_loaded = position >= loaded && (!copies || position == items.size());
       for (Item& item : early) {
-        if (!all_loaded || item.store < 0) continue;
-        bool computed = false;
-        for (size_t p = 0; p < position; ++p) computed = computed || items[p].node == item.node;
-        if (!computed) continue;
+        if (!all_loaded || item.store < 0 || !computed[at(item.node)]) continue;
         placed.push_back(item);
         item.store = -1;
       }
-      if (position < items.size()) placed.push_back(items[position]);
+      if (position == items.size()) break;
+      placed.push_back(items[position]);
+      computed[at(items[position].node)] = 1;
     }
     if (copies) {
       std::vector<Item> first;
@@ -303,8 +303,6 @@ class Scheduler {
 
   const LoopGraph& graph_;
   const std::vector<LoopNode>& nodes_;
-  Isa isa_;
-  int vector_bytes_;
   Schedule out_;
   std::vector<char> needed_;
   std::vector<int> level_;  // by node
@@ -317,8 +315,6 @@ class Scheduler {
 
 }  // namespace
 
-Schedule make_schedule(const LoopGraph& graph, Isa isa, int vector_bytes) {
-  return Scheduler(graph, isa, vector_bytes).run();
-}
+Schedule make_schedule(const LoopGraph& graph) { return Scheduler(graph).run(); }
 
 }  // namespace hologram::cpu::jit

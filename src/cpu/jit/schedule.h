@@ -36,7 +36,7 @@ struct CallArgument {
   int single = -1;  // the first lane of this invariant
 };
 
-struct Call {
+struct StripCall {
   int node = 0;
   int form = 0;
   CallArgument in[4];
@@ -46,7 +46,7 @@ struct Call {
 // A loop over a strip, then calls over the strip.
 struct Phase {
   std::vector<Item> items;
-  std::vector<Call> calls;
+  std::vector<StripCall> calls;
   // By node: the array that the phase loads it from, or -1.
   std::vector<int> source;
 };
@@ -68,7 +68,6 @@ struct Schedule {
   int64_t strip_bytes = 0;  // of all strips
 };
 
-// vector_bytes: 32 or 64.
-Schedule make_schedule(const LoopGraph& graph, Isa isa, int vector_bytes);
+Schedule make_schedule(const LoopGraph& graph);
 
 }  // namespace hologram::cpu::jit

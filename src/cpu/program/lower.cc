@@ -17,12 +17,17 @@ using circuit::Kernel;
 using circuit::Rank;
 using circuit::Ref;
 
+namespace {
+
+int32_t size_of(Dtype dtype) { return static_cast<int32_t>(itemsize(dtype)); }
+
+}  // namespace
+
 // A number's place is where its 8 bytes are: narrower types are their first bytes.
 static_assert(std::endian::native == std::endian::little);
 
-Lowering::Lowering(const Kernel& kernel, int64_t tile, bool jit, Program& program)
+Lowering::Lowering(const Kernel& kernel, bool jit, Program& program)
     : kernel_(kernel), program_(program), jit_(jit) {
-  program_.domain = make_block_domain(kernel, tile);
   const BlockDomain& domain = program_.domain;
   const BlockGrid& grid = domain.grid;
   program_.accesses = static_cast<int>(kernel.accesses.size());
@@ -36,15 +41,12 @@ Lowering::Lowering(const Kernel& kernel, int64_t tile, bool jit, Program& progra
     }
     Memory memory;
     memory.layout = domain.layout(k);
-    memory.row_stride = domain.row_stride(k);
-    memory.col_stride = domain.col_stride(k);
-    memory.itemsize = static_cast<int32_t>(itemsize(dtype));
     memory.repeated = domain.is_repeated(k);
     memory.is_row = memory.layout == Layout::kRowScalar ||
                     (domain.keeps_columns && kernel.accesses[k].rank == Rank::kRow);
-    memory.row_dense = grid.block_rows == 1 || memory.row_stride == 1;
+    memory.row_dense = grid.block_rows == 1 || domain.row_stride(k) == 1;
     memory_.push_back(memory);
-    program_.itemsizes.push_back(memory.itemsize);
+    program_.itemsizes.push_back(size_of(dtype));
     if (domain.moves(k)) program_.moving.push_back(static_cast<uint16_t>(k));
   }
   program_.settle_walk();
@@ -57,22 +59,17 @@ Lowering::Lowering(const Kernel& kernel, int64_t tile, bool jit, Program& progra
   temps_.resize(kernel.temps.size());
 }
 
-void Lowering::lower_one(const Instr& instr, const std::vector<Value>& inputs) {
-  const Dtype natural = op_info(instr.op()).result_is_bool ? Dtype::kBool : instr.compute;
-  Value result{Rank::kOne, natural, kNone, kNone, program_.first_one() + program_.ones++};
+void Lowering::lower_one(const Instr& instr, const Source* inputs) {
+  Source result{Rank::kOne, instr.result, kNone, kNone, program_.first_one() + program_.ones++};
+  StepOperand operands[circuit::kMaxArity + 1];
+  for (int k = 0; k < instr.arity; ++k) operands[k] = of_place(inputs[k].place);
+  operands[instr.arity] = of_place(result.place);
   Step step;
   step.kind = StepKind::kOp;
   step.op = elementwise_kernel(instr.op(), instr.compute, Form::kVectors);
-  step.inputs = instr.arity;
-  step.outputs = 1;
-  step.first = static_cast<uint32_t>(program_.operands.size());
-  for (const Value& value : inputs) {
-    program_.operands.push_back({static_cast<uint16_t>(value.place), 0, 0});
-  }
-  program_.operands.push_back({static_cast<uint16_t>(result.place), 0, 0});
-  program_.prologue.push_back(step);
+  add(program_.prologue, step, {operands, instr.arity + size_t{1}});
   if (instr.out.kind == Ref::kTemp) {
-    temps_[instr.out.index] = cast(result, dtype_of_out(instr.out, natural));
+    temps_[instr.out.index] = result;
   } else {
     store(result, static_cast<int>(instr.out.index));
   }
@@ -84,25 +81,24 @@ void Lowering::lower_op(const Instr& instr, int index) {
     fail(ErrorKind::kInternal, "a plan asks for ", row.name, " of ", int{instr.arity},
          " operands in ", dtype_name(instr.compute));
   }
-  std::vector<Value> inputs;
+  const int arity = instr.arity;
+  Source inputs[circuit::kMaxArity];
   Rank rank = Rank::kOne;
-  for (int k = 0; k < instr.arity; ++k) {
-    inputs.push_back(cast(value_of(index, k), instr.compute));
-    rank = std::min(rank, inputs.back().rank);
+  for (int k = 0; k < arity; ++k) {
+    inputs[k] = source_of(index, k);
+    rank = std::min(rank, inputs[k].rank);
   }
   if (rank == Rank::kOne) return lower_one(instr, inputs);
   const bool by_rows = rank == Rank::kRow;
   program_.cost += by_rows ? 0 : row.is_heavy() ? kHeavy : 1;
   // The form whose single elements are all single here, with as many of them as possible.
   const int trailing = row.params > 0 ? row.params : 1;
-  const unsigned trailing_mask =
-      instr.arity > 1 ? ((1u << trailing) - 1) << (instr.arity - trailing) : 0;
+  const unsigned trailing_mask = arity > 1 ? ((1u << trailing) - 1) << (arity - trailing) : 0;
   unsigned single = 0;
-  std::vector<Settled> settled(inputs.size());
-  for (size_t k = 0; k < inputs.size(); ++k) {
+  Settled settled[circuit::kMaxArity + 1];
+  for (int k = 0; k < arity; ++k) {
     settled[k] =
-        by_rows ? (inputs[k].place != kNone ? direct(inputs[k]) : Settled{row_vector(inputs[k])})
-                : direct(inputs[k]);
+        by_rows && inputs[k].place == kNone ? Settled{row_vector(inputs[k])} : direct(inputs[k]);
     single |= settled[k].scalar ? 1u << k : 0;
   }
   unsigned mask = 0;
@@ -113,35 +109,29 @@ void Lowering::lower_op(const Instr& instr, int index) {
     mask = form_mask;
   };
   if (trailing_mask != 0) consider(trailing_mask, Form::kTrailingScalars);
-  if (instr.arity == 2) consider(1, Form::kFirstScalar);
+  if (arity == 2) consider(1, Form::kFirstScalar);
   consider(0, Form::kVectors);
-  for (size_t k = 0; k < inputs.size(); ++k) {
+  for (int k = 0; k < arity; ++k) {
     if ((single & ~mask) >> k & 1) {
       settled[k] = {by_rows ? row_vector(inputs[k]) : whole(inputs[k])};
     }
   }
-  const Dtype natural = row.result_is_bool ? Dtype::kBool : instr.compute;
-  const Settled out = result_operand(instr.out, rank, natural);
-  bool by_row = out.by_row;
+  settled[arity] = result_operand(instr.out, rank, instr.result);
   Step step;
   step.kind = StepKind::kOp;
   step.op = kernel;
-  step.inputs = instr.arity;
-  step.outputs = 1;
   step.row_values = by_rows;
-  step.first = static_cast<uint32_t>(program_.operands.size());
-  for (const Settled& in : settled) {
-    program_.operands.push_back(in.operand);
-    by_row |= in.by_row;
+  StepOperand operands[circuit::kMaxArity + 1];
+  for (int k = 0; k <= arity; ++k) {
+    operands[k] = settled[k].operand;
+    step.by_row |= settled[k].by_row && !by_rows;
   }
-  program_.operands.push_back(out.operand);
-  step.by_row = by_row && !by_rows;
-  program_.steps.push_back(step);
-  settle_result(instr.out, rank, natural, out.operand);
+  add(program_.steps, step, {operands, arity + size_t{1}});
+  settle_result(instr.out, rank, instr.result, operands[arity]);
 }
 
 // Whether a copy may take the value's scattered elements straight to where they end up.
-bool Lowering::gathers_into(const Value& value, const Ref& out) const {
+bool Lowering::gathers_into(const Source& value, const Ref& out) const {
   if (value.access == kNone || out.kind != Ref::kAccess) return false;
   const Memory& from = memory_[value.access];
   const bool by_row = long_rows_ && from.layout == Layout::kRowVector;
@@ -151,19 +141,16 @@ bool Lowering::gathers_into(const Value& value, const Ref& out) const {
 }
 
 void Lowering::lower_convert(const Instr& instr, int index) {
-  const Value value = value_of(index, 0);
-  const Dtype to = dtype_of_out(instr.out, instr.result);
+  const Source value = source_of(index, 0);
+  const Dtype to = instr.result;
   // Registers and numbers are never written again, so a temp may be another name for one.
   if (instr.out.kind == Ref::kTemp && (value.access == kNone || value.dtype != to)) {
     temps_[instr.out.index] = cast(value, to);
     return;
   }
   if (value.rank == Rank::kFull && value.dtype == to && gathers_into(value, instr.out)) {
-    const Memory& memory = memory_[value.access];
-    copy_between(StepKind::kGather, of_access(value.access),
-                 of_access(static_cast<int>(instr.out.index)), memory.row_stride, memory.col_stride,
-                 memory.itemsize, false)
-        .strided = static_cast<int16_t>(value.access);
+    copy_access(StepKind::kGather, value.access, of_access(static_cast<int>(instr.out.index)),
+                false);
     forget_copies(static_cast<int>(instr.out.index));
     return;
   }
@@ -187,19 +174,15 @@ void Lowering::lower_convert(const Instr& instr, int index) {
     return;
   }
   // A temp keeps what the memory holds now.
-  Value kept{value.rank, to, kNone, kNone, kNone};
+  Source kept{value.rank, to, kNone, kNone, kNone};
   if (value.rank == Rank::kOne) {
     kept.place = program_.first_one() + program_.ones++;
-    Step& step = add(
-        program_.prologue, StepKind::kGather,
-        {{static_cast<uint16_t>(value.place), 0, 0}, {static_cast<uint16_t>(kept.place), 0, 0}});
-    step.itemsize = static_cast<int32_t>(itemsize(to));
+    Step& step =
+        add(program_.prologue, StepKind::kGather, {of_place(value.place), of_place(kept.place)});
+    step.itemsize = size_of(to);
   } else {
     kept.reg = new_register(to, true);
-    const Memory& memory = memory_[value.access];
-    copy_between(StepKind::kGather, of_access(value.access), of_register(kept.reg),
-                 memory.row_stride, 0, memory.itemsize, true)
-        .strided = static_cast<int16_t>(value.access);
+    copy_access(StepKind::kGather, value.access, of_register(kept.reg), true);
   }
   temps_[instr.out.index] = kept;
 }
@@ -207,19 +190,18 @@ void Lowering::lower_convert(const Instr& instr, int index) {
 SettledFold Lowering::fold_of(const Instr& instr, Dtype in) const {
   const auto op = static_cast<Reduction>(instr.attr);
   return settle_fold(reduction_name(op).data(), op, instr.parameter, instr.parameter, in,
-                     dtype_of_out(instr.out, instr.result));
+                     instr.result);
 }
 
 void Lowering::lower_fold(const Instr& instr, int index) {
-  const Value value = value_of(index, 0);
+  const Source value = source_of(index, 0);
   const SettledFold fold = fold_of(instr, value.dtype);
-  const Value ready = cast(value, fold.compute);
-  Settled in = direct(ready);
-  if (in.scalar) in = {whole(ready)};
+  const Source ready = cast(value, fold.compute);
+  const StepOperand in = elements(ready);
   const Settled out = result_operand(instr.out, Rank::kRow, fold.result);
   program_.folds.push_back(fold);
   program_.cost += fold.fold == Fold::kLogSumExp ? kHeavy : 1;
-  Step& step = add(program_.steps, StepKind::kFold, {in.operand, out.operand});
+  Step& step = add(program_.steps, StepKind::kFold, {in, out.operand});
   step.fold = static_cast<int32_t>(program_.folds.size()) - 1;
   settle_result(instr.out, Rank::kRow, fold.result, out.operand);
 }
@@ -227,28 +209,37 @@ void Lowering::lower_fold(const Instr& instr, int index) {
 void Lowering::lower_rows(const Instr& instr, int index) {
   const Dtype compute =
       compute_dtype(instr.compute) == Dtype::kFloat64 ? Dtype::kFloat64 : Dtype::kFloat32;
-  StepOperand in[2];
+  std::vector<StepOperand> operands;
   for (int k = 0; k < instr.arity; ++k) {
-    const Value value = cast(value_of(index, k), compute);
-    Settled settled = direct(value);
-    if (settled.scalar) settled = {whole(value)};
-    in[k] = settled.operand;
+    operands.push_back(elements(cast(source_of(index, k), compute)));
   }
-  const Settled out = result_operand(instr.out, Rank::kFull, compute);
-  Step& step = instr.arity == 2 ? add(program_.steps, StepKind::kRows, {in[0], in[1], out.operand})
-                                : add(program_.steps, StepKind::kRows, {in[0], out.operand});
+  operands.push_back(result_operand(instr.out, Rank::kFull, compute).operand);
+  Step step;
+  step.kind = StepKind::kRows;
   step.from = compute;
-  program_.cost += 2 * kHeavy;
   step.rows = &softmax_kernel(program_.isa, static_cast<SoftmaxOp>(instr.attr), compute);
-  settle_result(instr.out, Rank::kFull, compute, out.operand);
+  add(program_.steps, step, operands);
+  program_.cost += 2 * kHeavy;
+  settle_result(instr.out, Rank::kFull, compute, operands.back());
 }
 
 void Lowering::run() {
-  if (jit_) depths_ = heavy_depths(), levels_ = late_levels();
-  const std::vector<int> order = jit_ ? order_for_segments() : original_order();
-  for (size_t i = 0; i < order.size();) {
-    const size_t taken = jit_ ? lower_segment(order, i) : 0;
-    if (taken == 0) lower_instr(kernel_.instrs[static_cast<size_t>(order[i])], order[i]);
+  if (jit_) {
+    find_makers();
+    depths_ = heavy_depths();
+    order_ = order_for_loops();
+    last_read_.assign(kernel_.temps.size(), kNone);
+    for (size_t i = 0; i < order_.size(); ++i) {
+      const Instr& instr = this->instr(order_[i]);
+      for (int k = 0; k < instr.arity; ++k) {
+        if (instr.in[k].kind == Ref::kTemp) last_read_[instr.in[k].index] = static_cast<int>(i);
+      }
+    }
+  }
+  for (size_t i = 0; i < kernel_.instrs.size();) {
+    const int index = jit_ ? order_[i] : static_cast<int>(i);
+    const size_t taken = jit_ ? lower_loop(i) : 0;
+    if (taken == 0) lower_instr(instr(index), index);
     i += std::max<size_t>(taken, 1);
   }
   for (const Step& step : program_.steps) {
@@ -275,18 +266,10 @@ void Lowering::lower_instr(const Instr& instr, int index) {
 
 // ---- where operands are ----
 
-namespace {
-
-int32_t size_of(Dtype dtype) { return static_cast<int32_t>(itemsize(dtype)); }
-
-}  // namespace
-
-// ---- values ----
-
-Lowering::Value Lowering::value_of(int index, int k) const {
+Lowering::Source Lowering::source_of(int index, int k) const {
   const Instr& instr = kernel_.instrs[static_cast<size_t>(index)];
   const Ref& ref = instr.in[k];
-  Value value;
+  Source value;
   switch (ref.kind) {
     case Ref::kTemp:
       return temps_[ref.index];
@@ -326,20 +309,29 @@ StepOperand Lowering::of_register(int reg) const {
   return {static_cast<uint16_t>(kFirstRegister + reg), registers_[reg].itemsize, 0};
 }
 
+StepOperand Lowering::of_rows(int access) const {
+  const int64_t stride = program_.domain.row_stride(access);
+  return {static_cast<uint16_t>(access), 0, stride * program_.itemsizes[access]};
+}
+
 StepOperand Lowering::of_access(int access) const {
-  return {static_cast<uint16_t>(access), memory_[access].itemsize, 0};
+  return {static_cast<uint16_t>(access), program_.itemsizes[access], 0};
 }
 
 Step& Lowering::add(std::vector<Step>& list, StepKind kind,
                     std::initializer_list<StepOperand> operands) {
   Step step;
   step.kind = kind;
-  step.inputs = static_cast<uint8_t>(operands.size() - 1);
-  step.outputs = 1;
+  return add(list, step, {operands.begin(), operands.size()});
+}
+
+Step& Lowering::add(std::vector<Step>& list, Step step, std::span<const StepOperand> operands,
+                    size_t outputs) {
+  step.inputs = static_cast<uint8_t>(operands.size() - outputs - step.numbers);
+  step.outputs = static_cast<uint8_t>(outputs);
   step.first = static_cast<uint32_t>(program_.operands.size());
-  program_.operands.insert(program_.operands.end(), operands);
-  list.push_back(step);
-  return list.back();
+  program_.operands.insert(program_.operands.end(), operands.begin(), operands.end());
+  return list.emplace_back(step);
 }
 
 Step& Lowering::copy_between(StepKind kind, const StepOperand& from, const StepOperand& to,
@@ -353,19 +345,29 @@ Step& Lowering::copy_between(StepKind kind, const StepOperand& from, const StepO
   return step;
 }
 
+void Lowering::copy_access(StepKind kind, int access, const StepOperand& other, bool row_values,
+                           bool setup) {
+  const BlockDomain& domain = program_.domain;
+  const bool scatters = kind == StepKind::kScatter;
+  copy_between(kind, scatters ? other : of_access(access), scatters ? of_access(access) : other,
+               domain.row_stride(access), row_values ? 0 : domain.col_stride(access),
+               program_.itemsizes[access], row_values, setup)
+      .strided = static_cast<int16_t>(access);
+}
+
 StepOperand Lowering::repeated_tile(int place, Dtype dtype) {
   for (const auto& [known, reg] : tiles_) {
     if (known == place && registers_[reg].itemsize == size_of(dtype)) return of_register(reg);
   }
   const int reg = new_register(dtype, false);
   registers_[reg].setup = true;
-  copy_between(StepKind::kGather, {static_cast<uint16_t>(place), 0, 0}, of_register(reg), 0, 0,
-               size_of(dtype), false, true);
+  copy_between(StepKind::kGather, of_place(place), of_register(reg), 0, 0, size_of(dtype), false,
+               true);
   tiles_.emplace_back(place, reg);
   return of_register(reg);
 }
 
-StepOperand Lowering::whole(const Value& value) {
+StepOperand Lowering::whole(const Source& value) {
   if (value.place != kNone) return repeated_tile(value.place, value.dtype);
   if (value.reg != kNone) {
     if (!registers_[value.reg].row_values || single_cols_) return of_register(value.reg);
@@ -382,83 +384,80 @@ StepOperand Lowering::whole(const Value& value) {
   const int reg = new_register(value.dtype, false);
   const bool setup = memory.repeated && !kernel_.accesses[value.access].stored;
   registers_[reg].setup = setup;
-  copy_between(StepKind::kGather, of_access(value.access), of_register(reg), memory.row_stride,
-               memory.col_stride, memory.itemsize, false, setup)
-      .strided = static_cast<int16_t>(value.access);
-  memory_[value.access].full = reg;
+  copy_access(StepKind::kGather, value.access, of_register(reg), false, setup);
+  memory.full = reg;
   return of_register(reg);
 }
 
-StepOperand Lowering::row_vector(const Value& value) {
+StepOperand Lowering::row_vector(const Source& value) {
   if (value.place != kNone) return repeated_tile(value.place, value.dtype);
   if (value.reg != kNone) return of_register(value.reg);
   Memory& memory = memory_[value.access];
   if (memory.row != kNone) return of_register(memory.row);
   if (memory.row_dense) return of_access(value.access);
   const int reg = new_register(value.dtype, true);
-  copy_between(StepKind::kGather, of_access(value.access), of_register(reg), memory.row_stride, 0,
-               memory.itemsize, true)
-      .strided = static_cast<int16_t>(value.access);
-  memory_[value.access].row = reg;
+  copy_access(StepKind::kGather, value.access, of_register(reg), true);
+  memory.row = reg;
   return of_register(reg);
 }
 
-bool Lowering::is_single(const Value& value) const {
+bool Lowering::is_single(const Source& value) const {
   if (value.place != kNone) return true;
   if (single_cols_ || !long_rows_) return false;
   if (value.reg != kNone) return registers_[value.reg].row_values;
   return value.rank == Rank::kRow && memory_[value.access].full == kNone;
 }
 
-bool Lowering::goes_by_row(const Value& value) const {
+bool Lowering::goes_by_row(const Source& value) const {
   if (value.place != kNone || program_.domain.grid.block_rows == 1) return false;
-  if (is_single(value)) return true;
-  if (value.reg != kNone) return false;
-  const Memory& memory = memory_[value.access];
+  return is_single(value) || (value.reg == kNone && stays_in_rows(memory_[value.access]));
+}
+
+bool Lowering::stays_in_rows(const Memory& memory) const {
   const bool worth_tile = memory.repeated && program_.domain.grid.block_cols < kRepeatedRow;
   return long_rows_ && memory.layout == Layout::kRowVector && memory.full == kNone && !worth_tile;
 }
 
-bool Lowering::results_by_row(const Ref& out, Dtype dtype) const {
-  return out.kind == Ref::kAccess && kernel_.accesses[out.index].dtype == dtype &&
-         memory_[out.index].layout == Layout::kRowVector && long_rows_ &&
-         program_.domain.grid.block_rows > 1;
+StepOperand Lowering::elements(const Source& value) {
+  const Settled settled = direct(value);
+  return settled.scalar ? whole(value) : settled.operand;
 }
 
-Lowering::Settled Lowering::direct(const Value& value) {
+bool Lowering::results_by_row(const Ref& out) const {
+  return out.kind == Ref::kAccess && memory_[out.index].layout == Layout::kRowVector &&
+         long_rows_ && program_.domain.grid.block_rows > 1;
+}
+
+Lowering::Settled Lowering::direct(const Source& value) {
   const bool rows = program_.domain.grid.block_rows > 1;
   const int32_t size = size_of(value.dtype);
-  if (value.place != kNone) return {{static_cast<uint16_t>(value.place), 0, 0}, false, true};
+  if (value.place != kNone) return {of_place(value.place), false, true};
   if (value.reg != kNone) {
     if (!is_single(value)) return {whole(value)};
     return {{of_register(value.reg).place, 0, size}, rows, true};
   }
   const Memory& memory = memory_[value.access];
-  const StepOperand row_by_row{static_cast<uint16_t>(value.access), 0, memory.row_stride * size};
   if (is_single(value)) {
-    if (memory.row == kNone) return {row_by_row, rows, true};
+    if (memory.row == kNone) return {of_rows(value.access), rows, true};
     return {{of_register(memory.row).place, 0, size}, rows, true};
   }
-  const bool worth_tile = memory.repeated && program_.domain.grid.block_cols < kRepeatedRow;
-  if (long_rows_ && memory.layout == Layout::kRowVector && memory.full == kNone && !worth_tile) {
-    return {row_by_row, rows, false};
-  }
+  if (stays_in_rows(memory)) return {of_rows(value.access), rows, false};
   return {whole(value)};
 }
 
-Lowering::Value Lowering::cast(const Value& value, Dtype to) {
+Lowering::Source Lowering::cast(const Source& value, Dtype to) {
   if (value.dtype == to) return value;
   if (is_complex(to)) {
     fail(ErrorKind::kInternal, "a plan asks for a conversion to ", dtype_name(to));
   }
-  Value result{value.rank, to, kNone, kNone, kNone};
+  Source result{value.rank, to, kNone, kNone, kNone};
   Settled in;
   StepOperand out;
   std::vector<Step>* list = &program_.steps;
   if (value.rank == Rank::kOne) {
     result.place = program_.first_one() + program_.ones++;
     in = direct(value);
-    out = {static_cast<uint16_t>(result.place), 0, 0};
+    out = of_place(result.place);
     list = &program_.prologue;
   } else {
     result.reg = new_register(to, value.rank == Rank::kRow);
@@ -475,11 +474,6 @@ Lowering::Value Lowering::cast(const Value& value, Dtype to) {
 }
 
 // ---- results ----
-
-Dtype Lowering::dtype_of_out(const Ref& out, Dtype otherwise) const {
-  if (out.kind == Ref::kAccess) return kernel_.accesses[out.index].dtype;
-  return out.kind == Ref::kTemp ? kernel_.temps[out.index].dtype : otherwise;
-}
 
 Rank Lowering::rank_of_out(const Ref& out) const {
   if (out.kind != Ref::kAccess) return Rank::kFull;
@@ -499,9 +493,7 @@ Lowering::Settled Lowering::result_operand(const Ref& out, Rank rank, Dtype dtyp
     }
     if (rank == Rank::kFull && memory.layout == Layout::kDense) return {of_access(access)};
     if (rank == Rank::kFull && memory.layout == Layout::kRowVector && long_rows_) {
-      return {{static_cast<uint16_t>(access), 0, memory.row_stride * memory.itemsize},
-              program_.domain.grid.block_rows > 1,
-              false};
+      return {of_rows(access), program_.domain.grid.block_rows > 1, false};
     }
   }
   return {of_register(new_register(dtype, rank == Rank::kRow))};
@@ -515,9 +507,9 @@ void Lowering::forget_copies(int access) {
   }
 }
 
-void Lowering::store(const Value& value, int access) {
+void Lowering::store(const Source& value, int access) {
   const Dtype dtype = kernel_.accesses[access].dtype;
-  const Value same = cast(value, dtype);
+  const Source same = cast(value, dtype);
   const Memory memory = memory_[access];
   const Rank out_rank = rank_of_out({Ref::kAccess, static_cast<uint32_t>(access)});
   forget_copies(access);
@@ -527,44 +519,36 @@ void Lowering::store(const Value& value, int access) {
       fail(ErrorKind::kInternal, "a plan stores ", program_.domain.numel,
            " elements where one has room");
     }
-    Step& step = add(same.place != kNone ? program_.prologue : program_.steps, StepKind::kGather,
-                     {same.place != kNone ? StepOperand{static_cast<uint16_t>(same.place), 0, 0}
-                                          : row_vector(same),
-                      of_access(access)});
+    Step& step =
+        add(same.place != kNone ? program_.prologue : program_.steps, StepKind::kGather,
+            {same.place != kNone ? of_place(same.place) : row_vector(same), of_access(access)});
     step.row_values = true;
-    step.itemsize = memory.itemsize;
+    step.itemsize = size_of(dtype);
     return;
   }
   if (out_rank == Rank::kRow) {
-    const StepOperand from = row_vector(same);
-    copy_between(StepKind::kScatter, from, of_access(access), memory.row_stride, 0, memory.itemsize,
-                 true)
-        .strided = static_cast<int16_t>(access);
+    copy_access(StepKind::kScatter, access, row_vector(same), true);
     return;
   }
   if (memory.layout == Layout::kDense && same.rank != Rank::kFull && !single_cols_) {
     // Repeated straight into memory.
     const bool one = same.place != kNone;
-    const StepOperand from =
-        one ? StepOperand{static_cast<uint16_t>(same.place), 0, 0} : row_vector(same);
-    copy_between(StepKind::kGather, from, of_access(access), one ? 0 : 1, 0, memory.itemsize,
-                 false);
+    const StepOperand from = one ? of_place(same.place) : row_vector(same);
+    copy_between(StepKind::kGather, from, of_access(access), one ? 0 : 1, 0, size_of(dtype), false);
     return;
   }
-  copy_between(StepKind::kScatter, whole(same), of_access(access), memory.row_stride,
-               memory.col_stride, memory.itemsize, false)
-      .strided = static_cast<int16_t>(access);
+  copy_access(StepKind::kScatter, access, whole(same), false);
 }
 
 void Lowering::settle_result(const Ref& out, Rank rank, Dtype dtype, const StepOperand& operand) {
-  Value value{rank, dtype, kNone, kNone, kNone};
+  Source value{rank, dtype, kNone, kNone, kNone};
   if (operand.place >= kFirstRegister) {
     value.reg = operand.place - kFirstRegister;
   } else {
     value.access = operand.place;
   }
   if (out.kind == Ref::kTemp) {
-    temps_[out.index] = cast(value, dtype_of_out(out, dtype));
+    temps_[out.index] = cast(value, dtype_of(out));
     return;
   }
   const int access = static_cast<int>(out.index);

@@ -4,6 +4,7 @@
 // make_program().
 #pragma once
 
+#include <array>
 #include <span>
 #include <vector>
 
@@ -16,8 +17,7 @@ struct Register {
   int32_t itemsize = 0;
   bool row_values = false;
   bool setup = false;  // written once for each thread and kept
-  int written = -1;    // by this step
-  int last_read = -1;
+  int last_read = -1;  // by this step
   int class_index = -1;
   int repeated = -1;        // the register that repeats this one's values along the rows
   bool given_away = false;  // its class went to the output of the step that read it last
@@ -28,9 +28,6 @@ inline constexpr double kHeavy = 6;
 
 inline bool is_elementwise(const circuit::Instr& instr) {
   return instr.is_op() || instr.code == circuit::kCodeConvert;
-}
-inline bool same_ref(const circuit::Ref& a, const circuit::Ref& b) {
-  return a.kind == b.kind && a.index == b.index;
 }
 
 // How many folds and row functions come before each instruction: loops of one level may be one.
@@ -44,9 +41,10 @@ inline constexpr int kFirstRegister = 1 << 14;
 // bytes of all classes for one element.
 int64_t assign_classes(Program& program, std::vector<Register>& registers);
 
+// Makes the steps of a program that has its domain.
 class Lowering {
  public:
-  Lowering(const circuit::Kernel& kernel, int64_t tile, bool jit, Program& program);
+  Lowering(const circuit::Kernel& kernel, bool jit, Program& program);
   void run();
   std::vector<Register>& registers() { return registers_; }
 
@@ -56,15 +54,13 @@ class Lowering {
   static constexpr int kNone = -1;
 
   // Something an instruction reads: an access, a register, or a place that holds one element.
-  struct Value {
+  struct Source {
     Rank rank = Rank::kFull;
     Dtype dtype = Dtype::kFloat32;
     int access = kNone, reg = kNone, place = kNone;
   };
   struct Memory {
     Layout layout = Layout::kDense;
-    int64_t row_stride = 0, col_stride = 0;
-    int32_t itemsize = 0;
     bool repeated = false;
     bool is_row = false;     // one element for each row
     bool row_dense = false;  // as one element for each row
@@ -77,70 +73,82 @@ class Lowering {
     bool by_row = false, scalar = false;
   };
 
-  Value value_of(int index, int k) const;
-  Value cast(const Value& value, Dtype to);
+  Source source_of(int index, int k) const;
+  Source cast(const Source& value, Dtype to);
   int new_register(Dtype dtype, bool row_values);
   StepOperand of_register(int reg) const;
   StepOperand of_access(int access) const;
+  StepOperand of_rows(int access) const;  // one row for each call
+  static StepOperand of_place(int place) { return {static_cast<uint16_t>(place), 0, 0}; }
 
   // The value as contiguous elements of the block, or one for each row; copied where it must be.
-  StepOperand whole(const Value& value);
-  StepOperand row_vector(const Value& value);
+  StepOperand whole(const Source& value);
+  StepOperand row_vector(const Source& value);
   StepOperand repeated_tile(int place, Dtype dtype);
   // Whether direct() gives one element: for the block, or for each of its rows.
-  bool is_single(const Value& value) const;
+  bool is_single(const Source& value) const;
   // Without a copy where that serves.
-  Settled direct(const Value& value);
+  Settled direct(const Source& value);
   // Whether direct() then needs one call a row.
-  bool goes_by_row(const Value& value) const;
+  bool goes_by_row(const Source& value) const;
+  bool stays_in_rows(const Memory& memory) const;
+  // Elements of the block, without a copy where that serves.
+  StepOperand elements(const Source& value);
   // Whether results of this rank go row by row straight to memory.
-  bool results_by_row(const circuit::Ref& out, Dtype dtype) const;
+  bool results_by_row(const circuit::Ref& out) const;
 
+  // The step with these operands, of which the last are its outputs.
+  Step& add(std::vector<Step>& list, Step step, std::span<const StepOperand> operands,
+            size_t outputs = 1);
   Step& add(std::vector<Step>& list, StepKind kind, std::initializer_list<StepOperand> operands);
   Step& copy_between(StepKind kind, const StepOperand& from, const StepOperand& to,
                      int64_t row_stride, int64_t col_stride, int32_t itemsize, bool row_values,
                      bool setup = false);
 
+  // The same between an access and contiguous memory: elements, or values of rows.
+  void copy_access(StepKind kind, int access, const StepOperand& other, bool row_values,
+                   bool setup = false);
+
   // Where an instruction's result goes: straight to memory, or to a register and from there on by
   // settle_result().
   Settled result_operand(const circuit::Ref& out, Rank rank, Dtype dtype);
   void settle_result(const circuit::Ref& out, Rank rank, Dtype dtype, const StepOperand& operand);
-  void store(const Value& value, int access);
+  void store(const Source& value, int access);
   void forget_copies(int access);
 
-  // The instructions in an order that keeps results and puts those that a generated loop takes side
-  // by side.
-  std::vector<int> order_for_segments() const;
-  std::vector<int> original_order() const;
+  void find_makers();
   std::vector<int> heavy_depths() const;
   std::vector<int> late_levels() const;
-  // One generated loop for as many instructions from order[at] on as it takes; how many.
-  size_t lower_segment(const std::vector<int>& order, size_t at);
-  bool emit_segment(std::span<const int> indices, std::span<const int> later);
-  // Whether the fold can end a segment.
-  bool fits_fold(int index, const std::vector<Rank>& ranks) const;
+  std::vector<int> order_for_loops() const;
+  // One generated loop for as many instructions from order_[at] on as it takes; how many.
+  size_t lower_loop(size_t at);
+  bool emit_loop(size_t begin, size_t end);
+  bool fits_loop(int index) const;
+  // Whether the fold can end a loop.
+  bool fits_fold(int index) const;
   SettledFold fold_of(const circuit::Instr& instr, Dtype in) const;
   // Whether a step so far reads the access.
   bool is_read_before(int access) const;
-  void fetch_ahead(const std::vector<Value>& inputs, Segment& segment, uint64_t streamed) const;
-  // The segment's kernels into `step`; false where there is none.
-  bool compile_segment(Segment& segment, Step& step);
-  // Outputs that are worth being written past the caches.
-  uint64_t streamed_outputs(std::span<const Ref> outputs) const;
-  bool fits_segment(int index, const std::vector<Rank>& ranks, SegmentStep& step) const;
-  // Of each temp: that of its inputs, which may be lower than the plan says.
-  std::vector<Rank> temp_ranks() const;
-  Rank rank_of_instr(const circuit::Instr& instr, const std::vector<Rank>& ranks) const;
+  int fetched_ahead(const std::vector<Source>& inputs) const;
+  // Whether a result is worth being written past the caches.
+  bool is_streamed(const Ref& out) const;
 
   void lower_instr(const circuit::Instr& instr, int index);
   void lower_op(const circuit::Instr& instr, int index);
-  void lower_one(const circuit::Instr& instr, const std::vector<Value>& inputs);
-  bool gathers_into(const Value& value, const circuit::Ref& out) const;
+  void lower_one(const circuit::Instr& instr, const Source* inputs);
+  bool gathers_into(const Source& value, const circuit::Ref& out) const;
   void lower_convert(const circuit::Instr& instr, int index);
   void lower_fold(const circuit::Instr& instr, int index);
   void lower_rows(const circuit::Instr& instr, int index);
+  const circuit::Instr& instr(int index) const {
+    return kernel_.instrs[static_cast<size_t>(index)];
+  }
+  // Of an access or a temp.
+  Dtype dtype_of(const circuit::Ref& ref) const {
+    return ref.kind == Ref::kAccess ? kernel_.accesses[ref.index].dtype
+                                    : kernel_.temps[ref.index].dtype;
+  }
   Rank rank_of_out(const circuit::Ref& out) const;
-  Dtype dtype_of_out(const circuit::Ref& out, Dtype otherwise) const;
 
   const circuit::Kernel& kernel_;
   Program& program_;
@@ -148,11 +156,17 @@ class Lowering {
   bool long_rows_;    // of a block: worth a call each
   bool single_cols_;  // one column: a value for each row is a value for each element
   std::vector<Memory> memory_;
-  std::vector<Value> temps_;
+  std::vector<Source> temps_;
   std::vector<Register> registers_;
   std::vector<std::pair<int, int>> tiles_;  // place, register that repeats it
   std::vector<int> first_number_;           // of each instruction
-  std::vector<int> depths_, levels_;        // of each one; see heavy_depths(), late_levels()
+  // Where loops are generated, of each one: the instructions that wrote its operands last, or
+  // kNone; the rank of what it reads, which may be lower than the plan says; heavy_depths().
+  std::vector<std::array<int, circuit::kMaxArity>> makers_;
+  std::vector<Rank> ranks_;
+  std::vector<int> depths_;
+  std::vector<int> order_;
+  std::vector<int> last_read_;  // position in order_, of each temp
 };
 
 }  // namespace hologram::cpu

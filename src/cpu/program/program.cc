@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// make_program: a kernel's domain cut into blocks, its instructions lowered, and memory for what is
-// kept between steps.
+// make_program: a kernel's domain cut into blocks, and its instructions lowered for blocks of the
+// best size; the same for other sizes.
 #include "src/cpu/program/program.h"
 
 #include <unistd.h>
@@ -127,138 +127,7 @@ Iteration::Extent BlockDomain::block(int64_t index, int accesses, int64_t* offse
           std::min(grid.block_cols, shape[inner] - col)};
 }
 
-// ---- values computed again ----
-
-namespace {
-
-// Instructions in a row that are worth repeating.
-constexpr int kLongest = 2;
-
-class Repeater {
- public:
-  Repeater(const Kernel& kernel, Isa isa)
-      : from_(kernel), to_(kernel), isa_(isa), levels_(fold_levels(kernel)) {
-    makers_.assign(kernel.temps.size(), -1);
-    for (size_t i = 0; i < kernel.instrs.size(); ++i) {
-      const Ref& out = kernel.instrs[i].out;
-      if (out.kind == Ref::kTemp) makers_[out.index] = static_cast<int>(i);
-    }
-  }
-
-  std::optional<Kernel> run() {
-    to_.instrs.clear();
-    for (size_t i = 0; i < from_.instrs.size(); ++i) {
-      Instr instr = from_.instrs[i];
-      if (is_full(instr)) {
-        for (int k = 0; k < instr.arity; ++k) instr.in[k] = at_level(instr.in[k], levels_[i]);
-      }
-      to_.instrs.push_back(instr);
-    }
-    if (repeated_.empty()) return std::nullopt;
-    drop_unread();
-    return std::move(to_);
-  }
-
- private:
-  static bool is_full(const Instr& instr) {
-    return is_elementwise(instr) && instr.rank == Rank::kFull;
-  }
-
-  // The instruction that makes a temp, or -1.
-  int maker(const Ref& ref) const { return ref.kind == Ref::kTemp ? makers_[ref.index] : -1; }
-
-  bool is_written(uint32_t slot) const {
-    return std::any_of(from_.accesses.begin(), from_.accesses.end(),
-                       [&](const auto& access) { return access.stored && access.slot == slot; });
-  }
-
-  // Whether the value takes a few light instructions on one operand in memory, which stays as it
-  // is.
-  bool is_light(const Ref& ref, int longest) const {
-    if (ref.kind == Ref::kAccess) return !is_written(from_.accesses[ref.index].slot);
-    const int made = maker(ref);
-    if (made < 0 || longest == 0) return false;
-    const Instr& instr = from_.instrs[static_cast<size_t>(made)];
-    if (!is_full(instr) || (instr.is_op() && op_info(instr.op()).is_heavy())) return false;
-    SegmentStep step;
-    step.convert = !instr.is_op();
-    if (instr.is_op()) step.op = instr.op();
-    step.compute = instr.compute;
-    step.result = from_.temps[ref.index].dtype;
-    step.arity = instr.arity;
-    if (!jit_takes(isa_, step)) return false;
-    Ref full;
-    for (int k = 0; k < instr.arity; ++k) {
-      const Ref& in = instr.in[k];
-      if (in.kind == Ref::kImmediate) continue;
-      const Rank rank =
-          in.kind == Ref::kTemp ? from_.temps[in.index].rank : from_.accesses[in.index].rank;
-      if (rank != Rank::kFull) {
-        if (in.kind == Ref::kAccess && is_written(from_.accesses[in.index].slot)) return false;
-        continue;
-      }
-      if (full.kind != Ref::kNone && !same_ref(full, in)) return false;
-      full = in;
-    }
-    return full.kind != Ref::kNone && is_light(full, longest - 1);
-  }
-
-  // What an instruction of this level reads in place of a value of an earlier one.
-  Ref at_level(const Ref& ref, int level) {
-    const int made = maker(ref);
-    if (made < 0 || levels_[static_cast<size_t>(made)] >= level || !is_light(ref, kLongest)) {
-      return ref;
-    }
-    for (const auto& [value, at, again] : repeated_) {
-      if (at == level && same_ref(value, ref)) return again;
-    }
-    Instr instr = from_.instrs[static_cast<size_t>(made)];
-    for (int k = 0; k < instr.arity; ++k) instr.in[k] = at_level(instr.in[k], level);
-    to_.temps.push_back(from_.temps[ref.index]);
-    instr.out = {Ref::kTemp, static_cast<uint32_t>(to_.temps.size() - 1)};
-    to_.instrs.push_back(instr);
-    repeated_.push_back({ref, level, instr.out});
-    return instr.out;
-  }
-
-  void drop_unread() {
-    std::vector<bool> read(to_.temps.size(), false);
-    std::vector<Instr> kept;
-    for (size_t i = to_.instrs.size(); i-- > 0;) {
-      const Instr& instr = to_.instrs[i];
-      if (instr.out.kind == Ref::kTemp && !read[instr.out.index]) continue;
-      for (int k = 0; k < instr.arity; ++k) {
-        if (instr.in[k].kind == Ref::kTemp) read[instr.in[k].index] = true;
-      }
-      kept.push_back(instr);
-    }
-    std::reverse(kept.begin(), kept.end());
-    to_.instrs = std::move(kept);
-  }
-
-  struct Repeated {
-    Ref value;
-    int level;
-    Ref again;
-  };
-
-  const Kernel& from_;
-  Kernel to_;
-  Isa isa_;
-  std::vector<int> levels_;  // of instructions
-  std::vector<int> makers_;  // of temps
-  std::vector<Repeated> repeated_;
-};
-
-}  // namespace
-
-std::optional<Kernel> repeat_light_values(const Kernel& kernel, Isa isa) {
-  const bool folds = std::any_of(kernel.instrs.begin(), kernel.instrs.end(),
-                                 [](const Instr& instr) { return !is_elementwise(instr); });
-  return folds ? Repeater(kernel, isa).run() : std::nullopt;
-}
-
-// ---- registers, the tile, the program ----
+// ---- the tile, the program ----
 
 namespace {
 
@@ -275,110 +144,6 @@ int64_t l1_bytes() {
   }();
   return bytes;
 }
-
-// Calls f(operand, is_output) for the operands of a step.
-template <class F>
-void for_operands(Program& program, const Step& step, F&& f) {
-  const int reads = step.inputs + step.numbers;
-  for (int k = 0; k < reads + step.outputs; ++k) f(program.operands[step.first + k], k >= reads);
-}
-
-// Whether the output may lie where an input lies that is not read again.
-bool may_write_in_place(const Step& step) {
-  return step.kind == StepKind::kOp || step.kind == StepKind::kSegment ||
-         step.kind == StepKind::kRows;
-}
-
-class Assigner {
- public:
-  Assigner(Program& program, std::vector<Register>& registers)
-      : program_(program), registers_(registers) {}
-
-  int64_t run() {
-    for (const Step& step : program_.setup) note(step, -1);
-    for (size_t i = 0; i < program_.steps.size(); ++i) note(program_.steps[i], static_cast<int>(i));
-    for (Register& reg : registers_) {
-      if (reg.setup && reg.last_read >= 0) reg.last_read = std::numeric_limits<int>::max();
-    }
-    for (Register& reg : registers_) {
-      if (reg.setup) take(reg);
-    }
-    for (size_t i = 0; i < program_.steps.size(); ++i) {
-      assign(program_.steps[i], static_cast<int>(i));
-    }
-    program_.classes = static_cast<int>(sizes_.size());
-    int64_t bytes = 0;
-    for (const int64_t size : sizes_) bytes += size;
-    for (const Register& reg : registers_) {
-      int64_t& widest = reg.row_values ? program_.widest_of_row : program_.widest;
-      widest = std::max<int64_t>(widest, reg.itemsize);
-    }
-    for (StepOperand& operand : program_.operands) {
-      if (operand.place < kFirstRegister) continue;
-      const Register& reg = registers_[operand.place - kFirstRegister];
-      operand.place = static_cast<uint16_t>(program_.first_class() + reg.class_index);
-    }
-    return bytes;
-  }
-
- private:
-  void note(const Step& step, int index) {
-    for_operands(program_, step, [&](const StepOperand& operand, bool output) {
-      if (operand.place < kFirstRegister) return;
-      Register& reg = registers_[operand.place - kFirstRegister];
-      (output ? reg.written : reg.last_read) = index;
-    });
-  }
-
-  void take(Register& reg) {
-    const auto unused = std::find(used_.begin(), used_.end(), false);
-    reg.class_index = static_cast<int>(unused - used_.begin());
-    if (unused == used_.end()) {
-      used_.push_back(true);
-      sizes_.push_back(0);
-    }
-    used_[reg.class_index] = true;
-    grow(reg);
-  }
-
-  void grow(const Register& reg) {
-    int64_t& size = sizes_[reg.class_index];
-    if (!reg.row_values) size = std::max<int64_t>(size, reg.itemsize);
-  }
-
-  void assign(const Step& step, int index) {
-    for_operands(program_, step, [&](const StepOperand& operand, bool output) {
-      if (!output || operand.place < kFirstRegister) return;
-      Register& to = registers_[operand.place - kFirstRegister];
-      if (to.class_index >= 0) return;
-      if (may_write_in_place(step)) {
-        for_operands(program_, step, [&](const StepOperand& in, bool is_output) {
-          if (is_output || in.place < kFirstRegister || to.class_index >= 0) return;
-          Register& from = registers_[in.place - kFirstRegister];
-          if (from.last_read != index || from.class_index < 0 || from.itemsize != to.itemsize ||
-              from.row_values != to.row_values || in.per_col == 0 || from.given_away) {
-            return;
-          }
-          to.class_index = from.class_index;
-          from.given_away = true;
-          grow(to);
-        });
-      }
-      if (to.class_index < 0) take(to);
-    });
-    for_operands(program_, step, [&](const StepOperand& operand, bool output) {
-      if (operand.place < kFirstRegister) return;
-      Register& reg = registers_[operand.place - kFirstRegister];
-      const bool over = output ? reg.last_read < 0 : reg.last_read == index && !reg.given_away;
-      if (over) used_[reg.class_index] = false;
-    });
-  }
-
-  Program& program_;
-  std::vector<Register>& registers_;
-  std::vector<bool> used_;
-  std::vector<int64_t> sizes_;  // bytes of an element, of the widest value
-};
 
 int64_t choose_tile(const Program& program, const std::vector<Register>& registers,
                     int64_t class_bytes_per_element) {
@@ -436,28 +201,33 @@ std::vector<uint64_t> layout_of(const BlockDomain& domain, const Kernel& kernel,
 
 }  // namespace
 
-int64_t assign_classes(Program& program, std::vector<Register>& registers) {
-  return Assigner(program, registers).run();
-}
-
 Program make_program(const circuit::Kernel& kernel, Isa isa, bool jit) {
-  int64_t tile = kTile;
-  // Twice at most: how much of L1 a tile takes is known when everything is settled.
-  for (bool first = true;; first = false) {
-    Program program;
+  Program program;
+  // Returns the tile that would be best: how much of L1 it takes is known when all is settled.
+  const auto lower = [&](int64_t tile, BlockDomain domain) {
+    program = Program{};
     program.isa = isa;
-    Lowering lowering(kernel, tile, jit, program);
+    program.tile = tile;
+    program.domain = std::move(domain);
+    Lowering lowering(kernel, jit, program);
     lowering.run();
     const int64_t bytes = assign_classes(program, lowering.registers());
-    const int64_t best = first ? choose_tile(program, lowering.registers(), bytes) : tile;
-    if (best == tile) {
-      program.tile = tile;
-      program.layout = layout_of(program.domain, kernel, isa);
-      program.settle_classes();
-      return program;
-    }
-    tile = best;
+    program.settle_classes();
+    return choose_tile(program, lowering.registers(), bytes);
+  };
+  const int64_t best = lower(kTile, make_block_domain(kernel, kTile));
+  program.layout = layout_of(program.domain, kernel, isa);
+  if (best == kTile) return program;
+  BlockDomain domain = make_block_domain(kernel, best);
+  std::vector<uint64_t> layout = layout_of(domain, kernel, isa);
+  if (layout == program.layout) {
+    program.tile = best;
+    program.settle(std::move(domain));
+  } else {
+    lower(best, std::move(domain));
+    program.layout = std::move(layout);
   }
+  return program;
 }
 
 // ---- other sizes ----
@@ -473,27 +243,31 @@ void Program::settle_walk() {
   linear = grid.outer == 1 && (grid.row_blocks == 1 || grid.col_blocks == 1);
 }
 
+void Program::settle(BlockDomain other) {
+  domain = std::move(other);
+  settle_walk();
+  settle_classes();
+  // An operand that goes on by rows still does, for its layout is the same.
+  for (StepOperand& operand : operands) {
+    if (operand.fixed == 0 || operand.place >= accesses) continue;
+    operand.fixed = domain.row_stride(operand.place) * itemsizes[operand.place];
+  }
+  for (std::vector<Step>* list : {&setup, &steps}) {
+    for (Step& step : *list) {
+      if (step.strided < 0) continue;
+      step.row_stride = domain.row_stride(step.strided);
+      if (!step.row_values) step.col_stride = domain.col_stride(step.strided);
+    }
+  }
+}
+
 bool give_sizes(const Kernel& kernel, std::shared_ptr<const Program>& program) {
   BlockDomain domain = make_block_domain(kernel, program->tile);
   if (layout_of(domain, kernel, program->isa) != program->layout) return false;
   std::shared_ptr<Program> sized = program.use_count() == 1
                                        ? std::const_pointer_cast<Program>(program)
                                        : std::make_shared<Program>(*program);
-  sized->domain = std::move(domain);
-  sized->settle_walk();
-  sized->settle_classes();
-  // An operand that goes on by rows still does, for its layout is the same.
-  for (StepOperand& operand : sized->operands) {
-    if (operand.fixed == 0 || operand.place >= sized->accesses) continue;
-    operand.fixed = sized->domain.row_stride(operand.place) * sized->itemsizes[operand.place];
-  }
-  for (std::vector<Step>* list : {&sized->setup, &sized->steps}) {
-    for (Step& step : *list) {
-      if (step.strided < 0) continue;
-      step.row_stride = sized->domain.row_stride(step.strided);
-      if (!step.row_values) step.col_stride = sized->domain.col_stride(step.strided);
-    }
-  }
+  sized->settle(std::move(domain));
   program = std::move(sized);
   return true;
 }
@@ -519,9 +293,6 @@ bool same_program(const circuit::Kernel& a, const circuit::Kernel& b) {
     return x.dtype == y.dtype && x.rank == y.rank && x.loaded == y.loaded && x.stored == y.stored &&
            x.strides == y.strides;
   };
-  const auto same_temp = [](const circuit::Temp& x, const circuit::Temp& y) {
-    return x.dtype == y.dtype && x.rank == y.rank;
-  };
   const auto same_ref = [](const circuit::Ref& x, const circuit::Ref& y) {
     return x.kind == y.kind && (x.kind == circuit::Ref::kImmediate || x.index == y.index);
   };
@@ -532,7 +303,7 @@ bool same_program(const circuit::Kernel& a, const circuit::Kernel& b) {
     for (int k = 0; same && k < x.arity; ++k) same = same_ref(x.in[k], y.in[k]);
     return same;
   };
-  if (!all(a.accesses, b.accesses, same_access) || !all(a.temps, b.temps, same_temp) ||
+  if (!all(a.accesses, b.accesses, same_access) || a.temps != b.temps ||
       !all(a.instrs, b.instrs, same_instr)) {
     return false;
   }

@@ -69,7 +69,7 @@ struct StepOperand {
 enum class StepKind : uint8_t {
   kOp,       // op(inputs) -> output
   kConvert,  // from -> to
-  kSegment,  // a generated loop over several instructions
+  kLoop,     // a generated loop over several instructions
   kGather,   // a strided rectangle -> contiguous elements
   kScatter,  // the other way round
   kFold,     // rows -> one element each
@@ -81,15 +81,15 @@ struct Step {
   bool by_row = false;      // one call for each row, else one for the block
   bool row_values = false;  // one element for each row of the block, not for each element
   bool streams = false;     // a copy past the caches
-  bool walks_rows = false;  // a segment that goes from row to row itself
+  bool walks_rows = false;  // a loop that goes from row to row itself
   uint8_t inputs = 0, numbers = 0, outputs = 0;
-  uint8_t folds = 0;  // of a segment, the last of its outputs
+  uint8_t folds = 0;  // of a loop, the last of its outputs
   Dtype from{}, to{};
   uint32_t first = 0;  // of its operands: inputs, numbers, outputs
   union {
     ElementwiseKernel op = nullptr;
     ConvertKernel convert;  // null: through convert()
-    SegmentKernel segment;
+    LoopFunction loop;
     const SoftmaxKernel* rows;
     struct {  // of the strided side, in elements
       int32_t itemsize;
@@ -98,9 +98,9 @@ struct Step {
   };
   int64_t row_stride = 0, col_stride = 0;
   int16_t strided = -1;  // the access that these are strides of, if they are
-  // Of a segment: the same loop with some outputs (bit k: output k) past the caches, for operands
+  // Of a loop: the same with some outputs (bit k: output k) past the caches, for operands
   // that lie at whole cache lines; null where no result is worth it.
-  SegmentKernel streaming = nullptr;
+  LoopFunction streaming = nullptr;
   uint64_t streamed = 0;
   int first_fold = 0;
 };
@@ -134,13 +134,15 @@ struct Program {
   size_t bytes() const;
   bool one_row() const { return domain.numel == domain.shape[domain.ndim - 1]; }
 
+  // The same steps on another domain, where layout_of() is the same.
+  void settle(BlockDomain other);
   // What follows from the domain: how blocks lie, and what classes must hold.
   void settle_walk();
   void settle_classes() {
     class_bytes = std::max(domain.grid.elements() * widest, domain.grid.block_rows * widest_of_row);
   }
 };
-// Folds of one segment.
+// Folds of one loop.
 inline constexpr int kMostFolds = 4;
 // A one is kept in this many bytes.
 inline constexpr int64_t kOneBytes = 8;

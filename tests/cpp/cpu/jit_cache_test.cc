@@ -14,19 +14,18 @@ namespace {
 
 class JitCache : public JitTest {};
 
-Segment numbered_segment(int number) {
-  Segment segment;
-  segment.inputs = {Dtype::kFloat32, Dtype::kFloat32};
-  segment.outputs = {Dtype::kFloat32};
+Loop numbered_loop(int number) {
+  Loop loop;
+  loop.inputs = {Dtype::kFloat32, Dtype::kFloat32};
+  loop.outputs = {Dtype::kFloat32};
   for (int bit = 0; bit < 16; ++bit) {
-    SegmentStep step =
-        row_step(op_info(number >> bit & 1 ? OpId::add : OpId::sub), Dtype::kFloat32);
-    if (bit > 0) step.in[0] = {SegmentRef::kStep, static_cast<uint8_t>(bit - 1)};
-    step.in[1] = {SegmentRef::kInput, 1};
-    segment.steps.push_back(step);
+    Instr step = row_instr(op_info(number >> bit & 1 ? OpId::add : OpId::sub), Dtype::kFloat32);
+    step.in[0] = bit > 0 ? Ref{Ref::kTemp, static_cast<uint32_t>(bit - 1)} : Ref{Ref::kAccess, 0};
+    step.in[1] = {Ref::kAccess, 1};
+    loop.instrs.push_back(step);
   }
-  segment.steps.back().output = 0;
-  return segment;
+  loop.instrs.back().out = {Ref::kAccess, 0};
+  return loop;
 }
 
 // What number & 1 for each bit adds or subtracts, of exact small integers.
@@ -35,7 +34,7 @@ bool gives_sum(const JitLoop& kernel, int number) {
   float out[3] = {};
   const void* inputs[] = {x, y};
   void* outputs[] = {out};
-  kernel(inputs, nullptr, outputs, 3, 1, nullptr);
+  kernel.get()(inputs, nullptr, outputs, 3, 1, nullptr);
   const int count = 2 * std::popcount(static_cast<unsigned>(number) & 0xffff) - 16;
   for (int i = 0; i < 3; ++i) {
     if (out[i] != x[i] + static_cast<float>(count) * y[i]) return false;
@@ -60,7 +59,7 @@ class CodeLimit {
 
 // A child process has the code of its parent and makes its own. Loops in use are never given up.
 TEST_P(JitCache, WorksAfterForkAndStopsWhereAllLoopsAreInUse) {
-  const JitLoop before = jit_compile(GetParam(), numbered_segment(1));
+  const JitLoop before = compiled(GetParam(), numbered_loop(1));
   ASSERT_FALSE(before == nullptr);
   const pid_t child = fork();
   ASSERT_GE(child, 0);
@@ -70,7 +69,7 @@ TEST_P(JitCache, WorksAfterForkAndStopsWhereAllLoopsAreInUse) {
     std::vector<JitLoop> used;
     int made = 2;
     for (; made < 65536; ++made) {
-      JitLoop loop = jit_compile(GetParam(), numbered_segment(made));
+      JitLoop loop = compiled(GetParam(), numbered_loop(made));
       if (loop == nullptr) break;
       used.push_back(std::move(loop));
     }
@@ -78,11 +77,11 @@ TEST_P(JitCache, WorksAfterForkAndStopsWhereAllLoopsAreInUse) {
     for (size_t i = 0; i < used.size(); ++i) {
       right = right && gives_sum(used[i], static_cast<int>(i) + 2);
     }
-    right = right && jit_compile(GetParam(), numbered_segment(1)) == before;
-    right = right && jit_compile(GetParam(), numbered_segment(0)) == nullptr;
+    right = right && compiled(GetParam(), numbered_loop(1)) == before;
+    right = right && compiled(GetParam(), numbered_loop(0)) == nullptr;
     // As soon as one is not in use another takes its place.
     used.pop_back();
-    const JitLoop next = jit_compile(GetParam(), numbered_segment(0));
+    const JitLoop next = compiled(GetParam(), numbered_loop(0));
     right = right && !(next == nullptr) && gives_sum(next, 0) && gives_sum(before, 1);
     _exit(right ? 0 : 1);
   }
@@ -90,22 +89,22 @@ TEST_P(JitCache, WorksAfterForkAndStopsWhereAllLoopsAreInUse) {
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 0);
-  const JitLoop after = jit_compile(GetParam(), numbered_segment(2));
+  const JitLoop after = compiled(GetParam(), numbered_loop(2));
   ASSERT_FALSE(after == nullptr);
   EXPECT_TRUE(gives_sum(after, 2));
 }
 
 TEST_P(JitCache, GivesUpWhatIsLongestUnused) {
   const CodeLimit room(size_t{1} << 20);
-  const JitLoop held = jit_compile(GetParam(), numbered_segment(1));
+  const JitLoop held = compiled(GetParam(), numbered_loop(1));
   const JitStats before = jit_stats();
   for (int number = 2; number < 2000; ++number) {
-    const JitLoop loop = jit_compile(GetParam(), numbered_segment(number));
+    const JitLoop loop = compiled(GetParam(), numbered_loop(number));
     ASSERT_FALSE(loop == nullptr) << number;
     ASSERT_TRUE(gives_sum(loop, number)) << number;
     ASSERT_LE(jit_stats().kept_bytes, static_cast<int64_t>(room.limit()));
     if (number % 10 == 0) {  // never longest unused
-      ASSERT_TRUE(gives_sum(jit_compile(GetParam(), numbered_segment(2)), 2));
+      ASSERT_TRUE(gives_sum(compiled(GetParam(), numbered_loop(2)), 2));
     }
   }
   const JitStats after = jit_stats();
@@ -113,10 +112,10 @@ TEST_P(JitCache, GivesUpWhatIsLongestUnused) {
   EXPECT_EQ(after.refused, before.refused);
   EXPECT_TRUE(gives_sum(held, 1));
   // In use, or asked for again and again: neither is made anew.
-  EXPECT_TRUE(jit_compile(GetParam(), numbered_segment(1)) == held);
-  jit_compile(GetParam(), numbered_segment(2));
+  EXPECT_TRUE(compiled(GetParam(), numbered_loop(1)) == held);
+  compiled(GetParam(), numbered_loop(2));
   EXPECT_EQ(jit_stats().kernels, after.kernels);
-  jit_compile(GetParam(), numbered_segment(3));
+  compiled(GetParam(), numbered_loop(3));
   EXPECT_EQ(jit_stats().kernels, after.kernels + 1);
 }
 
@@ -129,7 +128,7 @@ TEST_P(JitCache, ThreadsRunTheirLoopsWhileOthersGo) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < 600; ++i) {
         const int number = (i * 37 + t * 1000) % 1500;
-        const JitLoop loop = jit_compile(GetParam(), numbered_segment(number));
+        const JitLoop loop = compiled(GetParam(), numbered_loop(number));
         if (loop == nullptr || !gives_sum(loop, number)) right = false;
       }
     });
@@ -144,9 +143,9 @@ TEST_P(JitCache, ObeysItsSettings) {
   EXPECT_EXIT(
       {
         setenv("HOLOGRAM_JIT", "0", 1);
-        const Segment segment = numbered_segment(3);
+        const Loop loop = numbered_loop(3);
         const bool refused =
-            !jit_takes(GetParam(), segment.steps[0]) && jit_compile(GetParam(), segment) == nullptr;
+            !jit_takes(GetParam(), loop.instrs[0]) && compiled(GetParam(), loop) == nullptr;
         _exit(refused ? 0 : 1);
       },
       ::testing::ExitedWithCode(0), "");
@@ -154,7 +153,7 @@ TEST_P(JitCache, ObeysItsSettings) {
       {
         setenv("HOLOGRAM_JIT_PERF", "1", 1);
         const std::string path = "/tmp/perf-" + std::to_string(getpid()) + ".map";
-        const auto kernel = jit_compile(GetParam(), numbered_segment(3));
+        const auto kernel = compiled(GetParam(), numbered_loop(3));
         std::ifstream file(path);
         uintptr_t address = 0;
         size_t bytes = 0;
@@ -169,32 +168,43 @@ TEST_P(JitCache, ObeysItsSettings) {
 }
 
 TEST_P(JitCache, RefusesWhatItCannotDo) {
-  Segment segment = row_segment(op_info(OpId::add), Dtype::kFloat32, 0);
-  segment.steps[0].in[1] = {SegmentRef::kStep, 0};  // its own result
-  EXPECT_TRUE(jit_compile(GetParam(), segment) == nullptr);
-  segment = row_segment(op_info(OpId::add), Dtype::kFloat32, 0);
-  segment.inputs[1] = Dtype::kFloat64;
-  EXPECT_TRUE(jit_compile(GetParam(), segment) == nullptr);
-  segment = row_segment(op_info(OpId::add), Dtype::kFloat32, 0);
-  segment.outputs[0] = Dtype::kInt32;
-  EXPECT_TRUE(jit_compile(GetParam(), segment) == nullptr);
-  segment = row_segment(op_info(OpId::add), Dtype::kInt8, 0);
-  EXPECT_TRUE(jit_compile(GetParam(), segment) == nullptr);
-  segment = row_segment(op_info(OpId::add), Dtype::kFloat32, 0);
-  EXPECT_TRUE(jit_compile(Isa::kBaseline, segment) == nullptr);
-  segment.steps[0].op = static_cast<OpId>(31);  // no row
-  EXPECT_TRUE(jit_compile(GetParam(), segment) == nullptr);
+  const Instr add = row_instr(op_info(OpId::add), Dtype::kFloat32);
+  EXPECT_TRUE(jit_takes(GetParam(), add));
+  EXPECT_FALSE(jit_takes(Isa::kBaseline, add));
+  EXPECT_TRUE(compiled(Isa::kBaseline, row_loop(op_info(OpId::add), Dtype::kFloat32, 0)) ==
+              nullptr);
+  Instr other = add;
+  other.result = Dtype::kInt32;
+  EXPECT_FALSE(jit_takes(GetParam(), other));
+  other.compute = other.result = Dtype::kInt8;
+  EXPECT_FALSE(jit_takes(GetParam(), other));
+  other = add;
+  other.arity = 1;
+  EXPECT_FALSE(jit_takes(GetParam(), other));
+  other = add;
+  other.code = 31;  // no row
+  EXPECT_FALSE(jit_takes(GetParam(), other));
+  // More operations than a loop may have.
+  Loop large = numbered_loop(0);
+  large.instrs[0].code = static_cast<uint16_t>(OpId::exp);
+  large.instrs[0].arity = 1;
+  while (large.instrs.size() < jit::kMostNodes) {
+    large.instrs.push_back(row_instr(op_info(OpId::add), Dtype::kFloat32));
+    large.instrs.back().in[0] =
+        large.instrs.back().in[1] = {Ref::kTemp, static_cast<uint32_t>(large.instrs.size() - 2)};
+  }
+  EXPECT_TRUE(compiled(GetParam(), large) == nullptr);
 }
 
 TEST_P(JitCache, CountsWhatItDoes) {
-  Segment segment = row_segment(op_info(OpId::squared_difference), Dtype::kFloat32, 0);
-  segment.steps.push_back(segment.steps[0]);
-  segment.steps[1].in[0] = {SegmentRef::kStep, 0};
-  segment.steps[0].output = -1;
+  Loop loop = row_loop(op_info(OpId::squared_difference), Dtype::kFloat32, 0);
+  loop.instrs.push_back(loop.instrs[0]);
+  loop.instrs[1].in[0] = {Ref::kTemp, 0};
+  loop.instrs[0].out = {};
   const JitStats before = jit_stats();
-  const JitLoop kernel = jit_compile(GetParam(), segment);
+  const JitLoop kernel = compiled(GetParam(), loop);
   const JitStats between = jit_stats();
-  EXPECT_TRUE(jit_compile(GetParam(), segment) == kernel);
+  EXPECT_TRUE(compiled(GetParam(), loop) == kernel);
   const JitStats after = jit_stats();
   EXPECT_EQ(between.kernels, before.kernels + 1);
   EXPECT_GT(between.code_bytes, before.code_bytes);

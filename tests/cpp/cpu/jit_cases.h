@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Segments with arrays for the tests of generated loops, and what their steps one by one make of
+// Loops with arrays for the tests of generated code, and what their instructions one by one make of
 // them.
 #pragma once
 
@@ -19,9 +19,51 @@
 #include "hologram/elementwise.h"
 #include "hologram/op.h"
 #include "src/cpu/jit/jit.h"
+#include "src/cpu/jit/loop_graph.h"
 #include "tests/cpp/cpu/isa_test.h"
 
 namespace hologram::cpu {
+
+using circuit::Instr;
+using circuit::Ref;
+
+// What a generated loop computes, instruction by instruction. A kAccess among the operands is an
+// input array, a kImmediate a number, a kTemp the result of an earlier instruction. The result goes
+// to the output array that `out` names, if it does.
+struct Loop {
+  struct Sum {
+    Fold fold;
+    Ref of;
+  };
+  std::vector<Dtype> inputs, numbers, outputs;
+  std::vector<Instr> instrs;
+  std::vector<Sum> folds;
+  bool by_rows = false;
+  uint64_t streams = 0;
+  int fetched = -1;
+};
+
+inline JitLoop compiled(Isa isa, const Loop& loop) {
+  jit::LoopGraph graph(isa);
+  std::vector<jit::Symbol> inputs, numbers, made;
+  for (Dtype dtype : loop.inputs) inputs.push_back(graph.input(graph.inputs, dtype));
+  for (Dtype dtype : loop.numbers) numbers.push_back(graph.number(graph.numbers, dtype));
+  const auto symbol = [&](const Ref& ref) {
+    return (ref.kind == Ref::kAccess ? inputs : ref.kind == Ref::kTemp ? made : numbers)[ref.index];
+  };
+  graph.outputs.resize(loop.outputs.size());
+  for (const Instr& instr : loop.instrs) {
+    jit::Symbol in[4];
+    for (int k = 0; k < instr.arity; ++k) in[k] = symbol(instr.in[k]);
+    made.push_back(graph.compute(instr, in));
+    if (instr.out.kind == Ref::kAccess) graph.outputs[instr.out.index] = made.back().id;
+  }
+  for (const Loop::Sum& sum : loop.folds) graph.fold(sum.fold, symbol(sum.of));
+  graph.by_rows = loop.by_rows;
+  graph.streams = loop.streams;
+  graph.fetched = loop.fetched;
+  return jit_compile(graph);
+}
 
 // Memory that ends (or begins, one page early) where the process may not read.
 class Guarded {
@@ -146,9 +188,9 @@ inline bool is_nan_at(Dtype dtype, const char* p) {
   }
 }
 
-// A segment's arrays, and what its steps one by one make of them.
+// A loop's arrays, and what its steps one by one make of them.
 struct Case {
-  Segment segment;
+  Loop loop;
   int64_t n = 0;
   size_t misalign = 0;
   std::vector<std::unique_ptr<Guarded>> memory;
@@ -163,17 +205,17 @@ struct Case {
   }
 
   void make(std::mt19937_64& rng) {
-    for (Dtype dtype : segment.inputs) {
+    for (Dtype dtype : loop.inputs) {
       char* data = array(dtype);
       fill_random(dtype, data, n, rng);
       inputs.push_back(data);
     }
-    number_bits.resize(segment.numbers.size());
+    number_bits.resize(loop.numbers.size());
     for (size_t i = 0; i < number_bits.size(); ++i) {
-      number_bits[i] = random_bits(segment.numbers[i], rng);
+      number_bits[i] = random_bits(loop.numbers[i], rng);
       numbers.push_back(&number_bits[i]);
     }
-    for (Dtype dtype : segment.outputs) {
+    for (Dtype dtype : loop.outputs) {
       char* data = array(dtype);
       std::memset(data, 0xa5, static_cast<size_t>(n) * itemsize(dtype));
       outputs.push_back(data);
@@ -183,15 +225,15 @@ struct Case {
   // Results of every step.
   std::vector<std::vector<char>> expected() const {
     std::vector<std::vector<char>> values;
-    for (const SegmentStep& step : segment.steps) {
+    for (const Instr& step : loop.instrs) {
       const size_t in_size = itemsize(step.compute);
       std::vector<std::vector<char>> operands;
       const void* in[4];
       for (int k = 0; k < step.arity; ++k) {
-        const SegmentRef ref = step.in[k];
-        if (ref.kind == SegmentRef::kInput) {
+        const Ref ref = step.in[k];
+        if (ref.kind == Ref::kAccess) {
           in[k] = inputs[ref.index];
-        } else if (ref.kind == SegmentRef::kStep) {
+        } else if (ref.kind == Ref::kTemp) {
           in[k] = values[ref.index].data();
         } else {
           std::vector<char>& repeated = operands.emplace_back(static_cast<size_t>(n) * in_size + 8);
@@ -202,13 +244,13 @@ struct Case {
       }
       int repeated = 0;
       for (int k = 0; k < step.arity; ++k) {
-        if (step.in[k].kind == SegmentRef::kNumber) in[k] = operands[repeated++].data();
+        if (step.in[k].kind == Ref::kImmediate) in[k] = operands[repeated++].data();
       }
       std::vector<char> out(static_cast<size_t>(n) * itemsize(step.result) + 8);
-      if (step.convert) {
+      if (!step.is_op()) {
         convert(step.compute, in[0], step.result, out.data(), n);
       } else {
-        elementwise_kernel(step.op, step.compute)(in, out.data(), n);
+        elementwise_kernel(step.op(), step.compute)(in, out.data(), n);
       }
       values.push_back(std::move(out));
     }
@@ -216,20 +258,20 @@ struct Case {
   }
 };
 
-inline std::string describe(const Segment& segment) {
+inline std::string describe(const Loop& loop) {
   std::string text;
-  for (const SegmentStep& step : segment.steps) {
-    text += step.convert ? "convert" : op_info(step.op).name;
+  for (const Instr& step : loop.instrs) {
+    text += !step.is_op() ? "convert" : op_info(step.op()).name;
     text.append(".").append(dtype_name(step.compute)).append(">").append(dtype_name(step.result));
     text.append("(");
     for (int k = 0; k < step.arity; ++k) {
-      text += "iNs"[step.in[k].kind == SegmentRef::kInput    ? 0
-                    : step.in[k].kind == SegmentRef::kNumber ? 1
-                                                             : 2];
+      text += "iNs"[step.in[k].kind == Ref::kAccess      ? 0
+                    : step.in[k].kind == Ref::kImmediate ? 1
+                                                         : 2];
       text.append(std::to_string(step.in[k].index)).append(" ");
     }
     text.append(")");
-    if (step.output >= 0) text.append("->").append(std::to_string(step.output));
+    if (step.out.kind != Ref::kNone) text.append("->").append(std::to_string(step.out.index));
     text.append("; ");
   }
   return text;
@@ -239,10 +281,10 @@ inline std::string describe(const Segment& segment) {
 // operands of an addition.
 inline void expect_same(const Case& c, const std::vector<std::vector<char>>& values,
                         bool exact_nan) {
-  for (const SegmentStep& step : c.segment.steps) {
-    if (step.output < 0) continue;
-    const size_t index = static_cast<size_t>(&step - c.segment.steps.data());
-    const char* got = static_cast<const char*>(c.outputs[static_cast<size_t>(step.output)]);
+  for (const Instr& step : c.loop.instrs) {
+    if (step.out.kind == Ref::kNone) continue;
+    const size_t index = static_cast<size_t>(&step - c.loop.instrs.data());
+    const char* got = static_cast<const char*>(c.outputs[static_cast<size_t>(step.out.index)]);
     const char* want = values[index].data();
     const size_t size = itemsize(step.result);
     for (int64_t i = 0; i < c.n; ++i) {
@@ -254,8 +296,8 @@ inline void expect_same(const Case& c, const std::vector<std::vector<char>>& val
       uint64_t got_bits = 0, want_bits = 0;
       std::memcpy(&got_bits, got + at, size);
       std::memcpy(&want_bits, want + at, size);
-      FAIL() << describe(c.segment) << "n=" << c.n << " element " << i << " of output "
-             << step.output << std::hex << ": got " << got_bits << ", want " << want_bits;
+      FAIL() << describe(c.loop) << "n=" << c.n << " element " << i << " of output "
+             << step.out.index << std::hex << ": got " << got_bits << ", want " << want_bits;
     }
   }
 }
@@ -263,9 +305,9 @@ inline void expect_same(const Case& c, const std::vector<std::vector<char>>& val
 inline constexpr Dtype kDtypes[] = {Dtype::kBool, Dtype::kInt32, Dtype::kInt64, Dtype::kFloat32,
                                     Dtype::kFloat64};
 
-inline SegmentStep row_step(const OpInfo& row, Dtype compute) {
-  SegmentStep step;
-  step.op = row.id;
+inline Instr row_instr(const OpInfo& row, Dtype compute) {
+  Instr step;
+  step.code = static_cast<uint16_t>(row.id);
   step.compute = compute;
   step.result = row.result_is_bool ? Dtype::kBool : compute;
   step.arity = row.arity;
@@ -273,32 +315,32 @@ inline SegmentStep row_step(const OpInfo& row, Dtype compute) {
 }
 
 // Every form: bit k of `numbers` makes operand k a number.
-inline Segment row_segment(const OpInfo& row, Dtype compute, unsigned numbers) {
-  Segment segment;
-  SegmentStep step = row_step(row, compute);
+inline Loop row_loop(const OpInfo& row, Dtype compute, unsigned numbers) {
+  Loop loop;
+  Instr step = row_instr(row, compute);
   for (int k = 0; k < row.arity; ++k) {
-    std::vector<Dtype>& list = numbers >> k & 1 ? segment.numbers : segment.inputs;
-    step.in[k] = {numbers >> k & 1 ? SegmentRef::kNumber : SegmentRef::kInput,
-                  static_cast<uint8_t>(list.size())};
+    std::vector<Dtype>& list = numbers >> k & 1 ? loop.numbers : loop.inputs;
+    step.in[k] = {numbers >> k & 1 ? Ref::kImmediate : Ref::kAccess,
+                  static_cast<uint32_t>(list.size())};
     list.push_back(compute);
   }
-  step.output = 0;
-  segment.steps.push_back(step);
-  segment.outputs.push_back(step.result);
-  return segment;
+  step.out = {Ref::kAccess, 0};
+  loop.instrs.push_back(step);
+  loop.outputs.push_back(step.result);
+  return loop;
 }
 
-inline void check(const Segment& segment, int64_t n, size_t misalign, std::mt19937_64& rng,
+inline void check(const Loop& loop, int64_t n, size_t misalign, std::mt19937_64& rng,
                   bool exact_nan = false) {
-  const JitLoop kernel = jit_compile(current_isa(), segment);
-  ASSERT_FALSE(kernel == nullptr) << describe(segment);
+  const JitLoop kernel = compiled(current_isa(), loop);
+  ASSERT_FALSE(kernel == nullptr) << describe(loop);
   Case c;
-  c.segment = segment;
+  c.loop = loop;
   c.n = n;
   c.misalign = 8 * misalign;  // off any vector's alignment, not off that of an element
   c.make(rng);
   const auto values = c.expected();
-  kernel(c.inputs.data(), c.numbers.data(), c.outputs.data(), n, 1, nullptr);
+  kernel.get()(c.inputs.data(), c.numbers.data(), c.outputs.data(), n, 1, nullptr);
   expect_same(c, values, exact_nan);
 }
 

@@ -12,53 +12,53 @@ namespace {
 class JitFolds : public JitTest {};
 
 // Floats of one dtype, at times read from bfloat16.
-Segment random_rows(std::mt19937_64& rng, Dtype dtype, size_t steps, size_t folds) {
-  Segment segment;
-  segment.by_rows = true;
+Loop random_rows(std::mt19937_64& rng, Dtype dtype, size_t steps, size_t folds) {
+  Loop loop;
+  loop.by_rows = true;
   const size_t inputs = 1 + rng() % 3, numbers = rng() % 3;
-  segment.inputs.assign(inputs, dtype);
-  segment.numbers.assign(numbers, dtype);
+  loop.inputs.assign(inputs, dtype);
+  loop.numbers.assign(numbers, dtype);
   const bool half = dtype == Dtype::kFloat32 && rng() % 4 == 0;
   if (half) {
-    segment.inputs.push_back(Dtype::kBFloat16);
-    SegmentStep step;
-    step.convert = true;
+    loop.inputs.push_back(Dtype::kBFloat16);
+    Instr step;
+    step.code = circuit::kCodeConvert;
     step.compute = Dtype::kBFloat16;
     step.result = dtype;
     step.arity = 1;
-    step.in[0] = {SegmentRef::kInput, static_cast<uint8_t>(inputs)};
-    segment.steps.push_back(step);
+    step.in[0] = {Ref::kAccess, static_cast<uint32_t>(inputs)};
+    loop.instrs.push_back(step);
   }
-  const auto any = [&]() -> SegmentRef {
-    const size_t chosen = rng() % (inputs + numbers + 2 * segment.steps.size());
-    if (chosen < inputs) return {SegmentRef::kInput, static_cast<uint8_t>(chosen)};
+  const auto any = [&]() -> Ref {
+    const size_t chosen = rng() % (inputs + numbers + 2 * loop.instrs.size());
+    if (chosen < inputs) return {Ref::kAccess, static_cast<uint32_t>(chosen)};
     if (chosen < inputs + numbers) {
-      return {SegmentRef::kNumber, static_cast<uint8_t>(chosen - inputs)};
+      return {Ref::kImmediate, static_cast<uint32_t>(chosen - inputs)};
     }
-    const size_t made = segment.steps.size();
-    return {SegmentRef::kStep, static_cast<uint8_t>((chosen - inputs - numbers) % made)};
+    const size_t made = loop.instrs.size();
+    return {Ref::kTemp, static_cast<uint32_t>((chosen - inputs - numbers) % made)};
   };
-  while (segment.steps.size() < steps) {
+  while (loop.instrs.size() < steps) {
     const OpInfo& row = ops()[rng() % ops().size()];
     if (!row.supports(dtype) || row.result_is_bool) continue;
     if (row.is_heavy() && rng() % 8 != 0) continue;
-    SegmentStep step = row_step(row, dtype);
+    Instr step = row_instr(row, dtype);
     for (int k = 0; k < row.arity; ++k) step.in[k] = any();
-    segment.steps.push_back(step);
+    loop.instrs.push_back(step);
   }
-  for (SegmentStep& step : segment.steps) {
-    if (&step != &segment.steps.back() && rng() % 3 != 0) continue;
-    step.output = static_cast<int>(segment.outputs.size());
-    segment.outputs.push_back(step.result);
+  for (Instr& step : loop.instrs) {
+    if (&step != &loop.instrs.back() && rng() % 3 != 0) continue;
+    step.out = {Ref::kAccess, static_cast<uint32_t>(loop.outputs.size())};
+    loop.outputs.push_back(step.result);
   }
   constexpr Fold kFolds[] = {Fold::kSum, Fold::kSumSquare, Fold::kSumAbs};
   for (size_t k = 0; k < folds; ++k) {
     // Of an array or a step: a number has no row.
-    SegmentRef of = any();
-    while (of.kind == SegmentRef::kNumber) of = any();
-    segment.folds.push_back({kFolds[rng() % 3], of});
+    Ref of = any();
+    while (of.kind == Ref::kImmediate) of = any();
+    loop.folds.push_back({kFolds[rng() % 3], of});
   }
-  return segment;
+  return loop;
 }
 
 // Rows of arrays one after the other, `gap` elements apart.
@@ -72,7 +72,7 @@ struct Rows {
     return bytes.data() + (64 - address % 64) % 64;
   }
 
-  Rows(const Segment& segment, int64_t r, int64_t c, int64_t p, std::mt19937_64& rng)
+  Rows(const Loop& loop, int64_t r, int64_t c, int64_t p, std::mt19937_64& rng)
       : rows(r), cols(c), pitch(p) {
     const auto make = [&](std::vector<std::vector<char>>& list, Dtype dtype, int64_t n) {
       const size_t size = itemsize(dtype);
@@ -89,10 +89,10 @@ struct Rows {
         }
       }
     };
-    for (Dtype dtype : segment.inputs) make(inputs, dtype, rows * pitch);
-    for (Dtype dtype : segment.numbers) make(numbers, dtype, rows);
-    for (Dtype dtype : segment.outputs) make(outputs, dtype, rows * pitch);
-    for (size_t k = 0; k < segment.folds.size(); ++k) make(sums, Dtype::kFloat64, rows);
+    for (Dtype dtype : loop.inputs) make(inputs, dtype, rows * pitch);
+    for (Dtype dtype : loop.numbers) make(numbers, dtype, rows);
+    for (Dtype dtype : loop.outputs) make(outputs, dtype, rows * pitch);
+    for (size_t k = 0; k < loop.folds.size(); ++k) make(sums, Dtype::kFloat64, rows);
   }
 };
 
@@ -108,9 +108,9 @@ std::vector<char> accumulated(const FoldKernel& kernel, const void* x, int64_t n
   return acc;
 }
 
-void expect_rows(const Segment& segment, Rows& memory, std::mt19937_64& rng, int* finite) {
-  const JitLoop kernel = jit_compile(current_isa(), segment);
-  ASSERT_FALSE(kernel == nullptr) << describe(segment);
+void expect_rows(const Loop& loop, Rows& memory, std::mt19937_64& rng, int* finite) {
+  const JitLoop kernel = compiled(current_isa(), loop);
+  ASSERT_FALSE(kernel == nullptr) << describe(loop);
   const Rows before = memory;
   std::vector<const void*> in, numbers;
   std::vector<void*> out;
@@ -119,22 +119,21 @@ void expect_rows(const Segment& segment, Rows& memory, std::mt19937_64& rng, int
     in.push_back(Rows::aligned(memory.inputs[i]));
     // One row may be the row of all.
     const bool repeated = rng() % 4 == 0;
-    steps.push_back(repeated ? 0
-                             : memory.pitch * static_cast<int64_t>(itemsize(segment.inputs[i])));
+    steps.push_back(repeated ? 0 : memory.pitch * static_cast<int64_t>(itemsize(loop.inputs[i])));
   }
   for (size_t i = 0; i < memory.numbers.size(); ++i) {
     numbers.push_back(Rows::aligned(memory.numbers[i]));
-    steps.push_back(static_cast<int64_t>(itemsize(segment.numbers[i])));
+    steps.push_back(static_cast<int64_t>(itemsize(loop.numbers[i])));
   }
   for (size_t i = 0; i < memory.outputs.size(); ++i) {
     out.push_back(Rows::aligned(memory.outputs[i]));
-    steps.push_back(memory.pitch * static_cast<int64_t>(itemsize(segment.outputs[i])));
+    steps.push_back(memory.pitch * static_cast<int64_t>(itemsize(loop.outputs[i])));
   }
   for (auto& sums : memory.sums) out.push_back(Rows::aligned(sums));
-  kernel(in.data(), numbers.data(), out.data(), memory.cols, memory.rows, steps.data());
+  kernel.get()(in.data(), numbers.data(), out.data(), memory.cols, memory.rows, steps.data());
   for (int64_t r = 0; r < memory.rows; ++r) {
     Case row;
-    row.segment = segment;
+    row.loop = loop;
     row.n = memory.cols;
     for (size_t i = 0; i < in.size(); ++i) {
       row.inputs.push_back(static_cast<const char*>(in[i]) + r * steps[i]);
@@ -147,11 +146,10 @@ void expect_rows(const Segment& segment, Rows& memory, std::mt19937_64& rng, int
     }
     const auto values = row.expected();
     expect_same(row, values, false);
-    for (size_t k = 0; k < segment.folds.size(); ++k) {
-      const SegmentFold& fold = segment.folds[k];
-      const bool of_input = fold.of.kind == SegmentRef::kInput;
-      const Dtype dtype =
-          of_input ? segment.inputs[fold.of.index] : segment.steps[fold.of.index].result;
+    for (size_t k = 0; k < loop.folds.size(); ++k) {
+      const Loop::Sum& fold = loop.folds[k];
+      const bool of_input = fold.of.kind == Ref::kAccess;
+      const Dtype dtype = of_input ? loop.inputs[fold.of.index] : loop.instrs[fold.of.index].result;
       const FoldKernel& folded = fold_kernel(current_isa(), fold.fold, dtype);
       const void* x = of_input ? row.inputs[fold.of.index] : values[fold.of.index].data();
       const char* sum = static_cast<const char*>(out[memory.outputs.size() + k]) +
@@ -163,7 +161,7 @@ void expect_rows(const Segment& segment, Rows& memory, std::mt19937_64& rng, int
       std::memcpy(&b, got.data(), 8);
       *finite += std::isfinite(a);
       ASSERT_TRUE(got == want || (a != a && b != b))
-          << describe(segment) << "fold " << k << " of row " << r << ", " << memory.cols
+          << describe(loop) << "fold " << k << " of row " << r << ", " << memory.cols
           << " columns: " << b << ", not " << a;
     }
     if (::testing::Test::HasFatalFailure()) return;
@@ -171,13 +169,13 @@ void expect_rows(const Segment& segment, Rows& memory, std::mt19937_64& rng, int
   // Nothing beyond the rows' elements.
   for (size_t i = 0; i < memory.outputs.size(); ++i) {
     std::vector<char> expected = before.outputs[i];
-    const size_t size = itemsize(segment.outputs[i]);
+    const size_t size = itemsize(loop.outputs[i]);
     const auto lead = Rows::aligned(memory.outputs[i]) - memory.outputs[i].data();
     for (int64_t r = 0; r < memory.rows; ++r) {
       const size_t at = static_cast<size_t>(lead) + static_cast<size_t>(r * memory.pitch) * size;
       std::memcpy(&expected[at], &memory.outputs[i][at], static_cast<size_t>(memory.cols) * size);
     }
-    EXPECT_EQ(expected, memory.outputs[i]) << describe(segment) << "wrote between rows";
+    EXPECT_EQ(expected, memory.outputs[i]) << describe(loop) << "wrote between rows";
   }
 }
 
@@ -188,15 +186,15 @@ TEST_P(JitFolds, RowsGiveTheBitsOfStepsAndFolds) {
     const Dtype dtype = rng() % 4 == 0 ? Dtype::kFloat64 : Dtype::kFloat32;
     // Short bodies keep their sums in registers, longer ones in memory.
     const size_t steps = rng() % 2 == 0 ? 1 + rng() % 4 : 1 + rng() % 20;
-    const Segment segment = random_rows(rng, dtype, steps, rng() % 4);
+    const Loop loop = random_rows(rng, dtype, steps, rng() % 4);
     // A value that is the same all along a row is no row to fold, and calls have no rows.
-    if (jit_compile(GetParam(), segment) == nullptr) continue;
+    if (compiled(GetParam(), loop) == nullptr) continue;
     made += 1;
     constexpr int64_t kCols[] = {1, 2, 7, 8, 15, 16, 31, 33, 64, 65, 127, 128, 129, 200, 768, 1000};
     const int64_t cols = kCols[rng() % std::size(kCols)];
     const int64_t rows = 1 + static_cast<int64_t>(rng() % 5);
-    Rows memory(segment, rows, cols, cols + static_cast<int64_t>(rng() % 3), rng);
-    expect_rows(segment, memory, rng, &finite);
+    Rows memory(loop, rows, cols, cols + static_cast<int64_t>(rng() % 3), rng);
+    expect_rows(loop, memory, rng, &finite);
     if (HasFatalFailure()) return;
   }
   EXPECT_GT(made, 300);
@@ -208,13 +206,13 @@ TEST_P(JitFolds, StoresPastTheCachesChangeNoBit) {
   int finite = 0;
   for (int round = 0; round < 100; ++round) {
     const Dtype dtype = rng() % 4 == 0 ? Dtype::kFloat64 : Dtype::kFloat32;
-    Segment segment = random_rows(rng, dtype, 1 + rng() % 6, 0);
-    segment.streams = rng();
-    if (rng() % 2 == 0) segment.fetched = static_cast<int>(rng() % segment.inputs.size());
-    if (jit_compile(GetParam(), segment) == nullptr) continue;
+    Loop loop = random_rows(rng, dtype, 1 + rng() % 6, 0);
+    loop.streams = rng();
+    if (rng() % 2 == 0) loop.fetched = static_cast<int>(rng() % loop.inputs.size());
+    if (compiled(GetParam(), loop) == nullptr) continue;
     const int64_t cols = 1 + static_cast<int64_t>(rng() % 300), pitch = (cols + 15) / 16 * 16;
-    Rows memory(segment, 1 + static_cast<int64_t>(rng() % 3), cols, pitch, rng);
-    expect_rows(segment, memory, rng, &finite);
+    Rows memory(loop, 1 + static_cast<int64_t>(rng() % 3), cols, pitch, rng);
+    expect_rows(loop, memory, rng, &finite);
     if (HasFatalFailure()) return;
   }
 }

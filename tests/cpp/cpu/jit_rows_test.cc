@@ -14,12 +14,12 @@ TEST_P(JitRows, RowsGiveTheBitsOfTheirKernels) {
   for (const OpInfo& row : ops()) {
     for (Dtype dtype : kDtypes) {
       if (!row.supports(dtype)) continue;
-      ASSERT_TRUE(jit_takes(GetParam(), row_step(row, dtype))) << row.name;
+      ASSERT_TRUE(jit_takes(GetParam(), row_instr(row, dtype))) << row.name;
       ++taken;
       for (unsigned numbers = 0; numbers < 1u << row.arity; ++numbers) {
-        const Segment segment = row_segment(row, dtype, numbers);
+        const Loop loop = row_loop(row, dtype, numbers);
         for (int64_t n : {0, 1, 3, 7, 8, 15, 16, 17, 31, 33, 64, 70, 257, 1000}) {
-          check(segment, n, rng() % 2, rng);
+          check(loop, n, rng() % 2, rng);
           if (HasFatalFailure()) return;
         }
       }
@@ -38,7 +38,7 @@ TEST_P(JitRows, NanPayloadsAreThoseOfTheKernels) {
     const OpInfo& row = op_info(*find_op(name));
     for (Dtype dtype : {Dtype::kFloat32, Dtype::kFloat64}) {
       for (unsigned numbers = 0; numbers < 1u << row.arity; ++numbers) {
-        check(row_segment(row, dtype, numbers), 1000, 0, rng, true);
+        check(row_loop(row, dtype, numbers), 1000, 0, rng, true);
         if (HasFatalFailure()) return;
       }
     }
@@ -53,38 +53,38 @@ TEST_P(JitRows, ConversionsGiveTheBitsOfConvert) {
   int taken = 0;
   for (Dtype from : kAll) {
     for (Dtype to : kAll) {
-      SegmentStep step;
-      step.convert = true;
+      Instr step;
+      step.code = circuit::kCodeConvert;
       step.compute = from;
       step.result = to;
       step.arity = 1;
-      step.output = 0;
+      step.out = {Ref::kAccess, 0};
       if (!jit_takes(GetParam(), step)) continue;
       ++taken;
       for (bool number : {false, true}) {
-        Segment segment;
-        step.in[0].kind = number ? SegmentRef::kNumber : SegmentRef::kInput;
-        (number ? segment.numbers : segment.inputs).push_back(from);
-        segment.steps = {step};
-        segment.outputs = {to};
+        Loop loop;
+        step.in[0].kind = number ? Ref::kImmediate : Ref::kAccess;
+        (number ? loop.numbers : loop.inputs).push_back(from);
+        loop.instrs = {step};
+        loop.outputs = {to};
         for (int64_t n : {1, 2, 3, 4, 5, 8, 11, 16, 31, 32, 33, 70, 4000}) {
-          check(segment, n, rng() % 2, rng, true);
+          check(loop, n, rng() % 2, rng, true);
           if (HasFatalFailure()) return;
         }
       }
       // Beside a copy of another dtype, which may change how many lanes there are.
       for (Dtype beside : {Dtype::kBool, Dtype::kBFloat16, Dtype::kFloat64}) {
-        Segment segment;
-        step.in[0] = {SegmentRef::kInput, 0};
-        SegmentStep copied = step;
+        Loop loop;
+        step.in[0] = {Ref::kAccess, 0};
+        Instr copied = step;
         copied.compute = copied.result = beside;
-        copied.in[0] = {SegmentRef::kInput, 1};
-        copied.output = 1;
-        segment.inputs = {from, beside};
-        segment.outputs = {to, beside};
-        segment.steps = {step, copied};
+        copied.in[0] = {Ref::kAccess, 1};
+        copied.out = {Ref::kAccess, 1};
+        loop.inputs = {from, beside};
+        loop.outputs = {to, beside};
+        loop.instrs = {step, copied};
         for (int64_t n : {3, 33, 70}) {
-          check(segment, n, rng() % 2, rng, true);
+          check(loop, n, rng() % 2, rng, true);
           if (HasFatalFailure()) return;
         }
       }
@@ -96,25 +96,25 @@ TEST_P(JitRows, ConversionsGiveTheBitsOfConvert) {
 // Every half and bfloat16 there is, and floats around each of their boundaries.
 TEST_P(JitRows, HalfTypesRoundAsConvertDoes) {
   for (Dtype half : {Dtype::kFloat16, Dtype::kBFloat16}) {
-    SegmentStep widen, narrow;
-    widen.convert = narrow.convert = true;
+    Instr widen, narrow;
+    widen.code = narrow.code = circuit::kCodeConvert;
     widen.arity = narrow.arity = 1;
     widen.compute = narrow.result = half;
     widen.result = narrow.compute = Dtype::kFloat32;
-    widen.output = narrow.output = 0;
-    Segment up, down;
+    widen.in[0] = narrow.in[0] = widen.out = narrow.out = {Ref::kAccess, 0};
+    Loop up, down;
     up.inputs = {half};
     up.outputs = {Dtype::kFloat32};
-    up.steps = {widen};
+    up.instrs = {widen};
     down.inputs = {Dtype::kFloat32};
     down.outputs = {half};
-    down.steps = {narrow};
+    down.instrs = {narrow};
     std::vector<uint16_t> halves(65536);
     for (size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<uint16_t>(i);
     std::vector<float> wide(halves.size()), want(halves.size());
     const void* in = halves.data();
     void* out = wide.data();
-    jit_compile(GetParam(), up)(&in, nullptr, &out, 65536, 1, nullptr);
+    compiled(GetParam(), up).get()(&in, nullptr, &out, 65536, 1, nullptr);
     convert(half, halves.data(), Dtype::kFloat32, want.data(), 65536);
     ASSERT_EQ(std::memcmp(wide.data(), want.data(), 4 * wide.size()), 0);
     std::vector<uint32_t> floats;
@@ -126,8 +126,8 @@ TEST_P(JitRows, HalfTypesRoundAsConvertDoes) {
     std::vector<uint16_t> got(floats.size()), reference(floats.size());
     in = floats.data();
     out = got.data();
-    jit_compile(GetParam(), down)(&in, nullptr, &out, static_cast<int64_t>(floats.size()), 1,
-                                  nullptr);
+    compiled(GetParam(), down)
+        .get()(&in, nullptr, &out, static_cast<int64_t>(floats.size()), 1, nullptr);
     convert(Dtype::kFloat32, floats.data(), half, reference.data(),
             static_cast<int64_t>(floats.size()));
     ASSERT_EQ(std::memcmp(got.data(), reference.data(), 2 * got.size()), 0);
@@ -150,12 +150,12 @@ TEST_P(JitRows, MathFunctionsGiveTheBitsOfTheirKernelsEverywhere) {
     want.resize(in.size());
     for (const OpInfo& row : ops()) {
       if (row.arity != 1 || !row.supports(dtype)) continue;
-      const Segment segment = row_segment(row, dtype, 0);
+      const Loop loop = row_loop(row, dtype, 0);
       const void* inputs[] = {in.data()};
       void* outputs[] = {out.data()};
-      const JitLoop kernel = jit_compile(GetParam(), segment);
+      const JitLoop kernel = compiled(GetParam(), loop);
       ASSERT_FALSE(kernel == nullptr);
-      kernel(inputs, nullptr, outputs, 65536, 1, nullptr);
+      kernel.get()(inputs, nullptr, outputs, 65536, 1, nullptr);
       elementwise_kernel(row.id, dtype)(inputs, want.data(), 65536);
       const int step = row.result_is_bool ? 1 : size;
       for (int i = 0; i < 65536; ++i) {

@@ -32,7 +32,7 @@ class PlanSteps : public ::testing::TestWithParam<Isa> {
   static std::string kinds(const Program& program) {
     std::string text;
     for (const Step& step : program.steps) {
-      constexpr const char* kNames[] = {"op",      "convert", "segment", "gather",
+      constexpr const char* kNames[] = {"op",      "convert", "loop", "gather",
                                         "scatter", "fold",    "rows"};
       if (!text.empty()) text += ' ';
       text += kNames[static_cast<int>(step.kind)];
@@ -56,14 +56,14 @@ TEST_P(PlanSteps, HeavyFunctionsOneAfterAnotherAreLoopsOfTheirOwn) {
   value = chain.op_temp(OpId::sub, f, {chain.op_temp(OpId::mul, f, {value, x}), two(0.5)});
   chain.op(OpId::sigmoid, f, {value}, chain.access(1, f, {1}));
   // The last is alone, and so its kernel serves.
-  EXPECT_EQ(kinds(lowered(chain)), "segment op");
+  EXPECT_EQ(kinds(lowered(chain)), "loop op");
 
   Builder side_by_side({100000});
   const Ref a = side_by_side.access(0, f, {1}), b = side_by_side.access(1, f, {1});
   const Ref e = side_by_side.op_temp(OpId::exp, f, {a});
   const Ref l = side_by_side.op_temp(OpId::log, f, {b});
   side_by_side.op(OpId::add, f, {e, l}, side_by_side.access(2, f, {1}));
-  EXPECT_EQ(kinds(lowered(side_by_side)), "segment");
+  EXPECT_EQ(kinds(lowered(side_by_side)), "loop");
 }
 
 // Arrays often lie whole pages apart, and a set of the first cache has eight lines.
@@ -77,7 +77,7 @@ TEST_P(PlanSteps, NoLoopWritesMoreArraysThanACacheHasWays) {
     value = out;
   }
   const Program program = lowered(many);
-  EXPECT_EQ(kinds(program), "segment segment segment");
+  EXPECT_EQ(kinds(program), "loop loop loop");
   int stores = 0;
   for (const Step& step : program.steps) {
     EXPECT_LE(step.outputs, 8);
@@ -95,7 +95,7 @@ TEST_P(PlanSteps, SumsEndTheLoopThatMakesTheirTerms) {
   const Ref normal = norm.op_temp(OpId::mul, f, {x, scale});
   norm.op(OpId::mul, f, {normal, w}, norm.access(2, f, {768, 1}));
   const Program program = lowered(norm);
-  EXPECT_EQ(kinds(program), "segment:rows:fold op segment:rows");
+  EXPECT_EQ(kinds(program), "loop:rows:fold op loop:rows");
   EXPECT_GT(program.domain.grid.block_rows, 1);
 }
 
@@ -113,7 +113,7 @@ TEST_P(PlanSteps, LightValuesAreMadeAgainAfterAFold) {
   ASSERT_TRUE(again.has_value());
   EXPECT_EQ(again->instrs.size(), norm.kernel.instrs.size() + 1);
   const Program program = cpu::make_program(*again, GetParam(), true);
-  EXPECT_EQ(kinds(program), "fold segment:rows:fold op segment:rows");
+  EXPECT_EQ(kinds(program), "fold loop:rows:fold op loop:rows");
   EXPECT_EQ(program.class_bytes, 4 * program.domain.grid.block_rows);
   EXPECT_GE(program.domain.grid.block_rows, 4);
   // Not what takes a heavy function, or memory that the kernel writes.
@@ -134,7 +134,7 @@ TEST_P(PlanSteps, LightValuesAreMadeAgainAfterAFold) {
 TEST_P(PlanSteps, LargeResultsAreStreamed) {
   Builder large({int64_t{1} << 21});
   large.op(OpId::relu, f, {large.access(0, f, {1})}, large.access(1, f, {1}));
-  EXPECT_EQ(kinds(lowered(large)), "segment:stream");
+  EXPECT_EQ(kinds(lowered(large)), "loop:stream");
   // Not in place: the memory is in the cache when it is written.
   Builder in_place({int64_t{1} << 21});
   const Ref x = in_place.access(0, f, {1});

@@ -13,6 +13,7 @@
 #include "hologram/runtime.h"
 #include "src/circuit/plan_cache.h"
 #include "src/cpu/jit/jit.h"
+#include "src/cpu/jit/loop_graph.h"
 #include "src/runtime/recording/circuit_worker.h"
 
 namespace hologram {
@@ -68,13 +69,13 @@ size_t resident_bytes() {
 }
 
 bool generates_loops() {
-  cpu::Segment segment;
-  segment.inputs = segment.outputs = {Dtype::kFloat32};
-  segment.steps.resize(1);
-  segment.steps[0].op = OpId::neg;
-  segment.steps[0].arity = 1;
-  segment.steps[0].output = 0;
-  return !(cpu::jit_compile(current_isa(), segment) == nullptr);
+  cpu::jit::LoopGraph graph(current_isa());
+  circuit::Instr neg;
+  neg.code = static_cast<uint16_t>(OpId::neg);
+  neg.arity = 1;
+  const cpu::jit::Symbol x = graph.input(0, Dtype::kFloat32);
+  graph.outputs = {graph.compute(neg, &x).id};
+  return !(cpu::jit_compile(graph) == nullptr);
 }
 
 TEST(Soak, ManyCircuitsStayWithinTheirBounds) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The loops of a phase: whole vectors, then the tail.
+// The loops of a phase, whole vectors, then the tail; and which registers hold what meanwhile.
 #if defined(__x86_64__)
 #include <algorithm>
 
@@ -32,7 +32,7 @@ void Emitter::phase(const Phase& phase) {
     if (value(id).pinned) load_pinned(id);
   }
   loops(phase);
-  for (Value& v : values_) {
+  for (Residence& v : values_) {
     v.pinned = false;
     v.reg = -1;
   }
@@ -165,7 +165,7 @@ void Emitter::copy_tail_bytes(int array, bool in) {
 }
 
 void Emitter::find_uses(const Phase& phase) {
-  for (Value& v : values_) v.uses.clear();
+  for (Residence& v : values_) v.uses.clear();
   for (size_t position = 0; position < phase.items.size(); ++position) {
     const Item& item = phase.items[position];
     if (item.store != kCompute) {
@@ -192,7 +192,7 @@ int Emitter::pressure(const Phase& phase, bool masks) const {
       defined[static_cast<size_t>(item.node)] = static_cast<int>(position);
   }
   for (size_t i = 0; i < values_.size(); ++i) {
-    const Value& v = values_[i];
+    const Residence& v = values_[i];
     if (v.uses.empty() || schedule_.is_invariant[i]) continue;
     if (in_mask_file(static_cast<int>(i)) != masks) continue;
     const int from = defined[i] >= 0 ? defined[i] : v.uses.front();
@@ -214,15 +214,14 @@ void Emitter::choose_pinned(const Phase& phase) {
                    [&](int a, int b) { return value(a).uses.size() > value(b).uses.size(); });
   constexpr int kSpare = 3;  // for the operands of one operation
   // Rows compute invariants in the first registers again and again.
-  constexpr int kWork = 5;
-  const int spare = graph_.by_rows ? kWork : kSpare;
+  const int spare = graph_.by_rows ? kWorkRegisters : kSpare;
   int room = vector_end_ - std::max(pressure(phase, false), spare);
   if (room < static_cast<int>(candidates.size())) room -= kSpare;
   std::fill(owner_.begin(), owner_.end(), -1);
   int reg = vector_end_;
   for (int id : candidates) {
     if (room-- <= 0) break;
-    Value& v = value(id);
+    Residence& v = value(id);
     v.reg = --reg;
     v.pinned = true;
     owner_[static_cast<size_t>(reg)] = id;
@@ -243,7 +242,7 @@ void Emitter::run(const Phase& phase, int ahead, bool partial) {
     if (id >= 0 && !value(id).pinned) id = -1;
   }
   for (size_t i = 0; i < values_.size(); ++i) {
-    Value& v = values_[i];
+    Residence& v = values_[i];
     v.next = 0;
     v.locked = false;
     if (!v.pinned) v.reg = -1;
@@ -283,7 +282,7 @@ void Emitter::compute(const Phase& phase, int id, size_t position) {
   bool use_memory = false;
   for (int k = 0; k < n.arity; ++k) {
     const int in = n.in[k];
-    const Value& v = value(in);
+    const Residence& v = value(in);
     const int source = phase.source[static_cast<size_t>(in)];
     const bool last = k == n.arity - 1 && k > 0 && takes_memory(n) && v.reg < 0;
     bool repeated = false;
@@ -302,7 +301,7 @@ void Emitter::compute(const Phase& phase, int id, size_t position) {
   for (int k = 0; k < n.arity; ++k) release(n.in[k], position);
   // What the operation reads stays where it is until it is written.
   const int to = in_place(n, from, use_memory ? n.arity - 1 : n.arity);
-  Value& v = value(id);
+  Residence& v = value(id);
   v.reg = to;
   (in_mask_file(id) ? mask_owner_ : owner_)[static_cast<size_t>(to)] = id;
   operation(n, to, from, use_memory ? &memory : nullptr);
@@ -318,7 +317,7 @@ int Emitter::in_place(const LoopNode& n, const int* from, int registers) {
 }
 
 int Emitter::fetch(const Phase& phase, int id) {
-  Value& v = value(id);
+  Residence& v = value(id);
   if (v.reg < 0) {
     const bool mask = in_mask_file(id);
     const int reg = allocate(mask);
@@ -354,7 +353,7 @@ int Emitter::evict(bool mask) {
   const int first = mask ? kFirstMask : 0, end = mask ? 8 : vector_end_;
   int chosen = -1, furthest = -1;
   for (int reg = first; reg < end; ++reg) {
-    const Value& v = value(owners[static_cast<size_t>(reg)]);
+    const Residence& v = value(owners[static_cast<size_t>(reg)]);
     if (v.pinned || v.locked) continue;
     const int use = v.next < v.uses.size() ? v.uses[v.next] : 1 << 30;
     if (use > furthest) {
@@ -364,7 +363,7 @@ int Emitter::evict(bool mask) {
   }
   if (chosen < 0) throw Xbyak::Error(Xbyak::ERR_INTERNAL);
   const int id = owners[static_cast<size_t>(chosen)];
-  Value& v = value(id);
+  Residence& v = value(id);
   if (v.home == kNoHome) {
     v.home = new_home();
     spill(frame(v.home), chosen, node(id).is_mask());
@@ -376,7 +375,7 @@ int Emitter::evict(bool mask) {
 
 // Gives back what a value holds once its last use is behind.
 void Emitter::release(int id, size_t position) {
-  Value& v = value(id);
+  Residence& v = value(id);
   while (v.next < v.uses.size() && v.uses[v.next] <= static_cast<int>(position)) ++v.next;
   if (v.next < v.uses.size()) return;
   if (v.reg >= 0 && !v.pinned) {

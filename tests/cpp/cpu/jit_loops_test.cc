@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT
+// Generated loops of many steps against the steps run one by one: registers, shared memory, phases.
+#include <thread>
+
+#include "tests/cpp/cpu/jit_cases.h"
+
+namespace hologram::cpu {
+namespace {
+
+class JitLoops : public JitTest {};
+
+// A random loop: values of any dtype, conversions where a row wants another one.
+Loop random_loop(std::mt19937_64& rng, Isa isa, size_t steps, bool calls) {
+  Loop loop;
+  constexpr Dtype kStored[] = {Dtype::kBool,     Dtype::kInt32,   Dtype::kInt64,   Dtype::kFloat16,
+                               Dtype::kBFloat16, Dtype::kFloat32, Dtype::kFloat32, Dtype::kFloat64};
+  const size_t inputs = 1 + rng() % 5, numbers = rng() % 4;
+  const bool uniform = rng() % 2 == 0;  // floats of one dtype, the usual case
+  for (size_t i = 0; i < inputs; ++i) {
+    loop.inputs.push_back(uniform ? Dtype::kFloat32 : kStored[rng() % std::size(kStored)]);
+  }
+  for (size_t i = 0; i < numbers; ++i) {
+    loop.numbers.push_back(uniform ? Dtype::kFloat32 : kStored[rng() % std::size(kStored)]);
+  }
+  const auto dtype_of = [&](Ref ref) {
+    return ref.kind == Ref::kAccess      ? loop.inputs[ref.index]
+           : ref.kind == Ref::kImmediate ? loop.numbers[ref.index]
+                                         : loop.instrs[ref.index].result;
+  };
+  const auto any = [&]() -> Ref {
+    const size_t made = loop.instrs.size();
+    const size_t chosen = rng() % (inputs + numbers + 2 * made);
+    if (chosen < inputs) return {Ref::kAccess, static_cast<uint32_t>(chosen)};
+    if (chosen < inputs + numbers) {
+      return {Ref::kImmediate, static_cast<uint32_t>(chosen - inputs)};
+    }
+    return {Ref::kTemp, static_cast<uint32_t>((chosen - inputs - numbers) % made)};
+  };
+  const auto converted = [&](Ref ref, Dtype to, bool& possible) -> Ref {
+    const Dtype from = dtype_of(ref);
+    if (from == to) return ref;
+    Instr step;
+    step.code = circuit::kCodeConvert;
+    step.compute = from;
+    step.result = to;
+    step.arity = 1;
+    step.in[0] = ref;
+    if (!jit_takes(isa, step)) {
+      possible = false;
+      return ref;
+    }
+    loop.instrs.push_back(step);
+    return {Ref::kTemp, static_cast<uint32_t>(loop.instrs.size() - 1)};
+  };
+  while (loop.instrs.size() < steps) {
+    const OpInfo& row = ops()[rng() % ops().size()];
+    if (row.is_heavy() && !calls) continue;
+    const Dtype compute = uniform ? Dtype::kFloat32 : kDtypes[rng() % std::size(kDtypes)];
+    if (!row.supports(compute)) continue;
+    Instr step = row_instr(row, compute);
+    bool possible = true;
+    for (int k = 0; k < row.arity; ++k) step.in[k] = converted(any(), compute, possible);
+    if (possible) loop.instrs.push_back(step);
+  }
+  for (size_t i = 0; i < loop.instrs.size(); ++i) {
+    if (i + 1 < loop.instrs.size() && rng() % 4 != 0) continue;
+    loop.instrs[i].out = {Ref::kAccess, static_cast<uint32_t>(loop.outputs.size())};
+    loop.outputs.push_back(loop.instrs[i].result);
+  }
+  return loop;
+}
+
+TEST_P(JitLoops, RandomLoopsGiveTheBitsOfTheirSteps) {
+  std::mt19937_64 rng(4);
+  for (int round = 0; round < 300; ++round) {
+    const Loop loop = random_loop(rng, GetParam(), 2 + rng() % 23, round % 3 == 0);
+    for (int64_t n : {static_cast<int64_t>(rng() % 70), int64_t{1000}}) {
+      check(loop, n, rng() % 2, rng);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// Results may replace the inputs they come from, whatever else reads those.
+TEST_P(JitLoops, OutputsMayReplaceInputs) {
+  std::mt19937_64 rng(5);
+  for (int round = 0; round < 300; ++round) {
+    const Loop loop = random_loop(rng, GetParam(), 2 + rng() % 10, round % 2 == 0);
+    Case c;
+    c.loop = loop;
+    c.n = static_cast<int64_t>(1 + rng() % 2500);
+    c.make(rng);
+    std::vector<char> taken(loop.inputs.size(), 0);
+    for (size_t o = 0; o < loop.outputs.size(); ++o) {
+      for (size_t i = 0; i < loop.inputs.size(); ++i) {
+        if (taken[i] || itemsize(loop.inputs[i]) != itemsize(loop.outputs[o])) continue;
+        taken[i] = 1;
+        c.outputs[o] = const_cast<void*>(c.inputs[i]);
+        break;
+      }
+    }
+    const auto values = c.expected();
+    const JitLoop kernel = compiled(GetParam(), loop);
+    ASSERT_FALSE(kernel == nullptr);
+    kernel.get()(c.inputs.data(), c.numbers.data(), c.outputs.data(), c.n, 1, nullptr);
+    expect_same(c, values, false);
+    if (HasFatalFailure()) return;
+  }
+}
+
+// More values alive than there are registers, of vectors and of masks.
+TEST_P(JitLoops, ValuesBeyondTheRegistersAreKept) {
+  std::mt19937_64 rng(6);
+  for (const char* name : {"add", "lt"}) {
+    Loop loop;
+    const OpInfo& row = op_info(*find_op(name));
+    constexpr int kWide = 48;
+    for (int i = 0; i < kWide; ++i) loop.inputs.push_back(Dtype::kFloat32);
+    for (int i = 0; i < kWide; ++i) {
+      Instr step = row_instr(row, Dtype::kFloat32);
+      step.in[0] = {Ref::kAccess, static_cast<uint32_t>(i)};
+      step.in[1] = {Ref::kAccess, static_cast<uint32_t>((i + 7) % kWide)};
+      loop.instrs.push_back(step);
+    }
+    const OpInfo& join = op_info(*find_op(row.result_is_bool ? "logical_xor" : "mul"));
+    for (int i = 0; i < kWide; ++i) {
+      Instr step = row_instr(join, loop.instrs[0].result);
+      step.in[0] = {Ref::kTemp, static_cast<uint32_t>(kWide - 1 - i)};
+      step.in[1] = {Ref::kTemp, static_cast<uint32_t>(i == 0 ? 0 : kWide + i - 1)};
+      loop.instrs.push_back(step);
+    }
+    loop.instrs.back().out = {Ref::kAccess, 0};
+    loop.outputs = {loop.instrs[0].result};
+    for (int64_t n : {5, 100, 1000}) check(loop, n, 1, rng);
+  }
+}
+
+TEST_P(JitLoops, ManyThreadsGetOneKernelForOneLoop) {
+  std::vector<std::vector<JitLoop>> kernels(8);
+  std::vector<std::thread> threads;
+  for (auto& mine : kernels) {
+    threads.emplace_back([&mine, isa = GetParam()] {
+      std::mt19937_64 rng(7);
+      for (int i = 0; i < 60; ++i) {
+        const Loop loop = random_loop(rng, isa, 2 + rng() % 8, true);
+        mine.push_back(compiled(isa, loop));
+        Case c;
+        c.loop = loop;
+        c.n = 100;
+        c.make(rng);
+        const auto values = c.expected();
+        mine.back().get()(c.inputs.data(), c.numbers.data(), c.outputs.data(), c.n, 1, nullptr);
+        expect_same(c, values, false);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& mine : kernels) EXPECT_EQ(mine, kernels[0]);
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, JitLoops, ::testing::Values(Isa::kAvx2, Isa::kAvx512), isa_of);
+
+}  // namespace
+}  // namespace hologram::cpu
