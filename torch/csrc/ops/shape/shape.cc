@@ -197,10 +197,10 @@ Tensor stack(TensorList tensors, int64_t dim) {
     return out;
   }
   // As PyTorch has it: cat settles the order of memory, which may be that of channels last.
-  if (dim < ndim) return cat(tensors, dim).view(sizes);
+  if (dim < ndim) return hologram_torch::cat(tensors, dim).view(sizes);
   std::vector<Tensor> columns;
   for (const Tensor& t : tensors) columns.push_back(t.unsqueeze(dim));
-  return cat(columns, dim);
+  return hologram_torch::cat(columns, dim);
 }
 
 // --- A piece among zeros ------------------------------------------------------------------------
