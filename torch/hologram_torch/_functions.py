@@ -50,16 +50,26 @@ def of_numbers(function: Function, first: Any, *others: Any) -> Number:
         return result.item()  # type: ignore[no-any-return]
 
 
+def _as_tensor(number: Any, like: Tensor) -> Tensor:
+    """Return a number as a tensor, in the dtype that both have together."""
+    dtype = like.dtype
+    if not dtype.is_floating_point and not dtype.is_complex:
+        if isinstance(number, float | torch.SymFloat):
+            dtype = torch.get_default_dtype()
+        elif dtype == torch.bool and not isinstance(number, bool):
+            dtype = torch.int64
+    return torch.full((), number, dtype=dtype, device=like.device)
+
+
 def _beside(function: Function) -> Function:
     """Let a function of two tensors take a number for one."""
 
     @functools.wraps(function)
     def both(a: Any, b: Any) -> Any:
-        if not isinstance(a, Tensor):
-            a = torch.full((), a, dtype=torch.result_type(a, b), device=b.device)
-        if not isinstance(b, Tensor):
-            b = torch.full((), b, dtype=torch.result_type(a, b), device=a.device)
-        return function(a, b)
+        return function(
+            a if isinstance(a, Tensor) else _as_tensor(a, b),
+            b if isinstance(b, Tensor) else _as_tensor(b, a),
+        )
 
     return both
 
@@ -90,9 +100,7 @@ def floor_divide(a: Any, b: Any) -> Any:
     """PyTorch's function of this name has no derivative."""
     if not isinstance(a, Tensor) and not isinstance(b, Tensor):
         return a // b
-    if not isinstance(a, Tensor):
-        a = torch.full((), a, dtype=torch.result_type(a, b), device=b.device)
-    return torch.div(a, b, rounding_mode="floor")
+    return torch.div(a if isinstance(a, Tensor) else _as_tensor(a, b), b, rounding_mode="floor")
 
 
 def where(condition: Any, input: Any, other: Any) -> Any:

@@ -527,6 +527,28 @@ def test_compiled_whole(backend: str, dtype: torch.dtype, device: str) -> None:
         torch.testing.assert_close(traced.cpu(), eager.cpu(), rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int32, torch.bfloat16])
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "x * exp(a * 2)",
+        "hypot(x, a) + atan2(a, x) + 3 // x",
+        "where(x > a, x % a, 2 % x) + clamp(x, a, 3)",
+        "maximum(x, a) + fmod(x, 2.5) + x // a",
+    ],
+)
+def test_numbers_are_compiled(expression: str, dtype: torch.dtype) -> None:
+    op = elementwise(expression, "x, a")
+    x = torch.tensor([1.0, 2.5, 4.0]).to(dtype)
+    torch._dynamo.reset()
+    for device in ("cpu", DEVICE):
+        compiled = torch.compile(lambda t: op(t, 2.0), backend="aot_eager", fullgraph=True)
+        got, expected = compiled(x.to(device)).cpu(), op(x, 2.0)
+        torch.testing.assert_close(
+            got, expected, rtol=1e-2 if dtype.itemsize == 2 else 1e-6, atol=0
+        )
+
+
 class Model(torch.nn.Module):
     """A network with an op of the user's."""
 
