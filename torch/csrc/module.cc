@@ -27,7 +27,7 @@
 #include "host/wider_dtypes.h"
 #include "observe/memory_history.h"
 #include "observe/profiler.h"
-#include "ops/custom/expression.h"
+#include "ops/custom/program.h"
 #include "ops/matmul/matmul_blas.h"
 #include "recording/native_common.h"
 
@@ -181,7 +181,7 @@ PYBIND11_MODULE(_C, m) {
   hologram_torch::bind_graph_function(m);
   m.def("device_properties", &device_properties, py::arg("index"));
   if (PyModule_AddFunctions(m.ptr(), hologram_torch::kFunctionalMethods) != 0 ||
-      PyModule_AddFunctions(m.ptr(), hologram_torch::kExpressionMethods) != 0) {
+      PyModule_AddFunctions(m.ptr(), hologram_torch::kProgramMethods) != 0) {
     throw py::error_already_set();
   }
   m.def("set_memory_limit", &hologram::set_memory_limit, py::arg("nbytes"));

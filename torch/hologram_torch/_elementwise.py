@@ -4,15 +4,16 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 
 from hologram_torch import _C
-from hologram_torch._expression import Number, derive
-from hologram_torch._functions import FUNCTIONS, of_numbers
+from hologram_torch._functions import Number, call, of_numbers
 from hologram_torch._parser import Parser, check_name
+from hologram_torch._trace import trace
 
 _HALVES = (torch.float16, torch.bfloat16)
 _run = _C._run_user_op
@@ -29,15 +30,18 @@ class Elementwise:
     __slots__ = (
         "__dict__",
         "__weakref__",
+        "_called",
         "_count",
         "_op",
         "_parameters",
-        "_program",
+        "_positional",
+        "_programs",
+        "_result",
+        "_steps",
         "_user_signature",
         "expression",
         "name",
         "signature",
-        "uses_fallback",
     )
 
     #: The text, its white space made single.
@@ -46,8 +50,6 @@ class Elementwise:
     name: str
     #: Its arguments, as in ``'x, y, *, alpha=1.0'``.
     signature: str
-    #: Functions in it that the device computes at their call, so that they do not fuse.
-    uses_fallback: tuple[str, ...]
 
     def __init__(self, expression: str, signature: str | None, name: str | None) -> None:
         if not isinstance(expression, str):
@@ -56,26 +58,21 @@ class Elementwise:
             raise TypeError(f"elementwise: the signature must be a str, not {_type(signature)}")
         self.name = check_name(name)
         parser = Parser(expression, signature)
-        parameters, graph, result = parser.parameters, parser.graph, parser.result
-        count = len(parameters)
+        parameters = self._parameters = parser.parameters
         self._user_signature, self.expression = signature, parser.text
-        self._parameters = parameters
+        self._steps, self._result, self._called = tuple(parser.steps), parser.result, parser.called
         # Of a call that needs no look at its arguments' names.
-        self._count = -1 if any(p.keyword_only for p in parameters) else count
+        self._positional = [p for p in parameters if p.kind is not p.KEYWORD_ONLY]
+        self._count = len(parameters) if parameters == self._positional else -1
         self.__name__ = self.__qualname__ = self.name
-        shown = [str(p) for p in parameters if not p.keyword_only]
-        named = [str(p) for p in parameters if p.keyword_only]
-        self.signature = ", ".join([*shown, "*", *named] if named else shown)
-        # Derived first: the value takes of the graph what it needs.
-        gradients = derive(graph, result, count, lambda name: FUNCTIONS[name].derivative)
-        self._program = graph.program(count, [result])
-        self.uses_fallback = tuple(
-            sorted({step[0] for step in self._program[1] if not FUNCTIONS[step[0]].rows})
-        )
-        title = "".join(part[:1].upper() + part[1:] for part in self.name.split("_"))
-        self._op = _C._make_user_op(
-            title, count, self._program, graph.program(count + 1, gradients)
-        )
+        self.signature = str(inspect.Signature(parameters))[1:-1]
+        self._op = _C._make_user_op()
+        self._programs: dict[Any, Any] = {}
+
+    @property
+    def uses_fallback(self) -> tuple[str, ...]:
+        """Functions in it that the device computes at their call, so that they do not fuse."""
+        return tuple(sorted(f.name for f in self._called if not f.is_recorded))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
         """Compute the expression. Shapes broadcast, dtypes are promoted, as where written out.
@@ -92,9 +89,11 @@ class Elementwise:
             return self._write_out(args)
         try:
             result = _run(self._op, *args)
+            if result is None:
+                result = self._prepare(args)
+            return self._judge(args) if result is NotImplemented else result
         except RuntimeError as error:
             self._explain(error, args)
-        return self._judge(args) if result is NotImplemented else result
 
     def __repr__(self) -> str:
         """Return what makes the same operator."""
@@ -118,11 +117,10 @@ class Elementwise:
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """Put arguments into the order of the signature, and defaults where there is none."""
         bound: list[Any] = []
-        positional = [p for p in self._parameters if not p.keyword_only]
-        if len(args) > len(positional):
+        if len(args) > len(self._positional):
             raise TypeError(
-                f"{self.name}() takes {len(positional)} positional arguments but {len(args)} were "
-                f"given: {self.name}({self.signature})"
+                f"{self.name}() takes {len(self._positional)} positional arguments but "
+                f"{len(args)} were given: {self.name}({self.signature})"
             )
         left = dict(kwargs)
         for place, parameter in enumerate(self._parameters):
@@ -135,7 +133,7 @@ class Elementwise:
                 bound.append(args[place])
             elif parameter.name in left:
                 bound.append(left.pop(parameter.name))
-            elif parameter.default is not None:
+            elif parameter.default is not parameter.empty:
                 bound.append(parameter.default)
             else:
                 raise TypeError(
@@ -202,47 +200,92 @@ class Elementwise:
         kinds = ", ".join(f"{name}: {str(v.dtype)[6:]}{list(v.shape)}" for name, v in named)
         raise type(error)(f"{self.name}(): {self.expression} of {kinds}: {error}") from error
 
+    # --- On the device -----------------------------------------------------------------------
+
+    def _prepare(self, args: tuple[Any, ...]) -> Any:
+        """Compute what is made of numbers alone, and make the program for such arguments."""
+        fixed = self._of_numbers(args)
+        given = (*args, *fixed.values())
+        result = _run(self._op, *given) if fixed else None
+        if result is None:
+            kinds = tuple(map(_kind, given))
+            if kinds not in self._programs:
+                self._programs[kinds] = trace(
+                    "".join(part[:1].upper() + part[1:] for part in self.name.split("_")),
+                    kinds,
+                    lambda *values: self._write(
+                        values[: len(args)], dict(zip(fixed, values[len(args) :], strict=True))
+                    ),
+                )
+            _C._add_program(self._op, self._programs[kinds], self._rounded(args), *given)
+            result = _run(self._op, *given)
+        return result
+
+    def _of_numbers(self, args: tuple[Any, ...]) -> dict[int, Number]:
+        """Return the values, by place, of steps whose operands are numbers."""
+        known = {k: value for k, value in enumerate(args) if not isinstance(value, Tensor)}
+        computed = {}
+        for place, (function, operands) in enumerate(self._steps, len(args)):
+            if function is None:
+                known[place] = operands
+            elif all(k in known for k in operands):
+                known[place] = of_numbers(function, *(known[k] for k in operands))
+                computed[place] = known[place]
+        return computed
+
     # --- Written out -------------------------------------------------------------------------
+
+    def _write(self, args: tuple[Any, ...], fixed: dict[int, Any]) -> Any:
+        """Compute with PyTorch's functions, but for the values that are given by their places."""
+        values = list(args)
+        for function, operands in self._steps:
+            if len(values) in fixed:
+                values.append(fixed[len(values)])
+            elif function is None:
+                values.append(operands)
+            else:
+                values.append(call(function, *[values[k] for k in operands]))
+        return values[self._result]
 
     def _write_out(self, args: tuple[Any, ...]) -> Tensor:
         """Compute with PyTorch's functions, called from here: what compilers trace.
 
         Dtypes and the one rounding of halves are those of the compiled part.
         """
-        rounded = None
+        rounded = self._rounded(args)
         if any(isinstance(a, Tensor) and a.dtype in _HALVES for a in args):
-            kinds = tuple((a.dtype, a.dim()) if isinstance(a, Tensor) else _kind(a) for a in args)
-            rounded = _result_dtype(self.expression, self.signature, kinds)
             args = tuple(
                 a.float() if isinstance(a, Tensor) and a.dtype in _HALVES else a for a in args
             )
-        constants, steps, results = self._program
-        values = [*constants, *args]
-        for function, *operands in steps:
-            given = [values[k] for k in operands]
-            if any(isinstance(value, Tensor) for value in given):
-                values.append(FUNCTIONS[function].written(*given))
-            else:
-                values.append(of_numbers(function, *given))
-        result = values[results[0]]
+        result = self._write(args, {})
         if not isinstance(result, Tensor):
             tensors = [a for a in args if isinstance(a, Tensor)]
             shape = torch.broadcast_shapes(*(t.shape for t in tensors))
             return torch.full(shape, result, device=tensors[0].device)
-        return result.to(rounded) if rounded in _HALVES else result
+        return result if rounded is None else result.to(rounded)
+
+    def _rounded(self, args: tuple[Any, ...]) -> torch.dtype | None:
+        """Return the dtype of the result where that is a half."""
+        if not any(isinstance(a, Tensor) and a.dtype in _HALVES for a in args):
+            return None
+        kinds = tuple((a.dtype, a.dim() > 0) if isinstance(a, Tensor) else _kind(a) for a in args)
+        dtype = _result_dtype(self.expression, self.signature, kinds)
+        return dtype if dtype in _HALVES else None
 
 
 def _type(value: Any) -> str:
     return type(value).__name__
 
 
-def _kind(number: Any) -> Number | complex:
-    """Return a number of the same type: the value decides no dtype."""
-    if isinstance(number, bool):
-        return True
-    if isinstance(number, int | torch.SymInt):
-        return 1
-    return 1.0 if isinstance(number, float | torch.SymFloat) else 1j
+def _kind(value: Any) -> Any:
+    """Return what a program depends on: a tensor's dtype, the floating ones alike, or a type."""
+    if isinstance(value, Tensor):
+        return torch.float64 if value.is_floating_point() else value.dtype
+    if isinstance(value, bool):
+        return bool
+    if isinstance(value, int | torch.SymInt):
+        return int
+    return float if isinstance(value, float | torch.SymFloat) else complex
 
 
 @functools.lru_cache(maxsize=1024)
@@ -250,9 +293,25 @@ def _again(expression: str, signature: str, name: str = "elementwise") -> Elemen
     return Elementwise(expression, signature, None if name == "elementwise" else name)
 
 
-@torch.compiler.assume_constant_result
+@functools.lru_cache(maxsize=1024)
+def _dtype_of(expression: str, signature: str, kinds: tuple[Any, ...]) -> torch.dtype:
+    with torch._C._DisableTorchDispatch():
+        samples = tuple(
+            torch.ones([1] * kind[1], dtype=kind[0], device="cpu")
+            if isinstance(kind, tuple)
+            else kind(1)
+            for kind in kinds
+        )
+        result = _again(expression, signature)._write(samples, {})
+    return result.dtype if isinstance(result, Tensor) else torch.get_default_dtype()
+
+
 def _result_dtype(expression: str, signature: str, kinds: tuple[Any, ...]) -> torch.dtype:
-    return _C._user_op_dtype(_again(expression, signature)._op, *kinds)
+    return _dtype_of(expression, signature, kinds)
+
+
+# As torch.compiler.assume_constant_result has it, which would load the compiler.
+_result_dtype._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def elementwise(
@@ -261,10 +320,9 @@ def elementwise(
     """Make a differentiable operator of an expression of elements.
 
     On the device its steps are recorded as rows of the op table, so that it fuses with what stands
-    before and after it, for one call's cost. Its gradient is derived from the expression and
-    computed from the arguments: nothing in between is kept for it. CPU tensors, gradients of
-    gradients, tangents, ``torch.func``, ``torch.compile`` and ``torch.export`` see the
-    expression written out in PyTorch's functions.
+    before and after it, for one call's cost. Its gradient is PyTorch's and computed from the
+    arguments: nothing in between is kept for it. CPU tensors, tangents, ``torch.func``,
+    ``torch.compile`` and ``torch.export`` see the expression written out in PyTorch's functions.
 
     Parameters
     ----------

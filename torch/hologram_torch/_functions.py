@@ -1,349 +1,197 @@
 # SPDX-License-Identifier: MIT
-"""The functions that expressions know: how each is called, differentiated, and made of others.
+"""The functions of elements that expressions know, by PyTorch's names and NumPy's.
 
-``FUNCTIONS`` are those that a step calls (``torch/csrc/ops/custom/expression_functions.cc`` has the
-same names), with the derivatives that PyTorch has, at points where there are several, too.
-``NAMED`` are those that a user can write: PyTorch's names and NumPy's.
+They are PyTorch's own. Where one of those takes no number for an operand, has no derivative, or is
+not recorded by the device, it is written in terms of others.
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
 import operator
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from hologram_torch._expression import Graph, Number, Term
-
-Gradient = Term | Number | None
-Derivative = Callable[..., Iterable[Gradient]]
+Number = int | float | bool
+Function = Callable[..., Any]
 
 CONSTANTS = {"pi": math.pi, "inf": math.inf, "nan": math.nan}
 
 
-@dataclass(frozen=True)
-class StepFunction:
-    """What a step calls.
-
-    derivative: of the gradient, the result and the operands, the gradient of each operand; 0 where
-    it is zero everywhere; None in place of the function where there is none (comparisons).
-    written: the same function of tensors and numbers in Python, for programs that are traced.
-    rows: whether the device records it; others are computed at their call.
-    """
-
-    derivative: Derivative | None
-    written: Callable[..., Any]
-    rows: bool = True
+def call(function: Function, *operands: Any) -> Any:
+    """Call a function of tensors and numbers; of numbers alone, compute the number."""
+    for operand in operands:
+        if isinstance(operand, Tensor):
+            return function(*operands)
+    return of_numbers(function, *operands)
 
 
-def _beside(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
+def of_numbers(function: Function, first: Any, *others: Any) -> Number:
+    """Compute a function of numbers as Python does, or in float64, or in integers where it can."""
+    try:
+        result = _OF_NUMBERS.get(function, function)(first, *others)
+        if isinstance(result, int | float):
+            return result
+    except (ArithmeticError, AttributeError, TypeError, ValueError):
+        pass  # PyTorch has values at poles, and its functions take tensors
+    with torch._C._DisableTorchDispatch():
+        if not isinstance(first, float):
+            result = function(torch.tensor(first, device="cpu"), *others)
+            if not result.is_floating_point():
+                return result.item()  # type: ignore[no-any-return]
+        result = function(torch.tensor(first, dtype=torch.float64, device="cpu"), *others)
+        return result.item()  # type: ignore[no-any-return]
+
+
+def _as_tensor(number: Any, like: Tensor) -> Tensor:
+    """Return a number as a tensor, in the dtype that both have together."""
+    dtype = like.dtype
+    if not dtype.is_floating_point and not dtype.is_complex:
+        if isinstance(number, float | torch.SymFloat):
+            dtype = torch.get_default_dtype()
+        elif dtype == torch.bool and not isinstance(number, bool):
+            dtype = torch.int64
+    return torch.full((), number, dtype=dtype, device=like.device)
+
+
+def _beside(function: Function) -> Function:
     """Let a function of two tensors take a number for one."""
 
-    def call(a: Any, b: Any) -> Tensor:
-        if not isinstance(a, Tensor):
-            a = torch.full((), a, dtype=b.dtype, device=b.device)
-        if not isinstance(b, Tensor):
-            b = torch.full((), b, dtype=a.dtype, device=a.device)
-        return function(a, b)
+    @functools.wraps(function)
+    def both(a: Any, b: Any) -> Any:
+        return function(
+            a if isinstance(a, Tensor) else _as_tensor(a, b),
+            b if isinstance(b, Tensor) else _as_tensor(b, a),
+        )
 
-    return call
+    return both
 
 
-def _limit(
-    function: Callable[[Tensor, Tensor], Tensor], bound: Callable[[Tensor, Number], Tensor]
-) -> Callable[..., Tensor]:
-    def call(a: Any, b: Any) -> Tensor:
+def _limit(function: Function, bound: Function) -> Function:
+    """Let a number beside a tensor be a bound."""
+
+    @functools.wraps(function)
+    def limited(a: Any, b: Any) -> Any:
         if not isinstance(b, Tensor):
             return bound(a, b)
         return function(a, b) if isinstance(a, Tensor) else bound(b, a)
 
-    return call
+    return limited
 
 
-_minimum = _limit(torch.minimum, torch.clamp_max)
-_maximum = _limit(torch.maximum, torch.clamp_min)
+minimum = _limit(torch.minimum, torch.clamp_max)
+maximum = _limit(torch.maximum, torch.clamp_min)
+_remainder = _beside(torch.remainder)
 
 
-def _clamp(x: Any, low: Any, high: Any) -> Tensor:
-    if isinstance(x, Tensor) and not isinstance(low, Tensor) and not isinstance(high, Tensor):
-        return torch.clamp(x, low, high)
-    return _minimum(_maximum(x, low), high)
+def remainder(a: Any, b: Any) -> Any:
+    """Of a number and a tensor PyTorch has no derivative."""
+    return _remainder(a, b) if isinstance(b, Tensor) else a % b
 
 
-def _floor_divide(a: Any, b: Any) -> Any:
+def floor_divide(a: Any, b: Any) -> Any:
+    """PyTorch's function of this name has no derivative."""
     if not isinstance(a, Tensor) and not isinstance(b, Tensor):
         return a // b
-    if not isinstance(a, Tensor):
-        a = torch.full((), a, dtype=b.dtype, device=b.device)
-    return torch.div(a, b, rounding_mode="floor")
+    return torch.div(a if isinstance(a, Tensor) else _as_tensor(a, b), b, rounding_mode="floor")
 
 
-def _where(condition: Any, a: Any, b: Any) -> Tensor:
-    if not isinstance(condition, Tensor):
-        like = a if isinstance(a, Tensor) else b
-        condition = torch.full((), bool(condition), device=like.device)
-    return torch.where(condition, a, b)
+def where(condition: Any, input: Any, other: Any) -> Any:
+    """Choose; a number may be the condition."""
+    if isinstance(condition, Tensor):
+        return torch.where(condition, input, other)
+    like = input if isinstance(input, Tensor) else other
+    if not isinstance(like, Tensor):
+        return input if condition else other
+    condition = torch.full((), bool(condition), device=like.device)
+    return torch.where(condition, input, other)
 
 
-def _choose(condition: Any, a: Gradient, b: Gradient, graph: Graph) -> Term:
-    return graph.call("where", condition, a, b)  # type: ignore[arg-type]
+def softplus(x: Any, beta: Any = 1.0, threshold: Any = 20.0) -> Any:
+    """PyTorch's, with tensors as parameters, too."""
+    if not isinstance(beta, Tensor) and not isinstance(threshold, Tensor):
+        return F.softplus(x, beta, threshold)
+    scaled = x * beta
+    return where(scaled > threshold, x, call(torch.log1p, call(torch.exp, scaled)) / beta)
 
 
-def _of_pow(g: Term, y: Term, a: Term, b: Term) -> Iterable[Gradient]:
-    graph = g.graph
-    if b.value is not None:
-        if b.value == 0:
-            return 0, None
-        if b.value == 1:
-            return g, None
-        return g * (b * (a if b.value == 2 else a.call("pow", b.value - 1))), None
-    of_base = None
-    if a.value is None:
-        slope = g * (b * a.call("pow", b - 1))
-        of_base = _choose(b.call("eq", 0), 0, slope, graph)
-    slope = g * (y * a.call("log"))
-    if a.value is None:
-        is_flat = a.call("eq", 0).call("logical_and", b.call("ge", 0))
-        return of_base, _choose(is_flat, 0, slope, graph)
-    if a.value == 0:
-        return None, _choose(b.call("ge", 0), 0, slope, graph)
-    return None, slope
+def leaky_relu(x: Any, negative_slope: Any = 0.01) -> Any:
+    """PyTorch's, with a tensor as slope, too."""
+    if not isinstance(negative_slope, Tensor):
+        return F.leaky_relu(x, negative_slope)
+    return where(x > 0, x, x * negative_slope)
 
 
-def _of_limit(comparison: str) -> Derivative:
-    """Return the derivative of maximum or minimum: that operand's which wins, halves of equal ones.
-
-    A number beside a tensor is a bound, which at the bound itself lets no gradient through.
-    """
-
-    def derive(g: Term, y: Term, a: Term, b: Term) -> Iterable[Gradient]:
-        graph = g.graph
-        if a.value is not None or b.value is not None:
-            x, bound = (b, a) if a.value is not None else (a, b)
-            # NaN is neither below nor above a bound.
-            passes = x.call({"lt": "gt", "gt": "lt"}[comparison], bound)
-            own = _choose(passes, g, 0, graph)
-            return (None, own) if a.value is not None else (own, None)
-        tie = _choose(a.call("eq", b), g * 0.5, g, graph)
-        return (
-            _choose(a.call(comparison, b), 0, tie, graph),
-            _choose(b.call(comparison, a), 0, tie, graph),
-        )
-
-    return derive
+def elu(x: Any, alpha: Any = 1.0) -> Any:
+    """PyTorch's, with a tensor as alpha, too."""
+    if not isinstance(alpha, Tensor):
+        return F.elu(x, alpha)
+    return where(x > 0, x, alpha * call(torch.expm1, x))
 
 
-def _of_clamp(g: Term, y: Term, x: Term, low: Term, high: Term) -> Iterable[Gradient]:
-    inside = x.call("gt", low).call("logical_and", x.call("lt", high))
-    return _choose(inside, g, 0, g.graph), None, None
+def celu(x: Any, alpha: Any = 1.0) -> Any:
+    """PyTorch's is not recorded."""
+    return where(x > 0, x, call(torch.expm1, x / alpha) * alpha)
 
 
-def _of_atan2(g: Term, y: Term, a: Term, b: Term) -> Iterable[Gradient]:
-    scaled = g / (a.call("square") + b.call("square"))
-    return scaled * b, scaled * -a
+def gelu(x: Any, approximate: str = "none") -> Any:
+    """PyTorch's takes the word by name alone."""
+    return F.gelu(x, approximate=approximate)
 
 
-def _of_hypot(g: Term, y: Term, a: Term, b: Term) -> Iterable[Gradient]:
-    return g * (a / y), g * (b / y)
+def clamp(x: Any, min: Any = None, max: Any = None) -> Any:
+    """PyTorch's of numbers; tensors are two bounds, one after the other."""
+    if not any(isinstance(value, Tensor) for value in (min, max)):
+        return torch.clamp(x, min, max)
+    above = x if min is None else call(maximum, x, min)
+    return above if max is None else call(minimum, above, max)
 
 
-def _of_logaddexp(g: Term, y: Term, a: Term, b: Term) -> Iterable[Gradient]:
-    return g * (a - y).call("exp"), g * (b - y).call("exp")
+def hardtanh(x: Any, min_val: Any = -1.0, max_val: Any = 1.0) -> Any:
+    """PyTorch's, with tensors as bounds, too: there the gradient is zero, unlike that of clamp."""
+    return where(x <= min_val, min_val, where(x >= max_val, max_val, x))
 
 
-def _of_copysign(g: Term, y: Term, a: Term, b: Term) -> Iterable[Gradient]:
-    ratio = _choose(a.call("eq", 0), 0, y / a, g.graph)
-    return g * ratio, 0
+def hardsigmoid(x: Any) -> Any:
+    """PyTorch's has no second derivative."""
+    return F.relu6(x + 3) / 6
 
 
-def _flat(g: Term, y: Term, *operands: Term) -> Iterable[Gradient]:
-    return [0] * len(operands)
+def mish(x: Any) -> Any:
+    """PyTorch's is not recorded."""
+    return x * torch.tanh(F.softplus(x))
 
 
-_TO_ROOT = 2 / math.sqrt(math.pi)
-_LN2, _LN10 = math.log(2), math.log(10)
-
-FUNCTIONS: dict[str, StepFunction] = {
-    # One operand.
-    "abs": StepFunction(lambda g, y, x: (g * x.call("sign"),), torch.abs),
-    "neg": StepFunction(lambda g, y, x: (-g,), torch.neg),
-    "reciprocal": StepFunction(lambda g, y, x: (-g * (y * y),), torch.reciprocal),
-    "sqrt": StepFunction(lambda g, y, x: (g / (2 * y),), torch.sqrt),
-    "rsqrt": StepFunction(lambda g, y, x: (-0.5 * g * y.call("pow", 3),), torch.rsqrt),
-    "exp": StepFunction(lambda g, y, x: (g * y,), torch.exp),
-    "exp2": StepFunction(lambda g, y, x: (g * y * _LN2,), torch.exp2),
-    "expm1": StepFunction(lambda g, y, x: (g * (y + 1),), torch.expm1),
-    "log": StepFunction(lambda g, y, x: (g / x,), torch.log),
-    "log2": StepFunction(lambda g, y, x: (g / (x * _LN2),), torch.log2),
-    "log10": StepFunction(lambda g, y, x: (g / (x * _LN10),), torch.log10),
-    "log1p": StepFunction(lambda g, y, x: (g / (x + 1),), torch.log1p),
-    "sin": StepFunction(lambda g, y, x: (g * x.call("cos"),), torch.sin),
-    "cos": StepFunction(lambda g, y, x: (-g * x.call("sin"),), torch.cos),
-    "tan": StepFunction(lambda g, y, x: (g * (1 + y.call("square")),), torch.tan),
-    "tanh": StepFunction(lambda g, y, x: (g.call("tanh_backward", y),), torch.tanh),
-    "sigmoid": StepFunction(lambda g, y, x: (g.call("sigmoid_backward", y),), torch.sigmoid),
-    "erf": StepFunction(
-        lambda g, y, x: (g * (_TO_ROOT * (-x.call("square")).call("exp")),), torch.erf
-    ),
-    "erfinv": StepFunction(
-        lambda g, y, x: (g * (y.call("square").call("exp") * (1 / _TO_ROOT)),), torch.erfinv
-    ),
-    "digamma": StepFunction(lambda g, y, x: (g * x.call("trigamma"),), torch.digamma),
-    "silu": StepFunction(lambda g, y, x: (g.call("silu_backward", x),), torch.nn.functional.silu),
-    "gelu": StepFunction(lambda g, y, x: (g.call("gelu_backward", x),), torch.nn.functional.gelu),
-    "gelu_tanh": StepFunction(
-        lambda g, y, x: (g.call("gelu_tanh_backward", x),),
-        lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
-    ),
-    "relu": StepFunction(lambda g, y, x: (g.call("relu_backward", y),), torch.relu),
-    "hardswish": StepFunction(
-        lambda g, y, x: (g.call("hardswish_backward", x),), torch.nn.functional.hardswish
-    ),
-    "hardsigmoid": StepFunction(
-        lambda g, y, x: (g.call("hardsigmoid_backward", x),), torch.nn.functional.hardsigmoid
-    ),
-    "square": StepFunction(lambda g, y, x: (g * (2 * x),), torch.square),
-    "floor": StepFunction(_flat, torch.floor),
-    "ceil": StepFunction(_flat, torch.ceil),
-    "trunc": StepFunction(_flat, torch.trunc),
-    "round": StepFunction(_flat, torch.round),
-    "sign": StepFunction(_flat, torch.sign),
-    "logical_not": StepFunction(None, torch.logical_not),
-    "bitwise_not": StepFunction(None, torch.bitwise_not),
-    "isnan": StepFunction(None, torch.isnan),
-    "isinf": StepFunction(None, torch.isinf),
-    "isfinite": StepFunction(None, torch.isfinite),
-    "softplus": StepFunction(
-        lambda g, y, x, b, t: (g.call("softplus_backward", x, b, t),), torch.nn.functional.softplus
-    ),
-    "leaky_relu": StepFunction(
-        lambda g, y, x, s: (g.call("leaky_relu_backward", x, s),), torch.nn.functional.leaky_relu
-    ),
-    "elu": StepFunction(
-        lambda g, y, x, a, s, i: (g.call("elu_backward", x, a, i),),
-        lambda x, alpha, _, __: torch.nn.functional.elu(x, alpha),
-    ),
-    # Several.
-    "add": StepFunction(lambda g, y, a, b: (g, g), operator.add),
-    "sub": StepFunction(lambda g, y, a, b: (g, -g), operator.sub),
-    "mul": StepFunction(lambda g, y, a, b: (g * b, g * a), operator.mul),
-    "div": StepFunction(lambda g, y, a, b: (g / b, -g * (y / b)), operator.truediv),
-    "pow": StepFunction(_of_pow, operator.pow),
-    "remainder": StepFunction(lambda g, y, a, b: (g, -g * a.call("floor_divide", b)), operator.mod),
-    "fmod": StepFunction(lambda g, y, a, b: (g, -g * (a / b).call("trunc")), _beside(torch.fmod)),
-    "floor_divide": StepFunction(_flat, _floor_divide),
-    "minimum": StepFunction(_of_limit("gt"), _minimum),
-    "maximum": StepFunction(_of_limit("lt"), _maximum),
-    "logaddexp": StepFunction(_of_logaddexp, _beside(torch.logaddexp)),
-    "eq": StepFunction(None, operator.eq),
-    "ne": StepFunction(None, operator.ne),
-    "lt": StepFunction(None, operator.lt),
-    "le": StepFunction(None, operator.le),
-    "gt": StepFunction(None, operator.gt),
-    "ge": StepFunction(None, operator.ge),
-    "logical_and": StepFunction(None, _beside(torch.logical_and)),
-    "logical_or": StepFunction(None, _beside(torch.logical_or)),
-    "logical_xor": StepFunction(None, _beside(torch.logical_xor)),
-    "bitwise_and": StepFunction(None, operator.and_),
-    "bitwise_or": StepFunction(None, operator.or_),
-    "bitwise_xor": StepFunction(None, operator.xor),
-    "where": StepFunction(
-        lambda g, y, c, a, b: (None, _choose(c, g, 0, g.graph), _choose(c, 0, g, g.graph)), _where
-    ),
-    "clamp": StepFunction(_of_clamp, _clamp),
-    # Computed at their call.
-    "asin": StepFunction(
-        lambda g, y, x: (g * (1 - x.call("square")).call("rsqrt"),), torch.asin, rows=False
-    ),
-    "acos": StepFunction(
-        lambda g, y, x: (-g * (1 - x.call("square")).call("rsqrt"),), torch.acos, rows=False
-    ),
-    "atan": StepFunction(lambda g, y, x: (g / (x.call("square") + 1),), torch.atan, rows=False),
-    "sinh": StepFunction(lambda g, y, x: (g * x.call("cosh"),), torch.sinh, rows=False),
-    "cosh": StepFunction(lambda g, y, x: (g * x.call("sinh"),), torch.cosh, rows=False),
-    "asinh": StepFunction(
-        lambda g, y, x: (g * (x.call("square") + 1).call("rsqrt"),), torch.asinh, rows=False
-    ),
-    "acosh": StepFunction(
-        lambda g, y, x: (g * (x.call("square") - 1).call("rsqrt"),), torch.acosh, rows=False
-    ),
-    "atanh": StepFunction(lambda g, y, x: (g / (1 - x.call("square")),), torch.atanh, rows=False),
-    "erfc": StepFunction(
-        lambda g, y, x: (g * (-_TO_ROOT * (-x.call("square")).call("exp")),), torch.erfc, rows=False
-    ),
-    "lgamma": StepFunction(lambda g, y, x: (g * x.call("digamma"),), torch.lgamma, rows=False),
-    "atan2": StepFunction(_of_atan2, _beside(torch.atan2), rows=False),
-    "hypot": StepFunction(_of_hypot, _beside(torch.hypot), rows=False),
-    "copysign": StepFunction(_of_copysign, _beside(torch.copysign), rows=False),
-}
+def logsigmoid(x: Any) -> Any:
+    """PyTorch's is not recorded."""
+    return -F.softplus(-x)
 
 
-# --- Of numbers --------------------------------------------------------------------------------
-
-_MATH = (
-    "acos acosh asin asinh atan atan2 atanh copysign cos cosh erf erfc exp exp2 expm1 fmod hypot "
-    "isfinite isinf isnan lgamma log log10 log1p log2 sin sinh sqrt tan tanh"
-).split()
-_OF_NUMBERS: dict[str, Callable[..., Number]] = {
-    **{name: getattr(math, name) for name in _MATH},
-    "abs": abs,
-    "neg": operator.neg,
-    "minimum": min,
-    "maximum": max,
-    "clamp": lambda x, low, high: min(max(x, low), high),
-    "where": lambda condition, a, b: a if condition else b,
-    "bitwise_not": lambda x: (not x) if isinstance(x, bool) else ~x,
-    "logical_not": operator.not_,
-    "logical_and": lambda a, b: bool(a) and bool(b),
-    "logical_or": lambda a, b: bool(a) or bool(b),
-    "logical_xor": lambda a, b: bool(a) != bool(b),
-    "square": lambda x: x * x,
-    "reciprocal": lambda x: 1 / x,
-    **{
-        name: FUNCTIONS[name].written
-        for name in (
-            *("add", "sub", "mul", "div", "pow", "remainder", "floor_divide"),
-            *("eq", "ne", "lt", "le", "gt", "ge", "bitwise_and", "bitwise_or", "bitwise_xor"),
-        )
-    },
-}
+def lerp(input: Any, end: Any, weight: Any) -> Any:
+    """PyTorch's takes no number for a tensor."""
+    return input + weight * (end - input)
 
 
-def of_numbers(name: str, *numbers: Any) -> Number:
-    """Compute a step of numbers alone in float64, or in integers where Python would."""
-    function = _OF_NUMBERS.get(name)
-    if function is not None and not any(x != x for x in numbers):
-        try:
-            result = function(*numbers)
-            if isinstance(result, int | float):
-                return result
-        except (ArithmeticError, ValueError):
-            pass  # a pole, or outside the domain: PyTorch has the value
-    first, *others = numbers
-    with torch._C._DisableTorchDispatch():
-        values = [torch.tensor(float(x), dtype=torch.float64, device="cpu") for x in others]
-        if name in ("softplus", "leaky_relu", "elu"):
-            values = others
-        first = torch.tensor(float(first), dtype=torch.float64, device="cpu")
-        return FUNCTIONS[name].written(first, *values).item()
+def logit(x: Any) -> Any:
+    """PyTorch's is not recorded."""
+    return torch.log(x / (1 - x))
 
 
-# --- What users write --------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Named:
-    """A function that a user writes: its parameters, and the term that a call makes."""
+    """A function that a user writes."""
 
     name: str
     parameters: tuple[str, ...]
-    build: Callable[..., Term]
-    defaults: dict[str, Number | str | None] = field(default_factory=dict)
-    words: dict[str, tuple[str, ...]] = field(default_factory=dict)  # parameters that are words
+    function: Function
+    defaults: dict[str, Any]
 
     def __str__(self) -> str:
         shown = (
@@ -352,160 +200,83 @@ class Named:
         )
         return f"{self.name}({', '.join(shown)})"
 
-
-def _plain(name: str, *parameters: str) -> Named:
-    return Named(name, parameters or ("x",), lambda graph, *x: graph.call(name, *x))
-
-
-def _softplus(graph: Graph, x: Term, beta: Any, threshold: Any) -> Term:
-    beta, threshold = graph.term(beta), graph.term(threshold)
-    if beta.value is not None and threshold.value is not None:
-        return graph.call("softplus", x, beta, threshold)
-    scaled = graph.call("mul", x, beta)
-    smooth = graph.call("div", graph.call("log1p", graph.call("exp", scaled)), beta)
-    return graph.call("where", graph.call("gt", scaled, threshold), x, smooth)
-
-
-def _leaky_relu(graph: Graph, x: Term, slope: Any) -> Term:
-    slope = graph.term(slope)
-    if slope.value is not None:
-        return graph.call("leaky_relu", x, slope)
-    return graph.call("where", graph.call("gt", x, 0), x, graph.call("mul", x, slope))
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the device has a kernel, or PyTorch makes it of functions that have one."""
+        if self.function.__module__ == __name__ and not hasattr(self.function, "__wrapped__"):
+            return True
+        packet = getattr(torch.ops.aten, self.name, None)
+        if packet is None:
+            return True
+        overload = packet.overloads()[0]
+        name = f"aten::{self.name}" + ("" if overload == "default" else f".{overload}")
+        return any(
+            torch._C._dispatch_has_kernel_for_dispatch_key(name, key)
+            for key in ("PrivateUse1", "CompositeExplicitAutograd", "CompositeImplicitAutograd")
+        )
 
 
-def _elu(graph: Graph, x: Term, alpha: Any) -> Term:
-    alpha = graph.term(alpha)
-    if alpha.value is not None:
-        return graph.call("elu", x, alpha, 1.0, 1.0)
-    below = graph.call("mul", alpha, graph.call("expm1", x))
-    return graph.call("where", graph.call("gt", x, 0), x, below)
+def _of(names: str, *parameters: str) -> dict[str, Named]:
+    """Return PyTorch's functions of these names."""
+    return {
+        name: Named(name, parameters, getattr(torch, name, None) or getattr(F, name), {})
+        for name in names.split()
+    }
 
 
-def _celu(graph: Graph, x: Term, alpha: Any) -> Term:
-    scaled = graph.call("expm1", graph.call("div", x, alpha))
-    below = graph.call("mul", scaled, alpha)
-    return graph.call("where", graph.call("gt", x, 0), x, below)
+def _of_two(**functions: Function) -> dict[str, Named]:
+    return {name: Named(name, ("input", "other"), f, {}) for name, f in functions.items()}
 
 
-def _selu(graph: Graph, x: Term) -> Term:
-    alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
-    return graph.call("mul", graph.call("elu", x, alpha, 1.0, 1.0), scale)
+def _ours(*functions: Function) -> dict[str, Named]:
+    """Return functions of this file, with their parameters."""
+    found = {}
+    for function in functions:
+        given = inspect.signature(function).parameters
+        defaults = {p.name: p.default for p in given.values() if p.default is not p.empty}
+        found[function.__name__] = Named(function.__name__, tuple(given), function, defaults)
+    return found
 
 
-def _gelu(graph: Graph, x: Term, approximate: str) -> Term:
-    return graph.call("gelu" if approximate == "none" else "gelu_tanh", x)
-
-
-def _clamp_of(graph: Graph, x: Term, low: Any, high: Any) -> Term:
-    if low is None and high is None:
-        raise TypeError("at least one of min and max is needed")
-    if low is None or high is None:
-        bound = high if low is None else low
-        return graph.call("minimum" if low is None else "maximum", x, bound)
-    low, high = graph.term(low), graph.term(high)
-    if low.value is None or high.value is None:
-        return graph.call("minimum", graph.call("maximum", x, low), high)
-    return graph.call("clamp", x, low, high)
-
-
-def _hardtanh(graph: Graph, x: Term, low: Any, high: Any) -> Term:
-    # At its bounds the gradient is zero, unlike that of clamp.
-    above = graph.call("where", graph.call("ge", x, high), high, x)
-    return graph.call("where", graph.call("le", x, low), low, above)
-
-
-def _mish(graph: Graph, x: Term) -> Term:
-    return graph.call("mul", x, graph.call("tanh", graph.call("softplus", x, 1, 20)))
-
-
-def _logsigmoid(graph: Graph, x: Term) -> Term:
-    return graph.call("neg", graph.call("softplus", graph.call("neg", x), 1, 20))
-
-
-def _lerp(graph: Graph, a: Term, b: Term, weight: Any) -> Term:
-    return graph.call("add", a, graph.call("mul", weight, graph.call("sub", b, a)))
-
-
-def _softsign(graph: Graph, x: Term) -> Term:
-    return graph.call("div", x, graph.call("add", graph.call("abs", x), 1))
-
-
-def _logit(graph: Graph, x: Term) -> Term:
-    return graph.call("log", graph.call("div", x, graph.call("sub", 1, x)))
-
-
-_TWO = ("input", "other")
-_LIST = [
-    *(
-        _plain(name)
-        for name in (
-            "abs neg reciprocal sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan tanh "
-            "sigmoid erf erfinv digamma silu relu hardswish hardsigmoid square floor ceil trunc "
-            "round sign logical_not bitwise_not isnan isinf isfinite asin acos atan sinh cosh "
-            "asinh acosh atanh erfc lgamma"
-        ).split()
+NAMED: dict[str, Named] = {
+    **_of(
+        "abs neg reciprocal sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan tanh "
+        "sigmoid erf erfinv digamma silu relu hardswish square floor ceil trunc "
+        "round sign logical_not bitwise_not isnan isinf isfinite asin acos atan sinh cosh "
+        "asinh acosh atanh erfc lgamma selu relu6 softsign tanhshrink",
+        "x",
     ),
-    *(
-        _plain(name, *_TWO)
-        for name in (
-            "add sub mul div pow remainder floor_divide minimum maximum logaddexp eq ne lt le gt "
-            "ge logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor atan2 hypot "
-            "fmod copysign"
-        ).split()
+    **_of_two(
+        **{name: getattr(operator, name) for name in "add sub mul pow eq ne lt le gt ge".split()},
+        div=operator.truediv,
+        remainder=remainder,
+        floor_divide=floor_divide,
+        minimum=minimum,
+        maximum=maximum,
+        bitwise_and=operator.and_,
+        bitwise_or=operator.or_,
+        bitwise_xor=operator.xor,
+        **{
+            name: _beside(getattr(torch, name))
+            for name in (
+                "logaddexp logical_and logical_or logical_xor atan2 hypot fmod copysign".split()
+            )
+        },
     ),
-    _plain("where", "condition", "input", "other"),
-    Named("softplus", ("x", "beta", "threshold"), _softplus, {"beta": 1.0, "threshold": 20.0}),
-    Named("leaky_relu", ("x", "negative_slope"), _leaky_relu, {"negative_slope": 0.01}),
-    Named("elu", ("x", "alpha"), _elu, {"alpha": 1.0}),
-    Named("celu", ("x", "alpha"), _celu, {"alpha": 1.0}),
-    Named("selu", ("x",), _selu),
-    Named(
-        "gelu",
-        ("x", "approximate"),
-        _gelu,
-        {"approximate": "none"},
-        {"approximate": ("none", "tanh")},
-    ),
-    Named("clamp", ("x", "min", "max"), _clamp_of, {"min": None, "max": None}),
-    Named(
-        "hardtanh",
-        ("x", "min_val", "max_val"),
-        _hardtanh,
-        {"min_val": -1.0, "max_val": 1.0},
-    ),
-    Named("relu6", ("x",), lambda graph, x: _hardtanh(graph, x, 0.0, 6.0)),
-    Named("mish", ("x",), _mish),
-    Named("logsigmoid", ("x",), _logsigmoid),
-    Named("lerp", ("input", "end", "weight"), _lerp),
-    Named("softsign", ("x",), _softsign),
-    Named("logit", ("x",), _logit),
-    Named("tanhshrink", ("x",), lambda graph, x: graph.call("sub", x, graph.call("tanh", x))),
-]
-NAMED = {function.name: function for function in _LIST}
+    **_ours(where, softplus, leaky_relu, elu, celu, gelu, clamp),
+    **_ours(hardtanh, hardsigmoid, mish, logsigmoid, lerp, logit),
+}
+# Where Python has the same function.
+_MATH = (
+    "acos acosh asin asinh atan atan2 atanh copysign cos cosh erf erfc exp exp2 expm1 fmod hypot "
+    "isfinite isinf isnan lgamma log log10 log1p log2 sin sinh sqrt tan tanh"
+)
+_OF_NUMBERS = {NAMED[name].function: getattr(math, name) for name in _MATH.split()}
 # NumPy's names.
-for _alias, _name in {
-    "absolute": "abs",
-    "negative": "neg",
-    "subtract": "sub",
-    "multiply": "mul",
-    "divide": "div",
-    "true_divide": "div",
-    "power": "pow",
-    "mod": "remainder",
-    "clip": "clamp",
-    "equal": "eq",
-    "not_equal": "ne",
-    "less": "lt",
-    "less_equal": "le",
-    "greater": "gt",
-    "greater_equal": "ge",
-    "invert": "bitwise_not",
-    "arcsin": "asin",
-    "arccos": "acos",
-    "arctan": "atan",
-    "arctan2": "atan2",
-    "arcsinh": "asinh",
-    "arccosh": "acosh",
-    "arctanh": "atanh",
-}.items():
-    NAMED[_alias] = NAMED[_name]
+_ALIASES = (
+    "absolute=abs negative=neg subtract=sub multiply=mul divide=div true_divide=div power=pow "
+    "mod=remainder clip=clamp equal=eq not_equal=ne less=lt less_equal=le greater=gt "
+    "greater_equal=ge invert=bitwise_not arcsin=asin arccos=acos arctan=atan arctan2=atan2 "
+    "arcsinh=asinh arccosh=acosh arctanh=atanh"
+)
+NAMED |= {alias: NAMED[name] for alias, name in (pair.split("=") for pair in _ALIASES.split())}

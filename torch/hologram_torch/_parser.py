@@ -6,33 +6,46 @@ from __future__ import annotations
 import ast
 import difflib
 import keyword
-from dataclasses import dataclass
+import operator
+from inspect import Parameter
 from typing import Any
 
-from hologram_torch._expression import ARGUMENT, Graph, Number, Term
-from hologram_torch._functions import CONSTANTS, NAMED, of_numbers
+import torch
 
-_BINARY = {
-    ast.Add: "add",
-    ast.Sub: "sub",
-    ast.Mult: "mul",
-    ast.Div: "div",
-    ast.FloorDiv: "floor_divide",
-    ast.Mod: "remainder",
-    ast.Pow: "pow",
-    ast.BitAnd: "bitwise_and",
-    ast.BitOr: "bitwise_or",
-    ast.BitXor: "bitwise_xor",
+from hologram_torch._functions import (
+    CONSTANTS,
+    NAMED,
+    Function,
+    Named,
+    floor_divide,
+    of_numbers,
+    remainder,
+)
+
+Step = tuple[Function | None, Any]  # a function and the places of its operands, or None and a value
+
+_OPERATORS: dict[type[ast.AST], Function] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: floor_divide,
+    ast.Mod: remainder,
+    ast.Pow: operator.pow,
+    ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor,
+    ast.USub: operator.neg,
+    ast.Invert: torch.bitwise_not,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
 }
-_COMPARISONS = {
-    ast.Eq: "eq",
-    ast.NotEq: "ne",
-    ast.Lt: "lt",
-    ast.LtE: "le",
-    ast.Gt: "gt",
-    ast.GtE: "ge",
-}
-_UNARY = {ast.USub: "neg", ast.Invert: "bitwise_not"}
+
+WORDS = ("none", "tanh")  # of gelu's approximate
 
 # What people write that means something else, and what to write.
 _HINTS: dict[type[ast.AST], str] = {
@@ -47,19 +60,7 @@ _HINTS: dict[type[ast.AST], str] = {
 }
 
 
-@dataclass(frozen=True)
-class Parameter:
-    """An argument of an op."""
-
-    name: str
-    default: Number | None = None
-    keyword_only: bool = False
-
-    def __str__(self) -> str:
-        return self.name if self.default is None else f"{self.name}={self.default!r}"
-
-
-def parse_signature(text: str) -> tuple[Parameter, ...]:
+def parse_signature(text: str) -> list[Parameter]:
     """Read ``'x, y, *, alpha=1.0'``. ValueError says what is wrong with it."""
 
     def refuse(why: str) -> ValueError:
@@ -78,41 +79,39 @@ def parse_signature(text: str) -> tuple[Parameter, ...]:
     if given.vararg or given.kwarg or given.posonlyargs:
         raise refuse("has something else than plain arguments")
 
-    def default(node: ast.expr | None) -> Number | None:
-        if node is None:
-            return None
-        try:
-            value = ast.literal_eval(node)
-        except ValueError:
-            value = None
-        if not isinstance(value, int | float):
-            raise refuse("has a default that is no number")
-        return value
-
     if any(argument.annotation for argument in (*given.args, *given.kwonlyargs)):
         raise refuse("has annotations")
     missing: list[ast.expr | None] = [None] * (len(given.args) - len(given.defaults))
-    parameters = [
-        Parameter(argument.arg, default(node))
-        for argument, node in zip(given.args, missing + list(given.defaults), strict=True)
-    ]
-    parameters += [
-        Parameter(argument.arg, default(node), keyword_only=True)
-        for argument, node in zip(given.kwonlyargs, given.kw_defaults, strict=True)
-    ]
+    parameters = []
+    for kind, arguments, defaults in (
+        (Parameter.POSITIONAL_OR_KEYWORD, given.args, missing + list(given.defaults)),
+        (Parameter.KEYWORD_ONLY, given.kwonlyargs, given.kw_defaults),
+    ):
+        for argument, node in zip(arguments, defaults, strict=True):
+            try:
+                value = Parameter.empty if node is None else ast.literal_eval(node)
+            except ValueError:
+                value = None
+            if value is not Parameter.empty and not isinstance(value, int | float):
+                raise refuse("has a default that is no number")
+            parameters.append(Parameter(argument.arg, kind, default=value))
     if not parameters:
         raise refuse("names no argument")
-    return tuple(parameters)
+    return parameters
 
 
 class Parser:
-    """Makes the graph of an expression; ValueError shows the place that it cannot take."""
+    """Makes the steps of an expression; ValueError shows the place that it cannot take.
+
+    Values have places: the arguments', then one for each step. Equal steps are one step.
+    """
 
     def __init__(self, expression: str, signature: str | None) -> None:
         self.text = " ".join(expression.split())
-        self.graph = Graph(of_numbers)
-        self.names: dict[str, Term] = {}
-        self.is_open = signature is None
+        self.names: dict[str, int] = {}
+        self.steps: list[Step] = []
+        self.called: set[Named] = set()
+        self._found: dict[Any, int] = {}
         try:
             tree = ast.parse(self.text, mode="eval").body
         except SyntaxError as error:
@@ -127,7 +126,8 @@ class Parser:
             for node in sorted(found, key=lambda n: n.col_offset):
                 if id(node) not in called and node.id not in CONSTANTS:
                     self._declare(node.id)
-            self.parameters = tuple(map(Parameter, self.names))
+            kind = Parameter.POSITIONAL_OR_KEYWORD
+            self.parameters = [Parameter(name, kind) for name in self.names]
         else:
             self.parameters = parse_signature(signature)
             for parameter in self.parameters:
@@ -138,12 +138,12 @@ class Parser:
             raise ValueError("elementwise: the expression is nested too deeply") from None
         if not self.names:
             raise self.refuse("has no argument: name at least one, such as x", 0)
-        if self.graph.nodes[self.result.place][0] == ARGUMENT:
+        if self.result < len(self.names):
             raise self.refuse("computes nothing: it is an argument alone", 0)
 
     def _declare(self, name: str) -> None:
         if name not in self.names:
-            self.names[name] = self.graph.argument(len(self.names))
+            self.names[name] = len(self.names)
 
     def refuse(self, why: str, at: ast.expr | int) -> ValueError:
         """Make the error: `why` goes on after 'the expression'; the place is shown."""
@@ -156,26 +156,25 @@ class Parser:
             f"  {self.text}\n  {' ' * place}^"
         )
 
-    def visit(self, node: ast.expr) -> Term:
-        """Return the term of a part of the expression."""
+    def visit(self, node: ast.expr) -> int:
+        """Return the place of the value of a part of the expression."""
         if isinstance(node, ast.Constant):
-            return self.constant(node)
+            return self.number(node)
         if isinstance(node, ast.Name):
             return self.name(node)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.UAdd):
             return self.visit(node.operand)
-        if isinstance(node, ast.UnaryOp) and type(node.op) in _UNARY:
-            return self.apply(node, _UNARY[type(node.op)], self.visit(node.operand))
-        if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
-            function = _BINARY[type(node.op)]
-            return self.apply(node, function, self.visit(node.left), self.visit(node.right))
+        if isinstance(node, ast.UnaryOp) and type(node.op) in _OPERATORS:
+            return self.step(node, _OPERATORS[type(node.op)], node.operand)
+        if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+            return self.step(node, _OPERATORS[type(node.op)], node.left, node.right)
         if isinstance(node, ast.Compare):
             if len(node.ops) > 1:
                 raise self.refuse("chains comparisons: write (a < b) & (b < c)", node)
-            if type(node.ops[0]) in _COMPARISONS:
-                function = _COMPARISONS[type(node.ops[0])]
-                right = self.visit(node.comparators[0])
-                return self.apply(node, function, self.visit(node.left), right)
+            if type(node.ops[0]) in _OPERATORS:
+                return self.step(
+                    node, _OPERATORS[type(node.ops[0])], node.left, node.comparators[0]
+                )
         if isinstance(node, ast.Call):
             return self.call(node)
         kind: type[ast.AST] = type(node)
@@ -184,34 +183,48 @@ class Parser:
         hint = f": {_HINTS[kind]}" if kind in _HINTS else ""
         raise self.refuse(f"has something that it cannot have ({kind.__name__}){hint}", node)
 
-    def constant(self, node: ast.Constant) -> Term:
-        """Return the term of a number."""
+    def number(self, node: ast.Constant) -> int:
+        """Return the place of a number."""
         if not isinstance(node.value, int | float):
             raise self.refuse(f"has {node.value!r}, which is no real number", node)
         if isinstance(node.value, int) and not -(2**63) <= node.value < 2**63:
             raise self.refuse("has an integer that int64 cannot hold", node)
-        return self.graph.number(node.value)
+        return self.constant(node.value)
 
-    def name(self, node: ast.Name) -> Term:
-        """Return the term of an argument or of a constant with a name."""
+    def name(self, node: ast.Name) -> int:
+        """Return the place of an argument or of a constant with a name."""
         if node.id in self.names:
             return self.names[node.id]
         if node.id in CONSTANTS:
-            return self.graph.number(CONSTANTS[node.id])
+            return self.constant(CONSTANTS[node.id])
         names = ", ".join(self.names)
         raise self.refuse(f"has {node.id!r}, which the signature ({names}) does not name", node)
 
-    def apply(self, node: ast.expr, function: str, *operands: Term) -> Term:
-        """Return a call of a step function."""
+    def _add(self, key: Any, step: Step) -> int:
+        place = self._found.setdefault(key, len(self.names) + len(self.steps))
+        if place == len(self.names) + len(self.steps):
+            self.steps.append(step)
+        return place
+
+    def constant(self, value: Any) -> int:
+        """Return the place of a value; 1, 1.0 and True are three, as their dtypes are."""
+        return self._add((type(value), repr(value)), (None, value))
+
+    def step(self, node: ast.expr, function: Function, *parts: ast.expr | int) -> int:
+        """Return the place of a call's value; of constants, that value is computed here."""
+        operands = tuple(p if isinstance(p, int) else self.visit(p) for p in parts)
+        steps = [self.steps[k - len(self.names)] for k in operands if k >= len(self.names)]
+        if len(steps) < len(operands) or any(called is not None for called, _ in steps):
+            return self._add((function, operands), (function, operands))
         try:
-            return self.graph.call(function, *operands)
+            return self.constant(of_numbers(function, *(value for _, value in steps)))
         except (ArithmeticError, TypeError, RuntimeError) as error:
             raise self.refuse(
-                f"computes {function} of numbers that it does not take ({error})", node
+                f"computes {function.__name__} of numbers that it does not take ({error})", node
             ) from None
 
-    def call(self, node: ast.Call) -> Term:
-        """Return the term of a function's call."""
+    def call(self, node: ast.Call) -> int:
+        """Return the place of the value of a function's call."""
         if not isinstance(node.func, ast.Name):
             raise self.refuse(f"calls something without a name: {_HINTS[ast.Attribute]}", node)
         name = node.func.id
@@ -223,7 +236,7 @@ class Parser:
             if name in self.names:
                 hint = "; it is an argument"
             raise self.refuse(f"calls {name!r}, which is no function of elements{hint}", node)
-        given: dict[str, Any] = {}
+        given: dict[str, ast.expr] = {}
         for place, passed in enumerate(node.args):
             if isinstance(passed, ast.Starred):
                 raise self.refuse("unpacks arguments, which it cannot", passed)
@@ -237,34 +250,28 @@ class Parser:
                     f"gives {name} the argument {named.arg!r} {what}: {function}", named.value
                 )
             given[named.arg] = named.value
-        operands: list[Any] = []
-        for parameter in function.parameters:
-            argument: Any = given.get(parameter)
-            if argument is None:
-                if parameter not in function.defaults:
-                    raise self.refuse(f"gives {name} no {parameter!r}: {function}", node)
-                operands.append(function.defaults[parameter])
-            elif parameter in function.words:
-                if not isinstance(argument, ast.Constant) or (
-                    argument.value not in function.words[parameter]
-                ):
-                    words = " or ".join(map(repr, function.words[parameter]))
-                    raise self.refuse(f"gives {name} a {parameter!r} that is not {words}", argument)
-                operands.append(argument.value)
-            elif (
-                isinstance(argument, ast.Constant)
-                and argument.value is None
-                and (function.defaults.get(parameter, 0) is None)
-            ):
-                operands.append(None)
-            else:
-                operands.append(self.visit(argument))
-        try:
-            return function.build(self.graph, *operands)
-        except (ArithmeticError, TypeError, RuntimeError) as error:
-            raise self.refuse(
-                f"computes {name} of numbers that it does not take ({error})", node
-            ) from None
+        operands = [self.operand(node, function, p, given.get(p)) for p in function.parameters]
+        if name in ("clamp", "clip") and operands[1] == operands[2] == self.constant(None):
+            raise self.refuse(f"calls {name}, of which at least one of min and max is needed", node)
+        self.called.add(function)
+        return self.step(node, function.function, *operands)
+
+    def operand(
+        self, node: ast.Call, function: Named, parameter: str, given: ast.expr | None
+    ) -> int:
+        """Return the place of what a call gives for a parameter."""
+        default = function.defaults.get(parameter, ...)
+        if given is None:
+            if default is ...:
+                raise self.refuse(f"gives {function.name} no {parameter!r}: {function}", node)
+            return self.constant(default)
+        value = given.value if isinstance(given, ast.Constant) else ...
+        if isinstance(default, str) and value not in WORDS:
+            words = " or ".join(map(repr, WORDS))
+            raise self.refuse(f"gives {function.name} a {parameter!r} that is not {words}", given)
+        if isinstance(default, str) or (default is None and value is None):
+            return self.constant(value)
+        return self.visit(given)
 
 
 def check_name(name: str | None) -> str:

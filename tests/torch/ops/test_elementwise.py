@@ -6,6 +6,8 @@ from __future__ import annotations
 import copy
 import math
 import pickle
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -17,8 +19,7 @@ from torch import Tensor
 from torch.autograd.gradcheck import gradcheck, gradgradcheck
 
 import hologram_torch
-from hologram_torch import _C
-from hologram_torch._functions import CONSTANTS, FUNCTIONS, NAMED
+from hologram_torch._functions import CONSTANTS, NAMED
 
 DEVICE = "hologram"
 elementwise = hologram_torch.elementwise
@@ -100,9 +101,19 @@ def inputs(name: str, count: int, n: int = 7, seed: int = 3) -> list[Tensor]:
 # --- Every function ----------------------------------------------------------------------------
 
 
-def test_steps_are_the_same_on_both_sides() -> None:
-    backward = {name for name in _C._step_functions() if name.endswith("_backward")}
-    assert set(_C._step_functions()) == set(FUNCTIONS) | backward | {"trigamma"}
+@pytest.mark.parametrize("name", sorted({f.name for f in NAMED.values()}))
+def test_a_function_runs_as_a_program_and_says_whether_it_is_recorded(name: str) -> None:
+    op = elementwise("clamp(a, b, c)" if name == "clamp" else text_of(name))
+    kind = torch.int32 if name.startswith("bitwise") else torch.float32
+    given: list[Any] = [torch.ones(4, dtype=kind, device=DEVICE) for _ in op.signature.split(", ")]
+    if name == "where":
+        given[0] = given[0] > 0
+    for last in (given[-1], 1) if len(given) > 1 else (given[-1],):
+        before = hologram_torch.fallback_counts()
+        op(*given[:-1], last).cpu()
+        fell_back = hologram_torch.fallback_counts() != before
+        assert op.uses_fallback == ((name,) if fell_back else ())
+    assert None not in op._programs.values()
 
 
 @pytest.mark.parametrize("name", sorted({f.name for f in NAMED.values()}))
@@ -382,6 +393,23 @@ def test_numbers_among_the_arguments(device: str) -> None:
     torch.testing.assert_close(op(x.to(device), np.float32(0.5), np.int64(1)).cpu(), op(x, 0.5, 1))
 
 
+def test_numbers_keep_their_kinds() -> None:
+    x = torch.tensor([1, 2, 3], dtype=torch.int32)
+    for a in (2, 2.5, True, -0.0, 0.0, 3, 2.5):
+        got = elementwise("x * a + (a + 1)")(x.to(DEVICE), a)
+        torch.testing.assert_close(got.cpu(), x * a + (a + 1))
+    op = elementwise("copysign(x, a)")
+    for a in (0.0, -0.0, 0.0):
+        assert op(x.to(DEVICE).float(), a).tolist() == torch.copysign(x.float(), a).tolist()
+    # Of an integer alone, in a gradient, too: in float64.
+    y = torch.tensor([0.5, 1.5], dtype=torch.float64)
+    want, got_in = y.clone().requires_grad_(), y.to(DEVICE).requires_grad_()
+    torch.pow(3.0, want).sum().backward()
+    elementwise("a ** x")(3, got_in).sum().backward()
+    torch.testing.assert_close(got_in.grad.cpu(), want.grad, rtol=1e-14, atol=0)
+    assert elementwise("x * (1 / a)")(y.to(DEVICE), 0).isinf().all()
+
+
 def test_only_what_needs_a_gradient_gets_one() -> None:
     op = elementwise("x * y + where(x > z, 1, 0)")
     x, y, z = (torch.randn(4, device=DEVICE) for _ in range(3))
@@ -499,6 +527,28 @@ def test_compiled_whole(backend: str, dtype: torch.dtype, device: str) -> None:
         torch.testing.assert_close(traced.cpu(), eager.cpu(), rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int32, torch.bfloat16])
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "x * exp(a * 2)",
+        "hypot(x, a) + atan2(a, x) + 3 // x",
+        "where(x > a, x % a, 2 % x) + clamp(x, a, 3)",
+        "maximum(x, a) + fmod(x, 2.5) + x // a",
+    ],
+)
+def test_numbers_are_compiled(expression: str, dtype: torch.dtype) -> None:
+    op = elementwise(expression, "x, a")
+    x = torch.tensor([1.0, 2.5, 4.0]).to(dtype)
+    torch._dynamo.reset()
+    for device in ("cpu", DEVICE):
+        compiled = torch.compile(lambda t: op(t, 2.0), backend="aot_eager", fullgraph=True)
+        got, expected = compiled(x.to(device)).cpu(), op(x, 2.0)
+        torch.testing.assert_close(
+            got, expected, rtol=1e-2 if dtype.itemsize == 2 else 1e-6, atol=0
+        )
+
+
 class Model(torch.nn.Module):
     """A network with an op of the user's."""
 
@@ -553,6 +603,37 @@ def test_subclasses_and_modes_see_what_it_is_made_of() -> None:
         got = elementwise(MISH)(torch.ones(2))
         assert got.device.type == DEVICE
         torch.testing.assert_close(got.cpu(), F.mish(torch.ones(2, device="cpu")))
+
+
+def test_the_first_call_is_the_same_anywhere() -> None:
+    x = torch.randn(4, device=DEVICE)
+    with torch.autograd.graph.disable_saved_tensors_hooks("none here"):
+        first = elementwise("x * exp(x) + 1")
+        first(x)
+    with torch.inference_mode():
+        second = elementwise("x * exp(x) + 2")
+        second(x)
+    with torch.no_grad(), torch.autocast(DEVICE, dtype=torch.bfloat16):
+        third = elementwise("x * exp(x) + 3")
+        third(x)
+    x.requires_grad_()
+    for op in (first, second, third):
+        (gradient,) = torch.autograd.grad(op(x).sum(), x)
+        torch.testing.assert_close(gradient, (x * x.exp() + x.exp()).detach())
+        assert None not in op._programs.values()
+
+
+def test_the_first_call_loads_no_compiler() -> None:
+    code = """if True:
+        import sys, torch, hologram_torch
+        op = hologram_torch.elementwise("x * tanh(softplus(x)) + where(x > a, exp(a), x)")
+        x = torch.ones(3, device="hologram", requires_grad=True)
+        op(x, 0.5).sum().backward()
+        op(x.bfloat16(), 2).sum().backward()
+        print(*({"torch._dynamo", "sympy"} & set(sys.modules)))
+    """
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == ""
 
 
 # --- The object --------------------------------------------------------------------------------
