@@ -117,10 +117,13 @@ int64_t fused_sdp_choice(const Tensor& query, const Tensor& key, const Tensor& v
   // of a trace with symbolic sizes do not have.
   if (mask_needs_grad || dropout != 0) return kMath;
   constexpr auto kFused = static_cast<int64_t>(at::SDPBackend::overrideable);
-  if (has_symbols(query) || has_symbols(key) || has_symbols(value)) {
+  const auto in_trace = [&] {
     return is_fused_in_trace(query, key, value, mask, is_causal, enable_gqa) ? kFused : kMath;
-  }
+  };
+  if (has_symbols(query) || has_symbols(key) || has_symbols(value)) return in_trace();
   if (is_certainly_fused(query, key, value, mask, dropout, is_causal, enable_gqa)) return kFused;
+  // The CPU is asked with tensors of its own, which have no values yet in a graph.
+  if (hologram::is_capturing_graph()) return in_trace();
   AliasScope scope;
   const int64_t choice =
       at::_fused_sdp_choice(scope.to_cpu(query), scope.to_cpu(key), scope.to_cpu(value),
