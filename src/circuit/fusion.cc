@@ -314,7 +314,7 @@ class Fuser {
     single.widest = width(n);
     if (n.call >= 0) {
       single.call = index;
-      const Call& call = graph_.calls[static_cast<size_t>(n.call)];
+      const GraphCall& call = graph_.calls[static_cast<size_t>(n.call)];
       single.cols = call.cols;
       single.group = call.group;
       single.nodes.push_back(index);

@@ -68,7 +68,7 @@ class Builder {
     node.code = record.code;
     node.attr = record.attr;
     node.call = static_cast<int>(graph_.calls.size());
-    Call& call = graph_.calls.emplace_back();
+    GraphCall& call = graph_.calls.emplace_back();
     call.attributes = record.call.attributes;
     call.first_number = record.call.first_number;
     for (size_t k = 0; k < record.call.operands(); ++k) {
@@ -90,7 +90,7 @@ class Builder {
         if (!node.in[k].is_number) find_writer(node, node.in[k]);
       }
       if (node.call >= 0 && narrows_[static_cast<size_t>(node.call)]) {
-        Call& call = graph_.calls[static_cast<size_t>(node.call)];
+        GraphCall& call = graph_.calls[static_cast<size_t>(node.call)];
         const CallUse& use = call.uses[static_cast<size_t>(call.narrowing.operand)];
         if (use.reads() && !use.writes()) call.writer = graph_.newest.most(use.region.cells);
       }
@@ -108,7 +108,7 @@ class Builder {
 
  private:
   // Whether an operand is a result that nodes may read element by element.
-  static void find_result(Node& node, Call& call) {
+  static void find_result(Node& node, GraphCall& call) {
     const CallKind* kind = find_kernel(node.attr);
     if (kind == nullptr || kind->result == nullptr) return;
     CallResult result;
@@ -145,7 +145,7 @@ class Builder {
         if (!node.in[k].is_number) f(node.in[k].region);
       }
     }
-    for (Call& call : graph_.calls) {
+    for (GraphCall& call : graph_.calls) {
       for (CallUse& use : call.uses) {
         if (use.slot.present) f(use.region);
       }
@@ -210,7 +210,7 @@ class Liveness {
         if (whole) cover(region);
       });
       if (node.call >= 0 && graph_.has_output(node)) {  // what it adds to is in memory
-        const Call& call = graph_.calls[static_cast<size_t>(node.call)];
+        const GraphCall& call = graph_.calls[static_cast<size_t>(node.call)];
         node.stored |= call.uses[static_cast<size_t>(call.result.operand)].reads();
       }
       graph_.for_reads(node, [&](const Region& region, int k) {
@@ -307,7 +307,7 @@ void narrow_operands(Graph& graph) {
   };
   for (Node& node : graph.nodes) {
     if (node.call < 0) continue;
-    Call& call = graph.calls[static_cast<size_t>(node.call)];
+    GraphCall& call = graph.calls[static_cast<size_t>(node.call)];
     if (call.writer < 0) continue;
     const Node& writer = graph.nodes[static_cast<size_t>(call.writer)];
     CallUse& use = call.uses[static_cast<size_t>(call.narrowing.operand)];

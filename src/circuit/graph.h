@@ -67,7 +67,7 @@ struct CallUse {
 };
 
 // What a node that is a call does.
-struct Call {
+struct GraphCall {
   std::span<const uint64_t> attributes;  // of the circuit's words
   uint32_t first_number = 0;
   std::vector<CallUse> uses;
@@ -122,7 +122,7 @@ struct Places {
 
 struct Graph {
   std::vector<Node> nodes;
-  std::vector<Call> calls;
+  std::vector<GraphCall> calls;
   std::vector<uint8_t> states;
   size_t tree_nodes = 0;       // of a CellTree over all slots
   Greatest newest{0};          // the node that is the last to write each cell

@@ -121,7 +121,7 @@ void write_kernel(std::ostream& out, const Kernel& kernel) {
     if (i >= kernel.accesses.size()) {
       return write_call_operand(out, operands[i - kernel.accesses.size()]);
     }
-    const Access& access = kernel.accesses[i];
+    const MemoryAccess& access = kernel.accesses[i];
     out << "{\"slot\":" << access.slot << ",\"offset\":" << access.offset << ",\"dtype\":\""
         << dtype_name(access.dtype) << "\",\"rank\":\"" << rank_name(access.rank)
         << "\",\"loaded\":" << (access.loaded && !access.product ? "true" : "false")
@@ -195,7 +195,7 @@ std::string operands_json(const Kernel& kernel) {
       return out << (written++ > 0 ? ",[\"" : "[\"") << dtype << "\",";
     };
     out << '[';
-    for (const Access& access : kernel.accesses) {
+    for (const MemoryAccess& access : kernel.accesses) {
       if (writes ? !access.stored : !access.loaded || access.product) continue;
       std::vector<int64_t> extents;
       for (int d = 0; d < kernel.ndim; ++d) {

@@ -18,7 +18,7 @@ namespace {
 
 std::shared_ptr<KernelCall> make_call(const Graph& graph, int index) {
   const Node& node = graph.nodes[static_cast<size_t>(index)];
-  const Call& call = graph.calls[static_cast<size_t>(node.call)];
+  const GraphCall& call = graph.calls[static_cast<size_t>(node.call)];
   auto made = std::make_shared<KernelCall>();
   made->kind = node.attr;
   made->record = index;
@@ -134,7 +134,7 @@ class KernelMaker {
   };
 
   uint32_t access(const Region& region, Rank rank, bool store) {
-    Access wanted;
+    MemoryAccess wanted;
     wanted.slot = region.slot;
     wanted.dtype = region.dtype;
     wanted.rank = rank;
@@ -153,7 +153,7 @@ class KernelMaker {
       }
     }
     for (size_t i = 0; i < kernel_.accesses.size(); ++i) {
-      const Access& known = kernel_.accesses[i];
+      const MemoryAccess& known = kernel_.accesses[i];
       if (!known.product && known.slot == wanted.slot && known.dtype == wanted.dtype &&
           known.rank == wanted.rank && sizes_[i] == sizes) {
         return static_cast<uint32_t>(i);
@@ -194,7 +194,7 @@ class KernelMaker {
     }
     Value value;
     value.id = access(in.region, in.rank == Rank::kOne ? Rank::kOne : walks, false);
-    Access& from = kernel_.accesses[value.id];
+    MemoryAccess& from = kernel_.accesses[value.id];
     if (!from.stored) from.loaded = true;
     value.ref = {Ref::kAccess, value.id};
     value.dtype = in.region.dtype;
@@ -252,7 +252,7 @@ class KernelMaker {
 
   // The result of the kernel's call: an access of its own, since it need not be in its slot.
   Value product(const Node& node, uint32_t member) {
-    Access made;
+    MemoryAccess made;
     made.slot = node.out.slot;
     made.dtype = node.out.dtype;
     made.loaded = made.product = true;
@@ -350,7 +350,7 @@ void append_program(const Kernel& kernel, std::vector<uint64_t>& words) {
   words.push_back(static_cast<uint64_t>(kernel.ndim) | uint64_t{kernel.whole_rows} << 8 |
                   kernel.accesses.size() << 16 | kernel.instrs.size() << 40);
   for (int d = 0; d < kernel.ndim; ++d) words.push_back(static_cast<uint64_t>(kernel.shape[d]));
-  for (const Access& access : kernel.accesses) {
+  for (const MemoryAccess& access : kernel.accesses) {
     words.push_back(static_cast<uint64_t>(access.dtype) | static_cast<uint64_t>(access.rank) << 8 |
                     uint64_t{access.loaded} << 16 | uint64_t{access.stored} << 17 |
                     uint64_t{access.product} << 18);
@@ -375,7 +375,7 @@ void append_program(const Kernel& kernel, std::vector<uint64_t>& words) {
 
 // ---- from kernels to a plan ----
 
-int64_t distinct_elements(const Kernel& kernel, const Access& access) {
+int64_t distinct_elements(const Kernel& kernel, const MemoryAccess& access) {
   int64_t n = 1;
   for (int d = 0; d < kernel.ndim; ++d) {
     if (access.strides[static_cast<size_t>(d)] != 0) n *= kernel.shape[static_cast<size_t>(d)];
@@ -417,7 +417,7 @@ void keep_equal(const Kernel& a, const Kernel& b) {
       sizes.push_back({value, id});
     };
     for (int d = 0; d < kernel.ndim; ++d) add(kernel.shape[static_cast<size_t>(d)]);
-    for (const Access& access : kernel.accesses) {
+    for (const MemoryAccess& access : kernel.accesses) {
       for (int d = 0; d < kernel.ndim; ++d) add(access.strides[static_cast<size_t>(d)]);
     }
     return sizes;
@@ -493,19 +493,19 @@ uint64_t canonical_hash(const Plan& plan) {
 
 int product_access(const Kernel& kernel) {
   const auto at = std::find_if(kernel.accesses.begin(), kernel.accesses.end(),
-                               [](const Access& access) { return access.product; });
+                               [](const MemoryAccess& access) { return access.product; });
   return at == kernel.accesses.end() ? -1 : static_cast<int>(at - kernel.accesses.begin());
 }
 
 bool wants_whole_rows(const Kernel& kernel) {
   return kernel.whole_rows ||
          std::any_of(kernel.accesses.begin(), kernel.accesses.end(),
-                     [](const Access& a) { return a.stored && a.rank == Rank::kRow; });
+                     [](const MemoryAccess& a) { return a.stored && a.rank == Rank::kRow; });
 }
 
 int64_t kernel_bytes(const Kernel& kernel) {
   int64_t bytes = kernel.call != nullptr ? kernel.call->bytes() : 0;
-  for (const Access& access : kernel.accesses) {
+  for (const MemoryAccess& access : kernel.accesses) {
     if (access.product) continue;
     bytes += distinct_elements(kernel, access) * static_cast<int64_t>(itemsize(access.dtype)) *
              (int{access.loaded} + int{access.stored});

@@ -28,7 +28,7 @@ enum class Rank : uint8_t {
 };
 
 // Memory that a kernel reads or writes.
-struct Access {
+struct MemoryAccess {
   uint32_t slot = 0;
   int64_t offset = 0;  // bytes
   Dtype dtype = Dtype::kFloat32;
@@ -110,7 +110,7 @@ struct Kernel {
   std::array<int64_t, kMaxDomainDims> shape{};  // the domain, columns last
   // Folds and row functions need rows in one piece: a block is some number of whole rows.
   bool whole_rows = false;
-  std::vector<Access> accesses;
+  std::vector<MemoryAccess> accesses;
   std::vector<Temp> temps;
   std::vector<Instr> instrs;
   std::shared_ptr<KernelCall> call;
@@ -224,7 +224,7 @@ int64_t kernel_bytes(const Kernel& kernel);
 // Calls f(slot) for everything that a kernel touches; the same slot may come up again.
 template <class F>
 void for_slots(const Kernel& kernel, F&& f) {
-  for (const Access& access : kernel.accesses) {
+  for (const MemoryAccess& access : kernel.accesses) {
     if (!access.product) f(access.slot);
   }
   if (kernel.call == nullptr) return;

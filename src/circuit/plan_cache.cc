@@ -58,7 +58,7 @@ namespace {
 size_t plan_bytes(const Plan& plan) {
   size_t bytes = sizeof(Plan) + plan.attach.capacity() * sizeof(uint32_t);
   for (const Kernel& kernel : plan.kernels) {
-    bytes += sizeof(Kernel) + kernel.accesses.capacity() * sizeof(Access) +
+    bytes += sizeof(Kernel) + kernel.accesses.capacity() * sizeof(MemoryAccess) +
              kernel.temps.capacity() * sizeof(Temp) + kernel.instrs.capacity() * sizeof(Instr) +
              kernel.formulas.capacity() * sizeof(uint32_t);
     if (kernel.call == nullptr) continue;

@@ -100,12 +100,12 @@ void PlanTemplate::give(Plan& plan, const Structure& structure, std::span<const 
     if (!kernel.formulas.empty()) {
       const uint32_t* formula = kernel.formulas.data();
       for (int d = 0; d < kernel.ndim; ++d) put(kernel.shape[static_cast<size_t>(d)], *formula++);
-      for (Access& access : kernel.accesses) {
+      for (MemoryAccess& access : kernel.accesses) {
         for (int d = 0; d < kernel.ndim; ++d) {
           put(access.strides[static_cast<size_t>(d)], *formula++);
         }
       }
-      for (Access& access : kernel.accesses) put(access.offset, *formula++);
+      for (MemoryAccess& access : kernel.accesses) put(access.offset, *formula++);
     }
     if (kernel.call != nullptr) {
       KernelCall& call = *kernel.call;

@@ -7,9 +7,9 @@
 namespace hologram::opencl {
 namespace {
 
-using circuit::Access;
 using circuit::Instr;
 using circuit::Kernel;
+using circuit::MemoryAccess;
 using circuit::Rank;
 using circuit::Ref;
 
@@ -19,10 +19,10 @@ bool has_value(Dtype dtype, const Traits& traits) {
 
 bool can_run(const Kernel& kernel, const Traits& traits) {
   if (kernel.call != nullptr) return false;
-  for (const Access& access : kernel.accesses) {
+  for (const MemoryAccess& access : kernel.accesses) {
     if (access.product || !has_value(access.dtype, traits)) return false;
     if (!access.stored || access.rank == Rank::kFull) continue;
-    for (const Access& other : kernel.accesses) {
+    for (const MemoryAccess& other : kernel.accesses) {
       if (other.loaded && other.slot == access.slot) return false;
     }
   }
@@ -43,7 +43,7 @@ bool can_run(const Kernel& kernel, const Traits& traits) {
 }
 
 // Every element behind the one before.
-bool is_linear(const Kernel& kernel, const Access& access) {
+bool is_linear(const Kernel& kernel, const MemoryAccess& access) {
   int64_t step = 1;
   for (int d = kernel.ndim - 1; d >= 0; --d) {
     const auto at = static_cast<size_t>(d);
@@ -63,8 +63,8 @@ class Writer {
   KernelText write() {
     text_.items = kernel_.numel();
     std::string body;
-    const bool walks =
-        std::any_of(kernel_.accesses.begin(), kernel_.accesses.end(), [&](const Access& access) {
+    const bool walks = std::any_of(
+        kernel_.accesses.begin(), kernel_.accesses.end(), [&](const MemoryAccess& access) {
           return access.rank != Rank::kOne && !is_linear(kernel_, access);
         });
     if (walks) write_position(body);
@@ -116,7 +116,7 @@ class Writer {
   }
 
   void write_address(size_t index, bool walks, std::string& body) {
-    const Access& access = kernel_.accesses[index];
+    const MemoryAccess& access = kernel_.accesses[index];
     auto at = std::find(text_.slots.begin(), text_.slots.end(), access.slot);
     if (at == text_.slots.end()) at = text_.slots.insert(at, access.slot);
     const std::string slot = number(static_cast<size_t>(at - text_.slots.begin()));
@@ -178,7 +178,7 @@ class Writer {
       body += "t" + number(instr.out.index);
     } else {
       // One item stores for all that have the same value.
-      const Access& out = kernel_.accesses[instr.out.index];
+      const MemoryAccess& out = kernel_.accesses[instr.out.index];
       if (out.rank == Rank::kRow && kernel_.cols() > 1) {
         body += "if (i" + number(static_cast<size_t>(kernel_.ndim - 1)) + " == 0) ";
       } else if (out.rank == Rank::kOne) {

@@ -11,10 +11,10 @@
 namespace hologram::cpu {
 namespace {
 
-using circuit::Access;
 using circuit::Bindings;
 using circuit::Kernel;
 using circuit::KernelCall;
+using circuit::MemoryAccess;
 
 // Elements of a block of a result that was not handed over in blocks.
 constexpr int64_t kBlockElements = 16384;
@@ -97,7 +97,7 @@ class FusedCall {
     Frame frame;
     char** at = frame.bind(code, bindings, ones.data());
     for (size_t k = 0; k < kernel_.accesses.size(); ++k) {
-      const Access& access = kernel_.accesses[k];
+      const MemoryAccess& access = kernel_.accesses[k];
       if (access.product) continue;
       at[k] += first_of(access, block) * size_of(access);
     }
@@ -112,12 +112,12 @@ class FusedCall {
     KernelCode code;
   };
 
-  static int64_t size_of(const Access& access) {
+  static int64_t size_of(const MemoryAccess& access) {
     return static_cast<int64_t>(hologram::itemsize(access.dtype));
   }
 
   // Elements from an access's first one to that of a block.
-  int64_t first_of(const Access& access, const CallBlock& block) const {
+  int64_t first_of(const MemoryAccess& access, const CallBlock& block) const {
     auto d = static_cast<size_t>(kernel_.ndim) - 1;
     int64_t first = block.col * access.strides[d], row = block.row;
     while (d-- > 0) {
@@ -139,7 +139,7 @@ class FusedCall {
     const auto outer = static_cast<size_t>(part.ndim) - 2;
     part.ndim = 2;
     part.shape = {block.rows, block.cols};
-    for (Access& access : part.accesses) {
+    for (MemoryAccess& access : part.accesses) {
       access.strides = {access.strides[outer], access.strides[outer + 1]};
     }
     part.accesses[product_].strides[0] = block.pitch;

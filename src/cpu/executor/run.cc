@@ -358,7 +358,7 @@ std::unique_ptr<Code> make_code(const Plan& plan, Isa isa, bool jit) {
     const Kernel& computed = repeated ? *repeated : kernel;
     KernelCode made;
     made.call = kernel.call.get();
-    for (const circuit::Access& access : kernel.accesses) {
+    for (const circuit::MemoryAccess& access : kernel.accesses) {
       made.memory.push_back({access.slot, access.offset});
     }
     for (const circuit::Instr& instr : computed.instrs) {

@@ -85,12 +85,12 @@ size_t Lowering::lower_loop(size_t at) {
 
 bool Lowering::is_streamed(const Ref& out) const {
   if (out.kind != Ref::kAccess) return false;
-  const circuit::Access& to = kernel_.accesses[out.index];
+  const circuit::MemoryAccess& to = kernel_.accesses[out.index];
   const int64_t size = static_cast<int64_t>(itemsize(to.dtype));
   if (size < 4 || program_.domain.numel * size < kStreamBytes) return false;
   // Memory that is read here is in the caches already.
   return std::none_of(kernel_.accesses.begin(), kernel_.accesses.end(),
-                      [&](const circuit::Access& access) {
+                      [&](const circuit::MemoryAccess& access) {
                         return access.slot == to.slot && access.loaded;
                       }) &&
          std::none_of(kernel_.instrs.begin(), kernel_.instrs.end(), [&](const Instr& instr) {

@@ -19,9 +19,9 @@
 namespace hologram::cpu {
 namespace {
 
-using circuit::Access;
 using circuit::Instr;
 using circuit::Kernel;
+using circuit::MemoryAccess;
 using circuit::Rank;
 using circuit::Ref;
 
@@ -289,7 +289,7 @@ bool same_program(const circuit::Kernel& a, const circuit::Kernel& b) {
       !std::equal(a.shape.begin(), a.shape.begin() + a.ndim, b.shape.begin())) {
     return false;
   }
-  const auto same_access = [](const circuit::Access& x, const circuit::Access& y) {
+  const auto same_access = [](const circuit::MemoryAccess& x, const circuit::MemoryAccess& y) {
     return x.dtype == y.dtype && x.rank == y.rank && x.loaded == y.loaded && x.stored == y.stored &&
            x.strides == y.strides;
   };

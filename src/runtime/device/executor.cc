@@ -23,7 +23,6 @@ struct Executor::Pool {
 
   // A buffer in a free class; null when none is free.
   Buffer* allocate(Device& device, size_t nbytes) {
-    using Access = internal::BufferAccess;
     const int c = classes.acquire();
     if (c < 0) return nullptr;
     Buffer* b;
@@ -34,16 +33,16 @@ struct Executor::Pool {
       throw;
     }
     references.fetch_add(1, std::memory_order_relaxed);
-    Access::pool(b) = PoolKind::kBoundary;
-    Access::size_class(b) = static_cast<uint16_t>(c);
-    Access::data(b) = classes.slot(c);
-    Access::capacity(b) = BoundaryPool::kClassBytes;
-    Access::owner(b) = this;
-    Access::deleter(b) = [](void* buffer) {
+    internal::BufferAccess::pool(b) = PoolKind::kBoundary;
+    internal::BufferAccess::size_class(b) = static_cast<uint16_t>(c);
+    internal::BufferAccess::data(b) = classes.slot(c);
+    internal::BufferAccess::capacity(b) = BoundaryPool::kClassBytes;
+    internal::BufferAccess::owner(b) = this;
+    internal::BufferAccess::deleter(b) = [](void* buffer) {
       auto* self = static_cast<Buffer*>(buffer);
-      auto* pool = static_cast<Pool*>(Access::owner(self));
+      auto* pool = static_cast<Pool*>(internal::BufferAccess::owner(self));
       pool->classes.release(self->class_index());
-      Access::size_class(self) = internal::kBareClass;
+      internal::BufferAccess::size_class(self) = internal::kBareClass;
       internal::count_boundary_block(-1);
       pool->drop();
     };

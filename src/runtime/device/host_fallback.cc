@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kHostAlignment = 64;
 
 // Whether an access walks all bytes between its first and its last element.
-bool is_dense(const circuit::Kernel& kernel, const circuit::Access& access, int64_t bytes) {
+bool is_dense(const circuit::Kernel& kernel, const circuit::MemoryAccess& access, int64_t bytes) {
   int64_t elements = 1;
   for (int d = 0; d < kernel.ndim; ++d) {
     const auto dim = static_cast<size_t>(d);
@@ -31,7 +31,7 @@ HostKernels::HostKernels(const circuit::Plan& plan, int begin, int end)
   plan_->stats.kernels = end - begin;
   for (const circuit::Kernel& kernel : plan_->kernels) {
     plan_->stats.groups += plan_->stats.groups == 0 || kernel.launch != (&kernel)[-1].launch;
-    for (const circuit::Access& access : kernel.accesses) {
+    for (const circuit::MemoryAccess& access : kernel.accesses) {
       if (access.product || kernel.numel() == 0) continue;
       const auto size = static_cast<int64_t>(itemsize(access.dtype));
       int64_t low = access.offset, high = access.offset + size;
@@ -96,7 +96,7 @@ size_t HostKernels::bytes() const {
   size_t bytes = sizeof *this + ranges_.capacity() * sizeof(Range) +
                  plan_->kernels.capacity() * sizeof(circuit::Kernel);
   for (const circuit::Kernel& kernel : plan_->kernels) {
-    bytes += kernel.accesses.capacity() * sizeof(circuit::Access) +
+    bytes += kernel.accesses.capacity() * sizeof(circuit::MemoryAccess) +
              kernel.temps.capacity() * sizeof(circuit::Temp) +
              kernel.instrs.capacity() * sizeof(circuit::Instr);
   }

@@ -14,8 +14,6 @@
 namespace hologram::internal {
 namespace {
 
-using Access = BufferAccess;
-
 // A piece of memory cut into blocks of one class. The record outlives the piece's use by a class.
 struct Span {
   char* base = nullptr;
@@ -105,8 +103,8 @@ BufferList carve_headers() {
     return list;
   }
   for (size_t at = kHeaderSlab; at >= sizeof(Buffer); at -= sizeof(Buffer)) {
-    Buffer* header = Access::construct(slab + at - sizeof(Buffer));
-    Access::size_class(header) = kBareClass;
+    Buffer* header = BufferAccess::construct(slab + at - sizeof(Buffer));
+    BufferAccess::size_class(header) = kBareClass;
     list.push(header);
   }
   // The first header is where the loop ended.
@@ -141,12 +139,13 @@ BufferList carve(int size_class) {
                .requested = bytes});
   span->blocks = blocks;
   char* data = span->base;
-  for (Buffer* b = headers.head; b != nullptr; b = Access::next(b)) {
-    Access::size_class(b) = static_cast<uint16_t>(size_class);
-    Access::pool(b) = PoolKind::kLinear;  // list_memory() looks at blocks that were never used
-    Access::data(b) = data;
-    Access::capacity(b) = size;
-    Access::owner(b) = span;
+  for (Buffer* b = headers.head; b != nullptr; b = BufferAccess::next(b)) {
+    BufferAccess::size_class(b) = static_cast<uint16_t>(size_class);
+    BufferAccess::pool(b) =
+        PoolKind::kLinear;  // list_memory() looks at blocks that were never used
+    BufferAccess::data(b) = data;
+    BufferAccess::capacity(b) = size;
+    BufferAccess::owner(b) = span;
     data += size;
   }
   return headers;
@@ -155,7 +154,7 @@ BufferList carve(int size_class) {
 }  // namespace
 
 void BufferList::push(Buffer* buffer) {
-  Access::next(buffer) = head;
+  BufferAccess::next(buffer) = head;
   head = buffer;
   ++count;
 }
@@ -163,7 +162,7 @@ void BufferList::push(Buffer* buffer) {
 Buffer* BufferList::pop() {
   Buffer* buffer = head;
   if (buffer != nullptr) {
-    head = Access::next(buffer);
+    head = BufferAccess::next(buffer);
     --count;
   }
   return buffer;
@@ -175,12 +174,12 @@ BufferList BufferList::take(uint32_t wanted) {
   taken.head = head;
   Buffer* last = head;
   taken.count = 1;
-  while (taken.count < wanted && Access::next(last) != nullptr) {
-    last = Access::next(last);
+  while (taken.count < wanted && BufferAccess::next(last) != nullptr) {
+    last = BufferAccess::next(last);
     ++taken.count;
   }
-  head = Access::next(last);
-  Access::next(last) = nullptr;
+  head = BufferAccess::next(last);
+  BufferAccess::next(last) = nullptr;
   count -= taken.count;
   return taken;
 }
@@ -188,8 +187,8 @@ BufferList BufferList::take(uint32_t wanted) {
 void BufferList::append(BufferList other) {
   if (other.head == nullptr) return;
   Buffer* last = other.head;
-  while (Access::next(last) != nullptr) last = Access::next(last);
-  Access::next(last) = head;
+  while (BufferAccess::next(last) != nullptr) last = BufferAccess::next(last);
+  BufferAccess::next(last) = head;
   head = other.head;
   count += other.count;
 }
@@ -223,28 +222,28 @@ void central_trim() noexcept {
     {
       std::lock_guard lock(c.shards[size_class % kShards].mutex);
       BufferList& list = c.lists[size_class];
-      for (Buffer* b = list.head; b != nullptr; b = Access::next(b)) {
-        ++static_cast<Span*>(Access::owner(b))->seen_free;
+      for (Buffer* b = list.head; b != nullptr; b = BufferAccess::next(b)) {
+        ++static_cast<Span*>(BufferAccess::owner(b))->seen_free;
       }
       // Blocks of a span that is free altogether come off; its count runs down to find the last.
       while (Buffer* b = list.pop()) {
-        Span* span = static_cast<Span*>(Access::owner(b));
+        Span* span = static_cast<Span*>(BufferAccess::owner(b));
         if (span->seen_free < span->blocks) {
           kept.push(b);
           continue;
         }
-        if (Access::data(b) == span->base) {
+        if (BufferAccess::data(b) == span->base) {
           span->next = empty;
           empty = span;
         }
-        Access::size_class(b) = kBareClass;
-        Access::data(b) = nullptr;
-        Access::capacity(b) = 0;
-        Access::owner(b) = nullptr;
+        BufferAccess::size_class(b) = kBareClass;
+        BufferAccess::data(b) = nullptr;
+        BufferAccess::capacity(b) = 0;
+        BufferAccess::owner(b) = nullptr;
         bare.push(b);
       }
-      for (Buffer* b = kept.head; b != nullptr; b = Access::next(b)) {
-        static_cast<Span*>(Access::owner(b))->seen_free = 0;
+      for (Buffer* b = kept.head; b != nullptr; b = BufferAccess::next(b)) {
+        static_cast<Span*>(BufferAccess::owner(b))->seen_free = 0;
       }
       list = kept;
     }

@@ -13,11 +13,9 @@
 namespace hologram::internal {
 namespace {
 
-using Access = BufferAccess;
-
 // Headers of large blocks say kCachedClasses + bin, which no small or bare header does.
 constexpr int kBins = kSizeClasses - kSmallClasses;
-int bin_of(Buffer* b) { return Access::size_class(b) - kCachedClasses; }
+int bin_of(Buffer* b) { return BufferAccess::size_class(b) - kCachedClasses; }
 
 struct LargePool {
   std::mutex mutex;
@@ -36,15 +34,15 @@ LargePool& large_pool() {
 // With the lock held: takes a free block out of both of its lists.
 void unlink(LargePool& p, Buffer* b) {
   const int bin = bin_of(b);
-  Buffer* next = Access::next(b);
-  Buffer* prev = Access::prev(b);
-  (prev != nullptr ? Access::next(prev) : p.free[bin]) = next;
-  if (next != nullptr) Access::prev(next) = prev;
-  Buffer* older = Access::older(b);
-  Buffer* newer = Access::newer(b);
-  (older != nullptr ? Access::newer(older) : p.oldest) = newer;
-  (newer != nullptr ? Access::older(newer) : p.newest) = older;
-  p.cached.store(p.cached.load(std::memory_order_relaxed) - Access::capacity(b),
+  Buffer* next = BufferAccess::next(b);
+  Buffer* prev = BufferAccess::prev(b);
+  (prev != nullptr ? BufferAccess::next(prev) : p.free[bin]) = next;
+  if (next != nullptr) BufferAccess::prev(next) = prev;
+  Buffer* older = BufferAccess::older(b);
+  Buffer* newer = BufferAccess::newer(b);
+  (older != nullptr ? BufferAccess::newer(older) : p.oldest) = newer;
+  (newer != nullptr ? BufferAccess::older(newer) : p.newest) = older;
+  p.cached.store(p.cached.load(std::memory_order_relaxed) - BufferAccess::capacity(b),
                  std::memory_order_relaxed);
 }
 
@@ -80,9 +78,9 @@ Buffer* large_allocate(size_t nbytes) {
     if (b != nullptr) give_header(b);
     return nullptr;
   }
-  Access::size_class(b) = static_cast<uint16_t>(kCachedClasses + bin);
-  Access::data(b) = data;
-  Access::capacity(b) = bytes;
+  BufferAccess::size_class(b) = static_cast<uint16_t>(kCachedClasses + bin);
+  BufferAccess::data(b) = data;
+  BufferAccess::capacity(b) = bytes;
   note_memory({.kind = MemoryEvent::kReserve,
                .address = reinterpret_cast<uintptr_t>(data),
                .bytes = bytes,
@@ -96,15 +94,15 @@ void large_release(Buffer* b) noexcept {
   {
     std::lock_guard lock(p.mutex);
     Buffer*& first = p.free[bin_of(b)];
-    Access::next(b) = first;
-    Access::prev(b) = nullptr;
-    if (first != nullptr) Access::prev(first) = b;
+    BufferAccess::next(b) = first;
+    BufferAccess::prev(b) = nullptr;
+    if (first != nullptr) BufferAccess::prev(first) = b;
     first = b;
-    Access::older(b) = p.newest;
-    Access::newer(b) = nullptr;
-    (p.newest != nullptr ? Access::newer(p.newest) : p.oldest) = b;
+    BufferAccess::older(b) = p.newest;
+    BufferAccess::newer(b) = nullptr;
+    (p.newest != nullptr ? BufferAccess::newer(p.newest) : p.oldest) = b;
     p.newest = b;
-    const size_t cached = p.cached.load(std::memory_order_relaxed) + Access::capacity(b);
+    const size_t cached = p.cached.load(std::memory_order_relaxed) + BufferAccess::capacity(b);
     p.cached.store(cached, std::memory_order_relaxed);
     if (cached <= limit) return;
   }
@@ -122,15 +120,15 @@ void large_trim(size_t keep_bytes) noexcept {
       unlink(p, victim);
     }
     note_memory({.kind = MemoryEvent::kUnreserve,
-                 .address = reinterpret_cast<uintptr_t>(Access::data(victim)),
-                 .bytes = Access::capacity(victim),
-                 .requested = Access::capacity(victim)});
+                 .address = reinterpret_cast<uintptr_t>(BufferAccess::data(victim)),
+                 .bytes = BufferAccess::capacity(victim),
+                 .requested = BufferAccess::capacity(victim)});
     // Unmapping walks page tables for long, so it happens outside the lock.
-    os_unmap(Access::data(victim), Access::capacity(victim));
-    unreserve_bytes(Access::capacity(victim));
-    Access::data(victim) = nullptr;
-    Access::capacity(victim) = 0;
-    Access::size_class(victim) = kBareClass;
+    os_unmap(BufferAccess::data(victim), BufferAccess::capacity(victim));
+    unreserve_bytes(BufferAccess::capacity(victim));
+    BufferAccess::data(victim) = nullptr;
+    BufferAccess::capacity(victim) = 0;
+    BufferAccess::size_class(victim) = kBareClass;
     give_header(victim);
   }
 }

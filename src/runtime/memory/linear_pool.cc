@@ -18,15 +18,13 @@ namespace hologram {
 namespace internal {
 namespace {
 
-using Access = BufferAccess;
-
 [[gnu::always_inline]] inline void start(Buffer* b, Device& device, size_t nbytes) {
-  Access::refs(b).store(1, std::memory_order_relaxed);
-  Access::pool(b) = PoolKind::kLinear;
-  Access::dtype(b) = Dtype::kUInt8;
-  Access::nbytes(b) = nbytes;
-  Access::device(b) = &device;
-  Access::recorded(b).store(0, std::memory_order_relaxed);
+  BufferAccess::refs(b).store(1, std::memory_order_relaxed);
+  BufferAccess::pool(b) = PoolKind::kLinear;
+  BufferAccess::dtype(b) = Dtype::kUInt8;
+  BufferAccess::nbytes(b) = nbytes;
+  BufferAccess::device(b) = &device;
+  BufferAccess::recorded(b).store(0, std::memory_order_relaxed);
 }
 
 std::string size_text(size_t bytes) {
@@ -88,16 +86,16 @@ Buffer* small_allocate(ThreadCache* cache, int size_class) {
     if (batch.count == 0) return nullptr;
     list.head = batch.head;
     list.count = batch.count;
-    cache->refilled += batch.count * Access::capacity(batch.head);
+    cache->refilled += batch.count * BufferAccess::capacity(batch.head);
   }
   Buffer* b = list.head;
-  list.head = Access::next(b);
+  list.head = BufferAccess::next(b);
   --list.count;
   return b;
 }
 
 void small_release(ThreadCache* cache, Buffer* b) noexcept {
-  const int c = Access::size_class(b);
+  const int c = BufferAccess::size_class(b);
   if (cache == nullptr) {
     BufferList one;
     one.push(b);
@@ -111,7 +109,7 @@ void small_release(ThreadCache* cache, Buffer* b) noexcept {
     list.head = all.head;
     list.count = all.count;
   }
-  Access::next(b) = list.head;
+  BufferAccess::next(b) = list.head;
   list.head = b;
   ++list.count;
 }
@@ -126,9 +124,9 @@ Buffer* device_allocate(Device& device, size_t nbytes) {
     give_header(b);
     out_of_memory(device, nbytes);
   }
-  Access::pool(b) = PoolKind::kDevice;
-  Access::data(b) = data;
-  Access::capacity(b) = nbytes;
+  BufferAccess::pool(b) = PoolKind::kDevice;
+  BufferAccess::data(b) = data;
+  BufferAccess::capacity(b) = nbytes;
   return b;
 }
 
@@ -154,16 +152,16 @@ Buffer* device_allocate(Device& device, size_t nbytes) {
     count_retry();
   }
   start(b, device, nbytes);
-  count_allocated(cache, Access::capacity(b), nbytes);
+  count_allocated(cache, BufferAccess::capacity(b), nbytes);
   return b;
 }
 
 [[gnu::noinline]] void recycle_slowly(Buffer* b) noexcept {
   ThreadCache* cache = t_cache != nullptr ? t_cache : make_thread_cache();
-  switch (Access::pool(b)) {
+  switch (BufferAccess::pool(b)) {
     case PoolKind::kLinear:
-      count_freed(cache, Access::capacity(b), Access::nbytes(b));
-      if (Access::capacity(b) > kMaxSmall) {
+      count_freed(cache, BufferAccess::capacity(b), BufferAccess::nbytes(b));
+      if (BufferAccess::capacity(b) > kMaxSmall) {
         large_release(b);
       } else {
         small_release(cache, b);
@@ -171,18 +169,18 @@ Buffer* device_allocate(Device& device, size_t nbytes) {
       return;
     case PoolKind::kBoundary:
     case PoolKind::kForeign: {
-      auto* deleter = Access::deleter(b);
-      void* context = Access::pool(b) == PoolKind::kBoundary ? b : Access::owner(b);
+      auto* deleter = BufferAccess::deleter(b);
+      void* context = BufferAccess::pool(b) == PoolKind::kBoundary ? b : BufferAccess::owner(b);
       if (deleter != nullptr) deleter(context);
       break;
     }
     case PoolKind::kDevice:
-      if (Access::data(b) != nullptr) {
-        Access::device(b)->free_raw(Access::data(b), Access::capacity(b));
+      if (BufferAccess::data(b) != nullptr) {
+        BufferAccess::device(b)->free_raw(BufferAccess::data(b), BufferAccess::capacity(b));
       }
       break;
     case PoolKind::kDeferred:
-      if (auto* donor = static_cast<Buffer*>(Access::owner(b))) donor->release();
+      if (auto* donor = static_cast<Buffer*>(BufferAccess::owner(b))) donor->release();
       break;
   }
   give_header(b);
@@ -192,13 +190,13 @@ Buffer* device_allocate(Device& device, size_t nbytes) {
 [[gnu::always_inline]] inline bool recycle_deferred(ThreadCache* cache, Buffer* b) noexcept {
   ThreadCache::List& list = cache->lists[kBareClass];
   if (list.count >= list.limit) return false;
-  if (auto* donor = static_cast<Buffer*>(Access::owner(b))) {
-    Access::owner(b) = nullptr;
-    Access::data(b) = nullptr;
-    Access::capacity(b) = 0;
+  if (auto* donor = static_cast<Buffer*>(BufferAccess::owner(b))) {
+    BufferAccess::owner(b) = nullptr;
+    BufferAccess::data(b) = nullptr;
+    BufferAccess::capacity(b) = 0;
     donor->release();
   }
-  Access::next(b) = list.head;
+  BufferAccess::next(b) = list.head;
   list.head = b;
   ++list.count;
   return true;
@@ -219,36 +217,36 @@ Buffer* take_header(Device& device, size_t nbytes) {
 }
 
 void give_header(Buffer* b) noexcept {
-  Access::pool(b) = PoolKind::kLinear;
-  Access::data(b) = nullptr;
-  Access::capacity(b) = 0;
-  Access::owner(b) = nullptr;
-  Access::deleter(b) = nullptr;
+  BufferAccess::pool(b) = PoolKind::kLinear;
+  BufferAccess::data(b) = nullptr;
+  BufferAccess::capacity(b) = 0;
+  BufferAccess::owner(b) = nullptr;
+  BufferAccess::deleter(b) = nullptr;
   small_release(t_cache, b);
 }
 
 void adopt_memory(Buffer* b, Buffer* donor) noexcept {
-  Access::owner(b) = donor;
-  Access::capacity(b) = Access::capacity(donor);
-  Access::publish_data(b, Access::data(donor));
+  BufferAccess::owner(b) = donor;
+  BufferAccess::capacity(b) = BufferAccess::capacity(donor);
+  BufferAccess::publish_data(b, BufferAccess::data(donor));
 }
 
 void recycle_buffer(Buffer* b) noexcept {
   if (is_memory_watched()) [[unlikely]]
     note_buffer(MemoryEvent::kFree, b);
-  Access::refs(b).store(0, std::memory_order_relaxed);  // for list_memory()
+  BufferAccess::refs(b).store(0, std::memory_order_relaxed);  // for list_memory()
   ThreadCache* cache = t_cache;
-  if (cache != nullptr && Access::pool(b) == PoolKind::kDeferred) {
+  if (cache != nullptr && BufferAccess::pool(b) == PoolKind::kDeferred) {
     if (recycle_deferred(cache, b)) return;
-  } else if (cache != nullptr && Access::pool(b) == PoolKind::kLinear) [[likely]] {
-    const unsigned c = Access::size_class(b);
+  } else if (cache != nullptr && BufferAccess::pool(b) == PoolKind::kLinear) [[likely]] {
+    const unsigned c = BufferAccess::size_class(b);
     if (c < kCachedClasses) [[likely]] {
       ThreadCache::List& list = cache->lists[c];
       if (list.count < list.limit) [[likely]] {
-        Access::next(b) = list.head;
+        BufferAccess::next(b) = list.head;
         list.head = b;
         ++list.count;
-        cache->tally.freed(Access::capacity(b), Access::nbytes(b));
+        cache->tally.freed(BufferAccess::capacity(b), BufferAccess::nbytes(b));
         return;
       }
     }
@@ -265,10 +263,10 @@ const bool g_poisoning = is_poisoning();
   if (cache != nullptr && nbytes - 1 < kMaxSmall && device.is_host_memory()) [[likely]] {
     ThreadCache::List& list = cache->lists[size_class(nbytes)];
     if (Buffer* b = list.head; b != nullptr) [[likely]] {
-      list.head = Access::next(b);
+      list.head = BufferAccess::next(b);
       --list.count;
       start(b, device, nbytes);
-      cache->tally.allocated(Access::capacity(b), nbytes);
+      cache->tally.allocated(BufferAccess::capacity(b), nbytes);
       return b;
     }
   }
@@ -284,7 +282,7 @@ Buffer* allocate_buffer(Device& device, size_t nbytes) {
 Buffer* internal::allocate_for(Device& device, size_t nbytes, uint64_t mark) {
   Buffer* b = allocate_unwatched(device, nbytes);
   if (g_poisoning && device.is_host_memory()) [[unlikely]]
-    poison(Access::data(b), nbytes);
+    poison(BufferAccess::data(b), nbytes);
   if (is_memory_watched()) [[unlikely]]
     note_buffer(MemoryEvent::kAllocate, b, mark);
   return b;
@@ -292,22 +290,20 @@ Buffer* internal::allocate_for(Device& device, size_t nbytes, uint64_t mark) {
 
 Buffer* wrap_buffer(Device& device, void* data, size_t nbytes, void (*deleter)(void*),
                     void* context) {
-  using Access = internal::BufferAccess;
   if (data == nullptr && nbytes != 0) {
     fail(ErrorKind::kInvalidArgument, "wrap_buffer: data is null but nbytes is ", nbytes,
          "; pass the address of that many bytes");
   }
   Buffer* b = internal::take_header(device, nbytes);
-  Access::pool(b) = PoolKind::kForeign;
-  Access::data(b) = data;
-  Access::capacity(b) = nbytes;
-  Access::deleter(b) = deleter;
-  Access::owner(b) = context;
+  internal::BufferAccess::pool(b) = PoolKind::kForeign;
+  internal::BufferAccess::data(b) = data;
+  internal::BufferAccess::capacity(b) = nbytes;
+  internal::BufferAccess::deleter(b) = deleter;
+  internal::BufferAccess::owner(b) = context;
   return b;
 }
 
 Buffer* allocate_deferred(Device& device, size_t nbytes) {
-  using Access = internal::BufferAccess;
   if (nbytes > internal::kMaxSmall && (nbytes > internal::kMaxRequest || nbytes > memory_limit())) {
     internal::out_of_memory(device, nbytes);
   }
@@ -316,7 +312,7 @@ Buffer* allocate_deferred(Device& device, size_t nbytes) {
   if (cache != nullptr && cache->lists[internal::kBareClass].head != nullptr) [[likely]] {
     internal::ThreadCache::List& list = cache->lists[internal::kBareClass];
     b = list.head;
-    list.head = Access::next(b);
+    list.head = internal::BufferAccess::next(b);
     --list.count;
     // Thousands of headers may be in use, more than the nearest cache holds.
     __builtin_prefetch(list.head, 1);
@@ -324,7 +320,7 @@ Buffer* allocate_deferred(Device& device, size_t nbytes) {
   } else {
     b = internal::take_header(device, nbytes);
   }
-  Access::pool(b) = PoolKind::kDeferred;
+  internal::BufferAccess::pool(b) = PoolKind::kDeferred;
   return b;
 }
 

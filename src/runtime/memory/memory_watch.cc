@@ -12,8 +12,6 @@
 namespace hologram {
 namespace internal {
 
-using Access = BufferAccess;
-
 constinit std::atomic<void (*)(const MemoryEvent&)> g_memory_observer{nullptr};
 constinit std::atomic<HeaderSlab*> g_header_slabs{nullptr};
 
@@ -23,13 +21,14 @@ void note_memory(const MemoryEvent& event) {
 }
 
 void note_buffer(MemoryEvent::Kind kind, Buffer* b, uint64_t mark) {
-  const bool owns = Access::pool(b) == PoolKind::kLinear || Access::pool(b) == PoolKind::kDevice;
-  if (!owns || Access::data(b) == nullptr || Access::capacity(b) == 0) return;
+  const bool owns =
+      BufferAccess::pool(b) == PoolKind::kLinear || BufferAccess::pool(b) == PoolKind::kDevice;
+  if (!owns || BufferAccess::data(b) == nullptr || BufferAccess::capacity(b) == 0) return;
   note_memory({.kind = kind,
-               .address = reinterpret_cast<uintptr_t>(Access::data(b)),
-               .bytes = Access::capacity(b),
-               .requested = Access::nbytes(b),
-               .device = Access::device(b)->index(),
+               .address = reinterpret_cast<uintptr_t>(BufferAccess::data(b)),
+               .bytes = BufferAccess::capacity(b),
+               .requested = BufferAccess::nbytes(b),
+               .device = BufferAccess::device(b)->index(),
                .mark = mark});
 }
 
@@ -40,7 +39,6 @@ void set_memory_observer(void (*observer)(const MemoryEvent&)) {
 }
 
 std::vector<MemorySegment> list_memory(const Device& device) {
-  using Access = internal::BufferAccess;
   const bool host = device.is_host_memory();
   std::map<uintptr_t, MemorySegment> segments;
   if (host) {
@@ -52,16 +50,17 @@ std::vector<MemorySegment> list_memory(const Device& device) {
   for (; slab != nullptr; slab = slab->next) {
     for (size_t i = 0; i < slab->count; ++i) {
       Buffer* b = slab->headers + i;
-      const PoolKind pool = Access::pool(b);
-      const auto address = reinterpret_cast<uintptr_t>(Access::data(b));
-      const size_t bytes = Access::capacity(b);
+      const PoolKind pool = internal::BufferAccess::pool(b);
+      const auto address = reinterpret_cast<uintptr_t>(internal::BufferAccess::data(b));
+      const size_t bytes = internal::BufferAccess::capacity(b);
       if (pool != (host ? PoolKind::kLinear : PoolKind::kDevice) || address == 0 || bytes == 0) {
         continue;
       }
-      if (!host && (Access::device(b) != &device || b->use_count() == 0)) continue;
+      if (!host && (internal::BufferAccess::device(b) != &device || b->use_count() == 0)) continue;
       const bool active = b->use_count() != 0;
-      const MemoryBlock block{address, bytes, active ? Access::nbytes(b) : 0, active};
-      const bool small = host && Access::size_class(b) < internal::kSmallClasses;
+      const MemoryBlock block{address, bytes, active ? internal::BufferAccess::nbytes(b) : 0,
+                              active};
+      const bool small = host && internal::BufferAccess::size_class(b) < internal::kSmallClasses;
       if (!small) {
         segments[address] = {.address = address, .bytes = bytes, .large = true, .blocks = {block}};
         continue;

@@ -20,8 +20,6 @@ std::atomic<uint64_t> g_trim_epoch{0};
 
 namespace {
 
-using Access = BufferAccess;
-
 // Set when the cache of this thread is gone; later blocks go to the shared lists.
 constinit thread_local bool t_ended = false;
 

@@ -177,7 +177,7 @@ class RecordKernel {
   // rank: of a result.
   uint32_t access(int k, Rank rank) {
     const circuit::TapeOperand& operand = record_.operands[k];
-    circuit::Access made;
+    circuit::MemoryAccess made;
     made.slot = operand.slot;
     made.offset = operand.offset;
     made.dtype = operand.dtype;

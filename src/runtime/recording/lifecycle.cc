@@ -23,8 +23,6 @@
 namespace hologram {
 namespace internal {
 
-using Access = BufferAccess;
-
 // All recorders, for fork and for what concerns every device.
 struct RecorderRegistry {
   std::mutex mutex;
@@ -175,8 +173,9 @@ void Recorder::flush_all() {
 
 void Recorder::mark_exported(Buffer* buffer) {
   std::lock_guard lock(record_lock_);
-  const uint64_t before = Access::recorded(buffer).fetch_or(kExported, std::memory_order_relaxed);
-  uint32_t& exports = Access::exports(buffer);
+  const uint64_t before =
+      BufferAccess::recorded(buffer).fetch_or(kExported, std::memory_order_relaxed);
+  uint32_t& exports = BufferAccess::exports(buffer);
   if ((before & kExported) == 0) {
     exports = 1;
   } else if (exports != kForever) {
@@ -186,12 +185,12 @@ void Recorder::mark_exported(Buffer* buffer) {
 
 void Recorder::unmark_exported(Buffer* buffer) noexcept {
   std::lock_guard lock(record_lock_);
-  const uint64_t word = Access::recorded(buffer).load(std::memory_order_relaxed);
-  uint32_t& exports = Access::exports(buffer);
+  const uint64_t word = BufferAccess::recorded(buffer).load(std::memory_order_relaxed);
+  uint32_t& exports = BufferAccess::exports(buffer);
   if ((word & (kExported | kPlaceholder)) != kExported || exports == kForever || --exports != 0) {
     return;
   }
-  Access::recorded(buffer).fetch_and(~kExported, std::memory_order_relaxed);
+  BufferAccess::recorded(buffer).fetch_and(~kExported, std::memory_order_relaxed);
 }
 
 RecorderStats Recorder::stats() {

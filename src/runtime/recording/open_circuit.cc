@@ -15,7 +15,6 @@
 
 namespace hologram::internal {
 
-using Access = BufferAccess;
 using circuit::kMaxArity;
 using circuit::OperandKind;
 using circuit::Record;
@@ -63,7 +62,7 @@ bool OpenCircuit::keeps_too_much() const {
 
 // Names the buffer, which the circuit holds from its first naming on.
 [[gnu::always_inline]] inline uint32_t OpenCircuit::slot_of(Buffer* buffer, bool writes) {
-  std::atomic<uint64_t>& recorded = Access::recorded(buffer);
+  std::atomic<uint64_t>& recorded = BufferAccess::recorded(buffer);
   const uint64_t word = recorded.load(std::memory_order_relaxed);
   constexpr uint64_t kWrites = kWritten | Buffer::kWrittenByRecorded;
   if (word >> Buffer::kRecordedEpochShift == now_->epoch) {
@@ -76,7 +75,7 @@ bool OpenCircuit::keeps_too_much() const {
   // What earlier circuits write has memory by the time that this one runs. Code that writes it
   // without recording gives it memory first.
   const bool backed = (word & kWritten) != 0 || buffer->data() != nullptr;
-  const bool fresh = !backed && Access::pool(buffer) == PoolKind::kDeferred;
+  const bool fresh = !backed && BufferAccess::pool(buffer) == PoolKind::kDeferred;
   circuit.slots.push_back({buffer, fresh});
   // The recorder holds one reference, which passes to the last circuit that names the buffer.
   if (word >> Buffer::kRecordedEpochShift == 0) buffer->retain();
@@ -92,7 +91,7 @@ bool OpenCircuit::keeps_too_much() const {
 // As slot_of(), for a buffer whose only record was in the circuit before and moves to this one. At
 // no moment is there none that writes it.
 uint32_t OpenCircuit::rename(Buffer* buffer) {
-  std::atomic<uint64_t>& recorded = Access::recorded(buffer);
+  std::atomic<uint64_t>& recorded = BufferAccess::recorded(buffer);
   const auto slot = static_cast<uint32_t>(now_->slots.size());
   now_->slots.push_back({buffer, /*fresh=*/true});
   now_->unbacked_bytes += buffer->nbytes();
@@ -109,7 +108,7 @@ uint32_t OpenCircuit::rename(Buffer* buffer) {
     Buffer* buffer = operands[k].buffer;
     if (is_complex(operands[k].dtype)) return false;
     if (buffer == nullptr) continue;
-    const uint64_t word = Access::recorded(buffer).load(std::memory_order_relaxed);
+    const uint64_t word = BufferAccess::recorded(buffer).load(std::memory_order_relaxed);
     if ((word & kExported) != 0 || &buffer->device() != &device_) return false;
   }
   return has_slots(static_cast<size_t>(count));
@@ -194,7 +193,7 @@ bool OpenCircuit::append_call(uint16_t kind, std::span<const CallOperand> operan
   if (now_->tape.empty()) begin();
   for (const CallOperand& operand : operands) {
     if (!is_present(operand)) continue;
-    const uint64_t word = Access::recorded(operand.buffer).load(std::memory_order_relaxed);
+    const uint64_t word = BufferAccess::recorded(operand.buffer).load(std::memory_order_relaxed);
     if ((word & kExported) != 0 || &operand.buffer->device() != &device_) return false;
   }
   if (!has_slots(operands.size())) return false;
@@ -232,7 +231,7 @@ bool OpenCircuit::take_planned(const std::shared_ptr<PlannedCircuit>& planned,
                                std::span<Buffer* const> given, std::span<const uint64_t> numbers) {
   const auto outside = [&](uint32_t slot) { return planned->capture.slots()[slot].buffer.get(); };
   const auto may_use = [&](const Buffer* buffer) {
-    const uint64_t word = Access::recorded(const_cast<Buffer*>(buffer)).load();
+    const uint64_t word = BufferAccess::recorded(const_cast<Buffer*>(buffer)).load();
     return (word & kExported) == 0 && &buffer->device() == &device_ &&
            buffer->pool() != PoolKind::kForeign;
   };

@@ -62,9 +62,9 @@ constinit thread_local TeamUse t_team;
 // Of a thread that runs circuits beside the program: how many threads these may use.
 constinit thread_local int t_beside = 0;
 
-struct Region {
-  Region() { ++t_depth; }
-  ~Region() { --t_depth; }
+struct TileScope {
+  TileScope() { ++t_depth; }
+  ~TileScope() { --t_depth; }
 };
 
 WorkerPool& pool();
@@ -154,7 +154,7 @@ void* worker_main(void* argument) {
   const int id = static_cast<int>(reinterpret_cast<intptr_t>(argument));
   WorkerPool& p = pool();
   WorkerThread& self = *p.workers[id].load(std::memory_order_acquire);
-  const Region region;  // a parallel_for in a tile runs inline
+  const TileScope scope;  // a parallel_for in a tile runs inline
   self.place.enter(id);
   while (true) {
     uint32_t seen = p.published.load(std::memory_order_acquire);
@@ -274,7 +274,7 @@ void run_member(void* argument) {
   auto& job = *static_cast<TeamJob*>(argument);
   const bool is_caller = job.caller == &t_depth;
   const int id = is_caller ? 0 : job.next_id.fetch_add(1, std::memory_order_relaxed);
-  const Region region;
+  const TileScope scope;
   int64_t begin = 0, end = 0;
   int64_t tiles = 0;
   while (claim(job.slot, id, begin, end)) tiles += run_claimed(job.slot, id, begin, end);
@@ -372,7 +372,7 @@ void run_tiles(int64_t tiles, int max_threads, TileFunction function, void* cont
     return;
   }
   WorkerPool& p = pool();
-  const Region region;
+  const TileScope scope;
   if (t_beside != 0) return run_beside(p, tiles, threads, function, context);
   // The team, where its threads run anyway. Else ours, which stop spinning sooner, are the same for
   // all threads, and serve the recorder's worker too.
@@ -420,7 +420,7 @@ bool help_beside() {
   if (t_depth != 0 || !is_beside_claimable() || p.guest.exchange(true)) return false;
   bool helped = false;
   {
-    const Region region;
+    const TileScope scope;
     for (uint64_t bits = p.taken.load(std::memory_order_seq_cst); bits != 0; bits &= bits - 1) {
       JobSlot& slot = p.slots[std::countr_zero(bits)];
       int id = 0;

@@ -200,7 +200,7 @@ inline void run_plan(const Plan& plan, const std::vector<uint64_t>& immediates, 
         make_result();
         continue;
       }
-      const Access& access = kernel.accesses[static_cast<size_t>(product_access(kernel))];
+      const MemoryAccess& access = kernel.accesses[static_cast<size_t>(product_access(kernel))];
       const char* from = memory[access.slot].data() + access.offset;
       before.assign(from, from + kernel.numel() * static_cast<int64_t>(itemsize(access.dtype)));
     }
@@ -216,7 +216,7 @@ inline void run_plan(const Plan& plan, const std::vector<uint64_t>& immediates, 
       at += length;
     }
     std::shuffle(blocks.begin(), blocks.end(), random);
-    const auto place = [&](const Access& access, int64_t i) {
+    const auto place = [&](const MemoryAccess& access, int64_t i) {
       int64_t at = 0;
       for (int d = kernel.ndim - 1; d >= 0; --d) {
         at += i % kernel.shape[static_cast<size_t>(d)] * access.strides[static_cast<size_t>(d)];
@@ -229,7 +229,7 @@ inline void run_plan(const Plan& plan, const std::vector<uint64_t>& immediates, 
     std::vector<double> ones(kernel.accesses.size(), std::nan(""));
     std::vector<bool> is_one(kernel.accesses.size(), false);
     for (size_t k = 0; k < kernel.accesses.size(); ++k) {
-      const Access& access = kernel.accesses[k];
+      const MemoryAccess& access = kernel.accesses[k];
       is_one[k] = access.rank == Rank::kOne || (access.rank == Rank::kRow && rows == 1);
       if (is_one[k]) ones[k] = read(place(access, 0), access.dtype);
     }
@@ -258,7 +258,7 @@ inline void run_plan(const Plan& plan, const std::vector<uint64_t>& immediates, 
         const auto value = [&](const Ref& ref, int64_t i) {
           if (ref.kind == Ref::kImmediate) return number(immediates[ref.index], instr.compute);
           if (ref.kind == Ref::kTemp) return cell(ref.index, i);
-          const Access& access = kernel.accesses[ref.index];
+          const MemoryAccess& access = kernel.accesses[ref.index];
           EXPECT_TRUE(access.loaded || access.stored);
           if (is_one[ref.index]) return ones[ref.index];
           return read(place(access, i), access.dtype);

@@ -27,9 +27,9 @@
 
 namespace hologram::plans {
 
-using circuit::Access;
 using circuit::Instr;
 using circuit::Kernel;
+using circuit::MemoryAccess;
 using circuit::Rank;
 using circuit::Ref;
 using Strides = std::vector<int64_t>;
@@ -126,7 +126,7 @@ struct Builder {
   }
   Ref access(uint32_t slot, Dtype dtype, const Strides& strides, Rank rank = Rank::kFull,
              int64_t offset = 0) {
-    Access made;
+    MemoryAccess made;
     made.slot = slot;
     made.offset = offset;
     made.dtype = dtype;
@@ -265,7 +265,7 @@ class Unfused {
     if (ref.kind == Ref::kImmediate) {
       data = const_cast<uint64_t*>(bindings_.immediates + ref.index);
     } else if (ref.kind == Ref::kAccess) {
-      const Access& access = kernel_.accesses[ref.index];
+      const MemoryAccess& access = kernel_.accesses[ref.index];
       data = bindings_.slots[access.slot] + access.offset;
       dtype = access.dtype;
       own = access.strides;

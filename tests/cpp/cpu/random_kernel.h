@@ -111,7 +111,7 @@ class RandomKernel {
     if (!in_memory) return builder_.temp(dtype, rank);
     // At times where something was loaded.
     for (size_t i = 0; i < builder_.kernel.accesses.size(); ++i) {
-      const Access& access = builder_.kernel.accesses[i];
+      const MemoryAccess& access = builder_.kernel.accesses[i];
       if (rank == Rank::kFull && access.rank == rank && access.dtype == dtype && access.loaded &&
           pick(random_, 0, 2) == 0 && covers(access)) {
         return {Ref::kAccess, static_cast<uint32_t>(i)};
@@ -125,7 +125,7 @@ class RandomKernel {
   }
 
   // Whether no two elements of the domain share one of memory.
-  bool covers(const Access& access) const {
+  bool covers(const MemoryAccess& access) const {
     for (size_t d = 0; d < shape_.size(); ++d) {
       if (shape_[d] > 1 && access.strides[d] == 0) return false;
     }

@@ -91,7 +91,7 @@ class ScalarDevice final : public Device {
     std::vector<float> temps(kernel.temps.size());
     for (int64_t i = 0; i < kernel.numel(); ++i) {
       const auto place = [&](uint32_t index) {
-        const circuit::Access& access = kernel.accesses[index];
+        const circuit::MemoryAccess& access = kernel.accesses[index];
         int64_t at = 0, rest = i;
         for (int d = kernel.ndim - 1; d >= 0; --d) {
           const auto dim = static_cast<size_t>(d);
