@@ -178,7 +178,12 @@ int64_t steps_of(const CallSettling& call, const char* rows) {
 // Columns of h of an LSTM where it is projected, or 0.
 int64_t projection_of(const CallSettling& call) {
   const int64_t columns = call.size("P"), hidden = call.size("H");
-  if (call.is_given("weight_hr")) return columns;
+  if (call.is_given("weight_hr")) {
+    if (columns < 1) {
+      call.refuse("h is projected to ", columns, " columns; it has to have 1 or more");
+    }
+    return columns;
+  }
   if (columns != hidden) {
     call.refuse("weight has ", columns, " columns for ", hidden,
                 " units; without weight_hr it has as many");

@@ -698,6 +698,20 @@ _x = np.ones((2, 6, 4), "float32")
             "batch_sizes adds up to 5 rows, given were 6",
         ),
         (
+            lambda: hg.lstm_backward(
+                _x,
+                _x[:, :, :1],
+                np.ones((4, 0), "float32"),
+                _x[0, :, :1],
+                None,
+                None,
+                None,
+                np.ones((0, 1), "float32"),
+            ),
+            ValueError,
+            "h is projected to 0 columns; it has to have 1 or more",
+        ),
+        (
             lambda: hg.pad_rows(_x[0], np.array([3, 3]), steps=1, batch=3),
             ValueError,
             "room for 1 steps of 3 rows; batch_sizes has 2 steps",
