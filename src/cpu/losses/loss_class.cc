@@ -55,10 +55,6 @@ struct Classes {
   Classes(const char* name, const View& scores, const View& targets, int64_t ignore_index,
           const calls::CallView& weights, const View* each)
       : what(name), target(targets), ignored(ignore_index) {
-    if (scores.ndim > kMaxNest) {
-      fail(ErrorKind::kInvalidArgument, what, " takes up to ", kMaxNest, " dimensions, got ",
-           scores.ndim);
-    }
     const int class_dim = scores.ndim == 1 ? 0 : 1;
     classes = scores.shape[class_dim];
     class_step = scores.strides[class_dim];
