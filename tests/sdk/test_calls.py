@@ -671,6 +671,26 @@ _x = np.ones((2, 6, 4), "float32")
             "stride has 2 numbers; give one, or 1, one for each dimension",
         ),
         (
+            lambda: hg.max_pool(_x[:, :, :1], kernel_size=2, padding=1, dilation=2),
+            ValueError,
+            "dimension 2 has 1 windows of which some lie outside 1 elements: kernel 2, stride 2, "
+            "padding 1, dilation 2",
+        ),
+        (
+            lambda: hg.max_pool_backward(
+                _x, np.zeros((2, 6, 4), "int64"), kernel_size=2, input_size=4
+            ),
+            ValueError,
+            "dimension 2 has 4 windows of which some lie outside 4 elements",
+        ),
+        (
+            lambda: hg.max_pool_backward(
+                _x, np.zeros((2, 6, 4), "int64"), kernel_size=2, input_size=-4
+            ),
+            ValueError,
+            "dimension 2 has 4 windows of which some lie outside -4 elements",
+        ),
+        (
             lambda: hg.embedding(np.array([0, 5]), np.ones((5, 2), "float32")),
             IndexError,
             "take: index holds 5 at position 1, which is out of range for size 5",
