@@ -173,7 +173,4 @@ std::array<int64_t, N> last_of(calls::Ints values, int64_t fill) {
   return result;
 }
 
-// For the library's optional operands.
-inline const View* if_given(const View& view) { return view.data != nullptr ? &view : nullptr; }
-
 }  // namespace hologram

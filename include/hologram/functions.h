@@ -181,7 +181,7 @@ HOLOGRAM_API Tensor linear(const Tensor& x, const Tensor& weight, const Tensor* 
 
 // --- Losses -------------------------------------------------------------------------------------
 
-// Of one shape; options.weight and pos_weight are not read.
+// Of one shape.
 HOLOGRAM_API Tensor point_loss(PointLoss loss, const Tensor& input, const Tensor& target,
                                const PointLossOptions& options = {});
 // logits [n, classes, ...] or [classes]; target: class indices [n, ...], int64. kNotSupported for

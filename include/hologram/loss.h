@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Loss functions on strided host memory: elementwise ones and those over class indices, with their
-// gradients.
+// Which losses there are, elementwise and over class indices, and what they take beside tensors.
 #pragma once
 
 #include <cstdint>
@@ -27,18 +26,14 @@ inline constexpr int kPointLossCount = 8;
 
 struct PointLossOptions {
   LossReduction reduction = LossReduction::mean;
-  double param = 1.0;                // beta or delta
-  const View* weight = nullptr;      // bce, bce_with_logits: factor of each element, broadcast
-  const View* pos_weight = nullptr;  // bce_with_logits: factor of the positive term, broadcast
-  int max_threads = 0;
+  double param = 1.0;  // beta or delta
 };
 
 struct ClassLossOptions {
   LossReduction reduction = LossReduction::mean;
-  const View* weight = nullptr;  // one factor per class, in input's dtype
+  const View* weight = nullptr;  // one factor per class
   int64_t ignore_index = -100;
-  double label_smoothing = 0.0;  // cross_entropy only
-  int max_threads = 0;
+  double label_smoothing = 0.0;
 };
 
 }  // namespace hologram

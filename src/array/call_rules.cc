@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The rules of calls that a schema cannot say, by name of the call.
+#include <algorithm>
 #include <string_view>
 
 #include "hologram/error.h"
@@ -100,27 +101,41 @@ void rule_convolution_backward_weight(CallSettling& call) {
   }
 }
 
-void check_pooling(const CallSettling& call, const Shape& places) {
-  const Shape &kernel = call.integers("kernel_size"), &padding = call.integers("padding");
-  check_rank(call, places, kernel);
-  check_windows(call);
+// in: what is pooled, `places` are those of the windows; each has an element of `in`.
+void check_pooling(const CallSettling& call, const Shape& in, const Shape& places) {
+  const Shape &kernel = call.integers("kernel_size"), &stride = call.integers("stride");
+  const Shape &padding = call.integers("padding"), &dilation = call.integers("dilation");
   for (size_t d = 0; d < kernel.size(); ++d) {
     if (padding[d] > kernel[d] / 2) {
       call.refuse("padding is ", padding[d], "; it has to be at most half the kernel's size ",
                   kernel[d]);
     }
+    // Where the last window begins.
+    const int64_t last = (places[d] - 1) * stride[d] - padding[d];
+    const bool gap = dilation[d] > std::max<int64_t>(1, in[d]) && kernel[d] > 1;
+    if (in[d] < 0 || (places[d] > 0 && (last >= in[d] || in[d] == 0 || gap))) {
+      call.refuse("dimension ", d + 2, " has ", places[d], " windows of which some lie outside ",
+                  in[d], " elements: kernel ", kernel[d], ", stride ", stride[d], ", padding ",
+                  padding[d], ", dilation ", dilation[d]);
+    }
   }
 }
 
 void rule_max_pool(CallSettling& call) {
-  check_pooling(call, call.run("S"));
-  call.set_run("P", windows(call, call.run("S"), call.integers("kernel_size"),
-                            call.integer("ceil_mode") != 0));
+  const Shape &in = call.run("S"), &kernel = call.integers("kernel_size");
+  check_rank(call, in, kernel);
+  check_windows(call);
+  const Shape places = windows(call, in, kernel, call.integer("ceil_mode") != 0);
+  check_pooling(call, in, places);
+  call.set_run("P", places);
 }
 
 void rule_max_pool_backward(CallSettling& call) {
-  check_pooling(call, call.run("P"));
-  call.set_run("S", call.integers("input_size"));
+  const Shape &in = call.integers("input_size"), &places = call.run("P");
+  check_rank(call, places, call.integers("kernel_size"));
+  check_windows(call);
+  check_pooling(call, in, places);
+  call.set_run("S", in);
 }
 
 void rule_batch_norm(CallSettling& call) {
@@ -178,7 +193,12 @@ int64_t steps_of(const CallSettling& call, const char* rows) {
 // Columns of h of an LSTM where it is projected, or 0.
 int64_t projection_of(const CallSettling& call) {
   const int64_t columns = call.size("P"), hidden = call.size("H");
-  if (call.is_given("weight_hr")) return columns;
+  if (call.is_given("weight_hr")) {
+    if (columns < 1) {
+      call.refuse("h is projected to ", columns, " columns; it has to have 1 or more");
+    }
+    return columns;
+  }
   if (columns != hidden) {
     call.refuse("weight has ", columns, " columns for ", hidden,
                 " units; without weight_hr it has as many");

@@ -39,6 +39,10 @@ Tensor point_loss(PointLoss loss, const Tensor& input, const Tensor& target,
     fail(ErrorKind::kTypeMismatch, "point_loss: is for floating dtypes, got ",
          dtype_name(input.dtype()), " and ", dtype_name(target.dtype()), "; cast them first");
   }
+  if (options.param < 0) {
+    fail(ErrorKind::kInvalidArgument, "point_loss: beta or delta must not be negative, got ",
+         options.param);
+  }
   const bool none = options.reduction == LossReduction::none;
   const Dtype dtype = promote(input.dtype(), target.dtype());
   Tensor out = array::fresh(none ? input.shape() : Shape{}, dtype, device);
@@ -71,6 +75,10 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target, const ClassLoss
   if (options.weight != nullptr) {
     fail(ErrorKind::kNotSupported,
          "cross_entropy: weights of classes are not taken; weight the losses of reduction none");
+  }
+  if (!(options.label_smoothing >= 0 && options.label_smoothing <= 1)) {
+    fail(ErrorKind::kInvalidArgument,
+         "cross_entropy: label_smoothing must be between 0 and 1, got ", options.label_smoothing);
   }
   const int64_t classes = logits.shape()[logits.ndim() > 1 ? 1 : 0];
   array::check_classes(target, classes, options.ignore_index);

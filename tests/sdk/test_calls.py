@@ -671,6 +671,26 @@ _x = np.ones((2, 6, 4), "float32")
             "stride has 2 numbers; give one, or 1, one for each dimension",
         ),
         (
+            lambda: hg.max_pool(_x[:, :, :1], kernel_size=2, padding=1, dilation=2),
+            ValueError,
+            "dimension 2 has 1 windows of which some lie outside 1 elements: kernel 2, stride 2, "
+            "padding 1, dilation 2",
+        ),
+        (
+            lambda: hg.max_pool_backward(
+                _x, np.zeros((2, 6, 4), "int64"), kernel_size=2, input_size=4
+            ),
+            ValueError,
+            "dimension 2 has 4 windows of which some lie outside 4 elements",
+        ),
+        (
+            lambda: hg.max_pool_backward(
+                _x, np.zeros((2, 6, 4), "int64"), kernel_size=2, input_size=-4
+            ),
+            ValueError,
+            "dimension 2 has 4 windows of which some lie outside -4 elements",
+        ),
+        (
             lambda: hg.embedding(np.array([0, 5]), np.ones((5, 2), "float32")),
             IndexError,
             "take: index holds 5 at position 1, which is out of range for size 5",
@@ -696,6 +716,20 @@ _x = np.ones((2, 6, 4), "float32")
             ),
             ValueError,
             "batch_sizes adds up to 5 rows, given were 6",
+        ),
+        (
+            lambda: hg.lstm_backward(
+                _x,
+                _x[:, :, :1],
+                np.ones((4, 0), "float32"),
+                _x[0, :, :1],
+                None,
+                None,
+                None,
+                np.ones((0, 1), "float32"),
+            ),
+            ValueError,
+            "h is projected to 0 columns; it has to have 1 or more",
         ),
         (
             lambda: hg.pad_rows(_x[0], np.array([3, 3]), steps=1, batch=3),

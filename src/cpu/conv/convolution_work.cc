@@ -68,18 +68,6 @@ void fail_missing_operand(const char* which) {
   fail(ErrorKind::kInvalidArgument, "convolution: ", which, " has elements but is null");
 }
 
-void check_windows(const char* op, const ConvolutionArgs& a) {
-  for (size_t i = 0; i < 3; ++i) {
-    if (a.kernel[i] < 1 || a.stride[i] < 1 || a.dilation[i] < 1 || a.padding[i] < 0 ||
-        a.in_size[i] < 0 || a.out_size[i] < 0) {
-      fail(ErrorKind::kInvalidArgument, op, ": dimension ", i, " has input ", a.in_size[i],
-           ", output ", a.out_size[i], ", kernel ", a.kernel[i], ", stride ", a.stride[i],
-           ", padding ", a.padding[i], ", dilation ", a.dilation[i],
-           "; sizes and paddings must be at least 0, the others at least 1");
-    }
-  }
-}
-
 void check_convolution(const ConvolutionArgs& a) {
   if (a.dtype != Dtype::kFloat32 && a.dtype != Dtype::kFloat64) {
     fail(ErrorKind::kNotSupported, "convolution is for float32 and float64, not ",
@@ -93,7 +81,15 @@ void check_convolution(const ConvolutionArgs& a) {
     fail(ErrorKind::kInvalidArgument, "convolution: ", a.groups, " groups do not divide ",
          a.in_channels, " and ", a.out_channels, " channels");
   }
-  check_windows("convolution", a);
+  for (size_t i = 0; i < 3; ++i) {
+    if (a.kernel[i] < 1 || a.stride[i] < 1 || a.dilation[i] < 1 || a.padding[i] < 0 ||
+        a.in_size[i] < 0 || a.out_size[i] < 0) {
+      fail(ErrorKind::kInvalidArgument, "convolution: dimension ", i, " has input ", a.in_size[i],
+           ", output ", a.out_size[i], ", kernel ", a.kernel[i], ", stride ", a.stride[i],
+           ", padding ", a.padding[i], ", dilation ", a.dilation[i],
+           "; sizes and paddings must be at least 0, the others at least 1");
+    }
+  }
   for (size_t i = 0; i < 3; ++i) {
     const int64_t room = a.in_size[i] + 2 * a.padding[i] - a.dilation[i] * (a.kernel[i] - 1) - 1;
     const int64_t most = room < 0 ? 0 : room / a.stride[i] + 1;

@@ -77,8 +77,6 @@ struct ConvGrid {
 ConvGrid choose_conv_grid(int64_t rows, int64_t tile_rows, int64_t panels, int64_t widest,
                           int64_t groups, int64_t work, double pack_cost, int threads);
 
-// Throws where a size, stride, padding or dilation is none, in the name of `op`.
-void check_windows(const char* op, const ConvolutionArgs& args);
 // Throws where the arguments are wrong.
 void check_convolution(const ConvolutionArgs& args);
 [[noreturn]] void fail_missing_operand(const char* which);

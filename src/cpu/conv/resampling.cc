@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Pooling by means and interpolation: rows of inputs are added up, then the elements of the sum. Of
-// images with channels last, the pixels.
-#include "src/cpu/conv/resampling.h"
-
+// Pooling by means, interpolation, and the gradients of both: rows of inputs are added up, then the
+// elements of the sum. Of images with channels last, the pixels.
 #include <algorithm>
 
-#include "hologram/error.h"
 #include "src/cpu/conv/convolution_work.h"
 #include "src/cpu/conv/resampling_kernels.h"
 
-namespace hologram {
-namespace cpu {
+namespace hologram::cpu {
 namespace {
 
 // Elements read and written that make a task.
@@ -235,46 +231,7 @@ bool has_contiguous_planes(const ConvolutionStrides& s, const ConvolutionSizes& 
   return true;
 }
 
-// Whether images lie channels last.
-bool check(const ResamplingArgs& a, bool has_operands) {
-  if (a.dtype != Dtype::kFloat32 && a.dtype != Dtype::kFloat64) {
-    fail(ErrorKind::kNotSupported, "resample is for float32 and float64, not ",
-         dtype_name(a.dtype));
-  }
-  for (size_t i = 0; i < 3; ++i) {
-    if (a.in_size[i] < 1 || a.out_size[i] < 1 || a.kernel[i] < 1 || a.stride[i] < 1 ||
-        a.padding[i] < 0) {
-      fail(ErrorKind::kInvalidArgument, "resample: dimension ", i, " has input ", a.in_size[i],
-           ", output ", a.out_size[i], ", kernel ", a.kernel[i], ", stride ", a.stride[i],
-           ", padding ", a.padding[i], "; paddings must be at least 0, the others at least 1");
-    }
-  }
-  const bool planes = has_contiguous_planes(a.in_strides, a.in_size) &&
-                      has_contiguous_planes(a.out_strides, a.out_size);
-  if (!planes && (a.in_strides.channel != 1 || a.out_strides.channel != 1)) {
-    fail(ErrorKind::kInvalidArgument,
-         "resample: planes must be contiguous, or channels lie side by side in both images");
-  }
-  if (!has_operands) {
-    fail(ErrorKind::kInvalidArgument, "resample: an operand that has elements is null");
-  }
-  return !planes;
-}
-
-}  // namespace
-}  // namespace cpu
-
-void resample(const ResamplingArgs& args, const void* x, void* y) {
-  const bool is_empty = args.batch <= 0 || args.channels <= 0;
-  const bool pixels = cpu::check(args, is_empty || (x != nullptr && y != nullptr));
-  if (is_empty) return;
-  cpu::for_dtype(args.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    cpu::Resampled<T>(args, static_cast<const T*>(x), static_cast<T*>(y), pixels).run();
-  });
-}
-
-void cpu::run(const calls::Resample<>& call, CallThreads threads) {
+ResamplingArgs arguments_of(const calls::Resample<>& call, CallThreads threads) {
   const View &x = call.input, &y = call.out;
   ResamplingArgs args;
   args.kind = static_cast<Resampling>(call.kind);
@@ -285,12 +242,28 @@ void cpu::run(const calls::Resample<>& call, CallThreads threads) {
   args.is_gradient = call.is_gradient;
   args.scales = {call.scale_depth, call.scale_height, call.scale_width};
   const View &in = args.is_gradient ? y : x, &out = args.is_gradient ? x : y;
-  args.dtype = x.dtype;
   args.batch = x.shape[0], args.channels = x.shape[1];
   args.in_size = places_of(in.shape, in.ndim, 1), args.out_size = places_of(out.shape, out.ndim, 1);
   args.in_strides = convolution_strides(in), args.out_strides = convolution_strides(out);
   args.max_threads = threads(in.numel() + out.numel());
-  hologram::resample(args, x.data, y.data);
+  return args;
 }
 
-}  // namespace hologram
+}  // namespace
+
+// Planes are contiguous, or channels lie side by side in both images. The same bits for any number
+// of threads.
+void run(const calls::Resample<>& call, CallThreads threads) {
+  if (call.input.numel() == 0) return;
+  const ResamplingArgs args = arguments_of(call, threads);
+  const bool pixels = !has_contiguous_planes(args.in_strides, args.in_size) ||
+                      !has_contiguous_planes(args.out_strides, args.out_size);
+  for_dtype(call.input.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    Resampled<T>(args, static_cast<const T*>(call.input.data), static_cast<T*>(call.out.data),
+                 pixels)
+        .run();
+  });
+}
+
+}  // namespace hologram::cpu

@@ -7,16 +7,14 @@
 
 #include "hologram/elementwise.h"
 #include "hologram/error.h"
+#include "hologram/loss.h"
 #include "hologram/parallel.h"
 #include "hologram/softmax.h"
 #include "src/cpu/device/call_table.h"
-#include "src/cpu/losses/loss.h"
-#include "src/cpu/losses/loss_kernels.h"
 #include "src/cpu/reduce/reduce_gather.h"
 #include "src/cpu/reduce/reduce_plan.h"
 
-namespace hologram {
-namespace cpu {
+namespace hologram::cpu {
 namespace {
 
 // Positions a partial sum covers; the same for any thread count.
@@ -42,76 +40,42 @@ void write(const View& view, int64_t offset, double value) {
           static_cast<char*>(view.data) + offset * static_cast<int64_t>(itemsize(view.dtype)), 1);
 }
 
-// A class tensor (log probabilities or their gradients) and the targets of its positions.
+// A class tensor [C], [N, C] or [N, C, d...] (log probabilities or their gradients) and the targets
+// of its positions, of that shape without C.
 struct Classes {
   const char* what;
-  const View* scores;
-  const View* target;
-  const ClassLossOptions* options;
+  const View& target;
+  int64_t ignored;
   int64_t classes = 0;
   int64_t class_step = 0;
-  Nest nest;  // positions; operands: scores, target, and out or the second class tensor
+  Nest nest;                   // positions; operands: scores, target, and what is of each position
   std::vector<double> weight;  // empty: all 1
-  double weight_sum = 0;
 
-  // third: of target's shape (per_position) or of scores' shape, or null.
-  Classes(const char* name, const View& scores_view, const View& target_view,
-          const ClassLossOptions& opts, const View* third, bool per_position)
-      : what(name), scores(&scores_view), target(&target_view), options(&opts) {
-    const int class_dim = scores->ndim == 1 ? 0 : 1;
-    if (scores->ndim < 1 || scores->ndim > kMaxNest || target->ndim != scores->ndim - 1)
-      fail_shapes();
-    if (!is_floating(scores->dtype)) {
-      fail(ErrorKind::kNotSupported, what, " takes floating scores, not ",
-           dtype_name(scores->dtype));
-    }
-    if (target->dtype != Dtype::kInt64 && target->dtype != Dtype::kUInt8) {
-      fail(ErrorKind::kTypeMismatch, what, ": class indices must be int64 or uint8, not ",
-           dtype_name(target->dtype));
-    }
-    classes = scores->shape[class_dim];
-    class_step = scores->strides[class_dim];
-    if (third != nullptr && third->ndim != (per_position ? target : scores)->ndim) fail_shapes();
-    if (third != nullptr && !per_position && third->shape[class_dim] != classes) fail_shapes();
-    for (int i = 0, at = 0; i < scores->ndim; ++i) {
+  // each: of target's shape, or null.
+  Classes(const char* name, const View& scores, const View& targets, int64_t ignore_index,
+          const calls::CallView& weights, const View* each)
+      : what(name), target(targets), ignored(ignore_index) {
+    const int class_dim = scores.ndim == 1 ? 0 : 1;
+    classes = scores.shape[class_dim];
+    class_step = scores.strides[class_dim];
+    for (int i = 0, at = 0; i < scores.ndim; ++i) {
       if (i == class_dim) continue;
-      const int in_third = per_position ? at : i;
-      if (target->shape[at] != scores->shape[i] ||
-          (third != nullptr && third->shape[in_third] != scores->shape[i])) {
-        fail_shapes();
-      }
-      nest.push(scores->shape[i], scores->strides[i], target->strides[at],
-                third != nullptr ? third->strides[in_third] : 0);
+      nest.push(scores.shape[i], scores.strides[i], target.strides[at],
+                each != nullptr ? each->strides[at] : 0);
       ++at;
     }
     nest.merge();
-    weight_sum = static_cast<double>(classes);
-    if (const View* w = opts.weight) {
-      if (w->ndim != 1 || w->shape[0] != classes) {
-        fail(ErrorKind::kInvalidArgument, what, ": weight must have one element for each of the ",
-             classes, " classes");
-      }
-      weight_sum = 0;
-      for (int64_t c = 0; c < classes; ++c) {
-        weight.push_back(read(*w, c * w->strides[0]));
-        weight_sum += weight.back();
-      }
+    for (int64_t c = 0; c < classes && weights.has_data(); ++c) {
+      weight.push_back(read(weights, c * weights.strides[0]));
     }
-  }
-
-  [[noreturn]] void fail_shapes() const {
-    fail(ErrorKind::kInvalidArgument, what,
-         ": expected scores [C], [N, C] or [N, C, d...] and targets "
-         "of that shape without C; got ",
-         scores->ndim, " and ", target->ndim, " dimensions or sizes that differ");
   }
 
   // The class at this offset; -1 for ignore_index.
   int64_t class_at(int64_t offset) const {
-    const int64_t index = target->dtype == Dtype::kInt64
-                              ? static_cast<const int64_t*>(target->data)[offset]
-                              : static_cast<const uint8_t*>(target->data)[offset];
-    if (index == options->ignore_index) return -1;
+    const int64_t index = target.dtype == Dtype::kInt64
+                              ? static_cast<const int64_t*>(target.data)[offset]
+                              : static_cast<const uint8_t*>(target.data)[offset];
+    if (index == ignored) return -1;
     if (index < 0 || index >= classes) {
       fail(ErrorKind::kIndex, what, ": target ", index, " is out of bounds for ", classes,
            " classes");
@@ -139,20 +103,16 @@ struct Classes {
   }
 };
 
-void check_scalar(const char* what, const char* name, const View& view) {
-  if (view.numel() != 1) {
-    fail(ErrorKind::kInvalidArgument, what, ": ", name, " must have one element, it has ",
-         view.numel());
-  }
-}
-
-// The losses of log probabilities, smoothed or not; see loss.h.
-void forward(const char* what, const View& log_prob, const View& target, const View& out,
-             const View& total_weight, const ClassLossOptions& options, double smoothing) {
-  const bool none = options.reduction == LossReduction::none;
-  const Classes job(what, log_prob, target, options, none ? &out : nullptr, true);
-  if (!none) check_scalar(what, "out", out);
-  check_scalar(what, "total_weight", total_weight);
+// The losses of log probabilities, smoothed or not, and the sum of the weights of the targets (0
+// where each position has its loss).
+template <class Call>
+void forward(const char* what, const Call& call, const View& log_prob, double smoothing,
+             int threads) {
+  const View& out = call.out;
+  const auto reduction = static_cast<LossReduction>(call.reduction);
+  const bool none = reduction == LossReduction::none;
+  const Classes job(what, log_prob, call.target, call.ignore_index, call.weight,
+                    none ? &out : nullptr);
   const int64_t positions = job.nest.count();
   const int64_t pieces = (positions + kPositions - 1) / kPositions;
   struct Sums {
@@ -160,7 +120,7 @@ void forward(const char* what, const View& log_prob, const View& target, const V
   };
   std::vector<Sums> sums(static_cast<size_t>(pieces));
   const double spread = smoothing > 0 ? smoothing / static_cast<double>(job.classes) : 0;
-  parallel_for(pieces, options.max_threads, [&](int64_t first, int64_t last, int) {
+  parallel_for(pieces, threads, [&](int64_t first, int64_t last, int) {
     for (int64_t piece = first; piece < last; ++piece) {
       Sums sum;
       const int64_t end = std::min(positions, (piece + 1) * kPositions);
@@ -192,114 +152,54 @@ void forward(const char* what, const View& log_prob, const View& target, const V
   for (const Sums& sum : sums) total.loss += sum.loss, total.weight += sum.weight;
   if (!none) {
     // All ignored gives 0 / 0, as PyTorch.
-    fill(options.reduction == LossReduction::mean ? total.loss / total.weight : total.loss, out);
+    fill(reduction == LossReduction::mean ? total.loss / total.weight : total.loss, out);
   }
-  fill(none ? 0.0 : total.weight, total_weight);
+  fill(none ? 0.0 : total.weight, call.total_weight);
 }
-
-// What a gradient is multiplied by at each position, before the class weights.
-struct GradientScale {
-  const View* grad_out;
-  bool none;
-  double common = 0;
-
-  GradientScale(const char* what, const View& grad, const View& total_weight,
-                const ClassLossOptions& options)
-      : grad_out(&grad), none(options.reduction == LossReduction::none) {
-    if (none) return;
-    check_scalar(what, "grad_out", grad);
-    common = read(grad, 0);
-    if (options.reduction == LossReduction::mean) {
-      check_scalar(what, "total_weight", total_weight);
-      common /= read(total_weight, 0);
-    }
-  }
-};
 
 }  // namespace
-}  // namespace cpu
 
-void nll_loss(const View& log_prob, const View& target, const View& out, const View& total_weight,
-              const ClassLossOptions& options) {
-  cpu::forward("nll_loss", log_prob, target, out, total_weight, options, 0);
+void run(const calls::NllLoss<>& call, CallThreads threads) {
+  forward("nll_loss", call, call.input, 0, threads(call.input.numel()));
 }
 
-void nll_loss_backward(const View& grad_out, const View& target, const View& total_weight,
-                       const View& grad_input, const ClassLossOptions& options) {
-  const char* what = "nll_loss_backward";
-  const cpu::GradientScale scale(what, grad_out, total_weight, options);
-  const cpu::Classes job(what, grad_input, target, options, scale.none ? &grad_out : nullptr, true);
-  fill(0.0, grad_input, options.max_threads);
+void run(const calls::NllLossBackward<>& call, CallThreads threads) {
+  const View &grad = call.grad, &grad_input = call.grad_input;
+  const auto reduction = static_cast<LossReduction>(call.reduction);
+  const bool none = reduction == LossReduction::none;
+  double common = none ? 0 : read(grad, 0);
+  if (reduction == LossReduction::mean) common /= read(call.total_weight, 0);
+  const Classes job("nll_loss_backward", grad_input, call.target, call.ignore_index, call.weight,
+                    none ? &grad : nullptr);
+  fill(0.0, grad_input, threads(grad_input.numel()));
   // One element for each position: too little work for another thread.
   job.for_positions(0, job.nest.count(), [&](const int64_t* at, int64_t) {
     const int64_t c = job.class_at(at[1]);
     if (c < 0) return;
-    const double g = scale.none ? cpu::quick_read(grad_out, at[2]) : scale.common;
-    cpu::write(grad_input, at[0] + c * job.class_step, -g * job.weight_of(c));
+    const double g = none ? quick_read(grad, at[2]) : common;
+    write(grad_input, at[0] + c * job.class_step, -g * job.weight_of(c));
   });
 }
 
-void cross_entropy(const View& logits, const View& target, const View& out,
-                   const View& total_weight, const ClassLossOptions& options) {
-  const char* what = "cross_entropy";
-  if (!(options.label_smoothing >= 0 && options.label_smoothing <= 1)) {
-    fail(ErrorKind::kInvalidArgument, what, ": label_smoothing must be between 0 and 1, got ",
-         options.label_smoothing);
-  }
-  if (logits.ndim < 1 || logits.ndim > cpu::kMaxNest) {
-    fail(ErrorKind::kInvalidArgument, what, " needs 1 to ", cpu::kMaxNest, " dimensions, got ",
-         logits.ndim);
-  }
-  int64_t strides[cpu::kMaxNest];
+// log_softmax over the classes and nll_loss in one pass.
+void run(const calls::CrossEntropy<>& call, CallThreads threads) {
+  const View& logits = call.logits;
+  std::vector<int64_t> strides(static_cast<size_t>(logits.ndim));
   int64_t count = 1;
   for (int i = logits.ndim - 1; i >= 0; --i) {
-    strides[i] = count;
+    strides[static_cast<size_t>(i)] = count;
     count *= logits.shape[i];
   }
   const Dtype dtype = compute_dtype(logits.dtype);
   const std::unique_ptr<char[]> scratch(
       new (std::nothrow) char[static_cast<size_t>(count + 1) * itemsize(dtype)]);
   if (scratch == nullptr) {
-    fail(ErrorKind::kOutOfMemory, what, " needs ", count * static_cast<int64_t>(itemsize(dtype)),
-         " bytes for the log probabilities");
+    fail(ErrorKind::kOutOfMemory, "cross_entropy needs ",
+         count * static_cast<int64_t>(itemsize(dtype)), " bytes for the log probabilities");
   }
-  const View log_prob{scratch.get(), dtype, logits.ndim, logits.shape, strides};
-  log_softmax(logits, logits.ndim == 1 ? 0 : 1, log_prob, options.max_threads);
-  cpu::forward(what, log_prob, target, out, total_weight, options, options.label_smoothing);
+  const View log_prob{scratch.get(), dtype, logits.ndim, logits.shape, strides.data()};
+  log_softmax(logits, logits.ndim == 1 ? 0 : 1, log_prob, threads(count));
+  forward("cross_entropy", call, log_prob, call.label_smoothing, threads(count));
 }
 
-namespace cpu {
-
-namespace {
-
-template <class Call>
-ClassLossOptions class_options(const Call& call, int threads) {
-  ClassLossOptions options;
-  options.reduction = static_cast<LossReduction>(call.reduction);
-  options.ignore_index = call.ignore_index;
-  options.weight = if_given(call.weight);
-  options.max_threads = threads;
-  return options;
-}
-
-}  // namespace
-
-void run(const calls::NllLoss<>& call, CallThreads threads) {
-  hologram::nll_loss(call.input, call.target, call.out, call.total_weight,
-                     class_options(call, threads(call.input.numel())));
-}
-
-void run(const calls::NllLossBackward<>& call, CallThreads threads) {
-  hologram::nll_loss_backward(call.grad, call.target, call.total_weight, call.grad_input,
-                              class_options(call, threads(call.grad_input.numel())));
-}
-
-void run(const calls::CrossEntropy<>& call, CallThreads threads) {
-  ClassLossOptions options = class_options(call, threads(call.logits.numel()));
-  options.label_smoothing = call.label_smoothing;
-  hologram::cross_entropy(call.logits, call.target, call.out, call.total_weight, options);
-}
-
-}  // namespace cpu
-
-}  // namespace hologram
+}  // namespace hologram::cpu

@@ -18,16 +18,6 @@ int64_t stride_bytes(const View& view, int dim) {
   return view.strides[dim] * static_cast<int64_t>(itemsize(view.dtype));
 }
 
-Steps packed_steps(const char* name, const View& sizes, int64_t batch, const View& packed,
-                   bool reverse = false) {
-  Steps steps(name, sizes.shape[0], batch, static_cast<const int64_t*>(sizes.data), reverse);
-  if (steps.total() != packed.shape[0]) {
-    fail(ErrorKind::kInvalidArgument, name, ": batch_sizes adds up to ", steps.total(),
-         " rows, the packed ones are ", packed.shape[0]);
-  }
-  return steps;
-}
-
 void copy_bytes(int64_t rows, int64_t bytes, const char* from, int64_t from_row, char* to,
                 int64_t to_row) {
   if (bytes == 0) return;
@@ -49,7 +39,7 @@ void for_steps(const Steps& steps, int threads, Part&& part) {
 void run(const calls::PackRows<>& call, CallThreads threads) {
   const View &in = call.input, &out = call.out;
   const int64_t bytes = row_bytes(out, 1);
-  const Steps steps = packed_steps("pack_rows", call.batch_sizes, in.shape[1], out);
+  const Steps steps("pack_rows", out, call.batch_sizes, in.shape[1]);
   for_steps(steps, threads(out.numel()), [&](int64_t step, StepRows at) {
     copy_bytes(at.count, bytes, static_cast<char*>(in.data) + step * stride_bytes(in, 0),
                stride_bytes(in, 1), static_cast<char*>(out.data) + at.first * bytes, bytes);
@@ -59,7 +49,7 @@ void run(const calls::PackRows<>& call, CallThreads threads) {
 void run(const calls::PadRows<>& call, CallThreads threads) {
   const View &in = call.input, &out = call.out;
   const int64_t bytes = row_bytes(in, 1), batch = out.shape[1];
-  const Steps steps = packed_steps("pad_rows", call.batch_sizes, batch, in);
+  const Steps steps("pad_rows", in, call.batch_sizes, batch);
   std::vector<char> padding(static_cast<size_t>(bytes));
   for (size_t i = 0; i < padding.size(); i += itemsize(out.dtype)) {
     std::memcpy(&padding[i], &call.element, itemsize(out.dtype));
@@ -81,8 +71,7 @@ void run(const calls::PadRows<>& call, CallThreads threads) {
 void run(const calls::RowsBefore<>& call, CallThreads threads) {
   const View &in = call.input, &first = call.first, &out = call.out;
   const int64_t bytes = row_bytes(out, 1);
-  const Steps steps =
-      packed_steps("rows_before", call.batch_sizes, first.shape[0], in, call.reverse);
+  const Steps steps("rows_before", in, call.batch_sizes, first.shape[0], call.reverse);
   for_steps(steps, threads(out.numel()), [&](int64_t step, StepRows at) {
     const int64_t continued = steps.continued(step), row = stride_bytes(in, 0);
     char* const to = static_cast<char*>(out.data) + at.first * bytes;

@@ -8,10 +8,8 @@
 #pragma once
 
 #include <algorithm>
-#include <numeric>
 #include <vector>
 
-#include "hologram/dtype.h"
 #include "hologram/error.h"
 #include "hologram/parallel.h"
 #include "src/cpu/device/call_table.h"
@@ -139,14 +137,19 @@ struct StepRows {
   int64_t first, count;
 };
 
-// The rows of each step: `batch` or, of packed sequences, as many as `sizes` says.
+// The rows of each step: `batch` or, of packed sequences, as many as batch_sizes says.
 class Steps {
  public:
-  Steps(const char* name, int64_t steps, int64_t batch, const int64_t* sizes, bool reverse)
-      : steps_(steps), batch_(batch), reverse_(reverse) {
-    if (sizes == nullptr) return;
+  // all: (steps, batch, n) or, where there are batch_sizes, (rows of all steps, n).
+  Steps(const char* name, const View& all, const calls::CallView& batch_sizes, int64_t batch,
+        bool reverse = false)
+      : steps_(batch_sizes.is_given ? batch_sizes.shape[0] : all.shape[0]),
+        batch_(batch),
+        reverse_(reverse) {
+    if (!batch_sizes.is_given) return;
+    const auto* sizes = static_cast<const int64_t*>(batch_sizes.data);
     int64_t most = batch, first = 0;
-    for (int64_t t = 0; t < steps; ++t) {
+    for (int64_t t = 0; t < steps_; ++t) {
       const int64_t rows = sizes[t];
       if (rows > most || rows < 1 || (t == 0 && rows != batch)) {
         fail(ErrorKind::kInvalidArgument, name, ": batch_sizes holds ", rows, " at step ", t,
@@ -156,6 +159,10 @@ class Steps {
       first += rows, most = rows;
     }
     firsts_.push_back(first);
+    if (first != all.shape[0]) {
+      fail(ErrorKind::kInvalidArgument, name, ": batch_sizes adds up to ", first,
+           " rows, given were ", all.shape[0]);
+    }
   }
 
   int64_t count() const { return steps_; }
@@ -211,39 +218,16 @@ class RunningState {
   int64_t row_;
 };
 
-// What all recurrences refuse.
-inline void check_recurrence(const char* name, Dtype dtype, int64_t steps, int64_t batch,
-                             int64_t hidden, int64_t columns, int64_t row) {
-  if (dtype != Dtype::kFloat32 && dtype != Dtype::kFloat64) {
-    fail(ErrorKind::kNotSupported, name, " is for float32 and float64, not ", dtype_name(dtype));
-  }
-  if (std::min({steps, batch, hidden}) < 0) {
-    fail(ErrorKind::kInvalidArgument, name, ": a size is negative: steps ", steps, ", batch ",
-         batch, ", hidden ", hidden);
-  }
-  if (row < columns) {
-    fail(ErrorKind::kInvalidArgument, name, ": rows of the output are ", row,
-         " elements apart but ", columns, " wide");
-  }
+// The address of an element of an operand whose elements lie together; null where it is absent.
+template <class T>
+T* element_of(const View& view, int64_t element) {
+  return view.data != nullptr ? static_cast<T*>(view.data) + element : nullptr;
 }
-
-[[noreturn]] inline void fail_null_operand(const char* name) {
-  fail(ErrorKind::kInvalidArgument, name, ": an operand that has elements is null");
+template <class T>
+T* data_of(const View& view) {
+  return static_cast<T*>(view.data);
 }
-
-// The steps of rows of all of them, and elements between the rows of what has them.
-template <class Args>
-void take_steps(Args& args, const View& rows, const View& sizes, int64_t batch) {
-  args.batch = batch;
-  args.steps = sizes.data == nullptr ? rows.shape[0] : sizes.shape[0];
-  args.batch_sizes = static_cast<const int64_t*>(sizes.data);
-  if (sizes.data == nullptr) return;
-  const int64_t total = std::accumulate(args.batch_sizes, args.batch_sizes + args.steps, int64_t{});
-  if (total != rows.shape[0]) {
-    fail(ErrorKind::kInvalidArgument, "packed sequences: batch_sizes adds up to ", total,
-         " rows, given were ", rows.shape[0]);
-  }
-}
+// Elements between the rows of an operand.
 inline int64_t row_of(const View& rows) {
   return rows.data != nullptr ? rows.strides[rows.ndim - 2] : 0;
 }

@@ -1,88 +1,94 @@
 // SPDX-License-Identifier: MIT
 // The recurrence of a layer without gates and its gradient: a product and the cells, step by step.
-#include "src/cpu/recurrent/rnn.h"
-
 #include <algorithm>
 
 #include "src/cpu/gemm/pack_buffer.h"
 #include "src/cpu/recurrent/recurrence.h"
 #include "src/cpu/recurrent/rnn_kernels.h"
 
-namespace hologram {
-namespace cpu {
+namespace hologram::cpu {
 namespace {
 
+// One direction of one layer over a batch of sequences, float32 or float64 (Elman 1990, as
+// torch.nn.RNN computes it):
+//
+//   h = f(gates[t] + bias + h weight^T), f = tanh or relu
+//
+// All are contiguous but for the output. h_n may be h0; nothing else overlaps.
 template <class T>
-void run_forward(const RnnArgs& args) {
+void run_forward(const calls::RnnForward<>& call, int threads) {
   const RnnKernels<T> kernels = rnn_kernels(current_isa(), T());
-  const int64_t hidden = args.hidden, batch = args.batch;
-  const Steps steps("rnn", args.steps, batch, args.batch_sizes, args.reverse);
+  const int64_t batch = call.h0.shape[0], hidden = call.h0.shape[1], row = row_of(call.output);
+  const Steps steps("rnn", call.gates, call.batch_sizes, batch, call.reverse);
+  if (batch == 0 || hidden == 0) return;
   const bool packs = steps.total() > kFewRecurrentRows;
   PackBuffer packed;
   const GateWeight<T> weight{gemm_kernel(current_isa(), T()),
-                             static_cast<const T*>(args.weight),
+                             data_of<T>(call.weight),
                              packs ? packed.get<T>(packed_weight_size(1, hidden, hidden)) : nullptr,
                              1,
                              hidden,
                              hidden,
                              packs};
-  const UnitShares shares(batch * hidden * hidden, hidden, args.max_threads);
+  const UnitShares shares(batch * hidden * hidden, hidden, threads);
   if (packs) shares.run([&](Units u) { weight.pack(u); });
-  RunningState<T> h(static_cast<const T*>(args.h0), static_cast<T*>(args.h_n), batch, hidden);
+  RunningState<T> h(data_of<T>(call.h0), data_of<T>(call.h_n), batch, hidden);
   for (int64_t step = 0; step < steps.count(); ++step) {
     const StepRows at = steps[step];
     h.begin(at.count);
-    T* const next = static_cast<T*>(args.output) + at.first * args.output_row;
-    const T* const gates = static_cast<const T*>(args.gates) + at.first * hidden;
+    T* const next = element_of<T>(call.output, at.first * row);
+    const T* const gates = element_of<T>(call.gates, at.first * hidden);
     shares.run([&](Units u) {
       T* const sums = next + u.begin;
       for (int64_t r = 0; r < at.count; ++r) {
-        std::copy_n(gates + r * hidden + u.begin, u.end - u.begin, sums + r * args.output_row);
+        std::copy_n(gates + r * hidden + u.begin, u.end - u.begin, sums + r * row);
       }
-      weight.multiply_gate(0, at.count, h.data(), h.row(), u, sums, args.output_row, T(1));
-      const T* const bias = static_cast<const T*>(args.bias);
-      kernels.cells({at.count, u.end - u.begin, sums, args.output_row,
-                     bias != nullptr ? bias + u.begin : nullptr, args.relu});
+      weight.multiply_gate(0, at.count, h.data(), h.row(), u, sums, row, T(1));
+      kernels.cells(
+          {at.count, u.end - u.begin, sums, row, element_of<T>(call.bias, u.begin), call.relu});
     });
-    h.end(next, args.output_row);
+    h.end(next, row);
   }
   h.finish();
 }
 
+// Through time, from the gradients of the results. That of `gates` is grad_gates; the gradients of
+// bias and weight are those of a product of h with it.
+//
+// All are contiguous but for output and grad_output; nothing overlaps.
 template <class T>
-void run_backward(const RnnBackwardArgs& args) {
+void run_backward(const calls::RnnBackward<>& call, int threads) {
   const RnnKernels<T> kernels = rnn_kernels(current_isa(), T());
-  const int64_t hidden = args.hidden, batch = args.batch;
-  const Steps steps("rnn_backward", args.steps, batch, args.batch_sizes, args.reverse);
-  T* const grad_h0 = static_cast<T*>(args.grad_h0);
-  copy_or_zero(batch * hidden, static_cast<const T*>(args.grad_h_n), grad_h0);
-  if (args.steps == 0) return;
+  const int64_t batch = call.grad_h0.shape[0], hidden = call.grad_h0.shape[1];
+  const int64_t row = row_of(call.output), grad_row = row_of(call.grad_output);
+  const Steps steps("rnn_backward", call.output, call.batch_sizes, batch, call.reverse);
+  if (batch == 0 || hidden == 0) return;
+  T* const grad_h0 = data_of<T>(call.grad_h0);
+  copy_or_zero(batch * hidden, data_of<T>(call.grad_h_n), grad_h0);
+  if (steps.count() == 0) return;
   PackBuffer packed;
-  const StateWeight<T> weight{gemm_kernel(current_isa(), T()), static_cast<const T*>(args.weight),
+  const StateWeight<T> weight{gemm_kernel(current_isa(), T()), data_of<T>(call.weight),
                               packed.get<T>(packed_weight_size(1, hidden, hidden)), hidden, hidden};
   // grad_h0 is all that reaches the step before from this one.
   const auto multiply = [&](int64_t step, Units u) {
     const StepRows at = steps[step];
-    weight.multiply_grad(at.count, static_cast<const T*>(args.grad_gates) + at.first * hidden, u,
-                         grad_h0, T(0));
+    weight.multiply_grad(at.count, element_of<T>(call.grad_gates, at.first * hidden), u, grad_h0,
+                         T(0));
   };
   const auto compute_cells = [&](StepRows at, Units u) {
     RnnCellGrads<T> s;
     s.rows = at.count, s.units = u.end - u.begin;
-    s.output = static_cast<const T*>(args.output) + at.first * args.output_row + u.begin;
-    s.output_row = args.output_row;
-    if (args.grad_output != nullptr) {
-      s.grad_output =
-          static_cast<const T*>(args.grad_output) + at.first * args.grad_output_row + u.begin;
-      s.grad_output_row = args.grad_output_row;
-    }
+    s.output = element_of<T>(call.output, at.first * row + u.begin);
+    s.output_row = row;
+    s.grad_output = element_of<T>(call.grad_output, at.first * grad_row + u.begin);
+    s.grad_output_row = grad_row;
     s.grad_h = grad_h0 + u.begin;
-    s.grad_gates = static_cast<T*>(args.grad_gates) + at.first * hidden + u.begin;
+    s.grad_gates = element_of<T>(call.grad_gates, at.first * hidden + u.begin);
     s.row = hidden;
-    s.relu = args.relu;
+    s.relu = call.relu;
     kernels.grads(s);
   };
-  const UnitShares shares(batch * hidden * hidden, hidden, args.max_threads);
+  const UnitShares shares(batch * hidden * hidden, hidden, threads);
   shares.run([&](Units u) { weight.pack(u); });
   for (int64_t step = steps.count() - 1; step >= 0; --step) {
     shares.run([&](Units u) {
@@ -94,59 +100,15 @@ void run_backward(const RnnBackwardArgs& args) {
 }
 
 }  // namespace
-}  // namespace cpu
-
-void rnn(const RnnArgs& a) {
-  cpu::check_recurrence("rnn", a.dtype, a.steps, a.batch, a.hidden, a.hidden, a.output_row);
-  if (a.batch == 0 || a.hidden == 0) return;
-  const bool has_steps = a.gates != nullptr && a.weight != nullptr && a.output != nullptr;
-  if (a.h0 == nullptr || a.h_n == nullptr || (a.steps > 0 && !has_steps)) {
-    cpu::fail_null_operand("rnn");
-  }
-  a.dtype == Dtype::kFloat32 ? cpu::run_forward<float>(a) : cpu::run_forward<double>(a);
-}
-
-void rnn_backward(const RnnBackwardArgs& a) {
-  cpu::check_recurrence(
-      "rnn_backward", a.dtype, a.steps, a.batch, a.hidden, a.hidden,
-      a.grad_output != nullptr ? std::min(a.output_row, a.grad_output_row) : a.output_row);
-  if (a.batch == 0 || a.hidden == 0) return;
-  const bool has_steps = a.output != nullptr && a.weight != nullptr && a.grad_gates != nullptr;
-  if (a.grad_h0 == nullptr || (a.steps > 0 && !has_steps)) cpu::fail_null_operand("rnn_backward");
-  a.dtype == Dtype::kFloat32 ? cpu::run_backward<float>(a) : cpu::run_backward<double>(a);
-}
-
-namespace cpu {
 
 void run(const calls::RnnForward<>& call, CallThreads threads) {
-  RnnArgs args;
-  args.dtype = call.gates.dtype;
-  args.relu = call.relu, args.reverse = call.reverse;
-  args.hidden = call.h0.shape[1];
-  take_steps(args, call.gates, call.batch_sizes, call.h0.shape[0]);
-  args.gates = call.gates.data, args.weight = call.weight.data, args.bias = call.bias.data;
-  args.h0 = call.h0.data;
-  args.output = call.output.data, args.output_row = row_of(call.output);
-  args.h_n = call.h_n.data;
-  args.max_threads = threads.most();
-  hologram::rnn(args);
+  call.gates.dtype == Dtype::kFloat32 ? run_forward<float>(call, threads.most())
+                                      : run_forward<double>(call, threads.most());
 }
 
 void run(const calls::RnnBackward<>& call, CallThreads threads) {
-  RnnBackwardArgs args;
-  args.dtype = call.output.dtype;
-  args.relu = call.relu, args.reverse = call.reverse;
-  args.hidden = call.grad_h0.shape[1];
-  take_steps(args, call.output, call.batch_sizes, call.grad_h0.shape[0]);
-  args.output = call.output.data, args.output_row = row_of(call.output);
-  args.weight = call.weight.data;
-  args.grad_output = call.grad_output.data, args.grad_h_n = call.grad_h_n.data;
-  args.grad_output_row = row_of(call.grad_output);
-  args.grad_gates = call.grad_gates.data, args.grad_h0 = call.grad_h0.data;
-  args.max_threads = threads.most();
-  hologram::rnn_backward(args);
+  call.output.dtype == Dtype::kFloat32 ? run_backward<float>(call, threads.most())
+                                       : run_backward<double>(call, threads.most());
 }
 
-}  // namespace cpu
-
-}  // namespace hologram
+}  // namespace hologram::cpu

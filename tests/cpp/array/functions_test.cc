@@ -351,6 +351,15 @@ TEST_P(Functions, Losses) {
   expect_error(ErrorKind::kInvalidArgument, "ask for targets of shape [2], got [3]", [&] {
     cross_entropy(logits, tensor<int64_t>({3}, {2, 0, 0}));
   });
+  expect_error(ErrorKind::kTypeMismatch, "targets are class indices of int64, got float32", [&] {
+    cross_entropy(logits, tensor<float>({2}, {2, 0}));
+  });
+  expect_error(ErrorKind::kInvalidArgument, "label_smoothing must be between 0 and 1, got 2",
+               [&] { cross_entropy(logits, target, {.label_smoothing = 2}); });
+  expect_error(ErrorKind::kInvalidArgument, "the input has shape [4], the target [2, 3]",
+               [&] { point_loss(PointLoss::mse, x, logits); });
+  expect_error(ErrorKind::kInvalidArgument, "beta or delta must not be negative, got -1",
+               [&] { point_loss(PointLoss::huber, x, y, {.param = -1}); });
 }
 
 TEST_P(Functions, MakeJoinAndRead) {

@@ -10,10 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "hologram/error.h"
-#include "hologram/parallel.h"
 #include "hologram/recurrent.h"
-#include "src/cpu/recurrent/gru.h"
+#include "src/cpu/device/call_table.h"
+#include "tests/cpp/cpu/vector_views.h"
 
 namespace hologram {
 namespace {
@@ -40,6 +39,11 @@ std::vector<GruShape> gru_shapes() {
 }
 
 template <class T>
+int64_t size_of(const std::vector<T>& x) {
+  return static_cast<int64_t>(x.size());
+}
+
+template <class T>
 struct GruProblem {
   GruShape s;
   std::vector<T> gates, weight, bias, h0, output, h_n, hidden_n, workspace;
@@ -63,16 +67,18 @@ struct GruProblem {
   }
   int64_t row() const { return s.hidden + s.gap; }
 
-  GruArgs args(int threads) {
-    GruArgs a;
-    a.dtype = sizeof(T) == 4 ? Dtype::kFloat32 : Dtype::kFloat64;
-    a.reverse = s.reverse;
-    a.steps = s.steps, a.batch = s.batch, a.hidden = s.hidden;
-    a.gates = gates.data(), a.weight = weight.data(), a.bias = s.bias ? bias.data() : nullptr;
-    a.h0 = h0.data(), a.output = output.data(), a.output_row = row();
-    a.h_n = h_n.data(), a.hidden_n = hidden_n.data(), a.workspace = workspace.data();
-    a.max_threads = threads;
-    return a;
+  void run(int threads) {
+    VectorViews view;
+    cpu::run(calls::GruForward<>{.gates = view(gates, {s.steps, s.batch, 3 * s.hidden}),
+                                 .weight = view(weight, {3 * s.hidden, s.hidden}),
+                                 .bias = view(bias, {3 * s.hidden}),
+                                 .h0 = view(h0, {s.batch, s.hidden}),
+                                 .reverse = s.reverse,
+                                 .output = view(output, {s.steps, s.batch, s.hidden}, row()),
+                                 .h_n = view(h_n, {s.batch, s.hidden}),
+                                 .hidden_n = view(hidden_n, {s.steps, s.batch, s.hidden}),
+                                 .workspace = view(workspace, {size_of(workspace)})},
+             CallThreads(threads));
   }
 };
 
@@ -137,9 +143,9 @@ void expect_gru_shapes_right() {
                  " hidden " + std::to_string(shape.hidden));
     const GruProblem<T> before(shape, ++seed);
     GruProblem<T> one = before, many = before;
-    gru(one.args(1));
+    one.run(1);
     expect_gru_right(before, one);
-    gru(many.args(3));
+    many.run(3);
     EXPECT_TRUE(equal_bits(one.output, many.output));
     EXPECT_TRUE(equal_bits(one.h_n, many.h_n));
     EXPECT_TRUE(equal_bits(one.gates, many.gates));
@@ -163,7 +169,7 @@ struct GruGradient {
       x.resize(count);
       for (T& v : x) v = static_cast<T>(normal(rng));
     };
-    gru(p.args(1));
+    p.run(1);
     if (given & 1) fill(grad_output, p.output.size());
     if (given & 2) fill(grad_h_n, p.h0.size());
     grad_gates.resize(p.gates.size()), grad_hidden.resize(p.gates.size());
@@ -171,25 +177,29 @@ struct GruGradient {
     workspace.resize(static_cast<size_t>(gru_backward_workspace(p.s.batch, p.s.hidden)));
   }
 
-  GruBackwardArgs args(int threads) {
-    const auto data = [](std::vector<T>& x) { return x.empty() ? nullptr : x.data(); };
-    GruBackwardArgs a;
-    a.dtype = sizeof(T) == 4 ? Dtype::kFloat32 : Dtype::kFloat64;
-    a.reverse = p.s.reverse;
-    a.steps = p.s.steps, a.batch = p.s.batch, a.hidden = p.s.hidden;
-    a.gates = p.gates.data(), a.hidden_n = p.hidden_n.data();
-    a.output = p.output.data(), a.output_row = a.grad_output_row = p.row();
-    a.weight = p.weight.data(), a.h0 = p.h0.data();
-    a.grad_output = data(grad_output), a.grad_h_n = data(grad_h_n);
-    a.grad_gates = grad_gates.data(), a.grad_hidden = grad_hidden.data();
-    a.grad_h0 = grad_h0.data(), a.workspace = workspace.data();
-    a.max_threads = threads;
-    return a;
+  void run(int threads) {
+    VectorViews view;
+    const GruShape& s = p.s;
+    const std::vector<int64_t> gates{s.steps, s.batch, 3 * s.hidden};
+    const std::vector<int64_t> rows{s.steps, s.batch, s.hidden}, state{s.batch, s.hidden};
+    cpu::run(calls::GruBackward<>{.gates = view(p.gates, gates),
+                                  .hidden_n = view(p.hidden_n, rows),
+                                  .output = view(p.output, rows, p.row()),
+                                  .weight = view(p.weight, {3 * s.hidden, s.hidden}),
+                                  .h0 = view(p.h0, state),
+                                  .grad_output = view(grad_output, rows, p.row()),
+                                  .grad_h_n = view(grad_h_n, state),
+                                  .reverse = s.reverse,
+                                  .grad_gates = view(grad_gates, gates),
+                                  .grad_hidden = view(grad_hidden, gates),
+                                  .grad_h0 = view(grad_h0, state),
+                                  .workspace = view(workspace, {size_of(workspace)})},
+             CallThreads(threads));
   }
 
   // What the gradients are of: the results times what is given, in a run of its own.
   double loss(GruProblem<T> q) const {
-    gru(q.args(1));
+    q.run(1);
     double sum = 0;
     for (int64_t r = 0; r < p.s.steps * p.s.batch && !grad_output.empty(); ++r) {
       for (int64_t u = 0; u < p.s.hidden; ++u) {
@@ -210,7 +220,7 @@ TEST(Gru, GradientsAreDifferences) {
       SCOPED_TRACE("steps " + std::to_string(shape.steps) + ", given " + std::to_string(given));
       const GruProblem<double> start(shape, ++seed);
       GruGradient<double> g(start, seed, given);
-      gru_backward(g.args(1));
+      g.run(1);
       constexpr double kStep = 1e-5;
       const auto check = [&](std::vector<double> GruProblem<double>::*operand,
                              const std::vector<double>& found) {
@@ -239,9 +249,9 @@ TEST(Gru, GradientsOfFloatsAreThoseOfDoublesForAnyThreads) {
     ++seed;
     GruGradient<float> one({shape, seed}, seed, 3), many = one;
     GruGradient<double> exact({shape, seed}, seed, 3);
-    gru_backward(one.args(1));
-    gru_backward(many.args(3));
-    gru_backward(exact.args(1));
+    one.run(1);
+    many.run(3);
+    exact.run(1);
     const auto compare = [](const std::vector<float>& a, const std::vector<float>& b,
                             const std::vector<double>& want) {
       EXPECT_TRUE(equal_bits(a, b));
@@ -254,62 +264,6 @@ TEST(Gru, GradientsOfFloatsAreThoseOfDoublesForAnyThreads) {
     compare(one.grad_gates, many.grad_gates, exact.grad_gates);
     compare(one.grad_hidden, many.grad_hidden, exact.grad_hidden);
     compare(one.grad_h0, many.grad_h0, exact.grad_h0);
-  }
-}
-
-void run(const GruArgs& args) { gru(args); }
-void run(const GruBackwardArgs& args) { gru_backward(args); }
-
-template <class Args>
-std::string gru_message(const Args& args) {
-  try {
-    run(args);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
-TEST(Gru, RefusesWhatItCannotDo) {
-  GruGradient<float> g({{2, 3, 4}, 5}, 5, 3);
-  GruArgs forward = g.p.args(1);
-  forward.dtype = Dtype::kInt32;
-  EXPECT_EQ(gru_message(forward), "gru is for float32 and float64, not int32");
-  forward = g.p.args(1);
-  forward.batch = -1;
-  EXPECT_EQ(gru_message(forward), "gru: a size is negative: steps 2, batch -1, hidden 4");
-  forward = g.p.args(1);
-  forward.output_row = 3;
-  EXPECT_EQ(gru_message(forward), "gru: rows of the output are 3 elements apart but 4 wide");
-  for (void* GruArgs::*operand : {&GruArgs::gates, &GruArgs::output, &GruArgs::h_n,
-                                  &GruArgs::hidden_n, &GruArgs::workspace}) {
-    forward = g.p.args(1);
-    forward.*operand = nullptr;
-    EXPECT_EQ(gru_message(forward), "gru: an operand that has elements is null");
-  }
-  for (const void* GruArgs::*operand : {&GruArgs::weight, &GruArgs::h0}) {
-    forward = g.p.args(1);
-    forward.*operand = nullptr;
-    EXPECT_EQ(gru_message(forward), "gru: an operand that has elements is null");
-  }
-  using Args = GruBackwardArgs;
-  Args args = g.args(1);
-  args.dtype = Dtype::kFloat16;
-  EXPECT_EQ(gru_message(args), "gru_backward is for float32 and float64, not float16");
-  args = g.args(1);
-  args.grad_output_row = 3;
-  EXPECT_EQ(gru_message(args), "gru_backward: rows of the output are 3 elements apart but 4 wide");
-  for (void* Args::*operand :
-       {&Args::grad_gates, &Args::grad_hidden, &Args::grad_h0, &Args::workspace}) {
-    args = g.args(1);
-    args.*operand = nullptr;
-    EXPECT_EQ(gru_message(args), "gru_backward: an operand that has elements is null");
-  }
-  for (const void* Args::*operand :
-       {&Args::gates, &Args::hidden_n, &Args::output, &Args::weight, &Args::h0}) {
-    args = g.args(1);
-    args.*operand = nullptr;
-    EXPECT_EQ(gru_message(args), "gru_backward: an operand that has elements is null");
   }
 }
 

@@ -11,11 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "hologram/cpu_info.h"
-#include "hologram/error.h"
-#include "hologram/parallel.h"
 #include "hologram/recurrent.h"
-#include "src/cpu/recurrent/lstm.h"
+#include "src/cpu/device/call_table.h"
+#include "tests/cpp/cpu/vector_views.h"
 
 namespace hologram {
 namespace {
@@ -44,8 +42,9 @@ std::vector<Shape> shapes() {
 template <class T>
 struct Problem {
   Shape s;
-  LstmArgs args;
   std::vector<T> gates, weight, bias, h0, c0, output, h_n, c_n, workspace;
+  std::vector<T> cells;  // of every step, where keeps
+  bool keeps = false;
 
   Problem(const Shape& shape, uint32_t seed) : s(shape) {
     std::mt19937 rng(seed);
@@ -54,32 +53,47 @@ struct Problem {
       x.resize(static_cast<size_t>(count));
       for (T& v : x) v = static_cast<T>(scale * normal(rng));
     };
-    const int64_t rows = s.batch * s.hidden, row = s.hidden + s.gap;
+    const int64_t rows = s.batch * s.hidden;
     fill(gates, s.steps * s.batch * 4 * s.hidden, 1.5);
     fill(weight, 4 * s.hidden * s.hidden, 1 / std::sqrt(std::max<double>(1, s.hidden)));
     if (s.bias) fill(bias, 4 * s.hidden, 0.5);
     fill(h0, rows, 0.5);
     fill(c0, rows, 1);
-    output.assign(static_cast<size_t>(s.steps * s.batch * row), T(7));
+    output.assign(static_cast<size_t>(s.steps * s.batch * row()), T(7));
     h_n.assign(static_cast<size_t>(rows), T(7));
     c_n = h_n;
     workspace.resize(static_cast<size_t>(lstm_workspace(s.steps, s.batch, s.hidden)));
-    args.dtype = sizeof(T) == 4 ? Dtype::kFloat32 : Dtype::kFloat64;
-    args.reverse = s.reverse;
-    args.steps = s.steps, args.batch = s.batch, args.hidden = s.hidden;
-    args.output_row = row;
+    cells.resize(static_cast<size_t>(s.steps * rows));
   }
+  int64_t row() const { return s.hidden + s.gap; }
 
   void run(int threads) {
-    args.gates = gates.data(), args.weight = weight.data();
-    args.bias = s.bias ? bias.data() : nullptr;
-    args.h0 = h0.data(), args.c0 = c0.data();
-    args.output = output.data();
-    args.h_n = s.in_place ? h0.data() : h_n.data();
-    args.c_n = s.in_place ? c0.data() : c_n.data();
-    args.workspace = workspace.data();
-    args.max_threads = threads;
-    lstm(args);
+    VectorViews view;
+    const std::vector<int64_t> rows{s.steps, s.batch, s.hidden}, state{s.batch, s.hidden};
+    const calls::LstmForward<> call{
+        .gates = view(gates, {s.steps, s.batch, 4 * s.hidden}),
+        .weight = view(weight, {4 * s.hidden, s.hidden}),
+        .bias = view(bias, {4 * s.hidden}),
+        .h0 = view(h0, state),
+        .c0 = view(c0, state),
+        .reverse = s.reverse,
+        .output = view(output, rows, row()),
+        .h_n = view(s.in_place ? h0 : h_n, state),
+        .c_n = view(s.in_place ? c0 : c_n, state),
+        .cells = view(cells, rows),
+        .workspace = view(workspace, {static_cast<int64_t>(workspace.size())})};
+    if (keeps) return cpu::run(call, CallThreads(threads));
+    cpu::run(calls::LstmRecurrence<>{.gates = call.gates,
+                                     .weight = call.weight,
+                                     .bias = call.bias,
+                                     .h0 = call.h0,
+                                     .c0 = call.c0,
+                                     .reverse = call.reverse,
+                                     .output = call.output,
+                                     .h_n = call.h_n,
+                                     .c_n = call.c_n,
+                                     .workspace = call.workspace},
+             CallThreads(threads));
   }
   const std::vector<T>& last_h() const { return s.in_place ? h0 : h_n; }
   const std::vector<T>& last_c() const { return s.in_place ? c0 : c_n; }
@@ -161,7 +175,7 @@ void expect_shapes_right() {
 template <class T>
 struct Gradient {
   Problem<T> p;
-  std::vector<T> cells, grad_output, grad_h_n, grad_c_n;
+  std::vector<T> grad_output, grad_h_n, grad_c_n;
   std::vector<T> grad_gates, grad_h0, grad_c0, workspace;
 
   // given: bits, for the output, h_n and c_n.
@@ -173,8 +187,7 @@ struct Gradient {
       for (T& v : x) v = static_cast<T>(normal(rng));
     };
     const size_t states = p.h0.size();
-    cells.resize(static_cast<size_t>(p.s.steps) * states);
-    p.args.cells = cells.data();
+    p.keeps = true;
     p.run(1);
     if (given & 1) fill(grad_output, p.output.size());
     if (given & 2) fill(grad_h_n, states);
@@ -184,27 +197,34 @@ struct Gradient {
     workspace.resize(static_cast<size_t>(lstm_backward_workspace(p.s.batch, p.s.hidden)));
   }
 
-  LstmBackwardArgs args(int threads) {
-    const auto data = [](std::vector<T>& x) { return x.empty() ? nullptr : x.data(); };
-    LstmBackwardArgs a;
-    a.dtype = p.args.dtype, a.reverse = p.s.reverse;
-    a.steps = p.s.steps, a.batch = p.s.batch, a.hidden = p.s.hidden;
-    a.gates = p.gates.data(), a.cells = cells.data(), a.weight = p.weight.data();
-    a.c0 = p.c0.data();
-    a.grad_output = data(grad_output), a.grad_output_row = p.args.output_row;
-    a.grad_h_n = data(grad_h_n), a.grad_c_n = data(grad_c_n);
-    a.grad_gates = grad_gates.data(), a.grad_h0 = grad_h0.data(), a.grad_c0 = grad_c0.data();
-    a.workspace = workspace.data();
-    a.max_threads = threads;
-    return a;
+  void run(int threads) { run(threads, grad_gates); }
+  void run(int threads, std::vector<T>& to) {
+    VectorViews view;
+    const Shape& s = p.s;
+    const std::vector<int64_t> gates{s.steps, s.batch, 4 * s.hidden};
+    const std::vector<int64_t> rows{s.steps, s.batch, s.hidden}, state{s.batch, s.hidden};
+    cpu::run(calls::LstmBackward<>{.gates = view(p.gates, gates),
+                                   .cells = view(p.cells, rows),
+                                   .weight = view(p.weight, {4 * s.hidden, s.hidden}),
+                                   .c0 = view(p.c0, state),
+                                   .grad_output = view(grad_output, rows, p.row()),
+                                   .grad_h_n = view(grad_h_n, state),
+                                   .grad_c_n = view(grad_c_n, state),
+                                   .reverse = s.reverse,
+                                   .grad_gates = view(to, gates),
+                                   .grad_h0 = view(grad_h0, state),
+                                   .grad_c0 = view(grad_c0, state),
+                                   .workspace =
+                                       view(workspace, {static_cast<int64_t>(workspace.size())})},
+             CallThreads(threads));
   }
 
   // What the gradients are of: the results times what is given, in a run of its own.
   double loss(Problem<T> q) const {
-    q.args.cells = nullptr;
+    q.keeps = false;
     q.run(1);
     double sum = 0;
-    const int64_t row = p.args.output_row;
+    const int64_t row = p.row();
     for (int64_t r = 0; r < p.s.steps * p.s.batch && !grad_output.empty(); ++r) {
       for (int64_t u = 0; u < p.s.hidden; ++u) {
         sum += static_cast<double>(q.output[static_cast<size_t>(r * row + u)]) *
@@ -225,7 +245,7 @@ TEST(Lstm, GradientsAreDifferences) {
       SCOPED_TRACE("steps " + std::to_string(shape.steps) + ", given " + std::to_string(given));
       const Problem<double> start(shape, ++seed);
       Gradient<double> g(start, seed, given);
-      lstm_backward(g.args(1));
+      g.run(1);
       constexpr double kStep = 1e-5;
       const auto check = [&](std::vector<double> Problem<double>::*operand,
                              const std::vector<double>& found) {
@@ -252,10 +272,9 @@ TEST(Lstm, GradientsOfFloatsAreThoseOfDoublesForAnyThreads) {
     ++seed;
     Gradient<float> one({shape, seed}, seed, 7), many = one;
     Gradient<double> exact({shape, seed}, seed, 7);
-    many.p.args.cells = nullptr;
-    lstm_backward(one.args(1));
-    lstm_backward(many.args(3));
-    lstm_backward(exact.args(1));
+    one.run(1);
+    many.run(3);
+    exact.run(1);
     const auto compare = [](const std::vector<float>& a, const std::vector<float>& b,
                             const std::vector<double>& want) {
       EXPECT_TRUE(same(a, b));
@@ -269,9 +288,7 @@ TEST(Lstm, GradientsOfFloatsAreThoseOfDoublesForAnyThreads) {
     compare(one.grad_h0, many.grad_h0, exact.grad_h0);
     compare(one.grad_c0, many.grad_c0, exact.grad_c0);
     // The gates may become their gradient.
-    LstmBackwardArgs args = many.args(1);
-    args.grad_gates = many.p.gates.data();
-    lstm_backward(args);
+    many.run(1, many.p.gates);
     EXPECT_TRUE(same(many.p.gates, one.grad_gates));
   }
 }
@@ -300,69 +317,6 @@ TEST(Lstm, HugeGatesSaturate) {
   EXPECT_EQ(p.h_n[0], std::tanh(1.0f));
   EXPECT_NEAR(p.c_n[1], 3.5, 1e-6);
   EXPECT_NEAR(p.h_n[1] / std::exp(-90.0), std::tanh(3.5), 1e-5);
-}
-
-void run(const LstmArgs& args) { lstm(args); }
-void run(const LstmBackwardArgs& args) { lstm_backward(args); }
-
-template <class Args>
-std::string message_of(const Args& args) {
-  try {
-    run(args);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
-TEST(Lstm, RefusesWhatItCannotDo) {
-  Problem<float> p({2, 3, 4}, 5);
-  p.run(1);
-  LstmArgs args = p.args;
-  args.dtype = Dtype::kInt32;
-  EXPECT_EQ(message_of(args), "lstm is for float32 and float64, not int32");
-  args = p.args;
-  args.batch = -1;
-  EXPECT_EQ(message_of(args), "lstm: a size is negative: steps 2, batch -1, hidden 4");
-  args = p.args;
-  args.output_row = 3;
-  EXPECT_EQ(message_of(args), "lstm: rows of the output are 3 elements apart but 4 wide");
-  for (void* LstmArgs::*operand : {&LstmArgs::gates, &LstmArgs::output, &LstmArgs::h_n,
-                                   &LstmArgs::c_n, &LstmArgs::workspace}) {
-    args = p.args;
-    args.*operand = nullptr;
-    EXPECT_EQ(message_of(args), "lstm: an operand that has elements is null");
-  }
-  for (const void* LstmArgs::*operand : {&LstmArgs::weight, &LstmArgs::h0, &LstmArgs::c0}) {
-    args = p.args;
-    args.*operand = nullptr;
-    EXPECT_EQ(message_of(args), "lstm: an operand that has elements is null");
-  }
-}
-
-TEST(Lstm, TheGradientRefusesWhatItCannotDo) {
-  using Args = LstmBackwardArgs;
-  Gradient<float> g({{2, 3, 4}, 5}, 5, 7);
-  Args args = g.args(1);
-  args.dtype = Dtype::kFloat16;
-  EXPECT_EQ(message_of(args), "lstm_backward is for float32 and float64, not float16");
-  args = g.args(1);
-  args.steps = -1;
-  EXPECT_EQ(message_of(args), "lstm_backward: a size is negative: steps -1, batch 3, hidden 4");
-  args = g.args(1);
-  args.grad_output_row = 3;
-  EXPECT_EQ(message_of(args), "lstm_backward: rows of the output are 3 elements apart but 4 wide");
-  for (void* Args::*operand :
-       {&Args::grad_gates, &Args::grad_h0, &Args::grad_c0, &Args::workspace}) {
-    args = g.args(1);
-    args.*operand = nullptr;
-    EXPECT_EQ(message_of(args), "lstm_backward: an operand that has elements is null");
-  }
-  for (const void* Args::*operand : {&Args::gates, &Args::cells, &Args::weight, &Args::c0}) {
-    args = g.args(1);
-    args.*operand = nullptr;
-    EXPECT_EQ(message_of(args), "lstm_backward: an operand that has elements is null");
-  }
 }
 
 }  // namespace

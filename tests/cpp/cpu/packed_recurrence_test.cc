@@ -11,11 +11,9 @@
 #include <vector>
 
 #include "hologram/error.h"
-#include "hologram/parallel.h"
 #include "hologram/recurrent.h"
-#include "src/cpu/recurrent/gru.h"
-#include "src/cpu/recurrent/lstm.h"
-#include "src/cpu/recurrent/rnn.h"
+#include "src/cpu/device/call_table.h"
+#include "tests/cpp/cpu/vector_views.h"
 
 namespace hologram {
 namespace {
@@ -38,6 +36,7 @@ struct PackedProblem {
   bool reverse;
   int64_t hidden, columns;  // of h
   std::vector<int64_t> sizes;
+  const std::vector<int64_t>* given_sizes = nullptr;  // in their place
   int64_t wide;
   Doubles gates, weight, bias, weight_hr, h0, c0, grad_output, grad_h_n, grad_c_n;
   Doubles active, output, h_n, c_n, kept;  // kept: cells, or hidden_n of a GRU
@@ -74,74 +73,87 @@ struct PackedProblem {
     return std::count_if(sizes.begin(), sizes.end(), [&](int64_t n) { return n > sequence; });
   }
 
-  template <class Args>
-  void give_sizes(Args& a, int threads) const {
-    a.dtype = Dtype::kFloat64, a.reverse = reverse;
-    a.steps = steps(), a.batch = batch(), a.hidden = hidden;
-    // Sequences of one length also run as they are.
-    if (sizes.back() != sizes.front()) a.batch_sizes = sizes.data();
-    a.weight = weight.data(), a.max_threads = threads;
+  // (rows, n), or (steps, batch, n) where the sequences have one length: these also run as they
+  // are.
+  bool is_packed() const { return given_sizes || sizes.back() != sizes.front(); }
+  std::vector<int64_t> rows_of(int64_t n) const {
+    return is_packed() ? std::vector<int64_t>{rows(), n}
+                       : std::vector<int64_t>{steps(), batch(), n};
   }
 
   void forward(int threads) {
     active = gates;
     output = room(rows() * columns), h_n = room(batch() * columns), c_n = room(batch() * hidden);
     kept = room(rows() * hidden);
-    const auto run = [&](auto args, auto* function) {
-      give_sizes(args, threads);
-      args.gates = active.data(), args.bias = bias.data(), args.h0 = h0.data();
-      args.output = output.data(), args.output_row = columns, args.h_n = h_n.data();
-      if constexpr (requires { args.cells; }) {
-        args.c0 = c0.data(), args.c_n = c_n.data(), args.cells = kept.data();
-        if (kind == Kind::projected) args.projection = columns, args.weight_hr = weight_hr.data();
-        workspace = room(lstm_workspace(steps(), batch(), hidden, args.projection));
-        args.workspace = workspace.data();
+    VectorViews view;
+    const auto run = [&](auto call) {
+      call.gates = view(active, rows_of(wide));
+      call.weight = view(weight, {wide, columns}), call.bias = view(bias, {wide});
+      call.h0 = view(h0, {batch(), columns});
+      if (is_packed()) call.batch_sizes = view(given_sizes ? *given_sizes : sizes, {steps()});
+      call.reverse = reverse;
+      call.output = view(output, rows_of(columns)), call.h_n = view(h_n, {batch(), columns});
+      if constexpr (requires { call.cells; }) {
+        call.c0 = view(c0, {batch(), hidden}), call.c_n = view(c_n, {batch(), hidden});
+        call.cells = view(kept, rows_of(hidden));
+        const bool projects = kind == Kind::projected;
+        if (projects) call.weight_hr = view(weight_hr, {columns, hidden});
+        workspace = room(lstm_workspace(steps(), batch(), hidden, projects ? columns : 0));
       }
-      if constexpr (requires { args.hidden_n; }) {
-        args.hidden_n = kept.data();
+      if constexpr (requires { call.hidden_n; }) {
+        call.hidden_n = view(kept, rows_of(hidden));
         workspace = room(gru_workspace(steps(), batch(), hidden));
-        args.workspace = workspace.data();
       }
-      function(args);
+      if constexpr (requires { call.workspace; }) {
+        call.workspace = view(workspace, {static_cast<int64_t>(workspace.size())});
+      }
+      cpu::run(call, CallThreads(threads));
     };
-    if (kind == Kind::gru) return run(GruArgs(), gru);
-    if (kind == Kind::rnn) return run(RnnArgs(), rnn);
-    run(LstmArgs(), lstm);
+    if (kind == Kind::gru) return run(calls::GruForward<>());
+    if (kind == Kind::rnn) return run(calls::RnnForward<>());
+    run(calls::LstmForward<>());
   }
 
   void backward(int threads) {
     grad_gates = room(rows() * wide), grad_hidden = grad_gates;
     grad_h0 = room(batch() * columns), grad_c0 = room(batch() * hidden);
     grad_projection = room(rows() * columns), projected = room(rows() * hidden);
-    const auto run = [&](auto args, auto* function) {
-      give_sizes(args, threads);
-      args.grad_output = grad_output.data(), args.grad_output_row = columns;
-      args.grad_h_n = grad_h_n.data();
-      args.grad_gates = grad_gates.data(), args.grad_h0 = grad_h0.data();
-      if constexpr (requires { args.output; }) {
-        args.output = output.data(), args.output_row = columns;
-      }
-      if constexpr (requires { args.cells; }) {
-        args.gates = active.data(), args.cells = kept.data(), args.c0 = c0.data();
-        args.grad_c_n = grad_c_n.data(), args.grad_c0 = grad_c0.data();
-        if (kind == Kind::projected) {
-          args.projection = columns, args.weight_hr = weight_hr.data();
-          args.grad_projection = grad_projection.data(), args.projected = projected.data();
+    VectorViews view;
+    const auto run = [&](auto call) {
+      call.weight = view(weight, {wide, columns});
+      call.grad_output = view(grad_output, rows_of(columns));
+      call.grad_h_n = view(grad_h_n, {batch(), columns});
+      if (is_packed()) call.batch_sizes = view(sizes, {steps()});
+      call.reverse = reverse;
+      call.grad_gates = view(grad_gates, rows_of(wide));
+      call.grad_h0 = view(grad_h0, {batch(), columns});
+      if constexpr (requires { call.output; }) call.output = view(output, rows_of(columns));
+      if constexpr (requires { call.gates; }) call.gates = view(active, rows_of(wide));
+      if constexpr (requires { call.cells; }) {
+        call.cells = view(kept, rows_of(hidden)), call.c0 = view(c0, {batch(), hidden});
+        call.grad_c_n = view(grad_c_n, {batch(), hidden});
+        call.grad_c0 = view(grad_c0, {batch(), hidden});
+        const bool projects = kind == Kind::projected;
+        if (projects) {
+          call.weight_hr = view(weight_hr, {columns, hidden});
+          call.grad_projection = view(grad_projection, rows_of(columns));
+          call.projected = view(projected, rows_of(hidden));
         }
-        workspace = room(lstm_backward_workspace(batch(), hidden, args.projection));
-        args.workspace = workspace.data();
+        workspace = room(lstm_backward_workspace(batch(), hidden, projects ? columns : 0));
       }
-      if constexpr (requires { args.hidden_n; }) {
-        args.gates = active.data(), args.hidden_n = kept.data(), args.h0 = h0.data();
-        args.grad_hidden = grad_hidden.data();
+      if constexpr (requires { call.hidden_n; }) {
+        call.hidden_n = view(kept, rows_of(hidden)), call.h0 = view(h0, {batch(), columns});
+        call.grad_hidden = view(grad_hidden, rows_of(wide));
         workspace = room(gru_backward_workspace(batch(), hidden));
-        args.workspace = workspace.data();
       }
-      function(args);
+      if constexpr (requires { call.workspace; }) {
+        call.workspace = view(workspace, {static_cast<int64_t>(workspace.size())});
+      }
+      cpu::run(call, CallThreads(threads));
     };
-    if (kind == Kind::gru) return run(GruBackwardArgs(), gru_backward);
-    if (kind == Kind::rnn) return run(RnnBackwardArgs(), rnn_backward);
-    run(LstmBackwardArgs(), lstm_backward);
+    if (kind == Kind::gru) return run(calls::GruBackward<>());
+    if (kind == Kind::rnn) return run(calls::RnnBackward<>());
+    run(calls::LstmBackward<>());
   }
 
   // What backward() gives the gradients of.
@@ -298,41 +310,18 @@ TEST(PackedRecurrence, SaysWhatIsWrong) {
             ": batch_sizes holds 4 at step 1; it has to begin with the batch 3 and never "
             "to increase or be below 1"},
            {{3, 0}, ": batch_sizes holds 0 at step 1; "},
-           {{2, 1}, ": batch_sizes holds 2 at step 0; it has to begin with the batch 3"}}) {
+           {{2, 1}, ": batch_sizes holds 2 at step 0; it has to begin with the batch 3"},
+           {{3, 3}, ": batch_sizes adds up to 6 rows, given were 5"}}) {
     for (const Kind kind : {Kind::lstm, Kind::projected, Kind::gru, Kind::rnn}) {
+      const char* const name = kind == Kind::gru ? "gru" : kind == Kind::rnn ? "rnn" : "lstm";
       PackedProblem p(kind, {3, 2}, 4, 2, false);
-      p.forward(1);
-      const auto expect_error = [&](const char* name, auto&& call) {
-        try {
-          call();
-          ADD_FAILURE() << "no error";
-        } catch (const Error& error) {
-          EXPECT_EQ(error.kind(), ErrorKind::kInvalidArgument);
-          EXPECT_EQ(std::string(error.what()).rfind(name + wanted.message, 0), 0u) << error.what();
-        }
-      };
-      // The batch of the operands is still 3.
-      const auto wrong = [&](auto args, auto* function) {
-        args.dtype = Dtype::kFloat64, args.steps = 2, args.batch = 3, args.hidden = 4;
-        args.batch_sizes = wanted.sizes.data();
-        const auto give = [&](auto& operand) {
-          if (operand == nullptr) operand = p.active.data();
-        };
-        give(args.weight), give(args.gates), give(args.h0), give(args.output), give(args.h_n);
-        args.output_row = 4;
-        if constexpr (requires { args.c_n; }) {
-          give(args.c0), give(args.c_n), give(args.workspace);
-          if (kind == Kind::projected) give(args.weight_hr), args.projection = 2;
-        }
-        if constexpr (requires { args.hidden_n; }) give(args.hidden_n), give(args.workspace);
-        function(args);
-      };
-      if (kind == Kind::gru) {
-        expect_error("gru", [&] { wrong(GruArgs(), gru); });
-      } else if (kind == Kind::rnn) {
-        expect_error("rnn", [&] { wrong(RnnArgs(), rnn); });
-      } else {
-        expect_error("lstm", [&] { wrong(LstmArgs(), lstm); });
+      p.given_sizes = &wanted.sizes;
+      try {
+        p.forward(1);
+        ADD_FAILURE() << "no error";
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::kInvalidArgument);
+        EXPECT_EQ(std::string(error.what()).rfind(name + wanted.message, 0), 0u) << error.what();
       }
     }
   }

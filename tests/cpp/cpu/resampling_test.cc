@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: MIT
 // Compares pooling by means and interpolation with sums over the taps of each output, and gradients
 // with the sums turned around; positions are compared with PyTorch's in tests/torch.
-#include "src/cpu/conv/resampling.h"
-
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "hologram/cpu_info.h"
-#include "hologram/error.h"
 #include "src/cpu/conv/resampling_taps.h"
+#include "src/cpu/device/call_table.h"
 
 namespace hologram {
 namespace {
+
+using cpu::ResamplingArgs;
 
 int64_t count(const ConvolutionSizes& s) { return s[0] * s[1] * s[2]; }
 
@@ -68,8 +69,38 @@ void for_products(ResamplingArgs a, F&& f) {
 }
 
 template <class T>
+void run(const ResamplingArgs& a, std::vector<T>& x, std::vector<T>& y, int threads) {
+  using Five = std::array<int64_t, 5>;
+  const auto shape = [&](const ConvolutionSizes& s) {
+    return Five{a.batch, a.channels, s[0], s[1], s[2]};
+  };
+  const auto strides = [](const ConvolutionStrides& s) {
+    return Five{s.batch, s.channel, s.size[0], s.size[1], s.size[2]};
+  };
+  const Five in = shape(a.in_size), out = shape(a.out_size);
+  const Five in_steps = strides(a.in_strides), out_steps = strides(a.out_strides);
+  const auto view = [](std::vector<T>& values, const Five& sizes, const Five& steps) {
+    return View{values.data(), sizeof(T) == 4 ? Dtype::kFloat32 : Dtype::kFloat64, 5, sizes.data(),
+                steps.data()};
+  };
+  const bool back = a.is_gradient;
+  cpu::run(calls::Resample<>{.input = back ? view(x, out, out_steps) : view(x, in, in_steps),
+                             .kind = static_cast<int64_t>(a.kind),
+                             .kernel_size = a.kernel,
+                             .stride = a.stride,
+                             .padding = a.padding,
+                             .flag = a.flag,
+                             .divisor = a.divisor,
+                             .is_gradient = back,
+                             .scale_depth = a.scales[0],
+                             .scale_height = a.scales[1],
+                             .scale_width = a.scales[2],
+                             .out = back ? view(y, in, in_steps) : view(y, out, out_steps)},
+           CallThreads(threads));
+}
+
+template <class T>
 void check(ResamplingArgs a, bool last, const std::string& where) {
-  a.dtype = sizeof(T) == 4 ? Dtype::kFloat32 : Dtype::kFloat64;
   a.in_strides = strides_of(a.channels, a.in_size, last);
   a.out_strides = strides_of(a.channels, a.out_size, last);
   std::mt19937 rng(3);
@@ -89,9 +120,8 @@ void check(ResamplingArgs a, bool last, const std::string& where) {
     const double unit = sizeof(T) == 4 ? 1e-6 : 1e-14;
     std::vector<T> first;
     for (const int threads : {1, 2, 5}) {
-      a.max_threads = threads;
       y.assign(y.size(), T(7));
-      resample(a, x.data(), y.data());
+      run(a, x, y, threads);
       if (first.empty()) first = y;
       ASSERT_EQ(first, y) << where << ", " << threads << " threads";
     }
@@ -149,35 +179,6 @@ TEST(Resampling, LargeImagesAreTheWorkOfManyThreads) {
     a.kind = Resampling::nearest;
     check<float>(a, last, "nearest");
   }
-}
-
-TEST(Resampling, RefusesWhatIsWrong) {
-  ResamplingArgs a;
-  a.batch = 1, a.channels = 2, a.in_size = {1, 4, 4}, a.out_size = {1, 2, 2};
-  a.in_strides = strides_of(2, a.in_size, false), a.out_strides = strides_of(2, a.out_size, false);
-  float x[32] = {}, y[8] = {};
-  const auto refused = [&](const ResamplingArgs& args, const void* from, ErrorKind kind,
-                           const std::string& part) {
-    try {
-      resample(args, from, y);
-      ADD_FAILURE() << part;
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), kind);
-      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
-    }
-  };
-  const auto with = [&](auto&& change) {
-    ResamplingArgs b = a;
-    change(b);
-    return b;
-  };
-  refused(with([](auto& b) { b.dtype = Dtype::kInt32; }), x, ErrorKind::kNotSupported, "int32");
-  refused(with([](auto& b) { b.out_size[1] = 0; }), x, ErrorKind::kInvalidArgument, "dimension 1");
-  refused(with([](auto& b) { b.stride[2] = 0; }), x, ErrorKind::kInvalidArgument, "dimension 2");
-  refused(with([](auto& b) { b.in_strides.size[2] = 3; }), x, ErrorKind::kInvalidArgument,
-          "planes must be contiguous");
-  refused(a, nullptr, ErrorKind::kInvalidArgument, "null");
-  resample(with([](auto& b) { b.batch = 0; }), nullptr, nullptr);
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 // Compares the recurrence of a layer without gates, and its gradient, with plain loops in float64.
-#include "src/cpu/recurrent/rnn.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "hologram/error.h"
-#include "tests/cpp/runtime/support.h"
+#include "src/cpu/device/call_table.h"
+#include "tests/cpp/cpu/vector_views.h"
 
 namespace hologram {
 namespace {
@@ -72,16 +70,32 @@ struct RnnProblem {
     grad_h0.assign(static_cast<size_t>(states), T(7));
   }
 
-  static constexpr Dtype kDtype = sizeof(T) == 4 ? Dtype::kFloat32 : Dtype::kFloat64;
   void forward(int threads) {
-    rnn({kDtype, s.relu, s.reverse, s.steps, s.batch, s.hidden, gates.data(), weight.data(),
-         s.bias ? bias.data() : nullptr, h0.data(), output.data(), s.row(), h_n.data(), threads});
+    VectorViews view;
+    const std::vector<int64_t> rows{s.steps, s.batch, s.hidden}, state{s.batch, s.hidden};
+    cpu::run(calls::RnnForward<>{.gates = view(gates, rows),
+                                 .weight = view(weight, {s.hidden, s.hidden}),
+                                 .bias = s.bias ? view(bias, {s.hidden}) : View{},
+                                 .h0 = view(h0, state),
+                                 .relu = s.relu,
+                                 .reverse = s.reverse,
+                                 .output = view(output, rows, s.row()),
+                                 .h_n = view(h_n, state)},
+             CallThreads(threads));
   }
   void backward(int threads, bool from_output, bool from_last) {
-    rnn_backward({kDtype, s.relu, s.reverse, s.steps, s.batch, s.hidden, output.data(), s.row(),
-                  weight.data(), from_output ? grad_output.data() : nullptr, s.row(),
-                  from_last ? grad_h_n.data() : nullptr, grad_gates.data(), grad_h0.data(),
-                  threads});
+    VectorViews view;
+    const std::vector<int64_t> rows{s.steps, s.batch, s.hidden}, state{s.batch, s.hidden};
+    cpu::run(
+        calls::RnnBackward<>{.output = view(output, rows, s.row()),
+                             .weight = view(weight, {s.hidden, s.hidden}),
+                             .grad_output = from_output ? view(grad_output, rows, s.row()) : View{},
+                             .grad_h_n = from_last ? view(grad_h_n, state) : View{},
+                             .relu = s.relu,
+                             .reverse = s.reverse,
+                             .grad_gates = view(grad_gates, rows),
+                             .grad_h0 = view(grad_h0, state)},
+        CallThreads(threads));
   }
 
   void expect_forward() {
@@ -162,24 +176,6 @@ void check_shapes() {
 TEST(Rnn, AgreesWithLoopsForAnyNumberOfThreads) {
   check_shapes<float>();
   check_shapes<double>();
-}
-
-TEST(Rnn, SaysWhatIsWrong) {
-  RnnProblem<float> p({2, 3, 4});
-  RnnArgs a{
-      .steps = 2, .batch = 3, .hidden = 4, .h0 = p.h0.data(), .output_row = 4, .h_n = p.h_n.data()};
-  EXPECT_ERROR(rnn(a), ErrorKind::kInvalidArgument, "rnn: an operand that has elements is null");
-  a.output_row = 3;
-  EXPECT_ERROR(rnn(a), ErrorKind::kInvalidArgument,
-               "rnn: rows of the output are 3 elements apart but 4 wide");
-  a.steps = -1;
-  EXPECT_ERROR(rnn(a), ErrorKind::kInvalidArgument,
-               "rnn: a size is negative: steps -1, batch 3, hidden 4");
-  a.dtype = Dtype::kFloat16;
-  EXPECT_ERROR(rnn(a), ErrorKind::kNotSupported, "rnn is for float32 and float64, not float16");
-  RnnBackwardArgs b{.steps = 2, .batch = 3, .hidden = 4, .output_row = 4};
-  EXPECT_ERROR(rnn_backward(b), ErrorKind::kInvalidArgument,
-               "rnn_backward: an operand that has elements is null");
 }
 
 }  // namespace
