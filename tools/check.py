@@ -122,23 +122,22 @@ def wrong_includes(path: Path) -> list[str]:
     """Return the lines of a source that include a folder which its own must not know."""
     parts = path.relative_to(ROOT).parts
     name = "/".join(parts)
-    if parts[0] in LOOKS_INSIDE:
-        return []
     in_torch = parts[:2] == ("torch", "csrc")
-    if in_torch and len(parts) == 3:
+    if parts[0] in LOOKS_INSIDE or (in_torch and len(parts) == 3):
         return []
-    rules, folder, include = MAY_INCLUDE, parts[1], r'"src/(\w+)/'
+    rules, include, allowed = MAY_INCLUDE, r"src/(\w+)/", set[str]()
     if in_torch:
-        rules, folder = MAY_INCLUDE_IN_TORCH, parts[2]
-        include = rf'"(src|{"|".join(rules)})/'
-    if (in_torch or parts[0] == "src") and folder not in rules:
-        return [f"{name}: {folder}/ is in no MAY_INCLUDE of tools/check.py"]
-    allowed = rules[folder] | {folder} if in_torch or parts[0] == "src" else set()
+        rules, parts = MAY_INCLUDE_IN_TORCH, parts[1:]
+        include = f"({'|'.join(['src', *rules])})/"
+    if parts[0] in ("src", "csrc"):
+        if parts[1] not in rules:
+            return [f"{name}: {parts[1]}/ is in no MAY_INCLUDE of tools/check.py"]
+        allowed = rules[parts[1]] | {parts[1]}
     return [
         f"{name}:{number}: {line.strip()}; allowed here: hologram/"
-        + "".join(f", {other}/" for other in sorted(allowed))
+        + "".join(f", {folder}/" for folder in sorted(allowed))
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-        if (m := re.match(rf"\s*#\s*include {include}", line)) and m.group(1) not in allowed
+        if (m := re.match(rf'\s*#\s*include "{include}', line)) and m.group(1) not in allowed
     ]
 
 

@@ -52,9 +52,9 @@ HOLOGRAM_API void run_tiles(int64_t tiles, int max_threads, TileFunction functio
 // Calls f(begin, end, worker) until every tile in [0, tiles) has been covered once. The caller
 // works too and is worker 0; at most max_threads threads take part (0: num_threads()), and worker
 // is below that number. Which thread runs what is not fixed, so results must not depend on it.
-// Runs inline when nested or for one tile. An exception in a tile stops
-// further claims and is rethrown here. Make a tile some microseconds of work: claiming one costs
-// tens of nanoseconds, waking a worker a few microseconds.
+// Runs inline when nested or for one tile. An exception in a tile stops further claims and is
+// rethrown here. Make a tile some microseconds of work: claiming one costs tens of nanoseconds,
+// waking a worker a few microseconds.
 template <class F>
 void parallel_for(int64_t tiles, int max_threads, F&& f) {
   if (tiles <= 0) return;

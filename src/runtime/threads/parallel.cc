@@ -330,8 +330,8 @@ void run_shared(WorkerPool& p, JobSlot& slot, int64_t tiles, int threads, bool g
   if (error != nullptr) std::rethrow_exception(error);
 }
 
-// Whether the owner of the lent team uses it on the calling thread. What spins after a job of ours
-// spins for nobody: it falls asleep.
+// Whether the owner of the lent team uses it on the calling thread. For some milliseconds after a
+// job of ours its threads spin because of that job, which tells nothing of the owner.
 bool is_team_used(WorkerPool& p, int64_t now) {
   if (p.team.load(std::memory_order_acquire) == nullptr) return false;
   if (now < t_team.until) return true;
@@ -389,7 +389,7 @@ void run_tiles(int64_t tiles, int max_threads, TileFunction function, void* cont
   run_shared(p, *slot, tiles, threads, /*guest=*/false, function, context);
 }
 
-bool does_team_spin(int64_t now) {
+bool is_lent_team_used(int64_t now) {
   WorkerPool& p = pool();
   return now < p.team_used_until.load(std::memory_order_relaxed) ||
          (t_beside == 0 && num_threads() > 1 && is_team_used(p, now));

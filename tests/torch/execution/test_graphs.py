@@ -491,6 +491,22 @@ def test_other_threads_may_work_between_replays() -> None:
     assert not wrong
 
 
+def test_orders_of_a_search_are_checked_at_each_replay() -> None:
+    line, values = make(9), make(20, seed=1)
+    order = line.argsort()
+    graph, found = capture(lambda: torch.searchsorted(line, values, sorter=order))
+    for seed in range(3):
+        line.copy_(make(9, seed=seed))
+        order.copy_(line.argsort())
+        graph.replay()
+        want = torch.searchsorted(line.cpu(), values.cpu(), sorter=order.cpu())
+        assert torch.equal(found.cpu(), want)
+    for outside in (-1, 9):
+        order[4] = outside
+        with pytest.raises(IndexError, match="outside a dimension of size 9"):
+            graph.replay()
+
+
 def test_other_threads_go_on_after_replays_that_fail() -> None:
     table, index = make(10, 4), torch.tensor([11]).to(DEVICE)
     graph, _ = capture(lambda: table[index])

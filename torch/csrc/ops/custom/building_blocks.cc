@@ -135,7 +135,7 @@ Tensor rotary_embedding_in_place(const Tensor& x, const Tensor& cos, const Tenso
                                  bool interleaved) {
   check_rotary(x, cos, sin);
   const auto [first, second] = rotated(x, cos, sin, interleaved);
-  const Tensor out = at::empty(x.sizes(), x.options());
+  Tensor out = at::empty(x.sizes(), x.options());
   const auto [to_first, to_second] = pairs_of(out, interleaved);
   to_first.copy_(first);
   to_second.copy_(second);

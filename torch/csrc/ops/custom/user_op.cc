@@ -43,7 +43,8 @@ struct Entry {
   std::optional<at::ScalarType> rounded;   // the result's dtype, where that is a half
 };
 
-// Used by whoever holds Python's lock. Entries stay where they are.
+// Read and written with Python's lock held. An entry is never moved or removed, so that a call may
+// use it after it has given the lock back.
 struct UserOp {
   std::vector<std::unique_ptr<const Entry>> entries;
   // The numbers of the last call, by argument: most are the same in the next one.

@@ -33,23 +33,22 @@ bool takes_sorter(const std::optional<Tensor>& sorter, const Tensor& sorted) {
                                sorter->sizes() == sorted.sizes());
 }
 
-// False, with nothing done, where PyTorch has to refuse the arguments, or may. `out`, if it is
-// defined, has been found to have the dtype of results.
-bool search(const Tensor& sorted, const Tensor& values, const std::optional<Tensor>& sorter,
-            const Search& how, Tensor& out) {
+// Undefined where PyTorch has to refuse the arguments, or may.
+Tensor search(const Tensor& sorted, const Tensor& values, const std::optional<Tensor>& sorter,
+              const Search& how) {
   constexpr int64_t kLargest = std::numeric_limits<int32_t>::max();
   if (!is_searched(sorted) || !is_searched(values) || sorted.device() != values.device() ||
       !are_lines_of(sorted, values) || !takes_sorter(sorter, sorted) ||
       (how.out_int32 && sorted.size(-1) > kLargest) ||
       (how.side.has_value() && *how.side != "right" && (*how.side != "left" || how.right))) {
-    return false;
+    return {};
   }
   const auto type = at::result_type(sorted, values);
-  if (type == at::kBool) return false;
+  if (type == at::kBool) return {};
   Tensor order = is_given(sorter) ? settled_rows(*sorter) : Tensor();
-  if (order.defined() && !are_within(order, 0, sorted.size(-1))) return false;
-  if (!out.defined()) out = make_tensor(values.sizes(), how.out_int32 ? at::kInt : at::kLong);
-  if (out.numel() == 0) return true;
+  if (order.defined() && !are_within(order, 0, sorted.size(-1))) return {};
+  Tensor out = make_tensor(values.sizes(), how.out_int32 ? at::kInt : at::kLong);
+  if (out.numel() == 0) return out;
   const BelowAutograd guard;
   const Tensor lines = sorted.to(type).contiguous(), wanted = values.to(type).contiguous();
   const std::array<int64_t, 1> all{wanted.numel()};
@@ -60,7 +59,7 @@ bool search(const Tensor& sorted, const Tensor& values, const std::optional<Tens
       .sorter = order,
       .right = how.right || how.side == "right",
       .out = is_one ? reshaped(written(out), all) : written(out)});
-  return true;
+  return out;
 }
 
 // The same into memory of the caller's.
@@ -70,8 +69,8 @@ bool search_into(const Tensor& sorted, const Tensor& values, const std::optional
       out.device() != values.device()) {
     return false;
   }
-  Tensor found;
-  if (!search(sorted, values, sorter, how, found)) return false;
+  const Tensor found = search(sorted, values, sorter, how);
+  if (!found.defined()) return false;
   at::native::resize_output(out, found.sizes());
   out.copy_(found);
   return true;
@@ -90,8 +89,8 @@ using MaybeTensor = std::optional<Tensor>;
 
 Tensor searchsorted(const Tensor& sorted, const Tensor& self, bool out_int32, bool right, Side side,
                     const MaybeTensor& sorter) {
-  Tensor out;
-  if (C10_LIKELY(search(sorted, self, sorter, {out_int32, right, side}, out))) return out;
+  Tensor out = search(sorted, self, sorter, {out_int32, right, side});
+  if (C10_LIKELY(out.defined())) return out;
   return call_fallback<"searchsorted.Tensor">(sorted, self, out_int32, right, side, sorter)
       .back()
       .toTensor();
@@ -112,10 +111,9 @@ bool is_number_sought(const Scalar& self, const Tensor& sorted) {
 
 Tensor searchsorted_number(const Tensor& sorted, const Scalar& self, bool out_int32, bool right,
                            Side side, const MaybeTensor& sorter) {
-  Tensor out;
-  if (C10_LIKELY(is_number_sought(self, sorted) &&
-                 search(sorted, beside(sorted, self), sorter, {out_int32, right, side}, out))) {
-    return out;
+  if (C10_LIKELY(is_number_sought(self, sorted))) {
+    Tensor out = search(sorted, beside(sorted, self), sorter, {out_int32, right, side});
+    if (C10_LIKELY(out.defined())) return out;
   }
   return call_fallback<"searchsorted.Scalar">(sorted, self, out_int32, right, side, sorter)
       .back()
@@ -133,10 +131,9 @@ Tensor& searchsorted_number_out(const Tensor& sorted, const Scalar& self, bool o
 }
 
 Tensor bucketize(const Tensor& self, const Tensor& boundaries, bool out_int32, bool right) {
-  Tensor out;
-  if (C10_LIKELY(boundaries.dim() == 1 &&
-                 search(boundaries, self, std::nullopt, {out_int32, right}, out))) {
-    return out;
+  if (C10_LIKELY(boundaries.dim() == 1)) {
+    Tensor out = search(boundaries, self, std::nullopt, {out_int32, right});
+    if (C10_LIKELY(out.defined())) return out;
   }
   return call_fallback<"bucketize.Tensor">(self, boundaries, out_int32, right).back().toTensor();
 }
@@ -151,11 +148,9 @@ Tensor& bucketize_out(const Tensor& self, const Tensor& boundaries, bool out_int
 }
 
 Tensor bucketize_number(const Scalar& self, const Tensor& boundaries, bool out_int32, bool right) {
-  Tensor out;
-  if (C10_LIKELY(
-          is_number_sought(self, boundaries) &&
-          search(boundaries, beside(boundaries, self), std::nullopt, {out_int32, right}, out))) {
-    return out;
+  if (C10_LIKELY(is_number_sought(self, boundaries))) {
+    Tensor out = search(boundaries, beside(boundaries, self), std::nullopt, {out_int32, right});
+    if (C10_LIKELY(out.defined())) return out;
   }
   return call_fallback<"bucketize.Scalar">(self, boundaries, out_int32, right).back().toTensor();
 }
