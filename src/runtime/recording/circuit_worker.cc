@@ -45,7 +45,7 @@ bool CircuitWorker::exists() const {
   return has_circuit_worker() && state_.load(std::memory_order_relaxed) != kStopped;
 }
 
-bool CircuitWorker::is_quick() { return !is_lent_team_used(now_ns()); }
+bool CircuitWorker::is_quick() { return !does_team_spin(now_ns()); }
 
 void CircuitWorker::call() {
   switch (state_.load(std::memory_order_acquire)) {

@@ -29,8 +29,8 @@ class CircuitWorker {
   // Whether this process has a worker: not where HOLOGRAM_WORKER=0, not with one processor, and not
   // when the process ends.
   bool exists() const;
-  // Whether it would begin soon if it were called: not while another runtime of this process uses
-  // threads of its own, which keep the processors busy.
+  // Whether it would begin soon if it were called: not while threads that another runtime lent
+  // spin, and keep the processors busy.
   bool is_quick();
   // There is work. Never blocks.
   void call();

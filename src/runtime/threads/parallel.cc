@@ -330,19 +330,22 @@ void run_shared(WorkerPool& p, JobSlot& slot, int64_t tiles, int threads, bool g
   if (error != nullptr) std::rethrow_exception(error);
 }
 
-// Whether the owner of the lent team uses it on the calling thread. For some milliseconds after a
-// job of ours its threads spin because of that job, which tells nothing of the owner.
-bool is_team_used(WorkerPool& p, int64_t now) {
-  if (p.team.load(std::memory_order_acquire) == nullptr) return false;
-  if (now < t_team.until) return true;
+// The lent team of the calling thread: asleep, used by its owner, or spinning after a job of ours.
+enum class TeamState { kAsleep, kUsed, kFading };
+
+TeamState team_state(WorkerPool& p, int64_t now) {
+  if (p.team.load(std::memory_order_acquire) == nullptr) return TeamState::kAsleep;
+  if (now < t_team.until) return TeamState::kUsed;
   const auto is_awake = p.team_is_awake.load(std::memory_order_acquire);
-  if (is_awake == nullptr || now - t_team.last_job < kTeamSpins) return false;
+  if (is_awake == nullptr) return TeamState::kAsleep;
   if (now - t_team.looked_at >= kLookEvery) {
     t_team.looked_at = now;
     t_team.is_awake = is_awake();
   }
-  if (t_team.is_awake) note_team_in_use();
-  return t_team.is_awake;
+  if (!t_team.is_awake) return TeamState::kAsleep;
+  if (now - t_team.last_job < kTeamSpins) return TeamState::kFading;
+  note_team_in_use();
+  return TeamState::kUsed;
 }
 
 // For a thread beside the program: never on a lent team, which is tied to the threads that program
@@ -376,7 +379,8 @@ void run_tiles(int64_t tiles, int max_threads, TileFunction function, void* cont
   if (t_beside != 0) return run_beside(p, tiles, threads, function, context);
   // The team, where its threads run anyway. Else ours, which stop spinning sooner, are the same for
   // all threads, and serve the recorder's worker too.
-  if (const ThreadTeam lent = p.team.load(); lent != nullptr && is_team_used(p, now_ns())) {
+  if (const ThreadTeam lent = p.team.load();
+      lent != nullptr && team_state(p, now_ns()) == TeamState::kUsed) {
     // Always the same number: a team that changes its size starts and ends threads.
     return run_on_team(p, lent, tiles, wish, function, context);
   }
@@ -389,10 +393,10 @@ void run_tiles(int64_t tiles, int max_threads, TileFunction function, void* cont
   run_shared(p, *slot, tiles, threads, /*guest=*/false, function, context);
 }
 
-bool is_lent_team_used(int64_t now) {
+bool does_team_spin(int64_t now) {
   WorkerPool& p = pool();
   return now < p.team_used_until.load(std::memory_order_relaxed) ||
-         (t_beside == 0 && num_threads() > 1 && is_team_used(p, now));
+         (t_beside == 0 && num_threads() > 1 && team_state(p, now) != TeamState::kAsleep);
 }
 
 Bell& beside_bell() { return pool().bell; }

@@ -24,9 +24,9 @@ class WorkerScope {
   const int outer_;
 };
 
-// Whether the runtime that lent threads uses them itself at `now`, for all that is known on the
-// calling thread; see set_thread_team().
-bool is_lent_team_used(int64_t now);
+// Whether the threads that another runtime lent spin at `now`, for all that is known on the calling
+// thread; see set_thread_team().
+bool does_team_spin(int64_t now);
 
 // Whether a guest would find tiles now.
 bool is_beside_claimable();

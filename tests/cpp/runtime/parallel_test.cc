@@ -289,9 +289,9 @@ TEST(LentTeam, RunsEveryTileOnceAndCarriesErrors) {
     jobs = team_jobs();
   }
   EXPECT_EQ(jobs, 1);
-  EXPECT_TRUE(internal::is_lent_team_used(noted));
+  EXPECT_TRUE(internal::does_team_spin(noted));
   std::thread([&] { EXPECT_EQ(team_jobs(), 0) << "it spins for another thread"; }).join();
-  EXPECT_FALSE(internal::is_lent_team_used(internal::now_ns() + 1'000'000'000));
+  EXPECT_FALSE(internal::does_team_spin(internal::now_ns() + 1'000'000'000));
   set_thread_team(&fresh_threads);
   for (int round = 0; round < 50; ++round) {
     note_team_in_use();
@@ -341,10 +341,10 @@ TEST(LentTeam, IsUsedWhileItsThreadsRunForItsOwner) {
         },
         [] { return awake.load(); });
     EXPECT_FALSE(run()) << "its threads sleep";
-    EXPECT_FALSE(internal::is_lent_team_used(internal::now_ns()));
+    EXPECT_FALSE(internal::does_team_spin(internal::now_ns()));
     awake = true;
     wait(1);
-    EXPECT_TRUE(internal::is_lent_team_used(internal::now_ns()));
+    EXPECT_TRUE(internal::does_team_spin(internal::now_ns()));
     EXPECT_TRUE(run()) << "its owner uses it";
     // What spins now spins for us, until it sleeps or its owner must have used it again.
     int64_t last = 0;
@@ -353,10 +353,10 @@ TEST(LentTeam, IsUsedWhileItsThreadsRunForItsOwner) {
       run();
       wait(1);
     } while (run());
-    EXPECT_TRUE(internal::is_lent_team_used(last)) << "it has not gone to sleep";
+    EXPECT_TRUE(internal::does_team_spin(last)) << "it has not gone to sleep";
     awake = false;
     wait(1);
-    EXPECT_FALSE(internal::is_lent_team_used(internal::now_ns() + 1'000'000'000));
+    EXPECT_FALSE(internal::does_team_spin(internal::now_ns() + 1'000'000'000));
     set_thread_team(nullptr);
   }).join();
   set_num_threads(threads_before);
