@@ -9,7 +9,7 @@
 #                  poisoned memory
 #   make test-versions  make test with each PyTorch and Python that the project is for, each in a checkout of its own
 #   make conformance  PyTorch's own databases on cpu and on the device: samples that are alike, and what differs
-#   make upstream  PyTorch's own test files on cpu and on the device, and what fails there alone (UPSTREAM='test_torch.py')
+#   make upstream  PyTorch's own test files on the device, and what fails there alone (UPSTREAM='test_torch.py')
 #   make bench     the measurements behind the figures in the README, in ten minutes
 #   make bench-all every measurement, and bench/RESULTS.md from them
 #   make accuracy  the error of every elementwise op, in ULP, on every instruction set

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Runs PyTorch's own test files on hologram and on cpu, and names what fails on the device alone.
+"""Runs PyTorch's own test files on hologram, and on cpu what does not pass there.
 
 The tests are those of an earlier PyTorch (tools/upstream_source.py), run with the testing modules
-of the installed one. What becomes of each test is written at once to build/upstream/results, so an
-interrupted run goes on where it was, and a test that crashes or hangs costs itself alone. The exit
-status is 1 if a test fails on the device alone that tests/torch/upstream/exceptions.txt does not
-list, or if a listed one does not.
+of the installed one. Of what fails or is skipped on the device, cpu says whether it does so, too.
+What becomes of each test is written at once to build/upstream/results, so an interrupted run goes
+on where it was, and a test that crashes or hangs costs itself alone. The exit status is 1 if a test
+fails on the device alone that tests/torch/upstream/exceptions.txt does not list, or if a listed one
+does not.
 
     upstream.py test_torch.py nn/test_embedding.py     these files; without names all
     upstream.py test_nn.py -k 'upsample'               only tests that the expression picks
@@ -33,8 +34,19 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "torch" / "upstream"))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from steps import LOGS, ROOT, StepError, fail, say
-from upstream_results import BAD, Results, Verdict, fails, judge, pair, read, read_exceptions, table
-from upstream_share import is_in_share
+from upstream_results import (
+    BAD,
+    GOOD,
+    Results,
+    Verdict,
+    fails,
+    judge,
+    pair,
+    read,
+    read_exceptions,
+    table,
+)
+from upstream_share import common_name, is_in_share
 from upstream_source import FOLDER, VERSION, fetch
 
 HERE = ROOT / "tests" / "torch" / "upstream"
@@ -165,12 +177,23 @@ class Runner:
         """End the processes that run, and start no more."""
         self._stopped.set()
 
-    def run(self, job: Job, expression: str | None, names: set[str] | None) -> None:
-        """Run what is missing of a job, or what `expression` picks, or the tests named `names`."""
+    def run(
+        self,
+        job: Job,
+        expression: str | None = None,
+        names: set[str] | None = None,
+        twins: set[str] | None = None,
+    ) -> None:
+        """Run what is missing of a job, or of what its arguments pick.
+
+        `expression` is pytest's; `names` are tests by their full names, `twins` by common_name().
+        """
         results = read(job.events)
         key = key_of(job.side)
         whole = expression is None and names is None
-        if names == set() or (whole and results.key == key and self._is_through(results)):
+        if names == set() or twins == set():
+            return
+        if whole and results.key == key and self._is_through(results, twins):
             return
         if whole and results.key != key:
             job.events.unlink(missing_ok=True)
@@ -183,7 +206,7 @@ class Runner:
             done = set(read(job.events, start).tests)
             if names is not None:
                 done |= set(results.collected) - names
-            self._process(job, sorted(done), expression)
+            self._process(job, done, expression, twins)
             after = read(job.events)
             if after.finished or after.errors:
                 return
@@ -193,8 +216,13 @@ class Runner:
                 self._append(job, kind="collection error", text="the process ended by itself")
                 return
 
-    def _is_through(self, results: Results) -> bool:
-        wanted = [n for n in results.collected if is_in_share(n, self._limits.percent)]
+    def _is_through(self, results: Results, twins: set[str] | None) -> bool:
+        wanted = [
+            name
+            for name in results.collected
+            if is_in_share(name, self._limits.percent)
+            and (twins is None or common_name(name) in twins)
+        ]
         return bool(results.collected) and all(name in results.tests for name in wanted)
 
     def _append(self, job: Job, **event: object) -> None:
@@ -202,7 +230,7 @@ class Runner:
         with job.events.open("a", encoding="utf-8") as out:
             out.write(json.dumps(event) + "\n")
 
-    def _environment(self, job: Job, done: Path) -> dict[str, str]:
+    def _environment(self, job: Job) -> dict[str, str]:
         temporary = FOLDER / "tmp"
         temporary.mkdir(parents=True, exist_ok=True)
         foreign = ("PYTORCH_TEST", "PYTORCH_TESTING", "HOLOGRAM_")
@@ -214,16 +242,19 @@ class Runner:
             "OMP_NUM_THREADS": str(self._limits.threads),
             "TMPDIR": str(temporary),
             "UPSTREAM_EVENTS": str(job.events),
-            "UPSTREAM_DONE": str(done),
             "UPSTREAM_SHARE": str(self._limits.percent),
         }
 
-    def _process(self, job: Job, done: list[str], expression: str | None) -> None:
+    def _process(
+        self, job: Job, done: set[str], expression: str | None, twins: set[str] | None
+    ) -> None:
         """Start pytest and wait for it; end it when one test takes too long."""
         RESULTS.mkdir(parents=True, exist_ok=True)
         LOGS.mkdir(parents=True, exist_ok=True)
-        done_file = RESULTS / f"{job.slug}.done"
-        done_file.write_text("\n".join(done))
+        lists = {"UPSTREAM_DONE": done} | ({} if twins is None else {"UPSTREAM_ONLY": twins})
+        files = {name: RESULTS / f"{job.slug}.{name}" for name in lists}
+        for name, tests in lists.items():
+            files[name].write_text("\n".join(sorted(tests)))
         self._append(job, kind="process")
         start = job.events.stat().st_size
         command = [sys.executable, "-X", "faulthandler", "-m", "pytest", *PYTEST]
@@ -231,7 +262,8 @@ class Runner:
         command += [*(["-k", expression] if expression else []), job.file]
         with (LOGS / f"upstream-{job.slug}.log").open("ab") as log:
             process = subprocess.Popen(
-                command, cwd=self._tests, env=self._environment(job, done_file),
+                command, cwd=self._tests,
+                env={**self._environment(job), **{k: str(v) for k, v in files.items()}},
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
         reason, late = self._watch(job, process, start)
@@ -246,7 +278,8 @@ class Runner:
             except ProcessLookupError:
                 break
         process.wait()
-        done_file.unlink()
+        for file in files.values():
+            file.unlink()
         test = read(job.events).started
         if test is not None and not self._stopped.is_set():
             outcome = "hung" if late else "crashed"
@@ -287,6 +320,12 @@ def failed_alone(file: str) -> set[str]:
     }
 
 
+def not_passed(file: str) -> set[str]:
+    """Return the common names of the tests of which cpu has to say what it does."""
+    tests = read(Job(file, "hologram").events).tests
+    return {common_name(name) for name, test in tests.items() if test.outcome not in GOOD}
+
+
 def last_line(text: str) -> str:
     """Return what best says why a test failed: the last line of the error's message."""
     lines = [line[1:].strip() for line in text.splitlines() if line.startswith("E ")]
@@ -311,9 +350,8 @@ def report(verdicts: list[Verdict], details: Path) -> None:
     (details / "upstream.md").write_text(table(verdicts) + "\n")
     lists = {
         v.file: {
-            "passed on both": v.both,
+            "passed on the device": v.passed,
             "failed on both": sorted(v.drift),
-            "passed on the device alone": sorted(v.device_alone),
             "passed on cpu, skipped on the device": sorted(v.skipped_alone),
             "failed on the device alone": sorted(v.new),
             "of these listed": sorted(v.listed),
@@ -325,7 +363,7 @@ def report(verdicts: list[Verdict], details: Path) -> None:
 
 
 def run_files(files: list[str], options: argparse.Namespace, tests: Path) -> list[Verdict]:
-    """Run files on both sides, two processes at a time at most; judge each when it is through."""
+    """Run files, two processes at a time at most; judge each when it is through."""
     excuses = read_exceptions((HERE / "exceptions.txt").read_text().splitlines())
     cores = len(os.sched_getaffinity(0))
     threads = max(1, cores // options.jobs)
@@ -333,22 +371,22 @@ def run_files(files: list[str], options: argparse.Namespace, tests: Path) -> lis
     names = {file: failed_alone(file) if options.failed else None for file in files}
     verdicts: list[Verdict] = []
 
-    def run(job: Job) -> float:
+    def run(file: str) -> float:
         start = time.monotonic()
-        runner.run(job, options.expression, names[job.file])
+        runner.run(Job(file, "hologram"), options.expression, names[file])
+        if not options.failed:  # of these cpu has said before what it does
+            runner.run(Job(file, "cpu"), options.expression, twins=not_passed(file))
         return time.monotonic() - start
 
-    # What cpu does is asked again only by a run of all tests.
-    sides = ("hologram",) if options.failed else ("cpu", "hologram")
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        futures = {file: [pool.submit(run, Job(file, side)) for side in sides] for file in files}
+        futures = {file: pool.submit(run, file) for file in files}
         try:
-            for file, both in futures.items():
-                seconds = sum(f.result() for f in both)
+            for file, future in futures.items():
+                seconds = future.result()
                 device, cpu = (read(Job(file, side).events) for side in SIDES)
                 verdicts.append(v := judge(file, device, cpu, excuses))
                 say(
-                    f"{seconds:6.0f} s {file}: {v.both} passed on both, {len(v.drift)} failed on"
+                    f"{seconds:6.0f} s {file}: {v.passed} passed, {len(v.drift)} failed on"
                     f" both, {len(v.new)} failed on the device alone, {len(v.listed)} listed"
                 )
         except KeyboardInterrupt:
@@ -394,7 +432,7 @@ def main() -> int:
         return fail(error)
     if options.report:
         excuses = read_exceptions((HERE / "exceptions.txt").read_text().splitlines())
-        known = [f for f in files if all(Job(f, side).events.exists() for side in SIDES)]
+        known = [f for f in files if Job(f, "hologram").events.exists()]
         verdicts = [
             judge(f, read(Job(f, "hologram").events), read(Job(f, "cpu").events), excuses)
             for f in known

@@ -26,7 +26,7 @@ from upstream_results import (  # noqa: E402
     table,
     without_device,
 )  # fmt: skip
-from upstream_share import is_in_share  # noqa: E402
+from upstream_share import common_name, is_in_share  # noqa: E402
 
 FILE = "test_a.py"
 
@@ -73,10 +73,9 @@ def test_tests_of_no_device_are_pairs_by_their_own_name():
 
 
 DEVICE = results(
-    TestAPRIVATEUSE1__Test_both_privateuse1="passed",
+    TestAPRIVATEUSE1__Test_passes_privateuse1="passed",
     TestAPRIVATEUSE1__Test_xfail_privateuse1="xfailed",
     TestAPRIVATEUSE1__Test_drift_privateuse1="failed",
-    TestAPRIVATEUSE1__Test_cpu_privateuse1="passed",
     TestAPRIVATEUSE1__Test_skip_privateuse1="skipped",
     TestAPRIVATEUSE1__Test_alone_privateuse1_int8="failed",
     TestAPRIVATEUSE1__Test_alone_privateuse1_int16="hung",
@@ -85,10 +84,7 @@ DEVICE = results(
     TestAPRIVATEUSE1__Test_absent_privateuse1="failed",
 )
 CPU = results(
-    TestACPU__Test_both_cpu="passed",
-    TestACPU__Test_xfail_cpu="passed",
     TestACPU__Test_drift_cpu="failed",
-    TestACPU__Test_cpu_cpu="failed",
     TestACPU__Test_skip_cpu="passed",
     TestACPU__Test_alone_cpu_int8="passed",
     TestACPU__Test_alone_cpu_int16="passed",
@@ -99,9 +95,7 @@ CPU = results(
 
 def test_what_fails_on_the_device_alone_is_found():
     verdict = judge(FILE, DEVICE, CPU, [])
-    assert (verdict.both, verdict.drift, verdict.device_alone) == (
-        2, ["TestA::test_drift"], ["TestA::test_cpu"],
-    )  # fmt: skip
+    assert (verdict.passed, verdict.drift) == (2, ["TestA::test_drift"])
     assert (verdict.skipped, verdict.skipped_alone) == (1, ["TestA::test_skip"])
     assert {name.partition("::test_")[2]: t.outcome for name, t in verdict.new.items()} == {
         "alone_int8": "failed",
@@ -112,7 +106,7 @@ def test_what_fails_on_the_device_alone_is_found():
         "absent": "failed",
     }
     assert not verdict.good
-    assert table([verdict]).splitlines()[-1] == "| all | 2 | 1 | 1 | 1 | 1 | 5 | 0 |"
+    assert table([verdict]).splitlines()[-1] == "| all | 2 | 1 | 1 | 1 | 5 | 0 |"
 
 
 def test_what_cpu_is_expected_to_fail_fails_on_both():
@@ -129,10 +123,10 @@ def test_a_listed_failure_is_good():
     verdict = judge(FILE, DEVICE, CPU, excuses("a*", "crash"))
     assert verdict.good and not verdict.new
     assert len(verdict.listed) == 5
-    assert table([verdict]).splitlines()[-1] == "| all | 2 | 1 | 1 | 1 | 1 | 5 | 5 |"
+    assert table([verdict]).splitlines()[-1] == "| all | 2 | 1 | 1 | 1 | 5 | 5 |"
 
 
-@pytest.mark.parametrize("name", ["both", "drift", "cpu", "skip"])
+@pytest.mark.parametrize("name", ["passes", "drift", "skip"])
 def test_a_listed_test_that_does_not_fail_on_the_device_alone_is_an_error(name):
     verdict = judge(FILE, DEVICE, CPU, excuses("a*", "crash", name))
     assert verdict.stale == [f"TestA::test_{name}"]
@@ -256,7 +250,7 @@ def runner(tmp_path, monkeypatch):
 
 def test_a_crash_and_a_hang_cost_themselves_alone(runner):
     job = upstream.Job("test_a.py", "cpu")
-    runner.run(job, None, None)
+    runner.run(job)
     found = read(job.events)
     assert {name.partition("::test_")[2]: t.outcome for name, t in found.tests.items()} == {
         "1": "passed",
@@ -274,10 +268,10 @@ def test_a_crash_and_a_hang_cost_themselves_alone(runner):
 
     # A second run takes what is there; a part of it adds to that.
     size = job.events.stat().st_size
-    runner.run(job, None, None)
+    runner.run(job)
     assert job.events.stat().st_size == size
-    runner.run(job, "test_1", None)
-    runner.run(job, None, {"TestA::test_4_fails"})
+    runner.run(job, "test_1")
+    runner.run(job, names={"TestA::test_4_fails"})
     lines = [json.loads(line) for line in job.events.read_bytes()[size:].splitlines()]
     started = [line["name"] for line in lines if line["kind"] == "start"]
     assert started == ["TestA::test_1", "TestA::test_4_fails"]
@@ -287,20 +281,42 @@ def test_a_crash_and_a_hang_cost_themselves_alone(runner):
     part = upstream.Job("test_b.py", "cpu")
     (runner._tests / "test_b.py").write_text(PASSING)
     some = upstream.Runner(runner._tests, upstream.Limits(seconds=60.0, threads=1, percent=30))
-    some.run(part, None, None)
+    some.run(part)
     found = read(part.events)
     names = {f"TestB::test_{k}" for k in range(40)}
     assert set(found.collected) == names and not found.whole
     assert set(found.tests) == {name for name in names if is_in_share(name, 30)}
     assert 3 < len(found.tests) < 25
     size = part.events.stat().st_size
-    some.run(part, None, None)
+    some.run(part)
     assert part.events.stat().st_size == size
+
+    # cpu is asked about the tests that did not pass on the device.
+    device, cpu = upstream.Job("test_b.py", "hologram"), upstream.Job("test_b.py", "cpu")
+    cpu.events.unlink()
+    device.events.write_text(
+        json.dumps({"kind": "collected", "names": ["TestB::test_1", "TestB::test_2"]})
+        + "".join(
+            "\n" + json.dumps({"kind": "end", "name": f"TestB::test_{k}", **end, "seconds": 0})
+            for k, end in enumerate([{"outcome": o} for o in ("passed", "failed", "skipped")])
+        )
+    )
+    assert upstream.not_passed("test_b.py") == {"TestB::test_1", "TestB::test_2"}
+    for _ in range(2):
+        runner.run(cpu, twins=upstream.not_passed("test_b.py"))
+        found = read(cpu.events)
+        assert set(found.tests) == {"TestB::test_1", "TestB::test_2"} and found.errors == []
+        started = [e for e in cpu.events.read_text().splitlines() if '"start"' in e]
+        assert len(started) == 2
+    runner.run(cpu, twins=set())
+    assert common_name("TestAPRIVATEUSE1::test_x_privateuse1") == common_name(
+        "TestACPU::test_x_cpu"
+    )
 
     # Results of another build are made again.
     text = job.events.read_text().replace(read(job.events).key, "other", 1)
     job.events.write_text(text.splitlines()[0] + "\n")
-    runner.run(job, "test_1", None)
+    runner.run(job, "test_1")
     assert read(job.events).key == "other"
 
 

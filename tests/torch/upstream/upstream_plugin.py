@@ -3,7 +3,7 @@
 
 `UPSTREAM_EVENTS` names the file; each line is an object of JSON. `UPSTREAM_DONE` names a file with
 the tests, one a line, that an earlier process has finished. `UPSTREAM_SHARE` is how many percent of
-the tests run.
+the tests run. `UPSTREAM_ONLY` names a file with the common names of the tests that run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import upstream_shim
-from upstream_share import is_in_share
+from upstream_share import common_name, is_in_share
 
 _MOST_TEXT = 6000
 
@@ -39,10 +39,11 @@ def _name(nodeid: str) -> str:
 class Recorder:
     """Reports each test's outcome; a test that starts and never ends has crashed or hangs."""
 
-    def __init__(self, events: str, done: str | None, percent: float) -> None:
+    def __init__(self, events: str, done: str | None, only: str | None, percent: float) -> None:
         self._events = _Events(events)
         self._percent = percent
         self._done = set(Path(done).read_text().split("\n")) if done else set()
+        self._only = set(Path(only).read_text().split("\n")) if only else None
         self._phases: list[pytest.TestReport] = []
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
@@ -54,7 +55,9 @@ class Recorder:
         items[:] = [
             item
             for item, name in zip(items, names, strict=True)
-            if name not in self._done and is_in_share(name, self._percent)
+            if name not in self._done
+            and is_in_share(name, self._percent)
+            and (self._only is None or common_name(name) in self._only)
         ]
         self._events.write(kind="collected", names=names)
 
@@ -93,6 +96,7 @@ def pytest_configure(config: pytest.Config) -> None:
     recorder = Recorder(
         os.environ["UPSTREAM_EVENTS"],
         os.environ.get("UPSTREAM_DONE"),
+        os.environ.get("UPSTREAM_ONLY"),
         float(os.environ.get("UPSTREAM_SHARE", "100")),
     )
     config.pluginmanager.register(recorder, "upstream-recorder")
