@@ -263,6 +263,14 @@ inline at::Tensor make_tensor(c10::IntArrayRef sizes, c10::ScalarType dtype,
   return at::Tensor(std::move(impl));
 }
 
+// The same beside t, on its device.
+inline at::Tensor new_empty(const at::Tensor& t, c10::IntArrayRef sizes, c10::ScalarType dtype) {
+  return make_tensor(sizes, dtype, t.device().index());
+}
+inline at::Tensor new_empty(const at::Tensor& t, c10::IntArrayRef sizes) {
+  return new_empty(t, sizes, t.scalar_type());
+}
+
 // A tensor of these sizes and (non-negative) strides, undefined contents.
 at::Tensor make_strided(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::ScalarType dtype,
                         c10::DeviceIndex index = 0);

@@ -263,8 +263,9 @@ Tensor hand_to_host(Tensor ours) {
   TensorImpl* impl = ours.unsafeGetTensorImpl();
   const c10::Storage& storage = impl->unsafe_storage();
   StorageImpl* s = storage.unsafeGetStorageImpl();
-  if (C10_LIKELY(ours.use_count() == 1 && storage.use_count() == 1 && is_plain(ours) &&
-                 impl->allow_tensor_metadata_change() && !impl->is_wrapped_number())) {
+  if (C10_LIKELY(ours.use_count() == 1 && storage.use_count() == 1 && is_dense(ours) &&
+                 is_on_host(ours) && impl->allow_tensor_metadata_change() &&
+                 !impl->is_wrapped_number())) {
     if (s->nbytes() != 0) storage_bytes(*s);
 #if HOLOGRAM_CAN_DEFER
     s->clear_materializer();

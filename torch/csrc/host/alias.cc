@@ -7,6 +7,7 @@
 #include <ATen/SparseTensorImpl.h>
 #include <ATen/quantized/QTensorImpl.h>
 #include <c10/core/CPUAllocator.h>
+#include <c10/core/DeviceGuard.h>
 
 #include <algorithm>
 #include <cstring>
@@ -333,6 +334,7 @@ at::Tensor AliasScope::special_to_cpu(const at::Tensor& t) {
 at::Tensor AliasScope::special_to_device(const at::Tensor& t) {
   if (t.is_sparse()) {
     auto* from = static_cast<at::SparseTensorImpl*>(t.unsafeGetTensorImpl());
+    const c10::DeviceGuard guard(device(index()));  // a new one is of the current device
     auto impl = c10::make_intrusive<at::SparseTensorImpl>(
         DispatchKeySet(DispatchKey::SparsePrivateUse1), from->dtype());
     impl->raw_resize_(from->sparse_dim(), from->dense_dim(), from->sizes());

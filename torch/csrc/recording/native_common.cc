@@ -25,6 +25,12 @@ std::pair<Place, int64_t> extent(const c10::TensorImpl* t) {
 
 }  // namespace
 
+void check_same_device(c10::DeviceIndex a, c10::DeviceIndex b) {
+  TORCH_CHECK(a == b,
+              "Expected all tensors to be on the same device, but found at least two devices, ",
+              device(a), " and ", device(b), "!");
+}
+
 bool may_overlap_itself(const c10::TensorImpl* t) {
   if (t->is_non_overlapping_and_dense()) return false;
   const c10::IntArrayRef sizes = t->sizes(), strides = t->strides();

@@ -50,11 +50,17 @@ inline bool has_exactly(c10::DispatchKeySet keys, c10::DispatchKey key) {
 inline bool is_dense(const c10::TensorImpl* t) {
   return has_exactly(t->key_set(), c10::DispatchKey::PrivateUse1);
 }
-// Whether the host can read the elements where they are.
+inline bool is_dense(const at::Tensor& t) { return is_dense(t.unsafeGetTensorImpl()); }
+// Whether the host can read the elements where they are. What it cannot read is only recorded.
 inline bool is_on_host(const c10::TensorImpl* t) { return is_host_index(t->device().index()); }
-// Both.
-inline bool is_plain(const c10::TensorImpl* t) { return is_dense(t) && is_on_host(t); }
-inline bool is_plain(const at::Tensor& t) { return is_plain(t.unsafeGetTensorImpl()); }
+inline bool is_on_host(const at::Tensor& t) { return is_on_host(t.unsafeGetTensorImpl()); }
+// Whether ops that write t are recorded.
+inline bool is_recorded(const at::Tensor& t) { return is_deferring() || !is_on_host(t); }
+inline bool same_device(const at::Tensor& a, const at::Tensor& b) {
+  return a.device().index() == b.device().index();
+}
+// Raises PyTorch's error for operands of two devices.
+void check_same_device(c10::DeviceIndex a, c10::DeviceIndex b);
 
 inline bool is_half_type(at::ScalarType type) { return type == at::kHalf || type == at::kBFloat16; }
 

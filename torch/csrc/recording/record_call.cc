@@ -18,10 +18,15 @@ int64_t span_of(const c10::TensorImpl* t) {
 void CallRecord::add_recorded(const Arg& arg, bool is_dense) {
   hologram::CallOperand& operand = recorded_.emplace_back();
   const c10::TensorImpl* t = arg.tensor;
-  if (t == nullptr || t->numel() == 0) return;
+  if (t == nullptr) return;
+  if (C10_UNLIKELY(t->device().index() != device_)) {
+    if (device_ >= 0) check_same_device(device_, t->device().index());
+    device_ = t->device().index();
+  }
+  if (t->numel() == 0) return;
   const auto itemsize = static_cast<int64_t>(t->itemsize());
   operand.buffer = recordable_buffer(t);
-  if (C10_UNLIKELY(operand.buffer == nullptr)) deferring_ = false;
+  if (C10_UNLIKELY(operand.buffer == nullptr)) may_wait_ = false;
   operand.offset = t->storage_offset() * itemsize;
   operand.bytes = (is_dense ? t->numel() : span_of(t)) * itemsize;
   operand.reads = arg.access != Access::writes;
@@ -48,6 +53,7 @@ bool CallRecord::record(hologram::CallNumber number, double cost) {
 void CallRecord::run_now(hologram::CallNumber number) {
   const auto kind = static_cast<uint16_t>(number);
   if (hologram::is_capturing_graph()) cannot_capture(hologram::call_ops()[kind].name);
+  TORCH_INTERNAL_ASSERT(is_on_host());
   c10::SmallVector<char*, 12> addresses;
   for (const auto& [t, access] : args_) {
     addresses.push_back(t == nullptr              ? nullptr

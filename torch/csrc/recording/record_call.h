@@ -89,7 +89,7 @@ inline Arg nothing_of(hologram::Dtype dtype, c10::IntArrayRef sizes) {
 class CallRecord : public hologram::CallEncoder<CallRecord, c10::SmallVector<uint64_t, 64>,
                                                 c10::SmallVector<uint64_t, 12>> {
  public:
-  CallRecord() : deferring_(is_deferring()) {}
+  CallRecord() = default;
   CallRecord(const CallRecord&) = delete;
   CallRecord& operator=(const CallRecord&) = delete;
 
@@ -114,8 +114,10 @@ class CallRecord : public hologram::CallEncoder<CallRecord, c10::SmallVector<uin
   }
   void memory(const Arg& arg) { add(arg, arg.is_given() && arg.tensor->is_contiguous()); }
 
-  // Whether the call can be recorded: execution is deferred, and every operand may wait.
-  bool can_wait() const { return deferring_; }
+  // Whether the call can be recorded: execution is deferred, or the host cannot run it where its
+  // operands are; and every operand may wait.
+  bool can_wait() const { return may_wait_ && (is_deferring() || !is_on_host()); }
+  bool is_on_host() const { return is_host_index(std::max<c10::DeviceIndex>(device_, 0)); }
   // False where it is not. cost: rough nanoseconds on one thread.
   bool record(hologram::CallNumber number, double cost);
   void run_now(hologram::CallNumber number);
@@ -134,14 +136,15 @@ class CallRecord : public hologram::CallEncoder<CallRecord, c10::SmallVector<uin
   }
   void add(const Arg& arg, bool is_dense) {
     args_.push_back({arg.tensor, arg.access});
-    if (C10_LIKELY(deferring_)) add_recorded(arg, is_dense);
+    add_recorded(arg, is_dense);
   }
-  // Ends deferring_ where the tensor's ops may not wait.
+  // Ends may_wait_ where the tensor's ops may not wait.
   void add_recorded(const Arg& arg, bool is_dense);
 
-  bool deferring_;
+  bool may_wait_ = true;
+  c10::DeviceIndex device_ = -1;  // of the operands, -1: none so far
   c10::SmallVector<Memory, 12> args_;
-  c10::SmallVector<hologram::CallOperand, 12> recorded_;  // those while deferring_
+  c10::SmallVector<hologram::CallOperand, 12> recorded_;
 };
 
 template <class Call>
@@ -153,13 +156,14 @@ void record(const Call& call) {
 }
 
 // For kernels that may find an index out of range (ErrorKind::kIndex): false then. A call that is
-// recorded asks `valid` at once; where a graph is replayed, its kernel finds what is out of range.
+// recorded asks `valid` at once. Where a graph is replayed, and on devices with memory of their
+// own, the kernel finds what is out of range, and raises when the circuit runs.
 template <class Call, class Valid>
 bool record_or_refuse(const Call& call, Valid&& valid) {
   CallRecord record;
   Call::each(call, record);
   if (record.can_wait()) {
-    if (!hologram::is_capturing_graph() && !valid()) return false;
+    if (!hologram::is_capturing_graph() && record.is_on_host() && !valid()) return false;
     if (!record.record(Call::kNumber, call.cost())) record.run_now(Call::kNumber);
     return true;
   }

@@ -44,17 +44,17 @@ template <class Real>
 bool cube_contiguous(Target& target, const Tensor& x) {
   if (target.given != nullptr) {
     const c10::TensorImpl* given = target.given->unsafeGetTensorImpl();
-    if (!is_plain(given) || !given->is_contiguous() || given->sizes() != x.sizes() ||
+    if (!is_dense(given) || !given->is_contiguous() || given->sizes() != x.sizes() ||
         given->dtype() != x.dtype() || may_disturb(given, x.unsafeGetTensorImpl())) {
       return false;
     }
   }
-  if (is_deferring() && target.batch == nullptr) {
+  if ((is_deferring() && target.batch == nullptr) || !is_on_host(x)) {
     // The same two roundings, as ops that fuse.
     Target square;
     return run_row<OpId::square>(square, x) && run_row<OpId::mul>(target, square.fresh, x);
   }
-  if (target.given == nullptr) target.fresh = make_tensor(x.sizes(), x.scalar_type());
+  if (target.given == nullptr) target.fresh = new_empty(x, x.sizes());
   target.settle();
   const Tensor& result = target.given != nullptr ? *target.given : target.fresh;
   const Real* in = reinterpret_cast<const Real*>(read_pointer(x));
@@ -72,7 +72,7 @@ bool cube_contiguous(Target& target, const Tensor& x) {
 }  // namespace
 
 bool pow_number(Target& target, const Tensor& x, const Scalar& exponent) {
-  if (C10_UNLIKELY(!is_plain(x) || exponent.isComplex() || exponent.isSymbolic())) return false;
+  if (C10_UNLIKELY(!is_dense(x) || exponent.isComplex() || exponent.isSymbolic())) return false;
   const at::ScalarType type = x.scalar_type();
   // As in the gradient of a square. A product with 1 is x itself when its circuit is planned.
   if (!exponent.isBoolean() && exponent.toDouble() == 1.0 && type != at::kBool) {

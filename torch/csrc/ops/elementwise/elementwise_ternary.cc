@@ -22,7 +22,7 @@ bool masked_fill(Target& target, const Tensor& self, const Tensor& mask, const S
 bool masked_fill_tensor(Target& target, const Tensor& self, const Tensor& mask,
                         const Tensor& value) {
   if (!value.defined() || value.dim() != 0 || value.requires_grad()) return false;
-  if (!is_plain(value) && !is_cpu_number(value.unsafeGetTensorImpl())) return false;
+  if (!is_dense(value) && !is_cpu_number(value.unsafeGetTensorImpl())) return false;
   return masked_fill(target, self, mask, value.item());
 }
 

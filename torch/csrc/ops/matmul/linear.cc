@@ -24,20 +24,20 @@ Matrix transpose_of(Matrix m) {
 }
 
 bool is_weight(const Tensor& weight, at::ScalarType type) {
-  return is_plain(weight) && weight.dim() == 2 && weight.scalar_type() == type &&
+  return is_dense(weight) && weight.dim() == 2 && weight.scalar_type() == type &&
          weight.numel() > 0;
 }
 
 bool takes_linear(const Tensor& input, const Tensor& weight, const std::optional<Tensor>& bias) {
   const at::ScalarType type = input.scalar_type();
-  if (!is_gemm_type(type) || !is_plain(input) || input.dim() < 1 || input.numel() == 0 ||
+  if (!is_gemm_type(type) || !is_dense(input) || input.dim() < 1 || input.numel() == 0 ||
       !is_weight(weight, type) || weight.size(1) != input.size(-1) ||
       weight.numel() > std::numeric_limits<int>::max() ||
       input.numel() > std::numeric_limits<int>::max()) {
     return false;
   }
   return !bias.has_value() || !bias->defined() ||
-         (is_plain(*bias) && bias->scalar_type() == type && bias->dim() == 1 &&
+         (is_dense(*bias) && bias->scalar_type() == type && bias->dim() == 1 &&
           bias->size(0) == weight.size(0));
 }
 
@@ -51,7 +51,7 @@ Tensor linear(const Tensor& input, const Tensor& weight, const std::optional<Ten
   const bool biased = bias.has_value() && bias->defined();
   if (C10_LIKELY(takes_linear(input, weight, bias))) {
     const Tensor x = input.is_contiguous() ? input : input.contiguous();
-    Tensor out = make_tensor(with_last(x, weight.size(0)), x.scalar_type());
+    Tensor out = new_empty(x, with_last(x, weight.size(0)));
     multiply({.a = rows_of(x),
               .b = transpose_of(matrix_of(weight)),
               .addend = biased ? addend_of(*bias, weight.size(0)) : Addend(),
@@ -109,7 +109,7 @@ std::tuple<Tensor, Tensor, Tensor> linear_backward(const Tensor& input, const Te
            t.sizes().slice(0, t.sizes().size() - 1) ==
                input.sizes().slice(0, input.sizes().size() - 1);
   };
-  if (!takes_linear(input, weight, std::nullopt) || !is_plain(grad_output) ||
+  if (!takes_linear(input, weight, std::nullopt) || !is_dense(grad_output) ||
       grad_output.scalar_type() != input.scalar_type() || grad_output.numel() == 0 ||
       !is_result(grad_output)) {
     return linear_backward_by_parts(input, grad_output, weight, wanted);
@@ -119,7 +119,7 @@ std::tuple<Tensor, Tensor, Tensor> linear_backward(const Tensor& input, const Te
   const Matrix g = rows_of(grad);
   Tensor grad_input, grad_weight, grad_bias;
   if (wanted[0]) {
-    grad_input = make_tensor(input.sizes(), type);
+    grad_input = new_empty(input, input.sizes(), type);
     multiply({.a = g, .b = matrix_of(weight), .addend = {}, .out = grad_input});
   }
   if (wanted[1]) {
@@ -127,7 +127,7 @@ std::tuple<Tensor, Tensor, Tensor> linear_backward(const Tensor& input, const Te
     const Matrix rows = rows_of(x);
     const bool as_rows = has_rows(weight);
     const Matrix &a = as_rows ? g : rows, &b = as_rows ? rows : g;
-    grad_weight = make_tensor({a.cols, b.cols}, type);
+    grad_weight = new_empty(input, {a.cols, b.cols}, type);
     multiply({.a = transpose_of(a), .b = b, .addend = {}, .out = grad_weight});
     if (C10_UNLIKELY(!as_rows)) grad_weight = grad_weight.t();
   }

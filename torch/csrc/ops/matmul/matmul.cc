@@ -18,10 +18,10 @@ using hologram::GemmArgs;
 bool is_product_type(at::ScalarType type) { return is_gemm_type(type) || at::isComplexType(type); }
 
 bool all_plain(const Tensor& a, const Tensor& b) {
-  return is_plain(a) && is_plain(b) && is_product_type(a.scalar_type());
+  return is_dense(a) && is_dense(b) && is_product_type(a.scalar_type());
 }
 bool all_plain(const Tensor& a, const Tensor& b, const Tensor& c) {
-  return all_plain(a, b) && is_plain(c);
+  return all_plain(a, b) && is_dense(c);
 }
 
 // Runs a CPU kernel of PyTorch's that fills `out` on aliases.
@@ -33,6 +33,8 @@ void on_aliases(const Tensor& out, int64_t flops, F&& kernel) {
   const OpenMpRegion region(flops);
   Tensor cpu = scope.to_cpu(out);
   kernel(scope, cpu);
+  scope.adopt_changes(out, cpu);
+  scope.write_back();
 }
 
 // --- mm -----------------------------------------------------------------------------------------
@@ -43,13 +45,13 @@ void mm_into(const Tensor& a, const Tensor& b, const Tensor& out) {
 
 Tensor mm(const Tensor& self, const Tensor& mat2) {
   if (C10_LIKELY(takes_product(self, mat2))) {
-    Tensor out = make_tensor({self.size(0), mat2.size(1)}, self.scalar_type());
+    Tensor out = new_empty(self, {self.size(0), mat2.size(1)});
     mm_into(self, mat2, out);
     return out;
   }
   if (all_plain(self, mat2) && self.dim() == 2 && mat2.dim() == 2 &&
       self.scalar_type() == mat2.scalar_type() && self.size(1) == mat2.size(0)) {
-    Tensor out = make_tensor({self.size(0), mat2.size(1)}, self.scalar_type());
+    Tensor out = new_empty(self, {self.size(0), mat2.size(1)});
     on_aliases(out, self.numel() * mat2.size(1), [&](AliasScope& scope, Tensor& cpu) {
       at::cpu::mm_out(cpu, scope.to_cpu(self), scope.to_cpu(mat2));
     });
@@ -74,7 +76,7 @@ Tensor& mm_out(const Tensor& self, const Tensor& mat2, Tensor& out) {
 // Where the library takes the product, the bias of one number, row or matrix and the numbers.
 bool takes_addmm(const Tensor& self, const Tensor& a, const Tensor& b, const Scalar& beta,
                  const Scalar& alpha) {
-  if (!takes_product(a, b) || !is_plain(self) || self.scalar_type() != a.scalar_type() ||
+  if (!takes_product(a, b) || !is_dense(self) || self.scalar_type() != a.scalar_type() ||
       !takes_numbers(a.scalar_type(), beta, alpha)) {
     return false;
   }
@@ -100,12 +102,12 @@ void addmm_into(const Tensor& self, const Tensor& a, const Tensor& b, double bet
 Tensor addmm(const Tensor& self, const Tensor& mat1, const Tensor& mat2, const Scalar& beta,
              const Scalar& alpha) {
   if (C10_LIKELY(takes_addmm(self, mat1, mat2, beta, alpha))) {
-    Tensor out = make_tensor({mat1.size(0), mat2.size(1)}, mat1.scalar_type());
+    Tensor out = new_empty(mat1, {mat1.size(0), mat2.size(1)});
     addmm_into(self, mat1, mat2, beta.toDouble(), alpha.toDouble(), out);
     return out;
   }
   if (all_plain(mat1, mat2, self) && mat1.dim() == 2 && mat2.dim() == 2) {
-    Tensor out = make_tensor({mat1.size(0), mat2.size(1)}, mat1.scalar_type());
+    Tensor out = new_empty(mat1, {mat1.size(0), mat2.size(1)});
     on_aliases(out, mat1.numel() * mat2.size(1), [&](AliasScope& scope, Tensor& cpu) {
       at::cpu::addmm_out(cpu, scope.to_cpu(self), scope.to_cpu(mat1), scope.to_cpu(mat2), beta,
                          alpha);
@@ -151,13 +153,13 @@ bool batches_match(const Tensor& a, const Tensor& b) {
 void multiply_batches(const Tensor& addend, const Tensor& a, const Tensor& b, const Tensor& out,
                       double alpha, double beta) {
   const bool adds = addend.defined();
-  if (is_deferring() && record({.a = matrix_of(a),
-                                .b = matrix_of(b),
-                                .addend = adds ? addend_of(addend, out.size(2)) : Addend(),
-                                .out = out,
-                                .alpha = alpha,
-                                .beta = adds ? beta : 0,
-                                .batch = out.size(0)})) {
+  if (is_recorded(out) && record({.a = matrix_of(a),
+                                  .b = matrix_of(b),
+                                  .addend = adds ? addend_of(addend, out.size(2)) : Addend(),
+                                  .out = out,
+                                  .alpha = alpha,
+                                  .beta = adds ? beta : 0,
+                                  .batch = out.size(0)})) {
     return;
   }
   const int threads = gemm_threads(a.numel() * b.size(2));
@@ -181,7 +183,7 @@ bool bmm_direct(const Tensor& a, const Tensor& b, const Tensor& out) {
 
 Tensor bmm(const Tensor& self, const Tensor& mat2) {
   if (C10_LIKELY(batches_match(self, mat2))) {
-    Tensor out = make_tensor({self.size(0), self.size(1), mat2.size(2)}, self.scalar_type());
+    Tensor out = new_empty(self, {self.size(0), self.size(1), mat2.size(2)});
     if (bmm_direct(self, mat2, out)) return out;
     on_aliases(out, self.numel() * mat2.size(2), [&](AliasScope& scope, Tensor& cpu) {
       at::cpu::bmm_out(cpu, scope.to_cpu(self), scope.to_cpu(mat2));
@@ -229,10 +231,9 @@ bool baddbmm_direct(const Tensor& self, const Tensor& a, const Tensor& b, const 
 
 Tensor baddbmm(const Tensor& self, const Tensor& batch1, const Tensor& batch2, const Scalar& beta,
                const Scalar& alpha) {
-  if (C10_LIKELY(batches_match(batch1, batch2) && is_plain(self) &&
+  if (C10_LIKELY(batches_match(batch1, batch2) && is_dense(self) &&
                  self.scalar_type() == batch1.scalar_type())) {
-    Tensor out =
-        make_tensor({batch1.size(0), batch1.size(1), batch2.size(2)}, batch1.scalar_type());
+    Tensor out = new_empty(batch1, {batch1.size(0), batch1.size(1), batch2.size(2)});
     if (baddbmm_direct(self, batch1, batch2, beta, alpha, out)) return out;
     on_aliases(out, batch1.numel() * batch2.size(2), [&](AliasScope& scope, Tensor& cpu) {
       at::cpu::baddbmm_out(cpu, scope.to_cpu(self), scope.to_cpu(batch1), scope.to_cpu(batch2),
@@ -246,7 +247,7 @@ Tensor baddbmm(const Tensor& self, const Tensor& batch1, const Tensor& batch2, c
 Tensor& baddbmm_out(const Tensor& self, const Tensor& batch1, const Tensor& batch2,
                     const Scalar& beta, const Scalar& alpha, Tensor& out) {
   if (C10_LIKELY(
-          batches_match(batch1, batch2) && is_plain(self) &&
+          batches_match(batch1, batch2) && is_dense(self) &&
           self.scalar_type() == batch1.scalar_type() &&
           is_ready(out, {batch1.size(0), batch1.size(1), batch2.size(2)}, batch1.scalar_type()) &&
           are_apart(out, self) && are_apart(out, batch1) && are_apart(out, batch2))) {

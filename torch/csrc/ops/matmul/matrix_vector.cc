@@ -19,13 +19,13 @@ Matrix row_of(const Tensor& v) {
 }
 
 bool is_vector(const Tensor& v, at::ScalarType type) {
-  return is_plain(v) && v.scalar_type() == type && v.dim() == 1 && v.size(0) > 0 &&
+  return is_dense(v) && v.scalar_type() == type && v.dim() == 1 && v.size(0) > 0 &&
          (v.stride(0) > 0 || v.size(0) == 1);
 }
 
 bool takes_mv(const Tensor& mat, const Tensor& vec) {
   const at::ScalarType type = mat.scalar_type();
-  return is_gemm_type(type) && is_plain(mat) && mat.dim() == 2 && mat.numel() > 0 &&
+  return is_gemm_type(type) && is_dense(mat) && mat.dim() == 2 && mat.numel() > 0 &&
          is_vector(vec, type) && mat.size(1) == vec.size(0);
 }
 
@@ -50,7 +50,7 @@ void multiply_vector(const Tensor& mat, const Tensor& vec, const Tensor& addend,
 
 Tensor mv(const Tensor& self, const Tensor& vec) {
   if (C10_LIKELY(takes_mv(self, vec))) {
-    Tensor out = make_tensor({self.size(0)}, self.scalar_type());
+    Tensor out = new_empty(self, {self.size(0)});
     multiply_vector(self, vec, Tensor(), 1, 0, out);
     return out;
   }
@@ -69,10 +69,10 @@ Tensor& mv_out(const Tensor& self, const Tensor& vec, Tensor& out) {
 
 Tensor addmv(const Tensor& self, const Tensor& mat, const Tensor& vec, const Scalar& beta,
              const Scalar& alpha) {
-  if (C10_LIKELY(takes_mv(mat, vec) && is_plain(self) && self.scalar_type() == mat.scalar_type() &&
+  if (C10_LIKELY(takes_mv(mat, vec) && is_dense(self) && self.scalar_type() == mat.scalar_type() &&
                  self.dim() <= 1 && (self.numel() == 1 || self.numel() == mat.size(0)) &&
                  takes_numbers(mat.scalar_type(), beta, alpha))) {
-    Tensor out = make_tensor({mat.size(0)}, mat.scalar_type());
+    Tensor out = new_empty(mat, {mat.size(0)});
     multiply_vector(mat, vec, self, alpha.toDouble(), beta.toDouble(), out);
     return out;
   }
@@ -83,7 +83,7 @@ Tensor dot(const Tensor& self, const Tensor& other) {
   const at::ScalarType type = self.scalar_type();
   if (C10_LIKELY(is_gemm_type(type) && is_vector(self, type) && is_vector(other, type) &&
                  self.size(0) == other.size(0))) {
-    Tensor out = make_tensor({}, type);
+    Tensor out = new_empty(self, {});
     multiply({.a = row_of(self), .b = column_of(other), .addend = {}, .out = out});
     return out;
   }

@@ -68,9 +68,10 @@ Addend addend_of(const Tensor& t, int64_t cols) {
 }
 
 bool record(const Product& p) {
-  if (!is_deferring()) return false;
+  if (!is_recorded(p.out)) return false;
   const auto place = [&p](const Tensor& t, auto& at) {
     const c10::TensorImpl* impl = t.unsafeGetTensorImpl();
+    check_same_device(t.device().index(), p.out.device().index());
     at.buffer = &t == &p.out ? recordable_result(impl) : recordable_buffer(impl);
     at.offset = t.storage_offset() * static_cast<int64_t>(t.itemsize());
     return at.buffer != nullptr;
@@ -151,7 +152,7 @@ bool takes_numbers(at::ScalarType type, const c10::Scalar& beta, const c10::Scal
 bool takes_product(const Tensor& a, const Tensor& b) {
   constexpr int64_t kMax = std::numeric_limits<int>::max();
   const at::ScalarType type = a.scalar_type();
-  return is_gemm_type(type) && type == b.scalar_type() && is_plain(a) && is_plain(b) &&
+  return is_gemm_type(type) && type == b.scalar_type() && is_dense(a) && is_dense(b) &&
          a.dim() == 2 && b.dim() == 2 && a.size(1) == b.size(0) && a.numel() > 0 && b.numel() > 0 &&
          a.size(0) <= kMax && a.size(1) <= kMax && b.size(1) <= kMax && a.stride(0) <= kMax &&
          a.stride(1) <= kMax && b.stride(0) <= kMax && b.stride(1) <= kMax;

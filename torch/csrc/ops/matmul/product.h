@@ -80,7 +80,7 @@ bool takes_numbers(at::ScalarType type, const c10::Scalar& beta, const c10::Scal
 
 // A tensor that a kernel may fill from scratch in row-major order.
 inline bool is_ready(const at::Tensor& out, at::IntArrayRef sizes, at::ScalarType type) {
-  return is_plain(out) && out.scalar_type() == type && out.sizes() == sizes && out.is_contiguous();
+  return is_dense(out) && out.scalar_type() == type && out.sizes() == sizes && out.is_contiguous();
 }
 
 // Whether two tensors have storages of their own.

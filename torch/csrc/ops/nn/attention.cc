@@ -32,7 +32,7 @@ using OptionalTensor = std::optional<Tensor>;
 
 // Rows of elements that lie side by side, as the library takes them.
 bool has_rows(const Tensor& t, at::ScalarType type) {
-  return is_plain(t) && t.scalar_type() == type && t.dim() == 4 &&
+  return is_dense(t) && t.scalar_type() == type && t.dim() == 4 &&
          (t.stride(3) == 1 || t.size(3) <= 1);
 }
 
@@ -122,8 +122,9 @@ int64_t fused_sdp_choice(const Tensor& query, const Tensor& key, const Tensor& v
   };
   if (has_symbols(query) || has_symbols(key) || has_symbols(value)) return in_trace();
   if (is_certainly_fused(query, key, value, mask, dropout, is_causal, enable_gqa)) return kFused;
-  // The CPU is asked with tensors of its own, which have no values yet in a graph.
-  if (hologram::is_capturing_graph()) return in_trace();
+  // The CPU is asked with tensors of its own, which have no values yet in a graph, and which on
+  // other devices would be copies.
+  if (hologram::is_capturing_graph() || !is_on_host(query)) return in_trace();
   AliasScope scope;
   const int64_t choice =
       at::_fused_sdp_choice(scope.to_cpu(query), scope.to_cpu(key), scope.to_cpu(value),
@@ -150,7 +151,7 @@ bool takes(const Tensor& query, const Tensor& key, const Tensor& value, const Op
   }
   if (!is_given(bias)) return true;
   const std::array<int64_t, 4> scores{query.size(0), query.size(1), query.size(2), key.size(2)};
-  return is_plain(*bias) && at::isFloatingType(bias->scalar_type()) &&
+  return is_dense(*bias) && at::isFloatingType(bias->scalar_type()) &&
          at::is_expandable_to(bias->sizes(), scores);
 }
 
@@ -170,8 +171,9 @@ double scale_of(const Tensor& query, std::optional<double> scale) {
 // A tensor whose rows of one head are as far apart as all heads are wide, as PyTorch's kernel makes
 // them: layers join the heads again.
 Tensor make_alternating(int64_t batch, int64_t heads, int64_t rows, int64_t dim,
-                        at::ScalarType type) {
-  return make_strided({batch, heads, rows, dim}, {heads * rows * dim, dim, heads * dim, 1}, type);
+                        at::ScalarType type, c10::DeviceIndex index) {
+  return make_strided({batch, heads, rows, dim}, {heads * rows * dim, dim, heads * dim, 1}, type,
+                      index);
 }
 
 using Forward =
@@ -190,12 +192,14 @@ std::tuple<Tensor, Tensor> own_attention(const Tensor& given_query, const Tensor
   const int64_t batch = query.size(0), heads = query.size(1), queries = query.size(2);
   const int64_t dim = value.size(3);
   const at::ScalarType type = query.scalar_type();
+  const c10::DeviceIndex index = query.device().index();
   // As PyTorch's kernel gives them: the output as the queries lie, the logsumexp of all heads of a
   // query side by side.
   Tensor out = query.stride(1) < query.stride(2)
-                   ? make_alternating(batch, heads, queries, dim, type)
-                   : make_tensor({batch, heads, queries, dim}, type);
-  Tensor logsumexp = make_strided({batch, heads, queries}, {queries * heads, 1, heads}, type);
+                   ? make_alternating(batch, heads, queries, dim, type, index)
+                   : new_empty(query, {batch, heads, queries, dim}, type);
+  Tensor logsumexp =
+      make_strided({batch, heads, queries}, {queries * heads, 1, heads}, type, index);
   const Tensor mask = mask_of(bias, query, key);
   record(calls::Attention<Arg>{.query = query,
                                .key = key,
@@ -247,8 +251,8 @@ Forward attention(const Tensor& query, const Tensor& key, const Tensor& value,
           Tensor(),
           c10::SymInt(query.size(2)),
           c10::SymInt(key.size(2)),
-          make_tensor({}, at::kLong),
-          make_tensor({}, at::kLong),
+          new_empty(query, {}, at::kLong),
+          new_empty(query, {}, at::kLong),
           Tensor()};
 }
 
@@ -263,10 +267,11 @@ Backward own_backward(const Tensor& given_grad, const Tensor& given_query, const
                value = given_value.to(wide), output = given_output.to(wide);
   const int64_t batch = query.size(0), shared = key.size(1), keys = key.size(2);
   const at::ScalarType type = query.scalar_type();
+  const c10::DeviceIndex index = query.device().index();
   const Tensor rows = has_rows(grad, type) ? grad : grad.contiguous();
-  Tensor grad_q = make_alternating(batch, query.size(1), query.size(2), query.size(3), type);
-  Tensor grad_k = make_alternating(batch, shared, keys, query.size(3), type);
-  Tensor grad_v = make_alternating(batch, shared, keys, value.size(3), type);
+  Tensor grad_q = make_alternating(batch, query.size(1), query.size(2), query.size(3), type, index);
+  Tensor grad_k = make_alternating(batch, shared, keys, query.size(3), type, index);
+  Tensor grad_v = make_alternating(batch, shared, keys, value.size(3), type, index);
   const Tensor mask = mask_of(bias, query, key);
   record(calls::AttentionBackward<Arg>{.query = query,
                                        .key = key,
@@ -300,8 +305,8 @@ Backward attention_backward(const Tensor& grad, const Tensor& query, const Tenso
               grad.sizes(), ", ", output.sizes(), " and ", logsumexp.sizes());
   const OptionalTensor mask = bias.defined() ? OptionalTensor(bias) : std::nullopt;
   const at::ScalarType type = query.scalar_type();
-  if (takes(query, key, value, mask, dropout, /*backward=*/true) && is_plain(grad) &&
-      grad.scalar_type() == type && has_rows(output, type) && is_plain(logsumexp) &&
+  if (takes(query, key, value, mask, dropout, /*backward=*/true) && is_dense(grad) &&
+      grad.scalar_type() == type && has_rows(output, type) && is_dense(logsumexp) &&
       logsumexp.scalar_type() == computed_in(query) &&
       logsumexp.sizes() == at::IntArrayRef(result).slice(0, 3)) {
     return own_backward(grad, query, key, value, mask, output, logsumexp, is_causal, scale);

@@ -42,7 +42,7 @@ void check_channels(const char* op, const Tensor& input,
 }
 
 bool takes_input(const Tensor& input) {
-  return is_float_plain(input) && input.dim() >= 2 && input.dim() <= 5 && input.numel() > 0;
+  return is_dense_float(input) && input.dim() >= 2 && input.dim() <= 5 && input.numel() > 0;
 }
 
 template <hologram::OpId kOp, class... Operands>
@@ -70,7 +70,7 @@ Tensor normalize(const Tensor& input, const OptionalTensor& weight, const Option
   }
   const bool last = is_last(input) && !input.is_contiguous();
   Target target;
-  target.fresh = last ? make_like(input) : make_tensor(input.sizes(), input.scalar_type());
+  target.fresh = last ? make_like(input) : new_empty(input, input.sizes());
   Tensor result = target.fresh;
   target.given = &result;
   const Tensor scaled = row<OpId::mul>(input, scale);
@@ -93,12 +93,12 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& input, const Optiona
     const int64_t channels = input.size(1);
     if (!training && type == input.scalar_type() && !is_half_type(type)) {
       return {normalize(input, weight, bias, *running_mean, *running_var, eps),
-              make_tensor({0}, type), make_tensor({0}, type)};
+              new_empty(input, {0}, type), new_empty(input, {0}, type)};
     }
     const Tensor x = formatted(input);
     Tensor out = make_like(x);
-    Tensor mean = make_tensor({training ? channels : 0}, type);
-    Tensor invstd = make_tensor({training ? channels : 0}, type);
+    Tensor mean = new_empty(input, {training ? channels : 0}, type);
+    Tensor invstd = new_empty(input, {training ? channels : 0}, type);
     const auto statistic = [&](const OptionalTensor& t) {
       return training && is_given(t) ? updated(*t) : only_read(t);
     };
@@ -133,9 +133,9 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm_backward(
     std::array<bool, 3> wanted) {
   ScalarType type;
   const auto is_saved = [&](const OptionalTensor& t) {
-    return is_given(t) && is_plain(*t) && t->scalar_type() == type && is_channel(t, input.size(1));
+    return is_given(t) && is_dense(*t) && t->scalar_type() == type && is_channel(t, input.size(1));
   };
-  if (C10_LIKELY(takes_input(input) && is_plain(grad) &&
+  if (C10_LIKELY(takes_input(input) && is_dense(grad) &&
                  grad.scalar_type() == input.scalar_type() && grad.sizes() == input.sizes() &&
                  is_channel(weight, input.size(1)) && is_channel(running_mean, input.size(1)) &&
                  is_channel(running_var, input.size(1)) &&
@@ -148,8 +148,8 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm_backward(
     const Tensor dy = formatted(grad, &x);
     Tensor grad_in, grad_weight, grad_bias;
     if (wanted[0]) grad_in = make_like(x);
-    if (wanted[1]) grad_weight = make_tensor({channels}, type);
-    if (wanted[2]) grad_bias = make_tensor({channels}, type);
+    if (wanted[1]) grad_weight = new_empty(input, {channels}, type);
+    if (wanted[2]) grad_bias = new_empty(input, {channels}, type);
     const OptionalTensor none;
     record(calls::BatchNormBackward<Arg>{.grad = dy,
                                          .input = x,

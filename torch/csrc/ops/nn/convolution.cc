@@ -34,7 +34,7 @@ int64_t outputs(int64_t in, int64_t kernel, int64_t stride, int64_t padding, int
 }
 
 bool is_taken(const Tensor& t, at::ScalarType type, int64_t dim) {
-  return is_plain(t) && t.scalar_type() == type && t.dim() == dim;
+  return is_dense(t) && t.scalar_type() == type && t.dim() == dim;
 }
 
 // Whether the library computes with these: everything in one of its dtypes whose sizes agree. What
@@ -138,7 +138,8 @@ void backward_input(const Tensor& grad, const Tensor& weight, const OptionalTens
 // Writes the gradient of the weight in y = x * weight, which lies as PyTorch's would.
 Tensor backward_weight(const Tensor& x, const Tensor& grad, const Tensor& weight,
                        c10::MemoryFormat format, const Geometry& geometry) {
-  Tensor result = make_formatted(weight.sizes(), weight.scalar_type(), format);
+  Tensor result =
+      make_formatted(weight.sizes(), weight.scalar_type(), format, weight.device().index());
   record(calls::ConvolutionBackwardWeight<Arg>{.input = x,
                                                .grad = grad,
                                                .stride = geometry.stride,
@@ -175,7 +176,7 @@ Tensor convolution(const Tensor& input, const Tensor& weight, const OptionalTens
     BelowAutograd guard;
     Tensor result = make_formatted(
         result_sizes(input, weight, stride, padding, dilation, transposed, output_padding, groups),
-        input.scalar_type(), format_of(input, weight, groups, transposed));
+        input.scalar_type(), format_of(input, weight, groups, transposed), input.device().index());
     const Geometry geometry{stride, padding, dilation, groups};
     if (transposed) {
       backward_input(input, weight, bias, geometry, result);
@@ -213,7 +214,8 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& grad_outpu
     const Tensor& y = transposed ? input : grad_output;
     Tensor grad_input, grad_weight, grad_bias;
     if (output_mask[0]) {
-      grad_input = make_formatted(input.sizes(), input.scalar_type(), format);
+      grad_input =
+          make_formatted(input.sizes(), input.scalar_type(), format, input.device().index());
       if (transposed) {
         forward(x, weight, std::nullopt, geometry, grad_input);
       } else {

@@ -10,13 +10,13 @@ namespace {
 using at::Tensor;
 Tensor embedding(const Tensor& weight, const Tensor& indices, int64_t padding_idx,
                  bool scale_grad_by_freq, bool sparse) {
-  if (C10_LIKELY(is_plain(weight) && weight.dim() == 2 && weight.is_contiguous() &&
+  if (C10_LIKELY(is_dense(weight) && weight.dim() == 2 && weight.is_contiguous() &&
                  weight.numel() > 0 && is_position(indices))) {
     const Tensor index = settled_rows(indices);
     if (C10_LIKELY(are_within(index, 0, weight.size(0)))) {
       c10::SmallVector<int64_t, 5> sizes(indices.sizes().begin(), indices.sizes().end());
       sizes.push_back(weight.size(1));
-      Tensor out = make_tensor(sizes, weight.scalar_type());
+      Tensor out = new_empty(weight, sizes);
       take_rows(weight, Around(weight, 0), index, out);
       return out;
     }
@@ -32,11 +32,11 @@ Tensor embedding(const Tensor& weight, const Tensor& indices, int64_t padding_id
 
 Tensor embedding_dense_backward(const Tensor& grad, const Tensor& indices, int64_t rows,
                                 int64_t padding_idx, bool scale_grad_by_freq) {
-  if (C10_LIKELY(is_float_plain(grad) && is_position(indices) && rows > 0 && grad.numel() > 0 &&
+  if (C10_LIKELY(is_dense_float(grad) && is_position(indices) && rows > 0 && grad.numel() > 0 &&
                  grad.dim() == indices.dim() + 1 &&
                  grad.sizes().slice(0, static_cast<size_t>(indices.dim())) == indices.sizes())) {
     const Tensor index = settled_rows(indices), values = dense_rows(grad);
-    Tensor out = make_tensor({rows, grad.size(-1)}, grad.scalar_type());
+    Tensor out = new_empty(grad, {rows, grad.size(-1)});
     // PyTorch refuses an index outside, unless it is the padding.
     if (C10_LIKELY(are_within(index, 0, rows))) {
       record(calls::EmbeddingBackward<Arg>{.grad = values,

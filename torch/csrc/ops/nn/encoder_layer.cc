@@ -22,11 +22,11 @@ using at::Tensor;
 using OptionalTensor = std::optional<Tensor>;
 
 bool is_matrix(const Tensor& t, at::ScalarType type, int64_t rows, int64_t cols) {
-  return is_plain(t) && t.scalar_type() == type && t.dim() == 2 && t.size(0) == rows &&
+  return is_dense(t) && t.scalar_type() == type && t.dim() == 2 && t.size(0) == rows &&
          t.size(1) == cols;
 }
 bool is_vector(const Tensor& t, at::ScalarType type, int64_t size) {
-  return is_plain(t) && t.scalar_type() == type && t.dim() == 1 && t.size(0) == size;
+  return is_dense(t) && t.scalar_type() == type && t.dim() == 1 && t.size(0) == size;
 }
 
 // The weights of an attention layer: rows of queries, keys and values one after another.
@@ -41,7 +41,7 @@ struct AttentionLayer {
            is_matrix(out_weight, type, width, width) && is_vector(out_bias, type, width);
   }
   bool takes(const Tensor& input) const {
-    return is_plain(input) && input.dim() == 3 && input.numel() > 0 && input.size(2) == width &&
+    return is_dense(input) && input.dim() == 3 && input.numel() > 0 && input.size(2) == width &&
            takes(input.scalar_type());
   }
 
@@ -113,7 +113,7 @@ struct AttentionLayer {
 std::optional<Tensor> mask_of_scores(const OptionalTensor& mask, std::optional<int64_t> type,
                                      const Tensor& input, int64_t heads) {
   if (!is_given(mask)) return Tensor();
-  if (!is_plain(*mask)) return std::nullopt;
+  if (!is_dense(*mask)) return std::nullopt;
   const int64_t batch = input.size(0), length = input.size(1);
   const Tensor there = mask->to(at::kBool);
   switch (type.value_or(2)) {
@@ -139,7 +139,7 @@ std::tuple<Tensor, Tensor> multi_head_attention(const Tensor& query, const Tenso
                                                 bool average, std::optional<int64_t> mask_type) {
   const AttentionLayer layer{width, heads, weight, bias, out_weight, out_bias};
   const auto agrees = [&](const Tensor& t) {
-    return is_plain(t) && t.scalar_type() == query.scalar_type() && t.sizes() == query.sizes();
+    return is_dense(t) && t.scalar_type() == query.scalar_type() && t.sizes() == query.sizes();
   };
   if (layer.takes(query) && agrees(key) && agrees(value)) {
     BelowAutograd guard;
@@ -170,7 +170,7 @@ Tensor rows_of(const Tensor& nested, int64_t width, std::vector<int64_t>& length
     count += size[0];
   }
   const Tensor buffer = impl->get_buffer();
-  if (count == 0 || !is_plain(buffer) || buffer.numel() != count * width) return {};
+  if (count == 0 || !is_dense(buffer) || buffer.numel() != count * width) return {};
   return buffer.view({count, width});
 }
 

@@ -12,7 +12,7 @@ using OptionalTensor = std::optional<Tensor>;
 // [samples, channels, places], as PyTorch gives the sizes beside the input; some in each.
 bool fits_groups(const Tensor& input, int64_t samples, int64_t channels, int64_t places,
                  int64_t groups) {
-  return is_float_plain(input) && samples > 0 && channels > 0 && places > 0 && groups > 0 &&
+  return is_dense_float(input) && samples > 0 && channels > 0 && places > 0 && groups > 0 &&
          channels % groups == 0 && input.dim() >= 2 && input.size(0) == samples &&
          input.size(1) == channels && input.numel() == samples * channels * places;
 }
@@ -32,8 +32,9 @@ std::tuple<Tensor, Tensor, Tensor> group_norm(const Tensor& input, const Optiona
                  input.suggest_memory_format() == at::MemoryFormat::Contiguous &&
                  param_type(input.scalar_type(), {&weight, &bias}, &type))) {
     const Tensor x = dense_rows(input);
-    Tensor out = make_tensor(input.sizes(), input.scalar_type());
-    Tensor mean = make_tensor({samples, groups}, type), rstd = make_tensor({samples, groups}, type);
+    Tensor out = new_empty(input, input.sizes());
+    Tensor mean = new_empty(input, {samples, groups}, type),
+           rstd = new_empty(input, {samples, groups}, type);
     record(calls::GroupNorm<Arg>{.input = x,
                                  .weight = weight,
                                  .bias = bias,
@@ -57,20 +58,20 @@ std::tuple<Tensor, Tensor, Tensor> group_norm_backward(const Tensor& grad, const
                                                        std::array<bool, 3> wanted) {
   ScalarType type;
   const auto is_stat = [&](const Tensor& t) {
-    return is_plain(t) && t.scalar_type() == type && t.numel() == samples * groups &&
+    return is_dense(t) && t.scalar_type() == type && t.numel() == samples * groups &&
            t.is_contiguous();
   };
   if (C10_LIKELY(fits_groups(input, samples, channels, places, groups) &&
-                 fits_channels(weight, channels) && is_plain(grad) &&
+                 fits_channels(weight, channels) && is_dense(grad) &&
                  grad.scalar_type() == input.scalar_type() && grad.sizes() == input.sizes() &&
                  input.suggest_memory_format() == at::MemoryFormat::Contiguous &&
                  param_type(input.scalar_type(), {&weight}, &type) && is_stat(mean) &&
                  is_stat(rstd) && ((!wanted[1] && !wanted[2]) || is_given(weight)))) {
     const Tensor x = dense_rows(input), dy = dense_rows(grad);
     Tensor grad_in, grad_weight, grad_bias;
-    if (wanted[0]) grad_in = make_tensor(input.sizes(), input.scalar_type());
-    if (wanted[1]) grad_weight = make_tensor({channels}, type);
-    if (wanted[2]) grad_bias = make_tensor({channels}, type);
+    if (wanted[0]) grad_in = new_empty(input, input.sizes());
+    if (wanted[1]) grad_weight = new_empty(input, {channels}, type);
+    if (wanted[2]) grad_bias = new_empty(input, {channels}, type);
     record(calls::GroupNormBackward<Arg>{.grad = dy,
                                          .input = x,
                                          .mean = mean,

@@ -2,6 +2,8 @@
 // Losses: mse, smooth_l1, huber, binary cross-entropy and nll, with their gradients.
 #include "hologram/loss.h"
 
+#include <ATen/ops/aminmax.h>
+
 #include "ops/reduce/reduce.h"
 #include "recording/record_call.h"
 
@@ -15,19 +17,19 @@ using OptionalTensor = std::optional<Tensor>;
 
 bool is_reduction(int64_t reduction) { return reduction >= 0 && reduction <= 2; }
 bool same_floats(const Tensor& input, const Tensor& target, int64_t reduction) {
-  return is_float_plain(input) && is_plain(target) && target.scalar_type() == input.scalar_type() &&
+  return is_dense_float(input) && is_dense(target) && target.scalar_type() == input.scalar_type() &&
          target.sizes() == input.sizes() && input.numel() > 0 && is_reduction(reduction);
 }
 
 bool fits_gradient(const Tensor& grad, const Tensor& input, int64_t reduction) {
-  return is_plain(grad) && grad.scalar_type() == input.scalar_type() &&
+  return is_dense(grad) && grad.scalar_type() == input.scalar_type() &&
          (reduction == 0 ? grad.sizes() == input.sizes() : grad.numel() == 1);
 }
 
 // A factor that broadcasts to the input without making it larger.
 bool is_factor(const OptionalTensor& factor, const Tensor& input) {
   if (!is_given(factor)) return true;
-  if (!is_plain(*factor) || factor->scalar_type() != input.scalar_type() ||
+  if (!is_dense(*factor) || factor->scalar_type() != input.scalar_type() ||
       factor->dim() > input.dim()) {
     return false;
   }
@@ -46,7 +48,7 @@ const OptionalTensor kNoTensor;
 
 Tensor point_forward(PointLoss loss, const Tensor& input, const Tensor& target, int64_t reduction,
                      double param = 1.0, const Factors& factors = {kNoTensor, kNoTensor}) {
-  Tensor out = reduction == 0 ? make_like(input) : make_tensor({}, input.scalar_type());
+  Tensor out = reduction == 0 ? make_like(input) : new_empty(input, {});
   record(calls::PointLoss<Arg>{.input = input,
                                .target = target,
                                .weight = factors.weight,
@@ -115,6 +117,10 @@ Tensor bent_loss_backward(const Tensor& grad, const Tensor& self, const Tensor& 
 
 // Probabilities; PyTorch refuses anything else, NaN included.
 bool are_probabilities(const Tensor& t) {
+  if (!is_on_host(t)) {
+    const auto [least, most] = at::aminmax(t);
+    return least.item().toDouble() >= 0 && most.item().toDouble() <= 1;
+  }
   double low = 0, high = 0;
   hologram::ReduceOptions options;
   options.max_threads = threads_for(t.numel());
@@ -165,7 +171,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& self, const Tensor& target
 bool fits_classes(const Tensor& self, const Tensor& target, const OptionalTensor& weight,
                   int64_t reduction) {
   const int64_t ndim = self.dim(), classes = ndim == 1 ? 0 : 1;
-  if (!is_float_plain(self) || !is_plain(target) || !is_reduction(reduction) || ndim < 1 ||
+  if (!is_dense_float(self) || !is_dense(target) || !is_reduction(reduction) || ndim < 1 ||
       (target.scalar_type() != at::kLong && target.scalar_type() != at::kByte) ||
       target.dim() != ndim - 1 || self.numel() == 0) {
     return false;
@@ -174,7 +180,7 @@ bool fits_classes(const Tensor& self, const Tensor& target, const OptionalTensor
     if (target.size(i) != self.size(i < classes ? i : i + 1)) return false;
   }
   return !is_given(weight) ||
-         (is_plain(*weight) && weight->scalar_type() == self.scalar_type() && weight->dim() == 1 &&
+         (is_dense(*weight) && weight->scalar_type() == self.scalar_type() && weight->dim() == 1 &&
           weight->size(0) == self.size(classes) && weight->is_contiguous());
 }
 
@@ -215,9 +221,8 @@ std::tuple<Tensor, Tensor> nll_forward(const Tensor& self, const Tensor& target,
                                        int64_t ignore_index) {
   if (C10_LIKELY(self.dim() <= kDims && (kDims == 2 || self.dim() == kDims) &&
                  fits_classes(self, target, weight, reduction))) {
-    Tensor out = reduction == 0 ? make_tensor(target.sizes(), self.scalar_type())
-                                : make_tensor({}, self.scalar_type());
-    Tensor total = make_tensor({}, self.scalar_type());
+    Tensor out = reduction == 0 ? new_empty(self, target.sizes()) : new_empty(self, {});
+    Tensor total = new_empty(self, {});
     const calls::NllLoss<Arg> call{.input = self,
                                    .target = target,
                                    .weight = weight,
@@ -238,11 +243,11 @@ Tensor nll_backward(const Tensor& grad, const Tensor& self, const Tensor& target
                     const OptionalTensor& weight, int64_t reduction, int64_t ignore_index,
                     const Tensor& total_weight) {
   if (C10_LIKELY(self.dim() <= kDims && (kDims == 2 || self.dim() == kDims) &&
-                 fits_classes(self, target, weight, reduction) && is_plain(grad) &&
-                 grad.scalar_type() == self.scalar_type() && is_plain(total_weight) &&
+                 fits_classes(self, target, weight, reduction) && is_dense(grad) &&
+                 grad.scalar_type() == self.scalar_type() && is_dense(total_weight) &&
                  total_weight.numel() == 1 && total_weight.scalar_type() == self.scalar_type() &&
                  (reduction == 0 ? grad.sizes() == target.sizes() : grad.numel() == 1))) {
-    Tensor out = make_tensor(self.sizes(), self.scalar_type());
+    Tensor out = new_empty(self, self.sizes());
     const calls::NllLossBackward<Arg> call{.grad = grad,
                                            .target = target,
                                            .weight = weight,

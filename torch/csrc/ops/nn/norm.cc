@@ -25,7 +25,7 @@ NormShape norm_shape(const Tensor& input, IntArrayRef normalized, const Optional
                      const OptionalTensor& bias) {
   NormShape shape;
   const IntArrayRef sizes = input.sizes();
-  if (!is_float_plain(input) || normalized.empty() || normalized.size() > sizes.size() ||
+  if (!is_dense_float(input) || normalized.empty() || normalized.size() > sizes.size() ||
       sizes.slice(sizes.size() - normalized.size()) != normalized ||
       !fits_param(weight, normalized) || !fits_param(bias, normalized)) {
     return shape;
@@ -45,8 +45,8 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm(const Tensor& input, IntArrayRef n
     c10::SmallVector<int64_t, 6> stat_sizes(input.sizes().begin(), input.sizes().end());
     std::fill(stat_sizes.end() - static_cast<int64_t>(normalized.size()), stat_sizes.end(), 1);
     const Tensor x = dense_rows(input);
-    Tensor out = make_tensor(input.sizes(), input.scalar_type());
-    Tensor mean = make_tensor(stat_sizes, type), rstd = make_tensor(stat_sizes, type);
+    Tensor out = new_empty(input, input.sizes());
+    Tensor mean = new_empty(input, stat_sizes, type), rstd = new_empty(input, stat_sizes, type);
     record(calls::LayerNorm<Arg>{.input = x,
                                  .weight = weight,
                                  .bias = bias,
@@ -70,18 +70,18 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& grad, const
   const NormShape shape = norm_shape(input, normalized, weight, bias);
   ScalarType type;
   const auto is_stat = [&](const Tensor& t) {
-    return is_plain(t) && t.scalar_type() == type && t.numel() == shape.rows && t.is_contiguous();
+    return is_dense(t) && t.scalar_type() == type && t.numel() == shape.rows && t.is_contiguous();
   };
-  if (C10_LIKELY(shape.ok && is_plain(grad) && grad.scalar_type() == input.scalar_type() &&
+  if (C10_LIKELY(shape.ok && is_dense(grad) && grad.scalar_type() == input.scalar_type() &&
                  grad.sizes() == input.sizes() &&
                  param_type(input.scalar_type(), {&weight, &bias}, &type) && is_stat(mean) &&
                  is_stat(rstd) && (!wanted[1] || is_given(weight)) &&
                  (!wanted[2] || is_given(bias)))) {
     const Tensor x = dense_rows(input), dy = dense_rows(grad);
     Tensor grad_in, grad_weight, grad_bias;
-    if (wanted[0]) grad_in = make_tensor(input.sizes(), input.scalar_type());
-    if (wanted[1]) grad_weight = make_tensor(normalized, type);
-    if (wanted[2]) grad_bias = make_tensor(normalized, type);
+    if (wanted[0]) grad_in = new_empty(input, input.sizes());
+    if (wanted[1]) grad_weight = new_empty(input, normalized, type);
+    if (wanted[2]) grad_bias = new_empty(input, normalized, type);
     record(calls::LayerNormBackward<Arg>{.grad = dy,
                                          .input = x,
                                          .mean = mean,

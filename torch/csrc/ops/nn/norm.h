@@ -18,7 +18,7 @@ inline bool param_type(at::ScalarType input,
   bool first = true;
   for (const auto* param : params) {
     if (!is_given(*param)) continue;
-    if (!is_plain(**param)) return false;
+    if (!is_dense(**param)) return false;
     const at::ScalarType own = (*param)->scalar_type();
     if (!first && own != *type) return false;
     *type = own;
@@ -35,7 +35,7 @@ inline hologram::Dtype dtype_of(const at::Tensor& t) { return dtype_of(t.scalar_
 // t itself, or its elements in row-major order.
 inline at::Tensor dense_rows(const at::Tensor& t) {
   if (C10_LIKELY(t.is_contiguous())) return t;
-  at::Tensor rows = make_tensor(t.sizes(), t.scalar_type());
+  at::Tensor rows = new_empty(t, t.sizes());
   TORCH_INTERNAL_ASSERT(native_copy(rows, t));
   return rows;
 }

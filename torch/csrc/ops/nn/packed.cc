@@ -36,7 +36,7 @@ bool is_list(const Tensor& t) {
 // Whether the library moves rows of it. While a graph is captured, nothing may be read on the cpu
 // that a replay would have to read again.
 bool moves(const Tensor& t) {
-  return is_plain(t) && dtype_code(t.scalar_type()) != kNoDtype && t.numel() > 0 &&
+  return is_dense(t) && dtype_code(t.scalar_type()) != kNoDtype && t.numel() > 0 &&
          !hologram::is_capturing_graph();
 }
 
@@ -71,7 +71,7 @@ std::tuple<Tensor, Tensor> pack(const Tensor& input, const Tensor& lengths, bool
   const int64_t total = std::accumulate(length, length + lengths.numel(), int64_t{});
   c10::SmallVector<int64_t, 4> sizes{total};
   sizes.append(input.sizes().begin() + 2, input.sizes().end());
-  Tensor data = make_tensor(sizes, input.scalar_type());
+  Tensor data = new_empty(input, sizes);
   const Tensor counts = batch_sizes.to(input.device());
   record(calls::PackRows<Arg>{
       .input = rows, .batch_sizes = counts, .out = reshaped(written(data), {total, rows.size(2)})});
@@ -94,7 +94,7 @@ Tensor pad(const Tensor& data, const Tensor& batch_sizes, const c10::Scalar& val
   const int64_t width = data.numel() / data.size(0);
   c10::SmallVector<int64_t, 4> sizes{steps, batch};
   sizes.append(data.sizes().begin() + 1, data.sizes().end());
-  Tensor padded = make_tensor(sizes, data.scalar_type());
+  Tensor padded = new_empty(data, sizes);
   const Tensor counts = batch_sizes.to(data.device());
   record(calls::PadRows<Arg>{.input = reshaped(rows, {data.size(0), width}),
                              .batch_sizes = counts,

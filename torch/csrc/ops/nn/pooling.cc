@@ -38,7 +38,7 @@ bool describe(const Tensor& self, IntArrayRef kernel, IntArrayRef stride, IntArr
               IntArrayRef dilation, bool ceil_mode, PoolValues& p) {
   const at::ScalarType type = self.scalar_type();
   const int64_t dim = self.dim();
-  if (!is_plain(self) || (type != at::kFloat && type != at::kDouble) || (dim != 3 && dim != 4) ||
+  if (!is_dense(self) || (type != at::kFloat && type != at::kDouble) || (dim != 3 && dim != 4) ||
       !self.is_contiguous() || self.numel() == 0 || !read_pair(kernel, p.kernel) ||
       !read_pair(stride.empty() ? kernel : stride, p.stride) || !read_pair(padding, p.padding) ||
       !read_pair(dilation, p.dilation)) {
@@ -68,8 +68,8 @@ bool describe(const Tensor& self, IntArrayRef kernel, IntArrayRef stride, IntArr
 Tensor pooled(const Tensor& self, const PoolValues& values, Tensor* positions) {
   c10::SmallVector<int64_t, 4> sizes(self.sizes().begin(), self.sizes().end());
   std::copy(values.out.begin(), values.out.end(), sizes.end() - 2);
-  Tensor y = make_tensor(sizes, self.scalar_type());
-  if (positions != nullptr) *positions = make_tensor(sizes, at::kLong);
+  Tensor y = new_empty(self, sizes);
+  if (positions != nullptr) *positions = new_empty(self, sizes, at::kLong);
   const auto in = values.in_planes(), out = values.out_planes();
   record(calls::MaxPool<Arg>{
       .input = reshaped(self, in),
@@ -120,7 +120,7 @@ Tensor max_pool_backward(const Tensor& grad, const Tensor& self, IntArrayRef ker
                          bool ceil_mode, const Tensor& positions) {
   PoolValues values;
   const auto is_result = [&](const Tensor& t, at::ScalarType type) {
-    return is_plain(t) && t.scalar_type() == type && t.dim() == self.dim() &&
+    return is_dense(t) && t.scalar_type() == type && t.dim() == self.dim() &&
            t.numel() == values.planes * values.out[0] * values.out[1] &&
            t.size(-2) == values.out[0] && t.size(-1) == values.out[1];
   };
@@ -128,7 +128,7 @@ Tensor max_pool_backward(const Tensor& grad, const Tensor& self, IntArrayRef ker
       is_result(grad, self.scalar_type()) && is_result(positions, at::kLong) &&
       positions.is_contiguous()) {
     const Tensor dense = grad.contiguous();
-    Tensor grad_x = make_tensor(self.sizes(), self.scalar_type());
+    Tensor grad_x = new_empty(self, self.sizes());
     const auto in = values.in_planes(), out = values.out_planes();
     record(calls::MaxPoolBackward<Arg>{.grad = reshaped(dense, out),
                                        .positions = reshaped(positions, out),

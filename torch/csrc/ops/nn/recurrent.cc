@@ -42,13 +42,13 @@ bool takes(const Network& n) {
     return false;
   }
   const auto fits = [&](const Tensor& t, at::IntArrayRef sizes) {
-    return is_plain(t) && t.scalar_type() == type && t.sizes() == sizes;
+    return is_dense(t) && t.scalar_type() == type && t.sizes() == sizes;
   };
   for (const Tensor& state : n.hx) {
     if (state.dim() != 3) return false;
   }
   const int64_t columns = n.hx[0].size(2), hidden = n.hx.back().size(2), batch = n.hx[0].size(1);
-  if (columns == 0 || hidden == 0 || !is_plain(input) || !fits(n.hx[0], {layers, batch, columns}) ||
+  if (columns == 0 || hidden == 0 || !is_dense(input) || !fits(n.hx[0], {layers, batch, columns}) ||
       !fits(n.hx.back(), {layers, batch, hidden})) {
     return false;
   }

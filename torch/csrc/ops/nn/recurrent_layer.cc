@@ -42,7 +42,7 @@ int64_t steps_of(const Tensor& x, const Packing& packing) {
 Tensor rows_like(const Tensor& x, int64_t width) {
   c10::SmallVector<int64_t, 3> sizes(x.sizes().begin(), x.sizes().end());
   sizes.back() = width;
-  return make_tensor(sizes, x.scalar_type());
+  return new_empty(x, sizes);
 }
 
 }  // namespace
@@ -53,10 +53,9 @@ LayerResult run_layer(const Tensor& x, const Packing& packing, const RecurrentPa
   const int64_t steps = steps_of(x, packing), batch = states[0].size(1);
   const int64_t columns = states[0].size(2), hidden = states.back().size(2);
   const int64_t directions = layer.directions();
-  const at::ScalarType type = x.scalar_type();
   LayerResult r;
   r.output = rows_like(x, directions * columns);
-  for (const Tensor& state : states) r.finals.push_back(make_tensor(state.sizes(), type));
+  for (const Tensor& state : states) r.finals.push_back(new_empty(state, state.sizes()));
   const int64_t scratch =
       lstm    ? hologram::lstm_workspace(steps, batch, hidden, layer.projects ? columns : 0)
       : gated ? hologram::gru_workspace(steps, batch, hidden)
@@ -70,7 +69,7 @@ LayerResult run_layer(const Tensor& x, const Packing& packing, const RecurrentPa
     Tensor output = r.output.narrow(-1, d * columns, columns);
     // c of every step of an LSTM; what h brings to n of a GRU, which its kernel writes anyway.
     Tensor kept = gated && (keeps || !lstm) ? rows_like(x, hidden) : Tensor();
-    Tensor workspace = scratch > 0 ? make_tensor({scratch}, type) : Tensor();
+    Tensor workspace = scratch > 0 ? new_empty(x, {scratch}) : Tensor();
     const bool reverse = d == 1;
     if (!gated) {
       record(calls::RnnForward<Arg>{.gates = gates,
@@ -153,12 +152,11 @@ GateGrads run_steps_backward(const RecurrentParameters& layer, const LayerTape& 
   const bool lstm = layer.cell == Cell::kLstm;
   const int64_t batch = tape.states[0].size(1), columns = tape.states[0].size(2);
   const int64_t hidden = tape.states.back().size(2);
-  const at::ScalarType type = tape.x.scalar_type();
   Tensor grad_output;
   if (tape.grads[0].defined()) {
     grad_output = tape.grads[0].narrow(-1, d * columns, columns);
     const bool packed = tape.packing.sizes.defined();
-    if (!is_plain(grad_output) || grad_output.stride(-1) != 1 || grad_output.stride(-2) < columns ||
+    if (!is_dense(grad_output) || grad_output.stride(-1) != 1 || grad_output.stride(-2) < columns ||
         (!packed && grad_output.stride(0) != batch * grad_output.stride(1))) {
       grad_output = grad_output.contiguous();
     }
@@ -187,9 +185,8 @@ GateGrads run_steps_backward(const RecurrentParameters& layer, const LayerTape& 
   Tensor grad_hidden = lstm ? grad_gates : rows_like(tape.x, 3 * hidden);
   const int64_t projection = layer.projects ? columns : 0;
   Tensor workspace =
-      make_tensor({lstm ? hologram::lstm_backward_workspace(batch, hidden, projection)
-                        : hologram::gru_backward_workspace(batch, hidden)},
-                  type);
+      new_empty(tape.x, {lstm ? hologram::lstm_backward_workspace(batch, hidden, projection)
+                              : hologram::gru_backward_workspace(batch, hidden)});
   Tensor weight_hr, grad_projection, projected;
   if (layer.projects) {
     weight_hr = layer.weight_hr(d).contiguous();
@@ -234,7 +231,7 @@ GateGrads run_steps_backward(const RecurrentParameters& layer, const LayerTape& 
 Tensor state_weight_grad(const LayerTape& tape, const Tensor& grad, const Tensor& first,
                          const Tensor& output, bool reverse) {
   if (tape.packing.sizes.defined()) {
-    Tensor before = make_tensor(output.sizes(), output.scalar_type());
+    Tensor before = new_empty(output, output.sizes());
     const Tensor rows = first.contiguous();
     record(calls::RowsBefore<Arg>{.input = output,
                                   .first = rows,
@@ -260,7 +257,7 @@ variable_list run_layer_backward(const RecurrentParameters& layer, const LayerTa
   const size_t states = tape.states.size();
   variable_list result(1 + states + layer.params.size());
   for (size_t i = 0; i < states; ++i) {
-    result[1 + i] = make_tensor(tape.states[i].sizes(), tape.x.scalar_type());
+    result[1 + i] = new_empty(tape.x, tape.states[i].sizes());
   }
   const at::TensorList grads(result);
   for (int64_t d = 0; d < layer.directions(); ++d) {

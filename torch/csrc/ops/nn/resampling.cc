@@ -34,7 +34,7 @@ bool is_taken_size(IntArrayRef spatial) {
 // Images of `spatial` dimensions behind the channels and, if has_batch, the batch.
 bool is_image(const Tensor& t, size_t spatial, bool has_batch = true) {
   const size_t outer = has_batch ? 2 : 1;
-  return is_plain(t) && static_cast<size_t>(t.dim()) == spatial + outer && t.numel() > 0 &&
+  return is_dense(t) && static_cast<size_t>(t.dim()) == spatial + outer && t.numel() > 0 &&
          (t.scalar_type() == at::kFloat || t.scalar_type() == at::kDouble) &&
          is_taken_size(t.sizes().slice(outer));
 }
@@ -59,7 +59,7 @@ Tensor resampled(const Tensor& x, IntArrayRef sizes, int64_t spatial, c10::Memor
   // Of images without a batch, four dimensions are not those of channels last.
   if (x.dim() == spatial + 1) format = c10::MemoryFormat::Contiguous;
   const Tensor from = x.contiguous(format);
-  Tensor to = make_formatted(sizes, x.scalar_type(), format);
+  Tensor to = make_formatted(sizes, x.scalar_type(), format, x.device().index());
   Arg in(from, Access::reads), out(to, Access::writes);
   const Dims in_sizes = batch_of_one(from), out_sizes = batch_of_one(to);
   if (x.dim() == spatial + 1) in = reshaped(in, in_sizes), out = reshaped(out, out_sizes);

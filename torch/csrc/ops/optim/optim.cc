@@ -67,14 +67,14 @@ class Group {
     if (count_ == 0) return;
     type_ = lists[0][0].scalar_type();
     for (const Tensor& t : lists[0]) numels_.push_back(t.numel());
-    TORCH_CHECK(is_float_plain(lists[0][0]), op, ": parameters must be floating, got ", type_);
+    TORCH_CHECK(is_dense_float(lists[0][0]), op, ": parameters must be floating, got ", type_);
     for (size_t k = 0; k < kLists; ++k) {
       const TensorList list = lists[k];
       if (k >= needed && list.empty()) continue;
       TORCH_CHECK(list.size() == count_, op, ": lists must be of one length, got ", list.size(),
                   " and ", count_);
       for (size_t i = 0; i < count_; ++i) {
-        TORCH_CHECK(is_plain(list[i]), op, ": expected a dense hologram tensor, got ",
+        TORCH_CHECK(is_dense(list[i]), op, ": expected a dense hologram tensor, got ",
                     list[i].toString());
         TORCH_CHECK(list[i].scalar_type() == type_, op,
                     ": tensors of one call must have one dtype, got ", list[i].scalar_type(),
@@ -116,7 +116,7 @@ class Group {
       return t;
     }
     Tensor like = param.is_non_overlapping_and_dense() ? make_like(param, type_)
-                                                       : make_tensor(t.sizes(), type_);
+                                                       : new_empty(t, t.sizes(), type_);
     copy_into(like, t);
     return copies_.emplace_back(t, like).second;
   }

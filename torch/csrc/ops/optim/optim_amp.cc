@@ -16,12 +16,12 @@ using at::Tensor;
 using at::TensorList;
 
 bool is_float_number(const Tensor& t) {
-  return is_plain(t) && t.numel() == 1 && t.scalar_type() == at::kFloat;
+  return is_dense(t) && t.numel() == 1 && t.scalar_type() == at::kFloat;
 }
 
 void check_and_unscale(TensorList self, Tensor& found_inf, const Tensor& inv_scale) {
   bool native = is_float_number(found_inf) && is_float_number(inv_scale);
-  for (const Tensor& t : self) native = native && is_float_plain(t);
+  for (const Tensor& t : self) native = native && is_dense_float(t);
   if (C10_UNLIKELY(!native)) {
     call_fallback<"_amp_foreach_non_finite_check_and_unscale_">(self, found_inf, inv_scale);
     return;
@@ -47,7 +47,7 @@ void check_and_unscale(TensorList self, Tensor& found_inf, const Tensor& inv_sca
 Tensor& update_scale(Tensor& self, Tensor& growth_tracker, const Tensor& found_inf, double growth,
                      double backoff, int64_t interval) {
   if (C10_UNLIKELY(!is_float_number(self) || !is_float_number(found_inf) ||
-                   !is_plain(growth_tracker) || growth_tracker.numel() != 1 ||
+                   !is_dense(growth_tracker) || growth_tracker.numel() != 1 ||
                    growth_tracker.scalar_type() != at::kInt)) {
     call_fallback<"_amp_update_scale_">(self, growth_tracker, found_inf, growth, backoff, interval);
     return self;

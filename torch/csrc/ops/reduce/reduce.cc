@@ -65,7 +65,7 @@ int trailing_dims(const at::Tensor& in, const ReducePlan& plan) {
 
 void reduce_into(hologram::Reduction op, const at::Tensor& in, const ReducePlan& plan,
                  const at::Tensor& out, double parameter) {
-  if (is_deferring() && !hologram::is_positional(op)) {
+  if (is_recorded(out) && !hologram::is_positional(op)) {
     const int last = trailing_dims(in, plan);
     if (last >= 0 && record_reduction(op, in.unsafeGetTensorImpl(), last, out.unsafeGetTensorImpl(),
                                       parameter)) {
@@ -94,7 +94,7 @@ ScalarType sum_type(const Tensor& self, std::optional<ScalarType> dtype) {
 }
 
 bool sums(const Tensor& self, ScalarType type) {
-  return is_real_plain(self) && is_real(type) && type != at::kBool;
+  return is_dense_real(self) && is_real(type) && type != at::kBool;
 }
 
 Tensor sum(const Tensor& self, std::optional<ScalarType> dtype) {
@@ -129,7 +129,7 @@ Tensor& sum_out(const Tensor& self, OptionalIntArrayRef dim, bool keepdim,
 }
 
 bool means(const Tensor& self, ScalarType type) {
-  return is_real_plain(self) && is_real(type) && at::isFloatingType(type);
+  return is_dense_real(self) && is_real(type) && at::isFloatingType(type);
 }
 
 Tensor mean(const Tensor& self, std::optional<ScalarType> dtype) {
@@ -192,7 +192,7 @@ ScalarType truth_type(const Tensor& self) {
 template <Reduction kOp, Name kName>
 Tensor truth(const Tensor& self) {
   const ReducePlan plan = plan_all(self);
-  if (C10_LIKELY(plan.ok && is_real_plain(self))) {
+  if (C10_LIKELY(plan.ok && is_dense_real(self))) {
     return reduced(kOp, self, plan, truth_type(self));
   }
   return call_fallback<kName>(self).back().toTensor();
@@ -201,7 +201,7 @@ Tensor truth(const Tensor& self) {
 template <Reduction kOp, Name kName>
 Tensor truth_dim(const Tensor& self, int64_t dim, bool keepdim) {
   const ReducePlan plan = plan_dim(self, dim, keepdim);
-  if (C10_LIKELY(plan.ok && is_real_plain(self))) {
+  if (C10_LIKELY(plan.ok && is_dense_real(self))) {
     return reduced(kOp, self, plan, truth_type(self));
   }
   return call_fallback<kName>(self, dim, keepdim).back().toTensor();
@@ -212,7 +212,7 @@ Tensor truth_dims(const Tensor& self, OptionalIntArrayRef dim, bool keepdim) {
   const ReducePlan plan = plan_dims(self, dim, keepdim);
   // An empty list is not "all" here.
   const bool none = dim.has_value() && dim->empty();
-  if (C10_LIKELY(plan.ok && !none && is_real_plain(self))) {
+  if (C10_LIKELY(plan.ok && !none && is_dense_real(self))) {
     return reduced(kOp, self, plan, truth_type(self));
   }
   return call_fallback<kName>(self, dim, keepdim).back().toTensor();
@@ -223,14 +223,14 @@ Tensor truth_dims(const Tensor& self, OptionalIntArrayRef dim, bool keepdim) {
 Tensor logsumexp(const Tensor& self, at::IntArrayRef dim, bool keepdim) {
   const ReducePlan plan = plan_dims(self, dim, keepdim);
   // What an empty list means here is left to PyTorch.
-  if (C10_LIKELY(plan.ok && !dim.empty() && is_float_plain(self))) {
+  if (C10_LIKELY(plan.ok && !dim.empty() && is_dense_float(self))) {
     return reduced(Reduction::logsumexp, self, plan, self.scalar_type());
   }
   return call_fallback<"logsumexp">(self, dim, keepdim).back().toTensor();
 }
 
 bool norms(const Tensor& self, const c10::Scalar& p, std::optional<ScalarType> dtype) {
-  return is_float_plain(self) && !p.isComplex() && !p.isSymbolic() &&
+  return is_dense_float(self) && !p.isComplex() && !p.isSymbolic() &&
          dtype.value_or(self.scalar_type()) == self.scalar_type();
 }
 
@@ -268,7 +268,7 @@ Tensor cumsum(const Tensor& self, int64_t dim, std::optional<ScalarType> dtype) 
   const ScalarType type = sum_type(self, dtype);
   const int64_t ndim = self.dim(), wrapped = dim < 0 ? dim + ndim : dim;
   if (C10_LIKELY(sums(self, type) && wrapped >= 0 && wrapped < ndim && self.numel() > 0)) {
-    Tensor out = make_tensor(self.sizes(), type);
+    Tensor out = new_empty(self, self.sizes(), type);
     record(calls::Cumsum<Arg>{.input = self, .dim = wrapped, .out = out});
     return out;
   }
@@ -283,7 +283,7 @@ enum : int { BY_HAND, DIMS };
 }
 
 bool makes(const Tensor& self, ScalarType type) {
-  return is_float_plain(self) && is_real(type) && at::isFloatingType(type);
+  return is_dense_float(self) && is_real(type) && at::isFloatingType(type);
 }
 
 // Of complex numbers, of which PyTorch's CPU has no nansum.

@@ -50,7 +50,7 @@ void reduce_into(hologram::Reduction op, const at::Tensor& in, const ReducePlan&
 
 inline at::Tensor reduced(hologram::Reduction op, const at::Tensor& in, const ReducePlan& plan,
                           at::ScalarType type, double parameter = 0) {
-  at::Tensor out = make_tensor(plan.shape(), type);
+  at::Tensor out = new_empty(in, plan.shape(), type);
   reduce_into(op, in, plan, out, parameter);
   return out;
 }
@@ -58,15 +58,15 @@ inline at::Tensor reduced(hologram::Reduction op, const at::Tensor& in, const Re
 // Whether `out` can take the result as it is.
 inline bool takes(const at::Tensor& out, const at::Tensor& in, const ReducePlan& plan,
                   at::ScalarType type) {
-  return plan.ok && is_plain(out) && out.scalar_type() == type && out.sizes() == plan.shape() &&
-         !may_overlap_itself(out.unsafeGetTensorImpl()) &&
+  return plan.ok && is_dense(out) && same_device(out, in) && out.scalar_type() == type &&
+         out.sizes() == plan.shape() && !may_overlap_itself(out.unsafeGetTensorImpl()) &&
          out.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() !=
              in.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
 }
 
-inline bool is_real_plain(const at::Tensor& t) { return is_plain(t) && is_real(t.scalar_type()); }
-inline bool is_float_plain(const at::Tensor& t) {
-  return is_plain(t) && is_real(t.scalar_type()) && at::isFloatingType(t.scalar_type());
+inline bool is_dense_real(const at::Tensor& t) { return is_dense(t) && is_real(t.scalar_type()); }
+inline bool is_dense_float(const at::Tensor& t) {
+  return is_dense(t) && is_real(t.scalar_type()) && at::isFloatingType(t.scalar_type());
 }
 
 }  // namespace hologram_torch

@@ -15,7 +15,7 @@ using hologram::Reduction;
 template <Reduction kOp, Name kName>
 Tensor extreme_dims(const Tensor& self, at::IntArrayRef dim, bool keepdim) {
   const ReducePlan plan = plan_dims(self, dim, keepdim);
-  if (C10_LIKELY(plan.ok && is_real_plain(self))) {
+  if (C10_LIKELY(plan.ok && is_dense_real(self))) {
     return reduced(kOp, self, plan, self.scalar_type());
   }
   return call_fallback<kName>(self, dim, keepdim).back().toTensor();
@@ -24,7 +24,7 @@ Tensor extreme_dims(const Tensor& self, at::IntArrayRef dim, bool keepdim) {
 template <Reduction kOp, Name kName>
 Tensor& extreme_out(const Tensor& self, at::IntArrayRef dim, bool keepdim, Tensor& out) {
   const ReducePlan plan = plan_dims(self, dim, keepdim);
-  if (takes(out, self, plan, self.scalar_type()) && is_real_plain(self)) {
+  if (takes(out, self, plan, self.scalar_type()) && is_dense_real(self)) {
     reduce_into(kOp, self, plan, out);
     return out;
   }
@@ -35,7 +35,7 @@ Tensor& extreme_out(const Tensor& self, at::IntArrayRef dim, bool keepdim, Tenso
 template <Reduction kOp, Name kName>
 Tensor extreme(const Tensor& self) {
   const ReducePlan plan = plan_all(self);
-  if (C10_LIKELY(plan.ok && is_real_plain(self))) {
+  if (C10_LIKELY(plan.ok && is_dense_real(self))) {
     return reduced(kOp, self, plan, self.scalar_type());
   }
   return call_fallback<kName>(self).back().toTensor();
@@ -44,7 +44,7 @@ Tensor extreme(const Tensor& self) {
 std::tuple<Tensor, Tensor> aminmax(const Tensor& self, std::optional<int64_t> dim, bool keepdim) {
   const ReducePlan plan =
       dim.has_value() ? plan_dim(self, *dim, keepdim) : plan_dims(self, std::nullopt, keepdim);
-  if (C10_LIKELY(plan.ok && is_real_plain(self))) {
+  if (C10_LIKELY(plan.ok && is_dense_real(self))) {
     return {reduced(Reduction::amin, self, plan, self.scalar_type()),
             reduced(Reduction::amax, self, plan, self.scalar_type())};
   }
@@ -55,7 +55,7 @@ std::tuple<Tensor, Tensor> aminmax(const Tensor& self, std::optional<int64_t> di
 // --- positions ----------------------------------------------------------------------------------
 
 bool has_positions(const Tensor& self) {
-  return is_real_plain(self) && self.scalar_type() != at::kBool;
+  return is_dense_real(self) && self.scalar_type() != at::kBool;
 }
 
 void reduce_with_index(Reduction op, const Tensor& in, const ReducePlan& plan, const Tensor& values,
@@ -71,8 +71,8 @@ template <Reduction kOp, Name kName>
 std::tuple<Tensor, Tensor> extreme_dim(const Tensor& self, int64_t dim, bool keepdim) {
   const ReducePlan plan = plan_dim(self, dim, keepdim);
   if (C10_LIKELY(plan.ok && has_positions(self))) {
-    Tensor values = make_tensor(plan.shape(), self.scalar_type());
-    Tensor indices = make_tensor(plan.shape(), at::kLong);
+    Tensor values = new_empty(self, plan.shape());
+    Tensor indices = new_empty(self, plan.shape(), at::kLong);
     reduce_with_index(kOp, self, plan, values, indices);
     return {std::move(values), std::move(indices)};
   }
@@ -127,7 +127,7 @@ double value_of(const Correction& correction) {
 
 // Fewer elements than the correction leave nothing to divide by: PyTorch warns.
 bool spreads(const Tensor& self, const ReducePlan& plan, const Correction& correction) {
-  return plan.ok && is_float_plain(self) &&
+  return plan.ok && is_dense_float(self) &&
          (!correction.has_value() || (!correction->isComplex() && !correction->isSymbolic())) &&
          static_cast<double>(plan.count) > value_of(correction);
 }
@@ -159,8 +159,8 @@ std::tuple<Tensor, Tensor> spread_mean(const Tensor& self, OptionalIntArrayRef d
                                        const Correction& correction, bool keepdim) {
   const ReducePlan plan = plan_dims(self, dim, keepdim);
   if (C10_LIKELY(spreads(self, plan, correction))) {
-    Tensor out = make_tensor(plan.shape(), self.scalar_type());
-    Tensor mean = make_tensor(plan.shape(), self.scalar_type());
+    Tensor out = new_empty(self, plan.shape());
+    Tensor mean = new_empty(self, plan.shape());
     record(calls::ReduceWithMean<Arg>{.input = self,
                                       .op = static_cast<int64_t>(kOp),
                                       .dims = plan.mask(),

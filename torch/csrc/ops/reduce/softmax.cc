@@ -17,7 +17,7 @@ using Backward = void (*)(const hologram::View&, const hologram::View&, int, con
 
 // half_to_float asks for float32 from the half types; cpu refuses it, devices have it.
 bool takes_softmax(const Tensor& self, int64_t dim, bool half_to_float) {
-  return is_float_plain(self) && has_dim(self, dim) && self.numel() > 0 &&
+  return is_dense_float(self) && has_dim(self, dim) && self.numel() > 0 &&
          (!half_to_float || is_half_type(self.scalar_type()));
 }
 
@@ -32,7 +32,7 @@ constexpr int row_function(Backward kernel) { return kernel == kSoftmaxBackward 
 template <Forward kKernel>
 void compute(const Tensor& self, int64_t dim, const Tensor& out) {
   constexpr int kRow = row_function(kKernel);
-  if (is_deferring() &&
+  if (is_recorded(out) &&
       record_row_function(kRow, dim, {out.unsafeGetTensorImpl(), self.unsafeGetTensorImpl()})) {
     return;
   }
@@ -42,9 +42,10 @@ void compute(const Tensor& self, int64_t dim, const Tensor& out) {
 template <Backward kKernel>
 void compute(const Tensor& grad, const Tensor& output, int64_t dim, const Tensor& out) {
   constexpr int kRow = row_function(kKernel);
-  if (is_deferring() && record_row_function(kRow, dim,
-                                            {out.unsafeGetTensorImpl(), grad.unsafeGetTensorImpl(),
-                                             output.unsafeGetTensorImpl()})) {
+  if (is_recorded(out) &&
+      record_row_function(
+          kRow, dim,
+          {out.unsafeGetTensorImpl(), grad.unsafeGetTensorImpl(), output.unsafeGetTensorImpl()})) {
     return;
   }
   record(calls::SoftmaxBackward<Arg>{
@@ -54,7 +55,7 @@ void compute(const Tensor& grad, const Tensor& output, int64_t dim, const Tensor
 template <Forward kKernel, Name kName>
 Tensor forward(const Tensor& self, int64_t dim, bool half_to_float) {
   if (C10_LIKELY(takes_softmax(self, dim, half_to_float))) {
-    Tensor out = make_tensor(self.sizes(), half_to_float ? at::kFloat : self.scalar_type());
+    Tensor out = new_empty(self, self.sizes(), half_to_float ? at::kFloat : self.scalar_type());
     compute<kKernel>(self, dim, out);
     return out;
   }
@@ -63,7 +64,8 @@ Tensor forward(const Tensor& self, int64_t dim, bool half_to_float) {
 
 template <Forward kKernel, Name kName>
 Tensor& forward_out(const Tensor& self, int64_t dim, bool half_to_float, Tensor& out) {
-  if (C10_LIKELY(takes_softmax(self, dim, half_to_float) && is_plain(out) &&
+  if (C10_LIKELY(takes_softmax(self, dim, half_to_float) && is_dense(out) &&
+                 same_device(out, self) &&
                  out.scalar_type() == (half_to_float ? at::kFloat : self.scalar_type()) &&
                  out.sizes() == self.sizes() && !may_overlap_itself(out.unsafeGetTensorImpl()) &&
                  !may_disturb(out.unsafeGetTensorImpl(), self.unsafeGetTensorImpl()))) {
@@ -76,8 +78,9 @@ Tensor& forward_out(const Tensor& self, int64_t dim, bool half_to_float, Tensor&
 
 bool takes_backward(const Tensor& grad, const Tensor& output, int64_t dim, ScalarType input_type) {
   const ScalarType type = grad.scalar_type();
-  return is_float_plain(grad) && is_plain(output) && output.scalar_type() == type &&
-         output.sizes() == grad.sizes() && has_dim(grad, dim) && grad.numel() > 0 &&
+  return is_dense_float(grad) && is_dense(output) && same_device(output, grad) &&
+         output.scalar_type() == type && output.sizes() == grad.sizes() && has_dim(grad, dim) &&
+         grad.numel() > 0 &&
          (input_type == type || (type == at::kFloat && is_half_type(input_type)));
 }
 
@@ -93,7 +96,7 @@ void check_shapes(const Tensor& grad, const Tensor& output) {
 template <Backward kKernel, Name kName>
 Tensor backward(const Tensor& grad, const Tensor& output, int64_t dim, ScalarType input_type) {
   if (C10_LIKELY(takes_backward(grad, output, dim, input_type))) {
-    Tensor out = make_tensor(grad.sizes(), input_type);
+    Tensor out = new_empty(grad, grad.sizes(), input_type);
     compute<kKernel>(grad, output, dim, out);
     return out;
   }
@@ -104,9 +107,9 @@ Tensor backward(const Tensor& grad, const Tensor& output, int64_t dim, ScalarTyp
 template <Backward kKernel, Name kName>
 Tensor& backward_out(const Tensor& grad, const Tensor& output, int64_t dim, ScalarType input_type,
                      Tensor& out) {
-  if (C10_LIKELY(takes_backward(grad, output, dim, input_type) && is_plain(out) &&
-                 out.scalar_type() == input_type && out.sizes() == grad.sizes() &&
-                 !may_overlap_itself(out.unsafeGetTensorImpl()) &&
+  if (C10_LIKELY(takes_backward(grad, output, dim, input_type) && is_dense(out) &&
+                 same_device(out, grad) && out.scalar_type() == input_type &&
+                 out.sizes() == grad.sizes() && !may_overlap_itself(out.unsafeGetTensorImpl()) &&
                  !may_disturb(out.unsafeGetTensorImpl(), grad.unsafeGetTensorImpl()) &&
                  !may_disturb(out.unsafeGetTensorImpl(), output.unsafeGetTensorImpl()))) {
     compute<kKernel>(grad, output, dim, out);

@@ -6,13 +6,14 @@
 #include <ATen/ops/_to_copy_native.h>
 #include <ATen/ops/copy_native.h>
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/view_as_real.h>
 
 #include <cstring>
 
 #include "hologram/elementwise.h"
 #include "hologram/parallel.h"
 #include "recording/autograd_bypass.h"
-#include "recording/record.h"
+#include "recording/record_call.h"
 
 namespace hologram_torch {
 namespace {
@@ -26,7 +27,7 @@ constexpr int64_t kSmallBytes = 64 << 10;
 const int64_t kUnitStride = 1;
 
 bool is_host(const TensorImpl* t) {
-  return is_plain(t) || has_exactly(t->key_set(), c10::DispatchKey::CPU);
+  return (is_dense(t) && is_on_host(t)) || has_exactly(t->key_set(), c10::DispatchKey::CPU);
 }
 
 bool fits(const c10::IntArrayRef from, const c10::IntArrayRef to) {
@@ -203,6 +204,17 @@ Tensor& zero_untracked(c10::DispatchKeySet keys, Tensor& self) {
   return call_autograd<"zero_", Tensor&, Tensor&>(keys, self);
 }
 
+// Copies to complex elements on devices with memory of their own: as a call, for ops of the table
+// do not take them. False for other dtypes, which were recorded or cannot be.
+bool copy_complex(const Tensor& dst, const Tensor& src) {
+  if (!at::isComplexType(dst.scalar_type())) return false;
+  const calls::In<Arg> pieces[] = {src.expand(dst.sizes())};
+  const int64_t begins[] = {0};
+  record(calls::Place<Arg>{
+      .pieces = pieces, .begins = begins, .strides = dst.strides(), .out = written(dst)});
+  return true;
+}
+
 }  // namespace
 
 bool native_copy(const Tensor& dst, const Tensor& src) {
@@ -227,6 +239,10 @@ bool native_copy(const Tensor& dst, const Tensor& src) {
   const Dtype to_dtype = static_cast<Dtype>(to_code), from_dtype = static_cast<Dtype>(from_code);
   const bool converts =
       known && (!hologram::is_complex(from_dtype) || hologram::is_complex(to_dtype));
+  if (C10_UNLIKELY(elsewhere && known && !converts) && to_dtype != Dtype::kBool) {
+    TORCH_WARN_ONCE("Casting complex values to real discards the imaginary part");
+    return native_copy(dst, at::view_as_real(src).select(-1, 0));
+  }
   // Without a conversion bytes are bytes.
   if (!converts && !(same && same_dtype)) return false;
   if (n == 0) return true;
@@ -239,7 +255,7 @@ bool native_copy(const Tensor& dst, const Tensor& src) {
       return same_dtype && in_place == out_place;
     }
     if (known && (is_deferring() || elsewhere) && record_copy_of(from, to)) return true;
-    if (elsewhere) return false;
+    if (elsewhere) return known && copy_complex(dst, src);
     const char* in = read_pointer(from);
     char* out = write_pointer(to);
     if (same_dtype && to_bytes <= kSmallBytes) {
@@ -257,7 +273,7 @@ bool native_copy(const Tensor& dst, const Tensor& src) {
   }
   if (may_overlap_itself(to) || may_disturb(to, from)) return false;
   if ((is_deferring() || elsewhere) && record_copy_of(from, to)) return true;
-  if (elsewhere) return false;
+  if (elsewhere) return copy_complex(dst, src);
   hologram::copy(read_view(src), write_view(dst), threads_for(n));
   return true;
 }
@@ -267,6 +283,12 @@ bool native_fill(const Tensor& self, const c10::Scalar& value) {
   if (C10_UNLIKELY(!is_dense(t))) return false;
   const bool on_host = is_on_host(t);
   const c10::ScalarType type = t->dtype().toScalarType();
+  if (C10_UNLIKELY(!on_host && at::isComplexType(type))) {
+    const Tensor parts = at::view_as_real(self);
+    const c10::complex<double> number = value.toComplexDouble();
+    return native_fill(parts.select(-1, 0), number.real()) &&
+           native_fill(parts.select(-1, 1), number.imag());
+  }
   alignas(16) char element[16];
   if (!store_element(value, type, element)) return false;
   if (may_overlap_itself(t)) return false;
@@ -303,7 +325,9 @@ bool native_zero(const Tensor& self) {
   TensorImpl* t = self.unsafeGetTensorImpl();
   if (C10_UNLIKELY(!is_dense(t))) return false;
   const bool on_host = is_on_host(t);
-  if (!t->is_non_overlapping_and_dense()) return native_fill(self, 0);
+  if (!t->is_non_overlapping_and_dense() || (!on_host && at::isComplexType(self.scalar_type()))) {
+    return native_fill(self, 0);
+  }
   const int64_t bytes = t->numel() * static_cast<int64_t>(t->itemsize());
   if (bytes == 0) return true;
   if ((is_deferring() || !on_host) && is_real(t->dtype().toScalarType())) {

@@ -12,7 +12,7 @@ using at::Tensor;
 using IndexList = c10::List<std::optional<Tensor>>;
 using Sizes = c10::SmallVector<int64_t, 6>;
 
-bool is_known(const Tensor& t) { return is_plain(t) && dtype_code(t.scalar_type()) != kNoDtype; }
+bool is_known(const Tensor& t) { return is_dense(t) && dtype_code(t.scalar_type()) != kNoDtype; }
 
 bool share_storage(const Tensor& a, const Tensor& b) {
   return a.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl() ==
@@ -22,7 +22,7 @@ bool share_storage(const Tensor& a, const Tensor& b) {
 int64_t wrapped(const Tensor& t, int64_t dim) { return dim < 0 ? dim + t.dim() : dim; }
 
 Tensor copy_of(const Tensor& t) {
-  Tensor copy = make_tensor(t.sizes(), t.scalar_type());
+  Tensor copy = new_empty(t, t.sizes());
   TORCH_INTERNAL_ASSERT(native_copy(copy, t));
   return copy;
 }
@@ -30,7 +30,7 @@ Tensor copy_of(const Tensor& t) {
 // The elements of t, broadcast to sizes, in row-major order.
 Tensor dense_as(const Tensor& t, c10::IntArrayRef sizes, ScalarType type) {
   if (t.scalar_type() == type && t.sizes() == sizes) return dense_rows(t);
-  Tensor dense = make_tensor(sizes, type);
+  Tensor dense = new_empty(t, sizes, type);
   TORCH_INTERNAL_ASSERT(native_copy(dense, t));
   return dense;
 }
@@ -45,7 +45,7 @@ Tensor index_select(const Tensor& self, int64_t dim, const Tensor& index) {
     if (C10_LIKELY(are_within(at, 0, self.size(along)))) {
       Sizes sizes(self.sizes().begin(), self.sizes().end());
       sizes[static_cast<size_t>(along)] = index.numel();
-      Tensor out = make_tensor(sizes, self.scalar_type());
+      Tensor out = new_empty(self, sizes);
       take_rows(self, Around(self, along), at, out);
       return out;
     }
@@ -74,7 +74,7 @@ void write_rows(const Tensor& self, int64_t first, int64_t last, const Tensor& i
 // Whether source has a row for each index of one dimension.
 bool takes_rows(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source) {
   if (!is_known(self) || self.dim() == 0 || !has_dim(self, dim) || !is_position(index) ||
-      index.dim() != 1 || !is_plain(source) || source.scalar_type() != self.scalar_type() ||
+      index.dim() != 1 || !is_dense(source) || source.scalar_type() != self.scalar_type() ||
       source.dim() != self.dim() || source.numel() == 0) {
     return false;
   }
@@ -157,7 +157,7 @@ struct IndexPlan {
 // Positions in all the dimensions together; each index is dense and of one size.
 Tensor joint_positions(const Tensor& self, const c10::SmallVector<Tensor, 4>& indices,
                        int64_t first) {
-  Tensor joint = make_tensor(indices[0].sizes(), at::kLong);
+  Tensor joint = new_empty(self, indices[0].sizes(), at::kLong);
   const c10::SmallVector<calls::In<Arg>, 4> list(indices.begin(), indices.end());
   const c10::IntArrayRef sizes = self.sizes().slice(static_cast<size_t>(first), indices.size());
   record(calls::JointPositions<Arg>{.indices = list, .sizes = sizes, .out = joint});
@@ -216,7 +216,7 @@ Tensor index_tensor(const Tensor& self, const IndexList& indices) {
   check_index_devices(self);
   const IndexPlan plan = plan_index(self, indices);
   if (C10_LIKELY(plan.ok)) {
-    Tensor out = make_tensor(plan.sizes, self.scalar_type());
+    Tensor out = new_empty(self, plan.sizes);
     take_rows(self, Around(self, plan.first, plan.last), plan.index, out);
     return out;
   }
@@ -238,15 +238,15 @@ Tensor& index_put(Tensor& self, const IndexList& indices, const Tensor& values, 
   check_index_devices(self);
   const bool plain = is_known(self) && values.defined() &&
                      values.scalar_type() == self.scalar_type() &&
-                     (is_plain(values) || is_cpu_number(values.unsafeGetTensorImpl())) &&
+                     (is_dense(values) || is_cpu_number(values.unsafeGetTensorImpl())) &&
                      (!accumulate || is_added(self.scalar_type())) &&
-                     !(is_plain(values) && share_storage(self, values));
+                     !(is_dense(values) && share_storage(self, values));
   IndexPlan plan;
   if (C10_LIKELY(plain)) plan = plan_index(self, indices);
   if (C10_LIKELY(plan.ok && broadcasts(values, plan.sizes) && !share_storage(self, plan.index))) {
     if (plan.index.numel() == 0) return self;
-    const Tensor dense = is_plain(values) ? dense_as(values, plan.sizes, self.scalar_type()) : [&] {
-      Tensor t = make_tensor(plan.sizes, self.scalar_type());
+    const Tensor dense = is_dense(values) ? dense_as(values, plan.sizes, self.scalar_type()) : [&] {
+      Tensor t = new_empty(self, plan.sizes);
       TORCH_INTERNAL_ASSERT(native_copy(t, values));
       return t;
     }();
@@ -263,8 +263,8 @@ Tensor& index_put(Tensor& self, const IndexList& indices, const Tensor& values, 
 
 // By positions in the flat tensor, with the sums of index_put and index_add.
 Tensor& put_(Tensor& self, const Tensor& index, const Tensor& source, bool accumulate) {
-  const bool takes = is_known(self) && self.is_contiguous() && is_plain(index) &&
-                     index.scalar_type() == at::kLong && is_plain(source) &&
+  const bool takes = is_known(self) && self.is_contiguous() && is_dense(index) &&
+                     index.scalar_type() == at::kLong && is_dense(source) &&
                      source.scalar_type() == self.scalar_type() &&
                      index.numel() == source.numel() && self.numel() != 0 && index.numel() != 0 &&
                      accumulate && is_added(self.scalar_type()) && !share_storage(self, index) &&
@@ -284,7 +284,7 @@ Tensor& put_(Tensor& self, const Tensor& index, const Tensor& source, bool accum
 
 // Whether index has self's sizes but along dim, and names places in it.
 bool takes_gather(const Tensor& self, int64_t dim, const Tensor& index) {
-  if (!is_known(self) || !is_plain(index) || index.scalar_type() != at::kLong || self.dim() == 0 ||
+  if (!is_known(self) || !is_dense(index) || index.scalar_type() != at::kLong || self.dim() == 0 ||
       self.dim() == 0 || index.dim() != self.dim() || !has_dim(self, dim) || index.numel() == 0) {
     return false;
   }
@@ -303,7 +303,7 @@ bool all_inside(const Tensor& index, const Tensor& self, int64_t dim) {
 Tensor gather(const Tensor& self, int64_t dim, const Tensor& index, bool sparse_grad) {
   if (C10_LIKELY(takes_gather(self, dim, index) && self.is_contiguous())) {
     const Tensor at = settled_rows(index);
-    Tensor out = make_tensor(index.sizes(), self.scalar_type());
+    Tensor out = new_empty(self, index.sizes());
     const calls::Gather<Arg> call{
         .input = self, .index = at, .dim = wrapped(self, dim), .out = out};
     if (record_or_refuse(call, [&] { return all_inside(at, self, dim); })) {
@@ -329,7 +329,7 @@ bool scatter_into(const Tensor& out, int64_t dim, const Tensor& index, const Ten
 }
 
 bool takes_source(const Tensor& self, const Tensor& index, const Tensor& source) {
-  return is_plain(source) && source.scalar_type() == self.scalar_type() &&
+  return is_dense(source) && source.scalar_type() == self.scalar_type() &&
          source.sizes() == index.sizes();
 }
 

@@ -8,9 +8,9 @@
 namespace hologram_torch {
 at::Tensor settled_rows(const at::Tensor& t, c10::IntArrayRef sizes, at::ScalarType type) {
   if (t.scalar_type() == type && t.sizes() == sizes && t.is_contiguous()) return t;
-  at::Tensor rows = make_tensor(sizes, type);
+  at::Tensor rows = new_empty(t, sizes, type);
   if (rows.numel() == 0) return rows;
-  if (hologram::is_capturing_graph()) {
+  if (!is_seen(t)) {
     copy_into(rows, t.expand(sizes));
     return rows;
   }

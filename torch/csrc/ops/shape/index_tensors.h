@@ -9,22 +9,26 @@
 namespace hologram_torch {
 
 inline bool is_position(const at::Tensor& t) {
-  return is_plain(t) && (t.scalar_type() == at::kLong || t.scalar_type() == at::kInt);
+  return is_dense(t) && (t.scalar_type() == at::kLong || t.scalar_type() == at::kInt);
+}
+
+// Whether the op that is given an index tensor can see what is in it.
+inline bool is_seen(const at::Tensor& index) {
+  return is_on_host(index) && !hologram::is_capturing_graph();
 }
 
 inline hologram::Positions positions_of(const at::Tensor& index) {
   return {read_pointer(index), dtype_of(index), index.numel()};
 }
 
-// Whether all positions are inside. While a graph is captured they have no values yet: true then,
-// and the kernel checks them at each replay.
+// Whether all positions are inside. Where they cannot be seen at the call, while a graph is
+// captured and on devices with memory of their own, true: the kernel checks them when it runs.
 inline bool are_within(const at::Tensor& index, int64_t low, int64_t high) {
-  return hologram::is_capturing_graph() ||
-         hologram::positions_within(positions_of(index), low, high);
+  return !is_seen(index) || hologram::positions_within(positions_of(index), low, high);
 }
 
 // The elements of t, broadcast to sizes, in row-major order, now: an index out of range is an error
-// of the call that was given it. While a graph is captured, when it is replayed.
+// of the call that was given it. Later, where it is not seen at the call.
 at::Tensor settled_rows(const at::Tensor& t, c10::IntArrayRef sizes, at::ScalarType type);
 inline at::Tensor settled_rows(const at::Tensor& t) {
   return settled_rows(t, t.sizes(), t.scalar_type());

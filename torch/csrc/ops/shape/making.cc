@@ -93,8 +93,9 @@ void write_range_now(const Tensor& out, const Scalar& start, const Scalar& step)
 
 void write_range(const Tensor& out, const Scalar& start, const Scalar& step) {
   if (out.numel() == 0) return;
-  if (!hologram::is_capturing_graph()) return write_range_now(out, start, step);
-  // The numbers are made now, and copied at each replay: what follows may write over them.
+  if (!hologram::is_capturing_graph() && is_on_host(out)) return write_range_now(out, start, step);
+  // The host makes the numbers now. A graph copies them at each replay: what follows may write
+  // over them.
   const Tensor numbers = make_tensor(out.sizes(), out.scalar_type());
   {
     const CaptureExempt exempt;
@@ -120,9 +121,8 @@ Tensor arange_step(const Scalar& start, const Scalar& end, const Scalar& step, T
   const ScalarType type = range_type(start, end, step, dtype);
   const Range range = plan_range(start, end, step, type);
   if (C10_LIKELY(range.ok && layout.value_or(c10::kStrided) == c10::kStrided &&
-                 !pin.value_or(false) && device.has_value() && device->type() == kDeviceType &&
-                 device->index() <= 0)) {
-    Tensor out = make_tensor({range.n}, type);
+                 !pin.value_or(false) && device.has_value() && device->type() == kDeviceType)) {
+    Tensor out = make_tensor({range.n}, type, index_of(device));
     write_range(out, start, step);
     return out;
   }
@@ -139,7 +139,7 @@ Tensor arange(const Scalar& end, Type dtype, Layout layout, Device device, Pin p
 }
 
 Tensor& arange_out(const Scalar& start, const Scalar& end, const Scalar& step, Tensor& out) {
-  if (is_plain(out) && out.is_contiguous()) {
+  if (is_dense(out) && out.is_contiguous()) {
     const Range range = plan_range(start, end, step, out.scalar_type());
     if (C10_LIKELY(range.ok && range.n == out.numel())) {
       write_range(out, start, step);
@@ -153,7 +153,7 @@ Tensor& arange_out(const Scalar& start, const Scalar& end, const Scalar& step, T
 // --- tril, triu ---------------------------------------------------------------------------------
 
 bool takes_triangle(const Tensor& self) {
-  return is_plain(self) && dtype_code(self.scalar_type()) != kNoDtype && self.dim() >= 2 &&
+  return is_dense(self) && dtype_code(self.scalar_type()) != kNoDtype && self.dim() >= 2 &&
          self.numel() > 0;
 }
 
@@ -167,7 +167,7 @@ Tensor triangle(const Tensor& self, int64_t diagonal) {
   if (C10_LIKELY(takes_triangle(self))) {
     const Tensor dense = dense_rows(self);
     // What had to be copied may be worked on in place.
-    Tensor out = dense.is_same(self) ? make_tensor(self.sizes(), self.scalar_type()) : dense;
+    Tensor out = dense.is_same(self) ? new_empty(self, self.sizes()) : dense;
     write_triangle(dense, diagonal, kUpper, out);
     return out;
   }
@@ -189,12 +189,12 @@ Tensor& triangle_(Tensor& self, int64_t diagonal) {
 template <bool kNegative, Name kName>
 Tensor is_infinity(const Tensor& self) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  if (C10_LIKELY(is_float_plain(self))) return at::eq(self, kNegative ? -kInfinity : kInfinity);
+  if (C10_LIKELY(is_dense_float(self))) return at::eq(self, kNegative ? -kInfinity : kInfinity);
   return call_fallback<kName>(self).back().toTensor();
 }
 
 Tensor count_nonzero(const Tensor& self, at::IntArrayRef dim) {
-  if (C10_LIKELY(is_real_plain(self))) return at::sum(at::ne(self, 0), dim);
+  if (C10_LIKELY(is_dense_real(self))) return at::sum(at::ne(self, 0), dim);
   return call_fallback<"count_nonzero.dim_IntList">(self, dim).back().toTensor();
 }
 

@@ -32,7 +32,7 @@ template <class Fill>
 Tensor& fill_rows(Tensor& self, Fill&& fill) {
   if (self.numel() == 0) return self;
   const bool direct = self.is_contiguous();
-  Tensor rows = direct ? self : make_tensor(self.sizes(), self.scalar_type());
+  Tensor rows = direct ? self : new_empty(self, self.sizes());
   fill(rows);
   if (!direct) copy_into(self, rows);
   return self;
@@ -52,7 +52,7 @@ double largest_of(ScalarType type) {
 }
 
 Tensor& uniform_(Tensor& self, double from, double to, OptionalGenerator generator) {
-  if (C10_LIKELY(is_float_plain(self) && from <= to &&
+  if (C10_LIKELY(is_dense_float(self) && from <= to &&
                  std::abs(from) <= largest_of(self.scalar_type()) &&
                  std::abs(to) <= largest_of(self.scalar_type()) &&
                  to - from <= largest_of(self.scalar_type()) &&
@@ -69,7 +69,7 @@ Tensor& uniform_(Tensor& self, double from, double to, OptionalGenerator generat
 }
 
 Tensor& normal_(Tensor& self, double mean, double std, OptionalGenerator generator) {
-  if (C10_LIKELY(is_float_plain(self) && std >= 0 &&
+  if (C10_LIKELY(is_dense_float(self) && std >= 0 &&
                  !may_overlap_itself(self.unsafeGetTensorImpl()))) {
     const int64_t n = self.numel();
     const auto stream = take(generator, n, hologram::float_random_bits(dtype_of(self)));
@@ -83,7 +83,7 @@ Tensor& normal_(Tensor& self, double mean, double std, OptionalGenerator generat
 }
 
 Tensor& bernoulli_(Tensor& self, double p, OptionalGenerator generator) {
-  if (C10_LIKELY(is_real_plain(self) && p >= 0 && p <= 1 &&
+  if (C10_LIKELY(is_dense_real(self) && p >= 0 && p <= 1 &&
                  !may_overlap_itself(self.unsafeGetTensorImpl()))) {
     const int64_t n = self.numel();
     const auto stream = take(generator, n, 32);
@@ -155,7 +155,7 @@ void fill_range(Tensor& self, int64_t base, uint64_t range, const OptionalGenera
 }
 
 bool takes_integers(const Tensor& self) {
-  return is_real_plain(self) && !may_overlap_itself(self.unsafeGetTensorImpl());
+  return is_dense_real(self) && !may_overlap_itself(self.unsafeGetTensorImpl());
 }
 
 Tensor& random_(Tensor& self, OptionalGenerator generator) {
@@ -195,7 +195,7 @@ Tensor& random_to(Tensor& self, int64_t to, OptionalGenerator generator) {
 
 std::tuple<Tensor, Tensor> native_dropout(const Tensor& input, double p,
                                           std::optional<bool> train) {
-  if (C10_LIKELY(is_float_plain(input) && p >= 0 && p < 1 && train.value_or(true) &&
+  if (C10_LIKELY(is_dense_float(input) && p >= 0 && p < 1 && train.value_or(true) &&
                  input.is_non_overlapping_and_dense() && input.numel() > 0)) {
     const int64_t n = input.numel();
     Tensor out = make_like(input), mask = make_like(input, at::kBool);
@@ -213,7 +213,7 @@ std::tuple<Tensor, Tensor> native_dropout(const Tensor& input, double p,
 }
 
 Tensor native_dropout_backward(const Tensor& grad, const Tensor& mask, double scale) {
-  if (C10_LIKELY(is_float_plain(grad) && is_plain(mask) && mask.scalar_type() == at::kBool &&
+  if (C10_LIKELY(is_dense_float(grad) && is_dense(mask) && mask.scalar_type() == at::kBool &&
                  mask.sizes() == grad.sizes() && mask.is_non_overlapping_and_dense())) {
     const int64_t n = grad.numel();
     Tensor dense = grad;

@@ -18,7 +18,7 @@ struct Search {
   std::optional<std::string_view> side = std::nullopt;
 };
 
-bool is_searched(const Tensor& t) { return is_plain(t) && is_real(t.scalar_type()); }
+bool is_searched(const Tensor& t) { return is_dense(t) && is_real(t.scalar_type()); }
 
 // Whether the sizes of lines are those of the values, or there is one line for all.
 bool are_lines_of(const Tensor& sorted, const Tensor& values) {
@@ -29,7 +29,7 @@ bool are_lines_of(const Tensor& sorted, const Tensor& values) {
 }
 
 bool takes_sorter(const std::optional<Tensor>& sorter, const Tensor& sorted) {
-  return !is_given(sorter) || (is_plain(*sorter) && sorter->scalar_type() == at::kLong &&
+  return !is_given(sorter) || (is_dense(*sorter) && sorter->scalar_type() == at::kLong &&
                                sorter->sizes() == sorted.sizes());
 }
 
@@ -47,7 +47,7 @@ Tensor search(const Tensor& sorted, const Tensor& values, const std::optional<Te
   if (type == at::kBool) return {};
   Tensor order = is_given(sorter) ? settled_rows(*sorter) : Tensor();
   if (order.defined() && !are_within(order, 0, sorted.size(-1))) return {};
-  Tensor out = make_tensor(values.sizes(), how.out_int32 ? at::kInt : at::kLong);
+  Tensor out = new_empty(values, values.sizes(), how.out_int32 ? at::kInt : at::kLong);
   if (out.numel() == 0) return out;
   const BelowAutograd guard;
   const Tensor lines = sorted.to(type).contiguous(), wanted = values.to(type).contiguous();
@@ -65,7 +65,7 @@ Tensor search(const Tensor& sorted, const Tensor& values, const std::optional<Te
 // The same into memory of the caller's.
 bool search_into(const Tensor& sorted, const Tensor& values, const std::optional<Tensor>& sorter,
                  const Search& how, Tensor& out) {
-  if (!is_plain(out) || out.scalar_type() != (how.out_int32 ? at::kInt : at::kLong) ||
+  if (!is_dense(out) || out.scalar_type() != (how.out_int32 ? at::kInt : at::kLong) ||
       out.device() != values.device()) {
     return false;
   }

@@ -105,7 +105,7 @@ JoinPlan plan_cat(const ITensorListRef& tensors, int64_t dim) {
   const Tensor* model = nullptr;
   bool mixed = false;
   for (const Tensor& t : tensors) {
-    if (!t.defined() || !is_plain(t) || dtype_code(t.scalar_type()) == kNoDtype) return plan;
+    if (!t.defined() || !is_dense(t) || dtype_code(t.scalar_type()) == kNoDtype) return plan;
     if (model == nullptr) {
       plan.type = t.scalar_type();
     } else if (t.scalar_type() != plan.type) {
@@ -146,7 +146,8 @@ Tensor cat(const ITensorListRef& tensors, int64_t dim) {
     for (const Tensor& t : tensors) list.push_back(t);
     return call_fallback<"cat">(list, dim).back().toTensor();
   }
-  Tensor out = make_formatted(plan.sizes, plan.type, plan.format);
+  Tensor out =
+      make_formatted(plan.sizes, plan.type, plan.format, (*tensors.begin()).device().index());
   if (C10_LIKELY(plan.dense)) {
     const int64_t rows = rows_of(plan);
     JoinCall join(out, rows);
@@ -174,7 +175,7 @@ Tensor stack(TensorList tensors, int64_t dim) {
   if (dim < 0) dim += ndim + 1;
   plan.ok = dim >= 0 && dim <= ndim && tensors[0].numel() > 0;
   for (const Tensor& t : tensors) {
-    plan.ok = plan.ok && t.defined() && is_plain(t) && dtype_code(t.scalar_type()) != kNoDtype &&
+    plan.ok = plan.ok && t.defined() && is_dense(t) && dtype_code(t.scalar_type()) != kNoDtype &&
               t.scalar_type() == tensors[0].scalar_type() && t.sizes() == tensors[0].sizes();
     if (!plan.ok) {
       c10::List<Tensor> list;
@@ -188,7 +189,7 @@ Tensor stack(TensorList tensors, int64_t dim) {
   Sizes sizes(model.sizes().begin(), model.sizes().end());
   sizes.insert(sizes.begin() + dim, static_cast<int64_t>(tensors.size()));
   if (C10_LIKELY(plan.dense)) {
-    Tensor out = make_tensor(sizes, model.scalar_type());
+    Tensor out = new_empty(model, sizes);
     int64_t rows = 1;
     for (const int64_t size : model.sizes().slice(0, static_cast<size_t>(dim))) rows *= size;
     JoinCall join(out, rows);
@@ -209,7 +210,7 @@ Tensor stack(TensorList tensors, int64_t dim) {
 // `dims` are grad's own dimensions; with select it lacks dim.
 Tensor among_zeros(const Tensor& grad, IntArrayRef sizes, int64_t dim, int64_t start, int64_t step,
                    bool selected) {
-  Tensor out = make_tensor(sizes, grad.scalar_type());
+  Tensor out = new_empty(grad, sizes);
   const int64_t before = start * out.stride(dim);
   if (C10_LIKELY(step == 1 && grad.is_contiguous() && grad.numel() > 0)) {
     int64_t rows = 1;
@@ -237,7 +238,7 @@ Tensor among_zeros(const Tensor& grad, IntArrayRef sizes, int64_t dim, int64_t s
 }
 
 bool takes_piece(const Tensor& grad, IntArrayRef sizes, int64_t dim) {
-  return is_plain(grad) && dtype_code(grad.scalar_type()) != kNoDtype && dim >= 0 &&
+  return is_dense(grad) && dtype_code(grad.scalar_type()) != kNoDtype && dim >= 0 &&
          dim < static_cast<int64_t>(sizes.size()) &&
          std::all_of(sizes.begin(), sizes.end(), [](int64_t size) { return size > 0; });
 }
