@@ -290,6 +290,19 @@ const Word* find_word(Dtype dtype, std::string_view name, bool& delicate) {
   return word;
 }
 
+// Whether the vocabulary has every word of a row's body.
+bool has_words(std::string_view body, Dtype compute) {
+  bool known = true;
+  for_names(
+      body,
+      [&](std::string_view name, bool called) {
+        bool delicate;
+        known = known && (!called || find_word(compute, name, delicate) != nullptr);
+      },
+      [](char) {});
+  return known;
+}
+
 std::string_view unsigned_type(Dtype dtype) { return dtype == Dtype::kInt64 ? "ulong" : "uint"; }
 
 std::string_view constant(Dtype dtype, std::string_view name) {
@@ -417,18 +430,18 @@ std::string Words::converted(const std::string& value, Dtype from, Dtype to) {
   return cast + "(" + value + ")";
 }
 
-bool has_words(OpId op, Dtype compute) {
-  const auto body = std::find_if(std::begin(kBodies), std::end(kBodies),
-                                 [&](const RowBody& row) { return row.id == op; });
-  bool known = true;
-  for_names(
-      body->text,
-      [&](std::string_view name, bool called) {
-        bool delicate;
-        known = known && (!called || find_word(compute, name, delicate) != nullptr);
-      },
-      [](char) {});
-  return known;
+circuit::NativeOps native_ops(const Traits& traits) {
+  circuit::NativeOps native;
+  for (int d = 0; d <= static_cast<int>(Dtype::kFloat64); ++d) {
+    const auto dtype = static_cast<Dtype>(d);
+    if (dtype == Dtype::kFloat64 && !traits.has_double) continue;
+    native.values |= circuit::NativeOps::bit(dtype);
+    for (const RowBody& row : kBodies) {
+      if (!op_info(row.id).supports(dtype) || !has_words(row.text, dtype)) continue;
+      native.rows[static_cast<size_t>(row.id)] |= circuit::NativeOps::bit(dtype);
+    }
+  }
+  return native;
 }
 
 }  // namespace hologram::opencl
