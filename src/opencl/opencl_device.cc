@@ -210,7 +210,8 @@ class OpenClDevice final : public Device {
         launch(*step.launch, bindings);
         continue;
       }
-      count_host_kernels(static_cast<uint64_t>(step.host->kernels()));
+      count_host_kernels(static_cast<uint64_t>(step.host->kernels()),
+                         static_cast<uint64_t>(step.host->copied_bytes()));
       try {
         step.host->run(*this, bindings, max_threads);
       } catch (...) {

@@ -86,6 +86,7 @@ py::dict recorder_stats() {
   result["bytes_moved"] = s.bytes_moved;
   result["bytes_unfused"] = s.bytes_unfused;
   result["host_kernels"] = s.host_kernels;
+  result["host_bytes"] = s.host_bytes;
   return result;
 }
 

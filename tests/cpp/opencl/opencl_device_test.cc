@@ -156,7 +156,10 @@ TEST_F(OpenClDeviceTest, WhatItCannotLaunchRunsOnTheHostAndIsCounted) {
   const RecorderStats stats = recorder_stats(gpu());
   EXPECT_GE(stats.host_kernels, 2u);
   EXPECT_LE(stats.host_kernels, stats.kernels);
+  // What they read, each place once, and what they write.
+  EXPECT_EQ(stats.host_bytes, 4u * ((300 + 300) + (300 + 36)));
   EXPECT_EQ(recorder_stats(cpu()).host_kernels, 0u);
+  EXPECT_EQ(recorder_stats(cpu()).host_bytes, 0u);
 }
 
 TEST_F(OpenClDeviceTest, AnErrorOfTheHostsKernelsIsRaised) {
