@@ -128,6 +128,7 @@ PYBIND11_MODULE(_C, m) {
   check_headers(HOLOGRAM_HEADERS_ID);
   m.def("_check_headers", &check_headers);
   hologram_torch::register_torch_gemm();
+  hologram_torch::read_fallback_setting();
   hologram_torch::register_wider_composites();
   hologram_torch::register_fallback_over_composites();
   hologram_torch::lend_openmp_threads();
