@@ -435,10 +435,14 @@ void register_opencl_devices(bool all) {
     const auto note = [](const char* why) {
       internal::note_unavailable(BackendType::kOpenCl, why);
     };
-    if (!all && !opencl::may_have_accelerator()) {
+    const bool named = *opencl::named_library() != 0;
+    if (!all && !named && !opencl::may_have_accelerator()) {
       return note("no accelerator was found (HOLOGRAM_DEVICES=cpu,opencl takes any device)");
     }
-    if (opencl::api() == nullptr) return note("no driver, libOpenCL.so.1, was found that works");
+    if (opencl::api() == nullptr) {
+      if (named) std::fprintf(stderr, "hologram: %s\n", opencl::why_no_api());
+      return note(opencl::why_no_api());
+    }
     note("the driver has no device that can be used");
     for (const opencl::DeviceId id : opencl::find_devices()) {
       try {

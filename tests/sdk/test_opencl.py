@@ -18,9 +18,9 @@ CHOSEN = "opencl" in os.environ.get("HOLOGRAM_DEVICES", "")
 HERE = "opencl" in hg.backend.list_available_backends()
 
 
-def run_with(devices: str, *command: str) -> subprocess.CompletedProcess[str]:
+def run_with(devices: str, *command: str, **more: str) -> subprocess.CompletedProcess[str]:
     """Run Python with HOLOGRAM_DEVICES, which is read when the library is first used."""
-    env = os.environ | {"HOLOGRAM_DEVICES": devices}
+    env = os.environ | {"HOLOGRAM_DEVICES": devices} | more
     return subprocess.run(
         [sys.executable, *command], env=env, capture_output=True, text=True, timeout=300
     )
@@ -36,6 +36,23 @@ def test_on_the_device() -> None:
     result = run_with("cpu,opencl", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "passed" in result.stdout
+
+
+@pytest.mark.skipif(CHOSEN, reason="the inner run is about the device")
+def test_a_driver_is_named() -> None:
+    """Whatever is wrong with it is said, and the CPU is there all the same."""
+    ask = LIST + "; hologram.Executor(backend='opencl')"
+    missing = run_with("cpu,opencl", "-c", ask, HOLOGRAM_OPENCL_LIBRARY="/nowhere/libOpenCL.so")
+    assert missing.stdout.split() == ["cpu"]
+    why = "HOLOGRAM_OPENCL_LIBRARY=/nowhere/libOpenCL.so cannot be loaded: /nowhere/libOpenCL.so"
+    assert missing.stderr.startswith(f"hologram: {why}")
+    assert missing.stderr.count(why) == 2  # the error of the backend says it, too
+    other = run_with("cpu,opencl", "-c", ask, HOLOGRAM_OPENCL_LIBRARY="libm.so.6")
+    assert other.stdout.split() == ["cpu"]
+    assert "HOLOGRAM_OPENCL_LIBRARY=libm.so.6 is no driver of OpenCL 1.2" in other.stderr
+    if "opencl" in run_with("cpu,opencl", "-c", LIST).stdout:
+        named = run_with("cpu,opencl", "-c", LIST, HOLOGRAM_OPENCL_LIBRARY="libOpenCL.so.1")
+        assert named.stdout.split() == ["cpu", "opencl"]
 
 
 @pytest.mark.skipif(CHOSEN, reason="the inner run is about the device")
