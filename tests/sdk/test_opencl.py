@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The SDK on an OpenCL device; skipped where the machine has no OpenCL driver."""
+"""The SDK on an OpenCL device, once on each driver; skipped where the machine has none."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import ctypes
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import hologram_ffi as ffi
 import numpy as np
+import opencl_drivers
 import pytest
 
 import hologram as hg
@@ -30,12 +32,19 @@ LIST = "import hologram; print(*hologram.backend.list_available_backends())"
 
 
 @pytest.mark.skipif(CHOSEN, reason="this is the inner run")
-def test_on_the_device() -> None:
-    if "opencl" not in run_with("cpu,opencl", "-c", LIST).stdout:
+@pytest.mark.parametrize("driver", opencl_drivers.DRIVERS)
+def test_on_the_device(driver: str, tmp_path: Path) -> None:
+    if missing := opencl_drivers.why_missing(driver):
+        pytest.skip(missing)
+    chosen = opencl_drivers.environment(driver, tmp_path / "log")
+    devices = chosen.pop("HOLOGRAM_DEVICES")
+    if "opencl" not in run_with(devices, "-c", LIST, **chosen).stdout:
         pytest.skip("no OpenCL driver on this machine")
-    result = run_with("cpu,opencl", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__)
+    inner = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__)
+    result = run_with(devices, *inner, **chosen)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "passed" in result.stdout
+    assert not opencl_drivers.complaints(tmp_path / "log")
 
 
 @pytest.mark.skipif(CHOSEN, reason="the inner run is about the device")

@@ -183,9 +183,9 @@ TEST_F(OpenClDeviceTest, EagerExecutionRecordsAndRunsEachOp) {
 
 // What is fused has the bits of its ops one by one: where an op runs follows from the op.
 TEST_F(OpenClDeviceTest, DeferredExecutionHasTheBitsOfEager) {
-  std::vector<float> numbers(5000);
+  std::vector<float> numbers(1000);
   for (size_t i = 0; i < numbers.size(); ++i) {
-    numbers[i] = static_cast<float>(i) / 2500.0f - 1.0f + 1e-4f;
+    numbers[i] = static_cast<float>(i) / 500.0f - 1.0f + 1e-4f;
   }
   const Tensor x = floats(gpu(), numbers);
   std::vector<Tensor> many;
