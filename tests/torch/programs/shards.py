@@ -67,7 +67,7 @@ def choose_device() -> None:
     if "opencl" in os.environ.get("HOLOGRAM_DEVICES", ""):
         torch.hologram.set_device(1)
         steps.NAMES["device"] = torch.device("hologram:1")
-        generate.only_small = True
+        generate.most_interpreted = 512
 
 
 @dataclass

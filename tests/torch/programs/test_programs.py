@@ -35,7 +35,7 @@ OPENCL_HEAVY = 100_000
 PROCESSES = min(8, len(os.sched_getaffinity(0)))
 
 
-def require(report: shards.Report, programs: int) -> None:
+def require(report: shards.Report, programs: int, elements: int = 500) -> None:
     """Fail with the smallest programs; fail too if little was compared."""
     if report.failures:
         shown = "\n\n".join(shards.minimal(f) for f in report.failures[:3])
@@ -45,7 +45,7 @@ def require(report: shards.Report, programs: int) -> None:
     counts = report.counts
     assert counts["programs"] == programs
     assert counts["tensors"] > 4 * programs
-    assert counts["elements"] > 500 * programs
+    assert counts["elements"] > elements * programs
     assert counts["looks"] > 0.1 * programs
     assert 0 < counts["errors"] < 0.1 * counts["steps"]
     if _C.can_defer:
@@ -78,7 +78,7 @@ def opencl_programs(first: int, programs: int, size: int) -> None:
     report = shards.run(
         shards.split(config, first, programs, size), PROCESSES, progress=programs > OPENCL_QUICK
     )
-    require(report, programs)
+    require(report, programs, elements=200)
 
 
 def test_deferred_equals_eager_on_a_device_with_memory_of_its_own() -> None:
