@@ -38,8 +38,10 @@ DEPENDENCY_PREFIX = os.environ.get("HOLOGRAM_DEPENDENCY_PREFIX", "")
 # The Debian package of each header that is included.
 HEADER_PACKAGES = {"hwy/highway.h": "libhwy-dev", "xbyak/xbyak.h": "libxbyak-dev"}
 OPTIONAL_HEADER_PACKAGES = {"gtest/gtest.h": "libgtest-dev"}
-# A device with memory of its own for the tests, where the machine has no driver of OpenCL.
+# Devices with memory of their own for the tests: a driver where the machine has none of OpenCL, and
+# one that finds races, which the tests load by its path.
 OPENCL_PACKAGES = ["pocl-opencl-icd", "ocl-icd-libopencl1"]
+OCLGRIND_PACKAGE = "oclgrind"
 
 # What both distributions are built from.
 SHARED_SOURCES = (
@@ -181,9 +183,24 @@ def install_check_tools() -> None:
     install_python_packages("requirements-check.txt")
 
 
+def install_oclgrind() -> None:
+    """Install oclgrind; a system that has no such package does without the tests that need it."""
+    if shutil.which("oclgrind") is not None:
+        return
+    prefix = apt_prefix()
+    try:
+        if prefix is not None:
+            apt_install([OCLGRIND_PACKAGE], prefix)
+            return
+        why = f"is missing (apt-get install -y {OCLGRIND_PACKAGE})"
+    except StepError:
+        why = "cannot be installed here"
+    say(f"  note   {OCLGRIND_PACKAGE} {why}, so tests that need it are left out")
+
+
 def install_system_packages() -> None:
     """Install with apt what the build needs and the system lacks."""
-    key = digest([], "system-2", sys.executable, compiler(), DEPENDENCY_PREFIX)
+    key = digest([], "system-3", sys.executable, compiler(), DEPENDENCY_PREFIX)
     if is_fresh("system", key):
         return
     needed, wanted = missing_packages()
@@ -206,6 +223,7 @@ def install_system_packages() -> None:
             )
         else:
             apt_install(packages, prefix)
+    install_oclgrind()
     if PYTHON.exists():
         set_fresh("system", key)
 

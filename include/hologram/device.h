@@ -93,9 +93,10 @@ class HOLOGRAM_API Device {
   bool runs_plans() const { return plan_limits_ != nullptr; }
   // What plans for this device keep to; null where runs_plans() is false.
   const circuit::PlanLimits* plan_limits() const { return plan_limits_; }
-  // How many kernels of plans the device could not launch and left to the host; see
-  // RecorderStats::host_kernels.
+  // How many kernels of plans the device could not launch and left to the host, and the bytes that
+  // were copied for them; see RecorderStats::host_kernels.
   uint64_t host_kernels() const { return host_kernels_.load(std::memory_order_relaxed); }
+  uint64_t host_bytes() const { return host_bytes_.load(std::memory_order_relaxed); }
   // The last circuit that ran: whatever was recorded up to it is done.
   uint64_t done_epoch() const { return done_epoch_.load(std::memory_order_acquire); }
 
@@ -134,7 +135,10 @@ class HOLOGRAM_API Device {
   static void count_submitted(Stream& stream);
   static std::shared_ptr<void> mark_of(const Event& event);
   static void set_mark(Event& event, Stream& stream, std::shared_ptr<void> mark);
-  void count_host_kernels(uint64_t n) { host_kernels_.fetch_add(n, std::memory_order_relaxed); }
+  void count_host_kernels(uint64_t kernels, uint64_t bytes) {
+    host_kernels_.fetch_add(kernels, std::memory_order_relaxed);
+    host_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  }
 
  private:
   friend HOLOGRAM_API int register_device(std::unique_ptr<Device> device);
@@ -151,6 +155,7 @@ class HOLOGRAM_API Device {
   std::atomic<internal::Recorder*> recorder_{nullptr};
   std::atomic<uint64_t> done_epoch_{0};
   std::atomic<uint64_t> host_kernels_{0};
+  std::atomic<uint64_t> host_bytes_{0};
 };
 
 // Adds a device under the next index, which it returns.

@@ -266,6 +266,7 @@ struct RecorderStats {
   uint64_t bytes_moved = 0;    // by kernels
   uint64_t bytes_unfused = 0;  // what the ops one by one would have moved
   uint64_t host_kernels = 0;   // of `kernels`: those the host ran, for want of one on the device
+  uint64_t host_bytes = 0;     // copied to the host and back for them
 };
 HOLOGRAM_API RecorderStats recorder_stats(Device& device);
 HOLOGRAM_API void reset_recorder_stats(Device& device);

@@ -54,6 +54,8 @@ nb::dict stats(ExecutorObject& self) {
   all["plan_misses"] = recorded.plan_misses;
   all["bytes_moved"] = recorded.bytes_moved;
   all["bytes_unfused"] = recorded.bytes_unfused;
+  all["host_kernels"] = recorded.host_kernels;
+  all["host_bytes"] = recorded.host_bytes;
   return all;
 }
 
@@ -83,7 +85,7 @@ constexpr const char* kStatsDoc = R"(Return counts as a dict.
 Of this executor: allocations, boundary_allocations, bytes_requested, boundary_classes_free,
 work_submitted. Of the device that it shares with all others: ops_recorded, circuits and kernels
 run, plan_hits, plan_misses, bytes_moved by kernels, bytes_unfused that the ops would have moved one
-by one.)";
+by one, host_kernels that the host ran for want of one on the device, host_bytes copied for those.)";
 
 }  // namespace
 

@@ -29,6 +29,16 @@ int64_t width(const Node& node) {
   return widest;
 }
 
+// Whether the device runs it itself, if it is elementwise.
+bool is_native(const Node& node, const PlanLimits& limits) {
+  if (limits.native == nullptr || node.call >= 0) return true;
+  const NativeOps& native = *limits.native;
+  if (node.is_op() && !native.has(node.op(), node.compute)) return false;
+  if (!native.has(node.compute) || !native.has(node.out.dtype)) return false;
+  return std::all_of(node.in, node.in + node.arity,
+                     [&](const Input& in) { return in.is_number || native.has(in.region.dtype); });
+}
+
 // Memory as the nodes placed so far have left it.
 struct Hazards {
   explicit Hazards(const Graph& graph)
@@ -312,6 +322,7 @@ class Fuser {
     single.domain = Domain(n.n);
     single.nearest_dependent = INT_MAX;
     single.widest = width(n);
+    single.native = is_native(n, options_.limits);
     if (n.call >= 0) {
       single.call = index;
       const GraphCall& call = graph_.calls[static_cast<size_t>(n.call)];
@@ -348,6 +359,7 @@ class Fuser {
     const PlanLimits& limits = options_.limits;
     if (static_cast<int>(to.nodes.size() + c.nodes.size()) > limits.max_instrs) return false;
     if (to.call >= 0 && c.call >= 0) return false;
+    if (to.native != c.native) return false;
     if (stays_alone(to) || stays_alone(c)) return false;
     Cluster sum;
     sum.call = std::max(to.call, c.call);
@@ -356,6 +368,7 @@ class Fuser {
     sum.level = to.level;
     sum.nearest_dependent = to.nearest_dependent;
     sum.whole_rows = to.whole_rows || c.whole_rows;
+    sum.native = to.native;
     sum.widest = std::max(to.widest, c.widest);
     const Size a = to.domain.numel(), b = c.domain.numel();
     const Size row = std::max(to.domain.row(), c.domain.row());

@@ -17,10 +17,11 @@ struct Cluster {
   std::vector<Rank> ranks;  // of the nodes' results
   Domain domain;
   bool whole_rows = false;
-  int call = -1;   // the node that is one
-  Size cols = 0;   // of its result; 0: it has none
-  Size group = 0;  // of its rows
-  int level = 0;   // clusters of one level do not depend on each other
+  bool native = true;  // see PlanLimits::native
+  int call = -1;       // the node that is one
+  Size cols = 0;       // of its result; 0: it has none
+  Size group = 0;      // of its rows
+  int level = 0;       // clusters of one level do not depend on each other
 
   // Planning only.
   int64_t widest = 1;         // bytes of the largest element of a full value

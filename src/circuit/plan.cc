@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <climits>
 #include <unordered_map>
 
 #include "hologram/op.h"
@@ -86,6 +87,19 @@ int count_live_values(const Kernel& kernel) {
     live -= ending;
   }
   return most;
+}
+
+// Slots and numbers that the kernel's accesses and instructions name.
+int count_arguments(const Kernel& kernel) {
+  std::vector<std::pair<bool, uint32_t>> named;
+  for (const MemoryAccess& access : kernel.accesses) named.emplace_back(false, access.slot);
+  for (const Instr& instr : kernel.instrs) {
+    for (int k = 0; k < instr.arity; ++k) {
+      if (instr.in[k].kind == Ref::kImmediate) named.emplace_back(true, instr.in[k].index);
+    }
+  }
+  std::sort(named.begin(), named.end());
+  return static_cast<int>(std::unique(named.begin(), named.end()) - named.begin());
 }
 
 class KernelMaker {
@@ -457,14 +471,20 @@ void number_launches(Plan& plan) {
   plan.stats.groups = next;
 }
 
-// False where a kernel of more than one record needs more scratch slots than there are.
+// False where a kernel of more than one record needs more scratch slots or arguments than there
+// are.
 bool make_kernels(Graph& graph, const PlanOptions& options, Plan& plan) {
   plan.kernels.clear();
   for (const Cluster& cluster : fuse(graph, options)) {
     Kernel& kernel = plan.kernels.emplace_back(make_kernel(graph, cluster));
     kernel.stage = cluster.level;
     graph.visits += static_cast<int64_t>(kernel.instrs.size() * (1 + kernel.accesses.size()));
-    if (cluster.nodes.size() > 1 && kernel.live_values > options.limits.scratch_slots) return false;
+    if (cluster.nodes.size() == 1) continue;
+    const PlanLimits& limits = options.limits;
+    if (kernel.live_values > limits.scratch_slots) return false;
+    if (limits.max_arguments != INT_MAX && count_arguments(kernel) > limits.max_arguments) {
+      return false;
+    }
   }
   return true;
 }

@@ -2,9 +2,29 @@
 // PlanLimits: what a device tells the planner about the kernels that it can run.
 #pragma once
 
+#include <array>
+#include <climits>
 #include <cstdint>
 
+#include "hologram/dtype.h"
+#include "hologram/op_ids.h"
+
 namespace hologram::circuit {
+
+// What a device computes itself where the host computes the rest for it, on copies. It follows from
+// the op and the dtypes alone, so that an op has the same bits in every plan.
+struct NativeOps {
+  uint16_t values = 0;                       // bit d: Dtype(d) may be read, converted and stored
+  std::array<uint16_t, kOpIdEnd> rows = {};  // by op; bit d: it may compute in Dtype(d)
+
+  static constexpr uint16_t bit(Dtype dtype) {
+    return static_cast<uint16_t>(1u << static_cast<int>(dtype));
+  }
+  bool has(Dtype dtype) const { return (values & bit(dtype)) != 0; }
+  bool has(OpId op, Dtype compute) const {
+    return (rows[static_cast<size_t>(op)] & bit(compute)) != 0;
+  }
+};
 
 // A device gives these to its base class (see hologram/device.h) and keeps them as they are for its
 // life. The planner reads them and knows nothing else of the device.
@@ -17,6 +37,11 @@ struct PlanLimits {
   int scratch_slots = 64;
   // Records in one kernel.
   int max_instrs = 64;
+  // Slots and numbers that a kernel may take, each counted once, at least kMaxArity + 1.
+  int max_arguments = INT_MAX;
+  // A kernel's elementwise ops and conversions are all of these, or none is. Null: the device has
+  // all. It is the device's own, and stays what it is.
+  const NativeOps* native = nullptr;
   // Whether a kernel may hold one of these and anything else: reductions, row functions (softmax),
   // and the elementwise work on the result of a call (the bias and activation after a product).
   bool fuse_reductions = true;

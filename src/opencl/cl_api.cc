@@ -4,22 +4,41 @@
 
 #include <dlfcn.h>
 
+#include <cstdlib>
 #include <memory>
+#include <string>
 
 namespace hologram::opencl {
 namespace {
 
-const Api* load() {
-  void* library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) library = dlopen("libOpenCL.so", RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return nullptr;
+struct Loaded {
+  const Api* api = nullptr;  // for the life of the process, like the library
+  std::string why;           // there is none
+};
+
+Loaded load() {
+  const std::string named = named_library();
+  const std::string what = named.empty() ? "libOpenCL.so.1" : "HOLOGRAM_OPENCL_LIBRARY=" + named;
+  void* library = dlopen(named.empty() ? "libOpenCL.so.1" : named.c_str(), RTLD_NOW | RTLD_LOCAL);
+  const char* error = library == nullptr ? dlerror() : nullptr;
+  if (library == nullptr && named.empty()) library = dlopen("libOpenCL.so", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    return {nullptr, what + " cannot be loaded: " + (error != nullptr ? error : "no reason given")};
+  }
   auto api = std::make_unique<Api>();
-#define HOLOGRAM_CL_LOAD(name, result, parameters)                                \
-  api->name = reinterpret_cast<result(*) parameters>(dlsym(library, "cl" #name)); \
-  if (api->name == nullptr) return nullptr;
+#define HOLOGRAM_CL_LOAD(name, result, parameters)                                       \
+  api->name = reinterpret_cast<result(*) parameters>(dlsym(library, "cl" #name));        \
+  if (api->name == nullptr) {                                                            \
+    return {nullptr, what + " is no driver of OpenCL 1.2: it has no function cl" #name}; \
+  }
   HOLOGRAM_CL_FUNCTIONS(HOLOGRAM_CL_LOAD)
 #undef HOLOGRAM_CL_LOAD
-  return api.release();  // for the life of the process, like the library
+  return {api.release(), {}};
+}
+
+const Loaded& loaded() {
+  static const Loaded& found = *new Loaded(load());  // errors name its text to the end
+  return found;
 }
 
 const char* code_name(Int code) {
@@ -57,10 +76,13 @@ const char* code_name(Int code) {
 
 }  // namespace
 
-const Api* api() {
-  static const Api* const loaded = load();
-  return loaded;
+const char* named_library() {
+  const char* const name = std::getenv("HOLOGRAM_OPENCL_LIBRARY");
+  return name != nullptr ? name : "";
 }
+
+const Api* api() { return loaded().api; }
+const char* why_no_api() { return loaded().why.c_str(); }
 
 void check(Int code, const char* call) {
   if (code == kSuccess) return;

@@ -104,9 +104,13 @@ struct Api {
 #undef HOLOGRAM_CL_POINTER
 };
 
-// The functions of the machine's driver (libOpenCL.so.1), loaded at the first call and never
-// unloaded; null where there is none, or one without all of them.
+// HOLOGRAM_OPENCL_LIBRARY: the driver's library by its path, or by a name that the loader finds;
+// empty where it is not set.
+const char* named_library();
+// The functions of that library, else of the machine's libOpenCL.so.1, loaded at the first call and
+// never unloaded; null where there is none, or one without all of them, and then why.
 const Api* api();
+const char* why_no_api();
 
 // Throws what a failed call means: kOutOfMemory where it is memory that was refused.
 void check(Int code, const char* call);

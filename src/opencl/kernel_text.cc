@@ -13,32 +13,28 @@ using circuit::MemoryAccess;
 using circuit::Rank;
 using circuit::Ref;
 
-bool has_value(Dtype dtype, const Traits& traits) {
-  return !is_complex(dtype) && (dtype != Dtype::kFloat64 || traits.has_double);
-}
-
-bool can_run(const Kernel& kernel, const Traits& traits) {
+bool can_run(const Kernel& kernel, const circuit::NativeOps& native) {
   if (kernel.call != nullptr) return false;
   for (const MemoryAccess& access : kernel.accesses) {
-    if (access.product || !has_value(access.dtype, traits)) return false;
+    if (access.product || !native.has(access.dtype)) return false;
     if (!access.stored || access.rank == Rank::kFull) continue;
     for (const MemoryAccess& other : kernel.accesses) {
       if (other.loaded && other.slot == access.slot) return false;
     }
   }
   for (const circuit::Temp& temp : kernel.temps) {
-    if (!has_value(temp.dtype, traits)) return false;
+    if (!native.has(temp.dtype)) return false;
   }
   return std::all_of(kernel.instrs.begin(), kernel.instrs.end(), [&](const Instr& instr) {
     if (!instr.is_op() && instr.code != circuit::kCodeConvert) return false;
-    if (instr.is_op() && !has_words(instr.op(), instr.compute)) return false;
+    if (instr.is_op() && !native.has(instr.op(), instr.compute)) return false;
     for (int k = 0; k < instr.arity; ++k) {
       // Numbers come in the types that ops compute in.
       if (instr.in[k].kind == Ref::kImmediate && compute_dtype(instr.compute) != instr.compute) {
         return false;
       }
     }
-    return has_value(instr.compute, traits) && has_value(instr.result, traits);
+    return native.has(instr.compute) && native.has(instr.result);
   });
 }
 
@@ -92,11 +88,6 @@ class Writer {
     }
     source += ") {\n  const ulong i = get_global_id(0);\n  if (i >= n) return;\n" + body + "}\n";
     return std::move(text_);
-  }
-
-  // Of the arguments.
-  static size_t parameter_bytes(const KernelText& text) {
-    return 8 * (2 + 2 * text.slots.size() + text.numbers.size());
   }
 
  private:
@@ -197,11 +188,15 @@ class Writer {
 
 }  // namespace
 
-std::optional<KernelText> kernel_text(const Kernel& kernel, const Traits& traits) {
-  if (!can_run(kernel, traits)) return std::nullopt;
-  KernelText text = Writer(kernel, traits).write();
-  if (Writer::parameter_bytes(text) > traits.parameter_bytes) return std::nullopt;
-  return text;
+std::optional<KernelText> kernel_text(const Kernel& kernel, const Traits& traits,
+                                      const circuit::NativeOps& native) {
+  if (!can_run(kernel, native)) return std::nullopt;
+  return Writer(kernel, traits).write();
+}
+
+int max_arguments(size_t parameter_bytes) {
+  // Beside the elements and the layout: two words a slot, one a number.
+  return std::max(circuit::kMaxArity + 1, static_cast<int>(parameter_bytes / 8 - 2) / 2);
 }
 
 }  // namespace hologram::opencl

@@ -38,9 +38,14 @@ struct KernelText {
 
 inline constexpr char kKernelName[] = "hologram_kernel";
 
-// Nothing where the device cannot run the kernel: calls, folds, row functions, dtypes that it
-// lacks, more arguments than it takes, and rows whose values are read and written in one place,
-// which work items would do in any order.
-std::optional<KernelText> kernel_text(const circuit::Kernel& kernel, const Traits& traits);
+// Nothing where the device cannot run the kernel: calls, folds, row functions, ops and dtypes that
+// it lacks, and rows whose values are read and written in one place, which work items would do in
+// any order. `native` is native_ops(traits). Plans for a device with that as PlanLimits::native
+// have kernels of what it runs, and kernels of nothing that it runs.
+std::optional<KernelText> kernel_text(const circuit::Kernel& kernel, const Traits& traits,
+                                      const circuit::NativeOps& native);
+
+// Slots and numbers that a kernel may take where its parameters may have so many bytes.
+int max_arguments(size_t parameter_bytes);
 
 }  // namespace hologram::opencl

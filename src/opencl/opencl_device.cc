@@ -28,8 +28,13 @@ namespace opencl {
 namespace {
 
 // Rows and calls are the host's: elementwise work beside them stays on the device.
-constexpr circuit::PlanLimits kLimits{
-    .fuse_reductions = false, .fuse_row_functions = false, .fuse_call_results = false};
+circuit::PlanLimits limits_of(DeviceId device, const circuit::NativeOps& native) {
+  return {.max_arguments = max_arguments(device_info<size_t>(device, kDeviceMaxParameterSize)),
+          .native = &native,
+          .fuse_reductions = false,
+          .fuse_row_functions = false,
+          .fuse_call_results = false};
+}
 
 // A kernel of a plan, ready to be launched.
 struct Launch {
@@ -75,7 +80,6 @@ Traits traits_of(DeviceId device) {
   traits.has_double = (doubles & kFpRoundToNearest) != 0;
   const auto singles = device_info<Ulong>(device, kDeviceSingleFpConfig);
   traits.divides_exactly = (singles & kFpCorrectlyRoundedDivideSqrt) != 0;
-  traits.parameter_bytes = device_info<size_t>(device, kDeviceMaxParameterSize);
   return traits;
 }
 
@@ -116,9 +120,11 @@ bool is_done(Mark mark) {
 class OpenClDevice final : public Device {
  public:
   explicit OpenClDevice(DeviceId id)
-      : Device(BackendType::kOpenCl, /*host_memory=*/false, &kLimits),
+      : Device(BackendType::kOpenCl, /*host_memory=*/false, &limits_),
         id_(id),
         traits_(traits_of(id)),
+        native_(native_ops(traits_)),
+        limits_(limits_of(id, native_)),
         context_(make_context(id)),
         queue_(make_queue(context_, id)),
         memory_(context_, device_info<Ulong>(id, kDeviceGlobalMemSize),
@@ -204,7 +210,8 @@ class OpenClDevice final : public Device {
         launch(*step.launch, bindings);
         continue;
       }
-      count_host_kernels(static_cast<uint64_t>(step.host->kernels()));
+      count_host_kernels(static_cast<uint64_t>(step.host->kernels()),
+                         static_cast<uint64_t>(step.host->copied_bytes()));
       try {
         step.host->run(*this, bindings, max_threads);
       } catch (...) {
@@ -321,20 +328,24 @@ class OpenClDevice final : public Device {
     return launch;
   }
 
+  std::optional<KernelText> text_of(const circuit::Kernel& kernel) const {
+    return kernel_text(kernel, traits_, native_);
+  }
+
   std::unique_ptr<Code> make_code(const circuit::Plan& plan) {
     auto code = std::make_unique<Code>();
     const int count = static_cast<int>(plan.kernels.size());
     for (int k = 0; k < count;) {
       Code::Step& step = code->steps.emplace_back();
       step.first_kernel = k;
-      if (auto text = kernel_text(plan.kernels[static_cast<size_t>(k)], traits_)) {
+      if (auto text = text_of(plan.kernels[static_cast<size_t>(k)])) {
         step.launch = make_launch(*std::move(text));
         ++k;
         continue;
       }
       // What follows each other on the host needs no copies in between.
       int end = k + 1;
-      while (end < count && !kernel_text(plan.kernels[static_cast<size_t>(end)], traits_)) ++end;
+      while (end < count && !text_of(plan.kernels[static_cast<size_t>(end)])) ++end;
       step.host = std::make_unique<internal::HostKernels>(plan, k, end);
       k = end;
     }
@@ -370,6 +381,8 @@ class OpenClDevice final : public Device {
   const DeviceId id_;
   const pid_t process_ = ::getpid();
   const Traits traits_;
+  const circuit::NativeOps native_;
+  const circuit::PlanLimits limits_;
   const Context context_;
   const Queue queue_;
   DeviceMemory memory_;
@@ -422,10 +435,14 @@ void register_opencl_devices(bool all) {
     const auto note = [](const char* why) {
       internal::note_unavailable(BackendType::kOpenCl, why);
     };
-    if (!all && !opencl::may_have_accelerator()) {
+    const bool named = *opencl::named_library() != 0;
+    if (!all && !named && !opencl::may_have_accelerator()) {
       return note("no accelerator was found (HOLOGRAM_DEVICES=cpu,opencl takes any device)");
     }
-    if (opencl::api() == nullptr) return note("no driver, libOpenCL.so.1, was found that works");
+    if (opencl::api() == nullptr) {
+      if (named) std::fprintf(stderr, "hologram: %s\n", opencl::why_no_api());
+      return note(opencl::why_no_api());
+    }
     note("the driver has no device that can be used");
     for (const opencl::DeviceId id : opencl::find_devices()) {
       try {

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "hologram/error.h"
+#include "src/ops/special_terms.h"
 
 namespace hologram::opencl {
 namespace {
@@ -91,6 +92,24 @@ constexpr Word kFloating[] = {
     {"Tanh", "T Tanh(T x) { return tanh(x); }"},
     {"Erf", "T Erf(T x) { return erf(x); }"},
     {"Pow", "T Pow(T x, T y) { return pow(x, y); }"},
+    {"Erfinv",
+     "T Erfinv(T x) {\n"
+     "  const T near_terms[] = {ERFINV_NEAR_TERMS}, far_terms[] = {ERFINV_FAR_TERMS};\n"
+     "  const T farthest_terms[] = {ERFINV_FARTHEST_TERMS};\n"
+     "  const T size = fabs(x), w = -log((1 - size) * (1 + size)), root = sqrt(w);\n"
+     "  T factor = 0;\n"
+     "  if (w <= ERFINV_NEAR_MOST) {\n"
+     "    for (int k = sizeof near_terms / sizeof(T); k-- > 0;)\n"
+     "      factor = fma(factor, w - ERFINV_NEAR, near_terms[k]);\n"
+     "  } else if (root <= 4) {\n"
+     "    for (int k = sizeof far_terms / sizeof(T); k-- > 0;)\n"
+     "      factor = fma(factor, root - ERFINV_FAR, far_terms[k]);\n"
+     "  } else {\n"
+     "    for (int k = sizeof farthest_terms / sizeof(T); k-- > 0;)\n"
+     "      factor = fma(factor, root - ERFINV_FARTHEST, farthest_terms[k]);\n"
+     "  }\n"
+     "  return size == 1 ? x / 0 : x * factor;\n"
+     "}"},
 };
 
 // Words that lose accuracy where they are written down as they are defined. In float32 they are
@@ -148,6 +167,23 @@ constexpr Word kDelicate[] = {
      "  const T below = exp(-high) + 1;\n"
      "  if (x < 0) return x * 0 - Decay(t, high, low) / below;\n"
      "  return x / (exp(-high) * (1 - low) + 1);\n"
+     "}"},
+    {"Digamma",
+     "T Digamma(T x) {\n"
+     "  const T terms[] = {DIGAMMA_SERIES};\n"
+     "  T t = x < 0 ? 1 - x : x, poles = 0, series = 0;\n"
+     "  for (int k = 0; k < 10; ++k) {\n"
+     "    poles += t < 10 ? 1 / t : 0;\n"
+     "    t += t < 10 ? 1 : 0;\n"
+     "  }\n"
+     "  const T inverse = 1 / t, square = inverse * inverse;\n"
+     "  for (int k = sizeof terms / sizeof(T); k-- > 0;) series = fma(series, square, terms[k]);\n"
+     "  const T right = fma(-inverse, (T)0.5, fma(-square, series, log(t))) - poles;\n"
+     "  const T offset = x - rint(x);\n"
+     "  if (!(x < 0)) return right;\n"
+     "  return offset == 0 ? offset / offset\n"
+     "                     : right - (T)3.14159265358979323846 / tan(offset * "
+     "(T)3.14159265358979323846);\n"
      "}"},
     {"Softplus",
      "T Softplus(T x, T beta, T threshold) {\n"
@@ -290,10 +326,44 @@ const Word* find_word(Dtype dtype, std::string_view name, bool& delicate) {
   return word;
 }
 
+// Whether the vocabulary has every word of a row's body.
+bool has_words(std::string_view body, Dtype compute) {
+  bool known = true;
+  for_names(
+      body,
+      [&](std::string_view name, bool called) {
+        bool delicate;
+        known = known && (!called || find_word(compute, name, delicate) != nullptr);
+      },
+      [](char) {});
+  return known;
+}
+
 std::string_view unsigned_type(Dtype dtype) { return dtype == Dtype::kInt64 ? "ulong" : "uint"; }
+
+#define HOLOGRAM_TEXT(...) #__VA_ARGS__
+#define HOLOGRAM_TEXT_OF(...) HOLOGRAM_TEXT(__VA_ARGS__)
 
 std::string_view constant(Dtype dtype, std::string_view name) {
   const bool wide = dtype == Dtype::kFloat64;
+  if (name == "ERFINV_NEAR") return wide ? "3.125" : "2.5f";
+  if (name == "ERFINV_NEAR_MOST") return wide ? "6.25" : "5.0f";
+  if (name == "ERFINV_NEAR_TERMS") {
+    return wide ? HOLOGRAM_TEXT_OF(HOLOGRAM_ERFINV_NEAR_F64)
+                : HOLOGRAM_TEXT_OF(HOLOGRAM_ERFINV_NEAR_F32);
+  }
+  if (name == "ERFINV_FAR") return wide ? "3.25" : "3.0f";
+  if (name == "ERFINV_FAR_TERMS") {
+    return wide ? HOLOGRAM_TEXT_OF(HOLOGRAM_ERFINV_FAR_F64)
+                : HOLOGRAM_TEXT_OF(HOLOGRAM_ERFINV_FAR_F32);
+  }
+  // Of float32 the far terms serve all.
+  if (name == "ERFINV_FARTHEST") return wide ? "5.0" : "3.0f";
+  if (name == "ERFINV_FARTHEST_TERMS") {
+    return wide ? HOLOGRAM_TEXT_OF(HOLOGRAM_ERFINV_FARTHEST_F64)
+                : HOLOGRAM_TEXT_OF(HOLOGRAM_ERFINV_FAR_F32);
+  }
+  if (name == "DIGAMMA_SERIES") return HOLOGRAM_TEXT_OF(HOLOGRAM_DIGAMMA_SERIES);
   if (name == "ROOT_LOW") return wide ? "(-4.8336466567264567e-17)" : "(1.21016172e-8f)";
   if (name == "TANH_A") return wide ? "(0x1.9884533d43651p+0)" : "(0x1.988454p+0f)";
   if (name == "TANH_A_LOW") return wide ? "(-0x1.cbc0d30ebfd15p-54)" : "(-0x1.857936p-25f)";
@@ -417,18 +487,18 @@ std::string Words::converted(const std::string& value, Dtype from, Dtype to) {
   return cast + "(" + value + ")";
 }
 
-bool has_words(OpId op, Dtype compute) {
-  const auto body = std::find_if(std::begin(kBodies), std::end(kBodies),
-                                 [&](const RowBody& row) { return row.id == op; });
-  bool known = true;
-  for_names(
-      body->text,
-      [&](std::string_view name, bool called) {
-        bool delicate;
-        known = known && (!called || find_word(compute, name, delicate) != nullptr);
-      },
-      [](char) {});
-  return known;
+circuit::NativeOps native_ops(const Traits& traits) {
+  circuit::NativeOps native;
+  for (int d = 0; d <= static_cast<int>(Dtype::kFloat64); ++d) {
+    const auto dtype = static_cast<Dtype>(d);
+    if (dtype == Dtype::kFloat64 && !traits.has_double) continue;
+    native.values |= circuit::NativeOps::bit(dtype);
+    for (const RowBody& row : kBodies) {
+      if (!op_info(row.id).supports(dtype) || !has_words(row.text, dtype)) continue;
+      native.rows[static_cast<size_t>(row.id)] |= circuit::NativeOps::bit(dtype);
+    }
+  }
+  return native;
 }
 
 }  // namespace hologram::opencl

@@ -8,6 +8,7 @@
 
 #include "hologram/dtype.h"
 #include "hologram/op.h"
+#include "src/circuit/plan_limits.h"
 
 namespace hologram::opencl {
 
@@ -18,8 +19,10 @@ struct Traits {
   // cannot, they are computed in float64, and without that they are as OpenCL leaves them (2.5
   // ULP).
   bool divides_exactly = false;
-  size_t parameter_bytes = 1024;  // that a kernel may have
 };
+
+// What a device of these traits computes itself.
+circuit::NativeOps native_ops(const Traits& traits);
 
 // Types of elements as texts name them: "f32", and as they are in memory: "float". The half types
 // are bits ("ushort") in memory and float32 where they are computed with.
@@ -28,7 +31,7 @@ std::string_view storage_type(Dtype dtype);
 
 // Collects the functions that an expression needs, each once and after those that it calls itself.
 //
-// Rows whose bodies need a word that this vocabulary lacks are left to the host; see has_words().
+// Rows whose bodies need a word that this vocabulary lacks are left to the host; see native_ops().
 class Words {
  public:
   explicit Words(const Traits& traits) : traits_(traits) {}
@@ -50,8 +53,5 @@ class Words {
   std::set<std::string> known_;
   std::string text_;
 };
-
-// Whether the vocabulary has every word of a row's body.
-bool has_words(OpId op, Dtype compute);
 
 }  // namespace hologram::opencl

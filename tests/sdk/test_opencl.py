@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The SDK on an OpenCL device; skipped where the machine has no OpenCL driver."""
+"""The SDK on an OpenCL device, once on each driver; skipped where the machine has none."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import ctypes
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import hologram_ffi as ffi
 import numpy as np
+import opencl_drivers
 import pytest
 
 import hologram as hg
@@ -18,9 +20,9 @@ CHOSEN = "opencl" in os.environ.get("HOLOGRAM_DEVICES", "")
 HERE = "opencl" in hg.backend.list_available_backends()
 
 
-def run_with(devices: str, *command: str) -> subprocess.CompletedProcess[str]:
+def run_with(devices: str, *command: str, **more: str) -> subprocess.CompletedProcess[str]:
     """Run Python with HOLOGRAM_DEVICES, which is read when the library is first used."""
-    env = os.environ | {"HOLOGRAM_DEVICES": devices}
+    env = os.environ | {"HOLOGRAM_DEVICES": devices} | more
     return subprocess.run(
         [sys.executable, *command], env=env, capture_output=True, text=True, timeout=300
     )
@@ -30,12 +32,36 @@ LIST = "import hologram; print(*hologram.backend.list_available_backends())"
 
 
 @pytest.mark.skipif(CHOSEN, reason="this is the inner run")
-def test_on_the_device() -> None:
-    if "opencl" not in run_with("cpu,opencl", "-c", LIST).stdout:
+@pytest.mark.parametrize("driver", opencl_drivers.DRIVERS)
+def test_on_the_device(driver: str, tmp_path: Path) -> None:
+    if missing := opencl_drivers.why_missing(driver):
+        pytest.skip(missing)
+    chosen = opencl_drivers.environment(driver, tmp_path / "log")
+    devices = chosen.pop("HOLOGRAM_DEVICES")
+    if "opencl" not in run_with(devices, "-c", LIST, **chosen).stdout:
         pytest.skip("no OpenCL driver on this machine")
-    result = run_with("cpu,opencl", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__)
+    inner = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__)
+    result = run_with(devices, *inner, **chosen)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "passed" in result.stdout
+    assert not opencl_drivers.complaints(tmp_path / "log")
+
+
+@pytest.mark.skipif(CHOSEN, reason="the inner run is about the device")
+def test_a_driver_is_named() -> None:
+    """Whatever is wrong with it is said, and the CPU is there all the same."""
+    ask = LIST + "; hologram.Executor(backend='opencl')"
+    missing = run_with("cpu,opencl", "-c", ask, HOLOGRAM_OPENCL_LIBRARY="/nowhere/libOpenCL.so")
+    assert missing.stdout.split() == ["cpu"]
+    why = "HOLOGRAM_OPENCL_LIBRARY=/nowhere/libOpenCL.so cannot be loaded: /nowhere/libOpenCL.so"
+    assert missing.stderr.startswith(f"hologram: {why}")
+    assert missing.stderr.count(why) == 2  # the error of the backend says it, too
+    other = run_with("cpu,opencl", "-c", ask, HOLOGRAM_OPENCL_LIBRARY="libm.so.6")
+    assert other.stdout.split() == ["cpu"]
+    assert "HOLOGRAM_OPENCL_LIBRARY=libm.so.6 is no driver of OpenCL 1.2" in other.stderr
+    if "opencl" in run_with("cpu,opencl", "-c", LIST).stdout:
+        named = run_with("cpu,opencl", "-c", LIST, HOLOGRAM_OPENCL_LIBRARY="libOpenCL.so.1")
+        assert named.stdout.split() == ["cpu", "opencl"]
 
 
 @pytest.mark.skipif(CHOSEN, reason="the inner run is about the device")
@@ -121,7 +147,7 @@ def test_operations_agree_with_numpy() -> None:
         hg.ops.gemm(ex, a, transposed(ex, b), g)
         np.testing.assert_allclose(g.to_numpy(), x @ y.T, rtol=1e-4, atol=1e-4)
         ex.synchronize()
-        assert ex.stats()
+        assert ex.stats()["host_bytes"] > 0 < ex.stats()["host_kernels"]
 
 
 def transposed(ex: hg.Executor, b: hg.Buffer) -> hg.Buffer:

@@ -86,6 +86,7 @@ py::dict recorder_stats() {
   result["bytes_moved"] = s.bytes_moved;
   result["bytes_unfused"] = s.bytes_unfused;
   result["host_kernels"] = s.host_kernels;
+  result["host_bytes"] = s.host_bytes;
   return result;
 }
 
@@ -127,6 +128,7 @@ PYBIND11_MODULE(_C, m) {
   check_headers(HOLOGRAM_HEADERS_ID);
   m.def("_check_headers", &check_headers);
   hologram_torch::register_torch_gemm();
+  hologram_torch::read_fallback_setting();
   hologram_torch::register_wider_composites();
   hologram_torch::register_fallback_over_composites();
   hologram_torch::lend_openmp_threads();

@@ -63,7 +63,8 @@ def fallback_counts() -> dict[str, int]:
     """Return how often each operator ran PyTorch's CPU kernel instead of one of ours.
 
     Such calls work on the tensors' own memory (nothing is copied); they cost some dispatch time
-    and do not fuse. Most frequent first.
+    and do not fuse. With HOLOGRAM_FALLBACK=error they raise NotImplementedError instead. Most
+    frequent first.
     """
     return _C.fallback_counts()
 

@@ -92,6 +92,14 @@ void HostKernels::run(Device& device, const circuit::Bindings& bindings, int max
   }
 }
 
+int64_t HostKernels::copied_bytes() const {
+  int64_t bytes = 0;
+  for (const Range& range : ranges_) {
+    bytes += (range.end - range.begin) * (int{range.reads} + int{range.writes});
+  }
+  return bytes;
+}
+
 size_t HostKernels::bytes() const {
   size_t bytes = sizeof *this + ranges_.capacity() * sizeof(Range) +
                  plan_->kernels.capacity() * sizeof(circuit::Kernel);

@@ -27,6 +27,8 @@ class HostKernels {
   void run(Device& device, const circuit::Bindings& bindings, int max_threads);
 
   int kernels() const { return static_cast<int>(plan_->kernels.size()); }
+  // That a run copies, to the host and back.
+  int64_t copied_bytes() const;
   // Which of them run() was at: what an error is about.
   int running() const { return plan_->running; }
   size_t bytes() const;

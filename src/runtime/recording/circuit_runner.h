@@ -80,7 +80,7 @@ class CircuitRunner {
   // Gives a deferred buffer its memory, where it has none. mark: of the op that makes its contents.
   void attach(Buffer* buffer, uint64_t mark = 0);
 
-  // All but ops_recorded, host_kernels and plans.
+  // All but ops_recorded, host_kernels, host_bytes and plans.
   RecorderStats stats() const;
   void reset_stats();
 

@@ -199,6 +199,7 @@ RecorderStats Recorder::stats() {
     std::lock_guard lock(record_lock_);
     s.ops_recorded = open_.ops_recorded();
     s.host_kernels = device_.host_kernels() - host_kernels_before_;
+    s.host_bytes = device_.host_bytes() - host_bytes_before_;
   }
   s.plans = circuit::plan_cache().stats().plans;
   return s;
@@ -209,6 +210,7 @@ void Recorder::reset_stats() {
     std::lock_guard lock(record_lock_);
     open_.reset_ops_recorded();
     host_kernels_before_ = device_.host_kernels();
+    host_bytes_before_ = device_.host_bytes();
   }
   runner_.reset_stats();
 }

@@ -151,6 +151,7 @@ class Recorder {
   std::vector<Buffer*> parted_;  // of foreign memory, for threads other than the worker to release
   uint64_t seen_ops_ = 0;        // when the worker last looked
   uint64_t host_kernels_before_ = 0;  // of the device, when the counts began
+  uint64_t host_bytes_before_ = 0;
   std::atomic<bool> pending_{false};  // whether anything is recorded that has not run
   std::atomic<bool> has_parted_{false};
   std::atomic<uint64_t> waited_for_{UINT64_MAX};  // the first circuit that a sleeping thread needs

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <climits>
 #include <random>
 
 #include "src/circuit/plan.h"
@@ -11,6 +12,42 @@
 
 namespace hologram::circuit {
 namespace {
+
+// Of an elementwise op: whether the device has it, by what it computes in, reads and leaves.
+bool is_native(const Kernel& kernel, const Instr& instr, const NativeOps& native) {
+  const auto dtype_of = [&](const Ref& ref) {
+    if (ref.kind == Ref::kAccess) return kernel.accesses[ref.index].dtype;
+    if (ref.kind != Ref::kTemp) return instr.compute;
+    for (const Instr& other : kernel.instrs) {  // what was converted for it
+      const bool converts = other.code == kCodeConvert && other.out == ref;
+      if (converts && other.in[0].kind == Ref::kAccess) {
+        return kernel.accesses[other.in[0].index].dtype;
+      }
+    }
+    return kernel.temps[ref.index].dtype;
+  };
+  bool has = native.has(instr.compute) && native.has(instr.op(), instr.compute) &&
+             native.has(dtype_of(instr.out));
+  for (int k = 0; k < instr.arity; ++k) has = has && native.has(dtype_of(instr.in[k]));
+  for (const Instr& other : kernel.instrs) {  // what its result is converted to
+    if (other.code == kCodeConvert && other.record == instr.record && other.in[0] == instr.out) {
+      has = has && native.has(dtype_of(other.out));
+    }
+  }
+  return has;
+}
+
+// The device runs all of the kernel, or nothing that it has is in there.
+bool is_of_one_side(const Kernel& kernel, const NativeOps& native) {
+  bool all = true, none = true;
+  const auto add = [&](bool has) { all = all && has, none = none && !has; };
+  for (const MemoryAccess& access : kernel.accesses) all = all && native.has(access.dtype);
+  for (const Temp& temp : kernel.temps) all = all && native.has(temp.dtype);
+  for (const Instr& instr : kernel.instrs) {
+    if (instr.is_op()) add(is_native(kernel, instr, native));
+  }
+  return all || none;
+}
 
 // Whether the kernel is one that a device with these limits can run.
 void expect_within(const Kernel& kernel, const PlanLimits& limits, uint32_t seed) {
@@ -38,6 +75,23 @@ void expect_within(const Kernel& kernel, const PlanLimits& limits, uint32_t seed
     EXPECT_LE(live, kernel.live_values) << "seed " << seed;
   }
   EXPECT_LE(kernel.live_values, alone ? kMaxArity + 2 : limits.scratch_slots) << "seed " << seed;
+  std::vector<uint32_t> slots, numbers;
+  for_slots(kernel, [&](uint32_t slot) { slots.push_back(slot); });
+  for (const Instr& instr : kernel.instrs) {
+    for (int k = 0; k < instr.arity; ++k) {
+      if (instr.in[k].kind == Ref::kImmediate) numbers.push_back(instr.in[k].index);
+    }
+  }
+  for (auto* list : {&slots, &numbers}) {
+    std::sort(list->begin(), list->end());
+    list->erase(std::unique(list->begin(), list->end()), list->end());
+  }
+  if (kernel.call == nullptr && limits.max_arguments != INT_MAX) {
+    EXPECT_LE(slots.size() + numbers.size(), static_cast<size_t>(limits.max_arguments));
+  }
+  if (limits.native != nullptr) {
+    EXPECT_TRUE(is_of_one_side(kernel, *limits.native)) << "seed " << seed;
+  }
   EXPECT_TRUE(alone || !reduces || limits.fuse_reductions) << "seed " << seed;
   EXPECT_TRUE(alone || !has_row_function || limits.fuse_row_functions) << "seed " << seed;
   EXPECT_TRUE(alone || kernel.call == nullptr || limits.fuse_call_results) << "seed " << seed;

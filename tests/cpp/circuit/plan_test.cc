@@ -287,6 +287,46 @@ TEST(Limits, InstructionsAndScratchSlotsBoundAKernel) {
   EXPECT_EQ(q.plan(options)->stats.kernels, 16);
 }
 
+TEST(Limits, WhatADeviceLacksSharesNoKernelWithWhatItHas) {
+  Program p;
+  const auto m = Program::memory;
+  const auto x = p.buffer(true);
+  const auto twice = p.op(OpId::mul, {m(p.op(OpId::exp, {m(x, kF32)}, 100), kF32), kNumber}, 100);
+  const auto inverse = p.op(OpId::neg, {m(p.op(OpId::erfinv, {m(x, kF32)}, 100), kF32)}, 100);
+  p.keep(p.op(OpId::add, {m(twice, kF32), m(inverse, kF32)}, 100));
+  EXPECT_EQ(p.plan()->stats.kernels, 1);
+  NativeOps native;
+  native.values = NativeOps::bit(kF32);
+  native.rows.fill(native.values);
+  native.rows[static_cast<size_t>(OpId::erfinv)] = 0;
+  PlanOptions options;
+  options.limits.native = &native;
+  auto plan = p.plan(options);
+  ASSERT_EQ(plan->stats.kernels, 2) << print_plan(*plan);
+  EXPECT_EQ(kernel_name(plan->kernels[0]), "erfinv");
+  EXPECT_EQ(plan->kernels[1].instrs.size(), 4u) << print_plan(*plan);
+  // What the device lacks is together, too.
+  native.rows[static_cast<size_t>(OpId::neg)] = 0;
+  plan = p.plan(options);
+  ASSERT_EQ(plan->stats.kernels, 2) << print_plan(*plan);
+  EXPECT_EQ(kernel_name(plan->kernels[0]), "erfinv_neg");
+}
+
+TEST(Limits, ArgumentsBoundAKernel) {
+  Program p;
+  const auto m = Program::memory;
+  auto sum = p.buffer(true);
+  for (int i = 0; i < 40; ++i) sum = p.op(OpId::add, {m(sum, kF32), m(p.buffer(true), kF32)}, 100);
+  sum = p.op(OpId::mul, {m(sum, kF32), kNumber}, 100);
+  p.keep(sum);
+  EXPECT_EQ(p.plan()->stats.kernels, 1);
+  PlanOptions options;
+  options.limits.max_arguments = 43;  // 41 operands, the result, the number
+  EXPECT_EQ(p.plan(options)->stats.kernels, 1);
+  options.limits.max_arguments = 42;
+  EXPECT_EQ(p.plan(options)->stats.kernels, 2) << print_plan(*p.plan(options));
+}
+
 TEST(Plan, CanonicalHashForgetsNamesOnly) {
   const auto build = [](int unused, OpId op) {
     Program p;

@@ -273,6 +273,21 @@ class RandomTape {
   CallSlot result_;
 };
 
+// All but three of the ops that random tapes have; without float64 where `singles`.
+inline const NativeOps& some_native_ops(bool singles) {
+  static const auto make = [](bool single) {
+    NativeOps native;
+    native.values = static_cast<uint16_t>(single ? ~NativeOps::bit(Dtype::kFloat64) : ~0);
+    native.rows.fill(native.values);
+    for (const OpId lacking : {OpId::abs, OpId::mul, OpId::lt}) {
+      native.rows[static_cast<size_t>(lacking)] = 0;
+    }
+    return native;
+  };
+  static const NativeOps all = make(false), only_singles = make(true);
+  return singles ? only_singles : all;
+}
+
 inline PlanLimits some_limits(uint32_t seed) {
   PlanLimits limits;
   if (seed % 3 == 0) limits.max_instrs = 4;
@@ -280,6 +295,8 @@ inline PlanLimits some_limits(uint32_t seed) {
   limits.fuse_reductions = seed % 2 == 0;
   limits.fuse_row_functions = seed % 5 != 0;
   limits.fuse_call_results = seed % 7 != 0;
+  if (seed % 4 == 2) limits.native = &some_native_ops(seed % 8 == 2);
+  if (seed % 11 == 0) limits.max_arguments = kMaxArity + 1;
   return limits;
 }
 

@@ -156,7 +156,10 @@ TEST_F(OpenClDeviceTest, WhatItCannotLaunchRunsOnTheHostAndIsCounted) {
   const RecorderStats stats = recorder_stats(gpu());
   EXPECT_GE(stats.host_kernels, 2u);
   EXPECT_LE(stats.host_kernels, stats.kernels);
+  // What they read, each place once, and what they write.
+  EXPECT_EQ(stats.host_bytes, 4u * ((300 + 300) + (300 + 36)));
   EXPECT_EQ(recorder_stats(cpu()).host_kernels, 0u);
+  EXPECT_EQ(recorder_stats(cpu()).host_bytes, 0u);
 }
 
 TEST_F(OpenClDeviceTest, AnErrorOfTheHostsKernelsIsRaised) {
@@ -176,6 +179,42 @@ TEST_F(OpenClDeviceTest, EagerExecutionRecordsAndRunsEachOp) {
   EXPECT_FALSE(is_pending(*y.buffer()));
   EXPECT_EQ(values(y), (std::vector<float>{1, 4, 9}));
   set_deferring(true);
+}
+
+// What is fused has the bits of its ops one by one: where an op runs follows from the op.
+TEST_F(OpenClDeviceTest, DeferredExecutionHasTheBitsOfEager) {
+  std::vector<float> numbers(1000);
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    numbers[i] = static_cast<float>(i) / 500.0f - 1.0f + 1e-4f;
+  }
+  const Tensor x = floats(gpu(), numbers);
+  std::vector<Tensor> many;
+  for (int i = 0; i < 70; ++i) many.push_back(apply(OpId::mul, {x, 1.0 + i}));
+  gpu().synchronize();
+  const auto all = [&] {
+    const Tensor twice = apply(OpId::mul, {apply(OpId::exp, {x}), 2.0});
+    Tensor sum = apply(OpId::sin, {x});
+    for (const Tensor& t : many) sum = apply(OpId::add, {sum, t});  // more than parameters hold
+    std::vector<std::vector<float>> results;
+    for (const Tensor& t : {apply(OpId::add, {twice, apply(OpId::erfinv, {x})}),
+                            apply(OpId::add, {apply(OpId::digamma, {apply(OpId::add, {x, 2.0})}),
+                                              apply(OpId::tanh, {x})}),
+                            apply(OpId::exp, {sum})}) {
+      results.push_back(values(t));
+    }
+    return results;
+  };
+  const auto deferred = all();
+  set_deferring(false);
+  const auto eager = all();
+  set_deferring(true);
+  for (size_t i = 0; i < eager.size(); ++i) {
+    size_t differ = 0;
+    for (size_t k = 0; k < numbers.size(); ++k) {
+      differ += std::memcmp(&deferred[i][k], &eager[i][k], sizeof(float)) != 0;
+    }
+    EXPECT_EQ(differ, 0u) << "result " << i;
+  }
 }
 
 TEST_F(OpenClDeviceTest, OpsAcrossDevicesAreRefused) {

@@ -13,6 +13,7 @@
 #include "hologram/recorder.h"
 #include "src/opencl/kernel_text.h"
 #include "src/opencl/primitives.h"
+#include "tests/cpp/circuit/random_tape.h"
 #include "tests/cpp/cpu/random_kernel.h"
 #include "tests/cpp/opencl/opencl_support.h"
 #include "tools/accuracy/measure.h"
@@ -61,6 +62,10 @@ const std::vector<Dtype> kAllDtypes = {
     Dtype::kBool,  Dtype::kUInt8,   Dtype::kInt8,     Dtype::kInt16,   Dtype::kInt32,
     Dtype::kInt64, Dtype::kFloat16, Dtype::kBFloat16, Dtype::kFloat32, Dtype::kFloat64};
 
+std::optional<KernelText> text_of(const Kernel& kernel, const Traits& traits) {
+  return kernel_text(kernel, traits, native_ops(traits));
+}
+
 // Words of the device's own, not the driver's: what is exact on the CPU is so here, bit for bit. A
 // product is added in one rounding by both where the CPU can.
 bool is_reproduced(const OpInfo& row) {
@@ -108,7 +113,7 @@ TEST_F(OpenClPrograms, EveryExactRowHasTheCpusBitsInEveryDtypeAndLayout) {
       builder.op(op, compute, std::vector<Ref>(inputs.begin(), inputs.begin() + info.arity), out);
     }
     test.add(builder);
-    ASSERT_TRUE(kernel_text(test.plan.kernels[0], {.has_double = true}).has_value());
+    ASSERT_TRUE(text_of(test.plan.kernels[0], {.has_double = true}).has_value());
     expect_cpu_bits(test, std::string(dtype_name(dtype)));
     if (HasFatalFailure()) return;
   }
@@ -152,7 +157,7 @@ TEST_F(OpenClPrograms, ConversionsBetweenAllDtypesHaveTheCpusBits) {
       }
     }
     test.add(builder);
-    ASSERT_TRUE(kernel_text(test.plan.kernels[0], {.has_double = true}).has_value());
+    ASSERT_TRUE(text_of(test.plan.kernels[0], {.has_double = true}).has_value());
     expect_cpu_bits(test, "conversions");
     if (HasFatalFailure()) return;
   }
@@ -185,7 +190,7 @@ TEST_F(OpenClPrograms, ReuseOneTextForOtherShapesMemoryAndNumbers) {
                {in, Builder::immediate(test.immediate(Dtype::kFloat32, value))},
                builder.dense(test.slot(random, Dtype::kFloat32, 4096), Dtype::kFloat32));
     test.add(builder);
-    return kernel_text(test.plan.kernels[0], {})->source;
+    return text_of(test.plan.kernels[0], {})->source;
   };
   EXPECT_EQ(source({100}, 0, 2), source({3, 7}, 64, 5));
 }
@@ -197,15 +202,46 @@ TEST_F(OpenClPrograms, WhatADeviceLacksIsForTheHost) {
   doubles.op(OpId::neg, Dtype::kFloat64,
              {doubles.dense(test.slot(random, Dtype::kFloat64, 10), Dtype::kFloat64)},
              doubles.dense(test.slot(random, Dtype::kFloat64, 10), Dtype::kFloat64));
-  EXPECT_FALSE(kernel_text(doubles.kernel, {.has_double = false}).has_value());
-  EXPECT_TRUE(kernel_text(doubles.kernel, {.has_double = true}).has_value());
-  EXPECT_FALSE(
-      kernel_text(doubles.kernel, {.has_double = true, .parameter_bytes = 24}).has_value());
+  EXPECT_FALSE(text_of(doubles.kernel, {.has_double = false}).has_value());
+  EXPECT_TRUE(text_of(doubles.kernel, {.has_double = true}).has_value());
   const Ref x = folds.dense(test.slot(random, Dtype::kFloat32, 10), Dtype::kFloat32);
   folds.fold(Reduction::sum, x,
              folds.access(test.slot(random, Dtype::kFloat32, 2), Dtype::kFloat32, folds.rows(),
                           Rank::kRow));
-  EXPECT_FALSE(kernel_text(folds.kernel, {.has_double = true}).has_value());
+  EXPECT_FALSE(text_of(folds.kernel, {.has_double = true}).has_value());
+}
+
+// An op is the device's or the host's in whatever plan: every kernel of elementwise work that plans
+// for a device have is text, or has nothing but what the device lacks.
+TEST_F(OpenClPrograms, PlansHaveNoKernelOfBothSides) {
+  const circuit::NativeOps native = native_ops({});
+  ASSERT_TRUE(native.has(OpId::mul, Dtype::kFloat32));
+  ASSERT_FALSE(native.has(OpId::mul, Dtype::kFloat64));
+  circuit::PlanOptions options;
+  options.limits = {.max_arguments = max_arguments(256),
+                    .native = &native,
+                    .fuse_reductions = false,
+                    .fuse_row_functions = false,
+                    .fuse_call_results = false};
+  int texts = 0, others = 0;
+  for (uint32_t seed = 0; seed < 2000; ++seed) {
+    circuit::testing::RandomTape program(seed);
+    const auto plan = make_plan(program.tape().words(), program.states(), options);
+    for (const Kernel& kernel : plan->kernels) {
+      const bool is_elementwise =
+          std::all_of(kernel.instrs.begin(), kernel.instrs.end(),
+                      [](const Instr& i) { return i.is_op() || i.code == circuit::kCodeConvert; });
+      if (kernel.call != nullptr || !is_elementwise) continue;
+      // All that it computes with is what memory holds, or what that is converted to.
+      bool doubles = false;
+      for (const auto& access : kernel.accesses) doubles |= access.dtype == Dtype::kFloat64;
+      for (const Instr& instr : kernel.instrs) doubles |= instr.compute == Dtype::kFloat64;
+      EXPECT_EQ(text_of(kernel, {}).has_value(), !doubles) << print_plan(*plan);
+      ++(doubles ? others : texts);
+    }
+  }
+  EXPECT_GT(texts, 2000);
+  EXPECT_GT(others, 200);
 }
 
 // Random programs: elementwise kernels are launched, those with folds or row functions run on the
@@ -318,22 +354,19 @@ struct AccuracyCase {
 
 template <class T, class Run>
 void expect_all_accurate(Run&& run) {
+  const circuit::NativeOps native = native_ops({.has_double = true});
   std::vector<const OpInfo*> list;
   for (const OpInfo& info : ops()) {
     if (is_reproduced(info) || !ref::has_reference(info.id)) continue;
-    // Rows of words that the device lacks are the host's.
-    if (has_words(info.id, AccuracyCase<T>::kDtype)) {
-      list.push_back(&info);
-    } else {
-      EXPECT_TRUE(info.id == OpId::erfinv || info.id == OpId::digamma) << info.name;
-    }
+    EXPECT_TRUE(native.has(info.id, AccuracyCase<T>::kDtype)) << info.name;
+    list.push_back(&info);
   }
   // As many a kernel as its arguments are sure to be taken.
   for (size_t first = 0; first < list.size(); first += 16) {
     AccuracyCase<T> made;
     for (size_t i = first; i < std::min(first + 16, list.size()); ++i) made.add(*list[i]);
     made.test.add(made.builder);
-    ASSERT_TRUE(kernel_text(made.test.plan.kernels[0], {.has_double = true}).has_value());
+    ASSERT_TRUE(text_of(made.test.plan.kernels[0], {.has_double = true}).has_value());
     made.expect_accurate(run(made.test));
   }
 }

@@ -237,6 +237,33 @@ def test_an_unknown_provider_of_products_leaves_pytorch_without_the_device() -> 
     assert "HOLOGRAM_GEMM is 'mkl'; set it to 'hologram' or 'torch', or unset it" in done.stderr
 
 
+def test_the_fallback_may_be_forbidden() -> None:
+    code = """
+import torch, hologram_torch
+x = torch.arange(6.0, device="hologram")
+try:
+    x.sort()
+except NotImplementedError as error:
+    print(error)
+    print(hologram_torch.fallback_counts())
+y = torch.nn.Linear(6, 3, device="hologram")(x.requires_grad_()).relu()
+y.sum().backward()
+print(x.grad.cpu(), y.cpu().sort().values.numel())
+"""
+    refused = run_python(code, HOLOGRAM_FALLBACK="error")
+    assert refused.returncode == 0, refused.stderr
+    assert "aten::sort" in refused.stdout
+    assert "HOLOGRAM_FALLBACK=error forbids the fallback to PyTorch's cpu kernel" in refused.stdout
+    assert "\n{}\n" in refused.stdout  # it has not run
+    assert refused.stdout.rstrip().endswith(" 3")
+    for allowed in ({"HOLOGRAM_FALLBACK": "allow"}, {"HOLOGRAM_FALLBACK": ""}):
+        done = run_python(code, **allowed)
+        assert done.returncode == 0, done.stderr
+        assert "forbids" not in done.stdout
+    wrong = run_python("import torch, hologram_torch", HOLOGRAM_FALLBACK="never")
+    assert "HOLOGRAM_FALLBACK is 'never'; set it to 'allow' or 'error', or unset it" in wrong.stderr
+
+
 @pytest.mark.parametrize(
     "code",
     [

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""A device whose memory the host cannot touch, as hologram:1; skipped where there is no driver."""
+"""A device whose memory the host cannot touch, as hologram:1; skipped where there is no driver.
+
+The tests run once on each driver (see tests/opencl_drivers.py), in a process of its own.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import opencl_drivers
 import pytest
 import torch
 
@@ -23,22 +27,27 @@ on_device = pytest.mark.skipif(not (CHOSEN and HERE), reason="runs inside test_o
 ONE = "hologram:1"
 
 
-def run_chosen(*command: str) -> subprocess.CompletedProcess[str]:
-    """Run Python with the devices chosen, which is read when the library is first used."""
-    env = os.environ | {"HOLOGRAM_DEVICES": "cpu,opencl", "PYTHONPATH": str(TESTS)}
+def run_chosen(driver: str, log: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run Python with the driver chosen, which is read when the library is first used."""
+    env = os.environ | opencl_drivers.environment(driver, log) | {"PYTHONPATH": str(TESTS)}
     return subprocess.run(
         [sys.executable, *command], env=env, capture_output=True, text=True, timeout=600
     )
 
 
 @pytest.mark.skipif(CHOSEN, reason="this is the inner run")
-def test_on_the_device() -> None:
-    listed = run_chosen("-c", "import torch; print(torch.hologram.device_count())")
-    if listed.stdout.strip() != "2":
+@pytest.mark.parametrize("driver", opencl_drivers.DRIVERS)
+def test_on_the_device(driver: str, tmp_path: Path) -> None:
+    if missing := opencl_drivers.why_missing(driver):
+        pytest.skip(missing)
+    log = tmp_path / "log"
+    count = "import torch; print(torch.hologram.device_count())"
+    if run_chosen(driver, log, "-c", count).stdout.strip() != "2":
         pytest.skip("no OpenCL driver on this machine")
-    result = run_chosen("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__)
+    result = run_chosen(driver, log, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__)
     assert result.returncode == 0, result.stdout[-5000:] + result.stderr[-2000:]
     assert "passed" in result.stdout
+    assert not opencl_drivers.complaints(log)
 
 
 @pytest.fixture
@@ -123,6 +132,24 @@ def test_elementwise_ops_are_recorded_and_stay() -> None:
     z += 1
     expected = torch.where(z > 2, z, a.exp()).clamp(-1, 5).to(torch.float16)
     torch.testing.assert_close(found, expected)
+
+
+@on_device
+def test_where_an_op_runs_follows_from_the_op(current: None) -> None:
+    x = torch.linspace(-0.999, 0.999, 500).to(ONE)
+    many = [x * i for i in range(70)]  # more than a kernel's parameters hold
+
+    def results() -> list[torch.Tensor]:
+        total = x.sin()
+        for y in many:
+            total = total + y
+        found = [x.exp() * 2 + torch.erfinv(x), torch.digamma(x + 2) + x.tanh(), total.exp()]
+        return [y.cpu() for y in found]
+
+    with hologram_torch.execution("eager"):
+        eager = results()
+    for ours, theirs in zip(results(), eager, strict=True):
+        assert torch.equal(ours, theirs)
 
 
 @on_device

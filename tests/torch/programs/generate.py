@@ -50,6 +50,8 @@ DIMS = {
     "large": [1, 2, 3, 8, 16, 64, 129, 512, 768, 1024, 3072, 3074, 5000, 40000],
 }
 MOST_ELEMENTS = {"small": 2048, "medium": 20000, "large": 300000}
+# Where kernels are interpreted: small programs only, of at most that many elements a tensor.
+most_interpreted: int | None = None
 
 FLOAT_NUMBERS = [0.0, -0.0, 1.0, -1.0, 2.0, 0.5, 3.0, -1.5, 0.1, 1e-3, 0.25, -2.0, 1e-5, 88.0]
 ODD_NUMBERS = [
@@ -82,11 +84,11 @@ class Generator:
         self.seeded = False
         self.overlapping: set[int] = set()  # tensors some of whose elements share memory
         r = self.random()
-        self.scale = "small" if r < 0.9 else "medium" if r < 0.985 else "large"
+        self.scale = "small" if r < 0.9 or most_interpreted else "medium" if r < 0.985 else "large"
         # Several threads only where there is work for them, or to see that there is none.
         several = self.chance(0.5 if self.scale != "small" else 0.03)
         torch.set_num_threads(MANY if several else 1)
-        self.most = MOST_ELEMENTS[self.scale]
+        self.most = most_interpreted or MOST_ELEMENTS[self.scale]
         self.palette = self.choice(PALETTES)
         self.kinds = self.choice(
             [["plain"], ["plain"], ["plain", "special"], ["special"], ["bits"]]

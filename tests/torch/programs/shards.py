@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Runs ranges of seeds in processes of their own, one for each configuration at a time.
 
-What HOLOGRAM_JIT and HOLOGRAM_FORCE_ISA choose is chosen when a process starts. A process notes
-the seed it is at, so that a crash or a hang is a finding like any other, and the next process goes
-on after it.
+What HOLOGRAM_JIT and HOLOGRAM_FORCE_ISA choose is chosen when a process starts, and so is the
+driver of an OpenCL device. A process notes the seed it is at, so that a crash or a hang is a
+finding like any other, and the next process goes on after it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import opencl_drivers
+
 SCRIPT = Path(__file__).with_name("test_programs.py")
 MOST_FAILURES = 20
 
@@ -28,13 +30,18 @@ class Config:
 
     jit: int
     isa: str
+    driver: str = ""  # of the OpenCL device on which programs run, see opencl_drivers.py
 
-    def environment(self) -> dict[str, str]:
-        """Return the variables to set."""
-        return {"HOLOGRAM_JIT": str(self.jit), "HOLOGRAM_FORCE_ISA": self.isa}
+    def environment(self, log: str) -> dict[str, str]:
+        """Return the variables to set; `log` is where a driver puts what it finds."""
+        chosen = {"HOLOGRAM_JIT": str(self.jit), "HOLOGRAM_FORCE_ISA": self.isa}
+        if self.driver:
+            chosen |= opencl_drivers.environment(self.driver, log)
+        return chosen
 
     def __str__(self) -> str:
-        return f"HOLOGRAM_JIT={self.jit} HOLOGRAM_FORCE_ISA={self.isa}"
+        on = f" on {self.driver}" if self.driver else ""
+        return f"HOLOGRAM_JIT={self.jit} HOLOGRAM_FORCE_ISA={self.isa}{on}"
 
 
 def configurations() -> list[Config]:
@@ -49,6 +56,18 @@ def configurations() -> list[Config]:
     ]
     main = [Config(jit, isa) for isa in isas[:2] for jit in (1, 0)]
     return main + [Config(0, "baseline")] * (isas[-1] not in isas[:2])
+
+
+def choose_device() -> None:
+    """Let programs run on the device that the environment names, small ones on OpenCL's."""
+    import torch
+
+    from . import generate, steps
+
+    if "opencl" in os.environ.get("HOLOGRAM_DEVICES", ""):
+        torch.hologram.set_device(1)
+        steps.NAMES["device"] = torch.device("hologram:1")
+        generate.most_interpreted = 512
 
 
 @dataclass
@@ -72,17 +91,23 @@ def shard(first: int, last: int, notes: str) -> None:
 
     from .check import Counts, check
 
+    choose_device()
     faulthandler.enable()
     warnings.simplefilter("ignore")
     counts, failures = Counts(), []
+    known = 0  # of what the driver has complained of
     at = os.open(notes + ".seed", os.O_WRONLY | os.O_CREAT, 0o600)
     for seed in range(first, last):
         os.pwrite(at, b"%20d" % seed, 0)
         failure = check(seed, counts)
         if failure:
             failures.append({"seed": seed, "what": f"{failure.variant}: {failure.what}"})
-            if len(failures) >= MOST_FAILURES:
-                break
+        said = opencl_drivers.complaints(notes + ".log")
+        if len(said) > known:
+            failures.append({"seed": seed, "what": said[known:][:3000]})
+            known = len(said)
+        if len(failures) >= MOST_FAILURES:
+            break
     Path(notes).write_text(json.dumps({"counts": asdict(counts), "failures": failures}))
 
 
@@ -112,7 +137,7 @@ def run(jobs: list[tuple[Config, int, int]], processes: int, progress: bool = Fa
                     str(job.last),
                     notes,
                 ]
-                environment = os.environ | job.config.environment()
+                environment = os.environ | job.config.environment(notes + ".log")
                 with open(notes + ".err", "wb") as err:
                     process = subprocess.Popen(
                         command, env=environment, stdin=subprocess.DEVNULL, stdout=err, stderr=err
@@ -166,7 +191,7 @@ def _collect(report: Report, job: _Job, code: int, notes: str, hung: bool) -> _J
 
 def minimal(failure: dict[str, Any], limit_s: float = 240) -> str:
     """Shrink a failure in a process of its configuration; return a report for people."""
-    environment = os.environ | failure["config"].environment()
+    environment = os.environ | failure["config"].environment(os.devnull)
     command = [sys.executable, str(SCRIPT), "--minimal", str(failure["seed"])]
     try:
         found = subprocess.run(

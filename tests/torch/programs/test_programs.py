@@ -22,14 +22,20 @@ from hologram_torch import _C
 
 # Not the folder above: it would shadow the package torch.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+import opencl_drivers
+
 from programs import shards
 
 QUICK = 2000  # programs of each configuration
 HEAVY = 1_000_000
+# On an OpenCL device, of which every program makes new kernels.
+OPENCL_QUICK = 1000
+OPENCL_HEAVY = 100_000
 PROCESSES = min(8, len(os.sched_getaffinity(0)))
 
 
-def require(report: shards.Report, programs: int) -> None:
+def require(report: shards.Report, programs: int, elements: int = 500) -> None:
     """Fail with the smallest programs; fail too if little was compared."""
     if report.failures:
         shown = "\n\n".join(shards.minimal(f) for f in report.failures[:3])
@@ -39,7 +45,7 @@ def require(report: shards.Report, programs: int) -> None:
     counts = report.counts
     assert counts["programs"] == programs
     assert counts["tensors"] > 4 * programs
-    assert counts["elements"] > 500 * programs
+    assert counts["elements"] > elements * programs
     assert counts["looks"] > 0.1 * programs
     assert 0 < counts["errors"] < 0.1 * counts["steps"]
     if _C.can_defer:
@@ -61,6 +67,27 @@ def test_a_million_programs() -> None:
         job for i, c in enumerate(configs) for job in shards.split(c, (i + 1) * HEAVY, each, 20_000)
     ]
     require(shards.run(jobs, PROCESSES, progress=True), each * len(configs))
+
+
+def opencl_programs(first: int, programs: int, size: int) -> None:
+    """Check programs on a device with memory of its own that is interpreted and watched."""
+    if missing := opencl_drivers.why_missing(opencl_drivers.OCLGRIND):
+        pytest.skip(missing)
+    main = shards.configurations()[0]
+    config = shards.Config(main.jit, main.isa, opencl_drivers.OCLGRIND)
+    report = shards.run(
+        shards.split(config, first, programs, size), PROCESSES, progress=programs > OPENCL_QUICK
+    )
+    require(report, programs, elements=200)
+
+
+def test_deferred_equals_eager_on_a_device_with_memory_of_its_own() -> None:
+    opencl_programs(50_000_000, OPENCL_QUICK, -(-OPENCL_QUICK // PROCESSES))
+
+
+@pytest.mark.heavy
+def test_many_programs_on_a_device_with_memory_of_its_own() -> None:
+    opencl_programs(60_000_000, OPENCL_HEAVY, 1000)
 
 
 def test_threads_do_not_disturb_each_other() -> None:
@@ -208,6 +235,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="the first")
     parser.add_argument("--processes", type=int, default=PROCESSES)
     parser.add_argument("--config", help="only those whose description contains this")
+    parser.add_argument(
+        "--driver", choices=opencl_drivers.DRIVERS, help="on OpenCL's device instead of hologram:0"
+    )
     parser.add_argument("--show", type=int, metavar="SEED", help="print a seed's program")
     parser.add_argument("--minimal", type=int, metavar="SEED", help="shrink what fails for a seed")
     parser.add_argument("--shard", nargs=3, help=argparse.SUPPRESS)
@@ -219,6 +249,8 @@ def main() -> int:
     if args.minimal is not None:
         from programs.shrink import minimal
 
+        shards.choose_device()
+
         print(*minimal(args.minimal), sep="\n")
         return 0
     if args.show is not None:
@@ -227,7 +259,10 @@ def main() -> int:
         print(shrink.python(generate.generate(args.show)[0]))
         return 0
     configs = [c for c in shards.configurations() if args.config is None or args.config in str(c)]
-    jobs = [j for c in configs for j in shards.split(c, args.seed, args.programs, 5000)]
+    size = 5000
+    if args.driver:
+        configs, size = [shards.Config(configs[0].jit, configs[0].isa, args.driver)], 500
+    jobs = [j for c in configs for j in shards.split(c, args.seed, args.programs, size)]
     report = shards.run(jobs, args.processes, progress=True)
     for failure in report.failures:
         print("=" * 100, shards.minimal(failure), sep="\n", flush=True)

@@ -4,6 +4,12 @@
 
 #include <ATen/core/List.h>
 
+#include <atomic>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
 #include "device/generator.h"
 #include "device/openmp.h"
 #include "hologram/trace.h"
@@ -30,6 +36,16 @@ using torch::jit::Stack;
       "' with arguments from the 'hologram' backend: it has "
       "neither a kernel of its own for this device nor a ",
       key, " kernel to fall back to. hologram_torch runs every operator that PyTorch's cpu runs.");
+}
+
+std::atomic<bool> g_forbidden{false};
+
+[[noreturn]] void forbidden(const OpInfo& info) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false, info.name,
+      " has no kernel of its own for these arguments on the 'hologram' device, and "
+      "HOLOGRAM_FALLBACK=error forbids the fallback to PyTorch's cpu kernel; set "
+      "HOLOGRAM_FALLBACK to 'allow', or unset it, to let that run");
 }
 
 // Replaces the arguments of one call and remembers what they were.
@@ -278,6 +294,7 @@ void run(const c10::OperatorHandle& op, Stack* stack) {
     if (!op.hasComputedKernelForDispatchKey(kCpuKey)) no_cpu_kernel(info, kCpuKey);
     known.store(true, std::memory_order_relaxed);
   }
+  if (C10_UNLIKELY(g_forbidden.load(std::memory_order_relaxed))) forbidden(info);
   info.calls.fetch_add(1, std::memory_order_relaxed);
   const hologram::CircuitCause cause(info.name.c_str());
   FallbackCall call(info, stack);
@@ -333,6 +350,16 @@ void register_fallback_over_composites() {
   prefer_cpu_kernels<DispatchKey::SparseCsrCPU>(DispatchKey::SparseCsrPrivateUse1);
   prefer_cpu_kernels<DispatchKey::QuantizedCPU>(DispatchKey::QuantizedPrivateUse1);
   prefer_cpu_kernels<DispatchKey::NestedTensorCPU>(DispatchKey::NestedTensorPrivateUse1);
+}
+
+void read_fallback_setting() {
+  const char* wish = std::getenv("HOLOGRAM_FALLBACK");
+  const std::string_view name = wish == nullptr ? "" : wish;
+  if (!name.empty() && name != "allow" && name != "error") {
+    throw std::invalid_argument("HOLOGRAM_FALLBACK is '" + std::string(name) +
+                                "'; set it to 'allow' or 'error', or unset it");
+  }
+  g_forbidden.store(name == "error", std::memory_order_relaxed);
 }
 
 torch::CppFunction fallback_kernel() {

@@ -16,6 +16,10 @@ void fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 // smaller ops: without it the composite would win. Call it once, after all other registrations.
 void register_fallback_over_composites();
 
+// HOLOGRAM_FALLBACK: with 'error' a call that would fall back raises instead. Throws
+// std::invalid_argument where it is anything but that, 'allow' or unset.
+void read_fallback_setting();
+
 // The same as a kernel to register under one op's name.
 torch::CppFunction fallback_kernel();
 
