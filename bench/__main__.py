@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench import headline, render
-from bench.budget import TOTAL_SECONDS, share_of
+from bench.budget import share_of, total_seconds
 from bench.child import Config, register_areas
 from bench.core import AREAS, Area, Row, Setting, make_side
 from bench.facts import machine_facts
@@ -72,7 +72,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
         "--budget",
         type=float,
         metavar="SECONDS",
-        help=f"for all areas together (default: {TOTAL_SECONDS:.0f}; with --all: as long as it "
+        help=f"for all areas together (default: {total_seconds():.0f}; with --all: as long as it "
         "takes)",
     )
     parser.add_argument("--sizes", nargs="+", type=int, help="numbers of elements")
@@ -107,7 +107,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     if options.budget is not None and options.budget <= 0:
         parser.error("--budget takes a positive number of seconds")
     if options.budget is None:
-        options.budget = math.inf if options.all else TOTAL_SECONDS
+        options.budget = math.inf if options.all else total_seconds()
     return options
 
 
@@ -162,7 +162,7 @@ def make_config(options: argparse.Namespace) -> Config:
 
 def chosen_areas(modules: Sequence[str]) -> list[str]:
     """Return the areas that are measured where none is named."""
-    suite = [n for n, area in AREAS.items() if area.measure.__module__ not in modules]
+    suite = [n for n, area in AREAS.items() if area.cases.__module__ not in modules]
     return [n for n in AREAS if n not in suite] if modules else suite
 
 

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
+import importlib
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import torch
@@ -88,6 +89,14 @@ class Unavailable(Exception):
     """A peer that cannot take part on this machine; the message says why."""
 
 
+def library(name: str, about: str = "") -> Any:
+    """Import what may be absent."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise Unavailable(f"{name}{about} is not installed") from error
+
+
 @dataclass(frozen=True)
 class Peer:
     """Another way to do the work of a case, measured in turns with both sides.
@@ -124,32 +133,42 @@ class Goal:
 
 @dataclass
 class Case:
-    """One comparison: the same work built on two sides, checked, then timed.
+    """A row before it is measured: what both sides do, how that is verified, what it should reach.
 
-    `build` makes the work of the side under test and, where `peer` is absent, of the reference.
-    `oracle` computes the outputs in float64. Tolerances are per output element: tolerance[0]
-    relative, tolerance[1] absolute; None picks them by dtype. `check` takes the place of all three:
-    it is given the outputs and who made them, and raises VerificationError. `peers` are measured
-    beside the two. A side runs for `turn` seconds before the next: what is used call after call
-    finds its data and code in the caches.
+    `build` makes the work of the side under test and, where `peer` is absent, of cpu. Outputs are
+    compared with those of `oracle`, in float64, or with cpu's; tolerance[0] is relative,
+    tolerance[1] absolute, and None picks them by dtype. `check` takes the place of that: it is
+    given the outputs and who made them, and raises VerificationError. `peers` are measured beside
+    the two. A side runs for `turn` seconds before the next: what is used call after call finds its
+    data and code in the caches. `side` takes the place of the device under test. A row that does
+    not compare times has `measure` in the place of all of these: it fills in the Row.
     """
 
     name: str
-    build: Callable[[Side], Work]
+    build: Callable[[Side], Work] | None = None
+    peer: Callable[[Side], Work] | None = None
+    measure: Callable[[Row], None] | None = None
     size: int = 0
     dtype: str = "float32"
-    peer: Callable[[Side], Work] | None = None
     oracle: Callable[[], Any] | None = None
     tolerance: tuple[float, float] | None = None
     check: Callable[[Any, Side], None] | None = None
     bytes: int = 0
-    flops: int = 0
     goal: Goal | None = None
     note: str = ""
     min_time: float | None = None
     turn: float | None = None
     group: str = ""
+    unit: str = "s"
+    side: Side | None = None
     peers: Sequence[Peer] = ()
+
+    def row(self, area: str) -> Row:
+        """Return the row of an area that it will fill."""
+        row = Row(area, self.name, unit=self.unit, size=self.size, bytes=self.bytes)
+        row.dtype = self.dtype if self.build else ""
+        row.goal, row.note, row.group = self.goal, self.note, self.group
+        return row
 
 
 @dataclass
@@ -203,7 +222,6 @@ class Row:
     reference_spread: Spread | None = None
     limit: float = math.nan  # what measured memory bandwidth allows, in `unit`
     bytes: int = 0
-    flops: int = 0
     goal: Goal | None = None
     note: str = ""
     group: str = ""
@@ -218,16 +236,25 @@ class Row:
         return Setting(self.cores, self.threads)
 
     @property
+    def is_measured(self) -> bool:
+        """Tell whether it has figures: nothing was wrong, and it was not left out."""
+        return not self.fault and not self.skipped
+
+    @property
     def ratio(self) -> float:
         """How many times smaller the value is than its reference."""
         return self.reference / self.value if self.value else math.nan
 
+    def median_of(self, peer: str) -> float:
+        """What a peer took, or the row itself where none is named; NaN where it has no figure."""
+        if not peer:
+            return self.value
+        figure = self.peers.get(peer)
+        return figure.spread.median if figure and figure.spread else math.nan
+
     def ratio_to(self, peer: str) -> float:
         """How many times smaller the value is than a peer's; NaN where the peer has none."""
-        figure = self.peers.get(peer)
-        if figure is None or figure.spread is None or not self.value:
-            return math.nan
-        return figure.spread.median / self.value
+        return self.median_of(peer) / self.value if self.value else math.nan
 
     @property
     def below_goal(self) -> bool:
@@ -246,22 +273,23 @@ class Row:
     @staticmethod
     def from_json(data: dict[str, Any]) -> Row:
         """Undo `to_json`."""
-        data = {k: v for k, v in data.items() if k != "ratio"}
+
+        def number(value: float | None) -> float:
+            return math.nan if value is None else value
+
+        def spread(value: dict[str, Any] | None) -> Spread | None:
+            return Spread(**value) if value else None
+
+        known = {f.name for f in fields(Row)}
+        data = {k: v for k, v in data.items() if k in known}
         for key in ("value", "reference", "limit"):
-            if data.get(key) is None:
-                data[key] = math.nan
+            data[key] = number(data.get(key))
         for key in ("spread", "reference_spread"):
-            data[key] = Spread(**data[key]) if data.get(key) else None
+            data[key] = spread(data.get(key))
         data["goal"] = Goal(**data["goal"]) if data.get("goal") else None
-        data["peers"] = {
-            name: PeerFigure(
-                Spread(**peer["spread"]) if peer["spread"] else None,
-                math.nan if peer["first_call"] is None else peer["first_call"],
-                peer["reason"],
-                peer["fault"],
-            )
-            for name, peer in data.get("peers", {}).items()
-        }
+        for name, peer in data.get("peers", {}).items():
+            peer = {**peer, "spread": spread(peer["spread"])}
+            data["peers"][name] = PeerFigure(**{**peer, "first_call": number(peer["first_call"])})
         return Row(**data)
 
 
@@ -274,42 +302,60 @@ def _without_nan(value: Any) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
-Measure = Callable[[Any], Iterator[Row]]
+OTHER_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
 class Area:
-    """A named group of measurements; `measure` yields its rows, `summarize` rows about them.
+    """A named group of rows: `cases` yields them for a Context, `summarize` rows about them.
 
-    `measure` is given a Context. Where `once` names the 'first' or the 'last' setting, the area is
-    measured in that one alone: what it says does not depend on cores, or needs all of them.
+    `seconds` is its part of the default run, in all settings together. Where `once` names the
+    'first' or the 'last' setting, the area is measured in that one alone: what it says does not
+    depend on cores, or needs all of them. `summarize` is given the good rows of one setting.
     """
 
     name: str
     title: str
-    measure: Measure
-    summarize: Callable[[list[Row]], list[Row]] | None = None
+    cases: Callable[[Any], Iterable[Case]]
+    seconds: float = OTHER_SECONDS
+    summarize: Callable[[list[Row]], Iterable[Row]] | None = None
     once: str = ""
+
+    def measure(self, context: Any) -> Iterator[Row]:
+        """Measure its rows and yield them."""
+        found: Iterator[Row] = context.rows(self.name, self.cases(context))
+        return found
+
+    def summaries(self, rows: Sequence[Row]) -> list[Row]:
+        """Return rows about its good rows among these, by setting."""
+        found = []
+        good = [r for r in rows if r.area == self.name and r.is_measured]
+        for setting in sorted({r.setting for r in good}) if self.summarize else ():
+            for row in self.summarize([r for r in good if r.setting == setting]):
+                row.area, row.cores, row.threads = self.name, setting.cores, setting.threads
+                found.append(row)
+        return found
 
 
 AREAS: dict[str, Area] = {}
+Cases = Callable[[Any], Iterable[Case]]
 
 
-def area(
-    name: str,
-    title: str,
-    summarize: Callable[[list[Row]], list[Row]] | None = None,
-    once: str = "",
-) -> Callable[[Measure], Measure]:
-    """Register the generator below as the area `name`."""
+def area(name: str, title: str, **more: Any) -> Callable[[Cases], Cases]:
+    """Register the generator of cases below as the area `name`."""
 
-    def register(measure: Measure) -> Measure:
+    def register(cases: Cases) -> Cases:
         if name in AREAS:
             raise ValueError(f"two areas are called {name!r}")
-        AREAS[name] = Area(name, title, measure, summarize, once)
-        return measure
+        AREAS[name] = Area(name, title, cases, **more)
+        return cases
 
     return register
+
+
+def mean_row(name: str, ratios: Sequence[float], unit: str = "x", goal: Goal | None = None) -> Row:
+    """Return a row about others: the geometric mean of their ratios."""
+    return Row("", name, 1.0, geometric_mean(ratios), unit, goal=goal)
 
 
 def geometric_mean(values: Sequence[float]) -> float:

@@ -3,44 +3,41 @@
 
 from __future__ import annotations
 
-import argparse
 import json
+import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
-from bench.areas import chains, training
+from bench import models
+from bench.areas import chains
 from bench.context import Context
 from bench.core import Side, make_side
 from bench.machine import die_with_parent
+from bench.training import (
+    Training,
+    digits_cnn,
+    digits_mlp,
+    gpt_shape,
+    random_batches,
+    step_work,
+)
 
 _STEPS = 30
 
 
-def _large() -> nn.Module:
-    torch.manual_seed(0)
-    return nn.Sequential(
-        nn.Linear(1024, 2048), nn.ReLU(), nn.Linear(2048, 2048), nn.ReLU(), nn.Linear(2048, 10)
-    )
+def _mlp(batch: int, *widths: int) -> Training:
+    return Training("", models.mlp(*widths), random_batches(batch, widths[0]))
 
 
-def _large_training() -> training.Training:
-    return training.Training("", _large, training.random_batches(256, 1024))
-
-
-def _cnn() -> training.Training:
-    return training.Training("", training.cnn, training.digits_batches(64))
-
-
-TRAINED: dict[str, Callable[[], training.Training]] = {
-    "training: MLP 784-128-10, batch 32": training.digits_mlp,
-    "training: MLP 1024-2048-2048-10, batch 256": _large_training,
-    "training: GPT-2 shape, 4 layers x 128, batch 8 x 64": training.gpt_shape,
-    "training: CNN on digits, batch 64": _cnn,
+TRAINED: dict[str, Callable[[], Training]] = {
+    "training: MLP 784-128-10, batch 32": digits_mlp,
+    "training: MLP 1024-2048-2048-10, batch 256": lambda: _mlp(256, 1024, 2048, 2048, 10),
+    "training: GPT-2 shape, 4 layers x 128, batch 8 x 64": gpt_shape,
+    "training: CNN on digits, batch 64": digits_cnn,
 }
 CHAINED = {f"chain: {c.name}, 10M elements": c for c in chains.CHAINS if not c.in_place}
 GROWN = "growth: small steps"
@@ -69,11 +66,10 @@ def _train(side: Side, model: str) -> int:
     """Return the peak of some steps above what the process took before the model was made."""
     what = TRAINED[model]()
     # Libraries load code and make their threads at the first step: that is not the model's memory.
-    tiny = training.Training("", lambda: nn.Linear(784, 10), training.random_batches(2, 784))
-    training.step_work(side, tiny).run()
+    step_work(side, _mlp(2, 784, 10)).run()
     side.synchronize()
     before = _clear_peak()
-    work = training.step_work(side, what)
+    work = step_work(side, what)
     for _ in range(_STEPS):
         work.run()
         side.synchronize()
@@ -84,10 +80,9 @@ def _chain(side: Side, name: str) -> int:
     """Return the peak of a chain above its inputs; the result is part of it."""
     context = Context(str(side.device))
     chain = CHAINED[name]
-    small = chains.Operands(context, chain, _STEP_SIZE).of(side.device, 0)
-    chain.function(*small)
+    chain.function(*chain.op.sets(context, side.device, _STEP_SIZE, count=1)[0])
     side.synchronize()
-    operands = chains.Operands(context, chain, _CHAIN_SIZE).of(side.device, 0)
+    operands = chain.op.sets(context, side.device, _CHAIN_SIZE, count=1)[0]
     context.inputs.clear()  # the host's copies
     side.synchronize()
     before = _clear_peak()
@@ -125,8 +120,7 @@ def _grow(side: Side, steps: int) -> int:
     Each is on inputs of its own, and its result lives until a hundred are looked at together.
     """
     context = Context(str(side.device))
-    operands = chains.Operands(context, chains.CHAINS[0], _STEP_SIZE)
-    sets = [operands.of(side.device, number) for number in range(_KEPT)]
+    sets = chains.CHAINS[0].op.sets(context, side.device, _STEP_SIZE, count=_KEPT)
     exact = sum(float(chains.five_op(*(t.cpu().double() for t in s)).sum()) for s in sets)
     before = 0
     for block in range(steps // _KEPT):
@@ -142,14 +136,8 @@ def _grow(side: Side, steps: int) -> int:
 
 def _grow_training(side: Side, steps: int) -> dict[str, Any]:
     """Return by how much the process grows over training steps, and what the losses were."""
-
-    def make() -> nn.Module:
-        torch.manual_seed(0)
-        return nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
-
-    small = training.Training("", make, training.random_batches(16, 64))
     block = 100
-    work = training.step_work(side, small, steps=block)
+    work = step_work(side, _mlp(16, 64, 32, 10), steps=block)
     before = checksum = 0
     for number in range(steps // block):
         for loss in work.run():
@@ -164,27 +152,20 @@ def measure(device: str, what: str, threads: int, steps: int) -> dict[str, Any]:
     """Return bytes, and what the device says of itself."""
     torch.set_num_threads(threads)
     side = make_side(device)
-    result: dict[str, Any]
-    if what == GROWN:
-        result = {"bytes": _grow(side, steps)}
-    elif what == BORDERS:
-        result = {"bytes": _cross_borders(shares=side.device.type != "cpu")}
-    elif what == GROWN_TRAINING:
-        result = _grow_training(side, steps)
+    if what == BORDERS:
+        found: Any = _cross_borders(shares=side.device.type != "cpu")
+    elif what in (GROWN, GROWN_TRAINING):
+        found = (_grow if what == GROWN else _grow_training)(side, steps)
     else:
-        result = {"bytes": (_chain if what in CHAINED else _train)(side, what)}
+        found = (_chain if what in CHAINED else _train)(side, what)
+    result: dict[str, Any] = found if isinstance(found, dict) else {"bytes": found}
     if side.device.type == "hologram":
-        result["max_memory_allocated"] = torch.hologram.max_memory_allocated()  # type: ignore[attr-defined]
-        result["max_memory_reserved"] = torch.hologram.max_memory_reserved()  # type: ignore[attr-defined]
+        for name in ("max_memory_allocated", "max_memory_reserved"):
+            result[name] = getattr(torch.hologram, name)()  # type: ignore[attr-defined]
     return result
 
 
 if __name__ == "__main__":
     die_with_parent()
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("device")
-    parser.add_argument("what", choices=[*TRAINED, *CHAINED, GROWN, GROWN_TRAINING, BORDERS])
-    parser.add_argument("threads", type=int)
-    parser.add_argument("--steps", type=int, default=1_000_000)
-    options = parser.parse_args()
-    print(json.dumps(measure(options.device, options.what, options.threads, options.steps)))
+    device, what, *numbers = sys.argv[1:]
+    print(json.dumps(measure(device, what, *map(int, numbers))))

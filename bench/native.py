@@ -14,13 +14,14 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from bench.core import Side, Unavailable, Work
+from bench.core import Case, Goal, Row, Side, Spread, Unavailable, Work
 from bench.machine import ROOT, processor
 
 FOLDER = ROOT / "build" / "bench"
@@ -102,13 +103,28 @@ def gemm_provider() -> str:
     return str(function().decode())
 
 
-def per_call(source: str, symbol: str, which: int, rounds: int = 2001) -> list[float]:
-    """Return what a C function of bench/native says five times: seconds a call, or one below 0."""
-    function = _beside_library(source, symbol)
+def per_call(source: str, which: int, rounds: int, row: Row) -> None:
+    """Time a call five times by the C function of bench/native that is named as its file.
+
+    It checks what it computes; nothing in PyTorch compares.
+    """
+    function = _beside_library(f"{source}.cc", f"hologram_bench_{source}")
     function.restype, function.argtypes = ctypes.c_double, [ctypes.c_int, ctypes.c_int]
     function(which, 10)
     nanoseconds = [function(which, rounds) for _ in range(5)]
-    return [n * 1e-9 if n >= 0 else n for n in nanoseconds]
+    if min(nanoseconds) < 0:
+        failed = "a call failed, or the device does not record it"
+        raise RuntimeError(failed if min(nanoseconds) == -1 else "wrong result: a sum")
+    row.spread = Spread.of([n * 1e-9 for n in nanoseconds])
+    row.value = row.spread.median
+
+
+def timed_case(
+    name: str, source: str, which: int, most: float | None, size: int = 16, rounds: int = 2001
+) -> Case:
+    """Return a row that bench/native measures: a call may take `most` seconds."""
+    goal = Goal(most, "most") if most else None
+    return Case(name, measure=partial(per_call, source, which, rounds), size=size, goal=goal)
 
 
 def build_chains(folder: Path = FOLDER) -> Path:

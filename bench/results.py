@@ -28,12 +28,7 @@ class Results:
     @property
     def summaries(self) -> list[Row]:
         """Rows about rows, by area."""
-        found: list[Row] = []
-        for name, area in AREAS.items():
-            here = [r for r in self.rows if r.area == name and not r.fault and not r.skipped]
-            if area.summarize is not None and here:
-                found += area.summarize(here)
-        return found
+        return [row for area in AREAS.values() for row in area.summaries(self.rows)]
 
     def faults(self) -> list[Row]:
         """Return the rows that were wrong or failed."""
