@@ -67,9 +67,14 @@ def still(module: nn.Module) -> nn.Module:
     return module
 
 
-def numbers(text: str) -> dict[str, int]:
-    """Return the numbers that a text like 'n_layer=2 n_head=4' names."""
-    return {name: int(value) for name, _, value in (part.partition("=") for part in text.split())}
+def numbers(text: str) -> dict[str, Any]:
+    """Return the numbers, or lists of them, that a text like 'n_layer=2 depths=1,1' names."""
+
+    def value(text: str) -> int | list[int]:
+        found = [int(part) for part in text.split(",")]
+        return found if "," in text else found[0]
+
+    return {name: value(given) for name, _, given in (p.partition("=") for p in text.split())}
 
 
 # --- torchvision and timm --------------------------------------------------------------------
@@ -111,14 +116,17 @@ _SEQ2SEQ = numbers(
     "max_position_embeddings=64"
 )
 _VISION = {**_LAYERS, "image_size": 32, "patch_size": 8}
-_CONVOLVED = {"conv_dim": (32,) * 3, "conv_kernel": (10, 3, 3), "conv_stride": (5, 2, 2)}
 _SPEECH = {
     **_LAYERS,
-    **_CONVOLVED,
+    "conv_dim": (32,) * 3,
+    "conv_kernel": (10, 3, 3),
+    "conv_stride": (5, 2, 2),
     **numbers("num_feat_extract_layers=3 num_conv_pos_embeddings=16"),
-    "num_conv_pos_embedding_groups": 4,
+    **numbers("num_conv_pos_embedding_groups=4"),
     **dict.fromkeys(("mask_time_prob", "mask_feature_prob", "layerdrop"), 0.0),
 }
+_JOINED = {"projection_dim": 32}
+_CLIP = {"text_config": {**_SIZES, **_JOINED}, "vision_config": {**_VISION, **_JOINED}, **_JOINED}
 
 
 def tokens(vocabulary: int, *shape: int) -> Tensor:
@@ -132,31 +140,26 @@ def _text() -> dict[str, Tensor]:
     return {"input_ids": tokens(_VOCABULARY, 2, 24), "attention_mask": mask}
 
 
-def _both() -> dict[str, Tensor]:
-    return {**_text(), "decoder_input_ids": tokens(_VOCABULARY, 2, 24)[:, :12]}
-
-
-def _unmasked() -> dict[str, Tensor]:
-    return {"input_ids": tokens(_VOCABULARY, 2, 24)}
+def _answered() -> dict[str, Tensor]:
+    return {"decoder_input_ids": tokens(_VOCABULARY, 2, 24)[:, :12]}
 
 
 def _drawn(name: str, *shape: int) -> Callable[[], dict[str, Tensor]]:
     return lambda: {name: torch.randn(shape)}
 
 
-def _features() -> dict[str, Tensor]:
-    return {
-        **_drawn("input_features", 2, 80, 64)(),
-        "decoder_input_ids": tokens(_VOCABULARY, 2, 24)[:, :12],
-    }
-
-
-def _texts_and_images() -> dict[str, Tensor]:
-    return {**_text(), **_pixels()}
-
-
-_pixels, _frames = _drawn("pixel_values", 2, 3, 32, 32), _drawn("pixel_values", 2, 4, 3, 32, 32)
-_sound, _series = _drawn("input_values", 2, 1600), _drawn("past_values", 2, 32, 3)
+_pixels, _sounds = _drawn("pixel_values", 2, 3, 32, 32), _drawn("input_features", 2, 80, 64)
+_INPUTS: dict[str, Callable[[], dict[str, Tensor]]] = {
+    "text": _text,
+    "unmasked": lambda: {"input_ids": tokens(_VOCABULARY, 2, 24)},
+    "both": lambda: {**_text(), **_answered()},
+    "pixels": _pixels,
+    "all": lambda: {**_text(), **_pixels()},
+    "frames": _drawn("pixel_values", 2, 4, 3, 32, 32),
+    "sound": _drawn("input_values", 2, 1600),
+    "features": lambda: {**_sounds(), **_answered()},
+    "series": _drawn("past_values", 2, 32, 3),
+}
 
 
 def hugging(name: str, head: str = "Model", **options: Any) -> Any:
@@ -188,7 +191,7 @@ def encoder(kind: str, width: int, head: str = "Model", layers: int = 2, **optio
 
 
 def transformers(
-    name: str, inputs: Callable[[], dict[str, Tensor]] = _text, head: str = "Model", **options: Any
+    name: str, inputs: Callable[[], dict[str, Tensor]], head: str, **options: Any
 ) -> Callable[[], Any]:
     """A model of transformers, and its inputs."""
 
@@ -209,25 +212,20 @@ def quiet(config: Any) -> None:
         config.use_cache = False
 
 
-_LM = "ForCausalLM"
-_GROUPED = {"num_key_value_heads": 2, "pad_token_id": 0}
-_JOINED = {"projection_dim": 32}
-_CLIP_PARTS = {"text_config": {**_SIZES, **_JOINED}, "vision_config": {**_VISION, **_JOINED}}
-_CLIP_PARTS |= _JOINED
 _PLAIN = {"aux_logits": False, "init_weights": False}
+_VIT = "image_size=64 patch_size=16 num_layers=2 num_heads=4 hidden_dim=64 mlp_dim=128"
+_SEGMENTS = {"weights_backbone": None}
 _VISION_MODELS = {
     "AlexNet": torchvision("alexnet"),
     "ConvNeXt-tiny": torchvision("convnext_tiny"),
-    "DeepLabV3 MobileNetV3": torchvision(
-        "segmentation.deeplabv3_mobilenet_v3_large", weights_backbone=None
-    ),
+    "DeepLabV3 MobileNetV3": torchvision("segmentation.deeplabv3_mobilenet_v3_large", **_SEGMENTS),
     "DenseNet-121": torchvision("densenet121"),
     "EfficientNet-B0": torchvision("efficientnet_b0"),
     "EfficientNetV2-S": torchvision("efficientnet_v2_s"),
     "GoogLeNet": torchvision("googlenet", **_PLAIN),
     "Inception v3": torchvision("inception_v3", 96, **_PLAIN),
     "LRASPP MobileNetV3": torchvision(
-        "segmentation.lraspp_mobilenet_v3_large", name="input", weights_backbone=None
+        "segmentation.lraspp_mobilenet_v3_large", name="input", **_SEGMENTS
     ),
     "MNASNet-0.5": torchvision("mnasnet0_5"),
     "MobileNetV2": torchvision("mobilenet_v2"),
@@ -241,10 +239,7 @@ _VISION_MODELS = {
     "SqueezeNet-1.1": torchvision("squeezenet1_1"),
     "Swin-T": torchvision("swin_t"),
     "SwinV2-T": torchvision("swin_v2_t"),
-    "ViT": torchvision(
-        "VisionTransformer",
-        **numbers("image_size=64 patch_size=16 num_layers=2 num_heads=4 hidden_dim=64 mlp_dim=128"),
-    ),
+    "ViT": torchvision("VisionTransformer", **numbers(_VIT)),
 }
 
 # In brackets those that are told the size of images.
@@ -264,99 +259,80 @@ def _timm_models() -> Iterator[tuple[str, Callable[[], Any]]]:
         yield name, timm(name, 128 if name == "mobileone_s0" else 64, **told)
 
 
-_LANGUAGE = {
-    "ALBERT": transformers("Albert", **_SIZES, embedding_size=32),
-    "BART": transformers("Bart", _both, **_SEQ2SEQ),
-    "BEiT": transformers("Beit", _pixels, **_VISION),
-    "BERT": transformers("Bert", **_SIZES),
-    "BLOOM": transformers(
-        "Bloom", head=_LM, **numbers("vocab_size=128 hidden_size=64 n_layer=2 n_head=4")
-    ),
-    "CLIP": transformers("CLIP", _texts_and_images, **_CLIP_PARTS),
-    "ConvNeXt": transformers("ConvNext", _pixels, hidden_sizes=[16, 32, 64, 64], depths=[1] * 4),
-    "DeBERTa-v2": transformers("DebertaV2", **_SIZES, relative_attention=True),
-    "DistilBERT": transformers(
-        "DistilBert", **numbers("vocab_size=128 dim=64 hidden_dim=128 n_layers=2 n_heads=4")
-    ),
-    "ELECTRA": transformers("Electra", **_SIZES, embedding_size=32),
-    "Falcon": transformers("Falcon", head=_LM, **_SIZES),
-    "FNet": transformers("FNet", _unmasked, **_SIZES),
-    "Gemma 2": transformers("Gemma2", head=_LM, **_SIZES, **_GROUPED, head_dim=16),
-    "GPT-2": transformers("GPT2", head="LMHeadModel", **_GPT),
-    "GPT-J": transformers("GPTJ", head=_LM, **_GPT, rotary_dim=8),
-    "GPT-Neo": transformers(
-        "GPTNeo",
-        head=_LM,
-        attention_types=[[["global", "local"], 1]],
-        **numbers("vocab_size=128 hidden_size=64 num_layers=2 num_heads=4"),
-        max_position_embeddings=64,
-    ),
-    "GPT-NeoX": transformers("GPTNeoX", head=_LM, **_SIZES),
-    "HuBERT": transformers("Hubert", _sound, **_SPEECH),
-    "Llama": transformers("Llama", head=_LM, **_SIZES, **_GROUPED),
-    "Mamba": transformers(
-        "Mamba",
-        _unmasked,
-        _LM,
-        **numbers("vocab_size=128 hidden_size=32 num_hidden_layers=2 state_size=8"),
-    ),
-    "Marian": transformers("Marian", _both, **_SEQ2SEQ, pad_token_id=0),
-    "Mistral": transformers("Mistral", head=_LM, **_SIZES, **_GROUPED, sliding_window=8),
-    "MPNet": transformers("MPNet", **_SIZES),
-    "OLMo": transformers("Olmo", head=_LM, **_SIZES, **_GROUPED),
-    "OPT": transformers(
-        "OPT",
-        head=_LM,
-        **numbers("vocab_size=128 hidden_size=64 ffn_dim=128 num_hidden_layers=2"),
-        **numbers("num_attention_heads=4 max_position_embeddings=64 word_embed_proj_dim=64"),
-    ),
-    "PatchTST": transformers(
-        "PatchTST",
-        _series,
-        **numbers("num_input_channels=3 context_length=32 patch_length=8 patch_stride=8"),
-        **numbers("d_model=32 num_attention_heads=4 ffn_dim=64 num_hidden_layers=2"),
-    ),
-    "Pegasus": transformers("Pegasus", _both, **_SEQ2SEQ),
-    "Phi": transformers("Phi", head=_LM, **_SIZES, pad_token_id=0),
-    "Qwen 3": transformers("Qwen3", head=_LM, **_SIZES, **_GROUPED, head_dim=16),
-    "RoBERTa": transformers("Roberta", **{**_SIZES, "max_position_embeddings": 96}),
-    "SegFormer": transformers(
-        "Segformer",
-        _pixels,
-        hidden_sizes=[16, 32, 32, 64],
-        depths=[1] * 4,
-        num_attention_heads=[1, 2, 2, 4],
-    ),
-    "StableLM": transformers("StableLm", head=_LM, **_SIZES, **_GROUPED),
-    "Swin": transformers(
-        "Swin",
-        _pixels,
-        **numbers("image_size=32 patch_size=2 embed_dim=16 window_size=4"),
-        depths=[1, 1],
-        num_heads=[2, 4],
-    ),
-    "T5": transformers(
-        "T5",
-        _both,
-        **numbers("vocab_size=128 d_model=64 d_kv=16 d_ff=128 num_layers=2"),
-        **numbers("num_decoder_layers=2 num_heads=4"),
-    ),
-    "VideoMAE": transformers("VideoMAE", _frames, **_VISION, num_frames=4),
-    "ViT": transformers("ViT", _pixels, **_VISION),
-    "Wav2Vec2": transformers("Wav2Vec2", _sound, **_SPEECH),
-    "Whisper": transformers(
-        "Whisper",
-        _features,
-        **_SEQ2SEQ,
-        **numbers("max_source_positions=32 max_target_positions=32 pad_token_id=0"),
-    ),
-    "XLNet": transformers(
-        "XLNet", **numbers("vocab_size=128 d_model=64 n_layer=2 n_head=4 d_inner=128")
-    ),
+_SETS: dict[str, dict[str, Any]] = {
+    "sizes": _SIZES,
+    "gpt": _GPT,
+    "seq2seq": _SEQ2SEQ,
+    "vision": _VISION,
+    "speech": _SPEECH,
+    "grouped": {"num_key_value_heads": 2, "pad_token_id": 0},
+    "clip": _CLIP,
+    "relative": {"relative_attention": True},
+    "local": {"attention_types": [[["global", "local"], 1]]},
 }
+# What it is called; its configuration; what follows that in the name of the model, Model where
+# nothing does; its inputs; sets of options and numbers.
+_TRANSFORMERS = """
+ALBERT | Albert | text | sizes embedding_size=32
+BART | Bart | both | seq2seq
+BEiT | Beit | pixels | vision
+BERT | Bert | text | sizes
+BLOOM | Bloom ForCausalLM | text | vocab_size=128 hidden_size=64 n_layer=2 n_head=4
+CLIP | CLIP | all | clip
+ConvNeXt | ConvNext | pixels | hidden_sizes=16,32,64,64 depths=1,1,1,1
+DeBERTa-v2 | DebertaV2 | text | sizes relative
+DistilBERT | DistilBert | text | vocab_size=128 dim=64 hidden_dim=128 n_layers=2 n_heads=4
+ELECTRA | Electra | text | sizes embedding_size=32
+Falcon | Falcon ForCausalLM | text | sizes
+FNet | FNet | unmasked | sizes
+Gemma 2 | Gemma2 ForCausalLM | text | sizes grouped head_dim=16
+GPT-2 | GPT2 LMHeadModel | text | gpt
+GPT-J | GPTJ ForCausalLM | text | gpt rotary_dim=8
+GPT-Neo | GPTNeo ForCausalLM | text | local vocab_size=128 hidden_size=64 num_layers=2 num_heads=4 \
+max_position_embeddings=64
+GPT-NeoX | GPTNeoX ForCausalLM | text | sizes
+HuBERT | Hubert | sound | speech
+Llama | Llama ForCausalLM | text | sizes grouped
+Mamba | Mamba ForCausalLM | unmasked | vocab_size=128 hidden_size=32 num_hidden_layers=2 \
+state_size=8
+Marian | Marian | both | seq2seq pad_token_id=0
+Mistral | Mistral ForCausalLM | text | sizes grouped sliding_window=8
+MPNet | MPNet | text | sizes
+OLMo | Olmo ForCausalLM | text | sizes grouped
+OPT | OPT ForCausalLM | text | vocab_size=128 hidden_size=64 ffn_dim=128 num_hidden_layers=2 \
+num_attention_heads=4 max_position_embeddings=64 word_embed_proj_dim=64
+PatchTST | PatchTST | series | num_input_channels=3 context_length=32 patch_length=8 \
+patch_stride=8 d_model=32 num_attention_heads=4 ffn_dim=64 num_hidden_layers=2
+Pegasus | Pegasus | both | seq2seq
+Phi | Phi ForCausalLM | text | sizes pad_token_id=0
+Qwen 3 | Qwen3 ForCausalLM | text | sizes grouped head_dim=16
+RoBERTa | Roberta | text | sizes max_position_embeddings=96
+SegFormer | Segformer | pixels | hidden_sizes=16,32,32,64 depths=1,1,1,1 num_attention_heads=1,2,2,4
+StableLM | StableLm ForCausalLM | text | sizes grouped
+Swin | Swin | pixels | image_size=32 patch_size=2 embed_dim=16 depths=1,1 num_heads=2,4 \
+window_size=4
+T5 | T5 | both | vocab_size=128 d_model=64 d_kv=16 d_ff=128 num_layers=2 num_decoder_layers=2 \
+num_heads=4
+VideoMAE | VideoMAE | frames | vision num_frames=4
+ViT | ViT | pixels | vision
+Wav2Vec2 | Wav2Vec2 | sound | speech
+Whisper | Whisper | features | seq2seq max_source_positions=32 max_target_positions=32 \
+pad_token_id=0
+XLNet | XLNet | text | vocab_size=128 d_model=64 n_layer=2 n_head=4 d_inner=128
+"""
+
+
+def _transformers_models() -> Iterator[tuple[str, Callable[[], Any]]]:
+    for line in _TRANSFORMERS.strip().splitlines():
+        title, model, inputs, text = (part.strip() for part in line.split("|"))
+        name, _, head = model.partition(" ")
+        parts = [_SETS.get(part) or numbers(part) for part in text.split()]
+        options = {key: value for part in parts for key, value in part.items()}
+        yield title, transformers(name, _INPUTS[inputs], head or "Model", **options)
+
 
 MODELS: dict[str, dict[str, Callable[[], Any]]] = {
     "torchvision": _VISION_MODELS,
     "timm": dict(_timm_models()),
-    "transformers": _LANGUAGE,
+    "transformers": dict(_transformers_models()),
 }

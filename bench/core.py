@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,10 +18,7 @@ SIZES = {"1K": 1_000, "10K": 10_000, "100K": 100_000, "1M": 1_000_000, "10M": 10
 
 def size_name(size: int) -> str:
     """Return 16, 1K, 10K ... for a number of elements."""
-    for name, count in SIZES.items():
-        if size == count:
-            return name
-    return str(size)
+    return {count: name for name, count in SIZES.items()}.get(size, str(size))
 
 
 @dataclass(frozen=True, order=True)
@@ -37,9 +35,8 @@ class Setting:
     def label(self) -> str:
         """Return '1 core', '2 cores', or '1 thread, 2 cores' where a core is left to the worker."""
         cores = f"{self.cores} core{'s' if self.cores != 1 else ''}"
-        if self.threads == self.cores:
-            return cores
-        return f"{self.threads} thread{'s' if self.threads != 1 else ''}, {cores}"
+        threads = f"{self.threads} thread{'s' if self.threads != 1 else ''}"
+        return cores if self.threads == self.cores else f"{threads}, {cores}"
 
     @property
     def slug(self) -> str:
@@ -60,9 +57,8 @@ def make_side(device: str) -> Side:
     if device.split(":")[0] == "hologram":
         import hologram_torch  # noqa: F401  (also where torch's autoload is off)
     torch_device = torch.device(device)
-    if torch_device.type == "cpu":
-        return Side(torch_device, _nothing)
-    return Side(torch_device, getattr(torch, torch_device.type).synchronize)
+    is_cpu = torch_device.type == "cpu"
+    return Side(torch_device, _nothing if is_cpu else getattr(torch, torch_device.type).synchronize)
 
 
 def _nothing() -> None:
@@ -184,15 +180,8 @@ class Spread:
     @staticmethod
     def of(values: Sequence[float]) -> Spread:
         """Summarise measurements; a single one is its own quartiles."""
-        ordered = sorted(values)
-
-        def at(share: float) -> float:
-            position = share * (len(ordered) - 1)
-            below = math.floor(position)
-            above = min(below + 1, len(ordered) - 1)
-            return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
-
-        return Spread(at(0.5), at(0.25), at(0.75), len(ordered), ordered[0])
+        low, median, high = (float(q) for q in np.quantile(values, (0.25, 0.5, 0.75)))
+        return Spread(median, low, high, len(values), min(values))
 
 
 @dataclass
@@ -243,7 +232,7 @@ class Row:
     @property
     def ratio(self) -> float:
         """How many times smaller the value is than its reference."""
-        return self.reference / self.value if self.value else math.nan
+        return self.ratio_to("")
 
     def median_of(self, peer: str) -> float:
         """What a peer took, or the row itself where none is named; NaN where it has no figure."""
@@ -253,8 +242,12 @@ class Row:
         return figure.spread.median if figure and figure.spread else math.nan
 
     def ratio_to(self, peer: str) -> float:
-        """How many times smaller the value is than a peer's; NaN where the peer has none."""
-        return self.median_of(peer) / self.value if self.value else math.nan
+        """How many times smaller the value is than a peer's, or than the reference for none.
+
+        NaN where the peer has no figure.
+        """
+        theirs = self.median_of(peer) if peer else self.reference
+        return theirs / self.value if self.value else math.nan
 
     @property
     def below_goal(self) -> bool:
@@ -282,14 +275,12 @@ class Row:
 
         known = {f.name for f in fields(Row)}
         data = {k: v for k, v in data.items() if k in known}
-        for key in ("value", "reference", "limit"):
-            data[key] = number(data.get(key))
-        for key in ("spread", "reference_spread"):
-            data[key] = spread(data.get(key))
+        data |= {key: number(data.get(key)) for key in ("value", "reference", "limit")}
+        data |= {key: spread(data.get(key)) for key in ("spread", "reference_spread")}
         data["goal"] = Goal(**data["goal"]) if data.get("goal") else None
-        for name, peer in data.get("peers", {}).items():
-            peer = {**peer, "spread": spread(peer["spread"])}
-            data["peers"][name] = PeerFigure(**{**peer, "first_call": number(peer["first_call"])})
+        for peer in data.get("peers", {}).values():
+            peer["spread"], peer["first_call"] = spread(peer["spread"]), number(peer["first_call"])
+        data["peers"] = {name: PeerFigure(**p) for name, p in data.get("peers", {}).items()}
         return Row(**data)
 
 

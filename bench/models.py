@@ -1,15 +1,58 @@
 # SPDX-License-Identifier: MIT
-"""The models that are trained and asked, written out: random weights, nothing downloaded."""
+"""What a model is, and those written out here: random weights, nothing downloaded."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from bench.core import Side, Work
+
+Function = Callable[..., Any]
+
+
+@dataclass
+class Model:
+    """A model, what it is asked, and how far it is off."""
+
+    module: nn.Module
+    inputs: list[Tensor]
+    ask: Function = lambda module, *inputs: module(*inputs)
+    loss: Function | None = None
+
+
+def placed(make: Callable[[], Model], side: Side, training: bool = False) -> Model:
+    """Make a model after a seed, on cpu, and move it."""
+    torch.manual_seed(0)
+    model = make()
+    model.module = model.module.to(side.device).train(training)
+    model.inputs = [t.to(side.device) for t in model.inputs]
+    return model
+
+
+def as_it_is(function: Function) -> Function:
+    """Return the function itself: what eager work does with it."""
+    return function
+
+
+def inference_work(
+    make: Callable[[], Model],
+    side: Side,
+    prepare: Callable[[Function], Function] = as_it_is,
+    steps: int = 2,
+    answers: int = 1,
+) -> Work:
+    """Return some answers of a model as work; `prepare` may compile what gives them."""
+    model = placed(make, side)
+    ask = prepare(model.ask)
+    ask_all = torch.no_grad()(lambda: [ask(model.module, *model.inputs) for _ in range(steps)])
+    return Work(ask_all, steps * answers)
 
 
 class Block(nn.Module):

@@ -12,7 +12,7 @@ import platform
 import shutil
 import subprocess
 import tempfile
-import time
+import timeit
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bench.core import Case, Goal, Row, Side, Spread, Unavailable, Work
+from bench.core import Case, Goal, Row, Spread, Unavailable, Work
 from bench.machine import ROOT, processor
 
 FOLDER = ROOT / "build" / "bench"
@@ -139,17 +139,9 @@ def _entry() -> object:
         function = ctypes.CDLL(str(build_chains())).hologram_bench_run
     except (Unavailable, OSError) as error:
         return str(error)
-    function.restype = ctypes.c_int
-    function.argtypes = [
-        ctypes.c_int,
-        ctypes.c_void_p,
-        ctypes.c_int,
-        ctypes.c_int,
-        ctypes.c_int,
-        ctypes.c_int64,
-        ctypes.c_int64,
-        ctypes.c_int,
-    ]
+    integer, size = ctypes.c_int, ctypes.c_int64
+    function.restype = integer
+    function.argtypes = [integer, ctypes.c_void_p, integer, integer, integer, size, size, integer]
     return function
 
 
@@ -170,49 +162,31 @@ class Loop:
     def __init__(
         self, kernel: str, sets: Sequence[Sequence[np.ndarray]], rows: int, columns: int
     ) -> None:
-        entry = _entry()
-        if isinstance(entry, str):
-            raise Unavailable(entry)
-        self._entry = entry
-        self._sets = sets  # keeps the memory alive
-        self._operands = len(sets[0])
+        self._entry: Any = _entry()
+        if isinstance(self._entry, str):
+            raise Unavailable(self._entry)
+        self._kept = sets  # keeps the memory alive
         flat = [array.ctypes.data for arrays in sets for array in arrays]
-        self._arrays = (ctypes.c_void_p * len(flat))(*flat)
-        self._kernel = _KERNELS.index(kernel)
-        self._rows, self._columns = rows, columns
+        arrays = (ctypes.c_void_p * len(flat))(*flat)
+        self._before = (_KERNELS.index(kernel), arrays, len(sets[0]), len(sets))
+        self._after = (rows, columns)
 
-    def run(self, passes: int, threads: int, sets: int | None = None) -> None:
-        """Run it `passes` times over the first `sets` sets, or over all."""
-        count = len(self._sets) if sets is None else sets
-        status = self._entry(  # type: ignore[operator]
-            self._kernel,
-            self._arrays,
-            self._operands,
-            count,
-            passes,
-            self._rows,
-            self._columns,
-            threads,
-        )
-        if status:
-            raise ValueError(f"the library knows no kernel {self._kernel}")
+    def run(self, passes: int, threads: int) -> None:
+        """Run it `passes` times over all sets."""
+        if self._entry(*self._before, passes, *self._after, threads):
+            raise ValueError(f"the library knows no kernel {self._before[0]}")
+
+    def seconds(self, passes: int, threads: int) -> float:
+        """Return how long that takes."""
+        return timeit.timeit(lambda: self.run(passes, threads), number=1)
 
     def work(self) -> Work:
         """Return it as work whose calls last long enough that the call itself does not count."""
         threads = torch.get_num_threads()
         passes = 1
-        while _seconds(self, passes, threads) < _PASS_SECONDS and passes < 1 << 20:
+        while self.seconds(passes, threads) < _PASS_SECONDS and passes < 1 << 20:
             passes *= 2
-        return Work(lambda: self.run(passes, threads), passes * len(self._sets))
-
-
-def _seconds(loop: Loop, passes: int, threads: int) -> float:
-    start = time.perf_counter()
-    loop.run(passes, threads)
-    return time.perf_counter() - start
-
-
-CPU = Side(torch.device("cpu"), lambda: None)
+        return Work(lambda: self.run(passes, threads), passes * len(self._kept))
 
 
 def chain_work(
@@ -226,16 +200,13 @@ def chain_work(
     rows, columns = shape
     elements = rows * columns
 
+    def copy(tensor: torch.Tensor) -> np.ndarray:
+        array = aligned(tensor.numel())
+        array[: tensor.numel()] = tensor.numpy().reshape(-1)
+        return array
+
     def copies() -> list[list[np.ndarray]]:
-        made = []
-        for tensors in sets:
-            arrays = []
-            for tensor in tensors:
-                array = aligned(tensor.numel())
-                array[: tensor.numel()] = tensor.numpy().reshape(-1)
-                arrays.append(array)
-            made.append(arrays + [aligned(elements) for _ in range(results)])
-        return made
+        return [[*map(copy, s), *(aligned(elements) for _ in range(results))] for s in sets]
 
     def outputs() -> list[torch.Tensor]:
         arrays = copies()[:1]
@@ -258,14 +229,11 @@ def limit_work(elements: int, reads: int, writes: int, in_place: bool, sets: int
     arrays = []
     for _ in range(sets):
         inputs = [aligned(elements) for _ in range(reads)]
-        arrays.append(
-            inputs + (inputs[:writes] if in_place else [aligned(elements) for _ in range(writes)])
-        )
-    loops = [
-        Loop(f"move {reads} {writes}{suffix}", arrays, len(arrays[0][0]), 1)
-        for suffix in ("", " past cache")
-    ]
+        made = inputs[:writes] if in_place else [aligned(elements) for _ in range(writes)]
+        arrays.append(inputs + made)
+    kernels = (f"move {reads} {writes}{suffix}" for suffix in ("", " past cache"))
+    loops = [Loop(kernel, arrays, len(arrays[0][0]), 1) for kernel in kernels]
     for loop in loops:
         loop.run(1, threads)
-    best = min(loops, key=lambda loop: min(_seconds(loop, 2, threads) for _ in range(3)))
+    best = min(loops, key=lambda loop: min(loop.seconds(2, threads) for _ in range(3)))
     return best.work()

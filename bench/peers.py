@@ -36,7 +36,7 @@ def prepare_compile() -> None:
     logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
 
 
-def compile_function(function: Callable[..., Any], fullgraph: bool = True) -> Callable[..., Any]:
+def compile_function(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function compiled for the shapes it is called with.
 
     What was compiled earlier is forgotten: a function that has been compiled for many shapes falls
@@ -44,7 +44,7 @@ def compile_function(function: Callable[..., Any], fullgraph: bool = True) -> Ca
     """
     prepare_compile()
     torch._dynamo.reset()
-    compiled: Callable[..., Any] = torch.compile(function, dynamic=False, fullgraph=fullgraph)
+    compiled: Callable[..., Any] = torch.compile(function, dynamic=False, fullgraph=True)
     return compiled
 
 

@@ -15,9 +15,10 @@ import torch
 
 from bench import peers
 from bench.architectures import TOLERANCE
-from bench.areas.small_models import KINDS, MODELS, Function, as_it_is
+from bench.areas.small_models import KINDS, MODELS
 from bench.context import Context
 from bench.core import Case, Goal, Peer, Row, Side, Work, area, mean_row
+from bench.models import Function
 
 ON_CPU, ON_DEVICE, BACKEND = "Inductor on cpu", "Inductor on the device", "backend='hologram'"
 _AS_IT_IS, _COMPILED = Goal(1.2), Goal(1.1)
@@ -54,7 +55,7 @@ def _case(context: Context, name: str, kind: str) -> Case:
         # What was compiled for the case before is forgotten: a function that has been compiled
         # for many shapes runs as it is without a word.
         torch._dynamo.reset()
-        return work(make, side, as_it_is)
+        return work(make, side)
 
     return Case(
         f"{name}, {kind}",

@@ -48,7 +48,8 @@ def _written_norm(x: Tensor, residual: Tensor, weight: Tensor) -> Tensor:
 
 _GATED = "where(x > 0, x * sigmoid(g), 0.1 * expm1(x) * g) + b"
 # Name, the operator, made where hologram_torch is loaded, the same written out, shapes.
-_OPERATORS: list[tuple[str, Callable[[], Function], Function, list[str]]] = [
+_Operator = tuple[str, Callable[[], Function], Function, list[str]]
+_OPERATORS: list[_Operator] = [
     (
         "x * tanh(softplus(x))",
         lambda: _user("x * tanh(softplus(x))", name="mish"),
@@ -73,15 +74,8 @@ _OPERATORS: list[tuple[str, Callable[[], Function], Function, list[str]]] = [
 ]
 
 
-def _case(
-    context: Context,
-    name: str,
-    make: Callable[[], Function],
-    written: Function,
-    shapes: list[str],
-    size: int,
-    gradient: bool,
-) -> Case:
+def _case(context: Context, operator: _Operator, size: int, gradient: bool) -> Case:
+    name, make, written, shapes = operator
     call = f"f({', '.join(f'x{k}' for k in range(len(shapes)))})"
     operands = " ".join(f"{'^' * (gradient and not k)}x{k}{s}" for k, s in enumerate(shapes))
     op = Op(f"torch.autograd.grad({call}.sum(), x0)[0]" if gradient else call, operands)
@@ -90,8 +84,8 @@ def _case(
     def work(make: Callable[[], Function], side: Side) -> Work:
         return op.work(context, side, size, count=count, f=make())
 
-    def peer(make: Callable[[], Function], side: Side) -> tuple[Work, Side]:
-        return work(make, side), side
+    def peer(name: str, side: Side, make: Callable[[], Function], is_costly: bool) -> Peer:
+        return Peer(name, lambda: (work(make, side), side), is_costly=is_costly)
 
     compiled = partial(peers.compile_function, written)
     return Case(
@@ -102,8 +96,8 @@ def _case(
         size=size,
         group=name,
         peers=[
-            Peer("written out on the device", partial(peer, lambda: written, context.side)),
-            Peer("Inductor on cpu", partial(peer, compiled, context.cpu), is_costly=True),
+            peer("written out on the device", context.side, lambda: written, False),
+            peer("Inductor on cpu", context.cpu, compiled, True),
         ],
     )
 
@@ -113,4 +107,4 @@ def cases(context: Context) -> Iterator[Case]:
     for operator in _OPERATORS if context.whole else ():
         for size in [s // _ROW * _ROW for s in context.sizes if s >= 2 * _ROW]:
             for gradient in (False, True):
-                yield _case(context, *operator, size, gradient)
+                yield _case(context, operator, size, gradient)

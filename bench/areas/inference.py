@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,46 +25,43 @@ def _tokens(seed: int, vocabulary: int, *shape: int) -> Tensor:
     return torch.randint(0, vocabulary, shape, generator=torch.Generator().manual_seed(seed))
 
 
-def _model(make: Callable[[], Any], side: Side) -> Any:
-    torch.manual_seed(0)
-    return make().to(side.device).eval()
-
-
 def _ask(make: Callable[[], nn.Module], *inputs: Tensor) -> Callable[[Side], Work]:
     """Ask about distinct inputs in turn; all answers exist together."""
 
-    def work(side: Side) -> Work:
-        model, there = _model(make, side), [x.to(side.device) for x in inputs]
-        return Work(torch.no_grad()(lambda: [model(x) for x in there]), len(there))
+    def model() -> models.Model:
+        return models.Model(make(), list(inputs), lambda m, *xs: [m(x) for x in xs])
 
-    return work
+    return partial(models.inference_work, model, steps=1, answers=len(inputs))
 
 
-@torch.no_grad()
-def _decode(make: Callable[[], models.Transformer], side: Side) -> Work:
+def _decode(make: Callable[[], models.Transformer]) -> Callable[[Side], Work]:
     """Generate tokens one by one after a prompt, each the likeliest; an operation is a token."""
-    model = _model(make, side)
-    prompt = _tokens(5, model.tokens.num_embeddings, 1, _PROMPT).to(side.device)
-    caches = model.new_caches(1, _PROMPT + _NEW_TOKENS, side.device)
-    first = model(prompt, caches)[:, -1:].argmax(-1)
 
     @torch.no_grad()
-    def generate() -> list[Tensor]:
-        token, found = first, []
+    def model() -> models.Model:
+        made = make().eval()
+        caches = made.new_caches(1, _PROMPT + _NEW_TOKENS, torch.device("cpu"))
+        prompt = _tokens(5, made.tokens.num_embeddings, 1, _PROMPT)
+        first = made(prompt, caches)[:, -1:].argmax(-1)
+        return models.Model(made, [first, *(t for pair in caches for t in pair)], generate)
+
+    def generate(module: nn.Module, token: Tensor, *caches: Tensor) -> list[Tensor]:
+        found = []
+        pairs = list(zip(caches[::2], caches[1::2]))
         for position in range(_PROMPT, _PROMPT + _NEW_TOKENS):
-            logits = model(token, caches, position)
+            logits = module(token, pairs, position)
             token = logits.argmax(-1)
             found += [logits, token]
         return found
 
-    return Work(generate, _NEW_TOKENS)
+    return partial(models.inference_work, model, steps=1, answers=_NEW_TOKENS)
 
 
 QUESTIONS: dict[str, Callable[[Side], Work]] = {
     "ResNet-18, one image of 224 x 224": _ask(models.resnet18, _random(1, 1, 3, 224, 224)),
     "BERT base, one text of 64 tokens": _ask(models.bert, _tokens(2, 30522, 1, 64)),
-    "GPT-2 (12 x 768), decode a token after 64": partial(_decode, models.gpt2),
-    "GPT-2 shape (4 x 128), decode a token after 64": partial(_decode, models.small_gpt),
+    "GPT-2 (12 x 768), decode a token after 64": _decode(models.gpt2),
+    "GPT-2 shape (4 x 128), decode a token after 64": _decode(models.small_gpt),
     "LSTM, 2 layers of 256, 32 steps of 8 x 128": _ask(
         models.lstm, _random(3, 32, 8, 128), _random(4, 32, 8, 128)
     ),

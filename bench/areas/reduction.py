@@ -14,6 +14,7 @@ from bench.areas import inference, runtimes, small_models
 from bench.areas.chains import CHAINS, Chain
 from bench.context import Context, outputs_of
 from bench.core import Case, Goal, Row, Side, Work, area
+from bench.models import inference_work
 from bench.training import digits_mlp, gpt_shape, parameters_alone, step_work
 
 _SIZE = 10_000
@@ -51,10 +52,10 @@ def _programs(context: Context) -> Iterator[tuple[str, Callable[[Side], Work], G
     if not context.everything:
         return
     for name, model in small_models.MODELS.items():
-        yield f"{name}, inference", partial(small_models.inference_work, model), None
+        yield f"{name}, inference", partial(inference_work, model), None
         yield f"{name}, train step with AdamW", partial(small_models.training_work, model), None
     for name, made in runtimes.MODELS.items():
-        yield f"{name}, inference", partial(runtimes.eager_work, made), None
+        yield f"{name}, inference", partial(inference_work, made, steps=1), None
 
 
 def count(work: Work, side: Side) -> dict[str, int]:

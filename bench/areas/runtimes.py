@@ -36,58 +36,60 @@ from bench.core import (
     Work,
     area,
     library,
+    make_side,
     mean_row,
 )
+from bench.models import Model, inference_work, placed
 
 CAPTURED, ONNX_RUNTIME, OPENVINO = "captured", "ONNX Runtime", "OpenVINO"
 _EACH, _MEAN = Goal(0.8), Goal(1.0)
 _PROMPT = 64
+_LSTM, _MLP = "LSTM, 2 layers of 256, 32 steps of 8 x 128", "MLP 256-512-512-10, batch 64"
 
-Made = tuple[nn.Module, list[Tensor]]
+Make = Callable[[], Model]
 
 
 class _Asked(nn.Module):
-    """A module, and how it is asked for one tensor."""
+    """A model as a module that is asked for one tensor."""
 
-    def __init__(self, module: nn.Module, ask: Callable[..., Tensor]) -> None:
+    def __init__(self, model: Model) -> None:
         super().__init__()
-        self.module, self.ask = module, ask
+        self.module, self.ask = model.module, model.ask
 
-    def forward(self, *inputs: Tensor) -> Tensor:
+    def forward(self, *inputs: Tensor) -> Any:
         """Ask."""
         return self.ask(self.module, *inputs)
 
 
-def _vision(name: str) -> Callable[[], Made]:
-    return lambda: (getattr(library("torchvision").models, name)(), [torch.randn(1, 3, 224, 224)])
+def _image() -> Tensor:
+    return torch.randn(1, 3, 224, 224)
 
 
-def _bert() -> Made:
-    model = encoder("Bert", 256, layers=4, vocab_size=1000)
-    asked = _Asked(model, lambda m, x: m(input_ids=x).last_hidden_state)
-    return asked, [torch.randint(0, 1000, (1, 64))]
+def _vision(name: str) -> Make:
+    return lambda: Model(getattr(library("torchvision").models, name)(), [_image()])
 
 
-def _vit() -> Made:
-    model = encoder("ViT", 192, layers=6, num_attention_heads=3)
-    asked = _Asked(model, lambda m, x: m(pixel_values=x).last_hidden_state)
-    return asked, [torch.randn(1, 3, 224, 224)]
+def _bert() -> Model:
+    module = encoder("Bert", 256, layers=4, vocab_size=1000)
+    text = torch.randint(0, 1000, (1, 64))
+    return Model(module, [text], lambda m, x: m(input_ids=x).last_hidden_state)
 
 
-def _decode() -> Made:
+def _vit() -> Model:
+    module = encoder("ViT", 192, layers=6, num_attention_heads=3)
+    return Model(module, [_image()], lambda m, x: m(pixel_values=x).last_hidden_state)
+
+
+def _decode() -> Model:
     """Return a token after a prompt, of a GPT that is given its keys and values."""
-
-    def ask(model: nn.Module, token: Tensor, *caches: Tensor) -> Tensor:
-        logits: Tensor = model(token, list(zip(caches[::2], caches[1::2])), _PROMPT)
-        return logits
-
-    model = models.small_gpt()
-    caches = model.new_caches(1, _PROMPT + 1, torch.device("cpu"))
-    filled = [torch.randn_like(t) for pair in caches for t in pair]
-    return _Asked(model, ask), [torch.randint(0, 1024, (1, 1)), *filled]
+    module = models.small_gpt()
+    caches = module.new_caches(1, _PROMPT + 1, torch.device("cpu"))
+    inputs = [torch.randint(0, 1024, (1, 1))]
+    inputs += [torch.randn_like(t) for pair in caches for t in pair]
+    return Model(module, inputs, lambda m, x, *kv: m(x, list(zip(kv[::2], kv[1::2])), _PROMPT))
 
 
-MODELS: dict[str, Callable[[], Made]] = {
+MODELS: dict[str, Make] = {
     "ResNet-18, one image": _vision("resnet18"),
     "ResNet-50, one image": _vision("resnet50"),
     "MobileNetV3-small, one image": _vision("mobilenet_v3_small"),
@@ -95,39 +97,22 @@ MODELS: dict[str, Callable[[], Made]] = {
     "BERT 4 x 256, one text of 64": _bert,
     "ViT 6 x 192, one image": _vit,
     "GPT-2 shape 4 x 128, a token after 64": _decode,
-    "LSTM, 2 layers of 256, 32 steps of 8 x 128": lambda: (
-        models.lstm(),
-        [torch.randn(32, 8, 128)],
-    ),
-    "MLP 256-512-512-10, batch 64": lambda: (
-        models.mlp(256, 512, 512, 10)(),
-        [torch.randn(64, 256)],
-    ),
+    _LSTM: lambda: Model(models.lstm(), [torch.randn(32, 8, 128)]),
+    _MLP: lambda: Model(models.mlp(256, 512, 512, 10)(), [torch.randn(64, 256)]),
 }
 
 
-def _make(make: Callable[[], Made], device: torch.device) -> Made:
-    torch.manual_seed(0)
-    module, inputs = make()
-    return module.to(device).eval(), [t.to(device) for t in inputs]
-
-
-def eager_work(make: Callable[[], Made], side: Side) -> Work:
-    """Return the module's answer as work."""
-    module, inputs = _make(make, side.device)
-    return Work(torch.no_grad()(lambda: module(*inputs)))
-
-
-def captured_work(make: Callable[[], Made], side: Side) -> Work:
+def captured_work(make: Make, side: Side) -> Work:
     """Return the replay of a graph of the module as work."""
     if side.device.type != "hologram" or not hasattr(torch.accelerator, "Graph"):
         raise Unavailable("graphs are captured on the device, by PyTorch 2.13 or later")
-    module, inputs = _make(make, side.device)
+    model = placed(make, side)
     graph = torch.accelerator.Graph()
     with torch.no_grad():
-        module(*inputs)  # what is made at the first call is there before the capture
+        # What is made at the first call is there before the capture.
+        model.ask(model.module, *model.inputs)
         with graph:
-            answer: Tensor = module(*inputs)
+            answer: Tensor = model.ask(model.module, *model.inputs)
 
     def run() -> Tensor:
         graph.replay()
@@ -136,21 +121,21 @@ def captured_work(make: Callable[[], Made], side: Side) -> Work:
     return Work(run)
 
 
-def export(make: Callable[[], Made], folder: Path) -> tuple[Path, list[Any]]:
+def export(make: Make, folder: Path) -> tuple[Path, list[Any]]:
     """Write the module as ONNX; return the file and the inputs as arrays."""
     for name in ("onnx", "onnxscript"):
         library(name)
-    module, inputs = _make(make, torch.device("cpu"))
+    model = placed(make, make_side("cpu"))
     path = folder / "model.onnx"
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), torch.no_grad():
             warnings.simplefilter("ignore")
-            torch.onnx.export(module, tuple(inputs), path, dynamo=True, verbose=False)
+            torch.onnx.export(_Asked(model), tuple(model.inputs), path, dynamo=True, verbose=False)
     finally:
         logging.disable(before)
-    return path, [t.numpy() for t in inputs]
+    return path, [t.numpy() for t in model.inputs]
 
 
 def _as_work(call: Callable[[], Any]) -> Work:
@@ -188,7 +173,7 @@ def _case(context: Context, name: str) -> Case:
 
     return Case(
         name,
-        partial(eager_work, make),
+        partial(inference_work, make, steps=1),
         tolerance=TOLERANCE,
         min_time=1.0,
         turn=0.1,

@@ -7,7 +7,6 @@ Random weights, nothing changed. What is not installed is not measured, and says
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,26 +14,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bench import models
 from bench.architectures import TOLERANCE, encoder, gpt2, hugging, llama, numbers, still, tokens
 from bench.context import Context
 from bench.core import Case, Goal, Side, Work, area, library
+from bench.models import Function, Model, as_it_is, inference_work, mlp, placed
 
 _QUICK = 2  # models
 _STEPS = 2  # before the program waits
-
-Function = Callable[..., Tensor]
-Prepare = Callable[[Function], Function]
-
-
-@dataclass
-class Model:
-    """A model, what it is asked, and how far it is off."""
-
-    module: nn.Module
-    inputs: list[Tensor]
-    ask: Function
-    loss: Function
 
 
 def _classifier(module: nn.Module, *shape: int) -> Model:
@@ -122,7 +108,7 @@ def _encoder() -> Model:
 
 
 MODELS: dict[str, Callable[[], Model]] = {
-    "MLP 784-128-10, batch 32": lambda: _classifier(models.mlp(784, 128, 10)(), 32, 784),
+    "MLP 784-128-10, batch 32": lambda: _classifier(mlp(784, 128, 10)(), 32, 784),
     "nn.TransformerEncoder 2 x 128, 4 x 64": _encoder,
     "LSTM 64-128, 2 layers, 8 x 50": _recurrent(nn.LSTM, num_layers=2),
     "bidirectional LSTM 64-128, 8 x 50": _recurrent(nn.LSTM, bidirectional=True),
@@ -138,33 +124,15 @@ MODELS: dict[str, Callable[[], Model]] = {
 }
 
 
-def _make(make: Callable[[], Model], side: Side, training: bool) -> Model:
-    torch.manual_seed(0)
-    model = make()
-    model.module = model.module.to(side.device).train(training)
-    model.inputs = [t.to(side.device) for t in model.inputs]
-    return model
-
-
-def as_it_is(function: Function) -> Function:
-    """Return the function itself: what eager work does with it."""
-    return function
-
-
-def inference_work(make: Callable[[], Model], side: Side, prepare: Prepare = as_it_is) -> Work:
-    """Return a model's answers as work; `prepare` may compile what answers."""
-    model = _make(make, side, training=False)
-    ask = prepare(model.ask)
-    ask_all = torch.no_grad()(lambda: [ask(model.module, *model.inputs) for _ in range(_STEPS)])
-    return Work(ask_all, _STEPS)
-
-
-def training_work(make: Callable[[], Model], side: Side, prepare: Prepare = as_it_is) -> Work:
+def training_work(
+    make: Callable[[], Model], side: Side, prepare: Callable[[Function], Function] = as_it_is
+) -> Work:
     """Return steps of AdamW as work; compared are the loss and the gradients of the first.
 
     `prepare` may compile what computes the loss.
     """
-    model = _make(make, side, training=True)
+    model = placed(make, side, training=True)
+    assert model.loss is not None
     loss_of = prepare(model.loss)
     optimizer = torch.optim.AdamW(model.module.parameters(), lr=1e-4)
 
@@ -180,7 +148,7 @@ def training_work(make: Callable[[], Model], side: Side, prepare: Prepare = as_i
         return loss
 
     def outputs() -> list[Tensor]:
-        fresh = _make(make, side, training=True)
+        fresh = placed(make, side, training=True)
         loss = backward(fresh)
         return [loss, *(p.grad for p in fresh.module.parameters() if p.grad is not None)]
 

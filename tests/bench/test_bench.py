@@ -618,7 +618,7 @@ def test_plots(tmp_path):
 
 def test_chains_are_drawn_with_their_peers(tmp_path):
     pytest.importorskip("matplotlib")
-    from bench.chain_plots import draw
+    from bench.plots import draw_chains as draw
 
     rows = []
     for size in (1_000, 10_000):
