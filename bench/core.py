@@ -115,6 +115,11 @@ class Goal:
     kind: str = "speedup"  # "speedup": ratio at least `bound`; "most": value at most `bound`
     source: str = "targets"
 
+    @staticmethod
+    def at_most(bound: float | None) -> Goal | None:
+        """Return the goal of a row whose value is bounded, if it is."""
+        return Goal(bound, "most") if bound else None
+
     def met(self, row: Row) -> bool:
         """Tell whether the row reaches the bound."""
         if self.kind == "speedup":

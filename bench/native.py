@@ -123,8 +123,8 @@ def timed_case(
     name: str, source: str, which: int, most: float | None, size: int = 16, rounds: int = 2001
 ) -> Case:
     """Return a row that bench/native measures: a call may take `most` seconds."""
-    goal = Goal(most, "most") if most else None
-    return Case(name, measure=partial(per_call, source, which, rounds), size=size, goal=goal)
+    measure = partial(per_call, source, which, rounds)
+    return Case(name, measure=measure, size=size, goal=Goal.at_most(most))
 
 
 def build_chains(folder: Path = FOLDER) -> Path:

@@ -12,9 +12,9 @@ import hologram_ffi as ffi
 import numpy as np
 import torch
 
-from bench.areas.sdk import arrays, calls_work, most
+from bench.areas.sdk import arrays, calls_work
 from bench.context import Context
-from bench.core import Case, Side, Work, area
+from bench.core import Case, Goal, Side, Work, area
 from bench.native import timed_case
 
 _LARGEST_TEXT = 100_000  # in a run that is not whole: a call on 1M takes most of a second
@@ -43,7 +43,10 @@ class _Buffer:
 def _json(size: int, trip: Callable[[str], str]) -> Work:
     """Return an array's way into a buffer and out of it as text."""
     text = json.dumps(arrays(size, 1)[0].tolist())
-    look = lambda found, *_: np.array(json.loads(found), np.float32)  # noqa: E731
+
+    def look(found: str, given: str) -> np.ndarray:
+        return np.array(json.loads(found), np.float32)
+
     return calls_work("trip(a)", [(text,)], look, trip=trip)
 
 
@@ -134,7 +137,7 @@ def cases(context: Context) -> Iterator[Case]:
         yield timed_case(name, "handles", which, bound)
     for name, expression, mine, others in _EXCHANGES:
         build, peer = partial(_exchange, expression, mine), partial(_exchange, expression, others)
-        yield Case(name, build, peer, size=16, goal=most(1e-6), min_time=0.2)
+        yield Case(name, build, peer, size=16, goal=Goal.at_most(1e-6), min_time=0.2)
     for name, ours, theirs, bound in _TRIPS:
         largest = 1_000_000 if "JSON" not in name or context.whole else _LARGEST_TEXT
         for size in [size for size in context.sizes if size <= largest]:
@@ -143,6 +146,6 @@ def cases(context: Context) -> Iterator[Case]:
                 lambda _, f=ours, n=size: f(n),
                 peer=lambda _, f=theirs, n=size: f(n),
                 size=size,
-                goal=most(bound),
+                goal=Goal.at_most(bound),
                 min_time=0.2,
             )

@@ -8,6 +8,7 @@ own NumPy's has too, and where it writes memory that is there so does NumPy's.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -29,11 +30,6 @@ _ONE_BY_ONE = 1 << 60  # bytes of results that are waited for one by one
 CPU = Side(torch.device("cpu"), lambda: None)
 
 
-def most(seconds: float | None) -> Goal | None:
-    """Return the goal of a row that may take so long."""
-    return Goal(seconds, "most") if seconds else None
-
-
 def arrays(size: int, count: int = _CALLS) -> list[np.ndarray]:
     """Return distinct arrays that lie in one block, shifted against each other."""
     block = np.random.default_rng(size).standard_normal(size + count, dtype=np.float32)
@@ -53,7 +49,10 @@ def calls_work(
     side: Side = CPU,
     **scope: Any,
 ) -> Work:
-    """Return an expression of a, b, c for each call; `look` at a result and its operands."""
+    """Return an expression of a, b, c for each call; `look` at a result and its operands.
+
+    Where calls write memory that is there, the caller times a loop that keeps nothing.
+    """
     work = expression_work(expression, "abc"[: len(calls[0])], calls, side, 64, scope)
 
     def outputs() -> torch.Tensor:
@@ -77,10 +76,18 @@ def _executor_add(side: Side, size: int) -> Work:
         return made
 
     calls = [(buffer(a), buffer(b), buffer(np.zeros_like(a))) for a, b in _pairs(size)]
-    scope = {"add": hologram.ops.vector_add, "ex": executor}
-    # to_numpy() would share the buffers, and ops on shared memory do not wait.
-    look = lambda result, a, b, c: np.frombuffer(c.to_bytes(), "f4")  # noqa: E731
-    return calls_work("add(ex, a, b, c)", calls, look, side, **scope)
+
+    def look(result: Any, a: Any, b: Any, c: Any) -> np.ndarray:
+        # to_numpy() would share the buffers, and ops on shared memory do not wait.
+        return np.frombuffer(c.to_bytes(), "f4")
+
+    add = hologram.ops.vector_add
+
+    def run() -> None:
+        for a, b, c in calls:
+            add(executor, a, b, c)
+
+    return replace(calls_work("add(ex, a, b, c)", calls, look, side, add=add, ex=executor), run=run)
 
 
 def _handle_add(side: Side, size: int) -> Work:
@@ -96,8 +103,14 @@ def _handle_add(side: Side, size: int) -> Work:
         return np.frombuffer(hologram_ffi.buffer_to_bytes(executor, c), "f4")
 
     calls = [(buffer(a), buffer(b), buffer(np.zeros_like(a))) for a, b in _pairs(size)]
-    scope = {"add": hologram_ffi.vector_add_f32, "ex": executor, "size": size}
-    return calls_work("add(ex, a, b, c, size)", calls, look, side, **scope)
+    add = hologram_ffi.vector_add_f32
+
+    def run() -> None:
+        for a, b, c in calls:
+            add(executor, a, b, c, size)
+
+    scope = {"add": add, "ex": executor, "size": size}
+    return replace(calls_work("add(ex, a, b, c, size)", calls, look, side, **scope), run=run)
 
 
 def _tensor_add(side: Side, size: int) -> Work:
@@ -108,7 +121,12 @@ def _tensor_add(side: Side, size: int) -> Work:
 
 def _numpy_add(side: Side, size: int) -> Work:
     calls = [(a, b, np.empty_like(a)) for a, b in _pairs(size)]
-    return calls_work("add(a, b, out=c)", calls, add=np.add)
+
+    def run() -> None:
+        for a, b, c in calls:
+            np.add(a, b, out=c)
+
+    return replace(calls_work("add(a, b, out=c)", calls, add=np.add), run=run)
 
 
 def _numpy_fresh_add(side: Side, size: int) -> Work:
@@ -245,7 +263,7 @@ def cases(context: Context) -> Iterator[Case]:
     for name, ours, _, bound in _OPS:
         name = f"{name.partition(';')[0]}, recording alone"
         measure = partial(_record_alone, context, name, ours, own)
-        yield Case(name, measure=measure, size=_ELEMENTS, goal=most(bound))
+        yield Case(name, measure=measure, size=_ELEMENTS, goal=Goal.at_most(bound))
     for name, ours, theirs, _ in _OPS:
         for size in (_ELEMENTS, 1_000):
             yield Case(
@@ -258,7 +276,7 @@ def cases(context: Context) -> Iterator[Case]:
                 min_time=0.2,
             )
     for name, mine, others, bound in _EXCHANGES:
-        yield Case(name, mine, others, size=_ELEMENTS, goal=most(bound), min_time=0.2)
+        yield Case(name, mine, others, size=_ELEMENTS, goal=Goal.at_most(bound), min_time=0.2)
     for name, expression, least in _COMPUTED:
         for size in context.sizes:
             yield Case(
