@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench import headline, render
-from bench.budget import TOTAL_SECONDS, share_of
+from bench.budget import share_of, total_seconds
 from bench.child import Config, register_areas
 from bench.core import AREAS, Area, Row, Setting, make_side
 from bench.facts import machine_facts
@@ -44,71 +44,55 @@ def settings_of(names: Sequence[str]) -> list[Setting]:
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     """Read the command line."""
     first = argparse.ArgumentParser(add_help=False)
-    first.add_argument(
-        "--module",
-        action="append",
-        default=[],
-        help="a module that registers further areas; those of the suite are not measured then, "
-        "unless --area names them",
-    )
+    about = "a module that registers further areas; those of the suite are not measured then, "
+    about += "unless --area names them"
+    first.add_argument("--module", action="append", default=[], help=about)
     register_areas(first.parse_known_args(arguments)[0].module)
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__, parents=[first])
-    parser.add_argument("--area", nargs="+", choices=AREAS, help="only these areas")
-    parser.add_argument("--only", default="", help="only cases whose name contains this")
-    parser.add_argument("--quick", action="store_true", help="fewer ops and sizes: under a minute")
-    parser.add_argument(
-        "--all",
-        action="store_true",
-        help="every row, however long it takes, and PyTorch's one thread beside the worker",
-    )
-    parser.add_argument(
-        "--cores",
-        nargs="+",
-        metavar="N",
-        help="numbers of cores, to which all threads are pinned, PyTorch's being as many; 'all'; "
-        f"'{ONE_THREAD}': all cores, of which PyTorch uses one (default: 1 all)",
-    )
-    parser.add_argument(
-        "--budget",
-        type=float,
-        metavar="SECONDS",
-        help=f"for all areas together (default: {TOTAL_SECONDS:.0f}; with --all: as long as it "
-        "takes)",
-    )
-    parser.add_argument("--sizes", nargs="+", type=int, help="numbers of elements")
-    parser.add_argument("--min-time", type=float, help="seconds for each row (default: 0.1)")
-    parser.add_argument(
-        "--fastest",
-        action="store_true",
-        help="compare the fastest turns, not the medians: for a machine that others are using",
-    )
-    parser.add_argument("--device", default="hologram", help="the device measured against cpu")
-    parser.add_argument("--machine", default="", help="what the report calls this machine")
-    parser.add_argument("--out", type=Path, help="where the results go (default: outputs/bench/)")
-    parser.add_argument(
-        "--publish",
-        action="store_true",
-        help="also write the report to bench/RESULTS.md: of a whole run, or of one with --render",
-    )
-    parser.add_argument("--no-plots", action="store_true", help="draw nothing")
-    parser.add_argument("--render", type=Path, metavar="FILE", help="report on an earlier run")
-    parser.add_argument(
-        "--self-check", action="store_true", help="measure cpu against cpu: every ratio must be 1"
-    )
-    parser.add_argument("--verbose", action="store_true", help="print every row as it comes")
+    takes, seconds = parser.add_argument, f"{total_seconds():.0f}"
+
+    def switch(name: str, about: str) -> None:
+        parser.add_argument(name, action="store_true", help=about)
+
+    takes("--area", nargs="+", choices=AREAS, help="only these areas")
+    takes("--only", default="", help="only cases whose name contains this")
+    switch("--quick", "fewer ops and sizes: under a minute")
+    switch("--all", "every row, however long it takes, and PyTorch's one thread beside the worker")
+    about = "numbers of cores, to which all threads are pinned, PyTorch's being as many; 'all'; "
+    about += f"'{ONE_THREAD}': all cores, of which PyTorch uses one (default: 1 all)"
+    takes("--cores", nargs="+", metavar="N", help=about)
+    about = f"for all areas together (default: {seconds}; with --all: as long as it takes)"
+    takes("--budget", type=float, metavar="SECONDS", help=about)
+    takes("--sizes", nargs="+", type=int, help="numbers of elements")
+    takes("--min-time", type=float, help="seconds for each row (default: 0.1)")
+    about = "compare the fastest turns, not the medians: for a machine that others are using"
+    switch("--fastest", about)
+    takes("--device", default="hologram", help="the device measured against cpu")
+    takes("--machine", default="", help="what the report calls this machine")
+    takes("--out", type=Path, help="where the results go (default: outputs/bench/)")
+    about = "also write the report to bench/RESULTS.md: of a whole run, or of one with --render"
+    switch("--publish", about)
+    switch("--no-plots", "draw nothing")
+    takes("--render", type=Path, metavar="FILE", help="report on an earlier run")
+    switch("--self-check", "measure cpu against cpu: every ratio must be 1")
+    switch("--verbose", "print every row as it comes")
     options = parser.parse_args(arguments)
     try:
-        default = ["1", "all", ONE_THREAD] if options.all else ["1", "all"]
+        default = ["1", "all", *[ONE_THREAD] * options.all]
         options.settings = settings_of(options.cores or default)
     except ValueError as error:
         parser.error(f"--cores takes numbers, 'all' and '{ONE_THREAD}': {error}")
-    if options.min_time is not None and options.min_time <= 0:
-        parser.error("--min-time takes a positive number of seconds")
-    if options.budget is not None and options.budget <= 0:
-        parser.error("--budget takes a positive number of seconds")
+    for name in ("min_time", "budget"):
+        if (value := getattr(options, name)) is not None and value <= 0:
+            parser.error(f"--{name.replace('_', '-')} takes a positive number of seconds")
     if options.budget is None:
-        options.budget = math.inf if options.all else TOTAL_SECONDS
+        options.budget = math.inf if options.all else total_seconds()
     return options
+
+
+def named(row: Row) -> str:
+    """Return what a row is called where rows stand below each other."""
+    return f"{row.area:10s} {render.had(row):>7} {render.label(row)[:58]:58s}"
 
 
 class Progress:
@@ -121,16 +105,12 @@ class Progress:
     def __call__(self, row: Row) -> None:
         """Show one row."""
         self.count += 1
-        had = row.setting.label if row.cores else ""
-        text = (
-            f"{row.area:10s} {had:>7} {render.label(row)[:58]:58s} "
-            f"{render.quantity(row.value, row.unit):>9} "
-            f"{render.quantity(row.reference, row.unit):>9} "
-            f"{'-' if math.isnan(row.ratio) else f'{row.ratio:.2f}x':>7}"
-            f"{'  below target' if row.below_goal else ''}"
-            f"{f'  {row.note}' if math.isnan(row.value) else ''}"
-            f"{f'  not measured: {row.skipped}' if row.skipped else ''}"
-        )
+        ratio = "-" if math.isnan(row.ratio) else f"{row.ratio:.2f}x"
+        value, reference = (render.quantity(v, row.unit) for v in (row.value, row.reference))
+        text = f"{named(row)} {value:>9} {reference:>9} {ratio:>7}"
+        text += "  below target" if row.below_goal else ""
+        text += f"  {row.note}" if math.isnan(row.value) else ""
+        text += f"  not measured: {row.skipped}" if row.skipped else ""
         if self.verbose:
             print(text, flush=True)
         elif sys.stderr.isatty():
@@ -162,7 +142,7 @@ def make_config(options: argparse.Namespace) -> Config:
 
 def chosen_areas(modules: Sequence[str]) -> list[str]:
     """Return the areas that are measured where none is named."""
-    suite = [n for n, area in AREAS.items() if area.measure.__module__ not in modules]
+    suite = [n for n, area in AREAS.items() if area.cases.__module__ not in modules]
     return [n for n in AREAS if n not in suite] if modules else suite
 
 
@@ -206,16 +186,11 @@ def measure(
         used += sum(m.processor_seconds for m in here)
         rows = writer.results.rows[count:]
         skipped = sum(bool(r.skipped) for r in rows)
-        print(
-            f"{spent[name]:6.1f} s ({used:.1f} of processors)  {name}: {len(rows)} rows"
-            + (f", {skipped} not measured" if skipped else ""),
-            file=sys.stderr,
-            flush=True,
-        )
-    writer.end(
-        seconds=round(time.monotonic() - _BEGAN, 1),
-        area_seconds={name: round(seconds, 1) for name, seconds in spent.items()},
-    )
+        text = f"{spent[name]:6.1f} s ({used:.1f} of processors)  {name}: {len(rows)} rows"
+        text += f", {skipped} not measured" if skipped else ""
+        print(text, file=sys.stderr, flush=True)
+    by_area = {name: round(seconds, 1) for name, seconds in spent.items()}
+    writer.end(seconds=round(time.monotonic() - _BEGAN, 1), area_seconds=by_area)
 
 
 def report(results: Results, file: Path, plots: bool) -> None:
@@ -254,17 +229,13 @@ def print_summary(results: Results) -> None:
     print(f"\nlosses (below {render.LOSS}x): {len(lost)} of {len(rows)} rows")
     for row in lost:
         progress(row)
-    missed = render.below_target(rows)
+    missed, skipped = render.below_target(rows), results.skipped()
     print(f"\nbelow target: {len(missed)} of {len(rows)} rows")
     for row in missed:
-        print(
-            f"  {row.area:10s} {row.setting.label:>7} {render.label(row)[:58]:58s} "
-            + (row.fault or f"{row.ratio:6.2f}x  goal {row.goal}")
-        )
-    skipped = results.skipped()
+        print(f"  {named(row)} {row.fault or f'{row.ratio:6.2f}x  goal {row.goal}'}")
     print(f"\nnot measured: {len(skipped)} of {len(rows)} rows")
     for row in skipped:
-        print(f"  {row.area:10s} {row.setting.label:>7} {render.label(row)[:58]}: {row.skipped}")
+        print(f"  {named(row).rstrip()}: {row.skipped}")
     if any(len(line) > 1 for line in headline.table(results)[1]):
         print(f"\n{render.table_text(results)}")
 

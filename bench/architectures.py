@@ -6,18 +6,19 @@ Random weights, small inputs, no dropout, so that two devices compute the same.
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from bench.core import Unavailable
+from bench.core import library
 
 CLASSES = 10
 _VOCABULARY = 128
+# Rounding adds up over the layers; what is compared is of the order of one.
+TOLERANCE = (2e-3, 2e-3)
 
 
 @dataclass
@@ -53,13 +54,6 @@ def floating(answer: Any) -> list[Tensor]:
     return []
 
 
-def _library(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise Unavailable(f"{name} is not installed") from error
-
-
 def still(module: nn.Module) -> nn.Module:
     """Take away what is drawn at random: dropout of elements, paths and blocks."""
     for part in module.modules():
@@ -73,132 +67,136 @@ def still(module: nn.Module) -> nn.Module:
     return module
 
 
+def numbers(text: str) -> dict[str, Any]:
+    """Return the numbers, or lists of them, that a text like 'n_layer=2 depths=1,1' names."""
+
+    def value(text: str) -> int | list[int]:
+        found = [int(part) for part in text.split(",")]
+        return found if "," in text else found[0]
+
+    return {name: value(given) for name, _, given in (p.partition("=") for p in text.split())}
+
+
 # --- torchvision and timm --------------------------------------------------------------------
 
 
-def _image(*shape: int) -> dict[str, Tensor]:
-    return {"x": torch.randn(shape)}
-
-
-def torchvision(path: str, *shape: int, name: str = "x", **options: Any) -> Callable[[], Any]:
-    """A model of torchvision.models, and images of a shape."""
+def torchvision(
+    path: str, size: int = 64, shape: tuple[int, ...] = (2, 3), name: str = "x", **options: Any
+) -> Callable[[], Any]:
+    """A model of torchvision.models, and images of a size."""
 
     def make() -> Architecture:
-        module: Any = _library("torchvision.models")
+        module: Any = library("torchvision.models")
         for part in path.split("."):
             module = getattr(module, part)
-        built = module(**options)
-        return Architecture(still(built), {name: torch.randn(shape)})
+        built = module(num_classes=CLASSES, **options)
+        return Architecture(still(built), {name: torch.randn(*shape, size, size)})
 
     return make
 
 
-def timm(name: str, size: int, batch: int = 2, **options: Any) -> Callable[[], Any]:
-    """A model of timm, and images of a size."""
+def timm(name: str, size: int = 64, **options: Any) -> Callable[[], Any]:
+    """A model of timm, and two images of a size."""
 
     def make() -> Architecture:
-        built = _library("timm").create_model(name, num_classes=CLASSES, **options)
-        return Architecture(still(built), _image(batch, 3, size, size))
+        built = library("timm").create_model(name, num_classes=CLASSES, **options)
+        return Architecture(still(built), {"x": torch.randn(2, 3, size, size)})
 
     return make
 
 
 # --- transformers ----------------------------------------------------------------------------
 
-_SIZES = {
-    "vocab_size": _VOCABULARY,
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "max_position_embeddings": 64,
-}
-_GPT = {"vocab_size": _VOCABULARY, "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 64}
-_SEQ2SEQ = {
-    "vocab_size": _VOCABULARY,
-    "d_model": 64,
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "encoder_attention_heads": 4,
-    "decoder_attention_heads": 4,
-    "encoder_ffn_dim": 128,
-    "decoder_ffn_dim": 128,
-    "max_position_embeddings": 64,
-}
-_VISION = {
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "image_size": 32,
-    "patch_size": 8,
-}
+_LAYERS = numbers("hidden_size=64 intermediate_size=128 num_hidden_layers=2 num_attention_heads=4")
+_SIZES = {"vocab_size": _VOCABULARY, **_LAYERS, "max_position_embeddings": 64}
+_GPT = {"vocab_size": _VOCABULARY, **numbers("n_embd=64 n_layer=2 n_head=4 n_positions=64")}
+_SEQ2SEQ = numbers(
+    f"vocab_size={_VOCABULARY} d_model=64 encoder_layers=2 decoder_layers=2 "
+    "encoder_attention_heads=4 decoder_attention_heads=4 encoder_ffn_dim=128 decoder_ffn_dim=128 "
+    "max_position_embeddings=64"
+)
+_VISION = {**_LAYERS, "image_size": 32, "patch_size": 8}
 _SPEECH = {
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "conv_dim": (32, 32, 32),
+    **_LAYERS,
+    "conv_dim": (32,) * 3,
     "conv_kernel": (10, 3, 3),
     "conv_stride": (5, 2, 2),
-    "num_feat_extract_layers": 3,
-    "num_conv_pos_embeddings": 16,
-    "num_conv_pos_embedding_groups": 4,
-    "mask_time_prob": 0.0,
-    "mask_feature_prob": 0.0,
-    "layerdrop": 0.0,
+    **numbers("num_feat_extract_layers=3 num_conv_pos_embeddings=16"),
+    **numbers("num_conv_pos_embedding_groups=4"),
+    **dict.fromkeys(("mask_time_prob", "mask_feature_prob", "layerdrop"), 0.0),
 }
+_JOINED = {"projection_dim": 32}
+_CLIP = {"text_config": {**_SIZES, **_JOINED}, "vision_config": {**_VISION, **_JOINED}, **_JOINED}
 
 
-def _tokens() -> Tensor:
-    return torch.randint(3, _VOCABULARY, (2, 24))
+def tokens(vocabulary: int, *shape: int) -> Tensor:
+    """Return tokens that are no special ones."""
+    return torch.randint(3, vocabulary, shape)
 
 
 def _text() -> dict[str, Tensor]:
     mask = torch.ones(2, 24, dtype=torch.long)
     mask[1, 17:] = 0
-    return {"input_ids": _tokens(), "attention_mask": mask}
+    return {"input_ids": tokens(_VOCABULARY, 2, 24), "attention_mask": mask}
 
 
-def _both() -> dict[str, Tensor]:
-    return {**_text(), "decoder_input_ids": _tokens()[:, :12]}
+def _answered() -> dict[str, Tensor]:
+    return {"decoder_input_ids": tokens(_VOCABULARY, 2, 24)[:, :12]}
 
 
-def _pixels() -> dict[str, Tensor]:
-    return {"pixel_values": torch.randn(2, 3, 32, 32)}
+def _drawn(name: str, *shape: int) -> Callable[[], dict[str, Tensor]]:
+    return lambda: {name: torch.randn(shape)}
 
 
-def _sound() -> dict[str, Tensor]:
-    return {"input_values": torch.randn(2, 1600)}
+_pixels, _sounds = _drawn("pixel_values", 2, 3, 32, 32), _drawn("input_features", 2, 80, 64)
+_INPUTS: dict[str, Callable[[], dict[str, Tensor]]] = {
+    "text": _text,
+    "unmasked": lambda: {"input_ids": tokens(_VOCABULARY, 2, 24)},
+    "both": lambda: {**_text(), **_answered()},
+    "pixels": _pixels,
+    "all": lambda: {**_text(), **_pixels()},
+    "frames": _drawn("pixel_values", 2, 4, 3, 32, 32),
+    "sound": _drawn("input_values", 2, 1600),
+    "features": lambda: {**_sounds(), **_answered()},
+    "series": _drawn("past_values", 2, 32, 3),
+}
 
 
-def _features() -> dict[str, Tensor]:
-    return {"input_features": torch.randn(2, 80, 64), "decoder_input_ids": _tokens()[:, :12]}
+def hugging(name: str, head: str = "Model", **options: Any) -> Any:
+    """Return a model of transformers by the name of its configuration, without dropout."""
+    source = library("transformers")
+    config = getattr(source, f"{name}Config")(**options)
+    quiet(config)
+    return getattr(source, name + head)(config)
 
 
-def _texts_and_images() -> dict[str, Tensor]:
-    return {**_text(), **_pixels()}
+def gpt2(vocabulary: int, **options: Any) -> Any:
+    """Return a GPT-2 of 4 layers, 128 wide."""
+    sizes = numbers(f"vocab_size={vocabulary} n_layer=4 n_embd=128 n_head=4 n_positions=128")
+    return hugging("GPT2", "LMHeadModel", **sizes, **options)
 
 
-def _frames() -> dict[str, Tensor]:
-    return {"pixel_values": torch.randn(2, 4, 3, 32, 32)}
+def llama(vocabulary: int, layers: int, **options: Any) -> Any:
+    """Return a Llama, 128 wide."""
+    sizes = f"vocab_size={vocabulary} num_hidden_layers={layers} hidden_size=128"
+    sizes += " intermediate_size=344 max_position_embeddings=128"
+    heads = "num_attention_heads=4 num_key_value_heads=2"
+    return hugging("Llama", "ForCausalLM", **numbers(f"{sizes} {heads}"), **options)
 
 
-def _series() -> dict[str, Tensor]:
-    return {"past_values": torch.randn(2, 32, 3)}
+def encoder(kind: str, width: int, head: str = "Model", layers: int = 2, **options: Any) -> Any:
+    """Return an encoder of transformers, four times as wide within its layers."""
+    sizes = {"num_hidden_layers": layers, "hidden_size": width, "intermediate_size": 4 * width}
+    return hugging(kind, head, **{"num_attention_heads": 4, **sizes, **options})
 
 
 def transformers(
-    name: str, inputs: Callable[[], dict[str, Tensor]] = _text, head: str = "Model", **options: Any
+    name: str, inputs: Callable[[], dict[str, Tensor]], head: str, **options: Any
 ) -> Callable[[], Any]:
-    """A model of transformers by the name of its configuration, and its inputs."""
+    """A model of transformers, and its inputs."""
 
     def make() -> Architecture:
-        library = _library("transformers")
-        config = getattr(library, f"{name}Config")(**options)
-        quiet(config)
-        built = getattr(library, f"{name}{head}")(config)
-        return Architecture(still(built), inputs())
+        return Architecture(still(hugging(name, head, **options)), inputs())
 
     return make
 
@@ -214,220 +212,127 @@ def quiet(config: Any) -> None:
         config.use_cache = False
 
 
-_LM = "ForCausalLM"
-_GROUPED = {"num_key_value_heads": 2, "pad_token_id": 0}
-_CLIP_PARTS = {
-    "text_config": {**_SIZES, "projection_dim": 32},
-    "vision_config": {**_VISION, "projection_dim": 32},
-    "projection_dim": 32,
+_PLAIN = {"aux_logits": False, "init_weights": False}
+_VIT = "image_size=64 patch_size=16 num_layers=2 num_heads=4 hidden_dim=64 mlp_dim=128"
+_SEGMENTS = {"weights_backbone": None}
+_VISION_MODELS = {
+    "AlexNet": torchvision("alexnet"),
+    "ConvNeXt-tiny": torchvision("convnext_tiny"),
+    "DeepLabV3 MobileNetV3": torchvision("segmentation.deeplabv3_mobilenet_v3_large", **_SEGMENTS),
+    "DenseNet-121": torchvision("densenet121"),
+    "EfficientNet-B0": torchvision("efficientnet_b0"),
+    "EfficientNetV2-S": torchvision("efficientnet_v2_s"),
+    "GoogLeNet": torchvision("googlenet", **_PLAIN),
+    "Inception v3": torchvision("inception_v3", 96, **_PLAIN),
+    "LRASPP MobileNetV3": torchvision(
+        "segmentation.lraspp_mobilenet_v3_large", name="input", **_SEGMENTS
+    ),
+    "MNASNet-0.5": torchvision("mnasnet0_5"),
+    "MobileNetV2": torchvision("mobilenet_v2"),
+    "MobileNetV3-small": torchvision("mobilenet_v3_small"),
+    "R(2+1)D-18": torchvision("video.r2plus1d_18", 32, (1, 3, 4)),
+    "R3D-18": torchvision("video.r3d_18", 32, (1, 3, 4)),
+    "RegNetY-400MF": torchvision("regnet_y_400mf"),
+    "ResNet-18": torchvision("resnet18"),
+    "ResNeXt-50": torchvision("resnext50_32x4d"),
+    "ShuffleNetV2-0.5": torchvision("shufflenet_v2_x0_5", 128),
+    "SqueezeNet-1.1": torchvision("squeezenet1_1"),
+    "Swin-T": torchvision("swin_t"),
+    "SwinV2-T": torchvision("swin_v2_t"),
+    "ViT": torchvision("VisionTransformer", **numbers(_VIT)),
 }
 
+# In brackets those that are told the size of images.
+_TIMM = (
+    "[cait_xxs24_224] [convit_tiny] cspresnet50 [deit_tiny_patch16_224] dla34 eca_nfnet_l0 "
+    "edgenext_xx_small efficientnet_lite0 focalnet_tiny_srf ghostnet_100 [gmlp_ti16_224] "
+    "hrnet_w18_small mambaout_femto [mixer_s32_224] mobileone_s0 mobilevit_xxs poolformer_s12 "
+    "pvt_v2_b0 repvgg_a0 res2net50_26w_4s [resmlp_12_224] resnetv2_50 skresnet18 starnet_s1 "
+    "[xcit_nano_12_p16_224]"
+)
+
+
+def _timm_models() -> Iterator[tuple[str, Callable[[], Any]]]:
+    for text in _TIMM.split():
+        name = text.strip("[]")
+        told = {"img_size": 64} if name != text else {}
+        yield name, timm(name, 128 if name == "mobileone_s0" else 64, **told)
+
+
+_SETS: dict[str, dict[str, Any]] = {
+    "sizes": _SIZES,
+    "gpt": _GPT,
+    "seq2seq": _SEQ2SEQ,
+    "vision": _VISION,
+    "speech": _SPEECH,
+    "grouped": {"num_key_value_heads": 2, "pad_token_id": 0},
+    "clip": _CLIP,
+    "relative": {"relative_attention": True},
+    "local": {"attention_types": [[["global", "local"], 1]]},
+}
+# What it is called; its configuration; what follows that in the name of the model, Model where
+# nothing does; its inputs; sets of options and numbers.
+_TRANSFORMERS = """
+ALBERT | Albert | text | sizes embedding_size=32
+BART | Bart | both | seq2seq
+BEiT | Beit | pixels | vision
+BERT | Bert | text | sizes
+BLOOM | Bloom ForCausalLM | text | vocab_size=128 hidden_size=64 n_layer=2 n_head=4
+CLIP | CLIP | all | clip
+ConvNeXt | ConvNext | pixels | hidden_sizes=16,32,64,64 depths=1,1,1,1
+DeBERTa-v2 | DebertaV2 | text | sizes relative
+DistilBERT | DistilBert | text | vocab_size=128 dim=64 hidden_dim=128 n_layers=2 n_heads=4
+ELECTRA | Electra | text | sizes embedding_size=32
+Falcon | Falcon ForCausalLM | text | sizes
+FNet | FNet | unmasked | sizes
+Gemma 2 | Gemma2 ForCausalLM | text | sizes grouped head_dim=16
+GPT-2 | GPT2 LMHeadModel | text | gpt
+GPT-J | GPTJ ForCausalLM | text | gpt rotary_dim=8
+GPT-Neo | GPTNeo ForCausalLM | text | local vocab_size=128 hidden_size=64 num_layers=2 num_heads=4 \
+max_position_embeddings=64
+GPT-NeoX | GPTNeoX ForCausalLM | text | sizes
+HuBERT | Hubert | sound | speech
+Llama | Llama ForCausalLM | text | sizes grouped
+Mamba | Mamba ForCausalLM | unmasked | vocab_size=128 hidden_size=32 num_hidden_layers=2 \
+state_size=8
+Marian | Marian | both | seq2seq pad_token_id=0
+Mistral | Mistral ForCausalLM | text | sizes grouped sliding_window=8
+MPNet | MPNet | text | sizes
+OLMo | Olmo ForCausalLM | text | sizes grouped
+OPT | OPT ForCausalLM | text | vocab_size=128 hidden_size=64 ffn_dim=128 num_hidden_layers=2 \
+num_attention_heads=4 max_position_embeddings=64 word_embed_proj_dim=64
+PatchTST | PatchTST | series | num_input_channels=3 context_length=32 patch_length=8 \
+patch_stride=8 d_model=32 num_attention_heads=4 ffn_dim=64 num_hidden_layers=2
+Pegasus | Pegasus | both | seq2seq
+Phi | Phi ForCausalLM | text | sizes pad_token_id=0
+Qwen 3 | Qwen3 ForCausalLM | text | sizes grouped head_dim=16
+RoBERTa | Roberta | text | sizes max_position_embeddings=96
+SegFormer | Segformer | pixels | hidden_sizes=16,32,32,64 depths=1,1,1,1 num_attention_heads=1,2,2,4
+StableLM | StableLm ForCausalLM | text | sizes grouped
+Swin | Swin | pixels | image_size=32 patch_size=2 embed_dim=16 depths=1,1 num_heads=2,4 \
+window_size=4
+T5 | T5 | both | vocab_size=128 d_model=64 d_kv=16 d_ff=128 num_layers=2 num_decoder_layers=2 \
+num_heads=4
+VideoMAE | VideoMAE | frames | vision num_frames=4
+ViT | ViT | pixels | vision
+Wav2Vec2 | Wav2Vec2 | sound | speech
+Whisper | Whisper | features | seq2seq max_source_positions=32 max_target_positions=32 \
+pad_token_id=0
+XLNet | XLNet | text | vocab_size=128 d_model=64 n_layer=2 n_head=4 d_inner=128
+"""
+
+
+def _transformers_models() -> Iterator[tuple[str, Callable[[], Any]]]:
+    for line in _TRANSFORMERS.strip().splitlines():
+        title, model, inputs, text = (part.strip() for part in line.split("|"))
+        name, _, head = model.partition(" ")
+        parts = [_SETS.get(part) or numbers(part) for part in text.split()]
+        options = {key: value for part in parts for key, value in part.items()}
+        yield title, transformers(name, _INPUTS[inputs], head or "Model", **options)
+
+
 MODELS: dict[str, dict[str, Callable[[], Any]]] = {
-    "torchvision": {
-        "AlexNet": torchvision("alexnet", 2, 3, 64, 64, num_classes=CLASSES),
-        "ConvNeXt-tiny": torchvision("convnext_tiny", 2, 3, 64, 64, num_classes=CLASSES),
-        "DeepLabV3 MobileNetV3": torchvision(
-            "segmentation.deeplabv3_mobilenet_v3_large",
-            2,
-            3,
-            64,
-            64,
-            weights_backbone=None,
-            num_classes=CLASSES,
-        ),
-        "DenseNet-121": torchvision("densenet121", 2, 3, 64, 64, num_classes=CLASSES),
-        "EfficientNet-B0": torchvision("efficientnet_b0", 2, 3, 64, 64, num_classes=CLASSES),
-        "EfficientNetV2-S": torchvision("efficientnet_v2_s", 2, 3, 64, 64, num_classes=CLASSES),
-        "GoogLeNet": torchvision(
-            "googlenet", 2, 3, 64, 64, num_classes=CLASSES, aux_logits=False, init_weights=False
-        ),
-        "Inception v3": torchvision(
-            "inception_v3", 2, 3, 96, 96, num_classes=CLASSES, aux_logits=False, init_weights=False
-        ),
-        "LRASPP MobileNetV3": torchvision(
-            "segmentation.lraspp_mobilenet_v3_large",
-            2,
-            3,
-            64,
-            64,
-            name="input",
-            weights_backbone=None,
-            num_classes=CLASSES,
-        ),
-        "MNASNet-0.5": torchvision("mnasnet0_5", 2, 3, 64, 64, num_classes=CLASSES),
-        "MobileNetV2": torchvision("mobilenet_v2", 2, 3, 64, 64, num_classes=CLASSES),
-        "MobileNetV3-small": torchvision("mobilenet_v3_small", 2, 3, 64, 64, num_classes=CLASSES),
-        "R(2+1)D-18": torchvision("video.r2plus1d_18", 1, 3, 4, 32, 32, num_classes=CLASSES),
-        "R3D-18": torchvision("video.r3d_18", 1, 3, 4, 32, 32, num_classes=CLASSES),
-        "RegNetY-400MF": torchvision("regnet_y_400mf", 2, 3, 64, 64, num_classes=CLASSES),
-        "ResNet-18": torchvision("resnet18", 2, 3, 64, 64, num_classes=CLASSES),
-        "ResNeXt-50": torchvision("resnext50_32x4d", 2, 3, 64, 64, num_classes=CLASSES),
-        "ShuffleNetV2-0.5": torchvision("shufflenet_v2_x0_5", 2, 3, 128, 128, num_classes=CLASSES),
-        "SqueezeNet-1.1": torchvision("squeezenet1_1", 2, 3, 64, 64, num_classes=CLASSES),
-        "Swin-T": torchvision("swin_t", 2, 3, 64, 64, num_classes=CLASSES),
-        "SwinV2-T": torchvision("swin_v2_t", 2, 3, 64, 64, num_classes=CLASSES),
-        "ViT": torchvision(
-            "VisionTransformer",
-            2,
-            3,
-            64,
-            64,
-            image_size=64,
-            patch_size=16,
-            num_layers=2,
-            num_heads=4,
-            hidden_dim=64,
-            mlp_dim=128,
-            num_classes=CLASSES,
-        ),
-    },
-    "timm": {
-        name: timm(name, **{"size": 64, **options})
-        for name, options in {
-            "cait_xxs24_224": {"img_size": 64},
-            "convit_tiny": {"img_size": 64},
-            "cspresnet50": {},
-            "deit_tiny_patch16_224": {"img_size": 64},
-            "dla34": {},
-            "eca_nfnet_l0": {},
-            "edgenext_xx_small": {},
-            "efficientnet_lite0": {},
-            "focalnet_tiny_srf": {},
-            "ghostnet_100": {},
-            "gmlp_ti16_224": {"img_size": 64},
-            "hrnet_w18_small": {},
-            "mambaout_femto": {},
-            "mixer_s32_224": {"img_size": 64},
-            "mobileone_s0": {"size": 128},
-            "mobilevit_xxs": {},
-            "poolformer_s12": {},
-            "pvt_v2_b0": {},
-            "repvgg_a0": {},
-            "res2net50_26w_4s": {},
-            "resmlp_12_224": {"img_size": 64},
-            "resnetv2_50": {},
-            "skresnet18": {},
-            "starnet_s1": {},
-            "xcit_nano_12_p16_224": {"img_size": 64},
-        }.items()
-    },
-    "transformers": {
-        "ALBERT": transformers("Albert", **_SIZES, embedding_size=32),
-        "BART": transformers("Bart", _both, **_SEQ2SEQ),
-        "BEiT": transformers("Beit", _pixels, **_VISION),
-        "BERT": transformers("Bert", **_SIZES),
-        "BLOOM": transformers(
-            "Bloom", head=_LM, vocab_size=_VOCABULARY, hidden_size=64, n_layer=2, n_head=4
-        ),
-        "CLIP": transformers("CLIP", _texts_and_images, **_CLIP_PARTS),
-        "ConvNeXt": transformers(
-            "ConvNext", _pixels, hidden_sizes=[16, 32, 64, 64], depths=[1] * 4
-        ),
-        "DeBERTa-v2": transformers("DebertaV2", **_SIZES, relative_attention=True),
-        "DistilBERT": transformers(
-            "DistilBert", vocab_size=_VOCABULARY, dim=64, hidden_dim=128, n_layers=2, n_heads=4
-        ),
-        "ELECTRA": transformers("Electra", **_SIZES, embedding_size=32),
-        "Falcon": transformers("Falcon", head=_LM, **_SIZES),
-        "FNet": transformers("FNet", lambda: {"input_ids": _tokens()}, **_SIZES),
-        "Gemma 2": transformers("Gemma2", head=_LM, **_SIZES, **_GROUPED, head_dim=16),
-        "GPT-2": transformers("GPT2", head="LMHeadModel", **_GPT),
-        "GPT-J": transformers("GPTJ", head=_LM, **_GPT, rotary_dim=8),
-        "GPT-Neo": transformers(
-            "GPTNeo",
-            head=_LM,
-            vocab_size=_VOCABULARY,
-            hidden_size=64,
-            num_layers=2,
-            num_heads=4,
-            max_position_embeddings=64,
-            attention_types=[[["global", "local"], 1]],
-        ),
-        "GPT-NeoX": transformers("GPTNeoX", head=_LM, **_SIZES),
-        "HuBERT": transformers("Hubert", _sound, **_SPEECH),
-        "Llama": transformers("Llama", head=_LM, **_SIZES, **_GROUPED),
-        "Mamba": transformers(
-            "Mamba",
-            lambda: {"input_ids": _tokens()},
-            head=_LM,
-            vocab_size=_VOCABULARY,
-            hidden_size=32,
-            num_hidden_layers=2,
-            state_size=8,
-        ),
-        "Marian": transformers("Marian", _both, **_SEQ2SEQ, pad_token_id=0),
-        "Mistral": transformers("Mistral", head=_LM, **_SIZES, **_GROUPED, sliding_window=8),
-        "MPNet": transformers("MPNet", **_SIZES),
-        "OLMo": transformers("Olmo", head=_LM, **_SIZES, **_GROUPED),
-        "OPT": transformers(
-            "OPT",
-            head=_LM,
-            vocab_size=_VOCABULARY,
-            hidden_size=64,
-            ffn_dim=128,
-            num_hidden_layers=2,
-            num_attention_heads=4,
-            max_position_embeddings=64,
-            word_embed_proj_dim=64,
-        ),
-        "PatchTST": transformers(
-            "PatchTST",
-            _series,
-            num_input_channels=3,
-            context_length=32,
-            patch_length=8,
-            patch_stride=8,
-            d_model=32,
-            num_attention_heads=4,
-            ffn_dim=64,
-            num_hidden_layers=2,
-        ),
-        "Pegasus": transformers("Pegasus", _both, **_SEQ2SEQ),
-        "Phi": transformers("Phi", head=_LM, **_SIZES, pad_token_id=0),
-        "Qwen 3": transformers("Qwen3", head=_LM, **_SIZES, **_GROUPED, head_dim=16),
-        "RoBERTa": transformers("Roberta", **{**_SIZES, "max_position_embeddings": 96}),
-        "SegFormer": transformers(
-            "Segformer",
-            _pixels,
-            hidden_sizes=[16, 32, 32, 64],
-            depths=[1, 1, 1, 1],
-            num_attention_heads=[1, 2, 2, 4],
-        ),
-        "StableLM": transformers("StableLm", head=_LM, **_SIZES, **_GROUPED),
-        "Swin": transformers(
-            "Swin",
-            _pixels,
-            image_size=32,
-            patch_size=2,
-            embed_dim=16,
-            depths=[1, 1],
-            num_heads=[2, 4],
-            window_size=4,
-        ),
-        "T5": transformers(
-            "T5",
-            _both,
-            vocab_size=_VOCABULARY,
-            d_model=64,
-            d_kv=16,
-            d_ff=128,
-            num_layers=2,
-            num_decoder_layers=2,
-            num_heads=4,
-        ),
-        "VideoMAE": transformers("VideoMAE", _frames, **_VISION, num_frames=4),
-        "ViT": transformers("ViT", _pixels, **_VISION),
-        "Wav2Vec2": transformers("Wav2Vec2", _sound, **_SPEECH),
-        "Whisper": transformers(
-            "Whisper",
-            _features,
-            **_SEQ2SEQ,
-            max_source_positions=32,
-            max_target_positions=32,
-            pad_token_id=0,
-        ),
-        "XLNet": transformers(
-            "XLNet", vocab_size=_VOCABULARY, d_model=64, n_layer=2, n_head=4, d_inner=128
-        ),
-    },
+    "torchvision": _VISION_MODELS,
+    "timm": dict(_timm_models()),
+    "transformers": dict(_transformers_models()),
 }

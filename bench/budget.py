@@ -9,46 +9,25 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-# Seconds of an area, of all settings together, in the default run; together with what starts the
-# processes, draws and writes they stay below ten minutes.
-AREA_SECONDS = {
-    "overhead": 14,
-    "sdk": 26,
-    "borders": 12,
-    "planning": 8,
-    "single": 52,
-    "functional": 20,
-    "chains": 128,
-    "training": 65,
-    "graphs": 6,
-    "inference": 38,
-    "models": 40,
-    "sizes": 14,
-    "runtimes": 1,  # by --all only, as the next three
-    "compile": 1,
-    "architectures": 1,
-    "custom": 1,
-    "reduction": 10,
-    "memory": 45,
-    "load": 16,
-    "copies": 20,
-    "fallback": 6,
-    "startup": 16,
-}
-_OTHER_SECONDS = 10  # of an area that the table does not name
+from bench.core import AREAS, OTHER_SECONDS
+
 # What a row that is measured nonetheless costs beyond the area's time is bounded: from here on
 # rows are only named.
 _OVERDRAFT = 1.15
 # Beyond this a process that is still in a row is ended.
 GRACE_SECONDS = 20.0
 
-TOTAL_SECONDS = float(sum(AREA_SECONDS.values()))
 BUDGET = "budget"
+
+
+def total_seconds() -> float:
+    """Return the time of the suite's areas: with what starts, draws and writes, ten minutes."""
+    return sum(a.seconds for a in AREAS.values() if a.cases.__module__.startswith("bench."))
 
 
 def share_of(area: str) -> float:
     """Return the part of the time of all areas that is an area's."""
-    return AREA_SECONDS.get(area, _OTHER_SECONDS) / TOTAL_SECONDS
+    return (AREAS[area].seconds if area in AREAS else OTHER_SECONDS) / total_seconds()
 
 
 class Budget:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A run of the suite in one setting of cores, and the way from a case to a row."""
+"""A run of the suite in one setting of cores: how a case becomes a row."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -32,9 +33,6 @@ from bench.measure import Timing, take_turns
 from bench.selfcheck import check_all_run
 from bench.verify import VerificationError, verify
 
-# A row, and what measures it: writes its value, its spread, its note.
-Job = tuple[Row, Callable[[Row], None]]
-
 
 @dataclass
 class Context:
@@ -52,6 +50,7 @@ class Context:
     inputs: Inputs = field(default_factory=Inputs)
     whole: bool = True  # every row, however long that takes
     budget: Budget = field(default_factory=Budget)
+    resources: ExitStack = field(default_factory=ExitStack)  # what an area holds till its end
 
     def __post_init__(self) -> None:
         self.side = make_side(self.device)
@@ -65,61 +64,49 @@ class Context:
             self._bandwidth = Bandwidth.measure(self.setting.threads)
         return self._bandwidth
 
-    def wants(self, name: str) -> bool:
-        """Tell whether a case of that name is asked for."""
-        return self.only in name
+    @property
+    def everything(self) -> bool:
+        """Tell whether what takes very long is measured too."""
+        return self.whole and not self.quick
 
-    def jobs(self, jobs: Iterable[Job]) -> Iterator[Row]:
-        """Measure rows one after another within the area's budget; none is dropped.
+    def rows(self, area: str, cases: Iterable[Case]) -> Iterator[Row]:
+        """Measure cases one after another within the area's budget; none is dropped.
 
-        They share what is left of it: an area has one list of jobs.
+        Those that compare come by size, so that large inputs are made once and do not pile up.
         """
-        chosen = [job for job in jobs if self.wants(job[0].name)]
-        if self.plan:
-            self.plan([row for row, _ in chosen])
-        for index, (row, measure) in enumerate(chosen):
-            self.budget.rows_left = len(chosen) - index
-            if self.budget.over:
-                row.skipped = BUDGET
-            else:
-                with faults_of(row):
-                    measure(row)
-            yield self.done(row)
-
-    def rows(self, area: str, make_cases: Callable[[], Iterable[Case]]) -> Iterator[Row]:
-        """Verify and time cases, small sizes first.
-
-        Cases come by size so that large inputs are made once and do not pile up.
-        """
-        yield from self.jobs(self.jobs_of(area, make_cases()))
+        with ExitStack() as self.resources:
+            ordered = sorted(cases, key=lambda c: c.size if c.build else 0)
+            jobs = [(c.row(area), c) for c in ordered if self.only in c.name]
+            if self.plan:
+                self.plan([row for row, _ in jobs])
+            for index, (row, case) in enumerate(jobs):
+                self.budget.rows_left = len(jobs) - index
+                if self.budget.over:
+                    row.skipped = BUDGET
+                else:
+                    with faults_of(row):
+                        (case.measure or self._measure_of(case))(row)
+                yield self.done(row)
         self.inputs.clear()
-
-    def jobs_of(self, area: str, cases: Iterable[Case]) -> Iterator[Job]:
-        """Turn cases into jobs, small sizes first."""
-        for case in sorted(cases, key=lambda c: c.size):
-            yield self._job(area, case)
 
     def row(self, area: str, case: Case) -> Row:
         """Return the row of one case; what goes wrong becomes its fault."""
-        (row,) = self.jobs([self._job(area, case)])
+        (row,) = self.rows(area, [case])
         return row
 
-    def _job(self, area: str, case: Case) -> Job:
-        row = Row(
-            area,
-            case.name,
-            size=case.size,
-            dtype=case.dtype,
-            bytes=case.bytes,
-            flops=case.flops,
-            goal=case.goal,
-            note=case.note,
-            group=case.group,
-        )
-        return row, lambda row: self._measure(row, case)
+    def done(self, row: Row) -> Row:
+        """Write down what the row was given, show progress and pass the row on."""
+        row.cores, row.threads = self.setting.cores, self.setting.threads
+        if self.progress:
+            self.progress(row)
+        return row
+
+    def _measure_of(self, case: Case) -> Callable[[Row], None]:
+        return lambda row: self._measure(row, case)
 
     def _measure(self, row: Row, case: Case) -> None:
         """Verify a case, then time it."""
+        assert case.build is not None
         if self.inputs.size != case.size:
             self.inputs.clear()
             self.inputs.size = case.size
@@ -127,29 +114,24 @@ class Context:
         share, began = self.budget.share, time.monotonic()
         if case.bytes:
             row.limit = self.bandwidth.seconds(case.bytes)
-        work = case.build(self.side)
+        side = case.side or self.side
+        work = case.build(side)
         reference = (case.peer or case.build)(self.cpu)
-        self.side.synchronize()  # inputs are there before the first call is timed
-        start = time.perf_counter()
-        outputs = outputs_of(work)
-        self.side.synchronize()
-        row.details["first_call"] = time.perf_counter() - start
-        start = time.perf_counter()
-        want = outputs_of(reference)
-        row.details["reference_first_call"] = time.perf_counter() - start
+        side.synchronize()  # inputs are there before the first call is timed
+        outputs, row.details["first_call"] = first_call(work, side)
+        want, row.details["reference_first_call"] = first_call(reference, self.cpu)
         truth = case.oracle() if case.oracle else None
         if case.check:
-            case.check(outputs, self.side)
+            case.check(outputs, side)
         else:
             verify(case.name, outputs, want, truth, case.tolerance)
         del outputs
-        check_all_run(case.name, work, self.side)
+        check_all_run(case.name, work, side)
         others = self._peers(row, case, want, truth)
         del want, truth
-        sides = [(work, self.side), (reference, self.cpu), *others.values()]
-        turns = take_turns(
-            sides, self._timing(case, share - (time.monotonic() - began), len(sides))
-        )
+        sides = [(work, side), (reference, self.cpu), *others.values()]
+        left = share - (time.monotonic() - began)
+        turns = take_turns(sides, self._timing(case).within(left, len(sides)))
         if case.peer is not None:
             row.details["different_work"] = True
         row.spread, row.reference_spread = Spread.of(turns[0]), Spread.of(turns[1])
@@ -164,14 +146,12 @@ class Context:
             if peer.is_limit and spread is not None:
                 row.limit = spread.least
 
-    def _timing(self, case: Case, seconds: float, sides: int) -> Timing:
-        """Return how to time `sides` sides in the seconds that are left to a row."""
+    def _timing(self, case: Case) -> Timing:
         timing = self.timing.with_threads(self.setting.threads)
-        if case.min_time is not None and not self.quick:
-            timing = replace(timing, min_time=case.min_time)
-        if case.turn is not None and not self.quick:
-            timing = replace(timing, batch_time=case.turn)
-        return timing.within(seconds, sides)
+        if self.quick:
+            return timing
+        wished = {"min_time": case.min_time, "batch_time": case.turn}
+        return replace(timing, **{k: v for k, v in wished.items() if v is not None})
 
     def _figure(self, spread: Spread) -> float:
         return spread.least if self.fastest else spread.median
@@ -182,8 +162,7 @@ class Context:
         for peer in case.peers:
             figure = row.peers[peer.name] = PeerFigure()
             try:
-                limit = self.budget.left / 2 if peer.is_costly else math.inf
-                with time_limit(limit):
+                with time_limit(self.budget.left / 2 if peer.is_costly else math.inf):
                     found[peer.name] = self._peer(peer, figure, case, want, truth)
             except Unavailable as error:
                 figure.reason = str(error)
@@ -192,9 +171,8 @@ class Context:
             except Exception as error:
                 kind = "" if isinstance(error, VerificationError) else f"{type(error).__name__}: "
                 figure.fault = f"{kind}{first_line(error)}"
-                print(
-                    f"PEER {peer.name} of {row.area} / {row.name}: {figure.fault}", file=sys.stderr
-                )
+                where = f"{peer.name} of {row.area} / {row.name}"
+                print(f"PEER {where}: {figure.fault}", file=sys.stderr)
         return found
 
     @staticmethod
@@ -203,51 +181,30 @@ class Context:
     ) -> tuple[Work, Side]:
         work, side = peer.build()
         if not peer.is_limit:
-            start = time.perf_counter()
-            got = outputs_of(work)
-            side.synchronize()
-            figure.first_call = time.perf_counter() - start
-            got = [
-                t.reshape(w.shape) for t, w in zip(tensors_of(got), tensors_of(want), strict=True)
-            ]
+            got, figure.first_call = first_call(work, side)
+            pairs = zip(tensors_of(got), tensors_of(want), strict=True)
+            got = [t.reshape(w.shape) for t, w in pairs]
             if case.check:
                 case.check(got, side)
             else:
                 verify(f"{case.name} by {peer.name}", got, want, truth, case.tolerance)
         return work, side
 
-    def done(self, row: Row) -> Row:
-        """Write down what the row was given, show progress and pass the row on."""
-        row.cores, row.threads = self.setting.cores, self.setting.threads
-        if self.progress:
-            self.progress(row)
-        return row
 
-
-class faults_of:
+@contextmanager
+def faults_of(row: Row) -> Iterator[None]:
     """Write an exception of the block into the row; let interrupts through.
 
     What cannot be measured here is no fault: its reason is written down.
     """
-
-    def __init__(self, row: Row) -> None:
-        self.row = row
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> bool:
-        if error is None:
-            return False
-        if not isinstance(error, Exception):
-            return False
-        if isinstance(error, Unavailable):
-            self.row.skipped = first_line(error)
-            return True
+    try:
+        yield
+    except Unavailable as error:
+        row.skipped = first_line(error)
+    except Exception as error:
         name = "wrong result" if isinstance(error, VerificationError) else type(error).__name__
-        self.row.fault = f"{name}: {first_line(error)}"
-        print(f"FAULT {self.row.area} / {self.row.name}: {self.row.fault}", file=sys.stderr)
-        return True
+        row.fault = f"{name}: {first_line(error)}"
+        print(f"FAULT {row.area} / {row.name}: {row.fault}", file=sys.stderr)
 
 
 def first_line(error: Exception) -> str:
@@ -255,6 +212,14 @@ def first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [""])[0][:280]
 
 
-def outputs_of(work: Any) -> Any:
+def outputs_of(work: Work) -> Any:
     """Return the results of a work that are compared."""
     return work.outputs() if work.outputs else work.run()
+
+
+def first_call(work: Work, side: Side) -> tuple[Any, float]:
+    """Return the results of a work that are compared, and the seconds until they are there."""
+    start = time.perf_counter()
+    outputs = outputs_of(work)
+    side.synchronize()
+    return outputs, time.perf_counter() - start

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import importlib
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,10 +18,7 @@ SIZES = {"1K": 1_000, "10K": 10_000, "100K": 100_000, "1M": 1_000_000, "10M": 10
 
 def size_name(size: int) -> str:
     """Return 16, 1K, 10K ... for a number of elements."""
-    for name, count in SIZES.items():
-        if size == count:
-            return name
-    return str(size)
+    return {count: name for name, count in SIZES.items()}.get(size, str(size))
 
 
 @dataclass(frozen=True, order=True)
@@ -36,9 +35,8 @@ class Setting:
     def label(self) -> str:
         """Return '1 core', '2 cores', or '1 thread, 2 cores' where a core is left to the worker."""
         cores = f"{self.cores} core{'s' if self.cores != 1 else ''}"
-        if self.threads == self.cores:
-            return cores
-        return f"{self.threads} thread{'s' if self.threads != 1 else ''}, {cores}"
+        threads = f"{self.threads} thread{'s' if self.threads != 1 else ''}"
+        return cores if self.threads == self.cores else f"{threads}, {cores}"
 
     @property
     def slug(self) -> str:
@@ -59,9 +57,8 @@ def make_side(device: str) -> Side:
     if device.split(":")[0] == "hologram":
         import hologram_torch  # noqa: F401  (also where torch's autoload is off)
     torch_device = torch.device(device)
-    if torch_device.type == "cpu":
-        return Side(torch_device, _nothing)
-    return Side(torch_device, getattr(torch, torch_device.type).synchronize)
+    is_cpu = torch_device.type == "cpu"
+    return Side(torch_device, _nothing if is_cpu else getattr(torch, torch_device.type).synchronize)
 
 
 def _nothing() -> None:
@@ -88,6 +85,14 @@ class Unavailable(Exception):
     """A peer that cannot take part on this machine; the message says why."""
 
 
+def library(name: str, about: str = "") -> Any:
+    """Import what may be absent."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise Unavailable(f"{name}{about} is not installed") from error
+
+
 @dataclass(frozen=True)
 class Peer:
     """Another way to do the work of a case, measured in turns with both sides.
@@ -110,6 +115,11 @@ class Goal:
     kind: str = "speedup"  # "speedup": ratio at least `bound`; "most": value at most `bound`
     source: str = "targets"
 
+    @staticmethod
+    def at_most(bound: float | None) -> Goal | None:
+        """Return the goal of a row whose value is bounded, if it is."""
+        return Goal(bound, "most") if bound else None
+
     def met(self, row: Row) -> bool:
         """Tell whether the row reaches the bound."""
         if self.kind == "speedup":
@@ -124,32 +134,42 @@ class Goal:
 
 @dataclass
 class Case:
-    """One comparison: the same work built on two sides, checked, then timed.
+    """A row before it is measured: what both sides do, how that is verified, what it should reach.
 
-    `build` makes the work of the side under test and, where `peer` is absent, of the reference.
-    `oracle` computes the outputs in float64. Tolerances are per output element: tolerance[0]
-    relative, tolerance[1] absolute; None picks them by dtype. `check` takes the place of all three:
-    it is given the outputs and who made them, and raises VerificationError. `peers` are measured
-    beside the two. A side runs for `turn` seconds before the next: what is used call after call
-    finds its data and code in the caches.
+    `build` makes the work of the side under test and, where `peer` is absent, of cpu. Outputs are
+    compared with those of `oracle`, in float64, or with cpu's; tolerance[0] is relative,
+    tolerance[1] absolute, and None picks them by dtype. `check` takes the place of that: it is
+    given the outputs and who made them, and raises VerificationError. `peers` are measured beside
+    the two. A side runs for `turn` seconds before the next: what is used call after call finds its
+    data and code in the caches. `side` takes the place of the device under test. A row that does
+    not compare times has `measure` in the place of all of these: it fills in the Row.
     """
 
     name: str
-    build: Callable[[Side], Work]
+    build: Callable[[Side], Work] | None = None
+    peer: Callable[[Side], Work] | None = None
+    measure: Callable[[Row], None] | None = None
     size: int = 0
     dtype: str = "float32"
-    peer: Callable[[Side], Work] | None = None
     oracle: Callable[[], Any] | None = None
     tolerance: tuple[float, float] | None = None
     check: Callable[[Any, Side], None] | None = None
     bytes: int = 0
-    flops: int = 0
     goal: Goal | None = None
     note: str = ""
     min_time: float | None = None
     turn: float | None = None
     group: str = ""
+    unit: str = "s"
+    side: Side | None = None
     peers: Sequence[Peer] = ()
+
+    def row(self, area: str) -> Row:
+        """Return the row of an area that it will fill."""
+        row = Row(area, self.name, unit=self.unit, size=self.size, bytes=self.bytes)
+        row.dtype = self.dtype if self.build else ""
+        row.goal, row.note, row.group = self.goal, self.note, self.group
+        return row
 
 
 @dataclass
@@ -165,15 +185,8 @@ class Spread:
     @staticmethod
     def of(values: Sequence[float]) -> Spread:
         """Summarise measurements; a single one is its own quartiles."""
-        ordered = sorted(values)
-
-        def at(share: float) -> float:
-            position = share * (len(ordered) - 1)
-            below = math.floor(position)
-            above = min(below + 1, len(ordered) - 1)
-            return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
-
-        return Spread(at(0.5), at(0.25), at(0.75), len(ordered), ordered[0])
+        low, median, high = (float(q) for q in np.quantile(values, (0.25, 0.5, 0.75)))
+        return Spread(median, low, high, len(values), min(values))
 
 
 @dataclass
@@ -203,7 +216,6 @@ class Row:
     reference_spread: Spread | None = None
     limit: float = math.nan  # what measured memory bandwidth allows, in `unit`
     bytes: int = 0
-    flops: int = 0
     goal: Goal | None = None
     note: str = ""
     group: str = ""
@@ -218,16 +230,29 @@ class Row:
         return Setting(self.cores, self.threads)
 
     @property
+    def is_measured(self) -> bool:
+        """Tell whether it has figures: nothing was wrong, and it was not left out."""
+        return not self.fault and not self.skipped
+
+    @property
     def ratio(self) -> float:
         """How many times smaller the value is than its reference."""
-        return self.reference / self.value if self.value else math.nan
+        return self.ratio_to("")
+
+    def median_of(self, peer: str) -> float:
+        """What a peer took, or the row itself where none is named; NaN where it has no figure."""
+        if not peer:
+            return self.value
+        figure = self.peers.get(peer)
+        return figure.spread.median if figure and figure.spread else math.nan
 
     def ratio_to(self, peer: str) -> float:
-        """How many times smaller the value is than a peer's; NaN where the peer has none."""
-        figure = self.peers.get(peer)
-        if figure is None or figure.spread is None or not self.value:
-            return math.nan
-        return figure.spread.median / self.value
+        """How many times smaller the value is than a peer's, or than the reference for none.
+
+        NaN where the peer has no figure.
+        """
+        theirs = self.median_of(peer) if peer else self.reference
+        return theirs / self.value if self.value else math.nan
 
     @property
     def below_goal(self) -> bool:
@@ -246,22 +271,21 @@ class Row:
     @staticmethod
     def from_json(data: dict[str, Any]) -> Row:
         """Undo `to_json`."""
-        data = {k: v for k, v in data.items() if k != "ratio"}
-        for key in ("value", "reference", "limit"):
-            if data.get(key) is None:
-                data[key] = math.nan
-        for key in ("spread", "reference_spread"):
-            data[key] = Spread(**data[key]) if data.get(key) else None
+
+        def number(value: float | None) -> float:
+            return math.nan if value is None else value
+
+        def spread(value: dict[str, Any] | None) -> Spread | None:
+            return Spread(**value) if value else None
+
+        known = {f.name for f in fields(Row)}
+        data = {k: v for k, v in data.items() if k in known}
+        data |= {key: number(data.get(key)) for key in ("value", "reference", "limit")}
+        data |= {key: spread(data.get(key)) for key in ("spread", "reference_spread")}
         data["goal"] = Goal(**data["goal"]) if data.get("goal") else None
-        data["peers"] = {
-            name: PeerFigure(
-                Spread(**peer["spread"]) if peer["spread"] else None,
-                math.nan if peer["first_call"] is None else peer["first_call"],
-                peer["reason"],
-                peer["fault"],
-            )
-            for name, peer in data.get("peers", {}).items()
-        }
+        for peer in data.get("peers", {}).values():
+            peer["spread"], peer["first_call"] = spread(peer["spread"]), number(peer["first_call"])
+        data["peers"] = {name: PeerFigure(**p) for name, p in data.get("peers", {}).items()}
         return Row(**data)
 
 
@@ -274,42 +298,60 @@ def _without_nan(value: Any) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
-Measure = Callable[[Any], Iterator[Row]]
+OTHER_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
 class Area:
-    """A named group of measurements; `measure` yields its rows, `summarize` rows about them.
+    """A named group of rows: `cases` yields them for a Context, `summarize` rows about them.
 
-    `measure` is given a Context. Where `once` names the 'first' or the 'last' setting, the area is
-    measured in that one alone: what it says does not depend on cores, or needs all of them.
+    `seconds` is its part of the default run, in all settings together. Where `once` names the
+    'first' or the 'last' setting, the area is measured in that one alone: what it says does not
+    depend on cores, or needs all of them. `summarize` is given the good rows of one setting.
     """
 
     name: str
     title: str
-    measure: Measure
-    summarize: Callable[[list[Row]], list[Row]] | None = None
+    cases: Callable[[Any], Iterable[Case]]
+    seconds: float = OTHER_SECONDS
+    summarize: Callable[[list[Row]], Iterable[Row]] | None = None
     once: str = ""
+
+    def measure(self, context: Any) -> Iterator[Row]:
+        """Measure its rows and yield them."""
+        found: Iterator[Row] = context.rows(self.name, self.cases(context))
+        return found
+
+    def summaries(self, rows: Sequence[Row]) -> list[Row]:
+        """Return rows about its good rows among these, by setting."""
+        found = []
+        good = [r for r in rows if r.area == self.name and r.is_measured]
+        for setting in sorted({r.setting for r in good}) if self.summarize else ():
+            for row in self.summarize([r for r in good if r.setting == setting]):
+                row.area, row.cores, row.threads = self.name, setting.cores, setting.threads
+                found.append(row)
+        return found
 
 
 AREAS: dict[str, Area] = {}
+Cases = Callable[[Any], Iterable[Case]]
 
 
-def area(
-    name: str,
-    title: str,
-    summarize: Callable[[list[Row]], list[Row]] | None = None,
-    once: str = "",
-) -> Callable[[Measure], Measure]:
-    """Register the generator below as the area `name`."""
+def area(name: str, title: str, **more: Any) -> Callable[[Cases], Cases]:
+    """Register the generator of cases below as the area `name`."""
 
-    def register(measure: Measure) -> Measure:
+    def register(cases: Cases) -> Cases:
         if name in AREAS:
             raise ValueError(f"two areas are called {name!r}")
-        AREAS[name] = Area(name, title, measure, summarize, once)
-        return measure
+        AREAS[name] = Area(name, title, cases, **more)
+        return cases
 
     return register
+
+
+def mean_row(name: str, ratios: Sequence[float], unit: str = "x", goal: Goal | None = None) -> Row:
+    """Return a row about others: the geometric mean of their ratios."""
+    return Row("", name, 1.0, geometric_mean(ratios), unit, goal=goal)
 
 
 def geometric_mean(values: Sequence[float]) -> float:

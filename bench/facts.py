@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +27,20 @@ _MULTIPLY = (
 )
 
 
-def _git(*arguments: str) -> str:
+_SETS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
+
+
+def _output(*command: str, **options: Any) -> str:
+    """Return what a program writes; nothing where it fails."""
     try:
-        done = subprocess.run(
-            ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, timeout=10
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, **options)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _git(*arguments: str) -> str:
+    return _output("git", "-C", str(ROOT), *arguments)
 
 
 def environment(setting: Setting) -> dict[str, str]:
@@ -53,9 +60,7 @@ def machine_facts(device: str, machine: str = "") -> dict[str, Any]:
         "processor": processor(),
         "cores": len(cores()),
         "memory": first_line_of("/proc/meminfo", "MemTotal"),
-        "instruction_sets": [
-            f for f in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if f in flags
-        ],
+        "instruction_sets": [f for f in _SETS if f in flags],
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,
@@ -65,7 +70,10 @@ def machine_facts(device: str, machine: str = "") -> dict[str, Any]:
         "time": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
         "load_at_start": os.getloadavg()[0],
     }
-    known.update(_torch_facts(torch))
+    blas = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
+    known["torch BLAS"] = blas.group(1) if blas else "unknown"
+    known["torch kernels"] = torch.backends.cpu.get_cpu_capability()
+    known |= _verbose()
     known["numpy BLAS"] = _numpy_blas(np)
     known["environment"] = {k: v for k, v in sorted(os.environ.items()) if _VARIABLES.match(k)}
     if device.startswith("hologram"):
@@ -76,31 +84,11 @@ def machine_facts(device: str, machine: str = "") -> dict[str, Any]:
     return known
 
 
-def _torch_facts(torch: Any) -> dict[str, str]:
-    """Return PyTorch's BLAS, the instructions that its kernels use, and those of MKL and oneDNN."""
-    shown = torch.__config__.show()
-    blas = re.search(r"BLAS_INFO=(\w+)", shown)
-    return {
-        "torch BLAS": blas.group(1) if blas else "unknown",
-        "torch kernels": torch.backends.cpu.get_cpu_capability(),
-        **_verbose(),
-    }
-
-
 def _verbose() -> dict[str, str]:
     """Ask MKL and oneDNN themselves: what they use is not what the processor has."""
-    try:
-        done = subprocess.run(
-            [sys.executable, "-c", _MULTIPLY],
-            env={**os.environ, **_TELL, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            preexec_fn=die_with_parent,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return {}
-    return read_verbose(done.stdout)
+    variables = {**os.environ, **_TELL, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    command = (sys.executable, "-c", _MULTIPLY)
+    return read_verbose(_output(*command, env=variables, preexec_fn=die_with_parent))
 
 
 def read_verbose(text: str) -> dict[str, str]:
@@ -134,13 +122,11 @@ def _numpy_blas(np: Any) -> str:
     except ImportError:
         built = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
         return f"{built.get('name', 'unknown')} {built.get('version', '')}".strip()
-    own = str(Path(np.__file__).parent.parent)
-    for library in threadpoolctl.threadpool_info():
-        if library["user_api"] == "blas" and str(library["filepath"]).startswith(f"{own}/numpy"):
-            return (
-                f"{library['internal_api']} {library.get('version', '')}, "
-                f"{library.get('architecture', '')}"
-            )
+    own = f"{Path(np.__file__).parent.parent}/numpy"
+    for found in threadpoolctl.threadpool_info():
+        if found["user_api"] == "blas" and str(found["filepath"]).startswith(own):
+            named = f"{found['internal_api']} {found.get('version', '')}"
+            return f"{named}, {found.get('architecture', '')}"
     return "unknown"
 
 
@@ -153,13 +139,12 @@ def setting_facts(device: str) -> dict[str, Any]:
         "torch_threads": torch.get_num_threads(),
         "numpy_threads": os.environ.get("OPENBLAS_NUM_THREADS", ""),
     }
-    if not device.startswith("hologram"):
-        return found
-    import hologram
+    if device.startswith("hologram"):
+        import hologram
 
-    found["isa"] = hologram.cpu_info()["isa"]
-    found["gemm"] = _gemm_provider()
-    found["worker"] = "hologram-worker" in _thread_names()
+        found["isa"] = hologram.cpu_info()["isa"]
+        found["gemm"] = _gemm_provider()
+        found["worker"] = "hologram-worker" in _of_threads(_thread_name)
     return found
 
 
@@ -173,30 +158,19 @@ def _gemm_provider() -> str:
         return f"unknown: {error}"
 
 
-def _tasks() -> list[str]:
-    return os.listdir("/proc/self/task")
+def _of_threads(look: Callable[[int], Any]) -> list[Any]:
+    """Look at every thread of this process."""
+    found = []
+    for task in os.listdir("/proc/self/task"):
+        with suppress(OSError):  # the thread has ended
+            found.append(look(int(task)))
+    return found
 
 
-def _thread_names() -> list[str]:
-    names = []
-    for task in _tasks():
-        try:
-            names.append(Path(f"/proc/self/task/{task}/comm").read_text().strip())
-        except OSError:  # the thread has ended
-            continue
-    return names
+def _thread_name(task: int) -> str:
+    return Path(f"/proc/self/task/{task}/comm").read_text().strip()
 
 
 def affinities() -> list[int]:
     """Return every core that some thread of this process may use."""
-    found: set[int] = set()
-    for task in _tasks():
-        try:
-            found |= os.sched_getaffinity(int(task))
-        except OSError:  # the thread has ended
-            continue
-    return sorted(found)
-
-
-if __name__ == "__main__":
-    print(json.dumps(machine_facts(sys.argv[1] if len(sys.argv) > 1 else "hologram"), indent=1))
+    return sorted(set().union(*_of_threads(os.sched_getaffinity)))

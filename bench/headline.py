@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.core import SIZES, Row, Setting, geometric_mean, size_name
@@ -16,43 +17,37 @@ class Figure:
     """The ratio of one row, or the geometric mean of those of several."""
 
     area: str
-    match: Callable[[Row], bool]
+    pattern: str = ""  # of the beginning of names
+    size: int = 0
     peer: str = ""  # against whom; nothing: the reference of the row
 
-    def ratio(self, row: Row) -> float:
-        """Return the ratio of a row; NaN where it has none."""
-        return row.ratio_to(self.peer) if self.peer else row.ratio
+    def match(self, row: Row) -> bool:
+        """Tell whether it is about a row."""
+        return bool(re.match(self.pattern, row.name)) and self.size in (0, row.size)
 
 
-def _named(area: str, *starts: str) -> Sequence[Figure]:
-    return [Figure(area, lambda r, s=start: r.name.startswith(s)) for start in starts]  # type: ignore[misc]
+def _named(area: str, *patterns: str) -> list[Figure]:
+    return [Figure(area, pattern) for pattern in patterns or ("",)]
 
 
-def _all(area: str, peer: str = "") -> Figure:
-    return Figure(area, lambda r: True, peer)
-
-
-def _by_size(area: str) -> Sequence[Figure]:
-    return [Figure(area, lambda r, n=size: r.size == n) for size in SIZES.values()]  # type: ignore[misc]
+def _by_size(area: str) -> list[Figure]:
+    return [Figure(area, size=size) for size in SIZES.values()]
 
 
 _MLP = "MLP 784-128-10, batch 32, Adam"
 _ADAMW = "50 x 64K parameters, AdamW"
-_SIZES = " / ".join(size_name(n) for n in SIZES.values())
+_SIZES = " / ".join(map(size_name, SIZES.values()))
 TABLE: Sequence[tuple[str, Sequence[Figure]]] = (
-    ("chains, geometric mean of all rows", [_all("chains")]),
+    ("chains, geometric mean of all rows", _named("chains")),
     (f"chains at {_SIZES}", _by_size("chains")),
     (
         "chains against torch.compile / NumPy",
-        [_all("chains", p) for p in ("torch.compile", "NumPy")],
+        [Figure("chains", peer=peer) for peer in ("torch.compile", "NumPy")],
     ),
     (
         f"train step, {_MLP}: default / fused / reading every loss",
-        [
-            Figure("training", lambda r: r.name == f"{_MLP}, default; cpu, default"),
-            Figure("training", lambda r: r.name == f"{_MLP}, fused=True; cpu, default"),
-            Figure("training", lambda r: r.name.startswith(_MLP) and "reading" in r.name),
-        ],
+        _named("training", *(f"{_MLP}, {o}; cpu, default$" for o in ("default", "fused=True")))
+        + _named("training", f"{_MLP}.*reading"),
     ),
     (
         "train step, GPT-2 shape, AdamW: float32 / bfloat16 autocast",
@@ -65,30 +60,20 @@ TABLE: Sequence[tuple[str, Sequence[Figure]]] = (
     ("train step, CNN on digits, Adam", _named("training", "CNN on digits")),
     (
         f"{_ADAMW}: default / fused, against cpu's foreach",
-        _named(
-            "training",
-            f"{_ADAMW}, default; cpu, foreach",
-            f"{_ADAMW}, fused=True; cpu, foreach",
-        ),
+        _named("training", *(f"{_ADAMW}, {o}; cpu, foreach" for o in ("default", "fused=True"))),
     ),
     (
         "inference: ResNet-18 / BERT base / GPT-2 decode / small GPT decode / LSTM",
-        _named("inference", "ResNet-18", "BERT", "GPT-2 (", "GPT-2 shape", "LSTM"),
+        _named("inference", "ResNet-18", "BERT", r"GPT-2 \(", "GPT-2 shape", "LSTM"),
     ),
     (
         "small models of transformers, torchvision and nn, unmodified: inference / training",
-        [
-            Figure("models", lambda r: r.name.endswith("inference")),
-            Figure("models", lambda r: r.name.endswith("training")),
-        ],
+        _named("models", ".*inference$", ".*training$"),
     ),
-    (
-        "a chain of a new length each call",
-        _named("sizes", "five ops and a mean"),
-    ),
-    ("single ops, geometric mean of all rows", [_all("single")]),
+    ("a chain of a new length each call", _named("sizes", "five ops and a mean")),
+    ("single ops, geometric mean of all rows", _named("single")),
     (f"single ops at {_SIZES}", _by_size("single")),
-    ("x + y of 16 elements, from Python", [Figure("overhead", lambda r: r.name == "x + y")]),
+    ("x + y of 16 elements, from Python", _named("overhead", r"x \+ y$")),
 )
 
 
@@ -96,10 +81,9 @@ def _cell(figures: Sequence[Figure], rows: list[Row], setting: Setting) -> str:
     """Return the figures of one setting, with how many rows each is of."""
     texts, counts = [], []
     for figure in figures:
-        named = [
-            r for r in rows if r.area == figure.area and r.setting == setting and figure.match(r)
-        ]
-        ratios = [figure.ratio(r) for r in named if not r.fault and not r.skipped]
+        named = [r for r in rows if r.area == figure.area and figure.match(r)]
+        named = [r for r in named if r.setting == setting]
+        ratios = [r.ratio_to(figure.peer) for r in named if r.is_measured]
         ratios = [ratio for ratio in ratios if not math.isnan(ratio)]
         texts.append(f"{geometric_mean(ratios):.2f}x" if ratios else "-")
         counts.append(f"{len(ratios)} of {len(named)}" if len(ratios) != len(named) else len(named))
@@ -123,19 +107,16 @@ def table(results: Results) -> tuple[list[str], list[list[str]]]:
 
 def caption(results: Results) -> str:
     """Return where, when and with what the table was measured."""
-    machine = results.machine
-    known = {
-        "PyTorch": machine.get("torch"),
-        "MKL": machine.get("MKL"),
-        "MKL uses AVX-512": machine.get("MKL uses AVX-512"),
-        "oneDNN": machine.get("oneDNN"),
-        "NumPy BLAS": machine.get("numpy BLAS"),
-        "commit": str(machine.get("commit", ""))
-        + (" (modified)" if machine.get("modified") else ""),
-        "load at the start": machine.get("load_at_start"),
+    known = {**results.machine, "PyTorch": results.machine.get("torch")}
+    known |= {
+        "NumPy BLAS": known.get("numpy BLAS"),
+        "load at the start": known.get("load_at_start"),
     }
-    parts = [str(machine.get("machine", "")), str(machine.get("time", ""))]
-    parts += [f"{name}: {value}" for name, value in known.items() if value not in (None, "")]
+    known["commit"] = f"{known.get('commit', '')}{' (modified)' * bool(known.get('modified'))}"
+    shown = "PyTorch, MKL, MKL uses AVX-512, oneDNN, NumPy BLAS, commit, load at the start"
+    parts = [str(known.get(name, "")) for name in ("machine", "time")]
+    values = [(name, known.get(name)) for name in shown.split(", ")]
+    parts += [f"{name}: {value}" for name, value in values if value not in (None, "")]
     for setting, facts in results.processes.items():
         picked = [f"{facts.get('torch_threads')} threads of PyTorch"]
         picked += [f"worker: {'yes' if facts['worker'] else 'no'}"] if "worker" in facts else []

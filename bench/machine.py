@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import bisect
 import ctypes
 import math
 import os
@@ -12,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+import timeit
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -73,15 +73,8 @@ class Bandwidth:
         """Return the least time that moving a number of bytes takes; NaN for none."""
         if not self.points or moved <= 0:
             return math.nan
-        sizes = [size for size, _ in self.points]
-        at = bisect.bisect_left(sizes, moved)
-        if at == 0:
-            return moved / self.points[0][1]
-        if at == len(self.points):
-            return moved / self.points[-1][1]
-        (low, slow), (high, fast) = self.points[at - 1], self.points[at]
-        share = math.log(moved / low) / math.log(high / low)
-        return moved / (slow * (fast / slow) ** share)
+        sizes, speeds = (np.log(column) for column in zip(*self.points))
+        return moved / float(np.exp(np.interp(math.log(moved), sizes, speeds)))
 
 
 def _one_thread_copy(a: torch.Tensor, b: torch.Tensor) -> Any:
@@ -92,13 +85,7 @@ def _one_thread_copy(a: torch.Tensor, b: torch.Tensor) -> Any:
 
 def _best(copy: Any, total: int) -> float:
     runs = max(1, min(2000, (1 << 22) // total))
-    best = math.inf
-    for _ in range(7):
-        start = time.perf_counter()
-        for _ in range(runs):
-            copy()
-        best = min(best, (time.perf_counter() - start) / runs)
-    return best
+    return min(timeit.repeat(copy, number=runs, repeat=7)) / runs
 
 
 _PR_SET_PDEATHSIG = 1
@@ -126,12 +113,11 @@ class BusyCores:
     """
 
     def __enter__(self) -> BusyCores:
+        command = [sys.executable, "-S", "-c", _SPIN]
         self.spinners: list[subprocess.Popen[bytes]] = []
         try:
             for core in cores():
-                self.spinners.append(
-                    subprocess.Popen([sys.executable, "-S", "-c", _SPIN, str(core)])
-                )
+                self.spinners.append(subprocess.Popen([*command, str(core)]))
             time.sleep(0.3)  # until each is in its loop
             self._signal(signal.SIGSTOP)
         except BaseException:
@@ -142,7 +128,6 @@ class BusyCores:
     def __exit__(self, *_: object) -> None:
         for spinner in self.spinners:
             spinner.kill()
-        for spinner in self.spinners:
             spinner.wait()
 
     @contextmanager

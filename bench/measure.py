@@ -6,10 +6,11 @@ from __future__ import annotations
 import gc
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from bench.core import Side, Spread, Work
+from bench.core import Side, Work
 
 Clock = Callable[[], int]
 _PAUSE = 0.008
@@ -45,15 +46,6 @@ class Timing:
         if threads == 1:
             return self
         return replace(self, pause=_PAUSE, batch_time=2 * self.batch_time)
-
-
-@dataclass(frozen=True)
-class Result:
-    """Seconds per operation of the side under test, of its peer, and the spread of their ratio."""
-
-    value: Spread
-    reference: Spread
-    ratio: Spread
 
 
 def time_batch(work: Work, side: Side, runs: int, clock: Clock = time.perf_counter_ns) -> float:
@@ -93,11 +85,16 @@ def wake_up(work: Work, side: Side) -> None:
             return
 
 
-def compare(work: Work, side: Side, peer: Work, peer_side: Side, timing: Timing) -> Result:
-    """Time both in turns until the time is spent; medians and quartiles of the turns."""
-    values, references = take_turns([(work, side), (peer, peer_side)], timing)
-    ratios = [r / v for v, r in zip(values, references)]
-    return Result(Spread.of(values), Spread.of(references), Spread.of(ratios))
+@contextmanager
+def collector_off() -> Iterator[None]:
+    """Keep the garbage collector away during the block."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def take_turns(sides: Sequence[tuple[Work, Side]], timing: Timing) -> list[list[float]]:
@@ -108,9 +105,7 @@ def take_turns(sides: Sequence[tuple[Work, Side]], timing: Timing) -> list[list[
     least = timing.min_time * len(sides) / 2
     runs = [batch_length(work, side, timing.batch_time) for work, side in sides]
     turns: list[list[float]] = [[] for _ in sides]
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
+    with collector_off():
         start = time.perf_counter()
         while len(turns[0]) < timing.max_pairs:
             for (work, side), count, seconds in zip(sides, runs, turns):
@@ -126,9 +121,6 @@ def take_turns(sides: Sequence[tuple[Work, Side]], timing: Timing) -> list[list[
                 break
             if spent >= timing.most and (done >= 3 or spent > _LATE):
                 break
-    finally:
-        if enabled:
-            gc.enable()
     return turns
 
 
@@ -140,18 +132,13 @@ def take_batches(
     For what only begins something: recording, of which the run is measured elsewhere.
     """
     found: list[float] = []
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
+    with collector_off():
         end = time.perf_counter() + seconds
         while len(found) < 5 or (time.perf_counter() < end and len(found) < 5_000):
             start = clock()
             kept = work.run()  # noqa: F841
             found.append((clock() - start) * 1e-9 / work.ops)
             settle()
-    finally:
-        if enabled:
-            gc.enable()
     return found
 
 

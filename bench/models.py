@@ -1,11 +1,58 @@
 # SPDX-License-Identifier: MIT
-"""The models that are trained and asked, written out: random weights, nothing downloaded."""
+"""What a model is, and those written out here: random weights, nothing downloaded."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from bench.core import Side, Work
+
+Function = Callable[..., Any]
+
+
+@dataclass
+class Model:
+    """A model, what it is asked, and how far it is off."""
+
+    module: nn.Module
+    inputs: list[Tensor]
+    ask: Function = lambda module, *inputs: module(*inputs)
+    loss: Function | None = None
+
+
+def placed(make: Callable[[], Model], side: Side, training: bool = False) -> Model:
+    """Make a model after a seed, on cpu, and move it."""
+    torch.manual_seed(0)
+    model = make()
+    model.module = model.module.to(side.device).train(training)
+    model.inputs = [t.to(side.device) for t in model.inputs]
+    return model
+
+
+def as_it_is(function: Function) -> Function:
+    """Return the function itself: what eager work does with it."""
+    return function
+
+
+def inference_work(
+    make: Callable[[], Model],
+    side: Side,
+    prepare: Callable[[Function], Function] = as_it_is,
+    steps: int = 2,
+    answers: int = 1,
+) -> Work:
+    """Return some answers of a model as work; `prepare` may compile what gives them."""
+    model = placed(make, side)
+    ask = prepare(model.ask)
+    ask_all = torch.no_grad()(lambda: [ask(model.module, *model.inputs) for _ in range(steps)])
+    return Work(ask_all, steps * answers)
 
 
 class Block(nn.Module):
@@ -142,6 +189,31 @@ def bert() -> Transformer:
     return Transformer(30522, 512, 768, heads=12, layers=12, causal=False)
 
 
-def lstm() -> nn.LSTM:
+class States(nn.LSTM):
+    """An LSTM that answers with the states of its last layer alone."""
+
+    def forward(self, x: Tensor) -> Any:  # type: ignore[override]
+        """Apply it."""
+        return super().forward(x)[0]
+
+
+def lstm() -> States:
     """Return two layers of LSTM, 128 to 256 wide."""
-    return nn.LSTM(128, 256, num_layers=2)
+    return States(128, 256, num_layers=2)
+
+
+def mlp(*widths: int) -> Callable[[], nn.Module]:
+    """Return what makes linear layers of these widths, with ReLU between them."""
+
+    def make() -> nn.Module:
+        layers = [m for a, b in pairwise(widths) for m in (nn.ReLU(), nn.Linear(a, b))]
+        return nn.Sequential(*layers[1:])
+
+    return make
+
+
+def cnn() -> nn.Module:
+    """Return two convolutions and two linear layers for images of 8 x 8."""
+    convolutions = [nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 32, 3, padding=1)]
+    pooled = [nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()]
+    return nn.Sequential(*convolutions, *pooled, *mlp(32 * 4 * 4, 64, 10)())

@@ -12,15 +12,16 @@ import platform
 import shutil
 import subprocess
 import tempfile
-import time
+import timeit
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from bench.core import Side, Unavailable, Work
+from bench.core import Case, Goal, Row, Spread, Unavailable, Work
 from bench.machine import ROOT, processor
 
 FOLDER = ROOT / "build" / "bench"
@@ -102,13 +103,28 @@ def gemm_provider() -> str:
     return str(function().decode())
 
 
-def per_call(source: str, symbol: str, which: int, rounds: int = 2001) -> list[float]:
-    """Return what a C function of bench/native says five times: seconds a call, or one below 0."""
-    function = _beside_library(source, symbol)
+def per_call(source: str, which: int, rounds: int, row: Row) -> None:
+    """Time a call five times by the C function of bench/native that is named as its file.
+
+    It checks what it computes; nothing in PyTorch compares.
+    """
+    function = _beside_library(f"{source}.cc", f"hologram_bench_{source}")
     function.restype, function.argtypes = ctypes.c_double, [ctypes.c_int, ctypes.c_int]
     function(which, 10)
     nanoseconds = [function(which, rounds) for _ in range(5)]
-    return [n * 1e-9 if n >= 0 else n for n in nanoseconds]
+    if min(nanoseconds) < 0:
+        failed = "a call failed, or the device does not record it"
+        raise RuntimeError(failed if min(nanoseconds) == -1 else "wrong result: a sum")
+    row.spread = Spread.of([n * 1e-9 for n in nanoseconds])
+    row.value = row.spread.median
+
+
+def timed_case(
+    name: str, source: str, which: int, most: float | None, size: int = 16, rounds: int = 2001
+) -> Case:
+    """Return a row that bench/native measures: a call may take `most` seconds."""
+    measure = partial(per_call, source, which, rounds)
+    return Case(name, measure=measure, size=size, goal=Goal.at_most(most))
 
 
 def build_chains(folder: Path = FOLDER) -> Path:
@@ -123,17 +139,9 @@ def _entry() -> object:
         function = ctypes.CDLL(str(build_chains())).hologram_bench_run
     except (Unavailable, OSError) as error:
         return str(error)
-    function.restype = ctypes.c_int
-    function.argtypes = [
-        ctypes.c_int,
-        ctypes.c_void_p,
-        ctypes.c_int,
-        ctypes.c_int,
-        ctypes.c_int,
-        ctypes.c_int64,
-        ctypes.c_int64,
-        ctypes.c_int,
-    ]
+    integer, size = ctypes.c_int, ctypes.c_int64
+    function.restype = integer
+    function.argtypes = [integer, ctypes.c_void_p, integer, integer, integer, size, size, integer]
     return function
 
 
@@ -154,49 +162,31 @@ class Loop:
     def __init__(
         self, kernel: str, sets: Sequence[Sequence[np.ndarray]], rows: int, columns: int
     ) -> None:
-        entry = _entry()
-        if isinstance(entry, str):
-            raise Unavailable(entry)
-        self._entry = entry
-        self._sets = sets  # keeps the memory alive
-        self._operands = len(sets[0])
+        self._entry: Any = _entry()
+        if isinstance(self._entry, str):
+            raise Unavailable(self._entry)
+        self._kept = sets  # keeps the memory alive
         flat = [array.ctypes.data for arrays in sets for array in arrays]
-        self._arrays = (ctypes.c_void_p * len(flat))(*flat)
-        self._kernel = _KERNELS.index(kernel)
-        self._rows, self._columns = rows, columns
+        arrays = (ctypes.c_void_p * len(flat))(*flat)
+        self._before = (_KERNELS.index(kernel), arrays, len(sets[0]), len(sets))
+        self._after = (rows, columns)
 
-    def run(self, passes: int, threads: int, sets: int | None = None) -> None:
-        """Run it `passes` times over the first `sets` sets, or over all."""
-        count = len(self._sets) if sets is None else sets
-        status = self._entry(  # type: ignore[operator]
-            self._kernel,
-            self._arrays,
-            self._operands,
-            count,
-            passes,
-            self._rows,
-            self._columns,
-            threads,
-        )
-        if status:
-            raise ValueError(f"the library knows no kernel {self._kernel}")
+    def run(self, passes: int, threads: int) -> None:
+        """Run it `passes` times over all sets."""
+        if self._entry(*self._before, passes, *self._after, threads):
+            raise ValueError(f"the library knows no kernel {self._before[0]}")
+
+    def seconds(self, passes: int, threads: int) -> float:
+        """Return how long that takes."""
+        return timeit.timeit(lambda: self.run(passes, threads), number=1)
 
     def work(self) -> Work:
         """Return it as work whose calls last long enough that the call itself does not count."""
         threads = torch.get_num_threads()
         passes = 1
-        while _seconds(self, passes, threads) < _PASS_SECONDS and passes < 1 << 20:
+        while self.seconds(passes, threads) < _PASS_SECONDS and passes < 1 << 20:
             passes *= 2
-        return Work(lambda: self.run(passes, threads), passes * len(self._sets))
-
-
-def _seconds(loop: Loop, passes: int, threads: int) -> float:
-    start = time.perf_counter()
-    loop.run(passes, threads)
-    return time.perf_counter() - start
-
-
-CPU = Side(torch.device("cpu"), lambda: None)
+        return Work(lambda: self.run(passes, threads), passes * len(self._kept))
 
 
 def chain_work(
@@ -210,16 +200,13 @@ def chain_work(
     rows, columns = shape
     elements = rows * columns
 
+    def copy(tensor: torch.Tensor) -> np.ndarray:
+        array = aligned(tensor.numel())
+        array[: tensor.numel()] = tensor.numpy().reshape(-1)
+        return array
+
     def copies() -> list[list[np.ndarray]]:
-        made = []
-        for tensors in sets:
-            arrays = []
-            for tensor in tensors:
-                array = aligned(tensor.numel())
-                array[: tensor.numel()] = tensor.numpy().reshape(-1)
-                arrays.append(array)
-            made.append(arrays + [aligned(elements) for _ in range(results)])
-        return made
+        return [[*map(copy, s), *(aligned(elements) for _ in range(results))] for s in sets]
 
     def outputs() -> list[torch.Tensor]:
         arrays = copies()[:1]
@@ -242,14 +229,11 @@ def limit_work(elements: int, reads: int, writes: int, in_place: bool, sets: int
     arrays = []
     for _ in range(sets):
         inputs = [aligned(elements) for _ in range(reads)]
-        arrays.append(
-            inputs + (inputs[:writes] if in_place else [aligned(elements) for _ in range(writes)])
-        )
-    loops = [
-        Loop(f"move {reads} {writes}{suffix}", arrays, len(arrays[0][0]), 1)
-        for suffix in ("", " past cache")
-    ]
+        made = inputs[:writes] if in_place else [aligned(elements) for _ in range(writes)]
+        arrays.append(inputs + made)
+    kernels = (f"move {reads} {writes}{suffix}" for suffix in ("", " past cache"))
+    loops = [Loop(kernel, arrays, len(arrays[0][0]), 1) for kernel in kernels]
     for loop in loops:
         loop.run(1, threads)
-    best = min(loops, key=lambda loop: min(_seconds(loop, 2, threads) for _ in range(3)))
+    best = min(loops, key=lambda loop: min(loop.seconds(2, threads) for _ in range(3)))
     return best.work()

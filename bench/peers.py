@@ -5,20 +5,19 @@ from __future__ import annotations
 
 import atexit
 import functools
-import importlib
 import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from bench.core import Side, Unavailable, Work, tensors_of
-from bench.inputs import expression_work
+from bench.core import Unavailable, Work, library
+from bench.inputs import Op, is_small
 from bench.native import compiler
 
 COMPILE, NUMPY, JAX = "torch.compile", "NumPy", "JAX"
@@ -37,7 +36,7 @@ def prepare_compile() -> None:
     logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
 
 
-def compile_function(function: Callable[..., Any], fullgraph: bool = True) -> Callable[..., Any]:
+def compile_function(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function compiled for the shapes it is called with.
 
     What was compiled earlier is forgotten: a function that has been compiled for many shapes falls
@@ -45,24 +44,14 @@ def compile_function(function: Callable[..., Any], fullgraph: bool = True) -> Ca
     """
     prepare_compile()
     torch._dynamo.reset()
-    compiled: Callable[..., Any] = torch.compile(function, dynamic=False, fullgraph=fullgraph)
+    compiled: Callable[..., Any] = torch.compile(function, dynamic=False, fullgraph=True)
     return compiled
 
 
-def compile_work(
-    function: Callable[..., Any],
-    names: Sequence[str],
-    sets: Sequence[Sequence[Any]],
-    side: Side,
-    result_bytes: int,
-) -> Work:
-    """Return work that calls the compiled function once for each set."""
-    compiled = compile_function(function)
-    work = expression_work(
-        f"f({', '.join(names)})", names, sets, side, result_bytes, {"f": compiled}
-    )
-    compute = work.outputs
-    assert compute is not None
+def compile_work(function: Callable[..., Any], op: Op, context: Any, size: int) -> Work:
+    """Return work that calls the compiled function once for each set of an op's operands."""
+    work = op.work(context, context.cpu, size, f=compile_function(function))
+    compute = work.outputs or work.run
 
     def outputs() -> Any:
         try:
@@ -78,68 +67,43 @@ def compile_work(
 def erf(name: str) -> Callable[[Any], Any]:
     """Return the error function for arrays, which NumPy itself lacks."""
     module = "scipy.special" if name == NUMPY else "jax.scipy.special"
-    try:
-        found: Callable[[Any], Any] = importlib.import_module(module).erf
-    except ImportError as error:
-        raise Unavailable(f"{module}, which has erf, is not installed") from error
+    found: Callable[[Any], Any] = library(module, ", which has erf,").erf
     return found
 
 
-def numpy_work(
-    function: Callable[..., Any],
-    names: Sequence[str],
-    sets: Sequence[Sequence[Tensor]],
-    side: Side,
-    result_bytes: int,
-) -> Work:
+def numpy_work(arrays: Callable[..., Any], op: Op, context: Any, size: int) -> Work:
     """Return work on NumPy arrays that share the tensors' memory."""
-    arrays = [[t.numpy() for t in tensors] for tensors in sets]
-    work = expression_work(
-        f"f({', '.join(names)})", names, arrays, side, result_bytes, {"f": function}
-    )
+    by_numpy = functools.partial(arrays, np)
+    work = op.work(context, context.cpu, size, each=Tensor.numpy, f=by_numpy)
     return _with_tensors(work)
 
 
-def jax_work(
-    function: Callable[..., Any],
-    names: Sequence[str],
-    sets: Sequence[Sequence[Tensor]],
-    side: Side,
-    result_bytes: int,
-) -> Work:
+def jax_work(arrays: Callable[..., Any], op: Op, context: Any, size: int) -> Work:
     """Return work by a jitted function on JAX's own arrays."""
-    try:
-        jax = importlib.import_module("jax")
-    except ImportError as error:
-        raise Unavailable("jax is not installed") from error
+    jax = library("jax")
+    compiled = jax.jit(functools.partial(arrays, library("jax.numpy")))
     cpu = jax.devices("cpu")[0]
-    arrays = [[jax.device_put(t.numpy(), cpu) for t in tensors] for tensors in sets]
-    compiled = jax.jit(function)
 
     def waiting(*operands: Any) -> Any:
         return jax.block_until_ready(compiled(*operands))
 
+    def there(tensor: Tensor) -> Any:
+        return jax.device_put(tensor.numpy(), cpu)
+
     # Small results are waited for together, as on every other side; large ones one by one.
-    work = expression_work(
-        f"f({', '.join(names)})",
-        names,
-        arrays,
-        side,
-        result_bytes,
-        {"f": compiled if result_bytes * len(sets) <= 256 * 1024 else waiting},
-    )
+    call = compiled if is_small(op.result_bytes(size), op.count(size)) else waiting
+    work = op.work(context, context.cpu, size, each=there, f=call)
     run = work.run
     return _with_tensors(Work(lambda: jax.block_until_ready(run()), work.ops, work.outputs))
 
 
 def _with_tensors(work: Work) -> Work:
     """Make what is compared tensors."""
-    compute = work.outputs
-    assert compute is not None
+    compute = work.outputs or work.run
 
     def outputs() -> list[Tensor]:
         results = compute()
         arrays = results if isinstance(results, tuple | list) else [results]
-        return tensors_of([torch.from_numpy(np.array(a)) for a in arrays])
+        return [torch.from_numpy(np.array(a)) for a in arrays]
 
     return Work(work.run, work.ops, outputs)

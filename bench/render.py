@@ -40,11 +40,8 @@ def quantity(value: float, unit: str) -> str:
             if value >= scale:
                 return f"{value / scale:.3g} {name}"
         return f"{value * 1e9:.3g} ns"
-    if unit == "B":
-        return f"{value / 1e6:.1f} MB"
-    if unit == "ops":
-        return f"{value:g}"
-    return f"{value:.2f}{unit}"
+    texts = {"B": f"{value / 1e6:.1f} MB", "ops": f"{value:g}"}
+    return texts.get(unit, f"{value:.2f}{unit}")
 
 
 def _ratio(row: Row) -> str:
@@ -54,6 +51,19 @@ def _ratio(row: Row) -> str:
 def _quartiles(row: Row) -> str:
     low_high = row.details.get("ratio_quartiles")
     return f"{low_high[0]:.2f}-{low_high[1]:.2f}" if low_high else ""
+
+
+def _both(row: Row) -> str:
+    return f"{quantity(row.value, row.unit)} / {quantity(row.reference, row.unit)}"
+
+
+def had(row: Row) -> str:
+    """Return the setting of a row; nothing where it has none."""
+    return row.setting.label if row.cores else ""
+
+
+def _where(row: Row) -> list[str]:
+    return [f"{row.area}: {label(row)}", had(row)]
 
 
 def label(row: Row) -> str:
@@ -72,26 +82,26 @@ def _table(header: list[str], body: list[list[str]]) -> list[str]:
     return [*lines, ""]
 
 
+def _by_setting(rows: list[Row]) -> list[tuple[str, list[Row]]]:
+    settings = sorted({r.setting for r in rows})
+    return [(s.label, [r for r in rows if r.setting == s]) for s in settings]
+
+
 def _peers(rows: list[Row], device: str) -> list[str]:
     """Return a table for each setting: what the device took beside every peer."""
     lines = []
-    for setting in sorted({r.setting for r in rows}):
-        here = [r for r in rows if r.setting == setting and not r.fault and not r.skipped]
+    for setting, here in _by_setting(rows):
+        here = sorted((r for r in here if r.is_measured), key=lambda r: (r.name, r.size))
         names = list(dict.fromkeys(name for r in here for name in r.peers))
-        body = []
-        for row in sorted(here, key=lambda r: (r.name, r.size)):
-            cells = [label(row), quantity(row.value, row.unit), _ratio(row), _quartiles(row)]
-            body.append(cells + [_peer(row, name) for name in names])
-        lines += [f"{setting.label}: time / time on {device}", ""]
+        body = [
+            [label(r), quantity(r.value, r.unit), _ratio(r), _quartiles(r)]
+            + [_peer(r, name) for name in names]
+            for r in here
+        ]
+        lines += [f"{setting}: time / time on {device}", ""]
         lines += _table(["", device, "cpu", "quartiles", *names], body)
-    reasons = sorted(
-        {
-            f"{name}: {figure.reason or figure.fault}"
-            for row in rows
-            for name, figure in row.peers.items()
-            if figure.reason or figure.fault
-        }
-    )
+    figures = [(name, figure) for row in rows for name, figure in row.peers.items()]
+    reasons = sorted({f"{n}: {f.reason or f.fault}" for n, f in figures if f.reason or f.fault})
     if reasons:
         lines += ["Not measured:", "", *(f"- {reason}" for reason in reasons), ""]
     return lines
@@ -102,34 +112,21 @@ def _peer(row: Row, name: str) -> str:
     ratio = row.ratio_to(name)
     if math.isnan(ratio):
         return "-"
-    figure = row.peers[name]
-    text = f"{ratio:.2f}x"
-    if name == "torch.compile":
-        text += f" (first {quantity(figure.first_call, 's')})"
-    return text
+    first = f" (first {quantity(row.peers[name].first_call, 's')})"
+    return f"{ratio:.2f}x{first if name == 'torch.compile' else ''}"
 
 
 def _plain(rows: list[Row], device: str) -> list[str]:
     body = []
     for row in rows:
-        if row.fault or row.skipped:
+        if row.is_measured:
+            cells = [quantity(row.value, row.unit), quantity(row.reference, row.unit)]
+            goal = f"{'**missed** ' if row.below_goal else ''}{row.goal}" if row.goal else ""
+            cells += [_ratio(row), _quartiles(row), goal, row.note]
+        else:
             why = row.fault or f"not measured: {row.skipped}"
-            cell = "**fault**" if row.fault else "-"
-            body.append([label(row), _had(row), cell, "", "", "", "", why])
-            continue
-        goal = f"{'**missed** ' if row.below_goal else ''}{row.goal}" if row.goal else ""
-        body.append(
-            [
-                label(row),
-                _had(row),
-                quantity(row.value, row.unit),
-                quantity(row.reference, row.unit),
-                _ratio(row),
-                _quartiles(row),
-                goal,
-                row.note,
-            ]
-        )
+            cells = ["**fault**" if row.fault else "-", "", "", "", "", why]
+        body.append([label(row), had(row), *cells])
     values = ["kernels", "ops"] if all(r.unit == "ops" for r in rows) else [device, "cpu"]
     return _table(["", "had", *values, "ratio", "quartiles", "goal", ""], body)
 
@@ -137,29 +134,21 @@ def _plain(rows: list[Row], device: str) -> list[str]:
 def _pivot(rows: list[Row], device: str) -> list[str]:
     """Return a table for each setting: names down, sizes across."""
     lines = []
-    for setting in sorted({r.setting for r in rows}):
-        here = [r for r in rows if r.setting == setting]
+    for setting, here in _by_setting(rows):
         sizes = sorted({r.size for r in here})
-        names = list(dict.fromkeys((r.name, r.dtype) for r in here))
-        found = {(r.name, r.dtype, r.size): r for r in here}
-        body = []
-        for name, dtype in names:
-            cells = [name if dtype in ("", "float32") or dtype in name else f"{name} {dtype}"]
-            for size in sizes:
-                row = found.get((name, dtype, size))
-                cells.append("" if row is None else _cell(row))
-            body.append(cells)
-        lines += [f"{setting.label}: ratio ({device} time)", ""]
+        found: dict[str, dict[int, str]] = {}
+        for row in here:
+            plain = row.dtype in ("", "float32") or row.dtype in row.name
+            name = row.name if plain else f"{row.name} {row.dtype}"
+            found.setdefault(name, {})[row.size] = _cell(row)
+        body = [[name, *(cells.get(n, "") for n in sizes)] for name, cells in found.items()]
+        lines += [f"{setting}: ratio ({device} time)", ""]
         lines += _table(["", *map(size_name, sizes)], body)
     return lines
 
 
-def _had(row: Row) -> str:
-    return row.setting.label if row.cores else ""
-
-
 def _cell(row: Row) -> str:
-    if row.fault or row.skipped:
+    if not row.is_measured:
         return "**fault**" if row.fault else "not measured"
     ratio = f"**{_ratio(row)}**" if row.below_goal else _ratio(row)
     return f"{ratio} ({quantity(row.value, row.unit)})"
@@ -170,34 +159,15 @@ LOSS = 0.95
 
 def losses(rows: list[Row]) -> list[Row]:
     """Return rows where the device is worse than its peer by more than noise, the worst first."""
-    lost = [
-        r
-        for r in rows
-        if r.unit in ("s", "B")
-        and not r.fault
-        and not r.skipped
-        and r.ratio < LOSS
-        and not (r.goal is not None and r.goal.kind == "most")
-    ]
-    return sorted(lost, key=lambda r: r.ratio)
+    compared = [r for r in rows if r.unit in ("s", "B") and r.is_measured and not _most(r)]
+    return sorted((r for r in compared if r.ratio < LOSS), key=lambda r: r.ratio)
 
 
 def _losses(rows: list[Row], device: str) -> list[str]:
+    body = [[*_where(r), _ratio(r), _quartiles(r), _both(r)] for r in losses(rows)]
     lines = ["## Losses", "", f"Rows below {LOSS}x, the worst first.", ""]
-    lost = losses(rows)
-    if not lost:
-        return [*lines, "None.", ""]
-    body = [
-        [
-            f"{r.area}: {label(r)}",
-            _had(r),
-            _ratio(r),
-            _quartiles(r),
-            f"{quantity(r.value, r.unit)} / {quantity(r.reference, r.unit)}",
-        ]
-        for r in lost
-    ]
-    return lines + _table(["", "had", "is", "quartiles", f"{device} / cpu"], body)
+    header = ["", "had", "is", "quartiles", f"{device} / cpu"]
+    return lines + (_table(header, body) if body else ["None.", ""])
 
 
 def below_target(rows: list[Row]) -> list[Row]:
@@ -243,46 +213,29 @@ def to_markdown(results: Results) -> str:
     lines += _table(["", ""], [[k, str(v)] for k, v in known.items()])
     for name, area in AREAS.items():
         here = [r for r in rows if r.area == name]
-        if not here:
-            continue
-        lines += [f"## {area.title}", ""]
         about = [r for r in summaries if r.area == name]
-        if about:
-            lines += _plain(about, device)
         with_peers = [r for r in here if r.peers]
-        if with_peers:
-            lines += _peers(with_peers, device)
-        here = [r for r in here if not r.peers or r.fault or name != "chains"]
-        if here:
-            lines += _pivot(here, device) if len(here) > _PIVOT_ROWS else _plain(here, device)
+        others = [r for r in here if not r.peers or r.fault or name != "chains"]
+        lines += [f"## {area.title}", ""] if here else []
+        lines += _plain(about, device) if about else []
+        lines += _peers(with_peers, device) if with_peers else []
+        lines += (_pivot if len(others) > _PIVOT_ROWS else _plain)(others, device) if others else []
     return "\n".join(lines)
 
 
 def _not_measured(results: Results) -> list[str]:
-    skipped = results.skipped()
-    if not skipped:
-        return []
-    body = [[f"{r.area}: {label(r)}", _had(r), r.skipped] for r in skipped]
-    return ["## Not measured", "", *_table(["", "had", "why"], body)]
+    body = [[*_where(r), r.skipped] for r in results.skipped()]
+    return ["## Not measured", "", *_table(["", "had", "why"], body)] if body else []
 
 
 def _below_target(rows: list[Row], device: str) -> list[str]:
-    missed = below_target(rows)
-    lines = ["## Below target", ""]
-    if not missed:
-        return [*lines, "Nothing.", ""]
-    body = [
-        [
-            f"{r.area}: {label(r)}",
-            _had(r),
-            r.fault or (_ratio(r) if not _most(r) else quantity(r.value, r.unit)),
-            _quartiles(r),
-            "" if r.fault else f"{quantity(r.value, r.unit)} / {quantity(r.reference, r.unit)}",
-            str(r.goal or "no fault"),
-        ]
-        for r in missed
-    ]
-    return lines + _table(["", "had", "is", "quartiles", f"{device} / cpu", "goal"], body)
+    body = []
+    for r in below_target(rows):
+        found = quantity(r.value, r.unit) if _most(r) else _ratio(r)
+        both = "" if r.fault else _both(r)
+        body.append([*_where(r), r.fault or found, _quartiles(r), both, str(r.goal or "no fault")])
+    header = ["", "had", "is", "quartiles", f"{device} / cpu", "goal"]
+    return ["## Below target", "", *(_table(header, body) if body else ["Nothing.", ""])]
 
 
 def _most(row: Row) -> bool:

@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from bench.core import AREAS, Row
@@ -28,12 +27,7 @@ class Results:
     @property
     def summaries(self) -> list[Row]:
         """Rows about rows, by area."""
-        found: list[Row] = []
-        for name, area in AREAS.items():
-            here = [r for r in self.rows if r.area == name and not r.fault and not r.skipped]
-            if area.summarize is not None and here:
-                found += area.summarize(here)
-        return found
+        return [row for area in AREAS.values() for row in area.summaries(self.rows)]
 
     def faults(self) -> list[Row]:
         """Return the rows that were wrong or failed."""
@@ -56,12 +50,7 @@ class Writer:
     def __enter__(self) -> Writer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
     def row(self, row: Row) -> None:

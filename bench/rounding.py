@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from bench.core import Side
+from bench.core import Side, make_side
 from bench.verify import VerificationError
 
 # How many float32 runs on cpu start beside the exact weights.
@@ -113,22 +114,19 @@ class Comparison:
     def __init__(self, name: str, run: Callable[[Side, torch.dtype, int | None], Curve]) -> None:
         """`run` trains on a side in a dtype, from moved weights where it is given a seed."""
         self.name, self._run = name, run
-        self._cpu = Side(torch.device("cpu"), lambda: None)
-        self._rounding: Rounding | None = None
 
+    @cached_property
     def rounding(self) -> Rounding:
-        """Return what rounding explains."""
-        if self._rounding is None:
-            exact = self._run(self._cpu, torch.float64, None)
-            seeds = [None, *range(MOVED_RUNS)]
-            rounded = [self._run(self._cpu, torch.float32, seed) for seed in seeds]
-            self._rounding = Rounding(exact, rounded)
-        return self._rounding
+        """What rounding explains."""
+        cpu = make_side("cpu")
+        seeds = [None, *range(MOVED_RUNS)]
+        rounded = [self._run(cpu, torch.float32, seed) for seed in seeds]
+        return Rounding(self._run(cpu, torch.float64, None), rounded)
 
     def check(self, outputs: Sequence[Tensor], steps: int, side: Side) -> None:
         """Check a run of which `outputs` are the losses of `steps` steps, then the weights."""
         curve = Curve(list(outputs[:steps]), list(outputs[steps:]))
-        self.rounding().check(f"{self.name} on {side.device}", curve)
+        self.rounding.check(f"{self.name} on {side.device}", curve)
         if side.device.type == "hologram":
             import hologram_torch
 

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from bench.budget import BUDGET, GRACE_SECONDS
@@ -59,15 +60,10 @@ class Measurer:
 
         self._pipe, theirs = os.pipe()
         self._text, self._is_ready = b"", False
+        told = [self.config.to_json(self.setting), str(theirs)]
         try:
             self._process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "bench.child",
-                    self.config.to_json(self.setting),
-                    f"{theirs}",
-                ],
+                [sys.executable, "-m", "bench.child", *told],
                 cwd=ROOT,
                 env=environment(self.setting),
                 stdin=subprocess.PIPE,
@@ -85,31 +81,22 @@ class Measurer:
         process, self._process = self._process, None
         if process is None:
             return
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        if process.stdin:
-            try:
+        with suppress(BrokenPipeError):
+            if process.stdin:
                 process.stdin.close()
-            except BrokenPipeError:
-                pass
         process.wait()
         os.close(self._pipe)
-
-    def _wait_ready(self) -> None:
-        """Wait until the process has loaded what it needs."""
-        self.start()
-        if not self._is_ready:
-            record = self._record(time.monotonic() + _START_SECONDS)
-            assert record["kind"] == "ready"
-            self._is_ready = True
 
     def measure(self, area: str, seconds: float) -> Iterator[Row]:
         """Yield the rows of an area as they come; those that do not come have a reason."""
         planned: list[Row] = []
         try:
-            self._wait_ready()
+            self.start()
+            if not self._is_ready:  # it has not loaded all that it needs
+                self._record(time.monotonic() + _START_SECONDS)
+                self._is_ready = True
             self._command(area, seconds)
             deadline = time.monotonic() + seconds + GRACE_SECONDS
             while (record := self._record(deadline))["kind"] != "end":

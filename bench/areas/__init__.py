@@ -1,56 +1,12 @@
 # SPDX-License-Identifier: MIT
 """The areas; importing this package registers them in the order of the report."""
 
-from bench.areas import (
-    architectures,
-    borders,
-    chains,
-    compiled,
-    copies,
-    custom_operators,
-    fallback,
-    functional,
-    graphs,
-    inference,
-    load,
-    memory,
-    overhead,
-    planning,
-    reduction,
-    runtimes,
-    sdk,
-    single_ops,
-    sizes,
-    small_models,
-    startup,
-    training,
-)
-from bench.core import AREAS
+import importlib
 
-ORDER = (
-    overhead,
-    sdk,
-    borders,
-    planning,
-    single_ops,
-    functional,
-    custom_operators,
-    chains,
-    training,
-    graphs,
-    inference,
-    sizes,
-    small_models,
-    runtimes,
-    compiled,
-    architectures,
-    reduction,
-    memory,
-    load,
-    copies,
-    fallback,
-    startup,
+_ORDER = (
+    "overhead sdk borders planning single_ops functional custom_operators chains training graphs "
+    "inference sizes small_models runtimes compiled architectures reduction memory load copies "
+    "fallback startup"
 )
-
-for _module in ORDER:
-    AREAS[_module.AREA] = AREAS.pop(_module.AREA)
+for _name in _ORDER.split():
+    importlib.import_module(f"bench.areas.{_name}")

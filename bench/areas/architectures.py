@@ -10,6 +10,7 @@ their norm.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,10 +18,9 @@ from torch import Tensor
 
 from bench.architectures import MODELS, Architecture
 from bench.context import Context
-from bench.core import Case, Goal, Row, Side, Work, area, geometric_mean
+from bench.core import Case, Goal, Row, Side, Work, area, mean_row
 from bench.verify import VerificationError
 
-AREA = "architectures"
 _GOAL = Goal(1.0)
 _STEPS = 2  # before the program waits
 # Of a tensor's norm: what float32 may be off, and float64; and how far beyond cpu's own error.
@@ -57,13 +57,18 @@ def gradients(model: Architecture) -> dict[str, Tensor]:
     return {"loss": loss.detach(), **parts, **buffers}
 
 
+def given(model: Architecture, training: bool) -> dict[str, Tensor]:
+    """Return gradients of a step, or answers."""
+    return gradients(model) if training else answers(model)
+
+
 def exact(build: Make, device: torch.device, training: bool, seed: int = 0) -> Any:
     """Return answers or gradients in float64, or None where the model insists on float32."""
     model = make(build, device, training, seed)
     model.module = model.module.double()
     model.inputs = {n: v.double() if v.is_floating_point() else v for n, v in model.inputs.items()}
     try:
-        return gradients(model) if training else answers(model)
+        return given(model, training)
     except (RuntimeError, ValueError):
         return None
 
@@ -96,19 +101,16 @@ def check_float32(
     build: Make, training: bool, ours: dict[str, Tensor], truth: Any, seed: int
 ) -> None:
     """Compare float32 with the exact values, or with cpu where there are none."""
-    model = make(build, torch.device("cpu"), training, seed)
-    theirs = gradients(model) if training else answers(model)
-    dtypes = {name: value.dtype for name, value in theirs.items()}
-    if {name: value.dtype for name, value in ours.items()} != dtypes:
+    theirs = given(make(build, torch.device("cpu"), training, seed), training)
+    if [value.dtype for value in ours.values()] != [value.dtype for value in theirs.values()]:
         raise VerificationError("the dtypes are not cpu's")
-    if truth is None:
-        compare(ours, theirs, lambda name, size: _FLOAT32 * size)
-        return
-    compare(
-        ours,
-        truth,
-        lambda name, size: max(_BEYOND * _off(theirs[name], truth[name]), _ROUNDING * size),
-    )
+
+    def allowed(name: str, size: float) -> float:
+        if truth is None:
+            return _FLOAT32 * size
+        return max(_BEYOND * _off(theirs[name], truth[name]), _ROUNDING * size)
+
+    compare(ours, theirs if truth is None else truth, allowed)
 
 
 def check(build: Make, device: torch.device, training: bool, ours: dict[str, Tensor]) -> None:
@@ -131,80 +133,54 @@ def check(build: Make, device: torch.device, training: bool, ours: dict[str, Ten
         except VerificationError:
             if seed == _DRAWS - 1:
                 raise
-        model = make(build, device, training, seed + 1)
-        ours = gradients(model) if training else answers(model)
+        ours = given(make(build, device, training, seed + 1), training)
         truth = exact(build, torch.device("cpu"), training, seed + 1)
 
 
-def _work(build: Make, side: Side, training: bool) -> Work:
+def _work(build: Make, training: bool, side: Side) -> Work:
     model = make(build, side.device, training)
     optimizer = torch.optim.AdamW(model.module.parameters(), lr=1e-5) if training else None
 
-    def run() -> list[Any]:
-        found = []
-        for _ in range(_STEPS):
-            if optimizer is None:
-                found.append(list(answers(model).values()))
-                continue
-            optimizer.zero_grad()
-            loss = model.loss()
-            loss.backward()
-            optimizer.step()
-            found.append(loss.detach())
-        return found
+    def step() -> Any:
+        if optimizer is None:
+            return list(answers(model).values())
+        optimizer.zero_grad()
+        loss = model.loss()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
 
     def outputs() -> Any:
-        fresh = make(build, side.device, training)
-        return gradients(fresh) if training else answers(fresh)
+        return given(make(build, side.device, training), training)
 
-    return Work(run, _STEPS, outputs)
+    return Work(lambda: [step() for _ in range(_STEPS)], _STEPS, outputs)
 
 
-def cases(only: Callable[[str], bool]) -> Iterator[Case]:
-    """Return a case for the answer and one for the training step of each architecture."""
-    for library, models in MODELS.items():
+def summarize(rows: list[Row]) -> Iterator[Row]:
+    """Yield the geometric means of all ratios, of inference and of training."""
+    for kind in ("inference", "training"):
+        ratios = [row.ratio for row in rows if row.name.endswith(kind)]
+        if ratios:
+            name = f"{len(ratios)} architectures, {kind}: geometric mean"
+            yield mean_row(name, ratios, "", _GOAL)
+
+
+@area(
+    "architectures",
+    "Architectures of torchvision, timm and transformers",
+    seconds=1,
+    summarize=summarize,
+)
+def cases(context: Context) -> Iterator[Case]:
+    for library, models in MODELS.items() if context.everything else ():
         for title, build in models.items():
             for training in (False, True):
+
+                def look(
+                    outputs: Any, side: Side, build: Make = build, on: bool = training
+                ) -> None:
+                    check(build, side.device, on, outputs)
+
+                work = partial(_work, build, training)
                 name = f"{library}: {title}, {'training' if training else 'inference'}"
-                if only(name):
-                    yield _case(name, build, training)
-
-
-def _case(name: str, build: Make, training: bool) -> Case:
-    def check_outputs(outputs: Any, side: Side) -> None:
-        check(build, side.device, training, outputs)
-
-    return Case(
-        name,
-        lambda side: _work(build, side, training),
-        check=check_outputs,
-        goal=_GOAL,
-    )
-
-
-def summarize(rows: list[Row]) -> list[Row]:
-    """Return the geometric means of all ratios, of inference and of training in each setting."""
-    found = []
-    for setting in sorted({row.setting for row in rows}):
-        for kind in ("inference", "training"):
-            ratios = [
-                row.ratio
-                for row in rows
-                if row.setting == setting
-                and row.name.endswith(kind)
-                and not row.fault
-                and not row.skipped
-            ]
-            if ratios:
-                name = f"{len(ratios)} architectures, {kind}: geometric mean"
-                row = Row(AREA, name, 1.0, geometric_mean(ratios), "", goal=_GOAL)
-                row.cores, row.threads = setting.cores, setting.threads
-                found.append(row)
-    return found
-
-
-@area(AREA, "Architectures of torchvision, timm and transformers", summarize)
-def measure(context: Context) -> Iterator[Row]:
-    if not context.whole or context.quick:
-        return
-    yield from context.rows(AREA, lambda: cases(context.wants))
+                yield Case(name, work, check=look, goal=_GOAL)

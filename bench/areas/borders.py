@@ -3,155 +3,113 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+import hologram_ffi as ffi
 import numpy as np
 import torch
 
-from bench import native
-from bench.context import Context, Job
-from bench.core import Case, Goal, Row, Spread, Work, area
+from bench.areas.sdk import arrays, calls_work
+from bench.context import Context
+from bench.core import Case, Goal, Side, Work, area
+from bench.native import timed_case
 
-AREA = "borders"
-_CALLS = 64
-
-
-def _ffi() -> Any:
-    return importlib.import_module("hologram_ffi")
+_LARGEST_TEXT = 100_000  # in a run that is not whole: a call on 1M takes most of a second
 
 
 class _Buffer:
     """A buffer of the handle interface that is freed with this object."""
 
     def __init__(self, size: int) -> None:
-        self.ffi = _ffi()
-        self.executor = self.ffi.new_executor()
-        self.handle = self.ffi.executor_allocate_buffer(self.executor, size)
-        self.shape = (size,)
+        self.executor = ffi.new_executor()
+        self.handle = ffi.executor_allocate_buffer(self.executor, size)
 
     def __del__(self) -> None:
-        self.ffi.buffer_cleanup(self.handle)
-        self.ffi.executor_cleanup(self.executor)
+        ffi.buffer_cleanup(self.handle)
+        ffi.executor_cleanup(self.executor)
+
+    def through_json(self, text: str) -> str:
+        ffi.buffer_copy_from_slice(self.executor, self.handle, text)
+        return ffi.buffer_to_vec(self.executor, self.handle)
+
+    def through_bytes(self, array: np.ndarray) -> np.ndarray:
+        ffi.buffer_copy_from_bytes(self.executor, self.handle, array)
+        return np.frombuffer(ffi.buffer_to_bytes(self.executor, self.handle), np.float32)
 
 
-def _work(trip: Callable[[np.ndarray], np.ndarray], arrays: Sequence[np.ndarray]) -> Work:
-    """Return a trip for each of the arrays; what comes out is kept till all are through."""
-    return Work(
-        lambda: [trip(array) for array in arrays],
-        len(arrays),
-        lambda: torch.from_numpy(np.stack([np.array(trip(array)) for array in arrays])),
-    )
-
-
-def _arrays(size: int, count: int) -> list[np.ndarray]:
-    """Return distinct arrays; large ones lie in one block, shifted against each other."""
-    block = np.random.default_rng(size).standard_normal(size + count, dtype=np.float32)
-    return [block[n : n + size] for n in range(count)]
-
-
-def _json(size: int) -> Work:
+def _json(size: int, trip: Callable[[str], str]) -> Work:
     """Return an array's way into a buffer and out of it as text."""
-    buffer, text = _Buffer(size), json.dumps(_arrays(size, 1)[0].tolist())
+    text = json.dumps(arrays(size, 1)[0].tolist())
 
-    def trip() -> str:
-        buffer.ffi.buffer_copy_from_slice(buffer.executor, buffer.handle, text)
-        return buffer.ffi.buffer_to_vec(buffer.executor, buffer.handle)
+    def look(found: str, given: str) -> np.ndarray:
+        return np.array(json.loads(found), np.float32)
 
-    return Work(trip, 1, lambda: torch.from_numpy(np.array(json.loads(trip()), np.float32)))
-
-
-def _json_of_python(size: int) -> Work:
-    text = json.dumps(_arrays(size, 1)[0].tolist())
-
-    def trip() -> str:
-        return json.dumps(np.array(json.loads(text), np.float32).tolist())
-
-    return Work(trip, 1, lambda: torch.from_numpy(np.array(json.loads(trip()), np.float32)))
+    return calls_work("trip(a)", [(text,)], look, trip=trip)
 
 
-def _bytes(size: int) -> Work:
-    buffer = _Buffer(size)
-
-    def trip(array: np.ndarray) -> np.ndarray:
-        buffer.ffi.buffer_copy_from_bytes(buffer.executor, buffer.handle, array)
-        return np.frombuffer(buffer.ffi.buffer_to_bytes(buffer.executor, buffer.handle), np.float32)
-
-    return _work(trip, _arrays(size, 4))
+def _python_json(text: str) -> str:
+    return json.dumps(np.array(json.loads(text), np.float32).tolist())
 
 
-def _bytes_of_numpy(size: int) -> Work:
+def _trip(size: int, count: int, trip: Callable[[np.ndarray], Any]) -> Work:
+    return calls_work("trip(a)", [(a,) for a in arrays(size, count)], trip=trip)
+
+
+def _numpy_bytes(size: int) -> Callable[[np.ndarray], np.ndarray]:
     held = np.empty(size, np.float32)
 
     def trip(array: np.ndarray) -> np.ndarray:
         np.copyto(held, array)
         return np.frombuffer(held.tobytes(), np.float32)
 
-    return _work(trip, _arrays(size, 4))
+    return trip
 
 
-def _shared(size: int) -> Work:
-    tensor = _ffi().HologramTensor
-    return _work(
-        lambda array: np.from_dlpack(tensor.from_dlpack(array)), _arrays(size, _calls(size))
-    )
+def _shared(size: int, trip: Callable[[np.ndarray], Any]) -> Work:
+    return _trip(size, 64 if size <= 100_000 else 8, trip)  # whose copies are compared
 
 
-def _shared_by_torch(size: int) -> Work:
-    return _work(lambda array: torch.from_dlpack(array).numpy(), _arrays(size, _calls(size)))
-
-
-def _calls(size: int) -> int:
-    return _CALLS if size <= 100_000 else 8  # whose copies are compared
-
-
-_LARGEST_TEXT = 100_000  # in a run that is not whole: a call on 1M takes most of a second
 # Name, ours, theirs, the most it may take whatever the size.
+_tensor = ffi.HologramTensor
 _TRIPS: list[tuple[str, Callable[[int], Work], Callable[[int], Work], float | None]] = [
-    ("in and out as JSON; json and NumPy", _json, _json_of_python, None),
-    ("in and out as bytes; two copies by NumPy", _bytes, _bytes_of_numpy, None),
-    ("in and out without a copy; through torch", _shared, _shared_by_torch, 1.5e-6),
+    (
+        "in and out as JSON; json and NumPy",
+        lambda n: _json(n, _Buffer(n).through_json),
+        lambda n: _json(n, _python_json),
+        None,
+    ),
+    (
+        "in and out as bytes; two copies by NumPy",
+        lambda n: _trip(n, 4, _Buffer(n).through_bytes),
+        lambda n: _trip(n, 4, _numpy_bytes(n)),
+        None,
+    ),
+    (
+        "in and out without a copy; through torch",
+        lambda n: _shared(n, lambda a: np.from_dlpack(_tensor.from_dlpack(a))),
+        lambda n: _shared(n, lambda a: torch.from_dlpack(a).numpy()),
+        1.5e-6,
+    ),
 ]
 
-
-def _trips(context: Context) -> Iterator[Case]:
-    for name, ours, theirs, most in _TRIPS:
-        largest = 1_000_000 if ours is not _json or context.whole else _LARGEST_TEXT
-        for size in [size for size in context.sizes if size <= largest]:
-            yield Case(
-                name,
-                lambda _, f=ours, n=size: f(n),  # type: ignore[misc]
-                peer=lambda _, f=theirs, n=size: f(n),  # type: ignore[misc]
-                size=size,
-                goal=Goal(most, "most") if most else None,
-                min_time=0.2,
-            )
-
-
-def _tensors() -> list[Any]:
-    tensor = _ffi().HologramTensor
-    return [tensor.from_dlpack(array) for array in _arrays(16, _CALLS)]
-
-
-def _exports(sources: Sequence[Any]) -> Work:
-    return Work(
-        lambda: [x.__dlpack__(max_version=(1, 0)) for x in sources],
-        len(sources),
-        lambda: torch.from_numpy(np.stack([np.from_dlpack(x) for x in sources])),
-    )
-
-
-def _imports(take: Callable[[np.ndarray], Any]) -> Work:
-    arrays = _arrays(16, _CALLS)
-    return Work(
-        lambda: [take(array) for array in arrays],
-        len(arrays),
-        lambda: torch.from_numpy(np.stack([np.from_dlpack(take(array)) for array in arrays])),
-    )
-
+# Name, the expression, what our side and the other take of arrays.
+_EXCHANGES: list[tuple[str, str, Callable[[Any], Any], Callable[[Any], Any]]] = [
+    (
+        "HologramTensor.__dlpack__ and its end; of an array",
+        "a.__dlpack__(max_version=(1, 0))",
+        _tensor.from_dlpack,
+        lambda a: a,
+    ),
+    (
+        "HologramTensor.from_dlpack of an array; torch.from_dlpack",
+        "take(a)",
+        _tensor.from_dlpack,
+        torch.from_dlpack,
+    ),
+]
 
 # Name, what native/handles.cc does, the most it may take.
 _NATIVE = [
@@ -162,38 +120,32 @@ _NATIVE = [
 ]
 
 
-def _native(which: int, row: Row) -> None:
-    seconds = native.per_call("handles.cc", "hologram_bench_handles", which)
-    if min(seconds) < 0:
-        raise RuntimeError("a call failed" if min(seconds) == -1 else "wrong result: a sum")
-    row.spread = Spread.of(seconds)
-    row.value = row.spread.median
+def _exchange(expression: str, take: Callable[[Any], Any], side: Side) -> Work:
+    exports = "take" not in expression
+    calls = [(take(a) if exports else a,) for a in arrays(16)]
+    look = (lambda _, x: np.from_dlpack(x)) if exports else (lambda x, _: np.from_dlpack(x))
+    return calls_work(expression, calls, look, take=take)
 
 
-def _native_jobs() -> Iterator[Job]:
-    for name, which, most in _NATIVE:
-        goal = Goal(most, "most") if most else None
-        yield Row(AREA, name, size=16, goal=goal), partial(_native, which)
-
-
-def _exchanges() -> Iterator[Case]:
-    tensor = _ffi().HologramTensor
-    for name, ours, theirs in (
-        (
-            "HologramTensor.__dlpack__ and its end; of an array",
-            lambda _: _exports(_tensors()),
-            lambda _: _exports(_arrays(16, _CALLS)),
-        ),
-        (
-            "HologramTensor.from_dlpack of an array; torch.from_dlpack",
-            lambda _: _imports(tensor.from_dlpack),
-            lambda _: _imports(torch.from_dlpack),
-        ),
-    ):
-        yield Case(name, ours, peer=theirs, size=16, goal=Goal(1e-6, "most"), min_time=0.2)
-
-
-@area(AREA, "The handle interface: JSON, bytes and shared memory in and out; what a handle costs")
-def measure(context: Context) -> Iterator[Row]:
-    cases = [*_exchanges(), *_trips(context)]
-    yield from context.jobs([*_native_jobs(), *context.jobs_of(AREA, cases)])
+@area(
+    "borders",
+    "The handle interface: JSON, bytes and shared memory in and out; what a handle costs",
+    seconds=12,
+)
+def cases(context: Context) -> Iterator[Case]:
+    for name, which, bound in _NATIVE:
+        yield timed_case(name, "handles", which, bound)
+    for name, expression, mine, others in _EXCHANGES:
+        build, peer = partial(_exchange, expression, mine), partial(_exchange, expression, others)
+        yield Case(name, build, peer, size=16, goal=Goal.at_most(1e-6), min_time=0.2)
+    for name, ours, theirs, bound in _TRIPS:
+        largest = 1_000_000 if "JSON" not in name or context.whole else _LARGEST_TEXT
+        for size in [size for size in context.sizes if size <= largest]:
+            yield Case(
+                name,
+                lambda _, f=ours, n=size: f(n),
+                peer=lambda _, f=theirs, n=size: f(n),
+                size=size,
+                goal=Goal.at_most(bound),
+                min_time=0.2,
+            )

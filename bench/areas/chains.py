@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,22 +16,10 @@ from torch import Tensor
 
 from bench import native, peers
 from bench.context import Context
-from bench.core import (
-    Case,
-    Goal,
-    Peer,
-    Row,
-    Side,
-    Unavailable,
-    Work,
-    area,
-    geometric_mean,
-    size_name,
-)
-from bench.inputs import expression_work, number_of_sets
+from bench.core import Case, Goal, Peer, Row, Unavailable, Work, area, mean_row, size_name
+from bench.inputs import Op, shape_of
 from bench.machine import cores
 
-AREA = "chains"
 _NO_LOSS = Goal(0.95)
 _ORACLE_MOST = 100_000
 _RATE, _VOLATILITY, _ROOT_HALF = 0.02, 0.3, math.sqrt(0.5)
@@ -57,15 +46,7 @@ def swiglu(gate: Tensor, up: Tensor) -> Tensor:
 
 
 def black_scholes(spot: Tensor, strike: Tensor, years: Tensor) -> tuple[Tensor, Tensor]:
-    deviation = _VOLATILITY * torch.sqrt(years)
-    drift = years * (_RATE + 0.5 * _VOLATILITY * _VOLATILITY)
-    d1 = (torch.log(spot / strike) + drift) / deviation
-    d2 = d1 - deviation
-    discounted = strike * torch.exp(years * -_RATE)
-    p1 = 0.5 * (1.0 + torch.erf(d1 * _ROOT_HALF))
-    p2 = 0.5 * (1.0 + torch.erf(d2 * _ROOT_HALF))
-    call = spot * p1 - discounted * p2
-    return call, call - spot + discounted
+    return _prices(torch, torch.erf, spot, strike, years)
 
 
 def adam(
@@ -97,7 +78,11 @@ def _array_swiglu(xp: Any, gate: Any, up: Any) -> Any:
 
 
 def _array_black_scholes(xp: Any, spot: Any, strike: Any, years: Any) -> Any:
-    erf = peers.erf(peers.NUMPY if xp is np else peers.JAX)
+    return _prices(xp, peers.erf(peers.NUMPY if xp is np else peers.JAX), spot, strike, years)
+
+
+def _prices(xp: Any, erf: Callable[[Any], Any], spot: Any, strike: Any, years: Any) -> Any:
+    """Return the prices of calls and puts."""
     deviation = _VOLATILITY * xp.sqrt(years)
     drift = years * (_RATE + 0.5 * _VOLATILITY * _VOLATILITY)
     d1 = (xp.log(spot / strike) + drift) / deviation
@@ -131,242 +116,127 @@ class Chain:
     """A program over tensors of one size, in PyTorch and over arrays, and its hand-fused loop."""
 
     name: str
-    kernel: str
     function: Callable[..., Any]
     arrays: Callable[..., Any]  # its first argument is numpy or jax.numpy
-    operands: tuple[tuple[str, str], ...]  # name and kind; a kind in brackets is one row
+    operands: str
     reads: int
     writes: int
-    rows: bool = False  # along rows: the operands are matrices
-    in_place: bool = False
     tolerance: tuple[float, float] = (2e-5, 4e-6)
 
     @property
-    def names(self) -> list[str]:
-        """The names of the operands."""
-        return [name for name, _ in self.operands]
+    def kernel(self) -> str:
+        """The name of its loop in native/chains.cc."""
+        return self.function.__name__
+
+    @property
+    def in_place(self) -> bool:
+        """Tell whether it writes its operands."""
+        return "!" in self.operands
+
+    @property
+    def _shape(self) -> str:
+        return "rxc" if "rxc" in self.operands else "n"  # along rows the operands are matrices
+
+    @property
+    def op(self) -> Op:
+        """The chain as an expression that calls its function."""
+        names = ", ".join(Op("", self.operands).names)
+        result = " ".join([self._shape] * self.writes)
+        return Op(f"f({names})", self.operands, result, scope={"f": self.function})
 
     def shape(self, size: int) -> tuple[int, int]:
         """Return rows and columns of the operands that hold about `size` elements."""
-        if not self.rows:
-            return size, 1
-        columns = 256 if size < 100_000 else 768
-        return max(1, round(size / columns)), columns
+        found = shape_of(self._shape, size)
+        return found[0], found[1] if len(found) > 1 else 1
 
     def bytes(self, size: int) -> int:
         """Return the bytes that must be moved: every input once, every output once."""
         return 4 * math.prod(self.shape(size)) * (self.reads + self.writes)
 
 
+_MATRIX = "x:normal:rxc scale:positive:c"
+_WIDE = (5e-5, 1e-5)
+_PRICED = "spot:positive strike:positive years:positive"
+_TRAINED = "!parameter !gradient !first !second:positive"
 CHAINS = (
-    Chain(
-        "five ops, (a*b+a).relu()*2.0+b",
-        "five_op",
-        five_op,
-        _array_five_op,
-        (("a", "normal"), ("b", "normal")),
-        2,
-        1,
-    ),
+    Chain("five ops, (a*b+a).relu()*2.0+b", five_op, _array_five_op, "a b", 2, 1),
     Chain(
         "LayerNorm by hand",
-        "layer_norm",
         layer_norm,
         _array_layer_norm,
-        (("x", "normal"), ("scale", "[positive]"), ("shift", "[normal]")),
+        f"{_MATRIX} shift:normal:c",
         1,
         1,
-        rows=True,
-        tolerance=(5e-5, 1e-5),
+        _WIDE,
     ),
-    Chain(
-        "RMSNorm by hand",
-        "rms_norm",
-        rms_norm,
-        _array_rms_norm,
-        (("x", "normal"), ("scale", "[positive]")),
-        1,
-        1,
-        rows=True,
-    ),
-    Chain(
-        "SwiGLU",
-        "swiglu",
-        swiglu,
-        _array_swiglu,
-        (("gate", "normal"), ("up", "normal")),
-        2,
-        1,
-    ),
-    Chain(
-        "Black-Scholes",
-        "black_scholes",
-        black_scholes,
-        _array_black_scholes,
-        (("spot", "positive"), ("strike", "positive"), ("years", "positive")),
-        3,
-        2,
-        tolerance=(5e-5, 1e-5),
-    ),
-    Chain(
-        "Adam by hand",
-        "adam",
-        adam,
-        _array_adam,
-        (
-            ("parameter", "normal"),
-            ("gradient", "normal"),
-            ("first", "normal"),
-            ("second", "positive"),
-        ),
-        4,
-        3,
-        in_place=True,
-    ),
+    Chain("RMSNorm by hand", rms_norm, _array_rms_norm, _MATRIX, 1, 1),
+    Chain("SwiGLU", swiglu, _array_swiglu, "gate up", 2, 1),
+    Chain("Black-Scholes", black_scholes, _array_black_scholes, _PRICED, 3, 2, _WIDE),
+    Chain("Adam by hand", adam, _array_adam, _TRAINED, 4, 3),
 )
 
 
-class Operands:
-    """The sets of inputs of one chain at one size, made when they are asked for."""
+def peers_of(context: Context, chain: Chain, size: int) -> list[Peer]:
+    """Return who else does the same work, and the limits."""
+    op, cpu, shape = chain.op, context.cpu, chain.shape(size)
 
-    def __init__(self, context: Context, chain: Chain, size: int) -> None:
-        self.context, self.chain, self.size = context, chain, size
-        self.shape = chain.shape(size)
-        elements = math.prod(self.shape)
-        self.result_bytes = 4 * elements * chain.writes
-        self.count = number_of_sets(max(self.result_bytes, 2 * elements * chain.reads))
-
-    def of(self, device: torch.device, number: int) -> list[Tensor]:
-        """Return set `number` on a device; what is written in place is the caller's own."""
-        found = []
-        for index, (_, kind) in enumerate(self.chain.operands):
-            rows, columns = self.shape
-            shape: tuple[int, ...] = (rows, columns) if self.chain.rows else (rows,)
-            if kind.startswith("["):
-                shape = (columns,)
-            tensor = self.context.inputs.get(
-                kind.strip("[]"), torch.float32, shape, 4 * number + index, device
-            )
-            found.append(tensor.clone() if self.chain.in_place else tensor)
-        return found
-
-    def sets(self, device: torch.device) -> list[list[Tensor]]:
-        """Return all sets."""
-        return [self.of(device, number) for number in range(self.count)]
-
-
-class Builder:
-    """Builds the work of one chain at one size for every side and peer."""
-
-    def __init__(self, context: Context, chain: Chain, size: int) -> None:
-        self.chain = chain
-        self.operands = Operands(context, chain, size)
-        self.cpu = context.cpu
-
-    def eager(self, side: Side) -> Work:
-        """Return the chain as eager PyTorch on a side."""
-        names = self.chain.names
-        return expression_work(
-            f"f({', '.join(names)})",
-            names,
-            self.operands.sets(side.device),
-            side,
-            self.operands.result_bytes,
-            {"f": self.chain.function},
-        )
-
-    def oracle(self) -> Any:
-        """Compute the first set in float64."""
-        return self.chain.function(*(t.double() for t in self.operands.of(self.cpu.device, 0)))
-
-    def peers(self) -> list[Peer]:
-        """Return who else does the same work, and the limits."""
-        return [
-            Peer(
-                peers.COMPILE,
-                lambda: self._by(peers.compile_work, self.chain.function),
-                is_costly=True,
-            ),
-            Peer(peers.NUMPY, lambda: self._by(peers.numpy_work, self._array_function(np))),
-            Peer(peers.JAX, self._jax),
-            Peer(peers.HAND, self._hand),
-            Peer(peers.LIMIT, self._limit, is_limit=True),
-        ]
-
-    def _by(self, make: Callable[..., Work], function: Callable[..., Any]) -> tuple[Work, Side]:
-        sets = self.operands.sets(self.cpu.device)
-        return (
-            make(function, self.chain.names, sets, self.cpu, self.operands.result_bytes),
-            self.cpu,
-        )
-
-    def _array_function(self, xp: Any) -> Callable[..., Any]:
-        arrays = self.chain.arrays
-        return lambda *operands: arrays(xp, *operands)
-
-    def _jax(self) -> tuple[Work, Side]:
+    def jax() -> Work:
         if torch.get_num_threads() != len(cores()):
             raise Unavailable("JAX uses every core that it finds")
-        try:
-            import jax.numpy as jnp
-        except ImportError as error:
-            raise Unavailable("jax is not installed") from error
-        return self._by(peers.jax_work, self._array_function(jnp))
+        return peers.jax_work(chain.arrays, op, context, size)
 
-    def _hand(self) -> tuple[Work, Side]:
-        sets = self.operands.sets(self.cpu.device)
-        results = 0 if self.chain.in_place else self.chain.writes
-        return native.chain_work(self.chain.kernel, sets, self.operands.shape, results), self.cpu
+    def hand() -> Work:
+        sets = op.sets(context, cpu.device, size)
+        return native.chain_work(chain.kernel, sets, shape, 0 if chain.in_place else chain.writes)
 
-    def _limit(self) -> tuple[Work, Side]:
-        chain, operands = self.chain, self.operands
-        elements = math.prod(operands.shape)
-        work = native.limit_work(
-            elements, chain.reads, chain.writes, chain.in_place, operands.count
+    def limit() -> Work:
+        elements = math.prod(shape)
+        return native.limit_work(
+            elements, chain.reads, chain.writes, chain.in_place, op.count(size)
         )
-        return work, self.cpu
+
+    made: list[tuple[str, Callable[[], Work]]] = [
+        (peers.COMPILE, lambda: peers.compile_work(chain.function, op, context, size)),
+        (peers.NUMPY, lambda: peers.numpy_work(chain.arrays, op, context, size)),
+        (peers.JAX, jax),
+        (peers.HAND, hand),
+        (peers.LIMIT, limit),
+    ]
+    return [
+        Peer(name, lambda make=make: (make(), cpu), name == peers.LIMIT, name == peers.COMPILE)
+        for name, make in made
+    ]
 
 
 def make_case(context: Context, chain: Chain, size: int) -> Case:
     """Return the comparison of one chain at one size."""
-    builder = Builder(context, chain, size)
-    return Case(
+    return chain.op.case(
+        context,
         chain.name,
-        builder.eager,
-        size=size,
-        oracle=builder.oracle if size <= _ORACLE_MOST else None,
+        size,
+        oracle=partial(chain.op.oracle, context, size) if size <= _ORACLE_MOST else None,
         tolerance=chain.tolerance,
         bytes=chain.bytes(size),
         goal=_NO_LOSS,
         group=chain.name,
-        peers=builder.peers(),
+        peers=peers_of(context, chain, size),
     )
 
 
-def summarize(rows: list[Row]) -> list[Row]:
-    """Return the figures that the targets bound, by setting."""
-    found = []
-    for setting in sorted({r.setting for r in rows}):
-        here = [r for r in rows if r.setting == setting]
-        for about in _about(here, 4.0 if setting.threads == 1 else 5.0):
-            about.cores, about.threads = setting.cores, setting.threads
-            found.append(about)
-    return found
+def summarize(rows: list[Row]) -> Iterator[Row]:
+    """Yield the figures that the targets bound."""
 
-
-def _about(rows: list[Row], bound: float) -> Iterator[Row]:
     def mean(name: str, ratios: list[float], goal: Goal | None = None) -> Row:
-        named = f"{name}, {len(ratios)} rows"
-        return Row(AREA, named, 1.0, geometric_mean(ratios), unit="x", goal=goal)
+        return mean_row(f"geometric mean {name}, {len(ratios)} rows", ratios, goal=goal)
 
-    yield mean("geometric mean against eager cpu", [r.ratio for r in rows], Goal(bound))
+    bound = 4.0 if rows[0].threads == 1 else 5.0
+    yield mean("against eager cpu", [r.ratio for r in rows], Goal(bound))
     for size in sorted({r.size for r in rows}):
-        at = [r.ratio for r in rows if r.size == size]
-        yield mean(f"geometric mean at {size_name(size)}", at)
+        yield mean(f"at {size_name(size)}", [r.ratio for r in rows if r.size == size])
     for peer, goal in ((peers.COMPILE, Goal(1.5)), (peers.NUMPY, None), (peers.JAX, None)):
         ratios = [r.ratio_to(peer) for r in rows if not math.isnan(r.ratio_to(peer))]
         if ratios:
-            yield mean(f"geometric mean against {peer}", ratios, goal)
+            yield mean(f"against {peer}", ratios, goal)
     yield from _most_over(rows, peers.LIMIT, 10_000_000, 1.3)
     yield from _most_over(rows, peers.HAND, 100_000, 1.5)
     # At 10M much of a first call is memory that the system has yet to give, eager's as well.
@@ -377,7 +247,7 @@ def _about(rows: list[Row], bound: float) -> Iterator[Row]:
         slowest = max(among, key=_warm_up)
         theirs = slowest.details.get("reference_first_call", 0.0) - slowest.reference
         yield Row(
-            AREA,
+            "",
             f"longest warm-up{about}: {slowest.name} at {size_name(slowest.size)}; "
             "of torch.compile",
             max(0.0, _warm_up(slowest)),
@@ -401,7 +271,7 @@ def _most_over(rows: list[Row], peer: str, size: int, most: float) -> Iterator[R
     if over:
         worst, name = max(over)
         what = f"most times the {peer} at {size_name(size)}: {name}"
-        yield Row(AREA, what, worst, 1.0, unit="x", goal=Goal(most, "most"))
+        yield Row("", what, worst, 1.0, unit="x", goal=Goal(most, "most"))
 
 
 def _warm_up(row: Row) -> float:
@@ -411,22 +281,16 @@ def _warm_up(row: Row) -> float:
 
 def _compile_warm_up(row: Row) -> float:
     figure = row.peers.get(peers.COMPILE)
-    if figure is None or figure.spread is None:
-        return 0.0
-    return figure.first_call - figure.spread.median
+    return figure.first_call - figure.spread.median if figure and figure.spread else 0.0
 
 
 @area(
-    AREA,
+    "chains",
     "Chains: several ops on 1K to 10M elements, beside torch.compile, NumPy, JAX and the limits",
-    summarize,
+    seconds=128,
+    summarize=summarize,
 )
-def measure(context: Context) -> Iterator[Row]:
-    chains = CHAINS[:2] if context.quick else CHAINS
-
-    def cases() -> Iterator[Case]:
-        for size in context.sizes:
-            for chain in chains:
-                yield make_case(context, chain, size)
-
-    yield from context.rows(AREA, cases)
+def cases(context: Context) -> Iterator[Case]:
+    for size in context.sizes:
+        for chain in CHAINS[:2] if context.quick else CHAINS:
+            yield make_case(context, chain, size)

@@ -14,21 +14,13 @@ from collections.abc import Callable, Iterator
 import torch
 
 from bench import peers
-from bench.areas.small_models import (
-    MODELS,
-    Function,
-    Model,
-    as_it_is,
-    inference_work,
-    training_work,
-)
+from bench.architectures import TOLERANCE
+from bench.areas.small_models import KINDS, MODELS
 from bench.context import Context
-from bench.core import Case, Goal, Peer, Row, Side, Work, area, geometric_mean
+from bench.core import Case, Goal, Peer, Row, Side, Work, area, mean_row
+from bench.models import Function
 
-AREA = "compile"
 ON_CPU, ON_DEVICE, BACKEND = "Inductor on cpu", "Inductor on the device", "backend='hologram'"
-# Rounding adds up over the layers; what is compared is of the order of one.
-_TOLERANCE = (2e-3, 2e-3)
 _AS_IT_IS, _COMPILED = Goal(1.2), Goal(1.1)
 _MODELS = (
     "nn.TransformerEncoder 2 x 128, 4 x 64",
@@ -42,8 +34,6 @@ _MODELS = (
     "MobileNetV3-small, 2 x 128 x 128",
 )
 
-Build = Callable[[Callable[[], Model], Side, Callable[[Function], Function]], Work]
-
 
 def _compiled_by(backend: str) -> Callable[[Function], Function]:
     def compile_it(function: Function) -> Function:
@@ -55,8 +45,8 @@ def _compiled_by(backend: str) -> Callable[[Function], Function]:
     return compile_it
 
 
-def _case(context: Context, name: str, kind: str, work: Build) -> Case:
-    make = MODELS[name]
+def _case(context: Context, name: str, kind: str) -> Case:
+    make, work = MODELS[name], KINDS[kind]
 
     def peer(name: str, side: Side, backend: str) -> Peer:
         return Peer(name, lambda: (work(make, side, _compiled_by(backend)), side), is_costly=True)
@@ -65,12 +55,12 @@ def _case(context: Context, name: str, kind: str, work: Build) -> Case:
         # What was compiled for the case before is forgotten: a function that has been compiled
         # for many shapes runs as it is without a word.
         torch._dynamo.reset()
-        return work(make, side, as_it_is)
+        return work(make, side)
 
     return Case(
         f"{name}, {kind}",
         build,
-        tolerance=_TOLERANCE,
+        tolerance=TOLERANCE,
         min_time=1.0,
         turn=0.1,
         peers=[
@@ -81,49 +71,23 @@ def _case(context: Context, name: str, kind: str, work: Build) -> Case:
     )
 
 
-def _median(row: Row, way: str) -> float:
-    """Return what a row took in one of the ways on the device; NaN where it has no figure."""
-    if not way:
-        return row.value
-    figure = row.peers.get(way)
-    return figure.spread.median if figure and figure.spread else math.nan
+def summarize(rows: list[Row]) -> Iterator[Row]:
+    """Yield the geometric mean of each way on the device against Inductor on cpu."""
+    for kind in KINDS:
+        own = [r for r in rows if r.name.endswith(kind)]
+        for way in ("", ON_DEVICE, BACKEND):
+            ratios = [r.median_of(ON_CPU) / r.median_of(way) for r in own]
+            ratios = [ratio for ratio in ratios if not math.isnan(ratio)]
+            if ratios:
+                name = f"{kind}, {way or 'as it is'}, against Inductor on cpu: geometric mean "
+                name += f"of {len(ratios)}, lowest {min(ratios):.2f}x"
+                yield mean_row(name, ratios, "", _COMPILED if way else _AS_IT_IS)
 
 
-def summarize(rows: list[Row]) -> list[Row]:
-    """Return the geometric mean of each way on the device against Inductor on cpu."""
-    found = []
-    for setting in sorted({row.setting for row in rows}):
-        for kind in ("inference", "training"):
-            own = [r for r in rows if r.setting == setting and r.name.endswith(kind)]
-            for way in ("", ON_DEVICE, BACKEND):
-                ratios = [_median(r, ON_CPU) / _median(r, way) for r in own]
-                ratios = [ratio for ratio in ratios if not math.isnan(ratio)]
-                if ratios:
-                    found.append(
-                        Row(
-                            AREA,
-                            f"{kind}, {way or 'as it is'}, against Inductor on cpu: geometric mean "
-                            f"of {len(ratios)}, lowest {min(ratios):.2f}x",
-                            1.0,
-                            geometric_mean(ratios),
-                            "",
-                            goal=_COMPILED if way else _AS_IT_IS,
-                            cores=setting.cores,
-                            threads=setting.threads,
-                        )
-                    )
-    return found
-
-
-@area(AREA, "Small models compiled by torch.compile", summarize)
-def measure(context: Context) -> Iterator[Row]:
-    if not context.whole or context.quick:
-        return
-    logging.getLogger("torch._dynamo").setLevel(logging.ERROR)
-
-    def cases() -> Iterator[Case]:
+@area("compile", "Small models compiled by torch.compile", seconds=1, summarize=summarize)
+def cases(context: Context) -> Iterator[Case]:
+    if context.everything:
+        logging.getLogger("torch._dynamo").setLevel(logging.ERROR)
         for name in _MODELS:
-            yield _case(context, name, "inference", inference_work)
-            yield _case(context, name, "training", training_work)
-
-    yield from context.rows(AREA, cases)
+            for kind in KINDS:
+                yield _case(context, name, kind)

@@ -8,7 +8,8 @@ long that only ``--all`` measures this.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -16,37 +17,18 @@ from torch import Tensor
 
 from bench import peers
 from bench.context import Context
-from bench.core import Case, Peer, Row, Side, Work, area
-from bench.inputs import expression_work, number_of_sets
+from bench.core import Case, Peer, Side, Work, area
+from bench.inputs import Op, number_of_sets
 
-AREA = "custom"
 _ROW = 512  # elements of a row, where an operator has rows
-Function = Callable[..., Tensor]
+Function = Callable[..., Any]
+_X, _HALF, _LAST = ":normal:n/512x512", ":normal:n/512x256", ":normal:512"
 
 
-@dataclass(frozen=True)
-class _Operator:
-    """An operator, how it would be written without it, and the shapes of its arguments."""
-
-    name: str
-    make: Callable[[], Function]  # the operator, made where hologram_torch is loaded
-    written: Function
-    shapes: Callable[[int], list[tuple[int, ...]]]  # of a number of elements; the first has a grad
-
-
-def _mish() -> Function:
+def _user(*expression: str, **options: str) -> Function:
     import hologram_torch
 
-    operator: Function = hologram_torch.elementwise("x * tanh(softplus(x))", name="mish")
-    return operator
-
-
-def _gated() -> Function:
-    import hologram_torch
-
-    operator: Function = hologram_torch.elementwise(
-        "where(x > 0, x * sigmoid(g), 0.1 * expm1(x) * g) + b", "x, g, b"
-    )
+    operator: Function = hologram_torch.elementwise(*expression, **options)
     return operator
 
 
@@ -64,89 +46,65 @@ def _written_norm(x: Tensor, residual: Tensor, weight: Tensor) -> Tensor:
     return total * torch.rsqrt(total.square().mean(-1, keepdim=True) + 1e-6) * weight
 
 
-def _same(count: int) -> Callable[[int], list[tuple[int, ...]]]:
-    return lambda n: [(n // _ROW, _ROW)] * count
-
-
-_OPERATORS = (
-    _Operator("x * tanh(softplus(x))", _mish, lambda x: x * torch.tanh(F.softplus(x)), _same(1)),
-    _Operator(
-        "where(x > 0, x * sigmoid(g), 0.1 * expm1(x) * g) + b",
-        _gated,
-        _written_gated,
-        lambda n: [(n // _ROW, _ROW), (n // _ROW, _ROW), (_ROW,)],
+_GATED = "where(x > 0, x * sigmoid(g), 0.1 * expm1(x) * g) + b"
+# Name, the operator, made where hologram_torch is loaded, the same written out, shapes.
+_Operator = tuple[str, Callable[[], Function], Function, list[str]]
+_OPERATORS: list[_Operator] = [
+    (
+        "x * tanh(softplus(x))",
+        lambda: _user("x * tanh(softplus(x))", name="mish"),
+        lambda x: x * torch.tanh(F.softplus(x)),
+        [_X],
     ),
-    _Operator("swiglu", lambda: torch.ops.hologram.swiglu, lambda g, u: F.silu(g) * u, _same(2)),
-    _Operator("geglu", lambda: torch.ops.hologram.geglu, lambda g, u: F.gelu(g) * u, _same(2)),
-    _Operator(
+    (_GATED, lambda: _user(_GATED, "x, g, b"), _written_gated, [_X, _X, _LAST]),
+    ("swiglu", lambda: torch.ops.hologram.swiglu, lambda g, u: F.silu(g) * u, [_X, _X]),
+    ("geglu", lambda: torch.ops.hologram.geglu, lambda g, u: F.gelu(g) * u, [_X, _X]),
+    (
         "rotary_embedding",
         lambda: torch.ops.hologram.rotary_embedding,
         _written_rotary,
-        lambda n: [(n // _ROW, _ROW), *[(n // _ROW, _ROW // 2)] * 2],
+        [_X, _HALF, _HALF],
     ),
-    _Operator(
+    (
         "add_rms_norm",
         lambda: lambda x, r, w: torch.ops.hologram.add_rms_norm(x, r, w)[0],
         _written_norm,
-        lambda n: [(n // _ROW, _ROW), (n // _ROW, _ROW), (_ROW,)],
+        [_X, _X, _LAST],
     ),
-)
+]
 
 
 def _case(context: Context, operator: _Operator, size: int, gradient: bool) -> Case:
-    elements = size // _ROW * _ROW
-    shapes = operator.shapes(elements)
-    names = [f"x{k}" for k in range(len(shapes))]
-    call = f"f({', '.join(names)})"
-    expression = f"torch.autograd.grad({call}.sum(), x0)[0]" if gradient else call
+    name, make, written, shapes = operator
+    call = f"f({', '.join(f'x{k}' for k in range(len(shapes)))})"
+    operands = " ".join(f"{'^' * (gradient and not k)}x{k}{s}" for k, s in enumerate(shapes))
+    op = Op(f"torch.autograd.grad({call}.sum(), x0)[0]" if gradient else call, operands)
+    count = number_of_sets(4 * size * len(shapes))
 
-    def work(side: Side, make: Callable[[], Function]) -> Work:
-        sets = []
-        for n in range(number_of_sets(4 * elements * len(shapes))):
-            tensors = [
-                context.inputs.get("normal", torch.float32, shape, 8 * n + k, side.device)
-                for k, shape in enumerate(shapes)
-            ]
-            if gradient:
-                tensors[0] = tensors[0].detach().clone().requires_grad_()
-            sets.append(tensors)
-        return expression_work(expression, names, sets, side, 4 * elements, {"f": make()})
+    def work(make: Callable[[], Function], side: Side) -> Work:
+        return op.work(context, side, size, count=count, f=make())
 
-    def compiled() -> Function:
-        return peers.compile_function(operator.written)
+    def peer(name: str, side: Side, make: Callable[[], Function], is_costly: bool) -> Peer:
+        return Peer(name, lambda: (work(make, side), side), is_costly=is_costly)
 
+    compiled = partial(peers.compile_function, written)
     return Case(
-        f"{operator.name}{' and its gradient' if gradient else ''}",
-        lambda side: work(side, operator.make),
-        peer=lambda side: work(side, lambda: operator.written),
+        f"{name}{' and its gradient' if gradient else ''}",
+        partial(work, make),
+        peer=partial(work, lambda: written),
         tolerance=(1e-4, 1e-4),
-        size=elements,
-        group=operator.name,
+        size=size,
+        group=name,
         peers=[
-            Peer(
-                "written out on the device",
-                lambda: (work(context.side, lambda: operator.written), context.side),
-            ),
-            Peer(
-                "Inductor on cpu",
-                lambda: (work(context.cpu, compiled), context.cpu),
-                is_costly=True,
-            ),
+            peer("written out on the device", context.side, lambda: written, False),
+            peer("Inductor on cpu", context.cpu, compiled, True),
         ],
     )
 
 
-@area(AREA, "Operators of the user's own: beside the same functions written out")
-def measure(context: Context) -> Iterator[Row]:
-    if not context.whole:
-        return
-
-    def cases() -> Iterator[Case]:
-        for operator in _OPERATORS:
-            for size in context.sizes:
-                if size < 2 * _ROW:
-                    continue
-                for gradient in (False, True):
-                    yield _case(context, operator, size, gradient)
-
-    yield from context.rows(AREA, cases)
+@area("custom", "Operators of the user's own: beside the same functions written out", seconds=1)
+def cases(context: Context) -> Iterator[Case]:
+    for operator in _OPERATORS if context.whole else ():
+        for size in [s // _ROW * _ROW for s in context.sizes if s >= 2 * _ROW]:
+            for gradient in (False, True):
+                yield _case(context, operator, size, gradient)

@@ -8,46 +8,25 @@ from collections.abc import Iterator
 import torch
 
 from bench.context import Context
-from bench.core import Case, Row, Side, Work, area
-from bench.inputs import expression_work, number_of_sets
+from bench.core import Case, area
+from bench.inputs import Op
 
-AREA = "fallback"
-_OPS = [
-    ("cumsum", "torch.cumsum(x, 0)"),
-    ("sort", "torch.sort(x)"),
-    ("digamma", "torch.digamma(x)"),
-    ("flip", "torch.flip(x, (0,))"),
-    ("logaddexp", "torch.logaddexp(x, y)"),
-    ("topk", "torch.topk(x, 8)"),
-]
-_SIZES = (16, 10_000)
+_OPS = {
+    "cumsum": "torch.cumsum(x, 0)",
+    "sort": "torch.sort(x)",
+    "digamma": "torch.digamma(x)",
+    "flip": "torch.flip(x, (0,))",
+    "logaddexp": "torch.logaddexp(x, y)",
+    "topk": "torch.topk(x, 8)",
+}
 
 
-@area(AREA, "Fallback: ops that run PyTorch's CPU kernel")
-def measure(context: Context) -> Iterator[Row]:
-    def make(name: str, expression: str, size: int) -> Case:
-        count = number_of_sets(size * 4)
-
-        def build(side: Side) -> Work:
-            sets = [
-                [
-                    context.inputs.get(
-                        "positive", torch.float32, (size,), 2 * n + which, side.device
-                    )
-                    for which in range(2)
-                ]
-                for n in range(count)
-            ]
-            return expression_work(expression, ["x", "y"], sets, side, size * 4)
-
-        return Case(name, build, size=size, group=name, note=_served_by(context, expression))
-
-    def cases() -> Iterator[Case]:
-        for size in _SIZES:
-            for name, expression in _OPS:
-                yield make(name, expression, size)
-
-    yield from context.rows(AREA, cases)
+@area("fallback", "Fallback: ops that run PyTorch's CPU kernel", seconds=6)
+def cases(context: Context) -> Iterator[Case]:
+    for size in (16, 10_000):
+        for name, expression in _OPS.items():
+            op = Op(expression, "x:positive y:positive")
+            yield op.case(context, name, size, group=name, note=_served_by(context, expression))
 
 
 def _served_by(context: Context, expression: str) -> str:

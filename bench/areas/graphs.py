@@ -4,16 +4,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from bench.areas.training import Training, digits_mlp, gpt_shape
+from bench.architectures import TOLERANCE
 from bench.context import Context
-from bench.core import Case, Goal, Row, Side, Unavailable, Work, area
+from bench.core import Case, Goal, Side, Unavailable, Work, area
+from bench.training import Training, digits_mlp, gpt_shape, start
 
-AREA = "graphs"
-_TOLERANCE = (2e-3, 2e-3)
 _STEPS = 16  # before the program waits
 _WARM_UP = 3
 
@@ -27,26 +27,16 @@ def graph_work(training: Training, side: Side) -> Work:
     if captures and not hasattr(torch.accelerator, "Graph"):
         raise Unavailable("this PyTorch has no torch.accelerator.Graph")
 
-    def start() -> Callable[[], Tensor]:
-        model = training.make().to(side.device)
-        x, y = (t.to(side.device) for t in training.batches[0])
+    def begin() -> Callable[[], Tensor]:
         options = {"capturable": True, "fused": True} if captures else {}
-        optimizer = training.optimizer(model.parameters(), lr=1e-3, **options)  # type: ignore[call-arg]
-
-        def step() -> Tensor:
-            optimizer.zero_grad(set_to_none=True)
-            loss = training.loss(model, x, y)
-            loss.backward()
-            optimizer.step()
-            return loss.detach()
-
+        step = start(side, replace(training, batches=training.batches[:1]), **options)[1]
         for _ in range(_WARM_UP):
             step()
         if not captures:
-            return step
+            return lambda: step().detach()
         graph = torch.accelerator.Graph()
         with graph:
-            result = step()
+            result = step().detach()
 
         def replay() -> Tensor:
             graph.replay()
@@ -54,27 +44,21 @@ def graph_work(training: Training, side: Side) -> Work:
 
         return replay
 
-    step = start()
-
-    def run() -> list[Tensor]:
-        return [[step() for _ in range(_STEPS)][-1]]
+    step = begin()
 
     def outputs() -> list[Tensor]:
-        fresh = start()
+        fresh = begin()
         return [fresh().clone() for _ in range(4)]
 
-    return Work(run, _STEPS, outputs)
+    return Work(lambda: [[step() for _ in range(_STEPS)][-1]], _STEPS, outputs)
 
 
-@area(AREA, "Training steps captured as a graph and replayed")
-def measure(context: Context) -> Iterator[Row]:
-    def cases() -> Iterator[Case]:
-        for training, goal in ((digits_mlp(), 4.0), (gpt_shape(), 2.0)):
-            yield Case(
-                f"{training.name}, {training.optimizer.__name__}, replayed; cpu, default",
-                lambda side, training=training: graph_work(training, side),
-                tolerance=_TOLERANCE,
-                goal=Goal(goal),
-            )
-
-    yield from context.rows(AREA, cases)
+@area("graphs", "Training steps captured as a graph and replayed", seconds=6)
+def cases(context: Context) -> Iterator[Case]:
+    for training, goal in ((digits_mlp(), 4.0), (gpt_shape(), 2.0)):
+        yield Case(
+            f"{training.name}, {training.optimizer.__name__}, replayed; cpu, default",
+            lambda side, training=training: graph_work(training, side),
+            tolerance=TOLERANCE,
+            goal=Goal(goal),
+        )

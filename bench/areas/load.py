@@ -12,19 +12,16 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial
 
-import torch
-
-from bench.areas.op_table import Op, all_ops
+from bench.areas.op_table import all_ops
 from bench.areas.single_ops import make_case
-from bench.areas.training import digits_mlp, start, step_work
-from bench.context import Context, Job
-from bench.core import Goal, Row, Side, Work, area
-from bench.inputs import expression_work
+from bench.context import Context
+from bench.core import Case, Goal, Row, Side, Work, area
+from bench.inputs import Op
 from bench.machine import BusyCores
 from bench.measure import mean_time
 from bench.render import label
+from bench.training import digits_mlp, start, step_work
 
-AREA = "load"
 _OPS = "add exp gelu sum softmax mse_loss"
 _SIZES = (16, 1_000, 10_000, 100_000, 1_000_000)
 _CHOSEN_SIZES = (16, 10_000, 1_000_000)
@@ -37,98 +34,50 @@ _TURN = 40  # steps, of which each ends with its loss
 _TURNS, _FEW_TURNS, _QUICK_TURNS = 300, 25, 3
 
 
-def _matmul(context: Context, size: int) -> Callable[[Side], Work]:
-    def build(side: Side) -> Work:
-        pairs = [
-            [
-                context.inputs.get(
-                    "normal", torch.float32, (size, size), 2 * n + which, side.device
-                )
-                for which in range(2)
-            ]
-            for n in range(2)
-        ]
-        return expression_work("a @ b", ["a", "b"], pairs, side, 4 * size * size)
-
-    return build
-
-
-def _works(context: Context) -> dict[tuple[str, int], Callable[[Side], Work]]:
-    """Return what is measured, by name and size."""
-    ops: dict[str, Op] = all_ops()
-    names = ["add", "softmax"] if context.quick else _OPS.split()
-    sizes = _SIZES if context.whole and not context.quick else _CHOSEN_SIZES
-    found: dict[tuple[str, int], Callable[[Side], Work]] = {
-        (name, size): make_case(context, name, ops[name], size, torch.float32).build
-        for name in names
-        for size in sizes
-    }
-    for size in (256,) if context.quick else (256, 512):
-        found["matmul", size] = _matmul(context, size)
-    training = digits_mlp()
-    found["MLP train step", 0] = lambda side: step_work(side, training)
-    return {key: build for key, build in found.items() if context.wants(key[0])}
-
-
-def summarize(rows: list[Row]) -> list[Row]:
-    """Return the worst slowdown of either side, by setting."""
-    found = []
+def summarize(rows: list[Row]) -> Iterator[Row]:
+    """Yield the worst slowdown of either side."""
     rows = [r for r in rows if r.unit == "x"]
-    for setting in sorted({r.setting for r in rows}):
-        here = [r for r in rows if r.setting == setting]
-        worst = max(here, key=lambda r: r.value)
-        worst_reference = max(here, key=lambda r: r.reference)
-        found.append(
-            Row(
-                AREA,
-                f"worst slowdown of {len(here)} rows: {label(worst)}; "
-                f"of cpu: {label(worst_reference)}",
-                worst.value,
-                worst_reference.reference,
-                unit="x",
-                cores=setting.cores,
-                threads=setting.threads,
-                goal=_GOAL,
-            )
-        )
-    return found
+    if rows:
+        worst, theirs = (max(rows, key=key) for key in (lambda r: r.value, lambda r: r.reference))
+        name = f"worst slowdown of {len(rows)} rows: {label(worst)}; of cpu: {label(theirs)}"
+        yield Row("", name, worst.value, theirs.reference, unit="x", goal=_GOAL)
 
 
 @area(
-    AREA, "Under load: slowdown while a busy process runs on every core of the setting", summarize
+    "load",
+    "Under load: slowdown while a busy process runs on every core of the setting",
+    seconds=16,
+    summarize=summarize,
 )
-def measure(context: Context) -> Iterator[Row]:
-    with BusyCores() as cores:
-        jobs: list[Job] = [
-            (
-                Row(AREA, name, unit="x", size=size, goal=_GOAL, group=name),
-                partial(_slow_down, context, cores, build),
-            )
-            for (name, size), build in _works(context).items()
-        ]
-        for busy, how in ((0, "in quiet"), (1, "beside a busy process")):
-            name = f"MLP train steps over {_SLOW:g} times the median, {how}"
-            jobs.append((Row(AREA, name, unit="%"), partial(_count_slow, context, cores, busy)))
-        yield from context.jobs(jobs)
-    context.inputs.clear()
+def cases(context: Context) -> Iterator[Case]:
+    cores = context.resources.enter_context(BusyCores())
+    mlp = digits_mlp()
+
+    def case(name: str, size: int, build: Callable[[Side], Work] | None) -> Case:
+        measure = partial(_slow_down, context, cores, build)
+        return Case(name, measure=measure, unit="x", size=size, goal=_GOAL, group=name)
+
+    for name in ("add", "softmax") if context.quick else _OPS.split():
+        for size in _SIZES if context.everything else _CHOSEN_SIZES:
+            yield case(name, size, make_case(context, name, all_ops()[name], size).build)
+    product = Op("a @ b", "a:normal:nxn b:normal:nxn", "nxn")
+    for size in (256,) if context.quick else (256, 512):
+        yield case("matmul", size, product.case(context, "matmul", size).build)
+    yield case("MLP train step", 0, lambda side: step_work(side, mlp))
+    for busy, how in ((0, "in quiet"), (1, "beside a busy process")):
+        name = f"MLP train steps over {_SLOW:g} times the median, {how}"
+        yield Case(name, measure=partial(_count_slow, context, cores, busy), unit="%")
 
 
 def _slow_down(context: Context, cores: BusyCores, build: Callable[[Side], Work], row: Row) -> None:
     """Time both sides in quiet, then beside the busy processes."""
     scale = 0.5 if context.quick or context.budget.spent else 1.0
-    works = build(context.side), build(context.cpu)
-    quiet = _means(context, works, _QUIET_SECONDS * scale)
+    works = [(build(side), side) for side in (context.side, context.cpu)]
+    quiet = [mean_time(work, side, _QUIET_SECONDS * scale) for work, side in works]
     with cores.busy():
-        loaded = _means(context, works, _LOADED_SECONDS * scale)
+        loaded = [mean_time(work, side, _LOADED_SECONDS * scale) for work, side in works]
     row.value, row.reference = loaded[0] / quiet[0], loaded[1] / quiet[1]
     row.details = {"quiet_seconds": quiet, "loaded_seconds": loaded}
-
-
-def _means(context: Context, works: tuple[Work, Work], seconds: float) -> tuple[float, float]:
-    return (
-        mean_time(works[0], context.side, seconds),
-        mean_time(works[1], context.cpu, seconds),
-    )
 
 
 def _count_slow(context: Context, cores: BusyCores, busy: int, row: Row) -> None:

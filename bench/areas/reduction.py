@@ -10,14 +10,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from bench.areas import runtimes, small_models
-from bench.areas.chains import CHAINS, Builder
-from bench.areas.inference import QUESTIONS, question_work
-from bench.areas.training import digits_mlp, gpt_shape, optimizer_work, step_work
+from bench.areas import inference, runtimes, small_models
+from bench.areas.chains import CHAINS, Chain
 from bench.context import Context, outputs_of
-from bench.core import Goal, Row, Side, Work, area
+from bench.core import Case, Goal, Row, Side, Work, area
+from bench.models import inference_work
+from bench.training import digits_mlp, gpt_shape, parameters_alone, step_work
 
-AREA = "reduction"
 _SIZE = 10_000
 # 75% fewer kernels than ops; two or three ops, and fused optimizers, leave less to save.
 _QUARTER = Goal(4.0)
@@ -32,48 +31,31 @@ def recorder_stats() -> dict[str, int] | None:
     return dict(read()) if read else None
 
 
-def _chain(context: Context, index: int) -> Callable[[Side], Work]:
-    builder = Builder(context, CHAINS[index], _SIZE)
-    operands = builder.operands
-
-    def build(side: Side) -> Work:
-        tensors = operands.of(side.device, 0)
-        return Work(lambda: CHAINS[index].function(*tensors))
-
-    return build
+def _chain(context: Context, chain: Chain, side: Side) -> Work:
+    tensors = chain.op.sets(context, side.device, _SIZE, count=1)[0]
+    return Work(lambda: chain.function(*tensors))
 
 
 def _programs(context: Context) -> Iterator[tuple[str, Callable[[Side], Work], Goal | None]]:
     """Yield programs whose ops are counted; elementwise ones and training have a goal."""
-    for index, chain in enumerate(CHAINS):
-        yield chain.name, _chain(context, index), None if chain.kernel == "swiglu" else _QUARTER
-    mlp, gpt = digits_mlp(), gpt_shape()
-    for options in ({}, {"fused": True}):
-        suffix = ", fused" if options else ""
-        yield (
-            f"{mlp.name}, train step with Adam{suffix}",
-            lambda side, o=options: step_work(side, mlp, **o),
-            None if options else _QUARTER,
-        )
-    yield f"{gpt.name}, train step with AdamW", lambda side: step_work(side, gpt), _QUARTER
-    yield (
-        "50 x 64K parameters, AdamW",
-        lambda side: optimizer_work(side, 50, 65536),
-        _QUARTER,
-    )
-    for question in QUESTIONS:
-        if question.quick or not context.quick:
-            yield question.name, lambda side, q=question: question_work(q, side), None
-    if not context.whole or context.quick:
+    for chain in CHAINS:
+        goal = None if chain.kernel == "swiglu" else _QUARTER
+        yield chain.name, partial(_chain, context, chain), goal
+    mlp, gpt, alone = digits_mlp(), gpt_shape(), parameters_alone()
+    adam = f"{mlp.name}, train step with Adam"
+    yield adam, partial(step_work, training=mlp), _QUARTER
+    yield f"{adam}, fused", partial(step_work, training=mlp, fused=True), None
+    yield f"{gpt.name}, train step with AdamW", partial(step_work, training=gpt), _QUARTER
+    yield f"{alone.name}, AdamW", partial(step_work, training=alone), _QUARTER
+    for name, work in inference.questions(context):
+        yield name, work, None
+    if not context.everything:
         return
-    for name, make in small_models.MODELS.items():
-        for kind, work in (
-            ("inference", small_models.inference_work),
-            ("train step with AdamW", small_models.training_work),
-        ):
-            yield f"{name}, {kind}", lambda side, m=make, w=work: w(m, side), None
+    for name, model in small_models.MODELS.items():
+        yield f"{name}, inference", partial(inference_work, model), None
+        yield f"{name}, train step with AdamW", partial(small_models.training_work, model), None
     for name, made in runtimes.MODELS.items():
-        yield f"{name}, inference", lambda side, m=made: runtimes.eager_work(m, side), None
+        yield f"{name}, inference", partial(inference_work, made, steps=1), None
 
 
 def count(work: Work, side: Side) -> dict[str, int]:
@@ -108,13 +90,16 @@ def _count(context: Context, build: Callable[[Side], Work], row: Row) -> None:
 
 
 # On one core no worker cuts circuits short, so that the counts are the same in every run.
-@area(AREA, "Operation reduction: kernels run / ops recorded, in a steady state", once="first")
-def measure(context: Context) -> Iterator[Row]:
+@area(
+    "reduction",
+    "Operation reduction: kernels run / ops recorded, in a steady state",
+    seconds=10,
+    once="first",
+)
+def cases(context: Context) -> Iterator[Case]:
     if context.side.device.type != "hologram" or recorder_stats() is None:
         note = "the device counts nothing: it runs every op at its call"
-        yield context.done(Row(AREA, "no counters", unit="ops", note=note))
+        yield Case("no counters", measure=lambda row: None, unit="ops", note=note)
         return
-    yield from context.jobs(
-        (Row(AREA, name, unit="ops", goal=goal), partial(_count, context, build))
-        for name, build, goal in _programs(context)
-    )
+    for name, build, goal in _programs(context):
+        yield Case(name, measure=partial(_count, context, build), unit="ops", goal=goal)

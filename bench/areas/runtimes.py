@@ -16,6 +16,7 @@ import math
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,105 +24,72 @@ import torch
 from torch import Tensor, nn
 
 from bench import models
-from bench.areas.small_models import library
+from bench.architectures import TOLERANCE, encoder
 from bench.context import Context
 from bench.core import (
     Case,
     Goal,
     Peer,
-    PeerFigure,
     Row,
     Side,
-    Spread,
     Unavailable,
     Work,
     area,
-    geometric_mean,
+    library,
+    make_side,
+    mean_row,
 )
+from bench.models import Model, inference_work, placed
 
-AREA = "runtimes"
 CAPTURED, ONNX_RUNTIME, OPENVINO = "captured", "ONNX Runtime", "OpenVINO"
-_RUNTIMES = (ONNX_RUNTIME, OPENVINO)
-# Rounding adds up over the layers.
-_TOLERANCE = (2e-3, 2e-3)
 _EACH, _MEAN = Goal(0.8), Goal(1.0)
 _PROMPT = 64
+_LSTM, _MLP = "LSTM, 2 layers of 256, 32 steps of 8 x 128", "MLP 256-512-512-10, batch 64"
 
-Made = tuple[nn.Module, list[Tensor]]
+Make = Callable[[], Model]
 
 
-class _Output(nn.Module):
-    """One output of a module of transformers, by name."""
+class _Asked(nn.Module):
+    """A model as a module that is asked for one tensor."""
 
-    def __init__(self, module: nn.Module, argument: str, output: str) -> None:
+    def __init__(self, model: Model) -> None:
         super().__init__()
-        self.module, self.argument, self.output = module, argument, output
+        self.module, self.ask = model.module, model.ask
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Ask for it."""
-        found: Tensor = getattr(self.module(**{self.argument: x}), self.output)
-        return found
-
-
-class _Decode(nn.Module):
-    """A token after a prompt, of a GPT that is given its keys and values."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.model = models.small_gpt()
-
-    def forward(self, token: Tensor, *caches: Tensor) -> Tensor:
-        """Return the logits."""
-        pairs = [(caches[i], caches[i + 1]) for i in range(0, len(caches), 2)]
-        logits: Tensor = self.model(token, pairs, _PROMPT)
-        return logits
+    def forward(self, *inputs: Tensor) -> Any:
+        """Ask."""
+        return self.ask(self.module, *inputs)
 
 
-class _Sequence(nn.Module):
-    """The states of an LSTM of two layers."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.LSTM(128, 256, 2)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return those of the last layer."""
-        states: Tensor = self.layer(x)[0]
-        return states
+def _image() -> Tensor:
+    return torch.randn(1, 3, 224, 224)
 
 
-def _vision(name: str) -> Callable[[], Made]:
-    return lambda: (getattr(library("torchvision").models, name)(), [torch.randn(1, 3, 224, 224)])
+def _vision(name: str) -> Make:
+    return lambda: Model(getattr(library("torchvision").models, name)(), [_image()])
 
 
-def _bert() -> Made:
-    transformers = library("transformers")
-    sizes = {"num_hidden_layers": 4, "hidden_size": 256, "intermediate_size": 1024}
-    config = transformers.BertConfig(vocab_size=1000, num_attention_heads=4, **sizes)
-    model = transformers.BertModel(config)
-    return _Output(model, "input_ids", "last_hidden_state"), [torch.randint(0, 1000, (1, 64))]
+def _bert() -> Model:
+    module = encoder("Bert", 256, layers=4, vocab_size=1000)
+    text = torch.randint(0, 1000, (1, 64))
+    return Model(module, [text], lambda m, x: m(input_ids=x).last_hidden_state)
 
 
-def _vit() -> Made:
-    transformers = library("transformers")
-    sizes = {"num_hidden_layers": 6, "hidden_size": 192, "intermediate_size": 768}
-    model = transformers.ViTModel(transformers.ViTConfig(num_attention_heads=3, **sizes))
-    return _Output(model, "pixel_values", "last_hidden_state"), [torch.randn(1, 3, 224, 224)]
+def _vit() -> Model:
+    module = encoder("ViT", 192, layers=6, num_attention_heads=3)
+    return Model(module, [_image()], lambda m, x: m(pixel_values=x).last_hidden_state)
 
 
-def _decode() -> Made:
-    model = _Decode()
-    caches = model.model.new_caches(1, _PROMPT + 1, torch.device("cpu"))
-    filled = [torch.randn_like(t) for pair in caches for t in pair]
-    return model, [torch.randint(0, 1024, (1, 1)), *filled]
+def _decode() -> Model:
+    """Return a token after a prompt, of a GPT that is given its keys and values."""
+    module = models.small_gpt()
+    caches = module.new_caches(1, _PROMPT + 1, torch.device("cpu"))
+    inputs = [torch.randint(0, 1024, (1, 1))]
+    inputs += [torch.randn_like(t) for pair in caches for t in pair]
+    return Model(module, inputs, lambda m, x, *kv: m(x, list(zip(kv[::2], kv[1::2])), _PROMPT))
 
 
-def _mlp() -> Made:
-    layers = [nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)]
-    return nn.Sequential(*layers), [torch.randn(64, 256)]
-
-
-MODELS: dict[str, Callable[[], Made]] = {
+MODELS: dict[str, Make] = {
     "ResNet-18, one image": _vision("resnet18"),
     "ResNet-50, one image": _vision("resnet50"),
     "MobileNetV3-small, one image": _vision("mobilenet_v3_small"),
@@ -129,62 +97,45 @@ MODELS: dict[str, Callable[[], Made]] = {
     "BERT 4 x 256, one text of 64": _bert,
     "ViT 6 x 192, one image": _vit,
     "GPT-2 shape 4 x 128, a token after 64": _decode,
-    "LSTM, 2 layers of 256, 32 steps of 8 x 128": lambda: (_Sequence(), [torch.randn(32, 8, 128)]),
-    "MLP 256-512-512-10, batch 64": _mlp,
+    _LSTM: lambda: Model(models.lstm(), [torch.randn(32, 8, 128)]),
+    _MLP: lambda: Model(models.mlp(256, 512, 512, 10)(), [torch.randn(64, 256)]),
 }
 
 
-def _make(make: Callable[[], Made], device: torch.device) -> Made:
-    torch.manual_seed(0)
-    module, inputs = make()
-    return module.to(device).eval(), [t.to(device) for t in inputs]
-
-
-def eager_work(make: Callable[[], Made], side: Side) -> Work:
-    """Return the module's answer as work."""
-    module, inputs = _make(make, side.device)
-
-    def run() -> Any:
-        with torch.no_grad():
-            return module(*inputs)
-
-    return Work(run)
-
-
-def captured_work(make: Callable[[], Made], side: Side) -> Work:
+def captured_work(make: Make, side: Side) -> Work:
     """Return the replay of a graph of the module as work."""
     if side.device.type != "hologram" or not hasattr(torch.accelerator, "Graph"):
         raise Unavailable("graphs are captured on the device, by PyTorch 2.13 or later")
-    module, inputs = _make(make, side.device)
+    model = placed(make, side)
     graph = torch.accelerator.Graph()
     with torch.no_grad():
-        module(*inputs)  # what is made at the first call is there before the capture
+        # What is made at the first call is there before the capture.
+        model.ask(model.module, *model.inputs)
         with graph:
-            answer = module(*inputs)
+            answer: Tensor = model.ask(model.module, *model.inputs)
 
     def run() -> Tensor:
         graph.replay()
-        found: Tensor = answer
-        return found
+        return answer
 
     return Work(run)
 
 
-def export(make: Callable[[], Made], folder: Path) -> tuple[Path, list[Any]]:
+def export(make: Make, folder: Path) -> tuple[Path, list[Any]]:
     """Write the module as ONNX; return the file and the inputs as arrays."""
     for name in ("onnx", "onnxscript"):
         library(name)
-    module, inputs = _make(make, torch.device("cpu"))
+    model = placed(make, make_side("cpu"))
     path = folder / "model.onnx"
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), torch.no_grad():
             warnings.simplefilter("ignore")
-            torch.onnx.export(module, tuple(inputs), path, dynamo=True, verbose=False)
+            torch.onnx.export(_Asked(model), tuple(model.inputs), path, dynamo=True, verbose=False)
     finally:
         logging.disable(before)
-    return path, [t.numpy() for t in inputs]
+    return path, [t.numpy() for t in model.inputs]
 
 
 def _as_work(call: Callable[[], Any]) -> Work:
@@ -210,19 +161,20 @@ def openvino_work(path: Path, arrays: list[Any], threads: int) -> Work:
     return _as_work(lambda: request.infer(given)[0])
 
 
-def _case(context: Context, name: str, folder: Path) -> Case:
+def _case(context: Context, name: str) -> Case:
     make = MODELS[name]
     exported: list[tuple[Path, list[Any]]] = []
 
     def peer(work: Callable[[Path, list[Any], int], Work]) -> tuple[Work, Side]:
         if not exported:
-            exported.append(export(make, folder))
+            folder = tempfile.TemporaryDirectory(prefix="bench-onnx-")
+            exported.append(export(make, Path(context.resources.enter_context(folder))))
         return work(*exported[0], context.setting.threads), context.cpu
 
     return Case(
         name,
-        lambda side: eager_work(make, side),
-        tolerance=_TOLERANCE,
+        partial(inference_work, make, steps=1),
+        tolerance=TOLERANCE,
         min_time=1.0,
         turn=0.1,
         peers=[
@@ -233,50 +185,23 @@ def _case(context: Context, name: str, folder: Path) -> Case:
     )
 
 
-def _spread(figure: PeerFigure | None) -> Spread | None:
-    return figure.spread if figure else None
+def summarize(rows: list[Row]) -> Iterator[Row]:
+    """Yield each model, as it is and captured, against the better of the two runtimes."""
+    for way in ("", CAPTURED):
+        ratios = []
+        about = f"{', ' + way if way else ''}, against the better runtime"
+        for row in rows:
+            medians = [row.median_of(name) for name in (ONNX_RUNTIME, OPENVINO)]
+            best = min((m for m in medians if not math.isnan(m)), default=math.nan)
+            value = row.median_of(way)
+            if not math.isnan(best / value):
+                ratios.append(best / value)
+                yield Row("", row.name + about, value, best, goal=_EACH)
+        if ratios:
+            yield mean_row(f"geometric mean of {len(ratios)}{about}", ratios, "", _MEAN)
 
 
-def _against_the_better(rows: list[Row], way: str) -> Iterator[Row]:
-    """Yield the rows of one setting against the better runtime, and their geometric mean."""
-    ratios = []
-    of_way = f"{', ' + way if way else ''}, against the better runtime"
-    for row in rows:
-        spreads = [_spread(row.peers.get(name)) for name in _RUNTIMES]
-        best = min((s.median for s in spreads if s is not None), default=math.nan)
-        captured = _spread(row.peers.get(CAPTURED))
-        value = row.value if not way else captured.median if captured else math.nan
-        if math.isnan(best) or math.isnan(value):
-            continue
-        ratios.append(best / value)
-        yield Row(AREA, row.name + of_way, value, best, goal=_EACH)
-    if ratios:
-        name = f"geometric mean of {len(ratios)}{of_way}"
-        yield Row(AREA, name, 1.0, geometric_mean(ratios), "", goal=_MEAN)
-
-
-def summarize(rows: list[Row]) -> list[Row]:
-    """Return each model, as it is and captured, against the better of the two runtimes."""
-    found = []
-    for setting in sorted({row.setting for row in rows}):
-        own = [row for row in rows if row.setting == setting]
-        for way in ("", CAPTURED):
-            for row in _against_the_better(own, way):
-                row.cores, row.threads = setting.cores, setting.threads
-                found.append(row)
-    return found
-
-
-@area(AREA, "Inference beside ONNX Runtime and OpenVINO", summarize)
-def measure(context: Context) -> Iterator[Row]:
-    if not context.whole or context.quick:
-        return
-    with tempfile.TemporaryDirectory(prefix="bench-onnx-") as folder:
-
-        def cases() -> Iterator[Case]:
-            for index, name in enumerate(MODELS):
-                own = Path(folder) / str(index)
-                own.mkdir()
-                yield _case(context, name, own)
-
-        yield from context.rows(AREA, cases)
+@area("runtimes", "Inference beside ONNX Runtime and OpenVINO", seconds=1, summarize=summarize)
+def cases(context: Context) -> Iterator[Case]:
+    for name in MODELS if context.everything else ():
+        yield _case(context, name)

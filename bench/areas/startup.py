@@ -8,17 +8,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 
-from bench.context import Context, Job
-from bench.core import Row, Spread, area
+from bench.context import Context
+from bench.core import Case, Row, Spread, area
 
-AREA = "startup"
-_IMPORT = "import torch"
-_FIRST = "import torch; x = torch.ones(16, device='{device}'); (x + x).sum().item()"
+_FIRST = "import torch; x = torch.ones(16, device='{}'); (x + x).sum().item()"
 
 
 def _seconds(code: str, autoload: bool) -> float:
-    env = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "1" if autoload else "0"}
+    env = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": str(int(autoload))}
     start = time.perf_counter()
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
     seconds = time.perf_counter() - start
@@ -27,35 +26,28 @@ def _seconds(code: str, autoload: bool) -> float:
     return seconds
 
 
-def _job(context: Context, name: str, ours: tuple[str, bool], theirs: tuple[str, bool]) -> Job:
-    def compare(row: Row) -> None:
-        if not context.quick:
-            _seconds(*ours)  # the first reads the files from disk
-        values, references = [], []
-        for turn in range(1 if context.quick else 5 if context.whole else 3):
-            if turn and context.budget.spent:
-                break
-            values.append(_seconds(*ours))
-            references.append(_seconds(*theirs))
-        row.spread, row.reference_spread = Spread.of(values), Spread.of(references)
-        row.value, row.reference = row.spread.median, row.reference_spread.median
-        row.details["added_seconds"] = row.value - row.reference
-        row.note = f"adds {1e3 * (row.value - row.reference):.0f} ms"
-
-    return Row(AREA, name), compare
+def _compare(context: Context, ours: str, theirs: str, row: Row) -> None:
+    if not context.quick:
+        _seconds(ours, True)  # the first reads the files from disk
+    turns: list[tuple[float, float]] = []
+    for _ in range(1 if context.quick else 5 if context.whole else 3):
+        if turns and context.budget.spent:
+            break
+        turns.append((_seconds(ours, True), _seconds(theirs, False)))
+    row.spread, row.reference_spread = map(Spread.of, zip(*turns))
+    row.value, row.reference = row.spread.median, row.reference_spread.median
+    row.details["added_seconds"] = row.value - row.reference
+    row.note = f"adds {1e3 * (row.value - row.reference):.0f} ms"
 
 
-@area(AREA, "Start-up: a new process, with the device and without", once="last")
-def measure(context: Context) -> Iterator[Row]:
-    first = _FIRST.format(device=context.device), _FIRST.format(device="cpu")
-    yield from context.jobs(
-        [
-            _job(context, "import torch, autoload on / off", (_IMPORT, True), (_IMPORT, False)),
-            _job(
-                context,
-                "import torch and a first op, device / cpu without autoload",
-                (first[0], True),
-                (first[1], False),
-            ),
-        ]
-    )
+@area("startup", "Start-up: a new process, with the device and without", seconds=16, once="last")
+def cases(context: Context) -> Iterator[Case]:
+    for name, ours, theirs in (
+        ("import torch, autoload on / off", "import torch", "import torch"),
+        (
+            "import torch and a first op, device / cpu without autoload",
+            _FIRST.format(context.device),
+            _FIRST.format("cpu"),
+        ),
+    ):
+        yield Case(name, measure=partial(_compare, context, ours, theirs))

@@ -30,8 +30,9 @@ from bench import (
     peers,
     render,
     selfcheck,
+    training,
 )
-from bench.areas import chains, inference, op_table, reduction, single_ops, training
+from bench.areas import chains, op_table, reduction, single_ops
 from bench.budget import BUDGET
 from bench.core import (
     AREAS,
@@ -49,7 +50,7 @@ from bench.core import (
 )
 from bench.inputs import expression_work, number_of_sets
 from bench.machine import Bandwidth, BusyCores, cores
-from bench.measure import Timing, compare, mean_time, take_batches, time_batch
+from bench.measure import Timing, mean_time, take_batches, take_turns, time_batch
 from bench.results import Results, Writer, read
 from bench.verify import VerificationError, verify
 
@@ -119,7 +120,7 @@ def test_an_exception_is_a_fault_and_others_go_on():
         yield Case("bad", broken, size=1)
         yield Case("good", lambda side: Work(lambda: torch.ones(2)), size=2)
 
-    bad, good = make_context().rows("single", cases)
+    bad, good = make_context().rows("single", cases())
     assert bad.fault == "RuntimeError: no such kernel"
     assert not good.fault
     assert good.value > 0
@@ -150,7 +151,7 @@ def test_batches_count_operations_and_keep_results_until_synchronised():
 def test_sides_take_turns():
     order = []
     side = make_side("cpu")
-    compare(Work(lambda: order.append("a")), side, Work(lambda: order.append("b")), side, FAST)
+    take_turns([(Work(lambda n=name: order.append(n)), side) for name in "ab"], FAST)
     turns = re.findall(r"a+|b+", "".join(order))
     assert len(turns) >= 2 * FAST.min_pairs
 
@@ -158,10 +159,9 @@ def test_sides_take_turns():
 def test_ratio_is_that_of_the_work():
     side = make_side("cpu")
     short, long = range(2_000), range(8_000)
-    result = compare(
-        Work(lambda: sum(short)), side, Work(lambda: sum(long)), side, Timing(0.02, 5e-4)
-    )
-    assert 2.0 < result.reference.median / result.value.median < 8.0
+    works = [(Work(lambda numbers=numbers: sum(numbers)), side) for numbers in (short, long)]
+    ours, theirs = take_turns(works, Timing(0.02, 5e-4))
+    assert 2.0 < Spread.of(theirs).median / Spread.of(ours).median < 8.0
     assert mean_time(Work(lambda: sum(short)), side, 0.002) > 0
 
 
@@ -227,9 +227,9 @@ def library():
 
 def peer_of(chain: chains.Chain, name: str, size: int) -> tuple[list[torch.Tensor], list]:
     """Return what eager PyTorch computes, and what a peer does."""
-    builder = chains.Builder(make_context(), chain, size)
-    want = builder.eager(make_side("cpu")).outputs()
-    (peer,) = (p for p in builder.peers() if p.name == name)
+    case = chains.make_case(make_context(), chain, size)
+    want = case.build(make_side("cpu")).outputs()
+    (peer,) = (p for p in case.peers if p.name == name)
     got = peer.build()[0].outputs()
     want = want if isinstance(want, tuple) else (want,)
     return list(want), list(got if isinstance(got, tuple | list) else (got,))
@@ -247,9 +247,9 @@ def test_peers_compute_the_chain(chain, name, size, library):
 
 @pytest.mark.parametrize("chain", chains.CHAINS, ids=lambda c: c.kernel)
 def test_chains_agree_with_float64(chain):
-    builder = chains.Builder(make_context(), chain, 10_000)
-    got = builder.eager(make_side("cpu")).outputs()
-    verify(chain.name, got, got, builder.oracle(), chain.tolerance)
+    case = chains.make_case(make_context(), chain, 10_000)
+    got = case.build(make_side("cpu")).outputs()
+    verify(chain.name, got, got, case.oracle(), chain.tolerance)
     assert chain.bytes(1_000) >= 8_000
 
 
@@ -344,7 +344,7 @@ def test_chain_summaries_name_what_misses():
     ratios = {"cpu": 8.0, peers.COMPILE: 2.0, peers.HAND: 0.5, peers.LIMIT: 0.4}
     rows = [row("bound", 10_000_000, ratios, 4e-4)]
     rows.append(row("heavy", 10_000_000, {**ratios, "cpu": 2.0, peers.LIMIT: 0.1}, 1e-4))
-    found = {r.name: r for r in chains.summarize(rows)}
+    found = {r.name: r for r in AREAS["chains"].summaries(rows)}
     assert found["geometric mean against eager cpu, 2 rows"].ratio == pytest.approx(4.0)
     assert found[f"geometric mean against {peers.COMPILE}, 2 rows"].ratio == pytest.approx(2.0)
     over = found["most times the memory limit at 10M: bound"]
@@ -356,7 +356,7 @@ def test_chain_summaries_name_what_misses():
     assert warm.note == "of eager cpu there: 0 ms"
     small = row("small", 1_000_000, ratios, 4e-4)
     small.details.update(first_call=0.008, reference_first_call=0.02 + small.reference)
-    found = {r.name: r for r in chains.summarize([*rows, small])}
+    found = {r.name: r for r in AREAS["chains"].summaries([*rows, small])}
     (warm,) = (r for name, r in found.items() if name.startswith("longest warm-up up to 1M: small"))
     assert warm.value == pytest.approx(0.007)
     assert not warm.below_goal
@@ -385,7 +385,7 @@ def test_a_cache_changes_no_logits():
 
 
 def test_small_models_answer():
-    rows = list(inference.measure(make_context()))
+    rows = list(AREAS["inference"].measure(make_context()))
     assert len(rows) == 2
     assert [r.fault for r in rows if r.fault] == []
 
@@ -394,8 +394,8 @@ def test_small_models_answer():
 def test_models_answer():
     context = make_context()
     context.quick = False
-    rows = list(inference.measure(context))
-    assert len(rows) == len(inference.QUESTIONS)
+    rows = list(AREAS["inference"].measure(context))
+    assert len(rows) == 5
     assert [r.fault for r in rows if r.fault] == []
 
 
@@ -433,7 +433,7 @@ def test_a_report_counts_kernels_and_ops():
 
 
 def test_reduction_says_so_where_nothing_is_counted():
-    (row,) = reduction.measure(make_context())
+    (row,) = AREAS["reduction"].measure(make_context())
     assert "counts nothing" in row.note
     assert not row.below_goal
 
@@ -618,7 +618,7 @@ def test_plots(tmp_path):
 
 def test_chains_are_drawn_with_their_peers(tmp_path):
     pytest.importorskip("matplotlib")
-    from bench.chain_plots import draw
+    from bench.plots import draw_chains as draw
 
     rows = []
     for size in (1_000, 10_000):

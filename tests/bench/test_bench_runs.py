@@ -29,9 +29,9 @@ from bench import (
     render,
     rounding,
     runner,
+    training,
 )
-from bench.areas import training
-from bench.budget import BUDGET, TOTAL_SECONDS, Budget, share_of
+from bench.budget import BUDGET, Budget, share_of, total_seconds
 from bench.child import Config
 from bench.context import Context
 from bench.core import (
@@ -46,7 +46,7 @@ from bench.core import (
     make_side,
 )
 from bench.machine import cores
-from bench.measure import Timing, compare
+from bench.measure import Timing, take_turns
 from bench.results import Results, read
 from bench.verify import VerificationError
 
@@ -200,7 +200,7 @@ def test_settings_are_of_cores(monkeypatch):
 
 def test_default_budgets_end_within_ten_minutes():
     assert sum(map(share_of, AREAS)) <= 1.0 + share_of("an area that is not named")
-    assert TOTAL_SECONDS <= 540
+    assert total_seconds() <= 540
 
 
 def test_rows_share_the_budget_and_none_is_dropped():
@@ -213,7 +213,7 @@ def test_rows_share_the_budget_and_none_is_dropped():
         Case(f"op{n}", lambda side: Work(lambda: torch.ones(2)), size=n, goal=Goal(0.95))
         for n in range(12)
     ]
-    rows = list(context.rows("single", lambda: cases))
+    rows = list(context.rows("single", cases))
     assert [r.name for r in rows] == [r.name for r in planned] == [c.name for c in cases]
     measured = [r.name for r in rows if not r.skipped]
     assert measured == [c.name for c in cases[: len(measured)]]
@@ -247,8 +247,8 @@ def test_time_that_is_up_leaves_three_turns_at_least():
     assert timing.within(1e9, 2).min_time == 100.0
     assert timing.within(10.0, 4).min_time == 5.0
     side = make_side("cpu")
-    result = compare(Work(lambda: 1), side, Work(lambda: 2), side, timing.within(0.0, 2))
-    assert result.value.count == 3
+    both = [(Work(lambda: 1), side), (Work(lambda: 2), side)]
+    assert [len(turns) for turns in take_turns(both, timing.within(0.0, 2))] == [3, 3]
 
 
 def test_the_table_is_over_all_rows():
@@ -318,12 +318,15 @@ def test_what_peers_pick_is_read_from_what_they_say():
 
 _AREAS = """
 import os, signal, time
-from functools import partial
 from pathlib import Path
 
 import torch
 
-from bench.core import Row, area
+from bench.core import Case, Work, area
+
+
+def fine(row):
+    row.value = row.reference = 1.0
 
 
 @area("threads", "What a process had")
@@ -339,38 +342,28 @@ def threads(context):
             "torch": torch.get_num_threads(),
             "names": [Path(f"/proc/self/task/{t}/comm").read_text().strip() for t in tasks],
         }
-        row.value = row.reference = 1.0
-    yield from context.jobs([(Row("threads", "threads"), look)])
+        fine(row)
+    yield Case("threads", measure=look)
 
 
 @area("dies", "A process that is killed")
 def dies(context):
-    def fine(row):
-        row.value = row.reference = 1.0
     def kill(row):
         os.kill(os.getpid(), signal.SIGKILL)
-    yield from context.jobs(
-        [(Row("dies", "before"), fine), (Row("dies", "deadly"), kill), (Row("dies", "after"), fine)]
-    )
+    for name, measure in (("before", fine), ("deadly", kill), ("after", fine)):
+        yield Case(name, measure=measure)
 
 
 @area("wrong", "A wrong result")
 def wrong(context):
-    from bench.core import Case, Work
-    yield context.row(
-        "wrong", Case("x", lambda s: Work(lambda: torch.ones(1)),
-                      peer=lambda s: Work(lambda: torch.zeros(1)))
-    )
+    yield Case("x", lambda s: Work(lambda: torch.ones(1)), lambda s: Work(lambda: torch.zeros(1)))
 
 
 @area("waits", "A row that takes for ever")
 def waits(context):
-    def fine(row):
-        row.value = row.reference = 1.0
-    yield from context.jobs(
-        [(Row("waits", "quick"), fine), (Row("waits", "endless"), lambda row: time.sleep(1e6)),
-         (Row("waits", "after"), fine)]
-    )
+    endless = lambda row: time.sleep(1e6)
+    for name, measure in (("quick", fine), ("endless", endless), ("after", fine)):
+        yield Case(name, measure=measure)
 """
 
 

@@ -11,11 +11,11 @@ import torch
 from bench_support import make_context
 
 from bench.areas import runtimes
-from bench.core import PeerFigure, Row, Spread
+from bench.core import AREAS, PeerFigure, Row, Spread
 
 
 def make_row(name: str, cores: int, **milliseconds: float) -> Row:
-    row = Row(runtimes.AREA, name, milliseconds.pop("own"), 1.0)
+    row = Row("runtimes", name, milliseconds.pop("own"), 1.0)
     row.cores = row.threads = cores
     for peer in (runtimes.CAPTURED, runtimes.ONNX_RUNTIME, runtimes.OPENVINO):
         value = milliseconds.get(peer.split()[0])
@@ -30,7 +30,7 @@ def test_rows_are_compared_with_the_better_runtime_of_their_setting():
         make_row("c", 1, own=2.0, captured=1.0),
         make_row("a", 2, own=1.0, ONNX=3.0, OpenVINO=2.0),
     ]
-    found = {(r.cores, r.name): r for r in runtimes.summarize(rows)}
+    found = {(r.cores, r.name): r for r in AREAS["runtimes"].summaries(rows)}
     tail = "against the better runtime"
     assert found[1, f"a, {tail}"].ratio == pytest.approx(0.5)
     assert found[1, f"a, {tail}"].below_goal
@@ -45,7 +45,7 @@ def test_rows_are_compared_with_the_better_runtime_of_their_setting():
 def test_only_a_run_of_everything_measures_it():
     context = make_context()
     context.whole = False
-    assert list(runtimes.measure(context)) == []
+    assert list(AREAS["runtimes"].measure(context)) == []
 
 
 def test_runtimes_that_are_missing_are_named(monkeypatch):
@@ -57,7 +57,7 @@ def test_runtimes_that_are_missing_are_named(monkeypatch):
     context = make_context()
     context.quick, context.whole = False, True
     context.timing = context.timing.within(0.2, 2)
-    (row,) = runtimes.measure(context)
+    (row,) = AREAS["runtimes"].measure(context)
     assert not row.fault
     assert row.ratio > 0
     for peer in (runtimes.ONNX_RUNTIME, runtimes.OPENVINO):
@@ -69,8 +69,8 @@ def test_runtimes_that_are_missing_are_named(monkeypatch):
     "name", [n for n in runtimes.MODELS if "image" not in n and "BERT" not in n]
 )
 def test_models_answer(name):
-    module, inputs = runtimes.MODELS[name]()
+    model = runtimes.MODELS[name]()
     with torch.no_grad():
-        first, again = module.eval()(*inputs), module(*inputs)
+        first, again = (model.ask(model.module.eval(), *model.inputs) for _ in range(2))
     assert torch.equal(first, again)
     assert torch.isfinite(first).all()
