@@ -31,20 +31,22 @@ def run_chosen(driver: str, log: Path, *command: str) -> subprocess.CompletedPro
     """Run Python with the driver chosen, which is read when the library is first used."""
     env = os.environ | opencl_drivers.environment(driver, log) | {"PYTHONPATH": str(TESTS)}
     return subprocess.run(
-        [sys.executable, *command], env=env, capture_output=True, text=True, timeout=600
+        [sys.executable, *command], env=env, capture_output=True, text=True, timeout=3600
     )
 
 
 @pytest.mark.skipif(CHOSEN, reason="this is the inner run")
+@pytest.mark.parametrize("chosen", ["not heavy", pytest.param("heavy", marks=pytest.mark.heavy)])
 @pytest.mark.parametrize("driver", opencl_drivers.DRIVERS)
-def test_on_the_device(driver: str, tmp_path: Path) -> None:
+def test_on_the_device(driver: str, chosen: str, tmp_path: Path) -> None:
     if missing := opencl_drivers.why_missing(driver):
         pytest.skip(missing)
     log = tmp_path / "log"
     count = "import torch; print(torch.hologram.device_count())"
     if run_chosen(driver, log, "-c", count).stdout.strip() != "2":
         pytest.skip("no OpenCL driver on this machine")
-    result = run_chosen(driver, log, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__)
+    options = ("-q", "-x", "-p", "no:cacheprovider", "-m", chosen)
+    result = run_chosen(driver, log, "-m", "pytest", *options, __file__)
     assert result.returncode == 0, result.stdout[-5000:] + result.stderr[-2000:]
     assert "passed" in result.stdout
     assert not opencl_drivers.complaints(log)
