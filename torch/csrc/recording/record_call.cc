@@ -20,6 +20,10 @@ void CallRecord::add_recorded(const Arg& arg, bool is_dense) {
   const c10::TensorImpl* t = arg.tensor;
   if (t == nullptr) return;
   if (C10_UNLIKELY(t->device().index() != device_)) {
+    if (t->device().type() != kDeviceType) {  // a number of cpu
+      may_wait_ = false;
+      return;
+    }
     if (device_ >= 0) check_same_device(device_, t->device().index());
     device_ = t->device().index();
   }
@@ -53,7 +57,8 @@ bool CallRecord::record(hologram::CallNumber number, double cost) {
 void CallRecord::run_now(hologram::CallNumber number) {
   const auto kind = static_cast<uint16_t>(number);
   if (hologram::is_capturing_graph()) cannot_capture(hologram::call_ops()[kind].name);
-  TORCH_INTERNAL_ASSERT(is_on_host());
+  TORCH_CHECK(is_on_host(), hologram::call_ops()[kind].name, ": expected every operand to be on ",
+              device(device_), ", got one on cpu");
   c10::SmallVector<char*, 12> addresses;
   for (const auto& [t, access] : args_) {
     addresses.push_back(t == nullptr              ? nullptr

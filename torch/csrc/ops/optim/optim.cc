@@ -22,7 +22,8 @@ struct Number {
   Number(const Tensor& t, const char* what) : tensor(&t) {
     TORCH_CHECK(t.defined() && t.numel() == 1 && (is_ours(t) || t.is_cpu()), what,
                 " must be a tensor of one element on hologram or cpu");
-    if (t.scalar_type() == at::kFloat || t.scalar_type() == at::kDouble) return;
+    const bool is_read = t.scalar_type() == at::kFloat || t.scalar_type() == at::kDouble;
+    if (is_read && is_ours(t)) return;
     value = t.item().toDouble();
     tensor = nullptr;
   }

@@ -26,6 +26,7 @@ struct JoinPlan {
   at::ScalarType type = at::kFloat;
   Sizes sizes;
   int dim = 0;
+  c10::DeviceIndex index = 0;
 };
 
 // The dimension's place in the order of memory.
@@ -121,6 +122,7 @@ JoinPlan plan_cat(const ITensorListRef& tensors, int64_t dim) {
   int64_t along = 0;
   plan.sizes.assign(model->sizes().begin(), model->sizes().end());
   plan.format = model->suggest_memory_format();
+  plan.index = model->device().index();
   for (const Tensor& t : tensors) {
     if (is_nothing(t)) continue;
     if (t.dim() != ndim) return plan;
@@ -146,8 +148,7 @@ Tensor cat(const ITensorListRef& tensors, int64_t dim) {
     for (const Tensor& t : tensors) list.push_back(t);
     return call_fallback<"cat">(list, dim).back().toTensor();
   }
-  Tensor out =
-      make_formatted(plan.sizes, plan.type, plan.format, (*tensors.begin()).device().index());
+  Tensor out = make_formatted(plan.sizes, plan.type, plan.format, plan.index);
   if (C10_LIKELY(plan.dense)) {
     const int64_t rows = rows_of(plan);
     JoinCall join(out, rows);
