@@ -23,7 +23,8 @@ struct Number {
     TORCH_CHECK(t.defined() && t.numel() == 1 && (is_ours(t) || t.is_cpu()), what,
                 " must be a tensor of one element on hologram or cpu");
     const bool is_read = t.scalar_type() == at::kFloat || t.scalar_type() == at::kDouble;
-    if (is_read && is_ours(t)) return;
+    // A number of cpu is read now; not for a graph, in which it would be the same at each replay.
+    if (is_read && (is_ours(t) || hologram::is_capturing_graph())) return;
     value = t.item().toDouble();
     tensor = nullptr;
   }
