@@ -162,6 +162,7 @@ void multiply_batches(const Tensor& addend, const Tensor& a, const Tensor& b, co
                                   .batch = out.size(0)})) {
     return;
   }
+  TORCH_INTERNAL_ASSERT(is_on_host(out));
   const int threads = gemm_threads(a.numel() * b.size(2));
   if (adds) {
     hologram::addmm(read_view(addend), read_view(a), read_view(b), write_view(out), alpha, beta,

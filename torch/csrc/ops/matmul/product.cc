@@ -104,6 +104,7 @@ void multiply(const Product& p) {
   if (hologram::is_capturing_graph()) {
     cannot_capture("a matrix product whose operands overlap its result or may not wait");
   }
+  TORCH_INTERNAL_ASSERT(is_on_host(p.out));  // elsewhere nothing keeps a product from waiting
   GemmArgs args;
   args.dtype = p.dtype();
   args.trans_a = p.a.transposed;
