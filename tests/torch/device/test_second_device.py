@@ -103,6 +103,9 @@ def test_copies_between_devices(dtype: torch.dtype) -> None:
         assert torch.equal(y.to(torch.bool).cpu(), x.to(torch.bool))
     if dtype.is_complex:
         assert torch.equal(y.conj().cpu(), x.conj())
+        many = x.reshape(1, 5, 2, 3, 7, 1)
+        folded = many.to(ONE).permute(0, 5, 3, 1, 4, 2).contiguous()
+        assert torch.equal(folded.cpu(), many.permute(0, 5, 3, 1, 4, 2))
     w = torch.zeros(7, 2, device=ONE, dtype=dtype)
     w[:, 1] = x[0, 0].to(ONE)
     assert torch.equal(w.cpu()[:, 1], x[0, 0])

@@ -141,7 +141,7 @@ Tensor max_pool_backward(const Tensor& grad, const Tensor& self, IntArrayRef ker
   }
   // PyTorch's kernel does not check these indices before it writes.
   if (is_position(positions) && self.dim() >= 2) {
-    const Tensor index = settled_rows(positions);
+    const Tensor index = settled_rows(is_on_host(positions) ? positions : positions.to(device()));
     const int64_t plane = self.size(-2) * self.size(-1);
     TORCH_CHECK_INDEX(hologram::positions_within(positions_of(index), 0, plane),
                       "max_pool2d_with_indices_backward: an index is outside of the plane of ",

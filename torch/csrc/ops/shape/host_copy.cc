@@ -208,7 +208,8 @@ Tensor& zero_untracked(c10::DispatchKeySet keys, Tensor& self) {
 // do not take them. False for other dtypes, which were recorded or cannot be.
 bool copy_complex(const Tensor& dst, const Tensor& src) {
   if (!at::isComplexType(dst.scalar_type())) return false;
-  const calls::In<Arg> pieces[] = {src.expand(dst.sizes())};
+  const Tensor all = src.expand(dst.sizes());  // a piece borrows it
+  const calls::In<Arg> pieces[] = {all};
   const int64_t begins[] = {0};
   record(calls::Place<Arg>{
       .pieces = pieces, .begins = begins, .strides = dst.strides(), .out = written(dst)});
