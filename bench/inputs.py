@@ -71,7 +71,7 @@ def number_of_sets(result_bytes: int) -> int:
 
 
 def is_small(result_bytes: int, sets: int) -> bool:
-    """Tell whether the results of so many sets are all alive until they are waited for."""
+    """Tell whether the results for that many input sets are kept until all are waited for."""
     return result_bytes * sets <= _ALIVE_BYTES
 
 

@@ -45,7 +45,7 @@ inline constexpr char kKernelName[] = "hologram_kernel";
 std::optional<KernelText> kernel_text(const circuit::Kernel& kernel, const Traits& traits,
                                       const circuit::NativeOps& native);
 
-// Slots and numbers that a kernel may take where its parameters may have so many bytes.
+// The most slots and numbers of a kernel whose parameters take that many bytes.
 int max_arguments(size_t parameter_bytes);
 
 }  // namespace hologram::opencl

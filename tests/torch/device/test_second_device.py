@@ -290,6 +290,7 @@ def test_ops_across_devices_raise() -> None:
         lambda: torch.add(y, y, out=x),
         lambda: torch.sum(y, 0, out=x[0]),
         lambda: torch.cat([x, y]),
+        lambda: torch.mm(x.to(torch.complex64)[None], y.to(torch.complex64)[:, None]),
         lambda: torch.nn.functional.layer_norm(x, (3,), y),
         lambda: torch.nn.functional.linear(x, y[None]),
         lambda: torch.nn.functional.mse_loss(x, y),

@@ -25,10 +25,10 @@ std::pair<Place, int64_t> extent(const c10::TensorImpl* t) {
 
 }  // namespace
 
-void check_same_device(c10::DeviceIndex a, c10::DeviceIndex b) {
+void check_same_device(c10::Device a, c10::Device b) {
   TORCH_CHECK(a == b,
-              "Expected all tensors to be on the same device, but found at least two devices, ",
-              device(a), " and ", device(b), "!");
+              "Expected all tensors to be on the same device, but found at least two devices, ", a,
+              " and ", b, "!");
 }
 
 bool may_overlap_itself(const c10::TensorImpl* t) {

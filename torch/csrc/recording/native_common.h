@@ -59,8 +59,11 @@ inline bool is_recorded(const at::Tensor& t) { return is_deferring() || !is_on_h
 inline bool same_device(const at::Tensor& a, const at::Tensor& b) {
   return a.device().index() == b.device().index();
 }
-// Raises PyTorch's error for operands of two devices.
-void check_same_device(c10::DeviceIndex a, c10::DeviceIndex b);
+// Raises PyTorch's error for operands of two devices; an undefined tensor is of none.
+void check_same_device(c10::Device a, c10::Device b);
+inline void check_same_device(const at::Tensor& a, const at::Tensor& b) {
+  if (b.defined()) check_same_device(a.device(), b.device());
+}
 
 inline bool is_half_type(at::ScalarType type) { return type == at::kHalf || type == at::kBFloat16; }
 

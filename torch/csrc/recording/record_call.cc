@@ -24,7 +24,7 @@ void CallRecord::add_recorded(const Arg& arg, bool is_dense) {
       may_wait_ = false;
       return;
     }
-    if (device_ >= 0) check_same_device(device_, t->device().index());
+    if (device_ >= 0) check_same_device(device(device_), t->device());
     device_ = t->device().index();
   }
   if (t->numel() == 0) return;

@@ -17,11 +17,11 @@ using hologram::GemmArgs;
 // Types whose products PyTorch's cpu computes; for others the fallback raises its error.
 bool is_product_type(at::ScalarType type) { return is_gemm_type(type) || at::isComplexType(type); }
 
-bool all_plain(const Tensor& a, const Tensor& b) {
-  return is_dense(a) && is_dense(b) && is_product_type(a.scalar_type());
+bool all_dense(const Tensor& a, const Tensor& b) {
+  return is_dense(a) && is_dense(b) && same_device(a, b) && is_product_type(a.scalar_type());
 }
-bool all_plain(const Tensor& a, const Tensor& b, const Tensor& c) {
-  return all_plain(a, b) && is_dense(c);
+bool all_dense(const Tensor& a, const Tensor& b, const Tensor& c) {
+  return all_dense(a, b) && is_dense(c) && same_device(a, c);
 }
 
 // Runs a CPU kernel of PyTorch's that fills `out` on aliases.
@@ -49,7 +49,7 @@ Tensor mm(const Tensor& self, const Tensor& mat2) {
     mm_into(self, mat2, out);
     return out;
   }
-  if (all_plain(self, mat2) && self.dim() == 2 && mat2.dim() == 2 &&
+  if (all_dense(self, mat2) && self.dim() == 2 && mat2.dim() == 2 &&
       self.scalar_type() == mat2.scalar_type() && self.size(1) == mat2.size(0)) {
     Tensor out = new_empty(self, {self.size(0), mat2.size(1)});
     on_aliases(out, self.numel() * mat2.size(1), [&](AliasScope& scope, Tensor& cpu) {
@@ -106,7 +106,7 @@ Tensor addmm(const Tensor& self, const Tensor& mat1, const Tensor& mat2, const S
     addmm_into(self, mat1, mat2, beta.toDouble(), alpha.toDouble(), out);
     return out;
   }
-  if (all_plain(mat1, mat2, self) && mat1.dim() == 2 && mat2.dim() == 2) {
+  if (all_dense(mat1, mat2, self) && mat1.dim() == 2 && mat2.dim() == 2) {
     Tensor out = new_empty(mat1, {mat1.size(0), mat2.size(1)});
     on_aliases(out, mat1.numel() * mat2.size(1), [&](AliasScope& scope, Tensor& cpu) {
       at::cpu::addmm_out(cpu, scope.to_cpu(self), scope.to_cpu(mat1), scope.to_cpu(mat2), beta,
@@ -145,7 +145,7 @@ Tensor& addmm_(Tensor& self, const Tensor& mat1, const Tensor& mat2, const Scala
 // --- bmm, baddbmm -------------------------------------------------------------------------------
 
 bool batches_match(const Tensor& a, const Tensor& b) {
-  return all_plain(a, b) && a.scalar_type() == b.scalar_type() && a.dim() == 3 && b.dim() == 3 &&
+  return all_dense(a, b) && a.scalar_type() == b.scalar_type() && a.dim() == 3 && b.dim() == 3 &&
          a.size(0) == b.size(0) && a.size(2) == b.size(1);
 }
 

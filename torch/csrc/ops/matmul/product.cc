@@ -71,7 +71,7 @@ bool record(const Product& p) {
   if (!is_recorded(p.out)) return false;
   const auto place = [&p](const Tensor& t, auto& at) {
     const c10::TensorImpl* impl = t.unsafeGetTensorImpl();
-    check_same_device(t.device().index(), p.out.device().index());
+    check_same_device(p.out, t);
     at.buffer = &t == &p.out ? recordable_result(impl) : recordable_buffer(impl);
     at.offset = t.storage_offset() * static_cast<int64_t>(t.itemsize());
     return at.buffer != nullptr;

@@ -15,12 +15,6 @@ using at::Tensor;
 using c10::IntArrayRef;
 using OptionalTensor = std::optional<Tensor>;
 
-void check_same_device(const Tensor& input, const Tensor& other) {
-  TORCH_CHECK(!other.defined() || other.device() == input.device(),
-              "Expected all tensors to be on the same device, but found at least two devices, ",
-              input.device(), " and ", other.device(), "!");
-}
-
 // What a convolution is beside its tensors.
 struct Geometry {
   IntArrayRef stride, padding, dilation;
