@@ -44,7 +44,8 @@ MAY_INCLUDE: dict[str, set[str]] = {
     "circuit": {"base", "ops"},
     "runtime": {"base", "ops", "circuit"},
     "cpu": {"base", "ops", "circuit", "runtime"},
-    "opencl": {"base", "ops", "circuit", "runtime"},
+    "gpu": {"base", "ops", "circuit", "runtime"},
+    "opencl": {"base", "ops", "circuit", "runtime", "gpu"},
     "array": {"base", "ops", "circuit", "runtime"},
     "capi": {"base", "ops", "circuit", "runtime", "cpu", "opencl", "array"},
 }

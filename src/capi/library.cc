@@ -7,7 +7,7 @@
 #include "hologram/device.h"
 #include "hologram/version.h"
 #include "src/cpu/device/cpu_device.h"
-#include "src/opencl/opencl_device.h"
+#include "src/opencl/opencl_devices.h"
 
 namespace hologram {
 

@@ -11,8 +11,8 @@
 
 #include "hologram/functions.h"
 #include "hologram/recorder.h"
-#include "src/opencl/kernel_text.h"
-#include "src/opencl/primitives.h"
+#include "src/gpu/kernel_text.h"
+#include "src/gpu/vocabulary.h"
 #include "tests/cpp/circuit/random_tape.h"
 #include "tests/cpp/cpu/random_kernel.h"
 #include "tests/cpp/opencl/opencl_support.h"
@@ -22,6 +22,9 @@ namespace hologram::opencl {
 namespace {
 
 using namespace plans;
+using gpu::KernelText;
+using gpu::native_ops;
+using gpu::Traits;
 
 class OpenClPrograms : public OpenClTest {
  protected:
@@ -63,7 +66,7 @@ const std::vector<Dtype> kAllDtypes = {
     Dtype::kInt64, Dtype::kFloat16, Dtype::kBFloat16, Dtype::kFloat32, Dtype::kFloat64};
 
 std::optional<KernelText> text_of(const Kernel& kernel, const Traits& traits) {
-  return kernel_text(kernel, traits, native_ops(traits));
+  return gpu::kernel_text(kernel, traits, native_ops(traits));
 }
 
 // Words of the device's own, not the driver's: what is exact on the CPU is so here, bit for bit. A
@@ -218,7 +221,7 @@ TEST_F(OpenClPrograms, PlansHaveNoKernelOfBothSides) {
   ASSERT_TRUE(native.has(OpId::mul, Dtype::kFloat32));
   ASSERT_FALSE(native.has(OpId::mul, Dtype::kFloat64));
   circuit::PlanOptions options;
-  options.limits = {.max_arguments = max_arguments(256),
+  options.limits = {.max_arguments = gpu::max_arguments({.parameter_bytes = 256}),
                     .native = &native,
                     .fuse_reductions = false,
                     .fuse_row_functions = false,

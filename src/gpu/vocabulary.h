@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The words that bodies of the op table are written in, as OpenCL C.
+// The words that bodies of the op table are written in, as functions of the dialect.
 #pragma once
 
 #include <set>
@@ -9,23 +9,15 @@
 #include "hologram/dtype.h"
 #include "hologram/op.h"
 #include "src/circuit/plan_limits.h"
+#include "src/gpu/dialect.h"
 
-namespace hologram::opencl {
-
-// What a device's compiler can do.
-struct Traits {
-  bool has_double = false;
-  // Whether float32 quotients and square roots can be asked for correctly rounded. Where they
-  // cannot, they are computed in float64, and without that they are as OpenCL leaves them (2.5
-  // ULP).
-  bool divides_exactly = false;
-};
+namespace hologram::gpu {
 
 // What a device of these traits computes itself.
 circuit::NativeOps native_ops(const Traits& traits);
 
-// Types of elements as texts name them: "f32", and as they are in memory: "float". The half types
-// are bits ("ushort") in memory and float32 where they are computed with.
+// Types of elements as texts name them: "bf16", and as they are in memory: "u16". The half types
+// are bits in memory and float32 where they are computed with.
 std::string_view suffix(Dtype dtype);
 std::string_view storage_type(Dtype dtype);
 
@@ -54,4 +46,4 @@ class Words {
   std::string text_;
 };
 
-}  // namespace hologram::opencl
+}  // namespace hologram::gpu

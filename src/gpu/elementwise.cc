@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-// See kernel_text.h.
-#include "src/opencl/kernel_text.h"
+// See kernel_text.h. A work item computes one element of the domain: what the kernel's instructions
+// make of it, in order.
+#include "src/gpu/kernel_text.h"
 
 #include <algorithm>
 
-namespace hologram::opencl {
+namespace hologram::gpu {
 namespace {
 
 using circuit::Instr;
@@ -58,6 +59,7 @@ class Writer {
 
   KernelText write() {
     text_.items = kernel_.numel();
+    add_word(text_.items);
     std::string body;
     const bool walks = std::any_of(
         kernel_.accesses.begin(), kernel_.accesses.end(), [&](const MemoryAccess& access) {
@@ -71,51 +73,54 @@ class Writer {
     }
     for (const Instr& instr : kernel_.instrs) write_instr(instr, body);
 
+    const size_t words = text_.words.size();
+    text_.words_in_memory = 8 * (text_.slots.size() + words) > traits_.parameter_bytes;
     std::string& source = text_.source;
-    source = "#pragma OPENCL FP_CONTRACT OFF\n";
-    if (traits_.has_double) source += "#pragma OPENCL EXTENSION cl_khr_fp64 : enable\n";
-    source += words_.text();
-    source += "__kernel __attribute__((reqd_work_group_size(" + number(kGroupItems) + ", 1, 1)))\n";
-    source.append("void ").append(kKernelName);
-    source += "(const ulong n, __global const long* restrict layout";
+    source = words_.text();
+    if (!text_.words_in_memory)
+      source += "typedef struct { i64 w[" + number(words) + "]; } Words;\n";
+    source += "#define W(k) words" + std::string(text_.words_in_memory ? "[k]\n" : ".w[k]\n");
+    source += "KERNEL(" + number(kGroupItems) + ") " + kKernelName + "(";
     for (size_t s = 0; s < text_.slots.size(); ++s) {
-      source += ",\n    __global uchar* restrict s" + number(s) + ", const ulong b" + number(s);
+      source += "GLOBAL u8* RESTRICT s" + number(s) + ",\n    ";
     }
-    for (size_t k = 0; k < text_.numbers.size(); ++k) {
-      const Dtype dtype = text_.numbers[k].dtype;
-      source.append(",\n    const ").append(is_floating(dtype) ? storage_type(dtype) : "long");
-      source += " n" + number(k);
-    }
-    source += ") {\n  const ulong i = get_global_id(0);\n  if (i >= n) return;\n" + body + "}\n";
+    source += text_.words_in_memory ? "GLOBAL const i64* RESTRICT words" : "const Words words";
+    source += ") {\n  const u64 i = ITEM;\n  if (i >= (u64)W(0)) return;\n" + body + "}\n";
     return std::move(text_);
   }
 
  private:
-  // Where in the domain the item is: i0 to the last, from i.
+  // How the text says a new word.
+  std::string add_word(int64_t value) {
+    text_.words.push_back(value);
+    return "W(" + number(text_.words.size() - 1) + ")";
+  }
+
+  // Where in the domain the item is: p0 to the last, from i.
   void write_position(std::string& body) {
-    const auto ndim = static_cast<size_t>(kernel_.ndim);
-    for (size_t d = 0; d < ndim; ++d) text_.layout.push_back(kernel_.shape[d]);
     // Division of 64 bits is slow.
-    const std::string type = text_.items <= INT32_MAX ? "uint" : "ulong";
+    const std::string type = text_.items <= INT32_MAX ? "u32" : "u64";
+    const auto ndim = static_cast<size_t>(kernel_.ndim);
     body += "  " + type + " r = (" + type + ")i;\n";
     for (size_t d = ndim; d-- > 1;) {
-      const std::string size = "(" + type + ")layout[" + number(d) + "]";
-      body.append("  const ").append(type).append(" i").append(number(d)).append(" = r % ");
+      const std::string size = "(" + type + ")" + add_word(kernel_.shape[d]);
+      body.append("  const ").append(type).append(" p").append(number(d)).append(" = r % ");
       body.append(size).append("; r /= ").append(size).append(";\n");
     }
-    body += "  const " + type + " i0 = r;\n";
+    body += "  const " + type + " p0 = r;\n";
   }
 
   void write_address(size_t index, bool walks, std::string& body) {
     const MemoryAccess& access = kernel_.accesses[index];
     auto at = std::find(text_.slots.begin(), text_.slots.end(), access.slot);
     if (at == text_.slots.end()) at = text_.slots.insert(at, access.slot);
-    const std::string slot = number(static_cast<size_t>(at - text_.slots.begin()));
-    const std::string type = "__global " + std::string(storage_type(access.dtype)) + "*";
+    const auto slot = static_cast<size_t>(at - text_.slots.begin());
+    const std::string type = "GLOBAL " + std::string(storage_type(access.dtype)) + "*";
     const auto size = static_cast<int64_t>(itemsize(access.dtype));
-    body += "  " + type + " const a" + number(index) + " = (" + type + ")(s" + slot + " + b" +
-            slot + " + layout[" + number(text_.layout.size()) + "]";
-    text_.layout.push_back(access.offset);
+    text_.offsets.push_back(
+        {static_cast<uint32_t>(text_.words.size()), static_cast<uint32_t>(slot)});
+    body += "  " + type + " const a" + number(index) + " = (" + type + ")(s" + number(slot) +
+            " + " + add_word(access.offset);
     if (access.rank == Rank::kOne) {
       body += ");\n";
     } else if (!walks || is_linear(kernel_, access)) {
@@ -123,8 +128,7 @@ class Writer {
     } else {
       for (int d = 0; d < kernel_.ndim; ++d) {
         const auto dim = static_cast<size_t>(d);
-        body += " + (long)i" + number(dim) + " * layout[" + number(text_.layout.size()) + "]";
-        text_.layout.push_back(access.strides[dim] * size);
+        body += " + (i64)p" + number(dim) + " * " + add_word(access.strides[dim] * size);
       }
       body += ");\n";
     }
@@ -136,16 +140,20 @@ class Writer {
       const std::string element = "*a" + number(ref.index);
       // Any byte but 0 is true: bytes may be seen as bool.
       const bool is_bool = kernel_.accesses[ref.index].dtype == Dtype::kBool;
-      return is_bool ? "(uchar)(" + element + " != 0)" : element;
+      return is_bool ? "(u8)(" + element + " != 0)" : element;
     }
-    size_t k = 0;
-    while (k < text_.numbers.size() &&
-           (text_.numbers[k].index != ref.index || text_.numbers[k].dtype != compute)) {
-      ++k;
+    auto at = std::find_if(
+        text_.numbers.begin(), text_.numbers.end(),
+        [&](const KernelText::Number& n) { return n.index == ref.index && n.dtype == compute; });
+    if (at == text_.numbers.end()) {
+      at =
+          text_.numbers.insert(at, {static_cast<uint32_t>(text_.words.size()), ref.index, compute});
+      add_word(0);
     }
-    if (k == text_.numbers.size()) text_.numbers.push_back({ref.index, compute});
-    const std::string name = "n" + number(k);
-    return is_floating(compute) ? name : "(" + std::string(storage_type(compute)) + ")" + name;
+    const std::string word = "W(" + number(at->word) + ")";
+    if (compute == Dtype::kFloat32) return "as_f32((u32)" + word + ")";
+    if (compute == Dtype::kFloat64) return "as_f64(" + word + ")";
+    return "(" + std::string(storage_type(compute)) + ")" + word;
   }
 
   Dtype dtype_of(const Ref& ref, Dtype number) const {
@@ -171,7 +179,7 @@ class Writer {
       // One item stores for all that have the same value.
       const MemoryAccess& out = kernel_.accesses[instr.out.index];
       if (out.rank == Rank::kRow && kernel_.cols() > 1) {
-        body += "if (i" + number(static_cast<size_t>(kernel_.ndim - 1)) + " == 0) ";
+        body += "if (p" + number(static_cast<size_t>(kernel_.ndim - 1)) + " == 0) ";
       } else if (out.rank == Rank::kOne) {
         body += "if (i == 0) ";
       }
@@ -194,9 +202,9 @@ std::optional<KernelText> kernel_text(const Kernel& kernel, const Traits& traits
   return Writer(kernel, traits).write();
 }
 
-int max_arguments(size_t parameter_bytes) {
-  // Beside the elements and the layout: two words a slot, one a number.
-  return std::max(circuit::kMaxArity + 1, static_cast<int>(parameter_bytes / 8 - 2) / 2);
+int max_arguments(const Traits& traits) {
+  // All are pointers, beside one for the words.
+  return std::max(circuit::kMaxArity + 1, static_cast<int>(traits.parameter_bytes / 8) - 1);
 }
 
-}  // namespace hologram::opencl
+}  // namespace hologram::gpu

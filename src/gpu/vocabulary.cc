@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// See primitives.h. Bodies come from the op table by their text; a row added there runs here.
-#include "src/opencl/primitives.h"
+// See vocabulary.h. Bodies come from the op table by their text; a row added there runs here.
+#include "src/gpu/vocabulary.h"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +10,7 @@
 #include "hologram/error.h"
 #include "src/ops/special_terms.h"
 
-namespace hologram::opencl {
+namespace hologram::gpu {
 namespace {
 
 struct RowBody {
@@ -242,51 +242,51 @@ constexpr Word kBoolNot = {"BitNot", "T BitNot(T x) { return (T)(x ^ 1); }"};
 // is the lowest integer. The half types round to nearest even.
 constexpr Word kHelpers[] = {
     {"f32_to_i32",
-     "int f32_to_i32(float x) {\n"
+     "int f32_to_i32(f32 x) {\n"
      "  return x >= -2147483648.0f && x < 2147483648.0f ? (int)x : (int)0x80000000;\n"
      "}"},
     {"f32_to_i64",
-     "long f32_to_i64(float x) {\n"
+     "i64 f32_to_i64(f32 x) {\n"
      "  return x >= -9223372036854775808.0f && x < 9223372036854775808.0f\n"
-     "      ? (long)x : (long)0x8000000000000000UL;\n"
+     "      ? (i64)x : (i64)((u64)1 << 63);\n"
      "}"},
     {"f64_to_i32",
-     "int f64_to_i32(double x) {\n"
+     "int f64_to_i32(f64 x) {\n"
      "  return x > -2147483649.0 && x < 2147483648.0 ? (int)x : (int)0x80000000;\n"
      "}"},
     {"f64_to_i64",
-     "long f64_to_i64(double x) {\n"
+     "i64 f64_to_i64(f64 x) {\n"
      "  return x >= -9223372036854775808.0 && x < 9223372036854775808.0\n"
-     "      ? (long)x : (long)0x8000000000000000UL;\n"
+     "      ? (i64)x : (i64)((u64)1 << 63);\n"
      "}"},
-    {"bf16_value", "float bf16_value(ushort x) { return as_float((uint)x << 16); }"},
+    {"bf16_value", "f32 bf16_value(u16 x) { return as_f32((u32)x << 16); }"},
     {"bf16_bits",
-     "ushort bf16_bits(float x) {\n"
-     "  const uint bits = as_uint(x);\n"
-     "  if (x != x) return (ushort)((bits >> 16) | 0x40);\n"
-     "  return (ushort)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);\n"
+     "u16 bf16_bits(f32 x) {\n"
+     "  const u32 bits = as_u32(x);\n"
+     "  if (x != x) return (u16)((bits >> 16) | 0x40);\n"
+     "  return (u16)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);\n"
      "}"},
     {"f16_value",
-     "float f16_value(ushort x) {\n"
-     "  const uint sign = (uint)(x & 0x8000) << 16, rest = x & 0x7fff;\n"
-     "  if (rest >= 0x7c00) return as_float(sign | 0x7f800000 | (rest & 0x3ff) << 13);\n"
-     "  if (rest >= 0x400) return as_float(sign | ((rest << 13) + 0x38000000));\n"
-     "  const float small = (float)rest * 5.9604644775390625e-8f;\n"
-     "  return as_float(as_uint(small) | sign);\n"
+     "f32 f16_value(u16 x) {\n"
+     "  const u32 sign = (u32)(x & 0x8000) << 16, rest = x & 0x7fff;\n"
+     "  if (rest >= 0x7c00) return as_f32(sign | 0x7f800000 | (rest & 0x3ff) << 13);\n"
+     "  if (rest >= 0x400) return as_f32(sign | ((rest << 13) + 0x38000000));\n"
+     "  const f32 small = (f32)rest * 5.9604644775390625e-8f;\n"
+     "  return as_f32(as_u32(small) | sign);\n"
      "}"},
     {"f16_bits",
-     "ushort f16_bits(float x) {\n"
-     "  const uint bits = as_uint(x), sign = (bits >> 16) & 0x8000, rest = bits & 0x7fffffff;\n"
-     "  if (rest > 0x7f800000) return (ushort)(sign | 0x7e00 | (rest >> 13 & 0x3ff));\n"
-     "  if (rest >= 0x477ff000) return (ushort)(sign | 0x7c00);\n"
+     "u16 f16_bits(f32 x) {\n"
+     "  const u32 bits = as_u32(x), sign = (bits >> 16) & 0x8000, rest = bits & 0x7fffffff;\n"
+     "  if (rest > 0x7f800000) return (u16)(sign | 0x7e00 | (rest >> 13 & 0x3ff));\n"
+     "  if (rest >= 0x477ff000) return (u16)(sign | 0x7c00);\n"
      "  if (rest >= 0x38800000) {\n"
-     "    return (ushort)(sign | ((rest - 0x38000000 + 0xfff + ((rest >> 13) & 1)) >> 13));\n"
+     "    return (u16)(sign | ((rest - 0x38000000 + 0xfff + ((rest >> 13) & 1)) >> 13));\n"
      "  }\n"
-     "  const uint shift = 126 - (rest >> 23);\n"
-     "  if (shift > 24) return (ushort)sign;\n"
-     "  const uint whole = (rest & 0x7fffff) | 0x800000, kept = whole >> shift;\n"
-     "  const uint lost = whole & ((1u << shift) - 1), half_way = 1u << (shift - 1);\n"
-     "  return (ushort)(sign | (kept + (lost > half_way || (lost == half_way && (kept & 1)))));\n"
+     "  const u32 shift = 126 - (rest >> 23);\n"
+     "  if (shift > 24) return (u16)sign;\n"
+     "  const u32 whole = (rest & 0x7fffff) | 0x800000, kept = whole >> shift;\n"
+     "  const u32 lost = whole & ((1u << shift) - 1), half_way = 1u << (shift - 1);\n"
+     "  return (u16)(sign | (kept + (lost > half_way || (lost == half_way && (kept & 1)))));\n"
      "}"},
 };
 
@@ -339,7 +339,7 @@ bool has_words(std::string_view body, Dtype compute) {
   return known;
 }
 
-std::string_view unsigned_type(Dtype dtype) { return dtype == Dtype::kInt64 ? "ulong" : "uint"; }
+std::string_view unsigned_type(Dtype dtype) { return dtype == Dtype::kInt64 ? "u64" : "u32"; }
 
 #define HOLOGRAM_TEXT(...) #__VA_ARGS__
 #define HOLOGRAM_TEXT_OF(...) HOLOGRAM_TEXT(__VA_ARGS__)
@@ -381,8 +381,8 @@ std::string_view suffix(Dtype dtype) {
 }
 
 std::string_view storage_type(Dtype dtype) {
-  constexpr std::string_view kNames[] = {"uchar", "uchar",  "char",   "short", "int",
-                                         "long",  "ushort", "ushort", "float", "double"};
+  constexpr std::string_view kNames[] = {"u8",  "u8",  "i8",  "i16", "i32",
+                                         "i64", "u16", "u16", "f32", "f64"};
   return kNames[static_cast<int>(dtype)];
 }
 
@@ -427,21 +427,21 @@ void Words::need(Dtype dtype, std::string_view name) {
         [&](char c) {
           if (c == ',') call += ", ";
         });
-    text_ += spelled(dtype, head) + "{ return (float)" + call + "); }\n";
+    text_ += "FUNCTION " + spelled(dtype, head) + "{ return (f32)" + call + "); }\n";
     return;
   }
   std::string text(word->text);
   if (single && !traits_.divides_exactly && traits_.has_double) {
-    if (name == "Div") text = "T Div(T x, T y) { return (T)((double)x / (double)y); }";
-    if (name == "Sqrt") text = "T Sqrt(T x) { return (T)sqrt((double)x); }";
+    if (name == "Div") text = "T Div(T x, T y) { return (T)((f64)x / (f64)y); }";
+    if (name == "Sqrt") text = "T Sqrt(T x) { return (T)sqrt((f64)x); }";
   }
   const std::string spelled_text = spelled(dtype, text);
-  text_ += spelled_text + "\n";
+  text_ += "FUNCTION " + spelled_text + "\n";
 }
 
 void Words::need_helper(std::string_view name) {
   if (known_.insert(std::string(name)).second) {
-    text_.append(find_in(kHelpers, name)->text).append("\n");
+    text_.append("FUNCTION ").append(find_in(kHelpers, name)->text).append("\n");
   }
 }
 
@@ -453,7 +453,8 @@ std::string Words::row(OpId op, Dtype compute, const std::string* operands, int 
                                    [&](const RowBody& row) { return row.id == op; });
     const std::string expression = spelled(compute, body->text);
     const std::string_view type = storage_type(compute);
-    text_.append(info.result_is_bool ? "uchar" : type).append(" ").append(name).append("(");
+    text_.append("FUNCTION ").append(info.result_is_bool ? "u8" : type).append(" ");
+    text_.append(name).append("(");
     for (int k = 0; k < arity; ++k) {
       text_.append(k == 0 ? "" : ", ").append(type).append(" ").append(1, "xyzw"[k]);
     }
@@ -501,4 +502,4 @@ circuit::NativeOps native_ops(const Traits& traits) {
   return native;
 }
 
-}  // namespace hologram::opencl
+}  // namespace hologram::gpu

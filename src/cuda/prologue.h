@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+// The names of src/gpu/dialect.h in CUDA C++, as NVRTC compiles it without any header.
+#pragma once
+
+#include <string_view>
+
+namespace hologram::cuda {
+
+inline constexpr std::string_view kPrologue = R"(typedef signed char i8;
+typedef unsigned char u8;
+typedef short i16;
+typedef unsigned short u16;
+typedef int i32;
+typedef unsigned int u32;
+typedef long long i64;
+typedef unsigned long long u64;
+typedef float f32;
+typedef double f64;
+#define KERNEL(n) extern "C" __global__ __launch_bounds__(n) void
+#define FUNCTION static __device__ __forceinline__
+#define GLOBAL
+#define RESTRICT __restrict__
+#define ITEM ((u64)blockIdx.x * blockDim.x + threadIdx.x)
+#define as_f32(bits) __uint_as_float(bits)
+#define as_f64(bits) __longlong_as_double(bits)
+#define as_u32(value) __float_as_uint(value)
+)";
+
+}  // namespace hologram::cuda

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: MIT
+// See device.h. The driver's one queue serves all streams of a device, so whatever is put there
+// sees what was put there before, from whatever thread and stream.
+#include "src/gpu/device.h"
+
+#include <unistd.h>
+
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "hologram/error.h"
+#include "hologram/recorder.h"
+#include "src/circuit/plan_cache.h"
+#include "src/circuit/plan_limits.h"
+#include "src/gpu/kernel_cache.h"
+#include "src/gpu/kernel_text.h"
+#include "src/gpu/memory.h"
+#include "src/runtime/device/host_fallback.h"
+#include "src/runtime/memory/os_memory.h"
+
+namespace hologram::gpu {
+namespace {
+
+// Rows and calls are the host's: elementwise work beside them stays on the device.
+circuit::PlanLimits limits_of(const Traits& traits, const circuit::NativeOps& native) {
+  return {.max_arguments = max_arguments(traits),
+          .native = &native,
+          .fuse_reductions = false,
+          .fuse_row_functions = false,
+          .fuse_call_results = false};
+}
+
+// A kernel of a plan, ready to be launched.
+struct PlannedKernel {
+  std::shared_ptr<const CompiledKernel> compiled;
+  KernelText text;  // without its source
+};
+
+// What the device made of a plan: launches, and runs of kernels that the host takes, in order.
+struct Code final : circuit::PlanCode {
+  struct Step {
+    int first_kernel = 0;
+    std::unique_ptr<PlannedKernel> kernel;
+    std::unique_ptr<internal::HostKernels> host;
+  };
+  std::vector<Step> steps;
+
+  size_t bytes() const override {
+    size_t bytes = sizeof(Code) + steps.capacity() * sizeof(Step);
+    for (const Step& step : steps) {
+      if (step.host != nullptr) bytes += step.host->bytes();
+      if (step.kernel == nullptr) continue;
+      const KernelText& text = step.kernel->text;
+      bytes += sizeof(PlannedKernel) + 8 * text.words.capacity() + 4 * text.slots.capacity() +
+               sizeof(KernelText::Offset) * text.offsets.capacity() +
+               sizeof(KernelText::Number) * text.numbers.capacity();
+    }
+    return bytes;
+  }
+};
+
+class GpuDevice final : public Device {
+ public:
+  GpuDevice(BackendType kind, std::unique_ptr<Driver> driver)
+      : Device(kind, /*host_memory=*/false, &limits_),
+        driver_(std::move(driver)),
+        native_(native_ops(driver_->traits())),
+        limits_(limits_of(driver_->traits(), native_)),
+        memory_(*driver_, driver_->properties().total_memory),
+        kernels_(*driver_) {}
+
+  std::string name() const override { return backend_name(kind()); }
+  DeviceProperties properties() const override { return driver_->properties(); }
+
+  void* allocate_raw(size_t nbytes) override {
+    check_process("allocate");
+    void* const data = memory_.allocate(nbytes);
+    if (data != nullptr && internal::is_poisoning()) poison(data, nbytes);
+    return data;
+  }
+  void free_raw(void* data, size_t nbytes) noexcept override {
+    if (::getpid() == process_) memory_.release(data, nbytes);
+  }
+  SystemMemory memory_info() const override {
+    const MemoryStats stats = memory_.stats();
+    return {memory_.total() - static_cast<size_t>(stats.allocated_bytes.current), memory_.total()};
+  }
+  MemoryStats memory_stats() const override { return memory_.stats(); }
+  void reset_peak_memory_stats() override { memory_.reset_peaks(); }
+  void reset_accumulated_memory_stats() override { memory_.reset_totals(); }
+  void empty_cache() override {
+    if (::getpid() == process_) memory_.trim();
+  }
+
+  void copy_from_host(Stream& stream, void* to, const void* from, size_t nbytes) override {
+    if (!begin_copy(stream, nbytes)) return;
+    driver_->write(to, from, nbytes);
+  }
+  void copy_to_host(Stream& stream, void* to, const void* from, size_t nbytes) override {
+    if (!begin_copy(stream, nbytes)) return;
+    driver_->read(to, from, nbytes);
+  }
+  void copy_within(Stream& stream, void* to, const void* from, size_t nbytes) override {
+    if (to == from || !begin_copy(stream, nbytes)) return;
+    const char* const source = static_cast<const char*>(from);
+    const char* const target = static_cast<char*>(to);
+    const size_t distance =
+        static_cast<size_t>(source > target ? source - target : target - source);
+    if (distance >= nbytes) return driver_->copy(to, from, nbytes);
+    // A copy must not write where it reads.
+    void* apart = memory_.allocate(nbytes);
+    if (apart == nullptr) {
+      fail(ErrorKind::kOutOfMemory, name(), ": no memory for a copy of ", nbytes,
+           " bytes onto themselves; free buffers, or copy in pieces");
+    }
+    driver_->copy(apart, from, nbytes);
+    driver_->copy(to, apart, nbytes);
+    memory_.release(apart, nbytes);
+  }
+
+  void run_plan(circuit::Plan& plan, const circuit::Bindings& bindings, int max_threads) override {
+    check_process("run_plan");
+    std::lock_guard lock(launch_mutex_);  // a kernel's arguments are state of the kernel
+    if (plan.code == nullptr || plan.code->sizes != plan.sizes) {
+      plan.code = make_code(plan);
+      plan.code->sizes = plan.sizes;
+      circuit::plan_cache().note_code(plan);
+    }
+    for (const Code::Step& step : static_cast<const Code&>(*plan.code).steps) {
+      plan.running = step.first_kernel;
+      if (step.kernel != nullptr) {
+        launch(*step.kernel, bindings);
+        continue;
+      }
+      count_host_kernels(static_cast<uint64_t>(step.host->kernels()),
+                         static_cast<uint64_t>(step.host->copied_bytes()));
+      try {
+        step.host->run(*this, bindings, max_threads);
+      } catch (...) {
+        plan.running += step.host->running();
+        throw;
+      }
+    }
+    driver_->flush();
+  }
+
+  void submit(Stream& stream, void (*work)(void*), void* context) override {
+    synchronize(stream);
+    count_submitted(stream);
+    work(context);
+  }
+  bool query(const Stream& stream) const override {
+    if (!Device::query(stream)) return false;
+    std::shared_ptr<void> mark;
+    {
+      std::lock_guard lock(mark_mutex_);
+      if (asked_ == nullptr) asked_ = mark_now();
+      mark = asked_;
+      if (driver_->is_done(mark)) asked_ = nullptr;
+    }
+    return driver_->is_done(mark);
+  }
+  void synchronize(Stream& stream) override {
+    flush(*this);
+    check_process("synchronize");
+    driver_->finish();
+    Device::synchronize(stream);
+  }
+  using Device::synchronize;
+  void record(Event& event, Stream& stream) override {
+    flush(*this);
+    set_mark(event, stream, mark_now());
+  }
+  void wait(Stream& stream, const Event& event) override {
+    if (&event.stream()->device() != this) Device::wait(stream, event);
+  }
+  bool query(const Event& event) const override {
+    const std::shared_ptr<void> mark = mark_of(event);
+    return mark == nullptr || driver_->is_done(mark);
+  }
+  void synchronize(const Event& event) override {
+    const std::shared_ptr<void> mark = mark_of(event);
+    if (mark != nullptr) driver_->wait(mark);
+  }
+  double elapsed_ms(const Event& begin, const Event& end) const override {
+    return driver_->elapsed_ms(mark_of(begin), mark_of(end));
+  }
+
+ private:
+  // A driver's threads and locks do not survive a fork.
+  void check_process(const char* what) const {
+    if (::getpid() == process_) return;
+    fail(ErrorKind::kState, what, ": the ", name(), " device ", index(),
+         " was opened before this process was forked; use it in a process that was spawned");
+  }
+
+  std::shared_ptr<void> mark_now() const {
+    check_process("record");
+    return driver_->mark();
+  }
+
+  void poison(void* data, size_t nbytes) {
+    std::vector<char> bytes(nbytes);
+    internal::poison(bytes.data(), nbytes);
+    driver_->write(data, bytes.data(), nbytes);
+  }
+
+  // What is recorded comes first; false where there is nothing to copy.
+  bool begin_copy(Stream& stream, size_t nbytes) {
+    check_process("copy");
+    flush(*this);
+    count_submitted(stream);
+    return nbytes != 0;
+  }
+
+  std::optional<KernelText> text_of(const circuit::Kernel& kernel) const {
+    return kernel_text(kernel, driver_->traits(), native_);
+  }
+
+  std::unique_ptr<Code> make_code(const circuit::Plan& plan) {
+    auto code = std::make_unique<Code>();
+    const int count = static_cast<int>(plan.kernels.size());
+    for (int k = 0; k < count;) {
+      Code::Step& step = code->steps.emplace_back();
+      step.first_kernel = k;
+      if (auto text = text_of(plan.kernels[static_cast<size_t>(k)])) {
+        std::shared_ptr<const CompiledKernel> compiled = kernels_.get(text->source);
+        text->source = {};
+        step.kernel =
+            std::make_unique<PlannedKernel>(PlannedKernel{std::move(compiled), *std::move(text)});
+        ++k;
+        continue;
+      }
+      // What follows each other on the host needs no copies in between.
+      int end = k + 1;
+      while (end < count && !text_of(plan.kernels[static_cast<size_t>(end)])) ++end;
+      step.host = std::make_unique<internal::HostKernels>(plan, k, end);
+      k = end;
+    }
+    return code;
+  }
+
+  void launch(const PlannedKernel& kernel, const circuit::Bindings& bindings) {
+    const KernelText& text = kernel.text;
+    if (text.items == 0) return;
+    places_.clear();
+    for (const uint32_t slot : text.slots) places_.push_back(driver_->place(bindings.slots[slot]));
+    blocks_.clear();
+    for (const Place& place : places_) blocks_.push_back(place.block);
+    words_ = text.words;
+    for (const KernelText::Offset& offset : text.offsets) {
+      words_[offset.word] += static_cast<int64_t>(places_[offset.position].offset);
+    }
+    for (const KernelText::Number& number : text.numbers) {
+      words_[number.word] = static_cast<int64_t>(bindings.immediates[number.index]);
+    }
+    const size_t groups = (static_cast<size_t>(text.items) + kGroupItems - 1) / kGroupItems;
+    driver_->launch({.kernel = kernel.compiled.get(),
+                     .blocks = blocks_,
+                     .words = words_,
+                     .words_in_memory = text.words_in_memory,
+                     .groups = groups,
+                     .group_items = kGroupItems});
+  }
+
+  const std::unique_ptr<Driver> driver_;
+  const pid_t process_ = ::getpid();
+  const circuit::NativeOps native_;
+  const circuit::PlanLimits limits_;
+  DeviceMemory memory_;
+  KernelCache kernels_;
+  std::mutex launch_mutex_;
+  // Of the launch that is under way.
+  std::vector<Place> places_;
+  std::vector<void*> blocks_;
+  std::vector<int64_t> words_;
+  mutable std::mutex mark_mutex_;
+  mutable std::shared_ptr<void> asked_;  // behind all that was queued when query() was called
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_device(BackendType kind, std::unique_ptr<Driver> driver) {
+  return std::make_unique<GpuDevice>(kind, std::move(driver));
+}
+
+}  // namespace hologram::gpu

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+// The language of generated kernels: C, as OpenCL C and CUDA have it in common. What they spell
+// differently is a name that a prologue defines, which a driver puts before every text.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace hologram::gpu {
+
+// A prologue defines:
+//   i8 u8 i16 u16 i32 u32 i64 u64 f32, and f64 where the device has it: types of that many bits
+//   KERNEL(n)       before a kernel whose groups have n items
+//   FUNCTION        before any other function
+//   GLOBAL          of a pointer to the device's memory
+//   RESTRICT        of a pointer, as in C
+//   ITEM            the item's number among all, a u64
+//   as_f32(u32), as_u32(f32), and as_f64(i64) where there is f64: the same bits
+//   fma, fmod, sqrt, fabs, floor, ceil, trunc, rint, copysign, exp, ..., erfc, pow of f32 and f64
+// No product is contracted with a sum, and nothing is included.
+
+// What a device's compiler and launches can do.
+struct Traits {
+  bool has_double = false;
+  // Whether float32 quotients and square roots are correctly rounded. Where they are not, they are
+  // computed in float64, and without that they are as the driver leaves them (OpenCL: 2.5 ULP).
+  bool divides_exactly = false;
+  size_t parameter_bytes = 1024;  // that all parameters of a kernel may take
+};
+
+}  // namespace hologram::gpu

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+// Driver: what a device of this folder asks of an API for GPUs (OpenCL, CUDA). The rest of the
+// folder knows no API; a driver knows no kernel and no plan.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "hologram/device.h"
+#include "src/gpu/dialect.h"
+
+namespace hologram::gpu {
+
+// A text that the driver has compiled. Freed with what it is of: not before what was launched is
+// done, as drivers see to.
+class CompiledKernel {
+ public:
+  virtual ~CompiledKernel() = default;
+};
+
+// Where an address lies: the driver's own name for a block of memory, and bytes from its begin.
+struct Place {
+  void* block = nullptr;
+  size_t offset = 0;
+};
+
+struct Launch {
+  const CompiledKernel* kernel = nullptr;
+  std::span<void* const> blocks;   // Place::block of each slot, in the text's order
+  std::span<const int64_t> words;  // the struct of the text, or what its pointer points to
+  bool words_in_memory = false;
+  size_t groups = 0;  // of items
+  size_t group_items = 0;
+};
+
+// One device of an API. It has one queue, which runs in order; what is enqueued sees what was
+// enqueued before. Failed calls throw: Error(kOutOfMemory) where memory was refused, else
+// Error(kInternal) that names the call, the API's code and its name. Thread-safe, but launch(),
+// for which the caller has a lock.
+class Driver {
+ public:
+  virtual ~Driver() = default;
+
+  // What does not change: of the hardware, and of its compiler and launches.
+  virtual DeviceProperties properties() const = 0;
+  virtual const Traits& traits() const = 0;
+  virtual size_t largest_block() const = 0;
+
+  // A block of the device's memory, as addresses that a host must not read or write at: it faults.
+  // Null where the device has not so much. A block that is released while work on it is queued
+  // stays until that is done.
+  virtual void* allocate(size_t bytes) = 0;
+  virtual void release(void* address, size_t bytes) noexcept = 0;
+  // Error(kInternal) for an address that is not in a live block.
+  virtual Place place(const void* address) const = 0;
+
+  // Bytes on the device are given by address. The host's side of write() and read() may be reused
+  // when they return; copy() is enqueued, and its ranges are apart.
+  virtual void write(void* to, const void* from, size_t nbytes) = 0;
+  virtual void read(void* to, const void* from, size_t nbytes) = 0;
+  virtual void copy(void* to, const void* from, size_t nbytes) = 0;
+
+  // Error(kInternal) with the compiler's log and the text where it refuses it.
+  virtual std::shared_ptr<const CompiledKernel> build(const std::string& text) = 0;
+  virtual void launch(const Launch& launch) = 0;
+
+  virtual void flush() = 0;   // what is enqueued begins
+  virtual void finish() = 0;  // and is done
+
+  // A point of the queue, behind all that was enqueued before.
+  virtual std::shared_ptr<void> mark() = 0;
+  virtual bool is_done(const std::shared_ptr<void>& mark) const = 0;
+  virtual void wait(const std::shared_ptr<void>& mark) const = 0;
+  // Between two marks that are done.
+  virtual double elapsed_ms(const std::shared_ptr<void>& begin,
+                            const std::shared_ptr<void>& end) const = 0;
+};
+
+}  // namespace hologram::gpu

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+// Kernels of plans as text.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/circuit/plan.h"
+#include "src/gpu/vocabulary.h"
+
+namespace hologram::gpu {
+
+// Work items of a group. Every launch has whole groups; those past the end do nothing.
+inline constexpr size_t kGroupItems = 64;
+
+inline constexpr char kKernelName[] = "hologram_kernel";
+
+// A kernel as text, and what it takes. The text knows types, ranks and which operands lie one
+// element after another, but no size, stride, slot or number, so that equal programs over other
+// shapes and memory share it. Parameters are a pointer for each slot, to the block that the slot is
+// in, and then the words: a struct of 64-bit integers by value, or a pointer to them where that
+// would be more than parameters may take.
+struct KernelText {
+  std::string source;  // without the prologue
+  std::vector<uint32_t> slots;
+  std::vector<int64_t> words;
+  bool words_in_memory = false;
+  // A word to which is added where a slot begins in its block.
+  struct Offset {
+    uint32_t word;
+    uint32_t position;  // in `slots`
+  };
+  std::vector<Offset> offsets;
+  // A word that is an immediate, whose 8 bytes hold a number of a dtype.
+  struct Number {
+    uint32_t word;
+    uint32_t index;
+    Dtype dtype;
+  };
+  std::vector<Number> numbers;
+  int64_t items = 0;
+};
+
+// Nothing where the device cannot run the kernel: calls, folds, row functions, ops and dtypes that
+// it lacks, and rows whose values are read and written in one place, which work items would do in
+// any order. `native` is native_ops(traits). Plans for a device with that as PlanLimits::native
+// have kernels of what it runs, and kernels of nothing that it runs.
+std::optional<KernelText> kernel_text(const circuit::Kernel& kernel, const Traits& traits,
+                                      const circuit::NativeOps& native);
+
+// The most slots of a kernel on a device of these traits.
+int max_arguments(const Traits& traits);
+
+}  // namespace hologram::gpu
