@@ -46,8 +46,9 @@ MAY_INCLUDE: dict[str, set[str]] = {
     "cpu": {"base", "ops", "circuit", "runtime"},
     "gpu": {"base", "ops", "circuit", "runtime"},
     "opencl": {"base", "ops", "circuit", "runtime", "gpu"},
+    "cuda": {"base", "ops", "circuit", "runtime", "gpu"},
     "array": {"base", "ops", "circuit", "runtime"},
-    "capi": {"base", "ops", "circuit", "runtime", "cpu", "opencl", "array"},
+    "capi": {"base", "ops", "circuit", "runtime", "cpu", "opencl", "cuda", "array"},
 }
 MAY_INCLUDE_IN_TORCH: dict[str, set[str]] = {
     "device": set(),

@@ -7,6 +7,8 @@ arguments go to pytest.
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +17,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from steps import ROOT, StepError, fail, say, step
 
 NO_TESTS_COLLECTED = 5
+
+
+def nvrtc_library() -> Path | None:
+    """Return the compiler of CUDA that PyTorch's wheel has brought."""
+    found = importlib.util.find_spec("nvidia")
+    places = [Path(p) for p in (found.submodule_search_locations or [])] if found else []
+    libraries = [lib for place in places for lib in place.glob("*/lib/libnvrtc.so.*")]
+    return max(libraries, default=None)
 
 
 def cpp_tests(everything: bool) -> int:
@@ -27,6 +37,9 @@ def cpp_tests(everything: bool) -> int:
     command = [ctest, "--test-dir", str(tree), "--output-on-failure", "--timeout", "600"]
     if not everything:
         command += ["-LE", "heavy"]
+    nvrtc = nvrtc_library()
+    if nvrtc is not None:
+        os.environ.setdefault("HOLOGRAM_NVRTC_LIBRARY", str(nvrtc))
     try:
         output = step("C++ tests", command, log_name="ctest")
     except StepError as error:

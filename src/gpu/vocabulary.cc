@@ -108,7 +108,7 @@ constexpr Word kFloating[] = {
      "    for (int k = sizeof farthest_terms / sizeof(T); k-- > 0;)\n"
      "      factor = fma(factor, root - ERFINV_FARTHEST, farthest_terms[k]);\n"
      "  }\n"
-     "  return size == 1 ? x / 0 : x * factor;\n"
+     "  return size == 1 ? x / (1 - size) : x * factor;\n"
      "}"},
 };
 

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT
+// Generated kernels under CUDA's compiler, which needs no GPU.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "hologram/error.h"
+#include "src/cuda/nvrtc.h"
+#include "src/gpu/kernel_text.h"
+#include "tests/cpp/cpu/random_kernel.h"
+
+namespace hologram::cuda {
+namespace {
+
+using namespace plans;
+
+constexpr int kArchitectures[] = {80, 90, 100, 120};
+constexpr gpu::Traits kTraits = {
+    .has_double = true, .divides_exactly = true, .parameter_bytes = 4096};
+
+// Warnings are errors, but those of values that a program does not need: unused variables, and
+// comparisons of unsigned numbers with 0.
+constexpr const char* kStrict[] = {"-Werror", "all-warnings", "-diag-suppress", "177,186,550",
+                                   "--ptxas-options=-v"};
+
+// Many kernels in one program, which takes the compiler a tenth of the time.
+class Batch {
+ public:
+  void add(const std::string& what, const std::string& source) {
+    names_.push_back(what);
+    const std::string number = std::to_string(names_.size());
+    text_ += "#undef W\nnamespace n" + number + " {\n";
+    std::string renamed = source;
+    const size_t at = renamed.find(gpu::kKernelName);
+    renamed.replace(at, std::string(gpu::kKernelName).size(), "k" + number);
+    text_ += renamed + "}\n";
+  }
+  size_t size() const { return names_.size(); }
+
+  // Of each kernel, what the assembler says of bytes that did not fit into registers.
+  void expect_no_spills(int architecture) const {
+    const Image image = compile(text_, architecture, kStrict);
+    EXPECT_FALSE(image.bytes.empty());
+    static const std::regex kKernel("Function properties for k(\\d+)");
+    static const std::regex kSpills("(\\d+) bytes spill stores, (\\d+) bytes spill loads");
+    size_t found = 0;
+    for (auto at = std::sregex_iterator(image.log.begin(), image.log.end(), kKernel);
+         at != std::sregex_iterator(); ++at) {
+      std::smatch spills;
+      const std::string rest = at->suffix().str().substr(0, 200);
+      ASSERT_TRUE(std::regex_search(rest, spills, kSpills)) << rest;
+      EXPECT_EQ(spills[1], "0") << names_[std::stoul((*at)[1]) - 1] << " for sm_" << architecture;
+      EXPECT_EQ(spills[2], "0") << names_[std::stoul((*at)[1]) - 1] << " for sm_" << architecture;
+      ++found;
+    }
+    EXPECT_EQ(found, size()) << image.log.substr(0, 2000);
+  }
+
+ private:
+  std::vector<std::string> names_;
+  std::string text_;
+};
+
+class NvrtcTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_nvrtc()) GTEST_SKIP() << why_no_nvrtc() << " (set HOLOGRAM_NVRTC_LIBRARY)";
+  }
+
+  static std::string source(const Kernel& kernel) {
+    static const circuit::NativeOps native = gpu::native_ops(kTraits);
+    const auto text = gpu::kernel_text(kernel, kTraits, native);
+    return text.has_value() ? text->source : std::string();
+  }
+};
+
+// Over operands that are dense, strided, repeated along rows and in all, and numbers.
+TEST_F(NvrtcTest, EveryRowInEveryDtypeCompilesWithoutSpills) {
+  const circuit::NativeOps native = gpu::native_ops(kTraits);
+  Random random(7);
+  std::vector<Batch> batches(1);
+  size_t rows = 0;
+  for (const OpInfo& info : ops()) {
+    for (int d = 0; d <= static_cast<int>(Dtype::kFloat64); ++d) {
+      const auto stored = static_cast<Dtype>(d);
+      const Dtype compute = compute_dtype(stored);
+      if (!info.supports(compute)) continue;
+      ASSERT_TRUE(native.has(info.id, compute)) << info.name << " of " << dtype_name(compute);
+      const std::vector<int64_t> shape = {5, 3, 11};
+      Case test;
+      Builder builder(shape);
+      std::vector<Ref> in;
+      for (int k = 0; k < info.arity; ++k) {
+        int64_t extent = 165;
+        const bool is_row = k == 1;
+        const Strides strides =
+            k == 0 ? builder.contiguous()
+                   : random_strides(random, shape, {k == 3, false, is_row}, extent);
+        const Ref read = builder.access(test.slot(random, stored, extent), stored, strides,
+                                        is_row ? Rank::kRow : Rank::kFull);
+        if (k == 2 && stored == compute) {
+          in.push_back(Builder::immediate(test.immediate(compute, 1)));
+        } else {
+          in.push_back(stored == compute ? read : builder.convert_temp(read, compute));
+        }
+      }
+      const Dtype result = info.result_is_bool ? Dtype::kBool : stored;
+      const Ref out = builder.dense(test.slot(random, result, 165), result);
+      builder.op(info.id, compute, in, out);
+      test.add(builder);
+      const std::string text = source(test.plan.kernels[0]);
+      ASSERT_FALSE(text.empty()) << info.name << " of " << dtype_name(stored);
+      if (batches.back().size() == 128) batches.emplace_back();
+      batches.back().add(std::string(info.name).append(" of ").append(dtype_name(stored)), text);
+      ++rows;
+    }
+  }
+  EXPECT_GT(rows, 400u);
+  for (const int architecture : kArchitectures) {
+    ASSERT_TRUE(supports(architecture)) << architecture;
+    for (const Batch& batch : batches) batch.expect_no_spills(architecture);
+  }
+}
+
+TEST_F(NvrtcTest, RandomKernelsCompile) {
+  Batch batch;
+  for (unsigned seed = 0; batch.size() < 64; ++seed) {
+    Random random(seed);
+    Case test;
+    test.add(RandomKernel(random, test).make());
+    const std::string text = source(test.plan.kernels[0]);
+    if (!text.empty()) batch.add("seed " + std::to_string(seed), text);
+  }
+  batch.expect_no_spills(90);
+}
+
+TEST_F(NvrtcTest, ARefusedTextIsSaidWithTheCompilersWords) {
+  try {
+    compile("KERNEL(64) hologram_kernel() { nothing(); }\n", 90);
+    FAIL() << "was compiled";
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("refuses a program for sm_90"), std::string::npos) << text;
+    EXPECT_NE(text.find("identifier \"nothing\" is undefined"), std::string::npos) << text;
+    EXPECT_NE(text.find("KERNEL(64) hologram_kernel()"), std::string::npos) << text;
+  }
+}
+
+}  // namespace
+}  // namespace hologram::cuda
