@@ -23,12 +23,11 @@
 namespace hologram::gpu {
 namespace {
 
-// Rows and calls are the host's: elementwise work beside them stays on the device.
+// Rows may be of any length, since nothing of it is kept. Calls are the host's.
 circuit::PlanLimits limits_of(const Traits& traits, const circuit::NativeOps& native) {
-  return {.max_arguments = max_arguments(traits),
+  return {.row_bytes = INT64_MAX,
+          .max_arguments = max_arguments(traits),
           .native = &native,
-          .fuse_reductions = false,
-          .fuse_row_functions = false,
           .fuse_call_results = false};
 }
 
@@ -244,7 +243,7 @@ class GpuDevice final : public Device {
 
   void launch(const PlannedKernel& kernel, const circuit::Bindings& bindings) {
     const KernelText& text = kernel.text;
-    if (text.items == 0) return;
+    if (text.groups == 0) return;
     places_.clear();
     for (const uint32_t slot : text.slots) places_.push_back(driver_->place(bindings.slots[slot]));
     blocks_.clear();
@@ -256,13 +255,12 @@ class GpuDevice final : public Device {
     for (const KernelText::Number& number : text.numbers) {
       words_[number.word] = static_cast<int64_t>(bindings.immediates[number.index]);
     }
-    const size_t groups = (static_cast<size_t>(text.items) + kGroupItems - 1) / kGroupItems;
     driver_->launch({.kernel = kernel.compiled.get(),
                      .blocks = blocks_,
                      .words = words_,
                      .words_in_memory = text.words_in_memory,
-                     .groups = groups,
-                     .group_items = kGroupItems});
+                     .groups = text.groups,
+                     .group_items = text.group_items});
   }
 
   const std::unique_ptr<Driver> driver_;
