@@ -1,17 +1,35 @@
 # SPDX-License-Identifier: MIT
-"""The drivers of OpenCL that tests run on: the machine's own, and oclgrind where it is installed.
+"""The drivers that tests of a second device run on, as far as the machine has them.
 
-oclgrind interprets kernels and reports races, bad addresses and bad calls. A program is ready in a
-few milliseconds, so it is for many small ones; PoCL, which compiles, is for size.
+OpenCL: the machine's own, and oclgrind, which interprets kernels and reports races, bad addresses
+and bad calls. A program is ready there in a few milliseconds, so it is for many small ones; PoCL,
+which compiles, is for size. CUDA: the machine's GPU, and the fake (tests/fake_cuda), which runs on
+oclgrind in turn.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
 MACHINE, OCLGRIND = "the machine's driver", "oclgrind"
-DRIVERS = [MACHINE, OCLGRIND]
+CUDA, FAKE_CUDA = "cuda", "cuda over the fake"
+DRIVERS = [MACHINE, OCLGRIND, CUDA, FAKE_CUDA]
+
+# Where the build of the C++ tests leaves them.
+FAKES = Path(__file__).resolve().parents[1] / "build" / "hologram" / "core" / "tests"
+
+
+def backend(driver: str) -> str:
+    """Return the name of the backend that a driver is of."""
+    return "cuda" if driver in (CUDA, FAKE_CUDA) else "opencl"
+
+
+def chosen_backend() -> str:
+    """Return what HOLOGRAM_DEVICES names beside the cpu; empty where it names nothing."""
+    names = os.environ.get("HOLOGRAM_DEVICES", "").split(",")
+    return next((name for name in names if name in ("cuda", "opencl")), "")
 
 
 def oclgrind_library() -> Path | None:
@@ -28,13 +46,23 @@ def why_missing(driver: str) -> str:
     """Say why tests cannot run on a driver; empty where they can, as far as files tell."""
     if driver == OCLGRIND and oclgrind_library() is None:
         return "oclgrind is not installed (Debian: apt-get install oclgrind)"
+    if driver == CUDA and not Path("/dev/nvidiactl").exists():
+        return "no NVIDIA GPU was found"
+    if driver == FAKE_CUDA and not (FAKES / "libcuda_fake.so").exists():
+        return "the fake was not built (make setup-tests builds it where GoogleTest is)"
     return ""
 
 
 def environment(driver: str, log: Path | str) -> dict[str, str]:
-    """Return what a process needs to run on a driver; oclgrind puts what it finds into `log`."""
-    chosen = {"HOLOGRAM_DEVICES": "cpu,opencl"}
-    if driver == OCLGRIND:
+    """Return what a process needs to run on a driver, which puts what it finds into `log`."""
+    chosen = {"HOLOGRAM_DEVICES": f"cpu,{backend(driver)}"}
+    if driver == FAKE_CUDA:
+        chosen |= {
+            "HOLOGRAM_CUDA_LIBRARY": str(FAKES / "libcuda_fake.so"),
+            "HOLOGRAM_NVRTC_LIBRARY": str(FAKES / "libnvrtc_fake.so"),
+            "FAKE_CUDA_LOG": f"{log}.cuda",
+        }
+    if driver == OCLGRIND or (driver == FAKE_CUDA and oclgrind_library()):
         chosen |= {
             "HOLOGRAM_OPENCL_LIBRARY": str(oclgrind_library()),
             # Its interpreter does not know all that optimised programs are made of (llvm.abs).
@@ -48,6 +76,6 @@ def environment(driver: str, log: Path | str) -> dict[str, str]:
 
 
 def complaints(log: Path | str) -> str:
-    """Return what oclgrind has reported."""
-    path = Path(log)
-    return path.read_text(errors="replace").strip() if path.exists() else ""
+    """Return what oclgrind and the fake have reported."""
+    paths = [Path(log), Path(f"{log}.cuda")]
+    return "".join(p.read_text(errors="replace").strip() for p in paths if p.exists())

@@ -7,6 +7,7 @@
 #include "hologram/device.h"
 #include "hologram/version.h"
 #include "src/cpu/device/cpu_device.h"
+#include "src/cuda/cuda_devices.h"
 #include "src/opencl/opencl_devices.h"
 
 namespace hologram {
@@ -19,19 +20,28 @@ const char* headers_id() { return HOLOGRAM_HEADERS_ID; }
 void register_builtin_devices() {
   register_cpu_device();
   const char* const wish = std::getenv("HOLOGRAM_DEVICES");
-  if (wish == nullptr || *wish == 0) return register_opencl_devices(/*all=*/false);
-  internal::note_unavailable(BackendType::kOpenCl, "HOLOGRAM_DEVICES does not name it");
+  if (wish == nullptr || *wish == 0) {
+    register_cuda_devices(/*all=*/false);
+    if (!is_backend_available(BackendType::kCuda)) return register_opencl_devices(/*all=*/false);
+    return internal::note_unavailable(
+        BackendType::kOpenCl, "the GPU is a cuda device (HOLOGRAM_DEVICES=cpu,opencl takes any)");
+  }
+  for (const BackendType backend : {BackendType::kCuda, BackendType::kOpenCl}) {
+    internal::note_unavailable(backend, "HOLOGRAM_DEVICES does not name it");
+  }
   std::string_view rest = wish;
   while (!rest.empty()) {
     const size_t comma = rest.find(',');
     const std::string_view name = rest.substr(0, comma);
     rest = comma == rest.npos ? std::string_view() : rest.substr(comma + 1);
-    if (name == backend_name(BackendType::kOpenCl)) {
+    if (name == backend_name(BackendType::kCuda)) {
+      register_cuda_devices(/*all=*/true);
+    } else if (name == backend_name(BackendType::kOpenCl)) {
       register_opencl_devices(/*all=*/true);
     } else if (name != backend_name(BackendType::kCpu)) {
       std::fprintf(stderr,
                    "hologram: HOLOGRAM_DEVICES=%s names '%.*s', which this build does not have and "
-                   "which is ignored; name 'cpu' or 'opencl', with commas in between\n",
+                   "which is ignored; name 'cpu', 'cuda' or 'opencl', with commas in between\n",
                    wish, static_cast<int>(name.size()), name.data());
     }
   }

@@ -3,11 +3,15 @@
 #include "src/cuda/nvrtc.h"
 
 #include <dlfcn.h>
+#include <link.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "hologram/error.h"
@@ -15,6 +19,8 @@
 
 namespace hologram::cuda {
 namespace {
+
+namespace fs = std::filesystem;
 
 using Program = struct NvrtcProgram*;
 
@@ -32,7 +38,7 @@ using Program = struct NvrtcProgram*;
   F(GetProgramLogSize, (Program, size_t*))                                             \
   F(GetProgramLog, (Program, char*))
 
-struct Api {
+struct Nvrtc {
 #define HOLOGRAM_NVRTC_POINTER(name, parameters) int(*name) parameters = nullptr;
   HOLOGRAM_NVRTC_FUNCTIONS(HOLOGRAM_NVRTC_POINTER)
 #undef HOLOGRAM_NVRTC_POINTER
@@ -40,16 +46,48 @@ struct Api {
 };
 
 struct Loaded {
-  const Api* api = nullptr;  // for the life of the process, like the library
-  std::string why;           // there is none
+  const Nvrtc* api = nullptr;  // for the life of the process, like the library
+  std::string why;             // there is none
   int version = 0;
   std::vector<int> architectures;
 };
 
-void check(const Api& api, int code, const char* call) {
+void check(const Nvrtc& api, int code, const char* call) {
   if (code == 0) return;
   fail(ErrorKind::kInternal, "cuda: nvrtc", call, " returned ", code, " (",
        api.GetErrorString(code), ")");
+}
+
+// The folders of Python packages that loaded libraries lie in: this one does, and PyTorch.
+std::set<fs::path> package_folders() {
+  std::set<fs::path> folders;
+  const auto look = [](dl_phdr_info* info, size_t, void* found) {
+    const std::string_view path = info->dlpi_name;
+    for (const std::string_view name : {"/site-packages/", "/dist-packages/"}) {
+      const size_t at = path.rfind(name);
+      if (at == path.npos) continue;
+      static_cast<std::set<fs::path>*>(found)->insert(path.substr(0, at + name.size()));
+    }
+    return 0;
+  };
+  dl_iterate_phdr(look, &folders);
+  return folders;
+}
+
+// NVRTC as wheels bring it: nvidia/cu13/lib/libnvrtc.so.13, nvidia/cuda_nvrtc/lib/libnvrtc.so.12.
+void add_wheels(const fs::path& folder, std::vector<std::string>& names) {
+  std::error_code none;
+  std::vector<std::string> found;
+  for (const fs::directory_entry& part : fs::directory_iterator(folder / "nvidia", none)) {
+    for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12"}) {
+      const fs::path path = part.path() / "lib" / name;
+      if (fs::exists(path, none)) found.push_back(path);
+    }
+  }
+  std::sort(found.rbegin(), found.rend(), [](const std::string& a, const std::string& b) {
+    return a.substr(a.rfind('.')) < b.substr(b.rfind('.'));
+  });
+  names.insert(names.end(), found.begin(), found.end());
 }
 
 void* open_library(std::string& what) {
@@ -59,9 +97,12 @@ void* open_library(std::string& what) {
     return dlopen(named, RTLD_NOW | RTLD_LOCAL);
   }
   what = "libnvrtc.so.13";
-  for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}) {
-    if (void* library = dlopen(name, RTLD_NOW | RTLD_LOCAL)) return library;
+  std::vector<std::string> names = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
+  for (const fs::path& folder : package_folders()) add_wheels(folder, names);
+  for (const std::string& name : names) {
+    if (void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
   }
+  dlopen(what.c_str(), RTLD_NOW | RTLD_LOCAL);  // for its error
   return nullptr;
 }
 
@@ -74,7 +115,7 @@ Loaded load() {
     loaded.why = what + " cannot be loaded: " + (error != nullptr ? error : "no reason given");
     return loaded;
   }
-  auto api = std::make_unique<Api>();
+  auto api = std::make_unique<Nvrtc>();
   const auto find = [&](const char* name, auto& pointer) {
     pointer = reinterpret_cast<std::remove_reference_t<decltype(pointer)>>(dlsym(library, name));
     if (pointer == nullptr && loaded.why.empty()) {
@@ -103,7 +144,7 @@ const Loaded& loaded() {
 
 // What the library says of a program, by a function of the size and one of the bytes.
 template <class SizeOf, class Get>
-std::string bytes_of(const Api& api, Program program, SizeOf size_of, Get get, const char* call) {
+std::string bytes_of(const Nvrtc& api, Program program, SizeOf size_of, Get get, const char* call) {
   size_t size = 0;
   check(api, size_of(program, &size), call);
   std::string bytes(size, '\0');
@@ -124,7 +165,7 @@ bool supports(int architecture) {
 
 Image compile(const std::string& text, int architecture, std::span<const char* const> more) {
   if (!has_nvrtc()) fail(ErrorKind::kNotSupported, "cuda: no compiler: ", why_no_nvrtc());
-  const Api& api = *loaded().api;
+  const Nvrtc& api = *loaded().api;
   const std::string source = std::string(kPrologue) + text;
   const std::string target = "--gpu-architecture=sm_" + std::to_string(architecture);
   std::vector<const char*> options = {target.c_str(),    "--std=c++17",      "--fmad=false",

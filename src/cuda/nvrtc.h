@@ -9,8 +9,9 @@
 namespace hologram::cuda {
 
 // Whether the compiler is there: HOLOGRAM_NVRTC_LIBRARY by its path or by a name that the loader
-// finds, else libnvrtc.so of a known version. Loaded at the first call and never unloaded. Where it
-// is not, `why` says so.
+// finds, else libnvrtc.so of a known version as the loader finds it, or as a wheel has brought it
+// beside this library or PyTorch. Loaded at the first call and never unloaded. Where it is not,
+// `why` says so.
 bool has_nvrtc();
 const std::string& why_no_nvrtc();
 // 13 * 1000 + 2 for version 13.2.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The SDK on an OpenCL device, once on each driver; skipped where the machine has none."""
+"""The SDK on a device of OpenCL or CUDA, once on each driver that the machine has."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ import pytest
 
 import hologram as hg
 
-CHOSEN = "opencl" in os.environ.get("HOLOGRAM_DEVICES", "")
-HERE = "opencl" in hg.backend.list_available_backends()
+BACKEND = opencl_drivers.chosen_backend()
+CHOSEN = bool(BACKEND)  # this is the inner run
+HERE = BACKEND in hg.backend.list_available_backends()
 
 
 def run_with(devices: str, *command: str, **more: str) -> subprocess.CompletedProcess[str]:
@@ -38,8 +39,9 @@ def test_on_the_device(driver: str, tmp_path: Path) -> None:
         pytest.skip(missing)
     chosen = opencl_drivers.environment(driver, tmp_path / "log")
     devices = chosen.pop("HOLOGRAM_DEVICES")
-    if "opencl" not in run_with(devices, "-c", LIST, **chosen).stdout:
-        pytest.skip("no OpenCL driver on this machine")
+    backend = opencl_drivers.backend(driver)
+    if backend not in run_with(devices, "-c", LIST, **chosen).stdout:
+        pytest.skip(f"no device of {backend} on this machine")
     inner = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", __file__)
     result = run_with(devices, *inner, **chosen)
     assert result.returncode == 0, result.stdout + result.stderr
@@ -64,6 +66,34 @@ def test_a_driver_is_named() -> None:
         assert named.stdout.split() == ["cpu", "opencl"]
 
 
+def why_no_cuda(**chosen: str) -> subprocess.CompletedProcess[str]:
+    """Ask for CUDA's device over the fake, with something wrong about it."""
+    ask = "import hologram; print(hologram.backend.why_unavailable('cuda'))"
+    fake = opencl_drivers.environment(opencl_drivers.FAKE_CUDA, os.devnull)
+    return run_with("cpu,cuda", "-c", ask, **(fake | {"HOLOGRAM_DEVICES": "cpu,cuda"} | chosen))
+
+
+@pytest.mark.skipif(CHOSEN, reason="the inner run is about the device")
+def test_why_there_is_no_cuda() -> None:
+    missing = why_no_cuda(HOLOGRAM_CUDA_LIBRARY="/nowhere/libcuda.so.1")
+    why = "HOLOGRAM_CUDA_LIBRARY=/nowhere/libcuda.so.1 cannot be loaded: /nowhere/libcuda.so.1"
+    assert missing.stdout.startswith(why)
+    assert missing.stderr.startswith(f"hologram: {why}")
+    other = why_no_cuda(HOLOGRAM_CUDA_LIBRARY="libm.so.6")
+    assert other.stdout.startswith("HOLOGRAM_CUDA_LIBRARY=libm.so.6 is no driver of CUDA 11")
+    if missing_fake := opencl_drivers.why_missing(opencl_drivers.FAKE_CUDA):
+        pytest.skip(missing_fake)
+    no_compiler = "its compiler NVRTC is missing: HOLOGRAM_NVRTC_LIBRARY="
+    for name, value, why in (
+        ("HOLOGRAM_NVRTC_LIBRARY", "/nowhere/libnvrtc.so", f"{no_compiler}/nowhere/libnvrtc.so"),
+        ("HOLOGRAM_NVRTC_LIBRARY", "libm.so.6", f"{no_compiler}libm.so.6 is no NVRTC"),
+        ("FAKE_CUDA_DEVICES", "0", "the driver has no device"),
+        ("FAKE_CUDA_FAIL", "cuDeviceGetCount:0:100", "the driver says CUDA_ERROR_NO_DEVICE"),
+        ("FAKE_CUDA_FAIL", "cuDeviceGetAttribute:0:1", "cuda: cuDeviceGetAttribute"),
+    ):
+        assert why_no_cuda(**{name: value}).stdout.startswith(why)
+
+
 @pytest.mark.skipif(CHOSEN, reason="the inner run is about the device")
 def test_which_devices_there_are() -> None:
     assert run_with("cpu", "-c", LIST).stdout.split() == ["cpu"]
@@ -81,8 +111,8 @@ on_device = pytest.mark.skipif(not (CHOSEN and HERE), reason="runs inside test_o
 
 @on_device
 def test_buffers_keep_what_is_put_there() -> None:
-    with hg.Executor(backend="opencl") as ex:
-        assert ex.backend == "opencl"
+    with hg.Executor(backend=BACKEND) as ex:
+        assert ex.backend == BACKEND
         x = np.arange(12, dtype=np.int32).reshape(3, 4)
         a = ex.allocate((3, 4), dtype=np.int32)
         a.from_numpy(x.T.copy().T)
@@ -104,17 +134,17 @@ def test_buffers_keep_what_is_put_there() -> None:
 
 @on_device
 def test_the_memory_is_not_lent() -> None:
-    with hg.Executor(backend="opencl") as ex:
+    with hg.Executor(backend=BACKEND) as ex:
         a = ex.allocate(4)
         with pytest.raises(NotImplementedError, match="copy it to the CPU first"):
             a.__dlpack__()
-        assert a.__dlpack_device__() == (4, 0)
+        assert a.__dlpack_device__() == ({"cuda": 2, "opencl": 4}[BACKEND], 0)
 
 
 @on_device
 def test_sizes_may_change_at_every_call() -> None:
     x = np.random.default_rng(0).standard_normal(200).astype(np.float32)
-    with hg.Executor(backend="opencl") as ex:
+    with hg.Executor(backend=BACKEND) as ex:
         for n in [101, 103, 107, 109, 113, 101, 127, 131]:
             a, b = ex.allocate(n), ex.allocate(n)
             a.from_numpy(x[:n])
@@ -127,7 +157,7 @@ def test_sizes_may_change_at_every_call() -> None:
 def test_operations_agree_with_numpy() -> None:
     rng = np.random.default_rng(0)
     x, y = (rng.standard_normal((32, 48)).astype(np.float32) for _ in range(2))
-    with hg.Executor(backend="opencl") as ex:
+    with hg.Executor(backend=BACKEND) as ex:
         a, b, c, d = (ex.allocate((32, 48)) for _ in range(4))
         s = ex.allocate(1)
         a.from_numpy(x)
@@ -158,7 +188,7 @@ def transposed(ex: hg.Executor, b: hg.Buffer) -> hg.Buffer:
 
 @on_device
 def test_tensors_on_its_buffers() -> None:
-    with hg.Executor(backend="opencl") as ex:
+    with hg.Executor(backend=BACKEND) as ex:
         a = ex.allocate((2, 3))
         a.from_numpy(np.arange(6, dtype=np.float32).reshape(2, 3))
         t = hg.asarray(a)
@@ -176,8 +206,8 @@ def test_tensors_on_its_buffers() -> None:
 
 @on_device
 def test_the_handle_api() -> None:
-    ex = ffi.new_executor_with_backend("opencl")
-    assert ffi.executor_backend(ex) == "opencl"
+    ex = ffi.new_executor_with_backend(BACKEND)
+    assert ffi.executor_backend(ex) == BACKEND
     a, b, c = (ffi.executor_allocate_buffer(ex, 4) for _ in range(3))
     ffi.buffer_copy_from_slice(ex, a, "[1, 2, 3, 4]")
     ffi.buffer_fill(ex, b, 10.0, 4)

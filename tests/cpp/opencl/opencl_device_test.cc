@@ -38,12 +38,14 @@ class OpenClDeviceTest : public OpenClTest {};
 
 TEST_F(OpenClDeviceTest, IsListedBesideTheCpu) {
   EXPECT_EQ(device(0).kind(), BackendType::kCpu);
-  EXPECT_EQ(parse_backend("opencl"), BackendType::kOpenCl);
-  EXPECT_EQ(gpu().name(), "opencl");
+  const std::string name = backend_name(kind());
+  EXPECT_EQ(parse_backend(name), kind());
+  EXPECT_EQ(gpu().name(), name);
   EXPECT_FALSE(gpu().is_host_memory());
   const DeviceProperties properties = gpu().properties();
   EXPECT_FALSE(properties.name.empty());
-  EXPECT_NE(properties.architecture.find("OpenCL"), std::string::npos);
+  const bool is_cuda = kind() == BackendType::kCuda;
+  EXPECT_NE(properties.architecture.find(is_cuda ? "sm_" : "OpenCL"), std::string::npos);
   EXPECT_GT(properties.total_memory, size_t{1} << 20);
   EXPECT_GT(properties.processors, 0);
 }
@@ -220,7 +222,7 @@ TEST_F(OpenClDeviceTest, DeferredExecutionHasTheBitsOfEager) {
 TEST_F(OpenClDeviceTest, OpsAcrossDevicesAreRefused) {
   const Tensor x = floats(gpu(), {1, 2}), y = floats(cpu(), {1, 2});
   EXPECT_ERROR(apply(OpId::add, {x, y}), ErrorKind::kInvalidArgument,
-               "the tensors are on different devices, opencl");
+               std::string("the tensors are on different devices, ") + backend_name(kind()));
 }
 
 TEST_F(OpenClDeviceTest, EqualProgramsOverOtherNumbersAndMemoryMakeOnePlan) {

@@ -1,21 +1,32 @@
 // SPDX-License-Identifier: MIT
-// The OpenCL device that the tests of this folder run on.
+// The device that the tests of this folder run on: OpenCL's, or CUDA's where HOLOGRAM_DEVICES names
+// that, over the fake.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <string_view>
 
 #include "hologram/runtime.h"
 
 namespace hologram::opencl {
 
-// Whether this machine has an OpenCL driver with a device. A driver that serves the CPU counts.
+inline BackendType kind() {
+  static const BackendType chosen = [] {
+    const char* const wish = std::getenv("HOLOGRAM_DEVICES");
+    return wish != nullptr && std::string_view(wish) == "cpu,cuda" ? BackendType::kCuda
+                                                                   : BackendType::kOpenCl;
+  }();
+  return chosen;
+}
+
+// Whether this machine has a driver with a device. A driver that serves the CPU counts.
 inline bool has_device() {
   static const bool found = [] {
-    ::setenv("HOLOGRAM_DEVICES", "cpu,opencl", 1);
+    ::setenv("HOLOGRAM_DEVICES", kind() == BackendType::kCuda ? "cpu,cuda" : "cpu,opencl", 1);
     register_builtin_devices();
-    return is_backend_available(BackendType::kOpenCl);
+    return is_backend_available(kind());
   }();
   return found;
 }
@@ -23,9 +34,9 @@ inline bool has_device() {
 class OpenClTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!has_device()) GTEST_SKIP() << "no OpenCL driver on this machine";
+    if (!has_device()) GTEST_SKIP() << why_unavailable(backend_name(kind()));
   }
-  static Device& gpu() { return device(BackendType::kOpenCl); }
+  static Device& gpu() { return device(kind()); }
   static Device& cpu() { return device(BackendType::kCpu); }
 };
 

@@ -53,10 +53,11 @@ TEST(Backend, NamesAreParsedAndListed) {
   EXPECT_ERROR(parse_backend("tpu"), ErrorKind::kInvalidArgument,
                "unknown backend 'tpu'; available: cpu");
   EXPECT_ERROR(parse_backend(""), ErrorKind::kInvalidArgument, "unknown backend ''");
-  EXPECT_ERROR(parse_backend("cuda"), ErrorKind::kInvalidArgument,
-               "backend 'cuda' is not available on this machine: this build has no cuda devices; "
+  EXPECT_ERROR(parse_backend("metal"), ErrorKind::kInvalidArgument,
+               "backend 'metal' is not available on this machine: this build has no metal devices; "
                "available: cpu");
-  EXPECT_ERROR(device(BackendType::kCuda), ErrorKind::kInvalidArgument, "'cuda' is not available");
+  EXPECT_ERROR(device(BackendType::kMetal), ErrorKind::kInvalidArgument,
+               "'metal' is not available");
 }
 
 TEST(Device, TheCpuIsDeviceZero) {

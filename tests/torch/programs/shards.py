@@ -2,7 +2,7 @@
 """Runs ranges of seeds in processes of their own, one for each configuration at a time.
 
 What HOLOGRAM_JIT and HOLOGRAM_FORCE_ISA choose is chosen when a process starts, and so is the
-driver of an OpenCL device. A process notes the seed it is at, so that a crash or a hang is a
+driver of a second device. A process notes the seed it is at, so that a crash or a hang is a
 finding like any other, and the next process goes on after it.
 """
 
@@ -30,7 +30,7 @@ class Config:
 
     jit: int
     isa: str
-    driver: str = ""  # of the OpenCL device on which programs run, see opencl_drivers.py
+    driver: str = ""  # of the second device, on which programs run then, see opencl_drivers.py
 
     def environment(self, log: str) -> dict[str, str]:
         """Return the variables to set; `log` is where a driver puts what it finds."""
@@ -59,12 +59,12 @@ def configurations() -> list[Config]:
 
 
 def choose_device() -> None:
-    """Let programs run on the device that the environment names, small ones on OpenCL's."""
+    """Let programs run on the device that the environment names, small ones on a second one."""
     import torch
 
     from . import generate, steps
 
-    if "opencl" in os.environ.get("HOLOGRAM_DEVICES", ""):
+    if opencl_drivers.chosen_backend():
         torch.hologram.set_device(1)
         steps.NAMES["device"] = torch.device("hologram:1")
         generate.most_interpreted = 512

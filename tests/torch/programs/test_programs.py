@@ -29,9 +29,9 @@ from programs import shards
 
 QUICK = 2000  # programs of each configuration
 HEAVY = 1_000_000
-# On an OpenCL device, of which every program makes new kernels.
-OPENCL_QUICK = 1000
-OPENCL_HEAVY = 100_000
+# On a device with memory of its own, for which every program makes new kernels.
+OWN_MEMORY_QUICK = {opencl_drivers.OCLGRIND: 1000, opencl_drivers.FAKE_CUDA: 100}
+OWN_MEMORY_HEAVY = 100_000
 PROCESSES = min(8, len(os.sched_getaffinity(0)))
 
 
@@ -69,25 +69,27 @@ def test_a_million_programs() -> None:
     require(shards.run(jobs, PROCESSES, progress=True), each * len(configs))
 
 
-def opencl_programs(first: int, programs: int, size: int) -> None:
-    """Check programs on a device with memory of its own that is interpreted and watched."""
-    if missing := opencl_drivers.why_missing(opencl_drivers.OCLGRIND):
+def check_programs_on(driver: str, first: int, programs: int, size: int) -> None:
+    """Check programs on a device with memory of its own, whose driver watches kernels."""
+    if missing := opencl_drivers.why_missing(driver):
         pytest.skip(missing)
     main = shards.configurations()[0]
-    config = shards.Config(main.jit, main.isa, opencl_drivers.OCLGRIND)
+    config = shards.Config(main.jit, main.isa, driver)
     report = shards.run(
-        shards.split(config, first, programs, size), PROCESSES, progress=programs > OPENCL_QUICK
+        shards.split(config, first, programs, size), PROCESSES, progress=programs > 1000
     )
     require(report, programs, elements=200)
 
 
-def test_deferred_equals_eager_on_a_device_with_memory_of_its_own() -> None:
-    opencl_programs(50_000_000, OPENCL_QUICK, -(-OPENCL_QUICK // PROCESSES))
+@pytest.mark.parametrize("driver", OWN_MEMORY_QUICK)
+def test_deferred_equals_eager_on_a_device_with_memory_of_its_own(driver: str) -> None:
+    programs = OWN_MEMORY_QUICK[driver]
+    check_programs_on(driver, 50_000_000, programs, -(-programs // PROCESSES))
 
 
 @pytest.mark.heavy
 def test_many_programs_on_a_device_with_memory_of_its_own() -> None:
-    opencl_programs(60_000_000, OPENCL_HEAVY, 1000)
+    check_programs_on(opencl_drivers.OCLGRIND, 60_000_000, OWN_MEMORY_HEAVY, 1000)
 
 
 def test_threads_do_not_disturb_each_other() -> None:
@@ -236,7 +238,7 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=PROCESSES)
     parser.add_argument("--config", help="only those whose description contains this")
     parser.add_argument(
-        "--driver", choices=opencl_drivers.DRIVERS, help="on OpenCL's device instead of hologram:0"
+        "--driver", choices=opencl_drivers.DRIVERS, help="on its device instead of hologram:0"
     )
     parser.add_argument("--show", type=int, metavar="SEED", help="print a seed's program")
     parser.add_argument("--minimal", type=int, metavar="SEED", help="shrink what fails for a seed")

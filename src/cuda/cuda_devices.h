@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: MIT
+// GPUs of CUDA as devices of the library.
+#pragma once
+
+namespace hologram {
+
+// Adds the GPUs of CUDA's driver to the registry, which may be none: no driver, no compiler and no
+// GPU are no error. The driver is loaded only where this machine may have one,
+// HOLOGRAM_CUDA_LIBRARY names one, or `all`. Later calls do nothing.
+void register_cuda_devices(bool all);
+
+}  // namespace hologram

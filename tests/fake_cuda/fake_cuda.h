@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+// CUDA's driver and NVRTC without a GPU, for tests. libnvrtc_fake.so gives a program's text for its
+// machine code. libcuda_fake.so puts OpenCL's prologue in place of CUDA's, builds it with the
+// machine's OpenCL (HOLOGRAM_OPENCL_LIBRARY) and launches it there, so that all code of the device
+// but CUDA's prologue runs.
+//
+// What a GPU does late happens as late as it may: what is queued runs when somebody waits. Misuse
+// gives the code that CUDA would give, or an access outside of memory an error that stays, and is a
+// complaint: handles that are not live, a context that is not current, parameters that are not
+// those of the kernel, addresses outside of live blocks, what is freed twice or while it is in use,
+// what is alive when its context is released.
+#pragma once
+
+extern "C" {
+
+// What tests may ask. `call` is a symbol of libcuda ("cuMemAlloc_v2"), or "kernel": a launch that
+// was queued. It gives `code` once, after so many calls that go well; an error that stays (700,
+// 719) stays. FAKE_CUDA_FAIL=call:after:code does the same from outside.
+void fake_cuda_fail(const char* call, int after, int code);
+// How many "blocks", "hosts" (pinned memory), "modules", "events" and "contexts" are live, and how
+// many "launches" were queued.
+long fake_cuda_count(const char* what);
+// Whether launches run or are only checked.
+void fake_cuda_execute(bool yes);
+// As when a process ends: every call gives CUDA_ERROR_DEINITIALIZED, until it is undone.
+void fake_cuda_end(bool yes);
+// All complaints so far, a line each. FAKE_CUDA_LOG names a file that they go to; else they are
+// written to standard error.
+const char* fake_cuda_complaints();
+}
