@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 
+#include "hologram/op.h"
 #include "src/base/loops.h"
 
 namespace hologram::gpu {
@@ -14,13 +15,13 @@ namespace {
 // Some number that no law of rewriting knows, in the place of one that is known when it runs.
 constexpr double kUnknown = 3.140625;
 
+}  // namespace
+
 uint64_t bits_of(Dtype dtype, double value) {
   if (dtype == Dtype::kFloat32) return std::bit_cast<uint32_t>(static_cast<float>(value));
   if (dtype == Dtype::kFloat64) return std::bit_cast<uint64_t>(value);
   return static_cast<uint64_t>(static_cast<int64_t>(value));
 }
-
-}  // namespace
 
 int64_t Array::numel() const {
   int64_t n = 1;

@@ -21,6 +21,9 @@ namespace hologram::gpu {
 
 inline constexpr int kMostDims = circuit::kTapeDims;
 
+// The 8 bytes of an immediate that is a number of a dtype that ops compute in.
+uint64_t bits_of(Dtype dtype, double value);
+
 // Elements in a slot of the recipe: an operand of the call, or what lies between its records.
 struct Array {
   bool is_given = false;

@@ -239,7 +239,7 @@ def test_models_train_without_fallback(kind: str) -> None:
         if kind == "transformer":
             block = nn.TransformerEncoderLayer(32, 4, 64, 0.0, batch_first=True)
             layers = [nn.Embedding(50, 32), block, nn.Linear(32, 50), nn.Flatten(0, 1)]
-            return nn.Sequential(*layers), torch.randint(50, (4, 12)), torch.randint(50, (48,))
+            return nn.Sequential(*layers), torch.randint(50, (2, 7)), torch.randint(50, (14,))
         if kind == "convolutions":
             layers = [nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2),
                       nn.Upsample(scale_factor=2), nn.MaxPool2d(2), nn.Conv2d(8, 8, 3),
@@ -407,6 +407,11 @@ NATIVE = {
         (x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True) + 1e-5).sqrt() * w,
         x / x.norm(dim=-1, keepdim=True).clamp_min(1e-6),
         (x - x.amax(-1, keepdim=True)).exp(),
+    ],
+    "products": lambda x, w: [
+        x @ w, w @ x.transpose(1, 2), x[0] @ x[1].t(), x @ x.transpose(1, 2), x.mT @ x[:, None][0],
+        F.linear(x, x[0], x[0, :, 0]), torch.addmm(w, x[0].t(), x[1], beta=0.5, alpha=2),
+        torch.baddbmm(x @ x.mT, x, x.mT, beta=2), x[:, :0].mT @ x[:, :0], torch.mv(x[0], w),
     ],
     "layer_norm": lambda x, w: [
         F.layer_norm(x, (5,)), F.layer_norm(x, (5,), w, w * 2), F.layer_norm(x, (6, 5)),
