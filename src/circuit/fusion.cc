@@ -34,6 +34,8 @@ bool is_native(const Node& node, const PlanLimits& limits) {
   if (limits.native == nullptr || node.call >= 0) return true;
   const NativeOps& native = *limits.native;
   if (node.is_op() && !native.has(node.op(), node.compute)) return false;
+  if (node.code == kCodeReduction && (native.folds >> node.attr & 1) == 0) return false;
+  if (node.code == kCodeRow && !native.row_functions) return false;
   if (!native.has(node.compute) || !native.has(node.out.dtype)) return false;
   return std::all_of(node.in, node.in + node.arity,
                      [&](const Input& in) { return in.is_number || native.has(in.region.dtype); });
@@ -387,7 +389,8 @@ class Fuser {
     } else {
       return false;
     }
-    if (sum.whole_rows && sum.domain.row() > limits.row_bytes / std::max<int64_t>(4, sum.widest)) {
+    if (sum.whole_rows &&
+        sum.domain.row() > limits.longest_row(sum.native) / std::max<int64_t>(4, sum.widest)) {
       return false;
     }
     // Members in the order of the circuit, their ranks in the common domain.

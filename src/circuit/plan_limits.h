@@ -2,6 +2,7 @@
 // PlanLimits: what a device tells the planner about the kernels that it can run.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <climits>
 #include <cstdint>
@@ -16,6 +17,8 @@ namespace hologram::circuit {
 struct NativeOps {
   uint16_t values = 0;                       // bit d: Dtype(d) may be read, converted and stored
   std::array<uint16_t, kOpIdEnd> rows = {};  // by op; bit d: it may compute in Dtype(d)
+  uint32_t folds = 0;                        // bit r: Reduction(r), in any of these dtypes
+  bool row_functions = false;                // those of whole rows, as softmax
 
   static constexpr uint16_t bit(Dtype dtype) {
     return static_cast<uint16_t>(1u << static_cast<int>(dtype));
@@ -32,6 +35,8 @@ struct PlanLimits {
   // Longest row, in bytes, of a kernel with reductions or row functions: elements count as what the
   // widest value in the kernel takes, and at least 4. Longer rows are not recorded.
   int64_t row_bytes = 16384;
+  // The same of what the host computes for the device.
+  int64_t host_row_bytes = 12288;
   // Values of a block that a kernel may hold at once, beside its operands in memory. A kernel of
   // one record is planned even where it needs more, at most kMaxArity + 2.
   int scratch_slots = 64;
@@ -39,7 +44,7 @@ struct PlanLimits {
   int max_instrs = 64;
   // Slots and numbers that a kernel may take, each counted once, at least kMaxArity + 1.
   int max_arguments = INT_MAX;
-  // A kernel's elementwise ops and conversions are all of these, or none is. Null: the device has
+  // What a kernel computes is all of these, or none is. Null: the device has
   // all. It is the device's own, and stays what it is.
   const NativeOps* native = nullptr;
   // Whether a kernel may hold one of these and anything else: reductions, row functions (softmax),
@@ -47,6 +52,10 @@ struct PlanLimits {
   bool fuse_reductions = true;
   bool fuse_row_functions = true;
   bool fuse_call_results = true;
+
+  int64_t longest_row(bool is_native) const {
+    return is_native ? row_bytes : std::min(row_bytes, host_row_bytes);
+  }
 
   bool operator==(const PlanLimits&) const = default;
 };

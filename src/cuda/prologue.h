@@ -21,6 +21,10 @@ typedef double f64;
 #define GLOBAL
 #define RESTRICT __restrict__
 #define ITEM ((u64)blockIdx.x * blockDim.x + threadIdx.x)
+#define LANE ((u32)threadIdx.x)
+#define GROUP ((u64)blockIdx.x)
+#define LOCAL __shared__
+#define BARRIER __syncthreads()
 #define as_f32(bits) __uint_as_float(bits)
 #define as_f64(bits) __longlong_as_double(bits)
 #define as_u32(value) __float_as_uint(value)

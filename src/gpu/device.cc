@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <mutex>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -17,49 +16,19 @@
 #include "src/gpu/kernel_cache.h"
 #include "src/gpu/kernel_text.h"
 #include "src/gpu/memory.h"
-#include "src/runtime/device/host_fallback.h"
+#include "src/gpu/plan_code.h"
 #include "src/runtime/memory/os_memory.h"
 
 namespace hologram::gpu {
 namespace {
 
-// Rows and calls are the host's: elementwise work beside them stays on the device.
+// Rows may be of any length, since nothing of it is kept. Calls are the host's.
 circuit::PlanLimits limits_of(const Traits& traits, const circuit::NativeOps& native) {
-  return {.max_arguments = max_arguments(traits),
+  return {.row_bytes = INT64_MAX,
+          .max_arguments = max_arguments(traits),
           .native = &native,
-          .fuse_reductions = false,
-          .fuse_row_functions = false,
           .fuse_call_results = false};
 }
-
-// A kernel of a plan, ready to be launched.
-struct PlannedKernel {
-  std::shared_ptr<const CompiledKernel> compiled;
-  KernelText text;  // without its source
-};
-
-// What the device made of a plan: launches, and runs of kernels that the host takes, in order.
-struct Code final : circuit::PlanCode {
-  struct Step {
-    int first_kernel = 0;
-    std::unique_ptr<PlannedKernel> kernel;
-    std::unique_ptr<internal::HostKernels> host;
-  };
-  std::vector<Step> steps;
-
-  size_t bytes() const override {
-    size_t bytes = sizeof(Code) + steps.capacity() * sizeof(Step);
-    for (const Step& step : steps) {
-      if (step.host != nullptr) bytes += step.host->bytes();
-      if (step.kernel == nullptr) continue;
-      const KernelText& text = step.kernel->text;
-      bytes += sizeof(PlannedKernel) + 8 * text.words.capacity() + 4 * text.slots.capacity() +
-               sizeof(KernelText::Offset) * text.offsets.capacity() +
-               sizeof(KernelText::Number) * text.numbers.capacity();
-    }
-    return bytes;
-  }
-};
 
 class GpuDevice final : public Device {
  public:
@@ -122,27 +91,13 @@ class GpuDevice final : public Device {
 
   void run_plan(circuit::Plan& plan, const circuit::Bindings& bindings, int max_threads) override {
     check_process("run_plan");
-    std::lock_guard lock(launch_mutex_);  // a kernel's arguments are state of the kernel
+    std::lock_guard lock(launch_mutex_);
     if (plan.code == nullptr || plan.code->sizes != plan.sizes) {
-      plan.code = make_code(plan);
+      plan.code = std::make_unique<PlanCode>(plan, machine_);
       plan.code->sizes = plan.sizes;
       circuit::plan_cache().note_code(plan);
     }
-    for (const Code::Step& step : static_cast<const Code&>(*plan.code).steps) {
-      plan.running = step.first_kernel;
-      if (step.kernel != nullptr) {
-        launch(*step.kernel, bindings);
-        continue;
-      }
-      count_host_kernels(static_cast<uint64_t>(step.host->kernels()),
-                         static_cast<uint64_t>(step.host->copied_bytes()));
-      try {
-        step.host->run(*this, bindings, max_threads);
-      } catch (...) {
-        plan.running += step.host->running();
-        throw;
-      }
-    }
+    static_cast<const PlanCode&>(*plan.code).run(machine_, bindings, max_threads, plan.running);
     driver_->flush();
   }
 
@@ -215,56 +170,6 @@ class GpuDevice final : public Device {
     return nbytes != 0;
   }
 
-  std::optional<KernelText> text_of(const circuit::Kernel& kernel) const {
-    return kernel_text(kernel, driver_->traits(), native_);
-  }
-
-  std::unique_ptr<Code> make_code(const circuit::Plan& plan) {
-    auto code = std::make_unique<Code>();
-    const int count = static_cast<int>(plan.kernels.size());
-    for (int k = 0; k < count;) {
-      Code::Step& step = code->steps.emplace_back();
-      step.first_kernel = k;
-      if (auto text = text_of(plan.kernels[static_cast<size_t>(k)])) {
-        std::shared_ptr<const CompiledKernel> compiled = kernels_.get(text->source);
-        text->source = {};
-        step.kernel =
-            std::make_unique<PlannedKernel>(PlannedKernel{std::move(compiled), *std::move(text)});
-        ++k;
-        continue;
-      }
-      // What follows each other on the host needs no copies in between.
-      int end = k + 1;
-      while (end < count && !text_of(plan.kernels[static_cast<size_t>(end)])) ++end;
-      step.host = std::make_unique<internal::HostKernels>(plan, k, end);
-      k = end;
-    }
-    return code;
-  }
-
-  void launch(const PlannedKernel& kernel, const circuit::Bindings& bindings) {
-    const KernelText& text = kernel.text;
-    if (text.items == 0) return;
-    places_.clear();
-    for (const uint32_t slot : text.slots) places_.push_back(driver_->place(bindings.slots[slot]));
-    blocks_.clear();
-    for (const Place& place : places_) blocks_.push_back(place.block);
-    words_ = text.words;
-    for (const KernelText::Offset& offset : text.offsets) {
-      words_[offset.word] += static_cast<int64_t>(places_[offset.position].offset);
-    }
-    for (const KernelText::Number& number : text.numbers) {
-      words_[number.word] = static_cast<int64_t>(bindings.immediates[number.index]);
-    }
-    const size_t groups = (static_cast<size_t>(text.items) + kGroupItems - 1) / kGroupItems;
-    driver_->launch({.kernel = kernel.compiled.get(),
-                     .blocks = blocks_,
-                     .words = words_,
-                     .words_in_memory = text.words_in_memory,
-                     .groups = groups,
-                     .group_items = kGroupItems});
-  }
-
   const std::unique_ptr<Driver> driver_;
   const pid_t process_ = ::getpid();
   const circuit::NativeOps native_;
@@ -272,10 +177,10 @@ class GpuDevice final : public Device {
   DeviceMemory memory_;
   KernelCache kernels_;
   std::mutex launch_mutex_;
-  // Of the launch that is under way.
-  std::vector<Place> places_;
-  std::vector<void*> blocks_;
-  std::vector<int64_t> words_;
+  Machine machine_{
+      *this,    *driver_,
+      kernels_, memory_,
+      limits_,  [this](uint64_t kernels, uint64_t bytes) { count_host_kernels(kernels, bytes); }};
   mutable std::mutex mark_mutex_;
   mutable std::shared_ptr<void> asked_;  // behind all that was queued when query() was called
 };

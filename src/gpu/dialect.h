@@ -15,6 +15,9 @@ namespace hologram::gpu {
 //   GLOBAL          of a pointer to the device's memory
 //   RESTRICT        of a pointer, as in C
 //   ITEM            the item's number among all, a u64
+//   LANE, GROUP     its number in its group, a u32, and the group's, a u64
+//   LOCAL           of an array at the kernel's outermost level that a group's items share
+//   BARRIER         what a group's items have written there is seen by all; where all of them come
 //   as_f32(u32), as_u32(f32), and as_f64(i64) where there is f64: the same bits
 //   fma, fmod, sqrt, fabs, floor, ceil, trunc, rint, copysign, exp, ..., erfc, pow of f32 and f64
 // No product is contracted with a sum, and nothing is included.

@@ -12,8 +12,9 @@
 
 namespace hologram::gpu {
 
-// Work items of a group. Every launch has whole groups; those past the end do nothing.
+// Work items of a group, and the most where a kernel asks for more.
 inline constexpr size_t kGroupItems = 64;
+inline constexpr size_t kMostGroupItems = 256;
 
 inline constexpr char kKernelName[] = "hologram_kernel";
 
@@ -40,13 +41,14 @@ struct KernelText {
     Dtype dtype;
   };
   std::vector<Number> numbers;
-  int64_t items = 0;
+  size_t groups = 0;  // that are launched
+  size_t group_items = kGroupItems;
 };
 
-// Nothing where the device cannot run the kernel: calls, folds, row functions, ops and dtypes that
-// it lacks, and rows whose values are read and written in one place, which work items would do in
-// any order. `native` is native_ops(traits). Plans for a device with that as PlanLimits::native
-// have kernels of what it runs, and kernels of nothing that it runs.
+// Nothing where the device cannot run the kernel: calls, ops, reductions and dtypes that it lacks,
+// and what reads and writes one place in more than one way. `native` is native_ops(traits). Plans
+// for a device with that as PlanLimits::native have kernels of what it runs, and kernels of nothing
+// that it runs.
 std::optional<KernelText> kernel_text(const circuit::Kernel& kernel, const Traits& traits,
                                       const circuit::NativeOps& native);
 

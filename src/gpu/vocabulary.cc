@@ -7,7 +7,7 @@
 #include <cctype>
 #include <span>
 
-#include "hologram/error.h"
+#include "hologram/reduction.h"
 #include "src/ops/special_terms.h"
 
 namespace hologram::gpu {
@@ -499,6 +499,10 @@ circuit::NativeOps native_ops(const Traits& traits) {
       native.rows[static_cast<size_t>(row.id)] |= circuit::NativeOps::bit(dtype);
     }
   }
+  for (int r = 0; r < kReductionCount; ++r) {
+    if (!is_positional(static_cast<Reduction>(r))) native.folds |= 1u << r;
+  }
+  native.row_functions = true;
   return native;
 }
 

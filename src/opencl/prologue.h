@@ -21,6 +21,10 @@ typedef float f32;
 #define GLOBAL __global
 #define RESTRICT restrict
 #define ITEM ((u64)get_global_id(0))
+#define LANE ((u32)get_local_id(0))
+#define GROUP ((u64)get_group_id(0))
+#define LOCAL __local
+#define BARRIER barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #define as_f32(bits) as_float(bits)
 #define as_u32(value) as_uint(value)
 )";

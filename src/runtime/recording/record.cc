@@ -114,7 +114,9 @@ bool record_row_code(Record& record, const RecordOperand* operands, int64_t rows
     if (operands[k].buffer == nullptr || operands[k].one) return false;
     item = std::max(item, itemsize(operands[k].dtype));
   }
-  if (cols > device.plan_limits()->row_bytes / static_cast<int64_t>(item)) return false;
+  const circuit::PlanLimits& limits = *device.plan_limits();
+  const bool is_native = limits.native == nullptr || limits.native->has(record.compute);
+  if (cols > limits.longest_row(is_native) / static_cast<int64_t>(item)) return false;
   if (rows == 0 || cols == 0) {
     // A fold of nothing has a value, or an error, of its own.
     return (rows == 0 || !folds) && with_sink(device, [](auto&) { return true; });

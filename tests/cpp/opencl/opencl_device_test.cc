@@ -153,7 +153,7 @@ TEST_F(OpenClDeviceTest, WhatItCannotLaunchRunsOnTheHostAndIsCounted) {
   std::iota(numbers.begin(), numbers.end(), -150.0f);
   const Tensor x = floats(gpu(), numbers).reshape({6, 50});
   const Tensor y = floats(cpu(), numbers).reshape({6, 50});
-  EXPECT_EQ(values(softmax(x, 1)), values(softmax(y, 1)));
+  EXPECT_EQ(values(cumsum(x, 1)), values(cumsum(y, 1)));
   EXPECT_EQ(values(matmul(x, x.transpose(0, 1).reshape({50, 6}))).size(), 36u);
   const RecorderStats stats = recorder_stats(gpu());
   EXPECT_GE(stats.host_kernels, 2u);

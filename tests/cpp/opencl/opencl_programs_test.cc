@@ -46,6 +46,64 @@ class OpenClPrograms : public OpenClTest {
     return result;
   }
 
+  // The kernel as one kernel for each instruction, which know each other's values by memory.
+  static void add_alone(const Kernel& kernel, Case& test) {
+    std::vector<MemoryAccess> temps;
+    const Builder domain(
+        std::vector<int64_t>(kernel.shape.begin(), kernel.shape.begin() + kernel.ndim));
+    for (const circuit::Temp& temp : kernel.temps) {
+      Strides strides(static_cast<size_t>(kernel.ndim), 0);
+      if (temp.rank == Rank::kFull) strides = domain.contiguous();
+      if (temp.rank == Rank::kRow) strides = domain.rows();
+      MemoryAccess access;
+      access.slot = static_cast<uint32_t>(test.slots.size());
+      access.dtype = temp.dtype;
+      access.rank = temp.rank;
+      std::copy(strides.begin(), strides.end(), access.strides.begin());
+      temps.push_back(access);
+      const auto bytes = static_cast<size_t>(kernel.numel()) * itemsize(temp.dtype);
+      test.slots.emplace_back(bytes + 64);
+      test.dtypes.push_back(temp.dtype);
+    }
+    for (const Instr& instr : kernel.instrs) {
+      Kernel alone = kernel;
+      alone.accesses.clear();
+      alone.temps.clear();
+      alone.instrs = {instr};
+      const auto place = [&](Ref& ref, bool stores) {
+        if (ref.kind == Ref::kImmediate) return;
+        MemoryAccess access =
+            ref.kind == Ref::kTemp ? temps[ref.index] : kernel.accesses[ref.index];
+        access.loaded = !stores;
+        access.stored = stores;
+        alone.accesses.push_back(access);
+        ref = {Ref::kAccess, static_cast<uint32_t>(alone.accesses.size() - 1)};
+      };
+      Instr& only = alone.instrs[0];
+      for (int k = 0; k < only.arity; ++k) place(only.in[k], false);
+      place(only.out, true);
+      alone.whole_rows = wants_whole_rows(alone);
+      test.plan.kernels.push_back(std::move(alone));
+    }
+    test.plan.slots = static_cast<int>(test.slots.size());
+  }
+
+  // Fusing changes nothing: a kernel has the bits of its instructions one by one.
+  static void expect_unfused_bits(Case& test, const std::string& what) {
+    Case alone;
+    alone.slots = test.slots;
+    alone.dtypes = test.dtypes;
+    alone.immediates = test.immediates;
+    for (const Kernel& kernel : test.plan.kernels) add_alone(kernel, alone);
+    const auto want = run(alone), got = run(test);
+    for (size_t s = 0; s < got.size(); ++s) {
+      const int64_t i = first_difference(test.dtypes[s], got[s], want[s]);
+      ASSERT_EQ(i, -1) << what << ": slot " << s << " of " << dtype_name(test.dtypes[s])
+                       << " differs at " << i << "\n"
+                       << print_plan(test.plan);
+    }
+  }
+
   static void expect_cpu_bits(Case& test, const std::string& what) {
     auto want = test.slots;
     std::vector<char*> at;
@@ -211,7 +269,7 @@ TEST_F(OpenClPrograms, WhatADeviceLacksIsForTheHost) {
   folds.fold(Reduction::sum, x,
              folds.access(test.slot(random, Dtype::kFloat32, 2), Dtype::kFloat32, folds.rows(),
                           Rank::kRow));
-  EXPECT_FALSE(text_of(folds.kernel, {.has_double = true}).has_value());
+  EXPECT_TRUE(text_of(folds.kernel, {.has_double = true}).has_value());
 }
 
 // An op is the device's or the host's in whatever plan: every kernel of elementwise work that plans
@@ -247,25 +305,116 @@ TEST_F(OpenClPrograms, PlansHaveNoKernelOfBothSides) {
   EXPECT_GT(others, 200);
 }
 
-// Random programs: elementwise kernels are launched, those with folds or row functions run on the
-// host's side, and kernels of both kinds see each other's results.
+// Random programs with reductions and functions of rows; kernels see each other's results.
 TEST_F(OpenClPrograms, RandomKernelsEqualTheirInstructions) {
   const char* seed = std::getenv("HOLOGRAM_TEST_SEED");
+  const char* trials = std::getenv("HOLOGRAM_TEST_TRIALS");
   const int first = seed != nullptr ? std::atoi(seed) : 0;
   const uint64_t before = gpu().host_kernels();
-  uint64_t kernels = 0;
-  for (int trial = 0; trial < 20 && !HasFailure(); ++trial) {
+  for (int trial = 0; trial < (trials != nullptr ? std::atoi(trials) : 6) && !HasFailure();
+       ++trial) {
     Random random(static_cast<unsigned>(first + trial));
     Case test;
     const int count = pick(random, 1, 3);
     for (int i = 0; i < count; ++i) {
       test.add(RandomKernel(random, test, reproduced_ops()).make(), 2 * i, i);
     }
-    kernels += static_cast<uint64_t>(count);
-    expect_cpu_bits(test, "seed " + std::to_string(first + trial));
+    expect_unfused_bits(test, "seed " + std::to_string(first + trial));
   }
-  EXPECT_GT(gpu().host_kernels(), before);
-  EXPECT_LT(gpu().host_kernels() - before, kernels / 2);
+  EXPECT_EQ(gpu().host_kernels(), before);
+}
+
+// Every reduction in every dtype, over rows of lengths on both sides of where another number of
+// items shares one, against the CPU in float64.
+TEST_F(OpenClPrograms, ReductionsAreAccurate) {
+  Random random(9);
+  constexpr int64_t kRows = 9;
+  for (const int64_t cols : {1, 3, 16, 17, 128, 129, 2048, 2049, 6000}) {
+    for (const Dtype dtype : {Dtype::kBool, Dtype::kUInt8, Dtype::kInt32, Dtype::kInt64,
+                              Dtype::kBFloat16, Dtype::kFloat32, Dtype::kFloat64}) {
+      if (cols != 1 && cols != 17 && cols != 129 && dtype != Dtype::kFloat32) continue;
+      Case test;
+      Builder builder({kRows, cols}, true);
+      const uint32_t slot = test.slot(random, dtype, kRows * cols);
+      const Ref x = builder.dense(slot, dtype);
+      // Numbers of a size: what is lost beside a huge one is not measured.
+      if (is_floating(dtype)) {
+        std::normal_distribution<double> normal(0.5);
+        for (int64_t i = 0; i < kRows * cols; ++i) {
+          const double value = normal(random);
+          convert(Dtype::kFloat64, &value, dtype,
+                  test.slots[slot].data() + i * static_cast<int64_t>(itemsize(dtype)), 1);
+        }
+      }
+      struct Fold {
+        Reduction op;
+        double parameter;
+        uint32_t slot;
+        Dtype out;
+      };
+      std::vector<Fold> folds;
+      const auto add = [&](Reduction op, double parameter) {
+        const auto result = reduction_info(op).result;
+        Dtype out = dtype;
+        if (result == ReductionInfo::kBool) out = Dtype::kBool;
+        if (result == ReductionInfo::kFloat && !is_floating(dtype)) out = Dtype::kFloat32;
+        if (result == ReductionInfo::kOut && !is_floating(dtype)) out = Dtype::kInt64;
+        folds.push_back({op, parameter, test.slot(random, out, kRows), out});
+        Instr& instr = builder.add(
+            circuit::kCodeReduction, result == ReductionInfo::kIn ? dtype : compute_dtype(out), {x},
+            builder.access(folds.back().slot, out, builder.rows(), Rank::kRow));
+        instr.attr = static_cast<uint16_t>(op);
+        instr.parameter = parameter;
+      };
+      for (int r = 0; r < kReductionCount; ++r) {
+        const auto op = static_cast<Reduction>(r);
+        const bool floats_only = op == Reduction::logsumexp || op == Reduction::norm ||
+                                 op == Reduction::var || op == Reduction::std;
+        if (is_positional(op) || (floats_only && !is_floating(dtype))) continue;
+        if (op == Reduction::prod && is_floating(dtype) && cols > 17) continue;
+        if (op != Reduction::norm) add(op, 1);
+        for (const double p : {0.0, 1.0, 2.0, 3.0, double{INFINITY}, -double{INFINITY}}) {
+          if (op == Reduction::norm) add(op, p);
+        }
+      }
+      test.add(builder);
+      const auto got = run(test);
+      const int64_t shape[2] = {kRows, cols}, strides[2] = {cols, 1}, one = 1;
+      std::vector<double> wide(static_cast<size_t>(kRows * cols));
+      convert(dtype, test.slots[slot].data(), Dtype::kFloat64, wide.data(), kRows * cols);
+      double largest = 1;
+      for (const double value : wide) largest = std::max(largest, std::fabs(value));
+      for (const Fold& fold : folds) {
+        const bool exact =
+            !is_floating(fold.out) || reduction_info(fold.op).result == ReductionInfo::kIn;
+        const Dtype reference = exact ? fold.out : Dtype::kFloat64;
+        const View in = exact ? View{test.slots[slot].data(), dtype, 2, shape, strides}
+                              : View{wide.data(), Dtype::kFloat64, 2, shape, strides};
+        std::vector<char> want(kRows * itemsize(reference));
+        const int dims[1] = {1};
+        ReduceOptions options;
+        options.p = options.correction = fold.parameter;
+        reduce(fold.op, in, dims, {want.data(), reference, 1, &kRows, &one}, options);
+        for (int64_t row = 0; row < kRows; ++row) {
+          const auto at = [&](const std::vector<char>& bytes, Dtype of) {
+            double value;
+            convert(of, bytes.data() + row * static_cast<int64_t>(itemsize(of)), Dtype::kFloat64,
+                    &value, 1);
+            return value;
+          };
+          const double given = at(got[fold.slot], fold.out), right = at(want, reference);
+          const double rounding = fold.out == Dtype::kFloat64    ? 1e-13
+                                  : fold.out == Dtype::kBFloat16 ? 0x1p-8
+                                                                 : 3e-6;
+          const double most = exact ? 0 : rounding * std::max(largest, std::fabs(right));
+          const bool equal = given == right || (given != given && right != right);
+          EXPECT_TRUE(equal || std::fabs(given - right) <= most)
+              << reduction_name(fold.op) << "(" << fold.parameter << ") of " << cols << " "
+              << dtype_name(dtype) << ": " << given << ", not " << right;
+        }
+      }
+    }
+  }
 }
 
 // The widest error, in ULP, that OpenCL lets a driver make in what a row is made of, where that is

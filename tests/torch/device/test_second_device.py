@@ -166,13 +166,12 @@ def test_what_it_lacks_runs_on_the_host_and_is_counted() -> None:
     with torch.hologram.device(1):
         _C.reset_recorder_stats()
         # Calls are recorded; kernels that the device lacks run on the host.
-        torch.testing.assert_close(x.sum(0).cpu(), a.sum(0))
-        torch.testing.assert_close((x @ x.t()).cpu(), a @ a.t())
+        torch.testing.assert_close(x.cumsum(0).cpu(), a.cumsum(0))
         x.index_add_(0, torch.tensor([1], device=ONE), torch.ones(1, 9, device=ONE))
         a[1] += 1
         assert torch.equal(x.cpu(), a)
         assert hologram_torch.fallback_counts() == {}
-        assert _C.recorder_stats()["host_kernels"] >= 3
+        assert _C.recorder_stats()["host_kernels"] >= 2
     # Ops that are no calls of the library are PyTorch's cpu kernels on copies.
     values, order = x.sort(1)
     assert torch.equal(order.cpu(), a.sort(1).indices)
@@ -377,6 +376,116 @@ def test_training_agrees_with_cpu(make) -> None:
     ours, theirs = losses(ONE), losses("cpu")
     assert ours[-1] < 0.9 * ours[0]
     torch.testing.assert_close(torch.tensor(ours), torch.tensor(theirs), rtol=1e-4, atol=1e-5)
+
+
+def host_kernels() -> int:
+    with torch.hologram.device(1):
+        return _C.recorder_stats()["host_kernels"]
+
+
+F = torch.nn.functional
+# Of float tensors (4, 6, 5) and (5,): reductions over any dimensions, rows along any, norms.
+NATIVE = {
+    "sum over dims": lambda x, w: [x.sum(d) for d in (0, 1, 2, (0, 2), (0, 1), (0, 1, 2))],
+    "kept": lambda x, w: [x.mean((0, 2), keepdim=True), x.amax(1, keepdim=True)],
+    "permuted": lambda x, w: [x.permute(2, 0, 1).sum((0, 1)), x.permute(1, 2, 0).amin(1)],
+    "moments": lambda x, w: [
+        x.var(0), x.std((0, 2), correction=0), *torch.var_mean(x, (0, 1)), torch.std(x)
+    ],
+    "others": lambda x, w: [
+        x.logsumexp(1), x.nansum(0), x.prod(0), (x > 0).any(1), (x > 0).all(0), x.norm(dim=2),
+        torch.linalg.vector_norm(x, 3, -1), torch.linalg.vector_norm(x, float("inf"), -1),
+    ],
+    "integers": lambda x, w: [
+        (x * 9).long().sum(1), (x * 9).int().sum(0), (x * 9).long().amax(1), (x > 0).sum((0, 2)),
+        (x * 9).to(torch.uint8).any(1), (x * 3).long().prod(2),
+    ],
+    "rows along": lambda x, w: [
+        f(x, d) for f in (torch.softmax, torch.log_softmax) for d in (0, 1, 2)
+    ],
+    "by hand": lambda x, w: [
+        (x - x.mean(-1, keepdim=True)) / (x.var(-1, keepdim=True) + 1e-5).sqrt() * w,
+        x / x.norm(dim=-1, keepdim=True).clamp_min(1e-6),
+        (x - x.amax(-1, keepdim=True)).exp(),
+    ],
+    "layer_norm": lambda x, w: [
+        F.layer_norm(x, (5,)), F.layer_norm(x, (5,), w, w * 2), F.layer_norm(x, (6, 5)),
+    ],
+}  # fmt: skip
+
+
+@on_device
+@pytest.mark.parametrize(
+    ("mode", "dtype"),
+    [
+        ("deferred", torch.float32),
+        ("eager", torch.float32),
+        ("deferred", torch.float64),
+        ("deferred", torch.bfloat16),
+    ],
+)
+def test_reductions_and_norms_run_on_the_device(mode: str, dtype: torch.dtype) -> None:
+    """Their values and gradients are cpu's, and no kernel is left to the host."""
+    torch.manual_seed(0)
+    inputs = [torch.randn(4, 6, 5, dtype=dtype), torch.randn(5, dtype=dtype)]
+    tolerance = {torch.float32: 1e-5, torch.float64: 1e-10, torch.bfloat16: 3e-2}[dtype]
+    before = host_kernels()
+    for name, call in NATIVE.items():
+        if dtype == torch.bfloat16 and name == "others":
+            inputs[0] = inputs[0].clamp(-1, 1)
+        found = {}
+        for device in ("cpu", ONE):
+            given = [t.to(device, copy=True).requires_grad_() for t in inputs]
+            with hologram_torch.execution(mode):
+                results = call(*given)
+                loss = sum((r.float() ** 2).sum() for r in results if r.requires_grad)
+                grads = ()
+                if name != "integers":
+                    grads = torch.autograd.grad(loss, given, allow_unused=True)
+                found[device] = [t.detach().cpu() for t in (*results, *grads) if t is not None]
+        for k, (ours, theirs) in enumerate(zip(found[ONE], found["cpu"], strict=True)):
+            # A gradient in bfloat16 is a sum of some that are rounded before.
+            rounded = 4 if dtype == torch.bfloat16 and k >= len(results) else 1
+            torch.testing.assert_close(
+                ours, theirs, rtol=tolerance, atol=tolerance * rounded, equal_nan=True,
+                msg=lambda text, name=name: f"{name}: {text}",
+            )  # fmt: skip
+    assert host_kernels() == before
+
+
+@on_device
+@pytest.mark.parametrize(
+    ("make", "options"),
+    [
+        (torch.optim.Adam, {}),
+        (torch.optim.Adam, {"amsgrad": True, "maximize": True, "weight_decay": 0.1}),
+        (torch.optim.AdamW, {"betas": (0.8, 0.9), "eps": 1e-3}),
+        (torch.optim.SGD, {"momentum": 0.9, "dampening": 0.2, "weight_decay": 0.1}),
+        (torch.optim.SGD, {"momentum": 0.9, "nesterov": True, "maximize": True}),
+        (torch.optim.SGD, {}),
+        (torch.optim.Adagrad, {"lr_decay": 0.1, "weight_decay": 0.1}),
+        (torch.optim.Adam, {"capturable": True}),
+    ],
+)
+@pytest.mark.parametrize("fused", [True, False])
+def test_optimizer_steps_run_on_the_device(make, options: dict, fused: bool) -> None:
+    if fused and options.get("capturable"):
+        pytest.skip("one of the two is the other's way to do it")
+    found = {}
+    before = host_kernels()
+    for device in ("cpu", ONE):
+        torch.manual_seed(0)
+        params = [torch.randn(n, 3).to(device).requires_grad_() for n in (1, 4, 4, 7)]
+        if device == "cpu":
+            options = {k: v for k, v in options.items() if k != "capturable"}
+        optimizer = make(params, lr=0.1, **options, **({"fused": True} if fused else {}))
+        for _ in range(4):
+            for p in params:
+                p.grad = (p.detach() - 1) ** 2
+            optimizer.step()
+        found[device] = [p.detach().cpu() for p in params]
+    torch.testing.assert_close(found[ONE], found["cpu"], rtol=2e-5, atol=1e-5)
+    assert host_kernels() == before
 
 
 # Elementwise ops of the database, in place and out of place, and some that go through the host.

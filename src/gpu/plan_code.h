@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+// What a device makes of a plan: launches, recipes, and runs of kernels that the host takes.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "hologram/device.h"
+#include "src/circuit/plan.h"
+#include "src/gpu/driver.h"
+#include "src/gpu/kernel_cache.h"
+#include "src/gpu/kernel_text.h"
+#include "src/gpu/memory.h"
+#include "src/gpu/recipe.h"
+#include "src/runtime/device/host_fallback.h"
+
+namespace hologram::gpu {
+
+// What plans are made ready with, and run on. One thread at a time.
+struct Machine {
+  Device& device;
+  Driver& driver;
+  KernelCache& kernels;
+  DeviceMemory& memory;
+  const circuit::PlanLimits& limits;
+  // Counts kernels that the host takes, and the bytes that are copied for them.
+  std::function<void(uint64_t kernels, uint64_t bytes)> count_host;
+  // Of the launch that is under way.
+  std::vector<Place> places = {};
+  std::vector<void*> blocks = {};
+  std::vector<int64_t> words = {};
+};
+
+class PlanCode final : public circuit::PlanCode {
+ public:
+  PlanCode(const circuit::Plan& plan, Machine& machine);
+  ~PlanCode() override;
+
+  // Enqueues all. running: which kernel of the plan it is at, as Plan::running.
+  void run(Machine& machine, const circuit::Bindings& bindings, int max_threads,
+           int& running) const;
+  // Whether nothing is left to the host.
+  bool is_native() const;
+  size_t bytes() const override;
+
+ private:
+  // A kernel of a plan, ready to be launched.
+  struct Kernel {
+    std::shared_ptr<const CompiledKernel> compiled;
+    KernelText text;  // without its source
+    void launch(Machine& machine, const circuit::Bindings& bindings) const;
+  };
+  // A call as a plan of its own.
+  struct Cooked {
+    Recipe recipe;
+    uint16_t kind;
+    uint32_t first_number;  // of the call, among the plan's immediates
+    std::unique_ptr<circuit::Plan> plan;
+    std::unique_ptr<PlanCode> code;
+    void run(Machine& machine, const circuit::Bindings& bindings, int max_threads) const;
+  };
+  // One of the three.
+  struct Step {
+    int first_kernel = 0;
+    std::unique_ptr<Kernel> kernel;
+    std::unique_ptr<Cooked> cooked;
+    std::unique_ptr<internal::HostKernels> host;
+  };
+
+  static Step native_step(const circuit::Kernel& kernel, Machine& machine);
+
+  std::vector<Step> steps_;
+};
+
+}  // namespace hologram::gpu

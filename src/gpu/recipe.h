@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+// A recipe writes a call as records on a tape of its own. They are planned as any circuit is, so
+// that few kernels are left and most of what lies between them gets no memory; see recipes.cc.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "hologram/call_fields.h"
+#include "hologram/reduction.h"
+#include "src/circuit/plan.h"
+#include "src/circuit/tape.h"
+
+namespace hologram::gpu {
+
+inline constexpr int kMostDims = circuit::kTapeDims;
+
+// Elements in a slot of the recipe: an operand of the call, or what lies between its records.
+struct Array {
+  bool is_given = false;
+  uint32_t slot = 0;
+  int64_t offset = 0;  // bytes from the slot's begin to the first element
+  Dtype dtype = Dtype::kFloat32;
+  int ndim = 0;
+  std::array<int64_t, kMostDims> shape{};
+  std::array<int64_t, kMostDims> strides{};  // in elements
+
+  int64_t numel() const;
+  Array transposed(int a, int b) const;  // the two dimensions swapped
+  // Repeated along a new last dimension of this size.
+  Array along_rows(int64_t size) const;
+  // The dimensions [begin, end) as one, which must be possible.
+  bool can_merge(int begin, int end) const;
+  Array merged(int begin, int end) const;
+  // The dimensions of `mask` behind the others, in order.
+  Array with_last(uint64_t mask) const;
+
+  // As an operand of a call's struct.
+  template <Access>
+  static Array of(const Array& array) {
+    return array;
+  }
+  bool has_data() const { return is_given && numel() != 0; }
+  int64_t count() const { return is_given ? numel() : 0; }
+  int64_t extent(int dim) const {
+    return is_given && dim < ndim ? shape[static_cast<size_t>(dim)] : 1;
+  }
+  int dims() const { return is_given ? ndim : 0; }
+  size_t item() const { return itemsize(dtype); }
+};
+
+// A number, computed on the host when the recipe runs from those of the call.
+using Number = std::function<double(const double* numbers)>;
+
+// What a record reads.
+struct Term {
+  Array array;  // where it is given, else:
+  Number number;
+  double constant = 0;
+
+  Term(const Array& array) : array(array) {}          // NOLINT
+  Term(double constant) : constant(constant) {}       // NOLINT
+  Term(Number number) : number(std::move(number)) {}  // NOLINT
+};
+
+class Recipe {
+ public:
+  explicit Recipe(const circuit::KernelCall& call);
+
+  // A parameter of the call that is a floating number: a struct read by RecipeFrame names it.
+  static Number number(double field) {
+    const auto index = std::bit_cast<uint64_t>(field);
+    return [index](const double* numbers) { return numbers[index]; };
+  }
+  // A parameter that may lie in memory.
+  static Term term(const calls::Scalar<Array>& scalar) {
+    if (scalar.stored == Stored::number) return number(scalar.value);
+    return static_cast<const Array&>(scalar.memory);
+  }
+
+  // Memory for elements between records.
+  Array temporary(Dtype dtype, int ndim, const int64_t* shape);
+
+  // An op over operands that broadcast to each other, computed in `compute`: in new memory of that
+  // dtype, or of the dtype given, or into `out`, whose shape it has.
+  Array op(OpId id, Dtype compute, std::initializer_list<Term> operands);
+  void op_into(const Array& out, OpId id, Dtype compute, std::initializer_list<Term> operands);
+  void copy_into(const Array& out, const Array& from);
+  // Of the last dimension; the result has the others.
+  Array fold(Reduction kind, const Array& x, Dtype dtype);
+  void fold_into(const Array& out, Reduction kind, const Array& x);
+  // A function of rows, the last dimension.
+  void rows_into(const Array& out, circuit::RowOp kind, std::initializer_list<Array> operands);
+
+  // What was recorded, as a plan; its slots are the call's, then temporaries.
+  std::unique_ptr<circuit::Plan> plan(const circuit::PlanOptions& options) const;
+  const std::vector<uint32_t>& call_slots() const { return call_slots_; }  // of the call's plan
+  const std::vector<size_t>& temporary_bytes() const { return temporary_bytes_; }
+  // The plan's numbers, from those of the call.
+  std::vector<uint64_t> immediates(const double* numbers) const;
+
+ private:
+  void record(circuit::Record& record, std::span<const Term> operands, int ndim,
+              const int64_t* shape, int fixed);
+
+  circuit::Tape tape_;
+  std::vector<uint32_t> call_slots_;
+  std::vector<size_t> temporary_bytes_;
+  struct Immediate {
+    Dtype dtype;
+    Number number;
+  };
+  std::vector<Immediate> immediates_;
+};
+
+// Reads the fields of a call's struct, with arrays for operands, from its words. What the struct
+// borrows lives as long as this.
+class RecipeFrame {
+ public:
+  RecipeFrame(Recipe& recipe, const circuit::KernelCall& call)
+      : recipe_(recipe), call_(call), words_(call.attributes.data()) {}
+
+  template <Access kAccess>
+  void operator()(calls::Operand<Array, kAccess>& operand) {
+    static_cast<Array&>(operand) = view();
+  }
+  template <Access kAccess>
+  void operator()(calls::List<Array, kAccess>& list) {
+    list = read_list<calls::Operand<Array, kAccess>>();
+  }
+  void operator()(calls::ScalarList<Array>& list) { list = read_list<calls::Scalar<Array>>(); }
+  void operator()(calls::Scalar<Array>& scalar);
+  void operator()(int64_t& value) { value = static_cast<int64_t>(*words_++); }
+  void operator()(bool& value) { value = *words_++ != 0; }
+  void operator()(double& value) { value = std::bit_cast<double>(number_++); }
+  void operator()(uint64_t& value) { value = number_++; }
+  void operator()(calls::Ints& values) {
+    const uint64_t count = *words_++;
+    values = {reinterpret_cast<const int64_t*>(words_), count};
+    words_ += count;
+  }
+  // False where an operand had too many dimensions.
+  bool is_read() const { return is_read_; }
+
+ private:
+  Array view();
+  Array memory(Dtype dtype);
+  template <class T>
+  std::span<const T> read_list() {
+    const auto count = static_cast<size_t>(*words_++);
+    auto list = std::make_shared<T[]>(count);
+    for (size_t i = 0; i < count; ++i) (*this)(list[i]);
+    lists_.push_back(list);
+    return {list.get(), count};
+  }
+
+  Recipe& recipe_;
+  const circuit::KernelCall& call_;
+  const uint64_t* words_;
+  size_t operand_ = 0;
+  uint64_t number_ = 0;
+  bool is_read_ = true;
+  std::vector<std::shared_ptr<void>> lists_;
+};
+
+}  // namespace hologram::gpu

@@ -1,0 +1,508 @@
+// SPDX-License-Identifier: MIT
+// See rows.h. Instructions become values, each with the walk in which it is known: 0 for what
+// memory holds, and one more than the walk that reduces for a reduction's result.
+#include "src/gpu/rows.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "src/gpu/writer.h"
+
+namespace hologram::gpu {
+namespace {
+
+using circuit::Instr;
+using circuit::Kernel;
+using circuit::MemoryAccess;
+using circuit::Rank;
+using circuit::Ref;
+using circuit::RowOp;
+
+// How two parts of a row come together.
+enum class Merge { kSum, kProduct, kMaximum, kMinimum, kAny, kAll };
+
+class RowsWriter : Writer {
+ public:
+  RowsWriter(const Kernel& kernel, const Traits& traits, int row_dims)
+      : Writer(kernel, traits), row_begin_(kernel.ndim - row_dims) {
+    for (int d = 0; d < kernel.ndim; ++d) {
+      (d < row_begin_ ? rows_ : cols_) *= kernel.shape[static_cast<size_t>(d)];
+    }
+    lanes_ = lanes_of(cols_);
+  }
+
+  KernelText write() {
+    const std::string rows = add_word(rows_), cols = add_word(cols_);
+    const std::string row_type = index_type(rows_), col_type = index_type(cols_);
+    const auto lanes = static_cast<size_t>(lanes_);
+    items_ = std::max(kGroupItems, lanes);
+    const size_t per_group = items_ / lanes;
+    // Neighbours in a group read neighbours in memory.
+    rows_first_ = row_steps_less();
+    std::string body;
+    if (lanes_ == 1) {
+      put(body, "  if (ITEM >= (u64)", rows, ") return;\n");
+      put(body, "  const ", row_type, " row = (", row_type, ")ITEM;\n");
+      put(body, "  const ", col_type, " cols = (", col_type, ")", cols, ";\n");
+    } else {
+      // A group has whole rows. Items past the last have no elements, and the group's first row.
+      const std::string row = rows_first_ ? cat("LANE % ", per_group) : cat("LANE / ", lanes);
+      put(body, "  const u32 lane = LANE ", rows_first_ ? cat("/ ", per_group) : cat("% ", lanes));
+      put(body, ";\n  const u64 first = GROUP * ", per_group, ";\n");
+      put(body, "  const int is_row = first + ", row, " < (u64)", rows, ";\n");
+      put(body, "  const ", row_type, " row = (", row_type, ")(is_row ? first + ", row,
+          " : first);\n");
+      put(body, "  const ", col_type, " cols = is_row ? (", col_type, ")", cols, " : 0;\n");
+    }
+    if (row_begin_ > 0) put(body, "  ", positions("p", "row", 0, row_begin_), "\n");
+    for (const MemoryAccess& access : kernel_.accesses) write_begin(access, body);
+    for (const Instr& instr : kernel_.instrs) add_instr(instr);
+
+    std::string walks;
+    const int last = last_walk();
+    for (int walk = 0; walk <= last; ++walk) {
+      write_row_values(walk, walks);
+      write_walk(walk, walk == last, walks);
+    }
+    write_row_values(last + 1, walks);
+    write_row_stores(walks);
+    for (const std::string& array : arrays_) body += array;
+    const auto groups = (static_cast<size_t>(rows_) + per_group - 1) / per_group;
+    return finish(body + walks, groups, items_);
+  }
+
+ private:
+  // ---- values ----
+
+  struct Value {
+    Dtype dtype = Dtype::kFloat32;
+    bool is_full = false;  // an element, not the same for a row
+    int walk = 0;          // in which it is known: of rows, before it
+    std::string text;      // an expression of other values' names
+    std::vector<int> operands;
+    int fold = -1;  // of folds_, which it is the result of
+  };
+  struct Fold {
+    Merge merge;
+    int input;
+    int walk;
+    Dtype dtype;
+    int result;
+  };
+  struct Store {
+    uint32_t access;
+    int value;
+  };
+
+  int add(Value value) {
+    for (const int operand : value.operands) {
+      const Value& known = values_[static_cast<size_t>(operand)];
+      value.is_full |= known.is_full;
+      value.walk = std::max(value.walk, known.walk);
+    }
+    values_.push_back(std::move(value));
+    return static_cast<int>(values_.size()) - 1;
+  }
+  int make(Dtype dtype, std::string text, std::vector<int> operands = {}) {
+    Value value;
+    value.dtype = dtype;
+    value.text = std::move(text);
+    value.operands = std::move(operands);
+    return add(std::move(value));
+  }
+  static std::string name(int value) { return cat("v", value); }
+  Dtype dtype_of(int value) const { return values_[static_cast<size_t>(value)].dtype; }
+
+  int op(OpId id, Dtype compute, const std::vector<int>& operands) {
+    std::string names[circuit::kMaxArity];
+    for (size_t k = 0; k < operands.size(); ++k) names[k] = name(operands[k]);
+    const Dtype result = op_info(id).result_is_bool ? Dtype::kBool : compute;
+    return make(result, functions_.row(id, compute, names, static_cast<int>(operands.size())),
+                operands);
+  }
+  int converted(int value, Dtype to) {
+    if (dtype_of(value) == to) return value;
+    return make(to, functions_.converted(name(value), dtype_of(value), to), {value});
+  }
+  int fold(Merge merge, int input) {
+    Value result;
+    result.dtype = dtype_of(input);
+    result.fold = static_cast<int>(folds_.size());
+    result.walk = values_[static_cast<size_t>(input)].walk + 1;
+    values_.push_back(result);
+    const int at = static_cast<int>(values_.size()) - 1;
+    folds_.push_back({merge, input, result.walk - 1, result.dtype, at});
+    return at;
+  }
+
+  // ---- instructions as values ----
+
+  int read(const Ref& ref, Dtype compute) {
+    if (ref.kind == Ref::kImmediate) return make(compute, immediate(ref.index, compute));
+    if (ref.kind == Ref::kTemp) return temps_[ref.index];
+    int& known = loaded_[ref.index];
+    if (known >= 0) return known;
+    const MemoryAccess& access = kernel_.accesses[ref.index];
+    Value value;
+    value.dtype = access.dtype;
+    value.is_full = access.rank == Rank::kFull;
+    value.text = load(place(ref.index), access.dtype);
+    return known = add(value);
+  }
+
+  void add_instr(const Instr& instr) {
+    temps_.resize(kernel_.temps.size(), -1);
+    loaded_.resize(kernel_.accesses.size(), -1);
+    int value;
+    if (instr.code == circuit::kCodeReduction) {
+      value =
+          reduction(static_cast<Reduction>(instr.attr), read(instr.in[0], instr.compute), instr);
+    } else if (instr.code == circuit::kCodeRow) {
+      value = row_function(instr);
+    } else {
+      std::vector<int> in;
+      for (int k = 0; k < instr.arity; ++k) {
+        in.push_back(converted(read(instr.in[k], instr.compute), instr.compute));
+      }
+      value = instr.is_op() ? op(instr.op(), instr.compute, in) : in[0];
+    }
+    const bool is_temp = instr.out.kind == Ref::kTemp;
+    const Dtype target =
+        is_temp ? kernel_.temps[instr.out.index].dtype : kernel_.accesses[instr.out.index].dtype;
+    value = converted(converted(value, instr.result), target);
+    if (is_temp) {
+      temps_[instr.out.index] = value;
+    } else {
+      stores_.push_back({instr.out.index, value});
+      loaded_[instr.out.index] = value;  // what later instructions read there
+    }
+  }
+
+  // The dtype that a reduction is computed in.
+  static Dtype fold_dtype(Dtype compute) {
+    return is_floating(compute) ? compute_dtype(compute) : Dtype::kInt64;
+  }
+
+  int mean_of(int input) {
+    const Dtype dtype = dtype_of(input);
+    return op(OpId::div, dtype, {fold(Merge::kSum, input), count(dtype)});
+  }
+  int count(Dtype dtype) { return make(dtype, cat("(", storage_type(dtype), ")W(1)")); }
+  // A number that plans differ in, as a word.
+  int parameter(Dtype dtype, double value) {
+    if (dtype == Dtype::kFloat64) {
+      return make(dtype, cat("as_f64(", add_word(std::bit_cast<int64_t>(value)), ")"));
+    }
+    const auto bits = std::bit_cast<uint32_t>(static_cast<float>(value));
+    return make(dtype, cat("as_f32((u32)", add_word(bits), ")"));
+  }
+
+  int reduction(Reduction kind, int stored, const Instr& instr) {
+    if (kind == Reduction::any || kind == Reduction::all) {
+      const int is = converted(stored, Dtype::kBool);
+      return fold(kind == Reduction::any ? Merge::kAny : Merge::kAll, is);
+    }
+    const Dtype dtype = fold_dtype(instr.compute);
+    const int x = converted(stored, dtype);
+    switch (kind) {
+      case Reduction::mean:
+        return mean_of(x);
+      case Reduction::prod:
+        return fold(Merge::kProduct, x);
+      case Reduction::amin:
+        return fold(Merge::kMinimum, x);
+      case Reduction::amax:
+        return fold(Merge::kMaximum, x);
+      case Reduction::nansum:
+        if (!is_floating(dtype)) return fold(Merge::kSum, x);
+        return fold(Merge::kSum,
+                    make(dtype, cat(name(x), " != ", name(x), " ? 0 : ", name(x)), {x}));
+      case Reduction::logsumexp: {
+        const int most = fold(Merge::kMaximum, x);
+        // Of an infinite one nothing is taken away: the sum is infinite, or 0.
+        const std::string m = name(most);
+        const std::string is_taken = cat("fabs(", m, ") <= ", largest(dtype), " || ", m, " != ", m);
+        const int taken = make(dtype, cat(is_taken, " ? ", m, " : 0"), {most});
+        const int sum = fold(Merge::kSum, op(OpId::exp, dtype, {op(OpId::sub, dtype, {x, taken})}));
+        return op(OpId::add, dtype, {op(OpId::log, dtype, {sum}), taken});
+      }
+      case Reduction::norm:
+        return norm(x, instr.parameter);
+      case Reduction::var:
+      case Reduction::std: {
+        const int away = op(OpId::sub, dtype, {x, mean_of(x)});
+        const int sum = fold(Merge::kSum, op(OpId::mul, dtype, {away, away}));
+        const double left = std::max(0.0, static_cast<double>(cols_) - instr.parameter);
+        const int var = op(OpId::div, dtype, {sum, parameter(dtype, left)});
+        return kind == Reduction::var ? var : op(OpId::sqrt, dtype, {var});
+      }
+      default:
+        return fold(Merge::kSum, x);
+    }
+  }
+
+  static std::string largest(Dtype dtype) {
+    return dtype == Dtype::kFloat64 ? "0x1.fffffffffffffp+1023" : "0x1.fffffep+127f";
+  }
+
+  int norm(int x, double p) {
+    const Dtype dtype = dtype_of(x);
+    const int size = op(OpId::abs, dtype, {x});
+    if (std::isinf(p)) return fold(p > 0 ? Merge::kMaximum : Merge::kMinimum, size);
+    if (p == 0) return fold(Merge::kSum, make(dtype, cat(name(x), " != 0 ? 1 : 0"), {x}));
+    if (p == 1) return fold(Merge::kSum, size);
+    if (p == 2) {
+      return op(OpId::sqrt, dtype, {fold(Merge::kSum, op(OpId::mul, dtype, {x, x}))});
+    }
+    const int power = parameter(dtype, p);
+    const int sum = fold(Merge::kSum, op(OpId::pow, dtype, {size, power}));
+    return op(OpId::pow, dtype, {sum, op(OpId::reciprocal, dtype, {power})});
+  }
+
+  int row_function(const Instr& instr) {
+    const Dtype dtype = instr.compute;
+    std::vector<int> in;
+    for (int k = 0; k < instr.arity; ++k) {
+      in.push_back(converted(read(instr.in[k], dtype), dtype));
+    }
+    switch (static_cast<RowOp>(instr.attr)) {
+      case RowOp::kSoftmax:
+      case RowOp::kLogSoftmax: {
+        const int away = op(OpId::sub, dtype, {in[0], fold(Merge::kMaximum, in[0])});
+        const int exp = op(OpId::exp, dtype, {away});
+        const int sum = fold(Merge::kSum, exp);
+        if (static_cast<RowOp>(instr.attr) == RowOp::kSoftmax) {
+          return op(OpId::div, dtype, {exp, sum});
+        }
+        return op(OpId::sub, dtype, {away, op(OpId::log, dtype, {sum})});
+      }
+      case RowOp::kSoftmaxBackward: {
+        const int sum = fold(Merge::kSum, op(OpId::mul, dtype, in));
+        return op(OpId::mul, dtype, {in[1], op(OpId::sub, dtype, {in[0], sum})});
+      }
+      case RowOp::kLogSoftmaxBackward: {
+        const int sum = fold(Merge::kSum, in[0]);
+        const int exp = op(OpId::exp, dtype, {in[1]});
+        return op(OpId::sub, dtype, {in[0], op(OpId::mul, dtype, {exp, sum})});
+      }
+    }
+    return in[0];
+  }
+
+  // ---- places ----
+
+  // Whether elements of one column lie closer together than those of a row.
+  bool row_steps_less() const {
+    if (row_begin_ == 0) return false;
+    int64_t row = 0, col = 0;
+    for (const MemoryAccess& access : kernel_.accesses) {
+      if (access.rank != Rank::kFull) continue;
+      row += std::abs(access.strides[static_cast<size_t>(row_begin_ - 1)]);
+      col += std::abs(access.strides[static_cast<size_t>(kernel_.ndim - 1)]);
+    }
+    return row < col;
+  }
+
+  // The first byte of the row that the item has.
+  void write_begin(const MemoryAccess& access, std::string& body) {
+    const auto index = static_cast<size_t>(&access - kernel_.accesses.data());
+    put(body, "  GLOBAL u8* const a", index, " = ", begin_of(access));
+    const auto size = static_cast<int64_t>(itemsize(access.dtype));
+    for (int d = 0; d < row_begin_ && access.rank != Rank::kOne; ++d) {
+      const int64_t stride = access.strides[static_cast<size_t>(d)];
+      if (stride == 0) continue;
+      put(body, " + (i64)p", d, " * ", add_word(stride * size));
+    }
+    body += ";\n";
+    steps_.emplace_back();
+    if (access.rank != Rank::kFull) return;
+    for (int d = row_begin_; d < kernel_.ndim; ++d) {
+      steps_.back().push_back(add_word(access.strides[static_cast<size_t>(d)] * size));
+    }
+  }
+
+  std::string place(uint32_t access) const {
+    std::string text = cat("a", access);
+    const std::vector<std::string>& steps = steps_[access];
+    for (size_t d = 0; d < steps.size(); ++d) {
+      put(text, " + (i64)q", static_cast<size_t>(row_begin_) + d, " * ", steps[d]);
+    }
+    return text;
+  }
+  // ---- text ----
+
+  int last_walk() const {
+    int last = 0;
+    for (const Fold& fold : folds_) last = std::max(last, fold.walk);
+    for (const Store& store : stores_) {
+      const Value& value = values_[static_cast<size_t>(store.value)];
+      if (value.is_full || is_full(store)) last = std::max(last, value.walk);
+    }
+    return last;
+  }
+  bool is_full(const Store& store) const {
+    return kernel_.accesses[store.access].rank == Rank::kFull;
+  }
+
+  static void define(const Value& value, int index, const char* indent, std::string& text) {
+    put(text, indent, "const ", storage_type(value.dtype), " ", name(index), " = ", value.text,
+        ";\n");
+  }
+  // Values of rows that are known before the walk.
+  void write_row_values(int walk, std::string& text) {
+    for (size_t v = 0; v < values_.size(); ++v) {
+      const Value& value = values_[v];
+      if (!value.is_full && value.fold < 0 && value.walk == walk) {
+        define(value, static_cast<int>(v), "  ", text);
+      }
+    }
+  }
+
+  void need(int index, std::vector<bool>& needed) const {
+    const auto at = static_cast<size_t>(index);
+    if (needed[at] || !values_[at].is_full) return;
+    needed[at] = true;
+    for (const int operand : values_[at].operands) need(operand, needed);
+  }
+
+  void write_walk(int walk, bool stores, std::string& text) {
+    std::vector<bool> needed(values_.size(), false);
+    std::vector<const Fold*> folds;
+    for (const Fold& fold : folds_) {
+      if (fold.walk != walk) continue;
+      folds.push_back(&fold);
+      need(fold.input, needed);
+    }
+    bool any = !folds.empty();
+    for (const Store& store : stores_) {
+      if (!stores || !is_full(store)) continue;
+      any = true;
+      need(store.value, needed);
+    }
+    if (!any) return;
+    for (const Fold* fold : folds) {
+      put(text, "  ", storage_type(fold->dtype), " part", fold->result, " = ", identity(*fold),
+          ";\n");
+    }
+    put(text, "  for (", index_type(cols_), " c = ", lanes_ > 1 ? "lane" : "0",
+        "; c < cols; c += ", lanes_, ") {\n    ", positions("q", "c", row_begin_, kernel_.ndim),
+        "\n");
+    for (size_t v = 0; v < values_.size(); ++v) {
+      if (needed[v]) define(values_[v], static_cast<int>(v), "    ", text);
+    }
+    for (const Fold* fold : folds) {
+      const std::string part = cat("part", fold->result);
+      put(text, "    ", part, " = ", merged(*fold, part, name(fold->input)), ";\n");
+    }
+    for (const Store& store : stores_) {
+      if (!stores || !is_full(store)) continue;
+      const std::string_view type = storage_type(kernel_.accesses[store.access].dtype);
+      put(text, "    *(GLOBAL ", type, "*)(", place(store.access), ") = ", name(store.value),
+          ";\n");
+    }
+    text += "  }\n";
+    for (const Fold* fold : folds) write_merge(*fold, text);
+  }
+
+  // The items' parts of a row become its value, in every item.
+  void write_merge(const Fold& fold, std::string& text) {
+    const std::string_view type = storage_type(fold.dtype);
+    if (lanes_ > 1) {
+      const std::string array = cat("shared_", type);
+      const std::string declared = cat("  LOCAL ", type, " ", array, "[", items_, "];\n");
+      if (std::find(arrays_.begin(), arrays_.end(), declared) == arrays_.end()) {
+        arrays_.push_back(declared);
+      }
+      const size_t step = rows_first_ ? items_ / static_cast<size_t>(lanes_) : 1;
+      const std::string own = cat(array, "[LANE]");
+      put(text, "  ", own, " = part", fold.result, ";\n  BARRIER;\n");
+      for (int half = lanes_ / 2; half > 0; half /= 2) {
+        const std::string other = cat(array, "[LANE + ", static_cast<size_t>(half) * step, "]");
+        put(text, "  if (lane < ", half, ") ", own, " = ", merged(fold, own, other),
+            ";\n  BARRIER;\n");
+      }
+      put(text, "  part", fold.result, " = ", array, "[LANE - lane * ", step, "];\n  BARRIER;\n");
+    }
+    put(text, "  const ", type, " ", name(fold.result), " = part", fold.result, ";\n");
+  }
+  std::string merged(const Fold& fold, const std::string& a, const std::string& b) {
+    const std::string both[] = {a, b};
+    switch (fold.merge) {
+      case Merge::kSum:
+        return functions_.row(OpId::add, fold.dtype, both, 2);
+      case Merge::kProduct:
+        return functions_.row(OpId::mul, fold.dtype, both, 2);
+      case Merge::kMaximum:
+        return functions_.row(OpId::maximum, fold.dtype, both, 2);
+      case Merge::kMinimum:
+        return functions_.row(OpId::minimum, fold.dtype, both, 2);
+      case Merge::kAny:
+        return cat(a, " | ", b);
+      case Merge::kAll:
+        break;
+    }
+    return cat(a, " & ", b);
+  }
+
+  std::string identity(const Fold& fold) const {
+    const bool is_least = fold.merge == Merge::kMaximum;
+    switch (fold.merge) {
+      case Merge::kSum:
+      case Merge::kAny:
+        return "0";
+      case Merge::kProduct:
+      case Merge::kAll:
+        return "1";
+      default:
+        break;
+    }
+    if (!is_floating(fold.dtype))
+      return is_least ? "(i64)((u64)1 << 63)" : "(i64)(((u64)1 << 63) - 1)";
+    if (fold.dtype == Dtype::kFloat64) {
+      return is_least ? "as_f64((i64)((u64)0xfff << 52))" : "as_f64((i64)((u64)0x7ff << 52))";
+    }
+    return is_least ? "as_f32(0xff800000u)" : "as_f32(0x7f800000u)";
+  }
+
+  // After all walks, since elements may be read where a row's value goes.
+  void write_row_stores(std::string& text) {
+    bool begun = false;
+    for (const Store& store : stores_) {
+      const MemoryAccess& access = kernel_.accesses[store.access];
+      if (access.rank == Rank::kFull) continue;
+      if (!begun && lanes_ > 1) text += "  BARRIER;\n";
+      begun = true;
+      const bool is_one = access.rank == Rank::kOne;
+      std::string is_first = lanes_ > 1 ? "is_row && lane == 0" : is_one ? "row == 0" : "1";
+      if (is_one && lanes_ > 1) is_first += " && row == 0";
+      put(text, "  if (", is_first, ") *(GLOBAL ", storage_type(access.dtype), "*)(a", store.access,
+          ") = ", name(store.value), ";\n");
+    }
+  }
+
+  const int row_begin_;
+  int64_t rows_ = 1, cols_ = 1;
+  int lanes_ = 1;
+  size_t items_ = kGroupItems;  // of a group
+  bool rows_first_ = false;     // the next item has the next row, not the next element
+  std::vector<Value> values_;
+  std::vector<Fold> folds_;
+  std::vector<Store> stores_;
+  std::vector<int> temps_, loaded_;
+  std::vector<std::vector<std::string>> steps_;  // of each access, in the dimensions of a row
+  std::vector<std::string> arrays_;              // that items share
+};
+
+}  // namespace
+
+int lanes_of(int64_t elements) {
+  if (elements <= 128) return elements <= 16 ? 1 : 8;
+  return elements <= 2048 ? 64 : static_cast<int>(kMostGroupItems);
+}
+
+KernelText rows_text(const Kernel& kernel, const Traits& traits, int row_dims) {
+  return RowsWriter(kernel, traits, row_dims).write();
+}
+
+}  // namespace hologram::gpu

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+// See writer.h.
+#include "src/gpu/writer.h"
+
+#include <algorithm>
+
+namespace hologram::gpu {
+
+std::string Writer::add_word(int64_t value) {
+  text_.words.push_back(value);
+  return cat("W(", text_.words.size() - 1, ")");
+}
+
+std::string Writer::begin_of(const circuit::MemoryAccess& access) {
+  auto at = std::find(text_.slots.begin(), text_.slots.end(), access.slot);
+  if (at == text_.slots.end()) at = text_.slots.insert(at, access.slot);
+  const auto slot = static_cast<uint32_t>(at - text_.slots.begin());
+  text_.offsets.push_back({static_cast<uint32_t>(text_.words.size()), slot});
+  return cat("s", slot, " + ", add_word(access.offset));
+}
+
+std::string Writer::load(const std::string& pointer, Dtype dtype) {
+  const std::string element = cat("*(GLOBAL ", storage_type(dtype), "*)(", pointer, ")");
+  return dtype == Dtype::kBool ? cat("(u8)(", element, " != 0)") : element;
+}
+
+std::string Writer::immediate(uint32_t index, Dtype compute) {
+  auto at = std::find_if(
+      text_.numbers.begin(), text_.numbers.end(),
+      [&](const KernelText::Number& n) { return n.index == index && n.dtype == compute; });
+  if (at == text_.numbers.end()) {
+    at = text_.numbers.insert(at, {static_cast<uint32_t>(text_.words.size()), index, compute});
+    add_word(0);
+  }
+  const std::string word = cat("W(", at->word, ")");
+  if (compute == Dtype::kFloat32) return cat("as_f32((u32)", word, ")");
+  if (compute == Dtype::kFloat64) return cat("as_f64(", word, ")");
+  return cat("(", storage_type(compute), ")", word);
+}
+
+std::string Writer::positions(const char* prefix, const std::string& of, int begin, int end) {
+  int64_t n = 1;
+  for (int d = begin; d < end; ++d) n *= kernel_.shape[static_cast<size_t>(d)];
+  const std::string type = index_type(n);
+  if (begin == end) return {};
+  if (begin + 1 == end) return cat("const ", type, " ", prefix, begin, " = (", type, ")", of, ";");
+  const std::string rest = cat(prefix, "r");
+  std::string text = cat(type, " ", rest, " = (", type, ")", of, ";");
+  for (int d = end; d-- > begin + 1;) {
+    const std::string size = cat("(", type, ")", add_word(kernel_.shape[static_cast<size_t>(d)]));
+    put(text, " const ", type, " ", prefix, d, " = ", rest, " % ", size, "; ", rest, " /= ", size,
+        ";");
+  }
+  put(text, " const ", type, " ", prefix, begin, " = ", rest, ";");
+  return text;
+}
+
+KernelText Writer::finish(const std::string& body, size_t groups, size_t group_items) {
+  const size_t words = text_.words.size();
+  text_.groups = groups;
+  text_.group_items = group_items;
+  text_.words_in_memory = 8 * (text_.slots.size() + words) > traits_.parameter_bytes;
+  std::string& source = text_.source;
+  source = functions_.text();
+  if (!text_.words_in_memory) put(source, "typedef struct { i64 w[", words, "]; } Words;\n");
+  put(source, "#define W(k) words", text_.words_in_memory ? "[k]\n" : ".w[k]\n");
+  put(source, "KERNEL(", group_items, ") ", kKernelName, "(");
+  for (size_t s = 0; s < text_.slots.size(); ++s) {
+    put(source, "GLOBAL u8* RESTRICT s", s, ",\n    ");
+  }
+  source += text_.words_in_memory ? "GLOBAL const i64* RESTRICT words" : "const Words words";
+  put(source, ") {\n", body, "}\n");
+  return std::move(text_);
+}
+
+}  // namespace hologram::gpu
