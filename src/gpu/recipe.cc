@@ -218,6 +218,15 @@ void Recipe::copy_into(const Array& out, const Array& from) {
   record(made, both, out.ndim, out.shape.data(), 0);
 }
 
+void Recipe::fill_into(const Array& out, double value) {
+  if (out.numel() == 0) return;
+  circuit::Record made;
+  made.code = circuit::kCodeConvert;
+  made.compute = compute_dtype(out.dtype);
+  const Term both[] = {out, value};
+  record(made, both, out.ndim, out.shape.data(), 0);
+}
+
 void Recipe::fold_into(const Array& out, Reduction kind, const Array& x) {
   if (x.numel() == 0) return;
   circuit::Record made;
@@ -284,7 +293,6 @@ Array RecipeFrame::view() {
   const auto* shape = reinterpret_cast<const int64_t*>(words_);
   words_ += view_words(head);
   Array array = memory(view_dtype(head));
-  array.is_given = head != 0;
   if (ndim >= kMostDims) {  // one dimension may be added
     is_read_ = false;
     return array;
