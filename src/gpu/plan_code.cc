@@ -7,6 +7,7 @@
 
 #include "hologram/error.h"
 #include "src/circuit/call_kinds.h"
+#include "src/gpu/philox.h"
 #include "src/gpu/products.h"
 #include "src/gpu/recipes.h"
 
@@ -23,21 +24,23 @@ std::unique_ptr<PlanCode::Kernel> PlanCode::ready(KernelText text, Machine& mach
 // An empty step where the device has nothing for the kernel.
 PlanCode::Step PlanCode::native_step(const circuit::Kernel& kernel, Machine& machine) {
   Step step;
-  if (auto text = kernel_text(kernel, machine.driver.traits(), *machine.limits.native)) {
-    step.kernel = ready(*std::move(text), machine);
+  if (auto own = kernel_text(kernel, machine.driver.traits(), *machine.limits.native)) {
+    step.kernel = ready(*std::move(own), machine);
     return step;
   }
   if (kernel.call == nullptr || !kernel.instrs.empty() || kernel.call->narrowed >= 0) return step;
   Recipe recipe(*kernel.call);
-  if (auto text =
-          product_text(*kernel.call, recipe, machine.driver.traits(), *machine.limits.native)) {
+  const Traits& traits = machine.driver.traits();
+  auto text = product_text(*kernel.call, recipe, traits, *machine.limits.native);
+  if (!text.has_value()) text = random_text(*kernel.call, recipe, traits);
+  if (text.has_value()) {
     for (uint32_t& slot : text->slots) slot = recipe.call_slots()[slot];
     step.kernel = ready(*std::move(text), machine);
     return step;
   }
   auto cooked = std::make_unique<Cooked>(
       Cooked{Recipe(*kernel.call), kernel.call->kind, kernel.call->first_number, nullptr, nullptr});
-  if (!write_recipe(*kernel.call, cooked->recipe, machine.driver.traits().has_double)) return step;
+  if (!write_recipe(*kernel.call, cooked->recipe, traits.has_double)) return step;
   cooked->plan = cooked->recipe.plan({.limits = machine.limits});
   cooked->code = std::make_unique<PlanCode>(*cooked->plan, machine);
   if (cooked->code->is_native()) step.cooked = std::move(cooked);

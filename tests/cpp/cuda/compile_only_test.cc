@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "hologram/calls.h"
 #include "hologram/functions.h"
 #include "hologram/recorder.h"
 #include "src/cuda/nvrtc.h"
@@ -100,6 +101,34 @@ TEST_F(CompileOnlyTest, ProductsNormsAndReductionsAreKernels) {
   EXPECT_GT(CompileOnly::built, 12);
   EXPECT_GE(CompileOnly::launched, CompileOnly::built);
   EXPECT_LE(CompileOnly::spilled, 8);  // softmax of float64
+}
+
+TEST_F(CompileOnlyTest, RandomNumbersNormsAndStepsAreKernels) {
+  reset_recorder_stats(gpu());
+  const int before = CompileOnly::built;
+  std::vector<Tensor> kept;
+  const auto keep = [&](std::vector<Tensor> results) {
+    for (Tensor& result : results) kept.push_back(std::move(result));
+    run();
+  };
+  for (const Dtype dtype : {Dtype::kFloat32, Dtype::kFloat64, Dtype::kFloat16}) {
+    const Tensor x = ones({4, 6, 5}, dtype), row = ones({5}, dtype), channels = ones({6}, dtype);
+    for (const char* name : {"uniform", "normal"}) {
+      keep(call(name, {x}, {{"seed", 1}, {"offset", 2}}));
+    }
+    keep(call("bernoulli", {x}, {{"seed", 1}}));
+    keep(call("dropout", {x}, {{"seed", 1}, {"p", 0.25}}));
+    keep(call("layer_norm", {x, row, row}));
+    keep(call("group_norm", {x, channels, channels}, {{"groups", 3}}));
+    keep(call("batch_norm", {x, channels, channels, channels, channels}, {{"training", true}}));
+    const std::vector<Tensor> list = {ones({7}, dtype), ones({3, 3}, dtype)};
+    keep(call("adam", {CallInput(), CallInput(), list, list, list, list},
+              {{"lr", 0.1}, {"steps", std::vector<int64_t>{1, 1}}}));
+  }
+  keep(call("integers", {ones({70}, Dtype::kInt32)}, {{"seed", 1}, {"count", 9}}));
+  EXPECT_EQ(recorder_stats(gpu()).host_kernels, 0u);
+  EXPECT_GT(CompileOnly::built - before, 15);
+  EXPECT_LE(CompileOnly::spilled, 8);
 }
 
 }  // namespace

@@ -378,6 +378,37 @@ def test_training_agrees_with_cpu(make) -> None:
     torch.testing.assert_close(torch.tensor(ours), torch.tensor(theirs), rtol=1e-4, atol=1e-5)
 
 
+@on_device
+def test_random_numbers_are_those_of_the_cpu() -> None:
+    """The device draws the host's words; only normal numbers may differ by some rounding."""
+
+    def drawn(device: str) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        torch.hologram.manual_seed_all(7)
+        equal, normal = [], []
+        for n in (1, 63, 64, 65, 1000):
+            for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
+                x = torch.zeros(n, device=device, dtype=dtype)
+                normal += [x.normal_(1, 2).clone()]
+                equal += [torch.rand_like(x), x.uniform_(-3, 5).clone()]
+                equal += [torch.nn.functional.dropout(torch.ones_like(x), 0.3)]
+                equal += [x.bernoulli_(0.25).clone(), torch.rand_like(x).bernoulli()]
+            for dtype in (torch.int64, torch.int32, torch.uint8, torch.int8):
+                equal += [torch.randint(0, 100, (n,), device=device, dtype=dtype)]
+            equal += [torch.randint(-(2**62), 2**62, (n,), device=device)]
+            equal += [torch.zeros(n, device=device, dtype=torch.int64).random_()]
+            equal += [torch.zeros(n, device=device, dtype=torch.bool).bernoulli_(0.5)]
+        return [t.cpu() for t in equal], [t.cpu() for t in normal]
+
+    before = host_kernels()
+    ours = drawn(ONE)
+    assert host_kernels() == before
+    theirs = drawn("hologram:0")
+    for k, (x, y) in enumerate(zip(ours[0], theirs[0], strict=True)):
+        assert torch.equal(x, y), (k, x, y)
+    for x, y in zip(ours[1], theirs[1], strict=True):
+        torch.testing.assert_close(x, y, rtol=torch.finfo(x.dtype).eps * 8, atol=1e-5)
+
+
 def host_kernels() -> int:
     with torch.hologram.device(1):
         return _C.recorder_stats()["host_kernels"]
