@@ -34,11 +34,13 @@ struct KernelText {
     uint32_t position;  // in `slots`
   };
   std::vector<Offset> offsets;
-  // A word that is an immediate, whose 8 bytes hold a number of a dtype.
+  // A word that is an immediate, whose 8 bytes hold a number of a dtype; of calls they hold a
+  // float64, which is converted to it.
   struct Number {
     uint32_t word;
     uint32_t index;
     Dtype dtype;
+    bool is_of_call = false;
   };
   std::vector<Number> numbers;
   size_t groups = 0;  // that are launched

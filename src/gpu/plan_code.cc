@@ -2,26 +2,39 @@
 // See plan_code.h.
 #include "src/gpu/plan_code.h"
 
+#include <bit>
 #include <utility>
 
 #include "hologram/error.h"
 #include "src/circuit/call_kinds.h"
+#include "src/gpu/products.h"
 #include "src/gpu/recipes.h"
 
 namespace hologram::gpu {
 
 PlanCode::~PlanCode() = default;
 
+std::unique_ptr<PlanCode::Kernel> PlanCode::ready(KernelText text, Machine& machine) {
+  auto compiled = machine.kernels.get(text.source);
+  text.source = {};
+  return std::make_unique<Kernel>(Kernel{std::move(compiled), std::move(text)});
+}
+
 // An empty step where the device has nothing for the kernel.
 PlanCode::Step PlanCode::native_step(const circuit::Kernel& kernel, Machine& machine) {
   Step step;
   if (auto text = kernel_text(kernel, machine.driver.traits(), *machine.limits.native)) {
-    auto compiled = machine.kernels.get(text->source);
-    text->source = {};
-    step.kernel = std::make_unique<Kernel>(Kernel{std::move(compiled), *std::move(text)});
+    step.kernel = ready(*std::move(text), machine);
     return step;
   }
   if (kernel.call == nullptr || !kernel.instrs.empty() || kernel.call->narrowed >= 0) return step;
+  Recipe recipe(*kernel.call);
+  if (auto text =
+          product_text(*kernel.call, recipe, machine.driver.traits(), *machine.limits.native)) {
+    for (uint32_t& slot : text->slots) slot = recipe.call_slots()[slot];
+    step.kernel = ready(*std::move(text), machine);
+    return step;
+  }
   auto cooked = std::make_unique<Cooked>(
       Cooked{Recipe(*kernel.call), kernel.call->kind, kernel.call->first_number, nullptr, nullptr});
   if (!write_recipe(*kernel.call, cooked->recipe, machine.driver.traits().has_double)) return step;
@@ -112,7 +125,9 @@ void PlanCode::Kernel::launch(Machine& machine, const circuit::Bindings& binding
     machine.words[offset.word] += static_cast<int64_t>(machine.places[offset.position].offset);
   }
   for (const KernelText::Number& number : text.numbers) {
-    machine.words[number.word] = static_cast<int64_t>(bindings.immediates[number.index]);
+    const uint64_t bits = bindings.immediates[number.index];
+    machine.words[number.word] = static_cast<int64_t>(
+        number.is_of_call ? bits_of(number.dtype, std::bit_cast<double>(bits)) : bits);
   }
   machine.driver.launch({.kernel = compiled.get(),
                          .blocks = machine.blocks,

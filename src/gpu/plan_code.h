@@ -68,6 +68,7 @@ class PlanCode final : public circuit::PlanCode {
     std::unique_ptr<internal::HostKernels> host;
   };
 
+  static std::unique_ptr<Kernel> ready(KernelText text, Machine& machine);
   static Step native_step(const circuit::Kernel& kernel, Machine& machine);
 
   std::vector<Step> steps_;

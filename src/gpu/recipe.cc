@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 
+#include "hologram/op.h"
 #include "src/base/loops.h"
 
 namespace hologram::gpu {
@@ -14,13 +15,13 @@ namespace {
 // Some number that no law of rewriting knows, in the place of one that is known when it runs.
 constexpr double kUnknown = 3.140625;
 
+}  // namespace
+
 uint64_t bits_of(Dtype dtype, double value) {
   if (dtype == Dtype::kFloat32) return std::bit_cast<uint32_t>(static_cast<float>(value));
   if (dtype == Dtype::kFloat64) return std::bit_cast<uint64_t>(value);
   return static_cast<uint64_t>(static_cast<int64_t>(value));
 }
-
-}  // namespace
 
 int64_t Array::numel() const {
   int64_t n = 1;
@@ -217,6 +218,15 @@ void Recipe::copy_into(const Array& out, const Array& from) {
   record(made, both, out.ndim, out.shape.data(), 0);
 }
 
+void Recipe::fill_into(const Array& out, double value) {
+  if (out.numel() == 0) return;
+  circuit::Record made;
+  made.code = circuit::kCodeConvert;
+  made.compute = compute_dtype(out.dtype);
+  const Term both[] = {out, value};
+  record(made, both, out.ndim, out.shape.data(), 0);
+}
+
 void Recipe::fold_into(const Array& out, Reduction kind, const Array& x) {
   if (x.numel() == 0) return;
   circuit::Record made;
@@ -283,7 +293,6 @@ Array RecipeFrame::view() {
   const auto* shape = reinterpret_cast<const int64_t*>(words_);
   words_ += view_words(head);
   Array array = memory(view_dtype(head));
-  array.is_given = head != 0;
   if (ndim >= kMostDims) {  // one dimension may be added
     is_read_ = false;
     return array;

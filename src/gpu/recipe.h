@@ -21,9 +21,12 @@ namespace hologram::gpu {
 
 inline constexpr int kMostDims = circuit::kTapeDims;
 
+// The 8 bytes of an immediate that is a number of a dtype that ops compute in.
+uint64_t bits_of(Dtype dtype, double value);
+
 // Elements in a slot of the recipe: an operand of the call, or what lies between its records.
 struct Array {
-  bool is_given = false;
+  bool is_given = false;  // it is in memory
   uint32_t slot = 0;
   int64_t offset = 0;  // bytes from the slot's begin to the first element
   Dtype dtype = Dtype::kFloat32;
@@ -92,6 +95,7 @@ class Recipe {
   Array op(OpId id, Dtype compute, std::initializer_list<Term> operands);
   void op_into(const Array& out, OpId id, Dtype compute, std::initializer_list<Term> operands);
   void copy_into(const Array& out, const Array& from);
+  void fill_into(const Array& out, double value);
   // Of the last dimension; the result has the others.
   Array fold(Reduction kind, const Array& x, Dtype dtype);
   void fold_into(const Array& out, Reduction kind, const Array& x);

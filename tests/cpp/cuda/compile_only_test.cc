@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+// What whole programs become on a GPU, under CUDA's compiler: a driver that compiles every text for
+// the newest and the oldest architecture, and launches nothing.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <cstring>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "hologram/functions.h"
+#include "hologram/recorder.h"
+#include "src/cuda/nvrtc.h"
+#include "src/gpu/device.h"
+
+namespace hologram::cuda {
+namespace {
+
+class CompileOnly final : public gpu::Driver {
+ public:
+  DeviceProperties properties() const override {
+    DeviceProperties p;
+    p.name = "compiler";
+    p.backend = BackendType::kCuda;
+    p.total_memory = size_t{1} << 40;
+    return p;
+  }
+  const gpu::Traits& traits() const override { return traits_; }
+  size_t largest_block() const override { return size_t{1} << 40; }
+  void* allocate(size_t bytes) override {
+    return ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  }
+  void release(void* address, size_t bytes) noexcept override { ::munmap(address, bytes); }
+  gpu::Place place(const void* address) const override { return {const_cast<void*>(address), 0}; }
+  void write(void*, const void*, size_t) override {}
+  void read(void* to, const void*, size_t nbytes) override { std::memset(to, 0, nbytes); }
+  void copy(void*, const void*, size_t) override {}
+  std::shared_ptr<const gpu::CompiledKernel> build(const std::string& text) override {
+    static constexpr const char* kStrict[] = {"-Werror", "all-warnings", "-diag-suppress",
+                                              "177,186,550", "--ptxas-options=-v"};
+    for (const int architecture : {80, 120}) {
+      const Image image = compile(text, architecture, kStrict);
+      static const std::regex kSpills("(\\d+) bytes spill stores");
+      std::smatch found;
+      if (std::regex_search(image.log, found, kSpills)) {
+        spilled = std::max(spilled, std::stoi(found[1]));
+      }
+    }
+    ++built;
+    return std::make_shared<gpu::CompiledKernel>();
+  }
+  void launch(const gpu::Launch&) override { ++launched; }
+  void flush() override {}
+  void finish() override {}
+  std::shared_ptr<void> mark() override { return std::make_shared<int>(); }
+  bool is_done(const std::shared_ptr<void>&) const override { return true; }
+  void wait(const std::shared_ptr<void>&) const override {}
+  double elapsed_ms(const std::shared_ptr<void>&, const std::shared_ptr<void>&) const override {
+    return 0;
+  }
+
+  static inline int built = 0, launched = 0, spilled = 0;
+
+ private:
+  const gpu::Traits traits_{.has_double = true, .divides_exactly = true, .parameter_bytes = 4096};
+};
+
+class CompileOnlyTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_nvrtc()) GTEST_SKIP() << why_no_nvrtc() << " (set HOLOGRAM_NVRTC_LIBRARY)";
+    if (const char* fake = std::getenv("HOLOGRAM_CUDA_LIBRARY"); fake != nullptr && *fake != 0) {
+      GTEST_SKIP() << "the compiler is a fake";
+    }
+  }
+  static Device& gpu() {
+    static Device& made = device(
+        register_device(gpu::make_device(BackendType::kCuda, std::make_unique<CompileOnly>())));
+    return made;
+  }
+  static Tensor ones(Shape shape, Dtype dtype) { return full(shape, 1.0, dtype, gpu()); }
+  static void run() { flush(gpu()); }
+};
+
+TEST_F(CompileOnlyTest, ProductsNormsAndReductionsAreKernels) {
+  reset_recorder_stats(gpu());
+  for (const Dtype dtype : {Dtype::kFloat32, Dtype::kFloat64, Dtype::kBFloat16, Dtype::kInt64}) {
+    for (const int64_t n : {5, 100}) {
+      const Tensor x = ones({n, n}, dtype), y = ones({3, n, n}, dtype);
+      Tensor z = matmul(x, y);
+      if (is_floating(dtype)) z = softmax(z, 1);
+      run();
+      const int dims[] = {0, 2};
+      z = reduce(is_floating(dtype) ? Reduction::var : Reduction::sum, z, {.dims = dims});
+      run();
+    }
+  }
+  EXPECT_EQ(recorder_stats(gpu()).host_kernels, 0u);
+  EXPECT_GT(CompileOnly::built, 12);
+  EXPECT_GE(CompileOnly::launched, CompileOnly::built);
+  EXPECT_LE(CompileOnly::spilled, 8);  // softmax of float64
+}
+
+}  // namespace
+}  // namespace hologram::cuda
