@@ -48,7 +48,7 @@ class Primary {
  public:
   explicit Primary(DeviceId device) : device_(device) {}
   ~Primary() {
-    if (context_ != nullptr) api()->DevicePrimaryCtxRelease(device_);
+    if (context_.load() != nullptr) api()->DevicePrimaryCtxRelease(device_);
   }
   Primary(const Primary&) = delete;
   Primary& operator=(const Primary&) = delete;
@@ -104,18 +104,23 @@ class Primary {
   // For what is given back: there is nothing to say where the context or the driver is gone.
   template <class Call>
   void quietly(Call&& call) noexcept {
-    if (is_lost_.load(std::memory_order_acquire) || context_ == nullptr) return;
-    const Current current(context_);
+    const Context context = context_.load(std::memory_order_acquire);
+    if (is_lost_.load(std::memory_order_acquire) || context == nullptr) return;
+    const Current current(context);
     if (current.code() == kSuccess) call();
   }
 
  private:
   Context context() {
-    std::call_once(once_, [&] {
-      check(api()->DevicePrimaryCtxRetain(&context_, device_), "cuDevicePrimaryCtxRetain",
-            " of device ", device_);
-    });
-    return context_;
+    if (const Context made = context_.load(std::memory_order_acquire)) [[likely]]
+      return made;
+    std::lock_guard lock(mutex_);
+    Context made = context_.load();
+    if (made != nullptr) return made;
+    check(api()->DevicePrimaryCtxRetain(&made, device_), "cuDevicePrimaryCtxRetain", " of device ",
+          device_);
+    context_.store(made, std::memory_order_release);
+    return made;
   }
 
   void lose(const Error& error) {
@@ -132,9 +137,8 @@ class Primary {
   }
 
   const DeviceId device_;
-  std::once_flag once_;
-  Context context_ = nullptr;
   std::mutex mutex_;
+  std::atomic<Context> context_{nullptr};  // from the first call on that needs it
   std::atomic<bool> is_lost_{false};
   std::string why_lost_;
 };
