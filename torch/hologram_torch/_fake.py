@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
 """How results of the device's own kernels lie, for traces.
 
-PyTorch assumes that results and gradients of attention lie as the queries, keys and values do, and
-that those of a convolution lie row by row, whatever it is given. The device's lie as those of the
-CPU's kernels, so for a convolution the CPU's fake kernel is asked.
+PyTorch assumes that results and gradients of attention lie as the queries, keys and values do,
+that those of a convolution and a linear layer lie row by row, whatever it is given, and that only
+cpu and cuda sample a volume by bicubic interpolation. The device's lie as those of the CPU's
+kernels, so for a convolution and a sampled volume the CPU's fake kernel is asked.
 """
 
 from __future__ import annotations
@@ -18,12 +19,16 @@ from torch.fx.operator_schemas import normalize_function
 
 _FORWARD = torch.ops.aten._scaled_dot_product_fused_attention_overrideable.default
 _BACKWARD = torch.ops.aten._scaled_dot_product_fused_attention_overrideable_backward.default
-
+_LINEAR_BACKWARD = torch.ops.aten.linear_backward.default
 
 _CONVOLUTIONS = (
     torch.ops.aten.convolution.default,
     torch.ops.aten._convolution.default,
     torch.ops.aten.convolution_backward.default,
+)
+_VOLUMES = (
+    torch.ops.aten.grid_sampler_3d.default,
+    torch.ops.aten.grid_sampler_3d_backward.default,
 )
 
 
@@ -31,15 +36,22 @@ def kernels(module: ModuleType) -> None:
     """Add ours to the fake kernels, which PyTorch has just imported."""
     known = module.op_implementations_dict
     known[_FORWARD], known[_BACKWARD] = _attention, _attention_backward
+    known[_LINEAR_BACKWARD] = _linear_backward
     for operator in _CONVOLUTIONS:
         if operator in known:
-            known[operator] = _convolution(known[operator])
+            known[operator] = _as_on_cpu(known[operator])
+    for operator in _VOLUMES:
+        known[operator] = _as_on_cpu(known.get(operator, _by_its_meta_kernel))
 
 
-def _convolution(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the fake kernel of a convolution, or of its gradients, with the device added."""
+def _by_its_meta_kernel(*_: Any, **__: Any) -> Any:
+    return NotImplemented
 
-    def convolution(mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
+
+def _as_on_cpu(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a fake kernel with the device added, for which cpu is asked."""
+
+    def as_on_cpu(mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
         given = normalize_function(
             func, args=args, kwargs=kwargs, normalize_to_only_use_kwargs=True
         )
@@ -58,17 +70,16 @@ def _convolution(original: Callable[..., Any]) -> Callable[..., Any]:
 
         with mode:
             named |= {name: on("cpu", t) for name, t in tensors.items()}
-        out = original(mode, func, **named)
-        with mode:
+            out = func(**named)
             if isinstance(out, Tensor):
                 return on(ours, out)
             results = [None if t is None else on(ours, t) for t in out]
-            if results[1] is not None and named["input"].numel() == 0:
+            if "weight" in tensors and results[1] is not None and named["input"].numel() == 0:
                 # There is nothing to compute: zeros, which lie as the weights do.
                 results[1] = torch.empty_like(tensors["weight"])
         return tuple(results)
 
-    return convolution
+    return as_on_cpu
 
 
 def _alternating(like: Tensor, *sizes: Any) -> Tensor:
@@ -108,3 +119,18 @@ def _attention_backward(
         return NotImplemented
     with mode:
         return (*(_alternating(t, *t.shape) for t in (query, key, value)), None)
+
+
+def _linear_backward(
+    mode: Any, func: Any, values: Tensor, grad: Tensor, weight: Tensor, wanted: list[bool]
+) -> Any:
+    if grad.device.type != "hologram":
+        return NotImplemented
+    with mode:
+        of_values = grad.new_empty(values.shape) if wanted[0] else None
+        of_weight = grad.new_empty(weight.shape) if wanted[1] else None
+        if of_weight is not None and weight.dim() == 2 and weight.stride() != (weight.shape[1], 1):
+            of_weight = grad.new_empty(weight.shape[::-1]).t()
+        outputs = weight.shape[0] if weight.dim() == 2 else 1
+        of_bias = grad.new_empty(outputs) if wanted[2] else None
+    return (of_values, of_weight, of_bias)

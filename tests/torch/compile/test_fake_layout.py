@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: MIT
-"""Traces know how results of convolutions lie: fake results have the strides of real ones."""
+"""Traces know how results lie: fake results have the shapes and strides of real ones."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils import _pytree as pytree
 
 DEVICE = "hologram"
 LAYOUTS = ("row by row", "channels last", "swapped")
@@ -28,6 +32,25 @@ def laid(t: Tensor, layout: str) -> Tensor:
 def strides(t: Tensor) -> list[int]:
     """Strides that place elements: that of one element means nothing."""
     return [stride for stride, size in zip(t.stride(), t.shape, strict=True) if size > 1]
+
+
+def assert_alike(real: Tensor | None, fake: Tensor | None) -> None:
+    if real is None or fake is None:
+        assert real is fake
+        return
+    assert real.shape == fake.shape and fake.device == real.device
+    assert real.dtype == fake.dtype
+    if real.numel():
+        assert strides(real) == strides(fake)
+
+
+def assert_alike_in_traces(function: Callable[..., Any], *args: Any) -> None:
+    """Compare the results of a function with those that it has in a trace."""
+    real = function(*args)
+    with FakeTensorMode() as mode:
+        fake = function(*[mode.from_tensor(t) if isinstance(t, Tensor) else t for t in args])
+    for one, other in zip(pytree.tree_leaves(real), pytree.tree_leaves(fake), strict=True):
+        assert_alike(one, other)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
@@ -78,10 +101,59 @@ def test_convolutions(
                 )
             found += list(zip(real, fake, strict=True))
         for real, fake in found:
-            assert real.shape == fake.shape and fake.device == real.device
-            assert real.dtype == fake.dtype
-            if real.numel():
-                assert strides(real) == strides(fake), (of_x, of_weight)
+            assert_alike(real, fake)
+
+
+@pytest.mark.parametrize("outputs", [(), (1,), (5,)])
+@pytest.mark.parametrize("rows", [(), (8,), (2, 4), (0,)])
+def test_gradients_of_a_linear_layer(outputs: tuple[int, ...], rows: tuple[int, ...]) -> None:
+    x = torch.randn(*rows, 3, device=DEVICE)
+    grad = torch.randn((*rows, *outputs), device=DEVICE)
+    weight = torch.randn(*outputs, 3, device=DEVICE)
+    weights = [weight] if not outputs else [weight, laid(weight, "swapped")]
+    for laid_weight, wanted in itertools.product(
+        weights, itertools.product([True, False], repeat=3)
+    ):
+        assert_alike_in_traces(torch.ops.aten.linear_backward, x, grad, laid_weight, wanted)
+
+
+def test_a_layer_whose_weight_is_a_vector_is_traced() -> None:
+    def gradients(x: Tensor, weight: Tensor) -> list[Tensor]:
+        y = torch.compile(F.linear, backend="aot_eager")(x, weight)
+        return list(torch.autograd.grad(y.square().sum(), (x, weight)))
+
+    x, weight = torch.randn(8, 3), torch.randn(3)
+    found = gradients(*(t.to(DEVICE).requires_grad_() for t in (x, weight)))
+    expected = gradients(*(t.requires_grad_() for t in (x, weight)))
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one.cpu(), other)
+
+
+@pytest.mark.parametrize("mode", [0, 1, 2])
+def test_sampled_volumes(mode: int) -> None:
+    x, where = torch.randn(2, 3, 5, 6, 7), torch.rand(2, 4, 3, 2, 3)
+    aten = torch.ops.aten
+    try:
+        grad = torch.randn_like(aten.grid_sampler_3d(x, where, mode, 0, False))
+    except RuntimeError:
+        pytest.skip("this PyTorch has no bicubic interpolation of volumes")
+    for of_x in LAYOUTS:
+        ours = [t.to(DEVICE) for t in (laid(x, of_x), where, grad)]
+        assert_alike_in_traces(aten.grid_sampler_3d, *ours[:2], mode, 0, False)
+        for wanted in ([True, True], [False, True]):
+            assert_alike_in_traces(
+                aten.grid_sampler_3d_backward, ours[2], *ours[:2], mode, 0, False, wanted
+            )
+
+
+@pytest.mark.parametrize("queries", [(4, 3, 8), (2, 4, 3, 8)])
+@pytest.mark.parametrize("of_mask", [None, (3, 6), (4, 3, 6)])
+def test_attention_with_unlike_dimensions(
+    queries: tuple[int, ...], of_mask: tuple[int, ...] | None
+) -> None:
+    q, k, v = (torch.randn(s, device=DEVICE) for s in (queries, (2, 4, 6, 8), (2, 4, 6, 8)))
+    mask = None if of_mask is None else torch.randn(of_mask, device=DEVICE)
+    assert_alike_in_traces(F.scaled_dot_product_attention, q, k, v, mask)
 
 
 def test_other_devices_are_as_they_were() -> None:

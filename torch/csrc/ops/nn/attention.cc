@@ -68,6 +68,9 @@ bool is_certainly_fused(const Tensor& query, const Tensor& key, const Tensor& va
 
 bool has_symbols(const Tensor& t) { return t.unsafeGetTensorImpl()->has_symbolic_sizes_strides(); }
 
+// Whether a tensor is one of Python's own classes, such as those of a trace, which have no memory.
+bool is_of_python(const Tensor& t) { return t.key_set().has(c10::DispatchKey::Python); }
+
 // is_certainly_fused() for the tensors of a trace, whose sizes are symbols: questions that their
 // names answer make no size a constant.
 bool is_fused_in_trace(const Tensor& query, const Tensor& key, const Tensor& value,
@@ -122,9 +125,12 @@ int64_t fused_sdp_choice(const Tensor& query, const Tensor& key, const Tensor& v
   };
   if (has_symbols(query) || has_symbols(key) || has_symbols(value)) return in_trace();
   if (is_certainly_fused(query, key, value, mask, dropout, is_causal, enable_gqa)) return kFused;
-  // The CPU is asked with tensors of its own, which have no values yet in a graph, and which on
-  // other devices would be copies.
-  if (hologram::is_capturing_graph() || !is_on_host(query)) return in_trace();
+  // The CPU is asked with tensors of its own, which have no values yet in a graph or a trace, and
+  // which on other devices would be copies.
+  if (hologram::is_capturing_graph() || !is_on_host(query) || is_of_python(query) ||
+      is_of_python(key) || is_of_python(value) || (is_given(mask) && is_of_python(*mask))) {
+    return in_trace();
+  }
   AliasScope scope;
   const int64_t choice =
       at::_fused_sdp_choice(scope.to_cpu(query), scope.to_cpu(key), scope.to_cpu(value),
