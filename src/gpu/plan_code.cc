@@ -10,6 +10,7 @@
 #include "src/gpu/philox.h"
 #include "src/gpu/products.h"
 #include "src/gpu/recipes.h"
+#include "src/gpu/ways.h"
 
 namespace hologram::gpu {
 
@@ -29,18 +30,22 @@ PlanCode::Step PlanCode::native_step(const circuit::Kernel& kernel, Machine& mac
     return step;
   }
   if (kernel.call == nullptr || !kernel.instrs.empty() || kernel.call->narrowed >= 0) return step;
-  Recipe recipe(*kernel.call);
+  const circuit::KernelCall& call = *kernel.call;
   const Traits& traits = machine.driver.traits();
-  auto text = product_text(*kernel.call, recipe, traits, *machine.limits.native);
-  if (!text.has_value()) text = random_text(*kernel.call, recipe, traits);
-  if (text.has_value()) {
+  const Way way = way_of(static_cast<CallNumber>(call.kind));
+  if (way == Way::kHost) return step;
+  Recipe recipe(call);
+  if (way == Way::kKernel) {
+    auto text = product_text(call, recipe, traits, *machine.limits.native);
+    if (!text.has_value()) text = random_text(call, recipe, traits);
+    if (!text.has_value()) return step;
     for (uint32_t& slot : text->slots) slot = recipe.call_slots()[slot];
     step.kernel = ready(*std::move(text), machine);
     return step;
   }
+  if (!write_recipe(call, recipe, traits.has_double)) return step;
   auto cooked = std::make_unique<Cooked>(
-      Cooked{Recipe(*kernel.call), kernel.call->kind, kernel.call->first_number, nullptr, nullptr});
-  if (!write_recipe(*kernel.call, cooked->recipe, traits.has_double)) return step;
+      Cooked{std::move(recipe), call.kind, call.first_number, nullptr, nullptr});
   cooked->plan = cooked->recipe.plan({.limits = machine.limits});
   cooked->code = std::make_unique<PlanCode>(*cooked->plan, machine);
   if (cooked->code->is_native()) step.cooked = std::move(cooked);
