@@ -95,8 +95,7 @@ class ProductWriter : Writer {
         "];\n        right[i] = tile_b[step * ", tile, " + x + i * ", kSide, "];\n      }\n");
     put(body, "#pragma unroll\n      for (int e = 0; e < ", own_ * own_,
         "; ++e) {\n        sums[e] = ",
-        sum("left[e / " + std::to_string(own_) + "]", "right[e % " + std::to_string(own_) + "]",
-            "sums[e]"),
+        sum(cat("left[e / ", own_, "]"), cat("right[e % ", own_, "]"), "sums[e]"),
         ";\n      }\n    }\n    BARRIER;\n  }\n");
     write_results(m, n, body);
     int64_t groups = rows * cols;

@@ -181,8 +181,7 @@ void Recipe::record(circuit::Record& record, std::span<const Term> operands, int
   }
 }
 
-void Recipe::op_into(const Array& out, OpId id, Dtype compute,
-                     std::initializer_list<Term> operands) {
+void Recipe::op_into(const Array& out, OpId id, Dtype compute, std::span<const Term> operands) {
   if (out.numel() == 0) return;
   std::vector<Term> all = {out};
   all.insert(all.end(), operands.begin(), operands.end());

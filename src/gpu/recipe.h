@@ -93,7 +93,10 @@ class Recipe {
   // An op over operands that broadcast to each other, computed in `compute`: in new memory of that
   // dtype, or of the dtype given, or into `out`, whose shape it has.
   Array op(OpId id, Dtype compute, std::initializer_list<Term> operands);
-  void op_into(const Array& out, OpId id, Dtype compute, std::initializer_list<Term> operands);
+  void op_into(const Array& out, OpId id, Dtype compute, std::span<const Term> operands);
+  void op_into(const Array& out, OpId id, Dtype compute, std::initializer_list<Term> operands) {
+    op_into(out, id, compute, std::span<const Term>(operands.begin(), operands.size()));
+  }
   void copy_into(const Array& out, const Array& from);
   void fill_into(const Array& out, double value);
   // Of the last dimension; the result has the others.

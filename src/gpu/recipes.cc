@@ -162,6 +162,20 @@ bool write(const Copy<Array>& call, Recipe& recipe) {
   return true;
 }
 
+bool write(const Elementwise<Array>& call, Recipe& recipe) {
+  const auto dtype = static_cast<Dtype>(call.dtype);
+  if (!is_plain(dtype) || !is_plain(call.out.dtype) || call.inputs.size() > circuit::kMaxArity) {
+    return false;
+  }
+  std::vector<Term> operands;
+  for (const auto& input : call.inputs) {
+    if (!input.is_given || !is_plain(input.dtype)) return false;
+    operands.emplace_back(input);
+  }
+  recipe.op_into(call.out, static_cast<OpId>(call.op), dtype, operands);
+  return true;
+}
+
 // ---- random numbers that others drew ----
 
 bool write(const DropoutBackward<Array>& call, Recipe& recipe) {
@@ -209,6 +223,12 @@ bool write_recipe(const circuit::KernelCall& call, Recipe& recipe, bool has_doub
       return read_and_write<Place<Array>>(call, recipe);
     case CallNumber::copy:
       return read_and_write<Copy<Array>>(call, recipe);
+    case CallNumber::point_loss:
+      return read_and_write<calls::PointLoss<Array>>(call, recipe);
+    case CallNumber::point_loss_backward:
+      return read_and_write<PointLossBackward<Array>>(call, recipe);
+    case CallNumber::elementwise:
+      return read_and_write<Elementwise<Array>>(call, recipe);
     case CallNumber::dropout_backward:
       return read_and_write<DropoutBackward<Array>>(call, recipe);
     case CallNumber::adam:

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "hologram/reduction.h"
+#include "src/gpu/text.h"
 #include "src/ops/special_terms.h"
 
 namespace hologram::gpu {
@@ -417,7 +418,7 @@ void Words::need(Dtype dtype, std::string_view name) {
     // The same with the operands of the wider one.
     need(Dtype::kFloat64, name);
     std::string head(word->text.substr(0, word->text.find('{')));
-    std::string call = "f64_" + std::string(name) + "(";
+    std::string call = cat("f64_", name, "(");
     const size_t open = head.find('(');
     for_names(
         std::string_view(head).substr(open),
@@ -427,7 +428,7 @@ void Words::need(Dtype dtype, std::string_view name) {
         [&](char c) {
           if (c == ',') call += ", ";
         });
-    text_ += "FUNCTION " + spelled(dtype, head) + "{ return (f32)" + call + "); }\n";
+    put(text_, "FUNCTION ", spelled(dtype, head), "{ return (f32)", call, "); }\n");
     return;
   }
   std::string text(word->text);
@@ -436,7 +437,7 @@ void Words::need(Dtype dtype, std::string_view name) {
     if (name == "Sqrt") text = "T Sqrt(T x) { return (T)sqrt((f64)x); }";
   }
   const std::string spelled_text = spelled(dtype, text);
-  text_ += "FUNCTION " + spelled_text + "\n";
+  put(text_, "FUNCTION ", spelled_text, "\n");
 }
 
 void Words::need_helper(std::string_view name) {
@@ -477,7 +478,7 @@ std::string Words::converted(const std::string& value, Dtype from, Dtype to) {
     need_helper(helper);
     return helper + "(" + converted(value, from, Dtype::kFloat32) + ")";
   }
-  const std::string cast = "(" + std::string(storage_type(to)) + ")";
+  const std::string cast = cat("(", storage_type(to), ")");
   if (to == Dtype::kBool) return cast + "(" + value + " != 0)";
   if (is_floating(from) && !is_floating(to)) {
     const bool wide = to == Dtype::kInt64 || to == Dtype::kUInt8;

@@ -38,6 +38,9 @@ constexpr Way way_of(CallNumber call) {
     case CallNumber::join:
     case CallNumber::place:
     case CallNumber::copy:
+    case CallNumber::point_loss:
+    case CallNumber::point_loss_backward:
+    case CallNumber::elementwise:
     case CallNumber::dropout_backward:
     case CallNumber::adam:
     case CallNumber::sgd:

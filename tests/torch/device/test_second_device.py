@@ -461,6 +461,14 @@ NATIVE = {
         F.linear(x, x[0], x[0, :, 0]), torch.addmm(w, x[0].t(), x[1], beta=0.5, alpha=2),
         torch.baddbmm(x @ x.mT, x, x.mT, beta=2), x[:, :0].mT @ x[:, :0], torch.mv(x[0], w),
     ],
+    "losses": lambda x, w: [
+        f(x, w.expand_as(x), reduction=how) for how in ("none", "mean", "sum")
+        for f in (F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.huber_loss,
+                  F.binary_cross_entropy_with_logits)
+    ] + [
+        F.smooth_l1_loss(x, w.expand_as(x), beta=0.3), F.huber_loss(x, w.expand_as(x), delta=0.4),
+        F.binary_cross_entropy_with_logits(x, w.detach().sigmoid().expand_as(x), w.detach(), pos_weight=w.detach() + 2),
+    ],
     "channels": channel_norms,
     "moved": lambda x, w: [
         torch.cat([x, x * 2], 1), torch.stack([x, x.exp()], 2), torch.cat([x, x[:, :, :2]], 2),
