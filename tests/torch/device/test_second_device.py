@@ -467,7 +467,9 @@ NATIVE = {
                   F.binary_cross_entropy_with_logits)
     ] + [
         F.smooth_l1_loss(x, w.expand_as(x), beta=0.3), F.huber_loss(x, w.expand_as(x), delta=0.4),
-        F.binary_cross_entropy_with_logits(x, w.detach().sigmoid().expand_as(x), w.detach(), pos_weight=w.detach() + 2),
+        F.binary_cross_entropy_with_logits(
+            x, w.detach().sigmoid().expand_as(x), w.detach(), pos_weight=w.detach() + 2
+        ),
     ],
     "channels": channel_norms,
     "moved": lambda x, w: [
