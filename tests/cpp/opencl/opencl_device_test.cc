@@ -154,12 +154,12 @@ TEST_F(OpenClDeviceTest, WhatItCannotLaunchRunsOnTheHostAndIsCounted) {
   const Tensor x = floats(gpu(), numbers).reshape({6, 50});
   const Tensor y = floats(cpu(), numbers).reshape({6, 50});
   EXPECT_EQ(values(cumsum(x, 1)), values(cumsum(y, 1)));
-  EXPECT_EQ(values(matmul(x, x.transpose(0, 1).reshape({50, 6}))).size(), 36u);
+  EXPECT_EQ(values(cumsum(x, 0)), values(cumsum(y, 0)));
   const RecorderStats stats = recorder_stats(gpu());
   EXPECT_GE(stats.host_kernels, 2u);
   EXPECT_LE(stats.host_kernels, stats.kernels);
   // What they read, each place once, and what they write.
-  EXPECT_EQ(stats.host_bytes, 4u * ((300 + 300) + (300 + 36)));
+  EXPECT_EQ(stats.host_bytes, 4u * (2 * (300 + 300)));
   EXPECT_EQ(recorder_stats(cpu()).host_kernels, 0u);
   EXPECT_EQ(recorder_stats(cpu()).host_bytes, 0u);
 }
