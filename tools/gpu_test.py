@@ -36,6 +36,7 @@ WORK = ROOT / "build" / "gpu_test"
 SITE = WORK / "site"
 STEPS = ["build", "devices", "kernels", "conformance", "programs", "sanitizer", "benchmarks"]
 TAIL = 3000  # characters of a step's output in the reports
+RAN = re.compile(r"\b[1-9]\d* passed|\[  PASSED  \] [1-9]|'programs': [1-9]")
 PASSED = re.compile(r"\d+ passed.*|\[  PASSED  \].*|\d+ failures, .*")
 
 # A program for compute-sanitizer: fused chains, views, every float dtype, memory that is reused.
@@ -107,7 +108,7 @@ class GpuTest:
     # --- Steps -----------------------------------------------------------------------------------
 
     def run(self, name: str, command: list[str], limit: float, **more: str) -> str:
-        """Run a command as a step, at most so many seconds; return its output."""
+        """Run tests as a step, at most so many seconds; return their output."""
         left = self.end - time.monotonic()
         if left < 5:
             self.note(name, "not run", "no time was left")
@@ -127,6 +128,8 @@ class GpuTest:
             os.killpg(process.pid, signal.SIGKILL)
             output = process.communicate()[0].decode(errors="replace")
             how = f"it took more than {limit:.0f} s"
+        if not how and not name.startswith("build") and not RAN.search(output):
+            how = "nothing ran"
         if said := opencl_drivers.complaints(self.log)[before:]:
             how, output = how or "the driver complains", output + said
         found = PASSED.findall(output)

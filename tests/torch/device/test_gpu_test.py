@@ -57,11 +57,13 @@ def test_a_step_that_fails_does_not_keep_others_from_running(
     test.run_all()
     slow = "import subprocess; subprocess.run(['sleep', '100'])"
     test.run("slow", [sys.executable, "-c", slow], 1)
+    test.run("skips", [sys.executable, "-c", "print('[  PASSED  ] 0 tests.')"], 60)
     assert not test.report(tmp_path)
     report = json.loads((tmp_path / "report.json").read_text())
     found = {step["name"]: step for step in report["steps"]}
     assert found["it"]["summary"] == "exit status 7, 3 passed"
     assert found["slow"]["summary"] == "it took more than 1 s"
     assert found["benchmarks"]["summary"] == "RuntimeError: no such file"
-    assert len(report["failed"]) == 8
-    assert (tmp_path / "report.md").read_text().count("FAILED") == 9
+    assert found["skips"]["summary"] == "nothing ran, [  PASSED  ] 0 tests."
+    assert len(report["failed"]) == 9
+    assert (tmp_path / "report.md").read_text().count("FAILED") == 10
