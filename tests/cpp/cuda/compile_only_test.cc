@@ -14,6 +14,7 @@
 #include "hologram/recorder.h"
 #include "src/cuda/nvrtc.h"
 #include "src/gpu/device.h"
+#include "tests/cpp/cuda/strict.h"
 
 namespace hologram::cuda {
 namespace {
@@ -38,10 +39,8 @@ class CompileOnly final : public gpu::Driver {
   void read(void* to, const void*, size_t nbytes) override { std::memset(to, 0, nbytes); }
   void copy(void*, const void*, size_t) override {}
   std::shared_ptr<const gpu::CompiledKernel> build(const std::string& text) override {
-    static constexpr const char* kStrict[] = {"-Werror", "all-warnings", "-diag-suppress",
-                                              "177,186,550", "--ptxas-options=-v"};
     for (const int architecture : {80, 120}) {
-      const Image image = compile(text, architecture, kStrict);
+      const Image image = compile(text, architecture, strict_options());
       static const std::regex kSpills("(\\d+) bytes spill stores");
       std::smatch found;
       if (std::regex_search(image.log, found, kSpills)) {

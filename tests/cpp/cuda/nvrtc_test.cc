@@ -11,6 +11,7 @@
 #include "src/cuda/nvrtc.h"
 #include "src/gpu/kernel_text.h"
 #include "tests/cpp/cpu/random_kernel.h"
+#include "tests/cpp/cuda/strict.h"
 
 namespace hologram::cuda {
 namespace {
@@ -20,11 +21,6 @@ using namespace plans;
 constexpr int kArchitectures[] = {80, 90, 100, 120};
 constexpr gpu::Traits kTraits = {
     .has_double = true, .divides_exactly = true, .parameter_bytes = 4096};
-
-// Warnings are errors, but those of values that a program does not need: unused variables, and
-// comparisons of unsigned numbers with 0.
-constexpr const char* kStrict[] = {"-Werror", "all-warnings", "-diag-suppress", "177,186,550",
-                                   "--ptxas-options=-v"};
 
 // Many kernels in one program, which takes the compiler a tenth of the time.
 class Batch {
@@ -41,7 +37,7 @@ class Batch {
   size_t size() const { return names_.size(); }
 
   Image compiled(int architecture) const {
-    Image image = compile(text_, architecture, kStrict);
+    Image image = compile(text_, architecture, strict_options());
     EXPECT_FALSE(image.bytes.empty());
     return image;
   }
