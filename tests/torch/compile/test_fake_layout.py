@@ -104,6 +104,20 @@ def test_convolutions(
             assert_alike(real, fake)
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+def test_convolutions_on_one_thread(transposed: bool) -> None:
+    """PyTorch's CPU lays some results out by the number of threads, and the device as it does."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    FakeTensorMode.cache_clear()  # which does not know of threads
+    try:
+        for groups, step, dilation in itertools.product((1, 2), (1, 2), (1, 2)):
+            test_convolutions(torch.float32, 3, transposed, 2, 4, 8, groups, 1, step, dilation)
+    finally:
+        torch.set_num_threads(threads)
+        FakeTensorMode.cache_clear()
+
+
 @pytest.mark.parametrize("outputs", [(), (1,), (5,)])
 @pytest.mark.parametrize("rows", [(), (8,), (2, 4), (0,)])
 def test_gradients_of_a_linear_layer(outputs: tuple[int, ...], rows: tuple[int, ...]) -> None:

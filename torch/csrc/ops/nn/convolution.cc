@@ -70,18 +70,22 @@ bool takes(const Tensor& input, const Tensor& weight, const OptionalTensor& bias
 }
 
 // Of three dimensions, PyTorch's CPU has channels last only in oneDNN, to which it gives these.
-bool is_for_onednn(const Tensor& x, const Tensor& weight, int64_t groups) {
+bool is_for_onednn(const Tensor& x, const Tensor& weight, const Geometry& geometry) {
+  const auto is_one = [](int64_t i) { return i == 1; };
+  const bool is_pointwise = weight.size(-1) == 1 && weight.size(-2) == 1 &&
+                            std::all_of(geometry.stride.begin(), geometry.stride.end(), is_one) &&
+                            std::all_of(geometry.dilation.begin(), geometry.dilation.end(), is_one);
+  // On one thread it does not take products of single pixels.
+  if (is_pointwise && x.size(0) < 16 && at::get_num_threads() == 1) return false;
   return x.scalar_type() == at::kFloat &&
-         (groups > 1 || (weight.size(-1) > 3 && weight.size(-2) > 3) || x.size(0) > 1 ||
+         (geometry.groups > 1 || (weight.size(-1) > 3 && weight.size(-2) > 3) || x.size(0) > 1 ||
           x.size(0) * x.size(1) * x.size(2) * x.size(3) > 20480);
 }
 
 // As PyTorch's CPU convolutions lay out what they make.
-c10::MemoryFormat format_of(const Tensor& x, const Tensor& weight, int64_t groups,
-                            bool transposed) {
-  static_cast<void>(transposed);
+c10::MemoryFormat format_of(const Tensor& x, const Tensor& weight, const Geometry& geometry) {
   constexpr auto kFirst = c10::MemoryFormat::Contiguous;
-  if (x.dim() < 4 || (x.dim() == 5 && !is_for_onednn(x, weight, groups))) return kFirst;
+  if (x.dim() < 4 || (x.dim() == 5 && !is_for_onednn(x, weight, geometry))) return kFirst;
   const auto last =
       x.dim() == 4 ? c10::MemoryFormat::ChannelsLast : c10::MemoryFormat::ChannelsLast3d;
   const bool is_last = x.suggest_memory_format() == last || weight.suggest_memory_format() == last;
@@ -168,10 +172,10 @@ Tensor convolution(const Tensor& input, const Tensor& weight, const OptionalTens
   if (bias.has_value()) check_same_device(input, *bias);
   if (takes(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)) {
     BelowAutograd guard;
+    const Geometry geometry{stride, padding, dilation, groups};
     Tensor result = make_formatted(
         result_sizes(input, weight, stride, padding, dilation, transposed, output_padding, groups),
-        input.scalar_type(), format_of(input, weight, groups, transposed), input.device().index());
-    const Geometry geometry{stride, padding, dilation, groups};
+        input.scalar_type(), format_of(input, weight, geometry), input.device().index());
     if (transposed) {
       backward_input(input, weight, bias, geometry, result);
     } else {
@@ -202,7 +206,7 @@ std::tuple<Tensor, Tensor, Tensor> convolution_backward(const Tensor& grad_outpu
                                           output_padding, groups)) {
     BelowAutograd guard;
     const Geometry geometry{stride, padding, dilation, groups};
-    const c10::MemoryFormat format = format_of(input, weight, groups, transposed);
+    const c10::MemoryFormat format = format_of(input, weight, geometry);
     // Of a transposed convolution the result is what another one reads.
     const Tensor& x = transposed ? grad_output : input;
     const Tensor& y = transposed ? input : grad_output;
