@@ -539,7 +539,7 @@ std::unique_ptr<Plan> make_plan(std::span<const uint64_t> words, std::span<const
   plan->slots = static_cast<int>(states.size());
   Graph graph = make_graph(words, states);
   if (options.fuse) {
-    narrow_operands(graph);
+    if (options.limits.narrow_call_operands) narrow_operands(graph);
     simplify(graph, options);
   }
   find_live(graph);

@@ -52,6 +52,8 @@ struct PlanLimits {
   bool fuse_reductions = true;
   bool fuse_row_functions = true;
   bool fuse_call_results = true;
+  // Whether a call may read what its operand was converted from, where its kind can.
+  bool narrow_call_operands = true;
 
   int64_t longest_row(bool is_native) const {
     return is_native ? row_bytes : std::min(row_bytes, host_row_bytes);

@@ -27,7 +27,8 @@ circuit::PlanLimits limits_of(const Traits& traits, const circuit::NativeOps& na
   return {.row_bytes = INT64_MAX,
           .max_arguments = max_arguments(traits),
           .native = &native,
-          .fuse_call_results = false};
+          .fuse_call_results = false,
+          .narrow_call_operands = false};
 }
 
 class GpuDevice final : public Device {
