@@ -45,13 +45,13 @@ Array Array::along_rows(int64_t size) const {
 }
 
 bool Array::can_merge(int begin, int end) const {
-  for (int d = begin; d + 1 < end; ++d) {
+  int64_t size = 1, step = 0;  // of the dimensions behind, those of one element left out
+  for (int d = end; d-- > begin;) {
     const auto at = static_cast<size_t>(d);
-    if (shape[at] == 1 || shape[at + 1] == 1) {
-      // Which of the two strides is meant does not matter: merged() takes the other's.
-      continue;
-    }
-    if (strides[at] != strides[at + 1] * shape[at + 1]) return false;
+    if (shape[at] == 1) continue;
+    if (size != 1 && strides[at] != step * size) return false;
+    if (size == 1) step = strides[at];
+    size *= shape[at];
   }
   return true;
 }

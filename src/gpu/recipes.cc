@@ -94,12 +94,14 @@ bool write(const ReduceWithMean<Array>& call, Recipe& recipe) {
 }
 
 bool write(const Softmax<Array>& call, Recipe& recipe) {
-  if (!is_floating(call.out.dtype) || call.input.dtype != call.out.dtype) return false;
+  if (!is_floating(call.out.dtype) || call.input.dtype != call.out.dtype || call.out.ndim == 0) {
+    return false;
+  }
   const uint64_t mask = uint64_t{1} << call.dim;
   recipe.rows_into(call.out.with_last(mask),
                    call.function == 0 ? RowOp::kSoftmax : RowOp::kLogSoftmax,
                    {call.input.with_last(mask)});
-  return call.out.ndim > 0;
+  return true;
 }
 
 bool write(const SoftmaxBackward<Array>& call, Recipe& recipe) {

@@ -439,6 +439,9 @@ def channel_norms(x: torch.Tensor, w: torch.Tensor) -> list[torch.Tensor]:
 # Of float tensors (4, 6, 5) and (5,): reductions over any dimensions, rows along any, norms.
 NATIVE = {
     "sum over dims": lambda x, w: [x.sum(d) for d in (0, 1, 2, (0, 2), (0, 1), (0, 1, 2))],
+    "sliced": lambda x, w: [
+        f(x[:, 2:3, :3]) for f in (torch.sum, torch.var, torch.amax, lambda t: t.mean((0, 1)))
+    ] + [x[:, ::3, 1:2].logsumexp((1, 2)), F.layer_norm(x[1:, :1], (1, 5)), x[:1, 2:3].mT @ x[0, :1]],
     "kept": lambda x, w: [x.mean((0, 2), keepdim=True), x.amax(1, keepdim=True)],
     "permuted": lambda x, w: [x.permute(2, 0, 1).sum((0, 1)), x.permute(1, 2, 0).amin(1)],
     "moments": lambda x, w: [
