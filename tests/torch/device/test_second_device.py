@@ -441,7 +441,10 @@ NATIVE = {
     "sum over dims": lambda x, w: [x.sum(d) for d in (0, 1, 2, (0, 2), (0, 1), (0, 1, 2))],
     "sliced": lambda x, w: [
         f(x[:, 2:3, :3]) for f in (torch.sum, torch.var, torch.amax, lambda t: t.mean((0, 1)))
-    ] + [x[:, ::3, 1:2].logsumexp((1, 2)), F.layer_norm(x[1:, :1], (1, 5)), x[:1, 2:3].mT @ x[0, :1]],
+    ] + [
+        x[:, ::3, 1:2].logsumexp((1, 2)), F.layer_norm(x[1:, :1], (1, 5)),
+        x[:1, 2:3].mT @ x[0, :1],
+    ],
     "kept": lambda x, w: [x.mean((0, 2), keepdim=True), x.amax(1, keepdim=True)],
     "permuted": lambda x, w: [x.permute(2, 0, 1).sum((0, 1)), x.permute(1, 2, 0).amin(1)],
     "moments": lambda x, w: [
@@ -466,7 +469,8 @@ NATIVE = {
     "products": lambda x, w: [
         x @ w, w @ x.transpose(1, 2), x[0] @ x[1].t(), x @ x.transpose(1, 2), x.mT @ x[:, None][0],
         F.linear(x, x[0], x[0, :, 0]), torch.addmm(w, x[0].t(), x[1], beta=0.5, alpha=2),
-        x[0] @ (x[1] * 9).to(torch.int8).mT.to(x.dtype), torch.baddbmm(x @ x.mT, x, x.mT, beta=2), x[:, :0].mT @ x[:, :0], torch.mv(x[0], w),
+        x[0] @ (x[1] * 9).to(torch.int8).mT.to(x.dtype),
+        torch.baddbmm(x @ x.mT, x, x.mT, beta=2), x[:, :0].mT @ x[:, :0], torch.mv(x[0], w),
     ],
     "losses": lambda x, w: [
         f(x, w.expand_as(x), reduction=how) for how in ("none", "mean", "sum")
