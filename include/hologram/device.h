@@ -161,8 +161,8 @@ class HOLOGRAM_API Device {
 // Adds a device under the next index, which it returns.
 HOLOGRAM_API int register_device(std::unique_ptr<Device> device);
 // Registers what this machine has of what this build knows: the CPU, always with index 0, then the
-// backends that HOLOGRAM_DEVICES names ("cpu,opencl"), in that order; where it is not set, one
-// whose hardware is an accelerator: CUDA, else OpenCL. Called by the first look at the registry;
+// backends that HOLOGRAM_DEVICES names ("cpu,opencl"), in that order; where it is not set, the
+// devices of OpenCL whose hardware is an accelerator. Called by the first look at the registry;
 // harmless when called again.
 HOLOGRAM_API void register_builtin_devices();
 

@@ -21,10 +21,10 @@ void register_builtin_devices() {
   register_cpu_device();
   const char* const wish = std::getenv("HOLOGRAM_DEVICES");
   if (wish == nullptr || *wish == 0) {
-    register_cuda_devices(/*all=*/false);
-    if (!is_backend_available(BackendType::kCuda)) return register_opencl_devices(/*all=*/false);
-    return internal::note_unavailable(
-        BackendType::kOpenCl, "the GPU is a cuda device (HOLOGRAM_DEVICES=cpu,opencl takes any)");
+    // CUDA's driver, once open, cannot be used after a fork: a program that only imports this
+    // library must not lose torch.cuda in its workers.
+    internal::note_unavailable(BackendType::kCuda, "HOLOGRAM_DEVICES=cpu,cuda takes it");
+    return register_opencl_devices(/*all=*/false);
   }
   for (const BackendType backend : {BackendType::kCuda, BackendType::kOpenCl}) {
     internal::note_unavailable(backend, "HOLOGRAM_DEVICES does not name it");
@@ -35,7 +35,7 @@ void register_builtin_devices() {
     const std::string_view name = rest.substr(0, comma);
     rest = comma == rest.npos ? std::string_view() : rest.substr(comma + 1);
     if (name == backend_name(BackendType::kCuda)) {
-      register_cuda_devices(/*all=*/true);
+      register_cuda_devices();
     } else if (name == backend_name(BackendType::kOpenCl)) {
       register_opencl_devices(/*all=*/true);
     } else if (name != backend_name(BackendType::kCpu)) {

@@ -2,8 +2,6 @@
 // See cuda_devices.h.
 #include "src/cuda/cuda_devices.h"
 
-#include <unistd.h>
-
 #include <cstdio>
 #include <mutex>
 #include <string>
@@ -39,19 +37,15 @@ int count_devices(std::string& why) {
 }  // namespace
 }  // namespace cuda
 
-void register_cuda_devices(bool all) {
+void register_cuda_devices() {
   static std::once_flag once;
-  std::call_once(once, [all] {
+  std::call_once(once, [] {
     static std::string& why = *new std::string;  // errors name its text to the end
     const auto note = [](const char* text) {
       internal::note_unavailable(BackendType::kCuda, text);
     };
-    const bool named = *cuda::named_library() != 0;
-    if (!all && !named && ::access("/dev/nvidiactl", F_OK) != 0) {
-      return note("no NVIDIA GPU was found");
-    }
     if (cuda::api() == nullptr) {
-      if (named) std::fprintf(stderr, "hologram: %s\n", cuda::why_no_api());
+      if (*cuda::named_library() != 0) std::fprintf(stderr, "hologram: %s\n", cuda::why_no_api());
       return note(cuda::why_no_api());
     }
     try {
@@ -64,8 +58,7 @@ void register_cuda_devices(bool all) {
         } catch (const Error& error) {
           // A device that does not work is none; the others may.
           why = error.what();
-          if (all || named)
-            std::fprintf(stderr, "hologram: a CUDA device is left out: %s\n", why.c_str());
+          std::fprintf(stderr, "hologram: a CUDA device is left out: %s\n", why.c_str());
         }
       }
     } catch (const Error& error) {

@@ -5,8 +5,7 @@
 namespace hologram {
 
 // Adds the GPUs of CUDA's driver to the registry, which may be none: no driver, no compiler and no
-// GPU are no error. The driver is loaded only where this machine may have one,
-// HOLOGRAM_CUDA_LIBRARY names one, or `all`. Later calls do nothing.
-void register_cuda_devices(bool all);
+// GPU are no error. Later calls do nothing.
+void register_cuda_devices();
 
 }  // namespace hologram

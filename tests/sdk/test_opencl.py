@@ -75,6 +75,8 @@ def why_no_cuda(**chosen: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.skipif(CHOSEN, reason="the inner run is about the device")
 def test_why_there_is_no_cuda() -> None:
+    ask = "import hologram; print(hologram.backend.why_unavailable('cuda'))"
+    assert run_with("", "-c", ask).stdout.strip() == "HOLOGRAM_DEVICES=cpu,cuda takes it"
     missing = why_no_cuda(HOLOGRAM_CUDA_LIBRARY="/nowhere/libcuda.so.1")
     why = "HOLOGRAM_CUDA_LIBRARY=/nowhere/libcuda.so.1 cannot be loaded: /nowhere/libcuda.so.1"
     assert missing.stdout.startswith(why)
