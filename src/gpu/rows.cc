@@ -24,13 +24,12 @@ enum class Merge { kSum, kProduct, kMaximum, kMinimum, kAny, kAll };
 
 class RowsWriter : Writer {
  public:
-  RowsWriter(const Kernel& kernel, const Traits& traits, int row_dims)
-      : Writer(kernel, traits), row_begin_(kernel.ndim - row_dims) {
-    for (int d = 0; d < kernel.ndim; ++d) {
-      (d < row_begin_ ? rows_ : cols_) *= kernel.shape[static_cast<size_t>(d)];
-    }
-    lanes_ = lanes_of(cols_);
-  }
+  RowsWriter(const Kernel& kernel, const Traits& traits)
+      : Writer(kernel, traits),
+        row_dims_(kernel.ndim - 1),
+        rows_(kernel.rows()),
+        cols_(kernel.cols()),
+        lanes_(lanes_of(cols_)) {}
 
   KernelText write() {
     const std::string rows = add_word(rows_), cols = add_word(cols_);
@@ -55,7 +54,7 @@ class RowsWriter : Writer {
           " : first);\n");
       put(body, "  const ", col_type, " cols = is_row ? (", col_type, ")", cols, " : 0;\n");
     }
-    if (row_begin_ > 0) put(body, "  ", positions("p", "row", 0, row_begin_), "\n");
+    if (row_dims_ > 0) put(body, "  ", positions("p", "row", 0, row_dims_), "\n");
     for (const MemoryAccess& access : kernel_.accesses) write_begin(access, body);
     for (const Instr& instr : kernel_.instrs) add_instr(instr);
 
@@ -294,12 +293,12 @@ class RowsWriter : Writer {
 
   // Whether elements of one column lie closer together than those of a row.
   bool row_steps_less() const {
-    if (row_begin_ == 0) return false;
+    if (row_dims_ == 0) return false;
     int64_t row = 0, col = 0;
     for (const MemoryAccess& access : kernel_.accesses) {
       if (access.rank != Rank::kFull) continue;
-      row += std::abs(access.strides[static_cast<size_t>(row_begin_ - 1)]);
-      col += std::abs(access.strides[static_cast<size_t>(kernel_.ndim - 1)]);
+      row += std::abs(access.strides[static_cast<size_t>(row_dims_ - 1)]);
+      col += std::abs(access.strides[static_cast<size_t>(row_dims_)]);
     }
     return row < col;
   }
@@ -309,27 +308,22 @@ class RowsWriter : Writer {
     const auto index = static_cast<size_t>(&access - kernel_.accesses.data());
     put(body, "  GLOBAL u8* const a", index, " = ", begin_of(access));
     const auto size = static_cast<int64_t>(itemsize(access.dtype));
-    for (int d = 0; d < row_begin_ && access.rank != Rank::kOne; ++d) {
+    for (int d = 0; d < row_dims_ && access.rank != Rank::kOne; ++d) {
       const int64_t stride = access.strides[static_cast<size_t>(d)];
       if (stride == 0) continue;
       put(body, " + (i64)p", d, " * ", add_word(stride * size));
     }
     body += ";\n";
-    steps_.emplace_back();
-    if (access.rank != Rank::kFull) return;
-    for (int d = row_begin_; d < kernel_.ndim; ++d) {
-      steps_.back().push_back(add_word(access.strides[static_cast<size_t>(d)] * size));
-    }
+    const bool is_full = access.rank == Rank::kFull;
+    steps_.push_back(is_full ? add_word(access.strides[static_cast<size_t>(row_dims_)] * size)
+                             : std::string());
   }
 
   std::string place(uint32_t access) const {
-    std::string text = cat("a", access);
-    const std::vector<std::string>& steps = steps_[access];
-    for (size_t d = 0; d < steps.size(); ++d) {
-      put(text, " + (i64)q", static_cast<size_t>(row_begin_) + d, " * ", steps[d]);
-    }
-    return text;
+    const std::string& step = steps_[access];
+    return step.empty() ? cat("a", access) : cat("a", access, " + (i64)c * ", step);
   }
+
   // ---- text ----
 
   int last_walk() const {
@@ -349,6 +343,7 @@ class RowsWriter : Writer {
     put(text, indent, "const ", storage_type(value.dtype), " ", name(index), " = ", value.text,
         ";\n");
   }
+
   // Values of rows that are known before the walk.
   void write_row_values(int walk, std::string& text) {
     for (size_t v = 0; v < values_.size(); ++v) {
@@ -386,8 +381,7 @@ class RowsWriter : Writer {
           ";\n");
     }
     put(text, "  for (", index_type(cols_), " c = ", lanes_ > 1 ? "lane" : "0",
-        "; c < cols; c += ", lanes_, ") {\n    ", positions("q", "c", row_begin_, kernel_.ndim),
-        "\n");
+        "; c < cols; c += ", lanes_, ") {\n");
     for (size_t v = 0; v < values_.size(); ++v) {
       if (needed[v]) define(values_[v], static_cast<int>(v), "    ", text);
     }
@@ -426,6 +420,7 @@ class RowsWriter : Writer {
     }
     put(text, "  const ", type, " ", name(fold.result), " = part", fold.result, ";\n");
   }
+
   std::string merged(const Fold& fold, const std::string& a, const std::string& b) {
     const std::string both[] = {a, b};
     switch (fold.merge) {
@@ -481,17 +476,17 @@ class RowsWriter : Writer {
     }
   }
 
-  const int row_begin_;
-  int64_t rows_ = 1, cols_ = 1;
-  int lanes_ = 1;
+  const int row_dims_;  // dimensions of rows; the last is that of their elements
+  const int64_t rows_, cols_;
+  const int lanes_;
   size_t items_ = kGroupItems;  // of a group
   bool rows_first_ = false;     // the next item has the next row, not the next element
   std::vector<Value> values_;
   std::vector<Fold> folds_;
   std::vector<Store> stores_;
   std::vector<int> temps_, loaded_;
-  std::vector<std::vector<std::string>> steps_;  // of each access, in the dimensions of a row
-  std::vector<std::string> arrays_;              // that items share
+  std::vector<std::string> steps_;   // of each access along a row; empty where it has none
+  std::vector<std::string> arrays_;  // that items share
 };
 
 }  // namespace
@@ -501,8 +496,8 @@ int lanes_of(int64_t elements) {
   return elements <= 2048 ? 64 : static_cast<int>(kMostGroupItems);
 }
 
-KernelText rows_text(const Kernel& kernel, const Traits& traits, int row_dims) {
-  return RowsWriter(kernel, traits, row_dims).write();
+KernelText rows_text(const Kernel& kernel, const Traits& traits) {
+  return RowsWriter(kernel, traits).write();
 }
 
 }  // namespace hologram::gpu

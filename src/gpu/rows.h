@@ -17,8 +17,7 @@ namespace hologram::gpu {
 // Items that share a row of so many elements: 1, 8, 64 or 256.
 int lanes_of(int64_t elements);
 
-// What kernel_text() gives for a kernel of whole rows that the device has. The last `row_dims`
-// dimensions make a row: 1 in a plan's kernels.
-KernelText rows_text(const circuit::Kernel& kernel, const Traits& traits, int row_dims = 1);
+// What kernel_text() gives for a kernel of whole rows that the device has.
+KernelText rows_text(const circuit::Kernel& kernel, const Traits& traits);
 
 }  // namespace hologram::gpu
