@@ -113,7 +113,7 @@ class Side:
     """A way to run a row."""
 
     run: Run
-    queue: Run  # what was called is launched, though nobody looks
+    queue: Run  # launches what was recorded, and does not wait for it
     synchronize: Run
 
     def turn(self, runs: int) -> float:

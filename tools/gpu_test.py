@@ -108,7 +108,7 @@ class GpuTest:
     # --- Steps -----------------------------------------------------------------------------------
 
     def run(self, name: str, command: list[str], limit: float, **more: str) -> str:
-        """Run tests as a step, at most so many seconds; return their output."""
+        """Run tests as a step, for at most `limit` seconds; return their output."""
         left = self.end - time.monotonic()
         if left < 5:
             self.note(name, "not run", "no time was left")

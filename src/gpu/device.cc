@@ -22,7 +22,7 @@
 namespace hologram::gpu {
 namespace {
 
-// Rows may be of any length, since nothing of it is kept. Calls are the host's.
+// Rows may be of any length, since nothing of it is kept. Nothing joins a call's kernel.
 circuit::PlanLimits limits_of(const Traits& traits, const circuit::NativeOps& native) {
   return {.row_bytes = INT64_MAX,
           .max_arguments = max_arguments(traits),
@@ -178,10 +178,9 @@ class GpuDevice final : public Device {
   DeviceMemory memory_;
   KernelCache kernels_;
   std::mutex launch_mutex_;
-  Machine machine_{
-      *this,    *driver_,
-      kernels_, memory_,
-      limits_,  [this](uint64_t kernels, uint64_t bytes) { count_host_kernels(kernels, bytes); }};
+  Machine machine_{*this, *driver_, kernels_, limits_, [this](uint64_t kernels, uint64_t bytes) {
+                     count_host_kernels(kernels, bytes);
+                   }};
   mutable std::mutex mark_mutex_;
   mutable std::shared_ptr<void> asked_;  // behind all that was queued when query() was called
 };

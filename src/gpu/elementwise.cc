@@ -9,12 +9,6 @@
 namespace hologram::gpu {
 namespace {
 
-using circuit::Instr;
-using circuit::Kernel;
-using circuit::MemoryAccess;
-using circuit::Rank;
-using circuit::Ref;
-
 // Every element behind the one before.
 bool is_linear(const Kernel& kernel, const MemoryAccess& access) {
   int64_t step = 1;

@@ -10,12 +10,6 @@
 namespace hologram::gpu {
 namespace {
 
-using circuit::Instr;
-using circuit::Kernel;
-using circuit::MemoryAccess;
-using circuit::Rank;
-using circuit::Ref;
-
 bool is_elementwise(const Instr& instr) {
   return instr.is_op() || instr.code == circuit::kCodeConvert;
 }

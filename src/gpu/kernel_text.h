@@ -12,6 +12,12 @@
 
 namespace hologram::gpu {
 
+using circuit::Instr;
+using circuit::Kernel;
+using circuit::MemoryAccess;
+using circuit::Rank;
+using circuit::Ref;
+
 // Work items of a group, and the most where a kernel asks for more.
 inline constexpr size_t kGroupItems = 64;
 inline constexpr size_t kMostGroupItems = 256;

@@ -4,7 +4,6 @@
 
 #include <bit>
 
-#include "hologram/call_structs.h"
 #include "hologram/random.h"
 #include "src/gpu/writer.h"
 
@@ -239,6 +238,11 @@ class RandomWriter : Writer {
 };
 
 template <class Call>
+concept IsRandom = requires(RandomWriter& writer, const Call& call) {
+  writer.write(call);
+};
+
+template <class Call>
 std::optional<KernelText> text_of(const circuit::KernelCall& kernel, Recipe& recipe,
                                   const Traits& traits) {
   RecipeFrame frame(recipe, kernel);
@@ -257,23 +261,18 @@ std::optional<KernelText> text_of(const circuit::KernelCall& kernel, Recipe& rec
 
 }  // namespace
 
+bool has_random(CallNumber kind) {
+  return for_call(kind, []<class Call>(std::type_identity<Call>) { return IsRandom<Call>; });
+}
+
 std::optional<KernelText> random_text(const circuit::KernelCall& call, Recipe& recipe,
                                       const Traits& traits) {
-  if (!traits.has_double) return std::nullopt;
-  switch (static_cast<CallNumber>(call.kind)) {
-    case CallNumber::uniform:
-      return text_of<calls::Uniform<Array>>(call, recipe, traits);
-    case CallNumber::normal:
-      return text_of<calls::Normal<Array>>(call, recipe, traits);
-    case CallNumber::bernoulli:
-      return text_of<calls::Bernoulli<Array>>(call, recipe, traits);
-    case CallNumber::integers:
-      return text_of<calls::Integers<Array>>(call, recipe, traits);
-    case CallNumber::dropout:
-      return text_of<calls::Dropout<Array>>(call, recipe, traits);
-    default:
-      return std::nullopt;
-  }
+  return for_call(static_cast<CallNumber>(call.kind), [&]<class Call>(std::type_identity<Call>) {
+    if constexpr (IsRandom<Call>) {
+      if (traits.has_double) return text_of<Call>(call, recipe, traits);
+    }
+    return std::optional<KernelText>();
+  });
 }
 
 }  // namespace hologram::gpu

@@ -12,6 +12,8 @@
 
 namespace hologram::gpu {
 
+bool has_random(CallNumber kind);
+
 // Nothing for other calls, and on devices without float64. Slots are those of the recipe.
 std::optional<KernelText> random_text(const circuit::KernelCall& call, Recipe& recipe,
                                       const Traits& traits);

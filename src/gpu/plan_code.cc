@@ -10,7 +10,6 @@
 #include "src/gpu/philox.h"
 #include "src/gpu/products.h"
 #include "src/gpu/recipes.h"
-#include "src/gpu/ways.h"
 
 namespace hologram::gpu {
 
@@ -22,33 +21,44 @@ std::unique_ptr<PlanCode::Kernel> PlanCode::ready(KernelText text, Machine& mach
   return std::make_unique<Kernel>(Kernel{std::move(compiled), std::move(text)});
 }
 
+// Null where the call has no recipe, or one that would leave something to the host.
+std::unique_ptr<PlanCode::Cooked> PlanCode::cooked(const circuit::KernelCall& call,
+                                                   Machine& machine) {
+  Recipe recipe(call, machine.driver.traits());
+  if (!write_recipe(call, recipe)) return nullptr;
+  const auto plan = recipe.plan({.limits = machine.limits});
+  auto made = std::make_unique<Cooked>();
+  made->code = std::make_unique<PlanCode>(*plan, machine);
+  if (!made->code->is_native()) return nullptr;
+  made->kind = call.kind;
+  made->first_number = call.first_number;
+  made->call_slots = recipe.call_slots();
+  made->slots = made->call_slots.size() + recipe.temporary_bytes().size();
+  for (const uint32_t slot : plan->attach) {
+    if (slot < made->call_slots.size()) continue;
+    made->temporaries.push_back({slot, recipe.temporary_bytes()[slot - made->call_slots.size()]});
+  }
+  made->immediates = recipe.take_immediates();
+  return made;
+}
+
 // An empty step where the device has nothing for the kernel.
 PlanCode::Step PlanCode::native_step(const circuit::Kernel& kernel, Machine& machine) {
   Step step;
-  if (auto own = kernel_text(kernel, machine.driver.traits(), *machine.limits.native)) {
-    step.kernel = ready(*std::move(own), machine);
-    return step;
-  }
-  if (kernel.call == nullptr || !kernel.instrs.empty() || kernel.call->narrowed >= 0) return step;
-  const circuit::KernelCall& call = *kernel.call;
   const Traits& traits = machine.driver.traits();
-  const Way way = way_of(static_cast<CallNumber>(call.kind));
-  if (way == Way::kHost) return step;
-  Recipe recipe(call);
-  if (way == Way::kKernel) {
-    auto text = product_text(call, recipe, traits, *machine.limits.native);
-    if (!text.has_value()) text = random_text(call, recipe, traits);
-    if (!text.has_value()) return step;
-    for (uint32_t& slot : text->slots) slot = recipe.call_slots()[slot];
-    step.kernel = ready(*std::move(text), machine);
-    return step;
+  auto text = kernel_text(kernel, traits, *machine.limits.native);
+  // By the device's limits, a call is all that there is in its kernel.
+  if (!text.has_value() && kernel.call != nullptr) {
+    Recipe recipe(*kernel.call, traits);
+    text = product_text(*kernel.call, recipe, traits, *machine.limits.native);
+    if (!text.has_value()) text = random_text(*kernel.call, recipe, traits);
+    if (text.has_value()) {
+      for (uint32_t& slot : text->slots) slot = recipe.call_slots()[slot];
+    } else {
+      step.cooked = cooked(*kernel.call, machine);
+    }
   }
-  if (!write_recipe(call, recipe, traits.has_double)) return step;
-  auto cooked = std::make_unique<Cooked>(
-      Cooked{std::move(recipe), call.kind, call.first_number, nullptr, nullptr});
-  cooked->plan = cooked->recipe.plan({.limits = machine.limits});
-  cooked->code = std::make_unique<PlanCode>(*cooked->plan, machine);
-  if (cooked->code->is_native()) step.cooked = std::move(cooked);
+  if (text.has_value()) step.kernel = ready(*std::move(text), machine);
   return step;
 }
 
@@ -87,7 +97,11 @@ size_t PlanCode::bytes() const {
   size_t bytes = sizeof(PlanCode) + steps_.capacity() * sizeof(Step);
   for (const Step& step : steps_) {
     if (step.host != nullptr) bytes += step.host->bytes();
-    if (step.cooked != nullptr) bytes += sizeof(Cooked) + step.cooked->code->bytes();
+    if (const Cooked* cooked = step.cooked.get()) {
+      bytes += sizeof(Cooked) + 4 * cooked->call_slots.capacity() +
+               sizeof(Cooked::Temporary) * cooked->temporaries.capacity() +
+               sizeof(Recipe::Immediate) * cooked->immediates.capacity() + cooked->code->bytes();
+    }
     if (step.kernel == nullptr) continue;
     const KernelText& text = step.kernel->text;
     bytes += sizeof(Kernel) + 8 * text.words.capacity() + 4 * text.slots.capacity() +
@@ -147,35 +161,35 @@ void PlanCode::Kernel::launch(Machine& machine, const circuit::Bindings& binding
 
 void PlanCode::Cooked::run(Machine& machine, const circuit::Bindings& bindings,
                            int max_threads) const {
-  const std::vector<uint32_t>& outer = recipe.call_slots();
-  const std::vector<size_t>& sizes = recipe.temporary_bytes();
-  std::vector<char*> slots(outer.size() + sizes.size(), nullptr);
-  for (size_t k = 0; k < outer.size(); ++k) slots[k] = bindings.slots[outer[k]];
   // The queue runs in order: memory that is given back here is used by others after this.
-  const auto release = [&](const uint32_t* end) {
-    for (const uint32_t* slot = plan->attach.data(); slot != end; ++slot) {
-      if (*slot >= outer.size()) machine.memory.release(slots[*slot], sizes[*slot - outer.size()]);
+  struct Held {
+    Device& device;
+    std::vector<std::pair<void*, size_t>> blocks = {};
+    ~Held() {
+      for (const auto& [data, bytes] : blocks) device.free_raw(data, bytes);
     }
-  };
-  for (const uint32_t& slot : plan->attach) {
-    if (slot < outer.size()) continue;
-    const size_t bytes = sizes[slot - outer.size()];
-    slots[slot] = static_cast<char*>(machine.memory.allocate(bytes));
-    if (slots[slot] != nullptr) continue;
-    release(&slot);
-    fail(ErrorKind::kOutOfMemory, machine.device.name(), ": no memory for ", bytes, " bytes that ",
-         circuit::call_name(kind), " needs while it runs; free buffers, or use smaller tensors");
+  } held{machine.device};
+  held.blocks.reserve(temporaries.size());
+  std::vector<char*> at(slots, nullptr);
+  for (size_t k = 0; k < call_slots.size(); ++k) at[k] = bindings.slots[call_slots[k]];
+  for (const Temporary& temporary : temporaries) {
+    void* const data = machine.device.allocate_raw(temporary.bytes);
+    if (data == nullptr) {
+      fail(ErrorKind::kOutOfMemory, machine.device.name(), ": no memory for ", temporary.bytes,
+           " bytes that ", circuit::call_name(kind),
+           " needs while it runs; free buffers, or use smaller tensors");
+    }
+    held.blocks.emplace_back(data, temporary.bytes);
+    at[temporary.slot] = static_cast<char*>(data);
   }
   const auto* numbers = reinterpret_cast<const double*>(bindings.immediates + first_number);
-  const std::vector<uint64_t> immediates = recipe.immediates(numbers);
-  int running = 0;
-  try {
-    code->run(machine, {slots.data(), immediates.data()}, max_threads, running);
-  } catch (...) {
-    release(plan->attach.data() + plan->attach.size());
-    throw;
+  std::vector<uint64_t> bits;
+  bits.reserve(immediates.size());
+  for (const Recipe::Immediate& immediate : immediates) {
+    bits.push_back(bits_of(immediate.dtype, immediate.number(numbers)));
   }
-  release(plan->attach.data() + plan->attach.size());
+  int running = 0;
+  code->run(machine, {at.data(), bits.data()}, max_threads, running);
 }
 
 }  // namespace hologram::gpu

@@ -11,7 +11,6 @@
 #include "src/gpu/driver.h"
 #include "src/gpu/kernel_cache.h"
 #include "src/gpu/kernel_text.h"
-#include "src/gpu/memory.h"
 #include "src/gpu/recipe.h"
 #include "src/runtime/device/host_fallback.h"
 
@@ -22,7 +21,6 @@ struct Machine {
   Device& device;
   Driver& driver;
   KernelCache& kernels;
-  DeviceMemory& memory;
   const circuit::PlanLimits& limits;
   // Counts kernels that the host takes, and the bytes that are copied for them.
   std::function<void(uint64_t kernels, uint64_t bytes)> count_host;
@@ -51,12 +49,18 @@ class PlanCode final : public circuit::PlanCode {
     KernelText text;  // without its source
     void launch(Machine& machine, const circuit::Bindings& bindings) const;
   };
-  // A call as a plan of its own.
+  // A call as a plan of its own, of which the slots are those of the call, then temporaries.
   struct Cooked {
-    Recipe recipe;
-    uint16_t kind;
-    uint32_t first_number;  // of the call, among the plan's immediates
-    std::unique_ptr<circuit::Plan> plan;
+    uint16_t kind = 0;
+    uint32_t first_number = 0;         // of the call, among the outer plan's immediates
+    std::vector<uint32_t> call_slots;  // in the outer plan
+    size_t slots = 0;
+    struct Temporary {
+      uint32_t slot;
+      size_t bytes;
+    };
+    std::vector<Temporary> temporaries;  // those that need memory
+    std::vector<Recipe::Immediate> immediates;
     std::unique_ptr<PlanCode> code;
     void run(Machine& machine, const circuit::Bindings& bindings, int max_threads) const;
   };
@@ -69,6 +73,7 @@ class PlanCode final : public circuit::PlanCode {
   };
 
   static std::unique_ptr<Kernel> ready(KernelText text, Machine& machine);
+  static std::unique_ptr<Cooked> cooked(const circuit::KernelCall& call, Machine& machine);
   static Step native_step(const circuit::Kernel& kernel, Machine& machine);
 
   std::vector<Step> steps_;

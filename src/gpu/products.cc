@@ -2,7 +2,9 @@
 // See products.h.
 #include "src/gpu/products.h"
 
-#include "hologram/call_structs.h"
+#include <algorithm>
+#include <bit>
+
 #include "src/gpu/writer.h"
 
 namespace hologram::gpu {
@@ -26,8 +28,7 @@ struct Product {
   int64_t k() const { return size(a, 1); }
 };
 
-// With dimensions of size 1 in front until there are `ndim`, repeated to `shape` but in the last
-// two.
+// With as many dimensions as `to`, and in all but the last two its sizes, to which it is repeated.
 Array expanded(const Array& array, const Array& to) {
   Array result = array;
   result.ndim = to.ndim;
@@ -203,25 +204,6 @@ class ProductWriter : Writer {
   int64_t own_ = 2;  // elements of an item along each side
 };
 
-template <class Call, class Fill>
-std::optional<KernelText> text_of(const circuit::KernelCall& kernel, Recipe& recipe,
-                                  const Traits& traits, const circuit::NativeOps& native,
-                                  Fill&& fill) {
-  RecipeFrame frame(recipe, kernel);
-  Call call{};
-  Call::each(call, frame);
-  Product product;
-  if (!frame.is_read() || !fill(call, product)) return std::nullopt;
-  for (const Array* array : {&product.a, &product.b, &product.c}) {
-    if (is_complex(array->dtype) || !native.has(array->dtype) || array->dtype == Dtype::kBool) {
-      return std::nullopt;
-    }
-  }
-  if (product.c.numel() == 0) return std::nullopt;
-  const circuit::Kernel batch = batch_of(product);
-  return ProductWriter(product, batch, traits, kernel.first_number).write();
-}
-
 bool fill(const calls::Gemm<Array>& call, Product& product) {
   product.c = call.c;
   product.a = call.trans_a ? call.a.transposed(1, 2) : static_cast<const Array&>(call.a);
@@ -268,21 +250,43 @@ bool fill(const calls::LinearInt8<Array>& call, Product& product) {
   return true;
 }
 
+template <class Call>
+concept IsProduct = requires(const Call& call, Product& product) {
+  fill(call, product);
+};
+
+template <class Call>
+std::optional<KernelText> text_of(const circuit::KernelCall& kernel, Recipe& recipe,
+                                  const Traits& traits, const circuit::NativeOps& native) {
+  RecipeFrame frame(recipe, kernel);
+  Call call{};
+  Call::each(call, frame);
+  Product product;
+  if (!frame.is_read() || !fill(call, product) || product.c.numel() == 0) return std::nullopt;
+  for (const Array* array : {&product.a, &product.b, &product.c}) {
+    if (is_complex(array->dtype) || !native.has(array->dtype) || array->dtype == Dtype::kBool) {
+      return std::nullopt;
+    }
+  }
+  const circuit::Kernel batch = batch_of(product);
+  return ProductWriter(product, batch, traits, kernel.first_number).write();
+}
+
 }  // namespace
+
+bool has_product(CallNumber kind) {
+  return for_call(kind, []<class Call>(std::type_identity<Call>) { return IsProduct<Call>; });
+}
 
 std::optional<KernelText> product_text(const circuit::KernelCall& call, Recipe& recipe,
                                        const Traits& traits, const circuit::NativeOps& native) {
-  const auto write = [](const auto& read, Product& product) { return fill(read, product); };
-  switch (static_cast<CallNumber>(call.kind)) {
-    case CallNumber::gemm:
-      return text_of<calls::Gemm<Array>>(call, recipe, traits, native, write);
-    case CallNumber::matmul:
-      return text_of<calls::Matmul<Array>>(call, recipe, traits, native, write);
-    case CallNumber::linear_int8:
-      return text_of<calls::LinearInt8<Array>>(call, recipe, traits, native, write);
-    default:
-      return std::nullopt;
-  }
+  return for_call(static_cast<CallNumber>(call.kind), [&]<class Call>(std::type_identity<Call>) {
+    if constexpr (IsProduct<Call>) {
+      return text_of<Call>(call, recipe, traits, native);
+    } else {
+      return std::optional<KernelText>();
+    }
+  });
 }
 
 }  // namespace hologram::gpu

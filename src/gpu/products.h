@@ -12,6 +12,8 @@
 
 namespace hologram::gpu {
 
+bool has_product(CallNumber kind);
+
 // Nothing for other calls, and for dtypes that the device lacks. Slots are those of the recipe.
 std::optional<KernelText> product_text(const circuit::KernelCall& call, Recipe& recipe,
                                        const Traits& traits, const circuit::NativeOps& native);

@@ -89,7 +89,8 @@ Array Array::with_last(uint64_t mask) const {
   return array;
 }
 
-Recipe::Recipe(const circuit::KernelCall& call) {
+Recipe::Recipe(const circuit::KernelCall& call, const Traits& traits)
+    : widest_(traits.has_double ? Dtype::kFloat64 : Dtype::kFloat32) {
   for (const circuit::CallSlot& operand : call.operands) {
     if (!operand.present) continue;
     if (std::find(call_slots_.begin(), call_slots_.end(), operand.slot) == call_slots_.end()) {
@@ -153,7 +154,8 @@ void Recipe::record(circuit::Record& record, std::span<const Term> operands, int
     const Term& term = operands[static_cast<size_t>(k)];
     circuit::TapeOperand& operand = record.operands[k];
     operand = {};
-    if (!term.array.is_given) {
+    is_whole_ = is_whole_ && (!term.is_array || term.array.is_given);
+    if (!term.is_array) {
       operand.kind = circuit::OperandKind::kImmediate;
       operand.dtype = record.compute;
       bits[k] = bits_of(record.compute, term.number ? kUnknown : term.constant);
@@ -260,15 +262,6 @@ std::unique_ptr<circuit::Plan> Recipe::plan(const circuit::PlanOptions& options)
   std::vector<uint8_t> states(call_slots_.size(), circuit::kSlotLive);
   states.resize(call_slots_.size() + temporary_bytes_.size(), circuit::kSlotFresh);
   return make_plan(tape_.words(), states, options);
-}
-
-std::vector<uint64_t> Recipe::immediates(const double* numbers) const {
-  std::vector<uint64_t> bits;
-  bits.reserve(immediates_.size());
-  for (const Immediate& immediate : immediates_) {
-    bits.push_back(bits_of(immediate.dtype, immediate.number(numbers)));
-  }
-  return bits;
 }
 
 // ---- from words ----

@@ -10,12 +10,15 @@
 #include <initializer_list>
 #include <memory>
 #include <span>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
-#include "hologram/call_fields.h"
+#include "hologram/call_structs.h"
 #include "hologram/reduction.h"
 #include "src/circuit/plan.h"
 #include "src/circuit/tape.h"
+#include "src/gpu/dialect.h"
 
 namespace hologram::gpu {
 
@@ -43,38 +46,26 @@ struct Array {
   Array merged(int begin, int end) const;
   // The dimensions of `mask` behind the others, in order.
   Array with_last(uint64_t mask) const;
-
-  // As an operand of a call's struct.
-  template <Access>
-  static Array of(const Array& array) {
-    return array;
-  }
-  bool has_data() const { return is_given && numel() != 0; }
-  int64_t count() const { return is_given ? numel() : 0; }
-  int64_t extent(int dim) const {
-    return is_given && dim < ndim ? shape[static_cast<size_t>(dim)] : 1;
-  }
-  int dims() const { return is_given ? ndim : 0; }
-  size_t item() const { return itemsize(dtype); }
 };
 
 // A number, computed on the host when the recipe runs from those of the call.
 using Number = std::function<double(const double* numbers)>;
 
-// What a record reads.
+// What a record reads: elements or a number.
 struct Term {
-  Array array;  // where it is given, else:
-  Number number;
+  bool is_array = false;
+  Array array;
+  Number number;  // where it is set, else:
   double constant = 0;
 
-  Term(const Array& array) : array(array) {}          // NOLINT
-  Term(double constant) : constant(constant) {}       // NOLINT
-  Term(Number number) : number(std::move(number)) {}  // NOLINT
+  Term(const Array& array) : is_array(true), array(array) {}  // NOLINT
+  Term(double constant) : constant(constant) {}               // NOLINT
+  Term(Number number) : number(std::move(number)) {}          // NOLINT
 };
 
 class Recipe {
  public:
-  explicit Recipe(const circuit::KernelCall& call);
+  Recipe(const circuit::KernelCall& call, const Traits& traits);
 
   // A parameter of the call that is a floating number: a struct read by RecipeFrame names it.
   static Number number(double field) {
@@ -90,8 +81,8 @@ class Recipe {
   // Memory for elements between records.
   Array temporary(Dtype dtype, int ndim, const int64_t* shape);
 
-  // An op over operands that broadcast to each other, computed in `compute`: in new memory of that
-  // dtype, or of the dtype given, or into `out`, whose shape it has.
+  // An op over operands that broadcast to each other, computed in `compute`: into new memory of
+  // that dtype (bool of comparisons), or into `out`, whose shape it has.
   Array op(OpId id, Dtype compute, std::initializer_list<Term> operands);
   void op_into(const Array& out, OpId id, Dtype compute, std::span<const Term> operands);
   void op_into(const Array& out, OpId id, Dtype compute, std::initializer_list<Term> operands) {
@@ -105,24 +96,31 @@ class Recipe {
   // A function of rows, the last dimension.
   void rows_into(const Array& out, circuit::RowOp kind, std::initializer_list<Array> operands);
 
+  // The widest dtype that the device computes numbers in.
+  Dtype widest() const { return widest_; }
+  // False where a record was to read or write an operand that the call does not have.
+  bool is_whole() const { return is_whole_; }
+
   // What was recorded, as a plan; its slots are the call's, then temporaries.
   std::unique_ptr<circuit::Plan> plan(const circuit::PlanOptions& options) const;
   const std::vector<uint32_t>& call_slots() const { return call_slots_; }  // of the call's plan
   const std::vector<size_t>& temporary_bytes() const { return temporary_bytes_; }
-  // The plan's numbers, from those of the call.
-  std::vector<uint64_t> immediates(const double* numbers) const;
+  // The plan's numbers.
+  struct Immediate {
+    Dtype dtype;
+    Number number;
+  };
+  std::vector<Immediate> take_immediates() { return std::move(immediates_); }
 
  private:
   void record(circuit::Record& record, std::span<const Term> operands, int ndim,
               const int64_t* shape, int fixed);
 
+  const Dtype widest_;
+  bool is_whole_ = true;
   circuit::Tape tape_;
   std::vector<uint32_t> call_slots_;
   std::vector<size_t> temporary_bytes_;
-  struct Immediate {
-    Dtype dtype;
-    Number number;
-  };
   std::vector<Immediate> immediates_;
 };
 
@@ -175,5 +173,19 @@ class RecipeFrame {
   bool is_read_ = true;
   std::vector<std::shared_ptr<void>> lists_;
 };
+
+// f(std::type_identity<calls::Gemm<Array>>()) for the struct of a kind; what f gives of nothing for
+// a kind that is no call of the catalogue.
+template <class F>
+auto for_call(CallNumber kind, F&& f) {
+  switch (kind) {
+#define HOLOGRAM_CALL_CASE(name, Struct) \
+  case CallNumber::name:                 \
+    return f(std::type_identity<calls::Struct<Array>>());
+    HOLOGRAM_EACH_CALL(HOLOGRAM_CALL_CASE)
+#undef HOLOGRAM_CALL_CASE
+  }
+  return decltype(f(std::type_identity<calls::Gemm<Array>>())){};
+}
 
 }  // namespace hologram::gpu

@@ -28,9 +28,8 @@ bool write(const calls::GroupNormBackward<Array>& call, Recipe& recipe);
 bool write(const calls::PointLoss<Array>& call, Recipe& recipe);
 bool write(const calls::PointLossBackward<Array>& call, Recipe& recipe);
 
-// Numbers that lie in memory are computed with in float64 where the device has that.
-bool write(const calls::Adam<Array>& call, Recipe& recipe, bool has_double);
+bool write(const calls::Adam<Array>& call, Recipe& recipe);
 bool write(const calls::Sgd<Array>& call, Recipe& recipe);
-bool write(const calls::Adagrad<Array>& call, Recipe& recipe, bool has_double);
+bool write(const calls::Adagrad<Array>& call, Recipe& recipe);
 
 }  // namespace hologram::gpu

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Calls as records: reductions, softmax, movement, and which function writes which call.
+// Recipes of reductions, softmax and movement, and the choice of the function that writes a call.
 #include "src/gpu/recipes.h"
 
 #include <algorithm>
@@ -187,61 +187,28 @@ bool write(const DropoutBackward<Array>& call, Recipe& recipe) {
   return true;
 }
 
-template <class Call, class... More>
-bool read_and_write(const circuit::KernelCall& kernel, Recipe& recipe, More... more) {
-  RecipeFrame frame(recipe, kernel);
-  Call call{};
-  Call::each(call, frame);
-  return frame.is_read() && write(call, recipe, more...);
-}
+template <class Call>
+concept HasRecipe = requires(const Call& call, Recipe& recipe) {
+  write(call, recipe);
+};
 
 }  // namespace
 
-bool write_recipe(const circuit::KernelCall& call, Recipe& recipe, bool has_double) {
-  switch (static_cast<CallNumber>(call.kind)) {
-    case CallNumber::reduce:
-      return read_and_write<Reduce<Array>>(call, recipe);
-    case CallNumber::reduce_with_mean:
-      return read_and_write<ReduceWithMean<Array>>(call, recipe);
-    case CallNumber::softmax:
-      return read_and_write<Softmax<Array>>(call, recipe);
-    case CallNumber::softmax_backward:
-      return read_and_write<SoftmaxBackward<Array>>(call, recipe);
-    case CallNumber::layer_norm:
-      return read_and_write<LayerNorm<Array>>(call, recipe);
-    case CallNumber::layer_norm_backward:
-      return read_and_write<LayerNormBackward<Array>>(call, recipe);
-    case CallNumber::batch_norm:
-      return read_and_write<BatchNorm<Array>>(call, recipe);
-    case CallNumber::batch_norm_backward:
-      return read_and_write<BatchNormBackward<Array>>(call, recipe);
-    case CallNumber::group_norm:
-      return read_and_write<GroupNorm<Array>>(call, recipe);
-    case CallNumber::group_norm_backward:
-      return read_and_write<GroupNormBackward<Array>>(call, recipe);
-    case CallNumber::join:
-      return read_and_write<Join<Array>>(call, recipe);
-    case CallNumber::place:
-      return read_and_write<Place<Array>>(call, recipe);
-    case CallNumber::copy:
-      return read_and_write<Copy<Array>>(call, recipe);
-    case CallNumber::point_loss:
-      return read_and_write<calls::PointLoss<Array>>(call, recipe);
-    case CallNumber::point_loss_backward:
-      return read_and_write<PointLossBackward<Array>>(call, recipe);
-    case CallNumber::elementwise:
-      return read_and_write<Elementwise<Array>>(call, recipe);
-    case CallNumber::dropout_backward:
-      return read_and_write<DropoutBackward<Array>>(call, recipe);
-    case CallNumber::adam:
-      return read_and_write<Adam<Array>>(call, recipe, has_double);
-    case CallNumber::sgd:
-      return read_and_write<Sgd<Array>>(call, recipe);
-    case CallNumber::adagrad:
-      return read_and_write<Adagrad<Array>>(call, recipe, has_double);
-    default:
+bool has_recipe(CallNumber kind) {
+  return for_call(kind, []<class Call>(std::type_identity<Call>) { return HasRecipe<Call>; });
+}
+
+bool write_recipe(const circuit::KernelCall& kernel, Recipe& recipe) {
+  return for_call(static_cast<CallNumber>(kernel.kind), [&]<class Call>(std::type_identity<Call>) {
+    if constexpr (HasRecipe<Call>) {
+      RecipeFrame frame(recipe, kernel);
+      Call call{};
+      Call::each(call, frame);
+      return frame.is_read() && write(call, recipe) && recipe.is_whole();
+    } else {
       return false;
-  }
+    }
+  });
 }
 
 }  // namespace hologram::gpu

@@ -13,23 +13,23 @@ using enum OpId;
 
 namespace {
 
-// Numbers of a step, in float64 where the device has it.
+// Numbers of a step: computed on the host, or, where they lie in memory, on the device in its
+// widest dtype.
 struct StepTerms {
   Recipe& recipe;
-  Dtype dtype;
 
   Term op(OpId id, Term a, Term b) const {
-    if (!a.array.is_given && !b.array.is_given) {
+    if (!a.is_array && !b.is_array) {
       const Number x = of(a), y = of(b);
       return Number([id, x, y](const double* numbers) {
         const double p = x(numbers), q = y(numbers);
         return id == mul ? p * q : id == sub ? p - q : id == div ? p / q : std::pow(p, q);
       });
     }
-    return recipe.op(id, dtype, {std::move(a), std::move(b)});
+    return recipe.op(id, recipe.widest(), {std::move(a), std::move(b)});
   }
   Term root(Term a) const {
-    if (a.array.is_given) return recipe.op(sqrt, dtype, {std::move(a)});
+    if (a.is_array) return recipe.op(sqrt, recipe.widest(), {std::move(a)});
     return Number([x = of(a)](const double* numbers) { return std::sqrt(x(numbers)); });
   }
   static Number of(const Term& term) {
@@ -69,9 +69,9 @@ Array gradient(Recipe& recipe, const Array& grad, const Array& param, bool maxim
 
 }  // namespace
 
-bool write(const Adam<Array>& call, Recipe& recipe, bool has_double) {
+bool write(const Adam<Array>& call, Recipe& recipe) {
   if (!is_steppable(call)) return false;
-  const StepTerms terms{recipe, has_double ? Dtype::kFloat64 : Dtype::kFloat32};
+  const StepTerms terms{recipe};
   const Term lr = Recipe::term(call.lr), beta1 = Recipe::number(call.beta1),
              beta2 = Recipe::number(call.beta2), decay = Recipe::number(call.weight_decay);
   for (size_t i = 0; i < call.params.size(); ++i) {
@@ -132,9 +132,9 @@ bool write(const Sgd<Array>& call, Recipe& recipe) {
   return true;
 }
 
-bool write(const Adagrad<Array>& call, Recipe& recipe, bool has_double) {
+bool write(const Adagrad<Array>& call, Recipe& recipe) {
   if (!is_steppable(call)) return false;
-  const StepTerms terms{recipe, has_double ? Dtype::kFloat64 : Dtype::kFloat32};
+  const StepTerms terms{recipe};
   for (size_t i = 0; i < call.params.size(); ++i) {
     const Dtype compute = compute_dtype(call.params[i].dtype);
     const Array param = run_of(call.params[i]), sums = run_of(call.state_sums[i]);

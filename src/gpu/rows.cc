@@ -12,11 +12,6 @@
 namespace hologram::gpu {
 namespace {
 
-using circuit::Instr;
-using circuit::Kernel;
-using circuit::MemoryAccess;
-using circuit::Rank;
-using circuit::Ref;
 using circuit::RowOp;
 
 // How two parts of a row come together.

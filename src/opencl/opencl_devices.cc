@@ -23,7 +23,7 @@ bool is_usable(DeviceId device, bool all) {
   return (all || (device_info<Ulong>(device, kDeviceType) & kDeviceTypeCpu) == 0) &&
          device_info<Uint>(device, kDeviceAvailable) != 0 &&
          device_info<Uint>(device, kDeviceCompilerAvailable) != 0 &&
-         device_info<size_t>(device, kDeviceMaxWorkGroupSize) >= gpu::kGroupItems;
+         device_info<size_t>(device, kDeviceMaxWorkGroupSize) >= gpu::kMostGroupItems;
 }
 
 // Whether this machine has what drivers of accelerators open. To load the drivers, which may start

@@ -4,18 +4,19 @@
 // machine's OpenCL (HOLOGRAM_OPENCL_LIBRARY) and launches it there, so that all code of the device
 // but CUDA's prologue runs.
 //
-// What a GPU does late happens as late as it may: what is queued runs when somebody waits. Misuse
-// gives the code that CUDA would give, or an access outside of memory an error that stays, and is a
-// complaint: handles that are not live, a context that is not current, parameters that are not
-// those of the kernel, addresses outside of live blocks, what is freed twice or while it is in use,
-// what is alive when its context is released.
+// Queued work runs only when a call waits for it, so that memory that is reused or freed too early
+// shows. Misuse gives the code that CUDA would give, or an access outside of memory an error that
+// stays, and is a complaint: handles that are not live, a context that is not current, parameters
+// that are not those of the kernel, addresses outside of live blocks, what is freed twice or while
+// it is in use, what is alive when its context is released.
 #pragma once
 
 extern "C" {
 
-// What tests may ask. `call` is a symbol of libcuda ("cuMemAlloc_v2"), or "kernel": a launch that
-// was queued. It gives `code` once, after so many calls that go well; an error that stays (700,
-// 719) stays. FAKE_CUDA_FAIL=call:after:code does the same from outside.
+// What tests may ask. After `after` calls of `call` that succeed, the next one returns `code`,
+// once; from 700 and 719 on, all calls do, as with CUDA. `call` is a symbol of libcuda
+// ("cuMemAlloc_v2"), or "kernel" for a queued launch. FAKE_CUDA_FAIL=call:after:code does the same
+// from outside.
 void fake_cuda_fail(const char* call, int after, int code);
 // How many "blocks", "hosts" (pinned memory), "modules", "events" and "contexts" are live, and how
 // many "launches" were queued.

@@ -13,8 +13,9 @@ struct Text {
   std::string source;
   size_t group_items = 0;
   size_t pointers = 0;
-  size_t words = 0;              // of the struct that is passed by value; 0 where there is none
-  bool words_in_memory = false;  // OpenCL has no room for so many parameters
+  size_t words = 0;  // of the struct that is passed by value; 0 where there is none
+  bool words_in_memory =
+      false;  // passed by a pointer: OpenCL has less room for parameters than CUDA
 
   size_t parameter_bytes() const { return 8 * (pointers + words); }
 };

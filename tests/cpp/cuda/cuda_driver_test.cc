@@ -282,7 +282,8 @@ TEST_F(CudaDriverTest, AContextThatIsRefusedMayBeHadLater) {
   driver().finish();
 }
 
-// A kernel that fails is noticed by whoever waits; all later calls say what happened.
+// The first call that waits for a kernel that failed raises the error, and all later calls repeat
+// it.
 TEST_F(CudaDriverTest, AnErrorThatStaysIsSaidByEveryLaterCall) {
   auto kernel = driver().build(scale_text(false));
   Memory block(driver(), 1024);

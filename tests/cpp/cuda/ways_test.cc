@@ -8,7 +8,9 @@
 #include <string>
 
 #include "hologram/call_ops.h"
-#include "src/gpu/ways.h"
+#include "src/gpu/philox.h"
+#include "src/gpu/products.h"
+#include "src/gpu/recipes.h"
 
 namespace hologram::gpu {
 namespace {
@@ -30,13 +32,11 @@ std::string table() {
   int counts[3] = {};
   const std::span<const CallOp> ops = call_ops();
   for (size_t k = 0; k < ops.size(); ++k) {
-    const Way way = way_of(static_cast<CallNumber>(k));
-    ++counts[static_cast<int>(way)];
-    page << "| " << ops[k].name << " | kernel | "
-         << (way == Way::kKernel   ? "kernel"
-             : way == Way::kRecipe ? "recipe"
-                                   : "host")
-         << " |\n";
+    const auto kind = static_cast<CallNumber>(k);
+    const int way = has_product(kind) || has_random(kind) ? 0 : has_recipe(kind) ? 1 : 2;
+    constexpr const char* kWays[] = {"kernel", "recipe", "host"};
+    ++counts[way];
+    page << "| " << ops[k].name << " | kernel | " << kWays[way] << " |\n";
   }
   page << "\n"
        << counts[0] << " kernels, " << counts[1] << " recipes, " << counts[2]
