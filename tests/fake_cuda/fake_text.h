@@ -14,8 +14,8 @@ struct Text {
   size_t group_items = 0;
   size_t pointers = 0;
   size_t words = 0;  // of the struct that is passed by value; 0 where there is none
-  bool words_in_memory =
-      false;  // passed by a pointer: OpenCL has less room for parameters than CUDA
+  // Passed by a pointer: OpenCL has less room for parameters than CUDA.
+  bool words_in_memory = false;
 
   size_t parameter_bytes() const { return 8 * (pointers + words); }
 };
