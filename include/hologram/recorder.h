@@ -43,7 +43,7 @@ HOLOGRAM_API Buffer* allocate_deferred(Device& device, size_t nbytes);
 // Whether this process defers. Off: the record functions return false and the caller runs the op.
 // HOLOGRAM_EXECUTION ("deferred", the default, or "eager") sets the first value. For debugging,
 // HOLOGRAM_RECORDER_CHECK=1 runs every circuit op by op as well, on copies, and raises
-// Error(kInternal) where a single bit differs.
+// Error(kInternal) where a single bit differs, or where a call is not what its schema says.
 HOLOGRAM_API bool is_deferring();
 // Runs what is recorded when it turns deferring off. Devices whose memory the host cannot touch
 // record in any case, and run each op at its call instead.

@@ -4,7 +4,7 @@
 #include "hologram/error.h"
 
 #include <algorithm>
-#include <cctype>
+#include <optional>
 
 #include "src/base/text.h"
 
@@ -12,10 +12,6 @@ namespace hologram::array {
 namespace {
 
 using Kind = CallParameterInfo::Kind;
-
-bool is_parameter(const std::string& name) {
-  return std::islower(static_cast<unsigned char>(name[0])) != 0;
-}
 
 const char* dtypes_text(CallDtype dtype) {
   switch (dtype) {
@@ -41,8 +37,6 @@ const char* dtypes_text(CallDtype dtype) {
       return "float32";
   }
 }
-
-bool is_half(Dtype dtype) { return dtype == Dtype::kFloat16 || dtype == Dtype::kBFloat16; }
 
 }  // namespace
 
@@ -108,43 +102,9 @@ void CallSettling::take_dtypes() {
         refuse(info.name, " is a tensor without memory (made by Tensor()); make one with empty()");
       }
       const Dtype dtype = tensor.dtype();
-      bool fits = false;
-      switch (info.dtype) {
-        case CallDtype::any:
-        case CallDtype::each:
-          fits = true;
-          break;
-        case CallDtype::number:
-          fits = is_floating(dtype) || dtype == Dtype::kInt32 || dtype == Dtype::kInt64;
-          break;
-        case CallDtype::floating:
-          fits = is_floating(dtype);
-          break;
-        case CallDtype::param: {
-          const auto input = dtypes_.find(CallDtype::floating);
-          fits = input != dtypes_.end() &&
-                 (dtype == input->second || (dtype == Dtype::kFloat32 && is_half(input->second)));
-          break;
-        }
-        case CallDtype::real:
-          fits = dtype == Dtype::kFloat32 || dtype == Dtype::kFloat64;
-          break;
-        case CallDtype::index:
-          fits = dtype == Dtype::kInt32 || dtype == Dtype::kInt64;
-          break;
-        case CallDtype::int64:
-          fits = dtype == Dtype::kInt64;
-          break;
-        case CallDtype::int8:
-          fits = dtype == Dtype::kInt8;
-          break;
-        case CallDtype::boolean:
-          fits = dtype == Dtype::kBool;
-          break;
-        case CallDtype::float32:
-          fits = dtype == Dtype::kFloat32;
-          break;
-      }
+      const auto input = dtypes_.find(CallDtype::floating);
+      const bool fits = takes(info.dtype, dtype,
+                              input == dtypes_.end() ? std::nullopt : std::optional(input->second));
       const auto [known, is_first] = dtypes_.emplace(info.dtype, dtype);
       if (!fits || (known->second != dtype && info.dtype != CallDtype::index &&
                     info.dtype != CallDtype::each)) {
@@ -185,103 +145,26 @@ bool CallSettling::is_given(std::string_view input) const {
 
 // --- Shapes --------------------------------------------------------------------------------------
 
-// The size that a dimension stands for; where one name of it is open, that name and what is known
-// of the product.
-std::optional<int64_t> CallSettling::size_of(const CallDim& dim, std::string* open) const {
-  int64_t product = dim.factor;
-  open->clear();
-  bool settled = true;
-  for (const std::string& name : dim.names) {
-    if (is_parameter(name)) {
-      product *= integer(name);
-    } else if (const auto size = sizes_.find(name); size != sizes_.end()) {
-      product *= size->second;
-    } else {
-      settled = settled && open->empty();
-      *open = name;
-    }
-  }
-  if (!settled) return std::nullopt;
-  return product;
-}
-
 void CallSettling::refuse_shape(const CallOperandInfo& operand, const Shape& shape) const {
-  std::string known;
-  for (const CallDim& dim : operand.shape) {
-    for (const std::string& name : dim.names) {
-      std::string value;
-      if (dim.run) {
-        if (const auto run = runs_.find(name); run != runs_.end()) value = shape_text(run->second);
-      } else if (is_parameter(name)) {
-        value = std::to_string(integer(name));
-      } else if (const auto size = sizes_.find(name); size != sizes_.end()) {
-        value = std::to_string(size->second);
-      }
-      if (value.empty()) continue;
-      known += known.empty() ? " where " : ", ";
-      known.append(name).append(" is ").append(value);
-    }
-  }
+  const std::string known = sizes_.known_of(operand);
   refuse(operand.name, " has shape ", shape_text(shape), "; it has to be ", operand.shape_text,
-         known, "; its schema: ", op_.schema);
-}
-
-bool CallSettling::match_size(const CallOperandInfo& operand, const CallDim& dim, int64_t size,
-                              const Shape& shape) {
-  std::string open;
-  const std::optional<int64_t> product = size_of(dim, &open);
-  if (!product.has_value()) return false;
-  if (open.empty()) {
-    if (*product != size) refuse_shape(operand, shape);
-    return true;
-  }
-  if (*product <= 0 ? size != 0 || *product < 0 : size % *product != 0) {
-    refuse_shape(operand, shape);
-  }
-  sizes_[open] = *product == 0 ? 0 : size / *product;
-  return true;
+         known.empty() ? "" : " where ", known, "; its schema: ", op_.schema);
 }
 
 // Whether everything that the operand can tell is known now.
 bool CallSettling::match(const CallOperandInfo& operand, const Shape& shape) {
-  int64_t fixed = 0, open_run = -1;
-  std::vector<int64_t> lengths(operand.shape.size(), 1);
-  for (size_t d = 0; d < operand.shape.size(); ++d) {
-    const CallDim& dim = operand.shape[d];
-    if (dim.run) {
-      if (const auto run = runs_.find(dim.names[0]); run != runs_.end()) {
-        lengths[d] = static_cast<int64_t>(run->second.size());
-      } else if (!dim.count.empty()) {
-        lengths[d] = integer(dim.count);
-        if (lengths[d] < 0 || lengths[d] > static_cast<int64_t>(shape.size())) {
-          refuse(dim.count, " is ", lengths[d], "; ", operand.name, " has ", shape.size(),
-                 " dimensions");
-        }
-      } else {
-        if (open_run >= 0) return false;
-        open_run = static_cast<int64_t>(d);
-        continue;
-      }
+  for (const CallDim& dim : operand.shape) {
+    if (dim.count.empty() || sizes_.run(dim.names[0]) != nullptr) continue;
+    const int64_t count = integer(dim.count);
+    if (count < 0 || count > static_cast<int64_t>(shape.size())) {
+      refuse(dim.count, " is ", count, "; ", operand.name, " has ", shape.size(), " dimensions");
     }
-    fixed += lengths[d];
   }
-  const int64_t rest = static_cast<int64_t>(shape.size()) - fixed;
-  if (open_run >= 0 ? rest < 0 : rest != 0) refuse_shape(operand, shape);
-  if (open_run >= 0) lengths[static_cast<size_t>(open_run)] = rest;
-  bool complete = true;
-  const int64_t* at = shape.data();
-  for (size_t d = 0; d < operand.shape.size(); ++d) {
-    const CallDim& dim = operand.shape[d];
-    if (dim.run) {
-      const Shape part(at, at + lengths[d]);
-      const auto [run, is_new] = runs_.emplace(dim.names[0], part);
-      if (run->second != part) refuse_shape(operand, shape);
-    } else {
-      complete = match_size(operand, dim, *at, shape) && complete;
-    }
-    at += lengths[d];
+  const CallSizes::Match match = sizes_.match(operand, shape);
+  if (match != CallSizes::Match::settles && match != CallSizes::Match::open) {
+    refuse_shape(operand, shape);
   }
-  return complete;
+  return match == CallSizes::Match::settles;
 }
 
 void CallSettling::take_shapes() {
@@ -294,10 +177,10 @@ void CallSettling::take_shapes() {
   }
   // Sizes of one operand may be settled by another that comes later.
   while (!waiting.empty()) {
-    const size_t before = waiting.size(), known = sizes_.size() + runs_.size();
+    const size_t before = waiting.size(), known = sizes_.count();
     std::erase_if(waiting,
                   [&](size_t k) { return match(op_.operands[k], inputs_[k].tensor().shape()); });
-    if (waiting.size() == before && sizes_.size() + runs_.size() == known) {
+    if (waiting.size() == before && sizes_.count() == known) {
       refuse("the shapes do not settle ", op_.operands[waiting[0]].shape_text, " of ",
              op_.operands[waiting[0]].name, "; its schema: ", op_.schema);
     }
@@ -322,10 +205,8 @@ void CallSettling::settle_integers() {
   size_t count = 1;
   if (!op_.operands.empty()) {
     for (const CallDim& dim : op_.operands[0].shape) {
-      if (const auto run = runs_.find(dim.names.empty() ? "" : dim.names[0]);
-          dim.run && run != runs_.end()) {
-        count = run->second.size();
-      }
+      if (!dim.run) continue;
+      if (const Shape* known = sizes_.run(dim.names[0])) count = known->size();
     }
   }
   for (const CallParameterInfo& info : op_.parameters) {
@@ -343,29 +224,20 @@ void CallSettling::settle_integers() {
 }
 
 Shape CallSettling::shape_of(const CallOperandInfo& operand) const {
-  Shape shape;
-  for (const CallDim& dim : operand.shape) {
-    if (dim.run) {
-      for (const int64_t size : run(dim.names[0])) shape.push_back(size);
-      continue;
-    }
-    std::string open;
-    const std::optional<int64_t> size = size_of(dim, &open);
-    if (!size.has_value() || !open.empty()) {
-      fail(ErrorKind::kInternal, op_.name, ": nothing settles ", operand.shape_text, " of ",
-           operand.name);
-    }
-    shape.push_back(*size);
+  const std::optional<Shape> shape = sizes_.shape_of(operand);
+  if (!shape.has_value()) {
+    fail(ErrorKind::kInternal, op_.name, ": nothing settles ", operand.shape_text, " of ",
+         operand.name);
   }
-  return shape;
+  return *shape;
 }
 
 const Shape& CallSettling::run(std::string_view name) const {
-  const auto found = runs_.find(name);
-  if (found == runs_.end()) fail(ErrorKind::kInternal, op_.name, ": nothing settles *", name);
-  return found->second;
+  const Shape* known = sizes_.run(name);
+  if (known == nullptr) fail(ErrorKind::kInternal, op_.name, ": nothing settles *", name);
+  return *known;
 }
-int64_t CallSettling::size(std::string_view name) const { return sizes_.find(name)->second; }
+int64_t CallSettling::size(std::string_view name) const { return *sizes_.size(name); }
 int64_t CallSettling::integer(std::string_view name) const {
   return arguments_.find(name)->second.integer;
 }

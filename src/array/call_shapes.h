@@ -4,7 +4,6 @@
 #pragma once
 
 #include <map>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +11,7 @@
 
 #include "hologram/calls.h"
 #include "hologram/error.h"
+#include "src/ops/call_schema.h"
 
 namespace hologram::array {
 
@@ -20,6 +20,8 @@ class CallSettling {
   // Checks the inputs and the arguments; throws what call() says.
   CallSettling(const CallOp& op, std::span<const CallInput> inputs,
                std::span<const CallArgument> arguments);
+  CallSettling(const CallSettling&) = delete;
+  CallSettling& operator=(const CallSettling&) = delete;
 
   const CallOp& op() const { return op_; }
   // Of an operand whose dimensions are all settled.
@@ -36,10 +38,9 @@ class CallSettling {
 
   // For the rules of calls (call_rules.cc).
   const Shape& run(std::string_view name) const;
-  bool has_run(std::string_view name) const { return runs_.count(std::string(name)) != 0; }
   int64_t size(std::string_view name) const;
-  void set_run(std::string_view name, Shape dims) { runs_[std::string(name)] = std::move(dims); }
-  void set_size(std::string_view name, int64_t size) { sizes_[std::string(name)] = size; }
+  void set_run(std::string_view name, Shape dims) { sizes_.set_run(name, std::move(dims)); }
+  void set_size(std::string_view name, int64_t size) { sizes_.set_size(name, size); }
   template <class... Parts>
   [[noreturn]] void refuse(const Parts&... parts) const {
     fail(ErrorKind::kInvalidArgument, op_.name, ": ", parts...);
@@ -51,15 +52,11 @@ class CallSettling {
   void take_shapes();
   void settle_integers();
   bool match(const CallOperandInfo& operand, const Shape& shape);
-  bool match_size(const CallOperandInfo& operand, const CallDim& dim, int64_t size,
-                  const Shape& shape);
-  std::optional<int64_t> size_of(const CallDim& dim, std::string* open) const;
   [[noreturn]] void refuse_shape(const CallOperandInfo& operand, const Shape& shape) const;
 
   const CallOp& op_;
   std::span<const CallInput> inputs_;
-  std::map<std::string, int64_t, std::less<>> sizes_;
-  std::map<std::string, Shape, std::less<>> runs_;
+  CallSizes sizes_{[this](std::string_view name) { return integer(name); }};
   std::map<std::string, Shape, std::less<>> integers_;
   std::map<std::string, CallArgument, std::less<>> arguments_;
   std::map<CallDtype, Dtype> dtypes_;

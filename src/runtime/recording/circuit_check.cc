@@ -17,7 +17,7 @@
 namespace hologram::internal {
 namespace {
 
-std::atomic<bool>& wish() {
+std::atomic<bool>& check_wish() {
   static std::atomic<bool> checks{[] {
     const char* text = std::getenv("HOLOGRAM_RECORDER_CHECK");
     return text != nullptr && std::string_view(text) == "1";
@@ -226,8 +226,8 @@ class RecordKernel {
 
 }  // namespace
 
-bool checks_circuits() { return wish().load(std::memory_order_relaxed); }
-void set_checks_circuits(bool check) { wish().store(check); }
+bool checks_circuits() { return check_wish().load(std::memory_order_relaxed); }
+void set_checks_circuits(bool check) { check_wish().store(check); }
 
 CircuitCheck::CircuitCheck(Device& device, std::span<const uint64_t> words,
                            std::span<const uint8_t> states, std::vector<size_t> sizes,

@@ -7,7 +7,9 @@
 #include "hologram/error.h"
 #include "src/base/loops.h"
 #include "src/circuit/call_kinds.h"
+#include "src/runtime/recording/call_check.h"
 #include "src/runtime/recording/capture.h"
+#include "src/runtime/recording/circuit_check.h"
 #include "src/runtime/recording/recorder.h"
 
 namespace hologram {
@@ -222,6 +224,7 @@ bool record_rows(int which, const RecordOperand* operands, int arity, int64_t ro
 bool record_call(uint16_t kind, std::span<const CallOperand> operands,
                  std::span<const uint64_t> attributes, std::span<const uint64_t> numbers,
                  double cost) {
+  if (internal::checks_circuits()) internal::check_call(kind, attributes);
   const char* name = circuit::call_name(kind);
   Device* device = nullptr;
   for (size_t k = 0; k < operands.size(); ++k) {

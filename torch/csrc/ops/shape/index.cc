@@ -63,11 +63,14 @@ template <bool kAdd>
 void write_rows(const Tensor& self, int64_t first, int64_t last, const Tensor& index,
                 const Tensor& values) {
   const auto sizes = Around(self, first, last).sizes();
-  const Arg rows = reshaped(updated(self), sizes);
+  const int64_t count = index.numel();
+  const int64_t written[] = {sizes[0], count, sizes[2]};
+  const Arg rows = reshaped(updated(self), sizes), places = reshaped(index, count);
+  const Arg source = reshaped(values, written);
   if constexpr (kAdd) {
-    record(calls::AddAt<Arg>{.self = rows, .index = index, .source = values, .dim = 1});
+    record(calls::AddAt<Arg>{.self = rows, .index = places, .source = source, .dim = 1});
   } else {
-    record(calls::PutAt<Arg>{.self = rows, .index = index, .source = values, .dim = 1});
+    record(calls::PutAt<Arg>{.self = rows, .index = places, .source = source, .dim = 1});
   }
 }
 

@@ -32,8 +32,12 @@ void take_rows(const at::Tensor& in, const Around& shape, const at::Tensor& inde
                const at::Tensor& out) {
   if (out.numel() == 0) return;
   const auto sizes = shape.sizes();
-  record(calls::Take<Arg>{
-      .input = reshaped(in, sizes), .index = index, .dim = 1, .out = written(out)});
+  const int64_t count = index.numel();
+  const int64_t taken[] = {sizes[0], count, sizes[2]};
+  record(calls::Take<Arg>{.input = reshaped(in, sizes),
+                          .index = reshaped(index, count),
+                          .dim = 1,
+                          .out = reshaped(written(out), taken)});
 }
 
 }  // namespace hologram_torch
