@@ -26,6 +26,22 @@ const KernelTable& kernel_table(Isa isa) {
   return tables[static_cast<int>(isa)];
 }
 
+FormChoice choose_form(const ElementwiseKernel (&forms)[kForms], const OpInfo& row,
+                       unsigned single) {
+  if (row.arity == 1) return {};
+  const int trailing = row.params > 0 ? row.params : 1;
+  const FormChoice choices[] = {
+      {Form::kTrailingScalars, ((1u << trailing) - 1) << (row.arity - trailing)},
+      {Form::kFirstScalar, 1},
+  };
+  for (const FormChoice& choice : choices) {
+    if ((choice.single & ~single) == 0 && forms[static_cast<int>(choice.form)] != nullptr) {
+      return choice;
+    }
+  }
+  return {};
+}
+
 }  // namespace cpu
 
 ElementwiseKernel elementwise_kernel(OpId op, Dtype compute, Form form) {

@@ -16,6 +16,15 @@ struct KernelTable {
 // Built once per instruction set at first use.
 const KernelTable& kernel_table(Isa isa);
 
+// The form of a kernel that takes as single elements as many as it can of the inputs in `single`
+// (bit k for input k). The others have to be repeated.
+struct FormChoice {
+  Form form = Form::kVectors;
+  unsigned single = 0;  // those that the form takes as single elements
+};
+FormChoice choose_form(const ElementwiseKernel (&forms)[kForms], const OpInfo& row,
+                       unsigned single);
+
 // Each source fills in the rows it compiled.
 void add_unary_float_kernels(Isa isa, KernelTable& table);
 void add_unary_double_kernels(Isa isa, KernelTable& table);

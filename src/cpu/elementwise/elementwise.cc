@@ -34,7 +34,6 @@ struct Program {
   Dtype compute;
   Dtype result;  // what the kernel writes
   int arity;
-  int params;
   std::array<Dtype, kMaxOperands> dtypes{};    // as stored, the result first
   std::array<bool, kMaxOperands> scalar{};     // one element for the whole call
   alignas(16) char scalars[kMaxOperands][16];  // those elements, in dtype `compute`
@@ -42,13 +41,10 @@ struct Program {
   // The kernel for inputs of which those in `mask` (bit k for input k) are single elements, or
   // null.
   ElementwiseKernel kernel(unsigned mask) const {
-    if (mask == 0) return elementwise_kernel(op, compute, Form::kVectors);
-    if (arity == 1) return nullptr;
-    const int trailing = params > 0 ? params : 1;
-    const unsigned trailing_mask = ((1u << trailing) - 1) << (arity - trailing);
-    if (mask == trailing_mask) return elementwise_kernel(op, compute, Form::kTrailingScalars);
-    if (mask == 1) return elementwise_kernel(op, compute, Form::kFirstScalar);
-    return nullptr;
+    const auto& forms =
+        cpu::kernel_table(current_isa()).kernels[static_cast<int>(op)][static_cast<int>(compute)];
+    const cpu::FormChoice choice = cpu::choose_form(forms, op_info(op), mask);
+    return choice.single == mask ? forms[static_cast<int>(choice.form)] : nullptr;
   }
 };
 
@@ -210,7 +206,6 @@ void elementwise(OpId op, Dtype compute, const View* inputs, int arity, const Vi
   program.compute = compute;
   program.result = row.result_is_bool ? Dtype::kBool : compute;
   program.arity = arity;
-  program.params = row.params;
   std::array<View, kMaxOperands> operands;
   operands[0] = out;
   bool native = out.dtype == program.result;

@@ -157,24 +157,16 @@ class Scheduler {
       const int id = static_cast<int>(i);
       if (!needed_[i] || !is_call(id)) continue;
       const LoopNode& node = nodes_[i];
-      const OpInfo& row = op_info(static_cast<OpId>(node.index));
       const auto& forms = table.kernels[node.index][static_cast<int>(node.from)];
       StripCall call;
       call.node = id;
       unsigned single = 0;
       for (int k = 0; k < node.arity; ++k) single |= is_invariant(node.in[k]) ? 1u << k : 0u;
-      const int trailing = row.params > 0 ? row.params : 1;
-      const unsigned trailing_mask = ((1u << trailing) - 1) << std::max(0, node.arity - trailing);
-      if (single == trailing_mask && node.arity > 1 && forms[2] != nullptr) {
-        call.form = static_cast<int>(Form::kTrailingScalars);
-      } else if (single == 1 && node.arity > 1 && forms[1] != nullptr) {
-        call.form = static_cast<int>(Form::kFirstScalar);
-      } else {
-        single = 0;
-      }
+      const FormChoice choice = choose_form(forms, op_info(static_cast<OpId>(node.index)), single);
+      call.form = static_cast<int>(choice.form);
       for (int k = 0; k < node.arity; ++k) {
         const int in = node.in[k];
-        if (single >> k & 1) {
+        if (choice.single >> k & 1) {
           call.in[k].single = in;
           continue;
         }

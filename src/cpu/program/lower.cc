@@ -9,6 +9,7 @@
 #include "hologram/error.h"
 #include "hologram/op.h"
 #include "src/cpu/device/grain_size.h"
+#include "src/cpu/device/kernel_table.h"
 
 namespace hologram::cpu {
 
@@ -91,9 +92,6 @@ void Lowering::lower_op(const Instr& instr, int index) {
   if (rank == Rank::kOne) return lower_one(instr, inputs);
   const bool by_rows = rank == Rank::kRow;
   program_.cost += by_rows ? 0 : row.is_heavy() ? kHeavy : 1;
-  // The form whose single elements are all single here, with as many of them as possible.
-  const int trailing = row.params > 0 ? row.params : 1;
-  const unsigned trailing_mask = arity > 1 ? ((1u << trailing) - 1) << (arity - trailing) : 0;
   unsigned single = 0;
   Settled settled[circuit::kMaxArity + 1];
   for (int k = 0; k < arity; ++k) {
@@ -101,25 +99,18 @@ void Lowering::lower_op(const Instr& instr, int index) {
         by_rows && inputs[k].place == kNone ? Settled{row_vector(inputs[k])} : direct(inputs[k]);
     single |= settled[k].scalar ? 1u << k : 0;
   }
-  unsigned mask = 0;
-  ElementwiseKernel kernel = nullptr;
-  const auto consider = [&](unsigned form_mask, Form form) {
-    if (kernel != nullptr || (form_mask & ~single) != 0) return;
-    kernel = elementwise_kernel(instr.op(), instr.compute, form);
-    mask = form_mask;
-  };
-  if (trailing_mask != 0) consider(trailing_mask, Form::kTrailingScalars);
-  if (arity == 2) consider(1, Form::kFirstScalar);
-  consider(0, Form::kVectors);
+  const auto& forms = kernel_table(current_isa())
+                          .kernels[static_cast<int>(instr.op())][static_cast<int>(instr.compute)];
+  const FormChoice choice = choose_form(forms, row, single);
   for (int k = 0; k < arity; ++k) {
-    if ((single & ~mask) >> k & 1) {
+    if ((single & ~choice.single) >> k & 1) {
       settled[k] = {by_rows ? row_vector(inputs[k]) : whole(inputs[k])};
     }
   }
   settled[arity] = result_operand(instr.out, rank, instr.result);
   Step step;
   step.kind = StepKind::kOp;
-  step.op = kernel;
+  step.op = forms[static_cast<int>(choice.form)];
   step.row_values = by_rows;
   StepOperand operands[circuit::kMaxArity + 1];
   for (int k = 0; k <= arity; ++k) {
