@@ -280,7 +280,7 @@ late = Late()
     "profile open": "p = hologram_torch.profile(); p.__enter__(); y = x * 2",
     "history on": "torch.hologram.memory._record_memory_history(); y = [x * i for i in range(9)]",
     "loader alive": """
-loader = iter(torch.utils.data.DataLoader(torch.arange(64), batch_size=4, num_workers=2))
+loader = iter(torch.utils.data.DataLoader(torch.arange(64), batch_size=4, num_workers=1))
 next(loader).to("hologram") + 1
 """,
     "forked": """
