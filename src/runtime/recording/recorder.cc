@@ -308,13 +308,15 @@ void Recorder::forget_what_died(RecordedCircuit& circuit) {
 // was not enough, or it failed and `keeps` says that the next thread that asks gets its error. One
 // that is not kept is put in `error`.
 bool Recorder::run_first(RecordedCircuit& circuit, std::exception_ptr& error, bool keeps) {
-  if (circuit.error != nullptr) {
+  auto outcome = CircuitRunner::Outcome::kFailed;
+  if (circuit.error == nullptr) {
+    outcome = runner_.run(circuit, error);
+  } else {
     error = std::exchange(circuit.error, nullptr);
-    return true;
   }
-  const CircuitRunner::Outcome outcome = runner_.run(circuit, error);
-  const bool fails = outcome == CircuitRunner::Outcome::kFailed;
-  if (fails && keeps) circuit.error = std::exchange(error, nullptr);
+  if (outcome == CircuitRunner::Outcome::kFailed && keeps) {
+    circuit.error = std::exchange(error, nullptr);
+  }
   if (outcome != CircuitRunner::Outcome::kStuck && circuit.error == nullptr) return true;
   std::lock_guard lock(record_lock_);
   circuit.stalled = true;
@@ -368,10 +370,17 @@ void Recorder::flush_buffer(const Buffer& buffer) {
   run_until(epoch, Why::kAsked);
 }
 
+// Whether a circuit that fails stays where it is, for a thread that asks for what it computes:
+// others go on recording, as long as the queue has room for that.
+bool Recorder::keeps_failures(Why why) const {
+  return why != Why::kAsked && why != Why::kPassing && why != Why::kMemory && !queue_.is_crowded();
+}
+
 // Runs what is sealed up to a circuit, or waits for others who do.
 bool Recorder::run_until(uint64_t epoch, Why why) {
   bool any = false;
   bool stuck = false;
+  bool raises = why == Why::kAsked;
   std::exception_ptr error;
   while (!stuck && may_run(epoch)) {
     std::unique_ptr<RecordedCircuit> finished;
@@ -380,16 +389,19 @@ bool Recorder::run_until(uint64_t epoch, Why why) {
       const CircuitRunner::Scope scope(runner_);
       if (device_.done_epoch() >= epoch) break;
       RecordedCircuit* circuit;
+      bool keeps;
       {
         std::lock_guard lock(record_lock_);
         circuit = queue_.first();
+        keeps = keeps_failures(why);
         if (std::exchange(circuit->stalled, false)) forget_what_died(*circuit);
       }
-      stuck = !run_first(*circuit, now, /*keeps=*/false);
+      stuck = !run_first(*circuit, now, keeps);
       if (!stuck) finished = finish_first(*circuit);
     }
     if (is_waited_for()) ring();
     if (now != nullptr && (error == nullptr || stuck)) error = now;
+    raises |= now != nullptr && stuck;  // for want of memory
     if (finished == nullptr) continue;
     any = true;
     retire(std::move(finished));  // deleters may do as they like: no lock is held
@@ -397,7 +409,7 @@ bool Recorder::run_until(uint64_t epoch, Why why) {
   ring();
   call_worker();
   if (error != nullptr) {
-    if (stuck || why == Why::kAsked) std::rethrow_exception(error);
+    if (raises) std::rethrow_exception(error);
     device_.default_stream().keep_error(error);
   }
   return any;

@@ -132,6 +132,7 @@ class Recorder {
   bool run_until(uint64_t epoch, Why why);
   bool may_run(uint64_t epoch);
   bool run_first(RecordedCircuit& circuit, std::exception_ptr& error, bool keeps);
+  bool keeps_failures(Why why) const;
   bool run_beside();
   void forget_what_died(RecordedCircuit& circuit);
   std::unique_ptr<RecordedCircuit> finish_first(const RecordedCircuit& circuit);

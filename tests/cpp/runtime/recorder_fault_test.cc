@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "src/runtime/recording/circuit_check.h"
+#include "src/runtime/recording/recorder.h"
 #include "tests/cpp/runtime/null_device.h"
 #include "tests/cpp/runtime/recording_device.h"
 
@@ -162,13 +163,47 @@ TEST_F(RecorderFault, ErrorsThatNoThreadWaitsForAreKept) {
   EXPECT_TRUE(scalar().default_stream().has_error());
   EXPECT_THROW(scalar().synchronize(), std::runtime_error);
   scalar().synchronize();
-  // The same of a circuit that was run because it was full.
+}
+
+// A circuit that was run because it was full, or complete: what it computes is no result.
+TEST_F(RecorderFault, ReadsGetTheErrorOfACircuitThatNoThreadWaitedFor) {
+  const BufferRef a = deferred(4), b = deferred(4), c = deferred(4);
+  scalar().on_run = [] { throw std::runtime_error("the kernel broke"); };
   for (int i = 0; i < 1025; ++i) {
     ASSERT_TRUE(record(OpId::add, memory(a), number(1), number(2), 4));
   }
-  EXPECT_EQ(recorder_stats(scalar()).ops_recorded, 1026u);
+  EXPECT_EQ(recorder_stats(scalar()).ops_recorded, 1025u);
   scalar().on_run = nullptr;
-  EXPECT_EQ(floats(a), std::vector<float>(4, 3));
+  EXPECT_TRUE(is_pending(*a));
+  EXPECT_THROW(floats(a), std::runtime_error);
+  EXPECT_EQ(floats(a), std::vector<float>(4, 3)) << "by the op that came after the circuit";
+  scalar().synchronize();  // told once
+
+  const auto fail_and_go_on = [&] {
+    scalar().on_run = [] { throw std::runtime_error("the kernel broke"); };
+    ASSERT_TRUE(record(OpId::add, memory(b), number(1), number(2), 4));
+    internal::Recorder::of(scalar()).hand_over();
+    scalar().on_run = nullptr;
+    ASSERT_TRUE(record(OpId::mul, memory(c), memory(b), number(2), 4));
+    internal::Recorder::of(scalar()).hand_over();
+    EXPECT_TRUE(is_pending(*b));
+  };
+  fail_and_go_on();
+  EXPECT_THROW(materialize(*c), std::runtime_error) << "what it is made of failed";
+  EXPECT_FALSE(is_pending(*c));
+  fail_and_go_on();
+  EXPECT_THROW(materialize(*b), std::runtime_error);
+  materialize(*c);
+  fail_and_go_on();
+  EXPECT_THROW(scalar().synchronize(), std::runtime_error);
+  scalar().synchronize();
+  // A program that never looks goes on, and is told when it does.
+  scalar().on_run = [] { throw std::runtime_error("the kernel broke"); };
+  for (int i = 0; i < 1000; ++i) {
+    ASSERT_TRUE(record(OpId::add, memory(b), number(1), number(2), 4));
+    internal::Recorder::of(scalar()).hand_over();
+  }
+  scalar().on_run = nullptr;
   EXPECT_THROW(scalar().synchronize(), std::runtime_error);
 }
 
