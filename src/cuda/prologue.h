@@ -20,6 +20,7 @@ typedef double f64;
 #define FUNCTION static __device__ __forceinline__
 #define GLOBAL
 #define RESTRICT __restrict__
+#define PARAMETER const __grid_constant__
 #define ITEM ((u64)blockIdx.x * blockDim.x + threadIdx.x)
 #define LANE ((u32)threadIdx.x)
 #define GROUP ((u64)blockIdx.x)

@@ -14,6 +14,7 @@ namespace hologram::gpu {
 //   FUNCTION        before any other function
 //   GLOBAL          of a pointer to the device's memory
 //   RESTRICT        of a pointer, as in C
+//   PARAMETER       before a struct that is a parameter, whose elements are chosen as items run
 //   ITEM            the item's number among all, a u64
 //   LANE, GROUP     its number in its group, a u32, and the group's, a u64
 //   LOCAL           of an array at the kernel's outermost level that a group's items share

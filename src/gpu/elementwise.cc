@@ -25,8 +25,8 @@ class ElementwiseWriter : Writer {
   using Writer::Writer;
 
   KernelText write() {
-    std::string body =
-        cat("  const u64 i = ITEM;\n  if (i >= (u64)", add_word(kernel_.numel()), ") return;\n");
+    std::string body = cat("  const u64 i = OWN_ITEM;\n  if (i >= (u64)", add_word(kernel_.numel()),
+                           ") return;\n");
     const bool walks = std::any_of(
         kernel_.accesses.begin(), kernel_.accesses.end(), [&](const MemoryAccess& access) {
           return access.rank != Rank::kOne && !is_linear(kernel_, access);

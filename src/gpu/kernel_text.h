@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,7 +31,8 @@ inline constexpr char kKernelName[] = "hologram_kernel";
 // in, and then the words: a struct of 64-bit integers by value, or a pointer to them where that
 // would be more than parameters may take.
 struct KernelText {
-  std::string source;  // without the prologue
+  std::string functions;  // that the body calls
+  std::string body;
   std::vector<uint32_t> slots;
   std::vector<int64_t> words;
   bool words_in_memory = false;
@@ -51,7 +53,19 @@ struct KernelText {
   std::vector<Number> numbers;
   size_t groups = 0;  // that are launched
   size_t group_items = kGroupItems;
+  // How many equal kernels it is in one launch. Each has as many slots and words of its own, in
+  // order; behind the words of all is where the groups of each end.
+  size_t members = 1;
 };
+
+// What a driver compiles, without its prologue.
+std::string source_of(const KernelText& text);
+// Whether the two are one kernel over other memory and sizes, so that they can be joined.
+bool is_equal(const KernelText& a, const KernelText& b);
+// How many such kernels one launch takes: a power of two, 1 at least.
+size_t most_members(const KernelText& text, const Traits& traits);
+// Kernels that are equal and do not depend on each other as one, most_members() of them at most.
+KernelText joined(std::span<const KernelText> texts, const Traits& traits);
 
 // Nothing where the device cannot run the kernel: calls, ops, reductions and dtypes that it lacks,
 // and what reads and writes one place in more than one way. `native` is native_ops(traits). Plans

@@ -205,7 +205,7 @@ class RandomWriter : Writer {
   bool begin(const Array& out, uint64_t seed, uint64_t offset, bool wide) {
     n_ = out.numel();
     blocks_ = static_cast<int64_t>(philox_blocks(n_, wide ? 64 : 32));
-    put(body_, "  const u64 block = ITEM, n = (u64)", add_word(n_), ";\n");
+    put(body_, "  const u64 block = OWN_ITEM, n = (u64)", add_word(n_), ";\n");
     pointer("out", out);
     put(body_, "  u32 w[4];\n  philox(", whole(offset), " + block, ", whole(seed), ", w);\n");
     return wide;
@@ -228,7 +228,7 @@ class RandomWriter : Writer {
   KernelText end(const std::string& functions) {
     const auto items = static_cast<size_t>(blocks_);
     KernelText text = finish(body_, (items + kGroupItems - 1) / kGroupItems);
-    text.source = functions + text.source;
+    text.functions = functions + text.functions;
     return text;
   }
 

@@ -15,10 +15,34 @@ namespace hologram::gpu {
 
 PlanCode::~PlanCode() = default;
 
-std::unique_ptr<PlanCode::Kernel> PlanCode::ready(KernelText text, Machine& machine) {
-  auto compiled = machine.kernels.get(text.source);
-  text.source = {};
-  return std::make_unique<Kernel>(Kernel{std::move(compiled), std::move(text)});
+// A step before it is compiled.
+struct PlanCode::Draft {
+  Step step;
+  std::vector<KernelText> texts = {};  // of a step that is a launch: one, or several to be joined
+  int stage = -1;
+};
+
+void PlanCode::add(Draft& draft, Machine& machine) {
+  if (!draft.texts.empty()) {
+    KernelText text = joined(draft.texts, machine.driver.traits());
+    auto compiled = machine.kernels.get(source_of(text));
+    text.functions = {};
+    text.body = {};
+    draft.step.kernel = std::make_unique<Kernel>(Kernel{std::move(compiled), std::move(text)});
+  }
+  steps_.push_back(std::move(draft.step));
+}
+
+// Whether a kernel runs in the launch of another of its stage, on which it does not depend.
+bool PlanCode::is_joined(std::vector<Draft>& drafts, KernelText& text, int stage,
+                         const Traits& traits) {
+  for (auto draft = drafts.rbegin(); draft != drafts.rend() && draft->stage == stage; ++draft) {
+    if (draft->texts.empty() || !is_equal(draft->texts[0], text)) continue;
+    if (draft->texts.size() >= most_members(text, traits)) continue;
+    draft->texts.push_back(std::move(text));
+    return true;
+  }
+  return false;
 }
 
 // Null where the call has no recipe, or one that would leave something to the host.
@@ -42,9 +66,9 @@ std::unique_ptr<PlanCode::Cooked> PlanCode::cooked(const circuit::KernelCall& ca
   return made;
 }
 
-// An empty step where the device has nothing for the kernel.
-PlanCode::Step PlanCode::native_step(const circuit::Kernel& kernel, Machine& machine) {
-  Step step;
+// Neither text nor recipe where the device has nothing for the kernel.
+PlanCode::Draft PlanCode::native_draft(const circuit::Kernel& kernel, Machine& machine) {
+  Draft draft;
   const Traits& traits = machine.driver.traits();
   auto text = kernel_text(kernel, traits, *machine.limits.native);
   // By the device's limits, a call is all that there is in its kernel.
@@ -55,35 +79,44 @@ PlanCode::Step PlanCode::native_step(const circuit::Kernel& kernel, Machine& mac
     if (text.has_value()) {
       for (uint32_t& slot : text->slots) slot = recipe.call_slots()[slot];
     } else {
-      step.cooked = cooked(*kernel.call, machine);
+      draft.step.cooked = cooked(*kernel.call, machine);
     }
   }
-  if (text.has_value()) step.kernel = ready(*std::move(text), machine);
-  return step;
+  if (text.has_value()) draft.texts.push_back(*std::move(text));
+  draft.stage = kernel.stage;
+  return draft;
 }
 
 PlanCode::PlanCode(const circuit::Plan& plan, Machine& machine) {
   const int count = static_cast<int>(plan.kernels.size());
+  std::vector<Draft> drafts;
   int host_begin = -1;
   const auto end_host = [&](int end) {
     if (host_begin < 0) return;
-    Step& step = steps_.emplace_back();
+    Step& step = drafts.emplace_back().step;
     step.first_kernel = host_begin;
     step.host = std::make_unique<internal::HostKernels>(plan, host_begin, end);
     host_begin = -1;
   };
   for (int k = 0; k < count; ++k) {
-    Step step = native_step(plan.kernels[static_cast<size_t>(k)], machine);
-    if (step.kernel == nullptr && step.cooked == nullptr) {
+    const circuit::Kernel& kernel = plan.kernels[static_cast<size_t>(k)];
+    Draft draft = native_draft(kernel, machine);
+    if (draft.texts.empty() && draft.step.cooked == nullptr) {
       // What follows each other on the host needs no copies in between.
       if (host_begin < 0) host_begin = k;
       continue;
     }
     end_host(k);
-    step.first_kernel = k;
-    steps_.push_back(std::move(step));
+    if (!draft.texts.empty() && draft.texts[0].groups == 0) continue;
+    if (!draft.texts.empty() &&
+        is_joined(drafts, draft.texts[0], kernel.stage, machine.driver.traits())) {
+      continue;
+    }
+    draft.step.first_kernel = k;
+    drafts.push_back(std::move(draft));
   }
   end_host(count);
+  for (Draft& draft : drafts) add(draft, machine);
 }
 
 bool PlanCode::is_native() const {
@@ -135,7 +168,6 @@ void PlanCode::run(Machine& machine, const circuit::Bindings& bindings, int max_
 }
 
 void PlanCode::Kernel::launch(Machine& machine, const circuit::Bindings& bindings) const {
-  if (text.groups == 0) return;
   machine.places.clear();
   machine.blocks.clear();
   for (const uint32_t slot : text.slots) {

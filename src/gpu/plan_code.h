@@ -43,10 +43,10 @@ class PlanCode final : public circuit::PlanCode {
   size_t bytes() const override;
 
  private:
-  // A kernel of a plan, ready to be launched.
+  // A kernel of a plan, or equal ones of one stage, ready to be launched.
   struct Kernel {
     std::shared_ptr<const CompiledKernel> compiled;
-    KernelText text;  // without its source
+    KernelText text;  // without functions and body
     void launch(Machine& machine, const circuit::Bindings& bindings) const;
   };
   // A call as a plan of its own, of which the slots are those of the call, then temporaries.
@@ -72,9 +72,13 @@ class PlanCode final : public circuit::PlanCode {
     std::unique_ptr<internal::HostKernels> host;
   };
 
-  static std::unique_ptr<Kernel> ready(KernelText text, Machine& machine);
+  struct Draft;
+
   static std::unique_ptr<Cooked> cooked(const circuit::KernelCall& call, Machine& machine);
-  static Step native_step(const circuit::Kernel& kernel, Machine& machine);
+  static Draft native_draft(const circuit::Kernel& kernel, Machine& machine);
+  static bool is_joined(std::vector<Draft>& drafts, KernelText& text, int stage,
+                        const Traits& traits);
+  void add(Draft& draft, Machine& machine);
 
   std::vector<Step> steps_;
 };

@@ -74,9 +74,9 @@ class ProductWriter : Writer {
     put(body, "  LOCAL ", type_, " tile_a[", kDepth * tile, "], tile_b[", kDepth * tile, "];\n");
     const std::string of_rows = add_word(rows), of_cols = add_word(cols);
     put(body, "  const u32 y = LANE / ", kSide, ", x = LANE % ", kSide, ";\n");
-    put(body, "  const i64 row = (i64)(GROUP / (u64)", of_cols, " % (u64)", of_rows, ") * ", tile,
-        ", col = (i64)(GROUP % (u64)", of_cols, ") * ", tile, ";\n");
-    put(body, "  const u64 product = GROUP / ((u64)", of_cols, " * (u64)", of_rows, ");\n");
+    put(body, "  const i64 row = (i64)(OWN_GROUP / (u64)", of_cols, " % (u64)", of_rows, ") * ",
+        tile, ", col = (i64)(OWN_GROUP % (u64)", of_cols, ") * ", tile, ";\n");
+    put(body, "  const u64 product = OWN_GROUP / ((u64)", of_cols, " * (u64)", of_rows, ");\n");
     if (p_.batch_dims() > 0) {
       put(body, "  ", positions("p", "product", 0, p_.batch_dims()), "\n");
     }

@@ -141,7 +141,7 @@ bool write(const Join<Array>& call, Recipe& recipe) {
   return is_plain(call.out.dtype);
 }
 
-bool write(const Place<Array>& call, Recipe& recipe) {
+bool write(const calls::Place<Array>& call, Recipe& recipe) {
   const int64_t* strides = call.strides.data();
   if (!is_plain(call.out.dtype)) return false;
   for (size_t k = 0; k < call.pieces.size(); ++k) {

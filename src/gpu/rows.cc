@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 
+#include "hologram/reduction.h"
 #include "src/gpu/writer.h"
 
 namespace hologram::gpu {
@@ -36,14 +37,14 @@ class RowsWriter : Writer {
     rows_first_ = row_steps_less();
     std::string body;
     if (lanes_ == 1) {
-      put(body, "  if (ITEM >= (u64)", rows, ") return;\n");
-      put(body, "  const ", row_type, " row = (", row_type, ")ITEM;\n");
+      put(body, "  if (OWN_ITEM >= (u64)", rows, ") return;\n");
+      put(body, "  const ", row_type, " row = (", row_type, ")OWN_ITEM;\n");
       put(body, "  const ", col_type, " cols = (", col_type, ")", cols, ";\n");
     } else {
       // A group has whole rows. Items past the last have no elements, and the group's first row.
       const std::string row = rows_first_ ? cat("LANE % ", per_group) : cat("LANE / ", lanes);
       put(body, "  const u32 lane = LANE ", rows_first_ ? cat("/ ", per_group) : cat("% ", lanes));
-      put(body, ";\n  const u64 first = GROUP * ", per_group, ";\n");
+      put(body, ";\n  const u64 first = OWN_GROUP * ", per_group, ";\n");
       put(body, "  const int is_row = first + ", row, " < (u64)", rows, ";\n");
       put(body, "  const ", row_type, " row = (", row_type, ")(is_row ? first + ", row,
           " : first);\n");

@@ -56,20 +56,11 @@ std::string Writer::positions(const char* prefix, const std::string& of, int beg
 }
 
 KernelText Writer::finish(const std::string& body, size_t groups, size_t group_items) {
-  const size_t words = text_.words.size();
+  text_.functions = functions_.text();
+  text_.body = body;
   text_.groups = groups;
   text_.group_items = group_items;
-  text_.words_in_memory = 8 * (text_.slots.size() + words) > traits_.parameter_bytes;
-  std::string& source = text_.source;
-  source = functions_.text();
-  if (!text_.words_in_memory) put(source, "typedef struct { i64 w[", words, "]; } Words;\n");
-  put(source, "#define W(k) words", text_.words_in_memory ? "[k]\n" : ".w[k]\n");
-  put(source, "KERNEL(", group_items, ") ", kKernelName, "(");
-  for (size_t s = 0; s < text_.slots.size(); ++s) {
-    put(source, "GLOBAL u8* RESTRICT s", s, ",\n    ");
-  }
-  source += text_.words_in_memory ? "GLOBAL const i64* RESTRICT words" : "const Words words";
-  put(source, ") {\n", body, "}\n");
+  text_.words_in_memory = 8 * (text_.slots.size() + text_.words.size()) > traits_.parameter_bytes;
   return std::move(text_);
 }
 

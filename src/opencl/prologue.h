@@ -20,6 +20,7 @@ typedef float f32;
 #define FUNCTION
 #define GLOBAL __global
 #define RESTRICT restrict
+#define PARAMETER const
 #define ITEM ((u64)get_global_id(0))
 #define LANE ((u32)get_local_id(0))
 #define GROUP ((u64)get_group_id(0))

@@ -16,7 +16,7 @@ Text for_opencl(const std::string& source, size_t parameter_bytes) {
   const std::string body = source.substr(cuda::kPrologue.size());
   static const std::regex kKernel(R"(KERNEL\((\d+)\)\s+(\w+)\(([^)]*)\)\s*\{)");
   static const std::regex kPointer(R"(\s*GLOBAL (const )?(\w+)\* (RESTRICT )?(\w+)\s*)");
-  static const std::regex kStruct(R"(\s*const (\w+) (\w+)\s*)");
+  static const std::regex kStruct(R"(\s*PARAMETER (\w+) (\w+)\s*)");
   std::smatch kernel;
   if (!std::regex_search(body, kernel, kKernel)) {
     fail(ErrorKind::kInternal, "a text has no kernel");

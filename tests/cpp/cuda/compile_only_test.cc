@@ -124,6 +124,19 @@ TEST_F(CompileOnlyTest, RandomNumbersNormsAndStepsAreKernels) {
     keep(call("adam", {CallInput(), CallInput(), list, list, list, list},
               {{"lr", 0.1}, {"steps", std::vector<int64_t>{1, 1}}}));
   }
+  // The parameters of a step are one launch.
+  for (const int count : {2, 5, 40}) {
+    std::vector<Tensor> lists[4];
+    for (auto& list : lists) {
+      for (int i = 0; i < count; ++i) list.push_back(ones({i + 1, 3}, Dtype::kFloat32));
+    }
+    run();
+    const int launched = CompileOnly::launched;
+    keep(call("adam", {CallInput(), CallInput(), lists[0], lists[1], lists[2], lists[3]},
+              {{"lr", 0.1}, {"steps", std::vector<int64_t>(static_cast<size_t>(count), 1)}}));
+    // One takes 16 of four tensors each.
+    EXPECT_EQ(CompileOnly::launched - launched, (count + 15) / 16);
+  }
   keep(call("integers", {ones({70}, Dtype::kInt32)}, {{"seed", 1}, {"count", 9}}));
   EXPECT_EQ(recorder_stats(gpu()).host_kernels, 0u);
   EXPECT_GT(CompileOnly::built - before, 15);

@@ -24,7 +24,7 @@ std::string scale_text(bool words_in_memory) {
   return std::string(words_in_memory ? "" : "typedef struct { i64 w[2]; } Words;\n") +
          "#define W(k) words" + words +
          "KERNEL(64) hologram_kernel(GLOBAL u8* RESTRICT s0,\n    GLOBAL u8* RESTRICT s1,\n    " +
-         (words_in_memory ? "GLOBAL const i64* RESTRICT words" : "const Words words") +
+         (words_in_memory ? "GLOBAL const i64* RESTRICT words" : "PARAMETER Words words") +
          ") {\n"
          "  const u64 i = ITEM;\n"
          "  if (i >= (u64)W(0)) return;\n"

@@ -27,7 +27,7 @@ class FakeCudaTest : public FakeTest {
   Function load(Module& module) {
     const Image image = compile(
         "typedef struct { i64 w[1]; } Words;\n"
-        "KERNEL(64) hologram_kernel(GLOBAL u8* RESTRICT s0, const Words words) {\n"
+        "KERNEL(64) hologram_kernel(GLOBAL u8* RESTRICT s0, PARAMETER Words words) {\n"
         "  if (ITEM < (u64)words.w[0]) s0[ITEM] = 1;\n}\n",
         90);
     Function function = nullptr;

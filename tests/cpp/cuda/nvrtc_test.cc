@@ -28,7 +28,8 @@ class Batch {
   void add(const std::string& what, const std::string& source) {
     names_.push_back(what);
     const std::string number = std::to_string(names_.size());
-    text_ += "#undef W\nnamespace n" + number + " {\n";
+    text_ += "#undef W\n#undef ALL_WORDS\n#undef OWN_GROUP\n#undef OWN_ITEM\nnamespace n" + number +
+             " {\n";
     std::string renamed = source;
     const size_t at = renamed.find(gpu::kKernelName);
     renamed.replace(at, std::string(gpu::kKernelName).size(), "k" + number);
@@ -75,7 +76,7 @@ class NvrtcTest : public ::testing::Test {
   static std::string source(const Kernel& kernel) {
     static const circuit::NativeOps native = gpu::native_ops(kTraits);
     const auto text = gpu::kernel_text(kernel, kTraits, native);
-    return text.has_value() ? text->source : std::string();
+    return text.has_value() ? gpu::source_of(*text) : std::string();
   }
 };
 

@@ -83,6 +83,8 @@ class OpenClPrograms : public OpenClTest {
       for (int k = 0; k < only.arity; ++k) place(only.in[k], false);
       place(only.out, true);
       alone.whole_rows = wants_whole_rows(alone);
+      // Each needs those before it.
+      alone.stage = static_cast<int>(test.plan.kernels.size());
       test.plan.kernels.push_back(std::move(alone));
     }
     test.plan.slots = static_cast<int>(test.slots.size());
@@ -251,7 +253,7 @@ TEST_F(OpenClPrograms, ReuseOneTextForOtherShapesMemoryAndNumbers) {
                {in, Builder::immediate(test.immediate(Dtype::kFloat32, value))},
                builder.dense(test.slot(random, Dtype::kFloat32, 4096), Dtype::kFloat32));
     test.add(builder);
-    return text_of(test.plan.kernels[0], {})->source;
+    return gpu::source_of(*text_of(test.plan.kernels[0], {}));
   };
   EXPECT_EQ(source({100}, 0, 2), source({3, 7}, 64, 5));
 }
@@ -303,6 +305,36 @@ TEST_F(OpenClPrograms, PlansHaveNoKernelOfBothSides) {
   }
   EXPECT_GT(texts, 2000);
   EXPECT_GT(others, 200);
+}
+
+// Equal kernels of one stage are one launch, which finds for each group whose it is.
+TEST_F(OpenClPrograms, EqualKernelsInOneLaunchHaveTheirOwnBits) {
+  const auto bits = [](int count, bool folds, bool at_once) {
+    Random random(11);
+    Case test;
+    for (int i = 0; i < count; ++i) {
+      // Sizes on both sides of a group's; rows that as many items share.
+      const int64_t rows = pick(random, 1, 40), cols = pick(random, 17, 128);
+      Builder builder({rows, cols}, folds);
+      const uint32_t in = test.slot(random, Dtype::kFloat32, rows * cols);
+      const uint32_t out = test.slot(random, Dtype::kFloat32, rows * cols);
+      const Ref x = builder.dense(in, Dtype::kFloat32), y = builder.dense(out, Dtype::kFloat32);
+      if (folds) {
+        const Ref sum = builder.fold_temp(Reduction::sum, x, Dtype::kFloat32);
+        builder.op(OpId::add, Dtype::kFloat32, {x, sum}, y);
+      } else {
+        const Ref number = Builder::immediate(test.immediate(Dtype::kFloat32, i - 3.5));
+        builder.op(OpId::fma, Dtype::kFloat32, {x, number, x}, y);
+      }
+      test.add(builder, at_once ? 0 : i, i);
+    }
+    return run(test);
+  };
+  for (const int count : {2, 3, 8, 45}) {
+    for (const bool folds : {false, true}) {
+      EXPECT_EQ(bits(count, folds, true), bits(count, folds, false)) << count << " kernels";
+    }
+  }
 }
 
 // Random programs with reductions and functions of rows; kernels see each other's results.
