@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 
+#include "hologram/reduction.h"
 #include "src/gpu/writer.h"
 
 namespace hologram::gpu {
