@@ -89,6 +89,91 @@ Array Array::with_last(uint64_t mask) const {
   return array;
 }
 
+Array Array::select(int dim, int64_t index) const {
+  Array array = narrow(dim, index, 1);
+  for (int d = dim + 1; d < ndim; ++d) {
+    array.shape[static_cast<size_t>(d - 1)] = shape[static_cast<size_t>(d)];
+    array.strides[static_cast<size_t>(d - 1)] = strides[static_cast<size_t>(d)];
+  }
+  --array.ndim;
+  return array;
+}
+
+Array Array::narrow(int dim, int64_t begin, int64_t size) const {
+  Array array = *this;
+  const auto at = static_cast<size_t>(dim);
+  array.shape[at] = size;
+  array.offset += begin * strides[at] * static_cast<int64_t>(itemsize(dtype));
+  return array;
+}
+
+// ---- calls ----
+
+void RecipeCall::put_view(const Array& array) {
+  if (!array.is_given) return word(0);
+  bool row_major = true;
+  int64_t step = 1;
+  for (int d = array.ndim; d-- > 0;) {
+    const auto at = static_cast<size_t>(d);
+    row_major = row_major && (array.shape[at] == 1 || array.strides[at] == step);
+    step *= array.shape[at];
+  }
+  const auto ndim = static_cast<size_t>(array.ndim);
+  word(view_head(array.dtype, ndim, row_major));
+  for (size_t d = 0; d < ndim; ++d) word(static_cast<uint64_t>(array.shape[d]));
+  for (size_t d = 0; d < ndim && !row_major; ++d) word(static_cast<uint64_t>(array.strides[d]));
+}
+
+void RecipeCall::put_slot(const Array& array, Access access) {
+  circuit::CallSlot& slot = slots_.emplace_back();
+  const int64_t count = array.numel();
+  if (!array.is_given || count == 0) return;
+  const auto item = static_cast<int64_t>(itemsize(array.dtype));
+  int64_t first = 0, last = 0;  // elements from that of `offset`
+  for (size_t d = 0; d < static_cast<size_t>(array.ndim); ++d) {
+    const int64_t end = (array.shape[d] - 1) * array.strides[d];
+    (end < 0 ? first : last) += end;
+  }
+  slot.present = true;
+  slot.slot = array.slot;
+  slot.offset = array.offset + first * item;
+  slot.bytes = (last - first + 1) * item;
+  slot.writes = access != Access::reads;
+  slot.reads = access != Access::writes || updates_results_;
+  // Results do not overlap themselves, so that as many elements are all of them.
+  slot.covers = access == Access::writes && last - first + 1 == count;
+}
+
+void Recipe::append_call(CallNumber number, const RecipeCall& call) {
+  tape_.append_call(static_cast<uint16_t>(number), call.slots(), call.words(), call.numbers());
+  for (const uint64_t bits : call.numbers()) {
+    const auto constant = std::bit_cast<double>(bits);
+    immediates_.push_back({Dtype::kFloat64, [constant](const double*) { return constant; }});
+  }
+}
+
+void Recipe::product_into(const Array& out, const Array& a, const Array& b, Factor form, Sum sum) {
+  if (out.numel() == 0) return;
+  const auto batch_of_one = [](const Array& matrix) {
+    Array batch = matrix;
+    batch.ndim = 3;
+    batch.shape = {1, matrix.shape[0], matrix.shape[1]};
+    batch.strides = {0, matrix.strides[0], matrix.strides[1]};
+    return batch;
+  };
+  const bool adds = sum == Sum::kAdded;
+  call(calls::Gemm<Array>{.a = batch_of_one(a),
+                          .b = batch_of_one(b),
+                          .trans_b = form == Factor::kTransposed,
+                          .scales = adds,
+                          .alpha = 1,
+                          .beta = adds ? 1.0 : 0.0,
+                          .c = batch_of_one(out)},
+       adds);
+}
+
+// ---- records ----
+
 Recipe::Recipe(const circuit::KernelCall& call, const Traits& traits)
     : widest_(traits.has_double ? Dtype::kFloat64 : Dtype::kFloat32) {
   for (const circuit::CallSlot& operand : call.operands) {

@@ -46,6 +46,15 @@ struct Array {
   Array merged(int begin, int end) const;
   // The dimensions of `mask` behind the others, in order.
   Array with_last(uint64_t mask) const;
+  // Element `index` of a dimension, which is gone; `size` elements of it from `begin` on.
+  Array select(int dim, int64_t index) const;
+  Array narrow(int dim, int64_t begin, int64_t size) const;
+
+  // As an operand of a call that a recipe records.
+  template <Access>
+  static Array of(const Array& array) {
+    return array;
+  }
 };
 
 // A number, computed on the host when the recipe runs from those of the call.
@@ -61,6 +70,36 @@ struct Term {
   Term(const Array& array) : is_array(true), array(array) {}  // NOLINT
   Term(double constant) : constant(constant) {}               // NOLINT
   Term(Number number) : number(std::move(number)) {}          // NOLINT
+};
+
+// The words and operands of a call between arrays of a recipe. Its numbers are floating ones.
+class RecipeCall : public CallEncoder<RecipeCall, std::vector<uint64_t>, std::vector<uint64_t>> {
+ public:
+  // updates_results: what the call writes depends on what was there, although its row does not say
+  // so.
+  explicit RecipeCall(bool updates_results) : updates_results_(updates_results) {}
+
+  using CallEncoder::operator();
+  void operator()(uint64_t number) = delete;
+  template <Access kAccess>
+  void operand(const calls::Operand<Array, kAccess>& array) {
+    put_view(array);
+    memory(array);
+  }
+  template <Access kAccess>
+  void memory(const calls::Operand<Array, kAccess>& array) {
+    put_slot(array, kAccess);
+  }
+  std::span<const circuit::CallSlot> slots() const { return slots_; }
+  std::span<const uint64_t> words() const { return words_; }
+  std::span<const uint64_t> numbers() const { return numbers_; }
+
+ private:
+  void put_view(const Array& array);
+  void put_slot(const Array& array, Access access);
+
+  const bool updates_results_;
+  std::vector<circuit::CallSlot> slots_;
 };
 
 class Recipe {
@@ -96,6 +135,19 @@ class Recipe {
   // A function of rows, the last dimension.
   void rows_into(const Array& out, circuit::RowOp kind, std::initializer_list<Array> operands);
 
+  // A call, which becomes a kernel or again a recipe; its numbers are constants. See RecipeCall for
+  // updates_results.
+  template <class Call>
+  void call(const Call& call, bool updates_results = false) {
+    RecipeCall made(updates_results);
+    Call::each(call, made);
+    append_call(Call::kNumber, made);
+  }
+  // out = a b of matrices, or out += a b; b may be given as its transpose.
+  enum class Factor : uint8_t { kPlain, kTransposed };
+  enum class Sum : uint8_t { kNew, kAdded };
+  void product_into(const Array& out, const Array& a, const Array& b, Factor form, Sum sum);
+
   // The widest dtype that the device computes numbers in.
   Dtype widest() const { return widest_; }
   // False where a record was to read or write an operand that the call does not have.
@@ -115,6 +167,7 @@ class Recipe {
  private:
   void record(circuit::Record& record, std::span<const Term> operands, int ndim,
               const int64_t* shape, int fixed);
+  void append_call(CallNumber number, const RecipeCall& call);
 
   const Dtype widest_;
   bool is_whole_ = true;

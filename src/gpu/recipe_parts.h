@@ -32,4 +32,12 @@ bool write(const calls::Adam<Array>& call, Recipe& recipe);
 bool write(const calls::Sgd<Array>& call, Recipe& recipe);
 bool write(const calls::Adagrad<Array>& call, Recipe& recipe);
 
+bool write(const calls::LstmRecurrence<Array>& call, Recipe& recipe);
+bool write(const calls::LstmForward<Array>& call, Recipe& recipe);
+bool write(const calls::LstmBackward<Array>& call, Recipe& recipe);
+bool write(const calls::GruForward<Array>& call, Recipe& recipe);
+bool write(const calls::GruBackward<Array>& call, Recipe& recipe);
+bool write(const calls::RnnForward<Array>& call, Recipe& recipe);
+bool write(const calls::RnnBackward<Array>& call, Recipe& recipe);
+
 }  // namespace hologram::gpu

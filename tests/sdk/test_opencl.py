@@ -222,3 +222,50 @@ def test_the_handle_api() -> None:
     for buffer in (a, b, c):
         ffi.buffer_cleanup(buffer)
     ffi.executor_cleanup(ex)
+
+
+def recurrent_results(put, reverse: bool) -> list[np.ndarray]:
+    """Of every recurrent call, over rows that `put` makes tensors of; states are also updated."""
+    rng = np.random.default_rng(0)
+
+    def rows(*shape: int) -> hg.Tensor:
+        return put(rng.standard_normal(shape).astype(np.float32))
+
+    steps, batch, width = 3, 2, 5
+    h, c, grad = rows(batch, width), rows(batch, width), rows(steps, batch, width)
+    weight, bias, gates = rows(4 * width, width), rows(4 * width), rows(steps, batch, 4 * width)
+    output, _, _, cells = lstm = hg.lstm_forward(gates, weight, bias, h, c, reverse=reverse)
+    found = [*lstm, gates]
+    found += hg.lstm_backward(gates, cells, weight, c, grad, h, None, reverse=reverse)
+    gates = rows(steps, batch, 4 * width)
+    last_h, last_c = rows(batch, width), rows(batch, width)
+    states = rows(steps, batch, width), last_h, last_c
+    hg.lstm_recurrence(gates, weight, None, last_h, last_c, reverse=reverse, out=states)
+    found += states
+    weight, bias, gates = rows(3 * width, width), rows(3 * width), rows(steps, batch, 3 * width)
+    output, _, hidden = gru = hg.gru_forward(gates, weight, bias, h, reverse=reverse)
+    found += [*gru, gates]
+    found += hg.gru_backward(gates, hidden, output, weight, h, None, c, reverse=reverse)
+    weight, gates = rows(width, width), rows(steps, batch, width)
+    for relu in (False, True):
+        output, last = hg.rnn_forward(gates, weight, None, h, relu=relu, reverse=reverse)
+        grads = hg.rnn_backward(output, weight, grad, relu=relu, reverse=reverse)
+        found += [output, last, *grads]
+    return [np.asarray(x) for x in found]
+
+
+@on_device
+@pytest.mark.parametrize("reverse", [False, True])
+def test_recurrences_agree_with_the_cpu(reverse: bool) -> None:
+    with hg.Executor(backend=BACKEND) as ex:
+
+        def put(x: np.ndarray) -> hg.Tensor:
+            memory = ex.allocate(x.shape)
+            memory.from_numpy(x)
+            return hg.asarray(memory)
+
+        before = ex.stats()["host_kernels"]
+        found = recurrent_results(put, reverse)
+        assert ex.stats()["host_kernels"] == before
+    for x, y in zip(found, recurrent_results(hg.array, reverse), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)

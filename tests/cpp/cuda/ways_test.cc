@@ -17,18 +17,18 @@ namespace {
 
 std::string table() {
   std::ostringstream page;
-  page
-      << "<!-- SPDX-License-Identifier: MIT -->\n"
-         "# Calls on GPUs\n\n"
-         "Elementwise ops, reductions and softmax along the last dimension are records, which are "
-         "planned and fused as on\nthe CPU and become generated kernels. Calls are ops over whole "
-         "tensors. On devices of `src/gpu/` (OpenCL, CUDA) a\ncall is a generated kernel of its "
-         "own, a recipe (records on a private tape, which are planned in the same way), or "
-         "is\nleft "
-         "to the CPU, on copies, and counted (`host_kernels`, `host_bytes`). Complex numbers and "
-         "tensors of more than\nseven dimensions are always the CPU's; so are random numbers where "
-         "the device has no float64.\n\n"
-         "| call | CPU | GPU |\n| --- | --- | --- |\n";
+  page << "<!-- SPDX-License-Identifier: MIT -->\n"
+          "# Calls on GPUs\n\n"
+          "Elementwise ops, reductions and softmax along the last dimension are records, which are "
+          "planned and fused as on\nthe CPU and become generated kernels. Calls are ops over whole "
+          "tensors. On devices of `src/gpu/` (OpenCL, CUDA) a\ncall is a generated kernel of its "
+          "own, a recipe (records on a private tape, which are planned in the same way), or "
+          "is\nleft "
+          "to the CPU, on copies, and counted (`host_kernels`, `host_bytes`). Complex numbers and "
+          "tensors of more than\nseven dimensions are always the CPU's; so are packed sequences, "
+          "and "
+          "random numbers where the device has no float64.\n\n"
+          "| call | CPU | GPU |\n| --- | --- | --- |\n";
   int counts[3] = {};
   const std::span<const CallOp> ops = call_ops();
   for (size_t k = 0; k < ops.size(); ++k) {
