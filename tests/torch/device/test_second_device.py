@@ -735,6 +735,48 @@ def test_what_is_recorded_on_the_host_is_recorded(dtype: torch.dtype, every: int
 
 
 @on_device
+@pytest.mark.heavy
+def test_gradients_of_elementwise_ops_and_rows() -> None:
+    """Gradients computed on the device against differences of values computed there."""
+    from torch.testing._internal.common_methods_invocations import op_db
+    from torch.testing._internal.opinfo.core import BinaryUfuncInfo, UnaryUfuncInfo
+
+    rows = ("softmax", "log_softmax", "sum", "mean", "prod", "var", "std", "amax", "norm", "dist")
+    rows += ("logsumexp", "nn.functional.layer_norm", "nn.functional.group_norm", "lerp", "addcmul")
+    rows += ("addcdiv", "clamp", "where", "nn.functional.mse_loss", "nn.functional.huber_loss")
+    checked, faults = 0, []
+    for op in op_db:
+        if torch.float64 not in op.dtypes or not op.supports_autograd:
+            continue
+        if not isinstance(op, UnaryUfuncInfo | BinaryUfuncInfo) and op.name not in rows:
+            continue
+        drawn = op.sample_inputs(ONE, torch.float64, requires_grad=True)
+        few = (x for x in drawn if isinstance(x.input, torch.Tensor) and x.input.numel() <= 125)
+        for k, sample in zip(range(2), few, strict=False):
+            given = [sample.input, *(a for a in sample.args if isinstance(a, torch.Tensor))]
+            given = [x for x in given if x.requires_grad]
+
+            def value(*new: torch.Tensor, op=op, sample=sample, given=given) -> torch.Tensor:
+                of = dict(zip(map(id, given), new, strict=True))
+                args = [of.get(id(a), a) for a in (sample.input, *sample.args)]
+                out = op.op(*args, **sample.kwargs)
+                return sample.output_process_fn_grad(out)
+
+            # Differences say nothing of narrow types, nor beside values that are not finite.
+            found = value(*given)
+            found = found if isinstance(found, torch.Tensor) else found[0]
+            if found.dtype != torch.float64 or not found.isfinite().all():
+                continue
+            try:
+                torch.autograd.gradcheck(value, given, fast_mode=True)
+            except Exception as error:  # noqa: BLE001: told of all ops together
+                faults.append(f"{op.name}[{k}]: {error}")
+            checked += 1
+    assert not faults, "\n".join(faults[:20])
+    assert checked > 200
+
+
+@on_device
 def test_random_programs(current: None) -> None:
     """Deferred execution shows what eager execution shows, on this device as well."""
     sys.path.insert(0, str(TESTS / "torch"))
