@@ -189,6 +189,8 @@ class GpuTest:
         self.run("the SDK on the device", [*pytest, "tests/sdk/test_opencl.py"], 60)
         suite = "tests/torch/device/test_second_device.py"
         self.run("PyTorch on the device", [*pytest, suite], 150)
+        layers = "tests/torch/device/test_second_device_layers.py"
+        self.run("its layers on the device", [*pytest, layers], 150)
 
     def programs(self) -> None:
         """Run random programs, deferred against eager."""

@@ -32,6 +32,9 @@ bool write(const calls::Adam<Array>& call, Recipe& recipe);
 bool write(const calls::Sgd<Array>& call, Recipe& recipe);
 bool write(const calls::Adagrad<Array>& call, Recipe& recipe);
 
+bool write(const calls::Attention<Array>& call, Recipe& recipe);
+bool write(const calls::AttentionBackward<Array>& call, Recipe& recipe);
+
 bool write(const calls::LstmRecurrence<Array>& call, Recipe& recipe);
 bool write(const calls::LstmForward<Array>& call, Recipe& recipe);
 bool write(const calls::LstmBackward<Array>& call, Recipe& recipe);

@@ -254,9 +254,28 @@ def recurrent_results(put, reverse: bool) -> list[np.ndarray]:
     return [np.asarray(x) for x in found]
 
 
+def attention_results(put, causal: bool) -> list[np.ndarray]:
+    """Of heads in pairs, whose values are narrower than their keys, and of none of those."""
+    rng = np.random.default_rng(0)
+    found = []
+    for queries, keys in ((5, 3), (2, 5), (3, 0)):
+        shapes = (2, 4, queries, 3), (2, 2, keys, 3), (2, 2, keys, 2), (2, 4, queries, keys)
+        q, k, v, mask = (put(rng.standard_normal(s).astype(np.float32)) for s in shapes)
+        found += [hg.attention(q, k, v, mask, is_causal=causal)]
+        out, logsumexp = hg._hologram.calls.run(
+            "attention", [q, k, v, mask], {"is_causal": causal, "scale": 0.7}, []
+        )
+        grad = put(np.full((2, 4, queries, 2), 0.5, np.float32))
+        given = q, k, v, mask, out, logsumexp, grad
+        grads = hg.attention_backward(*given, is_causal=causal, scale=0.7)
+        found += [out, logsumexp, *grads]
+    return [np.asarray(x) for x in found]
+
+
 @on_device
-@pytest.mark.parametrize("reverse", [False, True])
-def test_recurrences_agree_with_the_cpu(reverse: bool) -> None:
+@pytest.mark.parametrize("results", [recurrent_results, attention_results])
+@pytest.mark.parametrize("flag", [False, True])
+def test_calls_agree_with_the_cpu(results, flag: bool) -> None:
     with hg.Executor(backend=BACKEND) as ex:
 
         def put(x: np.ndarray) -> hg.Tensor:
@@ -265,7 +284,7 @@ def test_recurrences_agree_with_the_cpu(reverse: bool) -> None:
             return hg.asarray(memory)
 
         before = ex.stats()["host_kernels"]
-        found = recurrent_results(put, reverse)
+        found = results(put, flag)
         assert ex.stats()["host_kernels"] == before
-    for x, y in zip(found, recurrent_results(hg.array, reverse), strict=True):
+    for x, y in zip(found, results(hg.array, flag), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)

@@ -15,17 +15,13 @@ from pathlib import Path
 import opencl_drivers
 import pytest
 import torch
+from second_device import BACKEND, CHOSEN, ONE, host_kernels, on_device
 
 import hologram_torch
 from hologram_torch import _C
 
-BACKEND = opencl_drivers.chosen_backend()
-CHOSEN = bool(BACKEND)  # this is the inner run
-HERE = torch.hologram.device_count() > 1
 TESTS = Path(__file__).resolve().parents[2]
-
-on_device = pytest.mark.skipif(not (CHOSEN and HERE), reason="runs inside test_on_the_device")
-ONE = "hologram:1"
+FILES = [__file__, str(Path(__file__).with_name("test_second_device_layers.py"))]
 
 
 def run_chosen(driver: str, log: Path, *command: str) -> subprocess.CompletedProcess[str]:
@@ -51,7 +47,7 @@ def test_on_the_device(driver: str, chosen: str, tmp_path: Path) -> None:
         # Kernels are those of OpenCL's drivers, so that whole models train there in the heavy run.
         few = "not training_agrees and not transformer and not convolutions"
         options += ["-k", few] if chosen == "not heavy" else ["-m", "heavy or not heavy"]
-    result = run_chosen(driver, log, "-m", "pytest", *options, __file__)
+    result = run_chosen(driver, log, "-m", "pytest", *options, *FILES)
     assert result.returncode == 0, result.stdout[-5000:] + result.stderr[-2000:]
     assert "passed" in result.stdout
     assert not opencl_drivers.complaints(log)
@@ -413,11 +409,6 @@ def test_random_numbers_are_those_of_the_cpu() -> None:
         torch.testing.assert_close(x, y, rtol=torch.finfo(x.dtype).eps * 8, atol=1e-5)
 
 
-def host_kernels() -> int:
-    with torch.hologram.device(1):
-        return _C.recorder_stats()["host_kernels"]
-
-
 F = torch.nn.functional
 
 
@@ -572,74 +563,6 @@ def test_optimizer_steps_run_on_the_device(make, options: dict, fused: bool) -> 
         found[device] = [p.detach().cpu() for p in params]
     torch.testing.assert_close(found[ONE], found["cpu"], rtol=2e-5, atol=1e-5)
     assert host_kernels() == before
-
-
-# Recurrent layers and their options.
-RECURRENT = {
-    "lstm": (torch.nn.LSTM, {"bidirectional": True}),
-    "lstm without bias": (torch.nn.LSTM, {"bias": False, "batch_first": True}),
-    "lstm with projection": (torch.nn.LSTM, {"proj_size": 2}),
-    "gru": (torch.nn.GRU, {"bidirectional": True}),
-    "gru without bias": (torch.nn.GRU, {"bias": False, "batch_first": True}),
-    "rnn": (torch.nn.RNN, {"num_layers": 2, "bidirectional": True}),
-    "rnn with relu": (torch.nn.RNN, {"nonlinearity": "relu", "bias": False}),
-}
-
-
-@on_device
-@pytest.mark.parametrize(
-    "dtype", [torch.float32, pytest.param(torch.float64, marks=pytest.mark.heavy)]
-)
-@pytest.mark.parametrize("kind", RECURRENT)
-def test_recurrent_layers_run_on_the_device(kind: str, dtype: torch.dtype) -> None:
-    """Their values and gradients are cpu's in float64, deferred as eager; no kernel of the host."""
-    make, options = RECURRENT[kind]
-    before = host_kernels()
-
-    def look(
-        device: str, dtype: torch.dtype, sizes: tuple[int, int], given: bool
-    ) -> list[torch.Tensor]:
-        torch.manual_seed(0)
-        layer = make(3, 5, **options).to(device, dtype)
-        x = torch.randn(*sizes, 3).to(device, dtype).requires_grad_()
-        batch = sizes[0] if options.get("batch_first") else sizes[1]
-        rows = options.get("num_layers", 1) * (2 if options.get("bidirectional") else 1)
-        widths = [options.get("proj_size") or 5] + [5] * (make is torch.nn.LSTM)
-        states = [torch.randn(rows, batch, w).to(device, dtype).requires_grad_() for w in widths]
-        with torch.no_grad():
-            inferred, _ = layer(x)
-        state = tuple(states) if make is torch.nn.LSTM else states[0]
-        output, last = layer(x, state) if given else layer(x)
-        results = [output, *(last if make is torch.nn.LSTM else [last])]
-        # Of a step and the last state, of all, or of the last state alone.
-        losses = [(r**2).sum() for r in (results if given else [output[-1:]])]
-        leaves = [x, *layer.parameters(), *(states if given else [])]
-        grads = torch.autograd.grad(sum(losses), leaves)
-        grads += torch.autograd.grad((layer(x)[1][0] ** 2).sum(), leaves[:2])
-        return [t.detach().cpu() for t in (inferred, *results, *grads)]
-
-    tolerance = 1e-12 if dtype == torch.float64 else 2e-6
-    for sizes, given in (((3, 2), True), ((2, 3), False), ((1, 1), True)):
-        ours = look(ONE, dtype, sizes, given)
-        with hologram_torch.execution("eager"):
-            eager = look(ONE, dtype, sizes, given)
-        for x, y, z in zip(ours, eager, look("cpu", torch.float64, sizes, given), strict=True):
-            assert torch.equal(x, y)
-            scale = max(1.0, z.abs().max().item())
-            torch.testing.assert_close(x.double(), z, rtol=tolerance, atol=tolerance * scale)
-    assert host_kernels() == before
-
-
-@on_device
-def test_packed_sequences_are_the_hosts() -> None:
-    torch.manual_seed(0)
-    layer, x = torch.nn.GRU(3, 4), torch.randn(5, 2, 3)
-    packed = torch.nn.utils.rnn.pack_padded_sequence(x, [5, 3])
-    want = layer(packed)[0].data
-    before = host_kernels()
-    found = layer.to(ONE)(packed.to(ONE))[0].data
-    torch.testing.assert_close(found.cpu(), want)
-    assert host_kernels() > before
 
 
 # Elementwise ops of the database, in place and out of place, and some that go through the host.
