@@ -71,6 +71,7 @@ class GpuDevice final : public Device {
   void copy_to_host(Stream& stream, void* to, const void* from, size_t nbytes) override {
     if (!begin_copy(stream, nbytes)) return;
     driver_->read(to, from, nbytes);
+    fault_.raise();
   }
   void copy_within(Stream& stream, void* to, const void* from, size_t nbytes) override {
     if (to == from || !begin_copy(stream, nbytes)) return;
@@ -122,6 +123,7 @@ class GpuDevice final : public Device {
     flush(*this);
     check_process("synchronize");
     driver_->finish();
+    fault_.raise();
     Device::synchronize(stream);
   }
   using Device::synchronize;
@@ -138,7 +140,9 @@ class GpuDevice final : public Device {
   }
   void synchronize(const Event& event) override {
     const std::shared_ptr<void> mark = mark_of(event);
-    if (mark != nullptr) driver_->wait(mark);
+    if (mark == nullptr) return;
+    driver_->wait(mark);
+    fault_.raise();
   }
   double elapsed_ms(const Event& begin, const Event& end) const override {
     return driver_->elapsed_ms(mark_of(begin), mark_of(end));
@@ -178,9 +182,12 @@ class GpuDevice final : public Device {
   DeviceMemory memory_;
   KernelCache kernels_;
   std::mutex launch_mutex_;
-  Machine machine_{*this, *driver_, kernels_, limits_, [this](uint64_t kernels, uint64_t bytes) {
-                     count_host_kernels(kernels, bytes);
-                   }};
+  FaultWord fault_{*driver_};
+  Machine machine_{
+      *this,    *driver_,
+      kernels_, limits_,
+      fault_,   [this](uint64_t kernels, uint64_t bytes) {
+                     count_host_kernels(kernels, bytes); }};
   mutable std::mutex mark_mutex_;
   mutable std::shared_ptr<void> asked_;  // behind all that was queued when query() was called
 };

@@ -23,6 +23,9 @@ using circuit::Ref;
 inline constexpr size_t kGroupItems = 64;
 inline constexpr size_t kMostGroupItems = 256;
 
+// The slot that stands for the device's fault word (fault_word.h).
+inline constexpr uint32_t kFaultSlot = UINT32_MAX;
+
 inline constexpr char kKernelName[] = "hologram_kernel";
 
 // A kernel as text, and what it takes. The text knows types, ranks and which operands lie one

@@ -7,6 +7,7 @@
 
 #include "hologram/error.h"
 #include "src/circuit/call_kinds.h"
+#include "src/gpu/indexing.h"
 #include "src/gpu/philox.h"
 #include "src/gpu/products.h"
 #include "src/gpu/recipes.h"
@@ -76,8 +77,11 @@ PlanCode::Draft PlanCode::native_draft(const circuit::Kernel& kernel, Machine& m
     Recipe recipe(*kernel.call, traits);
     text = product_text(*kernel.call, recipe, traits, *machine.limits.native);
     if (!text.has_value()) text = random_text(*kernel.call, recipe, traits);
+    if (!text.has_value()) text = indexing_text(*kernel.call, recipe, traits);
     if (text.has_value()) {
-      for (uint32_t& slot : text->slots) slot = recipe.call_slots()[slot];
+      for (uint32_t& slot : text->slots) {
+        if (slot != kFaultSlot) slot = recipe.call_slots()[slot];
+      }
     } else {
       draft.step.cooked = cooked(*kernel.call, machine);
     }
@@ -171,7 +175,8 @@ void PlanCode::Kernel::launch(Machine& machine, const circuit::Bindings& binding
   machine.places.clear();
   machine.blocks.clear();
   for (const uint32_t slot : text.slots) {
-    machine.places.push_back(machine.driver.place(bindings.slots[slot]));
+    const char* const address = slot == kFaultSlot ? machine.fault.address() : bindings.slots[slot];
+    machine.places.push_back(machine.driver.place(address));
     machine.blocks.push_back(machine.places.back().block);
   }
   machine.words = text.words;

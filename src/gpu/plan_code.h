@@ -9,6 +9,7 @@
 #include "hologram/device.h"
 #include "src/circuit/plan.h"
 #include "src/gpu/driver.h"
+#include "src/gpu/fault_word.h"
 #include "src/gpu/kernel_cache.h"
 #include "src/gpu/kernel_text.h"
 #include "src/gpu/recipe.h"
@@ -22,6 +23,7 @@ struct Machine {
   Driver& driver;
   KernelCache& kernels;
   const circuit::PlanLimits& limits;
+  FaultWord& fault;
   // Counts kernels that the host takes, and the bytes that are copied for them.
   std::function<void(uint64_t kernels, uint64_t bytes)> count_host;
   // Of the launch that is under way.

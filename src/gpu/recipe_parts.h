@@ -27,6 +27,7 @@ bool write(const calls::GroupNormBackward<Array>& call, Recipe& recipe);
 
 bool write(const calls::PointLoss<Array>& call, Recipe& recipe);
 bool write(const calls::PointLossBackward<Array>& call, Recipe& recipe);
+bool write(const calls::NllLoss<Array>& call, Recipe& recipe);
 
 bool write(const calls::Adam<Array>& call, Recipe& recipe);
 bool write(const calls::Sgd<Array>& call, Recipe& recipe);

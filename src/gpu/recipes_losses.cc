@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Recipes of losses between two tensors, element by element; hologram/loss.h has the formulas.
+// Recipes of losses; hologram/loss.h has the formulas.
 #include "src/gpu/recipe_parts.h"
 
 #include "hologram/loss.h"
@@ -126,6 +126,68 @@ bool write(const PointLossBackward<Array>& call, Recipe& recipe) {
     grad = recipe.op(div, compute, {grad, static_cast<double>(n)});
   }
   recipe.op_into(call.grad_input, mul, compute, {slope, grad});
+  return true;
+}
+
+bool write(const NllLoss<Array>& call, Recipe& recipe) {
+  const Dtype dtype = call.input.dtype, compute = compute_dtype(dtype);
+  const int class_dim = call.input.ndim == 1 ? 0 : 1;
+  const auto is_run = [](const Array& array) {
+    return array.can_merge(0, array.ndim) && (array.numel() == 1 || flat(array).strides[0] == 1);
+  };
+  if (call.input.numel() == 0 || !is_floating(dtype) || !is_run(call.input) ||
+      !is_run(call.target)) {
+    return false;
+  }
+  const int64_t classes = call.input.shape[static_cast<size_t>(class_dim)];
+  const int64_t count = call.target.numel();
+  const int64_t inner = class_dim == 0 ? 1 : count / call.input.shape[0];
+  const auto shaped = [](const Array& array, int64_t outer, int64_t size, int64_t step) {
+    Array lines = array;
+    lines.ndim = 3;
+    lines.shape = {outer, size, step};
+    lines.strides = {size * step, step, 1};
+    return lines;
+  };
+  const Array target = flat(call.target);
+  const auto ignore = static_cast<double>(call.ignore_index);
+  const Array is_ignored = recipe.op(eq, Dtype::kInt64, {target, ignore});
+  // Positions count from the end where they are negative, classes do not.
+  const Array is_below = recipe.op(lt, Dtype::kInt64, {target, 0.0});
+  const Array position =
+      recipe.op(where, Dtype::kInt64, {is_below, static_cast<double>(classes), target});
+  const Array index = recipe.op(where, Dtype::kInt64, {is_ignored, 0.0, position});
+  const Array picked = recipe.temporary(dtype, 1, &count);
+  recipe.call(Gather<Array>{.input = shaped(call.input, count / inner, classes, inner),
+                            .index = shaped(index, count / inner, 1, inner),
+                            .dim = 1,
+                            .out = shaped(picked, count / inner, 1, inner)});
+  Term weight = 1.0;
+  if (call.weight.is_given) {
+    const Array weights = recipe.temporary(dtype, 1, &count);
+    recipe.call(Take<Array>{.input = shaped(call.weight, 1, classes, 1),
+                            .index = index,
+                            .dim = 1,
+                            .out = shaped(weights, 1, count, 1)});
+    weight = weights;
+  }
+  const Array counted = recipe.op(where, compute, {is_ignored, 0.0, weight});
+  const Array product = recipe.op(mul, compute, {recipe.op(neg, compute, {picked}), counted});
+  const Array loss = recipe.op(where, compute, {is_ignored, 0.0, product});
+  const auto reduction = static_cast<LossReduction>(call.reduction);
+  if (reduction == LossReduction::none) {
+    recipe.copy_into(flat(call.out), loss);
+    recipe.fill_into(call.total_weight, 0);
+    return true;
+  }
+  const Array sum = recipe.fold(Reduction::sum, loss, compute);
+  const Array total = recipe.fold(Reduction::sum, counted, compute);
+  if (reduction == LossReduction::mean) {
+    recipe.op_into(call.out, div, compute, {sum, total});
+  } else {
+    recipe.copy_into(call.out, sum);
+  }
+  recipe.copy_into(call.total_weight, total);
   return true;
 }
 

@@ -12,6 +12,7 @@
 #include "hologram/calls.h"
 #include "hologram/functions.h"
 #include "hologram/recorder.h"
+#include "src/array/record_call.h"
 #include "src/cuda/nvrtc.h"
 #include "src/gpu/device.h"
 #include "tests/cpp/cuda/strict.h"
@@ -140,6 +141,42 @@ TEST_F(CompileOnlyTest, RandomNumbersNormsAndStepsAreKernels) {
   keep(call("integers", {ones({70}, Dtype::kInt32)}, {{"seed", 1}, {"count", 9}}));
   EXPECT_EQ(recorder_stats(gpu()).host_kernels, 0u);
   EXPECT_GT(CompileOnly::built - before, 15);
+  EXPECT_LE(CompileOnly::spilled, 8);
+}
+
+TEST_F(CompileOnlyTest, WhatReadsByIndexIsKernels) {
+  reset_recorder_stats(gpu());
+  const int before = CompileOnly::built;
+  using array::Arg;
+  for (const Dtype dtype : {Dtype::kFloat32, Dtype::kFloat64, Dtype::kBFloat16}) {
+    const Tensor x = ones({4, 6, 5}, dtype), rows = ones({4, 3, 5}, dtype);
+    const Tensor at = ones({3}, Dtype::kInt64), places = ones({4, 3, 5}, Dtype::kInt64);
+    array::record(calls::Take<Arg>{.input = x, .index = at, .dim = 1, .out = rows});
+    run();
+    array::record(calls::Gather<Arg>{.input = x, .index = places, .dim = 1, .out = rows});
+    run();
+    const Tensor target = ones({4, 5}, Dtype::kInt64), weight = ones({6}, dtype);
+    const Tensor out = ones({}, dtype), total = ones({}, dtype), grad = ones({4, 6, 5}, dtype);
+    array::record(calls::NllLoss<Arg>{.input = x,
+                                      .target = target,
+                                      .weight = weight,
+                                      .reduction = static_cast<int64_t>(LossReduction::mean),
+                                      .ignore_index = -100,
+                                      .out = out,
+                                      .total_weight = total});
+    run();
+    array::record(
+        calls::NllLossBackward<Arg>{.grad = out,
+                                    .target = target,
+                                    .weight = weight,
+                                    .total_weight = total,
+                                    .reduction = static_cast<int64_t>(LossReduction::mean),
+                                    .ignore_index = -100,
+                                    .grad_input = grad});
+    run();
+  }
+  EXPECT_EQ(recorder_stats(gpu()).host_kernels, 0u);
+  EXPECT_GT(CompileOnly::built - before, 8);
   EXPECT_LE(CompileOnly::spilled, 8);
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "hologram/call_ops.h"
+#include "src/gpu/indexing.h"
 #include "src/gpu/philox.h"
 #include "src/gpu/products.h"
 #include "src/gpu/recipes.h"
@@ -33,7 +34,8 @@ std::string table() {
   const std::span<const CallOp> ops = call_ops();
   for (size_t k = 0; k < ops.size(); ++k) {
     const auto kind = static_cast<CallNumber>(k);
-    const int way = has_product(kind) || has_random(kind) ? 0 : has_recipe(kind) ? 1 : 2;
+    const bool is_kernel = has_product(kind) || has_random(kind) || has_indexing(kind);
+    const int way = is_kernel ? 0 : has_recipe(kind) ? 1 : 2;
     constexpr const char* kWays[] = {"kernel", "recipe", "host"};
     ++counts[way];
     page << "| " << ops[k].name << " | kernel | " << kWays[way] << " |\n";

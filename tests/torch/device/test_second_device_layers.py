@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Recurrent layers and attention on hologram:1; test_second_device runs this on each driver."""
+"""Recurrent layers, attention, and what reads by index on hologram:1.
+
+test_second_device runs this on each driver.
+"""
 
 from __future__ import annotations
 
@@ -132,3 +135,83 @@ def test_attention_runs_on_the_device(heads_first: bool, dtype: torch.dtype) -> 
                 msg=lambda text, name=name: f"{name}: {text}",
             )  # fmt: skip
     assert host_kernels() == before
+
+
+@on_device
+@pytest.mark.parametrize("mode", ["deferred", "eager"])
+def test_rows_and_elements_are_taken_on_the_device(mode: str) -> None:
+    """Bit for bit the CPU's, of every dtype; no kernel of the host."""
+    before = host_kernels()
+    index = torch.tensor([[3, 0], [-1, 2]])
+    for dtype in (torch.float32, torch.bfloat16, torch.float64, torch.int8, torch.bool, torch.long):
+        x = (torch.arange(60).reshape(4, 5, 3) % 7).to(dtype)
+
+        def look(device: str, x: torch.Tensor = x) -> list[torch.Tensor]:
+            t, at = x.to(device), index.to(device)
+            positive = at.abs()
+            found = [
+                t[at],
+                t[:, at],
+                t.index_select(1, positive.flatten()),
+                t[:0, at],
+                t.gather(0, positive[:, :, None].expand(2, 2, 3)),
+                t.gather(2, positive[:, :, None].clamp(max=2)),
+                torch.nn.functional.embedding(positive, t.reshape(4, 15)),
+            ]
+            return [f.cpu() for f in found]
+
+        with hologram_torch.execution(mode):
+            for k, (ours, cpus) in enumerate(zip(look(ONE), look("cpu"), strict=True)):
+                assert torch.equal(ours, cpus), (dtype, k)
+    assert host_kernels() == before
+
+
+@on_device
+@pytest.mark.parametrize("mode", ["deferred", "eager"])
+def test_losses_of_classes_run_on_the_device(mode: str) -> None:
+    """Values and gradients are cpu's in float64; no kernel of the host."""
+    before = host_kernels()
+    shapes = ((5, 7), (7,), (2, 7, 3, 2))
+
+    def look(device: str, dtype: torch.dtype, shape: tuple[int, ...]) -> list[torch.Tensor]:
+        torch.manual_seed(0)
+        x = torch.randn(shape).to(device, dtype).requires_grad_()
+        target = torch.randint(0, 7, shape[:1] + shape[2:] if len(shape) > 1 else ())
+        if len(shape) > 1:
+            target[0] = 2
+        weight = torch.rand(7).to(device, dtype)
+        results = []
+        for reduction in ("none", "mean", "sum"):
+            for chosen in ({}, {"weight": weight}, {"ignore_index": 2}):
+                loss = F.nll_loss(
+                    F.log_softmax(x, 0 if x.dim() == 1 else 1),
+                    target.to(device),
+                    reduction=reduction,
+                    **chosen,
+                )
+                results += [loss, *torch.autograd.grad((loss**2).sum(), x)]
+        return [r.detach().cpu() for r in results]
+
+    for shape in shapes:
+        exact = look("cpu", torch.float64, shape)
+        for dtype, tolerance in ((torch.float32, 3e-6), (torch.float64, 1e-13)):
+            with hologram_torch.execution(mode):
+                ours = look(ONE, dtype, shape)
+            for k, (found, want) in enumerate(zip(ours, exact, strict=True)):
+                torch.testing.assert_close(
+                    found.double(),
+                    want,
+                    rtol=tolerance,
+                    atol=tolerance,
+                    equal_nan=True,
+                    msg=lambda m, k=k, shape=shape: f"{shape}[{k}]: {m}",
+                )
+    assert host_kernels() == before
+    x, classes = torch.randn(2, 4, device=ONE), torch.tensor([1, -1], device=ONE)
+    for bad in (classes, classes + 5):
+        with pytest.raises(IndexError, match=r"an index is outside a dimension of size 4 \(in "):
+            F.nll_loss(x, bad).item()
+    kept = x[:, classes + 3]
+    with pytest.raises(IndexError, match="in take, which ran before"):
+        kept.cpu()
+    torch.accelerator.synchronize(ONE)
