@@ -8,7 +8,6 @@
 #include "src/circuit/call_kinds.h"
 
 namespace hologram::gpu {
-
 namespace {
 
 constexpr int64_t kNoFault[2] = {0, 0};

@@ -8,16 +8,6 @@
 namespace hologram::gpu {
 namespace {
 
-bool is_row_major(const Array& array) {
-  int64_t step = 1;
-  for (int d = array.ndim; d-- > 0;) {
-    const auto at = static_cast<size_t>(d);
-    if (array.shape[at] != 1 && array.strides[at] != step) return false;
-    step *= array.shape[at];
-  }
-  return true;
-}
-
 // Elements that are moved as they are.
 std::string_view bits_type(Dtype dtype) {
   switch (itemsize(dtype)) {
@@ -64,7 +54,7 @@ class IndexWriter : Writer {
     const Array& out = call.grad_input;
     const Dtype dtype = out.dtype;
     if (!are_plain({&call.grad, &call.target, &call.total_weight, &out}) || !is_floating(dtype) ||
-        (call.weight.is_given && !is_row_major(call.weight))) {
+        (call.weight.is_given && !call.weight.is_row_major())) {
       return std::nullopt;
     }
     const auto reduction = static_cast<LossReduction>(call.reduction);
@@ -107,7 +97,7 @@ class IndexWriter : Writer {
   bool are_plain(std::initializer_list<const Array*> arrays) const {
     for (const Array* array : arrays) {
       if (!array->is_given || array->numel() == 0 || is_complex(array->dtype) ||
-          !is_row_major(*array) || (!traits_.has_double && array->dtype == Dtype::kFloat64)) {
+          !array->is_row_major() || (!traits_.has_double && array->dtype == Dtype::kFloat64)) {
         return false;
       }
     }

@@ -11,7 +11,8 @@
 namespace hologram::gpu {
 namespace {
 
-// A driver takes each pointer by itself, and every OpenCL device takes so many.
+// Of one launch. The host passes them one by one; every OpenCL device takes 128 arguments of 8
+// bytes.
 constexpr size_t kMostPointers = 120;
 
 // At the begin of a kernel of several: which it is, and what is its own.

@@ -34,12 +34,14 @@ void PlanCode::add(Draft& draft, Machine& machine) {
   steps_.push_back(std::move(draft.step));
 }
 
-// Whether a kernel runs in the launch of another of its stage, on which it does not depend.
-bool PlanCode::is_joined(std::vector<Draft>& drafts, KernelText& text, int stage,
+// Puts a kernel into the launch of an equal one of its stage, on which it does not depend; false
+// where there is none that has room.
+bool PlanCode::joins(std::vector<Draft>& drafts, KernelText& text, int stage,
                          const Traits& traits) {
   for (auto draft = drafts.rbegin(); draft != drafts.rend() && draft->stage == stage; ++draft) {
     if (draft->texts.empty() || !is_equal(draft->texts[0], text)) continue;
-    if (draft->texts.size() >= most_members(text, traits)) continue;
+    // The launches before it are full, too.
+    if (draft->texts.size() >= most_members(text, traits)) return false;
     draft->texts.push_back(std::move(text));
     return true;
   }
@@ -113,7 +115,7 @@ PlanCode::PlanCode(const circuit::Plan& plan, Machine& machine) {
     end_host(k);
     if (!draft.texts.empty() && draft.texts[0].groups == 0) continue;
     if (!draft.texts.empty() &&
-        is_joined(drafts, draft.texts[0], kernel.stage, machine.driver.traits())) {
+        joins(drafts, draft.texts[0], kernel.stage, machine.driver.traits())) {
       continue;
     }
     draft.step.first_kernel = k;

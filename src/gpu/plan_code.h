@@ -78,7 +78,7 @@ class PlanCode final : public circuit::PlanCode {
 
   static std::unique_ptr<Cooked> cooked(const circuit::KernelCall& call, Machine& machine);
   static Draft native_draft(const circuit::Kernel& kernel, Machine& machine);
-  static bool is_joined(std::vector<Draft>& drafts, KernelText& text, int stage,
+  static bool joins(std::vector<Draft>& drafts, KernelText& text, int stage,
                         const Traits& traits);
   void add(Draft& draft, Machine& machine);
 

@@ -29,6 +29,16 @@ int64_t Array::numel() const {
   return n;
 }
 
+bool Array::is_row_major() const {
+  int64_t step = 1;
+  for (int d = ndim; d-- > 0;) {
+    const auto at = static_cast<size_t>(d);
+    if (shape[at] != 1 && strides[at] != step) return false;
+    step *= shape[at];
+  }
+  return true;
+}
+
 Array Array::transposed(int a, int b) const {
   Array array = *this;
   std::swap(array.shape[static_cast<size_t>(a)], array.shape[static_cast<size_t>(b)]);
@@ -111,13 +121,7 @@ Array Array::narrow(int dim, int64_t begin, int64_t size) const {
 
 void RecipeCall::put_view(const Array& array) {
   if (!array.is_given) return word(0);
-  bool row_major = true;
-  int64_t step = 1;
-  for (int d = array.ndim; d-- > 0;) {
-    const auto at = static_cast<size_t>(d);
-    row_major = row_major && (array.shape[at] == 1 || array.strides[at] == step);
-    step *= array.shape[at];
-  }
+  const bool row_major = array.is_row_major();
   const auto ndim = static_cast<size_t>(array.ndim);
   word(view_head(array.dtype, ndim, row_major));
   for (size_t d = 0; d < ndim; ++d) word(static_cast<uint64_t>(array.shape[d]));

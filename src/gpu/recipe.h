@@ -41,6 +41,8 @@ struct Array {
   Array transposed(int a, int b) const;  // the two dimensions swapped
   // Repeated along a new last dimension of this size.
   Array along_rows(int64_t size) const;
+  // Every element behind the one before, in the order of the dimensions.
+  bool is_row_major() const;
   // The dimensions [begin, end) as one, which must be possible.
   bool can_merge(int begin, int end) const;
   Array merged(int begin, int end) const;

@@ -132,11 +132,8 @@ bool write(const PointLossBackward<Array>& call, Recipe& recipe) {
 bool write(const NllLoss<Array>& call, Recipe& recipe) {
   const Dtype dtype = call.input.dtype, compute = compute_dtype(dtype);
   const int class_dim = call.input.ndim == 1 ? 0 : 1;
-  const auto is_run = [](const Array& array) {
-    return array.can_merge(0, array.ndim) && (array.numel() == 1 || flat(array).strides[0] == 1);
-  };
-  if (call.input.numel() == 0 || !is_floating(dtype) || !is_run(call.input) ||
-      !is_run(call.target)) {
+  if (call.input.numel() == 0 || !is_floating(dtype) || !call.input.is_row_major() ||
+      !call.target.is_row_major()) {
     return false;
   }
   const int64_t classes = call.input.shape[static_cast<size_t>(class_dim)];

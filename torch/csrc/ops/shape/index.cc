@@ -64,9 +64,9 @@ void write_rows(const Tensor& self, int64_t first, int64_t last, const Tensor& i
                 const Tensor& values) {
   const auto sizes = Around(self, first, last).sizes();
   const int64_t count = index.numel();
-  const int64_t written[] = {sizes[0], count, sizes[2]};
+  const int64_t lines[] = {sizes[0], count, sizes[2]};
   const Arg rows = reshaped(updated(self), sizes), places = reshaped(index, count);
-  const Arg source = reshaped(values, written);
+  const Arg source = reshaped(values, lines);
   if constexpr (kAdd) {
     record(calls::AddAt<Arg>{.self = rows, .index = places, .source = source, .dim = 1});
   } else {
