@@ -10,7 +10,7 @@
 #include "src/gpu/indexing.h"
 #include "src/gpu/philox.h"
 #include "src/gpu/products.h"
-#include "src/gpu/recipes.h"
+#include "src/gpu/recipes/recipes.h"
 
 namespace hologram::gpu {
 
@@ -37,7 +37,7 @@ void PlanCode::add(Draft& draft, Machine& machine) {
 // Puts a kernel into the launch of an equal one of its stage, on which it does not depend; false
 // where there is none that has room.
 bool PlanCode::joins(std::vector<Draft>& drafts, KernelText& text, int stage,
-                         const Traits& traits) {
+                     const Traits& traits) {
   for (auto draft = drafts.rbegin(); draft != drafts.rend() && draft->stage == stage; ++draft) {
     if (draft->texts.empty() || !is_equal(draft->texts[0], text)) continue;
     // The launches before it are full, too.

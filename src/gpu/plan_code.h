@@ -12,7 +12,7 @@
 #include "src/gpu/fault_word.h"
 #include "src/gpu/kernel_cache.h"
 #include "src/gpu/kernel_text.h"
-#include "src/gpu/recipe.h"
+#include "src/gpu/recipes/recipe.h"
 #include "src/runtime/device/host_fallback.h"
 
 namespace hologram::gpu {
@@ -78,8 +78,7 @@ class PlanCode final : public circuit::PlanCode {
 
   static std::unique_ptr<Cooked> cooked(const circuit::KernelCall& call, Machine& machine);
   static Draft native_draft(const circuit::Kernel& kernel, Machine& machine);
-  static bool joins(std::vector<Draft>& drafts, KernelText& text, int stage,
-                        const Traits& traits);
+  static bool joins(std::vector<Draft>& drafts, KernelText& text, int stage, const Traits& traits);
   void add(Draft& draft, Machine& machine);
 
   std::vector<Step> steps_;

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "src/gpu/kernel_text.h"
-#include "src/gpu/recipe.h"
+#include "src/gpu/recipes/recipe.h"
 
 namespace hologram::gpu {
 

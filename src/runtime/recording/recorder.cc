@@ -370,8 +370,8 @@ void Recorder::flush_buffer(const Buffer& buffer) {
   run_until(epoch, Why::kAsked);
 }
 
-// With the record lock held. Whether a circuit that fails stays in the queue, for a thread that asks
-// for what it computes: programs go on recording, as long as the queue has room for that.
+// With the record lock held. Whether a circuit that fails stays in the queue, for a thread that
+// asks for what it computes: programs go on recording, as long as the queue has room for that.
 bool Recorder::keeps_failures(Why why) const {
   return why != Why::kAsked && why != Why::kPassing && why != Why::kMemory && !queue_.is_crowded();
 }

@@ -11,7 +11,7 @@
 #include "src/gpu/indexing.h"
 #include "src/gpu/philox.h"
 #include "src/gpu/products.h"
-#include "src/gpu/recipes.h"
+#include "src/gpu/recipes/recipes.h"
 
 namespace hologram::gpu {
 namespace {

@@ -2,7 +2,7 @@
 // Recipes of attention: a product, the softmax of its rows, a product; scores lie in memory in
 // between. What a query does not see has the weight 0, and so has all where it sees nothing, as in
 // the CPU's kernels (src/cpu/attention).
-#include "src/gpu/recipe_parts.h"
+#include "src/gpu/recipes/parts.h"
 
 #include <cmath>
 #include <limits>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // See recipe.h.
-#include "src/gpu/recipe.h"
+#include "src/gpu/recipes/recipe.h"
 
 #include <algorithm>
 #include <bit>

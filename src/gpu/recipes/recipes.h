@@ -2,7 +2,7 @@
 // Which calls have recipes.
 #pragma once
 
-#include "src/gpu/recipe.h"
+#include "src/gpu/recipes/recipe.h"
 
 namespace hologram::gpu {
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Recipes of reductions, softmax and movement, and the choice of the function that writes a call.
-#include "src/gpu/recipes.h"
+#include "src/gpu/recipes/recipes.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "hologram/op.h"
-#include "src/gpu/recipe_parts.h"
+#include "src/gpu/recipes/parts.h"
 
 namespace hologram::gpu {
 

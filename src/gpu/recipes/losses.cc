@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Recipes of losses; hologram/loss.h has the formulas.
-#include "src/gpu/recipe_parts.h"
+#include "src/gpu/recipes/parts.h"
 
 #include "hologram/loss.h"
 #include "hologram/op.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Recipes of optimizer steps.
-#include "src/gpu/recipe_parts.h"
+#include "src/gpu/recipes/parts.h"
 
 #include <cmath>
 

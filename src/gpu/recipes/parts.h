@@ -4,7 +4,7 @@
 #pragma once
 
 #include "hologram/call_structs.h"
-#include "src/gpu/recipe.h"
+#include "src/gpu/recipes/recipe.h"
 
 namespace hologram::gpu {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Recipes of norms. Formulas are those of the CPU's kernels; sums are in other orders.
-#include "src/gpu/recipe_parts.h"
+#include "src/gpu/recipes/parts.h"
 
 #include "hologram/op.h"
 

@@ -2,7 +2,7 @@
 // Recipes of recurrent layers: per step a product, and elementwise records over that step's rows.
 // Formulas are those of the CPU's kernels (src/cpu/recurrent). Packed sequences are the host's, as
 // their rows lie where batch_sizes says, which is in memory.
-#include "src/gpu/recipe_parts.h"
+#include "src/gpu/recipes/parts.h"
 
 #include "hologram/op.h"
 
