@@ -14,5 +14,7 @@ inline constexpr int64_t kStripRows = 168;
 inline constexpr int64_t kTaskWork = int64_t{1} << 19;
 // Products with fewer multiplications finish before another thread has begun.
 inline constexpr int64_t kSharedWork = int64_t{1} << 21;
+// Rows whose dot products with one other row are computed while that is read once.
+inline constexpr int kDotFactors = 3;
 
 }  // namespace hologram::cpu

@@ -13,6 +13,7 @@
 #include <type_traits>
 
 #include "hwy/highway.h"
+#include "src/cpu/gemm/blocking.h"
 #include "src/cpu/simd/simd_tail-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -146,21 +147,22 @@ HWY_INLINE void DotTile(const In* a, int64_t lda, const T* x, int64_t ldx, int64
   if constexpr (kLast > 0) SumsOfLanes<kLast>(d, sum + kDots - kLast, sums + kDots - kLast);
 }
 
-// Rows of a that share what is loaded of kCount rows of x, as the registers allow.
-template <int kCount>
+// Rows of a that share what is loaded of kCount rows of x, as the registers allow. For one row of x
+// few rows of a are read from memory faster than many, as measured.
+template <int kCount, class In>
 constexpr int DotTileRows() {
 #if HWY_TARGET == HWY_AVX3
-  return kCount == 1 ? 4 : kCount == 2 ? 3 : 2;
+  return kCount == 1 ? (sizeof(In) < 4 ? 4 : 2) : kCount == 2 ? 3 : 2;
 #else
   return kCount == 1 ? 2 : 1;
 #endif
 }
 
 // store(i, j, sum) for each row i < m of a and row j < n of x.
-template <int kCount = 3, class T, class In, class Store>
+template <int kCount = cpu::kDotFactors, class T, class In, class Store>
 HWY_INLINE void DotTiles(const In* a, int64_t lda, int64_t m, const T* x, int64_t ldx, int64_t n,
                          int64_t k, const Store& store) {
-  constexpr int kTall = DotTileRows<kCount>();
+  constexpr int kTall = DotTileRows<kCount, In>();
   int64_t j = 0;
   for (; j + kCount <= n; j += kCount) {
     int64_t i = 0;

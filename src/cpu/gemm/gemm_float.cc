@@ -147,9 +147,11 @@ struct Float {
   // and row j of the few of x. widens: what reads `rows`, or null where they are of T.
   void dots(const void* rows, int64_t step, int64_t count, const NarrowKernel* widens, const T* x,
             int64_t x_step, int64_t few, T* y, int64_t y_row, int64_t y_col) const {
-    // Rows that stay in L1 while those of x pass by, some ten microseconds of them a task.
+    // Rows that stay in L1 where those of x pass by more than once, some ten microseconds of them a
+    // task.
     const int64_t wider = widens == nullptr ? 1 : static_cast<int64_t>(sizeof(T)) / b_size;
-    const int64_t near = std::max<int64_t>(1, kNearElements * wider / g.k);
+    int64_t near = count;
+    if (few > kDotFactors) near = std::max<int64_t>(1, kNearElements * wider / g.k);
     const int64_t chunk = std::max<int64_t>(1, 65536 / (g.k * few));
     parallel_for(ceil_div(count, chunk), g.max_threads, [&](int64_t begin, int64_t end, int) {
       const int64_t last = std::min(count, end * chunk);
