@@ -362,6 +362,8 @@ class Fuser {
     if (static_cast<int>(to.nodes.size() + c.nodes.size()) > limits.max_instrs) return false;
     if (to.call >= 0 && c.call >= 0) return false;
     if (to.native != c.native) return false;
+    const bool is_row_work = to.whole_rows || c.whole_rows;
+    if (is_row_work && (to.call >= 0 || c.call >= 0) && !limits.fuse_rows_of_calls) return false;
     if (stays_alone(to) || stays_alone(c)) return false;
     Cluster sum;
     sum.call = std::max(to.call, c.call);
@@ -427,7 +429,6 @@ class Fuser {
   bool stays_alone(const Cluster& c) {
     if (c.nodes.size() != 1) return false;
     const Node& only = node(c.nodes[0]);
-    if (only.call >= 0) return !options_.limits.fuse_call_results;
     if (only.code == kCodeReduction) return !options_.limits.fuse_reductions;
     return only.code == kCodeRow && !options_.limits.fuse_row_functions;
   }

@@ -29,7 +29,7 @@ Region region_of(const CallSlot& operand) {
 
 class Builder {
  public:
-  explicit Builder(Graph& graph) : graph_(graph) {}
+  Builder(Graph& graph, const PlanLimits& limits) : graph_(graph), limits_(limits) {}
 
   void add(const Record& record) {
     Node& node = graph_.nodes.emplace_back();
@@ -108,11 +108,16 @@ class Builder {
 
  private:
   // Whether an operand is a result that nodes may read element by element.
-  static void find_result(Node& node, GraphCall& call) {
-    const CallKind* kind = find_kernel(node.attr);
-    if (kind == nullptr || kind->result == nullptr) return;
+  void find_result(Node& node, GraphCall& call) const {
     CallResult result;
-    if (!kind->result(call.attributes.data(), result)) return;
+    const uint64_t* attributes = call.attributes.data();
+    if (limits_.call_result != nullptr) {
+      if (!limits_.call_result(node.attr, attributes, result)) return;
+    } else {
+      const CallKind* kind = find_kernel(node.attr);
+      if (kind == nullptr || kind->result == nullptr || !kind->result(attributes, result)) return;
+    }
+    if (limits_.native != nullptr && !limits_.native->has(result.dtype)) return;
     const Size rows = size_of_tape(result.rows), cols = size_of_tape(result.cols);
     if (rows < 2 || cols < 2) return;
     const auto operand = static_cast<size_t>(result.operand);
@@ -190,6 +195,7 @@ class Builder {
   }
 
   Graph& graph_;
+  const PlanLimits& limits_;
   std::vector<bool> narrows_;  // for each call
 };
 
@@ -279,12 +285,13 @@ size_t Places::Hash::operator()(const Places& places) const {
   return hash_words({words, count});
 }
 
-Graph make_graph(std::span<const uint64_t> words, std::span<const uint8_t> states) {
+Graph make_graph(std::span<const uint64_t> words, std::span<const uint8_t> states,
+                 const PlanLimits& limits) {
   Graph graph;
   graph.states.assign(states.begin(), states.end());
   // A record is five words or more, but for a call without operands.
   graph.nodes.reserve(words.size() / 5 + 1);
-  Builder builder(graph);
+  Builder builder(graph, limits);
   Tape::decode(words, [&](const Record& record, int) {
     record.code == kCodeCall ? builder.add_call(record) : builder.add(record);
   });

@@ -158,7 +158,8 @@ struct Graph {
   }
 };
 
-Graph make_graph(std::span<const uint64_t> words, std::span<const uint8_t> states);
+Graph make_graph(std::span<const uint64_t> words, std::span<const uint8_t> states,
+                 const PlanLimits& limits);
 // Lets calls read what was converted for them before it is, where their kinds take it: the bits are
 // the same, and a conversion that is read nowhere else is left out.
 void narrow_operands(Graph& graph);

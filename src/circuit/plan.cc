@@ -89,10 +89,10 @@ int count_live_values(const Kernel& kernel) {
   return most;
 }
 
-// Slots and numbers that the kernel's accesses and instructions name.
+// Slots and numbers that the kernel's call, accesses and instructions name.
 int count_arguments(const Kernel& kernel) {
   std::vector<std::pair<bool, uint32_t>> named;
-  for (const MemoryAccess& access : kernel.accesses) named.emplace_back(false, access.slot);
+  for_slots(kernel, [&](uint32_t slot) { named.emplace_back(false, slot); });
   for (const Instr& instr : kernel.instrs) {
     for (int k = 0; k < instr.arity; ++k) {
       if (instr.in[k].kind == Ref::kImmediate) named.emplace_back(true, instr.in[k].index);
@@ -537,7 +537,7 @@ std::unique_ptr<Plan> make_plan(std::span<const uint64_t> words, std::span<const
                                 const PlanOptions& options) {
   auto plan = std::make_unique<Plan>();
   plan->slots = static_cast<int>(states.size());
-  Graph graph = make_graph(words, states);
+  Graph graph = make_graph(words, states, options.limits);
   if (options.fuse) {
     if (options.limits.narrow_call_operands) narrow_operands(graph);
     simplify(graph, options);

@@ -7,6 +7,7 @@
 #include <climits>
 #include <cstdint>
 
+#include "hologram/call.h"
 #include "hologram/dtype.h"
 #include "hologram/op_ids.h"
 
@@ -47,11 +48,14 @@ struct PlanLimits {
   // What a kernel computes is all of these, or none is. Null: the device has
   // all. It is the device's own, and stays what it is.
   const NativeOps* native = nullptr;
-  // Whether a kernel may hold one of these and anything else: reductions, row functions (softmax),
-  // and the elementwise work on the result of a call (the bias and activation after a product).
+  // Whether a kernel may hold one of these and anything else: reductions, row functions (softmax).
   bool fuse_reductions = true;
   bool fuse_row_functions = true;
-  bool fuse_call_results = true;
+  // Whether a call with these attributes has a result on which others may work in its kernel, as
+  // the activation after a product. Null: what the CPU's functions for the call say.
+  bool (*call_result)(uint16_t kind, const uint64_t* attributes, CallResult& result) = nullptr;
+  // Whether these others may be reductions and row functions.
+  bool fuse_rows_of_calls = true;
   // Whether a call may read what its operand was converted from, where its kind can.
   bool narrow_call_operands = true;
 

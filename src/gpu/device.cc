@@ -17,17 +17,19 @@
 #include "src/gpu/kernel_text.h"
 #include "src/gpu/memory.h"
 #include "src/gpu/plan_code.h"
+#include "src/gpu/products.h"
 #include "src/runtime/memory/os_memory.h"
 
 namespace hologram::gpu {
 namespace {
 
-// Rows may be of any length, since nothing of it is kept. Nothing joins a call's kernel.
+// Rows may be of any length, since nothing of it is kept.
 circuit::PlanLimits limits_of(const Traits& traits, const circuit::NativeOps& native) {
   return {.row_bytes = INT64_MAX,
           .max_arguments = max_arguments(traits),
           .native = &native,
-          .fuse_call_results = false,
+          .call_result = product_result,
+          .fuse_rows_of_calls = false,
           .narrow_call_operands = false};
 }
 

@@ -1,12 +1,38 @@
 // SPDX-License-Identifier: MIT
-// Kernels of elementwise instructions: a work item computes one element of the domain.
+// Kernels of elementwise instructions, and such instructions in a kernel of something else.
 #pragma once
 
-#include "src/gpu/kernel_text.h"
+#include <string>
+
+#include "src/gpu/writer.h"
 
 namespace hologram::gpu {
 
-// What kernel_text() gives for a kernel of ops and conversions that the device has.
-KernelText elementwise_text(const circuit::Kernel& kernel, const Traits& traits);
+// Writes the instructions of a kernel for one element of its domain. Each is computed as in any
+// other kernel, in the kernel's order.
+class ElementWriter : public Writer {
+ public:
+  using Writer::Writer;
+
+ protected:
+  // Whether some operand steps in another way than one element after another: write_element() then
+  // needs the element's place in each dimension, p0, p1 and so on.
+  bool walks() const;
+  // number: of the element in the domain. product: the variable that has what the kernel's call
+  // gave there, as it would be in memory.
+  void write_element(const std::string& number, const std::string& product, std::string& body);
+
+ private:
+  bool is_linear(const MemoryAccess& access) const;
+  void write_address(size_t index, const std::string& number, std::string& body);
+  std::string read(const Ref& ref, Dtype compute, const std::string& product);
+  Dtype dtype_of(const Ref& ref, Dtype number) const;
+  void write_instr(const Instr& instr, const std::string& number, const std::string& product,
+                   std::string& body);
+};
+
+// What kernel_text() gives for a kernel of elementwise instructions alone that the device has: an
+// item computes an element.
+KernelText elementwise_text(const Kernel& kernel, const Traits& traits);
 
 }  // namespace hologram::gpu

@@ -74,11 +74,11 @@ PlanCode::Draft PlanCode::native_draft(const circuit::Kernel& kernel, Machine& m
   Draft draft;
   const Traits& traits = machine.driver.traits();
   auto text = kernel_text(kernel, traits, *machine.limits.native);
-  // By the device's limits, a call is all that there is in its kernel.
-  if (!text.has_value() && kernel.call != nullptr) {
+  if (kernel.call != nullptr) text = product_text(kernel, traits, *machine.limits.native);
+  // By the device's limits, any other call is all that there is in its kernel.
+  if (!text.has_value() && kernel.call != nullptr && kernel.instrs.empty()) {
     Recipe recipe(*kernel.call, traits);
-    text = product_text(*kernel.call, recipe, traits, *machine.limits.native);
-    if (!text.has_value()) text = random_text(*kernel.call, recipe, traits);
+    text = random_text(*kernel.call, recipe, traits);
     if (!text.has_value()) text = indexing_text(*kernel.call, recipe, traits);
     if (text.has_value()) {
       for (uint32_t& slot : text->slots) {

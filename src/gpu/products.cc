@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <bit>
 
-#include "src/gpu/writer.h"
+#include "hologram/call_frame.h"
+#include "src/gpu/elementwise.h"
 
 namespace hologram::gpu {
 namespace {
@@ -43,21 +44,11 @@ Array expanded(const Array& array, const Array& to) {
   return result;
 }
 
-circuit::Kernel batch_of(const Product& product) {
-  circuit::Kernel kernel;
-  kernel.ndim = product.batch_dims();
-  for (int d = 0; d < kernel.ndim; ++d) {
-    kernel.shape[static_cast<size_t>(d)] = product.c.shape[static_cast<size_t>(d)];
-  }
-  return kernel;
-}
-
-class ProductWriter : Writer {
+class ProductWriter : ElementWriter {
  public:
-  // `batch` is batch_of(product).
-  ProductWriter(const Product& product, const circuit::Kernel& batch, const Traits& traits,
-                uint32_t first_number)
-      : Writer(batch, traits), p_(product), first_number_(first_number) {
+  // `product` is that of the kernel's call.
+  ProductWriter(const Product& product, const circuit::Kernel& kernel, const Traits& traits)
+      : ElementWriter(kernel, traits), p_(product), first_number_(kernel.call->first_number) {
     const Dtype dtype = product.a.dtype;
     sum_ = is_floating(dtype) ? compute_dtype(dtype) : Dtype::kInt64;
     type_ = storage_type(sum_);
@@ -78,11 +69,11 @@ class ProductWriter : Writer {
         tile, ", col = (i64)(OWN_GROUP % (u64)", of_cols, ") * ", tile, ";\n");
     put(body, "  const u64 product = OWN_GROUP / ((u64)", of_cols, " * (u64)", of_rows, ");\n");
     if (p_.batch_dims() > 0) {
-      put(body, "  ", positions("p", "product", 0, p_.batch_dims()), "\n");
+      put(body, "  ", positions("q", "product", p_.c.shape.data(), 0, p_.batch_dims()), "\n");
     }
     write_begin("a", p_.a, body);
     write_begin("b", p_.b, body);
-    write_begin("c", p_.c, body);
+    if (p_.c.is_given) write_begin("c", p_.c, body);
     if (p_.input.is_given) write_begin("added", p_.input, body);
     put(body, "  ", type_, " sums[", own_ * own_, "];\n#pragma unroll\n");
     put(body, "  for (int e = 0; e < ", own_ * own_, "; ++e) sums[e] = 0;\n");
@@ -118,7 +109,7 @@ class ProductWriter : Writer {
     for (int d = 0; d < p_.batch_dims(); ++d) {
       const int64_t stride = array.strides[static_cast<size_t>(d)];
       if (stride == 0) continue;
-      put(body, " + (i64)p", d, " * ",
+      put(body, " + (i64)q", d, " * ",
           add_word(stride * static_cast<int64_t>(itemsize(array.dtype))));
     }
     body += ";\n";
@@ -167,21 +158,29 @@ class ProductWriter : Writer {
       put(body, "  const ", type_, " alpha = ", factor(p_.alpha), ";\n");
       if (p_.input.is_given) put(body, "  const ", type_, " beta = ", factor(p_.beta), ";\n");
     }
+    // Long code is written once for all elements, which a loop cannot find in registers.
+    const int elements = own_ * own_;
+    const bool is_loop = elements > 4 && !kernel_.instrs.empty();
+    if (is_loop) {
+      put(body, "  ", type_, " kept[", elements, "];\n#pragma unroll\n  for (int e = 0; e < ",
+          elements, "; ++e) kept[e] = sums[e];\n");
+    }
+    put(body, "#pragma unroll", is_loop ? " 1" : "", "\n  for (int e = 0; e < ", elements,
+        "; ++e) {\n");
+    put(body, "    const i64 i = row + y + e / ", own_, " * ", kSide, ", j = col + x + e % ", own_,
+        " * ", kSide, ";\n    if (i >= ", m, " || j >= ", n, ") continue;\n");
+    put(body, "    ", type_, " value = ", is_loop ? "kept" : "sums", "[e];\n");
     const auto at = [&](const char* name, const Array& array) {
       return cat(name, " + i * ", step(array, array.ndim - 2), " + j * ",
                  step(array, array.ndim - 1));
     };
-    put(body, "#pragma unroll\n  for (int e = 0; e < ", own_ * own_, "; ++e) {\n");
-    put(body, "    const i64 i = row + y + e / ", own_, " * ", kSide, ", j = col + x + e % ", own_,
-        " * ", kSide, ";\n    if (i < ", m, " && j < ", n, ") {\n");
-    put(body, "      ", type_, " value = sums[e];\n");
     if (p_.has_factors) {
       const std::string factors[] = {"alpha", "value"};
-      put(body, "      value = ", functions_.row(OpId::mul, sum_, factors, 2), ";\n");
+      put(body, "    value = ", functions_.row(OpId::mul, sum_, factors, 2), ";\n");
       if (p_.input.is_given) {
         const std::string added =
             functions_.converted(load(at("added", p_.input), p_.input.dtype), p_.input.dtype, sum_);
-        put(body, "      if (beta != 0) value = ", sum("beta", added, "value"), ";\n");
+        put(body, "    if (beta != 0) value = ", sum("beta", added, "value"), ";\n");
       }
     }
     if (p_.scale.is_given) {
@@ -191,10 +190,25 @@ class ProductWriter : Writer {
       const std::string scale = functions_.converted(
           load(cat(begin_of(access), " + j * ", step(p_.scale, 0)), p_.scale.dtype), p_.scale.dtype,
           sum_);
-      put(body, "      value = value * ", scale, ";\n");
+      put(body, "    value = value * ", scale, ";\n");
     }
-    put(body, "      *(GLOBAL ", storage_type(p_.c.dtype), "*)(", at("c", p_.c),
-        ") = ", functions_.converted("value", sum_, p_.c.dtype), ";\n    }\n  }\n");
+    const std::string_view result = storage_type(p_.c.dtype);
+    put(body, "    const ", result, " c_ij = ", functions_.converted("value", sum_, p_.c.dtype),
+        ";\n");
+    if (p_.c.is_given) put(body, "    *(GLOBAL ", result, "*)(", at("c", p_.c), ") = c_ij;\n");
+    if (!kernel_.instrs.empty()) write_instrs(m, n, body);
+    body += "  }\n";
+  }
+
+  // The domain is the rows of all products, in as many dimensions as it takes, and their columns.
+  void write_instrs(const std::string& m, const std::string& n, std::string& body) {
+    put(body, "    const i64 r = (i64)product * ", m, " + i, number = r * ", n, " + j;\n");
+    const int last = kernel_.ndim - 1;
+    if (walks()) {
+      put(body, "    ", positions("p", "r", kernel_.shape.data(), 0, last), " const i64 p", last,
+          " = j;\n");
+    }
+    write_element("number", "c_ij", body);
   }
 
   const Product& p_;
@@ -243,9 +257,13 @@ bool fill(const calls::Matmul<Array>& call, Product& product) {
 
 bool fill(const calls::LinearInt8<Array>& call, Product& product) {
   const int rows = call.input.ndim - 1;
-  if (!call.input.can_merge(0, rows) || !call.out.can_merge(0, rows)) return false;
-  product.a = call.input.merged(0, rows), product.c = call.out.merged(0, rows);
-  product.b = call.weight.transposed(0, 1);
+  product.a = call.input, product.c = call.out;
+  if (rows != 1 && call.input.can_merge(0, rows) && call.out.can_merge(0, rows)) {
+    product.a = call.input.merged(0, rows), product.c = call.out.merged(0, rows);
+  } else if (rows == 0) {
+    return false;
+  }
+  product.b = expanded(call.weight.transposed(0, 1), product.c);
   product.scale = call.scale;
   return true;
 }
@@ -256,9 +274,10 @@ concept IsProduct = requires(const Call& call, Product& product) {
 };
 
 template <class Call>
-std::optional<KernelText> text_of(const circuit::KernelCall& kernel, Recipe& recipe,
-                                  const Traits& traits, const circuit::NativeOps& native) {
-  RecipeFrame frame(recipe, kernel);
+std::optional<KernelText> text_of(const circuit::Kernel& kernel, const Traits& traits,
+                                  const circuit::NativeOps& native) {
+  Recipe recipe(*kernel.call, traits);
+  RecipeFrame frame(recipe, *kernel.call);
   Call call{};
   Call::each(call, frame);
   Product product;
@@ -268,8 +287,42 @@ std::optional<KernelText> text_of(const circuit::KernelCall& kernel, Recipe& rec
       return std::nullopt;
     }
   }
-  const circuit::Kernel batch = batch_of(product);
-  return ProductWriter(product, batch, traits, kernel.first_number).write();
+  for (Array* array : {&product.a, &product.b, &product.c, &product.input, &product.scale}) {
+    if (array->is_given) array->slot = recipe.call_slots()[array->slot];
+  }
+  return ProductWriter(product, kernel, traits).write();
+}
+
+// The result on which instructions may work: it has no gaps. Each row may have its own operands.
+bool find_result(const calls::CallView& c, int operand, CallResult& result) {
+  int64_t rows = 1, step = 1;
+  for (int d = c.ndim; d-- > 0;) {
+    if (c.shape[d] != 1 && c.strides[d] != step) return false;
+    step *= c.shape[d];
+    if (d < c.ndim - 1) rows *= c.shape[d];
+  }
+  result = {
+      .dtype = c.dtype, .rows = rows, .cols = c.shape[c.ndim - 1], .group = 1, .operand = operand};
+  return c.dtype != Dtype::kBool && c.ndim < kMostDims;
+}
+
+bool result_of(const calls::Gemm<>& call, CallResult& result) {
+  return find_result(call.c, 3, result);
+}
+
+bool result_of(const calls::Matmul<>& call, CallResult& result) {
+  return std::min(call.a.ndim, call.b.ndim) >= 2 &&
+         std::max(call.a.ndim, call.b.ndim) < kMostDims && find_result(call.out, 2, result);
+}
+
+bool result_of(const calls::LinearInt8<>& call, CallResult& result) {
+  return call.input.ndim >= 2 && find_result(call.out, 3, result);
+}
+
+template <class Call>
+bool result_of_words(const uint64_t* attributes, CallResult& result) {
+  CallFrame frame({nullptr, attributes, nullptr, 1});
+  return result_of(frame.call<Call>(), result);
 }
 
 }  // namespace
@@ -278,11 +331,25 @@ bool has_product(CallNumber kind) {
   return for_call(kind, []<class Call>(std::type_identity<Call>) { return IsProduct<Call>; });
 }
 
-std::optional<KernelText> product_text(const circuit::KernelCall& call, Recipe& recipe,
-                                       const Traits& traits, const circuit::NativeOps& native) {
-  return for_call(static_cast<CallNumber>(call.kind), [&]<class Call>(std::type_identity<Call>) {
+bool product_result(uint16_t kind, const uint64_t* attributes, CallResult& result) {
+  switch (static_cast<CallNumber>(kind)) {
+    case CallNumber::gemm:
+      return result_of_words<calls::Gemm<>>(attributes, result);
+    case CallNumber::matmul:
+      return result_of_words<calls::Matmul<>>(attributes, result);
+    case CallNumber::linear_int8:
+      return result_of_words<calls::LinearInt8<>>(attributes, result);
+    default:
+      return false;
+  }
+}
+
+std::optional<KernelText> product_text(const circuit::Kernel& kernel, const Traits& traits,
+                                       const circuit::NativeOps& native) {
+  const auto kind = static_cast<CallNumber>(kernel.call->kind);
+  return for_call(kind, [&]<class Call>(std::type_identity<Call>) {
     if constexpr (IsProduct<Call>) {
-      return text_of<Call>(call, recipe, traits, native);
+      return text_of<Call>(kernel, traits, native);
     } else {
       return std::optional<KernelText>();
     }

@@ -50,7 +50,8 @@ class RowsWriter : Writer {
           " : first);\n");
       put(body, "  const ", col_type, " cols = is_row ? (", col_type, ")", cols, " : 0;\n");
     }
-    if (row_dims_ > 0) put(body, "  ", positions("p", "row", 0, row_dims_), "\n");
+    if (row_dims_ > 0)
+      put(body, "  ", positions("p", "row", kernel_.shape.data(), 0, row_dims_), "\n");
     for (const MemoryAccess& access : kernel_.accesses) write_begin(access, body);
     for (const Instr& instr : kernel_.instrs) add_instr(instr);
 

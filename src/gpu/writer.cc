@@ -38,16 +38,17 @@ std::string Writer::immediate(uint32_t index, Dtype compute) {
   return cat("(", storage_type(compute), ")", word);
 }
 
-std::string Writer::positions(const char* prefix, const std::string& of, int begin, int end) {
+std::string Writer::positions(const char* prefix, const std::string& of, const int64_t* shape,
+                              int begin, int end) {
   int64_t n = 1;
-  for (int d = begin; d < end; ++d) n *= kernel_.shape[static_cast<size_t>(d)];
+  for (int d = begin; d < end; ++d) n *= shape[d];
   const std::string type = index_type(n);
   if (begin == end) return {};
   if (begin + 1 == end) return cat("const ", type, " ", prefix, begin, " = (", type, ")", of, ";");
   const std::string rest = cat(prefix, "r");
   std::string text = cat(type, " ", rest, " = (", type, ")", of, ";");
   for (int d = end; d-- > begin + 1;) {
-    const std::string size = cat("(", type, ")", add_word(kernel_.shape[static_cast<size_t>(d)]));
+    const std::string size = cat("(", type, ")", add_word(shape[d]));
     put(text, " const ", type, " ", prefix, d, " = ", rest, " % ", size, "; ", rest, " /= ", size,
         ";");
   }

@@ -27,9 +27,10 @@ class Writer {
   static std::string load(const std::string& pointer, Dtype dtype);
   // A number in a type that ops compute in.
   std::string immediate(uint32_t index, Dtype compute);
-  // From the number of something to its place in each of the kernel's first dimensions:
+  // From the number of something to its place in each of the dimensions [begin, end) of a shape:
   // "const u32 p0 = ..., p1 = ...;". prefix: "p". of: an expression of the number.
-  std::string positions(const char* prefix, const std::string& of, int begin, int end);
+  std::string positions(const char* prefix, const std::string& of, const int64_t* shape, int begin,
+                        int end);
   // Whether numbers below n are computed in 32 bits: division of 64 bits is slow.
   static std::string index_type(int64_t n) { return n <= INT32_MAX ? "u32" : "u64"; }
 

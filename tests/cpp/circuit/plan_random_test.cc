@@ -86,7 +86,7 @@ void expect_within(const Kernel& kernel, const PlanLimits& limits, uint32_t seed
     std::sort(list->begin(), list->end());
     list->erase(std::unique(list->begin(), list->end()), list->end());
   }
-  if (kernel.call == nullptr && limits.max_arguments != INT_MAX) {
+  if ((kernel.call == nullptr || !alone) && limits.max_arguments != INT_MAX) {
     EXPECT_LE(slots.size() + numbers.size(), static_cast<size_t>(limits.max_arguments));
   }
   if (limits.native != nullptr) {
@@ -94,7 +94,10 @@ void expect_within(const Kernel& kernel, const PlanLimits& limits, uint32_t seed
   }
   EXPECT_TRUE(alone || !reduces || limits.fuse_reductions) << "seed " << seed;
   EXPECT_TRUE(alone || !has_row_function || limits.fuse_row_functions) << "seed " << seed;
-  EXPECT_TRUE(alone || kernel.call == nullptr || limits.fuse_call_results) << "seed " << seed;
+  if (kernel.call != nullptr && !alone) {
+    EXPECT_TRUE(limits.call_result == nullptr) << "seed " << seed;
+    EXPECT_TRUE(limits.fuse_rows_of_calls || !kernel.whole_rows) << "seed " << seed;
+  }
 }
 
 TEST(Plan, RandomTapesMeanTheirRecords) {

@@ -528,7 +528,7 @@ TEST(Calls, OpsJoinTheCallWhoseResultTheyRead) {
   apart.fuse = false;
   EXPECT_EQ(p.plan(apart)->stats.kernels, 4);
   PlanOptions separate;
-  separate.limits.fuse_call_results = false;
+  separate.limits.call_result = testing::no_result;
   EXPECT_EQ(p.plan(separate)->stats.kernels, 2);
 }
 

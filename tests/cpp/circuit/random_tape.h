@@ -294,7 +294,8 @@ inline PlanLimits some_limits(uint32_t seed) {
   if (seed % 3 == 1) limits = {.row_bytes = 64, .scratch_slots = 4, .max_instrs = 8};
   limits.fuse_reductions = seed % 2 == 0;
   limits.fuse_row_functions = seed % 5 != 0;
-  limits.fuse_call_results = seed % 7 != 0;
+  limits.fuse_rows_of_calls = seed % 7 != 0;
+  if (seed % 13 == 0) limits.call_result = no_result;
   if (seed % 4 == 2) limits.native = &some_native_ops(seed % 8 == 2);
   if (seed % 11 == 0) limits.max_arguments = kMaxArity + 1;
   return limits;

@@ -9,6 +9,11 @@
 
 namespace hologram::circuit::testing {
 
+// PlanLimits::call_result of a device that keeps calls apart.
+inline bool no_result(uint16_t /*kind*/, const uint64_t* /*attributes*/, CallResult& /*result*/) {
+  return false;
+}
+
 struct TestOperand {
   bool reads, writes, covers;
   bool one = false;       // one float; else as many as attribute 0 says

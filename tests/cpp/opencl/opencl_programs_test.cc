@@ -285,7 +285,7 @@ TEST_F(OpenClPrograms, PlansHaveNoKernelOfBothSides) {
                     .native = &native,
                     .fuse_reductions = false,
                     .fuse_row_functions = false,
-                    .fuse_call_results = false};
+                    .call_result = circuit::testing::no_result};
   int texts = 0, others = 0;
   for (uint32_t seed = 0; seed < 2000; ++seed) {
     circuit::testing::RandomTape program(seed);

@@ -21,7 +21,13 @@ import hologram_torch
 from hologram_torch import _C
 
 TESTS = Path(__file__).resolve().parents[2]
-FILES = [__file__, str(Path(__file__).with_name("test_second_device_layers.py"))]
+FILES = [
+    __file__,
+    *(
+        str(Path(__file__).with_name(f"test_second_device_{name}.py"))
+        for name in ("layers", "products")
+    ),
+]
 
 
 def run_chosen(driver: str, log: Path, *command: str) -> subprocess.CompletedProcess[str]:
