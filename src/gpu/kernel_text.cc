@@ -59,28 +59,28 @@ bool reads_what_it_stored(const Kernel& kernel) {
 
 }  // namespace
 
-std::optional<KernelText> kernel_text(const Kernel& kernel, const Traits& traits,
-                                      const circuit::NativeOps& native) {
-  if (kernel.call != nullptr) return std::nullopt;
+std::vector<KernelText> kernel_texts(const Kernel& kernel, const Traits& traits,
+                                     const circuit::NativeOps& native) {
+  if (kernel.call != nullptr) return {};
   for (const MemoryAccess& access : kernel.accesses) {
-    if (access.product || !native.has(access.dtype)) return std::nullopt;
+    if (access.product || !native.has(access.dtype)) return {};
   }
   for (const circuit::Temp& temp : kernel.temps) {
-    if (!native.has(temp.dtype)) return std::nullopt;
+    if (!native.has(temp.dtype)) return {};
   }
   for (const Instr& instr : kernel.instrs) {
-    if (!can_compute(instr, native)) return std::nullopt;
+    if (!can_compute(instr, native)) return {};
   }
   const bool is_shared = shares_row_values(kernel);
   if (!is_shared && std::all_of(kernel.instrs.begin(), kernel.instrs.end(), is_elementwise)) {
-    return elementwise_text(kernel, traits);
+    return {elementwise_text(kernel, traits)};
   }
   const bool stores_one = std::any_of(
       kernel.accesses.begin(), kernel.accesses.end(),
       [](const MemoryAccess& access) { return access.stored && access.rank == Rank::kOne; });
-  if (is_shared && stores_one && kernel.rows() > 1) return std::nullopt;
-  if (reads_what_it_stored(kernel)) return std::nullopt;
-  return rows_text(kernel, traits);
+  if (is_shared && stores_one && kernel.rows() > 1) return {};
+  if (reads_what_it_stored(kernel)) return {};
+  return rows_texts(kernel, traits);
 }
 
 int max_arguments(const Traits& traits) {

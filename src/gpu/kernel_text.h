@@ -23,8 +23,9 @@ using circuit::Ref;
 inline constexpr size_t kGroupItems = 64;
 inline constexpr size_t kMostGroupItems = 256;
 
-// The slot that stands for the device's fault word (fault_word.h).
-inline constexpr uint32_t kFaultSlot = UINT32_MAX;
+// The slot that stands for the device's fault word (fault_word.h), and that for memory which the
+// launches of one kernel share while it runs.
+inline constexpr uint32_t kFaultSlot = UINT32_MAX, kScratchSlot = UINT32_MAX - 1;
 
 inline constexpr char kKernelName[] = "hologram_kernel";
 
@@ -54,7 +55,8 @@ struct KernelText {
     bool is_of_call = false;
   };
   std::vector<Number> numbers;
-  size_t groups = 0;  // that are launched
+  size_t scratch_bytes = 0;  // of kScratchSlot
+  size_t groups = 0;         // that are launched
   size_t group_items = kGroupItems;
   // How many equal kernels it is in one launch. Each has as many slots and words of its own, in
   // order; behind the words of all is where the groups of each end.
@@ -70,12 +72,12 @@ size_t most_members(const KernelText& text, const Traits& traits);
 // Kernels that are equal and do not depend on each other as one, most_members() of them at most.
 KernelText joined(std::span<const KernelText> texts, const Traits& traits);
 
-// Nothing where the device cannot run the kernel: calls, ops, reductions and dtypes that it lacks,
-// and what reads and writes one place in more than one way. `native` is native_ops(traits). Plans
-// for a device with that as PlanLimits::native have kernels of what it runs, and kernels of nothing
-// that it runs.
-std::optional<KernelText> kernel_text(const circuit::Kernel& kernel, const Traits& traits,
-                                      const circuit::NativeOps& native);
+// The launches of a kernel, in order: one, but for long rows. Nothing where the device cannot run
+// the kernel: calls, ops, reductions and dtypes that it lacks, and what reads and writes one place
+// in more than one way. `native` is native_ops(traits). Plans for a device with that as
+// PlanLimits::native have kernels of what it runs, and kernels of nothing that it runs.
+std::vector<KernelText> kernel_texts(const circuit::Kernel& kernel, const Traits& traits,
+                                     const circuit::NativeOps& native);
 
 // The most slots of a kernel on a device of these traits.
 int max_arguments(const Traits& traits);

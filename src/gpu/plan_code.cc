@@ -19,17 +19,22 @@ PlanCode::~PlanCode() = default;
 // A step before it is compiled.
 struct PlanCode::Draft {
   Step step;
-  std::vector<KernelText> texts = {};  // of a step that is a launch: one, or several to be joined
+  // Of a step that is launches: one, or several to be joined into one, or where the kernel takes
+  // more than one, these in order.
+  std::vector<KernelText> texts = {};
+  bool in_order = false;
   int stage = -1;
 };
 
 void PlanCode::add(Draft& draft, Machine& machine) {
-  if (!draft.texts.empty()) {
-    KernelText text = joined(draft.texts, machine.driver.traits());
+  if (!draft.in_order && draft.texts.size() > 1) {
+    draft.texts = {joined(draft.texts, machine.driver.traits())};
+  }
+  for (KernelText& text : draft.texts) {
     auto compiled = machine.kernels.get(source_of(text));
     text.functions = {};
     text.body = {};
-    draft.step.kernel = std::make_unique<Kernel>(Kernel{std::move(compiled), std::move(text)});
+    draft.step.kernels.push_back({std::move(compiled), std::move(text)});
   }
   steps_.push_back(std::move(draft.step));
 }
@@ -39,7 +44,7 @@ void PlanCode::add(Draft& draft, Machine& machine) {
 bool PlanCode::joins(std::vector<Draft>& drafts, KernelText& text, int stage,
                      const Traits& traits) {
   for (auto draft = drafts.rbegin(); draft != drafts.rend() && draft->stage == stage; ++draft) {
-    if (draft->texts.empty() || !is_equal(draft->texts[0], text)) continue;
+    if (draft->texts.empty() || draft->in_order || !is_equal(draft->texts[0], text)) continue;
     // The launches before it are full, too.
     if (draft->texts.size() >= most_members(text, traits)) return false;
     draft->texts.push_back(std::move(text));
@@ -73,10 +78,13 @@ std::unique_ptr<PlanCode::Cooked> PlanCode::cooked(const circuit::KernelCall& ca
 PlanCode::Draft PlanCode::native_draft(const circuit::Kernel& kernel, Machine& machine) {
   Draft draft;
   const Traits& traits = machine.driver.traits();
-  auto text = kernel_text(kernel, traits, *machine.limits.native);
-  if (kernel.call != nullptr) text = product_text(kernel, traits, *machine.limits.native);
+  draft.stage = kernel.stage;
+  draft.texts = kernel_texts(kernel, traits, *machine.limits.native);
+  draft.in_order = draft.texts.size() > 1;
+  if (kernel.call == nullptr) return draft;
+  std::optional<KernelText> text = product_text(kernel, traits, *machine.limits.native);
   // By the device's limits, any other call is all that there is in its kernel.
-  if (!text.has_value() && kernel.call != nullptr && kernel.instrs.empty()) {
+  if (!text.has_value() && kernel.instrs.empty()) {
     Recipe recipe(*kernel.call, traits);
     text = random_text(*kernel.call, recipe, traits);
     if (!text.has_value()) text = indexing_text(*kernel.call, recipe, traits);
@@ -89,7 +97,6 @@ PlanCode::Draft PlanCode::native_draft(const circuit::Kernel& kernel, Machine& m
     }
   }
   if (text.has_value()) draft.texts.push_back(*std::move(text));
-  draft.stage = kernel.stage;
   return draft;
 }
 
@@ -114,7 +121,7 @@ PlanCode::PlanCode(const circuit::Plan& plan, Machine& machine) {
     }
     end_host(k);
     if (!draft.texts.empty() && draft.texts[0].groups == 0) continue;
-    if (!draft.texts.empty() &&
+    if (draft.texts.size() == 1 &&
         joins(drafts, draft.texts[0], kernel.stage, machine.driver.traits())) {
       continue;
     }
@@ -141,11 +148,11 @@ size_t PlanCode::bytes() const {
                sizeof(Cooked::Temporary) * cooked->temporaries.capacity() +
                sizeof(Recipe::Immediate) * cooked->immediates.capacity() + cooked->code->bytes();
     }
-    if (step.kernel == nullptr) continue;
-    const KernelText& text = step.kernel->text;
-    bytes += sizeof(Kernel) + 8 * text.words.capacity() + 4 * text.slots.capacity() +
-             sizeof(KernelText::Offset) * text.offsets.capacity() +
-             sizeof(KernelText::Number) * text.numbers.capacity();
+    for (const auto& [compiled, text] : step.kernels) {
+      bytes += sizeof(Kernel) + 8 * text.words.capacity() + 4 * text.slots.capacity() +
+               sizeof(KernelText::Offset) * text.offsets.capacity() +
+               sizeof(KernelText::Number) * text.numbers.capacity();
+    }
   }
   return bytes;
 }
@@ -154,8 +161,8 @@ void PlanCode::run(Machine& machine, const circuit::Bindings& bindings, int max_
                    int& running) const {
   for (const Step& step : steps_) {
     running = step.first_kernel;
-    if (step.kernel != nullptr) {
-      step.kernel->launch(machine, bindings);
+    if (!step.kernels.empty()) {
+      launch(step.kernels, machine, bindings);
       continue;
     }
     if (step.cooked != nullptr) {
@@ -173,11 +180,55 @@ void PlanCode::run(Machine& machine, const circuit::Bindings& bindings, int max_
   }
 }
 
-void PlanCode::Kernel::launch(Machine& machine, const circuit::Bindings& bindings) const {
+namespace {
+
+// Memory of a device for as long as something is enqueued. The queue runs in order: what is given
+// back is used by others after that.
+class Held {
+ public:
+  explicit Held(Device& device) : device_(device) {}
+  ~Held() {
+    for (const auto& [data, bytes] : blocks_) device_.free_raw(data, bytes);
+  }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+
+  // what: that needs it, "adam".
+  char* allocate(size_t bytes, const char* what) {
+    blocks_.reserve(blocks_.size() + 1);
+    void* const data = device_.allocate_raw(bytes);
+    if (data == nullptr) {
+      fail(ErrorKind::kOutOfMemory, device_.name(), ": no memory for ", bytes, " bytes that ", what,
+           " needs while it runs; free buffers, or use smaller tensors");
+    }
+    blocks_.emplace_back(data, bytes);
+    return static_cast<char*>(data);
+  }
+
+ private:
+  Device& device_;
+  std::vector<std::pair<void*, size_t>> blocks_;
+};
+
+}  // namespace
+
+void PlanCode::launch(const std::vector<Kernel>& kernels, Machine& machine,
+                      const circuit::Bindings& bindings) {
+  Held held(machine.device);
+  const size_t scratch_bytes = kernels.front().text.scratch_bytes;
+  char* scratch = nullptr;
+  if (scratch_bytes != 0) scratch = held.allocate(scratch_bytes, "a reduction of long rows");
+  for (const Kernel& kernel : kernels) kernel.launch(machine, bindings, scratch);
+}
+
+void PlanCode::Kernel::launch(Machine& machine, const circuit::Bindings& bindings,
+                              const char* scratch) const {
   machine.places.clear();
   machine.blocks.clear();
   for (const uint32_t slot : text.slots) {
-    const char* const address = slot == kFaultSlot ? machine.fault.address() : bindings.slots[slot];
+    const char* address = slot == kScratchSlot ? scratch : nullptr;
+    if (slot == kFaultSlot) address = machine.fault.address();
+    if (slot < kScratchSlot) address = bindings.slots[slot];
     machine.places.push_back(machine.driver.place(address));
     machine.blocks.push_back(machine.places.back().block);
   }
@@ -200,26 +251,11 @@ void PlanCode::Kernel::launch(Machine& machine, const circuit::Bindings& binding
 
 void PlanCode::Cooked::run(Machine& machine, const circuit::Bindings& bindings,
                            int max_threads) const {
-  // The queue runs in order: memory that is given back here is used by others after this.
-  struct Held {
-    Device& device;
-    std::vector<std::pair<void*, size_t>> blocks = {};
-    ~Held() {
-      for (const auto& [data, bytes] : blocks) device.free_raw(data, bytes);
-    }
-  } held{machine.device};
-  held.blocks.reserve(temporaries.size());
+  Held held(machine.device);
   std::vector<char*> at(slots, nullptr);
   for (size_t k = 0; k < call_slots.size(); ++k) at[k] = bindings.slots[call_slots[k]];
   for (const Temporary& temporary : temporaries) {
-    void* const data = machine.device.allocate_raw(temporary.bytes);
-    if (data == nullptr) {
-      fail(ErrorKind::kOutOfMemory, machine.device.name(), ": no memory for ", temporary.bytes,
-           " bytes that ", circuit::call_name(kind),
-           " needs while it runs; free buffers, or use smaller tensors");
-    }
-    held.blocks.emplace_back(data, temporary.bytes);
-    at[temporary.slot] = static_cast<char*>(data);
+    at[temporary.slot] = held.allocate(temporary.bytes, circuit::call_name(kind));
   }
   const auto* numbers = reinterpret_cast<const double*>(bindings.immediates + first_number);
   std::vector<uint64_t> bits;

@@ -45,11 +45,12 @@ class PlanCode final : public circuit::PlanCode {
   size_t bytes() const override;
 
  private:
-  // A kernel of a plan, or equal ones of one stage, ready to be launched.
+  // A launch: a kernel of a plan, or equal ones of one stage, or a part of a kernel.
   struct Kernel {
     std::shared_ptr<const CompiledKernel> compiled;
     KernelText text;  // without functions and body
-    void launch(Machine& machine, const circuit::Bindings& bindings) const;
+    // scratch: of kScratchSlot.
+    void launch(Machine& machine, const circuit::Bindings& bindings, const char* scratch) const;
   };
   // A call as a plan of its own, of which the slots are those of the call, then temporaries.
   struct Cooked {
@@ -69,7 +70,7 @@ class PlanCode final : public circuit::PlanCode {
   // One of the three.
   struct Step {
     int first_kernel = 0;
-    std::unique_ptr<Kernel> kernel;
+    std::vector<Kernel> kernels;  // of one kernel, or equal ones
     std::unique_ptr<Cooked> cooked;
     std::unique_ptr<internal::HostKernels> host;
   };
@@ -80,6 +81,8 @@ class PlanCode final : public circuit::PlanCode {
   static Draft native_draft(const circuit::Kernel& kernel, Machine& machine);
   static bool joins(std::vector<Draft>& drafts, KernelText& text, int stage, const Traits& traits);
   void add(Draft& draft, Machine& machine);
+  static void launch(const std::vector<Kernel>& kernels, Machine& machine,
+                     const circuit::Bindings& bindings);
 
   std::vector<Step> steps_;
 };

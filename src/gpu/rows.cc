@@ -18,6 +18,17 @@ using circuit::RowOp;
 // How two parts of a row come together.
 enum class Merge { kSum, kProduct, kMaximum, kMinimum, kAny, kAll };
 
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Elements of a piece of a row, at least, and pieces of a row, at most.
+constexpr int64_t kPiece = 4096, kMostPieces = 1024;
+
+int64_t piece_of(int64_t elements) {
+  const int64_t piece = std::max(kPiece, ceil_div(elements, kMostPieces));
+  return ceil_div(piece, static_cast<int64_t>(kMostGroupItems)) * kMostGroupItems;
+}
+
+// Writes one launch of a kernel.
 class RowsWriter : Writer {
  public:
   RowsWriter(const Kernel& kernel, const Traits& traits)
@@ -25,8 +36,10 @@ class RowsWriter : Writer {
         row_dims_(kernel.ndim - 1),
         rows_(kernel.rows()),
         cols_(kernel.cols()),
-        lanes_(lanes_of(cols_)) {}
+        lanes_(lanes_of(cols_)),
+        pieces_(pieces_of(cols_)) {}
 
+  // Of rows in one piece.
   KernelText write() {
     const std::string rows = add_word(rows_), cols = add_word(cols_);
     const std::string row_type = index_type(rows_), col_type = index_type(cols_);
@@ -50,16 +63,15 @@ class RowsWriter : Writer {
           " : first);\n");
       put(body, "  const ", col_type, " cols = is_row ? (", col_type, ")", cols, " : 0;\n");
     }
-    if (row_dims_ > 0)
-      put(body, "  ", positions("p", "row", kernel_.shape.data(), 0, row_dims_), "\n");
-    for (const MemoryAccess& access : kernel_.accesses) write_begin(access, body);
-    for (const Instr& instr : kernel_.instrs) add_instr(instr);
-
+    write_values(body);
     std::string walks;
     const int last = last_walk();
     for (int walk = 0; walk <= last; ++walk) {
       write_row_values(walk, walks);
       write_walk(walk, walk == last, walks);
+      for (const Fold& fold : folds_) {
+        if (fold.walk == walk) define_fold(fold, walks);
+      }
     }
     write_row_values(last + 1, walks);
     write_row_stores(walks);
@@ -68,7 +80,66 @@ class RowsWriter : Writer {
     return finish(body + walks, groups, items_);
   }
 
+  // Of rows in pieces: launch 0, 1... is the walk of that number, and one more stores values of
+  // rows. Nothing behind the last.
+  std::optional<KernelText> write_launch(int launch) {
+    const std::string rows = add_word(rows_), cols = add_word(cols_);
+    items_ = static_cast<size_t>(lanes_);
+    std::string body = "  const u32 lane = LANE;\n";
+    const std::string pieces = cat("(u64)", add_word(pieces_)), piece = add_word(piece_of(cols_));
+    std::string begin;
+    write_values(begin);
+    const int last = last_walk();
+    const bool is_walk = launch <= last;
+    if (!is_walk && (launch > last + 1 || !stores_row_values())) return std::nullopt;
+    put(body, "  const ", index_type(rows_), " row = (", index_type(rows_), ")(OWN_GROUP",
+        is_walk ? cat(" / ", pieces) : std::string(), ");\n");
+    if (is_walk) {
+      put(body, "  const u64 piece = OWN_GROUP % ", pieces, ";\n");
+      put(body, "  const i64 first = (i64)piece * ", piece, ", cols = first + ", piece, " < ", cols,
+          " ? first + ", piece, " : ", cols, ";\n");
+    }
+    body += begin;
+    if (!folds_.empty()) {
+      const circuit::MemoryAccess scratch{.slot = kScratchSlot};
+      put(body, "  GLOBAL u8* const parts = ", begin_of(scratch), ";\n");
+    }
+    std::string walks;
+    for (int walk = 0; walk < std::min(launch, last + 1); ++walk) {
+      write_row_values(walk, walks);
+      for (const Fold& fold : folds_) {
+        if (fold.walk == walk) write_pieces_merge(fold, rows, pieces, walks);
+      }
+    }
+    write_row_values(launch, walks);
+    if (is_walk) {
+      write_walk(launch, launch == last, walks);
+      for (const Fold& fold : folds_) {
+        if (fold.walk != launch) continue;
+        put(walks, "  if (lane == 0) ", part_of(fold, "piece", rows, pieces), " = part",
+            fold.result, ";\n");
+      }
+    } else {
+      write_row_stores(walks);
+    }
+    for (const std::string& array : arrays_) body += array;
+    const auto groups = static_cast<size_t>(is_walk ? rows_ * pieces_ : rows_);
+    text_.scratch_bytes = kPartBytes * folds_.size() * static_cast<size_t>(rows_ * pieces_);
+    return finish(body + walks, groups, items_);
+  }
+
  private:
+  static constexpr size_t kPartBytes = 8;
+
+  // What all launches begin with: where the item's row is, and the instructions as values.
+  void write_values(std::string& body) {
+    if (row_dims_ > 0) {
+      put(body, "  ", positions("p", "row", kernel_.shape.data(), 0, row_dims_), "\n");
+    }
+    for (const MemoryAccess& access : kernel_.accesses) write_begin(access, body);
+    for (const Instr& instr : kernel_.instrs) add_instr(instr);
+  }
+
   // ---- values ----
 
   struct Value {
@@ -377,8 +448,12 @@ class RowsWriter : Writer {
       put(text, "  ", storage_type(fold->dtype), " part", fold->result, " = ", identity(*fold),
           ";\n");
     }
-    put(text, "  for (", index_type(cols_), " c = ", lanes_ > 1 ? "lane" : "0",
-        "; c < cols; c += ", lanes_, ") {\n");
+    if (pieces_ > 1) {
+      put(text, "  for (i64 c = first + lane; c < cols; c += ", lanes_, ") {\n");
+    } else {
+      put(text, "  for (", index_type(cols_), " c = ", lanes_ > 1 ? "lane" : "0",
+          "; c < cols; c += ", lanes_, ") {\n");
+    }
     for (size_t v = 0; v < values_.size(); ++v) {
       if (needed[v]) define(values_[v], static_cast<int>(v), "    ", text);
     }
@@ -396,7 +471,7 @@ class RowsWriter : Writer {
     for (const Fold* fold : folds) write_merge(*fold, text);
   }
 
-  // The items' parts of a row become its value, in every item.
+  // The items' parts of a row, or of a piece, become one, in every item.
   void write_merge(const Fold& fold, std::string& text) {
     const std::string_view type = storage_type(fold.dtype);
     if (lanes_ > 1) {
@@ -415,7 +490,32 @@ class RowsWriter : Writer {
       }
       put(text, "  part", fold.result, " = ", array, "[LANE - lane * ", step, "];\n  BARRIER;\n");
     }
-    put(text, "  const ", type, " ", name(fold.result), " = part", fold.result, ";\n");
+  }
+
+  static void define_fold(const Fold& fold, std::string& text) {
+    put(text, "  const ", storage_type(fold.dtype), " ", name(fold.result), " = part", fold.result,
+        ";\n");
+  }
+
+  // Where the part of a piece of the group's row lies.
+  std::string part_of(const Fold& fold, const char* piece, const std::string& rows,
+                      const std::string& pieces) const {
+    const auto index = static_cast<size_t>(&fold - folds_.data());
+    return cat("*(GLOBAL ", storage_type(fold.dtype), "*)(parts + ", kPartBytes, " * ((", index,
+               " * (u64)", rows, " + row) * ", pieces, " + ", piece, "))");
+  }
+
+  // The pieces of a row become its value, in every item.
+  void write_pieces_merge(const Fold& fold, const std::string& rows, const std::string& pieces,
+                          std::string& text) {
+    const std::string part = cat("part", fold.result);
+    put(text, "  ", storage_type(fold.dtype), " ", part, " = ", identity(fold), ";\n");
+    put(text, "  for (u32 q = lane; q < ", pieces, "; q += ", lanes_, ") {\n");
+    put(text, "    const ", storage_type(fold.dtype),
+        " piece_part = ", part_of(fold, "q", rows, pieces), ";\n");
+    put(text, "    ", part, " = ", merged(fold, part, "piece_part"), ";\n  }\n");
+    write_merge(fold, text);
+    define_fold(fold, text);
   }
 
   std::string merged(const Fold& fold, const std::string& a, const std::string& b) {
@@ -457,6 +557,11 @@ class RowsWriter : Writer {
     return is_least ? "as_f32(0xff800000u)" : "as_f32(0x7f800000u)";
   }
 
+  bool stores_row_values() const {
+    return std::any_of(stores_.begin(), stores_.end(),
+                       [&](const Store& store) { return !is_full(store); });
+  }
+
   // After all walks, since elements may be read where a row's value goes.
   void write_row_stores(std::string& text) {
     bool begun = false;
@@ -466,7 +571,8 @@ class RowsWriter : Writer {
       if (!begun && lanes_ > 1) text += "  BARRIER;\n";
       begun = true;
       const bool is_one = access.rank == Rank::kOne;
-      std::string is_first = lanes_ > 1 ? "is_row && lane == 0" : is_one ? "row == 0" : "1";
+      const char* const first_lane = pieces_ > 1 ? "lane == 0" : "is_row && lane == 0";
+      std::string is_first = lanes_ > 1 ? first_lane : is_one ? "row == 0" : "1";
       if (is_one && lanes_ > 1) is_first += " && row == 0";
       put(text, "  if (", is_first, ") *(GLOBAL ", storage_type(access.dtype), "*)(a", store.access,
           ") = ", name(store.value), ";\n");
@@ -476,6 +582,7 @@ class RowsWriter : Writer {
   const int row_dims_;  // dimensions of rows; the last is that of their elements
   const int64_t rows_, cols_;
   const int lanes_;
+  const int64_t pieces_;
   size_t items_ = kGroupItems;  // of a group
   bool rows_first_ = false;     // the next item has the next row, not the next element
   std::vector<Value> values_;
@@ -493,8 +600,18 @@ int lanes_of(int64_t elements) {
   return elements <= 2048 ? 64 : static_cast<int>(kMostGroupItems);
 }
 
-KernelText rows_text(const Kernel& kernel, const Traits& traits) {
-  return RowsWriter(kernel, traits).write();
+int64_t pieces_of(int64_t elements) {
+  return elements <= kLongRow ? 1 : ceil_div(elements, piece_of(elements));
+}
+
+std::vector<KernelText> rows_texts(const Kernel& kernel, const Traits& traits) {
+  if (pieces_of(kernel.cols()) == 1) return {RowsWriter(kernel, traits).write()};
+  std::vector<KernelText> texts;
+  for (;;) {
+    auto text = RowsWriter(kernel, traits).write_launch(static_cast<int>(texts.size()));
+    if (!text.has_value()) return texts;
+    texts.push_back(*std::move(text));
+  }
 }
 
 }  // namespace hologram::gpu

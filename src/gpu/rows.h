@@ -9,7 +9,14 @@
 // A row is walked once for all reductions that need no other's result, then once more for those
 // that need these, and last for what is stored. Each walk reads and computes what it needs anew:
 // nothing of a row's length is kept.
+//
+// A row of more than kLongRow elements is cut into pieces, whose number follows from its length
+// alone, too. Each walk is a launch then, in which a group has a piece; what a piece gave lies in
+// memory, from where every group of the next launch merges the pieces of its row. Values of rows
+// are stored by a last launch, when nothing reads elements any more.
 #pragma once
+
+#include <vector>
 
 #include "src/gpu/kernel_text.h"
 
@@ -18,7 +25,11 @@ namespace hologram::gpu {
 // How many items share a row of that many elements: 1, 8, 64 or 256.
 int lanes_of(int64_t elements);
 
-// What kernel_text() gives for a kernel of whole rows that the device has.
-KernelText rows_text(const circuit::Kernel& kernel, const Traits& traits);
+inline constexpr int64_t kLongRow = 8192;
+// In how many pieces a row is cut; 1 up to kLongRow.
+int64_t pieces_of(int64_t elements);
+
+// What kernel_texts() gives for a kernel of whole rows that the device has.
+std::vector<KernelText> rows_texts(const circuit::Kernel& kernel, const Traits& traits);
 
 }  // namespace hologram::gpu

@@ -105,6 +105,7 @@ class OpenClDriver final : public gpu::Driver {
   explicit OpenClDriver(DeviceId id)
       : id_(id),
         traits_(traits_of(id)),
+        takes_turns_(device_text(id, kDeviceName).find("Oclgrind") != std::string::npos),
         context_(make_context(id)),
         queue_(make_queue(context_, id)) {}
 
@@ -155,18 +156,21 @@ class OpenClDriver final : public gpu::Driver {
 
   void write(void* to, const void* from, size_t nbytes) override {
     const Place at = place(to);
+    const auto own = turn();
     check(api()->EnqueueWriteBuffer(queue_, as_memory(at.block), kTrue, at.offset, nbytes, from, 0,
                                     nullptr, nullptr),
           "clEnqueueWriteBuffer");
   }
   void read(void* to, const void* from, size_t nbytes) override {
     const Place at = place(from);
+    const auto own = turn();
     check(api()->EnqueueReadBuffer(queue_, as_memory(at.block), kTrue, at.offset, nbytes, to, 0,
                                    nullptr, nullptr),
           "clEnqueueReadBuffer");
   }
   void copy(void* to, const void* from, size_t nbytes) override {
     const Place source = place(from), target = place(to);
+    const auto own = turn();
     check(api()->EnqueueCopyBuffer(queue_, as_memory(source.block), as_memory(target.block),
                                    source.offset, target.offset, nbytes, 0, nullptr, nullptr),
           "clEnqueueCopyBuffer");
@@ -202,21 +206,29 @@ class OpenClDriver final : public gpu::Driver {
       argument(bytes, launch.words.data());
     }
     const size_t global = launch.groups * launch.group_items;
+    const auto own = turn();
     check(api()->EnqueueNDRangeKernel(queue_, kernel, 1, nullptr, &global, &launch.group_items, 0,
                                       nullptr, nullptr),
           "clEnqueueNDRangeKernel");
   }
 
-  void flush() override { check(api()->Flush(queue_), "clFlush"); }
-  void finish() override { check(api()->Finish(queue_), "clFinish"); }
+  void flush() override {
+    const auto own = turn();
+    check(api()->Flush(queue_), "clFlush");
+  }
+  void finish() override {
+    const auto own = turn();
+    check(api()->Finish(queue_), "clFinish");
+  }
 
   std::shared_ptr<void> mark() override {
     Mark mark = nullptr;
+    const auto own = turn();
     check(api()->EnqueueMarkerWithWaitList(queue_, 0, nullptr, &mark),
           "clEnqueueMarkerWithWaitList");
     std::shared_ptr<void> shared(
         mark, [](void* event) { api()->ReleaseEvent(static_cast<Mark>(event)); });
-    flush();
+    check(api()->Flush(queue_), "clFlush");
     return shared;
   }
   bool is_done(const std::shared_ptr<void>& mark) const override {
@@ -228,6 +240,7 @@ class OpenClDriver final : public gpu::Driver {
   }
   void wait(const std::shared_ptr<void>& mark) const override {
     const Mark waited = as_mark(mark);
+    const auto own = turn();
     check(api()->WaitForEvents(1, &waited), "clWaitForEvents");
   }
   double elapsed_ms(const std::shared_ptr<void>& begin,
@@ -248,8 +261,15 @@ class OpenClDriver final : public gpu::Driver {
     size_t bytes;
   };
 
+  // oclgrind runs what is queued in the thread that asks, and only one may ask at a time.
+  std::unique_lock<std::mutex> turn() const {
+    return takes_turns_ ? std::unique_lock(turns_) : std::unique_lock<std::mutex>();
+  }
+
   const DeviceId id_;
   const Traits traits_;
+  const bool takes_turns_;
+  mutable std::mutex turns_;
   const Context context_;
   const Queue queue_;
   mutable std::shared_mutex mutex_;

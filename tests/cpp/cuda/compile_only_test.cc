@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <array>
 #include <cstring>
 #include <regex>
 #include <string>
@@ -95,7 +96,18 @@ TEST_F(CompileOnlyTest, ProductsNormsAndReductionsAreKernels) {
       const int dims[] = {0, 2};
       z = reduce(is_floating(dtype) ? Reduction::var : Reduction::sum, z, {.dims = dims});
       run();
+      // Work behind a product, in its kernel.
+      const int before = CompileOnly::launched;
+      z = add(maximum(matmul(x, y), 0.5), y);
+      run();
+      EXPECT_EQ(CompileOnly::launched, before + 1);
     }
+    // A long row takes a launch for each walk, and one more for its value.
+    const Tensor row = ones({3, 9000}, dtype);
+    const int before = CompileOnly::launched;
+    const Tensor sum = reduce(Reduction::sum, row, {.dims = std::array{1}});
+    run();
+    EXPECT_EQ(CompileOnly::launched, before + 2);
   }
   EXPECT_EQ(recorder_stats(gpu()).host_kernels, 0u);
   EXPECT_GT(CompileOnly::built, 12);

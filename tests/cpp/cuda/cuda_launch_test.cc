@@ -9,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "hologram/error.h"
 #include "src/gpu/device.h"
+#include "src/gpu/rows.h"
 #include "tests/cpp/cpu/plan_support.h"
 #include "tests/cpp/cuda/fake_support.h"
 
@@ -54,6 +56,42 @@ TEST_F(CudaLaunchTest, HostTimeOfAKernel) {
   std::printf("         host time of a kernel over the fake: %.0f ns to bind and launch\n", best);
   RecordProperty("ns_per_launch", std::to_string(best));
   for (char* const memory : at) device->free_raw(memory, 256);
+  device->empty_cache();
+  test.plan.code.reset();
+}
+
+// The launches of a reduction of long rows share memory, which may be refused.
+TEST_F(CudaLaunchTest, LongRowsThatHaveNoMemoryAreAnErrorThatSaysSo) {
+  const auto device = gpu::make_device(BackendType::kCuda, make_driver(0));
+  constexpr int64_t kRows = 1 << 20, kCols = gpu::kLongRow + 1;
+  plans::Random random(1);
+  plans::Case test;
+  plans::Builder builder({kRows, kCols}, /*whole_rows=*/true);
+  // All rows lie in the same place.
+  const uint32_t in = test.slot(random, Dtype::kFloat32, kCols),
+                 out = test.slot(random, Dtype::kFloat32, 1);
+  builder.fold(Reduction::sum, builder.access(in, Dtype::kFloat32, {0, 1}),
+               builder.access(out, Dtype::kFloat32, builder.rows(), circuit::Rank::kRow));
+  test.add(builder);
+  char* const at[] = {static_cast<char*>(device->allocate_raw(4 * kCols)),
+                      static_cast<char*>(device->allocate_raw(4 * kRows))};
+  fake()->execute(false);
+  const circuit::Bindings bindings{at, test.immediates.data()};
+  const int64_t before = fake()->count("launches");
+  fake()->fail("cuMemAlloc_v2", 0, kOutOfMemory);
+  try {
+    device->run_plan(test.plan, bindings, 0);
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kOutOfMemory);
+    EXPECT_STREQ(error.what(),
+                 "cuda: no memory for 25165824 bytes that a reduction of long rows needs while it "
+                 "runs; free buffers, or use smaller tensors");
+  }
+  EXPECT_EQ(fake()->count("launches"), before);
+  fake()->execute(true);
+  device->free_raw(at[0], 4 * kCols);
+  device->free_raw(at[1], 4 * kRows);
   device->empty_cache();
   test.plan.code.reset();
 }

@@ -75,8 +75,8 @@ class NvrtcTest : public ::testing::Test {
 
   static std::string source(const Kernel& kernel) {
     static const circuit::NativeOps native = gpu::native_ops(kTraits);
-    const auto text = gpu::kernel_text(kernel, kTraits, native);
-    return text.has_value() ? gpu::source_of(*text) : std::string();
+    const auto texts = gpu::kernel_texts(kernel, kTraits, native);
+    return texts.empty() ? std::string() : gpu::source_of(texts.front());
   }
 };
 

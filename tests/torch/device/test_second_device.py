@@ -25,7 +25,7 @@ FILES = [
     __file__,
     *(
         str(Path(__file__).with_name(f"test_second_device_{name}.py"))
-        for name in ("layers", "products")
+        for name in ("layers", "products", "rows")
     ),
 ]
 

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: MIT
+"""Reductions of long rows on hologram:1, which take several launches.
+
+test_second_device runs this on each driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from second_device import ONE, host_kernels, on_device
+
+import hologram_torch
+
+Tensors = list[torch.Tensor]
+
+
+def folds(x: torch.Tensor) -> Tensors:
+    return [x.sum(), x.mean(-1), x.amax(-1), (x > 2.5).any(), (x < 9).all(-1), x.norm(), x.var(-1)]
+
+
+def rows(x: torch.Tensor) -> Tensors:
+    centred = x - x.mean(-1, keepdim=True)
+    return [
+        x.softmax(-1),
+        centred * centred.square().mean(-1, keepdim=True).rsqrt(),
+        x.logsumexp(-1),
+    ]
+
+
+def fused(x: torch.Tensor) -> Tensors:
+    y = x * 2 + 1
+    return [y, y.sum(-1), (y * y).sum(-1).sqrt() + 1, y - y.amin(-1, keepdim=True)]
+
+
+def in_place(x: torch.Tensor) -> Tensors:
+    x = x.clone()
+    x.sub_(x.mean(-1, keepdim=True)).div_(x.abs().amax(-1, keepdim=True))
+    return [x, x.square().mean(-1)]
+
+
+def columns(x: torch.Tensor) -> Tensors:
+    return [x.t().contiguous().sum(0), x.t().softmax(0), x[:, ::2].amax(-1), x.flip(-1).sum(-1)]
+
+
+def integers(x: torch.Tensor) -> Tensors:
+    whole = (x * 100).to(torch.int64)
+    return [whole.sum(), whole.amin(-1), whole.to(torch.int32).sum(-1)]
+
+
+WORK: list[Callable[[torch.Tensor], Tensors]] = [folds, rows, fused, in_place, columns, integers]
+LIGHT = [fused, in_place]
+
+
+@on_device
+@pytest.mark.parametrize(
+    ("dtype", "shape"),
+    [
+        (torch.float32, (2, 8195)),
+        pytest.param(torch.float32, (1, 200_000), marks=pytest.mark.heavy),
+        pytest.param(torch.bfloat16, (3, 8193), marks=pytest.mark.heavy),
+        pytest.param(torch.float64, (2, 30_000), marks=pytest.mark.heavy),
+    ],
+)
+@pytest.mark.parametrize(
+    "work", [*LIGHT, *(pytest.param(w, marks=pytest.mark.heavy) for w in WORK if w not in LIGHT)]
+)
+def test_long_rows(
+    work: Callable[[torch.Tensor], Tensors], dtype: torch.dtype, shape: tuple[int, int]
+) -> None:
+    """Values are cpu's in float64; deferred has the bits of eager; nothing is left to the host."""
+    before = host_kernels()
+    torch.manual_seed(0)
+    given = torch.randn(shape).to(dtype)
+    own = given.to(ONE)
+    found = [t.cpu() for t in work(own)]
+    with hologram_torch.execution("eager"):
+        for one, other in zip(found, work(own), strict=True):
+            assert torch.equal(one, other.cpu())
+    exact = work(given if work is integers else given.double())
+    bound = {torch.float32: 1e-5, torch.float64: 1e-12}.get(dtype, 2e-2)
+    for one, other in zip(found, exact, strict=True):
+        assert one.shape == other.shape
+        scale = max(1.0, float(other.double().abs().max()))
+        if scale > 1e3 or work in (folds, fused):
+            scale = max(scale, shape[1] ** 0.5)  # sums lose what their elements do
+        assert (one.double() - other.double()).abs().max() <= bound * scale
+    assert host_kernels() == before
