@@ -28,6 +28,9 @@ inline constexpr uint32_t kFaultSlot = UINT32_MAX;
 
 inline constexpr char kKernelName[] = "hologram_kernel";
 
+// The slot that stands for a product that is not the plan's (library_product.h).
+inline constexpr uint32_t kProductSlot = UINT32_MAX - 1;
+
 // A kernel as text, and what it takes. The text knows types, ranks and which operands lie one
 // element after another, but no size, stride, slot or number, so that equal programs over other
 // shapes and memory share it. Parameters are a pointer for each slot, to the block that the slot is

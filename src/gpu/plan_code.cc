@@ -19,18 +19,23 @@ PlanCode::~PlanCode() = default;
 // A step before it is compiled.
 struct PlanCode::Draft {
   Step step;
-  std::vector<KernelText> texts = {};  // of a step that is a launch: one, or several to be joined
+  std::vector<KernelText> texts = {};    // of a step that is a launch: one, or several to be joined
+  std::optional<KernelText> after = {};  // the launch behind a product
   int stage = -1;
 };
 
+std::unique_ptr<PlanCode::Kernel> PlanCode::compiled(KernelText text, Machine& machine) {
+  auto built = machine.kernels.get(source_of(text));
+  text.functions = {};
+  text.body = {};
+  return std::make_unique<Kernel>(Kernel{std::move(built), std::move(text)});
+}
+
 void PlanCode::add(Draft& draft, Machine& machine) {
   if (!draft.texts.empty()) {
-    KernelText text = joined(draft.texts, machine.driver.traits());
-    auto compiled = machine.kernels.get(source_of(text));
-    text.functions = {};
-    text.body = {};
-    draft.step.kernel = std::make_unique<Kernel>(Kernel{std::move(compiled), std::move(text)});
+    draft.step.kernel = compiled(joined(draft.texts, machine.driver.traits()), machine);
   }
+  if (draft.after.has_value()) draft.step.after = compiled(*std::move(draft.after), machine);
   steps_.push_back(std::move(draft.step));
 }
 
@@ -74,9 +79,16 @@ PlanCode::Draft PlanCode::native_draft(const circuit::Kernel& kernel, Machine& m
   Draft draft;
   const Traits& traits = machine.driver.traits();
   auto text = kernel_text(kernel, traits, *machine.limits.native);
-  if (kernel.call != nullptr) text = product_text(kernel, traits, *machine.limits.native);
+  draft.step.product = LibraryProduct::make(kernel, machine.driver);
+  if (LibraryProduct* const product = draft.step.product.get()) {
+    text = product->take_before();
+    draft.after = product->take_after();
+  } else if (kernel.call != nullptr) {
+    text = product_text(kernel, traits, *machine.limits.native);
+  }
   // By the device's limits, any other call is all that there is in its kernel.
-  if (!text.has_value() && kernel.call != nullptr && kernel.instrs.empty()) {
+  if (draft.step.product == nullptr && !text.has_value() && kernel.call != nullptr &&
+      kernel.instrs.empty()) {
     Recipe recipe(*kernel.call, traits);
     text = random_text(*kernel.call, recipe, traits);
     if (!text.has_value()) text = indexing_text(*kernel.call, recipe, traits);
@@ -107,14 +119,15 @@ PlanCode::PlanCode(const circuit::Plan& plan, Machine& machine) {
   for (int k = 0; k < count; ++k) {
     const circuit::Kernel& kernel = plan.kernels[static_cast<size_t>(k)];
     Draft draft = native_draft(kernel, machine);
-    if (draft.texts.empty() && draft.step.cooked == nullptr) {
+    const bool is_product = draft.step.product != nullptr;
+    if (draft.texts.empty() && draft.step.cooked == nullptr && !is_product) {
       // What follows each other on the host needs no copies in between.
       if (host_begin < 0) host_begin = k;
       continue;
     }
     end_host(k);
     if (!draft.texts.empty() && draft.texts[0].groups == 0) continue;
-    if (!draft.texts.empty() &&
+    if (!draft.texts.empty() && !is_product &&
         joins(drafts, draft.texts[0], kernel.stage, machine.driver.traits())) {
       continue;
     }
@@ -141,11 +154,14 @@ size_t PlanCode::bytes() const {
                sizeof(Cooked::Temporary) * cooked->temporaries.capacity() +
                sizeof(Recipe::Immediate) * cooked->immediates.capacity() + cooked->code->bytes();
     }
-    if (step.kernel == nullptr) continue;
-    const KernelText& text = step.kernel->text;
-    bytes += sizeof(Kernel) + 8 * text.words.capacity() + 4 * text.slots.capacity() +
-             sizeof(KernelText::Offset) * text.offsets.capacity() +
-             sizeof(KernelText::Number) * text.numbers.capacity();
+    if (step.product != nullptr) bytes += step.product->bytes();
+    for (const Kernel* kernel : {step.kernel.get(), step.after.get()}) {
+      if (kernel == nullptr) continue;
+      const KernelText& text = kernel->text;
+      bytes += sizeof(Kernel) + 8 * text.words.capacity() + 4 * text.slots.capacity() +
+               sizeof(KernelText::Offset) * text.offsets.capacity() +
+               sizeof(KernelText::Number) * text.numbers.capacity();
+    }
   }
   return bytes;
 }
@@ -154,6 +170,10 @@ void PlanCode::run(Machine& machine, const circuit::Bindings& bindings, int max_
                    int& running) const {
   for (const Step& step : steps_) {
     running = step.first_kernel;
+    if (step.product != nullptr) {
+      step.run_product(machine, bindings);
+      continue;
+    }
     if (step.kernel != nullptr) {
       step.kernel->launch(machine, bindings);
       continue;
@@ -173,11 +193,21 @@ void PlanCode::run(Machine& machine, const circuit::Bindings& bindings, int max_
   }
 }
 
+void PlanCode::Step::run_product(Machine& machine, const circuit::Bindings& bindings) const {
+  const Scratch result = product->result(machine.device);
+  machine.product = result.data();
+  if (kernel != nullptr) kernel->launch(machine, bindings);
+  product->run(machine.device, machine.driver, bindings, result);
+  if (after != nullptr) after->launch(machine, bindings);
+}
+
 void PlanCode::Kernel::launch(Machine& machine, const circuit::Bindings& bindings) const {
   machine.places.clear();
   machine.blocks.clear();
   for (const uint32_t slot : text.slots) {
-    const char* const address = slot == kFaultSlot ? machine.fault.address() : bindings.slots[slot];
+    const char* const address = slot == kFaultSlot     ? machine.fault.address()
+                                : slot == kProductSlot ? machine.product
+                                                       : bindings.slots[slot];
     machine.places.push_back(machine.driver.place(address));
     machine.blocks.push_back(machine.places.back().block);
   }

@@ -12,6 +12,7 @@
 #include "src/gpu/fault_word.h"
 #include "src/gpu/kernel_cache.h"
 #include "src/gpu/kernel_text.h"
+#include "src/gpu/library_product.h"
 #include "src/gpu/recipes/recipe.h"
 #include "src/runtime/device/host_fallback.h"
 
@@ -27,6 +28,7 @@ struct Machine {
   // Counts kernels that the host takes, and the bytes that are copied for them.
   std::function<void(uint64_t kernels, uint64_t bytes)> count_host;
   // Of the launch that is under way.
+  const char* product = nullptr;  // what kProductSlot is
   std::vector<Place> places = {};
   std::vector<void*> blocks = {};
   std::vector<int64_t> words = {};
@@ -66,12 +68,16 @@ class PlanCode final : public circuit::PlanCode {
     std::unique_ptr<PlanCode> code;
     void run(Machine& machine, const circuit::Bindings& bindings, int max_threads) const;
   };
-  // One of the three.
+  // One of the four; a product may have a kernel before it, and one behind it.
   struct Step {
     int first_kernel = 0;
     std::unique_ptr<Kernel> kernel;
+    std::unique_ptr<LibraryProduct> product;
+    std::unique_ptr<Kernel> after;
     std::unique_ptr<Cooked> cooked;
     std::unique_ptr<internal::HostKernels> host;
+
+    void run_product(Machine& machine, const circuit::Bindings& bindings) const;
   };
 
   struct Draft;
@@ -79,6 +85,7 @@ class PlanCode final : public circuit::PlanCode {
   static std::unique_ptr<Cooked> cooked(const circuit::KernelCall& call, Machine& machine);
   static Draft native_draft(const circuit::Kernel& kernel, Machine& machine);
   static bool joins(std::vector<Draft>& drafts, KernelText& text, int stage, const Traits& traits);
+  static std::unique_ptr<Kernel> compiled(KernelText text, Machine& machine);
   void add(Draft& draft, Machine& machine);
 
   std::vector<Step> steps_;
