@@ -400,6 +400,22 @@ TEST_F(CudaProductsTest, ProductsAreInTheOrderOfTheQueue) {
   EXPECT_EQ(objects, 6);  // a handle, an operation and four layouts
 }
 
+TEST_F(CudaProductsTest, ProblemsThatNoPlanHasAreForgotten) {
+  const auto problem = [](int64_t m) {
+    return gpu::ProductProblem{.m = m,
+                               .n = 1024,
+                               .k = 1024,
+                               .a = {.row_step = 1024},
+                               .b = {.row_step = 1024},
+                               .c = {.row_step = 1024},
+                               .d = {.row_step = 1024}};
+  };
+  const auto held = driver().product_algorithm(problem(1));
+  for (int64_t m = 2; m < 2000; ++m) driver().product_algorithm(problem(m));
+  EXPECT_EQ(driver().product_algorithm(problem(1)), held);
+  EXPECT_LT(fake()->count("objects"), 5 * 1024);
+}
+
 TEST_F(CudaProductsTest, WithoutAHandleProductsAreKernelsOfOurs) {
   fake()->fail("cublasLtCreate", 0, lt::kAllocFailed);
   ::testing::internal::CaptureStderr();
