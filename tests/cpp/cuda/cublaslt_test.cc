@@ -326,6 +326,10 @@ TEST_F(CudaProductsTest, Batches) {
     };
     check_matmul(heads(0), heads(1).transposed(2, 3), c({2, 3, 128, 128}));
     EXPECT_EQ(products(), 2);
+    // And the second of the batch at an odd element.
+    check_matmul(with_strides(heads(0), {128 * 120 + 1, 40, 120, 1}), heads(1).transposed(2, 3),
+                 c({2, 3, 128, 128}));
+    EXPECT_EQ(products(), 2);
     // Vectors.
     check_matmul(a({1, 1024}), b({1024, 1024}), c({1, 1024}));
     check_matmul(with_strides(a({1024, 1024}), {1, 1024}), b({1024, 1}), c({1024, 1}));
