@@ -6,6 +6,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <numeric>
 #include <random>
@@ -486,21 +487,45 @@ TEST_F(CudaProductsTest, WorkspaceThatIsRefusedIsAnError) {
   EXPECT_EQ(products(), 2);
 }
 
-// The library that PyTorch's wheels bring, beside their NVRTC: whether it has what is asked of it.
-TEST(CuBlasLt, TheRealLibraryHasEveryFunction) {
-  const char* const nvrtc = std::getenv("HOLOGRAM_NVRTC_LIBRARY");
-  std::string path = nvrtc != nullptr ? nvrtc : "";
-  const size_t at = path.rfind("libnvrtc.so.");
-  if (at == path.npos) GTEST_SKIP() << "HOLOGRAM_NVRTC_LIBRARY names none of a wheel";
-  path.replace(at, 8, "libcublasLt");
-  void* const library = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
-  if (library == nullptr) GTEST_SKIP() << path << " cannot be loaded";
-#define HOLOGRAM_LT_EXPECT(name, parameters) \
-  EXPECT_NE(dlsym(library, "cublasLt" #name), nullptr) << #name;
+// The library that PyTorch's wheels bring, beside their NVRTC. It says much without a GPU.
+class CuBlasLt : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const char* const nvrtc = std::getenv("HOLOGRAM_NVRTC_LIBRARY");
+    std::string path = nvrtc != nullptr ? nvrtc : "";
+    const size_t at = path.rfind("libnvrtc.so.");
+    if (at == path.npos) GTEST_SKIP() << "HOLOGRAM_NVRTC_LIBRARY names none of a wheel";
+    path.replace(at, 8, "libcublasLt");
+    library_ = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
+    if (library_ == nullptr) GTEST_SKIP() << path << " cannot be loaded";
+  }
+  template <class Function>
+  Function find(const std::string& name, Function) {
+    const auto found = reinterpret_cast<Function>(dlsym(library_, ("cublasLt" + name).c_str()));
+    EXPECT_NE(found, nullptr) << name;
+    return found;
+  }
+  // An attribute's value, of that size alone.
+  template <class Value, class Object>
+  Value get(const std::string& kind, Object object, int which) {
+    lt::Status (*get)(Object, int, void*, size_t, size_t*) = nullptr;
+    get = find(kind + "GetAttribute", get);
+    Value value = {};
+    size_t written = 0;
+    EXPECT_EQ(get(object, which, &value, sizeof value, &written), lt::kSuccess) << kind << which;
+    EXPECT_EQ(written, sizeof value) << kind << which;
+    return value;
+  }
+
+  void* library_ = nullptr;
+};
+
+TEST_F(CuBlasLt, TheRealLibraryHasEveryFunctionAndName) {
+  lt::Api real;
+#define HOLOGRAM_LT_EXPECT(name, parameters) find(#name, real.name);
   HOLOGRAM_LT_FUNCTIONS(HOLOGRAM_LT_EXPECT)
 #undef HOLOGRAM_LT_EXPECT
-  using NameOf = const char* (*)(lt::Status);
-  const auto name_of = reinterpret_cast<NameOf>(dlsym(library, "cublasLtGetStatusName"));
+  const auto name_of = find("GetStatusName", real.GetStatusName);
   ASSERT_NE(name_of, nullptr);
   EXPECT_STREQ(name_of(lt::kNotInitialized), "CUBLAS_STATUS_NOT_INITIALIZED");
   EXPECT_STREQ(name_of(lt::kAllocFailed), "CUBLAS_STATUS_ALLOC_FAILED");
@@ -508,6 +533,42 @@ TEST(CuBlasLt, TheRealLibraryHasEveryFunction) {
   EXPECT_STREQ(name_of(lt::kExecutionFailed), "CUBLAS_STATUS_EXECUTION_FAILED");
   EXPECT_STREQ(name_of(lt::kInternalError), "CUBLAS_STATUS_INTERNAL_ERROR");
   EXPECT_STREQ(name_of(lt::kNotSupported), "CUBLAS_STATUS_NOT_SUPPORTED");
+}
+
+// Attributes have the numbers, the sizes and the defaults that this expects.
+TEST_F(CuBlasLt, TheRealLibraryHasTheAttributes) {
+  lt::Api real;
+#define HOLOGRAM_LT_FIND(name, parameters) real.name = find(#name, real.name);
+  HOLOGRAM_LT_FUNCTIONS(HOLOGRAM_LT_FIND)
+#undef HOLOGRAM_LT_FIND
+  const int computes[][2] = {{lt::kComputeFloat32, lt::kFloat32},
+                             {lt::kComputeFloat64, lt::kFloat64}};
+  for (const auto& [compute, scale] : computes) {
+    lt::Operation operation = nullptr;
+    ASSERT_EQ(real.MatmulDescCreate(&operation, compute, scale), lt::kSuccess);
+    for (const int which : {lt::kTransposeA, lt::kTransposeB}) {
+      EXPECT_EQ(get<int32_t>("MatmulDesc", operation, which), lt::kPlain);
+      const int32_t value = lt::kTransposed;
+      EXPECT_EQ(real.MatmulDescSetAttribute(operation, which, &value, 4), lt::kSuccess);
+      EXPECT_EQ(get<int32_t>("MatmulDesc", operation, which), lt::kTransposed);
+    }
+    real.MatmulDescDestroy(operation);
+  }
+  lt::Layout layout = nullptr;
+  ASSERT_EQ(real.MatrixLayoutCreate(&layout, lt::kBFloat16, 30, 20, 33), lt::kSuccess);
+  EXPECT_EQ(get<int32_t>("MatrixLayout", layout, lt::kBatchCount), 1);
+  EXPECT_EQ(get<int64_t>("MatrixLayout", layout, lt::kBatchStep), 0);
+  const int64_t step = 660;
+  EXPECT_EQ(real.MatrixLayoutSetAttribute(layout, lt::kBatchStep, &step, 8), lt::kSuccess);
+  real.MatrixLayoutDestroy(layout);
+  lt::Preference preference = nullptr;
+  ASSERT_EQ(real.MatmulPreferenceCreate(&preference), lt::kSuccess);
+  EXPECT_EQ(get<uint64_t>("MatmulPreference", preference, lt::kMaxWorkspaceBytes), 0u);
+  EXPECT_EQ(get<uint32_t>("MatmulPreference", preference, lt::kReductionSchemes), 7u);
+  for (int which = lt::kMinAlignmentA; which <= lt::kMinAlignmentD; ++which) {
+    EXPECT_EQ(get<uint32_t>("MatmulPreference", preference, which), 256u);
+  }
+  real.MatmulPreferenceDestroy(preference);
 }
 
 }  // namespace
