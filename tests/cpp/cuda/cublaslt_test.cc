@@ -95,6 +95,17 @@ class CudaProductsTest : public FakeTest {
     plan_ = circuit::make_plan(tape.words(), states, {.limits = *device_->plan_limits()});
   }
 
+  // What a recipe has recorded, which is one kernel.
+  void use(gpu::Recipe& recipe) {
+    plan_ = recipe.plan({.limits = *device_->plan_limits()});
+    ASSERT_EQ(plan_->kernels.size(), 1u);
+    numbers_.clear();
+    for (const gpu::Recipe::Immediate& number : recipe.take_immediates()) {
+      numbers_.push_back(gpu::bits_of(number.dtype, number.number(nullptr)));
+    }
+  }
+  double value(uint32_t slot, size_t element) const { return slots_[slot].values[element]; }
+
   // Slots of so many elements, of numbers that all dtypes have.
   void fill(Dtype dtype, const std::vector<size_t>& sizes) {
     free_slots();
@@ -403,6 +414,40 @@ TEST_F(CudaProductsTest, ProductsAreInTheOrderOfTheQueue) {
   EXPECT_EQ(fake()->count("asked"), asked);
   EXPECT_EQ(fake()->count("objects"), objects);
   EXPECT_EQ(objects, 6);  // a handle, an operation and four layouts
+}
+
+// What only the instructions behind a product see has memory while they run.
+TEST_F(CudaProductsTest, WorkBehindAProduct) {
+  const Dtype dtype = Dtype::kFloat32;
+  circuit::KernelCall outer;
+  for (uint32_t slot = 0; slot < 3; ++slot) {
+    outer.operands.push_back({.present = true, .slot = slot});
+  }
+  gpu::Recipe recipe(outer, driver().traits());
+  const Array a = array_of(0, dtype, {32, 64}), b = array_of(1, dtype, {64, 512}),
+              c = array_of(2, dtype, {32, 512});
+  const int64_t shape[] = {32, 512};
+  const Array product = recipe.temporary(dtype, 2, shape);
+  recipe.product_into(product, a, b, gpu::Recipe::Factor::kPlain, gpu::Recipe::Sum::kNew);
+  recipe.op_into(c, OpId::mul, dtype, {product, -0.5});
+  fill(dtype, {2048, 32768, 16384});
+  use(recipe);
+  run();
+  const std::vector<double> found = read(2, dtype);
+  for (size_t i = 0; i < found.size(); ++i) {
+    double sum = 0;
+    for (size_t k = 0; k < 64; ++k) {
+      sum += value(0, i / 512 * 64 + k) * value(1, k * 512 + i % 512);
+    }
+    ASSERT_NEAR(found[i], -0.5 * sum, 1e-6) << i;
+  }
+  EXPECT_EQ(products(), 1);
+  device().empty_cache();
+  fake()->fail("cuMemAlloc_v2", 0, kOutOfMemory);
+  EXPECT_ERROR(run(), ErrorKind::kOutOfMemory,
+               "cuda: no memory for 65536 bytes that gemm needs while it runs");
+  run();
+  EXPECT_EQ(read(2, dtype), found);
 }
 
 TEST_F(CudaProductsTest, ProblemsThatNoPlanHasAreForgotten) {
