@@ -46,7 +46,7 @@ struct MatrixLayout {
   bool is_transposed = false;
   uint32_t alignment = 1;  // of its address, in bytes
 
-  auto operator<=>(const MatrixLayout&) const = default;
+  auto operator<=>(const MatrixLayout&) const = default;  // NOLINT: no null here
 };
 
 // d[m, n] = alpha a[m, k] b[k, n] + beta c[m, n] for each of a batch, by a library of the API.
@@ -57,7 +57,7 @@ struct ProductProblem {
   MatrixLayout a = {}, b = {};
   MatrixLayout c = {}, d = {};  // not transposed
 
-  auto operator<=>(const ProductProblem&) const = default;
+  auto operator<=>(const ProductProblem&) const = default;  // NOLINT
 };
 
 // How the library computes a problem.
