@@ -60,6 +60,9 @@ def environment(driver: str, log: Path | str) -> dict[str, str]:
         chosen |= {
             "HOLOGRAM_CUDA_LIBRARY": str(FAKES / "libcuda_fake.so"),
             "HOLOGRAM_NVRTC_LIBRARY": str(FAKES / "libnvrtc_fake.so"),
+            # Small products go there, too.
+            "HOLOGRAM_CUBLASLT_LIBRARY": str(FAKES / "libcublaslt_fake.so"),
+            "HOLOGRAM_CUBLASLT_MIN_WORK": "1",
             "FAKE_CUDA_LOG": f"{log}.cuda",
         }
     if driver == OCLGRIND or (driver == FAKE_CUDA and oclgrind_library()):

@@ -93,7 +93,11 @@ class GpuTest:
         env.setdefault("CUDA_VISIBLE_DEVICES", "0")
         if self.options.fake:
             env |= opencl_drivers.environment(opencl_drivers.FAKE_CUDA, self.log)
-            for name, library in (("CUDA", "cuda"), ("NVRTC", "nvrtc")):
+            for name, library in (
+                ("CUDA", "cuda"),
+                ("NVRTC", "nvrtc"),
+                ("CUBLASLT", "cublaslt"),
+            ):
                 env[f"HOLOGRAM_{name}_LIBRARY"] = str(self.tests() / f"lib{library}_fake.so")
         else:
             env["HOLOGRAM_DEVICES"] = "cpu,cuda"

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/cuda/cublaslt.h"
 #include "src/cuda/nvrtc.h"
 #include "src/gpu/kernel_text.h"
 
@@ -236,6 +237,9 @@ class CudaDriver final : public gpu::Driver {
         architecture_(architecture_of(id)),
         primary_(std::make_shared<Primary>(id)),
         long_words_(*primary_) {}
+  ~CudaDriver() override {
+    primary_->quietly([&] { products_.close(); });
+  }
 
   DeviceProperties properties() const override {
     DeviceProperties p;
@@ -320,6 +324,26 @@ class CudaDriver final : public gpu::Driver {
         " bytes of parameters");
   }
 
+  std::shared_ptr<const gpu::ProductAlgorithm> product_algorithm(
+      const gpu::ProductProblem& problem) override {
+    std::shared_ptr<const gpu::ProductAlgorithm> found;
+    primary_->run(
+        [&] {
+          found = products_.algorithm(problem);
+          return kSuccess;
+        },
+        "cuCtxSetCurrent");
+    return found;
+  }
+  void launch(const gpu::ProductLaunch& launch) override {
+    primary_->run(
+        [&] {
+          products_.launch(launch);
+          return kSuccess;
+        },
+        "cuCtxSetCurrent");
+  }
+
   void flush() override {}  // the driver begins at once
   void finish() override {
     primary_->run([] { return api()->StreamSynchronize(kLegacyStream); }, "cuStreamSynchronize");
@@ -356,6 +380,7 @@ class CudaDriver final : public gpu::Driver {
   const int architecture_;
   const std::shared_ptr<Primary> primary_;
   LongWords long_words_;
+  CublasLt products_;
   std::vector<int64_t> parameters_;  // of the launch that is under way
 };
 

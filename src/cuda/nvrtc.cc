@@ -3,24 +3,18 @@
 #include "src/cuda/nvrtc.h"
 
 #include <dlfcn.h>
-#include <link.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
 #include <memory>
-#include <set>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "hologram/error.h"
+#include "src/cuda/find_library.h"
 #include "src/cuda/prologue.h"
 
 namespace hologram::cuda {
 namespace {
-
-namespace fs = std::filesystem;
 
 using Program = struct NvrtcProgram*;
 
@@ -58,68 +52,21 @@ void check(const Nvrtc& api, int code, const char* call) {
        api.GetErrorString(code), ")");
 }
 
-// The folders of Python packages that loaded libraries lie in: this one does, and PyTorch.
-std::set<fs::path> package_folders() {
-  std::set<fs::path> folders;
-  const auto look = [](dl_phdr_info* info, size_t, void* found) {
-    const std::string_view path = info->dlpi_name;
-    for (const std::string_view name : {"/site-packages/", "/dist-packages/"}) {
-      const size_t at = path.rfind(name);
-      if (at == path.npos) continue;
-      static_cast<std::set<fs::path>*>(found)->insert(path.substr(0, at + name.size()));
-    }
-    return 0;
-  };
-  dl_iterate_phdr(look, &folders);
-  return folders;
-}
-
-// NVRTC as wheels bring it: nvidia/cu13/lib/libnvrtc.so.13, nvidia/cuda_nvrtc/lib/libnvrtc.so.12.
-void add_wheels(const fs::path& folder, std::vector<std::string>& names) {
-  std::error_code none;
-  std::vector<std::string> found;
-  for (const fs::directory_entry& part : fs::directory_iterator(folder / "nvidia", none)) {
-    for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12"}) {
-      const fs::path path = part.path() / "lib" / name;
-      if (fs::exists(path, none)) found.push_back(path);
-    }
-  }
-  std::sort(found.rbegin(), found.rend(), [](const std::string& a, const std::string& b) {
-    return a.substr(a.rfind('.')) < b.substr(b.rfind('.'));
-  });
-  names.insert(names.end(), found.begin(), found.end());
-}
-
-void* open_library(std::string& what) {
-  const char* const named = std::getenv("HOLOGRAM_NVRTC_LIBRARY");
-  if (named != nullptr && *named != '\0') {
-    what = std::string("HOLOGRAM_NVRTC_LIBRARY=") + named;
-    return dlopen(named, RTLD_NOW | RTLD_LOCAL);
-  }
-  what = "libnvrtc.so.13";
-  std::vector<std::string> names = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
-  for (const fs::path& folder : package_folders()) add_wheels(folder, names);
-  for (const std::string& name : names) {
-    if (void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-  }
-  dlopen(what.c_str(), RTLD_NOW | RTLD_LOCAL);  // for its error
-  return nullptr;
-}
-
 Loaded load() {
   Loaded loaded;
-  std::string what;
-  void* library = open_library(what);
-  if (library == nullptr) {
-    const char* const error = dlerror();
-    loaded.why = what + " cannot be loaded: " + (error != nullptr ? error : "no reason given");
+  const FoundLibrary found =
+      find_library("HOLOGRAM_NVRTC_LIBRARY", {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"},
+                   WheelsCome::kLast);
+  if (found.library == nullptr) {
+    loaded.why = found.why;
     return loaded;
   }
   auto api = std::make_unique<Nvrtc>();
   const auto find = [&](const char* name, auto& pointer) {
-    pointer = reinterpret_cast<std::remove_reference_t<decltype(pointer)>>(dlsym(library, name));
+    pointer =
+        reinterpret_cast<std::remove_reference_t<decltype(pointer)>>(dlsym(found.library, name));
     if (pointer == nullptr && loaded.why.empty()) {
-      loaded.why = what + " is no NVRTC of version 11.1 or later: it has no function " + name;
+      loaded.why = found.what + " is no NVRTC of version 11.1 or later: it has no function " + name;
     }
   };
 #define HOLOGRAM_NVRTC_LOAD(name, parameters) find("nvrtc" #name, api->name);

@@ -3,6 +3,7 @@
 // folder knows no API; a driver knows no kernel and no plan.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <string>
 
 #include "hologram/device.h"
+#include "hologram/dtype.h"
 #include "src/gpu/dialect.h"
 
 namespace hologram::gpu {
@@ -34,6 +36,43 @@ struct Launch {
   bool words_in_memory = false;
   size_t groups = 0;  // of items
   size_t group_items = 0;
+};
+
+// How a batch of matrices lies in memory, in elements. Rows are one behind the other; those of a
+// transposed matrix are its columns.
+struct MatrixLayout {
+  int64_t row_step = 0;
+  int64_t batch_step = 0;  // 0: the batch has one matrix
+  bool is_transposed = false;
+  uint32_t alignment = 1;  // of its address, in bytes
+
+  auto operator<=>(const MatrixLayout&) const = default;  // NOLINT: no null here
+};
+
+// d[m, n] = alpha a[m, k] b[k, n] + beta c[m, n] for each of a batch, by a library of the API.
+struct ProductProblem {
+  Dtype dtype = Dtype::kFloat32;    // of the four matrices
+  Dtype compute = Dtype::kFloat32;  // of sums, alpha and beta; what d has is rounded once
+  int64_t m = 0, n = 0, k = 0, batch = 1;
+  MatrixLayout a = {}, b = {};
+  MatrixLayout c = {}, d = {};  // not transposed
+
+  auto operator<=>(const ProductProblem&) const = default;  // NOLINT
+};
+
+// How the library computes a problem.
+class ProductAlgorithm {
+ public:
+  virtual ~ProductAlgorithm() = default;
+  virtual size_t workspace_bytes() const = 0;
+};
+
+struct ProductLaunch {
+  const ProductAlgorithm* algorithm = nullptr;
+  Place a = {}, b = {};
+  Place c = {}, d = {};  // the same, or apart; c is not read where beta is 0
+  Place workspace = {};
+  double alpha = 1, beta = 0;
 };
 
 // One device of an API. It has one queue, which runs in order; what is enqueued sees what was
@@ -66,6 +105,14 @@ class Driver {
   // Error(kInternal) with the compiler's log and the text where it refuses it.
   virtual std::shared_ptr<const CompiledKernel> build(const std::string& text) = 0;
   virtual void launch(const Launch& launch) = 0;
+
+  // Null where the device has no library for products, or where that computes this one not at all
+  // or not faster than a kernel: an answer that stays, and depends on the problem alone.
+  virtual std::shared_ptr<const ProductAlgorithm> product_algorithm(const ProductProblem&) {
+    return nullptr;
+  }
+  // Of an algorithm that it gave; under the lock of the other launch().
+  virtual void launch(const ProductLaunch&) {}
 
   virtual void flush() = 0;   // what is enqueued begins
   virtual void finish() = 0;  // and is done

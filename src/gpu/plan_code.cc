@@ -11,6 +11,7 @@
 #include "src/gpu/philox.h"
 #include "src/gpu/products.h"
 #include "src/gpu/recipes/recipes.h"
+#include "src/gpu/scratch.h"
 
 namespace hologram::gpu {
 
@@ -82,6 +83,14 @@ PlanCode::Draft PlanCode::native_draft(const circuit::Kernel& kernel, Machine& m
   draft.texts = kernel_texts(kernel, traits, *machine.limits.native);
   draft.in_order = draft.texts.size() > 1;
   if (kernel.call == nullptr) return draft;
+  draft.step.product = LibraryProduct::make(kernel, machine.driver);
+  if (LibraryProduct* const product = draft.step.product.get()) {
+    draft.in_order = true;
+    if (auto before = product->take_before()) draft.texts.push_back(*std::move(before));
+    draft.step.before_product = draft.texts.size();
+    if (auto after = product->take_after()) draft.texts.push_back(*std::move(after));
+    return draft;
+  }
   std::optional<KernelText> text = product_text(kernel, traits, *machine.limits.native);
   // By the device's limits, any other call is all that there is in its kernel.
   if (!text.has_value() && kernel.instrs.empty()) {
@@ -114,14 +123,15 @@ PlanCode::PlanCode(const circuit::Plan& plan, Machine& machine) {
   for (int k = 0; k < count; ++k) {
     const circuit::Kernel& kernel = plan.kernels[static_cast<size_t>(k)];
     Draft draft = native_draft(kernel, machine);
-    if (draft.texts.empty() && draft.step.cooked == nullptr) {
+    const bool is_product = draft.step.product != nullptr;
+    if (draft.texts.empty() && draft.step.cooked == nullptr && !is_product) {
       // What follows each other on the host needs no copies in between.
       if (host_begin < 0) host_begin = k;
       continue;
     }
     end_host(k);
     if (!draft.texts.empty() && draft.texts[0].groups == 0) continue;
-    if (draft.texts.size() == 1 &&
+    if (draft.texts.size() == 1 && !draft.in_order &&
         joins(drafts, draft.texts[0], kernel.stage, machine.driver.traits())) {
       continue;
     }
@@ -148,6 +158,7 @@ size_t PlanCode::bytes() const {
                sizeof(Cooked::Temporary) * cooked->temporaries.capacity() +
                sizeof(Recipe::Immediate) * cooked->immediates.capacity() + cooked->code->bytes();
     }
+    if (step.product != nullptr) bytes += step.product->bytes();
     for (const auto& [compiled, text] : step.kernels) {
       bytes += sizeof(Kernel) + 8 * text.words.capacity() + 4 * text.slots.capacity() +
                sizeof(KernelText::Offset) * text.offsets.capacity() +
@@ -161,8 +172,8 @@ void PlanCode::run(Machine& machine, const circuit::Bindings& bindings, int max_
                    int& running) const {
   for (const Step& step : steps_) {
     running = step.first_kernel;
-    if (!step.kernels.empty()) {
-      launch(step.kernels, machine, bindings);
+    if (!step.kernels.empty() || step.product != nullptr) {
+      step.launch(machine, bindings);
       continue;
     }
     if (step.cooked != nullptr) {
@@ -180,55 +191,27 @@ void PlanCode::run(Machine& machine, const circuit::Bindings& bindings, int max_
   }
 }
 
-namespace {
-
-// Memory of a device for as long as something is enqueued. The queue runs in order: what is given
-// back is used by others after that.
-class Held {
- public:
-  explicit Held(Device& device) : device_(device) {}
-  ~Held() {
-    for (const auto& [data, bytes] : blocks_) device_.free_raw(data, bytes);
-  }
-  Held(const Held&) = delete;
-  Held& operator=(const Held&) = delete;
-
-  // what: that needs it, "adam".
-  char* allocate(size_t bytes, const char* what) {
-    blocks_.reserve(blocks_.size() + 1);
-    void* const data = device_.allocate_raw(bytes);
-    if (data == nullptr) {
-      fail(ErrorKind::kOutOfMemory, device_.name(), ": no memory for ", bytes, " bytes that ", what,
-           " needs while it runs; free buffers, or use smaller tensors");
+void PlanCode::Step::launch(Machine& machine, const circuit::Bindings& bindings) const {
+  const size_t bytes =
+      product != nullptr ? product->result_bytes() : kernels.front().text.scratch_bytes;
+  const char* const what = product != nullptr ? product->name() : "a reduction of long rows";
+  const Scratch shared = make_scratch(machine.device, bytes, what);
+  machine.scratch = shared.get();
+  for (size_t k = 0; k <= kernels.size(); ++k) {
+    if (product != nullptr && k == before_product) {
+      product->run(machine.device, machine.driver, bindings, shared.get());
     }
-    blocks_.emplace_back(data, bytes);
-    return static_cast<char*>(data);
+    if (k < kernels.size()) kernels[k].launch(machine, bindings);
   }
-
- private:
-  Device& device_;
-  std::vector<std::pair<void*, size_t>> blocks_;
-};
-
-}  // namespace
-
-void PlanCode::launch(const std::vector<Kernel>& kernels, Machine& machine,
-                      const circuit::Bindings& bindings) {
-  Held held(machine.device);
-  const size_t scratch_bytes = kernels.front().text.scratch_bytes;
-  char* scratch = nullptr;
-  if (scratch_bytes != 0) scratch = held.allocate(scratch_bytes, "a reduction of long rows");
-  for (const Kernel& kernel : kernels) kernel.launch(machine, bindings, scratch);
 }
 
-void PlanCode::Kernel::launch(Machine& machine, const circuit::Bindings& bindings,
-                              const char* scratch) const {
+void PlanCode::Kernel::launch(Machine& machine, const circuit::Bindings& bindings) const {
   machine.places.clear();
   machine.blocks.clear();
   for (const uint32_t slot : text.slots) {
-    const char* address = slot == kScratchSlot ? scratch : nullptr;
-    if (slot == kFaultSlot) address = machine.fault.address();
-    if (slot < kScratchSlot) address = bindings.slots[slot];
+    const char* const address = slot == kFaultSlot     ? machine.fault.address()
+                                : slot == kScratchSlot ? machine.scratch
+                                                       : bindings.slots[slot];
     machine.places.push_back(machine.driver.place(address));
     machine.blocks.push_back(machine.places.back().block);
   }
@@ -251,11 +234,12 @@ void PlanCode::Kernel::launch(Machine& machine, const circuit::Bindings& binding
 
 void PlanCode::Cooked::run(Machine& machine, const circuit::Bindings& bindings,
                            int max_threads) const {
-  Held held(machine.device);
+  std::vector<Scratch> held;
   std::vector<char*> at(slots, nullptr);
   for (size_t k = 0; k < call_slots.size(); ++k) at[k] = bindings.slots[call_slots[k]];
   for (const Temporary& temporary : temporaries) {
-    at[temporary.slot] = held.allocate(temporary.bytes, circuit::call_name(kind));
+    held.push_back(make_scratch(machine.device, temporary.bytes, circuit::call_name(kind)));
+    at[temporary.slot] = held.back().get();
   }
   const auto* numbers = reinterpret_cast<const double*>(bindings.immediates + first_number);
   std::vector<uint64_t> bits;

@@ -12,6 +12,7 @@
 #include "src/gpu/fault_word.h"
 #include "src/gpu/kernel_cache.h"
 #include "src/gpu/kernel_text.h"
+#include "src/gpu/library_product.h"
 #include "src/gpu/recipes/recipe.h"
 #include "src/runtime/device/host_fallback.h"
 
@@ -27,6 +28,7 @@ struct Machine {
   // Counts kernels that the host takes, and the bytes that are copied for them.
   std::function<void(uint64_t kernels, uint64_t bytes)> count_host;
   // Of the launch that is under way.
+  const char* scratch = nullptr;  // what kScratchSlot is
   std::vector<Place> places = {};
   std::vector<void*> blocks = {};
   std::vector<int64_t> words = {};
@@ -49,8 +51,7 @@ class PlanCode final : public circuit::PlanCode {
   struct Kernel {
     std::shared_ptr<const CompiledKernel> compiled;
     KernelText text;  // without functions and body
-    // scratch: of kScratchSlot.
-    void launch(Machine& machine, const circuit::Bindings& bindings, const char* scratch) const;
+    void launch(Machine& machine, const circuit::Bindings& bindings) const;
   };
   // A call as a plan of its own, of which the slots are those of the call, then temporaries.
   struct Cooked {
@@ -67,12 +68,17 @@ class PlanCode final : public circuit::PlanCode {
     std::unique_ptr<PlanCode> code;
     void run(Machine& machine, const circuit::Bindings& bindings, int max_threads) const;
   };
-  // One of the three.
+  // Launches, of a kernel or of equal ones, with a library's product among them; a recipe; or what
+  // the host takes.
   struct Step {
     int first_kernel = 0;
-    std::vector<Kernel> kernels;  // of one kernel, or equal ones
+    std::vector<Kernel> kernels;
+    std::unique_ptr<LibraryProduct> product;
+    size_t before_product = 0;  // how many of the kernels
     std::unique_ptr<Cooked> cooked;
     std::unique_ptr<internal::HostKernels> host;
+
+    void launch(Machine& machine, const circuit::Bindings& bindings) const;
   };
 
   struct Draft;
@@ -81,8 +87,6 @@ class PlanCode final : public circuit::PlanCode {
   static Draft native_draft(const circuit::Kernel& kernel, Machine& machine);
   static bool joins(std::vector<Draft>& drafts, KernelText& text, int stage, const Traits& traits);
   void add(Draft& draft, Machine& machine);
-  static void launch(const std::vector<Kernel>& kernels, Machine& machine,
-                     const circuit::Bindings& bindings);
 
   std::vector<Step> steps_;
 };

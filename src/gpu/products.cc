@@ -11,24 +11,6 @@
 namespace hologram::gpu {
 namespace {
 
-// Operands as matrices behind dimensions of a batch, which the result has all of and in which the
-// others may repeat.
-struct Product {
-  Array a, b, c;               // [..., m, k], [..., k, n], [..., m, n]
-  Array input;                 // what is added, times beta; as c
-  Array scale;                 // [n], by which columns are multiplied
-  double alpha = 0, beta = 0;  // fields of the call, where `has_factors`
-  bool has_factors = false;
-
-  int batch_dims() const { return c.ndim - 2; }
-  int64_t size(const Array& array, int from_end) const {
-    return array.shape[static_cast<size_t>(array.ndim - from_end)];
-  }
-  int64_t m() const { return size(c, 2); }
-  int64_t n() const { return size(c, 1); }
-  int64_t k() const { return size(a, 1); }
-};
-
 // With as many dimensions as `to`, and in all but the last two its sizes, to which it is repeated.
 Array expanded(const Array& array, const Array& to) {
   Array result = array;
@@ -274,23 +256,17 @@ concept IsProduct = requires(const Call& call, Product& product) {
 };
 
 template <class Call>
-std::optional<KernelText> text_of(const circuit::Kernel& kernel, const Traits& traits,
-                                  const circuit::NativeOps& native) {
-  Recipe recipe(*kernel.call, traits);
-  RecipeFrame frame(recipe, *kernel.call);
+std::optional<Product> product_of(const circuit::KernelCall& kernel, const Traits& traits) {
+  Recipe recipe(kernel, traits);
+  RecipeFrame frame(recipe, kernel);
   Call call{};
   Call::each(call, frame);
   Product product;
   if (!frame.is_read() || !fill(call, product) || product.c.numel() == 0) return std::nullopt;
-  for (const Array* array : {&product.a, &product.b, &product.c}) {
-    if (is_complex(array->dtype) || !native.has(array->dtype) || array->dtype == Dtype::kBool) {
-      return std::nullopt;
-    }
-  }
   for (Array* array : {&product.a, &product.b, &product.c, &product.input, &product.scale}) {
     if (array->is_given) array->slot = recipe.call_slots()[array->slot];
   }
-  return ProductWriter(product, kernel, traits).write();
+  return product;
 }
 
 // The result on which instructions may work: it has no gaps. Each row may have its own operands.
@@ -344,16 +320,26 @@ bool product_result(uint16_t kind, const uint64_t* attributes, CallResult& resul
   }
 }
 
-std::optional<KernelText> product_text(const circuit::Kernel& kernel, const Traits& traits,
-                                       const circuit::NativeOps& native) {
-  const auto kind = static_cast<CallNumber>(kernel.call->kind);
-  return for_call(kind, [&]<class Call>(std::type_identity<Call>) {
+std::optional<Product> read_product(const circuit::KernelCall& call, const Traits& traits) {
+  return for_call(static_cast<CallNumber>(call.kind), [&]<class Call>(std::type_identity<Call>) {
     if constexpr (IsProduct<Call>) {
-      return text_of<Call>(kernel, traits, native);
+      return product_of<Call>(call, traits);
     } else {
-      return std::optional<KernelText>();
+      return std::optional<Product>();
     }
   });
+}
+
+std::optional<KernelText> product_text(const circuit::Kernel& kernel, const Traits& traits,
+                                       const circuit::NativeOps& native) {
+  const std::optional<Product> product = read_product(*kernel.call, traits);
+  if (!product.has_value()) return std::nullopt;
+  for (const Array* array : {&product->a, &product->b, &product->c}) {
+    if (is_complex(array->dtype) || !native.has(array->dtype) || array->dtype == Dtype::kBool) {
+      return std::nullopt;
+    }
+  }
+  return ProductWriter(*product, kernel, traits).write();
 }
 
 }  // namespace hologram::gpu

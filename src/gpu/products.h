@@ -16,6 +16,27 @@ namespace hologram::gpu {
 
 bool has_product(CallNumber kind);
 
+// Operands as matrices behind dimensions of a batch, which the result has all of and in which the
+// others may repeat. Slots are the plan's.
+struct Product {
+  Array a, b, c;               // [..., m, k], [..., k, n], [..., m, n]
+  Array input;                 // what is added, times beta; as c
+  Array scale;                 // [n], by which columns are multiplied
+  double alpha = 0, beta = 0;  // fields of the call, where `has_factors`
+  bool has_factors = false;
+
+  int batch_dims() const { return c.ndim - 2; }
+  int64_t size(const Array& array, int from_end) const {
+    return array.shape[static_cast<size_t>(array.ndim - from_end)];
+  }
+  int64_t m() const { return size(c, 2); }
+  int64_t n() const { return size(c, 1); }
+  int64_t k() const { return size(a, 1); }
+};
+
+// Nothing for other calls, and where the result has no elements.
+std::optional<Product> read_product(const circuit::KernelCall& call, const Traits& traits);
+
 // PlanLimits::call_result: what product_text() lets instructions follow.
 bool product_result(uint16_t kind, const uint64_t* attributes, CallResult& result);
 

@@ -1,22 +1,14 @@
 // SPDX-License-Identifier: MIT
-// See rows.h. Instructions become values, each with the walk in which it is known: 0 for what
-// memory holds, and one more than the walk that reduces for a reduction's result.
+// See rows.h. What is computed are values (row_values.h); this is when, by which item, and how
+// parts come together.
 #include "src/gpu/rows.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 
-#include "hologram/reduction.h"
-#include "src/gpu/writer.h"
+#include "src/gpu/row_values.h"
 
 namespace hologram::gpu {
 namespace {
-
-using circuit::RowOp;
-
-// How two parts of a row come together.
-enum class Merge { kSum, kProduct, kMaximum, kMinimum, kAny, kAll };
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -29,13 +21,11 @@ int64_t piece_of(int64_t elements) {
 }
 
 // Writes one launch of a kernel.
-class RowsWriter : Writer {
+class RowsWriter : RowValues {
  public:
   RowsWriter(const Kernel& kernel, const Traits& traits)
-      : Writer(kernel, traits),
-        row_dims_(kernel.ndim - 1),
+      : RowValues(kernel, traits),
         rows_(kernel.rows()),
-        cols_(kernel.cols()),
         lanes_(lanes_of(cols_)),
         pieces_(pieces_of(cols_)) {}
 
@@ -139,260 +129,6 @@ class RowsWriter : Writer {
     for (const MemoryAccess& access : kernel_.accesses) write_begin(access, body);
     for (const Instr& instr : kernel_.instrs) add_instr(instr);
   }
-
-  // ---- values ----
-
-  struct Value {
-    Dtype dtype = Dtype::kFloat32;
-    bool is_full = false;  // an element, not the same for a row
-    int walk = 0;          // in which it is known: of rows, before it
-    std::string text;      // an expression of other values' names
-    std::vector<int> operands;
-    int fold = -1;  // of folds_, which it is the result of
-  };
-  struct Fold {
-    Merge merge;
-    int input;
-    int walk;
-    Dtype dtype;
-    int result;
-  };
-  struct Store {
-    uint32_t access;
-    int value;
-  };
-
-  int add(Value value) {
-    for (const int operand : value.operands) {
-      const Value& known = values_[static_cast<size_t>(operand)];
-      value.is_full |= known.is_full;
-      value.walk = std::max(value.walk, known.walk);
-    }
-    values_.push_back(std::move(value));
-    return static_cast<int>(values_.size()) - 1;
-  }
-  int make(Dtype dtype, std::string text, std::vector<int> operands = {}) {
-    Value value;
-    value.dtype = dtype;
-    value.text = std::move(text);
-    value.operands = std::move(operands);
-    return add(std::move(value));
-  }
-  static std::string name(int value) { return cat("v", value); }
-  Dtype dtype_of(int value) const { return values_[static_cast<size_t>(value)].dtype; }
-
-  int op(OpId id, Dtype compute, const std::vector<int>& operands) {
-    std::string names[circuit::kMaxArity];
-    for (size_t k = 0; k < operands.size(); ++k) names[k] = name(operands[k]);
-    const Dtype result = op_info(id).result_is_bool ? Dtype::kBool : compute;
-    return make(result, functions_.row(id, compute, names, static_cast<int>(operands.size())),
-                operands);
-  }
-  int converted(int value, Dtype to) {
-    if (dtype_of(value) == to) return value;
-    return make(to, functions_.converted(name(value), dtype_of(value), to), {value});
-  }
-  int fold(Merge merge, int input) {
-    Value result;
-    result.dtype = dtype_of(input);
-    result.fold = static_cast<int>(folds_.size());
-    result.walk = values_[static_cast<size_t>(input)].walk + 1;
-    values_.push_back(result);
-    const int at = static_cast<int>(values_.size()) - 1;
-    folds_.push_back({merge, input, result.walk - 1, result.dtype, at});
-    return at;
-  }
-
-  // ---- instructions as values ----
-
-  int read(const Ref& ref, Dtype compute) {
-    if (ref.kind == Ref::kImmediate) return make(compute, immediate(ref.index, compute));
-    if (ref.kind == Ref::kTemp) return temps_[ref.index];
-    int& known = loaded_[ref.index];
-    if (known >= 0) return known;
-    const MemoryAccess& access = kernel_.accesses[ref.index];
-    Value value;
-    value.dtype = access.dtype;
-    value.is_full = access.rank == Rank::kFull;
-    value.text = load(place(ref.index), access.dtype);
-    return known = add(value);
-  }
-
-  void add_instr(const Instr& instr) {
-    temps_.resize(kernel_.temps.size(), -1);
-    loaded_.resize(kernel_.accesses.size(), -1);
-    int value;
-    if (instr.code == circuit::kCodeReduction) {
-      value =
-          reduction(static_cast<Reduction>(instr.attr), read(instr.in[0], instr.compute), instr);
-    } else if (instr.code == circuit::kCodeRow) {
-      value = row_function(instr);
-    } else {
-      std::vector<int> in;
-      for (int k = 0; k < instr.arity; ++k) {
-        in.push_back(converted(read(instr.in[k], instr.compute), instr.compute));
-      }
-      value = instr.is_op() ? op(instr.op(), instr.compute, in) : in[0];
-    }
-    const bool is_temp = instr.out.kind == Ref::kTemp;
-    const Dtype target =
-        is_temp ? kernel_.temps[instr.out.index].dtype : kernel_.accesses[instr.out.index].dtype;
-    value = converted(converted(value, instr.result), target);
-    if (is_temp) {
-      temps_[instr.out.index] = value;
-    } else {
-      stores_.push_back({instr.out.index, value});
-      loaded_[instr.out.index] = value;  // what later instructions read there
-    }
-  }
-
-  // The dtype that a reduction is computed in.
-  static Dtype fold_dtype(Dtype compute) {
-    return is_floating(compute) ? compute_dtype(compute) : Dtype::kInt64;
-  }
-
-  int mean_of(int input) {
-    const Dtype dtype = dtype_of(input);
-    return op(OpId::div, dtype, {fold(Merge::kSum, input), count(dtype)});
-  }
-  int count(Dtype dtype) { return make(dtype, cat("(", storage_type(dtype), ")W(1)")); }
-  // A number that plans differ in, as a word.
-  int parameter(Dtype dtype, double value) {
-    if (dtype == Dtype::kFloat64) {
-      return make(dtype, cat("as_f64(", add_word(std::bit_cast<int64_t>(value)), ")"));
-    }
-    const auto bits = std::bit_cast<uint32_t>(static_cast<float>(value));
-    return make(dtype, cat("as_f32((u32)", add_word(bits), ")"));
-  }
-
-  int reduction(Reduction kind, int stored, const Instr& instr) {
-    if (kind == Reduction::any || kind == Reduction::all) {
-      const int is = converted(stored, Dtype::kBool);
-      return fold(kind == Reduction::any ? Merge::kAny : Merge::kAll, is);
-    }
-    const Dtype dtype = fold_dtype(instr.compute);
-    const int x = converted(stored, dtype);
-    switch (kind) {
-      case Reduction::mean:
-        return mean_of(x);
-      case Reduction::prod:
-        return fold(Merge::kProduct, x);
-      case Reduction::amin:
-        return fold(Merge::kMinimum, x);
-      case Reduction::amax:
-        return fold(Merge::kMaximum, x);
-      case Reduction::nansum:
-        if (!is_floating(dtype)) return fold(Merge::kSum, x);
-        return fold(Merge::kSum,
-                    make(dtype, cat(name(x), " != ", name(x), " ? 0 : ", name(x)), {x}));
-      case Reduction::logsumexp: {
-        const int most = fold(Merge::kMaximum, x);
-        // Of an infinite one nothing is taken away: the sum is infinite, or 0.
-        const std::string m = name(most);
-        const std::string is_taken = cat("fabs(", m, ") <= ", largest(dtype), " || ", m, " != ", m);
-        const int taken = make(dtype, cat(is_taken, " ? ", m, " : 0"), {most});
-        const int sum = fold(Merge::kSum, op(OpId::exp, dtype, {op(OpId::sub, dtype, {x, taken})}));
-        return op(OpId::add, dtype, {op(OpId::log, dtype, {sum}), taken});
-      }
-      case Reduction::norm:
-        return norm(x, instr.parameter);
-      case Reduction::var:
-      case Reduction::std: {
-        const int away = op(OpId::sub, dtype, {x, mean_of(x)});
-        const int sum = fold(Merge::kSum, op(OpId::mul, dtype, {away, away}));
-        const double left = std::max(0.0, static_cast<double>(cols_) - instr.parameter);
-        const int var = op(OpId::div, dtype, {sum, parameter(dtype, left)});
-        return kind == Reduction::var ? var : op(OpId::sqrt, dtype, {var});
-      }
-      default:
-        return fold(Merge::kSum, x);
-    }
-  }
-
-  static std::string largest(Dtype dtype) {
-    return dtype == Dtype::kFloat64 ? "0x1.fffffffffffffp+1023" : "0x1.fffffep+127f";
-  }
-
-  int norm(int x, double p) {
-    const Dtype dtype = dtype_of(x);
-    const int size = op(OpId::abs, dtype, {x});
-    if (std::isinf(p)) return fold(p > 0 ? Merge::kMaximum : Merge::kMinimum, size);
-    if (p == 0) return fold(Merge::kSum, make(dtype, cat(name(x), " != 0 ? 1 : 0"), {x}));
-    if (p == 1) return fold(Merge::kSum, size);
-    if (p == 2) {
-      return op(OpId::sqrt, dtype, {fold(Merge::kSum, op(OpId::mul, dtype, {x, x}))});
-    }
-    const int power = parameter(dtype, p);
-    const int sum = fold(Merge::kSum, op(OpId::pow, dtype, {size, power}));
-    return op(OpId::pow, dtype, {sum, op(OpId::reciprocal, dtype, {power})});
-  }
-
-  int row_function(const Instr& instr) {
-    const Dtype dtype = instr.compute;
-    std::vector<int> in;
-    for (int k = 0; k < instr.arity; ++k) {
-      in.push_back(converted(read(instr.in[k], dtype), dtype));
-    }
-    switch (static_cast<RowOp>(instr.attr)) {
-      case RowOp::kSoftmax:
-      case RowOp::kLogSoftmax: {
-        const int away = op(OpId::sub, dtype, {in[0], fold(Merge::kMaximum, in[0])});
-        const int exp = op(OpId::exp, dtype, {away});
-        const int sum = fold(Merge::kSum, exp);
-        if (static_cast<RowOp>(instr.attr) == RowOp::kSoftmax) {
-          return op(OpId::div, dtype, {exp, sum});
-        }
-        return op(OpId::sub, dtype, {away, op(OpId::log, dtype, {sum})});
-      }
-      case RowOp::kSoftmaxBackward: {
-        const int sum = fold(Merge::kSum, op(OpId::mul, dtype, in));
-        return op(OpId::mul, dtype, {in[1], op(OpId::sub, dtype, {in[0], sum})});
-      }
-      case RowOp::kLogSoftmaxBackward: {
-        const int sum = fold(Merge::kSum, in[0]);
-        const int exp = op(OpId::exp, dtype, {in[1]});
-        return op(OpId::sub, dtype, {in[0], op(OpId::mul, dtype, {exp, sum})});
-      }
-    }
-    return in[0];
-  }
-
-  // ---- places ----
-
-  // Whether elements of one column lie closer together than those of a row.
-  bool row_steps_less() const {
-    if (row_dims_ == 0) return false;
-    int64_t row = 0, col = 0;
-    for (const MemoryAccess& access : kernel_.accesses) {
-      if (access.rank != Rank::kFull) continue;
-      row += std::abs(access.strides[static_cast<size_t>(row_dims_ - 1)]);
-      col += std::abs(access.strides[static_cast<size_t>(row_dims_)]);
-    }
-    return row < col;
-  }
-
-  // The first byte of the row that the item has.
-  void write_begin(const MemoryAccess& access, std::string& body) {
-    const auto index = static_cast<size_t>(&access - kernel_.accesses.data());
-    put(body, "  GLOBAL u8* const a", index, " = ", begin_of(access));
-    const auto size = static_cast<int64_t>(itemsize(access.dtype));
-    for (int d = 0; d < row_dims_ && access.rank != Rank::kOne; ++d) {
-      const int64_t stride = access.strides[static_cast<size_t>(d)];
-      if (stride == 0) continue;
-      put(body, " + (i64)p", d, " * ", add_word(stride * size));
-    }
-    body += ";\n";
-    const bool is_full = access.rank == Rank::kFull;
-    steps_.push_back(is_full ? add_word(access.strides[static_cast<size_t>(row_dims_)] * size)
-                             : std::string());
-  }
-
-  std::string place(uint32_t access) const {
-    const std::string& step = steps_[access];
-    return step.empty() ? cat("a", access) : cat("a", access, " + (i64)c * ", step);
-  }
-
-  // ---- text ----
 
   int last_walk() const {
     int last = 0;
@@ -579,17 +315,11 @@ class RowsWriter : Writer {
     }
   }
 
-  const int row_dims_;  // dimensions of rows; the last is that of their elements
-  const int64_t rows_, cols_;
+  const int64_t rows_;
   const int lanes_;
   const int64_t pieces_;
-  size_t items_ = kGroupItems;  // of a group
-  bool rows_first_ = false;     // the next item has the next row, not the next element
-  std::vector<Value> values_;
-  std::vector<Fold> folds_;
-  std::vector<Store> stores_;
-  std::vector<int> temps_, loaded_;
-  std::vector<std::string> steps_;   // of each access along a row; empty where it has none
+  size_t items_ = kGroupItems;       // of a group
+  bool rows_first_ = false;          // the next item has the next row, not the next element
   std::vector<std::string> arrays_;  // that items share
 };
 

@@ -85,6 +85,7 @@ struct State {
   std::map<std::string, Fault> faults;
   std::string complaints;
   long launches = 0;
+  std::map<std::string, long, std::less<>> notes;
 };
 
 State& state() {
@@ -683,6 +684,7 @@ FAKE_API long fake_cuda_count(const char* what) {
   if (asked == "launches") return s.launches;
   if (asked == "modules") return static_cast<long>(s.modules.size());
   if (asked == "events") return static_cast<long>(s.events.size());
+  if (const auto note = s.notes.find(asked); note != s.notes.end()) return note->second;
   size_t count = 0;
   for (const auto& gpu : s.gpus) {
     if (asked == "blocks") count += gpu->blocks.size();
@@ -704,4 +706,43 @@ FAKE_API const char* fake_cuda_complaints() {
   std::lock_guard lock(state().mutex);
   copy = state().complaints;
   return copy.c_str();
+}
+
+FAKE_API int fake_cuda_enter(const char* name, bool needs_context) {
+  return call(name, needs_context ? Needs::kContext : Needs::kNothing,
+              [] { return Result{kSuccess}; });
+}
+FAKE_API void fake_cuda_note(const char* what, long more) {
+  std::lock_guard lock(state().mutex);
+  state().notes[what] += more;
+}
+FAKE_API int fake_cuda_complain(int code, const char* text) {
+  std::lock_guard lock(state().mutex);
+  return complain(code, text);
+}
+FAKE_API int fake_cuda_enqueue(std::span<const FakeRange> ranges,
+                               std::function<void(std::span<char* const>)> work) {
+  return call("fake_cuda_enqueue", Needs::kContext, [&](Context context) {
+    for (const FakeRange& range : ranges) {
+      const Result code = check_range(context, "a product", range.address, range.bytes);
+      if (code != kSuccess) return code;
+    }
+    enqueue(context, {.work = [context, work = std::move(work),
+                               all = std::vector<FakeRange>(ranges.begin(), ranges.end())] {
+              if (!state().executes) return;
+              std::vector<std::vector<char>> copies;
+              std::vector<char*> at;
+              for (const FakeRange& range : all) {
+                std::vector<char>& copy = copies.emplace_back(range.bytes);
+                context->driver->read(copy.data(), as_pointer(range.address), range.bytes);
+                at.push_back(copy.data());
+              }
+              work(at);
+              for (size_t k = 0; k < all.size(); ++k) {
+                if (!all[k].is_written) continue;
+                context->driver->write(as_pointer(all[k].address), at[k], all[k].bytes);
+              }
+            }});
+    return Result{kSuccess};
+  });
 }

@@ -96,6 +96,49 @@ def test_why_there_is_no_cuda() -> None:
         assert why_no_cuda(**{name: value}).stdout.startswith(why)
 
 
+# A product, and how many the fake of cuBLASLt was asked for.
+PRODUCT = """
+import ctypes, os
+import numpy as np
+import hologram as hg
+x, y = (np.random.default_rng(n).standard_normal((16, 40)).astype(np.float32) for n in (0, 1))
+with hg.Executor(backend="cuda") as ex:
+    a, b, c = ex.allocate((16, 40)), ex.allocate((40, 16)), ex.allocate((16, 16))
+    a.from_numpy(x)
+    b.from_numpy(np.ascontiguousarray(y.T))
+    hg.ops.gemm(ex, a, b, c)
+    np.testing.assert_allclose(c.to_numpy(), x @ y.T, rtol=1e-4, atol=1e-4)
+print(ctypes.CDLL(os.environ["HOLOGRAM_CUDA_LIBRARY"]).fake_cuda_count(b"products"))
+"""
+
+
+@pytest.mark.skipif(CHOSEN, reason="the inner run is about the device")
+@pytest.mark.parametrize(
+    ("library", "products", "said"),
+    [
+        (None, "1", ""),
+        ("none", "0", ""),
+        ("/nowhere/libcublasLt.so", "0", "cannot be loaded: /nowhere/libcublasLt.so"),
+        ("libm.so.6", "0", "is no cuBLASLt of CUDA 12 or later: it has no function cublasLtCreate"),
+    ],
+)
+def test_products_without_cublaslt(library: str | None, products: str, said: str) -> None:
+    """Where the library is missing they are kernels of ours; a library that was named is missed."""
+    if missing := opencl_drivers.why_missing(opencl_drivers.FAKE_CUDA):
+        pytest.skip(missing)
+    chosen = opencl_drivers.environment(opencl_drivers.FAKE_CUDA, os.devnull)
+    if library is not None:
+        chosen["HOLOGRAM_CUBLASLT_LIBRARY"] = library
+    result = run_with(chosen.pop("HOLOGRAM_DEVICES"), "-c", PRODUCT, **chosen)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip() == products
+    if said:
+        name = f"hologram: cuBLASLt is left out: HOLOGRAM_CUBLASLT_LIBRARY={library} "
+        assert (name + said) in result.stderr
+    else:
+        assert "cuBLASLt" not in result.stderr
+
+
 @pytest.mark.skipif(CHOSEN, reason="the inner run is about the device")
 def test_which_devices_there_are() -> None:
     assert run_with("cpu", "-c", LIST).stdout.split() == ["cpu"]

@@ -59,7 +59,7 @@ class FakeTest : public ::testing::Test {
   void TearDown() override {
     if (driver_ == nullptr) return;
     driver_.reset();
-    for (const char* what : {"blocks", "hosts", "modules", "events", "contexts"}) {
+    for (const char* what : {"blocks", "hosts", "modules", "events", "contexts", "objects"}) {
       EXPECT_EQ(fake()->count(what), 0) << what;
     }
     EXPECT_EQ(complaints(), "");
