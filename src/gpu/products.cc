@@ -178,12 +178,12 @@ class ProductWriter : ElementWriter {
     put(body, "    const ", result, " c_ij = ", functions_.converted("value", sum_, p_.c.dtype),
         ";\n");
     if (p_.c.is_given) put(body, "    *(GLOBAL ", result, "*)(", at("c", p_.c), ") = c_ij;\n");
-    if (!kernel_.instrs.empty()) write_instrs(m, n, body);
+    if (!kernel_.instrs.empty()) write_work_behind(m, n, body);
     body += "  }\n";
   }
 
   // The domain is the rows of all products, in as many dimensions as it takes, and their columns.
-  void write_instrs(const std::string& m, const std::string& n, std::string& body) {
+  void write_work_behind(const std::string& m, const std::string& n, std::string& body) {
     put(body, "    const i64 r = (i64)product * ", m, " + i, number = r * ", n, " + j;\n");
     const int last = kernel_.ndim - 1;
     if (walks()) {

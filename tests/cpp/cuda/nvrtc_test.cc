@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT
 // Generated kernels under CUDA's compiler, which needs no GPU.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <regex>
 #include <string>
 #include <vector>
 
 #include "hologram/error.h"
 #include "src/cuda/nvrtc.h"
+#include "src/cuda/prologue.h"
 #include "src/gpu/kernel_text.h"
 #include "tests/cpp/cpu/random_kernel.h"
 #include "tests/cpp/cuda/strict.h"
@@ -169,6 +172,72 @@ TEST_F(NvrtcTest, EveryReductionAndRowFunctionCompiles) {
   EXPECT_GT(batch.size(), 150u);
   // Softmax of float64 has 8 bytes too many for sm_120.
   for (const int architecture : {80, 120}) batch.expect_spills_of(8, architecture);
+}
+
+// `op` of dense operands.
+std::string dense_source(OpId op, Dtype stored) {
+  const Dtype compute = compute_dtype(stored);
+  Random random(3);
+  Case test;
+  Builder builder({7, 100});
+  std::vector<Ref> in;
+  for (int k = 0; k < op_info(op).arity; ++k) {
+    const Ref read = builder.dense(test.slot(random, stored, 700), stored);
+    in.push_back(stored == compute ? read : builder.convert_temp(read, compute));
+  }
+  const Ref out = builder.temp(compute);
+  builder.op(op, compute, in, out);
+  builder.convert(out, compute, builder.dense(test.slot(random, stored, 700), stored));
+  test.add(builder);
+  const auto texts = gpu::kernel_texts(test.plan.kernels[0], kTraits, gpu::native_ops(kTraits));
+  return gpu::source_of(texts.at(0));
+}
+
+TEST_F(NvrtcTest, DenseKernelsOfWideElementsDoNotSpill) {
+  Batch batch;
+  for (const OpId op : {OpId::add, OpId::div, OpId::gelu, OpId::pow, OpId::erfinv}) {
+    for (const Dtype dtype :
+         {Dtype::kFloat32, Dtype::kFloat64, Dtype::kFloat16, Dtype::kBFloat16}) {
+      batch.add(std::string(op_info(op).name), dense_source(op, dtype));
+    }
+  }
+  for (const int architecture : kArchitectures) batch.expect_spills_of(0, architecture);
+}
+
+// The compiler joins no loads by itself.
+TEST_F(NvrtcTest, DenseOperandsAreLoadedAndStoredSixteenBytesAtOnce) {
+  const char* const path = std::getenv("HOLOGRAM_NVRTC_LIBRARY");
+  void* const library = path == nullptr ? nullptr : dlopen(path, RTLD_NOW);
+  if (library == nullptr) GTEST_SKIP() << "set HOLOGRAM_NVRTC_LIBRARY to a path";
+  using Handle = void*;
+  const auto create =
+      reinterpret_cast<int (*)(Handle*, const char*, const char*, int, const char* const*,
+                               const char* const*)>(dlsym(library, "nvrtcCreateProgram"));
+  const auto build = reinterpret_cast<int (*)(Handle, int, const char* const*)>(
+      dlsym(library, "nvrtcCompileProgram"));
+  const auto size = reinterpret_cast<int (*)(Handle, size_t*)>(dlsym(library, "nvrtcGetPTXSize"));
+  const auto get = reinterpret_cast<int (*)(Handle, char*)>(dlsym(library, "nvrtcGetPTX"));
+  const auto destroy = reinterpret_cast<int (*)(Handle*)>(dlsym(library, "nvrtcDestroyProgram"));
+  ASSERT_TRUE(create != nullptr && build != nullptr && size != nullptr && get != nullptr);
+  const std::pair<Dtype, const char*> cases[] = {{Dtype::kFloat32, ".v4.f32"},
+                                                 {Dtype::kFloat64, ".v2.f64"},
+                                                 {Dtype::kBFloat16, ".v4.u16"},
+                                                 {Dtype::kUInt8, ".v4.u8"}};
+  for (const auto& [dtype, wide] : cases) {
+    const std::string text = std::string(kPrologue) + dense_source(OpId::add, dtype);
+    Handle program = nullptr;
+    ASSERT_EQ(create(&program, text.c_str(), "dense.cu", 0, nullptr, nullptr), 0);
+    const char* const options[] = {"--gpu-architecture=compute_80", "--fmad=false"};
+    ASSERT_EQ(build(program, 2, options), 0) << text;
+    size_t bytes = 0;
+    size(program, &bytes);
+    std::string ptx(bytes, ' ');
+    get(program, ptx.data());
+    destroy(&program);
+    EXPECT_NE(ptx.find(std::string("ld.global.nc") + wide), std::string::npos) << ptx;
+    EXPECT_NE(ptx.find(std::string("st.global") + wide), std::string::npos) << ptx;
+  }
+  dlclose(library);
 }
 
 TEST_F(NvrtcTest, RandomKernelsCompile) {
