@@ -32,6 +32,11 @@ inline c10::Device device(c10::DeviceIndex index = 0) {
   return C10_LIKELY(index == 0) ? c10::Device(kDeviceType, 0) : c10::Device(kDeviceType, index);
 }
 inline bool is_ours(const at::Tensor& t) { return t.device().type() == kDeviceType; }
+// Whether sizes or strides are symbols, as a trace may have them: they must not be asked for as
+// numbers.
+inline bool has_symbols(const at::Tensor& t) {
+  return t.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
+}
 
 // The one allocator of the device; its deleter is release_buffer, its context a hologram::Buffer.
 c10::Allocator* device_allocator();

@@ -66,8 +66,6 @@ bool is_certainly_fused(const Tensor& query, const Tensor& key, const Tensor& va
          at::is_expandable_to(mask->sizes(), scores);
 }
 
-bool has_symbols(const Tensor& t) { return t.unsafeGetTensorImpl()->has_symbolic_sizes_strides(); }
-
 // Whether a tensor is one of Python's own classes, such as those of a trace, which have no memory.
 bool is_of_python(const Tensor& t) { return t.key_set().has(c10::DispatchKey::Python); }
 
