@@ -89,7 +89,7 @@ int count_live_values(const Kernel& kernel) {
   return most;
 }
 
-// Slots and numbers that the kernel's call, accesses and instructions name.
+// Slots of the kernel's call and accesses, and numbers of its instructions.
 int count_arguments(const Kernel& kernel) {
   std::vector<std::pair<bool, uint32_t>> named;
   for_slots(kernel, [&](uint32_t slot) { named.emplace_back(false, slot); });

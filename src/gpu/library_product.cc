@@ -171,7 +171,12 @@ std::unique_ptr<LibraryProduct> LibraryProduct::make(const Kernel& kernel, Drive
   std::optional<Product> read = read_product(call, driver.traits());
   if (!read.has_value() || !is_for_library(*read)) return nullptr;
   const bool is_seen = read->c.is_given;
-  if (!is_seen) read->c.slot = kScratchSlot, read->c.offset = 0;
+  if (!is_seen) {
+    // Aligned as where it would be seen: the library chooses by that.
+    const circuit::CallSlot& result = call.operands[static_cast<size_t>(call.result)];
+    read->c.slot = kScratchSlot;
+    read->c.offset = result.offset % kAlignment;
+  }
   const Array whole = read->c;
   if (!is_plain(layout_of(read->c, read->m(), read->n()))) read = transposed(*read);
   const Product& product = *read;
@@ -213,7 +218,9 @@ std::unique_ptr<LibraryProduct> LibraryProduct::make(const Kernel& kernel, Drive
   if (made->algorithm_ == nullptr) return nullptr;
   const auto operand = [&](const Array& array) { return Operand{array.slot, array.offset}; };
   made->kind_ = call.kind;
-  if (!is_seen) made->result_bytes_ = static_cast<size_t>(whole.numel() * item_bytes(whole));
+  if (!is_seen) {
+    made->result_bytes_ = static_cast<size_t>(whole.offset + whole.numel() * item_bytes(whole));
+  }
   made->a_ = operand(product.a), made->b_ = operand(product.b);
   made->c_ = operand(c), made->d_ = operand(product.c);
   made->adds_ = adds;

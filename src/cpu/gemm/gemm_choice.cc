@@ -28,11 +28,12 @@ constexpr int64_t kFewRows = 16;
 constexpr int64_t kManyElements = int64_t{1} << 15, kMostElements = int64_t{1} << 20;
 // The provider computes large products where it takes less than this share of the built-in GEMM's
 // time. Else the built-in GEMM's products are worth more: they begin sooner, and what reads them
-// joins their blocks. Where a BLAS took 0.86 to 0.91 of the time, whole models were faster with the
-// built-in GEMM (1.40 and 1.73 times PyTorch in inference and training, 1.14 and 1.25 with the
-// BLAS). One that uses the same vectors took 0.86 to 1.1 on four machines, 2 where it leaves some
-// unused, and less than 0.2 where it has AMX for half types: the bound lies in a gap, because a
-// process whose neighbours made it choose otherwise would have other bits than the one before.
+// joins their blocks. On an Intel processor with AVX-512 whole models were faster with the built-in
+// GEMM (1.40 and 1.73 times PyTorch in inference and training, 1.14 and 1.25 with the BLAS). A BLAS
+// that uses the same vectors took 0.86 to 1.1 of the time on the machines measured, 2 where it
+// leaves some unused, and less than 0.2 where it has AMX for half types: the bound lies in a gap,
+// because a process whose neighbours made it choose otherwise would have other bits than the one
+// before.
 constexpr double kFasterShare = 0.75;
 constexpr int64_t kTried = 384;
 // The fastest of 4 is off by up to a tenth, that of 16 by a hundredth (ten processes on a busy
