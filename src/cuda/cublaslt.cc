@@ -3,6 +3,7 @@
 // d^T = b^T a^T, and calls its first operand what is b here.
 #include "src/cuda/cublaslt.h"
 
+#include <algorithm>
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
@@ -84,6 +85,7 @@ class LtAlgorithm final : public gpu::ProductAlgorithm {
     operation_.reset(operation);
     transpose(lt::kTransposeA, p_.b);
     transpose(lt::kTransposeB, p_.a);
+    if (p_.bias_alignment != 0) set(lt::kEpilogue, int32_t{lt::kAddBias});
     a_ = layout(p_.a, p_.m, p_.k);
     b_ = layout(p_.b, p_.k, p_.n);
     c_ = layout(p_.c, p_.m, p_.n);
@@ -100,7 +102,9 @@ class LtAlgorithm final : public gpu::ProductAlgorithm {
     prefer(made, lt::kMinAlignmentA, p_.b.alignment);
     prefer(made, lt::kMinAlignmentB, p_.a.alignment);
     prefer(made, lt::kMinAlignmentC, p_.c.alignment);
-    prefer(made, lt::kMinAlignmentD, p_.d.alignment);
+    // A bias has no attribute of its own; an epilogue reads it as it writes the result.
+    const uint32_t bias = p_.bias_alignment != 0 ? p_.bias_alignment : p_.d.alignment;
+    prefer(made, lt::kMinAlignmentD, std::min(p_.d.alignment, bias));
     lt::Choice choice = {};
     int count = 0;
     const lt::Status code = lt::api()->MatmulAlgoGetHeuristic(
@@ -123,6 +127,8 @@ class LtAlgorithm final : public gpu::ProductAlgorithm {
     const auto at = [](const gpu::Place& place) {
       return static_cast<char*>(place.block) + place.offset;
     };
+    // The descriptor is this algorithm's own, and launches come one by one.
+    if (p_.bias_alignment != 0) set(lt::kBiasPointer, static_cast<const void*>(at(launch.bias)));
     check_lt(
         lt::api()->Matmul(handle, operation_.get(), by_alpha, at(launch.b), b_.get(), at(launch.a),
                           a_.get(), by_beta, at(launch.c), c_.get(), at(launch.d), d_.get(),
@@ -132,10 +138,13 @@ class LtAlgorithm final : public gpu::ProductAlgorithm {
   }
 
  private:
-  void transpose(int which, const MatrixLayout& matrix) {
-    const int32_t value = matrix.is_transposed ? lt::kTransposed : lt::kPlain;
+  template <class Value>
+  void set(int which, Value value) const {
     check_lt(lt::api()->MatmulDescSetAttribute(operation_.get(), which, &value, sizeof value),
              "MatmulDescSetAttribute ", which);
+  }
+  void transpose(int which, const MatrixLayout& matrix) const {
+    set(which, int32_t{matrix.is_transposed ? lt::kTransposed : lt::kPlain});
   }
 
   Owned<lt::Layout> layout(const MatrixLayout& matrix, int64_t rows, int64_t cols) const {

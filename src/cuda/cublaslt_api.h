@@ -31,8 +31,11 @@ enum : int { kFloat32 = 0, kFloat64 = 1, kFloat16 = 2, kBFloat16 = 14 };
 // What is summed in: float32 without TF32.
 enum : int { kComputeFloat32 = 68, kComputeFloat64 = 70 };
 enum : int32_t { kPlain = 0, kTransposed = 1 };
+// What is done to the product before it is rounded: nothing, or a bias is added, an element of the
+// result's type for each of its rows.
+enum : int32_t { kNoEpilogue = 1, kAddBias = 4 };
 // Attributes of an operation, a layout, a preference.
-enum : int { kTransposeA = 3, kTransposeB = 4 };
+enum : int { kTransposeA = 3, kTransposeB = 4, kEpilogue = 7, kBiasPointer = 8 };
 enum : int { kBatchCount = 5, kBatchStep = 6 };
 enum : int {
   kMaxWorkspaceBytes = 1,

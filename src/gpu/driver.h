@@ -49,13 +49,15 @@ struct MatrixLayout {
   auto operator<=>(const MatrixLayout&) const = default;  // NOLINT: no null here
 };
 
-// d[m, n] = alpha a[m, k] b[k, n] + beta c[m, n] for each of a batch, by a library of the API.
+// d[m, n] = alpha a[m, k] b[k, n] + beta c[m, n] for each of a batch, by a library of the API, or
+// with a bias[n] that is added to each row instead of c.
 struct ProductProblem {
   Dtype dtype = Dtype::kFloat32;    // of the four matrices
   Dtype compute = Dtype::kFloat32;  // of sums, alpha and beta; what d has is rounded once
   int64_t m = 0, n = 0, k = 0, batch = 1;
   MatrixLayout a = {}, b = {};
-  MatrixLayout c = {}, d = {};  // not transposed
+  MatrixLayout c = {}, d = {};  // not transposed; with a bias c is as d
+  uint32_t bias_alignment = 0;  // of its address, in bytes; 0: there is no bias
 
   auto operator<=>(const ProductProblem&) const = default;  // NOLINT
 };
@@ -71,6 +73,7 @@ struct ProductLaunch {
   const ProductAlgorithm* algorithm = nullptr;
   Place a = {}, b = {};
   Place c = {}, d = {};  // the same, or apart; c is not read where beta is 0
+  Place bias = {};       // where the problem has one; beta is 0
   Place workspace = {};
   double alpha = 1, beta = 0;
 };

@@ -157,6 +157,16 @@ void join_rows(ProductProblem& p) {
   p.a.batch_step = p.c.batch_step = p.d.batch_step = 0;
 }
 
+// Whether the input is one row, which is added to each row of every matrix.
+bool is_bias(const Product& product) {
+  const Array& input = product.input;
+  const int rows = input.ndim - 2, cols = input.ndim - 1;
+  for (int d = 0; d <= rows; ++d) {
+    if (shape(product.c, d) != 1 && stride(input, d) != 0) return false;
+  }
+  return product.n() == 1 || stride(input, cols) == 1;
+}
+
 bool is_for_library(const Product& product) {
   const Dtype dtype = product.c.dtype;
   return is_floating(dtype) && product.a.dtype == dtype && product.b.dtype == dtype &&
@@ -217,6 +227,11 @@ std::unique_ptr<LibraryProduct> LibraryProduct::make(const Kernel& kernel, Drive
   made->algorithm_ = driver.product_algorithm(problem);
   if (made->algorithm_ == nullptr) return nullptr;
   const auto operand = [&](const Array& array) { return Operand{array.slot, array.offset}; };
+  if (is_copied && is_bias(product)) {
+    problem.bias_alignment = alignment_of(product.input, product.c, 0);
+    made->with_bias_ = driver.product_algorithm(problem);
+    made->bias_ = operand(product.input);
+  }
   made->kind_ = call.kind;
   if (!is_seen) {
     made->result_bytes_ = static_cast<size_t>(whole.offset + whole.numel() * item_bytes(whole));
@@ -248,20 +263,29 @@ std::unique_ptr<LibraryProduct> LibraryProduct::make(const Kernel& kernel, Drive
   return made;
 }
 
+double LibraryProduct::number(const circuit::Bindings& bindings, uint32_t index) const {
+  return std::bit_cast<double>(bindings.immediates[index]);
+}
+
+bool LibraryProduct::needs_copy(const circuit::Bindings& bindings) const {
+  if (with_bias_ == nullptr) return true;
+  return has_factors_ && number(bindings, beta_) != 1;
+}
+
 void LibraryProduct::run(Device& device, Driver& driver, const circuit::Bindings& bindings,
                          const char* scratch) const {
-  const Scratch workspace = make_scratch(device, algorithm_->workspace_bytes(), name());
-  const auto number = [&](uint32_t index) {
-    return std::bit_cast<double>(bindings.immediates[index]);
-  };
+  const bool has_bias = !needs_copy(bindings);
+  const ProductAlgorithm& algorithm = has_bias ? *with_bias_ : *algorithm_;
+  const Scratch workspace = make_scratch(device, algorithm.workspace_bytes(), name());
   const auto place = [&](const Operand& operand, int64_t offset) {
     const char* const begin = operand.slot == kScratchSlot ? scratch : bindings.slots[operand.slot];
     return driver.place(begin + operand.offset + offset);
   };
-  ProductLaunch launch{.algorithm = algorithm_.get(),
+  ProductLaunch launch{.algorithm = &algorithm,
                        .workspace = workspace != nullptr ? driver.place(workspace.get()) : Place{},
-                       .alpha = has_factors_ ? number(alpha_) : 1,
-                       .beta = adds_ ? number(beta_) : 0};
+                       .alpha = has_factors_ ? number(bindings, alpha_) : 1,
+                       .beta = adds_ && !has_bias ? number(bindings, beta_) : 0};
+  if (has_bias) launch.bias = place(bias_, 0);
   for (const Member& member : members_) {
     launch.a = place(a_, member.a), launch.b = place(b_, member.b);
     launch.c = place(c_, member.c), launch.d = place(d_, member.d);

@@ -197,7 +197,8 @@ void PlanCode::Step::launch(Machine& machine, const circuit::Bindings& bindings)
   const char* const what = product != nullptr ? product->name() : "a reduction of long rows";
   const Scratch shared = make_scratch(machine.device, bytes, what);
   machine.scratch = shared.get();
-  for (size_t k = 0; k <= kernels.size(); ++k) {
+  const bool skips = product != nullptr && !product->needs_copy(bindings);
+  for (size_t k = skips ? before_product : 0; k <= kernels.size(); ++k) {
     if (product != nullptr && k == before_product) {
       product->run(machine.device, machine.driver, bindings, shared.get());
     }

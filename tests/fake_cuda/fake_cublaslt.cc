@@ -19,8 +19,13 @@ struct HandleObject {};
 struct OperationObject {
   int compute = 0, scale = 0;
   int32_t transposes[2] = {kPlain, kPlain};
+  int32_t epilogue = kNoEpilogue;
+  const void* bias = nullptr;  // no algorithm is chosen by where it is
 
-  bool operator==(const OperationObject&) const = default;
+  bool operator==(const OperationObject& other) const {
+    return compute == other.compute && scale == other.scale && epilogue == other.epilogue &&
+           std::ranges::equal(transposes, other.transposes);
+  }
 };
 struct LayoutObject {
   int type = 0;
@@ -175,6 +180,7 @@ std::vector<double> matrix(const LayoutObject& x, int64_t batch, bool inner_is_r
 struct Work {
   Chosen chosen;
   double alpha = 0, beta = 0;
+  size_t bias = 0;  // which of the ranges; 0: none
 
   void operator()(std::span<char* const> bytes) const {
     const auto& [a, b, c, d] = chosen.layouts;
@@ -195,6 +201,7 @@ struct Work {
             const int64_t at = n * c.batch_step + col * c.step + row;
             sum += beta * element(c.type, bytes[3] + at * c.bytes());
           }
+          if (bias != 0) sum += element(d.type, bytes[bias] + row * d.bytes());
           store(d.type, sum, bytes[0] + (n * d.batch_step + col * d.step + row) * d.bytes());
         }
       }
@@ -214,6 +221,9 @@ std::string mistake(const OperationObject& operation, std::span<const LayoutObje
   for (const LayoutObject* x : all) {
     if (x->type != d.type || x->batch != d.batch) return "operands of other types or batches";
     if (x->rows < 1 || x->cols < 1 || x->step < x->rows) return "a layout that is none";
+  }
+  if (operation.epilogue != kNoEpilogue && operation.epilogue != kAddBias) {
+    return "an epilogue that the fake does not know";
   }
   const auto [turns_a, turns_b] = operation.transposes;
   const int64_t a_rows = turns_a ? a.cols : a.rows, a_cols = turns_a ? a.rows : a.cols,
@@ -262,10 +272,13 @@ FAKE_API Status cublasLtMatmulDescDestroy(Operation operation) {
 }
 FAKE_API Status cublasLtMatmulDescSetAttribute(Operation operation, int which, const void* from,
                                                size_t bytes) {
+  const char* const name = "cublasLtMatmulDescSetAttribute";
+  if (which == kBiasPointer) return set(name, operation, &operation->bias, from, bytes);
+  if (which == kEpilogue) return set(name, operation, &operation->epilogue, from, bytes);
   int32_t* const to = which == kTransposeA || which == kTransposeB
                           ? &operation->transposes[which - kTransposeA]
                           : nullptr;
-  return set("cublasLtMatmulDescSetAttribute", operation, to, from, bytes);
+  return set(name, operation, to, from, bytes);
 }
 
 FAKE_API Status cublasLtMatrixLayoutCreate(Layout* made, int type, uint64_t rows, uint64_t cols,
@@ -379,6 +392,16 @@ FAKE_API Status cublasLtMatmul(Handle handle, Operation operation, const void* a
   add_matrix(a, *a_layout, false);
   add_matrix(b, *b_layout, false);
   if (work.beta != 0) add_matrix(c, *c_layout, false);
+  if (operation->epilogue == kAddBias) {
+    const auto address = reinterpret_cast<uint64_t>(operation->bias);
+    if (address == 0 || address % work.chosen.preference.alignments[3] != 0) {
+      return complain(kInvalidValue, "a bias at ", operation->bias, ", not aligned to ",
+                      work.chosen.preference.alignments[3]);
+    }
+    work.bias = ranges.size();
+    add(operation->bias, d_layout->rows * d_layout->bytes(), false);
+    fake_cuda_note("biases", 1);
+  }
   if (work.chosen.workspace != 0) {
     add(workspace, static_cast<int64_t>(work.chosen.workspace), true);
     for (size_t k = 0; k + 1 < ranges.size(); ++k) {

@@ -316,6 +316,63 @@ TEST_F(CudaProductsTest, AlphaBetaAndInput) {
   }
 }
 
+// One row that is added to all rows is the library's bias, and not copied to the result first.
+TEST_F(CudaProductsTest, Bias) {
+  long before = fake()->count("biases");
+  const auto biases = [&] {
+    const long all = fake()->count("biases");
+    return all - std::exchange(before, all);
+  };
+  for (const Dtype dtype : kDtypes) {
+    SCOPED_TRACE(dtype_name(dtype));
+    Given given = plain(dtype);
+    const auto row = [&](int64_t first, const Shape& strides) {
+      return with_strides(array_of(3, dtype, {1, 32, 512}, 0, first), strides);
+    };
+    given.alpha = -1.5, given.beta = 1;
+    given.input = row(0, {0, 0, 1});
+    check_gemm(given);
+    given.input = row(5, {0, 0, 1});  // not aligned
+    check_gemm(given);
+    given.c = turned(2, dtype, {1, 32, 512}, 3);
+    given.input = row(1, {0, 1, 0});  // a column that is added to all columns
+    check_gemm(given);
+    EXPECT_EQ(biases(), 3);
+    given.beta = 0.5;  // not as it is
+    check_gemm(given);
+    given.beta = 1;
+    given.input = row(0, {0, 0, 2});  // not in one piece
+    check_gemm(given);
+    given.input = row(0, {0, 0, 0});  // one number
+    check_gemm(given);
+    given.input = row(0, {0, 0, 1});  // across the result's rows
+    check_gemm(given);
+    EXPECT_EQ(biases(), 0);
+    given = {.a = array_of(0, dtype, {3, 64, 70}),
+             .b = with_strides(array_of(1, dtype, {3, 70, 96}), {0, 96, 1}),
+             .c = array_of(2, dtype, {3, 64, 96}),
+             .input = with_strides(array_of(3, dtype, {3, 64, 96}), {0, 0, 1}),
+             .beta = 1};
+    check_gemm(given);  // a batch that is one product
+    given.b = array_of(1, dtype, {3, 70, 96});
+    check_gemm(given);  // and one that is not
+    EXPECT_EQ(biases(), 2);
+    given.input = with_strides(given.input, {96, 0, 1});  // a row for each of the batch
+    check_gemm(given);
+    EXPECT_EQ(biases(), 0);
+    EXPECT_EQ(products(), 10);
+  }
+  // Where the library has no bias for the problem, it is copied.
+  Given given = plain(Dtype::kFloat32);
+  given.c = array_of(2, Dtype::kFloat32, {1, 32, 512}, 1);
+  given.input = with_strides(array_of(3, Dtype::kFloat32, {1, 32, 512}), {0, 0, 1});
+  given.beta = 1;
+  fake()->fail("cublasLtMatmulAlgoGetHeuristic", 1, lt::kNotSupported);
+  check_gemm(given);
+  EXPECT_EQ(biases(), 0);
+  EXPECT_EQ(products(), 1);
+}
+
 TEST_F(CudaProductsTest, Batches) {
   for (const Dtype dtype : kDtypes) {
     SCOPED_TRACE(dtype_name(dtype));
@@ -630,6 +687,13 @@ TEST_F(CuBlasLt, TheRealLibraryHasTheAttributes) {
       EXPECT_EQ(real.MatmulDescSetAttribute(operation, which, &value, 4), lt::kSuccess);
       EXPECT_EQ(get<int32_t>("MatmulDesc", operation, which), lt::kTransposed);
     }
+    EXPECT_EQ(get<int32_t>("MatmulDesc", operation, lt::kEpilogue), lt::kNoEpilogue);
+    const int32_t epilogue = lt::kAddBias;
+    EXPECT_EQ(real.MatmulDescSetAttribute(operation, lt::kEpilogue, &epilogue, 4), lt::kSuccess);
+    EXPECT_EQ(get<const void*>("MatmulDesc", operation, lt::kBiasPointer), nullptr);
+    const void* const bias = &epilogue;
+    EXPECT_EQ(real.MatmulDescSetAttribute(operation, lt::kBiasPointer, &bias, 8), lt::kSuccess);
+    EXPECT_EQ(get<const void*>("MatmulDesc", operation, lt::kBiasPointer), bias);
     real.MatmulDescDestroy(operation);
   }
   lt::Layout layout = nullptr;
