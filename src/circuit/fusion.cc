@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -19,27 +20,6 @@ namespace hologram::circuit {
 namespace {
 
 constexpr int kNone = -1;
-
-// The bytes of the wider of what a node computes with and leaves.
-int64_t width(const Node& node) {
-  int64_t widest = std::max<int64_t>(node.out.size(), static_cast<int64_t>(itemsize(node.compute)));
-  for (int k = 0; k < node.arity; ++k) {
-    if (!node.in[k].is_number) widest = std::max(widest, node.in[k].region.size());
-  }
-  return widest;
-}
-
-// Whether the device runs it itself, if it is elementwise.
-bool is_native(const Node& node, const PlanLimits& limits) {
-  if (limits.native == nullptr || node.call >= 0) return true;
-  const NativeOps& native = *limits.native;
-  if (node.is_op() && !native.has(node.op(), node.compute)) return false;
-  if (node.code == kCodeReduction && (native.folds >> node.attr & 1) == 0) return false;
-  if (node.code == kCodeRow && !native.row_functions) return false;
-  if (!native.has(node.compute) || !native.has(node.out.dtype)) return false;
-  return std::all_of(node.in, node.in + node.arity,
-                     [&](const Input& in) { return in.is_number || native.has(in.region.dtype); });
-}
 
 // Memory as the nodes placed so far have left it.
 struct Hazards {
@@ -87,10 +67,11 @@ class Fuser {
       : graph_(graph),
         options_(options),
         cluster_of_(graph.nodes.size(), kNone),
-        hazards_(graph),
-        in_step_(graph.nodes.size(), kNone) {}
+        ranks_(graph.nodes.size(), Rank::kFull),
+        hazards_(graph) {}
 
   std::vector<Cluster> run() {
+    find_exposed();
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       if (graph_.nodes[i].live) place(static_cast<int>(i));
     }
@@ -100,7 +81,9 @@ class Fuser {
         hazards_.written.visits() + hazards_.touched.visits() + hazards_.readers.visits();
     std::vector<Cluster> result;
     for (size_t c = 0; c < clusters_.size(); ++c) {
-      if (!clusters_[c].nodes.empty()) result.push_back(std::move(clusters_[c]));
+      if (clusters_[c].nodes.empty()) continue;
+      Cluster& kept = result.emplace_back(std::move(clusters_[c]));
+      for (const int member : kept.nodes) kept.ranks.push_back(rank(member));
     }
     std::stable_sort(result.begin(), result.end(),
                      [](const Cluster& a, const Cluster& b) { return a.level < b.level; });
@@ -109,6 +92,8 @@ class Fuser {
 
  private:
   Node& node(int i) { return graph_.nodes[static_cast<size_t>(i)]; }
+  // Of a node's result, in the loops of its cluster.
+  Rank& rank(int i) { return ranks_[static_cast<size_t>(i)]; }
   int find(int i) {
     int c = cluster_of_[static_cast<size_t>(i)];
     while (c >= 0) {
@@ -140,16 +125,15 @@ class Fuser {
     placing_ = index;
     dependences_.clear();
     kept_apart_.clear();
+    in_step_.clear();
     chosen_.clear();
-    Cluster grown;
-    start(grown, node(index), index);
+    Cluster grown = start(index);
     if (options_.fuse) {
       grown.level = find_dependences(index);
       // Everything at its level that is joinable must be joined, or the node moves up.
       if (!join_level(grown, index)) {
         const int higher = grown.level + 1;
-        grown = Cluster();
-        start(grown, node(index), index);
+        grown = start(index);
         grown.level = higher;
         chosen_.clear();
       }
@@ -191,7 +175,7 @@ class Fuser {
       // Who wrote since, and elsewhere too, is on a higher level than the one in step.
       if (same != kNone && highest == cluster(find(same)).level) {
         depend(same);
-        in_step_[static_cast<size_t>(same)] = index;
+        in_step_.push_back(same);
       } else {
         come_after(highest);
         hazards_.touched.raise(region.cells, index);
@@ -231,7 +215,7 @@ class Fuser {
                            other.in[reader.input].region.same_places(region);
       if (in_step) {
         depend(reader.node);
-        in_step_[static_cast<size_t>(reader.node)] = index;
+        in_step_.push_back(reader.node);
       } else {
         ++graph_.visits;
         const int c = find(reader.node);
@@ -262,8 +246,7 @@ class Fuser {
   bool join_level(Cluster& grown, int index) {
     for (const int c : dependences_) {
       if (cluster(c).level != grown.level) continue;
-      if (!join(grown, cluster(c), index)) return false;
-      chosen_.push_back(c);
+      if (!join(grown, c, index)) return false;
     }
     return true;
   }
@@ -272,14 +255,14 @@ class Fuser {
   void lift(Cluster& grown, int index) {
     for (const int c : dependences_) {
       if (cluster(c).level >= grown.level || is_awaited(c, grown.level)) continue;
-      if (join(grown, cluster(c), index)) chosen_.push_back(c);
+      join(grown, c, index);
     }
   }
 
   // Whether something that may be at this level or below has to come after the cluster.
   bool is_awaited(int c, int level) {
     if (cluster(c).nearest_dependent <= level) return true;
-    for (const int member : cluster(c).nodes) {
+    for (const int member : cluster(c).exposed) {
       bool touched = false;
       graph_.for_writes(node(member), [&](const Region& region, bool) {
         // In the cluster: in step with the member, and so has touched all that is there.
@@ -289,6 +272,42 @@ class Fuser {
       if (touched) return true;
     }
     return false;
+  }
+
+  // Sets exposed_.
+  void find_exposed() {
+    Greatest read(graph_.tree_nodes);  // in part, by a later node
+    exposed_.assign(graph_.nodes.size(), 0);
+    for (size_t i = graph_.nodes.size(); i-- > 0;) {
+      const Node& n = graph_.nodes[i];
+      if (!n.live) continue;
+      exposed_[i] = static_cast<char>(n.clobbered);
+      graph_.for_writes(n, [&](const Region& region, bool) {
+        if (exposed_[i] != 0) return;
+        const bool is_written =
+            n.call >= 0 && graph_.newest.most(region.cells) > static_cast<int>(i);
+        exposed_[i] = static_cast<char>(is_written || read.most(region.cells) != Greatest::kNone);
+      });
+      graph_.for_reads(n, [&](const Region& region, int k) {
+        if (n.call >= 0 || n.in[k].node < 0) read.raise(region.cells, 0);
+      });
+    }
+    graph_.visits += read.visits();
+  }
+
+  // Puts the nodes of a cluster, which is then none, among those of another, whose loops are those
+  // of both now.
+  void move_nodes(Cluster& from, Cluster& to) {
+    if (from.domain.numel() != to.domain.numel()) {
+      for (const int member : from.nodes) rank(member) = Rank::kRow;
+    }
+    std::vector<int>& nodes = to.nodes;
+    if (nodes.size() < from.nodes.size()) nodes.swap(from.nodes);
+    graph_.visits += static_cast<int64_t>(from.nodes.size());
+    const auto middle = nodes.insert(nodes.end(), from.nodes.begin(), from.nodes.end());
+    std::inplace_merge(nodes.begin(), middle, nodes.end());
+    to.exposed.insert(to.exposed.end(), from.exposed.begin(), from.exposed.end());
+    from.nodes.clear();
   }
 
   // Puts the cluster in the place of those that it has joined; returns its number.
@@ -309,157 +328,80 @@ class Fuser {
       asked_.push_back(kNone);
       return static_cast<int>(clusters_.size()) - 1;
     }
+    const int newest = grown.nodes[0];
+    if (node(newest).n != grown.domain.numel()) rank(newest) = Rank::kRow;
     const int target = chosen_[0];
     for (const int c : chosen_) {
-      if (c == target) continue;
-      merged_into_[static_cast<size_t>(c)] = target;
-      cluster(c).nodes.clear();
+      if (c != target) merged_into_[static_cast<size_t>(c)] = target;
+      move_nodes(cluster(c), grown);
     }
     cluster(target) = std::move(grown);
     return target;
   }
 
-  // A cluster of one node.
-  void start(Cluster& single, const Node& n, int index) {
-    single.domain = Domain(n.n);
-    single.nearest_dependent = INT_MAX;
-    single.widest = width(n);
-    single.native = is_native(n, options_.limits);
-    if (n.call >= 0) {
-      single.call = index;
-      const GraphCall& call = graph_.calls[static_cast<size_t>(n.call)];
-      single.cols = call.cols;
-      single.group = call.group;
-      single.nodes.push_back(index);
-      single.ranks.push_back(Rank::kFull);
-      return;
-    }
-    if (n.row > 0) {
-      single.whole_rows = true;
-      single.domain.set_row(n.row);
-    }
-    single.nodes.push_back(index);
-    single.ranks.push_back(n.code == kCodeReduction ? Rank::kRow : Rank::kFull);
-    add_maps(single, n, single.ranks.back());
+  Cluster start(int index) {
+    Cluster single = single_cluster(graph_, index, options_.limits);
+    if (exposed_[static_cast<size_t>(index)] != 0) single.exposed.push_back(index);
+    rank(index) = own_rank(node(index));
+    return single;
   }
 
-  // Cuts the loops so that every operand of the node steps evenly. rank: of a node whose elements
-  // are rows of the cluster.
-  static bool add_maps(Cluster& c, const Node& n, Rank rank) {
-    const bool rows = rank == Rank::kRow && n.code != kCodeReduction;
-    for (int k = 0; k < n.arity; ++k) {
-      const Input& in = n.in[k];
-      if (in.is_number || in.rank == Rank::kOne) continue;
-      if (!(rows ? c.domain.add_rows(in.region.map) : c.domain.add(in.region.map))) return false;
-    }
-    return rank == Rank::kRow ? c.domain.add_rows(n.out.map) : c.domain.add(n.out.map);
-  }
-
-  // Adds cluster c to `to`, or leaves it as it is. The newest node (index) is in `to`. The one
-  // with rows, or the larger one, sets the loops.
-  bool join(Cluster& to, const Cluster& c, int index) {
-    const PlanLimits& limits = options_.limits;
-    if (static_cast<int>(to.nodes.size() + c.nodes.size()) > limits.max_instrs) return false;
-    if (to.call >= 0 && c.call >= 0) return false;
-    if (to.native != c.native) return false;
-    const bool is_row_work = to.whole_rows || c.whole_rows;
-    if (is_row_work && (to.call >= 0 || c.call >= 0) && !limits.fuse_rows_of_calls) return false;
-    if (stays_alone(to) || stays_alone(c)) return false;
+  // Adds a cluster to the growing one, which has the nodes of chosen_, too, or leaves it as it is.
+  bool join(Cluster& grown, int c, int index) {
     Cluster sum;
-    sum.call = std::max(to.call, c.call);
-    sum.cols = std::max(to.cols, c.cols);
-    sum.group = std::max(to.group, c.group);
-    sum.level = to.level;
-    sum.nearest_dependent = to.nearest_dependent;
-    sum.whole_rows = to.whole_rows || c.whole_rows;
-    sum.native = to.native;
-    sum.widest = std::max(to.widest, c.widest);
-    const Size a = to.domain.numel(), b = c.domain.numel();
-    const Size row = std::max(to.domain.row(), c.domain.row());
-    if (a == b) {
-      sum.domain = to.domain;
-      if (!sum.domain.merge(c.domain)) return false;
-    } else if (sum.whole_rows && row > 1) {
-      // One side is made of rows, the other has an element for each of them.
-      const Cluster& rows = a > b ? to : c;
-      const Cluster& each = a > b ? c : to;
-      if (!rows.whole_rows || each.whole_rows || rows.domain.row() != row ||
-          rows.domain.numel() != each.domain.numel() * row) {
-        return false;
-      }
-      sum.domain = rows.domain;
-    } else {
-      return false;
-    }
-    if (sum.whole_rows &&
-        sum.domain.row() > limits.longest_row(sum.native) / std::max<int64_t>(4, sum.widest)) {
-      return false;
-    }
-    // Members in the order of the circuit, their ranks in the common domain.
-    const auto take = [&](const Cluster& from) {
-      for (size_t i = 0; i < from.nodes.size(); ++i) {
-        Rank rank = from.ranks[i];
-        if (from.domain.numel() != sum.domain.numel()) {
-          if (rank != Rank::kFull) return false;
-          rank = Rank::kRow;
-        }
-        ++graph_.visits;
-        sum.nodes.push_back(from.nodes[i]);
-        sum.ranks.push_back(rank);
-      }
-      return true;
+    if (!join_loops(graph_, options_.limits, grown, cluster(c), sum)) return false;
+    const auto is_of_sum = [&](int of) {
+      return of == c || std::find(chosen_.begin(), chosen_.end(), of) != chosen_.end();
     };
-    if (!take(c) || !take(to)) return false;
-    sort_members(sum);
-    if (a != b) {
-      for (size_t i = 0; i < sum.nodes.size(); ++i) {
-        if (!add_maps(sum, node(sum.nodes[i]), sum.ranks[i])) return false;
-      }
+    // Those that are elements of rows now walk along them.
+    const auto takes = [&](const Cluster& whole, const Cluster& part) {
+      return sum.domain.numel() == whole.domain.numel() || add_rows(graph_, part, sum);
+    };
+    if (!takes(cluster(c), cluster(c)) || !takes(grown, grown)) return false;
+    for (const int part : chosen_) {
+      if (!takes(grown, cluster(part))) return false;
     }
-    if (sum.call >= 0 && (sum.domain.numel() != node(sum.call).n || sum.cols == 0 ||
-                          !sum.domain.has_rows_of(sum.cols, sum.group))) {
-      return false;
-    }
-    if (!agrees(sum, index)) return false;
-    to = std::move(sum);
+    if (!fits_call(graph_, sum) || !agrees(sum, index, is_of_sum)) return false;
+    sum.nodes = std::move(grown.nodes);
+    sum.exposed = std::move(grown.exposed);
+    grown = std::move(sum);
+    chosen_.push_back(c);
     return true;
   }
 
-  // Whether the cluster is one node of a kind that the device keeps to a kernel of its own.
-  bool stays_alone(const Cluster& c) {
-    if (c.nodes.size() != 1) return false;
-    const Node& only = node(c.nodes[0]);
-    if (only.code == kCodeReduction) return !options_.limits.fuse_reductions;
-    return only.code == kCodeRow && !options_.limits.fuse_row_functions;
-  }
-
-  static void sort_members(Cluster& c) {
-    std::vector<std::pair<int, Rank>> members;
-    members.reserve(c.nodes.size());
-    for (size_t i = 0; i < c.nodes.size(); ++i) members.emplace_back(c.nodes[i], c.ranks[i]);
-    std::sort(members.begin(), members.end());
-    for (size_t i = 0; i < members.size(); ++i) {
-      c.nodes[i] = members[i].first;
-      c.ranks[i] = members[i].second;
+  // The same of two clusters of one level: all but the nodes of both, or nothing.
+  std::optional<Cluster> joined(int to, int c) {
+    Cluster sum;
+    const Cluster &a = cluster(to), &b = cluster(c);
+    if (!join_loops(graph_, options_.limits, a, b, sum)) return std::nullopt;
+    for (const Cluster* side : {&a, &b}) {
+      if (sum.domain.numel() == side->domain.numel()) continue;
+      if (!add_rows(graph_, *side, sum)) return std::nullopt;
     }
+    const auto is_of_sum = [&](int of) { return of == to || of == c; };
+    if (!fits_call(graph_, sum) || !agrees(sum, a.nodes[0], is_of_sum)) return std::nullopt;
+    return sum;
   }
 
-  // Whether the newest node reads every member's result at the place where it is.
-  bool agrees(const Cluster& c, int index) {
+  // Whether the newest node reads the result of every member at the place where it is. is_of_sum:
+  // of a cluster, whether its nodes are members.
+  template <class F>
+  bool agrees(const Cluster& sum, int index, F&& is_of_sum) {
     const auto rank_of = [&](int member) {
-      const auto at = std::lower_bound(c.nodes.begin(), c.nodes.end(), member);
-      if (at == c.nodes.end() || *at != member) return Rank::kOne;
-      return c.ranks[static_cast<size_t>(at - c.nodes.begin())];
+      const int of = member == placing_ ? kNone : find(member);
+      if (of != kNone && !is_of_sum(of)) return Rank::kOne;
+      const Size numel = of == kNone ? node(member).n : cluster(of).domain.numel();
+      return numel == sum.domain.numel() ? rank(member) : Rank::kRow;
     };
     const Node& n = node(index);
-    const Rank own_rank = rank_of(index);
-    const Rank reads = n.code == kCodeReduction ? Rank::kFull : own_rank;
+    const Rank walks = rank_of(index);
+    const Rank reads = n.code == kCodeReduction ? Rank::kFull : walks;
     for (int k = 0; k < n.arity; ++k) {
       const Input& in = n.in[k];
       if (in.node < 0) continue;
       const Rank rank = rank_of(in.node);
       if (rank == Rank::kOne) continue;  // not a member
-      const Size row = c.domain.row();
+      const Size row = sum.domain.row();
       bool fits;
       if (in.rank == Rank::kFull || in.times == 1) {
         fits = rank == reads;
@@ -467,28 +409,29 @@ class Fuser {
         fits = reads == Rank::kFull && rank == Rank::kRow && in.times == row;
       } else {
         fits = reads == Rank::kFull && rank == Rank::kRow && in.times == row &&
-               c.domain.numel() == row;
+               sum.domain.numel() == row;
       }
       if (!fits) return false;
     }
     // What it has to follow in step must walk in the same loops.
-    for (size_t i = 0; i < c.nodes.size(); ++i) {
-      const int member = c.nodes[i];
-      if (in_step_[static_cast<size_t>(member)] != index) continue;
+    return std::all_of(in_step_.begin(), in_step_.end(), [&](int member) {
+      const Rank walked = rank_of(member);
+      if (walked == Rank::kOne) return true;
       const bool as_read =
           node(member).code == kCodeReduction && !node(member).out.same_places(n.out);
-      if ((as_read ? Rank::kFull : c.ranks[i]) != own_rank) return false;
-    }
-    return true;
+      return (as_read ? Rank::kFull : walked) == walks;
+    });
   }
 
   // Clusters of one level with equal loops that read the same memory read it once.
   void share_loads() {
     if (!options_.fuse) return;
+    placing_ = kNone;
+    in_step_.clear();
     // Those that later ones may join, by what they read; of one such list the last few are tried.
     std::unordered_map<Load, std::vector<int>, LoadHash> open;
-    const auto enter = [&](int c, const Cluster& loads) {
-      for_loads(loads, [&](const Region& region) {
+    const auto enter = [&](int c, const std::vector<int>& members) {
+      for_loads(members, [&](const Region& region) {
         std::vector<int>& list = open[Load(cluster(c), region)];
         if (std::find(list.begin(), list.end(), c) != list.end()) return;
         if (list.size() == kMostTried) list.erase(list.begin());
@@ -499,28 +442,31 @@ class Fuser {
     for (int c = 0; c < static_cast<int>(clusters_.size()); ++c) {
       if (cluster(c).nodes.empty() || cluster(c).call >= 0) continue;
       int with = kNone;
-      for_loads(cluster(c), [&](const Region& region) {
+      std::optional<Cluster> sum;
+      for_loads(cluster(c).nodes, [&](const Region& region) {
         if (with != kNone) return;
         const auto list = open.find(Load(cluster(c), region));
         if (list == open.end()) return;
         for (const int other : list->second) {
           if (with != kNone || std::exchange(tried[static_cast<size_t>(other)], c) == c) continue;
-          ++graph_.visits;
-          if (join(cluster(other), cluster(c), cluster(other).nodes[0])) with = other;
+          sum = joined(other, c);
+          if (sum.has_value()) with = other;
         }
       });
+      const std::vector<int> members = cluster(c).nodes;
       if (with != kNone) {
+        move_nodes(cluster(with), *sum);
+        move_nodes(cluster(c), *sum);
+        cluster(with) = *std::move(sum);
         merged_into_[static_cast<size_t>(c)] = with;
-        enter(with, std::exchange(cluster(c), Cluster()));
-      } else {
-        enter(c, cluster(c));
       }
+      enter(with != kNone ? with : c, members);
     }
   }
 
   template <class F>
-  void for_loads(const Cluster& c, F&& f) {
-    for (const int member : c.nodes) {
+  void for_loads(const std::vector<int>& members, F&& f) {
+    for (const int member : members) {
       const Node& n = node(member);
       for (int k = 0; k < n.arity; ++k) {
         if (!n.in[k].is_number && n.in[k].rank == Rank::kFull) f(n.in[k].region);
@@ -544,6 +490,8 @@ class Fuser {
   std::vector<Cluster> clusters_;
   std::vector<int> merged_into_;
   std::vector<int> cluster_of_;
+  std::vector<Rank> ranks_;    // by node
+  std::vector<char> exposed_;  // by node, as Cluster::exposed
   Hazards hazards_;
 
   // Of the node that is being placed.
@@ -552,7 +500,7 @@ class Fuser {
   std::vector<int> kept_apart_;           // clusters that it follows and may not join
   std::vector<int> chosen_;               // of dependences_, those that it has joined
   std::vector<int> asked_;                // by cluster: the node that has it in dependences_
-  std::vector<int> in_step_;              // by node: the last that had to follow it in step
+  std::vector<int> in_step_;              // nodes that it has to follow in step
   std::vector<Readers::Reader> readers_;  // of what it writes
 };
 

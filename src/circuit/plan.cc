@@ -105,7 +105,12 @@ int count_arguments(const Kernel& kernel) {
 class KernelMaker {
  public:
   KernelMaker(const Graph& graph, const Cluster& cluster)
-      : graph_(graph), cluster_(cluster), domain_(cluster.domain), value_(cluster.nodes.size()) {
+      : graph_(graph),
+        cluster_(cluster),
+        domain_(cluster.domain),
+        value_(cluster.nodes.size()),
+        of_members_(cluster.nodes.size(), kNone) {
+    find_row_slots();
     kernel_.whole_rows = cluster.whole_rows;
     if (cluster.call >= 0) {
       domain_.cut_rows(cluster.cols);
@@ -125,6 +130,8 @@ class KernelMaker {
   }
 
  private:
+  static constexpr int kNone = -1;
+
   // A value as the cluster knows it: what an access holds, or a member's result.
   struct Value {
     Ref ref;
@@ -133,11 +140,11 @@ class KernelMaker {
     bool is_member = false;
     uint32_t id = 0;
   };
+  // Of one value to another dtype.
   struct Converted {
-    bool is_member;
-    uint32_t id;
     Dtype dtype;
     Ref ref;
+    int older;  // another of the value; kNone: there is none
   };
 
   // Where an access is and how it steps, until the kernel is done.
@@ -166,15 +173,26 @@ class KernelMaker {
         wanted.rank = Rank::kRow;
       }
     }
-    for (size_t i = 0; i < kernel_.accesses.size(); ++i) {
-      const MemoryAccess& known = kernel_.accesses[i];
-      if (!known.product && known.slot == wanted.slot && known.dtype == wanted.dtype &&
-          known.rank == wanted.rank && sizes_[i] == sizes) {
+    const uint64_t place[] = {wanted.slot, static_cast<uint64_t>(sizes.offset.value())};
+    int& newest = at_place_.try_emplace(hash_words(place), kNone).first->second;
+    for (int i = newest; i != kNone; i = older_[static_cast<size_t>(i)]) {
+      ++graph_.visits;
+      const MemoryAccess& known = kernel_.accesses[static_cast<size_t>(i)];
+      if (known.slot == wanted.slot && known.dtype == wanted.dtype && known.rank == wanted.rank &&
+          sizes_[static_cast<size_t>(i)] == sizes) {
         return static_cast<uint32_t>(i);
       }
     }
-    kernel_.accesses.push_back(wanted);
+    const uint32_t made = add_access(wanted, sizes);
+    older_[made] = std::exchange(newest, static_cast<int>(made));
+    return made;
+  }
+
+  uint32_t add_access(const MemoryAccess& access, const AccessSizes& sizes) {
+    kernel_.accesses.push_back(access);
     sizes_.push_back(sizes);
+    older_.push_back(kNone);
+    of_accesses_.push_back(kNone);
     return static_cast<uint32_t>(kernel_.accesses.size() - 1);
   }
 
@@ -219,22 +237,25 @@ class KernelMaker {
 
   // Whether a member stores one element a row into the slot.
   bool writes_row_values(uint32_t slot) const {
+    return std::find(row_slots_.begin(), row_slots_.end(), slot) != row_slots_.end();
+  }
+  void find_row_slots() {
     for (size_t i = 0; i < cluster_.nodes.size(); ++i) {
       const Node& node = graph_.nodes[static_cast<size_t>(cluster_.nodes[i])];
-      if (cluster_.ranks[i] == Rank::kRow && node.stored && node.out.slot == slot) return true;
+      if (cluster_.ranks[i] != Rank::kRow || !node.stored) continue;
+      if (!writes_row_values(node.out.slot)) row_slots_.push_back(node.out.slot);
     }
-    return false;
   }
 
   // What the memory holds before the kernel writes there. An operand of one element is taken to be
   // the same all through a kernel, so it cannot be read where it is.
   Ref kept(const Value& value) {
-    for (const Converted& known : kept_) {
-      if (known.id == value.id) return known.ref;
+    for (const auto& [access, ref] : kept_) {
+      if (access == value.id) return ref;
     }
     const Ref to = temp(value.dtype, value.rank);
     emit_convert(value.ref, value.dtype, to, value.dtype, value.rank);
-    kept_.push_back({false, value.id, value.dtype, to});
+    kept_.emplace_back(value.id, to);
     return to;
   }
 
@@ -253,14 +274,15 @@ class KernelMaker {
 
   Ref converted(const Value& value, Dtype dtype) {
     if (value.dtype == dtype) return value.ref;
-    for (const Converted& known : converted_) {
-      if (known.is_member == value.is_member && known.id == value.id && known.dtype == dtype) {
-        return known.ref;
-      }
+    int& newest = (value.is_member ? of_members_ : of_accesses_)[value.id];
+    for (int i = newest; i != kNone; i = converted_[static_cast<size_t>(i)].older) {
+      const Converted& known = converted_[static_cast<size_t>(i)];
+      if (known.dtype == dtype) return known.ref;
     }
     const Ref to = temp(dtype, value.rank);
     emit_convert(value.ref, value.dtype, to, dtype, value.rank);
-    converted_.push_back({value.is_member, value.id, dtype, to});
+    converted_.push_back({dtype, to, newest});
+    newest = static_cast<int>(converted_.size() - 1);
     return to;
   }
 
@@ -272,10 +294,7 @@ class KernelMaker {
     made.loaded = made.product = true;
     AccessSizes sizes{node.out.offset};
     domain_.strides(node.out.map, Rank::kFull, sizes.strides);
-    kernel_.accesses.push_back(made);
-    sizes_.push_back(sizes);
-    const auto index = static_cast<uint32_t>(kernel_.accesses.size() - 1);
-    return {{Ref::kAccess, index}, node.out.dtype, Rank::kFull, true, member};
+    return {{Ref::kAccess, add_access(made, sizes)}, node.out.dtype, Rank::kFull, true, member};
   }
 
   void add(size_t member, const Node& node, Rank rank) {
@@ -343,9 +362,15 @@ class KernelMaker {
   std::array<Size, kMaxDomainDims> shape_{};
   std::vector<AccessSizes> sizes_;
   std::vector<Value> value_;
+  // The newest access that begins at a place (by its hash), and of each the one before; kNone:
+  // there is none.
+  std::unordered_map<uint64_t, int> at_place_;
+  std::vector<int> older_;
   std::vector<Converted> converted_;
-  std::vector<Converted> kept_;
-  int record_ = -1;  // nodes are numbered as the tape's records are
+  std::vector<int> of_members_, of_accesses_;   // the newest of each value's conversions, or kNone
+  std::vector<std::pair<uint32_t, Ref>> kept_;  // by access
+  std::vector<uint32_t> row_slots_;             // see writes_row_values()
+  int record_ = -1;                             // nodes are numbered as the tape's records are
 };
 
 Kernel make_kernel(const Graph& graph, const Cluster& cluster) {
@@ -478,7 +503,7 @@ bool make_kernels(Graph& graph, const PlanOptions& options, Plan& plan) {
   for (const Cluster& cluster : fuse(graph, options)) {
     Kernel& kernel = plan.kernels.emplace_back(make_kernel(graph, cluster));
     kernel.stage = cluster.level;
-    graph.visits += static_cast<int64_t>(kernel.instrs.size() * (1 + kernel.accesses.size()));
+    graph.visits += static_cast<int64_t>(kernel.instrs.size());
     if (cluster.nodes.size() == 1) continue;
     const PlanLimits& limits = options.limits;
     if (kernel.live_values > limits.scratch_slots) return false;

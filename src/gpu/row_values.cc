@@ -87,6 +87,7 @@ void RowValues::add_instr(const Instr& instr) {
     value = row_function(instr);
   } else {
     std::vector<int> in;
+    in.reserve(instr.arity);
     for (int k = 0; k < instr.arity; ++k) {
       in.push_back(converted(read(instr.in[k], instr.compute), instr.compute));
     }
@@ -177,6 +178,7 @@ int RowValues::norm(int x, double p) {
 int RowValues::row_function(const Instr& instr) {
   const Dtype dtype = instr.compute;
   std::vector<int> in;
+  in.reserve(instr.arity);
   for (int k = 0; k < instr.arity; ++k) {
     in.push_back(converted(read(instr.in[k], dtype), dtype));
   }

@@ -16,12 +16,12 @@ using Uint = uint32_t;
 using Ulong = uint64_t;
 using Platform = struct PlatformObject*;
 using DeviceId = struct DeviceObject*;
-using Context = struct ContextObject*;
+using Context = struct ContextRecord*;
 using Queue = struct QueueObject*;
 using Memory = struct MemoryObject*;
 using Program = struct ProgramObject*;
 using KernelObject = struct KernelRecord*;
-using Mark = struct EventObject*;
+using Mark = struct EventRecord*;
 
 // Names and values are those of the specification.
 enum : Int {

@@ -201,7 +201,7 @@ class OpenClDriver final : public gpu::Driver {
       if (words != nullptr) api()->ReleaseMemObject(as_memory(words));
     });
     if (memory != nullptr) {
-      argument(sizeof memory, &memory);
+      argument(sizeof(void*), &memory);
     } else {
       argument(bytes, launch.words.data());
     }

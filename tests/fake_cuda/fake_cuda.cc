@@ -702,10 +702,11 @@ FAKE_API void fake_cuda_end(bool yes) {
   state().ended = yes;
 }
 FAKE_API const char* fake_cuda_complaints() {
-  thread_local std::string copy;
+  thread_local std::vector<char> copy;
   std::lock_guard lock(state().mutex);
-  copy = state().complaints;
-  return copy.c_str();
+  const std::string& all = state().complaints;
+  copy.assign(all.c_str(), all.c_str() + all.size() + 1);
+  return copy.data();
 }
 
 FAKE_API int fake_cuda_enter(const char* name, bool needs_context) {

@@ -33,9 +33,10 @@ Text for_opencl(const std::string& source, size_t parameter_bytes) {
     if (std::regex_match(parameter, part, kPointer) && text.words == 0) {
       const std::string n = std::to_string(text.pointers++);
       const std::string type = "GLOBAL " + part[1].str() + part[2].str() + "*";
-      parameters += "GLOBAL u8* fake_b" + n + ", ";
-      begin += "  " + type + " " + part[3].str() + part[4].str() + " = (" + type + ")(fake_b" + n +
-               " + FAKE.at[" + n + "]);\n";
+      const std::string name = part[3].str() + part[4].str();
+      parameters.append("GLOBAL u8* fake_b").append(n).append(", ");
+      begin.append("  ").append(type).append(" ").append(name).append(" = (").append(type);
+      begin.append(")(fake_b").append(n).append(" + FAKE.at[").append(n).append("]);\n");
     } else if (std::regex_match(parameter, part, kStruct) && text.words == 0) {
       const std::regex size("typedef struct \\{ i64 w\\[(\\d+)\\]; \\} " + part[1].str() + ";");
       std::smatch found;

@@ -52,7 +52,7 @@ constexpr int kSpareClasses = 24;
 constexpr circuit::PlanLimits kLimits{
     .row_bytes = BoundaryPool::kClassBytes,
     .scratch_slots = BoundaryPool::kClasses - kSpareClasses,
-    .max_instrs = 64,
+    .max_instrs = 1024,
 };
 
 class CpuDevice final : public Device {

@@ -128,7 +128,7 @@ LoopFunction loop_for(const Step& step, void* const* out, const int64_t* steps) 
 // A loop that goes from row to row, and finishes the rows' folds.
 void run_rows(const Program& program, const Step& step, const StepOperand* operands,
               const void** in, void** out, int64_t rows, int64_t cols) {
-  int64_t steps[256];
+  int64_t steps[2 * kMostOperands];
   const int reads = step.inputs + step.numbers, arrays = step.outputs - step.folds;
   for (int k = 0; k < reads + arrays; ++k) {
     steps[k] = operands[k].fixed + operands[k].per_col * cols;
@@ -161,8 +161,8 @@ void run_rows(const Program& program, const Step& step, const StepOperand* opera
 
 void run_loop(const Program& program, const Step& step, const StepOperand* operands,
               char* const* at, int64_t rows, int64_t cols, int64_t n) {
-  const void* in[128];
-  void* out[128];
+  const void* in[kMostOperands];
+  void* out[kMostOperands + kMostFolds];
   const int inputs = step.inputs, numbers = step.numbers;
   gather_addresses(operands, inputs + numbers, at, in);
   gather_addresses(operands + inputs + numbers, step.outputs, at, out);

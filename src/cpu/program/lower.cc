@@ -201,6 +201,7 @@ void Lowering::lower_rows(const Instr& instr, int index) {
   const Dtype compute =
       compute_dtype(instr.compute) == Dtype::kFloat64 ? Dtype::kFloat64 : Dtype::kFloat32;
   std::vector<StepOperand> operands;
+  operands.reserve(instr.arity + 1u);
   for (int k = 0; k < instr.arity; ++k) {
     operands.push_back(elements(cast(source_of(index, k), compute)));
   }
@@ -318,8 +319,8 @@ Step& Lowering::add(std::vector<Step>& list, StepKind kind,
 
 Step& Lowering::add(std::vector<Step>& list, Step step, std::span<const StepOperand> operands,
                     size_t outputs) {
-  step.inputs = static_cast<uint8_t>(operands.size() - outputs - step.numbers);
-  step.outputs = static_cast<uint8_t>(outputs);
+  step.inputs = static_cast<uint16_t>(operands.size() - outputs - step.numbers);
+  step.outputs = static_cast<uint16_t>(outputs);
   step.first = static_cast<uint32_t>(program_.operands.size());
   program_.operands.insert(program_.operands.end(), operands.begin(), operands.end());
   return list.emplace_back(step);

@@ -122,6 +122,7 @@ class Lowering {
   std::vector<int> order_for_loops() const;
   // One generated loop for as many instructions from order_[at] on as it takes; how many.
   size_t lower_loop(size_t at);
+  size_t shortened(size_t begin, size_t end) const;
   bool emit_loop(size_t begin, size_t end);
   bool fits_loop(int index) const;
   // Whether the fold can end a loop.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Runs of elementwise instructions, and sums of what they make, that become one generated loop.
 #include <algorithm>
+#include <limits>
 
 #include "hologram/op.h"
 #include "src/cpu/device/grain_size.h"
@@ -15,14 +16,33 @@ using circuit::Ref;
 
 namespace {
 
-// Instructions of one loop, and its arrays and numbers; more would not be kept in registers anyway.
-constexpr size_t kMostInstrs = 255;
-constexpr size_t kMostOperands = 120;
+// Instructions of one loop.
+constexpr size_t kMostInstrs = 1023;
 // Arrays that one loop writes in memory. They often lie whole pages apart, all in one set of the
 // first cache, which holds eight to twelve lines: with more, each line leaves it before it is full.
 constexpr size_t kMostStores = 8;
+// A processor works on some 400 instructions at once. Where those of a loop that wait for each
+// other take it longer than half of that, it has to work on several elements meanwhile, so the loop
+// may be no longer; or there is enough in one element, at two instructions a cycle.
+constexpr size_t kMostWaits = 64;      // simple instructions, of four cycles
+constexpr size_t kInstrsBeside = 8;    // for each of these
+constexpr size_t kWaitOfDivision = 4;  // of these
+constexpr size_t kWaitOfHeavy = 16;
 // What a simple op costs in a generated loop, in calls of its kernel.
 constexpr double kInLoop = 0.25;
+
+size_t wait_of(const Instr& instr) {
+  if (!instr.is_op()) return 1;
+  switch (instr.op()) {
+    case OpId::div:
+    case OpId::reciprocal:
+    case OpId::sqrt:
+    case OpId::rsqrt:
+      return kWaitOfDivision;
+    default:
+      return op_info(instr.op()).is_heavy() ? kWaitOfHeavy : 1;
+  }
+}
 
 }  // namespace
 
@@ -41,6 +61,42 @@ bool Lowering::fits_fold(int index) const {
   const SettledFold fold = fold_of(instr, in);
   return fold.kernel->blocks != nullptr && jit::can_convert(program_.isa, in, fold.compute) &&
          jit_takes_fold(program_.isa, fold.fold, fold.compute, program_.domain.grid.block_cols);
+}
+
+// Where a loop of order_[begin, end) has to end so that its instructions wait for each other no
+// longer than a processor can bridge: there, or before, where fewer values are to be kept in
+// memory.
+size_t Lowering::shortened(size_t begin, size_t end) const {
+  if (end - begin <= kMostWaits) return end;
+  std::vector<size_t> waits(kernel_.instrs.size(), 0);
+  std::vector<int> kept(end - begin + 1, 0);  // how many more at a position than before it
+  size_t longest = 0, at = begin;
+  for (; at < end; ++at) {
+    const auto index = static_cast<size_t>(order_[at]);
+    const Instr& instr = kernel_.instrs[index];
+    size_t wait = 0;
+    for (const int maker : makers_[index]) {
+      if (maker != kNone) wait = std::max(wait, waits[static_cast<size_t>(maker)]);
+    }
+    waits[index] = wait += wait_of(instr);
+    longest = std::max(longest, wait);
+    if (longest > std::max(kMostWaits, (at - begin) / kInstrsBeside)) break;
+    if (instr.out.kind != Ref::kTemp) continue;
+    const int last = last_read_[instr.out.index];
+    if (last <= static_cast<int>(at)) continue;
+    ++kept[at + 1 - begin];
+    if (static_cast<size_t>(last) < end) --kept[static_cast<size_t>(last) + 1 - begin];
+  }
+  if (at == end) return end;
+  size_t best = at;
+  int alive = 0, fewest = std::numeric_limits<int>::max();
+  for (size_t p = begin + 1; p <= at; ++p) {
+    alive += kept[p - begin];
+    if (p < begin + (at - begin) / 2 || alive > fewest) continue;
+    fewest = alive;
+    best = p;
+  }
+  return best;
 }
 
 size_t Lowering::lower_loop(size_t at) {
@@ -66,6 +122,7 @@ size_t Lowering::lower_loop(size_t at) {
     if (stored.size() == kMostStores) break;
     stored.push_back(instr.out.index);
   }
+  end = shortened(at, end);
   size_t folds_end = end;
   while (end > at && folds_end < order_.size() && folds_end - end < kMostFolds &&
          fits_fold(order_[folds_end]) && !reads_stored(instr(order_[folds_end]))) {
@@ -215,7 +272,7 @@ bool Lowering::emit_loop(size_t begin, size_t end) {
   for (const Source& number : numbers) enter(direct(number));
   for (const Result& result : results) enter(result_operand(result.out, result.rank, result.dtype));
   step.kind = StepKind::kLoop;
-  step.numbers = static_cast<uint8_t>(numbers.size());
+  step.numbers = static_cast<uint16_t>(numbers.size());
   step.folds = static_cast<uint8_t>(folds.size());
   step.first_fold = static_cast<int>(program_.folds.size());
   program_.folds.insert(program_.folds.end(), folds.begin(), folds.end());

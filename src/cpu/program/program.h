@@ -76,13 +76,16 @@ enum class StepKind : uint8_t {
   kRows,     // rows -> rows
 };
 
+// What a generated loop reads, arrays and numbers, and what it writes, each at most.
+inline constexpr size_t kMostOperands = 512;
+
 struct Step {
   StepKind kind{};
   bool by_row = false;      // one call for each row, else one for the block
   bool row_values = false;  // one element for each row of the block, not for each element
   bool streams = false;     // a copy past the caches
   bool walks_rows = false;  // a loop that goes from row to row itself
-  uint8_t inputs = 0, numbers = 0, outputs = 0;
+  uint16_t inputs = 0, numbers = 0, outputs = 0;
   uint8_t folds = 0;  // of a loop, the last of its outputs
   Dtype from{}, to{};
   uint32_t first = 0;  // of its operands: inputs, numbers, outputs

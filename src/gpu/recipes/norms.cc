@@ -136,7 +136,8 @@ bool write(const BatchNormBackward<Array>& call, Recipe& recipe) {
   const int ndim = call.input.ndim;
   const uint64_t mask = ((uint64_t{1} << ndim) - 1) & ~uint64_t{2};
   const Array x = call.input.with_last(mask), grad = call.grad.with_last(mask);
-  const auto n = static_cast<double>(call.input.numel() / call.input.shape[1]);
+  const int64_t places = call.input.numel() / call.input.shape[1];
+  const auto n = static_cast<double>(places);
   Array mean, invstd;
   if (call.training) {
     mean = flat(call.save_mean), invstd = flat(call.save_invstd);

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <regex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "hologram/calls.h"
@@ -81,7 +82,7 @@ class CompileOnlyTest : public ::testing::Test {
         register_device(gpu::make_device(BackendType::kCuda, std::make_unique<CompileOnly>())));
     return made;
   }
-  static Tensor ones(Shape shape, Dtype dtype) { return full(shape, 1.0, dtype, gpu()); }
+  static Tensor ones(Shape shape, Dtype dtype) { return full(std::move(shape), 1.0, dtype, gpu()); }
   static void run() { flush(gpu()); }
 };
 

@@ -2,6 +2,7 @@
 // Memory, copies, streams and events of the OpenCL device, and what it leaves to the host.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
@@ -213,7 +214,7 @@ TEST_F(OpenClDeviceTest, DeferredExecutionHasTheBitsOfEager) {
   for (size_t i = 0; i < eager.size(); ++i) {
     size_t differ = 0;
     for (size_t k = 0; k < numbers.size(); ++k) {
-      differ += std::memcmp(&deferred[i][k], &eager[i][k], sizeof(float)) != 0;
+      differ += std::bit_cast<uint32_t>(deferred[i][k]) != std::bit_cast<uint32_t>(eager[i][k]);
     }
     EXPECT_EQ(differ, 0u) << "result " << i;
   }

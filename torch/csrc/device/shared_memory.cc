@@ -31,8 +31,8 @@ c10::DataPtr over(const c10::Storage& memory, c10::Device device) {
 
 at::Tensor bytes_of(c10::Storage storage) {
   const auto size = static_cast<int64_t>(storage.nbytes());
-  return at::empty({0}, at::TensorOptions(storage.device()).dtype(at::kByte))
-      .set_(std::move(storage), 0, {size}, {1});
+  const at::Tensor bytes = at::empty({0}, at::TensorOptions(storage.device()).dtype(at::kByte));
+  return bytes.set_(std::move(storage), 0, {size}, {1});
 }
 
 // The cpu memory that self's storage shares; none where it is this process's own.

@@ -261,6 +261,7 @@ py::dict memory_snapshot() {
     live = history.live;
   }
   std::vector<Lines> lines;
+  lines.reserve(events.size() + live.size());
   for (const HistoryEvent& event : events) lines.push_back(event.lines);
   for (const auto& [address, of_block] : live) lines.push_back(of_block);
   const Frames frames(lines);

@@ -56,7 +56,7 @@ Program::Calls Program::plan(c10::ArrayRef<int> places, Set& arguments) const {
   for (const int place : places) read[static_cast<size_t>(place)] = 1;
   Calls calls;
   for (int s = static_cast<int>(steps_.size()); s-- > 0;) {
-    if (read[static_cast<size_t>(arguments_ + s)] == 0) continue;
+    if (read[static_cast<size_t>(arguments_) + static_cast<size_t>(s)] == 0) continue;
     Call call{s, 0};
     const auto& operands = steps_[static_cast<size_t>(s)].operands;
     for (size_t k = operands.size(); k-- > 0;) {
@@ -95,7 +95,8 @@ void Program::run(const Calls& calls, Values& values) const {
     } else {
       step.op.callBoxed(stack);
     }
-    values[static_cast<size_t>(arguments_ + call.step)] = std::move(stack.front()).toTensor();
+    values[static_cast<size_t>(arguments_) + static_cast<size_t>(call.step)] =
+        std::move(stack.front()).toTensor();
   }
 }
 

@@ -66,7 +66,8 @@ class Program {
   using Calls = c10::SmallVector<Call, 24>;
 
   const Result& gradient(int k, bool again) const {
-    return results_[static_cast<size_t>(1 + k + (again ? arguments_ - 1 : 0))];
+    const int at = 1 + k + (again ? arguments_ - 1 : 0);
+    return results_[static_cast<size_t>(at)];
   }
   // What computes the results at these places. Arguments: those that it reads.
   Calls plan(c10::ArrayRef<int> places, Set& arguments) const;
