@@ -146,34 +146,45 @@ struct Bytes16 {
   uint64_t words[2];
 };
 
+// Elements one after the other, by steps that no store can change.
+template <class T>
+void copy_line(const T* source, int64_t step, T* target, int64_t target_step, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    *target = *source;
+    source += step;
+    target += target_step;
+  }
+}
+
 template <class T>
 void copy_elements(const Block& from, const Block& to, int64_t rows, int64_t cols) {
   const T* source = reinterpret_cast<const T*>(from.data);
   T* target = reinterpret_cast<T*>(to.data);
-  if (from.col_stride == 1 && to.col_stride == 1 && cols >= 16) {
+  const int64_t row = from.row_stride, col = from.col_stride;
+  const int64_t to_row = to.row_stride, to_col = to.col_stride;
+  if (col == 1 && to_col == 1 && cols >= 16) {
     for (int64_t r = 0; r < rows; ++r) {
-      std::memcpy(target + r * to.row_stride, source + r * from.row_stride, cols * sizeof(T));
+      std::memcpy(target + r * to_row, source + r * row, static_cast<size_t>(cols) * sizeof(T));
     }
-  } else if (std::abs(from.row_stride) < std::abs(from.col_stride) && rows > 1) {
+  } else if (std::abs(row) < std::abs(col) && rows > 1) {
     if constexpr (sizeof(T) == 4 || sizeof(T) == 8) {
-      if (from.row_stride == 1 && to.col_stride == 1) {
-        return transpose_kernel(current_isa(), T())(source, from.col_stride, cols, rows, target,
-                                                    to.row_stride);
+      if (row == 1 && to_col == 1) {
+        return transpose_kernel(current_isa(), T())(source, col, cols, rows, target, to_row);
       }
     }
     for (int64_t c = 0; c < cols; ++c) {
-      const T* s = source + c * from.col_stride;
-      T* t = target + c * to.col_stride;
-      for (int64_t r = 0; r < rows; ++r) t[r * to.row_stride] = s[r * from.row_stride];
+      copy_line(source + c * col, row, target + c * to_col, to_row, rows);
     }
   } else {
     for (int64_t r = 0; r < rows; ++r) {
-      const T* s = source + r * from.row_stride;
-      T* t = target + r * to.row_stride;
-      if (from.col_stride == 0 && to.col_stride == 1) {
+      const T* const s = source + r * row;
+      T* const t = target + r * to_row;
+      if (col == 0 && to_col == 1) {
         std::fill(t, t + cols, *s);
+      } else if (to_col == 1) {
+        copy_line(s, col, t, 1, cols);
       } else {
-        for (int64_t c = 0; c < cols; ++c) t[c * to.col_stride] = s[c * from.col_stride];
+        copy_line(s, col, t, to_col, cols);
       }
     }
   }

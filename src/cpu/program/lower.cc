@@ -218,6 +218,8 @@ void Lowering::lower_rows(const Instr& instr, int index) {
 void Lowering::run() {
   if (jit_) {
     find_makers();
+    walks_rows_ = !long_rows_ && walks_short_rows();
+    long_rows_ |= walks_rows_;
     depths_ = heavy_depths();
     order_ = order_for_loops();
     last_read_.assign(kernel_.temps.size(), kNone);

@@ -125,6 +125,8 @@ class Lowering {
   size_t shortened(size_t begin, size_t end) const;
   bool emit_loop(size_t begin, size_t end);
   bool fits_loop(int index) const;
+  // Whether short rows that lie apart are best read where they are, by loops that walk them.
+  bool walks_short_rows() const;
   // Whether the fold can end a loop.
   bool fits_fold(int index) const;
   SettledFold fold_of(const circuit::Instr& instr, Dtype in) const;
@@ -154,8 +156,9 @@ class Lowering {
   const circuit::Kernel& kernel_;
   Program& program_;
   bool jit_;
-  bool long_rows_;    // of a block: worth a call each
-  bool single_cols_;  // one column: a value for each row is a value for each element
+  bool long_rows_;           // of a block: worth a call each
+  bool walks_rows_ = false;  // they are not, but loops take all that is done
+  bool single_cols_;         // one column: a value for each row is a value for each element
   std::vector<Memory> memory_;
   std::vector<Source> temps_;
   std::vector<Register> registers_;

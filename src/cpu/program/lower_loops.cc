@@ -99,6 +99,22 @@ size_t Lowering::shortened(size_t begin, size_t end) const {
   return best;
 }
 
+bool Lowering::walks_short_rows() const {
+  if (program_.domain.grid.block_cols < kShortestRow) return false;
+  for (size_t i = 0; i < kernel_.instrs.size(); ++i) {
+    const int index = static_cast<int>(i);
+    if (ranks_[i] == Rank::kFull && !fits_loop(index) && !fits_fold(index)) return false;
+  }
+  const auto apart = std::count_if(memory_.begin(), memory_.end(), [](const Memory& memory) {
+    return memory.layout == Layout::kRowVector && !memory.repeated;
+  });
+  // One copy gathers or scatters as fast.
+  const Instr& first = kernel_.instrs[0];
+  const bool is_copy = kernel_.instrs.size() == 1 && first.code == circuit::kCodeConvert &&
+                       first.compute == first.result;
+  return apart > (is_copy ? 1 : 0);
+}
+
 size_t Lowering::lower_loop(size_t at) {
   std::vector<uint32_t> stored;  // accesses
   // Memory stored here and read under another name is read by a loop of its own.
@@ -130,9 +146,9 @@ size_t Lowering::lower_loop(size_t at) {
     if (out.kind == Ref::kAccess) stored.push_back(out.index);
   }
   if (folds_end > end && emit_loop(at, folds_end)) return folds_end - at;
-  // One alone is what its kernel does as well, unless it goes past the caches.
-  const bool alone =
-      end - at == 1 && kernel_.instrs.size() == 1 && is_streamed(kernel_.instrs[0].out);
+  // One alone is what its kernel does as well, unless it goes past the caches or along short rows.
+  const bool alone = walks_rows_ || (end - at == 1 && kernel_.instrs.size() == 1 &&
+                                     is_streamed(kernel_.instrs[0].out));
   // Half as many where a loop of all needs too much.
   for (size_t count = end - at; count >= (alone ? 1 : 2); count /= 2) {
     if (emit_loop(at, at + count)) return count;

@@ -175,6 +175,7 @@ std::vector<uint64_t> layout_of(const BlockDomain& domain, const Kernel& kernel,
   uint64_t word = 0;
   const auto answer = [&](bool is) { word = word << 1 | uint64_t{is}; };
   answer(rows);
+  answer(rows && grid.block_cols >= kShortestRow);
   answer(rows && grid.block_cols >= kShortRow);
   answer(rows && grid.block_cols >= kRepeatedRow);
   answer(grid.block_cols == 1);

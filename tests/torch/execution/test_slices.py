@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: MIT
+"""Kernels over interior slices, whose rows lie apart: read and written where they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+import hologram_torch
+from hologram_torch import _C
+
+pytestmark = [
+    pytest.mark.skipif(not _C.can_defer, reason="deferred execution needs PyTorch 2.13 or later"),
+    pytest.mark.usefixtures("deferred"),
+]
+
+IN = slice(1, -1)
+
+
+def stencil(a: Tensor, b: Tensor) -> list[Tensor]:
+    return [
+        a[..., IN, IN] * 2 + a[..., 2:, IN] + a[..., :-2, IN] + b[..., IN, 2:] - b[..., IN, :-2]
+    ]
+
+
+def one_op(a: Tensor, b: Tensor) -> list[Tensor]:
+    return [a[..., IN, IN] + b[..., IN, IN], a[..., IN, IN].contiguous()]
+
+
+def into_slices(a: Tensor, b: Tensor) -> list[Tensor]:
+    b = b.clone()
+    b[..., IN, IN] = a[..., IN, IN]
+    b[..., :-1, 1:] += a[..., 1:, :-1] * 3
+    b[..., 0, IN] = a[..., -1, IN] - b[..., 0, IN]
+    return [b]
+
+
+def shifted_in_place(a: Tensor, b: Tensor) -> list[Tensor]:
+    a = a.clone()
+    a[..., IN, IN] += a[..., 2:, IN]
+    a[..., 1:, :-2] -= a[..., 1:, 2:]
+    return [a]
+
+
+def row_values(a: Tensor, b: Tensor) -> list[Tensor]:
+    return [(a[..., IN, IN] * b[..., IN, :1] + b[..., IN, 1:2]) * b[..., :1, IN]]
+
+
+def sums_of_rows(a: Tensor, b: Tensor) -> list[Tensor]:
+    x = a[..., IN, IN]
+    total = x.sum(-1, keepdim=True)
+    return [x - total, (x * b[..., IN, IN]).sum(-1), b[..., IN, IN] * total]
+
+
+def conversions(a: Tensor, b: Tensor) -> list[Tensor]:
+    return [a[..., IN, IN].double() + b[..., IN, IN], (a[..., IN, IN] > b[..., IN, IN])]
+
+
+def steps(a: Tensor, b: Tensor) -> list[Tensor]:
+    return [
+        a[..., 1:-1:2, 1:-1:2] + b[..., 1:-1:2, 1:-1:2] * 2,
+        a[..., IN, 1:-1].mT + b.mT[..., IN, IN],
+    ]
+
+
+PROGRAMS = [
+    stencil,
+    one_op,
+    into_slices,
+    shifted_in_place,
+    row_values,
+    sums_of_rows,
+    conversions,
+    steps,
+]
+DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int32, torch.uint8]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_slices_have_eager_bits_and_cpus_values(
+    program: Callable[[Tensor, Tensor], list[Tensor]], dtype: torch.dtype
+) -> None:
+    generator = torch.Generator().manual_seed(1)
+    for cols in [1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 26, 33, 60, 95, 97]:
+        for outer in [(9,), (3, 7), (2, 1, 130)]:
+            shape = (*outer[:-1], outer[-1] + 2, cols + 2)
+            a, b = (torch.randint(0, 17, shape, generator=generator) for _ in range(2))
+            a, b = (x.to(dtype) if dtype == torch.uint8 else (x - 8).to(dtype) for x in (a, b))
+            on_cpu = program(a, b)
+            x, y = a.to("hologram"), b.to("hologram")
+            deferred = [r.cpu() for r in program(x, y)]
+            with hologram_torch.execution("eager"):
+                eager = [r.cpu() for r in program(x, y)]
+            # Small integers, so that no order of sums rounds.
+            for d, e, c in zip(deferred, eager, on_cpu, strict=True):
+                assert d.dtype == c.dtype and d.shape == c.shape
+                assert torch.equal(d, e), (cols, outer)
+                assert torch.equal(d, c), (cols, outer)
