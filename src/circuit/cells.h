@@ -24,7 +24,8 @@ struct Cells {
   bool operator==(const Cells&) const = default;
 };
 
-// Cuts the slots: every region is added, then finish(), then each can be asked for.
+// Cuts the slots, or their lanes (see lanes.h), each with a number: every region is added, then
+// finish(), then each can be asked for.
 class CellMap {
  public:
   void add(uint32_t slot, Size begin, Size end) {

@@ -464,14 +464,30 @@ class Fuser {
     }
   }
 
+  // Calls f(region) for memory that is worth being read with others who read it. What is written
+  // between the elements of others, in the same lines of a cache, counts as well.
   template <class F>
   void for_loads(const std::vector<int>& members, F&& f) {
     for (const int member : members) {
       const Node& n = node(member);
       for (int k = 0; k < n.arity; ++k) {
-        if (!n.in[k].is_number && n.in[k].rank == Rank::kFull) f(n.in[k].region);
+        if (!n.in[k].is_number && n.in[k].rank == Rank::kFull) f(of_line(n.in[k].region));
       }
+      if (n.call < 0 && shares_lines(n.out)) f(of_line(n.out));
     }
+  }
+  static bool shares_lines(const Region& region) {
+    constexpr int64_t kLine = 64;
+    if (region.map.is_flat() || region.map.is_one()) return false;
+    const Size step = region.map.parts[0].stride * region.size();
+    return step > region.size() && step <= kLine;
+  }
+  // The same for all that go by the same steps and share lines.
+  static Region of_line(Region region) {
+    if (!shares_lines(region)) return region;
+    const Size step = region.map.parts[0].stride * region.size();
+    region.offset = region.offset - region.offset % step;
+    return region;
   }
 
   void mark_stored() {

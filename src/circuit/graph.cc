@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "src/circuit/call_kinds.h"
+#include "src/circuit/lanes.h"
 
 namespace hologram::circuit {
 namespace {
@@ -158,11 +159,20 @@ class Builder {
   }
 
   void cut_slots() {
+    Lanes lanes(graph_.states.size());
+    for_regions([&](Region& region) { lanes.add(region); });
+    for_regions([&](Region& region) { lanes.place(region); });
+    lanes.finish();
     CellMap cells;
-    for_regions([&](Region& region) { cells.add(region.slot, region.begin(), region.end()); });
-    cells.finish(graph_.states.size());
+    std::vector<uint32_t> of_regions;
     for_regions([&](Region& region) {
-      region.cells = cells.find(region.slot, region.begin(), region.end());
+      of_regions.push_back(lanes.find(region));
+      cells.add(of_regions.back(), region.begin(), region.end());
+    });
+    cells.finish(lanes.count());
+    size_t next = 0;
+    for_regions([&](Region& region) {
+      region.cells = cells.find(of_regions[next++], region.begin(), region.end());
     });
     graph_.tree_nodes = cells.nodes();
     graph_.newest = Greatest(graph_.tree_nodes);
@@ -233,11 +243,12 @@ class Liveness {
 
  private:
   void want_what_is_seen() {
-    std::vector<bool> done(graph_.states.size(), false);
+    std::vector<bool> done(graph_.tree_nodes, false);  // by the first node of a tree
     for (const Node& node : graph_.nodes) {
       graph_.for_writes(node, [&](const Region& region, bool) {
-        if (done[region.slot] || (graph_.states[region.slot] & kSlotLive) == 0) return;
-        done[region.slot] = true;
+        if (region.cells.empty() || done[region.cells.tree]) return;
+        if ((graph_.states[region.slot] & kSlotLive) == 0) return;
+        done[region.cells.tree] = true;
         wanted_.set({region.cells.tree, region.cells.count, 0, region.cells.count}, moment_);
       });
     }

@@ -66,8 +66,39 @@ def steps(a: Tensor, b: Tensor) -> list[Tensor]:
     ]
 
 
+def columns(a: Tensor, b: Tensor) -> list[Tensor]:
+    b = b.clone()
+    last = b.shape[-1]
+    for c in range(last):
+        b[..., c] = a[..., last - 1 - c] + c
+        b[..., c] += b[..., c - 1]
+    return [b]
+
+
+def columns_side_by_side(a: Tensor, b: Tensor) -> list[Tensor]:
+    made = torch.zeros_like(b.mT.contiguous())
+    made[..., 0::2, :] = a.mT[..., 0::2, :] * 2
+    made[..., 1::2, :] = made[..., 0:-1:2, :][..., : made[..., 1::2, :].shape[-2], :] + 1
+    wide = a.clone()
+    wide[..., 1::2] -= wide[..., : 2 * (wide.shape[-1] // 2) : 2]
+    wide[..., 0::2] *= 3
+    return [made, wide, wide.sum(-1)]
+
+
+def pairs_of_columns(a: Tensor, b: Tensor) -> list[Tensor]:
+    """Two columns a step, of which one pair shares a column with the next."""
+    made = torch.cat([a, b, a], -1)
+    last = made.shape[-1] // 3 * 3
+    for c in range(2):
+        made[..., :last].unflatten(-1, (-1, 3))[..., c : c + 2] += c + 1
+    return [made]
+
+
 PROGRAMS = [
     stencil,
+    columns,
+    columns_side_by_side,
+    pairs_of_columns,
     one_op,
     into_slices,
     shifted_in_place,
@@ -100,3 +131,19 @@ def test_slices_have_eager_bits_and_cpus_values(
                 assert d.dtype == c.dtype and d.shape == c.shape
                 assert torch.equal(d, e), (cols, outer)
                 assert torch.equal(d, c), (cols, outer)
+
+
+def test_writes_between_each_others_elements_share_a_kernel() -> None:
+    x = torch.rand(40, 50, 4, 2, dtype=torch.float64, device="hologram")
+    made = torch.empty_like(x)
+
+    def program() -> None:
+        for i in range(4):
+            for k in range(2):
+                made[1:-1, :, i, k] = x[1:-1, :, 3 - i, k] * 2 + i
+
+    program()
+    torch.hologram.synchronize()
+    stats = hologram_torch.explain(program).stats
+    assert (stats["ops_recorded"], stats["kernels_run"]) == (24, 1)
+    assert torch.equal(made[1:-1].cpu()[..., 2, 1], x[1:-1].cpu()[..., 1, 1] * 2 + 2)

@@ -38,6 +38,10 @@ inline bool has_symbols(const at::Tensor& t) {
   return t.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
 }
 
+// Whether it is a class of Python that takes calls itself, as a trace's tensors are, which have no
+// memory.
+inline bool is_of_python(const at::Tensor& t) { return t.key_set().has(c10::DispatchKey::Python); }
+
 // The one allocator of the device; its deleter is release_buffer, its context a hologram::Buffer.
 c10::Allocator* device_allocator();
 

@@ -66,9 +66,6 @@ bool is_certainly_fused(const Tensor& query, const Tensor& key, const Tensor& va
          at::is_expandable_to(mask->sizes(), scores);
 }
 
-// Whether a tensor is one of Python's own classes, such as those of a trace, which have no memory.
-bool is_of_python(const Tensor& t) { return t.key_set().has(c10::DispatchKey::Python); }
-
 // is_certainly_fused() for the tensors of a trace, whose sizes are symbols: questions that their
 // names answer make no size a constant.
 bool is_fused_in_trace(const Tensor& query, const Tensor& key, const Tensor& value,

@@ -20,7 +20,7 @@ using torch::autograd::variable_list;
 
 bool all_plain(at::TensorList list) {
   return std::all_of(list.begin(), list.end(), [](const Tensor& t) {
-    return t.defined() && is_ours(t) && t.layout() == c10::kStrided && !has_symbols(t);
+    return t.defined() && is_ours(t) && t.layout() == c10::kStrided && !is_of_python(t);
   });
 }
 

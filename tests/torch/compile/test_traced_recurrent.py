@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Recurrent layers in traces whose sizes are symbols, which no kernel may ask for as numbers."""
+"""Recurrent layers in traces, whose tensors have no memory and whose sizes may be symbols."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ LAYERS = [torch.nn.RNN, torch.nn.GRU, torch.nn.LSTM]
 OPTIONS = [{}, {"num_layers": 2, "batch_first": True}, {"bidirectional": True}]
 
 
+@pytest.mark.parametrize("symbols", [False, True])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize("make", LAYERS)
-def test_layers_are_traced_with_symbols_for_sizes(make: type, options: dict) -> None:
+def test_layers_are_traced(make: type, options: dict, symbols: bool) -> None:
     torch.manual_seed(0)
     layer = make(5, 6, **options).to("hologram")
-    traced = aot_module(layer, nop, nop, dynamic=True)
+    traced = aot_module(layer, nop, nop, dynamic=symbols)
     x = torch.randn(4, 3, 5, device="hologram")
     for call in (layer, traced):
         layer.zero_grad()
