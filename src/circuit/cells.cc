@@ -12,12 +12,17 @@ bool is_before(const Cut& a, const Cut& b) {
 
 }  // namespace
 
-void CellMap::finish(size_t slots) {
+void CellMap::finish(const std::vector<uint32_t>& copies) {
+  const size_t slots = copies.size();
   std::sort(cuts_.begin(), cuts_.end(), is_before);
   cuts_.erase(std::unique(cuts_.begin(), cuts_.end()), cuts_.end());
   first_.assign(slots + 1, 0);
   for (const auto& [slot, at] : cuts_) ++first_[slot + 1];
-  for (size_t s = 0; s < slots; ++s) first_[s + 1] += first_[s];
+  trees_.assign(slots + 1, 0);
+  for (size_t s = 0; s < slots; ++s) {
+    trees_[s + 1] = trees_[s] + 2 * first_[s + 1] * copies[s];
+    first_[s + 1] += first_[s];
+  }
 }
 
 Cells CellMap::find(uint32_t slot, Size begin, Size end) const {
@@ -26,8 +31,7 @@ Cells CellMap::find(uint32_t slot, Size begin, Size end) const {
   const auto place = [&](Size at) {
     return static_cast<uint32_t>(std::lower_bound(first, last, Cut(slot, at), is_before) - first);
   };
-  // One cut more than cells, and no node 0: the slot's part is as long as its cuts, twice.
-  return {2 * first_[slot], static_cast<uint32_t>(last - first) - 1, place(begin), place(end)};
+  return {trees_[slot], static_cast<uint32_t>(last - first) - 1, place(begin), place(end)};
 }
 
 void Latest::hand_down(const Cells& cells) {
@@ -50,6 +54,22 @@ void Latest::hand_down(const Cells& cells) {
 
 void Latest::set(const Cells& cells, int value) {
   if (cells.empty()) return;
+  for_trees(cells, [&](const Cells& one) { set_one(one, value); });
+}
+
+int Latest::most(const Cells& cells) {
+  int most = 0;
+  if (cells.empty()) return most;
+  for_trees(cells, [&](const Cells& one) { most = std::max(most, most_of_one(one)); });
+  return most;
+}
+
+void Readers::add(const Cells& cells, Reader reader) {
+  if (cells.empty()) return;
+  for_trees(cells, [&](const Cells& one) { add_one(one, reader); });
+}
+
+void Latest::set_one(const Cells& cells, int value) {
   hand_down(cells);
   for_range(cells, [&](uint32_t p) { give(cells.tree + p, value); });
   for_above(cells, [&](uint32_t p) {
@@ -58,16 +78,14 @@ void Latest::set(const Cells& cells, int value) {
   });
 }
 
-int Latest::most(const Cells& cells) {
-  if (cells.empty()) return 0;
+int Latest::most_of_one(const Cells& cells) {
   hand_down(cells);
   int most = 0;
   for_range(cells, [&](uint32_t p) { most = std::max(most, greatest_[cells.tree + p]); });
   return most;
 }
 
-void Readers::add(const Cells& cells, Reader reader) {
-  if (cells.empty()) return;
+void Readers::add_one(const Cells& cells, Reader reader) {
   for_range(cells, [&](uint32_t p) {
     const size_t at = cells.tree + p;
     listed_.push_back({reader, first_[at]});

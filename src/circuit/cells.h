@@ -19,13 +19,24 @@ struct Cells {
   uint32_t tree = 0;   // where the slot's nodes are in every tree
   uint32_t count = 0;  // cells of the slot
   uint32_t begin = 0, end = 0;
+  uint32_t trees = 1;  // the same cells of so many trees that follow each other: see lanes.h
 
   bool empty() const { return begin >= end; }
+  // One cut more than cells, and no node 0: a tree is as long as its cuts, twice.
+  uint32_t tree_nodes() const { return 2 * (count + 1); }
   bool operator==(const Cells&) const = default;
 };
 
+// Calls f(cells) for the cells in each of their trees.
+template <class F>
+void for_trees(const Cells& cells, F&& f) {
+  Cells one = cells;
+  one.trees = 1;
+  for (uint32_t t = 0; t < cells.trees; ++t, one.tree += cells.tree_nodes()) f(one);
+}
+
 // Cuts the slots, or their lanes (see lanes.h), each with a number: every region is added, then
-// finish(), then each can be asked for.
+// finish(), then each can be asked for. copies: trees of each number.
 class CellMap {
  public:
   void add(uint32_t slot, Size begin, Size end) {
@@ -33,14 +44,15 @@ class CellMap {
     cuts_.emplace_back(slot, begin);
     cuts_.emplace_back(slot, end);
   }
-  void finish(size_t slots);
+  void finish(const std::vector<uint32_t>& copies);
   Cells find(uint32_t slot, Size begin, Size end) const;
   // Nodes that a tree over all slots has.
-  size_t nodes() const { return 2 * cuts_.size(); }
+  size_t nodes() const { return trees_.back(); }
 
  private:
   std::vector<std::pair<uint32_t, Size>> cuts_;  // ascending, each once
-  std::vector<uint32_t> first_;                  // of each slot, then the end
+  std::vector<uint32_t> first_;                  // of each number, then the end
+  std::vector<uint32_t> trees_;                  // the same of the nodes of its trees
 };
 
 // A tree over the cells of each slot: cell c is node count + c, node p stands over 2p and 2p + 1.
@@ -85,6 +97,17 @@ class Greatest : public CellTree {
 
   void raise(const Cells& cells, int value) {
     if (cells.empty()) return;
+    for_trees(cells, [&](const Cells& one) { raise_one(one, value); });
+  }
+  int most(const Cells& cells) const {
+    int most = kNone;
+    if (cells.empty()) return most;
+    for_trees(cells, [&](const Cells& one) { most = std::max(most, most_of_one(one)); });
+    return most;
+  }
+
+ private:
+  void raise_one(const Cells& cells, int value) {
     int* const all = of_all_.data() + cells.tree;
     int* const greatest = greatest_.data() + cells.tree;
     for_range(cells, [&](uint32_t p) {
@@ -95,15 +118,13 @@ class Greatest : public CellTree {
       greatest[p] = std::max({all[p], greatest[2 * p], greatest[2 * p + 1]});
     });
   }
-  int most(const Cells& cells) const {
+  int most_of_one(const Cells& cells) const {
     int most = kNone;
-    if (cells.empty()) return most;
     for_range(cells, [&](uint32_t p) { most = std::max(most, greatest_[cells.tree + p]); });
     for_above(cells, [&](uint32_t p) { most = std::max(most, of_all_[cells.tree + p]); });
     return most;
   }
 
- private:
   std::vector<int> of_all_;    // given to all cells under a node
   std::vector<int> greatest_;  // of the cells under a node
 };
@@ -119,6 +140,8 @@ class Latest : public CellTree {
 
  private:
   static constexpr int kNone = -1;
+  void set_one(const Cells& cells, int value);
+  int most_of_one(const Cells& cells);
   void give(size_t at, int value) { given_[at] = greatest_[at] = value; }
   // Hands what was given to the nodes above the range down to those just under them.
   void hand_down(const Cells& cells);
@@ -145,7 +168,16 @@ class Readers : public CellTree {
   // the highest level of those settled, now or earlier; kNone if there are none.
   template <class All, class Settle>
   int take(const Cells& cells, All&& all, Settle&& settle) {
-    if (cells.empty()) return kNone;
+    int highest = kNone;
+    if (cells.empty()) return highest;
+    for_trees(cells,
+              [&](const Cells& one) { highest = std::max(highest, take_one(one, all, settle)); });
+    return highest;
+  }
+
+ private:
+  template <class All, class Settle>
+  int take_one(const Cells& cells, All& all, Settle& settle) {
     int highest = kNone;
     for_range(cells, [&](uint32_t p) { clear(cells, p, all, highest); });
     for_above(cells, [&](uint32_t p) {
@@ -160,7 +192,7 @@ class Readers : public CellTree {
     return highest;
   }
 
- private:
+  void add_one(const Cells& cells, Reader reader);
   struct Listed {
     Reader reader;
     int next;

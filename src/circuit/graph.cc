@@ -163,18 +163,8 @@ class Builder {
     for_regions([&](Region& region) { lanes.add(region); });
     for_regions([&](Region& region) { lanes.place(region); });
     lanes.finish();
-    CellMap cells;
-    std::vector<uint32_t> of_regions;
-    for_regions([&](Region& region) {
-      of_regions.push_back(lanes.find(region));
-      cells.add(of_regions.back(), region.begin(), region.end());
-    });
-    cells.finish(lanes.count());
-    size_t next = 0;
-    for_regions([&](Region& region) {
-      region.cells = cells.find(of_regions[next++], region.begin(), region.end());
-    });
-    graph_.tree_nodes = cells.nodes();
+    for_regions([&](Region& region) { region.cells = lanes.find(region); });
+    graph_.tree_nodes = lanes.nodes();
     graph_.newest = Greatest(graph_.tree_nodes);
   }
 
@@ -246,10 +236,13 @@ class Liveness {
     std::vector<bool> done(graph_.tree_nodes, false);  // by the first node of a tree
     for (const Node& node : graph_.nodes) {
       graph_.for_writes(node, [&](const Region& region, bool) {
-        if (region.cells.empty() || done[region.cells.tree]) return;
-        if ((graph_.states[region.slot] & kSlotLive) == 0) return;
-        done[region.cells.tree] = true;
-        wanted_.set({region.cells.tree, region.cells.count, 0, region.cells.count}, moment_);
+        if (region.cells.empty() || (graph_.states[region.slot] & kSlotLive) == 0) return;
+        for_trees(region.cells, [&](Cells all) {
+          if (done[all.tree]) return;
+          done[all.tree] = true;
+          all.begin = 0, all.end = all.count;
+          wanted_.set(all, moment_);
+        });
       });
     }
   }

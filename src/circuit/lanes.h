@@ -6,46 +6,49 @@
 #include <cstdint>
 #include <vector>
 
+#include "src/circuit/cells.h"
 #include "src/circuit/graph.h"
 
 namespace hologram::circuit {
 
-// Where all regions of a slot go by multiples of one step, each keeps to its own bytes of a step.
-// Those that share some are one lane. A slot that is walked by single elements is one lane.
+// Where regions of a slot go by multiples of one step, each keeps to its own bytes of a step. Those
+// that share some are in one lane. The other regions of the slot are in all lanes; a slot without
+// lanes is one.
 class Lanes {
  public:
   explicit Lanes(size_t slots) : slots_(slots) {}
 
   // Every region three times in the same order: add() all, then place() all; after finish() find()
-  // gives for each the number of its lane, of all slots'.
+  // gives the cells of each.
   void add(const Region& region);
   void place(const Region& region);
   void finish();
-  uint32_t find(const Region& region);
-  size_t count() const { return count_; }
+  Cells find(const Region& region);
+  // Nodes that a tree over all slots has.
+  size_t nodes() const { return cells_.nodes(); }
 
  private:
   struct Slot {
-    bool is_apart = true;  // so far no region goes by single elements
     bool has_step = false;
-    Size step;                   // bytes: the smallest
-    std::vector<size_t> placed;  // its regions, if all are apart
-    size_t found = 0;            // of them
-
-    bool has_lanes() const { return is_apart && placed.size() > 1; }
+    Size step;  // bytes: the smallest of those that are larger than an element
+    std::vector<size_t> places;
+    size_t in_all = 0;  // of them
+    size_t found = 0;   // of them
+    uint32_t lanes = 1;
+    uint32_t first_lane = 0;  // where none is in all: its number, after those of the slots
   };
   struct Place {
-    Size begin;  // bytes of a step
-    Size end;
+    bool is_in_all = false;
+    Size begin, end;  // else: bytes of a step
     uint32_t lane = 0;
   };
   Slot& slot_of(const Region& region) { return slots_[region.slot]; }
-  // Lanes of a slot, of which the first is `lane`.
-  void divide(const Slot& slot, uint32_t lane);
+  uint32_t divide(const Slot& slot);
 
   std::vector<Slot> slots_;
+  std::vector<const Region*> regions_;
   std::vector<Place> places_;
-  size_t count_ = 0;
+  CellMap cells_;
 };
 
 }  // namespace hologram::circuit

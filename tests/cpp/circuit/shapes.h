@@ -202,6 +202,30 @@ inline const std::vector<Shape>& shapes() {
          for (int i = 0; i < ops; ++i) s.add(views[i % 4], views[i % 4]);
          return s;
        }},
+      {"columns from those before them, now and then all",
+       [=](int ops) {
+         Sketch s;
+         constexpr int64_t cols = 24;
+         const uint32_t x = s.buffer(4 * cols, true);
+         for (int64_t i = 0; i < ops; ++i) {
+           const int64_t c = i % (cols + 1);
+           const View whole = Sketch::run(x, 4 * cols), to = column(x, c % cols, cols);
+           c == cols ? s.add(whole, whole) : s.add(to, column(x, (c + cols - 1) % cols, cols), to);
+         }
+         return s;
+       }},
+      {"a matrix and its columns in turns",
+       [=](int ops) {
+         Sketch s;
+         constexpr int64_t cols = 60;
+         const uint32_t x = s.buffer(4 * cols, true), y = s.buffer(4 * cols, true);
+         for (int64_t i = 0; i < ops; ++i) {
+           const View whole = Sketch::run(x, 4 * cols), to = column(x, i * 7 % cols, cols);
+           i % 2 == 0 ? s.add(whole, Sketch::run(y, 4 * cols))
+                      : s.add(to, column(y, i % cols, cols));
+         }
+         return s;
+       }},
       {"buffers of their own",
        [](int ops) {
          Sketch s;
