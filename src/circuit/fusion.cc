@@ -388,9 +388,10 @@ class Fuser {
   template <class F>
   bool agrees(const Cluster& sum, int index, F&& is_of_sum) {
     const auto rank_of = [&](int member) {
-      const int of = member == placing_ ? kNone : find(member);
-      if (of != kNone && !is_of_sum(of)) return Rank::kOne;
-      const Size numel = of == kNone ? node(member).n : cluster(of).domain.numel();
+      const bool is_new = member == placing_;
+      const int of = is_new ? kNone : find(member);
+      if (!is_new && !is_of_sum(of)) return Rank::kOne;
+      const Size numel = is_new ? node(member).n : cluster(of).domain.numel();
       return numel == sum.domain.numel() ? rank(member) : Rank::kRow;
     };
     const Node& n = node(index);

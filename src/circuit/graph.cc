@@ -161,10 +161,10 @@ class Builder {
   void cut_slots() {
     Lanes lanes(graph_.states.size());
     for_regions([&](Region& region) { lanes.add(region); });
-    for_regions([&](Region& region) { lanes.place(region); });
     lanes.finish();
     for_regions([&](Region& region) { region.cells = lanes.find(region); });
     graph_.tree_nodes = lanes.nodes();
+    graph_.visits += static_cast<int64_t>(graph_.tree_nodes);
     graph_.newest = Greatest(graph_.tree_nodes);
   }
 

@@ -7,8 +7,10 @@
 namespace hologram::circuit {
 namespace {
 
-// Regions in all lanes are asked for in each: so often at most for each region of the slot.
+// Regions in all lanes are asked for in each: so often at most for each region of the slot. And
+// then each lane has a tree over the cells of all: so many lanes at most.
 constexpr size_t kMostAsked = 8;
+constexpr uint32_t kMostShared = 64;
 
 // Bytes from one element to the next; 0 where they are in the same place.
 Size step_of(const Region& region, const Map::Part& part) {
@@ -31,6 +33,7 @@ bool is_dense(const Region& region) {
 }  // namespace
 
 void Lanes::add(const Region& region) {
+  regions_.push_back(&region);
   if (is_dense(region)) return;
   Slot& slot = slot_of(region);
   all_steps(region, [&](Size step) {
@@ -42,7 +45,6 @@ void Lanes::add(const Region& region) {
 }
 
 void Lanes::place(const Region& region) {
-  regions_.push_back(&region);
   Slot& slot = slot_of(region);
   if (!slot.has_step) return;
   slot.places.push_back(places_.size());
@@ -74,14 +76,19 @@ uint32_t Lanes::divide(const Slot& slot) {
 }
 
 void Lanes::finish() {
+  for (const Region* region : regions_) place(*region);
   std::vector<uint32_t> copies(slots_.size(), 1);
   for (size_t s = 0; s < slots_.size(); ++s) {
     Slot& slot = slots_[s];
     if (slot.places.size() < 2) continue;
     slot.lanes = divide(slot);
-    if (slot.in_all * slot.lanes > kMostAsked * slot.places.size()) slot.lanes = 1;
+    const bool is_shared = slot.in_all != 0;
+    if (is_shared &&
+        (slot.lanes > kMostShared || slot.in_all * slot.lanes > kMostAsked * slot.places.size())) {
+      slot.lanes = 1;
+    }
     if (slot.lanes == 1) continue;
-    if (slot.in_all == 0) {
+    if (!is_shared) {
       slot.first_lane = static_cast<uint32_t>(copies.size());
       copies.resize(copies.size() + slot.lanes, 1);
     } else {

@@ -18,10 +18,8 @@ class Lanes {
  public:
   explicit Lanes(size_t slots) : slots_(slots) {}
 
-  // Every region three times in the same order: add() all, then place() all; after finish() find()
-  // gives the cells of each.
+  // Every region is added, then finish(), then each can be asked for, in the same order.
   void add(const Region& region);
-  void place(const Region& region);
   void finish();
   Cells find(const Region& region);
   // Nodes that a tree over all slots has.
@@ -43,6 +41,7 @@ class Lanes {
     uint32_t lane = 0;
   };
   Slot& slot_of(const Region& region) { return slots_[region.slot]; }
+  void place(const Region& region);
   uint32_t divide(const Slot& slot);
 
   std::vector<Slot> slots_;

@@ -109,9 +109,8 @@ bool Lowering::walks_short_rows() const {
     return memory.layout == Layout::kRowVector && !memory.repeated;
   });
   // One copy gathers or scatters as fast.
-  const Instr& first = kernel_.instrs[0];
-  const bool is_copy = kernel_.instrs.size() == 1 && first.code == circuit::kCodeConvert &&
-                       first.compute == first.result;
+  const bool is_copy = kernel_.instrs.size() == 1 && instr(0).code == circuit::kCodeConvert &&
+                       instr(0).compute == instr(0).result;
   return apart > (is_copy ? 1 : 0);
 }
 
@@ -147,10 +146,10 @@ size_t Lowering::lower_loop(size_t at) {
   }
   if (folds_end > end && emit_loop(at, folds_end)) return folds_end - at;
   // One alone is what its kernel does as well, unless it goes past the caches or along short rows.
-  const bool alone = walks_rows_ || (end - at == 1 && kernel_.instrs.size() == 1 &&
-                                     is_streamed(kernel_.instrs[0].out));
+  const bool is_worth_one = walks_rows_ || (end - at == 1 && kernel_.instrs.size() == 1 &&
+                                            is_streamed(kernel_.instrs[0].out));
   // Half as many where a loop of all needs too much.
-  for (size_t count = end - at; count >= (alone ? 1 : 2); count /= 2) {
+  for (size_t count = end - at; count >= (is_worth_one ? 1 : 2); count /= 2) {
     if (emit_loop(at, at + count)) return count;
   }
   return 0;
