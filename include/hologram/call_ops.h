@@ -32,10 +32,12 @@ enum class CallDtype : char {
   number = 'N',    // float16, bfloat16, float32, float64, int32 or int64; all agree
   floating = 'T',  // float16, bfloat16, float32 or float64; all agree
   param = 'P',     // that of the floating operands or, beside a half type, float32; all agree
+  stat = 'S',      // as param, for itself; a result is float32 beside a half type
   real = 'R',      // float32 or float64; all agree
   index = 'I',     // int32 or int64
   int64 = 'L',
   int8 = 'C',
+  uint8 = 'U',
   boolean = 'B',
   float32 = 'F',
 };

@@ -26,10 +26,12 @@ _DTYPES = {
     "N": "a floating dtype, int32 or int64",
     "T": "a floating dtype",
     "P": "a floating dtype",
+    "S": "a floating dtype",
     "R": "float32 or float64",
     "I": "int32 or int64",
     "L": "int64",
     "C": "int8",
+    "U": "uint8",
     "B": "bool",
     "F": "float32",
 }

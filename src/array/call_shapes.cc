@@ -22,6 +22,7 @@ const char* dtypes_text(CallDtype dtype) {
     case CallDtype::floating:
       return "float16, bfloat16, float32 or float64, the same for all of its kind";
     case CallDtype::param:
+    case CallDtype::stat:
       return "the dtype of the input or, beside a half type, float32";
     case CallDtype::real:
       return "float32 or float64, the same for all of its kind";
@@ -31,6 +32,8 @@ const char* dtypes_text(CallDtype dtype) {
       return "int64";
     case CallDtype::int8:
       return "int8";
+    case CallDtype::uint8:
+      return "uint8";
     case CallDtype::boolean:
       return "bool";
     default:
@@ -129,6 +132,10 @@ Dtype CallSettling::dtype_of(const CallOperandInfo& operand) const {
       return Dtype::kFloat32;
     default:
       break;
+  }
+  if (operand.dtype == CallDtype::stat) {
+    const Dtype floating = dtypes_.at(CallDtype::floating);
+    return itemsize(floating) == 2 ? Dtype::kFloat32 : floating;
   }
   const auto own = dtypes_.find(operand.dtype);
   if (own != dtypes_.end()) return own->second;

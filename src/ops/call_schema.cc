@@ -19,6 +19,7 @@ bool takes(CallDtype letter, Dtype dtype, std::optional<Dtype> floating) {
     case CallDtype::floating:
       return is_floating(dtype);
     case CallDtype::param:
+    case CallDtype::stat:
       return floating.has_value() &&
              (dtype == *floating || (dtype == Dtype::kFloat32 && itemsize(*floating) == 2));
     case CallDtype::real:
@@ -29,6 +30,8 @@ bool takes(CallDtype letter, Dtype dtype, std::optional<Dtype> floating) {
       return dtype == Dtype::kInt64;
     case CallDtype::int8:
       return dtype == Dtype::kInt8;
+    case CallDtype::uint8:
+      return dtype == Dtype::kUInt8;
     case CallDtype::boolean:
       return dtype == Dtype::kBool;
     case CallDtype::float32:

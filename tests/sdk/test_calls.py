@@ -339,6 +339,25 @@ def _linear_int8(dt: str) -> tuple:
     return (x, weight, scale), {}, [want.astype(dt)]
 
 
+def _linear_int4(dt: str) -> tuple:
+    groups, columns, n, block = 3, 32, 80, 32
+    x, pairs = _array(3, 5, groups * columns, dtype=dt), _array(groups, n, 2, dtype=dt)
+    q = _rng.integers(0, 16, (n, groups * columns), dtype="uint8")
+    parts = []
+    for first in range(0, n, block):
+        rows = q[first : first + block].T
+        low, high = (
+            (rows[:, : block // 2], rows[:, block // 2 :])
+            if rows.shape[1] == block
+            else (rows[:, ::2], rows[:, 1::2])
+        )
+        parts.append((low | high << 4).reshape(-1))
+    weight = np.concatenate(parts).reshape(n, -1)
+    scale, zero = pairs.astype("float64").repeat(columns, 0).transpose(2, 1, 0)
+    want = x.astype("float64") @ ((q.astype("float64") - 8) * scale + zero).T
+    return (x, weight, pairs), {"block": block}, [want.astype(dt)]
+
+
 _CASES: dict[str, Callable[[str], tuple]] = {
     "layer_norm": _layer_norm,
     "layer_norm_backward": _layer_norm_backward,
@@ -364,6 +383,7 @@ _CASES: dict[str, Callable[[str], tuple]] = {
     "pad_rows": _pad_rows,
     "rows_before": _rows_before,
     "linear_int8": _linear_int8,
+    "linear_int4": _linear_int4,
     "take": _take,
     "add_at": _add_at,
     "put_at": _put_at,

@@ -269,7 +269,9 @@ _DEVICE_TYPE = int(torch._C._autograd.DeviceType.PrivateUse1)  # type: ignore[ca
 
 
 def _generator(device: Device = None) -> torch.Generator:
-    return torch.ops.hologram._default_generator(_index(device))
+    # Modes that watch operators have nothing to do with it.
+    with torch._C.DisableTorchFunction():
+        return torch.ops.hologram._default_generator(_index(device))
 
 
 def _get_generator(device: torch.device) -> torch.Generator:

@@ -10,6 +10,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from torch._prims.context import TorchRefsMode
 
 D = "hologram"
 
@@ -279,3 +280,10 @@ def test_printing() -> None:
     assert repr(torch.tensor([1, 2], device=D)) == "tensor([1, 2], device='hologram:0')"
     assert "hologram" in repr(torch.randn(2, dtype=torch.complex64, device=D).conj())
     assert "device='hologram:0'" in repr(torch.empty(0, device=D))
+
+
+def test_modes_that_watch_operators_leave_random_state_alone() -> None:
+    state = torch.hologram.get_rng_state()
+    with TorchRefsMode(strict=True):
+        torch.hologram.set_rng_state(torch.hologram.get_rng_state())
+    assert torch.equal(torch.hologram.get_rng_state(), state)

@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from native_compare import ACCURATE, DEVICE, FLOATS, check, check_native, layouts, to_device, values
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import hologram_torch
 
@@ -63,6 +64,54 @@ def test_half_input_with_float_parameters(dtype: torch.dtype) -> None:
         torch.ops.aten.native_layer_norm_backward, g, x, (40,), mean.cpu(), rstd.cpu(), w, b,
         [True, True, True], tol=ACCURATE,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_statistics_of_half_types_are_float32(dtype: torch.dtype) -> None:
+    """As on other accelerators, and as a trace without data says."""
+    x, g, w, b = to_device(
+        (values(9, 40, dtype=dtype), values(9, 40, dtype=dtype, seed=1),
+         values(40, dtype=dtype, seed=2), values(40, dtype=dtype, seed=3))
+    )  # fmt: skip
+    for weight, bias in ((w, b), (None, None), (w, None)):
+        found = torch.native_layer_norm(x, (40,), weight, bias, 1e-5)
+        assert [t.dtype for t in found] == [dtype, torch.float32, torch.float32]
+        with FakeTensorMode() as mode:
+            args = [t if t is None else mode.from_tensor(t) for t in (x, weight, bias)]
+            traced = torch.native_layer_norm(args[0], (40,), *args[1:], 1e-5)
+        assert [(t.dtype, t.shape) for t in traced] == [(t.dtype, t.shape) for t in found]
+        exact = torch.native_layer_norm(x.double(), (40,), None, None, 1e-5)
+        torch.testing.assert_close(found[1].double(), exact[1], rtol=1e-6, atol=1e-7)
+        torch.testing.assert_close(found[2].double(), exact[2], rtol=1e-6, atol=1e-7)
+    # What the CPU has rounded is taken, too.
+    backward = torch.ops.aten.native_layer_norm_backward
+    _, mean, rstd = torch.native_layer_norm(x, (40,), w, b, 1e-5)
+    fine = backward(g, x, (40,), mean, rstd, w, b, [True] * 3)
+    rounded = backward(g, x, (40,), mean.to(dtype), rstd.to(dtype), w, b, [True] * 3)
+    for a, c in zip(fine, rounded, strict=True):
+        assert a.dtype == c.dtype == dtype
+        torch.testing.assert_close(a, c, rtol=0.05, atol=0.05)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_strides_of_parameters_change_no_bits(dtype: torch.dtype) -> None:
+    x, g = to_device((values(6, 8, 5, dtype=dtype), values(6, 8, 5, dtype=dtype, seed=1)))
+    w, b = to_device((values(8, 2, dtype=dtype, seed=2), values(8, 2, dtype=dtype, seed=3)))
+    rows, grad = x.transpose(1, 2).contiguous(), g.transpose(1, 2).contiguous()
+    norms = {
+        "layer": lambda w, b: with_gradients(rows, w, b, grad, 1),
+        "group": lambda w, b: F.group_norm(x, 2, w, b),
+        "batch": lambda w, b: F.batch_norm(x, None, None, w, b, training=True),
+    }
+    for name, norm in norms.items():
+        before = hologram_torch.fallback_counts()
+        packed = norm(w[:, 0].contiguous(), b[:, 0].contiguous())
+        strided = norm(w[:, 0], b[:, 0])
+        for a, c in zip(
+            *([r] if isinstance(r, torch.Tensor) else r for r in (packed, strided)), strict=True
+        ):
+            assert torch.equal(a.cpu(), c.cpu()), name
+        assert hologram_torch.fallback_counts() == before, name
 
 
 def test_layouts_and_statistics() -> None:

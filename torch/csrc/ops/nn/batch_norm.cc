@@ -26,8 +26,11 @@ Tensor formatted(const Tensor& t, const Tensor* model = nullptr) {
   return result;
 }
 
+bool is_param(const OptionalTensor& t, int64_t channels) {
+  return !is_given(t) || (t->dim() == 1 && t->size(0) == channels);
+}
 bool is_channel(const OptionalTensor& t, int64_t channels) {
-  return !is_given(t) || (t->dim() == 1 && t->size(0) == channels && t->is_contiguous());
+  return is_param(t, channels) && (!is_given(t) || t->is_contiguous());
 }
 
 // PyTorch's kernels read what they are given by the number of channels. Names go with tensors.
@@ -85,9 +88,8 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& input, const Optiona
                                               double momentum, double eps) {
   ScalarType type;
   if (C10_LIKELY(
-          takes_input(input) && is_channel(weight, input.size(1)) &&
-          is_channel(bias, input.size(1)) && is_channel(running_mean, input.size(1)) &&
-          is_channel(running_var, input.size(1)) &&
+          takes_input(input) && is_param(weight, input.size(1)) && is_param(bias, input.size(1)) &&
+          is_channel(running_mean, input.size(1)) && is_channel(running_var, input.size(1)) &&
           (training || (is_given(running_mean) && is_given(running_var))) &&
           param_type(input.scalar_type(), {&weight, &bias, &running_mean, &running_var}, &type))) {
     const int64_t channels = input.size(1);
@@ -96,6 +98,7 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& input, const Optiona
               new_empty(input, {0}, type), new_empty(input, {0}, type)};
     }
     const Tensor x = formatted(input);
+    const OptionalTensor scale = dense_param(weight), shift = dense_param(bias);
     Tensor out = make_like(x);
     Tensor mean = new_empty(input, {training ? channels : 0}, type);
     Tensor invstd = new_empty(input, {training ? channels : 0}, type);
@@ -104,8 +107,8 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm(const Tensor& input, const Optiona
     };
     const Arg none;
     record(calls::BatchNorm<Arg>{.input = x,
-                                 .weight = weight,
-                                 .bias = bias,
+                                 .weight = scale,
+                                 .bias = shift,
                                  .running_mean = statistic(running_mean),
                                  .running_var = statistic(running_var),
                                  .training = training,
@@ -137,7 +140,7 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm_backward(
   };
   if (C10_LIKELY(takes_input(input) && is_dense(grad) &&
                  grad.scalar_type() == input.scalar_type() && grad.sizes() == input.sizes() &&
-                 is_channel(weight, input.size(1)) && is_channel(running_mean, input.size(1)) &&
+                 is_param(weight, input.size(1)) && is_channel(running_mean, input.size(1)) &&
                  is_channel(running_var, input.size(1)) &&
                  param_type(input.scalar_type(), {&weight, &running_mean, &running_var}, &type) &&
                  (training ? is_saved(save_mean) && is_saved(save_invstd)
@@ -146,6 +149,7 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm_backward(
     const int64_t channels = input.size(1);
     const Tensor x = formatted(input);
     const Tensor dy = formatted(grad, &x);
+    const OptionalTensor scale = dense_param(weight);
     Tensor grad_in, grad_weight, grad_bias;
     if (wanted[0]) grad_in = make_like(x);
     if (wanted[1]) grad_weight = new_empty(input, {channels}, type);
@@ -153,7 +157,7 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm_backward(
     const OptionalTensor none;
     record(calls::BatchNormBackward<Arg>{.grad = dy,
                                          .input = x,
-                                         .weight = weight,
+                                         .weight = scale,
                                          .running_mean = running_mean,
                                          .running_var = running_var,
                                          .save_mean = training ? save_mean : none,

@@ -18,7 +18,7 @@ bool fits_groups(const Tensor& input, int64_t samples, int64_t channels, int64_t
 }
 
 bool fits_channels(const OptionalTensor& t, int64_t channels) {
-  return !is_given(t) || (t->dim() == 1 && t->size(0) == channels && t->is_contiguous());
+  return !is_given(t) || (t->dim() == 1 && t->size(0) == channels);
 }
 
 std::tuple<Tensor, Tensor, Tensor> group_norm(const Tensor& input, const OptionalTensor& weight,
@@ -32,12 +32,13 @@ std::tuple<Tensor, Tensor, Tensor> group_norm(const Tensor& input, const Optiona
                  input.suggest_memory_format() == at::MemoryFormat::Contiguous &&
                  param_type(input.scalar_type(), {&weight, &bias}, &type))) {
     const Tensor x = dense_rows(input);
+    const OptionalTensor scale = dense_param(weight), shift = dense_param(bias);
     Tensor out = new_empty(input, input.sizes());
     Tensor mean = new_empty(input, {samples, groups}, type),
            rstd = new_empty(input, {samples, groups}, type);
     record(calls::GroupNorm<Arg>{.input = x,
-                                 .weight = weight,
-                                 .bias = bias,
+                                 .weight = scale,
+                                 .bias = shift,
                                  .groups = groups,
                                  .eps = eps,
                                  .out = out,
@@ -68,6 +69,7 @@ std::tuple<Tensor, Tensor, Tensor> group_norm_backward(const Tensor& grad, const
                  param_type(input.scalar_type(), {&weight}, &type) && is_stat(mean) &&
                  is_stat(rstd) && ((!wanted[1] && !wanted[2]) || is_given(weight)))) {
     const Tensor x = dense_rows(input), dy = dense_rows(grad);
+    const OptionalTensor scale = dense_param(weight);
     Tensor grad_in, grad_weight, grad_bias;
     if (wanted[0]) grad_in = new_empty(input, input.sizes());
     if (wanted[1]) grad_weight = new_empty(input, {channels}, type);
@@ -76,7 +78,7 @@ std::tuple<Tensor, Tensor, Tensor> group_norm_backward(const Tensor& grad, const
                                          .input = x,
                                          .mean = mean,
                                          .rstd = rstd,
-                                         .weight = weight,
+                                         .weight = scale,
                                          .groups = groups,
                                          .grad_input = grad_in,
                                          .grad_weight = grad_weight,

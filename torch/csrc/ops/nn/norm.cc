@@ -18,7 +18,7 @@ struct NormShape {
 };
 
 bool fits_param(const OptionalTensor& param, IntArrayRef shape) {
-  return !is_given(param) || (param->sizes() == shape && param->is_contiguous());
+  return !is_given(param) || param->sizes() == shape;
 }
 
 NormShape norm_shape(const Tensor& input, IntArrayRef normalized, const OptionalTensor& weight,
@@ -36,6 +36,13 @@ NormShape norm_shape(const Tensor& input, IntArrayRef normalized, const Optional
   return shape;
 }
 
+// Of mean and rstd: as accelerators have it, and as torch._refs expects of them. The CPU rounds
+// them to half types.
+ScalarType stat_type(const Tensor& input) {
+  const ScalarType type = input.scalar_type();
+  return type == at::kHalf || type == at::kBFloat16 ? at::kFloat : type;
+}
+
 std::tuple<Tensor, Tensor, Tensor> layer_norm(const Tensor& input, IntArrayRef normalized,
                                               const OptionalTensor& weight,
                                               const OptionalTensor& bias, double eps) {
@@ -45,11 +52,13 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm(const Tensor& input, IntArrayRef n
     c10::SmallVector<int64_t, 6> stat_sizes(input.sizes().begin(), input.sizes().end());
     std::fill(stat_sizes.end() - static_cast<int64_t>(normalized.size()), stat_sizes.end(), 1);
     const Tensor x = dense_rows(input);
+    const OptionalTensor scale = dense_param(weight), shift = dense_param(bias);
     Tensor out = new_empty(input, input.sizes());
-    Tensor mean = new_empty(input, stat_sizes, type), rstd = new_empty(input, stat_sizes, type);
+    const ScalarType stat = stat_type(input);
+    Tensor mean = new_empty(input, stat_sizes, stat), rstd = new_empty(input, stat_sizes, stat);
     record(calls::LayerNorm<Arg>{.input = x,
-                                 .weight = weight,
-                                 .bias = bias,
+                                 .weight = scale,
+                                 .bias = shift,
                                  .axes = static_cast<int64_t>(normalized.size()),
                                  .eps = eps,
                                  .out = out,
@@ -58,7 +67,8 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm(const Tensor& input, IntArrayRef n
     return {std::move(out), std::move(mean), std::move(rstd)};
   }
   auto stack = call_fallback<"native_layer_norm">(input, normalized, weight, bias, eps);
-  return {stack[0].toTensor(), stack[1].toTensor(), stack[2].toTensor()};
+  const ScalarType stat = stat_type(input);
+  return {stack[0].toTensor(), stack[1].toTensor().to(stat), stack[2].toTensor().to(stat)};
 }
 
 std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& grad, const Tensor& input,
@@ -70,7 +80,9 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& grad, const
   const NormShape shape = norm_shape(input, normalized, weight, bias);
   ScalarType type;
   const auto is_stat = [&](const Tensor& t) {
-    return is_dense(t) && t.scalar_type() == type && t.numel() == shape.rows && t.is_contiguous();
+    return is_dense(t) && t.scalar_type() == mean.scalar_type() &&
+           (t.scalar_type() == input.scalar_type() || t.scalar_type() == stat_type(input)) &&
+           t.numel() == shape.rows && t.is_contiguous();
   };
   if (C10_LIKELY(shape.ok && is_dense(grad) && grad.scalar_type() == input.scalar_type() &&
                  grad.sizes() == input.sizes() &&
@@ -78,6 +90,7 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& grad, const
                  is_stat(rstd) && (!wanted[1] || is_given(weight)) &&
                  (!wanted[2] || is_given(bias)))) {
     const Tensor x = dense_rows(input), dy = dense_rows(grad);
+    const OptionalTensor scale = dense_param(weight);
     Tensor grad_in, grad_weight, grad_bias;
     if (wanted[0]) grad_in = new_empty(input, input.sizes());
     if (wanted[1]) grad_weight = new_empty(input, normalized, type);
@@ -86,7 +99,7 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& grad, const
                                          .input = x,
                                          .mean = mean,
                                          .rstd = rstd,
-                                         .weight = weight,
+                                         .weight = scale,
                                          .axes = static_cast<int64_t>(normalized.size()),
                                          .grad_input = grad_in,
                                          .grad_weight = grad_weight,
@@ -102,8 +115,10 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(const Tensor& grad, const
               "native_layer_norm_backward: expected a mean and an rstd of ", rows,
               " elements for an input of shape ", input.sizes(), ", got ", mean.numel(), " and ",
               rstd.numel());
-  auto stack = call_fallback<"native_layer_norm_backward">(grad, input, normalized, mean, rstd,
-                                                           weight, bias, wanted);
+  // The CPU's statistics have the dtype of its parameters.
+  const ScalarType stat = is_given(weight) ? weight->scalar_type() : input.scalar_type();
+  auto stack = call_fallback<"native_layer_norm_backward">(grad, input, normalized, mean.to(stat),
+                                                           rstd.to(stat), weight, bias, wanted);
   return {stack[0].toTensor(), stack[1].toTensor(), stack[2].toTensor()};
 }
 

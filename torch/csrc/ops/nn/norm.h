@@ -40,4 +40,9 @@ inline at::Tensor dense_rows(const at::Tensor& t) {
   return rows;
 }
 
+// The same of a parameter that may be absent.
+inline std::optional<at::Tensor> dense_param(const std::optional<at::Tensor>& t) {
+  return is_given(t) ? dense_rows(*t) : t;
+}
+
 }  // namespace hologram_torch

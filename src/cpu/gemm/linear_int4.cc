@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: MIT
+// Products with an int4 weight whose groups of columns have a scale and a zero point for each row.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
+#include "hologram/call_frame.h"
+#include "hologram/elementwise.h"
+#include "hologram/error.h"
+#include "hologram/gemm.h"
+#include "hologram/parallel.h"
+#include "src/cpu/device/call_table.h"
+#include "src/cpu/device/grain_size.h"
+#include "src/cpu/gemm/blocking.h"
+#include "src/cpu/gemm/gemm_builtin.h"
+#include "src/cpu/gemm/gemm_provider.h"
+#include "src/cpu/gemm/int4_kernels.h"
+#include "src/cpu/gemm/pack_buffer.h"
+
+namespace hologram::cpu {
+namespace {
+
+// Weights of a task: some five microseconds.
+constexpr int64_t kTaskWeights = int64_t{1} << 17;
+// Rows of the input that are multiplied as digits; more share weights that are widened.
+constexpr int64_t kMostDigitRows = 16;
+// Widened weights that are multiplied at a time: in the second level of caches. Few rows take as
+// few of the weight's rows as a block has, so that the widened ones are near.
+constexpr int64_t kWidenedWeights = int64_t{1} << 16;
+constexpr int64_t kRowsByBlocks = 32, kBlockRows = 256;
+
+struct LinearInt4 {
+  Dtype dtype;
+  int64_t m, n, k, groups, columns, block;
+  const char *input, *pairs;
+  const uint8_t* weight;
+  char* out;
+  int threads;
+
+  LinearInt4(const calls::LinearInt4<>& call, CallThreads most) {
+    dtype = call.input.dtype;
+    n = call.weight.shape[0], k = 2 * call.weight.shape[1];
+    groups = call.scale_and_zero.shape[0], columns = groups == 0 ? 0 : k / groups;
+    block = call.block;
+    m = 1;
+    for (int d = 0; d + 1 < call.input.ndim; ++d) m *= call.input.shape[d];
+    input = static_cast<const char*>(call.input.data);
+    pairs = static_cast<const char*>(call.scale_and_zero.data);
+    weight = static_cast<const uint8_t*>(call.weight.data);
+    out = static_cast<char*>(call.out.data);
+    threads = effective_work(m, n, k) < kSharedWork ? 1 : most.most();
+    if (block < 2 || block % 2 != 0 || n % block % 2 != 0) {
+      fail(ErrorKind::kInvalidArgument,
+           "linear_int4: blocks have an even number of rows, also the last one; got block ", block,
+           " for a weight of ", n, " rows");
+    }
+  }
+
+  int64_t size() const { return static_cast<int64_t>(itemsize(dtype)); }
+  int64_t blocks() const { return ceil_div(n, block); }
+  int64_t rows_of(int64_t b) const { return std::min(block, n - b * block); }
+  // A block's bytes, and its scales and zeros in a group.
+  const uint8_t* block_at(int64_t b) const { return weight + b * block * (k / 2); }
+  const char* pairs_at(int64_t b, int64_t group) const {
+    return pairs + 2 * (group * n + b * block) * size();
+  }
+  bool has_kernel() const {
+    return (block == kSmallInt4Block || block == kLargeInt4Block) && dtype != Dtype::kFloat64 &&
+           columns % kInt4Columns == 0;
+  }
+  const Int4Kernel& kernel() const { return int4_kernel(current_isa(), dtype); }
+
+  void run() const {
+    if (m == 0 || n == 0) return;
+    if (k == 0) return std::memset(out, 0, static_cast<size_t>(m * n * size())), void();
+    if (dtype == Dtype::kFloat64) return run_widened<double>();
+    if (m <= kMostDigitRows && has_kernel() && run_digits()) return;
+    run_widened<float>();
+  }
+
+  // Rows [row, row + count) of the input as T.
+  template <class T>
+  const T* computed(int64_t row, int64_t count, PackBuffer& memory) const {
+    constexpr Dtype kType = sizeof(T) == 4 ? Dtype::kFloat32 : Dtype::kFloat64;
+    const char* from = input + row * k * size();
+    if (dtype == kType) return reinterpret_cast<const T*>(from);
+    T* const to = memory.get<T>(count * k);
+    parallel_for(count, threads, [&](int64_t begin, int64_t end, int) {
+      convert(dtype, from + begin * k * size(), kType, to + begin * k, (end - begin) * k);
+    });
+    return to;
+  }
+
+  // False where a row does not become digits.
+  bool run_digits() const {
+    const Int4Kernel& with = kernel();
+    PackBuffer wide;
+    const float* const x = computed<float>(0, m, wide);
+    std::vector<int8_t> digits(static_cast<size_t>(3 * m * k));
+    std::vector<Int4Group> split(static_cast<size_t>(m * groups));
+    for (int64_t g = 0; g < m * groups; ++g) {
+      if (!with.split(x + g * columns, columns, block, digits.data() + 3 * g * columns,
+                      &split[static_cast<size_t>(g)])) {
+        return false;
+      }
+    }
+    const int64_t chunk = std::max<int64_t>(1, kTaskWeights / (block * k));
+    parallel_for(ceil_div(blocks(), chunk), threads, [&](int64_t begin, int64_t end, int) {
+      PackBuffer memory;
+      float y[kInt4Rows * kLargeInt4Block];
+      for (int64_t b = begin * chunk; b < std::min(blocks(), end * chunk); ++b) {
+        const int64_t rows = rows_of(b);
+        const float* const widened = rows == block ? nullptr : widen<float>(b, 0, groups, memory);
+        for (int64_t i = 0; i < m; i += kInt4Rows) {
+          const int64_t count = std::min(kInt4Rows, m - i);
+          if (widened == nullptr) {
+            with.dot_block(
+                block_at(b), block,
+                {count, groups, columns, digits.data() + 3 * i * k, split.data() + i * groups},
+                pairs_at(b, 0), 2 * n, y);
+          } else {
+            for (int64_t r = 0; r < count; ++r)
+              add_rows(x + (i + r) * k, widened, rows, y + r * rows);
+          }
+          for (int64_t r = 0; r < count; ++r) {
+            convert(Dtype::kFloat32, y + r * rows, dtype, out + ((i + r) * n + b * block) * size(),
+                    rows);
+          }
+        }
+      }
+    });
+    return true;
+  }
+  // y = x w for k rows of `count` widened weights.
+  void add_rows(const float* x, const float* w, int64_t count, float* y) const {
+    std::fill_n(y, count, 0.0f);
+    for (int64_t c = 0; c < k; ++c) {
+      for (int64_t j = 0; j < count; ++j) y[j] += x[c] * w[c * count + j];
+    }
+  }
+
+  // Columns of groups [first, first + count) of a block, rows side by side.
+  template <class T>
+  const T* widen(int64_t b, int64_t first, int64_t count, PackBuffer& memory) const {
+    T* const to = memory.get<T>(rows_of(b) * count * columns);
+    widen(b, first, count, to, rows_of(b));
+    return to;
+  }
+  // ... `pitch` elements from column to column.
+  template <class T>
+  void widen(int64_t b, int64_t first, int64_t count, T* to, int64_t pitch) const {
+    const int64_t rows = rows_of(b), half = rows / 2;
+    const bool whole = rows == block;
+    std::vector<double> pair(static_cast<size_t>(2 * rows));
+    for (int64_t g = first; g < first + count; ++g, to += columns * pitch) {
+      const uint8_t* const from = block_at(b) + g * columns * half;
+      if constexpr (std::is_same_v<T, float>) {
+        if (whole && has_kernel()) {
+          kernel().widen(from, block, columns, pairs_at(b, g), to, pitch);
+          continue;
+        }
+      }
+      convert(dtype, pairs_at(b, g), Dtype::kFloat64, pair.data(), 2 * rows);
+      for (int64_t c = 0; c < columns; ++c) {
+        for (int64_t j = 0; j < rows; ++j) {
+          const int64_t byte = whole ? j % half : j / 2;
+          const bool high = whole ? j >= half : j % 2 != 0;
+          const int q = high ? from[c * half + byte] >> 4 : from[c * half + byte] & 15;
+          const auto scale = static_cast<T>(pair[static_cast<size_t>(2 * j)]);
+          const auto zero = static_cast<T>(pair[static_cast<size_t>(2 * j + 1)]);
+          to[c * pitch + j] = std::fma(static_cast<T>(q - 8), scale, zero);
+        }
+      }
+    }
+  }
+
+  // Blocks are widened and multiplied as matrices.
+  template <class T>
+  void run_widened() const {
+    constexpr Dtype kType = sizeof(T) == 4 ? Dtype::kFloat32 : Dtype::kFloat64;
+    PackBuffer wide, results;
+    const T* const x = computed<T>(0, m, wide);
+    T* const c = dtype == kType ? reinterpret_cast<T*>(out) : results.get<T>(m * n);
+    const int64_t together = m <= kRowsByBlocks ? 1 : std::max<int64_t>(1, kBlockRows / block);
+    const int64_t at_once =
+        std::clamp<int64_t>(kWidenedWeights / (std::min(n, together * block) * columns), 1, groups);
+    const int64_t tasks = ceil_div(blocks(), together);
+    parallel_for(tasks, threads, [&](int64_t begin, int64_t end, int) {
+      PackBuffer memory;
+      for (int64_t task = begin; task < end; ++task) {
+        const int64_t first = task * together, last = std::min(blocks(), first + together);
+        const int64_t row = first * block, rows = std::min(n, last * block) - row;
+        T* const panel = memory.get<T>(at_once * columns * rows);
+        for (int64_t g = 0; g < groups; g += at_once) {
+          const int64_t count = std::min(at_once, groups - g);
+          for (int64_t b = first; b < last; ++b) {
+            widen(b, g, count, panel + (b - first) * block, rows);
+          }
+          GemmArgs args;
+          args.dtype = kType;
+          args.m = m, args.n = rows, args.k = count * columns;
+          args.a = x + g * columns, args.lda = k;
+          args.b = panel, args.ldb = rows;
+          args.c = c + row, args.ldc = n;
+          args.beta = g == 0 ? 0 : 1;
+          args.max_threads = 1;
+          if (prepare(args)) builtin_gemm().gemm(args);
+        }
+      }
+    });
+    if (dtype == kType) return;
+    parallel_for(m, threads, [&](int64_t begin, int64_t end, int) {
+      convert(kType, c + begin * n, dtype, out + begin * n * size(), (end - begin) * n);
+    });
+  }
+};
+
+}  // namespace
+
+void run(const calls::LinearInt4<>& call, CallThreads threads) { LinearInt4(call, threads).run(); }
+
+}  // namespace hologram::cpu
