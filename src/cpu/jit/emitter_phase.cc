@@ -298,13 +298,16 @@ void Emitter::compute(const Phase& phase, int id, size_t position) {
     }
   }
   for (int k = 0; k < n.arity; ++k) value(n.in[k]).locked = false;
-  for (int k = 0; k < n.arity; ++k) release(n.in[k], position);
-  // What the operation reads stays where it is until it is written.
-  const int to = in_place(n, from, use_memory ? n.arity - 1 : n.arity);
+  // Registers of what ends here may take the result. Memory that the operation reads is not given
+  // back before it has: making room for the result may write a value there.
+  const int registers = use_memory ? n.arity - 1 : n.arity;
+  for (int k = 0; k < registers; ++k) release(n.in[k], position);
+  const int to = in_place(n, from, registers);
   Residence& v = value(id);
   v.reg = to;
   (in_mask_file(id) ? mask_owner_ : owner_)[static_cast<size_t>(to)] = id;
   operation(n, to, from, use_memory ? &memory : nullptr);
+  if (use_memory) release(n.in[registers], position);
 }
 
 // A register for the result: one of its operands' where the instruction writes to an operand.

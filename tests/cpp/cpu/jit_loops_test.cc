@@ -81,6 +81,16 @@ TEST_P(JitLoops, RandomLoopsGiveTheBitsOfTheirSteps) {
   }
 }
 
+// As programs of hundreds of ops are: most values wait in memory, and its places are used again.
+TEST_P(JitLoops, LongLoopsGiveTheBitsOfTheirSteps) {
+  std::mt19937_64 rng(8);
+  for (int round = 0; round < 60; ++round) {
+    const Loop loop = random_loop(rng, GetParam(), 50 + rng() % 250, round % 3 == 0);
+    check(loop, static_cast<int64_t>(rng() % 70), 0, rng);
+    if (HasFatalFailure()) return;
+  }
+}
+
 // Results may replace the inputs they come from, whatever else reads those.
 TEST_P(JitLoops, OutputsMayReplaceInputs) {
   std::mt19937_64 rng(5);
