@@ -5,8 +5,8 @@ import importlib
 
 _ORDER = (
     "overhead sdk borders planning single_ops functional custom_operators chains scientific "
-    "training graphs inference sizes small_models runtimes compiled architectures reduction memory "
-    "load copies fallback startup"
+    "training graphs inference sizes decoding small_models runtimes compiled architectures "
+    "reduction memory load copies fallback startup"
 )
 for _name in _ORDER.split():
     importlib.import_module(f"bench.areas.{_name}")

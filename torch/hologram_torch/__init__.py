@@ -69,6 +69,7 @@ __all__ = [
     "list_available_backends",
     "nn",
     "profile",
+    "quantize_",
     "reset_fallback_counts",
     "set_backend",
     "utils",
@@ -82,6 +83,10 @@ def __getattr__(name: str) -> object:
         from hologram_torch._elementwise import elementwise
 
         return elementwise
+    if name == "quantize_":
+        from hologram_torch._quantize import quantize_
+
+        return quantize_
     if name == "Executor":
         import hologram
 

@@ -221,6 +221,17 @@ Tensor& relu_in_place_autograd(DispatchKeySet keys, Tensor& self) {
   return self;
 }
 
+// An operator of the namespace hologram, as PyTorch has its own.
+struct LinearInt4 {
+  using schema = Tensor(const Tensor&, const Tensor&, const Tensor&);
+  static Tensor redispatch(DispatchKeySet keys, const Tensor& input, const Tensor& weight,
+                           const Tensor& scale_and_zero) {
+    static const auto handle =
+        c10::Dispatcher::singleton().findSchemaOrThrow("hologram::linear_int4", "").typed<schema>();
+    return handle.redispatch(keys, input, weight, scale_and_zero);
+  }
+};
+
 // Any other op is the CPU's own.
 void stay(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   op.redispatchBoxed(DispatchKeySet(DispatchKey::CPU), stack);
@@ -295,7 +306,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse2, m) {
   cross_all<op::threshold_backward, op::sigmoid_backward, op::tanh_backward, op::gelu_backward,
             op::_softmax_backward_data, op::_log_softmax_backward_data, op::sum,
             op::sum_dim_IntList>(m);
-  cross_all<op::linear, op::linear_backward, op::mm, op::addmm, op::bmm, op::mv, op::dot>(m);
+  cross_all<op::linear, op::linear_backward, op::mm, op::addmm, op::bmm, op::mv, op::dot,
+            op::_weight_int8pack_mm>(m);
   cross_all<op::mse_loss, op::mse_loss_backward, op::binary_cross_entropy,
             op::binary_cross_entropy_backward, op::nll_loss_forward, op::nll_loss_backward,
             op::nll_loss2d_forward, op::nll_loss2d_backward>(m);
@@ -304,4 +316,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse2, m) {
   if (g_relu_in_place != nullptr) {
     autograd_crossings().impl("relu_", kernel_function<&relu_in_place_autograd>());
   }
+}
+
+TORCH_LIBRARY_IMPL(hologram, PrivateUse2, m) {
+  using namespace hologram_torch;
+  m.impl("linear_int4", kernel_function<&Kernels<LinearInt4>::dense>());
 }

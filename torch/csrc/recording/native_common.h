@@ -139,6 +139,12 @@ constexpr int dtype_code(c10::ScalarType type) {
   }
 }
 
+// Of a type that has one.
+inline hologram::Dtype dtype_of(c10::ScalarType type) {
+  return static_cast<hologram::Dtype>(dtype_code(type));
+}
+inline hologram::Dtype dtype_of(const at::Tensor& t) { return dtype_of(t.scalar_type()); }
+
 // Element types the library computes with.
 inline bool is_real(c10::ScalarType type) {
   const int code = dtype_code(type);

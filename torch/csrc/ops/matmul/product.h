@@ -61,9 +61,7 @@ struct Product {
   double alpha = 1, beta = 0;
   int64_t batch = 1;
 
-  hologram::Dtype dtype() const {
-    return static_cast<hologram::Dtype>(dtype_code(out.scalar_type()));
-  }
+  hologram::Dtype dtype() const { return dtype_of(out); }
 };
 
 // False where an operand's ops may not wait.

@@ -27,11 +27,6 @@ inline bool param_type(at::ScalarType input,
   return *type == input || (*type == at::kFloat && is_half_type(input));
 }
 
-inline hologram::Dtype dtype_of(at::ScalarType type) {
-  return static_cast<hologram::Dtype>(dtype_code(type));
-}
-inline hologram::Dtype dtype_of(const at::Tensor& t) { return dtype_of(t.scalar_type()); }
-
 // t itself, or its elements in row-major order.
 inline at::Tensor dense_rows(const at::Tensor& t) {
   if (C10_LIKELY(t.is_contiguous())) return t;

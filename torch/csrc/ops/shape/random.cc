@@ -18,10 +18,6 @@ using at::ScalarType;
 using at::Tensor;
 using OptionalGenerator = std::optional<Generator>;
 
-hologram::Dtype dtype_of(const Tensor& t) {
-  return static_cast<hologram::Dtype>(dtype_code(t.scalar_type()));
-}
-
 hologram::PhiloxStream take(const OptionalGenerator& generator, int64_t n, int bits) {
   const auto r = reserve_random(generator, hologram::philox_blocks(n, bits));
   return {r.seed, r.offset};
