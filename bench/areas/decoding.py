@@ -153,7 +153,8 @@ def generate_work(
     """Return generate() as work: one token for each row at a time, from the first on."""
     model = _model(make, weights, change, side)
     text = tokens(_WORDS, batch, 1).to(side.device)
-    wished = {"max_new_tokens": _TOKENS, "min_new_tokens": _TOKENS, "do_sample": False}
+    wished = {"max_new_tokens": _TOKENS, "min_new_tokens": _TOKENS}
+    wished |= {"do_sample": False, "use_cache": True}
     ends = {"pad_token_id": 0, "eos_token_id": None}
     context = tokens(_WORDS, batch, 5).to(side.device)
 
