@@ -305,20 +305,23 @@ bool has_vnni([[maybe_unused]] Isa isa) {
 
 }  // namespace
 
-const Int4Kernel& int4_kernel(Isa isa, Dtype dtype) {
+const Int4Kernel& int4_kernel(Isa isa, Dtype dtype, bool vnni) {
   struct Kernels {
     Int4Kernel single, half, brain;
   };
-  static const auto* kernels = new Kernels[kIsaCount]{
-#define HOLOGRAM_INT4_KERNELS(isa)                        \
-  {HOLOGRAM_FOR_ISA(isa, Int4KernelFloat)(has_vnni(isa)), \
-   HOLOGRAM_FOR_ISA(isa, Int4KernelHalf)(has_vnni(isa)),  \
-   HOLOGRAM_FOR_ISA(isa, Int4KernelBFloat16)(has_vnni(isa))}
-      HOLOGRAM_INT4_KERNELS(Isa::kBaseline), HOLOGRAM_INT4_KERNELS(Isa::kAvx2),
-      HOLOGRAM_INT4_KERNELS(Isa::kAvx512)
+  static const auto* kernels = new Kernels[2 * kIsaCount]{
+#define HOLOGRAM_INT4_KERNELS(isa, vnni)                                                      \
+  {HOLOGRAM_FOR_ISA(isa, Int4KernelFloat)(vnni), HOLOGRAM_FOR_ISA(isa, Int4KernelHalf)(vnni), \
+   HOLOGRAM_FOR_ISA(isa, Int4KernelBFloat16)(vnni)}
+      HOLOGRAM_INT4_KERNELS(Isa::kBaseline, false),
+      HOLOGRAM_INT4_KERNELS(Isa::kBaseline, false),
+      HOLOGRAM_INT4_KERNELS(Isa::kAvx2, false),
+      HOLOGRAM_INT4_KERNELS(Isa::kAvx2, has_vnni(Isa::kAvx2)),
+      HOLOGRAM_INT4_KERNELS(Isa::kAvx512, false),
+      HOLOGRAM_INT4_KERNELS(Isa::kAvx512, has_vnni(Isa::kAvx512))
 #undef HOLOGRAM_INT4_KERNELS
   };
-  const Kernels& own = kernels[static_cast<int>(isa)];
+  const Kernels& own = kernels[2 * static_cast<int>(isa) + (vnni ? 1 : 0)];
   if (dtype == Dtype::kFloat32) return own.single;
   return dtype == Dtype::kFloat16 ? own.half : own.brain;
 }

@@ -16,8 +16,9 @@ namespace hologram::cpu {
 // Rows of a weight that lie together. For each of their columns there are half as many bytes: byte
 // b has row b in its low bits, and row b + half in its high ones. 32 or 64.
 inline constexpr int64_t kSmallInt4Block = 32, kLargeInt4Block = 64;
-// Columns with a scale of their own come in multiples of this, or the kernels do not take them.
-inline constexpr int64_t kInt4Columns = 16;
+// Columns with a scale of their own come in multiples of this, up to as many as 32 bits can add up,
+// or the kernels do not take them.
+inline constexpr int64_t kInt4Columns = 16, kMostInt4Columns = int64_t{1} << 19;
 
 // One group of columns of a row: x[i] = unit * (65536 d2[i] + 256 d1[i] + d0[i]).
 struct Int4Group {
@@ -49,7 +50,8 @@ struct Int4Kernel {
                 int64_t pitch);
 };
 
-// dtype: float32 or a half type.
-const Int4Kernel& int4_kernel(Isa isa, Dtype dtype);
+// dtype: float32 or a half type. With VNNI where the processor has it and `vnni` is asked for: the
+// bits are the same.
+const Int4Kernel& int4_kernel(Isa isa, Dtype dtype, bool vnni = true);
 
 }  // namespace hologram::cpu

@@ -26,6 +26,8 @@ namespace {
 constexpr int64_t kTaskWeights = int64_t{1} << 17;
 // Rows of the input that are multiplied as digits; more share weights that are widened.
 constexpr int64_t kMostDigitRows = 16;
+// Rows of the input that share them: what is computed in a wider type takes memory.
+constexpr int64_t kRowsTogether = 1024;
 // Widened weights that are multiplied at a time: in the second level of caches. Few rows take as
 // few of the weight's rows as a block has, so that the widened ones are near.
 constexpr int64_t kWidenedWeights = int64_t{1} << 16;
@@ -68,16 +70,20 @@ struct LinearInt4 {
   }
   bool has_kernel() const {
     return (block == kSmallInt4Block || block == kLargeInt4Block) && dtype != Dtype::kFloat64 &&
-           columns % kInt4Columns == 0;
+           columns % kInt4Columns == 0 && columns <= kMostInt4Columns;
   }
   const Int4Kernel& kernel() const { return int4_kernel(current_isa(), dtype); }
 
   void run() const {
     if (m == 0 || n == 0) return;
     if (k == 0) return std::memset(out, 0, static_cast<size_t>(m * n * size())), void();
-    if (dtype == Dtype::kFloat64) return run_widened<double>();
     if (m <= kMostDigitRows && has_kernel() && run_digits()) return;
-    run_widened<float>();
+    // Parts of nearly equal height: which kernel computes an element is a matter of sizes.
+    const int64_t parts = ceil_div(m, kRowsTogether);
+    for (int64_t part = 0; part < parts; ++part) {
+      const int64_t row = m * part / parts, rows = m * (part + 1) / parts - row;
+      dtype == Dtype::kFloat64 ? run_widened<double>(row, rows) : run_widened<float>(row, rows);
+    }
   }
 
   // Rows [row, row + count) of the input as T.
@@ -176,13 +182,14 @@ struct LinearInt4 {
     }
   }
 
-  // Blocks are widened and multiplied as matrices.
+  // Blocks are widened and multiplied as matrices, for rows [row, row + count) of the input.
   template <class T>
-  void run_widened() const {
+  void run_widened(int64_t row, int64_t count) const {
     constexpr Dtype kType = sizeof(T) == 4 ? Dtype::kFloat32 : Dtype::kFloat64;
     PackBuffer wide, results;
-    const T* const x = computed<T>(0, m, wide);
-    T* const c = dtype == kType ? reinterpret_cast<T*>(out) : results.get<T>(m * n);
+    const T* const x = computed<T>(row, count, wide);
+    char* const to = out + row * n * size();
+    T* const c = dtype == kType ? reinterpret_cast<T*>(to) : results.get<T>(count * n);
     const int64_t together = m <= kRowsByBlocks ? 1 : std::max<int64_t>(1, kBlockRows / block);
     const int64_t at_once =
         std::clamp<int64_t>(kWidenedWeights / (std::min(n, together * block) * columns), 1, groups);
@@ -191,19 +198,19 @@ struct LinearInt4 {
       PackBuffer memory;
       for (int64_t task = begin; task < end; ++task) {
         const int64_t first = task * together, last = std::min(blocks(), first + together);
-        const int64_t row = first * block, rows = std::min(n, last * block) - row;
-        T* const panel = memory.get<T>(at_once * columns * rows);
+        const int64_t col = first * block, cols = std::min(n, last * block) - col;
+        T* const panel = memory.get<T>(at_once * columns * cols);
         for (int64_t g = 0; g < groups; g += at_once) {
-          const int64_t count = std::min(at_once, groups - g);
+          const int64_t here = std::min(at_once, groups - g);
           for (int64_t b = first; b < last; ++b) {
-            widen(b, g, count, panel + (b - first) * block, rows);
+            widen(b, g, here, panel + (b - first) * block, cols);
           }
           GemmArgs args;
           args.dtype = kType;
-          args.m = m, args.n = rows, args.k = count * columns;
+          args.m = count, args.n = cols, args.k = here * columns;
           args.a = x + g * columns, args.lda = k;
-          args.b = panel, args.ldb = rows;
-          args.c = c + row, args.ldc = n;
+          args.b = panel, args.ldb = cols;
+          args.c = c + col, args.ldc = n;
           args.beta = g == 0 ? 0 : 1;
           args.max_threads = 1;
           if (prepare(args)) builtin_gemm().gemm(args);
@@ -211,8 +218,8 @@ struct LinearInt4 {
       }
     });
     if (dtype == kType) return;
-    parallel_for(m, threads, [&](int64_t begin, int64_t end, int) {
-      convert(kType, c + begin * n, dtype, out + begin * n * size(), (end - begin) * n);
+    parallel_for(count, threads, [&](int64_t begin, int64_t end, int) {
+      convert(kType, c + begin * n, dtype, to + begin * n * size(), (end - begin) * n);
     });
   }
 };

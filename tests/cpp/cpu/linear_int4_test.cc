@@ -12,6 +12,7 @@
 #include "hologram/call_ops.h"
 #include "hologram/error.h"
 #include "hologram/runtime.h"
+#include "src/cpu/gemm/int4_kernels.h"
 #include "tests/cpp/cpu/isa_test.h"
 #include "tests/cpp/cpu/narrow_support.h"
 
@@ -123,10 +124,44 @@ TEST_P(LinearInt4, AgreesWithLoops) {
       {16, 130, 2, 32, 64},  {17, 128, 3, 32, 64}, {40, 98, 2, 32, 32}, {70, 300, 3, 160, 64},
       {1, 64, 3, 10, 64},    {2, 64, 1, 2, 32},    {1, 24, 2, 6, 8},    {33, 40, 2, 24, 16},
       {1, 2048, 2, 512, 64}, {1, 64, 1, 4096, 32}, {2, 640, 7, 32, 64}, {1, 2, 1, 32, 2},
+      {2100, 64, 1, 32, 64},
   };
   Random random(7);
   for (const Dtype dtype : {Dtype::kFloat32, Dtype::kBFloat16, Dtype::kFloat16, Dtype::kFloat64}) {
     for (const Case& c : cases) check(dtype, c, operands_of(random, dtype, c));
+  }
+}
+
+// A machine with VNNI also runs what others run.
+TEST_P(LinearInt4, VnniChangesNoBits) {
+  Random random(10);
+  for (const Dtype dtype : {Dtype::kFloat32, Dtype::kBFloat16, Dtype::kFloat16}) {
+    const auto& plain = cpu::int4_kernel(GetParam(), dtype, false);
+    const auto& vnni = cpu::int4_kernel(GetParam(), dtype);
+    for (const int64_t block : {cpu::kSmallInt4Block, cpu::kLargeInt4Block}) {
+      for (const int64_t columns : {16, 48, 128, 800}) {
+        constexpr int64_t kGroups = 3;
+        const int64_t k = kGroups * columns;
+        const Bytes x = random_bytes(random, Dtype::kFloat32, 2 * k);
+        const Bytes weight = random_bytes(random, Dtype::kUInt8, block * k / 2 + 8192);
+        const Bytes pairs = random_bytes(random, dtype, 2 * kGroups * block);
+        std::vector<int8_t> digits(static_cast<size_t>(3 * 2 * k));
+        std::vector<cpu::Int4Group> groups(2 * kGroups);
+        for (int64_t g = 0; g < 2 * kGroups; ++g) {
+          ASSERT_TRUE(plain.split(reinterpret_cast<const float*>(x.data()) + g * columns, columns,
+                                  block, digits.data() + 3 * g * columns,
+                                  &groups[static_cast<size_t>(g)]));
+        }
+        for (const int64_t count : {1, 2}) {
+          std::vector<float> want(static_cast<size_t>(count * block)), got = want;
+          const cpu::Int4Rows rows{count, kGroups, columns, digits.data(), groups.data()};
+          const auto* bytes = reinterpret_cast<const uint8_t*>(weight.data());
+          plain.dot_block(bytes, block, rows, pairs.data(), 2 * block, want.data());
+          vnni.dot_block(bytes, block, rows, pairs.data(), 2 * block, got.data());
+          ASSERT_EQ(want, got) << dtype_name(dtype) << ", blocks of " << block << ", " << columns;
+        }
+      }
+    }
   }
 }
 
