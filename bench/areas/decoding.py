@@ -40,9 +40,11 @@ class AtenInt8(nn.Module):
 
     def __init__(self, weight: Tensor) -> None:
         super().__init__()
-        scale = weight.float().abs().amax(1) / 127
-        self.register_buffer("weight", (weight.float() / scale[:, None]).round().to(torch.int8))
-        self.register_buffer("scale", scale.to(weight.dtype))
+        # Of the numbers as quantize_ has them.
+        scale = (weight.float().abs().amax(1) / 127).to(weight.dtype)
+        numbers = (weight.float() / scale[:, None]).round().clamp(-127, 127)
+        self.register_buffer("weight", numbers.to(torch.int8))
+        self.register_buffer("scale", scale)
 
     def forward(self, x: Tensor) -> Tensor:
         """Multiply rows."""
