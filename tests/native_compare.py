@@ -37,6 +37,16 @@ def to_device(value: Any) -> Any:
     return value
 
 
+def in_both_modes(call: Callable[[], torch.Tensor]) -> torch.Tensor:
+    """Return the result, of which deferred and immediate execution have to give the same bits."""
+    results = []
+    for mode in ("eager", "deferred"):
+        with hologram_torch.execution(mode):
+            results.append(call().cpu())
+    assert torch.equal(*results)
+    return results[0]
+
+
 def _outcome(call: Callable[..., Any], args: Any, kwargs: Any) -> tuple[Any, Exception | None]:
     try:
         return call(*args, **kwargs), None

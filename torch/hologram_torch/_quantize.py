@@ -150,8 +150,9 @@ _KINDS: dict[str, type[_QuantizedLinear]] = {"int8": Int8Linear, "int4": Int4Lin
 
 def _linear_layers(model: nn.Module) -> Iterator[tuple[str, nn.Linear]]:
     for name, module in model.named_modules():
-        # Subclasses may compute something else with their weight.
-        if type(module) in (nn.Linear, hnn.Linear):
+        # Subclasses may compute something else with their weight; what is no parameter is made anew
+        # at each call, by weight_norm and the like.
+        if type(module) in (nn.Linear, hnn.Linear) and "weight" in module._parameters:
             yield name, module
 
 
@@ -170,7 +171,8 @@ def quantize_(model: nn.Module, dtype: Literal["int8", "int4"], group_size: int 
     place in the model; ``weight`` becomes a buffer. The model may lie on any device, before and
     after, and infers with the device's kernels on CPU tensors, too. Activations keep their dtype.
     Weights that layers share stay shared; one that a layer shares with an embedding becomes the
-    layer's own copy. Embeddings, attention's packed projections and subclasses stay as they are.
+    layer's own copy. Embeddings, attention's packed projections, subclasses and layers whose weight
+    is computed (parametrized, pruned) stay as they are.
 
     Args:
         model: a module with at least one linear layer, of floating weights.
@@ -180,7 +182,8 @@ def quantize_(model: nn.Module, dtype: Literal["int8", "int4"], group_size: int 
 
     Raises:
         ValueError: another dtype or group size, or nothing to quantize.
-        TypeError: a weight that is not floating, or has no memory yet (device meta).
+        TypeError: a weight that is not floating, or has no memory yet (device meta); a layer whose
+            ``forward`` was replaced on the object, as hooks of other libraries do.
     """
     kind = _KINDS.get(dtype)
     if kind is None:
@@ -195,6 +198,11 @@ def quantize_(model: nn.Module, dtype: Literal["int8", "int4"], group_size: int 
         if not weight.is_floating_point() or weight.is_meta:
             what = "has no memory yet" if weight.is_meta else f"is {weight.dtype}"
             raise TypeError(f"quantize_: the weight of {name or 'the layer'} {what}")
+        if "forward" in vars(layer):
+            raise TypeError(
+                f"quantize_: {name or 'the layer'} has a forward of its own, which would go on "
+                "reading a floating weight; quantize the model before that is put on"
+            )
     shared: dict[int, dict[str, Tensor]] = {}
     with torch.no_grad():
         for layer in layers.values():

@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import torch
-from native_compare import DEVICE, check, to_device, values
+from native_compare import DEVICE, check, in_both_modes, to_device, values
 
 import hologram_torch
 
@@ -65,15 +63,6 @@ def test_products_of_what_the_cpu_packs(m: int, k: int, n: int, dtype: torch.dty
         assert found.is_contiguous()
 
 
-def _in_both_modes(call: Callable[[], torch.Tensor]) -> torch.Tensor:
-    results = []
-    for mode in ("eager", "deferred"):
-        with hologram_torch.execution(mode):
-            results.append(call().cpu())
-    assert torch.equal(*results)
-    return results[0]
-
-
 def test_modes_threads_and_strides_change_no_bits() -> None:
     threads = torch.get_num_threads()
     found = []
@@ -86,7 +75,7 @@ def test_modes_threads_and_strides_change_no_bits() -> None:
                 turned = s.transpose(0, 1).contiguous().transpose(0, 1)
                 for rows, pairs in [(x, s), (wide, turned)]:
                     found += [
-                        _in_both_modes(
+                        in_both_modes(
                             lambda rows=rows, w=w, pairs=pairs: torch._weight_int4pack_mm_for_cpu(
                                 rows, w, 64, pairs
                             )

@@ -9,7 +9,16 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
-from native_compare import ACCURATE, DEVICE, assert_close, check, check_native, to_device, values
+from native_compare import (
+    ACCURATE,
+    DEVICE,
+    assert_close,
+    check,
+    check_native,
+    in_both_modes,
+    to_device,
+    values,
+)
 from torch import nn
 
 import hologram_torch
@@ -123,16 +132,6 @@ def _kernels(call: Callable[[], object]) -> list[str]:
         return [kernel.name for circuit in found.circuits for kernel in circuit.after]
 
 
-def _in_both_modes(call: Callable[[], torch.Tensor]) -> torch.Tensor:
-    """Return the result, of which deferred and immediate execution have to give the same bits."""
-    results = []
-    for mode in ("eager", "deferred"):
-        with hologram_torch.execution(mode):
-            results.append(call().cpu())
-    assert torch.equal(*results)
-    return results[0]
-
-
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("m", [2, 20])
 def test_what_follows_joins_the_product(dtype: torch.dtype, m: int) -> None:
@@ -142,7 +141,7 @@ def test_what_follows_joins_the_product(dtype: torch.dtype, m: int) -> None:
     def layer() -> torch.Tensor:
         return F.gelu(torch._weight_int8pack_mm(x, w, s) + bias) + residual
 
-    _in_both_modes(layer)
+    in_both_modes(layer)
     if m > 8:  # fewer rows are over before anything could join them
         assert len(_kernels(layer)) == 1
 
@@ -152,9 +151,9 @@ def test_what_follows_joins_the_product(dtype: torch.dtype, m: int) -> None:
 def test_functions_of_whole_rows_follow(dtype: torch.dtype, n: int, k: int) -> None:
     x, w, s = to_device(_operands(30, k, n, dtype))
     bias = values(n, dtype=dtype).to(DEVICE)
-    soft = _in_both_modes(lambda: torch.softmax(torch._weight_int8pack_mm(x, w, s) + bias, -1))
+    soft = in_both_modes(lambda: torch.softmax(torch._weight_int8pack_mm(x, w, s) + bias, -1))
     assert bool(((soft.double().sum(-1) - 1).abs() < 0.02).all())
-    _in_both_modes(lambda: (torch._weight_int8pack_mm(x, w, s) * 0.5).sum(-1))
+    in_both_modes(lambda: (torch._weight_int8pack_mm(x, w, s) * 0.5).sum(-1))
 
 
 def test_threads_change_no_bits() -> None:
@@ -165,8 +164,8 @@ def test_threads_change_no_bits() -> None:
             torch.set_num_threads(count)
             for m, k, n in [(1, 1024, 3000), (5, 1024, 900), (40, 1024, 300), (300, 1100, 90)]:
                 x, w, s = to_device(_operands(m, k, n, torch.float32))
-                found.append(_in_both_modes(lambda: torch._weight_int8pack_mm(x, w, s)))  # noqa: B023
-                found.append(_in_both_modes(lambda: _torchao(x, w, s)))  # noqa: B023
+                found.append(in_both_modes(lambda: torch._weight_int8pack_mm(x, w, s)))  # noqa: B023
+                found.append(in_both_modes(lambda: _torchao(x, w, s)))  # noqa: B023
     finally:
         torch.set_num_threads(threads)
     half = len(found) // 2
@@ -195,7 +194,7 @@ def test_conversions_join_the_product(
     operands = _operands(m, k, n, dtype)
     on_device = to_device(operands)
     check_native(call, *operands, tol=ACCURATE)
-    _in_both_modes(lambda: call(*on_device))
+    in_both_modes(lambda: call(*on_device))
     names = _kernels(lambda: call(*on_device))
     assert ("convert" not in names) == names[0].startswith("gemm_int8") == BUILTIN
 
@@ -218,7 +217,7 @@ def test_conversions_follow_the_product_into_its_circuit(
     operands = [x, *(t for layer in layers for t in layer)]
     on_device = to_device(operands)
     check_native(model, *operands, tol=ACCURATE)
-    _in_both_modes(lambda: model(*on_device))
+    in_both_modes(lambda: model(*on_device))
     names = _kernels(lambda: model(*on_device))
     assert sum(name.startswith("gemm_int8") for name in names) == (6 if BUILTIN else 0)
     assert ("convert" not in names) == BUILTIN
@@ -238,7 +237,7 @@ def test_conversions_that_others_read_stay_with_them() -> None:
     exact = exact @ (v.double() + w.double()).t() + v[0].double() + w.double().sum(0)
     # Two sums of 512 products in float32: an element that is small by chance is no more exact.
     error = 1e-6 * exact.abs().max().item()
-    torch.testing.assert_close(_in_both_modes(model).double(), exact.cpu(), rtol=0, atol=error)
+    torch.testing.assert_close(in_both_modes(model).double(), exact.cpu(), rtol=0, atol=error)
 
 
 def test_conversions_of_what_the_circuit_writes_stay_in_it() -> None:
@@ -252,7 +251,7 @@ def test_conversions_of_what_the_circuit_writes_stay_in_it() -> None:
         return F.linear(y, weight.float())
 
     exact = x.double() @ w.double().t() @ other.double().t()
-    torch.testing.assert_close(_in_both_modes(model).double(), exact.cpu(), rtol=1e-4, atol=1.0)
+    torch.testing.assert_close(in_both_modes(model).double(), exact.cpu(), rtol=1e-4, atol=1.0)
 
 
 def test_conversions_of_parts_of_a_weight() -> None:
@@ -261,7 +260,7 @@ def test_conversions_of_parts_of_a_weight() -> None:
     dx, dw = to_device((x, w))
     for first, rows in [(4, 33), (0, 50), (21, 60), (4, 33), (30, 59)]:
         part, on_device = w[first : first + rows], dw[first : first + rows]
-        result = _in_both_modes(lambda: F.linear(dx, on_device.float()))  # noqa: B023
+        result = in_both_modes(lambda: F.linear(dx, on_device.float()))  # noqa: B023
         _assert_near(result, x, part, torch.ones(rows))
         names = _kernels(lambda: F.linear(dx, on_device.float()))  # noqa: B023
         assert (names == ["gemm_int8"]) == BUILTIN
@@ -273,7 +272,7 @@ def test_conversions_of_half_weights_join_the_product(narrow: torch.dtype) -> No
         x, w = values(m, 70), values(33, 70, dtype=narrow)
         check_native(lambda x, w: F.linear(x, w.to(x.dtype)), x, w, tol=ACCURATE)
         dx, dw = to_device((x, w))
-        _in_both_modes(lambda: F.linear(dx, dw.float()))  # noqa: B023
+        in_both_modes(lambda: F.linear(dx, dw.float()))  # noqa: B023
         names = _kernels(lambda: F.linear(dx, dw.float()))  # noqa: B023
         assert (names == [f"gemm_{str(narrow).removeprefix('torch.')}"]) == BUILTIN
 

@@ -9,6 +9,7 @@ import io
 import pytest
 import torch
 import torch.nn.functional as F
+import torch.nn.utils.prune
 from native_compare import values
 from torch import nn
 
@@ -198,6 +199,24 @@ def test_what_cannot_be_quantized_is_refused() -> None:
     assert torch.equal(model[0].weight, before["0.weight"])
     with pytest.raises(TypeError, match="the weight of the layer has no memory yet"):
         quantize(nn.Linear(2, 2, device="meta"), "int4")
+
+
+def test_computed_weights_stay_and_replaced_forwards_are_refused() -> None:
+    model = nn.Sequential(
+        torch.nn.utils.parametrizations.weight_norm(nn.Linear(32, 32)),
+        torch.nn.utils.prune.identity(nn.Linear(32, 32), "weight"),
+        nn.Linear(32, 32),
+    )
+    x = torch.randn(2, 32)
+    before = model[:2](x)
+    hologram_torch.quantize_(model, "int4")
+    assert [isinstance(m, Int4Linear) for m in model] == [False, False, True]
+    assert torch.equal(model[:2](x), before)
+    layer = nn.Linear(32, 32)
+    layer.forward = lambda x: F.linear(x, layer.weight)  # type: ignore[method-assign]
+    with pytest.raises(TypeError, match="the layer has a forward of its own"):
+        hologram_torch.quantize_(layer, "int8")
+    assert isinstance(layer.weight, nn.Parameter)
 
 
 def test_operators_refuse_what_does_not_fit() -> None:
