@@ -145,15 +145,9 @@ def _model(
     return model.to(side.device)
 
 
-def generate_work(
-    make: Callable[[torch.dtype], Any],
-    weights: Weights,
-    change: Callable[[nn.Module], None] | None,
-    batch: int,
-    side: Side,
-) -> Work:
+def generate_work(model_on: Callable[[Side], Any], batch: int, side: Side) -> Work:
     """Return generate() as work: one token for each row at a time, from the first on."""
-    model = _model(make, weights, change, side)
+    model = model_on(side)
     text = tokens(_WORDS, batch, 1).to(side.device)
     wished = {"max_new_tokens": _TOKENS, "min_new_tokens": _TOKENS}
     wished |= {"do_sample": False, "use_cache": True}
@@ -172,14 +166,9 @@ def generate_work(
     return Work(run, _TOKENS, outputs)
 
 
-def prompt_work(
-    make: Callable[[torch.dtype], Any],
-    weights: Weights,
-    change: Callable[[nn.Module], None] | None,
-    side: Side,
-) -> Work:
+def prompt_work(model_on: Callable[[Side], Any], side: Side) -> Work:
     """Return one pass over a prompt as work."""
-    model = _model(make, weights, change, side)
+    model = model_on(side)
     text = tokens(_WORDS, 1, _PROMPT).to(side.device)
 
     @torch.no_grad()
@@ -191,7 +180,7 @@ def prompt_work(
 
 def reading_work(count: int) -> tuple[Work, Side]:
     """Return reading `count` bytes of memory as work, by the fastest that PyTorch has for it."""
-    # Twelve times as many as a token needs would not fit small machines: they are read in turns.
+    # The same bytes for each token: those of all would not fit small machines.
     memory = torch.ones(max(count // 4, 1))
 
     def run() -> list[Tensor]:
@@ -208,16 +197,17 @@ def cases(context: Context) -> Iterator[Case]:
     layers = 2 if context.quick else 16
     make = partial(_make, layers, sizes)
     for weights in WEIGHTS[:2] if context.quick else WEIGHTS:
+        model_on = partial(_model, make, weights, weights.change)
         count = weight_bytes(sizes, layers, weights.bits)
         loose = 2e-3 if weights.dtype == torch.float32 else 0.1
         peers = [Peer("reading the weights", partial(reading_work, count), is_limit=True)]
         if weights.ours is not None:
             device = make_side(context.device)
-            build = partial(generate_work, make, weights, weights.ours, 1, device)
+            build = partial(generate_work, partial(_model, make, weights, weights.ours), 1, device)
             peers.append(Peer("quantize_", lambda build=build, device=device: (build(), device)))
         yield Case(
             f"{weights.name}, a token",
-            partial(generate_work, make, weights, weights.change, 1),
+            partial(generate_work, model_on, 1),
             dtype=str(weights.dtype).removeprefix("torch."),
             tolerance=(loose, loose),
             peers=peers,
@@ -226,13 +216,13 @@ def cases(context: Context) -> Iterator[Case]:
         for batch in () if context.quick else (4, 16):
             yield Case(
                 f"{weights.name}, a token for each of {batch} texts",
-                partial(generate_work, make, weights, weights.change, batch),
+                partial(generate_work, model_on, batch),
                 dtype=str(weights.dtype).removeprefix("torch."),
                 tolerance=(loose, loose),
             )
         yield Case(
             f"{weights.name}, a prompt of {_PROMPT} tokens",
-            partial(prompt_work, make, weights, weights.change),
+            partial(prompt_work, model_on),
             dtype=str(weights.dtype).removeprefix("torch."),
             tolerance=(loose, loose),
         )

@@ -19,7 +19,7 @@ struct Cells {
   uint32_t tree = 0;   // where the slot's nodes are in every tree
   uint32_t count = 0;  // cells of the slot
   uint32_t begin = 0, end = 0;
-  uint32_t trees = 1;  // the cells are in so many trees, one for each lane (see lanes.h)
+  uint32_t trees = 1;  // how many trees hold these cells: one for each lane (lanes.h)
 
   bool empty() const { return begin >= end; }
   // One cut more than cells, and no node 0: a tree is as long as its cuts, twice.

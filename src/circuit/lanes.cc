@@ -7,9 +7,10 @@
 namespace hologram::circuit {
 namespace {
 
-// Regions in all lanes are asked for in each: so often at most for each region of the slot. And
-// then each lane has a tree over the cells of all: so many lanes at most.
+// A region that is in all lanes is asked for in each. Their number times that of such regions is at
+// most this, for each region of the slot.
 constexpr size_t kMostAsked = 8;
+// The most lanes of a slot that has such regions: each lane then has a tree over the cells of all.
 constexpr uint32_t kMostShared = 64;
 
 // Bytes from one element to the next; 0 where they are in the same place.

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Literal
 
@@ -18,7 +19,7 @@ __all__ = ["Int4Linear", "Int8Linear", "quantize_"]
 _BLOCK = 64
 
 
-class _QuantizedLinear(nn.Module):
+class _QuantizedLinear(nn.Module, ABC):
     """A linear layer whose weight cannot be learned; gradients of its input can be asked for."""
 
     in_features: int
@@ -26,17 +27,22 @@ class _QuantizedLinear(nn.Module):
     weight: Tensor
     bias: nn.Parameter | None
 
+    @abstractmethod
     def dequantized(self) -> Tensor:
         """Return the weight that the layer multiplies with, (out_features, in_features)."""
-        raise NotImplementedError
 
     @staticmethod
+    @abstractmethod
     def _quantized(weight: Tensor, group_size: int) -> dict[str, Tensor]:
         """Return the buffers that stand for a weight."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _product(self, input: Tensor) -> Tensor:
-        raise NotImplementedError
+        """Return the layer's result without its bias."""
+
+    @abstractmethod
+    def _dtype(self) -> torch.dtype:
+        """Return the dtype of the scales."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Return ``input @ weight.T + bias``: (..., in_features) to (..., out_features).
@@ -55,9 +61,6 @@ class _QuantizedLinear(nn.Module):
             f"in_features={self.in_features}, out_features={self.out_features}, "
             f"bias={self.bias is not None}, dtype={self._dtype()}"
         )
-
-    def _dtype(self) -> torch.dtype:
-        raise NotImplementedError
 
 
 class Int8Linear(_QuantizedLinear):
@@ -87,6 +90,8 @@ class Int8Linear(_QuantizedLinear):
     def _product(self, input: Tensor) -> Tensor:
         needs_gradient = torch.is_grad_enabled() and input.requires_grad
         if needs_gradient or input.dtype == torch.float64 or torch.compiler.is_compiling():
+            if input.dtype == torch.float16:  # without the scales sums leave its range
+                return F.linear(input, self.dequantized())
             return F.linear(input, self.weight.to(input.dtype)) * self.scale
         rows = input.reshape(-1, self.in_features)
         out = hnn._run(torch._weight_int8pack_mm, rows, self.weight, self.scale)

@@ -26,7 +26,8 @@ namespace {
 constexpr int64_t kTaskWeights = int64_t{1} << 17;
 // Rows of the input that are multiplied as digits; more share weights that are widened.
 constexpr int64_t kMostDigitRows = 16;
-// Rows of the input that share them: what is computed in a wider type takes memory.
+// Rows of the input that are multiplied by widened weights at a time. They bound the memory of what
+// is computed in a wider type than the result's.
 constexpr int64_t kRowsTogether = 1024;
 // Widened weights that are multiplied at a time: in the second level of caches. Few rows take as
 // few of the weight's rows as a block has, so that the widened ones are near.
@@ -77,7 +78,7 @@ struct LinearInt4 {
   void run() const {
     if (m == 0 || n == 0) return;
     if (k == 0) return std::memset(out, 0, static_cast<size_t>(m * n * size())), void();
-    if (m <= kMostDigitRows && has_kernel() && run_digits()) return;
+    if (m <= kMostDigitRows && has_kernel()) return run_digits();
     // Parts of nearly equal height: which kernel computes an element is a matter of sizes.
     const int64_t parts = ceil_div(m, kRowsTogether);
     for (int64_t part = 0; part < parts; ++part) {
@@ -99,17 +100,19 @@ struct LinearInt4 {
     return to;
   }
 
-  // False where a row does not become digits.
-  bool run_digits() const {
+  // A row that does not become digits is multiplied by itself: the bits of a row never depend on
+  // the others.
+  void run_digits() const {
     const Int4Kernel& with = kernel();
     PackBuffer wide;
     const float* const x = computed<float>(0, m, wide);
     std::vector<int8_t> digits(static_cast<size_t>(3 * m * k));
     std::vector<Int4Group> split(static_cast<size_t>(m * groups));
+    std::vector<char> is_split(static_cast<size_t>(m), 1);
     for (int64_t g = 0; g < m * groups; ++g) {
       if (!with.split(x + g * columns, columns, block, digits.data() + 3 * g * columns,
                       &split[static_cast<size_t>(g)])) {
-        return false;
+        is_split[static_cast<size_t>(g / groups)] = 0;
       }
     }
     const int64_t chunk = std::max<int64_t>(1, kTaskWeights / (block * k));
@@ -137,7 +140,9 @@ struct LinearInt4 {
         }
       }
     });
-    return true;
+    for (int64_t i = 0; i < m; ++i) {
+      if (is_split[static_cast<size_t>(i)] == 0) run_widened<float>(i, 1);
+    }
   }
   // y = x w for k rows of `count` widened weights.
   void add_rows(const float* x, const float* w, int64_t count, float* y) const {

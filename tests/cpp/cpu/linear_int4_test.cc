@@ -203,6 +203,25 @@ TEST_P(LinearInt4, WhatIsNotFiniteStaysSo) {
   }
 }
 
+TEST_P(LinearInt4, RowsDoNotDependOnEachOther) {
+  Random random(11);
+  const Case alone{1, 80, 2, 32, 64}, both{3, 80, 2, 32, 64};
+  Operands in = operands_of(random, Dtype::kFloat32, both);
+  auto* const x = reinterpret_cast<float*>(in.x.data());
+  for (const float other : {1.0F, std::numeric_limits<float>::infinity(), 0x1p120F, 0x1p-120F}) {
+    for (int64_t i = 64; i < 128; ++i) x[i] = other;
+    Bytes want(static_cast<size_t>(alone.n) * 4, 0), got(static_cast<size_t>(3 * both.n) * 4, 0);
+    run(Dtype::kFloat32, both, in, got, 1);
+    for (const int64_t row : {0, 2}) {
+      const auto first = in.x.begin() + row * 64 * 4;
+      const Operands one{Bytes(first, first + 64 * 4), in.weight, in.pairs};
+      run(Dtype::kFloat32, alone, one, want, 1);
+      const auto from = got.begin() + row * both.n * 4;
+      ASSERT_EQ(want, Bytes(from, from + both.n * 4)) << "row " << row << " beside " << other;
+    }
+  }
+}
+
 TEST_P(LinearInt4, NothingOfNothing) {
   Bytes out(4 * 6, 'x');
   run(Dtype::kFloat32, {2, 0, 1, 32, 64}, {Bytes(256), {}, {}}, out, 1);

@@ -150,6 +150,18 @@ def test_compiled_and_traced(kind: str) -> None:
         torch.testing.assert_close(exported.module()(x), want)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("device", DEVICES)
+def test_sums_in_float16_stay_in_range_with_gradients(kind: str, device: str) -> None:
+    layer = nn.Linear(2048, 64, bias=False, dtype=torch.float16).to(device)
+    nn.init.constant_(layer.weight, 0.01)
+    hologram_torch.quantize_(layer, kind)
+    x = torch.ones(3, 2048, dtype=torch.float16, device=device)
+    for given in (x, x.clone().requires_grad_()):
+        found = layer(given).detach().cpu().float()
+        torch.testing.assert_close(found, torch.full((3, 64), 20.48), rtol=2e-3, atol=0)
+
+
 def test_a_constant_weight_is_kept() -> None:
     for value in (0.0, 1e-30, 3.0, -2.5):
         for kind in KINDS:

@@ -15,8 +15,8 @@ namespace {
 
 using at::Tensor;
 
-// How many rows PyTorch's CPU kernel packs together depends on the processor, and is its secret:
-// what it makes of a small weight tells. 0 where it is another form than calls.def has.
+// How many rows PyTorch's CPU kernel packs together depends on the processor, and no function says
+// it: a small weight is packed and looked at. 0 where its form is not that of calls.def.
 int64_t packed_block() {
   static const int64_t found = [] {
     constexpr int64_t kRows = 96, kColumns = 2;
