@@ -3,7 +3,8 @@
 
 A row is timed only where its results are those of the cpu. Launches of a row are queued one behind
 the other, and waited for at the end. What a row leaves to the host is counted: its time says
-nothing of the GPU. Without PyTorch's CUDA only hologram:1 is timed.
+nothing of the GPU. Without PyTorch's CUDA only hologram:1 is timed; `--peers PYTHON` names a Python
+whose PyTorch has it, which times the peers in a process of its own.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,10 +22,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from hologram_torch import _C
-
 DEVICE = "hologram:1"
-hologram: Any = torch.hologram  # type: ignore[attr-defined]
 Run = Callable[[], Any]
 
 
@@ -80,6 +79,30 @@ def training(make_optimizer: Callable, width: int, batch: int) -> Callable[[str]
     return make
 
 
+def block(width: int, heads: int, batch: int, length: int) -> Callable[[str], Run]:
+    """Return what makes a step of training of a transformer's block; it gives the loss."""
+
+    def make(device: str) -> Run:
+        torch.manual_seed(3)
+        layer: nn.Module = nn.TransformerEncoderLayer(
+            width, heads, 4 * width, 0.0, "gelu", batch_first=True, norm_first=True
+        )
+        x, y = torch.randn(batch, length, width), torch.randn(batch, length, width)
+        layer, x, y = layer.to(device), x.to(device), y.to(device)
+        optimizer = torch.optim.AdamW(layer.parameters(), 1e-4)
+
+        def step() -> torch.Tensor:
+            optimizer.zero_grad()
+            loss = nn.functional.mse_loss(layer(x), y)
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        return step
+
+    return make
+
+
 def rows(small: bool) -> list[Row]:
     """Return what is timed."""
     f32, bf16 = torch.float32, torch.bfloat16
@@ -100,10 +123,17 @@ def rows(small: bool) -> list[Row]:
         Row(f"layer_norm, {m} x {m}", of(lambda x: norm(x, (m,)), (m, m), dtype=f32), 1e-4),
         Row(f"product, {m // 4} x {m // 4}",
             of(torch.mm, (m // 4, m // 4), (m // 4, m // 4), dtype=f32), 1e-2),
+        Row(f"product, {m} x {m} bfloat16",
+            of(torch.mm, (m, m), (m, m), dtype=bf16), 5e-2 * m**0.5),
+        Row(f"linear and gelu, {m} x {m} bfloat16",
+            of(lambda x, w, b: gelu(nn.functional.linear(x, w, b)), (m, m), (m, m), (m,),
+               dtype=bf16), 5e-2 * m**0.5),
         Row("step of a small network, SGD",
             training(lambda p: torch.optim.SGD(p, 0.01), 32 if small else 256, 32), 1e-3, False),
         Row("step of a small network, Adam",
             training(lambda p: torch.optim.Adam(p, 0.001), 32 if small else 256, 32), 1e-3, False),
+        Row("step of a transformer's block, AdamW",
+            block(*((16, 2, 2, 5) if small else (512, 8, 16, 128))), 1e-3, False),
     ]  # fmt: skip
     return found
 
@@ -144,24 +174,32 @@ def difference(found: torch.Tensor, expected: torch.Tensor, tolerance: float) ->
     return ""
 
 
-def measure(row: Row, seconds: float, has_cuda: bool) -> dict[str, object]:
-    """Check and time a row on every side."""
-    result: dict[str, object] = {"name": row.name, "state": "agrees"}
-    expected = row.make("cpu")()
+def measure_ours(row: Row, expected: torch.Tensor, seconds: float) -> dict[str, object]:
+    """Check and time a row on hologram:1."""
+    from hologram_torch import _C
+
+    hologram: Any = torch.hologram  # type: ignore[attr-defined]
     ours = Side(row.make(DEVICE), _C.flush, lambda: hologram.synchronize(1))
     with hologram.device(1):
         if what := difference(ours.run(), expected, row.tolerance):
-            return result | {"state": f"WRONG: {what}"}
+            return {"state": f"WRONG: {what}"}
         ours.turn(1)
         _C.reset_recorder_stats()
         ours.turn(1)
-        result["host_kernels"] = _C.recorder_stats()["host_kernels"]
-        time_of = ours.seconds(seconds)
-    result["us"] = time_of * 1e6
-    if not has_cuda:
-        return result
+        host_kernels = _C.recorder_stats()["host_kernels"]
+        return {
+            "state": "agrees",
+            "host_kernels": host_kernels,
+            "us": 1e6 * ours.seconds(seconds),
+        }
+
+
+def measure_peers(row: Row, expected: torch.Tensor, seconds: float) -> dict[str, object]:
+    """Check and time a row on PyTorch's CUDA."""
+    result: dict[str, object] = {}
     sides = {"eager": row.make("cuda")}
     if row.compiles:
+        torch.compiler.reset()  # what was compiled for other rows counts against its limit
         sides["compiled"] = torch.compile(row.make("cuda"))
     for side, run in sides.items():
         try:
@@ -172,33 +210,63 @@ def measure(row: Row, seconds: float, has_cuda: bool) -> dict[str, object]:
             result[f"{side}_state"] = f"{type(error).__name__}: {error}"[:200]
             continue
         result[f"{side}_us"] = theirs * 1e6
-        result[f"times_{side}"] = theirs / time_of
     return result
 
 
-def main() -> int:
+def measure_all(options: argparse.Namespace) -> list[dict[str, object]]:
     """Measure until the time is used up."""
+    end = time.monotonic() + options.seconds
+    seconds = 0.05 if options.small else 0.5
+    found: list[dict[str, object]] = []
+    for row in rows(options.small):
+        result: dict[str, object] = {"name": row.name}
+        if time.monotonic() > end:
+            found.append(result | {"state": "not run: no time was left"})
+            continue
+        try:
+            expected = row.make("cpu")()
+            if not options.peers_alone:
+                result |= measure_ours(row, expected, seconds)
+            if options.peers_alone or torch.cuda.is_available():
+                result |= measure_peers(row, expected, seconds)
+        except Exception as error:
+            result["state"] = f"FAILED: {type(error).__name__}: {error}"
+        found.append(result)
+        print(result, flush=True)
+        options.results.write_text(json.dumps(found, indent=1))
+    return found
+
+
+def peers_of(python: str, options: argparse.Namespace) -> dict[str, dict[str, object]]:
+    """Return what another Python measures of the peers, by the names of rows."""
+    file = options.results.with_suffix(".peers.json")
+    half = options.seconds / 2
+    command = [python, __file__, str(file), "--peers-alone", "--seconds", f"{half:.0f}"]
+    subprocess.run([*command, *(["--small"] if options.small else [])], check=True)
+    return {row["name"]: row for row in json.loads(file.read_text())}
+
+
+def main() -> int:
+    """Measure what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("results", type=Path)
     parser.add_argument("--seconds", type=float, default=120, help="for all rows together")
     parser.add_argument("--small", action="store_true", help="sizes for an interpreter of kernels")
+    parser.add_argument("--peers", metavar="PYTHON", help="a Python whose PyTorch has CUDA")
+    parser.add_argument("--peers-alone", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    end = time.monotonic() + options.seconds
-    has_cuda = torch.cuda.is_available()
-    found: list[dict[str, object]] = []
-    for row in rows(options.small):
-        if time.monotonic() > end:
-            found.append({"name": row.name, "state": "not run: no time was left"})
-            continue
-        try:
-            found.append(measure(row, 0.05 if options.small else 0.5, has_cuda))
-        except Exception as error:
-            found.append({"name": row.name, "state": f"FAILED: {type(error).__name__}: {error}"})
-        print(found[-1], flush=True)
-        options.results.write_text(json.dumps(found, indent=1))
+    peers: dict[str, dict[str, object]] = {}
+    if options.peers:
+        peers = peers_of(options.peers, options)
+        options.seconds /= 2
+    found = [peers.get(str(row["name"]), {}) | row for row in measure_all(options)]
+    for row in found:
+        for side in ("eager", "compiled"):
+            if "us" in row and f"{side}_us" in row:
+                row[f"times_{side}"] = row[f"{side}_us"] / row["us"]  # type: ignore[operator]
     options.results.write_text(json.dumps(found, indent=1))
-    bad = [row for row in found if str(row["state"]).startswith(("WRONG", "FAILED"))]
-    print(f"{len(found) - len(bad)} passed, {len(bad)} failed; CUDA of PyTorch: {has_cuda}")
+    bad = [row for row in found if str(row.get("state")).startswith(("WRONG", "FAILED"))]
+    print(f"{len(found) - len(bad)} passed, {len(bad)} failed")
     return 1 if bad else 0
 
 
