@@ -3,6 +3,9 @@
 #include "src/gpu/elementwise.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "src/gpu/blocks.h"
 
 namespace hologram::gpu {
 namespace {
@@ -20,84 +23,6 @@ class ElementwiseWriter : ElementWriter {
     write_element("i", {}, body);
     const auto items = static_cast<size_t>(kernel_.numel());
     return finish(body, (items + kGroupItems - 1) / kGroupItems);
-  }
-};
-
-// Of kernels whose operands have one element behind the other, or one in all.
-class WideWriter : ElementWriter {
- public:
-  using ElementWriter::ElementWriter;
-
-  bool fits() const {
-    bool is_any = false;
-    for (const MemoryAccess& access : kernel_.accesses) {
-      if (access.rank == Rank::kOne && !access.stored) continue;
-      if (access.rank != Rank::kFull || !is_linear(access)) return false;
-      is_any = true;
-      if (access.stored && is_elsewhere(access)) return false;
-    }
-    return is_any;
-  }
-
-  KernelText write() {
-    const std::string count = add_word(kernel_.numel());
-    std::string body = cat("  const u64 first = OWN_ITEM * ", kWide, ";\n  if (first >= (u64)",
-                           count, ") return;\n");
-    put(body, "  const u32 left = (u64)", count, " - first < ", kWide, " ? (u32)((u64)", count,
-        " - first) : ", kWide, ";\n");
-    std::string offsets;
-    for (size_t a = 0; a < kernel_.accesses.size(); ++a) write_begin(a, offsets, body);
-    put(body, "  const int is_whole = left == ", kWide, " && ((", offsets, ") & 15) == 0;\n");
-    for (size_t a = 0; a < kernel_.accesses.size(); ++a) write_load(a, body);
-    put(body, "#pragma unroll\n  for (u32 e = 0; e < ", kWide, "; ++e) {\n  if (e < left) {\n");
-    write_instrs("first + e", {}, body);
-    body += "  }\n  }\n";
-    for (size_t a = 0; a < kernel_.accesses.size(); ++a) write_store(a, body);
-    const auto items = static_cast<size_t>((kernel_.numel() + kWide - 1) / kWide);
-    return finish(body, (items + kGroupItems - 1) / kGroupItems);
-  }
-
- private:
-  // Whether another access may have bytes that this one stores: an item loads all that it reads
-  // before it stores anything.
-  bool is_elsewhere(const MemoryAccess& stored) const {
-    return std::any_of(kernel_.accesses.begin(), kernel_.accesses.end(),
-                       [&](const MemoryAccess& access) {
-                         return &access != &stored && access.slot == stored.slot;
-                       });
-  }
-  bool is_one(size_t access) const { return kernel_.accesses[access].rank == Rank::kOne; }
-  std::string_view type_of(size_t access) const {
-    return storage_type(kernel_.accesses[access].dtype);
-  }
-  std::string place(size_t access) const override {
-    return is_one(access) ? cat("*a", access) : cat("x", access, ".e[e]");
-  }
-
-  void write_begin(size_t access, std::string& offsets, std::string& body) {
-    const std::string_view type = type_of(access);
-    put(body, "  GLOBAL ", type, "* const a", access, " = (GLOBAL ", type, "*)(",
-        begin_of(kernel_.accesses[access]), ")", is_one(access) ? "" : " + first", ";\n");
-    if (is_one(access)) return;
-    put(offsets, offsets.empty() ? "" : " | ", "W(", text_.words.size() - 1, ")");
-    const int64_t bytes = kWide * static_cast<int64_t>(itemsize(kernel_.accesses[access].dtype));
-    const std::string declared =
-        cat("  typedef struct __attribute__((aligned(", std::min<int64_t>(16, bytes), "))) { ",
-            type, " e[", kWide, "]; } Wide_", type, ";\n");
-    if (body.find(declared) == std::string::npos) body += declared;
-    put(body, "  Wide_", type, " x", access, ";\n");
-  }
-
-  void write_load(size_t access, std::string& body) {
-    if (is_one(access) || !kernel_.accesses[access].loaded) return;
-    put(body, "  if (is_whole) x", access, " = *(GLOBAL Wide_", type_of(access), "*)a", access,
-        ";\n  else for (u32 e = 0; e < left; ++e) ", place(access), " = a", access, "[e];\n");
-  }
-
-  void write_store(size_t access, std::string& body) {
-    if (!kernel_.accesses[access].stored) return;
-    put(body, "  if (is_whole) *(GLOBAL Wide_", type_of(access), "*)a", access, " = x", access,
-        ";\n  else for (u32 e = 0; e < left; ++e) a", access, "[e] = ", place(access), ";\n");
   }
 };
 
@@ -185,11 +110,13 @@ void ElementWriter::write_instr(const Instr& instr, const std::string& number,
     put(body, "t", instr.out.index);
   } else {
     // One item stores for all that have the same value.
-    const MemoryAccess& out = kernel_.accesses[instr.out.index];
-    if (out.rank == Rank::kRow && kernel_.cols() > 1) {
-      put(body, "if (p", kernel_.ndim - 1, " == 0) ");
-    } else if (out.rank == Rank::kOne) {
-      put(body, "if (", number, " == 0) ");
+    if (stores_at_once()) {
+      const MemoryAccess& out = kernel_.accesses[instr.out.index];
+      if (out.rank == Rank::kRow && kernel_.cols() > 1) {
+        put(body, "if (p", kernel_.ndim - 1, " == 0) ");
+      } else if (out.rank == Rank::kOne) {
+        put(body, "if (", number, " == 0) ");
+      }
     }
     body += place(instr.out.index);
   }
@@ -197,8 +124,7 @@ void ElementWriter::write_instr(const Instr& instr, const std::string& number,
 }
 
 KernelText elementwise_text(const Kernel& kernel, const Traits& traits) {
-  WideWriter wide(kernel, traits);
-  if (wide.fits()) return wide.write();
+  if (auto text = block_text(kernel, traits)) return *std::move(text);
   return ElementwiseWriter(kernel, traits).write();
 }
 

@@ -30,6 +30,8 @@ class ElementWriter : public Writer {
   void write_address(size_t index, const std::string& number, std::string& body);
   // Where an access has its element.
   virtual std::string place(size_t access) const { return cat("*a", access); }
+  // Whether that is memory, where one item stores what several elements have in common.
+  virtual bool stores_at_once() const { return true; }
   std::string read(const Ref& ref, Dtype compute, const std::string& product);
   Dtype dtype_of(const Ref& ref, Dtype number) const;
   void write_instr(const Instr& instr, const std::string& number, const std::string& product,
@@ -37,10 +39,7 @@ class ElementWriter : public Writer {
 };
 
 // What kernel_texts() gives for a kernel of elementwise instructions alone that the device has. An
-// item computes an element; where all operands have one element behind the other, kWide elements,
-// which it loads and stores at once where they are aligned.
+// item computes a block of elements (blocks.h), or one where blocks do not fit.
 KernelText elementwise_text(const Kernel& kernel, const Traits& traits);
-
-inline constexpr int kWide = 4;
 
 }  // namespace hologram::gpu

@@ -221,8 +221,8 @@ TEST_F(NvrtcTest, DenseOperandsAreLoadedAndStoredSixteenBytesAtOnce) {
   ASSERT_TRUE(create != nullptr && build != nullptr && size != nullptr && get != nullptr);
   const std::pair<Dtype, const char*> cases[] = {{Dtype::kFloat32, ".v4.f32"},
                                                  {Dtype::kFloat64, ".v2.f64"},
-                                                 {Dtype::kBFloat16, ".v4.u16"},
-                                                 {Dtype::kUInt8, ".v4.u8"}};
+                                                 {Dtype::kBFloat16, ".v4.u32"},
+                                                 {Dtype::kUInt8, ".v4.u32"}};
   for (const auto& [dtype, wide] : cases) {
     const std::string text = std::string(kPrologue) + dense_source(OpId::add, dtype);
     Handle program = nullptr;

@@ -3,6 +3,8 @@
 // kernels; the accuracy of the driver's functions.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <sstream>
@@ -222,6 +224,50 @@ TEST_F(OpenClPrograms, ConversionsBetweenAllDtypesHaveTheCpusBits) {
     test.add(builder);
     ASSERT_FALSE(texts_of(test.plan.kernels[0], {.has_double = true}).empty());
     expect_cpu_bits(test, "conversions");
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Operands in any order, of sizes that fill blocks of elements and of some that do not.
+TEST_F(OpenClPrograms, BlocksHaveTheBitsOfElements) {
+  const std::vector<std::vector<int64_t>> shapes = {
+      {4},      {7},        {1021},     {4, 4},     {5, 9},     {33, 70},      {3, 130},
+      {130, 3}, {8, 5, 36}, {36, 5, 8}, {16, 1, 9}, {64, 4, 4}, {2, 3, 4, 40}, {40, 2, 6, 3}};
+  for (unsigned seed = 0; seed < 2 * shapes.size(); ++seed) {
+    Random random(seed);
+    const std::vector<int64_t>& shape = shapes[seed % shapes.size()];
+    Case test;
+    Builder builder(shape);
+    const auto compute = std::array{Dtype::kFloat32, Dtype::kFloat64, Dtype::kInt32}[seed % 3];
+    // An operand; of a result no element is another's.
+    const auto access = [&](Dtype dtype, bool is_result) {
+      std::vector<bool> repeated(shape.size());
+      for (size_t d = 0; d < shape.size(); ++d) repeated[d] = !is_result && pick(random, 0, 5) == 0;
+      int64_t extent = 0;
+      const Strides strides = random_strides(random, shape, repeated, extent);
+      const bool is_one =
+          std::all_of(strides.begin(), strides.end(), [](int64_t s) { return s == 0; });
+      const int64_t lead = std::array{0, 0, 1, 4}[static_cast<size_t>(pick(random, 0, 3))];
+      return builder.access(test.slot(random, dtype, extent + lead), dtype, strides,
+                            is_one && !is_result ? Rank::kOne : Rank::kFull,
+                            lead * static_cast<int64_t>(itemsize(dtype)));
+    };
+    std::vector<Ref> values;
+    for (int k = 0; k < 4; ++k) {
+      const Dtype stored = k == 0 ? compute : kAllDtypes[static_cast<size_t>(pick(random, 0, 9))];
+      const Ref in = access(stored, k == 0);
+      values.push_back(stored == compute ? in : builder.convert_temp(in, compute));
+    }
+    const Ref sum = builder.temp(compute), product = builder.temp(compute);
+    builder.op(OpId::add, compute, {values[0], values[1]}, sum);
+    builder.op(OpId::mul, compute, {sum, values[2]}, product);
+    const Dtype other = kAllDtypes[static_cast<size_t>(pick(random, 0, 9))];
+    builder.convert(product, compute, access(other, true));
+    // At times in place.
+    builder.op(OpId::maximum, compute, {product, values[3]},
+               pick(random, 0, 1) == 0 ? values[0] : access(compute, true));
+    test.add(builder);
+    expect_cpu_bits(test, "seed " + std::to_string(seed));
     if (HasFatalFailure()) return;
   }
 }
