@@ -100,14 +100,26 @@ class BlockWriter : ElementWriter {
     }
   }
 
-  // An item loads all that it reads before it stores anything.
+  // Whether an item may load all that it reads first, and store last in the order of operands. Two
+  // operands of one slot have no byte in common, or lie alike.
   bool loads_come_first() const {
-    for (const MemoryAccess& stored : kernel_.accesses) {
-      if (!stored.stored) continue;
-      if (stored.rank == Rank::kOne) return false;
-      for (const MemoryAccess& access : kernel_.accesses) {
-        if (&access != &stored && access.slot == stored.slot) return false;
+    std::vector<uint32_t> stored;
+    const auto is_stored_besides = [&](uint32_t access, bool anywhere) {
+      const MemoryAccess& own = kernel_.accesses[access];
+      return std::any_of(stored.begin(), stored.end(), [&](uint32_t a) {
+        const MemoryAccess& other = kernel_.accesses[a];
+        return a != access && other.slot == own.slot && (anywhere || other.offset == own.offset);
+      });
+    };
+    for (const Instr& instr : kernel_.instrs) {
+      for (int k = 0; k < instr.arity; ++k) {
+        const Ref& in = instr.in[k];
+        if (in.kind == Ref::kAccess && is_stored_besides(in.index, true)) return false;
       }
+      if (instr.out.kind != Ref::kAccess) continue;
+      if (kernel_.accesses[instr.out.index].rank == Rank::kOne) return false;
+      if (is_stored_besides(instr.out.index, false)) return false;
+      stored.push_back(instr.out.index);
     }
     return true;
   }

@@ -14,8 +14,8 @@ namespace hologram::gpu {
 // those operands are read along their own. Of an operand that is the same along a dimension an item
 // reads it once.
 //
-// Nothing where rows are short, where a value of all is stored, where an operand may have bytes
-// that another one stores, or where a block would take more registers than there are.
+// Nothing where rows are short, where a value of all is stored, where an instruction reads what
+// another stored by another way, or where a block would take more registers than there are.
 std::optional<KernelText> block_text(const circuit::Kernel& kernel, const Traits& traits);
 
 }  // namespace hologram::gpu

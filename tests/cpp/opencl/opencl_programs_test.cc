@@ -272,6 +272,30 @@ TEST_F(OpenClPrograms, BlocksHaveTheBitsOfElements) {
   }
 }
 
+// As torch.cat() has them; what one instruction stores another reads by another way.
+TEST_F(OpenClPrograms, BlocksStorePartsOfASlot) {
+  for (const bool reads_bits : {false, true}) {
+    Random random(5);
+    Case test;
+    Builder builder({5, 9});
+    const uint32_t slot = test.slot(random, Dtype::kFloat32, 90);
+    const Ref in = builder.dense(test.slot(random, Dtype::kFloat32, 45), Dtype::kFloat32);
+    const auto part = [&](Dtype dtype, int64_t offset) {
+      return builder.access(slot, dtype, builder.contiguous(), Rank::kFull, offset);
+    };
+    builder.op(OpId::neg, Dtype::kFloat32, {in}, part(Dtype::kFloat32, 0));
+    builder.op(OpId::abs, Dtype::kFloat32, {in}, part(Dtype::kFloat32, 45 * 4));
+    if (reads_bits) {
+      builder.op(OpId::bitwise_not, Dtype::kInt32, {part(Dtype::kInt32, 0)},
+                 builder.dense(test.slot(random, Dtype::kInt32, 45), Dtype::kInt32));
+    }
+    test.add(builder);
+    const std::string text = gpu::source_of(texts_of(test.plan.kernels[0], {})[0]);
+    EXPECT_EQ(text.find("Wide4_f32") == std::string::npos, reads_bits) << text;
+    expect_cpu_bits(test, "parts");
+  }
+}
+
 TEST_F(OpenClPrograms, NumbersAreArguments) {
   Random random(3);
   Case test;
