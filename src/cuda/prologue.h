@@ -29,6 +29,12 @@ typedef double f64;
 #define as_f32(bits) __uint_as_float(bits)
 #define as_f64(bits) __longlong_as_double(bits)
 #define as_u32(value) __float_as_uint(value)
+FUNCTION f32 inverse_of(f32 x) {
+  f32 inverse;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(x));
+  return inverse;
+}
+#define INVERSE(x) inverse_of(x)
 )";
 
 }  // namespace hologram::cuda

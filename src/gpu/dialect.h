@@ -21,6 +21,8 @@ namespace hologram::gpu {
 //   BARRIER         what a group's items have written there is seen by all; where all of them come
 //   as_f32(u32), as_u32(f32), and as_f64(i64) where there is f64: the same bits
 //   fma, fmod, sqrt, fabs, floor, ceil, trunc, rint, copysign, exp, ..., erfc, pow of f32 and f64
+// and, where the device has an instruction for it (what uses one has a text of its own otherwise):
+//   INVERSE(f32)    1 / x for x of 1 to 32, a relative error of at most 2^-20
 // No product is contracted with a sum, and nothing is included.
 
 // What a device's compiler and launches can do.

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "hologram/reduction.h"
+#include "src/gpu/activation_words.h"
 #include "src/gpu/text.h"
 #include "src/ops/special_terms.h"
 
@@ -22,13 +23,6 @@ constexpr RowBody kBodies[] = {
 #define HOLOGRAM_OP(name, id, arity, params, dtypes, others, accuracy, traits, aten, doc, body) \
   {OpId::name, #body},
 #include "hologram/elementwise.def"
-};
-
-// In a definition T is the type, U the unsigned type in which integers wrap, S the signed integer
-// of T's size, and a capitalised word before a bracket a word of the same type.
-struct Word {
-  std::string_view name;
-  std::string_view text;
 };
 
 constexpr Word kBoth[] = {
@@ -113,62 +107,9 @@ constexpr Word kFloating[] = {
      "}"},
 };
 
-// Words that lose accuracy where they are written down as they are defined. In float32 they are
-// computed in float64, where the device has that.
+// Words that lose accuracy where they are written down as they are defined, and are rare: in
+// float32 they are computed in float64, where the device has that.
 constexpr Word kDelicate[] = {
-    {"Sigmoid",
-     "T Sigmoid(T x) {\n"
-     "  const T e = exp(-fabs(x));\n"
-     "  return (x < 0 ? e : (T)1) / (e + 1);\n"
-     "}"},
-    // t times exp(-(high + low)), with both factors far from underflow.
-    {"Decay",
-     "T Decay(T t, T high, T low) {\n"
-     "  if (high < (T)60) return t * (exp(-high) * (1 - low));\n"
-     "  const T half_way = exp(high * (T)-0.5);\n"
-     "  return t * half_way * (1 - low) * half_way;\n"
-     "}"},
-    {"Silu",
-     "T Silu(T x) {\n"
-     "  const T t = fabs(x);\n"
-     "  return (x < 0 ? -Decay(t, t, 0) : x) / (exp(-t) + 1);\n"
-     "}"},
-    // P(N > t) for t >= 0. The argument of erfc is rounded, and what was lost put right by its
-    // slope.
-    {"Tail",
-     "T Tail(T t) {\n"
-     "  const T a = t * (T)0.70710678118654752440;\n"
-     "  const T lost = fma(t, (T)0.70710678118654752440, -a) + t * ROOT_LOW;\n"
-     "  const T slope = (T)1.1283791670955125739 * exp(-a * a) * lost;\n"
-     "  return (T)0.5 * (erfc(a) - (a < 30 ? slope : 0));\n"
-     "}"},
-    {"GeluErf",
-     "T GeluErf(T x) {\n"
-     "  if (x < -36) {\n"
-     "    const T t = x < -60 ? (T)60 : -x;\n"
-     "    const T square = t * t, r = 1 / square;\n"
-     "    const T mills = 1 - r * (1 - 3 * r * (1 - 5 * r * (1 - 7 * r * (1 - 9 * r * (1 - 11 * "
-     "r)))));\n"
-     "    return x * 0 - Decay((T)0.39894228040143267794 * mills, square * (T)0.5,\n"
-     "                         fma(t, t, -square) * (T)0.5);\n"
-     "  }\n"
-     "  if (x < 0) return x * Tail(-x);\n"
-     "  return x < 40 ? x * (1 - Tail(x)) : x;\n"
-     "}"},
-    {"GeluTanh",
-     "T GeluTanh(T x) {\n"
-     "  const T t = fabs(x) > 40 ? (T)40 : fabs(x);\n"
-     "  const T square = t * t, square_low = fma(t, t, -square);\n"
-     "  const T cubic = square * TANH_B;\n"
-     "  const T cubic_low = fma(square_low, TANH_B, fma(square, TANH_B_LOW, fma(square, TANH_B, "
-     "-cubic)));\n"
-     "  const T sum = cubic + TANH_A, part = sum - cubic;\n"
-     "  const T sum_low = (cubic - (sum - part)) + (TANH_A - part) + (cubic_low + TANH_A_LOW);\n"
-     "  const T high = t * sum, low = fma(t, sum_low, fma(t, sum, -high));\n"
-     "  const T below = exp(-high) + 1;\n"
-     "  if (x < 0) return x * 0 - Decay(t, high, low) / below;\n"
-     "  return x / (exp(-high) * (1 - low) + 1);\n"
-     "}"},
     {"Digamma",
      "T Digamma(T x) {\n"
      "  const T terms[] = {DIGAMMA_SERIES};\n"
@@ -185,32 +126,6 @@ constexpr Word kDelicate[] = {
      "  return offset == 0 ? offset / offset\n"
      "                     : right - (T)3.14159265358979323846 / tan(offset * "
      "(T)3.14159265358979323846);\n"
-     "}"},
-    {"Softplus",
-     "T Softplus(T x, T beta, T threshold) {\n"
-     "  const T scaled = x * beta;\n"
-     "  if (scaled > threshold) return x;\n"
-     "  return ((scaled < 0 ? (T)0 : scaled) + log1p(exp(-fabs(scaled)))) / beta;\n"
-     "}"},
-    {"SiluBackward",
-     "T SiluBackward(T grad, T x) {\n"
-     "  const T t = fabs(x) > 755 ? (T)755 : fabs(x);\n"
-     "  const T e = exp(-t), upper = 1 / (e + 1);\n"
-     "  const T below = e * upper * (1 - t * upper);\n"
-     "  return grad * (x < 0 ? below : 1 - below);\n"
-     "}"},
-    {"GeluErfBackward",
-     "T GeluErfBackward(T grad, T x) {\n"
-     "  const T t = fabs(x) > 40 ? (T)40 : fabs(x);\n"
-     "  const T below = Tail(t) - t * (T)0.39894228040143267794 * exp((T)-0.5 * t * t);\n"
-     "  return grad * (x < 0 ? below : 1 - below);\n"
-     "}"},
-    {"GeluTanhBackward",
-     "T GeluTanhBackward(T grad, T x) {\n"
-     "  const T t = fabs(x) > 40 ? (T)40 : fabs(x);\n"
-     "  const T e = exp(-t * (TANH_A + TANH_B * t * t)), upper = 1 / (e + 1);\n"
-     "  const T below = e * upper * (1 - t * (TANH_A + 3 * TANH_B * t * t) * upper);\n"
-     "  return grad * (x < 0 ? below : 1 - below);\n"
      "}"},
 };
 
@@ -321,6 +236,9 @@ const Word* find_word(Dtype dtype, std::string_view name, bool& delicate) {
     return dtype == Dtype::kBool && name == "BitNot" ? &kBoolNot : find_in(kInteger, name);
   }
   if (dtype == Dtype::kFloat64 && name == "Exp") return &kDoubleExp;
+  const std::span<const Word> activations =
+      dtype == Dtype::kFloat64 ? std::span<const Word>(kActivationsF64) : kActivationsF32;
+  if (const Word* word = find_in(activations, name)) return word;
   if (const Word* word = find_in(kFloating, name)) return word;
   const Word* word = find_in(kDelicate, name);
   delicate = word != nullptr;
@@ -365,7 +283,9 @@ std::string_view constant(Dtype dtype, std::string_view name) {
                 : HOLOGRAM_TEXT_OF(HOLOGRAM_ERFINV_FAR_F32);
   }
   if (name == "DIGAMMA_SERIES") return HOLOGRAM_TEXT_OF(HOLOGRAM_DIGAMMA_SERIES);
-  if (name == "ROOT_LOW") return wide ? "(-4.8336466567264567e-17)" : "(1.21016172e-8f)";
+  if (name == "EXP_TERMS") return HOLOGRAM_TEXT_OF(HOLOGRAM_EXP_F32);
+  if (name == "LOG1P_TERMS") return HOLOGRAM_TEXT_OF(HOLOGRAM_LOG1P_F32);
+  if (name == "MILLS_TERMS") return HOLOGRAM_TEXT_OF(HOLOGRAM_MILLS_F32);
   if (name == "TANH_A") return wide ? "(0x1.9884533d43651p+0)" : "(0x1.988454p+0f)";
   if (name == "TANH_A_LOW") return wide ? "(-0x1.cbc0d30ebfd15p-54)" : "(-0x1.857936p-25f)";
   if (name == "TANH_B") return wide ? "(0x1.2444f2a4d8b4bp-4)" : "(0x1.2444f2p-4f)";
@@ -414,7 +334,7 @@ void Words::need(Dtype dtype, std::string_view name) {
   bool delicate;
   const Word* word = find_word(dtype, name, delicate);
   const bool single = dtype == Dtype::kFloat32;
-  if (single && delicate && traits_.has_double && name != "Tail" && name != "Decay") {
+  if (single && delicate && traits_.has_double) {
     // The same with the operands of the wider one.
     need(Dtype::kFloat64, name);
     std::string head(word->text.substr(0, word->text.find('{')));

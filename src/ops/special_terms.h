@@ -35,3 +35,16 @@
 // B(2k) / (2k).
 #define HOLOGRAM_DIGAMMA_SERIES \
   1.0 / 12, -1.0 / 120, 1.0 / 252, -1.0 / 240, 1.0 / 132, -691.0 / 32760, 1.0 / 12, -3617.0 / 8160
+
+// exp(r) = 1 + r + r^2 p(r) for |r| up to log(2) / 2. log1p(e) = e + e^2 p(e) for e of 0 to 1.
+#define HOLOGRAM_EXP_F32 \
+  0x1.fffffcp-2f, 0x1.55548cp-3f, 0x1.55585ap-5f, 0x1.123d5ep-7f, 0x1.6ab6fap-10f
+#define HOLOGRAM_LOG1P_F32                                                          \
+  -0x1.ffffd2p-2f, 0x1.554ddp-2f, -0x1.ff23e6p-3f, 0x1.934b54p-3f, -0x1.3a435ep-3f, \
+      0x1.b4ae0cp-4f, -0x1.d6b0ap-5f, 0x1.4917fp-6f, -0x1.af4a22p-9f
+
+// (t + 4) exp(t^2 / 2) P(N > t) = p(q - 0.5) for t >= 0 and q = t / (t + 4): the smooth part of the
+// normal tail. A centre towards the far end lets most terms agree in sign.
+#define HOLOGRAM_MILLS_F32                                                         \
+  0x1.82b4bcp-1f, -0x1.373e38p+0f, 0x1.8c6d72p+0f, -0x1.7e002cp+0f, 0x1.eee37p-1f, \
+      -0x1.ecfb76p-3f, -0x1.cfddap-3f, 0x1.97b72cp-3f, 0x1.b76b08p-5f, -0x1.cbb45p-5f

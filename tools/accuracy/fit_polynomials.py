@@ -127,6 +127,13 @@ def _log_tail(x: mp.mpf) -> mp.mpf:
     return (mp.log1p(x) - x + x * x / 2) / x**3
 
 
+def _log1p_tail(x: mp.mpf) -> mp.mpf:
+    """(log1p(x) - x) / x^2."""
+    if abs(x) < mp.mpf("1e-8"):
+        return -mp.mpf(1) / 2 + x / 3
+    return (mp.log1p(x) - x) / x**2
+
+
 def _odd_tail(function: Function, cubic: mp.mpf, fifth: mp.mpf) -> Function:
     """(f(r) - r) / r^3 as a function of z = r^2."""
 
@@ -234,6 +241,7 @@ FITS: dict[str, Fit] = {
     "log_wide": Fit(_log_tail, -0.2932, 0.4147, 11, 53, lambda x: x * x),
     "log_f64": Fit(_atanh_tail, 0, _S2, 6, 53, lambda z: z),
     "log_pair": Fit(_atanh_high_tail, 0, _S2, 7, 53),
+    "log1p_f32": Fit(_log1p_tail, 0, 1, 8, 24, lambda x: x * x / mp.log1p(x) if x > 0 else x),
     "tan_f32": Fit(_TAN, 0, _QUARTER2, 6, 24, _odd_weight(mp.tan)),
     "sin_f32": Fit(_SIN, 0, _QUARTER2, 3, 24, _odd_weight(mp.sin)),
     "cos_f32": Fit(_cos_tail, 0, _QUARTER2, 2, 24, lambda z: z * z),

@@ -29,10 +29,7 @@ struct ErfConstants<float> {
                                         0x1.bb83ep-4f,    -0x1.9b8e64p-6f, 0x1.115a8cp-8f,
                                         -0x1.c78feep-12f, 0x1.61e856p-16f};
   // P(N > t) = exp(-t^2 / 2) / (t + kPivot) * p(q - kCentre), q = t / (t + kPivot).
-  // A centre towards the far end lets most terms agree in sign.
-  static constexpr float kMills[] = {
-      0x1.82b4bcp-1f,  -0x1.373e38p+0f, 0x1.8c6d72p+0f, -0x1.7e002cp+0f, 0x1.eee37p-1f,
-      -0x1.ecfb76p-3f, -0x1.cfddap-3f,  0x1.97b72cp-3f, 0x1.b76b08p-5f,  -0x1.cbb45p-5f};
+  static constexpr float kMills[] = {HOLOGRAM_MILLS_F32};
   static constexpr float kPivot = 4.0f;
   static constexpr float kCentre = 0.5f;
   static constexpr float kSmall = 0.925f;

@@ -10,6 +10,7 @@
 #endif
 
 #include "src/cpu/simd/math-core-inl.h"
+#include "src/ops/special_terms.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace hologram::HWY_NAMESPACE {
@@ -22,8 +23,7 @@ struct ExpConstants;
 
 template <>
 struct ExpConstants<float> {
-  static constexpr float kTail[] = {0x1.fffffcp-2f, 0x1.55548cp-3f, 0x1.55585ap-5f, 0x1.123d5ep-7f,
-                                    0x1.6ab6fap-10f};
+  static constexpr float kTail[] = {HOLOGRAM_EXP_F32};
   static constexpr float kExpm1Tail[] = {0x1p-1f,        0x1.555556p-3f,  0x1.5554eap-5f,
                                          0x1.110f62p-7f, 0x1.6d4c92p-10f, 0x1.a3e6bep-13f};
   static constexpr float kLog2E = 0x1.715476p+0f;

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <regex>
@@ -204,40 +205,89 @@ TEST_F(NvrtcTest, DenseKernelsOfWideElementsDoNotSpill) {
   for (const int architecture : kArchitectures) batch.expect_spills_of(0, architecture);
 }
 
-// The compiler joins no loads by itself.
-TEST_F(NvrtcTest, DenseOperandsAreLoadedAndStoredSixteenBytesAtOnce) {
-  const char* const path = std::getenv("HOLOGRAM_NVRTC_LIBRARY");
-  void* const library = path == nullptr ? nullptr : dlopen(path, RTLD_NOW);
-  if (library == nullptr) GTEST_SKIP() << "set HOLOGRAM_NVRTC_LIBRARY to a path";
+// What the library makes of texts before they are assembled, by functions that only tests need.
+class PtxTest : public NvrtcTest {
+ protected:
+  void SetUp() override {
+    NvrtcTest::SetUp();
+    if (IsSkipped()) return;
+    const char* const path = std::getenv("HOLOGRAM_NVRTC_LIBRARY");
+    library_ = path == nullptr ? nullptr : dlopen(path, RTLD_NOW);
+    if (library_ == nullptr) GTEST_SKIP() << "set HOLOGRAM_NVRTC_LIBRARY to a path";
+    find("nvrtcCreateProgram", create_);
+    find("nvrtcCompileProgram", build_);
+    find("nvrtcGetPTXSize", size_);
+    find("nvrtcGetPTX", get_);
+    find("nvrtcDestroyProgram", destroy_);
+  }
+  void TearDown() override {
+    if (library_ != nullptr) dlclose(library_);
+  }
+
+  std::string ptx(const std::string& source, int architecture = 80) const {
+    const std::string text = std::string(kPrologue) + source;
+    const std::string target = "--gpu-architecture=compute_" + std::to_string(architecture);
+    const char* const options[] = {target.c_str(), "--fmad=false"};
+    Handle program = nullptr;
+    EXPECT_EQ(create_(&program, text.c_str(), "dense.cu", 0, nullptr, nullptr), 0);
+    EXPECT_EQ(build_(program, 2, options), 0) << text;
+    size_t bytes = 0;
+    size_(program, &bytes);
+    std::string result(bytes, ' ');
+    get_(program, result.data());
+    destroy_(&program);
+    return result;
+  }
+
+ private:
   using Handle = void*;
-  const auto create =
-      reinterpret_cast<int (*)(Handle*, const char*, const char*, int, const char* const*,
-                               const char* const*)>(dlsym(library, "nvrtcCreateProgram"));
-  const auto build = reinterpret_cast<int (*)(Handle, int, const char* const*)>(
-      dlsym(library, "nvrtcCompileProgram"));
-  const auto size = reinterpret_cast<int (*)(Handle, size_t*)>(dlsym(library, "nvrtcGetPTXSize"));
-  const auto get = reinterpret_cast<int (*)(Handle, char*)>(dlsym(library, "nvrtcGetPTX"));
-  const auto destroy = reinterpret_cast<int (*)(Handle*)>(dlsym(library, "nvrtcDestroyProgram"));
-  ASSERT_TRUE(create != nullptr && build != nullptr && size != nullptr && get != nullptr);
+
+  template <class F>
+  void find(const char* name, F& function) {
+    function = reinterpret_cast<F>(dlsym(library_, name));
+    ASSERT_NE(function, nullptr) << name;
+  }
+
+  void* library_ = nullptr;
+  int (*create_)(Handle*, const char*, const char*, int, const char* const*,
+                 const char* const*) = nullptr;
+  int (*build_)(Handle, int, const char* const*) = nullptr;
+  int (*size_)(Handle, size_t*) = nullptr;
+  int (*get_)(Handle, char*) = nullptr;
+  int (*destroy_)(Handle*) = nullptr;
+};
+
+// The compiler joins no loads by itself.
+TEST_F(PtxTest, DenseOperandsAreLoadedAndStoredSixteenBytesAtOnce) {
   const std::pair<Dtype, const char*> cases[] = {{Dtype::kFloat32, ".v4.f32"},
                                                  {Dtype::kFloat64, ".v2.f64"},
                                                  {Dtype::kBFloat16, ".v4.u32"},
                                                  {Dtype::kUInt8, ".v4.u32"}};
   for (const auto& [dtype, wide] : cases) {
-    const std::string text = std::string(kPrologue) + dense_source(OpId::add, dtype);
-    Handle program = nullptr;
-    ASSERT_EQ(create(&program, text.c_str(), "dense.cu", 0, nullptr, nullptr), 0);
-    const char* const options[] = {"--gpu-architecture=compute_80", "--fmad=false"};
-    ASSERT_EQ(build(program, 2, options), 0) << text;
-    size_t bytes = 0;
-    size(program, &bytes);
-    std::string ptx(bytes, ' ');
-    get(program, ptx.data());
-    destroy(&program);
-    EXPECT_NE(ptx.find(std::string("ld.global.nc") + wide), std::string::npos) << ptx;
-    EXPECT_NE(ptx.find(std::string("st.global") + wide), std::string::npos) << ptx;
+    const std::string text = ptx(dense_source(OpId::add, dtype));
+    EXPECT_NE(text.find(std::string("ld.global.nc") + wide), std::string::npos) << text;
+    EXPECT_NE(text.find(std::string("st.global") + wide), std::string::npos) << text;
   }
-  dlclose(library);
+}
+
+// Most GPUs compute 64 times as many float32 numbers as float64.
+TEST_F(PtxTest, RowsOfFloat32ComputeInFloat32) {
+  // CUDA's sin, cos and tan have float64 for huge angles.
+  const std::vector<OpId> exempt = {OpId::digamma, OpId::sin, OpId::cos, OpId::tan};
+  int rows = 0, wide = 0;
+  for (const OpInfo& info : ops()) {
+    if (!info.supports(Dtype::kFloat32) || info.result_is_bool) continue;
+    const std::string text = ptx(dense_source(info.id, Dtype::kFloat32));
+    const bool has_wide = text.find(".f64") != std::string::npos;
+    if (std::find(exempt.begin(), exempt.end(), info.id) != exempt.end()) {
+      wide += has_wide;
+      continue;
+    }
+    EXPECT_FALSE(has_wide) << info.name << "\n" << text;
+    ++rows;
+  }
+  EXPECT_GT(rows, 50);
+  EXPECT_EQ(wide, 4);
 }
 
 TEST_F(NvrtcTest, RandomKernelsCompile) {
