@@ -35,6 +35,26 @@ FUNCTION f32 inverse_of(f32 x) {
   return inverse;
 }
 #define INVERSE(x) inverse_of(x)
+FUNCTION u16 f16_of(f32 x) {
+  u16 bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+  return bits;
+}
+#define F16_OF(x) f16_of(x)
+FUNCTION f32 of_f16(u16 bits) {
+  f32 value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+  return value;
+}
+#define OF_F16(bits) of_f16(bits)
+#if __CUDA_ARCH__ >= 800
+FUNCTION u16 bf16_of(f32 x) {
+  u16 bits;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+  return bits;
+}
+#define BF16_OF(x) bf16_of(x)
+#endif
 )";
 
 }  // namespace hologram::cuda

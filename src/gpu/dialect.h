@@ -23,6 +23,8 @@ namespace hologram::gpu {
 //   fma, fmod, sqrt, fabs, floor, ceil, trunc, rint, copysign, exp, ..., erfc, pow of f32 and f64
 // and, where the device has an instruction for it (what uses one has a text of its own otherwise):
 //   INVERSE(f32)    1 / x for x of 1 to 32, a relative error of at most 2^-20
+//   F16_OF(f32), BF16_OF(f32)   rounded to nearest even, as bits; of a NaN any NaN
+//   OF_F16(u16)     the value of a float16; of a NaN any NaN
 // No product is contracted with a sum, and nothing is included.
 
 // What a device's compiler and launches can do.

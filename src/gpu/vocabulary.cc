@@ -155,7 +155,8 @@ constexpr Word kDoubleExp = {
 constexpr Word kBoolNot = {"BitNot", "T BitNot(T x) { return (T)(x ^ 1); }"};
 
 // Conversions that a cast of C leaves open, as the CPU's instructions have them: what does not fit
-// is the lowest integer. The half types round to nearest even.
+// is the lowest integer. The half types round to nearest even. A NaN keeps what fits of its bits,
+// where no instruction of the device has it otherwise (dialect.h).
 constexpr Word kHelpers[] = {
     {"f32_to_i32",
      "int f32_to_i32(f32 x) {\n"
@@ -178,20 +179,31 @@ constexpr Word kHelpers[] = {
     {"bf16_value", "f32 bf16_value(u16 x) { return as_f32((u32)x << 16); }"},
     {"bf16_bits",
      "u16 bf16_bits(f32 x) {\n"
+     "#ifdef BF16_OF\n"
+     "  return BF16_OF(x);\n"
+     "#else\n"
      "  const u32 bits = as_u32(x);\n"
      "  if (x != x) return (u16)((bits >> 16) | 0x40);\n"
      "  return (u16)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);\n"
+     "#endif\n"
      "}"},
     {"f16_value",
      "f32 f16_value(u16 x) {\n"
+     "#ifdef OF_F16\n"
+     "  return OF_F16(x);\n"
+     "#else\n"
      "  const u32 sign = (u32)(x & 0x8000) << 16, rest = x & 0x7fff;\n"
      "  if (rest >= 0x7c00) return as_f32(sign | 0x7f800000 | (rest & 0x3ff) << 13);\n"
      "  if (rest >= 0x400) return as_f32(sign | ((rest << 13) + 0x38000000));\n"
      "  const f32 small = (f32)rest * 5.9604644775390625e-8f;\n"
      "  return as_f32(as_u32(small) | sign);\n"
+     "#endif\n"
      "}"},
     {"f16_bits",
      "u16 f16_bits(f32 x) {\n"
+     "#ifdef F16_OF\n"
+     "  return F16_OF(x);\n"
+     "#else\n"
      "  const u32 bits = as_u32(x), sign = (bits >> 16) & 0x8000, rest = bits & 0x7fffffff;\n"
      "  if (rest > 0x7f800000) return (u16)(sign | 0x7e00 | (rest >> 13 & 0x3ff));\n"
      "  if (rest >= 0x477ff000) return (u16)(sign | 0x7c00);\n"
@@ -203,6 +215,7 @@ constexpr Word kHelpers[] = {
      "  const u32 whole = (rest & 0x7fffff) | 0x800000, kept = whole >> shift;\n"
      "  const u32 lost = whole & ((1u << shift) - 1), half_way = 1u << (shift - 1);\n"
      "  return (u16)(sign | (kept + (lost > half_way || (lost == half_way && (kept & 1)))));\n"
+     "#endif\n"
      "}"},
 };
 

@@ -290,6 +290,22 @@ TEST_F(PtxTest, RowsOfFloat32ComputeInFloat32) {
   EXPECT_EQ(wide, 4);
 }
 
+TEST_F(PtxTest, HalfTypesAreRoundedByTheirInstructions) {
+  const auto has = [](const std::string& text, const char* what) {
+    return text.find(what) != std::string::npos;
+  };
+  const std::string half = ptx(dense_source(OpId::exp, Dtype::kFloat16));
+  EXPECT_TRUE(has(half, "cvt.f32.f16") && has(half, "cvt.rn.f16.f32")) << half;
+  const std::string brain = ptx(dense_source(OpId::exp, Dtype::kBFloat16));
+  EXPECT_TRUE(has(brain, "cvt.rn.bf16.f32")) << brain;
+  if (!supports(75)) return;
+  const std::string old_half = ptx(dense_source(OpId::exp, Dtype::kFloat16), 75);
+  EXPECT_TRUE(has(old_half, "cvt.rn.f16.f32")) << old_half;
+  const std::string old_brain = ptx(dense_source(OpId::exp, Dtype::kBFloat16), 75);
+  EXPECT_FALSE(has(old_brain, "cvt.rn.bf16.f32")) << old_brain;
+  EXPECT_FALSE(compile(dense_source(OpId::exp, Dtype::kBFloat16), 75).bytes.empty());
+}
+
 TEST_F(NvrtcTest, RandomKernelsCompile) {
   Batch batch;
   for (unsigned seed = 0; batch.size() < 64; ++seed) {
