@@ -23,7 +23,8 @@ using gpu::Traits;
 
 constexpr Stream kLegacyStream = nullptr;
 
-constexpr Traits kTraits = {.has_double = true, .divides_exactly = true, .parameter_bytes = 4096};
+constexpr Traits kTraits = {
+    .has_double = true, .divides_exactly = true, .parameter_bytes = 4096, .group_items = 1024};
 
 Address as_address(const void* data) { return reinterpret_cast<Address>(data); }
 Mark as_mark(const std::shared_ptr<void>& mark) { return static_cast<Mark>(mark.get()); }

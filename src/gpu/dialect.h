@@ -34,6 +34,7 @@ struct Traits {
   // computed in float64, and without that they are as the driver leaves them (OpenCL: 2.5 ULP).
   bool divides_exactly = false;
   size_t parameter_bytes = 1024;  // that all parameters of a kernel may take
+  size_t group_items = 256;       // that a group may have; 256 at least
 };
 
 }  // namespace hologram::gpu

@@ -19,7 +19,7 @@ using circuit::MemoryAccess;
 using circuit::Rank;
 using circuit::Ref;
 
-// Work items of a group, and the most where a kernel asks for more.
+// Work items of a group, and how many every device takes where a kernel asks for more.
 inline constexpr size_t kGroupItems = 64;
 inline constexpr size_t kMostGroupItems = 256;
 

@@ -44,8 +44,10 @@ int RowValues::op(OpId id, Dtype compute, const std::vector<int>& operands) {
   std::string names[circuit::kMaxArity];
   for (size_t k = 0; k < operands.size(); ++k) names[k] = name(operands[k]);
   const Dtype result = op_info(id).result_is_bool ? Dtype::kBool : compute;
-  return make(result, functions_.row(id, compute, names, static_cast<int>(operands.size())),
-              operands);
+  const int value =
+      make(result, functions_.row(id, compute, names, static_cast<int>(operands.size())), operands);
+  if (op_info(id).is_heavy()) values_.back().cost = compute == Dtype::kFloat64 ? 64 : 8;
+  return value;
 }
 
 int RowValues::converted(int value, Dtype to) {
@@ -54,6 +56,9 @@ int RowValues::converted(int value, Dtype to) {
 }
 
 int RowValues::fold(Merge merge, int input) {
+  for (const Fold& known : folds_) {
+    if (known.merge == merge && known.input == input) return known.result;
+  }
   Value result;
   result.dtype = dtype_of(input);
   result.fold = static_cast<int>(folds_.size());
@@ -73,7 +78,11 @@ int RowValues::read(const Ref& ref, Dtype compute) {
   Value value;
   value.dtype = access.dtype;
   value.is_full = access.rank == Rank::kFull;
-  value.text = load(place(ref.index), access.dtype);
+  if (value.is_full) {
+    value.access = static_cast<int>(ref.index);
+  } else {
+    value.text = load(cat("a", ref.index), access.dtype);
+  }
   return known = add(value);
 }
 
@@ -217,6 +226,14 @@ bool RowValues::row_steps_less() const {
   return row < col;
 }
 
+size_t RowValues::narrowest() const {
+  size_t least = 8;
+  for (const MemoryAccess& access : kernel_.accesses) {
+    if (access.rank == Rank::kFull) least = std::min(least, itemsize(access.dtype));
+  }
+  return least;
+}
+
 void RowValues::write_begin(const MemoryAccess& access, std::string& body) {
   const auto index = static_cast<size_t>(&access - kernel_.accesses.data());
   put(body, "  GLOBAL u8* const a", index, " = ", begin_of(access));
@@ -227,14 +244,21 @@ void RowValues::write_begin(const MemoryAccess& access, std::string& body) {
     put(body, " + (i64)p", d, " * ", add_word(stride * size));
   }
   body += ";\n";
-  const bool is_full = access.rank == Rank::kFull;
-  steps_.push_back(is_full ? add_word(access.strides[static_cast<size_t>(row_dims_)] * size)
-                           : std::string());
+  std::string step;
+  if (access.rank == Rank::kFull) {
+    const int64_t stride = access.strides[static_cast<size_t>(row_dims_)];
+    // Of neighbours it is in the text, which then has addresses that differ by constants.
+    step = stride == 1 ? std::to_string(size) : add_word(stride * size);
+  }
+  steps_.push_back(std::move(step));
 }
 
-std::string RowValues::place(uint32_t access) const {
-  const std::string& step = steps_[access];
-  return step.empty() ? cat("a", access) : cat("a", access, " + (i64)c * ", step);
+std::string RowValues::begin_walk(uint32_t access) const {
+  return cat("GLOBAL u8* const b", access, " = a", access, " + (i64)c0 * ", steps_[access], ";\n");
+}
+
+std::string RowValues::place(uint32_t access, const std::string& at) const {
+  return cat("b", access, " + (i64)(", at, ") * (apart * ", steps_[access], ")");
 }
 
 }  // namespace hologram::gpu

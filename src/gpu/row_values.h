@@ -26,7 +26,9 @@ class RowValues : public Writer {
     int walk = 0;          // in which it is known: of rows, before it
     std::string text;      // an expression of other values' names
     std::vector<int> operands;
-    int fold = -1;  // of folds_, which it is the result of
+    int fold = -1;    // of folds_, which it is the result of
+    int access = -1;  // whose element it is; it has no text
+    int cost = 1;     // in instructions, roughly
   };
   struct Fold {
     Merge merge;
@@ -45,10 +47,15 @@ class RowValues : public Writer {
   void write_begin(const MemoryAccess& access, std::string& body);
   // After all accesses have begun. W(1) is the length of a row.
   void add_instr(const Instr& instr);
-  // The element c of an access.
-  std::string place(uint32_t access) const;
+  // An element of an access: that number behind c0, if those that an item has are counted, which
+  // are `apart` elements from each other.
+  std::string place(uint32_t access, const std::string& at) const;
+  // Puts an access to the element c0: "GLOBAL u8* const b3 = ...;".
+  std::string begin_walk(uint32_t access) const;
   // Whether elements of one column lie closer together than those of a row.
   bool row_steps_less() const;
+  // Bytes of an element, of the accesses with the narrowest.
+  size_t narrowest() const;
 
   const int row_dims_;  // dimensions of rows; the last is that of their elements
   const int64_t cols_;
@@ -73,7 +80,7 @@ class RowValues : public Writer {
   int row_function(const Instr& instr);
 
   std::vector<int> temps_, loaded_;
-  std::vector<std::string> steps_;  // of each access along a row; empty where it has none
+  std::vector<std::string> steps_;  // of each access along a row, in bytes; empty where none
 };
 
 }  // namespace hologram::gpu

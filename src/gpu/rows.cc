@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// See rows.h. What is computed are values (row_values.h); this is when, by which item, and how
-// parts come together.
+// See rows.h. What is computed are values (row_values.h), in walks and by groups of row_walks.h;
+// this is how that is written, and how parts come together.
 #include "src/gpu/rows.h"
 
 #include <algorithm>
 
-#include "src/gpu/row_values.h"
+#include "src/gpu/row_walks.h"
 
 namespace hologram::gpu {
 namespace {
@@ -21,73 +21,67 @@ int64_t piece_of(int64_t elements) {
 }
 
 // Writes one launch of a kernel.
-class RowsWriter : RowValues {
+class RowsWriter : RowWalks {
  public:
-  RowsWriter(const Kernel& kernel, const Traits& traits)
-      : RowValues(kernel, traits),
-        rows_(kernel.rows()),
-        lanes_(lanes_of(cols_)),
-        pieces_(pieces_of(cols_)) {}
+  RowsWriter(const Kernel& kernel, const Traits& traits) : RowWalks(kernel, traits) {}
 
   // Of rows in one piece.
   KernelText write() {
     const std::string rows = add_word(rows_), cols = add_word(cols_);
     const std::string row_type = index_type(rows_), col_type = index_type(cols_);
-    const auto lanes = static_cast<size_t>(lanes_);
-    items_ = std::max(kGroupItems, lanes);
-    const size_t per_group = items_ / lanes;
-    // Neighbours in a group read neighbours in memory.
-    rows_first_ = row_steps_less();
+    std::string begin;
+    write_values(begin);
     std::string body;
-    if (lanes_ == 1) {
+    if (row_lanes_ == 1) {
       put(body, "  if (OWN_ITEM >= (u64)", rows, ") return;\n");
       put(body, "  const ", row_type, " row = (", row_type, ")OWN_ITEM;\n");
       put(body, "  const ", col_type, " cols = (", col_type, ")", cols, ";\n");
     } else {
-      // A group has whole rows. Items past the last have no elements, and the group's first row.
-      const std::string row = rows_first_ ? cat("LANE % ", per_group) : cat("LANE / ", lanes);
-      put(body, "  const u32 lane = LANE ", rows_first_ ? cat("/ ", per_group) : cat("% ", lanes));
-      put(body, ";\n  const u64 first = OWN_GROUP * ", per_group, ";\n");
-      put(body, "  const int is_row = first + ", row, " < (u64)", rows, ";\n");
-      put(body, "  const ", row_type, " row = (", row_type, ")(is_row ? first + ", row,
-          " : first);\n");
+      write_own_row("OWN_GROUP", rows, body);
       put(body, "  const ", col_type, " cols = is_row ? (", col_type, ")", cols, " : 0;\n");
     }
-    write_values(body);
+    body += begin;
     std::string walks;
-    const int last = last_walk();
-    for (int walk = 0; walk <= last; ++walk) {
+    const auto count = static_cast<int>(walks_.size());
+    for (int walk = 0; walk < count; ++walk) {
       write_row_values(walk, walks);
-      write_walk(walk, walk == last, walks);
+      write_walk(walk, walks);
       for (const Fold& fold : folds_) {
         if (fold.walk == walk) define_fold(fold, walks);
       }
     }
-    write_row_values(last + 1, walks);
+    write_row_values(count, walks);
     write_row_stores(walks);
     for (const std::string& array : arrays_) body += array;
-    const auto groups = (static_cast<size_t>(rows_) + per_group - 1) / per_group;
-    return finish(body + walks, groups, items_);
+    return finish(body + walks, row_groups(), group_.all_items());
   }
 
   // Of rows in pieces: launch 0, 1... is the walk of that number, and one more stores values of
   // rows. Nothing behind the last.
   std::optional<KernelText> write_launch(int launch) {
-    const std::string rows = add_word(rows_), cols = add_word(cols_);
-    items_ = static_cast<size_t>(lanes_);
-    std::string body = "  const u32 lane = LANE;\n";
-    const std::string pieces = cat("(u64)", add_word(pieces_)), piece = add_word(piece_of(cols_));
+    const std::string rows = add_word(rows_), cols = cat("(u64)", add_word(cols_));
+    const std::string pieces = cat("(u64)", add_word(pieces_));
+    const std::string piece = cat("(u64)", add_word(piece_of(cols_)));
     std::string begin;
     write_values(begin);
-    const int last = last_walk();
-    const bool is_walk = launch <= last;
-    if (!is_walk && (launch > last + 1 || !stores_row_values())) return std::nullopt;
-    put(body, "  const ", index_type(rows_), " row = (", index_type(rows_), ")(OWN_GROUP",
-        is_walk ? cat(" / ", pieces) : std::string(), ");\n");
-    if (is_walk) {
-      put(body, "  const u64 piece = OWN_GROUP % ", pieces, ";\n");
-      put(body, "  const i64 first = (i64)piece * ", piece, ", cols = first + ", piece, " < ", cols,
-          " ? first + ", piece, " : ", cols, ";\n");
+    const auto count = static_cast<int>(walks_.size());
+    const bool is_walk = launch < count;
+    if (!is_walk && (launch > count || !stores_row_values())) return std::nullopt;
+    std::string body;
+    const size_t groups = row_groups();
+    if (!is_walk) {
+      write_own_row("OWN_GROUP", rows, body);
+    } else {
+      // Groups that run at the same time read what lies side by side.
+      const std::string of =
+          group_.rows_first ? cat("(u64)", add_word(static_cast<int64_t>(groups))) : pieces;
+      const std::string slow = cat("OWN_GROUP / ", of), fast = cat("OWN_GROUP % ", of);
+      write_own_row(group_.rows_first ? fast : slow, rows, body);
+      const std::string type = index_type(cols_);
+      put(body, "  const u64 piece = ", group_.rows_first ? slow : fast, ";\n");
+      put(body, "  const u64 first_col = piece * ", piece, ", end = first_col + ", piece, " < ",
+          cols, " ? first_col + ", piece, " : ", cols, ";\n");
+      put(body, "  const ", type, " cols = is_row ? (", type, ")end : 0;\n");
     }
     body += begin;
     if (!folds_.empty()) {
@@ -95,7 +89,7 @@ class RowsWriter : RowValues {
       put(body, "  GLOBAL u8* const parts = ", begin_of(scratch), ";\n");
     }
     std::string walks;
-    for (int walk = 0; walk < std::min(launch, last + 1); ++walk) {
+    for (int walk = 0; walk < std::min(launch, count); ++walk) {
       write_row_values(walk, walks);
       for (const Fold& fold : folds_) {
         if (fold.walk == walk) write_pieces_merge(fold, rows, pieces, walks);
@@ -103,23 +97,38 @@ class RowsWriter : RowValues {
     }
     write_row_values(launch, walks);
     if (is_walk) {
-      write_walk(launch, launch == last, walks);
+      write_walk(launch, walks);
       for (const Fold& fold : folds_) {
         if (fold.walk != launch) continue;
-        put(walks, "  if (lane == 0) ", part_of(fold, "piece", rows, pieces), " = part",
-            fold.result, ";\n");
+        put(walks, "  if (is_row && item == 0) ", part_of(fold, "piece", rows, pieces), " = part",
+            fold.result, "[0];\n");
       }
     } else {
       write_row_stores(walks);
     }
     for (const std::string& array : arrays_) body += array;
-    const auto groups = static_cast<size_t>(is_walk ? rows_ * pieces_ : rows_);
     text_.scratch_bytes = kPartBytes * folds_.size() * static_cast<size_t>(rows_ * pieces_);
-    return finish(body + walks, groups, items_);
+    return finish(body + walks, is_walk ? groups * static_cast<size_t>(pieces_) : groups,
+                  group_.all_items());
   }
 
  private:
   static constexpr size_t kPartBytes = 8;
+  // How many partial results an item takes together at the end of a merge.
+  static constexpr int kLastParts = 16;
+
+  size_t row_groups() const { return (static_cast<size_t>(rows_) + group_.rows - 1) / group_.rows; }
+
+  // A group has whole rows. Items past the last have no elements, and the group's first row.
+  void write_own_row(const std::string& group, const std::string& rows, std::string& body) const {
+    const std::string type = index_type(rows_);
+    const bool first = group_.rows_first;
+    const std::string row = first ? cat("LANE % ", group_.rows) : cat("LANE / ", group_.items);
+    put(body, "  const u32 item = LANE ", first ? cat("/ ", group_.rows) : cat("% ", group_.items));
+    put(body, ";\n  const u64 first = (u64)(", group, ") * ", group_.rows, ";\n");
+    put(body, "  const int is_row = first + ", row, " < (u64)", rows, ";\n");
+    put(body, "  const ", type, " row = (", type, ")(is_row ? first + ", row, " : first);\n");
+  }
 
   // What all launches begin with: where the item's row is, and the instructions as values.
   void write_values(std::string& body) {
@@ -128,19 +137,14 @@ class RowsWriter : RowValues {
     }
     for (const MemoryAccess& access : kernel_.accesses) write_begin(access, body);
     for (const Instr& instr : kernel_.instrs) add_instr(instr);
-  }
-
-  int last_walk() const {
-    int last = 0;
-    for (const Fold& fold : folds_) last = std::max(last, fold.walk);
-    for (const Store& store : stores_) {
-      const Value& value = values_[static_cast<size_t>(store.value)];
-      if (value.is_full || is_full(store)) last = std::max(last, value.walk);
+    plan();
+    put(body, "  const u32 apart = ", group_.items, ";\n");
+    for (const Walk& walk : walks_) {
+      for (size_t v = 0; v < values_.size(); ++v) {
+        if (!walk.left[v] || !walk.computed[v]) continue;
+        put(body, "  ", storage_type(values_[v].dtype), " kept", v, "[", walk.elements, "];\n");
+      }
     }
-    return last;
-  }
-  bool is_full(const Store& store) const {
-    return kernel_.accesses[store.access].rank == Rank::kFull;
   }
 
   static void define(const Value& value, int index, const char* indent, std::string& text) {
@@ -158,98 +162,186 @@ class RowsWriter : RowValues {
     }
   }
 
-  void need(int index, std::vector<bool>& needed) const {
-    const auto at = static_cast<size_t>(index);
-    if (needed[at] || !values_[at].is_full) return;
-    needed[at] = true;
-    for (const int operand : values_[at].operands) need(operand, needed);
+  // "for" over what an item has of something at once.
+  static std::string each(const char* index, int count) {
+    return cat("#pragma unroll\n    for (u32 ", index, " = 0; ", index, " < ", count, "; ++", index,
+               ") ");
   }
 
-  void write_walk(int walk, bool stores, std::string& text) {
-    std::vector<bool> needed(values_.size(), false);
+  void write_walk(int number, std::string& text) {
+    const Walk& walk = walks_[static_cast<size_t>(number)];
     std::vector<const Fold*> folds;
     for (const Fold& fold : folds_) {
-      if (fold.walk != walk) continue;
-      folds.push_back(&fold);
-      need(fold.input, needed);
+      if (fold.walk == number) folds.push_back(&fold);
     }
-    bool any = !folds.empty();
+    std::vector<const Store*> stores;
     for (const Store& store : stores_) {
-      if (!stores || !is_full(store)) continue;
-      any = true;
-      need(store.value, needed);
+      if (number + 1 == static_cast<int>(walks_.size()) && is_full(store)) stores.push_back(&store);
     }
-    if (!any) return;
-    for (const Fold* fold : folds) {
-      put(text, "  ", storage_type(fold->dtype), " part", fold->result, " = ", identity(*fold),
-          ";\n");
-    }
-    if (pieces_ > 1) {
-      put(text, "  for (i64 c = first + lane; c < cols; c += ", lanes_, ") {\n");
+    if (folds.empty() && stores.empty()) return;
+    for (const Fold* fold : folds) begin_parts(*fold, text);
+    const std::string type = index_type(cols_);
+    const std::string first = row_lanes_ == 1 ? "0"
+                              : pieces_ > 1   ? cat("(", type, ")first_col + item")
+                                              : "item";
+    if (at_once_) {
+      put(text, "  if (", first, " < cols) {\n    const ", type, " c0 = ", first, ";\n");
     } else {
-      put(text, "  for (", index_type(cols_), " c = ", lanes_ > 1 ? "lane" : "0",
-          "; c < cols; c += ", lanes_, ") {\n");
+      put(text, "  for (", type, " c0 = ", first,
+          "; c0 < cols; c0 += ", walk.elements * group_.items, ") {\n");
     }
+    const bool in_parts = walk.loads < walk.elements;
+    const std::string at = in_parts ? "f + e" : "e";
+    write_loads(walk, stores, at, text);
+    put(text, each("e", walk.loads), "{\n");
+    put(text, "      const int is_in = c0 + (", at, ") * apart < cols;\n");
     for (size_t v = 0; v < values_.size(); ++v) {
-      if (needed[v]) define(values_[v], static_cast<int>(v), "    ", text);
+      const Value& value = values_[v];
+      const auto index = static_cast<int>(v);
+      const bool is_loaded = walk.computed[v] && value.access >= 0;
+      if (walk.held[v] || is_loaded) {
+        put(text, "      const ", storage_type(value.dtype), " ", name(index), " = ",
+            is_loaded ? "loaded" : "kept", v, "[", is_loaded ? "e" : at, "];\n");
+      } else if (walk.computed[v]) {
+        define(value, index, "      ", text);
+      }
+      if (walk.left[v] && walk.computed[v]) put(text, "      kept", v, "[", at, "] = v", v, ";\n");
     }
     for (const Fold* fold : folds) {
-      const std::string part = cat("part", fold->result);
-      put(text, "    ", part, " = ", merged(*fold, part, name(fold->input)), ";\n");
+      const std::string part = cat("part", fold->result, "[(", at, ") % ", group_.lanes, "]");
+      put(text, "      if (is_in) ", part, " = ", merged(*fold, part, name(fold->input)), ";\n");
     }
-    for (const Store& store : stores_) {
-      if (!stores || !is_full(store)) continue;
-      const std::string_view type = storage_type(kernel_.accesses[store.access].dtype);
-      put(text, "    *(GLOBAL ", type, "*)(", place(store.access), ") = ", name(store.value),
-          ";\n");
+    for (const Store* store : stores) {
+      const std::string_view stored = storage_type(kernel_.accesses[store->access].dtype);
+      put(text, "      if (is_in) *(GLOBAL ", stored, "*)(", place(store->access, at),
+          ") = ", name(store->value), ";\n");
     }
-    text += "  }\n";
+    text += in_parts ? "    }\n    }\n  }\n" : "    }\n  }\n";
     for (const Fold* fold : folds) write_merge(*fold, text);
   }
 
-  // The items' parts of a row, or of a piece, become one, in every item.
+  // Some at once, before anything waits for one of them. An item that has not so many takes its
+  // first for the others.
+  void write_loads(const Walk& walk, const std::vector<const Store*>& stores, const std::string& at,
+                   std::string& text) {
+    Set begun(kernel_.accesses.size(), false);
+    const auto begin = [&](uint32_t access) {
+      if (!begun[access]) put(text, "    ", begin_walk(access));
+      begun[access] = true;
+    };
+    std::string arrays, all, some;
+    for (size_t v = 0; v < values_.size(); ++v) {
+      const Value& value = values_[v];
+      if (!walk.computed[v] || value.access < 0) continue;
+      const auto access = static_cast<uint32_t>(value.access);
+      begin(access);
+      put(arrays, "    ", storage_type(value.dtype), " loaded", v, "[", walk.loads, "];\n");
+      put(all, "      loaded", v, "[e] = ", load(place(access, at), value.dtype), ";\n");
+      put(some, "      loaded", v, "[e] = ", load(place(access, "near"), value.dtype), ";\n");
+    }
+    for (const Store* store : stores) begin(store->access);
+    if (walk.loads < walk.elements) {
+      put(text, "#pragma unroll\n    for (u32 f = 0; f < ", walk.elements, "; f += ", walk.loads,
+          ") {\n");
+    }
+    if (all.empty()) return;
+    put(text, arrays);
+    if (walk.elements == 1) {
+      put(text, each("e", 1), "{\n", all, "    }\n");
+      return;
+    }
+    const std::string last =
+        walk.loads < walk.elements ? cat("f + ", walk.loads - 1) : std::to_string(walk.loads - 1);
+    put(text, "    if (c0 + (", last, ") * apart < cols) {\n", each("e", walk.loads), "{\n", all,
+        "    }\n    } else {\n", each("e", walk.loads), "{\n");
+    put(text, "      const u32 near = c0 + (", at, ") * apart < cols ? ", at, " : 0;\n", some,
+        "    }\n    }\n");
+  }
+
+  void begin_parts(const Fold& fold, std::string& text) const {
+    put(text, "  ", storage_type(fold.dtype), " part", fold.result, "[", group_.lanes, "];\n");
+    put(text, each("k", group_.lanes), "part", fold.result, "[k] = ", identity(fold), ";\n");
+  }
+
+  // An item's partial results become one, the first. Of any two, half of them lie between.
+  void write_halves(const Fold& fold, const std::string& parts, int count, std::string& text) {
+    for (int half = count / 2; half > 0; half /= 2) {
+      const std::string own = cat(parts, half > 1 ? "[k]" : "[0]");
+      const std::string other = cat(parts, half > 1 ? cat("[k + ", half, "]") : "[1]");
+      put(text, half > 1 ? each("k", half) : std::string("    "), own, " = ",
+          merged(fold, own, other), ";\n");
+    }
+  }
+
+  // The parts of a row, or of a piece, become one, in every item: part l and the one that is half
+  // of all behind it, until one is left. An item's own come first. Then some items take together
+  // what lies kLastParts apart, and each item what is left.
   void write_merge(const Fold& fold, std::string& text) {
     const std::string_view type = storage_type(fold.dtype);
-    if (lanes_ > 1) {
-      const std::string array = cat("shared_", type);
-      const std::string declared = cat("  LOCAL ", type, " ", array, "[", items_, "];\n");
-      if (std::find(arrays_.begin(), arrays_.end(), declared) == arrays_.end()) {
-        arrays_.push_back(declared);
-      }
-      const size_t step = rows_first_ ? items_ / static_cast<size_t>(lanes_) : 1;
-      const std::string own = cat(array, "[LANE]");
-      put(text, "  ", own, " = part", fold.result, ";\n  BARRIER;\n");
-      for (int half = lanes_ / 2; half > 0; half /= 2) {
-        const std::string other = cat(array, "[LANE + ", static_cast<size_t>(half) * step, "]");
-        put(text, "  if (lane < ", half, ") ", own, " = ", merged(fold, own, other),
-            ";\n  BARRIER;\n");
-      }
-      put(text, "  part", fold.result, " = ", array, "[LANE - lane * ", step, "];\n  BARRIER;\n");
+    const std::string part = cat("part", fold.result);
+    write_halves(fold, part, group_.lanes, text);
+    if (group_.items == 1) return;
+    const size_t step = group_.rows_first ? group_.rows : 1;
+    const int last = std::min(group_.items, kLastParts), before = group_.items / last;
+    // Items may still read what the last merge left: the next but one is behind a barrier.
+    std::string array = cat("shared_", type);
+    if (before == 1) put(array, "_", merges_++ % 2);
+    add_array(type, array, group_.all_items());
+    put(text, "  ", array, "[LANE] = ", part, "[0];\n  BARRIER;\n");
+    // The first halves come together as they are read.
+    const auto read = [&](int count, const std::string& from, size_t apart) {
+      const std::string own = cat(array, "[", from, " + k * ", apart, "]");
+      const std::string other = cat(array, "[", from, " + (k + ", count / 2, ") * ", apart, "]");
+      put(text, "    ", type, " q[", count / 2, "];\n", each("k", count / 2),
+          "q[k] = ", merged(fold, own, other), ";\n");
+      write_halves(fold, "q", count / 2, text);
+    };
+    if (before > 1) {
+      put(text, "  if (item < ", last, ") {\n");
+      read(before, "LANE", static_cast<size_t>(last) * step);
+      array = cat("left_", type);
+      add_array(type, array, static_cast<size_t>(last) * group_.rows);
+      put(text, "    ", array, "[LANE] = q[0];\n  }\n  BARRIER;\n");
+    }
+    text += "  {\n";
+    read(last, cat("LANE - item * ", step), step);
+    put(text, "    ", part, "[0] = q[0];\n  }\n");
+  }
+
+  void add_array(std::string_view type, const std::string& array, size_t count) {
+    const std::string declared = cat("  LOCAL ", type, " ", array, "[", count, "];\n");
+    if (std::find(arrays_.begin(), arrays_.end(), declared) == arrays_.end()) {
+      arrays_.push_back(declared);
     }
   }
 
   static void define_fold(const Fold& fold, std::string& text) {
     put(text, "  const ", storage_type(fold.dtype), " ", name(fold.result), " = part", fold.result,
-        ";\n");
+        "[0];\n");
   }
 
-  // Where the part of a piece of the group's row lies.
+  // Where the part of a piece of the group's row lies: rows beside each other have theirs so.
   std::string part_of(const Fold& fold, const char* piece, const std::string& rows,
                       const std::string& pieces) const {
     const auto index = static_cast<size_t>(&fold - folds_.data());
-    return cat("*(GLOBAL ", storage_type(fold.dtype), "*)(parts + ", kPartBytes, " * ((", index,
-               " * (u64)", rows, " + row) * ", pieces, " + ", piece, "))");
+    const std::string all = cat("(u64)", rows, " * ", pieces);
+    const std::string own = group_.rows_first ? cat("(u64)(", piece, ") * (u64)", rows, " + row")
+                                              : cat("(u64)row * ", pieces, " + (", piece, ")");
+    return cat("*(GLOBAL ", storage_type(fold.dtype), "*)(parts + ", kPartBytes, " * (", index,
+               " * (", all, ") + ", own, "))");
   }
 
   // The pieces of a row become its value, in every item.
   void write_pieces_merge(const Fold& fold, const std::string& rows, const std::string& pieces,
                           std::string& text) {
     const std::string part = cat("part", fold.result);
-    put(text, "  ", storage_type(fold.dtype), " ", part, " = ", identity(fold), ";\n");
-    put(text, "  for (u32 q = lane; q < ", pieces, "; q += ", lanes_, ") {\n");
-    put(text, "    const ", storage_type(fold.dtype),
-        " piece_part = ", part_of(fold, "q", rows, pieces), ";\n");
-    put(text, "    ", part, " = ", merged(fold, part, "piece_part"), ";\n  }\n");
+    begin_parts(fold, text);
+    put(text, "  for (u32 q = item; q < ", pieces, "; q += ", row_lanes_, ") {\n");
+    put(text, each("k", group_.lanes), "if (q + k * apart < ", pieces, ") {\n");
+    put(text, "      const ", storage_type(fold.dtype),
+        " piece_part = ", part_of(fold, "q + k * apart", rows, pieces), ";\n");
+    put(text, "      ", part, "[k] = ", merged(fold, cat(part, "[k]"), "piece_part"),
+        ";\n    }\n  }\n");
     write_merge(fold, text);
     define_fold(fold, text);
   }
@@ -304,23 +396,18 @@ class RowsWriter : RowValues {
     for (const Store& store : stores_) {
       const MemoryAccess& access = kernel_.accesses[store.access];
       if (access.rank == Rank::kFull) continue;
-      if (!begun && lanes_ > 1) text += "  BARRIER;\n";
+      if (!begun && row_lanes_ > 1) text += "  BARRIER;\n";
       begun = true;
       const bool is_one = access.rank == Rank::kOne;
-      const char* const first_lane = pieces_ > 1 ? "lane == 0" : "is_row && lane == 0";
-      std::string is_first = lanes_ > 1 ? first_lane : is_one ? "row == 0" : "1";
-      if (is_one && lanes_ > 1) is_first += " && row == 0";
+      std::string is_first = row_lanes_ > 1 ? "is_row && item == 0" : is_one ? "row == 0" : "1";
+      if (is_one && row_lanes_ > 1) is_first += " && row == 0";
       put(text, "  if (", is_first, ") *(GLOBAL ", storage_type(access.dtype), "*)(a", store.access,
           ") = ", name(store.value), ";\n");
     }
   }
 
-  const int64_t rows_;
-  const int lanes_;
-  const int64_t pieces_;
-  size_t items_ = kGroupItems;       // of a group
-  bool rows_first_ = false;          // the next item has the next row, not the next element
   std::vector<std::string> arrays_;  // that items share
+  int merges_ = 0;                   // with one barrier
 };
 
 }  // namespace

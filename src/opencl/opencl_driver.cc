@@ -30,6 +30,7 @@ Traits traits_of(DeviceId device) {
   const auto singles = device_info<Ulong>(device, kDeviceSingleFpConfig);
   traits.divides_exactly = (singles & kFpCorrectlyRoundedDivideSqrt) != 0;
   traits.parameter_bytes = device_info<size_t>(device, kDeviceMaxParameterSize);
+  traits.group_items = device_info<size_t>(device, kDeviceMaxWorkGroupSize);
   return traits;
 }
 

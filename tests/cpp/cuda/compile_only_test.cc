@@ -66,7 +66,8 @@ class CompileOnly final : public gpu::Driver {
   static inline int built = 0, launched = 0, spilled = 0;
 
  private:
-  const gpu::Traits traits_{.has_double = true, .divides_exactly = true, .parameter_bytes = 4096};
+  const gpu::Traits traits_{
+      .has_double = true, .divides_exactly = true, .parameter_bytes = 4096, .group_items = 1024};
 };
 
 class CompileOnlyTest : public ::testing::Test {

@@ -24,7 +24,7 @@ using namespace plans;
 
 constexpr int kArchitectures[] = {80, 90, 100, 120};
 constexpr gpu::Traits kTraits = {
-    .has_double = true, .divides_exactly = true, .parameter_bytes = 4096};
+    .has_double = true, .divides_exactly = true, .parameter_bytes = 4096, .group_items = 1024};
 
 // Many kernels in one program, which takes the compiler a tenth of the time.
 class Batch {
@@ -132,21 +132,28 @@ TEST_F(NvrtcTest, EveryRowInEveryDtypeCompilesWithoutSpills) {
   }
 }
 
-// Over rows that one item has, and that 8, 64 and 256 share.
+// Over rows that one item has, and that 8, 64 and 256 share, or some as rows beside each other, of
+// which an item has several parts; where it keeps a row's elements, and where it does not.
 TEST_F(NvrtcTest, EveryReductionAndRowFunctionCompiles) {
   Random random(7);
   Batch batch;
-  for (const int64_t cols : {5, 100, 500, 5000}) {
-    for (const Dtype dtype :
-         {Dtype::kUInt8, Dtype::kInt64, Dtype::kBFloat16, Dtype::kFloat32, Dtype::kFloat64}) {
+  const auto add_rows = [&](int64_t rows, int64_t cols, std::initializer_list<Dtype> dtypes) {
+    // Elements of a column lie side by side where there are more rows than one group's.
+    const Strides strides = rows == 3 ? Strides{cols, 1} : Strides{1, rows};
+    for (const Dtype dtype : dtypes) {
+      const auto elements = [&](Case& test, Builder& builder, Dtype of) {
+        return builder.access(test.slot(random, of, rows * cols), of, strides);
+      };
       const auto add = [&](const std::string& what, auto&& fill) {
         Case test;
-        Builder builder({3, cols}, true);
-        fill(test, builder, builder.dense(test.slot(random, dtype, 3 * cols), dtype));
+        Builder builder({rows, cols}, true);
+        fill(test, builder, elements(test, builder, dtype));
         test.add(builder);
         const std::string text = source(test.plan.kernels[0]);
         ASSERT_FALSE(text.empty()) << what;
-        batch.add(what + " of " + std::string(dtype_name(dtype)), text);
+        batch.add(what + " of " + std::to_string(rows) + " rows of " + std::to_string(cols) + " " +
+                      std::string(dtype_name(dtype)),
+                  text);
       };
       for (int r = 0; r < kReductionCount; ++r) {
         const auto op = static_cast<Reduction>(r);
@@ -155,22 +162,31 @@ TEST_F(NvrtcTest, EveryReductionAndRowFunctionCompiles) {
         const Dtype out = reduction_info(op).result == ReductionInfo::kBool ? Dtype::kBool : dtype;
         add(std::string(reduction_name(op)), [&](Case& test, Builder& builder, Ref x) {
           builder.fold(
-              op, x, builder.access(test.slot(random, out, 3), out, builder.rows(), Rank::kRow), 3);
+              op, x, builder.access(test.slot(random, out, rows), out, builder.rows(), Rank::kRow),
+              3);
         });
       }
       if (!is_floating(dtype)) continue;
       for (int f = 0; f < 4; ++f) {
         add("row function " + std::to_string(f), [&](Case& test, Builder& builder, Ref x) {
           std::vector<Ref> in = {x};
-          if (f >= 2) in.push_back(builder.dense(test.slot(random, dtype, 3 * cols), dtype));
+          if (f >= 2) in.push_back(elements(test, builder, dtype));
           const Dtype compute = compute_dtype(dtype);
           builder.rows(static_cast<circuit::RowOp>(f), compute, in,
-                       builder.dense(test.slot(random, compute, 3 * cols), compute));
+                       elements(test, builder, compute));
         });
       }
     }
+  };
+  for (const int64_t cols : {5, 100, 500, 5000}) {
+    add_rows(3, cols,
+             {Dtype::kUInt8, Dtype::kInt64, Dtype::kBFloat16, Dtype::kFloat32, Dtype::kFloat64});
   }
-  EXPECT_GT(batch.size(), 150u);
+  add_rows(3, 8192, {Dtype::kFloat32});
+  for (const int64_t cols : {1000, 8192}) {
+    add_rows(4096, cols, {Dtype::kBFloat16, Dtype::kFloat32});
+  }
+  EXPECT_GT(batch.size(), 230u);
   // Softmax of float64 has 8 bytes too many for sm_120.
   for (const int architecture : {80, 120}) batch.expect_spills_of(8, architecture);
 }
