@@ -207,6 +207,23 @@ TEST_F(RowsTest, ColumnsHaveTheBitsOfRows) {
   }
 }
 
+// Nothing is stored while a row is still read, whether its elements stay in registers or not.
+TEST_F(RowsTest, InPlaceHasTheBitsOfElsewhere) {
+  Program elsewhere = programs()[6];
+  elsewhere.in_place = false;
+  for (const int64_t cols : {5, 100, 300, 2100, 9000}) {
+    for (const Layout layout : {Layout::kRows, Layout::kColumns}) {
+      const auto both = [&](const Program& a, const Program& b) {
+        ASSERT_EQ(results(a, layout, 9, cols, Dtype::kFloat32, run),
+                  results(b, layout, 9, cols, Dtype::kFloat32, run))
+            << b.name << " of rows of " << cols;
+      };
+      both(programs()[4], programs()[5]);
+      both(elsewhere, programs()[6]);
+    }
+  }
+}
+
 TEST_F(RowsTest, ColumnsOfEveryDtypeHaveTheBitsOfRows) {
   for (const Dtype dtype :
        {Dtype::kUInt8, Dtype::kInt64, Dtype::kFloat16, Dtype::kBFloat16, Dtype::kFloat64}) {
