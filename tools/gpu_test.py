@@ -4,9 +4,11 @@
     python3.12 tools/gpu_test.py
 
 It needs a Python of 3.11 or later with PyTorch of 2.11 or later (built for CUDA, whose wheels bring
-the compiler NVRTC), numpy, pytest and expecttest, and to build: a C++ compiler, cmake, ninja,
-scikit-build-core, nanobind, and the headers of Highway and Xbyak (HOLOGRAM_DEPENDENCY_PREFIX where
-they are elsewhere). Nothing is fetched, and nothing is installed outside of build/gpu_test.
+the compiler NVRTC; before 2.13 nothing is deferred, so the benchmarks are of eager kernels), numpy,
+pytest and expecttest, and to build: a C++ compiler, cmake, ninja, scikit-build-core, nanobind, and
+the headers of Highway and Xbyak (HOLOGRAM_DEPENDENCY_PREFIX where they are elsewhere). Nothing is
+fetched, and nothing is installed outside of build/gpu_test. With pytest-xdist the suites run in
+several processes.
 
 Every step runs whatever became of those before. Results are in outputs/gpu_test/report.json and
 report.md, and the exit status is 0 only if no step failed. `--fake` does the same over the fake of
@@ -17,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import importlib.util
 import json
 import os
 import platform
@@ -190,6 +193,8 @@ class GpuTest:
     def conformance(self) -> None:
         """Run the suites of a second device."""
         pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not heavy"]
+        if importlib.util.find_spec("xdist"):  # compiling kernels takes most of the time
+            pytest += ["-n", str(min(8, len(os.sched_getaffinity(0))))]
         self.run("the SDK on the device", [*pytest, "tests/sdk/test_opencl.py"], 60)
         suite = "tests/torch/device/test_second_device.py"
         self.run("PyTorch on the device", [*pytest, suite], 150)
@@ -221,7 +226,7 @@ class GpuTest:
                 "-c",
                 WATCHED,
             ]
-            self.run(f"compute-sanitizer {check}", command, 60)
+            self.run(f"compute-sanitizer {check}", command, 90)
 
     def benchmarks(self) -> None:
         """Measure beside PyTorch's CUDA."""

@@ -16,6 +16,8 @@ Dtype fold_dtype(Dtype compute) {
   return is_floating(compute) ? compute_dtype(compute) : Dtype::kInt64;
 }
 
+constexpr std::string_view kLastPosition = "(i64)(((u64)1 << 63) - 1)";
+
 std::string largest(Dtype dtype) {
   return dtype == Dtype::kFloat64 ? "0x1.fffffffffffffp+1023" : "0x1.fffffep+127f";
 }
@@ -143,6 +145,16 @@ int RowValues::reduction(Reduction kind, int stored, const Instr& instr) {
       return fold(Merge::kMinimum, x);
     case Reduction::amax:
       return fold(Merge::kMaximum, x);
+    case Reduction::argmin:
+    case Reduction::argmax: {
+      // The first of those that are the most; of NaN, which is more than all, the first.
+      const int most = fold(kind == Reduction::argmin ? Merge::kMinimum : Merge::kMaximum, x);
+      const std::string is_most =
+          cat(name(x), " == ", name(most), " || ", name(x), " != ", name(x));
+      return fold(
+          Merge::kMinimum,
+          make(Dtype::kInt64, cat(is_most, " ? (i64)position : ", kLastPosition), {x, most}));
+    }
     case Reduction::nansum:
       if (!is_floating(dtype)) return fold(Merge::kSum, x);
       return fold(Merge::kSum, make(dtype, cat(name(x), " != ", name(x), " ? 0 : ", name(x)), {x}));

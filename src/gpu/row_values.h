@@ -24,7 +24,7 @@ class RowValues : public Writer {
     Dtype dtype = Dtype::kFloat32;
     bool is_full = false;  // an element, not the same for a row
     int walk = 0;          // in which it is known: of rows, before it
-    std::string text;      // an expression of other values' names
+    std::string text;      // an expression of other values' names and the element's "position"
     std::vector<int> operands;
     int fold = -1;    // of folds_, which it is the result of
     int access = -1;  // whose element it is; it has no text

@@ -194,7 +194,8 @@ class RowsWriter : RowWalks {
     const std::string at = in_parts ? "f + e" : "e";
     write_loads(walk, stores, at, text);
     put(text, each("e", walk.loads), "{\n");
-    put(text, "      const int is_in = c0 + (", at, ") * apart < cols;\n");
+    put(text, "      const ", type, " position = c0 + (", at,
+        ") * apart;\n      const int is_in = position < cols;\n");
     for (size_t v = 0; v < values_.size(); ++v) {
       const Value& value = values_[v];
       const auto index = static_cast<int>(v);

@@ -433,9 +433,7 @@ circuit::NativeOps native_ops(const Traits& traits) {
       native.rows[static_cast<size_t>(row.id)] |= circuit::NativeOps::bit(dtype);
     }
   }
-  for (int r = 0; r < kReductionCount; ++r) {
-    if (!is_positional(static_cast<Reduction>(r))) native.folds |= 1u << r;
-  }
+  native.folds = (1u << kReductionCount) - 1;
   native.row_functions = true;
   return native;
 }

@@ -66,7 +66,7 @@ void write_var(Recipe& recipe, Reduction kind, const Array& out, const Array& sq
 bool write(const Reduce<Array>& call, Recipe& recipe) {
   const auto kind = static_cast<Reduction>(call.op);
   const auto mask = mask_of(call.dims, call.input);
-  if (mask == 0 || is_positional(kind) || kind == Reduction::norm || !is_plain(call.input.dtype) ||
+  if (mask == 0 || kind == Reduction::norm || !is_plain(call.input.dtype) ||
       !is_plain(call.out.dtype) || call.input.numel() == 0) {
     return false;
   }
@@ -79,6 +79,17 @@ bool write(const Reduce<Array>& call, Recipe& recipe) {
   }
   const Moments moments = moments_of(recipe, rows, compute_dtype(call.out.dtype));
   write_var(recipe, kind, out, moments.squares, n, call.parameter);
+  return true;
+}
+
+bool write(const ReduceWithIndex<Array>& call, Recipe& recipe) {
+  if (call.input.ndim == 0 || !is_plain(call.input.dtype) || call.input.numel() == 0) return false;
+  const uint64_t mask = uint64_t{1} << call.dim;
+  const Array rows = call.input.with_last(mask);
+  const auto kind = static_cast<Reduction>(call.op);
+  recipe.fold_into(result_of(call.out, call.input, mask), kind, rows);
+  recipe.fold_into(result_of(call.indices, call.input, mask),
+                   kind == Reduction::amin ? Reduction::argmin : Reduction::argmax, rows);
   return true;
 }
 

@@ -88,3 +88,28 @@ def test_long_rows(
             scale = max(scale, shape[1] ** 0.5)  # sums lose what their elements do
         assert (one.double() - other.double()).abs().max() <= bound * scale
     assert host_kernels() == before
+
+
+@on_device
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32, torch.int64])
+@pytest.mark.parametrize("shape", [(7, 3, 20), (2, 300), (1, 9000)])
+def test_positions(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    """The first of equal elements, the first NaN where there is one; on the device."""
+    before = host_kernels()
+    torch.manual_seed(0)
+    given = torch.randint(-9, 9, shape).to(dtype)
+    if dtype.is_floating_point:
+        given.view(-1)[[4, 11]] = torch.nan
+    own = given.to(ONE)
+    for dim in range(-1, len(shape) - 1):
+        for name in ("max", "min"):
+            found, expected = getattr(own, name)(dim), getattr(given, name)(dim)
+            for one, other in zip(found, expected, strict=True):
+                assert one.dtype == other.dtype
+                assert torch.equal(one.cpu().nan_to_num(77), other.nan_to_num(77))
+        assert torch.equal(own.argmax(dim, True).cpu(), given.argmax(dim, True))
+        assert torch.equal(own.argmin(dim).cpu(), given.argmin(dim))
+        assert torch.equal((own + 1).argmax(dim).cpu(), (given + 1).argmax(dim))
+    assert own.argmax().item() == given.argmax().item()
+    assert own.t().argmin().item() == given.t().argmin().item() if own.ndim == 2 else True
+    assert host_kernels() == before
