@@ -42,7 +42,8 @@ TAIL = 3000  # characters of a step's output in the reports
 RAN = re.compile(r"\b[1-9]\d* passed|\[  PASSED  \] [1-9]|'programs': [1-9]")
 PASSED = re.compile(r"\d+ passed.*|\[  PASSED  \].*|\d+ failures, .*")
 
-# A program for compute-sanitizer: fused chains, views, every float dtype, memory that is reused.
+# A program for compute-sanitizer: fused chains, views, rows and columns, products, every float
+# dtype, memory that is reused.
 WATCHED = """
 import torch, hologram_torch
 for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
@@ -53,6 +54,16 @@ for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
         torch.testing.assert_close(found.cpu(), ((x.exp() + x) * x - 1).relu().flip(0))
         z = y.repeat(3, 1).t()
         torch.testing.assert_close((z * 2 + z).cpu(), (x * 3).repeat(3, 1).t())
+    for shape in ((3, 20), (40, 301), (2, 9_000), (9_000, 5)):
+        x = torch.randn(shape).to(dtype)
+        y = x.to("hologram:1")
+        for work in (
+            lambda t: t.sum(0), lambda t: t.sum(1), lambda t: t.softmax(0), lambda t: t.softmax(1),
+            lambda t: t.t() + t.t().contiguous(), lambda t: t.argmax(1), lambda t: t.max(0).values,
+            lambda t: torch.nn.functional.layer_norm(t, t.shape[1:]), lambda t: t[:, :3].t() @ t,
+            lambda t: torch.cat([t, t[:, 1:]], 1), torch.nn.functional.gelu,
+        ):
+            torch.testing.assert_close(work(y).cpu(), work(x), rtol=5e-2, atol=5e-2)
 print("1 passed")
 """
 

@@ -54,7 +54,7 @@ class BlockWriter : ElementWriter {
     write_instrs("i", {}, body);
     body += "  }\n";
     for (size_t a = 0; a < operands_.size(); ++a) write_store(a, body);
-    return finish(body, (static_cast<size_t>(items()) + kGroupItems - 1) / kGroupItems);
+    return finish_items(body, static_cast<size_t>(items()));
   }
 
  private:

@@ -22,7 +22,7 @@ class ElementwiseWriter : ElementWriter {
     }
     write_element("i", {}, body);
     const auto items = static_cast<size_t>(kernel_.numel());
-    return finish(body, (items + kGroupItems - 1) / kGroupItems);
+    return finish_items(body, items);
   }
 };
 

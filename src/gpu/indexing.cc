@@ -147,9 +147,7 @@ class IndexWriter : Writer {
     return end(out.numel());
   }
 
-  KernelText end(int64_t items) {
-    return finish(body_, (static_cast<size_t>(items) + kGroupItems - 1) / kGroupItems);
-  }
+  KernelText end(int64_t items) { return finish_items(body_, static_cast<size_t>(items)); }
 
   const CallNumber number_;
   std::string body_;

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "src/gpu/elementwise.h"
-#include "src/gpu/rows.h"
+#include "src/gpu/rows/rows.h"
 
 namespace hologram::gpu {
 namespace {

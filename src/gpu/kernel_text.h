@@ -21,6 +21,8 @@ using circuit::Ref;
 
 // Work items of a group, and how many every device takes where a kernel asks for more.
 inline constexpr size_t kGroupItems = 64;
+// From how many items on a kernel asks for more.
+inline constexpr size_t kManyItems = size_t{1} << 16;
 inline constexpr size_t kMostGroupItems = 256;
 
 // The slot that stands for the device's fault word (fault_word.h), and that for memory which the

@@ -227,7 +227,7 @@ class RandomWriter : Writer {
 
   KernelText end(const std::string& functions) {
     const auto items = static_cast<size_t>(blocks_);
-    KernelText text = finish(body_, (items + kGroupItems - 1) / kGroupItems);
+    KernelText text = finish_items(body_, items);
     text.functions = functions + text.functions;
     return text;
   }

@@ -36,6 +36,8 @@ class Writer {
 
   // The text around a body, and what it takes.
   KernelText finish(const std::string& body, size_t groups, size_t group_items = kGroupItems);
+  // Of so many items that have nothing in common.
+  KernelText finish_items(const std::string& body, size_t items);
 
   const circuit::Kernel& kernel_;
   const Traits& traits_;

@@ -67,7 +67,27 @@ struct AttentionParts {
     return recipe.temporary(dtype, 5, shape);
   }
   void product_into(const Array& out, const Array& a, const Array& b) const {
-    if (out.numel() != 0) recipe.call(Matmul<Array>{.a = a, .b = b, .out = out});
+    if (out.numel() == 0) return;
+    const Array result = is_one_batch(out) ? out : temporary_like(out);
+    recipe.call(Matmul<Array>{.a = as_one_batch(a), .b = as_one_batch(b), .out = result});
+    if (!is_one_batch(out)) recipe.copy_into(out, result);
+  }
+
+  // Heads beside each other lie between the positions of a text. A library takes all matrices at
+  // once where they are a fixed step apart; a copy takes less than a launch for each text.
+  static bool is_one_batch(const Array& x) { return x.can_merge(0, x.ndim - 2); }
+  Array temporary_like(const Array& x) const {
+    return recipe.temporary(x.dtype, x.ndim, x.shape.data());
+  }
+  Array as_one_batch(const Array& x) const {
+    bool is_repeated = false;
+    for (int d = 0; d < x.ndim - 2; ++d) {
+      is_repeated |= x.shape[static_cast<size_t>(d)] > 1 && x.strides[static_cast<size_t>(d)] == 0;
+    }
+    if (is_repeated || is_one_batch(x)) return x;
+    const Array copy = temporary_like(x);
+    recipe.copy_into(copy, x);
+    return copy;
   }
 
   // Whether query i sees key j, as [L, S]. By i - j alone: a run of ones and zeros in which each

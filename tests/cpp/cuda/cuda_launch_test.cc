@@ -11,7 +11,7 @@
 
 #include "hologram/error.h"
 #include "src/gpu/device.h"
-#include "src/gpu/rows.h"
+#include "src/gpu/rows/rows.h"
 #include "tests/cpp/cpu/plan_support.h"
 #include "tests/cpp/cuda/fake_support.h"
 

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "src/gpu/row_values.h"
+#include "src/gpu/rows/row_values.h"
 
 namespace hologram::gpu {
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // See rows.h. What is computed are values (row_values.h), in walks and by groups of row_walks.h;
 // this is how that is written, and how parts come together.
-#include "src/gpu/rows.h"
+#include "src/gpu/rows/rows.h"
 
 #include <algorithm>
 
-#include "src/gpu/row_walks.h"
+#include "src/gpu/rows/row_walks.h"
 
 namespace hologram::gpu {
 namespace {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 // See row_walks.h.
-#include "src/gpu/row_walks.h"
+#include "src/gpu/rows/row_walks.h"
 
 #include <algorithm>
 #include <bit>
 
-#include "src/gpu/rows.h"
+#include "src/gpu/rows/rows.h"
 
 namespace hologram::gpu {
 namespace {

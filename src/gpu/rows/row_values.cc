@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // See row_values.h.
-#include "src/gpu/row_values.h"
+#include "src/gpu/rows/row_values.h"
 
 #include <algorithm>
 #include <bit>
