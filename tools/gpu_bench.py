@@ -57,6 +57,19 @@ def of(function: Callable[..., Any], *shapes: tuple[int, ...], dtype: torch.dtyp
     return make
 
 
+def step_of(optimizer: torch.optim.Optimizer, loss_of: Run) -> Run:
+    """Return a step of training; it gives the loss."""
+
+    def step() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = loss_of()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
 def training(make_optimizer: Callable, width: int, batch: int) -> Callable[[str], Run]:
     """Return what makes a step of training of a small network; it gives the loss."""
 
@@ -66,15 +79,7 @@ def training(make_optimizer: Callable, width: int, batch: int) -> Callable[[str]
         x, y = torch.randn(batch, width), torch.randint(10, (batch,))
         model, x, y = model.to(device), x.to(device), y.to(device)
         optimizer = make_optimizer(model.parameters())
-
-        def step() -> torch.Tensor:
-            optimizer.zero_grad()
-            loss = nn.functional.cross_entropy(model(x), y)
-            loss.backward()
-            optimizer.step()
-            return loss.detach()
-
-        return step
+        return step_of(optimizer, lambda: nn.functional.cross_entropy(model(x), y))
 
     return make
 
@@ -90,15 +95,7 @@ def block(width: int, heads: int, batch: int, length: int) -> Callable[[str], Ru
         x, y = torch.randn(batch, length, width), torch.randn(batch, length, width)
         layer, x, y = layer.to(device), x.to(device), y.to(device)
         optimizer = torch.optim.AdamW(layer.parameters(), 1e-4)
-
-        def step() -> torch.Tensor:
-            optimizer.zero_grad()
-            loss = nn.functional.mse_loss(layer(x), y)
-            loss.backward()
-            optimizer.step()
-            return loss.detach()
-
-        return step
+        return step_of(optimizer, lambda: nn.functional.mse_loss(layer(x), y))
 
     return make
 

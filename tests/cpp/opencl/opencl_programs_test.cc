@@ -17,7 +17,7 @@
 #include "src/gpu/vocabulary.h"
 #include "tests/cpp/circuit/random_tape.h"
 #include "tests/cpp/cpu/random_kernel.h"
-#include "tests/cpp/opencl/opencl_support.h"
+#include "tests/cpp/opencl/plan_test.h"
 #include "tools/accuracy/measure.h"
 
 namespace hologram::opencl {
@@ -28,26 +28,8 @@ using gpu::KernelText;
 using gpu::native_ops;
 using gpu::Traits;
 
-class OpenClPrograms : public OpenClTest {
+class OpenClPrograms : public PlanTest {
  protected:
-  // The plan on the device, on copies of the slots.
-  static std::vector<std::vector<char>> run(Case& test) {
-    Stream& stream = gpu().default_stream();
-    std::vector<BufferRef> memory;
-    std::vector<char*> at;
-    for (const auto& bytes : test.slots) {
-      memory.push_back(BufferRef::adopt(allocate_buffer(gpu(), bytes.size())));
-      at.push_back(memory.back()->data_as<char>());
-      gpu().copy_from_host(stream, at.back(), bytes.data(), bytes.size());
-    }
-    gpu().run_plan(test.plan, {at.data(), test.immediates.data()}, 0);
-    std::vector<std::vector<char>> result = test.slots;
-    for (size_t s = 0; s < result.size(); ++s) {
-      gpu().copy_to_host(stream, result[s].data(), at[s], result[s].size());
-    }
-    return result;
-  }
-
   // The kernel as one kernel for each instruction, which know each other's values by memory.
   static void add_alone(const Kernel& kernel, Case& test) {
     std::vector<MemoryAccess> temps;

@@ -11,7 +11,7 @@
 
 #include "src/gpu/kernel_text.h"
 #include "tests/cpp/cpu/plan_support.h"
-#include "tests/cpp/opencl/opencl_support.h"
+#include "tests/cpp/opencl/plan_test.h"
 
 namespace hologram::opencl {
 namespace {
@@ -27,23 +27,12 @@ enum class Layout {
   kSplit,    // those of a column, of rows of two dimensions
 };
 
-class RowsTest : public OpenClTest {
+class RowsTest : public PlanTest {
  protected:
   static void run(Case& test) {
-    Stream& stream = gpu().default_stream();
-    std::vector<BufferRef> memory;
-    std::vector<char*> at;
-    for (const auto& bytes : test.slots) {
-      memory.push_back(BufferRef::adopt(allocate_buffer(gpu(), bytes.size())));
-      at.push_back(memory.back()->data_as<char>());
-      gpu().copy_from_host(stream, at.back(), bytes.data(), bytes.size());
-    }
     const uint64_t before = gpu().host_kernels();
-    gpu().run_plan(test.plan, {at.data(), test.immediates.data()}, 0);
+    test.slots = PlanTest::run(test);
     EXPECT_EQ(gpu().host_kernels(), before);
-    for (size_t s = 0; s < test.slots.size(); ++s) {
-      gpu().copy_to_host(stream, test.slots[s].data(), at[s], test.slots[s].size());
-    }
   }
 };
 
