@@ -58,7 +58,8 @@ class BlockWriter : ElementWriter {
   }
 
  private:
-  // How a block has an operand: in an array over `along`, or element by element.
+  // The dimension of a block along which an operand is in one piece of memory; kOne: it is one
+  // element for all.
   enum class Along { kOne, kWidth, kDepth, kNone };
   struct Operand {
     std::vector<int64_t> strides;  // of the merged dimensions
@@ -161,8 +162,7 @@ class BlockWriter : ElementWriter {
     for (size_t a = 0; a < operands_.size(); ++a) {
       const Operand& operand = operands_[a];
       const int64_t elements = operand.deep * operand.wide;
-      const bool is_packed = operand.along == Along::kWidth || operand.along == Along::kDepth;
-      sum += is_packed ? ceil_div(elements * size_of(a), 4) : elements * ceil_div(size_of(a), 4);
+      sum += is_packed(a) ? ceil_div(elements * size_of(a), 4) : elements * ceil_div(size_of(a), 4);
     }
     return sum;
   }
@@ -261,7 +261,7 @@ class BlockWriter : ElementWriter {
   }
   bool is_packed(size_t access) const {
     const Along along = operands_[access].along;
-    return (along == Along::kWidth || along == Along::kDepth) && packed(access) > 1;
+    return along == Along::kWidth || along == Along::kDepth;
   }
 
   void write_begin(size_t access, std::string& body) {

@@ -19,11 +19,10 @@ using circuit::MemoryAccess;
 using circuit::Rank;
 using circuit::Ref;
 
-// Work items of a group, and how many every device takes where a kernel asks for more.
-inline constexpr size_t kGroupItems = 64;
-// From how many items on a kernel asks for more.
+// Work items of a group, and of the larger groups that every device takes.
+inline constexpr size_t kGroupItems = 64, kMostGroupItems = 256;
+// Kernels whose items are independent have the larger groups from this number of items on.
 inline constexpr size_t kManyItems = size_t{1} << 16;
-inline constexpr size_t kMostGroupItems = 256;
 
 // The slot that stands for the device's fault word (fault_word.h), and that for memory which the
 // launches of one kernel share while it runs.

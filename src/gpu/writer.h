@@ -36,7 +36,7 @@ class Writer {
 
   // The text around a body, and what it takes.
   KernelText finish(const std::string& body, size_t groups, size_t group_items = kGroupItems);
-  // Of so many items that have nothing in common.
+  // The same for `items` independent work items; the size of groups follows from their number.
   KernelText finish_items(const std::string& body, size_t items);
 
   const circuit::Kernel& kernel_;

@@ -221,8 +221,8 @@ class RowsWriter : RowWalks {
     for (const Fold* fold : folds) write_merge(*fold, text);
   }
 
-  // Some at once, before anything waits for one of them. An item that has not so many takes its
-  // first for the others.
+  // Loads walk.loads elements before the first is used. Past the end of the row an item loads its
+  // first element instead, whose value is not used.
   void write_loads(const Walk& walk, const std::vector<const Store*>& stores, const std::string& at,
                    std::string& text) {
     Set begun(kernel_.accesses.size(), false);

@@ -458,6 +458,16 @@ TEST_F(CudaProductsTest, OthersAreKernelsOfOurs) {
 }
 
 // The queue's order: operands from kernels before it, results for kernels after it.
+// However few their elements are.
+TEST_F(CudaProductsTest, DeepProductsAreTheLibrarys) {
+  for (const int64_t k : {127, 128}) {
+    check_gemm({.a = array_of(0, Dtype::kFloat32, {1, 3, k}),
+                .b = array_of(1, Dtype::kFloat32, {1, k, 2}),
+                .c = array_of(2, Dtype::kFloat32, {1, 3, 2})});
+    EXPECT_EQ(products(), k == 128 ? 1 : 0) << k;
+  }
+}
+
 TEST_F(CudaProductsTest, ProductsAreInTheOrderOfTheQueue) {
   const Dtype dtype = Dtype::kFloat32;
   const Given given = with_workspace(dtype);
