@@ -89,13 +89,13 @@ def digits_cnn() -> Training:
     return Training("CNN on digits 8 x 8, batch 64", models.cnn, batches)
 
 
-def parameters_alone() -> Training:
-    """Return AdamW over 50 tensors whose gradients are there."""
+def parameters_alone(count: int = 50, size: int = 65536) -> Training:
+    """Return AdamW over some tensors of a size whose gradients are there."""
 
     def make() -> nn.Module:
-        return nn.ParameterList(torch.randn(65536) for _ in range(50))
+        return nn.ParameterList(torch.randn(size) for _ in range(count))
 
-    name, steps = "50 x 64K parameters", FEW_CHECKED_STEPS
+    name, steps = f"{count} x {size // 1024}K parameters", FEW_CHECKED_STEPS
     return Training(name, make, optimizer=torch.optim.AdamW, checked_steps=steps)
 
 

@@ -120,4 +120,6 @@ def cases(context: Context) -> Iterator[Case]:
         moved, goal = 50 * 65536 * 4 * 7, Goal(4.0) if theirs == _FOREACH else None
         yield _case(context, parameters_alone(), ours, theirs, bytes=moved, goal=goal)
     if not context.quick:
+        # As many as BERT base has: more ops than most circuits.
+        yield _case(context, parameters_alone(200, 16384), goal=Goal(4.0))
         yield _case(context, digits_cnn(), steps=_STEPS)

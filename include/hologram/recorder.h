@@ -95,6 +95,13 @@ HOLOGRAM_API bool record_reduction(Reduction op, const RecordOperand& out, const
 HOLOGRAM_API bool record_rows(int which, const RecordOperand* operands, int arity, int64_t rows,
                               int64_t cols);
 
+// Says that the next `count` records of this thread on the device are one op on the members of a
+// list, as PyTorch's _foreach_ ops are: op after op on the same list fuses member by member if all
+// are in one circuit, so such an op counts as one towards the bound on the ops of a circuit. Only a
+// hint: fewer records may follow, and the bounds on memory hold. Throws Error(kOutOfMemory) as the
+// record functions do, where the open circuit is full.
+HOLOGRAM_API void expect_list(Device& device, size_t count);
+
 // A buffer as a call sees it: bytes that it may touch.
 struct CallOperand {
   Buffer* buffer = nullptr;  // null: an operand that is not there

@@ -47,12 +47,16 @@ void drop_references(RecordedCircuit& circuit) {
 // Before the first op.
 void OpenCircuit::begin() {
   const size_t limit = memory_limit();
+  now_->next_look = CircuitBounds::kLookEvery;
   now_->kept_limit = std::max(CircuitBounds::kKeptFloor, limit / CircuitBounds::kKeptShare);
   now_->unbacked_limit = limit / CircuitBounds::kUnbackedShare;
 }
 
 // Whether memory that only this circuit holds passes its bound.
-bool OpenCircuit::keeps_too_much() const {
+bool OpenCircuit::keeps_too_much() {
+  const auto slots = static_cast<int>(now_->slots.size());
+  now_->next_look =
+      now_->tape.records() + std::max(CircuitBounds::kLookEvery, slots / CircuitBounds::kLookShare);
   size_t kept = 0;
   for (const RecordedCircuit::Slot& slot : now_->slots) {
     if (slot.buffer->use_count() == 1 && !slot.fresh) kept += slot.buffer->nbytes();
@@ -152,11 +156,17 @@ uint32_t OpenCircuit::rename(Buffer* buffer) {
   RecordedCircuit& circuit = *now_;
   ++ops_recorded_;
   const int records = circuit.tape.records();
-  if (records >= CircuitBounds::kMaxOps || circuit.unbacked_bytes > circuit.unbacked_limit ||
-      (records % CircuitBounds::kLookEvery == 0 && circuit.backed_bytes > circuit.kept_limit &&
+  if (records >= circuit.max_ops || circuit.unbacked_bytes > circuit.unbacked_limit ||
+      (records >= circuit.next_look && circuit.backed_bytes > circuit.kept_limit &&
        keeps_too_much())) [[unlikely]] {
     circuit.attention |= RecordedCircuit::kFull;
   }
+}
+
+void OpenCircuit::expect_list(size_t count) {
+  if (count == 0 || now_->slots.size() + 4 * count > CircuitBounds::kSlotsOfLists) return;
+  const size_t wished = static_cast<size_t>(now_->max_ops) + count - 1;
+  now_->max_ops = static_cast<int>(std::min(wished, size_t{CircuitBounds::kMaxOpsOfLists}));
 }
 
 bool OpenCircuit::append_flat(uint16_t code, Dtype compute, const RecordOperand* operands,

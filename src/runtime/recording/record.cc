@@ -221,6 +221,13 @@ bool record_rows(int which, const RecordOperand* operands, int arity, int64_t ro
   return internal::record_row_code(record, operands, rows, cols, /*folds=*/false);
 }
 
+void expect_list(Device& device, size_t count) {
+  if (count < 2 || internal::capturing() != nullptr) return;
+  if (internal::Recorder* recorder = internal::Recorder::recording(device)) {
+    recorder->expect_list(count);
+  }
+}
+
 bool record_call(uint16_t kind, std::span<const CallOperand> operands,
                  std::span<const uint64_t> attributes, std::span<const uint64_t> numbers,
                  double cost) {

@@ -29,13 +29,19 @@ inline constexpr uint64_t kPlaceholder = 8;  // stands for a value of a Circuit,
 // When a circuit is run though no thread asked for it.
 //
 // Ops: more of them fuse no better, while a plan is made, hashed and compared in time that grows
-// with their number. Kept bytes: memory that programs have given up and only the circuit holds is
-// memory in flight that eager execution would not have; a little of it is the price of waiting.
+// with their number. Those of an op on a list are the exception: an optimizer's ops on all
+// parameters, one op after the other, fuse parameter by parameter, so such an op counts as one, as
+// far as there is room. Kept bytes: memory that programs have given up and only the circuit holds
+// is memory in flight that eager execution would not have; a little of it is the price of waiting.
 // Unbacked bytes: results that may want memory all at once when the circuit runs.
 // The same bounds on bytes hold once more for all circuits that are sealed and wait.
 struct CircuitBounds {
   static constexpr int kMaxOps = 1024;
-  static constexpr int kLookEvery = 32;  // records between two counts of kept bytes
+  static constexpr int kMaxOpsOfLists = 16 * kMaxOps;  // all ops of a circuit with lists
+  static constexpr int kSlotsOfLists = 0x8000;         // with more, lists are not awaited
+  // Records between two counts of kept bytes: the first number, but at least so much of the slots.
+  static constexpr int kLookEvery = 32;
+  static constexpr int kLookShare = 16;
   static constexpr size_t kKeptFloor = size_t{64} << 20;
   static constexpr size_t kKeptShare = 64;     // divides the memory limit
   static constexpr size_t kUnbackedShare = 4;  // divides the memory limit
@@ -79,6 +85,8 @@ struct RecordedCircuit {
   std::vector<Slot> slots;
   size_t backed_bytes = 0;    // in memory of the slots, or promised it by earlier circuits
   size_t unbacked_bytes = 0;  // of the other slots
+  int max_ops = CircuitBounds::kMaxOps;
+  int next_look = 0;  // the number of records at which kept bytes are counted
   size_t kept_limit = 0;
   size_t unbacked_limit = 0;
   double call_cost = 0;  // of its calls, nanoseconds on one thread

@@ -97,6 +97,12 @@ bool Recorder::append_call(uint16_t kind, std::span<const CallOperand> operands,
   return noted(open_.append_call(kind, operands, attributes, numbers, cost));
 }
 
+void Recorder::expect_list(size_t count) {
+  Lock lock(record_lock_);
+  make_ready(lock);
+  open_.expect_list(count);
+}
+
 void Recorder::append_tape(const circuit::Tape& tape, std::vector<BufferRef> buffers,
                            std::span<const uint8_t> written, double cost) {
   Lock lock(record_lock_);
@@ -276,6 +282,7 @@ void Recorder::retire(std::unique_ptr<RecordedCircuit> circuit) {
   circuit->marks.clear();
   circuit->backed_bytes = circuit->unbacked_bytes = circuit->kept_bytes = 0;
   circuit->call_cost = 0;
+  circuit->max_ops = CircuitBounds::kMaxOps;
   circuit->attention = 0;
   circuit->stalled = false;
   std::lock_guard lock(record_lock_);

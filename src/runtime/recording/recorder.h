@@ -63,6 +63,9 @@ class Recorder {
                    std::span<const uint64_t> attributes, std::span<const uint64_t> numbers,
                    double cost);
 
+  // The next `count` ops of this thread are one op on a list, see hologram::expect_list().
+  void expect_list(size_t count);
+
   // Appends what a Capture holds as a circuit of its own, its slots bound to `buffers`, which are
   // on the device and differ from each other. What is recorded so far runs first.
   // References that are only here leave dead values behind.

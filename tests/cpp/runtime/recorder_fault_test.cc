@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The recorder when memory is short, when running fails, and when it is called from where it runs.
 #include <stdexcept>
+#include <vector>
 
 #include "src/runtime/recording/circuit_check.h"
 #include "src/runtime/recording/recorder.h"
@@ -35,6 +36,59 @@ TEST_F(RecorderFault, ACircuitOfTooManyOpsIsRunByItself) {
   EXPECT_TRUE(is_pending(*b));
   EXPECT_EQ(b->data_as<float>()[0], 1024);
   EXPECT_EQ(floats(b), std::vector<float>(4, 1025));
+}
+
+// Adds one to each member of a list, as one op.
+void add_one_to_each(const std::vector<BufferRef>& list) {
+  expect_list(scalar(), list.size());
+  for (const BufferRef& b : list) {
+    ASSERT_TRUE(record(OpId::add, memory(b), memory(b), number(1), 4));
+  }
+}
+
+TEST_F(RecorderFault, AnOpOnAListCountsAsOne) {
+  std::vector<BufferRef> list(300);
+  for (BufferRef& b : list) b = filled(4, 0);
+  // The second circuit is recorded where the first one was: nothing is left of its lists.
+  for (float round = 1; round <= 2; ++round) {
+    reset_recorder_stats(scalar());
+    for (int i = 0; i < 10; ++i) add_one_to_each(list);
+    EXPECT_EQ(recorder_stats(scalar()).circuits, 0u);
+    EXPECT_EQ(recorder_stats(scalar()).ops_recorded, 3000u);
+    for (const BufferRef& b : list) ASSERT_EQ(floats(b), std::vector<float>(4, round * 10));
+    EXPECT_EQ(recorder_stats(scalar()).circuits, 1u);
+    const BufferRef b = filled(4, 0);
+    for (int i = 0; i < 1025; ++i) {
+      ASSERT_TRUE(record(OpId::add, memory(b), memory(b), number(1), 4));
+    }
+    EXPECT_EQ(recorder_stats(scalar()).circuits, 2u);
+    flush(scalar());
+  }
+}
+
+TEST_F(RecorderFault, AListAfterAFullCircuitIsOfTheNext) {
+  const BufferRef b = filled(4, 0);
+  for (int i = 0; i < 1024; ++i) {
+    ASSERT_TRUE(record(OpId::add, memory(b), memory(b), number(1), 4));
+  }
+  std::vector<BufferRef> list(600);
+  for (BufferRef& member : list) member = filled(4, 0);
+  for (int i = 0; i < 3; ++i) add_one_to_each(list);
+  EXPECT_EQ(recorder_stats(scalar()).circuits, 1u);
+  flush(scalar());
+  EXPECT_EQ(recorder_stats(scalar()).circuits, 2u);
+  EXPECT_EQ(floats(list[599]), std::vector<float>(4, 3));
+}
+
+TEST_F(RecorderFault, ListsAreBoundedToo) {
+  std::vector<BufferRef> list(300);
+  for (BufferRef& b : list) b = filled(4, 0);
+  constexpr int kMost = internal::CircuitBounds::kMaxOpsOfLists;
+  for (int i = 0; i < kMost / 300; ++i) add_one_to_each(list);
+  EXPECT_EQ(recorder_stats(scalar()).circuits, 0u);
+  for (int i = 0; i < 2; ++i) add_one_to_each(list);
+  EXPECT_EQ(recorder_stats(scalar()).circuits, 1u);
+  EXPECT_EQ(floats(list[0]), std::vector<float>(4, kMost / 300 + 2));
 }
 
 TEST_F(RecorderFault, GivenUpMemoryIsNotKeptForLong) {

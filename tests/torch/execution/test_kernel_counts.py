@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -190,6 +192,37 @@ def test_adam_on_two_shapes_is_a_kernel_for_each() -> None:
         [make(100 if i % 2 else 300, seed=20 * k + i).abs() for i in range(20)] for k in range(4)
     ]
     assert kernels(lambda: composites.adam_foreach(*lists, 3), at_least=140) == 20
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        partial(torch.optim.AdamW, lr=0.01),
+        partial(torch.optim.SGD, lr=0.01, momentum=0.9, nesterov=True, maximize=True),
+        partial(torch.optim.RMSprop, lr=0.01, momentum=0.9, centered=True),
+    ],
+)
+def test_an_optimizer_of_many_parameters_is_a_kernel_for_each(kind: Callable[..., Any]) -> None:
+    def trained(execution: str) -> list[torch.Tensor]:
+        with hologram_torch.execution(execution):
+            torch.manual_seed(0)
+            shapes = [(5,), (7, 3), (300,)]
+            sizes = [shapes[i % 3] for i in range(210)]
+            parameters = [torch.randn(s, device="hologram", requires_grad=True) for s in sizes]
+            optimizer = kind(parameters, weight_decay=0.1, foreach=True)
+            for p in parameters:
+                p.grad = torch.randn_like(p)
+            optimizer.step()
+            torch.hologram.synchronize()
+            e = hologram_torch.explain(optimizer.step)
+        if execution == "deferred":
+            # One circuit of more than the 1,024 ops that others have.
+            assert len(e.circuits) == 1
+            assert e.stats["kernels_run"] == len(parameters)
+        return [p.detach() for p in parameters]
+
+    for a, b in zip(trained("deferred"), trained("eager"), strict=True):
+        assert torch.equal(a, b)
 
 
 def test_numbers_change_no_plan() -> None:

@@ -139,6 +139,7 @@ void each_blend(torch::Library& m) {
 
 std::vector<Tensor> pow_scalar_and_tensor(const Scalar& base, TensorList exponents) {
   at::native::check_foreach_api_restrictions(exponents);
+  expect_list(exponents);
   std::vector<Tensor> results;
   results.reserve(exponents.size());
   for (const Tensor& exponent : exponents) {
@@ -150,6 +151,7 @@ std::vector<Tensor> pow_scalar_and_tensor(const Scalar& base, TensorList exponen
 
 void zero_all(TensorList self) {
   at::native::check_foreach_api_restrictions(self);
+  expect_list(self);
   for (const Tensor& t : self) {
     if (!native_zero(t)) call_fallback<"zero_">(t);
     bump_version(t);
@@ -158,6 +160,7 @@ void zero_all(TensorList self) {
 
 void copy_all(TensorList self, TensorList source, bool non_blocking) {
   at::native::check_foreach_api_restrictions(self, source);
+  expect_list(self);
   for (size_t i = 0; i < self.size(); ++i) {
     if (native_copy(self[i], source[i])) {
       bump_version(self[i]);

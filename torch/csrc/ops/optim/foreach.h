@@ -28,6 +28,12 @@ void check_list(at::TensorList, const T&) {}
 // PyTorch leaves the counting of versions to the ops that a _foreach_ op is made of.
 inline void bump_version(const at::Tensor& t) { t.unsafeGetTensorImpl()->bump_version(); }
 
+// Before the members of a list are recorded.
+inline void expect_list(at::TensorList lead) {
+  if (lead.size() < 2 || !is_ours(lead[0])) return;
+  hologram::expect_list(memory_device(lead[0].device().index()), lead.size());
+}
+
 // Whether the lists hold enough work in enough tensors for several threads.
 bool worth_batching(at::TensorList lead);
 
@@ -38,6 +44,7 @@ struct Foreach {
   static std::vector<at::Tensor> functional(at::TensorList self, Args... args) {
     at::native::check_foreach_api_restrictions(self);
     (check_list(self, args), ...);
+    expect_list(self);
     Batch batch;
     Batch* const used = !is_deferring() && worth_batching(self) ? &batch : nullptr;
     std::vector<at::Tensor> results;
@@ -58,6 +65,7 @@ struct Foreach {
   static void in_place(at::TensorList self, Args... args) {
     at::native::check_foreach_api_restrictions(self);
     (check_list(self, args), ...);
+    expect_list(self);
     Batch batch;
     Batch* const used = !is_deferring() && worth_batching(self) ? &batch : nullptr;
     for (size_t i = 0; i < self.size(); ++i) {
