@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from bench import products
 from bench.architectures import TOLERANCE, encoder, gpt2, hugging, llama, numbers, still, tokens
 from bench.context import Context
 from bench.core import Case, Goal, Side, Work, area, library
@@ -162,9 +163,11 @@ KINDS: dict[str, Callable[..., Work]] = {"inference": inference_work, "training"
 def cases(context: Context) -> Iterator[Case]:
     for name in list(MODELS)[: _QUICK if context.quick else None]:
         for kind, work in KINDS.items():
+            build = partial(work, MODELS[name])
             yield Case(
                 f"{name}, {kind}",
-                partial(work, MODELS[name]),
+                build,
                 tolerance=TOLERANCE,
+                peers=[products.limit(build, context.side)] if context.everything else (),
                 goal=Goal(1.5 if kind == "inference" else 2.0),
             )
