@@ -30,6 +30,11 @@ constexpr int64_t kNarrowest = 4;
 // its panels come one after the other, so they are there in time, and fewer would not pay for
 // packing A again.
 constexpr int64_t kWidePanels = 24;
+// What is packed of B's depth at a time; longer products pass C by again. A multiple of
+// kPanelDepth.
+constexpr int64_t kDeepest = 2048;
+// Up to so many panels do not pay for packing A: rows along k, and columns.
+constexpr int64_t kPanelsInPlace = 8, kPanelsInPlaceColumns = 2;
 // Elements of rows that dot products find in L1.
 constexpr int64_t kNearElements = 4096;
 // What packing a panel of B costs, in rows of the product: where B's rows lie along memory, and
@@ -126,11 +131,7 @@ struct Float {
   double pack_cost() const { return b_col == 1 || is_turned() ? kPackRows : kPackColumns; }
 
   void run() const {
-    if (!is_sum_of_dots(g)) {
-      if (!is_turned()) return blocks();
-      const auto nothing = [](void*, const GemmBlocks::Block&) {};
-      return near_blocks({nothing, nothing});
-    }
+    if (!is_sum_of_dots(g)) return blocks({});
     if (g.n > g.m) return dots(in_b(0), b_col, g.n, narrow, a, a_row, g.m, c, 1, g.ldc);
     if constexpr (std::is_same_v<T, float>) {
       if (narrow != nullptr) {
@@ -171,46 +172,10 @@ struct Float {
     });
   }
 
-  void blocks() const {
-    const int64_t panels = ceil_div(g.n, kernel.cols), depth = std::min(kPanelDepth, g.k);
-    const int64_t budget = kPackBytes / static_cast<int64_t>(sizeof(T)) / kernel.cols;
-    const int threads = threads_of(g.max_threads);
-    const Grid grid =
-        choose_grid(g.m, panels, kernel.cols * g.k, std::max<int64_t>(1, budget / depth), 1,
-                    pack_cost(), kernel.rows, threads);
-    // What each thread has packed of B: the number of a column group, all of its depth.
-    const bool whole = ceil_div(panels, grid.cols) * g.k <= budget;
-    std::array<int64_t, 64> held;
-    held.fill(-1);
-    parallel_for(grid.rows * grid.cols, threads, [&](int64_t begin, int64_t end, int worker) {
-      for (int64_t task = begin; task < end; ++task) {
-        const int64_t group = task / grid.rows, row = task % grid.rows;
-        int64_t unknown = -1;
-        int64_t& packed = worker < 64 ? held[static_cast<size_t>(worker)] : unknown;
-        block(g.m * row / grid.rows, g.m * (row + 1) / grid.rows, panels * group / grid.cols,
-              panels * (group + 1) / grid.cols, whole, whole && packed == group);
-        packed = group;
-      }
-    });
-  }
-
-  // Rows [i0, i1) of the panels [j0, j1). whole: B is packed for all of k, and it may be so
-  // already.
-  void block(int64_t i0, int64_t i1, int64_t j0, int64_t j1, bool whole, bool packed) const {
-    GemmScratch& scratch = gemm_scratch();
-    const int64_t depth = std::min(kPanelDepth, g.k), cols = kernel.cols, width = (j1 - j0) * cols;
-    const bool a_in_place = j1 - j0 <= 8;
-    T* const to_b = scratch.b.get<T>(width * (whole ? g.k : depth));
-    T* const to_a = a_in_place ? nullptr : scratch.a.get<T>(std::min(kStripRows, i1 - i0) * depth);
-    for (int64_t p0 = 0; p0 < g.k; p0 += kPanelDepth) {
-      const int64_t k = std::min(kPanelDepth, g.k - p0);
-      T* const pack = whole ? to_b + p0 * width : to_b;
-      if (!packed) pack_panels(j0, j1, p0, k, pack);
-      for (int64_t i = i0; i < i1; i += kStripRows) {
-        strip(i, std::min(kStripRows, i1 - i), j0, j1, p0, pack, !packed && i == i0, to_a,
-              c + i * g.ldc + j0 * cols, g.ldc);
-      }
-    }
+  // Whether A is not packed for that many panels: columns are far from each other, and tiles that
+  // follow one another read different parts of each.
+  bool reads_a_in_place(int64_t panels) const {
+    return panels <= (a_row == 1 && a_col != 1 ? kPanelsInPlaceColumns : kPanelsInPlace);
   }
 
   // Whether panel j of B is read where it lies by the first tile, which copies it for the others.
@@ -218,24 +183,18 @@ struct Float {
     return b_col == 1 && narrow == nullptr && (j + 1) * kernel.cols <= g.n;
   }
 
-  // The other panels of [j0, j1), k rows from p0 on.
-  void pack_panels(int64_t j0, int64_t j1, int64_t p0, int64_t k, T* to) const {
-    const int64_t cols = kernel.cols;
-    for (int64_t j = j0; j < j1; ++j, to += cols * k) {
-      if (lies(j)) continue;
-      const int64_t first = p0 * b_row + j * cols * b_col, n = std::min(cols, g.n - j * cols);
-      if constexpr (std::is_same_v<T, float>) {
-        if (narrow != nullptr) {
-          narrow->pack_b(in_b(first), b_row, b_col, k, n, to);
-          continue;
-        }
-      }
-      kernel.pack_b(b_at(first), b_row, b_col, k, n, to);
+  // k rows of panel j from p0 on.
+  void pack_panel(int64_t j, int64_t p0, int64_t k, T* to) const {
+    const int64_t first = p0 * b_row + j * kernel.cols * b_col;
+    const int64_t n = std::min(kernel.cols, g.n - j * kernel.cols);
+    if constexpr (std::is_same_v<T, float>) {
+      if (narrow != nullptr) return narrow->pack_b(in_b(first), b_row, b_col, k, n, to);
     }
+    kernel.pack_b(b_at(first), b_row, b_col, k, n, to);
   }
 
-  // Rows [i, i + m) of the panels [j0, j1) at `to`, from one piece of k. fresh: `pack` has only
-  // what pack_panels() wrote. to_a: room to pack A, or null.
+  // Rows [i, i + m) of the panels [j0, j1) at `to`, from one piece of k. fresh: nothing is in
+  // `pack` yet. to_a: room to pack A, or null.
   void strip(int64_t i, int64_t m, int64_t j0, int64_t j1, int64_t p0, T* pack, bool fresh, T* to_a,
              T* to, int64_t ldc) const {
     const int64_t cols = kernel.cols;
@@ -255,6 +214,7 @@ struct Float {
       panel.n = std::min(cols, g.n - j * cols);
       T* const packed = pack + (j - j0) * cols * panel.k;
       const bool copies = fresh && lies(j);
+      if (fresh && !copies) pack_panel(j, p0, panel.k, packed);
       panel.b = copies ? b_at(p0 * b_row + j * cols) : packed;
       panel.ldb = copies ? b_row : cols;
       panel.copy = copies ? packed : nullptr;
@@ -263,15 +223,22 @@ struct Float {
     }
   }
 
-  // All of C, each block in all of k at once.
-  void near_blocks(const GemmBlocks& blocks) const {
+  // How much of k a block of C is computed in at once: all of it where something waits for the
+  // block.
+  int64_t depth_of(const GemmBlocks& blocks) const {
+    return blocks.after != nullptr || is_turned() ? g.k : std::min(g.k, kDeepest);
+  }
+
+  // All of C, block by block.
+  void blocks(const GemmBlocks& near) const {
     const int64_t panels = ceil_div(g.n, kernel.cols);
     const int64_t budget = kPackBytes / static_cast<int64_t>(sizeof(T)) / kernel.cols;
     const int threads = threads_of(g.max_threads);
-    const int64_t widest = blocks.whole_rows ? panels : std::max(kWidePanels, budget / g.k);
-    Grid grid =
-        choose_grid(g.m, panels, kernel.cols * g.k, widest, blocks.whole_rows ? panels : kNarrowest,
-                    pack_cost(), kernel.rows, threads);
+    const int64_t widest =
+        near.whole_rows ? panels : std::max(kWidePanels, budget / depth_of(near));
+    const int64_t narrowest = near.whole_rows ? panels : near.after != nullptr ? kNarrowest : 1;
+    Grid grid = choose_grid(g.m, panels, kernel.cols * g.k, widest, narrowest, pack_cost(),
+                            kernel.rows, threads);
     // A block a task: threads that come late take fewer, and a thread goes on with the B it packed.
     if (threads > 1) grid.rows = std::max(grid.rows, ceil_div(g.m, kStripRows));
     std::array<int64_t, 64> held;
@@ -281,40 +248,46 @@ struct Float {
         const int64_t group = task / grid.rows, row = task % grid.rows;
         int64_t unknown = -1;
         int64_t& packed = worker < 64 ? held[static_cast<size_t>(worker)] : unknown;
-        near_block(g.m * row / grid.rows, g.m * (row + 1) / grid.rows, panels * group / grid.cols,
-                   panels * (group + 1) / grid.cols, packed == group, blocks);
+        block(g.m * row / grid.rows, g.m * (row + 1) / grid.rows, panels * group / grid.cols,
+              panels * (group + 1) / grid.cols, packed == group, near);
         packed = group;
       }
     });
   }
 
-  void near_block(int64_t i0, int64_t i1, int64_t j0, int64_t j1, bool packed,
-                  const GemmBlocks& blocks) const {
+  void block(int64_t i0, int64_t i1, int64_t j0, int64_t j1, bool packed,
+             const GemmBlocks& near) const {
     GemmScratch& scratch = gemm_scratch();
     const int64_t depth = std::min(kPanelDepth, g.k), cols = kernel.cols, width = (j1 - j0) * cols;
-    const int64_t height = std::min(kStripRows, i1 - i0), last = std::min(g.n, j1 * cols);
+    const int64_t strips = ceil_div(i1 - i0, kStripRows), last = std::min(g.n, j1 * cols);
+    // Of nearly equal height: a low one computes little of each panel that it reads.
+    const int64_t height =
+        std::min(i1 - i0, ceil_div(ceil_div(i1 - i0, strips), kernel.rows) * kernel.rows);
     const bool turned = is_turned();
-    T* const to_b = turned ? nullptr : scratch.b.get<T>(width * g.k);
-    T* const to_a = turned || j1 - j0 <= 8 ? nullptr : scratch.a.get<T>(height * depth);
-    for (int64_t p0 = 0; p0 < g.k && !packed && !turned; p0 += kPanelDepth) {
-      pack_panels(j0, j1, p0, std::min(kPanelDepth, g.k - p0), to_b + p0 * width);
-    }
-    for (int64_t i = i0; i < i1; i += height) {
-      const int64_t rows = std::min(height, i1 - i);
-      T* to = c + i * g.ldc + j0 * cols;
-      int64_t ldc = g.ldc;
-      if (c == nullptr) {
-        to = scratch.c.get<T>(height * width);
-        ldc = last - j0 * cols;
+    const int64_t deep = depth_of(near);
+    T* const to_b = turned ? nullptr : scratch.b.get<T>(width * deep);
+    T* const to_a =
+        turned || reads_a_in_place(j1 - j0) ? nullptr : scratch.a.get<T>(height * depth);
+    for (int64_t k0 = 0; k0 < g.k; k0 += deep) {
+      const int64_t k1 = std::min(k0 + deep, g.k);
+      for (int64_t i = i0; i < i1; i += height) {
+        const int64_t rows = std::min(height, i1 - i);
+        T* to = c + i * g.ldc + j0 * cols;
+        int64_t ldc = g.ldc;
+        if (c == nullptr) {
+          to = scratch.c.get<T>(height * width);
+          ldc = last - j0 * cols;
+        }
+        const GemmBlocks::Block here{
+            i, rows, j0 * cols, last - j0 * cols, reinterpret_cast<char*>(to), ldc};
+        if (near.before != nullptr) near.before(near.context, here);
+        if (turned) turned_block(i, rows, j0 * cols, last - j0 * cols, to, ldc);
+        for (int64_t p0 = k0; p0 < k1 && !turned; p0 += kPanelDepth) {
+          const bool fresh = i == i0 && !(packed && deep == g.k);
+          strip(i, rows, j0, j1, p0, to_b + (p0 - k0) * width, fresh, to_a, to, ldc);
+        }
+        if (near.after != nullptr) near.after(near.context, here);
       }
-      const GemmBlocks::Block block{
-          i, rows, j0 * cols, last - j0 * cols, reinterpret_cast<char*>(to), ldc};
-      blocks.before(blocks.context, block);
-      if (turned) turned_block(i, rows, j0 * cols, last - j0 * cols, to, ldc);
-      for (int64_t p0 = 0; p0 < g.k && !turned; p0 += kPanelDepth) {
-        strip(i, rows, j0, j1, p0, to_b + p0 * width, !packed && i == i0, to_a, to, ldc);
-      }
-      blocks.after(blocks.context, block);
     }
   }
 
@@ -387,9 +360,9 @@ void narrow_float_gemm(const GemmArgs& args, Dtype b_type) { Float<float>(args, 
 
 void float_gemm_blocks(const GemmArgs& args, Dtype b_type, const GemmBlocks& blocks) {
   if (args.dtype == Dtype::kFloat64) {
-    Float<double>(args, b_type).near_blocks(blocks);
+    Float<double>(args, b_type).blocks(blocks);
   } else {
-    Float<float>(args, b_type).near_blocks(blocks);
+    Float<float>(args, b_type).blocks(blocks);
   }
 }
 

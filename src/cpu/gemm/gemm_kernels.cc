@@ -43,6 +43,10 @@ constexpr int64_t kRowsAhead = 32;
 constexpr int64_t kSetBytes = 4096;
 constexpr int64_t kNearRows = std::min(kRows, 7);
 
+// Columns of A that are packed at a time. Their lines may share one set of the first-level cache,
+// too.
+constexpr int64_t kNearColumns = 8;
+
 // Cuts the rows of a block into tiles of nearly equal height: the cost of a tile is its rows.
 template <class F>
 HWY_INLINE void ForTiles(int64_t m, int64_t most, F&& f) {
@@ -55,19 +59,38 @@ HWY_INLINE void ForTiles(int64_t m, int64_t most, F&& f) {
   }
 }
 
+// Copies `count` columns of `rows` contiguous elements, which lie col apart, one after the other.
+template <class T, int kRowCount = kRows>
+void CopyColumns(int64_t rows, const T* from, int64_t col, int64_t count, T* HWY_RESTRICT to) {
+  if (rows == kRowCount) {
+    for (int64_t p = 0; p < count; ++p, from += col, to += kRowCount) {
+      __builtin_memcpy(to, from, kRowCount * sizeof(T));
+    }
+    return;
+  }
+  if constexpr (kRowCount > 1) CopyColumns<T, kRowCount - 1>(rows, from, col, count, to);
+}
+
 template <class T>
 void PackA(const T* a, int64_t row, int64_t col, int64_t m, int64_t k, T* HWY_RESTRICT to) {
-  ForTiles(m, kRows, [&](int64_t i, int64_t rows) HWY_ATTR {
-    const T* from = a + i * row;
-    if (col == 1) {
-      Transpose(from, row, rows, k, to, rows);
-    } else {
-      for (int64_t p = 0; p < k; ++p) {
-        for (int64_t r = 0; r < rows; ++r) to[p * rows + r] = from[r * row + p * col];
+  if (col == 1) {
+    ForTiles(m, kRows, [&](int64_t i, int64_t rows) HWY_ATTR {
+      // What this writes behind the tile is written again by the next one.
+      if (i + rows < m) {
+        TransposeDense<kRows>(a + i * row, row, rows, k, to + i * k);
+      } else {
+        Transpose(a + i * row, row, rows, k, to + i * k, rows);
       }
-    }
-    to += rows * k;
-  });
+    });
+    return;
+  }
+  // Of a few columns all tiles take their parts while these are in L1.
+  for (int64_t p = 0; p < k; p += kNearColumns) {
+    ForTiles(m, kRows, [&](int64_t i, int64_t rows) HWY_ATTR {
+      CopyColumns<T>(rows, a + i + p * col, col, std::min(kNearColumns, k - p),
+                     to + i * k + p * rows);
+    });
+  }
 }
 
 template <class T>

@@ -19,21 +19,21 @@ namespace hologram {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The 16 bytes at `from` and those at each `step` further, block by block.
-template <class D, class T = hn::TFromD<D>>
-HWY_INLINE hn::Vec<D> LoadBlocks(D d, const T* from, int64_t step) {
-  static_cast<void>(step);
-  if constexpr (hn::MaxLanes(D()) * sizeof(T) == 16) {
-    return hn::LoadU(d, from);
-  } else if constexpr (hn::MaxLanes(D()) * sizeof(T) == 32) {
+// A vector of blocks of 16 bytes; at(i) is where the i-th lies.
+template <class D, class At>
+HWY_INLINE hn::Vec<D> LoadBlocks(D d, At&& at) {
+  constexpr size_t kBytes = hn::MaxLanes(D()) * sizeof(hn::TFromD<D>);
+  if constexpr (kBytes == 16) {
+    return hn::LoadU(d, at(0));
+  } else if constexpr (kBytes == 32) {
     const hn::Half<D> half;
-    return hn::Combine(d, hn::LoadU(half, from + step), hn::LoadU(half, from));
+    return hn::Combine(d, hn::LoadU(half, at(1)), hn::LoadU(half, at(0)));
   } else {
 #if HWY_TARGET == HWY_AVX3
     // A load that is broadcast under a mask needs no unit that shuffles.
     const hn::Repartition<int64_t, D> wide;
     const auto block = [&](int i) HWY_ATTR {
-      return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i * step));
+      return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at(i)));
     };
     __m512i v = _mm512_broadcast_i64x2(block(0));
     v = _mm512_mask_broadcast_i64x2(v, 0x0C, block(1));
@@ -70,7 +70,9 @@ HWY_INLINE void TransposeRows(D d, const T* from, int64_t ld, T* to, int64_t ld_
   constexpr int kSide = 16 / static_cast<int>(sizeof(T));
   hn::Vec<D> rows[kSide];
 #pragma GCC unroll 4
-  for (int i = 0; i < kSide; ++i) rows[i] = LoadBlocks(d, from + i * ld, kSide * ld);
+  for (int i = 0; i < kSide; ++i) {
+    rows[i] = LoadBlocks(d, [=](int b) HWY_ATTR { return from + (i + b * kSide) * ld; });
+  }
   StoreSquares(d, rows, to, ld_to);
 }
 
@@ -106,6 +108,40 @@ void Transpose(const T* from, int64_t ld, int64_t rows, int64_t k, T* HWY_RESTRI
   }
   for (int64_t p = square_k; p < k; ++p) {
     for (int64_t i = 0; i < rows; ++i) to[p * ld_to + i] = from[i * ld + p];
+  }
+}
+
+// to[p * rows + i] = from[i * ld + p] for i < rows, p < k, rows at most kMost. What lies behind,
+// less than a vector, is overwritten with anything.
+template <int kMost, class T>
+void TransposeDense(const T* from, int64_t ld, int64_t rows, int64_t k, T* HWY_RESTRICT to) {
+  const hn::ScalableTag<T> d;
+  constexpr int kSide = 16 / static_cast<int>(sizeof(T));
+  constexpr int kTall = static_cast<int>(hn::MaxLanes(d));
+  constexpr int kVectors = (kMost + kTall - 1) / kTall;
+  constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
+  // Rows that are not there are read as the last one.
+  const T* row[kVectors * kTall];
+  for (int i = 0; i < kVectors * kTall; ++i) row[i] = from + std::min<int64_t>(i, rows - 1) * ld;
+  const int vectors = static_cast<int>((rows + kTall - 1) / kTall);
+  int64_t p = 0;
+  for (; p + kSide <= k; p += kSide, to += kSide * rows) {
+    if (p % kLine == 0) {
+      for (int i = 0; i < rows; ++i) __builtin_prefetch(row[i] + p + 2 * kLine);
+    }
+    // From the last vector to the first, and column after column: each store ends in a place that
+    // is written later.
+    for (int v = vectors - 1; v >= 0; --v) {
+      hn::Vec<decltype(d)> r[kSide];
+#pragma GCC unroll 4
+      for (int i = 0; i < kSide; ++i) {
+        r[i] = LoadBlocks(d, [&](int b) HWY_ATTR { return row[v * kTall + i + b * kSide] + p; });
+      }
+      StoreSquares(d, r, to + v * kTall, rows);
+    }
+  }
+  for (; p < k; ++p, to += rows) {
+    for (int64_t i = 0; i < rows; ++i) to[i] = row[i][p];
   }
 }
 
