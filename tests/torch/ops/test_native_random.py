@@ -9,6 +9,8 @@ import pytest
 import torch
 from native_compare import DEVICE, FLOATS, INTEGERS, check, to_device
 
+import hologram_torch
+
 N = 200_000
 
 
@@ -144,6 +146,29 @@ def test_dropout_corners() -> None:
     assert mask.dtype == torch.bool and torch.equal(y.cpu(), x.cpu() * mask.cpu() * 2)
     y, mask = torch.native_dropout(x, 0.5, False)
     assert torch.equal(y.cpu(), x.cpu()) and bool(mask.all())
+
+
+def test_dropout_depends_on_values_and_their_order_alone() -> None:
+    x = torch.rand(4, 5, 6, device=DEVICE) + 1
+    wide = torch.zeros(4, 5, 12, device=DEVICE)
+    wide[..., ::2] = x
+    before = hologram_torch.fallback_counts().get("aten::native_dropout")
+    for same in (wide[..., ::2], x.flip(0).flip(0), x[:, :, None].expand(4, 5, 2, 6)[:, :, 1]):
+        torch.manual_seed(5)
+        want, mask = torch.native_dropout(x, 0.5, True)
+        torch.manual_seed(5)
+        got, other = torch.native_dropout(same, 0.5, True)
+        assert torch.equal(got, want)
+        assert torch.equal(other, mask)
+        assert got.stride() == want.stride()
+    assert hologram_torch.fallback_counts().get("aten::native_dropout") == before
+    row = torch.rand(6, device=DEVICE)
+    torch.manual_seed(5)
+    got = torch.nn.functional.dropout(row.expand(4, 6), 0.5)
+    kept = got != 0
+    assert torch.equal(got, torch.where(kept, row * 2, 0))
+    assert 1 < int(kept.sum()) < 24
+    assert not torch.equal(kept[0], kept[1])
 
 
 def test_errors_are_pytorchs() -> None:

@@ -192,11 +192,13 @@ Tensor& random_to(Tensor& self, int64_t to, OptionalGenerator generator) {
 std::tuple<Tensor, Tensor> native_dropout(const Tensor& input, double p,
                                           std::optional<bool> train) {
   if (C10_LIKELY(is_dense_float(input) && p >= 0 && p < 1 && train.value_or(true) &&
-                 input.is_non_overlapping_and_dense() && input.numel() > 0)) {
+                 input.numel() > 0)) {
     const int64_t n = input.numel();
     Tensor out = make_like(input), mask = make_like(input, at::kBool);
+    Tensor dense = input;
+    if (!input.is_non_overlapping_and_dense()) copy_into(dense = make_like(input), input);
     const auto stream = take(std::nullopt, n, 32);
-    record(calls::Dropout<Arg>{.input = input,
+    record(calls::Dropout<Arg>{.input = dense,
                                .seed = stream.seed,
                                .offset = stream.offset,
                                .p = p,
