@@ -144,6 +144,13 @@ def sea_water(s: Any, t: Any, p: Any) -> Any:
     return surface / (1.0 - p / (bulk + p * (linear + p * square)))
 
 
+def relaxation(x: Any, target: Any, rate: Any) -> Any:
+    """Explicit steps of an ordinary differential equation in each element: 10,000 operations."""
+    for _ in range(2500):
+        x = x + 0.01 * (target - rate * x)
+    return x
+
+
 @dataclass(frozen=True)
 class Program:
     """A function, the shape of its arrays, and the range of the values of each."""
@@ -153,6 +160,8 @@ class Program:
     ranges: tuple[tuple[float, float], ...]
     last: int = 0  # elements of the last dimension; 0: as many as of the others
     by_numba: bool = True
+    unrolls: bool = True  # what compiles whole programs can be asked to unroll it
+    largest: int = 4_194_304
 
     @property
     def name(self) -> str:
@@ -188,6 +197,7 @@ PROGRAMS = (
     Program(lattice_boltzmann, 2, (_DENSITIES,) * 9, by_numba=False),
     Program(tridiagonal, 3, ((0.0, 1.0), (3.0, 4.0), (0.0, 1.0), _UNIT), last=30),
     Program(sea_water, 3, ((1.0, 40.0), (-2.0, 35.0), (0.0, 500.0)), last=26),
+    Program(relaxation, 1, (_UNIT, _UNIT, (0.5, 1.5)), unrolls=False, largest=1_048_576),
 )
 
 
@@ -245,6 +255,8 @@ def peers_of(context: Context, program: Program, size: int) -> list[Peer]:
     def jax() -> Work:
         if torch.get_num_threads() != len(cores()):
             raise Unavailable("JAX uses every core that it finds")
+        if not program.unrolls:
+            raise Unavailable("10,000 operations take minutes to compile")
         found = library("jax")
         found.config.update("jax_enable_x64", True)
         function = found.jit(
@@ -260,6 +272,8 @@ def peers_of(context: Context, program: Program, size: int) -> list[Peer]:
         return _compared(Work(run))
 
     def compiled() -> Work:
+        if not program.unrolls:
+            raise Unavailable("10,000 operations take minutes to compile")
         arrays = [torch.from_numpy(a) for a in program.arrays(size)]
         return _work(peers.compile_function(_torch_function(program)), arrays, _nothing)
 
@@ -319,4 +333,5 @@ def cases(context: Context) -> Iterator[Case]:
     sizes = [16_384] if context.quick else [1_048_576]
     for size in _SIZES if context.everything else sizes:
         for program in PROGRAMS:
-            yield make_case(context, program, size)
+            if size <= program.largest:
+                yield make_case(context, program, size)
