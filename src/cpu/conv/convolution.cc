@@ -202,7 +202,8 @@ class ConvolutionForward {
     ConvScratch& scratch = conv_scratch();
     const ConvPanels<T>* const plan = reads_places_ ? nullptr : &plans(f0, f1);
     const int64_t cols = product_.cols, width = (f1 - f0) * cols;
-    const int64_t depth = std::min(kPanelDepth, depth_), height = std::min(kStripRows, i1 - i0);
+    const int64_t depth = std::min(kPanelDepth, depth_),
+                  height = strip_height(i1 - i0, product_.rows);
     T* const panels = scratch.panels.get<T>(width * depth);
     T* const packed = f1 - f0 > kFewPanels ? scratch.rows.get<T>(height * depth) : nullptr;
     const Scratch results = scratch_for(i1 - i0, f0, f1);

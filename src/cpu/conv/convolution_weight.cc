@@ -131,7 +131,7 @@ class WeightGradient {
     ConvSource<T> source = source_;
     source.x = x_ + image * a_.x_strides.batch + group * channels_ * a_.x_strides.channel;
     // Rows lie apart by no power of two, or they would meet in the same cache sets.
-    const int64_t lda = pieces * cols + cols / 2, height = std::min(kStripRows, i1 - i0);
+    const int64_t lda = pieces * cols + cols / 2, height = strip_height(i1 - i0, product_.rows);
     T* const rows = scratch.rows.get<T>(height * lda);
     for (int64_t i = i0; i < i1; i += height) {
       GemmPanel<T> g;

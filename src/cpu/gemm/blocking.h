@@ -2,6 +2,7 @@
 // How products are cut, those of matrices and of convolutions.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace hologram::cpu {
@@ -9,7 +10,14 @@ namespace hologram::cpu {
 // Depth of a panel of B that stays in L1; longer products add up such pieces in C.
 inline constexpr int64_t kPanelDepth = 256;
 // Rows of A that stay in L2 while the panels of B pass by.
-inline constexpr int64_t kStripRows = 126;
+inline constexpr int64_t kStripRows = 168;
+// The height of strips that `rows` rows are cut into, whole tiles of `tile` rows, nearly the same
+// for each: a low strip computes little of every panel that it reads.
+inline int64_t strip_height(int64_t rows, int64_t tile) {
+  const int64_t strips = (rows + kStripRows - 1) / kStripRows;
+  const int64_t each = (rows + strips - 1) / strips;
+  return std::min(rows, (each + tile - 1) / tile * tile);
+}
 // Multiplications of a task: about five microseconds.
 inline constexpr int64_t kTaskWork = int64_t{1} << 19;
 // Products with fewer multiplications finish before another thread has begun.

@@ -32,7 +32,7 @@ constexpr int64_t kNarrowest = 4;
 constexpr int64_t kWidePanels = 24;
 // What is packed of B's depth at a time; longer products pass C by again. A multiple of
 // kPanelDepth.
-constexpr int64_t kDeepest = 2048;
+constexpr int64_t kDeepest = 512;
 // Up to so many panels do not pay for packing A: rows along k, and columns.
 constexpr int64_t kPanelsInPlace = 8, kPanelsInPlaceColumns = 2;
 // Elements of rows that dot products find in L1.
@@ -240,7 +240,8 @@ struct Float {
     Grid grid = choose_grid(g.m, panels, kernel.cols * g.k, widest, narrowest, pack_cost(),
                             kernel.rows, threads);
     // A block a task: threads that come late take fewer, and a thread goes on with the B it packed.
-    if (threads > 1) grid.rows = std::max(grid.rows, ceil_div(g.m, kStripRows));
+    if (threads > 1 && near.after != nullptr)
+      grid.rows = std::max(grid.rows, ceil_div(g.m, kStripRows));
     std::array<int64_t, 64> held;
     held.fill(-1);
     parallel_for(grid.rows * grid.cols, threads, [&](int64_t begin, int64_t end, int worker) {
@@ -259,10 +260,7 @@ struct Float {
              const GemmBlocks& near) const {
     GemmScratch& scratch = gemm_scratch();
     const int64_t depth = std::min(kPanelDepth, g.k), cols = kernel.cols, width = (j1 - j0) * cols;
-    const int64_t strips = ceil_div(i1 - i0, kStripRows), last = std::min(g.n, j1 * cols);
-    // Of nearly equal height: a low one computes little of each panel that it reads.
-    const int64_t height =
-        std::min(i1 - i0, ceil_div(ceil_div(i1 - i0, strips), kernel.rows) * kernel.rows);
+    const int64_t height = strip_height(i1 - i0, kernel.rows), last = std::min(g.n, j1 * cols);
     const bool turned = is_turned();
     const int64_t deep = depth_of(near);
     T* const to_b = turned ? nullptr : scratch.b.get<T>(width * deep);
@@ -309,13 +307,14 @@ struct Float {
       panel.k = std::min(kPanelDepth, g.k - p0);
       panel.beta = p0 == 0 ? beta : T(1);
       kernel.pack_b(a + i * a_row + p0 * a_col, a_col, a_row, panel.k, rows, packed);
-      for (int64_t q = 0; q < width; q += kStripRows) {
-        panel.m = std::min(kStripRows, width - q);
+      const int64_t height = strip_height(width, kernel.rows);
+      for (int64_t q = 0; q < width; q += height) {
+        panel.m = std::min(height, width - q);
         const int64_t first = (j + q) * b_col + p0;
         panel.a = b_at(first);
         if constexpr (std::is_same_v<T, float>) {
           if (narrow != nullptr) {
-            float* const rows_of_b = scratch.widened.get<float>(kStripRows * kWidenedStep);
+            float* const rows_of_b = scratch.widened.get<float>(height * kWidenedStep);
             narrow->widen(in_b(first), b_col, panel.m, panel.k, rows_of_b, kWidenedStep);
             panel.a = rows_of_b, panel.row = kWidenedStep;
           }
