@@ -50,12 +50,12 @@ TEST_F(RecorderFault, AnOpOnAListCountsAsOne) {
   std::vector<BufferRef> list(300);
   for (BufferRef& b : list) b = filled(4, 0);
   // The second circuit is recorded where the first one was: nothing is left of its lists.
-  for (float round = 1; round <= 2; ++round) {
+  for (int round = 1; round <= 2; ++round) {
     reset_recorder_stats(scalar());
     for (int i = 0; i < 10; ++i) add_one_to_each(list);
     EXPECT_EQ(recorder_stats(scalar()).circuits, 0u);
     EXPECT_EQ(recorder_stats(scalar()).ops_recorded, 3000u);
-    for (const BufferRef& b : list) ASSERT_EQ(floats(b), std::vector<float>(4, round * 10));
+    for (const BufferRef& b : list) ASSERT_EQ(floats(b), std::vector<float>(4, static_cast<float>(round * 10)));
     EXPECT_EQ(recorder_stats(scalar()).circuits, 1u);
     const BufferRef b = filled(4, 0);
     for (int i = 0; i < 1025; ++i) {
@@ -83,12 +83,12 @@ TEST_F(RecorderFault, AListAfterAFullCircuitIsOfTheNext) {
 TEST_F(RecorderFault, ListsAreBoundedToo) {
   std::vector<BufferRef> list(300);
   for (BufferRef& b : list) b = filled(4, 0);
-  constexpr int kMost = internal::CircuitBounds::kMaxOpsOfLists;
-  for (int i = 0; i < kMost / 300; ++i) add_one_to_each(list);
+  constexpr int kRounds = internal::CircuitBounds::kMaxOpsOfLists / 300;
+  for (int i = 0; i < kRounds; ++i) add_one_to_each(list);
   EXPECT_EQ(recorder_stats(scalar()).circuits, 0u);
   for (int i = 0; i < 2; ++i) add_one_to_each(list);
   EXPECT_EQ(recorder_stats(scalar()).circuits, 1u);
-  EXPECT_EQ(floats(list[0]), std::vector<float>(4, kMost / 300 + 2));
+  EXPECT_EQ(floats(list[0]), std::vector<float>(4, kRounds + 2));
 }
 
 TEST_F(RecorderFault, GivenUpMemoryIsNotKeptForLong) {
