@@ -25,13 +25,13 @@ from bench.measure import Timing, take_turns
 PRODUCTS = "its products alone"
 _TIMING = Timing(min_time=0.02, max_pairs=20)
 _aten = torch.ops.aten
-# What a product gets besides (a bias, a sum) is left to the operators around it.
-_PRODUCTS = {
-    _aten.mm.default: _aten.mm.default,
-    _aten.bmm.default: _aten.bmm.default,
-    _aten.convolution.default: _aten.convolution.default,
-    _aten.convolution_backward.default: _aten.convolution_backward.default,
-}
+_PRODUCTS = (
+    _aten.mm.default,
+    _aten.bmm.default,
+    _aten.convolution.default,
+    _aten.convolution_backward.default,
+)
+# Their first operand is what the product is added to: that is left to the other operators.
 _SUMS = {_aten.addmm.default: _aten.mm.default, _aten.baddbmm.default: _aten.bmm.default}
 
 
@@ -82,12 +82,9 @@ class _Watch(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        operands = args
-        operator = _PRODUCTS.get(func)
-        if operator is None and func in _SUMS:
-            operator, operands = _SUMS[func], args[1:]
-        if operator is not None:
-            self.found[Product(operator, tuple(_Like.of(a) for a in operands))] += 1
+        product, operands = (_SUMS[func], args[1:]) if func in _SUMS else (func, args)
+        if product in _PRODUCTS:
+            self.found[Product(product, tuple(_Like.of(a) for a in operands))] += 1
         return func(*args, **(kwargs or {}))
 
 
