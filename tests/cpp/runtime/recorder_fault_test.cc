@@ -55,7 +55,8 @@ TEST_F(RecorderFault, AnOpOnAListCountsAsOne) {
     for (int i = 0; i < 10; ++i) add_one_to_each(list);
     EXPECT_EQ(recorder_stats(scalar()).circuits, 0u);
     EXPECT_EQ(recorder_stats(scalar()).ops_recorded, 3000u);
-    for (const BufferRef& b : list) ASSERT_EQ(floats(b), std::vector<float>(4, static_cast<float>(round * 10)));
+    for (const BufferRef& b : list)
+      ASSERT_EQ(floats(b), std::vector<float>(4, static_cast<float>(round * 10)));
     EXPECT_EQ(recorder_stats(scalar()).circuits, 1u);
     const BufferRef b = filled(4, 0);
     for (int i = 0; i < 1025; ++i) {
