@@ -69,10 +69,6 @@ class Product:
         arguments = tree_map(lambda a: a.make(side) if isinstance(a, _Like) else a, self.arguments)
         return lambda: self.operator(*arguments)
 
-    def __str__(self) -> str:
-        sizes = ["x".join(map(str, a.size)) for a in self.arguments if isinstance(a, _Like)]
-        return f"{self.operator} {' '.join(sizes)}"
-
 
 class _Watch(TorchDispatchMode):
     def __init__(self) -> None:
@@ -100,8 +96,11 @@ class Products:
         whole = torch.backends.mha.get_fastpath_enabled()
         torch.backends.mha.set_fastpath_enabled(False)
         try:
-            apart = sdpa_kernel(SDPBackend.MATH), torch.backends.mkldnn.flags(enabled=False)
-            with apart[0], apart[1], _Watch() as watch:
+            with (
+                sdpa_kernel(SDPBackend.MATH),
+                torch.backends.mkldnn.flags(enabled=False),
+                _Watch() as watch,
+            ):
                 program()
         finally:
             torch.backends.mha.set_fastpath_enabled(whole)

@@ -160,7 +160,7 @@ class Program:
     ranges: tuple[tuple[float, float], ...]
     last: int = 0  # elements of the last dimension; 0: as many as of the others
     by_numba: bool = True
-    unrolls: bool = True  # what compiles whole programs can be asked to unroll it
+    unrolls: bool = True  # JAX and torch.compile can compile it, their loops unrolled, in seconds
     largest: int = 4_194_304
 
     @property
@@ -237,6 +237,11 @@ def _compared(work: Work) -> Work:
     return Work(work.run, outputs=lambda: _tensors(work.run()))
 
 
+def _check_unrolls(program: Program) -> None:
+    if not program.unrolls:
+        raise Unavailable("10,000 operations take minutes to compile")
+
+
 def peers_of(context: Context, program: Program, size: int) -> list[Peer]:
     """Return who else runs the same source."""
     cpu = context.cpu
@@ -255,8 +260,7 @@ def peers_of(context: Context, program: Program, size: int) -> list[Peer]:
     def jax() -> Work:
         if torch.get_num_threads() != len(cores()):
             raise Unavailable("JAX uses every core that it finds")
-        if not program.unrolls:
-            raise Unavailable("10,000 operations take minutes to compile")
+        _check_unrolls(program)
         found = library("jax")
         found.config.update("jax_enable_x64", True)
         function = found.jit(
@@ -272,8 +276,7 @@ def peers_of(context: Context, program: Program, size: int) -> list[Peer]:
         return _compared(Work(run))
 
     def compiled() -> Work:
-        if not program.unrolls:
-            raise Unavailable("10,000 operations take minutes to compile")
+        _check_unrolls(program)
         arrays = [torch.from_numpy(a) for a in program.arrays(size)]
         return _work(peers.compile_function(_torch_function(program)), arrays, _nothing)
 

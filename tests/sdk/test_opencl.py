@@ -203,7 +203,7 @@ def test_operations_agree_with_numpy() -> None:
     rng = np.random.default_rng(0)
     x, y = (rng.standard_normal((32, 48)).astype(np.float32) for _ in range(2))
     with hg.Executor(backend=BACKEND) as ex:
-        before = ex.stats()  # of the device, whoever used it
+        before = ex.stats()  # these count for all executors of the device
         a, b, c, d = (ex.allocate((32, 48)) for _ in range(4))
         s = ex.allocate(1)
         a.from_numpy(x)

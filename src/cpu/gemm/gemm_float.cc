@@ -30,10 +30,11 @@ constexpr int64_t kNarrowest = 4;
 // its panels come one after the other, so they are there in time, and fewer would not pay for
 // packing A again.
 constexpr int64_t kWidePanels = 24;
-// What is packed of B's depth at a time; longer products pass C by again. A multiple of
-// kPanelDepth.
+// Rows of B that are packed at a time, a multiple of kPanelDepth. A product with more rows of B
+// reads and writes its results again for each further kDeepest of them.
 constexpr int64_t kDeepest = 512;
-// Up to so many panels do not pay for packing A: rows along k, and columns.
+// A is packed where more panels than this read it: where its rows lie along memory, and where its
+// columns do.
 constexpr int64_t kPanelsInPlace = 8, kPanelsInPlaceColumns = 2;
 // Elements of rows that dot products find in L1.
 constexpr int64_t kNearElements = 4096;
@@ -172,8 +173,8 @@ struct Float {
     });
   }
 
-  // Whether A is not packed for that many panels: columns are far from each other, and tiles that
-  // follow one another read different parts of each.
+  // Whether tiles read A where it lies, if that many panels need it. Columns of A are far from each
+  // other, and each tile reads another part of every column: packing them pays sooner.
   bool reads_a_in_place(int64_t panels) const {
     return panels <= (a_row == 1 && a_col != 1 ? kPanelsInPlaceColumns : kPanelsInPlace);
   }
@@ -263,6 +264,7 @@ struct Float {
     const int64_t height = strip_height(i1 - i0, kernel.rows), last = std::min(g.n, j1 * cols);
     const bool turned = is_turned();
     const int64_t deep = depth_of(near);
+    const bool has_b = packed && deep == g.k;
     T* const to_b = turned ? nullptr : scratch.b.get<T>(width * deep);
     T* const to_a =
         turned || reads_a_in_place(j1 - j0) ? nullptr : scratch.a.get<T>(height * depth);
@@ -281,8 +283,7 @@ struct Float {
         if (near.before != nullptr) near.before(near.context, here);
         if (turned) turned_block(i, rows, j0 * cols, last - j0 * cols, to, ldc);
         for (int64_t p0 = k0; p0 < k1 && !turned; p0 += kPanelDepth) {
-          const bool fresh = i == i0 && !(packed && deep == g.k);
-          strip(i, rows, j0, j1, p0, to_b + (p0 - k0) * width, fresh, to_a, to, ldc);
+          strip(i, rows, j0, j1, p0, to_b + (p0 - k0) * width, i == i0 && !has_b, to_a, to, ldc);
         }
         if (near.after != nullptr) near.after(near.context, here);
       }

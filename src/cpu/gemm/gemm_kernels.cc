@@ -43,8 +43,8 @@ constexpr int64_t kRowsAhead = 32;
 constexpr int64_t kSetBytes = 4096;
 constexpr int64_t kNearRows = std::min(kRows, 7);
 
-// Columns of A that are packed at a time. Their lines may share one set of the first-level cache,
-// too.
+// Columns of A that are packed at a time. The first-level cache has room for their lines even where
+// all of these share one set.
 constexpr int64_t kNearColumns = 8;
 
 // Cuts the rows of a block into tiles of nearly equal height: the cost of a tile is its rows.

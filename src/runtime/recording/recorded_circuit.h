@@ -38,8 +38,9 @@ inline constexpr uint64_t kPlaceholder = 8;  // stands for a value of a Circuit,
 struct CircuitBounds {
   static constexpr int kMaxOps = 1024;
   static constexpr int kMaxOpsOfLists = 16 * kMaxOps;  // all ops of a circuit with lists
-  static constexpr int kSlotsOfLists = 0x8000;         // with more, lists are not awaited
-  // Records between two counts of kept bytes: the first number, but at least so much of the slots.
+  static constexpr int kSlotsOfLists = 0x8000;         // with more, lists count as any ops
+  // Kept bytes are counted again after kLookEvery records, or after slots / kLookShare records
+  // where that is more.
   static constexpr int kLookEvery = 32;
   static constexpr int kLookShare = 16;
   static constexpr size_t kKeptFloor = size_t{64} << 20;

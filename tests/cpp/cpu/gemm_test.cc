@@ -77,7 +77,7 @@ void check_random_gemms(std::mt19937& rng, int rounds, const Dtype* dtypes, size
     g.dtype = dtype;
     g.m = sizes[rng() % 12], g.n = sizes[rng() % 12], g.k = sizes[rng() % 12];
     if (round % 20 == 0) g.k = 700;
-    if (round % 30 == 7) g.m = 130, g.n = 3 + round % 90, g.k = 1100;  // C passes by again
+    if (round % 30 == 7) g.m = 130, g.n = 3 + round % 90, g.k = 1100;  // B in pieces
     if (round % 33 == 0) g.k = 0;
     g.trans_a = rng() % 2, g.trans_b = rng() % 2;
     g.lda = (g.trans_a ? g.m : g.k) + static_cast<int64_t>(rng() % 3);

@@ -644,6 +644,29 @@ def test_late_errors_say_where_they_were_recorded(lines: bool) -> None:
     assert ("for a result that was deferred)" in text) != lines
 
 
+FULL = """
+import torch, hologram_torch
+xs = [torch.ones(8, device="hologram") for _ in range(3)]
+kept = torch.ones(1 << 24, device="hologram")
+torch.hologram.synchronize()
+y = xs[0].expand(1 << 21, 8) + 1
+try:
+    torch._foreach_add_(xs, 1)
+except torch.OutOfMemoryError as error:
+    print(error)
+del y
+torch._foreach_add_(xs, 1)
+print(sum(x.sum().item() for x in xs))
+"""
+
+
+def test_a_list_that_finds_no_room_is_out_of_memory() -> None:
+    text = run(FULL, HOLOGRAM_WORKER="0", HOLOGRAM_MEMORY_LIMIT=str(100 << 20))
+    error, total = text.splitlines()
+    assert "out of memory: tried to allocate 64.00 MiB" in error
+    assert total == "48.0"  # nothing of the failed call was recorded
+
+
 PROFILED = """
 import threading, torch, hologram_torch
 torch.set_num_threads(1)

@@ -15,6 +15,15 @@ using at::Tensor;
 using at::TensorList;
 using hologram::OpId;
 
+void expect_list(TensorList lead) {
+  if (lead.empty() || !is_ours(lead[0])) return;
+  try {
+    hologram::expect_list(memory_device(lead[0].device().index()), lead.size());
+  } catch (const std::exception& error) {
+    rethrow_as_torch(error, 0);
+  }
+}
+
 bool worth_batching(TensorList lead) {
   if (lead.size() < 2) return false;
   int64_t elements = 0;

@@ -28,11 +28,8 @@ void check_list(at::TensorList, const T&) {}
 // PyTorch leaves the counting of versions to the ops that a _foreach_ op is made of.
 inline void bump_version(const at::Tensor& t) { t.unsafeGetTensorImpl()->bump_version(); }
 
-// Before the members of a list are recorded.
-inline void expect_list(at::TensorList lead) {
-  if (lead.size() < 2 || !is_ours(lead[0])) return;
-  hologram::expect_list(memory_device(lead[0].device().index()), lead.size());
-}
+// Says that the members of a list are recorded next; see hologram::expect_list().
+void expect_list(at::TensorList lead);
 
 // Whether the lists hold enough work in enough tensors for several threads.
 bool worth_batching(at::TensorList lead);

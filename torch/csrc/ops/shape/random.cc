@@ -196,7 +196,10 @@ std::tuple<Tensor, Tensor> native_dropout(const Tensor& input, double p,
     const int64_t n = input.numel();
     Tensor out = make_like(input), mask = make_like(input, at::kBool);
     Tensor dense = input;
-    if (!input.is_non_overlapping_and_dense()) copy_into(dense = make_like(input), input);
+    if (!input.is_non_overlapping_and_dense()) {
+      dense = make_like(input);
+      copy_into(dense, input);
+    }
     const auto stream = take(std::nullopt, n, 32);
     record(calls::Dropout<Arg>{.input = dense,
                                .seed = stream.seed,
