@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Hologram: a compute runtime in C++20, its Python face.
+"""Hologram: a compute runtime in C++20, its Python face; a namespace of the array API 2024.12.
 
 The package holds the shared library, its headers and its CMake package; `hologram_torch` links to
 the same library.
@@ -7,68 +7,81 @@ the same library.
 
 from __future__ import annotations
 
+import math as _math
 from pathlib import Path as _Path
 
 from hologram import backend, ops
 from hologram._call_rows import *  # noqa: F403
 from hologram._call_rows import __all__ as _call_names
 from hologram._dtypes import DType
-from hologram._hologram import (
-    Buffer,
-    Executor,
-    Tensor,
-    arange,
-    array,
-    asarray,
-    cpu_info,
-    empty,
-    full,
-    ones,
-    version,
-    zeros,
-)
+from hologram._hologram import Buffer, Executor, Tensor, array, cpu_info, version
 from hologram._rows import *  # noqa: F403
 from hologram._rows import __all__ as _row_names
 from hologram.functions import *  # noqa: F403
 from hologram.functions import __all__ as _function_names
+
+# The array API standard. Its names come last: what it has they are.
+from hologram._creation import *  # noqa: F403  isort: skip
+from hologram._creation import __all__ as _creation_names  # isort: skip
+from hologram._dtype_functions import *  # noqa: F403  isort: skip
+from hologram._dtype_functions import __all__ as _dtype_names  # isort: skip
+from hologram._elementwise import *  # noqa: F403  isort: skip
+from hologram._elementwise import __all__ as _elementwise_names  # isort: skip
+from hologram._manipulation import *  # noqa: F403  isort: skip
+from hologram._manipulation import __all__ as _manipulation_names  # isort: skip
+from hologram._searching import *  # type: ignore[assignment] # noqa: F403  isort: skip
+from hologram._searching import __all__ as _searching_names  # isort: skip
+from hologram import fft, linalg  # isort: skip
+from hologram.linalg import tensordot, vecdot  # isort: skip
 
 __all__ = [
     "Buffer",
     "DType",
     "Executor",
     "Tensor",
+    "__array_api_version__",
     "__version__",
-    "arange",
     "array",
-    "asarray",
     "backend",
     "bfloat16",
+    "bool",
     "bool_",
     "complex64",
     "complex128",
     "cpu_info",
-    "empty",
+    "e",
+    "fft",
     "float16",
     "float32",
     "float64",
-    "full",
     "get_cmake_dir",
     "get_include",
+    "inf",
     "int8",
     "int16",
     "int32",
     "int64",
-    "ones",
+    "linalg",
+    "nan",
+    "newaxis",
     "ops",
+    "pi",
+    "tensordot",
     "uint8",
+    "vecdot",
     "version",
-    "zeros",
 ]
 __all__ += _row_names
 __all__ += _function_names
 __all__ += _call_names
+__all__ += _creation_names + _dtype_names + _elementwise_names
+__all__ += _manipulation_names + _searching_names
 
-bool_ = DType("bool")
+__array_api_version__ = "2024.12"
+e, pi, inf, nan = _math.e, _math.pi, _math.inf, _math.nan
+newaxis = None
+
+bool_ = bool = DType("bool")
 uint8, int8, int16, int32, int64 = map(DType, ("uint8", "int8", "int16", "int32", "int64"))
 float16, bfloat16, float32, float64 = map(DType, ("float16", "bfloat16", "float32", "float64"))
 complex64, complex128 = DType("complex64"), DType("complex128")

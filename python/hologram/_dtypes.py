@@ -54,13 +54,19 @@ class DType:
     def __eq__(self, other: object) -> bool:
         if isinstance(other, DType):
             return self.name == other.name
+        if isinstance(other, str):
+            return other == self.name
+        if not isinstance(other, type) and type(other).__module__ not in ("numpy.dtypes", "torch"):
+            return NotImplemented
         try:
             return name_of(other) == self.name
         except TypeError:
             return NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self.name)
+        # That of NumPy's dtype, to which it is equal.
+        found = report(self.name)
+        return hash(self.name if isinstance(found, DType) else found)
 
     def __repr__(self) -> str:
         return f"hologram.{'bool_' if self.name == 'bool' else self.name}"

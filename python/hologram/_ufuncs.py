@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from hologram import _hologram
+from hologram import _hologram, _host
 from hologram._hologram import Tensor, rows
-from hologram._numpy import peek
 
 __all__ = ["call"]
 
@@ -65,6 +64,15 @@ _FLOATS_ONLY = {
     "rint": rows.round,
     "reciprocal": rows.reciprocal,
 }
+# By the name of the ufunc: the method of tensors that reduces with it.
+_REDUCTIONS = {
+    "add": "sum",
+    "multiply": "prod",
+    "maximum": "max",
+    "minimum": "min",
+    "logical_and": "all",
+    "logical_or": "any",
+}
 _ROWS = {**_SAME, **_RENAMED}
 _PLAIN = (Tensor, np.ndarray, np.generic, bool, int, float, complex, list, tuple)
 
@@ -73,31 +81,47 @@ def _is_complex(x: Any) -> bool:
     return isinstance(x, complex) or getattr(getattr(x, "dtype", None), "kind", "") == "c"
 
 
-def _host(x: Any) -> Any:
-    return peek(x) if isinstance(x, Tensor) else x
+def _reduce(
+    name: str, x: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False
+) -> Any:
+    if isinstance(out, tuple):
+        (out,) = out
+    if not isinstance(x, Tensor) or not (out is None or isinstance(out, Tensor)) or x.ndim == 0:
+        return NotImplemented
+    method = _REDUCTIONS[name]
+    if _is_complex(x) or (method not in ("sum", "prod") and dtype is not None):
+        return NotImplemented
+    options = {} if dtype is None else {"dtype": dtype}
+    return getattr(x, method)(axis, out=out, keepdims=keepdims, **options)
 
 
-def _through_numpy(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: Any) -> Any:
-    outs = options.get("out", ())
-    if outs:
-        options = {**options, "out": tuple(_host(x) for x in outs)}
-    if isinstance(options.get("where"), Tensor):
-        options = {**options, "where": peek(options["where"])}
-    found = getattr(ufunc, method)(*(_host(x) for x in inputs), **options)
+def _accumulate(name: str, x: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
+    if isinstance(out, tuple):
+        (out,) = out
+    if name != "add" or not isinstance(x, Tensor) or x.ndim == 0:
+        return NotImplemented
+    if not (out is None or isinstance(out, Tensor)):
+        return NotImplemented
+    return x.cumsum(axis, dtype, out)
 
-    def tensor(x: Any, out: Any = None) -> Any:
-        if out is not None:
-            return out  # what came back is but an array on its memory
-        if not isinstance(x, (np.ndarray, np.generic)):
-            return x
-        try:
-            return _hologram._adopt(x)
-        except TypeError:
-            return x  # a dtype that hologram does not have
 
-    if isinstance(found, tuple):
-        return tuple(map(tensor, found, outs or (None,) * len(found)))
-    return tensor(found, *outs)
+def _outer(ufunc: np.ufunc, x: Any, y: Any, **options: Any) -> Any:
+    x = _hologram.asarray(x)
+    return ufunc(x.reshape(x.shape + (1,) * np.ndim(y)), y, **options)
+
+
+def _method(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: Any) -> Any:
+    """Record a method of a ufunc; NotImplemented where NumPy has to run it."""
+    try:
+        if method == "reduce" and ufunc.__name__ in _REDUCTIONS:
+            return _reduce(ufunc.__name__, *inputs, **options)
+        if method == "accumulate":
+            return _accumulate(ufunc.__name__, *inputs, **options)
+        if method == "outer" and ufunc.nout == 1:
+            return _outer(ufunc, *inputs, **options)
+    except TypeError:
+        pass  # arguments that only NumPy knows, initial= and where= among them
+    return NotImplemented
 
 
 def call(self: Any, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: Any) -> Any:
@@ -124,4 +148,9 @@ def call(self: Any, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], optio
     if method == "__call__" and name == "divmod" and not options:
         first = inputs[0] if isinstance(inputs[0], Tensor) else _hologram.asarray(inputs[0])
         return divmod(first, inputs[1])
-    return _through_numpy(ufunc, method, inputs, options)
+    if method != "__call__":
+        found = _method(ufunc, method, inputs, options)
+        if found is not NotImplemented:
+            return found
+        name = f"{name}.{method}"
+    return _host.call(f"numpy.{name}", getattr(ufunc, method), *inputs, **options)

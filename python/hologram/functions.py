@@ -88,15 +88,9 @@ def stack(tensors: Sequence[Any], axis: int = 0) -> Tensor:
     return cat([x.unsqueeze(axis) for x in parts], axis)
 
 
-def from_dlpack(x: Any, *, copy: bool = False) -> Tensor:
-    """Return a Tensor on the memory of `x`, see `Tensor.from_dlpack`."""
-    return Tensor.from_dlpack(x, copy=copy)
-
-
 __all__ = [
     "cat",
     "cumsum",
-    "from_dlpack",
     "log_softmax",
     "logsumexp",
     "matmul",

@@ -53,6 +53,9 @@ class Indexer {
       return true;
     }
     if (PyBool_Check(index) || (!PySlice_Check(index) && PyIndex_Check(index) == 0)) return false;
+    // A Tensor of bool is a mask, also without dimensions.
+    const TensorObject* tensor = tensor_of(index);
+    if (tensor != nullptr && tensor->tensor.dtype() == Dtype::kBool) return false;
     if (++taken_ > tensor_.ndim()) {
       fail(ErrorKind::kIndex, "too many indices: the Tensor has ", tensor_.ndim(),
            " dimensions, but ", taken_, " were indexed");

@@ -122,10 +122,15 @@ nb::object along(const TensorObject& self, int axis) {
 
 nb::object cumulate(const TensorObject& self, nb::handle axis, nb::handle dtype, nb::handle out) {
   Tensor in = self.tensor;
-  if (axis.is_none()) in = reshaped(in, Shape{-1});
   const int dim = axis.is_none() ? 0 : to_int(axis);
-  if (const std::optional<Dtype> wanted = maybe_dtype(dtype)) in = cast(in, *wanted);
-  return store(cumsum(in, dim), out, "cumsum");
+  // As NumPy does with a single number, too.
+  if (axis.is_none() || in.ndim() == 0) in = reshaped(in, Shape{-1});
+  const std::optional<Dtype> wanted = maybe_dtype(dtype);
+  if (wanted) in = cast(in, *wanted);
+  Tensor result = cumsum(in, dim);
+  // The sums of narrow integers are wide; their low bits are those of narrow sums.
+  if (wanted) result = cast(result, *wanted);
+  return store(std::move(result), out, "cumsum");
 }
 
 nb::object product(const TensorObject& self, nb::handle other) {

@@ -14,6 +14,7 @@
 #include "dtype.h"
 #include "hologram/functions.h"
 #include "host_array.h"
+#include "methods.h"
 #include "objects.h"
 #include "operators.h"
 #include "reductions.h"
@@ -447,6 +448,7 @@ void register_tensor(nb::module_& m) {
       .def("_as_int16", &as_int16)
       .def("_as_bfloat16", &as_bfloat16);
   add_reduction_methods(type);
+  add_python_methods(type);
 }
 
 }  // namespace hologram::python

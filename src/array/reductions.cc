@@ -151,8 +151,10 @@ void reduce_into(Reduction op, const Tensor& in, const Tensor& out, const Reduce
          "; reduce the real and imaginary parts");
   }
   if (is_complex(out.dtype())) {
-    const Tensor real = array::fresh(out.shape(), natural, array::device_of(out));
-    array::run(op, in, mask, real, spec);
+    // In the dtype of the parts, as if the operand had been complex.
+    const Dtype part = out.dtype() == Dtype::kComplex64 ? Dtype::kFloat32 : Dtype::kFloat64;
+    const Tensor real = array::fresh(out.shape(), part, array::device_of(out));
+    array::run(op, cast(in, part), mask, real, spec);
     return copy_into(real, out);
   }
   if (is_positional(op) && in.dtype() == Dtype::kBool) {

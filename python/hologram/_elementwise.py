@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: MIT
+"""Functions of single elements, as the array API standard 2024.12 has them.
+
+Those that are rows of the op table are recorded and fuse; those that are made of rows, too. The
+others, and most of what complex numbers need, are NumPy's on the same memory.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from hologram import _hologram
+from hologram._hologram import Tensor, rows
+from hologram._lazy import through_numpy
+
+__all__ = [
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "bitwise_invert",
+    "bitwise_left_shift",
+    "bitwise_right_shift",
+    "clip",
+    "conj",
+    "copysign",
+    "cosh",
+    "divide",
+    "equal",
+    "greater",
+    "greater_equal",
+    "hypot",
+    "imag",
+    "isfinite",
+    "isinf",
+    "less",
+    "less_equal",
+    "multiply",
+    "negative",
+    "nextafter",
+    "not_equal",
+    "positive",
+    "real",
+    "sign",
+    "signbit",
+    "sinh",
+    "subtract",
+]
+
+_FLOATS = ("float16", "bfloat16", "float32", "float64")
+_COMPLEX = ("complex64", "complex128")
+
+
+def name_of(x: Any) -> str:
+    """Return the name of an array's dtype."""
+    return str(x.dtype)
+
+
+# The names of the standard for what PyTorch calls otherwise.
+subtract = rows.sub
+multiply = rows.mul
+divide = rows.div
+negative = rows.neg
+equal = rows.eq
+not_equal = rows.ne
+less = rows.lt
+less_equal = rows.le
+greater = rows.gt
+greater_equal = rows.ge
+bitwise_invert = rows.bitwise_not
+
+
+def _named(function: Callable[..., Tensor], name: str, doc: str) -> Callable[..., Tensor]:
+    function.__name__ = function.__qualname__ = name
+    function.__module__ = "hologram"
+    function.__doc__ = doc
+    return function
+
+
+def _unary_of_numpy(name: str, numpy_name: str, doc: str) -> Callable[..., Tensor]:
+    def function(x: Any, /, *, out: Tensor | None = None) -> Tensor:
+        return through_numpy(numpy_name, _hologram.asarray(x), out=out)
+
+    return _named(function, name, doc)
+
+
+def _binary_of_numpy(name: str, doc: str) -> Callable[..., Tensor]:
+    numpy_name = "arctan2" if name == "atan2" else name
+
+    def function(x1: Any, x2: Any, /, *, out: Tensor | None = None) -> Tensor:
+        if not isinstance(x1, Tensor) and not isinstance(x2, Tensor):
+            x1 = _hologram.asarray(x1)
+        return through_numpy(numpy_name, x1, x2, out=out)
+
+    return _named(function, name, doc)
+
+
+acos = _unary_of_numpy("acos", "arccos", "Return the inverse cosine, in [0, pi].")
+acosh = _unary_of_numpy("acosh", "arccosh", "Return the inverse hyperbolic cosine.")
+asin = _unary_of_numpy("asin", "arcsin", "Return the inverse sine, in [-pi/2, pi/2].")
+asinh = _unary_of_numpy("asinh", "arcsinh", "Return the inverse hyperbolic sine.")
+atan = _unary_of_numpy("atan", "arctan", "Return the inverse tangent, in [-pi/2, pi/2].")
+atanh = _unary_of_numpy("atanh", "arctanh", "Return the inverse hyperbolic tangent.")
+cosh = _unary_of_numpy("cosh", "cosh", "Return the hyperbolic cosine.")
+sinh = _unary_of_numpy("sinh", "sinh", "Return the hyperbolic sine.")
+signbit = _unary_of_numpy("signbit", "signbit", "Return whether the sign is that of -0.0 or -1.")
+atan2 = _binary_of_numpy("atan2", "Return the angle of the point (x2, x1), in [-pi, pi].")
+copysign = _binary_of_numpy("copysign", "Return the size of x1 with the sign of x2.")
+hypot = _binary_of_numpy("hypot", "Return sqrt(x1^2 + x2^2) without overflow on the way.")
+nextafter = _binary_of_numpy("nextafter", "Return the number next to x1 in the direction of x2.")
+
+
+def sign(x: Any, /, *, out: Tensor | None = None) -> Tensor:
+    """Return -1, 0 or 1 by the sign of each element, NaN of NaN, x / abs(x) of complex numbers."""
+    x = _hologram.asarray(x)
+    if name_of(x) in _FLOATS:
+        return rows.where(rows.isnan(x), x, rows.sign(x), out=out)
+    return rows.sign(x, out=out)
+
+
+def positive(x: Any, /) -> Tensor:
+    """Return a copy. TypeError for bool."""
+    return +_hologram.asarray(x)
+
+
+def bitwise_left_shift(x1: Any, x2: Any, /) -> Tensor:
+    """Return the bits of x1 moved up by x2; 0 where that is at least the width."""
+    return operator.lshift(*_one_array(x1, x2))
+
+
+def bitwise_right_shift(x1: Any, x2: Any, /) -> Tensor:
+    """Return the bits of x1 moved down by x2, with the sign coming in for signed ones."""
+    return operator.rshift(*_one_array(x1, x2))
+
+
+def _one_array(x1: Any, x2: Any) -> tuple[Any, Any]:
+    if isinstance(x1, Tensor) or isinstance(x2, Tensor):
+        return x1, x2
+    return _hologram.asarray(x1), x2
+
+
+def isfinite(x: Any, /) -> Tensor:
+    """Return whether each element is neither infinite nor NaN."""
+    x = _hologram.asarray(x)
+    if name_of(x) in _COMPLEX:
+        return through_numpy("isfinite", x)
+    if name_of(x) in _FLOATS:
+        return rows.lt(rows.abs(x), float("inf"))
+    return _hologram.full(x.shape, True)
+
+
+def isinf(x: Any, /) -> Tensor:
+    """Return whether each element is infinite."""
+    x = _hologram.asarray(x)
+    if name_of(x) in _COMPLEX:
+        return through_numpy("isinf", x)
+    if name_of(x) in _FLOATS:
+        return rows.eq(rows.abs(x), float("inf"))
+    return _hologram.full(x.shape, False)
+
+
+def conj(x: Any, /) -> Tensor:
+    """Return the complex conjugate; a real Tensor itself."""
+    x = _hologram.asarray(x)
+    return through_numpy("conj", x) if name_of(x) in _COMPLEX else x
+
+
+def _part(x: Tensor, imaginary: bool) -> Tensor:
+    dtype = "float32" if name_of(x) == "complex64" else "float64"
+    at = x.itemsize // 2 if imaginary and x.size else 0
+    return x._strided(x.shape, x.strides, at, dtype)
+
+
+def real(x: Any, /) -> Tensor:
+    """Return a view of the real parts; a real Tensor itself."""
+    x = _hologram.asarray(x)
+    return _part(x, False) if name_of(x) in _COMPLEX else x
+
+
+def imag(x: Any, /) -> Tensor:
+    """Return a view of the imaginary parts; zeros of a real Tensor."""
+    x = _hologram.asarray(x)
+    return _part(x, True) if name_of(x) in _COMPLEX else _hologram.zeros(x.shape, x.dtype)
+
+
+def clip(x: Any, /, min: Any = None, max: Any = None, *, out: Tensor | None = None) -> Tensor:
+    """Return the elements moved into [min, max], where NaN stays NaN.
+
+    min and max are numbers, arrays that broadcast with `x`, or None for no limit. Where min is
+    above max, the result is max.
+    """
+    x = _hologram.asarray(x)
+    if min is None and max is None:
+        return x.copy() if out is None else rows.where(True, x, x, out=out)
+    if max is None:
+        return rows.maximum(x, min, out=out)
+    return rows.minimum(x if min is None else rows.maximum(x, min), max, out=out)

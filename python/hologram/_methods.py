@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: MIT
+"""Methods of Tensor that are written in Python; python/src/methods.cc has their signatures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import hologram
+from hologram import _array_function, _elementwise, _hologram, _host
+from hologram._hologram import Tensor, rows
+
+__array_function__ = _array_function.call
+
+_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
+
+
+def __array_namespace__(x: Tensor, *, api_version: str | None = None) -> Any:
+    if api_version is not None and api_version not in _VERSIONS:
+        raise ValueError(
+            f"version {api_version!r} of the array API is not followed; {_VERSIONS[-1]} is"
+        )
+    return hologram
+
+
+def to_device(x: Tensor, device: str, /, *, stream: int | None = None) -> Tensor:
+    if stream is not None:
+        raise ValueError(f"to_device: host memory has no streams; stream={stream!r} is not one")
+    if device != x.device:
+        raise ValueError(f"to_device: the Tensor is on {x.device!r}, and {device!r} is no place")
+    return x
+
+
+def conj(x: Tensor) -> Tensor:
+    return _elementwise.conj(x)
+
+
+conjugate = conj
+
+
+def real(x: Tensor) -> Tensor:
+    return _elementwise.real(x)
+
+
+def imag(x: Tensor) -> Tensor:
+    return _elementwise.imag(x)
+
+
+def set_real(x: Tensor, value: Any) -> None:
+    _elementwise.real(x)[...] = value
+
+
+def set_imag(x: Tensor, value: Any) -> None:
+    if str(x.dtype) not in ("complex64", "complex128"):
+        raise TypeError(f"a Tensor of {x.dtype} has no imaginary part to set")
+    _elementwise.imag(x)[...] = value
+
+
+class _Flat:
+    """The elements of a Tensor in row-major order."""
+
+    def __init__(self, x: Tensor) -> None:
+        self._x = x
+
+    def __len__(self) -> int:
+        return self._x.size
+
+    def __iter__(self) -> Any:
+        return iter(self._x.ravel())
+
+    def __getitem__(self, key: Any) -> Tensor:
+        found: Tensor = self._x.ravel()[key]
+        return found.copy()
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        array = _host.array_of(self._x)
+        array.flat[_plain(key)] = _plain(value)
+
+    def __array__(self, dtype: Any = None, *, copy: bool | None = None) -> np.ndarray:
+        return np.array(_host.array_of(self._x).ravel(), dtype=dtype)
+
+
+def flat(x: Tensor) -> _Flat:
+    return _Flat(x)
+
+
+def set_flat(x: Tensor, value: Any) -> None:
+    _Flat(x)[:] = value
+
+
+def _plain(x: Any) -> Any:
+    return _host.array_of(x) if isinstance(x, Tensor) else x
+
+
+def clip(x: Tensor, min: Any = None, max: Any = None, out: Tensor | None = None) -> Tensor:
+    return _elementwise.clip(x, min, max, out=out)
+
+
+def round(x: Tensor, decimals: int = 0, out: Tensor | None = None) -> Tensor:
+    if decimals == 0:
+        return rows.round(x, out=out)
+    return _host.run(np.round, x, decimals, out=out)
+
+
+def cumprod(
+    x: Tensor, axis: int | None = None, dtype: Any = None, out: Tensor | None = None
+) -> Tensor:
+    return _host.run(np.cumprod, x, axis=axis, dtype=dtype, out=out)
+
+
+def nonzero(x: Tensor) -> tuple[Tensor, ...]:
+    found: tuple[Tensor, ...] = _host.run(np.nonzero, x)
+    return found
+
+
+def _writable(x: Tensor, name: str) -> np.ndarray:
+    if x.readonly:
+        raise ValueError(
+            f"{name}: the Tensor is read-only, as the memory that it was made from is; use a copy()"
+        )
+    return _host.array_of(x)
+
+
+def sort(
+    x: Tensor,
+    axis: int = -1,
+    kind: Any = None,
+    order: None = None,
+    *,
+    stable: bool | None = None,
+) -> None:
+    _writable(x, "sort").sort(axis=axis, kind=kind, order=order, stable=stable)
+
+
+def argsort(
+    x: Tensor,
+    axis: int | None = -1,
+    kind: Any = None,
+    order: None = None,
+    *,
+    stable: bool | None = None,
+) -> Tensor:
+    return _host.run(np.argsort, x, axis, kind, order, stable=stable)
+
+
+def partition(x: Tensor, kth: Any, axis: int = -1, kind: Any = "introselect") -> None:
+    _writable(x, "partition").partition(_plain(kth), axis=axis, kind=kind)
+
+
+def argpartition(x: Tensor, kth: Any, axis: int | None = -1, kind: Any = "introselect") -> Tensor:
+    return _host.run(np.argpartition, x, kth, axis, kind)
+
+
+def searchsorted(x: Tensor, v: Any, side: Any = "left", sorter: Any = None) -> Tensor:
+    return _host.run(np.searchsorted, x, v, side, sorter)
+
+
+def take(
+    x: Tensor,
+    indices: Any,
+    axis: int | None = None,
+    out: Tensor | None = None,
+    mode: Any = "raise",
+) -> Tensor:
+    return _host.run(np.take, x, indices, axis, out, mode)
+
+
+def put(x: Tensor, indices: Any, values: Any, mode: Any = "raise") -> None:
+    _writable(x, "put").put(_plain(indices), _plain(values), mode)
+
+
+def repeat(x: Tensor, repeats: Any, axis: int | None = None) -> Tensor:
+    return _host.run(np.repeat, x, repeats, axis)
+
+
+def choose(x: Tensor, choices: Any, out: Tensor | None = None, mode: Any = "raise") -> Tensor:
+    return _host.run(np.choose, x, choices, out, mode)
+
+
+def compress(
+    x: Tensor, condition: Any, axis: int | None = None, out: Tensor | None = None
+) -> Tensor:
+    return _host.run(np.compress, condition, x, axis, out)
+
+
+def diagonal(x: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
+    return _host.run(np.diagonal, x, offset, axis1, axis2)
+
+
+def trace(
+    x: Tensor,
+    offset: int = 0,
+    axis1: int = 0,
+    axis2: int = 1,
+    dtype: Any = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    return _host.run(np.trace, x, offset, axis1, axis2, dtype, out)
+
+
+def dot(x: Tensor, b: Any, out: Tensor | None = None) -> Tensor:
+    return _array_function.dot(x, b, out)
+
+
+def fill(x: Tensor, value: Any) -> None:
+    x[...] = _hologram.asarray(value) if not isinstance(value, (Tensor, int, float)) else value
+
+
+def view(x: Tensor, dtype: Any = None) -> Tensor:
+    if dtype is None:
+        return x[...]
+    return _host.run(lambda array, wanted: array.view(wanted), x, _as_numpy(dtype))
+
+
+def _as_numpy(dtype: Any) -> Any:
+    found = getattr(dtype, "dtype", dtype)
+    return np.dtype(found)
