@@ -9,6 +9,7 @@
 #                  poisoned memory
 #   make test-versions  make test with each PyTorch and Python that the project is for, each in a checkout of its own
 #   make conformance  PyTorch's own databases on cpu and on the device: samples that are alike, and what differs
+#   make array-api SUITE=dir  the array API's conformance suite, from a checkout, and a table
 #   make upstream  PyTorch's own test files on the device, and what fails there alone (UPSTREAM='test_torch.py')
 #   make bench     the measurements behind the figures in the README, in ten minutes
 #   make bench-all every measurement, and bench/RESULTS.md from them
@@ -28,7 +29,7 @@ export PYTHONUNBUFFERED = 1
 
 PY := .venv/bin/python
 
-.PHONY: help soak setup setup-tests setup-all setup-check setup-docs run test test-matrix test-versions test-all conformance upstream bench bench-all accuracy wheels check check-all docs clean distclean
+.PHONY: help soak setup setup-tests setup-all setup-check setup-docs run test test-matrix test-versions test-all conformance upstream array-api bench bench-all accuracy wheels check check-all docs clean distclean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -71,6 +72,9 @@ conformance: setup-tests
 
 upstream: setup-tests
 	@$(PY) tools/upstream.py $(UPSTREAM)
+
+array-api: setup-tests
+	@$(PY) tools/array_api.py $(SUITE) $(ARRAY_API)
 
 bench: setup
 	@$(PY) -m bench $(BENCH)
