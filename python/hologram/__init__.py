@@ -61,6 +61,9 @@ __all__ = [
     "ones",
     "ops",
     "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
     "version",
     "zeros",
 ]
@@ -69,6 +72,7 @@ __all__ += _function_names
 __all__ += _call_names
 
 bool_ = DType("bool")
+uint16, uint32, uint64 = map(DType, ("uint16", "uint32", "uint64"))
 uint8, int8, int16, int32, int64 = map(DType, ("uint8", "int8", "int16", "int32", "int64"))
 float16, bfloat16, float32, float64 = map(DType, ("float16", "bfloat16", "float32", "float64"))
 complex64, complex128 = DType("complex64"), DType("complex128")

@@ -124,8 +124,12 @@ nb::object cumulate(const TensorObject& self, nb::handle axis, nb::handle dtype,
   Tensor in = self.tensor;
   if (axis.is_none()) in = reshaped(in, Shape{-1});
   const int dim = axis.is_none() ? 0 : to_int(axis);
-  if (const std::optional<Dtype> wanted = maybe_dtype(dtype)) in = cast(in, *wanted);
-  return store(cumsum(in, dim), out, "cumsum");
+  const std::optional<Dtype> wanted = maybe_dtype(dtype);
+  if (wanted) in = cast(in, *wanted);
+  Tensor result = cumsum(in, dim, Rules::numpy);
+  // Integers wrap, so that those of fewer bits may be cut off at last.
+  if (wanted) result = cast(result, *wanted);
+  return store(std::move(result), out, "cumsum");
 }
 
 nb::object product(const TensorObject& self, nb::handle other) {
@@ -148,8 +152,8 @@ constexpr const char* kArgumentsDoc =
 `out` is a Tensor of the result's shape. The result depends on the shape alone, never on threads.
 IndexError for an axis out of range, ValueError where no elements have no result.)";
 constexpr const char* kDtypeDoc =
-    R"(`dtype` is that of the result: by default the Tensor's, of bool and integers int64, or float64 for
-their mean.
+    R"(`dtype` is that of the result: by default the Tensor's, of bool and signed integers int64, of
+unsigned integers uint64, of the mean of either float64.
 )";
 constexpr const char* kVarDoc = R"(Return the variance, sum((x - mean)^2) / (n - ddof).
 
