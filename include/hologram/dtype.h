@@ -24,24 +24,53 @@ enum class Dtype : uint8_t {
   kFloat64 = 9,
   kComplex64 = 10,   // moved and copied; arithmetic is left to the front end
   kComplex128 = 11,  // moved and copied, as complex64
+  // Held by tensors and buffers; ops on tensors compute with them, see carrier_dtype().
+  kUInt16 = 12,
+  kUInt32 = 13,
+  kUInt64 = 14,
 };
+// Those that circuits, plans and kernels compute with: the numbers below it.
 inline constexpr int kDtypeCount = 12;
+// All that a Tensor or a Buffer can hold.
+inline constexpr int kStoredDtypeCount = 15;
 
 // Bytes of one element.
 constexpr size_t itemsize(Dtype dtype) {
-  constexpr uint8_t kSizes[kDtypeCount] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8, 8, 16};
+  constexpr uint8_t kSizes[kStoredDtypeCount] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8, 8, 16, 2, 4, 8};
   return kSizes[static_cast<int>(dtype)];
 }
 constexpr bool is_floating(Dtype d) { return d >= Dtype::kFloat16 && d <= Dtype::kFloat64; }
-constexpr bool is_complex(Dtype d) { return d >= Dtype::kComplex64; }
+constexpr bool is_complex(Dtype d) { return d == Dtype::kComplex64 || d == Dtype::kComplex128; }
+// uint16, uint32 and uint64: what has no kernels.
+constexpr bool is_stored_only(Dtype d) { return static_cast<int>(d) >= kDtypeCount; }
 // Integers without bool.
-constexpr bool is_integer(Dtype d) { return d >= Dtype::kUInt8 && d <= Dtype::kInt64; }
+constexpr bool is_integer(Dtype d) {
+  return (d >= Dtype::kUInt8 && d <= Dtype::kInt64) || is_stored_only(d);
+}
+constexpr bool is_unsigned(Dtype d) { return d == Dtype::kUInt8 || is_stored_only(d); }
+
+// The signed integer of as many bits as uint16, uint32 or uint64 has, whose kernels work on its
+// bits; every other dtype itself.
+constexpr Dtype carrier_dtype(Dtype d) {
+  switch (d) {
+    case Dtype::kUInt16:
+      return Dtype::kInt16;
+    case Dtype::kUInt32:
+      return Dtype::kInt32;
+    case Dtype::kUInt64:
+      return Dtype::kInt64;
+    default:
+      return d;
+  }
+}
 
 // "float32", "bool", ... as NumPy and PyTorch spell them.
 HOLOGRAM_API std::string_view dtype_name(Dtype dtype);
 
 // The smallest type that holds both, as torch.promote_types: int with float gives the float,
-// float16 with bfloat16 gives float32, uint8 with int8 gives int16.
+// float16 with bfloat16 gives float32, uint8 with int8 gives int16. uint16, uint32 and uint64 as
+// numpy.result_type(): uint32 with a signed integer gives int64, with float32 float64; uint64 with
+// a signed integer gives float64.
 HOLOGRAM_API Dtype promote(Dtype a, Dtype b);
 
 // The type arithmetic is done in: float32 for the two half types, the type itself otherwise.

@@ -114,7 +114,8 @@ inline void apply_into(OpId op, std::initializer_list<Operand> operands, const T
 HOLOGRAM_API Tensor integer_arithmetic(IntegerOp op, const Operand& x, const Operand& y,
                                        Rules rules = Rules::torch);
 
-// Whether the integer dtype holds the value.
+// Whether the integer dtype holds the value. A number is signed; what only uint64 holds is a tensor
+// of one element or, where it is not compared, a negative number of the same bits.
 HOLOGRAM_API bool fits(int64_t value, Dtype dtype);
 
 // --- Making, copying and reading ----------------------------------------------------------------
@@ -139,7 +140,7 @@ HOLOGRAM_API void materialize(const Tensor& tensor);
 // Waits for what writes the tensor, then copies it to host memory of its shape; any dtype but
 // complex to real.
 HOLOGRAM_API void read(const Tensor& tensor, const View& host);
-// The value of a tensor of one element, as float64 / int64 / bool.
+// The value of a tensor of one element, as float64 / int64 / bool; of uint64 its bits.
 HOLOGRAM_API Scalar item(const Tensor& tensor);
 
 // Joins along an existing dimension; the dtypes are promoted, other sizes equal.
@@ -150,7 +151,8 @@ HOLOGRAM_API Tensor cat(std::span<const Tensor> tensors, int dim, Rules rules = 
 struct ReduceSpec {
   std::span<const int> dims = {};  // empty: all
   bool keepdim = false;            // leave reduced dimensions with size 1
-  // Of the result. By default: int64 for sum and prod of integers and bool, the input's else;
+  // Of the result. By default: int64 for sum and prod of integers and bool, uint64 for those of
+  // uint16, uint32, uint64 and, by NumPy's rules, uint8; the input's else;
   // mean, var, ... of integers: kTypeMismatch by torch's rules, float64 by NumPy's.
   std::optional<Dtype> dtype = std::nullopt;
   double p = 2;           // norm
@@ -161,7 +163,8 @@ HOLOGRAM_API Tensor reduce(Reduction op, const Tensor& in, const ReduceSpec& spe
 // `out` has the shape that reduce() would give; its dtype is the result's (spec.dtype is not read).
 HOLOGRAM_API void reduce_into(Reduction op, const Tensor& in, const Tensor& out,
                               const ReduceSpec& spec = {});
-HOLOGRAM_API Tensor cumsum(const Tensor& in, int dim);
+// Integers and bool add up as in sum.
+HOLOGRAM_API Tensor cumsum(const Tensor& in, int dim, Rules rules = Rules::torch);
 
 // --- Rows ---------------------------------------------------------------------------------------
 

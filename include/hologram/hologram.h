@@ -57,7 +57,10 @@ enum hologram_dtype {
   HOLOGRAM_FLOAT32 = 8,
   HOLOGRAM_FLOAT64 = 9,
   HOLOGRAM_COMPLEX64 = 10,
-  HOLOGRAM_COMPLEX128 = 11
+  HOLOGRAM_COMPLEX128 = 11,
+  HOLOGRAM_UINT16 = 12,
+  HOLOGRAM_UINT32 = 13,
+  HOLOGRAM_UINT64 = 14
 };
 
 /* HOLOGRAM_OP_add, HOLOGRAM_OP_exp, ...: the rows of hologram/elementwise.def. */

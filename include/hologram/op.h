@@ -17,6 +17,7 @@ namespace hologram {
 enum class DtypeSet : uint8_t { kFloats, kNumbers, kAll, kBits };
 
 constexpr bool supports(DtypeSet dtypes, Dtype compute) {
+  if (is_stored_only(compute)) return false;
   switch (dtypes) {
     case DtypeSet::kFloats:
       return compute == Dtype::kFloat32 || compute == Dtype::kFloat64;

@@ -68,6 +68,9 @@ __all__ = [
     "pi",
     "tensordot",
     "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
     "vecdot",
     "version",
 ]
@@ -82,6 +85,7 @@ e, pi, inf, nan = _math.e, _math.pi, _math.inf, _math.nan
 newaxis = None
 
 bool_ = bool = DType("bool")
+uint16, uint32, uint64 = map(DType, ("uint16", "uint32", "uint64"))
 uint8, int8, int16, int32, int64 = map(DType, ("uint8", "int8", "int16", "int32", "int64"))
 float16, bfloat16, float32, float64 = map(DType, ("float16", "bfloat16", "float32", "float64"))
 complex64, complex128 = DType("complex64"), DType("complex128")

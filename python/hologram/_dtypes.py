@@ -21,6 +21,9 @@ _ITEMSIZES = {
     "float64": 8,
     "complex64": 8,
     "complex128": 16,
+    "uint16": 2,
+    "uint32": 4,
+    "uint64": 8,
 }
 _PYTHON = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
 
@@ -101,7 +104,7 @@ def name_of(dtype: Any) -> str:
             raise TypeError(f"{dtype!r} is not a dtype; use one of: {', '.join(_ITEMSIZES)}")
         try:
             found = np.dtype(dtype)
-        except TypeError as error:
+        except (TypeError, ValueError) as error:  # ValueError: a dict without its keys
             raise TypeError(
                 f"{dtype!r} is not a dtype; use one of: {', '.join(_ITEMSIZES)}"
             ) from error
@@ -111,8 +114,9 @@ def name_of(dtype: Any) -> str:
             )
         name = found.name
     if name not in _ITEMSIZES:
-        instead = "int64" if name.startswith("uint") else f"one of: {', '.join(_ITEMSIZES)}"
-        raise TypeError(f"dtype {name} is not supported; convert with astype to {instead}")
+        raise TypeError(
+            f"dtype {name} is not supported; convert with astype to one of: {', '.join(_ITEMSIZES)}"
+        )
     return name
 
 

@@ -41,7 +41,9 @@ void from_numpy(BufferObject& self, nb::handle array) {
   const Unlocked unlocked(to.numel() >= kUnlockElements || is_pending(*to.buffer()));
   materialize(*to.buffer());
   Device& device = to.buffer()->device();
-  if (!device.is_host_memory()) return copy_into(from_host(from, device), shaped);
+  if (!device.is_host_memory() || is_stored_only(from.dtype) || is_stored_only(to.dtype())) {
+    return copy_into(from_host(from, device), shaped);
+  }
   if (!may_share_bytes(bytes_of(from), all_bytes(*to.buffer()))) {
     copy(from, shaped.view());
     return;
@@ -101,9 +103,13 @@ void copy_from(BufferObject& self, nb::handle source) {
   from_numpy(self, source);
 }
 
-Scalar parse_number(nb::handle value) {
+Scalar parse_number(nb::handle value, Dtype dtype) {
   if (PyBool_Check(value.ptr())) return {value.ptr() == Py_True};
   if (PyLong_Check(value.ptr())) {
+    WeakNumber weak;
+    if (parse_weak(value.ptr(), weak) && weak.is_uint64 && dtype == Dtype::kUInt64) {
+      return weak.value_in(dtype);
+    }
     const int64_t number = PyLong_AsLongLong(value.ptr());
     if (number == -1 && PyErr_Occurred() != nullptr) raise_set();
     return {number};
@@ -115,9 +121,11 @@ Scalar parse_number(nb::handle value) {
 
 void fill_buffer(BufferObject& self, nb::handle value) {
   const Tensor to = self.tensor("fill");
-  const Scalar number = parse_number(value);
+  const Scalar number = parse_number(value, to.dtype());
   const Unlocked unlocked(to.numel() >= kUnlockElements || is_pending(*to.buffer()));
-  if (!to.buffer()->device().is_host_memory()) return fill_into(number, to);
+  if (!to.buffer()->device().is_host_memory() || is_stored_only(to.dtype())) {
+    return fill_into(number, to);
+  }
   materialize(*to.buffer());
   fill(number, to.view());
 }

@@ -30,7 +30,9 @@ struct Nested {
   int depth = -1;  // of the numbers
   std::vector<PyObject*> numbers;
   Dtype dtype = Dtype::kBool;
-  bool plain = true;  // holds nothing but Python's own numbers
+  bool has_int64 = false;   // an int that int64 holds
+  bool has_uint64 = false;  // an int that only uint64 holds
+  bool plain = true;        // holds nothing but Python's own numbers
 
   void add_number(PyObject* object, int at) {
     if (depth >= 0 && depth != at) ragged();
@@ -40,6 +42,10 @@ struct Nested {
       kind = Dtype::kBool;
     } else if (PyLong_CheckExact(object)) {
       kind = Dtype::kInt64;
+      int overflow = 0;
+      const int64_t value = PyLong_AsLongLongAndOverflow(object, &overflow);
+      if (value == -1 && PyErr_Occurred() != nullptr) raise_set();
+      (overflow == 0 ? has_int64 : has_uint64) = true;
     } else if (PyFloat_CheckExact(object)) {
       kind = Dtype::kFloat64;
     } else if (PyComplex_CheckExact(object)) {
@@ -82,6 +88,19 @@ int64_t as_int64(PyObject* number) {
   return value;
 }
 
+// The bits of an int that has to be one of uint64.
+int64_t as_uint64_bits(PyObject* number) {
+  const uint64_t value = PyLong_AsUnsignedLongLong(number);
+  if (value == static_cast<uint64_t>(-1) && PyErr_Occurred() != nullptr) {
+    if (PyErr_ExceptionMatches(PyExc_OverflowError) == 0) raise_set();
+    PyErr_Clear();
+    raise(PyExc_OverflowError, "Python integer " +
+                                   nb::cast<std::string>(nb::str(nb::handle(number))) +
+                                   " out of bounds for uint64");
+  }
+  return static_cast<int64_t>(value);
+}
+
 double as_double(PyObject* number) {
   const double value = PyFloat_AsDouble(number);
   if (value == -1 && PyErr_Occurred() != nullptr) raise_set();
@@ -91,9 +110,14 @@ double as_double(PyObject* number) {
 Tensor from_numbers(const Nested& nested, std::optional<Dtype> wanted) {
   const size_t count = nested.numbers.size();
   Dtype dtype = nested.numbers.empty() ? Dtype::kFloat64 : nested.dtype;
-  // Ints that float64 holds though int64 does not.
-  if (dtype == Dtype::kInt64 && wanted && (is_floating(*wanted) || is_complex(*wanted))) {
-    dtype = Dtype::kFloat64;
+  if (dtype == Dtype::kInt64) {
+    // As NumPy promotes numbers of which some are uint64.
+    if (nested.has_uint64) dtype = nested.has_int64 ? Dtype::kFloat64 : Dtype::kUInt64;
+    // Ints that float64 holds though no integer does.
+    if (wanted && (is_floating(*wanted) || is_complex(*wanted))) dtype = Dtype::kFloat64;
+    if (wanted && (is_integer(*wanted) || *wanted == Dtype::kBool)) {
+      dtype = *wanted == Dtype::kUInt64 ? Dtype::kUInt64 : Dtype::kInt64;
+    }
   }
   std::vector<char> bytes(count * itemsize(dtype));
   for (size_t i = 0; i < count; ++i) {
@@ -101,6 +125,9 @@ Tensor from_numbers(const Nested& nested, std::optional<Dtype> wanted) {
     char* place = bytes.data() + i * itemsize(dtype);
     if (dtype == Dtype::kBool) {
       *place = number == Py_True ? 1 : 0;
+    } else if (dtype == Dtype::kUInt64) {
+      const int64_t value = as_uint64_bits(number);
+      std::memcpy(place, &value, sizeof(value));
     } else if (dtype == Dtype::kInt64) {
       const int64_t value = as_int64(number);
       if (wanted && is_integer(*wanted)) check_fits({value}, *wanted);
@@ -167,6 +194,7 @@ nb::object number_object(const char* bytes) {
   T value;
   std::memcpy(&value, bytes, sizeof(value));
   if constexpr (std::is_same_v<T, int64_t>) return nb::steal(PyLong_FromLongLong(value));
+  if constexpr (std::is_same_v<T, uint64_t>) return nb::steal(PyLong_FromUnsignedLongLong(value));
   if constexpr (std::is_same_v<T, double>) return nb::steal(PyFloat_FromDouble(value));
   if constexpr (std::is_same_v<T, uint8_t>) return nb::borrow(value != 0 ? Py_True : Py_False);
   if constexpr (std::is_same_v<T, Py_complex>) return nb::steal(PyComplex_FromCComplex(value));
@@ -174,7 +202,7 @@ nb::object number_object(const char* bytes) {
 
 // The dtype in which Python has the values of another.
 Dtype python_dtype(Dtype dtype) {
-  if (dtype == Dtype::kBool) return Dtype::kBool;
+  if (dtype == Dtype::kBool || dtype == Dtype::kUInt64) return dtype;
   if (is_integer(dtype)) return Dtype::kInt64;
   return is_floating(dtype) ? Dtype::kFloat64 : Dtype::kComplex128;
 }
@@ -185,6 +213,8 @@ nb::object number_at(const char* bytes, Dtype dtype) {
       return number_object<uint8_t>(bytes);
     case Dtype::kInt64:
       return number_object<int64_t>(bytes);
+    case Dtype::kUInt64:
+      return number_object<uint64_t>(bytes);
     case Dtype::kFloat64:
       return number_object<double>(bytes);
     default:
@@ -283,7 +313,7 @@ nb::bytes to_byte_string(const Tensor& tensor) {
 // --- Numbers beside tensors ---------------------------------------------------------------------
 
 bool parse_weak(PyObject* object, WeakNumber& number) {
-  number.is_big = false;
+  number.is_big = number.is_uint64 = false;
   if (PyBool_Check(object)) {
     number.value = Scalar(object == Py_True);
     return true;
@@ -305,6 +335,10 @@ bool parse_weak(PyObject* object, WeakNumber& number) {
     return true;
   }
   number.is_big = true;
+  const uint64_t bits = PyLong_AsUnsignedLongLong(object);
+  number.is_uint64 = !(bits == static_cast<uint64_t>(-1) && PyErr_Occurred() != nullptr);
+  if (number.is_uint64) number.bits = static_cast<int64_t>(bits);
+  PyErr_Clear();
   double nearest = PyLong_AsDouble(object);
   if (nearest == -1 && PyErr_Occurred() != nullptr) {
     PyErr_Clear();
@@ -316,7 +350,10 @@ bool parse_weak(PyObject* object, WeakNumber& number) {
 
 void check_fits(const WeakNumber& number, Dtype dtype) {
   if (number.is_big) {
-    raise(PyExc_OverflowError, "Python integer out of bounds for int64; use a float");
+    if (number.is_uint64 && dtype == Dtype::kUInt64) return;
+    raise(PyExc_OverflowError,
+          "Python integer out of bounds for " +
+              std::string(dtype_name(is_integer(dtype) ? dtype : Dtype::kInt64)) + "; use a float");
   }
   if (number.value.dtype != Dtype::kInt64 || fits(number.value.i64, dtype)) return;
   raise(PyExc_OverflowError, "Python integer " + std::to_string(number.value.i64) +
@@ -343,7 +380,8 @@ void Argument::require(PyObject* object, const char* function) {
 
 void Argument::make_strong() {
   if (tensor_ != nullptr) return;
-  owned_.emplace(full({}, weak_.value, weak_.value.dtype, default_device()));
+  const Dtype dtype = weak_.natural_dtype();
+  owned_.emplace(full({}, weak_.value_in(dtype), dtype, default_device()));
   tensor_ = &*owned_;
 }
 
@@ -374,19 +412,23 @@ void Argument::adapt_to(Dtype dtype, Use use) {
     return;
   }
   if (is_floating(dtype) || is_complex(dtype) || (!is_int() && !is_big())) return;
+  if (dtype == Dtype::kUInt64 && weak_.is_uint64) return make_strong();
   if (!is_big() && (!is_integer(dtype) || fits(value.i64, dtype))) return;
   if (use == Use::kFunctionOfFloats) {
     if (!is_big()) value = Scalar(static_cast<double>(value.i64));
     return;
   }
   if (use == Use::kArithmetic) check_fits(weak_, dtype);
-  make_strong();
+  // Beyond all of the dtype's numbers, also where those are rounded to float64.
+  const bool is_below = is_big() ? value.f64 < 0 : value.i64 < 0;
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  value = Scalar(is_below ? -kInfinity : kInfinity);
 }
 
 void check_same_kind(Dtype result, Dtype out, const char* name) {
   const auto kind = [](Dtype dtype) {
     if (dtype == Dtype::kBool) return 0;
-    if (is_integer(dtype)) return dtype == Dtype::kUInt8 ? 1 : 2;
+    if (is_integer(dtype)) return is_unsigned(dtype) ? 1 : 2;
     return is_floating(dtype) ? 3 : 4;
   };
   if (kind(result) <= kind(out)) return;

@@ -37,7 +37,16 @@ nb::bytes to_byte_string(const Tensor& tensor);
 // np.float64, though a float, is one of those.
 struct WeakNumber {
   Scalar value{0.0};
-  bool is_big = false;  // an int beyond int64, of which value is the nearest float
+  bool is_big = false;     // an int beyond int64, of which value is the nearest float
+  bool is_uint64 = false;  // one of those that uint64 holds
+  int64_t bits = 0;        // its bits
+
+  // NumPy's for the number by itself.
+  Dtype natural_dtype() const { return is_uint64 ? Dtype::kUInt64 : value.dtype; }
+  // What fills a tensor of that dtype.
+  Scalar value_in(Dtype dtype) const {
+    return is_uint64 && dtype == Dtype::kUInt64 ? Scalar(bits) : value;
+  }
 };
 bool parse_weak(PyObject* object, WeakNumber& number);
 void check_fits(const WeakNumber& number, Dtype dtype);
@@ -70,7 +79,7 @@ class Argument {
   void make_strong();
   // Makes a number what it counts as beside a tensor of `dtype`, as NumPy does: rounded to the half
   // types, complex64 where that suffices. Ints out of range are an OverflowError in arithmetic of
-  // integers, and get a width in comparisons.
+  // integers, and infinite in comparisons, where the exact number would say no more.
   enum class Use : uint8_t { kArithmetic, kComparison, kFunctionOfFloats };
   void adapt_to(Dtype dtype, Use use);
   static Use use_of(OpId op);

@@ -21,10 +21,10 @@ struct Known {
 constexpr int kMostKnown = 64;
 std::array<Known, kMostKnown> known;
 int known_count = 0;
-std::array<PyObject*, kDtypeCount> reported;
+std::array<PyObject*, kStoredDtypeCount> reported;
 
 bool find_name(std::string_view name, Dtype& dtype) {
-  for (int i = 0; i < kDtypeCount; ++i) {
+  for (int i = 0; i < kStoredDtypeCount; ++i) {
     if (dtype_name(static_cast<Dtype>(i)) == name) {
       dtype = static_cast<Dtype>(i);
       return true;
@@ -74,9 +74,9 @@ nb::object report_dtype(Dtype dtype) {
 }
 
 const char* buffer_format(Dtype dtype) {
-  constexpr std::array<const char*, kDtypeCount> kFormats = {"?", "B",     "b", "h", "i",  "l",
-                                                             "e", nullptr, "f", "d", "Zf", "Zd"};
-  static_assert(sizeof(long) == 8, "the format of int64 is l");  // NOLINT
+  constexpr std::array<const char*, kStoredDtypeCount> kFormats = {
+      "?", "B", "b", "h", "i", "l", "e", nullptr, "f", "d", "Zf", "Zd", "H", "I", "L"};
+  static_assert(sizeof(long) == 8, "the formats of int64 and uint64 are l and L");  // NOLINT
   return kFormats[static_cast<int>(dtype)];
 }
 
@@ -99,9 +99,16 @@ bool parse_buffer_format(const char* format, Py_ssize_t itemsize, Dtype& dtype) 
       dtype = Dtype::kBool;
       return itemsize == 1;
     case 'B':
-    case 'c':
-      dtype = Dtype::kUInt8;
-      return *format == 'B' && itemsize == 1;
+    case 'H':
+    case 'I':
+    case 'L':
+    case 'Q':
+    case 'N':
+      dtype = itemsize == 1   ? Dtype::kUInt8
+              : itemsize == 2 ? Dtype::kUInt16
+              : itemsize == 4 ? Dtype::kUInt32
+                              : Dtype::kUInt64;
+      return itemsize == 1 || itemsize == 2 || itemsize == 4 || itemsize == 8;
     case 'b':
     case 'h':
     case 'i':

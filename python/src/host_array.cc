@@ -89,7 +89,9 @@ HostArray::HostArray(nb::handle object) {
   shape_.assign(view_.shape, view_.shape + view_.ndim);
   strides_.resize(shape_.size());
   bool plain = reinterpret_cast<uintptr_t>(view_.buf) % std::min<int64_t>(size, 8) == 0;
-  for (int i = 0; i < view_.ndim; ++i) {
+  // Arrays of ctypes have none, asked or not.
+  if (view_.strides == nullptr) strides_ = contiguous_strides(shape_);
+  for (int i = 0; i < view_.ndim && view_.strides != nullptr; ++i) {
     plain = plain && (view_.strides[i] % size == 0 || shape_[i] < 2);
     strides_[i] = view_.strides[i] / size;
   }

@@ -161,7 +161,7 @@ void assign(const Tensor& view, PyObject* value) {
   if (tensor_of(value) == nullptr && parse_weak(value, number)) {
     if (is_integer(view.dtype())) check_fits(number, view.dtype());
     const Unlocked unlocked(is_long(view));
-    fill_into(number.value, view);
+    fill_into(number.value_in(view.dtype()), view);
     return;
   }
   Tensor source = make_tensor(value).tensor;

@@ -43,9 +43,56 @@ nb::object full_object(nb::handle shape, nb::handle value, nb::handle dtype) {
     copy_into(source, result);
     return wrap(std::move(result));
   }
-  const Dtype wanted = parse_dtype(dtype, number.value.dtype);
+  const Dtype wanted = parse_dtype(dtype, number.natural_dtype());
   if (is_integer(wanted)) check_fits(number, wanted);
-  return make_filled(shape, number.value, wanted);
+  return make_filled(shape, number.value_in(wanted), wanted);
+}
+
+// An int that int64 or uint64 holds.
+using Wide = __int128;
+bool is_whole(const WeakNumber& n) { return n.is_uint64 || n.value.dtype != Dtype::kFloat64; }
+Wide whole_of(const WeakNumber& n) {
+  return n.is_uint64                      ? static_cast<Wide>(static_cast<uint64_t>(n.bits))
+         : n.value.dtype == Dtype::kInt64 ? n.value.i64
+                                          : n.value.b;
+}
+double double_of(const WeakNumber& n) {
+  return n.value.dtype == Dtype::kFloat64 ? n.value.f64 : static_cast<double>(whole_of(n));
+}
+
+int64_t checked_count(double count) {
+  if (!(count < 9e15)) {
+    fail(ErrorKind::kInvalidArgument, "arange: ", count, " elements are too many");
+  }
+  return count > 0 ? static_cast<int64_t>(count) : 0;
+}
+
+// Of `n` numbers that `second` follows `first`, the difference being as rounded.
+Tensor float_range(double first, double second, int64_t n) {
+  Tensor result = empty(Shape{n}, Dtype::kFloat64, default_device());
+  materialize(result);
+  auto* values = static_cast<double*>(result.data());
+  for (int64_t i = 0; i < n; ++i) {
+    values[i] = i == 1 ? second : first + static_cast<double>(i) * (second - first);
+  }
+  return result;
+}
+
+Tensor whole_range(Wide first, Wide stop, Wide step, Dtype dtype) {
+  const Wide gap = stop - first;
+  const Wide count = (gap + step + (step > 0 ? -1 : 1)) / step;
+  const int64_t n =
+      (gap > 0) == (step > 0) && gap != 0 ? checked_count(static_cast<double>(count)) : 0;
+  if (is_floating(dtype) && (first > INT64_MAX || stop > INT64_MAX)) {
+    return float_range(static_cast<double>(first), static_cast<double>(first + step), n);
+  }
+  // What only uint64 holds is there as its bits.
+  const Dtype made = dtype == Dtype::kUInt64 ? dtype : Dtype::kInt64;
+  Tensor result = empty(Shape{n}, made, default_device());
+  materialize(result);
+  auto* values = static_cast<int64_t*>(result.data());
+  for (int64_t i = 0; i < n; ++i) values[i] = static_cast<int64_t>(first + i * step);
+  return result;
 }
 
 // As NumPy counts: how many, and start + i * (second - start).
@@ -55,7 +102,7 @@ nb::object arange(nb::handle start, nb::handle stop, nb::handle step, nb::handle
                                stop.is_none() ? start : stop, step};
   numbers[0].value = Scalar(0);
   numbers[2].value = Scalar(1);
-  bool whole = true;
+  bool whole = true, big = false;
   for (int i = 0; i < 3; ++i) {
     if (given[i].is_none()) continue;
     nb::object value = nb::borrow(given[i]);
@@ -65,39 +112,18 @@ nb::object arange(nb::handle start, nb::handle stop, nb::handle step, nb::handle
         fail(ErrorKind::kTypeMismatch, "arange: numbers are needed, not ", name_of_type(given[i]));
       }
     }
-    whole = whole && numbers[i].value.dtype != Dtype::kFloat64;
+    whole = whole && is_whole(numbers[i]);
+    big = big || numbers[i].is_big;
   }
-  const auto as_double = [](const WeakNumber& n) {
-    return n.value.dtype == Dtype::kFloat64 ? n.value.f64
-           : n.value.dtype == Dtype::kInt64 ? static_cast<double>(n.value.i64)
-                                            : n.value.b;
-  };
-  const double first = as_double(numbers[0]);
-  const double by = as_double(numbers[2]);
+  const double first = double_of(numbers[0]);
+  const double by = double_of(numbers[2]);
   if (by == 0) fail(ErrorKind::kInvalidArgument, "arange: step is 0; give another one");
-  const double count = std::ceil((as_double(numbers[1]) - first) / by);
-  if (!(count < 9e15)) {
-    fail(ErrorKind::kInvalidArgument, "arange: ", count, " elements are too many");
-  }
-  const int64_t n = count > 0 ? static_cast<int64_t>(count) : 0;
-  const Dtype wanted = parse_dtype(dtype, whole ? Dtype::kInt64 : Dtype::kFloat64);
-  Tensor result = empty(Shape{n}, whole ? Dtype::kInt64 : Dtype::kFloat64, default_device());
-  materialize(result);
-  if (whole) {
-    const auto from = static_cast<int64_t>(
-        numbers[0].value.dtype == Dtype::kBool ? numbers[0].value.b : numbers[0].value.i64);
-    const auto step_by = static_cast<int64_t>(by);
-    auto* values = static_cast<int64_t*>(result.data());
-    for (int64_t i = 0; i < n; ++i) values[i] = from + i * step_by;
-  } else {
-    // The difference of the first two, as rounded.
-    const double delta = (first + by) - first;
-    auto* values = static_cast<double*>(result.data());
-    for (int64_t i = 0; i < n; ++i) {
-      values[i] = i == 1 ? first + by : first + static_cast<double>(i) * delta;
-    }
-  }
-  return wrap(wanted == result.dtype() ? std::move(result) : cast(result, wanted));
+  const Dtype wanted = parse_dtype(dtype, whole && !big ? Dtype::kInt64 : Dtype::kFloat64);
+  const Tensor result =
+      whole ? whole_range(whole_of(numbers[0]), whole_of(numbers[1]), whole_of(numbers[2]), wanted)
+            : float_range(first, first + by,
+                          checked_count(std::ceil((double_of(numbers[1]) - first) / by)));
+  return wrap(wanted == result.dtype() ? result : cast(result, wanted));
 }
 
 nb::object join(nb::handle tensors, int axis) {

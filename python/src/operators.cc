@@ -169,8 +169,9 @@ PyObject* binary_in_place(PyObject* a, PyObject* b) {
     if (y.adapts()) adapt(x, y, Argument::use_of(op));
     const std::array<Operand, 2> operands = {x.operand(), y.operand()};
     // The only case that the library accepts and NumPy refuses.
-    if (out.dtype() == Dtype::kUInt8 && y.is_tensor()) {
-      check_same_kind(y.tensor().dtype(), out.dtype(), op_info(op).name.data());
+    if (is_unsigned(out.dtype()) && y.is_tensor()) {
+      const Dtype result = elementwise_types(op, operands, Rules::numpy).result;
+      check_same_kind(result, out.dtype(), op_info(op).name.data());
     }
     const Unlocked unlocked(is_long(out));
     apply_into(op, operands, out, Rules::numpy);

@@ -127,7 +127,7 @@ nb::object cumulate(const TensorObject& self, nb::handle axis, nb::handle dtype,
   if (axis.is_none() || in.ndim() == 0) in = reshaped(in, Shape{-1});
   const std::optional<Dtype> wanted = maybe_dtype(dtype);
   if (wanted) in = cast(in, *wanted);
-  Tensor result = cumsum(in, dim);
+  Tensor result = cumsum(in, dim, Rules::numpy);
   // The sums of narrow integers are wide; their low bits are those of narrow sums.
   if (wanted) result = cast(result, *wanted);
   return store(std::move(result), out, "cumsum");
@@ -153,8 +153,8 @@ constexpr const char* kArgumentsDoc =
 `out` is a Tensor of the result's shape. The result depends on the shape alone, never on threads.
 IndexError for an axis out of range, ValueError where no elements have no result.)";
 constexpr const char* kDtypeDoc =
-    R"(`dtype` is that of the result: by default the Tensor's, of bool and integers int64, or float64 for
-their mean.
+    R"(`dtype` is that of the result: by default the Tensor's, of bool and signed integers int64, of
+unsigned integers uint64, of the mean of either float64.
 )";
 constexpr const char* kVarDoc = R"(Return the variance, sum((x - mean)^2) / (n - ddof).
 

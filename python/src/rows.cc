@@ -103,9 +103,9 @@ PyObject* call_on_tensors(OpId op, int arity, PyObject* const* args, Py_ssize_t 
         fail(ErrorKind::kTypeMismatch, name, ": out is a Tensor or None, not ", name_of_type(out));
       }
       target->check_writable(name.data());
-      if (target->tensor.dtype() == Dtype::kUInt8) {
+      if (is_unsigned(target->tensor.dtype())) {
         const Dtype result = elementwise_types(op, given, Rules::numpy).result;
-        check_same_kind(result, Dtype::kUInt8, name.data());
+        check_same_kind(result, target->tensor.dtype(), name.data());
       }
       {
         const Unlocked unlocked(is_long_op);
@@ -186,6 +186,23 @@ bool are_flat(PyObject* const* args, int count) {
   return true;
 }
 
+// Ints that only uint64 holds, beside buffers of that: buffers of one element.
+void settle_uint64(Operand* operands, const Argument* numbers, Tensor* tensors, int arity,
+                   Device& device) {
+  std::optional<Dtype> common;
+  for (int i = 0; i < arity; ++i) {
+    if (!operands[i].is_tensor()) continue;
+    const Dtype dtype = operands[i].tensor().dtype();
+    common = common ? promote(*common, dtype) : dtype;
+  }
+  if (common != Dtype::kUInt64) return;
+  for (int i = 0; i < arity; ++i) {
+    if (operands[i].is_tensor() || !numbers[i].number().is_uint64) continue;
+    tensors[i] = full({}, numbers[i].number().value_in(*common), *common, device);
+    operands[i] = Operand(tensors[i]);
+  }
+}
+
 PyObject* call_on_buffers(OpId op, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   return guarded([&]() -> PyObject* {
     const OpInfo& info = op_info(op);
@@ -228,6 +245,7 @@ PyObject* call_on_buffers(OpId op, PyObject* const* args, Py_ssize_t nargs, PyOb
       operands[i] = Operand(tensors[i]);
       has_tensor = true;
     }
+    settle_uint64(operands.data(), numbers.data(), tensors.data(), arity, device);
     if (!has_tensor) {
       fail(ErrorKind::kTypeMismatch, "ops.", name, ": at least one input is a Buffer or a Tensor");
     }

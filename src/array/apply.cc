@@ -13,6 +13,7 @@
 #include "src/array/array.h"
 #include "src/array/record_call.h"
 #include "src/array/types.h"
+#include "src/array/unsigned.h"
 
 namespace hologram {
 namespace array {
@@ -99,13 +100,6 @@ int kind_of(Dtype dtype) {
   return dtype == Dtype::kBool ? 0 : is_integer(dtype) ? 1 : is_floating(dtype) ? 2 : 3;
 }
 
-// A row that is what it says.
-void run_row(OpId op, Dtype type, std::span<const Operand> operands, const Tensor& out) {
-  const Dtype compute = compute_dtype(type);
-  if (is_recording(device_of(out)) && record_row(op, compute, operands, out)) return;
-  run_now(op, compute, operands, out);
-}
-
 // The row gives a remainder of 0 the sign of x, as PyTorch does; NumPy's has that of the divisor.
 void run_numpy_remainder(std::span<const Operand> operands, Dtype compute, const Tensor& out) {
   Device& device = device_of(out);
@@ -131,10 +125,43 @@ void run_numpy_remainder(std::span<const Operand> operands, Dtype compute, const
   run_row(OpId::where, compute, std::array{Operand(is_zero), zero, Operand(rest)}, out);
 }
 
+bool has_stored_only(std::span<const Operand> operands) {
+  return std::any_of(operands.begin(), operands.end(), [](const Operand& operand) {
+    return operand.is_tensor() && is_stored_only(operand.tensor().dtype());
+  });
+}
+
+void run(OpId op, std::span<const Operand> operands, Dtype compute, const Tensor& out, Rules rules);
+
+// Computed in a dtype with kernels though operands or out have none.
+void run_between(OpId op, std::span<const Operand> operands, Dtype compute, const Tensor& out,
+                 Rules rules) {
+  std::array<Tensor, kMaxArity> tensors;
+  std::array<Operand, kMaxArity> in = {0, 0, 0, 0};
+  for (size_t k = 0; k < operands.size(); ++k) {
+    in[k] = operands[k];
+    if (!operands[k].is_tensor() || !is_stored_only(operands[k].tensor().dtype())) continue;
+    const bool is_condition = op == OpId::where && k == 0;
+    tensors[k] = cast(operands[k].tensor(), is_condition ? Dtype::kBool : compute_dtype(compute));
+    in[k] = Operand(tensors[k]);
+  }
+  const std::span<const Operand> settled(in.data(), operands.size());
+  if (!is_stored_only(out.dtype())) return run(op, settled, compute, out, rules);
+  const Dtype dtype = op_info(op).result_is_bool ? Dtype::kBool : compute;
+  const Tensor result = fresh(out.shape(), dtype, device_of(out));
+  run(op, settled, compute, result, rules);
+  copy_into(result, out);
+}
+
 // Into `out`, which clashes with no operand and to whose shape they broadcast.
 void run(OpId op, std::span<const Operand> operands, Dtype compute, const Tensor& out,
          Rules rules) {
   if (out.numel() == 0) return;
+  if (is_stored_only(compute)) return unsigned_elementwise(op, operands, compute, out, rules);
+  if (is_stored_only(out.dtype()) || has_stored_only(operands)) {
+    if (is_mixed_comparison(op, operands)) return compare_mixed(op, operands, out);
+    return run_between(op, operands, compute, out, rules);
+  }
   if (is_complex(compute)) return complex_elementwise(op, operands, compute, out);
   if (compute <= Dtype::kInt64) {
     const OpInfo& info = op_info(op);
@@ -169,6 +196,13 @@ void run(OpId op, std::span<const Operand> operands, Dtype compute, const Tensor
 }
 
 }  // namespace
+
+void run_row(OpId op, Dtype type, std::span<const Operand> operands, const Tensor& out) {
+  const Dtype compute = compute_dtype(type);
+  if (is_recording(device_of(out)) && record_row(op, compute, operands, out)) return;
+  run_now(op, compute, operands, out);
+}
+
 }  // namespace array
 
 Tensor apply(OpId op, std::span<const Operand> operands, Rules rules) {

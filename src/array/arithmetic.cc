@@ -11,6 +11,7 @@
 #include "src/array/array.h"
 #include "src/array/record_call.h"
 #include "src/array/types.h"
+#include "src/array/unsigned.h"
 
 namespace hologram {
 namespace array {
@@ -38,7 +39,9 @@ void refuse_negative(const Operand& exponent) {
   const int64_t least =
       !exponent.is_tensor()
           ? (exponent.number().dtype == Dtype::kInt64 ? exponent.number().i64 : 0)
-          : (is_integer(exponent.tensor().dtype()) ? lowest(exponent.tensor()) : 0);
+          : (is_integer(exponent.tensor().dtype()) && !is_unsigned(exponent.tensor().dtype())
+                 ? lowest(exponent.tensor())
+                 : 0);
   if (least < 0) {
     fail(ErrorKind::kInvalidArgument,
          "pow: integers to negative integer powers are not allowed; cast one of them to a "
@@ -49,10 +52,14 @@ void refuse_negative(const Operand& exponent) {
 // `out` may have another dtype than is computed in; the result is converted to it then.
 void integer_op(IntegerOp op, std::span<const Operand> operands, Dtype compute, const Tensor& out) {
   std::array<Tensor, 2> in = settle(operands, compute, out);
-  for (Tensor& t : in) t = contiguous(t);
+  for (Tensor& t : in) t = carrier(contiguous(t));
   const bool direct = out.dtype() == compute && out.is_contiguous();
   const Tensor to = direct ? out : fresh(out.shape(), compute, device_of(out));
-  record(calls::IntegerOp<Arg>{.x = in[0], .y = in[1], .op = static_cast<int64_t>(op), .out = to});
+  record(calls::IntegerOp<Arg>{.x = in[0],
+                               .y = in[1],
+                               .op = static_cast<int64_t>(op),
+                               .is_unsigned = is_stored_only(compute),
+                               .out = carrier(to)});
   if (!direct) copy_into(to, out);
 }
 

@@ -65,7 +65,7 @@ RecordOperand record_operand(const Tensor& t) {
 
 RecordOperand record_number(const Scalar& number, Dtype dtype) {
   RecordOperand operand{nullptr, 0, dtype, false, 0};
-  const bool widens = dtype <= Dtype::kInt64;
+  const bool widens = dtype == Dtype::kBool || is_integer(dtype);
   const void* const value = &number.f64;
   if (widens) {
     // Converted to its own width first, which decides how it wraps.
@@ -191,7 +191,7 @@ bool is_number_kind_above(const Scalar& number, Dtype dtype) {
     case Dtype::kInt64:
       return dtype == Dtype::kBool;
     default:
-      return dtype <= Dtype::kInt64;
+      return dtype == Dtype::kBool || is_integer(dtype);
   }
 }
 

@@ -56,6 +56,10 @@ void check_result(const char* function, const Tensor& out);
 // Whether the number's kind (bool, integer, floating) is above the dtype's.
 bool is_number_kind_above(const Scalar& number, Dtype dtype);
 
+// A row that is what it says, of dtypes with kernels, into `out`: its operands broadcast to out's
+// shape and do not clash with it.
+void run_row(OpId op, Dtype type, std::span<const Operand> operands, const Tensor& out);
+
 // The elements of a tensor in host memory, row-major; for devices whose memory the host cannot
 // read.
 Tensor host_copy(const Tensor& t);

@@ -10,6 +10,7 @@
 #include "src/array/array.h"
 #include "src/array/call_shapes.h"
 #include "src/array/record_call.h"
+#include "src/array/unsigned.h"
 
 namespace hologram {
 namespace array {
@@ -32,6 +33,15 @@ void check_positions(const CallOp& op, const CallOperandInfo& info, const Tensor
   }
 }
 
+// What is known to work on the carriers of uint16, uint32 and uint64: calls that move bits, or that
+// add or fill, where the sign makes no difference.
+bool takes_carriers(std::string_view name) {
+  constexpr std::string_view kNames[] = {"take",     "put_at",      "gather",      "scatter",
+                                         "triangle", "bernoulli",   "integers",    "pack_rows",
+                                         "pad_rows", "rows_before", "searchsorted"};
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
+
 // One call: its inputs made ready, its results made, its parameters given in the row's order.
 class TableCall {
  public:
@@ -39,6 +49,7 @@ class TableCall {
             std::span<const CallArgument> arguments)
       : op_(call_op(name)), inputs_(inputs), settled_(op_, inputs, arguments) {
     check_devices();
+    check_scatter();
     for (const CallOperandInfo& info : op_.operands) {
       if (info.is_result) results_.push_back(make_result(info));
     }
@@ -64,7 +75,8 @@ class TableCall {
     CallRecord record;
     for (size_t k = 0; k < ready_.size(); ++k) add_operand(record, k);
     for (const Tensor& result : results_) {
-      record.operand(Arg::of<Access::writes>(result.numel() == 0 ? nullptr : &result));
+      const Tensor bits = carrier(result);
+      record.operand(Arg::of<Access::writes>(bits.numel() == 0 ? nullptr : &bits));
     }
     add_parameters(record);
     record.run(static_cast<CallNumber>(op_.number));
@@ -88,6 +100,10 @@ class TableCall {
       for (const Tensor& tensor : input.tensors()) {
         if (first_ == nullptr) first_ = &tensor;
         device_of(op_.name, *first_, tensor);
+        if (is_stored_only(tensor.dtype()) && !takes_carriers(op_.name)) {
+          fail(ErrorKind::kTypeMismatch, op_.name, ": is not defined for ",
+               dtype_name(tensor.dtype()), "; cast the tensor to int64 or to a floating dtype");
+        }
       }
     }
     if (first_ == nullptr) settled_.refuse("no tensor was given; its schema: ", op_.schema);
@@ -95,6 +111,16 @@ class TableCall {
 
   Tensor make_result(const CallOperandInfo& info) const {
     return fresh(settled_.shape_of(info), settled_.dtype_of(info), device_of(*first_));
+  }
+
+  // Additions of integers of 16 bits have no kernel, whatever their sign.
+  void check_scatter() const {
+    if (op_.name != std::string_view("scatter") || settled_.integer("add") == 0) return;
+    const Dtype dtype = first_->dtype();
+    if (dtype == Dtype::kUInt16) {
+      fail(ErrorKind::kTypeMismatch, "scatter: does not add numbers of ", dtype_name(dtype),
+           "; cast the tensors to uint32 or int64");
+    }
   }
 
   // Nothing to compute, or sums of nothing.
@@ -132,6 +158,10 @@ class TableCall {
       } else if (!tensor.is_contiguous() || is_written(tensor)) {
         tensor = copy_of(tensor, tensor.dtype());
       }
+      // It compares; all others are given the bits as they are, see takes_carriers().
+      if (is_stored_only(tensor.dtype()) && op_.name == std::string_view("searchsorted")) {
+        tensor = turned(tensor);
+      }
       list.push_back(tensor);
     }
   }
@@ -151,7 +181,10 @@ class TableCall {
                           : info.is_updated ? Access::updates
                                             : Access::reads;
     if (info.is_list) record(static_cast<int64_t>(ready_[k].size()));
-    for (const Tensor& tensor : ready_[k]) record.operand({&tensor, access});
+    for (const Tensor& tensor : ready_[k]) {
+      const Tensor bits = carrier(tensor);
+      record.operand({&bits, access});
+    }
     if (!info.is_list && ready_[k].empty()) record.operand({});
   }
 

@@ -9,6 +9,7 @@
 #include "src/array/array.h"
 #include "src/array/record_call.h"
 #include "src/array/types.h"
+#include "src/array/unsigned.h"
 
 namespace hologram {
 
@@ -61,12 +62,12 @@ Tensor from_host(const View& host, Device& device) {
   if (t.numel() == 0) return t;
   materialize(t);
   if (device.is_host_memory()) {
-    copy(host, t.view());
+    copy(array::carrier(host), array::carrier(t.view()));
     return t;
   }
   const Tensor dense = empty(Shape(shape), host.dtype, hologram::device(BackendType::kCpu));
   materialize(dense);
-  copy(host, dense.view());
+  copy(array::carrier(host), array::carrier(dense.view()));
   device.copy_from_host(device.default_stream(), t.data(), dense.data(), t.nbytes());
   return t;
 }
@@ -81,6 +82,11 @@ void copy_into(const Tensor& src, const Tensor& dst) {
          " does not broadcast to ", shape_text(dst.shape()));
   }
   if (dst.numel() == 0) return;
+  if (is_stored_only(src.dtype()) || is_stored_only(dst.dtype())) {
+    const Tensor from =
+        src.dtype() == dst.dtype() ? array::carrier(src) : array::convertible(src, dst.dtype());
+    return copy_into(from, array::carrier(dst));
+  }
   if (array::clashes(dst, src)) {
     const Tensor apart = array::copy_of(src, src.dtype());
     return copy_same_shape(array::broadcast(apart, dst.shape()), dst);
@@ -91,6 +97,9 @@ void copy_into(const Tensor& src, const Tensor& dst) {
 void fill_into(const Scalar& value, const Tensor& dst) {
   array::check_result("fill_into", dst);
   if (dst.numel() == 0) return;
+  if (is_stored_only(dst.dtype())) {
+    return fill_into(array::convertible(value, dst.dtype()), array::carrier(dst));
+  }
   Device& device = device_of(dst);
   if (is_recording(device) && !is_complex(dst.dtype())) {
     const RecordOperand out = array::record_operand(dst);
@@ -143,6 +152,9 @@ void read(const Tensor& tensor, const View& host) {
          ", the memory ", shape_text(shape));
   }
   if (tensor.numel() == 0) return;
+  if (is_stored_only(tensor.dtype()) || is_stored_only(host.dtype)) {
+    return read(array::carrier(cast(tensor, host.dtype)), array::carrier(host));
+  }
   if (!device_of(tensor).is_host_memory()) return copy(array::host_copy(tensor).view(), host);
   materialize(tensor);
   if (may_share_bytes(bytes_of(tensor.view()), bytes_of(host))) {
@@ -159,6 +171,7 @@ Scalar item(const Tensor& tensor) {
     fail(ErrorKind::kInvalidArgument, "item: the tensor has ", tensor.numel(),
          " elements; only one becomes a number");
   }
+  if (is_stored_only(tensor.dtype())) return item(cast(tensor, Dtype::kInt64));
   Scalar value(0.0);
   const Dtype dtype = tensor.dtype();
   if (is_complex(dtype)) check_kinds("item", dtype, Dtype::kFloat64);

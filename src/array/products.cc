@@ -7,6 +7,7 @@
 #include "src/array/array.h"
 #include "src/array/record_call.h"
 #include "src/array/types.h"
+#include "src/array/unsigned.h"
 
 namespace hologram {
 namespace array {
@@ -82,6 +83,8 @@ bool record_product(const Tensor& a, const Tensor& b, const Tensor& out) {
 void run(const Tensor& a, const Tensor& b, const Tensor& out) {
   if (out.numel() == 0) return;
   if (a.shape().back() == 0) return fill_into(Scalar(int64_t{0}), out);
+  // Sums and products have the same bits, whatever the sign.
+  if (is_stored_only(out.dtype())) return run(carrier(a), carrier(b), carrier(out));
   if (is_recording(device_of(out)) && record_product(a, b, out)) return;
   record(calls::Matmul<Arg>{.a = a, .b = b, .out = out});
 }

@@ -3,6 +3,7 @@
 #include "src/array/record_call.h"
 
 #include "hologram/call_frame.h"
+#include "src/base/dtype_check.h"
 
 namespace hologram::array {
 namespace {
@@ -27,6 +28,7 @@ void CallRecord::operand(const Arg& arg) {
   if (t == nullptr) {
     word(0);
   } else {
+    check_has_kernels("call", t->dtype());
     const bool row_major = t->is_contiguous();
     word(view_head(t->dtype(), t->shape().size(), row_major));
     for (const int64_t size : t->shape()) word(static_cast<uint64_t>(size));

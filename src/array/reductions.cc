@@ -7,6 +7,7 @@
 #include "hologram/softmax.h"
 #include "src/array/array.h"
 #include "src/array/record_call.h"
+#include "src/array/unsigned.h"
 #include "src/circuit/tape.h"
 #include "src/runtime/memory/tensor_access.h"
 
@@ -41,6 +42,12 @@ uint64_t dims_mask(const char* name, int ndim, std::span<const int> dims) {
 
 bool makes_floats(Reduction op) { return reduction_info(op).result == ReductionInfo::kFloat; }
 
+// Of sums and products of integers and bool.
+Dtype sum_dtype(Dtype in, Rules rules) {
+  const bool is_unsigned_sum = is_stored_only(in) || (is_unsigned(in) && rules == Rules::numpy);
+  return is_unsigned_sum ? Dtype::kUInt64 : Dtype::kInt64;
+}
+
 Dtype result_dtype(Reduction op, Dtype in, const ReduceSpec& spec) {
   const std::string_view name = reduction_name(op);
   const ReductionInfo& info = reduction_info(op);
@@ -61,7 +68,7 @@ Dtype result_dtype(Reduction op, Dtype in, const ReduceSpec& spec) {
     return dtype;
   }
   if (is_floating(in) || is_complex(in)) return in;
-  if (!makes_floats(op)) return Dtype::kInt64;
+  if (!makes_floats(op)) return sum_dtype(in, spec.rules);
   if (spec.rules == Rules::torch) {
     fail(ErrorKind::kTypeMismatch, name, ": is for floating dtypes, got ", dtype_name(in),
          "; cast the tensor or ask for a dtype");
@@ -105,6 +112,33 @@ void run(Reduction op, const Tensor& in, uint64_t mask, const Tensor& out, const
                             .out = out});
 }
 
+// Where in or out is uint16, uint32 or uint64, and out not complex.
+void run_unsigned(Reduction op, const Tensor& in, uint64_t mask, const Tensor& out,
+                  const ReduceSpec& spec) {
+  switch (reduction_info(op).result) {
+    case ReductionInfo::kOut:
+    case ReductionInfo::kFloat:
+      // Computed in out's dtype, where sums and products have the same bits, whatever the sign.
+      return run(op, carrier(is_stored_only(in.dtype()) ? cast(in, out.dtype()) : in), mask,
+                 carrier(out), spec);
+    case ReductionInfo::kBool:
+      return run(op, carrier(in), mask, carrier(out), spec);
+    case ReductionInfo::kIndex:
+      return run(op, is_stored_only(in.dtype()) ? turned(in) : in, mask, carrier(out), spec);
+    case ReductionInfo::kIn:
+      break;
+  }
+  const Tensor best = fresh(out.shape(), in.dtype(), device_of(out));
+  if (is_stored_only(in.dtype())) {
+    const Tensor bits = fresh(out.shape(), carrier_dtype(in.dtype()), device_of(out));
+    run(op, turned(in), mask, bits, spec);
+    turned_back(bits, out.dtype() == in.dtype() ? out : best);
+  } else {
+    run(op, in, mask, best, spec);
+  }
+  if (out.dtype() != in.dtype()) copy_into(best, out);
+}
+
 }  // namespace
 }  // namespace array
 
@@ -125,7 +159,7 @@ void reduce_into(Reduction op, const Tensor& in, const Tensor& out, const Reduce
   if (is_floating(out.dtype()) || is_complex(out.dtype())) ruled.rules = Rules::numpy;
   const Dtype natural = array::result_dtype(op, in.dtype(), ruled);
   if ((is_complex(natural) && !is_complex(out.dtype())) ||
-      (is_floating(natural) && out.dtype() <= Dtype::kInt64)) {
+      (is_floating(natural) && !is_floating(out.dtype()) && !is_complex(out.dtype()))) {
     fail(ErrorKind::kTypeMismatch, name, ": the result is ", dtype_name(natural),
          " and does not go into out, which is ", dtype_name(out.dtype()));
   }
@@ -136,8 +170,7 @@ void reduce_into(Reduction op, const Tensor& in, const Tensor& out, const Reduce
          ", out has ", shape_text(out.shape()));
   }
   if (array::may_overlap(out, in)) {
-    const Tensor apart = array::copy_of(in, in.dtype());
-    return array::run(op, apart, mask, out, spec);
+    return reduce_into(op, array::copy_of(in, in.dtype()), out, spec);
   }
   if (in.numel() == 0 && out.numel() != 0 && reduction_info(op).empty == ReductionInfo::kError) {
     fail(ErrorKind::kInvalidArgument, name, ": no elements have no ", name, ", got shape ",
@@ -158,7 +191,10 @@ void reduce_into(Reduction op, const Tensor& in, const Tensor& out, const Reduce
     return copy_into(real, out);
   }
   if (is_positional(op) && in.dtype() == Dtype::kBool) {
-    return array::run(op, cast(in, Dtype::kUInt8), mask, out, spec);
+    return reduce_into(op, cast(in, Dtype::kUInt8), out, spec);
+  }
+  if (is_stored_only(in.dtype()) || is_stored_only(out.dtype())) {
+    return array::run_unsigned(op, in, mask, out, spec);
   }
   array::run(op, in, mask, out, spec);
 }
@@ -174,7 +210,7 @@ Tensor reduce(Reduction op, const Tensor& in, const ReduceSpec& spec) {
   return out;
 }
 
-Tensor cumsum(const Tensor& in, int dim) {
+Tensor cumsum(const Tensor& in, int dim, Rules rules) {
   check_defined("cumsum", in);
   const int ndim = in.ndim();
   if (ndim == 0 ? (dim != 0 && dim != -1) : (dim < -ndim || dim >= ndim)) {
@@ -187,14 +223,16 @@ Tensor cumsum(const Tensor& in, int dim) {
     record(calls::Cumsum<array::Arg>{.input = from, .dim = dim < 0 ? dim + ndim : dim, .out = to});
     return out;
   }
-  const Dtype dtype = is_floating(in.dtype()) ? in.dtype() : Dtype::kInt64;
+  const Dtype dtype = is_floating(in.dtype()) ? in.dtype() : array::sum_dtype(in.dtype(), rules);
   Tensor out = array::fresh(in.shape(), dtype, array::device_of(in));
   if (in.numel() == 0) return out;
   if (ndim == 0) {
     copy_into(in, out);
     return out;
   }
-  record(calls::Cumsum<array::Arg>{.input = in, .dim = dim < 0 ? dim + ndim : dim, .out = out});
+  const Tensor from = array::carrier(is_stored_only(in.dtype()) ? cast(in, dtype) : in);
+  const Tensor to = array::carrier(out);
+  record(calls::Cumsum<array::Arg>{.input = from, .dim = dim < 0 ? dim + ndim : dim, .out = to});
   return out;
 }
 

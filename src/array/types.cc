@@ -23,16 +23,32 @@ Dtype float_for(Dtype dtype, Rules rules) {
     case Dtype::kInt8:
       return Dtype::kFloat16;
     case Dtype::kInt16:
+    case Dtype::kUInt16:
       return Dtype::kFloat32;
     default:
       return Dtype::kFloat64;
   }
 }
 
+// Of all operands, of which each is converted by itself.
+Dtype float_for(std::span<const Operand> operands, Dtype common, Rules rules) {
+  Dtype result = Dtype::kFloat16;
+  bool all_bool = true;  // then a number may be what counts
+  for (const Operand& operand : operands) {
+    if (!operand.is_tensor()) continue;
+    const Dtype dtype = operand.tensor().dtype();
+    all_bool = all_bool && dtype == Dtype::kBool;
+    result = promote(result, float_for(dtype, rules));
+  }
+  return all_bool ? float_for(common, rules) : result;
+}
+
 }  // namespace
 
 Dtype promote_by(Rules rules, Dtype a, Dtype b) {
-  if (rules == Rules::torch || a == b) return promote(a, b);
+  if (rules == Rules::torch || a == b || is_stored_only(a) || is_stored_only(b)) {
+    return promote(a, b);
+  }
   if (a > b) std::swap(a, b);  // by kind, then by width
   // Integers that the floating type does not hold exactly ask for a wider one.
   if (is_integer(a) && !is_integer(b)) {
@@ -80,7 +96,10 @@ Dtype room_for_numbers(OpId op, Dtype common, std::span<const Operand> operands,
     if (operand.is_tensor() || operand.number().dtype != Dtype::kInt64) continue;
     const int64_t value = operand.number().i64;
     if (fits(value, common)) continue;
-    if ((op_info(op).traits & kCompares) != 0) return Dtype::kInt64;
+    if ((op_info(op).traits & kCompares) != 0) {
+      // What uint64 does not hold is below all of it, also rounded.
+      return common == Dtype::kUInt64 ? Dtype::kFloat64 : Dtype::kInt64;
+    }
     if (rules == Rules::numpy) {
       fail(ErrorKind::kInvalidArgument, op_name(op), ": the number ", value,
            " is out of bounds for ", dtype_name(common), "; cast the tensor to a wider dtype");
@@ -111,8 +130,9 @@ ElementwiseTypes elementwise_types(OpId op, std::span<const Operand> operands, R
     case DtypeSet::kFloats:
       if (is_floating(common)) break;
       if (info.others.way == OtherDtypes::kAsFloat) {
-        compute = op == OpId::div && rules == Rules::numpy ? Dtype::kFloat64
-                                                           : array::float_for(common, rules);
+        compute = op == OpId::div && rules == Rules::numpy
+                      ? Dtype::kFloat64
+                      : array::float_for(operands, common, rules);
       } else if (info.others.way == OtherDtypes::kInteger && compute == Dtype::kBool &&
                  rules == Rules::numpy) {
         compute = Dtype::kInt8;
@@ -148,6 +168,12 @@ bool fits(int64_t value, Dtype dtype) {
       return value >= INT16_MIN && value <= INT16_MAX;
     case Dtype::kInt32:
       return value >= INT32_MIN && value <= INT32_MAX;
+    case Dtype::kUInt16:
+      return value >= 0 && value <= UINT16_MAX;
+    case Dtype::kUInt32:
+      return value >= 0 && value <= UINT32_MAX;
+    case Dtype::kUInt64:
+      return value >= 0;
     default:
       return true;
   }

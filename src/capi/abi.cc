@@ -31,7 +31,10 @@ static_assert(same(HOLOGRAM_FLOAT32, Dtype::kFloat32));
 static_assert(same(HOLOGRAM_FLOAT64, Dtype::kFloat64));
 static_assert(same(HOLOGRAM_COMPLEX64, Dtype::kComplex64));
 static_assert(same(HOLOGRAM_COMPLEX128, Dtype::kComplex128));
-static_assert(HOLOGRAM_COMPLEX128 + 1 == kDtypeCount, "a new dtype has a number here too");
+static_assert(same(HOLOGRAM_UINT16, Dtype::kUInt16));
+static_assert(same(HOLOGRAM_UINT32, Dtype::kUInt32));
+static_assert(same(HOLOGRAM_UINT64, Dtype::kUInt64));
+static_assert(HOLOGRAM_UINT64 + 1 == kStoredDtypeCount, "a new dtype has a number here too");
 
 #define HOLOGRAM_REDUCTION(name, id, c, ...) \
   static_assert(HOLOGRAM_REDUCE_##c == static_cast<int>(Reduction::name));

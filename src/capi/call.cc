@@ -186,6 +186,6 @@ const char* hologram_status_name(int status) {
 }
 
 const char* hologram_dtype_name(int dtype) {
-  if (dtype < 0 || dtype >= hologram::kDtypeCount) return "unknown dtype";
+  if (dtype < 0 || dtype >= hologram::kStoredDtypeCount) return "unknown dtype";
   return hologram::dtype_name(static_cast<hologram::Dtype>(dtype)).data();
 }

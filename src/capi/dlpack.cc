@@ -223,14 +223,14 @@ DLDevice dlpack_device(const Device& device) {
 }
 
 DLDataType dlpack_dtype(Dtype dtype) {
-  constexpr uint8_t kCodes[kDtypeCount] = {kDLBool,  kDLUInt,  kDLInt,     kDLInt,
-                                           kDLInt,   kDLInt,   kDLFloat,   kDLBfloat,
-                                           kDLFloat, kDLFloat, kDLComplex, kDLComplex};
+  constexpr uint8_t kCodes[kStoredDtypeCount] = {
+      kDLBool,  kDLUInt,  kDLInt,     kDLInt,     kDLInt,  kDLInt,  kDLFloat, kDLBfloat,
+      kDLFloat, kDLFloat, kDLComplex, kDLComplex, kDLUInt, kDLUInt, kDLUInt};
   return {kCodes[static_cast<int>(dtype)], static_cast<uint8_t>(8 * itemsize(dtype)), 1};
 }
 
 Dtype dtype_from_dlpack(DLDataType type) {
-  for (int d = 0; d < kDtypeCount; ++d) {
+  for (int d = 0; d < kStoredDtypeCount; ++d) {
     const DLDataType ours = dlpack_dtype(static_cast<Dtype>(d));
     if (ours.code == type.code && ours.bits == type.bits && type.lanes == 1) {
       return static_cast<Dtype>(d);
@@ -238,8 +238,8 @@ Dtype dtype_from_dlpack(DLDataType type) {
   }
   refuse(ErrorKind::kTypeMismatch, "dtype (code ", int{type.code}, ", ", int{type.bits}, " bits, ",
          type.lanes,
-         " lanes) is not one of bool, uint8, int8, int16, int32, int64, float16, bfloat16, "
-         "float32, float64, complex64 and complex128 with one lane; convert it first");
+         " lanes) is not one of bool, uint8 to uint64, int8 to int64, float16, bfloat16, float32, "
+         "float64, complex64 and complex128 with one lane; convert it first");
 }
 
 DLManagedTensorVersioned* to_dlpack(const Tensor& tensor, uint64_t flags) {

@@ -30,9 +30,9 @@ void remove(uint64_t handle, Kind kind, const char* argument) {
 }
 
 Dtype checked_dtype(int dtype) {
-  if (dtype < 0 || dtype >= kDtypeCount) {
+  if (dtype < 0 || dtype >= kStoredDtypeCount) {
     fail(ErrorKind::kInvalidArgument, "dtype is ", dtype, "; pass a hologram_dtype, 0 to ",
-         kDtypeCount - 1);
+         kStoredDtypeCount - 1);
   }
   return static_cast<Dtype>(dtype);
 }

@@ -196,6 +196,12 @@ auto with_type(Dtype dtype, F&& run) {
       return run(int32_t{});
     case Dtype::kInt64:
       return run(int64_t{});
+    case Dtype::kUInt16:
+      return run(uint16_t{});
+    case Dtype::kUInt32:
+      return run(uint32_t{});
+    case Dtype::kUInt64:
+      return run(uint64_t{});
     case Dtype::kFloat32:
       return run(float{});
     case Dtype::kFloat64:

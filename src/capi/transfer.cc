@@ -62,7 +62,7 @@ void check_nbytes(const BufferUse& used, const void* bytes, size_t nbytes) {
 
 void check_fits(double value, Dtype dtype) {
   if (!is_integer(dtype)) return;
-  const bool is_signed = dtype != Dtype::kUInt8;
+  const bool is_signed = !is_unsigned(dtype);
   // A power of two, so exact where the largest value itself is not.
   const double end = std::ldexp(1.0, static_cast<int>(8 * itemsize(dtype)) - (is_signed ? 1 : 0));
   const double whole = std::trunc(value);

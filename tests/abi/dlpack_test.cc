@@ -155,8 +155,10 @@ TEST(Dlpack, RefusesWhatIsWrongAndLeavesItToTheCaller) {
       {"not aligned to 4 bytes, as float32", bad, [](Lender&, DLTensor& t) { t.byte_offset = 2; }},
       {"dtype (code 2, 32 bits, 4 lanes)", ErrorKind::kTypeMismatch,
        [](Lender&, DLTensor& t) { t.dtype.lanes = 4; }},
-      {"dtype (code 1, 32 bits, 1 lanes)", ErrorKind::kTypeMismatch,
-       [](Lender&, DLTensor& t) { t.dtype.code = kDLUInt; }},
+      {"dtype (code 1, 128 bits, 1 lanes)", ErrorKind::kTypeMismatch,
+       [](Lender&, DLTensor& t) {
+         t.dtype = {kDLUInt, 128, 1};
+       }},
       {"dtype (code 200, 32 bits", ErrorKind::kTypeMismatch,
        [](Lender&, DLTensor& t) { t.dtype.code = 200; }},
       {"dtype (code 2, 0 bits", ErrorKind::kTypeMismatch,
@@ -195,7 +197,7 @@ TEST(Dlpack, ReadOnlyMemoryIsTakenByThoseWhoAsk) {
 }
 
 TEST(Dlpack, EveryDtypeGoesOutAndComesBack) {
-  for (int d = 0; d < kDtypeCount; ++d) {
+  for (int d = 0; d < kStoredDtypeCount; ++d) {
     const auto dtype = static_cast<Dtype>(d);
     const Tensor tensor(allocate(12 * itemsize(dtype)), Shape{3, 4}, dtype);
     DLManagedTensorVersioned* versioned = to_dlpack(tensor, DLPACK_FLAG_BITMASK_READ_ONLY);

@@ -68,8 +68,8 @@ TEST(Handles, NullPointersLengthsAndNumbersAreTold) {
                  "uint64_t");
   EXPECT_REFUSED(hologram_executor_allocate_buffer(ex, -4, HOLOGRAM_FLOAT32, &handle), kBad,
                  "executor_allocate_buffer: n is -4; pass 0 or more");
-  EXPECT_REFUSED(hologram_executor_allocate_buffer(ex, 4, 12, &handle), kBad,
-                 "executor_allocate_buffer: dtype is 12; pass a hologram_dtype, 0 to 11");
+  EXPECT_REFUSED(hologram_executor_allocate_buffer(ex, 4, 15, &handle), kBad,
+                 "executor_allocate_buffer: dtype is 15; pass a hologram_dtype, 0 to 14");
   EXPECT_REFUSED_WITH(hologram_executor_allocate_buffer(ex, INT64_MAX, HOLOGRAM_FLOAT64, &handle),
                       HOLOGRAM_OUT_OF_MEMORY, "9223372036854775807 elements of float64");
   EXPECT_REFUSED_WITH(

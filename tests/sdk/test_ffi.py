@@ -502,7 +502,7 @@ def test_refusals_name_function_and_argument(buffers: Buffers) -> None:
         ),
         (
             ValueError,
-            "executor_allocate_buffer: dtype is 99; pass a hologram_dtype, 0 to 11",
+            "executor_allocate_buffer: dtype is 99; pass a hologram_dtype, 0 to 14",
             lambda: ffi.executor_allocate_buffer(ex, 3, 99),
         ),
         (
@@ -565,7 +565,8 @@ def test_a_backend_that_is_not_here_and_memory_that_is_not_there(ex: int) -> Non
 
 # --- DLPack --------------------------------------------------------------------------------------
 
-DTYPES = "bool uint8 int8 int16 int32 int64 float16 float32 float64 complex64 complex128".split()
+DTYPES = "bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 float32 float64".split()
+DTYPES += ["complex64", "complex128"]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -678,9 +679,7 @@ def test_what_an_export_may_be_asked_for() -> None:
         type(t)()
 
 
-def test_unsupported_memory_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"dtype \(code 1, 16 bits, 1 lanes\)"):
-        ffi.tensor_from_dlpack(np.ones(3, np.uint16))
+def test_memory_without_elements() -> None:
     empty = ffi.HologramTensor.from_dlpack(np.empty((0, 3)))
     assert empty.shape == (0, 3)
     assert np.from_dlpack(empty).shape == (0, 3)

@@ -123,7 +123,7 @@ bool to_dtype(PyObject* given, const Spec& spec, size_t parameter, int* dtype) {
     if (wanted == "float") wanted = "float64";
     if (wanted == "int") wanted = "int64";
     if (wanted == "bool_") wanted = "bool";
-    for (int d = HOLOGRAM_BOOL; d <= HOLOGRAM_COMPLEX128 && !found; ++d) {
+    for (int d = HOLOGRAM_BOOL; d <= HOLOGRAM_UINT64 && !found; ++d) {
       found = wanted == hologram_dtype_name(d);
       if (found) *dtype = d;
     }
@@ -131,8 +131,8 @@ bool to_dtype(PyObject* given, const Spec& spec, size_t parameter, int* dtype) {
   PyErr_Clear();
   Py_XDECREF(name);
   return found || refuse(PyExc_TypeError, spec, parameter,
-                         "a dtype (bool, uint8, int8 to int64, float16, bfloat16, float32, "
-                         "float64, complex64, complex128)",
+                         "a dtype (bool, uint8 to uint64, int8 to int64, float16, bfloat16, "
+                         "float32, float64, complex64, complex128)",
                          given);
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Buffers made with a dtype, and bytes and JSON going in and out.
+#include <iterator>
+
 #include "call.h"
 
 namespace hologram_ffi {
@@ -52,7 +54,8 @@ PyObject* to_bytes(const Spec&, uint64_t executor, uint64_t buffer) {
   if (status == HOLOGRAM_OK) status = hologram_buffer_length(buffer, &n);
   if (status == HOLOGRAM_OK) status = hologram_buffer_dtype(buffer, &dtype);
   if (status != HOLOGRAM_OK) return raise(status);
-  constexpr int8_t kSizes[] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8, 8, 16};
+  constexpr int8_t kSizes[] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8, 8, 16, 2, 4, 8};
+  static_assert(std::size(kSizes) == HOLOGRAM_UINT64 + 1);
   const Py_ssize_t nbytes = static_cast<Py_ssize_t>(n) * kSizes[dtype];
   PyObject* bytes = PyBytes_FromStringAndSize(nullptr, nbytes);
   if (bytes == nullptr) return nullptr;

@@ -42,9 +42,21 @@ void for_each(const View& out, const std::array<View, kArity>& in, F&& f) {
   }
 }
 
-// Calls f(T{}) for the type of an element.
+// Calls f(T{}) for the type of an element, or the unsigned one of as many bits.
 template <class F>
-void with_integer(Dtype dtype, F&& f) {
+void with_integer(Dtype dtype, bool is_unsigned, F&& f) {
+  if (is_unsigned) {
+    switch (itemsize(dtype)) {
+      case 1:
+        return f(uint8_t{});
+      case 2:
+        return f(uint16_t{});
+      case 4:
+        return f(uint32_t{});
+      default:
+        return f(uint64_t{});
+    }
+  }
   switch (dtype) {
     case Dtype::kBool:
     case Dtype::kUInt8:
@@ -147,29 +159,29 @@ void run_dense(const View& x, const View& y, const View& out, int max_threads) {
 }
 
 template <class Function>
-void run_function(const View& x, const View& y, const View& out, int max_threads) {
-  with_integer(out.dtype,
-               [&](auto type) { run_dense<Function, decltype(type)>(x, y, out, max_threads); });
+void run_function(const calls::IntegerOp<>& call, int max_threads) {
+  with_integer(call.out.dtype, call.is_unsigned, [&](auto type) {
+    run_dense<Function, decltype(type)>(call.x, call.y, call.out, max_threads);
+  });
 }
 
 }  // namespace
 
 void run(const calls::IntegerOp<>& call, CallThreads most) {
-  const View &x = call.x, &y = call.y, &out = call.out;
-  const int threads = most(out.numel());
+  const int threads = most(call.out.numel());
   switch (static_cast<IntegerOp>(call.op)) {
     case IntegerOp::pow:
-      return run_function<Power>(x, y, out, threads);
+      return run_function<Power>(call, threads);
     case IntegerOp::floor_divide:
-      return run_function<FloorDivide>(x, y, out, threads);
+      return run_function<FloorDivide>(call, threads);
     case IntegerOp::remainder:
-      return run_function<Remainder>(x, y, out, threads);
+      return run_function<Remainder>(call, threads);
     case IntegerOp::left_shift:
-      return run_function<LeftShift>(x, y, out, threads);
+      return run_function<LeftShift>(call, threads);
     case IntegerOp::right_shift:
-      return run_function<RightShift>(x, y, out, threads);
+      return run_function<RightShift>(call, threads);
     case IntegerOp::fmod:
-      return run_function<Fmod>(x, y, out, threads);
+      return run_function<Fmod>(call, threads);
   }
 }
 

@@ -12,6 +12,7 @@
 #include "hologram/error.h"
 #include "hologram/memory.h"
 #include "hologram/parallel.h"
+#include "src/base/dtype_check.h"
 #include "src/cpu/device/call_table.h"
 #include "src/cpu/device/grain_size.h"
 #include "src/cpu/device/kernel_table.h"
@@ -212,6 +213,7 @@ void elementwise(OpId op, Dtype compute, const View* inputs, int arity, const Vi
   for (int k = 0; k <= arity; ++k) {
     if (k > 0) operands[k] = inputs[k - 1];
     program.dtypes[k] = operands[k].dtype;
+    check_has_kernels("elementwise", operands[k].dtype);
     if (is_complex(operands[k].dtype)) {
       fail(ErrorKind::kTypeMismatch, row.name, " does not take ", dtype_name(operands[k].dtype));
     }

@@ -9,6 +9,7 @@
 
 #include "hologram/error.h"
 #include "hologram/parallel.h"
+#include "src/base/dtype_check.h"
 #include "src/cpu/device/grain_size.h"
 #include "src/cpu/gemm/gemm_builtin.h"
 #include "src/cpu/gemm/gemm_provider.h"
@@ -107,6 +108,7 @@ void check_matrix(const char* name, const void* data, int64_t ld, int64_t rows, 
 }  // namespace
 
 const GemmProvider& provider_for(Dtype dtype) {
+  check_has_kernels("gemm", dtype);
   for (const GemmProvider* provider : now().current) {
     if (provider->supports(dtype)) return *provider;
   }

@@ -82,7 +82,9 @@ void wide_gemm(const GemmArgs& g, Dtype b_type, Dtype wide_type) {
   convert_rows(wide_type, c, g.n, g.dtype, g.c, g.ldc, g.m, g.n, threads);
 }
 
-bool supports(Dtype dtype) { return is_integer(dtype) || is_floating(dtype); }
+bool supports(Dtype dtype) {
+  return !is_stored_only(dtype) && (is_integer(dtype) || is_floating(dtype));
+}
 
 void run(const GemmArgs& args) {
   if (is_vector_product(args)) return vector_product(args, args.dtype);

@@ -10,6 +10,7 @@
 #include "hologram/gemm.h"
 #include "hologram/parallel.h"
 #include "hologram/recorder.h"
+#include "src/base/dtype_check.h"
 #include "src/cpu/device/call_table.h"
 #include "src/cpu/gemm/blocking.h"
 #include "src/cpu/gemm/gemm_builtin.h"
@@ -296,6 +297,7 @@ bool narrowing_of(const Gemm& call, CallNarrowing& narrowing) {
 
 bool record_gemm(const RecordGemm& given) {
   RecordGemm g = given;
+  check_has_kernels("record_gemm", g.dtype);
   if (g.m < 0 || g.n < 0 || g.k < 0 || g.batch < 0) {
     fail(ErrorKind::kInvalidArgument, "record_gemm: batch, m, n and k must not be negative, got ",
          g.batch, ", ", g.m, ", ", g.n, ", ", g.k);

@@ -6,6 +6,7 @@
 
 #include "hologram/elementwise.h"
 #include "hologram/error.h"
+#include "src/base/dtype_check.h"
 #include "src/cpu/device/call_table.h"
 #include "src/cpu/device/grain_size.h"
 #include "src/cpu/device/kernel_table.h"
@@ -74,6 +75,10 @@ void copy_one_block(const std::array<Block, kMaxOperands>& blocks, int64_t rows,
 }
 
 void check_conversion(Dtype from, Dtype to) {
+  if (from != to) {
+    check_has_kernels("convert", from);
+    check_has_kernels("convert", to);
+  }
   if (is_complex(from) && !is_complex(to)) {
     fail(ErrorKind::kTypeMismatch, "a conversion from ", dtype_name(from), " to ", dtype_name(to),
          " would drop the imaginary part; take the real part first");
@@ -88,6 +93,8 @@ void convert(Dtype src_dtype, const void* src, Dtype dst_dtype, void* dst, int64
     std::memcpy(dst, src, static_cast<size_t>(n) * itemsize(src_dtype));
     return;
   }
+  check_has_kernels("convert", src_dtype);
+  check_has_kernels("convert", dst_dtype);
   const auto& kernels = cpu::convert_table(current_isa()).kernels;
   const auto kernel = [&](Dtype from, Dtype to) {
     return kernels[static_cast<int>(from)][static_cast<int>(to)];

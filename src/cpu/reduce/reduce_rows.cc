@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "hologram/error.h"
+#include "src/base/dtype_check.h"
 
 namespace hologram::cpu {
 namespace {
@@ -142,6 +143,8 @@ void finish_positions(const SettledFold& fold, const void* acc, int64_t n, void*
 
 // What the kernel reads and gives; throws for what there is no kernel for.
 void choose_dtypes(const char* what, SettledFold& fold, Dtype in, Dtype out) {
+  check_has_kernels(what, in);
+  check_has_kernels(what, out);
   if (is_complex(in) || is_complex(out)) fail_dtype(what, in, out);
   switch (reduction_info(fold.op).result) {
     case ReductionInfo::kOut:

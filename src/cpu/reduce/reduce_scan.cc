@@ -7,6 +7,7 @@
 #include "hologram/error.h"
 #include "hologram/parallel.h"
 #include "hologram/reduction.h"
+#include "src/base/dtype_check.h"
 #include "src/cpu/device/call_table.h"
 #include "src/cpu/reduce/reduce_gather.h"
 #include "src/cpu/reduce/reduce_plan.h"
@@ -79,6 +80,8 @@ void scan(const Line& line) {
 void cumsum(const View& in, int dim, const View& out, int max_threads) {
   using cpu::Line;
   const char* what = "cumsum";
+  check_has_kernels(what, in.dtype);
+  check_has_kernels(what, out.dtype);
   if (is_complex(in.dtype) || is_complex(out.dtype)) {
     fail(ErrorKind::kNotSupported, what, " of ", dtype_name(in.dtype), " into ",
          dtype_name(out.dtype), " is not supported");

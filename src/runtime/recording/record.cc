@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "hologram/error.h"
+#include "src/base/dtype_check.h"
 #include "src/base/loops.h"
 #include "src/circuit/call_kinds.h"
 #include "src/runtime/recording/call_check.h"
@@ -49,10 +50,16 @@ template <class F>
   return record_at_once(device, f);
 }
 
+void check_operands(const RecordOperand* operands, int arity, Dtype compute) {
+  check_has_kernels("record", compute);
+  for (int k = 0; k <= arity; ++k) check_has_kernels("record", operands[k].dtype);
+}
+
 // Records code over the given loops; operand 0 is the result.
 bool record_loops(uint16_t code, Dtype compute, const RecordOperand* operands, int arity, int ndim,
                   const int64_t* shape, const int64_t* const* strides) {
   if (operands[0].buffer == nullptr || ndim > kMaxDims || arity > kMaxArity) return false;
+  check_operands(operands, arity, compute);
   Device& device = operands[0].buffer->device();
   if (!with_sink(device, [](auto&) { return true; })) return false;
   if (numel_of(ndim, shape) == 0) return true;
@@ -108,6 +115,7 @@ bool record_loops(uint16_t code, Dtype compute, const RecordOperand* operands, i
 bool record_row_code(Record& record, const RecordOperand* operands, int64_t rows, int64_t cols,
                      bool folds) {
   if (operands[0].buffer == nullptr || record.arity > kMaxArity) return false;
+  check_operands(operands, record.arity, record.compute);
   Device& device = operands[0].buffer->device();
   if (!device.runs_plans()) return false;
   size_t item = std::max<size_t>(4, itemsize(record.compute));
@@ -167,6 +175,7 @@ bool record_flat(OpId op, Dtype compute, const RecordOperand* operands, int arit
     return false;
   if (arity > circuit::kMaxArity) [[unlikely]]
     return false;
+  internal::check_operands(operands, arity, compute);
   return internal::with_sink(operands[0].buffer->device(), [&](auto& sink) {
     return n <= 0 || sink.append_flat(static_cast<uint16_t>(op), compute, operands, arity, n);
   });
@@ -189,6 +198,7 @@ bool record_copy(const RecordOperand& out, const RecordOperand& in, int ndim, co
 bool record_flat_copy(const RecordOperand& out, const RecordOperand& in, int64_t n) {
   if (out.buffer == nullptr) return false;
   const RecordOperand operands[] = {out, in};
+  internal::check_operands(operands, 1, in.dtype);
   return internal::with_sink(out.buffer->device(), [&](auto& sink) {
     return n <= 0 || sink.append_flat(circuit::kCodeConvert, in.dtype, operands, 1, n);
   });

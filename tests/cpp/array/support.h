@@ -23,6 +23,9 @@ constexpr Dtype dtype_of() {
   if constexpr (std::is_same_v<T, int16_t>) return Dtype::kInt16;
   if constexpr (std::is_same_v<T, int32_t>) return Dtype::kInt32;
   if constexpr (std::is_same_v<T, int64_t>) return Dtype::kInt64;
+  if constexpr (std::is_same_v<T, uint16_t>) return Dtype::kUInt16;
+  if constexpr (std::is_same_v<T, uint32_t>) return Dtype::kUInt32;
+  if constexpr (std::is_same_v<T, uint64_t>) return Dtype::kUInt64;
   if constexpr (std::is_same_v<T, float>) return Dtype::kFloat32;
   if constexpr (std::is_same_v<T, double>) return Dtype::kFloat64;
   if constexpr (std::is_same_v<T, std::complex<float>>) return Dtype::kComplex64;
