@@ -9,6 +9,7 @@
 #include "hologram/functions.h"
 #include "integer_operators.h"
 #include "objects.h"
+#include "through_numpy.h"
 
 namespace hologram::python {
 namespace {
@@ -236,7 +237,16 @@ PyObject* compare(PyObject* a, PyObject* b, int which) {
     if (!parse_both(a, b, x, y)) return not_implemented();
     constexpr std::array<OpId, 6> kRows = {OpId::lt, OpId::le, OpId::eq,
                                            OpId::ne, OpId::gt, OpId::ge};
-    return wrap(compute_row(kRows[static_cast<size_t>(which)], x, y)).release().ptr();
+    const OpId op = kRows[static_cast<size_t>(which)];
+    const auto is_complex_tensor = [](const Argument& argument) {
+      return argument.is_tensor() && is_complex(argument.tensor().dtype());
+    };
+    const char* numpy = complex_in_numpy(op);
+    if (numpy != nullptr && (is_complex_tensor(x) || is_complex_tensor(y))) {
+      const std::array<PyObject*, 2> operands = {a, b};
+      return call_numpy(numpy, operands.data(), 2, nullptr).release().ptr();
+    }
+    return wrap(compute_row(op, x, y)).release().ptr();
   });
 }
 

@@ -2,6 +2,7 @@
 // Methods of tensors that reduce dimensions, and softmax: NumPy's names and arguments.
 #include "reductions.h"
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -44,10 +45,47 @@ nb::object store(Tensor result, nb::handle out, const char* name) {
   return nb::borrow(out);
 }
 
+// NumPy's function for what complex numbers do not have here, null where NumPy has none either.
+const char* numpy_name(Reduction op) {
+  switch (op) {
+    case Reduction::prod:
+      return "prod";
+    case Reduction::amin:
+      return "amin";
+    case Reduction::amax:
+      return "amax";
+    case Reduction::argmin:
+      return "argmin";
+    case Reduction::argmax:
+      return "argmax";
+    case Reduction::var:
+      return "var";
+    case Reduction::std:
+      return "std";
+    default:
+      return nullptr;
+  }
+}
+
+nb::object reduce_in_numpy(const char* name, const TensorObject& self, nb::handle axis,
+                           const ReduceSpec& spec, nb::handle out) {
+  nb::dict options;
+  options["axis"] = axis;
+  options["out"] = out;
+  options["keepdims"] = spec.keepdim;
+  if (spec.dtype) options["dtype"] = report_dtype(*spec.dtype);
+  if (*name == 'v' || *name == 's') options["ddof"] = spec.correction;
+  return nb::module_::import_("hologram._lazy")
+      .attr("through_numpy")(name, wrap(self.tensor), **options);
+}
+
 nb::object reduce_as(Reduction op, const TensorObject& self, nb::handle axis, ReduceSpec spec,
                      nb::handle out) {
   std::vector<int> dims;
   const Tensor& in = self.tensor;
+  if (is_complex(in.dtype()) && numpy_name(op) != nullptr) {
+    return reduce_in_numpy(numpy_name(op), self, axis, spec, out);
+  }
   spec.rules = Rules::numpy;
   const bool reduces = parse_axes(axis, dims);
   Tensor result;
@@ -104,6 +142,11 @@ nb::object norm(const TensorObject& self, nb::handle axis, double p, bool keepdi
   spec.keepdim = keepdims;
   spec.p = p;
   const Tensor& in = self.tensor;
+  if (is_complex(in.dtype())) {
+    const std::array<Operand, 1> operand = {Operand(in)};
+    return reduce_as(Reduction::norm, {apply(OpId::abs, operand, Rules::numpy), false}, axis, spec,
+                     nb::none());
+  }
   if (is_integer(in.dtype()) || in.dtype() == Dtype::kBool) spec.dtype = Dtype::kFloat64;
   return reduce_as(Reduction::norm, self, axis, spec, nb::none());
 }
@@ -173,7 +216,7 @@ constexpr const char* kCumsumDoc =
 constexpr const char* kMatmulDoc = R"(Return the matrix product, with NumPy's rules for `@`.
 
 Vectors are rows on the left and columns on the right; leading dimensions broadcast; dtypes are
-promoted. ValueError for shapes that do not fit, TypeError for complex.)";
+promoted. ValueError for shapes that do not fit.)";
 
 // --- From the table -----------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@
 #include "hologram/op.h"
 #include "hologram/recorder.h"
 #include "objects.h"
+#include "through_numpy.h"
 
 namespace hologram::python {
 namespace {
@@ -59,22 +60,6 @@ void settle_numbers(OpId op, Argument* arguments, int arity) {
   }
 }
 
-// Rows that complex numbers do not have here, and NumPy has.
-bool is_complex_in_numpy(OpId op) {
-  switch (op) {
-    case OpId::exp2:
-    case OpId::expm1:
-    case OpId::log2:
-    case OpId::log10:
-    case OpId::log1p:
-    case OpId::round:
-    case OpId::sign:
-      return true;
-    default:
-      return false;
-  }
-}
-
 PyObject* call_on_tensors(OpId op, int arity, PyObject* const* args, Py_ssize_t nargs,
                           PyObject* kwnames) {
   return guarded([&] {
@@ -83,12 +68,11 @@ PyObject* call_on_tensors(OpId op, int arity, PyObject* const* args, Py_ssize_t 
     std::array<Argument, kMaxArity> arguments;
     for (int i = 0; i < arity; ++i) arguments[i].require(args[i], name.data());
     settle_numbers(op, arguments.data(), arity);
-    if (arguments[0].is_tensor() && is_complex(arguments[0].tensor().dtype()) &&
-        is_complex_in_numpy(op)) {
-      return helper("hologram._lazy", "through_numpy", name.data(), wrap(arguments[0].tensor()),
-                    nb::arg("out") = out == nullptr ? nb::none() : nb::borrow(out))
-          .release()
-          .ptr();
+    for (int i = 0; i < arity; ++i) {
+      if (!arguments[i].is_tensor() || !is_complex(arguments[i].tensor().dtype())) continue;
+      const char* numpy = complex_in_numpy(op);
+      if (numpy != nullptr) return call_numpy(numpy, args, arity, out).release().ptr();
+      break;
     }
     std::array<Operand, kMaxArity> operands = {Operand(0), Operand(0), Operand(0), Operand(0)};
     bool is_long_op = false;

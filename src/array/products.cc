@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Matrix products of tensors.
 #include <optional>
+#include <vector>
 
 #include "hologram/error.h"
 #include "hologram/gemm.h"
@@ -80,9 +81,40 @@ bool record_product(const Tensor& a, const Tensor& b, const Tensor& out) {
   return record_gemm(gemm);
 }
 
+void run(const Tensor& a, const Tensor& b, const Tensor& out);
+
+// The real or the imaginary parts, where they lie.
+Tensor part_of(const Tensor& t, int64_t part) { return as_pairs(t).select(t.ndim(), part); }
+
+// Four products of real matrices, or two where one of the operands is real, (a + bi)(c + di) =
+// (ac - bd) + (ad + bc)i.
+void run_complex(const Tensor& a, const Tensor& b, const Tensor& out) {
+  const Dtype part = out.dtype() == Dtype::kComplex64 ? Dtype::kFloat32 : Dtype::kFloat64;
+  const auto parts = [&](const Tensor& t) {
+    const Tensor wide = is_complex(t.dtype()) ? cast(t, out.dtype()) : cast(t, part);
+    if (!is_complex(wide.dtype())) return std::vector<Tensor>{wide};
+    return std::vector<Tensor>{contiguous(part_of(wide, 0)), contiguous(part_of(wide, 1))};
+  };
+  const std::vector<Tensor> x = parts(a), y = parts(b);
+  const auto product = [&](const Tensor& left, const Tensor& right) {
+    Tensor result = fresh(out.shape(), part, device_of(out));
+    run(left, right, result);
+    return result;
+  };
+  const Tensor real = part_of(out, 0), imaginary = part_of(out, 1);
+  if (x.size() == 2 && y.size() == 2) {
+    apply_into(OpId::sub, {product(x[0], y[0]), product(x[1], y[1])}, real);
+    apply_into(OpId::add, {product(x[0], y[1]), product(x[1], y[0])}, imaginary);
+    return;
+  }
+  copy_into(product(x[0], y[0]), real);
+  copy_into(x.size() == 2 ? product(x[1], y[0]) : product(x[0], y[1]), imaginary);
+}
+
 void run(const Tensor& a, const Tensor& b, const Tensor& out) {
   if (out.numel() == 0) return;
   if (a.shape().back() == 0) return fill_into(Scalar(int64_t{0}), out);
+  if (is_complex(out.dtype())) return run_complex(a, b, out);
   // Sums and products have the same bits, whatever the sign.
   if (is_stored_only(out.dtype())) return run(carrier(a), carrier(b), carrier(out));
   if (is_recording(device_of(out)) && record_product(a, b, out)) return;
@@ -102,9 +134,10 @@ void matmul_into(const Tensor& a, const Tensor& b, const Tensor& out) {
          ", out has ", shape_text(out.shape()));
   }
   const Dtype dtype = out.dtype();
-  if (a.dtype() != dtype || b.dtype() != dtype || is_complex(dtype) || dtype == Dtype::kBool) {
-    fail(ErrorKind::kTypeMismatch, "matmul: operands and out have to be of one real dtype, got ",
-         dtype_name(a.dtype()), ", ", dtype_name(b.dtype()), " and ", dtype_name(dtype));
+  if (a.dtype() != dtype || b.dtype() != dtype || dtype == Dtype::kBool) {
+    fail(ErrorKind::kTypeMismatch,
+         "matmul: operands and out have to be of one dtype, not bool, got ", dtype_name(a.dtype()),
+         ", ", dtype_name(b.dtype()), " and ", dtype_name(dtype));
   }
   if (array::may_overlap(out, a) || array::may_overlap(out, b)) {
     const Tensor apart = array::fresh(shape, dtype, array::device_of(out));
@@ -118,10 +151,6 @@ Tensor matmul(const Tensor& a, const Tensor& b, Rules rules) {
   Device& device = array::device_of("matmul", a, b);
   Shape shape = array::product_shape(a, b);
   const Dtype dtype = array::promote_by(rules, a.dtype(), b.dtype());
-  if (is_complex(dtype)) {
-    fail(ErrorKind::kTypeMismatch, "matmul: is not defined for ", dtype_name(dtype),
-         "; multiply the real and imaginary parts");
-  }
   if (dtype == Dtype::kBool) {
     if (rules == Rules::torch) {
       fail(ErrorKind::kTypeMismatch, "matmul: is not defined for bool; cast the operands");
@@ -130,7 +159,12 @@ Tensor matmul(const Tensor& a, const Tensor& b, Rules rules) {
     return cast(matmul(cast(a, Dtype::kInt32), cast(b, Dtype::kInt32), rules), Dtype::kBool);
   }
   Tensor out = array::fresh(std::move(shape), dtype, device);
-  array::run(cast(a, dtype), cast(b, dtype), out);
+  if (is_complex(dtype)) {
+    // A real operand stays so.
+    array::run(a, b, out);
+  } else {
+    array::run(cast(a, dtype), cast(b, dtype), out);
+  }
   return out;
 }
 

@@ -180,6 +180,9 @@ void reduce_into(Reduction op, const Tensor& in, const Tensor& out, const Reduce
     if (is_complex(out.dtype()) && reduction_info(op).of_complex) {
       return array::run(op, array::as_pairs(in), mask, array::as_pairs(out), spec);
     }
+    if (op == Reduction::any || op == Reduction::all) {
+      return reduce_into(op, apply(OpId::ne, {in, 0.0}), out, spec);
+    }
     fail(ErrorKind::kTypeMismatch, name, ": is not defined for ", dtype_name(in.dtype()),
          "; reduce the real and imaginary parts");
   }

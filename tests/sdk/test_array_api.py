@@ -18,7 +18,7 @@ from hypothesis.extra import numpy as hnp
 import hologram as hg
 
 BOOL = ("bool",)
-INTS = ("int8", "int16", "int32", "int64", "uint8")
+INTS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 FLOATS = ("float16", "float32", "float64")
 COMPLEX = ("complex64", "complex128")
 REAL = INTS + FLOATS
@@ -136,6 +136,8 @@ def test_functions_of_two_elements(name: str) -> None:
     def run(data: Any) -> None:
         shapes = data.draw(hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=3, max_side=4))
         x, y = (data.draw(arrays(BINARY[name], shape)) for shape in shapes.input_shapes)
+        if BINARY[name] in (INTS, BOOL + INTS) and "uint64" in (x.dtype, y.dtype):
+            y = y.astype(x.dtype)  # beside a signed one it is float64, which has no bits
         if name.endswith("_shift"):
             y = np.abs(y) % 70
         with np.errstate(all="ignore"):
@@ -337,13 +339,12 @@ def test_sums(data: Any) -> None:
     check(hg.all(t), np.all(x))
     if x.size:
         check(hg.mean(t, axis=axis), np.mean(x, axis), 1e-9)
-        if x.dtype.kind != "c":
-            check(hg.var(t, axis=axis), np.var(x, axis), 1e-9)
-            check(hg.std(t, correction=0.0), np.std(x), 1e-9)
-            check(hg.max(t, axis=axis), np.max(x, axis))
-            check(hg.min(t, keepdims=True), np.min(x, keepdims=True))
-            check(hg.argmax(t, axis=axis), np.argmax(x, axis))
-            check(hg.argmin(t), np.argmin(x))
+        check(hg.var(t, axis=axis), np.var(x, axis), 1e-9)
+        check(hg.std(t, correction=0.0), np.std(x), 1e-9)
+        check(hg.max(t, axis=axis), np.max(x, axis))
+        check(hg.min(t, keepdims=True), np.min(x, keepdims=True))
+        check(hg.argmax(t, axis=axis), np.argmax(x, axis))
+        check(hg.argmin(t), np.argmin(x))
 
 
 # --- Linear algebra and transforms ----------------------------------------------------------------

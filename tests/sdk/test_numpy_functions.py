@@ -13,7 +13,20 @@ import pytest
 
 import hologram as hg
 
-DTYPES = ["float64", "float32", "int64", "int32", "int16", "int8", "bool"]
+DTYPES = [
+    "float64",
+    "float32",
+    "int64",
+    "int32",
+    "int16",
+    "int8",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "bool",
+    "complex128",
+]
 Function = Callable[..., Any]
 
 
