@@ -32,6 +32,7 @@ struct Nested {
   Dtype dtype = Dtype::kBool;
   bool has_int64 = false;   // an int that int64 holds
   bool has_uint64 = false;  // an int that only uint64 holds
+  bool has_more = false;    // one that neither holds
   bool plain = true;        // holds nothing but Python's own numbers
 
   void add_number(PyObject* object, int at) {
@@ -45,7 +46,14 @@ struct Nested {
       int overflow = 0;
       const int64_t value = PyLong_AsLongLongAndOverflow(object, &overflow);
       if (value == -1 && PyErr_Occurred() != nullptr) raise_set();
-      (overflow == 0 ? has_int64 : has_uint64) = true;
+      if (overflow == 0) {
+        has_int64 = true;
+      } else {
+        const uint64_t most = PyLong_AsUnsignedLongLong(object);
+        const bool is_more = most == static_cast<uint64_t>(-1) && PyErr_Occurred() != nullptr;
+        PyErr_Clear();
+        (is_more ? has_more : has_uint64) = true;
+      }
     } else if (PyFloat_CheckExact(object)) {
       kind = Dtype::kFloat64;
     } else if (PyComplex_CheckExact(object)) {
@@ -112,7 +120,8 @@ Tensor from_numbers(const Nested& nested, std::optional<Dtype> wanted) {
   Dtype dtype = nested.numbers.empty() ? Dtype::kFloat64 : nested.dtype;
   if (dtype == Dtype::kInt64) {
     // As NumPy promotes numbers of which some are uint64.
-    if (nested.has_uint64) dtype = nested.has_int64 ? Dtype::kFloat64 : Dtype::kUInt64;
+    if (nested.has_uint64 && !nested.has_more)
+      dtype = nested.has_int64 ? Dtype::kFloat64 : Dtype::kUInt64;
     // Ints that float64 holds though no integer does.
     if (wanted && (is_floating(*wanted) || is_complex(*wanted))) dtype = Dtype::kFloat64;
     if (wanted && (is_integer(*wanted) || *wanted == Dtype::kBool)) {

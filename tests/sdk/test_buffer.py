@@ -14,7 +14,7 @@ import hologram as hg
 
 DTYPES = [
     "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64",
-    "complex64", "complex128",
+    "complex64", "complex128", "uint16", "uint32", "uint64",
 ]  # fmt: skip
 
 

@@ -20,6 +20,9 @@ import hologram as hg
 DTYPES = [
     "bool",
     "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
     "int8",
     "int16",
     "int32",

@@ -15,7 +15,7 @@ import hologram as hg
 
 DTYPES = [
     "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64",
-    "complex64", "complex128",
+    "complex64", "complex128", "uint16", "uint32", "uint64",
 ]  # fmt: skip
 COMPARISONS = ["lt", "le", "eq", "ne", "gt", "ge"]
 BINARY = [

@@ -19,7 +19,10 @@ import pytest
 import hologram as hg
 
 ROOT = Path(__file__).resolve().parents[2]
-DTYPES = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"]
+DTYPES = [
+    "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64",
+    "uint16", "uint32", "uint64",
+]  # fmt: skip
 rng = np.random.default_rng(5)
 testing = hg._hologram.testing
 

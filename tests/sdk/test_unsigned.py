@@ -195,6 +195,8 @@ def test_rows_of_more(dtype: str) -> None:
     same(np.where(x > y, y, z), rows.where(hx > hy, hy, hz), "where")
     same(np.where(x, y, z), rows.where(hx, hy, hz), "where of numbers")
     same(np.where(x > y, y, x.dtype.type(5)), rows.where(hx > hy, hy, 5), "where and a number")
+    most_of = rows.where(hx > hy, hy, most)
+    same(np.where(x > y, y, x.dtype.type(most)), most_of, "where and the highest number")
     same(x + x.dtype.type(3) * y, rows.add_scaled(hx, hy, 3), "add_scaled")
     same(x + x.dtype.type(3) * y * z, rows.addcmul(hx, hy, hz, 3), "addcmul")
     half = most // 2
@@ -218,8 +220,8 @@ def test_numbers_beside_tensors(dtype: str) -> None:
     most = int(np.iinfo(dtype).max)
     numbers = [
         True, 0, 1, 3, 40, 100, 1000, most // 2 + 1, most, most + 1, -1, -5,
-        2**63 - 1, 2**63, 2**64 - 1, 2**64, 10**30, -(2**63), -(10**30), 2.5, -0.5, 1e30, float("inf"), 1j,
-        np.uint16(3), np.uint64(2**63 + 5), np.int64(-3), np.float32(2),
+        2**63 - 1, 2**63, 2**64 - 1, 2**64, 10**30, -(2**63), -(10**30), 2.5, -0.5, 1e30,
+        float("inf"), 1j, np.uint16(3), np.uint64(2**63 + 5), np.int64(-3), np.float32(2),
     ]  # fmt: skip
     for number in numbers:
         for name in [*ARITHMETIC, *BITS, *COMPARISONS]:
@@ -358,6 +360,10 @@ def test_making() -> None:
     for numbers in ([2**63], [2**64 - 1, True], [[2**63], [2**63 + 1]], [1, 2**63], [2**63, -1],
                     [2**63, 0.5], 2**63 + 1):  # fmt: skip
         same(np.array(numbers), hg.array(numbers), numbers)
+    for numbers in ([2**64], [1, 2**64], [2**63, 2**70], [-(2**63) - 1]):
+        with pytest.raises(OverflowError):
+            hg.array(numbers)
+    same(np.array([1, 2**70], "float32"), hg.array([1, 2**70], "float32"), "float32")
     same(np.full(2, 2**63 + 3), hg.full(2, 2**63 + 3), "full")
     same(np.arange(2**63, 2**63 + 9, 4), hg.arange(2**63, 2**63 + 9, 4), "arange")
     same(np.arange(2**64 - 4, 2**64 - 1, dtype="uint64"),
