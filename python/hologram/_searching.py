@@ -158,7 +158,8 @@ def unique_inverse(x: Any, /) -> Any:
 
 def unique_values(x: Any, /) -> Tensor:
     """Return the distinct values, sorted; every NaN counts as one of its own."""
-    return through_numpy("unique_values", _hologram.asarray(x))
+    # numpy.unique_values does not sort.
+    return through_numpy("unique", _hologram.asarray(x), equal_nan=False)
 
 
 def _total(x: Any, axis: int | None, dtype: Any, include_initial: bool, name: str) -> Tensor:
