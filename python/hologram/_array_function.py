@@ -100,6 +100,8 @@ def _reduces(function: Any, name: str, **fixed: Any) -> None:
         if initial is not _GIVEN or where is not _GIVEN or not _tensor_out(out):
             return NotImplemented
         x = _tensor(a)
+        if name == "prod" and str(x.dtype).startswith("complex"):
+            return NotImplemented
         if dtype is not None:
             options["dtype"] = dtype
         if keepdims is not _GIVEN:
@@ -126,7 +128,7 @@ def _reduces_without_dtype(function: Any, name: str) -> None:
         if initial is not _GIVEN or where is not _GIVEN or not _tensor_out(out):
             return NotImplemented
         x = _tensor(a)
-        if np.iscomplexobj(np.empty(0, x.dtype)) and name in ("min", "max", "argmin", "argmax"):
+        if str(x.dtype).startswith("complex"):
             return NotImplemented
         return getattr(x, name)(axis, out=out, keepdims=keepdims is not _GIVEN and bool(keepdims))
 

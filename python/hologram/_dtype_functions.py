@@ -201,7 +201,8 @@ class _Info:
         """Return the dtypes of the standard by their names, all or those of a kind."""
         check_device(device)
         names = ("bool", *_SIGNED, *_UNSIGNED, "float32", "float64", *_COMPLEX)
-        return {name: DType(name) for name in names if kind is None or isdtype(DType(name), kind)}
+        found = {name: DType(name) for name in names if name in _dtypes.ITEMSIZES}
+        return {name: one for name, one in found.items() if kind is None or isdtype(one, kind)}
 
 
 def __array_namespace_info__() -> _Info:

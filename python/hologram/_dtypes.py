@@ -6,9 +6,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-__all__ = ["DType", "name_of", "report"]
+__all__ = ["ITEMSIZES", "DType", "name_of", "report"]
 
-_ITEMSIZES = {
+ITEMSIZES = {
     "bool": 1,
     "uint8": 1,
     "int8": 1,
@@ -37,10 +37,10 @@ class DType:
     __slots__ = ("itemsize", "name")
 
     def __init__(self, name: str) -> None:
-        if name not in _ITEMSIZES:
-            raise TypeError(f"dtype {name!r} is not one of: {', '.join(_ITEMSIZES)}")
+        if name not in ITEMSIZES:
+            raise TypeError(f"dtype {name!r} is not one of: {', '.join(ITEMSIZES)}")
         self.name = name
-        self.itemsize = _ITEMSIZES[name]
+        self.itemsize = ITEMSIZES[name]
 
     @property
     def dtype(self) -> Any:
@@ -89,7 +89,7 @@ def name_of(dtype: Any) -> str:
     """
     if isinstance(dtype, DType):
         return dtype.name
-    if isinstance(dtype, str) and dtype in _ITEMSIZES:
+    if isinstance(dtype, str) and dtype in ITEMSIZES:
         return dtype
     if isinstance(dtype, type) and dtype in _PYTHON:
         return _PYTHON[dtype]
@@ -101,21 +101,21 @@ def name_of(dtype: Any) -> str:
         except ImportError:
             np = None  # type: ignore[assignment]
         if np is None or dtype is None:
-            raise TypeError(f"{dtype!r} is not a dtype; use one of: {', '.join(_ITEMSIZES)}")
+            raise TypeError(f"{dtype!r} is not a dtype; use one of: {', '.join(ITEMSIZES)}")
         try:
             found = np.dtype(dtype)
         except (TypeError, ValueError) as error:  # ValueError: a dict without its keys
             raise TypeError(
-                f"{dtype!r} is not a dtype; use one of: {', '.join(_ITEMSIZES)}"
+                f"{dtype!r} is not a dtype; use one of: {', '.join(ITEMSIZES)}"
             ) from error
         if not found.isnative:
             raise TypeError(
                 f"dtype {found!r} has a foreign byte order; use x.astype(x.dtype.newbyteorder('='))"
             )
         name = found.name
-    if name not in _ITEMSIZES:
+    if name not in ITEMSIZES:
         raise TypeError(
-            f"dtype {name} is not supported; convert with astype to one of: {', '.join(_ITEMSIZES)}"
+            f"dtype {name} is not supported; convert with astype to one of: {', '.join(ITEMSIZES)}"
         )
     return name
 

@@ -83,7 +83,7 @@ def common_shape(shapes: Sequence[tuple[int, ...]], name: str) -> tuple[int, ...
             if size != 1:
                 if sizes[at] not in (1, size):
                     shown = ", ".join(map(str, shapes))
-                    raise ValueError(f"{name}: the shapes do not broadcast: {shown}")
+                    raise ValueError(f"{name}: shapes {shown} cannot be broadcast together")
                 sizes[at] = size
     return tuple(sizes)
 

@@ -158,6 +158,7 @@ def unique_inverse(x: Any, /) -> Any:
 
 def unique_values(x: Any, /) -> Tensor:
     """Return the distinct values, sorted; every NaN counts as one of its own."""
+    # numpy.unique_values does not sort.
     return through_numpy("unique", _hologram.asarray(x), equal_nan=False)
 
 
