@@ -29,8 +29,6 @@ from hologram._elementwise import *  # noqa: F403  isort: skip
 from hologram._elementwise import __all__ as _elementwise_names  # isort: skip
 from hologram._manipulation import *  # noqa: F403  isort: skip
 from hologram._manipulation import __all__ as _manipulation_names  # isort: skip
-from hologram._reductions import *  # type: ignore[assignment] # noqa: F403  isort: skip
-from hologram._reductions import __all__ as _reduction_names  # isort: skip
 from hologram._searching import *  # type: ignore[assignment] # noqa: F403  isort: skip
 from hologram._searching import __all__ as _searching_names  # isort: skip
 from hologram._numpy_functions import *  # noqa: F403  isort: skip
@@ -82,7 +80,7 @@ __all__ += _row_names
 __all__ += _function_names
 __all__ += _call_names
 __all__ += _creation_names + _dtype_names + _elementwise_names
-__all__ += _manipulation_names + _reduction_names + _searching_names + _numpy_names
+__all__ += _manipulation_names + _searching_names + _numpy_names
 
 __array_api_version__ = "2024.12"
 e, pi, inf, nan = _math.e, _math.pi, _math.inf, _math.nan
