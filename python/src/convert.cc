@@ -434,13 +434,17 @@ void Argument::adapt_to(Dtype dtype, Use use) {
   value = Scalar(is_below ? -kInfinity : kInfinity);
 }
 
-void check_same_kind(Dtype result, Dtype out, const char* name) {
+bool changes_kind(Dtype result, Dtype out) {
   const auto kind = [](Dtype dtype) {
     if (dtype == Dtype::kBool) return 0;
     if (is_integer(dtype)) return is_unsigned(dtype) ? 1 : 2;
     return is_floating(dtype) ? 3 : 4;
   };
-  if (kind(result) <= kind(out)) return;
+  return kind(result) > kind(out);
+}
+
+void check_same_kind(Dtype result, Dtype out, const char* name) {
+  if (!changes_kind(result, out)) return;
   fail(ErrorKind::kTypeMismatch, name, ": the result is ", dtype_name(result),
        ", which does not go into ", dtype_name(out),
        "; use an operator that makes a new Tensor, or convert with astype");

@@ -107,8 +107,10 @@ class Argument {
   std::optional<Tensor> owned_;
 };
 
-// Whether a result goes into a tensor that is there: the kind of the dtype must not change. Throws
-// TypeError in terms of `name`.
+// Whether a result does not go into a tensor that is there, as its kind would become a lower one:
+// of bool, unsigned, signed, floating, complex.
+bool changes_kind(Dtype result, Dtype out);
+// TypeError in terms of `name` where it does not.
 void check_same_kind(Dtype result, Dtype out, const char* name);
 
 // Lets other threads run during ops that may take long.

@@ -37,7 +37,7 @@ nb::object store(Tensor result, nb::handle out, const char* name) {
     fail(ErrorKind::kInvalidArgument, name, ": out has shape ", text(target->tensor.shape()),
          " and the result ", text(result.shape()));
   }
-  if (!is_floating(target->tensor.dtype()) && is_floating(result.dtype())) {
+  if (changes_kind(result.dtype(), target->tensor.dtype())) {
     fail(ErrorKind::kTypeMismatch, name, ": the result is ", dtype_name(result.dtype()),
          ", which does not go into an out of ", dtype_name(target->tensor.dtype()));
   }

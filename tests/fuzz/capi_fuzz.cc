@@ -158,7 +158,7 @@ int allocate(World& w) {
   const uint64_t ex = any_handle(w);
   const int64_t n = any_length(w);
   const int status = hologram_executor_allocate_buffer(
-      ex, n > 1000 && n < INT64_C(1) << 40 ? 40 : n, any_number(w, 12), buffer.address);
+      ex, n > 1000 && n < INT64_C(1) << 40 ? 40 : n, any_number(w, 15), buffer.address);
   if (status == HOLOGRAM_OK) keep(w, buffer);
   return status;
 }

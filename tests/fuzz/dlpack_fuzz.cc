@@ -64,9 +64,9 @@ int itemsize_of(DLDataType type) {
   if (type.lanes != 1) return 0;
   const auto is = [&](int code, int bits) { return type.code == code && type.bits == bits; };
   if (is(6, 8) || is(1, 8) || is(0, 8)) return 1;
-  if (is(0, 16) || is(2, 16) || is(4, 16)) return 2;
-  if (is(0, 32) || is(2, 32)) return 4;
-  if (is(0, 64) || is(2, 64) || is(5, 64)) return 8;
+  if (is(0, 16) || is(1, 16) || is(2, 16) || is(4, 16)) return 2;
+  if (is(0, 32) || is(1, 32) || is(2, 32)) return 4;
+  if (is(0, 64) || is(1, 64) || is(2, 64) || is(5, 64)) return 8;
   return is(5, 128) ? 16 : 0;
 }
 

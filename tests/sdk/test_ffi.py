@@ -508,7 +508,8 @@ def test_refusals_name_function_and_argument(buffers: Buffers) -> None:
         (
             TypeError,
             "executor_allocate_buffer: dtype: expected a dtype (bool, uint8 to uint64, "
-            "int8 to int64, float16, bfloat16, float32, float64, complex64, complex128), got 'quaternion'",
+            "int8 to int64, float16, bfloat16, float32, float64, complex64, complex128), "
+            "got 'quaternion'",
             lambda: ffi.executor_allocate_buffer(ex, 3, "quaternion"),
         ),
         (

@@ -333,3 +333,41 @@ def test_calls_agree_with_the_cpu(results, flag: bool) -> None:
         assert ex.stats()["host_kernels"] == before
     for x, y in zip(found, results(hg.array, flag), strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-6)
+
+
+@on_device
+@pytest.mark.parametrize("dtype", ["uint16", "uint32", "uint64"])
+def test_unsigned_integers(dtype: str) -> None:
+    most = int(np.iinfo(dtype).max)
+    x = np.array([0, 1, most // 2, most // 2 + 1, most, 5, most - 1, 40], dtype)
+    y = np.roll(x, 3)
+    with hg.Executor(backend=BACKEND) as ex:
+
+        def put(values: np.ndarray) -> hg.Tensor:
+            memory = ex.allocate(values.shape, values.dtype)
+            memory.from_numpy(values)
+            return hg.asarray(memory)
+
+        a, b = put(x), put(y)
+        for name in ("add", "multiply", "maximum", "less", "floor_divide", "right_shift"):
+            f = getattr(np, name)
+            np.testing.assert_array_equal(np.asarray(f(a, b)), f(x, y), err_msg=name)
+        for to in ("bool", "uint8", "int64", "float32", "float64", "uint16", "uint64"):
+            np.testing.assert_array_equal(np.asarray(a.astype(to)), x.astype(to), err_msg=to)
+        halves = np.array([0.5, 3.75, 40000.0, most / 4, most * 0.75])
+        np.testing.assert_array_equal(
+            np.asarray(put(halves).astype(dtype)), halves.astype(dtype), err_msg=dtype
+        )
+        np.testing.assert_array_equal(np.asarray(a[::2] // 3), x[::2] // 3)
+        for name in ("sum", "max", "min", "argmax", "cumsum", "mean"):
+            found = np.asarray(getattr(a, name)())
+            np.testing.assert_array_equal(found, getattr(x, name)(), err_msg=name)
+        square = x.reshape(2, 4) @ y.reshape(4, 2)
+        np.testing.assert_array_equal(np.asarray(a.reshape(2, 4) @ b.reshape(4, 2)), square)
+        assert (a.tolist(), b[2].item()) == (x.tolist(), int(y[2]))
+        a[1:3] = most
+        assert a.tolist() == [0, most, most, *x[3:].tolist()]
+        c = ex.allocate(8, dtype)
+        c.fill(most)
+        hg.ops.add(ex, c, 2, c)
+        assert c.to_numpy().tolist() == [1] * 8
