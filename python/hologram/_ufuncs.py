@@ -74,6 +74,14 @@ _REDUCTIONS = {
     "logical_or": "any",
 }
 _ROWS = {**_SAME, **_RENAMED}
+# Those that are a row for every dtype, complex numbers included: they are answered without this
+# module where the operands are Tensors and Python's numbers.
+for _name in (
+    "add subtract multiply divide negative absolute equal not_equal less less_equal greater "
+    "greater_equal minimum maximum sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan tanh isnan "
+    "logical_not invert"
+).split():
+    _hologram._note_ufunc(getattr(np, _name), _ROWS[_name].__name__)
 _PLAIN = (Tensor, np.ndarray, np.generic, bool, int, float, complex, list, tuple)
 
 

@@ -315,8 +315,17 @@ nb::object to_list(const Tensor& tensor) {
 }
 
 nb::bytes to_byte_string(const Tensor& tensor) {
-  const std::vector<char> values = values_of(tensor, tensor.dtype());
-  return nb::bytes(values.data(), values.size());
+  nb::object bytes =
+      nb::steal(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(tensor.nbytes())));
+  if (!bytes.is_valid()) raise_set();
+  const Shape strides = contiguous_strides(tensor.shape());
+  const View view{PyBytes_AS_STRING(bytes.ptr()), tensor.dtype(), tensor.ndim(),
+                  tensor.shape().data(), strides.data()};
+  if (tensor.numel() != 0) {
+    const Unlocked unlocked;
+    read(tensor, view);
+  }
+  return nb::borrow<nb::bytes>(bytes);
 }
 
 // --- Numbers beside tensors ---------------------------------------------------------------------

@@ -134,11 +134,17 @@ nb::object strided(const TensorObject& self, nb::handle shape, nb::handle stride
 
 void add_python_methods(nb::class_<TensorObject>& type) {
   for (const Method& method : kMethods) {
+    // The module needs NumPy, so it is looked up when a method is first called; the functions live
+    // as long as the process.
+    auto* found = new PyObject*(nullptr);
     const char* name = method.name;
     type.def(
         name,
-        [name](nb::handle self, const nb::args& args, const nb::kwargs& options) {
-          return nb::module_::import_(kModule).attr(name)(self, *args, **options);
+        [name, found](nb::handle self, const nb::args& args, const nb::kwargs& options) {
+          if (*found == nullptr) {
+            *found = nb::object(nb::module_::import_(kModule).attr(name)).release().ptr();
+          }
+          return nb::handle(*found)(self, *args, **options);
         },
         nb::sig(method.signature), method.doc);
   }

@@ -10,5 +10,7 @@ namespace hologram::python {
 
 void add_operator_slots(std::vector<PyType_Slot>& slots);
 void add_indexing_slots(std::vector<PyType_Slot>& slots);
+// __array_ufunc__, NumPy's protocol for its ufuncs.
+void add_ufunc_method(nanobind::handle type);
 
 }  // namespace hologram::python

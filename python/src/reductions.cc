@@ -116,6 +116,11 @@ nb::object with_dtype(const TensorObject& self, nb::handle axis, nb::handle dtyp
   ReduceSpec spec;
   spec.keepdim = keepdims;
   spec.dtype = maybe_dtype(dtype);
+  // NumPy converts first: a sum of floats as integers is one of their whole parts.
+  if ((op == Reduction::sum || op == Reduction::prod) && spec.dtype &&
+      is_floating(self.tensor.dtype()) && is_integer(*spec.dtype)) {
+    return reduce_as(op, {cast(self.tensor, *spec.dtype), false}, axis, spec, out);
+  }
   return reduce_as(op, self, axis, spec, out);
 }
 

@@ -12,6 +12,7 @@
 #include "hologram/op.h"
 #include "hologram/recorder.h"
 #include "objects.h"
+#include "operators.h"
 #include "through_numpy.h"
 
 namespace hologram::python {
@@ -110,6 +111,69 @@ template <OpId op, int arity>
 PyObject* on_tensors(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   return call_on_tensors(op, arity, args, nargs, kwnames);
 }
+
+// --- For NumPy's ufuncs --------------------------------------------------------------------------
+
+// Ufuncs that are a row whatever their operands; they are few and live as long as the process.
+struct Ufunc {
+  PyObject* ufunc;
+  OpId op;
+  int arity;
+};
+std::vector<Ufunc>& ufuncs() {
+  static auto& known = *new std::vector<Ufunc>;
+  return known;
+}
+
+void note_ufunc(nb::handle ufunc, const char* name) {
+  for (const OpInfo& row : hologram::ops()) {
+    if (row.name == name) {
+      ufuncs().push_back({ufunc.inc_ref().ptr(), row.id, row.arity});
+      return;
+    }
+  }
+  fail(ErrorKind::kInvalidArgument, "no row of the op table is called ", name);
+}
+
+// A Tensor or a number of Python's; NumPy's own arrays and numbers count otherwise.
+bool is_plain(PyObject* object) {
+  return tensor_of(object) != nullptr || PyFloat_CheckExact(object) || PyLong_CheckExact(object);
+}
+
+// ufunc, method, operands...: a call without keywords of a ufunc that is a row is recorded here.
+PyObject* array_ufunc(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return guarded([&]() -> PyObject* {
+    if (nargs < 2) {
+      fail(ErrorKind::kTypeMismatch, "__array_ufunc__ takes a ufunc, a method and operands");
+    }
+    if (kwnames == nullptr && PyUnicode_Check(args[1]) &&
+        PyUnicode_CompareWithASCIIString(args[1], "__call__") == 0 &&
+        std::all_of(args + 2, args + nargs, is_plain)) {
+      for (const Ufunc& known : ufuncs()) {
+        if (known.ufunc == args[0] && known.arity == nargs - 2) {
+          return call_on_tensors(known.op, known.arity, args + 2, nargs - 2, nullptr);
+        }
+      }
+    }
+    nb::list operands;
+    for (Py_ssize_t i = 2; i < nargs; ++i) operands.append(nb::borrow(args[i]));
+    nb::dict options;
+    const Py_ssize_t count = kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames);
+    for (Py_ssize_t i = 0; i < count; ++i) {
+      options[nb::handle(PyTuple_GET_ITEM(kwnames, i))] = nb::borrow(args[nargs + i]);
+    }
+    return helper("hologram._ufuncs", "call", nb::handle(self), nb::handle(args[0]),
+                  nb::handle(args[1]), nb::tuple(operands), options)
+        .release()
+        .ptr();
+  });
+}
+
+PyMethodDef ufunc_method = {
+    "__array_ufunc__", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(&array_ufunc)),
+    METH_FASTCALL | METH_KEYWORDS,
+    "__array_ufunc__($self, ufunc, method, /, *inputs, **options)\n--\n\n"
+    "Answer a ufunc of NumPy's: recorded where it is a row, else run by NumPy on this memory."};
 
 // --- On buffers of an executor -------------------------------------------------------------------
 
@@ -383,7 +447,16 @@ void add_row(const Table& tensors, const Table& buffers) {
 
 }  // namespace
 
+void add_ufunc_method(nb::handle type) {
+  nb::object descriptor =
+      nb::steal(PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(type.ptr()), &ufunc_method));
+  if (!descriptor.is_valid()) raise_set();
+  nb::setattr(type, ufunc_method.ml_name, descriptor);
+}
+
 void register_rows(nb::module_& m) {
+  m.def("_note_ufunc", &note_ufunc, nb::arg("ufunc"), nb::arg("name"),
+        "Let a ufunc of NumPy's be a row wherever its operands are Tensors and Python's numbers.");
   nb::module_ rows = m.def_submodule("rows", "The rows of the op table on tensors.");
   nb::module_ ops = m.def_submodule("ops", "The rows of the op table on buffers.");
   static auto& texts = *new std::vector<std::unique_ptr<std::string>>;

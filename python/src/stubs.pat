@@ -13,6 +13,9 @@ _hologram\.(rows|reductions|ops|into|testing)$:
     def __dlpack_device__(self) -> tuple[int, int]:
         \doc
 
+\.Tensor\.__array_ufunc__$:
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any: ...
+
 \.Tensor\.__(r?divmod)__$:
     def __\1__(self, value: Any, /) -> tuple[Tensor, Tensor]: ...
 

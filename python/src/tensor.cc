@@ -241,6 +241,7 @@ void register_tensor(nb::module_& m) {
                                 nb::type_slots(tensor_slots()), kTensorDoc);
   tensor_type = reinterpret_cast<PyTypeObject*>(type.ptr());
   add_dlpack_methods(type);
+  add_ufunc_method(type);
   type.attr("__array_priority__") = 1000.0;
   type.def(
           "__init__",
@@ -409,16 +410,6 @@ void register_tensor(nb::module_& m) {
           nb::arg("dtype") = nb::none(), nb::kw_only(), nb::arg("copy") = nb::none(),
           nb::sig("def __array__(self, dtype: typing.Any = None, *, copy: bool | None = None) -> "
                   "numpy.ndarray"))
-      .def(
-          "__array_ufunc__",
-          [](nb::handle self, nb::handle ufunc, nb::handle method, const nb::args& inputs,
-             const nb::kwargs& options) {
-            return nb::module_::import_("hologram._ufuncs")
-                .attr("call")(self, ufunc, method, inputs, options);
-          },
-          nb::arg("ufunc"), nb::arg("method"), nb::arg("inputs"), nb::arg("options"),
-          nb::sig("def __array_ufunc__(self, ufunc: typing.Any, method: str, *inputs: typing.Any, "
-                  "**options: typing.Any) -> typing.Any"))
       .def(
           "__reduce__", [](nb::handle self) { return helper("hologram._text", "reduce", self); },
           nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"))

@@ -78,6 +78,10 @@ def same(found: Any, expected: Any, exact: bool = False) -> None:
 UNARY: dict[str, Function] = {
     "sum": lambda np, x: (np.sum(x), np.sum(x, axis=-1), np.sum(x, axis=0, keepdims=True)),
     "sum dtype": lambda np, x: np.sum(x, dtype="complex128"),
+    "sum as integers": lambda np, x: (
+        np.sum(np.real(x), dtype="int32"),
+        np.prod(np.real(x), 0, "int64"),
+    ),
     "sum where": lambda np, x: np.sum(x, where=np.not_equal(x, 0), initial=3),
     "prod": lambda np, x: (np.prod(x), np.prod(x, 0)),
     "mean": lambda np, x: (np.mean(x), np.mean(x, axis=(0, -1) if x.ndim > 1 else 0)),
