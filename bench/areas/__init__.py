@@ -4,7 +4,7 @@
 import importlib
 
 _ORDER = (
-    "overhead sdk borders planning single_ops functional custom_operators chains scientific "
+    "overhead sdk borders planning single_ops functional custom_operators chains scientific arrays "
     "training graphs inference sizes decoding small_models runtimes compiled architectures "
     "reduction memory load copies fallback startup"
 )

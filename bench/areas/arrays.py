@@ -219,7 +219,7 @@ def summarize(rows: list[Row]) -> Iterator[Row]:
 
 @area(
     "arrays",
-    "NumPy code on hologram arrays, unmodified, in float64, beside NumPy and what compiles such code",
+    "NumPy code on hologram arrays, unmodified, float64, beside NumPy and what compiles such code",
     seconds=14,
     summarize=summarize,
 )

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hologram import _elementwise, _hologram, _host, _manipulation, _searching
+from hologram import _einsum, _elementwise, _hologram, _host, _manipulation, _searching
 from hologram._hologram import Buffer, Tensor, rows
 
 __all__ = ["call", "dot"]
@@ -496,3 +496,19 @@ def _tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     from hologram import linalg
 
     return linalg.tensordot(_tensor(a), _tensor(b), axes=axes)
+
+
+@_records(np.einsum)
+def _einsum_of(subscripts: Any, /, *operands: Any, out: Any = None, **options: Any) -> Any:
+    if not isinstance(subscripts, str) or not _tensor_out(out) or set(options) - {"optimize"}:
+        return NotImplemented
+    try:
+        found = _einsum.einsum(subscripts, [_tensor(x) for x in operands])
+    except _einsum.Unparsed:
+        return NotImplemented
+    if out is None:
+        return found
+    if out.shape != found.shape or not np.can_cast(found.dtype, out.dtype, "safe"):
+        return NotImplemented
+    out[...] = found
+    return out

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import hologram as hg
+from hologram import _einsum
 
 DTYPES = [
     "float64",
@@ -424,6 +425,35 @@ def test_other_array_types_are_asked_first() -> None:
     masked = np.ma.masked_array([1.0, 2.0], [True, False])
     assert float(np.sum(masked * 1)) == 2.0
     assert np.concatenate([hg.zeros(2), masked]).shape == (4,)
+
+
+def test_einsum_of_random_subscripts() -> None:
+    """Repeated indices, outer products, sums, ellipses, one to four operands; none is left to NumPy."""
+    rng = np.random.default_rng(0)
+    for _ in range(400):
+        letters = "abcdef"[: rng.integers(1, 7)]
+        sizes = {
+            letter: int(rng.integers(0 if rng.random() < 0.05 else 1, 6)) for letter in letters
+        }
+        names = ["".join(rng.choice(list(letters), rng.integers(0, 4)))
+                 for _ in range(rng.integers(1, 5))]  # fmt: skip
+        dtype = str(rng.choice(["float64", "int32", "uint16", "complex128", "bool"]))
+        arrays = [sample(tuple(sizes[i] for i in n), dtype, int(rng.integers(99))) for n in names]
+        used = sorted(set("".join(names)))
+        result = "".join(rng.permutation(used)[: rng.integers(0, len(used) + 1)])
+        if rng.random() < 0.2:
+            names = [f"...{n}" for n in names]
+            arrays = [np.stack([x, x]) if rng.random() < 0.6 else x for x in arrays]
+            result = f"...{result}"
+        text = ",".join(names) + (f"->{result}" if rng.random() < 0.7 else "")
+        found = _einsum.einsum(text, [hg.array(x) for x in arrays])
+        same(found, np.asarray(np.einsum(text, *arrays)))
+    out = hg.zeros(2, "complex128")
+    assert np.einsum("ij->i", hg.ones((2, 3)), out=out) is out and out.tolist() == [3, 3]
+    with pytest.raises(ValueError, match="more operands"):
+        np.einsum("ij", hg.ones((2, 2)), hg.ones(2))
+    with pytest.raises(ValueError, match="operand"):
+        np.einsum("ij,jk", hg.ones((2, 3)), hg.ones((2, 3)))
 
 
 def test_functions_take_tensors_anywhere() -> None:
