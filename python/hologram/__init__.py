@@ -33,6 +33,8 @@ from hologram._searching import *  # type: ignore[assignment] # noqa: F403  isor
 from hologram._searching import __all__ as _searching_names  # isort: skip
 from hologram._numpy_functions import *  # noqa: F403  isort: skip
 from hologram._numpy_functions import __all__ as _numpy_names  # isort: skip
+from hologram._reductions import *  # type: ignore[assignment] # noqa: F403  isort: skip
+from hologram._reductions import __all__ as _reduction_names  # isort: skip
 from hologram import fft, linalg  # isort: skip
 from hologram.linalg import tensordot, vecdot  # isort: skip
 
@@ -81,6 +83,7 @@ __all__ += _function_names
 __all__ += _call_names
 __all__ += _creation_names + _dtype_names + _elementwise_names
 __all__ += _manipulation_names + _searching_names + _numpy_names
+__all__ += [name for name in _reduction_names if name not in __all__]
 
 __array_api_version__ = "2024.12"
 e, pi, inf, nan = _math.e, _math.pi, _math.inf, _math.nan

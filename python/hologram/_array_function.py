@@ -56,7 +56,10 @@ def call(self: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         if recorded is not None:
             try:
                 found = recorded(*args, **kwargs)
-            except _Numpys:
+            except _REFUSALS as error:
+                if func is np.tile and not isinstance(error, _Numpys):
+                    raise  # NumPy may end the process
+                # NumPy does it, or says in its own way what is wrong.
                 found = NotImplemented
             if found is not NotImplemented:
                 return found
@@ -66,6 +69,9 @@ def call(self: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
 
 class _Numpys(Exception):
     """Raised inside of a recorded function where only NumPy knows the answer."""
+
+
+_REFUSALS = (_Numpys, TypeError, ValueError, IndexError, OverflowError)
 
 
 def _tensor(x: Any) -> Tensor:
@@ -206,6 +212,11 @@ def _clip(
     max: Any = _GIVEN,
     **options: Any,
 ) -> Any:
+    # Both or none, by one pair of names.
+    if (a_min is _GIVEN) != (a_max is _GIVEN):
+        return NotImplemented
+    if a_min is not _GIVEN and not (min is _GIVEN and max is _GIVEN):
+        return NotImplemented
     low = min if a_min is _GIVEN else a_min
     high = max if a_max is _GIVEN else a_max
     if options or not _tensor_out(out):
@@ -235,7 +246,7 @@ def _imag(val: Any) -> Any:
 
 @_records(np.copy)
 def _copy(a: Any, order: str = "K", subok: bool = False) -> Any:
-    return _tensor(a).copy()
+    return _tensor(a).copy() if order in ("K", "C", "A") else NotImplemented
 
 
 # --- Making ---------------------------------------------------------------------------------------
@@ -319,7 +330,10 @@ def _ravel(a: Any, order: str = "C") -> Any:
 
 @_records(np.transpose)
 def _transpose(a: Any, axes: Any = None) -> Any:
-    return _tensor(a).transpose() if axes is None else _manipulation.permute_dims(_tensor(a), axes)
+    if axes is None:
+        return _tensor(a).transpose()
+    axes = (axes,) if isinstance(axes, int) else axes
+    return _manipulation.permute_dims(_tensor(a), axes)
 
 
 @_records(np.matrix_transpose)
@@ -339,7 +353,7 @@ def _moveaxis(a: Any, source: Any, destination: Any) -> Any:
 
 @_records(np.squeeze)
 def _squeeze(a: Any, axis: Any = None) -> Any:
-    return _tensor(a).squeeze(axis)
+    return _manipulation.squeeze(_tensor(a), axis)
 
 
 @_records(np.expand_dims)
@@ -410,6 +424,8 @@ def _join(parts: list[Tensor], axis: int | None, out: Any, dtype: Any) -> Any:
     if out is not None:
         return NotImplemented
     if dtype is not None:
+        if not all(np.can_cast(x.dtype, dtype, "same_kind") for x in parts):
+            return NotImplemented
         parts = [x.astype(dtype, copy=False) for x in parts]
     return _hologram.cat(parts, operator.index(axis))
 

@@ -93,6 +93,8 @@ def name_of(dtype: Any) -> str:
         return dtype
     if isinstance(dtype, type) and dtype in _PYTHON:
         return _PYTHON[dtype]
+    if not isinstance(dtype, type) and hasattr(dtype, "__array__"):
+        raise TypeError(f"{type(dtype).__name__} is an array, not a dtype; use its dtype")
     if type(dtype).__module__ == "torch" and str(dtype).startswith("torch."):
         name = str(dtype)[len("torch.") :]
     else:

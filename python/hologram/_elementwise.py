@@ -54,6 +54,7 @@ __all__ = [
 
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 _COMPLEX = ("complex64", "complex128")
+_NUMBERS = (bool, int, float, complex)
 
 
 def name_of(x: Any) -> str:
@@ -93,8 +94,7 @@ def _binary_of_numpy(name: str, doc: str) -> Callable[..., Tensor]:
     numpy_name = "arctan2" if name == "atan2" else name
 
     def function(x1: Any, x2: Any, /, *, out: Tensor | None = None) -> Tensor:
-        if not isinstance(x1, Tensor) and not isinstance(x2, Tensor):
-            x1 = _hologram.asarray(x1)
+        x1, x2 = (x if type(x) in _NUMBERS else _hologram.asarray(x) for x in (x1, x2))
         return through_numpy(numpy_name, x1, x2, out=out)
 
     return _named(function, name, doc)
@@ -188,6 +188,10 @@ def imag(x: Any, /) -> Tensor:
     return _part(x, True) if name_of(x) in _COMPLEX else _hologram.zeros(x.shape, x.dtype)
 
 
+def _is_complex(x: Any) -> bool:
+    return isinstance(x, complex) or str(getattr(x, "dtype", "")) in _COMPLEX
+
+
 def clip(x: Any, /, min: Any = None, max: Any = None, *, out: Tensor | None = None) -> Tensor:
     """Return the elements moved into [min, max], where NaN stays NaN.
 
@@ -195,6 +199,8 @@ def clip(x: Any, /, min: Any = None, max: Any = None, *, out: Tensor | None = No
     above max, the result is max.
     """
     x = _hologram.asarray(x)
+    if any(_is_complex(one) for one in (x, min, max)):
+        return through_numpy("clip", x, min, max, out=out)
     if min is None and max is None:
         return x.copy() if out is None else rows.where(True, x, x, out=out)
     if max is None:

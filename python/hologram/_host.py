@@ -15,6 +15,7 @@ import numpy as np
 
 from hologram import _dtypes, _hologram
 from hologram._hologram import Buffer, Tensor
+from hologram._numpy_faults import ask
 
 __all__ = ["adopt", "array_of", "call", "run", "stored"]
 
@@ -120,7 +121,7 @@ def run(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         TypeError: the result has a dtype that hologram does not have.
     """
     loan = _Loan()
-    return loan.take_back(function(*loan.lend(args), **loan.lend(kwargs)))
+    return loan.take_back(ask(function, loan.lend(args), loan.lend(kwargs)))
 
 
 _told: set[str] = set()
@@ -151,7 +152,7 @@ def call(name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) 
     The first such result of a function warns, with its name.
     """
     loan = _Loan()
-    found = function(*loan.lend(args), **loan.lend(kwargs))
+    found = ask(function, loan.lend(args), loan.lend(kwargs))
     if stored(found):
         return loan.take_back(found)
     if name not in _told:

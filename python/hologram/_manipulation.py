@@ -240,9 +240,11 @@ def squeeze(x: Any, /, axis: int | tuple[int, ...] | None = None) -> Tensor:
     """Return a view without dimensions of size 1.
 
     Raises:
+        IndexError: an axis is out of range.
         ValueError: one of the axes has another size.
     """
-    return _hologram.asarray(x).squeeze(axis)
+    x = _hologram.asarray(x)
+    return x.squeeze(None if axis is None else axes_of(axis, x.ndim, "squeeze"))
 
 
 def tile(x: Any, repetitions: Any, /) -> Tensor:

@@ -27,6 +27,8 @@ def __array_namespace__(x: Tensor, *, api_version: str | None = None) -> Any:
 def to_device(x: Tensor, device: str, /, *, stream: int | None = None) -> Tensor:
     if stream is not None:
         raise ValueError(f"to_device: host memory has no streams; stream={stream!r} is not one")
+    if not isinstance(device, str):
+        raise TypeError(f"to_device: device is a string, not {type(device).__name__}")
     if device != x.device:
         raise ValueError(f"to_device: the Tensor is on {x.device!r}, and {device!r} is no place")
     return x
@@ -200,7 +202,9 @@ def trace(
 
 
 def dot(x: Tensor, b: Any, out: Tensor | None = None) -> Tensor:
-    return _array_function.dot(x, b, out)
+    if out is not None and not isinstance(out, Tensor):
+        raise TypeError(f"dot: out is a Tensor or None, not {type(out).__name__}")
+    return _array_function.dot(x, _hologram.asarray(b), out)
 
 
 def fill(x: Tensor, value: Any) -> None:

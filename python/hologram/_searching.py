@@ -219,7 +219,8 @@ def diff(
     ]
     parts = [part for part in (ends[0], x, ends[1]) if part is not None]
     found = _hologram.cat(parts, at) if len(parts) > 1 else x
-    for _ in range(n):
+    # Of one element there is no difference, and none of none.
+    for _ in range(min(operator.index(n), found.shape[at] + 1)):
         size = max(found.shape[at] - 1, 0)
         after = found.narrow(at, found.shape[at] - size, size)
         before = found.narrow(at, 0, size)

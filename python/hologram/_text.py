@@ -44,6 +44,8 @@ def show(x: Any) -> str:
 
 def apply_format(x: Any, spec: str) -> str:
     """Answer ``format(x, spec)``: of the number where there is one, else only without a spec."""
+    if not isinstance(spec, str):
+        raise TypeError(f"a format is a string, not {type(spec).__name__}")
     if x.ndim == 0:
         return format(x.item(), spec)
     if spec:

@@ -120,26 +120,19 @@ def _outer(ufunc: np.ufunc, x: Any, y: Any, **options: Any) -> Any:
 
 def _method(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: Any) -> Any:
     """Record a method of a ufunc; NotImplemented where NumPy has to run it."""
-    try:
-        if method == "reduce" and ufunc.__name__ in _REDUCTIONS:
-            return _reduce(ufunc.__name__, *inputs, **options)
-        if method == "accumulate":
-            return _accumulate(ufunc.__name__, *inputs, **options)
-        if method == "outer" and ufunc.nout == 1:
-            return _outer(ufunc, *inputs, **options)
-    except TypeError:
-        pass  # arguments that only NumPy knows, initial= and where= among them
+    if method == "reduce" and ufunc.__name__ in _REDUCTIONS:
+        return _reduce(ufunc.__name__, *inputs, **options)
+    if method == "accumulate":
+        return _accumulate(ufunc.__name__, *inputs, **options)
+    if method == "outer" and ufunc.nout == 1:
+        return _outer(ufunc, *inputs, **options)
     return NotImplemented
 
 
-def call(self: Any, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: Any) -> Any:
-    """Answer ``__array_ufunc__`` of a Tensor: give Tensors, or what was given as ``out``."""
+def _record(self: Any, name: str, ufunc: np.ufunc, inputs: tuple[Any, ...], options: Any) -> Any:
+    """Record a call of a ufunc; NotImplemented where NumPy has to run it."""
     outs = options.get("out", ())
-    for x in (*inputs, *outs):
-        if x is not None and not isinstance(x, _PLAIN) and hasattr(x, "__array_ufunc__"):
-            return NotImplemented
-    name = ufunc.__name__
-    simple = method == "__call__" and not (set(options) - {"out"}) and ufunc.nout == 1
+    simple = not (set(options) - {"out"}) and ufunc.nout == 1
     # NumPy takes squares of bool for int8.
     simple = simple and (name, str(self.dtype)) != ("square", "bool")
     if simple and not any(map(_is_complex, inputs)):
@@ -153,12 +146,30 @@ def call(self: Any, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], optio
         if name in _OPERATORS and out is None:
             first = inputs[0] if isinstance(inputs[0], Tensor) else _hologram.asarray(inputs[0])
             return _OPERATORS[name](first, *inputs[1:])
-    if method == "__call__" and name == "divmod" and not options:
+    if name == "divmod" and not options:
         first = inputs[0] if isinstance(inputs[0], Tensor) else _hologram.asarray(inputs[0])
         return divmod(first, inputs[1])
-    if method != "__call__":
-        found = _method(ufunc, method, inputs, options)
-        if found is not NotImplemented:
-            return found
-        name = f"{name}.{method}"
-    return _host.call(f"numpy.{name}", getattr(ufunc, method), *inputs, **options)
+    return NotImplemented
+
+
+def call(self: Any, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: Any) -> Any:
+    """Answer ``__array_ufunc__`` of a Tensor: give Tensors, or what was given as ``out``."""
+    outs = options.get("out", ())
+    for x in (*inputs, *outs):
+        if x is not None and not isinstance(x, _PLAIN) and hasattr(x, "__array_ufunc__"):
+            return NotImplemented
+    name = ufunc.__name__
+    try:
+        found = (
+            _record(self, name, ufunc, inputs, options)
+            if method == "__call__"
+            else _method(ufunc, method, inputs, options)
+        )
+    except (TypeError, ValueError, IndexError, OverflowError):
+        # NumPy does it, or says in its own way what is wrong.
+        found = NotImplemented
+    if found is not NotImplemented:
+        return found
+    name = name if method == "__call__" else f"{name}.{method}"
+    function = ufunc if method == "__call__" else getattr(ufunc, method)
+    return _host.call(f"numpy.{name}", function, *inputs, **options)

@@ -72,6 +72,8 @@ irfftn = _along_several("irfftn", "Return the real array of which rfftn gives `x
 
 def _frequencies(name: str, n: int, d: float, dtype: Any, device: str | None) -> Tensor:
     check_device(device)
+    if n < 1 or d == 0:
+        raise ValueError(f"{name}: n is at least 1 and d is not 0, not {n} and {d}")
     found: Tensor = through_numpy(f"fft.{name}", n, d)
     return found if dtype is None else found.astype(dtype, copy=False)
 

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: MIT
+"""Calls of NumPy that end the process (in 2.4), turned into ones that do not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+__all__ = ["ask"]
+
+_RUNNING = (
+    np.cumsum, np.cumprod, np.nancumsum, np.nancumprod, np.cumulative_sum, np.cumulative_prod,
+)  # fmt: skip
+_DIAGONALS = (np.diagonal, np.trace, np.linalg.diagonal, np.linalg.trace, np.diag)
+_COMPARISONS = (
+    np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal,
+)  # fmt: skip
+_LEAST = -(2**31)
+_MOST = 2.0**58
+
+
+def ask(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """Call a function of NumPy.
+
+    Raises:
+        ValueError: it would end the process.
+    """
+    if isinstance(function, np.ufunc):
+        if function in _COMPARISONS and "where" in kwargs:
+            args = tuple(map(_typed, args))
+    elif getattr(function, "__name__", "") == "accumulate" or function in _RUNNING:
+        _check_out(function, args, kwargs)
+    elif function is np.repeat:
+        _check_repeats(*args, **kwargs)
+    elif function in _DIAGONALS:
+        args = tuple(map(_near, args))
+        kwargs = {key: _near(value) for key, value in kwargs.items()}
+    return function(*args, **kwargs)
+
+
+def _typed(x: Any) -> Any:
+    # A Python int that the other operand's dtype does not hold.
+    return np.asarray(x) if type(x) is int else x
+
+
+def _near(x: Any) -> Any:
+    # That diagonal is beyond every matrix, as is the one before it.
+    return _LEAST + 1 if isinstance(x, (int, np.integer)) and x == _LEAST else x
+
+
+def _check_out(function: Callable[..., Any], args: Any, kwargs: Any) -> None:
+    out = args[3] if len(args) > 3 else kwargs.get("out")
+    out = out[0] if isinstance(out, tuple) and len(out) == 1 else out
+    if isinstance(out, np.ndarray) and out.ndim == 0:
+        raise ValueError(f"{function.__name__}: out has no dimensions, and the result has")
+
+
+def _check_repeats(a: Any, repeats: Any, axis: Any = None) -> None:
+    """Refuse counts whose sum no int64 holds."""
+    counts = np.asarray(repeats)
+    if counts.dtype.kind not in "iu" or not counts.size:
+        return
+    total = float(counts.sum(dtype="float64")) * np.size(a)
+    if total > _MOST:
+        raise ValueError(f"repeat: {total:.3g} elements are too many")
