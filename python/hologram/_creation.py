@@ -99,7 +99,7 @@ def _arange_of_large(start: int, stop: int, step: int, dtype: Any) -> Tensor:
         raise ValueError(f"arange: {count} elements are too many")
     found = range(start, stop, step)
     if count and not -(2**63) <= min(found[0], found[-1]) <= max(found[0], found[-1]) < 2**63:
-        raise OverflowError(f"arange: numbers from {start} to {stop} do not fit int64")
+        return _hologram.arange(start, stop, step, dtype)  # uint64, or rounded
     if not count:
         return _hologram.arange(0, 0, 1, dtype)
     result = _hologram.arange(count) * step + start if count > 1 else _hologram.array([start])
