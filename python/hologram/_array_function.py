@@ -90,91 +90,40 @@ def _tensor_out(out: Any) -> bool:
 # --- Reductions -----------------------------------------------------------------------------------
 
 
-def _reduces(function: Any, name: str, **fixed: Any) -> None:
-    """Record a reduction as the method of tensors, with NumPy's arguments."""
+_PLAIN = ("axis", "out", "keepdims")
+_WITH_DTYPE = ("axis", "dtype", "out", "keepdims")
+_SPREAD = ("axis", "dtype", "out", "ddof", "keepdims", "correction")
 
-    def reduce(
-        a: Any,
-        axis: Any = None,
-        dtype: Any = None,
-        out: Any = None,
-        keepdims: Any = _GIVEN,
-        initial: Any = _GIVEN,
-        where: Any = _GIVEN,
-        **options: Any,
-    ) -> Any:
-        if initial is not _GIVEN or where is not _GIVEN or not _tensor_out(out):
+
+def _reduces(function: Any, name: str, names: tuple[str, ...]) -> None:
+    """Record a reduction as the method of tensors, with NumPy's arguments in this order."""
+
+    def reduce(a: Any, /, *args: Any, **options: Any) -> Any:
+        if len(args) > len(names):
             return NotImplemented
-        x = _tensor(a)
-        if name == "prod" and str(x.dtype).startswith("complex"):
+        options.update(zip(names, args, strict=False))
+        given = {key: value for key, value in options.items() if value is not _GIVEN}
+        # initial=, where= and mean= are NumPy's.
+        if not set(given) <= set(names) or not _tensor_out(given.get("out")):
             return NotImplemented
-        if dtype is not None:
-            options["dtype"] = dtype
-        if keepdims is not _GIVEN:
-            options["keepdims"] = keepdims
-        return getattr(x, name)(axis, out=out, **fixed, **options)
+        if "keepdims" in given:
+            given["keepdims"] = bool(given["keepdims"])
+        return getattr(_tensor(a), name)(**given)
 
     _recorded[function] = reduce
 
 
-_reduces(np.sum, "sum")
-_reduces(np.prod, "prod")
-_reduces(np.mean, "mean")
-
-
-def _reduces_without_dtype(function: Any, name: str) -> None:
-    def reduce(
-        a: Any,
-        axis: Any = None,
-        out: Any = None,
-        keepdims: Any = _GIVEN,
-        initial: Any = _GIVEN,
-        where: Any = _GIVEN,
-    ) -> Any:
-        if initial is not _GIVEN or where is not _GIVEN or not _tensor_out(out):
-            return NotImplemented
-        x = _tensor(a)
-        if str(x.dtype).startswith("complex"):
-            return NotImplemented
-        return getattr(x, name)(axis, out=out, keepdims=keepdims is not _GIVEN and bool(keepdims))
-
-    _recorded[function] = reduce
-
-
-_reduces_without_dtype(np.max, "max")
-_reduces_without_dtype(np.min, "min")
-_reduces_without_dtype(np.any, "any")
-_reduces_without_dtype(np.all, "all")
-_reduces_without_dtype(np.argmax, "argmax")
-_reduces_without_dtype(np.argmin, "argmin")
-
-
-def _spreads(function: Any, name: str) -> None:
-    def spread(
-        a: Any,
-        axis: Any = None,
-        dtype: Any = None,
-        out: Any = None,
-        ddof: Any = 0,
-        keepdims: Any = _GIVEN,
-        *,
-        where: Any = _GIVEN,
-        mean: Any = _GIVEN,
-        correction: Any = _GIVEN,
-    ) -> Any:
-        if where is not _GIVEN or mean is not _GIVEN or not _tensor_out(out):
-            return NotImplemented
-        x = _tensor(a)
-        if str(x.dtype).startswith("complex"):
-            return NotImplemented
-        by = ddof if correction is _GIVEN else correction
-        return getattr(x, name)(axis, dtype, out, by, keepdims is not _GIVEN and bool(keepdims))
-
-    _recorded[function] = spread
-
-
-_spreads(np.var, "var")
-_spreads(np.std, "std")
+_reduces(np.sum, "sum", _WITH_DTYPE)
+_reduces(np.prod, "prod", _WITH_DTYPE)
+_reduces(np.mean, "mean", _WITH_DTYPE)
+_reduces(np.max, "max", _PLAIN)
+_reduces(np.min, "min", _PLAIN)
+_reduces(np.any, "any", _PLAIN)
+_reduces(np.all, "all", _PLAIN)
+_reduces(np.argmax, "argmax", _PLAIN)
+_reduces(np.argmin, "argmin", _PLAIN)
+_reduces(np.var, "var", _SPREAD)
+_reduces(np.std, "std", _SPREAD)
 
 
 @_records(np.cumsum)
