@@ -33,6 +33,7 @@ import hologram as hg
 USERS_ERRORS = (TypeError, ValueError, IndexError, OverflowError, NotImplementedError)
 MEMORY_LIMIT = 4 << 30
 SECONDS_A_CALL = 10
+SECONDS_OF_MANY = 120
 
 # They read and write files, change settings, or (show_config) print.
 NO_CALL = {
@@ -200,6 +201,9 @@ def repeat(seed: int, first: int, calls: int, names: str | None, log: mmap.mmap 
     every = groups(names)
     faults = 0
     for number in range(first, first + calls):
+        if number % 500 == 0:
+            # A call that no signal interrupts.
+            faulthandler.dump_traceback_later(SECONDS_OF_MANY, exit=True)
         rng = random.Random(seed * 1_000_003 + number)
         target = rng.choice(rng.choice(every))
         args, options = Arguments(rng).of(target.name, target.call, target.is_method)
