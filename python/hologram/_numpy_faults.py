@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Calls of NumPy that end the process (in 2.4), turned into ones that do not."""
+"""Calls of NumPy 2.4 that end the process, or go on for years, turned into others."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,8 @@ _DIAGONALS = (np.diagonal, np.trace, np.linalg.diagonal, np.linalg.trace, np.dia
 _COMPARISONS = (
     np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal,
 )  # fmt: skip
+# With mode='wrap' they add the size to a position until it is in range.
+_WRAPPING = (np.put, np.take, np.choose)
 _LEAST = -(2**31)
 _MOST = 2.0**58
 
@@ -34,6 +37,8 @@ def ask(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         _check_out(function, args, kwargs)
     elif function is np.repeat:
         _check_repeats(*args, **kwargs)
+    elif function in _WRAPPING:
+        return _bounded(function, args, kwargs)
     elif function in _DIAGONALS:
         args = tuple(map(_near, args))
         kwargs = {key: _near(value) for key, value in kwargs.items()}
@@ -48,6 +53,22 @@ def _typed(x: Any) -> Any:
 def _near(x: Any) -> Any:
     # That diagonal is beyond every matrix, as is the one before it.
     return _LEAST + 1 if isinstance(x, (int, np.integer)) and x == _LEAST else x
+
+
+def _bounded(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    given = inspect.signature(function).bind(*args, **kwargs)
+    if given.arguments.get("mode") not in ("wrap", 1):
+        return function(*args, **kwargs)
+    if function is np.choose:
+        name, size = "a", len(given.arguments["choices"])
+    else:
+        name = "ind" if function is np.put else "indices"
+        axis = given.arguments.get("axis")
+        size = np.size(given.arguments["a"], axis)
+    found = np.asarray(given.arguments[name])
+    if size and found.dtype.kind == "i" and np.any(np.abs(found.astype("float64")) > -_LEAST):
+        given.arguments[name] = found % size
+    return function(*given.args, **given.kwargs)
 
 
 def _check_out(function: Callable[..., Any], args: Any, kwargs: Any) -> None:

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from hologram import _hologram
+from hologram._lazy import through_numpy
 
 __all__ = [
     "concatenate",
@@ -23,6 +24,7 @@ __all__ = [
     "isclose",
     "isin",
     "lib",
+    "logspace",
     "median",
     "nan_to_num",
     "pad",
@@ -81,6 +83,14 @@ def einsum(subscripts: Any, /, *operands: Any, **options: Any) -> Any:
     else:
         subscripts = _hologram.asarray(subscripts)
     return _einsum(subscripts, *operands, **options)
+
+
+def logspace(start: Any, stop: Any, num: int = 50, **options: Any) -> Any:
+    """Return `num` numbers from 10^start to 10^stop whose logarithms are evenly spaced.
+
+    Arguments are those of numpy.logspace.
+    """
+    return through_numpy("logspace", start, stop, num, **options)
 
 
 # By the place that it has in NumPy.

@@ -16,7 +16,7 @@ import numpy as np
 
 import hologram as hg
 
-__all__ = ["Arguments", "Spec", "build", "foreign", "largest", "show"]
+__all__ = ["Arguments", "Spec", "build", "foreign", "has_tensor", "largest", "show"]
 
 DTYPES = [str(name) for name in (
     "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64",
@@ -199,6 +199,15 @@ def build(x: Any, xp: Any) -> Any:
     if isinstance(x, hg.DType) and xp is np and x.name != "bfloat16":
         return x.dtype
     return x
+
+
+def has_tensor(x: Any) -> bool:
+    """Return whether there is a tensor in arguments."""
+    if type(x) in (list, tuple):
+        return any(map(has_tensor, x))
+    if type(x) is dict:
+        return any(map(has_tensor, x.values()))
+    return isinstance(x, Spec)
 
 
 def foreign(x: Any) -> bool:

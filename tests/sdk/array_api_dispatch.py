@@ -101,7 +101,7 @@ SCIPY: dict[str, Function] = {
         stats.combine_pvalues(P[0] / 10), stats.false_discovery_control(P[0] / 10),
     ],
     "stats resampling": lambda X, **_: [
-        stats.bootstrap((X[0],), lambda x, axis: x.mean(axis), n_resamples=20, rng=1,
+        stats.bootstrap((X[0],), namespace(X).mean, n_resamples=20, rng=1,
                         method="percentile").confidence_interval,
         stats.permutation_test((X[0], X[1]), lambda x, y, axis: x.mean(axis) - y.mean(axis),
                                n_resamples=20, rng=1).pvalue,

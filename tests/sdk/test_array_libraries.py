@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import subprocess
 import sys
@@ -44,6 +45,41 @@ def test_scipy_and_scikit_learn() -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     assert " passed" in done.stdout and "skipped" not in done.stdout
+
+
+# Of NumPy and not of the standard: called on a namespace all the same.
+BEYOND: dict[str, Function] = {
+    "concatenate": lambda np, x: np.concatenate([x, x], axis=1),
+    "convolve": lambda np, x: np.convolve(x[0, 0], x[0, 1, :3], "same"),
+    "diag": lambda np, x: (np.diag(x[0], 1), np.diag(x[0, 0], k=-1)),
+    "einsum": lambda np, x: (np.einsum("abc,abd->cd", x, x), np.einsum(x, [0, 1, 2], [2])),
+    "gradient": lambda np, x: (np.gradient(x, axis=1), np.gradient(x, 2.0)),
+    "isclose": lambda np, x: np.isclose(x, x + 1e-9),
+    "isin": lambda np, x: np.isin(x, x[0]),
+    "logspace": lambda np, x: np.logspace(0, 3, 7, base=2),
+    "median": lambda np, x: (np.median(x), np.median(x, axis=(0, 2), keepdims=True)),
+    "nan_to_num": lambda np, x: np.nan_to_num(np.where(x > 0, x, np.nan), nan=7.0),
+    "pad": lambda np, x: (np.pad(x, 1), np.pad(x, ((0, 1), (2, 0), (1, 1)), mode="edge")),
+    "put_along_axis": lambda np, x: np.put_along_axis(x, np.argmax(x, 1, keepdims=True), 9, 1),
+    "quantile": lambda np, x: np.quantile(x, [0.1, 0.6], axis=1),
+    "transpose": lambda np, x: (np.transpose(x), np.transpose(x, (1, 2, 0))),
+    "windows": lambda np, x: np.lib.stride_tricks.sliding_window_view(x, 3, axis=2),
+}
+
+
+@pytest.mark.parametrize("name", BEYOND)
+def test_functions_beyond_the_standard(name: str) -> None:
+    x, t = X.copy(), hg.array(X)
+    expected, found = BEYOND[name](np, x), BEYOND[name](hg, t)
+    same(found if expected is not None else t, expected if expected is not None else x)
+    assert expected is not None or not np.array_equal(x, X)
+
+
+def test_reductions_have_signatures() -> None:
+    for name in ("sum", "prod", "mean", "nansum", "min", "max", "argmin", "argmax", "any", "all"):
+        parameters = inspect.signature(getattr(hg, name)).parameters
+        assert list(parameters)[:2] == ["x", "axis"] and list(parameters)[-1] == "keepdims"
+        assert getattr(hg, name).__doc__
 
 
 # --- array_api_compat and array_api_extra ---------------------------------------------------------

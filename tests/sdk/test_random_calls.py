@@ -177,6 +177,13 @@ def test_calls_that_end_numpys_process() -> None:
     for diagonal in (np.diagonal(x, -(2**31)), x.diagonal(-(2**31)), hg.diag(x, k=-(2**31))):
         assert diagonal.shape == (0,)
     assert float(np.trace(x, offset=-(2**31))) == 0
+    for far in (-(2**62), 2**62 + 1):  # NumPy counts down to them
+        assert np.take(hg.arange(3), [far], mode="wrap").tolist() == [far % 3]
+        assert np.choose(hg.array([far]), [[5], [6]], mode="wrap").tolist() == [5 + far % 2]
+        numbers = hg.arange(3)
+        numbers.put(far, 9, mode="wrap")
+        np.put(numbers, [far], 9, mode="wrap")
+        assert numbers.tolist() == [9 if at == far % 3 else at for at in range(3)]
     yes = hg.array([True, False, True])
     out = hg.zeros(3, "bool")
     np.greater(hg.ones(3, "uint8"), -1, out=out, where=yes)
