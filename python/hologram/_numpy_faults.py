@@ -20,6 +20,9 @@ _COMPARISONS = (
 )  # fmt: skip
 # With mode='wrap' they add the size to a position until it is in range.
 _WRAPPING = (np.put, np.take, np.choose)
+# They multiply by ten as often as they are told; a float64 has fewer places than _PLACES.
+_ROUNDING = (np.round, np.around)
+_PLACES = 1000
 _LEAST = -(2**31)
 _MOST = 2.0**58
 
@@ -37,12 +40,19 @@ def ask(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         _check_out(function, args, kwargs)
     elif function is np.repeat:
         _check_repeats(*args, **kwargs)
+    elif function in _ROUNDING:
+        args = (*args[:1], *map(_some_places, args[1:2]), *args[2:])
+        kwargs = {k: _some_places(x) if k == "decimals" else x for k, x in kwargs.items()}
     elif function in _WRAPPING:
         return _bounded(function, args, kwargs)
     elif function in _DIAGONALS:
         args = tuple(map(_near, args))
         kwargs = {key: _near(value) for key, value in kwargs.items()}
     return function(*args, **kwargs)
+
+
+def _some_places(x: Any) -> Any:
+    return max(-_PLACES, min(x, _PLACES)) if type(x) is int and _LEAST <= x < -_LEAST else x
 
 
 def _typed(x: Any) -> Any:

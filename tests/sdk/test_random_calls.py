@@ -177,6 +177,9 @@ def test_calls_that_end_numpys_process() -> None:
     for diagonal in (np.diagonal(x, -(2**31)), x.diagonal(-(2**31)), hg.diag(x, k=-(2**31))):
         assert diagonal.shape == (0,)
     assert float(np.trace(x, offset=-(2**31))) == 0
+    with np.errstate(all="ignore"):
+        assert np.round(hg.array([3, 4]), 2**31 - 1).tolist() == [3, 4]
+        assert np.isnan(np.round(hg.array([1.5]), decimals=-(2**31))).all()
     for far in (-(2**62), 2**62 + 1):  # NumPy counts down to them
         assert np.take(hg.arange(3), [far], mode="wrap").tolist() == [far % 3]
         assert np.choose(hg.array([far]), [[5], [6]], mode="wrap").tolist() == [5 + far % 2]
