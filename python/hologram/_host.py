@@ -94,7 +94,13 @@ class _Loan:
             if any(found is given for given in self._foreign):
                 return found  # the caller's own, as out= is
             owner = self._owner(found) if found.size else None
-            return adopt(found) if owner is None else owner
+            if owner is not None:
+                return owner
+            own = adopt(found)
+            if found.size or found.flags.writeable:
+                return own
+            # Of a view without elements only that is left.
+            return own._strided(own.shape, own.strides, 0, readonly=True)
         if isinstance(found, np.generic):
             return adopt(found)
         if isinstance(found, tuple):

@@ -104,8 +104,10 @@ Request parse_request(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames
 }
 
 PyObject* export_tensor(const TensorObject& self, const Request& request) {
-  if (request.stream != Py_None &&
-      (!PyLong_Check(request.stream) || PyLong_AsLong(request.stream) != -1)) {
+  const bool is_default =
+      request.stream == Py_None ||
+      (PyLong_Check(request.stream) && PyLong_AsLong(request.stream) == -1 && !PyErr_Occurred());
+  if (!is_default) {
     PyErr_Clear();
     raise(PyExc_BufferError, "__dlpack__: host memory has no streams; pass stream=None");
   }

@@ -66,7 +66,9 @@ bool HostArray::try_get(PyObject* object) {
     return false;
   }
   held_ = true;
-  if (parse_buffer_format(view_.format, view_.itemsize, dtype_)) return true;
+  // NumPy's numbers of dates have dimensions without strides.
+  const bool has_strides = view_.ndim == 0 || view_.strides != nullptr;
+  if (has_strides && parse_buffer_format(view_.format, view_.itemsize, dtype_)) return true;
   PyBuffer_Release(&view_);
   held_ = false;
   return false;

@@ -106,21 +106,22 @@ PyObject* matmul_slot(PyObject* a, PyObject* b) {
 
 Tensor compute_power(Argument& x, Argument& y) {
   // The exponents for which NumPy has a shorter way, with fewer roundings.
-  if (x.is_tensor() && !y.is_tensor() && !is_complex(x.tensor().dtype())) {
+  if (x.is_tensor() && !y.is_tensor()) {
     const Scalar& value = y.number().value;
     const double exponent = value.dtype == Dtype::kFloat64 ? value.f64
                             : value.dtype == Dtype::kInt64 ? static_cast<double>(value.i64)
                                                            : -3.0;
     const Dtype dtype = x.tensor().dtype();
-    const bool keeps = is_floating(dtype) || (is_integer(dtype) && value.dtype == Dtype::kInt64);
+    const bool is_inexact = is_floating(dtype) || is_complex(dtype);
+    const bool keeps = is_inexact || (is_integer(dtype) && value.dtype == Dtype::kInt64);
     const auto row = [&](OpId op) {
       const std::array<Operand, 1> operand = {x.operand()};
       const Unlocked unlocked(is_long(x.tensor()));
       return apply(op, operand, Rules::numpy);
     };
     if (keeps && exponent == 2.0) return row(OpId::square);
-    if (is_floating(dtype) && exponent == 0.5) return row(OpId::sqrt);
-    if (is_floating(dtype) && exponent == -1.0) return row(OpId::reciprocal);
+    if (is_inexact && exponent == 0.5) return row(OpId::sqrt);
+    if (is_inexact && exponent == -1.0) return row(OpId::reciprocal);
   }
   adapt(x, y, Argument::Use::kArithmetic);
   const std::array<Operand, 2> operands = {x.operand(), y.operand()};

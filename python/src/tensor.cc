@@ -110,8 +110,12 @@ nb::object squeeze(const TensorObject& self, nb::handle axis) {
   if (!axis.is_none()) {
     Shape dims = parse_shape(axis);
     for (int64_t& dim : dims) {
+      if (dim < -result.ndim() || dim >= result.ndim()) {
+        fail(ErrorKind::kIndex, "squeeze: dimension ", dim, " is out of range for shape ",
+             text(result.shape()));
+      }
       if (dim < 0) dim += result.ndim();
-      if (dim < 0 || dim >= result.ndim() || result.size(static_cast<int>(dim)) != 1) {
+      if (result.size(static_cast<int>(dim)) != 1) {
         fail(ErrorKind::kInvalidArgument, "squeeze: dimension ", dim,
              " does not have size 1 in shape ", text(result.shape()));
       }

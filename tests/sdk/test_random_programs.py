@@ -151,8 +151,15 @@ class Program:
                 f(a[0], ours)
             return
         found = f(a[0], ours)
-        if found is not a[0]:
-            self.add(found, expected)
+        if found is a[0]:
+            return
+        if isinstance(found, hg.Tensor) and isinstance(expected, np.ndarray):
+            shares = np.may_share_memory(expected, a[1]) and expected.size > 0
+            if found.size and found._shares(a[0]) != shares:
+                # Results here are row-major, NumPy's lie as their operands do, so that reshape may
+                # give a view of one and a copy of the other.
+                found, expected = found.copy(), expected.copy()
+        self.add(found, expected)
 
     def index(self, shape: tuple[int, ...]) -> Any:
         parts: list[Any] = []
@@ -282,6 +289,6 @@ def test_many_random_programs() -> None:
     for seed in range(first, first + int(os.environ.get("HOLOGRAM_PROGRAMS", "100000"))):
         try:
             run(seed, exact=True)
-        except Exception as error:
+        except BaseException as error:
             error.add_note(f"seed {seed}")
             raise
