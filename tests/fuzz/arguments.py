@@ -213,7 +213,8 @@ def has_tensor(x: Any) -> bool:
 def foreign(x: Any) -> bool:
     """Return whether there is something in arguments that no Tensor can be made of."""
     if type(x) in (list, tuple):
-        return any(map(foreign, x))
+        # NumPy makes arrays of strings of lists with one.
+        return any(isinstance(part, str) or foreign(part) for part in x)
     if type(x) is dict:
         return any(map(foreign, x.values()))
     return not isinstance(x, (Spec, int, float, complex, str, type(None)))
