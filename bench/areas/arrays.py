@@ -220,10 +220,12 @@ def summarize(rows: list[Row]) -> Iterator[Row]:
 @area(
     "arrays",
     "NumPy code on hologram arrays, unmodified, float64, beside NumPy and what compiles such code",
-    seconds=14,
+    seconds=1,
     summarize=summarize,
 )
 def cases(context: Context) -> Iterator[Case]:
+    if not context.whole and not context.quick:
+        return
     own = Side(torch.device("cpu"), hologram.Executor(backend="cpu").synchronize)
     sizes = [16_384] if context.quick else [1_048_576]
     for size in _SIZES if context.everything else sizes:

@@ -163,6 +163,14 @@ def test_a_number_of_python_is_weak(name: str) -> None:
     check(getattr(hg, name)(number, hg.array(x)), standard(name)(number, x))
 
 
+def test_powers_of_complex_numbers_with_a_shorter_way() -> None:
+    z = np.array([1.1 + 2.3j, -0.4 - 0.7j, 3e10 + 1j])
+    check(hg.array(z) ** 2, z**2)
+    np.testing.assert_array_equal((hg.array(z) ** 2).numpy(), z * z)
+    check(hg.array(z) ** 0.5, z**0.5)
+    check(hg.array(z) ** -1, z**-1)
+
+
 @quickly
 @given(st.data())
 def test_clip(data: Any) -> None:
@@ -495,6 +503,11 @@ ERRORS: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: hg.vecdot(hg.zeros((2, 2)), hg.zeros(2), axis=0), ValueError, "count the axis from"),
     (lambda: hg.linalg.inv(hg.zeros((2, 2))), np.linalg.LinAlgError, "Singular matrix"),
     (lambda: hg.nonzero(hg.array(1)), ValueError, "0d"),
+    (lambda: hg.squeeze(hg.zeros((1, 2)), axis=5), IndexError, "axis 5 is out of range"),
+    (lambda: hg.zeros((1, 2)).squeeze(5), IndexError, "is out of range for shape"),
+    (lambda: hg.squeeze(hg.zeros((1, 2)), axis=1), ValueError, "does not have size 1"),
+    (lambda: hg.asarray(np.datetime64("2020-01-01")), TypeError, "datetime64"),
+    (lambda: hg.ones(3).__dlpack__(stream=2**63), BufferError, "host memory has no streams"),
 ]  # fmt: skip
 
 
