@@ -329,7 +329,7 @@ def summarize(rows: list[Row]) -> Iterator[Row]:
 @area(
     "scientific",
     "Scientific code over slices in float64, beside NumPy, Numba, JAX and torch.compile",
-    seconds=16,
+    seconds=15,
     summarize=summarize,
 )
 def cases(context: Context) -> Iterator[Case]:

@@ -175,7 +175,7 @@ HOLOGRAM_API void log_softmax_into(const Tensor& in, int dim, const Tensor& out)
 
 // --- Products -----------------------------------------------------------------------------------
 
-// NumPy's and PyTorch's matmul; dtypes are promoted. Complex: kTypeMismatch.
+// NumPy's and PyTorch's matmul; dtypes are promoted. Complex: products of the parts, four or two.
 HOLOGRAM_API Tensor matmul(const Tensor& a, const Tensor& b, Rules rules = Rules::torch);
 // Of one dtype, any strides; out does not overlap a and b.
 HOLOGRAM_API void matmul_into(const Tensor& a, const Tensor& b, const Tensor& out);

@@ -272,7 +272,7 @@ HOLOGRAM_C_API int hologram_softmax(uint64_t ex, uint64_t x, uint64_t y, int64_t
                                     int64_t cols);
 HOLOGRAM_C_API int hologram_log_softmax(uint64_t ex, uint64_t x, uint64_t y, int64_t rows,
                                         int64_t cols);
-/* As hologram_gemm_f32, of one dtype that is not complex or bool. */
+/* As hologram_gemm_f32, of one dtype that is not bool. */
 HOLOGRAM_C_API int hologram_gemm(uint64_t ex, uint64_t a, uint64_t b, uint64_t c, int64_t m,
                                  int64_t n, int64_t k);
 

@@ -336,9 +336,11 @@ TEST(Ops, ProductsAndReductionsCheckTheirSizes) {
   EXPECT_EQ(c.values(), (std::vector<float>{0, 5, 5}));
   EXPECT_OK(hologram_gemm_f32(ex, a, a, c, 1, 3, 0));
   EXPECT_EQ(c.values(), (std::vector<float>{0, 0, 0}));
-  EXPECT_EQ(hologram_gemm(ex, Buffer(ex, 1, HOLOGRAM_COMPLEX64), Buffer(ex, 1, HOLOGRAM_COMPLEX64),
-                          Buffer(ex, 1, HOLOGRAM_COMPLEX64), 1, 1, 1),
+  EXPECT_EQ(hologram_gemm(ex, Buffer(ex, 1, HOLOGRAM_BOOL), Buffer(ex, 1, HOLOGRAM_BOOL),
+                          Buffer(ex, 1, HOLOGRAM_BOOL), 1, 1, 1),
             HOLOGRAM_TYPE_MISMATCH);
+  EXPECT_OK(hologram_gemm(ex, Buffer(ex, 1, HOLOGRAM_COMPLEX64), Buffer(ex, 1, HOLOGRAM_COMPLEX64),
+                          Buffer(ex, 1, HOLOGRAM_COMPLEX64), 1, 1, 1));
 }
 
 TEST(Ops, ProductsMayWriteWhatTheyRead) {

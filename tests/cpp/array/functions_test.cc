@@ -246,6 +246,48 @@ TEST_P(Functions, ComplexNumbers) {
                [&] { cast(x, Dtype::kFloat32); });
 }
 
+TEST_P(Functions, ProductsOfComplexNumbers) {
+  using C = std::complex<double>;
+  std::mt19937 random(2);
+  std::uniform_int_distribution<int> digit(-4, 4);
+  const auto some = [&](Shape shape) {
+    std::vector<C> v(static_cast<size_t>(shape_numel(shape)));
+    for (C& c : v) c = {static_cast<double>(digit(random)), static_cast<double>(digit(random))};
+    return tensor<C>(std::move(shape), v);
+  };
+  // Small integers: every order of additions is exact.
+  const auto check = [&](const Tensor& a, const Tensor& b) {
+    const Tensor found = matmul(a, b);
+    EXPECT_EQ(found.dtype(), Dtype::kComplex128);
+    const std::vector<C> got = values<C>(found), x = values<C>(cast(a, Dtype::kComplex128)),
+                         y = values<C>(cast(b, Dtype::kComplex128));
+    const int64_t m = a.size(-2), k = a.size(-1), n = b.size(-1);
+    for (int64_t i = 0; i < found.numel(); ++i) {
+      const int64_t page = i / (m * n), row = i / n % m, col = i % n;
+      C sum = 0;
+      for (int64_t j = 0; j < k; ++j) {
+        sum += x[static_cast<size_t>((page * m + row) * k + j)] *
+               y[static_cast<size_t>((page * k + j) * n + col)];
+      }
+      ASSERT_EQ(got[static_cast<size_t>(i)], sum) << i;
+    }
+  };
+  check(some({5, 7}), some({7, 3}));
+  check(some({7, 5}).transpose(0, 1), some({3, 7}).transpose(0, 1));
+  check(some({2, 5, 7}), some({2, 7, 3}));
+  check(some({5, 7}).slice(1, 0, 7, 2), some({4, 3}));
+  check(some({5, 0}), some({0, 3}));
+  const Tensor real = tensor<float>({2, 2}, {1, 2, 3, 4});
+  check(real, some({2, 3}));
+  check(some({3, 2}), real);
+  const Tensor a = some({2, 2}), out = some({2, 2});
+  matmul_into(a, a, out);
+  EXPECT_EQ(values<C>(out), values<C>(matmul(a, a)));
+  const Tensor square = matmul(a, a);
+  matmul_into(a, a, a);
+  EXPECT_EQ(values<C>(a), values<C>(square));
+}
+
 TEST_P(Functions, Reductions) {
   const Tensor x = tensor<float>({2, 2, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12});
   const auto sum = [&](std::vector<int> dims, bool keep = false) {
