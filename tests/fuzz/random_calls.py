@@ -43,7 +43,7 @@ NO_CALL = {
     "seterr",
     "cpu_info", "version", "get_include", "get_cmake_dir", "test", "info", "may_share_memory",
     # Their time is as large as the numbers that they are given, or larger.
-    "shares_memory", "resize",
+    "shares_memory", "resize", "polyfit",
 }  # fmt: skip
 
 
