@@ -29,8 +29,6 @@ __all__ = [
 ]
 
 _NOT_GIVEN: Any = object()
-# Whole numbers up to this are float64.
-_EXACT = 2**53
 
 
 def check_device(device: Any) -> None:
@@ -83,27 +81,7 @@ def arange(
     int64 where all are ints, else float64, unless `dtype` is given.
     """
     check_device(device)
-    first, last = (0, start) if stop is None else (start, stop)
-    numbers = [first, last, step]
-    if all(type(x) is int for x in numbers) and any(abs(x) > _EXACT for x in numbers):
-        return _arange_of_large(first, last, step, dtype)
     return _hologram.arange(start, stop, step, dtype)
-
-
-def _arange_of_large(start: int, stop: int, step: int, dtype: Any) -> Tensor:
-    """Return what arange does of ints that float64 would round."""
-    if step == 0:
-        raise ValueError("arange: step is 0; give another one")
-    count = max(0, -((start - stop) // step))
-    if count > 2**53:
-        raise ValueError(f"arange: {count} elements are too many")
-    found = range(start, stop, step)
-    if count and not -(2**63) <= min(found[0], found[-1]) <= max(found[0], found[-1]) < 2**63:
-        return _hologram.arange(start, stop, step, dtype)  # uint64, or rounded
-    if not count:
-        return _hologram.arange(0, 0, 1, dtype)
-    result = _hologram.arange(count) * step + start if count > 1 else _hologram.array([start])
-    return result if dtype is None else result.astype(dtype)
 
 
 def empty(shape: Any, dtype: Any = None, *, device: str | None = None) -> Tensor:

@@ -144,24 +144,23 @@ def _one_array(x1: Any, x2: Any) -> tuple[Any, Any]:
     return _hologram.asarray(x1), x2
 
 
-def isfinite(x: Any, /) -> Tensor:
-    """Return whether each element is neither infinite nor NaN."""
+def _beside_infinity(x: Any, name: str, row: Callable[..., Tensor], otherwise: bool) -> Tensor:
     x = _hologram.asarray(x)
     if name_of(x) in _COMPLEX:
-        return through_numpy("isfinite", x)
+        return through_numpy(name, x)
     if name_of(x) in _FLOATS:
-        return rows.lt(rows.abs(x), float("inf"))
-    return _hologram.full(x.shape, True)
+        return row(rows.abs(x), float("inf"))
+    return _hologram.full(x.shape, otherwise)
+
+
+def isfinite(x: Any, /) -> Tensor:
+    """Return whether each element is neither infinite nor NaN."""
+    return _beside_infinity(x, "isfinite", rows.lt, True)
 
 
 def isinf(x: Any, /) -> Tensor:
     """Return whether each element is infinite."""
-    x = _hologram.asarray(x)
-    if name_of(x) in _COMPLEX:
-        return through_numpy("isinf", x)
-    if name_of(x) in _FLOATS:
-        return rows.eq(rows.abs(x), float("inf"))
-    return _hologram.full(x.shape, False)
+    return _beside_infinity(x, "isinf", rows.eq, False)
 
 
 def conj(x: Any, /) -> Tensor:

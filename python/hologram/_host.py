@@ -15,6 +15,7 @@ import numpy as np
 
 from hologram import _dtypes, _hologram
 from hologram._hologram import Buffer, Tensor
+from hologram._numpy import peek
 from hologram._numpy_faults import ask
 
 __all__ = ["adopt", "array_of", "call", "run", "stored"]
@@ -28,16 +29,15 @@ def array_of(x: Tensor) -> np.ndarray:
     Raises:
         TypeError: bfloat16 without ml_dtypes.
     """
-    found = np.asarray(x._peek())
-    if str(x.dtype) != "bfloat16":
-        return found
-    if isinstance(x.dtype, _dtypes.DType):
+    if str(x.dtype) == "bfloat16" and isinstance(x.dtype, _dtypes.DType):
         raise TypeError("NumPy has no bfloat16; install ml_dtypes, or use x.astype('float32')")
-    return found.view(x.dtype)
+    return peek(x)
 
 
 def adopt(found: Any) -> Tensor:
-    """Return a Tensor on the memory of an array or scalar of NumPy that nobody else holds.
+    """Return a Tensor that takes over the memory of an array or scalar of NumPy.
+
+    Nothing else may refer to that memory: ops on the Tensor wait.
 
     Raises:
         TypeError: a dtype that hologram does not have.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""NumPy's functions for modules that must not import NumPy before somebody calls them."""
+"""Calls NumPy's functions, and imports NumPy at the first of these calls and not before."""
 
 from __future__ import annotations
 

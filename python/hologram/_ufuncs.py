@@ -85,10 +85,6 @@ for _name in (
 _PLAIN = (Tensor, np.ndarray, np.generic, bool, int, float, complex, list, tuple)
 
 
-def _is_complex(x: Any) -> bool:
-    return isinstance(x, complex) or getattr(getattr(x, "dtype", None), "kind", "") == "c"
-
-
 def _reduce(
     name: str, x: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False
 ) -> Any:
@@ -97,7 +93,7 @@ def _reduce(
     if not isinstance(x, Tensor) or not (out is None or isinstance(out, Tensor)) or x.ndim == 0:
         return NotImplemented
     method = _REDUCTIONS[name]
-    if _is_complex(x) or (method not in ("sum", "prod") and dtype is not None):
+    if method not in ("sum", "prod") and dtype is not None:
         return NotImplemented
     options = {} if dtype is None else {"dtype": dtype}
     return getattr(x, method)(axis, out=out, keepdims=keepdims, **options)
@@ -135,7 +131,7 @@ def _record(self: Any, name: str, ufunc: np.ufunc, inputs: tuple[Any, ...], opti
     simple = not (set(options) - {"out"}) and ufunc.nout == 1
     # NumPy takes squares of bool for int8.
     simple = simple and (name, str(self.dtype)) != ("square", "bool")
-    if simple and not any(map(_is_complex, inputs)):
+    if simple:
         out = outs[0] if outs else None
         if name in _ROWS or (name in _FLOATS_ONLY and str(self.dtype) in _FLOATS):
             function = _ROWS.get(name) or _FLOATS_ONLY[name]

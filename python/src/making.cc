@@ -60,11 +60,22 @@ double double_of(const WeakNumber& n) {
   return n.value.dtype == Dtype::kFloat64 ? n.value.f64 : static_cast<double>(whole_of(n));
 }
 
+constexpr int64_t kMostNumbers = 9'000'000'000'000'000;
+
+template <class Shown>
+[[noreturn]] void too_many(Shown count) {
+  fail(ErrorKind::kInvalidArgument, "arange: ", count, " elements are too many");
+}
+
 int64_t checked_count(double count) {
-  if (!(count < 9e15)) {
-    fail(ErrorKind::kInvalidArgument, "arange: ", count, " elements are too many");
-  }
+  if (!(count < static_cast<double>(kMostNumbers))) too_many(count);
   return count > 0 ? static_cast<int64_t>(count) : 0;
+}
+
+int64_t checked_count(Wide count) {
+  if (count > INT64_MAX) too_many(static_cast<double>(count));
+  if (count >= kMostNumbers) too_many(static_cast<int64_t>(count));
+  return static_cast<int64_t>(count);
 }
 
 // Of `n` numbers that `second` follows `first`, the difference being as rounded.
@@ -81,8 +92,7 @@ Tensor float_range(double first, double second, int64_t n) {
 Tensor whole_range(Wide first, Wide stop, Wide step, Dtype dtype) {
   const Wide gap = stop - first;
   const Wide count = (gap + step + (step > 0 ? -1 : 1)) / step;
-  const int64_t n =
-      (gap > 0) == (step > 0) && gap != 0 ? checked_count(static_cast<double>(count)) : 0;
+  const int64_t n = (gap > 0) == (step > 0) && gap != 0 ? checked_count(count) : 0;
   if (is_floating(dtype) && (first > INT64_MAX || stop > INT64_MAX)) {
     return float_range(static_cast<double>(first), static_cast<double>(first + step), n);
   }

@@ -559,7 +559,7 @@ def test_buffers(dtype: str) -> None:
         same(np.full(12, 2, dtype), b.to_numpy(), "fill")
         b.from_bytes(x[::-1].tobytes())
         y = x[::-1].copy()
-        a, b = ex.allocate(12, dtype), ex.allocate(12, dtype)  # which nobody looks at
+        a, b = ex.allocate(12, dtype), ex.allocate(12, dtype)  # results that are not read
         a.from_numpy(x)
         b.from_numpy(y)
         for name in ("add", "mul", "minimum", "maximum", "floor_divide", "bitwise_xor"):
