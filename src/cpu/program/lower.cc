@@ -121,6 +121,10 @@ void Lowering::lower_op(const Instr& instr, int index) {
   settle_result(instr.out, rank, instr.result, operands[arity]);
 }
 
+bool Lowering::takes_results(const Memory& memory) const {
+  return memory.layout == Layout::kDense || (memory.layout == Layout::kRowVector && long_rows_);
+}
+
 // Whether a copy may take the value's scattered elements straight to where they end up.
 bool Lowering::gathers_into(const Source& value, const Ref& out) const {
   if (value.access == kNone || out.kind != Ref::kAccess) return false;
@@ -128,6 +132,13 @@ bool Lowering::gathers_into(const Source& value, const Ref& out) const {
   const bool by_row = long_rows_ && from.layout == Layout::kRowVector;
   return from.full == kNone && from.layout != Layout::kDense && !by_row &&
          memory_[out.index].layout == Layout::kDense &&
+         kernel_.accesses[out.index].slot != kernel_.accesses[value.access].slot;
+}
+
+// Or elements side by side to where they are scattered.
+bool Lowering::scatters_into(const Source& value, const Ref& out) const {
+  if (out.kind != Ref::kAccess || takes_results(memory_[out.index])) return false;
+  return value.access == kNone ||
          kernel_.accesses[out.index].slot != kernel_.accesses[value.access].slot;
 }
 
@@ -145,6 +156,9 @@ void Lowering::lower_convert(const Instr& instr, int index) {
     forget_copies(static_cast<int>(instr.out.index));
     return;
   }
+  if (value.rank == Rank::kFull && value.dtype == to && scatters_into(value, instr.out)) {
+    return store(value, static_cast<int>(instr.out.index));
+  }
   if (value.rank == Rank::kFull) {
     const Settled in = direct(value);
     const Settled out = result_operand(instr.out, Rank::kFull, to);
@@ -156,6 +170,7 @@ void Lowering::lower_convert(const Instr& instr, int index) {
     if (value.dtype == to) step.convert = nullptr;
     // Large copies would only push out of the caches what is there.
     step.streams = value.dtype == to && kernel_.instrs.size() == 1 && !step.by_row &&
+                   out.operand.place < kFirstRegister &&
                    program_.domain.numel * static_cast<int64_t>(itemsize(to)) >= kStreamBytes;
     settle_result(instr.out, Rank::kFull, to, out.operand);
     return;
@@ -486,7 +501,7 @@ Lowering::Settled Lowering::result_operand(const Ref& out, Rank rank, Dtype dtyp
       return {of_access(access)};
     }
     if (rank == Rank::kFull && memory.layout == Layout::kDense) return {of_access(access)};
-    if (rank == Rank::kFull && memory.layout == Layout::kRowVector && long_rows_) {
+    if (rank == Rank::kFull && takes_results(memory)) {
       return {of_rows(access), program_.domain.grid.block_rows > 1, false};
     }
   }

@@ -139,7 +139,10 @@ class Lowering {
   void lower_instr(const circuit::Instr& instr, int index);
   void lower_op(const circuit::Instr& instr, int index);
   void lower_one(const circuit::Instr& instr, const Source* inputs);
+  // Whether a step writes to the memory itself, not to a block that is scattered afterwards.
+  bool takes_results(const Memory& memory) const;
   bool gathers_into(const Source& value, const circuit::Ref& out) const;
+  bool scatters_into(const Source& value, const circuit::Ref& out) const;
   void lower_convert(const circuit::Instr& instr, int index);
   void lower_fold(const circuit::Instr& instr, int index);
   void lower_rows(const circuit::Instr& instr, int index);

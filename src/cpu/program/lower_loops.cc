@@ -46,10 +46,12 @@ size_t wait_of(const Instr& instr) {
 
 }  // namespace
 
+// Values of fewer elements are computed once, but repeated past the caches by a loop.
 bool Lowering::fits_loop(int index) const {
   const Instr& instr = this->instr(index);
-  return is_elementwise(instr) && ranks_[static_cast<size_t>(index)] == Rank::kFull &&
-         rank_of_out(instr.out) == Rank::kFull && jit_takes(program_.isa, instr);
+  return is_elementwise(instr) && rank_of_out(instr.out) == Rank::kFull &&
+         (ranks_[static_cast<size_t>(index)] == Rank::kFull || is_streamed(instr.out)) &&
+         jit_takes(program_.isa, instr);
 }
 
 // Sums of what lies in memory, or is made in the loop, as it is or converted.
@@ -160,6 +162,8 @@ bool Lowering::is_streamed(const Ref& out) const {
   const circuit::MemoryAccess& to = kernel_.accesses[out.index];
   const int64_t size = static_cast<int64_t>(itemsize(to.dtype));
   if (size < 4 || program_.domain.numel * size < kStreamBytes) return false;
+  // What is scattered out of a block is to stay in the cache until then.
+  if (!takes_results(memory_[out.index])) return false;
   // Memory that is read here is in the caches already.
   return std::none_of(kernel_.accesses.begin(), kernel_.accesses.end(),
                       [&](const circuit::MemoryAccess& access) {

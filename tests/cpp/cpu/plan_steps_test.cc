@@ -142,6 +142,33 @@ TEST_P(PlanSteps, LargeResultsAreStreamed) {
   EXPECT_EQ(kinds(lowered(in_place)), "op");
 }
 
+// A block that is scattered afterwards stays in the cache until then.
+TEST_P(PlanSteps, WhatIsScatteredIsNotStreamed) {
+  Builder every_third({int64_t{1} << 21});
+  every_third.op(OpId::relu, f, {every_third.access(0, f, {1})}, every_third.access(1, f, {3}));
+  EXPECT_EQ(kinds(lowered(every_third)), "op scatter");
+  Builder short_rows({int64_t{1} << 20, 3});
+  short_rows.op(OpId::relu, f, {short_rows.access(0, f, {3, 1})}, short_rows.access(1, f, {5, 1}));
+  EXPECT_EQ(kinds(lowered(short_rows)), "op scatter");
+  // A copy is scattered from where it lies.
+  Builder copy({int64_t{1} << 20, 3});
+  copy.convert(copy.access(0, f, {3, 1}), f, copy.access(1, f, {5, 1}));
+  EXPECT_EQ(kinds(lowered(copy)), "scatter");
+  // Unless both lie in the same memory.
+  Builder shifted({int64_t{1} << 20, 3});
+  shifted.convert(shifted.access(0, f, {3, 1}), f,
+                  shifted.access(0, f, {5, 1}, Rank::kFull, 1 << 22));
+  EXPECT_EQ(kinds(lowered(shifted)), "convert scatter");
+}
+
+TEST_P(PlanSteps, LargeFillsAreStreamed) {
+  for (const int64_t n : {int64_t{1} << 20, int64_t{1} << 21}) {
+    Builder fill({n});
+    fill.convert(Builder::immediate(test_.immediate(f, 1.5)), f, fill.access(0, f, {1}));
+    EXPECT_EQ(kinds(lowered(fill)), n == int64_t{1} << 20 ? "gather" : "loop:stream");
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Isas, PlanSteps, ::testing::Values(Isa::kAvx2, Isa::kAvx512),
                          [](const auto& info) { return std::string(isa_name(info.param)); });
 
