@@ -60,42 +60,51 @@ bool suits_builtin(const GemmArgs& g, int64_t batch) {
   return effective_work(g.m, g.n, g.k) < kSmall;
 }
 
-double seconds(const GemmProvider& provider, const GemmArgs& g) {
+using GemmFunction = void (*)(const GemmArgs& args);
+
+double seconds(GemmFunction product, const GemmArgs& g) {
   const auto begin = std::chrono::steady_clock::now();
-  provider.gemm(g);
+  product(g);
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// On one thread, in turn, the fastest of a few: what other processes do changes the answer little.
-bool measure_faster(const GemmProvider& provider, Dtype dtype) {
-  const size_t bytes = static_cast<size_t>(kTried * kTried) * itemsize(dtype);
+// Whether `theirs` takes clearly less time for operands of `dtype` than the built-in GEMM for those
+// of `ours`. On one thread, in turn, the fastest of a few: what other processes do changes the
+// answer little.
+bool measure_faster(GemmFunction theirs, Dtype dtype, Dtype ours) {
+  const size_t bytes = static_cast<size_t>(kTried * kTried) * sizeof(double);
   const auto memory = std::make_unique<char[]>(3 * bytes);
   GemmArgs g;
   g.dtype = dtype;
   g.m = g.n = g.k = g.lda = g.ldb = g.ldc = kTried;
   g.a = memory.get(), g.b = memory.get() + bytes, g.c = memory.get() + 2 * bytes;
   g.max_threads = 1;
-  double theirs = std::numeric_limits<double>::infinity(), ours = theirs;
+  GemmArgs builtin = g;
+  builtin.dtype = ours;
+  double their_time = std::numeric_limits<double>::infinity(), our_time = their_time;
   for (int i = 0; i < kRounds; ++i) {
-    theirs = std::min(theirs, seconds(provider, g));
-    ours = std::min(ours, seconds(builtin_gemm(), g));
-    const bool is_clear = theirs < kClearlyFaster * ours || theirs > kClearlySlower * ours;
+    their_time = std::min(their_time, seconds(theirs, g));
+    our_time = std::min(our_time, seconds(builtin_gemm().gemm, builtin));
+    const bool is_clear =
+        their_time < kClearlyFaster * our_time || their_time > kClearlySlower * our_time;
     if (i + 1 >= kFewRounds && is_clear) break;
   }
-  return theirs < kFasterShare * ours;
+  return their_time < kFasterShare * our_time;
 }
 
 // What was measured last for a dtype: the address of the provider, which is its own for the life of
 // the process, and in the lowest bit whether it is fast. The first of several threads settles it; a
 // lock would stay taken in the child of a fork.
-bool is_faster(const GemmProvider& provider, Dtype dtype) {
-  static std::atomic<uintptr_t> known[kDtypeCount];
+using Known = std::atomic<uintptr_t>[kDtypeCount];
+
+bool is_faster(Known& known, const GemmProvider& provider, GemmFunction product, Dtype dtype,
+               Dtype ours) {
   static_assert(alignof(GemmProvider) > 1);
   const auto address = reinterpret_cast<uintptr_t>(&provider);
   std::atomic<uintptr_t>& word = known[static_cast<int>(dtype)];
   uintptr_t found = word.load(std::memory_order_relaxed);
   if ((found | 1) != (address | 1)) {
-    const uintptr_t measured = address | (measure_faster(provider, dtype) ? 1 : 0);
+    const uintptr_t measured = address | (measure_faster(product, dtype, ours) ? 1 : 0);
     if (word.compare_exchange_strong(found, measured)) found = measured;
     if ((found | 1) != (address | 1)) return (measured & 1) != 0;
   }
@@ -105,8 +114,21 @@ bool is_faster(const GemmProvider& provider, Dtype dtype) {
 }  // namespace
 
 const GemmProvider& provider_of_large(Dtype dtype) {
+  static Known known;
   const GemmProvider& provider = provider_for(dtype);
-  return provider.only_where_faster && !is_faster(provider, dtype) ? builtin_gemm() : provider;
+  return provider.only_where_faster && !is_faster(known, provider, provider.gemm, dtype, dtype)
+             ? builtin_gemm()
+             : provider;
+}
+
+const GemmProvider* provider_to_float(Dtype dtype) {
+  static Known known;
+  const GemmProvider& provider = provider_for(dtype);
+  const GemmFunction product = provider.gemm_to_float;
+  const bool is_used = product != nullptr &&
+                       (!provider.only_where_faster ||
+                        is_faster(known, provider, product, dtype, Dtype::kFloat32));
+  return is_used ? &provider : nullptr;
 }
 
 const GemmProvider& provider_for(const GemmArgs& g, int64_t batch) {

@@ -12,6 +12,9 @@ const GemmProvider& provider_for(Dtype dtype);
 // The one of large products: the built-in one where the other is to be used only where it is faster
 // and is not. Measured at the first call for a dtype.
 const GemmProvider& provider_of_large(Dtype dtype);
+// One that computes large products of this half type into float32 faster than the built-in GEMM
+// computes them in float32, or null. Measured at the first call for a dtype.
+const GemmProvider* provider_to_float(Dtype dtype);
 // The provider of `batch` such products. It depends on sizes, strides and dtype only, not on where
 // operands lie.
 const GemmProvider& provider_for(const GemmArgs& g, int64_t batch = 1);

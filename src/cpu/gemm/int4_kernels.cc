@@ -259,9 +259,53 @@ void WidenBlock(const uint8_t* HWY_RESTRICT weight, int64_t block, int64_t colum
   }
 }
 
+void Numbers(const uint8_t* HWY_RESTRICT weight, int64_t block, int64_t columns,
+             uint16_t* HWY_RESTRICT to, int64_t pitch) {
+  const hn::FixedTag<uint8_t, 16> d;
+  // bfloat16 from -8 to 7, by bytes.
+  HWY_ALIGN static constexpr uint8_t kLower[16] = {0x00, 0xe0, 0xc0, 0xa0, 0x80, 0x40, 0x00, 0x80,
+                                                   0x00, 0x80, 0x00, 0x40, 0x80, 0xa0, 0xc0, 0xe0};
+  HWY_ALIGN static constexpr uint8_t kUpper[16] = {0xc1, 0xc0, 0xc0, 0xc0, 0xc0, 0xc0, 0xc0, 0xbf,
+                                                   0x00, 0x3f, 0x40, 0x40, 0x40, 0x40, 0x40, 0x40};
+  const auto lower = hn::Load(d, kLower), upper = hn::Load(d, kUpper), low_bits = hn::Set(d, 15);
+  const int64_t half = block / 2;
+  const auto store = [&](hn::Vec<decltype(d)> index, uint16_t* at) HWY_ATTR {
+    const auto low = hn::TableLookupBytes(lower, index), high = hn::TableLookupBytes(upper, index);
+    auto* const bytes = reinterpret_cast<uint8_t*>(at);
+    hn::StoreU(hn::InterleaveLower(d, low, high), d, bytes);
+    hn::StoreU(hn::InterleaveUpper(d, low, high), d, bytes + 16);
+  };
+  for (int64_t c = 0; c < columns; ++c) {
+    for (int64_t j = 0; j < half; j += 16) {
+      const auto both = hn::LoadU(d, weight + c * half + j);
+      store(hn::And(both, low_bits), to + c * pitch + j);
+      const auto words = hn::ShiftRight<4>(hn::BitCast(hn::FixedTag<uint16_t, 8>(), both));
+      store(hn::And(hn::BitCast(d, words), low_bits), to + c * pitch + j + half);
+    }
+  }
+}
+
+void AddGroup(const float* HWY_RESTRICT products, const float* HWY_RESTRICT scale,
+              const float* HWY_RESTRICT zero, const float* HWY_RESTRICT x, int64_t step,
+              int64_t rows, int64_t cols, float* HWY_RESTRICT sums) {
+  const Single d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d)), whole = cols - cols % lanes;
+  for (int64_t i = 0; i < rows; ++i, products += cols, sums += cols) {
+    const auto all = hn::Set(d, x[i * step]);
+    for (int64_t j = 0; j < whole; j += lanes) {
+      const auto sum =
+          hn::MulAdd(hn::LoadU(d, products + j), hn::LoadU(d, scale + j), hn::LoadU(d, sums + j));
+      hn::StoreU(hn::MulAdd(all, hn::LoadU(d, zero + j), sum), d, sums + j);
+    }
+    for (int64_t j = whole; j < cols; ++j) {
+      sums[j] = std::fma(x[i * step], zero[j], std::fma(products[j], scale[j], sums[j]));
+    }
+  }
+}
+
 template <class In>
 cpu::Int4Kernel Int4KernelOf(bool has_vnni) {
-  cpu::Int4Kernel kernel{&Split, &plain::DotBlock<In>, &WidenBlock<In>};
+  cpu::Int4Kernel kernel{&Split, &plain::DotBlock<In>, &WidenBlock<In>, &Numbers, &AddGroup};
 #if HOLOGRAM_INT4_HAS_VNNI
   if (has_vnni) kernel.dot_block = &vnni::DotBlock<In>;
 #endif

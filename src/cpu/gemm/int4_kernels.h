@@ -48,6 +48,12 @@ struct Int4Kernel {
   // to[c * pitch + j] = (w[j] - 8) * scale[j] + zero[j] for `columns` columns of a whole block.
   void (*widen)(const uint8_t* weight, int64_t block, int64_t columns, const void* pairs, float* to,
                 int64_t pitch);
+  // to[c * pitch + j] = w[j] - 8, in the bits of bfloat16.
+  void (*numbers)(const uint8_t* weight, int64_t block, int64_t columns, uint16_t* to,
+                  int64_t pitch);
+  // sums[i * cols + j] += products[i * cols + j] * scale[j] + x[i * step] * zero[j]
+  void (*add_group)(const float* products, const float* scale, const float* zero, const float* x,
+                    int64_t step, int64_t rows, int64_t cols, float* sums);
 };
 
 // dtype: float32 or a half type. With VNNI where the processor has it and `vnni` is asked for: the

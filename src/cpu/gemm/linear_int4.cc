@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Products with an int4 weight whose groups of columns have a scale and a zero point for each row.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <type_traits>
 #include <vector>
 
@@ -33,6 +35,10 @@ constexpr int64_t kRowsTogether = 1024;
 // few of the weight's rows as a block has, so that the widened ones are near.
 constexpr int64_t kWidenedWeights = int64_t{1} << 16;
 constexpr int64_t kRowsByBlocks = 32, kBlockRows = 256;
+// By a provider of products of half types: the fewest rows of the input, and rows of the weight at
+// a time, for few rows of the input and for many.
+constexpr int64_t kFewestOfBrain = 11;
+constexpr int64_t kFewInputs = 128, kPanelOfFew = 128, kPanelOfMany = 192;
 
 struct LinearInt4 {
   Dtype dtype;
@@ -78,13 +84,24 @@ struct LinearInt4 {
   void run() const {
     if (m == 0 || n == 0) return;
     if (k == 0) return std::memset(out, 0, static_cast<size_t>(m * n * size())), void();
-    if (m <= kMostDigitRows && has_kernel()) return run_digits();
+    const GemmProvider* const by = provider();
+    if (by == nullptr && m <= kMostDigitRows && has_kernel()) return run_digits();
     // Parts of nearly equal height: which kernel computes an element is a matter of sizes.
     const int64_t parts = ceil_div(m, kRowsTogether);
     for (int64_t part = 0; part < parts; ++part) {
       const int64_t row = m * part / parts, rows = m * (part + 1) / parts - row;
-      dtype == Dtype::kFloat64 ? run_widened<double>(row, rows) : run_widened<float>(row, rows);
+      if (by != nullptr) {
+        run_by(*by, row, rows);
+      } else {
+        dtype == Dtype::kFloat64 ? run_widened<double>(row, rows) : run_widened<float>(row, rows);
+      }
     }
+  }
+  // Who has instructions for products of bfloat16 into float32, or null.
+  const GemmProvider* provider() const {
+    return dtype == Dtype::kBFloat16 && m >= kFewestOfBrain && has_kernel()
+               ? provider_to_float(dtype)
+               : nullptr;
   }
 
   // Rows [row, row + count) of the input as T.
@@ -185,6 +202,80 @@ struct LinearInt4 {
         }
       }
     }
+  }
+
+  // Rows [row, row + count) of the input times the numbers themselves, which bfloat16 has exactly,
+  // group by group. Numbers may be 0, so that of an infinity there is no sum: such rows of the
+  // input are multiplied by themselves, as their bits never depend on others.
+  void run_by(const GemmProvider& provider, int64_t row, int64_t count) const {
+    const Int4Kernel& with = kernel();
+    std::vector<float> sums(static_cast<size_t>(count * groups));  // of the inputs of a group
+    parallel_for(count, threads, [&](int64_t begin, int64_t end, int) {
+      std::vector<float> x(static_cast<size_t>(k));
+      for (int64_t i = begin; i < end; ++i) {
+        convert(dtype, input + (row + i) * k * size(), Dtype::kFloat32, x.data(), k);
+        for (int64_t g = 0; g < groups; ++g) {
+          const auto first = x.begin() + g * columns;
+          sums[static_cast<size_t>(i * groups + g)] = std::accumulate(first, first + columns, 0.0F);
+        }
+      }
+    });
+    const int64_t together = ceil_div(m <= kFewInputs ? kPanelOfFew : kPanelOfMany, block);
+    const auto task = [&](int64_t first) {
+      const int64_t last = std::min(blocks(), first + together);
+      const int64_t col = first * block, cols = std::min(n, last * block) - col;
+      PackBuffer panels, tiles, rows;
+      auto* const panel = panels.get<uint16_t>(columns * cols);
+      float* const products = tiles.get<float>(2 * count * cols);
+      float* const c = products + count * cols;
+      float* const pair = rows.get<float>(4 * cols);
+      float *const scale = pair + 2 * cols, *const zero = pair + 3 * cols;
+      std::fill_n(c, count * cols, 0.0F);
+      GemmArgs args;
+      args.dtype = dtype;
+      args.m = count, args.n = cols, args.k = columns;
+      args.lda = k;
+      args.b = panel, args.c = products, args.ldb = args.ldc = cols;
+      args.max_threads = provider.one_thread ? 1 : threads;
+      for (int64_t g = 0; g < groups; ++g) {
+        for (int64_t b = first; b < last; ++b) {
+          numbers(b, g, panel + (b - first) * block, cols);
+        }
+        convert(dtype, pairs_at(first, g), Dtype::kFloat32, pair, 2 * cols);
+        for (int64_t j = 0; j < cols; ++j) scale[j] = pair[2 * j], zero[j] = pair[2 * j + 1];
+        args.a = input + (row * k + g * columns) * size();
+        provider.gemm_to_float(args);
+        with.add_group(products, scale, zero, sums.data() + g, groups, count, cols, c);
+      }
+      for (int64_t i = 0; i < count; ++i) {
+        convert(Dtype::kFloat32, c + i * cols, dtype, out + ((row + i) * n + col) * size(), cols);
+      }
+    };
+    parallel_for(ceil_div(blocks(), together), provider.one_thread ? threads : 1,
+                 [&](int64_t begin, int64_t end, int) {
+                   for (int64_t t = begin; t < end; ++t) task(t * together);
+                 });
+    for (int64_t i = row; i < row + count; ++i) {
+      if (!is_finite(i)) run_widened<float>(i, 1);
+    }
+  }
+  // The numbers of a block in a group, less 8, as bfloat16: `pitch` elements from column to column.
+  void numbers(int64_t b, int64_t g, uint16_t* to, int64_t pitch) const {
+    const int64_t rows = rows_of(b), half = rows / 2;
+    const uint8_t* const from = block_at(b) + g * columns * half;
+    if (rows == block) return kernel().numbers(from, block, columns, to, pitch);
+    for (int64_t c = 0; c < columns; ++c) {
+      for (int64_t j = 0; j < rows; ++j) {
+        const int byte = from[c * half + j / 2];
+        const auto q = static_cast<float>((j % 2 != 0 ? byte >> 4 : byte & 15) - 8);
+        to[c * pitch + j] = static_cast<uint16_t>(std::bit_cast<uint32_t>(q) >> 16);
+      }
+    }
+  }
+  bool is_finite(int64_t row) const {
+    constexpr uint16_t kExponent = 0x7f80;
+    const auto* x = reinterpret_cast<const uint16_t*>(input) + row * k;
+    return std::all_of(x, x + k, [](uint16_t bits) { return (bits & kExponent) != kExponent; });
   }
 
   // Blocks are widened and multiplied as matrices, for rows [row, row + count) of the input.

@@ -22,6 +22,12 @@ namespace {
 constexpr int64_t kRowsAtATime = 256;
 // Rows of the weight that are widened at a time to float64.
 constexpr int64_t kWeightRowsAtATime = 64;
+// Half types by a provider: at least so many rows and multiplications. The weight's rows that are
+// widened at a time stay near the few rows that they are multiplied with, and are worth packing for
+// many; the result's rows that are float32 at a time.
+constexpr int64_t kFewestOfHalf = 10, kLeastWork = int64_t{1} << 22;
+constexpr int64_t kFewInputRows = 128, kWidenedForFew = 128, kWidenedForMany = 384;
+constexpr int64_t kResultRows = 512;
 // The longest rows of a product that is handed over in blocks: see gemm_call.cc.
 constexpr int64_t kLongestInBlocks = 1024;
 
@@ -57,7 +63,14 @@ struct LinearInt8 {
     g.max_threads = threads;
     return g;
   }
+  // Who has instructions for products of half types into float32, in which int8 is exact, or null.
+  const GemmProvider* provider() const {
+    return itemsize(dtype) == 2 && m >= kFewestOfHalf && m * n * k >= kLeastWork
+               ? provider_to_float(dtype)
+               : nullptr;
+  }
   bool is_done_in_blocks() const {
+    if (provider() != nullptr) return false;
     return dtype != Dtype::kFloat64 && m > 1 && n > 1 && k > 0 && k <= kLongestInBlocks &&
            !is_sum_of_dots(product(nullptr, m, nullptr));
   }
@@ -91,6 +104,7 @@ struct LinearInt8 {
   void run() const {
     if (m == 0 || n == 0) return;
     if (dtype == Dtype::kFloat64) return run_double();
+    if (const GemmProvider* by = provider(); by != nullptr) return run_by(*by);
     if (is_done_in_blocks()) return run_blocks(nullptr);
     const std::vector<float> by = scales();
     // Parts of nearly equal height: which kernel computes an element is a matter of sizes.
@@ -111,6 +125,31 @@ struct LinearInt8 {
         finish(c + first * n, n, count, 0, n, by, to + first * n * size(), n);
       });
     }
+  }
+
+  void run_by(const GemmProvider& provider) const {
+    const std::vector<float> by = scales();
+    const int64_t parts = ceil_div(n, m <= kFewInputRows ? kWidenedForFew : kWidenedForMany);
+    const int64_t strips = ceil_div(m, kResultRows);
+    parallel_for(parts, provider.one_thread ? threads : 1, [&](int64_t begin, int64_t end, int) {
+      PackBuffer wide, sums;
+      for (int64_t part = begin; part < end; ++part) {
+        const int64_t col = n * part / parts, cols = n * (part + 1) / parts - col;
+        char* const panel = wide.get<char>(cols * k * size());
+        convert(Dtype::kInt8, weight + col * k, dtype, panel, cols * k);
+        for (int64_t strip = 0; strip < strips; ++strip) {
+          const int64_t row = m * strip / strips, rows = m * (strip + 1) / strips - row;
+          GemmArgs g = product(nullptr, rows, sums.get<float>(rows * cols));
+          g.dtype = dtype;
+          g.a = input + row * k * size(), g.b = panel;
+          g.n = g.ldc = cols;
+          g.max_threads = provider.one_thread ? 1 : threads;
+          provider.gemm_to_float(g);
+          finish(static_cast<float*>(g.c), cols, rows, col, cols, by,
+                 out + (row * n + col) * size(), n);
+        }
+      }
+    });
   }
 
   // Where the epilogue is null the result is memory.

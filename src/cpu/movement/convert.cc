@@ -9,6 +9,7 @@
 #include "src/cpu/device/kernel_table.h"
 // clang-format on
 
+#include <bit>
 #include <complex>
 #include <cstring>
 #include <type_traits>
@@ -82,6 +83,16 @@ void AddFromReal(cpu::ConvertTable& table) {
       table);
 }
 
+// Bytes have no more digits than bfloat16: the upper half of the float32 is exact.
+template <class From>
+void ByteToBFloat16(const void* src, void* dst, int64_t n) {
+  const From* HWY_RESTRICT in = static_cast<const From*>(src);
+  uint16_t* HWY_RESTRICT out = static_cast<uint16_t*>(dst);
+  for (int64_t i = 0; i < n; ++i) {
+    out[i] = static_cast<uint16_t>(std::bit_cast<uint32_t>(static_cast<float>(in[i])) >> 16);
+  }
+}
+
 void Stream(const void* src, void* dst, int64_t bytes) {
   const hn::ScalableTag<uint8_t> d;
   const auto* in = static_cast<const uint8_t*>(src);
@@ -110,6 +121,10 @@ void AddConversions(cpu::ConvertTable& table) {
   kernels[static_cast<int>(Dtype::kBFloat16)][kF32] = &BFloat16ToFloat;
   kernels[kF32][static_cast<int>(Dtype::kFloat16)] = &FloatToHalf;
   kernels[kF32][static_cast<int>(Dtype::kBFloat16)] = &FloatToBFloat16;
+  kernels[static_cast<int>(Dtype::kInt8)][static_cast<int>(Dtype::kBFloat16)] =
+      &ByteToBFloat16<int8_t>;
+  kernels[static_cast<int>(Dtype::kUInt8)][static_cast<int>(Dtype::kBFloat16)] =
+      &ByteToBFloat16<uint8_t>;
   table.stream = &Stream;
 }
 

@@ -222,6 +222,54 @@ TEST_P(LinearInt4, RowsDoNotDependOnEachOther) {
   }
 }
 
+TEST_P(LinearInt4, BFloat16ByAProvider) {
+  const HalfToFloatByLoops provider;
+  Random random(12);
+  // The last block shorter, and nothing but it; groups that no kernel takes; fewer rows.
+  const Case cases[] = {{11, 128, 3, 32, 64},  {17, 98, 2, 64, 32},   {130, 300, 2, 160, 64},
+                        {129, 640, 1, 16, 32}, {1100, 64, 1, 32, 64}, {40, 16, 2, 32, 64}};
+  for (const Case& c : cases) {
+    provider.calls = 0;
+    check(Dtype::kBFloat16, c, operands_of(random, Dtype::kBFloat16, c));
+    EXPECT_GT(provider.calls, 0);
+  }
+  provider.calls = 0;
+  for (const Case& c : {Case{10, 128, 3, 32, 64}, Case{20, 64, 3, 10, 64}}) {
+    check(Dtype::kBFloat16, c, operands_of(random, Dtype::kBFloat16, c));
+  }
+  check(Dtype::kFloat16, cases[0], operands_of(random, Dtype::kFloat16, cases[0]));
+  EXPECT_EQ(provider.calls, 0);
+}
+
+// Where numbers are 0 an infinity is not to become NaN.
+TEST_P(LinearInt4, InfinitiesByAProvider) {
+  const HalfToFloatByLoops provider;
+  Random random(13);
+  const Case c{12, 64, 2, 32, 64};
+  const Operands in = operands_of(random, Dtype::kBFloat16, c);
+  Operands infinite = in;
+  constexpr uint16_t kInfinity = 0x7f80;
+  reinterpret_cast<uint16_t*>(infinite.x.data())[5 * 64 + 40] = kInfinity;
+  Bytes want(static_cast<size_t>(c.m * c.n) * 2, 0), got = want;
+  run(Dtype::kBFloat16, c, in, want, 1);
+  run(Dtype::kBFloat16, c, infinite, got, 1);
+  const Bytes pairs = converted(in.pairs, Dtype::kBFloat16, Dtype::kFloat64, 2 * c.groups * c.n);
+  const Bytes y = converted(got, Dtype::kBFloat16, Dtype::kFloat64, c.m * c.n);
+  for (int64_t j = 0; j < c.n; ++j) {
+    const double w = (weight_at(c, in.weight, j, 40) - 8) * element(pairs, 2 * (c.n + j)) +
+                     element(pairs, 2 * (c.n + j) + 1);
+    const double value = element(y, 5 * c.n + j);
+    ASSERT_EQ(value, w * std::numeric_limits<double>::infinity()) << j;
+  }
+  const auto row = [&](const Bytes& all, int64_t i) {
+    return Bytes(all.begin() + i * c.n * 2, all.begin() + (i + 1) * c.n * 2);
+  };
+  for (int64_t i = 0; i < c.m; ++i) {
+    if (i == 5) continue;
+    ASSERT_EQ(row(got, i), row(want, i)) << i;
+  }
+}
+
 TEST_P(LinearInt4, NothingOfNothing) {
   Bytes out(4 * 6, 'x');
   run(Dtype::kFloat32, {2, 0, 1, 32, 64}, {Bytes(256), {}, {}}, out, 1);

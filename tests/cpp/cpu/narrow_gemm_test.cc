@@ -108,52 +108,77 @@ void run_linear(Dtype dtype, int64_t m, int64_t n, int64_t k, const Bytes& x, co
   run_call(call_op("linear_int8").number, {operands, words.data(), nullptr, threads});
 }
 
+void check_scaled(Random& random, Dtype dtype, int64_t m, int64_t n, int64_t k) {
+  // Half a step of the result, and the sums of float32 or float64.
+  const double step = dtype == Dtype::kBFloat16  ? 0x1p-8
+                      : dtype == Dtype::kFloat16 ? 0x1p-11
+                      : dtype == Dtype::kFloat32 ? 0x1p-23
+                                                 : 0x1p-52;
+  const double sums = dtype == Dtype::kFloat64 ? 0x1p-50 : 0x1p-21;
+  const Bytes x = random_bytes(random, dtype, m * k);
+  const Bytes weight = random_bytes(random, Dtype::kInt8, n * k);
+  // Small: sums of float16 have to stay in its range.
+  Bytes scale = random_bytes(random, dtype, n);
+  Bytes small = converted(scale, dtype, Dtype::kFloat64, n);
+  for (int64_t j = 0; j < n; ++j) reinterpret_cast<double*>(small.data())[j] *= 0x1p-6;
+  scale = converted(small, Dtype::kFloat64, dtype, n);
+  Bytes out = random_bytes(random, dtype, m * n), again = out;
+  run_linear(dtype, m, n, k, x, weight, scale, out, 1);
+  run_linear(dtype, m, n, k, x, weight, scale, again, 2);
+  ASSERT_EQ(out, again) << "threads change bits";
+  const Bytes xs = converted(x, dtype, Dtype::kFloat64, m * k);
+  const Bytes by = converted(scale, dtype, Dtype::kFloat64, n);
+  const Bytes ys = converted(out, dtype, Dtype::kFloat64, m * n);
+  const auto at = [](const Bytes& bytes, int64_t i) {
+    return reinterpret_cast<const double*>(bytes.data())[i];
+  };
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t j = 0; j < n; ++j) {
+      double sum = 0, size = 0;
+      for (int64_t p = 0; p < k; ++p) {
+        const double product =
+            at(xs, i * k + p) * static_cast<int8_t>(weight[static_cast<size_t>(j * k + p)]);
+        sum += product, size += std::abs(product);
+      }
+      const double want = sum * at(by, j);
+      const double bound = 2 * step * std::abs(want) + sums * size * std::abs(at(by, j)) +
+                           (dtype == Dtype::kFloat16 ? 0x1p-24 : 0);
+      ASSERT_NEAR(at(ys, i * n + j), want, bound)
+          << dtype_name(dtype) << ' ' << m << " x " << n << " x " << k;
+    }
+  }
+}
+
 TEST_P(NarrowGemm, ScaledProductsAgreeWithLoops) {
   register_builtin_devices();
   Random random(3);
   std::vector<std::array<int64_t, 3>> sizes = {{0, 3, 4}, {3, 0, 4}, {3, 4, 0}, {600, 40, 70}};
   for (const auto& [m, n, k] : kSizes) sizes.push_back({m, n, k});
   for (const Dtype dtype : {Dtype::kFloat32, Dtype::kBFloat16, Dtype::kFloat16, Dtype::kFloat64}) {
-    // Half a step of the result, and the sums of float32 or float64.
-    const double step = dtype == Dtype::kBFloat16  ? 0x1p-8
-                        : dtype == Dtype::kFloat16 ? 0x1p-11
-                        : dtype == Dtype::kFloat32 ? 0x1p-23
-                                                   : 0x1p-52;
-    const double sums = dtype == Dtype::kFloat64 ? 0x1p-50 : 0x1p-21;
-    for (const auto& [m, n, k] : sizes) {
-      const Bytes x = random_bytes(random, dtype, m * k);
-      const Bytes weight = random_bytes(random, Dtype::kInt8, n * k);
-      // Small: sums of float16 have to stay in its range.
-      Bytes scale = random_bytes(random, dtype, n);
-      Bytes small = converted(scale, dtype, Dtype::kFloat64, n);
-      for (int64_t j = 0; j < n; ++j) reinterpret_cast<double*>(small.data())[j] *= 0x1p-6;
-      scale = converted(small, Dtype::kFloat64, dtype, n);
-      Bytes out = random_bytes(random, dtype, m * n), again = out;
-      run_linear(dtype, m, n, k, x, weight, scale, out, 1);
-      run_linear(dtype, m, n, k, x, weight, scale, again, 2);
-      ASSERT_EQ(out, again) << "threads change bits";
-      const Bytes xs = converted(x, dtype, Dtype::kFloat64, m * k);
-      const Bytes by = converted(scale, dtype, Dtype::kFloat64, n);
-      const Bytes ys = converted(out, dtype, Dtype::kFloat64, m * n);
-      const auto at = [](const Bytes& bytes, int64_t i) {
-        return reinterpret_cast<const double*>(bytes.data())[i];
-      };
-      for (int64_t i = 0; i < m; ++i) {
-        for (int64_t j = 0; j < n; ++j) {
-          double sum = 0, size = 0;
-          for (int64_t p = 0; p < k; ++p) {
-            const double product =
-                at(xs, i * k + p) * static_cast<int8_t>(weight[static_cast<size_t>(j * k + p)]);
-            sum += product, size += std::abs(product);
-          }
-          const double want = sum * at(by, j);
-          const double bound = 2 * step * std::abs(want) + sums * size * std::abs(at(by, j)) +
-                               (dtype == Dtype::kFloat16 ? 0x1p-24 : 0);
-          ASSERT_NEAR(at(ys, i * n + j), want, bound)
-              << dtype_name(dtype) << ' ' << m << " x " << n << " x " << k;
-        }
-      }
+    for (const auto& [m, n, k] : sizes) check_scaled(random, dtype, m, n, k);
+  }
+}
+
+TEST_P(NarrowGemm, ScaledProductsOfHalfTypesByAProvider) {
+  register_builtin_devices();
+  const HalfToFloatByLoops provider;
+  Random random(4);
+  for (const Dtype dtype : {Dtype::kFloat32, Dtype::kBFloat16, Dtype::kFloat16}) {
+    // Fewer rows, and smaller products, stay where they are.
+    for (const auto& [m, n, k] : {std::array<int64_t, 3>{9, 400, 1200}, {10, 40, 60}}) {
+      check_scaled(random, dtype, m, n, k);
     }
+    EXPECT_EQ(provider.calls, 0);
+    for (const auto& [m, n, k] : {std::array<int64_t, 3>{10, 400, 1200},
+                                  {128, 300, 110},
+                                  {129, 400, 90},
+                                  {1100, 70, 60},
+                                  {17, 1, 300000}}) {
+      provider.calls = 0;
+      check_scaled(random, dtype, m, n, k);
+      EXPECT_EQ(provider.calls > 0, dtype != Dtype::kFloat32) << m;
+    }
+    provider.calls = 0;
   }
 }
 

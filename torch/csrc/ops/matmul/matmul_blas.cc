@@ -134,6 +134,20 @@ using MklHalf = void (*)(const char*, const char*, const int*, const int*, const
                          const void*, const int*, const void*, const int*, const float*, float*,
                          const int*);
 
+MklHalf mkl_half_function(Dtype dtype) {
+  if (MKL_Set_Num_Threads_Local == nullptr) return nullptr;
+  return symbol<MklHalf>(dtype == Dtype::kFloat16 ? "gemm_f16f16f32_" : "gemm_bf16bf16f32_");
+}
+
+void call_mkl_half(MklHalf gemm, const GemmArgs& g, float* c, int64_t step) {
+  const int m = static_cast<int>(g.m), n = static_cast<int>(g.n), k = static_cast<int>(g.k);
+  const int lda = static_cast<int>(g.lda), ldb = static_cast<int>(g.ldb);
+  const int ldc = static_cast<int>(step);
+  const float alpha = static_cast<float>(g.alpha), beta = static_cast<float>(g.beta);
+  gemm(g.trans_b ? "T" : "N", g.trans_a ? "T" : "N", &n, &m, &k, &alpha, g.b, &ldb, g.a, &lda,
+       &beta, c, &ldc);
+}
+
 void mkl_half_gemm(MklHalf gemm, const GemmArgs& g) {
   static thread_local std::vector<float> kept;
   if (kept.size() < static_cast<size_t>(g.m * g.n)) kept.resize(static_cast<size_t>(g.m * g.n));
@@ -142,11 +156,7 @@ void mkl_half_gemm(MklHalf gemm, const GemmArgs& g) {
   for (int64_t i = 0; i < g.m && g.beta != 0; ++i) {
     hologram::convert(g.dtype, row_of_c(i), Dtype::kFloat32, c + i * g.n, g.n);
   }
-  const int m = static_cast<int>(g.m), n = static_cast<int>(g.n), k = static_cast<int>(g.k);
-  const int lda = static_cast<int>(g.lda), ldb = static_cast<int>(g.ldb);
-  const float alpha = static_cast<float>(g.alpha), beta = static_cast<float>(g.beta);
-  gemm(g.trans_b ? "T" : "N", g.trans_a ? "T" : "N", &n, &m, &k, &alpha, g.b, &ldb, g.a, &lda,
-       &beta, c, &n);
+  call_mkl_half(gemm, g, c, g.n);
   for (int64_t i = 0; i < g.m; ++i) {
     hologram::convert(Dtype::kFloat32, c + i * g.n, g.dtype, row_of_c(i), g.n);
   }
@@ -155,9 +165,8 @@ void mkl_half_gemm(MklHalf gemm, const GemmArgs& g) {
 // MKL's function for the smaller products of a half type, or null: tried out, and measured against
 // oneDNN, as there are processors that it emulates them on.
 MklHalf find_mkl_half(Dtype dtype) {
-  const auto gemm =
-      symbol<MklHalf>(dtype == Dtype::kFloat16 ? "gemm_f16f16f32_" : "gemm_bf16bf16f32_");
-  if (gemm == nullptr || MKL_Set_Num_Threads_Local == nullptr) return nullptr;
+  const MklHalf gemm = mkl_half_function(dtype);
+  if (gemm == nullptr) return nullptr;
   constexpr int64_t kSize = 128;
   constexpr int kRounds = 5;
   constexpr float kClearly = 1.3F;
@@ -213,6 +222,37 @@ void half_gemm(const GemmArgs& g) {
     return mkl_half_gemm(gemm, g);
   }
   addmm(g);
+}
+
+// [1 2; 3 4] times its transpose.
+bool mkl_half_works(Dtype dtype) {
+  const MklHalf gemm = mkl_half_function(dtype);
+  if (gemm == nullptr) return false;
+  const std::array<float, 4> numbers{1, 2, 3, 4};
+  std::array<uint16_t, 4> a{};
+  std::array<float, 4> c{9, 9, 9, 9};
+  hologram::convert(Dtype::kFloat32, numbers.data(), dtype, a.data(), 4);
+  GemmArgs g;
+  g.m = g.n = g.k = g.lda = g.ldb = 2;
+  g.trans_b = true;
+  g.a = g.b = a.data();
+  call_mkl_half(gemm, g, c.data(), 2);
+  return c == std::array<float, 4>{5, 11, 11, 25};
+}
+
+void half_to_float(const GemmArgs& g) {
+  static const bool works = mkl_half_works(Dtype::kFloat16) && mkl_half_works(Dtype::kBFloat16);
+  const OneThread alone;
+  constexpr int64_t kMost = std::numeric_limits<int>::max();
+  if (works && std::max({g.m, g.n, g.k, g.lda, g.ldb, g.ldc}) <= kMost) {
+    return call_mkl_half(mkl_half_function(g.dtype), g, static_cast<float*>(g.c), g.ldc);
+  }
+  const BelowAutograd below;
+  const at::ScalarType type = g.dtype == Dtype::kFloat16 ? at::kHalf : at::kBFloat16;
+  at::Tensor c = operand(g.c, g.m, g.n, g.ldc, false, at::kFloat);
+  at::cpu::addmm_out(c, c, operand(g.a, g.m, g.k, g.lda, g.trans_a, type).to(at::kFloat),
+                     operand(g.b, g.k, g.n, g.ldb, g.trans_b, type).to(at::kFloat), g.beta,
+                     g.alpha);
 }
 
 void half_batched(const GemmArgs& g, int64_t batch, int64_t stride_a, int64_t stride_b,
@@ -272,6 +312,7 @@ void register_torch_gemm() {
                                     .supports = &is_half_dtype,
                                     .gemm = half_alone ? &half_gemm : &torch_gemm,
                                     .gemm_batched = half_alone ? &half_batched : nullptr,
+                                    .gemm_to_float = half_alone ? &half_to_float : nullptr,
                                     .one_thread = half_alone,
                                     .only_where_faster = name.empty(),
                                     .tile_work = int64_t{1} << 22});
