@@ -125,9 +125,9 @@ const GemmProvider* provider_to_float(Dtype dtype) {
   static Known known;
   const GemmProvider& provider = provider_for(dtype);
   const GemmFunction product = provider.gemm_to_float;
-  const bool is_used = product != nullptr &&
-                       (!provider.only_where_faster ||
-                        is_faster(known, provider, product, dtype, Dtype::kFloat32));
+  const bool is_used =
+      product != nullptr &&
+      (!provider.only_where_faster || is_faster(known, provider, product, dtype, Dtype::kFloat32));
   return is_used ? &provider : nullptr;
 }
 
