@@ -315,6 +315,14 @@ nb::object to_list(const Tensor& tensor) {
 }
 
 nb::bytes to_byte_string(const Tensor& tensor) {
+  if (tensor.numel() != 0 && !is_long(tensor) && tensor.is_contiguous() &&
+      tensor.buffer()->device().is_host_memory()) {
+    {
+      const Unlocked unlocked;
+      materialize(tensor);
+    }
+    return nb::bytes(tensor.data(), tensor.nbytes());
+  }
   nb::object bytes =
       nb::steal(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(tensor.nbytes())));
   if (!bytes.is_valid()) raise_set();

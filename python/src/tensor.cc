@@ -242,7 +242,7 @@ has none for them it raises TypeError that says what to take instead.)";
 
 void register_tensor(nb::module_& m) {
   nb::class_<TensorObject> type(m, "Tensor", nb::is_final(), nb::is_weak_referenceable(),
-                                nb::type_slots(tensor_slots()), kTensorDoc);
+                                nb::pooled(256), nb::type_slots(tensor_slots()), kTensorDoc);
   tensor_type = reinterpret_cast<PyTypeObject*>(type.ptr());
   add_dlpack_methods(type);
   add_ufunc_method(type);

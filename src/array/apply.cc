@@ -14,6 +14,7 @@
 #include "src/array/record_call.h"
 #include "src/array/types.h"
 #include "src/array/unsigned.h"
+#include "src/runtime/memory/tensor_access.h"
 
 namespace hologram {
 namespace array {
@@ -94,6 +95,41 @@ bool record_row(OpId op, Dtype compute, std::span<const Operand> operands, const
     strides[k + 1] = steps[k].data();
   }
   return record_strided(op, compute, list.data(), arity, out.ndim(), out.shape().data(), strides);
+}
+
+// Most operands are row-major tensors of one shape, of float32 or of float64: nothing is to be
+// promoted or broadcast. False, with nothing recorded, for others.
+bool record_alike(const OpInfo& info, std::span<const Operand> operands, Rules rules, Tensor& out) {
+  if (operands.size() != info.arity || info.arity > 2 || !operands[0].is_tensor()) return false;
+  const Tensor& first = operands[0].tensor();
+  const Dtype dtype = first.dtype();
+  if ((dtype != Dtype::kFloat32 && dtype != Dtype::kFloat64) || first.numel() == 0 ||
+      !info.supports(dtype) || (info.id == OpId::remainder && rules == Rules::numpy) ||
+      !first.is_contiguous()) {
+    return false;
+  }
+  Device& device = device_of(first);
+  if (!is_recording(device)) return false;
+  RecordOperand list[3];
+  list[1] = record_operand(first);
+  if (info.arity == 2) {
+    if (!operands[1].is_tensor()) return false;
+    const Tensor& second = operands[1].tensor();
+    if (second.dtype() != dtype || !second.buffer() || &device_of(second) != &device ||
+        second.shape() != first.shape() || !second.is_contiguous()) {
+      return false;
+    }
+    list[2] = record_operand(second);
+  }
+  const Dtype result = info.result_is_bool ? Dtype::kBool : dtype;
+  const int64_t n = first.numel();
+  BufferRef memory =
+      BufferRef::adopt(allocate_deferred(device, static_cast<size_t>(n) * itemsize(result)));
+  memory->set_dtype(result);
+  list[0] = {memory.get(), 0, result, false, 0};
+  if (!record_flat(info.id, dtype, list, info.arity, n)) return false;
+  out = internal::TensorAccess::whole(std::move(memory), first.shape(), n, result);
+  return true;
 }
 
 int kind_of(Dtype dtype) {
@@ -207,6 +243,8 @@ void run_row(OpId op, Dtype type, std::span<const Operand> operands, const Tenso
 
 Tensor apply(OpId op, std::span<const Operand> operands, Rules rules) {
   const OpInfo& info = op_info(op);
+  if (Tensor out; array::record_alike(info, operands, rules, out)) [[likely]]
+    return out;
   const ElementwiseTypes types = elementwise_types(op, operands, rules);
   Device& device = array::device_of(info.name.data(), operands);
   Tensor out = array::fresh(array::broadcast_shape(info.name, operands), types.result, device);
