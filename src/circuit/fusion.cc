@@ -76,7 +76,6 @@ class Fuser {
       if (graph_.nodes[i].live) place(static_cast<int>(i));
     }
     share_loads();
-    mark_stored();
     graph_.visits +=
         hazards_.written.visits() + hazards_.touched.visits() + hazards_.readers.visits();
     std::vector<Cluster> result;
@@ -491,17 +490,6 @@ class Fuser {
     return region;
   }
 
-  void mark_stored() {
-    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      Node& n = graph_.nodes[i];
-      if (!n.live) continue;
-      for (int k = 0; k < n.arity; ++k) {
-        const int from = n.in[k].node;
-        if (from >= 0 && find(from) != find(static_cast<int>(i))) node(from).stored = true;
-      }
-    }
-  }
-
   Graph& graph_;
   const PlanOptions& options_;
   std::vector<Cluster> clusters_;
@@ -524,7 +512,18 @@ class Fuser {
 }  // namespace
 
 std::vector<Cluster> fuse(Graph& graph, const PlanOptions& options) {
-  return Fuser(graph, options).run();
+  std::vector<Cluster> clusters = Fuser(graph, options).run();
+  if (options.fuse) settle_late_values(graph, options.limits, clusters);
+  const std::vector<int> cluster_of = clusters_by_node(graph, clusters);
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const Node& n = graph.nodes[i];
+    for (int k = 0; n.live && k < n.arity; ++k) {
+      const int from = n.in[k].node;
+      if (from < 0 || cluster_of[static_cast<size_t>(from)] == cluster_of[i]) continue;
+      graph.nodes[static_cast<size_t>(from)].stored = true;
+    }
+  }
+  return clusters;
 }
 
 }  // namespace hologram::circuit

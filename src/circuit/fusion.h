@@ -12,4 +12,11 @@ namespace hologram::circuit {
 // of another cluster.
 std::vector<Cluster> fuse(Graph& graph, const PlanOptions& options);
 
+// What only a later cluster reads is computed there, if that reads no more memory for it. Later
+// clusters read the copy of a value where only the copy is in memory.
+void settle_late_values(Graph& graph, const PlanLimits& limits, std::vector<Cluster>& clusters);
+
+// By node: which of the clusters it is in, or -1.
+std::vector<int> clusters_by_node(const Graph& graph, const std::vector<Cluster>& clusters);
+
 }  // namespace hologram::circuit

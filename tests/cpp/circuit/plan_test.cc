@@ -228,6 +228,54 @@ TEST(Fusion, LateReaderLiftsAnEarlyValue) {
 }
 
 // Normalised rows: (x - amax) then exp and its sum, six records.
+// A step of a stencil after another: the second kernel reads its neighbours' elements of u, which
+// the first has to write. Nothing else goes through memory, neither the value that u is a copy of
+// nor what of the second step could be computed in the first.
+TEST(Fusion, WhatOnlyALaterKernelReadsIsComputedThere) {
+  constexpr int64_t kInner = 1000;
+  Program p;
+  const auto x = p.buffer(true), u = p.buffer(true);
+  const auto at = [](uint32_t slot, int64_t element) {
+    TapeOperand o = Program::memory(slot);
+    o.offset = 4 * element;
+    return o;
+  };
+  const auto copy = [&](uint32_t from, TapeOperand to) {
+    const TapeOperand operands[] = {to, Program::memory(from)};
+    p.tape.append_flat(kCodeConvert, kF32, 1, operands, nullptr, kInner);
+  };
+  const auto sum = p.op(OpId::add, {at(x, 0), at(x, 2)}, kInner);
+  copy(sum, at(u, 1));
+  const auto scaled = p.op(OpId::mul, {at(u, 1), kNumber}, kInner);
+  const auto near = p.op(OpId::add, {at(u, 0), at(u, 2)}, kInner);
+  const auto change = p.op(OpId::sub, {Program::memory(near), Program::memory(scaled)}, kInner);
+  const auto result = p.op(OpId::add, {at(u, 1), Program::memory(change)}, kInner);
+  p.keep(result);
+  const auto plan = p.plan();
+  ASSERT_EQ(plan->kernels.size(), 2u);
+  EXPECT_EQ(plan->kernels[0].instrs.size(), 2u);
+  EXPECT_EQ(plan->kernels[1].instrs.size(), 4u);
+  for (const uint32_t slot : {sum, scaled, near, change}) {
+    EXPECT_EQ(std::count(plan->attach.begin(), plan->attach.end(), slot), 0) << slot;
+  }
+  // A value that the first kernel's reader would have to store instead stays.
+  Program q;
+  const auto y = q.buffer(true), v = q.buffer(true);
+  const auto twice = q.op(OpId::add, {at(y, 0), at(y, 1)}, kInner);
+  const auto third = q.op(OpId::mul, {at(y, 2), at(y, 3)}, kInner);
+  const auto both = q.op(OpId::sub, {Program::memory(twice), Program::memory(third)}, kInner);
+  const TapeOperand stored[] = {at(v, 1), Program::memory(twice), kNumber};
+  const uint64_t bits[] = {0, 0, std::bit_cast<uint32_t>(3.0f)};
+  q.tape.append_flat(static_cast<uint16_t>(OpId::mul), kF32, 2, stored, bits, kInner);
+  const auto last = q.op(OpId::add, {at(v, 0), Program::memory(both)}, kInner);
+  q.keep(last);
+  const auto other = q.plan();
+  ASSERT_EQ(other->kernels.size(), 2u);
+  EXPECT_EQ(other->kernels[0].instrs.size(), 4u);
+  EXPECT_EQ(std::count(other->attach.begin(), other->attach.end(), both), 1);
+  EXPECT_EQ(std::count(other->attach.begin(), other->attach.end(), twice), 0);
+}
+
 TEST(Limits, WhatADeviceCannotFuseIsAKernelOfItsOwn) {
   Program p;
   const auto m = Program::memory;
