@@ -43,9 +43,9 @@ struct GemmProvider {
   // one_thread it is given some of a call's products at a time, which has to change no bits.
   void (*gemm_batched)(const GemmArgs& args, int64_t batch, int64_t stride_a, int64_t stride_b,
                        int64_t stride_c) = nullptr;
-  // Products of half types whose C is float32, unrounded, as beta and C's elements are then; null:
-  // not offered. On the threads that gemm() uses. Asked where it takes less time than the built-in
-  // GEMM in float32, which is measured once.
+  // Products of operands of a half type, which dtype says, into a C of float32; null: not offered.
+  // On the threads that gemm() uses. Weights of int8 and int4 are multiplied by it where it takes
+  // less time than the built-in GEMM in float32, which is measured once.
   void (*gemm_to_float)(const GemmArgs& args) = nullptr;
   // gemm() computes on the calling thread alone, any number of threads may call it at once, and
   // where C lies changes no bits. Large products are then cut into tiles by their sizes and the

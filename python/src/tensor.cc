@@ -242,7 +242,10 @@ has none for them it raises TypeError that says what to take instead.)";
 
 void register_tensor(nb::module_& m) {
   nb::class_<TensorObject> type(m, "Tensor", nb::is_final(), nb::is_weak_referenceable(),
-                                nb::pooled(256), nb::type_slots(tensor_slots()), kTensorDoc);
+#if NB_VERSION_MAJOR * 100 + NB_VERSION_MINOR >= 301
+                                nb::pooled(256),  // the objects of temporaries are used again
+#endif
+                                nb::type_slots(tensor_slots()), kTensorDoc);
   tensor_type = reinterpret_cast<PyTypeObject*>(type.ptr());
   add_dlpack_methods(type);
   add_ufunc_method(type);

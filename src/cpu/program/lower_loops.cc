@@ -46,11 +46,13 @@ size_t wait_of(const Instr& instr) {
 
 }  // namespace
 
-// Values of fewer elements are computed once, but repeated past the caches by a loop.
+// What has fewer elements is computed once, but repeated past the caches by a loop.
 bool Lowering::fits_loop(int index) const {
   const Instr& instr = this->instr(index);
+  const Rank rank = ranks_[static_cast<size_t>(index)];
+  const bool repeats = rank == Rank::kOne || instr.code == circuit::kCodeConvert;
   return is_elementwise(instr) && rank_of_out(instr.out) == Rank::kFull &&
-         (ranks_[static_cast<size_t>(index)] == Rank::kFull || is_streamed(instr.out)) &&
+         (rank == Rank::kFull || (repeats && is_streamed(instr.out))) &&
          jit_takes(program_.isa, instr);
 }
 
