@@ -37,7 +37,10 @@ def _layer(k: int, n: int, bias: bool = True, dtype: torch.dtype = torch.float32
 def test_layers_compute_with_their_dequantized_weight(
     kind: str, device: str, dtype: torch.dtype
 ) -> None:
-    for shape, n in [((256,), 64), ((1, 100), 70), ((3, 5, 300), 33), ((0, 64), 5), ((40, 96), 1)]:
+    shapes = [((256,), 64), ((1, 100), 70), ((3, 5, 300), 33), ((0, 64), 5), ((40, 96), 1)]
+    # Large enough for a BLAS of the half types.
+    shapes += [((24, 384), 520), ((300, 128), 260)]
+    for shape, n in shapes:
         layer = _layer(shape[-1], n, dtype=dtype)
         before = layer.weight.detach().double()
         layer = layer.to(device)
