@@ -97,14 +97,15 @@ bool record_row(OpId op, Dtype compute, std::span<const Operand> operands, const
   return record_strided(op, compute, list.data(), arity, out.ndim(), out.shape().data(), strides);
 }
 
-// Most operands are row-major tensors of one shape, of float32 or of float64: nothing is to be
-// promoted or broadcast. False, with nothing recorded, for others.
+// Most operands are row-major tensors of one shape and of one dtype that the row computes in:
+// nothing is to be promoted or broadcast. False, with nothing recorded, for others.
 bool record_alike(const OpInfo& info, std::span<const Operand> operands, Rules rules, Tensor& out) {
   if (operands.size() != info.arity || info.arity > 2 || !operands[0].is_tensor()) return false;
   const Tensor& first = operands[0].tensor();
   const Dtype dtype = first.dtype();
-  if ((dtype != Dtype::kFloat32 && dtype != Dtype::kFloat64) || first.numel() == 0 ||
-      !info.supports(dtype) || (info.id == OpId::remainder && rules == Rules::numpy) ||
+  const bool computes = dtype != Dtype::kBool && !is_complex(dtype) && !is_stored_only(dtype) &&
+                        compute_dtype(dtype) == dtype && info.supports(dtype);
+  if (!computes || first.numel() == 0 || (info.id == OpId::remainder && rules == Rules::numpy) ||
       !first.is_contiguous()) {
     return false;
   }

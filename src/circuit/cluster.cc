@@ -129,4 +129,14 @@ bool fits_call(const Graph& graph, const Cluster& c) {
                         c.cols != 0 && c.domain.has_rows_of(c.cols, c.group));
 }
 
+std::vector<int> clusters_by_node(const Graph& graph, const std::vector<Cluster>& clusters) {
+  std::vector<int> of(graph.nodes.size(), -1);
+  for (size_t c = 0; c < clusters.size(); ++c) {
+    for (const int member : clusters[c].nodes) {
+      of[static_cast<size_t>(member)] = static_cast<int>(c);
+    }
+  }
+  return of;
+}
+
 }  // namespace hologram::circuit

@@ -45,6 +45,8 @@ bool join_loops(const Graph& graph, const PlanLimits& limits, const Cluster& to,
 // Cuts the loops for nodes of a part whose elements are rows of the sum; false where they do not
 // agree.
 bool add_rows(const Graph& graph, const Cluster& part, Cluster& sum);
+// By node: which of the clusters it is in, or -1.
+std::vector<int> clusters_by_node(const Graph& graph, const std::vector<Cluster>& clusters);
 // Whether the loops are those of its call's result, if it has a call.
 bool fits_call(const Graph& graph, const Cluster& c);
 

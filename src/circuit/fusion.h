@@ -16,7 +16,4 @@ std::vector<Cluster> fuse(Graph& graph, const PlanOptions& options);
 // clusters read the copy of a value where only the copy is in memory.
 void settle_late_values(Graph& graph, const PlanLimits& limits, std::vector<Cluster>& clusters);
 
-// By node: which of the clusters it is in, or -1.
-std::vector<int> clusters_by_node(const Graph& graph, const std::vector<Cluster>& clusters);
-
 }  // namespace hologram::circuit

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Moves values between clusters so that less goes through memory.
+// Moves nodes from one cluster to a later one so that less goes through memory.
 //
-// A node joins the cluster of its operands, though it may be needed in a later one alone: two steps
-// of a stencil are two clusters, and what the second computes of the first one's result at its own
-// place would be stored by the first.
+// fuse() puts a node into the cluster of its operands, also where only a later cluster reads its
+// result. Two steps of a stencil, for example, are two clusters: the first would compute and store
+// what the second needs of the first one's result at its own place. Nothing is computed twice here.
 #include <algorithm>
 
 #include "src/circuit/fusion.h"
@@ -12,6 +12,8 @@ namespace hologram::circuit {
 namespace {
 
 constexpr int kNone = -1;
+// Of those who read a result, how many are looked at to see whether a cluster is among them.
+constexpr size_t kMostUsers = 16;
 
 class LateValues {
  public:
@@ -20,27 +22,35 @@ class LateValues {
         limits_(limits),
         clusters_(clusters),
         cluster_of_(clusters_by_node(graph, clusters)),
-        users_(graph.nodes.size()),
-        exposed_(graph.nodes.size(), 0) {
-    for (size_t i = 0; i < graph.nodes.size(); ++i) {
-      const Node& n = graph.nodes[i];
-      for (int k = 0; n.live && k < n.arity; ++k) {
-        if (n.in[k].node >= 0) users(n.in[k].node).push_back(static_cast<int>(i));
-      }
-    }
+        ranks_(graph.nodes.size(), Rank::kFull),
+        exposed_(graph.nodes.size(), 0),
+        copies_(graph.nodes.size(), kNone),
+        users_(graph.nodes.size()) {
     for (const Cluster& c : clusters) {
+      for (size_t k = 0; k < c.nodes.size(); ++k) {
+        ranks_[static_cast<size_t>(c.nodes[k])] = c.ranks[k];
+      }
       for (const int member : c.exposed) exposed_[static_cast<size_t>(member)] = 1;
+    }
+    const int count = static_cast<int>(graph.nodes.size());
+    for (int i = 0; i < count; ++i) {
+      if (is_copy(i)) copies_[static_cast<size_t>(node(i).in[0].node)] = i;
+    }
+    for (int i = 0; i < count; ++i) {
+      if (!node(i).live) continue;
+      read_copies(i);
+      for (int k = 0; k < node(i).arity; ++k) {
+        if (node(i).in[k].node >= 0) users(node(i).in[k].node).push_back(i);
+      }
     }
   }
 
   void run() {
-    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
-      if (graph_.nodes[i].live) read_copies(static_cast<int>(i));
+    bool any = false;
+    for (int i = static_cast<int>(graph_.nodes.size()); i-- > 0;) {
+      if (node(i).live && move(i)) any = true;
     }
-    for (size_t i = graph_.nodes.size(); i-- > 0;) {
-      if (graph_.nodes[i].live) move(static_cast<int>(i));
-    }
-    std::erase_if(clusters_, [](const Cluster& c) { return c.nodes.empty(); });
+    if (any) collect_nodes();
   }
 
  private:
@@ -49,12 +59,30 @@ class LateValues {
   int of(int i) const { return cluster_of_[static_cast<size_t>(i)]; }
   Cluster& cluster(int c) { return clusters_[static_cast<size_t>(c)]; }
 
-  Rank rank(int i) {
-    const Cluster& c = cluster(of(i));
-    const auto at = std::lower_bound(c.nodes.begin(), c.nodes.end(), i) - c.nodes.begin();
-    return c.ranks[static_cast<size_t>(at)];
+  // A node that only copies a result of its cluster to memory, where it stays as it is.
+  bool is_copy(int index) {
+    const Node& n = node(index);
+    return n.live && n.code == kCodeConvert && n.stored && !n.clobbered && n.in[0].node >= 0 &&
+           n.in[0].rank == Rank::kFull && n.out.dtype == n.in[0].region.dtype &&
+           n.out_n == node(n.in[0].node).out_n && of(index) == of(n.in[0].node);
+  }
+  // The node whose memory holds the result anyway while later clusters than `from` run; else kNone.
+  int in_memory(int index, int from) {
+    if (node(index).stored || of(index) != from) return index;
+    if (const int copy = copies_[static_cast<size_t>(index)]; copy != kNone) return copy;
+    return is_read_by(index, [&](int c) { return c != from; }) ? index : kNone;
+  }
+  // False where there are too many users to tell.
+  template <class F>
+  bool is_read_by(int index, F&& accepts) {
+    const std::vector<int>& all = users(index);
+    const size_t looked_at = std::min(all.size(), kMostUsers);
+    graph_.visits += static_cast<int64_t>(looked_at);
+    return std::any_of(all.end() - static_cast<std::ptrdiff_t>(looked_at), all.end(),
+                       [&](int user) { return accepts(of(user)); });
   }
 
+  // Where a result of another cluster is in no memory, but a copy of it, the node reads the copy.
   void read_copies(int index) {
     Node& n = node(index);
     for (int k = 0; k < n.arity; ++k) {
@@ -63,54 +91,42 @@ class LateValues {
           of(in.node) == of(index)) {
         continue;
       }
-      for (const int user : users(in.node)) {
-        ++graph_.visits;
-        const Node& copy = node(user);
-        const bool serves = copy.code == kCodeConvert && copy.stored && !copy.clobbered &&
-                            copy.out.dtype == in.region.dtype &&
-                            copy.out_n == node(in.node).out_n && of(user) == of(in.node);
-        if (!serves) continue;
-        in.node = user;
-        in.region = copy.out;
-        users(user).push_back(index);
-        break;
-      }
+      const int copy = copies_[static_cast<size_t>(in.node)];
+      if (copy == kNone) continue;
+      in.node = copy;
+      in.region = node(copy).out;
     }
   }
 
-  void move(int index) {
+  // True where the node is in another cluster now.
+  bool move(int index) {
     const Node& n = node(index);
     if (n.call >= 0 || n.code == kCodeReduction || n.code == kCodeRow || n.stored ||
         n.out_n != n.n || exposed_[static_cast<size_t>(index)] != 0) {
-      return;
+      return false;
     }
     const int from = of(index), to = common_cluster_of_users(index);
     if (to == kNone || cluster(to).level <= cluster(from).level || cluster(from).call >= 0 ||
         cluster(to).call >= 0 || cluster(to).domain.numel() != n.n ||
         !takes_operands(n, from, to)) {
-      return;
+      return false;
     }
     Cluster& target = cluster(to);
     Cluster sum;
     if (!join_loops(graph_, limits_, target, single_cluster(graph_, index, limits_), sum) ||
         sum.domain.numel() != n.n) {
-      return;
+      return false;
     }
     sum.nodes = std::move(target.nodes), sum.ranks = std::move(target.ranks);
     sum.exposed = std::move(target.exposed);
-    const auto place = [index](std::vector<int>& nodes) {
-      return std::lower_bound(nodes.begin(), nodes.end(), index) - nodes.begin();
-    };
-    Cluster& source = cluster(from);
-    const auto old = place(source.nodes);
-    source.nodes.erase(source.nodes.begin() + old);
-    source.ranks.erase(source.ranks.begin() + old);
-    const auto now = place(sum.nodes);
-    sum.nodes.insert(sum.nodes.begin() + now, index);
-    sum.ranks.insert(sum.ranks.begin() + now, Rank::kFull);
     target = std::move(sum);
     cluster_of_[static_cast<size_t>(index)] = to;
+    ranks_[static_cast<size_t>(index)] = Rank::kFull;
     read_copies(index);
+    for (int k = 0; k < n.arity; ++k) {
+      if (n.in[k].node >= 0) users(n.in[k].node).push_back(index);
+    }
+    return true;
   }
 
   // Where all who read the result are, each element by element; else kNone.
@@ -119,22 +135,19 @@ class LateValues {
     for (const int user : users(index)) {
       ++graph_.visits;
       const Node& n = node(user);
-      bool reads = false;  // not so where it reads a copy now
-      for (int k = 0; k < n.arity; ++k) {
-        if (n.in[k].node != index) continue;
-        if (n.in[k].rank != Rank::kFull) return kNone;
-        reads = true;
-      }
-      if (!reads) continue;
-      if (n.call >= 0 || (common != kNone && of(user) != common) || rank(user) != Rank::kFull) {
+      if (n.call >= 0 || (common != kNone && of(user) != common) ||
+          ranks_[static_cast<size_t>(user)] != Rank::kFull) {
         return kNone;
+      }
+      for (int k = 0; k < n.arity; ++k) {
+        if (n.in[k].node == index && n.in[k].rank != Rank::kFull) return kNone;
       }
       common = of(user);
     }
     return common;
   }
 
-  // Whether the operands are in memory anyway until `to` runs, which reads all but one of them.
+  // Whether all operands are in memory anyway, and `to` reads all but one of them.
   bool takes_operands(const Node& n, int from, int to) {
     int more = 0;
     for (int k = 0; k < n.arity; ++k) {
@@ -145,41 +158,40 @@ class LateValues {
         ++more;
         continue;
       }
-      if (node(in.node).clobbered || !is_stored(in.node, from)) return false;
-      more += is_read_by(in.node, to) ? 0 : 1;
+      const int memory = in_memory(in.node, from);
+      if (memory == kNone || node(memory).clobbered) return false;
+      if (memory != in.node && in.rank != Rank::kFull) return false;
+      more += is_read_by(memory, [&](int c) { return c == to; }) ? 0 : 1;
     }
     return more <= 1;
   }
-  bool is_read_by(int index, int c) {
-    return std::any_of(users(index).begin(), users(index).end(),
-                       [&](int user) { return of(user) == c; });
-  }
-  // A result of cluster `from`, or of an earlier one.
-  bool is_stored(int index, int from) {
-    return of(index) != from || node(index).stored ||
-           std::any_of(users(index).begin(), users(index).end(),
-                       [&](int user) { return of(user) != from; });
+
+  // Of all clusters anew, in the order of the circuit.
+  void collect_nodes() {
+    for (Cluster& c : clusters_) {
+      c.nodes.clear();
+      c.ranks.clear();
+    }
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      if (cluster_of_[i] == kNone) continue;
+      cluster(cluster_of_[i]).nodes.push_back(static_cast<int>(i));
+      cluster(cluster_of_[i]).ranks.push_back(ranks_[i]);
+    }
+    std::erase_if(clusters_, [](const Cluster& c) { return c.nodes.empty(); });
   }
 
   Graph& graph_;
   const PlanLimits& limits_;
   std::vector<Cluster>& clusters_;
+  // By node:
   std::vector<int> cluster_of_;
-  std::vector<std::vector<int>> users_;  // by node: who reads its result; some read a copy now
-  std::vector<char> exposed_;
+  std::vector<Rank> ranks_;
+  std::vector<char> exposed_;            // as Cluster::exposed
+  std::vector<int> copies_;              // a node that is_copy() of the result, or kNone
+  std::vector<std::vector<int>> users_;  // who reads the result
 };
 
 }  // namespace
-
-std::vector<int> clusters_by_node(const Graph& graph, const std::vector<Cluster>& clusters) {
-  std::vector<int> of(graph.nodes.size(), kNone);
-  for (size_t c = 0; c < clusters.size(); ++c) {
-    for (const int member : clusters[c].nodes) {
-      of[static_cast<size_t>(member)] = static_cast<int>(c);
-    }
-  }
-  return of;
-}
 
 void settle_late_values(Graph& graph, const PlanLimits& limits, std::vector<Cluster>& clusters) {
   LateValues(graph, limits, clusters).run();

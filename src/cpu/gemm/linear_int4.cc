@@ -35,9 +35,9 @@ constexpr int64_t kRowsTogether = 1024;
 // few of the weight's rows as a block has, so that the widened ones are near.
 constexpr int64_t kWidenedWeights = int64_t{1} << 16;
 constexpr int64_t kRowsByBlocks = 32, kBlockRows = 256;
-// By a provider of products of half types: the fewest rows of the input, and rows of the weight at
-// a time, for few rows of the input and for many.
-constexpr int64_t kFewestOfBrain = 11;
+// Where a provider multiplies bfloat16 into float32: the fewest rows of the input that are left to
+// it, and how many rows of the weight it gets at a time, for few rows of the input and for many.
+constexpr int64_t kLeastInputsByProvider = 11;
 constexpr int64_t kFewInputs = 128, kPanelOfFew = 128, kPanelOfMany = 192;
 
 struct LinearInt4 {
@@ -97,9 +97,9 @@ struct LinearInt4 {
       }
     }
   }
-  // Who has instructions for products of bfloat16 into float32, or null.
+  // The provider that multiplies bfloat16 into float32, or null.
   const GemmProvider* provider() const {
-    return dtype == Dtype::kBFloat16 && m >= kFewestOfBrain && has_kernel()
+    return dtype == Dtype::kBFloat16 && m >= kLeastInputsByProvider && has_kernel()
                ? provider_to_float(dtype)
                : nullptr;
   }
@@ -204,9 +204,10 @@ struct LinearInt4 {
     }
   }
 
-  // Rows [row, row + count) of the input times the numbers themselves, which bfloat16 has exactly,
-  // group by group. Numbers may be 0, so that of an infinity there is no sum: such rows of the
-  // input are multiplied by themselves, as their bits never depend on others.
+  // Rows [row, row + count) of the input. The provider multiplies a group's columns by its numbers
+  // less 8, which are exact in bfloat16; the group's scales and zeros then join the float32 sums.
+  // A row with an infinity is computed again by itself, with widened weights: infinity times a
+  // number of 0 would be NaN, where the weight, its zero, may be another.
   void run_by(const GemmProvider& provider, int64_t row, int64_t count) const {
     const Int4Kernel& with = kernel();
     std::vector<float> sums(static_cast<size_t>(count * groups));  // of the inputs of a group

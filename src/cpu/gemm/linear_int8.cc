@@ -22,11 +22,13 @@ namespace {
 constexpr int64_t kRowsAtATime = 256;
 // Rows of the weight that are widened at a time to float64.
 constexpr int64_t kWeightRowsAtATime = 64;
-// Half types by a provider: at least so many rows and multiplications. The weight's rows that are
-// widened at a time stay near the few rows that they are multiplied with, and are worth packing for
-// many; the result's rows that are float32 at a time.
-constexpr int64_t kFewestOfHalf = 10, kLeastWork = int64_t{1} << 22;
+// Where a provider multiplies half types into float32: the fewest rows of the input and the fewest
+// multiplications that are left to it.
+constexpr int64_t kLeastRowsByProvider = 10, kLeastWorkByProvider = int64_t{1} << 22;
+// Rows of the weight that are widened for it at a time. A few rows of the input are multiplied
+// while these are in the nearest caches; many rows are worth more of them.
 constexpr int64_t kFewInputRows = 128, kWidenedForFew = 128, kWidenedForMany = 384;
+// Rows of the result that are float32 at a time.
 constexpr int64_t kResultRows = 512;
 // The longest rows of a product that is handed over in blocks: see gemm_call.cc.
 constexpr int64_t kLongestInBlocks = 1024;
@@ -63,9 +65,9 @@ struct LinearInt8 {
     g.max_threads = threads;
     return g;
   }
-  // Who has instructions for products of half types into float32, in which int8 is exact, or null.
+  // The provider that multiplies half types into float32, or null. int8 is exact in them.
   const GemmProvider* provider() const {
-    return itemsize(dtype) == 2 && m >= kFewestOfHalf && m * n * k >= kLeastWork
+    return itemsize(dtype) == 2 && m >= kLeastRowsByProvider && m * n * k >= kLeastWorkByProvider
                ? provider_to_float(dtype)
                : nullptr;
   }

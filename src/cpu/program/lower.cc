@@ -135,7 +135,8 @@ bool Lowering::gathers_into(const Source& value, const Ref& out) const {
          kernel_.accesses[out.index].slot != kernel_.accesses[value.access].slot;
 }
 
-// Or elements side by side to where they are scattered.
+// Whether a copy may take the value's elements, which lie side by side, straight to memory in which
+// they lie apart.
 bool Lowering::scatters_into(const Source& value, const Ref& out) const {
   if (out.kind != Ref::kAccess || takes_results(memory_[out.index])) return false;
   return value.access == kNone ||

@@ -55,17 +55,17 @@ class Sketch {
   void add(const View& out, const View& in) { op(OpId::add, out, {in}, 2); }
   void add(const View& out, const View& a, const View& b) { op(OpId::add, out, {a, b}, 2); }
   void fill(const View& out) {
-    Record record;
-    record.code = kCodeConvert;
-    record.arity = 1;
-    record.ndim = 2;
-    record.shape[0] = out.rows, record.shape[1] = out.cols;
-    record.operands[0].slot = out.slot;
-    record.operands[0].offset = 4 * out.first;
-    record.strides[0][0] = out.row_step, record.strides[0][1] = out.col_step;
+    Record record = conversion(out);
     record.operands[1].kind = OperandKind::kImmediate;
     const uint64_t bits[2] = {0, 0x40a00000};  // 5
     tape_.append(record, bits);
+  }
+  void copy(const View& out, const View& in) {
+    Record record = conversion(out);
+    record.operands[1].slot = in.slot;
+    record.operands[1].offset = 4 * in.first;
+    record.strides[1][0] = in.row_step, record.strides[1][1] = in.col_step;
+    tape_.append(record, nullptr);
   }
   // A new buffer of n elements with the sum.
   uint32_t sum_of(const View& a, bool live, int64_t n) {
@@ -79,6 +79,18 @@ class Sketch {
   const std::vector<int64_t>& elements() const { return elements_; }
 
  private:
+  static Record conversion(const View& out) {
+    Record record;
+    record.code = kCodeConvert;
+    record.arity = 1;
+    record.ndim = 2;
+    record.shape[0] = out.rows, record.shape[1] = out.cols;
+    record.operands[0].slot = out.slot;
+    record.operands[0].offset = 4 * out.first;
+    record.strides[0][0] = out.row_step, record.strides[0][1] = out.col_step;
+    return record;
+  }
+
   Tape tape_;
   std::vector<uint8_t> states_;
   std::vector<int64_t> elements_;
@@ -232,6 +244,25 @@ inline const std::vector<Shape>& shapes() {
          for (int i = 0; i < ops; ++i) {
            const uint32_t x = s.buffer(n + i, true), y = s.buffer(n + i, true);
            s.add(Sketch::run(y, n + i), Sketch::run(x, n + i));
+         }
+         return s;
+       }},
+      {"steps of a stencil that all read one value",
+       [](int ops) {
+         Sketch s;
+         uint32_t u = s.buffer(n + 2, true);
+         const uint32_t x = s.buffer(n, true), rate = s.buffer(n, false);
+         s.add(Sketch::run(rate, n), Sketch::run(x, n));
+         for (int i = 1; i < ops; i += 5) {
+           const bool last = i + 5 >= ops;
+           const uint32_t near = s.buffer(n, false), own = s.buffer(n, false);
+           const uint32_t sum = s.buffer(n, false), next = s.buffer(n + 2, last);
+           s.add(Sketch::run(near, n), Sketch::run(u, n), Sketch::run(u, n, 2));
+           s.add(Sketch::run(own, n), Sketch::run(u, n, 1), Sketch::run(rate, n));
+           s.add(Sketch::run(sum, n), Sketch::run(near, n), Sketch::run(own, n));
+           s.fill(Sketch::run(next, n + 2));
+           s.copy(Sketch::run(next, n, 1), Sketch::run(sum, n));
+           u = next;
          }
          return s;
        }},

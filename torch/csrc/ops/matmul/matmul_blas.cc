@@ -240,6 +240,8 @@ bool mkl_half_works(Dtype dtype) {
   return c == std::array<float, 4>{5, 11, 11, 25};
 }
 
+// With C in float32. By MKL; by PyTorch in float32 where there is none, which is never faster than
+// the library and so is not asked again.
 void half_to_float(const GemmArgs& g) {
   static const bool works = mkl_half_works(Dtype::kFloat16) && mkl_half_works(Dtype::kBFloat16);
   const OneThread alone;
