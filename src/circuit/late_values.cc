@@ -82,17 +82,23 @@ class LateValues {
                        [&](int user) { return accepts(of(user)); });
   }
 
-  // Where a result of another cluster is in no memory, but a copy of it, the node reads the copy.
+  // Of an operand that is a result of another cluster than `c` and in no memory: the copy of it
+  // that is; else kNone.
+  int copy_for(const Input& in, int c) {
+    if (in.node < 0 || in.rank != Rank::kFull || node(in.node).stored || of(in.node) == c) {
+      return kNone;
+    }
+    return copies_[static_cast<size_t>(in.node)];
+  }
+  // Reads copies where there are some, in the loops of its cluster.
   void read_copies(int index) {
     Node& n = node(index);
+    Cluster& c = cluster(of(index));
+    if (n.call >= 0 || c.call >= 0 || ranks_[static_cast<size_t>(index)] != Rank::kFull) return;
     for (int k = 0; k < n.arity; ++k) {
       Input& in = n.in[k];
-      if (in.node < 0 || in.rank != Rank::kFull || node(in.node).stored ||
-          of(in.node) == of(index)) {
-        continue;
-      }
-      const int copy = copies_[static_cast<size_t>(in.node)];
-      if (copy == kNone) continue;
+      const int copy = copy_for(in, of(index));
+      if (copy == kNone || !c.domain.add(node(copy).out.map)) continue;
       in.node = copy;
       in.region = node(copy).out;
     }
@@ -116,6 +122,10 @@ class LateValues {
     if (!join_loops(graph_, limits_, target, single_cluster(graph_, index, limits_), sum) ||
         sum.domain.numel() != n.n) {
       return false;
+    }
+    for (int k = 0; k < n.arity; ++k) {
+      const int copy = copy_for(n.in[k], to);
+      if (copy != kNone && !sum.domain.add(node(copy).out.map)) return false;
     }
     sum.nodes = std::move(target.nodes), sum.ranks = std::move(target.ranks);
     sum.exposed = std::move(target.exposed);
