@@ -121,6 +121,10 @@ class Fuser {
 
   void place(int index) {
     ++graph_.visits;
+    if (index / options_.segment != segment_) {
+      segment_ = index / options_.segment;
+      floor_ = highest_ + 1;
+    }
     placing_ = index;
     dependences_.clear();
     kept_apart_.clear();
@@ -142,6 +146,7 @@ class Fuser {
       grown.level = static_cast<int>(clusters_.size());
     }
     const int level = grown.level;
+    highest_ = std::max(highest_, level);
     cluster_of_[static_cast<size_t>(index)] = settle(std::move(grown));
     if (!options_.fuse) return;
     for (const int c : dependences_) {
@@ -158,7 +163,7 @@ class Fuser {
   // Sets dependences_ and kept_apart_; returns the lowest level for the node.
   int find_dependences(int index) {
     const Node& n = node(index);
-    int lowest = 0;
+    int lowest = floor_;
     const auto come_after = [&](int level) { lowest = std::max(lowest, level + 1); };
     for (int k = 0; k < n.arity; ++k) {
       if (n.in[k].node >= 0) depend(n.in[k].node);
@@ -253,7 +258,8 @@ class Fuser {
   // Joins clusters of lower levels for which nothing waits below; the others are read from memory.
   void lift(Cluster& grown, int index) {
     for (const int c : dependences_) {
-      if (cluster(c).level >= grown.level || is_awaited(c, grown.level)) continue;
+      const int level = cluster(c).level;
+      if (level < floor_ || level >= grown.level || is_awaited(c, grown.level)) continue;
       join(grown, c, index);
     }
   }
@@ -498,6 +504,9 @@ class Fuser {
   std::vector<Rank> ranks_;    // by node
   std::vector<char> exposed_;  // by node, as Cluster::exposed
   Hazards hazards_;
+  int segment_ = 0;   // see PlanOptions
+  int floor_ = 0;     // its lowest level
+  int highest_ = -1;  // level of all clusters
 
   // Of the node that is being placed.
   int placing_ = kNone;

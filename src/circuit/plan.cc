@@ -11,6 +11,7 @@
 #include "hologram/op.h"
 #include "src/circuit/call_kinds.h"
 #include "src/circuit/fusion.h"
+#include "src/circuit/passing_values.h"
 
 namespace hologram::circuit {
 namespace {
@@ -574,17 +575,12 @@ std::unique_ptr<Plan> make_plan(std::span<const uint64_t> words, std::span<const
   }
 
   number_launches(*plan);
-  std::vector<bool> seen(states.size(), false);
+  find_memory_wanted(*plan, states);
   PlanStats& stats = plan->stats;
   for (const Kernel& kernel : plan->kernels) {
     stats.live_values = std::max(stats.live_values, kernel.live_values);
     stats.bytes_moved += kernel_bytes(kernel);
-    for_slots(kernel, [&](uint32_t slot) {
-      if (!seen[slot]) plan->attach.push_back(slot);
-      seen[slot] = true;
-    });
   }
-  std::sort(plan->attach.begin(), plan->attach.end());
   stats.ops = static_cast<int>(graph.nodes.size());
   stats.visits = graph.visits + graph.newest.visits();
   Size unfused = 0;

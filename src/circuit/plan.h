@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -171,9 +172,17 @@ struct PlanPart {
   std::unique_ptr<Plan> plan;
 };
 
+// A slot whose contents are made in one stage and are not wanted after another, by anyone. Others
+// may have its memory before and after: see MemorySharing (src/circuit/passing_values.h).
+struct PassingValue {
+  uint32_t slot = 0;
+  int first = 0, last = 0;  // stages
+};
+
 struct Plan {
-  std::vector<Kernel> kernels;   // ascending stages, groups side by side
-  std::vector<uint32_t> attach;  // slots that must have memory
+  std::vector<Kernel> kernels;        // ascending stages, groups side by side
+  std::vector<uint32_t> attach;       // slots that must have memory of their own
+  std::vector<PassingValue> passing;  // the others that must have memory, by first stage
   int slots = 0;
   PlanStats stats;
   // Set by the device at the first run; later runs find it.
@@ -199,6 +208,9 @@ struct PlanOptions {
   // false: none on floats, for circuits that round otherwise than to nearest, or treat denormal
   // numbers as zero. Then x * 1 is not x, and x + -0 may be another zero.
   bool float_laws = true;
+  // Kernels of so many records run before those of the next ones, and none has ops of both. So what
+  // only kernels see is wanted in memory hardly longer than if the records ran one by one.
+  int segment = std::numeric_limits<int>::max();
 
   bool operator==(const PlanOptions&) const = default;
 };

@@ -56,7 +56,8 @@ struct PlanCache::Entry : Identity {
 namespace {
 
 size_t plan_bytes(const Plan& plan) {
-  size_t bytes = sizeof(Plan) + plan.attach.capacity() * sizeof(uint32_t);
+  size_t bytes = sizeof(Plan) + plan.attach.capacity() * sizeof(uint32_t) +
+                 plan.passing.capacity() * sizeof(PassingValue);
   for (const Kernel& kernel : plan.kernels) {
     bytes += sizeof(Kernel) + kernel.accesses.capacity() * sizeof(MemoryAccess) +
              kernel.temps.capacity() * sizeof(Temp) + kernel.instrs.capacity() * sizeof(Instr) +

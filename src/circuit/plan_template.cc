@@ -137,6 +137,7 @@ std::unique_ptr<Plan> PlanTemplate::copy(const Plan& plan) {
   auto made = std::make_unique<Plan>();
   made->kernels = plan.kernels;
   made->attach = plan.attach;
+  made->passing = plan.passing;
   made->slots = plan.slots;
   made->stats = plan.stats;
   made->sizes = plan.sizes;

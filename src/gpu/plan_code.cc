@@ -67,10 +67,12 @@ std::unique_ptr<PlanCode::Cooked> PlanCode::cooked(const circuit::KernelCall& ca
   made->first_number = call.first_number;
   made->call_slots = recipe.call_slots();
   made->slots = made->call_slots.size() + recipe.temporary_bytes().size();
-  for (const uint32_t slot : plan->attach) {
-    if (slot < made->call_slots.size()) continue;
+  const auto add_temporary = [&](uint32_t slot) {
+    if (slot < made->call_slots.size()) return;
     made->temporaries.push_back({slot, recipe.temporary_bytes()[slot - made->call_slots.size()]});
-  }
+  };
+  for (const uint32_t slot : plan->attach) add_temporary(slot);
+  for (const circuit::PassingValue& value : plan->passing) add_temporary(value.slot);
   made->immediates = recipe.take_immediates();
   return made;
 }

@@ -8,9 +8,9 @@
 namespace hologram::cpu {
 
 // Runs every kernel of the plan in order, on up to max_threads threads (0: num_threads()). Slots
-// the plan names in `attach`, and those it loads, must be bound. The same bits for any number of
-// threads, and those of the ops run one by one through elementwise(), convert(), reduce() and
-// softmax().
+// the plan names in `attach` and `passing`, and those it loads, must be bound. The same bits for
+// any number of threads, and those of the ops run one by one through elementwise(), convert(),
+// reduce() and softmax().
 void run_plan(circuit::Plan& plan, const circuit::Bindings& bindings, int max_threads = 0);
 
 // Runs one step on a block of rows x cols, whose operands are where `at` says.

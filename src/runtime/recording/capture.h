@@ -90,9 +90,7 @@ struct PlanMemory {
   int64_t bytes_wanted = 0;     // of those values
   int64_t bytes_kept = 0;
 };
-// states: of the slots, as the plan was made with.
-PlanMemory find_memory(const Capture& capture, const circuit::Plan& plan,
-                       std::span<const uint8_t> states);
+PlanMemory find_memory(const Capture& capture, const circuit::Plan& plan);
 
 // A plan that runs as a circuit on other buffers each time; see DeviceFunction.
 struct PlannedCircuit {

@@ -2,6 +2,7 @@
 // Finds or makes the plan of a circuit, gives its results memory, and runs it.
 #include "src/runtime/recording/circuit_runner.h"
 
+#include <algorithm>
 #include <new>
 #include <utility>
 
@@ -78,26 +79,57 @@ CircuitRunner::Outcome CircuitRunner::run(RecordedCircuit& circuit, std::excepti
 // Everything that can fail for lack of memory. Sets plan_ at its end.
 void CircuitRunner::prepare() {
   if (running_->planned != nullptr) return prepare_planned();
-  RecordedCircuit& circuit = *running_;
-  const size_t count = circuit.slots.size();
-  const std::vector<uint64_t>& states = circuit.states;
-  const bool default_mode = circuit.float_mode == kDefaultFloatMode;
-  const circuit::PlanOptions options{.limits = *device_.plan_limits(), .float_laws = default_mode};
-  auto [plan, made] =
-      circuit::plan_cache().get({&device_, circuit.tape.words(), states, options, count});
-  plan_hit_ = !made;
-  (made ? counts_.misses : counts_.hits).fetch_add(1, std::memory_order_relaxed);
+  const RecordedCircuit& circuit = *running_;
+  circuit::PlanOptions options{.limits = *device_.plan_limits(),
+                               .float_laws = circuit.float_mode == kDefaultFloatMode};
+  std::shared_ptr<circuit::Plan> plan = find_plan(options);
+  find_sharing(*plan);
+  // More than the program would have had at once. What it gave up is cut into pieces.
+  if (sharing_.bytes() > circuit.unbacked_limit) [[unlikely]] {
+    const double pieces =
+        2.0 * static_cast<double>(circuit.dead_bytes) / static_cast<double>(circuit.unbacked_limit);
+    options.segment = std::max(1, static_cast<int>(circuit.tape.records() / pieces));
+    plan = find_plan(options);
+    find_sharing(*plan);
+  }
   const std::vector<uint64_t> marks = marks_by_slot();
-  for (const uint32_t s : plan->attach) {
-    attaching_ = s;
-    attach(circuit.slots[s].buffer, marks.empty() ? 0 : marks[s]);
+  const auto give_memory = [&](uint32_t slot) {
+    attaching_ = slot;
+    attach(circuit.slots[slot].buffer, marks.empty() ? 0 : marks[slot]);
+  };
+  for (const uint32_t slot : plan->attach) give_memory(slot);
+  const std::vector<uint32_t>& owners = sharing_.owners();
+  for (uint32_t k = 0; k < owners.size(); ++k) {
+    if (owners[k] == k) give_memory(plan->passing[k].slot);
   }
   attaching_ = kNoSlot;
+  const size_t count = circuit.slots.size();
   bound_.resize(count);
   for (size_t s = 0; s < count; ++s) {
     bound_[s] = static_cast<char*>(circuit.slots[s].buffer->data());
   }
+  for (uint32_t k = 0; k < owners.size(); ++k) {
+    bound_[plan->passing[k].slot] = bound_[plan->passing[owners[k]].slot];
+  }
   plan_ = std::move(plan);
+}
+
+std::shared_ptr<circuit::Plan> CircuitRunner::find_plan(const circuit::PlanOptions& options) {
+  const RecordedCircuit& circuit = *running_;
+  auto [plan, made] = circuit::plan_cache().get(
+      {&device_, circuit.tape.words(), circuit.states, options, circuit.slots.size()});
+  plan_hit_ = !made;
+  (made ? counts_.misses : counts_.hits).fetch_add(1, std::memory_order_relaxed);
+  return plan;
+}
+
+// Of the plan's passing values.
+void CircuitRunner::find_sharing(const circuit::Plan& plan) {
+  passing_bytes_.clear();
+  for (const circuit::PassingValue& value : plan.passing) {
+    passing_bytes_.push_back(running_->slots[value.slot].buffer->nbytes());
+  }
+  sharing_.find(plan.passing, passing_bytes_);
 }
 
 // As prepare(), for a circuit that has its plan.

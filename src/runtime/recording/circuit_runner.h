@@ -13,6 +13,7 @@
 
 #include "hologram/device.h"
 #include "hologram/recorder.h"
+#include "src/circuit/passing_values.h"
 #include "src/circuit/plan.h"
 #include "src/circuit/tape.h"
 #include "src/runtime/recording/recorded_circuit.h"
@@ -87,6 +88,8 @@ class CircuitRunner {
  private:
   void prepare();
   void prepare_planned();
+  std::shared_ptr<circuit::Plan> find_plan(const circuit::PlanOptions& options);
+  void find_sharing(const circuit::Plan& plan);
   void run_prepared();
   void run_checked();
   // In trace.cc. Runs a plan launch by launch; false, with nothing run, where no trace is on.
@@ -107,6 +110,8 @@ class CircuitRunner {
   RecordedCircuit* running_ = nullptr;
   std::shared_ptr<circuit::Plan> plan_;  // of running_, once prepared
   std::vector<char*> bound_;
+  circuit::MemorySharing sharing_;  // of the passing values of the plan
+  std::vector<size_t> passing_bytes_;
   bool plan_hit_ = false;
   static constexpr uint32_t kNoSlot = UINT32_MAX;
   uint32_t attaching_ = kNoSlot;  // the slot of running_ that is being given memory

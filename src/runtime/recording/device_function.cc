@@ -85,7 +85,7 @@ void DeviceFunction::end(std::span<Buffer* const> results) {
   }
   circuit.plan = circuit::make_plan(capture.tape().words(), circuit.states,
                                     {.limits = *s.device.plan_limits()});
-  circuit.memory = internal::find_memory(capture, *circuit.plan, circuit.states);
+  circuit.memory = internal::find_memory(capture, *circuit.plan);
   // What no kernel touches, a call does not name.
   std::vector<bool> touched(slots.size());
   for (const circuit::Kernel& kernel : circuit.plan->kernels) {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Graphs: what was captured as one plan, and the memory of its values.
-#include <algorithm>
-#include <limits>
 #include <vector>
 
 #include "hologram/error.h"
 #include "hologram/memory.h"
+#include "src/circuit/passing_values.h"
 #include "src/circuit/plan.h"
 #include "src/runtime/recording/capture.h"
 #include "src/runtime/recording/recorder.h"
@@ -13,58 +12,28 @@
 
 namespace hologram {
 
-// A value that no other code holds needs memory from the first stage that touches it to the last;
-// after that another value may use it. A value takes the smallest free block that is large enough,
-// unless more than half of the block would be unused.
-internal::PlanMemory internal::find_memory(const Capture& capture, const circuit::Plan& plan,
-                                           std::span<const uint8_t> states) {
-  constexpr int kNever = std::numeric_limits<int>::max();
+internal::PlanMemory internal::find_memory(const Capture& capture, const circuit::Plan& plan) {
   const auto& slots = capture.slots();
   PlanMemory found;
-  struct Life {
-    uint32_t slot;
-    int first = kNever, last = -1;
-  };
-  std::vector<Life> lives;
-  for (uint32_t s = 0; s < slots.size(); ++s) lives.push_back({s});
-  for (const circuit::Kernel& kernel : plan.kernels) {
-    circuit::for_slots(kernel, [&](uint32_t slot) {
-      lives[slot].first = std::min(lives[slot].first, kernel.stage);
-      lives[slot].last = std::max(lives[slot].last, kernel.stage);
-    });
+  for (const Capture::Slot& slot : slots) {
+    found.bound.push_back(static_cast<char*>(slot.buffer->data()));
   }
-  found.bound.assign(slots.size(), nullptr);
-  std::erase_if(lives, [&](const Life& life) {
-    const Buffer* buffer = slots[life.slot].buffer.get();
-    found.bound[life.slot] = static_cast<char*>(buffer->data());
-    return life.last < 0 || (states[life.slot] & circuit::kSlotLive) != 0 || buffer->nbytes() == 0;
-  });
-  std::stable_sort(lives.begin(), lives.end(),
-                   [](const Life& a, const Life& b) { return a.first < b.first; });
-  struct Memory {
-    size_t bytes;
-    char* data;
-    int free_after;  // the stage
-  };
-  std::vector<Memory> all;
-  for (const Life& life : lives) {
-    const size_t bytes = slots[life.slot].buffer->nbytes();
-    found.bytes_wanted += static_cast<int64_t>(bytes);
-    Memory* best = nullptr;
-    for (Memory& memory : all) {
-      if (memory.free_after >= life.first || memory.bytes < bytes || memory.bytes / 2 > bytes) {
-        continue;
-      }
-      if (best == nullptr || memory.bytes < best->bytes) best = &memory;
-    }
-    if (best == nullptr) {
-      found.kept.push_back(BufferRef::adopt(allocate_buffer(capture.device(), bytes)));
-      found.bytes_kept += static_cast<int64_t>(bytes);
-      all.push_back({bytes, static_cast<char*>(found.kept.back()->data()), 0});
-      best = &all.back();
-    }
-    best->free_after = life.last;
-    found.bound[life.slot] = best->data;
+  std::vector<size_t> bytes;
+  for (const circuit::PassingValue& value : plan.passing) {
+    bytes.push_back(slots[value.slot].buffer->nbytes());
+    found.bytes_wanted += static_cast<int64_t>(bytes.back());
+  }
+  circuit::MemorySharing sharing;
+  sharing.find(plan.passing, bytes);
+  found.bytes_kept = static_cast<int64_t>(sharing.bytes());
+  for (uint32_t k = 0; k < bytes.size(); ++k) {
+    if (bytes[k] == 0) continue;
+    const uint32_t owner = sharing.owners()[k];
+    if (owner == k)
+      found.kept.push_back(BufferRef::adopt(allocate_buffer(capture.device(), bytes[k])));
+    char*& data = found.bound[plan.passing[k].slot];
+    data = owner == k ? static_cast<char*>(found.kept.back()->data())
+                      : found.bound[plan.passing[owner].slot];
   }
   return found;
 }
@@ -149,7 +118,7 @@ void DeviceGraph::prepare() {
   s.stats = {.ops = plan->stats.ops,
              .kernels = plan->stats.kernels,
              .bytes_moved = plan->stats.bytes_moved};
-  s.memory = internal::find_memory(*s.capture, *plan, states);
+  s.memory = internal::find_memory(*s.capture, *plan);
   s.stats.bytes_wanted = s.memory.bytes_wanted;
   s.stats.bytes_kept = s.memory.bytes_kept;
   s.slot_states = std::move(states), s.buffers = std::move(buffers);

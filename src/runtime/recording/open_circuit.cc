@@ -49,7 +49,7 @@ void OpenCircuit::begin() {
   const size_t limit = memory_limit();
   now_->next_look = CircuitBounds::kLookEvery;
   now_->kept_limit = std::max(CircuitBounds::kKeptFloor, limit / CircuitBounds::kKeptShare);
-  now_->unbacked_limit = limit / CircuitBounds::kUnbackedShare;
+  now_->unbacked_limit = now_->next_count = limit / CircuitBounds::kUnbackedShare;
 }
 
 // Whether memory that only this circuit holds passes its bound.
@@ -62,6 +62,20 @@ bool OpenCircuit::keeps_too_much() {
     if (slot.buffer->use_count() == 1 && !slot.fresh) kept += slot.buffer->nbytes();
   }
   return kept > now_->kept_limit;
+}
+
+// Whether results that programs still hold pass their bound.
+bool OpenCircuit::wants_too_much() {
+  size_t dead = 0;
+  for (const RecordedCircuit::Slot& slot : now_->slots) {
+    if (slot.fresh && slot.buffer->use_count() == 1) dead += slot.buffer->nbytes();
+  }
+  const size_t limit = now_->unbacked_limit;
+  const size_t live = now_->unbacked_bytes - dead;
+  if (live > limit) return true;
+  now_->next_count =
+      now_->unbacked_bytes + std::max(limit - live, limit / CircuitBounds::kCountShare);
+  return false;
 }
 
 // Names the buffer, which the circuit holds from its first naming on.
@@ -156,7 +170,8 @@ uint32_t OpenCircuit::rename(Buffer* buffer) {
   RecordedCircuit& circuit = *now_;
   ++ops_recorded_;
   const int records = circuit.tape.records();
-  if (records >= circuit.max_ops || circuit.unbacked_bytes > circuit.unbacked_limit ||
+  if (records >= circuit.max_ops ||
+      (circuit.unbacked_bytes > circuit.next_count && wants_too_much()) ||
       (records >= circuit.next_look && circuit.backed_bytes > circuit.kept_limit &&
        keeps_too_much())) [[unlikely]] {
     circuit.attention |= RecordedCircuit::kFull;
@@ -303,8 +318,9 @@ std::unique_ptr<RecordedCircuit> OpenCircuit::seal(Sealing& sealing, Why why) {
     const bool live = slot.buffer->use_count() > 1;
     states[s] = static_cast<uint8_t>((live ? circuit::kSlotLive : 0) |
                                      (slot.fresh ? circuit::kSlotFresh : 0));
-    if (!live && !slot.fresh) circuit.kept_bytes += slot.buffer->nbytes();
+    if (!live) (slot.fresh ? circuit.dead_bytes : circuit.kept_bytes) += slot.buffer->nbytes();
   }
+  circuit.unbacked_bytes -= circuit.dead_bytes;
   circuit.why = why;
   circuit.threads = sealing.threads;
   circuit.sealed_ns = sealing.sealed_ns;

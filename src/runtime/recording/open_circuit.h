@@ -88,6 +88,7 @@ class OpenCircuit {
   void begin();
   void end_append();
   bool keeps_too_much();
+  bool wants_too_much();
   uint32_t slot_of(Buffer* buffer, bool writes);
   uint32_t rename(Buffer* buffer);
   bool may_record(const RecordOperand* operands, int count);

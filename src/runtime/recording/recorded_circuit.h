@@ -33,7 +33,8 @@ inline constexpr uint64_t kPlaceholder = 8;  // stands for a value of a Circuit,
 // parameters, one op after the other, fuse parameter by parameter, so such an op counts as one, as
 // far as there is room. Kept bytes: memory that programs have given up and only the circuit holds
 // is memory in flight that eager execution would not have; a little of it is the price of waiting.
-// Unbacked bytes: results that may want memory all at once when the circuit runs.
+// Unbacked bytes: results that may want memory all at once when the circuit runs. Those that
+// programs have given up share memory, where they need any, and do not count.
 // The same bounds on bytes hold once more for all circuits that are sealed and wait.
 struct CircuitBounds {
   static constexpr int kMaxOps = 1024;
@@ -46,6 +47,8 @@ struct CircuitBounds {
   static constexpr size_t kKeptFloor = size_t{64} << 20;
   static constexpr size_t kKeptShare = 64;     // divides the memory limit
   static constexpr size_t kUnbackedShare = 4;  // divides the memory limit
+  // Divides the bound: by how much unbacked bytes grow at least from one count of them to the next.
+  static constexpr size_t kCountShare = 16;
   // Nanoseconds of calls with which a circuit is not kept open for another call: the next one, with
   // the work after it, is a circuit of its own. Depends on nothing but what was recorded, so that
   // equal programs are cut equally and find their plans.
@@ -85,12 +88,14 @@ struct RecordedCircuit {
   circuit::Tape tape;
   std::vector<Slot> slots;
   size_t backed_bytes = 0;    // in memory of the slots, or promised it by earlier circuits
-  size_t unbacked_bytes = 0;  // of the other slots
+  size_t unbacked_bytes = 0;  // of the other slots; once sealed, of those of them that are live
+  size_t dead_bytes = 0;      // once sealed: of the others
   int max_ops = CircuitBounds::kMaxOps;
   int next_look = 0;  // the number of records at which kept bytes are counted
   size_t kept_limit = 0;
   size_t unbacked_limit = 0;
-  double call_cost = 0;  // of its calls, nanoseconds on one thread
+  size_t next_count = 0;  // the unbacked bytes at which those that are live are counted
+  double call_cost = 0;   // of its calls, nanoseconds on one thread
   uint8_t attention = 0;
   std::vector<std::string> sites;  // of the records, where lines are remembered
   std::vector<uint64_t> marks;     // of the records, where those are

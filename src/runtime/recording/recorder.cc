@@ -280,7 +280,8 @@ void Recorder::retire(std::unique_ptr<RecordedCircuit> circuit) {
   circuit->planned.reset();
   circuit->sites.clear();
   circuit->marks.clear();
-  circuit->backed_bytes = circuit->unbacked_bytes = circuit->kept_bytes = 0;
+  circuit->backed_bytes = circuit->unbacked_bytes = 0;
+  circuit->dead_bytes = circuit->kept_bytes = 0;
   circuit->call_cost = 0;
   circuit->max_ops = CircuitBounds::kMaxOps;
   circuit->attention = 0;

@@ -115,17 +115,47 @@ TEST_F(RecorderFault, ResultsThatMayWantMemoryAreBounded) {
   set_memory_limit(static_cast<size_t>(memory_stats().reserved_bytes.current + 400 * kMiB));
   const int64_t share = static_cast<int64_t>(memory_limit() / 4);
   reset_recorder_stats(null());
-  int64_t recorded = 0;
-  while (recorded <= share) {
-    EXPECT_EQ(recorder_stats(null()).circuits, 0u);
+  std::vector<BufferRef> kept;
+  // Those that were given up want none here, and may be many.
+  for (int64_t recorded = 0; recorded <= 3 * share; recorded += 8 * kMiB) {
     const BufferRef out = deferred(2 * kMiB, null());
     ASSERT_TRUE(record(OpId::add, memory(out), number(1), number(2), 2 * kMiB));
-    recorded += 8 * kMiB;
   }
-  const BufferRef out = deferred(4, null());
-  ASSERT_TRUE(record(OpId::add, memory(out), number(1), number(2), 4));
+  for (int64_t recorded = 0; recorded <= share; recorded += 8 * kMiB) {
+    EXPECT_EQ(recorder_stats(null()).circuits, 0u);
+    kept.push_back(deferred(2 * kMiB, null()));
+    ASSERT_TRUE(record(OpId::add, memory(kept.back()), number(1), number(2), 2 * kMiB));
+  }
+  // They are counted each time that they may have grown by a sixteenth of the bound.
+  for (int64_t recorded = 0; recorded <= share / 16 + 8 * kMiB; recorded += 8 * kMiB) {
+    kept.push_back(deferred(2 * kMiB, null()));
+    ASSERT_TRUE(record(OpId::add, memory(kept.back()), number(1), number(2), 2 * kMiB));
+  }
   EXPECT_EQ(recorder_stats(null()).circuits, 1u);
   flush(null());
+}
+
+// What is given up but cannot be left out of memory: of many chunks one at a time.
+TEST_F(RecorderFault, GivenUpResultsTakeTheMemoryOfAFewWhereTheyAreLarge) {
+  constexpr int64_t kN = kMiB / 2;
+  constexpr int kChunks = 20;
+  const BufferRef x = filled(kN, 2), sum = filled(kN, 0);
+  empty_cache();
+  set_memory_limit(static_cast<size_t>(memory_stats().reserved_bytes.current + 24 * kMiB));
+  for (int i = 0; i < kChunks; ++i) {
+    const BufferRef a = deferred(kN), b = deferred(kN - 1), c = deferred(kN - 2);
+    ASSERT_TRUE(record(OpId::mul, memory(a), memory(x), number(static_cast<float>(i)), kN));
+    // Neighbours: a kernel that reads both must find them in memory.
+    ASSERT_TRUE(record(OpId::add, memory(b), memory(a), memory(a, 1), kN - 1));
+    ASSERT_TRUE(record(OpId::add, memory(c), memory(b), memory(b, 1), kN - 2));
+    ASSERT_TRUE(record(OpId::add, memory(sum), memory(sum), memory(c), kN - 2));
+  }
+  EXPECT_EQ(recorder_stats(scalar()).circuits, 0u);
+  const std::vector<float> values = floats(sum);
+  EXPECT_EQ(recorder_stats(scalar()).circuits, 1u);
+  EXPECT_EQ(values[0], 8.0f * kChunks * (kChunks - 1) / 2);
+  EXPECT_EQ(values[kN - 3], values[0]);
+  EXPECT_EQ(values[kN - 1], 0);
 }
 
 TEST_F(RecorderFault, ACircuitWithoutMemoryStaysRecorded) {
