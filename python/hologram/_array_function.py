@@ -20,6 +20,7 @@ __all__ = ["call", "dot"]
 
 _Function = Callable[..., Any]
 _GIVEN = np._NoValue  # what NumPy's own signatures have where nothing is given
+_MOST_VERDICTS = 64  # on types of arguments, which are kept
 _recorded: dict[Any, _Function] = {}
 
 
@@ -47,11 +48,21 @@ def _is_subclass(types: Any) -> bool:
     return any(issubclass(t, np.ndarray) and t is not np.ndarray for t in types)
 
 
+_verdicts: dict[tuple[type, ...], tuple[bool, bool]] = {}
+
+
 def call(self: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     """Answer ``__array_function__`` of a Tensor."""
-    if not _known(types):
+    key = tuple(types)
+    verdict = _verdicts.get(key)
+    if verdict is None:
+        if len(_verdicts) == _MOST_VERDICTS:
+            _verdicts.clear()
+        verdict = _verdicts[key] = _known(key), _is_subclass(key)
+    known, is_subclass = verdict
+    if not known:
         return NotImplemented
-    if not _is_subclass(types):
+    if not is_subclass:
         recorded = _recorded.get(func)
         if recorded is not None:
             try:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-__all__ = ["ITEMSIZES", "DType", "name_of", "report"]
+__all__ = ["ITEMSIZES", "DType", "is_bfloat16", "name_of", "report"]
 
 ITEMSIZES = {
     "bool": 1,
@@ -25,6 +25,7 @@ ITEMSIZES = {
     "uint32": 4,
     "uint64": 8,
 }
+_names: dict[Any, str] = {}  # of NumPy's dtypes that came up
 _PYTHON = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
 
 
@@ -110,16 +111,26 @@ def name_of(dtype: Any) -> str:
             raise TypeError(
                 f"{dtype!r} is not a dtype; use one of: {', '.join(ITEMSIZES)}"
             ) from error
+        if found in _names:
+            return _names[found]
         if not found.isnative:
             raise TypeError(
                 f"dtype {found!r} has a foreign byte order; use x.astype(x.dtype.newbyteorder('='))"
             )
         name = found.name
+        if name in ITEMSIZES:
+            _names[found] = name
     if name not in ITEMSIZES:
         raise TypeError(
             f"dtype {name} is not supported; convert with astype to one of: {', '.join(ITEMSIZES)}"
         )
     return name
+
+
+def is_bfloat16(dtype: Any) -> bool:
+    """Return whether a DType or a dtype of NumPy is bfloat16."""
+    # NumPy puts the name of a dtype together each time that it is asked for.
+    return bool(dtype.itemsize == 2) and str(dtype) == "bfloat16"
 
 
 def report(name: str) -> Any:

@@ -9,10 +9,12 @@ one (`numpy.einsum_path`).
 from __future__ import annotations
 
 from collections import Counter
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
-from hologram import _hologram
+from hologram import _dtypes, _hologram
 from hologram._hologram import Tensor
 from hologram.functions import matmul
 
@@ -23,23 +25,28 @@ class Unparsed(Exception):
     """The subscripts are not understood here, or wrong: NumPy knows, and says what is wrong."""
 
 
-def _parse(subscripts: str, operands: list[Tensor]) -> tuple[list[str], str]:
+# What follows from text and sizes alone is found once: a program asks for it again and again.
+_remembered = lru_cache(256)
+
+
+@_remembered
+def _parse(subscripts: str, ndims: tuple[int, ...]) -> tuple[tuple[str, ...], str]:
     """Return the indices of each operand and of the result, an index for each dimension."""
     text = subscripts.replace(" ", "")
     given, arrow, result = text.partition("->")
     inputs = given.split(",")
-    if len(inputs) != len(operands):
+    if len(inputs) != len(ndims):
         raise Unparsed
     spare = [chr(at) for at in range(0x3B1, 0x3B1 + 64)]  # for the dimensions of an ellipsis
     most = max(
-        (x.ndim - len(i.replace("...", "")) for i, x in zip(inputs, operands, strict=True)
+        (ndim - len(i.replace("...", "")) for i, ndim in zip(inputs, ndims, strict=True)
          if "..." in i), default=0
     )  # fmt: skip
     if most > len(spare):
         raise Unparsed
     names = []
-    for indices, x in zip(inputs, operands, strict=True):
-        count = x.ndim - len(indices.replace("...", ""))
+    for indices, ndim in zip(inputs, ndims, strict=True):
+        count = ndim - len(indices.replace("...", ""))
         if indices.count("...") > 1 or count < 0 or (count and "..." not in indices):
             raise Unparsed
         names.append(indices.replace("...", "".join(spare[most - count : most])))
@@ -57,13 +64,14 @@ def _parse(subscripts: str, operands: list[Tensor]) -> tuple[list[str], str]:
         raise Unparsed
     if not all(i in spare or (i.isascii() and i.isalpha()) for i in letters):
         raise Unparsed
-    return names, result
+    return tuple(names), result
 
 
-def _sizes(names: list[str], operands: list[Tensor]) -> dict[str, int]:
+@_remembered
+def _sizes(names: tuple[str, ...], shapes: tuple[tuple[int, ...], ...]) -> dict[str, int]:
     sizes: dict[str, int] = {}
-    for indices, x in zip(names, operands, strict=True):
-        for index, size in zip(indices, x.shape, strict=True):
+    for indices, shape in zip(names, shapes, strict=True):
+        for index, size in zip(indices, shape, strict=True):
             if sizes.setdefault(index, size) != size:
                 if 1 not in (sizes[index], size):
                     raise Unparsed
@@ -73,6 +81,9 @@ def _sizes(names: list[str], operands: list[Tensor]) -> dict[str, int]:
 
 def _unique(x: Tensor, indices: str, sizes: dict[str, int]) -> tuple[Tensor, str]:
     """Return a view with each index once: the diagonal of those that are there twice."""
+    whole = tuple(map(sizes.__getitem__, indices))
+    if x.shape == whole and len(set(indices)) == len(indices):
+        return x, indices
     once = "".join(dict.fromkeys(indices))
     shape, strides = [], []
     for index in once:
@@ -92,8 +103,19 @@ def _sum(x: Tensor, indices: str, keep: str) -> tuple[Tensor, str]:
     gone = tuple(d for d, index in enumerate(indices) if index not in keep)
     if gone:
         # In the dtype of the operands, as products of matrices are.
-        x = x.any(gone) if str(x.dtype) == "bool" else x.sum(gone, dtype=x.dtype)
-    return x, "".join(index for index in indices if index in keep)
+        x = x.any(gone) if _dtypes.name_of(x.dtype) == "bool" else x.sum(gone, dtype=x.dtype)
+        indices = _shared(indices, keep)
+    return x, indices
+
+
+@_remembered
+def _shared(indices: str, others: str) -> str:
+    return "".join(index for index in indices if index in others)
+
+
+@_remembered
+def _others(indices: str, others: str) -> str:
+    return "".join(index for index in indices if index not in others)
 
 
 def _order(x: Tensor, indices: str, wanted: str) -> Tensor:
@@ -104,10 +126,8 @@ def _pair(a: Tensor, i: str, b: Tensor, j: str, keep: str) -> tuple[Tensor, str]
     """Contract two operands; `keep` are the indices that are needed later."""
     a, i = _sum(a, i, keep + j)
     b, j = _sum(b, j, keep + i)
-    batch = "".join(index for index in i if index in j and index in keep)
-    inner = "".join(index for index in i if index in j and index not in keep)
-    left = "".join(index for index in i if index not in j)
-    right = "".join(index for index in j if index not in i)
+    both, left, right = _shared(i, j), _others(i, j), _others(j, i)
+    batch, inner = _shared(both, keep), _others(both, keep)
     a, b = _order(a, i, batch + left + inner), _order(b, j, batch + inner + right)
     n = len(batch)
     if inner and (left or right):
@@ -118,8 +138,8 @@ def _pair(a: Tensor, i: str, b: Tensor, j: str, keep: str) -> tuple[Tensor, str]
         x = a.reshape((*a.shape[:n], _product(outer1), count))
         y = b.reshape((*b.shape[:n], count, _product(outer2)))
         return matmul(x, y).reshape((*a.shape[:n], *outer1, *outer2)), batch + left + right
-    x = a.reshape((*a.shape, *(1,) * len(right)))
-    y = b.reshape((*b.shape[:n], *(1,) * len(left), *b.shape[n:]))
+    x = a.reshape((*a.shape, *(1,) * len(right))) if right else a
+    y = b.reshape((*b.shape[:n], *(1,) * len(left), *b.shape[n:])) if left else b
     return _sum(x * y, batch + left + inner + right, batch + left + right)
 
 
@@ -130,7 +150,10 @@ def _product(sizes: tuple[int, ...]) -> int:
     return count
 
 
-def _steps(names: list[str], result: str, operands: list[Tensor]) -> list[tuple[int, ...]]:
+@_remembered
+def _steps(
+    names: tuple[str, ...], result: str, all_shapes: tuple[tuple[int, ...], ...]
+) -> list[tuple[int, ...]]:
     """Return which operands are contracted in turn; what they give goes to the end."""
     if len(names) <= 2:
         return [tuple(range(len(names)))]
@@ -140,8 +163,15 @@ def _steps(names: list[str], result: str, operands: list[Tensor]) -> list[tuple[
     text = ",".join("".join(plain[i] for i in indices) for indices in names)
     text += "->" + "".join(plain[i] for i in result)
     # Shapes alone are looked at.
-    shapes = [np.broadcast_to(np.empty(()), x.shape) for x in operands]
+    shapes = [np.broadcast_to(np.empty(()), shape) for shape in all_shapes]
     return list(np.einsum_path(text, *shapes, optimize="greedy")[0][1:])
+
+
+def _common_dtype(operands: list[Tensor]) -> Any:
+    dtype = operands[0].dtype
+    if all(x.dtype == dtype for x in operands):
+        return dtype
+    return _hologram.cat([_hologram.empty(0, x.dtype) for x in operands], 0).dtype
 
 
 def einsum(subscripts: str, operands: list[Tensor]) -> Tensor:
@@ -150,11 +180,12 @@ def einsum(subscripts: str, operands: list[Tensor]) -> Tensor:
     Raises:
         Unparsed: NumPy is to be asked.
     """
-    names, result = _parse(subscripts, operands)
-    sizes = _sizes(names, operands)
-    steps = _steps(names, result, operands)
+    shapes = tuple(x.shape for x in operands)
+    names, result = _parse(subscripts, tuple(map(len, shapes)))
+    sizes = _sizes(names, shapes)
+    steps = _steps(names, result, shapes)
     left = [_unique(x, i, sizes) for i, x in zip(names, operands, strict=True)]
-    dtype = _hologram.cat([_hologram.empty(0, x.dtype) for x in operands], 0).dtype
+    dtype = _common_dtype(operands)
     for step in steps:
         taken = [left[at] for at in step]
         left = [one for at, one in enumerate(left) if at not in step]

@@ -29,7 +29,7 @@ def array_of(x: Tensor) -> np.ndarray:
     Raises:
         TypeError: bfloat16 without ml_dtypes.
     """
-    if str(x.dtype) == "bfloat16" and isinstance(x.dtype, _dtypes.DType):
+    if isinstance(x.dtype, _dtypes.DType) and _dtypes.is_bfloat16(x.dtype):
         raise TypeError("NumPy has no bfloat16; install ml_dtypes, or use x.astype('float32')")
     return peek(x)
 
@@ -43,7 +43,7 @@ def adopt(found: Any) -> Tensor:
         TypeError: a dtype that hologram does not have.
     """
     array = np.asarray(found)
-    if array.dtype.name == "bfloat16":
+    if _dtypes.is_bfloat16(array.dtype):
         return _hologram._adopt(array.view(np.int16))._as_bfloat16()
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
@@ -78,6 +78,8 @@ class _Loan:
         return x
 
     def _owner(self, array: np.ndarray) -> Tensor | None:
+        if array.base is None:
+            return None  # NumPy made its memory
         for tensor, lent in self._lent:
             if array is lent:
                 return tensor
@@ -146,7 +148,7 @@ def stored(found: Any) -> bool:
     for part in _leaves(found):
         if isinstance(part, (np.ndarray, np.generic)):
             try:
-                _dtypes.name_of(part.dtype.newbyteorder("="))
+                _dtypes.name_of(part.dtype if part.dtype.isnative else part.dtype.newbyteorder("="))
             except TypeError:
                 return False
     return True

@@ -27,7 +27,7 @@ def plain(x: Any) -> tuple[np.ndarray, str]:
 
 def view(x: Any) -> np.ndarray:
     """Return a NumPy array on the memory of a Buffer or Tensor, without a copy."""
-    if str(x.dtype) != "bfloat16":
+    if not _dtypes.is_bfloat16(x.dtype):
         return np.asarray(memoryview(x))
     if isinstance(x.dtype, _dtypes.DType):
         raise TypeError("NumPy has no bfloat16; install ml_dtypes, or use x.astype('float32')")
@@ -53,8 +53,9 @@ def peek(x: Any) -> np.ndarray:
     where that is installed, else as its bits in int16.
     """
     found = np.asarray(x._peek())
-    if str(x.dtype) == "bfloat16" and not isinstance(x.dtype, _dtypes.DType):
-        return found.view(x.dtype)
+    dtype = x.dtype
+    if _dtypes.is_bfloat16(dtype) and not isinstance(dtype, _dtypes.DType):
+        return found.view(dtype)
     return found
 
 
@@ -71,16 +72,15 @@ def take(x: Any, key: Any) -> Any:
     if np.may_share_memory(found, memory):
         found = found.copy()
     result = _hologram._adopt(found)
-    return result._as_bfloat16() if str(x.dtype) == "bfloat16" else result
+    return result._as_bfloat16() if _dtypes.is_bfloat16(x.dtype) else result
 
 
 def put(x: Any, key: Any, value: Any) -> None:
     """Answer ``x[key] = value`` where an index is an array."""
     memory = np.asarray(x._peek())
-    if str(x.dtype) == "bfloat16":
+    if _dtypes.is_bfloat16(x.dtype):
         value = np.asarray(_hologram.array(value, "bfloat16")._peek())
     elif isinstance(value, _hologram.Tensor):
-        value = np.asarray(
-            (value if str(value.dtype) != "bfloat16" else value.astype("float32"))._peek()
-        )
+        is_bfloat16 = _dtypes.is_bfloat16(value.dtype)
+        value = np.asarray((value.astype("float32") if is_bfloat16 else value)._peek())
     memory[_plain_key(key)] = value

@@ -19,7 +19,7 @@ _COMPARISONS = (
     np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal,
 )  # fmt: skip
 # With mode='wrap' they add the size to a position until it is in range.
-_WRAPPING = (np.put, np.take, np.choose)
+_WRAPPING = {np.put: 3, np.take: 4, np.choose: 3}  # which of the arguments mode is
 # They multiply by ten as often as they are told; a float64 has fewer places than _PLACES.
 _ROUNDING = (np.round, np.around)
 _PLACES = 1000
@@ -44,7 +44,8 @@ def ask(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         args = (*args[:1], *map(_some_places, args[1:2]), *args[2:])
         kwargs = {k: _some_places(x) if k == "decimals" else x for k, x in kwargs.items()}
     elif function in _WRAPPING:
-        return _bounded(function, args, kwargs)
+        if "mode" in kwargs or len(args) > _WRAPPING[function]:
+            return _bounded(function, args, kwargs)
     elif function in _DIAGONALS:
         args = tuple(map(_near, args))
         kwargs = {key: _near(value) for key, value in kwargs.items()}
