@@ -25,23 +25,24 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 napoleon_numpy_docstring = False
 napoleon_use_ivar = True
+napoleon_custom_sections = ["Operands"]
 
 html_theme = "furo"
 html_title = f"Hologram {release}"
 html_show_sourcelink = False
 
 
-def _escape_bars(
+def _escape_marks(
     app: object, what: str, name: str, obj: object, options: object, lines: list[str]
 ) -> None:
-    """Keep the absolute values in docstrings, |x|, from being read as substitutions."""
+    """Keep absolute values, |x|, from being read as substitutions, and * in shapes as emphasis."""
     quoted = re.compile(r"(`+[^`]*`+)")
     for at, line in enumerate(lines):
         parts = quoted.split(line)
-        parts[::2] = [part.replace("|", "\\|") for part in parts[::2]]
+        parts[::2] = [re.sub(r"(?<!\\)[|*]", r"\\\g<0>", part) for part in parts[::2]]
         lines[at] = "".join(parts)
 
 
 def setup(app: Any) -> None:
     """Register the hook with Sphinx."""
-    app.connect("autodoc-process-docstring", _escape_bars)
+    app.connect("autodoc-process-docstring", _escape_marks)

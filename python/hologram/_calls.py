@@ -94,7 +94,7 @@ class Call:
             shape = "a list of contiguous tensors" if o["is_list"] else o["shape"]
             lines.append(f"    {o['name']}: {shape}, {', '.join(notes)}")
         if self.visible:
-            lines.append("Returns:")
+            lines += ["", "Returns:"]
             lines += [f"    {o['name']}: {o['shape']}" for o in self.visible]
         lines += ["", "Raises ValueError for shapes and parameters that do not fit, TypeError for"]
         lines += ["dtypes, IndexError for positions out of range.", "", f"Schema: {self.schema}"]
