@@ -51,12 +51,13 @@ void convert_rows(Dtype from, const void* src, int64_t ld_src, Dtype to, void* d
 constexpr int64_t kKeptElements = int64_t{1} << 18, kOneThread = int64_t{1} << 21;
 
 // Half types in float32, small integers in int32: of what wraps, the last bits are the same. B has
-// elements of b_type, which stay as they are unless that is the dtype.
+// elements of b_type, which for products in float32 become wider as they are read: a weight is
+// large, and may be wanted for a few rows only.
 void wide_gemm(const GemmArgs& g, Dtype b_type, Dtype wide_type) {
   // Small products are many: they keep their memory, and stay on one thread, for one that waits for
   // others may compute another product meanwhile.
   static thread_local PackBuffer kept;
-  const bool narrow = b_type != g.dtype;
+  const bool narrow = wide_type == Dtype::kFloat32;
   const int64_t of_a = g.m * g.k, of_b = narrow ? 0 : g.k * g.n, of_c = g.m * g.n;
   const int64_t elements = of_a + of_b + of_c;
   const bool keeps = elements <= kKeptElements && g.m * g.n * g.k <= kOneThread;
