@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,6 @@ __all__ = ["call", "dot"]
 
 _Function = Callable[..., Any]
 _GIVEN = np._NoValue  # what NumPy's own signatures have where nothing is given
-_MOST_VERDICTS = 64  # on types of arguments, which are kept
 _recorded: dict[Any, _Function] = {}
 
 
@@ -48,18 +48,14 @@ def _is_subclass(types: Any) -> bool:
     return any(issubclass(t, np.ndarray) and t is not np.ndarray for t in types)
 
 
-_verdicts: dict[tuple[type, ...], tuple[bool, bool]] = {}
+@lru_cache(64)
+def _verdict(types: tuple[type, ...]) -> tuple[bool, bool]:
+    return _known(types), _is_subclass(types)
 
 
 def call(self: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
     """Answer ``__array_function__`` of a Tensor."""
-    key = tuple(types)
-    verdict = _verdicts.get(key)
-    if verdict is None:
-        if len(_verdicts) == _MOST_VERDICTS:
-            _verdicts.clear()
-        verdict = _verdicts[key] = _known(key), _is_subclass(key)
-    known, is_subclass = verdict
+    known, is_subclass = _verdict(tuple(types))
     if not known:
         return NotImplemented
     if not is_subclass:

@@ -506,7 +506,7 @@ class Fuser {
   Hazards hazards_;
   int segment_ = 0;   // see PlanOptions
   int floor_ = 0;     // its lowest level
-  int highest_ = -1;  // level of all clusters
+  int highest_ = -1;  // of the levels so far
 
   // Of the node that is being placed.
   int placing_ = kNone;

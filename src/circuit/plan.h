@@ -208,8 +208,9 @@ struct PlanOptions {
   // false: none on floats, for circuits that round otherwise than to nearest, or treat denormal
   // numbers as zero. Then x * 1 is not x, and x + -0 may be another zero.
   bool float_laws = true;
-  // Kernels of so many records run before those of the next ones, and none has ops of both. So what
-  // only kernels see is wanted in memory hardly longer than if the records ran one by one.
+  // The records are cut into segments of this many. A kernel has ops of one segment, and all
+  // kernels of a segment run before those of the next. Short segments keep few dead values in
+  // memory at once, about as many as ops that run one by one.
   int segment = std::numeric_limits<int>::max();
 
   bool operator==(const PlanOptions&) const = default;

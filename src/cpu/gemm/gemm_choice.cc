@@ -41,8 +41,8 @@ constexpr int64_t kTried = 384;
 constexpr int kRounds = 16, kFewRounds = 4;
 constexpr double kClearlyFaster = 0.65, kClearlySlower = 0.9;
 
-// The built-in GEMM converts the half types to float32 and back, an element in the time of some ten
-// multiplications. A BLAS begins some fifteen microseconds later.
+// The built-in GEMM converts the half types to float32, B as it reads it, and back, an element in
+// the time of some ten multiplications. A BLAS begins some fifteen microseconds later.
 constexpr int64_t kSmallHalf = int64_t{1} << 20, kPerConversion = 10;
 
 bool suits_builtin(const GemmArgs& g, int64_t batch) {

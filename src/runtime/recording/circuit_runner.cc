@@ -84,7 +84,8 @@ void CircuitRunner::prepare() {
                                .float_laws = circuit.float_mode == kDefaultFloatMode};
   std::shared_ptr<circuit::Plan> plan = find_plan(options);
   find_sharing(*plan);
-  // More than the program would have had at once. What it gave up is cut into pieces.
+  // Kernels want more dead values at once than the bound allows, ops one by one may not: plan again
+  // in segments, each of which makes about half the bound's bytes of them.
   if (sharing_.bytes() > circuit.unbacked_limit) [[unlikely]] {
     const double pieces =
         2.0 * static_cast<double>(circuit.dead_bytes) / static_cast<double>(circuit.unbacked_limit);

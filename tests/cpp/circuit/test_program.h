@@ -62,12 +62,8 @@ class Program {
                      bits, n);
   }
   uint32_t fold(Reduction which, uint32_t in, int64_t rows, int64_t cols) {
-    Record r;
-    r.code = kCodeReduction;
+    Record r = of_rows(kCodeReduction, 1, rows, cols);
     r.attr = static_cast<uint16_t>(which);
-    r.arity = 1;
-    r.ndim = 2;
-    r.shape[0] = rows, r.shape[1] = cols;
     const uint32_t out = buffer(false);
     r.operands[0] = memory(out);
     r.operands[1] = memory(in);
@@ -79,11 +75,7 @@ class Program {
   // Copies rows into `out`: the first from element `first` on, each `pitch` after the one before.
   void copy_rows(uint32_t out, uint32_t in, int64_t rows, int64_t cols, int64_t pitch,
                  int64_t first) {
-    Record r;
-    r.code = kCodeConvert;
-    r.arity = 1;
-    r.ndim = 2;
-    r.shape[0] = rows, r.shape[1] = cols;
+    Record r = of_rows(kCodeConvert, 1, rows, cols);
     r.operands[0] = memory(out);
     r.operands[0].offset = 4 * first;
     r.operands[1] = memory(in);
@@ -94,11 +86,7 @@ class Program {
   // x with a value per row, then maybe one per column.
   uint32_t broadcast(OpId id, uint32_t x, uint32_t other, int64_t rows, int64_t cols,
                      bool per_row) {
-    Record r;
-    r.code = static_cast<uint16_t>(id);
-    r.arity = 2;
-    r.ndim = 2;
-    r.shape[0] = rows, r.shape[1] = cols;
+    Record r = of_rows(static_cast<uint16_t>(id), 2, rows, cols);
     const uint32_t out = buffer(false);
     r.operands[0] = memory(out);
     r.operands[1] = memory(x);
@@ -118,6 +106,15 @@ class Program {
   Tape tape;
 
  private:
+  static Record of_rows(uint16_t code, uint8_t arity, int64_t rows, int64_t cols) {
+    Record r;
+    r.code = code;
+    r.arity = arity;
+    r.ndim = 2;
+    r.shape[0] = rows, r.shape[1] = cols;
+    return r;
+  }
+
   std::vector<uint8_t> states_;
 };
 
