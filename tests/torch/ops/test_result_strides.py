@@ -24,6 +24,9 @@ OPS = {
     "leaky_relu": lambda x: torch.nn.functional.leaky_relu(x, 0.1),
     "neg": lambda x: -x,
     "with_itself": lambda x: x + x,
+    "clone": torch.clone,
+    "double": lambda x: x.double(),
+    "flip": lambda x: x.flip(0),
     "broadcast": lambda x: x + torch.ones(x.shape[-1], device=x.device),
 }
 

@@ -288,8 +288,20 @@ at::Tensor make_strided(c10::IntArrayRef sizes, c10::IntArrayRef strides, c10::S
 // same order of dimensions. On the device of t.
 at::Tensor make_like_any(const at::Tensor& t, c10::ScalarType dtype);
 
+// Whether the strides of a contiguous tensor are those that a new one has, also where a dimension
+// of one element allows any.
+inline bool has_usual_strides(const c10::TensorImpl* t) {
+  const c10::IntArrayRef sizes = t->sizes(), strides = t->strides();
+  int64_t next = 1;
+  for (size_t d = sizes.size(); d-- > 0;) {
+    if (strides[d] != next) return false;
+    next *= std::max<int64_t>(sizes[d], 1);
+  }
+  return true;
+}
+
 inline at::Tensor make_like(const at::Tensor& t, c10::ScalarType dtype) {
-  if (C10_LIKELY(t.is_contiguous()))
+  if (C10_LIKELY(t.is_contiguous() && has_usual_strides(t.unsafeGetTensorImpl())))
     return make_tensor(t.sizes(), dtype, std::max<c10::DeviceIndex>(t.device().index(), 0));
   return make_like_any(t, dtype);
 }

@@ -2,8 +2,6 @@
 // Hands ops on tensors to the library's recorder, or refuses them.
 #include "recording/record.h"
 
-#include <c10/util/DimVector.h>
-
 namespace hologram_torch {
 namespace {
 
@@ -49,14 +47,18 @@ Dtype stored_dtype(const TensorImpl* t) {
 class Operands {
  public:
   // Each adds one, the result first; false where the tensor's ops may not wait.
-  bool add(const TensorImpl* t, Dtype dtype, bool one = false) {
+  bool add(const TensorImpl* t, Dtype dtype, bool one = false, int64_t first = 0) {
     hologram::Buffer* buffer = count_ == 0 ? recordable_result(t) : recordable_buffer(t);
     if (C10_UNLIKELY(buffer == nullptr)) return false;
     new (&list()[count_++]) RecordOperand{
-        buffer, t->storage_offset() * static_cast<int64_t>(t->itemsize()), dtype, one, 0};
+        buffer, (t->storage_offset() + first) * static_cast<int64_t>(t->itemsize()), dtype, one, 0};
     return true;
   }
   bool add(const TensorImpl* t) { return add(t, stored_dtype(t)); }
+  // From element `first` on.
+  bool add_from(const TensorImpl* t, int64_t first) {
+    return add(t, stored_dtype(t), false, first);
+  }
   void add_number(Dtype compute, const char* number) {
     new (&list()[count_++]) RecordOperand{nullptr, 0, compute, false, number_bits(compute, number)};
   }
@@ -164,6 +166,18 @@ bool record_copy_of(const TensorImpl* from, const TensorImpl* to) {
   return guarded(to, [&] {
     return hologram::record_copy(operands[0], operands[1], static_cast<int>(shape.size()),
                                  shape.data(), to->strides().data(), in_strides.data());
+  });
+}
+
+bool record_walk(const TensorImpl* from, const Walk& from_walk, const TensorImpl* to,
+                 const Walk& to_walk, IntArrayRef sizes) {
+  Operands operands;
+  if (!operands.add_from(to, to_walk.first) || !operands.add_from(from, from_walk.first)) {
+    return false;
+  }
+  return guarded(to, [&] {
+    return hologram::record_copy(operands[0], operands[1], static_cast<int>(sizes.size()),
+                                 sizes.data(), to_walk.strides.data(), from_walk.strides.data());
   });
 }
 

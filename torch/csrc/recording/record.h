@@ -6,6 +6,8 @@
 // Errors of work that had to run first are PyTorch's.
 #pragma once
 
+#include <c10/util/DimVector.h>
+
 #include <initializer_list>
 
 #include "recording/native_common.h"
@@ -54,6 +56,16 @@ bool record_broadcast(hologram::OpId op, hologram::Dtype compute, const Source* 
 
 // to = from, converted and broadcast; the types have codes.
 bool record_copy_of(const c10::TensorImpl* from, const c10::TensorImpl* to);
+// Elements of a tensor in an order of their own: counted from its first, and by how many each
+// dimension steps, also backward.
+struct Walk {
+  int64_t first;
+  c10::DimVector strides;
+};
+// The elements of `to` on one walk = those of `from` on another of these sizes. `to` is as long as
+// its walk is; the types have codes and are equal.
+bool record_walk(const c10::TensorImpl* from, const Walk& from_walk, const c10::TensorImpl* to,
+                 const Walk& to_walk, c10::IntArrayRef sizes);
 // Every element of `to` becomes the number: an element of the type that `to`'s computes in.
 bool record_fill(const char* number, const c10::TensorImpl* to);
 

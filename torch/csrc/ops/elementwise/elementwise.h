@@ -152,18 +152,6 @@ inline bool fits_half(hologram::Dtype half, float value) {
   return !(std::fabs(value) > limit) || std::isinf(value);
 }
 
-// Whether the strides of a contiguous tensor are those that a new one has, also where a dimension
-// of one element allows any.
-inline bool has_usual_strides(const c10::TensorImpl* t) {
-  const c10::IntArrayRef sizes = t->sizes(), strides = t->strides();
-  int64_t next = 1;
-  for (size_t d = sizes.size(); d-- > 0;) {
-    if (strides[d] != next) return false;
-    next *= std::max<int64_t>(sizes[d], 1);
-  }
-  return true;
-}
-
 // Whether a dimension has one element.
 inline bool has_single(const c10::TensorImpl* t) {
   const c10::IntArrayRef sizes = t->sizes();

@@ -284,13 +284,19 @@ bool native_fill(const Tensor& self, const c10::Scalar& value) {
   if (C10_UNLIKELY(!is_dense(t))) return false;
   const bool on_host = is_on_host(t);
   const c10::ScalarType type = t->dtype().toScalarType();
-  if (C10_UNLIKELY(!on_host && at::isComplexType(type))) {
-    const Tensor parts = at::view_as_real(self);
+  alignas(16) char element[16];
+  if (C10_UNLIKELY(at::isComplexType(type))) {
+    if (value.isSymbolic()) return false;
     const c10::complex<double> number = value.toComplexDouble();
+    const c10::ScalarType part = c10::toRealValueType(type);
+    if (!store_element(number.real(), part, element) ||
+        !store_element(number.imag(), part, element)) {
+      return false;
+    }
+    const Tensor parts = at::view_as_real(self);
     return native_fill(parts.select(-1, 0), number.real()) &&
            native_fill(parts.select(-1, 1), number.imag());
   }
-  alignas(16) char element[16];
   if (!store_element(value, type, element)) return false;
   if (may_overlap_itself(t)) return false;
   const int64_t n = t->numel();

@@ -150,6 +150,20 @@ Tensor& arange_out(const Scalar& start, const Scalar& end, const Scalar& step, T
   return out;
 }
 
+// --- eye ----------------------------------------------------------------------------------------
+
+Tensor& eye_of(int64_t n, int64_t m, Tensor& out) {
+  if (C10_UNLIKELY(n < 0 || m < 0 || !is_dense(out))) {
+    call_fallback<"eye.m_out">(n, m, out);
+    return out;
+  }
+  out.resize_({n, m});
+  out.zero_();
+  out.diagonal().fill_(1);
+  return out;
+}
+Tensor& eye(int64_t n, Tensor& out) { return eye_of(n, n, out); }
+
 // --- tril, triu ---------------------------------------------------------------------------------
 
 bool takes_triangle(const Tensor& self) {
@@ -207,6 +221,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   register_native<&arange_start>(m, "arange.start");
   register_native<&arange_step>(m, "arange.start_step");
   register_native<&arange_out>(m, "arange.start_out");
+  register_native<&eye>(m, "eye.out");
+  register_native<&eye_of>(m, "eye.m_out");
   register_native<&triangle<false, "tril">>(m, "tril");
   register_native<&triangle<true, "triu">>(m, "triu");
   register_native<&triangle_<false, "tril_">>(m, "tril_");
