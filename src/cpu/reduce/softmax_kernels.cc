@@ -6,6 +6,7 @@
 #include "src/cpu/simd/targets.h"
 // clang-format off
 #include "src/cpu/device/float_kernels.h"
+#include "src/cpu/device/grain_size.h"
 #include "src/cpu/simd/lanes-inl.h"
 #include "src/cpu/simd/math-exp-inl.h"
 #include "src/cpu/simd/math-log-inl.h"
@@ -116,34 +117,120 @@ HWY_INLINE void OneRow(const T* a, const T* b, T* out, int64_t n) {
   }
 }
 
-// Rows of at most one vector: no loops, so that several rows are in flight at once.
-template <class T, SoftmaxOp kOp>
-HWY_INLINE void ShortRows(const T* a, const T* b, T* out, int64_t count, int64_t n,
-                          const int64_t* strides) {
-  const LaneTag<T> d;
-  const FirstLanes access{n};
-  const auto zero = hn::Zero(d);
-  const auto low = hn::Set(d, -std::numeric_limits<T>::infinity());
-  for (int64_t r = 0; r < count; ++r) {
-    const auto x = access.Load(d, a + r * strides[0]);
-    T* to = out + r * strides[2];
-    if constexpr (kOp == SoftmaxOp::kSoftmax || kOp == SoftmaxOp::kLogSoftmax) {
-      const auto shifted = hn::Sub(x, hn::MaxOfLanes(d, access.Keep(d, x, low)));
-      const auto e = access.Keep(d, Exp(shifted), zero);
-      const auto sum = hn::SumOfLanes(d, e);
-      if constexpr (kOp == SoftmaxOp::kSoftmax) {
-        access.Store(d, hn::Div(e, sum), to);
-      } else {
-        access.Store(d, hn::Sub(shifted, Log(sum)), to);
-      }
+// The elements of a row of kVectors vectors or a little less. The last vector of several ends where
+// the row ends and holds some elements a second time, which do not count.
+template <class T, int kVectors, class Access>
+struct ShortRow {
+  using V = LaneVec<T>;
+  using Vectors = V[kVectors];
+
+  LaneTag<T> d;
+  int64_t n;
+  Access access;  // of the only vector
+
+  HWY_INLINE int64_t place(int v) const {
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+    return v < kVectors - 1 ? v * lanes : n - lanes;
+  }
+  HWY_INLINE void load(const T* p, Vectors& to) const {
+    if constexpr (kVectors == 1) {
+      to[0] = access.Load(d, p);
     } else {
-      const auto y = access.Load(d, b + r * strides[1]);
-      if constexpr (kOp == SoftmaxOp::kSoftmaxBackward) {
-        const auto sum = hn::SumOfLanes(d, hn::Mul(x, y));
-        access.Store(d, hn::Mul(hn::Sub(x, sum), y), to);
-      } else {
-        access.Store(d, hn::NegMulAdd(Exp(y), hn::SumOfLanes(d, x), x), to);
-      }
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) to[v] = hn::LoadU(d, p + place(v));
+    }
+  }
+  HWY_INLINE void store(const Vectors& from, T* p) const {
+    if constexpr (kVectors == 1) {
+      access.Store(d, from[0], p);
+    } else {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) hn::StoreU(from[v], d, p + place(v));
+    }
+  }
+  // The last vector with `none` in what does not count.
+  HWY_INLINE V counted(V v, V none) const {
+    if constexpr (kVectors == 1) {
+      return access.Keep(d, v, none);
+    } else {
+      const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+      return hn::IfThenElse(hn::FirstN(d, static_cast<size_t>(kVectors * lanes - n)), none, v);
+    }
+  }
+  HWY_INLINE V max(const Vectors& x) const {
+    V all = counted(x[kVectors - 1], hn::Set(d, -std::numeric_limits<T>::infinity()));
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors - 1; ++v) all = hn::Max(all, x[v]);
+    return hn::MaxOfLanes(d, all);
+  }
+  HWY_INLINE V sum(const Vectors& x) const {
+    V all = counted(x[kVectors - 1], hn::Zero(d));
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors - 1; ++v) all = hn::Add(all, x[v]);
+    return hn::SumOfLanes(d, all);
+  }
+};
+
+// No loops within a row, so that several are in flight at once.
+template <class T, SoftmaxOp kOp, int kVectors, class Access>
+HWY_INLINE void ShortRows(const T* a, const T* b, T* out, int64_t count, int64_t n,
+                          const int64_t* strides, Access access) {
+  const ShortRow<T, kVectors, Access> row{{}, n, access};
+  for (int64_t r = 0; r < count; ++r) {
+    LaneVec<T> x[kVectors], y[kVectors];
+    row.load(a + r * strides[0], x);
+    if constexpr (kOp == SoftmaxOp::kSoftmax) {
+      const auto max = row.max(x);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) x[v] = Exp(hn::Sub(x[v], max));
+      const auto sum = row.sum(x);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) x[v] = hn::Div(x[v], sum);
+    } else if constexpr (kOp == SoftmaxOp::kSoftmaxBackward) {
+      row.load(b + r * strides[1], y);
+      LaneVec<T> products[kVectors];
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) products[v] = hn::Mul(x[v], y[v]);
+      const auto sum = row.sum(products);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) x[v] = hn::Mul(hn::Sub(x[v], sum), y[v]);
+    } else {
+      row.load(b + r * strides[1], y);
+      const auto sum = row.sum(x);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) x[v] = hn::NegMulAdd(Exp(y[v]), sum, x[v]);
+    }
+    row.store(x, out + r * strides[2]);
+  }
+}
+
+// The same for log_softmax: the logarithms of as many rows as a vector has lanes are one.
+template <class T, int kVectors, class Access>
+HWY_INLINE void ShortLogRows(const T* a, T* out, int64_t count, int64_t n, const int64_t* strides,
+                             Access access) {
+  const ShortRow<T, kVectors, Access> row{{}, n, access};
+  const LaneTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  HWY_ALIGN T maxima[hn::MaxLanes(d)], sums[hn::MaxLanes(d)] = {};
+  for (int64_t first = 0; first < count; first += lanes) {
+    const int64_t here = std::min(lanes, count - first);
+    for (int64_t r = 0; r < here; ++r) {
+      LaneVec<T> x[kVectors];
+      row.load(a + (first + r) * strides[0], x);
+      const auto max = row.max(x);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) x[v] = Exp(hn::Sub(x[v], max));
+      maxima[r] = hn::GetLane(max);
+      sums[r] = hn::GetLane(row.sum(x));
+    }
+    hn::Store(Log(hn::Load(d, sums)), d, sums);
+    for (int64_t r = 0; r < here; ++r) {
+      LaneVec<T> x[kVectors];
+      row.load(a + (first + r) * strides[0], x);
+      const auto max = hn::Set(d, maxima[r]), log = hn::Set(d, sums[r]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) x[v] = hn::Sub(hn::Sub(x[v], max), log);
+      row.store(x, out + (first + r) * strides[2]);
     }
   }
 }
@@ -153,8 +240,24 @@ void Rows(const SoftmaxArgs& args, int64_t count, int64_t n, const int64_t* stri
   const T* a = static_cast<const T*>(args.a);
   const T* b = static_cast<const T*>(args.b);
   T* out = static_cast<T*>(args.out);
-  if (n <= static_cast<int64_t>(hn::Lanes(LaneTag<T>()))) {
-    return ShortRows<T, kOp>(a, b, out, count, n, strides);
+  const auto short_rows = [&]<int kVectors>(auto access) HWY_ATTR {
+    if constexpr (kOp == SoftmaxOp::kLogSoftmax) {
+      ShortLogRows<T, kVectors>(a, out, count, n, strides, access);
+    } else {
+      ShortRows<T, kOp, kVectors>(a, b, out, count, n, strides, access);
+    }
+  };
+  const auto lanes = static_cast<int64_t>(hn::Lanes(LaneTag<T>()));
+  if (n < lanes) return short_rows.template operator()<1>(FirstLanes{n});
+  switch (cpu::ceil_div(n, lanes)) {
+    case 1:
+      return short_rows.template operator()<1>(AllLanes());
+    case 2:
+      return short_rows.template operator()<2>(AllLanes());
+    case 3:
+      return short_rows.template operator()<3>(AllLanes());
+    case 4:
+      return short_rows.template operator()<4>(AllLanes());
   }
   for (int64_t r = 0; r < count; ++r) {
     OneRow<T, kOp>(a + r * strides[0], b + r * strides[1], out + r * strides[2], n);

@@ -106,10 +106,12 @@ TEST_P(SoftmaxTest, AgreesWithLoops) {
   std::normal_distribution<double> normal(0, 3);
   const Dtype dtypes[] = {Dtype::kFloat16, Dtype::kBFloat16, Dtype::kFloat32, Dtype::kFloat32,
                           Dtype::kFloat64};
-  const int64_t sizes[] = {1, 2, 5, 10, 16, 17, 64, 100};
-  for (int round = 0; round < 600; ++round) {
+  // Up to four vectors of each type, and around the borders between them.
+  const int64_t sizes[] = {1,  2,  3,  5,  7,  8,  9,  10, 15, 16,
+                           17, 25, 31, 32, 33, 49, 63, 64, 65, 100};
+  for (int round = 0; round < 1500; ++round) {
     int64_t shape[3];
-    for (auto& s : shape) s = sizes[rng() % 8];
+    for (auto& s : shape) s = sizes[rng() % std::size(sizes)];
     if (round % 40 == 0) shape[0] = 1, shape[1] = 2, shape[2] = 5000;
     if (round % 40 == 1) shape[0] = 3, shape[1] = 5000, shape[2] = 2;
     if (shape[0] * shape[1] * shape[2] > 40000) continue;
