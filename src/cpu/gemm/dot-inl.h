@@ -121,8 +121,8 @@ HWY_INLINE void DotTile(const In* a, int64_t lda, const T* x, int64_t ldx, int64
   const auto whole_x = [&](const T* from) HWY_ATTR { return hn::LoadU(d, from); };
   int64_t p = 0;
   for (; p + kChains * lanes <= k; p += kChains * lanes) {
-    if constexpr (sizeof(In) == 1) {
-      // Rows of bytes are about a page each: the processor notices too late that they are read.
+    if constexpr (sizeof(In) <= 2) {
+      // Such rows are a page or two each: the processor notices too late that they are read.
 #pragma GCC unroll 8
       for (int r = 0; r < kRowCount; ++r) __builtin_prefetch(a + (r + kRowCount) * lda + p);
     }
