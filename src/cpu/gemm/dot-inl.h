@@ -87,9 +87,9 @@ HWY_INLINE V Kept(V v) {
   return v;
 }
 
-// How far ahead rows are asked for, of which kRowCount are read together; 0: not at all. Rows of
-// small elements are a page or two each: the processor notices too late that they are read. As
-// measured, those of half types with AVX2 only.
+// Of rows read kRowCount at a time: how many rows ahead to prefetch; 0: none. Rows of small
+// elements are a page or two each, and the processor notices too late that they are read. For half
+// types it was measured with AVX2 only.
 template <int kRowCount, class In>
 constexpr int RowsAhead() {
   if (sizeof(In) == 1) return kRowCount;

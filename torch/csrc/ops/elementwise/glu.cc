@@ -4,7 +4,7 @@
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/sigmoid_backward.h>
 
-#include "recording/native_common.h"
+#include "ops/reduce/reduce.h"
 
 namespace hologram_torch {
 namespace {
@@ -26,12 +26,8 @@ struct Halves {
   bool ok() const { return first.defined(); }
 };
 
-bool is_float(const Tensor& x) {
-  return is_dense(x) && x.is_floating_point() && dtype_code(x.scalar_type()) != kNoDtype;
-}
-
 Tensor glu(const Tensor& self, int64_t dim) {
-  if (C10_LIKELY(is_float(self))) {
+  if (C10_LIKELY(is_dense_float(self))) {
     if (const Halves x(self, dim); C10_LIKELY(x.ok())) {
       return at::mul(x.first, at::sigmoid(x.second)).to(self.scalar_type());
     }
@@ -40,7 +36,8 @@ Tensor glu(const Tensor& self, int64_t dim) {
 }
 
 Tensor glu_backward(const Tensor& grad, const Tensor& self, int64_t dim) {
-  if (C10_LIKELY(is_float(self) && is_dense(grad) && grad.scalar_type() == self.scalar_type())) {
+  if (C10_LIKELY(is_dense_float(self) && is_dense(grad) &&
+                 grad.scalar_type() == self.scalar_type())) {
     const Halves x(self, dim);
     if (C10_LIKELY(x.ok() && grad.sizes() == x.first.sizes())) {
       const int64_t half = x.first.size(dim);
