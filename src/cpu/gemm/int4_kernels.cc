@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Rows times an int4 weight for every instruction set.
 //
-// The bytes of four columns' rows are interleaved, so that 32 bits hold four columns of one row; a
-// multiplication of bytes adds them up. Where a vector has more 16-byte pieces than a column has,
-// its pieces hold several columns of the same rows, and are added at the end of a group.
+// The bytes of two or four columns' rows are interleaved, so that 16 or 32 bits hold those of one
+// row; a multiplication of bytes adds them up. Where a vector has more 16-byte pieces than a column
+// has, its pieces hold several columns of the same rows, and are added at the end of a group.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/cpu/gemm/int4_kernels.cc"
@@ -11,6 +11,7 @@
 // clang-format off
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
 #include "hwy/highway.h"
 #include "src/cpu/gemm/dot-inl.h"
@@ -37,7 +38,7 @@ constexpr int kDigits = 3;
 constexpr float kSmallestElement = 0x1p-100F, kLargestElement = 0x1p100F;
 // The largest number that three signed bytes hold.
 constexpr float kLargestNumber = 65536.0F * 127 + 256 * 127 + 127;
-// Products of a weight and a digit that are added in 16 bits, two at a time: 15 * 128 each.
+// Sums of two products of a weight and a digit that fit 16 bits: 15 * 128 each product.
 constexpr int64_t kStepsInHalf = 8;
 // How far ahead of the multiplications bytes come near.
 constexpr int64_t kAheadBytes = 4096;
@@ -52,7 +53,6 @@ struct Form {
   static constexpr int kVectors = kPieces > kVectorPieces ? kPieces / kVectorPieces : 1;
   // Pieces of one column in a vector.
   static constexpr int kOfColumn = kVectorPieces / kColumns;
-  static constexpr int kStep = 4 * kColumns;
 };
 
 // Sums of two products each, as 16 bits: they have to fit.
@@ -76,15 +76,17 @@ HWY_INLINE hn::Vec<Half> MulPairs(Bytes weight, hn::Vec<hn::ScalableTag<int8_t>>
 
 // --- The row --------------------------------------------------------------------------------
 
-// Within a step the digits of columns j, j + kColumns, j + 2 kColumns, j + 3 kColumns lie together.
-template <int kColumns>
+// Where a vector holds kColumns columns and an instruction adds up kTogether of them: the digits of
+// columns j, j + kColumns, ..., j + (kTogether - 1) kColumns lie together.
+template <int kColumns, int kTogether>
 HWY_INLINE void Arrange(int8_t* digits, int64_t n) {
   if constexpr (kColumns > 1) {
+    constexpr int kStep = kColumns * kTogether;
     const hn::FixedTag<uint8_t, 16> d;
     HWY_ALIGN uint8_t from[16];
     for (int i = 0; i < 16; ++i) {
-      const int step = i / (4 * kColumns), at = i % (4 * kColumns);
-      from[i] = static_cast<uint8_t>(step * 4 * kColumns + at / 4 + at % 4 * kColumns);
+      const int step = i / kStep, at = i % kStep;
+      from[i] = static_cast<uint8_t>(step * kStep + at / kTogether + at % kTogether * kColumns);
     }
     const auto places = hn::Load(d, from);
     for (int64_t i = 0; i < n; i += 16) {
@@ -94,6 +96,25 @@ HWY_INLINE void Arrange(int8_t* digits, int64_t n) {
   }
 }
 
+// The columns whose lowest digit is not 0, where they are few.
+HWY_INLINE void List(const int8_t* digits, int64_t columns, Int4Group* group) {
+  group->listed = 0;
+  for (int64_t i = 0; i < columns; i += 8) {
+    uint64_t eight;
+    std::memcpy(&eight, digits + i, sizeof(eight));
+    for (int64_t j = i; eight != 0; eight >>= 8, ++j) {
+      if ((eight & 255) == 0) continue;
+      if (group->listed == cpu::kMostListed) {
+        group->listed = -1;
+        return;
+      }
+      group->column[group->listed] = static_cast<int32_t>(j);
+      group->digit[group->listed++] = digits[j];
+    }
+  }
+}
+
+template <int kTogether>
 bool Split(const float* HWY_RESTRICT x, int64_t columns, int64_t block, int8_t* HWY_RESTRICT digits,
            Int4Group* group) {
   const Single d;
@@ -133,44 +154,46 @@ bool Split(const float* HWY_RESTRICT x, int64_t columns, int64_t block, int8_t* 
     sum += std::ldexp(static_cast<double>(all), 8 * k);
   }
   group->sum = static_cast<float>(sum) * group->unit;
+  List(digits, columns, group);
   if (block == cpu::kLargeInt4Block) {
-    Arrange<Form<2>::kColumns>(digits, kDigits * columns);
+    Arrange<Form<2>::kColumns, kTogether>(digits, kDigits * columns);
   } else {
-    Arrange<Form<1>::kColumns>(digits, kDigits * columns);
+    Arrange<Form<1>::kColumns, kTogether>(digits, kDigits * columns);
   }
   return true;
 }
 
 // --- A block --------------------------------------------------------------------------------
 
-// The digits of a step: each piece has those of its column, four bytes for every row.
-template <int kPieces>
+// The digits of a step: each piece has those of its column, kTogether bytes for every row.
+template <int kPieces, int kTogether>
 struct DigitLoads {
   using F = Form<kPieces>;
-  static constexpr hn::ScalableTag<uint32_t> kTag{};
-  decltype(hn::SetTableIndices(kTag, static_cast<const int32_t*>(nullptr))) places;
+  using Together = std::conditional_t<kTogether == 2, uint16_t, uint32_t>;
+  using Step = std::conditional_t<F::kColumns * kTogether <= 4, uint32_t, uint64_t>;
+  static constexpr hn::ScalableTag<Together> kTag{};
+  HWY_ALIGN uint8_t from[hn::MaxLanes(kBytes)];
 
-  HWY_INLINE DigitLoads() : places(hn::SetTableIndices(kTag, Columns().at)) {}
-  struct Columns {
-    HWY_ALIGN int32_t at[hn::MaxLanes(kTag)];
-    Columns() {
-      for (int i = 0; i < F::kVectorPieces * 4; ++i) at[i] = i / 4 / F::kOfColumn;
+  HWY_INLINE DigitLoads() {
+    for (int i = 0; i < F::kVectorPieces * 16; ++i) {
+      from[i] = static_cast<uint8_t>(i / 16 / F::kOfColumn * kTogether + i % kTogether);
     }
-  };
+  }
   HWY_INLINE auto operator()(const int8_t* p) const {
     const hn::ScalableTag<int8_t> d;
     if constexpr (F::kColumns == 1) {
-      uint32_t four;
-      std::memcpy(&four, p, sizeof(four));
-      return hn::BitCast(d, hn::Set(kTag, four));
-    } else if constexpr (F::kColumns == 2) {
-      uint64_t eight;
-      std::memcpy(&eight, p, sizeof(eight));
-      const auto both = hn::Set(hn::ScalableTag<uint64_t>(), eight);
-      return hn::BitCast(d, hn::TableLookupLanes(hn::BitCast(kTag, both), places));
+      Together column;
+      std::memcpy(&column, p, sizeof(column));
+      return hn::BitCast(d, hn::Set(kTag, column));
     } else {
-      const auto all = hn::LoadDup128(kTag, reinterpret_cast<const uint32_t*>(p));
-      return hn::BitCast(d, hn::TableLookupLanes(all, places));
+      const auto places = hn::BitCast(d, hn::Load(kBytes, from));
+      if constexpr (F::kColumns * kTogether == 16) {
+        return hn::TableLookupBytes(hn::LoadDup128(d, p), places);
+      } else {
+        Step all;
+        std::memcpy(&all, p, sizeof(all));
+        return hn::TableLookupBytes(hn::BitCast(d, hn::Set(hn::ScalableTag<Step>(), all)), places);
+      }
     }
   }
 };
@@ -208,6 +231,41 @@ HWY_INLINE void LoadPairs(const In* p, hn::Vec<Single>& scale, hn::Vec<Single>& 
   const auto low = LoadWidened(d, p), high = LoadWidened(d, p + hn::Lanes(d));
   scale = hn::ConcatEven(d, high, low);
   zero = hn::ConcatOdd(d, high, low);
+}
+
+// low[j] = the sum of (w[j] - 8) d0 over the listed columns, for the rows of a block.
+template <int kPieces>
+HWY_INLINE void AddListed(const uint8_t* HWY_RESTRICT weight, const Int4Group& group,
+                          float* HWY_RESTRICT low) {
+  const hn::CappedTag<int16_t, 16> dh;
+  const hn::Rebind<uint8_t, decltype(dh)> narrow;
+  const hn::Half<decltype(dh)> half;
+  const hn::Rebind<int32_t, decltype(half)> dw;
+  const hn::RebindToFloat<decltype(dw)> d;
+  constexpr int kHalf = 16 * kPieces, kLanes = static_cast<int>(hn::MaxLanes(dh));
+  constexpr int kVectors = kHalf / kLanes;
+  hn::Vec<decltype(dh)> sums[2 * kVectors];
+#pragma GCC unroll 8
+  for (int v = 0; v < 2 * kVectors; ++v) sums[v] = hn::Zero(dh);
+  const auto low_bits = hn::Set(dh, 15);
+  for (int i = 0; i < group.listed; ++i) {
+    const uint8_t* const at = weight + int64_t{kHalf} * group.column[i];
+    const auto digit = hn::Set(dh, group.digit[i]);
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      const auto both = hn::PromoteTo(dh, hn::LoadU(narrow, at + v * kLanes));
+      sums[v] = hn::Add(sums[v], hn::Mul(hn::And(both, low_bits), digit));
+      sums[kVectors + v] = hn::Add(sums[kVectors + v], hn::Mul(hn::ShiftRight<4>(both), digit));
+    }
+  }
+  const auto start = hn::Set(dw, group.start[0]);
+#pragma GCC unroll 8
+  for (int v = 0; v < 2 * kVectors; ++v) {
+    const auto first = hn::PromoteTo(dw, hn::LowerHalf(half, sums[v]));
+    const auto last = hn::PromoteTo(dw, hn::UpperHalf(half, sums[v]));
+    hn::StoreU(hn::ConvertTo(d, hn::Add(first, start)), d, low + v * kLanes);
+    hn::StoreU(hn::ConvertTo(d, hn::Add(last, start)), d, low + v * kLanes + kLanes / 2);
+  }
 }
 
 #define HOLOGRAM_INT4_DOTS plain
@@ -305,12 +363,13 @@ void AddGroup(const float* HWY_RESTRICT products, const float* HWY_RESTRICT scal
 
 template <class In>
 cpu::Int4Kernel Int4KernelOf(bool has_vnni) {
-  cpu::Int4Kernel kernel{&Split, &plain::DotBlock<In>, &WidenBlock<In>, &Numbers, &AddGroup};
 #if HOLOGRAM_INT4_HAS_VNNI
-  if (has_vnni) kernel.dot_block = &vnni::DotBlock<In>;
+  if (has_vnni) {
+    return {&Split<vnni::kTogether>, &vnni::DotBlock<In>, &WidenBlock<In>, &Numbers, &AddGroup};
+  }
 #endif
   static_cast<void>(has_vnni);
-  return kernel;
+  return {&Split<plain::kTogether>, &plain::DotBlock<In>, &WidenBlock<In>, &Numbers, &AddGroup};
 }
 
 }  // namespace

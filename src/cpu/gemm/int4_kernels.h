@@ -20,15 +20,24 @@ inline constexpr int64_t kSmallInt4Block = 32, kLargeInt4Block = 64;
 // or the kernels do not take them.
 inline constexpr int64_t kInt4Columns = 16, kMostInt4Columns = int64_t{1} << 19;
 
+// Elements of bfloat16 whose size is at least 2^-7 of the largest of their group have d0 = 0, which
+// are most of them. Where few others are in a group, their columns are listed, and d0 is multiplied
+// for these only. The sums, of whole numbers, are the same.
+inline constexpr int kMostListed = 16;
+
 // One group of columns of a row: x[i] = unit * (65536 d2[i] + 256 d1[i] + d0[i]).
 struct Int4Group {
   float unit;
   float sum;         // of its elements
   int32_t start[3];  // -8 times the sum of each digit
+  int32_t listed;    // columns in the list, or -1: d0 is to be multiplied for all
+  int32_t column[kMostListed];
+  int8_t digit[kMostListed];  // d0 of the listed columns
 };
 
 // `count` rows, at most kInt4Rows, of `groups` groups of `columns` elements. digits: three runs of
-// `columns` for each group of each row, in the order in which a kernel reads them for a block size.
+// `columns` for each group of each row, in the order in which that kernel reads them for a block
+// size.
 inline constexpr int64_t kInt4Rows = 2;
 struct Int4Rows {
   int64_t count, groups, columns;

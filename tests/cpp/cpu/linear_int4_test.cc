@@ -142,23 +142,28 @@ TEST_P(LinearInt4, VnniChangesNoBits) {
       for (const int64_t columns : {16, 48, 128, 800}) {
         constexpr int64_t kGroups = 3;
         const int64_t k = kGroups * columns;
-        const Bytes x = random_bytes(random, Dtype::kFloat32, 2 * k);
+        // Of float32 all elements have three digits, of bfloat16 few.
+        Bytes x = random_bytes(random, columns == 48 ? Dtype::kFloat32 : Dtype::kBFloat16, 2 * k);
+        if (columns != 48) x = converted(x, Dtype::kBFloat16, Dtype::kFloat32, 2 * k);
         const Bytes weight = random_bytes(random, Dtype::kUInt8, block * k / 2 + 8192);
         const Bytes pairs = random_bytes(random, dtype, 2 * kGroups * block);
-        std::vector<int8_t> digits(static_cast<size_t>(3 * 2 * k));
-        std::vector<cpu::Int4Group> groups(2 * kGroups);
-        for (int64_t g = 0; g < 2 * kGroups; ++g) {
-          ASSERT_TRUE(plain.split(reinterpret_cast<const float*>(x.data()) + g * columns, columns,
-                                  block, digits.data() + 3 * g * columns,
-                                  &groups[static_cast<size_t>(g)]));
-        }
+        const auto by = [&](const cpu::Int4Kernel& kernel, int64_t count) {
+          std::vector<int8_t> digits(static_cast<size_t>(3 * 2 * k));
+          std::vector<cpu::Int4Group> groups(2 * kGroups);
+          for (int64_t g = 0; g < 2 * kGroups; ++g) {
+            EXPECT_TRUE(kernel.split(reinterpret_cast<const float*>(x.data()) + g * columns,
+                                     columns, block, digits.data() + 3 * g * columns,
+                                     &groups[static_cast<size_t>(g)]));
+          }
+          std::vector<float> y(static_cast<size_t>(count * block));
+          kernel.dot_block(reinterpret_cast<const uint8_t*>(weight.data()), block,
+                           {count, kGroups, columns, digits.data(), groups.data()}, pairs.data(),
+                           2 * block, y.data());
+          return y;
+        };
         for (const int64_t count : {1, 2}) {
-          std::vector<float> want(static_cast<size_t>(count * block)), got = want;
-          const cpu::Int4Rows rows{count, kGroups, columns, digits.data(), groups.data()};
-          const auto* bytes = reinterpret_cast<const uint8_t*>(weight.data());
-          plain.dot_block(bytes, block, rows, pairs.data(), 2 * block, want.data());
-          vnni.dot_block(bytes, block, rows, pairs.data(), 2 * block, got.data());
-          ASSERT_EQ(want, got) << dtype_name(dtype) << ", blocks of " << block << ", " << columns;
+          ASSERT_EQ(by(plain, count), by(vnni, count))
+              << dtype_name(dtype) << ", blocks of " << block << ", " << columns;
         }
       }
     }
@@ -199,6 +204,36 @@ TEST_P(LinearInt4, WhatIsNotFiniteStaysSo) {
       } else {
         ASSERT_EQ(got, want);
       }
+    }
+  }
+}
+
+// Elements of bfloat16 have a lowest digit where they are small beside the largest of their group:
+// the columns of few of them are listed. As many as a list holds, one more, and none.
+TEST_P(LinearInt4, SmallElementsBesideLargeOnes) {
+  Random random(14);
+  for (const int64_t block : {cpu::kSmallInt4Block, cpu::kLargeInt4Block}) {
+    const Case c{3, 2 * block, 3, 48, block};
+    Operands in = operands_of(random, Dtype::kBFloat16, c);
+    for (const int64_t small : {0, 1, cpu::kMostListed, cpu::kMostListed + 1, 40}) {
+      auto* const x = reinterpret_cast<uint16_t*>(in.x.data());
+      for (int64_t row = 0; row < c.m; ++row) {
+        for (int64_t i = 0; i < 3 * 48; ++i) {
+          // 1 to 1.99, or 2^-9 of it where few enough come before it in its group. Of the second
+          // row all are large, so that it lies beside rows of other kinds.
+          const bool is_small = row != 1 && (7 * i + row) % 48 < small;
+          const auto bits = static_cast<uint16_t>(0x3f81 + (i * 29 + row) % 126 / 2 * 2);
+          x[row * 3 * 48 + i] = is_small ? static_cast<uint16_t>(bits - (9 << 7)) : bits;
+        }
+      }
+      check(Dtype::kBFloat16, c, in);
+      const Operands first{Bytes(in.x.begin(), in.x.begin() + 2 * 3 * 48), in.weight, in.pairs};
+      Case alone = c;
+      alone.m = 1;
+      Bytes want(static_cast<size_t>(c.n) * 2), got(static_cast<size_t>(c.m * c.n) * 2);
+      run(Dtype::kBFloat16, alone, first, want, 1);
+      run(Dtype::kBFloat16, c, in, got, 1);
+      ASSERT_EQ(want, Bytes(got.begin(), got.begin() + 2 * c.n)) << small << " small elements";
     }
   }
 }
