@@ -117,8 +117,12 @@ void CircuitRunner::prepare() {
 
 std::shared_ptr<circuit::Plan> CircuitRunner::find_plan(const circuit::PlanOptions& options) {
   const RecordedCircuit& circuit = *running_;
-  auto [plan, made] = circuit::plan_cache().get(
-      {&device_, circuit.tape.words(), circuit.states, options, circuit.slots.size()});
+  return find_plan(circuit::PlanCache::Key{&device_, circuit.tape.words(), circuit.states, options,
+                                           circuit.slots.size()});
+}
+
+std::shared_ptr<circuit::Plan> CircuitRunner::find_plan(const circuit::PlanCache::Key& key) {
+  auto [plan, made] = circuit::plan_cache().get(key);
   plan_hit_ = !made;
   (made ? counts_.misses : counts_.hits).fetch_add(1, std::memory_order_relaxed);
   return plan;
@@ -199,6 +203,65 @@ void CircuitRunner::run_plan(PlanRun run, uint32_t float_mode) {
     if (run_watched(run)) return;
   }
   device_.run_plan(*run.plan, run.bindings, 0);
+}
+
+bool CircuitRunner::run_op(uint16_t code, Dtype compute, const RecordOperand* operands, int arity,
+                           int64_t n, uint32_t float_mode) {
+  Buffer* buffers[circuit::kMaxArity + 1];
+  char* bound[circuit::kMaxArity + 1];
+  uint64_t states = 0;
+  size_t count = 0;
+  Buffer* const result = operands[0].buffer;
+  if (result->data() != nullptr || result->pool() != PoolKind::kDeferred) return false;
+  try {
+    op_.clear();
+    uint64_t* word = op_.begin_flat(code, compute, arity, n);
+    for (int k = 0; k <= arity; ++k) {
+      const RecordOperand& operand = operands[k];
+      if (is_complex(operand.dtype)) return false;
+      if (operand.buffer == nullptr) {
+        word = op_.put_number(word, operand.dtype, operand.bits);
+        continue;
+      }
+      const size_t slot = std::find(buffers, buffers + count, operand.buffer) - buffers;
+      if (slot == count) {
+        if (!may_be_recorded(*operand.buffer, device_)) return false;
+        if (k > 0 && operand.buffer->data() == nullptr) return false;
+        buffers[count++] = operand.buffer;
+        states |= uint64_t{circuit::kSlotLive} << 8 * slot;
+      } else if (slot == 0) {
+        return false;
+      }
+      word = circuit::Tape::put_memory(word, operand.one, operand.dtype,
+                                       static_cast<uint32_t>(slot), operand.offset);
+    }
+    op_.end_record(word);
+    states |= circuit::kSlotFresh;
+    const FloatModeScope mode(float_mode);
+    const bool float_laws = float_mode == kDefaultFloatMode;
+    if (op_plan_ == nullptr || op_states_ != states || op_laws_ != float_laws ||
+        !std::ranges::equal(op_words_, op_.words())) {
+      op_plan_ = nullptr;
+      op_words_.assign(op_.words().begin(), op_.words().end());
+      op_states_ = states, op_laws_ = float_laws;
+      op_plan_ = find_plan({&device_,
+                            op_words_,
+                            {&states, 1},
+                            {.limits = *device_.plan_limits(), .float_laws = float_laws},
+                            count});
+    } else {
+      counts_.hits.fetch_add(1, std::memory_order_relaxed);
+    }
+    attach(result);
+    for (size_t s = 0; s < count; ++s) bound[s] = static_cast<char*>(buffers[s]->data());
+    this->count(*op_plan_);
+    if (!op_plan_->kernels.empty()) {
+      device_.run_plan(*op_plan_, {bound, op_.immediates().data()}, 0);
+    }
+    return true;
+  } catch (...) {
+    return false;
+  }
 }
 
 void CircuitRunner::count(circuit::Plan& plan) {

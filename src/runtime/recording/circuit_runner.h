@@ -15,6 +15,7 @@
 #include "hologram/recorder.h"
 #include "src/circuit/passing_values.h"
 #include "src/circuit/plan.h"
+#include "src/circuit/plan_cache.h"
 #include "src/circuit/tape.h"
 #include "src/runtime/recording/recorded_circuit.h"
 #include "src/runtime/threads/spin_lock.h"
@@ -78,6 +79,11 @@ class CircuitRunner {
   Outcome run(RecordedCircuit& circuit, std::exception_ptr& error);
   // In a Scope: runs a plan that is no circuit's.
   void run_plan(PlanRun run, uint32_t float_mode);
+  // In a Scope: runs an op on contiguous memory, whose result is a value that has no memory yet.
+  // False where an operand cannot be recorded, or anything fails: it can be recorded then, and
+  // fails again where its result is asked for.
+  bool run_op(uint16_t code, Dtype compute, const RecordOperand* operands, int arity, int64_t n,
+              uint32_t float_mode);
   // Gives a deferred buffer its memory, where it has none. mark: of the op that makes its contents.
   void attach(Buffer* buffer, uint64_t mark = 0);
 
@@ -89,6 +95,7 @@ class CircuitRunner {
   void prepare();
   void prepare_planned();
   std::shared_ptr<circuit::Plan> find_plan(const circuit::PlanOptions& options);
+  std::shared_ptr<circuit::Plan> find_plan(const circuit::PlanCache::Key& key);
   void find_sharing(const circuit::Plan& plan);
   void run_prepared();
   void run_checked();
@@ -113,6 +120,12 @@ class CircuitRunner {
   circuit::MemorySharing sharing_;  // of the passing values of the plan
   std::vector<size_t> passing_bytes_;
   bool plan_hit_ = false;
+  // Of run_op(): its op, and that of the last plan.
+  circuit::Tape op_;
+  std::vector<uint64_t> op_words_;
+  uint64_t op_states_ = 0;
+  bool op_laws_ = true;
+  std::shared_ptr<circuit::Plan> op_plan_;
   static constexpr uint32_t kNoSlot = UINT32_MAX;
   uint32_t attaching_ = kNoSlot;  // the slot of running_ that is being given memory
 

@@ -209,6 +209,7 @@ void Recorder::reset_stats() {
   {
     std::lock_guard lock(record_lock_);
     open_.reset_ops_recorded();
+    lone_ = {};
     host_kernels_before_ = device_.host_kernels();
     host_bytes_before_ = device_.host_bytes();
   }

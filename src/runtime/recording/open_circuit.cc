@@ -126,8 +126,7 @@ uint32_t OpenCircuit::rename(Buffer* buffer) {
     Buffer* buffer = operands[k].buffer;
     if (is_complex(operands[k].dtype)) return false;
     if (buffer == nullptr) continue;
-    const uint64_t word = BufferAccess::recorded(buffer).load(std::memory_order_relaxed);
-    if ((word & kExported) != 0 || &buffer->device() != &device_) return false;
+    if (!may_be_recorded(*buffer, device_)) return false;
   }
   return has_slots(static_cast<size_t>(count));
 }
@@ -217,9 +216,7 @@ bool OpenCircuit::append_call(uint16_t kind, std::span<const CallOperand> operan
                               std::span<const uint64_t> numbers, double cost) {
   if (now_->tape.empty()) begin();
   for (const CallOperand& operand : operands) {
-    if (!is_present(operand)) continue;
-    const uint64_t word = BufferAccess::recorded(operand.buffer).load(std::memory_order_relaxed);
-    if ((word & kExported) != 0 || &operand.buffer->device() != &device_) return false;
+    if (is_present(operand) && !may_be_recorded(*operand.buffer, device_)) return false;
   }
   if (!has_slots(operands.size())) return false;
   circuit::Tape& tape = now_->tape;

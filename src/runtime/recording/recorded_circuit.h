@@ -13,6 +13,7 @@
 
 #include "hologram/buffer.h"
 #include "src/circuit/tape.h"
+#include "src/runtime/memory/buffer_access.h"
 
 namespace hologram::internal {
 
@@ -25,6 +26,12 @@ inline constexpr uint32_t kForever = std::numeric_limits<uint32_t>::max();  // o
 inline constexpr uint64_t kWritten = 2;  // an op that writes it was recorded
 // 4: Buffer::kWrittenByRecorded.
 inline constexpr uint64_t kPlaceholder = 8;  // stands for a value of a Circuit, never has memory
+
+// Whether ops of the device may name it.
+inline bool may_be_recorded(Buffer& buffer, const Device& device) {
+  const uint64_t word = BufferAccess::recorded(&buffer).load(std::memory_order_relaxed);
+  return (word & kExported) == 0 && &buffer.device() == &device;
+}
 
 // When a circuit is run though no thread asked for it.
 //

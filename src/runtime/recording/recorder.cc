@@ -13,6 +13,7 @@
 
 #include "hologram/error.h"
 #include "hologram/parallel.h"
+#include "src/runtime/recording/circuit_check.h"
 #include "src/runtime/recording/trace_hooks.h"
 #include "src/runtime/threads/float_mode.h"
 #include "src/runtime/threads/worker_scope.h"
@@ -70,16 +71,47 @@ void Recorder::take_mode(Lock& lock, uint32_t mode) {
 }
 
 // After an op was appended, or not: whatever waits to run is no longer nothing.
-[[gnu::always_inline]] inline bool Recorder::noted(bool appended) {
-  if (appended && open_->tape.records() == 1) pending_.store(true, std::memory_order_relaxed);
-  return appended;
+[[gnu::always_inline]] inline bool Recorder::noted(bool appended, int64_t elements) {
+  if (!appended) return false;
+  const int records = open_->tape.records();
+  if (records == 1) pending_.store(true, std::memory_order_relaxed);
+  lone_.note_record(elements, records);
+  return true;
 }
 
 bool Recorder::append_flat(uint16_t code, Dtype compute, const RecordOperand* operands, int arity,
                            int64_t n) {
   Lock lock(record_lock_);
-  make_ready(lock);
-  return noted(open_.append_flat(code, compute, operands, arity, n));
+  const uint32_t mode = make_ready(lock);
+  if (n <= LoneOps::kMostElements && open_.empty() && open_->attention == 0 && lone_.run_next())
+      [[unlikely]] {
+    lock.unlock();
+    if (run_at_call(code, compute, operands, arity, n, mode)) return true;
+    lock.lock();
+    make_ready(lock);
+  }
+  return noted(open_.append_flat(code, compute, operands, arity, n), n);
+}
+
+bool Recorder::run_at_call(uint16_t code, Dtype compute, const RecordOperand* operands, int arity,
+                           int64_t n, uint32_t mode) {
+  if (!device_.is_host_memory() || is_watched() || checks_circuits()) return false;
+  if (runs_here() || !runner_.try_lock()) return false;
+  bool ran = false;
+  {
+    const CircuitRunner::Scope scope(runner_);
+    // With the run lock held, nothing that others record from now on runs before this.
+    ran = is_idle() && runner_.run_op(code, compute, operands, arity, n, mode);
+  }
+  ring();
+  bool is_ready;
+  {
+    std::lock_guard lock(record_lock_);
+    if (ran) open_.count_op();
+    is_ready = queue_.is_ready();
+  }
+  if (is_ready && worker_.exists() && worker_.is_quick()) worker_.call();
+  return ran;
 }
 
 bool Recorder::append(circuit::Record& record, const RecordOperand* operands) {
@@ -171,6 +203,7 @@ bool Recorder::seal(Lock& lock, Why why) {
     return false;
   }
   queue_.push(open_.seal(sealing, why));
+  lone_.note_sealing(why == Why::kAsked);
   return true;
 }
 

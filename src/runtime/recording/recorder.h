@@ -17,6 +17,7 @@
 #include "src/runtime/recording/circuit_queue.h"
 #include "src/runtime/recording/circuit_runner.h"
 #include "src/runtime/recording/circuit_worker.h"
+#include "src/runtime/recording/lone_ops.h"
 #include "src/runtime/recording/open_circuit.h"
 #include "src/runtime/threads/spin_lock.h"
 
@@ -117,7 +118,11 @@ class Recorder {
   [[gnu::noinline]] void make_room(Lock& lock, uint32_t mode);
   void take_mode(Lock& lock, uint32_t mode);
   void remember_site(Lock& lock, uint32_t mode);
-  bool noted(bool appended);
+  bool noted(bool appended, int64_t elements = 0);
+  // Runs an op that makes a new value, of this thread's float mode; false, with nothing changed,
+  // where it is to be recorded.
+  [[gnu::noinline]] bool run_at_call(uint16_t code, Dtype compute, const RecordOperand* operands,
+                                     int arity, int64_t n, uint32_t mode);
 
   // The open circuit is complete.
   void prepare_sealing(Lock& lock, OpenCircuit::Sealing& sealing);
@@ -152,6 +157,7 @@ class Recorder {
   alignas(64) SpinLock record_lock_;
   OpenCircuit open_;
   CircuitQueue queue_;
+  LoneOps lone_;
   std::vector<Buffer*> parted_;  // of foreign memory, for threads other than the worker to release
   uint64_t seen_ops_ = 0;        // when the worker last looked
   uint64_t host_kernels_before_ = 0;  // of the device, when the counts began
