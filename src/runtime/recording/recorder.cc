@@ -161,6 +161,7 @@ bool Recorder::append_planned(const std::shared_ptr<PlannedCircuit>& planned,
   open_->float_mode = mode;
   pending_.store(true, std::memory_order_relaxed);
   queue_.push(open_.seal(sealing, Why::kCall));
+  lone_.note_sealing(/*asked=*/false);
   run_sealed(lock, Why::kCall);
   return true;
 }
@@ -219,6 +220,7 @@ void Recorder::end_before_call(Lock& lock, std::span<const CallOperand> operands
   prepare_sealing(lock, sealing);
   if (!open_.ends_before_call()) return give_up_sealing(lock, sealing);
   queue_.push(open_.seal_before_call(sealing, operands));
+  lone_.note_sealing(/*asked=*/false);
   run_sealed(lock, Why::kCall);
 }
 

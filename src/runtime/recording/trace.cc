@@ -208,6 +208,12 @@ const char* why_text(Why why) {
 
 }  // namespace
 
+bool is_wanted() {
+  if (is_traced()) return true;
+  const LaunchObserver* observer = g_observer.load(std::memory_order_acquire);
+  return observer != nullptr && observer->wanted();
+}
+
 const char* exchange_cause(const char* cause) { return std::exchange(t_cause, cause); }
 
 const char* watch_cause() { return t_cause; }

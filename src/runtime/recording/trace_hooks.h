@@ -10,7 +10,9 @@
 namespace hologram::internal {
 
 inline bool is_traced() { return g_traces.load(std::memory_order_relaxed) != 0; }
-inline bool is_watched() { return g_watchers.load(std::memory_order_relaxed) != 0; }
+// Whether a trace is on, or the observer wants what this thread causes to run.
+bool is_wanted();
+inline bool is_watched() { return g_watchers.load(std::memory_order_relaxed) != 0 && is_wanted(); }
 
 // Of the thread that seals a circuit: what it is doing, for traces (null: nothing said), and what
 // the observer wants to know of it where the circuit runs (null: nothing).

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "hologram/memory.h"
+#include "hologram/trace.h"
 #include "src/runtime/recording/circuit_check.h"
 #include "src/runtime/recording/recorder.h"
 #if defined(__SSE__)
@@ -209,6 +210,32 @@ TEST_F(LoneOpsTest, AreCheckedWhereCircuitsAre) {
   EXPECT_EQ(look(20), 0);
   internal::set_checks_circuits(false);
   EXPECT_GT(look(20), 0);
+}
+
+// Every launch is seen by who wants it.
+TEST_F(LoneOpsTest, AreRecordedWhereAnObserverWantsThem) {
+  static bool wanted = false;
+  static int seen = 0;
+  const LaunchObserver observer = {[] { return wanted; },
+                                   [](const Launch&) -> void* {
+                                     ++seen;
+                                     return nullptr;
+                                   },
+                                   [](void*) {}};
+  set_launch_observer(&observer);
+  look(64);
+  EXPECT_GT(look(20), 0);
+  EXPECT_EQ(seen, 0);
+  wanted = true;
+  EXPECT_EQ(look(20), 0);
+  EXPECT_EQ(seen, 20);
+  wanted = false;
+  const uint64_t trace = start_tracing(scalar());
+  EXPECT_EQ(look(20), 0);
+  EXPECT_EQ(stop_tracing(trace).size(), 20u);
+  EXPECT_EQ(seen, 20);
+  EXPECT_GT(look(20), 0);
+  set_launch_observer(nullptr);
 }
 
 TEST_F(LoneOpsTest, ThreadsThatLookAtTheirOwn) {
