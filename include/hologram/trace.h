@@ -98,7 +98,9 @@ struct Launch {
 // Called around every launch on the thread that runs it, whatever the device. The functions must
 // not throw, and stay callable for the life of the process.
 struct LaunchObserver {
-  bool (*wanted)();  // asked once a circuit; false: it runs as if there were no observer
+  // Asked on the thread that seals a circuit and on the one that runs it; false on either: it runs
+  // as if there were no observer.
+  bool (*wanted)();
   // What it returns is given to end().
   void* (*begin)(const Launch& launch);
   void (*end)(void* token);

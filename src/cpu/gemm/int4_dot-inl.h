@@ -39,7 +39,8 @@ HWY_INLINE void DotGroup(const uint8_t* HWY_RESTRICT weight, int64_t columns,
   const auto low_bits = hn::Set(kBytes, 15);
   constexpr int kRuns = kCount * kDense, kStep = kTogether * F::kColumns;
   constexpr int kNext = F::kColumns * F::kColumnBytes;
-  constexpr int kRegisters = HWY_TARGET == HWY_AVX3 ? 24 : 12;
+  // Sums that stay in registers beside the bytes that are multiplied.
+  constexpr int kMostSums = HWY_TARGET == HWY_AVX3 ? 24 : 8;
   const auto run_of = [&](int k) { return k % kDense + kDigits - kDense; };
   const auto start_of = [&](int k) HWY_ATTR {
     const auto first_column = hn::FirstN(
@@ -56,7 +57,7 @@ HWY_INLINE void DotGroup(const uint8_t* HWY_RESTRICT weight, int64_t columns,
   };
 #ifdef HOLOGRAM_INT4_ADD_PRODUCTS
   // Rows 4 u to 4 u + 3 of each piece, and of its upper half: those that fit registers at a time.
-  constexpr int kQuarters = 4 * kRuns <= kRegisters ? 2 : 1, kSums = 2 * kQuarters;
+  constexpr int kQuarters = 4 * kRuns <= kMostSums ? 2 : 1, kSums = 2 * kQuarters;
   const hn::Repartition<uint16_t, decltype(kBytes)> pairs;
   for (int vector = 0; vector < F::kVectors; ++vector) {
     for (int part = 0; part < 4; part += kQuarters) {
@@ -105,7 +106,7 @@ HWY_INLINE void DotGroup(const uint8_t* HWY_RESTRICT weight, int64_t columns,
   }
 #else
   // Rows 8 u to 8 u + 7 of each piece, and of its upper half: those that fit registers at a time.
-  constexpr int kHalves = 4 * kRuns <= kRegisters - 4 ? 2 : 1, kSums = 2 * kHalves;
+  constexpr int kHalves = 4 * kRuns <= kMostSums ? 2 : 1, kSums = 2 * kHalves;
   const Half dh;
   const hn::Repartition<uint16_t, decltype(kBytes)> words;
   for (int vector = 0; vector < F::kVectors; ++vector) {
