@@ -83,8 +83,8 @@ bool Recorder::append_flat(uint16_t code, Dtype compute, const RecordOperand* op
                            int64_t n) {
   Lock lock(record_lock_);
   const uint32_t mode = make_ready(lock);
-  if (n <= LoneOps::kMostElements && open_.empty() && open_->attention == 0 && lone_.run_next())
-      [[unlikely]] {
+  if (n <= LoneOps::kMostElements && open_.empty() && open_->attention == 0 &&
+      device_.is_host_memory() && lone_.run_next()) [[unlikely]] {
     lock.unlock();
     if (run_at_call(code, compute, operands, arity, n, mode)) return true;
     lock.lock();
@@ -95,8 +95,7 @@ bool Recorder::append_flat(uint16_t code, Dtype compute, const RecordOperand* op
 
 bool Recorder::run_at_call(uint16_t code, Dtype compute, const RecordOperand* operands, int arity,
                            int64_t n, uint32_t mode) {
-  if (!device_.is_host_memory() || is_watched() || checks_circuits()) return false;
-  if (runs_here() || !runner_.try_lock()) return false;
+  if (is_watched() || checks_circuits() || runs_here() || !runner_.try_lock()) return false;
   bool ran = false;
   {
     const CircuitRunner::Scope scope(runner_);
