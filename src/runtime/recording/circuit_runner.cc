@@ -254,10 +254,12 @@ bool CircuitRunner::run_op(uint16_t code, Dtype compute, const RecordOperand* op
     }
     attach(result);
     for (size_t s = 0; s < count; ++s) bound[s] = static_cast<char*>(buffers[s]->data());
-    this->count(*op_plan_);
     if (!op_plan_->kernels.empty()) {
       device_.run_plan(*op_plan_, {bound, op_.immediates().data()}, 0);
     }
+    // What failed is recorded, and counted when it runs again.
+    this->count(*op_plan_);
+    counts_.ops.fetch_add(1, std::memory_order_relaxed);
     return true;
   } catch (...) {
     return false;
@@ -275,6 +277,7 @@ void CircuitRunner::count(circuit::Plan& plan) {
 
 RecorderStats CircuitRunner::stats() const {
   RecorderStats s;
+  s.ops_recorded = counts_.ops.load(std::memory_order_relaxed);
   s.circuits = counts_.circuits.load(std::memory_order_relaxed);
   s.kernels = counts_.kernels.load(std::memory_order_relaxed);
   s.plan_hits = counts_.hits.load(std::memory_order_relaxed);
@@ -285,8 +288,8 @@ RecorderStats CircuitRunner::stats() const {
 }
 
 void CircuitRunner::reset_stats() {
-  for (auto* count : {&counts_.circuits, &counts_.kernels, &counts_.hits, &counts_.misses,
-                      &counts_.moved, &counts_.unfused}) {
+  for (auto* count : {&counts_.ops, &counts_.circuits, &counts_.kernels, &counts_.hits,
+                      &counts_.misses, &counts_.moved, &counts_.unfused}) {
     count->store(0, std::memory_order_relaxed);
   }
 }

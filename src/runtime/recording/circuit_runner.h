@@ -87,7 +87,7 @@ class CircuitRunner {
   // Gives a deferred buffer its memory, where it has none. mark: of the op that makes its contents.
   void attach(Buffer* buffer, uint64_t mark = 0);
 
-  // All but ops_recorded, host_kernels, host_bytes and plans.
+  // All but host_kernels, host_bytes and plans. ops_recorded: those of run_op() alone.
   RecorderStats stats() const;
   void reset_stats();
 
@@ -130,7 +130,7 @@ class CircuitRunner {
   uint32_t attaching_ = kNoSlot;  // the slot of running_ that is being given memory
 
   struct Counts {
-    std::atomic<uint64_t> circuits{0}, kernels{0}, hits{0}, misses{0}, moved{0}, unfused{0};
+    std::atomic<uint64_t> ops{0}, circuits{0}, kernels{0}, hits{0}, misses{0}, moved{0}, unfused{0};
   } counts_;
 };
 

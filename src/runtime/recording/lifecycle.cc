@@ -197,7 +197,7 @@ RecorderStats Recorder::stats() {
   RecorderStats s = runner_.stats();
   {
     std::lock_guard lock(record_lock_);
-    s.ops_recorded = open_.ops_recorded();
+    s.ops_recorded += open_.ops_recorded();
     s.host_kernels = device_.host_kernels() - host_kernels_before_;
     s.host_bytes = device_.host_bytes() - host_bytes_before_;
   }

@@ -9,9 +9,9 @@ namespace hologram::internal {
 // Where each circuit is one op there is nothing to fuse. Then small ops run at their call, which
 // saves the way through a circuit, longer than the op itself. Of every kSample ops one is recorded
 // as ever: if another op comes before anyone looks, the program has begun to do something else.
-// So at most kSample - 1 ops of a chain run one by one. All of it follows from the order of calls
-// and looks alone, so that equal loops make equal circuits. It begins anew where the recorder's
-// counts do.
+// So at most kSample - 1 ops of a chain run one by one. On one thread all of it follows from the
+// order of calls and looks, so that equal loops make equal circuits; only where the worker seals a
+// circuit for its age does time matter. It begins anew where the recorder's counts do.
 //
 // The recorder's record lock guards it.
 class LoneOps {
@@ -19,8 +19,8 @@ class LoneOps {
   // Elements of an op that runs at its call. Larger ones are worth fusing more than this saves.
   static constexpr int64_t kMostElements = 1 << 14;
 
-  // An op of so many elements was appended to the open circuit, which has `records` now. 0: it is
-  // one that never runs at its call.
+  // An op was appended to the open circuit, which now has `records` ops. elements: how many the op
+  // computes; 0 for an op of a kind that never runs at its call.
   void note_record(int64_t elements, int records) {
     is_lone_ = records == 1 && elements > 0 && elements <= kMostElements;
   }

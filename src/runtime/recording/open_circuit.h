@@ -81,8 +81,6 @@ class OpenCircuit {
 
   uint64_t ops_recorded() const { return ops_recorded_; }
   void reset_ops_recorded() { ops_recorded_ = 0; }
-  // Of one that ran at its call.
-  void count_op() { ++ops_recorded_; }
 
  private:
   struct Conversion;

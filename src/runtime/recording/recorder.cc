@@ -70,7 +70,8 @@ void Recorder::take_mode(Lock& lock, uint32_t mode) {
   open_->float_mode = mode;
 }
 
-// After an op was appended, or not: whatever waits to run is no longer nothing.
+// After an op was appended, or not: whatever waits to run is no longer nothing. elements: as
+// LoneOps::note_record().
 [[gnu::always_inline]] inline bool Recorder::noted(bool appended, int64_t elements) {
   if (!appended) return false;
   const int records = open_->tape.records();
@@ -102,14 +103,9 @@ bool Recorder::run_at_call(uint16_t code, Dtype compute, const RecordOperand* op
     // With the run lock held, nothing that others record from now on runs before this.
     ran = is_idle() && runner_.run_op(code, compute, operands, arity, n, mode);
   }
+  // Threads that wanted to run circuits meanwhile look again.
   ring();
-  bool is_ready;
-  {
-    std::lock_guard lock(record_lock_);
-    if (ran) open_.count_op();
-    is_ready = queue_.is_ready();
-  }
-  if (is_ready && worker_.exists() && worker_.is_quick()) worker_.call();
+  call_worker();
   return ran;
 }
 

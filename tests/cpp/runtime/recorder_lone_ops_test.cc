@@ -148,6 +148,7 @@ TEST_F(LoneOpsTest, ForeignMemoryIsNotTouched) {
 TEST_F(LoneOpsTest, WhatFailsIsRecordedAndCanBeAskedForAgain) {
   look(64);
   for (int i = 0; i < 16; ++i) {
+    const RecorderStats before = recorder_stats(scalar());
     std::atomic<int> fails = 2;
     scalar().on_run = [&] {
       if (fails-- > 0) fail(ErrorKind::kInternal, "the device is asked too much");
@@ -157,6 +158,10 @@ TEST_F(LoneOpsTest, WhatFailsIsRecordedAndCanBeAskedForAgain) {
     fails = 0;
     scalar().on_run = nullptr;
     EXPECT_EQ(floats(out), std::vector<float>(8, 3));
+    const RecorderStats after = recorder_stats(scalar());
+    EXPECT_EQ(after.ops_recorded, before.ops_recorded + 1);
+    EXPECT_EQ(after.circuits, before.circuits + 1);
+    EXPECT_EQ(after.kernels, before.kernels + 1);
   }
   EXPECT_GT(look(16), 0);
 }
