@@ -14,8 +14,9 @@
 namespace hologram {
 
 // A new buffer of nbytes on the device, its contents undefined, with one reference. Data are
-// 64-byte aligned, 4 KiB from 32 KiB on, 2 MiB from 2 MiB on; zero bytes give a valid buffer whose
-// data() is null. Throws Error(kOutOfMemory) that says what was asked, used, cached and allowed.
+// 64-byte aligned, 256 bytes from 4 KiB on, 2 MiB from 2 MiB on; below 1 MiB buffers of one size
+// begin at different places of their pages. Zero bytes give a valid buffer whose data() is null. Throws
+// Error(kOutOfMemory) that says what was asked, used, cached and allowed.
 HOLOGRAM_API Buffer* allocate_buffer(Device& device, size_t nbytes);
 
 // A buffer over memory of others. When the last reference goes, deleter(context) is called on
@@ -120,21 +121,23 @@ HOLOGRAM_API std::vector<MemorySegment> list_memory(const Device& device);
 
 // --- Boundary pool ---------------------------------------------------------------------------
 
-// 96 classes of 12,288 bytes in one contiguous piece of memory, sized to stay in a core's L2.
+// 96 classes of 12,288 bytes in one contiguous piece of memory, sized to stay in a core's L2. Each
+// begins at another place of its page than its neighbours.
 // acquire and release may be called from any thread; the memory is meant for one.
 class HOLOGRAM_API BoundaryPool {
  public:
   static constexpr int kClasses = 96;
   static constexpr size_t kClassBytes = 12288;
   static constexpr size_t kClassFloats = kClassBytes / sizeof(float);
+  static constexpr size_t kClassStride = kClassBytes + 1280;  // from a class to the next
 
   BoundaryPool();
   ~BoundaryPool();
   BoundaryPool(const BoundaryPool&) = delete;
   BoundaryPool& operator=(const BoundaryPool&) = delete;
 
-  // Start of class c, 64-byte aligned. The memory is mapped at the first call of slot or acquire.
-  float* slot(int c) { return reinterpret_cast<float*>(base() + c * kClassBytes); }
+  // Start of class c, 256-byte aligned. The memory is mapped at the first call of slot or acquire.
+  float* slot(int c) { return reinterpret_cast<float*>(base() + c * kClassStride); }
 
   // Claims the lowest free class; -1 when all are taken.
   int acquire();

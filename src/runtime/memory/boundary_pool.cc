@@ -13,7 +13,7 @@
 namespace hologram {
 namespace {
 
-constexpr size_t kPoolBytes = BoundaryPool::kClasses * BoundaryPool::kClassBytes;
+constexpr size_t kPoolBytes = BoundaryPool::kClasses * BoundaryPool::kClassStride;
 // A whole huge page, so that one entry of the translation buffer covers all classes.
 constexpr size_t kMappedBytes = internal::kHugePage;
 static_assert(kPoolBytes <= kMappedBytes);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <mutex>
 #include <new>
+#include <numeric>
 
 #include "src/runtime/memory/buffer_access.h"
 #include "src/runtime/memory/linear_pool.h"
@@ -40,11 +41,13 @@ struct Central {
   Shard shards[kShards];
   BufferList lists[kCachedClasses];
 
+  std::atomic<size_t> lone_spans{0};  // made so far of one block
+
   std::mutex spans_mutex;  // everything below
   char* chunk = nullptr;
   size_t chunk_left = 0;
   size_t chunk_next = kFirstChunk;
-  Span* idle[kMaxSmall / kPage + 1] = {};  // spans without pages, by size
+  Span* idle[kMaxSmall / kPage + 2] = {};  // spans without pages, by size
   Span* last_made = nullptr;               // all spans, so that leak checkers find them
 };
 
@@ -120,8 +123,8 @@ BufferList carve_headers() {
 BufferList carve(int size_class) {
   if (size_class == kBareClass) return carve_headers();
   const size_t bytes = span_bytes(size_class);
-  const size_t size = class_bytes(size_class);
-  const uint32_t blocks = static_cast<uint32_t>(bytes / size);
+  const SpanCut cut = cut_span(size_class);
+  const uint32_t blocks = static_cast<uint32_t>(cut.blocks);
   BufferList headers;
   while (headers.count < blocks) {
     BufferList more = central_fetch(kBareClass, blocks - headers.count);
@@ -138,20 +141,53 @@ BufferList carve(int size_class) {
                .bytes = bytes,
                .requested = bytes});
   span->blocks = blocks;
-  char* data = span->base;
+  // A block alone gets the next colour.
+  const size_t first = blocks == 1 ? colour_of(central().lone_spans.fetch_add(1)) : 0;
+  size_t number = 0;
   for (Buffer* b = headers.head; b != nullptr; b = BufferAccess::next(b)) {
     BufferAccess::size_class(b) = static_cast<uint16_t>(size_class);
     BufferAccess::pool(b) =
         PoolKind::kLinear;  // list_memory() looks at blocks that were never used
-    BufferAccess::data(b) = data;
-    BufferAccess::capacity(b) = size;
+    BufferAccess::data(b) = span->base + first + number * cut.stride;
+    BufferAccess::capacity(b) = class_bytes(size_class);
     BufferAccess::owner(b) = span;
-    data += size;
+    number = (number + cut.step) % blocks;
   }
   return headers;
 }
 
+// How far apart within their pages blocks are from the two that are handed out before them, as are
+// the operands and the result of an op. A kilobyte is enough.
+size_t sum_apart(const SpanCut& cut) {
+  const auto place = [&](size_t k) { return k * cut.step % cut.blocks * cut.stride; };
+  size_t sum = 0;
+  for (size_t k = 1; k < cut.blocks; ++k) {
+    for (size_t before = 1; before <= std::min<size_t>(k, 2); ++before) {
+      const size_t apart = (place(k) - place(k - before)) % kPage;
+      sum += std::min({apart, kPage - apart, 4 * kColour});
+    }
+  }
+  return sum;
+}
+
 }  // namespace
+
+SpanCut cut_span(int size_class) {
+  const size_t size = class_bytes(size_class);
+  const size_t bytes = span_bytes(size_class);
+  if (size < kPage) return {bytes / size, size, 1};
+  const size_t blocks = bytes / (size + kColour);
+  const size_t room = (bytes - blocks * size) / blocks;
+  SpanCut cut{blocks, size + kColour, 1};
+  for (size_t more = kColour; more <= std::min(room, 5 * kColour); more += kColour) {
+    for (size_t step = 1; step < blocks; ++step) {
+      if (std::gcd(step, blocks) != 1) continue;
+      const SpanCut other{blocks, size + more, step};
+      if (sum_apart(other) > sum_apart(cut)) cut = other;
+    }
+  }
+  return cut;
+}
 
 void BufferList::push(Buffer* buffer) {
   BufferAccess::next(buffer) = head;
@@ -232,7 +268,9 @@ void central_trim() noexcept {
           kept.push(b);
           continue;
         }
-        if (BufferAccess::data(b) == span->base) {
+        // Once for each span: at its first block.
+        const char* data = static_cast<char*>(BufferAccess::data(b));
+        if (static_cast<size_t>(data - span->base) < BufferAccess::capacity(b)) {
           span->next = empty;
           empty = span;
         }

@@ -76,12 +76,19 @@ std::vector<MemorySegment> list_memory(const Device& device) {
     std::vector<MemoryBlock>& blocks = segment.blocks;
     std::sort(blocks.begin(), blocks.end(),
               [](const MemoryBlock& a, const MemoryBlock& b) { return a.address < b.address; });
-    // What no block has: the rest of a span that its blocks do not divide.
-    const uintptr_t end =
-        blocks.empty() ? segment.address : blocks.back().address + blocks.back().bytes;
-    if (end < segment.address + segment.bytes) {
-      blocks.push_back({end, segment.address + segment.bytes - end, 0, false});
+    // What no block has, before, between and after them.
+    std::vector<MemoryBlock> whole;
+    uintptr_t end = segment.address;
+    const auto fill_to = [&](uintptr_t next) {
+      if (end < next) whole.push_back({end, next - end, 0, false});
+    };
+    for (const MemoryBlock& block : blocks) {
+      fill_to(block.address);
+      whole.push_back(block);
+      end = block.address + block.bytes;
     }
+    fill_to(segment.address + segment.bytes);
+    blocks = std::move(whole);
     result.push_back(std::move(segment));
   }
   return result;

@@ -6,10 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "src/runtime/memory/size_class.h"
+
 namespace hologram::internal {
 
 inline constexpr size_t kHugePage = size_t{2} << 20;
-inline constexpr size_t kPage = size_t{4} << 10;
 
 // Zeroed memory, aligned to a huge page and advised to use them when it is at least that large,
 // else to a page. Null when the system refuses. `bytes` is a multiple of kPage.

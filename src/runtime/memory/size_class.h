@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Rounds request sizes to the sizes the linear pool keeps: at most an eighth is wasted.
+// Rounds request sizes to the sizes the linear pool keeps, at most an eighth is wasted, and says
+// where in its pages a block begins.
 #pragma once
 
 #include <bit>
@@ -35,14 +36,39 @@ inline size_t class_bytes(int size_class) {
   return static_cast<size_t>(9 + (k & 7)) << (k / 8 + 6);
 }
 
+// --- Colours -----------------------------------------------------------------------------------
+//
+// An op walks several blocks of one size at once. Did they all begin at the same place of their
+// pages, a load would often have the low 12 address bits of a store still on its way and wait for
+// it, and they would share the sets of the first cache. So blocks of a page and more begin at
+// different multiples of 256 bytes, their colours: Bonwick, "The Slab Allocator" (USENIX 1994).
+// A page more for a span has room for them. On Zen 3 an add of 10,000 float32 takes up to 1.3 times
+// as long where all three begin at the same place. Large blocks gain nothing, since memory is
+// slower than that, and tiles that begin with a page are read ahead better.
+
+inline constexpr size_t kPage = size_t{4} << 10;
+inline constexpr size_t kColour = 256;
+
 // Bytes of the piece of memory that blocks of a small class are cut from; few sizes, so that one
 // emptied of a class can serve another.
 inline size_t span_bytes(int size_class) {
   const size_t size = class_bytes(size_class);
-  if (size <= 8192) return size_t{64} << 10;
-  if (size <= 32768) return size_t{256} << 10;
-  if (size <= 131072) return size * 4;
-  return size;
+  if (size < kPage) return size_t{64} << 10;
+  if (size <= 8192) return (size_t{64} << 10) + kPage;
+  if (size <= 32768) return (size_t{256} << 10) + kPage;
+  if (size <= 131072) return size * 4 + kPage;
+  return size + kPage;
 }
+
+// Where the nth block that has a span to itself lies in it.
+inline size_t colour_of(size_t n) { return n * 5 * kColour % kPage; }
+
+// How a span is cut.
+struct SpanCut {
+  size_t blocks;
+  size_t stride;  // bytes from a block to the next
+  size_t step;    // the kth block to hand out is number k * step % blocks, for its colour
+};
+SpanCut cut_span(int size_class);
 
 }  // namespace hologram::internal

@@ -5,12 +5,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <deque>
 #include <memory>
 #include <mutex>
 #include <random>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -47,9 +49,62 @@ TEST(SizeClass, HoldsTheRequestAndWastesAtMostAnEighth) {
 TEST(SizeClass, SpansHoldWholeBlocksAndPages) {
   for (int c = 0; c < internal::kSmallClasses; ++c) {
     const size_t span = internal::span_bytes(c);
-    EXPECT_GE(span, internal::class_bytes(c));
+    const size_t size = internal::class_bytes(c);
+    const internal::SpanCut cut = internal::cut_span(c);
     EXPECT_EQ(span % 4096, 0u);
-    EXPECT_LE(span % internal::class_bytes(c), span / 8) << c;
+    EXPECT_GE(cut.stride, cut.blocks == 1 ? 0 : size);
+    EXPECT_LE((cut.blocks - 1) * cut.stride + size, span) << c;
+    EXPECT_LE(span - cut.blocks * size, span / 8) << c;
+  }
+}
+
+// The shortest way between two places of a page, whose ends meet.
+size_t apart(uintptr_t a, uintptr_t b) {
+  const size_t d = (a - b) % 4096;
+  return std::min(d, 4096 - d);
+}
+
+TEST(SizeClass, BlocksThatFollowEachOtherDifferInColour) {
+  int triples = 0, close = 0;
+  for (int c = 0; c < internal::kSmallClasses; ++c) {
+    const internal::SpanCut cut = internal::cut_span(c);
+    if (internal::class_bytes(c) < 4096 || cut.blocks == 1) continue;
+    std::set<size_t> numbers;
+    std::vector<size_t> places;
+    for (size_t k = 0; k < cut.blocks; ++k) {
+      const size_t number = k * cut.step % cut.blocks;
+      numbers.insert(number);
+      places.push_back(number * cut.stride);
+      EXPECT_EQ(places.back() % 256, 0u);
+    }
+    EXPECT_EQ(numbers.size(), cut.blocks) << c;
+    for (size_t k = 2; k < places.size(); ++k) {
+      triples += 1;
+      close += std::min(apart(places[k], places[k - 1]), apart(places[k], places[k - 2])) < 512;
+    }
+  }
+  EXPECT_GT(triples, 50);
+  EXPECT_LE(close, triples / 20);
+  for (size_t n = 2; n < 100; ++n) {
+    EXPECT_GE(apart(internal::colour_of(n), internal::colour_of(n - 1)), 1024u);
+    EXPECT_GE(apart(internal::colour_of(n), internal::colour_of(n - 2)), 1024u);
+  }
+}
+
+// Two operands and a result, of sizes from a page to the last small one, new from the system.
+TEST(Memory, OperandsAndResultBeginAtDifferentPlacesOfTheirPages) {
+  for (const size_t n :
+       {size_t{4096}, size_t{8192}, size_t{40000}, size_t{400000}, size_t{1} << 20}) {
+    empty_cache();
+    const BufferRef held[3] = {allocate(n), allocate(n), allocate(n)};
+    for (int i = 1; i < 3; ++i) {
+      for (int j = 0; j < i; ++j) {
+        EXPECT_GE(apart(reinterpret_cast<uintptr_t>(held[i]->data()),
+                        reinterpret_cast<uintptr_t>(held[j]->data())),
+                  256u)
+            << n;
+      }
+    }
   }
 }
 
@@ -71,8 +126,8 @@ TEST(Memory, EverySizeIsAlignedWritableAndSeparate) {
       EXPECT_EQ(&b->device(), &cpu());
       const auto address = reinterpret_cast<uintptr_t>(b->data());
       EXPECT_EQ(address % 64, 0u);
-      if (n > (32u << 10)) {
-        EXPECT_EQ(address % 4096, 0u);
+      if (n >= 4096) {
+        EXPECT_EQ(address % 256, 0u);
       }
       if (n >= (2u << 20)) {
         EXPECT_EQ(address % (2u << 20), 0u);
@@ -399,7 +454,11 @@ TEST(BoundaryPool, HasNinetySixSeparateClasses) {
     std::memset(pool.slot(c), c, BoundaryPool::kClassBytes);
   }
   EXPECT_EQ(pool.acquire(), -1);
-  EXPECT_EQ(pool.slot(1) - pool.slot(0), 3072);
+  for (int c = 2; c < 96; ++c) {
+    const auto place = [&](int k) { return reinterpret_cast<uintptr_t>(pool.slot(k)); };
+    EXPECT_GE(apart(place(c), place(c - 1)), 1024u);
+    EXPECT_GE(apart(place(c), place(c - 2)), 1024u);
+  }
   for (int c = 0; c < 96; ++c) {
     EXPECT_EQ(reinterpret_cast<uint8_t*>(pool.slot(c))[BoundaryPool::kClassBytes - 1], c);
   }
