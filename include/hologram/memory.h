@@ -15,8 +15,8 @@ namespace hologram {
 
 // A new buffer of nbytes on the device, its contents undefined, with one reference. Data are
 // 64-byte aligned, 256 bytes from 4 KiB on, 2 MiB from 2 MiB on; below 1 MiB buffers of one size
-// begin at different places of their pages. Zero bytes give a valid buffer whose data() is null. Throws
-// Error(kOutOfMemory) that says what was asked, used, cached and allowed.
+// begin at different places of their pages. Zero bytes give a valid buffer whose data() is null.
+// Throws Error(kOutOfMemory) that says what was asked, used, cached and allowed.
 HOLOGRAM_API Buffer* allocate_buffer(Device& device, size_t nbytes);
 
 // A buffer over memory of others. When the last reference goes, deleter(context) is called on
