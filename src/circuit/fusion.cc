@@ -58,6 +58,10 @@ struct LoadHash {
     return hash_words(words);
   }
 };
+constexpr int64_t kLine = 64;  // bytes of a line of the caches
+constexpr size_t kWays = 8;    // lines of a set of the first one; newer processors have 12
+// Arrays of less stay in the second cache, from which lines come back soon.
+constexpr int64_t kLeastCrowding = int64_t{1} << 20;
 // Of those who read the same memory and could not be joined: how many later ones try to join.
 constexpr size_t kMostTried = 8;
 
@@ -455,7 +459,7 @@ class Fuser {
         if (list == open.end()) return;
         for (const int other : list->second) {
           if (with != kNone || std::exchange(tried[static_cast<size_t>(other)], c) == c) continue;
-          sum = joined(other, c);
+          if (!crowds_cache(cluster(other).nodes, cluster(c).nodes)) sum = joined(other, c);
           if (sum.has_value()) with = other;
         }
       });
@@ -482,8 +486,35 @@ class Fuser {
       if (n.call < 0 && shares_lines(n.out)) f(of_line(n.out));
     }
   }
+  // Whether the two together walk more lines of large arrays at once than a set of the first cache
+  // holds. They may all be in one set, as the rows of 1,024 float64 above and below each other are,
+  // and processors read few streams ahead: reading the shared memory again costs less.
+  bool crowds_cache(const std::vector<int>& a, const std::vector<int>& b) const {
+    std::vector<std::pair<uint32_t, Size>> lines;
+    const auto add = [&](const Region& region) {
+      if (region.map.is_flat() || region.map.parts[0].stride != 1) return;
+      if (region.map.highest() * region.size() < kLeastCrowding) return;
+      lines.emplace_back(region.slot, region.offset);
+    };
+    for (const std::vector<int>* members : {&a, &b}) {
+      for (const int member : *members) {
+        const Node& n = graph_.nodes[static_cast<size_t>(member)];
+        for (int k = 0; k < n.arity; ++k) {
+          if (!n.in[k].is_number && n.in[k].node < 0) add(n.in[k].region);
+        }
+        if (n.call < 0) add(n.out);
+      }
+    }
+    if (lines.size() <= kWays) return false;
+    std::sort(lines.begin(), lines.end());
+    size_t count = 1;
+    for (size_t i = 1; i < lines.size(); ++i) {
+      const auto& [slot, at] = lines[i];
+      count += slot != lines[i - 1].first || lines[i - 1].second + kLine <= at ? 1 : 0;
+    }
+    return count > kWays;
+  }
   static bool shares_lines(const Region& region) {
-    constexpr int64_t kLine = 64;
     if (region.map.is_flat() || region.map.is_one()) return false;
     const Size step = region.map.parts[0].stride * region.size();
     return step > region.size() && step <= kLine;

@@ -290,15 +290,17 @@ size_t Places::Hash::operator()(const Places& places) const {
 }
 
 Graph make_graph(std::span<const uint64_t> words, std::span<const uint8_t> states,
-                 const PlanLimits& limits) {
+                 const PlanOptions& options) {
   Graph graph;
   graph.states.assign(states.begin(), states.end());
   // A record is five words or more, but for a call without operands.
   graph.nodes.reserve(words.size() / 5 + 1);
-  Builder builder(graph, limits);
+  Builder builder(graph, options.limits);
   Tape::decode(words, [&](const Record& record, int) {
     record.code == kCodeCall ? builder.add_call(record) : builder.add(record);
   });
+  graph.records = static_cast<int>(graph.nodes.size());
+  if (options.fuse) trim_copies(graph, options.limits.least_trimmed_copy);
   builder.link();
   return graph;
 }

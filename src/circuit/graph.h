@@ -124,6 +124,8 @@ struct Graph {
   std::vector<Node> nodes;
   std::vector<GraphCall> calls;
   std::vector<uint8_t> states;
+  int records = 0;             // on the tape
+  Size left_out = 0;           // bytes that trimmed copies no longer read and write
   size_t tree_nodes = 0;       // of a CellTree over all slots
   Greatest newest{0};          // the node that is the last to write each cell
   mutable int64_t visits = 0;  // what planning has looked at, however often
@@ -158,8 +160,12 @@ struct Graph {
   }
 };
 
+// A node for each record of a tape; without a plan that fuses, each as it was recorded.
 Graph make_graph(std::span<const uint64_t> words, std::span<const uint8_t> states,
-                 const PlanLimits& limits);
+                 const PlanOptions& options);
+// Before nodes are linked: leaves out of copies of at least that many bytes what is written again
+// before anyone reads it. What is left of a copy is a node for each rectangle.
+void trim_copies(Graph& graph, int64_t least_bytes);
 // Lets calls read what was converted for them before it is, where their kinds take it: the bits are
 // the same, and a conversion that is read nowhere else is left out.
 void narrow_operands(Graph& graph);

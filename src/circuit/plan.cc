@@ -563,7 +563,7 @@ std::unique_ptr<Plan> make_plan(std::span<const uint64_t> words, std::span<const
                                 const PlanOptions& options) {
   auto plan = std::make_unique<Plan>();
   plan->slots = static_cast<int>(states.size());
-  Graph graph = make_graph(words, states, options.limits);
+  Graph graph = make_graph(words, states, options);
   if (options.fuse) {
     if (options.limits.narrow_call_operands) narrow_operands(graph);
     simplify(graph, options);
@@ -581,9 +581,9 @@ std::unique_ptr<Plan> make_plan(std::span<const uint64_t> words, std::span<const
     stats.live_values = std::max(stats.live_values, kernel.live_values);
     stats.bytes_moved += kernel_bytes(kernel);
   }
-  stats.ops = static_cast<int>(graph.nodes.size());
+  stats.ops = graph.records;
   stats.visits = graph.visits + graph.newest.visits();
-  Size unfused = 0;
+  Size unfused = graph.left_out;
   for (const Node& node : graph.nodes) {
     unfused += bytes_alone(graph, node);
     stats.dead += node.live ? 0 : 1;

@@ -58,6 +58,9 @@ struct PlanLimits {
   bool fuse_rows_of_calls = true;
   // Whether a call may read what its operand was converted from, where its kind can.
   bool narrow_call_operands = true;
+  // Copies of at least that many bytes lose what is written again before anyone reads it. What is
+  // left of one is a few kernels.
+  int64_t least_trimmed_copy = INT64_MAX;
 
   int64_t longest_row(bool is_native) const {
     return is_native ? row_bytes : std::min(row_bytes, host_row_bytes);

@@ -53,6 +53,7 @@ constexpr circuit::PlanLimits kLimits{
     .row_bytes = BoundaryPool::kClassBytes,
     .scratch_slots = BoundaryPool::kClasses - kSpareClasses,
     .max_instrs = 1024,
+    .least_trimmed_copy = int64_t{64} << 10,  // takes as long as three kernels begin
 };
 
 class CpuDevice final : public Device {

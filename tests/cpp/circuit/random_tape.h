@@ -297,6 +297,7 @@ inline PlanLimits some_limits(uint32_t seed) {
   limits.fuse_rows_of_calls = seed % 7 != 0;
   if (seed % 13 == 0) limits.call_result = no_result;
   if (seed % 4 == 2) limits.native = &some_native_ops(seed % 8 == 2);
+  if (seed % 2 == 1) limits.least_trimmed_copy = 0;
   if (seed % 11 == 0) limits.max_arguments = kMaxArity + 1;
   return limits;
 }
