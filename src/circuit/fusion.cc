@@ -58,8 +58,8 @@ struct LoadHash {
     return hash_words(words);
   }
 };
-constexpr int64_t kLine = 64;  // bytes of a line of the caches
-constexpr size_t kWays = 8;    // lines of a set of the first one; newer processors have 12
+constexpr int64_t kPage = 4096;
+constexpr size_t kWays = 8;  // lines of a set of the first cache; newer processors have 12
 // Arrays of less stay in the second cache, from which lines come back soon.
 constexpr int64_t kLeastCrowding = int64_t{1} << 20;
 // Of those who read the same memory and could not be joined: how many later ones try to join.
@@ -486,15 +486,16 @@ class Fuser {
       if (n.call < 0 && shares_lines(n.out)) f(of_line(n.out));
     }
   }
-  // Whether the two together walk more lines of large arrays at once than a set of the first cache
-  // holds. They may all be in one set, as the rows of 1,024 float64 above and below each other are,
-  // and processors read few streams ahead: reading the shared memory again costs less.
+  // Whether the two together walk large arrays in more places at once, a page or more apart, than a
+  // set of the first cache has lines. They may all be in one set, as the rows of 1,024 float64
+  // above and below each other are, and processors read few streams ahead: reading the shared
+  // memory again costs less.
   bool crowds_cache(const std::vector<int>& a, const std::vector<int>& b) const {
-    std::vector<std::pair<uint32_t, Size>> lines;
+    std::vector<std::pair<uint32_t, Size>> places;
     const auto add = [&](const Region& region) {
       if (region.map.is_flat() || region.map.parts[0].stride != 1) return;
       if (region.map.highest() * region.size() < kLeastCrowding) return;
-      lines.emplace_back(region.slot, region.offset);
+      places.emplace_back(region.slot, region.offset);
     };
     for (const std::vector<int>* members : {&a, &b}) {
       for (const int member : *members) {
@@ -505,16 +506,17 @@ class Fuser {
         if (n.call < 0) add(n.out);
       }
     }
-    if (lines.size() <= kWays) return false;
-    std::sort(lines.begin(), lines.end());
+    if (places.size() <= kWays) return false;
+    std::sort(places.begin(), places.end());
     size_t count = 1;
-    for (size_t i = 1; i < lines.size(); ++i) {
-      const auto& [slot, at] = lines[i];
-      count += slot != lines[i - 1].first || lines[i - 1].second + kLine <= at ? 1 : 0;
+    for (size_t i = 1; i < places.size(); ++i) {
+      const auto& [slot, at] = places[i];
+      count += slot != places[i - 1].first || places[i - 1].second + kPage <= at ? 1 : 0;
     }
     return count > kWays;
   }
   static bool shares_lines(const Region& region) {
+    constexpr int64_t kLine = 64;
     if (region.map.is_flat() || region.map.is_one()) return false;
     const Size step = region.map.parts[0].stride * region.size();
     return step > region.size() && step <= kLine;

@@ -197,15 +197,16 @@ Arrays two_sums(int64_t rows, int64_t cols, bool third) {
     a.op(kAdd, inner, {sum, sum, {1 + k, {0, 0, 1}}});
     if (third) a.op(kAdd, inner, {sum, sum, {1 + k, {0, 2, 1}}});
     a.op(kAdd, inner, {sum, sum, {0, {0, 1, 1}}});
-    a.op(kAdd, inner, {sum, sum, {0, {0, 1, 2}}});  // of a line that is read anyway
+    a.op(kAdd, inner, {sum, sum, {0, {0, 1, 2}}});  // of a row that is read anyway
   }
   return a;
 }
 
-TEST(SharedLoads, KernelsOfManyLinesStayApart) {
-  EXPECT_EQ(two_sums(400, 800, false).plan()->stats.kernels, 1);  // 7 lines
-  EXPECT_EQ(two_sums(400, 800, true).plan()->stats.kernels, 2);   // 9
-  EXPECT_EQ(two_sums(40, 80, true).plan()->stats.kernels, 1);     // small arrays stay in a cache
+TEST(SharedLoads, KernelsOfManyRowsStayApart) {
+  EXPECT_EQ(two_sums(300, 1200, false).plan()->stats.kernels, 1);  // 7 rows
+  EXPECT_EQ(two_sums(300, 1200, true).plan()->stats.kernels, 2);   // 9
+  EXPECT_EQ(two_sums(600, 600, true).plan()->stats.kernels, 1);    // near each other
+  EXPECT_EQ(two_sums(40, 80, true).plan()->stats.kernels, 1);      // small arrays stay in a cache
   std::mt19937 random(1);
   EXPECT_TRUE(two_sums(40, 80, true).is_right(random));
 }
