@@ -59,7 +59,6 @@ struct LoadHash {
   }
 };
 constexpr int64_t kPage = 4096;
-constexpr size_t kWays = 8;  // lines of a set of the first cache; newer processors have 12
 // Arrays of less stay in the second cache, from which lines come back soon.
 constexpr int64_t kLeastCrowding = int64_t{1} << 20;
 // Of those who read the same memory and could not be joined: how many later ones try to join.
@@ -486,10 +485,9 @@ class Fuser {
       if (n.call < 0 && shares_lines(n.out)) f(of_line(n.out));
     }
   }
-  // Whether the two together walk large arrays in more places at once, a page or more apart, than a
-  // set of the first cache has lines. They may all be in one set, as the rows of 1,024 float64
-  // above and below each other are, and processors read few streams ahead: reading the shared
-  // memory again costs less.
+  // Whether the two together walk large arrays in too many places at once. A processor's may all be
+  // in one set of its first cache, as the rows of 1,024 float64 above and below each other are, and
+  // it reads few streams ahead: reading the shared memory again costs less.
   bool crowds_cache(const std::vector<int>& a, const std::vector<int>& b) const {
     std::vector<std::pair<uint32_t, Size>> places;
     const auto add = [&](const Region& region) {
@@ -506,14 +504,14 @@ class Fuser {
         if (n.call < 0) add(n.out);
       }
     }
-    if (places.size() <= kWays) return false;
+    if (places.size() <= options_.limits.shared_places) return false;
     std::sort(places.begin(), places.end());
     size_t count = 1;
     for (size_t i = 1; i < places.size(); ++i) {
       const auto& [slot, at] = places[i];
       count += slot != places[i - 1].first || places[i - 1].second + kPage <= at ? 1 : 0;
     }
-    return count > kWays;
+    return count > options_.limits.shared_places;
   }
   static bool shares_lines(const Region& region) {
     constexpr int64_t kLine = 64;

@@ -19,6 +19,7 @@ constexpr int64_t kDims = 3;
 PlanOptions options_with(int64_t least_bytes) {
   PlanOptions options;
   options.limits.least_trimmed_copy = least_bytes;
+  options.limits.shared_places = 8;
   return options;
 }
 
