@@ -59,7 +59,7 @@ struct LoadHash {
   }
 };
 constexpr int64_t kPage = 4096;
-// Arrays of less stay in the second cache, from which lines come back soon.
+// Smaller arrays stay in the second cache, so a line that left the first one is soon back.
 constexpr int64_t kLeastCrowding = int64_t{1} << 20;
 // Of those who read the same memory and could not be joined: how many later ones try to join.
 constexpr size_t kMostTried = 8;
@@ -458,8 +458,13 @@ class Fuser {
         if (list == open.end()) return;
         for (const int other : list->second) {
           if (with != kNone || std::exchange(tried[static_cast<size_t>(other)], c) == c) continue;
-          if (!crowds_cache(cluster(other).nodes, cluster(c).nodes)) sum = joined(other, c);
-          if (sum.has_value()) with = other;
+          sum = joined(other, c);
+          if (!sum.has_value()) continue;
+          if (crowds_cache(cluster(other).nodes, cluster(c).nodes)) {
+            sum.reset();
+          } else {
+            with = other;
+          }
         }
       });
       const std::vector<int> members = cluster(c).nodes;
@@ -485,10 +490,13 @@ class Fuser {
       if (n.call < 0 && shares_lines(n.out)) f(of_line(n.out));
     }
   }
-  // Whether the two together walk large arrays in too many places at once. A processor's may all be
-  // in one set of its first cache, as the rows of 1,024 float64 above and below each other are, and
-  // it reads few streams ahead: reading the shared memory again costs less.
+  // Whether two clusters together walk large arrays in more places at once than the device allows.
+  // On a processor these may all fall into one set of its first cache, as rows of 1,024 float64
+  // above each other do, and it prefetches few streams. Then reading the shared memory twice costs
+  // less.
   bool crowds_cache(const std::vector<int>& a, const std::vector<int>& b) const {
+    if (options_.limits.shared_places == SIZE_MAX) return false;
+    graph_.visits += static_cast<int64_t>(a.size() + b.size());
     std::vector<std::pair<uint32_t, Size>> places;
     const auto add = [&](const Region& region) {
       if (region.map.is_flat() || region.map.parts[0].stride != 1) return;

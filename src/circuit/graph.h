@@ -160,7 +160,7 @@ struct Graph {
   }
 };
 
-// A node for each record of a tape; without a plan that fuses, each as it was recorded.
+// A node for each record of a tape. Where the plan fuses, copies are trimmed (see below).
 Graph make_graph(std::span<const uint64_t> words, std::span<const uint8_t> states,
                  const PlanOptions& options);
 // Before nodes are linked: leaves out of copies of at least that many bytes what is written again

@@ -57,7 +57,7 @@ class Trimmer {
   static constexpr int kNone = -1;
 
   struct Slot {
-    bool in_memory = false;    // whoever reads it reads memory, not values
+    bool in_memory = false;    // some node reads it with gaps, and so from memory
     int last_write = kNone;    // of all nodes
     int newest_write = kNone;  // of the nodes so far
     int copy = kNone;          // the one that made all of it, which no one has read yet

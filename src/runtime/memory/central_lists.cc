@@ -179,11 +179,12 @@ SpanCut cut_span(int size_class) {
   const size_t blocks = bytes / (size + kColour);
   const size_t room = (bytes - blocks * size) / blocks;
   SpanCut cut{blocks, size + kColour, 1};
+  size_t widest = sum_apart(cut);
   for (size_t more = kColour; more <= std::min(room, 5 * kColour); more += kColour) {
     for (size_t step = 1; step < blocks; ++step) {
       if (std::gcd(step, blocks) != 1) continue;
       const SpanCut other{blocks, size + more, step};
-      if (sum_apart(other) > sum_apart(cut)) cut = other;
+      if (const size_t apart = sum_apart(other); apart > widest) widest = apart, cut = other;
     }
   }
   return cut;
