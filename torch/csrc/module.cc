@@ -13,6 +13,7 @@
 #include "device/generator.h"
 #include "device/graph_function.h"
 #include "device/openmp.h"
+#include "device/synchronize.h"
 #include "dispatch/functional.h"
 #include "hologram/device.h"
 #include "hologram/dtype.h"
@@ -182,7 +183,8 @@ PYBIND11_MODULE(_C, m) {
   hologram_torch::bind_memory_history(m);
   hologram_torch::bind_graph_function(m);
   m.def("device_properties", &device_properties, py::arg("index"));
-  if (PyModule_AddFunctions(m.ptr(), hologram_torch::kFunctionalMethods) != 0 ||
+  if (PyModule_AddFunctions(m.ptr(), hologram_torch::kSynchronizeMethods) != 0 ||
+      PyModule_AddFunctions(m.ptr(), hologram_torch::kFunctionalMethods) != 0 ||
       PyModule_AddFunctions(m.ptr(), hologram_torch::kProgramMethods) != 0) {
     throw py::error_already_set();
   }

@@ -181,8 +181,10 @@ def get_device_capability(device: Device = None) -> dict[str, Any]:
 
 def synchronize(device: Device = None) -> None:
     """Run everything that was recorded on a device and wait until it is done."""
-    index = torch._C._accelerator_getDeviceIndex() if device is None else _index(device)
-    torch._C._accelerator_synchronizeDevice(index)
+    if device is None:
+        _C._synchronize()
+    else:
+        torch._C._accelerator_synchronizeDevice(_index(device))
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:

@@ -9,7 +9,9 @@
 #include "src/cpu/device/kernel_table.h"
 // clang-format on
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
 #include <complex>
 #include <cstring>
 #include <type_traits>
@@ -60,13 +62,63 @@ void ConvertPlain(const void* src, void* dst, int64_t n) {
   using To = typename Stored<kTo>::Type;
   const From* HWY_RESTRICT in = static_cast<const From*>(src);
   To* HWY_RESTRICT out = static_cast<To*>(dst);
+  for (int64_t i = 0; i < n; ++i) out[i] = ConvertOne<kTo, To>(in[i]);
+}
+
+// A bool is any byte but 0: bytes may be seen as bool. They become 0 and 1 first, block by block,
+// and then what kFromBytes makes of these: in one loop with a conversion compilers make a branch.
+template <auto kFromBytes, size_t kItemSize>
+void ConvertBool(const void* src, void* dst, int64_t n) {
+  const auto* in = static_cast<const uint8_t*>(src);
+  auto* out = static_cast<char*>(dst);
+  constexpr int64_t kBlock = 1024;
+  alignas(64) uint8_t truths[kBlock];
+  for (int64_t done = 0; done < n; done += kBlock) {
+    const int64_t count = std::min(kBlock, n - done);
+    for (int64_t i = 0; i < count; ++i) truths[i] = in[done + i] != 0 ? 1 : 0;
+    kFromBytes(truths, out + done * static_cast<int64_t>(kItemSize), count);
+  }
+}
+
+// As by way of int64, but in vectors. A float32 that int32 does not hold is a multiple of 256, so
+// that 0 has its lowest byte; infinities and NaN give 0.
+void Float32ToUInt8(const void* src, void* dst, int64_t n) {
+  const float* HWY_RESTRICT in = static_cast<const float*>(src);
+  uint8_t* HWY_RESTRICT out = static_cast<uint8_t*>(dst);
   for (int64_t i = 0; i < n; ++i) {
-    if constexpr (kFrom == Dtype::kBool) {
-      // Any byte but 0 is true: bytes may be seen as bool.
-      out[i] = ConvertOne<kTo, To>(static_cast<From>(in[i] != 0));
-    } else {
-      out[i] = ConvertOne<kTo, To>(in[i]);
-    }
+    const float value = std::fabs(in[i]) < 0x1p31f ? in[i] : 0.0f;
+    out[i] = static_cast<uint8_t>(static_cast<int32_t>(value));
+  }
+}
+
+// The lowest byte of the whole part t is t - 256 floor(t / 256), in which every step is exact.
+void Float64ToUInt8(const void* src, void* dst, int64_t n) {
+  const double* HWY_RESTRICT in = static_cast<const double*>(src);
+  uint8_t* HWY_RESTRICT out = static_cast<uint8_t*>(dst);
+  for (int64_t i = 0; i < n; ++i) {
+    const double whole = std::trunc(in[i]);
+    const double rest = whole - 256.0 * std::floor(whole * 0x1p-8);
+    out[i] = static_cast<uint8_t>(static_cast<int32_t>(rest < 256.0 ? rest : 0.0));
+  }
+}
+
+// To and from bfloat16 through float32, in one loop.
+template <Dtype kFrom>
+void ToBFloat16(const void* src, void* dst, int64_t n) {
+  using From = typename Stored<kFrom>::Type;
+  const From* HWY_RESTRICT in = static_cast<const From*>(src);
+  uint16_t* HWY_RESTRICT out = static_cast<uint16_t*>(dst);
+  for (int64_t i = 0; i < n; ++i) out[i] = FloatToBFloat16One(static_cast<float>(in[i]));
+}
+
+template <Dtype kTo>
+void FromBFloat16(const void* src, void* dst, int64_t n) {
+  using To = typename Stored<kTo>::Type;
+  const uint16_t* HWY_RESTRICT in = static_cast<const uint16_t*>(src);
+  To* HWY_RESTRICT out = static_cast<To*>(dst);
+  for (int64_t i = 0; i < n; ++i) {
+    const float value = std::bit_cast<float>(static_cast<uint32_t>(in[i]) << 16);
+    out[i] = ConvertOne<kTo, To>(value);
   }
 }
 
@@ -76,11 +128,25 @@ void AddFrom(cpu::ConvertTable& table) {
    ...);
 }
 
+template <Dtype... kTo>
+void AddFromBool(cpu::ConvertTable& table) {
+  ((table.kernels[static_cast<int>(Dtype::kBool)][static_cast<int>(kTo)] =
+        &ConvertBool<&ConvertPlain<Dtype::kUInt8, kTo>, sizeof(typename Stored<kTo>::Type)>),
+   ...);
+}
+
 template <Dtype kFrom>
 void AddFromReal(cpu::ConvertTable& table) {
   AddFrom<kFrom, Dtype::kBool, Dtype::kUInt8, Dtype::kInt8, Dtype::kInt16, Dtype::kInt32,
           Dtype::kInt64, Dtype::kFloat32, Dtype::kFloat64, Dtype::kComplex64, Dtype::kComplex128>(
       table);
+}
+
+template <Dtype... kReal>
+void AddBFloat16(cpu::ConvertTable& table) {
+  constexpr int kBF16 = static_cast<int>(Dtype::kBFloat16);
+  ((table.kernels[static_cast<int>(kReal)][kBF16] = &ToBFloat16<kReal>), ...);
+  ((table.kernels[kBF16][static_cast<int>(kReal)] = &FromBFloat16<kReal>), ...);
 }
 
 // Bytes have no more digits than bfloat16: the upper half of the float32 is exact.
@@ -105,7 +171,8 @@ void Stream(const void* src, void* dst, int64_t bytes) {
 }  // namespace
 
 void AddConversions(cpu::ConvertTable& table) {
-  AddFromReal<Dtype::kBool>(table);
+  AddFromBool<Dtype::kUInt8, Dtype::kInt8, Dtype::kInt16, Dtype::kInt32, Dtype::kInt64,
+              Dtype::kFloat32, Dtype::kFloat64, Dtype::kComplex64, Dtype::kComplex128>(table);
   AddFromReal<Dtype::kUInt8>(table);
   AddFromReal<Dtype::kInt8>(table);
   AddFromReal<Dtype::kInt16>(table);
@@ -115,16 +182,19 @@ void AddConversions(cpu::ConvertTable& table) {
   AddFromReal<Dtype::kFloat64>(table);
   AddFrom<Dtype::kComplex64, Dtype::kComplex64, Dtype::kComplex128>(table);
   AddFrom<Dtype::kComplex128, Dtype::kComplex64, Dtype::kComplex128>(table);
-  auto& kernels = table.kernels;
-  constexpr int kF32 = static_cast<int>(Dtype::kFloat32);
-  kernels[static_cast<int>(Dtype::kFloat16)][kF32] = &HalfToFloat;
-  kernels[static_cast<int>(Dtype::kBFloat16)][kF32] = &BFloat16ToFloat;
-  kernels[kF32][static_cast<int>(Dtype::kFloat16)] = &FloatToHalf;
-  kernels[kF32][static_cast<int>(Dtype::kBFloat16)] = &FloatToBFloat16;
-  kernels[static_cast<int>(Dtype::kInt8)][static_cast<int>(Dtype::kBFloat16)] =
-      &ByteToBFloat16<int8_t>;
-  kernels[static_cast<int>(Dtype::kUInt8)][static_cast<int>(Dtype::kBFloat16)] =
-      &ByteToBFloat16<uint8_t>;
+  AddBFloat16<Dtype::kInt16, Dtype::kInt32, Dtype::kInt64, Dtype::kFloat64>(table);
+  const auto set = [&](Dtype from, Dtype to, auto kernel) {
+    table.kernels[static_cast<int>(from)][static_cast<int>(to)] = kernel;
+  };
+  set(Dtype::kFloat32, Dtype::kUInt8, &Float32ToUInt8);
+  set(Dtype::kFloat64, Dtype::kUInt8, &Float64ToUInt8);
+  set(Dtype::kFloat16, Dtype::kFloat32, &HalfToFloat);
+  set(Dtype::kBFloat16, Dtype::kFloat32, &BFloat16ToFloat);
+  set(Dtype::kFloat32, Dtype::kFloat16, &FloatToHalf);
+  set(Dtype::kFloat32, Dtype::kBFloat16, &FloatToBFloat16);
+  set(Dtype::kInt8, Dtype::kBFloat16, &ByteToBFloat16<int8_t>);
+  set(Dtype::kUInt8, Dtype::kBFloat16, &ByteToBFloat16<uint8_t>);
+  set(Dtype::kBool, Dtype::kBFloat16, &ConvertBool<&ByteToBFloat16<uint8_t>, 2>);
   table.stream = &Stream;
 }
 

@@ -290,6 +290,108 @@ TEST_P(EveryIsa, CopiesConvertEveryPair) {
   }
 }
 
+// The byte of the number by way of int64, for numbers that int64 holds; 0 for all others. At every
+// place of a vector.
+TEST_P(EveryIsa, FloatsBecomeTheLowestByteOfTheirWholePart) {
+  const auto check = [](auto zero, Dtype from) {
+    using T = decltype(zero);
+    using Limits = std::numeric_limits<T>;
+    std::vector<T> values = {0,
+                             -0.0,
+                             T(0.99),
+                             T(-0.99),
+                             255,
+                             256,
+                             -1,
+                             -255.5,
+                             -256.5,
+                             -257,
+                             T(1e10),
+                             T(-3e9),
+                             T(0x1p31),
+                             T(-0x1p31),
+                             T(0x1p53),
+                             T(-0x1p53),
+                             T(0x1p62),
+                             T(0x1p70),
+                             Limits::max(),
+                             Limits::lowest(),
+                             Limits::denorm_min(),
+                             Limits::infinity(),
+                             -Limits::infinity(),
+                             Limits::quiet_NaN()};
+    Random random(11);
+    while (values.size() < 3000) {
+      const auto bits = static_cast<double>(pick(random, 0, 1 << 30));
+      values.push_back(static_cast<T>(std::ldexp(bits - 0x1p29, pick(random, -34, 34))));
+    }
+    for (int64_t begin = 0; begin < 40; ++begin) {
+      const auto n = static_cast<int64_t>(values.size()) - begin;
+      std::vector<uint8_t> got(values.size());
+      convert(from, values.data() + begin, Dtype::kUInt8, got.data(), n);
+      for (int64_t i = 0; i < n; ++i) {
+        const T value = values[begin + i];
+        const bool fits = std::abs(value) < T(0x1p63);
+        const auto want = fits ? static_cast<uint8_t>(static_cast<int64_t>(value)) : uint8_t{0};
+        ASSERT_EQ(got[i], want) << value << " at " << i << " of " << n;
+      }
+    }
+  };
+  check(float{}, Dtype::kFloat32);
+  check(double{}, Dtype::kFloat64);
+}
+
+TEST_P(EveryIsa, AnyByteButZeroIsTrue) {
+  std::vector<uint8_t> bytes(2500);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i * 37 % 256);
+  const auto n = static_cast<int64_t>(bytes.size());
+  for (int to = 0; to <= static_cast<int>(Dtype::kFloat64); ++to) {
+    const auto dtype = static_cast<Dtype>(to);
+    if (dtype == Dtype::kBool) continue;
+    std::vector<char> got(bytes.size() * itemsize(dtype));
+    convert(Dtype::kBool, bytes.data(), dtype, got.data(), n);
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      ASSERT_EQ(load(got.data() + i * itemsize(dtype), dtype), bytes[i] != 0 ? 1 : 0)
+          << dtype_name(dtype);
+    }
+  }
+}
+
+// bfloat16 beside every other type is what two steps by way of float32 give, NaN and infinity too.
+TEST_P(EveryIsa, BFloat16IsReachedAndLeftThroughFloat32) {
+  std::vector<double> values = {0, -0.0, 1e300, -1e300, 3.4e38, 1e-45, INFINITY, -INFINITY, NAN};
+  Random random(12);
+  while (values.size() < 2000) {
+    values.push_back(std::ldexp(pick(random, 0, 1 << 30) - 0x1p29, pick(random, -160, 120)));
+  }
+  const auto n = static_cast<int64_t>(values.size());
+  std::vector<float> single(values.size());
+  std::vector<uint16_t> got(values.size()), want(values.size());
+  const auto both = [&](Dtype from, const void* given) {
+    convert(from, given, Dtype::kBFloat16, got.data(), n);
+    convert(from, given, Dtype::kFloat32, single.data(), n);
+    convert(Dtype::kFloat32, single.data(), Dtype::kBFloat16, want.data(), n);
+    ASSERT_EQ(got, want) << dtype_name(from);
+  };
+  both(Dtype::kFloat64, values.data());
+  std::vector<int64_t> whole;
+  for (int64_t i = 0; i < n; ++i) whole.push_back((i * i * i - 77) << (i % 24));
+  both(Dtype::kInt64, whole.data());
+  both(Dtype::kInt32, whole.data());
+  both(Dtype::kInt16, whole.data());
+  std::vector<uint16_t> halves(65536);
+  std::iota(halves.begin(), halves.end(), 0);
+  std::vector<float> wide(halves.size());
+  convert(Dtype::kBFloat16, halves.data(), Dtype::kFloat32, wide.data(), 65536);
+  for (const Dtype to : {Dtype::kBool, Dtype::kUInt8, Dtype::kInt8, Dtype::kInt16, Dtype::kInt32,
+                         Dtype::kInt64, Dtype::kFloat16, Dtype::kFloat64}) {
+    std::vector<char> direct(65536 * itemsize(to)), by_way(direct.size());
+    convert(Dtype::kBFloat16, halves.data(), to, direct.data(), 65536);
+    convert(Dtype::kFloat32, wide.data(), to, by_way.data(), 65536);
+    ASSERT_EQ(direct, by_way) << dtype_name(to);
+  }
+}
+
 // Every half value there is, and floats around each, against the definition of rounding to nearest
 // even.
 TEST_P(EveryIsa, HalfConversionsRoundToNearestEven) {
