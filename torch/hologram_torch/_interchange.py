@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _CPU = 1  # kDLCPU
 _NOT_NAMED = object()
+# What NumPy, JAX and the SDK name; other arguments are PyTorch's to look at.
+_USUAL = {"dl_device", "copy", "max_version"}
 
 
 def _is_ours(tensor: Tensor) -> bool:
@@ -31,7 +33,10 @@ def _is_ours(tensor: Tensor) -> bool:
 
 
 def _is_in_host_memory(tensor: Tensor) -> bool:
-    return _is_ours(tensor) and not tensor.device.index  # other devices have their own memory
+    if torch.overrides.has_torch_function_unary(tensor):
+        return False
+    device = tensor.device
+    return device.type == "hologram" and not device.index  # other devices have their own memory
 
 
 def _takes_host_memory(asked: dict[str, Any], tensor: Tensor) -> bool:
@@ -39,6 +44,11 @@ def _takes_host_memory(asked: dict[str, Any], tensor: Tensor) -> bool:
     if wanted is None:
         return _is_in_host_memory(tensor)
     return wanted is not _NOT_NAMED and int(wanted[0]) == _CPU and _is_ours(tensor)
+
+
+def _is_usual(asked: dict[str, Any]) -> bool:
+    version = asked.get("max_version")
+    return version is not None and version[0] >= 1 and asked.keys() <= _USUAL
 
 
 def _host_view(tensor: Tensor) -> Tensor:
@@ -52,6 +62,7 @@ def install() -> None:
     original_export = Tensor.__dlpack__
     original_array = Tensor.__array__
     original_wrap = Tensor.__array_wrap__
+    export = torch._C._to_dlpack_versioned
     if getattr(original_device, "_hologram", False):
         return
 
@@ -68,7 +79,11 @@ def install() -> None:
         if _takes_host_memory(kwargs, self):
             if self.requires_grad:
                 raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
-            return original_export(_host_view(self), **kwargs)
+            view = _host_view(self)
+            if _is_usual(kwargs) and not view.is_conj():
+                # The end of PyTorch's method, without the questions that a cpu tensor answers.
+                return export(view, dl_device=kwargs["dl_device"], copy=kwargs.get("copy"))
+            return original_export(view, **kwargs)
         return original_export(self, **kwargs)
 
     @functools.wraps(original_array)

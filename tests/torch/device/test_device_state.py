@@ -73,6 +73,17 @@ def test_dlpack_round_trips_share_memory() -> None:
     for options in ({"dl_device": (1, 0)}, {"dl_device": None}):
         with pytest.raises(BufferError, match="require gradient"):
             torch.ones(2, device=D, requires_grad=True).__dlpack__(**options)
+    part = torch.arange(12.0, device=D).reshape(3, 4)[1:, ::2].t()
+    assert np.from_dlpack(part).ctypes.data == part.data_ptr()
+    assert np.from_dlpack(part).tolist() == [[4, 8], [6, 10]]
+    z = torch.ones(2, device=D, dtype=torch.complex64)
+    assert np.from_dlpack(z).tolist() == [1, 1]
+    with pytest.raises(BufferError, match="conjugate bit"):
+        np.from_dlpack(z.conj())
+    unversioned = part.__dlpack__(dl_device=None, max_version=(0, 8))
+    assert torch.utils.dlpack.from_dlpack(unversioned).tolist() == [[4, 8], [6, 10]]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'why'"):
+        part.__dlpack__(dl_device=None, max_version=(1, 0), why=1)
     assert torch.from_dlpack(np.arange(3.0)).to(D).sum().item() == 3
     assert torch.ones(2).__dlpack_device__()[0] == 1
 
