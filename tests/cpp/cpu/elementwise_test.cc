@@ -4,6 +4,7 @@
 #include "hologram/elementwise.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <bit>
@@ -390,6 +391,32 @@ TEST_P(EveryIsa, BFloat16IsReachedAndLeftThroughFloat32) {
     convert(Dtype::kFloat32, wide.data(), to, by_way.data(), 65536);
     ASSERT_EQ(direct, by_way) << dtype_name(to);
   }
+}
+
+// Of every second element, up to the last byte before a page that may not be read.
+TEST_P(EveryIsa, EverySecondElementIsCopiedAndNoOtherIsRead) {
+  constexpr size_t kPage = 4096;
+  void* const mapped =
+      mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  auto* const memory = static_cast<uint8_t*>(mapped);
+  for (size_t i = 0; i < kPage; ++i) memory[i] = static_cast<uint8_t>(i * 31 % 251);
+  ASSERT_EQ(mprotect(memory + kPage, kPage, PROT_NONE), 0);
+  for (const Dtype dtype : {Dtype::kUInt8, Dtype::kFloat16, Dtype::kFloat32, Dtype::kFloat64}) {
+    const auto size = static_cast<int64_t>(itemsize(dtype));
+    for (int64_t n = 1; n < 150; ++n) {
+      uint8_t* const first = memory + kPage - (2 * n - 1) * size;
+      std::vector<uint8_t> got(static_cast<size_t>((n + 1) * size), 0xee);
+      const int64_t apart = 2, dense = 1;
+      copy({first, dtype, 1, &n, &apart}, {got.data(), dtype, 1, &n, &dense}, 1);
+      for (int64_t i = 0; i < n * size; ++i) {
+        ASSERT_EQ(got[i], first[i / size * apart * size + i % size])
+            << dtype_name(dtype) << " " << n;
+      }
+      ASSERT_EQ(got[n * size], 0xee);
+    }
+  }
+  munmap(mapped, 2 * kPage);
 }
 
 // Every half value there is, and floats around each, against the definition of rounding to nearest
