@@ -33,10 +33,7 @@ def _is_ours(tensor: Tensor) -> bool:
 
 
 def _is_in_host_memory(tensor: Tensor) -> bool:
-    if torch.overrides.has_torch_function_unary(tensor):
-        return False
-    device = tensor.device
-    return device.type == "hologram" and not device.index  # other devices have their own memory
+    return _is_ours(tensor) and tensor.get_device() == 0  # other devices have their own memory
 
 
 def _takes_host_memory(asked: dict[str, Any], tensor: Tensor) -> bool:

@@ -182,7 +182,7 @@ def get_device_capability(device: Device = None) -> dict[str, Any]:
 def synchronize(device: Device = None) -> None:
     """Run everything that was recorded on a device and wait until it is done."""
     if device is None:
-        _C._synchronize()
+        _C.synchronize()
     else:
         torch._C._accelerator_synchronizeDevice(_index(device))
 

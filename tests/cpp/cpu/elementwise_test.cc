@@ -393,7 +393,7 @@ TEST_P(EveryIsa, BFloat16IsReachedAndLeftThroughFloat32) {
   }
 }
 
-// Of every second element, up to the last byte before a page that may not be read.
+// The last element that is copied ends a page, and the next page may not be read.
 TEST_P(EveryIsa, EverySecondElementIsCopiedAndNoOtherIsRead) {
   constexpr size_t kPage = 4096;
   void* const mapped =
