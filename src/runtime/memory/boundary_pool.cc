@@ -14,9 +14,7 @@ namespace hologram {
 namespace {
 
 constexpr size_t kPoolBytes = BoundaryPool::kClasses * BoundaryPool::kClassStride;
-// A whole huge page, so that one entry of the translation buffer covers all classes.
-constexpr size_t kMappedBytes = internal::kHugePage;
-static_assert(kPoolBytes <= kMappedBytes);
+constexpr size_t kMappedBytes = kPoolBytes;
 
 // The bits of the second word that are no classes count as taken.
 constexpr uint64_t kNoClass = ~uint64_t{0} << (BoundaryPool::kClasses - 64);

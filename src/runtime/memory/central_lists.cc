@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The shared lists of small blocks, and the spans of memory they are cut from.
-#include <sys/mman.h>
-
+// The shared lists of small blocks.
 #include <algorithm>
 #include <mutex>
 #include <new>
@@ -11,20 +9,10 @@
 #include "src/runtime/memory/linear_pool.h"
 #include "src/runtime/memory/memory_watch.h"
 #include "src/runtime/memory/os_memory.h"
+#include "src/runtime/memory/page_heap.h"
 
 namespace hologram::internal {
 namespace {
-
-// A piece of memory cut into blocks of one class. The record outlives the piece's use by a class.
-struct Span {
-  char* base = nullptr;
-  size_t bytes = 0;
-  uint32_t blocks = 0;
-  uint32_t seen_free = 0;  // scratch of central_trim
-  bool is_idle = false;    // has no pages
-  Span* next = nullptr;    // among idle ones
-  Span* made_before = nullptr;
-};
 
 // Classes share locks, so that fork has few to take.
 constexpr int kShards = 8;
@@ -32,68 +20,17 @@ struct alignas(64) Shard {
   std::mutex mutex;
 };
 
-constexpr size_t kFirstChunk = kHugePage;
-constexpr size_t kLargestChunk = 16 * kHugePage;
 constexpr size_t kHeaderSlab = size_t{256} << 10;
 
 // Leaked on purpose: buffers are released until the very end of the process.
 struct Central {
   Shard shards[kShards];
   BufferList lists[kCachedClasses];
-
-  std::atomic<size_t> lone_spans{0};  // made so far of one block
-
-  std::mutex spans_mutex;  // everything below
-  char* chunk = nullptr;
-  size_t chunk_left = 0;
-  size_t chunk_next = kFirstChunk;
-  Span* idle[kMaxSmall / kPage + 2] = {};  // spans without pages, by size
-  Span* last_made = nullptr;               // all spans, so that leak checkers find them
 };
 
 Central& central() {
   static Central* instance = new Central;
   return *instance;
-}
-
-// A span with its bytes counted as reserved; null when memory is out.
-Span* take_span(size_t bytes) {
-  if (!reserve_bytes(bytes)) return nullptr;
-  Central& c = central();
-  std::lock_guard lock(c.spans_mutex);
-  if (Span*& idle = c.idle[bytes / kPage]; idle != nullptr) {
-    Span* span = idle;
-    idle = span->next;
-    span->next = nullptr;
-    span->is_idle = false;
-    return span;
-  }
-  Span* span = new (std::nothrow) Span;
-  if (span != nullptr && c.chunk_left < bytes) {
-    // What is left of the old chunk was never touched, so it costs addresses only.
-    size_t size = c.chunk_next;
-    void* chunk = os_map(size);
-    if (chunk == nullptr) chunk = os_map(size = kFirstChunk);
-    if (chunk == nullptr) {
-      delete span;
-      span = nullptr;
-    } else {
-      c.chunk = static_cast<char*>(chunk);
-      c.chunk_left = size;
-      c.chunk_next = std::min(size * 2, kLargestChunk);
-    }
-  }
-  if (span == nullptr) {
-    unreserve_bytes(bytes);
-    return nullptr;
-  }
-  span->made_before = c.last_made;
-  c.last_made = span;
-  span->base = c.chunk;
-  span->bytes = bytes;
-  c.chunk += bytes;
-  c.chunk_left -= bytes;
-  return span;
 }
 
 // Headers come from slabs of their own, so that the data of neighbours stay dense.
@@ -122,7 +59,6 @@ BufferList carve_headers() {
 // All blocks of a new span; empty when memory is out.
 BufferList carve(int size_class) {
   if (size_class == kBareClass) return carve_headers();
-  const size_t bytes = span_bytes(size_class);
   const SpanCut cut = cut_span(size_class);
   const uint32_t blocks = static_cast<uint32_t>(cut.blocks);
   BufferList headers;
@@ -131,24 +67,18 @@ BufferList carve(int size_class) {
     if (more.count == 0) break;
     headers.append(more);
   }
-  Span* span = headers.count == blocks ? take_span(bytes) : nullptr;
+  Span* span = headers.count == blocks ? take_span(span_bytes(size_class)) : nullptr;
   if (span == nullptr) {
     central_return(kBareClass, headers);
     return {};
   }
-  note_memory({.kind = MemoryEvent::kReserve,
-               .address = reinterpret_cast<uintptr_t>(span->base),
-               .bytes = bytes,
-               .requested = bytes});
   span->blocks = blocks;
-  // A block alone gets the next colour.
-  const size_t first = blocks == 1 ? colour_of(central().lone_spans.fetch_add(1)) : 0;
   size_t number = 0;
   for (Buffer* b = headers.head; b != nullptr; b = BufferAccess::next(b)) {
     BufferAccess::size_class(b) = static_cast<uint16_t>(size_class);
     BufferAccess::pool(b) =
         PoolKind::kLinear;  // list_memory() looks at blocks that were never used
-    BufferAccess::data(b) = span->base + first + number * cut.stride;
+    BufferAccess::data(b) = span->base + number * cut.stride;
     BufferAccess::capacity(b) = class_bytes(size_class);
     BufferAccess::owner(b) = span;
     number = (number + cut.step) % blocks;
@@ -291,39 +221,21 @@ void central_trim() noexcept {
       Span* span = empty;
       empty = span->next;
       span->seen_free = 0;
-      os_discard(span->base, span->bytes);
-      unreserve_bytes(span->bytes);
-      note_memory({.kind = MemoryEvent::kUnreserve,
-                   .address = reinterpret_cast<uintptr_t>(span->base),
-                   .bytes = span->bytes,
-                   .requested = span->bytes});
-      std::lock_guard lock(c.spans_mutex);
-      span->is_idle = true;
-      span->next = c.idle[span->bytes / kPage];
-      c.idle[span->bytes / kPage] = span;
+      give_span(span);
     }
   }
-}
-
-std::vector<SpanPlace> list_spans() {
-  Central& c = central();
-  std::vector<SpanPlace> places;
-  std::lock_guard lock(c.spans_mutex);
-  for (const Span* span = c.last_made; span != nullptr; span = span->made_before) {
-    if (!span->is_idle) places.push_back({reinterpret_cast<uintptr_t>(span->base), span->bytes});
-  }
-  return places;
+  trim_spans();
 }
 
 void central_lock_all() {
   Central& c = central();
   for (Shard& shard : c.shards) shard.mutex.lock();
-  c.spans_mutex.lock();
+  spans_lock();
 }
 
 void central_unlock_all() {
   Central& c = central();
-  c.spans_mutex.unlock();
+  spans_unlock();
   for (Shard& shard : c.shards) shard.mutex.unlock();
 }
 

@@ -13,9 +13,11 @@
 namespace hologram::internal {
 namespace {
 
-// Headers of large blocks say kCachedClasses + bin, which no small or bare header does.
-constexpr int kBins = kSizeClasses - kSmallClasses;
-int bin_of(Buffer* b) { return BufferAccess::size_class(b) - kCachedClasses; }
+// Headers of large blocks say kFirstLabel + bin, which no other header does.
+constexpr int kFirstLabel = kMediumBlock + 1;
+constexpr int kFirstClass = size_class(kMaxMedium + 1);
+constexpr int kBins = kSizeClasses - kFirstClass;
+int bin_of(Buffer* b) { return BufferAccess::size_class(b) - kFirstLabel; }
 
 struct LargePool {
   std::mutex mutex;
@@ -62,10 +64,10 @@ Buffer* take_cached(LargePool& p, int first) {
 
 Buffer* large_allocate(size_t nbytes) {
   LargePool& p = large_pool();
-  const int bin = size_class(nbytes) - kSmallClasses;
+  const int bin = size_class(nbytes) - kFirstClass;
   if (Buffer* cached = take_cached(p, bin)) return cached;
 
-  const size_t bytes = class_bytes(kSmallClasses + bin);
+  const size_t bytes = class_bytes(kFirstClass + bin);
   if (!reserve_bytes(bytes)) {
     const size_t now = p.cached.load(std::memory_order_relaxed);
     large_trim(now > bytes ? now - bytes : 0);
@@ -78,7 +80,7 @@ Buffer* large_allocate(size_t nbytes) {
     if (b != nullptr) give_header(b);
     return nullptr;
   }
-  BufferAccess::size_class(b) = static_cast<uint16_t>(kCachedClasses + bin);
+  BufferAccess::size_class(b) = static_cast<uint16_t>(kFirstLabel + bin);
   BufferAccess::data(b) = data;
   BufferAccess::capacity(b) = bytes;
   note_memory({.kind = MemoryEvent::kReserve,

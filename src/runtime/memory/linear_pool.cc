@@ -13,6 +13,7 @@
 #include "src/runtime/memory/buffer_access.h"
 #include "src/runtime/memory/memory_watch.h"
 #include "src/runtime/memory/os_memory.h"
+#include "src/runtime/memory/page_heap.h"
 
 namespace hologram {
 namespace internal {
@@ -114,6 +115,30 @@ void small_release(ThreadCache* cache, Buffer* b) noexcept {
   ++list.count;
 }
 
+// A block with a span to itself; null when memory is out.
+Buffer* medium_allocate(ThreadCache* cache, size_t nbytes) {
+  Buffer* b = small_allocate(cache, kBareClass);
+  if (b == nullptr) return nullptr;
+  const size_t bytes = class_bytes(size_class(nbytes));
+  Span* span = take_span(bytes + kPage);
+  if (span == nullptr) {
+    small_release(cache, b);
+    return nullptr;
+  }
+  BufferAccess::size_class(b) = static_cast<uint16_t>(kMediumBlock);
+  BufferAccess::data(b) = span->base + span->colour;
+  BufferAccess::capacity(b) = bytes;
+  BufferAccess::owner(b) = span;
+  return b;
+}
+
+void medium_release(Buffer* b) noexcept {
+  auto* span = static_cast<Span*>(BufferAccess::owner(b));
+  BufferAccess::size_class(b) = kBareClass;
+  give_header(b);
+  give_span(span);
+}
+
 Buffer* device_allocate(Device& device, size_t nbytes) {
   Buffer* b = take_header(device, nbytes);
   void* data = nbytes != 0 ? device.allocate_raw(nbytes) : nullptr;
@@ -136,8 +161,8 @@ Buffer* device_allocate(Device& device, size_t nbytes) {
   ThreadCache* cache = t_cache != nullptr ? t_cache : make_thread_cache();
   const int c = nbytes == 0 ? kBareClass : size_class(nbytes);
   const auto attempt = [&] {
-    return c < kCachedClasses && nbytes <= kMaxSmall ? small_allocate(cache, c)
-                                                     : large_allocate(nbytes);
+    if (nbytes <= kMaxSmall) return small_allocate(cache, c);
+    return nbytes <= kMaxMedium ? medium_allocate(cache, nbytes) : large_allocate(nbytes);
   };
   Buffer* b = attempt();
   if (b == nullptr) {
@@ -161,10 +186,12 @@ Buffer* device_allocate(Device& device, size_t nbytes) {
   switch (BufferAccess::pool(b)) {
     case PoolKind::kLinear:
       count_freed(cache, BufferAccess::capacity(b), BufferAccess::nbytes(b));
-      if (BufferAccess::capacity(b) > kMaxSmall) {
-        large_release(b);
-      } else {
+      if (const size_t capacity = BufferAccess::capacity(b); capacity <= kMaxSmall) {
         small_release(cache, b);
+      } else if (capacity <= kMaxMedium) {
+        medium_release(b);
+      } else {
+        large_release(b);
       }
       return;
     case PoolKind::kBoundary:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The parts of the linear pool: caches per thread, shared lists cut from spans, mapped large
-// blocks.
+// The parts of the linear pool: caches per thread and shared lists of small blocks, medium blocks,
+// mapped large blocks.
 #pragma once
 
 #include <atomic>
@@ -98,7 +98,7 @@ extern std::atomic<uint64_t> g_trim_epoch;
 // Up to `count` blocks, at least one unless memory is out.
 BufferList central_fetch(int size_class, uint32_t count);
 void central_return(int size_class, BufferList list) noexcept;
-// Gives spans whose blocks are all free back to the system.
+// Gives free pages back to the system, those of spans whose blocks are all free among them.
 void central_trim() noexcept;
 
 // Large blocks. A null result means memory is out.

@@ -8,6 +8,7 @@
 #include "hologram/device.h"
 #include "src/runtime/memory/buffer_access.h"
 #include "src/runtime/memory/linear_pool.h"
+#include "src/runtime/memory/page_heap.h"
 
 namespace hologram {
 namespace internal {
@@ -60,8 +61,8 @@ std::vector<MemorySegment> list_memory(const Device& device) {
       const bool active = b->use_count() != 0;
       const MemoryBlock block{address, bytes, active ? internal::BufferAccess::nbytes(b) : 0,
                               active};
-      const bool small = host && internal::BufferAccess::size_class(b) < internal::kSmallClasses;
-      if (!small) {
+      const bool in_span = host && bytes <= internal::kMaxMedium;
+      if (!in_span) {
         segments[address] = {.address = address, .bytes = bytes, .large = true, .blocks = {block}};
         continue;
       }

@@ -35,13 +35,6 @@ struct HeaderSlab {
 // The latest; they are never taken back.
 extern constinit std::atomic<HeaderSlab*> g_header_slabs;
 
-// The spans that small blocks are cut from, those without pages left out.
-struct SpanPlace {
-  uintptr_t address = 0;
-  size_t bytes = 0;
-};
-std::vector<SpanPlace> list_spans();
-
 // Counts of events that are too rare to be counted per thread.
 void count_retry() noexcept;
 void count_out_of_memory() noexcept;

@@ -12,25 +12,30 @@ namespace hologram::internal {
 // Multiples of 64 up to 512, then eight sizes per doubling. All are multiples of 64 bytes, of 4 KiB
 // above 32 KiB, and of 128 KiB above 1 MiB.
 inline constexpr int kLinearSizes = 8;
-// Classes below this are cut from spans and cached per thread; those above are mapped one by one.
-inline constexpr int kSmallClasses = 96;
-inline constexpr size_t kMaxSmall = size_t{1} << 20;
+// Blocks of the classes below this are cut from spans and cached per thread.
+inline constexpr int kSmallClasses = 72;
+inline constexpr size_t kMaxSmall = size_t{128} << 10;
+// Blocks above those, up to this size, have a span to themselves, which is given back at once:
+// kept by class, they would not serve other sizes. Larger ones are mapped one by one.
+inline constexpr size_t kMaxMedium = size_t{1} << 20;
 // Headers that have no memory of their own: zero-byte, foreign and boundary buffers.
 inline constexpr int kBareClass = kSmallClasses;
 inline constexpr int kCachedClasses = kSmallClasses + 1;
+// What headers of medium blocks say; those of large ones say more.
+inline constexpr int kMediumBlock = kCachedClasses;
 // Sizes up to 2^48 bytes; no machine has more.
 inline constexpr int kSizeClasses = kLinearSizes + (48 - 9) * 8;
 inline constexpr size_t kMaxRequest = size_t{1} << 48;
 
 // nbytes in 1..kMaxRequest. Class numbers of large sizes start at kSmallClasses.
-inline int size_class(size_t nbytes) {
+constexpr int size_class(size_t nbytes) {
   const size_t m = nbytes - 1;
   if (m < 512) return static_cast<int>(m >> 6);
   const int e = std::bit_width(m) - 1;
   return kLinearSizes + (e - 9) * 8 + static_cast<int>((m >> (e - 3)) & 7);
 }
 
-inline size_t class_bytes(int size_class) {
+constexpr size_t class_bytes(int size_class) {
   if (size_class < kLinearSizes) return static_cast<size_t>(size_class + 1) * 64;
   const int k = size_class - kLinearSizes;
   return static_cast<size_t>(9 + (k & 7)) << (k / 8 + 6);
@@ -49,18 +54,16 @@ inline size_t class_bytes(int size_class) {
 inline constexpr size_t kPage = size_t{4} << 10;
 inline constexpr size_t kColour = 256;
 
-// Bytes of the piece of memory that blocks of a small class are cut from; few sizes, so that one
-// emptied of a class can serve another.
+// Bytes of the span that blocks of a small class are cut from.
 inline size_t span_bytes(int size_class) {
   const size_t size = class_bytes(size_class);
   if (size < kPage) return size_t{64} << 10;
   if (size <= 8192) return (size_t{64} << 10) + kPage;
   if (size <= 32768) return (size_t{256} << 10) + kPage;
-  if (size <= 131072) return size * 4 + kPage;
-  return size + kPage;
+  return size * 4 + kPage;
 }
 
-// Where the nth block that has a span to itself lies in it.
+// Where the block lies in the nth span that it may have to itself.
 inline size_t colour_of(size_t n) { return n * 5 * kColour % kPage; }
 
 // How a span is cut.

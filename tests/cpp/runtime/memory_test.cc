@@ -294,7 +294,7 @@ TEST(Memory, EightThreadsFreeEachOthersBuffers) {
     threads.emplace_back([&, t] {
       std::mt19937 random(t);
       for (int i = 0; i < rounds; ++i) {
-        const size_t n = random() % 50 == 0 ? 1 + random() % 2'000'000 : 4 + random() % 3000;
+        const size_t n = random() % 20 == 0 ? 4 + random() % 2'000'000 : 4 + random() % 3000;
         BufferRef b = allocate(n);
         *b->data_as<uint32_t>() = static_cast<uint32_t>(n);
         Box& box = boxes[random() % kThreads];
@@ -413,7 +413,9 @@ TEST(Memory, ForkedChildrenCanAllocate) {
   for (int t = 0; t < 3; ++t) {
     threads.emplace_back([&, t] {
       while (!stop) {
-        for (size_t n : {size_t{50} << t, size_t{5000}, size_t{3} << 20}) allocate(n);
+        for (size_t n : {size_t{50} << t, size_t{5000}, size_t{300000}, size_t{3} << 20}) {
+          allocate(n);
+        }
       }
     });
   }
@@ -423,7 +425,7 @@ TEST(Memory, ForkedChildrenCanAllocate) {
     if (child == 0) {
       alarm(20);
       bool right = true;
-      for (size_t n : {size_t{8}, size_t{700}, size_t{40000}, size_t{5} << 20}) {
+      for (size_t n : {size_t{8}, size_t{700}, size_t{40000}, size_t{400000}, size_t{5} << 20}) {
         BufferRef b = allocate(n);
         std::memset(b->data(), 1, n);
         right = right && b->use_count() == 1;
