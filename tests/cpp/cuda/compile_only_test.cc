@@ -85,6 +85,10 @@ class CompileOnlyTest : public ::testing::Test {
   }
   static Tensor ones(Shape shape, Dtype dtype) { return full(std::move(shape), 1.0, dtype, gpu()); }
   static void run() { flush(gpu()); }
+  static void expect_few_spills() {
+    EXPECT_LE(CompileOnly::spilled, 8)
+        << "That holds for PyTorch's NVRTC, which `make test` names in HOLOGRAM_NVRTC_LIBRARY.";
+  }
 };
 
 TEST_F(CompileOnlyTest, ProductsNormsAndReductionsAreKernels) {
@@ -114,7 +118,7 @@ TEST_F(CompileOnlyTest, ProductsNormsAndReductionsAreKernels) {
   EXPECT_EQ(recorder_stats(gpu()).host_kernels, 0u);
   EXPECT_GT(CompileOnly::built, 12);
   EXPECT_GE(CompileOnly::launched, CompileOnly::built);
-  EXPECT_LE(CompileOnly::spilled, 8);  // softmax of float64
+  expect_few_spills();  // softmax of float64
 }
 
 TEST_F(CompileOnlyTest, RandomNumbersNormsAndStepsAreKernels) {
@@ -155,7 +159,7 @@ TEST_F(CompileOnlyTest, RandomNumbersNormsAndStepsAreKernels) {
   keep(call("integers", {ones({70}, Dtype::kInt32)}, {{"seed", 1}, {"count", 9}}));
   EXPECT_EQ(recorder_stats(gpu()).host_kernels, 0u);
   EXPECT_GT(CompileOnly::built - before, 15);
-  EXPECT_LE(CompileOnly::spilled, 8);
+  expect_few_spills();
 }
 
 TEST_F(CompileOnlyTest, WhatReadsByIndexIsKernels) {
@@ -191,7 +195,7 @@ TEST_F(CompileOnlyTest, WhatReadsByIndexIsKernels) {
   }
   EXPECT_EQ(recorder_stats(gpu()).host_kernels, 0u);
   EXPECT_GT(CompileOnly::built - before, 8);
-  EXPECT_LE(CompileOnly::spilled, 8);
+  expect_few_spills();
 }
 
 }  // namespace
