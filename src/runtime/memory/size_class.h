@@ -27,7 +27,8 @@ inline constexpr int kMediumBlock = kCachedClasses;
 inline constexpr int kSizeClasses = kLinearSizes + (48 - 9) * 8;
 inline constexpr size_t kMaxRequest = size_t{1} << 48;
 
-// nbytes in 1..kMaxRequest. Class numbers of large sizes start at kSmallClasses.
+// nbytes in 1..kMaxRequest. Class numbers above the small ones say how medium and large
+// sizes are rounded.
 constexpr int size_class(size_t nbytes) {
   const size_t m = nbytes - 1;
   if (m < 512) return static_cast<int>(m >> 6);
@@ -63,7 +64,7 @@ inline size_t span_bytes(int size_class) {
   return size * 4 + kPage;
 }
 
-// Where the block lies in the nth span that it may have to itself.
+// The nth colour of blocks that have a span to themselves.
 inline size_t colour_of(size_t n) { return n * 5 * kColour % kPage; }
 
 // How a span is cut.
