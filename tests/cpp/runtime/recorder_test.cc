@@ -146,18 +146,19 @@ TEST_F(RecorderTest, LoopsAreBroughtIntoOneForm) {
     EXPECT_EQ(floats(out), std::vector<float>(12, 6));
   };
   run(1, {12}, {1});
-  EXPECT_EQ(plans_made(), 1u);
+  const uint64_t made = plans_made();  // none where a test before this one had the same loop
+  EXPECT_LE(made, 1u);
   run(2, {3, 4}, {4, 1});
   run(2, {4, 3}, {1, 4});
   run(5, {1, 2, 1, 2, 3}, {99, 1, 0, 2, 4});
   run(12, {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 12, 1}, std::vector<int64_t>(12, 1));
-  EXPECT_EQ(plans_made(), 1u) << "all of these are twelve elements in a row";
-  EXPECT_EQ(recorder_stats(scalar()).plan_hits, 4u);
+  EXPECT_EQ(plans_made(), made) << "all of these are twelve elements in a row";
+  EXPECT_EQ(recorder_stats(scalar()).plan_hits, 5 - made);
   // The same numbers through record_flat, and a single element with no dimensions at all.
   const BufferRef out = deferred(12);
   ASSERT_TRUE(record(OpId::mul, memory(out), memory(a), number(2), 12));
   flush(scalar());
-  EXPECT_EQ(plans_made(), 1u);
+  EXPECT_EQ(plans_made(), made);
   const int64_t* none[] = {nullptr, nullptr};
   EXPECT_TRUE(record_strided(OpId::neg, Dtype::kFloat32, fill, 1, 0, nullptr, none));
   EXPECT_EQ(floats(a)[0], 0);
