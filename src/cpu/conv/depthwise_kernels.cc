@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 HWY_BEFORE_NAMESPACE();
 namespace hologram {
@@ -43,6 +44,17 @@ HWY_INLINE Range ColumnsOf(const DepthwiseRows<T>& g, int64_t f) {
   return {begin, std::clamp<int64_t>(CeilDiv(g.width + g.padding - f, g.stride), begin, g.length)};
 }
 
+// The first n elements at `from`, and what lies outside after them.
+template <class T>
+HWY_INLINE hn::Vec<Tag<T>> LoadInside(const DepthwiseRows<T>& g, const T* from, int64_t n) {
+  const Tag<T> d;
+  const auto inside = hn::FirstN(d, static_cast<size_t>(n));
+  return hn::IfThenElse(inside, LoadFirst(d, from, n), hn::Set(d, g.outside));
+}
+
+// Stores of whole vectors, since those that leave lanes out are slow with AVX2: what they write
+// behind a row is outside, or belongs to what is written later.
+//
 // Of stride 2: neighbours go to the two halves of a row, vectors of them at a time.
 template <class T>
 HWY_INLINE void SpreadPairs(const DepthwiseRows<T>& g, T* HWY_RESTRICT to, int64_t pitch) {
@@ -50,6 +62,7 @@ HWY_INLINE void SpreadPairs(const DepthwiseRows<T>& g, T* HWY_RESTRICT to, int64
   const Range even = ColumnsOf(g, 0), odd = ColumnsOf(g, 1);
   const int64_t begin = std::max(even.begin, odd.begin);
   const int64_t end = std::max(begin, std::min(even.end, odd.end));
+  const int64_t whole = begin + (end - begin) / kLanes<T> * kLanes<T>, left = end - whole;
   for (int64_t r = 0; r < g.rows; ++r, to += pitch) {
     const T* const from = g.x + r * g.step - g.padding;
     T* const second = to + g.length;
@@ -57,19 +70,19 @@ HWY_INLINE void SpreadPairs(const DepthwiseRows<T>& g, T* HWY_RESTRICT to, int64
       for (int64_t i = range.begin; i < std::min(begin, range.end); ++i) half[i] = from[2 * i + f];
       for (int64_t i = std::max(end, range.begin); i < range.end; ++i) half[i] = from[2 * i + f];
     };
-    int64_t i = begin;
-    for (; i + kLanes<T> <= end; i += kLanes<T>) {
+    // First the last ones: behind the first half begins the second.
+    if (left > 0) {
+      const T* const at = from + 2 * whole;
+      const auto low = LoadInside(g, at, std::min(2 * left, kLanes<T>));
+      const auto high = 2 * left > kLanes<T> ? LoadInside(g, at + kLanes<T>, 2 * left - kLanes<T>)
+                                             : hn::Set(d, g.outside);
+      hn::StoreU(hn::ConcatEven(d, high, low), d, to + whole);
+      hn::StoreU(hn::ConcatOdd(d, high, low), d, second + whole);
+    }
+    for (int64_t i = begin; i < whole; i += kLanes<T>) {
       const auto low = hn::LoadU(d, from + 2 * i), high = hn::LoadU(d, from + 2 * i + kLanes<T>);
       hn::StoreU(hn::ConcatEven(d, high, low), d, to + i);
       hn::StoreU(hn::ConcatOdd(d, high, low), d, second + i);
-    }
-    if (const int64_t n = end - i; n > 0) {
-      const auto low = LoadFirst(d, from + 2 * i, std::min(2 * n, kLanes<T>));
-      const auto high = 2 * n > kLanes<T>
-                            ? LoadFirst(d, from + 2 * i + kLanes<T>, 2 * n - kLanes<T>)
-                            : hn::Zero(d);
-      StoreFirst(d, hn::ConcatEven(d, high, low), to + i, n);
-      StoreFirst(d, hn::ConcatOdd(d, high, low), second + i, n);
     }
     copy(even, 0, to);
     copy(odd, 1, second);
@@ -90,9 +103,7 @@ void Spread(const DepthwiseRows<T>& g, T* HWY_RESTRICT to, int64_t pitch) {
         for (; i + kLanes<T> <= columns.end; i += kLanes<T>) {
           hn::StoreU(hn::LoadU(d, from + i), d, at + i);
         }
-        if (const int64_t n = columns.end - i; n > 0) {
-          StoreFirst(d, LoadFirst(d, from + i, n), at + i, n);
-        }
+        if (i < columns.end) hn::StoreU(LoadInside(g, from + i, columns.end - i), d, at + i);
       } else {
         for (; i < columns.end; ++i) at[i] = from[g.stride * i];
       }
@@ -101,29 +112,30 @@ void Spread(const DepthwiseRows<T>& g, T* HWY_RESTRICT to, int64_t pitch) {
 }
 
 // kRows rows of kVectors vectors, of which n columns are there: as many chains of multiply-adds as
-// hide how long one takes. kLargest: the largest of what the taps read, else their sum.
+// hide how long one takes. kLargest: the largest of what the taps read, else their sum. Up to
+// `free`, what is behind a row may be overwritten, since it is written later.
 template <class T, int kVectors, int kRows, bool kLargest>
-HWY_INLINE void Block(const DepthwiseBand<T>& b, const T* x, int64_t n, T* y) {
+HWY_INLINE void Block(const DepthwiseBand<T>& b, const T* x, int64_t n, T* y, const T* free) {
   const Tag<T> d;
   hn::Vec<Tag<T>> sum[kVectors * kRows];
   const T first = kLargest ? -std::numeric_limits<T>::infinity() : b.bias;
-#pragma GCC unroll 8
+#pragma GCC unroll 9
   for (int i = 0; i < kVectors * kRows; ++i) sum[i] = hn::Set(d, first);
   for (int64_t t = 0; t < b.taps; ++t) {
     const auto w = hn::Set(d, kLargest ? T(0) : b.w[t]);
     const T* at = x + b.tap[t];
-#pragma GCC unroll 8
+#pragma GCC unroll 9
     for (int i = 0; i < kVectors * kRows; ++i) {
       const auto v = hn::LoadU(d, at + i / kVectors * b.row + i % kVectors * kLanes<T>);
       sum[i] = kLargest ? hn::IfThenElse(hn::Or(hn::Gt(v, sum[i]), hn::IsNaN(v)), v, sum[i])
                         : hn::MulAdd(w, v, sum[i]);
     }
   }
-#pragma GCC unroll 8
+#pragma GCC unroll 9
   for (int i = 0; i < kVectors * kRows; ++i) {
     T* const to = y + i / kVectors * b.width + i % kVectors * kLanes<T>;
     const int64_t here = n - i % kVectors * kLanes<T>;
-    if (here >= kLanes<T>) {
+    if (here >= kLanes<T> || to + kLanes<T> <= free) {
       hn::StoreU(sum[i], d, to);
     } else {
       StoreFirst(d, sum[i], to, here);
@@ -131,18 +143,33 @@ HWY_INLINE void Block(const DepthwiseBand<T>& b, const T* x, int64_t n, T* y) {
   }
 }
 
+// All rows of n columns, kRows at a time; the last ones again with some of those before them.
+template <class T, int kVectors, int kRows, bool kLargest>
+HWY_INLINE void Rows(const DepthwiseBand<T>& b, int64_t first, int64_t n) {
+  // With other columns beside these, what is behind a row is theirs.
+  const T* const free = b.width == n ? b.y + b.rows * b.width : b.y;
+  for (int64_t r = 0;; r = std::min(r + kRows, b.rows - kRows)) {
+    Block<T, kVectors, kRows, kLargest>(b, b.copy + r * b.row + first, n, b.y + r * b.width + first,
+                                        free);
+    if (r + kRows == b.rows) return;
+  }
+}
+
 template <class T, int kVectors, bool kLargest>
-HWY_INLINE void Columns(const DepthwiseBand<T>& b, int64_t first, int64_t n) {
-  int64_t r = 0;
-  const auto rows = [&]<int kRows>() HWY_ATTR {
-    for (; r + kRows <= b.rows; r += kRows) {
-      Block<T, kVectors, kRows, kLargest>(b, b.copy + r * b.row + first, n,
-                                          b.y + r * b.width + first);
-    }
+void Columns(const DepthwiseBand<T>& b, int64_t first, int64_t n) {
+  // As few turns as registers allow, of as many rows each as that takes.
+  constexpr int64_t kMost = kVectors == 1 ? 8 : kVectors == 2 ? 4 : kVectors == 3 ? 3 : 2;
+  const int64_t turns = (b.rows + kMost - 1) / kMost;
+  const int64_t rows = (b.rows + turns - 1) / turns;
+  const auto run = [&]<int kRows>() HWY_ATTR {
+    if (rows != kRows) return false;
+    Rows<T, kVectors, kRows, kLargest>(b, first, n);
+    return true;
   };
-  rows.template operator()<8 / kVectors>();
-  if constexpr (kVectors == 1) rows.template operator()<4>();
-  rows.template operator()<1>();
+  const auto any = [&]<int... kLess>(std::integer_sequence<int, kLess...>) HWY_ATTR {
+    (run.template operator()<kLess + 1>() || ...);
+  };
+  any(std::make_integer_sequence<int, static_cast<int>(kMost)>());
 }
 
 template <class T, bool kLargest>

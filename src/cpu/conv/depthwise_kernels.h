@@ -10,13 +10,16 @@
 namespace hologram::cpu {
 
 // Rows of the copy hold the columns of a plane by their remainder modulo the stride, `length` each,
-// so that what a tap reads for neighbouring outputs lies side by side.
+// so that what a tap reads for neighbouring outputs lies side by side. What lies up to a vector
+// behind the columns of a row may be overwritten by `outside`, which the copy holds there anyway,
+// or by the rows that follow.
 template <class T>
 struct DepthwiseRows {
   const T* x = nullptr;  // the first element of the first row
   int64_t step = 0;      // to the next
   int64_t rows = 0;
   int64_t width = 0, stride = 1, padding = 0, length = 0;
+  T outside = T(0);  // what windows find beyond the plane
 };
 
 // Output rows from a copy; a vector more than the copy holds may be read.

@@ -46,12 +46,12 @@ class PlaneBands {
   template <class PlaneAt, class F>
   void run(int64_t begin, int64_t end, T outside, PlaneAt&& plane_at, F&& f) const {
     const int64_t bands = count(), most = ((rows_ - 1) * a_.stride[1] + reach_) * pitch_;
-    // The last vectors of rows read on, at most four.
+    // The last vectors of rows read on, at most four; they are written on by less than one.
     const int64_t behind = 8 * kernel_.lanes;
     T* const copy = conv_scratch().panels.get<T>(most + behind);
     std::fill_n(copy, most + behind, outside);
-    DepthwiseRows<T> inside{nullptr,      a_.x_strides.size[1], 0,      a_.in_size[2],
-                            a_.stride[2], a_.padding[2],        length_};
+    DepthwiseRows<T> inside{nullptr,      a_.x_strides.size[1], 0,       a_.in_size[2],
+                            a_.stride[2], a_.padding[2],        length_, outside};
     DepthwiseBand<T> band;
     band.copy = copy, band.row = a_.stride[1] * pitch_;
     band.tap = taps_.data(), band.taps = static_cast<int64_t>(taps_.size());
