@@ -242,8 +242,8 @@ class ConvolutionForward {
           g.packed = true;
         }
         // The first piece is added to the bias.
-        const bool adds_bias = p0 == 0 && bias_ != nullptr;
-        g.beta = p0 == 0 && !adds_bias ? T(0) : T(1);
+        g.beta = p0 == 0 ? T(0) : T(1);
+        g.bias = p0 == 0 && bias_ != nullptr ? bias_ + row + i : nullptr;
         for (int64_t f = f0; f < f1; ++f) {
           const Panel p = panel(f);
           g.n = p.n;
@@ -256,9 +256,6 @@ class ConvolutionForward {
                     ? results.data + (i - i0) * results.pitch + results.slot(f) * cols
                     : place_of(p.image, row + i, p.first);
           g.ldc = results.data != nullptr ? results.pitch : a_.y_strides.channel;
-          for (int64_t r = 0; r < g.m && adds_bias; ++r) {
-            std::fill_n(g.c + r * g.ldc, g.n, bias_[row + i + r]);
-          }
           multiply_panel(product_, g, rows);
         }
         if (p0 + k == depth_ && !joined_) hand_over_panels(row + i, g.m, f0, f1, results, i - i0);

@@ -110,6 +110,26 @@ HWY_INLINE bool IsLinear(const ConvColumns<T>& columns) {
          (columns.counts[1] == 0 || (columns.counts[1] == 1 && columns.segments[1].linear));
 }
 
+// Whether each vector has every second element of a window, as with stride 2 within a row.
+template <class T>
+bool IsEverySecond(const ConvColumns<T>& columns) {
+  if (columns.counts[0] != 1 || columns.counts[1] != 1) return false;
+  for (int v = 0; v < 2; ++v) {
+    const ConvSegment<T>& segment = columns.segments[v];
+    if (segment.linear || segment.lanes != kAll<T>) return false;
+    for (int l = 0; l < kLanes<T>; ++l) {
+      if (segment.lane[l] != 2 * l) return false;
+    }
+  }
+  return true;
+}
+
+template <class T>
+HWY_INLINE hn::Vec<Tag<T>> EverySecond(const T* p) {
+  const Tag<T> d;
+  return hn::ConcatEven(d, hn::LoadU(d, p + kLanes<T>), hn::LoadU(d, p));
+}
+
 template <class T>
 void Pack(const ConvSource<T>& from, const ConvColumns<T>& columns, int64_t begin, int64_t end,
           T* HWY_RESTRICT to, int64_t ld) {
@@ -146,6 +166,23 @@ void Pack(const ConvSource<T>& from, const ConvColumns<T>& columns, int64_t begi
     walk([&](uint32_t reach, const T* at) HWY_ATTR {
       hn::StoreU(LoadLinear(at + first.base, first, reach & kAll<T>), d, to);
       hn::StoreU(LoadLinear(at + second.base, second, reach >> kLanes<T>), d, to + kLanes<T>);
+    });
+  } else if (IsEverySecond(columns)) {
+    const int64_t first = columns.segments[0].base, second = columns.segments[1].base;
+    constexpr uint32_t kBoth = kAll<T> << kLanes<T> | kAll<T>;
+    const auto is_inside = [&](const T* p) {
+      return p >= from.low && p + 2 * kLanes<T> <= from.high;
+    };
+    walk([&](uint32_t reach, const T* at) HWY_ATTR {
+      const T* const p = at + first;
+      const T* const q = at + second;
+      if (reach == kBoth && is_inside(p) && is_inside(q)) {
+        hn::StoreU(EverySecond(p), d, to);
+        hn::StoreU(EverySecond(q), d, to + kLanes<T>);
+      } else {
+        hn::StoreU(LoadColumns(from, columns, 0, reach, at), d, to);
+        hn::StoreU(LoadColumns(from, columns, 1, reach, at), d, to + kLanes<T>);
+      }
     });
   } else {
     walk([&](uint32_t reach, const T* at) HWY_ATTR {

@@ -62,9 +62,12 @@ void multiply_panel(const GemmKernel<T>& kernel, GemmPanel<T> g, const T* rows) 
   g.n -= rest;
   if (g.n > 0) kernel.panel(g);
   T* const column = conv_scratch().columns.template get<T>(g.k);
+  const bool adds_bias = g.beta == T(0) && g.bias != nullptr;
   for (int64_t j = g.n; j < g.n + rest; ++j) {
     for (int64_t p = 0; p < g.k; ++p) column[p] = g.b[p * g.ldb + j];
-    kernel.dots({g.m, 1, g.k, rows, g.row, column, 0, g.c + j, g.ldc, 0, g.alpha, g.beta});
+    for (int64_t i = 0; i < g.m && adds_bias; ++i) g.c[i * g.ldc + j] = g.bias[i];
+    kernel.dots({g.m, 1, g.k, rows, g.row, column, 0, g.c + j, g.ldc, 0, g.alpha,
+                 adds_bias ? T(1) : g.beta});
   }
 }
 

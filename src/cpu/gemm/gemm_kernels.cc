@@ -123,7 +123,8 @@ void PackB(const T* b, int64_t row, int64_t col, int64_t k, int64_t n, T* HWY_RE
 // along k, lda apart; else its columns do. copy: where the rows of b are copied to, or null.
 template <class T, int kRowCount, int kVectors, bool kAlongK>
 void Tile(int64_t k, const T* HWY_RESTRICT a, int64_t lda, const T* HWY_RESTRICT b, int64_t ldb,
-          T* HWY_RESTRICT copy, int64_t n, T alpha, T beta, T* HWY_RESTRICT c, int64_t ldc) {
+          T* HWY_RESTRICT copy, int64_t n, T alpha, T beta, const T* bias, T* HWY_RESTRICT c,
+          int64_t ldc) {
   const Tag<T> d;
   using V = hn::Vec<Tag<T>>;
   constexpr int64_t kLanes = kCols<T> / 2;
@@ -186,6 +187,7 @@ void Tile(int64_t k, const T* HWY_RESTRICT a, int64_t lda, const T* HWY_RESTRICT
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
       V value = hn::Mul(sum[i * kVectors + v], scale);
+      if (bias != nullptr) value = hn::Add(value, hn::Set(d, bias[i]));
       T* to = row + v * kLanes;
       const int64_t here = n - v * kLanes;
       if (here >= kLanes) {
@@ -201,13 +203,14 @@ void Tile(int64_t k, const T* HWY_RESTRICT a, int64_t lda, const T* HWY_RESTRICT
 
 template <class T, int kVectors, bool kAlongK, int kRowCount = kRows>
 void TileOf(int64_t rows, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb, T* copy,
-            int64_t n, T alpha, T beta, T* c, int64_t ldc) {
+            int64_t n, T alpha, T beta, const T* bias, T* c, int64_t ldc) {
   if (rows == kRowCount) {
-    return Tile<T, kRowCount, kVectors, kAlongK>(k, a, lda, b, ldb, copy, n, alpha, beta, c, ldc);
+    return Tile<T, kRowCount, kVectors, kAlongK>(k, a, lda, b, ldb, copy, n, alpha, beta, bias, c,
+                                                 ldc);
   }
   if constexpr (kRowCount > 1) {
-    TileOf<T, kVectors, kAlongK, kRowCount - 1>(rows, k, a, lda, b, ldb, copy, n, alpha, beta, c,
-                                                ldc);
+    TileOf<T, kVectors, kAlongK, kRowCount - 1>(rows, k, a, lda, b, ldb, copy, n, alpha, beta, bias,
+                                                c, ldc);
   }
 }
 
@@ -224,7 +227,7 @@ void Panel(const cpu::GemmPanel<T>& g) {
     T* const copy = i == 0 ? g.copy : nullptr;
     const auto run = [&](auto tile) HWY_ATTR {
       tile(rows, g.k, a, lda, copied ? g.copy : g.b, copied ? kCols<T> : g.ldb, copy, g.n, g.alpha,
-           g.beta, c, g.ldc);
+           g.beta, g.beta == T(0) && g.bias != nullptr ? g.bias + i : nullptr, c, g.ldc);
     };
     if (along_k) {
       narrow ? run(&TileOf<T, 1, true>) : run(&TileOf<T, 2, true>);

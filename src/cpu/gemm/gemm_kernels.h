@@ -8,9 +8,9 @@
 
 namespace hologram::cpu {
 
-// c (m x n) = alpha a b + beta c for one panel of b, n <= cols. Element (i, p) of a is at
-// a[i * row + p * col], one of which is 1, or a is what pack_a wrote. Row p of b starts at
-// b + p * ldb and has `cols` readable elements. beta 0 does not read c.
+// c (m x n) = alpha a b + beta c, or alpha a b + bias, for one panel of b, n <= cols. Element (i,
+// p) of a is at a[i * row + p * col], one of which is 1, or a is what pack_a wrote. Row p of b
+// starts at b + p * ldb and has `cols` readable elements. beta 0 does not read c.
 template <class T>
 struct GemmPanel {
   int64_t m = 0, n = 0, k = 0;
@@ -25,6 +25,7 @@ struct GemmPanel {
   T* c = nullptr;
   int64_t ldc = 0;
   T alpha = T(1), beta = T(0);
+  const T* bias = nullptr;  // of each row, added where beta is 0; or null
 };
 
 // y[i * y_row + j * y_col] = alpha row i of a . row j of x + beta y[...], i < m, j < n. Rows have k
