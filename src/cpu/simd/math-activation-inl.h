@@ -58,9 +58,10 @@ HWY_INLINE Pair<V> GeluTanhArgument(V x) {
 // t = |x| and y grows with t. NaN at -inf, as PyTorch has it.
 template <class V>
 HWY_INLINE V GateBySigmoid(V x, V t, Scaled<V> e) {
-  const V below = hn::Add(Unscale(e), Constant<V>(1));
-  e.mantissa = hn::Div(hn::Mul(t, e.mantissa), below);
-  return NanAtMinusInfinity(x, hn::Sub(ClampLow(x, -0.0f), Unscale(e)));
+  const V lifted = Lift(e);
+  const V below = hn::Add(lifted, Constant<V>(ExpConstants<LaneOf<V>>::kLifted));
+  const V gate = hn::Div(hn::Mul(t, lifted), below);
+  return NanAtMinusInfinity(x, hn::Sub(ClampLow(x, -0.0f), gate));
 }
 
 // sigmoid(y) + t sigmoid'(y) slope at the sign of x, from e = exp(-y) at |x| = t.
@@ -92,8 +93,8 @@ template <class V>
 HWY_INLINE V Sigmoid(V x) {
   using namespace math;
   using C = ExpConstants<LaneOf<V>>;
-  const V one = Constant<V>(1);
-  const V e = Unscale(ExpScaled(ClampLow(hn::Neg(hn::Abs(x)), C::kUnderflow)));
+  const V one = Constant<V>(C::kLifted);
+  const V e = Lift(ExpScaled(ClampLow(hn::Neg(hn::Abs(x)), C::kUnderflow)));
   const auto negative = hn::Lt(x, hn::Zero(hn::DFromV<V>()));
   return hn::Div(hn::IfThenElse(negative, e, one), hn::Add(e, one));
 }

@@ -169,13 +169,13 @@ struct Layout<double> {
   static constexpr double kDenormalShift = 54.0;
 };
 
-// 2^n for an integral n in the range of normal exponents.
+// 2^(n + more) for an integral n, where that is in the range of normal exponents.
 template <class V>
-HWY_INLINE V PowerOfTwo(V n) {
+HWY_INLINE V PowerOfTwo(V n, int more = 0) {
   using L = Layout<LaneOf<V>>;
   const hn::DFromV<V> d;
   const hn::RebindToSigned<decltype(d)> di;
-  const V shifted = hn::Add(n, Constant<V>(L::kRounder + L::kBias));
+  const V shifted = hn::Add(n, Constant<V>(L::kRounder + L::kBias + more));
   return hn::BitCast(d, hn::ShiftLeft<L::kMantissaBits>(hn::BitCast(di, shifted)));
 }
 

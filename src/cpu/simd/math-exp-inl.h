@@ -36,6 +36,8 @@ struct ExpConstants<float> {
   static constexpr float kExp2Overflow = 128.0f;
   static constexpr float kExp2Underflow = -160.0f;
   static constexpr float kLeastExponent = -157.5f;
+  static constexpr int kLift = 64;
+  static constexpr float kLifted = 0x1p64f;  // 1
   static constexpr float kExpm1Saturation = -18.0f;
   static constexpr float kMaxExponent = 127.0f;
 };
@@ -56,6 +58,8 @@ struct ExpConstants<double> {
   static constexpr double kExp2Overflow = 1024.0;
   static constexpr double kExp2Underflow = -1088.0;
   static constexpr double kLeastExponent = -1085.5;
+  static constexpr int kLift = 256;
+  static constexpr double kLifted = 0x1p256;
   static constexpr double kExpm1Saturation = -40.0;
   static constexpr double kMaxExponent = 1023.0;
 };
@@ -80,6 +84,22 @@ HWY_INLINE V Unscale(Scaled<V> s) {
 #else
   const V zero = hn::Zero(hn::DFromV<V>());
   return ScaleByPow2(hn::IfThenElse(hn::Lt(s.exponent, least), zero, s.mantissa), s.exponent);
+#endif
+}
+
+// mantissa * 2^(exponent + kLift), which is normal for exponents up to 1 that Unscale() does not
+// set to 0; they are set to 0 here, too. With kLifted for 1, a fraction of such numbers is that of
+// the unscaled ones, and only it is rounded into the denormals.
+template <class V>
+HWY_INLINE V Lift(Scaled<V> s) {
+  using C = ExpConstants<LaneOf<V>>;
+#if HOLOGRAM_HAVE_AVX512_MATH
+  return ScaleFAbove(s.mantissa, hn::Add(s.exponent, Constant<V>(C::kLift)),
+                     Constant<V>(C::kLeastExponent + C::kLift));
+#else
+  const V zero = hn::Zero(hn::DFromV<V>());
+  const auto is_least = hn::Lt(s.exponent, Constant<V>(C::kLeastExponent));
+  return hn::Mul(hn::IfThenElse(is_least, zero, s.mantissa), PowerOfTwo(s.exponent, C::kLift));
 #endif
 }
 
