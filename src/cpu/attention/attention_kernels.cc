@@ -92,7 +92,7 @@ void SoftmaxRows(const AttentionScores<T>& s, bool first, T* max, T* sum, T* fac
     const LaneVec<T> away = hn::Set(d, from);
     LaneVec<T> sums[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
     FourInTurn<T>(n, sums, [&](int64_t i, auto lanes, LaneVec<T>& total) HWY_ATTR {
-      const LaneVec<T> e = Exp(hn::Sub(lanes.Load(d, static_cast<const T*>(row) + i), away));
+      const LaneVec<T> e = ExpOfSmall(hn::Sub(lanes.Load(d, static_cast<const T*>(row) + i), away));
       lanes.Store(d, e, row + i);
       total = hn::Add(total, lanes.Keep(d, e));
     });

@@ -32,7 +32,7 @@ HWY_INLINE V Set(double value) {
 // log(1 + exp(-|x|)) and the logistic function share an exponential that cannot overflow.
 template <class V>
 HWY_INLINE V Logistic(V x) {
-  const V e = Exp(hn::Neg(hn::Abs(x)));
+  const V e = ExpOfSmall(hn::Neg(hn::Abs(x)));
   const V one = Set<V>(1);
   const V small = hn::Div(e, hn::Add(one, e));
   return hn::IfThenElse(hn::Lt(x, Set<V>(0)), small, hn::Sub(one, small));

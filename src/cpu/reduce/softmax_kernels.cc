@@ -81,7 +81,7 @@ HWY_INLINE void OneRow(const T* a, const T* b, T* out, int64_t n) {
   if constexpr (kOp == SoftmaxOp::kSoftmax) {
     const auto max = hn::Set(d, MaxVectors(a, n));
     const T sum = SumVectors<T>(n, [&](int64_t i, auto access) HWY_ATTR {
-      const auto e = Exp(hn::Sub(access.Load(d, a + i), max));
+      const auto e = ExpOfSmall(hn::Sub(access.Load(d, a + i), max));
       access.Store(d, e, out + i);
       return access.Keep(d, e, zero);
     });
@@ -92,7 +92,7 @@ HWY_INLINE void OneRow(const T* a, const T* b, T* out, int64_t n) {
   } else if constexpr (kOp == SoftmaxOp::kLogSoftmax) {
     const auto max = hn::Set(d, MaxVectors(a, n));
     const T sum = SumVectors<T>(n, [&](int64_t i, auto access) HWY_ATTR {
-      return access.Keep(d, Exp(hn::Sub(access.Load(d, a + i), max)), zero);
+      return access.Keep(d, ExpOfSmall(hn::Sub(access.Load(d, a + i), max)), zero);
     });
     const auto log = Log(hn::Set(d, sum));
     ForLanes<T>(n, [&](int64_t i, auto access) HWY_ATTR {
@@ -182,7 +182,7 @@ HWY_INLINE void ShortRows(const T* a, const T* b, T* out, int64_t count, int64_t
     if constexpr (kOp == SoftmaxOp::kSoftmax) {
       const auto max = row.max(x);
 #pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) x[v] = Exp(hn::Sub(x[v], max));
+      for (int v = 0; v < kVectors; ++v) x[v] = ExpOfSmall(hn::Sub(x[v], max));
       const auto sum = row.sum(x);
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) x[v] = hn::Div(x[v], sum);
@@ -219,7 +219,7 @@ HWY_INLINE void ShortLogRows(const T* a, T* out, int64_t count, int64_t n, const
       row.load(a + (first + r) * strides[0], x);
       const auto max = row.max(x);
 #pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) x[v] = Exp(hn::Sub(x[v], max));
+      for (int v = 0; v < kVectors; ++v) x[v] = ExpOfSmall(hn::Sub(x[v], max));
       maxima[r] = hn::GetLane(max);
       sums[r] = hn::GetLane(row.sum(x));
     }
@@ -290,7 +290,7 @@ HWY_INLINE void ColumnBlock(const T* a, const T* b, T* out, int64_t n, const int
     for (int64_t i = begin; i < std::min(n, begin + kBlock); ++i) {
       for (int v = 0; v < kVectors; ++v) {
         V x = load(a + i * strides[0], v);
-        if constexpr (kForward) x = Exp(hn::Sub(x, max[v]));
+        if constexpr (kForward) x = ExpOfSmall(hn::Sub(x, max[v]));
         if constexpr (kOp == SoftmaxOp::kSoftmax) {
           access.Store(d, x, out + i * strides[2] + v * lanes);
         }

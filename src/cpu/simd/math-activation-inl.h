@@ -112,7 +112,7 @@ template <class V>
 HWY_INLINE V SiluGrad(V x) {
   using namespace math;
   const V t = ClampHigh(hn::Abs(x), ActivationConstants<LaneOf<V>>::kSiluCutoff);
-  return GateBySigmoidGrad(x, t, Unscale(ExpScaled(hn::Neg(t))), Constant<V>(1));
+  return GateBySigmoidGrad(x, t, UnscaleSmall(ExpScaled(hn::Neg(t))), Constant<V>(1));
 }
 
 // x / 2 * (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
@@ -131,7 +131,7 @@ HWY_INLINE V GeluTanhGrad(V x) {
   using C = ActivationConstants<LaneOf<V>>;
   const V t = ClampHigh(hn::Abs(x), C::kGeluCutoff);
   const Pair<V> y = GeluTanhArgument(t);
-  const V e = Unscale(ExpScaled(Pair<V>{hn::Neg(y.high), hn::Neg(y.low)}));
+  const V e = UnscaleSmall(ExpScaled(Pair<V>{hn::Neg(y.high), hn::Neg(y.low)}));
   const V slope = hn::MulAdd(hn::Mul(t, t), Constant<V>(3 * C::kBHigh), Constant<V>(C::kAHigh));
   return GateBySigmoidGrad(x, t, e, slope);
 }
@@ -140,9 +140,8 @@ HWY_INLINE V GeluTanhGrad(V x) {
 template <class V>
 HWY_INLINE V Softplus(V x, V beta, V threshold) {
   using namespace math;
-  using C = ExpConstants<LaneOf<V>>;
   const V scaled = hn::Mul(x, beta);
-  const V e = Unscale(ExpScaled(ClampLow(hn::Neg(hn::Abs(scaled)), C::kUnderflow)));
+  const V e = ExpOfSmall(hn::Neg(hn::Abs(scaled)));
   const V result = hn::Div(hn::Add(ClampLow(scaled, 0), Log1pFinite(e)), beta);
   return hn::IfThenElse(hn::Gt(scaled, threshold), x, result);
 }
@@ -151,8 +150,7 @@ HWY_INLINE V Softplus(V x, V beta, V threshold) {
 template <class V>
 HWY_INLINE V LogSigmoid(V x) {
   using namespace math;
-  using C = ExpConstants<LaneOf<V>>;
-  const V e = Unscale(ExpScaled(ClampLow(hn::Neg(hn::Abs(x)), C::kUnderflow)));
+  const V e = ExpOfSmall(hn::Neg(hn::Abs(x)));
   return hn::Sub(ClampHigh(x, 0), Log1pFinite(e));
 }
 

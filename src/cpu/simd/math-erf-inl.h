@@ -140,12 +140,12 @@ HWY_INLINE V Erf(V x) {
   V large;
   if constexpr (sizeof(LaneOf<V>) == 4) {
     const V t = ClampHigh(magnitude, C::kLarge);
-    large = hn::Sub(one, Unscale(ExpScaled(hn::Neg(Polynomial(t, C::kExponent)))));
+    large = hn::Sub(one, UnscaleSmall(ExpScaled(hn::Neg(Polynomial(t, C::kExponent)))));
   } else {
     const V t = ClampHigh(magnitude, 6.0);
     Scaled<V> tail = ExpScaled(hn::Neg(hn::Mul(t, t)));
     tail.mantissa = hn::Mul(tail.mantissa, Mills(hn::Mul(t, Constant<V>(1.4142135623730951))));
-    large = hn::NegMulAdd(Unscale(tail), Constant<V>(2), one);
+    large = hn::NegMulAdd(UnscaleSmall(tail), Constant<V>(2), one);
   }
   const auto is_small = hn::Lt(magnitude, Constant<V>(C::kSmall));
   return hn::CopySign(hn::IfThenElse(is_small, ErfSmall(magnitude), large), x);
@@ -161,7 +161,7 @@ HWY_INLINE V Erfc(V x) {
   Scaled<V> tail = ExpScaled(Pair<V>{hn::Neg(square.high), hn::Neg(square.low)});
   const V mills = Mills(hn::Mul(t, Constant<V>(1.4142135623730951)));
   tail.mantissa = hn::Mul(tail.mantissa, hn::Add(mills, mills));
-  const V upper = Unscale(tail);
+  const V upper = UnscaleSmall(tail);
   const V zero = hn::Zero(hn::DFromV<V>());
   const V large = hn::IfThenElse(hn::Lt(x, zero), hn::Sub(Constant<V>(2), upper), upper);
   const auto is_small = hn::Lt(t, Constant<V>(0.5));
@@ -178,7 +178,7 @@ HWY_INLINE V GeluErf(V x) {
   const V t = ClampHigh(hn::Abs(x), C::kNormalCutoff);
   Scaled<V> tail = ExpOfMinusHalfSquare(t);
   tail.mantissa = hn::Mul(tail.mantissa, MillsTimesT(t));
-  return NanAtMinusInfinity(x, hn::Sub(ClampLow(x, -0.0f), Unscale(tail)));
+  return NanAtMinusInfinity(x, hn::Sub(ClampLow(x, -0.0f), UnscaleSmall(tail)));
 }
 
 // The derivative of GeluErf: P(N < x) + x density(x).
@@ -190,7 +190,7 @@ HWY_INLINE V GeluErfGrad(V x) {
   Scaled<V> tail = ExpOfMinusHalfSquare(t);
   const V inner = hn::NegMulAdd(t, Constant<V>(0.3989422804014327), Mills(t));
   tail.mantissa = hn::Mul(tail.mantissa, inner);
-  const V at_minus_t = Unscale(tail);
+  const V at_minus_t = UnscaleSmall(tail);
   const auto negative = hn::Lt(x, hn::Zero(hn::DFromV<V>()));
   return hn::IfThenElse(negative, at_minus_t, hn::Sub(Constant<V>(1), at_minus_t));
 }
