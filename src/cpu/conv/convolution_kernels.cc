@@ -160,6 +160,10 @@ void Pack(const ConvSource<T>& from, const ConvColumns<T>& columns, int64_t begi
       }
     }
   };
+  const auto by_segments = [&](uint32_t reach, const T* at) HWY_ATTR {
+    hn::StoreU(LoadColumns(from, columns, 0, reach, at), d, to);
+    hn::StoreU(LoadColumns(from, columns, 1, reach, at), d, to + kLanes<T>);
+  };
   if (IsLinear(columns)) {
     const ConvSegment<T>& first = columns.segments[0];
     const ConvSegment<T>& second = columns.segments[columns.counts[1]];
@@ -180,15 +184,11 @@ void Pack(const ConvSource<T>& from, const ConvColumns<T>& columns, int64_t begi
         hn::StoreU(EverySecond(p), d, to);
         hn::StoreU(EverySecond(q), d, to + kLanes<T>);
       } else {
-        hn::StoreU(LoadColumns(from, columns, 0, reach, at), d, to);
-        hn::StoreU(LoadColumns(from, columns, 1, reach, at), d, to + kLanes<T>);
+        by_segments(reach, at);
       }
     });
   } else {
-    walk([&](uint32_t reach, const T* at) HWY_ATTR {
-      hn::StoreU(LoadColumns(from, columns, 0, reach, at), d, to);
-      hn::StoreU(LoadColumns(from, columns, 1, reach, at), d, to + kLanes<T>);
-    });
+    walk(by_segments);
   }
 }
 

@@ -62,7 +62,7 @@ void multiply_panel(const GemmKernel<T>& kernel, GemmPanel<T> g, const T* rows) 
   g.n -= rest;
   if (g.n > 0) kernel.panel(g);
   T* const column = conv_scratch().columns.template get<T>(g.k);
-  const bool adds_bias = g.beta == T(0) && g.bias != nullptr;
+  const bool adds_bias = g.bias != nullptr;
   for (int64_t j = g.n; j < g.n + rest; ++j) {
     for (int64_t p = 0; p < g.k; ++p) column[p] = g.b[p * g.ldb + j];
     for (int64_t i = 0; i < g.m && adds_bias; ++i) g.c[i * g.ldc + j] = g.bias[i];

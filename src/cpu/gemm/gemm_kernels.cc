@@ -227,7 +227,7 @@ void Panel(const cpu::GemmPanel<T>& g) {
     T* const copy = i == 0 ? g.copy : nullptr;
     const auto run = [&](auto tile) HWY_ATTR {
       tile(rows, g.k, a, lda, copied ? g.copy : g.b, copied ? kCols<T> : g.ldb, copy, g.n, g.alpha,
-           g.beta, g.beta == T(0) && g.bias != nullptr ? g.bias + i : nullptr, c, g.ldc);
+           g.beta, g.bias != nullptr ? g.bias + i : nullptr, c, g.ldc);
     };
     if (along_k) {
       narrow ? run(&TileOf<T, 1, true>) : run(&TileOf<T, 2, true>);

@@ -25,7 +25,7 @@ struct GemmPanel {
   T* c = nullptr;
   int64_t ldc = 0;
   T alpha = T(1), beta = T(0);
-  const T* bias = nullptr;  // of each row, added where beta is 0; or null
+  const T* bias = nullptr;  // of each row, where beta is 0, or null
 };
 
 // y[i * y_row + j * y_col] = alpha row i of a . row j of x + beta y[...], i < m, j < n. Rows have k

@@ -103,7 +103,7 @@ HWY_INLINE V Lift(Scaled<V> s) {
 #endif
 }
 
-// Unscale() for exponents up to 32, the same bits in half the instructions where none scales.
+// As Unscale(), for exponents up to 32: without AVX-512 half the instructions, the same bits.
 template <class V>
 HWY_INLINE V UnscaleSmall(Scaled<V> s) {
 #if HOLOGRAM_HAVE_AVX512_MATH

@@ -14,7 +14,6 @@ namespace hologram {
 namespace {
 
 constexpr size_t kPoolBytes = BoundaryPool::kClasses * BoundaryPool::kClassStride;
-constexpr size_t kMappedBytes = kPoolBytes;
 
 // The bits of the second word that are no classes count as taken.
 constexpr uint64_t kNoClass = ~uint64_t{0} << (BoundaryPool::kClasses - 64);
@@ -82,28 +81,28 @@ BoundaryPool::BoundaryPool() : taken_{{0}, {kNoClass}} {}
 
 BoundaryPool::~BoundaryPool() {
   if (char* base = base_.load(std::memory_order_acquire)) {
-    internal::os_unmap(base, kMappedBytes);
-    internal::count_boundary_reserved(-static_cast<int64_t>(kMappedBytes));
+    internal::os_unmap(base, kPoolBytes);
+    internal::count_boundary_reserved(-static_cast<int64_t>(kPoolBytes));
   }
 }
 
 char* BoundaryPool::map() {
-  void* mapped = internal::os_map(kMappedBytes);
+  void* mapped = internal::os_map(kPoolBytes);
   if (mapped == nullptr) {
     empty_cache();
-    mapped = internal::os_map(kMappedBytes);
+    mapped = internal::os_map(kPoolBytes);
   }
   if (mapped == nullptr) {
-    fail(ErrorKind::kOutOfMemory, "out of memory: the operating system refused the ", kMappedBytes,
+    fail(ErrorKind::kOutOfMemory, "out of memory: the operating system refused the ", kPoolBytes,
          " bytes of a boundary pool; free buffers and try again");
   }
   char* expected = nullptr;
   if (!base_.compare_exchange_strong(expected, static_cast<char*>(mapped),
                                      std::memory_order_acq_rel)) {
-    internal::os_unmap(mapped, kMappedBytes);
+    internal::os_unmap(mapped, kPoolBytes);
     return expected;
   }
-  internal::count_boundary_reserved(static_cast<int64_t>(kMappedBytes));
+  internal::count_boundary_reserved(static_cast<int64_t>(kPoolBytes));
   return static_cast<char*>(mapped);
 }
 

@@ -83,10 +83,7 @@ Buffer* large_allocate(size_t nbytes) {
   BufferAccess::size_class(b) = static_cast<uint16_t>(kFirstLabel + bin);
   BufferAccess::data(b) = data;
   BufferAccess::capacity(b) = bytes;
-  note_memory({.kind = MemoryEvent::kReserve,
-               .address = reinterpret_cast<uintptr_t>(data),
-               .bytes = bytes,
-               .requested = bytes});
+  note_segment(MemoryEvent::kReserve, data, bytes);
   return b;
 }
 
@@ -121,10 +118,8 @@ void large_trim(size_t keep_bytes) noexcept {
       victim = p.oldest;
       unlink(p, victim);
     }
-    note_memory({.kind = MemoryEvent::kUnreserve,
-                 .address = reinterpret_cast<uintptr_t>(BufferAccess::data(victim)),
-                 .bytes = BufferAccess::capacity(victim),
-                 .requested = BufferAccess::capacity(victim)});
+    note_segment(MemoryEvent::kUnreserve, BufferAccess::data(victim),
+                 BufferAccess::capacity(victim));
     // Unmapping walks page tables for long, so it happens outside the lock.
     os_unmap(BufferAccess::data(victim), BufferAccess::capacity(victim));
     unreserve_bytes(BufferAccess::capacity(victim));

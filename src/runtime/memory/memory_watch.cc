@@ -21,6 +21,13 @@ void note_memory(const MemoryEvent& event) {
   if (observer != nullptr) observer(event);
 }
 
+void note_segment(MemoryEvent::Kind kind, const void* address, size_t bytes) {
+  note_memory({.kind = kind,
+               .address = reinterpret_cast<uintptr_t>(address),
+               .bytes = bytes,
+               .requested = bytes});
+}
+
 void note_buffer(MemoryEvent::Kind kind, Buffer* b, uint64_t mark) {
   const bool owns =
       BufferAccess::pool(b) == PoolKind::kLinear || BufferAccess::pool(b) == PoolKind::kDevice;

@@ -19,6 +19,8 @@ inline bool is_memory_watched() {
 }
 // Calls the observer, where there is one.
 void note_memory(const MemoryEvent& event);
+// Pages that were reserved or given back.
+void note_segment(MemoryEvent::Kind kind, const void* address, size_t bytes);
 // A buffer that was allocated or is about to be recycled; nothing where it has no memory of its
 // own.
 void note_buffer(MemoryEvent::Kind kind, Buffer* buffer, uint64_t mark = 0);

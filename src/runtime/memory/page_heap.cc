@@ -220,12 +220,7 @@ Span* take_span(size_t bytes) {
     span->state = Span::State::kUsed;
     choose_colour(h, span);
   }
-  if (fresh != 0) {
-    note_memory({.kind = MemoryEvent::kReserve,
-                 .address = reinterpret_cast<uintptr_t>(fresh_at),
-                 .bytes = fresh,
-                 .requested = fresh});
-  }
+  if (fresh != 0) note_segment(MemoryEvent::kReserve, fresh_at, fresh);
   return span;
 }
 
@@ -249,10 +244,7 @@ void trim_spans() noexcept {
     }
     os_discard(span->base, span->bytes);
     unreserve_bytes(span->bytes);
-    note_memory({.kind = MemoryEvent::kUnreserve,
-                 .address = reinterpret_cast<uintptr_t>(span->base),
-                 .bytes = span->bytes,
-                 .requested = span->bytes});
+    note_segment(MemoryEvent::kUnreserve, span->base, span->bytes);
     std::lock_guard lock(h.mutex);
     span->state = Span::State::kUnbacked;
     settle(h, span);

@@ -123,7 +123,7 @@ TEST(MediumBlocks, WhatIsFreeBetweenLiveBlocksIsGivenBack) {
   EXPECT_EQ(reserved() - before, kept.size() * each);
   for (const Marked& m : kept) EXPECT_TRUE(m.is_whole());
   expect_segments_hold(kept);
-  // The holes serve again, split, and are zero or what their new owners write.
+  // The holes serve smaller blocks.
   std::vector<Marked> more;
   for (uint64_t i = 0; i < 60; ++i) more.emplace_back(140 * kKiB, 1000 + i);
   expect_segments_hold(more);
