@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import pickle
 from collections.abc import Iterator
@@ -38,6 +39,7 @@ def block_at(snapshot: dict[str, Any], address: int) -> dict[str, Any]:
 
 
 def test_segments_hold_what_there_is() -> None:
+    gc.collect()  # what earlier tests left in cycles could go between two looks
     small, large = torch.ones(1000, device=D), torch.ones(3 * MIB, device=D)
     snapshot = memory._snapshot()
     assert sum(s["total_size"] for s in snapshot["segments"]) == memory.memory_reserved()
