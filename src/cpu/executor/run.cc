@@ -257,6 +257,51 @@ void run_steps(const Program& program, const std::vector<Step>& steps, char* con
 
 // ---- running blocks ----
 
+// The counter that Program::walk_counts describes.
+class BlockWalk {
+ public:
+  // Moves the addresses to block `index`.
+  BlockWalk(const Program& program, int64_t index, char** at)
+      : moving_(program.moving.data()),
+        count_(program.moving.size()),
+        counts_(program.walk_counts.data()),
+        steps_(program.walk_steps.data()) {
+    const size_t digits = program.walk_counts.size();
+    std::fill_n(digits_, digits, 0);
+    if (index == 0) return;
+    for (size_t d = 0; d < digits; ++d) {
+      digits_[d] = index % counts_[d];
+      index /= counts_[d];
+    }
+    for (size_t i = 0; i < count_; ++i) {
+      int64_t gone = 0, back = 0;
+      for (size_t d = 0; d < digits; ++d) {
+        const int64_t step = steps_[d * count_ + i] + back;
+        gone += digits_[d] * step;
+        back += (counts_[d] - 1) * step;
+      }
+      at[moving_[i]] += gone;
+    }
+  }
+
+  int64_t digit(int d) const { return digits_[d]; }
+
+  // To the next block, of which there is one.
+  void next(char** at) {
+    size_t d = 0;
+    while (++digits_[d] == counts_[d]) digits_[d++] = 0;
+    const int64_t* const steps = steps_ + d * count_;
+    for (size_t i = 0; i < count_; ++i) at[moving_[i]] += steps[i];
+  }
+
+ private:
+  const uint16_t* moving_;
+  size_t count_;
+  const int64_t* counts_;
+  const int64_t* steps_;
+  int64_t digits_[BlockDomain::kPitch];
+};
+
 }  // namespace
 
 void run_blocks(const Program& program, int64_t begin, int64_t end, char** at) {
@@ -264,31 +309,15 @@ void run_blocks(const Program& program, int64_t begin, int64_t end, char** at) {
   const BlockGrid& grid = domain.grid;
   const int inner = domain.ndim - 1;
   run_steps(program, program.setup, at, grid.block_rows, grid.block_cols);
-  const size_t moving = program.moving.size();
-  if (program.linear) {
-    const bool by_rows = grid.row_blocks > 1;
-    for (size_t i = 0; i < moving; ++i) at[program.moving[i]] += begin * program.block_step[i];
-    for (int64_t b = begin; b < end; ++b) {
-      const int64_t rows =
-          by_rows ? std::min(grid.block_rows, domain.shape[inner - 1] - b * grid.block_rows)
-                  : grid.block_rows;
-      const int64_t cols =
-          by_rows ? grid.block_cols
-                  : std::min(grid.block_cols, domain.shape[inner] - b * grid.block_cols);
-      run_steps(program, program.steps, at, rows, cols);
-      for (size_t i = 0; i < moving; ++i) at[program.moving[i]] += program.block_step[i];
-    }
-    return;
-  }
-  const size_t accesses = static_cast<size_t>(program.accesses);
-  std::vector<char*> base(at, at + accesses);
-  std::vector<int64_t> offsets(accesses);
-  for (int64_t b = begin; b < end; ++b) {
-    const auto extent = domain.block(b, program.accesses, offsets.data());
-    for (const uint16_t k : program.moving) {
-      at[k] = base[k] + offsets[k] * program.itemsizes[k];
-    }
-    run_steps(program, program.steps, at, extent.rows, extent.cols);
+  BlockWalk walk(program, begin, at);
+  const int64_t last_rows = domain.shape[inner - 1] - (grid.row_blocks - 1) * grid.block_rows;
+  const int64_t last_cols = domain.shape[inner] - (grid.col_blocks - 1) * grid.block_cols;
+  for (int64_t b = begin;;) {
+    const int64_t rows = walk.digit(1) + 1 < grid.row_blocks ? grid.block_rows : last_rows;
+    const int64_t cols = walk.digit(0) + 1 < grid.col_blocks ? grid.block_cols : last_cols;
+    run_steps(program, program.steps, at, rows, cols);
+    if (++b == end) return;
+    walk.next(at);
   }
 }
 

@@ -372,6 +372,47 @@ void Assembler::move(const Address& to, const Xmm& from, int bytes) {
   vmovups(to, from);
 }
 
+void Assembler::move_halves(const Xmm& to, const Place& from, int bytes) {
+  const Xmm low(to.getIdx());
+  switch (bytes) {
+    case 16:
+      vmovups(low, from.address);
+      return vinsertf128(Ymm(to.getIdx()), Ymm(to.getIdx()), *from.upper, 1);
+    case 8:
+      vmovq(low, from.address);
+      return vmovhps(low, low, *from.upper);
+    case 4:
+      vmovd(low, from.address);
+      return vpinsrd(low, low, *from.upper, 1);
+    case 2:
+      vpxor(low, low, low);
+      vpinsrw(low, low, from.address, 0);
+      return vpinsrw(low, low, *from.upper, 1);
+    default:
+      throw Xbyak::Error(Xbyak::ERR_INTERNAL);
+  }
+}
+
+void Assembler::move_halves(const Place& to, const Xmm& from, int bytes) {
+  const Xmm low(from.getIdx());
+  switch (bytes) {
+    case 16:
+      vmovups(to.address, low);
+      return vextractf128(*to.upper, Ymm(from.getIdx()), 1);
+    case 8:
+      vmovq(to.address, low);
+      return vmovhps(*to.upper, low);
+    case 4:
+      vmovd(to.address, low);
+      return vpextrd(*to.upper, low, 1);
+    case 2:
+      vpextrw(to.address, low, 0);
+      return vpextrw(*to.upper, low, 1);
+    default:
+      throw Xbyak::Error(Xbyak::ERR_INTERNAL);
+  }
+}
+
 Address Assembler::tail_mask(Dtype dtype) const {
   return ptr[rsp + (itemsize(dtype) == 8 ? kTailMask8 : kTailMask4)];
 }
@@ -380,6 +421,7 @@ void Assembler::load(int to, const Place& place) {
   if (place.dtype == Dtype::kBool) return load_mask(to, place);
   const int size = static_cast<int>(itemsize(place.dtype));
   const Xmm d = typed(to, place.dtype);
+  if (place.upper) return move_halves(d, place, lanes_ / 2 * size);
   if (!place.partial) return move(d, place.address, lanes_ * size);
   if (wide_) {
     const Opmask k(kTailMask);
@@ -396,6 +438,7 @@ void Assembler::store(const Place& place, int from) {
   if (place.dtype == Dtype::kBool) return store_mask(place, from);
   const int size = static_cast<int>(itemsize(place.dtype));
   const Xmm s = typed(from, place.dtype);
+  if (place.upper) return move_halves(place, s, lanes_ / 2 * size);
   if (!place.partial && place.streams) return vmovntps(place.address, s);
   if (!place.partial) return move(place.address, s, lanes_ * size);
   if (wide_) {
@@ -421,16 +464,19 @@ void Assembler::load_mask(int to, const Place& place) {
     return vptestmb(Opmask(to), bytes, bytes);
   }
   const Ymm d(to), zero(free_vectors());
+  const Xmm bytes(to);
+  if (place.upper) move_halves(d, place, lanes_ / 2);
+  const Operand& from = place.upper ? static_cast<const Operand&>(bytes) : place.address;
   vpxor(zero, zero, zero);
   switch (lanes_) {
     case 4:
-      vpmovzxbq(d, place.address);
+      vpmovzxbq(d, from);
       return vpcmpgtq(d, d, zero);
     case 8:
-      vpmovzxbd(d, place.address);
+      vpmovzxbd(d, from);
       return vpcmpgtd(d, d, zero);
     default:
-      vmovups(d, place.address);
+      if (!place.upper) vmovups(d, place.address);
       // Bytes from 128 on are negative to a comparison with 0.
       vpcmpeqb(zero, d, zero);
       vpcmpeqb(d, d, d);
@@ -450,6 +496,7 @@ void Assembler::store_mask(const Place& place, int from) {
   if (lanes_ == 32) {
     const Ymm bytes(free_vectors());
     vpabsb(bytes, Ymm(from));
+    if (place.upper) return move_halves(place, bytes, lanes_ / 2);
     return vmovups(place.address, bytes);
   }
   const Xmm bytes = scratch(0, 16);
@@ -458,6 +505,7 @@ void Assembler::store_mask(const Place& place, int from) {
   if (lanes_ == 4) vpackssdw(bytes, bytes, bytes);
   vpacksswb(bytes, bytes, bytes);
   vpabsb(bytes, bytes);
+  if (place.upper) return move_halves(place, bytes, lanes_ / 2);
   move(place.address, bytes, lanes_);
 }
 

@@ -4,6 +4,8 @@
 
 #include <xbyak/xbyak.h>
 
+#include <optional>
+
 #include "src/cpu/jit/loop_graph.h"
 
 namespace hologram::cpu::jit {
@@ -23,6 +25,8 @@ class Assembler : public Xbyak::CodeGenerator {
     Xbyak::Address address;
     bool partial = false;  // only the first lanes exist: the tail masks say which
     bool streams = false;  // whole vectors go past the caches
+    // The upper half of the lanes is here, elements that the lower half may have, too. AVX2 only.
+    std::optional<Xbyak::Address> upper{};
   };
 
  protected:
@@ -48,6 +52,12 @@ class Assembler : public Xbyak::CodeGenerator {
 
   void load(int to, const Place& place);
   void store(const Place& place, int from);
+  // So many bytes of a register: a power of two from 4 on.
+  void move(const Xbyak::Xmm& to, const Xbyak::Address& from, int bytes);
+  void move(const Xbyak::Address& to, const Xbyak::Xmm& from, int bytes);
+  // So many bytes and as many more, above them in the register.
+  void move_halves(const Xbyak::Xmm& to, const Place& from, int bytes);
+  void move_halves(const Place& to, const Xbyak::Xmm& from, int bytes);
   // Whole registers to and from memory of the frame.
   void spill(const Xbyak::Address& home, int from, bool is_mask);
   void reload(int to, const Xbyak::Address& home, bool is_mask);
@@ -74,8 +84,6 @@ class Assembler : public Xbyak::CodeGenerator {
   void convert(const LoopNode& node, int to, int from);
   void load_mask(int to, const Place& place);
   void store_mask(const Place& place, int from);
-  void move(const Xbyak::Xmm& to, const Xbyak::Address& from, int bytes);
-  void move(const Xbyak::Address& to, const Xbyak::Xmm& from, int bytes);
 
   bool wide_;
   int lanes_ = 0;

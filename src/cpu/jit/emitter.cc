@@ -85,6 +85,12 @@ void Emitter::lay_out_frame() {
     tail_buffer_[a] = static_cast<int>(at);
     at += kHomeBytes;
   }
+  held_.assign(arrays, -1);
+  for (size_t a = 0; a < arrays && holds_last(); ++a) {
+    if (schedule_.arrays[a].kind != Array::kOutput) continue;
+    held_[a] = static_cast<int>(at);
+    at += kHomeBytes;
+  }
   for (int id : schedule_.invariants) {
     value(id).home = static_cast<int>(at);
     at += kHomeBytes;
@@ -293,8 +299,7 @@ void Emitter::array_base(const Reg64& to, int index) {
     lea(to, ptr[rsp + to + strips_ + static_cast<int>(array.offset)]);
     return;
   }
-  if (graph_.by_rows) return mov(to, ptr[rsp + kBases + 8 * index]);
-  if (simple_) {
+  if (simple_ && !graph_.by_rows) {
     // The tables are still where the entry had them.
     mov(to, ptr[(array.kind == Array::kInput ? r15 : rdx) + 8 * array.index]);
     return;

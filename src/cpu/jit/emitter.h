@@ -26,6 +26,14 @@ class Emitter : public Assembler {
   static constexpr int kStart = 64, kEnd = 72, kRows = 80, kSteps = 88, kAhead = 96;
   static constexpr int kBases = 192;
 
+  // What a run of code works on, from the index on.
+  enum class Part : uint8_t {
+    kWhole,   // a vector
+    kHeld,    // a vector whose results stay in the frame
+    kHalves,  // the row's first half of a vector, and its last, which is at the index
+    kMasked,  // the first lanes of one
+  };
+
   // Where a node's value is, within one straight run of code.
   struct Residence {
     int reg = -1;
@@ -86,6 +94,9 @@ class Emitter : public Assembler {
   void loops(const Phase& phase);
   void loop(const Phase& phase, int unroll);
   void tail(const Phase& phase);
+  bool holds_last() const;
+  void hold_last(const Phase& phase);
+  void store_last(const Phase& phase);
   void tail_masks();
   void copy_tail_bytes(int array, bool in);
   bool is_narrow(int array) const;
@@ -97,7 +108,8 @@ class Emitter : public Assembler {
   void load_pinned(int id);
   bool loads_where_pinned(int id) const;
   int pressure(const Phase& phase, bool masks) const;
-  void run(const Phase& phase, int ahead, bool partial);
+  void run(const Phase& phase, int ahead, Part part = Part::kWhole);
+  Place place_of(int array, bool stored);
   void compute(const Phase& phase, int id, size_t position);
   int fetch(const Phase& phase, int id);
   int in_place(const LoopNode& n, const int* from, int registers);
@@ -124,11 +136,12 @@ class Emitter : public Assembler {
   std::vector<int> free_homes_;   // of the frame, given back
   std::vector<int> pointer_;      // by array: general register, or -1 where it is in the frame
   std::vector<int> tail_buffer_;  // by array: offset in the frame, or -1
+  std::vector<int> held_;         // by array: the same, of a row's last vector
   int strips_ = 0;
   int frame_bytes_ = 0;
   size_t frame_size_at_ = 0;  // in the code
   int ahead_ = 0;             // of the run being written: elements after the index
-  bool partial_ = false;
+  Part part_ = Part::kWhole;
   Xbyak::Label tail_table_;
   bool has_tail_table_ = false;
 };

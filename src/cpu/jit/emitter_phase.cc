@@ -21,6 +21,9 @@ constexpr int kPointers[] = {3 /* rbx */, 6 /* rsi */, 7 /* rdi */, 8, 9, 10, 11
 // Vectors a turn of the loop: enough to hide the cost of the turn, for code that fits the caches.
 int unroll_for(size_t items) { return items <= 12 ? 4 : items <= 32 ? 2 : 1; }
 
+// Bodies up to this long are written twice more, for the ends of rows.
+constexpr size_t kHeldBody = 128;
+
 }  // namespace
 
 void Emitter::phase(const Phase& phase) {
@@ -72,12 +75,27 @@ Address Emitter::element(int array, int ahead) {
 void Emitter::loops(const Phase& phase) {
   simple_ ? xor_(ecx, ecx) : mov(rcx, ptr[rsp + kStart]);
   const int unroll = unroll_for(phase.items.size());
+  if (holds_last()) hold_last(phase);
   if (unroll > 1) loop(phase, unroll);
   loop(phase, 1);
   Xbyak::Label done;
   mov(rdx, ptr[rsp + kEnd]);
   cmp(rcx, rdx);
   jge(done, T_NEAR);
+  if (holds_last()) {
+    Xbyak::Label short_row, few;
+    cmp(rdx, lanes());
+    jl(short_row, T_NEAR);
+    store_last(phase);
+    jmp(done, T_NEAR);
+    L(short_row);
+    cmp(rdx, lanes() / 2);
+    jl(few, T_NEAR);
+    lea(rcx, ptr[rdx - lanes() / 2]);
+    run(phase, 0, Part::kHalves);
+    jmp(done, T_NEAR);
+    L(few);
+  }
   tail(phase);
   L(done);
 }
@@ -90,7 +108,7 @@ void Emitter::loop(const Phase& phase, int unroll) {
   jg(done, T_NEAR);
   if (unroll > 1) align(64);
   L(next);
-  for (int u = 0; u < unroll; ++u) run(phase, u * lanes(), false);
+  for (int u = 0; u < unroll; ++u) run(phase, u * lanes());
   add(rcx, unroll * lanes());
   cmp(rcx, rdx);
   jle(next, T_NEAR);
@@ -99,7 +117,7 @@ void Emitter::loop(const Phase& phase, int unroll) {
 
 void Emitter::tail(const Phase& phase) {
   sub(rdx, rcx);
-  tail_masks();
+  if (!graph_.by_rows) tail_masks();
   const auto each_narrow = [&](auto action) {
     for (size_t a = 0; a < schedule_.arrays.size(); ++a) {
       if (tail_buffer_[a] >= 0) action(static_cast<int>(a));
@@ -110,12 +128,45 @@ void Emitter::tail(const Phase& phase) {
         std::find(phase.source.begin(), phase.source.end(), array) != phase.source.end();
     if (read) copy_tail_bytes(array, true);
   });
-  run(phase, 0, true);
+  run(phase, 0, Part::kMasked);
   each_narrow([&](int array) {
     for (const Item& item : phase.items) {
       if (item.store == array) copy_tail_bytes(array, false);
     }
   });
+}
+
+// AVX2 stores a part of a vector some ten times as slowly as a whole one. The elements that are
+// left at the end of a row are part of its last whole vector, which is computed before the row, for
+// a result may lie where an operand does, and stored after it.
+bool Emitter::holds_last() const {
+  return !is_wide() && graph_.by_rows && graph_.folds.empty() &&
+         schedule_.phases[0].items.size() <= kHeldBody;
+}
+
+void Emitter::hold_last(const Phase& phase) {
+  Xbyak::Label none;
+  mov(rcx, ptr[rsp + kEnd]);
+  test(ecx, lanes() - 1);
+  jz(none, T_NEAR);
+  sub(rcx, lanes());
+  jl(none, T_NEAR);
+  run(phase, 0, Part::kHeld);
+  L(none);
+  xor_(ecx, ecx);
+}
+
+// Of a row of rdx elements.
+void Emitter::store_last(const Phase& phase) {
+  lea(rcx, ptr[rdx - lanes()]);
+  for (const Item& item : phase.items) {
+    if (item.store < 0) continue;
+    const Array& array = schedule_.arrays[static_cast<size_t>(item.store)];
+    const int bytes = lanes() * static_cast<int>(itemsize(array.dtype));
+    const Xmm last = vector(free_vectors(), bytes);
+    move(last, frame(held_[static_cast<size_t>(item.store)]), bytes);
+    move(element(item.store, 0), last, bytes);
+  }
 }
 
 // Of the first rdx lanes.
@@ -234,9 +285,9 @@ bool Emitter::streams(const Array& array) const {
          bytes == vector_bytes() && (graph_.streams >> array.index & 1) != 0;
 }
 
-void Emitter::run(const Phase& phase, int ahead, bool partial) {
+void Emitter::run(const Phase& phase, int ahead, Part part) {
   ahead_ = ahead;
-  partial_ = partial;
+  part_ = part;
   std::fill(mask_owner_.begin(), mask_owner_.end(), -1);
   for (int& id : owner_) {
     if (id >= 0 && !value(id).pinned) id = -1;
@@ -248,7 +299,7 @@ void Emitter::run(const Phase& phase, int ahead, bool partial) {
     if (!v.pinned) v.reg = -1;
     if (!schedule_.is_invariant[i]) v.home = kNoHome;
   }
-  if (graph_.fetched >= 0 && !partial) fetch_ahead(ahead);
+  if (graph_.fetched >= 0 && part == Part::kWhole) fetch_ahead(ahead);
   for (size_t position = 0; position < phase.items.size(); ++position) {
     const Item& item = phase.items[position];
     if (item.store == kCompute) {
@@ -262,17 +313,29 @@ void Emitter::run(const Phase& phase, int ahead, bool partial) {
       continue;
     }
     const int reg = fetch(phase, item.node);
-    if (item.store >= 0) {
-      const Array& array = schedule_.arrays[static_cast<size_t>(item.store)];
-      const int buffer = tail_buffer_[static_cast<size_t>(item.store)];
-      const bool buffered = partial && buffer >= 0;
-      store({array.dtype, buffered ? frame(buffer) : element(item.store, ahead),
-             partial && !buffered && array.kind != Array::kStrip, streams(array)},
-            reg);
-    }
+    if (item.store >= 0) store(place_of(item.store, true), reg);
     value(item.node).locked = false;
     release(item.node, position);
   }
+}
+
+// Of the part at hand.
+Emitter::Place Emitter::place_of(int array, bool stored) {
+  const Array& of = schedule_.arrays[static_cast<size_t>(array)];
+  const int buffer = tail_buffer_[static_cast<size_t>(array)];
+  if (part_ == Part::kHeld && stored) {
+    return {of.dtype, frame(held_[static_cast<size_t>(array)])};
+  }
+  if (part_ == Part::kMasked && buffer >= 0) return {of.dtype, frame(buffer)};
+  Place place{of.dtype, element(array, ahead_)};
+  if (part_ == Part::kHalves) {
+    place.upper = place.address;
+    const int reg = pointer_[static_cast<size_t>(array)];
+    place.address = ptr[reg < 0 ? rax : Reg64(reg)];
+  }
+  place.partial = part_ == Part::kMasked && of.kind != Array::kStrip;
+  place.streams = stored && part_ == Part::kWhole && streams(of);
+  return place;
 }
 
 void Emitter::compute(const Phase& phase, int id, size_t position) {
@@ -280,6 +343,7 @@ void Emitter::compute(const Phase& phase, int id, size_t position) {
   int from[4] = {0, 0, 0, 0};
   Address memory = ptr[rsp];
   bool use_memory = false;
+  const bool reads_whole = part_ == Part::kWhole || part_ == Part::kHeld;
   for (int k = 0; k < n.arity; ++k) {
     const int in = n.in[k];
     const Residence& v = value(in);
@@ -290,7 +354,7 @@ void Emitter::compute(const Phase& phase, int id, size_t position) {
     if (last && !repeated && v.home != kNoHome) {
       memory = frame(v.home);
       use_memory = true;
-    } else if (last && !repeated && source >= 0 && !partial_ && v.uses.size() == 1) {
+    } else if (last && !repeated && source >= 0 && reads_whole && v.uses.size() == 1) {
       memory = element(source, ahead_);
       use_memory = true;
     } else {
@@ -327,12 +391,7 @@ int Emitter::fetch(const Phase& phase, int id) {
     if (v.home != kNoHome) {
       reload(reg, frame(v.home), node(id).is_mask());
     } else {
-      const int source = phase.source[static_cast<size_t>(id)];
-      const Array& array = schedule_.arrays[static_cast<size_t>(source)];
-      const int buffer = tail_buffer_[static_cast<size_t>(source)];
-      const bool buffered = partial_ && buffer >= 0;
-      load(reg, {array.dtype, buffered ? frame(buffer) : element(source, ahead_),
-                 partial_ && !buffered && array.kind != Array::kStrip});
+      load(reg, place_of(phase.source[static_cast<size_t>(id)], false));
     }
     v.reg = reg;
     (mask ? mask_owner_ : owner_)[static_cast<size_t>(reg)] = id;

@@ -55,6 +55,7 @@ void Emitter::copy_bases() {
     mov(ptr[rsp + to], rax);
   };
   for (size_t a = 0; a < schedule_.arrays.size(); ++a) {
+    if (pointer_[a] >= 0) continue;
     const Array& array = schedule_.arrays[a];
     copy(array.kind == Array::kInput ? kInputs : kOutputs, array.index,
          kBases + 8 * static_cast<int>(a));
@@ -73,9 +74,13 @@ void Emitter::rows(const Phase& phase) {
   place_folds(phase);
   choose_pinned(phase);
   find_varying();
+  load_pointers(phase);
   copy_bases();
   distance_ahead();
   strip_end();
+  mov(rdx, ptr[rsp + kEnd]);
+  and_(edx, lanes() - 1);
+  tail_masks();
   Xbyak::Label next;
   for (const bool varying : {false, true}) {
     if (varying) L(next);
@@ -84,7 +89,6 @@ void Emitter::rows(const Phase& phase) {
       if (value(id).pinned && varies(id) == varying) load_pinned(id);
     }
   }
-  load_pointers(phase);
   if (folds_.empty()) {
     loops(phase);
   } else {
@@ -125,8 +129,13 @@ void Emitter::next_row() {
   };
   for (size_t a = 0; a < schedule_.arrays.size(); ++a) {
     const Array& array = schedule_.arrays[a];
-    const int before = array.kind == Array::kInput ? 0 : graph_.inputs + graph_.numbers;
-    advance(before + array.index, kBases + 8 * static_cast<int>(a));
+    const int step =
+        (array.kind == Array::kInput ? 0 : graph_.inputs + graph_.numbers) + array.index;
+    if (pointer_[a] >= 0) {
+      add(Xbyak::Reg64(pointer_[a]), ptr[rax + 8 * step]);
+    } else {
+      advance(step, kBases + 8 * static_cast<int>(a));
+    }
   }
   for (int i = 0; i < graph_.numbers; ++i) advance(graph_.inputs + i, base_of_number(i));
 }
@@ -173,12 +182,12 @@ void Emitter::take_in(const Phase& phase, const Item& item) {
   const Dtype dtype = node(item.node).dtype;
   const Xmm masked = whole(free_vectors()), loaded = whole(free_vectors() + 1);
   Xmm term = whole(fetch(phase, item.node));
-  if (partial_ && !is_wide()) {
+  if (part_ == Part::kMasked && !is_wide()) {
     vandps(masked, term, tail_mask(dtype));
     term = masked;
   }
   const auto add_term = [&](const Xmm& acc) {
-    const Xmm to = partial_ && is_wide() ? acc | Opmask(kTailMask) : acc;
+    const Xmm to = part_ == Part::kMasked && is_wide() ? acc | Opmask(kTailMask) : acc;
     is_double(dtype) ? vaddpd(to, acc, term) : vaddps(to, acc, term);
   };
   if (fold.reg >= 0) return add_term(whole(fold.reg + fold_lane_));
@@ -223,7 +232,7 @@ void Emitter::fold_loops(const Phase& phase) {
       if (turn == kAccumulators) align(64);
       L(next);
       for (fold_lane_ = 0; fold_lane_ < turn; ++fold_lane_) {
-        run(phase, fold_lane_ * lanes(), false);
+        run(phase, fold_lane_ * lanes());
       }
       add(rcx, turn * lanes());
       if (turn == kAccumulators) {
@@ -239,7 +248,7 @@ void Emitter::fold_loops(const Phase& phase) {
     jz(over, T_NEAR);
     L(next);
     fold_lane_ = kByIndex;
-    run(phase, 0, false);
+    run(phase, 0);
     add(rcx, lanes());
     cmp(rcx, rdx);
     jl(next, T_NEAR);

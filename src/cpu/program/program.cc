@@ -96,37 +96,6 @@ bool BlockDomain::moves(int access) const {
   return std::any_of(first, first + ndim, [](int64_t stride) { return stride != 0; });
 }
 
-Iteration::Extent BlockDomain::block(int64_t index, int accesses, int64_t* offsets) const {
-  const int inner = ndim - 1;
-  int64_t row = 0, col = 0;
-  if (grid.row_blocks == 1 && grid.outer == 1) {
-    col = index * grid.block_cols;
-  } else {
-    if (grid.col_blocks > 1) {
-      col = index % grid.col_blocks * grid.block_cols;
-      index /= grid.col_blocks;
-    }
-    row = index * grid.block_rows;
-    if (grid.outer > 1) {
-      row = index % grid.row_blocks * grid.block_rows;
-      index /= grid.row_blocks;
-    }
-  }
-  for (int k = 0; k < accesses; ++k) {
-    const int64_t* steps = &strides[k * kPitch];
-    offsets[k] = row * steps[inner - 1] + col * steps[inner];
-  }
-  if (grid.outer > 1) {
-    for (int d = inner - 2; d >= 0 && index > 0; --d) {
-      const int64_t position = index % shape[d];
-      index /= shape[d];
-      for (int k = 0; k < accesses; ++k) offsets[k] += position * strides[k * kPitch + d];
-    }
-  }
-  return {std::min(grid.block_rows, shape[inner - 1] - row),
-          std::min(grid.block_cols, shape[inner] - col)};
-}
-
 // ---- the tile, the program ----
 
 namespace {
@@ -235,13 +204,25 @@ Program make_program(const circuit::Kernel& kernel, Isa isa, bool jit) {
 
 void Program::settle_walk() {
   const BlockGrid& grid = domain.grid;
-  block_step.clear();
-  for (const uint16_t k : moving) {
-    block_step.push_back((grid.row_blocks > 1 ? grid.block_rows * domain.row_stride(k)
-                                              : grid.block_cols * domain.col_stride(k)) *
-                         itemsizes[k]);
+  const int inner = domain.ndim - 1;
+  walk_counts.clear();
+  walk_steps.clear();
+  std::vector<int64_t> back(moving.size(), 0);  // bytes that the digits before have gone
+  for (int d = inner; d >= 0; --d) {
+    const bool is_outer = d < inner - 1;
+    if (is_outer && domain.shape[d] == 1) continue;
+    const int64_t count = is_outer     ? domain.shape[d]
+                          : d == inner ? grid.col_blocks
+                                       : grid.row_blocks;
+    const int64_t size = is_outer ? 1 : d == inner ? grid.block_cols : grid.block_rows;
+    walk_counts.push_back(count);
+    for (size_t i = 0; i < moving.size(); ++i) {
+      const uint16_t k = moving[i];
+      const int64_t step = size * domain.strides[k * BlockDomain::kPitch + d] * itemsizes[k];
+      walk_steps.push_back(step - back[i]);
+      back[i] += (count - 1) * step;
+    }
   }
-  linear = grid.outer == 1 && (grid.row_blocks == 1 || grid.col_blocks == 1);
 }
 
 void Program::settle(BlockDomain other) {
@@ -276,8 +257,8 @@ bool give_sizes(const Kernel& kernel, std::shared_ptr<const Program>& program) {
 size_t Program::bytes() const {
   const auto of = [](const auto& list) { return list.capacity() * sizeof(*list.data()); };
   size_t bytes = sizeof(Program) + of(domain.strides) + of(itemsizes) + of(moving) +
-                 of(block_step) + of(layout) + of(operands) + of(folds) + of(prologue) + of(setup) +
-                 of(steps) + of(loops);
+                 of(walk_counts) + of(walk_steps) + of(layout) + of(operands) + of(folds) +
+                 of(prologue) + of(setup) + of(steps) + of(loops);
   for (const JitLoop& loop : loops) bytes += loop.bytes();
   return bytes;
 }

@@ -52,8 +52,6 @@ struct BlockDomain {
   bool is_repeated(int access) const;
   // Whether it lies elsewhere for other blocks.
   bool moves(int access) const;
-  // Element offsets of a block's first element, and its size.
-  Iteration::Extent block(int64_t index, int accesses, int64_t* offsets) const;
 };
 
 // Blocks of at most `tile` elements; of some whole rows where the kernel's instructions want them.
@@ -115,9 +113,10 @@ struct Program {
   int64_t class_bytes = 0;         // what a class must hold
   std::vector<int32_t> itemsizes;  // of the accesses
   std::vector<uint16_t> moving;    // accesses that lie elsewhere for other blocks
-  // Where blocks follow each other in one dimension: bytes from one to the next for each of those.
-  bool linear = false;
-  std::vector<int64_t> block_step;
+  // Blocks come in the order of a counter's numbers. Its digits, the last first: blocks of columns,
+  // blocks of rows, then the outer dimensions. Digit d has walk_counts[d] values; where it goes on
+  // and those before it return to 0, moving[i] goes on by walk_steps[d * moving.size() + i] bytes.
+  std::vector<int64_t> walk_counts, walk_steps;
   std::vector<StepOperand> operands;
   std::vector<SettledFold> folds;
   std::vector<Step> prologue;             // once a run: what has one element

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Generated loops of many steps against the steps run one by one: registers, shared memory, phases.
+#include <algorithm>
 #include <thread>
 
 #include "tests/cpp/cpu/jit_cases.h"
@@ -91,6 +92,74 @@ TEST_P(JitLoops, LongLoopsGiveTheBitsOfTheirSteps) {
   }
 }
 
+// Outputs take the place of inputs whose elements are as large.
+void replace_inputs(Case& c) {
+  std::vector<char> taken(c.loop.inputs.size(), 0);
+  for (size_t o = 0; o < c.loop.outputs.size(); ++o) {
+    for (size_t i = 0; i < c.loop.inputs.size(); ++i) {
+      if (taken[i] || itemsize(c.loop.inputs[i]) != itemsize(c.loop.outputs[o])) continue;
+      taken[i] = 1;
+      c.outputs[o] = const_cast<void*>(c.inputs[i]);
+      break;
+    }
+  }
+}
+
+// Rows of every length that begin anywhere, the last one before memory that may not be read, of any
+// dtypes. Nothing between the rows is written.
+TEST_P(JitLoops, RowsOfEveryLengthGiveTheBitsOfTheirSteps) {
+  std::mt19937_64 rng(9);
+  int made = 0;
+  for (int round = 0; round < 600; ++round) {
+    Case c;
+    c.loop = random_loop(rng, GetParam(), 1 + rng() % (round % 8 == 0 ? 40 : 8), false);
+    c.loop.by_rows = true;
+    const JitLoop kernel = compiled(GetParam(), c.loop);
+    if (kernel == nullptr) continue;
+    ++made;
+    const int64_t rows = 1 + static_cast<int64_t>(rng() % 4);
+    const int64_t cols = 1 + static_cast<int64_t>(rng() % (round % 2 == 0 ? 70 : 12));
+    const int64_t pitch = cols + static_cast<int64_t>(rng() % 5);
+    c.n = (rows - 1) * pitch + cols;
+    c.make(rng);
+    if (rng() % 2 == 0) replace_inputs(c);
+    const auto values = c.expected();
+    std::vector<int64_t> steps;
+    for (Dtype dtype : c.loop.inputs)
+      steps.push_back(pitch * static_cast<int64_t>(itemsize(dtype)));
+    steps.resize(steps.size() + c.loop.numbers.size(), 0);
+    std::vector<std::vector<char>> before;
+    for (size_t o = 0; o < c.outputs.size(); ++o) {
+      const size_t size = itemsize(c.loop.outputs[o]);
+      steps.push_back(pitch * static_cast<int64_t>(size));
+      const char* data = static_cast<const char*>(c.outputs[o]);
+      before.emplace_back(data, data + static_cast<size_t>(c.n) * size);
+    }
+    kernel.get()(c.inputs.data(), c.numbers.data(), c.outputs.data(), cols, rows, steps.data());
+    for (size_t o = 0; o < c.outputs.size(); ++o) {
+      // What lies between rows is put where expect_same() finds it equal.
+      const size_t size = itemsize(c.loop.outputs[o]);
+      const auto made_by =
+          std::find_if(c.loop.instrs.begin(), c.loop.instrs.end(),
+                       [&](const Instr& instr) {
+                         return instr.out.kind == Ref::kAccess && instr.out.index == o;
+                       }) -
+          c.loop.instrs.begin();
+      char* got = static_cast<char*>(c.outputs[o]);
+      for (int64_t i = 0; i < c.n; ++i) {
+        if (i % pitch < cols) continue;
+        const size_t at = static_cast<size_t>(i) * size;
+        ASSERT_EQ(std::memcmp(got + at, &before[o][at], size), 0)
+            << describe(c.loop) << "wrote behind a row of " << cols;
+        std::memcpy(got + at, &values[static_cast<size_t>(made_by)][at], size);
+      }
+    }
+    expect_same(c, values, false);
+    ASSERT_FALSE(HasFatalFailure()) << rows << " rows of " << cols;
+  }
+  EXPECT_GT(made, 400);
+}
+
 // Results may replace the inputs they come from, whatever else reads those.
 TEST_P(JitLoops, OutputsMayReplaceInputs) {
   std::mt19937_64 rng(5);
@@ -100,15 +169,7 @@ TEST_P(JitLoops, OutputsMayReplaceInputs) {
     c.loop = loop;
     c.n = static_cast<int64_t>(1 + rng() % 2500);
     c.make(rng);
-    std::vector<char> taken(loop.inputs.size(), 0);
-    for (size_t o = 0; o < loop.outputs.size(); ++o) {
-      for (size_t i = 0; i < loop.inputs.size(); ++i) {
-        if (taken[i] || itemsize(loop.inputs[i]) != itemsize(loop.outputs[o])) continue;
-        taken[i] = 1;
-        c.outputs[o] = const_cast<void*>(c.inputs[i]);
-        break;
-      }
-    }
+    replace_inputs(c);
     const auto values = c.expected();
     const JitLoop kernel = compiled(GetParam(), loop);
     ASSERT_FALSE(kernel == nullptr);
