@@ -4,7 +4,8 @@
 import importlib
 
 _ORDER = (
-    "overhead sdk borders planning single_ops functional custom_operators chains scientific arrays "
+    "overhead sdk borders planning single_ops functional custom_operators chains slices "
+    "matrix_products scientific arrays "
     "training graphs inference sizes decoding small_models runtimes compiled architectures "
     "reduction memory load copies fallback startup"
 )

@@ -68,7 +68,7 @@ def summarize(rows: list[Row]) -> Iterator[Row]:
 @area(
     "single",
     "Single ops: float32 at 1K to 10M elements, and a few in other dtypes",
-    seconds=52,
+    seconds=48,
     summarize=summarize,
 )
 def cases(context: Context) -> Iterator[Case]:

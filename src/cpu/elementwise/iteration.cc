@@ -9,6 +9,7 @@
 
 #include "hologram/error.h"
 #include "src/base/text.h"
+#include "src/cpu/movement/every_nth.h"
 #include "src/cpu/movement/transpose.h"
 
 namespace hologram::cpu {
@@ -150,18 +151,21 @@ struct Bytes16 {
 // Elements one after the other, by steps that no store can change.
 template <class T>
 void copy_line(const T* source, int64_t step, T* target, int64_t target_step, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) {
+  int64_t i = 0;
+  for (; i + 4 <= n; i += 4) {
+    const T a = source[0], b = source[step], c = source[2 * step], d = source[3 * step];
+    target[0] = a;
+    target[target_step] = b;
+    target[2 * target_step] = c;
+    target[3 * target_step] = d;
+    source += 4 * step;
+    target += 4 * target_step;
+  }
+  for (; i < n; ++i) {
     *target = *source;
     source += step;
     target += target_step;
   }
-}
-
-// Every second element, as the real parts of complex numbers are: a step that the compiler knows
-// makes a vector loop.
-template <class T>
-void copy_every_second(const T* __restrict source, T* __restrict target, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) target[i] = source[2 * i];
 }
 
 // The elements of a word in the opposite order.
@@ -215,6 +219,9 @@ void copy_elements(const Block& from, const Block& to, int64_t rows, int64_t col
       copy_line(source + c * col, row, target + c * to_col, to_row, rows);
     }
   } else {
+    // As the real parts of complex numbers, or one color of an image, are.
+    const EveryNthKernel every_nth =
+        to_col == 1 ? every_nth_kernel(current_isa(), col, sizeof(T)) : nullptr;
     for (int64_t r = 0; r < rows; ++r) {
       const T* const s = source + r * row;
       T* const t = target + r * to_row;
@@ -222,8 +229,8 @@ void copy_elements(const Block& from, const Block& to, int64_t rows, int64_t col
         std::fill(t, t + cols, *s);
       } else if (col == -1 && to_col == 1) {
         copy_backward(s, t, cols);
-      } else if (col == 2 && to_col == 1) {
-        copy_every_second(s, t, cols);
+      } else if (every_nth != nullptr) {
+        every_nth(s, t, cols);
       } else if (to_col == 1) {
         copy_line(s, col, t, 1, cols);
       } else {

@@ -27,8 +27,12 @@ void DotWithRows(const void* matrix, int64_t lda, const T* HWY_RESTRICT x, int64
               [&](int64_t i, int64_t /*j*/, T sum) HWY_ATTR { y[i] = sum; });
 }
 
-// kRows rows at once: y is loaded and stored once for them.
-template <class T, class In, int kRows>
+// Shorter rows end before the processor has noticed that they are read in order. Of longer ones it
+// fetches more than what is fetched ahead here, which would leave the first cache unread.
+constexpr int64_t kShortRowBytes = 4096;
+
+// kRows rows at once: y is loaded and stored once for them. kAhead: fetches the rows behind them.
+template <class T, class In, int kRows, bool kAhead>
 HWY_INLINE void AddSomeRows(const In* HWY_RESTRICT b, int64_t ldb, const T* HWY_RESTRICT x,
                             int64_t n, T* HWY_RESTRICT y) {
   const Tag<T> d;
@@ -41,8 +45,7 @@ HWY_INLINE void AddSomeRows(const In* HWY_RESTRICT b, int64_t ldb, const T* HWY_
     auto low = hn::LoadU(d, y + j), high = hn::LoadU(d, y + j + lanes);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      // A row is too short for the processor to notice that it is read in order.
-      __builtin_prefetch(b + (kRows + r) * ldb + j);
+      if constexpr (kAhead) __builtin_prefetch(b + (kRows + r) * ldb + j);
       low = hn::MulAdd(scale[r], LoadWidened(d, b + r * ldb + j), low);
       high = hn::MulAdd(scale[r], LoadWidened(d, b + r * ldb + j + lanes), high);
     }
@@ -60,12 +63,19 @@ HWY_INLINE void AddSomeRows(const In* HWY_RESTRICT b, int64_t ldb, const T* HWY_
   }
 }
 
+template <class T, class In, bool kAhead>
+void AddAllRows(const In* b, int64_t ldb, const T* x, int64_t k, int64_t n, T* y) {
+  int64_t p = 0;
+  for (; p + 4 <= k; p += 4) AddSomeRows<T, In, 4, kAhead>(b + p * ldb, ldb, x + p, n, y);
+  for (; p < k; ++p) AddSomeRows<T, In, 1, kAhead>(b + p * ldb, ldb, x + p, n, y);
+}
+
 template <class T, class In>
 void AddScaledRows(const void* matrix, int64_t ldb, const T* x, int64_t k, int64_t n, T* y) {
   const In* b = static_cast<const In*>(matrix);
-  int64_t p = 0;
-  for (; p + 4 <= k; p += 4) AddSomeRows<T, In, 4>(b + p * ldb, ldb, x + p, n, y);
-  for (; p < k; ++p) AddSomeRows<T, In, 1>(b + p * ldb, ldb, x + p, n, y);
+  const bool is_short = n * static_cast<int64_t>(sizeof(In)) < kShortRowBytes;
+  is_short ? AddAllRows<T, In, true>(b, ldb, x, k, n, y)
+           : AddAllRows<T, In, false>(b, ldb, x, k, n, y);
 }
 
 template <class T, class In>

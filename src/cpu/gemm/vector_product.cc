@@ -18,7 +18,7 @@ constexpr int64_t kTaskElements = int64_t{1} << 16;
 // Elements of a piece of a dot product.
 constexpr int64_t kPiece = 4096;
 // Results that are summed at a time.
-constexpr int64_t kMostResults = 2048, kMostDots = 256;
+constexpr int64_t kMostResults = 8192, kMostDots = 256;
 
 // y = alpha M x + beta y. Either the rows of M, one for each result, lie along k, or its columns
 // do, so that result j is a sum over elements j of k rows.
@@ -110,20 +110,42 @@ struct VectorProduct {
     });
   }
 
+  // Pieces of k that are summed apart, so that each thread reads whole rows of the matrix, which
+  // lie one after another. Their number follows from k alone, or the bits would hang on the
+  // threads.
+  int64_t pieces() const { return g.k < 512 ? 1 : g.k < 1024 ? 2 : 4; }
+
   void sums(const T* x) const {
+    const int64_t pieces = this->pieces(), depth = ceil_div(ceil_div(g.k, pieces), 4) * 4;
     const int threads = threads_of(g.max_threads);
     const int64_t useful = std::clamp<int64_t>(count * g.k / kTaskElements, 1, threads);
-    const int64_t tasks = ceil_div(count, useful * kMostResults) * useful;
-    const int64_t width = ceil_div(ceil_div(count, tasks), kWhole) * kWhole;
-    parallel_for(ceil_div(count, width), g.max_threads, [&](int64_t begin, int64_t end, int) {
+    const int64_t width = ceil_div(ceil_div(count, ceil_div(useful, pieces)), kWhole) * kWhole;
+    const int64_t ranges = ceil_div(count, width);
+    std::vector<T> found(static_cast<size_t>(pieces > 1 ? pieces * count : 0));
+    parallel_for(pieces * ranges, g.max_threads, [&](int64_t begin, int64_t end, int) {
       T results[kMostResults];
-      for (int64_t j = begin * width; j < std::min(count, end * width); j += width) {
-        const int64_t n = std::min(width, count - j);
-        std::fill_n(results, n, T(0));
-        kernel.add_rows(in_matrix(j), ld, x, g.k, n, results);
-        store(j, n, results);
+      for (int64_t task = begin; task < end; ++task) {
+        const int64_t from = task / ranges * depth, first = task % ranges * width;
+        const int64_t last = std::min(count, first + width);
+        for (int64_t j = first; j < last; j += kMostResults) {
+          const int64_t n = std::min(kMostResults, last - j);
+          T* const to =
+              pieces > 1 ? &found[static_cast<size_t>(task / ranges * count + j)] : results;
+          std::fill_n(to, n, T(0));
+          kernel.add_rows(in_matrix(from * ld + j), ld, x + from, std::min(depth, g.k - from), n,
+                          to);
+          if (pieces == 1) store(j, n, to);
+        }
       }
     });
+    for (int64_t j = 0; pieces > 1 && j < count; j += kMostResults) {
+      const int64_t n = std::min(kMostResults, count - j);
+      T* const sums = &found[static_cast<size_t>(j)];
+      for (int64_t piece = 1; piece < pieces; ++piece) {
+        for (int64_t i = 0; i < n; ++i) sums[i] += sums[piece * count + i];
+      }
+      store(j, n, sums);
+    }
   }
 
   // One result: threads share pieces of it, which are added in order.

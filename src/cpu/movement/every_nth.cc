@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+// Gathering every second, third or fourth element, for every instruction set.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "src/cpu/movement/every_nth.cc"
+#include "src/cpu/simd/targets.h"
+// clang-format off
+#include "hwy/highway.h"
+#include "src/cpu/movement/every_nth.h"
+// clang-format on
+
+HWY_BEFORE_NAMESPACE();
+namespace hologram {
+namespace HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <class T, int kStep>
+void EveryNth(const void* HWY_RESTRICT source, void* HWY_RESTRICT target, int64_t n) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const T* from = static_cast<const T*>(source);
+  T* to = static_cast<T*>(target);
+  int64_t i = 0;
+  // A vector is read with what lies behind its last element, up to the next.
+  for (; i + lanes < n; i += lanes) {
+    hn::Vec<decltype(d)> first, second, third, fourth;
+    if constexpr (kStep == 2) hn::LoadInterleaved2(d, from + 2 * i, first, second);
+    if constexpr (kStep == 3) hn::LoadInterleaved3(d, from + 3 * i, first, second, third);
+    if constexpr (kStep == 4) hn::LoadInterleaved4(d, from + 4 * i, first, second, third, fourth);
+    hn::StoreU(first, d, to + i);
+  }
+  for (; i < n; ++i) to[i] = from[kStep * i];
+}
+
+template <class T>
+cpu::EveryNthKernel OfStep(int64_t step) {
+  switch (step) {
+    case 2:
+      return &EveryNth<T, 2>;
+    case 3:
+      return &EveryNth<T, 3>;
+    case 4:
+      return &EveryNth<T, 4>;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+cpu::EveryNthKernel EveryNthKernelOf(int64_t step, int64_t itemsize) {
+  switch (itemsize) {
+    case 1:
+      return OfStep<uint8_t>(step);
+    case 2:
+      return OfStep<uint16_t>(step);
+    case 4:
+      return OfStep<uint32_t>(step);
+    case 8:
+      return OfStep<uint64_t>(step);
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace hologram
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace hologram::cpu {
+
+EveryNthKernel every_nth_kernel(Isa isa, int64_t step, int64_t itemsize) {
+  if (step < 2 || step > 4) return nullptr;
+  if (isa == Isa::kAvx512) return HOLOGRAM_FOR_ISA(Isa::kAvx512, EveryNthKernelOf)(step, itemsize);
+  if (isa == Isa::kAvx2) return HOLOGRAM_FOR_ISA(Isa::kAvx2, EveryNthKernelOf)(step, itemsize);
+  return HOLOGRAM_FOR_ISA(Isa::kBaseline, EveryNthKernelOf)(step, itemsize);
+}
+
+}  // namespace hologram::cpu
+#endif
