@@ -199,16 +199,68 @@ void copy_backward(const T* source, T* target, int64_t n) {
   }
 }
 
+// Rows of more than kHalf bytes, to twice as many: their beginning and their end, which may
+// overlap. With kWhole they have kHalf.
+template <size_t kHalf, bool kWhole = false>
+void copy_short_rows(const char* source, int64_t row, char* target, int64_t to_row, int64_t rows,
+                     size_t bytes) {
+  constexpr size_t kPiece = std::min<size_t>(kHalf, 16);
+  for (int64_t r = 0; r < rows; ++r) {
+    const char* const source_end = source + bytes - kHalf;
+    char* const target_end = target + bytes - kHalf;
+#pragma GCC unroll 4
+    for (size_t i = 0; i < kHalf; i += kPiece) {
+      std::memcpy(target + i, source + i, kPiece);
+      if constexpr (!kWhole) std::memcpy(target_end + i, source_end + i, kPiece);
+    }
+    source += row;
+    target += to_row;
+  }
+}
+
+// Rows whose elements lie side by side on both sides. Steps from row to row are in bytes.
+void copy_rows(const char* source, int64_t row, char* target, int64_t to_row, int64_t rows,
+               size_t bytes) {
+  const auto copy = [&](auto function) { function(source, row, target, to_row, rows, bytes); };
+  switch (bytes) {
+    case 2:
+      return copy(copy_short_rows<2, true>);
+    case 4:
+      return copy(copy_short_rows<4, true>);
+    case 8:
+      return copy(copy_short_rows<8, true>);
+    case 16:
+      return copy(copy_short_rows<16, true>);
+    default:
+      break;
+  }
+  if (bytes <= 2 || bytes > 128) {
+    for (int64_t r = 0; r < rows; ++r) std::memcpy(target + r * to_row, source + r * row, bytes);
+  } else if (bytes > 64) {
+    copy(copy_short_rows<64>);
+  } else if (bytes > 32) {
+    copy(copy_short_rows<32>);
+  } else if (bytes > 16) {
+    copy(copy_short_rows<16>);
+  } else if (bytes > 8) {
+    copy(copy_short_rows<8>);
+  } else if (bytes > 4) {
+    copy(copy_short_rows<4>);
+  } else {
+    copy(copy_short_rows<2>);
+  }
+}
+
 template <class T>
 void copy_elements(const Block& from, const Block& to, int64_t rows, int64_t cols) {
   const T* source = reinterpret_cast<const T*>(from.data);
   T* target = reinterpret_cast<T*>(to.data);
   const int64_t row = from.row_stride, col = from.col_stride;
   const int64_t to_row = to.row_stride, to_col = to.col_stride;
-  if (col == 1 && to_col == 1 && cols >= 16) {
-    for (int64_t r = 0; r < rows; ++r) {
-      std::memcpy(target + r * to_row, source + r * row, static_cast<size_t>(cols) * sizeof(T));
-    }
+  constexpr auto kSize = static_cast<int64_t>(sizeof(T));
+  if (col == 1 && to_col == 1 && cols > 1) {
+    copy_rows(from.data, row * kSize, to.data, to_row * kSize, rows,
+              static_cast<size_t>(cols) * sizeof(T));
   } else if (std::abs(row) < std::abs(col) && rows > 1) {
     if constexpr (sizeof(T) == 4 || sizeof(T) == 8) {
       if (row == 1 && to_col == 1) {

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+// Copies between rectangles, short rows and rows with gaps, against one element at a time.
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "src/cpu/elementwise/iteration.h"
+#include "src/cpu/movement/every_nth.h"
+#include "tests/cpp/cpu/jit_cases.h"
+
+namespace hologram::cpu {
+namespace {
+
+class EveryNth : public IsaTest {};
+
+// The last element lies before memory that may not be read, and nothing behind the result changes.
+TEST_P(EveryNth, ReadsAndWritesItsElementsAlone) {
+  std::mt19937_64 rng(1);
+  for (const int64_t itemsize : {1, 2, 4, 8}) {
+    const auto size = static_cast<size_t>(itemsize);
+    for (const int64_t step : {2, 3, 4}) {
+      const EveryNthKernel kernel = every_nth_kernel(GetParam(), step, itemsize);
+      ASSERT_NE(kernel, nullptr);
+      for (int64_t n = 1; n < 200; n += n < 70 ? 1 : 17) {
+        const size_t bytes = static_cast<size_t>((n - 1) * step + 1) * size;
+        const Guarded memory(bytes);
+        char* const from = memory.last(bytes);
+        for (size_t i = 0; i < bytes; ++i) from[i] = static_cast<char>(rng());
+        std::vector<char> got((static_cast<size_t>(n) + 8) * size, 0x5a), want = got;
+        for (int64_t i = 0; i < n; ++i) {
+          std::memcpy(&want[static_cast<size_t>(i) * size], from + i * step * itemsize, size);
+        }
+        kernel(from, got.data(), n);
+        ASSERT_EQ(got, want) << n << " elements of " << itemsize << " bytes, step " << step;
+      }
+    }
+  }
+}
+
+TEST_P(EveryNth, HasNoKernelForOtherSteps) {
+  for (const int64_t step : {-2, -1, 0, 1, 5}) {
+    EXPECT_EQ(every_nth_kernel(GetParam(), step, 4), nullptr);
+  }
+  EXPECT_EQ(every_nth_kernel(GetParam(), 2, 16), nullptr);
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, EveryNth, kEveryIsa, isa_of);
+
+class CopyBlock : public IsaTest {};
+
+// One side of a copy: a rectangle that ends before memory that may not be read.
+struct Side {
+  int64_t row, col, elements;
+  size_t size;
+  Guarded memory;
+  char* data;
+
+  Side(int64_t rows, int64_t cols, int64_t step, int64_t gap, size_t itemsize)
+      : row((cols - 1) * step + 1 + gap),
+        col(step),
+        elements((rows - 1) * row + (cols - 1) * step + 1),
+        size(itemsize),
+        memory(static_cast<size_t>(elements) * size),
+        data(memory.last(static_cast<size_t>(elements) * size)) {}
+
+  char* at(int64_t r, int64_t c) const { return data + (r * row + c * col) * int64_t(size); }
+  std::vector<char> bytes() const { return {data, data + elements * int64_t(size)}; }
+};
+
+TEST_P(CopyBlock, MovesTheRectangleAndNothingElse) {
+  std::mt19937_64 rng(2);
+  for (const size_t size : {1, 2, 4, 8, 16}) {
+    for (int64_t cols = 1; cols < 140; cols += cols < 40 ? 1 : 13) {
+      for (const auto& [step, to_step] :
+           {std::pair{1, 1}, {2, 1}, {3, 1}, {7, 1}, {1, 2}, {3, 5}}) {
+        const auto gap = [&] { return static_cast<int64_t>(rng() % 4); };
+        const int64_t rows = 1 + static_cast<int64_t>(rng() % 6);
+        const Side from(rows, cols, step, gap(), size), to(rows, cols, to_step, gap(), size);
+        for (char* p = from.data; p != from.data + from.bytes().size(); ++p) {
+          *p = static_cast<char>(rng());
+        }
+        std::memset(to.data, 0x5a, to.bytes().size());
+        std::vector<char> want = to.bytes();
+        for (int64_t r = 0; r < rows; ++r) {
+          for (int64_t c = 0; c < cols; ++c) {
+            std::memcpy(&want[static_cast<size_t>(to.at(r, c) - to.data)], from.at(r, c), size);
+          }
+        }
+        copy_block({from.data, from.row, from.col}, {to.data, to.row, to.col}, rows, cols,
+                   static_cast<int64_t>(size));
+        ASSERT_EQ(to.bytes(), want) << rows << " x " << cols << " elements of " << size
+                                    << " bytes, steps " << step << " and " << to_step;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, CopyBlock, kEveryIsa, isa_of);
+
+}  // namespace
+}  // namespace hologram::cpu
