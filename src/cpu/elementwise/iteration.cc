@@ -261,7 +261,7 @@ void copy_elements(const Block& from, const Block& to, int64_t rows, int64_t col
   if (col == 1 && to_col == 1 && cols > 1) {
     copy_rows(from.data, row * kSize, to.data, to_row * kSize, rows,
               static_cast<size_t>(cols) * sizeof(T));
-  } else if (std::abs(row) < std::abs(col) && rows > 1) {
+  } else if ((std::abs(row) < std::abs(col) && rows > 1) || (cols < kShortSide && rows > cols)) {
     if constexpr (sizeof(T) == 4 || sizeof(T) == 8) {
       if (row == 1 && to_col == 1) {
         return transpose_kernel(current_isa(), T())(source, col, cols, rows, target, to_row);
@@ -295,6 +295,10 @@ void copy_elements(const Block& from, const Block& to, int64_t rows, int64_t col
 }  // namespace
 
 void copy_block(const Block& from, const Block& to, int64_t rows, int64_t cols, int64_t itemsize) {
+  if (cols == 1 && rows > 1) {  // one row, the other way round
+    return copy_block({from.data, 0, from.row_stride}, {to.data, 0, to.row_stride}, 1, rows,
+                      itemsize);
+  }
   switch (itemsize) {
     case 1:
       return copy_elements<uint8_t>(from, to, rows, cols);

@@ -109,9 +109,14 @@ bool Lowering::walks_short_rows() const {
     const int index = static_cast<int>(i);
     if (ranks_[i] == Rank::kFull && !fits_loop(index) && !fits_fold(index)) return false;
   }
-  const auto apart = std::count_if(memory_.begin(), memory_.end(), [](const Memory& memory) {
-    return memory.layout == Layout::kRowVector && !memory.repeated;
+  // Values of rows would have to be repeated.
+  const bool repeats = program_.domain.grid.block_cols >= kShortRepeat;
+  auto apart = std::count_if(memory_.begin(), memory_.end(), [&](const Memory& memory) {
+    return (memory.layout == Layout::kRowVector && !memory.repeated) ||
+           (repeats && memory.layout == Layout::kRowScalar);
   });
+  apart += repeats && std::any_of(kernel_.instrs.begin(), kernel_.instrs.end(),
+                                  [](const Instr& i) { return i.code == circuit::kCodeReduction; });
   // One copy gathers or scatters as fast.
   const bool is_copy = kernel_.instrs.size() == 1 && instr(0).code == circuit::kCodeConvert &&
                        instr(0).compute == instr(0).result;

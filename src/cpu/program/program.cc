@@ -145,6 +145,7 @@ std::vector<uint64_t> layout_of(const BlockDomain& domain, const Kernel& kernel,
   const auto answer = [&](bool is) { word = word << 1 | uint64_t{is}; };
   answer(rows);
   answer(rows && grid.block_cols >= kShortestRow);
+  answer(rows && grid.block_cols >= kShortRepeat);
   answer(rows && grid.block_cols >= kShortRow);
   answer(rows && grid.block_cols >= kRepeatedRow);
   answer(grid.block_cols == 1);

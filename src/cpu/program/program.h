@@ -152,6 +152,8 @@ inline constexpr int64_t kOneBytes = 8;
 inline constexpr int64_t kShortRow = 96;
 // Shorter rows cost less gathered than a turn each of a loop that walks them.
 inline constexpr int64_t kShortestRow = 4;
+// A value is repeated along shorter rows sooner than a loop has walked them.
+inline constexpr int64_t kShortRepeat = 8;
 // Repeated rows below this are worth a tile that keeps them.
 inline constexpr int64_t kRepeatedRow = 256;
 // Rows so long that a straight tile has few enough for a class.

@@ -18,6 +18,19 @@ namespace {
 
 using cpu::Indexed;
 
+// Rows of so few elements go one by one.
+constexpr int64_t kFew = 6;
+
+// Whether b comes before a: NaN before anything, then the better value, then the smaller index.
+template <bool kMax, class T>
+HWY_INLINE bool Beats(T b, T a) {
+  if constexpr (kIsFloat<T>) {
+    if (a != a) return false;
+    if (b != b) return true;
+  }
+  return kMax ? b > a : b < a;
+}
+
 template <class T, bool kMax, class Map>
 struct ExtremeFold {
   using Acc = T;
@@ -35,7 +48,15 @@ struct ExtremeFold {
                    double) {
     auto* a = static_cast<T*>(acc);
     const T* row = static_cast<const T*>(x);
-    for (int64_t r = 0; r < count; ++r, row += stride) {
+    for (int64_t r = 0; r < count && n <= kFew; ++r, row += stride) {
+      T best = a[r];
+      for (int64_t i = 0; i < n; ++i) {
+        const T value = MapOne(row[i]);
+        best = Beats<kMax>(value, best) ? value : best;
+      }
+      a[r] = best;
+    }
+    for (int64_t r = 0; r < count && n > kFew; ++r, row += stride) {
       a[r] = Extreme<kMax>(a[r], ExtremeBlock<kMax>(row, n, Map()));
     }
   }
@@ -58,16 +79,6 @@ struct ExtremeFold {
   static void Merge(void* acc, const void* other, int64_t n) { Cols(other, n, 1, n, 0, acc, 0); }
 };
 
-// Whether b comes before a: NaN before anything, then the better value, then the smaller index.
-template <bool kMax, class T>
-HWY_INLINE bool Beats(T b, T a) {
-  if constexpr (kIsFloat<T>) {
-    if (a != a) return false;
-    if (b != b) return true;
-  }
-  return kMax ? b > a : b < a;
-}
-
 template <class T, bool kMax>
 struct ArgFold {
   using Acc = Indexed<T>;
@@ -84,6 +95,17 @@ struct ArgFold {
     for (int64_t r = 0; r < count; ++r) {
       const T* row = static_cast<const T*>(x) + r * stride;
       Acc& a = static_cast<Acc*>(acc)[r];
+      if (n <= kFew) {
+        T best = row[0];
+        int64_t at = 0;
+        for (int64_t i = 1; i < n; ++i) {
+          const bool beats = Beats<kMax>(row[i], best);
+          best = beats ? row[i] : best;
+          at = beats ? i : at;
+        }
+        Take(a, best, first + at);
+        continue;
+      }
       for (int64_t i = 0; i < n; i += kBlock) {
         const int64_t length = std::min(kBlock, n - i);
         const T best = ExtremeBlock<kMax>(row + i, length, Same());

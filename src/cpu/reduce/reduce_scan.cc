@@ -17,6 +17,7 @@ namespace cpu {
 namespace {
 
 constexpr int64_t kAbreast = 512;     // lines summed together
+constexpr int64_t kShortLine = 64;    // elements
 constexpr int64_t kScanUnit = 32768;  // elements a thread claims at a time
 
 struct Line {
@@ -26,6 +27,10 @@ struct Line {
   int64_t in_step, out_step, n;
   // Other lines beside this one.
   int64_t lines, in_next, out_next;
+
+  bool is_direct() const {
+    return in_step == 1 && out_step == 1 && in_dtype == compute && out_dtype == compute;
+  }
 };
 
 // float32 is summed in float64, as PyTorch does; int64 wraps.
@@ -56,14 +61,36 @@ SumOf<T> scan_run(const T* in, int64_t n, SumOf<T> sum, T* out) {
   return sum;
 }
 
+// Lines of so few elements that the compiler writes them out.
+template <class T, int kLength>
+void scan_short(const Line& line) {
+  const T* in = reinterpret_cast<const T*>(line.in);
+  T* out = reinterpret_cast<T*>(line.out);
+  for (int64_t j = 0; j < line.lines; ++j, in += line.in_next, out += line.out_next) {
+    SumOf<T> sum = 0;
+    T sums[kLength];
+    for (int i = 0; i < kLength; ++i) sums[i] = static_cast<T>(sum += static_cast<SumOf<T>>(in[i]));
+    for (int i = 0; i < kLength; ++i) out[i] = sums[i];
+  }
+}
+
+// Elements of a line lie side by side, in and out.
+template <class T>
+void scan_direct(const Line& line) {
+  using Scan = void (*)(const Line&);
+  constexpr Scan kShort[] = {scan_short<T, 2>, scan_short<T, 3>, scan_short<T, 4>, scan_short<T, 5>,
+                             scan_short<T, 6>, scan_short<T, 7>, scan_short<T, 8>};
+  if (line.n >= 2 && line.n <= 8) return kShort[line.n - 2](line);
+  for (int64_t j = 0; j < line.lines; ++j) {
+    scan_run<T>(reinterpret_cast<const T*>(line.in) + j * line.in_next, line.n, 0,
+                reinterpret_cast<T*>(line.out) + j * line.out_next);
+  }
+}
+
 template <class T>
 void scan(const Line& line) {
   using Sum = SumOf<T>;
-  if (line.lines == 1 && line.in_dtype == line.compute && line.out_dtype == line.compute &&
-      line.in_step == 1 && line.out_step == 1) {
-    scan_run<T>(reinterpret_cast<const T*>(line.in), line.n, 0, reinterpret_cast<T*>(line.out));
-    return;
-  }
+  if (line.is_direct()) return scan_direct<T>(line);
   alignas(64) T values[kScratchElements];
   Sum sums[kAbreast] = {};
   const int64_t in_size = static_cast<int64_t>(itemsize(line.in_dtype));
@@ -120,9 +147,11 @@ void cumsum(const View& in, int dim, const View& out, int max_threads) {
   others.sort();
   others.merge();
   const int last = others.ndim - 1;
-  const bool abreast = last >= 0 && std::abs(others.stride[0][last]) < std::abs(line.in_step);
   const int64_t run = last >= 0 ? others.size[last] : 1;
-  const int64_t width = abreast ? std::min(run, cpu::kAbreast) : 1;
+  // Lines beside each other, and short ones, are walked together.
+  const bool beside = last >= 0 && std::abs(others.stride[0][last]) < std::abs(line.in_step);
+  const bool together = beside || line.n < cpu::kShortLine || line.is_direct();
+  const int64_t width = together ? std::min(run, cpu::kAbreast) : 1;
   const int64_t blocks = (run + width - 1) / width;
   const int64_t tiles = others.count() / run * blocks;
   const int64_t chunk = std::max<int64_t>(1, cpu::kScanUnit / (width * line.n));
