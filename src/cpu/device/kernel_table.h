@@ -41,6 +41,8 @@ struct ConvertTable {
   ConvertKernel kernels[kDtypeCount][kDtypeCount] = {};
   // Copies bytes past the caches; dst is 64-byte aligned, bytes a multiple of 64.
   void (*stream)(const void* src, void* dst, int64_t bytes) = nullptr;
+  // Copies at least 64 bytes; see copy_bytes().
+  void (*copy)(const void* src, void* dst, int64_t bytes) = nullptr;
 };
 const ConvertTable& convert_table(Isa isa);
 

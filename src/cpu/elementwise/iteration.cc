@@ -9,6 +9,7 @@
 
 #include "hologram/error.h"
 #include "src/base/text.h"
+#include "src/cpu/movement/copy_bytes.h"
 #include "src/cpu/movement/every_nth.h"
 #include "src/cpu/movement/transpose.h"
 
@@ -18,6 +19,8 @@ namespace {
 // A side of this many elements makes a square block worth its bookkeeping.
 constexpr int64_t kSquareSide = 32;
 constexpr int64_t kShortSide = 8;
+// So few columns are copied one after another.
+constexpr int64_t kFewColumns = 4;
 
 }  // namespace
 
@@ -199,58 +202,6 @@ void copy_backward(const T* source, T* target, int64_t n) {
   }
 }
 
-// Rows of more than kHalf bytes, to twice as many: their beginning and their end, which may
-// overlap. With kWhole they have kHalf.
-template <size_t kHalf, bool kWhole = false>
-void copy_short_rows(const char* source, int64_t row, char* target, int64_t to_row, int64_t rows,
-                     size_t bytes) {
-  constexpr size_t kPiece = std::min<size_t>(kHalf, 16);
-  for (int64_t r = 0; r < rows; ++r) {
-    const char* const source_end = source + bytes - kHalf;
-    char* const target_end = target + bytes - kHalf;
-#pragma GCC unroll 4
-    for (size_t i = 0; i < kHalf; i += kPiece) {
-      std::memcpy(target + i, source + i, kPiece);
-      if constexpr (!kWhole) std::memcpy(target_end + i, source_end + i, kPiece);
-    }
-    source += row;
-    target += to_row;
-  }
-}
-
-// Rows whose elements lie side by side on both sides. Steps from row to row are in bytes.
-void copy_rows(const char* source, int64_t row, char* target, int64_t to_row, int64_t rows,
-               size_t bytes) {
-  const auto copy = [&](auto function) { function(source, row, target, to_row, rows, bytes); };
-  switch (bytes) {
-    case 2:
-      return copy(copy_short_rows<2, true>);
-    case 4:
-      return copy(copy_short_rows<4, true>);
-    case 8:
-      return copy(copy_short_rows<8, true>);
-    case 16:
-      return copy(copy_short_rows<16, true>);
-    default:
-      break;
-  }
-  if (bytes <= 2 || bytes > 128) {
-    for (int64_t r = 0; r < rows; ++r) std::memcpy(target + r * to_row, source + r * row, bytes);
-  } else if (bytes > 64) {
-    copy(copy_short_rows<64>);
-  } else if (bytes > 32) {
-    copy(copy_short_rows<32>);
-  } else if (bytes > 16) {
-    copy(copy_short_rows<16>);
-  } else if (bytes > 8) {
-    copy(copy_short_rows<8>);
-  } else if (bytes > 4) {
-    copy(copy_short_rows<4>);
-  } else {
-    copy(copy_short_rows<2>);
-  }
-}
-
 template <class T>
 void copy_elements(const Block& from, const Block& to, int64_t rows, int64_t cols) {
   const T* source = reinterpret_cast<const T*>(from.data);
@@ -259,9 +210,8 @@ void copy_elements(const Block& from, const Block& to, int64_t rows, int64_t col
   const int64_t to_row = to.row_stride, to_col = to.col_stride;
   constexpr auto kSize = static_cast<int64_t>(sizeof(T));
   if (col == 1 && to_col == 1 && cols > 1) {
-    copy_rows(from.data, row * kSize, to.data, to_row * kSize, rows,
-              static_cast<size_t>(cols) * sizeof(T));
-  } else if ((std::abs(row) < std::abs(col) && rows > 1) || (cols < kShortSide && rows > cols)) {
+    copy_rows(from.data, row * kSize, to.data, to_row * kSize, rows, cols * kSize);
+  } else if ((std::abs(row) < std::abs(col) && rows > 1) || (cols <= kFewColumns && rows > cols)) {
     if constexpr (sizeof(T) == 4 || sizeof(T) == 8) {
       if (row == 1 && to_col == 1) {
         return transpose_kernel(current_isa(), T())(source, col, cols, rows, target, to_row);

@@ -17,6 +17,7 @@
 #include "src/cpu/device/grain_size.h"
 #include "src/cpu/executor/frame.h"
 #include "src/cpu/executor/fused_call.h"
+#include "src/cpu/movement/copy_bytes.h"
 #include "src/cpu/program/program.h"
 
 namespace hologram::cpu {
@@ -184,8 +185,8 @@ void run_convert(Isa isa, const Step& step, const StepOperand* operands, char* c
     const int64_t bytes = n * static_cast<int64_t>(itemsize(step.to));
     const int64_t streamed = bytes / 64 * 64;
     convert_table(isa).stream(in, out, streamed);
-    std::memcpy(static_cast<char*>(out) + streamed, static_cast<const char*>(in) + streamed,
-                static_cast<size_t>(bytes - streamed));
+    copy_bytes(static_cast<char*>(out) + streamed, static_cast<const char*>(in) + streamed,
+               bytes - streamed);
     return;
   }
   for (int64_t r = 0; r < rows; ++r) {

@@ -168,6 +168,28 @@ void Stream(const void* src, void* dst, int64_t bytes) {
   for (int64_t i = 0; i < bytes; i += lanes) hn::Stream(hn::LoadU(d, in + i), d, out + i);
 }
 
+void Copy(const void* src, void* dst, int64_t bytes) {
+  const hn::ScalableTag<uint8_t> d;
+  const auto* in = static_cast<const uint8_t*>(src);
+  auto* out = static_cast<uint8_t*>(dst);
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  // Stores are aligned but for the first and the last.
+  const auto first = hn::LoadU(d, in), last = hn::LoadU(d, in + bytes - lanes);
+  int64_t i = lanes - static_cast<int64_t>(reinterpret_cast<uintptr_t>(out) %
+                                           static_cast<uintptr_t>(lanes));
+  for (; i + 4 * lanes <= bytes; i += 4 * lanes) {
+    const auto a = hn::LoadU(d, in + i), b = hn::LoadU(d, in + i + lanes);
+    const auto c = hn::LoadU(d, in + i + 2 * lanes), e = hn::LoadU(d, in + i + 3 * lanes);
+    hn::Store(a, d, out + i);
+    hn::Store(b, d, out + i + lanes);
+    hn::Store(c, d, out + i + 2 * lanes);
+    hn::Store(e, d, out + i + 3 * lanes);
+  }
+  for (; i + lanes <= bytes; i += lanes) hn::Store(hn::LoadU(d, in + i), d, out + i);
+  hn::StoreU(first, d, out);
+  hn::StoreU(last, d, out + bytes - lanes);
+}
+
 }  // namespace
 
 void AddConversions(cpu::ConvertTable& table) {
@@ -196,6 +218,7 @@ void AddConversions(cpu::ConvertTable& table) {
   set(Dtype::kUInt8, Dtype::kBFloat16, &ByteToBFloat16<uint8_t>);
   set(Dtype::kBool, Dtype::kBFloat16, &ConvertBool<&ByteToBFloat16<uint8_t>, 2>);
   table.stream = &Stream;
+  table.copy = &Copy;
 }
 
 }  // namespace HWY_NAMESPACE

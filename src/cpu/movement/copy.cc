@@ -12,6 +12,7 @@
 #include "src/cpu/device/kernel_table.h"
 #include "src/cpu/device/scratch.h"
 #include "src/cpu/elementwise/iteration.h"
+#include "src/cpu/movement/copy_bytes.h"
 
 namespace hologram {
 namespace {
@@ -26,10 +27,10 @@ int64_t tile_elements(Dtype a, Dtype b) {
   return std::max(itemsize(a), itemsize(b)) > 8 ? 512 : cpu::kTile;
 }
 
-void copy_bytes(const char* src, char* dst, int64_t bytes, bool streams) {
+void copy_run(const char* src, char* dst, int64_t bytes, bool streams) {
   const int64_t streamed = streams ? bytes / 64 * 64 : 0;
   if (streamed > 0) cpu::convert_table(current_isa()).stream(src, dst, streamed);
-  std::memcpy(dst + streamed, src + streamed, static_cast<size_t>(bytes - streamed));
+  cpu::copy_bytes(dst + streamed, src + streamed, bytes - streamed);
 }
 
 void copy_flat(const Iteration& iteration, Dtype from, Dtype to, int max_threads) {
@@ -42,8 +43,8 @@ void copy_flat(const Iteration& iteration, Dtype from, Dtype to, int max_threads
   cpu::for_chunks(
       iteration.numel(), cpu::grain(false), max_threads, [&](int64_t begin, int64_t end) {
         if (from == to) {
-          copy_bytes(src + begin * from_size, dst + begin * to_size, (end - begin) * to_size,
-                     streams);
+          copy_run(src + begin * from_size, dst + begin * to_size, (end - begin) * to_size,
+                   streams);
         } else {
           convert(from, src + begin * from_size, to, dst + begin * to_size, end - begin);
         }
@@ -90,7 +91,7 @@ void check_conversion(Dtype from, Dtype to) {
 void convert(Dtype src_dtype, const void* src, Dtype dst_dtype, void* dst, int64_t n) {
   if (n <= 0) return;
   if (src_dtype == dst_dtype) {
-    std::memcpy(dst, src, static_cast<size_t>(n) * itemsize(src_dtype));
+    cpu::copy_bytes(dst, src, n * static_cast<int64_t>(itemsize(src_dtype)));
     return;
   }
   check_has_kernels("convert", src_dtype);

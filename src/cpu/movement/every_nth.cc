@@ -58,8 +58,8 @@ cpu::EveryNthKernel EveryNthKernelOf(int64_t step, int64_t itemsize) {
       return OfStep<uint16_t>(step);
     case 4:
       return OfStep<uint32_t>(step);
-    case 8:
-      return OfStep<uint64_t>(step);
+    case 8:  // Where vectors hold two or four of them, further steps are no faster than one by one.
+      return step == 2 ? OfStep<uint64_t>(step) : nullptr;
     default:
       return nullptr;
   }

@@ -12,7 +12,7 @@ namespace hologram::cpu {
 // last of these is read. They do not overlap.
 using EveryNthKernel = void (*)(const void* from, void* to, int64_t n);
 
-// Null where there is none for the step.
+// Null where there is none for the step: of 8 bytes every second is gathered only.
 EveryNthKernel every_nth_kernel(Isa isa, int64_t step, int64_t itemsize);
 
 }  // namespace hologram::cpu

@@ -13,6 +13,7 @@
 #include "src/cpu/device/grain_size.h"
 #include "src/cpu/device/kernel_table.h"
 #include "src/cpu/movement/around.h"
+#include "src/cpu/movement/copy_bytes.h"
 
 namespace hologram {
 namespace cpu {
@@ -36,7 +37,7 @@ void copy_ends(char* to, const char* from, int64_t bytes) {
 // Short pieces are copied inline: calling memcpy costs more than a few moves.
 inline void copy_small(char* to, const char* from, int64_t bytes) {
   if (bytes > 64) {
-    std::memcpy(to, from, static_cast<size_t>(bytes));
+    copy_bytes(to, from, bytes);
   } else if (bytes > 32) {
     copy_ends<32>(to, from, bytes);
   } else if (bytes >= 16) {
@@ -243,12 +244,47 @@ void add_tile(const Groups& groups, int64_t s, Dtype dtype, char* to, const char
 }  // namespace
 }  // namespace cpu
 
+namespace cpu {
+namespace {
+
+// Rows of more bytes are joined one after another.
+constexpr int64_t kShortJoin = 256;
+
+// Short rows: one piece of many of them at a time.
+void join_short(const Piece* pieces, int64_t count, int64_t rows, int64_t row, char* out,
+                int max_threads) {
+  static constexpr char kZeros[kShortJoin] = {};
+  const int64_t together = kChunkBytes / row;
+  for_chunks(rows, together, threads_of(max_threads), [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; r += together) {
+      const int64_t here = std::min(together, end - r);
+      char* to = out + r * row;
+      for (int64_t i = 0; i < count; ++i) {
+        const Piece& piece = pieces[i];
+        const char* from = static_cast<const char*>(piece.data);
+        if (from == nullptr) {
+          copy_rows(kZeros, 0, to, row, here, piece.bytes);
+        } else {
+          copy_rows(from + r * piece.bytes, piece.bytes, to, row, here, piece.bytes);
+        }
+        to += piece.bytes;
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace cpu
+
 void join(const Piece* pieces, int64_t count, int64_t rows, void* out, int max_threads) {
   using namespace cpu;
   int64_t row = 0;
   for (int64_t i = 0; i < count; ++i) row += pieces[i].bytes;
   const int64_t total = rows * row;
   if (total == 0) return;
+  if (row <= kShortJoin && rows > 1) {
+    return join_short(pieces, count, rows, row, static_cast<char*>(out), max_threads);
+  }
   const bool stream = total >= kStreamBytes;
   for_chunks(total, kChunkBytes, threads_of(max_threads), [&](int64_t begin, int64_t end) {
     char* to = static_cast<char*>(out) + begin;

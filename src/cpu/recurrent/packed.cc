@@ -5,6 +5,7 @@
 
 #include "src/cpu/device/call_table.h"
 #include "src/cpu/device/dense_view.h"
+#include "src/cpu/movement/copy_bytes.h"
 #include "src/cpu/recurrent/recurrence.h"
 
 namespace hologram::cpu {
@@ -16,14 +17,6 @@ int64_t row_bytes(const View& view, int dims) {
 }
 int64_t stride_bytes(const View& view, int dim) {
   return view.strides[dim] * static_cast<int64_t>(itemsize(view.dtype));
-}
-
-void copy_bytes(int64_t rows, int64_t bytes, const char* from, int64_t from_row, char* to,
-                int64_t to_row) {
-  if (bytes == 0) return;
-  for (int64_t r = 0; r < rows; ++r) {
-    std::memcpy(to + r * to_row, from + r * from_row, static_cast<size_t>(bytes));
-  }
 }
 
 // part(step) for all of them.
@@ -41,8 +34,8 @@ void run(const calls::PackRows<>& call, CallThreads threads) {
   const int64_t bytes = row_bytes(out, 1);
   const Steps steps("pack_rows", out, call.batch_sizes, in.shape[1]);
   for_steps(steps, threads(out.numel()), [&](int64_t step, StepRows at) {
-    copy_bytes(at.count, bytes, static_cast<char*>(in.data) + step * stride_bytes(in, 0),
-               stride_bytes(in, 1), static_cast<char*>(out.data) + at.first * bytes, bytes);
+    copy_rows(static_cast<char*>(in.data) + step * stride_bytes(in, 0), stride_bytes(in, 1),
+              static_cast<char*>(out.data) + at.first * bytes, bytes, at.count, bytes);
   });
 }
 
@@ -55,14 +48,14 @@ void run(const calls::PadRows<>& call, CallThreads threads) {
     std::memcpy(&padding[i], &call.element, itemsize(out.dtype));
   }
   const auto pad = [&](int64_t step, int64_t first) {
-    copy_bytes(
-        batch - first, bytes, padding.data(), 0,
-        static_cast<char*>(out.data) + step * stride_bytes(out, 0) + first * stride_bytes(out, 1),
-        stride_bytes(out, 1));
+    char* const to = static_cast<char*>(out.data) + step * stride_bytes(out, 0);
+    copy_rows(padding.data(), 0, to + first * stride_bytes(out, 1), stride_bytes(out, 1),
+              batch - first, bytes);
   };
   for_steps(steps, threads(out.numel()), [&](int64_t step, StepRows at) {
-    copy_bytes(at.count, bytes, static_cast<char*>(in.data) + at.first * bytes, bytes,
-               static_cast<char*>(out.data) + step * stride_bytes(out, 0), stride_bytes(out, 1));
+    copy_rows(static_cast<char*>(in.data) + at.first * bytes, bytes,
+              static_cast<char*>(out.data) + step * stride_bytes(out, 0), stride_bytes(out, 1),
+              at.count, bytes);
     pad(step, at.count);
   });
   for (int64_t step = steps.count(); step < out.shape[0]; ++step) pad(step, 0);
@@ -76,11 +69,11 @@ void run(const calls::RowsBefore<>& call, CallThreads threads) {
     const int64_t continued = steps.continued(step), row = stride_bytes(in, 0);
     char* const to = static_cast<char*>(out.data) + at.first * bytes;
     if (continued > 0) {
-      copy_bytes(continued, bytes, static_cast<char*>(in.data) + steps[step - 1].first * row, row,
-                 to, bytes);
+      copy_rows(static_cast<char*>(in.data) + steps[step - 1].first * row, row, to, bytes,
+                continued, bytes);
     }
-    copy_bytes(at.count - continued, bytes, static_cast<char*>(first.data) + continued * bytes,
-               bytes, to + continued * bytes, bytes);
+    copy_rows(static_cast<char*>(first.data) + continued * bytes, bytes, to + continued * bytes,
+              bytes, at.count - continued, bytes);
   });
 }
 

@@ -18,17 +18,36 @@ namespace {
 
 using cpu::Indexed;
 
-// Rows of so few elements go one by one.
+// Rows of so few elements go one by one, without branches, which no processor could foretell.
 constexpr int64_t kFew = 6;
+template <class T>
+using OneLane = hn::CappedTag<T, 1>;
 
 // Whether b comes before a: NaN before anything, then the better value, then the smaller index.
 template <bool kMax, class T>
 HWY_INLINE bool Beats(T b, T a) {
+  const bool better = kMax ? b > a : b < a;
   if constexpr (kIsFloat<T>) {
-    if (a != a) return false;
-    if (b != b) return true;
+    return (a == a) & (better | (b != b));
+  } else {
+    return better;
   }
-  return kMax ? b > a : b < a;
+}
+
+// The same of vectors.
+template <bool kMax, class D, class V = hn::Vec<D>>
+HWY_INLINE hn::Mask<D> BeatsV([[maybe_unused]] D d, V b, V a) {
+  hn::Mask<D> better;
+  if constexpr (kMax) {
+    better = hn::Gt(b, a);
+  } else {
+    better = hn::Lt(b, a);
+  }
+  if constexpr (kIsFloat<hn::TFromD<D>>) {
+    return hn::And(hn::Eq(a, a), hn::Or(better, hn::Ne(b, b)));
+  } else {
+    return better;
+  }
 }
 
 template <class T, bool kMax, class Map>
@@ -41,6 +60,14 @@ struct ExtremeFold {
       return x;
     }
   }
+  static HWY_INLINE T Best(T a, T b) {
+    if constexpr (kIsFloat<T>) {
+      const bool keep = kMax ? (a > b) | (a != a) : (a < b) | (a != a);
+      return keep ? a : b;
+    } else {
+      return Extreme<kMax>(a, b);
+    }
+  }
   static void Init(void* acc, int64_t n) {
     std::fill_n(static_cast<T*>(acc), n, WorstOf<kMax, T>());
   }
@@ -48,13 +75,14 @@ struct ExtremeFold {
                    double) {
     auto* a = static_cast<T*>(acc);
     const T* row = static_cast<const T*>(x);
+    const OneLane<T> d;
     for (int64_t r = 0; r < count && n <= kFew; ++r, row += stride) {
-      T best = a[r];
+      auto best = hn::LoadU(d, a + r);
       for (int64_t i = 0; i < n; ++i) {
-        const T value = MapOne(row[i]);
-        best = Beats<kMax>(value, best) ? value : best;
+        const auto value = Map()(hn::LoadU(d, row + i));
+        best = hn::IfThenElse(BeatsV<kMax>(d, value, best), value, best);
       }
-      a[r] = best;
+      hn::StoreU(best, d, a + r);
     }
     for (int64_t r = 0; r < count && n > kFew; ++r, row += stride) {
       a[r] = Extreme<kMax>(a[r], ExtremeBlock<kMax>(row, n, Map()));
@@ -65,15 +93,7 @@ struct ExtremeFold {
     T* HWY_RESTRICT a = static_cast<T*>(acc);
     for (int64_t i = 0; i < n; ++i) {
       const T* row = static_cast<const T*>(x) + i * stride;
-      for (int64_t j = 0; j < cols; ++j) {
-        const T v = MapOne(row[j]);
-        if constexpr (kIsFloat<T>) {
-          const bool keep = kMax ? (a[j] > v) | (a[j] != a[j]) : (a[j] < v) | (a[j] != a[j]);
-          a[j] = keep ? a[j] : v;
-        } else {
-          a[j] = Extreme<kMax>(a[j], v);
-        }
-      }
+      for (int64_t j = 0; j < cols; ++j) a[j] = Best(a[j], MapOne(row[j]));
     }
   }
   static void Merge(void* acc, const void* other, int64_t n) { Cols(other, n, 1, n, 0, acc, 0); }
@@ -96,14 +116,19 @@ struct ArgFold {
       const T* row = static_cast<const T*>(x) + r * stride;
       Acc& a = static_cast<Acc*>(acc)[r];
       if (n <= kFew) {
-        T best = row[0];
-        int64_t at = 0;
+        const OneLane<T> d;
+        const hn::RebindToSigned<OneLane<T>> positions;
+        auto best = hn::LoadU(d, row);
+        auto at = hn::Zero(positions);
         for (int64_t i = 1; i < n; ++i) {
-          const bool beats = Beats<kMax>(row[i], best);
-          best = beats ? row[i] : best;
-          at = beats ? i : at;
+          const auto value = hn::LoadU(d, row + i);
+          const auto beats = BeatsV<kMax>(d, value, best);
+          best = hn::IfThenElse(beats, value, best);
+          at = hn::IfThenElse(hn::RebindMask(positions, beats),
+                              hn::Set(positions, static_cast<hn::TFromD<decltype(positions)>>(i)),
+                              at);
         }
-        Take(a, best, first + at);
+        Take(a, hn::GetLane(best), first + hn::GetLane(at));
         continue;
       }
       for (int64_t i = 0; i < n; i += kBlock) {

@@ -132,15 +132,17 @@ HWY_INLINE void FoldColumns(const T* x, int64_t cols, int64_t n, int64_t stride,
       StoreFirst(d, sum, out + whole, cols - whole);
     }
   }
-  for (; i < n; ++i) {
-    const T* row = x + i * stride;
-    for (int64_t j = 0; j < whole; j += lanes) {
-      hn::StoreU(join(hn::LoadU(d, out + j), map(load(row + j))), d, out + j);
-    }
-    if (whole < cols) {
-      const auto sum = join(load_rest(out + whole), map(load_rest(row + whole)));
-      StoreFirst(d, sum, out + whole, cols - whole);
-    }
+  if (i == n) return;
+  const T* rest = x + i * stride;
+  const auto few = [&](hn::Vec<Tag<T>> sum, const T* p, auto load) HWY_ATTR {
+    for (int64_t k = i; k < n; ++k, p += stride) sum = join(sum, map(load(p)));
+    return sum;
+  };
+  for (int64_t j = 0; j < whole; j += lanes) {
+    hn::StoreU(few(hn::LoadU(d, out + j), rest + j, load), d, out + j);
+  }
+  if (whole < cols) {
+    StoreFirst(d, few(load_rest(out + whole), rest + whole, load_rest), out + whole, cols - whole);
   }
 }
 

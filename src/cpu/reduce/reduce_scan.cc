@@ -92,7 +92,8 @@ void scan(const Line& line) {
   using Sum = SumOf<T>;
   if (line.is_direct()) return scan_direct<T>(line);
   alignas(64) T values[kScratchElements];
-  Sum sums[kAbreast] = {};
+  Sum sums[kAbreast];
+  std::fill_n(sums, line.lines, Sum(0));
   const int64_t in_size = static_cast<int64_t>(itemsize(line.in_dtype));
   const int64_t out_size = static_cast<int64_t>(itemsize(line.out_dtype));
   const int64_t together = std::max<int64_t>(1, kScratchElements / line.lines);
