@@ -138,7 +138,13 @@ HWY_INLINE T ExtremeBlock(const T* x, int64_t n, Map map) {
 
 template <class F>
 FoldKernel KernelOf(size_t acc_size) {
-  return {static_cast<int>(acc_size), false, &F::Init, &F::Rows, &F::Cols, nullptr, &F::Merge};
+  FoldKernel kernel;
+  kernel.acc_size = static_cast<int>(acc_size);
+  kernel.init = &F::Init;
+  kernel.rows = &F::Rows;
+  kernel.cols = &F::Cols;
+  kernel.merge = &F::Merge;
+  return kernel;
 }
 
 using Kernels = cpu::FoldTable;

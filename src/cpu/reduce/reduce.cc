@@ -96,6 +96,7 @@ struct Split {
     group = per_inner > 1 ? 1 : std::min(outer, std::max<int64_t>(1, target / inner));
     pieces = per_inner > 1 ? outer * per_inner : ceil_div(outer, group);
   }
+  bool is_one_stretch() const { return outer == 1 && per_inner == 1; }
 };
 
 // Calls f(offset, first, n) for every stretch of the innermost folded dimension in a piece.
@@ -160,12 +161,15 @@ void fold_rows(const ReduceJob& job, const Split& split, int64_t piece, int64_t 
   }
 }
 
+// Fewer columns are folded as rows of up to kWideRow.
+constexpr int64_t kNarrow = 15, kWideRow = 32;
+
 // Few columns without gaps: several rows are folded as one wide row, then its parts are joined.
 void fold_narrow(const ReduceJob& job, const char* at, int64_t cols, int64_t n, char* acc,
                  char* wide) {
   const FoldKernel& kernel = *job.fold.kernel;
   const int64_t size = static_cast<int64_t>(itemsize(job.fold.compute));
-  const int64_t together = std::min(n / 4, 256 / cols);
+  const int64_t together = std::min(n / 4, kWideRow / cols);
   if (together < 2) return kernel.cols(at, cols, n, cols, 0, acc, job.options.p);
   kernel.init(wide, cols * together);
   kernel.cols(at, cols * together, n / together, cols * together, 0, wide, job.options.p);
@@ -176,8 +180,8 @@ void fold_narrow(const ReduceJob& job, const char* at, int64_t cols, int64_t n, 
   kernel.cols(at + done * cols * size, cols, n - done, cols, 0, acc, job.options.p);
 }
 
-// Columns: elements of the innermost kept dimension lie closest together. acc[j] takes in column
-// col + j of the outer-th run of outputs.
+// Columns: elements of the innermost kept dimension lie closest together. acc[j] becomes that of
+// column col + j of the outer-th run of outputs.
 void fold_cols(const ReduceJob& job, const Split& split, int64_t piece, int64_t outer, int64_t col,
                int64_t cols, char* acc) {
   const Nest& kept = job.plan.kept;
@@ -190,12 +194,19 @@ void fold_cols(const ReduceJob& job, const Split& split, int64_t piece, int64_t 
   const int64_t step = kept.stride[0][kept.ndim - 1];
   const int64_t base = kept.offset(outer * run + col, 0);
   const bool direct = step == 1 && in.dtype == job.fold.compute;
+  const bool is_narrow = row_step == cols && cols <= kNarrow && !job.fold.has_positions();
   alignas(64) char scratch[kScratchElements * 8];
-  alignas(64) char wide[256 * sizeof(Moments)];
+  alignas(64) char wide[kWideRow * sizeof(Moments)];
+  if (direct && kernel.few_rows != nullptr && !is_narrow && split.is_one_stretch() &&
+      split.inner <= kFewFolded) {
+    const char* at = static_cast<const char*>(in.data) + base * size;
+    return kernel.few_rows(at, cols, split.inner, row_step, acc);
+  }
+  kernel.init(acc, cols);
   for_stretches(split, folded, piece, [&](int64_t offset, int64_t position, int64_t n) {
     const char* at = static_cast<const char*>(in.data) + (base + offset) * size;
     if (direct) {
-      if (row_step == cols && cols <= 64 && !job.fold.has_positions()) {
+      if (is_narrow) {
         fold_narrow(job, at, cols, n, acc, wide);
       } else {
         kernel.cols(at, cols, n, row_step, position, acc, job.options.p);
@@ -260,8 +271,8 @@ void run(const ReduceJob& job) {
     const int64_t here = std::min(tile, runs - outer), width = std::min(cols, run - col);
     if (split.pieces > 1) {
       char* acc = partial.data() + (piece * outputs + outer * run + col) * acc_size;
-      job.fold.kernel->init(acc, width);
       if (by_rows) {
+        job.fold.kernel->init(acc, width);
         fold_rows(job, split, piece, outer, 1, acc);
       } else {
         fold_cols(job, split, piece, outer, col, width, acc);
@@ -271,7 +282,6 @@ void run(const ReduceJob& job) {
     alignas(64) char accs[kMaxCols * sizeof(Moments)];
     if (!by_rows) {
       for (int64_t i = 0; i < here; ++i) {
-        job.fold.kernel->init(accs, width);
         fold_cols(job, split, 0, outer + i, col, width, accs);
         finish(job, accs, (outer + i) * run + col, width);
       }

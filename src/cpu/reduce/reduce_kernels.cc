@@ -222,15 +222,28 @@ struct TotalFold {
     const T* p = static_cast<const T*>(x);
     if constexpr (kIsFloat<T>) {
       HWY_ALIGN T part[cpu::kMaxCols];
-      constexpr int64_t kBlock = 128;
-      for (int64_t i = 0; i < n; i += kBlock) {
+      for (int64_t i = 0; i < n; i += cpu::kFewFolded) {
         std::fill_n(part, cols, static_cast<T>(Join::kIdentity));
-        FoldColumns(p + i * stride, cols, std::min(kBlock, n - i), stride, part, Map(), Join());
+        FoldColumns(p + i * stride, cols, std::min(cpu::kFewFolded, n - i), stride, part, Map(),
+                    Join());
         for (int64_t j = 0; j < cols; ++j) a[j].Add(part[j]);
       }
     } else {
       for (int64_t i = 0; i < n; ++i) {
         for (int64_t j = 0; j < cols; ++j) a[j].Add(p[i * stride + j]);
+      }
+    }
+  }
+  static void FewRows(const void* x, int64_t cols, int64_t n, int64_t stride, void* acc) {
+    HWY_ALIGN T part[cpu::kMaxCols];
+    std::fill_n(part, cols, static_cast<T>(Join::kIdentity));
+    FoldColumns(static_cast<const T*>(x), cols, n, stride, part, Map(), Join());
+    auto* a = static_cast<Acc*>(acc);
+    for (int64_t j = 0; j < cols; ++j) {
+      if constexpr (std::is_same_v<Acc, Total<double, Plus>>) {
+        a[j] = {part[j], 0};
+      } else {
+        a[j].value = part[j];
       }
     }
   }
@@ -414,20 +427,48 @@ struct LogSumExpFold {
       }
     }
   }
-  static void Cols(const void* x, int64_t cols, int64_t n, int64_t stride, int64_t first, void* acc,
-                   double p) {
-    // Columns of a block become rows.
-    constexpr int64_t kRows = 64, kCols = 16;
-    HWY_ALIGN T block[kRows * kCols];
+  static void Cols(const void* x, int64_t cols, int64_t n, int64_t stride, int64_t, void* acc,
+                   double) {
+    constexpr int64_t kRows = 64;
+    const Tag<T> d;
+    const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+    HWY_ALIGN T maxima[hn::MaxLanes(d)], sums[hn::MaxLanes(d)];
     for (int64_t i = 0; i < n; i += kRows) {
       const int64_t length = std::min(kRows, n - i);
-      for (int64_t j = 0; j < cols; j += kCols) {
-        const int64_t width = std::min(kCols, cols - j);
+      for (int64_t j = 0; j < cols; j += lanes) {
+        const T* at = static_cast<const T*>(x) + i * stride + j;
+        const int64_t here = std::min(lanes, cols - j);
+        const auto row = [&](int64_t k) HWY_ATTR {
+          return here == lanes ? hn::LoadU(d, at + k * stride)
+                               : LoadFirst(d, at + k * stride, here);
+        };
+        auto max = hn::Set(d, WorstOf<true, T>());
+        auto nan = hn::Zero(d);
         for (int64_t k = 0; k < length; ++k) {
-          const T* at = static_cast<const T*>(x) + (i + k) * stride + j;
-          for (int64_t c = 0; c < width; ++c) block[c * kRows + k] = at[c];
+          const auto value = row(k);
+          max = hn::Max(max, value);
+          nan = hn::Or(nan, hn::VecFromMask(d, hn::IsNaN(value)));
         }
-        Rows(block, width, length, kRows, first + i, static_cast<ScaledExpSum*>(acc) + j, p);
+        const auto infinite = hn::IsInf(max);
+        const auto shift = hn::IfThenZeroElse(infinite, max);
+        // Two chains of sums, as exact as a sum of half as many.
+        auto even = hn::Zero(d), odd = hn::Zero(d);
+        int64_t k = 0;
+        for (; k + 2 <= length; k += 2) {
+          even = hn::Add(even, Exp(hn::Sub(row(k), shift)));
+          odd = hn::Add(odd, Exp(hn::Sub(row(k + 1), shift)));
+        }
+        if (k < length) even = hn::Add(even, Exp(hn::Sub(row(k), shift)));
+        // Of maxima that are infinite only the positive one scales.
+        max = hn::IfThenElse(hn::And(infinite, hn::Lt(max, hn::Zero(d))), hn::Zero(d), max);
+        hn::Store(hn::IfThenElse(hn::MaskFromVec(nan),
+                                 hn::Set(d, std::numeric_limits<T>::quiet_NaN()), max),
+                  d, maxima);
+        hn::Store(hn::Add(even, odd), d, sums);
+        for (int64_t c = 0; c < here; ++c) {
+          MergeExp(static_cast<ScaledExpSum*>(acc)[j + c],
+                   {static_cast<double>(maxima[c]), static_cast<double>(sums[c])});
+        }
       }
     }
   }
@@ -442,6 +483,7 @@ FoldKernel TotalOf() {
   using F = TotalFold<T, Map, Join>;
   FoldKernel kernel = KernelOf<F>(sizeof(Total<T, Join>));
   kernel.gives_totals = kIsFloat<T>;
+  if constexpr (kIsFloat<T>) kernel.few_rows = &F::FewRows;
   if constexpr (kIsFloat<T> && std::is_same_v<Join, Plus>) kernel.blocks = &F::Blocks;
   return kernel;
 }

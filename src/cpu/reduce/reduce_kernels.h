@@ -70,6 +70,9 @@ struct FoldKernel {
   // acc[j], j < cols, takes in x[i * stride + j] for i < n; cols is at most kMaxCols.
   void (*cols)(const void* x, int64_t cols, int64_t n, int64_t stride, int64_t first, void* acc,
                double p) = nullptr;
+  // The same for accumulators that are empty, or not yet, and n at most kFewFolded; null for folds
+  // that are no faster so.
+  void (*few_rows)(const void* x, int64_t cols, int64_t n, int64_t stride, void* acc) = nullptr;
   // acc[i] takes in x[i], the result of a block of at most kFoldVectors vectors; null for folds
   // that only these kernels compute.
   void (*blocks)(const void* x, int64_t count, void* acc) = nullptr;
@@ -77,6 +80,8 @@ struct FoldKernel {
   void (*merge)(void* acc, const void* other, int64_t n) = nullptr;
 };
 inline constexpr int64_t kMaxCols = 1024;
+// Rows that are added up by columns in their own type.
+inline constexpr int64_t kFewFolded = 128;
 
 // Vectors whose sum may be formed in their own type: every lane of eight accumulators adds at most
 // 32 terms. Vector j of a block is added to accumulator j % 8, the last 4 to 7 to the first four

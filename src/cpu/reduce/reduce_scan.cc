@@ -28,9 +28,11 @@ struct Line {
   // Other lines beside this one.
   int64_t lines, in_next, out_next;
 
-  bool is_direct() const {
-    return in_step == 1 && out_step == 1 && in_dtype == compute && out_dtype == compute;
-  }
+  // Its elements lie side by side.
+  bool is_along() const { return in_step == 1 && out_step == 1; }
+  bool is_computed() const { return in_dtype == compute && out_dtype == compute; }
+  int64_t in_bytes() const { return static_cast<int64_t>(itemsize(in_dtype)); }
+  int64_t out_bytes() const { return static_cast<int64_t>(itemsize(out_dtype)); }
 };
 
 // float32 is summed in float64, as PyTorch does; int64 wraps.
@@ -74,7 +76,7 @@ void scan_short(const Line& line) {
   }
 }
 
-// Elements of a line lie side by side, in and out.
+// Lines along memory, of the dtype that is summed.
 template <class T>
 void scan_direct(const Line& line) {
   using Scan = void (*)(const Line&);
@@ -87,20 +89,56 @@ void scan_direct(const Line& line) {
   }
 }
 
+// Lines along memory of another dtype, many of which fit the scratch memory.
+template <class T>
+void scan_converted(const Line& line) {
+  alignas(64) T values[kScratchElements];
+  const int64_t together = kScratchElements / line.n;
+  for (int64_t j = 0; j < line.lines; j += together) {
+    const int64_t here = std::min(together, line.lines - j);
+    gather_rows(line.in + j * line.in_next * line.in_bytes(), line.in_dtype, here, line.in_next,
+                line.n, 1, line.compute, values);
+    for (int64_t k = 0; k < here; ++k) {
+      scan_run<T>(values + k * line.n, line.n, 0, values + k * line.n);
+    }
+    scatter_rows(values, line.compute, here, line.out_next, line.n, 1, line.out_dtype,
+                 line.out + j * line.out_next * line.out_bytes());
+  }
+}
+
+// Lines beside each other of the dtype that is summed.
+template <class T>
+void scan_beside(const Line& line) {
+  SumOf<T> sums[kAbreast];
+  std::fill_n(sums, line.lines, SumOf<T>(0));
+  const T* in = reinterpret_cast<const T*>(line.in);
+  T* out = reinterpret_cast<T*>(line.out);
+  for (int64_t i = 0; i < line.n; ++i, in += line.in_step, out += line.out_step) {
+    for (int64_t j = 0; j < line.lines; ++j) {
+      sums[j] += static_cast<SumOf<T>>(in[j]);
+      out[j] = static_cast<T>(sums[j]);
+    }
+  }
+}
+
 template <class T>
 void scan(const Line& line) {
   using Sum = SumOf<T>;
-  if (line.is_direct()) return scan_direct<T>(line);
+  if (line.is_along()) {
+    if (line.is_computed()) return scan_direct<T>(line);
+    if (line.n <= kScratchElements) return scan_converted<T>(line);
+  }
+  if (line.lines > 1 && line.in_next == 1 && line.out_next == 1 && line.is_computed()) {
+    return scan_beside<T>(line);
+  }
   alignas(64) T values[kScratchElements];
   Sum sums[kAbreast];
   std::fill_n(sums, line.lines, Sum(0));
-  const int64_t in_size = static_cast<int64_t>(itemsize(line.in_dtype));
-  const int64_t out_size = static_cast<int64_t>(itemsize(line.out_dtype));
   const int64_t together = std::max<int64_t>(1, kScratchElements / line.lines);
   for (int64_t i = 0; i < line.n; i += together) {
     const int64_t here = std::min(together, line.n - i);
-    gather_rows(line.in + i * line.in_step * in_size, line.in_dtype, here, line.in_step, line.lines,
-                line.in_next, line.compute, values);
+    gather_rows(line.in + i * line.in_step * line.in_bytes(), line.in_dtype, here, line.in_step,
+                line.lines, line.in_next, line.compute, values);
     if (line.lines == 1) {
       sums[0] = scan_run<T>(values, here, sums[0], values);
     }
@@ -112,7 +150,7 @@ void scan(const Line& line) {
       }
     }
     scatter_rows(values, line.compute, here, line.out_step, line.lines, line.out_next,
-                 line.out_dtype, line.out + i * line.out_step * out_size);
+                 line.out_dtype, line.out + i * line.out_step * line.out_bytes());
   }
 }
 
@@ -151,7 +189,8 @@ void cumsum(const View& in, int dim, const View& out, int max_threads) {
   const int64_t run = last >= 0 ? others.size[last] : 1;
   // Lines beside each other, and short ones, are walked together.
   const bool beside = last >= 0 && std::abs(others.stride[0][last]) < std::abs(line.in_step);
-  const bool together = beside || line.n < cpu::kShortLine || line.is_direct();
+  const bool together =
+      beside || line.n < cpu::kShortLine || (line.is_along() && line.n <= cpu::kScratchElements);
   const int64_t width = together ? std::min(run, cpu::kAbreast) : 1;
   const int64_t blocks = (run + width - 1) / width;
   const int64_t tiles = others.count() / run * blocks;
