@@ -3,7 +3,6 @@
 #include "src/cpu/elementwise/iteration.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstdlib>
 #include <cstring>
 
@@ -171,37 +170,6 @@ void copy_line(const T* source, int64_t step, T* target, int64_t target_step, in
   }
 }
 
-// The elements of a word in the opposite order.
-template <class T>
-uint64_t turned(uint64_t word) {
-  if constexpr (sizeof(T) == 1) return __builtin_bswap64(word);
-  if constexpr (sizeof(T) == 4) return std::rotl(word, 32);
-  if constexpr (sizeof(T) == 2) {
-    constexpr uint64_t kLow = 0x0000ffff0000ffff;
-    const uint64_t halves = std::rotl(word, 32);
-    return (halves & kLow) << 16 | (halves >> 16 & kLow);
-  }
-  return word;
-}
-
-// From `source` backward.
-template <class T>
-void copy_backward(const T* source, T* target, int64_t n) {
-  if constexpr (sizeof(T) <= sizeof(uint64_t)) {
-    constexpr int64_t kEach = sizeof(uint64_t) / sizeof(T);
-    int64_t i = 0;
-    for (; i + kEach <= n; i += kEach) {
-      uint64_t word;
-      std::memcpy(&word, source - i - (kEach - 1), sizeof word);
-      word = turned<T>(word);
-      std::memcpy(target + i, &word, sizeof word);
-    }
-    copy_line(source - i, -1, target + i, 1, n - i);
-  } else {
-    copy_line(source, -1, target, 1, n);
-  }
-}
-
 template <class T>
 void copy_elements(const Block& from, const Block& to, int64_t rows, int64_t cols) {
   const T* source = reinterpret_cast<const T*>(from.data);
@@ -221,7 +189,7 @@ void copy_elements(const Block& from, const Block& to, int64_t rows, int64_t col
       copy_line(source + c * col, row, target + c * to_col, to_row, rows);
     }
   } else {
-    // As the real parts of complex numbers, or one color of an image, are.
+    // Flipped ones, and those like the real parts of complex numbers or one color of an image.
     const EveryNthKernel every_nth =
         to_col == 1 ? every_nth_kernel(current_isa(), col, sizeof(T)) : nullptr;
     for (int64_t r = 0; r < rows; ++r) {
@@ -229,8 +197,6 @@ void copy_elements(const Block& from, const Block& to, int64_t rows, int64_t col
       T* const t = target + r * to_row;
       if (col == 0 && to_col == 1) {
         std::fill(t, t + cols, *s);
-      } else if (col == -1 && to_col == 1) {
-        copy_backward(s, t, cols);
       } else if (every_nth != nullptr) {
         every_nth(s, t, cols);
       } else if (to_col == 1) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Gathering every second, third or fourth element, for every instruction set.
+// Gathering every second, third or fourth element, or all backward, for every instruction set.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/cpu/movement/every_nth.cc"
@@ -34,9 +34,36 @@ void EveryNth(const void* HWY_RESTRICT source, void* HWY_RESTRICT target, int64_
   for (; i < n; ++i) to[i] = from[kStep * i];
 }
 
+// Highway's Reverse() takes no bytes.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V ReverseOf(D d, V v) {
+  if constexpr (sizeof(hn::TFromD<D>) == 1) {
+    const hn::Repartition<uint16_t, D> pairs;
+    const auto turned = hn::Reverse(pairs, hn::BitCast(pairs, v));
+    return hn::BitCast(d, hn::Or(hn::ShiftLeft<8>(turned), hn::ShiftRight<8>(turned)));
+  } else {
+    return hn::Reverse(d, v);
+  }
+}
+
+template <class T>
+void Backward(const void* HWY_RESTRICT source, void* HWY_RESTRICT target, int64_t n) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const T* from = static_cast<const T*>(source);
+  T* to = static_cast<T*>(target);
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    hn::StoreU(ReverseOf(d, hn::LoadU(d, from - i - (lanes - 1))), d, to + i);
+  }
+  for (; i < n; ++i) to[i] = from[-i];
+}
+
 template <class T>
 cpu::EveryNthKernel OfStep(int64_t step) {
   switch (step) {
+    case -1:
+      return &Backward<T>;
     case 2:
       return &EveryNth<T, 2>;
     case 3:
@@ -59,7 +86,7 @@ cpu::EveryNthKernel EveryNthKernelOf(int64_t step, int64_t itemsize) {
     case 4:
       return OfStep<uint32_t>(step);
     case 8:  // Where vectors hold two or four of them, further steps are no faster than one by one.
-      return step == 2 ? OfStep<uint64_t>(step) : nullptr;
+      return step <= 2 ? OfStep<uint64_t>(step) : nullptr;
     default:
       return nullptr;
   }
@@ -73,7 +100,7 @@ HWY_AFTER_NAMESPACE();
 namespace hologram::cpu {
 
 EveryNthKernel every_nth_kernel(Isa isa, int64_t step, int64_t itemsize) {
-  if (step < 2 || step > 4) return nullptr;
+  if (step != -1 && (step < 2 || step > 4)) return nullptr;
   if (isa == Isa::kAvx512) return HOLOGRAM_FOR_ISA(Isa::kAvx512, EveryNthKernelOf)(step, itemsize);
   if (isa == Isa::kAvx2) return HOLOGRAM_FOR_ISA(Isa::kAvx2, EveryNthKernelOf)(step, itemsize);
   return HOLOGRAM_FOR_ISA(Isa::kBaseline, EveryNthKernelOf)(step, itemsize);

@@ -44,7 +44,7 @@ HWY_INLINE hn::Mask<D> BeatsV([[maybe_unused]] D d, V b, V a) {
     better = hn::Lt(b, a);
   }
   if constexpr (kIsFloat<hn::TFromD<D>>) {
-    return hn::And(hn::Eq(a, a), hn::Or(better, hn::Ne(b, b)));
+    return hn::And(hn::Eq(a, a), hn::Or(better, hn::IsNaN(b)));
   } else {
     return better;
   }
@@ -58,14 +58,6 @@ struct ExtremeFold {
       return std::abs(x);
     } else {
       return x;
-    }
-  }
-  static HWY_INLINE T Best(T a, T b) {
-    if constexpr (kIsFloat<T>) {
-      const bool keep = kMax ? (a > b) | (a != a) : (a < b) | (a != a);
-      return keep ? a : b;
-    } else {
-      return Extreme<kMax>(a, b);
     }
   }
   static void Init(void* acc, int64_t n) {
@@ -90,10 +82,25 @@ struct ExtremeFold {
   }
   static void Cols(const void* x, int64_t cols, int64_t n, int64_t stride, int64_t, void* acc,
                    double) {
-    T* HWY_RESTRICT a = static_cast<T*>(acc);
-    for (int64_t i = 0; i < n; ++i) {
-      const T* row = static_cast<const T*>(x) + i * stride;
-      for (int64_t j = 0; j < cols; ++j) a[j] = Best(a[j], MapOne(row[j]));
+    T* a = static_cast<T*>(acc);
+    const Tag<T> d;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    constexpr int64_t kTogether = 8;  // rows
+    for (int64_t i = 0; i < n; i += kTogether) {
+      const T* const rows = static_cast<const T*>(x) + i * stride;
+      const int64_t here = std::min(kTogether, n - i);
+      int64_t j = 0;
+      for (; j + lanes <= cols; j += lanes) {
+        auto best = hn::LoadU(d, a + j);
+        for (int64_t k = 0; k < here; ++k) {
+          const auto value = Map()(hn::LoadU(d, rows + k * stride + j));
+          best = hn::IfThenElse(BeatsV<kMax>(d, value, best), value, best);
+        }
+        hn::StoreU(best, d, a + j);
+      }
+      for (; j < cols; ++j) {
+        for (int64_t k = 0; k < here; ++k) a[j] = Extreme<kMax>(a[j], MapOne(rows[k * stride + j]));
+      }
     }
   }
   static void Merge(void* acc, const void* other, int64_t n) { Cols(other, n, 1, n, 0, acc, 0); }

@@ -427,6 +427,51 @@ TEST_P(ReduceTest, RunningSums) {
   }
 }
 
+// Short rows, few rows and narrow columns have kernels of their own; NaN wins in all of them,
+// wherever it is, and infinities are what they are.
+TEST_P(ReduceTest, ExtremesFindNanAtEveryPlace) {
+  std::mt19937 rng(11);
+  constexpr Reduction kOps[] = {Reduction::amax,   Reduction::amin,   Reduction::norm,
+                                Reduction::argmax, Reduction::argmin, Reduction::logsumexp,
+                                Reduction::sum};
+  for (const Dtype dtype : {Dtype::kFloat32, Dtype::kFloat64}) {
+    for (const int64_t rows : {1, 3, 9, 20}) {
+      for (const int64_t cols : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 33}) {
+        const int64_t places = std::min<int64_t>(rows * cols, 8);
+        for (int64_t k = 0; k < places; ++k) {
+          Array in(dtype, {rows, cols});
+          std::vector<double> values = random_values(rng, rows * cols, dtype, false);
+          const int64_t at = places < 8 ? k : static_cast<int64_t>(rng()) % (rows * cols);
+          values[static_cast<size_t>(at)] = k % 3 == 2 ? kInfinity : kNan;
+          in.set(values);
+          for (const int dim : {0, 1}) {
+            for (const Reduction op : kOps) {
+              Array out(natural_output(op, dtype), {dim == 0 ? cols : rows});
+              ReduceOptions options;
+              options.p = k % 2 == 0 ? kInfinity : -kInfinity;
+              const int dims[] = {dim};
+              reduce(op, in.view(), dims, out.view(), options);
+              const auto want =
+                  reference(in, {dim == 0, dim == 1},
+                            [&](const std::vector<double>& x) { return oracle(op, x, options); });
+              const auto got = out.get();
+              for (size_t i = 0; i < got.size(); ++i) {
+                ASSERT_EQ(std::isnan(got[i]), std::isnan(want[i]))
+                    << reduction_name(op) << " " << rows << " x " << cols << " along " << dim
+                    << ", the NaN at " << at;
+                if (!std::isnan(want[i])) {
+                  ASSERT_TRUE(got[i] == want[i] || std::abs(got[i] - want[i]) < 1e-4)
+                      << reduction_name(op) << " " << rows << " x " << cols << " along " << dim;
+                }
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(ReduceErrors, AreClear) {
   Array in(Dtype::kFloat32, {2, 0}), out(Dtype::kFloat32, {2}), wrong(Dtype::kFloat32, {3});
   const int last[] = {1}, bad[] = {2}, twice[] = {1, -1};

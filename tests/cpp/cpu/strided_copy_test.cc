@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Copies between rectangles, short rows and rows with gaps, against one element at a time.
+#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <vector>
@@ -19,15 +20,16 @@ TEST_P(EveryNth, ReadsAndWritesItsElementsAlone) {
   std::mt19937_64 rng(1);
   for (const int64_t itemsize : {1, 2, 4, 8}) {
     const auto size = static_cast<size_t>(itemsize);
-    for (const int64_t step : {2, 3, 4}) {
+    for (const int64_t step : {-1, 2, 3, 4}) {
       if (itemsize == 8 && step > 2) continue;
       const EveryNthKernel kernel = every_nth_kernel(GetParam(), step, itemsize);
       ASSERT_NE(kernel, nullptr);
       for (int64_t n = 1; n < 200; n += n < 70 ? 1 : 17) {
-        const size_t bytes = static_cast<size_t>((n - 1) * step + 1) * size;
+        const size_t bytes = static_cast<size_t>((n - 1) * std::abs(step) + 1) * size;
         const Guarded memory(bytes);
-        char* const from = memory.last(bytes);
-        for (size_t i = 0; i < bytes; ++i) from[i] = static_cast<char>(rng());
+        char* const begin = step < 0 && n % 2 == 0 ? memory.first() : memory.last(bytes);
+        char* const from = step < 0 ? begin + static_cast<size_t>(n - 1) * size : begin;
+        for (size_t i = 0; i < bytes; ++i) begin[i] = static_cast<char>(rng());
         std::vector<char> got((static_cast<size_t>(n) + 8) * size, 0x5a), want = got;
         for (int64_t i = 0; i < n; ++i) {
           std::memcpy(&want[static_cast<size_t>(i) * size], from + i * step * itemsize, size);
@@ -40,7 +42,7 @@ TEST_P(EveryNth, ReadsAndWritesItsElementsAlone) {
 }
 
 TEST_P(EveryNth, HasNoKernelForOtherSteps) {
-  for (const int64_t step : {-2, -1, 0, 1, 5}) {
+  for (const int64_t step : {-2, 0, 1, 5}) {
     EXPECT_EQ(every_nth_kernel(GetParam(), step, 4), nullptr);
   }
   EXPECT_EQ(every_nth_kernel(GetParam(), 2, 16), nullptr);
