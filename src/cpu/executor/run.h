@@ -17,7 +17,8 @@ void run_plan(circuit::Plan& plan, const circuit::Bindings& bindings, int max_th
 void run_step(const Program& program, const Step& step, char* const* at, int64_t rows,
               int64_t cols);
 
-// Blocks [begin, end) of a program whose prologue has run, on this thread. Changes the addresses.
+// Blocks [begin, end), one at least, of a program whose prologue has run, on this thread. Changes
+// the addresses.
 void run_blocks(const Program& program, int64_t begin, int64_t end, char** at);
 
 }  // namespace hologram::cpu

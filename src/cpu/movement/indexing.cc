@@ -241,12 +241,6 @@ void add_tile(const Groups& groups, int64_t s, Dtype dtype, char* to, const char
   convert(compute, sum, dtype, to, width);
 }
 
-}  // namespace
-}  // namespace cpu
-
-namespace cpu {
-namespace {
-
 // Rows of more bytes are joined one after another.
 constexpr int64_t kShortJoin = 256;
 

@@ -99,7 +99,10 @@ struct ExtremeFold {
         hn::StoreU(best, d, a + j);
       }
       for (; j < cols; ++j) {
-        for (int64_t k = 0; k < here; ++k) a[j] = Extreme<kMax>(a[j], MapOne(rows[k * stride + j]));
+        for (int64_t k = 0; k < here; ++k) {
+          const T value = MapOne(rows[k * stride + j]);
+          if (Beats<kMax>(value, a[j])) a[j] = value;
+        }
       }
     }
   }

@@ -70,8 +70,8 @@ struct FoldKernel {
   // acc[j], j < cols, takes in x[i * stride + j] for i < n; cols is at most kMaxCols.
   void (*cols)(const void* x, int64_t cols, int64_t n, int64_t stride, int64_t first, void* acc,
                double p) = nullptr;
-  // The same for accumulators that are empty, or not yet, and n at most kFewFolded; null for folds
-  // that are no faster so.
+  // acc[j] becomes what cols() makes of an empty accumulator, for n at most kFewFolded; null for
+  // folds that are no faster so.
   void (*few_rows)(const void* x, int64_t cols, int64_t n, int64_t stride, void* acc) = nullptr;
   // acc[i] takes in x[i], the result of a block of at most kFoldVectors vectors; null for folds
   // that only these kernels compute.

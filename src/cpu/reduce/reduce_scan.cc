@@ -187,11 +187,14 @@ void cumsum(const View& in, int dim, const View& out, int max_threads) {
   others.merge();
   const int last = others.ndim - 1;
   const int64_t run = last >= 0 ? others.size[last] : 1;
-  // Lines beside each other, and short ones, are walked together.
+  // Lines beside each other are walked together, and as many short ones as a thread claims.
   const bool beside = last >= 0 && std::abs(others.stride[0][last]) < std::abs(line.in_step);
-  const bool together =
-      beside || line.n < cpu::kShortLine || (line.is_along() && line.n <= cpu::kScratchElements);
-  const int64_t width = together ? std::min(run, cpu::kAbreast) : 1;
+  const bool is_short =
+      line.n < cpu::kShortLine || (line.is_along() && line.n <= cpu::kScratchElements);
+  const int64_t most = beside     ? cpu::kAbreast
+                       : is_short ? std::min(cpu::kAbreast, cpu::kScanUnit / line.n)
+                                  : 1;
+  const int64_t width = std::min(run, most);
   const int64_t blocks = (run + width - 1) / width;
   const int64_t tiles = others.count() / run * blocks;
   const int64_t chunk = std::max<int64_t>(1, cpu::kScanUnit / (width * line.n));
