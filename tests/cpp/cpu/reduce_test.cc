@@ -472,6 +472,23 @@ TEST_P(ReduceTest, ExtremesFindNanAtEveryPlace) {
   }
 }
 
+// Of zeros of either sign every column gives the same one, in a whole vector and in the rest.
+TEST_P(ReduceTest, ExtremesOfZerosAreTheSameInEveryColumn) {
+  constexpr int64_t kCols = 37;
+  for (const Dtype dtype : {Dtype::kFloat32, Dtype::kFloat64}) {
+    for (const Reduction op : {Reduction::amax, Reduction::amin}) {
+      Array in(dtype, {2, kCols}), out(dtype, {kCols});
+      std::vector<double> values(2 * kCols, 0);
+      std::fill(values.begin() + kCols, values.end(), -0.0);
+      in.set(values);
+      const int dims[] = {0};
+      reduce(op, in.view(), dims, out.view());
+      const auto got = out.get();
+      for (const double value : got) EXPECT_EQ(std::signbit(value), std::signbit(got[0]));
+    }
+  }
+}
+
 TEST(ReduceErrors, AreClear) {
   Array in(Dtype::kFloat32, {2, 0}), out(Dtype::kFloat32, {2}), wrong(Dtype::kFloat32, {3});
   const int last[] = {1}, bad[] = {2}, twice[] = {1, -1};
