@@ -14,11 +14,12 @@ ROWS = "x:normal:n/100x100"
 
 # Rows with operands of their own; the others take normal numbers.
 _OPERANDS = {
-    **dict.fromkeys("sqrt rsqrt log log2 log10 log1p digamma".split(), P),
+    **dict.fromkeys("sqrt rsqrt log log2 log10 log1p digamma acosh".split(), P),
+    **dict.fromkeys("erfinv asin acos atanh".split(), "x:unit"),
     **dict.fromkeys("bitwise_and bitwise_or bitwise_xor".split(), "x:int32 y:int32"),
     "bitwise_not": "x:int32",
-    "erfinv": "x:unit",
     "pow": f"{P} y",
+    "xlogy": "x y:positive",
     "sigmoid_backward": "x y:unit",
     "tanh_backward": "x y:unit",
     "addcdiv": "x y z:positive",
@@ -32,6 +33,9 @@ _CALLS: dict[str, Op | None] = {
     "squared_difference_backward": Op(
         "aten.mse_loss_backward.default(g, x, y, 1)", "g:normal:1 x y"
     ),
+    "cube": Op("x ** 3"),
+    "finite_or": Op("torch.nan_to_num(x, 0.5, 0.5, -0.5)"),
+    "logsigmoid_backward": None,  # PyTorch's takes what its own forward has kept
     "fma": None,  # no operator of PyTorch rounds once
     "clamp": Op("torch.clamp(x, -0.5, 0.5)"),
     "where": Op("torch.where(m, x, y)", "m:mask x y"),
@@ -68,7 +72,6 @@ OTHERS: dict[str, Op] = {
     "add scalar": Op("x + 1.5"),
     "mul scalar": Op("x * 2.0"),
     "div scalar": Op("x / 3.0"),
-    "pow scalar 3": Op("x ** 3"),
     "hardtanh": Op("F.hardtanh(x)"),
     "add in place": Op("x.add_(s)", "!x s:small"),
     "add row": Op("x + b", f"{ROWS} b:normal:100", "n/100x100"),

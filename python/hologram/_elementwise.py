@@ -21,7 +21,6 @@ __all__ = [
     "asin",
     "asinh",
     "atan",
-    "atan2",
     "atanh",
     "bitwise_invert",
     "bitwise_left_shift",
@@ -34,7 +33,6 @@ __all__ = [
     "equal",
     "greater",
     "greater_equal",
-    "hypot",
     "imag",
     "isfinite",
     "isinf",
@@ -83,36 +81,41 @@ def _named(function: Callable[..., Tensor], name: str, doc: str) -> Callable[...
     return function
 
 
-def _unary_of_numpy(name: str, numpy_name: str, doc: str) -> Callable[..., Tensor]:
-    def function(x: Any, /, *, out: Tensor | None = None) -> Tensor:
-        return through_numpy(numpy_name, _hologram.asarray(x), out=out)
+def _row_of_reals(name: str, numpy_name: str) -> Callable[..., Tensor]:
+    row = getattr(rows, name)
 
-    return _named(function, name, doc)
+    def function(x: Any, /, *, out: Tensor | None = None) -> Tensor:
+        x = _hologram.asarray(x)
+        return through_numpy(numpy_name, x, out=out) if name_of(x) in _COMPLEX else row(x, out=out)
+
+    return _named(function, name, row.__doc__)
+
+
+acos = _row_of_reals("acos", "arccos")
+acosh = _row_of_reals("acosh", "arccosh")
+asin = _row_of_reals("asin", "arcsin")
+asinh = _row_of_reals("asinh", "arcsinh")
+atan = _row_of_reals("atan", "arctan")
+atanh = _row_of_reals("atanh", "arctanh")
+cosh = _row_of_reals("cosh", "cosh")
+sinh = _row_of_reals("sinh", "sinh")
 
 
 def _binary_of_numpy(name: str, doc: str) -> Callable[..., Tensor]:
-    numpy_name = "arctan2" if name == "atan2" else name
-
     def function(x1: Any, x2: Any, /, *, out: Tensor | None = None) -> Tensor:
         x1, x2 = (x if type(x) in _NUMBERS else _hologram.asarray(x) for x in (x1, x2))
-        return through_numpy(numpy_name, x1, x2, out=out)
+        return through_numpy(name, x1, x2, out=out)
 
     return _named(function, name, doc)
 
 
-acos = _unary_of_numpy("acos", "arccos", "Return the inverse cosine, in [0, pi].")
-acosh = _unary_of_numpy("acosh", "arccosh", "Return the inverse hyperbolic cosine.")
-asin = _unary_of_numpy("asin", "arcsin", "Return the inverse sine, in [-pi/2, pi/2].")
-asinh = _unary_of_numpy("asinh", "arcsinh", "Return the inverse hyperbolic sine.")
-atan = _unary_of_numpy("atan", "arctan", "Return the inverse tangent, in [-pi/2, pi/2].")
-atanh = _unary_of_numpy("atanh", "arctanh", "Return the inverse hyperbolic tangent.")
-cosh = _unary_of_numpy("cosh", "cosh", "Return the hyperbolic cosine.")
-sinh = _unary_of_numpy("sinh", "sinh", "Return the hyperbolic sine.")
-signbit = _unary_of_numpy("signbit", "signbit", "Return whether the sign is that of -0.0 or -1.")
-atan2 = _binary_of_numpy("atan2", "Return the angle of the point (x2, x1), in [-pi, pi].")
 copysign = _binary_of_numpy("copysign", "Return the size of x1 with the sign of x2.")
-hypot = _binary_of_numpy("hypot", "Return sqrt(x1^2 + x2^2) without overflow on the way.")
 nextafter = _binary_of_numpy("nextafter", "Return the number next to x1 in the direction of x2.")
+
+
+def signbit(x: Any, /, *, out: Tensor | None = None) -> Tensor:
+    """Return whether the sign is that of -0.0 or -1."""
+    return through_numpy("signbit", _hologram.asarray(x), out=out)
 
 
 def sign(x: Any, /, *, out: Tensor | None = None) -> Tensor:

@@ -27,7 +27,8 @@ _SAME: dict[str, Callable[..., Any]] = {
     name: getattr(rows, name)
     for name in (
         "sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan tanh square isnan minimum maximum "
-        "logical_not logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor add fmod"
+        "logical_not logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor add fmod "
+        "sinh cosh hypot fmax fmin"
     ).split()
 }
 _RENAMED = {
@@ -38,6 +39,13 @@ _RENAMED = {
     "absolute": rows.abs,
     "invert": rows.bitwise_not,
     "power": rows.pow,
+    "arcsin": rows.asin,
+    "arccos": rows.acos,
+    "arctan": rows.atan,
+    "arctan2": rows.atan2,
+    "arcsinh": rows.asinh,
+    "arccosh": rows.acosh,
+    "arctanh": rows.atanh,
     "equal": rows.eq,
     "not_equal": rows.ne,
     "less": rows.lt,

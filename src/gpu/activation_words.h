@@ -93,6 +93,19 @@ inline constexpr Word kActivationsF64[] = {
      "  const T below = e * upper * (1 - t * (TANH_A + 3 * TANH_B * t * t) * upper);\n"
      "  return grad * (x < 0 ? below : 1 - below);\n"
      "}"},
+    {"Mish",
+     "T Mish(T x) {\n"
+     "  const T t = fabs(x), q = exp(-t);\n"
+     "  if (x < 0) return -Decay(t, t, 0) * (q + 2) / (q * (q + 2) + 2);\n"
+     "  return x * (1 + 2 * q) / (1 + 2 * q * (q + 1));\n"
+     "}"},
+    {"MishBackward",
+     "T MishBackward(T grad, T x) {\n"
+     "  const T t = fabs(x) > 755 ? (T)755 : fabs(x), q = exp(-t), n = q * (q + 2);\n"
+     "  const T whole = x < 0 ? n + 2 : 1 + 2 * q * (q + 1);\n"
+     "  const T part = 4 * t * q * (q + 1) / whole / whole;\n"
+     "  return grad * (x < 0 ? n / whole - part : (1 + 2 * q) / whole + part * q);\n"
+     "}"},
 };
 
 // In float32, as GPUs have little else that is quick. Exponentials are of the device's own, so that
@@ -219,6 +232,22 @@ inline constexpr Word kActivationsF32[] = {
      "  const T slope = t * fma(square, 3 * TANH_B, TANH_A);\n"
      "  const T below = e * upper * fma(-slope, upper, (T)1);\n"
      "  return grad * (x < 0 ? below : 1 - below);\n"
+     "}"},
+    {"Mish",
+     "T Mish(T x) {\n"
+     "  const T t = fabs(x) > 176 ? (T)176 : fabs(x), z = Multiple(-t);\n"
+     "  const T near = ExpNear(Rest(-t, (T)1, z)), first = First(z), second = Second(z);\n"
+     "  const T q = near * first * second;\n"
+     "  if (x < 0) return x * Inverse(fma(q, q + 2, (T)2)) * (q + 2) * first * near * second;\n"
+     "  return x * fma(q, (T)2, (T)1) * Inverse(fma(2 * q, q + 1, (T)1));\n"
+     "}"},
+    {"MishBackward",
+     "T MishBackward(T grad, T x) {\n"
+     "  const T t = fabs(x) > 176 ? (T)176 : fabs(x), z = Multiple(-t);\n"
+     "  const T q = ExpNear(Rest(-t, (T)1, z)) * First(z) * Second(z), n = q * (q + 2);\n"
+     "  const T whole = Inverse(x < 0 ? n + 2 : fma(2 * q, q + 1, (T)1));\n"
+     "  const T part = 4 * t * q * (q + 1) * whole * whole;\n"
+     "  return grad * (x < 0 ? fma(n, whole, -part) : fma(fma(q, (T)2, (T)1), whole, part * q));\n"
      "}"},
 };
 

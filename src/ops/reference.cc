@@ -79,6 +79,15 @@ R softplus(R scaled) {
   return scaled > 0 ? scaled + std::log1p(std::exp(-scaled)) : std::log1p(std::exp(scaled));
 }
 
+// tanh(s) + x sigmoid(x) / cosh(s)^2 with s = softplus(x); its limits are 0 and 1.
+template <class R>
+R mish_slope(R x) {
+  if (std::isnan(x)) return x;
+  if (std::fabs(x) > 12000) return x > 0 ? R{1} : R{0};
+  const R s = softplus(x), wide = std::cosh(s);
+  return std::tanh(s) + x * sigmoid(x) / wide / wide;
+}
+
 template <class R>
 R nan_or(R x, R y, R otherwise) {
   return std::isnan(x) || std::isnan(y) ? nan<R>() : otherwise;
@@ -206,6 +215,32 @@ R one_operand(OpId op, R x) {
       return erfinv(x);
     case OpId::digamma:
       return digamma(x);
+    case OpId::asin:
+      return std::asin(x);
+    case OpId::acos:
+      return std::acos(x);
+    case OpId::atan:
+      return std::atan(x);
+    case OpId::sinh:
+      return std::sinh(x);
+    case OpId::cosh:
+      return std::cosh(x);
+    case OpId::asinh:
+      return std::asinh(x);
+    case OpId::acosh:
+      return std::acosh(x);
+    case OpId::atanh:
+      return std::atanh(x);
+    case OpId::erfc:
+      return std::erfc(x);
+    case OpId::frac:
+      return x - std::trunc(x);
+    case OpId::logsigmoid:
+      return x > 0 ? 0 - std::log1p(std::exp(-x)) : x - std::log1p(std::exp(x));
+    case OpId::mish:
+      return gated(x, std::tanh(softplus(x)));
+    case OpId::cube:
+      return x * x * x;
     default:
       return nan<R>();
   }
@@ -246,6 +281,24 @@ R two_operands(OpId op, R x, R y) {
       return x != 0 || y != 0;
     case OpId::logical_xor:
       return (x != 0) != (y != 0);
+    case OpId::atan2:
+      return std::atan2(x, y);
+    case OpId::hypot:
+      return std::hypot(x, y);
+    case OpId::fmax:
+      return std::fmax(x, y);
+    case OpId::fmin:
+      return std::fmin(x, y);
+    case OpId::xlogy:
+      return std::isnan(y) ? y : x == 0 ? R{0} : x * std::log(y);
+    case OpId::hardshrink:
+      return x >= -y && x <= y ? R{0} : x;
+    case OpId::softshrink:
+      return x > y ? x - y : x < -y ? x + y : x * 0;
+    case OpId::mish_backward:
+      return x * mish_slope(y);
+    case OpId::logsigmoid_backward:
+      return x * sigmoid(-y);
     case OpId::logaddexp:
       return x == y ? x + std::log(R{2})
                     : nan_or(x, y, std::fmax(x, y) + std::log1p(std::exp(-std::fabs(x - y))));
@@ -299,6 +352,10 @@ R more_operands(OpId op, R x, R y, R z, R w) {
       return x <= y ? z : x;
     case OpId::leaky_relu_backward:
       return y > 0 ? x : x * z;
+    case OpId::hardshrink_backward:
+      return y >= -z && y <= z ? R{0} : x;
+    case OpId::finite_or:
+      return std::isnan(x) ? y : std::isinf(x) ? (x > 0 ? z : w) : x;
     case OpId::softplus:
       return x * y > z ? x : softplus(x * y) / y;
     case OpId::squared_difference_backward:
@@ -340,9 +397,9 @@ double evaluate(OpId op, const double* operands) { return evaluate_as(op, operan
 long double evaluate(OpId op, const long double* operands) { return evaluate_as(op, operands); }
 
 bool has_reference(OpId op) {
-  // Every row has a finite value here.
-  constexpr double kOperands[] = {0.5, 0.25, 0.75, 0.625};
-  return !std::isnan(evaluate(op, kOperands));
+  // Every row has a finite value at one of these.
+  constexpr double kOperands[] = {0.5, 0.25, 0.75, 0.625}, kLarger[] = {1.5, 1.25, 1.75, 1.625};
+  return !std::isnan(evaluate(op, kOperands)) || !std::isnan(evaluate(op, kLarger));
 }
 
 }  // namespace hologram::ref

@@ -227,9 +227,12 @@ LN2 = mp.log(2)
 HALF_PI = mp.pi / 2
 _SIN = _odd_tail(mp.sin, mp.mpf(-1) / 6, mp.mpf(1) / 120)
 _TAN = _odd_tail(mp.tan, mp.mpf(1) / 3, mp.mpf(2) / 15)
+_ATAN = _odd_tail(mp.atan, mp.mpf(-1) / 3, mp.mpf(1) / 5)
+_ASIN = _odd_tail(mp.asin, mp.mpf(1) / 6, mp.mpf(3) / 40)
 
 _R = float(LN2 / 2) * 1.001
 _QUARTER2 = float((HALF_PI / 2) ** 2) * 1.04
+_EIGHTH2 = float(mp.tan(mp.pi / 8) ** 2) * 1.001
 _S2 = 0.0295  # ((sqrt(2) - 1) / (sqrt(2) + 1))^2
 
 FITS: dict[str, Fit] = {
@@ -247,6 +250,10 @@ FITS: dict[str, Fit] = {
     "cos_f32": Fit(_cos_tail, 0, _QUARTER2, 2, 24, lambda z: z * z),
     "sin_f64": Fit(_SIN, 0, _QUARTER2, 6, 53, _odd_weight(mp.sin)),
     "cos_f64": Fit(_cos_tail, 0, _QUARTER2, 6, 53, lambda z: z * z),
+    "atan_f32": Fit(_ATAN, 0, _EIGHTH2, 4, 24, _odd_weight(mp.atan)),
+    "atan_f64": Fit(_ATAN, 0, _EIGHTH2, 10, 53, _odd_weight(mp.atan)),
+    "asin_f32": Fit(_ASIN, 0, 0.25, 5, 24, _odd_weight(mp.asin)),
+    "asin_f64": Fit(_ASIN, 0, 0.25, 12, 53, _odd_weight(mp.asin)),
     "erf_small_f32": Fit(_erf_small, 0, 0.86, 5, 24),
     "erf_exponent_f32": Fit(_erf_exponent, 0.92, 3.93, 7, 24, lambda t: mp.erfc(t) / mp.erf(t)),
     "erf_small_f64": Fit(_erf_small, 0, 1.0, 11, 53),

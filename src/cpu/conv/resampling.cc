@@ -11,6 +11,8 @@ namespace {
 
 // Elements read and written that make a task.
 constexpr int64_t kTaskElements = int64_t{1} << 15;
+// Vectors of channels from which pixels pay for calls of their own.
+constexpr int64_t kJoined = 4;
 // Elements of a row's sum that are kept for its pixels.
 constexpr int64_t kMostSums = int64_t{1} << 18;
 
@@ -102,7 +104,7 @@ class Resampled {
 
   void run() const {
     // Rows of few channels are computed as rows of elements, others pixel by pixel.
-    const bool joined = pixels_ && a_.channels < kernel_.lanes &&
+    const bool joined = pixels_ && a_.channels < kJoined * kernel_.lanes &&
                         x_strides_.size[2] == a_.channels && y_strides_.size[2] == a_.channels;
     const int64_t side = pixels_ ? a_.channels : 1;
     const int64_t images = pixels_ ? a_.batch : a_.batch * a_.channels;

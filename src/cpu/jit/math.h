@@ -17,11 +17,25 @@ namespace hologram::cpu::jit {
   WORD(Log1p, 1)                      \
   WORD(Tanh, 1)                       \
   WORD(Erf, 1)                        \
+  WORD(Erfc, 1)                       \
+  WORD(Asin, 1)                       \
+  WORD(Acos, 1)                       \
+  WORD(Atan, 1)                       \
+  WORD(Sinh, 1)                       \
+  WORD(Cosh, 1)                       \
+  WORD(Asinh, 1)                      \
+  WORD(Acosh, 1)                      \
+  WORD(Atanh, 1)                      \
+  WORD(LogSigmoid, 1)                 \
+  WORD(Mish, 1)                       \
   WORD(Sigmoid, 1)                    \
   WORD(Silu, 1)                       \
   WORD(GeluErf, 1)                    \
   WORD(GeluTanh, 1)                   \
   WORD(Pow, 2)                        \
+  WORD(Atan2, 2)                      \
+  WORD(Hypot, 2)                      \
+  WORD(MishBackward, 2)               \
   WORD(SiluBackward, 2)               \
   WORD(GeluErfBackward, 2)            \
   WORD(GeluTanhBackward, 2)           \

@@ -154,6 +154,46 @@ HWY_INLINE V LogSigmoid(V x) {
   return hn::Sub(ClampHigh(x, 0), Log1pFinite(e));
 }
 
+// x tanh(log(1 + exp(x))). With q = exp(-|x|) it is x - 2 x q^2 / (1 + 2 q + 2 q^2) right of zero,
+// x q (q + 2) / (q (q + 2) + 2) left of it.
+template <class V>
+HWY_INLINE V Mish(V x) {
+  using namespace math;
+  using C = ExpConstants<LaneOf<V>>;
+  const V two = Constant<V>(2);
+  const V t = ClampHigh(hn::Abs(x), ActivationConstants<LaneOf<V>>::kSiluCutoff);
+  const V lifted = Lift(ExpScaled(hn::Neg(t)));
+  const V q = hn::Mul(lifted, Constant<V>(1 / C::kLifted));
+  const auto is_left = hn::Lt(x, hn::Zero(hn::DFromV<V>()));
+  const V twice = hn::Add(q, q);
+  const V below = hn::Add(hn::MulAdd(q, q, twice),
+                          hn::IfThenElse(is_left, two, hn::MulAdd(q, q, Constant<V>(1))));
+  const V share = hn::Mul(lifted, hn::Add(q, hn::IfThenElse(is_left, two, q)));
+  const V gate = hn::Div(hn::Mul(t, share), hn::Mul(below, Constant<V>(C::kLifted)));
+  return NanAtMinusInfinity(x, hn::Sub(ClampLow(x, -0.0f), gate));
+}
+
+// The gradient `grad` through Mish(x): with n = e^x (e^x + 2), n / (n + 2) plus
+// 4 x e^x (1 + e^x) / (n + 2)^2.
+template <class V>
+HWY_INLINE V MishBackward(V grad, V x) {
+  using namespace math;
+  const V one = Constant<V>(1), two = Constant<V>(2);
+  const V t = ClampHigh(hn::Abs(x), ActivationConstants<LaneOf<V>>::kSiluCutoff);
+  const V q = UnscaleSmall(ExpScaled(hn::Neg(t)));
+  const V twice = hn::Add(q, q);
+  const auto is_left = hn::Lt(x, hn::Zero(hn::DFromV<V>()));
+  // Right of zero both fractions are those of e^x, times q^2.
+  const V below = hn::MulAdd(q, q, twice);
+  const V top = hn::IfThenElse(is_left, below, hn::Add(one, twice));
+  const V bottom = hn::Add(top, hn::IfThenElse(is_left, two, hn::Mul(twice, q)));
+  const V slope = hn::IfThenElse(is_left, q, hn::Mul(q, q));
+  const V rest = hn::Mul(hn::Mul(hn::IfThenElse(is_left, hn::Neg(t), t), Constant<V>(4)),
+                         hn::Mul(slope, hn::Add(q, one)));
+  const V square = hn::Mul(bottom, bottom);
+  return hn::Mul(grad, hn::Add(hn::Div(top, bottom), hn::Div(rest, square)));
+}
+
 // The gradient `grad` through Silu(x).
 template <class V>
 HWY_INLINE V SiluBackward(V grad, V x) {

@@ -34,6 +34,7 @@
 #include "src/cpu/simd/math-division-inl.h"
 #include "src/cpu/simd/math-erf-inl.h"
 #include "src/cpu/simd/math-exp-inl.h"
+#include "src/cpu/simd/math-inverse-inl.h"
 #include "src/cpu/simd/math-log-inl.h"
 #include "src/cpu/simd/math-pow-inl.h"
 #include "src/cpu/simd/math-special-inl.h"

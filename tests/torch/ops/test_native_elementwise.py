@@ -653,6 +653,10 @@ ROW_OF: dict[str, str] = {
     "gelu_tanh": "gelu",
     "gelu_tanh_backward": "gelu_backward",
     "add_scaled": "add",
+    "cube": "pow",
+    "finite_or": "nan_to_num",
+    "logsigmoid": "log_sigmoid_forward",
+    "logsigmoid_backward": "log_sigmoid_backward",
 }
 LIBRARY_ONLY = {"fma", "squared_difference", "squared_difference_backward"}
 

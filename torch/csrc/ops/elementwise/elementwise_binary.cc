@@ -30,45 +30,6 @@ bool div_number_mode(Target& target, const Tensor& x, const Scalar& y, RoundingM
 
 // --- Powers ----------------------------------------------------------------------------------
 
-// x * x * x, rounded after each product as PyTorch does.
-HOLOGRAM_WIDE
-void cube(const float* x, float* out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = x[i] * x[i] * x[i];
-}
-HOLOGRAM_WIDE
-void cube(const double* x, double* out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = x[i] * x[i] * x[i];
-}
-
-template <class Real>
-bool cube_contiguous(Target& target, const Tensor& x) {
-  if (target.given != nullptr) {
-    const c10::TensorImpl* given = target.given->unsafeGetTensorImpl();
-    if (!is_dense(given) || !given->is_contiguous() || given->sizes() != x.sizes() ||
-        given->dtype() != x.dtype() || may_disturb(given, x.unsafeGetTensorImpl())) {
-      return false;
-    }
-  }
-  if ((is_deferring() && target.batch == nullptr) || !is_on_host(x)) {
-    // The same two roundings, as ops that fuse.
-    Target square;
-    return run_row<OpId::square>(square, x) && run_row<OpId::mul>(target, square.fresh, x);
-  }
-  if (target.given == nullptr) target.fresh = new_empty(x, x.sizes());
-  target.settle();
-  const Tensor& result = target.given != nullptr ? *target.given : target.fresh;
-  const Real* in = reinterpret_cast<const Real*>(read_pointer(x));
-  Real* out = reinterpret_cast<Real*>(write_pointer(result));
-  constexpr int64_t kChunk = 32768;
-  const int64_t n = x.numel();
-  hologram::parallel_for((n + kChunk - 1) / kChunk, threads_for(n),
-                         [&](int64_t begin, int64_t end, int) {
-                           const int64_t from = begin * kChunk;
-                           cube(in + from, out + from, std::min(n, end * kChunk) - from);
-                         });
-  return true;
-}
-
 }  // namespace
 
 bool pow_number(Target& target, const Tensor& x, const Scalar& exponent) {
@@ -84,14 +45,7 @@ bool pow_number(Target& target, const Tensor& x, const Scalar& exponent) {
     if (e == 0.5) return run_row<OpId::sqrt>(target, x);
     if (e == -0.5) return run_row<OpId::rsqrt>(target, x);
     if (e == -1.0) return run_row<OpId::reciprocal>(target, x);
-    if (e == 3.0 && x.is_contiguous()) {
-      if (type == at::kFloat) {
-        return cube_contiguous<float>(target, x) || run_row<OpId::pow>(target, x, Num{exponent});
-      }
-      if (type == at::kDouble) {
-        return cube_contiguous<double>(target, x) || run_row<OpId::pow>(target, x, Num{exponent});
-      }
-    }
+    if (e == 3.0) return run_row<OpId::cube>(target, x);
   } else if (c10::isIntegralType(type, /*includeBool=*/false) && exponent.isIntegral(false) &&
              exponent.equal(2)) {
     return run_row<OpId::square>(target, x);
@@ -112,6 +66,12 @@ void register_binary(torch::Library& m) {
   add_all<"div", &tensor_number<OpId::div>, "Scalar", "Scalar_out">(m);
   add_all<"div", &div_tensor_mode, "Tensor_mode", "out_mode">(m);
   add_all<"div", &div_number_mode, "Scalar_mode", "Scalar_mode_out">(m);
+
+  add_all<"xlogy", &tensors<OpId::xlogy>, "Tensor", "OutTensor">(m);
+  add_all<"xlogy", &tensor_number<OpId::xlogy>, "Scalar_Other", "OutScalar_Other">(m);
+  Ops<&number_tensor<OpId::xlogy, kContiguousResult>>{m}
+      .functional<"xlogy.Scalar_Self">()
+      .out<"xlogy.OutScalar_Self">();
 
   Ops<&tensors<OpId::pow>>{m}
       .functional<"pow.Tensor_Tensor">()

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // ATen's selections, bounds and blends: where, masked_fill, clamp, lerp, addcmul, addcdiv.
+#include <limits>
+
 #include "ops/elementwise/elementwise_forms.h"
 
 namespace hologram_torch {
@@ -47,6 +49,31 @@ bool clamp_tensor(Target& target, const Tensor& x, const MaybeTensor& low,
   return has_high && run_row<OpId::minimum>(target, x, *high);
 }
 
+// --- Numbers for NaN and infinities ------------------------------------------------------------
+
+// The largest number of a floating dtype.
+double largest(at::ScalarType type) {
+  switch (type) {
+    case at::kHalf:
+      return 65504.0;
+    case at::kBFloat16:
+      return 0x1.fep127;
+    case at::kFloat:
+      return std::numeric_limits<float>::max();
+    default:
+      return std::numeric_limits<double>::max();
+  }
+}
+
+bool nan_to_num(Target& target, const Tensor& x, std::optional<double> nan,
+                std::optional<double> infinity, std::optional<double> minus_infinity) {
+  if (!x.is_floating_point()) return false;
+  const double most = largest(x.scalar_type());
+  const Scalar for_nan(nan.value_or(0.0)), above(infinity.value_or(most)),
+      below(minus_infinity.value_or(-most));
+  return run_row<OpId::finite_or>(target, x, Param{for_nan}, Param{above}, Param{below});
+}
+
 }  // namespace
 
 void register_ternary(torch::Library& m) {
@@ -66,6 +93,8 @@ void register_ternary(torch::Library& m) {
   add_all<"clamp_min", &bound_tensor<OpId::maximum>, "Tensor", "Tensor_out">(m);
   add_all<"clamp_max", &bound_number<OpId::minimum>>(m);
   add_all<"clamp_max", &bound_tensor<OpId::minimum>, "Tensor", "Tensor_out">(m);
+
+  add_all<"nan_to_num", &nan_to_num>(m);
 
   add_all<"lerp", &lerp_number, "Scalar", "Scalar_out">(m);
   add_all<"lerp", &lerp_tensor, "Tensor", "Tensor_out">(m);

@@ -3,6 +3,8 @@
 #include <ATen/ops/addmm_cpu_dispatch.h>
 #include <ATen/ops/baddbmm_cpu_dispatch.h>
 #include <ATen/ops/bmm_cpu_dispatch.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/sum.h>
 #include <ATen/ops/mm_cpu_dispatch.h>
 
 #include "ops/matmul/product.h"
@@ -182,8 +184,18 @@ bool bmm_direct(const Tensor& a, const Tensor& b, const Tensor& out) {
   return true;
 }
 
+// Products of one row and one column each are elementwise products whose rows are added up: one
+// loop.
+bool are_dots(const Tensor& a, const Tensor& b) {
+  return a.size(1) == 1 && b.size(2) == 1 && a.size(0) > 1 && is_deferring() &&
+         (a.scalar_type() == at::kFloat || a.scalar_type() == at::kDouble);
+}
+
 Tensor bmm(const Tensor& self, const Tensor& mat2) {
   if (C10_LIKELY(batches_match(self, mat2))) {
+    if (C10_UNLIKELY(are_dots(self, mat2))) {
+      return at::sum(at::mul(self, mat2.transpose(1, 2)), {2}, /*keepdim=*/true);
+    }
     Tensor out = new_empty(self, {self.size(0), self.size(1), mat2.size(2)});
     if (bmm_direct(self, mat2, out)) return out;
     on_aliases(out, self.numel() * mat2.size(2), [&](AliasScope& scope, Tensor& cpu) {
