@@ -9,6 +9,7 @@
 #include "src/cpu/device/call_table.h"
 #include "src/cpu/device/grain_size.h"
 #include "src/cpu/movement/around.h"
+#include "src/cpu/movement/index_kernels.h"
 
 namespace hologram {
 namespace cpu {
@@ -43,74 +44,129 @@ inline bool inside(int64_t at, int64_t size) {
   return static_cast<uint64_t>(at) < static_cast<uint64_t>(size);
 }
 
+// Rows [begin, end) of [outer, n] and columns [first, last) of them. With kChecks an index outside
+// names the first place.
+template <bool kChecks, class T>
+void gather_rows(const T* in, const GatherShape& s, const int64_t* index, T* out, int64_t begin,
+                 int64_t end, int64_t first, int64_t last) {
+  const auto place = [&](int64_t at) { return !kChecks || inside(at, s.size) ? at : 0; };
+  const T* from = in + begin / s.n * s.size * s.inner;
+  for (int64_t row = begin, line_end = (begin / s.n + 1) * s.n; row < end; line_end += s.n) {
+    const int64_t stop = std::min(end, line_end);
+    if (s.inner == 1) {
+      for (; row < stop; ++row) out[row] = from[place(index[row])];
+    } else {
+      for (; row < stop; ++row) {
+        const int64_t* const at = index + row * s.inner;
+        T* const to = out + row * s.inner;
+        for (int64_t i = first; i < last; ++i) to[i] = from[place(at[i]) * s.inner + i];
+      }
+    }
+    from += s.size * s.inner;
+  }
+}
+
+// Indices are checked by blocks before their elements are moved: the loops that move them then have
+// no branch.
 template <class T>
 bool gather_typed(const T* in, const GatherShape& s, const int64_t* index, T* out,
                   int max_threads) {
   std::atomic<bool> all{true};
   const int64_t per_chunk = std::max<int64_t>(1, grain(true) / s.inner);
+  const int64_t block_rows = std::max<int64_t>(1, kPositionBlock / s.inner);
+  const int64_t block_columns = std::min(kPositionBlock, s.inner);
+  const IndexKernels& kernels = index_kernels(current_isa());
   for_chunks(s.outer * s.n, per_chunk, threads_of(max_threads), [&](int64_t begin, int64_t end) {
-    bool good = true;
-    const auto move = [&](const T* from, int64_t at, int64_t step, T* to) {
-      const bool is_inside = inside(at, s.size);
-      good &= is_inside;
-      *to = from[is_inside ? at * step : 0];
-    };
-    for (int64_t row = begin; row < end;) {
-      const int64_t o = row / s.n, last = std::min(end, (o + 1) * s.n);
-      const T* from = in + o * s.size * s.inner;
-      if (s.inner == 1) {
-        for (; row < last; ++row) move(from, index[row], 1, out + row);
-        continue;
-      }
-      for (; row < last; ++row) {
-        const int64_t* at = index + row * s.inner;
-        for (int64_t i = 0; i < s.inner; ++i)
-          move(from + i, at[i], s.inner, out + row * s.inner + i);
+    for (int64_t row = begin; row < end; row += block_rows) {
+      const int64_t rows = std::min(block_rows, end - row);
+      for (int64_t i = 0; i < s.inner; i += block_columns) {
+        const int64_t columns = std::min(block_columns, s.inner - i);
+        // More than one row is whole rows.
+        if (are_within(kernels, index + row * s.inner + i, rows * columns, 0, s.size)) {
+          gather_rows<false>(in, s, index, out, row, row + rows, i, i + columns);
+        } else {
+          gather_rows<true>(in, s, index, out, row, row + rows, i, i + columns);
+          all.store(false, std::memory_order_relaxed);
+        }
       }
     }
-    if (!good) all.store(false, std::memory_order_relaxed);
   });
   return all.load();
 }
 
+// Columns of a tile of scattered elements, which a thread takes with all their values.
+constexpr int64_t kScatterColumns = 64;
+
+// f(to, from) for rows [begin, end) of a line and columns [first, last) of them. With kChecks an
+// index outside is left out.
+template <bool kChecks, bool kOne, class T, class F>
+void scatter_rows(T* to, const GatherShape& s, const int64_t* index, const T* values, int64_t begin,
+                  int64_t end, int64_t first, int64_t last, F&& f) {
+  const T one = kOne ? *values : T();
+  if (s.inner == 1) {
+    for (int64_t k = begin; k < end; ++k) {
+      const int64_t at = index[k];
+      if (!kChecks || inside(at, s.size)) f(to[at], kOne ? one : values[k]);
+    }
+    return;
+  }
+  for (int64_t k = begin; k < end; ++k) {
+    const int64_t row = k * s.inner;
+    for (int64_t i = first; i < last; ++i) {
+      const int64_t at = index[row + i];
+      if (!kChecks || inside(at, s.size)) f(to[at * s.inner + i], kOne ? one : values[row + i]);
+    }
+  }
+}
+
 // f(to, from) for every element, k ascending for each place; a thread takes whole places.
+template <bool kOne, class T, class F>
+bool scatter_tiles(T* out, const GatherShape& s, const int64_t* index, const T* values,
+                   int max_threads, F&& f) {
+  std::atomic<bool> all{true};
+  const int64_t columns = ceil_div(s.inner, kScatterColumns);
+  const int64_t width = std::min(s.inner, kScatterColumns), line = s.n * s.inner;
+  const int64_t per_chunk = std::max<int64_t>(1, grain(true) / (s.n * width));
+  const IndexKernels& kernels = index_kernels(current_isa());
+  const int64_t block_rows = columns > 1 ? 1 : std::max<int64_t>(1, kPositionBlock / s.inner);
+  const auto scatter_some = [&](int64_t o, int64_t k, int64_t rows, int64_t first, bool checked) {
+    const int64_t last = std::min(s.inner, first + width);
+    T* const to = out + o * s.size * s.inner;
+    const T* const from = kOne ? values : values + o * line;
+    if (checked || are_within(kernels, index + o * line + k * s.inner + first,
+                              rows * (last - first), 0, s.size)) {
+      scatter_rows<false, kOne>(to, s, index + o * line, from, k, k + rows, first, last, f);
+    } else {
+      scatter_rows<true, kOne>(to, s, index + o * line, from, k, k + rows, first, last, f);
+      all.store(false, std::memory_order_relaxed);
+    }
+  };
+  for_chunks(
+      s.outer * columns, per_chunk, threads_of(max_threads), [&](int64_t begin, int64_t end) {
+        if (columns == 1 && line <= kPositionBlock) {  // many short lines are checked at a time
+          const int64_t block_lines = kPositionBlock / line;
+          for (int64_t o = begin; o < end; o += block_lines) {
+            const int64_t lines = std::min(block_lines, end - o);
+            const bool fits = are_within(kernels, index + o * line, lines * line, 0, s.size);
+            for (int64_t l = o; l < o + lines; ++l) scatter_some(l, 0, s.n, 0, fits);
+          }
+          return;
+        }
+        for (int64_t tile = begin; tile < end; ++tile) {
+          for (int64_t k = 0; k < s.n; k += block_rows) {
+            scatter_some(tile / columns, k, std::min(block_rows, s.n - k),
+                         tile % columns * kScatterColumns, false);
+          }
+        }
+      });
+  return all.load();
+}
+
 template <class T, class F>
 bool scatter_typed(T* out, const GatherShape& s, const int64_t* index, const T* values, bool one,
                    int max_threads, F&& f) {
-  constexpr int64_t kColumns = 64;
-  std::atomic<bool> all{true};
-  const int64_t columns = (s.inner + kColumns - 1) / kColumns;
-  const int64_t per_tile = s.n * std::min(s.inner, kColumns);
-  const int64_t per_chunk = std::max<int64_t>(1, grain(true) / per_tile);
-  for_chunks(s.outer * columns, per_chunk, threads_of(max_threads),
-             [&](int64_t begin, int64_t end) {
-               bool good = true;
-               for (int64_t tile = begin; tile < end; ++tile) {
-                 const int64_t o = tile / columns, first = tile % columns * kColumns;
-                 const int64_t last = std::min(s.inner, first + kColumns);
-                 T* to = out + o * s.size * s.inner;
-                 const int64_t begins = o * s.n * s.inner;
-                 if (s.inner == 1) {
-                   for (int64_t k = begins; k < begins + s.n; ++k) {
-                     const bool is_inside = inside(index[k], s.size);
-                     good &= is_inside;
-                     if (is_inside) f(to[index[k]], values[one ? 0 : k]);
-                   }
-                   continue;
-                 }
-                 for (int64_t k = 0; k < s.n; ++k) {
-                   const int64_t row = begins + k * s.inner;
-                   for (int64_t i = first; i < last; ++i) {
-                     const int64_t at = index[row + i];
-                     const bool is_inside = inside(at, s.size);
-                     good &= is_inside;
-                     if (is_inside) f(to[at * s.inner + i], values[one ? 0 : row + i]);
-                   }
-                 }
-               }
-               if (!good) all.store(false, std::memory_order_relaxed);
-             });
-  return all.load();
+  return one ? scatter_tiles<true>(out, s, index, values, max_threads, f)
+             : scatter_tiles<false>(out, s, index, values, max_threads, f);
 }
 
 template <class T>
