@@ -9,7 +9,6 @@
 #include "src/cpu/device/call_table.h"
 #include "src/cpu/device/grain_size.h"
 #include "src/cpu/movement/around.h"
-#include "src/cpu/movement/index_kernels.h"
 
 namespace hologram {
 namespace cpu {
@@ -44,52 +43,47 @@ inline bool inside(int64_t at, int64_t size) {
   return static_cast<uint64_t>(at) < static_cast<uint64_t>(size);
 }
 
-// Rows [begin, end) of [outer, n] and columns [first, last) of them. With kChecks an index outside
-// names the first place.
-template <bool kChecks, class T>
-void gather_rows(const T* in, const GatherShape& s, const int64_t* index, T* out, int64_t begin,
-                 int64_t end, int64_t first, int64_t last) {
-  const auto place = [&](int64_t at) { return !kChecks || inside(at, s.size) ? at : 0; };
-  const T* from = in + begin / s.n * s.size * s.inner;
-  for (int64_t row = begin, line_end = (begin / s.n + 1) * s.n; row < end; line_end += s.n) {
-    const int64_t stop = std::min(end, line_end);
-    if (s.inner == 1) {
-      for (; row < stop; ++row) out[row] = from[place(index[row])];
-    } else {
-      for (; row < stop; ++row) {
-        const int64_t* const at = index + row * s.inner;
-        T* const to = out + row * s.inner;
-        for (int64_t i = first; i < last; ++i) to[i] = from[place(at[i]) * s.inner + i];
-      }
+// Elements of one line, `step` apart, from each next place of it where kSlides. An index outside is
+// a branch that is never taken: it costs less than a look at all of them before. False for one.
+template <bool kSlides, class T>
+bool gather_line(const T* __restrict from, const int64_t* __restrict index, int64_t n, int64_t size,
+                 int64_t step, T* __restrict out) {
+  bool good = true;
+#pragma GCC unroll 4
+  for (int64_t i = 0; i < n; ++i) {
+    int64_t at = index[i];
+    if (!inside(at, size)) [[unlikely]] {
+      good = false;
+      at = 0;
     }
-    from += s.size * s.inner;
+    out[i] = kSlides ? from[at * step + i] : from[at];
   }
+  return good;
 }
 
-// Indices are checked by blocks before their elements are moved: the loops that move them then have
-// no branch.
 template <class T>
 bool gather_typed(const T* in, const GatherShape& s, const int64_t* index, T* out,
                   int max_threads) {
   std::atomic<bool> all{true};
-  const int64_t per_chunk = std::max<int64_t>(1, grain(true) / s.inner);
-  const int64_t block_rows = std::max<int64_t>(1, kPositionBlock / s.inner);
-  const int64_t block_columns = std::min(kPositionBlock, s.inner);
-  const IndexKernels& kernels = index_kernels(current_isa());
-  for_chunks(s.outer * s.n, per_chunk, threads_of(max_threads), [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; row += block_rows) {
-      const int64_t rows = std::min(block_rows, end - row);
-      for (int64_t i = 0; i < s.inner; i += block_columns) {
-        const int64_t columns = std::min(block_columns, s.inner - i);
-        // More than one row is whole rows.
-        if (are_within(kernels, index + row * s.inner + i, rows * columns, 0, s.size)) {
-          gather_rows<false>(in, s, index, out, row, row + rows, i, i + columns);
-        } else {
-          gather_rows<true>(in, s, index, out, row, row + rows, i, i + columns);
-          all.store(false, std::memory_order_relaxed);
-        }
+  const int64_t n = s.n, size = s.size, inner = s.inner;
+  const int64_t per_chunk = std::max<int64_t>(1, grain(true) / inner);
+  for_chunks(s.outer * n, per_chunk, threads_of(max_threads), [&](int64_t begin, int64_t end) {
+    bool good = true;
+    const T* from = in + begin / n * size * inner;
+    int64_t row = begin, line_end = (begin / n + 1) * n;
+    if (inner == 1) {
+      for (; row < end; from += size, line_end += n) {
+        const int64_t stop = std::min(end, line_end);
+        good &= gather_line<false>(from, index + row, stop - row, size, 1, out + row);
+        row = stop;
       }
     }
+    for (; row < end; from += size * inner, line_end += n) {
+      for (const int64_t stop = std::min(end, line_end); row < stop; ++row) {
+        good &= gather_line<true>(from, index + row * inner, inner, size, inner, out + row * inner);
+      }
+    }
+    if (!good) all.store(false, std::memory_order_relaxed);
   });
   return all.load();
 }
@@ -97,68 +91,47 @@ bool gather_typed(const T* in, const GatherShape& s, const int64_t* index, T* ou
 // Columns of a tile of scattered elements, which a thread takes with all their values.
 constexpr int64_t kScatterColumns = 64;
 
-// f(to, from) for rows [begin, end) of a line and columns [first, last) of them. With kChecks an
-// index outside is left out.
-template <bool kChecks, bool kOne, class T, class F>
-void scatter_rows(T* to, const GatherShape& s, const int64_t* index, const T* values, int64_t begin,
-                  int64_t end, int64_t first, int64_t last, F&& f) {
-  const T one = kOne ? *values : T();
-  if (s.inner == 1) {
-    for (int64_t k = begin; k < end; ++k) {
-      const int64_t at = index[k];
-      if (!kChecks || inside(at, s.size)) f(to[at], kOne ? one : values[k]);
-    }
-    return;
-  }
-  for (int64_t k = begin; k < end; ++k) {
-    const int64_t row = k * s.inner;
-    for (int64_t i = first; i < last; ++i) {
-      const int64_t at = index[row + i];
-      if (!kChecks || inside(at, s.size)) f(to[at * s.inner + i], kOne ? one : values[row + i]);
-    }
-  }
-}
-
 // f(to, from) for every element, k ascending for each place; a thread takes whole places.
 template <bool kOne, class T, class F>
 bool scatter_tiles(T* out, const GatherShape& s, const int64_t* index, const T* values,
                    int max_threads, F&& f) {
   std::atomic<bool> all{true};
-  const int64_t columns = ceil_div(s.inner, kScatterColumns);
-  const int64_t width = std::min(s.inner, kScatterColumns), line = s.n * s.inner;
-  const int64_t per_chunk = std::max<int64_t>(1, grain(true) / (s.n * width));
-  const IndexKernels& kernels = index_kernels(current_isa());
-  const int64_t block_rows = columns > 1 ? 1 : std::max<int64_t>(1, kPositionBlock / s.inner);
-  const auto scatter_some = [&](int64_t o, int64_t k, int64_t rows, int64_t first, bool checked) {
-    const int64_t last = std::min(s.inner, first + width);
-    T* const to = out + o * s.size * s.inner;
-    const T* const from = kOne ? values : values + o * line;
-    if (checked || are_within(kernels, index + o * line + k * s.inner + first,
-                              rows * (last - first), 0, s.size)) {
-      scatter_rows<false, kOne>(to, s, index + o * line, from, k, k + rows, first, last, f);
-    } else {
-      scatter_rows<true, kOne>(to, s, index + o * line, from, k, k + rows, first, last, f);
-      all.store(false, std::memory_order_relaxed);
-    }
-  };
-  for_chunks(
-      s.outer * columns, per_chunk, threads_of(max_threads), [&](int64_t begin, int64_t end) {
-        if (columns == 1 && line <= kPositionBlock) {  // many short lines are checked at a time
-          const int64_t block_lines = kPositionBlock / line;
-          for (int64_t o = begin; o < end; o += block_lines) {
-            const int64_t lines = std::min(block_lines, end - o);
-            const bool fits = are_within(kernels, index + o * line, lines * line, 0, s.size);
-            for (int64_t l = o; l < o + lines; ++l) scatter_some(l, 0, s.n, 0, fits);
-          }
-          return;
-        }
-        for (int64_t tile = begin; tile < end; ++tile) {
-          for (int64_t k = 0; k < s.n; k += block_rows) {
-            scatter_some(tile / columns, k, std::min(block_rows, s.n - k),
-                         tile % columns * kScatterColumns, false);
-          }
-        }
-      });
+  const int64_t n = s.n, size = s.size, inner = s.inner, line = n * inner;
+  const int64_t columns = ceil_div(inner, kScatterColumns);
+  const int64_t width = std::min(inner, kScatterColumns);
+  const int64_t per_chunk = std::max<int64_t>(1, grain(true) / (n * width));
+  const T one = kOne ? *values : T();
+  for_chunks(s.outer * columns, per_chunk, threads_of(max_threads),
+             [&](int64_t begin, int64_t end) {
+               bool good = true;
+               const auto move = [&](T* to, int64_t at, int64_t step, const T* from) {
+                 if (!inside(at, size)) [[unlikely]] {
+                   good = false;
+                   return;
+                 }
+                 f(to[at * step], kOne ? one : *from);
+               };
+               if (inner == 1) {
+                 T* to = out + begin * size;
+                 int64_t e = begin * n;
+                 for (int64_t l = begin; l < end; ++l, to += size) {
+                   for (const int64_t last = e + n; e < last; ++e) {
+                     move(to, index[e], 1, values + (kOne ? 0 : e));
+                   }
+                 }
+               }
+               for (int64_t tile = inner == 1 ? end : begin; tile < end; ++tile) {
+                 const int64_t l = tile / columns, first = (tile - l * columns) * kScatterColumns;
+                 const int64_t last = std::min(inner, first + width);
+                 T* const to = out + l * size * inner;
+                 for (int64_t row = l * line; row < (l + 1) * line; row += inner) {
+                   for (int64_t i = first; i < last; ++i) {
+                     move(to + i, index[row + i], inner, values + (kOne ? 0 : row + i));
+                   }
+                 }
+               }
+               if (!good) all.store(false, std::memory_order_relaxed);
+             });
   return all.load();
 }
 
