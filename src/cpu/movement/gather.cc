@@ -9,39 +9,11 @@
 #include "src/cpu/device/call_table.h"
 #include "src/cpu/device/grain_size.h"
 #include "src/cpu/movement/around.h"
+#include "src/cpu/movement/element.h"
 
 namespace hologram {
 namespace cpu {
 namespace {
-
-// An element of 16 bytes.
-struct Sixteen {
-  uint64_t words[2];
-};
-
-// Calls f(a value of the unsigned type that has `bytes` bytes).
-template <class F>
-bool with_bytes(const char* what, int64_t bytes, F&& f) {
-  switch (bytes) {
-    case 1:
-      return f(uint8_t{});
-    case 2:
-      return f(uint16_t{});
-    case 4:
-      return f(uint32_t{});
-    case 8:
-      return f(uint64_t{});
-    case 16:
-      return f(Sixteen{});
-    default:
-      fail(ErrorKind::kNotSupported, what, ": no element has ", bytes, " bytes");
-  }
-}
-
-// What lies outside is left out and reported.
-inline bool inside(int64_t at, int64_t size) {
-  return static_cast<uint64_t>(at) < static_cast<uint64_t>(size);
-}
 
 // Elements of one line, `step` apart, from each next place of it where kSlides. An index outside is
 // a branch that is never taken: it costs less than a look at all of them before. False for one.
@@ -158,7 +130,7 @@ bool gather(const void* in, int64_t bytes, const GatherShape& shape, const int64
             void* out, int max_threads) {
   if (cpu::is_empty(shape)) return true;
   if (shape.size == 0) return false;
-  return cpu::with_bytes("gather", bytes, [&](auto type) {
+  return cpu::with_element("gather", bytes, [&](auto type) {
     using T = decltype(type);
     return cpu::gather_typed(static_cast<const T*>(in), shape, index, static_cast<T*>(out),
                              max_threads);
@@ -168,7 +140,7 @@ bool gather(const void* in, int64_t bytes, const GatherShape& shape, const int64
 bool scatter(void* out, int64_t bytes, const GatherShape& shape, const int64_t* index,
              const void* values, bool one, int max_threads) {
   if (cpu::is_empty(shape)) return true;
-  return cpu::with_bytes("scatter", bytes, [&](auto type) {
+  return cpu::with_element("scatter", bytes, [&](auto type) {
     using T = decltype(type);
     return cpu::scatter_typed(static_cast<T*>(out), shape, index, static_cast<const T*>(values),
                               one, max_threads, [](T& to, T value) { to = value; });

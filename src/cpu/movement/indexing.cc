@@ -3,6 +3,7 @@
 #include "hologram/indexing.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "hologram/elementwise.h"
@@ -12,6 +13,7 @@
 #include "src/cpu/device/kernel_table.h"
 #include "src/cpu/movement/around.h"
 #include "src/cpu/movement/copy_bytes.h"
+#include "src/cpu/movement/element.h"
 #include "src/cpu/movement/index_kernels.h"
 
 namespace hologram {
@@ -64,6 +66,95 @@ void copy_run(char* to, const char* from, int64_t bytes, bool stream) {
   }
   copy_small(to, from, bytes);
 }
+
+// --- Taking -------------------------------------------------------------------------------------
+
+// A place far away costs about as much as 16 bytes.
+int64_t taken_per_chunk(int64_t inner) { return std::max<int64_t>(1, kChunkBytes / (inner + 16)); }
+
+// f(line, k, last): positions [k, last) of a line, for all of [begin, end) of [outer, n].
+template <class F>
+void for_lines(int64_t begin, int64_t end, int64_t n, F&& f) {
+  for (int64_t line = begin / n; begin < end; ++line) {
+    const int64_t stop = std::min(end, (line + 1) * n);
+    f(line, begin - line * n, stop - line * n);
+    begin = stop;
+  }
+}
+
+// Whether rows are single elements, and positions so many that making them places costs something.
+bool takes_elements(int64_t outer, int64_t inner, int64_t n) {
+  return inner <= 16 && (inner & (inner - 1)) == 0 && (outer == 1 || n > kPositionBlock);
+}
+
+template <class T, class Index>
+bool take_line(const T* __restrict from, const Index* __restrict index, int64_t n, int64_t size,
+               T* __restrict out) {
+  bool good = true;
+#pragma GCC unroll 4
+  for (int64_t i = 0; i < n; ++i) {
+    int64_t at = index[i];
+    at += at >> 63 & size;
+    if (!inside(at, size)) [[unlikely]] {
+      good = false;
+      at = 0;
+    }
+    out[i] = from[at];
+  }
+  return good;
+}
+
+// False for a position outside, which has taken the first element.
+template <class Index>
+bool take_elements(const void* in, int64_t outer, int64_t size, int64_t inner, const Index* index,
+                   int64_t n, void* out, int max_threads) {
+  if (size == 0) return false;
+  std::atomic<bool> all{true};
+  with_element("take", inner, [&](auto type) {
+    using T = decltype(type);
+    for_chunks(outer * n, taken_per_chunk(inner), threads_of(max_threads),
+               [&](int64_t begin, int64_t end) {
+                 bool good = true;
+                 for_lines(begin, end, n, [&](int64_t line, int64_t k, int64_t last) {
+                   good &= take_line(static_cast<const T*>(in) + line * size, index + k, last - k,
+                                     size, static_cast<T*>(out) + line * n + k);
+                 });
+                 if (!good) all.store(false, std::memory_order_relaxed);
+               });
+    return true;
+  });
+  return all.load();
+}
+
+template <class Index>
+void take_rows(const void* in, int64_t outer, int64_t size, int64_t inner, const Index* index,
+               int64_t n, void* out, int max_threads) {
+  const IndexKernels& kernels = index_kernels(current_isa());
+  const char* const from = static_cast<const char*>(in);
+  char* const to = static_cast<char*>(out);
+  for_chunks(outer * n, taken_per_chunk(inner), threads_of(max_threads),
+             [&](int64_t begin, int64_t end) {
+               int64_t places[kPositionBlock];
+               const auto take_some = [&](int64_t line, int64_t k, int64_t last) {
+                 for (; k < last; k += kPositionBlock) {
+                   const int64_t rows = std::min(kPositionBlock, last - k);
+                   find_places(kernels, index + k, rows, size, inner, places);
+                   kernels.take(from + line * size * inner, places, to + (line * n + k) * inner,
+                                {1, 0, 0, rows, inner, inner});
+                 }
+               };
+               // Whole lines that read the same places go together.
+               const int64_t first = ceil_div(begin, n), lines = end / n - first;
+               if (lines < 2 || n > kPositionBlock) return for_lines(begin, end, n, take_some);
+               for_lines(begin, first * n, n, take_some);
+               find_places(kernels, index, n, size, inner, places);
+               kernels.take(from + first * size * inner, places, to + first * n * inner,
+                            {lines, size * inner, n * inner, n, inner, inner});
+               for_lines((first + lines) * n, end, n, take_some);
+             });
+}
+
+// --- Joining ------------------------------------------------------------------------------------
 
 // Rows of more bytes are joined one after another.
 constexpr int64_t kShortJoin = 256;
@@ -133,41 +224,14 @@ bool positions_within(const Positions& positions, int64_t low, int64_t high) {
 
 void take(const void* in, int64_t outer, int64_t size, int64_t inner, const Positions& positions,
           void* out, int max_threads) {
-  using namespace cpu;
-  check_index("take", positions);
-  const int64_t n = positions.n;
-  if (inner == 0 || n == 0) return;
-  // A place far away costs about as much as 16 bytes.
-  const int64_t per_chunk = std::max<int64_t>(1, kChunkBytes / (inner + 16));
-  const IndexKernels& kernels = index_kernels(current_isa());
-  const char* const from = static_cast<const char*>(in);
-  char* const to = static_cast<char*>(out);
-  const auto take_rows = [&](const auto* index, int64_t begin, int64_t end) {
-    int64_t places[kPositionBlock];
-    // Of one line: rows [k, last).
-    const auto take_some = [&](int64_t line, int64_t k, int64_t last) {
-      for (; k < last; k += kPositionBlock) {
-        const int64_t rows = std::min(kPositionBlock, last - k);
-        find_places(kernels, index + k, rows, size, inner, places);
-        kernels.take(from + line * size * inner, places, to + (line * n + k) * inner,
-                     {1, 0, 0, rows, inner, inner});
-      }
-    };
-    int64_t line = begin / n, k = begin % n;
-    const int64_t last_line = end / n;
-    if (k > 0 && line < last_line) take_some(line++, k, n), k = 0;
-    if (k == 0 && n <= kPositionBlock && line < last_line) {
-      find_places(kernels, index, n, size, inner, places);
-      kernels.take(from + line * size * inner, places, to + line * n * inner,
-                   {last_line - line, size * inner, n * inner, n, inner, inner});
-      line = last_line;
+  cpu::check_index("take", positions);
+  if (outer == 0 || inner == 0 || positions.n == 0) return;
+  cpu::with_index(positions, [&](const auto* index) {
+    if (cpu::takes_elements(outer, inner, positions.n)) {
+      cpu::take_elements(in, outer, size, inner, index, positions.n, out, max_threads);
+    } else {
+      cpu::take_rows(in, outer, size, inner, index, positions.n, out, max_threads);
     }
-    for (; line < last_line; ++line) take_some(line, 0, n);
-    take_some(line, k, end - line * n);
-  };
-  with_index(positions, [&](const auto* index) {
-    for_chunks(outer * n, per_chunk, threads_of(max_threads),
-               [&](int64_t begin, int64_t end) { take_rows(index, begin, end); });
   });
 }
 
@@ -215,9 +279,21 @@ namespace cpu {
 void run(const calls::Take<>& call, CallThreads threads) {
   const Around around(call.input, call.dim);
   const int64_t inner = around.inner * item_bytes(call.input);
-  check_inside(call.index, around.size);
-  hologram::take(call.input.data, around.outer, around.size, inner, positions_of(call.index),
-                 call.out.data, threads(around.outer * call.index.numel() * inner / 4));
+  const int64_t n = call.index.numel();
+  const int most = threads(around.outer * n * inner / 4);
+  if (n == 0 || around.outer * inner == 0) return check_inside(call.index, around.size);
+  const Positions positions = positions_of(call.index);
+  with_index(positions, [&](const auto* index) {
+    if (takes_elements(around.outer, inner, n)) {
+      if (!take_elements(call.input.data, around.outer, around.size, inner, index, n, call.out.data,
+                         most)) {
+        fail_outside(around.size);
+      }
+    } else {
+      check_inside(call.index, around.size);
+      take_rows(call.input.data, around.outer, around.size, inner, index, n, call.out.data, most);
+    }
+  });
 }
 
 void run(const calls::AddAt<>& call, CallThreads threads) {
