@@ -190,7 +190,14 @@ HWY_INLINE void AddLines(const char* from, const int64_t* HWY_RESTRICT sources, 
     }
   };
   for (int64_t line = 0; line < shape.lines; ++line) {
-    if (sources == nullptr) {
+    if (kWidth == 1 && sources == nullptr && shape.step == static_cast<int64_t>(sizeof(T))) {
+      const T* HWY_RESTRICT elements = reinterpret_cast<const T*>(from);
+#pragma GCC unroll 4
+      for (int64_t i = 0; i < shape.rows; ++i) {
+        T* const target = reinterpret_cast<T*>(to + places[i]);
+        *target = *target + elements[i];
+      }
+    } else if (sources == nullptr) {
       for (int64_t i = 0; i < shape.rows; ++i) add(from + i * shape.step, to + places[i]);
     } else {
       for (int64_t i = 0; i < shape.rows; ++i) add(from + sources[i], to + places[i]);
