@@ -20,6 +20,8 @@ constexpr int64_t kSquareSide = 32;
 constexpr int64_t kShortSide = 8;
 // So few columns are copied one after another.
 constexpr int64_t kFewColumns = 4;
+// So few elements are copied in the time that it takes to find a block.
+constexpr int64_t kSmallBlock = 128;
 
 }  // namespace
 
@@ -116,8 +118,16 @@ BlockGrid cut_into_blocks(Loops& loops, int64_t tile, bool whole_rows) {
   return grid;
 }
 
-void Iteration::cut(int64_t tile) {
+void Iteration::cut(int64_t tile, bool enlarges) {
   Loops all = loops();
+  const int inner = all.ndim - 1;
+  if (enlarges && inner >= 2 && shape_[inner] * shape_[inner - 1] <= kSmallBlock) {
+    const auto longest = std::max_element(shape_, shape_ + inner - 1) - shape_;
+    if (shape_[longest] > shape_[inner - 1]) {
+      std::swap(shape_[longest], shape_[inner - 1]);
+      for (int k = 0; k < count_; ++k) std::swap(strides_[k][longest], strides_[k][inner - 1]);
+    }
+  }
   grid_ = cut_into_blocks(all, tile);
   ndim_ = all.ndim;
 }
@@ -179,7 +189,8 @@ void copy_elements(const Block& from, const Block& to, int64_t rows, int64_t col
   constexpr auto kSize = static_cast<int64_t>(sizeof(T));
   if (col == 1 && to_col == 1 && cols > 1) {
     copy_rows(from.data, row * kSize, to.data, to_row * kSize, rows, cols * kSize);
-  } else if ((std::abs(row) < std::abs(col) && rows > 1) || (cols <= kFewColumns && rows > cols)) {
+  } else if ((std::abs(row) < std::abs(col) && row != 0 && rows > 1) ||
+             (cols <= kFewColumns && rows > cols)) {
     if constexpr (sizeof(T) == 4 || sizeof(T) == 8) {
       if (row == 1 && to_col == 1) {
         return transpose_kernel(current_isa(), T())(source, col, cols, rows, target, to_row);
@@ -189,16 +200,17 @@ void copy_elements(const Block& from, const Block& to, int64_t rows, int64_t col
       copy_line(source + c * col, row, target + c * to_col, to_row, rows);
     }
   } else {
-    // Flipped ones, and those like the real parts of complex numbers or one color of an image.
+    // Repeated or flipped ones, and those like the real parts of complex numbers or one color of an
+    // image.
     const EveryNthKernel every_nth =
         to_col == 1 ? every_nth_kernel(current_isa(), col, sizeof(T)) : nullptr;
     for (int64_t r = 0; r < rows; ++r) {
       const T* const s = source + r * row;
       T* const t = target + r * to_row;
-      if (col == 0 && to_col == 1) {
-        std::fill(t, t + cols, *s);
-      } else if (every_nth != nullptr) {
+      if (every_nth != nullptr) {
         every_nth(s, t, cols);
+      } else if (col == 0 && to_col == 1) {
+        std::fill_n(t, cols, *s);
       } else if (to_col == 1) {
         copy_line(s, col, t, 1, cols);
       } else {

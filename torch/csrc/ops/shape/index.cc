@@ -35,18 +35,24 @@ Tensor dense_as(const Tensor& t, c10::IntArrayRef sizes, ScalarType type) {
   return dense;
 }
 
+// Whether self's elements are in row-major order, or so many are taken that a copy of all pays.
+bool is_worth_rows(const Tensor& self, int64_t taken) {
+  return self.is_contiguous() || 4 * taken >= self.numel();
+}
+
 // --- One dimension ------------------------------------------------------------------------------
 
 Tensor index_select(const Tensor& self, int64_t dim, const Tensor& index) {
-  if (C10_LIKELY(is_known(self) && self.is_contiguous() && self.dim() > 0 && self.numel() > 0 &&
-                 has_dim(self, dim) && is_position(index) && index.dim() <= 1)) {
+  if (C10_LIKELY(is_known(self) && self.dim() > 0 && self.numel() > 0 && has_dim(self, dim) &&
+                 is_position(index) && index.dim() <= 1 &&
+                 is_worth_rows(self, index.numel() * (self.numel() / self.size(dim))))) {
     const int64_t along = wrapped(self, dim);
     const Tensor at = settled_rows(index);
     if (C10_LIKELY(are_within(at, 0, self.size(along)))) {
       Sizes sizes(self.sizes().begin(), self.sizes().end());
       sizes[static_cast<size_t>(along)] = index.numel();
       Tensor out = new_empty(self, sizes);
-      take_rows(self, Around(self, along), at, out);
+      take_rows(dense_rows(self), Around(self, along), at, out);
       return out;
     }
   }
@@ -304,11 +310,11 @@ bool all_inside(const Tensor& index, const Tensor& self, int64_t dim) {
 }
 
 Tensor gather(const Tensor& self, int64_t dim, const Tensor& index, bool sparse_grad) {
-  if (C10_LIKELY(takes_gather(self, dim, index) && self.is_contiguous())) {
-    const Tensor at = settled_rows(index);
+  if (C10_LIKELY(takes_gather(self, dim, index) && is_worth_rows(self, index.numel()))) {
+    const Tensor at = settled_rows(index), rows = dense_rows(self);
     Tensor out = new_empty(self, index.sizes());
     const calls::Gather<Arg> call{
-        .input = self, .index = at, .dim = wrapped(self, dim), .out = out};
+        .input = rows, .index = at, .dim = wrapped(self, dim), .out = out};
     if (record_or_refuse(call, [&] { return all_inside(at, self, dim); })) {
       return out;
     }
