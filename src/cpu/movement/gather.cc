@@ -9,6 +9,7 @@
 #include "src/cpu/device/call_table.h"
 #include "src/cpu/device/grain_size.h"
 #include "src/cpu/movement/around.h"
+#include "src/cpu/movement/copy_bytes.h"
 #include "src/cpu/movement/element.h"
 
 namespace hologram {
@@ -173,17 +174,34 @@ void triangle(const void* in, int64_t count, int64_t rows, int64_t cols, int64_t
   const int64_t line = cols * bytes;
   const int64_t per_chunk = std::max<int64_t>(1, (int64_t{64} << 10) / line);
   diagonal = std::clamp(diagonal, -rows, cols);
+  // Row r is divided at column r + before. Rows that end before the first such column lie together,
+  // and so do those whose column is behind the last.
+  const int64_t before = diagonal + (upper ? 0 : 1);
+  const int64_t divided = std::clamp<int64_t>(-before, 0, rows);
+  const int64_t beyond = std::clamp<int64_t>(cols - before, divided, rows);
+  const auto write = [&](int64_t begin, int64_t n, bool keeps) {
+    const char* from = static_cast<const char*>(in) + begin;
+    char* to = static_cast<char*>(out) + begin;
+    if (n == 0) return;
+    if (!keeps) {
+      std::memset(to, 0, static_cast<size_t>(n));
+    } else if (from != to) {
+      copy_bytes(to, from, n);
+    }
+  };
   for_chunks(count * rows, per_chunk, threads_of(max_threads), [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      const char* from = static_cast<const char*>(in) + row * line;
-      char* to = static_cast<char*>(out) + row * line;
-      // The first column of what is kept (upper), or the first that is not.
-      const int64_t edge =
-          std::clamp<int64_t>(row % rows + diagonal + (upper ? 0 : 1), 0, cols) * bytes;
-      const int64_t kept = upper ? edge : 0, zeroed = upper ? 0 : edge;
-      const int64_t keeps = upper ? line - edge : edge;
-      std::memset(to + zeroed, 0, static_cast<size_t>(line - keeps));
-      if (from != to) std::memcpy(to + kept, from + kept, static_cast<size_t>(keeps));
+    for (int64_t row = begin; row < end;) {
+      const int64_t r = row % rows, matrix = row - r;
+      const int64_t stop = r < divided ? divided : r < beyond ? r + 1 : rows;
+      const int64_t next = std::min(end, matrix + stop);
+      if (r < divided || r >= beyond) {
+        write(row * line, (next - row) * line, upper == (r < divided));
+      } else {
+        const int64_t edge = (r + before) * bytes;
+        write(row * line, edge, !upper);
+        write(row * line + edge, line - edge, upper);
+      }
+      row = next;
     }
   });
 }
