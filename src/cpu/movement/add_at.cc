@@ -189,11 +189,13 @@ void add_halves_in_turn(const Addition& job, const Index* index) {
   constexpr int64_t kFloat = sizeof(float);
   const int64_t n = job.n, inner = job.inner, size = job.size;
   const int64_t most = n > kPositionBlock ? 1 : kSummed / (std::max(size, n) * inner);
-  const int64_t together = std::clamp<int64_t>(most, 1, job.outer);
-  const int64_t units = ceil_div(job.outer, together), ranges = ranges_for(job, units);
+  const int64_t share =
+      job.threads == 1 ? job.outer : ceil_div(job.outer, int64_t{2} * job.threads);
+  const int64_t together = std::clamp<int64_t>(most, 1, share);
+  const int64_t units = ceil_div(job.outer, together);
+  const int64_t ranges = together > 1 ? 1 : ranges_for(job, units);
   const auto untouched = untouched_bits(job, index, together);
   for_chunks(units * ranges, 1, job.threads, [&](int64_t begin, int64_t end) {
-    // In a chunk of one range and of one line the memory is no more than this.
     const auto sums = memory_for_adding<float>(together * size * inner);
     const auto values = memory_for_adding<float>(together * std::min(n, kPositionBlock) * inner);
     for (int64_t unit = begin; unit < end; ++unit) {

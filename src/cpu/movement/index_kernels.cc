@@ -23,17 +23,16 @@ using cpu::LinesOfRows;
 
 // --- Positions ----------------------------------------------------------------------------------
 
-// A position outside has the sign bit in its distance from low, or in that to the last inside,
-// also where the subtraction overflows.
 template <class Index>
 bool Within(const Index* HWY_RESTRICT index, int64_t n, int64_t low, int64_t high) {
-  const auto first = static_cast<uint64_t>(low), last = static_cast<uint64_t>(high) - 1;
-  uint64_t signs = 0;
+  if (n == 0 || low >= high) return n == 0;
+  // A position below low wraps to a large number.
+  const auto first = static_cast<uint64_t>(low), span = static_cast<uint64_t>(high) - first;
+  uint64_t outside = 0;
   for (int64_t i = 0; i < n; ++i) {
-    const auto at = static_cast<uint64_t>(static_cast<int64_t>(index[i]));
-    signs |= (at - first) | (last - at);
+    outside |= static_cast<uint64_t>(static_cast<int64_t>(index[i])) - first >= span ? 1 : 0;
   }
-  return n == 0 || (low < high && signs >> 63 == 0);
+  return outside == 0;
 }
 
 template <class Index>
