@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// index_select, index and index_put by integer tensors, index_add, index_copy, gather and scatter.
+// index_select, take, index and index_put by integer tensors, index_add, index_copy, gather and
+// scatter.
 #include <ATen/ExpandUtils.h>
 
 #include "ops/shape/index_tensors.h"
@@ -57,6 +58,23 @@ Tensor index_select(const Tensor& self, int64_t dim, const Tensor& index) {
     }
   }
   return call_fallback<"index_select">(self, dim, index).back().toTensor();
+}
+
+// By positions in the flat tensor.
+Tensor take(const Tensor& self, const Tensor& index) {
+  const int64_t size = self.numel();
+  if (C10_LIKELY(is_known(self) && size > 0 && is_dense(index) &&
+                 index.scalar_type() == at::kLong && is_worth_rows(self, index.numel()))) {
+    const Tensor at = settled_rows(index);
+    if (C10_LIKELY(are_within(at, -size, size))) {
+      Tensor out = new_empty(self, index.sizes());
+      Around flat;
+      flat.size = size;
+      take_rows(dense_rows(self), flat, at, out);
+      return out;
+    }
+  }
+  return call_fallback<"take">(self, index).back().toTensor();
 }
 
 bool is_added(ScalarType type) {
@@ -404,6 +422,7 @@ Tensor& scatter_value_(Tensor& self, int64_t dim, const Tensor& index, const c10
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   using namespace hologram_torch;
   register_native<&index_select>(m, "index_select");
+  register_native<&take>(m, "take");
   register_native<&index_add>(m, "index_add");
   register_native<&index_add_>(m, "index_add_");
   register_native<&index_copy>(m, "index_copy");
