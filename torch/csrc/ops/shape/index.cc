@@ -43,9 +43,16 @@ bool is_worth_rows(const Tensor& self, int64_t taken) {
 
 // --- One dimension ------------------------------------------------------------------------------
 
+// Whether what lies behind one place of dim is in runs in memory, which need no copy of all.
+bool has_runs(const Tensor& self, int64_t dim) {
+  constexpr int64_t kRun = 16;  // a cache line of float32
+  return dim < self.dim() - 1 && self.stride(-1) == 1 && self.size(-1) >= kRun;
+}
+
 Tensor index_select(const Tensor& self, int64_t dim, const Tensor& index) {
   if (C10_LIKELY(is_known(self) && self.dim() > 0 && self.numel() > 0 && has_dim(self, dim) &&
                  is_position(index) && index.dim() <= 1 &&
+                 (self.is_contiguous() || !has_runs(self, wrapped(self, dim))) &&
                  is_worth_rows(self, index.numel() * (self.numel() / self.size(dim))))) {
     const int64_t along = wrapped(self, dim);
     const Tensor at = settled_rows(index);
