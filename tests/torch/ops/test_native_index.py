@@ -47,7 +47,8 @@ def test_index_select_and_index(dtype: torch.dtype) -> None:
     check_native(lambda x, i: x[i, i, i], x, positions(2, 2, below=5))
     for y in layouts(x)[1:]:
         check(lambda x, i: x[i, :, i], y, positions(4, below=5))
-        check_native(torch.index_select, y, 1, positions(4, below=5))
+        call = check_native if dtype.itemsize >= 4 else check
+        call(torch.index_select, y, 1, positions(4, below=5))
         check(torch.index_select, y, 0, positions(1, below=5))
     check(lambda x: x[x != x], x)
 

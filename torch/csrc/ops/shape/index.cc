@@ -43,16 +43,18 @@ bool is_worth_rows(const Tensor& self, int64_t taken) {
 
 // --- One dimension ------------------------------------------------------------------------------
 
-// Whether what lies behind one place of dim is in runs in memory, which need no copy of all.
-bool has_runs(const Tensor& self, int64_t dim) {
+// Whether a copy in row-major order is worth its time before rows are taken from it: not where what
+// lies behind one place of dim is in runs in memory, nor of elements that no kernel transposes.
+bool is_worth_copy(const Tensor& self, int64_t dim) {
   constexpr int64_t kRun = 16;  // a cache line of float32
-  return dim < self.dim() - 1 && self.stride(-1) == 1 && self.size(-1) >= kRun;
+  const bool has_runs = dim < self.dim() - 1 && self.stride(-1) == 1 && self.size(-1) >= kRun;
+  return !has_runs && self.itemsize() >= 4;
 }
 
 Tensor index_select(const Tensor& self, int64_t dim, const Tensor& index) {
   if (C10_LIKELY(is_known(self) && self.dim() > 0 && self.numel() > 0 && has_dim(self, dim) &&
                  is_position(index) && index.dim() <= 1 &&
-                 (self.is_contiguous() || !has_runs(self, wrapped(self, dim))) &&
+                 (self.is_contiguous() || is_worth_copy(self, wrapped(self, dim))) &&
                  is_worth_rows(self, index.numel() * (self.numel() / self.size(dim))))) {
     const int64_t along = wrapped(self, dim);
     const Tensor at = settled_rows(index);
