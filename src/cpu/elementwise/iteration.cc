@@ -18,8 +18,14 @@ namespace {
 // A side of this many elements makes a square block worth its bookkeeping.
 constexpr int64_t kSquareSide = 32;
 constexpr int64_t kShortSide = 8;
+// Elements that share a cache line of 64 bytes with others, and such that do not.
+constexpr int64_t kNear = 4;
+constexpr int64_t kApart = 64;
 // So few columns are copied one after another.
 constexpr int64_t kFewColumns = 4;
+constexpr int64_t kFewNarrowColumns = 8;  // of one or two bytes
+// So few elements are copied in the time that it takes to find a block.
+constexpr int64_t kSmallBlock = 128;
 
 }  // namespace
 
@@ -94,7 +100,9 @@ BlockGrid cut_into_blocks(Loops& loops, int64_t tile, bool whole_rows) {
       const int64_t own = std::abs(loops.stride(k, inner));
       if (own <= 1) continue;
       for (int d = 0; d < inner; ++d) {
-        if (std::abs(loops.stride(k, d)) == 1 && shape[d] >= kShortSide) across = d;
+        const int64_t other = std::abs(loops.stride(k, d));
+        const bool is_near = other == 1 || (other > 1 && other <= kNear && own >= kApart);
+        if (is_near && shape[d] >= kShortSide) across = d;
       }
     }
   }
@@ -116,8 +124,16 @@ BlockGrid cut_into_blocks(Loops& loops, int64_t tile, bool whole_rows) {
   return grid;
 }
 
-void Iteration::cut(int64_t tile) {
+void Iteration::cut(int64_t tile, bool enlarges) {
   Loops all = loops();
+  const int inner = all.ndim - 1;
+  if (enlarges && inner >= 2 && shape_[inner] * shape_[inner - 1] <= kSmallBlock) {
+    const auto longest = std::max_element(shape_, shape_ + inner - 1) - shape_;
+    if (shape_[longest] > shape_[inner - 1]) {
+      std::swap(shape_[longest], shape_[inner - 1]);
+      for (int k = 0; k < count_; ++k) std::swap(strides_[k][longest], strides_[k][inner - 1]);
+    }
+  }
   grid_ = cut_into_blocks(all, tile);
   ndim_ = all.ndim;
 }
@@ -170,6 +186,30 @@ void copy_line(const T* source, int64_t step, T* target, int64_t target_step, in
   }
 }
 
+// Turns a block whose columns lie along the source, or are every second to fourth element there.
+template <class T>
+bool copy_turned(const T* source, int64_t row, int64_t col, T* target, int64_t to_row, int64_t rows,
+                 int64_t cols) {
+  const auto transpose = transpose_kernel(current_isa(), T());
+  if (row == 1) {
+    transpose(source, col, cols, rows, target, to_row);
+    return true;
+  }
+  const EveryNthKernel every_nth =
+      row == 0 ? nullptr : every_nth_kernel(current_isa(), row, sizeof(T));
+  if (every_nth == nullptr || rows < kShortSide || kShortSide * rows > kTile) return false;
+  alignas(64) T dense[kTile];
+  const int64_t together = kTile / rows;
+  for (int64_t first = 0; first < cols; first += together) {
+    const int64_t here = std::min(together, cols - first);
+    for (int64_t c = 0; c < here; ++c) {
+      every_nth(source + (first + c) * col, dense + c * rows, rows);
+    }
+    transpose(dense, rows, here, rows, target + first, to_row);
+  }
+  return true;
+}
+
 template <class T>
 void copy_elements(const Block& from, const Block& to, int64_t rows, int64_t cols) {
   const T* source = reinterpret_cast<const T*>(from.data);
@@ -179,26 +219,26 @@ void copy_elements(const Block& from, const Block& to, int64_t rows, int64_t col
   constexpr auto kSize = static_cast<int64_t>(sizeof(T));
   if (col == 1 && to_col == 1 && cols > 1) {
     copy_rows(from.data, row * kSize, to.data, to_row * kSize, rows, cols * kSize);
-  } else if ((std::abs(row) < std::abs(col) && rows > 1) || (cols <= kFewColumns && rows > cols)) {
+  } else if ((std::abs(row) < std::abs(col) && row != 0 && rows > 1) ||
+             (cols <= (sizeof(T) <= 2 ? kFewNarrowColumns : kFewColumns) && rows > cols)) {
     if constexpr (sizeof(T) == 4 || sizeof(T) == 8) {
-      if (row == 1 && to_col == 1) {
-        return transpose_kernel(current_isa(), T())(source, col, cols, rows, target, to_row);
-      }
+      if (to_col == 1 && copy_turned(source, row, col, target, to_row, rows, cols)) return;
     }
     for (int64_t c = 0; c < cols; ++c) {
       copy_line(source + c * col, row, target + c * to_col, to_row, rows);
     }
   } else {
-    // Flipped ones, and those like the real parts of complex numbers or one color of an image.
+    // Repeated or flipped ones, and those like the real parts of complex numbers or one color of an
+    // image.
     const EveryNthKernel every_nth =
         to_col == 1 ? every_nth_kernel(current_isa(), col, sizeof(T)) : nullptr;
     for (int64_t r = 0; r < rows; ++r) {
       const T* const s = source + r * row;
       T* const t = target + r * to_row;
-      if (col == 0 && to_col == 1) {
-        std::fill(t, t + cols, *s);
-      } else if (every_nth != nullptr) {
+      if (every_nth != nullptr) {
         every_nth(s, t, cols);
+      } else if (col == 0 && to_col == 1) {
+        std::fill_n(t, cols, *s);
       } else if (to_col == 1) {
         copy_line(s, col, t, 1, cols);
       } else {

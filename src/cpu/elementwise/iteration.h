@@ -58,8 +58,10 @@ class Iteration {
   bool is_scalar(int operand) const { return scalar_[operand]; }
   char* data(int operand) const { return data_[operand]; }
 
-  // Cuts the index space into blocks of at most `tile` elements; block_count() of them.
-  void cut(int64_t tile);
+  // Cuts the index space into blocks of at most `tile` elements; block_count() of them. `enlarges`:
+  // where they would be small they take their rows from another dimension, though operands that
+  // were dense in a block may then not be.
+  void cut(int64_t tile, bool enlarges = false);
   int64_t block_count() const { return grid_.count(); }
   // Largest number of elements in a block.
   int64_t block_elements() const { return grid_.elements(); }

@@ -21,6 +21,23 @@ struct Around {
 inline Positions positions_of(const View& view) { return {view.data, view.dtype, view.numel()}; }
 inline int64_t item_bytes(const View& view) { return static_cast<int64_t>(itemsize(view.dtype)); }
 
+// f(index) with the positions under their own type.
+template <class F>
+void with_index(const Positions& positions, F&& f) {
+  if (positions.dtype == Dtype::kInt64) {
+    f(static_cast<const int64_t*>(positions.data));
+  } else {
+    f(static_cast<const int32_t*>(positions.data));
+  }
+}
+
+inline void check_index(const char* what, const Positions& positions) {
+  if (positions.dtype != Dtype::kInt64 && positions.dtype != Dtype::kInt32) {
+    fail(ErrorKind::kTypeMismatch, what, ": positions are int64 or int32, not ",
+         dtype_name(positions.dtype));
+  }
+}
+
 [[noreturn]] inline void fail_outside(int64_t size) {
   fail(ErrorKind::kIndex, "an index is outside a dimension of size ", size);
 }

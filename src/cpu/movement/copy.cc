@@ -128,7 +128,7 @@ void copy(const View& src, const View& dst, int max_threads) {
     copy_flat(iteration, src.dtype, dst.dtype, max_threads);
     return;
   }
-  iteration.cut(tile_elements(src.dtype, dst.dtype));
+  iteration.cut(tile_elements(src.dtype, dst.dtype), true);
   const int64_t per_chunk = std::max<int64_t>(1, cpu::grain(false) / iteration.block_elements());
   cpu::for_chunks(iteration.block_count(), per_chunk, max_threads, [&](int64_t begin, int64_t end) {
     cpu::Scratch scratch;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
 
 namespace hologram::cpu {
 namespace {
@@ -27,6 +28,28 @@ void copy_short_rows(const char* source, int64_t row, char* target, int64_t to_r
   }
 }
 
+// Rows of more than kBytes / 2 bytes, to kBytes, side by side in the target, by moves of kBytes:
+// what is too much of a row is overwritten by the next. The first and the last row are copied as
+// they are, because what lies beyond them belongs to others.
+template <size_t kBytes>
+void copy_adjacent_rows(const char* source, int64_t row, char* target, int64_t to_row, int64_t rows,
+                        size_t bytes) {
+  const auto copy_one = [&](int64_t r) {
+    copy_short_rows<kBytes / 2>(source + r * row, row, target + r * to_row, to_row, 1, bytes);
+  };
+  copy_one(0);
+  const auto width = static_cast<int64_t>(bytes);
+  const char* from = source + row;
+  char* to = target + width;
+#pragma GCC unroll 4
+  for (int64_t r = 1; r < rows - 1; ++r) {
+    std::memcpy(to, from, kBytes);
+    from += row;
+    to += width;
+  }
+  copy_one(rows - 1);
+}
+
 }  // namespace
 
 void copy_rows(const char* from, int64_t step, char* to, int64_t to_step, int64_t rows,
@@ -48,6 +71,13 @@ void copy_rows(const char* from, int64_t step, char* to, int64_t to_step, int64_
     default:
       break;
   }
+  // Where a move ends before the end of the row that lies next in the source.
+  const auto can_pass = [&](int64_t move) {
+    return to_step == bytes && rows > 2 && std::abs(step) + bytes >= move;
+  };
+  if (bytes > 8 && bytes < 16 && can_pass(16)) return copy(copy_adjacent_rows<16>);
+  if (bytes > 4 && bytes < 8 && can_pass(8)) return copy(copy_adjacent_rows<8>);
+  if (bytes == 3 && can_pass(4)) return copy(copy_adjacent_rows<4>);
   if (bytes > 128) {
     for (int64_t r = 0; r < rows; ++r) copy_bytes(to + r * to_step, from + r * step, bytes);
   } else if (bytes > 64) {

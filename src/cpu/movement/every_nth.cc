@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Gathering every second, third or fourth element, or all backward, for every instruction set.
+// Gathering every second, third or fourth element, all backward, or one again and again, for every
+// instruction set.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "src/cpu/movement/every_nth.cc"
@@ -60,8 +61,31 @@ void Backward(const void* HWY_RESTRICT source, void* HWY_RESTRICT target, int64_
 }
 
 template <class T>
+void Repeat(const void* HWY_RESTRICT source, void* HWY_RESTRICT target, int64_t n) {
+  const hn::ScalableTag<T> d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const T element = *static_cast<const T*>(source);
+  const auto v = hn::Set(d, element);
+  T* to = static_cast<T*>(target);
+  if (n < lanes) {
+    for (int64_t i = 0; i < n; ++i) to[i] = element;
+    return;
+  }
+  hn::StoreU(v, d, to);
+  hn::StoreU(v, d, to + n - lanes);
+  // Stores are aligned but for the first and the last.
+  int64_t i = (lanes * static_cast<int64_t>(sizeof(T)) -
+               static_cast<int64_t>(reinterpret_cast<uintptr_t>(to) % (lanes * sizeof(T)))) /
+              static_cast<int64_t>(sizeof(T));
+#pragma GCC unroll 4
+  for (; i + lanes <= n; i += lanes) hn::StoreU(v, d, to + i);
+}
+
+template <class T>
 cpu::EveryNthKernel OfStep(int64_t step) {
   switch (step) {
+    case 0:
+      return &Repeat<T>;
     case -1:
       return &Backward<T>;
     case 2:
@@ -100,7 +124,7 @@ HWY_AFTER_NAMESPACE();
 namespace hologram::cpu {
 
 EveryNthKernel every_nth_kernel(Isa isa, int64_t step, int64_t itemsize) {
-  if (step != -1 && (step < 2 || step > 4)) return nullptr;
+  if (step < -1 || step == 1 || step > 4) return nullptr;
   if (isa == Isa::kAvx512) return HOLOGRAM_FOR_ISA(Isa::kAvx512, EveryNthKernelOf)(step, itemsize);
   if (isa == Isa::kAvx2) return HOLOGRAM_FOR_ISA(Isa::kAvx2, EveryNthKernelOf)(step, itemsize);
   return HOLOGRAM_FOR_ISA(Isa::kBaseline, EveryNthKernelOf)(step, itemsize);

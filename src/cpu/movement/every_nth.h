@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Gathers every second, third or fourth element of a row, or all of them backward.
+// Gathers every second, third or fourth element of a row, all of them backward, or one again and
+// again.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@ namespace hologram::cpu {
 // these is read. They do not overlap.
 using EveryNthKernel = void (*)(const void* from, void* to, int64_t n);
 
-// step: -1, 2, 3 or 4. Null where there is none: of 8 bytes not for 3 and 4.
+// step: -1, 0, 2, 3 or 4. Null where there is none: of 8 bytes not for 3 and 4.
 EveryNthKernel every_nth_kernel(Isa isa, int64_t step, int64_t itemsize);
 
 }  // namespace hologram::cpu

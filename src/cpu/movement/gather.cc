@@ -9,63 +9,51 @@
 #include "src/cpu/device/call_table.h"
 #include "src/cpu/device/grain_size.h"
 #include "src/cpu/movement/around.h"
+#include "src/cpu/movement/copy_bytes.h"
+#include "src/cpu/movement/element.h"
 
 namespace hologram {
 namespace cpu {
 namespace {
 
-// An element of 16 bytes.
-struct Sixteen {
-  uint64_t words[2];
-};
-
-// Calls f(a value of the unsigned type that has `bytes` bytes).
-template <class F>
-bool with_bytes(const char* what, int64_t bytes, F&& f) {
-  switch (bytes) {
-    case 1:
-      return f(uint8_t{});
-    case 2:
-      return f(uint16_t{});
-    case 4:
-      return f(uint32_t{});
-    case 8:
-      return f(uint64_t{});
-    case 16:
-      return f(Sixteen{});
-    default:
-      fail(ErrorKind::kNotSupported, what, ": no element has ", bytes, " bytes");
+// Elements of one line, `step` apart, from each next place of it where kSlides. An index outside is
+// a branch that is never taken: it costs less than a look at all of them before. False for one.
+template <bool kSlides, class T>
+bool gather_line(const T* __restrict from, const int64_t* __restrict index, int64_t n, int64_t size,
+                 int64_t step, T* __restrict out) {
+  bool good = true;
+#pragma GCC unroll 4
+  for (int64_t i = 0; i < n; ++i) {
+    int64_t at = index[i];
+    if (!inside(at, size)) [[unlikely]] {
+      good = false;
+      at = 0;
+    }
+    out[i] = kSlides ? from[at * step + i] : from[at];
   }
-}
-
-// What lies outside is left out and reported.
-inline bool inside(int64_t at, int64_t size) {
-  return static_cast<uint64_t>(at) < static_cast<uint64_t>(size);
+  return good;
 }
 
 template <class T>
 bool gather_typed(const T* in, const GatherShape& s, const int64_t* index, T* out,
                   int max_threads) {
   std::atomic<bool> all{true};
-  const int64_t per_chunk = std::max<int64_t>(1, grain(true) / s.inner);
-  for_chunks(s.outer * s.n, per_chunk, threads_of(max_threads), [&](int64_t begin, int64_t end) {
+  const int64_t n = s.n, size = s.size, inner = s.inner;
+  const int64_t per_chunk = std::max<int64_t>(1, grain(true) / inner);
+  for_chunks(s.outer * n, per_chunk, threads_of(max_threads), [&](int64_t begin, int64_t end) {
     bool good = true;
-    const auto move = [&](const T* from, int64_t at, int64_t step, T* to) {
-      const bool is_inside = inside(at, s.size);
-      good &= is_inside;
-      *to = from[is_inside ? at * step : 0];
-    };
-    for (int64_t row = begin; row < end;) {
-      const int64_t o = row / s.n, last = std::min(end, (o + 1) * s.n);
-      const T* from = in + o * s.size * s.inner;
-      if (s.inner == 1) {
-        for (; row < last; ++row) move(from, index[row], 1, out + row);
-        continue;
+    const T* from = in + begin / n * size * inner;
+    int64_t row = begin, line_end = (begin / n + 1) * n;
+    if (inner == 1) {
+      for (; row < end; from += size, line_end += n) {
+        const int64_t stop = std::min(end, line_end);
+        good &= gather_line<false>(from, index + row, stop - row, size, 1, out + row);
+        row = stop;
       }
-      for (; row < last; ++row) {
-        const int64_t* at = index + row * s.inner;
-        for (int64_t i = 0; i < s.inner; ++i)
-          move(from + i, at[i], s.inner, out + row * s.inner + i);
+    }
+    for (; row < end; from += size * inner, line_end += n) {
+      for (const int64_t stop = std::min(end, line_end); row < stop; ++row) {
+        good &= gather_line<true>(from, index + row * inner, inner, size, inner, out + row * inner);
       }
     }
     if (!good) all.store(false, std::memory_order_relaxed);
@@ -73,44 +61,58 @@ bool gather_typed(const T* in, const GatherShape& s, const int64_t* index, T* ou
   return all.load();
 }
 
+// Columns of a tile of scattered elements, which a thread takes with all their values.
+constexpr int64_t kScatterColumns = 64;
+
 // f(to, from) for every element, k ascending for each place; a thread takes whole places.
-template <class T, class F>
-bool scatter_typed(T* out, const GatherShape& s, const int64_t* index, const T* values, bool one,
+template <bool kOne, class T, class F>
+bool scatter_tiles(T* out, const GatherShape& s, const int64_t* index, const T* values,
                    int max_threads, F&& f) {
-  constexpr int64_t kColumns = 64;
   std::atomic<bool> all{true};
-  const int64_t columns = (s.inner + kColumns - 1) / kColumns;
-  const int64_t per_tile = s.n * std::min(s.inner, kColumns);
-  const int64_t per_chunk = std::max<int64_t>(1, grain(true) / per_tile);
+  const int64_t n = s.n, size = s.size, inner = s.inner, line = n * inner;
+  const int64_t columns = ceil_div(inner, kScatterColumns);
+  const int64_t width = std::min(inner, kScatterColumns);
+  const int64_t per_chunk = std::max<int64_t>(1, grain(true) / (n * width));
+  const T one = kOne ? *values : T();
   for_chunks(s.outer * columns, per_chunk, threads_of(max_threads),
              [&](int64_t begin, int64_t end) {
                bool good = true;
-               for (int64_t tile = begin; tile < end; ++tile) {
-                 const int64_t o = tile / columns, first = tile % columns * kColumns;
-                 const int64_t last = std::min(s.inner, first + kColumns);
-                 T* to = out + o * s.size * s.inner;
-                 const int64_t begins = o * s.n * s.inner;
-                 if (s.inner == 1) {
-                   for (int64_t k = begins; k < begins + s.n; ++k) {
-                     const bool is_inside = inside(index[k], s.size);
-                     good &= is_inside;
-                     if (is_inside) f(to[index[k]], values[one ? 0 : k]);
-                   }
-                   continue;
+               const auto move = [&](T* to, int64_t at, int64_t step, const T* from) {
+                 if (!inside(at, size)) [[unlikely]] {
+                   good = false;
+                   return;
                  }
-                 for (int64_t k = 0; k < s.n; ++k) {
-                   const int64_t row = begins + k * s.inner;
+                 f(to[at * step], kOne ? one : *from);
+               };
+               if (inner == 1) {
+                 T* to = out + begin * size;
+                 int64_t e = begin * n;
+                 for (int64_t l = begin; l < end; ++l, to += size) {
+                   for (const int64_t last = e + n; e < last; ++e) {
+                     move(to, index[e], 1, values + (kOne ? 0 : e));
+                   }
+                 }
+               }
+               for (int64_t tile = inner == 1 ? end : begin; tile < end; ++tile) {
+                 const int64_t l = tile / columns, first = (tile - l * columns) * kScatterColumns;
+                 const int64_t last = std::min(inner, first + width);
+                 T* const to = out + l * size * inner;
+                 for (int64_t row = l * line; row < (l + 1) * line; row += inner) {
                    for (int64_t i = first; i < last; ++i) {
-                     const int64_t at = index[row + i];
-                     const bool is_inside = inside(at, s.size);
-                     good &= is_inside;
-                     if (is_inside) f(to[at * s.inner + i], values[one ? 0 : row + i]);
+                     move(to + i, index[row + i], inner, values + (kOne ? 0 : row + i));
                    }
                  }
                }
                if (!good) all.store(false, std::memory_order_relaxed);
              });
   return all.load();
+}
+
+template <class T, class F>
+bool scatter_typed(T* out, const GatherShape& s, const int64_t* index, const T* values, bool one,
+                   int max_threads, F&& f) {
+  return one ? scatter_tiles<true>(out, s, index, values, max_threads, f)
+             : scatter_tiles<false>(out, s, index, values, max_threads, f);
 }
 
 template <class T>
@@ -129,7 +131,7 @@ bool gather(const void* in, int64_t bytes, const GatherShape& shape, const int64
             void* out, int max_threads) {
   if (cpu::is_empty(shape)) return true;
   if (shape.size == 0) return false;
-  return cpu::with_bytes("gather", bytes, [&](auto type) {
+  return cpu::with_element("gather", bytes, [&](auto type) {
     using T = decltype(type);
     return cpu::gather_typed(static_cast<const T*>(in), shape, index, static_cast<T*>(out),
                              max_threads);
@@ -139,7 +141,7 @@ bool gather(const void* in, int64_t bytes, const GatherShape& shape, const int64
 bool scatter(void* out, int64_t bytes, const GatherShape& shape, const int64_t* index,
              const void* values, bool one, int max_threads) {
   if (cpu::is_empty(shape)) return true;
-  return cpu::with_bytes("scatter", bytes, [&](auto type) {
+  return cpu::with_element("scatter", bytes, [&](auto type) {
     using T = decltype(type);
     return cpu::scatter_typed(static_cast<T*>(out), shape, index, static_cast<const T*>(values),
                               one, max_threads, [](T& to, T value) { to = value; });
@@ -172,17 +174,34 @@ void triangle(const void* in, int64_t count, int64_t rows, int64_t cols, int64_t
   const int64_t line = cols * bytes;
   const int64_t per_chunk = std::max<int64_t>(1, (int64_t{64} << 10) / line);
   diagonal = std::clamp(diagonal, -rows, cols);
+  // Row r is divided at column r + before. Rows that end before the first such column lie together,
+  // and so do those whose column is behind the last.
+  const int64_t before = diagonal + (upper ? 0 : 1);
+  const int64_t divided = std::clamp<int64_t>(-before, 0, rows);
+  const int64_t beyond = std::clamp<int64_t>(cols - before, divided, rows);
+  const auto write = [&](int64_t begin, int64_t n, bool keeps) {
+    const char* from = static_cast<const char*>(in) + begin;
+    char* to = static_cast<char*>(out) + begin;
+    if (n == 0) return;
+    if (!keeps) {
+      std::memset(to, 0, static_cast<size_t>(n));
+    } else if (from != to) {
+      copy_bytes(to, from, n);
+    }
+  };
   for_chunks(count * rows, per_chunk, threads_of(max_threads), [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      const char* from = static_cast<const char*>(in) + row * line;
-      char* to = static_cast<char*>(out) + row * line;
-      // The first column of what is kept (upper), or the first that is not.
-      const int64_t edge =
-          std::clamp<int64_t>(row % rows + diagonal + (upper ? 0 : 1), 0, cols) * bytes;
-      const int64_t kept = upper ? edge : 0, zeroed = upper ? 0 : edge;
-      const int64_t keeps = upper ? line - edge : edge;
-      std::memset(to + zeroed, 0, static_cast<size_t>(line - keeps));
-      if (from != to) std::memcpy(to + kept, from + kept, static_cast<size_t>(keeps));
+    for (int64_t row = begin; row < end;) {
+      const int64_t r = row % rows, matrix = row - r;
+      const int64_t stop = r < divided ? divided : r < beyond ? r + 1 : rows;
+      const int64_t next = std::min(end, matrix + stop);
+      if (r < divided || r >= beyond) {
+        write(row * line, (next - row) * line, upper == (r < divided));
+      } else {
+        const int64_t edge = (r + before) * bytes;
+        write(row * line, edge, !upper);
+        write(row * line + edge, line - edge, upper);
+      }
+      row = next;
     }
   });
 }

@@ -3,9 +3,8 @@
 #include "hologram/indexing.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
-#include <memory>
-#include <new>
 
 #include "hologram/elementwise.h"
 #include "hologram/error.h"
@@ -14,6 +13,8 @@
 #include "src/cpu/device/kernel_table.h"
 #include "src/cpu/movement/around.h"
 #include "src/cpu/movement/copy_bytes.h"
+#include "src/cpu/movement/element.h"
+#include "src/cpu/movement/index_kernels.h"
 
 namespace hologram {
 namespace cpu {
@@ -66,180 +67,94 @@ void copy_run(char* to, const char* from, int64_t bytes, bool stream) {
   copy_small(to, from, bytes);
 }
 
-template <class Index>
-bool all_within(const Index* index, int64_t n, int64_t low, int64_t high) {
-  bool within = true;
-  for (int64_t i = 0; i < n; ++i) {
-    const int64_t at = index[i];
-    within &= at >= low && at < high;
-  }
-  return within;
-}
+// --- Taking -------------------------------------------------------------------------------------
 
-// f(index) with the positions under their own type.
+// A place far away costs about as much as 16 bytes.
+int64_t taken_per_chunk(int64_t inner) { return std::max<int64_t>(1, kChunkBytes / (inner + 16)); }
+
+// f(line, k, last): positions [k, last) of a line, for all of [begin, end) of [outer, n].
 template <class F>
-void with_index(const Positions& positions, F&& f) {
-  if (positions.dtype == Dtype::kInt64) {
-    f(static_cast<const int64_t*>(positions.data));
-  } else {
-    f(static_cast<const int32_t*>(positions.data));
+void for_lines(int64_t begin, int64_t end, int64_t n, F&& f) {
+  for (int64_t line = begin / n; begin < end; ++line) {
+    const int64_t stop = std::min(end, (line + 1) * n);
+    f(line, begin - line * n, stop - line * n);
+    begin = stop;
   }
 }
 
-void check_index(const char* what, const Positions& positions) {
-  if (positions.dtype != Dtype::kInt64 && positions.dtype != Dtype::kInt32) {
-    fail(ErrorKind::kTypeMismatch, what, ": positions are int64 or int32, not ",
-         dtype_name(positions.dtype));
-  }
+// Whether rows are single elements, and positions so many that making them places costs something.
+bool takes_elements(int64_t outer, int64_t inner, int64_t n) {
+  return inner <= 16 && (inner & (inner - 1)) == 0 && (outer == 1 || n > kPositionBlock);
 }
 
-template <int kBytes>
-struct Fixed {
-  static void copy(char* to, const char* from, int64_t) { std::memcpy(to, from, kBytes); }
-};
-struct Any {
-  static void copy(char* to, const char* from, int64_t bytes) { copy_small(to, from, bytes); }
-};
-
-template <class Copy, class Index>
-void take_rows(const char* in, int64_t size, int64_t inner, const Index* index, int64_t n,
-               char* out, int64_t begin, int64_t end) {
-  int64_t k = begin % n;
-  const char* from = in + begin / n * size * inner;
-  for (int64_t row = begin; row < end; ++row) {
-    const int64_t at = index[k];
-    Copy::copy(out + row * inner, from + (at < 0 ? at + size : at) * inner, inner);
-    if (++k == n) k = 0, from += size * inner;
+template <class T, class Index>
+bool take_line(const T* __restrict from, const Index* __restrict index, int64_t n, int64_t size,
+               T* __restrict out) {
+  bool good = true;
+#pragma GCC unroll 4
+  for (int64_t i = 0; i < n; ++i) {
+    int64_t at = index[i];
+    at += at >> 63 & size;
+    if (!inside(at, size)) [[unlikely]] {
+      good = false;
+      at = 0;
+    }
+    out[i] = from[at];
   }
+  return good;
+}
+
+// False for a position outside, which has taken the first element.
+template <class Index>
+bool take_elements(const void* in, int64_t outer, int64_t size, int64_t inner, const Index* index,
+                   int64_t n, void* out, int max_threads) {
+  if (size == 0) return false;
+  std::atomic<bool> all{true};
+  with_element("take", inner, [&](auto type) {
+    using T = decltype(type);
+    for_chunks(outer * n, taken_per_chunk(inner), threads_of(max_threads),
+               [&](int64_t begin, int64_t end) {
+                 bool good = true;
+                 for_lines(begin, end, n, [&](int64_t line, int64_t k, int64_t last) {
+                   good &= take_line(static_cast<const T*>(in) + line * size, index + k, last - k,
+                                     size, static_cast<T*>(out) + line * n + k);
+                 });
+                 if (!good) all.store(false, std::memory_order_relaxed);
+               });
+    return true;
+  });
+  return all.load();
 }
 
 template <class Index>
-void take_any(const char* in, int64_t size, int64_t inner, const Index* index, int64_t n, char* out,
-              int64_t begin, int64_t end) {
-  const auto run = [&](auto copy) {
-    take_rows<decltype(copy)>(in, size, inner, index, n, out, begin, end);
-  };
-  switch (inner) {
-    case 1:
-      return run(Fixed<1>());
-    case 2:
-      return run(Fixed<2>());
-    case 4:
-      return run(Fixed<4>());
-    case 8:
-      return run(Fixed<8>());
-    case 16:
-      return run(Fixed<16>());
-    default:
-      return run(Any());
-  }
+void take_rows(const void* in, int64_t outer, int64_t size, int64_t inner, const Index* index,
+               int64_t n, void* out, int max_threads) {
+  const IndexKernels& kernels = index_kernels(current_isa());
+  const char* const from = static_cast<const char*>(in);
+  char* const to = static_cast<char*>(out);
+  for_chunks(outer * n, taken_per_chunk(inner), threads_of(max_threads),
+             [&](int64_t begin, int64_t end) {
+               int64_t places[kPositionBlock];
+               const auto take_some = [&](int64_t line, int64_t k, int64_t last) {
+                 for (; k < last; k += kPositionBlock) {
+                   const int64_t rows = std::min(kPositionBlock, last - k);
+                   find_places(kernels, index + k, rows, size, inner, places);
+                   kernels.take(from + line * size * inner, places, to + (line * n + k) * inner,
+                                {1, 0, 0, rows, inner, inner});
+                 }
+               };
+               // Whole lines that read the same places go together.
+               const int64_t first = ceil_div(begin, n), lines = end / n - first;
+               if (lines < 2 || n > kPositionBlock) return for_lines(begin, end, n, take_some);
+               for_lines(begin, first * n, n, take_some);
+               find_places(kernels, index, n, size, inner, places);
+               kernels.take(from + first * size * inner, places, to + first * n * inner,
+                            {lines, size * inner, n * inner, n, inner, inner});
+               for_lines((first + lines) * n, end, n, take_some);
+             });
 }
 
-// The values for each place of [0, size) in their order: those of place p are
-// order[first[s] .. first[s + 1]) for the one s with place[s] == p.
-struct Groups {
-  std::unique_ptr<int64_t[]> memory;
-  int64_t count = 0;
-  int64_t* place = nullptr;
-  int64_t* first = nullptr;
-  int64_t* order = nullptr;
-};
-
-template <class Index>
-Groups group(const Index* index, int64_t n, int64_t size, const int64_t* skipped) {
-  // Counting takes time for every place, sorting for every value.
-  const bool counts = size <= 16 * n + 1024;
-  Groups groups;
-  groups.memory.reset(new (std::nothrow) int64_t[static_cast<size_t>(3 * n + 1 + counts * size)]);
-  if (groups.memory == nullptr) {
-    fail(ErrorKind::kOutOfMemory, "add_at needs ", 8 * (3 * n + 1 + counts * size), " bytes");
-  }
-  groups.place = groups.memory.get();
-  groups.first = groups.place + n;
-  groups.order = groups.first + n + 1;
-  const auto place_of = [&](int64_t k) {
-    const int64_t at = index[k];
-    return at < 0 ? at + size : at;
-  };
-  const auto is_skipped = [&](int64_t k) { return skipped != nullptr && index[k] == *skipped; };
-  int64_t total = 0;
-  if (counts) {
-    int64_t* next = groups.order + n;
-    std::fill_n(next, size, 0);
-    for (int64_t k = 0; k < n; ++k) {
-      if (!is_skipped(k)) ++next[place_of(k)];
-    }
-    for (int64_t p = 0; p < size; ++p) {
-      if (next[p] == 0) continue;
-      groups.place[groups.count] = p;
-      groups.first[groups.count++] = total;
-      total += next[p];
-      next[p] = total - next[p];
-    }
-    for (int64_t k = 0; k < n; ++k) {
-      if (!is_skipped(k)) groups.order[next[place_of(k)]++] = k;
-    }
-  } else {
-    for (int64_t k = 0; k < n; ++k) {
-      if (!is_skipped(k)) groups.order[total++] = k;
-    }
-    std::sort(groups.order, groups.order + total, [&](int64_t a, int64_t b) {
-      const int64_t x = place_of(a), y = place_of(b);
-      return x != y ? x < y : a < b;
-    });
-    for (int64_t i = 0; i < total; ++i) {
-      const int64_t p = place_of(groups.order[i]);
-      if (groups.count > 0 && groups.place[groups.count - 1] == p) continue;
-      groups.place[groups.count] = p;
-      groups.first[groups.count++] = i;
-    }
-  }
-  groups.first[groups.count] = total;
-  return groups;
-}
-
-// Columns of a tile: many, to read rows in one go, unless the places are too few for the threads.
-constexpr int64_t kColumns = 1024;
-constexpr int64_t kFewColumns = 64;
-
-// One tile of columns of one place: the sum starts from what is there.
-void add_tile(const Groups& groups, int64_t s, Dtype dtype, char* to, const char* values,
-              int64_t row_bytes, int64_t width, bool mean) {
-  const Dtype compute = compute_dtype(dtype);
-  static constexpr OpId kAdd = OpId::add, kDiv = OpId::div;
-  const ElementwiseKernel add = elementwise_kernel(kAdd, compute);
-  alignas(64) char sum[kColumns * 8], value[kColumns * 8];
-  const bool plain = compute == dtype && !mean;
-  char* total = plain ? to : sum;
-  if (!plain) {
-    if (mean) {
-      std::memset(sum, 0, static_cast<size_t>(width) * itemsize(compute));
-    } else {
-      convert(dtype, to, compute, sum, width);
-    }
-  }
-  for (int64_t i = groups.first[s]; i < groups.first[s + 1]; ++i) {
-    const char* from = values + groups.order[i] * row_bytes;
-    if (compute != dtype) {
-      convert(dtype, from, compute, value, width);
-      from = value;
-    }
-    const void* in[] = {total, from};
-    add(in, total, width);
-  }
-  if (plain) return;
-  if (mean) {
-    alignas(8) char times[8], before[kColumns * 8];
-    const int64_t count = groups.first[s + 1] - groups.first[s];
-    convert(Dtype::kInt64, &count, compute, times, 1);
-    const void* in[] = {sum, times};
-    elementwise_kernel(kDiv, compute, Form::kTrailingScalars)(in, sum, width);
-    convert(dtype, to, compute, before, width);
-    const void* both[] = {before, sum};
-    add(both, sum, width);
-  }
-  convert(compute, sum, dtype, to, width);
-}
+// --- Joining ------------------------------------------------------------------------------------
 
 // Rows of more bytes are joined one after another.
 constexpr int64_t kShortJoin = 256;
@@ -299,26 +214,24 @@ void join(const Piece* pieces, int64_t count, int64_t rows, void* out, int max_t
 
 bool positions_within(const Positions& positions, int64_t low, int64_t high) {
   cpu::check_index("positions_within", positions);
+  const cpu::IndexKernels& kernels = cpu::index_kernels(current_isa());
   bool within = true;
   cpu::with_index(positions, [&](const auto* index) {
-    within = cpu::all_within(index, positions.n, low, high);
+    within = cpu::are_within(kernels, index, positions.n, low, high);
   });
   return within;
 }
 
 void take(const void* in, int64_t outer, int64_t size, int64_t inner, const Positions& positions,
           void* out, int max_threads) {
-  using namespace cpu;
-  check_index("take", positions);
-  if (inner == 0 || positions.n == 0) return;
-  // A place far away costs about as much as 16 bytes.
-  const int64_t per_chunk = std::max<int64_t>(1, kChunkBytes / (inner + 16));
-  with_index(positions, [&](const auto* index) {
-    for_chunks(outer * positions.n, per_chunk, threads_of(max_threads),
-               [&](int64_t begin, int64_t end) {
-                 take_any(static_cast<const char*>(in), size, inner, index, positions.n,
-                          static_cast<char*>(out), begin, end);
-               });
+  cpu::check_index("take", positions);
+  if (outer == 0 || inner == 0 || positions.n == 0) return;
+  cpu::with_index(positions, [&](const auto* index) {
+    if (cpu::takes_elements(outer, inner, positions.n)) {
+      cpu::take_elements(in, outer, size, inner, index, positions.n, out, max_threads);
+    } else {
+      cpu::take_rows(in, outer, size, inner, index, positions.n, out, max_threads);
+    }
   });
 }
 
@@ -326,63 +239,39 @@ void put_at(void* out, int64_t outer, int64_t size, int64_t inner, const Positio
             const void* values, int max_threads) {
   using namespace cpu;
   check_index("put_at", positions);
-  if (inner == 0 || positions.n == 0) return;
+  const int64_t n = positions.n;
+  if (inner == 0 || n == 0) return;
   // A thread takes some columns of all values, so that the last value of a place stays.
   const int64_t width = std::clamp<int64_t>(inner / (4 * threads_of(max_threads)), 1024, 16384);
   const int64_t columns = (inner + width - 1) / width;
-  const int64_t per_chunk =
-      std::max<int64_t>(1, kChunkBytes / (positions.n * (std::min(width, inner) + 16)));
+  const int64_t per_chunk = std::max<int64_t>(1, kChunkBytes / (n * (std::min(width, inner) + 16)));
+  const IndexKernels& kernels = index_kernels(current_isa());
+  const auto put_tiles = [&](const auto* index, int64_t begin, int64_t end) {
+    int64_t places[kPositionBlock];
+    const auto put = [&](int64_t tile, int64_t lines, int64_t k, int64_t rows) {
+      const int64_t line = tile / columns, j = tile % columns * width;
+      kernels.put(static_cast<const char*>(values) + (line * n + k) * inner + j,
+                  static_cast<char*>(out) + line * size * inner + j, places,
+                  {lines, n * inner, size * inner, rows, inner, std::min(width, inner - j)});
+    };
+    if (n <= kPositionBlock) {
+      find_places(kernels, index, n, size, inner, places);
+      if (columns == 1) return put(begin, end - begin, 0, n);
+      for (int64_t tile = begin; tile < end; ++tile) put(tile, 1, 0, n);
+      return;
+    }
+    for (int64_t tile = begin; tile < end; ++tile) {
+      for (int64_t k = 0; k < n; k += kPositionBlock) {
+        const int64_t rows = std::min(kPositionBlock, n - k);
+        find_places(kernels, index + k, rows, size, inner, places);
+        put(tile, 1, k, rows);
+      }
+    }
+  };
   with_index(positions, [&](const auto* index) {
     for_chunks(outer * columns, per_chunk, threads_of(max_threads),
-               [&](int64_t begin, int64_t end) {
-                 for (int64_t tile = begin; tile < end; ++tile) {
-                   const int64_t j = tile % columns * width, bytes = std::min(width, inner - j);
-                   char* to = static_cast<char*>(out) + tile / columns * size * inner + j;
-                   const char* from =
-                       static_cast<const char*>(values) + tile / columns * positions.n * inner + j;
-                   for (int64_t k = 0; k < positions.n; ++k) {
-                     const int64_t at = index[k];
-                     copy_small(to + (at < 0 ? at + size : at) * inner, from + k * inner, bytes);
-                   }
-                 }
-               });
+               [&](int64_t begin, int64_t end) { put_tiles(index, begin, end); });
   });
-}
-
-void add_at(Dtype dtype, void* out, int64_t outer, int64_t size, int64_t inner,
-            const Positions& positions, const void* values, const AddAtOptions& options) {
-  using namespace cpu;
-  check_index("add_at", positions);
-  if (!is_floating(dtype) && dtype != Dtype::kInt64 && dtype != Dtype::kInt32) {
-    fail(ErrorKind::kNotSupported, "add_at is not implemented for ", dtype_name(dtype),
-         "; use a floating dtype, int32 or int64");
-  }
-  if (outer == 0 || inner == 0 || positions.n == 0) return;
-  Groups groups;
-  with_index(positions,
-             [&](const auto* index) { groups = group(index, positions.n, size, options.skipped); });
-  const auto bytes = static_cast<int64_t>(itemsize(dtype));
-  // The order of additions does not depend on the tiles, so the number of threads may choose them.
-  const int64_t places = std::max<int64_t>(1, outer * groups.count);
-  const int64_t threads = threads_of(options.max_threads);
-  const int64_t shares = threads == 1 ? 1 : (4 * threads + places - 1) / places;
-  const int64_t width =
-      std::clamp((inner + shares - 1) / shares, std::min(inner, kFewColumns), kColumns);
-  const int64_t columns = (inner + width - 1) / width;
-  const int64_t per_tile = width * positions.n / std::max<int64_t>(1, groups.count);
-  const int64_t per_chunk = std::max<int64_t>(1, grain(true) / (per_tile + 16));
-  for_chunks(outer * groups.count * columns, per_chunk, threads_of(options.max_threads),
-             [&](int64_t begin, int64_t end) {
-               for (int64_t tile = begin; tile < end; ++tile) {
-                 const int64_t j = tile % columns * width, s = tile / columns % groups.count;
-                 const int64_t o = tile / columns / groups.count;
-                 add_tile(
-                     groups, s, dtype,
-                     static_cast<char*>(out) + ((o * size + groups.place[s]) * inner + j) * bytes,
-                     static_cast<const char*>(values) + (o * positions.n * inner + j) * bytes,
-                     inner * bytes, std::min(width, inner - j), options.mean);
-               }
-             });
 }
 
 namespace cpu {
@@ -390,9 +279,21 @@ namespace cpu {
 void run(const calls::Take<>& call, CallThreads threads) {
   const Around around(call.input, call.dim);
   const int64_t inner = around.inner * item_bytes(call.input);
-  check_inside(call.index, around.size);
-  hologram::take(call.input.data, around.outer, around.size, inner, positions_of(call.index),
-                 call.out.data, threads(around.outer * call.index.numel() * inner / 4));
+  const int64_t n = call.index.numel();
+  const int most = threads(around.outer * n * inner / 4);
+  if (n == 0 || around.outer * inner == 0) return check_inside(call.index, around.size);
+  const Positions positions = positions_of(call.index);
+  with_index(positions, [&](const auto* index) {
+    if (takes_elements(around.outer, inner, n)) {
+      if (!take_elements(call.input.data, around.outer, around.size, inner, index, n, call.out.data,
+                         most)) {
+        fail_outside(around.size);
+      }
+    } else {
+      check_inside(call.index, around.size);
+      take_rows(call.input.data, around.outer, around.size, inner, index, n, call.out.data, most);
+    }
+  });
 }
 
 void run(const calls::AddAt<>& call, CallThreads threads) {

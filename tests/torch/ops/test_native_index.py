@@ -47,8 +47,48 @@ def test_index_select_and_index(dtype: torch.dtype) -> None:
     check_native(lambda x, i: x[i, i, i], x, positions(2, 2, below=5))
     for y in layouts(x)[1:]:
         check(lambda x, i: x[i, :, i], y, positions(4, below=5))
-        check(torch.index_select, y, 1, positions(4, below=5))
+        call = check_native if dtype.itemsize >= 4 else check
+        call(torch.index_select, y, 1, positions(4, below=5))
+        check(torch.index_select, y, 0, positions(1, below=5))
     check(lambda x: x[x != x], x)
+
+
+@pytest.mark.parametrize("dtype", ALL)
+def test_take(dtype: torch.dtype) -> None:
+    x = values(5, 6, 7, dtype=dtype)
+    for y in layouts(x):
+        check_native(torch.take, y, positions(4, 30, below=420) - 210)
+        check(torch.take, y, positions(3, below=210))
+    check_native(torch.take, x, positions(0, below=1))
+    check_native(torch.take, x[0, 0, 0], torch.tensor([0, -1]))
+    check_native(torch.take, x, positions(8, 20, below=210).t())
+    for bad in (210, -211):
+        check(torch.take, x, torch.tensor([0, bad]))
+        check(torch.take, x[:0], torch.tensor([0]))
+    if dtype in FLOATS:
+        check(gradient, torch.take, x, positions(60, below=210), tol=SUMS)
+
+
+# Lines and rows longer than the blocks in which positions are read, and short ones.
+@pytest.mark.parametrize("dtype", ADDED)
+@pytest.mark.parametrize("shape", [(3000, 3), (3, 3000), (40, 1025, 2), (2, 7, 1100), (5000,)])
+def test_long_and_short_lines(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    x, source = values(*shape, dtype=dtype), values(*shape, dtype=dtype, seed=2)
+    for dim in range(len(shape)):
+        index = positions(shape[dim], below=shape[dim])
+        check_native(torch.index_select, x, dim, index)
+        check_native(torch.index_copy, x, dim, torch.randperm(shape[dim]), source)
+        # Halves are summed in float32: as the exact sums, rounded.
+        exact = x.double().index_add(dim, index, source.double())
+        ours = x.to(DEVICE).index_add(dim, index.to(DEVICE), source.to(DEVICE)).cpu()
+        torch.testing.assert_close(ours, exact.to(dtype))
+        at = positions(*shape, below=shape[dim])
+        check_native(torch.gather, x, dim, at)
+        if dtype.itemsize > 2:
+            check_native(torch.scatter_add, x, dim, at, source, tol=ACCURATE)
+        at.view(-1)[at.numel() // 2] = index[shape[dim] // 2] = shape[dim]
+        check(torch.gather, x, dim, at)
+        check(torch.index_select, x, dim, index)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -171,7 +211,10 @@ def test_gather_and_scatter(dtype: torch.dtype) -> None:
             )
     check(torch.gather, x, 0, torch.full((1, 5, 6), 4))
     check(torch.gather, x, 1, positions(2, 3, 4, below=5))
-    check(torch.gather, x.transpose(0, 1), 1, positions(5, 2, 6, below=4))
+    check_native(torch.gather, x.transpose(0, 1), 1, positions(5, 2, 6, below=4))
+    check(torch.gather, x.transpose(0, 1), 1, positions(5, 1, 6, below=4)[:, :, :3])
+    for y in layouts(x)[1:]:
+        check_native(torch.gather, y, 1, positions(4, 3, 6, below=5))
     check(torch.scatter, x, 1, positions(2, 1, 4, below=5), values(3, 3, 4, dtype=dtype))
     if dtype == torch.int64:
         check_native(F.one_hot, positions(3, 4, below=7), 7)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// index_select, index and index_put by integer tensors, index_add, index_copy, gather and scatter.
+// index_select, take, index and index_put by integer tensors, index_add, index_copy, gather and
+// scatter.
 #include <ATen/ExpandUtils.h>
 
 #include "ops/shape/index_tensors.h"
@@ -35,22 +36,54 @@ Tensor dense_as(const Tensor& t, c10::IntArrayRef sizes, ScalarType type) {
   return dense;
 }
 
+// Whether self's elements are in row-major order, or so many are taken that a copy of all pays.
+bool is_worth_rows(const Tensor& self, int64_t taken) {
+  return self.is_contiguous() || 4 * taken >= self.numel();
+}
+
 // --- One dimension ------------------------------------------------------------------------------
 
+// Whether a copy in row-major order is worth its time before rows are taken from it: not where what
+// lies behind one place of dim is in runs in memory, nor of elements that no kernel transposes.
+bool is_worth_copy(const Tensor& self, int64_t dim) {
+  constexpr int64_t kRun = 16;  // a cache line of float32
+  const bool has_runs = dim < self.dim() - 1 && self.stride(-1) == 1 && self.size(-1) >= kRun;
+  return !has_runs && self.itemsize() >= 4;
+}
+
 Tensor index_select(const Tensor& self, int64_t dim, const Tensor& index) {
-  if (C10_LIKELY(is_known(self) && self.is_contiguous() && self.dim() > 0 && self.numel() > 0 &&
-                 has_dim(self, dim) && is_position(index) && index.dim() <= 1)) {
+  if (C10_LIKELY(is_known(self) && self.dim() > 0 && self.numel() > 0 && has_dim(self, dim) &&
+                 is_position(index) && index.dim() <= 1 &&
+                 (self.is_contiguous() || is_worth_copy(self, wrapped(self, dim))) &&
+                 is_worth_rows(self, index.numel() * (self.numel() / self.size(dim))))) {
     const int64_t along = wrapped(self, dim);
     const Tensor at = settled_rows(index);
     if (C10_LIKELY(are_within(at, 0, self.size(along)))) {
       Sizes sizes(self.sizes().begin(), self.sizes().end());
       sizes[static_cast<size_t>(along)] = index.numel();
       Tensor out = new_empty(self, sizes);
-      take_rows(self, Around(self, along), at, out);
+      take_rows(dense_rows(self), Around(self, along), at, out);
       return out;
     }
   }
   return call_fallback<"index_select">(self, dim, index).back().toTensor();
+}
+
+// By positions in the flat tensor.
+Tensor take(const Tensor& self, const Tensor& index) {
+  const int64_t size = self.numel();
+  if (C10_LIKELY(is_known(self) && size > 0 && is_dense(index) &&
+                 index.scalar_type() == at::kLong && is_worth_rows(self, index.numel()))) {
+    const Tensor at = settled_rows(index);
+    if (C10_LIKELY(are_within(at, -size, size))) {
+      Tensor out = new_empty(self, index.sizes());
+      Around flat;
+      flat.size = size;
+      take_rows(dense_rows(self), flat, at, out);
+      return out;
+    }
+  }
+  return call_fallback<"take">(self, index).back().toTensor();
 }
 
 bool is_added(ScalarType type) {
@@ -304,11 +337,11 @@ bool all_inside(const Tensor& index, const Tensor& self, int64_t dim) {
 }
 
 Tensor gather(const Tensor& self, int64_t dim, const Tensor& index, bool sparse_grad) {
-  if (C10_LIKELY(takes_gather(self, dim, index) && self.is_contiguous())) {
-    const Tensor at = settled_rows(index);
+  if (C10_LIKELY(takes_gather(self, dim, index) && is_worth_rows(self, index.numel()))) {
+    const Tensor at = settled_rows(index), rows = dense_rows(self);
     Tensor out = new_empty(self, index.sizes());
     const calls::Gather<Arg> call{
-        .input = self, .index = at, .dim = wrapped(self, dim), .out = out};
+        .input = rows, .index = at, .dim = wrapped(self, dim), .out = out};
     if (record_or_refuse(call, [&] { return all_inside(at, self, dim); })) {
       return out;
     }
@@ -398,6 +431,7 @@ Tensor& scatter_value_(Tensor& self, int64_t dim, const Tensor& index, const c10
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   using namespace hologram_torch;
   register_native<&index_select>(m, "index_select");
+  register_native<&take>(m, "take");
   register_native<&index_add>(m, "index_add");
   register_native<&index_add_>(m, "index_add_");
   register_native<&index_copy>(m, "index_copy");
