@@ -105,7 +105,7 @@ class Channels {
 // Few rows of many channels are worked on block by block of the channels, each from its first pass
 // to its last while it is in the caches. The shape alone decides.
 inline constexpr int64_t kFewRows = 2048;
-inline constexpr int64_t kLeastBlock = 64, kMostBlock = 1024;  // channels
+inline constexpr int64_t kLeastBlock = 128, kMostBlock = 1024;  // channels
 inline int64_t channels_at_once(const Layout& layout, Dtype dtype) {
   const int64_t rows = layout.per_channel();
   if (!layout.rows || rows > kFewRows) return layout.channels;
