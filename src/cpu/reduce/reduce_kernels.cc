@@ -6,6 +6,7 @@
 #include "src/cpu/simd/targets.h"
 // clang-format off
 #include "src/cpu/simd/math-exp-inl.h"
+#include "src/cpu/simd/math-log-inl.h"
 #include "src/cpu/reduce/fold-inl.h"
 // clang-format on
 
@@ -30,14 +31,14 @@ HWY_INLINE int64_t BlockLength() {
 
 // ---- how two accumulators become one ----
 
-// Upper half added to lower half, for generated loops do the same.
-template <class D>
-HWY_INLINE hn::TFromD<D> SumOfHalves([[maybe_unused]] D d, hn::Vec<D> v) {
+// Upper half joined with lower half, for generated loops do the same.
+template <class D, class Join>
+HWY_INLINE hn::TFromD<D> JoinHalves([[maybe_unused]] D d, hn::Vec<D> v, Join join) {
   if constexpr (hn::MaxLanes(D()) == 1) {
     return hn::GetLane(v);
   } else {
     const hn::Half<D> half;
-    return SumOfHalves(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+    return JoinHalves(half, join(hn::LowerHalf(half, v), hn::UpperHalf(half, v)), join);
   }
 }
 
@@ -47,25 +48,12 @@ struct Plus {
   HWY_INLINE V operator()(V a, V b) const {
     return hn::Add(a, b);
   }
-  template <class D>
-  HWY_INLINE hn::TFromD<D> Lanes(D d, hn::Vec<D> v) const {
-    return SumOfHalves(d, v);
-  }
 };
 struct Times {
   static constexpr double kIdentity = 1;
   template <class V>
   HWY_INLINE V operator()(V a, V b) const {
     return hn::Mul(a, b);
-  }
-  template <class D>
-  HWY_INLINE hn::TFromD<D> Lanes(D d, hn::Vec<D> v) const {
-    HWY_ALIGN hn::TFromD<D> lanes[hn::MaxLanes(d)];
-    hn::Store(v, d, lanes);
-    for (size_t step = hn::Lanes(d) / 2; step > 0; step /= 2) {
-      for (size_t i = 0; i < step; ++i) lanes[i] *= lanes[i + step];
-    }
-    return lanes[0];
   }
 };
 
@@ -102,7 +90,47 @@ HWY_INLINE T FoldBlock(const T* x, int64_t n, Map map, Join join) {
     const auto rest = map(LoadFirst(d, x + i, n - i));
     a0 = join(a0, hn::IfThenElse(hn::FirstN(d, static_cast<size_t>(n - i)), rest, identity));
   }
-  return join.Lanes(d, a0);
+  return JoinHalves(d, a0, join);
+}
+
+// out[j] becomes what FoldBlock() makes of column j of n rows, n at most kTurnedRow: a row of so few
+// elements fills less than the first four accumulators, so that element i joins lane i % lanes.
+template <class T, class Map, class Join>
+HWY_INLINE void FoldTurned(const T* x, int64_t cols, int64_t n, int64_t stride, T* HWY_RESTRICT out,
+                           Map map, Join join) {
+  const Tag<T> d;
+  constexpr int kLanes = static_cast<int>(hn::MaxLanes(d));
+  constexpr int kMost = static_cast<int>(cpu::kTurnedRow);
+  // Lanes beyond the row hold the identity and are joined as the others, for it may change a zero.
+  constexpr int kHeld = kLanes < kMost ? kLanes : kMost;
+  static_assert(kMost < 4 * kLanes);
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto identity = hn::Set(d, static_cast<T>(Join::kIdentity));
+  const auto column = [&](const T* p, auto load) HWY_ATTR {
+    hn::Vec<Tag<T>> lane[kHeld];
+#pragma GCC unroll 8
+    for (int i = 0; i < kHeld; ++i) lane[i] = identity;
+#pragma GCC unroll 8
+    for (int i = 0; i < kMost; ++i) {
+      if (i < n) lane[i % kHeld] = join(lane[i % kHeld], map(load(p + i * stride)));
+    }
+    // A lane of the lower half is joined with the identity where the upper half has none.
+#pragma GCC unroll 8
+    for (int half = kLanes / 2; half >= 1; half /= 2) {
+#pragma GCC unroll 8
+      for (int i = 0; i < half && i < kHeld; ++i) {
+        lane[i] = join(lane[i], i + half < kHeld ? lane[i + half] : identity);
+      }
+    }
+    return lane[0];
+  };
+  int64_t j = 0;
+  for (; j + lanes <= cols; j += lanes) {
+    hn::StoreU(column(x + j, [&](const T* p) HWY_ATTR { return hn::LoadU(d, p); }), d, out + j);
+  }
+  if (j == cols) return;
+  const auto rest = column(x + j, [&](const T* p) HWY_ATTR { return LoadFirst(d, p, cols - j); });
+  StoreFirst(d, rest, out + j, cols - j);
 }
 
 // out[j] joins out[j] with column j of n rows, eight rows at a time and pairwise.
@@ -246,6 +274,12 @@ struct TotalFold {
         a[j].value = part[j];
       }
     }
+  }
+  static void Turned(const void* x, int64_t cols, int64_t n, int64_t stride, int64_t, void* acc,
+                     double) {
+    HWY_ALIGN T part[cpu::kMaxCols];
+    FoldTurned(static_cast<const T*>(x), cols, n, stride, part, Map(), Join());
+    for (int64_t j = 0; j < cols; ++j) static_cast<Acc*>(acc)[j].Add(part[j]);
   }
   static void Blocks(const void* x, int64_t count, void* acc) {
     for (int64_t i = 0; i < count; ++i) {
@@ -472,6 +506,25 @@ struct LogSumExpFold {
       }
     }
   }
+  static void Finish(const void* acc, int64_t n, void* result) {
+    const auto* sums = static_cast<const ScaledExpSum*>(acc);
+    const hn::ScalableTag<double> d;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    HWY_ALIGN double max[hn::MaxLanes(d)], sum[hn::MaxLanes(d)];
+    for (int64_t i = 0; i < n; i += lanes) {
+      const int64_t here = std::min(lanes, n - i);
+      for (int64_t k = 0; k < lanes; ++k) {
+        max[k] = k < here ? sums[i + k].max : 0;
+        sum[k] = k < here ? sums[i + k].sum : 1;
+      }
+      const auto logs = hn::Add(hn::Load(d, max), Log(hn::Load(d, sum)));
+      hn::Store(logs, d, max);
+      for (int64_t k = 0; k < here; ++k) {
+        static_cast<T*>(result)[i + k] =
+            static_cast<T>(sum[k] == 0 ? -std::numeric_limits<double>::infinity() : max[k]);
+      }
+    }
+  }
   static void Merge(void* acc, const void* other, int64_t n) {
     for (int64_t i = 0; i < n; ++i) {
       MergeExp(static_cast<ScaledExpSum*>(acc)[i], static_cast<const ScaledExpSum*>(other)[i]);
@@ -483,7 +536,13 @@ FoldKernel TotalOf() {
   using F = TotalFold<T, Map, Join>;
   FoldKernel kernel = KernelOf<F>(sizeof(Total<T, Join>));
   kernel.gives_totals = kIsFloat<T>;
-  if constexpr (kIsFloat<T>) kernel.few_rows = &F::FewRows;
+  kernel.merges_fast = true;
+  if constexpr (kIsFloat<T>) {
+    kernel.few_rows = &F::FewRows;
+    kernel.turned = &F::Turned;
+  } else {
+    kernel.turned = &F::Cols;
+  }
   if constexpr (kIsFloat<T> && std::is_same_v<Join, Plus>) kernel.blocks = &F::Blocks;
   return kernel;
 }
@@ -497,6 +556,7 @@ void AddFloats(Kernels& table, Dtype t) {
   At(table, Fold::kSumPower, t) = KernelOf<PowerFold<T>>(sizeof(Total<T, Plus>));
   At(table, Fold::kMoments, t) = KernelOf<MomentsFold<T>>(sizeof(Moments));
   At(table, Fold::kLogSumExp, t) = KernelOf<LogSumExpFold<T>>(sizeof(ScaledExpSum));
+  At(table, Fold::kLogSumExp, t).finish = &LogSumExpFold<T>::Finish;
   At(table, cpu::own_fold(Reduction::nansum), t) = TotalOf<T, NanAsZero, Plus>();
 }
 
