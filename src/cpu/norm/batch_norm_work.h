@@ -104,11 +104,11 @@ class Channels {
 
 // Few rows of many channels are worked on block by block of the channels, each from its first pass
 // to its last while it is in the caches. The shape alone decides.
-inline constexpr int64_t kFewRows = 2048;
+inline constexpr int64_t kBlockedRows = 2048;
 inline constexpr int64_t kLeastBlock = 128, kMostBlock = 1024;  // channels
 inline int64_t channels_at_once(const Layout& layout, Dtype dtype) {
   const int64_t rows = layout.per_channel();
-  if (!layout.rows || rows > kFewRows) return layout.channels;
+  if (!layout.rows || rows > kBlockedRows) return layout.channels;
   const bool is_converted = dtype != Dtype::kFloat32 && dtype != Dtype::kFloat64;
   const int64_t elements = is_converted ? slot_elements(Dtype::kFloat32) : kUnitElements;
   const int64_t block = std::clamp(elements / rows, kLeastBlock, kMostBlock);
