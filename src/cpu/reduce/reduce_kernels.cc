@@ -281,6 +281,22 @@ struct TotalFold {
     FoldTurned(static_cast<const T*>(x), cols, n, stride, part, Map(), Join());
     for (int64_t j = 0; j < cols; ++j) static_cast<Acc*>(acc)[j].Add(part[j]);
   }
+  static void Totals(const void* acc, int64_t n, double divisor, void* result) {
+    const auto* HWY_RESTRICT a = static_cast<const Acc*>(acc);
+    T* HWY_RESTRICT out = static_cast<T*>(result);
+    const auto total = [](const Acc& one) {
+      if constexpr (std::is_same_v<Acc, Total<double, Plus>>) {
+        return std::isfinite(one.sum) ? one.sum + one.error : one.sum;
+      } else {
+        return one.value;
+      }
+    };
+    if (divisor == 1) {
+      for (int64_t i = 0; i < n; ++i) out[i] = static_cast<T>(total(a[i]));
+    } else {
+      for (int64_t i = 0; i < n; ++i) out[i] = static_cast<T>(total(a[i]) / divisor);
+    }
+  }
   static void Blocks(const void* x, int64_t count, void* acc) {
     for (int64_t i = 0; i < count; ++i) {
       static_cast<Acc*>(acc)[i].Add(static_cast<const T*>(x)[i]);
@@ -535,9 +551,9 @@ template <class T, class Map, class Join>
 FoldKernel TotalOf() {
   using F = TotalFold<T, Map, Join>;
   FoldKernel kernel = KernelOf<F>(sizeof(Total<T, Join>));
-  kernel.gives_totals = kIsFloat<T>;
   kernel.merges_fast = true;
   if constexpr (kIsFloat<T>) {
+    kernel.totals = &F::Totals;
     kernel.few_rows = &F::FewRows;
     kernel.turned = &F::Turned;
   } else {

@@ -60,8 +60,9 @@ struct Indexed {
 
 struct FoldKernel {
   int acc_size = 0;
-  // Accumulators are double, or CompensatedSum, and results their values.
-  bool gives_totals = false;
+  // result[i] = the total of accumulator i, which is a double or a CompensatedSum, divided by
+  // `divisor`, which may be 1; null for accumulators that are none.
+  void (*totals)(const void* acc, int64_t n, double divisor, void* result) = nullptr;
   // n empty accumulators.
   void (*init)(void* acc, int64_t n) = nullptr;
   // acc[i] takes in the n elements from x + i * stride, whose positions count from `first`.

@@ -75,7 +75,7 @@ void finish_floats(const SettledFold& fold, const void* acc, int64_t n, double c
                    T* second) {
   switch (fold.op) {
     case Reduction::mean:
-      return write_totals<T>(fold, acc, result, n, [=](double s) { return s / count; });
+      return fold.kernel->totals(acc, n, count, result);
     case Reduction::norm:
       if (fold.fold == Fold::kMaxAbs || fold.fold == Fold::kMinAbs) {
         std::memcpy(result, acc, static_cast<size_t>(n) * sizeof(T));
@@ -85,7 +85,7 @@ void finish_floats(const SettledFold& fold, const void* acc, int64_t n, double c
         const double root = 1.0 / fold.p;
         write_totals<T>(fold, acc, result, n, [=](double s) { return std::pow(s, root); });
       } else {
-        write_totals<T>(fold, acc, result, n, [](double s) { return s; });
+        fold.kernel->totals(acc, n, 1, result);
       }
       return;
     case Reduction::var:
@@ -100,9 +100,7 @@ void finish_floats(const SettledFold& fold, const void* acc, int64_t n, double c
       return;
     }
     default:
-      if (fold.kernel->gives_totals) {
-        return write_totals<T>(fold, acc, result, n, [](double s) { return s; });
-      }
+      if (fold.kernel->totals != nullptr) return fold.kernel->totals(acc, n, 1, result);
       std::memcpy(result, acc, static_cast<size_t>(n) * sizeof(T));
   }
 }
