@@ -33,7 +33,7 @@ constexpr int64_t kGathered = 8192;
 // The elements of a result, at most, and neighbouring results, fewer than which are gathered.
 constexpr int64_t kMostTurned = 64, kShortRun = 32;
 // Columns that are converted at once, so that many rows of them fit.
-constexpr int64_t kConvertedCols = 128;
+constexpr int64_t kConvertedCols = 512;
 // Rows of parts that are joined at the end: not longer, and so many for each result at least.
 constexpr int64_t kMostParts = 512, kLeastPartRows = 16;
 
