@@ -170,12 +170,11 @@ template <class F, class Whole>
 void for_channel_blocks(const Layout& layout, Dtype dtype, int max_threads, F&& f, Whole&& whole) {
   const int64_t block = channels_at_once(layout, dtype);
   if (block == layout.channels) return whole();
-  parallel_for(ceil_div(layout.channels, block), max_threads,
-               [&](int64_t begin, int64_t end, int) {
-                 for (int64_t i = begin; i < end; ++i) {
-                   f(i * block, std::min(block, layout.channels - i * block));
-                 }
-               });
+  parallel_for(ceil_div(layout.channels, block), max_threads, [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) {
+      f(i * block, std::min(block, layout.channels - i * block));
+    }
+  });
 }
 
 }  // namespace

@@ -360,8 +360,9 @@ void Finish(const BatchNumbers& numbers, int64_t first, int64_t n) {
 }
 
 template <class T>
-constexpr BatchKernel kBatchKernel = {&RunMoments<T>, &RunApply<T>, &RunSums<T>, &RunGrad<T>,
-                                      &RowMoments<T>, &RowApply<T>, &RowSums<T>, &RowGrad<T>, &Finish<T>};
+constexpr BatchKernel kBatchKernel = {&RunMoments<T>, &RunApply<T>,   &RunSums<T>,
+                                      &RunGrad<T>,    &RowMoments<T>, &RowApply<T>,
+                                      &RowSums<T>,    &RowGrad<T>,    &Finish<T>};
 
 }  // namespace
 

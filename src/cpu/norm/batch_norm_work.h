@@ -143,8 +143,8 @@ Call from_channel(const Call& call, int64_t first) {
   Call::each(part, [&](auto& field) {
     if constexpr (std::is_base_of_v<View, std::remove_reference_t<decltype(field)>>) {
       if (field.ndim != 1 || field.data == nullptr) return;
-      field.data = static_cast<char*>(field.data) +
-                   first * static_cast<int64_t>(itemsize(field.dtype));
+      field.data =
+          static_cast<char*>(field.data) + first * static_cast<int64_t>(itemsize(field.dtype));
     }
   });
   return part;
@@ -409,9 +409,9 @@ inline void put(Dtype compute, char* to, int64_t c, double value) {
   compute == Dtype::kFloat64 ? put<double>(to, c, value) : put<float>(to, c, value);
 }
 
-// Calls stats(part, c) for all parts, ends(c, n) for all channels [c, c + n) and then writes(part, c): a channel
-// at a time where it has one part, so that it is still in the cache when it is read again. By rows
-// c is -1 in stats and writes.
+// Calls stats(part, c) for all parts, ends(c, n) for all channels [c, c + n) and then writes(part,
+// c): a channel at a time where it has one part, so that it is still in the cache when it is read
+// again. By rows c is -1 in stats and writes.
 template <class Stats, class Ends, class Writes>
 void in_phases(const Layout& layout, const Cut& cut, int max_threads, Stats&& stats, Ends&& ends,
                Writes&& writes) {

@@ -189,18 +189,17 @@ struct ArgFold {
       }
     }
   }
-  // The best of each of kVectors vectors of columns and where it is, joined with acc. The columns of
-  // vector v begin `apart` elements after those of the one before, its positions `later`.
+  // The best of each of kVectors vectors of columns and where it is, joined with acc. The columns
+  // of vector v begin `apart` elements after those of the one before, its positions `later`.
   template <int kVectors>
   static HWY_INLINE void Columns(const T* x, int64_t apart, int64_t n, int64_t stride,
                                  int64_t first, int64_t later, int64_t cols, Acc* a,
                                  int64_t acc_apart) {
     const Tag<T> d;
-    using Position = std::make_signed_t<
-        std::conditional_t<sizeof(T) == 8, uint64_t,
-                           std::conditional_t<sizeof(T) == 4, uint32_t,
-                                              std::conditional_t<sizeof(T) == 2, uint16_t,
-                                                                 uint8_t>>>>;
+    using Position = std::make_signed_t<std::conditional_t<
+        sizeof(T) == 8, uint64_t,
+        std::conditional_t<sizeof(T) == 4, uint32_t,
+                           std::conditional_t<sizeof(T) == 2, uint16_t, uint8_t>>>>;
     const hn::ScalableTag<Position> positions;
     const auto load = [&](const T* p) HWY_ATTR {
       return cols < static_cast<int64_t>(hn::Lanes(d)) ? LoadFirst(d, p, cols) : hn::LoadU(d, p);

@@ -58,7 +58,8 @@ Dtype second_dtype(const ReduceJob& job) {
   return job.fold.has_positions() ? Dtype::kInt64 : job.fold.result;
 }
 
-// Writes n contiguous values to outputs [first, first + n) of operand k, whole runs of them at once.
+// Writes n contiguous values to outputs [first, first + n) of operand k, whole runs of them at
+// once.
 void store(const ReduceJob& job, const char* values, Dtype dtype, int64_t first, int64_t n,
            const View& out, int k) {
   const Nest& nest = job.results;
@@ -93,10 +94,10 @@ void finish(const ReduceJob& job, const char* acc, int64_t first, int64_t n) {
   while (n > 0) {
     const int64_t length = std::min(n, kMaxCols);
     const bool direct = is_dense && first % row + length <= row;
-    char* const target = direct ? static_cast<char*>(job.out->data) +
-                                      nest.offset(first, 1) *
-                                          static_cast<int64_t>(itemsize(job.out->dtype))
-                                : result;
+    char* const target =
+        direct ? static_cast<char*>(job.out->data) +
+                     nest.offset(first, 1) * static_cast<int64_t>(itemsize(job.out->dtype))
+               : result;
     finish_fold(job.fold, acc, length, job.folded_count, target,
                 job.second != nullptr ? second : nullptr);
     if (!direct) store(job, result, job.fold.result, first, length, *job.out, 1);
@@ -259,8 +260,8 @@ void fold_cols(const ReduceJob& job, const Nest& folded, const Split& split, int
   });
 }
 
-// Outputs [first, first + n) of few elements each, gathered so that all lie beside each other. acc[i]
-// becomes that of output first + i. by_rows: with the bits of rows.
+// Outputs [first, first + n) of few elements each, gathered so that all lie beside each other.
+// acc[i] becomes that of output first + i. by_rows: with the bits of rows.
 void fold_turned(const ReduceJob& job, bool by_rows, int64_t first, int64_t n, char* acc) {
   const Nest& kept = job.plan.kept;
   const FoldKernel& kernel = *job.fold.kernel;
@@ -441,8 +442,8 @@ class ReduceWork {
       case Way::kRows:
         return kReduceUnit;
       case Way::kParts:
-        return std::max<int64_t>(128, kReduceUnit / (std::min(neighbours_, kMaxCols / parts_) *
-                                                     parts_));
+        return std::max<int64_t>(128,
+                                 kReduceUnit / (std::min(neighbours_, kMaxCols / parts_) * parts_));
       case Way::kColumns:
         break;
     }

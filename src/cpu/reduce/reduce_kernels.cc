@@ -93,8 +93,8 @@ HWY_INLINE T FoldBlock(const T* x, int64_t n, Map map, Join join) {
   return JoinHalves(d, a0, join);
 }
 
-// out[j] becomes what FoldBlock() makes of column j of n rows, n at most kTurnedRow: a row of so few
-// elements fills less than the first four accumulators, so that element i joins lane i % lanes.
+// out[j] becomes what FoldBlock() makes of column j of n rows, n at most kTurnedRow: a row of so
+// few elements fills less than the first four accumulators, so that element i joins lane i % lanes.
 template <class T, class Map, class Join>
 HWY_INLINE void FoldTurned(const T* x, int64_t cols, int64_t n, int64_t stride, T* HWY_RESTRICT out,
                            Map map, Join join) {

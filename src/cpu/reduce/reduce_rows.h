@@ -32,8 +32,8 @@ SettledFold settle_fold(const char* what, Reduction op, double p, double correct
 void finish_fold(const SettledFold& fold, const void* acc, int64_t n, int64_t count, void* result,
                  void* second);
 
-// acc[r] takes in row r of `rows` rows of n elements of fold.compute, `stride` elements apart, whose
-// positions count from `first`: as the kernel's rows() does, but short ones many at a time.
+// acc[r] takes in row r of `rows` rows of n elements of fold.compute, `stride` elements apart,
+// whose positions count from `first`: as the kernel's rows() does, but short ones many at a time.
 void fold_rows_of(const SettledFold& fold, const void* x, int64_t rows, int64_t n, int64_t stride,
                   int64_t first, void* acc);
 

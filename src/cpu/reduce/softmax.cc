@@ -92,8 +92,8 @@ void run_scratch(const SoftmaxJob& job, const int64_t (&offset)[3], int64_t coun
   }
 }
 
-// Columns of other dtypes or layouts: as many as fit the memory are gathered, worked on in place and
-// scattered.
+// Columns of other dtypes or layouts: as many as fit the memory are gathered, worked on in place
+// and scattered.
 class GatheredColumns {
  public:
   explicit GatheredColumns(const SoftmaxJob& job)
@@ -148,16 +148,15 @@ void run(const SoftmaxJob& job, int max_threads) {
   const Nest& kept = job.kept;
   const int64_t rows = kept.count();
   const bool plain = job.all([&](int k) { return job.views[k]->dtype == job.compute; });
-  const bool beside = kept.ndim > 0 &&
-                      job.all([&](int k) { return kept.stride[k][kept.ndim - 1] == 1; });
+  const bool beside =
+      kept.ndim > 0 && job.all([&](int k) { return kept.stride[k][kept.ndim - 1] == 1; });
   const bool along = job.n == 1 || job.all([&](int k) { return job.step[k] == 1; });
   // Rows of one element are columns if they lie beside each other.
   const bool by_cols = plain && beside && (job.n == 1 || !along);
   const bool gathered =
       !by_cols && kept.ndim > 0 && kept.size[kept.ndim - 1] >= kGatheredRun &&
       GatheredColumns::fits(job.n) &&
-      (job.n == 1 ||
-       (!along && std::abs(kept.stride[0][kept.ndim - 1]) < std::abs(job.step[0])));
+      (job.n == 1 || (!along && std::abs(kept.stride[0][kept.ndim - 1]) < std::abs(job.step[0])));
   const bool by_rows = plain && along && !by_cols && !gathered;
   const int64_t per_unit = std::max<int64_t>(by_cols || gathered ? 64 : 1, kSoftmaxUnit / job.n);
   parallel_for(ceil_div(rows, per_unit), max_threads, [&](int64_t begin, int64_t end, int) {
