@@ -6,15 +6,14 @@
 #include "src/cpu/norm/batch_norm_work.h"
 
 namespace hologram::cpu {
+namespace batch {
+namespace {
 
-void run(const calls::BatchNorm<>& call, CallThreads threads) {
-  using namespace batch;
-  const BatchView in(call.input), out(call.out);
-  const Layout layout = layout_of(*in);
+void forward(const calls::BatchNorm<>& call, const View& in, const View& out, int max_threads) {
+  const Layout layout = layout_of(in);
   const int64_t channels = layout.channels, n = layout.per_channel();
-  if (channels == 0 || n == 0) return;
-  const Dtype compute = call.input.dtype == Dtype::kFloat64 ? Dtype::kFloat64 : Dtype::kFloat32;
-  const Job job(layout, compute, nullptr, &*in, &*out);
+  const Dtype compute = in.dtype == Dtype::kFloat64 ? Dtype::kFloat64 : Dtype::kFloat32;
+  const Job job(layout, compute, nullptr, &in, &out);
   const Cut cut(layout);
   const int64_t parts = call.training ? cut.parts : 0;
   enum { kMean, kInvstd, kWeight, kBias, kRunningMean, kRunningVar, kParts };
@@ -48,26 +47,32 @@ void run(const calls::BatchNorm<>& call, CallThreads threads) {
     means[at] = m2s[at] = 0;
     job.moments(c, cut.begin(part), cut.end(part, lines), means + at, m2s + at, &seen);
   };
-  const auto ends = [&](int64_t c) {
-    double var = values.wide(kRunningVar)[c];
-    mean[c] = values.wide(kRunningMean)[c];
-    if (call.training) {
-      double m2;
-      int64_t seen[kUnits + 1];
-      for (int64_t p = 0; p < parts; ++p) seen[p] = seen_of(p);
-      const int64_t at = layout.rows ? c : c * parts;
-      join_moments(means + at, m2s + at, seen, parts, layout.rows ? channels : 1, mean + c, &m2);
-      double& running_mean = values.wide(kRunningMean)[c];
-      double& running_var = values.wide(kRunningVar)[c];
-      const double m = call.momentum;
-      running_mean = m * mean[c] + (1 - m) * running_mean;
-      running_var = m * (m2 / static_cast<double>(n - 1)) + (1 - m) * running_var;
-      var = m2 / static_cast<double>(n);
+  const BatchNumbers numbers{mean,
+                             invstd,
+                             values.wide(kWeight),
+                             values.wide(kBias),
+                             values.wide(kRunningMean),
+                             values.wide(kRunningVar),
+                             values.narrow(0),
+                             values.narrow(1),
+                             values.narrow(2),
+                             call.training,
+                             static_cast<double>(n),
+                             call.momentum,
+                             call.eps};
+  int64_t seen[kUnits + 1];
+  for (int64_t p = 0; p < parts; ++p) seen[p] = seen_of(p);
+  const auto ends = [&](int64_t first, int64_t count) {
+    if (!call.training) {
+      std::copy_n(values.wide(kRunningMean) + first, count, mean + first);
+    } else {
+      const int64_t step = layout.rows ? 1 : parts, part_step = layout.rows ? channels : 1;
+      for (int64_t c = first; c < first + count; ++c) {
+        join_moments(means + c * step, m2s + c * step, seen, parts, part_step, mean + c,
+                     invstd + c);
+      }
     }
-    invstd[c] = 1 / std::sqrt(var + call.eps);
-    put(compute, values.narrow(0), c, mean[c]);
-    put(compute, values.narrow(1), c, invstd[c] * values.wide(kWeight)[c]);
-    put(compute, values.narrow(2), c, values.wide(kBias)[c]);
+    job.kernel->finish(numbers, first, count);
   };
   const auto writes = [&](int64_t part, int64_t c) {
     if (layout.rows) {
@@ -76,7 +81,7 @@ void run(const calls::BatchNorm<>& call, CallThreads threads) {
       job.write(c, cut.begin(part), cut.end(part, lines), factors_at(all, c, compute));
     }
   };
-  in_phases(layout, cut, threads(call.input.numel()), stats, ends, writes);
+  in_phases(layout, cut, max_threads, stats, ends, writes);
   if (!call.training) return;
   write_channel(mean, channels, call.save_mean);
   write_channel(invstd, channels, call.save_invstd);
@@ -84,24 +89,13 @@ void run(const calls::BatchNorm<>& call, CallThreads threads) {
   write_channel(values.wide(kRunningVar), channels, call.running_var);
 }
 
-void run(const calls::BatchNormBackward<>& call, CallThreads threads) {
-  using namespace batch;
-  const BatchView in(call.input), grad(call.grad);
-  // A gradient that is not given has no shape of its own.
-  const View none{nullptr, call.input.dtype, call.input.ndim, call.input.shape, call.input.strides};
-  const BatchView grad_in(call.grad_input.has_data() ? static_cast<const View&>(call.grad_input)
-                                                     : none);
-  const Layout layout = layout_of(*in);
+void backward(const calls::BatchNormBackward<>& call, const View& grad, const View& in,
+              const View* grad_in, int max_threads) {
+  const Layout layout = layout_of(in);
   const int64_t channels = layout.channels, n = layout.per_channel();
   const bool training = call.training;
-  if (channels == 0 || n == 0) {
-    for (const View* sums : {&call.grad_weight, &call.grad_bias}) {
-      if (sums->data != nullptr) fill(0.0, *sums);
-    }
-    return;
-  }
-  const Dtype compute = call.input.dtype == Dtype::kFloat64 ? Dtype::kFloat64 : Dtype::kFloat32;
-  const Job job(layout, compute, &*grad, &*in, grad_in.pointer());
+  const Dtype compute = in.dtype == Dtype::kFloat64 ? Dtype::kFloat64 : Dtype::kFloat32;
+  const Job job(layout, compute, &grad, &in, grad_in);
   const Cut cut(layout);
   const int64_t parts = cut.parts;
   enum { kMean, kInvstd, kWeight, kDots, kSums, kParts };
@@ -142,31 +136,88 @@ void run(const calls::BatchNormBackward<>& call, CallThreads threads) {
     job.sums(c, cut.begin(part), cut.end(part, lines), factors_at(centre, c, compute).shift,
              part_sums);
   };
-  const auto ends = [&](int64_t c) {
-    double sum = 0, dot = 0;
-    for (int64_t p = 0; needs_sums && p < parts; ++p) {
-      sum += layout.rows ? pairs[2 * p * channels + c] : pairs[2 * (c * parts + p)];
-      dot += layout.rows ? pairs[(2 * p + 1) * channels + c] : pairs[2 * (c * parts + p) + 1];
+  const auto ends = [&](int64_t first, int64_t count) {
+    for (int64_t c = first; c < first + count; ++c) {
+      double sum = 0, dot = 0;
+      for (int64_t p = 0; needs_sums && p < parts; ++p) {
+        sum += layout.rows ? pairs[2 * p * channels + c] : pairs[2 * (c * parts + p)];
+        dot += layout.rows ? pairs[(2 * p + 1) * channels + c] : pairs[2 * (c * parts + p) + 1];
+      }
+      values.wide(kSums)[c] = sum;
+      values.wide(kDots)[c] = dot * invstd[c];
+      put(compute, values.narrow(1), c, invstd[c] * values.wide(kWeight)[c]);
+      if (!training) continue;
+      const double elements = static_cast<double>(n);
+      put(compute, values.narrow(3), c, sum / elements);
+      put(compute, values.narrow(4), c, dot * invstd[c] * invstd[c] / elements);
     }
-    values.wide(kSums)[c] = sum;
-    values.wide(kDots)[c] = dot * invstd[c];
-    put(compute, values.narrow(1), c, invstd[c] * values.wide(kWeight)[c]);
-    if (!training) return;
-    const double count = static_cast<double>(n);
-    put(compute, values.narrow(3), c, sum / count);
-    put(compute, values.narrow(4), c, dot * invstd[c] * invstd[c] / count);
   };
   const auto writes = [&](int64_t part, int64_t c) {
-    if (grad_in.pointer() == nullptr) return;
+    if (grad_in == nullptr) return;
     if (layout.rows) {
       job.write_rows(cut.begin(part), cut.end(part, lines), all);
     } else {
       job.write(c, cut.begin(part), cut.end(part, lines), factors_at(all, c, compute));
     }
   };
-  in_phases(layout, cut, threads(call.input.numel()), stats, ends, writes);
+  in_phases(layout, cut, max_threads, stats, ends, writes);
   write_channel(values.wide(kDots), channels, call.grad_weight);
   write_channel(values.wide(kSums), channels, call.grad_bias);
+}
+
+// Calls f(first, n) for blocks of channels, or whole() where there is one.
+template <class F, class Whole>
+void for_channel_blocks(const Layout& layout, Dtype dtype, int max_threads, F&& f, Whole&& whole) {
+  const int64_t block = channels_at_once(layout, dtype);
+  if (block == layout.channels) return whole();
+  parallel_for(ceil_div(layout.channels, block), max_threads, [&](int64_t begin, int64_t end, int) {
+    for (int64_t i = begin; i < end; ++i) {
+      f(i * block, std::min(block, layout.channels - i * block));
+    }
+  });
+}
+
+}  // namespace
+}  // namespace batch
+
+void run(const calls::BatchNorm<>& call, CallThreads threads) {
+  using namespace batch;
+  const BatchView in(call.input), out(call.out);
+  const Layout layout = layout_of(*in);
+  const int max_threads = threads(call.input.numel());
+  if (layout.channels == 0 || layout.per_channel() == 0) return;
+  for_channel_blocks(
+      layout, call.input.dtype, max_threads,
+      [&](int64_t first, int64_t n) {
+        forward(from_channel(call, first), *ChannelBlock(*in, first, n),
+                *ChannelBlock(*out, first, n), 1);
+      },
+      [&] { forward(call, *in, *out, max_threads); });
+}
+
+void run(const calls::BatchNormBackward<>& call, CallThreads threads) {
+  using namespace batch;
+  const BatchView in(call.input), grad(call.grad);
+  // A gradient that is not given has no shape of its own.
+  const View none{nullptr, call.input.dtype, call.input.ndim, call.input.shape, call.input.strides};
+  const BatchView grad_in(call.grad_input.has_data() ? static_cast<const View&>(call.grad_input)
+                                                     : none);
+  const Layout layout = layout_of(*in);
+  const int max_threads = threads(call.input.numel());
+  if (layout.channels == 0 || layout.per_channel() == 0) {
+    for (const View* sums : {&call.grad_weight, &call.grad_bias}) {
+      if (sums->data != nullptr) fill(0.0, *sums);
+    }
+    return;
+  }
+  for_channel_blocks(
+      layout, call.input.dtype, max_threads,
+      [&](int64_t first, int64_t n) {
+        const ChannelBlock to(*grad_in, first, n);
+        backward(from_channel(call, first), *ChannelBlock(*grad, first, n),
+                 *ChannelBlock(*in, first, n), grad_in.pointer() != nullptr ? &*to : nullptr, 1);
+      },
+      [&] { backward(call, *grad, *in, grad_in.pointer(), max_threads); });
 }
 
 }  // namespace hologram::cpu

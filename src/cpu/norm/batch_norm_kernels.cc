@@ -20,6 +20,7 @@ namespace {
 
 using cpu::BatchFactors;
 using cpu::BatchKernel;
+using cpu::BatchNumbers;
 using cpu::Lines;
 
 template <class T>
@@ -316,9 +317,52 @@ void RowGrad(Lines grad, Lines x, int64_t count, int64_t n, const BatchFactors& 
   });
 }
 
+// --- Channels -----------------------------------------------------------------------------------
+
+// float64 as the compute type.
+template <class T, class D, class V, class Access>
+HWY_INLINE void StoreNumbers([[maybe_unused]] D d, V v, void* to, int64_t i, Access lanes) {
+  if constexpr (std::is_same_v<T, double>) {
+    lanes.Store(d, v, static_cast<T*>(to) + i);
+  } else {
+    const hn::Rebind<T, D> narrow;
+    lanes.Store(narrow, hn::DemoteTo(narrow, v), static_cast<T*>(to) + i);
+  }
+}
+
 template <class T>
-constexpr BatchKernel kBatchKernel = {&RunMoments<T>, &RunApply<T>, &RunSums<T>, &RunGrad<T>,
-                                      &RowMoments<T>, &RowApply<T>, &RowSums<T>, &RowGrad<T>};
+void Finish(const BatchNumbers& numbers, int64_t first, int64_t n) {
+  const LaneTag<double> d;
+  const auto momentum = hn::Set(d, numbers.momentum), rest = hn::Set(d, 1 - numbers.momentum);
+  const auto count = hn::Set(d, numbers.count), one_less = hn::Set(d, numbers.count - 1);
+  ForLanes<double>(n, [&](int64_t at, auto lanes) HWY_ATTR {
+    const int64_t i = first + at;
+    const auto mean = lanes.Load(d, numbers.mean + i);
+    auto var = lanes.Load(d, numbers.running_var + i);
+    if (numbers.training) {
+      const auto m2 = lanes.Load(d, static_cast<const double*>(numbers.invstd) + i);
+      const auto moved = [&](auto now, auto before) HWY_ATTR {
+        return hn::Add(hn::Mul(momentum, now), hn::Mul(rest, before));
+      };
+      const auto running = lanes.Load(d, numbers.running_mean + i);
+      lanes.Store(d, moved(mean, running), numbers.running_mean + i);
+      lanes.Store(d, moved(hn::Div(m2, one_less), var), numbers.running_var + i);
+      var = hn::Div(m2, count);
+    }
+    const auto root = hn::Sqrt(hn::Add(var, hn::Set(d, numbers.eps)));
+    const auto invstd = hn::Div(hn::Set(d, 1.0), root);
+    lanes.Store(d, invstd, numbers.invstd + i);
+    const auto scale = hn::Mul(invstd, lanes.Load(d, numbers.weight + i));
+    StoreNumbers<T>(d, mean, numbers.shift, i, lanes);
+    StoreNumbers<T>(d, scale, numbers.scale, i, lanes);
+    StoreNumbers<T>(d, lanes.Load(d, numbers.bias + i), numbers.offset, i, lanes);
+  });
+}
+
+template <class T>
+constexpr BatchKernel kBatchKernel = {&RunMoments<T>, &RunApply<T>,   &RunSums<T>,
+                                      &RunGrad<T>,    &RowMoments<T>, &RowApply<T>,
+                                      &RowSums<T>,    &RowGrad<T>,    &Finish<T>};
 
 }  // namespace
 

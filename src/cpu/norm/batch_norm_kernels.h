@@ -31,6 +31,23 @@ struct BatchFactors {
   const void* slope;      // grad
 };
 
+// What the moments of channels come to; every array has a number for each.
+struct BatchNumbers {
+  const double* mean;
+  double* invstd;  // of training: holds the sums of squared differences before
+  const double* weight;
+  const double* bias;
+  double* running_mean;
+  double* running_var;
+  void* shift;  // these three in the compute type, as BatchFactors has them
+  void* scale;
+  void* offset;
+  bool training;
+  double count;  // elements of a channel
+  double momentum;
+  double eps;
+};
+
 struct BatchKernel {
   // Of one channel. Adds up to kPiece elements to a mean, a sum of squared differences from it and
   // a count.
@@ -49,6 +66,8 @@ struct BatchKernel {
                    double* dot);
   void (*row_grad)(Lines grad, Lines x, int64_t count, int64_t n, const BatchFactors& all,
                    void* out, int64_t out_stride);
+  // Channels [first, first + n): the running statistics of training, invstd and the factors.
+  void (*finish)(const BatchNumbers& numbers, int64_t first, int64_t n);
 };
 const BatchKernel& batch_kernel(Isa isa, Dtype dtype);
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <memory>
 #include <new>
+#include <type_traits>
 #include <utility>
 
 #include "hologram/elementwise.h"
@@ -15,11 +16,14 @@
 #include "src/cpu/device/grain_size.h"
 #include "src/cpu/device/scratch.h"
 #include "src/cpu/norm/batch_norm_kernels.h"
+#include "src/cpu/reduce/reduce_gather.h"
 
 namespace hologram::cpu::batch {
 
-// Elements of scratch, in any compute type.
-inline constexpr int64_t kSlot = 1536;
+// Elements of a slot of scratch.
+inline int64_t slot_elements(Dtype compute) {
+  return BoundaryPool::kClassBytes / static_cast<int64_t>(itemsize(compute));
+}
 // Units of work that a shape is cut into when its channels are few; rows in one such unit.
 inline constexpr int64_t kUnits = 64;
 inline constexpr int64_t kUnitElements = 16384;
@@ -98,6 +102,54 @@ class Channels {
   std::unique_ptr<double[]> data_;
 };
 
+// Few rows of many channels are worked on block by block of the channels, each from its first pass
+// to its last while it is in the caches. The shape alone decides.
+inline constexpr int64_t kBlockedRows = 2048;
+inline constexpr int64_t kLeastBlock = 128, kMostBlock = 1024;  // channels
+inline int64_t channels_at_once(const Layout& layout, Dtype dtype) {
+  const int64_t rows = layout.per_channel();
+  if (!layout.rows || rows > kBlockedRows) return layout.channels;
+  const bool is_converted = dtype != Dtype::kFloat32 && dtype != Dtype::kFloat64;
+  const int64_t elements = is_converted ? slot_elements(Dtype::kFloat32) : kUnitElements;
+  const int64_t block = std::clamp(elements / rows, kLeastBlock, kMostBlock);
+  return layout.channels < 2 * block ? layout.channels : block;
+}
+
+// Channels [first, first + n) of an operand.
+class ChannelBlock {
+ public:
+  ChannelBlock(const View& view, int64_t first, int64_t n)
+      : sizes_{view.shape[0], n, view.shape[2]}, view_(view) {
+    view_.shape = sizes_;
+    if (view.data != nullptr) {
+      view_.data = static_cast<char*>(view.data) +
+                   first * view.strides[1] * static_cast<int64_t>(itemsize(view.dtype));
+    }
+  }
+  ChannelBlock(const ChannelBlock&) = delete;
+  ChannelBlock& operator=(const ChannelBlock&) = delete;
+
+  const View& operator*() const { return view_; }
+
+ private:
+  int64_t sizes_[3];
+  View view_;
+};
+
+// The call whose numbers of channels begin with those of channel `first`.
+template <class Call>
+Call from_channel(const Call& call, int64_t first) {
+  Call part = call;
+  Call::each(part, [&](auto& field) {
+    if constexpr (std::is_base_of_v<View, std::remove_reference_t<decltype(field)>>) {
+      if (field.ndim != 1 || field.data == nullptr) return;
+      field.data =
+          static_cast<char*>(field.data) + first * static_cast<int64_t>(itemsize(field.dtype));
+    }
+  });
+  return part;
+}
+
 // What has no data was not given.
 inline void read_channel(const View& view, int64_t channels, double otherwise, double* to) {
   if (view.data == nullptr) {
@@ -129,10 +181,7 @@ class LineOperand {
     const auto size = static_cast<int64_t>(itemsize(view_->dtype));
     const char* from = static_cast<const char*>(view_->data) + offset * size;
     if (plain()) return {from, stride};
-    const auto step = n * static_cast<int64_t>(itemsize(compute_));
-    for (int64_t r = 0; r < count; ++r) {
-      convert(view_->dtype, from + r * stride * size, compute_, scratch + r * step, n);
-    }
+    gather_rows(from, view_->dtype, count, stride, n, 1, compute_, scratch);
     return {scratch, n};
   }
   char* target(int64_t offset, char* scratch) const {
@@ -143,11 +192,8 @@ class LineOperand {
   void store(int64_t offset, int64_t count, int64_t stride, int64_t n, const char* scratch) const {
     if (plain()) return;
     const auto size = static_cast<int64_t>(itemsize(view_->dtype));
-    const auto step = n * static_cast<int64_t>(itemsize(compute_));
-    for (int64_t r = 0; r < count; ++r) {
-      convert(compute_, scratch + r * step, view_->dtype,
-              static_cast<char*>(view_->data) + (offset + r * stride) * size, n);
-    }
+    scatter_rows(scratch, compute_, count, stride, n, 1, view_->dtype,
+                 static_cast<char*>(view_->data) + offset * size);
   }
   const View& view() const { return *view_; }
 
@@ -164,10 +210,9 @@ struct Span {
   int64_t n;
 };
 
-// Calls f(span) for the runs of batches [begin, end), a piece at a time.
+// Calls f(span) for the runs of batches [begin, end), at most `most` elements at a time.
 template <class F>
-void for_runs(const Layout& layout, int64_t begin, int64_t end, bool plain, F&& f) {
-  const int64_t most = plain ? kPiece : kSlot;
+void for_runs(const Layout& layout, int64_t begin, int64_t end, int64_t most, F&& f) {
   if (layout.size >= most) {
     for (int64_t b = begin; b < end; ++b) {
       for (int64_t i = 0; i < layout.size; i += most) {
@@ -182,12 +227,13 @@ void for_runs(const Layout& layout, int64_t begin, int64_t end, bool plain, F&& 
   }
 }
 
-// Calls f(span) for rows [begin, end), a few at a time, and blocks of channels where scratch needs
-// it; fewer where they are looked at twice.
+// Calls f(span) for rows [begin, end), a few at a time; fewer where they are looked at twice. slot:
+// elements of scratch that they must fit, in blocks of channels if need be; 0: they need none.
 template <class F>
-void for_rows(const Layout& layout, int64_t begin, int64_t end, bool plain, bool twice, F&& f) {
-  const int64_t width = plain ? layout.channels : std::min(layout.channels, kSlot);
-  const int64_t most = !plain ? kSlot : twice ? kRowElements : kRowsAtOnce * width;
+void for_rows(const Layout& layout, int64_t begin, int64_t end, int64_t slot, bool twice, F&& f) {
+  const bool plain = slot == 0;
+  const int64_t width = plain ? layout.channels : std::min(layout.channels, slot);
+  const int64_t most = !plain ? slot : twice ? kRowElements : kRowsAtOnce * width;
   const int64_t together = std::clamp<int64_t>(most / width, plain ? 8 : 1, kRowsAtOnce);
   for (int64_t r = begin; r < end; r += together) {
     for (int64_t c = 0; c < layout.channels; c += width) {
@@ -208,7 +254,8 @@ struct Job {
   Dtype compute;
   const BatchKernel* kernel;
   LineOperand grad, in, out;
-  bool plain;
+  int64_t slot;   // elements, where an operand goes through scratch; else 0
+  int64_t piece;  // elements of runs at once
 
   Job(const Layout& shape, Dtype type, const View* grad_view, const View* in_view,
       const View* out_view)
@@ -218,14 +265,15 @@ struct Job {
         grad(grad_view, type),
         in(in_view, type),
         out(out_view, type),
-        plain(grad.plain() && in.plain() && out.plain()) {}
+        slot(grad.plain() && in.plain() && out.plain() ? 0 : slot_elements(type)),
+        piece(slot == 0 ? kPiece : std::min(kPiece, slot)) {}
 
   // The four things done to batches [begin, end) of channel c, or to rows [begin, end).
 
   void moments(int64_t c, int64_t begin, int64_t end, double* mean, double* m2,
                int64_t* seen) const {
     Scratch scratch;
-    for_runs(layout, begin, end, plain, [&](const Span& s) {
+    for_runs(layout, begin, end, piece, [&](const Span& s) {
       const View& v = in.view();
       char* room = in.plain() ? nullptr : scratch.slot(0);
       kernel->run_moments(in.load(run_offset(v, c, s), s.count, v.strides[0], s.n, room), s.count,
@@ -234,7 +282,7 @@ struct Job {
   }
   void row_moments(int64_t begin, int64_t end, double* mean, double* m2) const {
     Scratch scratch;
-    for_rows(layout, begin, end, plain, true, [&](const Span& s) {
+    for_rows(layout, begin, end, slot, true, [&](const Span& s) {
       const View& v = in.view();
       char* room = in.plain() ? nullptr : scratch.slot(0);
       kernel->row_moments(in.load(row_offset(v, s), s.count, row_stride(v), s.n, room), s.count,
@@ -244,7 +292,7 @@ struct Job {
 
   void sums(int64_t c, int64_t begin, int64_t end, const void* shift, double* pair) const {
     Scratch scratch;
-    for_runs(layout, begin, end, plain, [&](const Span& s) {
+    for_runs(layout, begin, end, piece, [&](const Span& s) {
       const auto [g, x] = run_pair(c, s, scratch);
       kernel->run_sums(g, x, s.count, s.n, shift, pair);
     });
@@ -252,7 +300,7 @@ struct Job {
   void row_sums(int64_t begin, int64_t end, const BatchFactors& all, double* sum,
                 double* dot) const {
     Scratch scratch;
-    for_rows(layout, begin, end, plain, false, [&](const Span& s) {
+    for_rows(layout, begin, end, slot, false, [&](const Span& s) {
       const auto [g, x] = row_pair(s, scratch);
       kernel->row_sums(g, x, s.count, s.n, factors_at(all, s.first, compute).shift, sum + s.first,
                        dot + s.first);
@@ -262,7 +310,7 @@ struct Job {
   // out from in, or, where there is a slope, from grad and in.
   void write(int64_t c, int64_t begin, int64_t end, const BatchFactors& one) const {
     Scratch scratch;
-    for_runs(layout, begin, end, plain, [&](const Span& s) {
+    for_runs(layout, begin, end, piece, [&](const Span& s) {
       const View& v = out.view();
       const int64_t at = run_offset(v, c, s);
       const int64_t stride = out.plain() ? v.strides[0] : s.n;
@@ -278,7 +326,7 @@ struct Job {
   }
   void write_rows(int64_t begin, int64_t end, const BatchFactors& all) const {
     Scratch scratch;
-    for_rows(layout, begin, end, plain, false, [&](const Span& s) {
+    for_rows(layout, begin, end, slot, false, [&](const Span& s) {
       const View& v = out.view();
       const int64_t at = row_offset(v, s);
       const int64_t stride = out.plain() ? row_stride(v) : s.n;
@@ -361,9 +409,9 @@ inline void put(Dtype compute, char* to, int64_t c, double value) {
   compute == Dtype::kFloat64 ? put<double>(to, c, value) : put<float>(to, c, value);
 }
 
-// Calls stats(part, c) for all parts, ends(c) for all channels and then writes(part, c): a channel
-// at a time where it has one part, so that it is still in the cache when it is read again. By rows
-// c is -1 in stats and writes.
+// Calls stats(part, c) for all parts, ends(c, n) for all channels [c, c + n) and then writes(part,
+// c): a channel at a time where it has one part, so that it is still in the cache when it is read
+// again. By rows c is -1 in stats and writes.
 template <class Stats, class Ends, class Writes>
 void in_phases(const Layout& layout, const Cut& cut, int max_threads, Stats&& stats, Ends&& ends,
                Writes&& writes) {
@@ -371,7 +419,7 @@ void in_phases(const Layout& layout, const Cut& cut, int max_threads, Stats&& st
   if (!layout.rows && cut.parts == 1) {
     const int64_t per_chunk = std::max<int64_t>(1, kUnitElements / layout.per_channel());
     for_chunks(channels, per_chunk, threads_of(max_threads), [&](int64_t begin, int64_t end) {
-      for (int64_t c = begin; c < end; ++c) stats(0, c), ends(c), writes(0, c);
+      for (int64_t c = begin; c < end; ++c) stats(0, c), ends(c, 1), writes(0, c);
     });
     return;
   }
@@ -384,7 +432,7 @@ void in_phases(const Layout& layout, const Cut& cut, int max_threads, Stats&& st
     });
   };
   each(stats);
-  for (int64_t c = 0; c < channels; ++c) ends(c);
+  ends(0, channels);
   each(writes);
 }
 

@@ -19,7 +19,7 @@ namespace {
 using cpu::Indexed;
 
 // Rows of so few elements go one by one, without branches, which no processor could foretell.
-constexpr int64_t kFew = 6;
+constexpr int64_t kFew = cpu::kTurnedRow;
 template <class T>
 using OneLane = hn::CappedTag<T, 1>;
 
@@ -80,24 +80,55 @@ struct ExtremeFold {
       a[r] = Extreme<kMax>(a[r], ExtremeBlock<kMax>(row, n, Map()));
     }
   }
+  // kVectors vectors of columns. Of equal values the first one stays, and so does the first NaN.
+  template <int kVectors>
+  static HWY_INLINE void Columns(const T* x, int64_t n, int64_t stride, T* a) {
+    const Tag<T> d;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    hn::Vec<Tag<T>> best[kVectors];
+    auto nan = hn::Zero(d);
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) best[v] = hn::LoadU(d, a + v * lanes);
+    for (int64_t k = 0; k < n; ++k) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        const auto value = Map()(hn::LoadU(d, x + k * stride + v * lanes));
+        // x86 gives the second operand where both are zero or one is NaN.
+        best[v] = ExtremeV<kMax>(value, best[v]);
+        if constexpr (kIsFloat<T>) nan = hn::Or(nan, hn::VecFromMask(d, hn::IsNaN(value)));
+      }
+    }
+    if constexpr (kIsFloat<T>) {
+      if (!hn::AllFalse(d, hn::MaskFromVec(nan))) return SlowColumns<kVectors>(x, n, stride, a);
+    }
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) hn::StoreU(best[v], d, a + v * lanes);
+  }
+  template <int kVectors>
+  static void SlowColumns(const T* x, int64_t n, int64_t stride, T* a) {
+    const Tag<T> d;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    for (int v = 0; v < kVectors; ++v) {
+      auto best = hn::LoadU(d, a + v * lanes);
+      for (int64_t k = 0; k < n; ++k) {
+        const auto value = Map()(hn::LoadU(d, x + k * stride + v * lanes));
+        best = hn::IfThenElse(BeatsV<kMax>(d, value, best), value, best);
+      }
+      hn::StoreU(best, d, a + v * lanes);
+    }
+  }
   static void Cols(const void* x, int64_t cols, int64_t n, int64_t stride, int64_t, void* acc,
                    double) {
     T* a = static_cast<T*>(acc);
     const Tag<T> d;
     const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-    constexpr int64_t kTogether = 8;  // rows
+    constexpr int64_t kTogether = 16;  // rows
     for (int64_t i = 0; i < n; i += kTogether) {
       const T* const rows = static_cast<const T*>(x) + i * stride;
       const int64_t here = std::min(kTogether, n - i);
       int64_t j = 0;
-      for (; j + lanes <= cols; j += lanes) {
-        auto best = hn::LoadU(d, a + j);
-        for (int64_t k = 0; k < here; ++k) {
-          const auto value = Map()(hn::LoadU(d, rows + k * stride + j));
-          best = hn::IfThenElse(BeatsV<kMax>(d, value, best), value, best);
-        }
-        hn::StoreU(best, d, a + j);
-      }
+      for (; j + 4 * lanes <= cols; j += 4 * lanes) Columns<4>(rows + j, here, stride, a + j);
+      for (; j + lanes <= cols; j += lanes) Columns<1>(rows + j, here, stride, a + j);
       for (; j < cols; ++j) {
         for (int64_t k = 0; k < here; ++k) {
           const T value = MapOne(rows[k * stride + j]);
@@ -158,12 +189,73 @@ struct ArgFold {
       }
     }
   }
+  // The best of each of kVectors vectors of columns and where it is, joined with acc. The columns
+  // of vector v begin `apart` elements after those of the one before, its positions `later`.
+  template <int kVectors>
+  static HWY_INLINE void Columns(const T* x, int64_t apart, int64_t n, int64_t stride,
+                                 int64_t first, int64_t later, int64_t cols, Acc* a,
+                                 int64_t acc_apart) {
+    const Tag<T> d;
+    using Position = std::make_signed_t<std::conditional_t<
+        sizeof(T) == 8, uint64_t,
+        std::conditional_t<sizeof(T) == 4, uint32_t,
+                           std::conditional_t<sizeof(T) == 2, uint16_t, uint8_t>>>>;
+    const hn::ScalableTag<Position> positions;
+    const auto load = [&](const T* p) HWY_ATTR {
+      return cols < static_cast<int64_t>(hn::Lanes(d)) ? LoadFirst(d, p, cols) : hn::LoadU(d, p);
+    };
+    hn::Vec<Tag<T>> best[kVectors];
+    hn::Vec<decltype(positions)> at[kVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      best[v] = load(x + v * apart);
+      at[v] = hn::Zero(positions);
+    }
+    for (int64_t i = 1; i < n; ++i) {
+      const auto here = hn::Set(positions, static_cast<Position>(i));
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        const auto value = load(x + i * stride + v * apart);
+        const auto beats = BeatsV<kMax>(d, value, best[v]);
+        best[v] = hn::IfThenElse(beats, value, best[v]);
+        at[v] = hn::IfThenElse(hn::RebindMask(positions, beats), here, at[v]);
+      }
+    }
+    HWY_ALIGN T values[hn::MaxLanes(d)];
+    HWY_ALIGN Position places[hn::MaxLanes(d)];
+    for (int v = 0; v < kVectors; ++v) {
+      hn::Store(best[v], d, values);
+      hn::Store(at[v], positions, places);
+      for (int64_t j = 0; j < cols; ++j) {
+        Take(a[v * acc_apart + j], values[j], first + v * later + places[j]);
+      }
+    }
+  }
   static void Cols(const void* x, int64_t cols, int64_t n, int64_t stride, int64_t first, void* acc,
                    double) {
     auto* a = static_cast<Acc*>(acc);
-    for (int64_t i = 0; i < n; ++i) {
-      const T* row = static_cast<const T*>(x) + i * stride;
-      for (int64_t j = 0; j < cols; ++j) Take(a[j], row[j], first + i);
+    const auto lanes = static_cast<int64_t>(hn::Lanes(Tag<T>()));
+    // Positions are kept in lanes as wide as the elements.
+    constexpr int64_t kRows = sizeof(T) == 1 ? 127 : sizeof(T) == 2 ? 32767 : int64_t{1} << 20;
+    for (int64_t i = 0; i < n; i += kRows) {
+      const T* const rows = static_cast<const T*>(x) + i * stride;
+      const int64_t here = std::min(kRows, n - i), at = first + i;
+      int64_t j = 0;
+      for (; j + 4 * lanes <= cols; j += 4 * lanes) {
+        Columns<4>(rows + j, lanes, here, stride, at, 0, lanes, a + j, lanes);
+      }
+      for (; j < cols; j += lanes) {
+        const int64_t width = std::min(lanes, cols - j);
+        // Four parts of the rows at a time: each comparison waits for the one before.
+        const int64_t part = here / 4;
+        if (part > 0) {
+          Columns<4>(rows + j, part * stride, part, stride, at, part, width, a + j, 0);
+        }
+        if (4 * part < here) {
+          Columns<1>(rows + j + 4 * part * stride, 0, here - 4 * part, stride, at + 4 * part, 0,
+                     width, a + j, 0);
+        }
+      }
     }
   }
   static void Merge(void* acc, const void* other, int64_t n) {
@@ -213,20 +305,29 @@ struct TruthFold {
   }
 };
 
+// Whatever the order, the first of equals wins.
+template <class F>
+FoldKernel OrderKernelOf(size_t acc_size) {
+  FoldKernel kernel = KernelOf<F>(acc_size);
+  kernel.turned = &F::Cols;
+  kernel.merges_fast = true;
+  return kernel;
+}
+
 template <class T>
 void AddOrdered(Kernels& table, Dtype t) {
-  At(table, Fold::kMin, t) = KernelOf<ExtremeFold<T, false, Same>>(sizeof(T));
-  At(table, Fold::kMax, t) = KernelOf<ExtremeFold<T, true, Same>>(sizeof(T));
-  At(table, Fold::kArgMin, t) = KernelOf<ArgFold<T, false>>(sizeof(Indexed<T>));
-  At(table, Fold::kArgMax, t) = KernelOf<ArgFold<T, true>>(sizeof(Indexed<T>));
-  At(table, Fold::kAny, t) = KernelOf<TruthFold<T, true>>(1);
-  At(table, Fold::kAll, t) = KernelOf<TruthFold<T, false>>(1);
+  At(table, Fold::kMin, t) = OrderKernelOf<ExtremeFold<T, false, Same>>(sizeof(T));
+  At(table, Fold::kMax, t) = OrderKernelOf<ExtremeFold<T, true, Same>>(sizeof(T));
+  At(table, Fold::kArgMin, t) = OrderKernelOf<ArgFold<T, false>>(sizeof(Indexed<T>));
+  At(table, Fold::kArgMax, t) = OrderKernelOf<ArgFold<T, true>>(sizeof(Indexed<T>));
+  At(table, Fold::kAny, t) = OrderKernelOf<TruthFold<T, true>>(1);
+  At(table, Fold::kAll, t) = OrderKernelOf<TruthFold<T, false>>(1);
 }
 
 template <class T>
 void AddMagnitudes(Kernels& table, Dtype t) {
-  At(table, Fold::kMinAbs, t) = KernelOf<ExtremeFold<T, false, Magnitude>>(sizeof(T));
-  At(table, Fold::kMaxAbs, t) = KernelOf<ExtremeFold<T, true, Magnitude>>(sizeof(T));
+  At(table, Fold::kMinAbs, t) = OrderKernelOf<ExtremeFold<T, false, Magnitude>>(sizeof(T));
+  At(table, Fold::kMaxAbs, t) = OrderKernelOf<ExtremeFold<T, true, Magnitude>>(sizeof(T));
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "src/cpu/reduce/reduce_kernels.h"
 #include "src/cpu/reduce/reduce_plan.h"
 #include "src/cpu/reduce/reduce_rows.h"
+#include "src/cpu/reduce/reduce_walk.h"
 
 namespace hologram {
 
@@ -27,200 +28,67 @@ namespace {
 // Elements one claim of work covers; inputs beyond it are split, always at the same places.
 constexpr int64_t kReduceUnit = 32768;
 
-// Rows are gathered in pieces that are whole blocks of every kernel, so that a row gives the same
-// bits for any strides and any dtype that it is converted from.
-constexpr int64_t kPiece = 2 * kScratchElements;
-
-// A reduction that has been checked and is about to run.
-struct ReduceJob {
-  Reduction op;
-  ReduceOptions options;
-  const View* in;
-  const View* out;
-  const View* second = nullptr;  // indices or means
-  SettledFold fold;
-  ReducePlan plan;
-  int64_t folded_count;
-};
+// Fewer neighbouring results are gathered where they have few elements.
+constexpr int64_t kShortRun = 32;
+// Columns that are converted at once, so that many rows of them fit.
+constexpr int64_t kConvertedCols = 512;
+// Rows of parts that are joined at the end: not longer, and so many for each result at least.
+constexpr int64_t kMostParts = 512, kLeastPartRows = 16;
 
 Dtype second_dtype(const ReduceJob& job) {
   return job.fold.has_positions() ? Dtype::kInt64 : job.fold.result;
 }
 
-// Outputs [first, first + n) of the kept dimensions in row-major order, from their accumulators.
-void finish(const ReduceJob& job, const char* acc, int64_t first, int64_t n) {
-  const Nest& kept = job.plan.kept;
-  const int64_t row = kept.ndim > 0 ? kept.size[kept.ndim - 1] : 1;
-  const int64_t step = kept.ndim > 0 ? kept.stride[1][kept.ndim - 1] : 1;
-  const int64_t second_step = kept.ndim > 0 ? kept.stride[2][kept.ndim - 1] : 1;
-  alignas(64) char result[1024 * 8];
-  alignas(64) char second[1024 * 8];
+// Writes n contiguous values to outputs [first, first + n) of operand k, whole runs of them at
+// once.
+void store(const ReduceJob& job, const char* values, Dtype dtype, int64_t first, int64_t n,
+           const View& out, int k) {
+  const Nest& nest = job.results;
+  const int last = nest.ndim - 1;
+  const int64_t row = last >= 0 ? nest.size[last] : 1;
+  const int64_t step = last >= 0 ? nest.stride[k][last] : 1;
+  const int64_t rows = last > 0 ? nest.size[last - 1] : 1;
+  const int64_t row_step = last > 0 ? nest.stride[k][last - 1] : 0;
+  const int64_t from_size = static_cast<int64_t>(itemsize(dtype));
+  const int64_t to_size = static_cast<int64_t>(itemsize(out.dtype));
   while (n > 0) {
-    const int64_t length = std::min({n, row - first % row, int64_t{1024}});
-    char* to = static_cast<char*>(job.out->data) +
-               kept.offset(first, 1) * static_cast<int64_t>(itemsize(job.out->dtype));
-    const bool direct = job.out->dtype == job.fold.result && (step == 1 || length == 1);
-    void* target = direct ? static_cast<void*>(to) : result;
-    finish_fold(job.fold, acc, length, job.folded_count, target,
-                job.second != nullptr ? second : nullptr);
-    if (!direct) scatter_rows(target, job.fold.result, 1, 0, length, step, job.out->dtype, to);
-    if (job.second != nullptr) {
-      char* also = static_cast<char*>(job.second->data) +
-                   kept.offset(first, 2) * static_cast<int64_t>(itemsize(job.second->dtype));
-      scatter_rows(second, second_dtype(job), 1, 0, length, second_step, job.second->dtype, also);
-    }
-    acc += length * job.fold.kernel->acc_size;
+    int64_t together = 1, length = std::min(n, row - first % row);
+    if (length == row) together = std::min(n / row, rows - first / row % rows);
+    scatter_rows(values, dtype, together, row_step, length, step, out.dtype,
+                 static_cast<char*>(out.data) + nest.offset(first, k) * to_size);
+    length *= together;
+    values += length * from_size;
     first += length;
     n -= length;
   }
 }
 
-// ---- walking through the input ----
-
-// The input split along the folded dimensions: `pieces` of them, each a range of the innermost
-// folded dimension or a group of whole ones. The same for any thread count.
-struct Split {
-  int64_t inner;   // length of the innermost folded dimension
-  int64_t outer;   // how many of those
-  int64_t length;  // of a piece within one
-  int64_t per_inner;
-  int64_t group;  // whole ones in a piece, when per_inner is 1
-  int64_t pieces;
-
-  Split(const Nest& folded, int64_t target) {
-    inner = folded.ndim > 0 ? folded.size[folded.ndim - 1] : 1;
-    outer = folded.count() / inner;
-    target = std::max<int64_t>(target, 1);
-    per_inner = ceil_div(inner, target);
-    length = per_inner > 1 ? target : inner;
-    group = per_inner > 1 ? 1 : std::min(outer, std::max<int64_t>(1, target / inner));
-    pieces = per_inner > 1 ? outer * per_inner : ceil_div(outer, group);
-  }
-  bool is_one_stretch() const { return outer == 1 && per_inner == 1; }
-};
-
-// Calls f(offset, first, n) for every stretch of the innermost folded dimension in a piece.
-template <class F>
-void for_stretches(const Split& split, const Nest& folded, int64_t piece, F&& f) {
-  const int64_t step = folded.ndim > 0 ? folded.stride[0][folded.ndim - 1] : 0;
-  if (split.per_inner > 1) {
-    const int64_t o = piece / split.per_inner, begin = piece % split.per_inner * split.length;
-    f(folded.offset(o * split.inner, 0) + begin * step, o * split.inner + begin,
-      std::min(split.length, split.inner - begin));
-    return;
-  }
-  const int64_t end = std::min(split.outer, (piece + 1) * split.group);
-  for (int64_t o = piece * split.group; o < end; ++o) {
-    f(folded.offset(o * split.inner, 0), o * split.inner, split.inner);
-  }
-}
-
-// Rows: elements of the innermost folded dimension lie closest together. acc[i] takes in output
-// first + i.
-void fold_rows(const ReduceJob& job, const Split& split, int64_t piece, int64_t first,
-               int64_t count, char* acc) {
-  const Nest& kept = job.plan.kept;
-  const Nest& folded = job.plan.folded;
-  const FoldKernel& kernel = *job.fold.kernel;
-  const View& in = *job.in;
-  const int64_t size = static_cast<int64_t>(itemsize(in.dtype));
-  const int64_t step = folded.ndim > 0 ? folded.stride[0][folded.ndim - 1] : 1;
-  const int64_t run = kept.ndim > 0 ? kept.size[kept.ndim - 1] : 1;
-  const int64_t row_step = kept.ndim > 0 ? kept.stride[0][kept.ndim - 1] : 0;
-  const bool direct = step == 1 && in.dtype == job.fold.compute;
-  alignas(64) char scratch[kPiece * 8];
-  while (count > 0) {
-    const int64_t rows = std::min(count, run - first % run);
-    const int64_t base = kept.offset(first, 0);
-    for_stretches(split, folded, piece, [&](int64_t offset, int64_t position, int64_t n) {
-      const char* at = static_cast<const char*>(in.data) + (base + offset) * size;
-      if (direct) {
-        kernel.rows(at, rows, n, row_step, position, acc, job.options.p);
-        return;
-      }
-      const int64_t take = std::min(n, kPiece);
-      const int64_t together = std::max<int64_t>(1, kScratchElements / take);
-      const int64_t to_size = static_cast<int64_t>(itemsize(job.fold.compute));
-      for (int64_t r = 0; r < rows; r += together) {
-        const int64_t here = std::min(together, rows - r);
-        for (int64_t i = 0; i < n; i += take) {
-          const int64_t length = std::min(take, n - i);
-          for (int64_t k = 0; k < length; k += kScratchElements) {
-            gather_rows(at + (r * row_step + (i + k) * step) * size, in.dtype, here, row_step,
-                        std::min(kScratchElements, length - k), step, job.fold.compute,
-                        scratch + k * to_size);
-          }
-          kernel.rows(scratch, here, length, length, position + i, acc + r * kernel.acc_size,
-                      job.options.p);
-        }
-      }
-    });
-    acc += rows * kernel.acc_size;
-    first += rows;
-    count -= rows;
-  }
-}
-
-// Fewer columns are folded as rows of up to kWideRow.
-constexpr int64_t kNarrow = 15, kWideRow = 32;
-
-// Few columns without gaps: several rows are folded as one wide row, then its parts are joined.
-void fold_narrow(const ReduceJob& job, const char* at, int64_t cols, int64_t n, char* acc,
-                 char* wide) {
-  const FoldKernel& kernel = *job.fold.kernel;
-  const int64_t size = static_cast<int64_t>(itemsize(job.fold.compute));
-  const int64_t together = std::min(n / 4, kWideRow / cols);
-  if (together < 2) return kernel.cols(at, cols, n, cols, 0, acc, job.options.p);
-  kernel.init(wide, cols * together);
-  kernel.cols(at, cols * together, n / together, cols * together, 0, wide, job.options.p);
-  for (int64_t i = 0; i < together; ++i) {
-    kernel.merge(acc, wide + i * cols * kernel.acc_size, cols);
-  }
-  const int64_t done = n / together * together;
-  kernel.cols(at + done * cols * size, cols, n - done, cols, 0, acc, job.options.p);
-}
-
-// Columns: elements of the innermost kept dimension lie closest together. acc[j] becomes that of
-// column col + j of the outer-th run of outputs.
-void fold_cols(const ReduceJob& job, const Split& split, int64_t piece, int64_t outer, int64_t col,
-               int64_t cols, char* acc) {
-  const Nest& kept = job.plan.kept;
-  const Nest& folded = job.plan.folded;
-  const FoldKernel& kernel = *job.fold.kernel;
-  const View& in = *job.in;
-  const int64_t size = static_cast<int64_t>(itemsize(in.dtype));
-  const int64_t row_step = folded.ndim > 0 ? folded.stride[0][folded.ndim - 1] : 0;
-  const int64_t run = kept.size[kept.ndim - 1];
-  const int64_t step = kept.stride[0][kept.ndim - 1];
-  const int64_t base = kept.offset(outer * run + col, 0);
-  const bool direct = step == 1 && in.dtype == job.fold.compute;
-  const bool is_narrow = row_step == cols && cols <= kNarrow && !job.fold.has_positions();
-  alignas(64) char scratch[kScratchElements * 8];
-  alignas(64) char wide[kWideRow * sizeof(Moments)];
-  if (direct && kernel.few_rows != nullptr && !is_narrow && split.is_one_stretch() &&
-      split.inner <= kFewFolded) {
-    const char* at = static_cast<const char*>(in.data) + base * size;
-    return kernel.few_rows(at, cols, split.inner, row_step, acc);
-  }
-  kernel.init(acc, cols);
-  for_stretches(split, folded, piece, [&](int64_t offset, int64_t position, int64_t n) {
-    const char* at = static_cast<const char*>(in.data) + (base + offset) * size;
-    if (direct) {
-      if (is_narrow) {
-        fold_narrow(job, at, cols, n, acc, wide);
-      } else {
-        kernel.cols(at, cols, n, row_step, position, acc, job.options.p);
-      }
-      return;
+// Outputs [first, first + n) of the kept dimensions in row-major order, from their accumulators.
+void finish(const ReduceJob& job, const char* acc, int64_t first, int64_t n) {
+  const Nest& nest = job.results;
+  const int last = nest.ndim - 1;
+  const int64_t row = last >= 0 ? nest.size[last] : 1;
+  const bool is_dense =
+      job.out->dtype == job.fold.result && (last < 0 || nest.stride[1][last] == 1);
+  alignas(64) char result[kMaxCols * 8];
+  alignas(64) char second[kMaxCols * 8];
+  while (n > 0) {
+    const int64_t length = std::min(n, kMaxCols);
+    const bool direct = is_dense && first % row + length <= row;
+    char* const target =
+        direct ? static_cast<char*>(job.out->data) +
+                     nest.offset(first, 1) * static_cast<int64_t>(itemsize(job.out->dtype))
+               : result;
+    finish_fold(job.fold, acc, length, job.folded_count, target,
+                job.second != nullptr ? second : nullptr);
+    if (!direct) store(job, result, job.fold.result, first, length, *job.out, 1);
+    if (job.second != nullptr) {
+      store(job, second, second_dtype(job), first, length, *job.second, 2);
     }
-    const int64_t together = std::max<int64_t>(1, kScratchElements / cols);
-    for (int64_t r = 0; r < n; r += together) {
-      const int64_t here = std::min(together, n - r);
-      gather_rows(at + r * row_step * size, in.dtype, here, row_step, cols, step, job.fold.compute,
-                  scratch);
-      kernel.cols(scratch, cols, here, cols, position + r, acc, job.options.p);
-    }
-  });
+    acc += length * job.fold.kernel->acc_size;
+    first += length;
+    n -= length;
+  }
 }
 
 // Scratch for accumulators that is on the stack when small.
@@ -241,69 +109,163 @@ class Accumulators {
   std::unique_ptr<char[]> heap_;
 };
 
-void run(const ReduceJob& job) {
-  const Nest& kept = job.plan.kept;
-  const Nest& folded = job.plan.folded;
-  const int64_t outputs = kept.count();
-  const int64_t acc_size = job.fold.kernel->acc_size;
-  const bool by_rows =
-      kept.ndim == 0 || (folded.ndim > 0 && std::abs(folded.stride[0][folded.ndim - 1]) <
-                                                std::abs(kept.stride[0][kept.ndim - 1]));
-  // A tile is `tile` outputs in a row or, by columns, up to `cols` columns of `tile` runs.
-  const int64_t run = by_rows ? 1 : kept.size[kept.ndim - 1];
-  const int64_t cols = std::min(run, kMaxCols);
-  const int64_t col_tiles = ceil_div(run, cols);
-  // By columns a piece is at least one block of the kernel: shorter ones cost more in partial
-  // results.
-  const Split split(folded, by_rows ? kReduceUnit : std::max<int64_t>(128, kReduceUnit / cols));
-  const int64_t runs = outputs / run;
-  const int64_t tile =
-      split.pieces > 1 ? 1
-                       : std::clamp<int64_t>(
-                             kReduceUnit / std::max<int64_t>(1, cols * job.folded_count), 1, runs);
-  const int64_t tiles = ceil_div(runs, tile) * col_tiles;
-  const int64_t units = tiles * split.pieces;
-  Accumulators partial(split.pieces > 1 ? outputs * split.pieces * acc_size : 0);
+// How outputs are computed.
+enum class Way : uint8_t {
+  kRows,     // each from its own row
+  kColumns,  // neighbours row by row
+  kTurned,   // see fold_turned()
+  kParts,    // see fold_parts()
+};
 
-  const auto unit = [&](int64_t index) {
-    const int64_t piece = index % split.pieces, at = index / split.pieces;
-    const int64_t outer = at / col_tiles * tile, col = at % col_tiles * cols;
-    const int64_t here = std::min(tile, runs - outer), width = std::min(cols, run - col);
-    if (split.pieces > 1) {
-      char* acc = partial.data() + (piece * outputs + outer * run + col) * acc_size;
-      if (by_rows) {
-        job.fold.kernel->init(acc, width);
-        fold_rows(job, split, piece, outer, 1, acc);
-      } else {
-        fold_cols(job, split, piece, outer, col, width, acc);
-      }
-      return;
-    }
-    alignas(64) char accs[kMaxCols * sizeof(Moments)];
-    if (!by_rows) {
-      for (int64_t i = 0; i < here; ++i) {
-        fold_cols(job, split, 0, outer + i, col, width, accs);
-        finish(job, accs, (outer + i) * run + col, width);
-      }
-      return;
-    }
-    for (int64_t i = 0; i < here; i += kMaxCols) {
-      const int64_t n = std::min(kMaxCols, here - i);
-      job.fold.kernel->init(accs, n);
-      fold_rows(job, split, 0, outer + i, n, accs);
-      finish(job, accs, outer + i, n);
-    }
-  };
-  parallel_for(units, job.options.max_threads, [&](int64_t begin, int64_t end, int) {
-    for (int64_t i = begin; i < end; ++i) unit(i);
-  });
-  if (split.pieces > 1) {
-    for (int64_t piece = 1; piece < split.pieces; ++piece) {
-      job.fold.kernel->merge(partial.data(), partial.data() + piece * outputs * acc_size, outputs);
-    }
-    finish(job, partial.data(), 0, outputs);
+// The work on a reduction, cut into units: tiles of outputs, and for each tile pieces of the input.
+// The shape, strides and dtypes alone decide.
+class ReduceWork {
+ public:
+  explicit ReduceWork(const ReduceJob& job)
+      : job_(job),
+        kept_(job.plan.kept),
+        folded_(job.plan.folded),
+        outputs_(kept_.count()),
+        run_(kept_.ndim > 0 ? kept_.size[kept_.ndim - 1] : 1),
+        runs_(outputs_ / run_),
+        by_rows_(kept_.ndim == 0 ||
+                 (folded_.ndim > 0 && std::abs(folded_.stride[0][folded_.ndim - 1]) <
+                                          std::abs(kept_.stride[0][kept_.ndim - 1]))),
+        way_(choose_way()),
+        outer_(outer_dims()),
+        split_(outer_, piece_length()) {
+    if (way_ == Way::kTurned) width_ = std::min(run_, kGathered / job.folded_count);
+    if (way_ == Way::kColumns) width_ = even_share(run_, is_plain() ? kMaxCols : kConvertedCols);
+    if (way_ == Way::kParts) width_ = std::min(neighbours_, kMaxCols / parts_);
+    if (way_ == Way::kRows) width_ = std::clamp<int64_t>(kReduceUnit / job.folded_count, 1, run_);
+    width_ = std::min(width_, kMaxCols);
+    col_tiles_ = ceil_div(run_, width_);
+    if (width_ < run_ || split_.pieces > 1) return;
+    const int64_t most =
+        way_ == Way::kTurned ? std::min(kMaxCols, kGathered / job.folded_count) : kMaxCols;
+    height_ = std::clamp<int64_t>(
+        std::min(most / run_, kReduceUnit / std::max<int64_t>(1, run_ * job.folded_count)), 1,
+        runs_);
   }
-}
+
+  void run() const {
+    const FoldKernel& kernel = *job_.fold.kernel;
+    const int64_t acc_size = kernel.acc_size, pieces = split_.pieces;
+    const int64_t tiles = ceil_div(runs_, height_) * col_tiles_;
+    // Tiles of little work are taken several at a time.
+    const int64_t work = std::max<int64_t>(1, width_ * height_ * job_.folded_count / pieces);
+    const int64_t together = std::clamp<int64_t>(kReduceUnit / work, 1, tiles * pieces);
+    Accumulators partial(pieces > 1 ? outputs_ * pieces * acc_size : 0);
+    const auto unit = [&](int64_t index) {
+      const int64_t piece = index % pieces, tile = index / pieces;
+      const int64_t outer = tile / col_tiles_ * height_, col = tile % col_tiles_ * width_;
+      const int64_t height = std::min(height_, runs_ - outer);
+      const int64_t first = outer * run_ + col, width = std::min(width_, run_ - col);
+      if (pieces > 1) {
+        return fold(piece, first, 1, width, partial.data() + (piece * outputs_ + first) * acc_size);
+      }
+      alignas(64) char accs[kMaxCols * sizeof(Moments)];
+      fold(0, first, height, width, accs);
+      finish(job_, accs, first, height * width);
+    };
+    parallel_for(ceil_div(tiles * pieces, together), job_.options.max_threads,
+                 [&](int64_t begin, int64_t end, int) {
+                   const int64_t last = std::min(tiles * pieces, end * together);
+                   for (int64_t i = begin * together; i < last; ++i) unit(i);
+                 });
+    if (pieces > 1) {
+      for (int64_t piece = 1; piece < pieces; ++piece) {
+        kernel.merge(partial.data(), partial.data() + piece * outputs_ * acc_size, outputs_);
+      }
+      finish(job_, partial.data(), 0, outputs_);
+    }
+  }
+
+ private:
+  static int64_t even_share(int64_t n, int64_t most) { return ceil_div(n, ceil_div(n, most)); }
+  bool is_plain() const {
+    return job_.in->dtype == job_.fold.compute && kept_.stride[0][kept_.ndim - 1] == 1;
+  }
+
+  Way choose_way() {
+    const FoldKernel& kernel = *job_.fold.kernel;
+    if (by_rows_) {
+      const int last = folded_.ndim - 1;
+      if (last > 0 && kernel.merges_fast && !job_.fold.has_positions()) {
+        parts_ = folded_.size[last];
+        // Results whose parts follow each other go together.
+        const bool adjacent =
+            kept_.ndim > 0 && kept_.stride[0][kept_.ndim - 1] == parts_ * folded_.stride[0][last];
+        neighbours_ = adjacent ? run_ : 1;
+        if (parts_ <= kMostParts && job_.folded_count / parts_ >= kLeastPartRows) {
+          return Way::kParts;
+        }
+      }
+      const bool turns = last == 0 && kernel.turned != nullptr && outputs_ > 1;
+      return turns && job_.folded_count <= kTurnedRow ? Way::kTurned : Way::kRows;
+    }
+    const bool is_short = run_ < kShortRun && runs_ > 1 && job_.folded_count <= kMostTurned;
+    return is_short || job_.folded_count == 1 ? Way::kTurned : Way::kColumns;
+  }
+
+  // The folded dimensions that are cut into pieces.
+  Nest outer_dims() const {
+    Nest outer = folded_;
+    if (way_ == Way::kParts) --outer.ndim;
+    return outer;
+  }
+
+  int64_t piece_length() const {
+    switch (way_) {
+      case Way::kTurned:
+        return job_.folded_count;
+      case Way::kRows:
+        return kReduceUnit;
+      case Way::kParts:
+        return std::max<int64_t>(128,
+                                 kReduceUnit / (std::min(neighbours_, kMaxCols / parts_) * parts_));
+      case Way::kColumns:
+        break;
+    }
+    // A piece is at least one block of the kernel: shorter ones cost more in partial results.
+    return std::max<int64_t>(128, kReduceUnit / std::min(run_, kMaxCols));
+  }
+
+  // Outputs [first, first + height * width): part of a run, or `height` whole ones.
+  void fold(int64_t piece, int64_t first, int64_t height, int64_t width, char* acc) const {
+    const int64_t n = height * width, acc_size = job_.fold.kernel->acc_size;
+    if (way_ == Way::kTurned) return fold_turned(job_, by_rows_, first, n, acc);
+    if (way_ == Way::kRows) {
+      job_.fold.kernel->init(acc, n);
+      return fold_rows(job_, split_, piece, first, n, acc);
+    }
+    for (int64_t i = 0; i < height; ++i, acc += width * acc_size) {
+      const int64_t base = kept_.offset(first + i * width, 0);
+      if (way_ == Way::kColumns) {
+        fold_cols(job_, folded_, split_, piece, base, width, kept_.stride[0][kept_.ndim - 1], acc);
+      } else {
+        fold_parts(job_, outer_, split_, piece, base, width, parts_,
+                   folded_.stride[0][folded_.ndim - 1], acc);
+      }
+    }
+  }
+
+  const ReduceJob& job_;
+  const Nest& kept_;
+  const Nest& folded_;
+  int64_t outputs_;
+  int64_t run_;   // neighbouring outputs
+  int64_t runs_;  // of them
+  bool by_rows_;
+  int64_t parts_ = 1;       // of a result
+  int64_t neighbours_ = 1;  // results whose parts lie beside each other
+  Way way_;
+  Nest outer_;
+  Split split_;
+  // A tile: part of a run, or whole ones.
+  int64_t width_ = 1, height_ = 1;
+  int64_t col_tiles_ = 1;
+};
 
 // The value of no elements; throws where there is none.
 Scalar empty_value(const char* what, Reduction op, double p) {
@@ -337,13 +299,16 @@ void reduce_checked(const char* what, ReduceJob& job, const View& in, std::span<
   if (second != nullptr && job.fold.has_positions()) job.fold.result = job.fold.compute;
   job.plan = plan_reduction(what, in, folded, out, second, job.fold.has_positions());
   job.folded_count = job.plan.folded.count();
+  job.results = job.plan.kept;
+  std::fill_n(job.results.stride[0], job.results.ndim, 0);
+  job.results.merge();
   if (job.plan.kept.count() == 0) return;
   if (job.folded_count == 0) {
     fill(empty_value(what, job.op, job.options.p), out, job.options.max_threads);
     if (second != nullptr) fill(std::numeric_limits<double>::quiet_NaN(), *second);
     return;
   }
-  run(job);
+  ReduceWork(job).run();
 }
 
 }  // namespace

@@ -11,12 +11,11 @@ namespace hologram::cpu {
 // Elements of scratch (8 bytes each) the callers below work in; small enough for L1.
 inline constexpr int64_t kScratchElements = 2048;
 
-// dst[r * n + i] = src[r * row_stride + i * stride], converted; rows * n <= kScratchElements.
-// Strides count elements.
+// dst[r * n + i] = src[r * row_stride + i * stride], converted. Strides count elements.
 void gather_rows(const void* src, Dtype src_dtype, int64_t rows, int64_t row_stride, int64_t n,
                  int64_t stride, Dtype dst_dtype, void* dst);
 
-// The other way round: dst[r * row_stride + i * stride] = src[r * n + i]. rows * n is not limited.
+// The other way round: dst[r * row_stride + i * stride] = src[r * n + i].
 void scatter_rows(const void* src, Dtype src_dtype, int64_t rows, int64_t row_stride, int64_t n,
                   int64_t stride, Dtype dst_dtype, void* dst);
 

@@ -6,7 +6,9 @@
 #include "src/cpu/simd/targets.h"
 // clang-format off
 #include "src/cpu/simd/math-exp-inl.h"
+#include "src/cpu/simd/math-log-inl.h"
 #include "src/cpu/reduce/fold-inl.h"
+#include "src/cpu/reduce/fold_blocks-inl.h"
 // clang-format on
 
 #include <algorithm>
@@ -22,129 +24,6 @@ namespace {
 using cpu::CompensatedSum;
 using cpu::Moments;
 using cpu::ScaledExpSum;
-
-template <class T>
-HWY_INLINE int64_t BlockLength() {
-  return cpu::kFoldVectors * static_cast<int64_t>(hn::Lanes(Tag<T>()));
-}
-
-// ---- how two accumulators become one ----
-
-// Upper half added to lower half, for generated loops do the same.
-template <class D>
-HWY_INLINE hn::TFromD<D> SumOfHalves([[maybe_unused]] D d, hn::Vec<D> v) {
-  if constexpr (hn::MaxLanes(D()) == 1) {
-    return hn::GetLane(v);
-  } else {
-    const hn::Half<D> half;
-    return SumOfHalves(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
-  }
-}
-
-struct Plus {
-  static constexpr double kIdentity = 0;
-  template <class V>
-  HWY_INLINE V operator()(V a, V b) const {
-    return hn::Add(a, b);
-  }
-  template <class D>
-  HWY_INLINE hn::TFromD<D> Lanes(D d, hn::Vec<D> v) const {
-    return SumOfHalves(d, v);
-  }
-};
-struct Times {
-  static constexpr double kIdentity = 1;
-  template <class V>
-  HWY_INLINE V operator()(V a, V b) const {
-    return hn::Mul(a, b);
-  }
-  template <class D>
-  HWY_INLINE hn::TFromD<D> Lanes(D d, hn::Vec<D> v) const {
-    HWY_ALIGN hn::TFromD<D> lanes[hn::MaxLanes(d)];
-    hn::Store(v, d, lanes);
-    for (size_t step = hn::Lanes(d) / 2; step > 0; step /= 2) {
-      for (size_t i = 0; i < step; ++i) lanes[i] *= lanes[i + step];
-    }
-    return lanes[0];
-  }
-};
-
-// One block, in T. The order depends on n and the vector length only; see kFoldVectors.
-template <class T, class Map, class Join>
-HWY_INLINE T FoldBlock(const T* x, int64_t n, Map map, Join join) {
-  const Tag<T> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto identity = hn::Set(d, static_cast<T>(Join::kIdentity));
-  auto a0 = identity, a1 = identity, a2 = identity, a3 = identity;
-  auto a4 = identity, a5 = identity, a6 = identity, a7 = identity;
-  int64_t i = 0;
-  for (; i + 8 * lanes <= n; i += 8 * lanes) {
-    a0 = join(a0, map(hn::LoadU(d, x + i)));
-    a1 = join(a1, map(hn::LoadU(d, x + i + lanes)));
-    a2 = join(a2, map(hn::LoadU(d, x + i + 2 * lanes)));
-    a3 = join(a3, map(hn::LoadU(d, x + i + 3 * lanes)));
-    a4 = join(a4, map(hn::LoadU(d, x + i + 4 * lanes)));
-    a5 = join(a5, map(hn::LoadU(d, x + i + 5 * lanes)));
-    a6 = join(a6, map(hn::LoadU(d, x + i + 6 * lanes)));
-    a7 = join(a7, map(hn::LoadU(d, x + i + 7 * lanes)));
-  }
-  if (i + 4 * lanes <= n) {
-    a0 = join(a0, map(hn::LoadU(d, x + i)));
-    a1 = join(a1, map(hn::LoadU(d, x + i + lanes)));
-    a2 = join(a2, map(hn::LoadU(d, x + i + 2 * lanes)));
-    a3 = join(a3, map(hn::LoadU(d, x + i + 3 * lanes)));
-    i += 4 * lanes;
-  }
-  if (n >= 8 * lanes) a0 = join(a0, a4), a1 = join(a1, a5), a2 = join(a2, a6), a3 = join(a3, a7);
-  if (n >= 4 * lanes) a0 = join(join(a0, a1), join(a2, a3));
-  for (; i + lanes <= n; i += lanes) a0 = join(a0, map(hn::LoadU(d, x + i)));
-  if (i < n) {
-    const auto rest = map(LoadFirst(d, x + i, n - i));
-    a0 = join(a0, hn::IfThenElse(hn::FirstN(d, static_cast<size_t>(n - i)), rest, identity));
-  }
-  return join.Lanes(d, a0);
-}
-
-// out[j] joins out[j] with column j of n rows, eight rows at a time and pairwise.
-template <class T, class Map, class Join>
-HWY_INLINE void FoldColumns(const T* x, int64_t cols, int64_t n, int64_t stride,
-                            T* HWY_RESTRICT out, Map map, Join join) {
-  const Tag<T> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const auto eight = [&](const T* p, auto load) HWY_ATTR {
-    const auto s01 = join(map(load(p)), map(load(p + stride)));
-    const auto s23 = join(map(load(p + 2 * stride)), map(load(p + 3 * stride)));
-    const auto s45 = join(map(load(p + 4 * stride)), map(load(p + 5 * stride)));
-    const auto s67 = join(map(load(p + 6 * stride)), map(load(p + 7 * stride)));
-    return join(join(s01, s23), join(s45, s67));
-  };
-  const int64_t whole = cols - cols % lanes;
-  const auto load = [&](const T* p) HWY_ATTR { return hn::LoadU(d, p); };
-  const auto load_rest = [&](const T* p) HWY_ATTR { return LoadFirst(d, p, cols - whole); };
-  int64_t i = 0;
-  for (; i + 8 <= n; i += 8) {
-    const T* row = x + i * stride;
-    for (int64_t j = 0; j < whole; j += lanes) {
-      hn::StoreU(join(hn::LoadU(d, out + j), eight(row + j, load)), d, out + j);
-    }
-    if (whole < cols) {
-      const auto sum = join(load_rest(out + whole), eight(row + whole, load_rest));
-      StoreFirst(d, sum, out + whole, cols - whole);
-    }
-  }
-  if (i == n) return;
-  const T* rest = x + i * stride;
-  const auto few = [&](hn::Vec<Tag<T>> sum, const T* p, auto load) HWY_ATTR {
-    for (int64_t k = i; k < n; ++k, p += stride) sum = join(sum, map(load(p)));
-    return sum;
-  };
-  for (int64_t j = 0; j < whole; j += lanes) {
-    hn::StoreU(few(hn::LoadU(d, out + j), rest + j, load), d, out + j);
-  }
-  if (whole < cols) {
-    StoreFirst(d, few(load_rest(out + whole), rest + whole, load_rest), out + whole, cols - whole);
-  }
-}
 
 // ---- sums and products ----
 
@@ -245,6 +124,28 @@ struct TotalFold {
       } else {
         a[j].value = part[j];
       }
+    }
+  }
+  static void Turned(const void* x, int64_t cols, int64_t n, int64_t stride, int64_t, void* acc,
+                     double) {
+    HWY_ALIGN T part[cpu::kMaxCols];
+    FoldTurned(static_cast<const T*>(x), cols, n, stride, part, Map(), Join());
+    for (int64_t j = 0; j < cols; ++j) static_cast<Acc*>(acc)[j].Add(part[j]);
+  }
+  static void Totals(const void* acc, int64_t n, double divisor, void* result) {
+    const auto* HWY_RESTRICT a = static_cast<const Acc*>(acc);
+    T* HWY_RESTRICT out = static_cast<T*>(result);
+    const auto total = [](const Acc& one) {
+      if constexpr (std::is_same_v<Acc, Total<double, Plus>>) {
+        return std::isfinite(one.sum) ? one.sum + one.error : one.sum;
+      } else {
+        return one.value;
+      }
+    };
+    if (divisor == 1) {
+      for (int64_t i = 0; i < n; ++i) out[i] = static_cast<T>(total(a[i]));
+    } else {
+      for (int64_t i = 0; i < n; ++i) out[i] = static_cast<T>(total(a[i]) / divisor);
     }
   }
   static void Blocks(const void* x, int64_t count, void* acc) {
@@ -472,6 +373,25 @@ struct LogSumExpFold {
       }
     }
   }
+  static void Finish(const void* acc, int64_t n, void* result) {
+    const auto* sums = static_cast<const ScaledExpSum*>(acc);
+    const hn::ScalableTag<double> d;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    HWY_ALIGN double max[hn::MaxLanes(d)], sum[hn::MaxLanes(d)];
+    for (int64_t i = 0; i < n; i += lanes) {
+      const int64_t here = std::min(lanes, n - i);
+      for (int64_t k = 0; k < lanes; ++k) {
+        max[k] = k < here ? sums[i + k].max : 0;
+        sum[k] = k < here ? sums[i + k].sum : 1;
+      }
+      const auto logs = hn::Add(hn::Load(d, max), Log(hn::Load(d, sum)));
+      hn::Store(logs, d, max);
+      for (int64_t k = 0; k < here; ++k) {
+        static_cast<T*>(result)[i + k] =
+            static_cast<T>(sum[k] == 0 ? -std::numeric_limits<double>::infinity() : max[k]);
+      }
+    }
+  }
   static void Merge(void* acc, const void* other, int64_t n) {
     for (int64_t i = 0; i < n; ++i) {
       MergeExp(static_cast<ScaledExpSum*>(acc)[i], static_cast<const ScaledExpSum*>(other)[i]);
@@ -482,8 +402,14 @@ template <class T, class Map, class Join>
 FoldKernel TotalOf() {
   using F = TotalFold<T, Map, Join>;
   FoldKernel kernel = KernelOf<F>(sizeof(Total<T, Join>));
-  kernel.gives_totals = kIsFloat<T>;
-  if constexpr (kIsFloat<T>) kernel.few_rows = &F::FewRows;
+  kernel.merges_fast = true;
+  if constexpr (kIsFloat<T>) {
+    kernel.totals = &F::Totals;
+    kernel.few_rows = &F::FewRows;
+    kernel.turned = &F::Turned;
+  } else {
+    kernel.turned = &F::Cols;
+  }
   if constexpr (kIsFloat<T> && std::is_same_v<Join, Plus>) kernel.blocks = &F::Blocks;
   return kernel;
 }
@@ -497,6 +423,7 @@ void AddFloats(Kernels& table, Dtype t) {
   At(table, Fold::kSumPower, t) = KernelOf<PowerFold<T>>(sizeof(Total<T, Plus>));
   At(table, Fold::kMoments, t) = KernelOf<MomentsFold<T>>(sizeof(Moments));
   At(table, Fold::kLogSumExp, t) = KernelOf<LogSumExpFold<T>>(sizeof(ScaledExpSum));
+  At(table, Fold::kLogSumExp, t).finish = &LogSumExpFold<T>::Finish;
   At(table, cpu::own_fold(Reduction::nansum), t) = TotalOf<T, NanAsZero, Plus>();
 }
 

@@ -60,8 +60,9 @@ struct Indexed {
 
 struct FoldKernel {
   int acc_size = 0;
-  // Accumulators are double, or CompensatedSum, and results their values.
-  bool gives_totals = false;
+  // result[i] = the total of accumulator i, which is a double or a CompensatedSum, divided by
+  // `divisor`, which may be 1; null for accumulators that are none.
+  void (*totals)(const void* acc, int64_t n, double divisor, void* result) = nullptr;
   // n empty accumulators.
   void (*init)(void* acc, int64_t n) = nullptr;
   // acc[i] takes in the n elements from x + i * stride, whose positions count from `first`.
@@ -73,6 +74,14 @@ struct FoldKernel {
   // acc[j] becomes what cols() makes of an empty accumulator, for n at most kFewFolded; null for
   // folds that are no faster so.
   void (*few_rows)(const void* x, int64_t cols, int64_t n, int64_t stride, void* acc) = nullptr;
+  // acc[j] takes in column j of n rows, n at most kTurnedRow, with the bits of rows() on a row of
+  // these elements; null where there is no such function.
+  void (*turned)(const void* x, int64_t cols, int64_t n, int64_t stride, int64_t first, void* acc,
+                 double p) = nullptr;
+  // Whether merge() costs no more than some additions.
+  bool merges_fast = false;
+  // result[i] of n accumulators; null where finish_fold() needs no kernel.
+  void (*finish)(const void* acc, int64_t n, void* result) = nullptr;
   // acc[i] takes in x[i], the result of a block of at most kFoldVectors vectors; null for folds
   // that only these kernels compute.
   void (*blocks)(const void* x, int64_t count, void* acc) = nullptr;
@@ -80,6 +89,8 @@ struct FoldKernel {
   void (*merge)(void* acc, const void* other, int64_t n) = nullptr;
 };
 inline constexpr int64_t kMaxCols = 1024;
+// Rows of so few elements are turned into columns where there are many of them.
+inline constexpr int64_t kTurnedRow = 7;
 // Rows that are added up by columns in their own type.
 inline constexpr int64_t kFewFolded = 128;
 

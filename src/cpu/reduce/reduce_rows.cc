@@ -9,6 +9,7 @@
 
 #include "hologram/error.h"
 #include "src/base/dtype_check.h"
+#include "src/cpu/elementwise/iteration.h"
 
 namespace hologram::cpu {
 namespace {
@@ -48,43 +49,43 @@ Fold fold_of(Reduction op, double p) {
   }
 }
 
-double total(const SettledFold& fold, const void* acc, int64_t i) {
-  if (fold.kernel->acc_size == sizeof(CompensatedSum)) {
-    const auto& t = static_cast<const CompensatedSum*>(acc)[i];
-    return std::isfinite(t.sum) ? t.sum + t.error : t.sum;
-  }
-  return static_cast<const double*>(acc)[i];
-}
-
 template <class T, class Value>
 void write(void* to, int64_t n, Value&& value) {
   T* out = static_cast<T*>(to);
   for (int64_t i = 0; i < n; ++i) out[i] = static_cast<T>(value(i));
 }
 
+// The same of each total.
+template <class T, class Of>
+void write_totals(const SettledFold& fold, const void* acc, void* to, int64_t n, Of&& of) {
+  if (fold.kernel->acc_size == sizeof(CompensatedSum)) {
+    const auto* sums = static_cast<const CompensatedSum*>(acc);
+    return write<T>(to, n, [&](int64_t i) {
+      const CompensatedSum& t = sums[i];
+      return of(std::isfinite(t.sum) ? t.sum + t.error : t.sum);
+    });
+  }
+  const auto* sums = static_cast<const double*>(acc);
+  write<T>(to, n, [&](int64_t i) { return of(sums[i]); });
+}
+
 // result[i] (and second[i]) of n accumulators, in fold.result.
 template <class T>
 void finish_floats(const SettledFold& fold, const void* acc, int64_t n, double count, T* result,
                    T* second) {
-  const auto sums = [&](int64_t i) { return total(fold, acc, i); };
   switch (fold.op) {
     case Reduction::mean:
-      return write<T>(result, n, [&](int64_t i) { return sums(i) / count; });
-    case Reduction::logsumexp:
-      return write<T>(result, n, [&](int64_t i) {
-        const auto& s = static_cast<const ScaledExpSum*>(acc)[i];
-        if (s.sum == 0) return -std::numeric_limits<double>::infinity();
-        return s.max + std::log(s.sum);
-      });
+      return fold.kernel->totals(acc, n, count, result);
     case Reduction::norm:
       if (fold.fold == Fold::kMaxAbs || fold.fold == Fold::kMinAbs) {
         std::memcpy(result, acc, static_cast<size_t>(n) * sizeof(T));
+      } else if (fold.fold == Fold::kSumSquare) {
+        write_totals<T>(fold, acc, result, n, [](double s) { return std::sqrt(s); });
+      } else if (fold.fold == Fold::kSumPower) {
+        const double root = 1.0 / fold.p;
+        write_totals<T>(fold, acc, result, n, [=](double s) { return std::pow(s, root); });
       } else {
-        write<T>(result, n, [&](int64_t i) {
-          const double s = sums(i);
-          if (fold.fold == Fold::kSumSquare) return std::sqrt(s);
-          return fold.fold == Fold::kSumPower ? std::pow(s, 1.0 / fold.p) : s;
-        });
+        fold.kernel->totals(acc, n, 1, result);
       }
       return;
     case Reduction::var:
@@ -99,7 +100,7 @@ void finish_floats(const SettledFold& fold, const void* acc, int64_t n, double c
       return;
     }
     default:
-      if (fold.kernel->gives_totals) return write<T>(result, n, sums);
+      if (fold.kernel->totals != nullptr) return fold.kernel->totals(acc, n, 1, result);
       std::memcpy(result, acc, static_cast<size_t>(n) * sizeof(T));
   }
 }
@@ -133,6 +134,20 @@ void finish_positions(const SettledFold& fold, const void* acc, int64_t n, void*
       return finish_indexed(acc, n, static_cast<double*>(value), index);
     default:
       return finish_indexed(acc, n, static_cast<uint8_t*>(value), index);
+  }
+}
+
+// Rows that are turned at once; so many are worth it.
+constexpr int64_t kTurnedTogether = 256, kLeastTurned = 16;
+
+// to[i * rows + r] = from[r * stride + i].
+void turn_rows(char* from, int64_t rows, int64_t n, int64_t stride, int64_t size, char* to) {
+  if (stride <= 4) {  // by vectors that take every nth element
+    for (int64_t i = 0; i < n; ++i) {
+      copy_block({from + i * size, 0, stride}, {to + i * rows * size, 0, 1}, 1, rows, size);
+    }
+  } else {
+    copy_block({from, 1, stride}, {to, rows, 1}, n, rows, size);
   }
 }
 
@@ -190,6 +205,8 @@ void finish_fold(const SettledFold& fold, const void* acc, int64_t n, int64_t co
                  void* second) {
   if (fold.has_positions()) {
     finish_positions(fold, acc, n, result, second);
+  } else if (fold.kernel->finish != nullptr) {
+    fold.kernel->finish(acc, n, result);
   } else if (fold.compute == Dtype::kFloat32 && fold.result == Dtype::kFloat32) {
     finish_floats(fold, acc, n, static_cast<double>(count), static_cast<float*>(result),
                   static_cast<float*>(second));
@@ -202,22 +219,39 @@ void finish_fold(const SettledFold& fold, const void* acc, int64_t n, int64_t co
   }
 }
 
+void fold_rows_of(const SettledFold& fold, const void* x, int64_t rows, int64_t n, int64_t stride,
+                  int64_t first, void* acc) {
+  const FoldKernel& kernel = *fold.kernel;
+  if (n > kTurnedRow || rows < kLeastTurned || kernel.turned == nullptr) {
+    return kernel.rows(x, rows, n, stride, first, acc, fold.p);
+  }
+  const int64_t size = static_cast<int64_t>(itemsize(fold.compute));
+  alignas(64) char columns[kTurnedRow * kTurnedTogether * 8];
+  for (int64_t r = 0; r < rows; r += kTurnedTogether) {
+    const int64_t here = std::min(kTurnedTogether, rows - r);
+    char* const from = const_cast<char*>(static_cast<const char*>(x)) + r * stride * size;
+    turn_rows(from, here, n, stride, size, columns);
+    kernel.turned(columns, here, n, here, first, static_cast<char*>(acc) + r * kernel.acc_size,
+                  fold.p);
+  }
+}
+
 void fold_contiguous_rows(const SettledFold& fold, const void* x, int64_t rows, int64_t cols,
                           int64_t stride, bool one_row, void* result) {
-  alignas(64) char acc[kRowsTogether * sizeof(Moments)];
+  alignas(64) char acc[kTurnedTogether * sizeof(Moments)];
   const FoldKernel& kernel = *fold.kernel;
   const char* at = static_cast<const char*>(x);
   char* to = static_cast<char*>(result);
   const int64_t in_size = static_cast<int64_t>(itemsize(fold.compute));
   const int64_t out_size = static_cast<int64_t>(itemsize(fold.result));
-  for (int64_t r = 0; r < rows; r += kRowsTogether) {
-    const int64_t n = std::min(kRowsTogether, rows - r);
+  for (int64_t r = 0; r < rows; r += kTurnedTogether) {
+    const int64_t n = std::min(kTurnedTogether, rows - r);
     kernel.init(acc, n);
     if (cols == 1 && stride == 1 && !one_row) {
       // reduce() sees rows of one element as columns, which shows in the payload of a NaN.
       kernel.cols(at + r * in_size, n, 1, 0, 0, acc, fold.p);
     } else {
-      kernel.rows(at + r * stride * in_size, n, cols, stride, 0, acc, fold.p);
+      fold_rows_of(fold, at + r * stride * in_size, n, cols, stride, 0, acc);
     }
     finish_fold(fold, acc, n, cols, to + r * out_size, nullptr);
   }

@@ -32,6 +32,11 @@ SettledFold settle_fold(const char* what, Reduction op, double p, double correct
 void finish_fold(const SettledFold& fold, const void* acc, int64_t n, int64_t count, void* result,
                  void* second);
 
+// acc[r] takes in row r of `rows` rows of n elements of fold.compute, `stride` elements apart,
+// whose positions count from `first`: as the kernel's rows() does, but short ones many at a time.
+void fold_rows_of(const SettledFold& fold, const void* x, int64_t rows, int64_t n, int64_t stride,
+                  int64_t first, void* acc);
+
 // result[r] = the fold of row r of `rows` rows of cols >= 1 elements of fold.compute, `stride`
 // elements apart. one_row: these are all the rows there are, and there is one. The same bits as
 // reduce() over the last dimension of contiguous rows, however many rows are given at a time.

@@ -92,22 +92,84 @@ void run_scratch(const SoftmaxJob& job, const int64_t (&offset)[3], int64_t coun
   }
 }
 
+// Columns of other dtypes or layouts: as many as fit the memory are gathered, worked on in place
+// and scattered.
+class GatheredColumns {
+ public:
+  explicit GatheredColumns(const SoftmaxJob& job)
+      : job_(job),
+        size_(static_cast<int64_t>(itemsize(job.compute))),
+        width_(std::max(kLeast, kElements / job.n)) {}
+
+  // Where so few columns take more memory than a nearby cache has, rows are read one by one.
+  static bool fits(int64_t n) { return n <= kMostRows; }
+
+  void run(const int64_t (&offset)[3], int64_t count, const int64_t* beside) {
+    const SoftmaxJob& job = job_;
+    const int operands = job.views[1] != nullptr ? 2 : 1;
+    const int64_t width = std::min(width_, count), room = width * job.n * size_;
+    reserve(operands * room);
+    for (int64_t j = 0; j < count; j += width) {
+      const int64_t here = std::min(width, count - j);
+      for (int k = 0; k < operands; ++k) {
+        gather_rows(job.at(k, offset[k] + j * beside[k]), job.views[k]->dtype, job.n, job.step[k],
+                    here, beside[k], job.compute, memory_.get() + k * room);
+      }
+      char* const a = memory_.get();
+      const int64_t step[3] = {here, here, here};
+      job.kernel->cols({a, a + (operands - 1) * room, a}, here, job.n, step);
+      scatter_rows(a, job.compute, job.n, job.step[2], here, beside[2], job.views[2]->dtype,
+                   job.at(2, offset[2] + j * beside[2]));
+    }
+  }
+
+ private:
+  // Elements of an operand at once, which stay in the caches of one processor; columns at once.
+  static constexpr int64_t kElements = 8192, kLeast = 32, kMostRows = 4096;
+
+  void reserve(int64_t bytes) {
+    if (bytes <= bytes_) return;
+    memory_.reset(new (std::nothrow) char[static_cast<size_t>(bytes)]);
+    if (memory_ == nullptr) fail(ErrorKind::kOutOfMemory, "softmax needs ", bytes, " bytes");
+    bytes_ = bytes;
+  }
+
+  const SoftmaxJob& job_;
+  int64_t size_;
+  int64_t width_;
+  int64_t bytes_ = 0;
+  std::unique_ptr<char[]> memory_;
+};
+
+// Shorter runs of columns cost more in calls than rows that are gathered together.
+constexpr int64_t kGatheredRun = 16;
+
 void run(const SoftmaxJob& job, int max_threads) {
   const Nest& kept = job.kept;
   const int64_t rows = kept.count();
   const bool plain = job.all([&](int k) { return job.views[k]->dtype == job.compute; });
-  const bool by_rows = plain && (job.n == 1 || job.all([&](int k) { return job.step[k] == 1; }));
-  const bool by_cols = plain && !by_rows && kept.ndim > 0 &&
-                       job.all([&](int k) { return kept.stride[k][kept.ndim - 1] == 1; });
-  const int64_t per_unit = std::max<int64_t>(by_cols ? 64 : 1, kSoftmaxUnit / job.n);
+  const bool beside =
+      kept.ndim > 0 && job.all([&](int k) { return kept.stride[k][kept.ndim - 1] == 1; });
+  const bool along = job.n == 1 || job.all([&](int k) { return job.step[k] == 1; });
+  // Rows of one element are columns if they lie beside each other.
+  const bool by_cols = plain && beside && (job.n == 1 || !along);
+  const bool gathered =
+      !by_cols && kept.ndim > 0 && kept.size[kept.ndim - 1] >= kGatheredRun &&
+      GatheredColumns::fits(job.n) &&
+      (job.n == 1 || (!along && std::abs(kept.stride[0][kept.ndim - 1]) < std::abs(job.step[0])));
+  const bool by_rows = plain && along && !by_cols && !gathered;
+  const int64_t per_unit = std::max<int64_t>(by_cols || gathered ? 64 : 1, kSoftmaxUnit / job.n);
   parallel_for(ceil_div(rows, per_unit), max_threads, [&](int64_t begin, int64_t end, int) {
     const int64_t first = begin * per_unit;
+    GatheredColumns columns(job);
     for_runs(job, first, std::min(rows, end * per_unit) - first,
              [&](const int64_t(&offset)[3], int64_t count, const int64_t* step) {
                if (by_rows) {
                  job.kernel->rows(job.args(offset), count, job.n, step);
                } else if (by_cols) {
                  job.kernel->cols(job.args(offset), count, job.n, job.step);
+               } else if (gathered) {
+                 columns.run(offset, count, step);
                } else {
                  run_scratch(job, offset, count, step);
                }

@@ -253,10 +253,18 @@ TEST_P(ReduceTest, AgreesWithLoops) {
       shape = {static_cast<int64_t>(rng() % 3 + 1), static_cast<int64_t>(30000 + rng() % 30000)};
     if (round % 50 == 1)
       shape = {static_cast<int64_t>(30000 + rng() % 30000), static_cast<int64_t>(rng() % 5 + 1)};
+    // Few elements of many results, and short runs of results; rows of parts of results.
+    if (round % 50 == 2) shape = {static_cast<int64_t>(100 + rng() % 300), 5, 6};
+    if (round % 50 == 3) shape = {static_cast<int64_t>(30 + rng() % 60), 7, 49};
+    if (round % 50 == 4) shape = {1, 5, static_cast<int64_t>(200 + rng() % 200)};
     std::vector<int> order(shape.size());
     for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int>(i);
     if (rng() % 2) std::shuffle(order.begin(), order.end(), rng);
     Array in(dtype, shape, order, rng() % 4 == 0 ? 3 : 1);
+    if (!shape.empty() && rng() % 3 == 0) {  // a slice
+      const size_t cut = rng() % shape.size();
+      if (shape[cut] > 2) shape[cut] = in.shape[cut] -= 2;
+    }
     const bool arg = op == Reduction::argmin || op == Reduction::argmax;
     in.set(random_values(rng, in.numel(), dtype, rng() % 4 == 0));
     std::vector<bool> folded(shape.size(), false);
@@ -389,6 +397,63 @@ TEST_P(ReduceTest, ValuesWithIndices) {
         });
         expect_close(Reduction::amax, values, want, want, "values");
         EXPECT_EQ(indices.get(), at);
+      }
+    }
+  }
+}
+
+// Positions are found by vectors, in lanes as wide as the elements: in more rows than a byte
+// counts.
+TEST_P(ReduceTest, IndicesOfManyRows) {
+  std::mt19937 rng(12);
+  for (const Dtype dtype : {Dtype::kInt8, Dtype::kUInt8, Dtype::kInt16, Dtype::kInt32,
+                            Dtype::kInt64, Dtype::kFloat16, Dtype::kFloat32, Dtype::kFloat64}) {
+    for (const int64_t rows : {1, 3, 126, 127, 128, 129, 300, 33000}) {
+      for (const int64_t cols : {2, 3, 16, 19, 70, 270}) {
+        if (rows * cols > 150000) continue;
+        Array in(dtype, {rows, cols}), values(dtype, {cols}), indices(Dtype::kInt64, {cols});
+        in.set(random_values(rng, in.numel(), dtype, rows == 129));
+        for (const bool max : {false, true}) {
+          reduce_with_index(max ? Reduction::amax : Reduction::amin, in.view(), 0, values.view(),
+                            indices.view());
+          const auto at = reference(in, {true, false}, [&](auto& x) {
+            return oracle(max ? Reduction::argmax : Reduction::argmin, x, {});
+          });
+          ASSERT_EQ(indices.get(), at) << dtype_name(dtype) << " " << rows << " x " << cols;
+        }
+      }
+    }
+  }
+}
+
+// Short rows are turned into columns where there are many of them, with the bits that one has.
+TEST_P(ReduceTest, ShortRowsHaveTheSameBitsHoweverMany) {
+  std::mt19937 rng(13);
+  constexpr Reduction kOps[] = {Reduction::sum,  Reduction::mean, Reduction::prod,
+                                Reduction::amax, Reduction::amin, Reduction::norm,
+                                Reduction::any,  Reduction::all,  Reduction::nansum};
+  for (const Dtype dtype :
+       {Dtype::kFloat32, Dtype::kFloat64, Dtype::kBFloat16, Dtype::kInt32, Dtype::kUInt8}) {
+    for (const int64_t cols : {2, 3, 4, 5, 6, 7, 8, 9}) {
+      constexpr int64_t kRows = 301;
+      Array in(dtype, {kRows, cols});
+      std::vector<double> values = random_values(rng, in.numel(), dtype, true);
+      std::fill_n(values.begin() + 40, 30, -0.0);
+      in.set(values);
+      const int dims[] = {1};
+      for (const Reduction op : kOps) {
+        if (op == Reduction::mean && !is_floating(dtype)) continue;
+        Array out(natural_output(op, dtype), {kRows}), one(natural_output(op, dtype), {2});
+        reduce(op, in.view(), dims, out.view());
+        const size_t size = itemsize(out.dtype);
+        for (int64_t row = 0; row + 2 <= kRows; row += 2) {
+          Array two = in;
+          two.shape[0] = 2, two.offset = row * cols;
+          reduce(op, two.view(), dims, one.view());
+          ASSERT_EQ(std::memcmp(one.bytes.data(), out.bytes.data() + row * size, 2 * size), 0)
+              << reduction_name(op) << " of " << dtype_name(dtype) << ", row " << row << " of "
+              << cols;
+        }
       }
     }
   }
