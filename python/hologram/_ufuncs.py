@@ -27,8 +27,8 @@ _SAME: dict[str, Callable[..., Any]] = {
     name: getattr(rows, name)
     for name in (
         "sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan tanh square isnan minimum maximum "
-        "logical_not logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor add fmod "
-        "sinh cosh hypot fmax fmin"
+        "logical_not logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor add "
+        "fmod sinh cosh hypot fmax fmin"
     ).split()
 }
 _RENAMED = {

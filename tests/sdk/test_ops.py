@@ -37,7 +37,7 @@ def test_rows_on_tensors_and_buffers_agree(name: str) -> None:
     dtype = "int32" if name.startswith("bitwise") else "float32"
     inputs = [(rng.random(40) * 3 + 0.5).astype(dtype) for _ in range(arity)]
     result = function(*(hg.array(x) for x in inputs))
-    # Of NaN the namespace's sign gives NaN, as NumPy does; some of its functions take complex numbers.
+    # The namespace's sign gives NaN of NaN, as NumPy's; others take complex numbers.
     wrapped = ("sign", "acos", "acosh", "asin", "asinh", "atan", "atanh", "cosh", "sinh")
     assert (getattr(hg, name) is function) == (name not in wrapped)
     out = hg.empty(40, result.dtype)

@@ -75,10 +75,23 @@ HWY_INLINE V AngleOf(V a, V b) {
   return hn::Add(hn::Mul(part, Constant<V>(C::kHalfPiHigh)), hn::Add(u, bend));
 }
 
-// asin(s) - s for |s| <= 1/2 and z = s^2.
+// asin(s) = s + bend for |s| <= 1/2: of |x| up to 1/2, beyond of sqrt((1 - |x|) / 2), whose
+// angle is half of what is missing from pi / 2.
 template <class V>
-HWY_INLINE V AsinBend(V s, V z) {
-  return hn::Mul(hn::Mul(s, z), Polynomial(z, InverseConstants<LaneOf<V>>::kAsin));
+struct SineAngle {
+  MaskOf<V> is_small;
+  V s, bend;
+};
+
+template <class V>
+HWY_INLINE SineAngle<V> SineAngleOf(V x) {
+  const V half = Constant<V>(0.5);
+  const V a = hn::Abs(x);
+  const auto is_small = hn::Le(a, half);
+  const V rest = hn::Mul(hn::Sub(Constant<V>(1), a), half);
+  const V z = hn::IfThenElse(is_small, hn::Mul(a, a), rest);
+  const V s = hn::IfThenElse(is_small, x, hn::Sqrt(rest));
+  return {is_small, s, hn::Mul(hn::Mul(s, z), Polynomial(z, InverseConstants<LaneOf<V>>::kAsin))};
 }
 
 }  // namespace math
@@ -111,18 +124,13 @@ HWY_INLINE V Atan2(V y, V x) {
   return hn::CopySign(hn::IfThenElse(is_left, beyond, angle), y);
 }
 
-// The inverse sine; NaN outside [-1, 1]. Beyond 1/2 that of sqrt((1 - x) / 2), doubled.
+// The inverse sine; NaN outside [-1, 1].
 template <class V>
 HWY_INLINE V Asin(V x) {
   using namespace math;
   using C = InverseConstants<LaneOf<V>>;
-  const V half = Constant<V>(0.5);
-  const V a = hn::Abs(x);
-  const auto is_small = hn::Le(a, half);
-  const V rest = hn::Mul(hn::Sub(Constant<V>(1), a), half);
-  const V z = hn::IfThenElse(is_small, hn::Mul(a, a), rest);
-  const V s = hn::IfThenElse(is_small, a, hn::Sqrt(rest));
-  const V angle = hn::Add(s, AsinBend(s, z));
+  const auto [is_small, s, bend] = SineAngleOf(x);
+  const V angle = hn::Add(s, bend);
   const V large = hn::Sub(Constant<V>(C::kHalfPiHigh),
                           hn::Sub(hn::Add(angle, angle), Constant<V>(C::kHalfPiLow)));
   return hn::CopySign(hn::IfThenElse(is_small, angle, large), x);
@@ -133,13 +141,7 @@ template <class V>
 HWY_INLINE V Acos(V x) {
   using namespace math;
   using C = InverseConstants<LaneOf<V>>;
-  const V half = Constant<V>(0.5);
-  const V a = hn::Abs(x);
-  const auto is_small = hn::Le(a, half);
-  const V rest = hn::Mul(hn::Sub(Constant<V>(1), a), half);
-  const V z = hn::IfThenElse(is_small, hn::Mul(a, a), rest);
-  const V s = hn::IfThenElse(is_small, x, hn::Sqrt(rest));
-  const V bend = AsinBend(s, z);
+  const auto [is_small, s, bend] = SineAngleOf(x);
   const V middle =
       hn::Sub(Constant<V>(C::kHalfPiHigh), hn::Sub(s, hn::Sub(Constant<V>(C::kHalfPiLow), bend)));
   const V angle = hn::Add(s, bend);

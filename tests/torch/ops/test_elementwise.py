@@ -373,7 +373,7 @@ def test_arguments_are_bound_as_in_python() -> None:
         == "hologram_torch.elementwise('alpha * x + y', 'x, y=1, *, alpha=2.0', name='axpy')"
     )
     assert op.__name__ == "axpy" and op.uses_fallback == ()
-    assert elementwise("lgamma(x) * copysign(x, 2) + x").uses_fallback == ("lgamma", "copysign")
+    assert elementwise("lgamma(x) * copysign(x, 2) + x").uses_fallback == ("copysign", "lgamma")
 
 
 @pytest.mark.parametrize("device", ["cpu", DEVICE])

@@ -3,6 +3,8 @@
 // forms.
 #pragma once
 
+#include <limits>
+
 #include "ops/elementwise/elementwise.h"
 
 namespace hologram_torch {
@@ -24,6 +26,20 @@ inline bool tensor_number(Target& target, const at::Tensor& x, const at::Scalar&
 template <hologram::OpId kOp, int kTraits = kPlainTraits>
 inline bool number_tensor(Target& target, const at::Scalar& x, const at::Tensor& y) {
   return run_row<kOp, kTraits>(target, Num{x}, y);
+}
+
+// The largest number of a floating dtype.
+inline double largest_of(at::ScalarType type) {
+  switch (type) {
+    case at::kHalf:
+      return 65504.0;
+    case at::kBFloat16:
+      return 0x1.fep127;
+    case at::kFloat:
+      return std::numeric_limits<float>::max();
+    default:
+      return std::numeric_limits<double>::max();
+  }
 }
 
 // --- Arithmetic ------------------------------------------------------------------------------

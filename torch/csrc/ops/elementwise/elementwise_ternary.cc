@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT
 // ATen's selections, bounds and blends: where, masked_fill, clamp, lerp, addcmul, addcdiv.
-#include <limits>
-
 #include "ops/elementwise/elementwise_forms.h"
 
 namespace hologram_torch {
@@ -51,24 +49,10 @@ bool clamp_tensor(Target& target, const Tensor& x, const MaybeTensor& low,
 
 // --- Numbers for NaN and infinities ------------------------------------------------------------
 
-// The largest number of a floating dtype.
-double largest(at::ScalarType type) {
-  switch (type) {
-    case at::kHalf:
-      return 65504.0;
-    case at::kBFloat16:
-      return 0x1.fep127;
-    case at::kFloat:
-      return std::numeric_limits<float>::max();
-    default:
-      return std::numeric_limits<double>::max();
-  }
-}
-
 bool nan_to_num(Target& target, const Tensor& x, std::optional<double> nan,
                 std::optional<double> infinity, std::optional<double> minus_infinity) {
   if (!x.is_floating_point()) return false;
-  const double most = largest(x.scalar_type());
+  const double most = largest_of(x.scalar_type());
   const Scalar for_nan(nan.value_or(0.0)), above(infinity.value_or(most)),
       below(minus_infinity.value_or(-most));
   return run_row<OpId::finite_or>(target, x, Param{for_nan}, Param{above}, Param{below});

@@ -3,9 +3,9 @@
 #include <ATen/ops/addmm_cpu_dispatch.h>
 #include <ATen/ops/baddbmm_cpu_dispatch.h>
 #include <ATen/ops/bmm_cpu_dispatch.h>
+#include <ATen/ops/mm_cpu_dispatch.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/sum.h>
-#include <ATen/ops/mm_cpu_dispatch.h>
 
 #include "ops/matmul/product.h"
 

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "device/generator.h"
+#include "ops/elementwise/elementwise_forms.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"
 #include "recording/record_call.h"
@@ -32,19 +33,6 @@ Tensor& fill_rows(Tensor& self, Fill&& fill) {
   fill(rows);
   if (!direct) copy_into(self, rows);
   return self;
-}
-
-double largest_of(ScalarType type) {
-  switch (type) {
-    case at::kHalf:
-      return 65504.0;
-    case at::kBFloat16:
-      return 0x1.fep127;
-    case at::kFloat:
-      return std::numeric_limits<float>::max();
-    default:
-      return std::numeric_limits<double>::max();
-  }
 }
 
 Tensor& uniform_(Tensor& self, double from, double to, OptionalGenerator generator) {
