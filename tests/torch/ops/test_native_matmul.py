@@ -183,3 +183,27 @@ def test_linear_backward_compares_shapes() -> None:
     for shape in [(4, 5, 6), (4, 4, 7), (1, 5, 7), (5, 7)]:
         with pytest.raises(RuntimeError, match=r"shape|size"):
             torch.ops.aten.linear_backward(x, torch.ones(shape, device=DEVICE), w, [True] * 3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("k", [0, 1, 3, 17, 300])
+def test_products_of_one_row_and_one_column_each(dtype: torch.dtype, k: int) -> None:
+    def run(x: torch.Tensor, y: torch.Tensor) -> list:
+        return [
+            torch.bmm(x[:, None], y[:, :, None]),
+            torch.einsum("bi,bi->b", x, y),
+            torch.bmm(x[::2, None], y[:1, :, None].expand(len(x[::2]), k, 1)),
+            torch.bmm(x[:1, None], y[:1, :, None]),
+        ]
+
+    x, y = values(50, k, dtype=dtype), values(50, k, dtype=dtype, seed=1)
+    # As wide columns, whose elements do not lie side by side.
+    for a, b in ((x, y), (x.t().contiguous().t(), y)):
+        exact = [r.to(dtype) for r in run(a.double(), b.double())]
+        found = run(to_device(a), to_device(b))
+        for got, want in zip(found, exact, strict=True):
+            tol = {torch.bfloat16: 1e-2, torch.float32: 1e-5, torch.float64: 1e-13}[dtype]
+            torch.testing.assert_close(got.cpu(), want, rtol=tol, atol=tol * max(1, k) ** 0.5)
+    if dtype == torch.float64 and k == 3:
+        leaves = [to_device(t[:4]).requires_grad_() for t in (x, y)]
+        assert torch.autograd.gradcheck(lambda a, b: run(a, b)[0], leaves)
