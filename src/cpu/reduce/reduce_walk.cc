@@ -121,7 +121,7 @@ void fold_cols(const ReduceJob& job, const Nest& folded, const Split& split, int
     return;
   }
   alignas(64) char scratch[kGathered * 8];
-  const int64_t together = kGathered / cols;
+  const int64_t together = kGathered / std::max<int64_t>(1, cols);
   for_stretches(split, folded, piece, [&](int64_t offset, int64_t position, int64_t n) {
     const char* at = static_cast<const char*>(in.data) + (base + offset) * size;
     for (int64_t r = 0; r < n; r += together) {
