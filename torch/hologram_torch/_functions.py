@@ -164,13 +164,8 @@ def hardsigmoid(x: Any) -> Any:
     return F.relu6(x + 3) / 6
 
 
-def mish(x: Any) -> Any:
-    """PyTorch's is not recorded."""
-    return x * torch.tanh(F.softplus(x))
-
-
 def logsigmoid(x: Any) -> Any:
-    """PyTorch's is not recorded."""
+    """PyTorch's has a second result."""
     return -F.softplus(-x)
 
 
@@ -243,7 +238,8 @@ NAMED: dict[str, Named] = {
         "abs neg reciprocal sqrt rsqrt exp exp2 expm1 log log2 log10 log1p sin cos tan tanh "
         "sigmoid erf erfinv digamma silu relu hardswish square floor ceil trunc "
         "round sign logical_not bitwise_not isnan isinf isfinite asin acos atan sinh cosh "
-        "asinh acosh atanh erfc lgamma selu relu6 softsign tanhshrink",
+        "asinh acosh atanh erfc lgamma selu relu6 softsign tanhshrink "
+        "mish",
         "x",
     ),
     **_of_two(
@@ -264,7 +260,7 @@ NAMED: dict[str, Named] = {
         },
     ),
     **_ours(where, softplus, leaky_relu, elu, celu, gelu, clamp),
-    **_ours(hardtanh, hardsigmoid, mish, logsigmoid, lerp, logit),
+    **_ours(hardtanh, hardsigmoid, logsigmoid, lerp, logit),
 }
 # Where Python has the same function.
 _MATH = (

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Adds rows at positions: one after another, or the rows of one place after those of another.
+// add_at: adds rows of values to the rows at positions, in the order of the values or place by
+// place. Taking and putting rows is in indexing.cc, elements by an index each in gather.cc.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -8,6 +9,7 @@
 #include "hologram/elementwise.h"
 #include "hologram/error.h"
 #include "hologram/indexing.h"
+#include "hologram/parallel.h"
 #include "src/cpu/device/grain_size.h"
 #include "src/cpu/device/kernel_table.h"
 #include "src/cpu/movement/around.h"
@@ -41,7 +43,8 @@ struct Addition {
   int threads;
 
   int64_t item() const { return static_cast<int64_t>(itemsize(dtype)); }
-  // The columns of a tile, for so many rows that tiles may divide.
+  // The columns of a tile where `rows` rows are divided into tiles: fewer where the rows alone give
+  // the threads too few of them.
   int64_t width_for(int64_t rows) const {
     const int64_t shares = threads == 1 ? 1 : ceil_div(int64_t{4} * threads, rows);
     return std::clamp(ceil_div(inner, shares), std::min(inner, kFewColumns), kColumns);
@@ -195,9 +198,14 @@ void add_halves_in_turn(const Addition& job, const Index* index) {
   const int64_t units = ceil_div(job.outer, together);
   const int64_t ranges = together > 1 ? 1 : ranges_for(job, units);
   const auto untouched = untouched_bits(job, index, together);
-  for_chunks(units * ranges, 1, job.threads, [&](int64_t begin, int64_t end) {
-    const auto sums = memory_for_adding<float>(together * size * inner);
-    const auto values = memory_for_adding<float>(together * std::min(n, kPositionBlock) * inner);
+  // All memory is there before anything is written.
+  const int threads = static_cast<int>(std::min<int64_t>(job.threads, units * ranges));
+  const int64_t summed = together * size * inner;
+  const int64_t own = summed + together * std::min(n, kPositionBlock) * inner;
+  const auto scratch = memory_for_adding<float>(threads * own);
+  parallel_for(units * ranges, threads, [&](int64_t begin, int64_t end, int worker) {
+    float* const sums = scratch.get() + worker * own;
+    float* const values = sums + summed;
     for (int64_t unit = begin; unit < end; ++unit) {
       const int64_t line = unit / ranges * together, lines = std::min(together, job.outer - line);
       const PlaceRange range{unit % ranges * size / ranges, (unit % ranges + 1) * size / ranges};
@@ -205,13 +213,13 @@ void add_halves_in_turn(const Addition& job, const Index* index) {
       const int64_t count = ranges == 1 ? lines * size * inner : (range.end - range.begin) * inner;
       auto* const out = reinterpret_cast<uint16_t*>(job.out) + line * size * inner + first;
       const auto* from = reinterpret_cast<const uint16_t*>(job.values) + line * n * inner;
-      convert(job.dtype, out, Dtype::kFloat32, sums.get(), count);
+      convert(job.dtype, out, Dtype::kFloat32, sums, count);
       RowPlaces places(job, index, range, inner * kFloat, inner * kFloat);
       for (int64_t k = 0; k < n; k += kPositionBlock) {
         const int64_t rows = std::min(kPositionBlock, n - k);
-        convert(job.dtype, from + k * inner, Dtype::kFloat32, values.get(), lines * rows * inner);
+        convert(job.dtype, from + k * inner, Dtype::kFloat32, values, lines * rows * inner);
         places.find(k);
-        places.add(Dtype::kFloat32, values.get(), sums.get(),
+        places.add(Dtype::kFloat32, values, sums,
                    {.lines = lines,
                     .from_line = n * inner * kFloat,
                     .to_line = size * inner * kFloat,
@@ -219,7 +227,7 @@ void add_halves_in_turn(const Addition& job, const Index* index) {
                     .step = inner * kFloat,
                     .bytes = inner * kFloat});
       }
-      round_sums(sums.get(), untouched.get() + first, job.dtype, out, count);
+      round_sums(sums, untouched.get() + first, job.dtype, out, count);
     }
   });
 }

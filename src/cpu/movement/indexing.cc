@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Joins pieces of memory, takes and adds rows by index.
+// Joins pieces of memory, takes rows from positions and puts them there. Adding is in add_at.cc.
 #include "hologram/indexing.h"
 
 #include <algorithm>
@@ -82,7 +82,8 @@ void for_lines(int64_t begin, int64_t end, int64_t n, F&& f) {
   }
 }
 
-// Whether rows are single elements, and positions so many that making them places costs something.
+// Whether rows are single elements of 1 to 16 bytes and are taken straight by their positions: with
+// many positions in several lines a list of places would cost more than it saves.
 bool takes_elements(int64_t outer, int64_t inner, int64_t n) {
   return inner <= 16 && (inner & (inner - 1)) == 0 && (outer == 1 || n > kPositionBlock);
 }

@@ -32,7 +32,8 @@ constexpr int64_t kReduceUnit = 32768;
 constexpr int64_t kShortRun = 32;
 // Columns that are converted at once, so that many rows of them fit.
 constexpr int64_t kConvertedCols = 512;
-// Rows of parts that are joined at the end: not longer, and so many for each result at least.
+// Parts of a result that are folded as columns of their own and joined at the end: the most parts
+// of a result, and the fewest elements of each part.
 constexpr int64_t kMostParts = 512, kLeastPartRows = 16;
 
 Dtype second_dtype(const ReduceJob& job) {

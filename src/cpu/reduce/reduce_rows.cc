@@ -137,7 +137,7 @@ void finish_positions(const SettledFold& fold, const void* acc, int64_t n, void*
   }
 }
 
-// Rows that are turned at once; so many are worth it.
+// Rows that are turned into columns at once, and the fewest for which that pays.
 constexpr int64_t kTurnedTogether = 256, kLeastTurned = 16;
 
 // to[i * rows + r] = from[r * stride + i].

@@ -36,7 +36,8 @@ Tensor dense_as(const Tensor& t, c10::IntArrayRef sizes, ScalarType type) {
   return dense;
 }
 
-// Whether self's elements are in row-major order, or so many are taken that a copy of all pays.
+// Whether self is contiguous, or at least a quarter as many elements are taken as it has, so that a
+// contiguous copy of it pays.
 bool is_worth_rows(const Tensor& self, int64_t taken) {
   return self.is_contiguous() || 4 * taken >= self.numel();
 }
