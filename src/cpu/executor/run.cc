@@ -168,7 +168,10 @@ void run_loop(const Program& program, const Step& step, const StepOperand* opera
   gather_addresses(operands, inputs + numbers, at, in);
   gather_addresses(operands + inputs + numbers, step.outputs, at, out);
   if (step.walks_rows) return run_rows(program, step, operands, in, out, rows, cols);
-  if (!step.by_row) return loop_for(step, out, nullptr)(in, in + inputs, out, n, 1, nullptr);
+  if (!step.by_row) {
+    const auto* kept = reinterpret_cast<const int64_t*>(program.domain.kept.data());
+    return loop_for(step, out, nullptr)(in, in + inputs, out, n, 1, kept);
+  }
   for (int64_t r = 0; r < rows; ++r) {
     step.loop(in, in + inputs, out, cols, 1, nullptr);
     advance(operands, inputs + numbers, cols, in);

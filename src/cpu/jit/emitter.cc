@@ -32,6 +32,7 @@ Emitter::Emitter(const LoopGraph& graph, const Schedule& schedule, void* buffer,
 }
 
 void Emitter::emit() {
+  if (graph_.has_gaps && !simple_) throw Xbyak::Error(Xbyak::ERR_INTERNAL);
   lay_out_frame();
   enter();
   Xbyak::Label exit;
@@ -128,9 +129,8 @@ void Emitter::enter() {
   mov(ptr[rsp + kNumbers], rsi);
   mov(ptr[rsp + kOutputs], rdx);
   mov(ptr[rsp + kCount], rcx);
-  if (!graph_.by_rows) return;
-  mov(ptr[rsp + kRows], r8);
-  mov(ptr[rsp + kSteps], r9);
+  if (graph_.by_rows) mov(ptr[rsp + kRows], r8);
+  if (graph_.by_rows || graph_.has_gaps) mov(ptr[rsp + kSteps], r9);
 }
 
 void Emitter::leave() {

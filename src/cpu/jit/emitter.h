@@ -98,6 +98,7 @@ class Emitter : public Assembler {
   void hold_last(const Phase& phase);
   void store_last(const Phase& phase);
   void tail_masks();
+  void gap_mask();
   void copy_tail_bytes(int array, bool in);
   bool is_narrow(int array) const;
   bool streams(const Array& array) const;

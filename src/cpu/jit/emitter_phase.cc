@@ -117,7 +117,7 @@ void Emitter::loop(const Phase& phase, int unroll) {
 
 void Emitter::tail(const Phase& phase) {
   sub(rdx, rcx);
-  if (!graph_.by_rows) tail_masks();
+  if (!graph_.by_rows && !graph_.has_gaps) tail_masks();
   const auto each_narrow = [&](auto action) {
     for (size_t a = 0; a < schedule_.arrays.size(); ++a) {
       if (tail_buffer_[a] >= 0) action(static_cast<int>(a));
@@ -188,6 +188,24 @@ void Emitter::tail_masks() {
   if (lanes() > 4) return;
   vmovups(unpinned(Ymm(0)), ptr[rax + r15 * 8 + 32]);
   vmovups(ptr[rsp + kTailMask8], unpinned(Ymm(0)));
+}
+
+// Of the elements from the index on that are stored, in a tail of those among the first rdx.
+void Emitter::gap_mask() {
+  mov(rax, rcx);
+  shr(rax, 3);
+  add(rax, ptr[rsp + kSteps]);
+  const Address bits = ptr[rax + ahead_ / 8];
+  if (part_ != Part::kMasked) {
+    const Xbyak::Opmask mask(kTailMask);
+    return lanes() == 8    ? kmovb(mask, bits)
+           : lanes() == 16 ? kmovw(mask, bits)
+           : lanes() == 32 ? kmovd(mask, bits)
+                           : kmovq(mask, bits);
+  }
+  mov(rax, bits);
+  bzhi(rax, rax, rdx);
+  kmovq(Xbyak::Opmask(kTailMask), rax);
 }
 
 // AVX2 has no masked moves of bytes or words: the rdx elements go through a buffer in the frame.
@@ -300,6 +318,7 @@ void Emitter::run(const Phase& phase, int ahead, Part part) {
     if (!schedule_.is_invariant[i]) v.home = kNoHome;
   }
   if (graph_.fetched >= 0 && part == Part::kWhole) fetch_ahead(ahead);
+  if (graph_.has_gaps) gap_mask();
   for (size_t position = 0; position < phase.items.size(); ++position) {
     const Item& item = phase.items[position];
     if (item.store == kCompute) {
@@ -333,7 +352,8 @@ Emitter::Place Emitter::place_of(int array, bool stored) {
     const int reg = pointer_[static_cast<size_t>(array)];
     place.address = ptr[reg < 0 ? rax : Reg64(reg)];
   }
-  place.partial = part_ == Part::kMasked && of.kind != Array::kStrip;
+  const bool has_gaps = stored && graph_.has_gaps;
+  place.partial = (part_ == Part::kMasked || has_gaps) && of.kind != Array::kStrip;
   place.streams = stored && part_ == Part::kWhole && streams(of);
   return place;
 }

@@ -24,7 +24,9 @@ struct LoopGraph;
 // an input of the same item size. numbers[i]: address of the number. n >= 0.
 // by_rows: `rows` >= 1 such rows; steps: bytes from each input's, number's and output's row to the
 // next, in this order. outputs then ends with the folds' results, one element after another for
-// each row, of the dtype that is folded. Unused otherwise.
+// each row, of the dtype that is folded.
+// has_gaps: steps is read as bits, bit i % 64 of word i / 64 and a word more: only elements whose
+// bit is set are stored. Unused otherwise.
 using LoopFunction = void (*)(const void* const* inputs, const void* const* numbers,
                               void* const* outputs, int64_t n, int64_t rows, const int64_t* steps);
 

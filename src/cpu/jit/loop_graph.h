@@ -92,6 +92,8 @@ struct LoopGraph {
   int inputs = 0, numbers = 0;
   // Walks rows of n elements, each with numbers of its own.
   bool by_rows = false;
+  // Stores some of the elements only. AVX-512 only, not by rows.
+  bool has_gaps = false;
   // Outputs (bit k: output k, of 4 or 8 bytes an element) whose whole vectors go past the caches:
   // their rows begin at multiples of 64 bytes.
   uint64_t streams = 0;

@@ -155,8 +155,9 @@ size_t Lowering::lower_loop(size_t at) {
   }
   if (folds_end > end && emit_loop(at, folds_end)) return folds_end - at;
   // One alone is what its kernel does as well, unless it goes past the caches or along short rows.
-  const bool is_worth_one = walks_rows_ || (end - at == 1 && kernel_.instrs.size() == 1 &&
-                                            is_streamed(kernel_.instrs[0].out));
+  const bool is_worth_one =
+      walks_rows_ || !program_.domain.kept.empty() ||
+      (end - at == 1 && kernel_.instrs.size() == 1 && is_streamed(kernel_.instrs[0].out));
   // Half as many where a loop of all needs too much.
   for (size_t count = end - at; count >= (is_worth_one ? 1 : 2); count /= 2) {
     if (emit_loop(at, at + count)) return count;
@@ -169,6 +170,7 @@ bool Lowering::is_streamed(const Ref& out) const {
   const circuit::MemoryAccess& to = kernel_.accesses[out.index];
   const int64_t size = static_cast<int64_t>(itemsize(to.dtype));
   if (size < 4 || program_.domain.numel * size < kStreamBytes) return false;
+  if (!program_.domain.kept.empty()) return false;
   // What is scattered out of a block is to stay in the cache until then.
   if (!takes_results(memory_[out.index])) return false;
   // Memory that is read here is in the caches already.
@@ -262,6 +264,7 @@ bool Lowering::emit_loop(size_t begin, size_t end) {
   if (results.size() > kMostOperands || results.size() + folds.size() == 0) return false;
   Step step;
   graph.by_rows = !folds.empty();
+  graph.has_gaps = !program_.domain.kept.empty();
   for (size_t k = 0; k < results.size(); ++k) {
     graph.by_rows |= results_by_row(results[k].out);
     if (k < 64 && is_streamed(results[k].out)) step.streamed |= uint64_t{1} << k;

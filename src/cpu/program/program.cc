@@ -17,84 +17,10 @@
 #include "src/cpu/program/lower.h"
 
 namespace hologram::cpu {
-namespace {
 
 using circuit::Instr;
 using circuit::Kernel;
-using circuit::MemoryAccess;
-using circuit::Rank;
 using circuit::Ref;
-
-bool has_row_values(const Kernel& kernel) {
-  return std::any_of(kernel.instrs.begin(), kernel.instrs.end(), [](const Instr& instr) {
-    return instr.rank == Rank::kRow || instr.code == circuit::kCodeReduction ||
-           instr.code == circuit::kCodeRow;
-  });
-}
-
-}  // namespace
-
-BlockDomain make_block_domain(const Kernel& kernel, int64_t tile) {
-  const int count = static_cast<int>(kernel.accesses.size());
-  const bool whole_rows = circuit::wants_whole_rows(kernel);
-  const bool keeps_columns = whole_rows || has_row_values(kernel);
-  BlockDomain domain;
-  domain.keeps_columns = keeps_columns;
-  domain.numel = kernel.numel();
-  domain.strides.assign(static_cast<size_t>(count) * BlockDomain::kPitch, 0);
-  // Results decide the order of the walk, so they come first.
-  std::vector<int> order;
-  for (const bool stored : {true, false}) {
-    for (int k = 0; k < count; ++k) {
-      if (kernel.accesses[k].stored == stored) order.push_back(k);
-    }
-  }
-  std::vector<int64_t> strides(domain.strides.size());
-  Loops loops{0, count, domain.shape.data(), strides.data(), BlockDomain::kPitch};
-  for (int d = 0; d < kernel.ndim; ++d) {
-    if (kernel.shape[d] == 1 && !(keeps_columns && d == kernel.ndim - 1)) continue;
-    domain.shape[loops.ndim] = kernel.shape[d];
-    for (int k = 0; k < count; ++k) {
-      loops.stride(k, loops.ndim) = kernel.accesses[order[k]].strides[d];
-    }
-    ++loops.ndim;
-  }
-  order_and_merge(loops, keeps_columns ? 1 : 0);
-  domain.grid = cut_into_blocks(loops, tile, whole_rows);
-  domain.ndim = loops.ndim;
-  for (int k = 0; k < count; ++k) {
-    std::copy_n(&strides[k * BlockDomain::kPitch], BlockDomain::kPitch,
-                &domain.strides[order[k] * BlockDomain::kPitch]);
-  }
-  return domain;
-}
-
-Layout BlockDomain::layout(int access) const {
-  const int64_t rs = row_stride(access), cs = col_stride(access);
-  const int64_t rows = grid.block_rows, cols = grid.block_cols;
-  if ((cols == 1 || cs == 1) && (rows == 1 || (rs == cols && grid.col_blocks == 1))) {
-    return Layout::kDense;
-  }
-  bool one = true;
-  for (int d = 0; d < ndim; ++d) one &= shape[d] == 1 || strides[access * kPitch + d] == 0;
-  if (one) return Layout::kOne;
-  if (cols > 1 && cs == 0) return Layout::kRowScalar;
-  if (cols > 1 && cs == 1) return Layout::kRowVector;
-  return Layout::kStrided;
-}
-
-bool BlockDomain::is_repeated(int access) const {
-  bool repeated = grid.col_blocks == 1;
-  for (int d = 0; d < ndim - 1; ++d) {
-    repeated &= shape[d] == 1 || strides[access * kPitch + d] == 0;
-  }
-  return repeated;
-}
-
-bool BlockDomain::moves(int access) const {
-  const auto first = strides.begin() + access * kPitch;
-  return std::any_of(first, first + ndim, [](int64_t stride) { return stride != 0; });
-}
 
 // ---- the tile, the program ----
 
@@ -150,6 +76,7 @@ std::vector<uint64_t> layout_of(const BlockDomain& domain, const Kernel& kernel,
   answer(rows && grid.block_cols >= kRepeatedRow);
   answer(grid.block_cols == 1);
   answer(domain.numel == last);
+  answer(!domain.kept.empty());
   answer(domain.keeps_columns && last >= kFewRows);
   for (const int64_t size : {1, 2, 4, 8, 16}) answer(domain.numel * size >= kStreamBytes);
   const bool folds = std::any_of(kernel.instrs.begin(), kernel.instrs.end(),
@@ -170,15 +97,28 @@ std::vector<uint64_t> layout_of(const BlockDomain& domain, const Kernel& kernel,
   return words;
 }
 
-}  // namespace
+// Whether rows may be joined over the gaps between them: one generated loop does all there is to
+// do, with masks.
+bool may_join_rows(const Kernel& kernel, Isa isa, bool jit) {
+  return jit && isa == Isa::kAvx512 && !circuit::wants_whole_rows(kernel) &&
+         std::all_of(kernel.instrs.begin(), kernel.instrs.end(), [&](const Instr& instr) {
+           return is_elementwise(instr) && jit_takes(isa, instr);
+         });
+}
 
-Program make_program(const circuit::Kernel& kernel, Isa isa, bool jit) {
-  Program program;
+bool is_one_loop(const Program& program) {
+  return program.steps.size() == 1 && program.steps[0].kind == StepKind::kLoop &&
+         program.setup.empty();
+}
+
+// False where rows were joined in vain: the steps are not what that needs.
+bool make_program(const Kernel& kernel, Isa isa, bool jit, bool joins_rows, Program& program) {
   // Returns the tile that would be best: how much of L1 it takes is known when all is settled.
   const auto lower = [&](int64_t tile, BlockDomain domain) {
     program = Program{};
     program.isa = isa;
     program.tile = tile;
+    program.joins_rows = joins_rows;
     program.domain = std::move(domain);
     Lowering lowering(kernel, jit, program);
     lowering.run();
@@ -186,17 +126,30 @@ Program make_program(const circuit::Kernel& kernel, Isa isa, bool jit) {
     program.settle_classes();
     return choose_tile(program, lowering.registers(), bytes);
   };
-  const int64_t best = lower(kTile, make_block_domain(kernel, kTile));
+  const auto is_in_vain = [&] { return !program.domain.kept.empty() && !is_one_loop(program); };
+  const int64_t best = lower(kTile, make_block_domain(kernel, kTile, joins_rows));
+  if (is_in_vain()) return false;
   program.layout = layout_of(program.domain, kernel, isa);
-  if (best == kTile) return program;
-  BlockDomain domain = make_block_domain(kernel, best);
+  if (best == kTile) return true;
+  BlockDomain domain = make_block_domain(kernel, best, joins_rows);
   std::vector<uint64_t> layout = layout_of(domain, kernel, isa);
   if (layout == program.layout) {
     program.tile = best;
     program.settle(std::move(domain));
-  } else {
-    lower(best, std::move(domain));
-    program.layout = std::move(layout);
+    return true;
+  }
+  lower(best, std::move(domain));
+  program.layout = std::move(layout);
+  return !is_in_vain();
+}
+
+}  // namespace
+
+Program make_program(const circuit::Kernel& kernel, Isa isa, bool jit) {
+  Program program;
+  const bool joins_rows = may_join_rows(kernel, isa, jit);
+  if (!make_program(kernel, isa, jit, joins_rows, program)) {
+    make_program(kernel, isa, jit, false, program);
   }
   return program;
 }
@@ -245,7 +198,7 @@ void Program::settle(BlockDomain other) {
 }
 
 bool give_sizes(const Kernel& kernel, std::shared_ptr<const Program>& program) {
-  BlockDomain domain = make_block_domain(kernel, program->tile);
+  BlockDomain domain = make_block_domain(kernel, program->tile, program->joins_rows);
   if (layout_of(domain, kernel, program->isa) != program->layout) return false;
   std::shared_ptr<Program> sized = program.use_count() == 1
                                        ? std::const_pointer_cast<Program>(program)

@@ -43,6 +43,9 @@ struct BlockDomain {
   std::array<int64_t, kPitch> shape{};
   std::vector<int64_t> strides;  // of access k from k * kPitch
   BlockGrid grid;
+  // Where rows are joined with the gaps between them: which positions of a block hold an element,
+  // bit p % 64 of word p / 64, and a word more. numel then counts the gaps, too. Else empty.
+  std::vector<uint64_t> kept;
 
   // In elements.
   int64_t row_stride(int access) const { return strides[access * kPitch + ndim - 2]; }
@@ -55,7 +58,9 @@ struct BlockDomain {
 };
 
 // Blocks of at most `tile` elements; of some whole rows where the kernel's instructions want them.
-BlockDomain make_block_domain(const circuit::Kernel& kernel, int64_t tile);
+// joins_rows: short rows that lie apart in the same way for all operands may become one run with
+// gaps, in which results are stored under masks.
+BlockDomain make_block_domain(const circuit::Kernel& kernel, int64_t tile, bool joins_rows);
 
 // Where a step finds an operand. Row r of the block is r * (fixed + per_col * columns) bytes on.
 struct StepOperand {
@@ -125,6 +130,7 @@ struct Program {
   std::vector<JitLoop> loops;             // that steps run
   double cost = 1;                        // of an element, in simple ops
   int64_t tile = 0;                       // elements of a block, at most
+  bool joins_rows = false;                // as make_block_domain() was told
   int64_t widest = 0, widest_of_row = 0;  // bytes of an element and of a row's value in a class
   std::vector<uint64_t> layout;           // what of the sizes decided on the steps
 

@@ -161,6 +161,58 @@ TEST_P(PlanSteps, WhatIsScatteredIsNotStreamed) {
   EXPECT_EQ(kinds(lowered(shifted)), "convert scatter");
 }
 
+Builder interior(Strides shape, const Strides& strides, const Strides& other) {
+  Builder plan(std::move(shape));
+  const Ref x = plan.access(0, f, strides), y = plan.access(1, f, strides);
+  const Ref product = plan.op_temp(OpId::mul, f, {x, y});
+  plan.op(OpId::add, f, {product, y}, plan.access(2, f, other));
+  return plan;
+}
+
+// One loop over all that lies between the first element and the last stores under a mask.
+TEST_P(PlanSteps, ShortRowsThatLieAlikeAreJoined) {
+  const bool has_masks = GetParam() == Isa::kAvx512;
+  const Program planes = lowered(interior({2000, 7, 7}, {81, 9, 1}, {81, 9, 1}));
+  EXPECT_EQ(kinds(planes), has_masks ? "loop" : "loop:rows");
+  const cpu::BlockDomain& domain = planes.domain;
+  ASSERT_EQ(!domain.kept.empty(), has_masks);
+  if (has_masks) {
+    EXPECT_EQ(domain.numel, 1999 * 81 + 6 * 9 + 7);
+    EXPECT_EQ(domain.grid.block_cols % 81, 0);
+    for (int64_t p = 0; p < domain.grid.block_cols; ++p) {
+      const bool holds = p % 81 < 6 * 9 + 7 && p % 81 % 9 < 7;
+      ASSERT_EQ(domain.kept[static_cast<size_t>(p / 64)] >> (p % 64) & 1, holds ? 1 : 0) << p;
+    }
+  }
+  const Program third = lowered(interior({100000}, {3}, {3}));
+  EXPECT_EQ(kinds(third), has_masks ? "loop" : "gather gather loop scatter");
+  EXPECT_EQ(third.domain.numel, has_masks ? 99999 * 3 + 1 : 100000);
+  // Not where operands lie differently, rows are long, or gaps are.
+  EXPECT_TRUE(lowered(interior({2000, 7, 7}, {81, 9, 1}, {49, 7, 1})).domain.kept.empty());
+  EXPECT_TRUE(lowered(interior({2000, 300}, {302, 1}, {302, 1})).domain.kept.empty());
+  EXPECT_TRUE(lowered(interior({2000, 10}, {300, 1}, {300, 1})).domain.kept.empty());
+  EXPECT_TRUE(lowered(interior({20000}, {20}, {20})).domain.kept.empty());
+}
+
+// Steps that store under a mask serve other sizes that are joined, and no others.
+TEST_P(PlanSteps, JoinedRowsServeOtherSizes) {
+  const auto serves = [&](const Builder& made, const Builder& other) {
+    auto program = std::make_shared<const Program>(lowered(made));
+    if (!cpu::give_sizes(other.kernel, program)) return false;
+    const Program own = lowered(other);
+    EXPECT_EQ(program->domain.kept, own.domain.kept);
+    EXPECT_EQ(program->walk_steps, own.walk_steps);
+    return true;
+  };
+  const Builder small = interior({300, 7, 7}, {81, 9, 1}, {81, 9, 1});
+  const Builder large = interior({4000, 5, 7}, {90, 10, 1}, {90, 10, 1});
+  const Builder dense = interior({1000}, {1}, {1});
+  EXPECT_TRUE(serves(small, large));
+  EXPECT_TRUE(serves(large, small));
+  EXPECT_FALSE(serves(small, dense));
+  EXPECT_FALSE(serves(dense, small));
+}
+
 TEST_P(PlanSteps, LargeFillsAreStreamed) {
   for (const int64_t n : {int64_t{1} << 20, int64_t{1} << 21}) {
     Builder fill({n});

@@ -38,6 +38,19 @@ def into_slices(a: Tensor, b: Tensor) -> list[Tensor]:
     return [b]
 
 
+def into_interiors(a: Tensor, b: Tensor) -> list[Tensor]:
+    """All operands lie in the same way: rows are joined over the gaps between them."""
+    made, flags = b.clone(), torch.zeros(a.shape, dtype=torch.bool, device=a.device)
+    for inner in [(..., IN, IN), (IN,) * a.dim()]:
+        made[inner] = a[inner] * 2 + b[inner]
+        flags[inner] = a[inner] > made[inner]
+    for step in (2, 3, 5):
+        made[..., 1::step] += a[..., 1::step]
+        made[..., IN, 0::step] = b[..., IN, 0::step] - a[..., IN, 0::step]
+    made[..., 2:, 2:] = a[..., :-2, :-2] * 3
+    return [made, flags]
+
+
 def shifted_in_place(a: Tensor, b: Tensor) -> list[Tensor]:
     a = a.clone()
     a[..., IN, IN] += a[..., 2:, IN]
@@ -101,6 +114,7 @@ PROGRAMS = [
     pairs_of_columns,
     one_op,
     into_slices,
+    into_interiors,
     shifted_in_place,
     row_values,
     sums_of_rows,
@@ -131,6 +145,17 @@ def test_slices_have_eager_bits_and_cpus_values(
                 assert d.dtype == c.dtype and d.shape == c.shape
                 assert torch.equal(d, e), (cols, outer)
                 assert torch.equal(d, c), (cols, outer)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(3000, 7, 9), (9, 3, 4, 5, 6), (41, 18, 18), (2, 3000, 5)])
+def test_interiors_of_many_planes(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(2)
+    a, b = (torch.randint(0, 17, shape, generator=generator).to(dtype) for _ in range(2))
+    x, y = a.to("hologram"), b.to("hologram")
+    for program in (into_interiors, into_slices, shifted_in_place):
+        for on_device, on_cpu in zip(program(x, y), program(a, b), strict=True):
+            assert torch.equal(on_device.cpu(), on_cpu)
 
 
 def test_writes_between_each_others_elements_share_a_kernel() -> None:
