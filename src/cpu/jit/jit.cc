@@ -285,7 +285,8 @@ std::string key_of(const jit::LoopGraph& graph) {
     add(list.size());
     key.append(reinterpret_cast<const char*>(list.data()), list.size() * sizeof *list.data());
   };
-  add(graph.isa, graph.by_rows, graph.has_gaps, graph.streams, graph.fetched, graph.inputs, graph.numbers);
+  add(graph.isa, graph.by_rows, graph.has_gaps, graph.streams, graph.fetched, graph.inputs,
+      graph.numbers);
   add_all(graph.outputs);
   add_all(graph.folds);
   add_all(graph.nodes);
