@@ -425,6 +425,7 @@ void Assembler::load(int to, const Place& place) {
   if (!place.partial) return move(d, place.address, lanes_ * size);
   if (wide_) {
     const Opmask k(kTailMask);
+    if (place.packed) return load_packed(d, place);
     if (size == 8) return vmovupd(d | k | T_z, place.address);
     if (size == 4) return vmovups(d | k | T_z, place.address);
     if (size == 2) return vmovdqu16(d | k | T_z, place.address);
@@ -442,6 +443,7 @@ void Assembler::store(const Place& place, int from) {
   if (!place.partial && place.streams) return vmovntps(place.address, s);
   if (!place.partial) return move(place.address, s, lanes_ * size);
   if (wide_) {
+    if (place.packed) return store_packed(place, s);
     const Opmask k(kTailMask);
     if (size == 8) return vmovupd(place.address | k, s);
     if (size == 4) return vmovups(place.address | k, s);
@@ -450,6 +452,28 @@ void Assembler::store(const Place& place, int from) {
   const Xmm mask = scratch(0, place.dtype);
   vmovups(mask, tail_mask(place.dtype));
   size == 8 ? vmaskmovpd(place.address, mask, s) : vmaskmovps(place.address, mask, s);
+}
+
+// Elements change places in registers: the instructions that do it in memory are slow.
+void Assembler::load_packed(const Xmm& to, const Place& place) {
+  const Xmm lanes = to | Opmask(kTailMask) | T_z, first = to | Opmask(kPackedMask) | T_z;
+  if (itemsize(place.dtype) == 8) {
+    vmovupd(first, place.address);
+    return vexpandpd(lanes, to);
+  }
+  vmovups(first, place.address);
+  vexpandps(lanes, to);
+}
+
+void Assembler::store_packed(const Place& place, const Xmm& from) {
+  const Opmask first(kPackedMask);
+  const Xmm packed = scratch(0, place.dtype), to = packed | Opmask(kTailMask) | T_z;
+  if (itemsize(place.dtype) == 8) {
+    vcompresspd(to, from);
+    return vmovupd(place.address | first, packed);
+  }
+  vcompressps(to, from);
+  vmovups(place.address | first, packed);
 }
 
 // Bytes to a mask: true where not 0.

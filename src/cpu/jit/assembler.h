@@ -23,7 +23,8 @@ class Assembler : public Xbyak::CodeGenerator {
   struct Place {
     Dtype dtype;
     Xbyak::Address address;
-    bool partial = false;  // only the first lanes exist: the tail masks say which
+    bool partial = false;  // only some lanes exist: the tail masks say which
+    bool packed = false;   // and they are side by side. AVX-512 only, 4 and 8 bytes
     bool streams = false;  // whole vectors go past the caches
     // The upper half of the lanes is here, elements that the lower half may have, too. AVX2 only.
     std::optional<Xbyak::Address> upper{};
@@ -32,10 +33,14 @@ class Assembler : public Xbyak::CodeGenerator {
  protected:
   static constexpr int kTailMask = 1;     // mask register of the lanes that exist in a tail
   static constexpr int kScratchMask = 2;  // free within one operation
-  static constexpr int kFirstMask = 3;
+  static constexpr int kPackedMask = 3;   // of as many lanes, the first, where operands are packed
 
   void set_lanes(int lanes);
   bool is_wide() const { return wide_; }
+  void set_packed() { has_packed_ = true; }
+  bool has_packed() const { return has_packed_; }
+  // Mask registers from here on are free for values.
+  int first_mask() const { return has_packed_ ? kPackedMask + 1 : kPackedMask; }
   int vector_bytes() const { return wide_ ? 64 : 32; }
   int lanes() const { return lanes_; }
   // Vector registers below this one are free for values.
@@ -82,10 +87,13 @@ class Assembler : public Xbyak::CodeGenerator {
   void select(const LoopNode& node, int to, const int* from);
   void mask_logic(Op op, int to, int a, int b);
   void convert(const LoopNode& node, int to, int from);
+  void load_packed(const Xbyak::Xmm& to, const Place& place);
+  void store_packed(const Place& place, const Xbyak::Xmm& from);
   void load_mask(int to, const Place& place);
   void store_mask(const Place& place, int from);
 
   bool wide_;
+  bool has_packed_ = false;
   int lanes_ = 0;
 };
 

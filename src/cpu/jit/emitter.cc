@@ -24,6 +24,9 @@ Emitter::Emitter(const LoopGraph& graph, const Schedule& schedule, void* buffer,
     : Assembler(graph.isa, buffer, capacity), graph_(graph), schedule_(schedule) {
   set_lanes(schedule.lanes);
   simple_ = schedule.phases.size() == 1 && schedule.phases[0].calls.empty();
+  for (size_t a = 0; a < schedule.arrays.size(); ++a) {
+    if (is_packed(static_cast<int>(a))) set_packed();
+  }
   values_.resize(graph.nodes.size());
   row_varies_.assign(graph.nodes.size(), 0);
   vector_end_ = free_vectors();
@@ -180,7 +183,7 @@ void Emitter::compute_invariant(int id) {
     int from[4] = {0, 1, 2, 3};
     for (int k = 0; k < n.arity; ++k) {
       const int in = n.in[k];
-      if (in_mask_file(in)) from[k] += kFirstMask;
+      if (in_mask_file(in)) from[k] += first_mask();
       reload(from[k], frame(value(in).home), node(in).is_mask());
     }
     operation(n, kResult, from, nullptr);

@@ -99,6 +99,7 @@ class Emitter : public Assembler {
   void store_last(const Phase& phase);
   void tail_masks();
   void gap_mask();
+  bool is_packed(int array) const;
   void copy_tail_bytes(int array, bool in);
   bool is_narrow(int array) const;
   bool streams(const Array& array) const;

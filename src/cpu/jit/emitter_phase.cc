@@ -15,7 +15,8 @@ using Xbyak::Ymm;
 namespace {
 
 // General registers that hold the pointers of arrays. rcx is the index, rdx its limit; rax and r15
-// are free within an instruction's surroundings.
+// are free within an instruction's surroundings, but r15 is the index of packed arrays where there
+// are such.
 constexpr int kPointers[] = {3 /* rbx */, 6 /* rsi */, 7 /* rdi */, 8, 9, 10, 11, 12, 13, 14};
 
 // Vectors a turn of the loop: enough to hide the cost of the turn, for code that fits the caches.
@@ -69,11 +70,13 @@ Address Emitter::element(int array, int ahead) {
   const int size = static_cast<int>(itemsize(schedule_.arrays[static_cast<size_t>(array)].dtype));
   const int reg = pointer_[static_cast<size_t>(array)];
   if (reg < 0) mov(rax, ptr[rsp + kBases + 8 * array]);
+  if (is_packed(array)) return ptr[(reg < 0 ? rax : Reg64(reg)) + r15 * size];
   return ptr[(reg < 0 ? rax : Reg64(reg)) + rcx * size + ahead * size];
 }
 
 void Emitter::loops(const Phase& phase) {
   simple_ ? xor_(ecx, ecx) : mov(rcx, ptr[rsp + kStart]);
+  if (has_packed()) xor_(r15d, r15d);
   const int unroll = unroll_for(phase.items.size());
   if (holds_last()) hold_last(phase);
   if (unroll > 1) loop(phase, unroll);
@@ -190,22 +193,35 @@ void Emitter::tail_masks() {
   vmovups(ptr[rsp + kTailMask8], unpinned(Ymm(0)));
 }
 
+bool Emitter::is_packed(int index) const {
+  if (!graph_.has_gaps) return false;
+  const Array& array = schedule_.arrays[static_cast<size_t>(index)];
+  const auto& packed = array.kind == Array::kInput ? graph_.packed_inputs : graph_.packed_outputs;
+  return array.kind != Array::kStrip && packed[static_cast<size_t>(array.index)] != 0;
+}
+
 // Of the elements from the index on that are stored, in a tail of those among the first rdx.
 void Emitter::gap_mask() {
   mov(rax, rcx);
   shr(rax, 3);
   add(rax, ptr[rsp + kSteps]);
   const Address bits = ptr[rax + ahead_ / 8];
-  if (part_ != Part::kMasked) {
-    const Xbyak::Opmask mask(kTailMask);
-    return lanes() == 8    ? kmovb(mask, bits)
-           : lanes() == 16 ? kmovw(mask, bits)
-           : lanes() == 32 ? kmovd(mask, bits)
-                           : kmovq(mask, bits);
+  const Xbyak::Opmask exist(kTailMask);
+  if (part_ == Part::kMasked) {
+    mov(rax, bits);
+    bzhi(rax, rax, rdx);
+    kmovq(exist, rax);
+  } else if (lanes() == 8) {
+    kmovb(exist, bits);
+  } else if (lanes() == 16) {
+    kmovw(exist, bits);
+  } else {
+    lanes() == 32 ? kmovd(exist, bits) : kmovq(exist, bits);
   }
-  mov(rax, bits);
-  bzhi(rax, rax, rdx);
-  kmovq(Xbyak::Opmask(kTailMask), rax);
+  if (!has_packed()) return;
+  kmovq(rax, exist);
+  pext(rax, rax, rax);  // as many ones, from the lowest bit on
+  kmovq(Xbyak::Opmask(kPackedMask), rax);
 }
 
 // AVX2 has no masked moves of bytes or words: the rdx elements go through a buffer in the frame.
@@ -336,6 +352,10 @@ void Emitter::run(const Phase& phase, int ahead, Part part) {
     value(item.node).locked = false;
     release(item.node, position);
   }
+  if (!has_packed()) return;
+  kmovq(rax, Xbyak::Opmask(kTailMask));
+  popcnt(rax, rax);
+  add(r15, rax);
 }
 
 // Of the part at hand.
@@ -352,7 +372,8 @@ Emitter::Place Emitter::place_of(int array, bool stored) {
     const int reg = pointer_[static_cast<size_t>(array)];
     place.address = ptr[reg < 0 ? rax : Reg64(reg)];
   }
-  const bool has_gaps = stored && graph_.has_gaps;
+  place.packed = is_packed(array);
+  const bool has_gaps = place.packed || (stored && graph_.has_gaps);
   place.partial = (part_ == Part::kMasked || has_gaps) && of.kind != Array::kStrip;
   place.streams = stored && part_ == Part::kWhole && streams(of);
   return place;
@@ -374,7 +395,8 @@ void Emitter::compute(const Phase& phase, int id, size_t position) {
     if (last && !repeated && v.home != kNoHome) {
       memory = frame(v.home);
       use_memory = true;
-    } else if (last && !repeated && source >= 0 && reads_whole && v.uses.size() == 1) {
+    } else if (last && !repeated && source >= 0 && reads_whole && v.uses.size() == 1 &&
+               !is_packed(source)) {
       memory = element(source, ahead_);
       use_memory = true;
     } else {
@@ -422,7 +444,7 @@ int Emitter::fetch(const Phase& phase, int id) {
 
 int Emitter::allocate(bool mask) {
   std::vector<int>& owners = mask ? mask_owner_ : owner_;
-  const int first = mask ? kFirstMask : 0, end = mask ? 8 : vector_end_;
+  const int first = mask ? first_mask() : 0, end = mask ? 8 : vector_end_;
   for (int reg = first; reg < end; ++reg) {
     if (owners[static_cast<size_t>(reg)] < 0) return reg;
   }
@@ -432,7 +454,7 @@ int Emitter::allocate(bool mask) {
 // Makes room by the value that is needed last.
 int Emitter::evict(bool mask) {
   std::vector<int>& owners = mask ? mask_owner_ : owner_;
-  const int first = mask ? kFirstMask : 0, end = mask ? 8 : vector_end_;
+  const int first = mask ? first_mask() : 0, end = mask ? 8 : vector_end_;
   int chosen = -1, furthest = -1;
   for (int reg = first; reg < end; ++reg) {
     const Residence& v = value(owners[static_cast<size_t>(reg)]);

@@ -288,6 +288,8 @@ std::string key_of(const jit::LoopGraph& graph) {
   add(graph.isa, graph.by_rows, graph.has_gaps, graph.streams, graph.fetched, graph.inputs,
       graph.numbers);
   add_all(graph.outputs);
+  add_all(graph.packed_inputs);
+  add_all(graph.packed_outputs);
   add_all(graph.folds);
   add_all(graph.nodes);
   return key;

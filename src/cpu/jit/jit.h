@@ -26,7 +26,7 @@ struct LoopGraph;
 // next, in this order. outputs then ends with the folds' results, one element after another for
 // each row, of the dtype that is folded.
 // has_gaps: steps is read as bits, bit i % 64 of word i / 64 and a word more: only elements whose
-// bit is set are stored. Unused otherwise.
+// bit is set are stored, and those are all that packed operands have. Unused otherwise.
 using LoopFunction = void (*)(const void* const* inputs, const void* const* numbers,
                               void* const* outputs, int64_t n, int64_t rows, const int64_t* steps);
 

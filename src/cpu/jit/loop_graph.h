@@ -94,6 +94,8 @@ struct LoopGraph {
   bool by_rows = false;
   // Stores some of the elements only. AVX-512 only, not by rows.
   bool has_gaps = false;
+  // With gaps: inputs and outputs, by their index, that have just those elements, side by side.
+  std::vector<char> packed_inputs, packed_outputs;
   // Outputs (bit k: output k, of 4 or 8 bytes an element) whose whole vectors go past the caches:
   // their rows begin at multiples of 64 bytes.
   uint64_t streams = 0;

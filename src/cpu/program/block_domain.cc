@@ -2,9 +2,11 @@
 // A kernel's domain with its dimensions merged and cut into blocks; rows that lie a little apart
 // joined over the gaps between them.
 #include <algorithm>
+#include <bit>
+#include <utility>
 #include <vector>
 
-#include "src/cpu/program/program.h"
+#include "src/cpu/program/lower.h"
 
 namespace hologram::cpu {
 
@@ -23,21 +25,18 @@ bool has_row_values(const Kernel& kernel) {
 
 // ---- rows joined over gaps ----
 
-// From dimension `first` on, every operand lies in the same way, steps[d] elements from one index
-// of dimension d to the next; or it is one element.
+// From dimension `first` on, an operand lies spread, steps[d] elements from one index of dimension
+// d to the next, or packed, without gaps; or it is one element.
 struct GapJoin {
   int first = -1;
-  int64_t span = 0;  // from the first element to the last, with both
+  int64_t span = 1;  // of what lies spread, from the first element to the last, with both
   std::array<int64_t, BlockDomain::kPitch> steps{};
+  // Which of the two each operand may be: both where there is no gap yet.
+  struct Lies {
+    bool spread = true, packed = true;
+  };
+  std::vector<Lies> lies;
 };
-
-int64_t widest(const Kernel& kernel) {
-  int64_t bytes = 1;
-  for (const circuit::MemoryAccess& access : kernel.accesses) {
-    bytes = std::max(bytes, static_cast<int64_t>(itemsize(access.dtype)));
-  }
-  return bytes;
-}
 
 bool is_one(const Loops& loops, int operand) {
   for (int d = 0; d < loops.ndim; ++d) {
@@ -46,15 +45,21 @@ bool is_one(const Loops& loops, int operand) {
   return true;
 }
 
-// 0 where operands differ.
-int64_t common_step(const Loops& loops, int dim) {
+// Joins dimension `dim` to those after it, which have `count` elements. Returns the step of what
+// lies spread; 0, with nothing done, where an operand lies neither so nor packed.
+int64_t join_dimension(const Loops& loops, int dim, int64_t count,
+                       std::vector<GapJoin::Lies>& lies) {
   int64_t step = 0;
+  for (int k = 0; k < loops.count; ++k) step = std::max(step, loops.stride(k, dim));
+  std::vector<GapJoin::Lies> joined = lies;
   for (int k = 0; k < loops.count; ++k) {
     if (is_one(loops, k)) continue;
-    if (step != 0 && loops.stride(k, dim) != step) return 0;
-    step = loops.stride(k, dim);
-    if (step <= 0) return 0;
+    GapJoin::Lies& it = joined[static_cast<size_t>(k)];
+    it.spread = it.spread && loops.stride(k, dim) == step;
+    it.packed = it.packed && loops.stride(k, dim) == count;
+    if (!it.spread && !it.packed) return 0;
   }
+  lies = std::move(joined);
   return step;
 }
 
@@ -65,25 +70,30 @@ constexpr int64_t kVectorsOfBlock = 8;
 
 // The largest step to which dimension `dim` is joined, where what is joined already spans so much:
 // that is no more work then. An element that lies alone is gathered or scattered otherwise, a row
-// of its own costs a vector more than its elements, and a block of its own some vectors.
+// of its own costs half a vector more than its elements, and a block of its own some vectors.
 int64_t most_step(const GapJoin& join, int dim, int last, int64_t lanes) {
   if (dim == last) return lanes / 2;
   const bool are_rows = dim == last - 1 && join.steps[static_cast<size_t>(last)] == 1;
-  if (are_rows) return ((join.span + lanes - 1) / lanes + 1) * lanes;
+  if (are_rows) return (join.span + lanes - 1) / lanes * lanes + lanes / 2;
   return join.span + std::max(join.span / 2, kVectorsOfBlock * lanes);
 }
 
-// What lies between the elements is read, too.
-GapJoin find_join(const Loops& loops, int64_t itemsize, int64_t tile) {
-  const int64_t lanes = 64 / itemsize;
+// What lies between the elements is read, too. `sizes`: bytes of the operands' elements.
+GapJoin find_join(const Loops& loops, const std::vector<int64_t>& sizes, int64_t tile) {
+  const int64_t lanes = 64 / *std::max_element(sizes.begin(), sizes.end());
   const int last = loops.ndim - 1;
   GapJoin join;
-  join.span = 1;
+  // Elements of 4 and 8 bytes are packed and unpacked by every processor that has masks.
+  for (const int64_t size : sizes) join.lies.push_back({true, size >= 4});
+  std::vector<GapJoin::Lies> lies = join.lies;
+  int64_t count = 1;
   for (int d = last; d >= 0 && join.span <= tile; --d) {
-    const int64_t step = common_step(loops, d);
+    const int64_t step = join_dimension(loops, d, count, lies);
     if (step < join.span || step > most_step(join, d, last, lanes) || 2 * step > tile) break;
+    join.lies = lies;
     join.steps[static_cast<size_t>(d)] = step;
     join.span += (loops.shape[d] - 1) * step;
+    count *= loops.shape[d];
     // Elements side by side have no gaps.
     if (d < last || step > 1) {
       join.first = d;
@@ -125,6 +135,7 @@ BlockGrid join_rows(Loops& loops, const GapJoin& join, int64_t tile, BlockDomain
   // Loops read eight bytes from any of it on.
   domain.kept.assign(static_cast<size_t>(grid.block_cols / 64) + 2, 0);
   mark_kept(loops, join, join.first, 0, grid.block_cols, domain.kept.data());
+  for (const uint64_t word : domain.kept) domain.kept_count += std::popcount(word);
   for (int k = 0; k < loops.count; ++k) {
     const int64_t along = is_one(loops, k) ? 0 : 1;
     loops.stride(k, join.first) = 0;  // a row of its own keeps the walk free of special cases
@@ -166,13 +177,26 @@ BlockDomain make_block_domain(const Kernel& kernel, int64_t tile, bool joins_row
     ++loops.ndim;
   }
   order_and_merge(loops, keeps_columns ? 1 : 0);
-  const GapJoin join = joins_rows ? find_join(loops, widest(kernel), tile) : GapJoin{};
+  GapJoin join;
+  if (joins_rows) {
+    std::vector<int64_t> sizes;
+    for (const int k : order)
+      sizes.push_back(static_cast<int64_t>(itemsize(kernel.accesses[k].dtype)));
+    join = find_join(loops, sizes, tile);
+    if (join.first >= 0 && join.steps[static_cast<size_t>(loops.ndim) - 1] > 1 && is_copy(kernel) &&
+        !join.lies[0].spread) {
+      join.first = -1;  // a gathering copy is faster
+    }
+  }
   domain.grid = join.first < 0 ? cut_into_blocks(loops, tile, whole_rows)
                                : join_rows(loops, join, tile, domain);
   domain.ndim = loops.ndim;
+  domain.packed.assign(static_cast<size_t>(count), 0);
   for (int k = 0; k < count; ++k) {
     std::copy_n(&strides[k * BlockDomain::kPitch], BlockDomain::kPitch,
                 &domain.strides[order[k] * BlockDomain::kPitch]);
+    if (join.first < 0) continue;
+    domain.packed[static_cast<size_t>(order[k])] = !join.lies[static_cast<size_t>(k)].spread;
   }
   return domain;
 }

@@ -30,6 +30,13 @@ inline bool is_elementwise(const circuit::Instr& instr) {
   return instr.is_op() || instr.code == circuit::kCodeConvert;
 }
 
+// Whether the kernel copies elements as they are, and nothing else.
+inline bool is_copy(const circuit::Kernel& kernel) {
+  const circuit::Instr& only = kernel.instrs[0];
+  return kernel.instrs.size() == 1 && only.code == circuit::kCodeConvert &&
+         only.compute == only.result;
+}
+
 // How many folds and row functions come before each instruction: loops of one level may be one.
 std::vector<int> fold_levels(const circuit::Kernel& kernel);
 

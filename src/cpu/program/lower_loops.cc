@@ -118,9 +118,7 @@ bool Lowering::walks_short_rows() const {
   apart += repeats && std::any_of(kernel_.instrs.begin(), kernel_.instrs.end(),
                                   [](const Instr& i) { return i.code == circuit::kCodeReduction; });
   // One copy gathers or scatters as fast.
-  const bool is_copy = kernel_.instrs.size() == 1 && instr(0).code == circuit::kCodeConvert &&
-                       instr(0).compute == instr(0).result;
-  return apart > (is_copy ? 1 : 0);
+  return apart > (is_copy(kernel_) ? 1 : 0);
 }
 
 size_t Lowering::lower_loop(size_t at) {
@@ -271,6 +269,17 @@ bool Lowering::emit_loop(size_t begin, size_t end) {
   }
   for (const auto* list : {&inputs, &numbers}) {
     for (const Source& source : *list) graph.by_rows |= goes_by_row(source);
+  }
+  if (graph.has_gaps) {
+    const auto is_packed = [&](int access) {
+      return access != kNone && program_.domain.packed[static_cast<size_t>(access)] != 0;
+    };
+    for (const Source& source : inputs) graph.packed_inputs.push_back(is_packed(source.access));
+    for (const Result& result : results) {
+      const bool is_access = result.out.kind == Ref::kAccess;
+      graph.packed_outputs.push_back(
+          is_packed(is_access ? static_cast<int>(result.out.index) : kNone));
+    }
   }
   if (graph.by_rows && step.streamed != 0) graph.fetched = fetched_ahead(inputs);
   JitLoop loop = jit_compile(graph);

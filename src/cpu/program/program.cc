@@ -90,6 +90,7 @@ std::vector<uint64_t> layout_of(const BlockDomain& domain, const Kernel& kernel,
     word = static_cast<uint64_t>(layout);
     answer(layout != Layout::kDense && domain.is_repeated(k));
     answer(domain.moves(k));
+    answer(domain.packed[static_cast<size_t>(k)] != 0);
     answer(domain.shape[domain.ndim - 2] > 1 && domain.row_stride(k) == 0);
     answer(!rows || domain.row_stride(k) == 1);
     words.push_back(word);
@@ -172,7 +173,9 @@ void Program::settle_walk() {
     walk_counts.push_back(count);
     for (size_t i = 0; i < moving.size(); ++i) {
       const uint16_t k = moving[i];
-      const int64_t step = size * domain.strides[k * BlockDomain::kPitch + d] * itemsizes[k];
+      const bool is_packed = d == inner && domain.packed[k] != 0;
+      const int64_t step = (is_packed ? domain.kept_count : size) *
+                           domain.strides[k * BlockDomain::kPitch + d] * itemsizes[k];
       walk_steps.push_back(step - back[i]);
       back[i] += (count - 1) * step;
     }

@@ -46,6 +46,8 @@ struct BlockDomain {
   // Where rows are joined with the gaps between them: which positions of a block hold an element,
   // bit p % 64 of word p / 64, and a word more. numel then counts the gaps, too. Else empty.
   std::vector<uint64_t> kept;
+  int64_t kept_count = 0;    // elements of a whole block
+  std::vector<char> packed;  // by access: has no gaps, but its elements side by side
 
   // In elements.
   int64_t row_stride(int access) const { return strides[access * kPitch + ndim - 2]; }
@@ -58,8 +60,8 @@ struct BlockDomain {
 };
 
 // Blocks of at most `tile` elements; of some whole rows where the kernel's instructions want them.
-// joins_rows: short rows that lie apart in the same way for all operands may become one run with
-// gaps, in which results are stored under masks.
+// joins_rows: short rows that lie apart in the same way for all operands, or without gaps, may
+// become one run with gaps, in which results are stored under masks.
 BlockDomain make_block_domain(const circuit::Kernel& kernel, int64_t tile, bool joins_rows);
 
 // Where a step finds an operand. Row r of the block is r * (fixed + per_col * columns) bytes on.

@@ -142,22 +142,24 @@ TEST_P(PlanSteps, LargeResultsAreStreamed) {
   EXPECT_EQ(kinds(lowered(in_place)), "op");
 }
 
-// A block that is scattered afterwards stays in the cache until then.
+// A block that is scattered afterwards stays in the cache until then; so does what is stored under
+// a mask.
 TEST_P(PlanSteps, WhatIsScatteredIsNotStreamed) {
+  const bool has_masks = GetParam() == Isa::kAvx512;
   Builder every_third({int64_t{1} << 21});
   every_third.op(OpId::relu, f, {every_third.access(0, f, {1})}, every_third.access(1, f, {3}));
-  EXPECT_EQ(kinds(lowered(every_third)), "op scatter");
+  EXPECT_EQ(kinds(lowered(every_third)), has_masks ? "loop" : "op scatter");
   Builder short_rows({int64_t{1} << 20, 3});
-  short_rows.op(OpId::relu, f, {short_rows.access(0, f, {3, 1})}, short_rows.access(1, f, {5, 1}));
+  short_rows.op(OpId::relu, f, {short_rows.access(0, f, {3, 1})}, short_rows.access(1, f, {50, 1}));
   EXPECT_EQ(kinds(lowered(short_rows)), "op scatter");
   // A copy is scattered from where it lies.
   Builder copy({int64_t{1} << 20, 3});
-  copy.convert(copy.access(0, f, {3, 1}), f, copy.access(1, f, {5, 1}));
+  copy.convert(copy.access(0, f, {3, 1}), f, copy.access(1, f, {50, 1}));
   EXPECT_EQ(kinds(lowered(copy)), "scatter");
   // Unless both lie in the same memory.
   Builder shifted({int64_t{1} << 20, 3});
   shifted.convert(shifted.access(0, f, {3, 1}), f,
-                  shifted.access(0, f, {5, 1}, Rank::kFull, 1 << 22));
+                  shifted.access(0, f, {50, 1}, Rank::kFull, 1 << 22));
   EXPECT_EQ(kinds(lowered(shifted)), "convert scatter");
 }
 
@@ -187,11 +189,30 @@ TEST_P(PlanSteps, ShortRowsThatLieAlikeAreJoined) {
   const Program third = lowered(interior({100000}, {3}, {3}));
   EXPECT_EQ(kinds(third), has_masks ? "loop" : "gather gather loop scatter");
   EXPECT_EQ(third.domain.numel, has_masks ? 99999 * 3 + 1 : 100000);
+  // An operand without gaps is packed and unpacked.
+  const Program fresh = lowered(interior({2000, 7, 7}, {81, 9, 1}, {49, 7, 1}));
+  ASSERT_EQ(!fresh.domain.kept.empty(), has_masks);
+  EXPECT_EQ(fresh.domain.packed, (std::vector<char>{0, 0, has_masks}));
+  if (has_masks) {
+    EXPECT_EQ(fresh.domain.kept_count, fresh.domain.grid.block_cols / 81 * 49);
+  }
   // Not where operands lie differently, rows are long, or gaps are.
-  EXPECT_TRUE(lowered(interior({2000, 7, 7}, {81, 9, 1}, {49, 7, 1})).domain.kept.empty());
+  EXPECT_TRUE(lowered(interior({2000, 7, 7}, {81, 9, 1}, {100, 10, 1})).domain.kept.empty());
   EXPECT_TRUE(lowered(interior({2000, 300}, {302, 1}, {302, 1})).domain.kept.empty());
   EXPECT_TRUE(lowered(interior({2000, 10}, {300, 1}, {300, 1})).domain.kept.empty());
   EXPECT_TRUE(lowered(interior({20000}, {20}, {20})).domain.kept.empty());
+  // A copy of single elements gathers them, half types are not packed.
+  Builder copy({20000});
+  copy.convert(copy.access(0, f, {2}), f, copy.access(1, f, {1}));
+  EXPECT_EQ(kinds(lowered(copy)), "gather");
+  Builder halves({2000, 7, 7});
+  const Ref half = halves.access(0, Dtype::kBFloat16, {81, 9, 1});
+  halves.convert(half, f, halves.access(1, f, {49, 7, 1}));
+  EXPECT_EQ(!lowered(halves).domain.kept.empty(), has_masks);
+  Builder to_halves({2000, 7, 7});
+  const Ref single = to_halves.access(0, f, {81, 9, 1});
+  to_halves.convert(single, Dtype::kBFloat16, to_halves.access(1, Dtype::kBFloat16, {49, 7, 1}));
+  EXPECT_TRUE(lowered(to_halves).domain.kept.empty());
 }
 
 // Steps that store under a mask serve other sizes that are joined, and no others.
@@ -207,10 +228,14 @@ TEST_P(PlanSteps, JoinedRowsServeOtherSizes) {
   const Builder small = interior({300, 7, 7}, {81, 9, 1}, {81, 9, 1});
   const Builder large = interior({4000, 5, 7}, {90, 10, 1}, {90, 10, 1});
   const Builder dense = interior({1000}, {1}, {1});
+  const Builder fresh = interior({300, 7, 7}, {81, 9, 1}, {49, 7, 1});
   EXPECT_TRUE(serves(small, large));
   EXPECT_TRUE(serves(large, small));
   EXPECT_FALSE(serves(small, dense));
   EXPECT_FALSE(serves(dense, small));
+  EXPECT_TRUE(serves(fresh, interior({4000, 5, 7}, {90, 10, 1}, {35, 7, 1})));
+  EXPECT_FALSE(serves(small, fresh));
+  EXPECT_FALSE(serves(fresh, small));
 }
 
 TEST_P(PlanSteps, LargeFillsAreStreamed) {

@@ -51,6 +51,23 @@ def into_interiors(a: Tensor, b: Tensor) -> list[Tensor]:
     return [made, flags]
 
 
+def interiors_and_dense(a: Tensor, b: Tensor) -> list[Tensor]:
+    """Some operands have gaps, others none."""
+    made, results = b.clone(), []
+    for part in [
+        (..., IN, IN),
+        (IN,) * a.dim(),
+        (..., slice(0, None, 3)),
+        (..., slice(1, None, 2)),
+    ]:
+        fresh = a[part] * 2 + b[part]
+        dense = fresh - a[part]
+        made[part] = dense * fresh
+        dense += made[part]
+        results += [fresh, dense, a[part] + 1.5, (a[part] > b[part]), a[part].double() - fresh]
+    return [made, *results]
+
+
 def shifted_in_place(a: Tensor, b: Tensor) -> list[Tensor]:
     a = a.clone()
     a[..., IN, IN] += a[..., 2:, IN]
@@ -115,6 +132,7 @@ PROGRAMS = [
     one_op,
     into_slices,
     into_interiors,
+    interiors_and_dense,
     shifted_in_place,
     row_values,
     sums_of_rows,
@@ -153,7 +171,7 @@ def test_interiors_of_many_planes(shape: tuple[int, ...], dtype: torch.dtype) ->
     generator = torch.Generator().manual_seed(2)
     a, b = (torch.randint(0, 17, shape, generator=generator).to(dtype) for _ in range(2))
     x, y = a.to("hologram"), b.to("hologram")
-    for program in (into_interiors, into_slices, shifted_in_place):
+    for program in (into_interiors, interiors_and_dense, into_slices, shifted_in_place):
         for on_device, on_cpu in zip(program(x, y), program(a, b), strict=True):
             assert torch.equal(on_device.cpu(), on_cpu)
 
