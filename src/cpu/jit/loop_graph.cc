@@ -231,10 +231,44 @@ Symbol convert_directly(Symbol x, Dtype from, Dtype to) {
   return x.graph->make(Op::kConvert, to, {x}, 0, from);
 }
 
-// To nearest even by integer arithmetic, every NaN the same.
+// Values that are looked into for has_bfloat16_digits().
+constexpr int kDeepest = 8;
+
+// Whether a float32 is one that bfloat16 has: the lower half of its bits is 0.
+bool has_bfloat16_digits(Symbol x, int depth = 0) {
+  const LoopNode& n = x.graph->at(x);
+  if (depth == kDeepest) return false;
+  const auto has = [&](int k) { return has_bfloat16_digits({x.graph, n.in[k]}, depth + 1); };
+  switch (n.op) {
+    case Op::kConst:
+      return (n.bits & 0xffff) == 0;
+    case Op::kShiftLeft:
+      return n.index == 16 && x.graph->nodes[static_cast<size_t>(n.in[0])].from == Dtype::kBFloat16;
+    case Op::kRound:  // numbers with a fraction are below 128, and integers up to 256 have 8 bits
+      return has(0);
+    case Op::kSelect:
+      return has(1) && (n.arity < 3 || has(2));
+    case Op::kMax:
+    case Op::kMin:
+    case Op::kMaxOrNan:
+    case Op::kMinOrNan:
+    case Op::kXor:
+    case Op::kOr:
+      return has(0) && has(1);
+    case Op::kAnd:
+      return has(0) || has(1);
+    default:
+      return false;
+  }
+}
+
+// To nearest even by integer arithmetic, every NaN the same; what has the digits as it is.
 Symbol to_bfloat16(Symbol x) {
   LoopGraph& g = *x.graph;
   constexpr Dtype kI = Dtype::kInt32;
+  if (has_bfloat16_digits(x)) {
+    return convert_directly(g.make(Op::kShiftRight, kI, {x}, 16), kI, Dtype::kBFloat16);
+  }
   const Symbol odd =
       g.make(Op::kAnd, kI, {g.make(Op::kShiftRight, kI, {x}, 16), g.constant(kI, 1)});
   const Symbol up = g.make(Op::kAdd, kI, {g.make(Op::kAdd, kI, {x, g.constant(kI, 0x7fff)}), odd});
