@@ -50,9 +50,21 @@ HWY_INLINE hn::Vec<D> LoadWidenedFirst(D d, const In* p, int64_t n) {
   if constexpr (std::is_same_v<hn::TFromD<D>, In>) {
     return LoadFirst(d, p, n);
   } else {
+#if HWY_TARGET == HWY_AVX3
+    // It loads elements of two bytes and of one under a mask.
+    using Bits = std::conditional_t<sizeof(In) == 1, int8_t, uint16_t>;
+    const hn::Rebind<Bits, D> narrow;
+    const auto bits = LoadFirst(narrow, reinterpret_cast<const Bits*>(p), n);
+    if constexpr (std::is_same_v<In, int8_t>) {
+      return hn::ConvertTo(d, hn::PromoteTo(hn::RebindToSigned<D>(), bits));
+    } else {
+      return hn::PromoteTo(d, hn::BitCast(hn::Rebind<In, D>(), bits));
+    }
+#else
     HWY_ALIGN In buffer[hn::MaxLanes(d)] = {};
     std::memcpy(static_cast<void*>(buffer), p, static_cast<size_t>(n) * sizeof(In));
     return LoadWidened(d, static_cast<const In*>(buffer));
+#endif
   }
 }
 

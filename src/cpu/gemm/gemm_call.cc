@@ -308,10 +308,16 @@ bool record_gemm(const RecordGemm& given) {
   }
   if (!is_floating(g.dtype) && !is_integer(g.dtype)) return false;
   if (g.batch == 0 || g.m == 0 || g.n == 0) return true;
-  // Products whose rows follow each other are one taller product, as in matmul().
-  if (g.batch > 1 && !g.trans_a && g.b.batch_stride == 0 && g.a.batch_stride == g.m * g.a.ld &&
-      g.c.batch_stride == g.m * g.c.ld &&
-      (g.input.buffer == nullptr || g.input.batch_stride == g.m * g.input.row_stride)) {
+  // Products whose rows follow each other are one taller product, as in matmul(), where single rows
+  // are dense. What is added to single rows may lie anywhere.
+  const bool one_row = g.m == 1;
+  if (one_row && g.trans_a && g.a.ld == 1) g.trans_a = false, g.a.ld = std::max<int64_t>(1, g.k);
+  const int64_t a_row = one_row ? g.k : g.a.ld, c_row = one_row ? g.n : g.c.ld;
+  const int64_t input_row = one_row ? g.input.batch_stride : g.input.row_stride;
+  if (g.batch > 1 && !g.trans_a && g.b.batch_stride == 0 && g.a.batch_stride == g.m * a_row &&
+      g.c.batch_stride == g.m * c_row &&
+      (g.beta == 0 || g.input.buffer == nullptr || g.input.batch_stride == g.m * input_row)) {
+    g.a.ld = std::max<int64_t>(1, a_row), g.c.ld = c_row, g.input.row_stride = input_row;
     g.m *= g.batch;
     g.batch = 1;
   }

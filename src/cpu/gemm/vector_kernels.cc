@@ -7,6 +7,7 @@
 // clang-format off
 #include "hwy/highway.h"
 #include "src/cpu/gemm/dot-inl.h"
+#include "src/cpu/gemm/short_rows-inl.h"
 #include "src/cpu/gemm/vector_kernels.h"
 // clang-format on
 
@@ -19,10 +20,15 @@ namespace {
 template <class T>
 using Tag = hn::ScalableTag<T>;
 
+// Rows of at most so many elements are turned into columns, as measured. The same for all types, or
+// widening a matrix would change bits.
+constexpr int64_t kLongestTurned = 40;
+
 template <class T, class In>
 void DotWithRows(const void* matrix, int64_t lda, const T* HWY_RESTRICT x, int64_t m, int64_t k,
                  T* HWY_RESTRICT y) {
   const In* a = static_cast<const In*>(matrix);
+  if (k <= kLongestTurned) return DotShortRows(a, lda, x, m, k, y);
   DotTiles<1>(a, lda, m, x, int64_t{0}, 1, k,
               [&](int64_t i, int64_t /*j*/, T sum) HWY_ATTR { y[i] = sum; });
 }
@@ -79,8 +85,13 @@ void AddScaledRows(const void* matrix, int64_t ldb, const T* x, int64_t k, int64
 }
 
 template <class T, class In>
+void AddRowsOfFew(const void* matrix, int64_t ldb, const T* x, int64_t k, int64_t n, T* y) {
+  AddShortRows(static_cast<const In*>(matrix), ldb, x, k, n, y);
+}
+
+template <class T, class In>
 cpu::VectorKernel<T> VectorKernelOf() {
-  return {&DotWithRows<T, In>, &AddScaledRows<T, In>};
+  return {&DotWithRows<T, In>, &AddScaledRows<T, In>, &AddRowsOfFew<T, In>};
 }
 
 }  // namespace

@@ -18,7 +18,11 @@ constexpr int64_t kTaskElements = int64_t{1} << 16;
 // Elements of a piece of a dot product.
 constexpr int64_t kPiece = 4096;
 // Results that are summed at a time.
-constexpr int64_t kMostResults = 8192, kMostDots = 256;
+constexpr int64_t kMostResults = 8192, kMostDots = 1024;
+// With fewer rows than this their places in vectors are not worth settling.
+constexpr int64_t kLeastShortRows = 16;
+// Pieces of k for columns of few results, and rows of them that are read at a time.
+constexpr int64_t kMostShortPieces = 64, kShortRowsTogether = 4096;
 
 // y = alpha M x + beta y. Either the rows of M, one for each result, lie along k, or its columns
 // do, so that result j is a sum over elements j of k rows.
@@ -73,6 +77,8 @@ struct VectorProduct {
 
   void run() {
     if (count == 1) return dot();
+    if (g.k == 1 && ld == 1) along_k = false;
+    if (!along_k && count <= kShortRow && g.k >= kLeastShortRows) return sums_of_short_rows();
     const T* x = reinterpret_cast<const T*>(vector);
     if (step != 1 || vector_type != kComputed) {
       packed.resize(static_cast<size_t>(g.k));
@@ -86,7 +92,9 @@ struct VectorProduct {
   void store(int64_t first, int64_t n, T* sums) const {
     const T alpha = static_cast<T>(g.alpha), beta = static_cast<T>(g.beta);
     char* const to = static_cast<char*>(g.c) + first * result_step * size;
-    for (int64_t i = 0; i < n; ++i) sums[i] *= alpha;
+    if (alpha != T(1)) {
+      for (int64_t i = 0; i < n; ++i) sums[i] *= alpha;
+    }
     if (beta != T(0)) {
       T before[kMostResults];
       gather(g.dtype, to, result_step, n, before);
@@ -100,12 +108,15 @@ struct VectorProduct {
 
   void dots(const T* x) const {
     const int64_t chunk = std::clamp<int64_t>(kTaskElements / g.k, 1, kMostDots);
+    const bool as_they_are =
+        g.dtype == kComputed && result_step == 1 && g.alpha == 1 && g.beta == 0;
     parallel_for(ceil_div(count, chunk), g.max_threads, [&](int64_t begin, int64_t end, int) {
       T results[kMostDots];
       for (int64_t i = begin * chunk; i < std::min(count, end * chunk); i += chunk) {
         const int64_t n = std::min(chunk, count - i);
-        kernel.dot_rows(in_matrix(i * ld), ld, x, n, g.k, results);
-        store(i, n, results);
+        T* const to = as_they_are ? static_cast<T*>(g.c) + i : results;
+        kernel.dot_rows(in_matrix(i * ld), ld, x, n, g.k, to);
+        if (!as_they_are) store(i, n, results);
       }
     });
   }
@@ -146,6 +157,35 @@ struct VectorProduct {
       }
       store(j, n, sums);
     }
+  }
+
+  // Few results: rows of the matrix are shorter than a vector, or a few vectors long. The number of
+  // pieces follows from the sizes alone.
+  void sums_of_short_rows() const {
+    const int64_t pieces =
+        std::clamp<int64_t>(g.k / (kTaskElements / count), int64_t{1}, kMostShortPieces);
+    const int64_t depth = ceil_div(ceil_div(g.k, pieces), kWhole) * kWhole;
+    const bool direct = vector_type == kComputed && step == 1;
+    T found[kMostShortPieces * kShortRow];
+    parallel_for(pieces, g.max_threads, [&](int64_t begin, int64_t end, int) {
+      T x[kShortRowsTogether];
+      for (int64_t piece = begin; piece < end; ++piece) {
+        T* const to = found + piece * count;
+        std::fill_n(to, count, T(0));
+        const int64_t last = std::min(g.k, (piece + 1) * depth);
+        for (int64_t from = piece * depth; from < last; from += kShortRowsTogether) {
+          const int64_t n = std::min(kShortRowsTogether, last - from);
+          const char* part = vector + from * step * static_cast<int64_t>(itemsize(vector_type));
+          if (!direct) gather(vector_type, part, step, n, x);
+          kernel.add_short_rows(in_matrix(from * ld), ld,
+                                direct ? reinterpret_cast<const T*>(part) : x, n, count, to);
+        }
+      }
+    });
+    for (int64_t piece = 1; piece < pieces; ++piece) {
+      for (int64_t i = 0; i < count; ++i) found[i] += found[piece * count + i];
+    }
+    store(0, count, found);
   }
 
   // One result: threads share pieces of it, which are added in order.

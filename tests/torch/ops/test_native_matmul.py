@@ -10,6 +10,8 @@ import torch
 from native_compare import ACCURATE, DEVICE, FLOATS, check, check_native, layouts, to_device, values
 
 SIZES = [(1, 1, 1), (2, 3, 4), (32, 784, 128), (65, 33, 17), (1, 64, 5), (64, 1, 64), (7, 9, 1)]
+# One row or column, and few elements in each row of the other operand.
+SIZES += [(300, 3, 1), (1, 500, 5), (40, 17, 1), (1, 1100, 33), (1, 30, 200)]
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
