@@ -194,49 +194,96 @@ void AddLastGroups(int64_t vectors, const In* b, int64_t n, const T* x, int64_t 
   }
 }
 
-// y[j] += the sum of x[p] b[p * ldb + j] over p < k, j < n <= kShortRow: a chain for each lane of a
-// vector, whatever ldb is.
+// y[j] += the sum of x[p] b[p * ldb + j] over p < k, j < n, for n of more than kVectors - 1 vectors
+// and at most kVectors, of which the last may overlap the one before. The sums stay in registers,
+// in several chains where there are few.
+template <int kVectors, class T, class In>
+void AddRowsOfVectors(const In* b, int64_t ldb, const T* x, int64_t k, int64_t n, T* y) {
+  const hn::ScalableTag<T> d;
+  using V = hn::Vec<decltype(d)>;
+  constexpr int64_t kTall = static_cast<int64_t>(hn::MaxLanes(d));
+  constexpr int kChains = kVectors == 1 ? 4 : kVectors < 4 ? 2 : 1;
+  const int64_t last = n - kTall;
+  V sum[kChains * kVectors];
+#pragma GCC unroll 8
+  for (int i = 0; i < kChains * kVectors; ++i) sum[i] = hn::Zero(d);
+  const auto add = [&](const In* row, T factor, V* to) HWY_ATTR {
+    const V f = hn::Set(d, factor);
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) {
+      const In* const from = row + (v + 1 < kVectors ? v * kTall : last);
+      to[v] = hn::MulAdd(f, LoadWidened(d, from), to[v]);
+    }
+  };
+  int64_t p = 0;
+  for (; p + kChains <= k; p += kChains) {
+#pragma GCC unroll 4
+    for (int c = 0; c < kChains; ++c) add(b + (p + c) * ldb, x[p + c], sum + c * kVectors);
+  }
+  for (; p < k; ++p) add(b + p * ldb, x[p], sum);
+#pragma GCC unroll 8
+  for (int v = 0; v < kVectors; ++v) {
+#pragma GCC unroll 4
+    for (int c = 1; c < kChains; ++c) sum[v] = hn::Add(sum[v], sum[c * kVectors + v]);
+  }
+  // The last one first: what it has of those before is replaced.
+  const V end = hn::Add(hn::LoadU(d, y + last), sum[kVectors - 1]);
+  V whole[kVectors];
+#pragma GCC unroll 8
+  for (int v = 0; v + 1 < kVectors; ++v) whole[v] = hn::Add(hn::LoadU(d, y + v * kTall), sum[v]);
+  hn::StoreU(end, d, y + last);
+#pragma GCC unroll 8
+  for (int v = 0; v + 1 < kVectors; ++v) hn::StoreU(whole[v], d, y + v * kTall);
+}
+
+// As many columns at a time as registers hold.
+template <int kVectors, class T, class In>
+void AddRowsOfUpTo(const In* b, int64_t ldb, const T* x, int64_t k, int64_t n, T* y) {
+  constexpr int64_t kTall = static_cast<int64_t>(hn::MaxLanes(hn::ScalableTag<T>()));
+  if constexpr (kVectors > 1) {
+    if (n <= (kVectors - 1) * kTall) {
+      return AddRowsOfUpTo<kVectors - 1>(b, ldb, x, k, n, y);
+    }
+  }
+  AddRowsOfVectors<kVectors>(b, ldb, x, k, n, y);
+}
+
+// The same for n less than a vector: several rows in one, a chain for each of its lanes, whatever
+// ldb is.
 template <class T, class In>
-void AddShortRows(const In* b, int64_t ldb, const T* x, int64_t k, int64_t n, T* y) {
+void AddRowsInVectors(const In* b, int64_t ldb, const T* x, int64_t k, int64_t n, T* y) {
   const hn::ScalableTag<T> d;
   const hn::RebindToSigned<decltype(d)> di;
   using Index = hn::TFromD<decltype(di)>;
   constexpr int64_t kTall = static_cast<int64_t>(hn::MaxLanes(d));
-  HWY_ALIGN Index row[cpu::kShortRow * kTall];
-  HWY_ALIGN T sums[cpu::kShortRow * kTall];
+  HWY_ALIGN Index row[kTall * kTall];
+  HWY_ALIGN T sums[kTall * kTall];
   Index r = 0, c = 0;
   for (int64_t i = 0; i < n * kTall; ++i) {
     row[i] = r, sums[i] = T(0);
     if (++c == n) c = 0, ++r;
   }
   const auto add = [&](const auto* rows, const T* factors, int64_t groups) HWY_ATTR {
+    constexpr int kMost = static_cast<int>(std::min<int64_t>(kShortSums, kTall - 1));
     int64_t t = 0;
-    for (; t + kShortSums <= n; t += kShortSums) {
-      AddGroups<kShortSums>(rows + t * kTall, n, factors, groups, row + t * kTall,
-                            sums + t * kTall);
+    for (; t + kMost <= n; t += kMost) {
+      AddGroups<kMost>(rows + t * kTall, n, factors, groups, row + t * kTall, sums + t * kTall);
     }
-    AddLastGroups<kShortSums - 1>(n - t, rows + t * kTall, n, factors, groups, row + t * kTall,
-                                  sums + t * kTall);
+    AddLastGroups<kMost - 1>(n - t, rows + t * kTall, n, factors, groups, row + t * kTall,
+                             sums + t * kTall);
   };
   // A block of rows, side by side and as T; a vector more may be written.
   constexpr int64_t kBlock = kShortBlockBytes / static_cast<int64_t>(sizeof(T));
-  constexpr int64_t kRoom = std::max(kBlock, cpu::kShortRow * kTall) + kTall;
+  constexpr int64_t kRoom = std::max(kBlock, kTall * kTall) + kTall;
   HWY_ALIGN T dense[kRoom];
-  const int64_t last_whole = n / kTall * kTall;
   const int64_t end_of_b = (k - 1) * ldb + n;
   const auto gather = [&](int64_t p, int64_t rows) HWY_ATTR {
     T* to = dense;
     for (int64_t i = p; i < p + rows; ++i, to += n) {
-      const In* const from = b + i * ldb;
-      for (int64_t j = 0; j < last_whole; j += kTall) {
-        hn::StoreU(LoadWidened(d, from + j), d, to + j);
-      }
-      if (last_whole == n) continue;
       // What is stored behind a row is overwritten by the next.
-      const bool is_inside = i * ldb + last_whole + kTall <= end_of_b;
-      hn::StoreU(is_inside ? LoadWidened(d, from + last_whole)
-                           : LoadWidenedFirst(d, from + last_whole, n - last_whole),
-                 d, to + last_whole);
+      const In* const from = b + i * ldb;
+      hn::StoreU(i * ldb + kTall <= end_of_b ? LoadWidened(d, from) : LoadWidenedFirst(d, from, n),
+                 d, to);
     }
     return to;
   };
@@ -260,6 +307,23 @@ void AddShortRows(const In* b, int64_t ldb, const T* x, int64_t k, int64_t n, T*
   for (int64_t i = 0; i < kTall; ++i) {
     for (int64_t j = 0; j < n; ++j) y[j] += sums[i * n + j];
   }
+}
+
+// The same for n <= kShortRow.
+template <class T, class In>
+void AddShortRows(const In* b, int64_t ldb, const T* x, int64_t k, int64_t n, T* y) {
+  constexpr int64_t kTall = static_cast<int64_t>(hn::MaxLanes(hn::ScalableTag<T>()));
+  if (n < kTall) return AddRowsInVectors(b, ldb, x, k, n, y);
+  // Eight vectors at once; of more, the last ones are not too few to overlap.
+  constexpr int64_t kMost = 8 * kTall;
+  for (; n > kMost + kTall; n -= kMost, b += kMost, y += kMost) {
+    AddRowsOfVectors<8>(b, ldb, x, k, kMost, y);
+  }
+  if (n > kMost) {
+    AddRowsOfVectors<4>(b, ldb, x, k, kMost / 2, y);
+    n -= kMost / 2, b += kMost / 2, y += kMost / 2;
+  }
+  AddRowsOfUpTo<8>(b, ldb, x, k, n, y);
 }
 
 }  // namespace HWY_NAMESPACE

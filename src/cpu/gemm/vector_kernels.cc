@@ -20,15 +20,21 @@ namespace {
 template <class T>
 using Tag = hn::ScalableTag<T>;
 
-// Rows of at most so many elements are turned into columns, as measured. The same for all types, or
-// widening a matrix would change bits.
-constexpr int64_t kLongestTurned = 40;
+// Rows of at most so many elements are turned into columns, as measured: longer ones fill vectors
+// well enough. The same for all types that are widened, or widening a matrix would change bits.
+#if HWY_TARGET == HWY_AVX3
+constexpr int64_t kLongestTurned = 31;
+#else
+constexpr int64_t kLongestTurned = 23;
+#endif
+constexpr int64_t kLongestTurnedDouble = 15;
 
 template <class T, class In>
 void DotWithRows(const void* matrix, int64_t lda, const T* HWY_RESTRICT x, int64_t m, int64_t k,
                  T* HWY_RESTRICT y) {
   const In* a = static_cast<const In*>(matrix);
-  if (k <= kLongestTurned) return DotShortRows(a, lda, x, m, k, y);
+  if (k <= (sizeof(T) == 8 ? kLongestTurnedDouble : kLongestTurned))
+    return DotShortRows(a, lda, x, m, k, y);
   DotTiles<1>(a, lda, m, x, int64_t{0}, 1, k,
               [&](int64_t i, int64_t /*j*/, T sum) HWY_ATTR { y[i] = sum; });
 }
