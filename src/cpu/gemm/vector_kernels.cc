@@ -79,7 +79,17 @@ template <class T, class In, bool kAhead>
 void AddAllRows(const In* b, int64_t ldb, const T* x, int64_t k, int64_t n, T* y) {
   int64_t p = 0;
   for (; p + 4 <= k; p += 4) AddSomeRows<T, In, 4, kAhead>(b + p * ldb, ldb, x + p, n, y);
-  for (; p < k; ++p) AddSomeRows<T, In, 1, kAhead>(b + p * ldb, ldb, x + p, n, y);
+  b += p * ldb, x += p;
+  switch (k - p) {
+    case 3:
+      return AddSomeRows<T, In, 3, kAhead>(b, ldb, x, n, y);
+    case 2:
+      return AddSomeRows<T, In, 2, kAhead>(b, ldb, x, n, y);
+    case 1:
+      return AddSomeRows<T, In, 1, kAhead>(b, ldb, x, n, y);
+    default:
+      return;
+  }
 }
 
 template <class T, class In>

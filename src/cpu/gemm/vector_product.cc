@@ -88,6 +88,11 @@ struct VectorProduct {
     along_k ? dots(x) : sums(x);
   }
 
+  // Whether sums are results.
+  bool are_stored() const {
+    return g.dtype == kComputed && result_step == 1 && g.alpha == 1 && g.beta == 0;
+  }
+
   // Results [first, first + n), at most kMostResults, from sums.
   void store(int64_t first, int64_t n, T* sums) const {
     const T alpha = static_cast<T>(g.alpha), beta = static_cast<T>(g.beta);
@@ -108,15 +113,13 @@ struct VectorProduct {
 
   void dots(const T* x) const {
     const int64_t chunk = std::clamp<int64_t>(kTaskElements / g.k, 1, kMostDots);
-    const bool as_they_are =
-        g.dtype == kComputed && result_step == 1 && g.alpha == 1 && g.beta == 0;
     parallel_for(ceil_div(count, chunk), g.max_threads, [&](int64_t begin, int64_t end, int) {
       T results[kMostDots];
       for (int64_t i = begin * chunk; i < std::min(count, end * chunk); i += chunk) {
         const int64_t n = std::min(chunk, count - i);
-        T* const to = as_they_are ? static_cast<T*>(g.c) + i : results;
+        T* const to = are_stored() ? static_cast<T*>(g.c) + i : results;
         kernel.dot_rows(in_matrix(i * ld), ld, x, n, g.k, to);
-        if (!as_they_are) store(i, n, results);
+        if (!are_stored()) store(i, n, results);
       }
     });
   }
@@ -140,12 +143,16 @@ struct VectorProduct {
         const int64_t last = std::min(count, first + width);
         for (int64_t j = first; j < last; j += kMostResults) {
           const int64_t n = std::min(kMostResults, last - j);
-          T* const to =
-              pieces > 1 ? &found[static_cast<size_t>(task / ranges * count + j)] : results;
+          T* to = results;
+          if (pieces > 1) {
+            to = &found[static_cast<size_t>(task / ranges * count + j)];
+          } else if (are_stored()) {
+            to = static_cast<T*>(g.c) + j;
+          }
           std::fill_n(to, n, T(0));
           kernel.add_rows(in_matrix(from * ld + j), ld, x + from, std::min(depth, g.k - from), n,
                           to);
-          if (pieces == 1) store(j, n, to);
+          if (to == results) store(j, n, to);
         }
       }
     });
