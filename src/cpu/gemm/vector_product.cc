@@ -17,6 +17,9 @@ namespace {
 constexpr int64_t kTaskElements = int64_t{1} << 16;
 // Elements of a piece of a dot product.
 constexpr int64_t kPiece = 4096;
+// Up to so many dot products of at least such a length are cut into pieces: more of them keep all
+// threads busy.
+constexpr int64_t kFewDots = 32, kLongDots = 4 * kPiece;
 // Results that are summed at a time.
 constexpr int64_t kMostResults = 8192, kMostDots = 1024;
 // With fewer rows than this their places in vectors are not worth settling.
@@ -76,7 +79,7 @@ struct VectorProduct {
   }
 
   void run() {
-    if (count == 1) return dot();
+    if (count == 1 || (along_k && count <= kFewDots && g.k >= kLongDots)) return dot();
     if (g.k == 1 && ld == 1) along_k = false;
     if (!along_k && count <= kShortRow && g.k >= kLeastShortRows) return sums_of_short_rows();
     const T* x = reinterpret_cast<const T*>(vector);
@@ -195,29 +198,33 @@ struct VectorProduct {
     store(0, count, found);
   }
 
-  // One result: threads share pieces of it, which are added in order.
+  // Few results: threads share pieces of k, whose sums are added in order. The part of the vector
+  // is converted once and stays near for all rows.
   void dot() const {
-    const auto pieces = static_cast<size_t>(ceil_div(g.k, kPiece));
+    const int64_t pieces = ceil_div(g.k, kPiece);
     const bool direct = vector_type == kComputed && step == 1;
     const auto dot_rows =
         vector_kernel(current_isa(), along_k ? matrix_type : kComputed, T()).dot_rows;
-    std::vector<T> found(pieces);
-    const int64_t tasks = ceil_div(g.k, kTaskElements);
-    parallel_for(tasks, g.max_threads, [&](int64_t begin, int64_t end, int) {
+    std::vector<T> found(static_cast<size_t>(pieces * count));
+    const int64_t together = std::max<int64_t>(kTaskElements / (kPiece * count), 1);
+    parallel_for(ceil_div(pieces, together), g.max_threads, [&](int64_t begin, int64_t end, int) {
       T x[kPiece], y[kPiece];
-      for (int64_t from = begin * kTaskElements; from < std::min(g.k, end * kTaskElements);
-           from += kPiece) {
-        const int64_t n = std::min(kPiece, g.k - from);
+      for (int64_t piece = begin * together; piece < std::min(pieces, end * together); ++piece) {
+        const int64_t from = piece * kPiece, n = std::min(kPiece, g.k - from);
         const char* left = vector + from * step * static_cast<int64_t>(itemsize(vector_type));
         if (!direct) gather(vector_type, left, step, n, x);
         if (!along_k) gather(matrix_type, in_matrix(from * ld), ld, n, y);
-        dot_rows(along_k ? static_cast<const void*>(in_matrix(from)) : y, n,
-                 direct ? reinterpret_cast<const T*>(left) : x, 1, n,
-                 &found[static_cast<size_t>(from / kPiece)]);
+        dot_rows(along_k ? static_cast<const void*>(in_matrix(from)) : y, ld,
+                 direct ? reinterpret_cast<const T*>(left) : x, count, n,
+                 &found[static_cast<size_t>(piece * count)]);
       }
     });
-    for (size_t i = 1; i < pieces; ++i) found[0] += found[i];
-    store(0, 1, found.data());
+    for (int64_t piece = 1; piece < pieces; ++piece) {
+      for (int64_t i = 0; i < count; ++i) {
+        found[static_cast<size_t>(i)] += found[static_cast<size_t>(piece * count + i)];
+      }
+    }
+    store(0, count, found.data());
   }
 };
 

@@ -169,7 +169,9 @@ TEST_P(GemmTest, ThreadsChangeNoBits) {
                               {17, 1, 9000},
                               {1, 20000, 5},
                               {3000, 1, 40},
-                              {1, 1, 300000}};
+                              {1, 1, 300000},
+                              {3, 1, 70000},
+                              {1, 20, 16385}};
   std::mt19937 rng(5);
   for (const auto& [m, n, k] : sizes) {
     for (int kind = 0; kind < 16; ++kind) {
