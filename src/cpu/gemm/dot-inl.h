@@ -44,15 +44,54 @@ HWY_INLINE hn::Vec<D> LoadWidened(D d, const In* p) {
   }
 }
 
+// The first `bytes` bytes, at most 8, in the lowest ones.
+HWY_INLINE uint64_t FirstBytes(const char* p, int64_t bytes) {
+  const auto load = [p](auto word, int64_t at) {
+    std::memcpy(&word, p + at, sizeof(word));
+    return static_cast<uint64_t>(word) << (8 * at);
+  };
+  // Two loads that overlap.
+  if (bytes >= 8) return load(uint64_t(), 0);
+  if (bytes >= 4) return load(uint32_t(), 0) | load(uint32_t(), bytes - 4);
+  if (bytes >= 2) return load(uint16_t(), 0) | load(uint16_t(), bytes - 2);
+  return bytes > 0 ? load(uint8_t(), 0) : 0;
+}
+
 // The first n, zeros after them.
 template <class D, class In>
 HWY_INLINE hn::Vec<D> LoadWidenedFirst(D d, const In* p, int64_t n) {
   if constexpr (std::is_same_v<hn::TFromD<D>, In>) {
     return LoadFirst(d, p, n);
   } else {
-    HWY_ALIGN In buffer[hn::MaxLanes(d)] = {};
-    std::memcpy(static_cast<void*>(buffer), p, static_cast<size_t>(n) * sizeof(In));
-    return LoadWidened(d, static_cast<const In*>(buffer));
+    const hn::Rebind<In, D> narrow;
+    const auto widened = [d](auto v) HWY_ATTR {
+      if constexpr (std::is_same_v<In, int8_t>) {
+        return hn::ConvertTo(d, hn::PromoteTo(hn::RebindToSigned<D>(), v));
+      } else {
+        return hn::PromoteTo(d, v);
+      }
+    };
+#if HWY_TARGET == HWY_AVX3
+    // It loads elements of two bytes and of one under a mask.
+    using Bits = std::conditional_t<sizeof(In) == 1, int8_t, uint16_t>;
+    const hn::Rebind<Bits, D> bits;
+    return widened(hn::BitCast(narrow, LoadFirst(bits, reinterpret_cast<const Bits*>(p), n)));
+#else
+    constexpr size_t kBytes = hn::MaxLanes(d) * sizeof(In);
+    const char* const from = reinterpret_cast<const char*>(p);
+    const int64_t bytes = n * static_cast<int64_t>(sizeof(In));
+    if constexpr (kBytes == 16) {
+      const hn::Full64<uint64_t> half;
+      const auto low = hn::Set(half, FirstBytes(from, bytes));
+      const auto high = hn::Set(half, FirstBytes(from + 8, bytes - 8));
+      return widened(hn::BitCast(narrow, hn::Combine(hn::Full128<uint64_t>(), high, low)));
+    } else {
+      static_assert(kBytes == 8 || kBytes == 4);
+      using Word = std::conditional_t<kBytes == 8, uint64_t, uint32_t>;
+      const auto word = static_cast<Word>(FirstBytes(from, bytes));
+      return widened(hn::BitCast(narrow, hn::Set(hn::CappedTag<Word, 1>(), word)));
+    }
+#endif
   }
 }
 

@@ -62,8 +62,23 @@ void spread_row(const char* input, int64_t step, int64_t cols, char* c) {
   T* to = reinterpret_cast<T*>(c);
   if (step == 1) {
     std::memcpy(to, from, static_cast<size_t>(cols) * sizeof(T));
+  } else if (step == 0) {
+    std::fill_n(to, cols, *from);
   } else {
     for (int64_t j = 0; j < cols; ++j) to[j] = from[j * step];
+  }
+}
+
+void spread_row(const Gemm& call, const char* from, int64_t step, int64_t cols, char* c) {
+  switch (size_of(call)) {
+    case 1:
+      return spread_row<uint8_t>(from, step, cols, c);
+    case 2:
+      return spread_row<uint16_t>(from, step, cols, c);
+    case 4:
+      return spread_row<uint32_t>(from, step, cols, c);
+    default:
+      return spread_row<uint64_t>(from, step, cols, c);
   }
 }
 
@@ -72,16 +87,7 @@ void spread_row(const Gemm& call, int64_t p, int64_t i, int64_t col, int64_t col
   const int64_t* step = call.input.strides;
   const char* from = static_cast<const char*>(call.input.data) +
                      (p * step[0] + i * step[1] + col * step[2]) * size_of(call);
-  switch (size_of(call)) {
-    case 1:
-      return spread_row<uint8_t>(from, step[2], cols, c);
-    case 2:
-      return spread_row<uint16_t>(from, step[2], cols, c);
-    case 4:
-      return spread_row<uint32_t>(from, step[2], cols, c);
-    default:
-      return spread_row<uint64_t>(from, step[2], cols, c);
-  }
+  spread_row(call, from, step[2], cols, c);
 }
 
 // narrow: the type of B's elements where it is not that of the call.
@@ -89,7 +95,20 @@ void run_gemm_of(const Gemm& call, CallThreads most, std::optional<Dtype> narrow
   GemmArgs g = args_of(call, threads_for(call, most));
   const int64_t batch = call.c.shape[0], c_batch = call.c.strides[0];
   char* const c = static_cast<char*>(call.c.data);
-  if (call.input.has_data()) {
+  if (call.input.has_data() && g.n == 1 && g.ldc == 1) {
+    // Columns that lie as rows do.
+    constexpr int64_t kChunk = 65536;
+    const int64_t* step = call.input.strides;
+    const int64_t chunks = (g.m + kChunk - 1) / kChunk;
+    parallel_for(batch * chunks, g.max_threads, [&](int64_t begin, int64_t end, int) {
+      for (int64_t t = begin; t < end; ++t) {
+        const int64_t p = t / chunks, i = t % chunks * kChunk;
+        const int64_t from = p * step[0] + i * step[1];
+        spread_row(call, static_cast<const char*>(call.input.data) + from * size_of(call), step[1],
+                   std::min(kChunk, g.m - i), c + (p * c_batch + i) * size_of(call));
+      }
+    });
+  } else if (call.input.has_data()) {
     const int64_t chunk = std::max<int64_t>(1, 65536 / g.n);
     const int64_t chunks = (g.m + chunk - 1) / chunk;
     parallel_for(batch * chunks, g.max_threads, [&](int64_t begin, int64_t end, int) {
@@ -308,10 +327,16 @@ bool record_gemm(const RecordGemm& given) {
   }
   if (!is_floating(g.dtype) && !is_integer(g.dtype)) return false;
   if (g.batch == 0 || g.m == 0 || g.n == 0) return true;
-  // Products whose rows follow each other are one taller product, as in matmul().
-  if (g.batch > 1 && !g.trans_a && g.b.batch_stride == 0 && g.a.batch_stride == g.m * g.a.ld &&
-      g.c.batch_stride == g.m * g.c.ld &&
-      (g.input.buffer == nullptr || g.input.batch_stride == g.m * g.input.row_stride)) {
+  // Products whose rows follow each other are one taller product, as in matmul(), where single rows
+  // are dense. What is added to single rows may lie anywhere.
+  const bool one_row = g.m == 1;
+  if (one_row && g.trans_a && g.a.ld == 1) g.trans_a = false, g.a.ld = std::max<int64_t>(1, g.k);
+  const int64_t a_row = one_row ? g.k : g.a.ld, c_row = one_row ? g.n : g.c.ld;
+  const int64_t input_row = one_row ? g.input.batch_stride : g.input.row_stride;
+  if (g.batch > 1 && !g.trans_a && g.b.batch_stride == 0 && g.a.batch_stride == g.m * a_row &&
+      g.c.batch_stride == g.m * c_row &&
+      (g.beta == 0 || g.input.buffer == nullptr || g.input.batch_stride == g.m * input_row)) {
+    g.a.ld = std::max<int64_t>(1, a_row), g.c.ld = c_row, g.input.row_stride = input_row;
     g.m *= g.batch;
     g.batch = 1;
   }

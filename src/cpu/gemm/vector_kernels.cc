@@ -7,6 +7,7 @@
 // clang-format off
 #include "hwy/highway.h"
 #include "src/cpu/gemm/dot-inl.h"
+#include "src/cpu/gemm/short_rows-inl.h"
 #include "src/cpu/gemm/vector_kernels.h"
 // clang-format on
 
@@ -19,10 +20,21 @@ namespace {
 template <class T>
 using Tag = hn::ScalableTag<T>;
 
+// Rows of at most so many elements are turned into columns, as measured: longer ones fill vectors
+// well enough. The same for all types that are widened, or widening a matrix would change bits.
+#if HWY_TARGET == HWY_AVX3
+constexpr int64_t kLongestTurned = 31;
+#else
+constexpr int64_t kLongestTurned = 23;
+#endif
+constexpr int64_t kLongestTurnedDouble = 15;
+
 template <class T, class In>
 void DotWithRows(const void* matrix, int64_t lda, const T* HWY_RESTRICT x, int64_t m, int64_t k,
                  T* HWY_RESTRICT y) {
   const In* a = static_cast<const In*>(matrix);
+  if (k <= (sizeof(T) == 8 ? kLongestTurnedDouble : kLongestTurned))
+    return DotShortRows(a, lda, x, m, k, y);
   DotTiles<1>(a, lda, m, x, int64_t{0}, 1, k,
               [&](int64_t i, int64_t /*j*/, T sum) HWY_ATTR { y[i] = sum; });
 }
@@ -67,7 +79,17 @@ template <class T, class In, bool kAhead>
 void AddAllRows(const In* b, int64_t ldb, const T* x, int64_t k, int64_t n, T* y) {
   int64_t p = 0;
   for (; p + 4 <= k; p += 4) AddSomeRows<T, In, 4, kAhead>(b + p * ldb, ldb, x + p, n, y);
-  for (; p < k; ++p) AddSomeRows<T, In, 1, kAhead>(b + p * ldb, ldb, x + p, n, y);
+  b += p * ldb, x += p;
+  switch (k - p) {
+    case 3:
+      return AddSomeRows<T, In, 3, kAhead>(b, ldb, x, n, y);
+    case 2:
+      return AddSomeRows<T, In, 2, kAhead>(b, ldb, x, n, y);
+    case 1:
+      return AddSomeRows<T, In, 1, kAhead>(b, ldb, x, n, y);
+    default:
+      return;
+  }
 }
 
 template <class T, class In>
@@ -79,8 +101,13 @@ void AddScaledRows(const void* matrix, int64_t ldb, const T* x, int64_t k, int64
 }
 
 template <class T, class In>
+void AddRowsOfFew(const void* matrix, int64_t ldb, const T* x, int64_t k, int64_t n, T* y) {
+  AddShortRows(static_cast<const In*>(matrix), ldb, x, k, n, y);
+}
+
+template <class T, class In>
 cpu::VectorKernel<T> VectorKernelOf() {
-  return {&DotWithRows<T, In>, &AddScaledRows<T, In>};
+  return {&DotWithRows<T, In>, &AddScaledRows<T, In>, &AddRowsOfFew<T, In>};
 }
 
 }  // namespace

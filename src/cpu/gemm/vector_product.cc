@@ -17,8 +17,15 @@ namespace {
 constexpr int64_t kTaskElements = int64_t{1} << 16;
 // Elements of a piece of a dot product.
 constexpr int64_t kPiece = 4096;
+// Up to so many dot products of at least such a length are cut into pieces: more of them keep all
+// threads busy.
+constexpr int64_t kFewDots = 32, kLongDots = 4 * kPiece;
 // Results that are summed at a time.
-constexpr int64_t kMostResults = 8192, kMostDots = 256;
+constexpr int64_t kMostResults = 8192, kMostDots = 1024;
+// With fewer rows than this their places in vectors are not worth settling.
+constexpr int64_t kLeastShortRows = 16;
+// Pieces of k for columns of few results, and rows of them that are read at a time.
+constexpr int64_t kMostShortPieces = 64, kShortRowsTogether = 4096;
 
 // y = alpha M x + beta y. Either the rows of M, one for each result, lie along k, or its columns
 // do, so that result j is a sum over elements j of k rows.
@@ -72,7 +79,9 @@ struct VectorProduct {
   }
 
   void run() {
-    if (count == 1) return dot();
+    if (count == 1 || (along_k && count <= kFewDots && g.k >= kLongDots)) return dot();
+    if (g.k == 1 && ld == 1) along_k = false;
+    if (!along_k && count <= kShortRow && g.k >= kLeastShortRows) return sums_of_short_rows();
     const T* x = reinterpret_cast<const T*>(vector);
     if (step != 1 || vector_type != kComputed) {
       packed.resize(static_cast<size_t>(g.k));
@@ -82,11 +91,18 @@ struct VectorProduct {
     along_k ? dots(x) : sums(x);
   }
 
+  // Whether sums are results.
+  bool are_stored() const {
+    return g.dtype == kComputed && result_step == 1 && g.alpha == 1 && g.beta == 0;
+  }
+
   // Results [first, first + n), at most kMostResults, from sums.
   void store(int64_t first, int64_t n, T* sums) const {
     const T alpha = static_cast<T>(g.alpha), beta = static_cast<T>(g.beta);
     char* const to = static_cast<char*>(g.c) + first * result_step * size;
-    for (int64_t i = 0; i < n; ++i) sums[i] *= alpha;
+    if (alpha != T(1)) {
+      for (int64_t i = 0; i < n; ++i) sums[i] *= alpha;
+    }
     if (beta != T(0)) {
       T before[kMostResults];
       gather(g.dtype, to, result_step, n, before);
@@ -104,8 +120,9 @@ struct VectorProduct {
       T results[kMostDots];
       for (int64_t i = begin * chunk; i < std::min(count, end * chunk); i += chunk) {
         const int64_t n = std::min(chunk, count - i);
-        kernel.dot_rows(in_matrix(i * ld), ld, x, n, g.k, results);
-        store(i, n, results);
+        T* const to = are_stored() ? static_cast<T*>(g.c) + i : results;
+        kernel.dot_rows(in_matrix(i * ld), ld, x, n, g.k, to);
+        if (!are_stored()) store(i, n, results);
       }
     });
   }
@@ -129,12 +146,16 @@ struct VectorProduct {
         const int64_t last = std::min(count, first + width);
         for (int64_t j = first; j < last; j += kMostResults) {
           const int64_t n = std::min(kMostResults, last - j);
-          T* const to =
-              pieces > 1 ? &found[static_cast<size_t>(task / ranges * count + j)] : results;
+          T* to = results;
+          if (pieces > 1) {
+            to = &found[static_cast<size_t>(task / ranges * count + j)];
+          } else if (are_stored()) {
+            to = static_cast<T*>(g.c) + j;
+          }
           std::fill_n(to, n, T(0));
           kernel.add_rows(in_matrix(from * ld + j), ld, x + from, std::min(depth, g.k - from), n,
                           to);
-          if (pieces == 1) store(j, n, to);
+          if (to == results) store(j, n, to);
         }
       }
     });
@@ -148,29 +169,62 @@ struct VectorProduct {
     }
   }
 
-  // One result: threads share pieces of it, which are added in order.
+  // Few results: rows of the matrix are shorter than a vector, or a few vectors long. The number of
+  // pieces follows from the sizes alone.
+  void sums_of_short_rows() const {
+    const int64_t pieces =
+        std::clamp<int64_t>(g.k / (kTaskElements / count), int64_t{1}, kMostShortPieces);
+    const int64_t depth = ceil_div(ceil_div(g.k, pieces), kWhole) * kWhole;
+    const bool direct = vector_type == kComputed && step == 1;
+    T found[kMostShortPieces * kShortRow];
+    parallel_for(pieces, g.max_threads, [&](int64_t begin, int64_t end, int) {
+      T x[kShortRowsTogether];
+      for (int64_t piece = begin; piece < end; ++piece) {
+        T* const to = found + piece * count;
+        std::fill_n(to, count, T(0));
+        const int64_t last = std::min(g.k, (piece + 1) * depth);
+        for (int64_t from = piece * depth; from < last; from += kShortRowsTogether) {
+          const int64_t n = std::min(kShortRowsTogether, last - from);
+          const char* part = vector + from * step * static_cast<int64_t>(itemsize(vector_type));
+          if (!direct) gather(vector_type, part, step, n, x);
+          kernel.add_short_rows(in_matrix(from * ld), ld,
+                                direct ? reinterpret_cast<const T*>(part) : x, n, count, to);
+        }
+      }
+    });
+    for (int64_t piece = 1; piece < pieces; ++piece) {
+      for (int64_t i = 0; i < count; ++i) found[i] += found[piece * count + i];
+    }
+    store(0, count, found);
+  }
+
+  // Few results: threads share pieces of k, whose sums are added in order. The part of the vector
+  // is converted once and stays near for all rows.
   void dot() const {
-    const auto pieces = static_cast<size_t>(ceil_div(g.k, kPiece));
+    const int64_t pieces = ceil_div(g.k, kPiece);
     const bool direct = vector_type == kComputed && step == 1;
     const auto dot_rows =
         vector_kernel(current_isa(), along_k ? matrix_type : kComputed, T()).dot_rows;
-    std::vector<T> found(pieces);
-    const int64_t tasks = ceil_div(g.k, kTaskElements);
-    parallel_for(tasks, g.max_threads, [&](int64_t begin, int64_t end, int) {
+    std::vector<T> found(static_cast<size_t>(pieces * count));
+    const int64_t together = std::max<int64_t>(kTaskElements / (kPiece * count), 1);
+    parallel_for(ceil_div(pieces, together), g.max_threads, [&](int64_t begin, int64_t end, int) {
       T x[kPiece], y[kPiece];
-      for (int64_t from = begin * kTaskElements; from < std::min(g.k, end * kTaskElements);
-           from += kPiece) {
-        const int64_t n = std::min(kPiece, g.k - from);
+      for (int64_t piece = begin * together; piece < std::min(pieces, end * together); ++piece) {
+        const int64_t from = piece * kPiece, n = std::min(kPiece, g.k - from);
         const char* left = vector + from * step * static_cast<int64_t>(itemsize(vector_type));
         if (!direct) gather(vector_type, left, step, n, x);
         if (!along_k) gather(matrix_type, in_matrix(from * ld), ld, n, y);
-        dot_rows(along_k ? static_cast<const void*>(in_matrix(from)) : y, n,
-                 direct ? reinterpret_cast<const T*>(left) : x, 1, n,
-                 &found[static_cast<size_t>(from / kPiece)]);
+        dot_rows(along_k ? static_cast<const void*>(in_matrix(from)) : y, ld,
+                 direct ? reinterpret_cast<const T*>(left) : x, count, n,
+                 &found[static_cast<size_t>(piece * count)]);
       }
     });
-    for (size_t i = 1; i < pieces; ++i) found[0] += found[i];
-    store(0, 1, found.data());
+    for (int64_t piece = 1; piece < pieces; ++piece) {
+      for (int64_t i = 0; i < count; ++i) {
+        found[static_cast<size_t>(i)] += found[static_cast<size_t>(piece * count + i)];
+      }
+    }
+    store(0, count, found.data());
   }
 };
 

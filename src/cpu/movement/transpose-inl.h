@@ -45,23 +45,33 @@ HWY_INLINE hn::Vec<D> LoadBlocks(D d, At&& at) {
 }
 
 // Transposes, in each block of 16 bytes of four (of 8 bytes: two) vectors, the square that the
-// blocks at its place make up, and stores the vectors ld apart.
+// blocks at its place make up.
 template <class D, class T = hn::TFromD<D>>
-HWY_INLINE void StoreSquares(D d, const hn::Vec<D>* r, T* to, int64_t ld) {
+HWY_INLINE void TurnSquares(D d, const hn::Vec<D>* r, hn::Vec<D>* to) {
   if constexpr (sizeof(T) == 8) {
-    hn::StoreU(hn::InterleaveLower(d, r[0], r[1]), d, to);
-    hn::StoreU(hn::InterleaveUpper(d, r[0], r[1]), d, to + ld);
+    to[0] = hn::InterleaveLower(d, r[0], r[1]);
+    to[1] = hn::InterleaveUpper(d, r[0], r[1]);
   } else {
     static_assert(sizeof(T) == 4);
     const auto low02 = hn::InterleaveLower(d, r[0], r[2]);
     const auto low13 = hn::InterleaveLower(d, r[1], r[3]);
     const auto high02 = hn::InterleaveUpper(d, r[0], r[2]);
     const auto high13 = hn::InterleaveUpper(d, r[1], r[3]);
-    hn::StoreU(hn::InterleaveLower(d, low02, low13), d, to);
-    hn::StoreU(hn::InterleaveUpper(d, low02, low13), d, to + ld);
-    hn::StoreU(hn::InterleaveLower(d, high02, high13), d, to + 2 * ld);
-    hn::StoreU(hn::InterleaveUpper(d, high02, high13), d, to + 3 * ld);
+    to[0] = hn::InterleaveLower(d, low02, low13);
+    to[1] = hn::InterleaveUpper(d, low02, low13);
+    to[2] = hn::InterleaveLower(d, high02, high13);
+    to[3] = hn::InterleaveUpper(d, high02, high13);
   }
+}
+
+// Stores them ld apart.
+template <class D, class T = hn::TFromD<D>>
+HWY_INLINE void StoreSquares(D d, const hn::Vec<D>* r, T* to, int64_t ld) {
+  constexpr int kSide = 16 / static_cast<int>(sizeof(T));
+  hn::Vec<D> turned[kSide];
+  TurnSquares(d, r, turned);
+#pragma GCC unroll 4
+  for (int i = 0; i < kSide; ++i) hn::StoreU(turned[i], d, to + i * ld);
 }
 
 // A vector's worth of rows, by as many columns as 16 bytes hold.

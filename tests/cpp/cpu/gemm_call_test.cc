@@ -117,7 +117,7 @@ class GemmCall : public ::testing::Test {
 
 TEST_F(GemmCall, RandomProductsGiveTheBitsOfAddmm) {
   Random random(3);
-  for (int round = 0; round < 1000; ++round) {
+  for (int round = 0; round < 3000; ++round) {
     const Case test(random, kProducts);
     const std::vector<char> expected = test.expected(1 + round % 2);
     ASSERT_TRUE(record_gemm(test.g)) << "round " << round;

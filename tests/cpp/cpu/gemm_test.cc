@@ -3,6 +3,8 @@
 #include "hologram/gemm.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -162,7 +164,14 @@ TEST_P(GemmTest, ThreadsChangeNoBits) {
                               // Vectors: some results a task, and a dot product in pieces.
                               {1, 5000, 300},
                               {5000, 1, 300},
-                              {1, 1, 300000}};
+                              // Those whose matrix has short rows, several to a vector.
+                              {1, 3, 90000},
+                              {17, 1, 9000},
+                              {1, 20000, 5},
+                              {3000, 1, 40},
+                              {1, 1, 300000},
+                              {3, 1, 70000},
+                              {1, 20, 16385}};
   std::mt19937 rng(5);
   for (const auto& [m, n, k] : sizes) {
     for (int kind = 0; kind < 16; ++kind) {
@@ -250,6 +259,130 @@ TEST_P(GemmTest, HowBLiesChangesNoBits) {
           gemm_providers().back().gemm(g);
           ASSERT_EQ(first, second) << m << " " << n << " " << k << " " << beta;
         }
+      }
+    }
+  }
+}
+
+// Memory that ends where none may be read.
+class GuardedMemory {
+ public:
+  explicit GuardedMemory(size_t bytes) {
+    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    const size_t whole = (bytes + page - 1) / page * page;
+    size_ = whole + page;
+    start_ =
+        static_cast<char*>(mmap(nullptr, size_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    EXPECT_EQ(mprotect(start_, whole, PROT_READ | PROT_WRITE), 0);
+    data_ = start_ + whole - bytes;
+  }
+  ~GuardedMemory() { munmap(start_, size_); }
+  GuardedMemory(const GuardedMemory&) = delete;
+  GuardedMemory& operator=(const GuardedMemory&) = delete;
+  char* data() const { return data_; }
+
+ private:
+  char *start_ = nullptr, *data_ = nullptr;
+  size_t size_ = 0;
+};
+
+// What lies between the rows of the matrix is NaN, and behind them there is no memory.
+TEST_P(GemmTest, VectorsTimesMatricesOfShortRows) {
+  std::mt19937 rng(8);
+  constexpr Dtype kTypes[] = {Dtype::kFloat32, Dtype::kFloat64, Dtype::kBFloat16, Dtype::kFloat16};
+  const int64_t heights[] = {1, 2, 7, 8, 9, 15, 16, 17, 31, 33, 64, 100, 257, 1100, 4500};
+  for (int round = 0; round < 600; ++round) {
+    const Dtype dtype = kTypes[round % 4];
+    const size_t size = itemsize(dtype);
+    const int64_t rows = heights[rng() % 15], cols = 1 + static_cast<int64_t>(rng() % 70);
+    const int64_t ld = cols + (rng() % 2 == 0 ? 0 : static_cast<int64_t>(rng() % 20));
+    // The matrix is A or B; the vector has as many elements as a row of it has, or a column.
+    const bool row = rng() % 2 == 0, along_k = rng() % 2 == 0;
+    const int64_t k = along_k ? cols : rows, count = along_k ? rows : cols;
+    const int64_t step = 1 + static_cast<int64_t>(rng() % 2);
+    auto matrix = random_values(rng, (rows - 1) * ld + cols, dtype);
+    for (size_t i = 0; i < matrix.size(); ++i) {
+      if (static_cast<int64_t>(i) % ld >= cols) matrix[i] = kNan;
+    }
+    if (round % 10 == 0) matrix[rng() % static_cast<unsigned>(cols)] = INFINITY;
+    const auto vector = random_values(rng, (k - 1) * step + 1, dtype);
+    auto matrix_bytes = stored(matrix, dtype), vector_bytes = stored(vector, dtype);
+    const auto m = loaded(matrix_bytes, dtype, static_cast<int64_t>(matrix.size()));
+    const auto x = loaded(vector_bytes, dtype, static_cast<int64_t>(vector.size()));
+    const GuardedMemory guarded(matrix.size() * size), guarded_x(vector.size() * size);
+    std::copy_n(matrix_bytes.data(), matrix.size() * size, guarded.data());
+    std::copy_n(vector_bytes.data(), vector.size() * size, guarded_x.data());
+    GemmArgs g;
+    g.dtype = dtype;
+    g.m = row ? 1 : count, g.n = row ? count : 1, g.k = k;
+    g.alpha = round % 3 == 0 ? 1.5 : 1, g.beta = round % 5 == 0 ? -0.5 : 0;
+    g.ldc = row ? count : 1 + static_cast<int64_t>(rng() % 2);
+    if (row) {
+      g.b = guarded.data(), g.ldb = ld, g.trans_b = along_k;
+      g.a = guarded_x.data(), g.trans_a = step > 1, g.lda = step > 1 ? step : k;
+    } else {
+      g.a = guarded.data(), g.lda = ld, g.trans_a = !along_k;
+      g.b = guarded_x.data(), g.ldb = step;
+    }
+    const int64_t c_step = row ? 1 : g.ldc, of_c = (count - 1) * c_step + 1;
+    auto c_bytes = stored(random_values(rng, of_c, dtype), dtype);
+    const auto before = loaded(c_bytes, dtype, of_c);
+    const GuardedMemory guarded_c(static_cast<size_t>(of_c) * size);
+    std::copy_n(c_bytes.data(), static_cast<size_t>(of_c) * size, guarded_c.data());
+    g.c = guarded_c.data(), g.max_threads = 1 + round % 2;
+    gemm_providers().back().gemm(g);
+    std::copy_n(guarded_c.data(), static_cast<size_t>(of_c) * size, c_bytes.data());
+    const auto got = loaded(c_bytes, dtype, of_c);
+    for (int64_t i = 0; i < of_c; ++i) {
+      const double old = before[static_cast<size_t>(i)], value = got[static_cast<size_t>(i)];
+      if (i % c_step != 0) {
+        ASSERT_EQ(value, old) << "wrote beside the results";
+        continue;
+      }
+      double sum = 0, magnitude = std::abs(g.beta * old);
+      for (int64_t p = 0; p < k; ++p) {
+        const int64_t at = along_k ? i / c_step * ld + p : p * ld + i / c_step;
+        const double product = m[static_cast<size_t>(at)] * x[static_cast<size_t>(p * step)];
+        sum += product, magnitude += 2 * std::abs(product);
+      }
+      const double want = g.alpha * sum + g.beta * old;
+      if (!std::isfinite(want)) {
+        ASSERT_EQ(value, want);
+        continue;
+      }
+      const double bound = epsilon(dtype) * std::abs(want) +
+                           epsilon(dtype == Dtype::kFloat64 ? dtype : Dtype::kFloat32) * magnitude;
+      ASSERT_NEAR(value, want, bound) << dtype_name(dtype) << " " << rows << " x " << cols << ", "
+                                      << ld << (row ? " row" : " column") << along_k;
+    }
+  }
+}
+
+// Sums are the same however far the rows lie apart.
+TEST_P(GemmTest, HowFarShortRowsLieApartChangesNoBits) {
+  std::mt19937 rng(9);
+  for (const Dtype dtype : {Dtype::kFloat32, Dtype::kFloat64, Dtype::kBFloat16, Dtype::kFloat16}) {
+    for (const int64_t cols : {1, 2, 3, 5, 8, 17, 40, 41, 64, 65}) {
+      for (const bool along_k : {false, true}) {
+        const int64_t rows = 531, k = along_k ? cols : rows, count = along_k ? rows : cols;
+        const auto near_values = random_values(rng, rows * cols, dtype);
+        const auto x = stored(random_values(rng, k, dtype), dtype);
+        const auto product = [&](int64_t ld) {
+          std::vector<double> values(static_cast<size_t>(rows * ld), kNan);
+          for (int64_t i = 0; i < rows; ++i) {
+            std::copy_n(near_values.begin() + i * cols, cols, values.begin() + i * ld);
+          }
+          const auto a = stored(values, dtype);
+          auto c = stored(std::vector<double>(static_cast<size_t>(count)), dtype);
+          GemmArgs g;
+          g.dtype = dtype;
+          g.m = count, g.n = 1, g.k = k;
+          g.trans_a = !along_k, g.lda = ld, g.ldb = g.ldc = 1;
+          g.a = a.data(), g.b = x.data(), g.c = c.data();
+          gemm_providers().back().gemm(g);
+          return c;
+        };
+        ASSERT_EQ(product(cols), product(cols + 3)) << dtype_name(dtype) << " " << cols;
       }
     }
   }

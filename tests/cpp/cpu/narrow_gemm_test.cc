@@ -25,10 +25,11 @@ INSTANTIATE_TEST_SUITE_P(Isas, NarrowGemm, kEveryIsa, isa_of);
 
 // Dot products of few rows on either side, products with vectors, turned ones, panels that are
 // packed for all of k and piece by piece.
-constexpr int64_t kSizes[][3] = {{1, 1, 1},     {1, 70, 41},    {1, 5, 9000},  {1, 1, 9000},
-                                 {70, 1, 300},  {2, 90, 33},    {3, 65, 1027}, {8, 33, 64},
-                                 {7, 4, 31},    {40, 3, 1030},  {9, 70, 33},   {20, 300, 260},
-                                 {100, 70, 97}, {130, 70, 600}, {300, 45, 70}, {190, 600, 70}};
+constexpr int64_t kSizes[][3] = {
+    {1, 1, 1},     {1, 70, 41},    {1, 5, 9000},  {1, 1, 9000},   {70, 1, 300}, {2, 90, 33},
+    {3, 65, 1027}, {8, 33, 64},    {7, 4, 31},    {40, 3, 1030},  {9, 70, 33},  {20, 300, 260},
+    {100, 70, 97}, {130, 70, 600}, {300, 45, 70}, {190, 600, 70}, {1, 3, 900},  {1, 300, 5},
+    {1, 40, 40},   {1, 64, 70},    {1, 17, 1030}, {1, 7, 20000}};
 
 TEST_P(NarrowGemm, GivesTheBitsOfConvertingFirst) {
   Random random(1);

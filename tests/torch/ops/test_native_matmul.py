@@ -10,6 +10,8 @@ import torch
 from native_compare import ACCURATE, DEVICE, FLOATS, check, check_native, layouts, to_device, values
 
 SIZES = [(1, 1, 1), (2, 3, 4), (32, 784, 128), (65, 33, 17), (1, 64, 5), (64, 1, 64), (7, 9, 1)]
+# One row or column, and few elements in each row of the other operand.
+SIZES += [(300, 3, 1), (1, 500, 5), (40, 17, 1), (1, 1100, 33), (1, 30, 200)]
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -44,6 +46,22 @@ def test_beta_zero_ignores_the_bias() -> None:
     check(torch.addmm, nan, values(3, 4), values(4, 5), beta=0, tol=ACCURATE)
     check(torch.addmm, nan[0], values(3, 4), values(4, 5), beta=0, tol=ACCURATE)
     check(torch.addmv, nan[0, :3], values(3, 4), values(4), beta=0, tol=ACCURATE)
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, torch.int32, torch.uint8])
+def test_one_column_with_a_bias(dtype: torch.dtype) -> None:
+    # Every layout of what is added: of the size of the result, one number, every second one.
+    for m, k in [(70000, 3), (300, 17), (40, 2)]:
+        x, w, v = values(m, k, dtype=dtype), values(1, k, dtype=dtype, seed=1), values(2 * m)
+        v = v.to(dtype)
+        tol = ACCURATE
+        check(torch.nn.functional.linear, x, w, v[:1], tol=tol)
+        for bias in [v[:m], v[::2], v[:1].expand(m), v[0]]:
+            check(torch.addmv, bias, x, w[0], beta=2, alpha=3, tol=tol)
+            column = bias[:, None] if bias.dim() == 1 else bias
+            check(torch.addmm, column, x, w.t(), beta=2, tol=tol)
+            column = column.expand(2, m, 1) if bias.dim() == 1 else bias
+            check(torch.baddbmm, column, x.expand(2, m, k), w.t().expand(2, k, 1), tol=tol)
 
 
 @pytest.mark.parametrize("dtype", [*FLOATS, torch.int64, torch.int32, torch.uint8, torch.complex64])

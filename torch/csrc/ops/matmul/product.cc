@@ -36,6 +36,10 @@ void spread(const Addend& from, int64_t rows, int64_t cols, T* out) {
     std::memcpy(out, in, static_cast<size_t>(rows * cols) * sizeof(T));
     return;
   }
+  if (cols == 1) {
+    for (int64_t i = 0; i < rows; ++i) out[i] = in[i * from.row_stride];
+    return;
+  }
   for (int64_t i = 0; i < rows; ++i, in += from.row_stride, out += cols) {
     if (from.col_stride == 1) {
       std::memcpy(out, in, static_cast<size_t>(cols) * sizeof(T));
