@@ -236,7 +236,7 @@ void AddRowsOfVectors(const In* b, int64_t ldb, const T* x, int64_t k, int64_t n
   for (int v = 0; v + 1 < kVectors; ++v) hn::StoreU(whole[v], d, y + v * kTall);
 }
 
-// As many columns at a time as registers hold.
+// With as few vectors, at most kVectors, as n columns take.
 template <int kVectors, class T, class In>
 void AddRowsOfUpTo(const In* b, int64_t ldb, const T* x, int64_t k, int64_t n, T* y) {
   constexpr int64_t kTall = static_cast<int64_t>(hn::MaxLanes(hn::ScalableTag<T>()));

@@ -121,7 +121,11 @@ void fold_cols(const ReduceJob& job, const Nest& folded, const Split& split, int
     return;
   }
   alignas(64) char scratch[kGathered * 8];
-  const int64_t together = kGathered / std::max<int64_t>(1, cols);
+  // What is gathered stays in the first cache until it is folded: half of the scratch, in whole
+  // steps of the kernels, which take eight rows at once and kFewFolded in a block.
+  const int64_t most = kGathered / std::max<int64_t>(1, cols);
+  const int64_t step_of_rows = most / 2 >= kFewFolded ? kFewFolded : 8;
+  const int64_t together = most / 2 >= 8 ? most / 2 / step_of_rows * step_of_rows : most;
   for_stretches(split, folded, piece, [&](int64_t offset, int64_t position, int64_t n) {
     const char* at = static_cast<const char*>(in.data) + (base + offset) * size;
     for (int64_t r = 0; r < n; r += together) {
