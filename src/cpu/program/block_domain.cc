@@ -180,6 +180,7 @@ BlockDomain make_block_domain(const Kernel& kernel, int64_t tile, bool joins_row
   GapJoin join;
   if (joins_rows) {
     std::vector<int64_t> sizes;
+    sizes.reserve(order.size());
     for (const int k : order)
       sizes.push_back(static_cast<int64_t>(itemsize(kernel.accesses[k].dtype)));
     join = find_join(loops, sizes, tile);
