@@ -169,6 +169,7 @@ void run_loop(const Program& program, const Step& step, const StepOperand* opera
   gather_addresses(operands + inputs + numbers, step.outputs, at, out);
   if (step.walks_rows) return run_rows(program, step, operands, in, out, rows, cols);
   if (!step.by_row) {
+    // Read by loops over joined rows only.
     const auto* kept = reinterpret_cast<const int64_t*>(program.domain.kept.data());
     return loop_for(step, out, nullptr)(in, in + inputs, out, n, 1, kept);
   }

@@ -31,16 +31,23 @@ HWY_INLINE V MulAddOf(V a, V b, V c) {
   }
 }
 
+// Narrow elements as those of D's type.
+template <class D, class V>
+HWY_INLINE hn::Vec<D> Widened(D d, V v) {
+  if constexpr (std::is_same_v<hn::TFromV<V>, int8_t>) {
+    return hn::ConvertTo(d, hn::PromoteTo(hn::RebindToSigned<D>(), v));
+  } else {
+    return hn::PromoteTo(d, v);
+  }
+}
+
 // Elements of type In as a vector of D's type.
 template <class D, class In>
 HWY_INLINE hn::Vec<D> LoadWidened(D d, const In* p) {
   if constexpr (std::is_same_v<hn::TFromD<D>, In>) {
     return hn::LoadU(d, p);
-  } else if constexpr (std::is_same_v<In, int8_t>) {
-    const hn::RebindToSigned<D> whole;
-    return hn::ConvertTo(d, hn::PromoteTo(whole, hn::LoadU(hn::Rebind<In, D>(), p)));
   } else {
-    return hn::PromoteTo(d, hn::LoadU(hn::Rebind<In, D>(), p));
+    return Widened(d, hn::LoadU(hn::Rebind<In, D>(), p));
   }
 }
 
@@ -64,18 +71,11 @@ HWY_INLINE hn::Vec<D> LoadWidenedFirst(D d, const In* p, int64_t n) {
     return LoadFirst(d, p, n);
   } else {
     const hn::Rebind<In, D> narrow;
-    const auto widened = [d](auto v) HWY_ATTR {
-      if constexpr (std::is_same_v<In, int8_t>) {
-        return hn::ConvertTo(d, hn::PromoteTo(hn::RebindToSigned<D>(), v));
-      } else {
-        return hn::PromoteTo(d, v);
-      }
-    };
 #if HWY_TARGET == HWY_AVX3
     // It loads elements of two bytes and of one under a mask.
     using Bits = std::conditional_t<sizeof(In) == 1, int8_t, uint16_t>;
     const hn::Rebind<Bits, D> bits;
-    return widened(hn::BitCast(narrow, LoadFirst(bits, reinterpret_cast<const Bits*>(p), n)));
+    return Widened(d, hn::BitCast(narrow, LoadFirst(bits, reinterpret_cast<const Bits*>(p), n)));
 #else
     constexpr size_t kBytes = hn::MaxLanes(d) * sizeof(In);
     const char* const from = reinterpret_cast<const char*>(p);
@@ -84,12 +84,12 @@ HWY_INLINE hn::Vec<D> LoadWidenedFirst(D d, const In* p, int64_t n) {
       const hn::Full64<uint64_t> half;
       const auto low = hn::Set(half, FirstBytes(from, bytes));
       const auto high = hn::Set(half, FirstBytes(from + 8, bytes - 8));
-      return widened(hn::BitCast(narrow, hn::Combine(hn::Full128<uint64_t>(), high, low)));
+      return Widened(d, hn::BitCast(narrow, hn::Combine(hn::Full128<uint64_t>(), high, low)));
     } else {
       static_assert(kBytes == 8 || kBytes == 4);
       using Word = std::conditional_t<kBytes == 8, uint64_t, uint32_t>;
       const auto word = static_cast<Word>(FirstBytes(from, bytes));
-      return widened(hn::BitCast(narrow, hn::Set(hn::CappedTag<Word, 1>(), word)));
+      return Widened(d, hn::BitCast(narrow, hn::Set(hn::CappedTag<Word, 1>(), word)));
     }
 #endif
   }

@@ -41,11 +41,11 @@ HWY_INLINE hn::Vec<D> ElementsOfWords(D d, W words) {
   }
 }
 
-// y[i] = row i of a . x, i < m, for rows of k <= kShortRow elements. A vector's worth of rows is
-// turned into columns in registers, 16 bytes of each row at a time. The last 16 bytes of a row
-// overlap those before: what was added already, or lies behind a shorter row, is masked away, and
-// 0 times -0 changes no sum. Each sum is one chain of multiply-adds in the order of the columns,
-// whatever In is.
+// y[i] = row i of a . x, i < m, for rows of k <= kLongestShortRow elements. A vector's worth of
+// rows is turned into columns in registers, 16 bytes of each row at a time. The last 16 bytes of a
+// row overlap those before: what was added already, or lies behind a shorter row, is masked away,
+// and 0 times -0 changes no sum. Each sum is one chain of multiply-adds in the order of the
+// columns, whatever In is.
 template <class T, class In>
 void DotShortRows(const In* a, int64_t lda, const T* x, int64_t m, int64_t k, T* y) {
   // Of 32 bytes: two loads of 16 fill one without a shuffle, and two are done at a time.
@@ -63,7 +63,7 @@ void DotShortRows(const In* a, int64_t lda, const T* x, int64_t m, int64_t k, T*
   // Of the last block, columns [from, to) are new.
   const int64_t from = whole * kWide - last, to = k - last;
   const int64_t first_word = from / kPer, end_word = (to - 1) / kPer + 1;
-  HWY_ALIGN T factors[cpu::kShortRow + kWide];
+  HWY_ALIGN T factors[cpu::kLongestShortRow + kWide];
   std::copy_n(x, whole * kWide, factors);
   HWY_ALIGN In bits[kWide];
   std::memset(static_cast<void*>(bits), 0, sizeof(bits));
@@ -134,7 +134,7 @@ void DotShortRows(const In* a, int64_t lda, const T* x, int64_t m, int64_t k, T*
   if (whole > 0) dots.template operator()<2>();
   dots.template operator()<1>();
   for (; i < m; i += kTall) {
-    constexpr int64_t kRoom = cpu::kShortRow + kWide;
+    constexpr int64_t kRoom = cpu::kLongestShortRow + kWide;
     HWY_ALIGN In rows[kTall * kRoom];
     const int64_t here = std::min(kTall, m - i), ld = std::max(k, kWide);
     std::memset(static_cast<void*>(rows), 0, static_cast<size_t>(kTall * ld) * sizeof(In));
@@ -309,7 +309,7 @@ void AddRowsInVectors(const In* b, int64_t ldb, const T* x, int64_t k, int64_t n
   }
 }
 
-// The same for n <= kShortRow.
+// The same for n <= kLongestShortRow.
 template <class T, class In>
 void AddShortRows(const In* b, int64_t ldb, const T* x, int64_t k, int64_t n, T* y) {
   constexpr int64_t kTall = static_cast<int64_t>(hn::MaxLanes(hn::ScalableTag<T>()));

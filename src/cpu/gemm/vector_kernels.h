@@ -9,8 +9,8 @@
 
 namespace hologram::cpu {
 
-// Rows of at most so many elements lie several in a vector.
-inline constexpr int64_t kShortRow = 64;
+// The longest rows, in elements, that add_short_rows takes.
+inline constexpr int64_t kLongestShortRow = 64;
 
 // The matrix has elements of the dtype; T is double for float64, else float.
 template <class T>
@@ -20,7 +20,7 @@ struct VectorKernel {
   // y[j] += the sum of x[p] b[p * ldb + j] over p < k, j < n: one chain of multiply-adds in the
   // order of p for every j.
   void (*add_rows)(const void* b, int64_t ldb, const T* x, int64_t k, int64_t n, T* y) = nullptr;
-  // The same for n <= kShortRow: several chains for every j, the same for every ldb.
+  // The same for n <= kLongestShortRow: several chains for every j, the same for every ldb.
   void (*add_short_rows)(const void* b, int64_t ldb, const T* x, int64_t k, int64_t n,
                          T* y) = nullptr;
 };

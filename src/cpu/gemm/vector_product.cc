@@ -17,8 +17,8 @@ namespace {
 constexpr int64_t kTaskElements = int64_t{1} << 16;
 // Elements of a piece of a dot product.
 constexpr int64_t kPiece = 4096;
-// Up to so many dot products of at least such a length are cut into pieces: more of them keep all
-// threads busy.
+// At most kFewDots dot products of at least kLongDots elements are cut into pieces, which threads
+// share. Of more dot products each thread computes some whole ones.
 constexpr int64_t kFewDots = 32, kLongDots = 4 * kPiece;
 // Results that are summed at a time.
 constexpr int64_t kMostResults = 8192, kMostDots = 1024;
@@ -81,7 +81,8 @@ struct VectorProduct {
   void run() {
     if (count == 1 || (along_k && count <= kFewDots && g.k >= kLongDots)) return dot();
     if (g.k == 1 && ld == 1) along_k = false;
-    if (!along_k && count <= kShortRow && g.k >= kLeastShortRows) return sums_of_short_rows();
+    if (!along_k && count <= kLongestShortRow && g.k >= kLeastShortRows)
+      return sums_of_short_rows();
     const T* x = reinterpret_cast<const T*>(vector);
     if (step != 1 || vector_type != kComputed) {
       packed.resize(static_cast<size_t>(g.k));
@@ -176,7 +177,7 @@ struct VectorProduct {
         std::clamp<int64_t>(g.k / (kTaskElements / count), int64_t{1}, kMostShortPieces);
     const int64_t depth = ceil_div(ceil_div(g.k, pieces), kWhole) * kWhole;
     const bool direct = vector_type == kComputed && step == 1;
-    T found[kMostShortPieces * kShortRow];
+    T found[kMostShortPieces * kLongestShortRow];
     parallel_for(pieces, g.max_threads, [&](int64_t begin, int64_t end, int) {
       T x[kShortRowsTogether];
       for (int64_t piece = begin; piece < end; ++piece) {

@@ -231,7 +231,7 @@ Symbol convert_directly(Symbol x, Dtype from, Dtype to) {
   return x.graph->make(Op::kConvert, to, {x}, 0, from);
 }
 
-// Values that are looked into for has_bfloat16_digits().
+// Operations that has_bfloat16_digits() looks into, one below the other.
 constexpr int kDeepest = 8;
 
 // Whether a float32 is one that bfloat16 has: the lower half of its bits is 0.

@@ -63,9 +63,10 @@ int64_t join_dimension(const Loops& loops, int dim, int64_t count,
   return step;
 }
 
-// Rows of so many vectors and more are as fast one by one, and so they can go past the caches.
+// Rows of at least this many vectors are not joined: a loop that walks them row by row is as fast,
+// and can store past the caches.
 constexpr int64_t kLongRow = 8;
-// What a call for a block costs, in vectors.
+// A call for a block takes as long as this many vectors.
 constexpr int64_t kVectorsOfBlock = 8;
 
 // The largest step to which dimension `dim` is joined, where what is joined already spans so much:

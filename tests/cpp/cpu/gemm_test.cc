@@ -3,8 +3,6 @@
 #include "hologram/gemm.h"
 
 #include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -22,6 +20,7 @@
 #include "src/cpu/gemm/gemm_provider.h"
 #include "src/cpu/gemm/gemm_tiles.h"
 #include "tests/cpp/cpu/isa_test.h"
+#include "tests/cpp/cpu/jit_cases.h"
 
 namespace hologram {
 namespace {
@@ -264,28 +263,6 @@ TEST_P(GemmTest, HowBLiesChangesNoBits) {
   }
 }
 
-// Memory that ends where none may be read.
-class GuardedMemory {
- public:
-  explicit GuardedMemory(size_t bytes) {
-    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-    const size_t whole = (bytes + page - 1) / page * page;
-    size_ = whole + page;
-    start_ =
-        static_cast<char*>(mmap(nullptr, size_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    EXPECT_EQ(mprotect(start_, whole, PROT_READ | PROT_WRITE), 0);
-    data_ = start_ + whole - bytes;
-  }
-  ~GuardedMemory() { munmap(start_, size_); }
-  GuardedMemory(const GuardedMemory&) = delete;
-  GuardedMemory& operator=(const GuardedMemory&) = delete;
-  char* data() const { return data_; }
-
- private:
-  char *start_ = nullptr, *data_ = nullptr;
-  size_t size_ = 0;
-};
-
 // What lies between the rows of the matrix is NaN, and behind them there is no memory.
 TEST_P(GemmTest, VectorsTimesMatricesOfShortRows) {
   std::mt19937 rng(8);
@@ -309,29 +286,34 @@ TEST_P(GemmTest, VectorsTimesMatricesOfShortRows) {
     auto matrix_bytes = stored(matrix, dtype), vector_bytes = stored(vector, dtype);
     const auto m = loaded(matrix_bytes, dtype, static_cast<int64_t>(matrix.size()));
     const auto x = loaded(vector_bytes, dtype, static_cast<int64_t>(vector.size()));
-    const GuardedMemory guarded(matrix.size() * size), guarded_x(vector.size() * size);
-    std::copy_n(matrix_bytes.data(), matrix.size() * size, guarded.data());
-    std::copy_n(vector_bytes.data(), vector.size() * size, guarded_x.data());
+    const size_t matrix_size = matrix.size() * size, vector_size = vector.size() * size;
+    const cpu::Guarded matrix_memory(matrix_size), vector_memory(vector_size);
+    char* const guarded = matrix_memory.last(matrix_size);
+    char* const guarded_x = vector_memory.last(vector_size);
+    std::copy_n(matrix_bytes.data(), matrix_size, guarded);
+    std::copy_n(vector_bytes.data(), vector_size, guarded_x);
     GemmArgs g;
     g.dtype = dtype;
     g.m = row ? 1 : count, g.n = row ? count : 1, g.k = k;
     g.alpha = round % 3 == 0 ? 1.5 : 1, g.beta = round % 5 == 0 ? -0.5 : 0;
     g.ldc = row ? count : 1 + static_cast<int64_t>(rng() % 2);
     if (row) {
-      g.b = guarded.data(), g.ldb = ld, g.trans_b = along_k;
-      g.a = guarded_x.data(), g.trans_a = step > 1, g.lda = step > 1 ? step : k;
+      g.b = guarded, g.ldb = ld, g.trans_b = along_k;
+      g.a = guarded_x, g.trans_a = step > 1, g.lda = step > 1 ? step : k;
     } else {
-      g.a = guarded.data(), g.lda = ld, g.trans_a = !along_k;
-      g.b = guarded_x.data(), g.ldb = step;
+      g.a = guarded, g.lda = ld, g.trans_a = !along_k;
+      g.b = guarded_x, g.ldb = step;
     }
     const int64_t c_step = row ? 1 : g.ldc, of_c = (count - 1) * c_step + 1;
     auto c_bytes = stored(random_values(rng, of_c, dtype), dtype);
     const auto before = loaded(c_bytes, dtype, of_c);
-    const GuardedMemory guarded_c(static_cast<size_t>(of_c) * size);
-    std::copy_n(c_bytes.data(), static_cast<size_t>(of_c) * size, guarded_c.data());
-    g.c = guarded_c.data(), g.max_threads = 1 + round % 2;
+    const size_t c_size = static_cast<size_t>(of_c) * size;
+    const cpu::Guarded c_memory(c_size);
+    char* const guarded_c = c_memory.last(c_size);
+    std::copy_n(c_bytes.data(), c_size, guarded_c);
+    g.c = guarded_c, g.max_threads = 1 + round % 2;
     gemm_providers().back().gemm(g);
-    std::copy_n(guarded_c.data(), static_cast<size_t>(of_c) * size, c_bytes.data());
+    std::copy_n(guarded_c, c_size, c_bytes.data());
     const auto got = loaded(c_bytes, dtype, of_c);
     for (int64_t i = 0; i < of_c; ++i) {
       const double old = before[static_cast<size_t>(i)], value = got[static_cast<size_t>(i)];

@@ -229,6 +229,57 @@ TEST_P(JitLoops, ManyThreadsGetOneKernelForOneLoop) {
   for (const auto& mine : kernels) EXPECT_EQ(mine, kernels[0]);
 }
 
+// x + y and x y of the elements whose bits are set. x and the sums lie with gaps, y and the
+// products without.
+template <class T>
+void check_gaps(Isa isa, Dtype dtype, int64_t n, std::mt19937_64& rng) {
+  jit::LoopGraph graph(isa);
+  const jit::Symbol in[] = {graph.input(0, dtype), graph.input(1, dtype)};
+  graph.outputs = {graph.compute(row_instr(op_info(OpId::add), dtype), in).id,
+                   graph.compute(row_instr(op_info(OpId::mul), dtype), in).id};
+  graph.has_gaps = true;
+  graph.packed_inputs = graph.packed_outputs = {0, 1};
+  const JitLoop loop = jit_compile(graph);
+  ASSERT_FALSE(loop == nullptr);
+
+  std::vector<uint64_t> kept(static_cast<size_t>(n / 64) + 2);
+  for (uint64_t& word : kept) word = rng() & rng();  // also behind the last element
+  std::vector<int64_t> places;
+  for (int64_t i = 0; i < n; ++i) {
+    if (kept[static_cast<size_t>(i / 64)] >> (i % 64) & 1) places.push_back(i);
+  }
+  const size_t all = static_cast<size_t>(n) * sizeof(T), some = places.size() * sizeof(T);
+  const Guarded x_memory(all), sum_memory(all), y_memory(some), product_memory(some);
+  T* const x = reinterpret_cast<T*>(x_memory.last(all));
+  T* const sums = reinterpret_cast<T*>(sum_memory.last(all));
+  T* const y = reinterpret_cast<T*>(y_memory.last(some));
+  T* const products = reinterpret_cast<T*>(product_memory.last(some));
+  for (int64_t i = 0; i < n; ++i) x[i] = static_cast<T>(rng() % 1000), sums[i] = T(-7);
+  for (size_t i = 0; i < places.size(); ++i) y[i] = static_cast<T>(rng() % 1000);
+  std::vector<T> expected(static_cast<size_t>(n), T(-7));
+  for (size_t i = 0; i < places.size(); ++i) {
+    expected[static_cast<size_t>(places[i])] = x[places[i]] + y[i];
+  }
+  const void* inputs[] = {x, y};
+  void* outputs[] = {sums, products};
+  loop.get()(inputs, nullptr, outputs, n, 1, reinterpret_cast<const int64_t*>(kept.data()));
+  for (int64_t i = 0; i < n; ++i) ASSERT_EQ(sums[i], expected[static_cast<size_t>(i)]) << i;
+  for (size_t i = 0; i < places.size(); ++i) ASSERT_EQ(products[i], x[places[i]] * y[i]) << i;
+}
+
+TEST_P(JitLoops, GapsAreNotStoredAndNothingBesideIsTouched) {
+  if (GetParam() != Isa::kAvx512) GTEST_SKIP() << "loops with gaps need masks";
+  std::mt19937_64 rng(6);
+  for (const int64_t n : {1, 7, 8, 15, 16, 17, 31, 63, 64, 65, 127, 200, 1000, 8192}) {
+    for (int round = 0; round < 4; ++round) {
+      check_gaps<float>(GetParam(), Dtype::kFloat32, n, rng);
+      check_gaps<double>(GetParam(), Dtype::kFloat64, n, rng);
+      check_gaps<int32_t>(GetParam(), Dtype::kInt32, n, rng);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Isas, JitLoops, ::testing::Values(Isa::kAvx2, Isa::kAvx512), isa_of);
 
 }  // namespace
