@@ -11,6 +11,7 @@
 #include "hologram/error.h"
 #include "hologram/parallel.h"
 #include "src/cpu/device/grain_size.h"
+#include "src/cpu/gemm/bfloat16_dots.h"
 #include "src/cpu/gemm/gemm_float.h"
 #include "src/cpu/gemm/pack_buffer.h"
 #include "src/cpu/gemm/vector_product.h"
@@ -88,6 +89,7 @@ bool supports(Dtype dtype) {
 }
 
 void run(const GemmArgs& args) {
+  if (is_bfloat16_dots(args, args.dtype)) return bfloat16_dots(args, args.dtype);
   if (is_vector_product(args)) return vector_product(args, args.dtype);
   switch (args.dtype) {
     case Dtype::kFloat32:
@@ -138,6 +140,7 @@ const GemmProvider& builtin_gemm() {
 }
 
 void narrow_gemm(const GemmArgs& args, Dtype b_type) {
+  if (is_bfloat16_dots(args, b_type)) return bfloat16_dots(args, b_type);
   if (is_vector_product(args)) return vector_product(args, b_type);
   if (args.dtype == Dtype::kFloat32) return narrow_float_gemm(args, b_type);
   wide_gemm(args, b_type, Dtype::kFloat32);

@@ -7,6 +7,7 @@
 #include <limits>
 #include <memory>
 
+#include "src/cpu/gemm/bfloat16_dots.h"
 #include "src/cpu/gemm/gemm_builtin.h"
 #include "src/cpu/gemm/gemm_provider.h"
 #include "src/cpu/gemm/gemm_tiles.h"
@@ -46,7 +47,7 @@ constexpr double kClearlyFaster = 0.65, kClearlySlower = 0.9;
 constexpr int64_t kSmallHalf = int64_t{1} << 20, kPerConversion = 10;
 
 bool suits_builtin(const GemmArgs& g, int64_t batch) {
-  if (is_vector_product(g)) return true;
+  if (is_vector_product(g) || is_bfloat16_dots(g, g.dtype)) return true;
   if (itemsize(g.dtype) == 2) {
     const int64_t converted = g.m * g.k + g.k * g.n + g.m * g.n;
     return batch * (g.m * g.n * g.k + kPerConversion * converted) < kSmallHalf;

@@ -9,6 +9,7 @@
 #include "hologram/parallel.h"
 #include "src/cpu/device/call_table.h"
 #include "src/cpu/device/grain_size.h"
+#include "src/cpu/gemm/bfloat16_dots.h"
 #include "src/cpu/gemm/blocking.h"
 #include "src/cpu/gemm/gemm_builtin.h"
 #include "src/cpu/gemm/gemm_float.h"
@@ -65,16 +66,25 @@ struct LinearInt8 {
     g.max_threads = threads;
     return g;
   }
+  // The same of the rows as they are.
+  GemmArgs product_of_input(float* c) const {
+    GemmArgs g = product(nullptr, m, c);
+    g.dtype = dtype;
+    g.a = input;
+    return g;
+  }
+  bool is_dots() const { return is_bfloat16_dots(product_of_input(nullptr), Dtype::kInt8); }
   // The provider that multiplies half types into float32, or null. int8 is exact in them.
   const GemmProvider* provider() const {
-    return itemsize(dtype) == 2 && m >= kLeastRowsByProvider && m * n * k >= kLeastWorkByProvider
+    return itemsize(dtype) == 2 && !is_dots() && m >= kLeastRowsByProvider &&
+                   m * n * k >= kLeastWorkByProvider
                ? provider_to_float(dtype)
                : nullptr;
   }
   bool is_done_in_blocks() const {
     if (provider() != nullptr) return false;
-    return dtype != Dtype::kFloat64 && m > 1 && n > 1 && k > 0 && k <= kLongestInBlocks &&
-           !is_sum_of_dots(product(nullptr, m, nullptr));
+    return dtype != Dtype::kFloat64 && !is_dots() && m > 1 && n > 1 && k > 0 &&
+           k <= kLongestInBlocks && !is_sum_of_dots(product(nullptr, m, nullptr));
   }
 
   // Rows [row, row + rows) of the input as float32.
@@ -108,6 +118,7 @@ struct LinearInt8 {
     if (dtype == Dtype::kFloat64) return run_double();
     if (const GemmProvider* by = provider(); by != nullptr) return run_by(*by);
     if (is_done_in_blocks()) return run_blocks(nullptr);
+    if (is_dots()) return run_dots();
     const std::vector<float> by = scales();
     // Parts of nearly equal height: which kernel computes an element is a matter of sizes.
     const int64_t parts = is_float() ? 1 : ceil_div(m, kRowsAtATime);
@@ -127,6 +138,16 @@ struct LinearInt8 {
         finish(c + first * n, n, count, 0, n, by, to + first * n * size(), n);
       });
     }
+  }
+
+  void run_dots() const {
+    PackBuffer sums;
+    float* const c = sums.get<float>(m * n);
+    bfloat16_dots_to_float(product_of_input(c), Dtype::kInt8);
+    const std::vector<float> by = scales();
+    parallel_for(m, threads, [&](int64_t begin, int64_t end, int) {
+      finish(c + begin * n, n, end - begin, 0, n, by, out + begin * n * size(), n);
+    });
   }
 
   void run_by(const GemmProvider& provider) const {

@@ -17,9 +17,6 @@ namespace {
 constexpr int64_t kTaskElements = int64_t{1} << 16;
 // Elements of a piece of a dot product.
 constexpr int64_t kPiece = 4096;
-// At most kFewDots dot products of at least kLongDots elements are cut into pieces, which threads
-// share. Of more dot products each thread computes some whole ones.
-constexpr int64_t kFewDots = 32, kLongDots = 4 * kPiece;
 // Results that are summed at a time.
 constexpr int64_t kMostResults = 8192, kMostDots = 1024;
 // With fewer rows than this their places in vectors are not worth settling.
@@ -79,7 +76,7 @@ struct VectorProduct {
   }
 
   void run() {
-    if (count == 1 || (along_k && count <= kFewDots && g.k >= kLongDots)) return dot();
+    if (count == 1 || (along_k && are_few_long_dots(count, g.k))) return dot();
     if (g.k == 1 && ld == 1) along_k = false;
     if (!along_k && count <= kLongestShortRow && g.k >= kLeastShortRows)
       return sums_of_short_rows();

@@ -16,6 +16,8 @@
 #include "hologram/elementwise.h"
 #include "hologram/error.h"
 #include "hologram/parallel.h"
+#include "src/cpu/gemm/bfloat16_kernels.h"
+#include "src/cpu/gemm/gemm_builtin.h"
 #include "src/cpu/gemm/gemm_float.h"
 #include "src/cpu/gemm/gemm_provider.h"
 #include "src/cpu/gemm/gemm_tiles.h"
@@ -548,13 +550,21 @@ TEST(Gemm, AProviderThatIsFastComputesLargeProducts) {
     EXPECT_EQ(name(2, 768, 3072, false), "fast") << "waits for memory";
     EXPECT_EQ(calls, 4) << "measured once";
   }
-  const auto half = [&](int64_t m, int64_t n, int64_t k) {
-    return chosen(args_of(m, n, k, true, Dtype::kBFloat16));
-  };
-  EXPECT_EQ(half(64, 64, 64), "hologram");
-  EXPECT_EQ(half(1, 768, 3072), "hologram") << "a vector";
-  EXPECT_EQ(half(4, 768, 768), "fast") << "converting the weight takes longer";
-  EXPECT_EQ(half(128, 128, 128), "fast");
+  for (const Dtype dtype : {Dtype::kFloat16, Dtype::kBFloat16}) {
+    const auto half = [&](int64_t m, int64_t n, int64_t k) {
+      return chosen(args_of(m, n, k, true, dtype));
+    };
+    EXPECT_EQ(half(64, 64, 64), "hologram");
+    EXPECT_EQ(half(1, 768, 3072), "hologram") << "a vector";
+    EXPECT_EQ(half(128, 128, 128), "fast");
+    const bool has_dots =
+        dtype == Dtype::kBFloat16 && cpu::bfloat16_kernel(current_isa()) != nullptr;
+    const char* few = has_dots ? "hologram" : "fast";
+    EXPECT_EQ(half(4, 768, 768), few) << "converting the weight takes longer";
+    EXPECT_EQ(half(768, 32, 768), few);
+    EXPECT_EQ(half(33, 768, 768), "fast");
+    EXPECT_EQ(half(8, 8, 100000), "fast") << "few dot products";
+  }
   EXPECT_EQ(gemm_provider_name(Dtype::kFloat32), std::string("fast"));
   unregister_gemm_provider("fast");
   const auto expect_builtin = [&](const char* name, void (*gemm)(const GemmArgs&)) {
@@ -566,6 +576,82 @@ TEST(Gemm, AProviderThatIsFastComputesLargeProducts) {
   expect_builtin("slow", [](const GemmArgs& g) {
     for (int i = 0; i < 4; ++i) builtin.gemm(g);
   });
+}
+
+// Dot products of bfloat16 by an instruction of their own: an element's bits depend on its two rows
+// alone, and nothing beyond them is read.
+TEST(Gemm, DotsOfBFloat16DependOnTheirRowsAlone) {
+  const cpu::BFloat16Kernel* kernel = cpu::bfloat16_kernel(current_isa());
+  if (kernel == nullptr) GTEST_SKIP() << "the processor has no such instruction";
+  std::mt19937 rng(8);
+  const int64_t most = 32, rows = 11, bytes = 2 * 32 * 1000;
+  const cpu::Guarded a_memory(bytes), x_memory(bytes);
+  for (const int64_t k : {1, 31, 32, 33, 64, 95, 300, 1000}) {
+    const bool of_int8 = k % 2 == 1;
+    const Dtype type = of_int8 ? Dtype::kInt8 : Dtype::kBFloat16;
+    const int64_t item = of_int8 ? 1 : 2;
+    const auto a_bytes = stored(random_values(rng, rows * k, type), type);
+    const auto x_bytes = stored(random_values(rng, most * k, Dtype::kBFloat16), Dtype::kBFloat16);
+    char* const a = a_memory.last(static_cast<size_t>(rows * k * item));
+    char* const x = x_memory.last(static_cast<size_t>(most * k * 2));
+    std::copy_n(a_bytes.data(), rows * k * item, a);
+    std::copy_n(x_bytes.data(), most * k * 2, x);
+    const auto dots = [&](int64_t i, int64_t m, int64_t j, int64_t n) {
+      std::vector<uint16_t> packed(static_cast<size_t>(n * cpu::bfloat16_packed_row(k)), 0x7fc0);
+      std::vector<float> y(static_cast<size_t>(m * n));
+      kernel->pack(reinterpret_cast<uint16_t*>(x) + j * k, k, n, k, packed.data());
+      (of_int8 ? kernel->dots_of_int8
+               : kernel->dots)({m, n, k, a + i * k * item, k, packed.data(), y.data(), n, 1});
+      return y;
+    };
+    std::vector<float> want;
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t j = 0; j < most; ++j) want.push_back(dots(i, 1, j, 1)[0]);
+    }
+    for (int64_t n = 1; n <= most; ++n) {
+      for (const int64_t m : {int64_t{1}, 2 + n % 3, rows}) {
+        const std::vector<float> got = dots(rows - m, m, most - n, n);
+        for (int64_t i = 0; i < m; ++i) {
+          for (int64_t j = 0; j < n; ++j) {
+            ASSERT_EQ(got[static_cast<size_t>(i * n + j)],
+                      want[static_cast<size_t>((rows - m + i) * most + most - n + j)])
+                << m << " x " << n << " x " << k;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Gemm, DotsOfBFloat16OfSpecialNumbers) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const int64_t k = 40;
+  const auto product = [&](double first, double second, double third, int64_t m,
+                           double others = 1) {
+    std::vector<double> values(static_cast<size_t>(k * m), others);
+    for (int64_t i = 0; i < m; ++i) {
+      const auto row = values.begin() + i * k;
+      row[0] = first, row[33] = second, row[39] = third;
+    }
+    auto a = stored(values, Dtype::kBFloat16);
+    std::vector<double> ones(static_cast<size_t>(k * 50), 1.0);
+    auto b = stored(ones, Dtype::kBFloat16);
+    GemmArgs g = args_of(m, 50, k, true, Dtype::kBFloat16);
+    auto c = stored(std::vector<double>(static_cast<size_t>(m * 50), kNan), Dtype::kBFloat16);
+    g.a = a.data(), g.b = b.data(), g.c = c.data();
+    cpu::builtin_gemm().gemm(g);
+    return loaded(c, Dtype::kBFloat16, m * 50).back();
+  };
+  for (const int64_t m : {1, 4, 7, 32}) {
+    EXPECT_EQ(product(2, 3, 4, m), 46);
+    EXPECT_EQ(product(infinity, 3, 4, m), infinity);
+    EXPECT_EQ(product(1, -infinity, 4, m), -infinity);
+    EXPECT_TRUE(std::isnan(product(infinity, 1, -infinity, m)));
+    EXPECT_TRUE(std::isnan(product(1, kNan, 1, m)));
+    EXPECT_EQ(product(0x1p127, 0x1p127, 1, m), infinity) << "beyond float32";
+    const bool has_dots = cpu::bfloat16_kernel(current_isa()) != nullptr;
+    EXPECT_EQ(product(0x1p-133, 0, 0, m, 0), has_dots ? 0 : 0x1p-133) << "a subnormal";
+  }
 }
 
 TEST(Gemm, TilesCoverAProductOnce) {

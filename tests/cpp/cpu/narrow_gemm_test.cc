@@ -12,6 +12,7 @@
 #include "hologram/call_ops.h"
 #include "hologram/gemm.h"
 #include "hologram/runtime.h"
+#include "src/cpu/gemm/bfloat16_kernels.h"
 #include "src/cpu/gemm/gemm_builtin.h"
 #include "src/cpu/gemm/gemm_float.h"
 #include "tests/cpp/cpu/isa_test.h"
@@ -177,7 +178,10 @@ TEST_P(NarrowGemm, ScaledProductsOfHalfTypesByAProvider) {
                                   {17, 1, 300000}}) {
       provider.calls = 0;
       check_scaled(random, dtype, m, n, k);
-      EXPECT_EQ(provider.calls > 0, dtype != Dtype::kFloat32) << m;
+      // Unless the processor has an instruction for few rows.
+      const bool has_dots =
+          dtype == Dtype::kBFloat16 && m == 10 && cpu::bfloat16_kernel(current_isa()) != nullptr;
+      EXPECT_EQ(provider.calls > 0, dtype != Dtype::kFloat32 && !has_dots) << m;
     }
     provider.calls = 0;
   }
