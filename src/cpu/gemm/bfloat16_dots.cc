@@ -22,7 +22,7 @@ constexpr int64_t kLeastDepth = 32;
 // Multiplications in the time in which an element of the longer side is read.
 constexpr int64_t kPerElement = 16;
 // Rows of the longer side that are read together.
-constexpr int64_t kTogether = 4;
+constexpr int64_t kTogether = 8;
 // Sums that a task keeps before it rounds them.
 constexpr int64_t kMostSums = 4096;
 
@@ -43,7 +43,7 @@ struct Product {
         few(turned ? args.m : args.n),
         row_type(turned ? b_type : Dtype::kBFloat16),
         from(static_cast<const char*>(turned ? args.b : args.a)),
-        factors(memory.get<uint16_t>(few * bfloat16_packed_row(args.k))) {
+        factors(memory.get<uint16_t>(few * ceil_div(args.k, kBFloat16Vector) * kBFloat16Vector)) {
     const int64_t lda = args.trans_a ? args.k : args.lda, ldb = args.trans_b ? args.ldb : args.k;
     step = turned ? ldb : lda;
     const void* few_rows = turned ? args.a : args.b;
@@ -57,7 +57,7 @@ struct Product {
       }
       few_rows = to, few_step = g.k;
     }
-    kernel.pack(static_cast<const uint16_t*>(few_rows), few_step, few, g.k, factors);
+    kernel.pack_factors(static_cast<const uint16_t*>(few_rows), few_step, few, g.k, factors);
   }
 
   // store(first, count, sums) for all rows: sums[i * row_step() + j * few_step(count)].
@@ -74,7 +74,8 @@ struct Product {
         const int64_t count = std::min(chunk, rows - i);
         // The sums lie as those of C do.
         const int64_t y_row = turned ? 1 : few, y_col = turned ? count : 1;
-        dots({count, few, g.k, from + i * row_bytes, step, factors, sums, y_row, y_col});
+        dots({count, few, g.k, from + i * row_bytes, step, factors, 0, sums, y_row, y_col, 1, 0,
+              true});
         store(i, count, sums);
       }
     });

@@ -22,7 +22,5 @@ inline int64_t strip_height(int64_t rows, int64_t tile) {
 inline constexpr int64_t kTaskWork = int64_t{1} << 19;
 // Products with fewer multiplications finish before another thread has begun.
 inline constexpr int64_t kSharedWork = int64_t{1} << 21;
-// Rows whose dot products with one other row are computed while that is read once.
-inline constexpr int kDotFactors = 3;
 
 }  // namespace hologram::cpu

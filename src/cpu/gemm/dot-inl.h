@@ -13,7 +13,6 @@
 #include <type_traits>
 
 #include "hwy/highway.h"
-#include "src/cpu/gemm/blocking.h"
 #include "src/cpu/simd/simd_tail-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -126,114 +125,72 @@ HWY_INLINE V Kept(V v) {
   return v;
 }
 
-// Of rows read kRowCount at a time: how many rows ahead to prefetch; 0: none. Rows of small
-// elements are a page or two each, and the processor notices too late that they are read. For half
-// types it was measured with AVX2 only.
-template <int kRowCount, class In>
-constexpr int RowsAhead() {
-  if (sizeof(In) == 1) return kRowCount;
-#if HWY_TARGET == HWY_AVX3
-  return 0;
-#else
-  return sizeof(In) == 2 ? 2 * kRowCount : 0;
-#endif
-}
+// Smaller matrices are in the caches.
+constexpr int64_t kFetchedBytes = 65536;
+// Of __builtin_prefetch(): into the second cache. For the first there are too few fetches at a
+// time, as measured on an EPYC (Zen 4).
+constexpr int kIntoL2 = 2;
 
-// sums[r * kCount + f] = row r of a . row f of x, whose rows lie lda and ldx elements apart. Each
-// is four chains of multiply-adds, whatever is computed beside it.
-template <int kRowCount, int kCount, class T, class In>
-HWY_INLINE void DotTile(const In* a, int64_t lda, const T* x, int64_t ldx, int64_t k, T* sums) {
+// sums[r] = row r of a . x. The rows lie lda elements apart. Each is four chains of multiply-adds,
+// whatever is computed beside it. fetches: the rows that follow, which lie behind these.
+template <int kRowCount, class T, class In>
+HWY_INLINE void DotTile(const In* a, int64_t lda, const T* x, int64_t k, bool fetches, T* sums) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
-  constexpr int kChains = 4, kDots = kRowCount * kCount;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  V sum[kChains * kDots];
-#pragma GCC unroll 32
-  for (int i = 0; i < kChains * kDots; ++i) sum[i] = hn::Zero(d);
+  constexpr int kChains = 4, kLanes = static_cast<int>(hn::MaxLanes(d));
+  constexpr int kBytes = kChains * kRowCount * kLanes * static_cast<int>(sizeof(In));
+  V sum[kChains * kRowCount];
+#pragma GCC unroll 16
+  for (int i = 0; i < kChains * kRowCount; ++i) sum[i] = hn::Zero(d);
   // Adds the products of a vector of each row, at p, to one chain of each sum.
-  const auto add = [&](int chain, int64_t p, auto load_a, auto load_x) HWY_ATTR {
-    V factor[kCount];
-#pragma GCC unroll 8
-    for (int f = 0; f < kCount; ++f) {
-      const V value = load_x(x + f * ldx + p);
-      factor[f] = kRowCount > 1 ? Kept(value) : value;
-    }
-#pragma GCC unroll 8
+  const auto add = [&](int chain, int64_t p, auto load_a, V factor) HWY_ATTR {
+#pragma GCC unroll 4
     for (int r = 0; r < kRowCount; ++r) {
-      const V loaded = load_a(a + r * lda + p);
-      const V value = kCount > 1 ? Kept(loaded) : loaded;
-#pragma GCC unroll 8
-      for (int f = 0; f < kCount; ++f) {
-        V& to = sum[chain * kDots + r * kCount + f];
-        to = MulAddOf(value, factor[f], to);
-      }
+      V& to = sum[chain * kRowCount + r];
+      to = MulAddOf(load_a(a + r * lda + p), factor, to);
     }
   };
-  const auto whole_a = [&](const In* from) HWY_ATTR { return LoadWidened(d, from); };
-  const auto whole_x = [&](const T* from) HWY_ATTR { return hn::LoadU(d, from); };
+  const auto whole = [&](const In* from) HWY_ATTR { return LoadWidened(d, from); };
   int64_t p = 0;
-  for (; p + kChains * lanes <= k; p += kChains * lanes) {
-    constexpr int kAhead = RowsAhead<kRowCount, In>();
-    if constexpr (kAhead > 0) {
-#pragma GCC unroll 8
-      for (int r = 0; r < kRowCount; ++r) __builtin_prefetch(a + (r + kAhead) * lda + p);
+  for (; p + kChains * kLanes <= k; p += kChains * kLanes) {
+    if (fetches) {
+      const char* const next = reinterpret_cast<const char*>(a + kRowCount * (lda + p));
+#pragma GCC unroll 16
+      for (int i = 0; i < (kBytes + 63) / 64; ++i) __builtin_prefetch(next + 64 * i, 0, kIntoL2);
     }
 #pragma GCC unroll 4
-    for (int chain = 0; chain < kChains; ++chain) add(chain, p + chain * lanes, whole_a, whole_x);
+    for (int chain = 0; chain < kChains; ++chain) {
+      add(chain, p + chain * kLanes, whole, hn::LoadU(d, x + p + chain * kLanes));
+    }
   }
-  for (; p + lanes <= k; p += lanes) add(0, p, whole_a, whole_x);
+  for (; p + kLanes <= k; p += kLanes) add(0, p, whole, hn::LoadU(d, x + p));
   if (p < k) {
     add(
         1, p, [&](const In* from) HWY_ATTR { return LoadWidenedFirst(d, from, k - p); },
-        [&](const T* from) HWY_ATTR { return LoadFirst(d, from, k - p); });
+        LoadFirst(d, x + p, k - p));
   }
-#pragma GCC unroll 8
-  for (int i = 0; i < kDots; ++i) {
-    const V low = hn::Add(sum[i], sum[kDots + i]);
-    const V high = hn::Add(sum[2 * kDots + i], sum[3 * kDots + i]);
-    sum[i] = hn::Add(low, high);
+#pragma GCC unroll 4
+  for (int r = 0; r < kRowCount; ++r) {
+    const V low = hn::Add(sum[r], sum[kRowCount + r]);
+    const V high = hn::Add(sum[2 * kRowCount + r], sum[3 * kRowCount + r]);
+    sum[r] = hn::Add(low, high);
   }
-  constexpr int kLast = kDots % 4;
-#pragma GCC unroll 2
-  for (int i = 0; i + 4 <= kDots; i += 4) SumsOfLanes<4>(d, sum + i, sums + i);
-  if constexpr (kLast > 0) SumsOfLanes<kLast>(d, sum + kDots - kLast, sums + kDots - kLast);
+  SumsOfLanes<kRowCount>(d, sum, sums);
 }
 
-// Rows of a that share what is loaded of kCount rows of x, as the registers allow. For one row of x
-// few rows of a are read from memory faster than many, as measured.
-template <int kCount, class In>
-constexpr int DotTileRows() {
+// y[i] = row i of a . x, i < m.
+template <class T, class In>
+HWY_INLINE void DotRows(const In* a, int64_t lda, int64_t m, const T* x, int64_t k, T* y) {
+  // Few rows are read from memory faster than many, as measured.
 #if HWY_TARGET == HWY_AVX3
-  return kCount == 1 ? (sizeof(In) < 4 ? 4 : 2) : kCount == 2 ? 3 : 2;
+  constexpr int kTall = sizeof(In) < 4 ? 4 : 2;
 #else
-  return kCount == 1 && sizeof(In) > 1 ? 2 : 1;
+  constexpr int kTall = sizeof(In) > 1 ? 2 : 1;
 #endif
-}
-
-// store(i, j, sum) for each row i < m of a and row j < n of x.
-template <int kCount = cpu::kDotFactors, class T, class In, class Store>
-HWY_INLINE void DotTiles(const In* a, int64_t lda, int64_t m, const T* x, int64_t ldx, int64_t n,
-                         int64_t k, const Store& store) {
-  constexpr int kTall = DotTileRows<kCount, In>();
-  int64_t j = 0;
-  for (; j + kCount <= n; j += kCount) {
-    int64_t i = 0;
-    const auto tiles = [&]<int kRowCount>() HWY_ATTR {
-      T sums[kRowCount * kCount];
-      for (; i + kRowCount <= m; i += kRowCount) {
-        DotTile<kRowCount, kCount>(a + i * lda, lda, x + j * ldx, ldx, k, sums);
-        for (int r = 0; r < kRowCount; ++r) {
-          for (int f = 0; f < kCount; ++f) store(i + r, j + f, sums[r * kCount + f]);
-        }
-      }
-    };
-    tiles.template operator()<kTall>();
-    if constexpr (kTall > 1) tiles.template operator()<1>();
-  }
-  if constexpr (kCount > 1) {
-    DotTiles<kCount - 1>(a, lda, m, x + j * ldx, ldx, n - j, k,
-                         [&](int64_t i, int64_t f, T sum) HWY_ATTR { store(i, j + f, sum); });
-  }
+  const bool fetches = lda == k && m * k * static_cast<int64_t>(sizeof(In)) >= kFetchedBytes;
+  int64_t i = 0;
+  for (; i + kTall <= m; i += kTall) DotTile<kTall>(a + i * lda, lda, x, k, fetches, y + i);
+  for (; i < m; ++i) DotTile<1>(a + i * lda, lda, x, k, fetches, y + i);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -36,8 +36,8 @@ constexpr int64_t kDeepest = 512;
 // A is packed where more panels than this read it: where its rows lie along memory, and where its
 // columns do.
 constexpr int64_t kPanelsInPlace = 8, kPanelsInPlaceColumns = 2;
-// Elements of rows that dot products find in L1.
-constexpr int64_t kNearElements = 4096;
+// Rows whose dot products are computed together: see dot_tiles-inl.h.
+constexpr int64_t kDotRows = 8;
 // What packing a panel of B costs, in rows of the product: where B's rows lie along memory, and
 // where its columns do.
 constexpr double kPackRows = 2, kPackColumns = 6;
@@ -149,27 +149,24 @@ struct Float {
   // and row j of the few of x. widens: what reads `rows`, or null where they are of T.
   void dots(const void* rows, int64_t step, int64_t count, const NarrowKernel* widens, const T* x,
             int64_t x_step, int64_t few, T* y, int64_t y_row, int64_t y_col) const {
-    // Rows that stay in L1 where those of x pass by more than once, some ten microseconds of them a
-    // task.
-    const int64_t wider = widens == nullptr ? 1 : static_cast<int64_t>(sizeof(T)) / b_size;
-    int64_t near = count;
-    if (few > kDotFactors) near = std::max<int64_t>(1, kNearElements * wider / g.k);
-    const int64_t chunk = std::max<int64_t>(1, 65536 / (g.k * few));
+    // Each of the few rows is read once for every tile of the others.
+    PackBuffer memory;
+    T* const packed = memory.get<T>(few * ceil_div(g.k, kernel.vector) * kernel.vector);
+    kernel.pack_factors(x, x_step, few, g.k, packed);
+    const int64_t wish = std::max<int64_t>(1, 65536 / (g.k * few));
+    const int64_t chunk = ceil_div(wish, kDotRows) * kDotRows;
     parallel_for(ceil_div(count, chunk), g.max_threads, [&](int64_t begin, int64_t end, int) {
-      const int64_t last = std::min(count, end * chunk);
-      for (int64_t i = begin * chunk, here = 0; i < last; i += here) {
-        here = std::min(near, last - i);
-        T* const to = y + i * y_row;
-        if constexpr (std::is_same_v<T, float>) {
-          if (widens != nullptr) {
-            const void* from = static_cast<const char*>(rows) + i * step * b_size;
-            widens->dots({here, few, g.k, from, step, x, x_step, to, y_row, y_col, alpha, beta});
-            continue;
-          }
+      const int64_t i = begin * chunk, here = std::min(count, end * chunk) - i;
+      T* const to = y + i * y_row;
+      if constexpr (std::is_same_v<T, float>) {
+        if (widens != nullptr) {
+          const void* from = static_cast<const char*>(rows) + i * step * b_size;
+          return widens->dots(
+              {here, few, g.k, from, step, packed, 0, to, y_row, y_col, alpha, beta, true});
         }
-        kernel.dots({here, few, g.k, static_cast<const T*>(rows) + i * step, step, x, x_step, to,
-                     y_row, y_col, alpha, beta});
       }
+      kernel.dots({here, few, g.k, static_cast<const T*>(rows) + i * step, step, packed, 0, to,
+                   y_row, y_col, alpha, beta, true});
     });
   }
 
@@ -335,10 +332,12 @@ struct Float {
 }  // namespace
 
 bool is_sum_of_dots(const GemmArgs& g) {
-  // Packing B for as few rows costs more than their products; short rows are all sums of lanes.
-  constexpr int64_t kFew = 8, kShort = 32;
+  // Packing B for as few rows costs more than their products; short rows are all sums of lanes. Of
+  // a matrix that comes from memory a part is read while another is multiplied.
+  constexpr int64_t kFew = 8, kFewOfLarge = 12, kLarge = int64_t{1} << 20, kShort = 32;
+  const int64_t few = std::max(g.m, g.n) * g.k >= kLarge ? kFewOfLarge : kFew;
   const bool a_along_k = !g.trans_a || g.lda == 1, b_along_k = g.trans_b || g.ldb == 1;
-  return a_along_k && b_along_k && std::min(g.m, g.n) <= kFew && g.k >= kShort;
+  return a_along_k && b_along_k && std::min(g.m, g.n) <= few && g.k >= kShort;
 }
 
 void float_gemm(const GemmArgs& args) {

@@ -7,7 +7,7 @@
 // clang-format off
 #include "hwy/highway.h"
 #include "src/cpu/simd/simd_tail-inl.h"
-#include "src/cpu/gemm/dot-inl.h"
+#include "src/cpu/gemm/dot_tiles-inl.h"
 #include "src/cpu/movement/transpose-inl.h"
 #include "src/cpu/gemm/gemm_kernels.h"
 // clang-format on
@@ -238,16 +238,15 @@ void Panel(const cpu::GemmPanel<T>& g) {
 }
 
 template <class T>
-void Dots(const cpu::GemmDots<T>& g) {
-  DotTiles(g.a, g.lda, g.m, g.x, g.ldx, g.n, g.k, [&](int64_t i, int64_t j, T sum) HWY_ATTR {
-    T& to = g.y[i * g.y_row + j * g.y_col];
-    to = g.beta != T(0) ? g.alpha * sum + g.beta * to : g.alpha * sum;
-  });
+void Pack(const T* x, int64_t ldx, int64_t n, int64_t k, T* to) {
+  PackFactors(x, ldx, n, k, int64_t{WidenedDots<T, T>::kVector}, to);
 }
 
 template <class T>
 cpu::GemmKernel<T> GemmKernelOf() {
-  return {kRows, kCols<T>, &PackA<T>, &PackB<T>, &Panel<T>, &Dots<T>};
+  using Dots = WidenedDots<T, T>;
+  return {kRows,     kCols<T>,      &PackA<T>, &PackB<T>,
+          &Panel<T>, Dots::kVector, &Pack<T>,  &AllDots<Dots, cpu::GemmDots<T>>};
 }
 
 }  // namespace

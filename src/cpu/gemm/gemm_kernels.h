@@ -29,17 +29,19 @@ struct GemmPanel {
 };
 
 // y[i * y_row + j * y_col] = alpha row i of a . row j of x + beta y[...], i < m, j < n. Rows have k
-// contiguous elements, and lie lda and ldx apart. beta 0 does not read y.
-template <class T, class In = T>
+// contiguous elements, and lie lda and ldx apart, or x is what pack_factors wrote. beta 0 does not
+// read y. For a few rows of x and many of a, which are read once or twice.
+template <class T, class In = T, class Factor = T>
 struct GemmDots {
   int64_t m = 0, n = 1, k = 0;
   const In* a = nullptr;
   int64_t lda = 0;
-  const T* x = nullptr;
+  const Factor* x = nullptr;
   int64_t ldx = 0;
   T* y = nullptr;
   int64_t y_row = 1, y_col = 0;
   T alpha = T(1), beta = T(0);
+  bool packed = false;
 };
 
 // One instruction set's building blocks for T, around a register tile of up to `rows` x `cols` of
@@ -54,6 +56,10 @@ struct GemmKernel {
   // zero-padded.
   void (*pack_b)(const T* b, int64_t row, int64_t col, int64_t k, int64_t n, T* to) = nullptr;
   void (*panel)(const GemmPanel<T>& panel) = nullptr;
+  // Copies n rows of k elements, ldx apart, for dots(), which read many rows faster then: n times
+  // k, rounded up to a multiple of `vector`.
+  int64_t vector = 0;
+  void (*pack_factors)(const T* x, int64_t ldx, int64_t n, int64_t k, T* to) = nullptr;
   // An element's bits depend on the two rows alone.
   void (*dots)(const GemmDots<T>& dots) = nullptr;
 };

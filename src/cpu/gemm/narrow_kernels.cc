@@ -7,7 +7,7 @@
 // clang-format off
 #include "hwy/highway.h"
 #include "src/cpu/simd/simd_tail-inl.h"
-#include "src/cpu/gemm/dot-inl.h"
+#include "src/cpu/gemm/dot_tiles-inl.h"
 #include "src/cpu/movement/transpose-inl.h"
 #include "src/cpu/gemm/narrow_kernels.h"
 // clang-format on
@@ -61,17 +61,9 @@ void PackNarrow(const void* b, int64_t row, int64_t col, int64_t k, int64_t n,
 }
 
 template <class In>
-void DotsOfNarrow(const cpu::GemmDots<float, void>& g) {
-  DotTiles(static_cast<const In*>(g.a), g.lda, g.m, g.x, g.ldx, g.n, g.k,
-           [&](int64_t i, int64_t j, float sum) HWY_ATTR {
-             float& to = g.y[i * g.y_row + j * g.y_col];
-             to = g.beta != 0 ? g.alpha * sum + g.beta * to : g.alpha * sum;
-           });
-}
-
-template <class In>
 cpu::NarrowKernel NarrowKernelOf() {
-  return {&PackNarrow<In>, &DotsOfNarrow<In>, &Widen<In>};
+  return {&PackNarrow<In>, &AllDots<WidenedDots<float, In>, cpu::GemmDots<float, void>>,
+          &Widen<In>};
 }
 
 }  // namespace

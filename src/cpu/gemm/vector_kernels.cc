@@ -20,7 +20,7 @@ namespace {
 template <class T>
 using Tag = hn::ScalableTag<T>;
 
-// The longest rows that DotShortRows() takes: from the next length on DotTiles() was measured to be
+// The longest rows that DotShortRows() takes: from the next length on DotRows() was measured to be
 // faster. It is one length for all types that are widened to float32, so that a half type gives the
 // bits that its widened values give.
 #if HWY_TARGET == HWY_AVX3
@@ -36,8 +36,7 @@ void DotWithRows(const void* matrix, int64_t lda, const T* HWY_RESTRICT x, int64
   const In* a = static_cast<const In*>(matrix);
   if (k <= (sizeof(T) == 8 ? kLongestTurnedDouble : kLongestTurned))
     return DotShortRows(a, lda, x, m, k, y);
-  DotTiles<1>(a, lda, m, x, int64_t{0}, 1, k,
-              [&](int64_t i, int64_t /*j*/, T sum) HWY_ATTR { y[i] = sum; });
+  DotRows(a, lda, m, x, k, y);
 }
 
 // Shorter rows end before the processor has noticed that they are read in order. Of longer ones it

@@ -17,6 +17,8 @@ namespace {
 constexpr int64_t kTaskElements = int64_t{1} << 16;
 // Elements of a piece of a dot product.
 constexpr int64_t kPiece = 4096;
+// Rows that are read together: see DotRows().
+constexpr int64_t kRowsRead = 4;
 // Results that are summed at a time.
 constexpr int64_t kMostResults = 8192, kMostDots = 1024;
 // With fewer rows than this their places in vectors are not worth settling.
@@ -113,7 +115,8 @@ struct VectorProduct {
   }
 
   void dots(const T* x) const {
-    const int64_t chunk = std::clamp<int64_t>(kTaskElements / g.k, 1, kMostDots);
+    const int64_t wish = std::clamp<int64_t>(kTaskElements / g.k, 1, kMostDots);
+    const int64_t chunk = ceil_div(wish, kRowsRead) * kRowsRead;
     parallel_for(ceil_div(count, chunk), g.max_threads, [&](int64_t begin, int64_t end, int) {
       T results[kMostDots];
       for (int64_t i = begin * chunk; i < std::min(count, end * chunk); i += chunk) {

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstdlib>
+#include <functional>
 #include <limits>
 #include <random>
 #include <string>
@@ -21,6 +22,7 @@
 #include "src/cpu/gemm/gemm_float.h"
 #include "src/cpu/gemm/gemm_provider.h"
 #include "src/cpu/gemm/gemm_tiles.h"
+#include "src/cpu/gemm/narrow_kernels.h"
 #include "tests/cpp/cpu/isa_test.h"
 #include "tests/cpp/cpu/jit_cases.h"
 
@@ -158,6 +160,9 @@ TEST_P(GemmTest, ThreadsChangeNoBits) {
                               {190, 600, 70},
                               {150, 90, 1100},
                               {70, 530, 600},
+                              // Dot products of few rows, those of a large matrix, too.
+                              {5, 90, 700},
+                              {1600, 12, 800},
                               // Blocks of which some are just low enough to read B in place.
                               {113, 70, 500},
                               {225, 90, 250},
@@ -578,44 +583,100 @@ TEST(Gemm, AProviderThatIsFastComputesLargeProducts) {
   });
 }
 
-// Dot products of bfloat16 by an instruction of their own: an element's bits depend on its two rows
-// alone, and nothing beyond them is read.
-TEST(Gemm, DotsOfBFloat16DependOnTheirRowsAlone) {
-  const cpu::BFloat16Kernel* kernel = cpu::bfloat16_kernel(current_isa());
-  if (kernel == nullptr) GTEST_SKIP() << "the processor has no such instruction";
+// What a kernel needs to multiply `rows` rows of one type by up to `most` of another.
+struct DotsCase {
+  Dtype row_type, factor_type;
+  int64_t vector;  // of packed rows; 0: they are not packed
+  std::function<void(const char* x, int64_t n, int64_t k, char* to)> pack;
+  std::function<void(int64_t m, int64_t n, int64_t k, const char* a, const char* x, float* y)> dots;
+};
+
+std::vector<DotsCase> dots_cases(Isa isa) {
+  using cpu::GemmDots;
+  std::vector<DotsCase> cases;
+  const auto& kernel = cpu::gemm_kernel(isa, float());
+  const auto floats = [](const char* at) { return reinterpret_cast<const float*>(at); };
+  const auto pack = [&kernel, floats](const char* x, int64_t n, int64_t k, char* to) {
+    kernel.pack_factors(floats(x), k, n, k, reinterpret_cast<float*>(to));
+  };
+  for (const int64_t vector : {int64_t{0}, kernel.vector}) {
+    cases.push_back({Dtype::kFloat32, Dtype::kFloat32, vector, pack,
+                     [&kernel, floats, vector](auto m, auto n, auto k, auto* a, auto* x, auto* y) {
+                       GemmDots<float> g{m, n, k, floats(a), k, floats(x), k, y, n, 1};
+                       g.packed = vector != 0;
+                       kernel.dots(g);
+                     }});
+  }
+  for (const Dtype type : {Dtype::kInt8, Dtype::kFloat16, Dtype::kBFloat16}) {
+    const auto& narrow = cpu::narrow_kernel(isa, type);
+    cases.push_back({type, Dtype::kFloat32, kernel.vector, pack,
+                     [&narrow, floats](auto m, auto n, auto k, auto* a, auto* x, auto* y) {
+                       GemmDots<float, void> g{m, n, k, a, k, floats(x), 0, y, n, 1};
+                       g.packed = true;
+                       narrow.dots(g);
+                     }});
+  }
+  const cpu::BFloat16Kernel* brain = cpu::bfloat16_kernel(isa);
+  if (brain == nullptr) return cases;
+  const auto bits = [](const char* at) { return reinterpret_cast<const uint16_t*>(at); };
+  for (const Dtype type : {Dtype::kInt8, Dtype::kBFloat16}) {
+    const auto dots = type == Dtype::kInt8 ? brain->dots_of_int8 : brain->dots;
+    cases.push_back({type, Dtype::kBFloat16, cpu::kBFloat16Vector,
+                     [brain, bits](auto* x, auto n, auto k, auto* to) {
+                       brain->pack_factors(bits(x), k, n, k, reinterpret_cast<uint16_t*>(to));
+                     },
+                     [dots, bits](auto m, auto n, auto k, auto* a, auto* x, auto* y) {
+                       cpu::BFloat16Dots g{m, n, k, a, k, bits(x), 0, y, n, 1};
+                       g.packed = true;
+                       dots(g);
+                     }});
+  }
+  return cases;
+}
+
+// An element's bits depend on its two rows alone, and nothing beyond these is read.
+TEST_P(GemmTest, DotsDependOnTheirRowsAlone) {
   std::mt19937 rng(8);
-  const int64_t most = 32, rows = 11, bytes = 2 * 32 * 1000;
-  const cpu::Guarded a_memory(bytes), x_memory(bytes);
-  for (const int64_t k : {1, 31, 32, 33, 64, 95, 300, 1000}) {
-    const bool of_int8 = k % 2 == 1;
-    const Dtype type = of_int8 ? Dtype::kInt8 : Dtype::kBFloat16;
-    const int64_t item = of_int8 ? 1 : 2;
-    const auto a_bytes = stored(random_values(rng, rows * k, type), type);
-    const auto x_bytes = stored(random_values(rng, most * k, Dtype::kBFloat16), Dtype::kBFloat16);
-    char* const a = a_memory.last(static_cast<size_t>(rows * k * item));
-    char* const x = x_memory.last(static_cast<size_t>(most * k * 2));
-    std::copy_n(a_bytes.data(), rows * k * item, a);
-    std::copy_n(x_bytes.data(), most * k * 2, x);
-    const auto dots = [&](int64_t i, int64_t m, int64_t j, int64_t n) {
-      std::vector<uint16_t> packed(static_cast<size_t>(n * cpu::bfloat16_packed_row(k)), 0x7fc0);
-      std::vector<float> y(static_cast<size_t>(m * n));
-      kernel->pack(reinterpret_cast<uint16_t*>(x) + j * k, k, n, k, packed.data());
-      (of_int8 ? kernel->dots_of_int8
-               : kernel->dots)({m, n, k, a + i * k * item, k, packed.data(), y.data(), n, 1});
-      return y;
-    };
-    std::vector<float> want;
-    for (int64_t i = 0; i < rows; ++i) {
-      for (int64_t j = 0; j < most; ++j) want.push_back(dots(i, 1, j, 1)[0]);
-    }
-    for (int64_t n = 1; n <= most; ++n) {
-      for (const int64_t m : {int64_t{1}, 2 + n % 3, rows}) {
-        const std::vector<float> got = dots(rows - m, m, most - n, n);
-        for (int64_t i = 0; i < m; ++i) {
-          for (int64_t j = 0; j < n; ++j) {
-            ASSERT_EQ(got[static_cast<size_t>(i * n + j)],
-                      want[static_cast<size_t>((rows - m + i) * most + most - n + j)])
-                << m << " x " << n << " x " << k;
+  const int64_t most = 14, rows = 19;
+  const cpu::Guarded a_memory(rows * 1000 * 4), x_memory(most * 1000 * 4);
+  for (const DotsCase& which : dots_cases(GetParam())) {
+    const auto a_size = static_cast<int64_t>(itemsize(which.row_type));
+    const auto x_size = static_cast<int64_t>(itemsize(which.factor_type));
+    for (const int64_t k : {1, 31, 32, 33, 95, 300, 1000}) {
+      const auto a_bytes = stored(random_values(rng, rows * k, which.row_type), which.row_type);
+      const auto x_bytes =
+          stored(random_values(rng, most * k, which.factor_type), which.factor_type);
+      char* const a = a_memory.last(static_cast<size_t>(rows * k * a_size));
+      char* const x = x_memory.last(static_cast<size_t>(most * k * x_size));
+      std::copy_n(a_bytes.data(), rows * k * a_size, a);
+      std::copy_n(x_bytes.data(), most * k * x_size, x);
+      const auto dots = [&](int64_t i, int64_t m, int64_t j, int64_t n) {
+        const char* from = x + j * k * x_size;
+        std::vector<char> packed;
+        if (which.vector != 0) {
+          const int64_t padded = (k + which.vector - 1) / which.vector * which.vector;
+          packed.assign(static_cast<size_t>(n * padded * x_size), '\x7f');
+          which.pack(from, n, k, packed.data());
+          from = packed.data();
+        }
+        std::vector<float> y(static_cast<size_t>(m * n));
+        which.dots(m, n, k, a + i * k * a_size, from, y.data());
+        return y;
+      };
+      std::vector<float> want;
+      for (int64_t i = 0; i < rows; ++i) {
+        for (int64_t j = 0; j < most; ++j) want.push_back(dots(i, 1, j, 1)[0]);
+      }
+      for (int64_t n = 1; n <= most; ++n) {
+        for (const int64_t m : {int64_t{1}, 2 + n % 3, rows}) {
+          const std::vector<float> got = dots(rows - m, m, most - n, n);
+          for (int64_t i = 0; i < m; ++i) {
+            for (int64_t j = 0; j < n; ++j) {
+              ASSERT_EQ(got[static_cast<size_t>(i * n + j)],
+                        want[static_cast<size_t>((rows - m + i) * most + most - n + j)])
+                  << dtype_name(which.row_type) << " and " << dtype_name(which.factor_type) << ' '
+                  << m << " x " << n << " x " << k;
+            }
           }
         }
       }
