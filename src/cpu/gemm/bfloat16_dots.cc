@@ -26,7 +26,7 @@ constexpr int64_t kTogether = 8;
 // Sums that a task keeps before it rounds them.
 constexpr int64_t kMostSums = 4096;
 
-struct Product {
+struct BFloat16Product {
   const GemmArgs& g;
   bool turned;  // the few rows are A's
   int64_t rows, few;
@@ -36,7 +36,7 @@ struct Product {
   const BFloat16Kernel& kernel = *bfloat16_kernel(current_isa());
   uint16_t* factors;
 
-  Product(const GemmArgs& args, Dtype b_type, PackBuffer& memory)
+  BFloat16Product(const GemmArgs& args, Dtype b_type, PackBuffer& memory)
       : g(args),
         turned(args.n > args.m),
         rows(turned ? args.n : args.m),
@@ -60,7 +60,7 @@ struct Product {
     kernel.pack_factors(static_cast<const uint16_t*>(few_rows), few_step, few, g.k, factors);
   }
 
-  // store(first, count, sums) for all rows: sums[i * row_step() + j * few_step(count)].
+  // store(first, count, sums) for `count` rows of the longer side at a time.
   template <class Store>
   void run(const Store& store) const {
     const auto dots = row_type == Dtype::kInt8 ? kernel.dots_of_int8 : kernel.dots;
@@ -104,7 +104,7 @@ bool is_bfloat16_dots(const GemmArgs& g, Dtype b_type) {
 
 void bfloat16_dots(const GemmArgs& g, Dtype b_type) {
   PackBuffer memory;
-  const Product product(g, b_type, memory);
+  const BFloat16Product product(g, b_type, memory);
   const float alpha = static_cast<float>(g.alpha), beta = static_cast<float>(g.beta);
   product.run([&](int64_t first, int64_t count, float* sums) {
     product.each_row(first, count, sums, [&](int64_t i, int64_t j, float* from, int64_t n) {
@@ -124,7 +124,7 @@ void bfloat16_dots(const GemmArgs& g, Dtype b_type) {
 
 void bfloat16_dots_to_float(const GemmArgs& g, Dtype b_type) {
   PackBuffer memory;
-  const Product product(g, b_type, memory);
+  const BFloat16Product product(g, b_type, memory);
   product.run([&](int64_t first, int64_t count, float* sums) {
     product.each_row(first, count, sums, [&](int64_t i, int64_t j, const float* from, int64_t n) {
       std::copy_n(from, n, static_cast<float*>(g.c) + i * g.ldc + j);
