@@ -22,7 +22,7 @@ constexpr int64_t kLeastDepth = 32;
 // Multiplications in the time in which an element of the longer side is read.
 constexpr int64_t kPerElement = 16;
 // Rows of the longer side that are read together.
-constexpr int64_t kTogether = 8;
+constexpr int64_t kTogether = 4;
 // Sums that a task keeps before it rounds them.
 constexpr int64_t kMostSums = 4096;
 

@@ -125,8 +125,8 @@ HWY_INLINE V Kept(V v) {
   return v;
 }
 
-// Smaller matrices are in the caches.
-constexpr int64_t kFetchedBytes = 65536;
+// Smaller matrices are in the first cache. Of larger ones a task may have no more than this.
+constexpr int64_t kFetchedBytes = 4096;
 // Of __builtin_prefetch(): into the second cache. For the first there are too few fetches at a
 // time, as measured on an EPYC (Zen 4).
 constexpr int kIntoL2 = 2;

@@ -46,14 +46,14 @@ struct WidenedDots {
 constexpr int kTileFactors = 6;
 HWY_INLINE int64_t FactorParts(int64_t n) { return (n + kTileFactors - 1) / kTileFactors; }
 
-// Rows that share what is loaded of kCount others, as the registers allow.
+// Rows that share what is loaded of kCount others, as the registers allow. More are read from
+// memory more slowly, as measured.
 template <int kCount>
 constexpr int TileRows() {
-  if (kCount == 1) return 8;
 #if HWY_TARGET == HWY_AVX3
   return 4;
 #else
-  return kCount == 2 ? 4 : 2;
+  return kCount <= 2 ? 4 : 2;
 #endif
 }
 
@@ -73,22 +73,22 @@ HWY_INLINE void DotTileOf(const typename Kind::In* const* row, const typename Ki
   for (int i = 0; i < kDots; ++i) sum[i] = hn::Zero(d);
   int64_t p = 0;
   for (; p + Kind::kVector <= k; p += Kind::kVector, x += x_step, next += fetched) {
-#pragma GCC unroll 8
+#pragma GCC unroll 4
     for (int i = 0; i < kLines; ++i) __builtin_prefetch(next + 64 * i, 0, kIntoL2);
     typename Kind::Row a[kRows];
-#pragma GCC unroll 8
+#pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) a[r] = Kind::load(row[r] + p);
 #pragma GCC unroll 6
     for (int f = 0; f < kCount; ++f) {
       const auto factor = Kind::factor(x + f * x_row);
-#pragma GCC unroll 8
+#pragma GCC unroll 4
       for (int r = 0; r < kRows; ++r) {
         sum[r * kCount + f] = Kind::add(a[r], factor, sum[r * kCount + f]);
       }
     }
   }
   if (p < k) {
-#pragma GCC unroll 8
+#pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) {
       const auto a = Kind::load_first(row[r] + p, k - p);
 #pragma GCC unroll 6
@@ -139,12 +139,6 @@ int64_t DotsOfFactors(const Dots& g, int64_t i, int64_t j, int64_t count, int64_
     if (count < kCount) return DotsOfFactors<Kind, kCount - 1>(g, i, j, count, part, parts);
   }
   constexpr int kRows = TileRows<kCount>();
-  if constexpr (kRows > 4) {
-    if (g.m - i <= 4) {
-      StoreDots<Kind, 4, kCount>(g, i, j, part, parts);
-      return kRows;
-    }
-  }
   StoreDots<Kind, kRows, kCount>(g, i, j, part, parts);
   return kRows;
 }

@@ -37,7 +37,7 @@ constexpr int64_t kDeepest = 512;
 // columns do.
 constexpr int64_t kPanelsInPlace = 8, kPanelsInPlaceColumns = 2;
 // Rows whose dot products are computed together: see dot_tiles-inl.h.
-constexpr int64_t kDotRows = 8;
+constexpr int64_t kDotRows = 4;
 // What packing a panel of B costs, in rows of the product: where B's rows lie along memory, and
 // where its columns do.
 constexpr double kPackRows = 2, kPackColumns = 6;
