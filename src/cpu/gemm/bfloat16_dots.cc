@@ -34,7 +34,9 @@ struct BFloat16Product {
   const char* from;
   int64_t step;
   const BFloat16Kernel& kernel = *bfloat16_kernel(current_isa());
-  uint16_t* factors;
+  const uint16_t* factors;
+  int64_t factor_step;
+  bool packs;
 
   BFloat16Product(const GemmArgs& args, Dtype b_type, PackBuffer& memory)
       : g(args),
@@ -43,21 +45,26 @@ struct BFloat16Product {
         few(turned ? args.m : args.n),
         row_type(turned ? b_type : Dtype::kBFloat16),
         from(static_cast<const char*>(turned ? args.b : args.a)),
-        factors(memory.get<uint16_t>(few * ceil_div(args.k, kBFloat16Vector) * kBFloat16Vector)) {
+        packs(pays_to_pack_factors(rows, few, args.k)) {
     const int64_t lda = args.trans_a ? args.k : args.lda, ldb = args.trans_b ? args.ldb : args.k;
     step = turned ? ldb : lda;
-    const void* few_rows = turned ? args.a : args.b;
-    int64_t few_step = turned ? lda : ldb;
-    PackBuffer widened;
-    if (!turned && b_type != Dtype::kBFloat16) {
-      auto* const to = widened.get<uint16_t>(few * g.k);
+    factors = static_cast<const uint16_t*>(turned ? args.a : args.b);
+    factor_step = turned ? lda : ldb;
+    const bool widens = !turned && b_type != Dtype::kBFloat16;
+    const int64_t of_row = ceil_div(g.k, kBFloat16Vector) * kBFloat16Vector;
+    auto* to = memory.get<uint16_t>(few * (of_row * packs + g.k * widens));
+    if (widens) {
       for (int64_t j = 0; j < few; ++j) {
         convert(b_type, static_cast<const int8_t*>(args.b) + j * ldb, Dtype::kBFloat16,
                 to + j * g.k, g.k);
       }
-      few_rows = to, few_step = g.k;
+      factors = to, factor_step = g.k;
+      to += few * g.k;
     }
-    kernel.pack_factors(static_cast<const uint16_t*>(few_rows), few_step, few, g.k, factors);
+    if (packs) {
+      kernel.pack_factors(factors, factor_step, few, g.k, to);
+      factors = to;
+    }
   }
 
   // store(first, count, sums) for `count` rows of the longer side at a time.
@@ -74,8 +81,8 @@ struct BFloat16Product {
         const int64_t count = std::min(chunk, rows - i);
         // The sums lie as those of C do.
         const int64_t y_row = turned ? 1 : few, y_col = turned ? count : 1;
-        dots({count, few, g.k, from + i * row_bytes, step, factors, 0, sums, y_row, y_col, 1, 0,
-              true});
+        dots({count, few, g.k, from + i * row_bytes, step, factors, factor_step, sums, y_row, y_col,
+              1, 0, packs});
         store(i, count, sums);
       }
     });

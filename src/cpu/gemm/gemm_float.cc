@@ -151,8 +151,12 @@ struct Float {
             int64_t x_step, int64_t few, T* y, int64_t y_row, int64_t y_col) const {
     // Each of the few rows is read once for every tile of the others.
     PackBuffer memory;
-    T* const packed = memory.get<T>(few * ceil_div(g.k, kernel.vector) * kernel.vector);
-    kernel.pack_factors(x, x_step, few, g.k, packed);
+    const bool packs = pays_to_pack_factors(count, few, g.k);
+    if (packs) {
+      T* const packed = memory.get<T>(few * ceil_div(g.k, kernel.vector) * kernel.vector);
+      kernel.pack_factors(x, x_step, few, g.k, packed);
+      x = packed;
+    }
     const int64_t wish = std::max<int64_t>(1, 65536 / (g.k * few));
     const int64_t chunk = ceil_div(wish, kDotRows) * kDotRows;
     parallel_for(ceil_div(count, chunk), g.max_threads, [&](int64_t begin, int64_t end, int) {
@@ -162,11 +166,11 @@ struct Float {
         if (widens != nullptr) {
           const void* from = static_cast<const char*>(rows) + i * step * b_size;
           return widens->dots(
-              {here, few, g.k, from, step, packed, 0, to, y_row, y_col, alpha, beta, true});
+              {here, few, g.k, from, step, x, x_step, to, y_row, y_col, alpha, beta, packs});
         }
       }
-      kernel.dots({here, few, g.k, static_cast<const T*>(rows) + i * step, step, packed, 0, to,
-                   y_row, y_col, alpha, beta, true});
+      kernel.dots({here, few, g.k, static_cast<const T*>(rows) + i * step, step, x, x_step, to,
+                   y_row, y_col, alpha, beta, packs});
     });
   }
 

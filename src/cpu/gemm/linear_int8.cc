@@ -73,7 +73,10 @@ struct LinearInt8 {
     g.a = input;
     return g;
   }
-  bool is_dots() const { return is_bfloat16_dots(product_of_input(nullptr), Dtype::kInt8); }
+  // As few rows as fit beside their sums.
+  bool is_dots() const {
+    return m <= n && is_bfloat16_dots(product_of_input(nullptr), Dtype::kInt8);
+  }
   // The provider that multiplies half types into float32, or null. int8 is exact in them.
   const GemmProvider* provider() const {
     return itemsize(dtype) == 2 && !is_dots() && m >= kLeastRowsByProvider &&

@@ -621,15 +621,17 @@ std::vector<DotsCase> dots_cases(Isa isa) {
   const auto bits = [](const char* at) { return reinterpret_cast<const uint16_t*>(at); };
   for (const Dtype type : {Dtype::kInt8, Dtype::kBFloat16}) {
     const auto dots = type == Dtype::kInt8 ? brain->dots_of_int8 : brain->dots;
-    cases.push_back({type, Dtype::kBFloat16, cpu::kBFloat16Vector,
-                     [brain, bits](auto* x, auto n, auto k, auto* to) {
-                       brain->pack_factors(bits(x), k, n, k, reinterpret_cast<uint16_t*>(to));
-                     },
-                     [dots, bits](auto m, auto n, auto k, auto* a, auto* x, auto* y) {
-                       cpu::BFloat16Dots g{m, n, k, a, k, bits(x), 0, y, n, 1};
-                       g.packed = true;
-                       dots(g);
-                     }});
+    for (const int64_t vector : {int64_t{0}, cpu::kBFloat16Vector}) {
+      cases.push_back({type, Dtype::kBFloat16, vector,
+                       [brain, bits](auto* x, auto n, auto k, auto* to) {
+                         brain->pack_factors(bits(x), k, n, k, reinterpret_cast<uint16_t*>(to));
+                       },
+                       [dots, bits, vector](auto m, auto n, auto k, auto* a, auto* x, auto* y) {
+                         cpu::BFloat16Dots g{m, n, k, a, k, bits(x), k, y, n, 1};
+                         g.packed = vector != 0;
+                         dots(g);
+                       }});
+    }
   }
   return cases;
 }
