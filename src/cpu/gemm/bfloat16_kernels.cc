@@ -5,10 +5,14 @@
 #define HWY_TARGET_INCLUDE "src/cpu/gemm/bfloat16_kernels.cc"
 #include "src/cpu/simd/targets.h"
 // clang-format off
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
 #include "hwy/highway.h"
 #include "src/cpu/gemm/bfloat16_kernels.h"
 
-// The tiles are compiled for the instruction, too.
+// The tiles are compiled for the instruction, too; the headers of others, above, are not.
 #if HWY_TARGET == HWY_AVX3
 HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512bf16")
 #endif

@@ -19,10 +19,10 @@ inline int64_t strip_height(int64_t rows, int64_t tile) {
   return std::min(rows, (each + tile - 1) / tile * tile);
 }
 // Whether `few` rows of k elements are worth a packed copy for their dot products with `count`
-// others. Long ones do not stay in a cache anyway.
+// others: small products are over before, and long rows do not stay in a cache anyway.
 inline bool pays_to_pack_factors(int64_t count, int64_t few, int64_t k) {
-  constexpr int64_t kLeastRows = 16, kMostElements = int64_t{1} << 20;
-  return count >= kLeastRows && few * k <= kMostElements;
+  constexpr int64_t kLeastElements = int64_t{1} << 16, kMostElements = int64_t{1} << 20;
+  return count * k >= kLeastElements && few * k <= kMostElements;
 }
 // Multiplications of a task: about five microseconds.
 inline constexpr int64_t kTaskWork = int64_t{1} << 19;
