@@ -21,8 +21,8 @@ constexpr int64_t kMostFactors = 32;
 constexpr int64_t kLeastDepth = 32;
 // Multiplications in the time in which an element of the longer side is read.
 constexpr int64_t kPerElement = 16;
-// Rows of the longer side that are read together.
-constexpr int64_t kTogether = 4;
+// A multiple of the rows of the longer side that are read together, 3 or 4.
+constexpr int64_t kTogether = 12;
 // Sums that a task keeps before it rounds them.
 constexpr int64_t kMostSums = 4096;
 
@@ -31,9 +31,9 @@ struct BFloat16Product {
   bool turned;  // the few rows are A's
   int64_t rows, few;
   Dtype row_type;
+  const BFloat16Kernel::Dots& kernel;
   const char* from;
   int64_t step;
-  const BFloat16Kernel& kernel = *bfloat16_kernel(current_isa());
   const uint16_t* factors;
   int64_t factor_step;
   bool packs;
@@ -44,6 +44,7 @@ struct BFloat16Product {
         rows(turned ? args.n : args.m),
         few(turned ? args.m : args.n),
         row_type(turned ? b_type : Dtype::kBFloat16),
+        kernel(kernel_of(row_type)),
         from(static_cast<const char*>(turned ? args.b : args.a)),
         packs(pays_to_pack_factors(rows, few, args.k)) {
     const int64_t lda = args.trans_a ? args.k : args.lda, ldb = args.trans_b ? args.ldb : args.k;
@@ -51,7 +52,7 @@ struct BFloat16Product {
     factors = static_cast<const uint16_t*>(turned ? args.a : args.b);
     factor_step = turned ? lda : ldb;
     const bool widens = !turned && b_type != Dtype::kBFloat16;
-    const int64_t of_row = ceil_div(g.k, kBFloat16Vector) * kBFloat16Vector;
+    const int64_t of_row = ceil_div(g.k, kernel.vector) * kernel.vector;
     auto* to = memory.get<uint16_t>(few * (of_row * packs + g.k * widens));
     if (widens) {
       for (int64_t j = 0; j < few; ++j) {
@@ -67,10 +68,14 @@ struct BFloat16Product {
     }
   }
 
+  static const BFloat16Kernel::Dots& kernel_of(Dtype row_type) {
+    const BFloat16Kernel& kernel = *bfloat16_kernel(current_isa());
+    return row_type == Dtype::kInt8 ? kernel.of_int8 : kernel.of_bfloat16;
+  }
+
   // store(first, count, sums) for `count` rows of the longer side at a time.
   template <class Store>
   void run(const Store& store) const {
-    const auto dots = row_type == Dtype::kInt8 ? kernel.dots_of_int8 : kernel.dots;
     const int64_t work = g.k * std::max(few, kPerElement);
     const int64_t chunk =
         std::clamp<int64_t>(kTaskWork / work, kTogether, kMostSums / few) / kTogether * kTogether;
@@ -81,8 +86,8 @@ struct BFloat16Product {
         const int64_t count = std::min(chunk, rows - i);
         // The sums lie as those of C do.
         const int64_t y_row = turned ? 1 : few, y_col = turned ? count : 1;
-        dots({count, few, g.k, from + i * row_bytes, step, factors, factor_step, sums, y_row, y_col,
-              1, 0, packs});
+        kernel.dots({count, few, g.k, from + i * row_bytes, step, factors, factor_step, sums, y_row,
+                     y_col, 1, 0, packs});
         store(i, count, sums);
       }
     });

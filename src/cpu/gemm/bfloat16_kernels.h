@@ -13,16 +13,17 @@ namespace hologram::cpu {
 // 2 i and 32 q + 2 i + 1 for q = 0, 1, ... Numbers below 2^-126 count as zeros.
 using BFloat16Dots = GemmDots<float, void, uint16_t>;
 
-// As GemmKernel has them.
-inline constexpr int64_t kBFloat16Vector = 32;
 struct BFloat16Kernel {
-  void (*pack_factors)(const uint16_t* x, int64_t ldx, int64_t n, int64_t k,
-                       uint16_t* to) = nullptr;
-  void (*dots)(const BFloat16Dots& dots) = nullptr;
-  void (*dots_of_int8)(const BFloat16Dots& dots) = nullptr;
+  // As GemmKernel has them.
+  struct Dots {
+    int64_t vector;
+    void (*pack_factors)(const uint16_t* x, int64_t ldx, int64_t n, int64_t k, uint16_t* to);
+    void (*dots)(const BFloat16Dots& dots);
+  };
+  Dots of_bfloat16, of_int8;
 };
 
-// Null without the instruction.
+// Null without the instruction, or without tables of bytes (AVX512_VBMI), by which int8 is read.
 const BFloat16Kernel* bfloat16_kernel(Isa isa);
 
 }  // namespace hologram::cpu

@@ -21,26 +21,6 @@ namespace hologram {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// How elements are loaded and multiplied: those of the many rows, of type In, become vectors of T.
-template <class T, class InType>
-struct WidenedDots {
-  using In = InType;
-  using Factor = T;
-  using Result = T;
-  using Tag = hn::ScalableTag<T>;
-  using Row = hn::Vec<Tag>;
-  using Sum = hn::Vec<Tag>;
-  static constexpr int kVector = static_cast<int>(hn::MaxLanes(Tag()));
-
-  static HWY_INLINE Row load(const In* from) { return LoadWidened(Tag(), from); }
-  static HWY_INLINE Row load_first(const In* from, int64_t n) {
-    return LoadWidenedFirst(Tag(), from, n);
-  }
-  static HWY_INLINE Row factor(const T* from) { return hn::LoadU(Tag(), from); }
-  static HWY_INLINE Row factor_first(const T* from, int64_t n) { return LoadFirst(Tag(), from, n); }
-  static HWY_INLINE Sum add(Row a, Row x, Sum sum) { return MulAddOf(a, x, sum); }
-};
-
 // Few rows that are multiplied while others are read once, at most. More are cut into parts of
 // nearly the same size.
 constexpr int kTileFactors = 6;
@@ -56,6 +36,30 @@ constexpr int TileRows() {
   return kCount <= 2 ? 4 : 2;
 #endif
 }
+
+// How elements are loaded and multiplied: those of the many rows, of type In, become vectors of T.
+template <class T, class InType>
+struct WidenedDots {
+  using In = InType;
+  using Factor = T;
+  using Result = T;
+  using Tag = hn::ScalableTag<T>;
+  using Row = hn::Vec<Tag>;
+  using Sum = hn::Vec<Tag>;
+  static constexpr int kVector = static_cast<int>(hn::MaxLanes(Tag()));
+
+  template <int kCount>
+  static constexpr int rows() {
+    return TileRows<kCount>();
+  }
+  static HWY_INLINE Row load(const In* from) { return LoadWidened(Tag(), from); }
+  static HWY_INLINE Row load_first(const In* from, int64_t n) {
+    return LoadWidenedFirst(Tag(), from, n);
+  }
+  static HWY_INLINE Row factor(const T* from) { return hn::LoadU(Tag(), from); }
+  static HWY_INLINE Row factor_first(const T* from, int64_t n) { return LoadFirst(Tag(), from, n); }
+  static HWY_INLINE Sum add(Row a, Row x, Sum sum) { return MulAddOf(a, x, sum); }
+};
 
 // sums[r * kCount + f] = row[r] . row f of x, whose vectors lie x_row apart, those of a row x_step.
 // With each vector of the rows, the lines at `next` are fetched, which moves on by `fetched` bytes.
@@ -138,7 +142,7 @@ int64_t DotsOfFactors(const Dots& g, int64_t i, int64_t j, int64_t count, int64_
   if constexpr (kCount > 1) {
     if (count < kCount) return DotsOfFactors<Kind, kCount - 1>(g, i, j, count, part, parts);
   }
-  constexpr int kRows = TileRows<kCount>();
+  constexpr int kRows = Kind::template rows<kCount>();
   StoreDots<Kind, kRows, kCount>(g, i, j, part, parts);
   return kRows;
 }

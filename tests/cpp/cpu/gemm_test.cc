@@ -620,20 +620,42 @@ std::vector<DotsCase> dots_cases(Isa isa) {
   if (brain == nullptr) return cases;
   const auto bits = [](const char* at) { return reinterpret_cast<const uint16_t*>(at); };
   for (const Dtype type : {Dtype::kInt8, Dtype::kBFloat16}) {
-    const auto dots = type == Dtype::kInt8 ? brain->dots_of_int8 : brain->dots;
-    for (const int64_t vector : {int64_t{0}, cpu::kBFloat16Vector}) {
+    const auto& kernel = type == Dtype::kInt8 ? brain->of_int8 : brain->of_bfloat16;
+    for (const int64_t vector : {int64_t{0}, kernel.vector}) {
       cases.push_back({type, Dtype::kBFloat16, vector,
-                       [brain, bits](auto* x, auto n, auto k, auto* to) {
-                         brain->pack_factors(bits(x), k, n, k, reinterpret_cast<uint16_t*>(to));
+                       [&kernel, bits](auto* x, auto n, auto k, auto* to) {
+                         kernel.pack_factors(bits(x), k, n, k, reinterpret_cast<uint16_t*>(to));
                        },
-                       [dots, bits, vector](auto m, auto n, auto k, auto* a, auto* x, auto* y) {
+                       [&kernel, bits, vector](auto m, auto n, auto k, auto* a, auto* x, auto* y) {
                          cpu::BFloat16Dots g{m, n, k, a, k, bits(x), k, y, n, 1};
                          g.packed = vector != 0;
-                         dots(g);
+                         kernel.dots(g);
                        }});
     }
   }
   return cases;
+}
+
+// Whether a weight of int8 is converted before a product or in it, the bits are the same.
+TEST_P(GemmTest, Int8RowsHaveTheBitsOfBFloat16Rows) {
+  const cpu::BFloat16Kernel* kernel = cpu::bfloat16_kernel(GetParam());
+  if (kernel == nullptr) GTEST_SKIP() << "without AVX512_BF16";
+  std::mt19937 rng(9);
+  const int64_t rows = 5;
+  for (const int64_t k : {31, 32, 63, 64, 100, 256, 1000}) {
+    std::vector<int8_t> narrow(static_cast<size_t>(rows * k));
+    for (size_t i = 0; i < narrow.size(); ++i) narrow[i] = static_cast<int8_t>(i * 7);
+    std::vector<uint16_t> wide(narrow.size());
+    convert(Dtype::kInt8, narrow.data(), Dtype::kBFloat16, wide.data(), rows * k);
+    for (const int64_t n : {1, 2, 3, 7, 9, 12}) {
+      const auto x = stored(random_values(rng, n * k, Dtype::kBFloat16), Dtype::kBFloat16);
+      std::vector<float> y(static_cast<size_t>(rows * n)), expected(y);
+      const auto* factors = reinterpret_cast<const uint16_t*>(x.data());
+      kernel->of_int8.dots({rows, n, k, narrow.data(), k, factors, k, y.data(), n, 1});
+      kernel->of_bfloat16.dots({rows, n, k, wide.data(), k, factors, k, expected.data(), n, 1});
+      EXPECT_EQ(y, expected) << k << " " << n;
+    }
+  }
 }
 
 // An element's bits depend on its two rows alone, and nothing beyond these is read.
