@@ -126,7 +126,7 @@ HWY_INLINE void FoldTurned(const T* x, int64_t cols, int64_t n, int64_t stride, 
   StoreFirst(d, rest, out + j, cols - j);
 }
 
-// out[j] joins out[j] with column j of n rows, eight rows at a time and pairwise.
+// out[j] = column j of n >= 1 rows, eight rows at a time and pairwise, joined to the identity.
 template <class T, class Map, class Join>
 HWY_INLINE void FoldColumns(const T* x, int64_t cols, int64_t n, int64_t stride,
                             T* HWY_RESTRICT out, Map map, Join join) {
@@ -143,13 +143,16 @@ HWY_INLINE void FoldColumns(const T* x, int64_t cols, int64_t n, int64_t stride,
   const auto load = [&](const T* p) HWY_ATTR { return hn::LoadU(d, p); };
   const auto load_rest = [&](const T* p) HWY_ATTR { return LoadFirst(d, p, cols - whole); };
   int64_t i = 0;
+  const auto before = [&](const T* p, auto load_out) HWY_ATTR {
+    return i == 0 ? hn::Set(d, static_cast<T>(Join::kIdentity)) : load_out(p);
+  };
   for (; i + 8 <= n; i += 8) {
     const T* row = x + i * stride;
     for (int64_t j = 0; j < whole; j += lanes) {
-      hn::StoreU(join(hn::LoadU(d, out + j), eight(row + j, load)), d, out + j);
+      hn::StoreU(join(before(out + j, load), eight(row + j, load)), d, out + j);
     }
     if (whole < cols) {
-      const auto sum = join(load_rest(out + whole), eight(row + whole, load_rest));
+      const auto sum = join(before(out + whole, load_rest), eight(row + whole, load_rest));
       StoreFirst(d, sum, out + whole, cols - whole);
     }
   }
@@ -160,10 +163,11 @@ HWY_INLINE void FoldColumns(const T* x, int64_t cols, int64_t n, int64_t stride,
     return sum;
   };
   for (int64_t j = 0; j < whole; j += lanes) {
-    hn::StoreU(few(hn::LoadU(d, out + j), rest + j, load), d, out + j);
+    hn::StoreU(few(before(out + j, load), rest + j, load), d, out + j);
   }
   if (whole < cols) {
-    StoreFirst(d, few(load_rest(out + whole), rest + whole, load_rest), out + whole, cols - whole);
+    StoreFirst(d, few(before(out + whole, load_rest), rest + whole, load_rest), out + whole,
+               cols - whole);
   }
 }
 

@@ -80,36 +80,45 @@ struct ExtremeFold {
       a[r] = Extreme<kMax>(a[r], ExtremeBlock<kMax>(row, n, Map()));
     }
   }
-  // kVectors vectors of columns. Of equal values the first one stays, and so does the first NaN.
+  // kVectors vectors of columns; a[j] takes part unless is_first. Of equal values the first one
+  // stays, and so does the first NaN.
   template <int kVectors>
-  static HWY_INLINE void Columns(const T* x, int64_t n, int64_t stride, T* a) {
+  static HWY_INLINE void Columns(const T* x, int64_t n, int64_t stride, bool is_first, T* a) {
     const Tag<T> d;
     const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-    hn::Vec<Tag<T>> best[kVectors];
-    auto nan = hn::Zero(d);
+    const auto at = [&](int64_t k, int v)
+                        HWY_ATTR { return Map()(hn::LoadU(d, x + k * stride + v * lanes)); };
+    // Sums show whether there may be a NaN: they are one after any, or after infinities of both
+    // signs.
+    hn::Vec<Tag<T>> best[kVectors], sum[kVectors];
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) best[v] = hn::LoadU(d, a + v * lanes);
-    for (int64_t k = 0; k < n; ++k) {
+    for (int v = 0; v < kVectors; ++v) {
+      best[v] = is_first ? at(0, v) : hn::LoadU(d, a + v * lanes);
+      sum[v] = is_first ? best[v] : hn::Zero(d);
+    }
+    for (int64_t k = is_first; k < n; ++k) {
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
-        const auto value = Map()(hn::LoadU(d, x + k * stride + v * lanes));
+        const auto value = at(k, v);
         // x86 gives the second operand where both are zero or one is NaN.
         best[v] = ExtremeV<kMax>(value, best[v]);
-        if constexpr (kIsFloat<T>) nan = hn::Or(nan, hn::VecFromMask(d, hn::IsNaN(value)));
+        if constexpr (kIsFloat<T>) sum[v] = hn::Add(sum[v], value);
       }
     }
     if constexpr (kIsFloat<T>) {
-      if (!hn::AllFalse(d, hn::MaskFromVec(nan))) return SlowColumns<kVectors>(x, n, stride, a);
+      auto nan = hn::IsNaN(sum[0]);
+      for (int v = 1; v < kVectors; ++v) nan = hn::Or(nan, hn::IsNaN(sum[v]));
+      if (!hn::AllFalse(d, nan)) return SlowColumns<kVectors>(x, n, stride, is_first, a);
     }
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) hn::StoreU(best[v], d, a + v * lanes);
   }
   template <int kVectors>
-  static void SlowColumns(const T* x, int64_t n, int64_t stride, T* a) {
+  static void SlowColumns(const T* x, int64_t n, int64_t stride, bool is_first, T* a) {
     const Tag<T> d;
     const auto lanes = static_cast<int64_t>(hn::Lanes(d));
     for (int v = 0; v < kVectors; ++v) {
-      auto best = hn::LoadU(d, a + v * lanes);
+      auto best = is_first ? hn::Set(d, WorstOf<kMax, T>()) : hn::LoadU(d, a + v * lanes);
       for (int64_t k = 0; k < n; ++k) {
         const auto value = Map()(hn::LoadU(d, x + k * stride + v * lanes));
         best = hn::IfThenElse(BeatsV<kMax>(d, value, best), value, best);
@@ -117,25 +126,33 @@ struct ExtremeFold {
       hn::StoreU(best, d, a + v * lanes);
     }
   }
-  static void Cols(const void* x, int64_t cols, int64_t n, int64_t stride, int64_t, void* acc,
-                   double) {
-    T* a = static_cast<T*>(acc);
+  static void AllColumns(const T* x, int64_t cols, int64_t n, int64_t stride, bool is_first, T* a) {
     const Tag<T> d;
     const auto lanes = static_cast<int64_t>(hn::Lanes(d));
     constexpr int64_t kTogether = 16;  // rows
-    for (int64_t i = 0; i < n; i += kTogether) {
-      const T* const rows = static_cast<const T*>(x) + i * stride;
+    for (int64_t i = 0; i < n; i += kTogether, x += kTogether * stride, is_first = false) {
       const int64_t here = std::min(kTogether, n - i);
       int64_t j = 0;
-      for (; j + 4 * lanes <= cols; j += 4 * lanes) Columns<4>(rows + j, here, stride, a + j);
-      for (; j + lanes <= cols; j += lanes) Columns<1>(rows + j, here, stride, a + j);
+      for (; j + 4 * lanes <= cols; j += 4 * lanes)
+        Columns<4>(x + j, here, stride, is_first, a + j);
+      for (; j + lanes <= cols; j += lanes) Columns<1>(x + j, here, stride, is_first, a + j);
       for (; j < cols; ++j) {
+        T best = is_first ? WorstOf<kMax, T>() : a[j];
         for (int64_t k = 0; k < here; ++k) {
-          const T value = MapOne(rows[k * stride + j]);
-          if (Beats<kMax>(value, a[j])) a[j] = value;
+          const T value = MapOne(x[k * stride + j]);
+          if (Beats<kMax>(value, best)) best = value;
         }
+        a[j] = best;
       }
     }
+  }
+  static void Cols(const void* x, int64_t cols, int64_t n, int64_t stride, int64_t, void* acc,
+                   double) {
+    AllColumns(static_cast<const T*>(x), cols, n, stride, false, static_cast<T*>(acc));
+  }
+  static void FewToResults(const void* x, int64_t cols, int64_t n, int64_t stride, double,
+                           void* result) {
+    AllColumns(static_cast<const T*>(x), cols, n, stride, true, static_cast<T*>(result));
   }
   static void Merge(void* acc, const void* other, int64_t n) { Cols(other, n, 1, n, 0, acc, 0); }
 };
@@ -314,10 +331,18 @@ FoldKernel OrderKernelOf(size_t acc_size) {
   return kernel;
 }
 
+template <class T, bool kMax, class Map = Same>
+FoldKernel ExtremeKernelOf() {
+  using F = ExtremeFold<T, kMax, Map>;
+  FoldKernel kernel = OrderKernelOf<F>(sizeof(T));
+  kernel.few_to_results = &F::FewToResults;
+  return kernel;
+}
+
 template <class T>
 void AddOrdered(Kernels& table, Dtype t) {
-  At(table, Fold::kMin, t) = OrderKernelOf<ExtremeFold<T, false, Same>>(sizeof(T));
-  At(table, Fold::kMax, t) = OrderKernelOf<ExtremeFold<T, true, Same>>(sizeof(T));
+  At(table, Fold::kMin, t) = ExtremeKernelOf<T, false>();
+  At(table, Fold::kMax, t) = ExtremeKernelOf<T, true>();
   At(table, Fold::kArgMin, t) = OrderKernelOf<ArgFold<T, false>>(sizeof(Indexed<T>));
   At(table, Fold::kArgMax, t) = OrderKernelOf<ArgFold<T, true>>(sizeof(Indexed<T>));
   At(table, Fold::kAny, t) = OrderKernelOf<TruthFold<T, true>>(1);
@@ -326,8 +351,8 @@ void AddOrdered(Kernels& table, Dtype t) {
 
 template <class T>
 void AddMagnitudes(Kernels& table, Dtype t) {
-  At(table, Fold::kMinAbs, t) = OrderKernelOf<ExtremeFold<T, false, Magnitude>>(sizeof(T));
-  At(table, Fold::kMaxAbs, t) = OrderKernelOf<ExtremeFold<T, true, Magnitude>>(sizeof(T));
+  At(table, Fold::kMinAbs, t) = ExtremeKernelOf<T, false, Magnitude>();
+  At(table, Fold::kMaxAbs, t) = ExtremeKernelOf<T, true, Magnitude>();
 }
 
 }  // namespace

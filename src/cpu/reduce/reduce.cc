@@ -141,6 +141,7 @@ class ReduceWork {
     if (way_ == Way::kRows) width_ = std::clamp<int64_t>(kReduceUnit / job.folded_count, 1, run_);
     width_ = std::min(width_, kMaxCols);
     col_tiles_ = ceil_div(run_, width_);
+    has_direct_columns_ = way_ == Way::kColumns && are_direct_columns();
     if (width_ < run_ || split_.pieces > 1) return;
     const int64_t most =
         way_ == Way::kTurned ? std::min(kMaxCols, kGathered / job.folded_count) : kMaxCols;
@@ -165,6 +166,10 @@ class ReduceWork {
       if (pieces > 1) {
         return fold(piece, first, 1, width, partial.data() + (piece * outputs_ + first) * acc_size);
       }
+      if (has_direct_columns_) {
+        for (int64_t i = 0; i < height; ++i) direct_columns(first + i * width, width);
+        return;
+      }
       alignas(64) char accs[kMaxCols * sizeof(Moments)];
       fold(0, first, height, width, accs);
       finish(job_, accs, first, height * width);
@@ -186,6 +191,28 @@ class ReduceWork {
   static int64_t even_share(int64_t n, int64_t most) { return ceil_div(n, ceil_div(n, most)); }
   bool is_plain() const {
     return job_.in->dtype == job_.fold.compute && kept_.stride[0][kept_.ndim - 1] == 1;
+  }
+
+  // Whether columns become results without accumulators.
+  bool are_direct_columns() const {
+    const SettledFold& fold = job_.fold;
+    const Nest& results = job_.results;
+    const int last = results.ndim - 1;
+    return fold.kernel->few_to_results != nullptr && fold.fold != Fold::kSumSquare &&
+           fold.result == fold.compute && job_.out->dtype == fold.result &&
+           job_.second == nullptr && is_plain() && split_.is_one_stretch() &&
+           split_.inner <= kFewFolded && results.size[last] % run_ == 0 &&
+           results.stride[1][last] == 1 && !is_narrow(job_, run_, row_step());
+  }
+  int64_t row_step() const { return folded_.ndim > 0 ? folded_.stride[0][folded_.ndim - 1] : 0; }
+  void direct_columns(int64_t first, int64_t width) const {
+    const int64_t size = static_cast<int64_t>(itemsize(job_.fold.compute));
+    const double divisor =
+        job_.fold.op == Reduction::mean ? static_cast<double>(job_.folded_count) : 1;
+    job_.fold.kernel->few_to_results(
+        static_cast<const char*>(job_.in->data) + kept_.offset(first, 0) * size, width,
+        split_.inner, row_step(), divisor,
+        static_cast<char*>(job_.out->data) + job_.results.offset(first, 1) * size);
   }
 
   Way choose_way() {
@@ -266,6 +293,7 @@ class ReduceWork {
   // A tile: part of a run, or whole ones.
   int64_t width_ = 1, height_ = 1;
   int64_t col_tiles_ = 1;
+  bool has_direct_columns_ = false;
 };
 
 // The value of no elements; throws where there is none.

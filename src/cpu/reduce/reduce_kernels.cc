@@ -102,7 +102,6 @@ struct TotalFold {
     if constexpr (kIsFloat<T>) {
       HWY_ALIGN T part[cpu::kMaxCols];
       for (int64_t i = 0; i < n; i += cpu::kFewFolded) {
-        std::fill_n(part, cols, static_cast<T>(Join::kIdentity));
         FoldColumns(p + i * stride, cols, std::min(cpu::kFewFolded, n - i), stride, part, Map(),
                     Join());
         for (int64_t j = 0; j < cols; ++j) a[j].Add(part[j]);
@@ -115,7 +114,6 @@ struct TotalFold {
   }
   static void FewRows(const void* x, int64_t cols, int64_t n, int64_t stride, void* acc) {
     HWY_ALIGN T part[cpu::kMaxCols];
-    std::fill_n(part, cols, static_cast<T>(Join::kIdentity));
     FoldColumns(static_cast<const T*>(x), cols, n, stride, part, Map(), Join());
     auto* a = static_cast<Acc*>(acc);
     for (int64_t j = 0; j < cols; ++j) {
@@ -125,6 +123,13 @@ struct TotalFold {
         a[j].value = part[j];
       }
     }
+  }
+  static void FewToResults(const void* x, int64_t cols, int64_t n, int64_t stride, double divisor,
+                           void* result) {
+    auto* const out = static_cast<T*>(result);
+    FoldColumns(static_cast<const T*>(x), cols, n, stride, out, Map(), Join());
+    // As in float64: a quotient of two float32 is rounded there to what it is here.
+    for (int64_t j = 0; j < cols && divisor != 1; ++j) out[j] /= static_cast<T>(divisor);
   }
   static void Turned(const void* x, int64_t cols, int64_t n, int64_t stride, int64_t, void* acc,
                      double) {
@@ -255,7 +260,6 @@ struct MomentsFold {
     for (int64_t i = 0; i < n; i += kBlock) {
       const int64_t length = std::min(kBlock, n - i);
       const T* p = static_cast<const T*>(x) + i * stride;
-      std::fill_n(centre, cols, T(0));
       FoldColumns(p, cols, length, stride, centre, Same(), Plus());
       for (int64_t j = 0; j < cols; ++j) centre[j] /= static_cast<T>(length);
       for (int64_t j = 0; j < cols; j += lanes) {
@@ -406,6 +410,7 @@ FoldKernel TotalOf() {
   if constexpr (kIsFloat<T>) {
     kernel.totals = &F::Totals;
     kernel.few_rows = &F::FewRows;
+    kernel.few_to_results = &F::FewToResults;
     kernel.turned = &F::Turned;
   } else {
     kernel.turned = &F::Cols;

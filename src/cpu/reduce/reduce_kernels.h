@@ -74,6 +74,10 @@ struct FoldKernel {
   // acc[j] becomes what cols() makes of an empty accumulator, for n at most kFewFolded; null for
   // folds that are no faster so.
   void (*few_rows)(const void* x, int64_t cols, int64_t n, int64_t stride, void* acc) = nullptr;
+  // result[j], of the type of x, becomes the total that few_rows() and totals() give, or what
+  // cols() makes of an empty accumulator that is a result; null for folds that need more.
+  void (*few_to_results)(const void* x, int64_t cols, int64_t n, int64_t stride, double divisor,
+                         void* result) = nullptr;
   // acc[j] takes in column j of n rows, n at most kTurnedRow, with the bits of rows() on a row of
   // these elements; null where there is no such function.
   void (*turned)(const void* x, int64_t cols, int64_t n, int64_t stride, int64_t first, void* acc,

@@ -17,6 +17,7 @@ namespace cpu {
 namespace {
 
 constexpr int64_t kAbreast = 512;     // lines summed together
+constexpr int64_t kMostFew = 8;       // lines whose sums stay in registers
 constexpr int64_t kShortLine = 64;    // elements
 constexpr int64_t kScanUnit = 32768;  // elements a thread claims at a time
 
@@ -25,12 +26,16 @@ struct Line {
   char* out;
   Dtype in_dtype, out_dtype, compute;
   int64_t in_step, out_step, n;
-  // Other lines beside this one.
+  // Other lines beside this one, and more such groups of lines.
   int64_t lines, in_next, out_next;
+  int64_t groups, in_group, out_group;
 
   // Its elements lie side by side.
   bool is_along() const { return in_step == 1 && out_step == 1; }
   bool is_computed() const { return in_dtype == compute && out_dtype == compute; }
+  bool is_beside() const {
+    return lines > 1 && in_next == 1 && out_next == 1 && is_computed() && !is_along();
+  }
   int64_t in_bytes() const { return static_cast<int64_t>(itemsize(in_dtype)); }
   int64_t out_bytes() const { return static_cast<int64_t>(itemsize(out_dtype)); }
 };
@@ -106,9 +111,28 @@ void scan_converted(const Line& line) {
   }
 }
 
+// So few lines beside each other that their sums stay in registers.
+template <class T, int kLines>
+void scan_few_beside(const Line& line) {
+  for (int64_t g = 0; g < line.groups; ++g) {
+    const T* in = reinterpret_cast<const T*>(line.in) + g * line.in_group;
+    T* out = reinterpret_cast<T*>(line.out) + g * line.out_group;
+    SumOf<T> sums[kLines] = {};
+    for (int64_t i = 0; i < line.n; ++i, in += line.in_step, out += line.out_step) {
+      for (int j = 0; j < kLines; ++j) sums[j] += static_cast<SumOf<T>>(in[j]);
+      for (int j = 0; j < kLines; ++j) out[j] = static_cast<T>(sums[j]);
+    }
+  }
+}
+
 // Lines beside each other of the dtype that is summed.
 template <class T>
 void scan_beside(const Line& line) {
+  using Scan = void (*)(const Line&);
+  constexpr Scan kFew[] = {scan_few_beside<T, 2>, scan_few_beside<T, 3>, scan_few_beside<T, 4>,
+                           scan_few_beside<T, 5>, scan_few_beside<T, 6>, scan_few_beside<T, 7>,
+                           scan_few_beside<T, 8>};
+  if (line.lines <= kMostFew) return kFew[line.lines - 2](line);
   SumOf<T> sums[kAbreast];
   std::fill_n(sums, line.lines, SumOf<T>(0));
   const T* in = reinterpret_cast<const T*>(line.in);
@@ -128,9 +152,7 @@ void scan(const Line& line) {
     if (line.is_computed()) return scan_direct<T>(line);
     if (line.n <= kScratchElements) return scan_converted<T>(line);
   }
-  if (line.lines > 1 && line.in_next == 1 && line.out_next == 1 && line.is_computed()) {
-    return scan_beside<T>(line);
-  }
+  if (line.is_beside()) return scan_beside<T>(line);
   alignas(64) T values[kScratchElements];
   Sum sums[kAbreast];
   std::fill_n(sums, line.lines, Sum(0));
@@ -196,15 +218,26 @@ void cumsum(const View& in, int dim, const View& out, int max_threads) {
                                   : 1;
   const int64_t width = std::min(run, most);
   const int64_t blocks = (run + width - 1) / width;
-  const int64_t tiles = others.count() / run * blocks;
-  const int64_t chunk = std::max<int64_t>(1, cpu::kScanUnit / (width * line.n));
   if (last >= 0) {
     line.in_next = others.stride[0][last], line.out_next = others.stride[1][last];
   }
+  line.lines = width, line.groups = 1;
+  // A few short lines beside each other are too little for a tile.
+  const bool has_groups = last >= 1 && blocks == 1 && width <= cpu::kMostFew && line.is_beside();
+  const int64_t groups = has_groups ? others.size[last - 1] : 1;
+  const int64_t together = std::clamp<int64_t>(cpu::kScanUnit / (width * line.n), 1, groups);
+  const int64_t parts = (groups + together - 1) / together;
+  if (has_groups) {
+    line.in_group = others.stride[0][last - 1], line.out_group = others.stride[1][last - 1];
+  }
+  const int64_t tiles = others.count() / (run * groups) * blocks * parts;
+  const int64_t chunk = std::max<int64_t>(1, cpu::kScanUnit / (width * line.n * together));
   parallel_for((tiles + chunk - 1) / chunk, max_threads, [&](int64_t begin, int64_t end, int) {
     for (int64_t t = begin * chunk; t < std::min(tiles, end * chunk); ++t) {
-      const int64_t first = t / blocks * run + t % blocks * width;
+      const int64_t group = t / (blocks * parts) * groups + t % parts * together;
+      const int64_t first = group * run + t % blocks * width;
       Line here = line;
+      here.groups = std::min(together, groups - t % parts * together);
       here.lines = std::min(width, run - t % blocks * width);
       here.in = static_cast<const char*>(in.data) +
                 others.offset(first, 0) * static_cast<int64_t>(itemsize(in.dtype));

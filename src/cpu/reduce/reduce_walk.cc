@@ -94,6 +94,10 @@ void fold_rows(const ReduceJob& job, const Split& split, int64_t piece, int64_t 
   }
 }
 
+bool is_narrow(const ReduceJob& job, int64_t cols, int64_t row_step) {
+  return row_step == cols && cols <= kNarrow && !job.fold.has_positions();
+}
+
 void fold_cols(const ReduceJob& job, const Nest& folded, const Split& split, int64_t piece,
                int64_t base, int64_t cols, int64_t step, char* acc) {
   const FoldKernel& kernel = *job.fold.kernel;
@@ -101,9 +105,9 @@ void fold_cols(const ReduceJob& job, const Nest& folded, const Split& split, int
   const int64_t size = static_cast<int64_t>(itemsize(in.dtype));
   const int64_t row_step = folded.ndim > 0 ? folded.stride[0][folded.ndim - 1] : 0;
   const bool direct = step == 1 && in.dtype == job.fold.compute;
-  const bool is_narrow = row_step == cols && cols <= kNarrow && !job.fold.has_positions();
+  const bool by_wide_rows = is_narrow(job, cols, row_step);
   alignas(64) char wide[kWideRow * sizeof(Moments)];
-  if (direct && kernel.few_rows != nullptr && !is_narrow && split.is_one_stretch() &&
+  if (direct && kernel.few_rows != nullptr && !by_wide_rows && split.is_one_stretch() &&
       split.inner <= kFewFolded) {
     const char* at = static_cast<const char*>(in.data) + base * size;
     return kernel.few_rows(at, cols, split.inner, row_step, acc);
@@ -112,7 +116,7 @@ void fold_cols(const ReduceJob& job, const Nest& folded, const Split& split, int
   if (direct) {
     for_stretches(split, folded, piece, [&](int64_t offset, int64_t position, int64_t n) {
       const char* at = static_cast<const char*>(in.data) + (base + offset) * size;
-      if (is_narrow) {
+      if (by_wide_rows) {
         fold_narrow(job, at, cols, n, acc, wide);
       } else {
         kernel.cols(at, cols, n, row_step, position, acc, job.options.p);
@@ -132,7 +136,7 @@ void fold_cols(const ReduceJob& job, const Nest& folded, const Split& split, int
       const int64_t here = std::min(together, n - r);
       gather_rows(at + r * row_step * size, in.dtype, here, row_step, cols, step, job.fold.compute,
                   scratch);
-      if (is_narrow) {
+      if (by_wide_rows) {
         fold_narrow(job, scratch, cols, here, acc, wide);
       } else {
         kernel.cols(scratch, cols, here, cols, position + r, acc, job.options.p);

@@ -58,6 +58,9 @@ struct Split {
 void fold_rows(const ReduceJob& job, const Split& split, int64_t piece, int64_t first,
                int64_t count, char* acc);
 
+// Whether fold_cols() takes so few columns, whose rows lie row_step apart, as wider rows.
+bool is_narrow(const ReduceJob& job, int64_t cols, int64_t row_step);
+
 // Columns, whose elements lie closest together: acc[j] becomes that of column j of `cols`, which
 // begin `base` elements into the input, `step` apart. folded: the dimensions that `split` cuts.
 void fold_cols(const ReduceJob& job, const Nest& folded, const Split& split, int64_t piece,
