@@ -2,6 +2,7 @@
 // Makes the SSA form of the records of a tape.
 #include "src/circuit/graph.h"
 
+#include <cstdint>
 #include <unordered_map>
 
 #include "src/circuit/call_kinds.h"
@@ -34,6 +35,7 @@ class Builder {
 
   void add(const Record& record) {
     Node& node = graph_.nodes.emplace_back();
+    node.record = static_cast<int>(graph_.nodes.size()) - 1;
     node.code = record.code;
     node.attr = record.attr;
     node.compute = record.compute;
@@ -66,6 +68,7 @@ class Builder {
 
   void add_call(const Record& record) {
     Node& node = graph_.nodes.emplace_back();
+    node.record = static_cast<int>(graph_.nodes.size()) - 1;
     node.code = record.code;
     node.attr = record.attr;
     node.call = static_cast<int>(graph_.calls.size());
@@ -300,9 +303,30 @@ Graph make_graph(std::span<const uint64_t> words, std::span<const uint8_t> state
     record.code == kCodeCall ? builder.add_call(record) : builder.add(record);
   });
   graph.records = static_cast<int>(graph.nodes.size());
-  if (options.fuse) trim_copies(graph, options.limits.least_trimmed_copy);
+  if (options.fuse) {
+    trim_copies(graph, options.limits.least_trimmed_copy);
+    if (options.limits.least_in_parts != INT64_MAX) {
+      compute_parts(graph, options.limits.least_in_parts);
+    }
+  }
   builder.link();
   return graph;
+}
+
+Size bytes_alone(const Graph& graph, const Node& node) {
+  if (node.call >= 0) {
+    Size bytes = 0;
+    for (const CallUse& use : graph.calls[static_cast<size_t>(node.call)].uses) {
+      if (!use.slot.present) continue;
+      bytes += use.recorded * (int{use.slot.reads} + int{use.slot.writes});
+    }
+    return bytes;
+  }
+  Size bytes = node.out_n * node.out.size();
+  for (int k = 0; k < node.arity; ++k) {
+    if (!node.in[k].is_number) bytes += node.in[k].region.map.distinct() * node.in[k].region.size();
+  }
+  return bytes;
 }
 
 void narrow_operands(Graph& graph) {

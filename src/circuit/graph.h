@@ -93,6 +93,7 @@ struct Node {
   Size row = 0;  // folds and row functions: elements of a row
   Region out;
   Size out_n = 0;
+  int record = -1;  // of the tape
   // Of kCodeCall: which of Graph::calls. It has no inputs of the kind above, and an output only
   // where the call has a result.
   int call = -1;
@@ -130,6 +131,12 @@ struct Graph {
   Greatest newest{0};          // the node that is the last to write each cell
   mutable int64_t visits = 0;  // what planning has looked at, however often
 
+  // A slot for a value that must not be in memory: no buffer of the circuit belongs to it.
+  uint32_t add_value() {
+    states.push_back(0);
+    return static_cast<uint32_t>(states.size() - 1);
+  }
+
   // Whether the memory that an input reads is the same all through the circuit.
   bool never_written(const Region& region) const {
     return newest.most(region.cells) == Greatest::kNone;
@@ -160,12 +167,18 @@ struct Graph {
   }
 };
 
-// A node for each record of a tape. Where the plan fuses, copies are trimmed (see below).
+// A node for each record of a tape. Where the plan fuses, copies are trimmed and values computed in
+// parts (see below).
 Graph make_graph(std::span<const uint64_t> words, std::span<const uint8_t> states,
                  const PlanOptions& options);
 // Before nodes are linked: leaves out of copies of at least that many bytes what is written again
 // before anyone reads it. What is left of a copy is a node for each rectangle.
 void trim_copies(Graph& graph, int64_t least_bytes);
+// Before nodes are linked: computes values of at least that many bytes where parts of them are
+// read, if these are few and the ops cheap. They get slots of add_value().
+void compute_parts(Graph& graph, int64_t least_bytes);
+// What a node reads and writes where it shares no kernel.
+Size bytes_alone(const Graph& graph, const Node& node);
 // Lets calls read what was converted for them before it is, where their kinds take it: the bits are
 // the same, and a conversion that is read nowhere else is left out.
 void narrow_operands(Graph& graph);

@@ -23,7 +23,7 @@ std::shared_ptr<KernelCall> make_call(const Graph& graph, int index) {
   const GraphCall& call = graph.calls[static_cast<size_t>(node.call)];
   auto made = std::make_shared<KernelCall>();
   made->kind = node.attr;
-  made->record = index;
+  made->record = node.record;
   made->number = node.call;
   for (const CallUse& use : call.uses) made->operands.push_back(use.slot);
   made->attributes.assign(call.attributes.begin(), call.attributes.end());
@@ -310,7 +310,7 @@ class KernelMaker {
     instr.rank = rank;
     instr.arity = static_cast<uint8_t>(node.arity);
     instr.parameter = node.parameter;
-    instr.record = record_ = cluster_.nodes[member];
+    instr.record = record_ = node.record;
     const Rank walks = node.code == kCodeReduction ? Rank::kFull : rank;
     for (int k = 0; k < node.arity; ++k) {
       const Input& in = node.in[k];
@@ -371,7 +371,7 @@ class KernelMaker {
   std::vector<int> of_members_, of_accesses_;   // the newest of each value's conversions, or kNone
   std::vector<std::pair<uint32_t, Ref>> kept_;  // by access
   std::vector<uint32_t> row_slots_;             // see writes_row_values()
-  int record_ = -1;                             // nodes are numbered as the tape's records are
+  int record_ = -1;                             // of the node that is added
 };
 
 Kernel make_kernel(const Graph& graph, const Cluster& cluster) {
@@ -427,22 +427,6 @@ int64_t bytes_of(const CallSlot& operand) {
   return operand.present ? operand.bytes * (int{operand.reads} + int{operand.writes}) : 0;
 }
 
-Size bytes_alone(const Graph& graph, const Node& node) {
-  if (node.call >= 0) {
-    Size bytes = 0;
-    for (const CallUse& use : graph.calls[static_cast<size_t>(node.call)].uses) {
-      if (!use.slot.present) continue;
-      bytes += use.recorded * (int{use.slot.reads} + int{use.slot.writes});
-    }
-    return bytes;
-  }
-  Size bytes = node.out_n * node.out.size();
-  for (int k = 0; k < node.arity; ++k) {
-    if (!node.in[k].is_number) bytes += node.in[k].region.map.distinct() * node.in[k].region.size();
-  }
-  return bytes;
-}
-
 struct WordsHash {
   size_t operator()(const std::vector<uint64_t>& words) const { return hash_words(words); }
 };
@@ -495,6 +479,15 @@ void number_launches(Plan& plan) {
   }
   plan.stats.kernels = static_cast<int>(plan.kernels.size());
   plan.stats.groups = next;
+}
+
+// Whether a kernel touches memory that the circuit does not have.
+bool has_values_in_memory(const Plan& plan) {
+  bool has = false;
+  for (const Kernel& kernel : plan.kernels) {
+    for_slots(kernel, [&](uint32_t slot) { has |= slot >= static_cast<uint32_t>(plan.slots); });
+  }
+  return has;
 }
 
 // False where a kernel of more than one record needs more scratch slots or arguments than there
@@ -573,6 +566,11 @@ std::unique_ptr<Plan> make_plan(std::span<const uint64_t> words, std::span<const
   while (!make_kernels(graph, smaller, *plan)) {
     smaller.limits.max_instrs = (smaller.limits.max_instrs + 1) / 2;
   }
+  if (has_values_in_memory(*plan)) {
+    smaller = options;
+    smaller.limits.least_in_parts = INT64_MAX;
+    return make_plan(words, states, smaller);
+  }
 
   number_launches(*plan);
   find_memory_wanted(*plan, states);
@@ -585,6 +583,7 @@ std::unique_ptr<Plan> make_plan(std::span<const uint64_t> words, std::span<const
   stats.visits = graph.visits + graph.newest.visits();
   Size unfused = graph.left_out;
   for (const Node& node : graph.nodes) {
+    if (node.out.slot >= states.size()) continue;  // see compute_parts()
     unfused += bytes_alone(graph, node);
     stats.dead += node.live ? 0 : 1;
   }

@@ -61,6 +61,9 @@ struct PlanLimits {
   // Copies of at least that many bytes lose what is written again before anyone reads it. What is
   // left of one is a few kernels.
   int64_t least_trimmed_copy = INT64_MAX;
+  // Values of at least that many bytes of which only parts are read, in a few places, are computed
+  // there if that is cheap.
+  int64_t least_in_parts = INT64_MAX;
   // Places of large arrays, a page or more apart, that a kernel may walk at once where kernels
   // become one for the memory that they all read.
   size_t shared_places = SIZE_MAX;

@@ -54,6 +54,7 @@ constexpr circuit::PlanLimits kLimits{
     .scratch_slots = BoundaryPool::kClasses - kSpareClasses,
     .max_instrs = 1024,
     .least_trimmed_copy = int64_t{64} << 10,  // takes as long as three kernels begin
+    .least_in_parts = int64_t{512} << 10,     // smaller ones stay in a cache
     .shared_places = 8,  // lines of a set of the first cache; newer processors have 12
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Programs over parts of arrays: what is left of copies of which a part is written again, and who
-// shares a kernel.
+// Programs over parts of arrays: what is left of copies of which a part is written again, values
+// that are computed where parts of them are read, and who shares a kernel.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,9 +16,12 @@ namespace {
 
 constexpr int64_t kDims = 3;
 
-PlanOptions options_with(int64_t least_bytes) {
+constexpr int64_t kNever = INT64_MAX;
+
+PlanOptions options_with(int64_t least_trimmed_copy, int64_t least_in_parts = kNever) {
   PlanOptions options;
-  options.limits.least_trimmed_copy = least_bytes;
+  options.limits.least_trimmed_copy = least_trimmed_copy;
+  options.limits.least_in_parts = least_in_parts;
   options.limits.shared_places = 8;
   return options;
 }
@@ -87,15 +90,19 @@ class Arrays {
     std::copy(states_.begin(), states_.end(), reinterpret_cast<uint8_t*>(states.data()));
     return cache.get({&cache, tape_.words(), states, options, states_.size()});
   }
+  std::unique_ptr<Plan> plan(const PlanOptions& options) const {
+    return make_plan(tape_.words(), states_, options);
+  }
   std::unique_ptr<Plan> plan(int64_t least_bytes = 0) const {
-    return make_plan(tape_.words(), states_, options_with(least_bytes));
+    return plan(options_with(least_bytes));
   }
 
   // Whether what is alive ends up as if the records ran one by one.
-  ::testing::AssertionResult is_right(std::mt19937& random) const {
+  ::testing::AssertionResult is_right(std::mt19937& random,
+                                      const PlanOptions& options = options_with(0)) const {
     testing::Memory expected = memory_, actual = memory_;
     testing::run_tape(tape_.words(), tape_.immediates(), expected);
-    const auto made = plan();
+    const auto made = plan(options);
     testing::run_plan(*made, tape_.immediates(), actual, random);
     for (size_t s = 0; s < states_.size(); ++s) {
       if ((states_[s] & kSlotLive) == 0 || actual[s] == expected[s]) continue;
@@ -269,6 +276,165 @@ TEST(TrimCopies, RandomProgramsMeanTheirRecords) {
     ASSERT_TRUE(a.is_right(random)) << "seed " << seed;
   }
   EXPECT_GT(trimmed, 2000);
+}
+
+constexpr auto kMul = static_cast<uint16_t>(OpId::mul);
+constexpr auto kSub = static_cast<uint16_t>(OpId::sub);
+const PlanOptions kInParts = options_with(kNever, 0);
+
+// f = u * v, then r[inner] = the difference of two rows of f, or more. Slots: u, v, f, r.
+Arrays flux(int64_t rows, int64_t cols, uint16_t code = kMul) {
+  Arrays a(1, rows, cols, 4);
+  a.keep(3);
+  const int64_t all[] = {1, rows, cols}, inner[] = {1, rows - 2, cols - 2};
+  a.op(code, all, {{2}, {0}, {1}});
+  a.op(kSub, inner, {{3, {0, 1, 1}}, {2, {0, 2, 1}}, {2, {0, 0, 1}}});
+  return a;
+}
+
+TEST(PartValues, AreComputedWhereTheyAreRead) {
+  std::mt19937 random(1);
+  const Arrays a = flux(20, 40);
+  EXPECT_EQ(a.plan()->stats.kernels, 2);
+  const auto plan = a.plan(kInParts);
+  EXPECT_EQ(plan->stats.kernels, 1);
+  EXPECT_EQ(plan->stats.ops, 2);
+  EXPECT_EQ(plan->stats.bytes_unfused, a.plan()->stats.bytes_unfused);
+  EXPECT_LT(plan->stats.bytes_moved, a.plan()->stats.bytes_moved);
+  // Both products are of the first record.
+  std::vector<int> records;
+  for (const Instr& instr : plan->kernels[0].instrs) records.push_back(instr.record);
+  EXPECT_EQ(records, (std::vector<int>{0, 0, 1}));
+  EXPECT_TRUE(a.is_right(random, kInParts));
+
+  const int64_t bytes = 20 * 40 * 4;
+  EXPECT_EQ(a.plan(options_with(kNever, bytes))->stats.kernels, 1);
+  EXPECT_EQ(a.plan(options_with(kNever, bytes + 1))->stats.kernels, 2);
+}
+
+TEST(PartValues, WhatOthersReadOrWriteStaysInMemory) {
+  std::mt19937 random(1);
+  const int64_t all[] = {1, 20, 40}, inner[] = {1, 18, 38};
+  const auto kernels = [&](const Arrays& a) {
+    EXPECT_TRUE(a.is_right(random, kInParts));
+    EXPECT_EQ(a.plan(kInParts)->stats.kernels, a.plan()->stats.kernels);
+    return a.plan(kInParts)->stats.kernels;
+  };
+  {
+    Arrays a = flux(20, 40);
+    a.keep(2);  // it is seen
+    EXPECT_EQ(kernels(a), 2);
+  }
+  EXPECT_EQ(flux(20, 40, static_cast<uint16_t>(OpId::div)).plan(kInParts)->stats.kernels, 1);
+  EXPECT_EQ(flux(20, 40, static_cast<uint16_t>(OpId::pow)).plan(kInParts)->stats.kernels, 2);
+  {
+    Arrays a = flux(20, 40);  // u changes before the parts are read again
+    a.op(kAdd, all, {{0}, {0}, {1}});
+    a.op(kAdd, inner, {{3, {0, 1, 1}}, {3, {0, 1, 1}}, {2, {0, 1, 2}}});
+    a.keep(0);
+    EXPECT_EQ(kernels(a), 2);
+  }
+  {
+    Arrays a(1, 20, 40, 5);  // f is read as a whole by what is seen
+    a.keep(3), a.keep(4);
+    a.op(kMul, all, {{2}, {0}, {1}});
+    a.op(kAdd, all, {{4}, {2}, {1}});
+    a.op(kSub, inner, {{3, {0, 1, 1}}, {2, {0, 2, 1}}, {2, {0, 0, 1}}});
+    EXPECT_EQ(kernels(a), 2);
+  }
+  {
+    Arrays a(1, 20, 40, 4);  // nine places
+    a.keep(3);
+    a.op(kMul, all, {{2}, {0}, {1}});
+    for (int64_t k = 0; k < 9; ++k) {
+      a.op(kAdd, inner, {{3, {0, 1, 1}}, {3, {0, 1, 1}}, {2, {0, k / 3, k % 3}}});
+    }
+    EXPECT_EQ(kernels(a), 2);
+  }
+  {
+    Arrays a(1, 20, 40, 4);  // 13 ops in two places
+    a.keep(3);
+    a.op(kMul, all, {{2}, {0}, {1}});
+    for (int k = 0; k < 6; ++k) {
+      a.op(kAdd, all, {{2}, {2}, {0}});
+      a.op(kMul, all, {{2}, {2}, {1}});
+    }
+    a.op(kSub, inner, {{3, {0, 1, 1}}, {2, {0, 2, 1}}, {2, {0, 0, 1}}});
+    EXPECT_EQ(kernels(a), 2);
+  }
+}
+
+// Where a kernel cannot hold what is computed in parts, the value is in memory as before.
+TEST(PartValues, KernelsThatAreTooSmallReadMemory) {
+  std::mt19937 random(1);
+  PlanOptions small = kInParts;
+  small.limits.max_instrs = 2;
+  const Arrays a = flux(20, 40);
+  EXPECT_EQ(a.plan(small)->stats.kernels, 2);
+  EXPECT_TRUE(a.is_right(random, small));
+}
+
+TEST(PartValues, PlansForOtherSizesAreThoseMadeAnew) {
+  PlanCache cache(PlanCache::kMaxPlans, PlanCache::kMaxBytes, /*max_sizes=*/2);
+  const PlanOptions options = options_with(kNever, 4096);
+  int in_parts = 0;
+  for (int64_t rows = 10; rows < 60; ++rows) {
+    for (const int64_t cols : {18, 31, 47, 64}) {
+      const Arrays a = flux(rows, cols);
+      const auto found = a.get(cache, options);
+      EXPECT_EQ(print_plan(*found.plan), print_plan(*a.plan(options))) << rows << " x " << cols;
+      in_parts += found.plan->stats.kernels == 1 ? 1 : 0;
+    }
+  }
+  EXPECT_GT(in_parts, 50);
+  EXPECT_LT(in_parts, 200);
+  EXPECT_GT(cache.stats().resized, cache.stats().misses);
+}
+
+// Ops on whole arrays, and on parts of what they give.
+TEST(PartValues, RandomProgramsMeanTheirRecords) {
+  int in_parts = 0;
+  for (uint32_t seed = 0; seed < 20000; ++seed) {
+    std::mt19937 random(seed);
+    const auto below = [&](int64_t n) { return static_cast<int64_t>(random() % n); };
+    const int slots = 6 + static_cast<int>(below(4)), last = slots - 1;
+    const bool is_line = below(4) == 0;
+    Arrays a(is_line ? 1 : 1 + below(4), is_line ? 1 : 1 + below(8), 17 + below(12), slots,
+             seed % 3 == 0 ? Dtype::kFloat64 : Dtype::kFloat32);
+    a.keep(last);
+    if (below(3) == 0) a.keep(static_cast<int>(below(slots)));
+    const int64_t all[] = {a.extent(0), a.extent(1), a.extent(2)};
+    const uint16_t codes[] = {kAdd, kMul, kSub, kCodeConvert};
+    int written = 2;  // slots that hold something, but for the last one
+    for (int64_t k = 4 + below(10); k > 0; --k) {
+      const bool is_whole = written < last && below(2) == 0;
+      int to = is_whole ? written : last;
+      if (below(12) == 0) to = static_cast<int>(below(slots));
+      int64_t extents[kDims];
+      Arrays::Box out{to};
+      for (int d = 0; d < kDims; ++d) {
+        extents[d] = is_whole || all[d] < 3 ? all[d] : all[d] - 1 - below(2);
+        out.at[d] = below(all[d] - extents[d] + 1);
+      }
+      const uint16_t code = codes[below(4)];
+      std::vector<Arrays::Box> boxes{out};
+      for (int i = 0; i < (code == kCodeConvert ? 1 : 2); ++i) {
+        Arrays::Box in{static_cast<int>(below(written))};
+        if (i == 1 && below(6) == 0) in.is_number = true;
+        for (int d = 0; d < kDims; ++d) in.at[d] = below(all[d] - extents[d] + 1);
+        if (in.slot == to) std::copy_n(out.at, kDims, in.at);
+        boxes.push_back(in);
+      }
+      a.op(code, extents, boxes);
+      if (is_whole && to == written) ++written;
+    }
+    const PlanOptions options = options_with(below(2) == 0 ? 0 : kNever, 0);
+    PlanOptions without = options;
+    without.limits.least_in_parts = kNever;
+    in_parts += print_plan(*a.plan(options)) != print_plan(*a.plan(without)) ? 1 : 0;
+    ASSERT_TRUE(a.is_right(random, options)) << "seed " << seed;
+  }
+  EXPECT_GT(in_parts, 1000);
 }
 
 }  // namespace

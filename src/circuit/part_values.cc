@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: MIT
+// Computes values of which only parts are read where these are read: after `f = a * b`, the
+// difference `f[1:] - f[:-1]` is that of two products, and f is never in memory.
+//
+// A stencil reads its operand in several places at once, so that what computes the operand cannot
+// be in its kernel. For a few cheap ops it costs less to compute them in each of the places.
+#include <vector>
+
+#include "hologram/op.h"
+#include "src/circuit/graph.h"
+
+namespace hologram::circuit {
+namespace {
+
+// Of a value: the places in which it is computed, at most, and the ops that this takes together.
+// That many on what is in registers take about as long as one result going to memory and back.
+constexpr size_t kMostPlaces = 8;
+constexpr int kMostOps = 24;
+constexpr int kDivision = 6;  // takes as long as so many other ops
+// How often the nodes are looked at, at most, until no more of them drop out.
+constexpr int kMostRounds = 8;
+
+class PartValues {
+ public:
+  PartValues(Graph& graph, Size least_bytes)
+      : graph_(graph),
+        least_bytes_(least_bytes),
+        slots_(graph.states.size()),
+        values_(graph.nodes.size()) {}
+
+  void run() {
+    look_at_slots();
+    bool any = false;
+    for (int i = 0; i < count(); ++i) {
+      value(i).is_chosen = is_candidate(i);
+      any = any || value(i).is_chosen;
+    }
+    if (any && settle()) replace();
+  }
+
+ private:
+  static constexpr int kNone = -1;
+
+  struct Use {
+    int node, k;
+  };
+  struct Slot {
+    int writes = 0;          // by how many nodes
+    int last_write = kNone;  // of these
+    bool in_calls = false;
+    std::vector<Use> uses;  // its reads by nodes that are no calls
+  };
+  // Elements `first` and on of a value, at map.
+  struct Place {
+    Size first;
+    Map map;
+    uint32_t slot = 0;  // of what computes it
+  };
+  struct Value {
+    bool is_chosen = false;
+    int ops = 1;  // that compute it, from what is in memory
+    std::vector<Place> places;
+  };
+
+  int count() const { return static_cast<int>(values_.size()); }
+  Node& node(int i) { return graph_.nodes[static_cast<size_t>(i)]; }
+  Value& value(int i) { return values_[static_cast<size_t>(i)]; }
+  bool is_seen(uint32_t slot) const { return (graph_.states[slot] & kSlotLive) != 0; }
+  static bool is_elementwise(const Node& n) {
+    return n.is_op() ? !op_info(n.op()).is_heavy() : n.code == kCodeConvert;
+  }
+
+  static int ops_of(const Node& n) {
+    const auto code = static_cast<OpId>(n.code);
+    const bool divides = code == OpId::div || code == OpId::reciprocal || code == OpId::addcdiv ||
+                         code == OpId::sqrt;
+    return n.is_op() && divides ? kDivision : 1;
+  }
+
+  void look_at_slots() {
+    for (int i = 0; i < count(); ++i) {
+      graph_.for_writes(node(i), [&](const Region& region, bool) {
+        ++slots_[region.slot].writes;
+        slots_[region.slot].last_write = i;
+      });
+      graph_.for_reads(node(i), [&](const Region& region, int k) {
+        if (node(i).call < 0) slots_[region.slot].uses.push_back({i, k});
+      });
+      if (node(i).call < 0) continue;
+      for (const CallUse& use : graph_.calls[static_cast<size_t>(node(i).call)].uses) {
+        if (use.slot.present) slots_[use.slot.slot].in_calls = true;
+      }
+    }
+  }
+
+  // The node that computes what a slot holds all the time in which it is read; kNone: none, or it
+  // is not one that may be left out.
+  int chosen_writer(uint32_t slot) {
+    const Slot& s = slots_[slot];
+    return s.writes == 1 && value(s.last_write).is_chosen ? s.last_write : kNone;
+  }
+
+  // Dense memory, computed by a cheap op from dense values and from numbers, which nobody sees.
+  bool is_candidate(int i) {
+    const Node& n = node(i);
+    const Slot& to = slots_[n.out.slot];
+    if (n.call >= 0 || !is_elementwise(n) || to.writes != 1 || to.in_calls || to.uses.empty() ||
+        is_seen(n.out.slot) || !n.out.map.is_flat() || n.n * n.out.size() < least_bytes_) {
+      return false;
+    }
+    int ops = ops_of(n);
+    for (int k = 0; k < n.arity; ++k) {
+      const Input& in = n.in[k];
+      if (in.is_number) continue;
+      if (in.rank != Rank::kFull || !in.region.map.is_flat() || in.region.map.numel() != n.n) {
+        return false;
+      }
+      const int from = chosen_writer(in.region.slot);
+      if (from != kNone ? !is_part(in.region, from) : !is_kept(in.region.slot, i)) return false;
+      if (from != kNone) ops += value(from).ops;
+    }
+    value(i).ops = ops;
+    return ops <= kMostOps;
+  }
+
+  // Whether memory is in place when node i comes, and stays so.
+  bool is_kept(uint32_t slot, int i) const {
+    const Slot& s = slots_[slot];
+    return s.last_write < i && (s.writes != 1 || is_seen(slot));
+  }
+
+  // Elements of node i's result.
+  bool is_part(const Region& region, int i) {
+    const Region& out = node(i).out;
+    return region.dtype == out.dtype && out.begin() <= region.begin() &&
+           region.end() <= out.end() && (region.offset - out.offset) % out.size() == 0;
+  }
+
+  // Drops the values that have to be in memory, and those computed of them, until all that are
+  // chosen may be left out. False where none is left.
+  bool settle() {
+    for (int round = 0; round < kMostRounds; ++round) {
+      bool changed = false, any = false;
+      for (Value& v : values_) v.places.clear();
+      for (int i = count(); i-- > 0;) {
+        if (!value(i).is_chosen) continue;
+        value(i).is_chosen = may_be_left_out(i);
+        (value(i).is_chosen ? any : changed) = true;
+      }
+      graph_.visits += count();
+      if (!changed) return any;
+    }
+    return false;
+  }
+
+  bool may_be_left_out(int i) {
+    const Node& n = node(i);
+    size_t parts = 0;
+    for (const Use& use : slots_[n.out.slot].uses) {
+      const Node& reader = node(use.node);
+      const Input& in = reader.in[use.k];
+      if (use.node <= i || !is_part(in.region, i)) return false;
+      if (value(use.node).is_chosen) continue;
+      const bool is_whole = in.region.map == n.out.map;
+      if (is_whole || in.rank != Rank::kFull || !(reader.is_op() || reader.code == kCodeConvert)) {
+        return false;
+      }
+      const size_t before = value(i).places.size();
+      find_place(i, (in.region.offset - n.out.offset) / n.out.size(), in.region.map);
+      // What is left of a copy, such as a border, is little.
+      if (value(i).places.size() > before && !(in.region.map.numel() * 8 < n.n)) ++parts;
+    }
+    const int ops = value(i).ops * static_cast<int>(parts);
+    if (ops > kMostOps || value(i).places.size() > kMostPlaces) return false;
+    // The same places of what it is computed from.
+    for (int k = 0; k < n.arity; ++k) {
+      if (n.in[k].is_number) continue;
+      const Region& region = n.in[k].region;
+      const int from = chosen_writer(region.slot);
+      if (from == kNone) {
+        if (!is_kept(region.slot, i)) return false;
+        continue;
+      }
+      const Size shift = (region.offset - node(from).out.offset) / region.size();
+      for (const Place& place : value(i).places) find_place(from, place.first + shift, place.map);
+    }
+    return true;
+  }
+
+  Place& find_place(int i, Size first, const Map& map) {
+    for (Place& place : value(i).places) {
+      if (place.first == first && place.map == map) return place;
+    }
+    return value(i).places.emplace_back(Place{first, map});
+  }
+
+  // In place of each value, what computes it for the first reader of a place.
+  void replace() {
+    std::vector<Node> nodes;
+    nodes.reserve(graph_.nodes.size());
+    for (int i = 0; i < count(); ++i) {
+      if (value(i).is_chosen) {
+        graph_.left_out += bytes_alone(graph_, node(i));
+        continue;
+      }
+      Node reader = node(i);
+      for (int k = 0; k < reader.arity; ++k) {
+        if (reader.in[k].is_number) continue;
+        Region& region = reader.in[k].region;
+        const int from = chosen_writer(region.slot);
+        if (from == kNone) continue;
+        const Size first = (region.offset - node(from).out.offset) / region.size();
+        region = computed(from, first, Map(region.map), nodes);
+      }
+      nodes.push_back(reader);
+    }
+    graph_.nodes = std::move(nodes);
+  }
+
+  // Where the elements of node i's result are, which are computed there if need be.
+  Region computed(int i, Size first, const Map& map, std::vector<Node>& nodes) {
+    Place& place = find_place(i, first, map);
+    Region out{place.slot, 0, node(i).out.dtype, Map::flat(map.numel()), {}};
+    if (place.slot != 0) return out;
+    out.slot = place.slot = graph_.add_value();
+    Node part = node(i);
+    part.n = part.out_n = map.numel();
+    part.out = out;
+    for (int k = 0; k < part.arity; ++k) {
+      if (part.in[k].is_number) continue;
+      Region& region = part.in[k].region;
+      const int from = chosen_writer(region.slot);
+      if (from == kNone) {
+        region.offset += first * region.size();
+        region.map = map;
+      } else {
+        const Size shift = (region.offset - node(from).out.offset) / region.size();
+        region = computed(from, first + shift, map, nodes);
+      }
+    }
+    nodes.push_back(part);
+    return out;
+  }
+
+  Graph& graph_;
+  const Size least_bytes_;
+  std::vector<Slot> slots_;
+  std::vector<Value> values_;
+};
+
+}  // namespace
+
+void compute_parts(Graph& graph, int64_t least_bytes) { PartValues(graph, least_bytes).run(); }
+
+}  // namespace hologram::circuit
