@@ -4,6 +4,7 @@
 //
 // A stencil reads its operand in several places at once, so that what computes the operand cannot
 // be in its kernel. For a few cheap ops it costs less to compute them in each of the places.
+#include <algorithm>
 #include <vector>
 
 #include "hologram/op.h"
@@ -70,6 +71,10 @@ class PartValues {
     return n.is_op() ? !op_info(n.op()).is_heavy() : n.code == kCodeConvert;
   }
 
+  // Bytes of an element, of flags those of what is compared.
+  static int64_t size_of(const Node& n) {
+    return std::max(n.out.size(), static_cast<int64_t>(itemsize(n.compute)));
+  }
   static int ops_of(const Node& n) {
     const auto code = static_cast<OpId>(n.code);
     const bool divides = code == OpId::div || code == OpId::reciprocal || code == OpId::addcdiv ||
@@ -100,18 +105,18 @@ class PartValues {
     return s.writes == 1 && value(s.last_write).is_chosen ? s.last_write : kNone;
   }
 
-  // Dense memory, computed by a cheap op from dense values and from numbers, which nobody sees.
+  // Dense memory, computed by a cheap op from dense values and single ones, which nobody sees.
   bool is_candidate(int i) {
     const Node& n = node(i);
     const Slot& to = slots_[n.out.slot];
     if (n.call >= 0 || !is_elementwise(n) || to.writes != 1 || to.in_calls || to.uses.empty() ||
-        is_seen(n.out.slot) || !n.out.map.is_flat() || n.n * n.out.size() < least_bytes_) {
+        is_seen(n.out.slot) || !n.out.map.is_flat() || n.n * size_of(n) < least_bytes_) {
       return false;
     }
     int ops = ops_of(n);
     for (int k = 0; k < n.arity; ++k) {
       const Input& in = n.in[k];
-      if (in.is_number) continue;
+      if (in.is_number || is_one(in, i)) continue;
       if (in.rank != Rank::kFull || !in.region.map.is_flat() || in.region.map.numel() != n.n) {
         return false;
       }
@@ -127,6 +132,11 @@ class PartValues {
   bool is_kept(uint32_t slot, int i) const {
     const Slot& s = slots_[slot];
     return s.last_write < i && (s.writes != 1 || is_seen(slot));
+  }
+
+  // One element for all of node i's, in memory.
+  bool is_one(const Input& in, int i) const {
+    return in.rank == Rank::kOne && is_kept(in.region.slot, i);
   }
 
   // Elements of node i's result.
@@ -174,7 +184,7 @@ class PartValues {
     if (ops > kMostOps || value(i).places.size() > kMostPlaces) return false;
     // The same places of what it is computed from.
     for (int k = 0; k < n.arity; ++k) {
-      if (n.in[k].is_number) continue;
+      if (n.in[k].is_number || is_one(n.in[k], i)) continue;
       const Region& region = n.in[k].region;
       const int from = chosen_writer(region.slot);
       if (from == kNone) {
@@ -187,11 +197,13 @@ class PartValues {
     return true;
   }
 
+  // The place; one of too many is not told from the last.
   Place& find_place(int i, Size first, const Map& map) {
-    for (Place& place : value(i).places) {
+    std::vector<Place>& places = value(i).places;
+    for (Place& place : places) {
       if (place.first == first && place.map == map) return place;
     }
-    return value(i).places.emplace_back(Place{first, map});
+    return places.size() > kMostPlaces ? places.back() : places.emplace_back(Place{first, map});
   }
 
   // In place of each value, what computes it for the first reader of a place.
@@ -227,8 +239,10 @@ class PartValues {
     part.n = part.out_n = map.numel();
     part.out = out;
     for (int k = 0; k < part.arity; ++k) {
-      if (part.in[k].is_number) continue;
-      Region& region = part.in[k].region;
+      Input& in = part.in[k];
+      if (in.rank == Rank::kOne) in.times = part.n;
+      if (in.is_number || in.rank == Rank::kOne) continue;
+      Region& region = in.region;
       const int from = chosen_writer(region.slot);
       if (from == kNone) {
         region.offset += first * region.size();

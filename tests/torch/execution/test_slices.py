@@ -190,3 +190,43 @@ def test_writes_between_each_others_elements_share_a_kernel() -> None:
     stats = hologram_torch.explain(program).stats
     assert (stats["ops_recorded"], stats["kernels_run"]) == (24, 1)
     assert torch.equal(made[1:-1].cpu()[..., 2, 1], x[1:-1].cpu()[..., 1, 1] * 2 + 2)
+
+
+def flux(h: Tensor, u: Tensor, v: Tensor, c: Tensor) -> list[Tensor]:
+    """A conservation law: what goes over the cells' borders is computed of the cells."""
+    hu, mixed = h * u, h * u * v * c
+    pressure = hu * u + h * h * 0.5
+    new = h.clone()
+    new[IN, IN] = h[IN, IN] - 0.1 * (
+        (pressure[2:, IN] - pressure[:-2, IN]) + (mixed[IN, 2:] - mixed[IN, :-2])
+    )
+    return [new, hu[::2] / (h[::2] + 2)]
+
+
+def lines(h: Tensor, u: Tensor, v: Tensor, c: Tensor) -> list[Tensor]:
+    """Differences of differences along memory, a stride, and what is left of a row."""
+    h, u, v = h.flatten(), u.flatten(), v.flatten()
+    first = h * u
+    slope = first[1:] - first[:-1]
+    limited = torch.where(slope > 0, slope, c)
+    return [limited[2:] + limited[:-2], (u - v)[::3] * 2, (u + v)[7:].mean()]
+
+
+@pytest.mark.parametrize("program", [flux, lines], ids=lambda program: program.__name__)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_values_are_computed_where_their_parts_are_read(
+    program: Callable[..., list[Tensor]], dtype: torch.dtype
+) -> None:
+    inputs = [torch.rand(400, 401, dtype=dtype) - 0.5 for _ in range(3)]
+    inputs.append(torch.tensor(0.3, dtype=dtype))
+    on_device = [x.to("hologram") for x in inputs]
+    _C.reset_recorder_stats()
+    results = [x.cpu() for x in program(*on_device)]
+    stats = _C.recorder_stats()
+    # All that is left but for borders, which are copied, and what is reduced.
+    assert stats["kernels"] == {flux: 5, lines: 4}[program]
+    with hologram_torch.execution("eager"):
+        eager = [x.cpu() for x in program(*on_device)]
+    for result, same, expected in zip(results, eager, program(*inputs), strict=True):
+        assert torch.equal(result, same)
+        torch.testing.assert_close(result, expected)
