@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -470,6 +471,7 @@ TEST_P(ReduceTest, RunningSums) {
                                   static_cast<int64_t>(rng() % 40 + 1),
                                   static_cast<int64_t>(rng() % 9 + 1)};
     if (round % 10 == 0) shape = {3, 2, 5000};
+    if (round % 10 == 5) shape = {2000, 5, 6};
     std::vector<int> order = {0, 1, 2};
     if (rng() % 2) std::shuffle(order.begin(), order.end(), rng);
     Array in(dtype, shape, order), out(out_dtype, shape, {}, 2);
@@ -550,6 +552,45 @@ TEST_P(ReduceTest, ExtremesOfZerosAreTheSameInEveryColumn) {
       reduce(op, in.view(), dims, out.view());
       const auto got = out.get();
       for (const double value : got) EXPECT_EQ(std::signbit(value), std::signbit(got[0]));
+    }
+  }
+}
+
+// Columns of few rows become results at once where these lie side by side, with the same bits.
+TEST_P(ReduceTest, ResultsSideBySideAreThoseApart) {
+  std::mt19937 rng(12);
+  constexpr int64_t kCols = 150;
+  for (const Dtype dtype : {Dtype::kFloat32, Dtype::kFloat64, Dtype::kInt64, Dtype::kUInt8}) {
+    for (const int64_t rows : {2, 3, 8, 17, 40, 128}) {
+      Array in(dtype, {4, rows, kCols});
+      std::vector<double> values = random_values(rng, in.numel(), dtype, false);
+      if (is_floating(dtype)) {
+        const double special[] = {kInfinity, -kInfinity, kNan, -0.0, 0.0};
+        for (int k = 0; k < 200; ++k) values[rng() % values.size()] = special[rng() % 5];
+      }
+      in.set(values);
+      for (const Reduction op : {Reduction::sum, Reduction::mean, Reduction::prod, Reduction::amax,
+                                 Reduction::amin, Reduction::norm}) {
+        const Dtype result = natural_output(op, dtype);
+        if (op == Reduction::mean && !is_floating(dtype)) continue;
+        if (op == Reduction::norm && !is_floating(dtype)) continue;
+        for (const double p : {0.0, 1.0, 2.0, kInfinity, -kInfinity}) {
+          if (op != Reduction::norm && p != 2) continue;
+          ReduceOptions options;
+          options.p = p;
+          const int dims[] = {1};
+          Array beside(result, {4, kCols}), apart(result, {4, kCols}, {1, 0});
+          reduce(op, in.view(), dims, beside.view(), options);
+          reduce(op, in.view(), dims, apart.view(), options);
+          const auto got = beside.get(), want = apart.get();
+          for (size_t i = 0; i < got.size(); ++i) {
+            if (std::isnan(want[i]) && std::isnan(got[i])) continue;
+            ASSERT_EQ(std::bit_cast<uint64_t>(got[i]), std::bit_cast<uint64_t>(want[i]))
+                << reduction_name(op) << " " << p << " of " << rows << " rows of "
+                << dtype_name(dtype);
+          }
+        }
+      }
     }
   }
 }
