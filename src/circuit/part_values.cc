@@ -13,23 +13,21 @@
 namespace hologram::circuit {
 namespace {
 
-// Of a value: the places in which it is computed, at most, and the ops that this takes together.
-// That many on what is in registers take about as long as one result going to memory and back.
+// A value is computed in at most this many places, by at most this many ops in all of them
+// together. So many ops in registers take about as long as storing one result and loading it again.
 constexpr size_t kMostPlaces = 8;
 constexpr int kMostOps = 24;
-constexpr int kDivision = 6;  // takes as long as so many other ops
+// A division or a square root counts as this many ops.
+constexpr int kOpsOfDivision = 6;
 // How often the nodes are looked at, at most, until no more of them drop out.
 constexpr int kMostRounds = 8;
 
 class PartValues {
  public:
-  PartValues(Graph& graph, Size least_bytes)
-      : graph_(graph),
-        least_bytes_(least_bytes),
-        slots_(graph.states.size()),
-        values_(graph.nodes.size()) {}
+  PartValues(Graph& graph, Size least_bytes) : graph_(graph), least_bytes_(least_bytes) {}
 
   void run() {
+    if (!has_large_values()) return;
     look_at_slots();
     bool any = false;
     for (int i = 0; i < count(); ++i) {
@@ -51,7 +49,7 @@ class PartValues {
     bool in_calls = false;
     std::vector<Use> uses;  // its reads by nodes that are no calls
   };
-  // Elements `first` and on of a value, at map.
+  // A part of a value: its elements from `first` on, at the steps of `map`.
   struct Place {
     Size first;
     Map map;
@@ -79,10 +77,19 @@ class PartValues {
     const auto code = static_cast<OpId>(n.code);
     const bool divides = code == OpId::div || code == OpId::reciprocal || code == OpId::addcdiv ||
                          code == OpId::sqrt;
-    return n.is_op() && divides ? kDivision : 1;
+    return n.is_op() && divides ? kOpsOfDivision : 1;
   }
 
+  // Most circuits have none: they cost no more than this.
+  bool has_large_values() {
+    return std::any_of(graph_.nodes.begin(), graph_.nodes.end(),
+                       [&](const Node& n) { return n.call < 0 && is_large(n); });
+  }
+  bool is_large(const Node& n) const { return n.n * size_of(n) >= least_bytes_; }
+
   void look_at_slots() {
+    slots_.resize(graph_.states.size());
+    values_.resize(graph_.nodes.size());
     for (int i = 0; i < count(); ++i) {
       graph_.for_writes(node(i), [&](const Region& region, bool) {
         ++slots_[region.slot].writes;
@@ -105,12 +112,13 @@ class PartValues {
     return s.writes == 1 && value(s.last_write).is_chosen ? s.last_write : kNone;
   }
 
-  // Dense memory, computed by a cheap op from dense values and single ones, which nobody sees.
+  // Whether node i is a cheap op on dense operands, single elements and numbers, and its result is
+  // dense and not seen outside of the circuit.
   bool is_candidate(int i) {
     const Node& n = node(i);
     const Slot& to = slots_[n.out.slot];
     if (n.call >= 0 || !is_elementwise(n) || to.writes != 1 || to.in_calls || to.uses.empty() ||
-        is_seen(n.out.slot) || !n.out.map.is_flat() || n.n * size_of(n) < least_bytes_) {
+        is_seen(n.out.slot) || !n.out.map.is_flat() || !is_large(n)) {
       return false;
     }
     int ops = ops_of(n);
@@ -197,7 +205,7 @@ class PartValues {
     return true;
   }
 
-  // The place; one of too many is not told from the last.
+  // The place of value i, which is added if it is new. Once there are too many, the last one.
   Place& find_place(int i, Size first, const Map& map) {
     std::vector<Place>& places = value(i).places;
     for (Place& place : places) {
@@ -206,7 +214,8 @@ class PartValues {
     return places.size() > kMostPlaces ? places.back() : places.emplace_back(Place{first, map});
   }
 
-  // In place of each value, what computes it for the first reader of a place.
+  // Leaves out the chosen nodes. Before each reader of a place comes what computes that place,
+  // unless an earlier reader has it already.
   void replace() {
     std::vector<Node> nodes;
     nodes.reserve(graph_.nodes.size());
@@ -229,7 +238,8 @@ class PartValues {
     graph_.nodes = std::move(nodes);
   }
 
-  // Where the elements of node i's result are, which are computed there if need be.
+  // The value that holds these elements of node i's result. Its nodes are added if they are not
+  // there yet.
   Region computed(int i, Size first, const Map& map, std::vector<Node>& nodes) {
     Place& place = find_place(i, first, map);
     Region out{place.slot, 0, node(i).out.dtype, Map::flat(map.numel()), {}};

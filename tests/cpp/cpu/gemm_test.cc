@@ -637,22 +637,31 @@ std::vector<DotsCase> dots_cases(Isa isa) {
 }
 
 // Whether a weight of int8 is converted before a product or in it, the bits are the same.
-TEST_P(GemmTest, Int8RowsHaveTheBitsOfBFloat16Rows) {
-  const cpu::BFloat16Kernel* kernel = cpu::bfloat16_kernel(GetParam());
-  if (kernel == nullptr) GTEST_SKIP() << "without AVX512_BF16";
+TEST_P(GemmTest, Int8RowsHaveTheBitsOfConvertedRows) {
+  const auto& of_floats = cpu::gemm_kernel(GetParam(), float{});
+  const auto& of_int8 = cpu::narrow_kernel(GetParam(), Dtype::kInt8);
+  const cpu::BFloat16Kernel* brain = cpu::bfloat16_kernel(GetParam());
   std::mt19937 rng(9);
   const int64_t rows = 5;
   for (const int64_t k : {31, 32, 63, 64, 100, 256, 1000}) {
     std::vector<int8_t> narrow(static_cast<size_t>(rows * k));
     for (size_t i = 0; i < narrow.size(); ++i) narrow[i] = static_cast<int8_t>(i * 7);
-    std::vector<uint16_t> wide(narrow.size());
-    convert(Dtype::kInt8, narrow.data(), Dtype::kBFloat16, wide.data(), rows * k);
+    std::vector<float> floats(narrow.begin(), narrow.end());
+    std::vector<uint16_t> halves(narrow.size());
+    convert(Dtype::kInt8, narrow.data(), Dtype::kBFloat16, halves.data(), rows * k);
     for (const int64_t n : {1, 2, 3, 7, 9, 12}) {
-      const auto x = stored(random_values(rng, n * k, Dtype::kBFloat16), Dtype::kBFloat16);
       std::vector<float> y(static_cast<size_t>(rows * n)), expected(y);
-      const auto* factors = reinterpret_cast<const uint16_t*>(x.data());
-      kernel->of_int8.dots({rows, n, k, narrow.data(), k, factors, k, y.data(), n, 1});
-      kernel->of_bfloat16.dots({rows, n, k, wide.data(), k, factors, k, expected.data(), n, 1});
+      const auto x = stored(random_values(rng, n * k, Dtype::kFloat32), Dtype::kFloat32);
+      const auto* factors = reinterpret_cast<const float*>(x.data());
+      of_int8.dots({rows, n, k, narrow.data(), k, factors, k, y.data(), n, 1});
+      of_floats.dots({rows, n, k, floats.data(), k, factors, k, expected.data(), n, 1});
+      EXPECT_EQ(y, expected) << k << " " << n;
+      if (brain == nullptr) continue;
+      const auto z = stored(random_values(rng, n * k, Dtype::kBFloat16), Dtype::kBFloat16);
+      const auto* half_factors = reinterpret_cast<const uint16_t*>(z.data());
+      brain->of_int8.dots({rows, n, k, narrow.data(), k, half_factors, k, y.data(), n, 1});
+      brain->of_bfloat16.dots(
+          {rows, n, k, halves.data(), k, half_factors, k, expected.data(), n, 1});
       EXPECT_EQ(y, expected) << k << " " << n;
     }
   }
