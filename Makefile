@@ -3,10 +3,11 @@
 #
 #   make run       train a network on torch.device('hologram') beside cpu, then a short tour
 #   make test      every test but those marked heavy
+#   make test-heavy   the tests marked heavy, file by file; call it again to go on after a break
 #   make test-all  every test, and PyTorch's own (`make upstream`)
 #   make soak      an hour of training, twice, then failures and interrupts (SOAK_SECONDS)
-#   make test-matrix  make test with each GEMM and instruction set, on one core, without worker, without JIT, with
-#                  poisoned memory
+#   make test-matrix  what a setting can change, with each GEMM and instruction set, on one core, without worker,
+#                  without JIT, with poisoned memory
 #   make test-versions  make test with each PyTorch and Python that the project is for, each in a checkout of its own
 #   make conformance  PyTorch's own databases on cpu and on the device: samples that are alike, and what differs
 #   make array-api SUITE=dir  the array API's conformance suite, from a checkout, and a table
@@ -29,7 +30,7 @@ export PYTHONUNBUFFERED = 1
 
 PY := .venv/bin/python
 
-.PHONY: help soak setup setup-tests setup-all setup-check setup-docs run test test-matrix test-versions test-all conformance upstream array-api bench bench-all accuracy wheels check check-all docs clean distclean
+.PHONY: help soak setup setup-tests setup-bench setup-all setup-check setup-docs run test test-heavy test-matrix test-versions test-all conformance upstream array-api bench bench-all accuracy wheels check check-all docs clean distclean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -39,6 +40,9 @@ setup:
 
 setup-tests:
 	@python=$$(tools/find-python) && "$$python" tools/setup.py --tests
+
+setup-bench:
+	@python=$$(tools/find-python) && "$$python" tools/setup.py --bench
 
 setup-all:
 	@python=$$(tools/find-python) && "$$python" tools/setup.py --tests --all
@@ -54,6 +58,9 @@ run: setup
 test: setup-tests
 	@$(PY) tools/test.py
 
+test-heavy: setup-all
+	@$(PY) tools/test.py --heavy
+
 test-matrix: setup-tests
 	@$(PY) tools/test_matrix.py $(MATRIX)
 
@@ -64,7 +71,7 @@ test-all: setup-all
 	@$(PY) tools/test.py --all; code=$$?; $(PY) tools/upstream.py || code=1; exit $$code
 
 SOAK_SECONDS ?= 3600
-soak: setup
+soak: setup-tests
 	@HOLOGRAM_SOAK_SECONDS=$(SOAK_SECONDS) $(PY) -m pytest -rA tests/torch/soak
 
 conformance: setup-tests
@@ -76,10 +83,10 @@ upstream: setup-tests
 array-api: setup-tests
 	@$(PY) tools/array_api.py $(SUITE) $(ARRAY_API)
 
-bench: setup
+bench: setup-bench
 	@$(PY) -m bench $(BENCH)
 
-bench-all: setup
+bench-all: setup-bench
 	@$(PY) -m bench --all --publish $(BENCH)
 
 accuracy: setup

@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,8 +38,8 @@ DEPENDENCY_PREFIX = os.environ.get("HOLOGRAM_DEPENDENCY_PREFIX", "")
 
 # The Debian package of each header that is included.
 HEADER_PACKAGES = {"hwy/highway.h": "libhwy-dev", "xbyak/xbyak.h": "libxbyak-dev"}
-OPTIONAL_HEADER_PACKAGES = {"gtest/gtest.h": "libgtest-dev"}
-# Devices with memory of their own for the tests: a driver where the machine has none of OpenCL, and
+TEST_HEADER_PACKAGES = {"gtest/gtest.h": "libgtest-dev"}
+# Devices with memory of their own, for the tests: a driver where the machine has none of OpenCL, and
 # one that finds races, which the tests load by its path.
 OPENCL_PACKAGES = ["pocl-opencl-icd", "ocl-icd-libopencl1"]
 OCLGRIND_PACKAGE = "oclgrind"
@@ -125,19 +126,17 @@ def has_python_headers(python: str) -> bool:
     return os.path.isfile(path)
 
 
-def missing_packages() -> tuple[list[str], list[str]]:
-    """Return the Debian packages that must be installed, and those that should be."""
+def missing_packages(tests: bool) -> tuple[list[str], list[str]]:
+    """Return the Debian packages that must be installed, and those that the tests want."""
     needed: list[str] = []
     wanted: list[str] = []
     if shutil.which(compiler()) is None:
         needed.append("g++")
     else:
         needed += [pkg for header, pkg in HEADER_PACKAGES.items() if not has_header(header)]
-        wanted += [
-            pkg for header, pkg in OPTIONAL_HEADER_PACKAGES.items() if not has_header(header)
-        ]
-    if not has_opencl():
-        wanted += OPENCL_PACKAGES
+    if tests:
+        wanted += [pkg for header, pkg in TEST_HEADER_PACKAGES.items() if not has_header(header)]
+        wanted += [] if has_opencl() else OPENCL_PACKAGES
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     system_python = sys.base_prefix == "/usr"
     probe = subprocess.run([sys.executable, "-c", "import ensurepip, venv"], capture_output=True)
@@ -198,12 +197,13 @@ def install_oclgrind() -> None:
     say(f"  note   {OCLGRIND_PACKAGE} {why}, so tests that need it are left out")
 
 
-def install_system_packages() -> None:
-    """Install with apt what the build needs and the system lacks."""
-    key = digest([], "system-3", sys.executable, compiler(), DEPENDENCY_PREFIX)
-    if is_fresh("system", key):
+def install_system_packages(tests: bool) -> None:
+    """Install with apt what the build, and the `tests` if asked for, need and the system lacks."""
+    name = "system-tests" if tests else "system"
+    key = digest([], "system-4", sys.executable, compiler(), DEPENDENCY_PREFIX)
+    if is_fresh(name, key):
         return
-    needed, wanted = missing_packages()
+    needed, wanted = missing_packages(tests)
     if needed or wanted:
         packages = needed + wanted
         prefix = apt_prefix()
@@ -223,9 +223,10 @@ def install_system_packages() -> None:
             )
         else:
             apt_install(packages, prefix)
-    install_oclgrind()
+    if tests:
+        install_oclgrind()
     if PYTHON.exists():
-        set_fresh("system", key)
+        set_fresh(name, key)
 
 
 def make_venv() -> None:
@@ -255,16 +256,20 @@ def pip(title: str, log_name: str, *arguments: str, env: dict[str, str] | None =
     step(title, command, log_name=log_name, env=env)
 
 
-def install_python_packages(requirements: str) -> None:
-    """Install what `requirements` names, and PyTorch with it so that pip sees the whole."""
-    key = digest([f"tools/{requirements}"], TORCH)
+def requirement_files(name: str) -> list[str]:
+    """Return the file of requirements `name` and those that it includes."""
+    included = re.findall(r"^-r (\S+)", (ROOT / "tools" / name).read_text(), re.MULTILINE)
+    return [f"tools/{name}", *(path for other in included for path in requirement_files(other))]
+
+
+def install_python_packages(requirements: str, *others: str) -> None:
+    """Install what `requirements` names and `others`, all at once so that pip sees the whole."""
+    key = digest(requirement_files(requirements), *others)
     name = f"pip-{requirements}"
     if is_fresh(name, key):
         return
-    title = f"pip install {requirements}" + (
-        f", {TORCH}" if requirements == "requirements.txt" else ""
-    )
-    pip(title, name, "install", "-r", f"tools/{requirements}", TORCH)
+    title = f"pip install {', '.join([requirements, *others])}"
+    pip(title, name, "install", "-r", f"tools/{requirements}", *others)
     set_fresh(name, key)
 
 
@@ -286,6 +291,8 @@ def build_environment() -> dict[str, str]:
         # Another checkout of the same sources shares what was compiled.
         env.setdefault("CCACHE_BASEDIR", str(ROOT))
         env.setdefault("CCACHE_NOHASHDIR", "1")
+        # Without these the cache takes nothing that was compiled with a precompiled header.
+        env.setdefault("CCACHE_SLOPPINESS", "pch_defines,time_macros,include_file_mtime,include_file_ctime")
     # An earlier hologram_torch must not be loaded while a new one is built.
     env["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
     return env
@@ -316,44 +323,62 @@ class Distribution:
         return ["-v", "--no-build-isolation", "--no-deps", *settings, f"./{self.folder}"]
 
 
-def distributions() -> list[Distribution]:
-    """Return `hologram` and `hologram-torch`, in the order in which they are built."""
+def toolchain() -> str:
+    """Return what the objects depend on beside their sources."""
     flags = [os.environ.get(name, "") for name in ("CXXFLAGS", "LDFLAGS", "CMAKE_ARGS")]
-    toolchain = json.dumps([sys.version, compiler(), *flags])
+    return json.dumps([sys.version, compiler(), *flags])
+
+
+def library() -> Distribution:
+    """Return `hologram`. The C++ tests are part of its build tree, but not of the package."""
     defines = {"HOLOGRAM_BUILD_TESTS": "ON" if has_header("gtest/gtest.h") else "OFF"}
     if DEPENDENCY_PREFIX:
         defines["HOLOGRAM_DEPENDENCY_PREFIX"] = DEPENDENCY_PREFIX
-    core = digest(
-        [*SHARED_SOURCES, "src", "python", "tools/stubs.py"], toolchain, json.dumps(defines)
+    sources = [*SHARED_SOURCES, "src", "python", "tools/stubs.py"]
+    key = digest(sources, toolchain(), json.dumps(defines))
+    return Distribution("hologram", "python", defines, key)
+
+
+def extension() -> Distribution:
+    """Return `hologram-torch`, which sees of the library its headers and its CMake package."""
+    key = digest([*SHARED_SOURCES, "torch"], toolchain(), torch_version())
+    return Distribution("hologram-torch", "torch", {}, key)
+
+
+def install_distribution(it: Distribution) -> None:
+    """Build and install `it` unless it is up to date."""
+    if is_fresh(it.name, it.key):
+        return
+    # Not editable: an editable install would run CMake at every import.
+    pip(
+        f"build and install {it.name}",
+        f"build-{it.name}",
+        "install",
+        "--force-reinstall",
+        *it.pip_arguments(),
+        env=build_environment(),
     )
-    # The device sees of the library only its headers and its CMake package.
-    device = digest([*SHARED_SOURCES, "torch"], toolchain, torch_version())
-    return [
-        Distribution("hologram", "python", defines, core),
-        Distribution("hologram-torch", "torch", {}, device),
-    ]
+    set_fresh(it.name, it.key)
 
 
-def install_distributions() -> None:
-    """Build and install what is not up to date."""
-    for it in distributions():
-        if is_fresh(it.name, it.key):
-            continue
-        # Not editable: an editable install would run CMake at every import.
-        pip(
-            f"build and install {it.name}",
-            f"build-{it.name}",
-            "install",
-            "--force-reinstall",
-            *it.pip_arguments(),
-            env=build_environment(),
+def install_packages_and_distributions(requirements: list[str]) -> None:
+    """Install the Python packages of `requirements`, PyTorch, and both distributions.
+
+    The library needs no PyTorch, so that it is built while PyTorch, which is large, is fetched.
+    """
+    install_python_packages("requirements-build.txt")
+    with ThreadPoolExecutor(1) as pool:
+        packages = pool.submit(
+            lambda: [install_python_packages(name, TORCH) for name in requirements]
         )
-        set_fresh(it.name, it.key)
+        install_distribution(library())
+        packages.result()
+    install_distribution(extension())
 
 
 def make_wheels() -> None:
     """Put both wheels into outputs/wheels; what is installed already is not compiled again."""
-    for it in distributions():
+    for it in (library(), extension()):
         old = list(WHEELS.glob(f"{it.name.replace('-', '_')}-*.whl"))
         if old and is_fresh(f"wheel-{it.name}", it.key):
             continue
@@ -383,7 +408,12 @@ def build_cpp_tests() -> None:
 def main() -> int:
     """Run the parts asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tests", action="store_true", help="also build the C++ tests")
+    parser.add_argument(
+        "--tests", action="store_true", help="also install what tests need, and build those of C++"
+    )
+    parser.add_argument(
+        "--bench", action="store_true", help="also install what measurements compare with"
+    )
     parser.add_argument(
         "--all", action="store_true", help="also install what only heavy tests need"
     )
@@ -394,16 +424,18 @@ def main() -> int:
     parser.add_argument("--wheels", action="store_true", help="also make both wheels")
     options = parser.parse_args()
     try:
-        install_system_packages()
+        install_system_packages(options.tests)
         make_venv()
-        install_python_packages("requirements.txt")
-        if options.all:
-            install_python_packages("requirements-all.txt")
+        requirements = {
+            "requirements.txt": True,
+            "requirements-bench.txt": options.bench,
+            "requirements-tests.txt": options.tests,
+            "requirements-all.txt": options.all,
+            "requirements-docs.txt": options.docs,
+        }
         if options.check:
             install_check_tools()
-        if options.docs:
-            install_python_packages("requirements-docs.txt")
-        install_distributions()
+        install_packages_and_distributions([name for name, on in requirements.items() if on])
         if options.tests:
             build_cpp_tests()
         if options.wheels:

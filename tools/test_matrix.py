@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Runs the tests in every configuration that a user's machine or settings may bring about.
 
-Each row of `CONFIGURATIONS` is the whole of `make test` in a process of its own. Rows that the
-machine cannot run are named, with the reason. A table at the end has the result of each, which is
+Each row of `CONFIGURATIONS` runs `tools/test.py --matrix` in a process of its own: the tests that
+a setting can change. Rows that the machine cannot run are named, with the reason. A table at the end has the result of each, which is
 also written to build/logs/test-matrix.md; the exit status is 0 only if every row passed. Arguments
 pick rows by name; what follows `--` goes to pytest.
 """
@@ -99,7 +99,7 @@ def run(configuration: Configuration, arguments: list[str]) -> Result:
     start = time.monotonic()
     with log.open("w", encoding="utf-8") as out:
         code = subprocess.run(
-            [sys.executable, "tools/test.py", *arguments],
+            [sys.executable, "tools/test.py", "--matrix", *arguments],
             cwd=ROOT,
             env={**os.environ, **configuration.environment},
             stdin=subprocess.DEVNULL,

@@ -22,7 +22,6 @@ namespace {
 
 using namespace plans;
 
-constexpr int kArchitectures[] = {80, 90, 100, 120};
 constexpr gpu::Traits kTraits = {
     .has_double = true, .divides_exactly = true, .parameter_bytes = 4096, .group_items = 1024};
 
@@ -126,7 +125,7 @@ TEST_F(NvrtcTest, EveryRowInEveryDtypeCompilesWithoutSpills) {
     }
   }
   EXPECT_GT(rows, 400u);
-  for (const int architecture : kArchitectures) {
+  for (const int architecture : architectures()) {
     ASSERT_TRUE(supports(architecture)) << architecture;
     for (const Batch& batch : batches) batch.expect_spills_of(0, architecture);
   }
@@ -188,7 +187,7 @@ TEST_F(NvrtcTest, EveryReductionAndRowFunctionCompiles) {
   }
   EXPECT_GT(batch.size(), 230u);
   // Softmax of float64 has 8 bytes too many for sm_120.
-  for (const int architecture : {80, 120}) batch.expect_spills_of(8, architecture);
+  for (const int architecture : architectures()) batch.expect_spills_of(8, architecture);
 }
 
 // `op` of dense operands.
@@ -218,7 +217,7 @@ TEST_F(NvrtcTest, DenseKernelsOfWideElementsDoNotSpill) {
       batch.add(std::string(op_info(op).name), dense_source(op, dtype));
     }
   }
-  for (const int architecture : kArchitectures) batch.expect_spills_of(0, architecture);
+  for (const int architecture : {80, 90, 100, 120}) batch.expect_spills_of(0, architecture);
 }
 
 // What the library makes of texts before they are assembled, by functions that only tests need.
@@ -331,7 +330,7 @@ TEST_F(NvrtcTest, RandomKernelsCompile) {
     const std::string text = source(test.plan.kernels[0]);
     if (!text.empty()) batch.add("seed " + std::to_string(seed), text);
   }
-  for (const int architecture : kArchitectures) batch.compiled(architecture);
+  for (const int architecture : architectures()) batch.compiled(architecture);
 }
 
 TEST_F(NvrtcTest, ARefusedTextIsSaidWithTheCompilersWords) {

@@ -2,7 +2,9 @@
 // How tests compile generated kernels.
 #pragma once
 
+#include <cstdlib>
 #include <span>
+#include <string_view>
 
 #include "src/cuda/nvrtc.h"
 
@@ -16,6 +18,15 @@ inline std::span<const char* const> strict_options() {
                                              "-Werror", "all-warnings"};
   constexpr int kWarningsAreErrors = 13002;
   return std::span(kOptions).first(nvrtc_version() >= kWarningsAreErrors ? 5 : 3);
+}
+
+// The architectures that a long list of kernels is compiled for: the newest alone, since the compiler
+// takes minutes for all, unless HOLOGRAM_NVRTC_ARCHITECTURES=all asks for them.
+inline std::span<const int> architectures() {
+  static constexpr int kAll[] = {80, 90, 100, 120};
+  const char* const asked = std::getenv("HOLOGRAM_NVRTC_ARCHITECTURES");
+  const bool all = asked != nullptr && std::string_view(asked) == "all";
+  return all ? std::span(kAll) : std::span(kAll).last(1);
 }
 
 }  // namespace hologram::cuda

@@ -100,6 +100,7 @@ def compare(make: Callable[[], nn.Module], x: Tensor, train: bool = True, **limi
         torch.testing.assert_close(a, b, **limits)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("make", "shape"),
     [

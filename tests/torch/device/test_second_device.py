@@ -38,9 +38,27 @@ def run_chosen(driver: str, log: Path, *command: str) -> subprocess.CompletedPro
     )
 
 
+# What shows that a driver works at all: memory, kernels, products, and who runs what.
+SMOKE = "copies_between or recorded_and_stay or where_an_op_runs or batches_of_products"
+
+
+def runs() -> list[object]:
+    """Return drivers and what runs on them; many small programs are quickest on oclgrind."""
+    whole = [opencl_drivers.CUDA, opencl_drivers.OCLGRIND]
+    if opencl_drivers.why_missing(opencl_drivers.OCLGRIND):
+        whole = opencl_drivers.DRIVERS
+    made: list[object] = []
+    for driver in opencl_drivers.DRIVERS:
+        if driver in whole:
+            made.append((driver, "not heavy"))
+        else:
+            made += [(driver, "smoke"), pytest.param(driver, "not heavy", marks=pytest.mark.heavy)]
+        made.append(pytest.param(driver, "heavy", marks=pytest.mark.heavy))
+    return made
+
+
 @pytest.mark.skipif(CHOSEN, reason="this is the inner run")
-@pytest.mark.parametrize("chosen", ["not heavy", pytest.param("heavy", marks=pytest.mark.heavy)])
-@pytest.mark.parametrize("driver", opencl_drivers.DRIVERS)
+@pytest.mark.parametrize(("driver", "chosen"), runs())
 def test_on_the_device(driver: str, chosen: str, tmp_path: Path) -> None:
     if missing := opencl_drivers.why_missing(driver):
         pytest.skip(missing)
@@ -48,8 +66,9 @@ def test_on_the_device(driver: str, chosen: str, tmp_path: Path) -> None:
     count = "import torch; print(torch.hologram.device_count())"
     if run_chosen(driver, log, "-c", count).stdout.strip() != "2":
         pytest.skip(f"no device of {opencl_drivers.backend(driver)} on this machine")
-    options = ["-q", "-x", "-p", "no:cacheprovider", "-m", chosen]
-    if driver == opencl_drivers.FAKE_CUDA:
+    options = ["-q", "-x", "-p", "no:cacheprovider"]
+    options += ["-m", "not heavy", "-k", SMOKE] if chosen == "smoke" else ["-m", chosen]
+    if driver == opencl_drivers.FAKE_CUDA and chosen != "smoke":
         # Kernels are those of OpenCL's drivers, so that whole models train there in the heavy run.
         few = "not training_agrees and not transformer and not convolutions"
         options += ["-k", few] if chosen == "not heavy" else ["-m", "heavy or not heavy"]

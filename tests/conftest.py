@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: MIT
+"""Which tests every row of `make test-matrix` runs, and which files are long and so begin first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parent
+
+# Deferred beside eager execution, walks of bits, random programs, and the database of operators.
+MATRIX = (
+    "bits/",
+    "sdk/test_random_programs.py",
+    "torch/conformance/test_opinfo.py::test_a_few_samples_of_every_op",
+    "torch/execution/",
+    "torch/programs/",
+)
+
+# Two workers take whole files, in this order: a long one at the end would keep the other waiting.
+LONGEST = (
+    "torch/conformance/test_opinfo.py",
+    "torch/device/test_second_device.py",
+    "torch/conformance/test_variants.py",
+    "torch/programs/test_programs.py",
+    "torch/distributed/test_training.py",
+    "torch/device/test_processes.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests of the matrix, and put the long files first."""
+    ranks = {name: rank for rank, name in enumerate(LONGEST)}
+    names = {item.path: item.path.relative_to(TESTS).as_posix() for item in items}
+    for item in items:
+        if f"{names[item.path]}::{item.name}".startswith(MATRIX):
+            item.add_marker(pytest.mark.matrix)
+    items.sort(key=lambda item: ranks.get(names[item.path], len(ranks)))
