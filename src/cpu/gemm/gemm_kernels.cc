@@ -7,6 +7,7 @@
 // clang-format off
 #include "hwy/highway.h"
 #include "src/cpu/simd/simd_tail-inl.h"
+#include "src/cpu/gemm/column_tile-inl.h"
 #include "src/cpu/gemm/dot_tiles-inl.h"
 #include "src/cpu/movement/transpose-inl.h"
 #include "src/cpu/gemm/gemm_kernels.h"
@@ -237,6 +238,14 @@ void Panel(const cpu::GemmPanel<T>& g) {
   });
 }
 
+// Two vectors of rows hide most of the latency of their multiply-adds. Of rows that share a set of
+// the first-level cache it has room for eight.
+template <class T>
+void Columns(const cpu::GemmPanel<T>& g) {
+  if (g.row * static_cast<int64_t>(sizeof(T)) % kSetBytes != 0) return AllColumns<T, 2>(g);
+  kCols<T> <= 16 ? AllColumns<T, 1>(g) : Panel(g);
+}
+
 template <class T>
 void Pack(const T* x, int64_t ldx, int64_t n, int64_t k, T* to) {
   PackFactors(x, ldx, n, k, int64_t{WidenedDots<T, T>::kVector}, to);
@@ -245,8 +254,9 @@ void Pack(const T* x, int64_t ldx, int64_t n, int64_t k, T* to) {
 template <class T>
 cpu::GemmKernel<T> GemmKernelOf() {
   using Dots = WidenedDots<T, T>;
-  return {kRows,     kCols<T>,      &PackA<T>, &PackB<T>,
-          &Panel<T>, Dots::kVector, &Pack<T>,  &AllDots<Dots, cpu::GemmDots<T>>};
+  return {kRows,         kCols<T>,  &PackA<T>,
+          &PackB<T>,     &Panel<T>, &Columns<T>,
+          Dots::kVector, &Pack<T>,  &AllDots<Dots, cpu::GemmDots<T>>};
 }
 
 }  // namespace

@@ -420,6 +420,33 @@ TEST(Convolution, RandomShapes) {
   }
 }
 
+// Blocks of these shapes leave one or two columns over with some numbers of threads, of vectors of
+// 4, 8 or 16.
+TEST(Convolution, ThreadsDoNotChangeBits) {
+  const ConvolutionSizes kernel{1, 3, 3}, ones{1, 1, 1}, padding{0, 1, 1};
+  const Shape images[] = {{4, 1, 128, 128, {1, 14, 14}, kernel, ones, padding},
+                          {1, 1, 128, 128, {1, 28, 28}, kernel, ones, padding},
+                          {16, 1, 32, 32, {1, 14, 14}, kernel, ones, padding},
+                          {1, 1, 256, 256, {1, 18, 18}, kernel, ones, padding},
+                          {16, 1, 64, 64, {1, 7, 7}, kernel, ones, padding},
+                          {2, 1, 96, 96, {1, 27, 27}, kernel, ones, padding}};
+  for_isas([&](const std::string& isa) {
+    std::mt19937 rng(6);
+    for (const Shape& image : images) {
+      Problem<float> p(image, rng);
+      std::vector<float> first;
+      for (const int threads : {1, 2, 3, 4, 8}) {
+        p.args.max_threads = threads;
+        convolution(p.args, p.x.data.data(), p.w.data(), p.bias.data(), p.y.data.data());
+        if (threads == 1) first = p.y.data;
+        ASSERT_EQ(std::memcmp(first.data(), p.y.data.data(), first.size() * sizeof(float)), 0)
+            << isa << ": " << image.batch << " images of " << image.in_channels << " channels, "
+            << image.in[2] << " wide, with " << threads << " threads";
+      }
+    }
+  });
+}
+
 TEST(Convolution, NothingToAddUpGivesTheBias) {
   std::mt19937 rng(3);
   Problem<float> p({2, 1, 0, 3, {1, 4, 4}, {1, 3, 3}}, rng);
