@@ -31,7 +31,9 @@ struct AttentionForward : AttentionWork<T> {
   void run() const {
     const int64_t heads = args.batch * args.heads;
     const int threads = this->threads(heads);
-    // Queries are shared out where heads are too few.
+    // Queries are shared out where heads are too few, in whole blocks: the zeros that a block adds
+    // for keys which a row does not see must not depend on threads.
+    const int64_t blocks = ceil_div(args.queries, query_block());
     int64_t parts = ceil_div(args.queries, kMostQueries);
     if (threads > 1 && heads < 4 * threads) {
       parts = std::max(parts,
@@ -41,16 +43,20 @@ struct AttentionForward : AttentionWork<T> {
       for (int64_t task = begin; task < end; ++task) {
         // The last queries see the most keys, so they come first.
         const int64_t part = parts - 1 - task % parts, head = task / parts;
-        queries(head / args.heads, head % args.heads, args.queries * part / parts,
-                args.queries * (part + 1) / parts);
+        const auto first = [&](int64_t i) {
+          return std::min(args.queries, blocks * i / parts * query_block());
+        };
+        queries(head / args.heads, head % args.heads, first(part), first(part + 1));
       }
     });
   }
 
+  int64_t query_block() const { return args.causal ? kCausalQueryBlock : kQueryBlock; }
+
   void queries(int64_t b, int64_t h, int64_t begin, int64_t end) const {
     const int64_t keys = args.causal ? std::min(args.keys, end) : args.keys;
     const int64_t block = std::min(keys, kKeyBlock), ld = this->score_ld(block);
-    const int64_t height = args.causal ? kCausalQueryBlock : kQueryBlock;
+    const int64_t height = query_block();
     const bool few = args.queries <= kFewQueries;
     const int64_t packed = few ? 0 : packed_size(product, args.dim, block);
     Carver<T> scratch(height * ld + packed + block * product.cols + 3 * round_up(end - begin));
@@ -89,8 +95,17 @@ struct AttentionForward : AttentionWork<T> {
                      factor + row);
         T* const to = out + i * result.row;
         if (j > 0) rows.shrink(to, result.row, m, args.value_dim, factor + row);
-        multiply(product, m, args.value_dim, cols, scores, ld, int64_t{1}, value, to, result.row,
-                 T(1), j > 0 ? T(1) : T(0));
+        // Row r sees `seen` + r keys of the block. The others have zeros, and zero times a value
+        // that is not finite would be NaN: then each row is multiplied by what it sees alone.
+        const int64_t seen = args.causal ? std::clamp<int64_t>(i - j + 1, 0, cols) : cols;
+        const bool together =
+            rows.finite(v + seen * args.v.row, args.v.row, cols - seen, args.value_dim);
+        const int64_t tall = together ? m : 1;
+        for (int64_t r = 0; r < m; r += tall) {
+          const int64_t depth = together ? cols : std::clamp<int64_t>(i - j + 1 + r, 0, cols);
+          multiply(product, tall, args.value_dim, depth, scores + r * ld, ld, int64_t{1}, value,
+                   to + r * result.row, result.row, T(1), j > 0 ? T(1) : T(0));
+        }
       }
     }
     rows.finish(out + begin * result.row, result.row, end - begin, args.value_dim, max, sum,

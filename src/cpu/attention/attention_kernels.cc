@@ -152,6 +152,19 @@ void Dots(const T* x, int64_t ldx, const T* y, int64_t ldy, int64_t rows, int64_
   }
 }
 
+template <class T>
+bool Finite(const T* x, int64_t ld, int64_t rows, int64_t n) {
+  const LaneTag<T> d;
+  LaneVec<T> sums[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
+  for (int64_t r = 0; r < rows; ++r, x += ld) {
+    // Zero times a finite number is zero, times any other NaN.
+    FourInTurn<T>(n, sums, [&](int64_t i, auto lanes, LaneVec<T>& sum) HWY_ATTR {
+      sum = hn::MulAdd(lanes.Load(d, x + i), hn::Zero(d), sum);
+    });
+  }
+  return SumOf<T>(sums) == T(0);
+}
+
 template <class T, bool kMask>
 void GradientRows(const AttentionScores<T>& s, T* gradients, const T* logsumexp, const T* dots,
                   T scale) {
@@ -183,7 +196,7 @@ void Gradient(const AttentionScores<T>& s, T* gradients, const T* logsumexp, con
 
 template <class T>
 cpu::AttentionKernel<T> KernelOf() {
-  return {&Softmax<T>, &Shrink<T>, &Finish<T>, &Dots<T>, &Gradient<T>};
+  return {&Softmax<T>, &Shrink<T>, &Finish<T>, &Dots<T>, &Finite<T>, &Gradient<T>};
 }
 
 }  // namespace

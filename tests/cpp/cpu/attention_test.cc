@@ -308,6 +308,46 @@ TEST_P(AttentionTest, SpecialValues) {
   }
 }
 
+// A value that is not finite reaches the queries that see it, and no others, whatever blocks they
+// are computed in; these have the bits that they have without it.
+template <class T>
+void check_values_that_are_not_finite(const Shape& shape, int64_t key, int threads) {
+  SCOPED_TRACE(::testing::Message() << shape.queries << " x " << shape.keys << ", key " << key
+                                    << ", " << threads << " threads, " << sizeof(T) << " bytes");
+  std::mt19937 rng(5);
+  Problem<T> p(shape, rng);
+  p.attend(1);
+  Array<T> finite = p.out;
+  p.v.at(0, 0, key, 1) = static_cast<T>(kInf);
+  p.v.at(0, 0, key, 2) = static_cast<T>(kNan);
+  p.attend(threads);
+  for (int64_t h = 0; h < shape.heads; ++h) {
+    for (int64_t i = 0; i < shape.queries; ++i) {
+      for (int64_t d = 0; d < shape.value_dim; ++d) {
+        const T got = p.out.at(0, h, i, d);
+        if (i < key || d == 0 || d > 2) {
+          ASSERT_EQ(got, finite.at(0, h, i, d)) << "query " << i << ", element " << d;
+        } else {
+          ASSERT_TRUE(d == 1 ? got == static_cast<T>(kInf) : std::isnan(got))
+              << "query " << i << ", element " << d << ": " << got;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(AttentionTest, ValuesThatAreNotFiniteReachWhatSeesThem) {
+  for (const int threads : {1, 2, 3, 8}) {
+    for (const int64_t key : {0, 31, 60, 99}) {
+      const Shape shape{1, 2, 1, 100, 100, 64, 64, true};
+      check_values_that_are_not_finite<float>(shape, key, threads);
+      check_values_that_are_not_finite<double>(shape, key, threads);
+    }
+    check_values_that_are_not_finite<float>({1, 1, 1, 700, 700, 24, 19, true}, 520, threads);
+    check_values_that_are_not_finite<float>({1, 1, 1, 3, 9, 24, 5, true}, 1, threads);
+  }
+}
+
 TEST_P(AttentionTest, LargeScoresNeitherOverflowNorVanish) {
   std::mt19937 rng(4);
   Problem<float> p({1, 1, 1, 20, 600, 8, 8, false, 2}, rng);
