@@ -314,7 +314,8 @@ HWY_INLINE Decomposed<V> Decompose(V x) {
 #if HOLOGRAM_HAVE_AVX512_MATH
   const V mantissa = GetMant(x);
   const V exponent = GetExp(x);
-  const auto high = hn::Gt(mantissa, Constant<V>(1.41421356237309504880));
+  // The root itself belongs to the upper half, as elsewhere.
+  const auto high = hn::Le(Constant<V>(1.41421356237309504880), mantissa);
   return {hn::Sub(hn::IfThenElse(high, hn::Mul(mantissa, Constant<V>(0.5)), mantissa), one),
           hn::IfThenElse(high, hn::Add(exponent, one), exponent)};
 #else

@@ -5,7 +5,9 @@
 
 #include <cmath>
 #include <string>
+#include <vector>
 
+#include "hologram/elementwise.h"
 #include "hologram/op.h"
 #include "tools/accuracy/measure.h"
 
@@ -48,6 +50,41 @@ TEST_F(MathAccuracy, Float32RowsKeepTheirPromise) {
 TEST_F(MathAccuracy, Float64RowsKeepTheirPromise) {
   for (const OpInfo& row : ops()) {
     if (accuracy::is_measured(row)) check_row<double>(row);
+  }
+}
+
+// log() and log2() halve mantissas from the root of two on. It counts as halved on every
+// instruction set with fused multiply-adds, whichever way they take a number apart.
+template <class T>
+std::vector<T> logarithms(OpId op, const std::vector<T>& x) {
+  std::vector<T> y(x.size());
+  const int64_t n = static_cast<int64_t>(x.size()), one = 1;
+  const Dtype dtype = sizeof(T) == 4 ? Dtype::kFloat32 : Dtype::kFloat64;
+  const View in{const_cast<T*>(x.data()), dtype, 1, &n, &one};
+  elementwise(op, dtype, &in, 1, {y.data(), dtype, 1, &n, &one}, 1);
+  return y;
+}
+
+TEST_F(MathAccuracy, LogarithmsOfTheRootOfTwoAreAlikeOnEveryInstructionSet) {
+  std::vector<float> narrow;
+  std::vector<double> wide;
+  for (int e = -60; e <= 60; ++e) {
+    narrow.push_back(std::ldexp(0x1.6a09e6p0f, e));
+    wide.push_back(std::ldexp(0x1.6a09e667f3bcdp0, e));
+  }
+  for (const Isa isa : accuracy::available_isas()) {
+    if (isa == Isa::kBaseline) continue;
+    force_isa(isa);
+    for (const OpId op : {OpId::log, OpId::log2}) {
+      const std::vector<float> got = logarithms(op, narrow);
+      const std::vector<double> also = logarithms(op, wide);
+      force_isa(Isa::kAvx2);
+      EXPECT_EQ(got, logarithms(op, narrow)) << isa_name(isa);
+      EXPECT_EQ(also, logarithms(op, wide)) << isa_name(isa);
+      force_isa(isa);
+    }
+    EXPECT_EQ(logarithms(OpId::log, narrow)[60], 0x1.62e42ep-2f) << isa_name(isa);
+    EXPECT_EQ(logarithms(OpId::log2, narrow)[60], 0x1.fffffep-2f) << isa_name(isa);
   }
 }
 
