@@ -9,6 +9,8 @@ import pytest
 import torch
 from native_compare import ACCURATE, DEVICE, FLOATS, check, check_native, layouts, to_device, values
 
+import hologram_torch
+
 SIZES = [(1, 1, 1), (2, 3, 4), (32, 784, 128), (65, 33, 17), (1, 64, 5), (64, 1, 64), (7, 9, 1)]
 # One row or column, and few elements in each row of the other operand.
 SIZES += [(300, 3, 1), (1, 500, 5), (40, 17, 1), (1, 1100, 33), (1, 30, 200)]
@@ -219,6 +221,9 @@ def test_products_of_one_row_and_one_column_each(dtype: torch.dtype, k: int) -> 
     for a, b in ((x, y), (x.t().contiguous().t(), y)):
         exact = [r.to(dtype) for r in run(a.double(), b.double())]
         found = run(to_device(a), to_device(b))
+        with hologram_torch.execution("eager"):
+            eager = run(to_device(a), to_device(b))
+        assert all(torch.equal(x.cpu(), y.cpu()) for x, y in zip(found, eager, strict=True))
         for got, want in zip(found, exact, strict=True):
             tol = {torch.bfloat16: 1e-2, torch.float32: 1e-5, torch.float64: 1e-13}[dtype]
             torch.testing.assert_close(got.cpu(), want, rtol=tol, atol=tol * max(1, k) ** 0.5)

@@ -184,18 +184,34 @@ bool bmm_direct(const Tensor& a, const Tensor& b, const Tensor& out) {
   return true;
 }
 
-// Products of one row and one column each are elementwise products whose rows are added up: one
-// loop.
+// Products of one row and one column each are elementwise products whose rows are added up.
 bool are_dots(const Tensor& a, const Tensor& b) {
-  return a.size(1) == 1 && b.size(2) == 1 && a.size(0) > 1 && is_deferring() &&
+  return a.size(1) == 1 && b.size(2) == 1 && a.size(0) > 1 &&
          (a.scalar_type() == at::kFloat || a.scalar_type() == at::kDouble);
+}
+
+// They are one loop where ops are recorded. Otherwise the products of some rows at a time stay in
+// the caches, and the sums have the same bits.
+Tensor multiply_dots(const Tensor& a, const Tensor& b) {
+  constexpr int64_t kKeptElements = int64_t{1} << 16;  // for each thread
+  const Tensor columns = b.transpose(1, 2);
+  if (is_recorded(a)) return at::sum(at::mul(a, columns), {2}, /*keepdim=*/true);
+  const int64_t n = a.size(0), k = a.size(2);
+  const int64_t most = kKeptElements * at::get_num_threads() / std::max<int64_t>(1, k);
+  const int64_t rows = std::clamp<int64_t>(most, 1, n);
+  const Tensor out = new_empty(a, {n, 1, 1}), products = new_empty(a, {rows, 1, k});
+  for (int64_t i = 0; i < n; i += rows) {
+    const int64_t here = std::min(rows, n - i);
+    Tensor some = products.narrow(0, 0, here), sums = out.narrow(0, i, here);
+    at::mul_out(some, a.narrow(0, i, here), columns.narrow(0, i, here));
+    at::sum_out(sums, some, {2}, /*keepdim=*/true);
+  }
+  return out;
 }
 
 Tensor bmm(const Tensor& self, const Tensor& mat2) {
   if (C10_LIKELY(batches_match(self, mat2))) {
-    if (C10_UNLIKELY(are_dots(self, mat2))) {
-      return at::sum(at::mul(self, mat2.transpose(1, 2)), {2}, /*keepdim=*/true);
-    }
+    if (C10_UNLIKELY(are_dots(self, mat2))) return multiply_dots(self, mat2);
     Tensor out = new_empty(self, {self.size(0), self.size(1), mat2.size(2)});
     if (bmm_direct(self, mat2, out)) return out;
     on_aliases(out, self.numel() * mat2.size(2), [&](AliasScope& scope, Tensor& cpu) {
