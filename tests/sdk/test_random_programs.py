@@ -36,7 +36,8 @@ STEPS = {
 EITHER_ZERO = {"max", "min", "clip", "sort", "maximum.accumulate", "unique", "median"}
 # What rounds otherwise than NumPy does: functions with an error of some ULP, sums in another order.
 ROUNDED = {"tanh", "mean", "std"}
-ROUNDED_OF_FLOATS = {"sum", "cumsum", "cumprod", "add.reduce"}
+PRODUCTS = {"matmul", "matmul of rows", "dot", "inner", "vecdot", "tensordot", "einsum"}
+ROUNDED_OF_FLOATS = {"sum", "cumsum", "cumprod", "add.reduce"} | PRODUCTS
 UNARY = ["absolute", "negative", "sqrt", "tanh", "floor", "isnan", "logical_not", "square"]
 SEEDS = 60
 # A Tensor's memory, lent out and taken back: another buffer on the same bytes.
@@ -81,6 +82,14 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "median": lambda x: np.median(x, axis=0),
     "tril": lambda x: np.tril(x),
     "outer": lambda x: np.multiply.outer(x, [1, 2]),
+    # Products: of positive numbers, whose sums lose nothing.
+    "matmul": lambda x: np.matmul(np.abs(x), np.abs(x.T)),
+    "matmul of rows": lambda x: np.abs(x) @ np.abs(x)[..., -1, :],
+    "dot": lambda x: np.dot(np.abs(x), np.abs(x.T)),
+    "inner": lambda x: np.inner(np.abs(x), np.abs(x)),
+    "vecdot": lambda x: np.linalg.vecdot(x, x),
+    "tensordot": lambda x: np.tensordot(x, x, axes=x.ndim),
+    "einsum": lambda x: np.einsum("...i,...i->...", x, x),
     "add.reduce": lambda x: np.add.reduce(x, axis=-1, keepdims=True),
     "maximum.accumulate": lambda x: np.maximum.accumulate(x, axis=0),
     "zeros_like": lambda x: np.zeros_like(x),

@@ -95,6 +95,8 @@ def variation(seed: int, steps: list[Step]) -> tuple[str, list[Step]]:
             return "deletions", [x for i, s in enumerate(steps) for x in (s, *dying.get(i, ()))]
         case 5:  # circuits end elsewhere
             return "pauses", [x for s in steps for x in ([s, pause] if rng.random() < 0.3 else [s])]
+        case 6:  # work is shared out in other pieces
+            return "other threads", steps
         case _:
             return "", steps
 
@@ -154,6 +156,8 @@ def check(seed: int, counts: Counts) -> Failure | None:
         what = deferred_differs(varied)
     elif name:
         shown = log if name != "no looks" else [e for e in log if type(e) is tuple]
+        if name == "other threads":
+            torch.set_num_threads(torch.get_num_threads() % 4 + 2)  # the next program sets its own
         other, also = run(varied, "deferred")
         # Without looks the errors that looks raised are missing too.
         if name != "no looks" or len(also) == len(shown):

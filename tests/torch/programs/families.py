@@ -462,4 +462,4 @@ def drop(g: Generator) -> None:
 
 
 # The rest of the kinds register themselves.
-from . import families_more, families_views  # noqa: E402, F401
+from . import families_more, families_products, families_views  # noqa: E402, F401
