@@ -9,8 +9,15 @@
 
 namespace hologram {
 
+// How many processors the process gets: those that its threads may run on, but no more than the CPU
+// quota of its control groups (of a container), rounded down; at least 1. Fixed when first asked.
+HOLOGRAM_API int usable_processors();
+// Processors to which another runtime of this process binds its threads, by number, so that masks
+// of threads show a part of them. To be called before anything is computed.
+HOLOGRAM_API void add_processors(const int* numbers, int count);
+
 // Threads a parallel_for may use, the caller included. By default OMP_NUM_THREADS where set, else
-// the processors this process may run on. Values below 1 are refused.
+// usable_processors(). Values below 1 are refused.
 HOLOGRAM_API int num_threads();
 HOLOGRAM_API void set_num_threads(int threads);
 // Asks `count` each time instead, so that another runtime's setting holds here too; it must be

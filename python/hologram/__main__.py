@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import sys
 import time
@@ -24,7 +23,7 @@ def describe() -> dict[str, str]:
         "hologram": hg.__version__,
         "Python, NumPy": f"{platform.python_version()}, {np.__version__}",
         "system": platform.platform(),
-        "processors": f"{len(os.sched_getaffinity(0))}, of which {info['threads']} are used",
+        "processors": f"{info['processors']}, of which {info['threads']} are used",
         "instruction sets": f"{', '.join(isas)}; kernels run on {info['isa']}",
     }
     for kind in backend.BackendType:

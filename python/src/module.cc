@@ -105,6 +105,7 @@ nb::dict cpu_info() {
   info["isa"] = isa_text(current_isa());
   info["available_isas"] = available;
   info["threads"] = num_threads();
+  info["processors"] = usable_processors();
   return info;
 }
 

@@ -134,8 +134,6 @@ PYBIND11_MODULE(_C, m) {
   hologram_torch::register_wider_composites();
   hologram_torch::register_fallback_over_composites();
   hologram_torch::lend_openmp_threads();
-  // Recorded work runs on as many threads as PyTorch's own ops.
-  hologram::set_thread_count_source(&at::get_num_threads);
   m.attr("torch_version") = TORCH_VERSION;
   m.def("fallback_counts", [] {
     py::dict counts;

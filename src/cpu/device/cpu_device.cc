@@ -2,7 +2,6 @@
 // The CPU as a device: host memory, work done by the thread that submits it.
 #include "src/cpu/device/cpu_device.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -15,6 +14,7 @@
 #include "hologram/cpu_info.h"
 #include "hologram/device.h"
 #include "hologram/memory.h"
+#include "hologram/parallel.h"
 #include "src/circuit/plan_limits.h"
 #include "src/cpu/device/call_table.h"
 #include "src/cpu/executor/run.h"
@@ -31,13 +31,6 @@ std::string processor_name() {
     if (start != std::string::npos) return line.substr(start);
   }
   return "CPU";
-}
-
-int usable_processors() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-  const long online = sysconf(_SC_NPROCESSORS_ONLN);
-  return online > 0 ? static_cast<int>(online) : 1;
 }
 
 size_t cache_bytes(int name) {

@@ -16,6 +16,7 @@
 #include <string_view>
 
 #include "hologram/memory.h"
+#include "src/base/cgroups.h"
 
 namespace hologram {
 namespace internal {
@@ -77,31 +78,6 @@ size_t bytes_from_environment(const char* name) {
   return bytes > 0 && bytes < 9e18 ? static_cast<size_t>(bytes) : 0;
 }
 
-size_t number_in_file(const std::string& path) {
-  std::ifstream file(path);
-  unsigned long long value = 0;  // "max" leaves it 0
-  return file >> value ? static_cast<size_t>(value) : 0;
-}
-
-// The smallest limit of the control groups (version 2) this process is in; 0 when none.
-size_t cgroup_value(const char* name) {
-  std::ifstream file("/proc/self/cgroup");
-  std::string line;
-  std::string group;
-  while (std::getline(file, line)) {
-    if (line.rfind("0::", 0) == 0) group = line.substr(3);
-  }
-  size_t smallest = 0;
-  while (true) {
-    const size_t value = number_in_file("/sys/fs/cgroup" + group + "/" + name);
-    if (value != 0 && (smallest == 0 || value < smallest)) smallest = value;
-    const size_t slash = group.rfind('/');
-    if (slash == std::string::npos) break;
-    group.resize(slash);
-  }
-  return smallest;
-}
-
 struct MachineMemory {
   size_t physical;
   size_t with_swap;
@@ -115,7 +91,7 @@ const MachineMemory& machine_memory() {
       m.physical = static_cast<size_t>(info.totalram) * info.mem_unit;
       m.with_swap = m.physical + static_cast<size_t>(info.totalswap) * info.mem_unit;
     }
-    if (const size_t limit = cgroup_value("memory.max"); limit != 0) {
+    if (const size_t limit = cgroup_memory_limit(system_root()); limit != 0) {
       m.physical = std::min(m.physical, limit);
       m.with_swap = std::min(m.with_swap, limit);
     }
@@ -263,8 +239,8 @@ SystemMemory system_memory() {
     }
     file.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
   }
-  if (const size_t limit = internal::cgroup_value("memory.max"); limit != 0) {
-    const size_t used = internal::cgroup_value("memory.current");
+  if (const size_t limit = internal::cgroup_memory_limit(internal::system_root()); limit != 0) {
+    const size_t used = internal::cgroup_memory_used(internal::system_root());
     result.available = std::min(result.available, limit > used ? limit - used : 0);
   }
   result.available = std::min(result.available, result.total);

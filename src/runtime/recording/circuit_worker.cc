@@ -10,6 +10,7 @@
 
 #include "src/runtime/recording/recorder.h"
 #include "src/runtime/threads/futex.h"
+#include "src/runtime/threads/processors.h"
 #include "src/runtime/threads/spin.h"
 #include "src/runtime/threads/worker_scope.h"
 

@@ -28,6 +28,7 @@
 #include "hologram/error.h"
 #include "src/runtime/threads/float_mode.h"
 #include "src/runtime/threads/futex.h"
+#include "src/runtime/threads/processors.h"
 #include "src/runtime/threads/spin.h"
 #include "src/runtime/threads/worker_pool.h"
 #include "src/runtime/threads/worker_scope.h"

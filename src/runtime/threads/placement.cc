@@ -6,21 +6,18 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include "src/runtime/threads/processors.h"
 
 namespace hologram::internal {
 
 int this_processor() { return sched_getcpu(); }
 
-int processors() {
-  cpu_set_t set;
-  const bool known = sched_getaffinity(0, sizeof set, &set) == 0;
-  return std::max(1, known ? CPU_COUNT(&set) : static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
-}
-
 void ThreadPlace::enter(int number) {
   number_.store(number, std::memory_order_relaxed);
   avoided_.store(-1, std::memory_order_relaxed);
+  // A bound thread hands its mask down to this one, which may run anywhere.
+  cpu_set_t all;
+  if (are_threads_bound() && mask_for_helpers(0, all)) sched_setaffinity(0, sizeof all, &all);
   thread_.store(static_cast<pid_t>(syscall(SYS_gettid)), std::memory_order_release);
 }
 
@@ -28,7 +25,7 @@ void ThreadPlace::allow_all_but(int processor, pid_t pattern) {
   const pid_t thread = thread_.load(std::memory_order_acquire);
   cpu_set_t allowed;
   if (thread == 0 || processor < 0 || processor >= CPU_SETSIZE ||
-      sched_getaffinity(pattern, sizeof allowed, &allowed) != 0 ||
+      !mask_for_helpers(pattern, allowed) ||
       number_.load(std::memory_order_relaxed) >= CPU_COUNT(&allowed)) {
     return;
   }

@@ -12,9 +12,8 @@
 
 namespace hologram::internal {
 
-// The processor that the calling thread runs on, or -1; how many it may run on.
+// The processor that the calling thread runs on, or -1.
 int this_processor();
-int processors();
 
 // A thread that others wake.
 class ThreadPlace {
@@ -29,7 +28,8 @@ class ThreadPlace {
   void leave(int processor);
 
  private:
-  // The processors on which the thread `pattern` (0: the calling one) may run, without one.
+  // Lets this thread run where helpers of the thread `pattern` (0: the calling one) may, but not on
+  // `processor`.
   void allow_all_but(int processor, pid_t pattern);
 
   std::atomic<pid_t> thread_{0};

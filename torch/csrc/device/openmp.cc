@@ -6,6 +6,8 @@
 #include <time.h>
 
 #include <atomic>
+#include <cstdlib>
+#include <vector>
 
 namespace hologram_torch {
 namespace {
@@ -15,6 +17,26 @@ constexpr clockid_t kUnknown = 0;  // clocks of threads are negative
 // The clock of one thread of the calling thread's team: OpenMP has a team for each thread that
 // starts regions.
 thread_local clockid_t t_member_clock = kUnknown;
+
+// PyTorch's number of threads where nobody has set one, and what a container's quota leaves of it.
+int g_default_threads = 0, g_limit = 0;
+
+bool is_set(const char* name) { return std::getenv(name) != nullptr; }
+
+// Where OpenMP binds its threads, it has bound the one that loaded it. Its places are all that it
+// binds to.
+void name_places() {
+  if (omp_get_num_places == nullptr || omp_get_place_num_procs == nullptr ||
+      omp_get_place_proc_ids == nullptr) {
+    return;
+  }
+  std::vector<int> numbers;
+  for (int place = 0; place < omp_get_num_places(); ++place) {
+    numbers.resize(static_cast<size_t>(omp_get_place_num_procs(place)));
+    omp_get_place_proc_ids(place, numbers.data());
+    hologram::add_processors(numbers.data(), static_cast<int>(numbers.size()));
+  }
+}
 
 void run_region(int threads, void (*member)(void*), void* context) {
   GOMP_parallel(member, context, static_cast<unsigned>(threads), 0);
@@ -60,9 +82,20 @@ bool is_awake() {
 
 }  // namespace
 
+int thread_count() {
+  const int threads = at::get_num_threads();
+  return threads == g_default_threads ? g_limit : threads;
+}
+
 void lend_openmp_threads() {
-  hologram::set_thread_count_source(&at::get_num_threads);
-  if (GOMP_parallel != nullptr) hologram::set_thread_team(&run_region, &is_awake);
+  name_places();
+  const int threads = at::get_num_threads(), limit = hologram::usable_processors();
+  const bool is_limited =
+      threads > limit && !is_set("OMP_NUM_THREADS") && !is_set("MKL_NUM_THREADS");
+  if (is_limited) g_default_threads = threads, g_limit = limit;
+  hologram::set_thread_count_source(&thread_count);
+  // A team that PyTorch uses with more threads than we do would end and start them each time.
+  if (GOMP_parallel != nullptr && !is_limited) hologram::set_thread_team(&run_region, &is_awake);
 }
 
 void OpenMpRegion::note_long_region() {

@@ -16,10 +16,17 @@ __attribute__((weak)) int omp_get_max_threads();
 __attribute__((weak)) void omp_set_num_threads(int threads);
 __attribute__((weak)) void GOMP_parallel(void (*member)(void*), void* context, unsigned threads,
                                          unsigned flags);
+__attribute__((weak)) int omp_get_num_places();
+__attribute__((weak)) int omp_get_place_num_procs(int place);
+__attribute__((weak)) void omp_get_place_proc_ids(int place, int* numbers);
 __attribute__((weak)) int MKL_Set_Num_Threads_Local(int threads);
 }
 
 namespace hologram_torch {
+
+// How many threads the device's own kernels use: torch.get_num_threads(), which knows no quota of
+// containers, so that no more than usable_processors() are used where nobody set a number.
+int thread_count();
 
 // Makes torch.set_num_threads hold in libhologram, and lends it the OpenMP threads that PyTorch
 // keeps. Those spin for milliseconds after each of PyTorch's regions; a second pool would have to

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "device/openmp.h"
 #include "device/tensor.h"
 #include "hologram/dtype.h"
 #include "hologram/view.h"
@@ -165,9 +166,9 @@ inline hologram::View write_view(const at::Tensor& t) {
   return view_of(t.unsafeGetTensorImpl(), write_pointer(t));
 }
 
-// Threads a kernel over n elements may use; asks PyTorch only where it can matter.
+// Threads a kernel over n elements may use; asks for their number only where it can matter.
 inline constexpr int64_t kSmall = 16384;
-inline int threads_for(int64_t n) { return n <= kSmall ? 1 : at::get_num_threads(); }
+inline int threads_for(int64_t n) { return n <= kSmall ? 1 : thread_count(); }
 
 // --- Memory ----------------------------------------------------------------------------------
 

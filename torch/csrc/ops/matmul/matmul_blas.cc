@@ -290,7 +290,7 @@ void mkl_gemm(const GemmArgs& args) {
 
 int gemm_threads(int64_t multiplications) {
   // Some ten microseconds of work for each of two threads.
-  return multiplications < (int64_t{1} << 21) ? 1 : at::get_num_threads();
+  return multiplications < (int64_t{1} << 21) ? 1 : thread_count();
 }
 
 void register_torch_gemm() {
