@@ -2,17 +2,18 @@
 // Cuts products into tiles that a provider computes on one thread each.
 #include "src/cpu/gemm/gemm_tiles.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <limits>
 
 #include "hologram/parallel.h"
 #include "src/cpu/device/grain_size.h"
 #include "src/cpu/gemm/pack_buffer.h"
+#include "src/runtime/threads/processors.h"
 
 namespace hologram::cpu {
 namespace {
+
+using internal::machine_processors;
 
 // From here on there are two tiles a processor: one that comes late computes fewer.
 constexpr int64_t kLateWork = int64_t{1} << 28;
@@ -24,12 +25,12 @@ constexpr int64_t kRowStep = 8, kColStep = 16;
 // Tiles of results that nobody keeps lie in scratch memory, which a thread keeps.
 constexpr int64_t kScratchBytes = int64_t{4} << 20;
 
-// The machine's, for a process that may use fewer shall give the same bits.
-int processors() {
-  static const int count =
-      static_cast<int>(std::clamp<long>(sysconf(_SC_NPROCESSORS_ONLN), 1, 4096));
-  return count;
-}
+// More threads than this seldom work on one product, and a tile that is cut for more of them costs
+// those that there are.
+constexpr int kMostProcessors = 32;
+
+// The machine's or the container's, for a process that may use fewer shall give the same bits.
+int processors() { return std::min(machine_processors(), kMostProcessors); }
 
 int64_t size_of(const GemmArgs& g) { return static_cast<int64_t>(itemsize(g.dtype)); }
 
