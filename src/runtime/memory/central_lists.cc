@@ -104,7 +104,7 @@ size_t sum_apart(const SpanCut& cut) {
 
 SpanCut cut_span(int size_class) {
   const size_t size = class_bytes(size_class);
-  const size_t bytes = span_bytes(size_class);
+  const size_t bytes = round_to_pages(span_bytes(size_class));
   if (size < kPage) return {bytes / size, size, 1};
   const size_t blocks = bytes / (size + kColour);
   const size_t room = (bytes - blocks * size) / blocks;

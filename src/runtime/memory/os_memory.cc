@@ -4,6 +4,7 @@
 
 #include <sys/mman.h>
 #include <sys/sysinfo.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -34,6 +35,14 @@ std::atomic<bool> user_limit_read{false};
 
 std::atomic<int64_t> fault_countdown{0};
 std::atomic<int64_t> fault_count{0};
+
+constexpr SystemPages kSystemPages{
+    [] {
+      static const auto bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+      return bytes;
+    },
+    [](void* data, size_t bytes) { return madvise(data, bytes, MADV_DONTNEED); }};
+constinit std::atomic<const SystemPages*> g_pages{&kSystemPages};
 
 bool injected_fault() {
   if (fault_countdown.load(std::memory_order_relaxed) == 0) return false;
@@ -124,10 +133,16 @@ void unreserve_bytes(size_t bytes) noexcept {
   reserved.fetch_sub(static_cast<int64_t>(bytes), std::memory_order_relaxed);
 }
 
+size_t system_page() { return g_pages.load(std::memory_order_relaxed)->bytes(); }
+
+void set_system_pages(const SystemPages* pages) {
+  g_pages.store(pages != nullptr ? pages : &kSystemPages);
+}
+
 void* os_map(size_t bytes) {
   if (injected_fault()) return nullptr;
   const bool huge = bytes >= kHugePage;
-  const size_t slack = huge ? kHugePage - kPage : 0;
+  const size_t slack = huge ? kHugePage - system_page() : 0;
   if (bytes > std::numeric_limits<size_t>::max() - slack) return nullptr;
   void* mapped =
       mmap(nullptr, bytes + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -148,7 +163,12 @@ void os_unmap(void* data, size_t bytes) noexcept {
 }
 
 void os_discard(void* data, size_t bytes) noexcept {
-  madvise(data, bytes, MADV_DONTNEED);
+  const size_t page = system_page();
+  const auto from = reinterpret_cast<uintptr_t>(data);
+  const uintptr_t begin = (from + page - 1) / page * page, end = (from + bytes) / page * page;
+  if (begin < end) {
+    g_pages.load(std::memory_order_relaxed)->discard(reinterpret_cast<void*>(begin), end - begin);
+  }
   os_frees.fetch_add(1, std::memory_order_relaxed);
 }
 

@@ -12,11 +12,21 @@ namespace hologram::internal {
 
 inline constexpr size_t kHugePage = size_t{2} << 20;
 
+// The system's pages: 4, 16 or 64 KiB. It discards whole ones, and rounds the length up to them.
+struct SystemPages {
+  size_t (*bytes)();
+  int (*discard)(void* data, size_t bytes);
+};
+size_t system_page();
+// For tests, before anything is allocated. Null gives the system's own back.
+void set_system_pages(const SystemPages* pages);
+
 // Zeroed memory, aligned to a huge page and advised to use them when it is at least that large,
 // else to a page. Null when the system refuses. `bytes` is a multiple of kPage.
 void* os_map(size_t bytes);
 void os_unmap(void* data, size_t bytes) noexcept;
-// Gives back the pages; the addresses stay ours and read as zero when touched again.
+// Gives back the pages that lie whole in this memory; the addresses stay ours and read as zero when
+// touched again.
 void os_discard(void* data, size_t bytes) noexcept;
 
 // Counts `bytes` as reserved; false, and nothing counted, when that would pass the limit.

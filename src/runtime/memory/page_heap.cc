@@ -185,7 +185,13 @@ Span* make_chunk(Heap& h) {
 
 }  // namespace
 
+size_t round_to_pages(size_t bytes) {
+  const size_t page = std::clamp(system_page(), kPage, kLargestPage);
+  return (bytes + page - 1) / page * page;
+}
+
 Span* take_span(size_t bytes) {
+  bytes = round_to_pages(bytes);
   Heap& h = heap();
   size_t fresh = 0;
   const char* fresh_at = nullptr;

@@ -11,8 +11,14 @@
 
 namespace hologram::internal {
 
+// The largest page of a system that spans are made of.
+inline constexpr size_t kLargestPage = size_t{64} << 10;
 // The longest span anyone asks for: a medium block with room for its colour.
-inline constexpr size_t kLongestSpan = kMaxMedium + kPage;
+inline constexpr size_t kLongestSpan = kMaxMedium + kLargestPage;
+
+// Spans are whole pages of the system's, or the system would discard what lies beside one. Where
+// pages are larger than kLargestPage, the ends of a span keep their memory when it is trimmed.
+size_t round_to_pages(size_t bytes);
 
 // Whole pages of a chunk. Neighbours belong to the heap; `base`, `bytes` and `colour` stay as they
 // are while the span is used, and the last three fields are its user's.
@@ -37,8 +43,8 @@ struct Span {
   Span* next = nullptr;
 };
 
-// At least `bytes`, a multiple of kPage up to kLongestSpan, counted as reserved: the shortest run
-// of free pages that holds them, else memory that is new. Null when memory is out.
+// At least `bytes`, up to kMaxMedium + kPage, rounded to whole pages and counted as reserved: the
+// shortest run of free pages that holds them, else memory that is new. Null when memory is out.
 Span* take_span(size_t bytes);
 // The pages keep their memory and serve any span again.
 void give_span(Span* span) noexcept;
