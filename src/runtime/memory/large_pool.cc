@@ -6,6 +6,7 @@
 
 #include "hologram/memory.h"
 #include "src/runtime/memory/buffer_access.h"
+#include "src/runtime/memory/idle_trim.h"
 #include "src/runtime/memory/linear_pool.h"
 #include "src/runtime/memory/memory_watch.h"
 #include "src/runtime/memory/os_memory.h"
@@ -63,6 +64,7 @@ Buffer* take_cached(LargePool& p, int first) {
 }  // namespace
 
 Buffer* large_allocate(size_t nbytes) {
+  note_pool_use();
   LargePool& p = large_pool();
   const int bin = size_class(nbytes) - kFirstClass;
   if (Buffer* cached = take_cached(p, bin)) return cached;
@@ -88,6 +90,7 @@ Buffer* large_allocate(size_t nbytes) {
 }
 
 void large_release(Buffer* b) noexcept {
+  note_pool_use();
   LargePool& p = large_pool();
   const size_t limit = max_cached_bytes();
   {

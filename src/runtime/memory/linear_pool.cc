@@ -11,6 +11,7 @@
 #include "hologram/memory.h"
 #include "hologram/recorder.h"
 #include "src/runtime/memory/buffer_access.h"
+#include "src/runtime/memory/idle_trim.h"
 #include "src/runtime/memory/memory_watch.h"
 #include "src/runtime/memory/os_memory.h"
 #include "src/runtime/memory/page_heap.h"
@@ -82,6 +83,7 @@ Buffer* small_allocate(ThreadCache* cache, int size_class) {
   if (cache == nullptr) return central_fetch(size_class, 1).pop();
   ThreadCache::List& list = cache->lists[size_class];
   if (list.head == nullptr) {
+    note_pool_use();
     refresh_cache(cache);
     BufferList batch = central_fetch(size_class, batch_size(size_class));
     if (batch.count == 0) return nullptr;
@@ -105,6 +107,7 @@ void small_release(ThreadCache* cache, Buffer* b) noexcept {
   }
   ThreadCache::List& list = cache->lists[c];
   if (list.count >= list.limit) {
+    note_pool_use();
     BufferList all{list.head, list.count};
     central_return(c, all.take(batch_size(c)));
     list.head = all.head;
@@ -117,6 +120,7 @@ void small_release(ThreadCache* cache, Buffer* b) noexcept {
 
 // A block with a span to itself; null when memory is out.
 Buffer* medium_allocate(ThreadCache* cache, size_t nbytes) {
+  note_pool_use();
   Buffer* b = small_allocate(cache, kBareClass);
   if (b == nullptr) return nullptr;
   const size_t bytes = class_bytes(size_class(nbytes));
@@ -133,6 +137,7 @@ Buffer* medium_allocate(ThreadCache* cache, size_t nbytes) {
 }
 
 void medium_release(Buffer* b) noexcept {
+  note_pool_use();
   auto* span = static_cast<Span*>(BufferAccess::owner(b));
   BufferAccess::size_class(b) = kBareClass;
   give_header(b);

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "src/runtime/memory/idle_trim.h"
 #include "src/runtime/recording/recorder.h"
 #include "src/runtime/threads/futex.h"
 #include "src/runtime/threads/processors.h"
@@ -19,6 +20,13 @@ namespace {
 
 // Looks without anything recorded after which it waits to be called.
 constexpr int kQuietLooks = 40;
+
+// The worker that gives idle memory back, while it sleeps until the pools are used again.
+constinit std::atomic<CircuitWorker*> g_trimmer{nullptr};
+
+void call_trimmer() {
+  if (CircuitWorker* worker = g_trimmer.exchange(nullptr)) worker->call();
+}
 
 constexpr int kUnread = -1;
 constinit std::atomic<int> g_on{kUnread};
@@ -81,12 +89,14 @@ void CircuitWorker::start() {
 }
 
 void CircuitWorker::forget_thread() {
+  stop_trimming();
   if (state_.load() != kStopped) state_.store(kNone);
   running_.store(false);
   sleeping_.store(0);
 }
 
 void CircuitWorker::stop(bool join) {
+  stop_trimming();
   const int before = state_.exchange(kStopped);
   if (before != kStarted) return;
   calls_.fetch_add(1, std::memory_order_seq_cst);
@@ -114,6 +124,21 @@ void CircuitWorker::loop() {
         !spin_until([&] { return calls_.load(std::memory_order_acquire) != seen; }) && sleep(seen);
     if (!due) place_.leave(caller_processor_.load(std::memory_order_relaxed));
   }
+  stop_trimming();
+}
+
+int64_t CircuitWorker::time_to_trim() {
+  if (const int64_t left = time_until_trim(); left != 0) return left;
+  CircuitWorker* none = nullptr;
+  if (!g_trimmer.compare_exchange_strong(none, this)) return 0;  // another worker does it
+  if (call_at_next_use(&call_trimmer)) return 0;
+  stop_trimming();
+  return time_until_trim();
+}
+
+void CircuitWorker::stop_trimming() {
+  CircuitWorker* self = this;
+  g_trimmer.compare_exchange_strong(self, nullptr);
 }
 
 bool CircuitWorker::sleep(uint32_t seen) {
@@ -121,14 +146,17 @@ bool CircuitWorker::sleep(uint32_t seen) {
   while (!due) {
     sleeping_.store(1, std::memory_order_seq_cst);
     if (calls_.load(std::memory_order_seq_cst) == seen) {
-      futex_wait(sleeping_, 1, quiet_looks_ < kQuietLooks ? kLookEvery : 0);
+      futex_wait(sleeping_, 1, quiet_looks_ < kQuietLooks ? kLookEvery : time_to_trim());
     }
     const bool woken = sleeping_.exchange(0, std::memory_order_seq_cst) == 0;
     if (woken || calls_.load(std::memory_order_seq_cst) != seen) {
       quiet_looks_ = 0;
       break;
     }
-    if (quiet_looks_ == kQuietLooks) continue;  // woken for nothing
+    if (quiet_looks_ == kQuietLooks) {
+      trim_if_idle();
+      continue;
+    }
     const Recorder::Look look = recorder_.look_at_age();
     due = look == Recorder::Look::kDue;
     quiet_looks_ = look == Recorder::Look::kQuiet ? quiet_looks_ + 1 : 0;

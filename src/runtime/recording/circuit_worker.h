@@ -14,8 +14,9 @@ namespace hologram::internal {
 class Recorder;
 
 // Looks for circuits when called, and a few dozen times a second at how old the open one is, until
-// nothing has been recorded for a while. Starts when first called. In a forked child, which does
-// not have the thread, it starts again.
+// nothing has been recorded for a while. Then it gives memory that is idle back to the system,
+// once, and sleeps until it is called. Starts when first called. In a forked child, which does not
+// have the thread, it starts again.
 class CircuitWorker {
  public:
   // How often it looks: a circuit that no thread asks for waits once to twice as long.
@@ -48,6 +49,10 @@ class CircuitWorker {
   void start();
   // Waits until called; true where it found work itself.
   bool sleep(uint32_t seen);
+  // How long it sleeps when nothing is recorded any more: until idle memory is to be given back,
+  // and after that until it is called (0), which the next use of the pools does, too.
+  int64_t time_to_trim();
+  void stop_trimming();
 
   Recorder& recorder_;
   std::atomic<int> state_{kNone};

@@ -16,6 +16,7 @@
 #include "hologram/parallel.h"
 #include "src/circuit/plan_cache.h"
 #include "src/runtime/memory/buffer_access.h"
+#include "src/runtime/memory/idle_trim.h"
 #include "src/runtime/recording/recorder.h"
 #include "src/runtime/recording/trace_hooks.h"
 #include "src/runtime/threads/worker_scope.h"
@@ -283,6 +284,7 @@ void materialize_slowly(Buffer& buffer) {
 }  // namespace internal
 
 void flush(Device& device) {
+  internal::trim_if_idle();
   if (internal::Recorder* recorder = internal::Recorder::find(device)) {
     recorder->flush(internal::Why::kAsked);
   }

@@ -13,6 +13,7 @@
 
 #include "hologram/error.h"
 #include "hologram/parallel.h"
+#include "src/runtime/memory/idle_trim.h"
 #include "src/runtime/recording/circuit_check.h"
 #include "src/runtime/recording/trace_hooks.h"
 #include "src/runtime/threads/float_mode.h"
@@ -416,6 +417,7 @@ bool Recorder::keeps_failures(Why why) const {
 
 // Runs what is sealed up to a circuit, or waits for others who do.
 bool Recorder::run_until(uint64_t epoch, Why why) {
+  if (!worker_.exists()) trim_if_idle();
   bool any = false;
   bool stuck = false;
   bool raises = why == Why::kAsked;
