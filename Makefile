@@ -27,6 +27,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 export PYTHONUNBUFFERED = 1
+# Also beside a GPU, where `import torch` alone would leave the device out.
+export HOLOGRAM_AUTOLOAD ?= 1
 
 PY := .venv/bin/python
 

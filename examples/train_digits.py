@@ -116,6 +116,8 @@ def check_device(name: str) -> torch.device:
                 hint = "; the package hologram-torch is not installed for this Python (make setup)"
             elif off:
                 hint = "; TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps `import torch` from loading it"
+            else:
+                hint = "; HOLOGRAM_AUTOLOAD=1 has `import torch` load it beside other accelerators"
         fail(f"--device {name}: this PyTorch knows no such device{hint}")
     try:
         if torch.ones(2, device=device).sum().item() != 2.0:

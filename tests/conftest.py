@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+
+# `import torch` brings the device along also beside a GPU, here and in the processes of tests.
+os.environ.setdefault("HOLOGRAM_AUTOLOAD", "1")
 
 TESTS = Path(__file__).resolve().parent
 

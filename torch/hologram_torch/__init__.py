@@ -33,12 +33,40 @@ def _torch_is_loading() -> bool:
     return bool(getattr(spec, "_initializing", False))
 
 
-_autoloading = _torch_is_loading()
 _load_error: BaseException | None = None
+_autoloading = _torch_is_loading()
 
-if _autoloading and _os.environ.get("HOLOGRAM_AUTOLOAD", "1") == "0":
-    _load_error = ImportError("HOLOGRAM_AUTOLOAD=0")
-else:
+
+def _why_not_now() -> ImportError | None:
+    """Say why `import torch` leaves the device out, where it does.
+
+    HOLOGRAM_AUTOLOAD=0 never loads it, 1 always. Without the variable it is not loaded beside
+    another accelerator, whose programs would find themselves on this one: the first device that
+    is registered from outside is what ``torch.accelerator`` means.
+    """
+    wish = _os.environ.get("HOLOGRAM_AUTOLOAD") or None
+    if wish == "0":
+        return ImportError("HOLOGRAM_AUTOLOAD=0")
+    # Children of a program that says "cuda" and means this device (_as_cuda.py) say so, too.
+    if wish == "1" or _os.environ.get("HOLOGRAM_AS_CUDA") == "1":
+        return None
+    if wish is not None:
+        import warnings
+
+        warnings.warn(
+            f"HOLOGRAM_AUTOLOAD is {wish!r}; set it to 0 (`import torch` never loads the device "
+            "'hologram') or 1 (always), or unset it (not beside CUDA, ROCm or XPU)",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    from hologram_torch import _other_accelerators
+
+    found = _other_accelerators.find()
+    return None if found is None else ImportError(f"there is a device of {found}")
+
+
+_load_error = _why_not_now() if _autoloading else None
+if _load_error is None:
     try:
         # First: it loads the extension and names the device.
         from hologram_torch._load import __version__  # noqa: F401  isort: skip
