@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """What Inductor has to know of the device. PyTorch 2.15 asks for it at the first compilation.
 
-The device's memory is host memory, so Inductor's C++ for the CPU computes on it, without copies and
-on the OpenMP threads that PyTorch keeps and lends to the library.
+The memory of ``hologram:0`` is host memory, so Inductor's C++ for the CPU computes on it, without
+copies and on the OpenMP threads that PyTorch keeps and lends to the library. Other indices have
+memory of their own and are refused.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ class HologramInterface(DeviceInterface):
     class Worker:
         """The same in the processes that compile."""
 
+        current_device = staticmethod(_device.current_device)
         get_device_properties = staticmethod(_device.get_device_properties)
+        set_device = staticmethod(_device.set_device)
 
     @staticmethod
     def get_compute_capability(device: Any = None) -> str:
@@ -67,6 +70,31 @@ class HologramOverrides(CpuDeviceOpOverrides):
     def aten_device_type(self) -> str:
         """Return the device type in C++."""
         return "at::kPrivateUse1"
+
+
+class HologramScheduling(CppScheduling):
+    """Inductor's C++ for the CPU, where the host can read the memory that it is for."""
+
+    def __init__(self, scheduler: Any) -> None:
+        if scheduler is not None:  # Inductor asks an object without one what it can do
+            _refuse_memory_of_devices()
+        super().__init__(scheduler)
+
+
+def _refuse_memory_of_devices() -> None:
+    """Raise NotImplementedError where the graph is on an index with memory of its own."""
+    for place in V.graph.device_node_mapping:
+        if place.type != "hologram":
+            continue
+        properties = _device.get_device_properties(place)
+        if properties.backend != "cpu":
+            index = _device.current_device() if place.index is None else place.index
+            raise NotImplementedError(
+                f"torch.compile(backend='inductor') cannot compile for hologram:{index} "
+                f"({properties.name}): it writes C++ for memory of the host, and that device has "
+                "memory of its own. Use torch.compile(backend='hologram'), or move the model to "
+                "hologram:0, which is the CPU"
+            )
 
 
 class HologramWrapper(PythonWrapperCodegen):
@@ -129,7 +157,7 @@ def register() -> None:
     """Register the device."""
     register_interface_for_device("hologram", HologramInterface)
     register_device_op_overrides("hologram", HologramOverrides())
-    register_backend_for_device("hologram", CppScheduling, HologramWrapper, HologramCppWrapper)
+    register_backend_for_device("hologram", HologramScheduling, HologramWrapper, HologramCppWrapper)
     _take_backend_of_cpu()
 
 

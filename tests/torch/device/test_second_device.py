@@ -105,6 +105,28 @@ def test_backends_and_the_current_device() -> None:
 
 
 @on_device
+def test_inductor_refuses_memory_that_the_host_cannot_read() -> None:
+    from torch._inductor.exc import InductorError
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return (x * 2 + 1).sin()
+
+    compiled = torch.compile(function, backend="inductor")
+    words = (
+        r"NotImplementedError: torch.compile\(backend='inductor'\) cannot compile for "
+        r"hologram:1 \(.+\): it writes C\+\+ for memory of the host.* "
+        r"Use torch.compile\(backend='hologram'\), or move the model to hologram:0"
+    )
+    with pytest.raises(InductorError, match=words):
+        compiled(torch.ones(8, device=ONE))
+    with torch.hologram.device(1), pytest.raises(InductorError, match=words):
+        torch.compile(lambda: torch.ones(8, device="hologram").sin() + 1)()
+    x = torch.rand(8)
+    ours = torch.compile(function, backend="hologram")
+    torch.testing.assert_close(ours(x.to(ONE)).cpu(), function(x))
+
+
+@on_device
 @pytest.mark.parametrize(
     "dtype",
     [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16,
