@@ -78,6 +78,47 @@ def test_on_the_device(driver: str, chosen: str, tmp_path: Path) -> None:
     assert not opencl_drivers.complaints(log)
 
 
+LONG_ATTENTION = """
+import torch
+from hologram_torch import _C
+from second_device import ONE
+
+def kernels():
+    torch.hologram.synchronize()
+    with torch.hologram.device(1):
+        return _C.recorder_stats()["kernels"]
+
+torch.manual_seed(0)
+given = [torch.randn(1, 1, 2, 32768).bfloat16() for _ in range(3)]
+results = {}
+for device in (ONE, "cpu"):
+    leaves = [t.to(device).requires_grad_() for t in given]
+    counts = [kernels()]
+    out = torch.nn.functional.scaled_dot_product_attention(*leaves)
+    counts.append(kernels())
+    grads = torch.autograd.grad(out, leaves, torch.ones_like(out))
+    counts.append(kernels())
+    results[device] = [t.detach().cpu() for t in (out, *grads)]
+    if device == ONE:
+        print(counts[1] > counts[0], counts[2] > counts[1] + 1)
+for ours, theirs in zip(results[ONE], results["cpu"], strict=True):
+    torch.testing.assert_close(ours, theirs, rtol=0.05, atol=0.05)
+"""
+
+
+@pytest.mark.skipif(CHOSEN, reason="this is the outer run")
+def test_long_attention_of_half_types_stays_on_the_device(tmp_path: Path) -> None:
+    """From some length on the host has instructions for it, which says nothing of the device.
+
+    The length is that of the rows times their width. oclgrind would take minutes.
+    """
+    done = run_chosen(opencl_drivers.MACHINE, tmp_path / "log", "-c", LONG_ATTENTION)
+    if "no device hologram:1" in done.stderr:
+        pytest.skip("no device of opencl on this machine")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["True", "True"]  # more than the ones of the gradient
+
+
 @pytest.fixture
 def current() -> Iterator[None]:
     """Make hologram:1 what 'hologram' stands for."""

@@ -137,7 +137,8 @@ int64_t fused_sdp_choice(const Tensor& query, const Tensor& key, const Tensor& v
 // faster from some length on. Measured with AMX; its backward pass is slower for longer.
 bool is_long(const Tensor& query, const Tensor& key, bool backward) {
   constexpr int64_t kLongBackward = 65536, kLong = 32768, kLongWithTiles = 8192;
-  if (!is_half_type(query.scalar_type())) return false;
+  // The instructions of the host's processor say nothing about another device.
+  if (!is_half_type(query.scalar_type()) || !is_on_host(query)) return false;
   const bool tiles = has_bfloat16_tiles() && query.scalar_type() == at::kBFloat16;
   const int64_t length = std::min(query.size(2), key.size(2)) * query.size(3);
   const bool is = length >= (backward ? kLongBackward : tiles ? kLongWithTiles : kLong);
