@@ -5,11 +5,14 @@ The program says ``cuda`` and is told ``cuda``; PyTorch's own code goes on seein
 Three things make it so. What takes a device takes ``cuda`` as ``hologram``. ``Tensor.device`` and
 ``Tensor.is_cuda`` answer by who asks. Functions of ``torch.cuda`` are those of ``torch.hologram``,
 where there is one, unless PyTorch itself calls them. The rest raises and says so.
+
+``cuda:0`` is the first GPU, ``hologram:1``, where there is one, and else the CPU, ``hologram:0``.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import sys
 from collections.abc import Callable
@@ -25,7 +28,6 @@ _INSIDE = ("torch", "functorch", "hologram_torch", "hologram")
 _OTHERS = ("get_device_capability",)
 _NOTHING = ("ipc_collect", "_sleep", "init", "_lazy_init")
 _METHODS = (
-    "to",
     "is_pinned",
     "new_empty",
     "new_empty_strided",
@@ -50,22 +52,42 @@ def _is_inside(depth: int = 2) -> bool:
     return name.partition(".")[0] in _INSIDE
 
 
+# The index of the device that is ``cuda:0``; install() finds it.
+_first = 0
+
+
+def _index_of(number: int | None) -> int:
+    """Return the index of ``cuda:number``, or of ``cuda``, which is a GPU where there is one."""
+    if number is not None:
+        return number + _first if number >= 0 else number
+    return max(torch._C._accelerator_getDeviceIndex(), _first)
+
+
 def ours(value: Any) -> Any:
     """Return ``hologram`` where a value names ``cuda``, as a string or as a device."""
     if isinstance(value, str):
         if value == "cuda" or value.startswith("cuda:"):
-            return "hologram" + value[4:]
+            return str(ours(torch.device(value))) if _first else "hologram" + value[4:]
     elif isinstance(value, torch.device) and value.type == "cuda":
-        return torch.device("hologram", value.index) if value.index is not None else _PLAIN
+        is_plain = not _first and str(value) == "cuda"
+        return _PLAIN if is_plain else torch.device("hologram", _index_of(value.index))
     return value
 
 
 _PLAIN = torch.device("hologram")
 
 
+def _numbered(value: Any) -> Any:
+    """Return what an argument that is a device means: a number is one of ``cuda``."""
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return _index_of(value) if is_number else ours(value)
+
+
 def theirs(place: torch.device) -> torch.device:
-    """Return ``cuda`` where a device is ``hologram``."""
-    return torch.device("cuda", place.index) if place.type == "hologram" else place
+    """Return ``cuda`` where a device is ``hologram``, but for the CPU beside GPUs."""
+    if place.type != "hologram" or (place.index is not None and place.index < _first):
+        return place
+    return torch.device("cuda", None if place.index is None else place.index - _first)
 
 
 def _taking(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -86,8 +108,45 @@ def _by_device(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         if kwargs.get("device") is not None:
-            kwargs["device"] = ours(kwargs["device"])
+            kwargs["device"] = _numbered(kwargs["device"])
         return function(*args, **kwargs)
+
+    return call
+
+
+def _moving(function: Callable[..., Any], place: int) -> Callable[..., Any]:
+    """Return a ``to``, whose argument at `place` may be the number of a device."""
+
+    @functools.wraps(function)
+    def to(*args: Any, **kwargs: Any) -> Any:
+        given = [_numbered(value) if i == place else ours(value) for i, value in enumerate(args)]
+        named = {k: _numbered(v) if k == "device" else ours(v) for k, v in kwargs.items()}
+        return function(*given, **named)
+
+    return to
+
+
+def _about_device(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of ``torch.hologram`` that counts devices as ``cuda`` does."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return _taking(function)
+    if "device" not in parameters:
+        return _taking(function)
+    place = list(parameters).index("device")
+    default = parameters["device"].default
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = [ours(value) for value in args]
+        if place < len(args):
+            given[place] = _numbered(args[place])
+        elif "device" in kwargs:
+            kwargs["device"] = _numbered(kwargs["device"])
+        elif _first and default is None:
+            kwargs["device"] = _index_of(None)
+        return function(*given, **kwargs)
 
     return call
 
@@ -128,12 +187,21 @@ def _patch_tensors() -> None:
     def cuda(
         self: torch.Tensor, device: Any = None, non_blocking: bool = False, **more: Any
     ) -> Any:
-        place = "hologram" if device is None else device
-        place = f"hologram:{place}" if isinstance(place, int) else ours(place)
-        return self.to(place, non_blocking=non_blocking, **more)
+        place = "cuda" if device is None else device
+        place = f"cuda:{place}" if isinstance(place, int) else place
+        return self.to(ours(place), non_blocking=non_blocking, **more)
+
+    get_device = tensor.get_device
+
+    @functools.wraps(get_device)
+    def index(self: torch.Tensor) -> int:
+        found = get_device(self)
+        return found - _first if found >= _first and not _is_inside() else found
 
     tensor.device, tensor.is_cuda = property(device), property(is_cuda)  # type: ignore[assignment]
     tensor.cuda = cuda  # type: ignore[assignment, method-assign]
+    tensor.get_device = index  # type: ignore[assignment, method-assign]
+    tensor.to = _moving(tensor.to, 1)  # type: ignore[assignment, method-assign]
     for name in _METHODS:
         setattr(tensor, name, _taking(getattr(tensor, name)))
 
@@ -150,7 +218,7 @@ def _patch_makers() -> None:
         setattr(torch, name, _by_device(getattr(torch, name)))
     for name in _AUTOCAST:
         setattr(torch, name, _autocast_of(getattr(torch, name)))
-    torch._C._nn._parse_to = _taking(torch._C._nn._parse_to)
+    torch._C._nn._parse_to = _moving(torch._C._nn._parse_to, 0)
     _device.DeviceContext.__init__ = _taking(_device.DeviceContext.__init__)  # type: ignore
     torch.Generator = _taking_class(torch.Generator)  # type: ignore[assignment, misc]
     torch.random.fork_rng = _fork_rng(torch.random.fork_rng)
@@ -172,7 +240,7 @@ def _fork_rng(function: Callable[..., Any]) -> Callable[..., Any]:
         if len(args) < 3:  # enabled, and two names that appear in a warning
             kwargs["device_type"] = ours(kwargs.get("device_type", "cuda"))
         if devices is not None:
-            devices = [ours(d) for d in devices]
+            devices = [_numbered(d) for d in devices]
         return function(devices, *args, **kwargs)
 
     return fork_rng
@@ -223,9 +291,37 @@ def _patch_cuda() -> None:
                 # PyTorch's code has its own names for these.
                 setattr(module, name, replacement)
             else:
-                setattr(module, name, _for_programs(original, _taking(replacement)))
-    vars(torch.cuda)["device"] = _taking_class(hologram.device)
+                setattr(module, name, _for_programs(original, _about_device(replacement)))
     torch.cuda.default_generators = hologram.default_generators
+    _number_devices(hologram)
+
+
+def _number_devices(hologram: Any) -> None:
+    """Have what counts devices count those that are ``cuda``."""
+
+    def device_count() -> int:
+        return int(hologram.device_count()) - _first
+
+    def current_device() -> int:
+        return _index_of(None) - _first
+
+    def get_rng_state_all() -> list[torch.Tensor]:
+        return [hologram.get_rng_state(i) for i in range(_first, hologram.device_count())]
+
+    def set_rng_state_all(new_states: Any) -> None:
+        for i, state in enumerate(new_states):
+            hologram.set_rng_state(state, i + _first)
+
+    for function in (device_count, current_device, get_rng_state_all, set_rng_state_all):
+        name = function.__name__
+        original = getattr(torch.cuda, name)
+        setattr(torch.cuda, name, _for_programs(original, function))
+    make_device = _taking_class(hologram.device, lambda device: hologram.device(_numbered(device)))
+    vars(torch.cuda)["device"] = make_device
+    if _first:
+        stream = _taking_class(hologram.Stream, _about_device(hologram.Stream))
+        vars(torch.cuda)["Stream"] = stream
+        torch.cuda.default_generators = tuple(hologram.default_generators)[_first:]
 
 
 def _patch_amp() -> None:
@@ -309,6 +405,9 @@ def install() -> None:
     if getattr(torch.Tensor.cuda, "__module__", "") == __name__:
         return
     os.environ[VARIABLE] = "1"
+    global _first
+    hologram: Any = torch.get_device_module("hologram")
+    _first = 1 if hologram.device_count() > 1 else 0
     _patch_makers()
     _patch_tensors()
     _patch_cuda()

@@ -8,19 +8,25 @@ import subprocess
 import sys
 from pathlib import Path
 
+import opencl_drivers
 import pytest
 
 PROGRAMS = Path(__file__).parent / "cuda_programs"
 
 
-def run(*arguments: str | Path, fails: bool = False, folder: Path | None = None) -> str:
+def run(
+    *arguments: str | Path,
+    fails: bool = False,
+    folder: Path | None = None,
+    environment: dict[str, str] | None = None,
+) -> str:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-m", "hologram_torch", "run", *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=300,
         cwd=folder,
-        env={k: v for k, v in os.environ.items() if k != "HOLOGRAM_AS_CUDA"},
+        env={k: v for k, v in os.environ.items() if k != "HOLOGRAM_AS_CUDA"} | (environment or {}),
     )
     assert (done.returncode != 0) == fails, done.stdout + done.stderr
     return done.stderr if fails else done.stdout
@@ -212,3 +218,82 @@ def test_usage(tmp_path: Path) -> None:
     assert run(script(tmp_path, "import sys\nsys.exit(3)"), fails=True) == ""
     done = subprocess.run([sys.executable, "-m", "hologram_torch", "run"], capture_output=True)
     assert done.returncode == 2 and b"usage" in done.stdout
+
+
+def test_numbers_of_gpus(tmp_path: Path) -> None:
+    """``cuda:0`` is the first GPU, which is hologram:1, for all that takes or tells a number."""
+    if missing := opencl_drivers.why_missing(opencl_drivers.FAKE_CUDA):
+        pytest.skip(missing)
+    gpus = opencl_drivers.environment(opencl_drivers.FAKE_CUDA, tmp_path / "log")
+    path = script(
+        tmp_path,
+        """
+import torch
+from torch import nn
+place_of = torch._C.TensorBase.device.__get__
+assert torch.cuda.device_count() == 2 == len(torch.cuda.default_generators)
+assert torch.cuda.current_device() == 0
+
+def is_on(number, *tensors):
+    for t in tensors:
+        assert place_of(t) == torch.device("hologram", number + 1), (place_of(t), number)
+        assert t.device == torch.device("cuda", number) and t.get_device() == number, t.device
+        assert t.is_cuda
+
+x = torch.zeros(3)
+is_on(0, torch.ones(3, device="cuda"), torch.ones(3, device="cuda:0"), torch.ones(3, device=0))
+is_on(0, x.cuda(), x.cuda(0), x.to("cuda"), x.to(0), x.to(device=0), x.to(torch.device("cuda")))
+is_on(0, x.cuda("cuda:0"), x.to(x.cuda()), x.to(x.cuda().device), torch.rand_like(x, device=0))
+is_on(1, torch.ones(3, device="cuda:1"), x.cuda(1), x.to(1), x.to("cuda:1", torch.float64))
+is_on(1, x.to(torch.device("cuda", 1)), x.new_zeros(2, device="cuda:1"))
+is_on(0, *nn.Linear(2, 2).cuda().parameters(), *nn.Linear(2, 2).to(0).parameters())
+is_on(1, *nn.Linear(2, 2).cuda(1).parameters(), *nn.Linear(2, 2, device="cuda:1").parameters())
+assert x.get_device() == -1 and str(x.device) == "cpu"
+with torch.cuda.device(1):
+    assert torch.cuda.current_device() == 1
+    is_on(1, torch.ones(2, device="cuda"), x.cuda())
+assert torch.cuda.current_device() == 0
+with torch.device("cuda"):
+    is_on(0, torch.ones(2))
+torch.cuda.set_device(1)
+is_on(1, x.cuda())
+torch.cuda.set_device("cuda:0")
+is_on(0, x.cuda())
+name = torch.cuda.get_device_name(0)
+assert name == torch.cuda.get_device_name() == torch.hologram.get_device_name(1), name
+assert torch.cuda.get_device_properties("cuda:1").backend == "cuda"
+for wrong in (2, "cuda:2"):
+    try:
+        torch.cuda.get_device_name(wrong)
+    except ValueError as error:
+        assert "no device" in str(error)
+    else:
+        raise AssertionError(wrong)
+before = torch.cuda.memory_allocated(0), torch.cuda.memory_allocated(1)
+held = torch.ones(1 << 20, device="cuda:1")
+torch.cuda.synchronize(1)
+torch.cuda.synchronize()
+assert torch.cuda.memory_allocated(0) == before[0], before
+assert torch.cuda.memory_allocated(1) - before[1] >= 4 << 20
+torch.cuda.manual_seed_all(3)
+states = torch.cuda.get_rng_state_all()
+first = torch.rand(4, device="cuda:1")
+torch.cuda.set_rng_state_all(states)
+assert len(states) == 2 and torch.equal(first.cpu(), torch.rand(4, device="cuda:1").cpu())
+state = torch.cuda.get_rng_state(1)
+second = torch.rand(4, device="cuda:1")
+torch.cuda.set_rng_state(state, 1)
+assert torch.equal(second.cpu(), torch.rand(4, device="cuda:1").cpu())
+with torch.random.fork_rng(devices=[1]):
+    torch.rand(4, device="cuda:1")
+torch.save(held, "held.pt")
+is_on(0, torch.load("held.pt", map_location="cuda:0"))
+is_on(1, torch.load("held.pt", map_location="cuda:1"))
+# The CPU beside them is what it is.
+here = torch.ones(2, device="hologram:0")
+assert str(here.device) == "hologram:0" and not here.is_cpu
+print("numbered")
+""",
+    )
+    out = run(path, folder=tmp_path, environment=gpus | {"FAKE_CUDA_DEVICES": "2"})
+    assert out == "numbered\n"
