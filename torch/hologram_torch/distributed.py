@@ -36,15 +36,16 @@ def install() -> None:
             self.device_backend_map = {"cpu": chosen["hologram"], **chosen}
 
     BackendConfig.__init__ = __init__  # type: ignore[method-assign]
-    composite = torch._C.DispatchKey.CompositeImplicitAutograd  # type: ignore[attr-defined]
-    torch.ops.aten.linear_backward.default.py_impl(composite)(_linear_backward)
+    if torch.__version__ < (2, 12):
+        composite = torch._C.DispatchKey.CompositeImplicitAutograd  # type: ignore[attr-defined]
+        torch.ops.aten.linear_backward.default.py_impl(composite)(_linear_backward)
 
 
 def _linear_backward(
     x: torch.Tensor, gradient: torch.Tensor, weight: torch.Tensor, wanted: list[bool]
 ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
-    # On cpu linear differentiates by what it calls; the device's has a derivative of its own, for
-    # which DTensor has no rule. It takes an operator apart that says how.
+    # PyTorch 2.11 does not tell which kernel autograd has, so there DTensor sees this operator. It
+    # has no rule for it, but takes an operator apart that says how.
     rows = gradient.flatten(0, -2)
     return (
         gradient @ weight if wanted[0] else None,

@@ -2,8 +2,13 @@
 // Tells whether autograd has work for a tensor, and finds the kernels that stand before and after.
 #include "recording/autograd_bypass.h"
 
+#include <c10/core/impl/TorchDispatchModeTLS.h>
+
+#include <algorithm>
 #include <memory>
 #include <utility>
+
+#include "device/python_types.h"
 
 namespace hologram_torch {
 
@@ -14,6 +19,17 @@ bool is_tracked_slowly(const at::Tensor& t) {
 bool carries_tangent(const at::Tensor& t) {
   const c10::TensorImpl* impl = t.unsafeGetTensorImpl();
   return impl->autograd_meta() != nullptr && impl->_fw_grad(/*level=*/0, t).defined();
+}
+
+bool has_user_mode() {
+  return c10::impl::dispatch_mode_enabled() &&
+         c10::impl::TorchDispatchModeTLS::any_modes_set(/*skip_infra_modes=*/true);
+}
+
+bool is_watched_slowly(std::initializer_list<const at::Tensor*> tensors) {
+  return has_user_mode() || std::any_of(tensors.begin(), tensors.end(), [](const at::Tensor* t) {
+           return t != nullptr && t->defined() && is_of_python(*t) && !is_traced(*t);
+         });
 }
 
 namespace {
@@ -29,14 +45,12 @@ struct Boxed final : c10::OperatorKernel {
   Kernel kernel;
 };
 
-// Kernels are leaked: calls may come until the very end. Before 2.14 there is none for the device,
-// whose ops have PyTorch's own way past autograd, for a stack costs more than that.
+// Kernels are leaked: calls may come until the very end.
 template <class Op>
 const c10::KernelFunction* kernel_of(const Op& op, c10::DispatchKey key) {
-  if constexpr (requires { op.lookup(c10::DispatchKeySet(key)); }) {
+  if constexpr (FindsKernels<Op>) {
     return new c10::KernelFunction(op.lookup(c10::DispatchKeySet(key)));
   } else if constexpr (requires { op.getComputedKernelForDispatchKey(key); }) {
-    if (key == c10::DispatchKey::AutogradPrivateUse1) return nullptr;
     using Kernel = decltype(op.getComputedKernelForDispatchKey(key));
     return new c10::KernelFunction(c10::KernelFunction::makeFromBoxedFunctor(
         std::make_unique<Boxed<Kernel>>(op.getComputedKernelForDispatchKey(key))));

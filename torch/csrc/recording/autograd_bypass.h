@@ -9,6 +9,8 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/GradMode.h>
 
+#include <initializer_list>
+
 #include "recording/native_common.h"
 
 namespace hologram_torch {
@@ -40,14 +42,37 @@ inline bool carries_tangent(const std::optional<at::Tensor>& t) {
   return t.has_value() && t->defined() && carries_tangent(*t);
 }
 
+// Whether a mode that is no part of a trace sees the operators that this thread calls.
+bool has_user_mode();
+
+[[gnu::noinline]] bool is_watched_slowly(std::initializer_list<const at::Tensor*> tensors);
+inline const at::Tensor* tensor_of(const at::Tensor& t) { return &t; }
+inline const at::Tensor* tensor_of(const std::optional<at::Tensor>& t) {
+  return t.has_value() ? &*t : nullptr;
+}
+
+// Whether a user's mode or subclass of tensors sees what autograd calls. It then sees the operators
+// that it would see on cpu and CUDA, so an op that the device keeps whole is composed as PyTorch
+// composes it. Traces see the device's own operators. keys: of a call that has come to autograd.
+template <class... Tensors>
+bool is_watched(c10::DispatchKeySet keys, const Tensors&... tensors) {
+  return C10_UNLIKELY(keys.has(c10::DispatchKey::Python)) &&
+         is_watched_slowly({tensor_of(tensors)...});
+}
+
 // keys: of a call that has come to autograd.
 template <class... Args>
 bool is_untracked(c10::DispatchKeySet keys, const Args&... args) {
   return C10_LIKELY(!keys.has_any(kBetween)) && !(is_tracked(args) || ...);
 }
 
-// Autograd's own kernel of aten::name for a backend; null where the op has none, or PyTorch does
-// not tell.
+// Whether PyTorch gives a kernel that is called without a stack, which it does from 2.14 on.
+template <class Op>
+concept FindsKernels = requires(const Op& op) {
+  op.lookup(c10::DispatchKeySet());
+};
+
+// Autograd's own kernel of aten::name for a backend; null where the op has none.
 const c10::KernelFunction* autograd_kernel_of(
     std::string_view name, c10::DispatchKey backend = c10::DispatchKey::AutogradPrivateUse1);
 
@@ -74,10 +99,17 @@ inline void count_write(c10::DispatchKeySet keys, const at::Tensor& t) {
 // kFunction stands before autograd's kernel of aten::kName. Where it computes, nothing tells the
 // dispatcher to stay below autograd: it must not call the dispatcher, or set that guard itself.
 template <Name kName, auto* kFunction>
-void register_untracked() {
+void register_before_autograd() {
   // Autograd's kernel is looked up before ours takes its place.
   if (autograd_kernel<kName>() == nullptr) return;
   autograd_library().impl(std::string(kName.view()).c_str(), kernel_function<kFunction>());
+}
+
+// register_before_autograd() of a function that only saves time. Before PyTorch 2.14 it would save
+// none: a call of autograd's kernel with a stack costs more than PyTorch's own way past autograd.
+template <Name kName, auto* kFunction>
+void register_untracked() {
+  if constexpr (FindsKernels<c10::OperatorHandle>) register_before_autograd<kName, kFunction>();
 }
 
 // A function that computes a new tensor, and may call the dispatcher, before autograd.

@@ -63,9 +63,11 @@ Tensor linear(const Tensor& input, const Tensor& weight, const std::optional<Ten
 }
 
 // PyTorch differentiates linear as a whole backwards only; its parts have tangents.
+// A user's mode or subclass sees these parts, too.
 Tensor linear_autograd(c10::DispatchKeySet keys, const Tensor& input, const Tensor& weight,
                        const std::optional<Tensor>& bias) {
-  if (C10_UNLIKELY(carries_tangent(input) || carries_tangent(weight) || carries_tangent(bias))) {
+  if (C10_UNLIKELY(carries_tangent(input) || carries_tangent(weight) || carries_tangent(bias) ||
+                   is_watched(keys, input, weight, bias))) {
     return at::native::linear(input, weight, bias);
   }
   return call_autograd<"linear", Tensor, const Tensor&, const Tensor&,
@@ -138,12 +140,31 @@ std::tuple<Tensor, Tensor, Tensor> linear_backward(const Tensor& input, const Te
   return {std::move(grad_input), std::move(grad_weight), std::move(grad_bias)};
 }
 
+// A mode that a backward pass alone runs under sees the parts, too.
+std::tuple<Tensor, Tensor, Tensor> linear_backward_autograd(c10::DispatchKeySet keys,
+                                                            const Tensor& input,
+                                                            const Tensor& grad_output,
+                                                            const Tensor& weight,
+                                                            std::array<bool, 3> wanted) {
+  if (is_watched(keys, input, grad_output, weight) && grad_output.defined()) {
+    return linear_backward_by_parts(input, grad_output, weight, wanted);
+  }
+  if (C10_LIKELY(is_untracked(keys, input, grad_output, weight))) {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    return linear_backward(input, grad_output, weight, wanted);
+  }
+  return call_autograd<"linear_backward", std::tuple<Tensor, Tensor, Tensor>, const Tensor&,
+                       const Tensor&, const Tensor&, std::array<bool, 3>>(keys, input, grad_output,
+                                                                          weight, wanted);
+}
+
 }  // namespace
 }  // namespace hologram_torch
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   using namespace hologram_torch;
   register_native<&linear>(m, "linear");
-  register_untracked<"linear", &linear_autograd>();
+  register_before_autograd<"linear", &linear_autograd>();
   register_native<&linear_backward>(m, "linear_backward");
+  register_before_autograd<"linear_backward", &linear_backward_autograd>();
 }

@@ -127,6 +127,8 @@ int64_t fused_sdp_choice(const Tensor& query, const Tensor& key, const Tensor& v
     return in_trace();
   }
   AliasScope scope;
+  // A mode sees no such question on cpu.
+  const c10::impl::ExcludeDispatchKeyGuard unseen(c10::python_ks);
   const int64_t choice =
       at::_fused_sdp_choice(scope.to_cpu(query), scope.to_cpu(key), scope.to_cpu(value),
                             scope.to_cpu(mask), dropout, is_causal, scale, enable_gqa);

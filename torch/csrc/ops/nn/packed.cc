@@ -8,6 +8,7 @@
 #include <ATen/ops/_pack_padded_sequence_native.h>
 #include <ATen/ops/_pad_packed_sequence_native.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
@@ -121,6 +122,7 @@ struct PadPacked : torch::autograd::Function<PadPacked> {
 bool takes_pad(const Tensor& data, const Tensor& batch_sizes, int64_t steps) {
   return data.dim() > 0 && moves(data) && data.itemsize() <= 8 && is_list(batch_sizes) &&
          steps >= batch_sizes.numel() && !carries_tangent(data) && !is_transforming() &&
+         !c10::impl::dispatch_mode_enabled() &&
          is_packing(batch_sizes, *batch_sizes.const_data_ptr<int64_t>(), data.size(0));
 }
 

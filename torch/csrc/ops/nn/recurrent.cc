@@ -3,6 +3,7 @@
 #include <ATen/Functions.h>
 #include <ATen/autocast_mode.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <torch/library.h>
 
 #include "device/openmp.h"
@@ -227,6 +228,8 @@ variable_list fast_lstm(const Network& n) {
 
 // {output, states...}
 variable_list run_recurrent(const Network& n) {
+  // A mode sees nothing of what a kernel of the library does.
+  if (C10_UNLIKELY(c10::impl::dispatch_mode_enabled())) return run_in_steps(n);
   if (variable_list r = fast_lstm(n); !r.empty()) return r;
   if (variable_list r = run_rounded(n); !r.empty()) return r;
   const Way way = at::autocast::is_autocast_enabled(kDeviceType) ? Way::kSteps : way_of(n);
