@@ -15,7 +15,9 @@ _PARTS = {
     "torch._higher_order_ops.flex_attention": "_flex_attention:operators",
     "torch._prims.rng_prims": "_random:operators",
     "torch._subclasses.fake_impls": "_fake:kernels",
+    "torch.distributed.tensor": "_whole_operators:shardings",
     "torch.nn.attention.flex_attention": "_flex_attention:checks",
+    "torch.utils.flop_counter": "_whole_operators:flops",
 }
 
 

@@ -273,6 +273,34 @@ def case_dtensor() -> None:
     compare(program)
 
 
+def case_dtensor_attention() -> None:
+    world = dist.get_world_size()
+    mesh = init_device_mesh("hologram", (world,))
+    generator = torch.Generator().manual_seed(31)
+    masks = [None, torch.ones(5, 5, dtype=torch.bool).tril()]
+    masks += [torch.randn(s, generator=generator) for s in ((4, 4, 5, 5), (4, 1, 5, 5))]
+    for mask in masks:
+        for shared in (4, 1):  # heads of the keys
+            given = [torch.randn(4, n, 5, 8, generator=generator) for n in (4, shared, shared)]
+            alone = [t.clone().requires_grad_() for t in given]
+            wanted = nn.functional.scaled_dot_product_attention(*alone, mask, enable_gqa=True)
+            wanted.square().sum().backward()
+            for place in (Replicate(), Shard(0), Shard(1), Shard(2)):
+                split = [distribute_tensor(t.to("hologram"), mesh, [place]) for t in given]
+                for t in split:
+                    t.requires_grad_()
+                whole = None if mask is None else mask.to("hologram")
+                if mask is not None:
+                    whole = distribute_tensor(whole, mesh, [Replicate()])
+                y = nn.functional.scaled_dot_product_attention(*split, whole, enable_gqa=True)
+                y.square().sum().backward()
+                # Batches and heads stay where they are, but for heads that share keys elsewhere.
+                stays = place == Shard(0) or (place == Shard(1) and shared % world == 0)
+                assert y.placements == ((place if stays else Replicate()),)
+                ours = [y, *(t.grad for t in split)]
+                close([t.full_tensor() for t in ours], [wanted, *(t.grad for t in alone)], 1e-4)
+
+
 class Block(nn.Module):
     """The shape of a transformer's feed-forward part."""
 
