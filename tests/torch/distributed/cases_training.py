@@ -207,6 +207,82 @@ def case_ddp_sparse_gradients() -> None:
     compare(program)
 
 
+def images(device: str, step: int, rank: int, rows: int) -> Tensor:
+    generator = torch.Generator().manual_seed(100 * step + rank)
+    return (torch.randn(rows, 3, 6, 5, generator=generator) * 2 + rank).to(device)
+
+
+def case_sync_batch_norm_of_uneven_batches() -> None:
+    rank, world = dist.get_rank(), dist.get_world_size()
+    rows = [r + 1 for r in range(world)]
+    rows[-1] = 0  # one rank has nothing
+    for options in ({}, {"affine": False}, {"track_running_stats": False}, {"momentum": None}):
+        synced = nn.SyncBatchNorm(3, **options).to("hologram")
+        alone = nn.BatchNorm2d(3, **options)
+        for step in range(2):
+            x = images("hologram", step, rank, rows[rank]).requires_grad_()
+            if step == 1:
+                x = x.detach().contiguous(memory_format=torch.channels_last).requires_grad_()
+            whole = torch.cat([images("cpu", step, r, n) for r, n in enumerate(rows)])
+            whole.requires_grad_()
+            y, wanted = synced(x), alone(whole)
+            y.pow(3).sum().backward()
+            wanted.pow(3).sum().backward()
+            start = sum(rows[:rank])
+            close(y, wanted[start : start + rows[rank]], 1e-4)
+            if rows[rank]:
+                close(x.grad, whole.grad[start : start + rows[rank]], 1e-3)
+            assert y.device.type == "hologram"
+            assert not y.numel() or y.stride() == x.stride()
+        close(dict(synced.named_buffers()), dict(alone.named_buffers()))
+        for ours, theirs in zip(synced.parameters(), alone.parameters(), strict=True):
+            total = torch.zeros_like(ours) if ours.grad is None else ours.grad.clone()
+            dist.all_reduce(total)
+            close(total, theirs.grad, 1e-3)
+
+
+def case_sync_batch_norm_trains_as_one_process() -> None:
+    rank, world = dist.get_rank(), dist.get_world_size()
+
+    def layers() -> nn.Module:
+        torch.manual_seed(23)
+        parts = [nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 2, 3)]
+        return nn.Sequential(*parts, nn.BatchNorm2d(2))
+
+    def steps(model: nn.Module, device: str, ranks: list[int]) -> list[Tensor]:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        for step in range(STEPS):
+            optimizer.zero_grad()
+            x = torch.cat([images(device, step, r, 4) for r in ranks])
+            (model(x) - 1).pow(4).mean().backward()
+            optimizer.step()
+        return [t.detach() for t in model.state_dict().values()]
+
+    synced = nn.SyncBatchNorm.convert_sync_batchnorm(layers()).to("hologram")
+    ours = steps(DistributedDataParallel(synced), "hologram", [rank])
+    for device in ("hologram", "cpu"):
+        close(ours, steps(layers().to(device), device, list(range(world))), 1e-4)
+
+
+def case_sync_batch_norm_of_half_types() -> None:
+    rank, world = dist.get_rank(), dist.get_world_size()
+    for dtype in (torch.float16, torch.bfloat16):
+        synced = nn.SyncBatchNorm(3).to("hologram")
+        alone = nn.BatchNorm2d(3).double()
+        x = images("hologram", 0, rank, 4).to(dtype).requires_grad_()
+        whole = torch.cat([images("cpu", 0, r, 4) for r in range(world)]).to(dtype).double()
+        whole.requires_grad_()
+        y, wanted = synced(x), alone(whole)
+        assert y.dtype == dtype
+        y.float().pow(3).sum().backward()
+        wanted.pow(3).sum().backward()
+        part = slice(4 * rank, 4 * rank + 4)
+        close(y.double(), wanted[part], 2e-2)
+        assert x.grad.dtype == dtype
+        close(x.grad.double(), whole.grad[part], 5e-2)
+        close(synced.running_var.double(), alone.running_var, 1e-4)
+
+
 def case_fsdp2() -> None:
     policies = (
         (MixedPrecisionPolicy(), 1e-5),
