@@ -8,6 +8,7 @@
 #include "src/cpu/norm/batch_norm_kernels.h"
 #include "src/cpu/device/float_kernels.h"
 #include "src/cpu/simd/lanes-inl.h"
+#include "src/cpu/simd/rescale-inl.h"
 // clang-format on
 
 #include <type_traits>
@@ -84,6 +85,22 @@ HWY_INLINE void SumRuns(int64_t count, int64_t n, double (&totals)[kSums], F&& f
   }
 }
 
+// The mean of all elements of the runs and the sum of their squared distances from it, in float64:
+// for those whose squares leave the range of T.
+template <class T>
+HWY_NOINLINE void WideMoments(Lines x, int64_t count, int64_t n, double& mean, double& squares) {
+  const auto sum = [&](auto&& term) {
+    double total = 0;
+    for (int64_t r = 0; r < count; ++r) {
+      for (int64_t i = 0; i < n; ++i) total += term(static_cast<double>(Line<T>(x, r)[i]));
+    }
+    return total;
+  };
+  const double centre = sum([](double v) { return v; }) / static_cast<double>(count * n);
+  mean = centre;
+  squares = sum([centre](double v) { return (v - centre) * (v - centre); });
+}
+
 template <class T>
 void RunMoments(Lines x, int64_t count, int64_t n, double* mean, double* m2, int64_t* seen) {
   const LaneTag<T> d;
@@ -103,8 +120,11 @@ void RunMoments(Lines x, int64_t count, int64_t n, double* mean, double* m2, int
   });
   // The rounding error of the first mean adds to every square.
   const double mean_error = sums[0] / added;
-  const double piece_mean = Corrected(static_cast<double>(rounded), mean_error);
-  const double squares = sums[1] - added * mean_error * mean_error;
+  double piece_mean = Corrected(static_cast<double>(rounded), mean_error);
+  double squares = sums[1] - added * mean_error * mean_error;
+  if (HWY_UNLIKELY(!SquaresFit(static_cast<T>(sums[1])))) {
+    WideMoments<T>(x, count, n, piece_mean, squares);
+  }
   const double difference = piece_mean - *mean;
   *m2 +=
       squares + (before > 0 ? difference * difference * (before * added / (before + added)) : 0.0);
@@ -204,7 +224,9 @@ void RowMoments(Lines x, int64_t count, int64_t n, double* mean, double* m2, int
       }
     }
     HWY_ALIGN T rounded[kMost], errors[kMost], square[kMost];
+    bool all_fit = true;
     for (int v = 0; v < kVectors; ++v) {
+      all_fit &= AllSquaresFit(d, squares[v]);
       hn::Store(sum[v], d, rounded + v * step);
       hn::Store(error_sums[v], d, errors + v * step);
       hn::Store(squares[v], d, square + v * step);
@@ -212,10 +234,13 @@ void RowMoments(Lines x, int64_t count, int64_t n, double* mean, double* m2, int
     const int64_t width = std::min<int64_t>(kVectors * step, n - j);
     for (int64_t i = 0; i < width; ++i) {
       const double mean_error = static_cast<double>(errors[i]) * share_of_one;
-      const double exact = Corrected(static_cast<double>(rounded[i]), mean_error);
+      double exact = Corrected(static_cast<double>(rounded[i]), mean_error);
+      double own = static_cast<double>(square[i]) - added * mean_error * mean_error;
+      if (HWY_UNLIKELY(!all_fit) && !SquaresFit(square[i])) {
+        WideMoments<T>({Line<T>(x, 0) + j + i, x.stride}, count, 1, exact, own);
+      }
       const double difference = (exact - mean[j + i]) * any;
-      m2[j + i] += static_cast<double>(square[i]) - added * mean_error * mean_error +
-                   difference * difference * mixed;
+      m2[j + i] += own + difference * difference * mixed;
       mean[j + i] = (before * mean[j + i] + added * exact) * whole;
     }
   });

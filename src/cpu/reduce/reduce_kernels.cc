@@ -9,6 +9,7 @@
 #include "src/cpu/simd/math-log-inl.h"
 #include "src/cpu/reduce/fold-inl.h"
 #include "src/cpu/reduce/fold_blocks-inl.h"
+#include "src/cpu/simd/rescale-inl.h"
 // clang-format on
 
 #include <algorithm>
@@ -208,10 +209,11 @@ struct MomentsFold {
     // m2 * 0 rather than 0 so that NaN stays.
     return {count, centre + off, std::max(squares - off * off * count, squares * 0)};
   }
-  static HWY_INLINE Moments Block(const T* x, int64_t n) {
+  template <class Map>
+  static HWY_INLINE Moments MapBlock(const T* x, int64_t n, Map map, T& squares) {
     const Tag<T> d;
     const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-    const T centre = FoldBlock(x, n, Same(), Plus()) / static_cast<T>(n);
+    const T centre = FoldBlock(x, n, map, Plus()) / static_cast<T>(n);
     const auto c = hn::Set(d, centre);
     auto sum0 = hn::Zero(d), sum1 = sum0, sum2 = sum0, sum3 = sum0;
     auto sq0 = sum0, sq1 = sum0, sq2 = sum0, sq3 = sum0;
@@ -219,24 +221,37 @@ struct MomentsFold {
       sum = hn::Add(sum, z);
       sq = hn::MulAdd(z, z, sq);
     };
+    const auto away = [&](int64_t i) HWY_ATTR { return hn::Sub(map(hn::LoadU(d, x + i)), c); };
     int64_t i = 0;
     for (; i + 4 * lanes <= n; i += 4 * lanes) {
-      take(hn::Sub(hn::LoadU(d, x + i), c), sum0, sq0);
-      take(hn::Sub(hn::LoadU(d, x + i + lanes), c), sum1, sq1);
-      take(hn::Sub(hn::LoadU(d, x + i + 2 * lanes), c), sum2, sq2);
-      take(hn::Sub(hn::LoadU(d, x + i + 3 * lanes), c), sum3, sq3);
+      take(away(i), sum0, sq0);
+      take(away(i + lanes), sum1, sq1);
+      take(away(i + 2 * lanes), sum2, sq2);
+      take(away(i + 3 * lanes), sum3, sq3);
     }
-    for (; i + lanes <= n; i += lanes) take(hn::Sub(hn::LoadU(d, x + i), c), sum0, sq0);
+    for (; i + lanes <= n; i += lanes) take(away(i), sum0, sq0);
     if (i < n) {
       const auto mask = hn::FirstN(d, static_cast<size_t>(n - i));
-      take(hn::IfThenElseZero(mask, hn::Sub(LoadFirst(d, x + i, n - i), c)), sum1, sq1);
+      take(hn::IfThenElseZero(mask, hn::Sub(map(LoadFirst(d, x + i, n - i)), c)), sum1, sq1);
     }
     const auto lanes_sum = [&](auto a, auto b, auto e, auto f) HWY_ATTR {
-      const auto v = hn::Add(hn::Add(a, b), hn::Add(e, f));
-      return static_cast<double>(hn::GetLane(hn::SumOfLanes(d, v)));
+      return hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(a, b), hn::Add(e, f))));
     };
-    return Joined(n, static_cast<double>(centre), lanes_sum(sum0, sum1, sum2, sum3),
-                  lanes_sum(sq0, sq1, sq2, sq3));
+    squares = lanes_sum(sq0, sq1, sq2, sq3);
+    return Joined(n, static_cast<double>(centre),
+                  static_cast<double>(lanes_sum(sum0, sum1, sum2, sum3)),
+                  static_cast<double>(squares));
+  }
+  // Takes in a block whose squares left the range of T.
+  static HWY_NOINLINE void MergeScaled(const T* x, int64_t n, Moments& to) {
+    const T most = ExtremeBlock<true>(x, n, Magnitude());
+    const T scale = PowerTowardsOne(most);
+    const double back = 1 / static_cast<double>(scale);
+    T squares;
+    Moments moments = MapBlock(x, n, ScaledBy<T>{scale}, squares);
+    moments.mean *= back;
+    moments.m2 = moments.m2 * back * back;
+    MergeMoments(to, moments);
   }
   static void Init(void* acc, int64_t n) { std::fill_n(static_cast<Moments*>(acc), n, Moments{}); }
   static void Rows(const void* x, int64_t count, int64_t n, int64_t stride, int64_t, void* acc,
@@ -246,13 +261,26 @@ struct MomentsFold {
       const T* row = static_cast<const T*>(x) + r * stride;
       for (int64_t i = 0; i < n; i += block) {
         const int64_t length = std::min(block, n - i);
-        MergeMoments(static_cast<Moments*>(acc)[r], Block(row + i, length));
+        Moments& to = static_cast<Moments*>(acc)[r];
+        T squares;
+        const Moments moments = MapBlock(row + i, length, Unscaled(), squares);
+        if (HWY_LIKELY(SquaresFit(squares))) {
+          MergeMoments(to, moments);
+        } else {
+          MergeScaled(row + i, length, to);
+        }
       }
     }
   }
+  // Rows that are folded as columns at once.
+  static constexpr int64_t kBlock = 64;
+  static HWY_NOINLINE void MergeScaledColumn(const T* x, int64_t n, int64_t stride, Moments& to) {
+    HWY_ALIGN T column[kBlock];
+    for (int64_t i = 0; i < n; ++i) column[i] = x[i * stride];
+    MergeScaled(column, n, to);
+  }
   static void Cols(const void* x, int64_t cols, int64_t n, int64_t stride, int64_t, void* acc,
                    double) {
-    constexpr int64_t kBlock = 64;
     const Tag<T> d;
     const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
     HWY_ALIGN T centre[cpu::kMaxCols + 64];
@@ -275,10 +303,16 @@ struct MomentsFold {
         hn::Store(sum, d, part + j);
         HWY_ALIGN T shifts[hn::MaxLanes(d)];
         hn::Store(shift, d, shifts);
+        const bool all_fit = AllSquaresFit(d, sum);
         for (int64_t k = 0; k < here; ++k) {
-          MergeMoments(static_cast<Moments*>(acc)[j + k],
-                       Joined(length, static_cast<double>(centre[j + k]),
-                              static_cast<double>(shifts[k]), static_cast<double>(part[j + k])));
+          Moments& to = static_cast<Moments*>(acc)[j + k];
+          if (HWY_UNLIKELY(!all_fit) && !SquaresFit(part[j + k])) {
+            MergeScaledColumn(p + j + k, length, stride, to);
+            continue;
+          }
+          MergeMoments(
+              to, Joined(length, static_cast<double>(centre[j + k]), static_cast<double>(shifts[k]),
+                         static_cast<double>(part[j + k])));
         }
       }
     }
