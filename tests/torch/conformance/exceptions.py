@@ -108,6 +108,38 @@ EXCEPTIONS: dict[str, dict[str, tuple[tuple[torch.dtype | str, ...], str]]] = {
 }
 
 
+_CUDAS = "cuda takes the dtype, and the device takes what either of cpu and cuda takes"
+# Ops that raise elsewhere than cpu does where an argument is wrong: for which changes, and why.
+WRONG: dict[str, tuple[tuple[str, ...], str]] = {
+    **dict.fromkeys(
+        ("abs", "ldexp", "nn.functional.softsign", "trace"), (("truth values",), _CUDAS)
+    ),
+    "histc": (("integers",), _CUDAS),
+    **dict.fromkeys(("nanmean", "nansum"), (("complex numbers",), _CUDAS)),
+    "native_batch_norm": (
+        ("a dimension less", "one element", "a longer one", "an empty one"),
+        "cpu reads beyond the end of parameters that are too short",
+    ),
+    "narrow_copy": (("negative numbers",), _NARROW),
+}
+# Ops that take a tensor of the CPU beside those of a device, as they do on cuda. It only lends its
+# sizes, indices or lengths, or is copied.
+TAKE_BOTH = {
+    "_unsafe_masked_index",
+    "_unsafe_masked_index_put_accumulate",
+    "broadcast_tensors",
+    "diagonal_scatter",
+    "expand_as",
+    "index_put",
+    "nn.functional.ctc_loss",
+    "reshape_as",
+    "resize_as_",
+    "select_scatter",
+    "slice_scatter",
+    "tensor_split",
+    "view_as",
+}
+
 # What stands for UNITS among the kinds of what differs.
 UNITS_KIND = "units"
 
