@@ -111,6 +111,25 @@ def test_transposed_with_more_output() -> None:
     _check(F.conv_transpose2d, x, w, dilation=3, output_padding=2)
 
 
+@pytest.mark.parametrize("dims", [1, 2, 3])
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.bfloat16])
+def test_transposed_takes_less_than_a_stride_or_a_dilation_more(
+    dims: int, dtype: torch.dtype
+) -> None:
+    function = _convolution(dims, True)
+    x, w = values(2, 3, *[4] * dims, dtype=dtype), values(3, 2, *[3] * dims, dtype=dtype)
+    for stride, dilation, more in [(s, d, m) for s in (1, 2) for d in (1, 3) for m in range(4)]:
+        options = {"stride": stride, "dilation": dilation, "output_padding": more}
+        for batch in (x, x[0]):
+            if more < max(stride, dilation):
+                expected = function(batch, w, **options)
+                assert function(batch.to(DEVICE), w.to(DEVICE), **options).shape == expected.shape
+                continue
+            for device in ("cpu", DEVICE):
+                with pytest.raises(RuntimeError, match="output padding must be smaller"):
+                    function(batch.to(device), w.to(device), **options)
+
+
 def test_empty_batches_and_special_values() -> None:
     w = values(4, 2, 3, 3, seed=2)
     check(F.conv2d, values(0, 2, 5, 5), w)

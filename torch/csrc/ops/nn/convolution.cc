@@ -60,6 +60,7 @@ bool takes(const Tensor& input, const Tensor& weight, const OptionalTensor& bias
     const auto i = static_cast<size_t>(d - 2);
     const int64_t kernel = weight.size(d), in = input.size(d);
     if (kernel < 1 || in < 1) return false;
+    if (transposed && output_padding[i] >= std::max(stride[i], dilation[i])) return false;
     const int64_t reach = dilation[i] * (kernel - 1);
     const int64_t room = transposed
                              ? (in - 1) * stride[i] - 2 * padding[i] + reach + output_padding[i]
