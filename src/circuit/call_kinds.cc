@@ -14,6 +14,7 @@ namespace {
 
 // A kind is a row of the catalogue or a function in a program's source, so there are never many.
 constexpr int kMaxKinds = 4096;
+static_assert(kMaxKinds <= circuit::kPlannedCall);
 
 struct Known {
   const char* name;
@@ -42,6 +43,8 @@ struct Kinds {
 
 const Known& known_kind(uint16_t id) {
   static Kinds& kinds = Kinds::get();
+  static const Known kPlanned{"planned_circuit"};
+  if (id == circuit::kPlannedCall) return kPlanned;
   const Known* known = id < kMaxKinds ? kinds.known[id].load(std::memory_order_acquire) : nullptr;
   if (known == nullptr) {
     fail(ErrorKind::kInvalidArgument, "there is no kind of call ", id,

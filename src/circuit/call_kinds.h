@@ -6,6 +6,11 @@
 
 namespace hologram::circuit {
 
+// The kind of the record that carries the numbers of a planned circuit (see
+// OpenCircuit::take_planned()): its kernels are those of a plan that was made before, so no backend
+// has a kernel for the record itself. register_call() never returns this number.
+inline constexpr uint16_t kPlannedCall = 0xffff;
+
 // Each costs two loads. Error(kInvalidArgument) for a number that register_call() never returned
 // and that no call of the catalogue has.
 const char* call_name(uint16_t id);

@@ -9,6 +9,7 @@
 #include "hologram/error.h"
 #include "hologram/memory.h"
 #include "hologram/parallel.h"
+#include "src/circuit/call_kinds.h"
 #include "src/runtime/memory/buffer_access.h"
 #include "src/runtime/recording/capture.h"
 #include "src/runtime/recording/trace_hooks.h"
@@ -266,7 +267,7 @@ bool OpenCircuit::take_planned(const std::shared_ptr<PlannedCircuit>& planned,
   }
   if (!has_slots(planned->uses.size() + planned->outside.size())) return false;
   begin();
-  now_->tape.append_call(0, {}, {}, numbers);
+  now_->tape.append_call(circuit::kPlannedCall, {}, {}, numbers);
   now_->planned = planned;
   for (const PlannedCircuit::Use& use : planned->uses) slot_of(given[use.given], use.written);
   for (const uint32_t slot : planned->outside) {

@@ -3,8 +3,11 @@
 #include "hologram/call.h"
 
 #include <stdexcept>
+#include <string>
 
+#include "hologram/call_ops.h"
 #include "hologram/trace.h"
+#include "src/circuit/call_kinds.h"
 #include "src/runtime/recording/circuit_check.h"
 #include "tests/cpp/runtime/null_device.h"
 #include "tests/cpp/runtime/recording_device.h"
@@ -266,6 +269,27 @@ TEST_F(CallTest, TheCheckRunsThemOnCopies) {
   spoil = 2;
   EXPECT_ERROR(circuit(), ErrorKind::kInternal, "= scale(b0[0:16], b1[0:4])  {4}");
   internal::set_checks_circuits(false);
+}
+
+TEST_F(CallTest, PlannedCircuitsHaveAKindOfTheirOwn) {
+  EXPECT_STREQ(circuit::call_name(circuit::kPlannedCall), "planned_circuit");
+  for (int backend = 0; backend < kBackendCount; ++backend) {
+    EXPECT_EQ(circuit::find_kernel(circuit::kPlannedCall, static_cast<BackendType>(backend)),
+              nullptr);
+  }
+  for (const CallOp& op : call_ops()) EXPECT_NE(op.number, circuit::kPlannedCall) << op.name;
+  for (const uint16_t kind : {kReverse, kScale, kThrow, kSum}) {
+    EXPECT_NE(kind, circuit::kPlannedCall);
+  }
+  try {
+    run_call(circuit::kPlannedCall, {});
+    FAIL() << "no backend has a kernel for it";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kNotSupported);
+    EXPECT_NE(std::string(error.what()).find("planned_circuit: this backend has no kernel"),
+              std::string::npos)
+        << error.what();
+  }
 }
 
 TEST_F(CallTest, TracesNameThem) {
