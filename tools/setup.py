@@ -397,7 +397,7 @@ def make_wheels() -> None:
 
 def build_cpp_tests() -> None:
     """Build the C++ tests in the library's own build tree, so that nothing is compiled twice."""
-    key = digest([*SHARED_SOURCES, "src", "python", "tests"])
+    key = digest([*SHARED_SOURCES, "src", "python", "tests", "tools/accuracy"])
     if is_fresh("cpp-tests", key):
         return
     command = [str(VENV / "bin" / "cmake"), "--build", str(BUILD / "hologram")]

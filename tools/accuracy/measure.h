@@ -15,7 +15,7 @@
 
 #include "hologram/cpu_info.h"
 #include "hologram/elementwise.h"
-#include "src/ops/reference.h"
+#include "tools/accuracy/reference.h"
 
 namespace hologram::accuracy {
 

@@ -16,7 +16,7 @@
 //
 // Every function covers its whole range: denormals in and out, huge arguments, infinities, signed
 // zeros and NaN as C99 Annex F has them. A lane's result depends on that lane alone. The accuracy
-// each function states is measured by tools/accuracy against src/ops/reference.h.
+// each function states is measured by tools/accuracy against its reference.h.
 //
 // The algorithms are the classical ones: argument reduction to a short interval with constants
 // split in two or three words, a minimax polynomial there, reconstruction. The coefficients come

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Mathematical definitions of the floating-point rows, in double and long double.
-#include "src/ops/reference.h"
+#include "tools/accuracy/reference.h"
 
 #include <cmath>
 #include <limits>
