@@ -9,7 +9,7 @@ from typing import Any
 from hologram import _hologram
 from hologram._calls import tensor_functions as _calls
 from hologram._hologram import Tensor, rows
-from hologram._lazy import through_numpy
+from hologram._lazy import numpys, through_numpy
 from hologram._manipulation import axis_of
 
 __all__ = [
@@ -29,6 +29,39 @@ __all__ = [
     "unique_values",
 ]
 
+nonzero = numpys(
+    "nonzero(x, /)",
+    """Return the positions of the elements that are not 0, one Tensor for each dimension.
+
+    Raises:
+        ValueError: `x` has no dimensions.
+    """,
+)
+take_along_axis = numpys(
+    "take_along_axis(x, indices, /, *, axis=-1)",
+    """Return the elements at positions along an axis, each row with positions of its own.
+
+    Raises:
+        IndexError: a position is out of range.
+    """,
+    arrays=2,
+)
+unique_all = numpys(
+    "unique_all(x, /)",
+    """Return the distinct values, sorted, where each is first, where each element went, counts.
+
+    A named tuple: values, indices, inverse_indices, counts.
+    """,
+)
+unique_counts = numpys(
+    "unique_counts(x, /)",
+    "Return the distinct values, sorted, and how many there are of each, as a named tuple.",
+)
+unique_inverse = numpys(
+    "unique_inverse(x, /)",
+    "Return the distinct values, sorted, and where each element went, as a named tuple.",
+)
+
 _NOT_GIVEN: Any = object()
 
 
@@ -37,16 +70,6 @@ def count_nonzero(
 ) -> Tensor:
     """Return how many elements are not 0, int64."""
     return rows.ne(_hologram.asarray(x), 0).sum(axis, keepdims=keepdims)
-
-
-def nonzero(x: Any, /) -> tuple[Tensor, ...]:
-    """Return the positions of the elements that are not 0, one Tensor for each dimension.
-
-    Raises:
-        ValueError: `x` has no dimensions.
-    """
-    found: tuple[Tensor, ...] = through_numpy("nonzero", _hologram.asarray(x))
-    return found
 
 
 def searchsorted(
@@ -125,35 +148,6 @@ def take(
     places = indices.astype("int64", copy=False)
     places = rows.where(rows.lt(places, 0), places + x.shape[at], places)
     return _calls["take"](x, places, dim=at, out=out)
-
-
-def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Tensor:
-    """Return the elements at positions along an axis, each row with positions of its own.
-
-    Raises:
-        IndexError: a position is out of range.
-    """
-    return through_numpy(
-        "take_along_axis", _hologram.asarray(x), _hologram.asarray(indices), axis=axis
-    )
-
-
-def unique_all(x: Any, /) -> Any:
-    """Return the distinct values, sorted, where each is first, where each element went, counts.
-
-    A named tuple: values, indices, inverse_indices, counts.
-    """
-    return through_numpy("unique_all", _hologram.asarray(x))
-
-
-def unique_counts(x: Any, /) -> Any:
-    """Return the distinct values, sorted, and how many there are of each, as a named tuple."""
-    return through_numpy("unique_counts", _hologram.asarray(x))
-
-
-def unique_inverse(x: Any, /) -> Any:
-    """Return the distinct values, sorted, and where each element went, as a named tuple."""
-    return through_numpy("unique_inverse", _hologram.asarray(x))
 
 
 def unique_values(x: Any, /) -> Tensor:

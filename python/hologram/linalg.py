@@ -13,7 +13,7 @@ from typing import Any
 from hologram import _hologram
 from hologram._elementwise import conj, name_of
 from hologram._hologram import Tensor
-from hologram._lazy import through_numpy
+from hologram._lazy import numpys, through_numpy
 from hologram._manipulation import axis_of, matrix_transpose
 from hologram.functions import matmul
 
@@ -44,13 +44,63 @@ __all__ = [
 ]
 
 
-def _lapack(name: str, *args: Any, **kwargs: Any) -> Any:
-    return through_numpy(f"linalg.{name}", *args, **kwargs)
+cholesky = numpys(
+    "linalg.cholesky(x, /, *, upper=False)",
+    "Return L of x = L L^H, lower triangular, or U of x = U^H U, of positive definite matrices.",
+)
+det = numpys("linalg.det(x, /)", "Return the determinants of square matrices.")
+diagonal = numpys(
+    "linalg.diagonal(x, /, *, offset=0)",
+    "Return the diagonals of matrices: read-only views, `offset` columns to the right.",
+)
+eigh = numpys(
+    "linalg.eigh(x, /)",
+    """Return eigenvalues, in ascending order, and eigenvectors of Hermitian matrices.
 
+    A named tuple: eigenvalues, eigenvectors in columns. The lower triangle is read.
+    """,
+)
+eigvalsh = numpys(
+    "linalg.eigvalsh(x, /)", "Return the eigenvalues of Hermitian matrices in ascending order."
+)
+inv = numpys("linalg.inv(x, /)", "Return the inverses of square matrices.")
+matrix_norm = numpys(
+    'linalg.matrix_norm(x, /, *, keepdims=False, ord="fro")',
+    "Return the norms of matrices: 'fro', 'nuc', 1, 2, inf, or the negative of a number.",
+)
+matrix_power = numpys(
+    "linalg.matrix_power(x, n, /)",
+    "Return square matrices to a whole power; negative ones are powers of the inverse.",
+)
+matrix_rank = numpys(
+    "linalg.matrix_rank(x, /, *, rtol=None)",
+    """Return how many singular values are above rtol times the largest.
 
-def cholesky(x: Any, /, *, upper: bool = False) -> Tensor:
-    """Return L of x = L L^H, lower triangular, or U of x = U^H U, of positive definite matrices."""
-    return _lapack("cholesky", _hologram.asarray(x), upper=upper)
+    By default rtol is max(M, N) times the dtype's eps.
+    """,
+)
+pinv = numpys(
+    "linalg.pinv(x, /, *, rtol=None)",
+    "Return the Moore-Penrose inverses; singular values below rtol times the largest are 0.",
+)
+slogdet = numpys(
+    "linalg.slogdet(x, /)",
+    "Return sign and logarithm of the size of the determinants, as a named tuple.",
+)
+solve = numpys(
+    "linalg.solve(x1, x2, /)",
+    "Return X of x1 X = x2; x2 is a vector where it has one dimension, else matrices.",
+    arrays=2,
+)
+svd = numpys(
+    "linalg.svd(x, /, *, full_matrices=True)",
+    "Return U, S and Vh of x = U diag(S) Vh, S descending, as a named tuple.",
+)
+svdvals = numpys("linalg.svdvals(x, /)", "Return the singular values in descending order.")
+vector_norm = numpys(
+    "linalg.vector_norm(x, /, *, axis=None, keepdims=False, ord=2)",
+    "Return the p-norms over an axis, several, or all elements: (sum |x|^p)^(1/p).",
+)
 
 
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
@@ -65,63 +115,12 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
     return through_numpy("cross", x1, x2, axis=axis)
 
 
-def det(x: Any, /) -> Tensor:
-    """Return the determinants of square matrices."""
-    return _lapack("det", _hologram.asarray(x))
-
-
-def diagonal(x: Any, /, *, offset: int = 0) -> Tensor:
-    """Return the diagonals of matrices: read-only views, `offset` columns to the right."""
-    return _lapack("diagonal", _hologram.asarray(x), offset=offset)
-
-
-def eigh(x: Any, /) -> Any:
-    """Return eigenvalues, in ascending order, and eigenvectors of Hermitian matrices.
-
-    A named tuple: eigenvalues, eigenvectors in columns. The lower triangle is read.
-    """
-    return _lapack("eigh", _hologram.asarray(x))
-
-
-def eigvalsh(x: Any, /) -> Tensor:
-    """Return the eigenvalues of Hermitian matrices in ascending order."""
-    return _lapack("eigvalsh", _hologram.asarray(x))
-
-
-def inv(x: Any, /) -> Tensor:
-    """Return the inverses of square matrices."""
-    return _lapack("inv", _hologram.asarray(x))
-
-
-def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Tensor:
-    """Return the norms of matrices: 'fro', 'nuc', 1, 2, inf, or the negative of a number."""
-    return _lapack("matrix_norm", _hologram.asarray(x), keepdims=keepdims, ord=ord)
-
-
-def matrix_power(x: Any, n: int, /) -> Tensor:
-    """Return square matrices to a whole power; negative ones are powers of the inverse."""
-    return _lapack("matrix_power", _hologram.asarray(x), n)
-
-
-def matrix_rank(x: Any, /, *, rtol: Any = None) -> Tensor:
-    """Return how many singular values are above rtol times the largest.
-
-    By default rtol is max(M, N) times the dtype's eps.
-    """
-    return _lapack("matrix_rank", _hologram.asarray(x), rtol=rtol)
-
-
 def outer(x1: Any, x2: Any, /) -> Tensor:
     """Return x1[i] * x2[j] of two vectors."""
     x1, x2 = _hologram.asarray(x1), _hologram.asarray(x2)
     if x1.ndim != 1 or x2.ndim != 1:
         raise ValueError(f"outer: two vectors are needed, not shapes {x1.shape} and {x2.shape}")
     return x1.unsqueeze(1) * x2
-
-
-def pinv(x: Any, /, *, rtol: Any = None) -> Tensor:
-    """Return the Moore-Penrose inverses; singular values below rtol times the largest are 0."""
-    return _lapack("pinv", _hologram.asarray(x), rtol=rtol)
 
 
 def qr(x: Any, /, *, mode: str = "reduced") -> Any:
@@ -131,27 +130,7 @@ def qr(x: Any, /, *, mode: str = "reduced") -> Any:
     """
     if mode not in ("reduced", "complete"):
         raise ValueError(f"qr: mode is 'reduced' or 'complete', not {mode!r}")
-    return _lapack("qr", _hologram.asarray(x), mode=mode)
-
-
-def slogdet(x: Any, /) -> Any:
-    """Return sign and logarithm of the size of the determinants, as a named tuple."""
-    return _lapack("slogdet", _hologram.asarray(x))
-
-
-def solve(x1: Any, x2: Any, /) -> Tensor:
-    """Return X of x1 X = x2; x2 is a vector where it has one dimension, else matrices."""
-    return _lapack("solve", _hologram.asarray(x1), _hologram.asarray(x2))
-
-
-def svd(x: Any, /, *, full_matrices: bool = True) -> Any:
-    """Return U, S and Vh of x = U diag(S) Vh, S descending, as a named tuple."""
-    return _lapack("svd", _hologram.asarray(x), full_matrices=full_matrices)
-
-
-def svdvals(x: Any, /) -> Tensor:
-    """Return the singular values in descending order."""
-    return _lapack("svdvals", _hologram.asarray(x))
+    return through_numpy("linalg.qr", _hologram.asarray(x), mode=mode)
 
 
 def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Tensor:
@@ -230,8 +209,3 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
         if name_of(products) != "bool"
         else products.any(axis)
     )
-
-
-def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Tensor:
-    """Return the p-norms over an axis, several, or all elements: (sum |x|^p)^(1/p)."""
-    return _lapack("vector_norm", _hologram.asarray(x), axis=axis, keepdims=keepdims, ord=ord)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -555,3 +556,27 @@ def test_the_tool_reads_reports_and_exceptions(tmp_path: Path) -> None:
     (tmp_path / "array_api_tests").mkdir()
     with pytest.raises(tool.StepError, match="git submodule update --init"):
         tool.run(tmp_path, "hologram", 1, None)
+
+
+@pytest.mark.parametrize(
+    "name, signature",
+    [
+        ("linalg.det", "(x, /)"),
+        ("linalg.matrix_norm", "(x, /, *, keepdims=False, ord='fro')"),
+        ("linalg.matrix_power", "(x, n, /)"),
+        ("linalg.solve", "(x1, x2, /)"),
+        ("linalg.svd", "(x, /, *, full_matrices=True)"),
+        ("linalg.vector_norm", "(x, /, *, axis=None, keepdims=False, ord=2)"),
+        ("nonzero", "(x, /)"),
+        ("take_along_axis", "(x, indices, /, *, axis=-1)"),
+        ("unique_all", "(x, /)"),
+    ],
+)
+def test_rows_of_numpys_functions_have_the_standards_signatures(name: str, signature: str) -> None:
+    module, _, short = f"hologram.{name}".rpartition(".")
+    function = getattr(sys.modules[module], short)
+    assert str(inspect.signature(function)) == signature
+    assert (function.__module__, function.__name__) == (module, short)
+    assert function.__doc__.startswith("Return ")
+    with pytest.raises(TypeError, match=rf"{short}\(\) got an unexpected keyword argument 'wrong'"):
+        function(*[hg.ones((2, 2))] * (signature.split("/")[0].count(", ")), wrong=1)
