@@ -95,6 +95,10 @@ class _Loan:
         if isinstance(found, np.ndarray):
             if any(found is given for given in self._foreign):
                 return found  # the caller's own, as out= is
+            if isinstance(found, np.ma.MaskedArray):
+                # A Tensor has no mask. What was lent goes back.
+                shares = any(np.may_share_memory(found, lent) for _, lent in self._lent)
+                return found.copy() if shares else found
             owner = self._owner(found) if found.size else None
             if owner is not None:
                 return owner

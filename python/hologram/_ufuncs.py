@@ -163,15 +163,17 @@ def call(self: Any, ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], optio
         if x is not None and not isinstance(x, _PLAIN) and hasattr(x, "__array_ufunc__"):
             return NotImplemented
     name = ufunc.__name__
-    try:
-        found = (
-            _record(self, name, ufunc, inputs, options)
-            if method == "__call__"
-            else _method(ufunc, method, inputs, options)
-        )
-    except (TypeError, ValueError, IndexError, OverflowError):
-        # NumPy does it, or says in its own way what is wrong.
-        found = NotImplemented
+    found: Any = NotImplemented
+    # A masked array is NumPy's to compute: rows would show what it masks.
+    if not any(isinstance(x, np.ma.MaskedArray) for x in (*inputs, *outs)):
+        try:
+            found = (
+                _record(self, name, ufunc, inputs, options)
+                if method == "__call__"
+                else _method(ufunc, method, inputs, options)
+            )
+        except (TypeError, ValueError, IndexError, OverflowError):
+            pass  # NumPy does it, or says in its own way what is wrong.
     if found is not NotImplemented:
         return found
     name = name if method == "__call__" else f"{name}.{method}"

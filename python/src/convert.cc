@@ -22,6 +22,18 @@ bool is_like_array(PyObject* object) {
                                 "__array_interface__") != 0;
 }
 
+// A sequence that leaves arithmetic to arrays, as lists, ranges and memoryviews do.
+bool is_plain_sequence(PyObject* object) {
+  const PyNumberMethods* numbers = Py_TYPE(object)->tp_as_number;
+  return PySequence_Check(object) != 0 && (numbers == nullptr || numbers->nb_add == nullptr);
+}
+
+// Whether it is one of NumPy's masked arrays, whose masked elements a Tensor would show.
+bool has_mask(PyObject* object) {
+  return PyObject_HasAttrString(reinterpret_cast<PyObject*>(Py_TYPE(object)), "mask") != 0 &&
+         is_like_array(object);
+}
+
 // --- Nested lists of numbers --------------------------------------------------------------------
 
 // The numbers of a nested sequence in row-major order.
@@ -282,10 +294,12 @@ TensorObject make_tensor(nb::handle object, std::optional<Dtype> dtype, Sharing 
 
 bool try_make_tensor(nb::handle object, TensorObject& result) {
   PyObject* const o = object.ptr();
-  if (!PyList_Check(o) && !PyTuple_Check(o) && !PyComplex_Check(o) && buffer_of(o) == nullptr &&
-      !is_like_array(o)) {
+  if (PyUnicode_Check(o) || PyBytes_Check(o)) return false;
+  if (!PyComplex_Check(o) && buffer_of(o) == nullptr && !is_like_array(o) &&
+      !is_plain_sequence(o)) {
     return false;
   }
+  if (has_mask(o)) return false;
   result = make_tensor(object);
   return true;
 }

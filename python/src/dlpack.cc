@@ -103,6 +103,40 @@ Request parse_request(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames
   return request;
 }
 
+// PyTorch's tensors have neither negative strides nor memory that may not be written, and its
+// from_dlpack takes no notice of a capsule that says so: the caller of __dlpack__ is that function.
+bool is_asked_by_pytorch() {
+  PyObject* globals = PyEval_GetGlobals();
+  PyObject* name = globals == nullptr ? nullptr : PyDict_GetItemString(globals, "__name__");
+  return name != nullptr && PyUnicode_Check(name) != 0 &&
+         PyUnicode_CompareWithASCIIString(name, "torch.utils.dlpack") == 0;
+}
+
+bool has_negative_strides(const Tensor& tensor) {
+  if (tensor.numel() == 0) return false;
+  for (int d = 0; d < tensor.ndim(); ++d) {
+    if (tensor.stride(d) < 0 && tensor.size(d) > 1) return true;
+  }
+  return false;
+}
+
+// Whether what is lent to PyTorch has to be a copy; BufferError where it must not be one.
+bool needs_copy(const TensorObject& self, bool may_copy) {
+  const bool is_negative = has_negative_strides(self.tensor);
+  if ((!is_negative && !self.readonly) || !is_asked_by_pytorch()) return false;
+  if (self.readonly) {
+    raise(PyExc_BufferError,
+          "__dlpack__: the Tensor is read-only, and PyTorch would write to its memory all the "
+          "same; pass copy=True");
+  }
+  if (!may_copy) {
+    raise(PyExc_BufferError, "__dlpack__: the strides " + text(self.tensor.strides()) +
+                                 " are negative, which PyTorch has no tensors of, and copy=False "
+                                 "rules out a copy; leave it out");
+  }
+  return true;
+}
+
 PyObject* export_tensor(const TensorObject& self, const Request& request) {
   const bool is_default =
       request.stream == Py_None ||
@@ -125,7 +159,8 @@ PyObject* export_tensor(const TensorObject& self, const Request& request) {
                                    std::to_string(type) + ", " + std::to_string(index) + ")");
     }
   }
-  if (request.copy != Py_None && to_bool(request.copy)) {
+  const bool may_copy = request.copy == Py_None || to_bool(request.copy);
+  if ((request.copy != Py_None && may_copy) || needs_copy(self, may_copy)) {
     tensor = copy_of(tensor);
     flags = DLPACK_FLAG_BITMASK_IS_COPIED;
   }
@@ -174,7 +209,8 @@ PyMethodDef methods[] = {
      "Lend the memory, without a copy, as a DLPack capsule; ops on it run at their calls from\n"
      "then on. Versioned where max_version is (1, 0) or later. copy=True lends a copy. "
      "BufferError\n"
-     "for another device, and for read-only memory without max_version."},
+     "for another device, and for read-only memory without max_version. PyTorch gets a copy of\n"
+     "what has negative strides, unless copy=False, and BufferError for read-only memory."},
     {"__dlpack_device__", &dlpack_device_method, METH_NOARGS,
      "__dlpack_device__($self, /)\n--\n\nReturn DLPack's number of the device, (1, 0): the CPU."}};
 

@@ -228,7 +228,10 @@ int contains(PyObject* self, PyObject* value) {
     const nb::object equal = nb::steal(PyObject_RichCompare(self, value, Py_EQ));
     if (!equal.is_valid()) raise_set();
     const TensorObject* found = tensor_of(equal.ptr());
-    if (found == nullptr) return 0;
+    if (found == nullptr) {  // what NumPy compared, or the value itself
+      const nb::object any = nb::module_::import_("numpy").attr("asarray")(equal).attr("any")();
+      return PyObject_IsTrue(any.ptr());
+    }
     const Tensor any = reduce(Reduction::any, found->tensor);
     return PyObject_IsTrue(item_object(any).ptr());
   });

@@ -20,9 +20,49 @@ PyObject* not_implemented() { return nb::borrow(Py_NotImplemented).release().ptr
 
 using Whole = Tensor (*)(const Tensor&, const Tensor&);
 
-// Reads both operands; false where the operator is not ours to compute.
+// Reads both operands; false where no Tensor is made of one of them.
 bool parse_both(PyObject* a, PyObject* b, Argument& x, Argument& y) {
-  return x.parse(a) && y.parse(b);
+  try {
+    return x.parse(a) && y.parse(b);
+  } catch (const Error&) {
+    return false;
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_Exception)) throw;  // Ctrl-C
+    return false;
+  }
+}
+
+// NumPy's answer in that case; NotImplemented where the other operand has one of its own. `name` is
+// that of the special method without its underscores.
+PyObject* answer(const char* name, PyObject* a, PyObject* b) {
+  return helper("hologram._operands", "answer", name, nb::handle(a), nb::handle(b)).release().ptr();
+}
+
+// The name of the in-place form; what follows the first letter is that of the plain one.
+constexpr const char* in_place_name(OpId op) {
+  switch (op) {
+    case OpId::add:
+      return "iadd";
+    case OpId::sub:
+      return "isub";
+    case OpId::mul:
+      return "imul";
+    case OpId::div:
+      return "itruediv";
+    case OpId::floor_divide:
+      return "ifloordiv";
+    case OpId::remainder:
+      return "imod";
+    case OpId::bitwise_and:
+      return "iand";
+    case OpId::bitwise_or:
+      return "ior";
+    default:
+      return "ixor";
+  }
+}
+constexpr const char* in_place_name(Whole whole) {
+  return whole == &left_shift ? "ilshift" : "irshift";
 }
 
 // Numbers meet tensors as NumPy lets them.
@@ -31,7 +71,28 @@ void adapt(Argument& x, Argument& y, Argument::Use use) {
   if (y.adapts() && x.is_tensor()) y.adapt_to(x.tensor().dtype(), use);
 }
 
+// Complex numbers have no such operators, whatever the shapes.
+void check_not_complex(OpId op, const Argument& x, const Argument& y) {
+  switch (op) {
+    case OpId::floor_divide:
+    case OpId::remainder:
+    case OpId::bitwise_and:
+    case OpId::bitwise_or:
+    case OpId::bitwise_xor:
+      break;
+    default:
+      return;
+  }
+  for (const Argument* argument : {&x, &y}) {
+    if (!argument->is_tensor() || !is_complex(argument->tensor().dtype())) continue;
+    fail(ErrorKind::kTypeMismatch, op_info(op).name, ": not defined for ",
+         dtype_name(argument->tensor().dtype()),
+         ", which is complex; take real or imaginary parts");
+  }
+}
+
 Tensor compute_row(OpId op, Argument& x, Argument& y) {
+  check_not_complex(op, x, y);
   if (x.adapts() || y.adapts()) adapt(x, y, Argument::use_of(op));
   const std::array<Operand, 2> operands = {x.operand(), y.operand()};
   const Unlocked unlocked((x.is_tensor() && is_long(x.tensor())) ||
@@ -59,7 +120,7 @@ PyObject* binary(PyObject* a, PyObject* b) {
   return guarded([&] {
     Argument x;
     Argument y;
-    if (!parse_both(a, b, x, y)) return not_implemented();
+    if (!parse_both(a, b, x, y)) return answer(in_place_name(op) + 1, a, b);
     return wrap(compute_row(op, x, y)).release().ptr();
   });
 }
@@ -69,7 +130,7 @@ PyObject* binary_whole(PyObject* a, PyObject* b) {
   return guarded([&] {
     Argument x;
     Argument y;
-    if (!parse_both(a, b, x, y)) return not_implemented();
+    if (!parse_both(a, b, x, y)) return answer(in_place_name(whole) + 1, a, b);
     return wrap(compute_whole(whole, x, y)).release().ptr();
   });
 }
@@ -78,7 +139,7 @@ PyObject* divmod_slot(PyObject* a, PyObject* b) {
   return guarded([&] {
     Argument x;
     Argument y;
-    if (!parse_both(a, b, x, y)) return not_implemented();
+    if (!parse_both(a, b, x, y)) return answer("divmod", a, b);
     const nb::object quotient = wrap(compute_row(OpId::floor_divide, x, y));
     const nb::object rest = wrap(compute_row(OpId::remainder, x, y));
     return nb::make_tuple(quotient, rest).release().ptr();
@@ -89,7 +150,7 @@ PyObject* matmul_slot(PyObject* a, PyObject* b) {
   return guarded([&] {
     Argument x;
     Argument y;
-    if (!parse_both(a, b, x, y)) return not_implemented();
+    if (!parse_both(a, b, x, y)) return answer("matmul", a, b);
     if (!x.is_tensor() || !y.is_tensor()) {
       fail(ErrorKind::kInvalidArgument, "matmul: an operand is a number; multiply with *");
     }
@@ -134,22 +195,26 @@ PyObject* power(PyObject* a, PyObject* b, PyObject* modulus) {
   return guarded([&] {
     Argument x;
     Argument y;
-    if (modulus != Py_None || !parse_both(a, b, x, y)) return not_implemented();
+    if (modulus != Py_None) return not_implemented();
+    if (!parse_both(a, b, x, y)) return answer("pow", a, b);
     return wrap(compute_power(x, y)).release().ptr();
   });
 }
 
 // --- In place ----------------------------------------------------------------------------------
 
-// Runs compute(out) and returns the object itself.
+// Runs compute(out) and returns the object itself. `name` is the operator's in messages, `method`
+// that of its method.
 template <class Compute>
-PyObject* in_place(PyObject* a, PyObject* b, const char* name, Compute compute) {
+PyObject* in_place(PyObject* a, PyObject* b, const char* name, const char* method,
+                   Compute compute) {
   return guarded([&] {
     TensorObject* self = tensor_of(a);
     Argument x;
     Argument y;
-    if (self == nullptr || !parse_both(a, b, x, y)) return not_implemented();
+    if (self == nullptr) return not_implemented();
     self->check_writable(name);
+    if (!parse_both(a, b, x, y)) return answer(method, a, b);
     compute(self->tensor, x, y);
     return nb::borrow(a).release().ptr();
   });
@@ -167,7 +232,8 @@ void store(const Tensor& result, const Tensor& out, const char* name) {
 
 template <OpId op>
 PyObject* binary_in_place(PyObject* a, PyObject* b) {
-  return in_place(a, b, op_info(op).name.data(), [](const Tensor& out, Argument& x, Argument& y) {
+  const auto compute = [](const Tensor& out, Argument& x, Argument& y) {
+    check_not_complex(op, x, y);
     if (y.adapts()) adapt(x, y, Argument::use_of(op));
     const std::array<Operand, 2> operands = {x.operand(), y.operand()};
     // The only case that the library accepts and NumPy refuses.
@@ -177,26 +243,28 @@ PyObject* binary_in_place(PyObject* a, PyObject* b) {
     }
     const Unlocked unlocked(is_long(out));
     apply_into(op, operands, out, Rules::numpy);
-  });
+  };
+  return in_place(a, b, op_info(op).name.data(), in_place_name(op), compute);
 }
 
 template <Whole whole>
 PyObject* whole_in_place(PyObject* a, PyObject* b) {
   constexpr const char* kName = whole == &left_shift ? "<<=" : ">>=";
-  return in_place(a, b, kName, [](const Tensor& out, Argument& x, Argument& y) {
+  const auto compute = [](const Tensor& out, Argument& x, Argument& y) {
     store(compute_whole(whole, x, y), out, kName);
-  });
+  };
+  return in_place(a, b, kName, in_place_name(whole), compute);
 }
 
 PyObject* power_in_place(PyObject* a, PyObject* b, PyObject* modulus) {
   if (modulus != Py_None) return not_implemented();
-  return in_place(a, b, "**=", [](const Tensor& out, Argument& x, Argument& y) {
+  return in_place(a, b, "**=", "ipow", [](const Tensor& out, Argument& x, Argument& y) {
     store(compute_power(x, y), out, "**=");
   });
 }
 
 PyObject* matmul_in_place(PyObject* a, PyObject* b) {
-  return in_place(a, b, "@=", [](const Tensor& out, Argument& x, Argument& y) {
+  return in_place(a, b, "@=", "imatmul", [](const Tensor& out, Argument& x, Argument& y) {
     if (!y.is_tensor()) {
       fail(ErrorKind::kInvalidArgument, "@=: the operand is a number; multiply with *=");
     }
@@ -235,7 +303,8 @@ PyObject* compare(PyObject* a, PyObject* b, int which) {
   return guarded([&] {
     Argument x;
     Argument y;
-    if (!parse_both(a, b, x, y)) return not_implemented();
+    constexpr std::array<const char*, 6> kNames = {"lt", "le", "eq", "ne", "gt", "ge"};
+    if (!parse_both(a, b, x, y)) return answer(kNames[static_cast<size_t>(which)], a, b);
     constexpr std::array<OpId, 6> kRows = {OpId::lt, OpId::le, OpId::eq,
                                            OpId::ne, OpId::gt, OpId::ge};
     const OpId op = kRows[static_cast<size_t>(which)];
@@ -248,6 +317,18 @@ PyObject* compare(PyObject* a, PyObject* b, int which) {
       return call_numpy(numpy, operands.data(), 2, nullptr).release().ptr();
     }
     return wrap(compute_row(op, x, y)).release().ptr();
+  });
+}
+
+// --- As a sequence ------------------------------------------------------------------------------
+
+// operator.concat, and what + comes to where neither operand answers it.
+PyObject* concatenate(PyObject*, PyObject* b) {
+  return guarded([&]() -> PyObject* {
+    fail(ErrorKind::kTypeMismatch,
+         "unsupported operand type(s) for + or concatenation: 'Tensor' "
+         "and '",
+         name_of_type(b), "'; hologram.concat([a, b]) joins Tensors");
   });
 }
 
@@ -340,6 +421,7 @@ void add_operator_slots(std::vector<PyType_Slot>& slots) {
   add(Py_nb_float, &float_slot);
   add(Py_nb_index, &index_slot);
   add(Py_tp_richcompare, &compare);
+  add(Py_sq_concat, &concatenate);
 }
 
 }  // namespace hologram::python

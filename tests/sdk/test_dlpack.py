@@ -535,6 +535,56 @@ def test_torch_strides_and_gradients(torch: Any) -> None:
     assert model(torch.from_dlpack(data)).shape == (3, 2)
 
 
+def _reversed(shape: tuple[int, ...], dtype: str) -> Any:
+    x = hg.array(np.arange(np.prod(shape)).reshape(shape), dtype)
+    return x[tuple(slice(None, None, -1) for _ in shape)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bool", "complex64", "bfloat16"])
+@pytest.mark.parametrize("shape", [(4,), (2, 3), (1, 5)])
+@pytest.mark.parametrize("device", [{}, {"device": "cpu"}])
+def test_torch_copies_what_has_negative_strides(
+    torch: Any, dtype: str, shape: tuple[int, ...], device: dict[str, str]
+) -> None:
+    t = _reversed(shape, dtype)
+    for options in ({}, {"copy": None}, {"copy": True}):
+        x = torch.from_dlpack(t, **options, **device)
+        assert str(x.dtype).removeprefix("torch.") == dtype
+        assert x.tolist() == t.tolist()
+        assert x.is_contiguous()
+        x.zero_()
+    assert t.tolist() == _reversed(shape, dtype).tolist()
+    with pytest.raises(BufferError, match=r"negative.*PyTorch.*copy=False rules out"):
+        torch.from_dlpack(t, copy=False, **device)
+    # Others read such strides.
+    if dtype != "bfloat16":
+        assert pointer(np.from_dlpack(t)) == pointer(t)
+    assert pointer(hg.from_dlpack(t)) == pointer(t)
+
+
+def test_torch_shares_what_strides_do_not_matter_to(torch: Any) -> None:
+    for t in (hg.arange(1.0)[::-1], hg.zeros((0, 3))[::-1], hg.arange(6.0).reshape(2, 3).T):
+        for options in ({}, {"copy": False}):
+            x = torch.from_dlpack(t, **options)
+            assert x.tolist() == t.tolist()
+            if x.numel():
+                assert x.data_ptr() == pointer(t)
+
+
+@pytest.mark.parametrize("options", [{}, {"copy": None}, {"copy": False}, {"device": "cpu"}])
+def test_torch_does_not_get_read_only_memory(torch: Any, options: dict[str, Any]) -> None:
+    x = np.arange(3.0)
+    x.setflags(write=False)
+    for t in (hg.asarray(x), hg.asarray(x)[::-1], hg.ones(1).expand(3)):
+        with pytest.raises(BufferError, match=r"the Tensor is read-only, and PyTorch.*copy=True"):
+            torch.from_dlpack(t, **options)
+        copied = torch.from_dlpack(t, copy=True)
+        assert copied.tolist() == t.tolist()
+        copied.zero_()
+    assert x.tolist() == [0, 1, 2]
+    assert not np.from_dlpack(hg.asarray(x)).flags.writeable
+
+
 def test_the_torch_device_shares_memory(torch: Any) -> None:
     if not hasattr(torch, "hologram"):
         pytest.skip("torch's autoload is off")

@@ -218,9 +218,7 @@ def test_lists_and_other_objects() -> None:
     t = hg.array([1.0, 2.0])
     assert operator.add(t, [1, 2]).tolist() == [2, 4]
     assert ((3, 4) * t).tolist() == [3, 8]
-    assert (t == "x") is False
-    assert (t != None) is True  # noqa: E711
-    for other in ("x", None, object(), {1: 2}):
+    for other in (None, object(), {1: 2}):
         with pytest.raises(TypeError, match="unsupported operand"):
             t + other
         with pytest.raises(TypeError, match="unsupported operand"):
