@@ -72,6 +72,8 @@ _FLOATS_ONLY = {
     "rint": rows.round,
     "reciprocal": rows.reciprocal,
 }
+# Not of complex numbers, of which a row without elements would say nothing.
+_REAL = ("bitwise_and", "bitwise_or", "bitwise_xor", "floor_divide", "remainder", "divmod")
 # By the name of the ufunc: the method of tensors that reduces with it.
 _REDUCTIONS = {
     "add": "sum",
@@ -135,6 +137,8 @@ def _method(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: Any)
 
 def _record(self: Any, name: str, ufunc: np.ufunc, inputs: tuple[Any, ...], options: Any) -> Any:
     """Record a call of a ufunc; NotImplemented where NumPy has to run it."""
+    if name in _REAL and any("complex" in str(getattr(x, "dtype", "")) for x in inputs):
+        return NotImplemented
     outs = options.get("out", ())
     simple = not (set(options) - {"out"}) and ufunc.nout == 1
     # NumPy takes squares of bool for int8.
