@@ -89,6 +89,9 @@ HWY_INLINE void SumRuns(int64_t count, int64_t n, double (&totals)[kSums], F&& f
 // for those whose squares leave the range of T.
 template <class T>
 HWY_NOINLINE void WideMoments(Lines x, int64_t count, int64_t n, double& mean, double& squares) {
+  bool zeros = true;
+  for (int64_t r = 0; zeros && r < count; ++r) zeros = AreZeros(Line<T>(x, r), n);
+  if (zeros) return;  // the mean and the squares are 0 already
   const auto sum = [&](auto&& term) {
     double total = 0;
     for (int64_t r = 0; r < count; ++r) {
@@ -122,7 +125,7 @@ void RunMoments(Lines x, int64_t count, int64_t n, double* mean, double* m2, int
   const double mean_error = sums[0] / added;
   double piece_mean = Corrected(static_cast<double>(rounded), mean_error);
   double squares = sums[1] - added * mean_error * mean_error;
-  if (HWY_UNLIKELY(!SquaresFit(static_cast<T>(sums[1])))) {
+  if (HWY_UNLIKELY(!SquaresFit(static_cast<T>(sums[1]), rounded))) {
     WideMoments<T>(x, count, n, piece_mean, squares);
   }
   const double difference = piece_mean - *mean;
@@ -236,7 +239,7 @@ void RowMoments(Lines x, int64_t count, int64_t n, double* mean, double* m2, int
       const double mean_error = static_cast<double>(errors[i]) * share_of_one;
       double exact = Corrected(static_cast<double>(rounded[i]), mean_error);
       double own = static_cast<double>(square[i]) - added * mean_error * mean_error;
-      if (HWY_UNLIKELY(!all_fit) && !SquaresFit(square[i])) {
+      if (HWY_UNLIKELY(!all_fit) && !SquaresFit(square[i], rounded[i])) {
         WideMoments<T>({Line<T>(x, 0) + j + i, x.stride}, count, 1, exact, own);
       }
       const double difference = (exact - mean[j + i]) * any;

@@ -210,10 +210,10 @@ struct MomentsFold {
     return {count, centre + off, std::max(squares - off * off * count, squares * 0)};
   }
   template <class Map>
-  static HWY_INLINE Moments MapBlock(const T* x, int64_t n, Map map, T& squares) {
+  static HWY_INLINE Moments MapBlock(const T* x, int64_t n, Map map, T& centre, T& squares) {
     const Tag<T> d;
     const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-    const T centre = FoldBlock(x, n, map, Plus()) / static_cast<T>(n);
+    centre = FoldBlock(x, n, map, Plus()) / static_cast<T>(n);
     const auto c = hn::Set(d, centre);
     auto sum0 = hn::Zero(d), sum1 = sum0, sum2 = sum0, sum3 = sum0;
     auto sq0 = sum0, sq1 = sum0, sq2 = sum0, sq3 = sum0;
@@ -244,11 +244,12 @@ struct MomentsFold {
   }
   // Takes in a block whose squares left the range of T.
   static HWY_NOINLINE void MergeScaled(const T* x, int64_t n, Moments& to) {
+    if (AreZeros(x, n)) return MergeMoments(to, Moments{static_cast<double>(n), 0, 0});
     const T most = ExtremeBlock<true>(x, n, Magnitude());
     const T scale = PowerTowardsOne(most);
     const double back = 1 / static_cast<double>(scale);
-    T squares;
-    Moments moments = MapBlock(x, n, ScaledBy<T>{scale}, squares);
+    T centre, squares;
+    Moments moments = MapBlock(x, n, ScaledBy<T>{scale}, centre, squares);
     moments.mean *= back;
     moments.m2 = moments.m2 * back * back;
     MergeMoments(to, moments);
@@ -262,9 +263,9 @@ struct MomentsFold {
       for (int64_t i = 0; i < n; i += block) {
         const int64_t length = std::min(block, n - i);
         Moments& to = static_cast<Moments*>(acc)[r];
-        T squares;
-        const Moments moments = MapBlock(row + i, length, Unscaled(), squares);
-        if (HWY_LIKELY(SquaresFit(squares))) {
+        T centre, squares;
+        const Moments moments = MapBlock(row + i, length, Unscaled(), centre, squares);
+        if (HWY_LIKELY(SquaresFit(squares, centre))) {
           MergeMoments(to, moments);
         } else {
           MergeScaled(row + i, length, to);
@@ -275,6 +276,9 @@ struct MomentsFold {
   // Rows that are folded as columns at once.
   static constexpr int64_t kBlock = 64;
   static HWY_NOINLINE void MergeScaledColumn(const T* x, int64_t n, int64_t stride, Moments& to) {
+    if (AreZeros(x, n, stride)) {
+      return MergeMoments(to, Moments{static_cast<double>(n), 0, 0});
+    }
     HWY_ALIGN T column[kBlock];
     for (int64_t i = 0; i < n; ++i) column[i] = x[i * stride];
     MergeScaled(column, n, to);
@@ -306,7 +310,7 @@ struct MomentsFold {
         const bool all_fit = AllSquaresFit(d, sum);
         for (int64_t k = 0; k < here; ++k) {
           Moments& to = static_cast<Moments*>(acc)[j + k];
-          if (HWY_UNLIKELY(!all_fit) && !SquaresFit(part[j + k])) {
+          if (HWY_UNLIKELY(!all_fit) && !SquaresFit(part[j + k], centre[j + k])) {
             MergeScaledColumn(p + j + k, length, stride, to);
             continue;
           }

@@ -29,13 +29,20 @@ template <class T>
 constexpr T kLeastSquares = 4096 *
                             (std::numeric_limits<T>::min() / std::numeric_limits<T>::epsilon());
 
-// Whether sums of squares kept their digits: none is NaN, infinite or less than that.
+// Numbers from here on differ from their neighbours by so much that the square is a normal number,
+// with room of two bits: 2^-63 * 2^23 * 4, and the same for float64.
 template <class T>
-HWY_INLINE bool SquaresFit(T sum) {
+constexpr T kSurelyApart = sizeof(T) == 4 ? T(0x1p-38) : T(0x1p-457);
+
+// Whether the sum of squared distances from `centre` kept its digits: it is not NaN, infinite or
+// less than that. A sum of 0 around a number of ordinary size says that all elements are equal.
+template <class T>
+HWY_INLINE bool SquaresFit(T sum, T centre) {
   using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
   constexpr auto kFirst = std::bit_cast<Bits>(kLeastSquares<T>);
   constexpr auto kEnd = std::bit_cast<Bits>(std::numeric_limits<T>::infinity());
-  return std::bit_cast<Bits>(sum) - kFirst < kEnd - kFirst;
+  return std::bit_cast<Bits>(sum) - kFirst < kEnd - kFirst ||
+         (sum == 0 && std::abs(centre) >= kSurelyApart<T>);
 }
 template <class D>
 HWY_INLINE bool AllSquaresFit(D d, hn::Vec<D> sums) {
@@ -53,6 +60,15 @@ HWY_INLINE T PowerTowardsOne(T magnitude) {
   if (!(magnitude > 0) || !std::isfinite(magnitude)) return 1;
   constexpr int kMost = std::numeric_limits<T>::max_exponent - 2;
   return std::ldexp(T(1), std::clamp(-std::ilogb(magnitude), -kMost, kMost));
+}
+
+// Whether all `n` elements are zeros, of either sign: units that are switched off, mostly.
+template <class T>
+HWY_INLINE bool AreZeros(const T* x, int64_t n, int64_t stride = 1) {
+  using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
+  Bits any = 0;
+  for (int64_t i = 0; i < n; ++i) any |= std::bit_cast<Bits>(x[i * stride]) << 1;
+  return any == 0;
 }
 
 // What is done to an element before it is squared.
