@@ -191,14 +191,13 @@ bool are_dots(const Tensor& a, const Tensor& b) {
 }
 
 // They are one loop where ops are recorded. Otherwise the products of some rows at a time stay in
-// the caches, and the sums have the same bits.
+// the caches. The products of a row lie side by side either way, so the sums have the same bits.
 Tensor multiply_dots(const Tensor& a, const Tensor& b) {
   constexpr int64_t kKeptElements = int64_t{1} << 16;  // for each thread
   const Tensor columns = b.transpose(1, 2);
-  if (is_recorded(a)) return at::sum(at::mul(a, columns), {2}, /*keepdim=*/true);
   const int64_t n = a.size(0), k = a.size(2);
   const int64_t most = kKeptElements * at::get_num_threads() / std::max<int64_t>(1, k);
-  const int64_t rows = std::clamp<int64_t>(most, 1, n);
+  const int64_t rows = is_recorded(a) ? n : std::clamp<int64_t>(most, 1, n);
   const Tensor out = new_empty(a, {n, 1, 1}), products = new_empty(a, {rows, 1, k});
   for (int64_t i = 0; i < n; i += rows) {
     const int64_t here = std::min(rows, n - i);
