@@ -120,7 +120,7 @@ bool has_negative_strides(const Tensor& tensor) {
   return false;
 }
 
-// Whether what is lent to PyTorch has to be a copy; BufferError where it must not be one.
+// True where PyTorch has to be given a copy; BufferError where it must not be one.
 bool needs_copy(const TensorObject& self, bool may_copy) {
   const bool is_negative = has_negative_strides(self.tensor);
   if ((!is_negative && !self.readonly) || !is_asked_by_pytorch()) return false;

@@ -34,7 +34,7 @@ struct AttentionKernel {
   // dots[r] = row r of x . row r of y.
   void (*dots)(const T* x, int64_t ldx, const T* y, int64_t ldy, int64_t rows, int64_t n,
                T* dots) = nullptr;
-  // Whether rows of n elements hold neither infinities nor NaN.
+  // True where rows of n elements hold neither infinities nor NaN.
   bool (*finite)(const T* x, int64_t ld, int64_t rows, int64_t n) = nullptr;
   // Replaces scores by probabilities p = exp(score + mask - logsumexp), and the gradients of
   // probabilities, in the same layout, by those of the unscaled scores: scale p (gradient - dot).

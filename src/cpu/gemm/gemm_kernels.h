@@ -56,7 +56,7 @@ struct GemmKernel {
   // zero-padded.
   void (*pack_b)(const T* b, int64_t row, int64_t col, int64_t k, int64_t n, T* to) = nullptr;
   void (*panel)(const GemmPanel<T>& panel) = nullptr;
-  // What panel() does, for a panel of a few columns and at least cols / 2 rows of A, which lie
+  // Does the work of panel() for a few columns and at least cols / 2 rows of A, which lie
   // along k. For one column it takes a quarter of the time, for two a third.
   void (*columns)(const GemmPanel<T>& panel) = nullptr;
   // Copies n rows of k elements, ldx apart, for dots(), which read many rows faster then: n times

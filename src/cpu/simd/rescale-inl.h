@@ -34,8 +34,8 @@ constexpr T kLeastSquares = 4096 *
 template <class T>
 constexpr T kSurelyApart = sizeof(T) == 4 ? T(0x1p-38) : T(0x1p-457);
 
-// Whether the sum of squared distances from `centre` kept its digits: it is not NaN, infinite or
-// less than that. A sum of 0 around a number of ordinary size says that all elements are equal.
+// True where the sum of squared distances from `centre` kept its digits: it is not NaN, infinite
+// or less than kLeastSquares. A sum of 0 around a number of ordinary size says that all elements are equal.
 template <class T>
 HWY_INLINE bool SquaresFit(T sum, T centre) {
   using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
@@ -62,7 +62,7 @@ HWY_INLINE T PowerTowardsOne(T magnitude) {
   return std::ldexp(T(1), std::clamp(-std::ilogb(magnitude), -kMost, kMost));
 }
 
-// Whether all `n` elements are zeros, of either sign: units that are switched off, mostly.
+// True where all `n` elements are zeros of either sign, as those of inactive units are.
 template <class T>
 HWY_INLINE bool AreZeros(const T* x, int64_t n, int64_t stride = 1) {
   using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
@@ -71,7 +71,7 @@ HWY_INLINE bool AreZeros(const T* x, int64_t n, int64_t stride = 1) {
   return any == 0;
 }
 
-// What is done to an element before it is squared.
+// A function that is applied to an element before it is squared: none, or a multiplication.
 struct Unscaled {
   template <class V>
   HWY_INLINE V operator()(V x) const {
