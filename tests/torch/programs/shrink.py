@@ -122,6 +122,16 @@ def shrink(steps: list[Step], fails: Fails, patience: int = 1500) -> list[Step]:
         tries += 1
         return tries < patience and fails(candidate)
 
+    while True:
+        before = len(steps)
+        steps = _bypass(_delete(steps, still), still)
+        steps = _shrink_sizes(_make_plain(steps, still), still)
+        if len(steps) == before:  # smaller shapes may fit where larger ones did not
+            return steps
+
+
+def _delete(steps: list[Step], still: Fails) -> list[Step]:
+    """Delete steps that do not matter, half of the program at first and one step at last."""
     size = max(1, len(steps) // 2)
     while True:
         at, before = 0, len(steps)
@@ -132,9 +142,8 @@ def shrink(steps: list[Step], fails: Fails, patience: int = 1500) -> list[Step]:
             else:
                 at += size
         if size == 1 and len(steps) == before:
-            break
+            return steps
         size = max(1, size // 2)
-    return _shrink_sizes(_make_plain(_bypass(steps, still), still), still)
 
 
 def _bypass(steps: list[Step], still: Fails) -> list[Step]:
