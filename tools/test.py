@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Runs the C++ tests with ctest and the Python tests with pytest, whose summary is the last line.
 
-Tests marked `alone` run first, one by one; the others run side by side, as many at a time as there
-are cores. All parts run whatever the others' results are, and the exit status is 0 only if all
-pass. The sixty slowest tests are printed, and written to build/logs/slowest.txt.
+The C++ tests run on half of the cores beside the Python tests. Of these, those marked `alone` run
+first, one by one; the others run side by side, as many at a time as there are cores. All parts run
+whatever the others' results are, and the exit status is 0 only if all pass. The sixty slowest tests
+are printed, and written to build/logs/slowest.txt.
 
     --heavy    runs the tests marked heavy, file by file; a file that has passed is not run again
                until a source changes
@@ -51,7 +52,7 @@ def workers() -> int:
     return max(1, min(len(os.sched_getaffinity(0)), int(memory / BYTES_PER_WORKER)))
 
 
-def cpp_tests(labels: list[str]) -> tuple[int, Times]:
+def cpp_tests(labels: list[str], at_a_time: int) -> tuple[int, Times]:
     """Run the C++ tests that `labels` choose; return an exit status, and the time of each test."""
     tree = ROOT / "build" / "hologram"
     if not list(tree.rglob("*_test")):
@@ -59,7 +60,7 @@ def cpp_tests(labels: list[str]) -> tuple[int, Times]:
         return 0, []
     ctest = str(ROOT / ".venv" / "bin" / "ctest")
     command = [ctest, "--test-dir", str(tree), "--output-on-failure", "--timeout", "900"]
-    command += ["--parallel", str(workers()), *labels]
+    command += ["--parallel", str(at_a_time), *labels]
     nvrtc = nvrtc_library()
     if nvrtc is not None:
         os.environ.setdefault("HOLOGRAM_NVRTC_LIBRARY", str(nvrtc))
@@ -120,13 +121,15 @@ def run_tests(marks: list[str], labels: list[str], arguments: list[str]) -> int:
     start = time.monotonic()
     # Only these files, since it takes a minute to collect all.
     some = arguments or files_with("mark.alone")
-    alone, alone_times, alone_summary = python_tests(
-        " and ".join(["alone", *marks]), some, together=False
-    )
-    cpp, cpp_times = cpp_tests(labels)
-    rest, rest_times, summary = python_tests(
-        " and ".join(["not alone", *marks]), arguments, together=True
-    )
+    with ThreadPoolExecutor(1) as pool:
+        beside = pool.submit(cpp_tests, labels, max(1, workers() // 2))
+        alone, alone_times, alone_summary = python_tests(
+            " and ".join(["alone", *marks]), some, together=False
+        )
+        rest, rest_times, summary = python_tests(
+            " and ".join(["not alone", *marks]), arguments, together=True
+        )
+        cpp, cpp_times = beside.result()
     report_slowest(alone_times + cpp_times + rest_times)
     say(f"{time.monotonic() - start:6.1f} s all tests")
     say(f"alone: {alone_summary}")
@@ -142,7 +145,7 @@ def run_heavy_file(name: str) -> tuple[str, int, float]:
     """Run the heavy tests of one file, or those of ctest; return its name, status and seconds."""
     start = time.monotonic()
     if name == "ctest":
-        return name, cpp_tests(["-L", "heavy"])[0], time.monotonic() - start
+        return name, cpp_tests(["-L", "heavy"], workers())[0], time.monotonic() - start
     log = LOGS / f"heavy-{re.sub('[^A-Za-z0-9]+', '-', name)}.log"
     LOGS.mkdir(parents=True, exist_ok=True)
     with log.open("w", encoding="utf-8") as out:

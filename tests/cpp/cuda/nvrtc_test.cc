@@ -132,10 +132,12 @@ TEST_F(NvrtcTest, EveryRowInEveryDtypeCompilesWithoutSpills) {
 }
 
 // Over rows that one item has, and that 8, 64 and 256 share, or some as rows beside each other, of
-// which an item has several parts; where it keeps a row's elements, and where it does not.
-TEST_F(NvrtcTest, EveryReductionAndRowFunctionCompiles) {
+// which an item has several parts; where it keeps a row's elements, and where it does not. Every
+// fifth is compiled, or all.
+TEST_F(NvrtcTest, ReductionsAndRowFunctionsCompile) {
   Random random(7);
   Batch batch;
+  size_t made = 0;
   const auto add_rows = [&](int64_t rows, int64_t cols, std::initializer_list<Dtype> dtypes) {
     // Elements of a column lie side by side where there are more rows than one group's.
     const Strides strides = rows == 3 ? Strides{cols, 1} : Strides{1, rows};
@@ -150,6 +152,7 @@ TEST_F(NvrtcTest, EveryReductionAndRowFunctionCompiles) {
         test.add(builder);
         const std::string text = source(test.plan.kernels[0]);
         ASSERT_FALSE(text.empty()) << what;
+        if (made++ % 5 != 0 && !compiles_all()) return;
         batch.add(what + " of " + std::to_string(rows) + " rows of " + std::to_string(cols) + " " +
                       std::string(dtype_name(dtype)),
                   text);
@@ -185,7 +188,8 @@ TEST_F(NvrtcTest, EveryReductionAndRowFunctionCompiles) {
   for (const int64_t cols : {1000, 8192}) {
     add_rows(4096, cols, {Dtype::kBFloat16, Dtype::kFloat32});
   }
-  EXPECT_GT(batch.size(), 230u);
+  EXPECT_GT(made, 230u);
+  EXPECT_GT(batch.size(), made / 6);
   // Softmax of float64 has 8 bytes too many for sm_120.
   for (const int architecture : architectures()) batch.expect_spills_of(8, architecture);
 }

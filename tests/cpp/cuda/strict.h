@@ -20,13 +20,16 @@ inline std::span<const char* const> strict_options() {
   return std::span(kOptions).first(nvrtc_version() >= kWarningsAreErrors ? 5 : 3);
 }
 
-// The architectures that a long list of kernels is compiled for: the newest alone, since the compiler
-// takes minutes for all, unless HOLOGRAM_NVRTC_ARCHITECTURES=all asks for them.
+// Whether HOLOGRAM_NVRTC_ARCHITECTURES=all asks for what takes the compiler minutes.
+inline bool compiles_all() {
+  const char* const asked = std::getenv("HOLOGRAM_NVRTC_ARCHITECTURES");
+  return asked != nullptr && std::string_view(asked) == "all";
+}
+
+// The architectures that a long list of kernels is compiled for: the newest alone, or all.
 inline std::span<const int> architectures() {
   static constexpr int kAll[] = {80, 90, 100, 120};
-  const char* const asked = std::getenv("HOLOGRAM_NVRTC_ARCHITECTURES");
-  const bool all = asked != nullptr && std::string_view(asked) == "all";
-  return all ? std::span(kAll) : std::span(kAll).last(1);
+  return compiles_all() ? std::span(kAll) : std::span(kAll).last(1);
 }
 
 }  // namespace hologram::cuda

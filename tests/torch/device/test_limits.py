@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.alone
-
 PROCESSORS = sorted(os.sched_getaffinity(0))
 two = pytest.mark.skipif(len(PROCESSORS) < 2, reason="there is one processor")
 

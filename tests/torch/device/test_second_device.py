@@ -15,7 +15,7 @@ from pathlib import Path
 import opencl_drivers
 import pytest
 import torch
-from second_device import BACKEND, CHOSEN, ONE, host_kernels, on_device
+from second_device import BACKEND, CHOSEN, ONE, costly, host_kernels, on_device
 
 import hologram_torch
 from hologram_torch import _C
@@ -308,7 +308,7 @@ def test_positions_are_checked_when_the_circuit_runs(execution: str) -> None:
 
 
 @on_device
-@pytest.mark.parametrize("kind", ["norms", "transformer", "convolutions", "lstm"])
+@pytest.mark.parametrize("kind", ["norms", costly("transformer"), costly("convolutions"), "lstm"])
 def test_models_train_without_fallback(kind: str) -> None:
     """Every op of a step is recorded, and the losses are those of hologram:0, whose kernels run."""
     from torch import nn
@@ -441,7 +441,7 @@ def test_streams_events_and_memory() -> None:
 @on_device
 @pytest.mark.parametrize("make", [
     lambda p: torch.optim.SGD(p, lr=0.3, momentum=0.9),
-    lambda p: torch.optim.Adam(p, lr=0.01),
+    costly(lambda p: torch.optim.Adam(p, lr=0.01)),
 ], ids=["sgd", "adam"])  # fmt: skip
 def test_training_agrees_with_cpu(make) -> None:
     def losses(device: str) -> list[float]:
@@ -577,9 +577,9 @@ NATIVE = {
     ("mode", "dtype"),
     [
         ("deferred", torch.float32),
-        ("eager", torch.float32),
-        ("deferred", torch.float64),
-        ("deferred", torch.bfloat16),
+        costly("eager", torch.float32),
+        costly("deferred", torch.float64),
+        costly("deferred", torch.bfloat16),
     ],
 )
 def test_reductions_and_norms_run_on_the_device(mode: str, dtype: torch.dtype) -> None:

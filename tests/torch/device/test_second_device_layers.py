@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from second_device import ONE, host_kernels, on_device
+from second_device import ONE, costly, host_kernels, on_device
 
 import hologram_torch
 
@@ -24,13 +24,14 @@ RECURRENT = {
     "rnn": (torch.nn.RNN, {"num_layers": 2, "bidirectional": True}),
     "rnn with relu": (torch.nn.RNN, {"nonlinearity": "relu", "bias": False}),
 }
+QUICK = ("gru without bias", "rnn with relu")
 
 
 @on_device
 @pytest.mark.parametrize(
     "dtype", [torch.float32, pytest.param(torch.float64, marks=pytest.mark.heavy)]
 )
-@pytest.mark.parametrize("kind", RECURRENT)
+@pytest.mark.parametrize("kind", [k if k in QUICK else costly(k) for k in RECURRENT])
 def test_recurrent_layers_run_on_the_device(kind: str, dtype: torch.dtype) -> None:
     """Their values and gradients are cpu's in float64, deferred as eager; no kernel of the host."""
     make, options = RECURRENT[kind]
@@ -100,7 +101,7 @@ ATTENTION = {
 @pytest.mark.parametrize(
     "dtype", [torch.float32, pytest.param(torch.float64, marks=pytest.mark.heavy)]
 )
-@pytest.mark.parametrize("heads_first", [True, False])
+@pytest.mark.parametrize("heads_first", [True, costly(False)])
 def test_attention_runs_on_the_device(heads_first: bool, dtype: torch.dtype) -> None:
     """Its values and gradients are cpu's in float64, deferred as eager; no kernel of the host."""
     before = host_kernels()
@@ -167,7 +168,7 @@ def test_rows_and_elements_are_taken_on_the_device(mode: str) -> None:
 
 
 @on_device
-@pytest.mark.parametrize("mode", ["deferred", "eager"])
+@pytest.mark.parametrize("mode", ["deferred", costly("eager")])
 def test_losses_of_classes_run_on_the_device(mode: str) -> None:
     """Values and gradients are cpu's in float64; no kernel of the host."""
     before = host_kernels()

@@ -30,7 +30,7 @@ from programs import shards
 QUICK = 2000  # programs of each configuration
 HEAVY = 1_000_000
 # On a device with memory of its own, for which every program makes new kernels.
-OWN_MEMORY_QUICK = {opencl_drivers.OCLGRIND: 1000, opencl_drivers.FAKE_CUDA: 50}
+OWN_MEMORY_QUICK = {opencl_drivers.OCLGRIND: 200, opencl_drivers.FAKE_CUDA: 50}
 OWN_MEMORY_HEAVY = 100_000
 PROCESSES = min(8, len(os.sched_getaffinity(0)))
 
