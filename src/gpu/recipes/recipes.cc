@@ -7,6 +7,7 @@
 
 #include "hologram/op.h"
 #include "src/gpu/recipes/parts.h"
+#include "src/gpu/squares.h"
 
 namespace hologram::gpu {
 
@@ -52,15 +53,44 @@ Array result_of(const Array& out, const Array& x, uint64_t mask) {
   return result;
 }
 
-// var or std into `out`, with a correction that is known when it runs.
-void write_var(Recipe& recipe, Reduction kind, const Array& out, const Array& squares, int64_t n,
-               double parameter) {
+// For each row what its elements are multiplied by before they are squared: a power of two, 1 but
+// where squares would leave the range of float32.
+Array power_of(Recipe& recipe, const Array& rows) {
+  const Array most =
+      recipe.fold(Reduction::amax, recipe.op(abs, Dtype::kFloat32, {rows}), Dtype::kFloat32);
+  const auto choice = [&](OpId is, double bound, const Term& power, const Term& other) {
+    const Array chosen = recipe.op(is, Dtype::kFloat32, {most, bound});
+    return recipe.op(where, Dtype::kFloat32, {chosen, power, other});
+  };
+  return choice(gt, kHugeToSquare, 1 / kPowerForSquares,
+                choice(lt, kTinyToSquare, kPowerForSquares, 1.0));
+}
+
+// var or std of rows into `out`, with a correction that is known when it runs; returns the mean.
+Array write_var(Recipe& recipe, Reduction kind, const Array& out, const Array& rows, Dtype compute,
+                double parameter) {
+  const int64_t n = rows.shape[static_cast<size_t>(rows.ndim - 1)];
   const Number correction = Recipe::number(parameter);
   const Number left = [n, correction](const double* numbers) {
     return std::fmax(0, static_cast<double>(n) - correction(numbers));
   };
-  if (kind == Reduction::var) return recipe.op_into(out, div, squares.dtype, {squares, left});
-  recipe.op_into(out, sqrt, squares.dtype, {recipe.op(div, squares.dtype, {squares, left})});
+  const Array mean = recipe.fold(Reduction::mean, rows, compute);
+  Array away = recipe.op(sub, compute, {rows, mean.along_rows(n)});
+  const bool has_power = compute == Dtype::kFloat32;
+  Array power;
+  if (has_power) {
+    power = power_of(recipe, rows);
+    away = recipe.op(mul, compute, {away, power.along_rows(n)});
+  }
+  const Array squares = recipe.fold(Reduction::sum, recipe.op(mul, compute, {away, away}), compute);
+  Array result = recipe.op(div, compute, {squares, left});
+  if (kind == Reduction::std) result = recipe.op(sqrt, compute, {result});
+  if (has_power) {
+    if (kind == Reduction::var) result = recipe.op(div, compute, {result, power});
+    result = recipe.op(div, compute, {result, power});
+  }
+  recipe.copy_into(out, result);
+  return mean;
 }
 
 bool write(const Reduce<Array>& call, Recipe& recipe) {
@@ -72,13 +102,11 @@ bool write(const Reduce<Array>& call, Recipe& recipe) {
   }
   const Array out = result_of(call.out, call.input, mask);
   const Array rows = rows_of(recipe, call.input, mask);
-  const int64_t n = rows.shape[static_cast<size_t>(rows.ndim - 1)];
   if (kind != Reduction::var && kind != Reduction::std) {
     recipe.fold_into(out, kind, rows);
-    return true;
+  } else {
+    write_var(recipe, kind, out, rows, compute_dtype(call.out.dtype), call.parameter);
   }
-  const Moments moments = moments_of(recipe, rows, compute_dtype(call.out.dtype));
-  write_var(recipe, kind, out, moments.squares, n, call.parameter);
   return true;
 }
 
@@ -97,10 +125,10 @@ bool write(const ReduceWithMean<Array>& call, Recipe& recipe) {
   const auto mask = mask_of(call.dims, call.input);
   if (mask == 0 || !is_plain(call.input.dtype) || call.input.numel() == 0) return false;
   const Array rows = rows_of(recipe, call.input, mask);
-  const Moments moments = moments_of(recipe, rows, compute_dtype(call.out.dtype));
-  write_var(recipe, static_cast<Reduction>(call.op), result_of(call.out, call.input, mask),
-            moments.squares, rows.shape[static_cast<size_t>(rows.ndim - 1)], call.parameter);
-  recipe.copy_into(result_of(call.mean, call.input, mask), moments.mean);
+  const Array mean =
+      write_var(recipe, static_cast<Reduction>(call.op), result_of(call.out, call.input, mask),
+                rows, compute_dtype(call.out.dtype), call.parameter);
+  recipe.copy_into(result_of(call.mean, call.input, mask), mean);
   return true;
 }
 

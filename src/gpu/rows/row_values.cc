@@ -6,6 +6,8 @@
 #include <bit>
 #include <cmath>
 
+#include "src/gpu/squares.h"
+
 namespace hologram::gpu {
 namespace {
 
@@ -121,6 +123,18 @@ int RowValues::mean_of(int input) {
   return op(OpId::div, dtype, {fold(Merge::kSum, input), count(dtype)});
 }
 
+int RowValues::power_for_squares(int x) {
+  const int magnitude = fold(Merge::kMaximum, op(OpId::abs, Dtype::kFloat32, {x}));
+  const std::string most = name(magnitude);
+  const auto number = [](double value) {
+    return cat("as_f32((u32)", std::bit_cast<uint32_t>(static_cast<float>(value)), ")");
+  };
+  return make(Dtype::kFloat32,
+              cat(most, " > ", number(kHugeToSquare), " ? ", number(1 / kPowerForSquares), " : ",
+                  most, " < ", number(kTinyToSquare), " ? ", number(kPowerForSquares), " : 1"),
+              {magnitude});
+}
+
 int RowValues::parameter(Dtype dtype, double value) {
   if (dtype == Dtype::kFloat64) {
     return make(dtype, cat("as_f64(", add_word(std::bit_cast<int64_t>(value)), ")"));
@@ -171,11 +185,16 @@ int RowValues::reduction(Reduction kind, int stored, const Instr& instr) {
       return norm(x, instr.parameter);
     case Reduction::var:
     case Reduction::std: {
-      const int away = op(OpId::sub, dtype, {x, mean_of(x)});
+      const bool has_power = dtype == Dtype::kFloat32;
+      const int power = has_power ? power_for_squares(x) : -1;
+      int away = op(OpId::sub, dtype, {x, mean_of(x)});
+      if (has_power) away = op(OpId::mul, dtype, {away, power});
       const int sum = fold(Merge::kSum, op(OpId::mul, dtype, {away, away}));
       const double left = std::max(0.0, static_cast<double>(cols_) - instr.parameter);
-      const int var = op(OpId::div, dtype, {sum, parameter(dtype, left)});
-      return kind == Reduction::var ? var : op(OpId::sqrt, dtype, {var});
+      int result = op(OpId::div, dtype, {sum, parameter(dtype, left)});
+      if (kind == Reduction::std) result = op(OpId::sqrt, dtype, {result});
+      if (has_power && kind == Reduction::var) result = op(OpId::div, dtype, {result, power});
+      return has_power ? op(OpId::div, dtype, {result, power}) : result;
     }
     default:
       return fold(Merge::kSum, x);

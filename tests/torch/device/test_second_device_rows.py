@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+import scales
 import torch
-from second_device import ONE, host_kernels, on_device
+from second_device import INTERPRETED, ONE, costly, host_kernels, on_device
 
 import hologram_torch
 
@@ -51,7 +52,6 @@ def integers(x: torch.Tensor) -> Tensors:
 
 
 WORK: list[Callable[[torch.Tensor], Tensors]] = [folds, rows, fused, in_place, columns, integers]
-LIGHT = [fused, in_place]
 
 
 @on_device
@@ -65,7 +65,12 @@ LIGHT = [fused, in_place]
     ],
 )
 @pytest.mark.parametrize(
-    "work", [*LIGHT, *(pytest.param(w, marks=pytest.mark.heavy) for w in WORK if w not in LIGHT)]
+    "work",
+    [
+        fused,
+        costly(in_place),
+        *(pytest.param(w, marks=pytest.mark.heavy) for w in WORK if w not in (fused, in_place)),
+    ],
 )
 def test_long_rows(
     work: Callable[[torch.Tensor], Tensors], dtype: torch.dtype, shape: tuple[int, int]
@@ -92,7 +97,7 @@ def test_long_rows(
 
 @on_device
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32, torch.int64])
-@pytest.mark.parametrize("shape", [(7, 3, 20), (2, 300), (1, 9000)])
+@pytest.mark.parametrize("shape", [(7, 3, 20), (2, 300), costly((1, 9000))])
 def test_positions(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
     """The first of equal elements, the first NaN where there is one; on the device."""
     before = host_kernels()
@@ -113,3 +118,23 @@ def test_positions(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
     assert own.argmax().item() == given.argmax().item()
     assert own.mT.argmin().item() == given.mT.argmin().item()
     assert host_kernels() == before
+
+
+@on_device
+@pytest.mark.parametrize("scale", [1e-30, costly(1e-20), costly(1e-3), costly(1e18), 1e30])
+def test_spreads_at_every_scale(scale: float) -> None:
+    """Variances of huge and tiny numbers are cpu's, and so are their gradients."""
+    torch.manual_seed(0)
+    found = []
+    shape, names, dims = (9, 4, 130), ("var", "std", "std_mean"), (None, 0, 1, -1, (0, 2))
+    if INTERPRETED:
+        shape, names, dims = (3, 2, 7), names[:2], dims[-2:]
+    for mean in (0, 3):
+        x = ((torch.randn(shape, dtype=torch.float64) + mean) * scale).float()
+        for name in names:
+            for dim in dims:
+                spread = scales.SPREADS[name](dim)
+                for function in (spread, scales.gradient(spread)):
+                    text = scales.excess(function, x, ONE, elementwise=function is spread)
+                    found += [f"{name} {dim} {mean}: {text}"] if text else []
+    assert not found, "\n".join(found)
