@@ -8,13 +8,15 @@ the same library.
 from __future__ import annotations
 
 import math as _math
+import numbers as _numbers
+import warnings as _warnings
 from pathlib import Path as _Path
 
-from hologram import backend, ops
+from hologram import _hologram, backend, ops
 from hologram._call_rows import *  # noqa: F403
 from hologram._call_rows import __all__ as _call_names
 from hologram._dtypes import DType
-from hologram._hologram import Buffer, Executor, Tensor, array, cpu_info, version
+from hologram._hologram import Buffer, Executor, Scalar, Tensor, array, cpu_info, version
 from hologram._rows import *  # noqa: F403
 from hologram._rows import __all__ as _row_names
 from hologram.functions import *  # noqa: F403
@@ -42,6 +44,7 @@ __all__ = [
     "Buffer",
     "DType",
     "Executor",
+    "Scalar",
     "Tensor",
     "__array_api_version__",
     "__version__",
@@ -94,6 +97,14 @@ uint16, uint32, uint64 = map(DType, ("uint16", "uint32", "uint64"))
 uint8, int8, int16, int32, int64 = map(DType, ("uint8", "int8", "int16", "int32", "int64"))
 float16, bfloat16, float32, float64 = map(DType, ("float16", "bfloat16", "float32", "float64"))
 complex64, complex128 = DType("complex64"), DType("complex128")
+
+# NumPy's Generator.shuffle goes on to lose rows, which are views.
+_warnings.filterwarnings("error", message="you are shuffling a 'Tensor' object")
+
+_numbers.Integral.register(_hologram.IntegerScalar)
+_numbers.Real.register(_hologram.FloatScalar)
+_numbers.Complex.register(_hologram.ComplexScalar)
+_numbers.Number.register(_hologram.BoolScalar)  # for np.isscalar
 
 __version__ = version()
 

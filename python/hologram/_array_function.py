@@ -202,7 +202,7 @@ def _imag(val: Any) -> Any:
 
 @_records(np.copy)
 def _copy(a: Any, order: str = "K", subok: bool = False) -> Any:
-    return _tensor(a).copy() if order in ("K", "C", "A") else NotImplemented
+    return _hologram.array(_tensor(a)) if order in ("K", "C", "A") else NotImplemented
 
 
 # --- Making ---------------------------------------------------------------------------------------

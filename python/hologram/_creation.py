@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from hologram import _hologram
-from hologram._hologram import Tensor
+from hologram._hologram import Scalar, Tensor
 from hologram._lazy import through_numpy
 
 __all__ = [
@@ -56,7 +56,10 @@ def asarray(
         TypeError: a dtype that hologram does not have.
     """
     check_device(device)
-    return _hologram.asarray(x if obj is _NOT_GIVEN else obj, dtype, copy=copy)
+    obj = x if obj is _NOT_GIVEN else obj
+    if isinstance(obj, Scalar) and copy is None:
+        return _hologram.array(obj, dtype)
+    return _hologram.asarray(obj, dtype, copy=copy)
 
 
 def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Tensor:

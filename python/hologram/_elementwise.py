@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hologram import _hologram
-from hologram._hologram import Tensor, rows
+from hologram._hologram import Scalar, Tensor, rows
 from hologram._lazy import through_numpy
 
 __all__ = [
@@ -187,7 +187,10 @@ def real(x: Any, /) -> Tensor:
 def imag(x: Any, /) -> Tensor:
     """Return a view of the imaginary parts; zeros of a real Tensor."""
     x = _hologram.asarray(x)
-    return _part(x, True) if name_of(x) in _COMPLEX else _hologram.zeros(x.shape, x.dtype)
+    if name_of(x) in _COMPLEX:
+        return _part(x, True)
+    zeros = _hologram.zeros(x.shape, x.dtype)
+    return _hologram._as_scalar(zeros) if isinstance(x, Scalar) else zeros
 
 
 def _is_complex(x: Any) -> bool:

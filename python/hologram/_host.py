@@ -108,7 +108,7 @@ class _Loan:
             # Of a view without elements only that is left.
             return own._strided(own.shape, own.strides, 0, readonly=True)
         if isinstance(found, np.generic):
-            return adopt(found)
+            return _hologram._as_scalar(adopt(found))
         if isinstance(found, tuple):
             parts = map(self.take_back, found)
             return type(found)(*parts) if hasattr(found, "_fields") else tuple(parts)

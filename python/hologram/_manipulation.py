@@ -141,6 +141,8 @@ def flip(x: Any, /, *, axis: int | tuple[int, ...] | None = None) -> Tensor:
     """Return a view with the order of elements reversed along an axis, several, or all."""
     x = _hologram.asarray(x)
     axes = axes_of(axis, x.ndim, "flip")
+    if x.ndim == 0:
+        return x[()]  # as NumPy gives it: a scalar
     return x[(*(slice(None, None, -1 if at in axes else 1) for at in range(x.ndim)), ...)]
 
 

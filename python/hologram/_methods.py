@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import builtins
 from typing import Any
 
 import numpy as np
 
 import hologram
-from hologram import _array_function, _elementwise, _hologram, _host
+from hologram import _array_function, _dtypes, _elementwise, _hologram, _host
 from hologram._hologram import Tensor, rows
 from hologram._numpy_faults import ask
 
@@ -212,12 +213,41 @@ def fill(x: Tensor, value: Any) -> None:
     x[...] = _hologram.asarray(value) if not isinstance(value, (Tensor, int, float)) else value
 
 
-def view(x: Tensor, dtype: Any = None) -> Tensor:
+def view(x: Tensor, dtype: Any = None, type: Any = None) -> Any:
+    for one in (type, dtype):
+        if isinstance(one, builtins.type) and issubclass(one, np.ndarray):
+            array = x.numpy() if dtype in (None, one) else x.numpy().view(_as_numpy(dtype))
+            return array.view(one)
+    if type is not None:
+        raise TypeError(f"view: type is a class of NumPy's arrays, not {type!r}")
     if dtype is None:
         return x[...]
-    return _host.run(lambda array, wanted: array.view(wanted), x, _as_numpy(dtype))
+    wanted = _as_numpy(dtype)
+    try:
+        _dtypes.name_of(wanted)
+    except TypeError:  # records and the like
+        return x.numpy().view(wanted)
+    return _host.run(lambda array: array.view(wanted), x)
 
 
 def _as_numpy(dtype: Any) -> Any:
-    found = getattr(dtype, "dtype", dtype)
-    return np.dtype(found)
+    # The numbers' classes have a dtype, too: a descriptor.
+    return np.dtype(dtype.dtype if isinstance(dtype, _dtypes.DType) else dtype)
+
+
+def __dask_tokenize__(x: Tensor) -> Any:
+    from dask.base import normalize_token
+
+    return "hologram.Tensor", normalize_token(_host.array_of(x))
+
+
+def __arrow_array__(x: Tensor, type: Any = None) -> Any:
+    import pyarrow
+
+    return pyarrow.array(x.numpy().copy(), type=type)
+
+
+def __jax_array__(x: Tensor) -> Any:
+    import jax.numpy
+
+    return jax.numpy.array(_host.array_of(x))

@@ -72,7 +72,9 @@ def take(x: Any, key: Any) -> Any:
     if np.may_share_memory(found, memory):
         found = found.copy()
     result = _hologram._adopt(found)
-    return result._as_bfloat16() if _dtypes.is_bfloat16(x.dtype) else result
+    if _dtypes.is_bfloat16(x.dtype):
+        result = result._as_bfloat16()
+    return _hologram._as_scalar(result) if isinstance(found, np.generic) else result
 
 
 def put(x: Any, key: Any, value: Any) -> None:

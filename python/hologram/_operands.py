@@ -46,7 +46,7 @@ def answer(name: str, a: Any, b: Any) -> Any:
     """
     tensor, other = (a, b) if isinstance(a, Tensor) else (b, a)
     if name in ("eq", "ne") and (other is None or isinstance(other, (str, bytes))):
-        return _hologram.full(tensor.shape, name == "ne", "bool")
+        return _hologram._as_scalar(_hologram.full(tensor.shape, name == "ne", "bool"))
     if _answers_itself(other, name):
         return NotImplemented
     try:

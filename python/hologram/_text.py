@@ -24,17 +24,20 @@ def _numbers(x: Any, separator: str, prefix: str) -> str:
         if x.size <= _MOST_SHOWN:
             return str(x.tolist())
         return f"[... {x.size} elements of shape {x.shape} ...]"
+    if isinstance(x, _hologram.Scalar):
+        return str(np.asarray(x._peek())[()])
     return np.array2string(np.asarray(x._peek()), separator=separator, prefix=prefix)
 
 
 def represent(x: Any) -> str:
     """Answer ``repr(x)``."""
     name = str(x.dtype)
+    kind = "Scalar" if isinstance(x, _hologram.Scalar) else "Tensor"
     if x.size == 0:
         shape = "" if x.shape == (0,) else f", shape={x.shape}"
         return f"Tensor([]{shape}, dtype={name})"
-    numbers = _numbers(x, ", ", "Tensor(")
-    return f"Tensor({numbers})" if name in _IMPLIED else f"Tensor({numbers}, dtype={name})"
+    numbers = _numbers(x, ", ", f"{kind}(")
+    return f"{kind}({numbers})" if name in _IMPLIED else f"{kind}({numbers}, dtype={name})"
 
 
 def show(x: Any) -> str:
@@ -55,10 +58,12 @@ def apply_format(x: Any, spec: str) -> str:
 
 def reduce(x: Any) -> tuple[Any, ...]:
     """Answer ``pickle.dumps(x)``: the elements, shape and dtype."""
-    return rebuild, (x.tobytes(), x.shape, str(x.dtype))
+    is_scalar = isinstance(x, _hologram.Scalar)
+    return rebuild, (x.tobytes(), x.shape, str(x.dtype), is_scalar)
 
 
-def rebuild(data: bytes, shape: tuple[int, ...], dtype: str) -> Any:
-    """Return the Tensor that `reduce` took apart."""
+def rebuild(data: bytes, shape: tuple[int, ...], dtype: str, is_scalar: bool = False) -> Any:
+    """Return the Tensor or Scalar that `reduce` took apart."""
     flat = _hologram.array(memoryview(data))
-    return flat._as_dtype(dtype).reshape(shape)
+    found = flat._as_dtype(dtype).reshape(shape)
+    return _hologram._as_scalar(found) if is_scalar else found

@@ -136,7 +136,7 @@ nb::list run(const std::string& name, const nb::list& inputs, const nb::dict& ar
     }
   }
   nb::list list;
-  for (Tensor& result : results) list.append(wrap(std::move(result)));
+  for (Tensor& result : results) list.append(wrap_result(std::move(result)));
   return list;
 }
 

@@ -187,7 +187,9 @@ TensorObject from_array(nb::handle object, Sharing sharing, bool& fresh) {
 
 TensorObject convert(nb::handle object, std::optional<Dtype> dtype, Sharing sharing, bool& fresh) {
   PyObject* const o = object.ptr();
-  if (const TensorObject* tensor = tensor_of(o)) return *tensor;
+  if (const TensorObject* tensor = tensor_of(o)) {
+    return {tensor->tensor, tensor->readonly || tensor->is_scalar};
+  }
   if (const BufferObject* buffer = buffer_of(o)) return {buffer->tensor("asarray"), false};
   const bool is_number =
       PyBool_Check(o) || PyLong_CheckExact(o) || PyFloat_CheckExact(o) || PyComplex_CheckExact(o);

@@ -181,7 +181,11 @@ PyObject* dlpack_method(PyObject* self, PyObject* const* args, Py_ssize_t nargs,
                         PyObject* kwnames) {
   return guarded([&]() -> PyObject* {
     const Request request = parse_request(args, nargs, kwnames);
-    if (const TensorObject* tensor = tensor_of(self)) return export_tensor(*tensor, request);
+    if (const TensorObject* tensor = tensor_of(self)) {
+      // Whoever gets it may write.
+      if (tensor->is_scalar) return export_tensor({copy_of(tensor->tensor), false}, request);
+      return export_tensor(*tensor, request);
+    }
     const BufferObject* buffer = buffer_of(self);
     if (buffer == nullptr) fail(ErrorKind::kTypeMismatch, "__dlpack__: not made by its class");
     return export_tensor({buffer->tensor("__dlpack__"), false}, request);
@@ -280,7 +284,8 @@ nb::object ask_for_host(PyObject* object) {
 TensorObject import_dlpack(nb::handle object, bool copy) {
   TensorObject result;
   if (const TensorObject* tensor = tensor_of(object.ptr())) {
-    result = *tensor;
+    result = {tensor->tensor, tensor->readonly};
+    copy = copy || tensor->is_scalar;
   } else if (const BufferObject* buffer = buffer_of(object.ptr())) {
     result.tensor = buffer->tensor("__dlpack__");
   } else if (PyCapsule_CheckExact(object.ptr()) != 0) {

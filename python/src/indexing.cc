@@ -142,8 +142,10 @@ PyObject* get(PyObject* self, PyObject* key) {
       Indexer indexer(object.tensor);
       if (indexer.apply(key)) {
         const bool is_element = indexer.is_element();
+        if (is_element && object.is_scalar) return Py_NewRef(self);
         Tensor view = std::move(indexer).view();
-        if (is_element) return wrap(copy_of(view)).release().ptr();
+        if (is_element) return wrap_scalar(copy_of(view)).release().ptr();
+        if (object.is_scalar) return wrap(copy_of(view)).release().ptr();
         return wrap(std::move(view), object.readonly).release().ptr();
       }
     }
@@ -178,9 +180,17 @@ void assign(const Tensor& view, PyObject* value) {
 
 int set(PyObject* self, PyObject* key, PyObject* value) {
   return guarded_int([&] {
-    const TensorObject& object = self_of(self);
+    TensorObject& object = self_of(self);
     if (value == nullptr) {
       fail(ErrorKind::kTypeMismatch, "elements of a Tensor cannot be deleted");
+    }
+    const TensorObject* mask = object.is_scalar ? tensor_of(key) : nullptr;
+    if (mask != nullptr && mask->tensor.dtype() == Dtype::kBool && mask->tensor.ndim() == 0) {
+      // Code for any array API does so with what it computed. No other object has this memory.
+      const nb::object made = wrap(copy_of(object.tensor));
+      helper("hologram._numpy", "put", made, nb::handle(key), nb::handle(value));
+      object.tensor = self_of(made.ptr()).tensor;
+      return 0;
     }
     object.check_writable("assignment");
     if (const std::optional<Tensor> view = view_at(object.tensor, key)) {
@@ -209,7 +219,7 @@ PyObject* item_at(PyObject* self, Py_ssize_t index) {
   return guarded([&] {
     const TensorObject& object = self_of(self);
     Tensor item = object.tensor.select(0, index);
-    if (item.ndim() == 0) return wrap(copy_of(item)).release().ptr();  // as of t[index]
+    if (item.ndim() == 0) return wrap_scalar(copy_of(item)).release().ptr();  // as of t[index]
     return wrap(std::move(item), object.readonly).release().ptr();
   });
 }

@@ -23,7 +23,7 @@ nb::object array(nb::handle x, nb::handle dtype, nb::handle copy) {
   std::optional<Dtype> wanted;
   if (!dtype.is_none()) wanted = parse_dtype(dtype);
   const Sharing sharing = parse_sharing(copy);
-  if (sharing == Sharing::kWhereItCan && tensor_of(x.ptr()) != nullptr &&
+  if (sharing != Sharing::kNever && tensor_of(x.ptr()) != nullptr &&
       (!wanted || *wanted == tensor_of(x.ptr())->tensor.dtype())) {
     return nb::borrow(x);
   }

@@ -6,6 +6,7 @@
 
 namespace hologram::python {
 
+void add_scalar_methods(nb::class_<ScalarObject, TensorObject>& type);
 void add_python_methods(nb::class_<TensorObject>& type);
 
 }  // namespace hologram::python

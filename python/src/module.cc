@@ -140,6 +140,7 @@ NB_MODULE(_hologram, m) {
   register_executor(m);
   register_buffer(m);
   register_tensor(m);
+  register_scalars(m);
   register_making(m);
   register_rows(m);
   register_reductions(m);

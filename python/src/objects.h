@@ -8,6 +8,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <array>
 #include <memory>
 #include <new>
 #include <string>
@@ -45,9 +46,16 @@ struct BufferObject {
 
 struct TensorObject {
   Tensor tensor;
-  bool readonly = false;  // made from memory that its owner does not let others write
+  bool readonly = false;   // made from memory that its owner does not let others write
+  bool is_scalar = false;  // one of NumPy's scalars: no one writes its memory
+  bool is_locked = false;  // readonly by setflags() alone, which may take it back
 
   void check_writable(const char* operation) const {
+    if (is_scalar) {
+      fail(ErrorKind::kTypeMismatch, operation,
+           ": a Scalar is a number and cannot be written; hologram.array(x) is a Tensor of its "
+           "value");
+    }
     if (readonly) {
       fail(ErrorKind::kInvalidArgument, operation,
            ": the Tensor is read-only, as the memory that it was made from is; write to a copy()");
@@ -55,38 +63,56 @@ struct TensorObject {
   }
 };
 
+// The classes of scalars, by what numbers they are: numbers.Integral and so on.
+enum class ScalarKind : uint8_t { kBool, kInteger, kFloat, kComplex };
+inline constexpr size_t kScalarKinds = 4;
+struct ScalarObject : TensorObject {};
+template <ScalarKind kind>
+struct ScalarOf : ScalarObject {};
+
 // Set by the register_... functions below.
 extern PyTypeObject* executor_type;
 extern PyTypeObject* buffer_type;
 extern PyTypeObject* tensor_type;
+extern std::array<PyTypeObject*, kScalarKinds> scalar_types;
 
-// What `object` holds, or null where it is of another type. The types have no subclasses.
+// What `object` holds, or null where it is of another type. The types have no other subclasses.
 template <class T>
 T* held(PyObject* object, PyTypeObject* type) {
   return Py_TYPE(object) == type && nb::inst_ready(object) ? nb::inst_ptr<T>(object) : nullptr;
+}
+inline bool is_tensor_type(const PyTypeObject* type) {
+  return type == tensor_type || type == scalar_types[0] || type == scalar_types[1] ||
+         type == scalar_types[2] || type == scalar_types[3];
 }
 inline ExecutorObject* executor_of(PyObject* object) {
   return held<ExecutorObject>(object, executor_type);
 }
 inline BufferObject* buffer_of(PyObject* object) { return held<BufferObject>(object, buffer_type); }
-inline TensorObject* tensor_of(PyObject* object) { return held<TensorObject>(object, tensor_type); }
+inline TensorObject* tensor_of(PyObject* object) {
+  return is_tensor_type(Py_TYPE(object)) && nb::inst_ready(object)
+             ? nb::inst_ptr<TensorObject>(object)
+             : nullptr;
+}
 
 // The object that a method or slot is called on, which need not have gone through its class's
 // __init__.
 template <class T>
-T& self_as(PyObject* object, PyTypeObject* type) {
-  T* self = held<T>(object, type);
+T& checked_self(T* self, bool is_type, const PyTypeObject* type) {
   if (self == nullptr) {
     fail(ErrorKind::kTypeMismatch,
-         Py_TYPE(object) == type ? "the object holds nothing, as __new__ "
-                                   "alone leaves it; it is no "
-                                 : "the method wants a ",
+         is_type ? "the object holds nothing, as __new__ alone leaves it; it is no "
+                 : "the method wants a ",
          type->tp_name);
   }
   return *self;
 }
+template <class T>
+T& self_as(PyObject* object, PyTypeObject* type) {
+  return checked_self(held<T>(object, type), Py_TYPE(object) == type, type);
+}
 inline TensorObject& self_of(PyObject* object) {
-  return self_as<TensorObject>(object, tensor_type);
+  return checked_self(tensor_of(object), is_tensor_type(Py_TYPE(object)), tensor_type);
 }
 inline BufferObject& buffer_self(nb::handle object) {
   return self_as<BufferObject>(object.ptr(), buffer_type);
@@ -102,6 +128,15 @@ nb::object wrap_as(PyTypeObject* type, T value) {
 inline nb::object wrap(Tensor tensor, bool readonly = false) {
   return wrap_as(tensor_type, TensorObject{std::move(tensor), readonly});
 }
+// A tensor without dimensions on memory that no one else will write.
+nb::object wrap_scalar(Tensor tensor);
+// What is computed: a scalar where it has no dimensions, as NumPy's results.
+inline nb::object wrap_result(Tensor tensor) {
+  return tensor.ndim() == 0 ? wrap_scalar(std::move(tensor)) : wrap(std::move(tensor));
+}
+// A result that views the memory of `self`: of a scalar a scalar, or a copy where it gets
+// dimensions.
+nb::object view_of(const TensorObject& self, Tensor view);
 
 // Lets other Python threads run; as long as it lives nothing of Python may be touched.
 class Unlocked {
@@ -167,6 +202,7 @@ void register_errors();
 void register_executor(nb::module_& m);
 void register_buffer(nb::module_& m);
 void register_tensor(nb::module_& m);
+void register_scalars(nb::module_& m);
 void register_making(nb::module_& m);
 void register_rows(nb::module_& m);
 void register_losses(nb::module_& m);

@@ -115,13 +115,39 @@ Tensor compute_whole(Whole whole, Argument& x, Argument& y) {
   return whole(a, b);
 }
 
+// A list, tuple or string that an integer scalar repeats, as ints do; null where neither operand is
+// one.
+PyObject* repeated(PyObject* a, PyObject* b) {
+  const TensorObject* number = tensor_of(b);
+  PyObject* sequence = a;
+  if (number == nullptr) number = tensor_of(a), sequence = b;
+  if (number == nullptr || !number->is_scalar) return nullptr;
+  if (!PyList_Check(sequence) && !PyTuple_Check(sequence) && !PyUnicode_Check(sequence) &&
+      !PyBytes_Check(sequence) && !PyByteArray_Check(sequence)) {
+    return nullptr;
+  }
+  if (!is_integer(number->tensor.dtype())) {
+    fail(ErrorKind::kTypeMismatch, "can't multiply sequence by non-int of type '",
+         dtype_name(number->tensor.dtype()), "'");
+  }
+  const Py_ssize_t count =
+      PyNumber_AsSsize_t(item_object(number->tensor).ptr(), PyExc_OverflowError);
+  if (count == -1 && PyErr_Occurred() != nullptr) raise_set();
+  PyObject* result = PySequence_Repeat(sequence, count);
+  if (result == nullptr) raise_set();
+  return result;
+}
+
 template <OpId op>
 PyObject* binary(PyObject* a, PyObject* b) {
-  return guarded([&] {
+  return guarded([&]() -> PyObject* {
+    if constexpr (op == OpId::mul) {
+      if (PyObject* result = repeated(a, b)) return result;
+    }
     Argument x;
     Argument y;
     if (!parse_both(a, b, x, y)) return answer(in_place_name(op) + 1, a, b);
-    return wrap(compute_row(op, x, y)).release().ptr();
+    return wrap_result(compute_row(op, x, y)).release().ptr();
   });
 }
 
@@ -131,7 +157,7 @@ PyObject* binary_whole(PyObject* a, PyObject* b) {
     Argument x;
     Argument y;
     if (!parse_both(a, b, x, y)) return answer(in_place_name(whole) + 1, a, b);
-    return wrap(compute_whole(whole, x, y)).release().ptr();
+    return wrap_result(compute_whole(whole, x, y)).release().ptr();
   });
 }
 
@@ -140,8 +166,8 @@ PyObject* divmod_slot(PyObject* a, PyObject* b) {
     Argument x;
     Argument y;
     if (!parse_both(a, b, x, y)) return answer("divmod", a, b);
-    const nb::object quotient = wrap(compute_row(OpId::floor_divide, x, y));
-    const nb::object rest = wrap(compute_row(OpId::remainder, x, y));
+    const nb::object quotient = wrap_result(compute_row(OpId::floor_divide, x, y));
+    const nb::object rest = wrap_result(compute_row(OpId::remainder, x, y));
     return nb::make_tuple(quotient, rest).release().ptr();
   });
 }
@@ -159,7 +185,7 @@ PyObject* matmul_slot(PyObject* a, PyObject* b) {
       const Unlocked unlocked;
       product = matmul(x.tensor(), y.tensor(), Rules::numpy);
     }
-    return wrap(std::move(product)).release().ptr();
+    return wrap_result(std::move(product)).release().ptr();
   });
 }
 
@@ -197,7 +223,7 @@ PyObject* power(PyObject* a, PyObject* b, PyObject* modulus) {
     Argument y;
     if (modulus != Py_None) return not_implemented();
     if (!parse_both(a, b, x, y)) return answer("pow", a, b);
-    return wrap(compute_power(x, y)).release().ptr();
+    return wrap_result(compute_power(x, y)).release().ptr();
   });
 }
 
@@ -212,7 +238,8 @@ PyObject* in_place(PyObject* a, PyObject* b, const char* name, const char* metho
     TensorObject* self = tensor_of(a);
     Argument x;
     Argument y;
-    if (self == nullptr) return not_implemented();
+    // Python goes on to the operator that makes a new object.
+    if (self == nullptr || self->is_scalar) return not_implemented();
     self->check_writable(name);
     if (!parse_both(a, b, x, y)) return answer(method, a, b);
     compute(self->tensor, x, y);
@@ -285,7 +312,7 @@ PyObject* unary(PyObject* a) {
       const Unlocked unlocked(is_long(x));
       result = apply(op, operand, Rules::numpy);
     }
-    return wrap(std::move(result)).release().ptr();
+    return wrap_result(std::move(result)).release().ptr();
   });
 }
 
@@ -295,7 +322,7 @@ PyObject* positive(PyObject* a) {
     if (x.dtype() == Dtype::kBool) {
       fail(ErrorKind::kTypeMismatch, "+x: not defined for bool; use x.astype('int8')");
     }
-    return wrap(copy_of(x)).release().ptr();
+    return wrap_result(copy_of(x)).release().ptr();
   });
 }
 
@@ -316,7 +343,7 @@ PyObject* compare(PyObject* a, PyObject* b, int which) {
       const std::array<PyObject*, 2> operands = {a, b};
       return call_numpy(numpy, operands.data(), 2, nullptr).release().ptr();
     }
-    return wrap(compute_row(op, x, y)).release().ptr();
+    return wrap_result(compute_row(op, x, y)).release().ptr();
   });
 }
 

@@ -27,7 +27,7 @@ bool parse_axes(nb::handle axis, std::vector<int>& dims) {
 }
 
 nb::object store(Tensor result, nb::handle out, const char* name) {
-  if (out.is_none()) return wrap(std::move(result));
+  if (out.is_none()) return wrap_result(std::move(result));
   TensorObject* target = tensor_of(out.ptr());
   if (target == nullptr) {
     fail(ErrorKind::kTypeMismatch, name, ": out is a Tensor or None, not ", name_of_type(out));
@@ -165,7 +165,7 @@ nb::object along(const TensorObject& self, int axis) {
     const Unlocked unlocked(is_long(in));
     result = function(is_floating(in.dtype()) ? in : cast(in, Dtype::kFloat64), axis);
   }
-  return wrap(std::move(result));
+  return wrap_result(std::move(result));
 }
 
 nb::object cumulate(const TensorObject& self, nb::handle axis, nb::handle dtype, nb::handle out) {
@@ -192,7 +192,7 @@ nb::object product(const TensorObject& self, nb::handle other) {
     const Unlocked unlocked;
     result = matmul(self.tensor, argument.tensor(), Rules::numpy);
   }
-  return wrap(std::move(result));
+  return wrap_result(std::move(result));
 }
 
 // What all of the table's take.

@@ -103,7 +103,10 @@ PyObject* call_on_tensors(OpId op, int arity, PyObject* const* args, Py_ssize_t 
       const Unlocked unlocked(is_long_op);
       result = apply(op, given, Rules::numpy);
     }
-    return wrap(std::move(result)).release().ptr();
+    // NumPy's where gives arrays, without dimensions, too.
+    return (op == OpId::where ? wrap(std::move(result)) : wrap_result(std::move(result)))
+        .release()
+        .ptr();
   });
 }
 

@@ -30,6 +30,12 @@ namespace {
 int get_tensor_view(PyObject* self, Py_buffer* view, int flags) {
   const TensorObject* object = tensor_of(self);
   view->obj = nullptr;
+  if (object != nullptr && object->is_scalar) {  // arrays of it may be written
+    return guarded_int([&] {
+      const nb::object copy = wrap(copy_of(object->tensor));
+      return get_tensor_view(copy.ptr(), view, flags);
+    });
+  }
   if (object == nullptr) {
     PyErr_SetString(PyExc_BufferError, "the Tensor was not made by its class");
     return -1;
@@ -49,10 +55,6 @@ PyType_Slot* tensor_slots() {
 }
 
 // --- Views --------------------------------------------------------------------------------------
-
-nb::object view_of(const TensorObject& self, Tensor view) {
-  return wrap(std::move(view), self.readonly);
-}
 
 // f(2, 3), f((2, 3)) and f([2, 3]) mean the same.
 Shape parse_sizes(const nb::args& args) {
@@ -82,6 +84,7 @@ nb::object reshape(const TensorObject& self, const nb::args& args, const nb::kwa
     }
   }
   const Shape shape = parse_sizes(args);
+  if (self.is_scalar) return view_of(self, reshaped(self.tensor, shape));
   const bool shares = self.tensor.try_reshape(shape).has_value();
   return wrap(reshaped(self.tensor, shape), shares && self.readonly);
 }
@@ -168,7 +171,7 @@ nb::object peek(const TensorObject& self) {
   view.buf = self.tensor.data() != nullptr ? self.tensor.data() : nowhere;
   view.len = static_cast<Py_ssize_t>(self.tensor.nbytes());
   view.itemsize = size;
-  view.readonly = self.readonly ? 1 : 0;
+  view.readonly = self.readonly || self.is_scalar ? 1 : 0;
   view.ndim = self.tensor.ndim();
   view.format = const_cast<char*>(format);
   view.shape = shape.data();
@@ -216,7 +219,42 @@ nb::object astype(nb::handle object, nb::handle dtype, bool copy) {
     }
     if (wanted != self.tensor.dtype()) result = cast(self.tensor, wanted);
   }
+  if (self.is_scalar && wanted == self.tensor.dtype()) return nb::borrow(object);
+  if (self.is_scalar) return wrap_scalar(std::move(result));
   return wrap(wanted != self.tensor.dtype() ? std::move(result) : copy_of(self.tensor));
+}
+
+nb::object item(const TensorObject& self, const nb::args& args) {
+  if (args.empty()) return item_object(self.tensor);
+  const Shape index = parse_sizes(args);
+  Tensor element = self.tensor;
+  const auto check = [](int64_t at, int64_t size) {
+    if (at < -size || at >= size) {
+      fail(ErrorKind::kIndex, "item: index ", at, " is out of bounds for size ", size);
+    }
+    return at < 0 ? at + size : at;
+  };
+  if (index.size() == 1 && element.ndim() != 1) {
+    int64_t rest = check(index[0], element.numel());
+    for (int dim = element.ndim() - 1; dim >= 0; --dim) {
+      const int64_t size = element.size(dim);
+      element = element.select(dim, rest % size);
+      rest /= size;
+    }
+    return item_object(element);
+  }
+  if (static_cast<int>(index.size()) != element.ndim()) {
+    fail(ErrorKind::kInvalidArgument, "item: ", index.size(), " indices are given for an array of ",
+         element.ndim(), " dimensions");
+  }
+  for (const int64_t at : index) element = element.select(0, check(at, element.size(0)));
+  return item_object(element);
+}
+
+// A scalar, which never changes, is its own copy.
+nb::object copy_object(nb::handle object) {
+  const TensorObject& self = self_of(object.ptr());
+  return self.is_scalar ? nb::borrow(object) : wrap(copy_of(self.tensor));
 }
 
 nb::object contiguous_object(nb::handle object) {
@@ -241,7 +279,7 @@ has none for them it raises TypeError that says what to take instead.)";
 }  // namespace
 
 void register_tensor(nb::module_& m) {
-  nb::class_<TensorObject> type(m, "Tensor", nb::is_final(), nb::is_weak_referenceable(),
+  nb::class_<TensorObject> type(m, "Tensor", nb::is_weak_referenceable(),
 #if NB_VERSION_MAJOR * 100 + NB_VERSION_MINOR >= 301
                                 nb::pooled(256),  // the objects of temporaries are used again
 #endif
@@ -360,6 +398,7 @@ void register_tensor(nb::module_& m) {
       .def(
           "expand",
           [](const TensorObject& t, const nb::args& sizes) {
+            if (t.is_scalar) return wrap(copy_of(t.tensor).expand(parse_sizes(sizes)), true);
             // Elements that are several at once are not for writing.
             return wrap(t.tensor.expand(parse_sizes(sizes)), true);
           },
@@ -368,6 +407,7 @@ void register_tensor(nb::module_& m) {
       .def(
           "ravel",
           [](const TensorObject& t) {
+            if (t.is_scalar) return view_of(t, reshaped(t.tensor, Shape{-1}));
             const bool shares = t.tensor.is_contiguous();
             return wrap(reshaped(t.tensor, Shape{-1}), shares && t.readonly);
           },
@@ -378,14 +418,11 @@ void register_tensor(nb::module_& m) {
           nb::sig("def flatten(self) -> Tensor"), "Return a copy in one dimension.")
       .def("contiguous", &contiguous_object, nb::sig("def contiguous(self) -> Tensor"),
            "Return the Tensor itself where it is row-major, else a row-major copy.")
+      .def("copy", &copy_object, nb::sig("def copy(self) -> Tensor"),
+           "Return a row-major copy with memory of its own.")
+      .def("__copy__", &copy_object, nb::sig("def __copy__(self) -> Tensor"))
       .def(
-          "copy", [](const TensorObject& t) { return wrap(copy_of(t.tensor)); },
-          nb::sig("def copy(self) -> Tensor"), "Return a row-major copy with memory of its own.")
-      .def(
-          "__copy__", [](const TensorObject& t) { return wrap(copy_of(t.tensor)); },
-          nb::sig("def __copy__(self) -> Tensor"))
-      .def(
-          "__deepcopy__", [](const TensorObject& t, nb::handle) { return wrap(copy_of(t.tensor)); },
+          "__deepcopy__", [](nb::handle self, nb::handle) { return copy_object(self); },
           nb::arg("memo").none(), nb::sig("def __deepcopy__(self, memo: typing.Any) -> Tensor"))
       .def(
           "astype", &astype, nb::arg("dtype"), nb::arg("copy") = true,
@@ -393,10 +430,11 @@ void register_tensor(nb::module_& m) {
           "Return a copy in another dtype: floats are cut towards zero, anything to bool is != 0.\n"
           "With copy=False the Tensor itself where it has that dtype. TypeError for complex to "
           "real.")
-      .def(
-          "item", [](const TensorObject& t) { return item_object(t.tensor); },
-          nb::sig("def item(self) -> typing.Any"),
-          "Return the value of a Tensor of one element as a Python number; ValueError otherwise.")
+      .def("item", &item, nb::arg("position"),
+           nb::sig("def item(self, *position: typing.Any) -> typing.Any"),
+           "Return an element as a Python number: the only one, that of a position in row-major\n"
+           "order, or that of an index for each dimension.\n\n"
+           "ValueError without a position where there are several, IndexError out of range.")
       .def(
           "tolist", [](const TensorObject& t) { return to_list(t.tensor); },
           nb::sig("def tolist(self) -> typing.Any"),

@@ -83,7 +83,9 @@ class Spec:
         if self.layout == "broadcast":
             return xp.broadcast_to(x, (2, *x.shape))
         if self.layout == "waiting" and dtype != "bool":
-            return x + x if xp is hg else np.asarray(x + x)
+            return (x + x).copy() if x.ndim else xp.asarray(x + x)
+        if self.layout == "scalar":
+            return x[()] if x.ndim == 0 else x
         if self.layout == "shared" and xp is hg:
             return hg.asarray(x)
         return x
@@ -93,7 +95,8 @@ class Spec:
         return f"<{dtype}{list(data.shape)}{' ' + self.layout if self.layout else ''}>"
 
 
-LAYOUTS = ["", "", "", "reversed", "transposed", "every second", "broadcast", "waiting", "shared"]
+LAYOUTS = ["", "", "", "reversed", "transposed", "every second", "broadcast", "waiting", "shared",
+           "scalar"]  # fmt: skip
 
 
 def _bfloat16() -> Any:

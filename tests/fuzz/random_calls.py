@@ -90,7 +90,9 @@ def targets() -> list[Target]:
     "__dir__",
                "__getattribute__", "__setattr__", "__delattr__", "__reduce_ex__", "__doc__",
                "__sizeof__",
-               "__getstate__", "__array_ufunc__", "__array_function__"}  # fmt: skip
+               "__getstate__", "__array_ufunc__", "__array_function__",
+               # They import libraries that may be missing.
+               "__arrow_array__", "__dask_tokenize__", "__jax_array__"}  # fmt: skip
     for name in dir(hg.Tensor):
         if (name.startswith("_") and not name.startswith("__")) or name in skipped | NO_CALL:
             continue

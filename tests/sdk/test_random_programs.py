@@ -15,7 +15,7 @@ import pytest
 
 import hologram as hg
 
-Pair = tuple[hg.Tensor, np.ndarray]
+Pair = tuple[hg.Tensor, Any]  # an array of NumPy's, or a scalar
 DTYPES = [
     "float64", "float64", "float32", "int32", "int64", "int8", "bool", "uint8", "uint16", "uint32",
     "uint64",
@@ -93,7 +93,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "add.reduce": lambda x: np.add.reduce(x, axis=-1, keepdims=True),
     "maximum.accumulate": lambda x: np.maximum.accumulate(x, axis=0),
     "zeros_like": lambda x: np.zeros_like(x),
-    "fill": lambda x: x.copy().fill(1),
+    "fill": lambda x: x.reshape(-1).copy().fill(1),
     "mask": lambda x: x[x > 0],
     "fancy": lambda x: x[[0, -1]],
 }
@@ -101,8 +101,11 @@ REDUCTIONS = ["sum", "mean", "max", "min", "any", "all", "argmax", "std"]
 
 
 def apart(value: Any) -> Any:
-    """Return an array's copy: NumPy's assignment is wrong where both overlap in other strides."""
-    return value.copy() if isinstance(value, np.ndarray) else value
+    """Return an array's copy: NumPy's assignment is wrong where both overlap in other strides.
+
+    A scalar becomes an array, as NumPy takes some by way of Python's numbers, which may not fit.
+    """
+    return np.array(value) if isinstance(value, (np.ndarray, np.generic)) else value
 
 
 class Program:
@@ -133,16 +136,18 @@ class Program:
         if isinstance(x, np.ndarray) and x.size == 0 and not x.flags.writeable:
             return  # whether nothing may be written is not always passed on
         if isinstance(t, hg.Tensor) and t.ndim < 6 and t.size < 20_000:
-            if isinstance(x, np.generic):
-                t = t.copy()  # NumPy gives a scalar where we give a view
-            self.pool.append((t, np.asarray(x)))
+            assert isinstance(t, hg.Scalar) == isinstance(x, np.generic), self.log[-3:]
+            self.pool.append((t, x))
         if len(self.pool) > 12:
             self.pool.pop(self.random.randrange(len(self.pool)))
 
     def make(self) -> None:
-        x = (self.rng.standard_normal(self.shape()) * 4).astype(self.random.choice(DTYPES))
+        x = np.asarray(self.rng.standard_normal(self.shape()) * 4)
+        x = x.astype(self.random.choice(DTYPES))
         if self.random.random() < 0.3:
             self.add(hg.asarray(x), x)  # one memory
+        elif x.ndim == 0 and self.random.random() < 0.5:
+            self.add(hg.array(x)[()], x[()])
         else:
             self.add(hg.array(x), x)
 
@@ -238,10 +243,10 @@ class Program:
             if np.isfinite(a[1]).all() and np.all(np.abs(a[1]) < 1e9):
                 self.both("astype", lambda x, _: x.astype(dtype), a, None)
             self.both("T", lambda x, _: x.T, a, None)
-        elif roll == 10:
+        elif roll == 10 and not isinstance(a[0], hg.Scalar):
             self.kept.append(np.asarray(a[0]))
             assert np.shares_memory(self.kept[-1], np.asarray(a[0])) or a[1].size == 0
-        elif roll == 11:
+        elif roll == 11 and not isinstance(a[0], hg.Scalar):
             taken = self.random.choice(TAKE_BACK)(a[0])
             self.log.append(f"taken back {a[1].shape}{a[1].dtype}")
             self.add(taken, a[1])
@@ -269,6 +274,8 @@ class Program:
         t, x = pair
         assert t.shape == x.shape, self.log[-5:]
         assert t.dtype == x.dtype, self.log[-5:]
+        if isinstance(t, hg.Scalar) and self.exact and x == x:
+            assert hash(t) == hash(x), self.log[-5:]
         if self.exact:
             np.testing.assert_array_equal(np.array(t.tolist(), x.dtype).reshape(x.shape), x,
                                           err_msg=str(self.log[-8:]))  # fmt: skip

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+// hologram.Scalar: what computations without dimensions give, immutable and hashable as NumPy's
+// scalars are.
+#include <bit>
+#include <cmath>
+#include <vector>
+
+#include "convert.h"
+#include "methods.h"
+#include "objects.h"
+
+namespace hologram::python {
+
+std::array<PyTypeObject*, kScalarKinds> scalar_types = {};
+
+namespace {
+
+ScalarKind kind_of(Dtype dtype) {
+  if (dtype == Dtype::kBool) return ScalarKind::kBool;
+  if (is_integer(dtype)) return ScalarKind::kInteger;
+  return is_floating(dtype) ? ScalarKind::kFloat : ScalarKind::kComplex;
+}
+
+template <ScalarKind kind>
+nb::object wrap_kind(Tensor tensor) {
+  ScalarOf<kind> scalar;
+  scalar.tensor = std::move(tensor);
+  scalar.is_scalar = true;
+  return wrap_as(scalar_types[static_cast<size_t>(kind)], std::move(scalar));
+}
+
+// --- Slots --------------------------------------------------------------------------------------
+
+// Equal to that of Python's number of the same value, so that both are one key.
+Py_hash_t hash(PyObject* self) {
+  try {
+    const nb::object value = item_object(self_of(self).tensor);
+    if (PyFloat_CheckExact(value.ptr()) && std::isnan(PyFloat_AS_DOUBLE(value.ptr()))) {
+      // As NaN is equal to nothing, each has a hash of its own.
+      const auto address = reinterpret_cast<uintptr_t>(self);
+      const auto bits = static_cast<Py_hash_t>(std::rotr(address, 4));
+      return bits == -1 ? -2 : bits;
+    }
+    return PyObject_Hash(value.ptr());
+  } catch (...) {
+    set_python_error();
+    return -1;
+  }
+}
+
+PyType_Slot* scalar_slots() {
+  static PyType_Slot slots[] = {
+      {Py_tp_hash, reinterpret_cast<void*>(&hash)},
+      // A class that has a hash inherits no comparisons.
+      {Py_tp_richcompare, PyType_GetSlot(tensor_type, Py_tp_richcompare)},
+      {0, nullptr},
+  };
+  return slots;
+}
+
+constexpr const char* kScalarDoc =
+    R"(A number that was computed: what NumPy returns as one of its scalars.
+
+Sums of all elements, elements themselves and operations on numbers without dimensions give Scalars.
+They are Tensors of shape () that never change: x += 1 binds x to a new one. They are hashable, and
+count as numbers.Integral, Real or Complex by their dtype, which is as strong in promotion as that of
+other Tensors. A Scalar may be pending: looking at it (print, float, bool, hash) computes it.
+Assignment raises TypeError, but for x[mask] = y with a mask without dimensions, as code for any
+array API has it. hologram.array(x) is a Tensor of its value, which can be written.)";
+
+template <ScalarKind kind>
+void add_kind(nb::module_& m, const char* name, const char* doc) {
+  const nb::class_<ScalarOf<kind>, ScalarObject> type(m, name, nb::is_final(),
+#if NB_VERSION_MAJOR * 100 + NB_VERSION_MINOR >= 301
+                                                      nb::pooled(256),
+#endif
+                                                      doc);
+  scalar_types[static_cast<size_t>(kind)] = reinterpret_cast<PyTypeObject*>(type.ptr());
+}
+
+}  // namespace
+
+nb::object wrap_scalar(Tensor tensor) {
+  switch (kind_of(tensor.dtype())) {
+    case ScalarKind::kBool:
+      return wrap_kind<ScalarKind::kBool>(std::move(tensor));
+    case ScalarKind::kInteger:
+      return wrap_kind<ScalarKind::kInteger>(std::move(tensor));
+    case ScalarKind::kFloat:
+      return wrap_kind<ScalarKind::kFloat>(std::move(tensor));
+    default:
+      return wrap_kind<ScalarKind::kComplex>(std::move(tensor));
+  }
+}
+
+nb::object view_of(const TensorObject& self, Tensor view) {
+  if (!self.is_scalar) return wrap(std::move(view), self.readonly);
+  return view.ndim() == 0 ? wrap_scalar(std::move(view)) : wrap(copy_of(view));
+}
+
+void register_scalars(nb::module_& m) {
+  nb::class_<ScalarObject, TensorObject> type(m, "Scalar", nb::type_slots(scalar_slots()),
+                                              kScalarDoc);
+  type.def(
+      "__init__",
+      [](ScalarObject*, const nb::args&, const nb::kwargs&) {
+        fail(ErrorKind::kTypeMismatch,
+             "Scalar: computations make scalars; hologram.array(x)[()] is that of a number");
+      },
+      nb::arg("args"), nb::arg("options"),
+      nb::sig("def __init__(self, *args: typing.Any, **options: typing.Any) -> None"));
+  add_scalar_methods(type);
+  add_kind<ScalarKind::kBool>(m, "BoolScalar", "A Scalar of dtype bool.");
+  add_kind<ScalarKind::kInteger>(m, "IntegerScalar", "A Scalar of an integer dtype.");
+  add_kind<ScalarKind::kFloat>(m, "FloatScalar", "A Scalar of a floating-point dtype.");
+  add_kind<ScalarKind::kComplex>(m, "ComplexScalar", "A Scalar of a complex dtype.");
+  m.def(
+      "_as_scalar",
+      [](nb::handle x) {
+        const TensorObject& self = self_of(x.ptr());
+        return self.tensor.ndim() == 0 ? wrap_scalar(self.tensor) : nb::borrow(x);
+      },
+      nb::arg("x"), nb::sig("def _as_scalar(x: Tensor) -> Tensor"),
+      "Return the Scalar on the memory of a Tensor without dimensions, which no one else may "
+      "keep;\n"
+      "another Tensor itself.");
+}
+
+}  // namespace hologram::python
