@@ -178,14 +178,14 @@ def _clip(
     if options or not _tensor_out(out):
         return NotImplemented
     low, high = (None if x is _GIVEN or x is None else _number_or_tensor(x) for x in (low, high))
-    if str(_tensor(a).dtype).startswith("complex"):
+    if _tensor(a)._dtype_name.startswith("complex"):
         return NotImplemented
     return _elementwise.clip(_tensor(a), low, high, out=out)
 
 
 @_records(np.round, np.around)
 def _round(a: Any, decimals: int = 0, out: Any = None) -> Any:
-    if decimals != 0 or not _tensor_out(out) or str(_tensor(a).dtype) == "bool":
+    if decimals != 0 or not _tensor_out(out) or _tensor(a)._dtype_name == "bool":
         return NotImplemented
     return rows.round(_tensor(a), out=out)
 
@@ -261,12 +261,12 @@ def _size(a: Any, axis: Any = None) -> Any:
 
 @_records(np.iscomplexobj)
 def _iscomplexobj(x: Any) -> Any:
-    return str(x.dtype).startswith("complex") if isinstance(x, Tensor) else NotImplemented
+    return x._dtype_name.startswith("complex") if isinstance(x, Tensor) else NotImplemented
 
 
 @_records(np.isrealobj)
 def _isrealobj(x: Any) -> Any:
-    return not str(x.dtype).startswith("complex") if isinstance(x, Tensor) else NotImplemented
+    return not x._dtype_name.startswith("complex") if isinstance(x, Tensor) else NotImplemented
 
 
 @_records(np.reshape)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hologram import _dtypes, _hologram
+from hologram import _hologram
 from hologram._hologram import Tensor
 from hologram.functions import matmul
 
@@ -103,7 +103,7 @@ def _sum(x: Tensor, indices: str, keep: str) -> tuple[Tensor, str]:
     gone = tuple(d for d, index in enumerate(indices) if index not in keep)
     if gone:
         # In the dtype of the operands, as products of matrices are.
-        x = x.any(gone) if _dtypes.name_of(x.dtype) == "bool" else x.sum(gone, dtype=x.dtype)
+        x = x.any(gone) if x._dtype_name == "bool" else x.sum(gone, dtype=x.dtype)
         indices = _shared(indices, keep)
     return x, indices
 

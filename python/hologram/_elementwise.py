@@ -57,7 +57,7 @@ _NUMBERS = (bool, int, float, complex)
 
 def name_of(x: Any) -> str:
     """Return the name of an array's dtype."""
-    return str(x.dtype)
+    return x._dtype_name if isinstance(x, Tensor) else str(x.dtype)
 
 
 # The names of the standard for what PyTorch calls otherwise.
@@ -194,7 +194,9 @@ def imag(x: Any, /) -> Tensor:
 
 
 def _is_complex(x: Any) -> bool:
-    return isinstance(x, complex) or str(getattr(x, "dtype", "")) in _COMPLEX
+    if isinstance(x, Tensor):
+        return x._dtype_name in _COMPLEX
+    return isinstance(x, complex) or getattr(getattr(x, "dtype", None), "kind", "") == "c"
 
 
 def clip(x: Any, /, min: Any = None, max: Any = None, *, out: Tensor | None = None) -> Tensor:

@@ -218,5 +218,5 @@ def diff(
         size = max(found.shape[at] - 1, 0)
         after = found.narrow(at, found.shape[at] - size, size)
         before = found.narrow(at, 0, size)
-        found = rows.ne(after, before) if str(x.dtype) == "bool" else after - before
+        found = rows.ne(after, before) if x._dtype_name == "bool" else after - before
     return found.copy() if found is x else found

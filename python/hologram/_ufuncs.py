@@ -17,9 +17,14 @@ __all__ = ["call"]
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
+def _name(x: Any) -> str:
+    """Return the name of an operand's dtype; empty where it has none."""
+    return x._dtype_name if isinstance(x, Tensor) else str(getattr(x, "dtype", ""))
+
+
 def _sign(x: Any) -> Any:
     # The row gives 0 of NaN, NumPy gives NaN.
-    return rows.where(rows.isnan(x), x, rows.sign(x)) if str(x.dtype) in _FLOATS else rows.sign(x)
+    return rows.where(rows.isnan(x), x, rows.sign(x)) if _name(x) in _FLOATS else rows.sign(x)
 
 
 # By the name of the ufunc: what computes it.
@@ -137,15 +142,15 @@ def _method(ufunc: np.ufunc, method: str, inputs: tuple[Any, ...], options: Any)
 
 def _record(self: Any, name: str, ufunc: np.ufunc, inputs: tuple[Any, ...], options: Any) -> Any:
     """Record a call of a ufunc; NotImplemented where NumPy has to run it."""
-    if name in _REAL and any("complex" in str(getattr(x, "dtype", "")) for x in inputs):
+    if name in _REAL and any("complex" in _name(x) for x in inputs):
         return NotImplemented
     outs = options.get("out", ())
     simple = not (set(options) - {"out"}) and ufunc.nout == 1
     # NumPy takes squares of bool for int8.
-    simple = simple and (name, str(self.dtype)) != ("square", "bool")
+    simple = simple and (name != "square" or self._dtype_name != "bool")
     if simple:
         out = outs[0] if outs else None
-        if name in _ROWS or (name in _FLOATS_ONLY and str(self.dtype) in _FLOATS):
+        if name in _ROWS or (name in _FLOATS_ONLY and self._dtype_name in _FLOATS):
             function = _ROWS.get(name) or _FLOATS_ONLY[name]
             if isinstance(out, np.ndarray):
                 function(*inputs, out=_hologram.asarray(out, copy=False))

@@ -6,6 +6,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <vector>
 
@@ -319,6 +320,17 @@ void register_tensor(nb::module_& m) {
           "dtype", [](const TensorObject& t) { return report_dtype(t.tensor.dtype()); },
           nb::sig("def dtype(self) -> typing.Any"),
           "NumPy's dtype; hologram's own for bfloat16 without ml_dtypes, and without NumPy.")
+      .def_prop_ro(
+          "_dtype_name",
+          [](const TensorObject& t) {
+            // To ask a dtype of NumPy's for its name takes microseconds.
+            static std::array<PyObject*, kStoredDtypeCount> names = {};
+            PyObject*& name = names[static_cast<size_t>(t.tensor.dtype())];
+            if (name == nullptr)
+              name = PyUnicode_InternFromString(dtype_name(t.tensor.dtype()).data());
+            return nb::borrow(name);
+          },
+          nb::sig("def _dtype_name(self) -> str"), "str(dtype).")
       .def_prop_ro(
           "ndim", [](const TensorObject& t) { return t.tensor.ndim(); }, "Number of dimensions.")
       .def_prop_ro(
