@@ -20,7 +20,8 @@ endif()
 # Highway includes once per instruction set stay alone. Tools that look at sources one by one want them so.
 option(HOLOGRAM_UNITY "Compile several sources at a time" ON)
 function(hologram_compile_together target)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${HOLOGRAM_UNITY} UNITY_BUILD_BATCH_SIZE 7)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${HOLOGRAM_UNITY} UNITY_BUILD_BATCH_SIZE 7
+                                            UNITY_BUILD_RELOCATABLE ON)
   get_target_property(sources ${target} SOURCES)
   foreach(source ${sources})
     if(EXISTS "${source}")

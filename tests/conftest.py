@@ -24,12 +24,19 @@ MATRIX = (
 
 # Two workers take whole files, in this order: a long one at the end would keep the other waiting.
 LONGEST = (
-    "torch/conformance/test_opinfo.py",
     "torch/device/test_second_device.py",
-    "torch/conformance/test_variants.py",
+    "torch/conformance/test_opinfo.py",
+    "torch/soak/test_failures.py",
     "torch/programs/test_programs.py",
-    "torch/distributed/test_training.py",
-    "torch/device/test_processes.py",
+    "bench/test_bench.py",
+    "torch/device/test_run.py",
+    "torch/compile/test_backend.py",
+    "bench/test_bench_runs.py",
+    "torch/device/test_limits.py",
+    "torch/ops/test_native_elementwise.py",
+    "torch/ops/test_packed.py",
+    "sdk/test_dlpack.py",
+    "torch/compile/test_flex_attention.py",
 )
 
 
