@@ -142,7 +142,8 @@ void set_system_pages(const SystemPages* pages) {
 void* os_map(size_t bytes) {
   if (injected_fault()) return nullptr;
   const bool huge = bytes >= kHugePage;
-  const size_t slack = huge ? kHugePage - system_page() : 0;
+  // Addresses are multiples of the smallest page, whatever a test calls the system's.
+  const size_t slack = huge ? kHugePage - kPage : 0;
   if (bytes > std::numeric_limits<size_t>::max() - slack) return nullptr;
   void* mapped =
       mmap(nullptr, bytes + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
