@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""What NumPy's arrays say of their memory: flags, base, data, and what changes it in place."""
+"""Methods of Tensor about its memory, as NumPy's arrays have them: flags, byteswap, resize, tofile.
+
+python/src/methods.cc has their signatures, and `base`, `data` and `ctypes`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from hologram import _hologram, _host
 from hologram._hologram import Scalar, Tensor
 from hologram._manipulation import shape_of
 
-__all__ = ["Flags", "base", "byteswap", "flags", "resize", "setflags", "tofile"]
+__all__ = ["Flags", "byteswap", "flags", "resize", "setflags", "tofile"]
 
 _NAMES = {
     "C_CONTIGUOUS": "c_contiguous", "C": "c_contiguous", "CONTIGUOUS": "c_contiguous",
@@ -57,7 +60,7 @@ class Flags:
     @property
     def owndata(self) -> bool:
         """Whether the Tensor is no view of a part of its memory."""
-        return base(self._x) is None
+        return self._x.base is None
 
     @property
     def writeable(self) -> bool:
@@ -138,10 +141,6 @@ def setflags(x: Tensor, write: Any = None, align: Any = None, uic: Any = None) -
         x._set_readonly(not write)
 
 
-def base(x: Tensor) -> Tensor | None:
-    return x._whole()
-
-
 def byteswap(x: Tensor, inplace: bool = False) -> Tensor:
     if not inplace:
         return _host.run(lambda array: array.byteswap(), x)
@@ -157,7 +156,7 @@ def resize(x: Tensor, *new_shape: Any, refcheck: bool = True) -> None:
     shape = shape_of(new_shape[0] if len(new_shape) == 1 else new_shape)
     if any(size < 0 for size in shape):
         raise ValueError(f"resize: the shape {shape} has a negative size")
-    if x.readonly or x._whole() is not None:
+    if x.readonly or x.base is not None:
         raise ValueError("resize: only a Tensor that is writeable and owns its memory is resized")
     count = 1
     for size in shape:

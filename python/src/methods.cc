@@ -268,7 +268,6 @@ void add_python_methods(nb::class_<TensorObject>& type) {
           nb::sig("def ctypes(self) -> typing.Any"),
           "NumPy's object for ctypes on this memory, which keeps it; later ops on it run at their "
           "calls.")
-      .def("_whole", &whole_memory, nb::sig("def _whole(self) -> Tensor | None"))
       .def(
           "_set_readonly",
           [](TensorObject& t, bool readonly) {

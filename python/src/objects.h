@@ -130,11 +130,11 @@ inline nb::object wrap(Tensor tensor, bool readonly = false) {
 }
 // A tensor without dimensions on memory that no one else will write.
 nb::object wrap_scalar(Tensor tensor);
-// What is computed: a scalar where it has no dimensions, as NumPy's results.
+// Wraps what was computed: without dimensions it is a scalar, as NumPy's results are.
 inline nb::object wrap_result(Tensor tensor) {
   return tensor.ndim() == 0 ? wrap_scalar(std::move(tensor)) : wrap(std::move(tensor));
 }
-// A result that views the memory of `self`: of a scalar a scalar, or a copy where it gets
+// Wraps a view of the memory of `self`. A view of a scalar is a scalar, or a copy where it gets
 // dimensions.
 nb::object view_of(const TensorObject& self, Tensor view);
 

@@ -24,7 +24,7 @@ DTYPES = [
 ]  # fmt: skip
 VALUES = [[3, 1, 2], [2.5, 0.5, 1.0], [1 + 2j, 3j, 0]]
 
-# Of an array of one dimension, and its module; NumPy's result tells whether it is a scalar.
+# Each call takes a module and its array of one dimension; NumPy's result tells what is a scalar.
 CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "a[1]": lambda m, a: a[1],
     "a[-1]": lambda m, a: a[-1],

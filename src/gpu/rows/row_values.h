@@ -75,7 +75,7 @@ class RowValues : public Writer {
   int count(Dtype dtype) { return make(dtype, cat("(", storage_type(dtype), ")W(1)")); }
   // A number that plans differ in, as a word.
   int parameter(Dtype dtype, double value);
-  // What float32 x is multiplied by before it is squared, for each row: see squares.h.
+  // A value for each row by which float32 x is multiplied before it is squared: see squares.h.
   int power_for_squares(int x);
   int reduction(Reduction kind, int stored, const Instr& instr);
   int norm(int x, double p);

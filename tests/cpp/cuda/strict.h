@@ -20,7 +20,7 @@ inline std::span<const char* const> strict_options() {
   return std::span(kOptions).first(nvrtc_version() >= kWarningsAreErrors ? 5 : 3);
 }
 
-// Whether HOLOGRAM_NVRTC_ARCHITECTURES=all asks for what takes the compiler minutes.
+// True where HOLOGRAM_NVRTC_ARCHITECTURES=all asks for what takes the compiler minutes.
 inline bool compiles_all() {
   const char* const asked = std::getenv("HOLOGRAM_NVRTC_ARCHITECTURES");
   return asked != nullptr && std::string_view(asked) == "all";

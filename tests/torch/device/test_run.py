@@ -195,7 +195,7 @@ def test_modules(tmp_path: Path) -> None:
     )
 
 
-# What each of these calls says.
+# These calls raise errors with these messages.
 NO_COUNTERPART = {
     "torch.cuda.get_device_capability()": "torch.cuda.get_device_capability has no counterpart",
     "torch.cuda.CUDAGraph()": "torch.cuda.CUDAGraph has no counterpart on the device",
