@@ -44,6 +44,8 @@ CONFIGURATIONS = [
     setting("HOLOGRAM_FORCE_ISA", "avx2"),
     setting("HOLOGRAM_FORCE_ISA", "baseline"),
     setting("HOLOGRAM_WORKER", "0"),
+    setting("HOLOGRAM_IMMEDIATE_BYTES", "0"),
+    setting("HOLOGRAM_IMMEDIATE_BYTES", "4096"),
     setting("HOLOGRAM_JIT", "0"),
     setting("HOLOGRAM_POISON", "1"),
 ]

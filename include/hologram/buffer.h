@@ -75,17 +75,20 @@ class alignas(64) Buffer {
   }
   uint32_t use_count() const { return refs_.load(std::memory_order_acquire); }
 
-  // The last circuit that recorded work on this buffer and has not retired, 0 if none; see
-  // is_pending().
+  // The last circuit that recorded work on this buffer, 0 if none; see is_pending().
   uint64_t recorded_epoch() const {
     return recorded_.load(std::memory_order_acquire) >> kRecordedEpochShift;
   }
   static constexpr int kRecordedEpochShift = 20;
-  // Whether that circuit, or an earlier one that had not run by then, writes it.
+  // Whether that circuit, or an earlier one that was not observed by then, writes it.
   bool is_written_by_recorded() const {
     return (recorded_.load(std::memory_order_relaxed) & kWrittenByRecorded) != 0;
   }
   static constexpr uint64_t kWrittenByRecorded = 4;
+  // Whether it never had memory, and no one has recorded on it.
+  bool is_untouched() const {
+    return recorded_.load(std::memory_order_relaxed) == 0 && data() == nullptr;
+  }
 
  private:
   friend struct internal::BufferAccess;

@@ -99,6 +99,10 @@ class HOLOGRAM_API Device {
   uint64_t host_bytes() const { return host_bytes_.load(std::memory_order_relaxed); }
   // The last circuit that ran: whatever was recorded up to it is done.
   uint64_t done_epoch() const { return done_epoch_.load(std::memory_order_acquire); }
+  // The last circuit that the program has waited for, or found done when it asked for a value. What
+  // is recorded may depend on it, as it follows from what the program did; done_epoch() depends on
+  // how fast the worker is. Never above done_epoch() but for the moment in which a circuit ends.
+  uint64_t observed_epoch() const { return observed_epoch_.load(std::memory_order_acquire); }
 
   // What is recorded on the device runs before anything below happens, so submitted work, marks and
   // waits see the results of every op called before. (Recorded work runs when it is asked for;
@@ -154,6 +158,7 @@ class HOLOGRAM_API Device {
   std::atomic<uint32_t> next_stream_[2] = {};
   std::atomic<internal::Recorder*> recorder_{nullptr};
   std::atomic<uint64_t> done_epoch_{0};
+  std::atomic<uint64_t> observed_epoch_{0};
   std::atomic<uint64_t> host_kernels_{0};
   std::atomic<uint64_t> host_bytes_{0};
 };

@@ -148,10 +148,16 @@ inline bool is_pending(const Buffer& buffer) {
   return buffer.recorded_epoch() > buffer.device().done_epoch() ||
          (buffer.data() == nullptr && buffer.nbytes() != 0);
 }
-// After it data() is valid and nothing recorded touches the buffer: the caller may read and write.
-// Cheap where that is so already. Throws as flush() and allocate_buffer() do.
+// Whether nothing recorded touches the buffer, as far as the program has observed (see
+// Device::observed_epoch()), and it has memory.
+inline bool is_settled(const Buffer& buffer) {
+  return buffer.recorded_epoch() <= buffer.device().observed_epoch() &&
+         (buffer.data() != nullptr || buffer.nbytes() == 0);
+}
+// After it the buffer is settled: the caller may read and write. Cheap where that is so already.
+// Throws as flush() and allocate_buffer() do.
 inline void materialize(Buffer& buffer) {
-  if (is_pending(buffer)) [[unlikely]]
+  if (!is_settled(buffer)) [[unlikely]]
     internal::materialize_slowly(buffer);
 }
 
@@ -159,6 +165,35 @@ inline void materialize(Buffer& buffer) {
 // now. Recorded work may read it as well.
 inline bool is_readable(const Buffer& buffer) {
   return !is_pending(buffer) || (!buffer.is_written_by_recorded() && buffer.data() != nullptr);
+}
+
+// Ops on small tensors run at their call instead of being recorded, where their operands are
+// settled (or only read by what is recorded) and their result is: a circuit would take longer than
+// the op. This is how many bytes an operand of such an op has at most (HOLOGRAM_IMMEDIATE_BYTES,
+// 4096; 0: none). Bits are the same either way. Functions on tensors ask for it, record functions
+// do not.
+HOLOGRAM_API int64_t immediate_bytes();
+// Error(kInvalidArgument) below 0.
+HOLOGRAM_API void set_immediate_bytes(int64_t bytes);
+namespace internal {
+// The bound; below 0 where a trace, a capture or a check wants to see every op.
+HOLOGRAM_API extern std::atomic<int64_t> g_immediate_bytes;
+}  // namespace internal
+// Whether an op whose largest operand has that many bytes may run at its call, if operands allow
+// it.
+inline bool is_immediate(int64_t bytes) {
+  return bytes <= internal::g_immediate_bytes.load(std::memory_order_relaxed);
+}
+// Whether an op at its call may read the buffer, which the host can.
+inline bool is_readable_at_call(const Buffer& buffer) {
+  return buffer.data() != nullptr &&
+         (buffer.recorded_epoch() <= buffer.device().observed_epoch() ||
+          !buffer.is_written_by_recorded()) &&
+         buffer.device().is_host_memory();
+}
+// Whether it may write it, after materialize() where it has no memory yet.
+inline bool is_writable_at_call(const Buffer& buffer) {
+  return (is_settled(buffer) || buffer.is_untouched()) && buffer.device().is_host_memory();
 }
 
 // Foreign code gets an address in this buffer: ops on it are not recorded while it has that. Any

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hologram import _dtypes, _hologram
-from hologram._hologram import Buffer, Tensor
+from hologram._hologram import Buffer, Scalar, Tensor
 from hologram._numpy import peek
 from hologram._numpy_faults import ask
 
@@ -164,6 +164,8 @@ def call(name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) 
     The first such result of a function warns, with its name.
     """
     loan = _Loan()
+    if kwargs.get("overwrite_input") and any(isinstance(x, Scalar) for x in args):
+        del kwargs["overwrite_input"]  # a permission, which memory of scalars does not give
     found = ask(function, loan.lend(args), loan.lend(kwargs))
     if stored(found):
         return loan.take_back(found)

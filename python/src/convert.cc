@@ -259,6 +259,39 @@ nb::object list_of(const char*& bytes, const Shape& shape, size_t dim, Dtype dty
   return list;
 }
 
+// Whether the values are there, and may be looked at: what a thread reads without the GIL may be
+// longer in coming.
+bool is_known(const Tensor& tensor) {
+  return tensor.buffer() && is_readable_at_call(*tensor.buffer());
+}
+
+template <class T>
+int64_t load_integer(const void* from) {
+  T value;
+  std::memcpy(&value, from, sizeof(value));
+  return static_cast<int64_t>(value);
+}
+// The first element of a tensor of integers, those of uint64 as their bits.
+int64_t known_integer(const Tensor& tensor) {
+  const void* const from = tensor.data();
+  switch (tensor.dtype()) {
+    case Dtype::kInt8:
+      return load_integer<int8_t>(from);
+    case Dtype::kInt16:
+      return load_integer<int16_t>(from);
+    case Dtype::kInt32:
+      return load_integer<int32_t>(from);
+    case Dtype::kUInt8:
+      return load_integer<uint8_t>(from);
+    case Dtype::kUInt16:
+      return load_integer<uint16_t>(from);
+    case Dtype::kUInt32:
+      return load_integer<uint32_t>(from);
+    default:
+      return load_integer<int64_t>(from);
+  }
+}
+
 // Row-major values in another dtype, read without sharing the memory.
 std::vector<char> values_of(const Tensor& tensor, Dtype dtype) {
   std::vector<char> bytes(static_cast<size_t>(tensor.numel()) * itemsize(dtype));
@@ -314,12 +347,29 @@ Tensor copy_of(const Tensor& tensor) {
   return copy;
 }
 
+std::optional<int64_t> integer_at_hand(const Tensor& tensor) {
+  if (tensor.ndim() != 0 || !is_integer(tensor.dtype()) || !is_known(tensor)) return std::nullopt;
+  const int64_t value = known_integer(tensor);
+  if (tensor.dtype() == Dtype::kUInt64 && value < 0) return std::nullopt;
+  return value;
+}
+
 nb::object item_object(const Tensor& tensor) {
   if (tensor.numel() != 1) {
     fail(ErrorKind::kInvalidArgument, "item(): the Tensor has ", tensor.numel(),
          " elements; index it so that one is left");
   }
   const Dtype dtype = python_dtype(tensor.dtype());
+  if (is_known(tensor)) {
+    if (is_integer(tensor.dtype())) {
+      const int64_t value = known_integer(tensor);
+      return number_at(reinterpret_cast<const char*>(&value), dtype);
+    }
+    if (tensor.dtype() == dtype) return number_at(static_cast<const char*>(tensor.data()), dtype);
+    if (tensor.dtype() == Dtype::kFloat32) {
+      return nb::steal(PyFloat_FromDouble(*static_cast<const float*>(tensor.data())));
+    }
+  }
   return number_at(values_of(tensor, dtype).data(), dtype);
 }
 

@@ -27,6 +27,9 @@ bool try_make_tensor(nb::handle object, TensorObject& result);
 
 // A copy with memory of its own, row-major.
 Tensor copy_of(const Tensor& tensor);
+// The value of an integer tensor without dimensions, where it is known without running anything and
+// int64 holds it.
+std::optional<int64_t> integer_at_hand(const Tensor& tensor);
 // tensor.item(): ValueError unless it has one element.
 nb::object item_object(const Tensor& tensor);
 nb::object to_list(const Tensor& tensor);

@@ -172,7 +172,7 @@ PyObject* export_tensor(const TensorObject& self, const Request& request) {
           "max_version=(1, 0) or copy=True");
   }
   ExportMark mark;
-  if (tensor.buffer() && is_pending(*tensor.buffer())) mark = mark_and_settle(tensor);
+  if (tensor.buffer() && !is_settled(*tensor.buffer())) mark = mark_and_settle(tensor);
   return versioned ? capsule_of(to_dlpack(tensor, flags))
                    : capsule_of(to_dlpack_unversioned(tensor));
 }

@@ -33,7 +33,7 @@ void run_with_gil(void (*work)(void*), void* context) noexcept {
 }
 
 void settle(const Tensor& tensor) {
-  if (tensor.buffer() && is_pending(*tensor.buffer())) {
+  if (tensor.buffer() && !is_settled(*tensor.buffer())) {
     const Unlocked unlocked;
     materialize(*tensor.buffer());
   }

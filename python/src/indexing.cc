@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 // tensor[...] : views by ints, slices, Ellipsis and None, a copy of a single element; the rest
 // through NumPy.
+#include <cstring>
 #include <optional>
 #include <vector>
 
 #include "convert.h"
+#include "hologram/memory.h"
+#include "hologram/recorder.h"
 #include "objects.h"
 #include "operators.h"
 
@@ -128,6 +131,85 @@ class Indexer {
   bool only_ints_ = true;
 };
 
+// The position of the element that `key`, an int or a tuple of as many ints as there are
+// dimensions, names. Empty for other keys and for ints out of range, which Indexer explains.
+std::optional<int64_t> position_of(const Tensor& tensor, PyObject* key) {
+  const bool is_tuple = PyTuple_CheckExact(key);
+  const Py_ssize_t count = is_tuple ? PyTuple_GET_SIZE(key) : 1;
+  if (count != tensor.ndim()) return std::nullopt;
+  int64_t offset = tensor.offset();
+  for (Py_ssize_t d = 0; d < count; ++d) {
+    PyObject* const index = is_tuple ? PyTuple_GET_ITEM(key, d) : key;
+    Py_ssize_t value;
+    if (PyLong_CheckExact(index)) {
+      value = PyLong_AsSsize_t(index);
+      if (value == -1 && PyErr_Occurred() != nullptr) {
+        PyErr_Clear();
+        return std::nullopt;
+      }
+    } else if (const TensorObject* held = tensor_of(index)) {
+      const std::optional<int64_t> known = integer_at_hand(held->tensor);
+      if (!known) return std::nullopt;
+      value = *known;
+    } else {
+      return std::nullopt;
+    }
+    const int64_t size = tensor.shape()[static_cast<size_t>(d)];
+    if (value < 0) value += size;
+    if (value < 0 || value >= size) return std::nullopt;
+    offset += value * tensor.strides()[static_cast<size_t>(d)];
+  }
+  return offset;
+}
+
+// The element at that position, which is copied at once where it is known and may be.
+nb::object element_at(const Tensor& tensor, int64_t offset) {
+  const size_t size = itemsize(tensor.dtype());
+  if (!is_immediate(static_cast<int64_t>(size)) || !is_readable_at_call(*tensor.buffer())) {
+    return wrap_scalar(copy_of(Tensor(tensor.buffer(), {}, {}, tensor.dtype(), offset)));
+  }
+  Buffer* const memory = allocate_buffer(tensor.buffer()->device(), size);
+  memory->set_dtype(tensor.dtype());
+  std::memcpy(memory->data(),
+              tensor.buffer()->data_as<char>() + offset * static_cast<int64_t>(size), size);
+  return wrap_scalar(Tensor(BufferRef::adopt(memory), {}, tensor.dtype()));
+}
+
+template <class T>
+bool put_number(char* to, T number) {
+  std::memcpy(to, &number, sizeof(number));
+  return true;
+}
+
+// Writes a float or int of Python's, or an element of that dtype that is known, at its call; false
+// where it is another case.
+bool put_at_call(const Tensor& tensor, int64_t offset, PyObject* value) {
+  const auto size = static_cast<int64_t>(itemsize(tensor.dtype()));
+  if (!is_immediate(size) || !is_writable_at_call(*tensor.buffer())) return false;
+  if (tensor.buffer()->data() == nullptr) return false;
+  char* const to = tensor.buffer()->data_as<char>() + offset * size;
+  if (const TensorObject* held = tensor_of(value)) {
+    const Tensor& from = held->tensor;
+    if (from.dtype() != tensor.dtype() || from.numel() != 1 || !from.buffer() ||
+        !is_readable_at_call(*from.buffer())) {
+      return false;
+    }
+    std::memmove(to, from.data(), static_cast<size_t>(size));
+    return true;
+  }
+  if (PyFloat_CheckExact(value)) {
+    const double number = PyFloat_AS_DOUBLE(value);
+    if (tensor.dtype() == Dtype::kFloat64) return put_number(to, number);
+    return tensor.dtype() == Dtype::kFloat32 && put_number(to, static_cast<float>(number));
+  }
+  if (!PyLong_CheckExact(value)) return false;
+  int overflow = 0;
+  const int64_t number = PyLong_AsLongLongAndOverflow(value, &overflow);
+  if (overflow != 0) return false;
+  if (tensor.dtype() == Dtype::kInt64) return put_number(to, number);
+  return tensor.dtype() == Dtype::kFloat64 && put_number(to, static_cast<double>(number));
+}
+
 std::optional<Tensor> view_at(const Tensor& tensor, PyObject* key) {
   if (!tensor.buffer()) return std::nullopt;
   Indexer indexer(tensor);
@@ -139,12 +221,15 @@ PyObject* get(PyObject* self, PyObject* key) {
   return guarded([&] {
     const TensorObject& object = self_of(self);
     if (object.tensor.buffer()) {
+      const std::optional<int64_t> position =
+          object.is_scalar ? std::nullopt : position_of(object.tensor, key);
+      if (position) return element_at(object.tensor, *position).release().ptr();
       Indexer indexer(object.tensor);
       if (indexer.apply(key)) {
         const bool is_element = indexer.is_element();
         if (is_element && object.is_scalar) return Py_NewRef(self);
         Tensor view = std::move(indexer).view();
-        if (is_element) return wrap_scalar(copy_of(view)).release().ptr();
+        if (is_element) return element_at(view, view.offset()).release().ptr();
         if (object.is_scalar) return wrap(copy_of(view)).release().ptr();
         return wrap(std::move(view), object.readonly).release().ptr();
       }
@@ -193,6 +278,10 @@ int set(PyObject* self, PyObject* key, PyObject* value) {
       return 0;
     }
     object.check_writable("assignment");
+    if (object.tensor.buffer()) {
+      const std::optional<int64_t> position = position_of(object.tensor, key);
+      if (position && put_at_call(object.tensor, *position, value)) return 0;
+    }
     if (const std::optional<Tensor> view = view_at(object.tensor, key)) {
       assign(*view, value);
     } else {
@@ -219,7 +308,7 @@ PyObject* item_at(PyObject* self, Py_ssize_t index) {
   return guarded([&] {
     const TensorObject& object = self_of(self);
     Tensor item = object.tensor.select(0, index);
-    if (item.ndim() == 0) return wrap_scalar(copy_of(item)).release().ptr();  // as of t[index]
+    if (item.ndim() == 0) return element_at(item, item.offset()).release().ptr();  // as of t[index]
     return wrap(std::move(item), object.readonly).release().ptr();
   });
 }

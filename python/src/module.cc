@@ -121,6 +121,10 @@ void register_testing(nb::module_& m) {
   testing.def(
       "set_deferring", [](bool on) { set_deferring(on); }, nb::arg("on"),
       "Whether ops are recorded; off, they run at their calls.");
+  testing.def("immediate_bytes", &immediate_bytes,
+              "Bytes of the largest operand with which an op runs at its call.");
+  testing.def("set_immediate_bytes", &set_immediate_bytes, nb::arg("bytes"),
+              "Change that; 0: ops are recorded.");
 }
 
 }  // namespace

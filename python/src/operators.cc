@@ -172,24 +172,15 @@ PyObject* divmod_slot(PyObject* a, PyObject* b) {
   });
 }
 
-PyObject* matmul_slot(PyObject* a, PyObject* b) {
-  return guarded([&] {
-    Argument x;
-    Argument y;
-    if (!parse_both(a, b, x, y)) return answer("matmul", a, b);
-    if (!x.is_tensor() || !y.is_tensor()) {
-      fail(ErrorKind::kInvalidArgument, "matmul: an operand is a number; multiply with *");
-    }
-    Tensor product;
-    {
-      const Unlocked unlocked;
-      product = matmul(x.tensor(), y.tensor(), Rules::numpy);
-    }
-    return wrap_result(std::move(product)).release().ptr();
-  });
-}
-
 // --- Powers ------------------------------------------------------------------------------------
+
+Tensor compute_general_power(Argument& x, Argument& y) {
+  adapt(x, y, Argument::Use::kArithmetic);
+  const std::array<Operand, 2> operands = {x.operand(), y.operand()};
+  const Dtype dtype = elementwise_types(OpId::maximum, operands, Rules::numpy).result;
+  if (is_floating(dtype) || is_complex(dtype)) return compute_row(OpId::pow, x, y);
+  return compute_whole(&integer_power, x, y);
+}
 
 Tensor compute_power(Argument& x, Argument& y) {
   // The exponents for which NumPy has a shorter way, with fewer roundings.
@@ -210,11 +201,7 @@ Tensor compute_power(Argument& x, Argument& y) {
     if (is_inexact && exponent == 0.5) return row(OpId::sqrt);
     if (is_inexact && exponent == -1.0) return row(OpId::reciprocal);
   }
-  adapt(x, y, Argument::Use::kArithmetic);
-  const std::array<Operand, 2> operands = {x.operand(), y.operand()};
-  const Dtype dtype = elementwise_types(OpId::maximum, operands, Rules::numpy).result;
-  if (is_floating(dtype) || is_complex(dtype)) return compute_row(OpId::pow, x, y);
-  return compute_whole(&integer_power, x, y);
+  return compute_general_power(x, y);
 }
 
 PyObject* power(PyObject* a, PyObject* b, PyObject* modulus) {
@@ -408,6 +395,37 @@ PyObject* index_slot(PyObject* a) {
 
 }  // namespace
 
+PyObject* left_shift_slot(PyObject* a, PyObject* b) { return binary_whole<&left_shift>(a, b); }
+PyObject* right_shift_slot(PyObject* a, PyObject* b) { return binary_whole<&right_shift>(a, b); }
+PyObject* floor_divide_slot(PyObject* a, PyObject* b) { return binary<OpId::floor_divide>(a, b); }
+PyObject* remainder_slot(PyObject* a, PyObject* b) { return binary<OpId::remainder>(a, b); }
+
+PyObject* matmul_slot(PyObject* a, PyObject* b) {
+  return guarded([&] {
+    Argument x;
+    Argument y;
+    if (!parse_both(a, b, x, y)) return answer("matmul", a, b);
+    if (!x.is_tensor() || !y.is_tensor()) {
+      fail(ErrorKind::kInvalidArgument, "matmul: an operand is a number; multiply with *");
+    }
+    Tensor product;
+    {
+      const Unlocked unlocked(is_long(x.tensor()) || is_long(y.tensor()));
+      product = matmul(x.tensor(), y.tensor(), Rules::numpy);
+    }
+    return wrap_result(std::move(product)).release().ptr();
+  });
+}
+
+PyObject* power_ufunc(PyObject* a, PyObject* b) {
+  return guarded([&] {
+    Argument x;
+    Argument y;
+    if (!parse_both(a, b, x, y)) return answer("pow", a, b);
+    return wrap_result(compute_general_power(x, y)).release().ptr();
+  });
+}
+
 void add_operator_slots(std::vector<PyType_Slot>& slots) {
   const auto add = [&](int slot, auto* function) {
     slots.push_back({slot, reinterpret_cast<void*>(function)});
@@ -416,15 +434,15 @@ void add_operator_slots(std::vector<PyType_Slot>& slots) {
   add(Py_nb_subtract, &binary<OpId::sub>);
   add(Py_nb_multiply, &binary<OpId::mul>);
   add(Py_nb_true_divide, &binary<OpId::div>);
-  add(Py_nb_floor_divide, &binary<OpId::floor_divide>);
-  add(Py_nb_remainder, &binary<OpId::remainder>);
+  add(Py_nb_floor_divide, &floor_divide_slot);
+  add(Py_nb_remainder, &remainder_slot);
   add(Py_nb_divmod, &divmod_slot);
   add(Py_nb_power, &power);
   add(Py_nb_and, &binary<OpId::bitwise_and>);
   add(Py_nb_or, &binary<OpId::bitwise_or>);
   add(Py_nb_xor, &binary<OpId::bitwise_xor>);
-  add(Py_nb_lshift, &binary_whole<&left_shift>);
-  add(Py_nb_rshift, &binary_whole<&right_shift>);
+  add(Py_nb_lshift, &left_shift_slot);
+  add(Py_nb_rshift, &right_shift_slot);
   add(Py_nb_matrix_multiply, &matmul_slot);
   add(Py_nb_inplace_add, &binary_in_place<OpId::add>);
   add(Py_nb_inplace_subtract, &binary_in_place<OpId::sub>);

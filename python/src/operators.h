@@ -10,6 +10,14 @@ namespace hologram::python {
 
 void add_operator_slots(std::vector<PyType_Slot>& slots);
 void add_indexing_slots(std::vector<PyType_Slot>& slots);
+// What the operators give that are no rows; their slots.
+PyObject* left_shift_slot(PyObject* a, PyObject* b);
+PyObject* right_shift_slot(PyObject* a, PyObject* b);
+PyObject* floor_divide_slot(PyObject* a, PyObject* b);
+PyObject* remainder_slot(PyObject* a, PyObject* b);
+PyObject* matmul_slot(PyObject* a, PyObject* b);
+// Without the shorter ways that x ** 2 and x ** 0.5 have, as NumPy's power has none.
+PyObject* power_ufunc(PyObject* a, PyObject* b);
 // __array_ufunc__, NumPy's protocol for its ufuncs.
 void add_ufunc_method(nanobind::handle type);
 

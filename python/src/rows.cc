@@ -5,6 +5,7 @@
 #include <array>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "convert.h"
@@ -117,47 +118,149 @@ PyObject* on_tensors(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyObjec
 
 // --- For NumPy's ufuncs --------------------------------------------------------------------------
 
-// Ufuncs that are a row whatever their operands; they are few and live as long as the process.
+// Of which operands a ufunc is what it is known as.
+enum class Among : uint8_t { kAll, kReals, kFloats, kNumbers };
+bool is_among(Dtype dtype, Among among) {
+  switch (among) {
+    case Among::kAll:
+      return true;
+    case Among::kReals:
+      return !is_complex(dtype);
+    case Among::kFloats:
+      return is_floating(dtype);
+    case Among::kNumbers:
+      return dtype != Dtype::kBool;
+  }
+  return false;
+}
+
+// A ufunc of NumPy's that is a row of the op table, or a function of two operands.
 struct Ufunc {
-  PyObject* ufunc;
   OpId op;
   int arity;
+  PyObject* (*function)(PyObject*, PyObject*);  // null: the row
+  Among among;
 };
-std::vector<Ufunc>& ufuncs() {
-  static auto& known = *new std::vector<Ufunc>;
+// They are few and live as long as the process.
+std::unordered_map<PyObject*, Ufunc>& ufuncs() {
+  static auto& known = *new std::unordered_map<PyObject*, Ufunc>;
   return known;
 }
 
-void note_ufunc(nb::handle ufunc, const char* name) {
-  for (const OpInfo& row : hologram::ops()) {
-    if (row.name == name) {
-      ufuncs().push_back({ufunc.inc_ref().ptr(), row.id, row.arity});
-      return;
-    }
+void note_ufunc(nb::handle ufunc, const char* name, const char* among) {
+  constexpr std::array<const char*, 4> kAmong = {"all", "reals", "floats", "numbers"};
+  const auto place = std::ranges::find(kAmong, std::string_view(among));
+  if (place == kAmong.end()) {
+    fail(ErrorKind::kInvalidArgument, "operands are all, reals, floats or numbers, not ", among);
   }
-  fail(ErrorKind::kInvalidArgument, "no row of the op table is called ", name);
+  Ufunc known{OpId::add, 2, nullptr, static_cast<Among>(place - kAmong.begin())};
+  struct Function {
+    const char* name;
+    PyObject* (*function)(PyObject*, PyObject*);
+  };
+  constexpr std::array<Function, 6> kFunctions = {{{"left_shift", &left_shift_slot},
+                                                   {"right_shift", &right_shift_slot},
+                                                   {"floor_divide", &floor_divide_slot},
+                                                   {"remainder", &remainder_slot},
+                                                   {"matmul", &matmul_slot},
+                                                   {"power", &power_ufunc}}};
+  for (const Function& function : kFunctions) {
+    if (std::string_view(function.name) == name) known.function = function.function;
+  }
+  const auto row =
+      std::ranges::find_if(hologram::ops(), [&](const OpInfo& info) { return info.name == name; });
+  if (known.function == nullptr) {
+    if (row == hologram::ops().end()) {
+      fail(ErrorKind::kInvalidArgument, "no row of the op table is called ", name);
+    }
+    known.op = row->id, known.arity = row->arity;
+  }
+  ufuncs().emplace(ufunc.inc_ref().ptr(), known);
+}
+
+// numpy.ndarray and numpy.generic, which live as long as the process.
+PyObject* ndarray_type = nullptr;
+PyObject* generic_type = nullptr;
+
+void note_types(nb::handle ndarray, nb::handle generic) {
+  ndarray_type = ndarray.inc_ref().ptr();
+  generic_type = generic.inc_ref().ptr();
 }
 
 // A Tensor or a number of Python's; NumPy's own arrays and numbers count otherwise.
 bool is_plain(PyObject* object) {
   return tensor_of(object) != nullptr || PyFloat_CheckExact(object) || PyLong_CheckExact(object);
 }
+bool is_numpys(PyObject* object) {
+  return reinterpret_cast<PyObject*>(Py_TYPE(object)) == ndarray_type ||
+         (generic_type != nullptr && PyObject_IsInstance(object, generic_type) == 1);
+}
 
-// ufunc, method, operands...: a call without keywords of a ufunc that is a row is recorded here.
+// The Tensor of out=(tensor,), the only keyword; null where no keywords were given. False for
+// others.
+bool find_out(PyObject* const* values, PyObject* kwnames, PyObject*& out) {
+  out = nullptr;
+  if (kwnames == nullptr) return true;
+  if (PyTuple_GET_SIZE(kwnames) != 1 ||
+      PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, 0), "out") != 0 ||
+      !PyTuple_CheckExact(values[0]) || PyTuple_GET_SIZE(values[0]) != 1) {
+    return false;
+  }
+  out = PyTuple_GET_ITEM(values[0], 0);
+  return tensor_of(out) != nullptr;
+}
+
+// The result of a ufunc that is known, or null, without an error, where NumPy is to answer.
+PyObject* try_ufunc(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  if (!PyUnicode_Check(args[1]) || PyUnicode_CompareWithASCIIString(args[1], "__call__") != 0) {
+    return nullptr;
+  }
+  PyObject* const* const operands = args + 2;
+  const Py_ssize_t count = nargs - 2;
+  const auto found = ufuncs().find(args[0]);
+  PyObject* out;
+  if (found == ufuncs().end() || found->second.arity != count ||
+      !find_out(args + nargs, kwnames, out)) {
+    return nullptr;
+  }
+  const Ufunc& known = found->second;
+  if (known.function != nullptr && out != nullptr) return nullptr;
+  bool all_plain = true;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (const TensorObject* held = tensor_of(operands[i])) {
+      if (!is_among(held->tensor.dtype(), known.among)) return nullptr;
+      continue;
+    }
+    if (is_plain(operands[i])) continue;
+    if (known.among != Among::kAll || !is_numpys(operands[i])) return nullptr;
+    all_plain = false;
+  }
+  PyObject* result;
+  if (known.function != nullptr) {
+    result = known.function(operands[0], operands[1]);
+  } else {
+    PyObject* given[kMaxArity + 1];
+    std::copy_n(operands, count, given);
+    given[count] = out;
+    static PyObject* const names = nb::make_tuple("out").release().ptr();
+    result = call_on_tensors(known.op, known.arity, given, count, out != nullptr ? names : nullptr);
+  }
+  // NumPy computes what has no dtype here, or says in its own way what is wrong.
+  const bool numpy_answers = result == nullptr && (!all_plain || out != nullptr) &&
+                             (PyErr_ExceptionMatches(PyExc_TypeError) != 0 ||
+                              PyErr_ExceptionMatches(PyExc_ValueError) != 0);
+  if (numpy_answers) PyErr_Clear();
+  if (result == nullptr && !numpy_answers) raise_set();
+  return result;
+}
+
+// ufunc, method, operands...: a call of a ufunc that is known is recorded here.
 PyObject* array_ufunc(PyObject* self, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   return guarded([&]() -> PyObject* {
     if (nargs < 2) {
       fail(ErrorKind::kTypeMismatch, "__array_ufunc__ takes a ufunc, a method and operands");
     }
-    if (kwnames == nullptr && PyUnicode_Check(args[1]) &&
-        PyUnicode_CompareWithASCIIString(args[1], "__call__") == 0 &&
-        std::all_of(args + 2, args + nargs, is_plain)) {
-      for (const Ufunc& known : ufuncs()) {
-        if (known.ufunc == args[0] && known.arity == nargs - 2) {
-          return call_on_tensors(known.op, known.arity, args + 2, nargs - 2, nullptr);
-        }
-      }
-    }
+    if (PyObject* result = try_ufunc(args, nargs, kwnames)) return result;
     nb::list operands;
     for (Py_ssize_t i = 2; i < nargs; ++i) operands.append(nb::borrow(args[i]));
     nb::dict options;
@@ -458,8 +561,12 @@ void add_ufunc_method(nb::handle type) {
 }
 
 void register_rows(nb::module_& m) {
-  m.def("_note_ufunc", &note_ufunc, nb::arg("ufunc"), nb::arg("name"),
-        "Let a ufunc of NumPy's be a row wherever its operands are Tensors and Python's numbers.");
+  m.def(
+      "_note_ufunc", &note_ufunc, nb::arg("ufunc"), nb::arg("name"), nb::arg("among") = "all",
+      "Let a ufunc of NumPy's be a row, or an operator, wherever its operands are Tensors of such\n"
+      "dtypes (all, reals, floats, numbers) and numbers.");
+  m.def("_note_types", &note_types, nb::arg("ndarray"), nb::arg("generic"),
+        "Say which classes NumPy's arrays and scalars have.");
   nb::module_ rows = m.def_submodule("rows", "The rows of the op table on tensors.");
   nb::module_ ops = m.def_submodule("ops", "The rows of the op table on buffers.");
   static auto& texts = *new std::vector<std::unique_ptr<std::string>>;

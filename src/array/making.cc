@@ -27,7 +27,7 @@ void check_kinds(const char* function, Dtype from, Dtype to) {
 
 // Both of dst's shape.
 void copy_same_shape(const Tensor& src, const Tensor& dst) {
-  if (is_recording(device_of(dst))) {
+  if (is_recording(device_of(dst)) && !(array::is_free(dst) && array::is_at_hand(src))) {
     const RecordOperand out = array::record_operand(dst), in = array::record_operand(src);
     if (src.is_contiguous() && dst.is_contiguous()) {
       if (record_flat_copy(out, in, dst.numel())) return;
@@ -101,7 +101,7 @@ void fill_into(const Scalar& value, const Tensor& dst) {
     return fill_into(array::convertible(value, dst.dtype()), array::carrier(dst));
   }
   Device& device = device_of(dst);
-  if (is_recording(device) && !is_complex(dst.dtype())) {
+  if (is_recording(device) && !is_complex(dst.dtype()) && !array::is_free(dst)) {
     const RecordOperand out = array::record_operand(dst);
     const RecordOperand number = array::record_number(value, compute_dtype(dst.dtype()));
     if (dst.is_contiguous()) {

@@ -117,7 +117,9 @@ void run(const Tensor& a, const Tensor& b, const Tensor& out) {
   if (is_complex(out.dtype())) return run_complex(a, b, out);
   // Sums and products have the same bits, whatever the sign.
   if (is_stored_only(out.dtype())) return run(carrier(a), carrier(b), carrier(out));
-  if (is_recording(device_of(out)) && record_product(a, b, out)) return;
+  const bool records =
+      is_recording(device_of(out)) && !(is_free(out) && is_at_hand(a) && is_at_hand(b));
+  if (records && record_product(a, b, out)) return;
   record(calls::Matmul<Arg>{.a = a, .b = b, .out = out});
 }
 

@@ -2,6 +2,8 @@
 // Records a call over tensors, or runs it at once where it cannot be recorded.
 #include "src/array/record_call.h"
 
+#include <algorithm>
+
 #include "hologram/call_frame.h"
 #include "src/base/dtype_check.h"
 
@@ -58,9 +60,18 @@ void CallRecord::run(CallNumber number) {
   run(number, kCosts[static_cast<size_t>(number)](words_.data(), numbers_.data()));
 }
 
+bool CallRecord::is_immediate() const {
+  return std::ranges::all_of(operands_, [](const CallOperand& operand) {
+    const Buffer* buffer = operand.buffer;
+    return buffer == nullptr ||
+           (hologram::is_immediate(operand.bytes) &&
+            (operand.writes ? is_writable_at_call(*buffer) : is_readable_at_call(*buffer)));
+  });
+}
+
 void CallRecord::run(CallNumber number, double cost) {
   const auto kind = static_cast<uint16_t>(number);
-  if (record_call(kind, operands_, words_, numbers_, cost)) return;
+  if (!is_immediate() && record_call(kind, operands_, words_, numbers_, cost)) return;
   for (const CallOperand& operand : operands_) {
     if (operand.buffer != nullptr) materialize(*operand.buffer);
   }

@@ -49,6 +49,8 @@ class CallRecord : public CallEncoder<CallRecord, std::vector<uint64_t>, std::ve
   void run(CallNumber number);
 
  private:
+  bool is_immediate() const;
+
   std::vector<CallOperand> operands_;
 };
 

@@ -93,7 +93,8 @@ void run(Reduction op, const Tensor& in, uint64_t mask, const Tensor& out, const
   const bool trailing =
       reduced == ndim || mask == (((uint64_t{1} << reduced) - 1) << (ndim - reduced));
   if (reduced > 0 && trailing && !is_positional(op) && in.numel() != 0 &&
-      is_recording(device_of(in)) && in.is_contiguous() && out.is_contiguous()) {
+      is_recording(device_of(in)) && in.is_contiguous() && out.is_contiguous() &&
+      !(is_free(out) && is_at_hand(in))) {
     const int64_t rows = out.numel();
     if (record_reduction(op, record_operand(out), record_operand(in), rows, in.numel() / rows,
                          parameter)) {
@@ -267,7 +268,7 @@ void softmax_rows(const char* name, circuit::RowOp row, const Tensor& in, int di
   }
   const int along = dim < 0 ? dim + ndim : dim;
   if (is_recording(array::device_of(in)) && along == ndim - 1 && in.is_contiguous() &&
-      out.is_contiguous()) {
+      out.is_contiguous() && !(array::is_free(out) && array::is_at_hand(in))) {
     const RecordOperand operands[] = {array::record_operand(out), array::record_operand(in)};
     const int64_t cols = in.ndim() == 0 ? 1 : in.shape().back();
     if (record_rows(static_cast<int>(row), operands, 1, in.numel() / cols, cols)) return;

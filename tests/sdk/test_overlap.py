@@ -142,6 +142,7 @@ def test_what_waits_is_ordered_with_what_the_other_touches() -> None:
     assert x.sum().item() == 700
 
 
+@pytest.mark.usefixtures("recording")
 def test_a_lent_tensor_defers_again_once_all_is_given_back() -> None:
     with hg.Executor() as ex:
         x = hg.ones(16, "float32")

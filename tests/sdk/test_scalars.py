@@ -421,3 +421,12 @@ def test_ctypes() -> None:
     pointer = t.ctypes.data_as(ctypes.POINTER(ctypes.c_double))
     pointer[1] = 7
     assert (t + 0).tolist() == [1, 7]
+
+
+def test_overwrite_input_of_a_scalar_is_taken() -> None:
+    x = hg.array([5.0, 7.0])[1]
+    for function in (np.median, np.nanmedian):
+        assert function(x, overwrite_input=True) == 7.0
+    for function in (np.quantile, np.nanquantile):
+        assert function(x, 0.5, overwrite_input=True) == 7.0
+    assert x.item() == 7.0

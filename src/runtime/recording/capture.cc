@@ -46,12 +46,14 @@ void begin_graph(Capture& capture) {
   }
   g_graph_captures.fetch_add(1, std::memory_order_relaxed);
   g_captures.fetch_add(1, std::memory_order_relaxed);
+  see_all(true);
 }
 
 void end_graph(Capture& capture) noexcept {
   if (g_graph.load() != &capture) return;
   g_captures.fetch_sub(1, std::memory_order_relaxed);
   g_graph_captures.fetch_sub(1, std::memory_order_relaxed);
+  see_all(false);
   g_graph.store(nullptr, std::memory_order_release);
 }
 
@@ -112,6 +114,7 @@ void begin_capture(Capture& capture) {
   t_capture = &capture;
   g_captures.fetch_add(1, std::memory_order_relaxed);
   if (capture.of_graph) g_graph_captures.fetch_add(1, std::memory_order_relaxed);
+  see_all(true);
 }
 
 void end_capture(Capture& capture) noexcept {
@@ -119,6 +122,7 @@ void end_capture(Capture& capture) noexcept {
   t_capture = nullptr;
   g_captures.fetch_sub(1, std::memory_order_relaxed);
   if (capture.of_graph) g_graph_captures.fetch_sub(1, std::memory_order_relaxed);
+  see_all(false);
 }
 
 int64_t Capture::find(const Buffer* buffer) const {

@@ -13,6 +13,7 @@
 #include "hologram/error.h"
 #include "hologram/op.h"
 #include "src/circuit/tape.h"
+#include "src/runtime/recording/recorded_circuit.h"
 
 namespace hologram::internal {
 namespace {
@@ -227,7 +228,9 @@ class RecordKernel {
 }  // namespace
 
 bool checks_circuits() { return check_wish().load(std::memory_order_relaxed); }
-void set_checks_circuits(bool check) { check_wish().store(check); }
+void set_checks_circuits(bool check) {
+  if (check_wish().exchange(check) != check) see_all(check);
+}
 
 CircuitCheck::CircuitCheck(Device& device, std::span<const uint64_t> words,
                            std::span<const uint8_t> states, std::vector<size_t> sizes,

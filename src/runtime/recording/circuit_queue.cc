@@ -29,7 +29,7 @@ std::unique_ptr<RecordedCircuit> CircuitQueue::pop() {
     std::atomic<uint64_t>& recorded = BufferAccess::recorded(slot.buffer);
     const uint64_t word = recorded.load(std::memory_order_relaxed);
     if (word >> Buffer::kRecordedEpochShift != circuit->epoch) return true;
-    recorded.store(word & kFlagsMask, std::memory_order_release);
+    recorded.store(word | kNoSlot << kSlotShift, std::memory_order_release);
     return false;
   });
   return circuit;

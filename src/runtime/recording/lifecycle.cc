@@ -3,6 +3,7 @@
 // ask of one and tell it: counts, exports, lines.
 #include <pthread.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <exception>
@@ -17,6 +18,7 @@
 #include "src/circuit/plan_cache.h"
 #include "src/runtime/memory/buffer_access.h"
 #include "src/runtime/memory/idle_trim.h"
+#include "src/runtime/recording/circuit_check.h"
 #include "src/runtime/recording/recorder.h"
 #include "src/runtime/recording/trace_hooks.h"
 #include "src/runtime/threads/worker_scope.h"
@@ -226,6 +228,33 @@ bool release_recorded(Device& device) noexcept {
   }
 }
 
+// ---- ops at their call ----
+
+namespace {
+
+// Of operands of a chain of ops, one more pass through the first-level cache takes as long as
+// recording, finding and binding a plan.
+constexpr int64_t kImmediateBytes = 4096;
+constexpr int64_t kMostImmediateBytes = int64_t{1} << 40;
+
+// What HOLOGRAM_IMMEDIATE_BYTES gives. Text that is no number is ignored.
+int64_t first_immediate_bytes() {
+  const char* text = std::getenv("HOLOGRAM_IMMEDIATE_BYTES");
+  char* end = nullptr;
+  const int64_t wish = text != nullptr ? std::strtoll(text, &end, 10) : kImmediateBytes;
+  const bool is_number = end != text && wish >= 0;
+  return std::min(is_number ? wish : kImmediateBytes, kMostImmediateBytes) -
+         (checks_circuits() ? kSeesAll : 0);
+}
+
+}  // namespace
+
+std::atomic<int64_t> g_immediate_bytes{first_immediate_bytes()};
+
+void see_all(bool sees) {
+  g_immediate_bytes.fetch_add(sees ? -kSeesAll : kSeesAll, std::memory_order_relaxed);
+}
+
 // ---- where ops were recorded ----
 
 namespace {
@@ -277,11 +306,27 @@ void materialize_slowly(Buffer& buffer) {
            "materialize what the work needs before it is submitted");
     }
     recorder.flush_buffer(buffer);
+  } else {
+    recorder.observe(buffer.recorded_epoch());
   }
-  recorder.attach(&buffer);
+  if (buffer.data() == nullptr) recorder.attach(&buffer);
 }
 
 }  // namespace internal
+
+int64_t immediate_bytes() {
+  const int64_t bytes = internal::g_immediate_bytes.load(std::memory_order_relaxed);
+  return (bytes % internal::kSeesAll + internal::kSeesAll) % internal::kSeesAll;
+}
+
+void set_immediate_bytes(int64_t bytes) {
+  if (bytes < 0) {
+    fail(ErrorKind::kInvalidArgument,
+         "set_immediate_bytes: takes a number of bytes, 0 or more, got ", bytes);
+  }
+  bytes = std::min(bytes, internal::kMostImmediateBytes);
+  internal::g_immediate_bytes.fetch_add(bytes - immediate_bytes(), std::memory_order_relaxed);
+}
 
 void flush(Device& device) {
   internal::trim_if_idle();

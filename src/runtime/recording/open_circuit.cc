@@ -97,9 +97,9 @@ bool OpenCircuit::wants_too_much() {
   const bool fresh = !backed && BufferAccess::pool(buffer) == PoolKind::kDeferred;
   circuit.slots.push_back({buffer, fresh});
   // The recorder holds one reference, which passes to the last circuit that names the buffer.
-  if (word >> Buffer::kRecordedEpochShift == 0) buffer->retain();
+  if (!is_named(word)) buffer->retain();
   (backed ? circuit.backed_bytes : circuit.unbacked_bytes) += buffer->nbytes();
-  const bool waits = word >> Buffer::kRecordedEpochShift > device_.done_epoch();
+  const bool waits = word >> Buffer::kRecordedEpochShift > device_.observed_epoch();
   const uint64_t kept = waits ? kFlagsMask : kFlagsMask & ~Buffer::kWrittenByRecorded;
   recorded.store(circuit.epoch << Buffer::kRecordedEpochShift | uint64_t{slot} << kSlotShift |
                      (word & kept) | (writes ? kWrites : 0),

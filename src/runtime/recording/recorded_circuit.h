@@ -20,6 +20,8 @@ namespace hologram::internal {
 // What Buffer::recorded_ holds below the epoch.
 inline constexpr int kSlotShift = 4;
 inline constexpr uint64_t kSlotMask = 0xffff;
+inline constexpr uint64_t kNoSlot =
+    kSlotMask;  // the circuit is done: the recorder has no reference
 inline constexpr uint64_t kFlagsMask = 0xf;
 inline constexpr uint64_t kExported = 1;  // foreign code has an address in it, see exports_
 inline constexpr uint32_t kForever = std::numeric_limits<uint32_t>::max();  // of exports
@@ -27,6 +29,10 @@ inline constexpr uint64_t kWritten = 2;  // an op that writes it was recorded
 // 4: Buffer::kWrittenByRecorded.
 inline constexpr uint64_t kPlaceholder = 8;  // stands for a value of a Circuit, never has memory
 
+// Whether the recorder holds a reference to the buffer whose word that is.
+inline bool is_named(uint64_t word) {
+  return word >> Buffer::kRecordedEpochShift != 0 && (word >> kSlotShift & kSlotMask) != kNoSlot;
+}
 // Whether ops of the device may name it.
 inline bool may_be_recorded(Buffer& buffer, const Device& device) {
   const uint64_t word = BufferAccess::recorded(&buffer).load(std::memory_order_relaxed);
@@ -73,6 +79,11 @@ enum class Why : uint8_t {
   kMode,     // what comes next is called by a thread that rounds in another way
   kAge,      // no thread recorded or asked for a while
 };
+
+// Someone wants to see every op: a trace, a capture, a check. Until that ends none runs at its
+// call. Any number may want it at a time. kSeesAll is what each takes off g_immediate_bytes.
+inline constexpr int64_t kSeesAll = int64_t{1} << 41;
+void see_all(bool sees);
 
 struct PlannedCircuit;
 

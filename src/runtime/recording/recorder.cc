@@ -377,8 +377,19 @@ bool Recorder::flush(Why why) {
   return any;
 }
 
+void Recorder::observe(uint64_t epoch) {
+  std::atomic<uint64_t>& observed = device_.observed_epoch_;
+  uint64_t before = observed.load(std::memory_order_relaxed);
+  while (before < epoch &&
+         !observed.compare_exchange_weak(before, epoch, std::memory_order_acq_rel)) {
+  }
+}
+
 bool Recorder::flush_until(uint64_t epoch, Why why) {
-  if (is_idle() || runs_here()) return false;
+  if (is_idle() || runs_here()) {
+    if (why == Why::kAsked && is_idle()) observe(device_.done_epoch());
+    return false;
+  }
   // A thread with a tile of a circuit must not wait for that circuit.
   if (why == Why::kMemory && in_parallel_region()) {
     if (!runner_.try_lock()) return false;
@@ -388,8 +399,11 @@ bool Recorder::flush_until(uint64_t epoch, Why why) {
   {
     Lock lock(record_lock_);
     if (open_->epoch <= epoch) seal(lock, why);
-    if (queue_.empty()) return false;
-    epoch = std::min(epoch, queue_.last()->epoch);
+    epoch = std::min(epoch, open_->epoch - 1);
+    if (queue_.empty()) {
+      if (why == Why::kAsked) observe(epoch);
+      return false;
+    }
   }
   return run_until(epoch, why);
 }
@@ -402,9 +416,8 @@ void Recorder::flush_buffer(const Buffer& buffer) {
     while (buffer.recorded_epoch() >= open_->epoch && !open_.empty()) {
       seal(lock, Why::kAsked);
     }
-    epoch = buffer.recorded_epoch();
-    if (queue_.empty()) return;
-    epoch = std::min(epoch, queue_.last()->epoch);
+    epoch = std::min(buffer.recorded_epoch(), open_->epoch - 1);
+    if (queue_.empty()) return observe(epoch);
   }
   run_until(epoch, Why::kAsked);
 }
@@ -448,6 +461,7 @@ bool Recorder::run_until(uint64_t epoch, Why why) {
   }
   ring();
   call_worker();
+  if (why == Why::kAsked && !stuck) observe(epoch);
   if (error != nullptr) {
     if (raises) std::rethrow_exception(error);
     device_.default_stream().keep_error(error);

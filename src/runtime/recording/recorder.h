@@ -88,6 +88,8 @@ class Recorder {
   // Whether this thread is inside a circuit that the device is running.
   bool runs_here() const { return runner_.runs_here(); }
   bool is_idle() const { return !pending_.load(std::memory_order_acquire); }
+  // The program knows that this circuit is done; see Device::observed_epoch().
+  void observe(uint64_t epoch);
 
   // The open circuit is complete: for the worker where there is one, else it runs here. Throws as
   // flush(Why::kBounds).

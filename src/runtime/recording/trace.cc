@@ -46,6 +46,7 @@ class Traces {
     open_.push_back({++last_number_, &device, {}});
     g_traces.fetch_add(1, std::memory_order_relaxed);
     g_watchers.fetch_add(1, std::memory_order_relaxed);
+    see_all(true);
     return last_number_;
   }
 
@@ -62,6 +63,7 @@ class Traces {
     open_.erase(at);
     g_traces.fetch_sub(1, std::memory_order_relaxed);
     g_watchers.fetch_sub(1, std::memory_order_relaxed);
+    see_all(false);
     if (open_.empty()) forgotten.swap(shapes_);
     return circuits;
   }

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "hologram/executor.h"
+#include "src/runtime/recording/recorder.h"
 #include "tests/cpp/runtime/null_device.h"
 #include "tests/cpp/runtime/recording_device.h"
 
@@ -56,6 +57,40 @@ TEST_F(RecorderTest, DeferredBuffersOfNothingAndOfTooMuch) {
                "out of memory: tried to allocate ");
   EXPECT_ERROR(allocate_deferred(scalar(), memory_limit() + 1), ErrorKind::kOutOfMemory,
                "out of memory: tried to allocate ");
+}
+
+// What the program was not told is unknown to it, done or not: what it records then depends on
+// nothing but its calls.
+TEST_F(RecorderTest, ABufferIsSettledOnceItsCircuitWasObserved) {
+  const BufferRef a = filled(5, 2), b = deferred(5), c = deferred(5);
+  EXPECT_TRUE(is_settled(*a));
+  EXPECT_TRUE(is_writable_at_call(*a));
+  EXPECT_FALSE(is_settled(*b)) << "no memory yet";
+  EXPECT_TRUE(is_writable_at_call(*b)) << "which it can get";
+  EXPECT_FALSE(is_readable_at_call(*b));
+  ASSERT_TRUE(record(OpId::add, memory(b), memory(a), memory(a), 5));
+  EXPECT_TRUE(is_readable_at_call(*a));
+  EXPECT_FALSE(is_writable_at_call(*a)) << "recorded work reads it";
+  EXPECT_FALSE(is_writable_at_call(*b));
+  const uint64_t first = b->recorded_epoch();
+  // Run by a thread that does not tell: as the worker does, or as bounds do.
+  internal::Recorder::of(scalar()).flush(internal::Why::kPassing);
+  EXPECT_EQ(scalar().done_epoch(), first);
+  EXPECT_LT(scalar().observed_epoch(), first);
+  EXPECT_FALSE(is_pending(*b));
+  EXPECT_FALSE(is_settled(*b));
+  EXPECT_FALSE(is_readable_at_call(*b));
+  EXPECT_EQ(b->recorded_epoch(), first) << "kept when the circuit is done";
+  ASSERT_TRUE(record(OpId::add, memory(c), memory(a), memory(a), 5));
+  materialize(*b);
+  EXPECT_EQ(scalar().observed_epoch(), first);
+  EXPECT_TRUE(is_settled(*b));
+  EXPECT_FALSE(is_settled(*c));
+  EXPECT_FALSE(is_settled(*a));
+  flush(scalar());
+  EXPECT_EQ(scalar().observed_epoch(), scalar().done_epoch());
+  for (const BufferRef& x : {a, b, c}) EXPECT_TRUE(is_writable_at_call(*x));
+  EXPECT_EQ(b->use_count(), 1u) << "the recorder holds none that is done";
 }
 
 TEST_F(RecorderTest, WhatIsOnlyReadByRecordedWorkIsReadable) {
