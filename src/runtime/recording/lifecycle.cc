@@ -232,8 +232,8 @@ bool release_recorded(Device& device) noexcept {
 
 namespace {
 
-// Of operands of a chain of ops, one more pass through the first-level cache takes as long as
-// recording, finding and binding a plan.
+// One more pass over operands of this size, in the first-level cache, takes as long as recording an
+// op of a chain and its share of finding and binding the plan.
 constexpr int64_t kImmediateBytes = 4096;
 constexpr int64_t kMostImmediateBytes = int64_t{1} << 40;
 
@@ -298,7 +298,8 @@ void materialize_slowly(Buffer& buffer) {
                "make it an output and look at what run() returns");
   }
   Recorder& recorder = Recorder::of(buffer.device());
-  if (buffer.recorded_epoch() > buffer.device().done_epoch()) {
+  const uint64_t epoch = buffer.recorded_epoch();
+  if (epoch > buffer.device().done_epoch()) {
     if (recorder.runs_here()) {
       fail(ErrorKind::kState,
            "materialize: called by work that the device is running, on a buffer of ",
@@ -307,7 +308,7 @@ void materialize_slowly(Buffer& buffer) {
     }
     recorder.flush_buffer(buffer);
   } else {
-    recorder.observe(buffer.recorded_epoch());
+    recorder.observe(epoch);
   }
   if (buffer.data() == nullptr) recorder.attach(&buffer);
 }
