@@ -80,12 +80,12 @@ class alignas(64) Buffer {
     return recorded_.load(std::memory_order_acquire) >> kRecordedEpochShift;
   }
   static constexpr int kRecordedEpochShift = 20;
-  // Whether that circuit, or an earlier one that was not observed by then, writes it.
+  // True if that circuit, or an earlier one that was not observed by then, writes it.
   bool is_written_by_recorded() const {
     return (recorded_.load(std::memory_order_relaxed) & kWrittenByRecorded) != 0;
   }
   static constexpr uint64_t kWrittenByRecorded = 4;
-  // Whether it never had memory, and no one has recorded on it.
+  // True for a buffer that never had memory and on which nothing was recorded.
   bool is_untouched() const {
     return recorded_.load(std::memory_order_relaxed) == 0 && data() == nullptr;
   }

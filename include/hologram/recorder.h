@@ -148,7 +148,7 @@ inline bool is_pending(const Buffer& buffer) {
   return buffer.recorded_epoch() > buffer.device().done_epoch() ||
          (buffer.data() == nullptr && buffer.nbytes() != 0);
 }
-// Whether nothing recorded touches the buffer, as far as the program has observed (see
+// A buffer is settled if nothing recorded touches it, as far as the program has observed (see
 // Device::observed_epoch()), and it has memory.
 inline bool is_settled(const Buffer& buffer) {
   return buffer.recorded_epoch() <= buffer.device().observed_epoch() &&
@@ -179,19 +179,19 @@ namespace internal {
 // The bound; below 0 where a trace, a capture or a check wants to see every op.
 HOLOGRAM_API extern std::atomic<int64_t> g_immediate_bytes;
 }  // namespace internal
-// Whether an op whose largest operand has that many bytes may run at its call, if operands allow
-// it.
+// An op whose largest operand has that many bytes may run at its call, if its operands allow it.
 inline bool is_immediate(int64_t bytes) {
   return bytes <= internal::g_immediate_bytes.load(std::memory_order_relaxed);
 }
-// Whether an op at its call may read the buffer, which the host can.
+// An op at its call may read a buffer of host memory whose contents are there.
 inline bool is_readable_at_call(const Buffer& buffer) {
   return buffer.data() != nullptr &&
          (buffer.recorded_epoch() <= buffer.device().observed_epoch() ||
           !buffer.is_written_by_recorded()) &&
          buffer.device().is_host_memory();
 }
-// Whether it may write it, after materialize() where it has no memory yet.
+// It may write a buffer that nothing recorded touches, after materialize() where that has no
+// memory.
 inline bool is_writable_at_call(const Buffer& buffer) {
   return (is_settled(buffer) || buffer.is_untouched()) && buffer.device().is_host_memory();
 }

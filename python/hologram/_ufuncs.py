@@ -89,8 +89,9 @@ _REDUCTIONS = {
     "logical_or": "any",
 }
 _ROWS = {**_SAME, **_RENAMED}
-# Those that are a row, or an operator, for every dtype or for some: they are answered without this
-# module where the operands are Tensors and numbers, and for every dtype where one is an ndarray.
+# These ufuncs are a row, or an operator, for every dtype or for some. They are answered without
+# this module where the operands are Tensors and Python's numbers; those for every dtype also where
+# an operand is an array or a scalar of NumPy's.
 _hologram._note_types(np.ndarray, np.generic)
 for _name in (
     "add subtract multiply divide negative absolute equal not_equal less less_equal greater "
@@ -100,9 +101,9 @@ for _name in (
     _hologram._note_ufunc(getattr(np, _name), _ROWS[_name].__name__)
 for _name in "arcsin arccos arctan arctan2 arcsinh arccosh arctanh sinh cosh hypot".split():
     _hologram._note_ufunc(getattr(np, _name), _ROWS[_name].__name__, "reals")
-for _name in "bitwise_and bitwise_or bitwise_xor".split():
-    _hologram._note_ufunc(getattr(np, _name), _name, "reals")
-for _name in "floor_divide remainder left_shift right_shift".split():
+for _name in (
+    "bitwise_and bitwise_or bitwise_xor floor_divide remainder left_shift right_shift"
+).split():
     _hologram._note_ufunc(getattr(np, _name), _name, "reals")
 for _name, _row in _FLOATS_ONLY.items():
     _hologram._note_ufunc(getattr(np, _name), _row.__name__, "floats")

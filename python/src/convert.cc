@@ -259,37 +259,20 @@ nb::object list_of(const char*& bytes, const Shape& shape, size_t dim, Dtype dty
   return list;
 }
 
-// Whether the values are there, and may be looked at: what a thread reads without the GIL may be
-// longer in coming.
+// The values of such a tensor can be read at once: nothing has to run for them.
 bool is_known(const Tensor& tensor) {
   return tensor.buffer() && is_readable_at_call(*tensor.buffer());
 }
 
-template <class T>
-int64_t load_integer(const void* from) {
-  T value;
-  std::memcpy(&value, from, sizeof(value));
-  return static_cast<int64_t>(value);
-}
-// The first element of a tensor of integers, those of uint64 as their bits.
+// The first element of a known tensor of integers, those of uint64 as their bits.
 int64_t known_integer(const Tensor& tensor) {
-  const void* const from = tensor.data();
-  switch (tensor.dtype()) {
-    case Dtype::kInt8:
-      return load_integer<int8_t>(from);
-    case Dtype::kInt16:
-      return load_integer<int16_t>(from);
-    case Dtype::kInt32:
-      return load_integer<int32_t>(from);
-    case Dtype::kUInt8:
-      return load_integer<uint8_t>(from);
-    case Dtype::kUInt16:
-      return load_integer<uint16_t>(from);
-    case Dtype::kUInt32:
-      return load_integer<uint32_t>(from);
-    default:
-      return load_integer<int64_t>(from);
+  int64_t value = 0;
+  if (is_unsigned(tensor.dtype())) {
+    std::memcpy(&value, tensor.data(), itemsize(tensor.dtype()));
+  } else {
+    hologram::convert(tensor.dtype(), tensor.data(), Dtype::kInt64, &value, 1);
   }
+  return value;
 }
 
 // Row-major values in another dtype, read without sharing the memory.
@@ -366,8 +349,10 @@ nb::object item_object(const Tensor& tensor) {
       return number_at(reinterpret_cast<const char*>(&value), dtype);
     }
     if (tensor.dtype() == dtype) return number_at(static_cast<const char*>(tensor.data()), dtype);
-    if (tensor.dtype() == Dtype::kFloat32) {
-      return nb::steal(PyFloat_FromDouble(*static_cast<const float*>(tensor.data())));
+    if (is_floating(dtype)) {
+      double value = 0;
+      hologram::convert(tensor.dtype(), tensor.data(), dtype, &value, 1);
+      return nb::steal(PyFloat_FromDouble(value));
     }
   }
   return number_at(values_of(tensor, dtype).data(), dtype);

@@ -118,7 +118,7 @@ PyObject* on_tensors(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyObjec
 
 // --- For NumPy's ufuncs --------------------------------------------------------------------------
 
-// Of which operands a ufunc is what it is known as.
+// The dtypes of Tensors for which a ufunc is what it is known as.
 enum class Among : uint8_t { kAll, kReals, kFloats, kNumbers };
 bool is_among(Dtype dtype, Among among) {
   switch (among) {

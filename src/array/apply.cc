@@ -98,8 +98,7 @@ bool record_row(OpId op, Dtype compute, std::span<const Operand> operands, const
   return record_strided(op, compute, list.data(), arity, out.ndim(), out.shape().data(), strides);
 }
 
-// Whether the row computes in this dtype, of operands and result, with nothing to do before or
-// after.
+// The row computes in this dtype, of operands and result, with nothing to do before or after.
 bool computes_in(const OpInfo& info, Dtype dtype, Rules rules) {
   return dtype != Dtype::kBool && !is_complex(dtype) && !is_stored_only(dtype) &&
          compute_dtype(dtype) == dtype && info.supports(dtype) &&
@@ -118,7 +117,10 @@ class SmallRow {
       if (!operand.is_tensor()) continue;
       const Tensor& t = operand.tensor();
       if (!t.buffer() || !is_at_hand(t) || !t.is_contiguous()) return false;
-      if (whole_ != nullptr && t.dtype() != whole_->dtype()) return false;
+      if (whole_ != nullptr &&
+          (t.dtype() != whole_->dtype() || &device_of(t) != &device_of(*whole_))) {
+        return false;
+      }
       const bool is_larger = whole_ == nullptr || t.ndim() > whole_->ndim() ||
                              (t.ndim() == whole_->ndim() && t.numel() > whole_->numel());
       if (is_larger) whole_ = &t;

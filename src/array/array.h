@@ -24,8 +24,8 @@ inline Device& device_of(const Tensor& t) { return t.buffer()->device(); }
 // kInvalidArgument for a tensor that was never given memory.
 void check_defined(const char* function, const Tensor& t);
 
-// Whether an op may run at its call instead of being recorded, as far as an operand decides it: one
-// that it reads, one that it writes. See immediate_bytes().
+// An op may run at its call instead of being recorded if every operand that it reads is at hand and
+// every one that it writes is free. See immediate_bytes().
 inline bool is_at_hand(const Tensor& t) {
   return is_immediate(static_cast<int64_t>(t.nbytes())) && is_readable_at_call(*t.buffer());
 }
