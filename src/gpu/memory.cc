@@ -13,7 +13,10 @@ void grow(MemoryStat& stat, size_t amount) {
   stat.total += static_cast<int64_t>(amount);
   stat.peak = std::max(stat.peak, stat.current);
 }
-void shrink(MemoryStat& stat, size_t amount) { stat.current -= static_cast<int64_t>(amount); }
+void shrink(MemoryStat& stat, size_t amount) {
+  stat.current -= static_cast<int64_t>(amount);
+  stat.freed += static_cast<int64_t>(amount);
+}
 
 template <class Stats, class F>
 void for_stats(Stats& stats, F&& f) {
@@ -111,7 +114,7 @@ void DeviceMemory::reset_peaks() {
 
 void DeviceMemory::reset_totals() {
   std::lock_guard lock(mutex_);
-  for_stats(stats_, [](MemoryStat& stat) { stat.total = 0; });
+  for_stats(stats_, [](MemoryStat& stat) { stat.total = stat.freed = 0; });
   stats_.os_allocations = stats_.os_frees = stats_.retries = stats_.out_of_memory = 0;
 }
 

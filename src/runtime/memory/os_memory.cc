@@ -26,6 +26,7 @@ namespace {
 std::atomic<int64_t> reserved{0};
 std::atomic<int64_t> reserved_peak{0};
 std::atomic<int64_t> reserved_total{0};
+std::atomic<int64_t> reserved_freed{0};
 std::atomic<int64_t> os_allocations{0};
 std::atomic<int64_t> os_frees{0};
 
@@ -131,6 +132,7 @@ bool reserve_bytes(size_t bytes) {
 
 void unreserve_bytes(size_t bytes) noexcept {
   reserved.fetch_sub(static_cast<int64_t>(bytes), std::memory_order_relaxed);
+  reserved_freed.fetch_add(static_cast<int64_t>(bytes), std::memory_order_relaxed);
 }
 
 size_t system_page() { return g_pages.load(std::memory_order_relaxed)->bytes(); }
@@ -175,9 +177,10 @@ void os_discard(void* data, size_t bytes) noexcept {
 
 OsCounters os_counters() {
   OsCounters c;
-  c.reserved = reserved.load(std::memory_order_relaxed);
-  c.reserved_peak = reserved_peak.load(std::memory_order_relaxed);
-  c.reserved_total = reserved_total.load(std::memory_order_relaxed);
+  c.reserved = {.current = reserved.load(std::memory_order_relaxed),
+                .peak = reserved_peak.load(std::memory_order_relaxed),
+                .total = reserved_total.load(std::memory_order_relaxed),
+                .freed = reserved_freed.load(std::memory_order_relaxed)};
   c.allocations = os_allocations.load(std::memory_order_relaxed);
   c.frees = os_frees.load(std::memory_order_relaxed);
   return c;
@@ -187,6 +190,7 @@ void reset_os_peak() { reserved_peak.store(reserved.load()); }
 
 void reset_os_totals() {
   reserved_total.store(0);
+  reserved_freed.store(0);
   os_allocations.store(0);
   os_frees.store(0);
 }

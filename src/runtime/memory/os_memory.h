@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "hologram/memory.h"
 #include "src/runtime/memory/size_class.h"
 
 namespace hologram::internal {
@@ -34,9 +35,7 @@ bool reserve_bytes(size_t bytes);
 void unreserve_bytes(size_t bytes) noexcept;
 
 struct OsCounters {
-  int64_t reserved = 0;
-  int64_t reserved_peak = 0;
-  int64_t reserved_total = 0;
+  MemoryStat reserved;
   int64_t allocations = 0;
   int64_t frees = 0;
 };

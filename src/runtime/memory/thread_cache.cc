@@ -31,6 +31,10 @@ struct Counter {
   std::atomic<int64_t> current{0};
   std::atomic<int64_t> peak{0};
   std::atomic<int64_t> total{0};
+  // What `total` was, and what it would be without what was live, at the last reset: threads go on
+  // adding to their own totals.
+  int64_t total_before = 0;
+  int64_t freed_before = 0;
 
   void raise_peak(int64_t value) {
     int64_t seen = peak.load(std::memory_order_relaxed);
@@ -133,7 +137,10 @@ MemoryStat merged(Counter& counter, int64_t current, int64_t peak, int64_t total
   stat.current = shared + current;
   counter.raise_peak(shared + std::max(peak, current));
   stat.peak = counter.peak.load(std::memory_order_relaxed);
-  stat.total = counter.total.load(std::memory_order_relaxed) + total;
+  const int64_t added = counter.total.load(std::memory_order_relaxed) + total;
+  stat.total = added - counter.total_before;
+  // A thread may be between its counts.
+  stat.freed = std::max<int64_t>(added - stat.current - counter.freed_before, 0);
   return stat;
 }
 
@@ -248,12 +255,12 @@ MemoryStats memory_stats() {
     const int64_t blocks = internal::sum(&Tally::blocks);
     s.active_blocks =
         internal::merged(r.blocks, blocks, blocks, internal::sum(&Tally::blocks_total));
+    s.boundary_blocks = internal::merged(r.boundary_blocks, 0, 0, 0);
   }
-  s.boundary_blocks = internal::merged(r.boundary_blocks, 0, 0, 0);
   s.boundary_reserved_bytes = r.boundary_reserved.load(std::memory_order_relaxed);
   const internal::OsCounters os = internal::os_counters();
-  s.reserved_bytes = {os.reserved, os.reserved_peak, os.reserved_total};
-  s.cached_bytes = os.reserved - s.allocated_bytes.current;
+  s.reserved_bytes = os.reserved;
+  s.cached_bytes = os.reserved.current - s.allocated_bytes.current;
   s.cached_large_bytes = static_cast<int64_t>(internal::large_cached_bytes());
   s.os_allocations = os.allocations;
   s.os_frees = os.frees;
@@ -279,17 +286,17 @@ void reset_peak_memory_stats() {
 }
 
 void reset_accumulated_memory_stats() {
+  using internal::Tally;
   internal::Registry& r = internal::registry();
   std::lock_guard lock(r.mutex);
-  for (auto* cache = r.live; cache != nullptr; cache = cache->next) {
-    cache->tally.bytes_total.store(0);
-    cache->tally.requested_total.store(0);
-    cache->tally.blocks_total.store(0);
-  }
-  r.bytes.total.store(0);
-  r.requested.total.store(0);
-  r.blocks.total.store(0);
-  r.boundary_blocks.total.store(0);
+  const auto reset = [](internal::Counter& counter, int64_t current, int64_t total) {
+    counter.total_before = counter.total.load() + total;
+    counter.freed_before = counter.total_before - counter.current.load() - current;
+  };
+  reset(r.bytes, internal::sum(&Tally::bytes), internal::sum(&Tally::bytes_total));
+  reset(r.requested, internal::sum(&Tally::requested), internal::sum(&Tally::requested_total));
+  reset(r.blocks, internal::sum(&Tally::blocks), internal::sum(&Tally::blocks_total));
+  reset(r.boundary_blocks, 0, 0);
   r.retries.store(0);
   r.out_of_memory.store(0);
   internal::reset_os_totals();

@@ -240,7 +240,11 @@ TEST(Memory, StatisticsAreExactOnOneThread) {
   int64_t current = start.allocated_bytes.current;
   int64_t requested = start.requested_bytes.current;
   int64_t peak = current;
-  int64_t total = 0;
+  int64_t total = 0, freed = 0;
+  EXPECT_EQ(start.allocated_bytes.freed, 0);
+  EXPECT_EQ(start.requested_bytes.freed, 0);
+  EXPECT_EQ(start.active_blocks.freed, 0);
+  EXPECT_EQ(start.reserved_bytes.freed, 0);
   for (int i = 0; i < 20000; ++i) {
     if (live.size() < 50 && random() % 5 < 3) {
       const size_t n = random() % 4 == 0 ? random() % 3'000'000 : random() % 5000;
@@ -255,6 +259,7 @@ TEST(Memory, StatisticsAreExactOnOneThread) {
     } else if (!live.empty()) {
       const size_t k = random() % live.size();
       current -= static_cast<int64_t>(live[k]->capacity());
+      freed += static_cast<int64_t>(live[k]->capacity());
       requested -= static_cast<int64_t>(live[k]->nbytes());
       live[k] = live.back();
       live.pop_back();
@@ -264,14 +269,17 @@ TEST(Memory, StatisticsAreExactOnOneThread) {
       ASSERT_EQ(s.allocated_bytes.current, current);
       ASSERT_EQ(s.allocated_bytes.peak, peak);
       ASSERT_EQ(s.allocated_bytes.total, total);
+      ASSERT_EQ(s.allocated_bytes.freed, freed);
       ASSERT_EQ(s.requested_bytes.current, requested);
       ASSERT_EQ(s.active_blocks.current,
                 start.active_blocks.current + static_cast<int64_t>(live.size()));
       ASSERT_GE(s.reserved_bytes.current, current);
       ASSERT_EQ(s.cached_bytes, s.reserved_bytes.current - current);
     }
-    if (i == 10000) {
+    if (i == 10000) {  // with live buffers, freed later
       reset_peak_memory_stats();
+      reset_accumulated_memory_stats();
+      total = freed = 0;
       peak = current;
     }
   }

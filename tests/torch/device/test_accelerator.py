@@ -101,11 +101,16 @@ def test_memory() -> None:
     acc.reset_peak_memory_stats()
     assert acc.max_memory_allocated() == acc.memory_allocated()
     acc.reset_accumulated_memory_stats()
-    assert acc.memory_stats()["allocated_bytes.all.allocated"] == 0
+    for kind in ("active", "active_bytes", "allocated_bytes", "allocation", "requested_bytes"):
+        for metric in ("allocated", "freed"):
+            assert acc.memory_stats()[f"{kind}.all.{metric}"] == 0, (kind, metric)
     z = x + 1
     assert acc.memory_stats(0)["allocated_bytes.all.allocated"] == 4 << 20
     assert acc.memory_stats()["allocation.all.allocated"] == 1
     assert z.numel() == 1 << 20
+    del x  # made before the totals began again
+    assert acc.memory_stats()["allocated_bytes.all.freed"] == 4 << 20
+    assert acc.memory_stats()["allocation.all.freed"] == 1
 
 
 @pytest.mark.skipif(not hasattr(acc, "Graph"), reason="this PyTorch has no accelerator graphs")

@@ -26,7 +26,7 @@ Stat to_stat(const hologram::MemoryStat& s) {
   stat.current = s.current;
   stat.peak = s.peak;
   stat.allocated = s.total;
-  stat.freed = s.total - s.current;
+  stat.freed = s.freed;
   return stat;
 }
 
