@@ -484,3 +484,15 @@ def _einsum_of(subscripts: Any, /, *operands: Any, out: Any = None, **options: A
         return NotImplemented
     out[...] = found
     return out
+
+
+# --- Answered without this module where the arguments are plain ------------------------------------
+
+for _name in "dot zeros_like ones_like empty_like flip concatenate where".split():
+    _hologram._note_function(getattr(np, _name), _name)
+for _name in (
+    "sum prod mean max min any all argmax argmin var std cumsum copy reshape transpose"
+).split():
+    _hologram._note_function(getattr(np, _name), _name)
+for _name in "shape ndim size".split():
+    _hologram._note_function(getattr(np, _name), _name, is_attribute=True)

@@ -59,6 +59,8 @@ class _Loan:
 
     def lend(self, x: Any) -> Any:
         """Return `x` with arrays in the place of tensors, inside of lists and dicts, too."""
+        if isinstance(x, Scalar):
+            return array_of(x)[()]  # NumPy writes into arrays that it is given as settings
         if isinstance(x, Tensor):
             array = array_of(x)
             self._lent.append((x, array))
@@ -164,8 +166,6 @@ def call(name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) 
     The first such result of a function warns, with its name.
     """
     loan = _Loan()
-    if kwargs.get("overwrite_input") and any(isinstance(x, Scalar) for x in args):
-        del kwargs["overwrite_input"]  # a permission, which memory of scalars does not give
     found = ask(function, loan.lend(args), loan.lend(kwargs))
     if stored(found):
         return loan.take_back(found)

@@ -92,7 +92,9 @@ _ROWS = {**_SAME, **_RENAMED}
 # These ufuncs are a row, or an operator, for every dtype or for some. They are answered without
 # this module where the operands are Tensors and Python's numbers; those for every dtype also where
 # an operand is an array or a scalar of NumPy's.
-_hologram._note_types(np.ndarray, np.generic)
+_hologram._note_types(
+    np.ndarray, np.generic, [np.dtype(code).type(1) for code in "?bBhHiIlLqQefdFD"]
+)
 for _name in (
     "add subtract multiply divide negative absolute equal not_equal less less_equal greater "
     "greater_equal minimum maximum sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan tanh isnan "

@@ -264,16 +264,19 @@ bool is_known(const Tensor& tensor) {
   return tensor.buffer() && is_readable_at_call(*tensor.buffer());
 }
 
-// The first element of a known tensor of integers, those of uint64 as their bits.
-int64_t known_integer(const Tensor& tensor) {
+// Those of uint64 as their bits.
+int64_t integer_of(Dtype dtype, const void* bytes) {
   int64_t value = 0;
-  if (is_unsigned(tensor.dtype())) {
-    std::memcpy(&value, tensor.data(), itemsize(tensor.dtype()));
+  if (is_unsigned(dtype)) {
+    std::memcpy(&value, bytes, itemsize(dtype));
   } else {
-    hologram::convert(tensor.dtype(), tensor.data(), Dtype::kInt64, &value, 1);
+    hologram::convert(dtype, bytes, Dtype::kInt64, &value, 1);
   }
   return value;
 }
+
+// The first element of a known tensor of integers.
+int64_t known_integer(const Tensor& tensor) { return integer_of(tensor.dtype(), tensor.data()); }
 
 // Row-major values in another dtype, read without sharing the memory.
 std::vector<char> values_of(const Tensor& tensor, Dtype dtype) {
@@ -438,7 +441,95 @@ void check_fits(const WeakNumber& number, Dtype dtype) {
                                  "; convert the Tensor with astype first");
 }
 
+namespace {
+
+struct NumpyClass {
+  PyTypeObject* type;
+  Dtype dtype;
+};
+// They are few and live as long as the process.
+constinit std::array<NumpyClass, 16> numpy_classes{};
+constinit size_t numpy_class_count = 0;
+
+// A number of `strong` dtype gives the same beside a tensor of `other` as one without a width: the
+// tensor's dtype, or the only one of a higher kind that numbers without a width become.
+bool counts_as_weak(Dtype strong, Dtype other) {
+  if (strong == Dtype::kUInt64 || is_complex(strong)) return false;
+  if (strong == Dtype::kBool || strong == other) return true;
+  if (other == Dtype::kBFloat16) return false;
+  const bool is_wide = other == Dtype::kFloat64 || other == Dtype::kComplex128;
+  if (is_wide) return true;
+  if (is_integer(strong)) {
+    return is_integer(other) ? promote(strong, other) == other
+                             : strong == Dtype::kInt64 && other == Dtype::kBool;
+  }
+  if (is_integer(other) || other == Dtype::kBool) return strong == Dtype::kFloat64;
+  const size_t width = itemsize(other) / (is_complex(other) ? 2 : 1);
+  return itemsize(strong) <= width;
+}
+
+// Notes NumPy's classes where one of their objects is met before any function of NumPy's.
+void meet_numpy(PyObject* object) {
+  static bool met = false;
+  if (met || numpy_class_count != 0 || !is_like_array(object)) return;
+  met = true;
+  try {
+    (void)nb::module_::import_("hologram._ufuncs");
+  } catch (nb::python_error&) {  // there is no NumPy
+  }
+}
+
+}  // namespace
+
+std::optional<NumpyScalar> numpy_scalar(PyObject* object) {
+  for (size_t k = 0; k < numpy_class_count; ++k) {
+    if (numpy_classes[k].type != Py_TYPE(object)) continue;
+    return NumpyScalar{numpy_classes[k].dtype,
+                       reinterpret_cast<const char*>(object) + sizeof(PyObject)};
+  }
+  return std::nullopt;
+}
+
+bool note_numpy_scalar(nb::handle scalar, Dtype dtype, nb::bytes value) {
+  PyTypeObject* const type = Py_TYPE(scalar.ptr());
+  const size_t size = itemsize(dtype);
+  if (numpy_class_count == numpy_classes.size() || value.size() != size ||
+      static_cast<size_t>(type->tp_basicsize) < sizeof(PyObject) + size ||
+      std::memcmp(reinterpret_cast<const char*>(scalar.ptr()) + sizeof(PyObject), value.c_str(),
+                  size) != 0) {
+    return false;
+  }
+  Py_INCREF(type);
+  numpy_classes[numpy_class_count++] = {type, dtype};
+  return true;
+}
+
+bool Argument::parse_beside(PyObject* object, Dtype other) {
+  const bool is_plain = tensor_of(object) != nullptr || PyFloat_CheckExact(object) ||
+                        PyLong_CheckExact(object);
+  if (is_plain) return parse(object);
+  const std::optional<NumpyScalar> scalar = numpy_scalar(object);
+  if (!scalar || !counts_as_weak(scalar->dtype, other)) return parse(object);
+  if (scalar->dtype == Dtype::kBool) {
+    weak_.value = Scalar(*scalar->value != 0);
+  } else if (is_integer(scalar->dtype)) {
+    weak_.value = Scalar(integer_of(scalar->dtype, scalar->value));
+  } else {
+    double value = 0;
+    hologram::convert(scalar->dtype, scalar->value, Dtype::kFloat64, &value, 1);
+    weak_.value = Scalar(value);
+  }
+  return true;
+}
+
 bool Argument::parse_slowly(PyObject* object) {
+  meet_numpy(object);
+  if (const std::optional<NumpyScalar> scalar = numpy_scalar(object)) {
+    owned_.emplace(from_host({const_cast<char*>(scalar->value), scalar->dtype, 0, nullptr, nullptr},
+                             default_device()));
+    tensor_ = &*owned_;
+    return true;
+  }
   TensorObject made;
   if (!try_make_tensor(object, made)) return false;
   is_weak_complex_ = PyComplex_CheckExact(object);

@@ -29,11 +29,6 @@ constexpr std::array kMethods = {
     Method{kModule, "__array_namespace__",
            "def __array_namespace__(self, *, api_version: str | None = None) -> typing.Any",
            "Return the module hologram. ValueError for a version that it does not follow."},
-    Method{kModule, "__array_function__",
-           "def __array_function__(self, func: typing.Any, types: typing.Any, args: typing.Any, "
-           "kwargs: typing.Any) -> typing.Any",
-           "Answer a function of NumPy: recorded where hologram has it, else run by NumPy on this "
-           "memory."},
     Method{kModule, "to_device",
            "def to_device(self, device: str, /, *, stream: int | None = None) -> Tensor",
            "Return the Tensor itself where it is on `device`. ValueError for another one."},

@@ -147,6 +147,7 @@ NB_MODULE(_hologram, m) {
   register_scalars(m);
   register_making(m);
   register_rows(m);
+  register_array_function(m);
   register_reductions(m);
   register_losses(m);
   register_calls(m);

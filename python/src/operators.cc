@@ -20,10 +20,13 @@ PyObject* not_implemented() { return nb::borrow(Py_NotImplemented).release().ptr
 
 using Whole = Tensor (*)(const Tensor&, const Tensor&);
 
-// Reads both operands; false where no Tensor is made of one of them.
+// Reads both operands, of which one is a Tensor; false where no Tensor is made of the other. One of
+// NumPy's scalars may become a number.
 bool parse_both(PyObject* a, PyObject* b, Argument& x, Argument& y) {
+  const TensorObject *first = tensor_of(a), *second = tensor_of(b);
   try {
-    return x.parse(a) && y.parse(b);
+    return (second != nullptr ? x.parse_beside(a, second->tensor.dtype()) : x.parse(a)) &&
+           (first != nullptr ? y.parse_beside(b, first->tensor.dtype()) : y.parse(b));
   } catch (const Error&) {
     return false;
   } catch (nb::python_error& error) {
@@ -174,6 +177,12 @@ PyObject* divmod_slot(PyObject* a, PyObject* b) {
 
 // --- Powers ------------------------------------------------------------------------------------
 
+// Reads both operands; an exponent of NumPy's has its width, since those without one have ways of
+// their own.
+bool parse_power(PyObject* a, PyObject* b, Argument& x, Argument& y) {
+  return numpy_scalar(b) ? x.parse(a) && y.parse(b) : parse_both(a, b, x, y);
+}
+
 Tensor compute_general_power(Argument& x, Argument& y) {
   adapt(x, y, Argument::Use::kArithmetic);
   const std::array<Operand, 2> operands = {x.operand(), y.operand()};
@@ -209,7 +218,7 @@ PyObject* power(PyObject* a, PyObject* b, PyObject* modulus) {
     Argument x;
     Argument y;
     if (modulus != Py_None) return not_implemented();
-    if (!parse_both(a, b, x, y)) return answer("pow", a, b);
+    if (!parse_power(a, b, x, y)) return answer("pow", a, b);
     return wrap_result(compute_power(x, y)).release().ptr();
   });
 }
@@ -421,7 +430,7 @@ PyObject* power_ufunc(PyObject* a, PyObject* b) {
   return guarded([&] {
     Argument x;
     Argument y;
-    if (!parse_both(a, b, x, y)) return answer("pow", a, b);
+    if (!parse_power(a, b, x, y)) return answer("pow", a, b);
     return wrap_result(compute_general_power(x, y)).release().ptr();
   });
 }

@@ -18,7 +18,10 @@ PyObject* remainder_slot(PyObject* a, PyObject* b);
 PyObject* matmul_slot(PyObject* a, PyObject* b);
 // Without the shorter ways that x ** 2 and x ** 0.5 have, as NumPy's power has none.
 PyObject* power_ufunc(PyObject* a, PyObject* b);
-// __array_ufunc__, NumPy's protocol for its ufuncs.
+// NumPy's where of Tensors and numbers.
+PyObject* where_of(PyObject* const* operands);
+// __array_ufunc__ and __array_function__, NumPy's protocols for its ufuncs and other functions.
 void add_ufunc_method(nanobind::handle type);
+void add_function_method(nanobind::handle type);
 
 }  // namespace hologram::python

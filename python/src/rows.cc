@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "convert.h"
+#include "dtype.h"
 #include "hologram/functions.h"
 #include "hologram/op.h"
 #include "hologram/recorder.h"
@@ -68,7 +69,12 @@ PyObject* call_on_tensors(OpId op, int arity, PyObject* const* args, Py_ssize_t 
     const std::string_view name = op_info(op).name;
     PyObject* out = parse_out(name.data(), args, nargs, kwnames, arity);
     std::array<Argument, kMaxArity> arguments;
-    for (int i = 0; i < arity; ++i) arguments[i].require(args[i], name.data());
+    for (int i = 0; i < arity; ++i) {
+      const TensorObject* other = arity == 2 ? tensor_of(args[1 - i]) : nullptr;
+      const bool parsed =
+          other != nullptr && arguments[i].parse_beside(args[i], other->tensor.dtype());
+      if (!parsed) arguments[i].require(args[i], name.data());
+    }
     settle_numbers(op, arguments.data(), arity);
     for (int i = 0; i < arity; ++i) {
       if (!arguments[i].is_tensor() || !is_complex(arguments[i].tensor().dtype())) continue;
@@ -182,9 +188,13 @@ void note_ufunc(nb::handle ufunc, const char* name, const char* among) {
 PyObject* ndarray_type = nullptr;
 PyObject* generic_type = nullptr;
 
-void note_types(nb::handle ndarray, nb::handle generic) {
+void note_types(nb::handle ndarray, nb::handle generic, nb::list scalars) {
   ndarray_type = ndarray.inc_ref().ptr();
   generic_type = generic.inc_ref().ptr();
+  for (nb::handle scalar : scalars) {
+    note_numpy_scalar(scalar, parse_dtype(scalar.attr("dtype")),
+                      nb::cast<nb::bytes>(scalar.attr("tobytes")()));
+  }
 }
 
 // A Tensor or a number of Python's; NumPy's own arrays and numbers count otherwise.
@@ -193,6 +203,7 @@ bool is_plain(PyObject* object) {
 }
 bool is_numpys(PyObject* object) {
   return reinterpret_cast<PyObject*>(Py_TYPE(object)) == ndarray_type ||
+         numpy_scalar(object).has_value() ||
          (generic_type != nullptr && PyObject_IsInstance(object, generic_type) == 1);
 }
 
@@ -553,6 +564,10 @@ void add_row(const Table& tensors, const Table& buffers) {
 
 }  // namespace
 
+PyObject* where_of(PyObject* const* operands) {
+  return call_on_tensors(OpId::where, 3, operands, 3, nullptr);
+}
+
 void add_ufunc_method(nb::handle type) {
   nb::object descriptor =
       nb::steal(PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(type.ptr()), &ufunc_method));
@@ -566,7 +581,8 @@ void register_rows(nb::module_& m) {
       "Let a ufunc of NumPy's be a row, or an operator, wherever its operands are Tensors of such\n"
       "dtypes (all, reals, floats, numbers) and numbers.");
   m.def("_note_types", &note_types, nb::arg("ndarray"), nb::arg("generic"),
-        "Say which classes NumPy's arrays and scalars have.");
+        nb::arg("scalars"),
+        "Say which classes NumPy's arrays and scalars have; `scalars` has one of each class.");
   nb::module_ rows = m.def_submodule("rows", "The rows of the op table on tensors.");
   nb::module_ ops = m.def_submodule("ops", "The rows of the op table on buffers.");
   static auto& texts = *new std::vector<std::unique_ptr<std::string>>;

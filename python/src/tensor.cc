@@ -288,6 +288,7 @@ void register_tensor(nb::module_& m) {
   tensor_type = reinterpret_cast<PyTypeObject*>(type.ptr());
   add_dlpack_methods(type);
   add_ufunc_method(type);
+  add_function_method(type);
   type.attr("__array_priority__") = 1000.0;
   type.def(
           "__init__",

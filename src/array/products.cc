@@ -5,10 +5,12 @@
 
 #include "hologram/error.h"
 #include "hologram/gemm.h"
+#include "hologram/memory.h"
 #include "src/array/array.h"
 #include "src/array/record_call.h"
 #include "src/array/types.h"
 #include "src/array/unsigned.h"
+#include "src/runtime/memory/tensor_access.h"
 
 namespace hologram {
 namespace array {
@@ -81,6 +83,27 @@ bool record_product(const Tensor& a, const Tensor& b, const Tensor& out) {
   return record_gemm(gemm);
 }
 
+// Small operands that have their values, of one dtype with kernels, are multiplied at once by what
+// the recorded product runs. False where it is another case.
+bool multiply_at_call(const Tensor& a, const Tensor& b, Tensor& out) {
+  const Dtype dtype = a.dtype();
+  if (dtype != b.dtype() || dtype == Dtype::kBool || is_complex(dtype) || is_stored_only(dtype) ||
+      !a.buffer() || !b.buffer() || &device_of(a) != &device_of(b) || !is_at_hand(a) ||
+      !is_at_hand(b)) {
+    return false;
+  }
+  Shape shape = product_shape(a, b);
+  const int64_t numel = shape_numel(shape);
+  const int64_t bytes = numel * static_cast<int64_t>(itemsize(dtype));
+  if (numel == 0 || a.shape().back() == 0 || !is_immediate(bytes)) return false;
+  BufferRef memory =
+      BufferRef::adopt(allocate_buffer(device_of(a), static_cast<size_t>(bytes)));
+  memory->set_dtype(dtype);
+  out = internal::TensorAccess::whole(std::move(memory), std::move(shape), numel, dtype);
+  hologram::matmul(a.view(), b.view(), out.view());
+  return true;
+}
+
 void run(const Tensor& a, const Tensor& b, const Tensor& out);
 
 // The real or the imaginary parts, where they lie.
@@ -150,6 +173,7 @@ void matmul_into(const Tensor& a, const Tensor& b, const Tensor& out) {
 }
 
 Tensor matmul(const Tensor& a, const Tensor& b, Rules rules) {
+  if (Tensor out; array::multiply_at_call(a, b, out)) return out;
   Device& device = array::device_of("matmul", a, b);
   Shape shape = array::product_shape(a, b);
   const Dtype dtype = array::promote_by(rules, a.dtype(), b.dtype());

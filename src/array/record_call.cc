@@ -42,26 +42,26 @@ void CallRecord::operand(const Arg& arg) {
 }
 
 void CallRecord::memory(const Arg& arg) {
-  CallOperand& operand = operands_.emplace_back();
-  if (arg.tensor == nullptr) return;
+  if (arg.tensor == nullptr) return operands_.push_back({});
   const Tensor& t = *arg.tensor;
   const Extent extent = extent_of(t);
-  if (extent.bytes == 0) return;
-  operand = {.buffer = t.buffer().get(),
-             .offset = extent.offset,
-             .bytes = extent.bytes,
-             .reads = arg.access != Access::writes,
-             .writes = arg.access != Access::reads,
-             .covers = arg.access == Access::writes &&
-                       extent.bytes == static_cast<int64_t>(t.nbytes()) && !t.may_overlap_itself()};
+  if (extent.bytes == 0) return operands_.push_back({});
+  operands_.push_back(
+      {.buffer = t.buffer().get(),
+       .offset = extent.offset,
+       .bytes = extent.bytes,
+       .reads = arg.access != Access::writes,
+       .writes = arg.access != Access::reads,
+       .covers = arg.access == Access::writes &&
+                 extent.bytes == static_cast<int64_t>(t.nbytes()) && !t.may_overlap_itself()});
 }
 
 void CallRecord::run(CallNumber number) {
-  run(number, kCosts[static_cast<size_t>(number)](words_.data(), numbers_.data()));
+  run(number, kCosts[static_cast<size_t>(number)](words_.items().data(), numbers_.items().data()));
 }
 
 bool CallRecord::is_immediate() const {
-  return std::ranges::all_of(operands_, [](const CallOperand& operand) {
+  return std::ranges::all_of(operands_.items(), [](const CallOperand& operand) {
     const Buffer* buffer = operand.buffer;
     return buffer == nullptr ||
            (hologram::is_immediate(operand.bytes) &&
@@ -71,16 +71,17 @@ bool CallRecord::is_immediate() const {
 
 void CallRecord::run(CallNumber number, double cost) {
   const auto kind = static_cast<uint16_t>(number);
-  if (!is_immediate() && record_call(kind, operands_, words_, numbers_, cost)) return;
-  for (const CallOperand& operand : operands_) {
+  const std::span<const uint64_t> words = words_.items(), numbers = numbers_.items();
+  if (!is_immediate() && record_call(kind, operands_.items(), words, numbers, cost)) return;
+  for (const CallOperand& operand : operands_.items()) {
     if (operand.buffer != nullptr) materialize(*operand.buffer);
   }
-  std::vector<char*> addresses;
-  for (const CallOperand& operand : operands_) {
+  RoomyVector<char*, 8> addresses;
+  for (const CallOperand& operand : operands_.items()) {
     addresses.push_back(
         operand.buffer == nullptr ? nullptr : operand.buffer->data_as<char>() + operand.offset);
   }
-  run_call(kind, {addresses.data(), words_.data(), numbers_.data(), 0});
+  run_call(kind, {addresses.items().data(), words.data(), numbers.data(), 0});
 }
 
 }  // namespace hologram::array

@@ -5,6 +5,8 @@
 //   record(calls::Cumsum<Arg>{.input = in, .dim = 0, .out = out});
 #pragma once
 
+#include <cstddef>
+#include <memory_resource>
 #include <span>
 #include <vector>
 
@@ -37,8 +39,27 @@ struct Arg {
   size_t item() const { return tensor != nullptr ? itemsize(tensor->dtype()) : 0; }
 };
 
+// A vector whose first kRoom elements lie in the object.
+template <class T, size_t kRoom>
+class RoomyVector {
+ public:
+  RoomyVector() { items_.reserve(kRoom); }
+  RoomyVector(const RoomyVector&) = delete;
+  RoomyVector& operator=(const RoomyVector&) = delete;
+
+  void push_back(const T& item) { items_.push_back(item); }
+  std::span<T> items() { return items_; }
+  std::span<const T> items() const { return items_; }
+
+ private:
+  alignas(T) std::byte room_[kRoom * sizeof(T)];
+  std::pmr::monotonic_buffer_resource more_{room_, sizeof(room_)};
+  std::pmr::vector<T> items_{&more_};
+};
+
 // The words, numbers and operands of one call.
-class CallRecord : public CallEncoder<CallRecord, std::vector<uint64_t>, std::vector<uint64_t>> {
+class CallRecord
+    : public CallEncoder<CallRecord, RoomyVector<uint64_t, 64>, RoomyVector<uint64_t, 8>> {
  public:
   void operand(const Arg& arg);
   void memory(const Arg& arg);
@@ -51,7 +72,7 @@ class CallRecord : public CallEncoder<CallRecord, std::vector<uint64_t>, std::ve
  private:
   bool is_immediate() const;
 
-  std::vector<CallOperand> operands_;
+  RoomyVector<CallOperand, 8> operands_;
 };
 
 template <class Call>
