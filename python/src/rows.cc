@@ -17,6 +17,9 @@
 #include "through_numpy.h"
 
 namespace hologram::python {
+
+PyTypeObject* ndarray_type = nullptr;
+
 namespace {
 
 constexpr int kMaxArity = 4;
@@ -178,12 +181,11 @@ void note_ufunc(nb::handle ufunc, const char* name, const char* among) {
   ufuncs().emplace(ufunc.inc_ref().ptr(), known);
 }
 
-// numpy.ndarray and numpy.generic, which live as long as the process.
-PyObject* ndarray_type = nullptr;
+// numpy.generic, which lives as long as the process.
 PyObject* generic_type = nullptr;
 
 void note_types(nb::handle ndarray, nb::handle generic) {
-  ndarray_type = ndarray.inc_ref().ptr();
+  ndarray_type = reinterpret_cast<PyTypeObject*>(ndarray.inc_ref().ptr());
   generic_type = generic.inc_ref().ptr();
 }
 
@@ -192,7 +194,7 @@ bool is_plain(PyObject* object) {
   return tensor_of(object) != nullptr || PyFloat_CheckExact(object) || PyLong_CheckExact(object);
 }
 bool is_numpys(PyObject* object) {
-  return reinterpret_cast<PyObject*>(Py_TYPE(object)) == ndarray_type ||
+  return is_ndarray(object) ||
          (generic_type != nullptr && PyObject_IsInstance(object, generic_type) == 1);
 }
 
