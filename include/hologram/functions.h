@@ -51,6 +51,7 @@ class Operand {
   Operand(int64_t value) : number_(value) {}                         // NOLINT
   Operand(int value) : number_(value) {}                             // NOLINT
   Operand(bool value) : number_(value) {}                            // NOLINT
+  explicit Operand(const Scalar& number) : number_(number) {}
 
   bool is_tensor() const { return tensor_ != nullptr; }
   const Tensor& tensor() const { return *tensor_; }
@@ -156,6 +157,8 @@ struct DimIndex {
   int dim;
   Tensor index;
   int axis = -1;  // what errors call the dimension, where that is not its number
+
+  DimIndex(int dim, Tensor index, int axis = -1) : dim(dim), index(std::move(index)), axis(axis) {}
 };
 // A copy of what NumPy's x[...] names. The indices are in the order of their dimensions and
 // broadcast together; the dimensions of their common shape come before dimension `place` of those
@@ -164,7 +167,7 @@ HOLOGRAM_API Tensor index(const Tensor& x, std::span<const DimIndex> indices, in
 // x[...] = value, which broadcasts and is converted as in copy_into(). The last of several values
 // for one place stays. Nothing is written where a position is out of bounds.
 HOLOGRAM_API void index_put(const Tensor& x, std::span<const DimIndex> indices, int place,
-                            const Tensor& value);
+                            const Operand& value);
 // The positions of the elements that are not 0, for each dimension; int64, in host memory.
 HOLOGRAM_API std::vector<Tensor> nonzero(const Tensor& x);
 

@@ -46,13 +46,47 @@ bool is_array(PyObject* index) {
   return true;
 }
 
+// The value of a bound that is a small int or a Scalar whose value is there; false for others.
+bool read_bound(PyObject* object, Py_ssize_t& value) {
+  if (object == Py_None) return true;  // the default stays
+  if (const TensorObject* held = tensor_of(object)) {
+    const std::optional<int64_t> known = integer_at_hand(held->tensor);
+    if (known) value = *known;
+    return known.has_value();
+  }
+  if (!PyLong_CheckExact(object)) return false;
+  const Py_ssize_t given = PyLong_AsSsize_t(object);
+  if (given == -1 && PyErr_Occurred() != nullptr) {
+    PyErr_Clear();
+    return false;
+  }
+  value = given;
+  return true;
+}
+
+// PySlice_Unpack, which would make Python's ints of Scalars.
+void unpack_slice(PyObject* object, Py_ssize_t& start, Py_ssize_t& stop, Py_ssize_t& step) {
+  const auto* const slice = reinterpret_cast<PySliceObject*>(object);
+  start = 0, stop = PY_SSIZE_T_MAX, step = 1;
+  if (slice->step == Py_None && read_bound(slice->start, start) && read_bound(slice->stop, stop)) {
+    return;
+  }
+  if (PySlice_Unpack(object, &start, &stop, &step) != 0) raise_set();
+}
+
 // Small arrays are copied, so that ops on them may wait.
 Tensor tensor_of_array(PyObject* array) {
   HostArray host(array);
   const View view = host.view();
   const int64_t bytes = view.numel() * static_cast<int64_t>(itemsize(view.dtype));
-  if (is_immediate(bytes) || !host.is_in_place()) return from_host(view, default_device());
-  return std::move(host).adopt(default_device());
+  Device& device = default_device();
+  if (!is_immediate(bytes) && host.is_in_place()) return std::move(host).adopt(device);
+  const Shape dense = contiguous_strides(host.shape());
+  if (!std::equal(dense.begin(), dense.end(), view.strides)) return from_host(view, device);
+  BufferRef memory = BufferRef::adopt(allocate_buffer(device, static_cast<size_t>(bytes)));
+  memory->set_dtype(view.dtype);
+  if (bytes != 0) std::memcpy(memory->data(), view.data, static_cast<size_t>(bytes));
+  return Tensor(std::move(memory), host.shape(), view.dtype);
 }
 
 Tensor make_index(PyObject* index) {
@@ -195,7 +229,7 @@ class Indexer {
 
   void take_slice(PyObject* slice) {
     Py_ssize_t start, stop, step;
-    if (PySlice_Unpack(slice, &start, &stop, &step) != 0) raise_set();
+    unpack_slice(slice, start, stop, step);
     const Py_ssize_t n = PySlice_AdjustIndices(tensor_.size(dim_), &start, &stop, step);
     if (n > 0) offset_ += start * tensor_.stride(dim_);
     shape_.push_back(n);
@@ -346,6 +380,13 @@ Tensor index_unlocked(const Tensor& x, std::span<const DimIndex> indices, int pl
 // An array that is the whole key, as most of them are; empty for other keys.
 std::optional<DimIndex> only_array(const Tensor& tensor, PyObject* key) {
   if (PyTuple_Check(key) || tensor.ndim() == 0 || !is_array(key)) return std::nullopt;
+  if (const TensorObject* held = tensor_of(key)) {
+    const Tensor& index = held->tensor;
+    if (index.ndim() != 0 && index.ndim() <= tensor.ndim() &&
+        (index.dtype() == Dtype::kBool || is_integer(index.dtype()))) {
+      return std::optional<DimIndex>(std::in_place, 0, index);
+    }
+  }
   ArrayIndex array = settle_array(key);
   const bool is_mask = array.kind == ArrayIndex::Kind::kMask;
   if (!is_mask && array.kind != ArrayIndex::Kind::kPositions) return std::nullopt;
@@ -415,8 +456,11 @@ void assign(const Tensor& view, PyObject* value) {
 void assign_at(const Tensor& x, std::span<const DimIndex> indices, int place, PyObject* value,
                bool is_whole_key = false) {
   Device& device = x.buffer()->device();
-  const std::optional<Scalar> number = number_for(x.dtype(), value);
-  Tensor source = number ? full({}, *number, x.dtype(), default_device()) : source_for(x, value);
+  if (const std::optional<Scalar> number = number_for(x.dtype(), value)) {
+    const Unlocked unlocked(may_take_long(x, indices));
+    return index_put(x, indices, place, Operand(*number));
+  }
+  Tensor source = source_for(x, value);
   const Tensor& first = indices[0].index;
   if (is_whole_key && first.dtype() == Dtype::kBool && first.ndim() == x.ndim() &&
       source.ndim() > 1) {

@@ -20,6 +20,11 @@ namespace hologram::python {
 
 PyTypeObject* ndarray_type = nullptr;
 
+void note_ndarray(PyObject* object) {
+  if (std::string_view(Py_TYPE(object)->tp_name) != "numpy.ndarray") return;
+  nb::module_::import_("hologram._ufuncs");
+}
+
 namespace {
 
 constexpr int kMaxArity = 4;

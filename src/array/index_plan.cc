@@ -133,6 +133,18 @@ void settle_for_reading(const Tensor& t) {
   if (!is_readable_at_call(*t.buffer())) materialize(t);
 }
 
+bool find_places(const Tensor& index, int64_t size, int64_t step, int64_t* offsets) {
+  const int64_t n = index.numel();
+  std::fill_n(offsets, n, 0);
+  return with_integer_type(index.dtype(), [&](auto type) {
+    return add_places(static_cast<const decltype(type)*>(index.data()), 1, n, size, step, offsets);
+  });
+}
+
+int64_t find_true_places(const Tensor& mask, int64_t step, int64_t* offsets) {
+  return add_true(static_cast<const uint8_t*>(mask.data()), 1, mask.numel(), 0, step, offsets);
+}
+
 int64_t count_true(const Tensor& mask) {
   if (mask.numel() == 0) return 0;
   const auto* const from = static_cast<const uint8_t*>(mask.data());

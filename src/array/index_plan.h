@@ -95,6 +95,12 @@ class Places {
   int64_t offsets_[kBlock];
 };
 
+// Writes the offsets, `step` apart, of a row-major index's positions in a dimension of that size.
+// False where one is out of bounds.
+bool find_places(const Tensor& index, int64_t size, int64_t step, int64_t* offsets);
+// Writes those of a row-major mask's true elements, where there is room for all, and returns how
+// many they are.
+int64_t find_true_places(const Tensor& mask, int64_t step, int64_t* offsets);
 // How many elements of a mask in host memory are true.
 int64_t count_true(const Tensor& mask);
 // Waits for what writes the tensor, if anything still has to.

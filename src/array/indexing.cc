@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <vector>
 
+#include "hologram/elementwise.h"
 #include "hologram/error.h"
 #include "hologram/memory.h"
 #include "src/array/index_plan.h"
@@ -38,6 +40,35 @@ void with_size(size_t bytes, F&& f) {
   }
 }
 
+// Runs of adjacent elements at the offsets, one after another to or from row-major memory.
+template <class T>
+void get_runs(const T* from, std::span<const int64_t> offsets, int64_t run, T* to) {
+  if (run == 1) {
+    for (const int64_t offset : offsets) *to++ = from[offset];
+  } else {
+    for (const int64_t offset : offsets) to = std::copy_n(from + offset, run, to);
+  }
+}
+template <class T>
+void put_runs(const T* from, std::span<const int64_t> offsets, int64_t run, T* to) {
+  if (run == 1) {
+    for (const int64_t offset : offsets) to[offset] = *from++;
+  } else {
+    for (const int64_t offset : offsets) {
+      std::copy_n(from, run, to + offset);
+      from += run;
+    }
+  }
+}
+template <class T>
+void fill_runs(T value, std::span<const int64_t> offsets, int64_t run, T* to) {
+  if (run == 1) {
+    for (const int64_t offset : offsets) to[offset] = value;
+  } else {
+    for (const int64_t offset : offsets) std::fill_n(to + offset, run, value);
+  }
+}
+
 // Moves elements between places of a tensor and row-major memory of the result's shape, in the
 // order of the places.
 class PlaceMover {
@@ -52,15 +83,9 @@ class PlaceMover {
     walk([&](int64_t at, std::span<const int64_t> offsets, int64_t outer) {
       const T* const base = from + outer;
       T* out = to + at;
-      const int64_t run = plan_.inner();
-      if (is_dense_ && run == 1) {
-        for (const int64_t offset : offsets) *out++ = base[offset];
-      } else if (is_dense_) {
-        for (const int64_t offset : offsets) out = std::copy_n(base + offset, run, out);
-      } else {
-        for (const int64_t offset : offsets) {
-          for (const int64_t inner : inner_) *out++ = base[offset + inner];
-        }
+      if (is_dense_) return get_runs(base, offsets, plan_.inner(), out);
+      for (const int64_t offset : offsets) {
+        for (const int64_t inner : inner_) *out++ = base[offset + inner];
       }
     });
   }
@@ -69,18 +94,9 @@ class PlaceMover {
     walk([&](int64_t at, std::span<const int64_t> offsets, int64_t outer) {
       const T* in = from + at;
       T* const base = to + outer;
-      const int64_t run = plan_.inner();
-      if (is_dense_ && run == 1) {
-        for (const int64_t offset : offsets) base[offset] = *in++;
-      } else if (is_dense_) {
-        for (const int64_t offset : offsets) {
-          std::copy_n(in, run, base + offset);
-          in += run;
-        }
-      } else {
-        for (const int64_t offset : offsets) {
-          for (const int64_t inner : inner_) base[offset + inner] = *in++;
-        }
+      if (is_dense_) return put_runs(in, offsets, plan_.inner(), base);
+      for (const int64_t offset : offsets) {
+        for (const int64_t inner : inner_) base[offset + inner] = *in++;
       }
     });
   }
@@ -88,12 +104,9 @@ class PlaceMover {
   void fill(T value, T* to) const {
     walk([&](int64_t, std::span<const int64_t> offsets, int64_t outer) {
       T* const base = to + outer;
+      if (is_dense_) return fill_runs(value, offsets, plan_.inner(), base);
       for (const int64_t offset : offsets) {
-        if (is_dense_) {
-          std::fill_n(base + offset, plan_.inner(), value);
-        } else {
-          for (const int64_t inner : inner_) base[offset + inner] = value;
-        }
+        for (const int64_t inner : inner_) base[offset + inner] = value;
       }
     });
   }
@@ -231,12 +244,107 @@ void put_where(const Tensor& x, const DimIndex& index, const Tensor& value) {
   apply_into(OpId::where, {mask, one, x}, x);
 }
 
+// The places of one small index of the first dimensions of a row-major tensor, at the call. Most
+// keys are such, and a plan would take longer than their elements.
+class FrontPlaces {
+ public:
+  // False where it is another case, or a position is out of bounds.
+  bool settle(const Tensor& x, std::span<const DimIndex> indices, int place) {
+    const DimIndex& only = indices[0];
+    const Tensor& index = only.index;
+    const bool is_mask = index.dtype() == Dtype::kBool;
+    const auto dims = static_cast<size_t>(is_mask ? index.ndim() : 1);
+    if (indices.size() != 1 || place != 0 || only.dim != 0 || index.numel() > Places::kBlock ||
+        index.numel() == 0 || dims == 0 || dims > x.shape().size() || x.numel() == 0 ||
+        !(is_mask || is_integer(index.dtype())) || !x.is_contiguous() || !index.is_contiguous() ||
+        !is_readable_at_call(*index.buffer())) {
+      return false;
+    }
+    run_ = x.strides()[dims - 1];
+    if (!is_mask) {
+      count_ = index.numel();
+      return find_places(index, x.shape()[0], run_, offsets_);
+    }
+    if (!std::equal(index.shape().begin(), index.shape().end(), x.shape().begin())) return false;
+    count_ = find_true_places(index, run_, offsets_);
+    return true;
+  }
+
+  std::span<const int64_t> offsets() const { return {offsets_, static_cast<size_t>(count_)}; }
+  int64_t run() const { return run_; }
+  int64_t numel() const { return count_ * run_; }
+  Shape result(const Tensor& x, const Tensor& index) const {
+    const bool is_mask = index.dtype() == Dtype::kBool;
+    Shape shape = is_mask ? Shape{count_} : index.shape();
+    for (int d = is_mask ? index.ndim() : 1; d < x.ndim(); ++d) shape.push_back(x.size(d));
+    return shape;
+  }
+
+ private:
+  int64_t count_ = 0, run_ = 1;
+  int64_t offsets_[Places::kBlock];
+};
+
+std::optional<Tensor> index_at_call(const Tensor& x, std::span<const DimIndex> indices, int place) {
+  FrontPlaces places;
+  if (!is_readable_at_call(*x.buffer()) || !places.settle(x, indices, place)) return std::nullopt;
+  const int64_t bytes = places.numel() * static_cast<int64_t>(itemsize(x.dtype()));
+  if (!is_immediate(bytes)) return std::nullopt;
+  BufferRef memory = BufferRef::adopt(allocate_buffer(device_of(x), static_cast<size_t>(bytes)));
+  memory->set_dtype(x.dtype());
+  with_size(itemsize(x.dtype()), [&](auto type) {
+    using T = decltype(type);
+    get_runs(static_cast<const T*>(x.data()), places.offsets(), places.run(), memory->data_as<T>());
+  });
+  return internal::TensorAccess::whole(std::move(memory), places.result(x, indices[0].index),
+                                       places.numel(), x.dtype());
+}
+
+// False, with nothing written, for other cases than those of FrontPlaces and values that are one
+// number or exactly those of the places.
+bool put_at_call(const Tensor& x, std::span<const DimIndex> indices, int place,
+                 const Operand& value) {
+  alignas(16) char number[16];
+  const void* from = number;
+  bool is_one = true;
+  if (!is_writable_at_call(*x.buffer()) || x.buffer()->data() == nullptr) return false;
+  if (value.is_tensor()) {
+    const Tensor& t = value.tensor();
+    if (t.dtype() != x.dtype() || !t.is_contiguous() || !is_readable_at_call(*t.buffer()) ||
+        may_overlap(t, x)) {
+      return false;
+    }
+    from = t.data(), is_one = t.numel() == 1;
+  } else {
+    if (is_stored_only(x.dtype())) return false;
+    convert(value.number().dtype, &value.number().f64, x.dtype(), number, 1);
+  }
+  const Tensor& index = indices[0].index;
+  FrontPlaces places;
+  if (may_overlap(x, index) || !places.settle(x, indices, place) ||
+      !is_immediate(places.numel() * static_cast<int64_t>(itemsize(x.dtype()))) ||
+      !(is_one || value.tensor().shape() == places.result(x, index))) {
+    return false;
+  }
+  with_size(itemsize(x.dtype()), [&](auto type) {
+    using T = decltype(type);
+    auto* const to = static_cast<T*>(x.data());
+    const auto* const given = static_cast<const T*>(from);
+    is_one ? fill_runs(*given, places.offsets(), places.run(), to)
+           : put_runs(given, places.offsets(), places.run(), to);
+  });
+  return true;
+}
+
 }  // namespace
 }  // namespace array
 
 using namespace array;
 
 Tensor index(const Tensor& x, std::span<const DimIndex> indices, int place) {
+  if (!indices.empty() && x.buffer() && indices[0].index.buffer()) {
+    if (std::optional<Tensor> found = index_at_call(x, indices, place)) return *std::move(found);
+  }
   const IndexPlan plan(x, indices, place);
   Device& device = device_of(x);
   if (shape_numel(plan.result()) == 0) {
@@ -267,11 +375,16 @@ Tensor index(const Tensor& x, std::span<const DimIndex> indices, int place) {
   return internal::TensorAccess::whole(std::move(memory), plan.result(), n, x.dtype());
 }
 
-void index_put(const Tensor& x, std::span<const DimIndex> indices, int place, const Tensor& given) {
+void index_put(const Tensor& x, std::span<const DimIndex> indices, int place,
+               const Operand& operand) {
   check_result("index_put", x);
-  device_of("index_put", x, given);
+  Device& device = operand.is_tensor() ? device_of("index_put", x, operand.tensor()) : device_of(x);
+  if (!indices.empty() && indices[0].index.buffer() && put_at_call(x, indices, place, operand)) {
+    return;
+  }
   IndexPlan::check(x, indices, place);
-  Device& device = device_of(x);
+  const Tensor given =
+      operand.is_tensor() ? operand.tensor() : full({}, operand.number(), x.dtype(), device);
   const bool is_host = device.is_host_memory();
   // A trace or a capture sees all ops.
   const bool is_free = is_immediate(0) && is_writable_at_call(*x.buffer());
@@ -284,7 +397,7 @@ void index_put(const Tensor& x, std::span<const DimIndex> indices, int place, co
   if (std::ranges::any_of(indices, [&](const DimIndex& i) { return may_overlap(x, i.index); })) {
     std::vector<DimIndex> apart(indices.begin(), indices.end());
     for (DimIndex& each : apart) each.index = copy_of(each.index, each.index.dtype());
-    return index_put(x, apart, place, given);
+    return index_put(x, apart, place, operand);
   }
   const IndexPlan plan(x, indices, place);
   const Tensor value = settled_value(plan, x, given);
