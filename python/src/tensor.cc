@@ -277,6 +277,17 @@ nb::object contiguous_object(nb::handle object) {
   return wrap(copy_of(self.tensor));
 }
 
+nb::object nonzero_object(const TensorObject& self) {
+  std::vector<Tensor> found;
+  {
+    const Unlocked unlocked(is_long(self.tensor) || !is_readable_at_call(*self.tensor.buffer()));
+    found = nonzero(self.tensor);
+  }
+  nb::list positions;
+  for (Tensor& each : found) positions.append(wrap(std::move(each)));
+  return nb::tuple(positions);
+}
+
 constexpr const char* kTensorDoc = R"(An array: elements of one dtype in a shape, on a device.
 
     Tensor(x, dtype=None)
@@ -444,6 +455,9 @@ void register_tensor(nb::module_& m) {
           "flatten",
           [](const TensorObject& t) { return wrap(reshaped(copy_of(t.tensor), Shape{-1})); },
           nb::sig("def flatten(self) -> Tensor"), "Return a copy in one dimension.")
+      .def("nonzero", &nonzero_object, nb::sig("def nonzero(self) -> tuple[Tensor, ...]"),
+           "Return the positions of the elements that are not 0, one Tensor of int64 for each\n"
+           "dimension.")
       .def("contiguous", &contiguous_object, nb::sig("def contiguous(self) -> Tensor"),
            "Return the Tensor itself where it is row-major, else a row-major copy.")
       .def("copy", &copy_object, nb::sig("def copy(self) -> Tensor"),

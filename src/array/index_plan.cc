@@ -424,7 +424,7 @@ std::vector<Tensor> nonzero(const Tensor& x) {
   array::check_defined("nonzero", x);
   if (x.ndim() == 0) {
     fail(ErrorKind::kInvalidArgument,
-         "nonzero: the tensor has no dimensions; reshape it to [1] first");
+         "nonzero: a 0d tensor has no positions; reshape it to [1] first");
   }
   if (x.dtype() != Dtype::kBool) return nonzero(apply(OpId::ne, {x, 0}));
   const Tensor mask = array::device_of(x).is_host_memory() ? x : array::host_copy(x);

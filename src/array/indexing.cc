@@ -260,7 +260,7 @@ class FrontPlaces {
         !is_readable_at_call(*index.buffer())) {
       return false;
     }
-    run_ = x.strides()[dims - 1];
+    for (size_t d = dims; d < x.shape().size(); ++d) run_ *= x.shape()[d];
     if (!is_mask) {
       count_ = index.numel();
       return find_places(index, x.shape()[0], run_, offsets_);

@@ -434,3 +434,58 @@ def test_the_shape_can_be_assigned() -> None:
     assert one.shape == ()
     one[...] = 2
     assert one.item() == 2.0
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_nonzero(dtype: str) -> None:
+    rng = np.random.default_rng(3)
+    for shape in [*SHAPES, (3000,), (40, 70)]:
+        x = make(rng, shape, dtype)
+        x[rng.random(shape) < 0.5] = 0
+        t = tensor_of(x, rng)
+        for ours, theirs in (
+            (t.nonzero(), x.nonzero()),
+            (np.nonzero(t), np.nonzero(x)),
+            (np.where(t), np.where(x)),
+            ((np.flatnonzero(t),), (np.flatnonzero(x),)),
+        ):
+            assert len(ours) == len(theirs)
+            for a, b in zip(ours, theirs, strict=True):
+                is_same(a, b, (shape, dtype))
+    with pytest.raises(ValueError, match="0d"):
+        hg.array(1.0).nonzero()
+    assert isinstance(t.nonzero(), tuple)
+
+
+def test_take_and_compress() -> None:
+    rng = np.random.default_rng(4)
+    for shape in SHAPES:
+        x = make(rng, shape, "float64")
+        t = tensor_of(x, rng)
+        for axis in (None, *range(-len(shape), len(shape)), len(shape)):
+            size = x.size if axis is None else shape[axis] if axis < len(shape) else 2
+            at = rng.integers(-size, size, (2, 3)) if size else np.zeros((0,), "int64")
+            mask = rng.random(size) < 0.5
+            for key in (at, at.astype("int8"), at + size, at.astype("uint64"), at * 1.0, 0, [0, -1]):
+                is_same(
+                    outcome(lambda: np.take(t, key, axis)),  # noqa: B023
+                    outcome(lambda: np.take(x, key, axis)),  # noqa: B023
+                    (shape, axis, key),
+                )
+                mine = hg.array(key) if isinstance(key, np.ndarray) else key
+                is_same(
+                    outcome(lambda: t.take(mine, axis)),  # noqa: B023
+                    outcome(lambda: x.take(key, axis)),  # noqa: B023
+                    (shape, axis, key),
+                )
+            for key in (mask, mask[:-1], np.append(mask, True), mask.astype("int64")):
+                is_same(
+                    outcome(lambda: t.compress(hg.array(key), axis)),  # noqa: B023
+                    outcome(lambda: x.compress(key, axis)),  # noqa: B023
+                    (shape, axis, key),
+                )
+    t = hg.array(np.arange(4))
+    t.take([0, 1])[0] = 9
+    one = t.reshape(2, 2).take(0, axis=0)
+    one[0] = 9
+    assert t.tolist() == [0, 1, 2, 3]

@@ -110,7 +110,7 @@ TEST(Indexing, NonzeroFindsPositionsOfEachDimension) {
   EXPECT_EQ(values<int64_t>(found[0]), (std::vector<int64_t>{0, 1, 1}));
   EXPECT_EQ(values<int64_t>(found[1]), (std::vector<int64_t>{1, 0, 2}));
   EXPECT_EQ(nonzero(tensor<float>({0, 3}, {}))[1].numel(), 0);
-  expect_error(ErrorKind::kInvalidArgument, "nonzero: the tensor has no dimensions",
+  expect_error(ErrorKind::kInvalidArgument, "nonzero: a 0d tensor has no positions",
                [] { nonzero(tensor<float>({}, {1})); });
 }
 
