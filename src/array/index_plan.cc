@@ -36,22 +36,31 @@ bool is_within(int64_t at, int64_t size) {
   return static_cast<uint64_t>(at) < static_cast<uint64_t>(size);
 }
 
+// The sign is that of a position, counted from the end where it was negative, that is out of
+// bounds.
+uint64_t wrap(uint64_t& at, uint64_t size) {
+  at += static_cast<uint64_t>(static_cast<int64_t>(at) >> 63) & size;
+  return at | (size - 1 - at);
+}
+
 // to[i] += step * from[i], wrapped. False where one is out of bounds.
 template <class T>
 bool add_places(const T* __restrict from, int64_t stride, int64_t n, int64_t size, int64_t step,
                 int64_t* __restrict to) {
-  bool good = true;
-  const auto add = [&](int64_t i, int64_t at) {
-    at += at >> 63 & size;
-    good &= is_within(at, size);
-    to[i] += step * at;
+  uint64_t signs = 0;
+  const auto add = [&](int64_t i, int64_t position, int64_t factor) {
+    auto at = static_cast<uint64_t>(position);
+    signs |= wrap(at, static_cast<uint64_t>(size));
+    to[i] += static_cast<int64_t>(at * static_cast<uint64_t>(factor));
   };
-  if (stride == 1) {
-    for (int64_t i = 0; i < n; ++i) add(i, static_cast<int64_t>(from[i]));
+  if (stride == 1 && step == 1) {
+    for (int64_t i = 0; i < n; ++i) add(i, static_cast<int64_t>(from[i]), 1);
+  } else if (stride == 1) {
+    for (int64_t i = 0; i < n; ++i) add(i, static_cast<int64_t>(from[i]), step);
   } else {
-    for (int64_t i = 0; i < n; ++i) add(i, static_cast<int64_t>(from[i * stride]));
+    for (int64_t i = 0; i < n; ++i) add(i, static_cast<int64_t>(from[i * stride]), step);
   }
-  return good;
+  return static_cast<int64_t>(signs) >= 0;
 }
 
 // The offset of the element at a row-major position.

@@ -405,7 +405,9 @@ void index_put(const Tensor& x, std::span<const DimIndex> indices, int place,
   if (n == 0) return plan.check_bounds();
   const bool is_small = is_immediate(n * static_cast<int64_t>(itemsize(x.dtype())));
   const bool is_ready = is_free && is_readable_at_call(*value.buffer()) && is_host;
-  const bool is_now = is_ready && (is_small || value.numel() == 1);
+  // The call would gain nothing but threads, which take runs of several places.
+  const bool is_one_line = plan.outer_count() * plan.inner() == 1;
+  const bool is_now = is_ready && (is_small || value.numel() == 1 || is_one_line);
   if (!is_now && plan.is_around_one_dim()) {
     return put_by_call(plan, x, contiguous(broadcast(value, plan.result())));
   }
