@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
+from operator import getitem
 from typing import Any
 
 import numpy as np
@@ -26,10 +26,10 @@ def bound(request: pytest.FixtureRequest, _either_way: None) -> None:
     testing.set_immediate_bytes(request.param)
 
 
-def outcome(run: Callable[[], Any]) -> Any:
+def outcome(run: Callable[..., Any], *args: Any) -> Any:
     """Return what `run` gives, or the error that it raises."""
     try:
-        return run()
+        return run(*args)
     except Exception as error:
         return error
 
@@ -110,7 +110,8 @@ class Keys:
         if self.chance(3):
             if self.chance(2):
                 return self.mask(x.shape[: int(self.rng.integers(1, x.ndim + 1))])
-            return self.positions(x.shape[0], tuple(self.rng.integers(0, 6, self.rng.integers(1, 3))))
+            shape = tuple(int(n) for n in self.rng.integers(0, 6, self.rng.integers(1, 3)))
+            return self.positions(x.shape[0], shape)
         common = tuple(int(n) for n in self.rng.integers(1, 4, 2))
         parts: list[Any] = []
         dim = 0
@@ -151,7 +152,7 @@ def test_random_keys_read(seed: int) -> None:
         x = make(rng, SHAPES[int(rng.integers(len(SHAPES)))], str(rng.choice(DTYPES)))
         t, key = tensor_of(x, rng), keys.key(x)
         mine = keys.with_tensors(key)
-        is_same(outcome(lambda: t[mine]), outcome(lambda: x[key]), (x.shape, x.dtype, key))
+        is_same(outcome(getitem, t, mine), outcome(getitem, x, key), (x.shape, x.dtype, key))
 
 
 def put(target: Any, key: Any, value: Any) -> Any:
@@ -166,7 +167,7 @@ def test_random_keys_assigned(seed: int) -> None:
     for _ in range(120):
         x = make(rng, SHAPES[int(rng.integers(len(SHAPES)))], str(rng.choice(DTYPES)))
         t, key = tensor_of(x, rng), keys.key(x)
-        found = outcome(lambda: x[key])  # noqa: B023
+        found = outcome(getitem, x, key)
         shape = np.shape(found) if not isinstance(found, Exception) else (2,)
         way = int(rng.integers(5))
         value: Any = make(rng, shape, str(x.dtype))
@@ -181,10 +182,11 @@ def test_random_keys_assigned(seed: int) -> None:
         elif way == 4 and x.dtype.kind in "fc":
             value = value.astype("float32").real.astype("float32")
         mine = keys.with_tensors(key)
-        given = tensor_of(value, rng) if isinstance(value, np.ndarray) and rng.integers(2) else value
+        is_array = isinstance(value, np.ndarray) and rng.integers(2)
+        given = tensor_of(value, rng) if is_array else value
         before = x.copy()
-        theirs = outcome(lambda: put(x, key, value))
-        ours = outcome(lambda: put(t, mine, given))
+        theirs = outcome(put, x, key, value)
+        ours = outcome(put, t, mine, given)
         is_same(ours, theirs, (before, key, value))
         assert np.asarray(t).tobytes() == x.tobytes(), (before, key, value)
 
@@ -319,9 +321,9 @@ def test_messages(n: int) -> None:
     x = hg.array(np.zeros((n, 3)))
     for at in (n, -n - 1):
         for dtype in ("int64", "int16"):
-            with pytest.raises(IndexError, match=f"index {at} is out of bounds for axis 0 with size"):
+            with pytest.raises(IndexError, match=f"index {at} is out of bounds for axis 0 with"):
                 x[hg.array(np.array([0, at], dtype))]
-            with pytest.raises(IndexError, match=f"index {at} is out of bounds for axis 1 with size 3"):
+            with pytest.raises(IndexError, match=f"index {at} is out of bounds for axis 1 with"):
                 x[0, hg.array(np.array([0, at], dtype))] = 1
     with pytest.raises(IndexError, match=r"shapes \(2,\) \(3,\)"):
         x[hg.array([0, 1]), hg.array([0, 1, 2])]
@@ -382,15 +384,14 @@ def test_scalars_have_masks_alone() -> None:
 def test_lists_and_other_arrays() -> None:
     x = np.arange(6.0)
     t = hg.array(x)
-    for key in ([1, 2], [], [True, False] * 3, (np.array([1]),), [np.int64(3), 1], [[0, 1], [2, 3]]):
+    keys = [[1, 2], [], [True, False] * 3, (np.array([1]),), [np.int64(3), 1], [[0, 1], [2, 3]]]
+    for key in keys:
         is_same(t[key], x[key], key)
     at = memoryview(np.array([3, 1], "int16"))
     is_same(t[at], x[[3, 1]], at)
-    with warnings.catch_warnings():
-        with pytest.raises(IndexError):
-            t[[None]]
-        with pytest.raises(IndexError):
-            t[object()]
+    for wrong in ([None], object(), "a", 1.5):
+        with pytest.raises(IndexError, match="only integers, slices"):
+            t[wrong]
 
 
 def test_numpy_indexed_by_tensors() -> None:
@@ -466,22 +467,23 @@ def test_take_and_compress() -> None:
             size = x.size if axis is None else shape[axis] if axis < len(shape) else 2
             at = rng.integers(-size, size, (2, 3)) if size else np.zeros((0,), "int64")
             mask = rng.random(size) < 0.5
-            for key in (at, at.astype("int8"), at + size, at.astype("uint64"), at * 1.0, 0, [0, -1]):
+            keys = (at, at.astype("int8"), at + size, at.astype("uint64"), at * 1.0, 0, [0, -1])
+            for key in keys:
                 is_same(
-                    outcome(lambda: np.take(t, key, axis)),  # noqa: B023
-                    outcome(lambda: np.take(x, key, axis)),  # noqa: B023
+                    outcome(np.take, t, key, axis),
+                    outcome(np.take, x, key, axis),
                     (shape, axis, key),
                 )
                 mine = hg.array(key) if isinstance(key, np.ndarray) else key
                 is_same(
-                    outcome(lambda: t.take(mine, axis)),  # noqa: B023
-                    outcome(lambda: x.take(key, axis)),  # noqa: B023
+                    outcome(t.take, mine, axis),
+                    outcome(x.take, key, axis),
                     (shape, axis, key),
                 )
             for key in (mask, mask[:-1], np.append(mask, True), mask.astype("int64")):
                 is_same(
-                    outcome(lambda: t.compress(hg.array(key), axis)),  # noqa: B023
-                    outcome(lambda: x.compress(key, axis)),  # noqa: B023
+                    outcome(t.compress, hg.array(key), axis),
+                    outcome(x.compress, key, axis),
                     (shape, axis, key),
                 )
     t = hg.array(np.arange(4))
