@@ -17,6 +17,7 @@
 #include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "hologram/api.h"
 #include "hologram/device.h"
@@ -50,6 +51,7 @@ class Operand {
   Operand(int64_t value) : number_(value) {}                         // NOLINT
   Operand(int value) : number_(value) {}                             // NOLINT
   Operand(bool value) : number_(value) {}                            // NOLINT
+  explicit Operand(const Scalar& number) : number_(number) {}
 
   bool is_tensor() const { return tensor_ != nullptr; }
   const Tensor& tensor() const { return *tensor_; }
@@ -145,6 +147,29 @@ HOLOGRAM_API Scalar item(const Tensor& tensor);
 
 // Joins along an existing dimension; the dtypes are promoted, other sizes equal.
 HOLOGRAM_API Tensor cat(std::span<const Tensor> tensors, int dim, Rules rules = Rules::torch);
+
+// --- Indexing -----------------------------------------------------------------------------------
+
+// A tensor in the key of x[...]. Integers of any dtype are positions in dimension `dim` of x,
+// negative ones from the end. bool is a mask of the dimensions from `dim` on, as many as it has and
+// of their sizes: it stands for the positions of its true elements.
+struct DimIndex {
+  int dim;
+  Tensor index;
+  int axis = -1;  // what errors call the dimension, where that is not its number
+
+  DimIndex(int dim, Tensor index, int axis = -1) : dim(dim), index(std::move(index)), axis(axis) {}
+};
+// A copy of what NumPy's x[...] names. The indices are in the order of their dimensions and
+// broadcast together; the dimensions of their common shape come before dimension `place` of those
+// that no index covers. Indices are read at the call, as bounds (kIndex) and counts depend on them.
+HOLOGRAM_API Tensor index(const Tensor& x, std::span<const DimIndex> indices, int place);
+// x[...] = value, which broadcasts and is converted as in copy_into(). The last of several values
+// for one place stays. Nothing is written where a position is out of bounds.
+HOLOGRAM_API void index_put(const Tensor& x, std::span<const DimIndex> indices, int place,
+                            const Operand& value);
+// The positions of the elements that are not 0, for each dimension; int64, in host memory.
+HOLOGRAM_API std::vector<Tensor> nonzero(const Tensor& x);
 
 // --- Reductions ---------------------------------------------------------------------------------
 

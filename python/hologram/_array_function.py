@@ -148,6 +148,8 @@ def _count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
 
 @_records(np.where)
 def _where(condition: Any, x: Any = _GIVEN, y: Any = _GIVEN, /) -> Any:
+    if x is _GIVEN and y is _GIVEN:
+        return _tensor(condition).nonzero()
     if x is _GIVEN or y is _GIVEN:
         return NotImplemented
     return rows.where(_number_or_tensor(condition), _number_or_tensor(x), _number_or_tensor(y))
@@ -155,6 +157,42 @@ def _where(condition: Any, x: Any = _GIVEN, y: Any = _GIVEN, /) -> Any:
 
 def _number_or_tensor(x: Any) -> Any:
     return x if type(x) in (bool, int, float) else _tensor(x)
+
+
+@_records(np.nonzero)
+def _nonzero(a: Any) -> Any:
+    return _tensor(a).nonzero()
+
+
+@_records(np.flatnonzero)
+def _flatnonzero(a: Any) -> Any:
+    return _tensor(a).ravel().nonzero()[0]
+
+
+def _along(a: Any, index: Any, axis: Any) -> Any:
+    x = _tensor(a)
+    if axis is None:
+        return x.ravel()[index]
+    return x[(slice(None),) * _manipulation.axis_of(axis, x.ndim, "axis") + (index,)]
+
+
+@_records(np.take)
+def _take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: Any = "raise") -> Any:
+    # NumPy casts bool to positions, and refuses uint64.
+    is_plain = isinstance(indices, (Tensor, np.ndarray)) and indices.ndim > 0
+    if out is not None or mode != "raise" or not is_plain:
+        return NotImplemented
+    if not np.can_cast(indices.dtype, np.int64) or indices.dtype == np.bool_:
+        return NotImplemented
+    return _along(a, indices, axis)
+
+
+@_records(np.compress)
+def _compress(condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
+    mask = _tensor(condition)
+    if out is not None or mask.ndim != 1 or mask.dtype != np.bool_:
+        return NotImplemented
+    return _along(a, mask, axis)  # NumPy takes masks that are too short
 
 
 @_records(np.clip)

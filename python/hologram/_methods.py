@@ -112,11 +112,6 @@ def cumprod(
     return _host.run(np.cumprod, x, axis=axis, dtype=dtype, out=out)
 
 
-def nonzero(x: Tensor) -> tuple[Tensor, ...]:
-    found: tuple[Tensor, ...] = _host.run(np.nonzero, x)
-    return found
-
-
 def _writable(x: Tensor, name: str) -> np.ndarray:
     if x.readonly:
         raise ValueError(
@@ -166,7 +161,7 @@ def take(
     out: Tensor | None = None,
     mode: Any = "raise",
 ) -> Tensor:
-    return _host.run(np.take, x, indices, axis, out, mode)
+    return np.take(x, indices, axis, out, mode)  # type: ignore[call-overload, no-any-return]
 
 
 def put(x: Tensor, indices: Any, values: Any, mode: Any = "raise") -> None:
@@ -184,7 +179,7 @@ def choose(x: Tensor, choices: Any, out: Tensor | None = None, mode: Any = "rais
 def compress(
     x: Tensor, condition: Any, axis: int | None = None, out: Tensor | None = None
 ) -> Tensor:
-    return _host.run(np.compress, condition, x, axis, out)
+    return np.compress(condition, x, axis, out)  # type: ignore[call-overload, no-any-return]
 
 
 def diagonal(x: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:

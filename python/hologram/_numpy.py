@@ -9,7 +9,7 @@ import numpy as np
 
 from hologram import _dtypes, _hologram
 
-__all__ = ["array", "peek", "plain", "put", "take", "view"]
+__all__ = ["array", "peek", "plain", "view"]
 
 
 def plain(x: Any) -> tuple[np.ndarray, str]:
@@ -57,32 +57,3 @@ def peek(x: Any) -> np.ndarray:
     if _dtypes.is_bfloat16(dtype) and not isinstance(dtype, _dtypes.DType):
         return found.view(dtype)
     return found
-
-
-def _plain_key(key: Any) -> Any:
-    if isinstance(key, tuple):
-        return tuple(_plain_key(part) for part in key)
-    return peek(key) if isinstance(key, _hologram.Tensor) else key
-
-
-def take(x: Any, key: Any) -> Any:
-    """Answer ``x[key]`` where an index is an array: a copy."""
-    memory = np.asarray(x._peek())
-    found = memory[_plain_key(key)]
-    if np.may_share_memory(found, memory):
-        found = found.copy()
-    result = _hologram._adopt(found)
-    if _dtypes.is_bfloat16(x.dtype):
-        result = result._as_bfloat16()
-    return _hologram._as_scalar(result) if isinstance(found, np.generic) else result
-
-
-def put(x: Any, key: Any, value: Any) -> None:
-    """Answer ``x[key] = value`` where an index is an array."""
-    memory = np.asarray(x._peek())
-    if _dtypes.is_bfloat16(x.dtype):
-        value = np.asarray(_hologram.array(value, "bfloat16")._peek())
-    elif isinstance(value, _hologram.Tensor):
-        is_bfloat16 = _dtypes.is_bfloat16(value.dtype)
-        value = np.asarray((value.astype("float32") if is_bfloat16 else value)._peek())
-    memory[_plain_key(key)] = value

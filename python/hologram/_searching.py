@@ -29,14 +29,6 @@ __all__ = [
     "unique_values",
 ]
 
-nonzero = numpys(
-    "nonzero(x, /)",
-    """Return the positions of the elements that are not 0, one Tensor for each dimension.
-
-    Raises:
-        ValueError: `x` has no dimensions.
-    """,
-)
 take_along_axis = numpys(
     "take_along_axis(x, indices, /, *, axis=-1)",
     """Return the elements at positions along an axis, each row with positions of its own.
@@ -120,6 +112,15 @@ def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool
     back = (slice(None),) * at + (slice(None, None, -1),)
     found = through_numpy("argsort", x[back], axis=axis, stable=stable)
     return x.shape[at] - 1 - found[back]
+
+
+def nonzero(x: Any, /) -> tuple[Tensor, ...]:
+    """Return the positions of the elements that are not 0, one Tensor for each dimension.
+
+    Raises:
+        ValueError: `x` has no dimensions.
+    """
+    return _hologram.asarray(x).nonzero()
 
 
 def take(

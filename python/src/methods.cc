@@ -46,9 +46,6 @@ constexpr std::array kMethods = {
            "def cumprod(self, axis: int | None = None, dtype: typing.Any = None, out: Tensor | "
            "None = None) -> Tensor",
            "Return the products up to each element along `axis`, or in row-major order."},
-    Method{kModule, "nonzero", "def nonzero(self) -> tuple[Tensor, ...]",
-           "Return the positions of the elements that are not 0, one Tensor of int64 for each "
-           "dimension."},
     Method{kModule, "sort",
            "def sort(self, axis: int = -1, kind: str | None = None, order: None = None, *, stable: "
            "bool | None = None) -> None",

@@ -18,6 +18,14 @@
 #include "through_numpy.h"
 
 namespace hologram::python {
+
+PyTypeObject* ndarray_type = nullptr;
+
+void note_ndarray(PyObject* object) {
+  if (std::string_view(Py_TYPE(object)->tp_name) != "numpy.ndarray") return;
+  nb::module_::import_("hologram._ufuncs");
+}
+
 namespace {
 
 constexpr int kMaxArity = 4;
@@ -184,12 +192,11 @@ void note_ufunc(nb::handle ufunc, const char* name, const char* among) {
   ufuncs().emplace(ufunc.inc_ref().ptr(), known);
 }
 
-// numpy.ndarray and numpy.generic, which live as long as the process.
-PyObject* ndarray_type = nullptr;
+// numpy.generic, which lives as long as the process.
 PyObject* generic_type = nullptr;
 
 void note_types(nb::handle ndarray, nb::handle generic, nb::list scalars) {
-  ndarray_type = ndarray.inc_ref().ptr();
+  ndarray_type = reinterpret_cast<PyTypeObject*>(ndarray.inc_ref().ptr());
   generic_type = generic.inc_ref().ptr();
   for (nb::handle scalar : scalars) {
     note_numpy_scalar(scalar, parse_dtype(scalar.attr("dtype")),
@@ -202,8 +209,7 @@ bool is_plain(PyObject* object) {
   return tensor_of(object) != nullptr || PyFloat_CheckExact(object) || PyLong_CheckExact(object);
 }
 bool is_numpys(PyObject* object) {
-  return reinterpret_cast<PyObject*>(Py_TYPE(object)) == ndarray_type ||
-         numpy_scalar(object).has_value() ||
+  return is_ndarray(object) || numpy_scalar(object).has_value() ||
          (generic_type != nullptr && PyObject_IsInstance(object, generic_type) == 1);
 }
 

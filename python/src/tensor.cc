@@ -141,6 +141,19 @@ nb::object stride(const TensorObject& self, nb::handle dim) {
   return nb::int_(self.tensor.stride(to_int(dim)));
 }
 
+void set_shape(TensorObject& self, nb::handle sizes) {
+  if (self.is_scalar) {
+    raise(PyExc_AttributeError,
+          "shape: a Scalar has no dimensions, ever; reshape() gives a Tensor of its value");
+  }
+  std::optional<Tensor> view = self.tensor.try_reshape(parse_shape(sizes));
+  if (!view) {
+    raise(PyExc_AttributeError, "shape: elements with strides " + text(self.tensor.strides()) +
+                                    " take another shape only as a copy; use reshape()");
+  }
+  self.tensor = *std::move(view);
+}
+
 nb::tuple byte_strides(const TensorObject& self) {
   Shape bytes = self.tensor.strides();
   for (int64_t& value : bytes) value *= static_cast<int64_t>(itemsize(self.tensor.dtype()));
@@ -264,6 +277,17 @@ nb::object contiguous_object(nb::handle object) {
   return wrap(copy_of(self.tensor));
 }
 
+nb::object nonzero_object(const TensorObject& self) {
+  std::vector<Tensor> found;
+  {
+    const Unlocked unlocked(is_long(self.tensor) || !is_readable_at_call(*self.tensor.buffer()));
+    found = nonzero(self.tensor);
+  }
+  nb::list positions;
+  for (Tensor& each : found) positions.append(wrap(std::move(each)));
+  return nb::tuple(positions);
+}
+
 constexpr const char* kTensorDoc = R"(An array: elements of one dtype in a shape, on a device.
 
     Tensor(x, dtype=None)
@@ -273,8 +297,8 @@ zeros, ones, full, empty, arange and from_dlpack. Operators broadcast and promot
 do and give Tensors; they are recorded and run, fused, when a result is read: np.asarray,
 print, item, tolist, bool, DLPack. Memory that was shared with others (np.asarray(x), asarray(array),
 DLPack) may be looked at any time, so ops on it run at their calls; array(x) makes a Tensor that
-defers. Indexing by ints, slices, Ellipsis and None gives views; by arrays it gives copies and goes
-through NumPy, which runs them at once. Complex numbers have arithmetic without fusion; where an op
+defers. Indexing by ints, slices, Ellipsis and None gives views, by arrays of positions and masks
+copies; for bounds and counts it looks at those arrays. Complex numbers have arithmetic without fusion; where an op
 has none for them it raises TypeError that says what to take instead.)";
 
 }  // namespace
@@ -309,9 +333,12 @@ void register_tensor(nb::module_& m) {
           "memory that the CPU does not reach, TypeError for other dtypes, ValueError for a "
           "capsule\n"
           "that was used already.")
-      .def_prop_ro(
-          "shape", [](const TensorObject& t) { return to_tuple(t.tensor.shape()); },
-          nb::sig("def shape(self) -> tuple[int, ...]"), "Sizes of the dimensions.")
+      .def_prop_rw(
+          "shape", [](const TensorObject& t) { return to_tuple(t.tensor.shape()); }, &set_shape,
+          nb::for_getter(nb::sig("def shape(self) -> tuple[int, ...]")),
+          nb::for_setter(nb::sig("def shape(self, sizes: typing.Any, /) -> None")),
+          "Sizes of the dimensions. Where others are assigned, one of which may be -1, the Tensor\n"
+          "has the same elements in that shape: AttributeError if only a copy could be so.")
       .def_prop_ro("strides", &byte_strides, nb::sig("def strides(self) -> tuple[int, ...]"),
                    "Bytes from an element to the next along each dimension, as NumPy's.")
       .def("stride", &stride, nb::arg("dim") = nb::none(),
@@ -429,6 +456,9 @@ void register_tensor(nb::module_& m) {
           "flatten",
           [](const TensorObject& t) { return wrap(reshaped(copy_of(t.tensor), Shape{-1})); },
           nb::sig("def flatten(self) -> Tensor"), "Return a copy in one dimension.")
+      .def("nonzero", &nonzero_object, nb::sig("def nonzero(self) -> tuple[Tensor, ...]"),
+           "Return the positions of the elements that are not 0, one Tensor of int64 for each\n"
+           "dimension.")
       .def("contiguous", &contiguous_object, nb::sig("def contiguous(self) -> Tensor"),
            "Return the Tensor itself where it is row-major, else a row-major copy.")
       .def("copy", &copy_object, nb::sig("def copy(self) -> Tensor"),

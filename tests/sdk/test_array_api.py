@@ -567,7 +567,6 @@ def test_the_tool_reads_reports_and_exceptions(tmp_path: Path) -> None:
         ("linalg.solve", "(x1, x2, /)"),
         ("linalg.svd", "(x, /, *, full_matrices=True)"),
         ("linalg.vector_norm", "(x, /, *, axis=None, keepdims=False, ord=2)"),
-        ("nonzero", "(x, /)"),
         ("take_along_axis", "(x, indices, /, *, axis=-1)"),
         ("unique_all", "(x, /)"),
     ],

@@ -187,6 +187,28 @@ def test_the_memory_is_not_lent() -> None:
 
 
 @on_device
+def test_arrays_of_positions_and_masks_read_and_assign() -> None:
+    """Indices lie in host memory, the elements on the device."""
+    with hg.Executor(backend=BACKEND) as ex:
+        for shape in ((6, 4), (5, 6, 7)):
+            x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+            at, column = np.array([1, -1, 0]), np.array([[1], [2]])
+            keys = [at, x > 7, x[:, 0] > 9, (slice(None), column), (at, at), (at, None, at), ([],)]
+            keys += [(slice(1, None), x[0] > 3), (0, [1, 2])]
+            for key in keys[:2] + keys[3:] if len(shape) == 3 else keys:
+                for value in (7, x[key] * 2, hg.array(np.float32(5))):
+                    b = ex.allocate(shape)
+                    b.from_numpy(x)
+                    t, y = hg.asarray(b), x.copy()
+                    found = np.array(t[key].tolist(), np.float32).reshape(x[key].shape)
+                    np.testing.assert_array_equal(found, x[key])
+                    t[key] = value
+                    y[key] = np.asarray(value)
+                    np.testing.assert_array_equal(b.to_numpy(), y)
+            assert [p.tolist() for p in t.nonzero()] == [p.tolist() for p in y.nonzero()]
+
+
+@on_device
 def test_sizes_may_change_at_every_call() -> None:
     x = np.random.default_rng(0).standard_normal(200).astype(np.float32)
     with hg.Executor(backend=BACKEND) as ex:
