@@ -524,7 +524,7 @@ def _einsum_of(subscripts: Any, /, *operands: Any, out: Any = None, **options: A
     return out
 
 
-# --- Answered without this module where the arguments are plain ------------------------------------
+# --- Answered without this module where the arguments are plain -----------------------------------
 
 for _name in "dot zeros_like ones_like empty_like flip concatenate where".split():
     _hologram._note_function(getattr(np, _name), _name)

@@ -13,7 +13,6 @@ from hologram import _array_function, _dtypes, _elementwise, _hologram, _host
 from hologram._hologram import Tensor, rows
 from hologram._numpy_faults import ask
 
-
 _VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 
 

@@ -172,7 +172,8 @@ PyObject* get_attribute(PyObject* name, const Given& given) {
   return PyObject_GetAttr(given.args[0], name);
 }
 
-// --- The table ------------------------------------------------------------------------------------
+// --- The table
+// ------------------------------------------------------------------------------------
 
 struct Function {
   Answer answer = nullptr;
@@ -261,7 +262,8 @@ PyMethodDef function_method = {
     "__array_function__", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(&array_function)),
     METH_FASTCALL,
     "__array_function__($self, func, types, args, kwargs, /)\n--\n\n"
-    "Answer a function of NumPy: recorded where hologram has it, else run by NumPy on this memory."};
+    "Answer a function of NumPy: recorded where hologram has it, else run by NumPy on this "
+    "memory."};
 
 }  // namespace
 

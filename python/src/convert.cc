@@ -505,8 +505,8 @@ bool note_numpy_scalar(nb::handle scalar, Dtype dtype, nb::bytes value) {
 }
 
 bool Argument::parse_beside(PyObject* object, Dtype other) {
-  const bool is_plain = tensor_of(object) != nullptr || PyFloat_CheckExact(object) ||
-                        PyLong_CheckExact(object);
+  const bool is_plain =
+      tensor_of(object) != nullptr || PyFloat_CheckExact(object) || PyLong_CheckExact(object);
   if (is_plain) return parse(object);
   const std::optional<NumpyScalar> scalar = numpy_scalar(object);
   if (!scalar || !counts_as_weak(scalar->dtype, other)) return parse(object);

@@ -586,8 +586,7 @@ void register_rows(nb::module_& m) {
       "_note_ufunc", &note_ufunc, nb::arg("ufunc"), nb::arg("name"), nb::arg("among") = "all",
       "Let a ufunc of NumPy's be a row, or an operator, wherever its operands are Tensors of such\n"
       "dtypes (all, reals, floats, numbers) and numbers.");
-  m.def("_note_types", &note_types, nb::arg("ndarray"), nb::arg("generic"),
-        nb::arg("scalars"),
+  m.def("_note_types", &note_types, nb::arg("ndarray"), nb::arg("generic"), nb::arg("scalars"),
         "Say which classes NumPy's arrays and scalars have; `scalars` has one of each class.");
   nb::module_ rows = m.def_submodule("rows", "The rows of the op table on tensors.");
   nb::module_ ops = m.def_submodule("ops", "The rows of the op table on buffers.");

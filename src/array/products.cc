@@ -96,8 +96,7 @@ bool multiply_at_call(const Tensor& a, const Tensor& b, Tensor& out) {
   const int64_t numel = shape_numel(shape);
   const int64_t bytes = numel * static_cast<int64_t>(itemsize(dtype));
   if (numel == 0 || a.shape().back() == 0 || !is_immediate(bytes)) return false;
-  BufferRef memory =
-      BufferRef::adopt(allocate_buffer(device_of(a), static_cast<size_t>(bytes)));
+  BufferRef memory = BufferRef::adopt(allocate_buffer(device_of(a), static_cast<size_t>(bytes)));
   memory->set_dtype(dtype);
   out = internal::TensorAccess::whole(std::move(memory), std::move(shape), numel, dtype);
   hologram::matmul(a.view(), b.view(), out.view());

@@ -46,14 +46,14 @@ void CallRecord::memory(const Arg& arg) {
   const Tensor& t = *arg.tensor;
   const Extent extent = extent_of(t);
   if (extent.bytes == 0) return operands_.push_back({});
-  operands_.push_back(
-      {.buffer = t.buffer().get(),
-       .offset = extent.offset,
-       .bytes = extent.bytes,
-       .reads = arg.access != Access::writes,
-       .writes = arg.access != Access::reads,
-       .covers = arg.access == Access::writes &&
-                 extent.bytes == static_cast<int64_t>(t.nbytes()) && !t.may_overlap_itself()});
+  operands_.push_back({.buffer = t.buffer().get(),
+                       .offset = extent.offset,
+                       .bytes = extent.bytes,
+                       .reads = arg.access != Access::writes,
+                       .writes = arg.access != Access::reads,
+                       .covers = arg.access == Access::writes &&
+                                 extent.bytes == static_cast<int64_t>(t.nbytes()) &&
+                                 !t.may_overlap_itself()});
 }
 
 void CallRecord::run(CallNumber number) {

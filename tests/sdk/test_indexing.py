@@ -333,7 +333,7 @@ def test_messages(n: int) -> None:
         "of corresponding boolean axis is 2",
     ):
         x[:, hg.array([True, False])]
-    with pytest.raises(IndexError, match="must be of integer .or boolean. type, not float64"):
+    with pytest.raises(IndexError, match=r"must be of integer .or boolean. type, not float64"):
         x[hg.array([0.0])]
     with pytest.raises(IndexError, match="only integers, slices"):
         x["a"]

@@ -504,3 +504,81 @@ def test_reductions_of_ufuncs_are_recorded() -> None:
     assert total.tolist() == [8, 8, 8]
     with pytest.raises(ValueError, match="zero-size array to reduction operation maximum"):
         np.maximum.reduce(hg.zeros(0))
+
+
+# The same function with its arguments at their places, by name, left out, and wrong.
+SPELLINGS: dict[str, Function] = {
+    "sum 0": lambda np, x: np.sum(x, 0),
+    "sum -1": lambda np, x: np.sum(x, axis=-1),
+    "sum of axes": lambda np, x: np.sum(x, axis=(0, 1), keepdims=True),
+    "sum None": lambda np, x: np.sum(x, None, None, None, True),
+    "sum dtype": lambda np, x: np.sum(x, axis=0, dtype="complex128"),
+    "sum where": lambda np, x: np.sum(x, where=np.eye(*np.shape(x)) > 0),
+    "sum initial": lambda np, x: np.sum(x, initial=3),
+    "sum axis 7": lambda np, x: np.sum(x, axis=7),
+    "mean class": lambda np, x: np.mean(x, 0, np.float64),
+    "max": lambda np, x: np.max(x, axis=1, keepdims=1),
+    "argmax": lambda np, x: np.argmax(x, 1, keepdims=True),
+    "std": lambda np, x: np.std(x, axis=0, ddof=1),
+    "var": lambda np, x: np.var(x, 0, None, None, 1, True),
+    "cumsum": lambda np, x: np.cumsum(x, 1, dtype="complex128"),
+    "any": lambda np, x: np.any(x, 0),
+    "copy": lambda np, x: np.copy(x, order="F"),
+    "flip": lambda np, x: np.flip(x, -1),
+    "flip axes": lambda np, x: np.flip(x, axis=(0, 1)),
+    "flip 5": lambda np, x: np.flip(x, axis=5),
+    "flip a row": lambda np, x: np.flip(x[0]),
+    "zeros": lambda np, x: np.zeros_like(x, dtype="int16"),
+    "zeros at": lambda np, x: np.zeros_like(x, np.float32),
+    "zeros shape": lambda np, x: np.zeros_like(x, shape=(7,)),
+    "ones": lambda np, x: np.ones_like(x, dtype=None),
+    "ones of a scalar": lambda np, x: np.ones_like(x[0, 0]),
+    "empty": lambda np, x: np.empty_like(x, "uint8").shape,
+    "empty wrong": lambda np, x: np.empty_like(x, dtype="nothing"),
+    "dot": lambda np, x: np.dot(x, np.transpose(x)),
+    "dot of rows": lambda np, x: np.dot(x[0], x[-1]),
+    "dot of a number": lambda np, x: np.dot(x, 2),
+    "dot of three": lambda np, x: np.dot(x, np.stack([np.transpose(x)] * 2)),
+    "dot wrong": lambda np, x: np.dot(x, x[0, :1]),
+    "where": lambda np, x: np.where(x != 0, x, 1),
+    "where of bools": lambda np, x: np.where(x != 0, True, False),
+    "where of scalars": lambda np, x: np.where(x[0, 0] != 0, x[0, 0], 7),
+    "reshape": lambda np, x: np.reshape(x, -1),
+    "reshape F": lambda np, x: np.reshape(x, (-1,), order="F"),
+    "reshape copy": lambda np, x: np.reshape(x, (-1,), copy=True),
+    "reshape a scalar": lambda np, x: np.reshape(x[0, 0], (1, 1)),
+    "reshape wrong": lambda np, x: np.reshape(x, (5, 5)),
+    "transpose": lambda np, x: np.transpose(x, (1, 0)),
+    "transpose by list": lambda np, x: np.transpose(x, axes=[1, 0]),
+    "transpose wrong": lambda np, x: np.transpose(x, (0, 0)),
+    "shape": lambda np, x: (np.shape(x), np.ndim(x), np.size(x), np.size(x, 1)),
+    "concatenate": lambda np, x: np.concatenate((x, x)),
+    "concatenate 1": lambda np, x: np.concatenate([x, x], axis=-1),
+    "concatenate None": lambda np, x: np.concatenate([x, x], None),
+    "concatenate scalars": lambda np, x: np.concatenate([x[0, 0], x[0, 0]]),
+    "concatenate wrong": lambda np, x: np.concatenate((x, x[:, :1])),
+}
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_arguments_may_be_spelled_in_any_way(name: str) -> None:
+    for dtype in ("bool", "int8", "float32", "float64", "complex64"):
+        x = sample((3, 4), dtype)
+        found, expected = both(SPELLINGS[name], x)
+        same(found, expected)
+        if isinstance(expected, np.generic):
+            assert isinstance(found, hg.Scalar)
+        elif isinstance(expected, np.ndarray):
+            assert isinstance(found, hg.Tensor)
+            assert not isinstance(found, hg.Scalar)
+
+
+def test_what_is_flipped_and_reshaped_is_a_view() -> None:
+    x = hg.array(np.arange(12.0).reshape(3, 4))
+    np.flip(x)[0, 0] = 100
+    np.reshape(x, (4, 3))[0, 1] = 200
+    np.transpose(x)[2, 0] = 300
+    assert [float(x[2, 3]), float(x[0, 1]), float(x[0, 2])] == [100, 200, 300]
+    x.setflags(write=False)
+    with pytest.raises(ValueError, match="read-only"):
+        np.flip(x)[0, 0] = 1

@@ -24,7 +24,9 @@ BINARY = [
 ]  # fmt: skip
 NUMBERS = [
     True, 0, 1, 2, 3, -1, -5, 300, 2**40, 2.5, 0.1, -1.0, 0.0, 1e30, float("inf"), float("nan"),
-    1j, np.float32(2), np.float64(3), np.int8(2), np.bool_(True), np.int64(-3),
+    1j, np.float32(2), np.float64(3), np.int8(2), np.bool_(True), np.int64(-3), np.uint8(200),
+    np.int16(-7), np.uint16(40000), np.int32(5), np.uint32(7), np.longlong(2), np.uint64(9),
+    np.float16(1.5), np.complex64(1 + 2j), np.complex128(-1j),
 ]  # fmt: skip
 
 
