@@ -22,8 +22,8 @@ enum class Dtype : uint8_t {
   kBFloat16 = 7,  // upper half of binary32
   kFloat32 = 8,
   kFloat64 = 9,
-  kComplex64 = 10,   // moved and copied; arithmetic is left to the front end
-  kComplex128 = 11,  // moved and copied, as complex64
+  kComplex64 = 10,   // some rows have kernels (elementwise_kernel()), none is part of a circuit
+  kComplex128 = 11,  // as complex64
   // Held by tensors and buffers; ops on tensors compute with them, see carrier_dtype().
   kUInt16 = 12,
   kUInt32 = 13,
@@ -41,6 +41,10 @@ constexpr size_t itemsize(Dtype dtype) {
 }
 constexpr bool is_floating(Dtype d) { return d >= Dtype::kFloat16 && d <= Dtype::kFloat64; }
 constexpr bool is_complex(Dtype d) { return d == Dtype::kComplex64 || d == Dtype::kComplex128; }
+// The dtype of the real and the imaginary parts of a complex one.
+constexpr Dtype part_dtype(Dtype d) {
+  return d == Dtype::kComplex64 ? Dtype::kFloat32 : Dtype::kFloat64;
+}
 // uint16, uint32 and uint64: what has no kernels.
 constexpr bool is_stored_only(Dtype d) { return static_cast<int>(d) >= kDtypeCount; }
 // Integers without bool.

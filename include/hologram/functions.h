@@ -111,6 +111,9 @@ inline void apply_into(OpId op, std::initializer_list<Operand> operands, const T
 #undef HOLOGRAM_GIVES_3
 #undef HOLOGRAM_GIVES_4
 
+// The complex conjugate; a real tensor itself.
+HOLOGRAM_API Tensor conj(const Tensor& x);
+
 // Of integers and bool, which wrap; the table's rows of these names compute floats. floor_divide
 // rounds down and remainder has the divisor's sign, as Python's // and % (by zero: 0).
 HOLOGRAM_API Tensor integer_arithmetic(IntegerOp op, const Operand& x, const Operand& y,

@@ -85,6 +85,11 @@ struct OpInfo {
   // Costs many instructions an element, so fewer elements pay for another thread.
   bool is_heavy() const { return (traits & kHeavy) != 0; }
   constexpr bool supports(Dtype compute) const { return hologram::supports(dtypes, compute); }
+  // The absolute value of a complex number is real.
+  constexpr Dtype result(Dtype compute) const {
+    if (result_is_bool) return Dtype::kBool;
+    return id == OpId::abs && is_complex(compute) ? part_dtype(compute) : compute;
+  }
 };
 
 // Every row, in the order of the table.

@@ -169,7 +169,7 @@ def isinf(x: Any, /) -> Tensor:
 def conj(x: Any, /) -> Tensor:
     """Return the complex conjugate; a real Tensor itself."""
     x = _hologram.asarray(x)
-    return through_numpy("conj", x) if name_of(x) in _COMPLEX else x
+    return _hologram._conj(x) if name_of(x) in _COMPLEX else x
 
 
 def _part(x: Tensor, imaginary: bool) -> Tensor:

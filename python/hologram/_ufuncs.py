@@ -27,6 +27,13 @@ def _sign(x: Any) -> Any:
     return rows.where(rows.isnan(x), x, rows.sign(x)) if _name(x) in _FLOATS else rows.sign(x)
 
 
+def _conjugate(x: Any) -> Any:
+    # Of real numbers NumPy makes a copy, of bool one in int8.
+    if not _name(x).startswith("complex"):
+        raise TypeError
+    return _hologram._conj(x)
+
+
 # By the name of the ufunc: what computes it.
 _SAME: dict[str, Callable[..., Any]] = {
     name: getattr(rows, name)
@@ -66,6 +73,7 @@ _OPERATORS: dict[str, Callable[..., Any]] = {
     "right_shift": operator.rshift,
     "matmul": operator.matmul,
     "positive": operator.pos,
+    "conjugate": _conjugate,
     "divmod": divmod,
     "sign": _sign,
 }

@@ -115,6 +115,9 @@ void register_scalars(nb::module_& m) {
   add_kind<ScalarKind::kFloat>(m, "FloatScalar", "A Scalar of a floating-point dtype.");
   add_kind<ScalarKind::kComplex>(m, "ComplexScalar", "A Scalar of a complex dtype.");
   m.def(
+      "_conj", [](const TensorObject& x) { return wrap_result(conj(x.tensor)); }, nb::arg("x"),
+      nb::sig("def _conj(x: Tensor) -> Tensor"), "Return the complex conjugate of numbers.");
+  m.def(
       "_as_scalar",
       [](nb::handle x) {
         const TensorObject& self = self_of(x.ptr());

@@ -100,9 +100,9 @@ bool record_row(OpId op, Dtype compute, std::span<const Operand> operands, const
 
 // The row computes in this dtype, of operands and result, with nothing to do before or after.
 bool computes_in(const OpInfo& info, Dtype dtype, Rules rules) {
-  return dtype != Dtype::kBool && !is_complex(dtype) && !is_stored_only(dtype) &&
-         compute_dtype(dtype) == dtype && info.supports(dtype) &&
-         !(info.id == OpId::remainder && rules == Rules::numpy);
+  if (is_complex(dtype)) return elementwise_kernel(info.id, dtype) != nullptr;
+  return dtype != Dtype::kBool && !is_stored_only(dtype) && compute_dtype(dtype) == dtype &&
+         info.supports(dtype) && !(info.id == OpId::remainder && rules == Rules::numpy);
 }
 
 // Small operands that have their values, of one dtype that the row computes in: row-major tensors
@@ -128,7 +128,7 @@ class SmallRow {
     if (whole_ == nullptr || whole_->numel() == 0) return false;
     dtype_ = whole_->dtype();
     if (!computes_in(info, dtype_, rules)) return false;
-    result_ = info.result_is_bool ? Dtype::kBool : dtype_;
+    result_ = info.result(dtype_);
     Form form = Form::kVectors;
     for (size_t k = 0; k < operands.size(); ++k) {
       if (!put(operands[k], k)) return false;
@@ -189,7 +189,7 @@ class SmallRow {
   ElementwiseKernel kernel_ = nullptr;
   const void* in_[2] = {};
   bool is_one_[2] = {};  // one element beside many
-  alignas(8) char numbers_[2][8] = {};
+  alignas(16) char numbers_[2][16] = {};
 };
 
 // Most operands are row-major tensors of one shape and of one dtype that the row computes in:
@@ -203,8 +203,12 @@ bool record_alike(const OpInfo& info, std::span<const Operand> operands, Rules r
   }
   Device& device = device_of(first);
   if (!is_recording(device)) return false;
+  const bool is_pairs = is_complex(dtype);
+  if (is_pairs && !works_on_parts(info.id)) return false;
+  const Dtype compute = is_pairs ? part_dtype(dtype) : dtype;
   RecordOperand list[3];
   list[1] = record_operand(first);
+  list[1].dtype = compute;
   if (info.arity == 2) {
     if (!operands[1].is_tensor()) return false;
     const Tensor& second = operands[1].tensor();
@@ -213,14 +217,15 @@ bool record_alike(const OpInfo& info, std::span<const Operand> operands, Rules r
       return false;
     }
     list[2] = record_operand(second);
+    list[2].dtype = compute;
   }
-  const Dtype result = info.result_is_bool ? Dtype::kBool : dtype;
+  const Dtype result = info.result(dtype);
   const int64_t n = first.numel();
   BufferRef memory =
       BufferRef::adopt(allocate_deferred(device, static_cast<size_t>(n) * itemsize(result)));
   memory->set_dtype(result);
-  list[0] = {memory.get(), 0, result, false, 0};
-  if (!record_flat(info.id, dtype, list, info.arity, n)) return false;
+  list[0] = {memory.get(), 0, is_pairs ? compute : result, false, 0};
+  if (!record_flat(info.id, compute, list, info.arity, is_pairs ? 2 * n : n)) return false;
   out = internal::TensorAccess::whole(std::move(memory), first.shape(), n, result);
   return true;
 }

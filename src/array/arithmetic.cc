@@ -65,36 +65,20 @@ void integer_op(IntegerOp op, std::span<const Operand> operands, Dtype compute, 
 
 // --- Complex numbers -----------------------------------------------------------------------------
 
-bool is_complex_row(OpId op) {
-  switch (op) {
-    case OpId::neg:
-    case OpId::abs:
-    case OpId::reciprocal:
-    case OpId::sqrt:
-    case OpId::exp:
-    case OpId::log:
-    case OpId::sin:
-    case OpId::cos:
-    case OpId::tan:
-    case OpId::tanh:
-    case OpId::square:
-    case OpId::sigmoid:
-    case OpId::logical_not:
-    case OpId::isnan:
-    case OpId::add:
-    case OpId::sub:
-    case OpId::mul:
-    case OpId::div:
-    case OpId::pow:
-    case OpId::eq:
-    case OpId::ne:
-    case OpId::logical_and:
-    case OpId::logical_or:
-    case OpId::logical_xor:
-      return true;
-    default:
-      return false;
+// out = op(in) on the real and the imaginary parts as numbers of their own.
+void run_on_parts(OpId op, std::span<const Operand> operands, Dtype compute, const Tensor& out) {
+  std::array<Tensor, 2> pairs;
+  std::array<Operand, 2> in = {0, 0};
+  for (size_t k = 0; k < operands.size(); ++k) {
+    const bool is_pairs = operands[k].is_tensor() && is_complex(operands[k].tensor().dtype());
+    const Tensor t = is_pairs ? operands[k].tensor()
+                     : operands[k].is_tensor()
+                         ? cast(operands[k].tensor(), compute)
+                         : full({}, operands[k].number(), compute, device_of(out));
+    pairs[k] = as_pairs(broadcast(t, out.shape()));
+    in[k] = Operand(pairs[k]);
   }
+  run_row(op, part_dtype(compute), {in.data(), operands.size()}, as_pairs(out));
 }
 
 }  // namespace
@@ -118,7 +102,8 @@ void complex_elementwise(OpId op, std::span<const Operand> operands, Dtype compu
     const Tensor mask = broadcast(pick, out.shape()).unsqueeze(out.ndim());
     return apply_into(OpId::where, {mask, yes, no}, to);
   }
-  if (!is_complex_row(op)) {
+  if (works_on_parts(op)) return run_on_parts(op, operands, compute, out);
+  if (elementwise_kernel(op, compute) == nullptr) {
     fail(ErrorKind::kTypeMismatch, op_name(op), ": is not defined for ", dtype_name(compute),
          "; work on the real and imaginary parts");
   }
@@ -130,6 +115,18 @@ void complex_elementwise(OpId op, std::span<const Operand> operands, Dtype compu
 }
 
 }  // namespace array
+
+Tensor conj(const Tensor& x) {
+  const Dtype dtype = x.dtype();
+  if (!is_complex(dtype)) return x;
+  Device& device = array::device_of(x);
+  const Tensor signs = empty({2}, part_dtype(dtype), device);
+  fill_into(1.0, signs.select(0, 0));
+  fill_into(-1.0, signs.select(0, 1));
+  const Tensor out = array::fresh(x.shape(), dtype, device);
+  apply_into(OpId::mul, {array::as_pairs(x), signs}, array::as_pairs(out));
+  return out;
+}
 
 Tensor integer_arithmetic(IntegerOp op, const Operand& x, const Operand& y, Rules rules) {
   constexpr const char* kNames[] = {"pow",        "floor_divide", "remainder",

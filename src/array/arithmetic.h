@@ -13,7 +13,12 @@ namespace hologram::array {
 void integer_elementwise(IntegerOp op, std::span<const Operand> operands, Dtype compute,
                          const Tensor& out, Rules rules);
 
-// Computed in complex128, rounded once. kTypeMismatch for rows that order or split numbers.
+// Rows of complex numbers that are the rows of their parts, which are recorded and fuse.
+constexpr bool works_on_parts(OpId op) {
+  return op == OpId::add || op == OpId::sub || op == OpId::neg;
+}
+
+// kTypeMismatch for rows that order or split numbers.
 void complex_elementwise(OpId op, std::span<const Operand> operands, Dtype compute,
                          const Tensor& out);
 

@@ -179,9 +179,8 @@ Tensor as_pairs(const Tensor& t) {
   for (int64_t& stride : strides) stride *= 2;
   shape.push_back(2);
   strides.push_back(1);
-  const Dtype real = t.dtype() == Dtype::kComplex64 ? Dtype::kFloat32 : Dtype::kFloat64;
-  return internal::TensorAccess::describe(t, std::move(shape), std::move(strides), real,
-                                          2 * t.offset());
+  return internal::TensorAccess::describe(t, std::move(shape), std::move(strides),
+                                          part_dtype(t.dtype()), 2 * t.offset());
 }
 
 bool is_number_kind_above(const Scalar& number, Dtype dtype) {

@@ -28,8 +28,16 @@ void check_kinds(const char* function, Dtype from, Dtype to) {
 // Both of dst's shape.
 void copy_same_shape(const Tensor& src, const Tensor& dst) {
   if (is_recording(device_of(dst)) && !(array::is_free(dst) && array::is_at_hand(src))) {
+    const bool is_flat = src.is_contiguous() && dst.is_contiguous();
+    if (is_complex(dst.dtype())) {
+      // Records know the parts of complex numbers alone.
+      if (is_flat && is_complex(src.dtype())) {
+        return copy_same_shape(array::as_pairs(src), array::as_pairs(dst));
+      }
+      return record(calls::Copy<array::Arg>{.input = src, .out = dst});
+    }
     const RecordOperand out = array::record_operand(dst), in = array::record_operand(src);
-    if (src.is_contiguous() && dst.is_contiguous()) {
+    if (is_flat) {
       if (record_flat_copy(out, in, dst.numel())) return;
     } else if (record_copy(out, in, dst.ndim(), dst.shape().data(), dst.strides().data(),
                            src.strides().data())) {
@@ -101,6 +109,10 @@ void fill_into(const Scalar& value, const Tensor& dst) {
     return fill_into(array::convertible(value, dst.dtype()), array::carrier(dst));
   }
   Device& device = device_of(dst);
+  if (is_complex(dst.dtype()) && dst.numel() != 1) {
+    const Tensor one = full({}, value, dst.dtype(), device);
+    return copy_same_shape(array::broadcast(one, dst.shape()), dst);
+  }
   if (is_recording(device) && !is_complex(dst.dtype()) && !array::is_free(dst)) {
     const RecordOperand out = array::record_operand(dst);
     const RecordOperand number = array::record_number(value, compute_dtype(dst.dtype()));

@@ -111,7 +111,7 @@ Tensor part_of(const Tensor& t, int64_t part) { return as_pairs(t).select(t.ndim
 // Four products of real matrices, or two where one of the operands is real, (a + bi)(c + di) =
 // (ac - bd) + (ad + bc)i.
 void run_complex(const Tensor& a, const Tensor& b, const Tensor& out) {
-  const Dtype part = out.dtype() == Dtype::kComplex64 ? Dtype::kFloat32 : Dtype::kFloat64;
+  const Dtype part = part_dtype(out.dtype());
   const auto parts = [&](const Tensor& t) {
     const Tensor wide = is_complex(t.dtype()) ? cast(t, out.dtype()) : cast(t, part);
     if (!is_complex(wide.dtype())) return std::vector<Tensor>{wide};

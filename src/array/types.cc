@@ -119,12 +119,7 @@ ElementwiseTypes elementwise_types(OpId op, std::span<const Operand> operands, R
   }
   const bool conditional = op == OpId::where;
   const Dtype common = array::common_dtype(operands.subspan(conditional ? 1 : 0), rules);
-  if (is_complex(common)) {
-    if (op == OpId::abs) {
-      return {common, common == Dtype::kComplex64 ? Dtype::kFloat32 : Dtype::kFloat64};
-    }
-    return {common, info.result_is_bool ? Dtype::kBool : common};
-  }
+  if (is_complex(common)) return {common, info.result(common)};
   Dtype compute = array::room_for_numbers(op, common, operands, rules);
   switch (info.dtypes) {
     case DtypeSet::kFloats:
@@ -154,8 +149,7 @@ ElementwiseTypes elementwise_types(OpId op, std::span<const Operand> operands, R
       }
       break;
   }
-  if (info.result_is_bool) return {compute, Dtype::kBool};
-  return {compute, compute};
+  return {compute, info.result(compute)};
 }
 
 bool fits(int64_t value, Dtype dtype) {

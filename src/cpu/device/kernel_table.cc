@@ -20,6 +20,7 @@ const KernelTable& kernel_table(Isa isa) {
       add_ternary_double_kernels(each, table);
       add_integer_kernels(each, table);
       add_small_integer_kernels(each, table);
+      add_complex_kernels(each, table);
     }
     return built;
   }();

@@ -34,6 +34,7 @@ void add_ternary_float_kernels(Isa isa, KernelTable& table);
 void add_ternary_double_kernels(Isa isa, KernelTable& table);
 void add_integer_kernels(Isa isa, KernelTable& table);
 void add_small_integer_kernels(Isa isa, KernelTable& table);
+void add_complex_kernels(Isa isa, KernelTable& table);
 
 // Contiguous conversion between base dtypes, see convert().
 using ConvertKernel = void (*)(const void* src, void* dst, int64_t n);

@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Powers, divisions and shifts of integers, and complex arithmetic: no vectors, an element at a
-// time.
+// Powers, divisions and shifts of integers, an element at a time, and the call of complex numbers.
 #include <algorithm>
-#include <array>
-#include <cmath>
-#include <complex>
 #include <cstdint>
 #include <type_traits>
-#include <vector>
 
 #include "hologram/elementwise.h"
 #include "hologram/parallel.h"
@@ -15,32 +10,6 @@
 
 namespace hologram::cpu {
 namespace {
-
-using Complex = std::complex<double>;
-
-// Calls f(out element, operand elements...) for each; all views have out's shape.
-template <size_t kArity, class F>
-void for_each(const View& out, const std::array<View, kArity>& in, F&& f) {
-  std::vector<int64_t> at(static_cast<size_t>(out.ndim), 0);
-  const int64_t n = out.numel();
-  auto* to = static_cast<char*>(out.data);
-  std::array<char*, kArity> from;
-  for (size_t k = 0; k < kArity; ++k) from[k] = static_cast<char*>(in[k].data);
-  for (int64_t i = 0; i < n; ++i) {
-    f(to, from);
-    for (int d = out.ndim - 1; d >= 0; --d) {
-      const auto dim = static_cast<size_t>(d);
-      const bool wraps = ++at[dim] == out.shape[d];
-      const int64_t steps = wraps ? -(out.shape[d] - 1) : 1;
-      to += steps * out.strides[d] * static_cast<int64_t>(itemsize(out.dtype));
-      for (size_t k = 0; k < kArity; ++k) {
-        from[k] += steps * in[k].strides[d] * static_cast<int64_t>(itemsize(in[k].dtype));
-      }
-      if (!wraps) break;
-      at[dim] = 0;
-    }
-  }
-}
 
 // Calls f(T{}) for the type of an element, or the unsigned one of as many bits.
 template <class F>
@@ -185,108 +154,10 @@ void run(const calls::IntegerOp<>& call, CallThreads most) {
   }
 }
 
-namespace {
-
-// --- Complex numbers ---
-
-Complex load(const char* at, Dtype dtype) {
-  if (dtype == Dtype::kComplex64) return *reinterpret_cast<const std::complex<float>*>(at);
-  return *reinterpret_cast<const Complex*>(at);
-}
-
-// As NumPy has it: anything to the 0 is 1, and 0 to what has a positive real part is 0.
-Complex power_of(Complex x, Complex y) {
-  if (y == 0.0) return 1.0;
-  if (x == 0.0) return y.real() > 0 ? 0.0 : Complex(NAN, NAN);
-  return std::pow(x, y);
-}
-
-Complex complex_result(OpId op, Complex x, Complex y) {
-  switch (op) {
-    case OpId::neg:
-      return -x;
-    case OpId::reciprocal:
-      return 1.0 / x;
-    case OpId::sqrt:
-      return std::sqrt(x);
-    case OpId::exp:
-      return std::exp(x);
-    case OpId::log:
-      return std::log(x);
-    case OpId::sin:
-      return std::sin(x);
-    case OpId::cos:
-      return std::cos(x);
-    case OpId::tan:
-      return std::tan(x);
-    case OpId::tanh:
-      return std::tanh(x);
-    case OpId::sigmoid:
-      return 1.0 / (1.0 + std::exp(-x));
-    case OpId::square:
-      return x * x;
-    case OpId::add:
-      return x + y;
-    case OpId::sub:
-      return x - y;
-    case OpId::mul:
-      return x * y;
-    case OpId::div:
-      return x / y;
-    default:
-      return power_of(x, y);
-  }
-}
-
-bool truth_of(OpId op, Complex x, Complex y) {
-  const bool a = x != 0.0, b = y != 0.0;
-  switch (op) {
-    case OpId::logical_not:
-      return !a;
-    case OpId::isnan:
-      return std::isnan(x.real()) || std::isnan(x.imag());
-    case OpId::eq:
-      return x == y;
-    case OpId::ne:
-      return x != y;
-    case OpId::logical_and:
-      return a && b;
-    case OpId::logical_or:
-      return a || b;
-    default:
-      return a != b;
-  }
-}
-
-}  // namespace
-
-void run(const calls::ComplexOp<>& call, CallThreads) {
-  const auto op = static_cast<OpId>(call.op);
-  const View &x = call.x, &y = call.y.is_given ? call.y : call.x, &out = call.out;
-  // NOLINTBEGIN(clang-analyzer-core.NullDereference,clang-analyzer-core.CallAndMessage): operands
-  // that are absent have no elements
-  for_each<2>(out, {x, y}, [&](char* to, const std::array<char*, 2>& from) {
-    const Complex a = load(from[0], x.dtype), b = load(from[1], y.dtype);
-    switch (out.dtype) {
-      case Dtype::kBool:
-        *reinterpret_cast<uint8_t*>(to) = truth_of(op, a, b) ? 1 : 0;
-        break;
-      case Dtype::kFloat32:
-        *reinterpret_cast<float*>(to) = static_cast<float>(std::abs(a));
-        break;
-      case Dtype::kFloat64:
-        *reinterpret_cast<double*>(to) = std::abs(a);
-        break;
-      case Dtype::kComplex64:
-        *reinterpret_cast<std::complex<float>*>(to) =
-            static_cast<std::complex<float>>(complex_result(op, a, b));
-        break;
-      default:
-        *reinterpret_cast<Complex*>(to) = complex_result(op, a, b);
-        break;
-    }
-  });
-  // NOLINTEND(clang-analyzer-core.NullDereference,clang-analyzer-core.CallAndMessage)
+void run(const calls::ComplexOp<>& call, CallThreads most) {
+  const View inputs[] = {call.x, call.y};
+  elementwise(static_cast<OpId>(call.op), call.x.dtype, inputs, call.y.is_given ? 2 : 1, call.out,
+              most(call.out.numel()));
 }
 
 }  // namespace hologram::cpu

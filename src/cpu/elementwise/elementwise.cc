@@ -35,6 +35,7 @@ struct Program {
   Dtype compute;
   Dtype result;  // what the kernel writes
   int arity;
+  int64_t tile = kTile;                        // elements of a block
   std::array<Dtype, kMaxOperands> dtypes{};    // as stored, the result first
   std::array<bool, kMaxOperands> scalar{};     // one element for the whole call
   alignas(16) char scalars[kMaxOperands][16];  // those elements, in dtype `compute`
@@ -157,7 +158,7 @@ class Runner {
     char* tile = scratch_.slot(2 * operand);
     if (!filled_[operand]) {
       cpu::copy_block({const_cast<char*>(program_.scalars[operand]), 0, 0}, {tile, kTile, 1}, 1,
-                      kTile, static_cast<int64_t>(itemsize(program_.compute)));
+                      program_.tile, static_cast<int64_t>(itemsize(program_.compute)));
       filled_[operand] = true;
     }
     return tile;
@@ -171,6 +172,12 @@ class Runner {
   std::array<bool, kMaxOperands> filled_{};
   Scratch scratch_;
 };
+
+// Some rows have kernels of complex numbers.
+bool has_row(const OpInfo& row, Dtype compute) {
+  if (!is_complex(compute)) return row.supports(compute);
+  return elementwise_kernel(row.id, compute) != nullptr;
+}
 
 // Contiguous operands in the kernel's own types: no tiles. Stores are plain ones, for streaming
 // past the caches would take a second pass over each tile and costs more than it saves.
@@ -199,13 +206,13 @@ void elementwise(OpId op, Dtype compute, const View* inputs, int arity, const Vi
     fail(ErrorKind::kInvalidArgument, row.name, " takes ", int{row.arity}, " operands, got ",
          arity);
   }
-  if (!row.supports(compute)) {
+  if (!has_row(row, compute)) {
     fail(ErrorKind::kTypeMismatch, row.name, " does not compute in ", dtype_name(compute));
   }
   Program program;
   program.op = op;
   program.compute = compute;
-  program.result = row.result_is_bool ? Dtype::kBool : compute;
+  program.result = row.result(compute);
   program.arity = arity;
   std::array<View, kMaxOperands> operands;
   operands[0] = out;
@@ -214,7 +221,7 @@ void elementwise(OpId op, Dtype compute, const View* inputs, int arity, const Vi
     if (k > 0) operands[k] = inputs[k - 1];
     program.dtypes[k] = operands[k].dtype;
     check_has_kernels("elementwise", operands[k].dtype);
-    if (is_complex(operands[k].dtype)) {
+    if (is_complex(operands[k].dtype) && !is_complex(compute)) {
       fail(ErrorKind::kTypeMismatch, row.name, " does not take ", dtype_name(operands[k].dtype));
     }
   }
@@ -239,7 +246,9 @@ void elementwise(OpId op, Dtype compute, const View* inputs, int arity, const Vi
       return;
     }
   }
-  iteration.cut(kTile);
+  // A slot of the scratch holds fewer of the widest numbers.
+  if (compute == Dtype::kComplex128) program.tile = kTile / 2;
+  iteration.cut(program.tile);
   const int64_t blocks_per_chunk =
       std::max<int64_t>(1, cpu::grain(row.is_heavy()) / iteration.block_elements());
   cpu::for_chunks(iteration.block_count(), blocks_per_chunk, max_threads,
