@@ -28,7 +28,7 @@ def _sign(x: Any) -> Any:
 
 
 def _conjugate(x: Any) -> Any:
-    # Of real numbers NumPy makes a copy, of bool one in int8.
+    # NumPy makes a copy of real numbers, and one in int8 of bool.
     if not _name(x).startswith("complex"):
         raise TypeError
     return _hologram._conj(x)

@@ -26,7 +26,8 @@ struct Given {
   Py_ssize_t named() const { return PyDict_GET_SIZE(options); }
   // The value of the argument at this place, or with this name; null where it is not given.
   PyObject* at(Py_ssize_t place, const char* name) const {
-    return count > place ? args[place] : PyDict_GetItemString(options, name);
+    if (count > place) return args[place];
+    return named() != 0 ? PyDict_GetItemString(options, name) : nullptr;
   }
 };
 

@@ -13,6 +13,7 @@
 #include "dtype.h"
 #include "hologram/elementwise.h"
 #include "host_array.h"
+#include "numpy_classes.h"
 
 namespace hologram::python {
 namespace {
@@ -264,7 +265,7 @@ bool is_known(const Tensor& tensor) {
   return tensor.buffer() && is_readable_at_call(*tensor.buffer());
 }
 
-// Those of uint64 as their bits.
+// Reads an integer of this dtype; of uint64 it returns the bits.
 int64_t integer_of(Dtype dtype, const void* bytes) {
   int64_t value = 0;
   if (is_unsigned(dtype)) {
@@ -443,14 +444,6 @@ void check_fits(const WeakNumber& number, Dtype dtype) {
 
 namespace {
 
-struct NumpyClass {
-  PyTypeObject* type;
-  Dtype dtype;
-};
-// They are few and live as long as the process.
-constinit std::array<NumpyClass, 16> numpy_classes{};
-constinit size_t numpy_class_count = 0;
-
 // A number of `strong` dtype gives the same beside a tensor of `other` as one without a width: the
 // tensor's dtype, or the only one of a higher kind that numbers without a width become.
 bool counts_as_weak(Dtype strong, Dtype other) {
@@ -468,41 +461,7 @@ bool counts_as_weak(Dtype strong, Dtype other) {
   return itemsize(strong) <= width;
 }
 
-// Notes NumPy's classes where one of their objects is met before any function of NumPy's.
-void meet_numpy(PyObject* object) {
-  static bool met = false;
-  if (met || numpy_class_count != 0 || !is_like_array(object)) return;
-  met = true;
-  try {
-    (void)nb::module_::import_("hologram._ufuncs");
-  } catch (nb::python_error&) {  // there is no NumPy
-  }
-}
-
 }  // namespace
-
-std::optional<NumpyScalar> numpy_scalar(PyObject* object) {
-  for (size_t k = 0; k < numpy_class_count; ++k) {
-    if (numpy_classes[k].type != Py_TYPE(object)) continue;
-    return NumpyScalar{numpy_classes[k].dtype,
-                       reinterpret_cast<const char*>(object) + sizeof(PyObject)};
-  }
-  return std::nullopt;
-}
-
-bool note_numpy_scalar(nb::handle scalar, Dtype dtype, nb::bytes value) {
-  PyTypeObject* const type = Py_TYPE(scalar.ptr());
-  const size_t size = itemsize(dtype);
-  if (numpy_class_count == numpy_classes.size() || value.size() != size ||
-      static_cast<size_t>(type->tp_basicsize) < sizeof(PyObject) + size ||
-      std::memcmp(reinterpret_cast<const char*>(scalar.ptr()) + sizeof(PyObject), value.c_str(),
-                  size) != 0) {
-    return false;
-  }
-  Py_INCREF(type);
-  numpy_classes[numpy_class_count++] = {type, dtype};
-  return true;
-}
 
 bool Argument::parse_beside(PyObject* object, Dtype other) {
   const bool is_plain =
@@ -523,7 +482,8 @@ bool Argument::parse_beside(PyObject* object, Dtype other) {
 }
 
 bool Argument::parse_slowly(PyObject* object) {
-  meet_numpy(object);
+  if (ndarray_type == nullptr) [[unlikely]]
+    meet_numpy(object);
   if (const std::optional<NumpyScalar> scalar = numpy_scalar(object)) {
     owned_.emplace(from_host({const_cast<char*>(scalar->value), scalar->dtype, 0, nullptr, nullptr},
                              default_device()));

@@ -52,16 +52,6 @@ struct WeakNumber {
   }
 };
 bool parse_weak(PyObject* object, WeakNumber& number);
-
-// What one of NumPy's scalars holds, where its class was noted.
-struct NumpyScalar {
-  Dtype dtype;
-  const char* value;
-};
-std::optional<NumpyScalar> numpy_scalar(PyObject* object);
-// Notes the class of one of NumPy's scalars whose objects have their value behind Python's header,
-// as this one with these bytes has; false, and nothing noted, where it does not.
-bool note_numpy_scalar(nb::handle scalar, Dtype dtype, nb::bytes value);
 void check_fits(const WeakNumber& number, Dtype dtype);
 
 // One operand of an op, made of whatever Python passes.
@@ -80,8 +70,8 @@ class Argument {
     if (parse_weak(object, weak_)) return true;
     return parse_slowly(object);
   }
-  // As parse(), for the operand beside a tensor of this dtype: one of NumPy's scalars whose width
-  // makes no difference there becomes a number.
+  // Does what parse() does, but makes a number of one of NumPy's scalars whose width makes no
+  // difference beside a tensor of this dtype.
   bool parse_beside(PyObject* object, Dtype other);
   // TypeError for those.
   void require(PyObject* object, const char* function);

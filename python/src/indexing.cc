@@ -12,6 +12,7 @@
 #include "hologram/memory.h"
 #include "hologram/recorder.h"
 #include "host_array.h"
+#include "numpy_classes.h"
 #include "objects.h"
 #include "operators.h"
 
@@ -30,7 +31,7 @@ constexpr const char* kIndices =
     "only integers, slices (`:`), ellipsis (`...`), numpy.newaxis (`None`) and integer or boolean "
     "arrays are valid indices";
 
-// Whether an index counts as an array: as no int, slice, Ellipsis or None.
+// True for an index that counts as an array, and is no int, slice, Ellipsis or None.
 bool is_array(PyObject* index) {
   if (index == Py_None || index == Py_Ellipsis || PySlice_Check(index)) return false;
   if (PyLong_Check(index)) return PyBool_Check(index);
@@ -145,7 +146,7 @@ class Indexer {
   }
   // Whether ints alone named one element: NumPy answers with a scalar, which shares no memory.
   bool is_element() const { return only_ints_ && shape_.empty(); }
-  // What ints, slices and None make of the tensor, to which the array indices apply.
+  // The view that ints, slices and None make of the tensor, to which the array indices apply.
   Tensor view() {
     // A view without elements keeps the offset.
     if (shape_numel(shape_) == 0) offset_ = tensor_.offset();

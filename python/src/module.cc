@@ -10,6 +10,7 @@
 #include "hologram/parallel.h"
 #include "hologram/recorder.h"
 #include "hologram/version.h"
+#include "numpy_classes.h"
 #include "objects.h"
 #include "reductions.h"
 
@@ -146,6 +147,7 @@ NB_MODULE(_hologram, m) {
   register_tensor(m);
   register_scalars(m);
   register_making(m);
+  register_numpy_classes(m);
   register_rows(m);
   register_array_function(m);
   register_reductions(m);

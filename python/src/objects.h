@@ -75,10 +75,6 @@ extern PyTypeObject* executor_type;
 extern PyTypeObject* buffer_type;
 extern PyTypeObject* tensor_type;
 extern std::array<PyTypeObject*, kScalarKinds> scalar_types;
-// numpy.ndarray, once one was seen.
-extern PyTypeObject* ndarray_type;
-void note_ndarray(PyObject* object);
-
 // What `object` holds, or null where it is of another type. The types have no other subclasses.
 template <class T>
 T* held(PyObject* object, PyTypeObject* type) {
@@ -87,12 +83,6 @@ T* held(PyObject* object, PyTypeObject* type) {
 inline bool is_tensor_type(const PyTypeObject* type) {
   return type == tensor_type || type == scalar_types[0] || type == scalar_types[1] ||
          type == scalar_types[2] || type == scalar_types[3];
-}
-// Whether it is an array of NumPy's, and of no subclass.
-inline bool is_ndarray(PyObject* object) {
-  if (ndarray_type == nullptr) [[unlikely]]
-    note_ndarray(object);
-  return Py_TYPE(object) == ndarray_type;
 }
 inline ExecutorObject* executor_of(PyObject* object) {
   return held<ExecutorObject>(object, executor_type);

@@ -8,6 +8,7 @@
 #include "convert.h"
 #include "hologram/functions.h"
 #include "integer_operators.h"
+#include "numpy_classes.h"
 #include "objects.h"
 #include "through_numpy.h"
 

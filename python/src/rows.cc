@@ -9,22 +9,15 @@
 #include <vector>
 
 #include "convert.h"
-#include "dtype.h"
 #include "hologram/functions.h"
 #include "hologram/op.h"
 #include "hologram/recorder.h"
+#include "numpy_classes.h"
 #include "objects.h"
 #include "operators.h"
 #include "through_numpy.h"
 
 namespace hologram::python {
-
-PyTypeObject* ndarray_type = nullptr;
-
-void note_ndarray(PyObject* object) {
-  if (std::string_view(Py_TYPE(object)->tp_name) != "numpy.ndarray") return;
-  nb::module_::import_("hologram._ufuncs");
-}
 
 namespace {
 
@@ -192,27 +185,10 @@ void note_ufunc(nb::handle ufunc, const char* name, const char* among) {
   ufuncs().emplace(ufunc.inc_ref().ptr(), known);
 }
 
-// numpy.generic, which lives as long as the process.
-PyObject* generic_type = nullptr;
-
-void note_types(nb::handle ndarray, nb::handle generic, nb::list scalars) {
-  ndarray_type = reinterpret_cast<PyTypeObject*>(ndarray.inc_ref().ptr());
-  generic_type = generic.inc_ref().ptr();
-  for (nb::handle scalar : scalars) {
-    note_numpy_scalar(scalar, parse_dtype(scalar.attr("dtype")),
-                      nb::cast<nb::bytes>(scalar.attr("tobytes")()));
-  }
-}
-
 // A Tensor or a number of Python's; NumPy's own arrays and numbers count otherwise.
 bool is_plain(PyObject* object) {
   return tensor_of(object) != nullptr || PyFloat_CheckExact(object) || PyLong_CheckExact(object);
 }
-bool is_numpys(PyObject* object) {
-  return is_ndarray(object) || numpy_scalar(object).has_value() ||
-         (generic_type != nullptr && PyObject_IsInstance(object, generic_type) == 1);
-}
-
 // The Tensor of out=(tensor,), the only keyword; null where no keywords were given. False for
 // others.
 bool find_out(PyObject* const* values, PyObject* kwnames, PyObject*& out) {
@@ -586,8 +562,6 @@ void register_rows(nb::module_& m) {
       "_note_ufunc", &note_ufunc, nb::arg("ufunc"), nb::arg("name"), nb::arg("among") = "all",
       "Let a ufunc of NumPy's be a row, or an operator, wherever its operands are Tensors of such\n"
       "dtypes (all, reals, floats, numbers) and numbers.");
-  m.def("_note_types", &note_types, nb::arg("ndarray"), nb::arg("generic"), nb::arg("scalars"),
-        "Say which classes NumPy's arrays and scalars have; `scalars` has one of each class.");
   nb::module_ rows = m.def_submodule("rows", "The rows of the op table on tensors.");
   nb::module_ ops = m.def_submodule("ops", "The rows of the op table on buffers.");
   static auto& texts = *new std::vector<std::unique_ptr<std::string>>;

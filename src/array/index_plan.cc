@@ -7,34 +7,10 @@
 
 #include "hologram/error.h"
 #include "hologram/indexing.h"
+#include "src/base/element.h"
 
 namespace hologram::array {
 namespace {
-
-// f(a value of the integer type).
-template <class F>
-auto with_integer_type(Dtype dtype, F&& f) {
-  switch (dtype) {
-    case Dtype::kInt8:
-      return f(int8_t{});
-    case Dtype::kUInt8:
-      return f(uint8_t{});
-    case Dtype::kInt16:
-      return f(int16_t{});
-    case Dtype::kUInt16:
-      return f(uint16_t{});
-    case Dtype::kInt32:
-      return f(int32_t{});
-    case Dtype::kUInt32:
-      return f(uint32_t{});
-    default:
-      return f(int64_t{});  // uint64 counts from the end where it is beyond int64, as NumPy's does
-  }
-}
-
-bool is_within(int64_t at, int64_t size) {
-  return static_cast<uint64_t>(at) < static_cast<uint64_t>(size);
-}
 
 // The sign is that of a position, counted from the end where it was negative, that is out of
 // bounds.
@@ -145,7 +121,7 @@ void settle_for_reading(const Tensor& t) {
 bool find_places(const Tensor& index, int64_t size, int64_t step, int64_t* offsets) {
   const int64_t n = index.numel();
   std::fill_n(offsets, n, 0);
-  return with_integer_type(index.dtype(), [&](auto type) {
+  return with_integer(index.dtype(), [&](auto type) {
     return add_places(static_cast<const decltype(type)*>(index.data()), 1, n, size, step, offsets);
   });
 }
@@ -183,7 +159,7 @@ void check_mask(const Tensor& x, const Tensor& mask, const DimIndex& index) {
 
 int64_t element_at(const Tensor& index, int64_t position) {
   const int64_t offset = offset_at(position, index.shape(), index.strides(), index.shape().size());
-  return with_integer_type(index.dtype(), [&](auto type) {
+  return with_integer(index.dtype(), [&](auto type) {
     return static_cast<int64_t>(static_cast<const decltype(type)*>(index.data())[offset]);
   });
 }
@@ -320,7 +296,7 @@ void IndexPlan::fail_outside() const {
   for (const Positions& positions : positions_) {
     for (int64_t i = 0; i < positions.index->numel(); ++i) {
       const int64_t at = element_at(*positions.index, i);
-      if (is_within(at < 0 ? at + positions.size : at, positions.size)) continue;
+      if (inside(at < 0 ? at + positions.size : at, positions.size)) continue;
       fail(ErrorKind::kIndex, "index ", at, " is out of bounds for axis ", positions.axis,
            " with size ", positions.size);
     }
@@ -355,7 +331,7 @@ bool Places::add_row(const IndexPlan::Positions& positions, int64_t at, int64_t 
     first = offset_at(at, plan_.shape_, positions.strides, plan_.shape_.size());
     stride = positions.strides.back();
   }
-  return with_integer_type(index.dtype(), [&](auto type) {
+  return with_integer(index.dtype(), [&](auto type) {
     return add_places(static_cast<const decltype(type)*>(index.data()) + first, stride, n,
                       positions.size, positions.step / unit_, to);
   });

@@ -15,8 +15,8 @@ namespace hologram::array {
 // "(2, 3)", as NumPy's messages have it.
 std::string tuple_text(std::span<const int64_t> shape);
 
-// What x[...] with index tensors means. The result has the dimensions of x that no index covers,
-// and those of the indices' broadcast shape at `place` among them.
+// The meaning of x[...] with index tensors. The result has the dimensions of x that no index
+// covers, and those of the indices' broadcast shape at `place` among them.
 class IndexPlan {
  public:
   // Waits for the indices, which live on and whose bounds are not checked yet; kIndex for masks and
@@ -34,7 +34,7 @@ class IndexPlan {
   int64_t outer_count() const { return shape_numel(outer_shape_); }
   // The only index, where the calls that move rows take it as it is.
   const Tensor* plain_positions() const;
-  // Whether x is row-major and its indexed dimensions are neighbours that the indices' shape
+  // True where x is row-major and its indexed dimensions are neighbours that the indices' shape
   // replaces: one dimension of places, with `inner()` elements each.
   bool is_around_one_dim() const { return is_around_one_dim_; }
   int64_t inner() const { return inner_; }
@@ -45,7 +45,7 @@ class IndexPlan {
   // dimensions before the places and in those behind.
   Shape outer_offsets() const { return offsets_of(outer_shape_, outer_strides_); }
   Shape inner_offsets() const { return offsets_of(inner_shape_, inner_strides_); }
-  // Whether the latter are 0, 1, 2, ...
+  // True where the latter are 0, 1, 2, ...
   bool is_inner_dense() const;
 
  private:
@@ -79,7 +79,7 @@ class Places {
  public:
   static constexpr int64_t kBlock = 1024;
 
-  // In units of `unit` elements.
+  // The offsets are in units of `unit` elements.
   explicit Places(const IndexPlan& plan, int64_t unit = 1) : plan_(plan), unit_(unit) {}
   // The next offsets, at most kBlock; none behind the last. kIndex for a position out of bounds.
   std::span<const int64_t> next();

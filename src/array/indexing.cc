@@ -13,31 +13,17 @@
 #include "src/array/index_plan.h"
 #include "src/array/record_call.h"
 #include "src/array/unsigned.h"
+#include "src/base/element.h"
 #include "src/runtime/memory/tensor_access.h"
 
 namespace hologram {
 namespace array {
 namespace {
 
-struct Bytes16 {
-  uint64_t words[2];
-};
-
-// f(a value of an element's size).
+// f(a value of the size of x's elements).
 template <class F>
-void with_size(size_t bytes, F&& f) {
-  switch (bytes) {
-    case 1:
-      return f(uint8_t{});
-    case 2:
-      return f(uint16_t{});
-    case 4:
-      return f(uint32_t{});
-    case 8:
-      return f(uint64_t{});
-    default:
-      return f(Bytes16{});
-  }
+void with_element_of(const Tensor& x, F&& f) {
+  with_element("index", static_cast<int64_t>(itemsize(x.dtype())), f);
 }
 
 // Runs of adjacent elements at the offsets, one after another to or from row-major memory.
@@ -292,7 +278,7 @@ std::optional<Tensor> index_at_call(const Tensor& x, std::span<const DimIndex> i
   if (!is_immediate(bytes)) return std::nullopt;
   BufferRef memory = BufferRef::adopt(allocate_buffer(device_of(x), static_cast<size_t>(bytes)));
   memory->set_dtype(x.dtype());
-  with_size(itemsize(x.dtype()), [&](auto type) {
+  with_element_of(x, [&](auto type) {
     using T = decltype(type);
     get_runs(static_cast<const T*>(x.data()), places.offsets(), places.run(), memory->data_as<T>());
   });
@@ -326,7 +312,7 @@ bool put_at_call(const Tensor& x, std::span<const DimIndex> indices, int place,
       !(is_one || value.tensor().shape() == places.result(x, index))) {
     return false;
   }
-  with_size(itemsize(x.dtype()), [&](auto type) {
+  with_element_of(x, [&](auto type) {
     using T = decltype(type);
     auto* const to = static_cast<T*>(x.data());
     const auto* const given = static_cast<const T*>(from);
@@ -368,7 +354,7 @@ Tensor index(const Tensor& x, std::span<const DimIndex> indices, int place) {
   if (!is_readable_at_call(*x.buffer())) materialize(x);
   BufferRef memory = BufferRef::adopt(allocate_buffer(device, static_cast<size_t>(bytes)));
   memory->set_dtype(x.dtype());
-  with_size(itemsize(x.dtype()), [&](auto type) {
+  with_element_of(x, [&](auto type) {
     using T = decltype(type);
     PlaceMover(plan).get(static_cast<const T*>(x.data()), memory->data_as<T>());
   });
@@ -421,7 +407,7 @@ void index_put(const Tensor& x, std::span<const DimIndex> indices, int place,
   if (plan.count() > Places::kBlock) plan.check_bounds();
   materialize(x);
   settle_for_reading(value);
-  with_size(itemsize(x.dtype()), [&](auto type) {
+  with_element_of(x, [&](auto type) {
     using T = decltype(type);
     const auto* const from = static_cast<const T*>(value.data());
     auto* const to = static_cast<T*>(x.data());

@@ -6,6 +6,7 @@
 
 #include "hologram/elementwise.h"
 #include "hologram/parallel.h"
+#include "src/base/element.h"
 #include "src/cpu/device/call_table.h"
 
 namespace hologram::cpu {
@@ -13,32 +14,11 @@ namespace {
 
 // Calls f(T{}) for the type of an element, or the unsigned one of as many bits.
 template <class F>
-void with_integer(Dtype dtype, bool is_unsigned, F&& f) {
-  if (is_unsigned) {
-    switch (itemsize(dtype)) {
-      case 1:
-        return f(uint8_t{});
-      case 2:
-        return f(uint16_t{});
-      case 4:
-        return f(uint32_t{});
-      default:
-        return f(uint64_t{});
-    }
-  }
-  switch (dtype) {
-    case Dtype::kBool:
-    case Dtype::kUInt8:
-      return f(uint8_t{});
-    case Dtype::kInt8:
-      return f(int8_t{});
-    case Dtype::kInt16:
-      return f(int16_t{});
-    case Dtype::kInt32:
-      return f(int32_t{});
-    default:
-      return f(int64_t{});
-  }
+void with_integer_as(Dtype dtype, bool is_unsigned, F&& f) {
+  with_integer(dtype, [&](auto type) {
+    using T = decltype(type);
+    is_unsigned ? f(std::make_unsigned_t<T>{}) : f(T{});
+  });
 }
 
 // --- Integers ---
@@ -129,7 +109,7 @@ void run_dense(const View& x, const View& y, const View& out, int max_threads) {
 
 template <class Function>
 void run_function(const calls::IntegerOp<>& call, int max_threads) {
-  with_integer(call.out.dtype, call.is_unsigned, [&](auto type) {
+  with_integer_as(call.out.dtype, call.is_unsigned, [&](auto type) {
     run_dense<Function, decltype(type)>(call.x, call.y, call.out, max_threads);
   });
 }

@@ -139,7 +139,7 @@ HWY_INLINE Complex<V> Exponential(Complex<V> x) {
   const auto is_large = hn::Gt(clamped, Constant<V>(Limits::kLarge));
   const V re = ScaledPart(s, Cos(x.im), is_large), im = ScaledPart(s, Sin(x.im), is_large);
   const V zero = hn::Zero(d), infinity = hn::Inf(d);
-  // Without an imaginary part the result has none, however large it is.
+  // The result is real where the exponent is, however large it becomes.
   Complex<V> result = {re, hn::IfThenElse(hn::Eq(x.im, zero), x.im, im)};
   const auto is_usual = hn::And(hn::Lt(hn::Abs(x.re), infinity), hn::Lt(hn::Abs(x.im), infinity));
   if (HWY_LIKELY(hn::AllTrue(d, is_usual))) return result;
@@ -306,7 +306,7 @@ void ComplexKernel(const void* const* in, void* out, int64_t n) {
   Loop<T, kArity, kMask, kGives>(in, out, n, Body());
 }
 
-// By products where the exponent is a small whole number, else as the C library has it.
+// Powers are products where the exponent is a small whole number, else the C library's.
 template <class T>
 bool IsWhole(const T* exponent, int& n) {
   if (exponent[1] != 0 || !(std::fabs(exponent[0]) < 100)) return false;

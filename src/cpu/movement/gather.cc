@@ -6,11 +6,11 @@
 
 #include "hologram/error.h"
 #include "hologram/indexing.h"
+#include "src/base/element.h"
 #include "src/cpu/device/call_table.h"
 #include "src/cpu/device/grain_size.h"
 #include "src/cpu/movement/around.h"
 #include "src/cpu/movement/copy_bytes.h"
-#include "src/cpu/movement/element.h"
 
 namespace hologram {
 namespace cpu {
@@ -131,7 +131,7 @@ bool gather(const void* in, int64_t bytes, const GatherShape& shape, const int64
             void* out, int max_threads) {
   if (cpu::is_empty(shape)) return true;
   if (shape.size == 0) return false;
-  return cpu::with_element("gather", bytes, [&](auto type) {
+  return with_element("gather", bytes, [&](auto type) {
     using T = decltype(type);
     return cpu::gather_typed(static_cast<const T*>(in), shape, index, static_cast<T*>(out),
                              max_threads);
@@ -141,7 +141,7 @@ bool gather(const void* in, int64_t bytes, const GatherShape& shape, const int64
 bool scatter(void* out, int64_t bytes, const GatherShape& shape, const int64_t* index,
              const void* values, bool one, int max_threads) {
   if (cpu::is_empty(shape)) return true;
-  return cpu::with_element("scatter", bytes, [&](auto type) {
+  return with_element("scatter", bytes, [&](auto type) {
     using T = decltype(type);
     return cpu::scatter_typed(static_cast<T*>(out), shape, index, static_cast<const T*>(values),
                               one, max_threads, [](T& to, T value) { to = value; });

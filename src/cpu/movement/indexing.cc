@@ -8,12 +8,12 @@
 
 #include "hologram/elementwise.h"
 #include "hologram/error.h"
+#include "src/base/element.h"
 #include "src/cpu/device/call_table.h"
 #include "src/cpu/device/grain_size.h"
 #include "src/cpu/device/kernel_table.h"
 #include "src/cpu/movement/around.h"
 #include "src/cpu/movement/copy_bytes.h"
-#include "src/cpu/movement/element.h"
 #include "src/cpu/movement/index_kernels.h"
 
 namespace hologram {

@@ -31,7 +31,7 @@ struct Counter {
   std::atomic<int64_t> current{0};
   std::atomic<int64_t> peak{0};
   std::atomic<int64_t> total{0};
-  // What `total` was, and what it would be without what was live, at the last reset: threads go on
+  // The values of `total`, and of `total` less what was live, at the last reset: threads go on
   // adding to their own totals.
   int64_t total_before = 0;
   int64_t freed_before = 0;
