@@ -23,8 +23,8 @@ def main() -> int:
     rng = np.random.default_rng(0)
     raw = rng.normal(3.0, 2.0, (512, 16)).astype(np.float32)
 
-    # NumPy -> hologram: asarray shares; what is computed is recorded and runs as fused kernels.
-    x = hg.asarray(raw)
+    # NumPy -> hologram: copy=False shares the memory; what is computed from it runs at its call.
+    x = hg.asarray(raw, copy=False)
     assert address(x) == raw.ctypes.data
     mean = x.mean(axis=0)
     scaled = (x - mean) / hg.sqrt(hg.square(x - mean).mean(axis=0))

@@ -99,7 +99,7 @@ def _cross_borders(side: Side, steps: int) -> int:
         array = np.ones(size, dtype=np.float32)
         before = _clear_peak()
         if side.device.type != "cpu":
-            tensor = torch.from_dlpack(hologram.asarray(array))
+            tensor = torch.from_dlpack(hologram.asarray(array, copy=False))
             result = np.asarray(hologram.Tensor.from_dlpack(tensor))
         else:
             tensor = torch.tensor(np.array(hologram.array(array)))

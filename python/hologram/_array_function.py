@@ -85,7 +85,7 @@ def _tensor(x: Any) -> Tensor:
     if isinstance(x, Tensor):
         return x
     try:
-        return _hologram.asarray(x)
+        return _hologram._as_tensor(x)
     except TypeError as error:
         raise _Numpys from error
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hologram import _hologram
-from hologram._hologram import Buffer, Executor, Tensor, asarray
+from hologram._hologram import Buffer, Executor, Tensor, _operand
 
 _POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
@@ -137,7 +137,7 @@ def _on_tensors(call: Call) -> Callable[..., Any]:
             raise TypeError(
                 f"{call.name}: {name} is written, so it is a Tensor, not {type(x).__name__}"
             )
-        return asarray(x)
+        return _operand(x)
 
     def function(*args: Any, **kwargs: Any) -> Any:
         bound = signature.bind(*args, **kwargs)
@@ -173,7 +173,7 @@ def _on_buffers(call: Call) -> Callable[..., None]:
                     f"ops.{call.name}: {name} is a Buffer or a Tensor, not {type(x).__name__};"
                     " copy arrays into a Buffer with from_numpy"
                 )
-            return asarray(x)
+            return _operand(x)
 
         out = [convert(o["name"], bound.arguments.pop(o["name"])) for o in call.visible]
         call.run(bound.arguments, convert, out)
@@ -197,7 +197,7 @@ def _convolution_of(ndim: int) -> Callable[..., Tensor]:
         dilation: int | Sequence[int] = 1,
         groups: int = 1,
     ) -> Tensor:
-        x = asarray(input)
+        x = _operand(input)
         if x.ndim != ndim + 2:
             raise ValueError(
                 f"conv{ndim}d: input has shape {x.shape}; it has {ndim + 2} dimensions, [N, C, ...]"
@@ -242,9 +242,9 @@ def lstm(
     x [L, N, I]; h0 and c0 [N, H]; weight_ih [4 H, I] and weight_hh [4 H, H] hold the input,
     forget, cell and output gates side by side; biases [4 H] or None. float32 or float64.
     """
-    gates = asarray(x).matmul(asarray(weight_ih).transpose(1, 0))
+    gates = _operand(x).matmul(_operand(weight_ih).transpose(1, 0))
     if bias_ih is not None:
-        gates = gates + asarray(bias_ih)
+        gates = gates + _operand(bias_ih)
     return tensor_functions["lstm_recurrence"](gates, weight_hh, bias_hh, h0, c0, reverse=reverse)
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from hologram import _hologram
-from hologram._hologram import Scalar, Tensor
+from hologram._hologram import Tensor, asarray
 from hologram._lazy import through_numpy
 
 __all__ = [
@@ -36,30 +36,6 @@ def check_device(device: Any) -> None:
     if device is None or device == "cpu":
         return
     raise ValueError(f"device {device!r} is not one that arrays are made on; use 'cpu' or None")
-
-
-def asarray(
-    obj: Any = _NOT_GIVEN,
-    dtype: Any = None,
-    *,
-    device: str | None = None,
-    copy: bool | None = None,
-    x: Any = _NOT_GIVEN,
-) -> Tensor:
-    """Return a Tensor on the memory of an array, without a copy where that can be.
-
-    `obj` is an array in host memory, a number, or nested lists of numbers. As the owner of shared
-    memory may write it any time, ops on it run at their calls. `x` is another name of `obj`.
-
-    Raises:
-        ValueError: copy=False and only a copy would do, ragged lists, or another device.
-        TypeError: a dtype that hologram does not have.
-    """
-    check_device(device)
-    obj = x if obj is _NOT_GIVEN else obj
-    if isinstance(obj, Scalar) and copy is None:
-        return _hologram.array(obj, dtype)
-    return _hologram.asarray(obj, dtype, copy=copy)
 
 
 def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Tensor:
@@ -123,19 +99,19 @@ def full(
 
 def empty_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> Tensor:
     """Return a Tensor with undefined contents and the shape, and by default the dtype, of `x`."""
-    x = _hologram.asarray(x)
+    x = _hologram._operand(x)
     return empty(x.shape, x.dtype if dtype is None else dtype, device=device)
 
 
 def zeros_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> Tensor:
     """Return zeros with the shape, and by default the dtype, of `x`."""
-    x = _hologram.asarray(x)
+    x = _hologram._operand(x)
     return zeros(x.shape, x.dtype if dtype is None else dtype, device=device)
 
 
 def ones_like(x: Any, /, *, dtype: Any = None, device: str | None = None) -> Tensor:
     """Return ones with the shape, and by default the dtype, of `x`."""
-    x = _hologram.asarray(x)
+    x = _hologram._operand(x)
     return ones(x.shape, x.dtype if dtype is None else dtype, device=device)
 
 
@@ -143,7 +119,7 @@ def full_like(
     x: Any, /, fill_value: Any, *, dtype: Any = None, device: str | None = None
 ) -> Tensor:
     """Return one value in the shape, and by default the dtype, of `x`."""
-    x = _hologram.asarray(x)
+    x = _hologram._operand(x)
     return full(x.shape, fill_value, x.dtype if dtype is None else dtype, device=device)
 
 
@@ -193,7 +169,7 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Tensor]:
     """
     if indexing not in ("xy", "ij"):
         raise ValueError(f"meshgrid: indexing is 'xy' or 'ij', not {indexing!r}")
-    axes = [_hologram.asarray(x) for x in arrays]
+    axes = [_hologram._operand(x) for x in arrays]
     for x in axes:
         if x.ndim > 1:
             raise ValueError(f"meshgrid: arrays have one dimension, not the shape {x.shape}")
@@ -212,7 +188,7 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Tensor]:
 
 
 def _triangle(x: Any, k: int, name: str) -> Tensor:
-    x = _hologram.asarray(x)
+    x = _hologram._operand(x)
     if x.ndim < 2:
         raise ValueError(f"{name}: a matrix is needed; the array has {x.ndim} dimensions")
     return through_numpy(name, x, k)

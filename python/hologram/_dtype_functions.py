@@ -53,7 +53,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: str | None = Non
         ValueError: another device.
     """
     check_device(device)
-    return _hologram.asarray(x).astype(dtype, copy=copy)
+    return _hologram._as_tensor(x).astype(dtype, copy=copy)
 
 
 def result_type(*arrays_and_dtypes: Any) -> Any:

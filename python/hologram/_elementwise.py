@@ -85,7 +85,7 @@ def _row_of_reals(name: str, numpy_name: str) -> Callable[..., Tensor]:
     row = getattr(rows, name)
 
     def function(x: Any, /, *, out: Tensor | None = None) -> Tensor:
-        x = _hologram.asarray(x)
+        x = _hologram._operand(x)
         return through_numpy(numpy_name, x, out=out) if name_of(x) in _COMPLEX else row(x, out=out)
 
     return _named(function, name, row.__doc__)
@@ -103,7 +103,7 @@ sinh = _row_of_reals("sinh", "sinh")
 
 def _binary_of_numpy(name: str, doc: str) -> Callable[..., Tensor]:
     def function(x1: Any, x2: Any, /, *, out: Tensor | None = None) -> Tensor:
-        x1, x2 = (x if type(x) in _NUMBERS else _hologram.asarray(x) for x in (x1, x2))
+        x1, x2 = (x if type(x) in _NUMBERS else _hologram._operand(x) for x in (x1, x2))
         return through_numpy(name, x1, x2, out=out)
 
     return _named(function, name, doc)
@@ -115,12 +115,12 @@ nextafter = _binary_of_numpy("nextafter", "Return the number next to x1 in the d
 
 def signbit(x: Any, /, *, out: Tensor | None = None) -> Tensor:
     """Return whether the sign is that of -0.0 or -1."""
-    return through_numpy("signbit", _hologram.asarray(x), out=out)
+    return through_numpy("signbit", _hologram._operand(x), out=out)
 
 
 def sign(x: Any, /, *, out: Tensor | None = None) -> Tensor:
     """Return -1, 0 or 1 by the sign of each element, NaN of NaN, x / abs(x) of complex numbers."""
-    x = _hologram.asarray(x)
+    x = _hologram._operand(x)
     if name_of(x) in _FLOATS:
         return rows.where(rows.isnan(x), x, rows.sign(x), out=out)
     return rows.sign(x, out=out)
@@ -128,7 +128,7 @@ def sign(x: Any, /, *, out: Tensor | None = None) -> Tensor:
 
 def positive(x: Any, /) -> Tensor:
     """Return a copy. TypeError for bool."""
-    return +_hologram.asarray(x)
+    return +_hologram._operand(x)
 
 
 def bitwise_left_shift(x1: Any, x2: Any, /) -> Tensor:
@@ -144,11 +144,11 @@ def bitwise_right_shift(x1: Any, x2: Any, /) -> Tensor:
 def _one_array(x1: Any, x2: Any) -> tuple[Any, Any]:
     if isinstance(x1, Tensor) or isinstance(x2, Tensor):
         return x1, x2
-    return _hologram.asarray(x1), x2
+    return _hologram._operand(x1), x2
 
 
 def _beside_infinity(x: Any, name: str, row: Callable[..., Tensor], otherwise: bool) -> Tensor:
-    x = _hologram.asarray(x)
+    x = _hologram._operand(x)
     if name_of(x) in _COMPLEX:
         return through_numpy(name, x)
     if name_of(x) in _FLOATS:
@@ -168,7 +168,7 @@ def isinf(x: Any, /) -> Tensor:
 
 def conj(x: Any, /) -> Tensor:
     """Return the complex conjugate; a real Tensor itself."""
-    x = _hologram.asarray(x)
+    x = _hologram._as_tensor(x)
     return _hologram._conj(x) if name_of(x) in _COMPLEX else x
 
 
@@ -180,13 +180,13 @@ def _part(x: Tensor, imaginary: bool) -> Tensor:
 
 def real(x: Any, /) -> Tensor:
     """Return a view of the real parts; a real Tensor itself."""
-    x = _hologram.asarray(x)
+    x = _hologram._as_tensor(x)
     return _part(x, False) if name_of(x) in _COMPLEX else x
 
 
 def imag(x: Any, /) -> Tensor:
     """Return a view of the imaginary parts; zeros of a real Tensor."""
-    x = _hologram.asarray(x)
+    x = _hologram._as_tensor(x)
     if name_of(x) in _COMPLEX:
         return _part(x, True)
     zeros = _hologram.zeros(x.shape, x.dtype)
@@ -205,7 +205,7 @@ def clip(x: Any, /, min: Any = None, max: Any = None, *, out: Tensor | None = No
     min and max are numbers, arrays that broadcast with `x`, or None for no limit. Where min is
     above max, the result is max.
     """
-    x = _hologram.asarray(x)
+    x = _hologram._operand(x)
     if any(_is_complex(one) for one in (x, min, max)):
         return through_numpy("clip", x, min, max, out=out)
     if min is None and max is None:

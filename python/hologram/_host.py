@@ -66,7 +66,7 @@ class _Loan:
             self._lent.append((x, array))
             return array
         if isinstance(x, Buffer):
-            return self.lend(_hologram.asarray(x))
+            return self.lend(_hologram._operand(x))
         if type(x) in (list, tuple):
             return type(x)(map(self.lend, x))
         if type(x) is dict:
@@ -89,7 +89,7 @@ class _Loan:
             if np.may_share_memory(array, lent):
                 return _view(tensor, lent, array)
         if any(np.may_share_memory(array, given) for given in self._foreign):
-            return _hologram.asarray(array)
+            return _hologram.asarray(array, copy=False)
         return None
 
     def take_back(self, found: Any) -> Any:

@@ -42,7 +42,7 @@ def numpys(call: str, doc: str, *, arrays: int = 1) -> Callable[..., Any]:
         argument = parameter.partition("=")[0]
         value = f"tensor({argument})" if len(given) < arrays else argument
         given.append(f"{argument}={value}" if by_name else value)
-    scope: dict[str, Any] = {"tensor": _hologram.asarray, "run": through_numpy}
+    scope: dict[str, Any] = {"tensor": _hologram._as_tensor, "run": through_numpy}
     # The text is a row's, and gives the function the signature that the row states.
     exec(f"def {name}({parameters}): return run({path!r}, {', '.join(given)})", scope)
     function: Callable[..., Any] = scope[name]

@@ -94,7 +94,7 @@ def broadcast_to(x: Any, /, shape: Any) -> Tensor:
     Raises:
         ValueError: `x` does not broadcast to it.
     """
-    x = _hologram.asarray(x)
+    x = _hologram._as_tensor(x)
     wanted = shape_of(shape)
     if any(size < 0 for size in wanted):
         raise ValueError(f"broadcast_to: the shape {wanted} has a negative size")
@@ -107,7 +107,7 @@ def broadcast_arrays(*arrays: Any) -> list[Tensor]:
     Raises:
         ValueError: they do not broadcast.
     """
-    found = [_hologram.asarray(x) for x in arrays]
+    found = [_hologram._as_tensor(x) for x in arrays]
     shape = common_shape([x.shape for x in found], "broadcast_arrays")
     return [x if x.shape == shape else x.expand(shape) for x in found]
 
@@ -118,7 +118,7 @@ def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Tensor:
     Raises:
         ValueError: there are none, or other sizes than that of the axis differ.
     """
-    parts = [_hologram.asarray(x) for x in arrays]
+    parts = [_hologram._as_tensor(x) for x in arrays]
     if axis is None:
         return _hologram.cat([x.ravel() for x in parts], 0)
     return _hologram.cat(parts, operator.index(axis))
@@ -130,7 +130,7 @@ def expand_dims(x: Any, /, axis: int | tuple[int, ...] = 0) -> Tensor:
     Raises:
         IndexError: an axis is out of range.
     """
-    x = _hologram.asarray(x)
+    x = _hologram._as_tensor(x)
     count = len(axis) if isinstance(axis, (tuple, list)) else 1
     for at in sorted(axes_of(axis, x.ndim + count, "expand_dims")):
         x = x.unsqueeze(at)
@@ -139,7 +139,7 @@ def expand_dims(x: Any, /, axis: int | tuple[int, ...] = 0) -> Tensor:
 
 def flip(x: Any, /, *, axis: int | tuple[int, ...] | None = None) -> Tensor:
     """Return a view with the order of elements reversed along an axis, several, or all."""
-    x = _hologram.asarray(x)
+    x = _hologram._as_tensor(x)
     axes = axes_of(axis, x.ndim, "flip")
     if x.ndim == 0:
         return x[()]  # as NumPy gives it: a scalar
@@ -148,7 +148,7 @@ def flip(x: Any, /, *, axis: int | tuple[int, ...] | None = None) -> Tensor:
 
 def matrix_transpose(x: Any, /) -> Tensor:
     """Return a view with the last two dimensions exchanged."""
-    return _hologram.asarray(x).mT
+    return _hologram._as_tensor(x).mT
 
 
 def moveaxis(x: Any, source: Any, destination: Any, /) -> Tensor:
@@ -157,7 +157,7 @@ def moveaxis(x: Any, source: Any, destination: Any, /) -> Tensor:
     Raises:
         ValueError: as many of one as of the other are needed.
     """
-    x = _hologram.asarray(x)
+    x = _hologram._as_tensor(x)
     from_ = axes_of(source, x.ndim, "moveaxis")
     to = axes_of(destination, x.ndim, "moveaxis")
     if len(from_) != len(to):
@@ -174,7 +174,7 @@ def permute_dims(x: Any, /, axes: tuple[int, ...]) -> Tensor:
     Raises:
         ValueError: not every axis is there once.
     """
-    x = _hologram.asarray(x)
+    x = _hologram._as_tensor(x)
     order = axes_of(tuple(axes), x.ndim, "permute_dims")
     if len(order) != x.ndim:
         raise ValueError(f"permute_dims: {len(order)} axes are given for {x.ndim} dimensions")
@@ -187,7 +187,7 @@ def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Tensor:
     Raises:
         ValueError: a count is negative, or their number does not fit the axis.
     """
-    return through_numpy("repeat", _hologram.asarray(x), repeats, axis=axis)
+    return through_numpy("repeat", _hologram._as_tensor(x), repeats, axis=axis)
 
 
 def reshape(x: Any, /, shape: Any, *, copy: bool | None = None) -> Tensor:
@@ -198,7 +198,7 @@ def reshape(x: Any, /, shape: Any, *, copy: bool | None = None) -> Tensor:
     Raises:
         ValueError: the number of elements differs, or copy=False and only a copy would do.
     """
-    x = _hologram.asarray(x)
+    x = _hologram._as_tensor(x)
     wanted = shape_of(shape)
     found = (x.copy() if copy else x).reshape(wanted)
     if copy is False and not found._shares(x):
@@ -219,7 +219,7 @@ def roll(
     Raises:
         ValueError: as many shifts as axes are needed.
     """
-    x = _hologram.asarray(x)
+    x = _hologram._as_tensor(x)
     if axis is None:
         return roll(x.reshape(-1), shift, axis=0).reshape(x.shape)
     axes = axis if isinstance(axis, (tuple, list)) else (axis,)
@@ -245,13 +245,13 @@ def squeeze(x: Any, /, axis: int | tuple[int, ...] | None = None) -> Tensor:
         IndexError: an axis is out of range.
         ValueError: one of the axes has another size.
     """
-    x = _hologram.asarray(x)
+    x = _hologram._as_tensor(x)
     return x.squeeze(None if axis is None else axes_of(axis, x.ndim, "squeeze"))
 
 
 def tile(x: Any, repetitions: Any, /) -> Tensor:
     """Return `x` several times along each of its last dimensions."""
-    x = _hologram.asarray(x)
+    x = _hologram._as_tensor(x)
     counts = shape_of(repetitions)
     counts = (1,) * (x.ndim - len(counts)) + counts
     sizes = (1,) * (len(counts) - x.ndim) + x.shape
@@ -275,6 +275,6 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     Raises:
         IndexError: the axis is out of range.
     """
-    x = _hologram.asarray(x)
+    x = _hologram._as_tensor(x)
     at = axis_of(axis, x.ndim, "unstack")
     return tuple(x.select(at, i) for i in range(x.shape[at]))

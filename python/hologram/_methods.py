@@ -199,11 +199,11 @@ def trace(
 def dot(x: Tensor, b: Any, out: Tensor | None = None) -> Tensor:
     if out is not None and not isinstance(out, Tensor):
         raise TypeError(f"dot: out is a Tensor or None, not {type(out).__name__}")
-    return _array_function.dot(x, _hologram.asarray(b), out)
+    return _array_function.dot(x, _hologram._operand(b), out)
 
 
 def fill(x: Tensor, value: Any) -> None:
-    x[...] = _hologram.asarray(value) if not isinstance(value, (Tensor, int, float)) else value
+    x[...] = _hologram._operand(value) if not isinstance(value, (Tensor, int, float)) else value
 
 
 def view(x: Tensor, dtype: Any = None, type: Any = None) -> Any:

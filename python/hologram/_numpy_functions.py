@@ -41,7 +41,7 @@ def _numpys(name: str, arrays: int, doc: str) -> Callable[..., Any]:
         import numpy as np
 
         # NumPy hands Tensors back to hologram.
-        first = map(_hologram.asarray, args[:arrays])
+        first = map(_hologram._as_tensor, args[:arrays])
         return attrgetter(name)(np)(*first, *args[arrays:], **options)
 
     function.__name__ = function.__qualname__ = name.rpartition(".")[2]
@@ -70,7 +70,7 @@ def concatenate(arrays: Any, /, axis: int | None = 0, **options: Any) -> Any:
 
     Arguments are those of numpy.concatenate.
     """
-    return _join([_hologram.asarray(x) for x in arrays], axis, **options)
+    return _join([_hologram._operand(x) for x in arrays], axis, **options)
 
 
 def einsum(subscripts: Any, /, *operands: Any, **options: Any) -> Any:
@@ -79,9 +79,9 @@ def einsum(subscripts: Any, /, *operands: Any, **options: Any) -> Any:
     Arguments are those of numpy.einsum.
     """
     if isinstance(subscripts, str):
-        operands = tuple(map(_hologram.asarray, operands))
+        operands = tuple(map(_hologram._operand, operands))
     else:
-        subscripts = _hologram.asarray(subscripts)
+        subscripts = _hologram._operand(subscripts)
     return _einsum(subscripts, *operands, **options)
 
 

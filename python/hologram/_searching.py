@@ -61,7 +61,7 @@ def count_nonzero(
     x: Any, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False
 ) -> Tensor:
     """Return how many elements are not 0, int64."""
-    return rows.ne(_hologram.asarray(x), 0).sum(axis, keepdims=keepdims)
+    return rows.ne(_hologram._operand(x), 0).sum(axis, keepdims=keepdims)
 
 
 def searchsorted(
@@ -83,18 +83,18 @@ def searchsorted(
     """
     if side not in ("left", "right"):
         raise ValueError(f"searchsorted: side is 'left' or 'right', not {side!r}")
-    sorted, values = _hologram.asarray(sorted), _hologram.asarray(values)
+    sorted, values = _hologram._operand(sorted), _hologram._operand(values)
     right = right or side == "right"
     if sorted.ndim == 1 and out is None:
         if sorter is not None:
-            sorter = _hologram.asarray(sorter)
+            sorter = _hologram._operand(sorter)
         return through_numpy("searchsorted", sorted, values, "right" if right else "left", sorter)
     return _calls["searchsorted"](sorted, values, sorter, right=right, out=out)
 
 
 def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
     """Return a sorted copy; NaNs go last, first where descending."""
-    x = _hologram.asarray(x)
+    x = _hologram._operand(x)
     found = through_numpy("sort", x, axis=axis, stable=stable)
     if descending and x.ndim:
         at = axis_of(axis, x.ndim, "sort")
@@ -104,7 +104,7 @@ def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = 
 
 def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
     """Return the positions, int64, that sort along an axis; equal elements keep their order."""
-    x = _hologram.asarray(x)
+    x = _hologram._operand(x)
     if not descending or not x.ndim:
         return through_numpy("argsort", x, axis=axis, stable=stable)
     # Backwards twice, so that equal elements keep their order.
@@ -120,7 +120,7 @@ def nonzero(x: Any, /) -> tuple[Tensor, ...]:
     Raises:
         ValueError: `x` has no dimensions.
     """
-    return _hologram.asarray(x).nonzero()
+    return _hologram._operand(x).nonzero()
 
 
 def take(
@@ -141,8 +141,8 @@ def take(
     Raises:
         IndexError: a position is out of range.
     """
-    x = _hologram.asarray(input if x is _NOT_GIVEN else x)
-    indices = _hologram.asarray(index if indices is _NOT_GIVEN else indices)
+    x = _hologram._operand(input if x is _NOT_GIVEN else x)
+    indices = _hologram._operand(index if indices is _NOT_GIVEN else indices)
     if dim is not None:
         return _calls["take"](x, indices, dim=dim, out=out)
     at = axis_of(0 if axis is None else axis, x.ndim, "take")
@@ -154,11 +154,11 @@ def take(
 def unique_values(x: Any, /) -> Tensor:
     """Return the distinct values, sorted; every NaN counts as one of its own."""
     # numpy.unique_values does not sort.
-    return through_numpy("unique", _hologram.asarray(x), equal_nan=False)
+    return through_numpy("unique", _hologram._operand(x), equal_nan=False)
 
 
 def _total(x: Any, axis: int | None, dtype: Any, include_initial: bool, name: str) -> Tensor:
-    x = _hologram.asarray(x)
+    x = _hologram._operand(x)
     if axis is None:
         if x.ndim != 1:
             raise ValueError(f"{name}: an axis is needed for an array of {x.ndim} dimensions")
@@ -201,11 +201,11 @@ def diff(
     Raises:
         ValueError: n is negative.
     """
-    x = _hologram.asarray(x)
+    x = _hologram._operand(x)
     if operator.index(n) < 0:
         raise ValueError(f"diff: n is at least 0, not {n}")
     at = axis_of(axis, x.ndim, "diff")
-    ends = [None if end is None else _hologram.asarray(end) for end in (prepend, append)]
+    ends = [None if end is None else _hologram._operand(end) for end in (prepend, append)]
     ends = [
         end.expand((*x.shape[:at], 1, *x.shape[at + 1 :]))
         if end is not None and not end.ndim

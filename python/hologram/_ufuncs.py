@@ -148,7 +148,7 @@ def _accumulate(name: str, x: Any, axis: int = 0, dtype: Any = None, out: Any = 
 
 
 def _outer(ufunc: np.ufunc, x: Any, y: Any, **options: Any) -> Any:
-    x = _hologram.asarray(x)
+    x = _hologram._operand(x)
     return ufunc(x.reshape(x.shape + (1,) * np.ndim(y)), y, **options)
 
 
@@ -180,10 +180,10 @@ def _record(self: Any, name: str, ufunc: np.ufunc, inputs: tuple[Any, ...], opti
                 return out
             return function(*inputs, out=out)
         if name in _OPERATORS and out is None:
-            first = inputs[0] if isinstance(inputs[0], Tensor) else _hologram.asarray(inputs[0])
+            first = inputs[0] if isinstance(inputs[0], Tensor) else _hologram._operand(inputs[0])
             return _OPERATORS[name](first, *inputs[1:])
     if name == "divmod" and not options:
-        first = inputs[0] if isinstance(inputs[0], Tensor) else _hologram.asarray(inputs[0])
+        first = inputs[0] if isinstance(inputs[0], Tensor) else _hologram._operand(inputs[0])
         return divmod(first, inputs[1])
     return NotImplemented
 

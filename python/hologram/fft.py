@@ -37,7 +37,7 @@ def _along_one(name: str, doc: str) -> Callable[..., Tensor]:
     def function(
         x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward"
     ) -> Tensor:
-        return through_numpy(f"fft.{name}", _hologram.asarray(x), n=n, axis=axis, norm=norm)
+        return through_numpy(f"fft.{name}", _hologram._operand(x), n=n, axis=axis, norm=norm)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"{doc}\n\n    The axis is cut or filled with zeros to n elements.\n    "
@@ -46,7 +46,7 @@ def _along_one(name: str, doc: str) -> Callable[..., Tensor]:
 
 def _along_several(name: str, doc: str) -> Callable[..., Tensor]:
     def function(x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Tensor:
-        x = _hologram.asarray(x)
+        x = _hologram._operand(x)
         if s is not None and axes is None:
             axes = tuple(range(x.ndim - len(s), x.ndim))
         return through_numpy(f"fft.{name}", x, s=s, axes=axes, norm=norm)
@@ -90,9 +90,9 @@ def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: str | None
 
 def fftshift(x: Any, /, *, axes: Any = None) -> Tensor:
     """Return `x` with the zero frequency moved to the middle of axes, by default all."""
-    return through_numpy("fft.fftshift", _hologram.asarray(x), axes)
+    return through_numpy("fft.fftshift", _hologram._operand(x), axes)
 
 
 def ifftshift(x: Any, /, *, axes: Any = None) -> Tensor:
     """Return the inverse of fftshift."""
-    return through_numpy("fft.ifftshift", _hologram.asarray(x), axes)
+    return through_numpy("fft.ifftshift", _hologram._operand(x), axes)

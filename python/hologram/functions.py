@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hologram._hologram import Tensor, asarray, cat
+from hologram._hologram import Tensor, _operand, cat
 
 _Axis = int | tuple[int, ...] | None
 
@@ -26,7 +26,7 @@ def var(
     correction: float | None = None,
 ) -> Tensor:
     """Return the variance, see `Tensor.var`."""
-    return asarray(x).var(axis, dtype, out, ddof, keepdims, correction=correction)
+    return _operand(x).var(axis, dtype, out, ddof, keepdims, correction=correction)
 
 
 def std(
@@ -40,37 +40,37 @@ def std(
     correction: float | None = None,
 ) -> Tensor:
     """Return the standard deviation, see `Tensor.std`."""
-    return asarray(x).std(axis, dtype, out, ddof, keepdims, correction=correction)
+    return _operand(x).std(axis, dtype, out, ddof, keepdims, correction=correction)
 
 
 def logsumexp(x: Any, axis: _Axis = None, keepdims: bool = False) -> Tensor:
     """Return log(sum(exp(x))) without overflow, see `Tensor.logsumexp`."""
-    return asarray(x).logsumexp(axis, None, keepdims)
+    return _operand(x).logsumexp(axis, None, keepdims)
 
 
 def norm(x: Any, axis: _Axis = None, p: float = 2, keepdims: bool = False) -> Tensor:
     """Return the p-norm, see `Tensor.norm`."""
-    return asarray(x).norm(axis, p, keepdims)
+    return _operand(x).norm(axis, p, keepdims)
 
 
 def cumsum(x: Any, axis: int | None = None, dtype: Any = None, out: Tensor | None = None) -> Tensor:
     """Return the sums up to each element, see `Tensor.cumsum`."""
-    return asarray(x).cumsum(axis, dtype, out)
+    return _operand(x).cumsum(axis, dtype, out)
 
 
 def softmax(x: Any, axis: int = -1) -> Tensor:
     """Return exp(x) / sum(exp(x)) along a dimension, see `Tensor.softmax`."""
-    return asarray(x).softmax(axis)
+    return _operand(x).softmax(axis)
 
 
 def log_softmax(x: Any, axis: int = -1) -> Tensor:
     """Return x - log(sum(exp(x))) along a dimension, see `Tensor.log_softmax`."""
-    return asarray(x).log_softmax(axis)
+    return _operand(x).log_softmax(axis)
 
 
 def matmul(x: Any, y: Any) -> Tensor:
     """Return the matrix product, see `Tensor.matmul`."""
-    return asarray(x).matmul(y)
+    return _operand(x).matmul(y)
 
 
 def stack(tensors: Sequence[Any], axis: int = 0) -> Tensor:
@@ -79,7 +79,7 @@ def stack(tensors: Sequence[Any], axis: int = 0) -> Tensor:
     Raises:
         ValueError: there are none, or their shapes differ.
     """
-    parts = [asarray(x) for x in tensors]
+    parts = [_operand(x) for x in tensors]
     if len({x.shape for x in parts}) > 1:
         shapes = ", ".join(str(x.shape) for x in parts)
         raise ValueError(f"stack: the shapes differ: {shapes}; reshape or expand them first")

@@ -105,7 +105,7 @@ vector_norm = numpys(
 
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
     """Return the cross products of vectors of three elements along `axis`; others broadcast."""
-    x1, x2 = _hologram.asarray(x1), _hologram.asarray(x2)
+    x1, x2 = _hologram._operand(x1), _hologram._operand(x2)
     for x in (x1, x2):
         if x.shape[axis_of(axis, x.ndim, "cross")] != 3:
             raise ValueError(
@@ -117,7 +117,7 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
 
 def outer(x1: Any, x2: Any, /) -> Tensor:
     """Return x1[i] * x2[j] of two vectors."""
-    x1, x2 = _hologram.asarray(x1), _hologram.asarray(x2)
+    x1, x2 = _hologram._operand(x1), _hologram._operand(x2)
     if x1.ndim != 1 or x2.ndim != 1:
         raise ValueError(f"outer: two vectors are needed, not shapes {x1.shape} and {x2.shape}")
     return x1.unsqueeze(1) * x2
@@ -130,7 +130,7 @@ def qr(x: Any, /, *, mode: str = "reduced") -> Any:
     """
     if mode not in ("reduced", "complete"):
         raise ValueError(f"qr: mode is 'reduced' or 'complete', not {mode!r}")
-    return through_numpy("linalg.qr", _hologram.asarray(x), mode=mode)
+    return through_numpy("linalg.qr", _hologram._operand(x), mode=mode)
 
 
 def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Tensor:
@@ -141,7 +141,7 @@ def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Tensor:
     Raises:
         ValueError: the sizes of axes that go together differ.
     """
-    x1, x2 = _hologram.asarray(x1), _hologram.asarray(x2)
+    x1, x2 = _hologram._operand(x1), _hologram._operand(x2)
     if isinstance(axes, (tuple, list)):
         first, second = (
             tuple(side) if isinstance(side, (tuple, list)) else (side,) for side in axes
@@ -190,7 +190,7 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
     Raises:
         ValueError: the axis has other sizes.
     """
-    x1, x2 = _hologram.asarray(x1), _hologram.asarray(x2)
+    x1, x2 = _hologram._operand(x1), _hologram._operand(x2)
     at = tuple(axis_of(axis, x.ndim, "vecdot") for x in (x1, x2))
     if x1.shape[at[0]] != x2.shape[at[1]]:
         raise ValueError(

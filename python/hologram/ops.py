@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from hologram import _hologram
-from hologram._hologram import Buffer, Executor, Tensor, asarray
+from hologram._hologram import Buffer, Executor, Tensor, _operand
 from hologram._op_call_rows import *  # noqa: F403
 from hologram._op_rows import *  # noqa: F403
 
@@ -28,7 +28,7 @@ def _tensor(ex: Executor, op: str, name: str, x: Any) -> Tensor:
             f"ops.{op}: {name} is a Buffer or a Tensor, not {type(x).__name__};"
             " copy arrays into a Buffer with from_numpy"
         )
-    return asarray(x)
+    return _operand(x)
 
 
 def softmax(ex: Executor, x: Any, out: Any, axis: int = -1) -> None:

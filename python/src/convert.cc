@@ -169,20 +169,33 @@ Tensor from_numbers(const Nested& nested, std::optional<Dtype> wanted) {
   return from_host(view, default_device());
 }
 
-// A tensor of the object's memory, or a copy where that is `fresh`.
-TensorObject from_array(nb::handle object, Sharing sharing, bool& fresh) {
+// With more bytes than this it takes longer to copy an operand than to share it.
+constexpr Py_ssize_t kCopiedOperand = 8192;
+
+// A tensor of the object's memory, or one of its own where that is `fresh`.
+TensorObject from_array(nb::handle object, std::optional<Dtype> dtype, Sharing sharing,
+                        bool& fresh) {
   HostArray host(object);
-  TensorObject result;
+  const bool converts = dtype && *dtype != host.dtype();           // which makes a copy anyway
   const bool single = host.shape().empty() && host.is_readonly();  // a scalar of NumPy's
-  if (sharing == Sharing::kNever || !host.is_in_place() || single) {
+  const auto copies = [&] {
+    if (single || !host.is_in_place()) return true;
+    if (sharing == Sharing::kNever) return !converts;
+    if (sharing == Sharing::kReadOnly) return !converts && !host.is_readonly();
+    return sharing == Sharing::kOperand && host.nbytes() <= kCopiedOperand;
+  };
+  TensorObject result;
+  if (copies()) {
     fresh = true;
     const View view = host.view();
     const Unlocked unlocked(view.numel() >= kUnlockElements);
     result.tensor = from_host(view, default_device());
     return result;
   }
+  fresh = sharing == Sharing::kTakeOver;
   result.readonly = host.is_readonly();
-  result.tensor = std::move(host).adopt(default_device());
+  const bool is_shared = !fresh && !host.is_constant();
+  result.tensor = std::move(host).adopt(default_device(), is_shared);
   return result;
 }
 
@@ -201,16 +214,16 @@ TensorObject convert(nb::handle object, std::optional<Dtype> dtype, Sharing shar
       fresh = true;
       return {from_numbers(nested, dtype), false};
     }
-    return from_array(object, Sharing::kNever, fresh = true);
+    return from_array(object, dtype, Sharing::kNever, fresh = true);
   }
-  if (PyObject_CheckBuffer(o) != 0) return from_array(object, sharing, fresh);
+  if (PyObject_CheckBuffer(o) != 0) return from_array(object, dtype, sharing, fresh);
   if (PyObject_HasAttrString(o, "__dlpack__") != 0) return import_dlpack(object, false);
   if (PyObject_HasAttrString(o, "__array__") == 0 && PySequence_Check(o) == 0 &&
       PyNumber_Check(o) == 0) {
     fail(ErrorKind::kTypeMismatch, "cannot make a Tensor of ", name_of_type(object),
          "; pass numbers, nested lists of numbers, or an array");
   }
-  return from_array(object, sharing, fresh);
+  return from_array(object, dtype, sharing, fresh);
 }
 
 template <class T>

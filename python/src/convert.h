@@ -15,13 +15,20 @@ namespace hologram::python {
 // The device of tensors that are made without another tensor.
 Device& default_device();
 
-// Whether to share memory or to copy it.
-enum class Sharing : uint8_t { kWhereItCan, kAlways, kNever };
+// When a tensor shares the memory of an array. Ops on what is shared run at their calls, unless
+// nobody can write there; the memory of an array that nobody else holds is taken over.
+enum class Sharing : uint8_t {
+  kOperand,   // for as long as a call takes: a small array is copied, which costs less
+  kView,      // where that can be, as a view of NumPy's would
+  kReadOnly,  // where nobody may write it through the array
+  kAlways,    // or ValueError
+  kNever,
+  kTakeOver,  // nobody else refers to it
+};
 // A Tensor of what NumPy would make an array of: tensors, buffers, numbers, nested lists of
-// numbers, what has the buffer protocol, DLPack or __array__. ValueError for kAlways where only a
-// copy will do.
+// numbers, what has the buffer protocol, DLPack or __array__.
 TensorObject make_tensor(nb::handle object, std::optional<Dtype> dtype = std::nullopt,
-                         Sharing sharing = Sharing::kWhereItCan);
+                         Sharing sharing = Sharing::kOperand);
 // The same, but returns false for objects that are no arrays and hold none.
 bool try_make_tensor(nb::handle object, TensorObject& result);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -107,6 +108,25 @@ HostArray::HostArray(nb::handle object) {
 
 HostArray::~HostArray() {
   if (held_) PyBuffer_Release(&view_);
+}
+
+bool HostArray::is_constant() const {
+  nb::object owner = nb::borrow(view_.obj);
+  while (is_readonly() && owner.is_valid() && !owner.is_none()) {
+    if (PyBytes_CheckExact(owner.ptr())) return true;
+    if (PyMemoryView_Check(owner.ptr())) {
+      owner = nb::borrow(PyMemoryView_GET_BUFFER(owner.ptr())->obj);
+    } else if (std::string_view(Py_TYPE(owner.ptr())->tp_name) == "mmap.mmap") {
+      Py_buffer view;
+      if (PyObject_GetBuffer(owner.ptr(), &view, PyBUF_SIMPLE) != 0) raise_set();
+      const bool readonly = view.readonly != 0;
+      PyBuffer_Release(&view);
+      return readonly;
+    } else {
+      owner = nb::getattr(owner, "base", nb::none());  // an array's
+    }
+  }
+  return false;
 }
 
 Tensor HostArray::adopt(Device& device, bool shared) && {

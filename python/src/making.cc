@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Functions that make tensors: of arrays and lists, of one value, of ranges, of other tensors.
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -10,25 +13,118 @@
 #include "hologram/functions.h"
 #include "host_array.h"
 #include "objects.h"
+#include "temporaries.h"
 
 namespace hologram::python {
 namespace {
 
-Sharing parse_sharing(nb::handle copy) {
-  if (copy.is_none()) return Sharing::kWhereItCan;
-  return to_bool(copy) ? Sharing::kNever : Sharing::kAlways;
+// Arrays are made in the memory of the host, whatever a program of the array API says.
+void check_device(PyObject* device) {
+  if (device == nullptr || device == Py_None) return;
+  if (PyUnicode_Check(device) && PyUnicode_CompareWithASCIIString(device, "cpu") == 0) return;
+  fail(ErrorKind::kInvalidArgument, "device ", nb::repr(device).c_str(),
+       " is not one that arrays are made on; use 'cpu' or None");
 }
 
-nb::object array(nb::handle x, nb::handle dtype, nb::handle copy) {
+// The parameters of a function that takes its arguments by METH_FASTCALL; null: not given.
+template <size_t n>
+std::array<PyObject*, n> parse_arguments(const char* function,
+                                         const std::array<const char*, n>& names, size_t positional,
+                                         PyObject* const* args, Py_ssize_t nargs,
+                                         PyObject* kwnames) {
+  std::array<PyObject*, n> given{};
+  if (nargs > static_cast<Py_ssize_t>(positional)) {
+    fail(ErrorKind::kTypeMismatch, function, "() takes ", positional, " arguments by position; ",
+         nargs, " were given");
+  }
+  std::copy_n(args, nargs, given.begin());
+  const Py_ssize_t count = kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    const char* const keyword = PyUnicode_AsUTF8(PyTuple_GET_ITEM(kwnames, i));
+    if (keyword == nullptr) raise_set();
+    const auto place = std::ranges::find(names, std::string_view(keyword));
+    if (place == names.end()) {
+      fail(ErrorKind::kTypeMismatch, function, "() got an unexpected keyword argument '", keyword,
+           "'");
+    }
+    PyObject*& value = given[static_cast<size_t>(place - names.begin())];
+    if (value != nullptr) {
+      fail(ErrorKind::kTypeMismatch, function, "() got multiple values for argument '", keyword,
+           "'");
+    }
+    value = args[nargs + i];
+  }
+  return given;
+}
+
+// A Tensor of x, itself where it is one that need not be copied or converted.
+nb::object tensor_from(nb::handle x, nb::handle dtype, Sharing sharing) {
   std::optional<Dtype> wanted;
-  if (!dtype.is_none()) wanted = parse_dtype(dtype);
-  const Sharing sharing = parse_sharing(copy);
-  if (sharing != Sharing::kNever && tensor_of(x.ptr()) != nullptr &&
-      (!wanted || *wanted == tensor_of(x.ptr())->tensor.dtype())) {
+  if (dtype.is_valid() && !dtype.is_none()) wanted = parse_dtype(dtype);
+  const TensorObject* held = tensor_of(x.ptr());
+  if (held != nullptr && sharing != Sharing::kNever &&
+      (!wanted || *wanted == held->tensor.dtype())) {
     return nb::borrow(x);
   }
   return wrap_as(tensor_type, make_tensor(x, wanted, sharing));
 }
+
+PyObject* array(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return guarded([&] {
+    const auto [x, dtype] = parse_arguments<2>("array", {"x", "dtype"}, 2, args, nargs, kwnames);
+    if (x == nullptr) fail(ErrorKind::kTypeMismatch, "array() needs numbers or an array");
+    const Py_ssize_t count = nargs + (kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames));
+    const bool taken = is_temporary_array(x, count);
+    return tensor_from(x, dtype, taken ? Sharing::kTakeOver : Sharing::kNever).release().ptr();
+  });
+}
+
+PyObject* asarray(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
+  return guarded([&] {
+    auto [obj, dtype, device, copy, x] = parse_arguments<5>(
+        "asarray", {"obj", "dtype", "device", "copy", "x"}, 2, args, nargs, kwnames);
+    if ((obj == nullptr) == (x == nullptr)) {
+      fail(ErrorKind::kTypeMismatch, "asarray() needs numbers or an array, as obj or as x");
+    }
+    if (obj == nullptr) obj = x;
+    check_device(device);
+    const Py_ssize_t count = nargs + (kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames));
+    Sharing sharing = Sharing::kReadOnly;
+    if (copy != nullptr && copy != Py_None) {
+      sharing = to_bool(copy) ? Sharing::kNever : Sharing::kAlways;
+    }
+    if (is_temporary_array(obj, count)) sharing = Sharing::kTakeOver;
+    const TensorObject* held = tensor_of(obj);
+    const bool is_scalar = held != nullptr && held->is_scalar;  // an array of it may be written
+    if (is_scalar && sharing == Sharing::kReadOnly) sharing = Sharing::kNever;
+    return tensor_from(obj, dtype, sharing).release().ptr();
+  });
+}
+
+PyMethodDef array_functions[] = {
+    {"array", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(&array)),
+     METH_FASTCALL | METH_KEYWORDS,
+     "array(x, dtype=None)\n--\n\n"
+     "Return a Tensor with memory of its own: a copy of an array, of numbers, of nested lists.\n\n"
+     "Ops on it are deferred. The memory of an array that nobody else refers to, as in\n"
+     "array(numpy.zeros(n)), is taken over without a copy. TypeError for dtypes that hologram\n"
+     "lacks, ValueError for ragged lists, OverflowError for an int that the dtype does not hold."},
+    {"asarray", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(&asarray)),
+     METH_FASTCALL | METH_KEYWORDS,
+     "asarray(obj, dtype=None, *, device=None, copy=None)\n--\n\n"
+     "Return a Tensor of an array, a number or nested lists of numbers; a Tensor as it is.\n\n"
+     "With copy=None arrays of NumPy and others that can be written are copied, so that ops on "
+     "the\n"
+     "Tensor are deferred; read-only arrays, and those with DLPack alone, share their memory. The\n"
+     "memory of an array that nobody else refers to is taken over. With copy=False the memory is\n"
+     "shared: what either side writes the other one sees, and as the owner may write at any time,\n"
+     "ops on the Tensor run at their calls. copy=True always copies. `x` is another name of "
+     "`obj`.\n"
+     "\n"
+     "Raises:\n"
+     "    ValueError: copy=False and only a copy would do, ragged lists, or another device.\n"
+     "    TypeError: a dtype that hologram does not have.\n"},
+};
 
 nb::object make_filled(nb::handle shape, const Scalar& value, Dtype dtype) {
   return wrap(full(parse_shape(shape), value, dtype, default_device()));
@@ -154,20 +250,20 @@ nb::object join(nb::handle tensors, int axis) {
 }  // namespace
 
 void register_making(nb::module_& m) {
+  for (PyMethodDef& function : array_functions) {
+    const nb::object made =
+        nb::steal(PyCFunction_NewEx(&function, nullptr, nb::str("hologram").ptr()));
+    if (!made.is_valid()) raise_set();
+    m.attr(function.ml_name) = made;
+  }
   m.def(
-      "array", [](nb::handle x, nb::handle dtype) { return array(x, dtype, nb::bool_(true)); },
-      nb::arg("x").none(), nb::arg("dtype") = nb::none(),
-      nb::sig("def array(x: typing.Any, dtype: typing.Any = None) -> Tensor"),
-      "Return a Tensor with memory of its own, a copy of `x`: an array, numbers, nested lists.\n\n"
-      "Ops on it are deferred. TypeError for dtypes that hologram lacks, ValueError for ragged\n"
-      "lists, OverflowError for an int that the dtype does not hold.");
-  m.def("asarray", &array, nb::arg("x").none(), nb::arg("dtype") = nb::none(), nb::kw_only(),
-        nb::arg("copy") = nb::none(),
-        nb::sig("def asarray(x: typing.Any, dtype: typing.Any = None, *, copy: bool | None = None) "
-                "-> Tensor"),
-        "Return a Tensor on the memory of `x`, without a copy where that can be: of arrays that\n"
-        "lie in host memory, aligned. As the owner may write it any time, ops on it run at their\n"
-        "calls. With copy=False ValueError where only a copy would do.");
+      "_operand", [](nb::handle x) { return tensor_from(x, nb::handle(), Sharing::kOperand); },
+      nb::arg("x").none(), nb::sig("def _operand(x: typing.Any) -> Tensor"),
+      "Return a Tensor that stands for `x` while one function computes; it may share the memory.");
+  m.def(
+      "_as_tensor", [](nb::handle x) { return tensor_from(x, nb::handle(), Sharing::kView); },
+      nb::arg("x").none(), nb::sig("def _as_tensor(x: typing.Any) -> Tensor"),
+      "Return a Tensor on the memory of `x` where that can be, for functions that make views.");
   m.def(
       "_adopt",
       [](nb::handle x) {

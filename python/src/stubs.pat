@@ -4,6 +4,16 @@ _hologram\.(rows|reductions|ops|into|testing)$:
     \from typing import Any
     \1: Any
 
+_hologram\.array$:
+    \from typing import Any
+    def array(x: Any, dtype: Any = None) -> Tensor:
+        \doc
+
+_hologram\.asarray$:
+    \from typing import Any
+    def asarray(obj: Any = ..., dtype: Any = None, *, device: str | None = None, copy: bool | None = None, x: Any = ...) -> Tensor:
+        \doc
+
 \.(Buffer|Tensor)\.__dlpack__$:
     \from typing import Any
     def __dlpack__(self, stream: int | None = None, *, max_version: tuple[int, int] | None = None, dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:

@@ -103,7 +103,7 @@ def test_numpy_both_ways(dtype: str, shape: tuple[int, ...]) -> None:
         x[...] = 1
         np.testing.assert_array_equal(back, np.ones_like(x))
         assert t.tolist() == np.ones_like(x).tolist()
-    same = hg.asarray(x)
+    same = hg.asarray(x, copy=False)
     assert x.size == 0 or pointer(same) == pointer(x)
     assert x.size == 0 or pointer(hg.array(x)) != pointer(x)
 
@@ -120,7 +120,7 @@ STRIDED: list[Callable[[np.ndarray], np.ndarray]] = [
 
 
 @pytest.mark.parametrize("view", STRIDED)
-@pytest.mark.parametrize("take", [hg.from_dlpack, hg.asarray])
+@pytest.mark.parametrize("take", [hg.from_dlpack, lambda x: hg.asarray(x, copy=False)])
 def test_strides_cross(view: Callable[[np.ndarray], np.ndarray], take: Any) -> None:
     x = view(np.arange(24.0).reshape(4, 6))
     t = take(x)
@@ -246,7 +246,7 @@ def test_read_only_memory_stays_so() -> None:
 
 def test_ops_on_shared_memory_run_at_their_calls() -> None:
     x = np.ones(4)
-    t = hg.asarray(x)
+    t = hg.asarray(x, copy=False)
     double = t * 2
     x[:] = 100
     assert double.tolist() == [2] * 4
@@ -376,7 +376,7 @@ def test_memory_of_numpy_is_given_back() -> None:
         def __del__(self) -> None:
             released.append(1)
 
-    for take in (hg.from_dlpack, hg.asarray):
+    for take in (hg.from_dlpack, lambda x: hg.asarray(x, copy=False)):
         released.clear()
         t = take(np.zeros(10).view(Owner))
         view = t[2:4]
@@ -393,7 +393,7 @@ def test_memory_of_numpy_is_given_back() -> None:
 def test_other_threads_drop_memory() -> None:
     for _ in range(20):
         x = np.arange(5000.0)
-        tensors = [hg.from_dlpack(x), hg.asarray(x)]
+        tensors = [hg.from_dlpack(x), hg.asarray(x, copy=False)]
         arrays = [np.from_dlpack(hg.arange(5000)), np.asarray(hg.arange(5000))]
 
         def drop(held: list[Any]) -> None:
@@ -421,7 +421,7 @@ def test_threads_record_on_memory_of_numpy() -> None:
                 index = rng.integers(0, 5000, int(rng.integers(1, 5000)))
                 t = x[index]
                 y = t * 2 + 1 - np.hypot(t, t) * 0
-                w = hg.asarray(np.ones(100)) + 1
+                w = hg.asarray(np.ones(100), copy=False) + 1
                 del t
                 assert y[-1].item() == index[-1] * 2 + 1
                 assert w[0].item() == 2
@@ -442,13 +442,14 @@ def test_threads_record_on_memory_of_numpy() -> None:
 def test_memory_survives_the_end_of_the_interpreter() -> None:
     for code in (
         "import numpy as np, hologram as hg\n"
-        "x = np.arange(10.); t = hg.from_dlpack(x); u = hg.asarray(x); y = np.from_dlpack(t + 1)\n"
+        "x = np.arange(10.); t = hg.from_dlpack(x); u = hg.asarray(x, copy=False)\n"
+        "y = np.from_dlpack(t + 1)\n"
         "c = t.__dlpack__(); d = hg.ones(3).__dlpack__(max_version=(1, 0)); p = hg.ones(4) * 2\n",
         "import numpy as np, hologram as hg, threading, time\n"
-        "t = hg.asarray(np.arange(1e6))\n"
+        "t = hg.asarray(np.arange(1e6), copy=False)\n"
         "def work():\n"
         "    while True:\n"
-        "        y = hg.asarray(np.ones(1000)) + hg.ones(1000); np.asarray(y)\n"
+        "        y = hg.asarray(np.ones(1000), copy=False) + hg.ones(1000); np.asarray(y)\n"
         "for _ in range(3): threading.Thread(target=work, daemon=True).start()\n"
         "time.sleep(0.1)\n",
         "import hologram as hg, sys, atexit\n"

@@ -14,15 +14,17 @@ import hologram as hg
 
 # How a Tensor's memory comes back as another one's.
 TAKE: dict[str, Callable[[hg.Tensor], hg.Tensor]] = {
-    "asarray": lambda t: hg.asarray(np.asarray(t)),
+    "asarray": lambda t: hg.asarray(np.asarray(t), copy=False),
     "dlpack": lambda t: hg.from_dlpack(np.from_dlpack(t)),
     "capsule": lambda t: hg.from_dlpack(t.__dlpack__(max_version=(1, 0))),
     "old capsule": lambda t: hg.from_dlpack(t.__dlpack__()),
-    "memoryview": lambda t: hg.asarray(memoryview(t)),
-    "twice": lambda t: hg.asarray(np.from_dlpack(hg.asarray(np.asarray(t)))),
-    "bytes": lambda t: hg.asarray(np.asarray(t).view("uint8").view(str(t.dtype))),
-    "part": lambda t: hg.asarray(np.asarray(t)[1:]),
-    "turned": lambda t: hg.asarray(np.asarray(t)[::-1]),
+    "memoryview": lambda t: hg.asarray(memoryview(t), copy=False),
+    "twice": lambda t: hg.asarray(
+        np.from_dlpack(hg.asarray(np.asarray(t), copy=False)), copy=False
+    ),
+    "bytes": lambda t: hg.asarray(np.asarray(t).view("uint8").view(str(t.dtype)), copy=False),
+    "part": lambda t: hg.asarray(np.asarray(t)[1:], copy=False),
+    "turned": lambda t: hg.asarray(np.asarray(t)[::-1], copy=False),
 }
 # What NumPy has instead of it.
 SAME: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -42,16 +44,16 @@ def pair(way: str, n: int, dtype: str = "float32") -> tuple[Any, Any, Any, Any]:
 def test_what_was_lent_and_taken_back_is_seen_to_overlap() -> None:
     n = 1 << 20
     x = hg.arange(n, dtype="float32")
-    y = hg.asarray(np.asarray(x))
+    y = hg.asarray(np.asarray(x), copy=False)
     hg.add(x[:-1], 1, out=y[1:])
     want = np.arange(n, dtype="float32")
     want[1:] = want[:-1] + 1
     np.testing.assert_array_equal(np.asarray(x), want)
 
-    a = hg.asarray(np.asarray(x))
+    a = hg.asarray(np.asarray(x), copy=False)
     x[:] = a[::-1]
     np.testing.assert_array_equal(np.asarray(x), want[::-1])
-    b, c = hg.asarray(np.asarray(x)), hg.from_dlpack(x.__dlpack__())
+    b, c = hg.asarray(np.asarray(x), copy=False), hg.from_dlpack(x.__dlpack__())
     b[:] = c[::-1]
     np.testing.assert_array_equal(np.asarray(x), want)
 
@@ -97,7 +99,7 @@ def test_other_dtypes_on_the_same_memory() -> None:
     x = np.arange(64, dtype="float32")
     t = hg.array(x)
     for dtype in ("int32", "uint8", "float64"):
-        taken, same = hg.asarray(np.asarray(t).view(dtype)), x.view(dtype)
+        taken, same = hg.asarray(np.asarray(t).view(dtype), copy=False), x.view(dtype)
         taken[:] = t[: taken.size].astype(dtype) if taken.size <= 64 else taken[::-1]
         same[:] = x[: same.size].astype(dtype) if same.size <= 64 else same[::-1]
         np.testing.assert_array_equal(np.asarray(t).view("uint8"), x.view("uint8"))
@@ -106,7 +108,7 @@ def test_other_dtypes_on_the_same_memory() -> None:
 def test_products_reductions_and_rows() -> None:
     x = np.random.default_rng(1).integers(-9, 9, (16, 16)).astype("float32")
     t = hg.array(x)
-    taken = hg.asarray(np.asarray(t))
+    taken = hg.asarray(np.asarray(t), copy=False)
     taken @= t
     x @= x
     np.testing.assert_array_equal(np.asarray(t), x)
@@ -129,7 +131,7 @@ def test_what_waits_is_ordered_with_what_the_other_touches() -> None:
     x = hg.zeros(100, "float32")
     x += 1
     before = x * 10  # recorded, and reads what is lent afterwards
-    y = hg.asarray(np.asarray(x))
+    y = hg.asarray(np.asarray(x), copy=False)
     y[:] = 5
     assert before.tolist() == [10.0] * 100
     assert x.tolist() == [5.0] * 100
@@ -146,7 +148,7 @@ def test_what_waits_is_ordered_with_what_the_other_touches() -> None:
 def test_a_lent_tensor_defers_again_once_all_is_given_back() -> None:
     with hg.Executor() as ex:
         x = hg.ones(16, "float32")
-        y = hg.asarray(np.asarray(x))
+        y = hg.asarray(np.asarray(x), copy=False)
         del y
         gc.collect()
         before = ex.stats()["ops_recorded"]
@@ -158,7 +160,7 @@ def test_a_lent_tensor_defers_again_once_all_is_given_back() -> None:
 def test_memory_that_was_freed_has_no_owner() -> None:
     for _ in range(50):
         x = hg.ones(5000, "float32") * 2
-        taken = hg.asarray(np.asarray(x)[2500:])
+        taken = hg.asarray(np.asarray(x)[2500:], copy=False)
         del x
         gc.collect()
         other = hg.ones(5000, "float32") * 3
@@ -172,13 +174,13 @@ def test_read_only_and_empty_memory() -> None:
     x = hg.arange(20, dtype="int64")
     array = np.asarray(x)
     array.flags.writeable = False
-    y = hg.asarray(array)
+    y = hg.asarray(array, copy=False)
     assert y.readonly
     x[1:] = y[:-1]
     assert x.tolist() == [0, *range(19)]
     x[:] = y[::-1]
     assert y.tolist() == [*range(18, -1, -1), 0]
-    none = hg.asarray(np.asarray(x[:0]))
+    none = hg.asarray(np.asarray(x[:0]), copy=False)
     none[:] = x[20:]
     hg.add(none, 1, out=none)
     assert none.tolist() == []
@@ -211,7 +213,7 @@ def test_buffers(size: int) -> None:
         b.from_numpy(x)
         part = hg.Buffer.from_dlpack(np.from_dlpack(b)[1:])
         rest = hg.Buffer.from_dlpack(np.from_dlpack(b)[:-1])
-        hg.ops.vector_add(ex, b, 1, hg.asarray(np.asarray(b)[::-1]))
+        hg.ops.vector_add(ex, b, 1, hg.asarray(np.asarray(b)[::-1], copy=False))
         x[::-1] = x + 1
         np.testing.assert_array_equal(b.to_numpy(), x)
         part.copy_from(rest)
@@ -242,7 +244,7 @@ def test_tensors_of_torch_on_the_same_memory() -> None:
     taken[:] = t[::-1]
     x[:] = x[::-1].copy()
     np.testing.assert_array_equal(np.asarray(t), x)
-    turned = hg.asarray(torch.from_numpy(np.asarray(t)).view(50, 100).T)
+    turned = hg.asarray(torch.from_numpy(np.asarray(t)).view(50, 100).T, copy=False)
     turned += hg.array(np.ones((100, 50), "float32"))
     t.reshape(50, 100)[:] = turned.T * 2
     np.testing.assert_array_equal(np.asarray(t), (x + 1) * 2)

@@ -551,7 +551,7 @@ def test_bfloat16_is_computed_as_by_ml_dtypes() -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")
     x = rng.standard_normal(200).astype(ml_dtypes.bfloat16)
     y = (rng.standard_normal(200) * 3).astype(ml_dtypes.bfloat16)
-    t, u = hg.asarray(x), hg.array(y)
+    t, u = hg.asarray(x, copy=False), hg.array(y)
     assert t.dtype == x.dtype == hg.bfloat16
     assert t._peek().tolist() == x.view(np.int16).tolist()
     pairs = [

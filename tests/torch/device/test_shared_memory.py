@@ -31,12 +31,12 @@ def twice_taken(x: torch.Tensor) -> tuple[hg.Tensor, hg.Tensor]:
 def through_utils(x: torch.Tensor) -> tuple[hg.Tensor, hg.Tensor]:
     with hologram_torch.Executor() as executor:
         buffer, _ = utils.tensor_to_buffer(executor, x)
-        return hg.asarray(buffer), hg.from_dlpack(utils.buffer_to_tensor(buffer))
+        return hg.asarray(buffer, copy=False), hg.from_dlpack(utils.buffer_to_tensor(buffer))
 
 
 def by_numpy(x: torch.Tensor) -> tuple[hg.Tensor, hg.Tensor]:
     array = np.from_dlpack(x, device="cpu")
-    return hg.asarray(array), hg.from_dlpack(torch.from_numpy(array))
+    return hg.asarray(array, copy=False), hg.from_dlpack(torch.from_numpy(array))
 
 
 def owned(x: torch.Tensor) -> tuple[hg.Tensor, hg.Tensor]:
@@ -95,7 +95,7 @@ def test_functions_on_cpu_tensors_of_our_memory(n: int, ex: hg.Executor) -> None
     np.testing.assert_array_equal(np.asarray(own), want)
     functional.relu(ex, cpu[::2], inplace=True)
     want[::2] = np.maximum(want[::2], 0)
-    taken[:] = hg.asarray(functional.add(ex, cpu, cpu.flip(0))[: n // 2].repeat(2))
+    taken[:] = hg.asarray(functional.add(ex, cpu, cpu.flip(0))[: n // 2].repeat(2), copy=False)
     half = (want + want[::-1])[: n // 2]
     want[:] = np.concatenate([half, half])
     np.testing.assert_array_equal(np.asarray(own), want)
@@ -116,6 +116,6 @@ def test_buffers_on_parts_of_one_tensor(n: int, ex: hg.Executor) -> None:
     assert x.tolist() == want.tolist()
     right.copy_from(left)
     want[1:] = want[:-1].copy()
-    hg.ops.vector_add(ex, whole, 1, hg.asarray(torch.from_dlpack(whole).numpy()[::-1]))
+    hg.ops.vector_add(ex, whole, 1, hg.asarray(torch.from_dlpack(whole).numpy()[::-1], copy=False))
     want[::-1] = want.copy() + 1
     assert x.tolist() == want.tolist()
