@@ -114,6 +114,17 @@ inline void apply_into(OpId op, std::initializer_list<Operand> operands, const T
 // The complex conjugate; a real tensor itself.
 HOLOGRAM_API Tensor conj(const Tensor& x);
 
+// out = op(x, y) of one element each, all of one dtype, at this call and with the kernel that the
+// op runs on tensors; y is null where the op has one operand. `out` has 16 bytes. The result's
+// dtype, or empty, with nothing computed, where an op on tensors would convert or promote, do more
+// than one row, or be recorded whatever its size (immediate_bytes()).
+HOLOGRAM_API std::optional<Dtype> apply_to_elements(OpId op, Dtype dtype, const void* x,
+                                                    const void* y, void* out,
+                                                    Rules rules = Rules::torch);
+// The same for integers; of powers those with an exponent that is not negative.
+HOLOGRAM_API bool apply_to_elements(IntegerOp op, Dtype dtype, const void* x, const void* y,
+                                    void* out);
+
 // Of integers and bool, which wrap; the table's rows of these names compute floats. floor_divide
 // rounds down and remainder has the divisor's sign, as Python's // and % (by zero: 0).
 HOLOGRAM_API Tensor integer_arithmetic(IntegerOp op, const Operand& x, const Operand& y,

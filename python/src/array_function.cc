@@ -42,8 +42,8 @@ const TensorObject* array_of(PyObject* object) {
 PyObject* dot(const Given& given) {
   if (given.count != 2 || given.named() != 0) return nullptr;
   const TensorObject *x = tensor_of(given.args[0]), *y = tensor_of(given.args[1]);
-  const bool is_product = x != nullptr && y != nullptr && x->tensor.ndim() != 0 &&
-                          (y->tensor.ndim() == 1 || y->tensor.ndim() == 2);
+  const bool is_product = x != nullptr && y != nullptr && x->tensor().ndim() != 0 &&
+                          (y->tensor().ndim() == 1 || y->tensor().ndim() == 2);
   return is_product ? matmul_slot(given.args[0], given.args[1]) : nullptr;
 }
 
@@ -53,11 +53,11 @@ PyObject* like(const Given& given) {
   const TensorObject* x = given.count != 0 ? array_of(given.args[0]) : nullptr;
   PyObject* const wanted = given.at(1, "dtype");
   if (x == nullptr || given.count + given.named() != (wanted != nullptr ? 2 : 1)) return nullptr;
-  const Dtype own = x->tensor.dtype();
+  const Dtype own = x->tensor().dtype();
   const Dtype dtype = wanted == nullptr || wanted == Py_None ? own : parse_dtype(wanted);
   Device& device = default_device();
-  return wrap(value < 0 ? empty(x->tensor.shape(), dtype, device)
-                        : full(x->tensor.shape(), Scalar(int64_t{value}), dtype, device))
+  return wrap(value < 0 ? empty(x->tensor().shape(), dtype, device)
+                        : full(x->tensor().shape(), Scalar(int64_t{value}), dtype, device))
       .release()
       .ptr();
 }
@@ -66,7 +66,7 @@ PyObject* flip(const Given& given) {
   const TensorObject* x = given.count != 0 ? array_of(given.args[0]) : nullptr;
   PyObject* const axis = given.at(1, "axis");
   if (x == nullptr || given.count + given.named() != (axis != nullptr ? 2 : 1)) return nullptr;
-  const int ndim = x->tensor.ndim();
+  const int ndim = x->tensor().ndim();
   std::optional<int64_t> only;
   if (axis != nullptr && axis != Py_None) {
     if (!PyLong_CheckExact(axis)) return nullptr;
@@ -77,16 +77,16 @@ PyObject* flip(const Given& given) {
       return nullptr;
     }
   }
-  if (ndim == 0 || !x->tensor.buffer()) return nullptr;
-  Shape strides = x->tensor.strides();
-  int64_t offset = x->tensor.offset();
+  if (ndim == 0 || !x->tensor().buffer()) return nullptr;
+  Shape strides = x->tensor().strides();
+  int64_t offset = x->tensor().offset();
   for (int i = 0; i < ndim; ++i) {
-    if ((only && *only != i) || x->tensor.numel() == 0) continue;
-    offset += (x->tensor.size(i) - 1) * strides[static_cast<size_t>(i)];
+    if ((only && *only != i) || x->tensor().numel() == 0) continue;
+    offset += (x->tensor().size(i) - 1) * strides[static_cast<size_t>(i)];
     strides[static_cast<size_t>(i)] *= -1;
   }
-  return view_of(*x, Tensor(x->tensor.buffer(), x->tensor.shape(), std::move(strides),
-                            x->tensor.dtype(), offset))
+  return view_of(*x, Tensor(x->tensor().buffer(), x->tensor().shape(), std::move(strides),
+                            x->tensor().dtype(), offset))
       .release()
       .ptr();
 }
@@ -101,7 +101,7 @@ PyObject* concatenate(const Given& given) {
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list); ++i) {
     const TensorObject* part = array_of(PySequence_Fast_GET_ITEM(list, i));
     if (part == nullptr) return nullptr;
-    parts.push_back(part->tensor);
+    parts.push_back(part->tensor());
   }
   if (parts.empty()) return nullptr;
   const int dim = axis != nullptr ? to_int(axis) : 0;

@@ -180,7 +180,7 @@ an OpenCL device, is copied: the array is read-only and shows what is there now.
 nb::object buffer_from_dlpack(nb::handle x) {
   TensorObject lent = import_dlpack(x, /*copy=*/false);
   lent.check_writable("Buffer.from_dlpack");
-  const Tensor& tensor = lent.tensor;
+  const Tensor& tensor = lent.tensor();
   if (tensor.buffer() && (!tensor.is_contiguous() || tensor.offset() != 0 ||
                           tensor.nbytes() != tensor.buffer()->nbytes())) {
     fail(ErrorKind::kInvalidArgument,

@@ -100,7 +100,7 @@ nb::list run(const std::string& name, const nb::list& inputs, const nb::dict& ar
     const auto take = [&](nb::handle object) -> const Tensor& {
       const TensorObject& held = tensor_in(object, op.name);
       if (is_updated) held.check_writable(op.name);
-      return held.tensor;
+      return held.tensor();
     };
     if (input.is_none()) {
       operands.emplace_back();
@@ -124,7 +124,7 @@ nb::list run(const std::string& name, const nb::list& inputs, const nb::dict& ar
   for (const nb::handle target : out) {
     const TensorObject& held = tensor_in(target, op.name);
     held.check_writable(op.name);
-    targets.push_back(held.tensor);
+    targets.push_back(held.tensor());
   }
   std::vector<Tensor> results;
   {

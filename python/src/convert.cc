@@ -189,20 +189,20 @@ TensorObject from_array(nb::handle object, std::optional<Dtype> dtype, Sharing s
     fresh = true;
     const View view = host.view();
     const Unlocked unlocked(view.numel() >= kUnlockElements);
-    result.tensor = from_host(view, default_device());
+    result.set_tensor(from_host(view, default_device()));
     return result;
   }
   fresh = sharing == Sharing::kTakeOver;
   result.readonly = host.is_readonly();
   const bool is_shared = !fresh && !host.is_constant();
-  result.tensor = std::move(host).adopt(default_device(), is_shared);
+  result.set_tensor(std::move(host).adopt(default_device(), is_shared));
   return result;
 }
 
 TensorObject convert(nb::handle object, std::optional<Dtype> dtype, Sharing sharing, bool& fresh) {
   PyObject* const o = object.ptr();
   if (const TensorObject* tensor = tensor_of(o)) {
-    return {tensor->tensor, tensor->readonly || tensor->is_scalar};
+    return {tensor->tensor(), tensor->readonly || tensor->is_scalar};
   }
   if (const BufferObject* buffer = buffer_of(o)) return {buffer->tensor("asarray"), false};
   const bool is_number =
@@ -317,13 +317,13 @@ Device& default_device() {
 TensorObject make_tensor(nb::handle object, std::optional<Dtype> dtype, Sharing sharing) {
   bool fresh = false;
   TensorObject result = convert(object, dtype, sharing, fresh);
-  const bool converts = dtype && *dtype != result.tensor.dtype();
+  const bool converts = dtype && *dtype != result.tensor().dtype();
   if (sharing == Sharing::kAlways && (fresh || converts)) {
     fail(ErrorKind::kInvalidArgument, "asarray: a copy is needed to make a Tensor of ",
          name_of_type(object), "; leave copy=False out");
   }
-  if (converts) return {cast(result.tensor, *dtype), false};
-  if (sharing == Sharing::kNever && !fresh) return {copy_of(result.tensor), false};
+  if (converts) return {cast(result.tensor(), *dtype), false};
+  if (sharing == Sharing::kNever && !fresh) return {copy_of(result.tensor()), false};
   return result;
 }
 
@@ -347,6 +347,14 @@ Tensor copy_of(const Tensor& tensor) {
   return copy;
 }
 
+std::optional<int64_t> integer_at_hand(const TensorObject& object) {
+  const Element* value = object.value();
+  if (value == nullptr) return integer_at_hand(object.tensor());
+  if (!is_integer(value->dtype)) return std::nullopt;
+  const int64_t number = integer_of(value->dtype, value->bytes);
+  return value->dtype == Dtype::kUInt64 && number < 0 ? std::nullopt : std::optional(number);
+}
+
 std::optional<int64_t> integer_at_hand(const Tensor& tensor) {
   if (tensor.ndim() != 0 || !is_integer(tensor.dtype()) || !is_known(tensor)) return std::nullopt;
   const int64_t value = known_integer(tensor);
@@ -354,25 +362,31 @@ std::optional<int64_t> integer_at_hand(const Tensor& tensor) {
   return value;
 }
 
+nb::object item_object(Dtype dtype, const void* bytes) {
+  const Dtype wide = python_dtype(dtype);
+  if (is_integer(dtype)) {
+    const int64_t value = integer_of(dtype, bytes);
+    return number_at(reinterpret_cast<const char*>(&value), wide);
+  }
+  if (dtype == wide) return number_at(static_cast<const char*>(bytes), wide);
+  char value[16];
+  hologram::convert(dtype, bytes, wide, value, 1);
+  return number_at(value, wide);
+}
+
 nb::object item_object(const Tensor& tensor) {
   if (tensor.numel() != 1) {
     fail(ErrorKind::kInvalidArgument, "item(): the Tensor has ", tensor.numel(),
          " elements; index it so that one is left");
   }
+  if (is_known(tensor)) return item_object(tensor.dtype(), tensor.data());
   const Dtype dtype = python_dtype(tensor.dtype());
-  if (is_known(tensor)) {
-    if (is_integer(tensor.dtype())) {
-      const int64_t value = known_integer(tensor);
-      return number_at(reinterpret_cast<const char*>(&value), dtype);
-    }
-    if (tensor.dtype() == dtype) return number_at(static_cast<const char*>(tensor.data()), dtype);
-    if (is_floating(dtype)) {
-      double value = 0;
-      hologram::convert(tensor.dtype(), tensor.data(), dtype, &value, 1);
-      return nb::steal(PyFloat_FromDouble(value));
-    }
-  }
   return number_at(values_of(tensor, dtype).data(), dtype);
+}
+
+nb::object item_object(const TensorObject& object) {
+  const Element* value = object.value();
+  return value != nullptr ? item_object(value->dtype, value->bytes) : item_object(object.tensor());
 }
 
 nb::object to_list(const Tensor& tensor) {
@@ -476,19 +490,29 @@ bool counts_as_weak(Dtype strong, Dtype other) {
 
 }  // namespace
 
-bool Argument::parse_beside(PyObject* object, Dtype other) {
+bool Argument::parse_beside(PyObject* object, PyObject* other) {
+  const TensorObject* const tensor = tensor_of(other);
   const bool is_plain =
-      tensor_of(object) != nullptr || PyFloat_CheckExact(object) || PyLong_CheckExact(object);
-  if (is_plain) return parse(object);
-  const std::optional<NumpyScalar> scalar = numpy_scalar(object);
-  if (!scalar || !counts_as_weak(scalar->dtype, other)) return parse(object);
-  if (scalar->dtype == Dtype::kBool) {
-    weak_.value = Scalar(*scalar->value != 0);
-  } else if (is_integer(scalar->dtype)) {
-    weak_.value = Scalar(integer_of(scalar->dtype, scalar->value));
+      Py_TYPE(object) == tensor_type || PyFloat_CheckExact(object) || PyLong_CheckExact(object);
+  if (is_plain || tensor == nullptr || (tensor->is_scalar && tensor_of(object) != nullptr)) {
+    return parse(object);
+  }
+  NumpyScalar scalar;
+  if (const Element* value = scalar_value(object)) {
+    scalar = {value->dtype, value->bytes};
+  } else if (const std::optional<NumpyScalar> found = numpy_scalar(object)) {
+    scalar = *found;
+  } else {
+    return parse(object);
+  }
+  if (!counts_as_weak(scalar.dtype, tensor->dtype())) return parse(object);
+  if (scalar.dtype == Dtype::kBool) {
+    weak_.value = Scalar(*scalar.value != 0);
+  } else if (is_integer(scalar.dtype)) {
+    weak_.value = Scalar(integer_of(scalar.dtype, scalar.value));
   } else {
     double value = 0;
-    hologram::convert(scalar->dtype, scalar->value, Dtype::kFloat64, &value, 1);
+    hologram::convert(scalar.dtype, scalar.value, Dtype::kFloat64, &value, 1);
     weak_.value = Scalar(value);
   }
   return true;
@@ -506,7 +530,7 @@ bool Argument::parse_slowly(PyObject* object) {
   TensorObject made;
   if (!try_make_tensor(object, made)) return false;
   is_weak_complex_ = PyComplex_CheckExact(object);
-  owned_.emplace(std::move(made.tensor));
+  owned_.emplace(std::move(made.tensor()));
   tensor_ = &*owned_;
   return true;
 }
@@ -514,7 +538,7 @@ bool Argument::parse_slowly(PyObject* object) {
 void Argument::require(PyObject* object, const char* function) {
   if (parse(object)) return;
   // Functions, unlike operators, take whatever holds numbers.
-  owned_.emplace(make_tensor(object).tensor);
+  owned_.emplace(make_tensor(object).tensor());
   tensor_ = &*owned_;
   (void)function;
 }

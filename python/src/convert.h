@@ -37,8 +37,12 @@ Tensor copy_of(const Tensor& tensor);
 // The value of an integer tensor without dimensions, where it is known without running anything and
 // int64 holds it.
 std::optional<int64_t> integer_at_hand(const Tensor& tensor);
+std::optional<int64_t> integer_at_hand(const TensorObject& object);
 // tensor.item(): ValueError unless it has one element.
 nb::object item_object(const Tensor& tensor);
+nb::object item_object(const TensorObject& object);
+// Python's number for an element.
+nb::object item_object(Dtype dtype, const void* bytes);
 nb::object to_list(const Tensor& tensor);
 // Row-major bytes.
 nb::bytes to_byte_string(const Tensor& tensor);
@@ -71,15 +75,15 @@ class Argument {
   // False for objects that arithmetic leaves to the other operand.
   bool parse(PyObject* object) {
     if (const TensorObject* held = tensor_of(object)) {
-      tensor_ = &held->tensor;
+      tensor_ = &held->tensor();
       return true;
     }
     if (parse_weak(object, weak_)) return true;
     return parse_slowly(object);
   }
-  // Does what parse() does, but makes a number of one of NumPy's scalars whose width makes no
-  // difference beside a tensor of this dtype.
-  bool parse_beside(PyObject* object, Dtype other);
+  // Does what parse() does, but makes a number of a scalar, ours or NumPy's, whose width makes no
+  // difference beside the other operand, a tensor.
+  bool parse_beside(PyObject* object, PyObject* other);
   // TypeError for those.
   void require(PyObject* object, const char* function);
 

@@ -122,7 +122,7 @@ bool has_negative_strides(const Tensor& tensor) {
 
 // True where PyTorch has to be given a copy; BufferError where it must not be one.
 bool needs_copy(const TensorObject& self, bool may_copy) {
-  const bool is_negative = has_negative_strides(self.tensor);
+  const bool is_negative = has_negative_strides(self.tensor());
   if ((!is_negative && !self.readonly) || !is_asked_by_pytorch()) return false;
   if (self.readonly) {
     raise(PyExc_BufferError,
@@ -130,7 +130,7 @@ bool needs_copy(const TensorObject& self, bool may_copy) {
           "same; pass copy=True");
   }
   if (!may_copy) {
-    raise(PyExc_BufferError, "__dlpack__: the strides " + text(self.tensor.strides()) +
+    raise(PyExc_BufferError, "__dlpack__: the strides " + text(self.tensor().strides()) +
                                  " are negative, which PyTorch has no tensors of, and copy=False "
                                  "rules out a copy; leave it out");
   }
@@ -145,7 +145,7 @@ PyObject* export_tensor(const TensorObject& self, const Request& request) {
     PyErr_Clear();
     raise(PyExc_BufferError, "__dlpack__: host memory has no streams; pass stream=None");
   }
-  Tensor tensor = self.tensor;
+  Tensor tensor = self.tensor();
   uint64_t flags = self.readonly ? DLPACK_FLAG_BITMASK_READ_ONLY : 0;
   if (request.dl_device != Py_None) {
     const DLDevice own =
@@ -183,7 +183,7 @@ PyObject* dlpack_method(PyObject* self, PyObject* const* args, Py_ssize_t nargs,
     const Request request = parse_request(args, nargs, kwnames);
     if (const TensorObject* tensor = tensor_of(self)) {
       // Whoever gets it may write.
-      if (tensor->is_scalar) return export_tensor({copy_of(tensor->tensor), false}, request);
+      if (tensor->is_scalar) return export_tensor({copy_of(tensor->tensor()), false}, request);
       return export_tensor(*tensor, request);
     }
     const BufferObject* buffer = buffer_of(self);
@@ -196,7 +196,8 @@ PyObject* dlpack_device_method(PyObject* self, PyObject*) {
   return guarded([&]() -> PyObject* {
     const BufferObject* buffer = buffer_of(self);
     if (buffer != nullptr) buffer->check_alive("__dlpack_device__");
-    const BufferRef& memory = buffer != nullptr ? buffer->buffer : tensor_of(self)->tensor.buffer();
+    const BufferRef& memory =
+        buffer != nullptr ? buffer->buffer : tensor_of(self)->tensor().buffer();
     if (memory && !memory->device().is_host_memory()) {
       const DLDevice device = dlpack_device(memory->device());
       return Py_BuildValue("(ii)", static_cast<int>(device.device_type), int{device.device_id});
@@ -224,10 +225,11 @@ TensorObject take(PyObject* capsule) {
   TensorObject result;
   if (name != nullptr && std::strcmp(name, kVersioned) == 0) {
     auto* managed = static_cast<DLManagedTensorVersioned*>(PyCapsule_GetPointer(capsule, name));
-    result.tensor = from_dlpack(managed, &result.readonly);
+    result.set_tensor(from_dlpack(managed, &result.readonly));
     PyCapsule_SetName(capsule, kUsedVersioned);
   } else if (name != nullptr && std::strcmp(name, kUnversioned) == 0) {
-    result.tensor = from_dlpack(static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule, name)));
+    result.set_tensor(
+        from_dlpack(static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule, name))));
     PyCapsule_SetName(capsule, kUsedUnversioned);
   } else if (name != nullptr && std::strncmp(name, "used_", 5) == 0) {
     fail(ErrorKind::kInvalidArgument,
@@ -284,10 +286,10 @@ nb::object ask_for_host(PyObject* object) {
 TensorObject import_dlpack(nb::handle object, bool copy) {
   TensorObject result;
   if (const TensorObject* tensor = tensor_of(object.ptr())) {
-    result = {tensor->tensor, tensor->readonly};
+    result = {tensor->tensor(), tensor->readonly};
     copy = copy || tensor->is_scalar;
   } else if (const BufferObject* buffer = buffer_of(object.ptr())) {
-    result.tensor = buffer->tensor("__dlpack__");
+    result.set_tensor(buffer->tensor("__dlpack__"));
   } else if (PyCapsule_CheckExact(object.ptr()) != 0) {
     result = take(object.ptr());
   } else {
@@ -305,7 +307,7 @@ TensorObject import_dlpack(nb::handle object, bool copy) {
       result = take(on_host.ptr());
     }
   }
-  if (copy) return {copy_of(result.tensor), false};
+  if (copy) return {copy_of(result.tensor()), false};
   return result;
 }
 

@@ -243,7 +243,7 @@ nb::object numpy_view(nb::handle object) {
   const TensorObject* tensor = tensor_of(object.ptr());
   const BufferObject* buffer = buffer_of(object.ptr());
   if (tensor == nullptr && buffer == nullptr) fail(ErrorKind::kTypeMismatch, "holds nothing");
-  const Dtype dtype = tensor != nullptr ? tensor->tensor.dtype() : buffer->dtype;
+  const Dtype dtype = tensor != nullptr ? tensor->tensor().dtype() : buffer->dtype;
   if (dtype == Dtype::kBFloat16) return helper("hologram._numpy", "view", object);
   static PyObject* const as_array =
       nb::object(nb::module_::import_("numpy").attr("asarray")).release().ptr();

@@ -35,8 +35,9 @@ constexpr const char* kIndices =
 bool is_array(PyObject* index) {
   if (index == Py_None || index == Py_Ellipsis || PySlice_Check(index)) return false;
   if (PyLong_Check(index)) return PyBool_Check(index);
+  if (const Element* element = scalar_value(index)) return !is_integer(element->dtype);
   if (const TensorObject* held = tensor_of(index)) {
-    return held->tensor.ndim() != 0 || !is_integer(held->tensor.dtype());
+    return held->tensor().ndim() != 0 || !is_integer(held->tensor().dtype());
   }
   if (PyList_CheckExact(index) || is_ndarray(index) || PyIndex_Check(index) == 0) return true;
   const nb::object number = nb::steal(PyNumber_Index(index));
@@ -51,7 +52,7 @@ bool is_array(PyObject* index) {
 bool read_bound(PyObject* object, Py_ssize_t& value) {
   if (object == Py_None) return true;  // the default stays
   if (const TensorObject* held = tensor_of(object)) {
-    const std::optional<int64_t> known = integer_at_hand(held->tensor);
+    const std::optional<int64_t> known = integer_at_hand(*held);
     if (known) value = *known;
     return known.has_value();
   }
@@ -91,14 +92,14 @@ Tensor tensor_of_array(PyObject* array) {
 }
 
 Tensor make_index(PyObject* index) {
-  if (const TensorObject* held = tensor_of(index)) return held->tensor;
+  if (const TensorObject* held = tensor_of(index)) return held->tensor();
   if (PyFloat_Check(index) || PyComplex_Check(index) || PyUnicode_Check(index) ||
       PyBytes_Check(index)) {
     fail(ErrorKind::kIndex, kIndices);
   }
   try {
     if (is_ndarray(index)) return tensor_of_array(index);
-    return make_tensor(index).tensor;
+    return make_tensor(index).tensor();
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kTypeMismatch) throw;
   } catch (nb::python_error& error) {
@@ -302,7 +303,7 @@ std::optional<int64_t> position_of(const Tensor& tensor, PyObject* key) {
         return std::nullopt;
       }
     } else if (const TensorObject* held = tensor_of(index)) {
-      const std::optional<int64_t> known = integer_at_hand(held->tensor);
+      const std::optional<int64_t> known = integer_at_hand(*held);
       if (!known) return std::nullopt;
       value = *known;
     } else {
@@ -322,11 +323,10 @@ nb::object element_at(const Tensor& tensor, int64_t offset) {
   if (!is_immediate(static_cast<int64_t>(size)) || !is_readable_at_call(*tensor.buffer())) {
     return wrap_scalar(copy_of(Tensor(tensor.buffer(), {}, {}, tensor.dtype(), offset)));
   }
-  Buffer* const memory = allocate_buffer(tensor.buffer()->device(), size);
-  memory->set_dtype(tensor.dtype());
-  std::memcpy(memory->data(),
-              tensor.buffer()->data_as<char>() + offset * static_cast<int64_t>(size), size);
-  return wrap_scalar(Tensor(BufferRef::adopt(memory), {}, tensor.dtype()));
+  Element element{tensor.dtype()};
+  std::memcpy(element.bytes, tensor.buffer()->data_as<char>() + offset * static_cast<int64_t>(size),
+              size);
+  return wrap_element(element);
 }
 
 template <class T>
@@ -342,8 +342,13 @@ bool put_at_call(const Tensor& tensor, int64_t offset, PyObject* value) {
   if (!is_immediate(size) || !is_writable_at_call(*tensor.buffer())) return false;
   if (tensor.buffer()->data() == nullptr) return false;
   char* const to = tensor.buffer()->data_as<char>() + offset * size;
+  if (const Element* element = scalar_value(value)) {
+    if (element->dtype != tensor.dtype()) return false;
+    std::memcpy(to, element->bytes, static_cast<size_t>(size));
+    return true;
+  }
   if (const TensorObject* held = tensor_of(value)) {
-    const Tensor& from = held->tensor;
+    const Tensor& from = held->tensor();
     if (from.dtype() != tensor.dtype() || from.numel() != 1 || !from.buffer() ||
         !is_readable_at_call(*from.buffer())) {
       return false;
@@ -382,7 +387,7 @@ Tensor index_unlocked(const Tensor& x, std::span<const DimIndex> indices, int pl
 std::optional<DimIndex> only_array(const Tensor& tensor, PyObject* key) {
   if (PyTuple_Check(key) || tensor.ndim() == 0 || !is_array(key)) return std::nullopt;
   if (const TensorObject* held = tensor_of(key)) {
-    const Tensor& index = held->tensor;
+    const Tensor& index = held->tensor();
     if (index.ndim() != 0 && index.ndim() <= tensor.ndim() &&
         (index.dtype() == Dtype::kBool || is_integer(index.dtype()))) {
       return std::optional<DimIndex>(std::in_place, 0, index);
@@ -399,12 +404,12 @@ PyObject* get(PyObject* self, PyObject* key) {
   return guarded([&] {
     const TensorObject& object = self_of(self);
     const std::optional<int64_t> position =
-        object.is_scalar ? std::nullopt : position_of(object.tensor, key);
-    if (position) return element_at(object.tensor, *position).release().ptr();
-    if (const std::optional<DimIndex> array = only_array(object.tensor, key)) {
-      return wrap(index_unlocked(object.tensor, {&*array, 1}, 0)).release().ptr();
+        object.is_scalar ? std::nullopt : position_of(object.tensor(), key);
+    if (position) return element_at(object.tensor(), *position).release().ptr();
+    if (const std::optional<DimIndex> array = only_array(object.tensor(), key)) {
+      return wrap(index_unlocked(object.tensor(), {&*array, 1}, 0)).release().ptr();
     }
-    Indexer indexer(object.tensor);
+    Indexer indexer(object.tensor());
     indexer.apply(key);
     const bool is_element = indexer.is_element();
     if (is_element && object.is_scalar) return Py_NewRef(self);
@@ -432,7 +437,7 @@ std::optional<Scalar> number_for(Dtype dtype, PyObject* value) {
 }
 
 Tensor source_for(const Tensor& target, PyObject* value) {
-  Tensor source = make_tensor(value).tensor;
+  Tensor source = make_tensor(value).tensor();
   if (is_complex(source.dtype()) && !is_complex(target.dtype())) {
     fail(ErrorKind::kTypeMismatch, "cannot assign ", dtype_name(source.dtype()), " to ",
          dtype_name(target.dtype()), "; assign the real or the imaginary part");
@@ -495,17 +500,17 @@ int set(PyObject* self, PyObject* key, PyObject* value) {
       fail(ErrorKind::kTypeMismatch, "elements of a Tensor cannot be deleted");
     }
     const TensorObject* mask = object.is_scalar ? tensor_of(key) : nullptr;
-    if (mask != nullptr && mask->tensor.dtype() == Dtype::kBool && mask->tensor.ndim() == 0) {
+    if (mask != nullptr && mask->tensor().dtype() == Dtype::kBool && mask->tensor().ndim() == 0) {
       // Code for any array API does so with what it computed. No other object has this memory.
-      Tensor made = copy_of(object.tensor);
+      Tensor made = copy_of(object.tensor());
       put_key(made, key, value);
-      object.tensor = std::move(made);
+      object.set_tensor(std::move(made));
       return 0;
     }
     object.check_writable("assignment");
-    const std::optional<int64_t> position = position_of(object.tensor, key);
-    if (position && put_at_call(object.tensor, *position, value)) return 0;
-    put_key(object.tensor, key, value);
+    const std::optional<int64_t> position = position_of(object.tensor(), key);
+    if (position && put_at_call(object.tensor(), *position, value)) return 0;
+    put_key(object.tensor(), key, value);
     return 0;
   });
 }
@@ -513,7 +518,7 @@ int set(PyObject* self, PyObject* key, PyObject* value) {
 Py_ssize_t length(PyObject* self) {
   Py_ssize_t result = -1;
   guarded_int([&] {
-    const Tensor& tensor = self_of(self).tensor;
+    const Tensor& tensor = self_of(self).tensor();
     if (tensor.ndim() == 0) {
       fail(ErrorKind::kTypeMismatch, "len() of a Tensor without dimensions");
     }
@@ -526,7 +531,7 @@ Py_ssize_t length(PyObject* self) {
 PyObject* item_at(PyObject* self, Py_ssize_t index) {
   return guarded([&] {
     const TensorObject& object = self_of(self);
-    Tensor item = object.tensor.select(0, index);
+    Tensor item = object.tensor().select(0, index);
     if (item.ndim() == 0) return element_at(item, item.offset()).release().ptr();  // as of t[index]
     return wrap(std::move(item), object.readonly).release().ptr();
   });
@@ -534,7 +539,7 @@ PyObject* item_at(PyObject* self, Py_ssize_t index) {
 
 PyObject* iterate(PyObject* self) {
   return guarded([&] {
-    if (self_of(self).tensor.ndim() == 0) {
+    if (self_of(self).tensor().ndim() == 0) {
       fail(ErrorKind::kTypeMismatch, "iteration over a Tensor without dimensions");
     }
     return PySeqIter_New(self);
@@ -550,7 +555,7 @@ int contains(PyObject* self, PyObject* value) {
       const nb::object any = nb::module_::import_("numpy").attr("asarray")(equal).attr("any")();
       return PyObject_IsTrue(any.ptr());
     }
-    const Tensor any = reduce(Reduction::any, found->tensor);
+    const Tensor any = reduce(Reduction::any, found->tensor());
     return PyObject_IsTrue(item_object(any).ptr());
   });
 }

@@ -63,7 +63,7 @@ nb::object tensor_from(nb::handle x, nb::handle dtype, Sharing sharing) {
   if (dtype.is_valid() && !dtype.is_none()) wanted = parse_dtype(dtype);
   const TensorObject* held = tensor_of(x.ptr());
   if (held != nullptr && sharing != Sharing::kNever &&
-      (!wanted || *wanted == held->tensor.dtype())) {
+      (!wanted || *wanted == held->tensor().dtype())) {
     return nb::borrow(x);
   }
   return wrap_as(tensor_type, make_tensor(x, wanted, sharing));
@@ -133,7 +133,7 @@ nb::object make_filled(nb::handle shape, const Scalar& value, Dtype dtype) {
 nb::object full_object(nb::handle shape, nb::handle value, nb::handle dtype) {
   WeakNumber number;
   if (!parse_weak(value.ptr(), number)) {
-    const Tensor source = make_tensor(value).tensor;
+    const Tensor source = make_tensor(value).tensor();
     const Dtype wanted = parse_dtype(dtype, source.dtype());
     Tensor result = empty(parse_shape(shape), wanted, default_device());
     copy_into(source, result);
@@ -213,7 +213,7 @@ nb::object arange(nb::handle start, nb::handle stop, nb::handle step, nb::handle
     if (given[i].is_none()) continue;
     nb::object value = nb::borrow(given[i]);
     if (!parse_weak(value.ptr(), numbers[i])) {
-      value = item_object(make_tensor(value).tensor);
+      value = item_object(make_tensor(value).tensor());
       if (!parse_weak(value.ptr(), numbers[i])) {
         fail(ErrorKind::kTypeMismatch, "arange: numbers are needed, not ", name_of_type(given[i]));
       }
@@ -237,7 +237,7 @@ nb::object join(nb::handle tensors, int axis) {
   if (!items.is_valid()) raise_set();
   std::vector<Tensor> parts;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.ptr()); ++i) {
-    parts.push_back(make_tensor(PySequence_Fast_GET_ITEM(items.ptr(), i)).tensor);
+    parts.push_back(make_tensor(PySequence_Fast_GET_ITEM(items.ptr(), i)).tensor());
   }
   Tensor result;
   {

@@ -167,7 +167,7 @@ void add_method(Class& type, const Method& method) {
 
 // A tensor of all elements in the memory, in one dimension; None where `self` has all in order.
 nb::object whole_memory(const TensorObject& self) {
-  const Tensor& t = self.tensor;
+  const Tensor& t = self.tensor();
   if (self.is_scalar || !t.buffer()) return nb::none();
   const size_t nbytes = t.buffer()->nbytes();
   if (t.offset() == 0 && t.is_contiguous() && t.nbytes() == nbytes) return nb::none();
@@ -178,9 +178,9 @@ nb::object whole_memory(const TensorObject& self) {
 // A view at a distance from the first element, in bytes, with strides in bytes.
 nb::object strided(const TensorObject& self, nb::handle shape, nb::handle strides, int64_t offset,
                    nb::handle dtype, bool readonly) {
-  const Dtype wanted = parse_dtype(dtype, self.tensor.dtype());
+  const Dtype wanted = parse_dtype(dtype, self.tensor().dtype());
   const auto size = static_cast<int64_t>(itemsize(wanted));
-  const auto from = self.tensor.offset() * static_cast<int64_t>(itemsize(self.tensor.dtype()));
+  const auto from = self.tensor().offset() * static_cast<int64_t>(itemsize(self.tensor().dtype()));
   Shape steps = parse_shape(strides);
   bool whole = (from + offset) % size == 0;
   for (int64_t& step : steps) {
@@ -194,7 +194,7 @@ nb::object strided(const TensorObject& self, nb::handle shape, nb::handle stride
   Shape sizes = parse_shape(shape);
   // A view without elements lies nowhere.
   const int64_t at = shape_numel(sizes) == 0 ? 0 : (from + offset) / size;
-  Tensor view(self.tensor.buffer(), std::move(sizes), std::move(steps), wanted, at);
+  Tensor view(self.tensor().buffer(), std::move(sizes), std::move(steps), wanted, at);
   if (self.is_scalar) return view_of(self, std::move(view));
   return wrap(std::move(view), self.readonly || readonly);
 }
@@ -216,7 +216,7 @@ void add_python_methods(nb::class_<TensorObject>& type) {
   type.def_prop_ro(
           "device",
           [](const TensorObject& t) {
-            const BufferRef& memory = t.tensor.buffer();
+            const BufferRef& memory = t.tensor().buffer();
             const std::string name = (memory ? memory->device() : default_device()).name();
             return nb::str(name.data(), name.size());
           },
@@ -275,13 +275,14 @@ void add_python_methods(nb::class_<TensorObject>& type) {
           },
           nb::arg("readonly"), nb::sig("def _set_readonly(self, readonly: bool) -> None"))
       .def(
-          "_take_over", [](TensorObject& t, const TensorObject& other) { t.tensor = other.tensor; },
+          "_take_over",
+          [](TensorObject& t, const TensorObject& other) { t.set_tensor(other.tensor()); },
           nb::arg("other"), nb::sig("def _take_over(self, other: Tensor) -> None"),
           "Become a Tensor of another one's memory and shape.")
       .def(
           "_shares",
           [](const TensorObject& t, nb::handle other) {
-            return t.tensor.buffer() == self_of(other.ptr()).tensor.buffer();
+            return t.tensor().buffer() == self_of(other.ptr()).tensor().buffer();
           },
           nb::arg("other"), nb::sig("def _shares(self, other: Tensor) -> bool"),
           "Whether both are of one memory.")

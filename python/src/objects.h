@@ -44,11 +44,42 @@ struct BufferObject {
   }
 };
 
-struct TensorObject {
-  Tensor tensor;
+// An element of any dtype.
+struct Element {
+  Dtype dtype = Dtype::kFloat64;
+  alignas(8) char bytes[16] = {};
+};
+
+// A tensor. Most scalars are only computed with and looked at: one whose value is known holds it
+// here, and has memory from the first time that someone asks for its tensor.
+class TensorObject {
+ public:
+  TensorObject() = default;
+  TensorObject(Tensor tensor, bool is_readonly = false)  // NOLINT(google-explicit-constructor)
+      : readonly(is_readonly), tensor_(std::move(tensor)) {}
+  // A scalar.
+  explicit TensorObject(const Element& value) : is_scalar(true), is_known_(true), value_(value) {}
+
   bool readonly = false;   // made from memory that its owner does not let others write
   bool is_scalar = false;  // one of NumPy's scalars: no one writes its memory
   bool is_locked = false;  // readonly by setflags() alone, which may take it back
+
+  // The reference is valid as long as the object, and another tensor after set_tensor().
+  const Tensor& tensor() const {
+    if (is_known_ && !tensor_.buffer()) [[unlikely]]
+      give_memory();
+    return tensor_;
+  }
+  Dtype dtype() const { return is_known_ ? value_.dtype : tensor_.dtype(); }
+  void set_tensor(Tensor tensor) {
+    tensor_ = std::move(tensor);
+    is_known_ = false;
+  }
+  // The value of a scalar; null while it is not known without running anything.
+  const Element* value() const {
+    if (!is_known_ && is_scalar) note_value();
+    return is_known_ ? &value_ : nullptr;
+  }
 
   void check_writable(const char* operation) const {
     if (is_scalar) {
@@ -61,14 +92,26 @@ struct TensorObject {
            ": the Tensor is read-only, as the memory that it was made from is; write to a copy()");
     }
   }
+
+ private:
+  void give_memory() const;
+  void note_value() const;
+
+  mutable bool is_known_ = false;
+  mutable Element value_;
+  mutable Tensor tensor_;
 };
 
 // The classes of scalars, by what numbers they are: numbers.Integral and so on.
 enum class ScalarKind : uint8_t { kBool, kInteger, kFloat, kComplex };
 inline constexpr size_t kScalarKinds = 4;
-struct ScalarObject : TensorObject {};
+struct ScalarObject : TensorObject {
+  using TensorObject::TensorObject;
+};
 template <ScalarKind kind>
-struct ScalarOf : ScalarObject {};
+struct ScalarOf : ScalarObject {
+  using ScalarObject::ScalarObject;
+};
 
 // Set by the register_... functions below.
 extern PyTypeObject* executor_type;
@@ -80,9 +123,12 @@ template <class T>
 T* held(PyObject* object, PyTypeObject* type) {
   return Py_TYPE(object) == type && nb::inst_ready(object) ? nb::inst_ptr<T>(object) : nullptr;
 }
+inline bool is_scalar_type(const PyTypeObject* type) {
+  return type == scalar_types[0] || type == scalar_types[1] || type == scalar_types[2] ||
+         type == scalar_types[3];
+}
 inline bool is_tensor_type(const PyTypeObject* type) {
-  return type == tensor_type || type == scalar_types[0] || type == scalar_types[1] ||
-         type == scalar_types[2] || type == scalar_types[3];
+  return type == tensor_type || is_scalar_type(type);
 }
 inline ExecutorObject* executor_of(PyObject* object) {
   return held<ExecutorObject>(object, executor_type);
@@ -91,6 +137,13 @@ inline BufferObject* buffer_of(PyObject* object) { return held<BufferObject>(obj
 inline TensorObject* tensor_of(PyObject* object) {
   return is_tensor_type(Py_TYPE(object)) && nb::inst_ready(object)
              ? nb::inst_ptr<TensorObject>(object)
+             : nullptr;
+}
+
+// The value of a scalar, where it is one and known.
+inline const Element* scalar_value(PyObject* object) {
+  return is_scalar_type(Py_TYPE(object)) && nb::inst_ready(object)
+             ? nb::inst_ptr<TensorObject>(object)->value()
              : nullptr;
 }
 
@@ -129,6 +182,7 @@ inline nb::object wrap(Tensor tensor, bool readonly = false) {
 }
 // A tensor without dimensions on memory that no one else will write.
 nb::object wrap_scalar(Tensor tensor);
+nb::object wrap_element(const Element& value);
 // Wraps what was computed: without dimensions it is a scalar, as NumPy's results are.
 inline nb::object wrap_result(Tensor tensor) {
   return tensor.ndim() == 0 ? wrap_scalar(std::move(tensor)) : wrap(std::move(tensor));

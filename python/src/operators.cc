@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "convert.h"
+#include "elements.h"
 #include "hologram/functions.h"
 #include "integer_operators.h"
 #include "numpy_classes.h"
@@ -24,10 +25,8 @@ using Whole = Tensor (*)(const Tensor&, const Tensor&);
 // Reads both operands, of which one is a Tensor; false where no Tensor is made of the other. One of
 // NumPy's scalars may become a number.
 bool parse_both(PyObject* a, PyObject* b, Argument& x, Argument& y) {
-  const TensorObject *first = tensor_of(a), *second = tensor_of(b);
   try {
-    return (second != nullptr ? x.parse_beside(a, second->tensor.dtype()) : x.parse(a)) &&
-           (first != nullptr ? y.parse_beside(b, first->tensor.dtype()) : y.parse(b));
+    return x.parse_beside(a, b) && y.parse_beside(b, a);
   } catch (const Error&) {
     return false;
   } catch (nb::python_error& error) {
@@ -130,12 +129,11 @@ PyObject* repeated(PyObject* a, PyObject* b) {
       !PyBytes_Check(sequence) && !PyByteArray_Check(sequence)) {
     return nullptr;
   }
-  if (!is_integer(number->tensor.dtype())) {
+  if (!is_integer(number->tensor().dtype())) {
     fail(ErrorKind::kTypeMismatch, "can't multiply sequence by non-int of type '",
-         dtype_name(number->tensor.dtype()), "'");
+         dtype_name(number->tensor().dtype()), "'");
   }
-  const Py_ssize_t count =
-      PyNumber_AsSsize_t(item_object(number->tensor).ptr(), PyExc_OverflowError);
+  const Py_ssize_t count = PyNumber_AsSsize_t(item_object(*number).ptr(), PyExc_OverflowError);
   if (count == -1 && PyErr_Occurred() != nullptr) raise_set();
   PyObject* result = PySequence_Repeat(sequence, count);
   if (result == nullptr) raise_set();
@@ -145,6 +143,7 @@ PyObject* repeated(PyObject* a, PyObject* b) {
 template <OpId op>
 PyObject* binary(PyObject* a, PyObject* b) {
   return guarded([&]() -> PyObject* {
+    if (PyObject* result = compute_elements(op, a, b)) return result;
     if constexpr (op == OpId::mul) {
       if (PyObject* result = repeated(a, b)) return result;
     }
@@ -158,6 +157,8 @@ PyObject* binary(PyObject* a, PyObject* b) {
 template <Whole whole>
 PyObject* binary_whole(PyObject* a, PyObject* b) {
   return guarded([&] {
+    constexpr IntegerOp kOp = whole == &left_shift ? IntegerOp::left_shift : IntegerOp::right_shift;
+    if (PyObject* result = compute_elements(kOp, a, b)) return result;
     Argument x;
     Argument y;
     if (!parse_both(a, b, x, y)) return answer(in_place_name(whole) + 1, a, b);
@@ -219,6 +220,7 @@ PyObject* power(PyObject* a, PyObject* b, PyObject* modulus) {
     Argument x;
     Argument y;
     if (modulus != Py_None) return not_implemented();
+    if (PyObject* result = compute_power_of_elements(a, b)) return result;
     if (!parse_power(a, b, x, y)) return answer("pow", a, b);
     return wrap_result(compute_power(x, y)).release().ptr();
   });
@@ -239,7 +241,7 @@ PyObject* in_place(PyObject* a, PyObject* b, const char* name, const char* metho
     if (self == nullptr || self->is_scalar) return not_implemented();
     self->check_writable(name);
     if (!parse_both(a, b, x, y)) return answer(method, a, b);
-    compute(self->tensor, x, y);
+    compute(self->tensor(), x, y);
     return nb::borrow(a).release().ptr();
   });
 }
@@ -302,7 +304,8 @@ PyObject* matmul_in_place(PyObject* a, PyObject* b) {
 template <OpId op>
 PyObject* unary(PyObject* a) {
   return guarded([&] {
-    const Tensor& x = self_of(a).tensor;
+    if (PyObject* element = compute_elements(op, a, nullptr)) return element;
+    const Tensor& x = self_of(a).tensor();
     const std::array<Operand, 1> operand = {Operand(x)};
     Tensor result;
     {
@@ -315,7 +318,7 @@ PyObject* unary(PyObject* a) {
 
 PyObject* positive(PyObject* a) {
   return guarded([&] {
-    const Tensor& x = self_of(a).tensor;
+    const Tensor& x = self_of(a).tensor();
     if (x.dtype() == Dtype::kBool) {
       fail(ErrorKind::kTypeMismatch, "+x: not defined for bool; use x.astype('int8')");
     }
@@ -325,13 +328,14 @@ PyObject* positive(PyObject* a) {
 
 PyObject* compare(PyObject* a, PyObject* b, int which) {
   return guarded([&] {
+    constexpr std::array<OpId, 6> kRows = {OpId::lt, OpId::le, OpId::eq,
+                                           OpId::ne, OpId::gt, OpId::ge};
+    const OpId op = kRows[static_cast<size_t>(which)];
+    if (PyObject* result = compute_elements(op, a, b)) return result;
     Argument x;
     Argument y;
     constexpr std::array<const char*, 6> kNames = {"lt", "le", "eq", "ne", "gt", "ge"};
     if (!parse_both(a, b, x, y)) return answer(kNames[static_cast<size_t>(which)], a, b);
-    constexpr std::array<OpId, 6> kRows = {OpId::lt, OpId::le, OpId::eq,
-                                           OpId::ne, OpId::gt, OpId::ge};
-    const OpId op = kRows[static_cast<size_t>(which)];
     const auto is_complex_tensor = [](const Argument& argument) {
       return argument.is_tensor() && is_complex(argument.tensor().dtype());
     };
@@ -369,7 +373,13 @@ void require_one(const Tensor& x, const char* what) {
 
 int truth(PyObject* a) {
   return guarded_int([&] {
-    const Tensor& x = self_of(a).tensor;
+    if (const Element* value = scalar_value(a); value != nullptr && value->dtype == Dtype::kBool) {
+      return value->bytes[0] != 0 ? 1 : 0;
+    }
+    if (const Element* value = scalar_value(a)) {
+      return PyObject_IsTrue(item_object(value->dtype, value->bytes).ptr());
+    }
+    const Tensor& x = self_of(a).tensor();
     require_one(x, "bool");
     return PyObject_IsTrue(item_object(x).ptr());
   });
@@ -377,7 +387,10 @@ int truth(PyObject* a) {
 
 PyObject* int_slot(PyObject* a) {
   return guarded([&] {
-    const Tensor& x = self_of(a).tensor;
+    if (const Element* value = scalar_value(a)) {
+      return PyNumber_Long(item_object(value->dtype, value->bytes).ptr());
+    }
+    const Tensor& x = self_of(a).tensor();
     require_one(x, "int");
     return PyNumber_Long(item_object(x).ptr());
   });
@@ -385,7 +398,10 @@ PyObject* int_slot(PyObject* a) {
 
 PyObject* float_slot(PyObject* a) {
   return guarded([&] {
-    const Tensor& x = self_of(a).tensor;
+    if (const Element* value = scalar_value(a)) {
+      return PyNumber_Float(item_object(value->dtype, value->bytes).ptr());
+    }
+    const Tensor& x = self_of(a).tensor();
     require_one(x, "float");
     return PyNumber_Float(item_object(x).ptr());
   });
@@ -393,7 +409,10 @@ PyObject* float_slot(PyObject* a) {
 
 PyObject* index_slot(PyObject* a) {
   return guarded([&] {
-    const Tensor& x = self_of(a).tensor;
+    if (const Element* value = scalar_value(a); value != nullptr && is_integer(value->dtype)) {
+      return item_object(value->dtype, value->bytes).release().ptr();
+    }
+    const Tensor& x = self_of(a).tensor();
     if (x.ndim() != 0 || !is_integer(x.dtype())) {
       fail(ErrorKind::kTypeMismatch,
            "only a Tensor of integers without dimensions can be an index; this one has ", x.ndim(),

@@ -33,15 +33,15 @@ nb::object store(Tensor result, nb::handle out, const char* name) {
     fail(ErrorKind::kTypeMismatch, name, ": out is a Tensor or None, not ", name_of_type(out));
   }
   target->check_writable(name);
-  if (target->tensor.shape() != result.shape()) {
-    fail(ErrorKind::kInvalidArgument, name, ": out has shape ", text(target->tensor.shape()),
+  if (target->tensor().shape() != result.shape()) {
+    fail(ErrorKind::kInvalidArgument, name, ": out has shape ", text(target->tensor().shape()),
          " and the result ", text(result.shape()));
   }
-  if (changes_kind(result.dtype(), target->tensor.dtype())) {
+  if (changes_kind(result.dtype(), target->tensor().dtype())) {
     fail(ErrorKind::kTypeMismatch, name, ": the result is ", dtype_name(result.dtype()),
-         ", which does not go into an out of ", dtype_name(target->tensor.dtype()));
+         ", which does not go into an out of ", dtype_name(target->tensor().dtype()));
   }
-  copy_into(result, target->tensor);
+  copy_into(result, target->tensor());
   return nb::borrow(out);
 }
 
@@ -76,13 +76,13 @@ nb::object reduce_in_numpy(const char* name, const TensorObject& self, nb::handl
   if (spec.dtype) options["dtype"] = report_dtype(*spec.dtype);
   if (*name == 'v' || *name == 's') options["ddof"] = spec.correction;
   return nb::module_::import_("hologram._lazy")
-      .attr("through_numpy")(name, wrap(self.tensor), **options);
+      .attr("through_numpy")(name, wrap(self.tensor()), **options);
 }
 
 nb::object reduce_as(Reduction op, const TensorObject& self, nb::handle axis, ReduceSpec spec,
                      nb::handle out) {
   std::vector<int> dims;
-  const Tensor& in = self.tensor;
+  const Tensor& in = self.tensor();
   if (is_complex(in.dtype()) && numpy_name(op) != nullptr) {
     return reduce_in_numpy(numpy_name(op), self, axis, spec, out);
   }
@@ -118,8 +118,8 @@ nb::object with_dtype(const TensorObject& self, nb::handle axis, nb::handle dtyp
   spec.dtype = maybe_dtype(dtype);
   // NumPy converts first: a sum of floats as integers is one of their whole parts.
   if ((op == Reduction::sum || op == Reduction::prod) && spec.dtype &&
-      is_floating(self.tensor.dtype()) && is_integer(*spec.dtype)) {
-    return reduce_as(op, {cast(self.tensor, *spec.dtype), false}, axis, spec, out);
+      is_floating(self.tensor().dtype()) && is_integer(*spec.dtype)) {
+    return reduce_as(op, {cast(self.tensor(), *spec.dtype), false}, axis, spec, out);
   }
   return reduce_as(op, self, axis, spec, out);
 }
@@ -146,7 +146,7 @@ nb::object norm(const TensorObject& self, nb::handle axis, double p, bool keepdi
   ReduceSpec spec;
   spec.keepdim = keepdims;
   spec.p = p;
-  const Tensor& in = self.tensor;
+  const Tensor& in = self.tensor();
   if (is_complex(in.dtype())) {
     const std::array<Operand, 1> operand = {Operand(in)};
     return reduce_as(Reduction::norm, {apply(OpId::abs, operand, Rules::numpy), false}, axis, spec,
@@ -159,7 +159,7 @@ nb::object norm(const TensorObject& self, nb::handle axis, double p, bool keepdi
 // A function of floats along one dimension.
 template <Tensor (*function)(const Tensor&, int)>
 nb::object along(const TensorObject& self, int axis) {
-  const Tensor& in = self.tensor;
+  const Tensor& in = self.tensor();
   Tensor result;
   {
     const Unlocked unlocked(is_long(in));
@@ -169,7 +169,7 @@ nb::object along(const TensorObject& self, int axis) {
 }
 
 nb::object cumulate(const TensorObject& self, nb::handle axis, nb::handle dtype, nb::handle out) {
-  Tensor in = self.tensor;
+  Tensor in = self.tensor();
   const int dim = axis.is_none() ? 0 : to_int(axis);
   // As NumPy does with a single number, too.
   if (axis.is_none() || in.ndim() == 0) in = reshaped(in, Shape{-1});
@@ -190,7 +190,7 @@ nb::object product(const TensorObject& self, nb::handle other) {
   Tensor result;
   {
     const Unlocked unlocked;
-    result = matmul(self.tensor, argument.tensor(), Rules::numpy);
+    result = matmul(self.tensor(), argument.tensor(), Rules::numpy);
   }
   return wrap_result(std::move(result));
 }

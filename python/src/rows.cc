@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "convert.h"
+#include "elements.h"
 #include "hologram/functions.h"
 #include "hologram/op.h"
 #include "hologram/recorder.h"
@@ -69,11 +70,13 @@ PyObject* call_on_tensors(OpId op, int arity, PyObject* const* args, Py_ssize_t 
   return guarded([&] {
     const std::string_view name = op_info(op).name;
     PyObject* out = parse_out(name.data(), args, nargs, kwnames, arity);
+    if (arity <= 2 && out == nullptr) {
+      PyObject* const element = compute_elements(op, args[0], arity == 2 ? args[1] : nullptr);
+      if (element != nullptr) return element;
+    }
     std::array<Argument, kMaxArity> arguments;
     for (int i = 0; i < arity; ++i) {
-      const TensorObject* other = arity == 2 ? tensor_of(args[1 - i]) : nullptr;
-      const bool parsed =
-          other != nullptr && arguments[i].parse_beside(args[i], other->tensor.dtype());
+      const bool parsed = arity == 2 && arguments[i].parse_beside(args[i], args[1 - i]);
       if (!parsed) arguments[i].require(args[i], name.data());
     }
     settle_numbers(op, arguments.data(), arity);
@@ -96,13 +99,13 @@ PyObject* call_on_tensors(OpId op, int arity, PyObject* const* args, Py_ssize_t 
         fail(ErrorKind::kTypeMismatch, name, ": out is a Tensor or None, not ", name_of_type(out));
       }
       target->check_writable(name.data());
-      if (is_unsigned(target->tensor.dtype())) {
+      if (is_unsigned(target->tensor().dtype())) {
         const Dtype result = elementwise_types(op, given, Rules::numpy).result;
-        check_same_kind(result, target->tensor.dtype(), name.data());
+        check_same_kind(result, target->tensor().dtype(), name.data());
       }
       {
         const Unlocked unlocked(is_long_op);
-        apply_into(op, given, target->tensor, Rules::numpy);
+        apply_into(op, given, target->tensor(), Rules::numpy);
       }
       return Py_NewRef(out);
     }
@@ -221,7 +224,7 @@ PyObject* try_ufunc(PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) 
   bool all_plain = true;
   for (Py_ssize_t i = 0; i < count; ++i) {
     if (const TensorObject* held = tensor_of(operands[i])) {
-      if (!is_among(held->tensor.dtype(), known.among)) return nullptr;
+      if (!is_among(held->tensor().dtype(), known.among)) return nullptr;
       continue;
     }
     if (is_plain(operands[i])) continue;
@@ -307,7 +310,7 @@ Tensor tensor_argument(PyObject* object, const char* op, const char* name, bool 
     tensor = buffer->tensor(op);
     if (flat) tensor = Tensor(buffer->buffer, Shape{tensor.numel()}, buffer->dtype);
   } else if (const TensorObject* held = tensor_of(object)) {
-    tensor = held->tensor;
+    tensor = held->tensor();
   } else {
     fail(ErrorKind::kTypeMismatch, op, ": ", name, " is a Buffer, a Tensor or a number, not ",
          name_of_type(object), "; copy arrays into a Buffer with from_numpy");

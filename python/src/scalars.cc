@@ -3,9 +3,12 @@
 // scalars are.
 #include <bit>
 #include <cmath>
+#include <cstring>
+#include <utility>
 #include <vector>
 
 #include "convert.h"
+#include "hologram/recorder.h"
 #include "methods.h"
 #include "objects.h"
 
@@ -21,12 +24,29 @@ ScalarKind kind_of(Dtype dtype) {
   return is_floating(dtype) ? ScalarKind::kFloat : ScalarKind::kComplex;
 }
 
-template <ScalarKind kind>
-nb::object wrap_kind(Tensor tensor) {
-  ScalarOf<kind> scalar;
-  scalar.tensor = std::move(tensor);
-  scalar.is_scalar = true;
-  return wrap_as(scalar_types[static_cast<size_t>(kind)], std::move(scalar));
+// Makes the object of a scalar where it is to stay.
+template <ScalarKind kind, class Value>
+nb::object wrap_kind(Value&& value) {
+  nb::object object =
+      nb::inst_alloc(reinterpret_cast<PyObject*>(scalar_types[static_cast<size_t>(kind)]));
+  auto* const scalar = new (nb::inst_ptr<void>(object)) ScalarOf<kind>(std::forward<Value>(value));
+  scalar->is_scalar = true;
+  nb::inst_mark_ready(object);
+  return object;
+}
+
+template <class Value>
+nb::object wrap_as_scalar(Dtype dtype, Value&& value) {
+  switch (kind_of(dtype)) {
+    case ScalarKind::kBool:
+      return wrap_kind<ScalarKind::kBool>(std::forward<Value>(value));
+    case ScalarKind::kInteger:
+      return wrap_kind<ScalarKind::kInteger>(std::forward<Value>(value));
+    case ScalarKind::kFloat:
+      return wrap_kind<ScalarKind::kFloat>(std::forward<Value>(value));
+    default:
+      return wrap_kind<ScalarKind::kComplex>(std::forward<Value>(value));
+  }
 }
 
 // --- Slots --------------------------------------------------------------------------------------
@@ -34,7 +54,7 @@ nb::object wrap_kind(Tensor tensor) {
 // Equal to that of Python's number of the same value, so that both are one key.
 Py_hash_t hash(PyObject* self) {
   try {
-    const nb::object value = item_object(self_of(self).tensor);
+    const nb::object value = item_object(self_of(self));
     if (PyFloat_CheckExact(value.ptr()) && std::isnan(PyFloat_AS_DOUBLE(value.ptr()))) {
       // As NaN is equal to nothing, each has a hash of its own.
       const auto address = reinterpret_cast<uintptr_t>(self);
@@ -80,18 +100,30 @@ void add_kind(nb::module_& m, const char* name, const char* doc) {
 
 }  // namespace
 
-nb::object wrap_scalar(Tensor tensor) {
-  switch (kind_of(tensor.dtype())) {
-    case ScalarKind::kBool:
-      return wrap_kind<ScalarKind::kBool>(std::move(tensor));
-    case ScalarKind::kInteger:
-      return wrap_kind<ScalarKind::kInteger>(std::move(tensor));
-    case ScalarKind::kFloat:
-      return wrap_kind<ScalarKind::kFloat>(std::move(tensor));
-    default:
-      return wrap_kind<ScalarKind::kComplex>(std::move(tensor));
-  }
+void TensorObject::give_memory() const {
+  const size_t size = itemsize(value_.dtype);
+  BufferRef memory = BufferRef::adopt(allocate_buffer(default_device(), size));
+  memory->set_dtype(value_.dtype);
+  std::memcpy(memory->data(), value_.bytes, size);
+  tensor_ = Tensor(std::move(memory), {}, value_.dtype);
 }
+
+void TensorObject::note_value() const {
+  const size_t size = itemsize(tensor_.dtype());
+  if (!tensor_.buffer() || !is_immediate(static_cast<int64_t>(size)) ||
+      !is_readable_at_call(*tensor_.buffer())) {
+    return;
+  }
+  value_.dtype = tensor_.dtype();
+  std::memcpy(value_.bytes, tensor_.data(), size);
+  is_known_ = true;
+}
+
+nb::object wrap_scalar(Tensor tensor) {
+  const Dtype dtype = tensor.dtype();
+  return wrap_as_scalar(dtype, std::move(tensor));
+}
+nb::object wrap_element(const Element& value) { return wrap_as_scalar(value.dtype, value); }
 
 nb::object view_of(const TensorObject& self, Tensor view) {
   if (!self.is_scalar) return wrap(std::move(view), self.readonly);
@@ -115,13 +147,13 @@ void register_scalars(nb::module_& m) {
   add_kind<ScalarKind::kFloat>(m, "FloatScalar", "A Scalar of a floating-point dtype.");
   add_kind<ScalarKind::kComplex>(m, "ComplexScalar", "A Scalar of a complex dtype.");
   m.def(
-      "_conj", [](const TensorObject& x) { return wrap_result(conj(x.tensor)); }, nb::arg("x"),
+      "_conj", [](const TensorObject& x) { return wrap_result(conj(x.tensor())); }, nb::arg("x"),
       nb::sig("def _conj(x: Tensor) -> Tensor"), "Return the complex conjugate of numbers.");
   m.def(
       "_as_scalar",
       [](nb::handle x) {
         const TensorObject& self = self_of(x.ptr());
-        return self.tensor.ndim() == 0 ? wrap_scalar(self.tensor) : nb::borrow(x);
+        return self.tensor().ndim() == 0 ? wrap_scalar(self.tensor()) : nb::borrow(x);
       },
       nb::arg("x"), nb::sig("def _as_scalar(x: Tensor) -> Tensor"),
       "Return the Scalar on the memory of a Tensor without dimensions, which no one else may "

@@ -33,7 +33,7 @@ int get_tensor_view(PyObject* self, Py_buffer* view, int flags) {
   view->obj = nullptr;
   if (object != nullptr && object->is_scalar) {  // arrays of it may be written
     return guarded_int([&] {
-      const nb::object copy = wrap(copy_of(object->tensor));
+      const nb::object copy = wrap(copy_of(object->tensor()));
       return get_tensor_view(copy.ptr(), view, flags);
     });
   }
@@ -41,7 +41,7 @@ int get_tensor_view(PyObject* self, Py_buffer* view, int flags) {
     PyErr_SetString(PyExc_BufferError, "the Tensor was not made by its class");
     return -1;
   }
-  return export_view(self, object->tensor, object->readonly, view, flags);
+  return export_view(self, object->tensor(), object->readonly, view, flags);
 }
 
 // Lives as long as the type.
@@ -85,9 +85,9 @@ nb::object reshape(const TensorObject& self, const nb::args& args, const nb::kwa
     }
   }
   const Shape shape = parse_sizes(args);
-  if (self.is_scalar) return view_of(self, reshaped(self.tensor, shape));
-  const bool shares = self.tensor.try_reshape(shape).has_value();
-  return wrap(reshaped(self.tensor, shape), shares && self.readonly);
+  if (self.is_scalar) return view_of(self, reshaped(self.tensor(), shape));
+  const bool shares = self.tensor().try_reshape(shape).has_value();
+  return wrap(reshaped(self.tensor(), shape), shares && self.readonly);
 }
 
 Tensor reversed_dims(const Tensor& tensor) {
@@ -98,19 +98,19 @@ Tensor reversed_dims(const Tensor& tensor) {
 
 nb::object transpose(const TensorObject& self, const nb::args& args) {
   if (args.empty() || (args.size() == 1 && args[0].is_none())) {
-    return view_of(self, reversed_dims(self.tensor));
+    return view_of(self, reversed_dims(self.tensor()));
   }
   const std::vector<int> dims = to_dims(parse_sizes(args));
-  if (args.size() == 2) return view_of(self, self.tensor.transpose(dims[0], dims[1]));
-  return view_of(self, self.tensor.permute(dims));
+  if (args.size() == 2) return view_of(self, self.tensor().transpose(dims[0], dims[1]));
+  return view_of(self, self.tensor().permute(dims));
 }
 
 nb::object permute(const TensorObject& self, const nb::args& args) {
-  return view_of(self, self.tensor.permute(to_dims(parse_sizes(args))));
+  return view_of(self, self.tensor().permute(to_dims(parse_sizes(args))));
 }
 
 nb::object squeeze(const TensorObject& self, nb::handle axis) {
-  Tensor result = self.tensor;
+  Tensor result = self.tensor();
   if (!axis.is_none()) {
     Shape dims = parse_shape(axis);
     for (int64_t& dim : dims) {
@@ -137,8 +137,8 @@ nb::object squeeze(const TensorObject& self, nb::handle axis) {
 // --- Properties ---------------------------------------------------------------------------------
 
 nb::object stride(const TensorObject& self, nb::handle dim) {
-  if (dim.is_none()) return to_tuple(self.tensor.strides());
-  return nb::int_(self.tensor.stride(to_int(dim)));
+  if (dim.is_none()) return to_tuple(self.tensor().strides());
+  return nb::int_(self.tensor().stride(to_int(dim)));
 }
 
 void set_shape(TensorObject& self, nb::handle sizes) {
@@ -146,25 +146,25 @@ void set_shape(TensorObject& self, nb::handle sizes) {
     raise(PyExc_AttributeError,
           "shape: a Scalar has no dimensions, ever; reshape() gives a Tensor of its value");
   }
-  std::optional<Tensor> view = self.tensor.try_reshape(parse_shape(sizes));
+  std::optional<Tensor> view = self.tensor().try_reshape(parse_shape(sizes));
   if (!view) {
-    raise(PyExc_AttributeError, "shape: elements with strides " + text(self.tensor.strides()) +
+    raise(PyExc_AttributeError, "shape: elements with strides " + text(self.tensor().strides()) +
                                     " take another shape only as a copy; use reshape()");
   }
-  self.tensor = *std::move(view);
+  self.set_tensor(*std::move(view));
 }
 
 nb::tuple byte_strides(const TensorObject& self) {
-  Shape bytes = self.tensor.strides();
-  for (int64_t& value : bytes) value *= static_cast<int64_t>(itemsize(self.tensor.dtype()));
+  Shape bytes = self.tensor().strides();
+  for (int64_t& value : bytes) value *= static_cast<int64_t>(itemsize(self.tensor().dtype()));
   return to_tuple(bytes);
 }
 
 // A memoryview that owns nothing and whose reader lets go of it before its call returns.
 nb::object peek(const TensorObject& self) {
-  if (self.tensor.buffer() && !self.tensor.buffer()->device().is_host_memory()) {
+  if (self.tensor().buffer() && !self.tensor().buffer()->device().is_host_memory()) {
     // A copy to read: what was written there would be lost.
-    Tensor copy = host_tensor(self.tensor);
+    Tensor copy = host_tensor(self.tensor());
     if (buffer_format(copy.dtype()) == nullptr) {
       copy = Tensor(copy.buffer(), copy.shape(), copy.strides(), Dtype::kInt16, copy.offset());
     }
@@ -173,20 +173,20 @@ nb::object peek(const TensorObject& self) {
     if (!memory.is_valid()) raise_set();
     return memory;
   }
-  settle(self.tensor);
-  const char* format = buffer_format(self.tensor.dtype());
+  settle(self.tensor());
+  const char* format = buffer_format(self.tensor().dtype());
   if (format == nullptr) format = "h";
-  std::vector<Py_ssize_t> shape(self.tensor.shape().begin(), self.tensor.shape().end());
+  std::vector<Py_ssize_t> shape(self.tensor().shape().begin(), self.tensor().shape().end());
   std::vector<Py_ssize_t> strides;
-  const auto size = static_cast<Py_ssize_t>(itemsize(self.tensor.dtype()));
-  for (const int64_t step : self.tensor.strides()) strides.push_back(step * size);
+  const auto size = static_cast<Py_ssize_t>(itemsize(self.tensor().dtype()));
+  for (const int64_t step : self.tensor().strides()) strides.push_back(step * size);
   static char nowhere[16];
   Py_buffer view{};
-  view.buf = self.tensor.data() != nullptr ? self.tensor.data() : nowhere;
-  view.len = static_cast<Py_ssize_t>(self.tensor.nbytes());
+  view.buf = self.tensor().data() != nullptr ? self.tensor().data() : nowhere;
+  view.len = static_cast<Py_ssize_t>(self.tensor().nbytes());
   view.itemsize = size;
   view.readonly = self.readonly || self.is_scalar ? 1 : 0;
-  view.ndim = self.tensor.ndim();
+  view.ndim = self.tensor().ndim();
   view.format = const_cast<char*>(format);
   view.shape = shape.data();
   view.strides = strides.data();
@@ -198,7 +198,7 @@ nb::object peek(const TensorObject& self) {
 // The bytes of a tensor in one dimension as elements of another dtype.
 nb::object reinterpret(const TensorObject& self, nb::handle dtype) {
   const Dtype wanted = parse_dtype(dtype);
-  const Tensor bytes = contiguous(self.tensor);
+  const Tensor bytes = contiguous(self.tensor());
   const auto size = static_cast<int64_t>(itemsize(wanted));
   const auto offset = bytes.offset() * static_cast<int64_t>(itemsize(bytes.dtype()));
   return wrap(Tensor(bytes.buffer(), Shape{static_cast<int64_t>(bytes.nbytes()) / size}, Shape{1},
@@ -207,13 +207,13 @@ nb::object reinterpret(const TensorObject& self, nb::handle dtype) {
 }
 
 nb::object as_int16(const TensorObject& self) {
-  const Tensor& t = self.tensor;
+  const Tensor& t = self.tensor();
   return wrap(Tensor(t.buffer(), t.shape(), t.strides(), Dtype::kInt16, t.offset()), self.readonly);
 }
 
 // bfloat16 of a tensor of int16, bit for bit.
 nb::object as_bfloat16(const TensorObject& self) {
-  const Tensor& t = self.tensor;
+  const Tensor& t = self.tensor();
   return wrap(Tensor(t.buffer(), t.shape(), t.strides(), Dtype::kBFloat16, t.offset()),
               self.readonly);
 }
@@ -223,25 +223,25 @@ nb::object as_bfloat16(const TensorObject& self) {
 nb::object astype(nb::handle object, nb::handle dtype, bool copy) {
   const TensorObject& self = self_of(object.ptr());
   const Dtype wanted = parse_dtype(dtype);
-  if (wanted == self.tensor.dtype() && !copy) return nb::borrow(object);
+  if (wanted == self.tensor().dtype() && !copy) return nb::borrow(object);
   Tensor result;
   {
-    const Unlocked unlocked(is_long(self.tensor));
-    if (is_complex(self.tensor.dtype()) && !is_complex(wanted)) {
-      fail(ErrorKind::kTypeMismatch, "astype: ", dtype_name(self.tensor.dtype()),
+    const Unlocked unlocked(is_long(self.tensor()));
+    if (is_complex(self.tensor().dtype()) && !is_complex(wanted)) {
+      fail(ErrorKind::kTypeMismatch, "astype: ", dtype_name(self.tensor().dtype()),
            " does not convert to ", dtype_name(wanted), "; take the real or imaginary part");
     }
-    if (wanted != self.tensor.dtype()) result = cast(self.tensor, wanted);
+    if (wanted != self.tensor().dtype()) result = cast(self.tensor(), wanted);
   }
-  if (self.is_scalar && wanted == self.tensor.dtype()) return nb::borrow(object);
+  if (self.is_scalar && wanted == self.tensor().dtype()) return nb::borrow(object);
   if (self.is_scalar) return wrap_scalar(std::move(result));
-  return wrap(wanted != self.tensor.dtype() ? std::move(result) : copy_of(self.tensor));
+  return wrap(wanted != self.tensor().dtype() ? std::move(result) : copy_of(self.tensor()));
 }
 
 nb::object item(const TensorObject& self, const nb::args& args) {
-  if (args.empty()) return item_object(self.tensor);
+  if (args.empty()) return item_object(self);
   const Shape index = parse_sizes(args);
-  Tensor element = self.tensor;
+  Tensor element = self.tensor();
   const auto check = [](int64_t at, int64_t size) {
     if (at < -size || at >= size) {
       fail(ErrorKind::kIndex, "item: index ", at, " is out of bounds for size ", size);
@@ -268,20 +268,21 @@ nb::object item(const TensorObject& self, const nb::args& args) {
 // A scalar, which never changes, is its own copy.
 nb::object copy_object(nb::handle object) {
   const TensorObject& self = self_of(object.ptr());
-  return self.is_scalar ? nb::borrow(object) : wrap(copy_of(self.tensor));
+  return self.is_scalar ? nb::borrow(object) : wrap(copy_of(self.tensor()));
 }
 
 nb::object contiguous_object(nb::handle object) {
   const TensorObject& self = self_of(object.ptr());
-  if (self.tensor.is_contiguous()) return nb::borrow(object);
-  return wrap(copy_of(self.tensor));
+  if (self.tensor().is_contiguous()) return nb::borrow(object);
+  return wrap(copy_of(self.tensor()));
 }
 
 nb::object nonzero_object(const TensorObject& self) {
   std::vector<Tensor> found;
   {
-    const Unlocked unlocked(is_long(self.tensor) || !is_readable_at_call(*self.tensor.buffer()));
-    found = nonzero(self.tensor);
+    const Unlocked unlocked(is_long(self.tensor()) ||
+                            !is_readable_at_call(*self.tensor().buffer()));
+    found = nonzero(self.tensor());
   }
   nb::list positions;
   for (Tensor& each : found) positions.append(wrap(std::move(each)));
@@ -334,7 +335,7 @@ void register_tensor(nb::module_& m) {
           "capsule\n"
           "that was used already.")
       .def_prop_rw(
-          "shape", [](const TensorObject& t) { return to_tuple(t.tensor.shape()); }, &set_shape,
+          "shape", [](const TensorObject& t) { return to_tuple(t.tensor().shape()); }, &set_shape,
           nb::for_getter(nb::sig("def shape(self) -> tuple[int, ...]")),
           nb::for_setter(nb::sig("def shape(self, sizes: typing.Any, /) -> None")),
           "Sizes of the dimensions. Where others are assigned, one of which may be -1, the Tensor\n"
@@ -345,7 +346,7 @@ void register_tensor(nb::module_& m) {
            nb::sig("def stride(self, dim: int | None = None) -> typing.Any"),
            "Elements from an element to the next along each dimension, as PyTorch's.")
       .def_prop_ro(
-          "dtype", [](const TensorObject& t) { return report_dtype(t.tensor.dtype()); },
+          "dtype", [](const TensorObject& t) { return report_dtype(t.tensor().dtype()); },
           nb::sig("def dtype(self) -> typing.Any"),
           "NumPy's dtype; hologram's own for bfloat16 without ml_dtypes, and without NumPy.")
       .def_prop_ro(
@@ -353,36 +354,36 @@ void register_tensor(nb::module_& m) {
           [](const TensorObject& t) {
             // To ask a dtype of NumPy's for its name takes microseconds.
             static std::array<PyObject*, kStoredDtypeCount> names = {};
-            PyObject*& name = names[static_cast<size_t>(t.tensor.dtype())];
+            PyObject*& name = names[static_cast<size_t>(t.tensor().dtype())];
             if (name == nullptr)
-              name = PyUnicode_InternFromString(dtype_name(t.tensor.dtype()).data());
+              name = PyUnicode_InternFromString(dtype_name(t.tensor().dtype()).data());
             return nb::borrow(name);
           },
           nb::sig("def _dtype_name(self) -> str"), "str(dtype).")
       .def_prop_ro(
-          "ndim", [](const TensorObject& t) { return t.tensor.ndim(); }, "Number of dimensions.")
+          "ndim", [](const TensorObject& t) { return t.tensor().ndim(); }, "Number of dimensions.")
       .def_prop_ro(
-          "size", [](const TensorObject& t) { return t.tensor.numel(); }, "Number of elements.")
+          "size", [](const TensorObject& t) { return t.tensor().numel(); }, "Number of elements.")
       .def_prop_ro(
-          "itemsize", [](const TensorObject& t) { return itemsize(t.tensor.dtype()); },
+          "itemsize", [](const TensorObject& t) { return itemsize(t.tensor().dtype()); },
           "Bytes of an element.")
       .def_prop_ro(
-          "nbytes", [](const TensorObject& t) { return t.tensor.nbytes(); },
+          "nbytes", [](const TensorObject& t) { return t.tensor().nbytes(); },
           "Bytes of the elements.")
       .def_prop_ro(
           "readonly", [](const TensorObject& t) { return t.readonly; },
           "Whether writing is refused, as it is by the owner of the memory.")
       .def_prop_ro(
-          "T", [](const TensorObject& t) { return view_of(t, reversed_dims(t.tensor)); },
+          "T", [](const TensorObject& t) { return view_of(t, reversed_dims(t.tensor())); },
           nb::sig("def T(self) -> Tensor"), "A view with the dimensions in reverse.")
       .def_prop_ro(
           "mT",
           [](const TensorObject& t) {
-            if (t.tensor.ndim() < 2) {
+            if (t.tensor().ndim() < 2) {
               fail(ErrorKind::kInvalidArgument, "mT: a matrix is needed; the Tensor has ",
-                   t.tensor.ndim(), " dimensions");
+                   t.tensor().ndim(), " dimensions");
             }
-            return view_of(t, t.tensor.transpose(-2, -1));
+            return view_of(t, t.tensor().transpose(-2, -1));
           },
           nb::sig("def mT(self) -> Tensor"), "A view with the last two dimensions exchanged.")
       .def(
@@ -396,7 +397,9 @@ void register_tensor(nb::module_& m) {
            "in the order given.")
       .def(
           "swapaxes",
-          [](const TensorObject& t, int a, int b) { return view_of(t, t.tensor.transpose(a, b)); },
+          [](const TensorObject& t, int a, int b) {
+            return view_of(t, t.tensor().transpose(a, b));
+          },
           nb::arg("axis1"), nb::arg("axis2"),
           nb::sig("def swapaxes(self, axis1: int, axis2: int) -> Tensor"),
           "Return a view with two dimensions exchanged.")
@@ -406,7 +409,7 @@ void register_tensor(nb::module_& m) {
       .def(
           "narrow",
           [](const TensorObject& t, int dim, int64_t start, int64_t length) {
-            return view_of(t, t.tensor.narrow(dim, start, length));
+            return view_of(t, t.tensor().narrow(dim, start, length));
           },
           nb::arg("dim"), nb::arg("start"), nb::arg("length"),
           nb::sig("def narrow(self, dim: int, start: int, length: int) -> Tensor"),
@@ -414,7 +417,7 @@ void register_tensor(nb::module_& m) {
       .def(
           "select",
           [](const TensorObject& t, int dim, int64_t index) {
-            return view_of(t, t.tensor.select(dim, index));
+            return view_of(t, t.tensor().select(dim, index));
           },
           nb::arg("dim"), nb::arg("index"),
           nb::sig("def select(self, dim: int, index: int) -> Tensor"),
@@ -422,7 +425,7 @@ void register_tensor(nb::module_& m) {
       .def(
           "slice",
           [](const TensorObject& t, int dim, int64_t start, int64_t stop, int64_t step) {
-            return view_of(t, t.tensor.slice(dim, start, stop, step));
+            return view_of(t, t.tensor().slice(dim, start, stop, step));
           },
           nb::arg("dim"), nb::arg("start"), nb::arg("stop"), nb::arg("step") = 1,
           nb::sig("def slice(self, dim: int, start: int, stop: int, step: int = 1) -> Tensor"),
@@ -432,29 +435,29 @@ void register_tensor(nb::module_& m) {
            "Return a view without the dimensions of size 1, or without those named.")
       .def(
           "unsqueeze",
-          [](const TensorObject& t, int dim) { return view_of(t, t.tensor.unsqueeze(dim)); },
+          [](const TensorObject& t, int dim) { return view_of(t, t.tensor().unsqueeze(dim)); },
           nb::arg("dim"), nb::sig("def unsqueeze(self, dim: int) -> Tensor"),
           "Return a view with a dimension of size 1 more.")
       .def(
           "expand",
           [](const TensorObject& t, const nb::args& sizes) {
-            if (t.is_scalar) return wrap(copy_of(t.tensor).expand(parse_sizes(sizes)), true);
+            if (t.is_scalar) return wrap(copy_of(t.tensor()).expand(parse_sizes(sizes)), true);
             // Elements that are several at once are not for writing.
-            return wrap(t.tensor.expand(parse_sizes(sizes)), true);
+            return wrap(t.tensor().expand(parse_sizes(sizes)), true);
           },
           nb::arg("shape"), nb::sig("def expand(self, *shape: typing.Any) -> Tensor"),
           "Return a read-only view that repeats sizes of 1; -1 keeps a size.")
       .def(
           "ravel",
           [](const TensorObject& t) {
-            if (t.is_scalar) return view_of(t, reshaped(t.tensor, Shape{-1}));
-            const bool shares = t.tensor.is_contiguous();
-            return wrap(reshaped(t.tensor, Shape{-1}), shares && t.readonly);
+            if (t.is_scalar) return view_of(t, reshaped(t.tensor(), Shape{-1}));
+            const bool shares = t.tensor().is_contiguous();
+            return wrap(reshaped(t.tensor(), Shape{-1}), shares && t.readonly);
           },
           nb::sig("def ravel(self) -> Tensor"), "Return the elements in one dimension.")
       .def(
           "flatten",
-          [](const TensorObject& t) { return wrap(reshaped(copy_of(t.tensor), Shape{-1})); },
+          [](const TensorObject& t) { return wrap(reshaped(copy_of(t.tensor()), Shape{-1})); },
           nb::sig("def flatten(self) -> Tensor"), "Return a copy in one dimension.")
       .def("nonzero", &nonzero_object, nb::sig("def nonzero(self) -> tuple[Tensor, ...]"),
            "Return the positions of the elements that are not 0, one Tensor of int64 for each\n"
@@ -479,11 +482,11 @@ void register_tensor(nb::module_& m) {
            "order, or that of an index for each dimension.\n\n"
            "ValueError without a position where there are several, IndexError out of range.")
       .def(
-          "tolist", [](const TensorObject& t) { return to_list(t.tensor); },
+          "tolist", [](const TensorObject& t) { return to_list(t.tensor()); },
           nb::sig("def tolist(self) -> typing.Any"),
           "Return the values as nested lists of Python numbers.")
       .def(
-          "tobytes", [](const TensorObject& t) { return to_byte_string(t.tensor); },
+          "tobytes", [](const TensorObject& t) { return to_byte_string(t.tensor()); },
           "Return a copy of the elements in row-major order as bytes.")
       .def(
           "numpy", [](nb::handle self) { return numpy_view(self); },
@@ -504,7 +507,7 @@ void register_tensor(nb::module_& m) {
       .def(
           "__complex__",
           [](const TensorObject& t) {
-            const nb::object value = item_object(t.tensor);
+            const nb::object value = item_object(t.tensor());
             Py_complex number = PyComplex_AsCComplex(value.ptr());
             if (PyErr_Occurred() != nullptr) raise_set();
             return nb::steal(PyComplex_FromCComplex(number));

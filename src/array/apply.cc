@@ -9,6 +9,7 @@
 
 #include "hologram/elementwise.h"
 #include "hologram/error.h"
+#include "hologram/integer_elements.h"
 #include "hologram/memory.h"
 #include "src/array/arithmetic.h"
 #include "src/array/array.h"
@@ -352,6 +353,32 @@ Tensor apply(OpId op, std::span<const Operand> operands, Rules rules) {
   Tensor out = array::fresh(array::broadcast_shape(info.name, operands), types.result, device);
   array::run(op, operands, types.compute, out, rules);
   return out;
+}
+
+std::optional<Dtype> apply_to_elements(OpId op, Dtype dtype, const void* x, const void* y,
+                                       void* out, Rules rules) {
+  const OpInfo& info = op_info(op);
+  const auto size = static_cast<int64_t>(itemsize(dtype));
+  if (info.arity != (y == nullptr ? 1 : 2) || !is_immediate(size)) return std::nullopt;
+  const Dtype compute = array::works_on_bits(op) ? carrier_dtype(dtype) : dtype;
+  if (array::computes_in(info, compute, rules)) {
+    const ElementwiseKernel kernel = elementwise_kernel(op, compute);
+    if (kernel == nullptr) return std::nullopt;
+    const void* const in[] = {x, y};
+    kernel(in, out, 1);
+    return compute == dtype || info.result_is_bool ? info.result(dtype) : dtype;
+  }
+  const bool is_integer_op = is_integer(dtype) && info.others.way == OtherDtypes::kInteger &&
+                             info.others.integer_op != IntegerOp::pow;
+  if (!is_integer_op) return std::nullopt;
+  integer_elements(info.others.integer_op, dtype, x, y, out, 1);
+  return dtype;
+}
+
+bool apply_to_elements(IntegerOp op, Dtype dtype, const void* x, const void* y, void* out) {
+  if (!is_integer(dtype) || !is_immediate(static_cast<int64_t>(itemsize(dtype)))) return false;
+  integer_elements(op, dtype, x, y, out, 1);
+  return true;
 }
 
 void apply_into(OpId op, std::span<const Operand> operands, const Tensor& out, Rules rules) {

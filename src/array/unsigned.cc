@@ -184,27 +184,8 @@ void unsigned_elementwise(OpId op, std::span<const Operand> operands, Dtype comp
     run(row, {in.turned(x), in.turned(y)}, result);
     return result;
   };
+  if (works_on_bits(op)) return run_row(op, dtype, in.first(operands.size()), to);
   switch (op) {
-    case OpId::add:
-    case OpId::sub:
-    case OpId::mul:
-    case OpId::neg:
-    case OpId::square:
-    case OpId::add_scaled:
-    case OpId::addcmul:
-    case OpId::eq:
-    case OpId::ne:
-    case OpId::logical_not:
-    case OpId::logical_and:
-    case OpId::logical_or:
-    case OpId::logical_xor:
-    case OpId::bitwise_not:
-    case OpId::bitwise_and:
-    case OpId::bitwise_or:
-    case OpId::bitwise_xor:
-    case OpId::where:
-      // The bits are the same, whatever the sign.
-      return run_row(op, dtype, in.first(operands.size()), to);
     case OpId::abs:
     case OpId::relu:
     case OpId::floor:

@@ -9,6 +9,33 @@
 
 namespace hologram::array {
 
+// Whether the op gives the same bits whatever the sign of its operands.
+constexpr bool works_on_bits(OpId op) {
+  switch (op) {
+    case OpId::add:
+    case OpId::sub:
+    case OpId::mul:
+    case OpId::neg:
+    case OpId::square:
+    case OpId::add_scaled:
+    case OpId::addcmul:
+    case OpId::eq:
+    case OpId::ne:
+    case OpId::logical_not:
+    case OpId::logical_and:
+    case OpId::logical_or:
+    case OpId::logical_xor:
+    case OpId::bitwise_not:
+    case OpId::bitwise_and:
+    case OpId::bitwise_or:
+    case OpId::bitwise_xor:
+    case OpId::where:
+      return true;
+    default:
+      return false;
+  }
+}
+
 // `t` itself where its dtype has kernels.
 Tensor carrier(const Tensor& t);
 View carrier(const View& view);

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "hologram/elementwise.h"
+#include "hologram/integer_elements.h"
 #include "hologram/parallel.h"
 #include "src/base/element.h"
 #include "src/cpu/device/call_table.h"
@@ -93,45 +94,50 @@ struct RightShift {
 };
 
 // Operands without gaps, one after another as out's elements are.
-template <class Function, class T>
-void run_dense(const View& x, const View& y, const View& out, int max_threads) {
-  constexpr int64_t kTile = 8192;
-  const int64_t n = out.numel();
-  const auto* a = static_cast<const T*>(x.data);
-  const auto* b = static_cast<const T*>(y.data);
-  auto* c = static_cast<T*>(out.data);
-  parallel_for((n + kTile - 1) / kTile, max_threads, [&](int64_t begin, int64_t end, int) {
-    const int64_t last = std::min(end * kTile, n);
+template <class Function>
+void run_dense(Dtype dtype, bool is_unsigned, const void* x, const void* y, void* out, int64_t n) {
+  with_integer_as(dtype, is_unsigned, [&](auto type) {
+    using T = decltype(type);
+    const auto* a = static_cast<const T*>(x);
+    const auto* b = static_cast<const T*>(y);
+    auto* c = static_cast<T*>(out);
     // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): absent operands have no elements
-    for (int64_t i = begin * kTile; i < last; ++i) c[i] = Function{}(a[i], b[i]);
+    for (int64_t i = 0; i < n; ++i) c[i] = Function{}(a[i], b[i]);
   });
 }
 
-template <class Function>
-void run_function(const calls::IntegerOp<>& call, int max_threads) {
-  with_integer_as(call.out.dtype, call.is_unsigned, [&](auto type) {
-    run_dense<Function, decltype(type)>(call.x, call.y, call.out, max_threads);
-  });
+void run_op(IntegerOp op, Dtype dtype, bool is_unsigned, const void* x, const void* y, void* out,
+            int64_t n) {
+  switch (op) {
+    case IntegerOp::pow:
+      return run_dense<Power>(dtype, is_unsigned, x, y, out, n);
+    case IntegerOp::floor_divide:
+      return run_dense<FloorDivide>(dtype, is_unsigned, x, y, out, n);
+    case IntegerOp::remainder:
+      return run_dense<Remainder>(dtype, is_unsigned, x, y, out, n);
+    case IntegerOp::left_shift:
+      return run_dense<LeftShift>(dtype, is_unsigned, x, y, out, n);
+    case IntegerOp::right_shift:
+      return run_dense<RightShift>(dtype, is_unsigned, x, y, out, n);
+    case IntegerOp::fmod:
+      return run_dense<Fmod>(dtype, is_unsigned, x, y, out, n);
+  }
 }
 
 }  // namespace
 
 void run(const calls::IntegerOp<>& call, CallThreads most) {
-  const int threads = most(call.out.numel());
-  switch (static_cast<IntegerOp>(call.op)) {
-    case IntegerOp::pow:
-      return run_function<Power>(call, threads);
-    case IntegerOp::floor_divide:
-      return run_function<FloorDivide>(call, threads);
-    case IntegerOp::remainder:
-      return run_function<Remainder>(call, threads);
-    case IntegerOp::left_shift:
-      return run_function<LeftShift>(call, threads);
-    case IntegerOp::right_shift:
-      return run_function<RightShift>(call, threads);
-    case IntegerOp::fmod:
-      return run_function<Fmod>(call, threads);
-  }
+  constexpr int64_t kTile = 8192;
+  const int64_t n = call.out.numel();
+  const auto size = static_cast<int64_t>(itemsize(call.out.dtype));
+  const auto* x = static_cast<const char*>(call.x.data);
+  const auto* y = static_cast<const char*>(call.y.data);
+  auto* const out = static_cast<char*>(call.out.data);
+  parallel_for((n + kTile - 1) / kTile, most(n), [&](int64_t begin, int64_t end, int) {
+    const int64_t first = begin * kTile * size;
+    run_op(static_cast<IntegerOp>(call.op), call.out.dtype, call.is_unsigned, x + first, y + first,
+           out + first, std::min(end * kTile, n) - begin * kTile);
+  });
 }
 
 void run(const calls::ComplexOp<>& call, CallThreads most) {
@@ -141,3 +147,12 @@ void run(const calls::ComplexOp<>& call, CallThreads most) {
 }
 
 }  // namespace hologram::cpu
+
+namespace hologram {
+
+void integer_elements(IntegerOp op, Dtype dtype, const void* x, const void* y, void* out,
+                      int64_t n) {
+  cpu::run_op(op, carrier_dtype(dtype), is_unsigned(dtype), x, y, out, n);
+}
+
+}  // namespace hologram
