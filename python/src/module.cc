@@ -153,4 +153,5 @@ NB_MODULE(_hologram, m) {
   register_reductions(m);
   register_losses(m);
   register_calls(m);
+  register_tracing(m);
 }

@@ -207,5 +207,6 @@ void register_rows(nb::module_& m);
 void register_array_function(nb::module_& m);
 void register_losses(nb::module_& m);
 void register_calls(nb::module_& m);
+void register_tracing(nb::module_& m);
 
 }  // namespace hologram::python
