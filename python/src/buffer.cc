@@ -15,6 +15,7 @@
 #include "hologram/memory.h"
 #include "hologram/recorder.h"
 #include "host_array.h"
+#include "looks.h"
 #include "objects.h"
 
 namespace hologram::python {
@@ -79,6 +80,7 @@ void from_bytes(BufferObject& self, nb::handle data) {
 }
 
 nb::bytes to_bytes(BufferObject& self) {
+  const Look look("to_bytes()");
   const Tensor from = host_tensor(self.tensor("to_bytes"));
   return nb::bytes(static_cast<const char*>(from.data()), from.nbytes());
 }
@@ -219,6 +221,7 @@ void register_buffer(nb::module_& m) {
           "to_numpy",
           [](nb::handle self) {
             buffer_self(self).check_alive("to_numpy");
+            const Look look("to_numpy()");
             return numpy_view(self);
           },
           nb::sig("def to_numpy(self) -> numpy.ndarray"), kToNumpyDoc)

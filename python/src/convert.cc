@@ -13,6 +13,7 @@
 #include "dtype.h"
 #include "hologram/elementwise.h"
 #include "host_array.h"
+#include "looks.h"
 #include "numpy_classes.h"
 
 namespace hologram::python {
@@ -354,7 +355,7 @@ std::optional<int64_t> integer_at_hand(const Tensor& tensor) {
   return value;
 }
 
-nb::object item_object(const Tensor& tensor) {
+nb::object item_object(const Tensor& tensor, const char* what) {
   if (tensor.numel() != 1) {
     fail(ErrorKind::kInvalidArgument, "item(): the Tensor has ", tensor.numel(),
          " elements; index it so that one is left");
@@ -372,6 +373,7 @@ nb::object item_object(const Tensor& tensor) {
       return nb::steal(PyFloat_FromDouble(value));
     }
   }
+  const Look look(what);
   return number_at(values_of(tensor, dtype).data(), dtype);
 }
 

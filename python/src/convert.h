@@ -37,8 +37,9 @@ Tensor copy_of(const Tensor& tensor);
 // The value of an integer tensor without dimensions, where it is known without running anything and
 // int64 holds it.
 std::optional<int64_t> integer_at_hand(const Tensor& tensor);
-// tensor.item(): ValueError unless it has one element.
-nb::object item_object(const Tensor& tensor);
+// tensor.item(): ValueError unless it has one element. what: what Python asked, for traces of what
+// runs for it.
+nb::object item_object(const Tensor& tensor, const char* what = "item()");
 nb::object to_list(const Tensor& tensor);
 // Row-major bytes.
 nb::bytes to_byte_string(const Tensor& tensor);

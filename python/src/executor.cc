@@ -10,6 +10,7 @@
 #include "dtype.h"
 #include "hologram/device.h"
 #include "hologram/recorder.h"
+#include "looks.h"
 #include "objects.h"
 
 namespace hologram::python {
@@ -60,6 +61,7 @@ nb::dict stats(ExecutorObject& self) {
 }
 
 void synchronize(ExecutorObject& self) {
+  const Look look("synchronize()");
   const Unlocked unlocked;
   self.executor->synchronize();
 }

@@ -34,7 +34,7 @@ nb::object wrap_kind(Tensor tensor) {
 // Equal to that of Python's number of the same value, so that both are one key.
 Py_hash_t hash(PyObject* self) {
   try {
-    const nb::object value = item_object(self_of(self).tensor);
+    const nb::object value = item_object(self_of(self).tensor, "hash()");
     if (PyFloat_CheckExact(value.ptr()) && std::isnan(PyFloat_AS_DOUBLE(value.ptr()))) {
       // As NaN is equal to nothing, each has a hash of its own.
       const auto address = reinterpret_cast<uintptr_t>(self);

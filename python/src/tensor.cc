@@ -15,6 +15,7 @@
 #include "dtype.h"
 #include "hologram/functions.h"
 #include "host_array.h"
+#include "looks.h"
 #include "methods.h"
 #include "objects.h"
 #include "operators.h"
@@ -278,7 +279,11 @@ nb::object contiguous_object(nb::handle object) {
 }
 
 nb::object nonzero_object(const TensorObject& self) {
+  const Look look("nonzero()");
   std::vector<Tensor> found;
+  if (self.tensor.buffer()) {
+    note_at_call(self.tensor.buffer()->device(), "nonzero", AtCall::kValues);
+  }
   {
     const Unlocked unlocked(is_long(self.tensor) || !is_readable_at_call(*self.tensor.buffer()));
     found = nonzero(self.tensor);
@@ -479,46 +484,72 @@ void register_tensor(nb::module_& m) {
            "order, or that of an index for each dimension.\n\n"
            "ValueError without a position where there are several, IndexError out of range.")
       .def(
-          "tolist", [](const TensorObject& t) { return to_list(t.tensor); },
+          "tolist",
+          [](const TensorObject& t) {
+            const Look look("tolist()");
+            return to_list(t.tensor);
+          },
           nb::sig("def tolist(self) -> typing.Any"),
           "Return the values as nested lists of Python numbers.")
       .def(
-          "tobytes", [](const TensorObject& t) { return to_byte_string(t.tensor); },
+          "tobytes",
+          [](const TensorObject& t) {
+            const Look look("tobytes()");
+            return to_byte_string(t.tensor);
+          },
           "Return a copy of the elements in row-major order as bytes.")
       .def(
-          "numpy", [](nb::handle self) { return numpy_view(self); },
+          "numpy",
+          [](nb::handle self) {
+            const Look look("numpy()");
+            return numpy_view(self);
+          },
           nb::sig("def numpy(self) -> numpy.ndarray"),
           "Return a NumPy array on this memory, without a copy; it keeps the memory alive.\n\n"
           "Later ops on the memory run at their calls. bfloat16 needs ml_dtypes.")
       .def(
           "__array__",
           [](nb::handle self, nb::handle dtype, nb::handle copy) {
+            const Look look("np.asarray()");
             return helper("hologram._numpy", "array", self, dtype, copy);
           },
           nb::arg("dtype") = nb::none(), nb::kw_only(), nb::arg("copy") = nb::none(),
           nb::sig("def __array__(self, dtype: typing.Any = None, *, copy: bool | None = None) -> "
                   "numpy.ndarray"))
       .def(
-          "__reduce__", [](nb::handle self) { return helper("hologram._text", "reduce", self); },
+          "__reduce__",
+          [](nb::handle self) {
+            const Look look("pickle");
+            return helper("hologram._text", "reduce", self);
+          },
           nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"))
       .def(
           "__complex__",
           [](const TensorObject& t) {
-            const nb::object value = item_object(t.tensor);
+            const nb::object value = item_object(t.tensor, "complex()");
             Py_complex number = PyComplex_AsCComplex(value.ptr());
             if (PyErr_Occurred() != nullptr) raise_set();
             return nb::steal(PyComplex_FromCComplex(number));
           },
           nb::sig("def __complex__(self) -> complex"))
       .def(
-          "__repr__", [](nb::handle self) { return helper("hologram._text", "represent", self); },
+          "__repr__",
+          [](nb::handle self) {
+            const Look look("repr()");
+            return helper("hologram._text", "represent", self);
+          },
           nb::sig("def __repr__(self) -> str"))
       .def(
-          "__str__", [](nb::handle self) { return helper("hologram._text", "show", self); },
+          "__str__",
+          [](nb::handle self) {
+            const Look look("print()");
+            return helper("hologram._text", "show", self);
+          },
           nb::sig("def __str__(self) -> str"))
       .def(
           "__format__",
           [](nb::handle self, nb::handle format) {
+            const Look look("format()");
             return helper("hologram._text", "apply_format", self, format);
           },
           nb::arg("format"), nb::sig("def __format__(self, format: str) -> str"))

@@ -11,9 +11,17 @@
 #include "convert.h"
 #include "hologram/recorder.h"
 #include "hologram/trace.h"
+#include "looks.h"
 #include "objects.h"
 
 namespace hologram::python {
+
+void Look::begin(const char* what) {
+  outer_ = internal::exchange_cause(what);
+  if (outer_ != nullptr) internal::exchange_cause(outer_);
+}
+void Look::end() const { internal::exchange_cause(outer_); }
+
 namespace {
 
 template <class Values>

@@ -19,6 +19,9 @@ _CAUSES = {
     "size": "its size",
     "memory": "a request for memory",
     "stream": "an event or a query",
+    "call": "enough work for the worker thread",
+    "float mode": "another float mode",
+    "age": "its age",
     "replay": "its replay as a graph",
 }
 _MAX_LISTED = 32  # circuits in a text
