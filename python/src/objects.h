@@ -4,9 +4,13 @@
 // Operators and other short calls are functions in type slots, which know their objects by type
 // and skip the dispatch of overloads. They run inside guarded(), which turns C++ exceptions into
 // Python's.
+//
+// nb::cast<std::string> is another function where nanobind/stl/string.h is not included, and the
+// linker takes either one, so that every file includes it here.
 #pragma once
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>  // IWYU pragma: keep
 
 #include <array>
 #include <memory>

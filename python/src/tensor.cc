@@ -2,7 +2,6 @@
 // hologram.Tensor: its class, its views and its conversions.
 #include "hologram/tensor.h"
 
-#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
