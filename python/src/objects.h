@@ -207,6 +207,7 @@ void register_buffer(nb::module_& m);
 void register_tensor(nb::module_& m);
 void register_scalars(nb::module_& m);
 void register_making(nb::module_& m);
+void register_random(nb::module_& m);
 void register_rows(nb::module_& m);
 void register_array_function(nb::module_& m);
 void register_losses(nb::module_& m);
