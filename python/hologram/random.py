@@ -56,7 +56,7 @@ def _is_array(x: Any) -> bool:
 
 def _real(x: Any, name: str) -> Tensor:
     """Return a parameter of a distribution as a Tensor of float64."""
-    found = _hologram.asarray(x)
+    found = _hologram._operand(x)
     if found._dtype_name.startswith("complex"):
         raise TypeError(f"{name} is of real numbers, not {found._dtype_name}; take the real part")
     return found.astype("float64", copy=False)
@@ -165,7 +165,7 @@ class Generator:
         found = self._fill(self._stream.uniform, "standard_exponential", size, dtype, out)
         if out is None:
             return _shaped(-rows.log(1 - found), size)
-        values = _hologram.asarray(found)
+        values = _hologram.asarray(found, copy=False)
         values[...] = -rows.log(1 - values)
         return found
 
@@ -271,7 +271,7 @@ class Generator:
             high, closed = _one_less(high), True
         low, high = _whole(low, "low", name), _whole(high, "high", name)
         shape = _common(size, "integers", low, high)
-        low, high = (_hologram.asarray(broadcast_to(x, shape)) for x in (low, high))
+        low, high = (broadcast_to(x, shape) for x in (low, high))
         return _shaped(self._stream.integers_between(low, high, closed, name), size)
 
     def bytes(self, length: int) -> builtins.bytes:
@@ -494,7 +494,7 @@ def _whole(x: Any, name: str, dtype: str) -> Tensor:
             return _hologram.asarray(x, "uint64")
         except OverflowError as error:
             raise ValueError(f"{name} is out of bounds for {dtype}: no dtype holds {x}") from error
-    found = _hologram.asarray(x)
+    found = _hologram._operand(x)
     if found._dtype_name.startswith("complex"):
         raise TypeError(f"{name} is of integers, not {found._dtype_name}")
     return found if found._dtype_name == "uint64" else found.astype("int64", copy=False)
@@ -513,7 +513,7 @@ def _count_of(x: Any) -> int | None:
 def _population(x: Any) -> Any:
     """Return what is drawn from: a Tensor, or NumPy's array of elements that no Tensor holds."""
     try:
-        return _hologram.asarray(x)
+        return _hologram._operand(x)
     except TypeError:
         import numpy as np
 
@@ -535,7 +535,7 @@ def _take(x: Any, places: Tensor, axis: int) -> Any:
 
 
 def _probabilities(p: Any, n: int) -> Tensor:
-    given = _hologram.asarray(p)
+    given = _hologram._operand(p)
     tolerance = {"float16": 2.0**-5, "bfloat16": 2.0**-4, "float32": 2.0**-11.5}.get(
         given._dtype_name if hasattr(p, "dtype") else "", 2.0**-26
     )
