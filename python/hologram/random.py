@@ -7,9 +7,9 @@
 The bits are those of Philox 4x32-10 (see `Philox`), a counter-based generator: each element is a
 function of the key, of the place where the draw begins and of its own position. So the numbers of a
 seed are the same for any number of threads and whether a draw is deferred or not. Integers, uniform
-numbers, permutations and choices are the same on every machine; normal and exponential numbers are
-made of logarithms, sines and cosines, whose last bits depend on the instruction set (AVX-512, AVX2
-or neither). They are not NumPy's numbers of the same seed.
+numbers, permutations and choices are the same on every machine; normal and exponential numbers, and
+choices by probabilities, are made of functions and sums whose last bits depend on the instruction
+set (AVX-512, AVX2 or neither). They are not NumPy's numbers of the same seed.
 
 Draws are recorded as other ops are, and run when a result is read. `permutation`, `permuted`,
 `shuffle`, `choice` and `integers` of arrays draw at their call.

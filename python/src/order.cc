@@ -102,6 +102,9 @@ std::vector<int> dims_in_order(const Tensor& source, Order order) {
 Tensor laid_out(const Tensor& rows, const std::vector<int>& dims) {
   std::vector<int> places(dims.size());
   for (size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i] < 0 || dims[i] >= rows.ndim()) {
+      fail(ErrorKind::kIndex, "dimension ", dims[i], " is out of range");
+    }
     places[static_cast<size_t>(dims[i])] = static_cast<int>(i);
   }
   return rows.permute(places);
