@@ -39,7 +39,7 @@ from hologram._numpy_functions import *  # noqa: F403  isort: skip
 from hologram._numpy_functions import __all__ as _numpy_names  # isort: skip
 from hologram._reductions import *  # type: ignore[assignment] # noqa: F403  isort: skip
 from hologram._reductions import __all__ as _reduction_names  # isort: skip
-from hologram import fft, linalg  # isort: skip
+from hologram import fft, linalg, random  # isort: skip
 from hologram.linalg import tensordot, vecdot  # isort: skip
 
 if _TYPE_CHECKING:
@@ -80,6 +80,7 @@ __all__ = [
     "ops",
     "pi",
     "profile",
+    "random",
     "tensordot",
     "uint8",
     "uint16",

@@ -165,8 +165,9 @@ def resize(x: Tensor, *new_shape: Any, refcheck: bool = True) -> None:
         count *= size
     made = _hologram.zeros((count,), x.dtype)
     kept = min(count, x.size)
-    made[:kept] = x.ravel()[:kept]
-    x._take_over(made.reshape(shape))
+    order = "F" if flags(x).fnc else "C"
+    made[:kept] = x.ravel(order)[:kept]
+    x._take_over(made.reshape(shape, order=order))
 
 
 def tofile(x: Tensor, fid: Any, sep: str = "", format: str = "%s") -> None:

@@ -2,8 +2,6 @@
 // hologram.Buffer: memory of an executor as NumPy, bytes and other libraries see it.
 #include "hologram/buffer.h"
 
-#include <nanobind/stl/string.h>
-
 #include <cstring>
 #include <string>
 

@@ -2,8 +2,6 @@
 // hologram.Executor, and what hologram.backend asks the library.
 #include "hologram/executor.h"
 
-#include <nanobind/stl/string.h>
-
 #include <string>
 #include <utility>
 

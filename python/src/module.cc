@@ -147,6 +147,8 @@ NB_MODULE(_hologram, m) {
   register_tensor(m);
   register_scalars(m);
   register_making(m);
+  register_orders(m);
+  register_random(m);
   register_numpy_classes(m);
   register_rows(m);
   register_array_function(m);

@@ -4,9 +4,13 @@
 // Operators and other short calls are functions in type slots, which know their objects by type
 // and skip the dispatch of overloads. They run inside guarded(), which turns C++ exceptions into
 // Python's.
+//
+// nb::cast<std::string> is another function where nanobind/stl/string.h is not included, and the
+// linker takes either one, so that every file includes it here.
 #pragma once
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>  // IWYU pragma: keep
 
 #include <array>
 #include <memory>
@@ -49,6 +53,7 @@ struct TensorObject {
   bool readonly = false;   // made from memory that its owner does not let others write
   bool is_scalar = false;  // one of NumPy's scalars: no one writes its memory
   bool is_locked = false;  // readonly by setflags() alone, which may take it back
+  bool is_whole = false;   // made in another order than row-major, and no view of its memory
 
   void check_writable(const char* operation) const {
     if (is_scalar) {
@@ -127,6 +132,10 @@ nb::object wrap_as(PyTypeObject* type, T value) {
 inline nb::object wrap(Tensor tensor, bool readonly = false) {
   return wrap_as(tensor_type, TensorObject{std::move(tensor), readonly});
 }
+// A tensor of all elements of its memory, in an order that is not row-major.
+inline nb::object wrap_whole(Tensor tensor) {
+  return wrap_as(tensor_type, TensorObject{.tensor = std::move(tensor), .is_whole = true});
+}
 // A tensor without dimensions on memory that no one else will write.
 nb::object wrap_scalar(Tensor tensor);
 // Wraps what was computed: without dimensions it is a scalar, as NumPy's results are.
@@ -203,6 +212,8 @@ void register_buffer(nb::module_& m);
 void register_tensor(nb::module_& m);
 void register_scalars(nb::module_& m);
 void register_making(nb::module_& m);
+void register_random(nb::module_& m);
+void register_orders(nb::module_& m);
 void register_rows(nb::module_& m);
 void register_array_function(nb::module_& m);
 void register_losses(nb::module_& m);
