@@ -26,17 +26,12 @@ def steps_of(call: Callable[[], Any], side: Side) -> Counter[str]:
     There is none for an op whose result is not read. Of equal ops on equal operands one is
     computed, and the others are copies of it, which have another name.
     """
-    from hologram_torch import _C
-    from hologram_torch._circuits import BufferNames, read_trace
+    import torch
 
-    side.synchronize()
-    trace = _C.start_tracing()
-    try:
-        kept = call()
-        side.synchronize()
-    finally:
-        traced = _C.stop_tracing(trace)
-    del kept
+    from hologram.observe._tracing import watch
+    from hologram.observe.circuits import BufferNames, read_trace
+
+    traced, _ = watch(call, side.synchronize, torch.hologram.current_device())
     circuits = read_trace(traced, BufferNames({}, {}, {}), {})
     return Counter(
         step["op"]

@@ -10,9 +10,11 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "hologram/api.h"
+#include "hologram/buffer.h"
 #include "hologram/device.h"
 #include "hologram/dtype.h"
 
@@ -55,8 +57,9 @@ struct CircuitTrace {
   // the trace began).
   std::string cause;
   bool plan_hit = false;
-  bool failed = false;  // a launch threw; those after it did not run
-  uint64_t thread = 0;  // which ran it, as the operating system numbers it
+  bool failed = false;   // a launch threw; those after it did not run
+  uint64_t circuit = 0;  // ascending numbers of the device; 0: the replay of a graph
+  uint64_t thread = 0;   // which ran it, as the operating system numbers it
   int64_t sealed_ns = 0;
   int64_t begin_ns = 0;  // planned, memory attached
   int64_t end_ns = 0;
@@ -67,9 +70,34 @@ struct CircuitTrace {
   std::vector<uint64_t> numbers;  // their bits, as in circuit::Tape
 };
 
+// Why an op ran at its call instead of being recorded.
+enum class AtCall : uint8_t {
+  kSmall,    // no operand has more than immediate_bytes(), and what it reads was there
+  kElement,  // it read or wrote one element, which was there
+  kShared,   // an operand is exported: other code may look at its memory at any time
+  kValues,   // which elements it touches depends on values, so it looks at them
+  kForm,     // no record takes such operands, as those of more than 8 dimensions
+  kEager,    // execution is not deferred
+  kNumpy,    // NumPy computed it, on our memory
+};
+
+// Ops of one name that ran at their calls for one reason.
+struct CallNote {
+  std::string op;  // "add", "x[i]", "np.sort"
+  AtCall why = AtCall::kSmall;
+  uint64_t buffer = 0;   // of kShared the exported one, as in CircuitTrace::buffers; else 0
+  uint64_t circuit = 0;  // the one that was open then: CircuitTrace::circuit, if it ever had an op
+  uint64_t count = 0;
+};
+
 // Begins to trace the circuits that the device runs from now on; any number of traces may be open.
-// A trace holds some hundred bytes for each circuit. Returns its number.
-HOLOGRAM_API uint64_t start_tracing(Device& device);
+// A trace holds some hundred bytes for each circuit. Meanwhile every op is recorded, unless
+// `at_call`: then ops run at their calls as ever, and call_notes() tells of them. Returns the
+// number of the trace.
+HOLOGRAM_API uint64_t start_tracing(Device& device, bool at_call = false);
+// The ops that ran at their calls since an open trace began, in the order in which the first of
+// each kind did. Error(kInvalidArgument) as stop_tracing().
+HOLOGRAM_API std::vector<CallNote> call_notes(uint64_t trace);
 // Ends a trace: the circuits that ran, in order. What is recorded and has not run is not in it:
 // flush() first. Error(kInvalidArgument) for a number that is not that of an open trace.
 HOLOGRAM_API std::vector<std::shared_ptr<const CircuitTrace>> stop_tracing(uint64_t trace);
@@ -123,8 +151,20 @@ HOLOGRAM_API void set_marking(bool marking);
 namespace internal {
 HOLOGRAM_API extern constinit std::atomic<uint32_t> g_traces;    // open ones
 HOLOGRAM_API extern constinit std::atomic<uint32_t> g_watchers;  // traces and the observer
+HOLOGRAM_API extern constinit std::atomic<uint32_t> g_noting;    // traces with notes of calls
 HOLOGRAM_API const char* exchange_cause(const char* cause);
+HOLOGRAM_API void note_at_call(Device& device, std::string_view op, AtCall why,
+                               const Buffer* shared);
 }  // namespace internal
+
+// Whether a trace wants to know of ops that run at their calls.
+inline bool is_noting_calls() { return internal::g_noting.load(std::memory_order_relaxed) != 0; }
+// Tells those traces of one. shared: the buffer for which it could not wait, of kShared.
+inline void note_at_call(Device& device, std::string_view op, AtCall why,
+                         const Buffer* shared = nullptr) {
+  if (is_noting_calls()) [[unlikely]]
+    internal::note_at_call(device, op, why, shared);
+}
 
 // Names what the calling thread is doing, for traces of circuits that it causes to run meanwhile:
 // CircuitCause cause("aten::item"). The innermost counts. The text must live as long as this.

@@ -11,6 +11,8 @@ import math as _math
 import numbers as _numbers
 import warnings as _warnings
 from pathlib import Path as _Path
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
 from hologram import _hologram, backend, ops
 from hologram._call_rows import *  # noqa: F403
@@ -37,8 +39,11 @@ from hologram._numpy_functions import *  # noqa: F403  isort: skip
 from hologram._numpy_functions import __all__ as _numpy_names  # isort: skip
 from hologram._reductions import *  # type: ignore[assignment] # noqa: F403  isort: skip
 from hologram._reductions import __all__ as _reduction_names  # isort: skip
-from hologram import fft, linalg  # isort: skip
+from hologram import fft, linalg, random  # isort: skip
 from hologram.linalg import tensordot, vecdot  # isort: skip
+
+if _TYPE_CHECKING:
+    from hologram.observe import explain, profile
 
 __all__ = [
     "Buffer",
@@ -57,6 +62,7 @@ __all__ = [
     "complex128",
     "cpu_info",
     "e",
+    "explain",
     "fft",
     "float16",
     "float32",
@@ -73,6 +79,8 @@ __all__ = [
     "newaxis",
     "ops",
     "pi",
+    "profile",
+    "random",
     "tensordot",
     "uint8",
     "uint16",
@@ -109,6 +117,16 @@ _numbers.Number.register(_hologram.BoolScalar)  # for np.isscalar
 __version__ = version()
 
 _ROOT = _Path(__file__).resolve().parent
+
+
+def __getattr__(name: str) -> _Any:
+    # What few programs need is imported when it is first asked for.
+    if name in ("explain", "profile"):
+        from hologram import observe
+
+        globals()[name] = getattr(observe, name)
+        return globals()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def get_include() -> str:

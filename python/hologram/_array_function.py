@@ -14,7 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from hologram import _einsum, _elementwise, _hologram, _host, _manipulation, _searching
+from hologram import (
+    _creation,
+    _einsum,
+    _elementwise,
+    _hologram,
+    _host,
+    _manipulation,
+    _searching,
+)
 from hologram._hologram import Buffer, Tensor, rows
 
 __all__ = ["call", "dot"]
@@ -239,8 +247,8 @@ def _imag(val: Any) -> Any:
 
 
 @_records(np.copy)
-def _copy(a: Any, order: str = "K", subok: bool = False) -> Any:
-    return _hologram.array(_tensor(a)) if order in ("K", "C", "A") else NotImplemented
+def _copy(a: Any, order: Any = None, subok: bool = False) -> Any:
+    return _hologram.array(_tensor(a), order=order)
 
 
 # --- Making ---------------------------------------------------------------------------------------
@@ -252,14 +260,17 @@ def _likes(function: Any, make: Callable[..., Tensor], takes_value: bool = False
         options.update(zip(names, args, strict=False))
         device = options.pop("device", None)
         options.pop("subok", None)
-        if options.pop("order", "K") not in ("K", "C", "A") or device not in (None, "cpu"):
+        if device not in (None, "cpu"):
             return NotImplemented
+        order = options.pop("order", None)  # without one, row-major
         x = _tensor(a)
         dtype, shape = options.pop("dtype", None), options.pop("shape", None)
         value = (options.pop("fill_value"),) if takes_value else ()
         dtype = x.dtype if dtype is None else dtype
         try:
-            return make(x.shape if shape is None else shape, *value, dtype, **options)
+            return _creation.like(
+                lambda sizes: make(sizes, *value, dtype, **options), x, shape, order
+            )
         except (TypeError, OverflowError) as error:
             raise _Numpys from error
 
@@ -309,17 +320,17 @@ def _isrealobj(x: Any) -> Any:
 
 @_records(np.reshape)
 def _reshape(
-    a: Any, /, shape: Any = None, order: str = "C", *, newshape: Any = None, copy: Any = None
+    a: Any, /, shape: Any = None, order: Any = "C", *, newshape: Any = None, copy: Any = None
 ) -> Any:
     shape = newshape if shape is None else shape
-    if order not in ("C", "A") or shape is None:
+    if shape is None:
         return NotImplemented
-    return _manipulation.reshape(_tensor(a), shape, copy=copy)
+    return _manipulation.reshape(_tensor(a), shape, order, copy=copy)
 
 
 @_records(np.ravel)
-def _ravel(a: Any, order: str = "C") -> Any:
-    return _tensor(a).ravel() if order in ("C",) else NotImplemented
+def _ravel(a: Any, order: Any = "C") -> Any:
+    return _tensor(a).ravel(order)
 
 
 @_records(np.transpose)

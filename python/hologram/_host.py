@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from hologram import _dtypes, _hologram
+from hologram import _dtypes, _hologram, _noting
 from hologram._hologram import Buffer, Scalar, Tensor
 from hologram._numpy import peek
 from hologram._numpy_faults import ask
 
-__all__ = ["adopt", "array_of", "call", "run", "stored"]
+__all__ = ["adopt", "array_of", "call", "lent", "run", "stored"]
 
 
 def array_of(x: Tensor) -> np.ndarray:
@@ -32,6 +32,14 @@ def array_of(x: Tensor) -> np.ndarray:
     if isinstance(x.dtype, _dtypes.DType) and _dtypes.is_bfloat16(x.dtype):
         raise TypeError("NumPy has no bfloat16; install ml_dtypes, or use x.astype('float32')")
     return peek(x)
+
+
+def lent(x: Tensor, name: str) -> np.ndarray:
+    """Return `array_of(x)` for what NumPy does to it, which traces call `name`."""
+    if _noting.traces:
+        with _hologram._NumpyCall(name):
+            return array_of(x)
+    return array_of(x)
 
 
 def adopt(found: Any) -> Tensor:
@@ -135,7 +143,32 @@ def run(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         TypeError: the result has a dtype that hologram does not have.
     """
     loan = _Loan()
+    if _noting.traces:
+        return loan.take_back(_watched(_name_of(function), loan, function, args, kwargs))
     return loan.take_back(ask(function, loan.lend(args), loan.lend(kwargs)))
+
+
+def _watched(
+    name: str, loan: _Loan, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Any
+) -> Any:
+    # What is lent is computed first: traces name the function as the cause.
+    with _hologram._NumpyCall(name):
+        return ask(function, loan.lend(args), loan.lend(kwargs))
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    name = getattr(function, "__name__", "")
+    if name == "<lambda>" or not name:
+        return "NumPy"
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, np.ufunc):
+        return f"np.{owner.__name__}.{name}"
+    module = getattr(function, "__module__", None) or "numpy"
+    return _short(f"{module}.{name}")
+
+
+def _short(name: str) -> str:
+    return f"np.{name.removeprefix('numpy.')}" if name.startswith("numpy.") else name
 
 
 _told: set[str] = set()
@@ -166,7 +199,10 @@ def call(name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) 
     The first such result of a function warns, with its name.
     """
     loan = _Loan()
-    found = ask(function, loan.lend(args), loan.lend(kwargs))
+    if _noting.traces:
+        found = _watched(_short(name), loan, function, args, kwargs)
+    else:
+        found = ask(function, loan.lend(args), loan.lend(kwargs))
     if stored(found):
         return loan.take_back(found)
     if name not in _told:

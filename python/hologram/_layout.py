@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from hologram import _hologram, _host
 from hologram._hologram import Scalar, Tensor
 from hologram._manipulation import shape_of
@@ -143,10 +145,10 @@ def setflags(x: Tensor, write: Any = None, align: Any = None, uic: Any = None) -
 
 def byteswap(x: Tensor, inplace: bool = False) -> Tensor:
     if not inplace:
-        return _host.run(lambda array: array.byteswap(), x)
+        return _host.run(np.ndarray.byteswap, x)
     if x.readonly:
         raise ValueError("byteswap: the Tensor is read-only; use a copy()")
-    _host.array_of(x).byteswap(inplace=True)
+    _host.lent(x, "ndarray.byteswap").byteswap(inplace=True)
     return x
 
 
@@ -163,8 +165,9 @@ def resize(x: Tensor, *new_shape: Any, refcheck: bool = True) -> None:
         count *= size
     made = _hologram.zeros((count,), x.dtype)
     kept = min(count, x.size)
-    made[:kept] = x.ravel()[:kept]
-    x._take_over(made.reshape(shape))
+    order = "F" if flags(x).fnc else "C"
+    made[:kept] = x.ravel(order)[:kept]
+    x._take_over(made.reshape(shape, order=order))
 
 
 def tofile(x: Tensor, fid: Any, sep: str = "", format: str = "%s") -> None:

@@ -190,17 +190,20 @@ def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Tensor:
     return through_numpy("repeat", _hologram._as_tensor(x), repeats, axis=axis)
 
 
-def reshape(x: Any, /, shape: Any, *, copy: bool | None = None) -> Tensor:
+def reshape(x: Any, /, shape: Any, order: str | None = None, *, copy: bool | None = None) -> Tensor:
     """Return `x` in another shape, row-major; one size may be -1.
 
-    copy=True copies, False refuses to, None copies where a view cannot be.
+    copy=True copies, False refuses to, None copies where a view cannot be. Elements are read and
+    placed in row-major order, with the order 'F' in column-major order, with 'A' in that where `x`
+    is column-major.
 
     Raises:
-        ValueError: the number of elements differs, or copy=False and only a copy would do.
+        ValueError: the number of elements differs, copy=False and only a copy would do, or another
+            order.
     """
     x = _hologram._as_tensor(x)
     wanted = shape_of(shape)
-    found = (x.copy() if copy else x).reshape(wanted)
+    found = (x.copy(order or "C") if copy else x).reshape(wanted, order=order)
     if copy is False and not found._shares(x):
         raise ValueError(
             f"reshape: a copy is needed to give this layout the shape {wanted}; leave copy=False"

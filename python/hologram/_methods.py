@@ -76,7 +76,7 @@ class _Flat:
         return found.copy()
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        array = _host.array_of(self._x)
+        array = _host.lent(self._x, "x.flat[i] = y")
         array.flat[_plain(key)] = _plain(value)
 
     def __array__(self, dtype: Any = None, *, copy: bool | None = None) -> np.ndarray:
@@ -116,7 +116,7 @@ def _writable(x: Tensor, name: str) -> np.ndarray:
         raise ValueError(
             f"{name}: the Tensor is read-only, as the memory that it was made from is; use a copy()"
         )
-    return _host.array_of(x)
+    return _host.lent(x, f"ndarray.{name}")
 
 
 def sort(

@@ -2,8 +2,6 @@
 // hologram.Buffer: memory of an executor as NumPy, bytes and other libraries see it.
 #include "hologram/buffer.h"
 
-#include <nanobind/stl/string.h>
-
 #include <cstring>
 #include <string>
 
@@ -15,6 +13,7 @@
 #include "hologram/memory.h"
 #include "hologram/recorder.h"
 #include "host_array.h"
+#include "looks.h"
 #include "objects.h"
 
 namespace hologram::python {
@@ -79,6 +78,7 @@ void from_bytes(BufferObject& self, nb::handle data) {
 }
 
 nb::bytes to_bytes(BufferObject& self) {
+  const Look look("to_bytes()");
   const Tensor from = host_tensor(self.tensor("to_bytes"));
   return nb::bytes(static_cast<const char*>(from.data()), from.nbytes());
 }
@@ -219,6 +219,7 @@ void register_buffer(nb::module_& m) {
           "to_numpy",
           [](nb::handle self) {
             buffer_self(self).check_alive("to_numpy");
+            const Look look("to_numpy()");
             return numpy_view(self);
           },
           nb::sig("def to_numpy(self) -> numpy.ndarray"), kToNumpyDoc)

@@ -3,8 +3,6 @@
 // the one function that runs any of them.
 #include "hologram/calls.h"
 
-#include <nanobind/stl/string.h>
-
 #include <string>
 #include <vector>
 

@@ -32,15 +32,21 @@ TensorObject make_tensor(nb::handle object, std::optional<Dtype> dtype = std::nu
 // The same, but returns false for objects that are no arrays and hold none.
 bool try_make_tensor(nb::handle object, TensorObject& result);
 
+// Whether the object says that it is an array.
+bool is_like_array(PyObject* object);
+
 // A copy with memory of its own, row-major.
 Tensor copy_of(const Tensor& tensor);
 // The value of an integer tensor without dimensions, where it is known without running anything and
 // int64 holds it.
 std::optional<int64_t> integer_at_hand(const Tensor& tensor);
 std::optional<int64_t> integer_at_hand(const TensorObject& object);
-// tensor.item(): ValueError unless it has one element.
-nb::object item_object(const Tensor& tensor);
-nb::object item_object(const TensorObject& object);
+// tensor.item(): ValueError unless it has one element. what: what Python asked, for traces of what
+// runs for it.
+nb::object item_object(const Tensor& tensor, const char* what = "item()");
+nb::object item_object(const TensorObject& object, const char* what = "item()");
+// Reads an integer of this dtype; of uint64 it returns the bits.
+int64_t integer_of(Dtype dtype, const void* bytes);
 // Python's number for an element.
 nb::object item_object(Dtype dtype, const void* bytes);
 nb::object to_list(const Tensor& tensor);

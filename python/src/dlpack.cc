@@ -9,6 +9,7 @@
 #include "convert.h"
 #include "hologram/dlpack.h"
 #include "host_array.h"
+#include "looks.h"
 
 namespace hologram::python {
 namespace {
@@ -172,7 +173,10 @@ PyObject* export_tensor(const TensorObject& self, const Request& request) {
           "max_version=(1, 0) or copy=True");
   }
   ExportMark mark;
-  if (tensor.buffer() && !is_settled(*tensor.buffer())) mark = mark_and_settle(tensor);
+  if (tensor.buffer() && !is_settled(*tensor.buffer())) {
+    const Look look("DLPack");
+    mark = mark_and_settle(tensor);
+  }
   return versioned ? capsule_of(to_dlpack(tensor, flags))
                    : capsule_of(to_dlpack_unversioned(tensor));
 }

@@ -4,10 +4,12 @@
 
 #include <cstring>
 #include <optional>
+#include <string_view>
 
 #include "convert.h"
 #include "hologram/elementwise.h"
 #include "hologram/functions.h"
+#include "hologram/trace.h"
 #include "numpy_classes.h"
 #include "objects.h"
 
@@ -67,12 +69,18 @@ class Elements {
   const void* y_ = nullptr;
 };
 
+void note_at_call(std::string_view op) {
+  if (is_noting_calls()) [[unlikely]]
+    hologram::note_at_call(default_device(), op, AtCall::kSmall);
+}
+
 PyObject* compute(OpId op, const Elements& operands) {
   Element result;
   const std::optional<Dtype> dtype = apply_to_elements(op, operands.dtype(), operands.x(),
                                                        operands.y(), result.bytes, Rules::numpy);
   if (!dtype) return nullptr;
   result.dtype = *dtype;
+  note_at_call(op_info(op).name);
   return wrap_element(result).release().ptr();
 }
 
@@ -90,6 +98,7 @@ PyObject* compute_elements(IntegerOp op, PyObject* a, PyObject* b) {
   if (!apply_to_elements(op, operands.dtype(), operands.x(), operands.y(), result.bytes)) {
     return nullptr;
   }
+  note_at_call(op == IntegerOp::left_shift ? "left_shift" : "right_shift");
   return wrap_element(result).release().ptr();
 }
 

@@ -2,14 +2,13 @@
 // hologram.Executor, and what hologram.backend asks the library.
 #include "hologram/executor.h"
 
-#include <nanobind/stl/string.h>
-
 #include <string>
 #include <utility>
 
 #include "dtype.h"
 #include "hologram/device.h"
 #include "hologram/recorder.h"
+#include "looks.h"
 #include "objects.h"
 
 namespace hologram::python {
@@ -60,6 +59,7 @@ nb::dict stats(ExecutorObject& self) {
 }
 
 void synchronize(ExecutorObject& self) {
+  const Look look("synchronize()");
   const Unlocked unlocked;
   self.executor->synchronize();
 }

@@ -12,6 +12,7 @@
 #include "dtype.h"
 #include "hologram/functions.h"
 #include "hologram/memory.h"
+#include "looks.h"
 #include "objects.h"
 
 namespace hologram::python {
@@ -211,6 +212,7 @@ void fill_view(PyObject* self, const Tensor& given, bool readonly, Py_buffer* vi
     raise(PyExc_BufferError, name_of_type(self) + " is not contiguous as asked; use contiguous()");
   }
   auto exported = std::make_unique<Export>();
+  const Look look("np.asarray()");  // or memoryview(), which asks in the same way
   exported->mark = mark_and_settle(tensor);
   if (elsewhere) exported->copy = tensor.buffer();
   const auto size = static_cast<Py_ssize_t>(itemsize(tensor.dtype()));

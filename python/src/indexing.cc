@@ -12,6 +12,7 @@
 #include "hologram/memory.h"
 #include "hologram/recorder.h"
 #include "host_array.h"
+#include "looks.h"
 #include "numpy_classes.h"
 #include "objects.h"
 #include "operators.h"
@@ -323,6 +324,7 @@ nb::object element_at(const Tensor& tensor, int64_t offset) {
   if (!is_immediate(static_cast<int64_t>(size)) || !is_readable_at_call(*tensor.buffer())) {
     return wrap_scalar(copy_of(Tensor(tensor.buffer(), {}, {}, tensor.dtype(), offset)));
   }
+  note_at_call(tensor.buffer()->device(), "x[i]", AtCall::kElement);
   Element element{tensor.dtype()};
   std::memcpy(element.bytes, tensor.buffer()->data_as<char>() + offset * static_cast<int64_t>(size),
               size);
@@ -379,7 +381,9 @@ bool may_take_long(const Tensor& x, std::span<const DimIndex> indices) {
 }
 
 Tensor index_unlocked(const Tensor& x, std::span<const DimIndex> indices, int place) {
-  const Unlocked unlocked(may_take_long(x, indices));
+  if (!may_take_long(x, indices)) return index(x, indices, place);
+  const Look look("x[index]");
+  const Unlocked unlocked;
   return index(x, indices, place);
 }
 
@@ -461,6 +465,7 @@ void assign(const Tensor& view, PyObject* value) {
 
 void assign_at(const Tensor& x, std::span<const DimIndex> indices, int place, PyObject* value,
                bool is_whole_key = false) {
+  const Look look("x[index] = y");
   Device& device = x.buffer()->device();
   if (const std::optional<Scalar> number = number_for(x.dtype(), value)) {
     const Unlocked unlocked(may_take_long(x, indices));
@@ -509,7 +514,10 @@ int set(PyObject* self, PyObject* key, PyObject* value) {
     }
     object.check_writable("assignment");
     const std::optional<int64_t> position = position_of(object.tensor(), key);
-    if (position && put_at_call(object.tensor(), *position, value)) return 0;
+    if (position && put_at_call(object.tensor(), *position, value)) {
+      note_at_call(object.tensor().buffer()->device(), "x[i] = y", AtCall::kElement);
+      return 0;
+    }
     put_key(object.tensor(), key, value);
     return 0;
   });
@@ -556,7 +564,7 @@ int contains(PyObject* self, PyObject* value) {
       return PyObject_IsTrue(any.ptr());
     }
     const Tensor any = reduce(Reduction::any, found->tensor());
-    return PyObject_IsTrue(item_object(any).ptr());
+    return PyObject_IsTrue(item_object(any, "in").ptr());
   });
 }
 

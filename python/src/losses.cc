@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // What hologram.ops builds its other functions of: reductions, softmax, losses and products that
 // write into tensors that are there.
-#include <nanobind/stl/string.h>
 
 #include <array>
 #include <string>

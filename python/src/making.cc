@@ -13,6 +13,7 @@
 #include "hologram/functions.h"
 #include "host_array.h"
 #include "objects.h"
+#include "order.h"
 #include "temporaries.h"
 
 namespace hologram::python {
@@ -57,32 +58,62 @@ std::array<PyObject*, n> parse_arguments(const char* function,
   return given;
 }
 
+// In an order that is given, and not the row-major one of a copy.
+nb::object tensor_in_order(nb::handle x, std::optional<Dtype> dtype, Sharing sharing, Order order) {
+  // As it lies: a conversion would be row-major already.
+  const bool is_array = tensor_of(x.ptr()) != nullptr || PyObject_CheckBuffer(x.ptr()) != 0;
+  const TensorObject source = make_tensor(x, is_array ? std::nullopt : dtype, Sharing::kView);
+  const bool converts = dtype && *dtype != source.tensor().dtype();
+  const bool is_kept = !converts && (order == Order::kAny || is_in_order(source.tensor(), order));
+  if (sharing == Sharing::kAlways && !is_kept) {
+    fail(ErrorKind::kInvalidArgument, "the elements are not of the dtype or not in the order '",
+         static_cast<char>(order), "', and with copy=False they are not copied; leave it out");
+  }
+  if (is_kept && sharing != Sharing::kNever) {
+    TensorObject made = make_tensor(x, dtype, sharing);
+    if (made.tensor().strides() == source.tensor().strides()) {
+      return wrap_as(tensor_type, std::move(made));
+    }
+  }
+  // Where a copy need not be, NumPy takes 'A' for 'K'.
+  if (order == Order::kAny && sharing != Sharing::kNever) order = Order::kKeep;
+  return wrap_whole(copy_in_order(source.tensor(), order, dtype.value_or(source.tensor().dtype())));
+}
+
 // A Tensor of x, itself where it is one that need not be copied or converted.
-nb::object tensor_from(nb::handle x, nb::handle dtype, Sharing sharing) {
+nb::object tensor_from(nb::handle x, nb::handle dtype, Sharing sharing, nb::handle in_order = {}) {
   std::optional<Dtype> wanted;
   if (dtype.is_valid() && !dtype.is_none()) wanted = parse_dtype(dtype);
+  std::optional<Order> order;
+  if (in_order.is_valid()) order = parse_order(in_order);
   const TensorObject* held = tensor_of(x.ptr());
   if (held != nullptr && sharing != Sharing::kNever &&
-      (!wanted || *wanted == held->tensor().dtype())) {
+      (!wanted || *wanted == held->tensor().dtype()) &&
+      (!order || order == Order::kAny || is_in_order(held->tensor(), *order))) {
     return nb::borrow(x);
   }
+  const bool copies_rows = sharing == Sharing::kNever && order == Order::kRows;
+  if (order && !copies_rows) return tensor_in_order(x, wanted, sharing, *order);
   return wrap_as(tensor_type, make_tensor(x, wanted, sharing));
 }
 
 PyObject* array(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   return guarded([&] {
-    const auto [x, dtype] = parse_arguments<2>("array", {"x", "dtype"}, 2, args, nargs, kwnames);
+    const auto [x, dtype, order] =
+        parse_arguments<3>("array", {"x", "dtype", "order"}, 2, args, nargs, kwnames);
     if (x == nullptr) fail(ErrorKind::kTypeMismatch, "array() needs numbers or an array");
     const Py_ssize_t count = nargs + (kwnames == nullptr ? 0 : PyTuple_GET_SIZE(kwnames));
-    const bool taken = is_temporary_array(x, count);
-    return tensor_from(x, dtype, taken ? Sharing::kTakeOver : Sharing::kNever).release().ptr();
+    const bool taken = order == nullptr && is_temporary_array(x, count);
+    return tensor_from(x, dtype, taken ? Sharing::kTakeOver : Sharing::kNever, order)
+        .release()
+        .ptr();
   });
 }
 
 PyObject* asarray(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyObject* kwnames) {
   return guarded([&] {
-    auto [obj, dtype, device, copy, x] = parse_arguments<5>(
-        "asarray", {"obj", "dtype", "device", "copy", "x"}, 2, args, nargs, kwnames);
+    auto [obj, dtype, order, device, copy, x] = parse_arguments<6>(
+        "asarray", {"obj", "dtype", "order", "device", "copy", "x"}, 3, args, nargs, kwnames);
     if ((obj == nullptr) == (x == nullptr)) {
       fail(ErrorKind::kTypeMismatch, "asarray() needs numbers or an array, as obj or as x");
     }
@@ -93,25 +124,26 @@ PyObject* asarray(PyObject*, PyObject* const* args, Py_ssize_t nargs, PyObject* 
     if (copy != nullptr && copy != Py_None) {
       sharing = to_bool(copy) ? Sharing::kNever : Sharing::kAlways;
     }
-    if (is_temporary_array(obj, count)) sharing = Sharing::kTakeOver;
+    if (order == nullptr && is_temporary_array(obj, count)) sharing = Sharing::kTakeOver;
     const TensorObject* held = tensor_of(obj);
     const bool is_scalar = held != nullptr && held->is_scalar;  // an array of it may be written
     if (is_scalar && sharing == Sharing::kReadOnly) sharing = Sharing::kNever;
-    return tensor_from(obj, dtype, sharing).release().ptr();
+    return tensor_from(obj, dtype, sharing, order).release().ptr();
   });
 }
 
 PyMethodDef array_functions[] = {
     {"array", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(&array)),
      METH_FASTCALL | METH_KEYWORDS,
-     "array(x, dtype=None)\n--\n\n"
+     "array(x, dtype=None, *, order=None)\n--\n\n"
      "Return a Tensor with memory of its own: a copy of an array, of numbers, of nested lists.\n\n"
      "Ops on it are deferred. The memory of an array that nobody else refers to, as in\n"
-     "array(numpy.zeros(n)), is taken over without a copy. TypeError for dtypes that hologram\n"
-     "lacks, ValueError for ragged lists, OverflowError for an int that the dtype does not hold."},
+     "array(numpy.zeros(n)), is taken over without a copy. Without an order it is row-major; see\n"
+     "Tensor.copy. TypeError for dtypes that hologram lacks, ValueError for ragged lists,\n"
+     "OverflowError for an int that the dtype does not hold."},
     {"asarray", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(&asarray)),
      METH_FASTCALL | METH_KEYWORDS,
-     "asarray(obj, dtype=None, *, device=None, copy=None)\n--\n\n"
+     "asarray(obj, dtype=None, order=None, *, device=None, copy=None)\n--\n\n"
      "Return a Tensor of an array, a number or nested lists of numbers; a Tensor as it is.\n\n"
      "With copy=None arrays of NumPy and others that can be written are copied, so that ops on "
      "the\n"
@@ -119,10 +151,12 @@ PyMethodDef array_functions[] = {
      "memory of an array that nobody else refers to is taken over. With copy=False the memory is\n"
      "shared: what either side writes the other one sees, and as the owner may write at any time,\n"
      "ops on the Tensor run at their calls. copy=True always copies. `x` is another name of "
-     "`obj`.\n"
+     "`obj`. With the order 'C' or 'F' it is a copy where the elements do not lie so; 'A' and 'K'\n"
+     "take them as they lie.\n"
      "\n"
      "Raises:\n"
-     "    ValueError: copy=False and only a copy would do, ragged lists, or another device.\n"
+     "    ValueError: copy=False and only a copy would do, ragged lists, or another device or "
+     "order.\n"
      "    TypeError: a dtype that hologram does not have.\n"},
 };
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "convert.h"
 #include "dtype.h"
@@ -11,6 +12,7 @@
 #include "host_array.h"
 #include "methods.h"
 #include "objects.h"
+#include "order.h"
 
 namespace hologram::python {
 namespace {
@@ -168,7 +170,7 @@ void add_method(Class& type, const Method& method) {
 // A tensor of all elements in the memory, in one dimension; None where `self` has all in order.
 nb::object whole_memory(const TensorObject& self) {
   const Tensor& t = self.tensor();
-  if (self.is_scalar || !t.buffer()) return nb::none();
+  if (self.is_scalar || self.is_whole || !t.buffer()) return nb::none();
   const size_t nbytes = t.buffer()->nbytes();
   if (t.offset() == 0 && t.is_contiguous() && t.nbytes() == nbytes) return nb::none();
   const auto count = static_cast<int64_t>(nbytes / itemsize(t.dtype()));
@@ -209,6 +211,20 @@ void add_scalar_methods(nb::class_<ScalarObject, TensorObject>& type) {
       .def_prop_ro(
           "denominator", [](nb::handle self) { return helper(kScalarModule, "denominator", self); },
           nb::sig("def denominator(self) -> int"), "1, of an integer.");
+}
+
+void register_orders(nb::module_& m) {
+  m.def(
+      "_order_of",
+      [](nb::handle order) -> nb::object {
+        const std::optional<Order> found = parse_order(order);
+        if (!found) return nb::none();
+        const char letter = static_cast<char>(*found);
+        return nb::str(&letter, 1);
+      },
+      nb::arg("order").none(), nb::sig("def _order_of(order: typing.Any) -> str | None"),
+      "Return 'C', 'F', 'A', 'K' or None as given. ValueError for another string, TypeError for\n"
+      "another object.");
 }
 
 void add_python_methods(nb::class_<TensorObject>& type) {
@@ -279,6 +295,26 @@ void add_python_methods(nb::class_<TensorObject>& type) {
           [](TensorObject& t, const TensorObject& other) { t.set_tensor(other.tensor()); },
           nb::arg("other"), nb::sig("def _take_over(self, other: Tensor) -> None"),
           "Become a Tensor of another one's memory and shape.")
+      .def(
+          "_dims_in_order",
+          [](const TensorObject& t, nb::handle order) {
+            nb::list dims;
+            for (const int dim :
+                 dims_in_order(t.tensor(), parse_order(order).value_or(Order::kRows)))
+              dims.append(dim);
+            return nb::tuple(dims);
+          },
+          nb::arg("order").none(),
+          nb::sig("def _dims_in_order(self, order: str | None) -> tuple[int, ...]"),
+          "Dimensions from the outermost in memory to the innermost, of what is made like this.")
+      .def(
+          "_laid_out",
+          [](const TensorObject& t, nb::handle dims) {
+            const Shape given = parse_shape(dims);
+            return wrap_whole(laid_out(t.tensor(), std::vector<int>(given.begin(), given.end())));
+          },
+          nb::arg("dims"), nb::sig("def _laid_out(self, dims: tuple[int, ...]) -> Tensor"),
+          "Return this memory as a Tensor whose dimension dims[i] is dimension i here.")
       .def(
           "_shares",
           [](const TensorObject& t, nb::handle other) {

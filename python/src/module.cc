@@ -147,10 +147,13 @@ NB_MODULE(_hologram, m) {
   register_tensor(m);
   register_scalars(m);
   register_making(m);
+  register_orders(m);
+  register_random(m);
   register_numpy_classes(m);
   register_rows(m);
   register_array_function(m);
   register_reductions(m);
   register_losses(m);
   register_calls(m);
+  register_tracing(m);
 }

@@ -4,9 +4,13 @@
 // Operators and other short calls are functions in type slots, which know their objects by type
 // and skip the dispatch of overloads. They run inside guarded(), which turns C++ exceptions into
 // Python's.
+//
+// nb::cast<std::string> is another function where nanobind/stl/string.h is not included, and the
+// linker takes either one, so that every file includes it here.
 #pragma once
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>  // IWYU pragma: keep
 
 #include <array>
 #include <memory>
@@ -63,6 +67,7 @@ class TensorObject {
   bool readonly = false;   // made from memory that its owner does not let others write
   bool is_scalar = false;  // one of NumPy's scalars: no one writes its memory
   bool is_locked = false;  // readonly by setflags() alone, which may take it back
+  bool is_whole = false;   // made in another order than row-major, and no view of its memory
 
   // The reference is valid as long as the object, and another tensor after set_tensor().
   const Tensor& tensor() const {
@@ -180,6 +185,12 @@ nb::object wrap_as(PyTypeObject* type, T value) {
 inline nb::object wrap(Tensor tensor, bool readonly = false) {
   return wrap_as(tensor_type, TensorObject{std::move(tensor), readonly});
 }
+// A tensor of all elements of its memory, in an order that is not row-major.
+inline nb::object wrap_whole(Tensor tensor) {
+  TensorObject whole(std::move(tensor));
+  whole.is_whole = true;
+  return wrap_as(tensor_type, std::move(whole));
+}
 // A tensor without dimensions on memory that no one else will write.
 nb::object wrap_scalar(Tensor tensor);
 nb::object wrap_element(const Element& value);
@@ -257,9 +268,12 @@ void register_buffer(nb::module_& m);
 void register_tensor(nb::module_& m);
 void register_scalars(nb::module_& m);
 void register_making(nb::module_& m);
+void register_random(nb::module_& m);
+void register_orders(nb::module_& m);
 void register_rows(nb::module_& m);
 void register_array_function(nb::module_& m);
 void register_losses(nb::module_& m);
 void register_calls(nb::module_& m);
+void register_tracing(nb::module_& m);
 
 }  // namespace hologram::python

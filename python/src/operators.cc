@@ -381,7 +381,7 @@ int truth(PyObject* a) {
     }
     const Tensor& x = self_of(a).tensor();
     require_one(x, "bool");
-    return PyObject_IsTrue(item_object(x).ptr());
+    return PyObject_IsTrue(item_object(x, "bool()").ptr());
   });
 }
 
@@ -392,7 +392,7 @@ PyObject* int_slot(PyObject* a) {
     }
     const Tensor& x = self_of(a).tensor();
     require_one(x, "int");
-    return PyNumber_Long(item_object(x).ptr());
+    return PyNumber_Long(item_object(x, "int()").ptr());
   });
 }
 
@@ -403,7 +403,7 @@ PyObject* float_slot(PyObject* a) {
     }
     const Tensor& x = self_of(a).tensor();
     require_one(x, "float");
-    return PyNumber_Float(item_object(x).ptr());
+    return PyNumber_Float(item_object(x, "float()").ptr());
   });
 }
 
@@ -418,7 +418,7 @@ PyObject* index_slot(PyObject* a) {
            "only a Tensor of integers without dimensions can be an index; this one has ", x.ndim(),
            " dimensions of ", dtype_name(x.dtype()));
     }
-    return item_object(x).release().ptr();
+    return item_object(x, "index()").release().ptr();
   });
 }
 

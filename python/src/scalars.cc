@@ -54,7 +54,7 @@ nb::object wrap_as_scalar(Dtype dtype, Value&& value) {
 // Equal to that of Python's number of the same value, so that both are one key.
 Py_hash_t hash(PyObject* self) {
   try {
-    const nb::object value = item_object(self_of(self));
+    const nb::object value = item_object(self_of(self), "hash()");
     if (PyFloat_CheckExact(value.ptr()) && std::isnan(PyFloat_AS_DOUBLE(value.ptr()))) {
       // As NaN is equal to nothing, each has a hash of its own.
       const auto address = reinterpret_cast<uintptr_t>(self);

@@ -6,12 +6,12 @@ _hologram\.(rows|reductions|ops|into|testing)$:
 
 _hologram\.array$:
     \from typing import Any
-    def array(x: Any, dtype: Any = None) -> Tensor:
+    def array(x: Any, dtype: Any = None, *, order: str | None = None) -> Tensor:
         \doc
 
 _hologram\.asarray$:
     \from typing import Any
-    def asarray(obj: Any = ..., dtype: Any = None, *, device: str | None = None, copy: bool | None = None, x: Any = ...) -> Tensor:
+    def asarray(obj: Any = ..., dtype: Any = None, order: str | None = None, *, device: str | None = None, copy: bool | None = None, x: Any = ...) -> Tensor:
         \doc
 
 \.(Buffer|Tensor)\.__dlpack__$:

@@ -2,7 +2,6 @@
 // hologram.Tensor: its class, its views and its conversions.
 #include "hologram/tensor.h"
 
-#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
@@ -15,9 +14,11 @@
 #include "dtype.h"
 #include "hologram/functions.h"
 #include "host_array.h"
+#include "looks.h"
 #include "methods.h"
 #include "objects.h"
 #include "operators.h"
+#include "order.h"
 #include "reductions.h"
 
 namespace hologram::python {
@@ -75,25 +76,16 @@ std::vector<int> to_dims(const Shape& values) {
 }
 
 nb::object reshape(const TensorObject& self, const nb::args& args, const nb::kwargs& options) {
+  nb::object order = nb::none();
   for (const auto& [name, value] : options) {
     const std::string option = nb::cast<std::string>(name);
-    const bool is_row_major =
-        option == "order" && nb::isinstance<nb::str>(value) && nb::cast<std::string>(value) == "C";
-    if (!is_row_major) {
-      fail(ErrorKind::kTypeMismatch, "reshape: only order='C' is known, not ", option, "=",
+    if (option != "order") {
+      fail(ErrorKind::kTypeMismatch, "reshape: only order= is known, not ", option, "=",
            nb::cast<std::string>(nb::repr(value)));
     }
+    order = nb::borrow(value);
   }
-  const Shape shape = parse_sizes(args);
-  if (self.is_scalar) return view_of(self, reshaped(self.tensor(), shape));
-  const bool shares = self.tensor().try_reshape(shape).has_value();
-  return wrap(reshaped(self.tensor(), shape), shares && self.readonly);
-}
-
-Tensor reversed_dims(const Tensor& tensor) {
-  std::vector<int> dims(static_cast<size_t>(tensor.ndim()));
-  for (size_t i = 0; i < dims.size(); ++i) dims[i] = tensor.ndim() - 1 - static_cast<int>(i);
-  return tensor.permute(dims);
+  return reshape_in_order(self, parse_sizes(args), order);
 }
 
 nb::object transpose(const TensorObject& self, const nb::args& args) {
@@ -220,10 +212,16 @@ nb::object as_bfloat16(const TensorObject& self) {
 
 // --- Conversions --------------------------------------------------------------------------------
 
-nb::object astype(nb::handle object, nb::handle dtype, bool copy) {
+nb::object astype(nb::handle object, nb::handle dtype, nb::handle copies, nb::handle in_order) {
   const TensorObject& self = self_of(object.ptr());
   const Dtype wanted = parse_dtype(dtype);
-  if (wanted == self.tensor().dtype() && !copy) return nb::borrow(object);
+  // NumPy's second argument is the order.
+  const bool is_second = nb::isinstance<nb::str>(copies);
+  const std::optional<Order> order = parse_order(is_second ? copies : in_order);
+  const bool copy = is_second || to_bool(copies);
+  if (wanted == self.tensor().dtype() && !copy && (!order || is_in_order(self.tensor(), *order))) {
+    return nb::borrow(object);
+  }
   Tensor result;
   {
     const Unlocked unlocked(is_long(self.tensor()));
@@ -231,8 +229,13 @@ nb::object astype(nb::handle object, nb::handle dtype, bool copy) {
       fail(ErrorKind::kTypeMismatch, "astype: ", dtype_name(self.tensor().dtype()),
            " does not convert to ", dtype_name(wanted), "; take the real or imaginary part");
     }
-    if (wanted != self.tensor().dtype()) result = cast(self.tensor(), wanted);
+    if (order && order != Order::kRows && !self.is_scalar) {
+      result = copy_in_order(self.tensor(), *order, wanted);
+    } else if (wanted != self.tensor().dtype()) {
+      result = cast(self.tensor(), wanted);
+    }
   }
+  if (order && order != Order::kRows && !self.is_scalar) return wrap_whole(std::move(result));
   if (self.is_scalar && wanted == self.tensor().dtype()) return nb::borrow(object);
   if (self.is_scalar) return wrap_scalar(std::move(result));
   return wrap(wanted != self.tensor().dtype() ? std::move(result) : copy_of(self.tensor()));
@@ -266,9 +269,12 @@ nb::object item(const TensorObject& self, const nb::args& args) {
 }
 
 // A scalar, which never changes, is its own copy.
-nb::object copy_object(nb::handle object) {
+nb::object copy_object(nb::handle object, nb::handle order) {
   const TensorObject& self = self_of(object.ptr());
-  return self.is_scalar ? nb::borrow(object) : wrap(copy_of(self.tensor()));
+  const Order given = parse_order(order).value_or(Order::kRows);
+  if (self.is_scalar) return nb::borrow(object);
+  if (given == Order::kRows) return wrap(copy_of(self.tensor()));
+  return wrap_whole(copy_in_order(self.tensor(), given, self.tensor().dtype()));
 }
 
 nb::object contiguous_object(nb::handle object) {
@@ -278,7 +284,11 @@ nb::object contiguous_object(nb::handle object) {
 }
 
 nb::object nonzero_object(const TensorObject& self) {
+  const Look look("nonzero()");
   std::vector<Tensor> found;
+  if (self.tensor().buffer()) {
+    note_at_call(self.tensor().buffer()->device(), "nonzero", AtCall::kValues);
+  }
   {
     const Unlocked unlocked(is_long(self.tensor()) ||
                             !is_readable_at_call(*self.tensor().buffer()));
@@ -390,7 +400,9 @@ void register_tensor(nb::module_& m) {
           "reshape", &reshape, nb::arg("shape"), nb::arg("options"),
           nb::sig("def reshape(self, *shape: typing.Any, order: str = 'C') -> Tensor"),
           "Return the elements in another shape, one size of which may be -1: a view if possible,\n"
-          "else a copy. ValueError where the number of elements differs.")
+          "else a copy. With 'F' they are read and placed in column-major order, with 'A' where "
+          "the\n"
+          "Tensor is column-major. ValueError where the number of elements differs.")
       .def("transpose", &transpose, nb::arg("axes"),
            nb::sig("def transpose(self, *axes: typing.Any) -> Tensor"),
            "Return a view with two dimensions exchanged, all of them in reverse (no argument), or\n"
@@ -449,79 +461,111 @@ void register_tensor(nb::module_& m) {
           "Return a read-only view that repeats sizes of 1; -1 keeps a size.")
       .def(
           "ravel",
-          [](const TensorObject& t) {
-            if (t.is_scalar) return view_of(t, reshaped(t.tensor(), Shape{-1}));
-            const bool shares = t.tensor().is_contiguous();
-            return wrap(reshaped(t.tensor(), Shape{-1}), shares && t.readonly);
-          },
-          nb::sig("def ravel(self) -> Tensor"), "Return the elements in one dimension.")
+          [](const TensorObject& t, nb::handle order) { return flatten_in_order(t, order, false); },
+          nb::arg("order") = nb::none(), nb::sig("def ravel(self, order: str = 'C') -> Tensor"),
+          "Return the elements in one dimension, in row-major order, column-major with 'F', in the "
+          "order\nof memory with 'K': a view where they lie so, else a copy.")
       .def(
           "flatten",
-          [](const TensorObject& t) { return wrap(reshaped(copy_of(t.tensor()), Shape{-1})); },
-          nb::sig("def flatten(self) -> Tensor"), "Return a copy in one dimension.")
+          [](const TensorObject& t, nb::handle order) { return flatten_in_order(t, order, true); },
+          nb::arg("order") = nb::none(), nb::sig("def flatten(self, order: str = 'C') -> Tensor"),
+          "Return a copy in one dimension; order as of ravel.")
       .def("nonzero", &nonzero_object, nb::sig("def nonzero(self) -> tuple[Tensor, ...]"),
            "Return the positions of the elements that are not 0, one Tensor of int64 for each\n"
            "dimension.")
       .def("contiguous", &contiguous_object, nb::sig("def contiguous(self) -> Tensor"),
            "Return the Tensor itself where it is row-major, else a row-major copy.")
-      .def("copy", &copy_object, nb::sig("def copy(self) -> Tensor"),
-           "Return a row-major copy with memory of its own.")
-      .def("__copy__", &copy_object, nb::sig("def __copy__(self) -> Tensor"))
+      .def("copy", &copy_object, nb::arg("order") = nb::none(),
+           nb::sig("def copy(self, order: str = 'C') -> Tensor"),
+           "Return a copy with memory of its own: row-major, column-major with 'F', with the order "
+           "of\ndimensions in memory as here with 'K'; 'A' is 'F' where this is column-major, else "
+           "'C'.")
       .def(
-          "__deepcopy__", [](nb::handle self, nb::handle) { return copy_object(self); },
+          "__copy__", [](nb::handle self) { return copy_object(self, nb::none()); },
+          nb::sig("def __copy__(self) -> Tensor"))
+      .def(
+          "__deepcopy__", [](nb::handle self, nb::handle) { return copy_object(self, nb::none()); },
           nb::arg("memo").none(), nb::sig("def __deepcopy__(self, memo: typing.Any) -> Tensor"))
       .def(
           "astype", &astype, nb::arg("dtype"), nb::arg("copy") = true,
-          nb::sig("def astype(self, dtype: typing.Any, copy: bool = True) -> Tensor"),
+          nb::arg("order") = nb::none(),
+          nb::sig("def astype(self, dtype: typing.Any, copy: bool = True, order: str | None = "
+                  "None) -> Tensor"),
           "Return a copy in another dtype: floats are cut towards zero, anything to bool is != 0.\n"
-          "With copy=False the Tensor itself where it has that dtype. TypeError for complex to "
-          "real.")
+          "With copy=False the Tensor itself where it has that dtype and order. Without an order "
+          "the\ncopy is row-major; see copy. TypeError for complex to real.")
       .def("item", &item, nb::arg("position"),
            nb::sig("def item(self, *position: typing.Any) -> typing.Any"),
            "Return an element as a Python number: the only one, that of a position in row-major\n"
            "order, or that of an index for each dimension.\n\n"
            "ValueError without a position where there are several, IndexError out of range.")
       .def(
-          "tolist", [](const TensorObject& t) { return to_list(t.tensor()); },
+          "tolist",
+          [](const TensorObject& t) {
+            const Look look("tolist()");
+            return to_list(t.tensor());
+          },
           nb::sig("def tolist(self) -> typing.Any"),
           "Return the values as nested lists of Python numbers.")
       .def(
-          "tobytes", [](const TensorObject& t) { return to_byte_string(t.tensor()); },
+          "tobytes",
+          [](const TensorObject& t) {
+            const Look look("tobytes()");
+            return to_byte_string(t.tensor());
+          },
           "Return a copy of the elements in row-major order as bytes.")
       .def(
-          "numpy", [](nb::handle self) { return numpy_view(self); },
+          "numpy",
+          [](nb::handle self) {
+            const Look look("numpy()");
+            return numpy_view(self);
+          },
           nb::sig("def numpy(self) -> numpy.ndarray"),
           "Return a NumPy array on this memory, without a copy; it keeps the memory alive.\n\n"
           "Later ops on the memory run at their calls. bfloat16 needs ml_dtypes.")
       .def(
           "__array__",
           [](nb::handle self, nb::handle dtype, nb::handle copy) {
+            const Look look("np.asarray()");
             return helper("hologram._numpy", "array", self, dtype, copy);
           },
           nb::arg("dtype") = nb::none(), nb::kw_only(), nb::arg("copy") = nb::none(),
           nb::sig("def __array__(self, dtype: typing.Any = None, *, copy: bool | None = None) -> "
                   "numpy.ndarray"))
       .def(
-          "__reduce__", [](nb::handle self) { return helper("hologram._text", "reduce", self); },
+          "__reduce__",
+          [](nb::handle self) {
+            const Look look("pickle");
+            return helper("hologram._text", "reduce", self);
+          },
           nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"))
       .def(
           "__complex__",
           [](const TensorObject& t) {
-            const nb::object value = item_object(t.tensor());
+            const nb::object value = item_object(t, "complex()");
             Py_complex number = PyComplex_AsCComplex(value.ptr());
             if (PyErr_Occurred() != nullptr) raise_set();
             return nb::steal(PyComplex_FromCComplex(number));
           },
           nb::sig("def __complex__(self) -> complex"))
       .def(
-          "__repr__", [](nb::handle self) { return helper("hologram._text", "represent", self); },
+          "__repr__",
+          [](nb::handle self) {
+            const Look look("repr()");
+            return helper("hologram._text", "represent", self);
+          },
           nb::sig("def __repr__(self) -> str"))
       .def(
-          "__str__", [](nb::handle self) { return helper("hologram._text", "show", self); },
+          "__str__",
+          [](nb::handle self) {
+            const Look look("print()");
+            return helper("hologram._text", "show", self);
+          },
           nb::sig("def __str__(self) -> str"))
       .def(
           "__format__",
           [](nb::handle self, nb::handle format) {
+            const Look look("format()");
             return helper("hologram._text", "apply_format", self, format);
           },
           nb::arg("format"), nb::sig("def __format__(self, format: str) -> str"))

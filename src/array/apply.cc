@@ -13,6 +13,7 @@
 #include "hologram/memory.h"
 #include "src/array/arithmetic.h"
 #include "src/array/array.h"
+#include "src/array/at_call.h"
 #include "src/array/record_call.h"
 #include "src/array/types.h"
 #include "src/array/unsigned.h"
@@ -43,6 +44,7 @@ void run_as_call(OpId op, Dtype compute, std::span<const Operand> operands, cons
 
 void run_now(OpId op, Dtype compute, std::span<const Operand> operands, const Tensor& out) {
   if (!device_of(out).is_host_memory()) return run_as_call(op, compute, operands, out);
+  const CircuitCause cause(op_info(op).name.data());
   View inputs[kMaxArity];
   for (const Operand& operand : operands) {
     if (operand.is_tensor()) materialize(operand.tensor());
@@ -140,6 +142,9 @@ class SmallRow {
     kernel_ = elementwise_kernel(info.id, dtype_, form);
     return kernel_ != nullptr;
   }
+
+  // That it runs at its call.
+  void note(std::string_view name) const { note_small(name, *whole_); }
 
   Tensor apply() const {
     Device& device = device_of(*whole_);
@@ -338,6 +343,7 @@ void run_row(OpId op, Dtype type, std::span<const Operand> operands, const Tenso
                           return !operand.is_tensor() || is_at_hand(operand.tensor());
                         });
   if (!is_small && is_recording(device_of(out)) && record_row(op, compute, operands, out)) return;
+  note_not_recorded(op_info(op).name, is_small, operands, out);
   run_now(op, compute, operands, out);
 }
 
@@ -345,7 +351,10 @@ void run_row(OpId op, Dtype type, std::span<const Operand> operands, const Tenso
 
 Tensor apply(OpId op, std::span<const Operand> operands, Rules rules) {
   const OpInfo& info = op_info(op);
-  if (array::SmallRow small; small.settle(info, operands, rules)) return small.apply();
+  if (array::SmallRow small; small.settle(info, operands, rules)) {
+    small.note(info.name);
+    return small.apply();
+  }
   if (Tensor out; array::record_alike(info, operands, rules, out)) [[likely]]
     return out;
   const ElementwiseTypes types = elementwise_types(op, operands, rules);
@@ -385,7 +394,7 @@ void apply_into(OpId op, std::span<const Operand> operands, const Tensor& out, R
   const OpInfo& info = op_info(op);
   if (array::SmallRow small;
       out.buffer() && small.settle(info, operands, rules) && small.apply_into(operands, out)) {
-    return;
+    return small.note(info.name);
   }
   array::check_result(info.name.data(), out);
   const ElementwiseTypes types = elementwise_types(op, operands, rules);

@@ -49,6 +49,12 @@ void refuse_negative(const Operand& exponent) {
   }
 }
 
+constexpr const char* name_of(IntegerOp op) {
+  constexpr const char* kNames[] = {"pow",        "floor_divide", "remainder",
+                                    "left_shift", "right_shift",  "fmod"};
+  return kNames[static_cast<int>(op)];
+}
+
 // `out` may have another dtype than is computed in; the result is converted to it then.
 void integer_op(IntegerOp op, std::span<const Operand> operands, Dtype compute, const Tensor& out) {
   std::array<Tensor, 2> in = settle(operands, compute, out);
@@ -59,7 +65,8 @@ void integer_op(IntegerOp op, std::span<const Operand> operands, Dtype compute, 
                                .y = in[1],
                                .op = static_cast<int64_t>(op),
                                .is_unsigned = is_stored_only(compute),
-                               .out = carrier(to)});
+                               .out = carrier(to)},
+         name_of(op));
   if (!direct) copy_into(to, out);
 }
 
@@ -111,7 +118,8 @@ void complex_elementwise(OpId op, std::span<const Operand> operands, Dtype compu
   record(calls::ComplexOp<Arg>{.x = in[0],
                                .y = operands.size() > 1 ? &in[1] : nullptr,
                                .op = static_cast<int64_t>(op),
-                               .out = out});
+                               .out = out},
+         op_info(op).name.data());
 }
 
 }  // namespace array
@@ -129,9 +137,7 @@ Tensor conj(const Tensor& x) {
 }
 
 Tensor integer_arithmetic(IntegerOp op, const Operand& x, const Operand& y, Rules rules) {
-  constexpr const char* kNames[] = {"pow",        "floor_divide", "remainder",
-                                    "left_shift", "right_shift",  "fmod"};
-  const char* name = kNames[static_cast<int>(op)];
+  const char* name = array::name_of(op);
   const Operand operands[] = {x, y};
   Device& device = array::device_of(name, operands);
   Dtype dtype =

@@ -10,6 +10,7 @@
 #include "hologram/elementwise.h"
 #include "hologram/error.h"
 #include "hologram/memory.h"
+#include "src/array/at_call.h"
 #include "src/array/index_plan.h"
 #include "src/array/record_call.h"
 #include "src/array/unsigned.h"
@@ -19,6 +20,15 @@
 namespace hologram {
 namespace array {
 namespace {
+
+// What x[...] of indices is called in traces.
+constexpr const char* kGet = "x[index]";
+constexpr const char* kPut = "x[index] = y";
+
+// Indices are looked at to know which elements they name.
+void note_indexing(const char* op, const Tensor& x, bool is_small) {
+  note_at_call(device_of(x), op, is_small ? AtCall::kSmall : AtCall::kValues);
+}
 
 // f(a value of the size of x's elements).
 template <class F>
@@ -282,6 +292,7 @@ std::optional<Tensor> index_at_call(const Tensor& x, std::span<const DimIndex> i
     using T = decltype(type);
     get_runs(static_cast<const T*>(x.data()), places.offsets(), places.run(), memory->data_as<T>());
   });
+  note_small(kGet, x);
   return internal::TensorAccess::whole(std::move(memory), places.result(x, indices[0].index),
                                        places.numel(), x.dtype());
 }
@@ -319,6 +330,7 @@ bool put_at_call(const Tensor& x, std::span<const DimIndex> indices, int place,
     is_one ? fill_runs(*given, places.offsets(), places.run(), to)
            : put_runs(given, places.offsets(), places.run(), to);
   });
+  note_small(kPut, x);
   return true;
 }
 
@@ -351,6 +363,7 @@ Tensor index(const Tensor& x, std::span<const DimIndex> indices, int place) {
     const Tensor found = index(contiguous(front.x), front.indices, 0);
     return contiguous(moved_to(found, plan.place_dims(), place));
   }
+  note_indexing(kGet, x, is_small);
   if (!is_readable_at_call(*x.buffer())) materialize(x);
   BufferRef memory = BufferRef::adopt(allocate_buffer(device, static_cast<size_t>(bytes)));
   memory->set_dtype(x.dtype());
@@ -405,6 +418,7 @@ void index_put(const Tensor& x, std::span<const DimIndex> indices, int place,
     return copy_into(work, front.x);
   }
   if (plan.count() > Places::kBlock) plan.check_bounds();
+  note_indexing(kPut, x, is_small);
   materialize(x);
   settle_for_reading(value);
   with_element_of(x, [&](auto type) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Tensors made, copied, joined and read.
+#include <array>
 #include <cstring>
 #include <optional>
 
@@ -7,6 +8,7 @@
 #include "hologram/error.h"
 #include "hologram/memory.h"
 #include "src/array/array.h"
+#include "src/array/at_call.h"
 #include "src/array/record_call.h"
 #include "src/array/types.h"
 #include "src/array/unsigned.h"
@@ -27,7 +29,8 @@ void check_kinds(const char* function, Dtype from, Dtype to) {
 
 // Both of dst's shape.
 void copy_same_shape(const Tensor& src, const Tensor& dst) {
-  if (is_recording(device_of(dst)) && !(array::is_free(dst) && array::is_at_hand(src))) {
+  const bool is_small = array::is_free(dst) && array::is_at_hand(src);
+  if (is_recording(device_of(dst)) && !is_small) {
     const bool is_flat = src.is_contiguous() && dst.is_contiguous();
     if (is_complex(dst.dtype())) {
       // Records know the parts of complex numbers alone.
@@ -47,6 +50,8 @@ void copy_same_shape(const Tensor& src, const Tensor& dst) {
   if (!device_of(dst).is_host_memory()) {
     return record(calls::Copy<array::Arg>{.input = src, .out = dst});
   }
+  array::note_not_recorded("copy", is_small, std::array{Operand(src)}, dst);
+  const CircuitCause cause("copy");
   materialize(src);
   materialize(dst);
   copy(src.view(), dst.view());
@@ -113,7 +118,8 @@ void fill_into(const Scalar& value, const Tensor& dst) {
     const Tensor one = full({}, value, dst.dtype(), device);
     return copy_same_shape(array::broadcast(one, dst.shape()), dst);
   }
-  if (is_recording(device) && !is_complex(dst.dtype()) && !array::is_free(dst)) {
+  const bool is_small = array::is_free(dst);
+  if (is_recording(device) && !is_complex(dst.dtype()) && !is_small) {
     const RecordOperand out = array::record_operand(dst);
     const RecordOperand number = array::record_number(value, compute_dtype(dst.dtype()));
     if (dst.is_contiguous()) {
@@ -131,6 +137,8 @@ void fill_into(const Scalar& value, const Tensor& dst) {
     materialize(one);
     return copy_same_shape(array::broadcast(from_host(one.view(), device), dst.shape()), dst);
   }
+  array::note_not_recorded("fill", is_small, {}, dst);
+  const CircuitCause cause("fill");
   materialize(dst);
   fill(value, dst.view());
 }

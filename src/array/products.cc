@@ -7,6 +7,7 @@
 #include "hologram/gemm.h"
 #include "hologram/memory.h"
 #include "src/array/array.h"
+#include "src/array/at_call.h"
 #include "src/array/record_call.h"
 #include "src/array/types.h"
 #include "src/array/unsigned.h"
@@ -100,6 +101,7 @@ bool multiply_at_call(const Tensor& a, const Tensor& b, Tensor& out) {
   memory->set_dtype(dtype);
   out = internal::TensorAccess::whole(std::move(memory), std::move(shape), numel, dtype);
   hologram::matmul(a.view(), b.view(), out.view());
+  note_small("matmul", out);
   return true;
 }
 

@@ -3,9 +3,12 @@
 #include "src/array/record_call.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "hologram/call_frame.h"
+#include "src/array/at_call.h"
 #include "src/base/dtype_check.h"
+#include "src/circuit/call_kinds.h"
 
 namespace hologram::array {
 namespace {
@@ -69,10 +72,23 @@ bool CallRecord::is_immediate() const {
   });
 }
 
-void CallRecord::run(CallNumber number, double cost) {
+void CallRecord::note(const char* name, bool is_small) const {
+  std::vector<Buffer*> buffers;
+  for (const CallOperand& operand : operands_.items()) {
+    if (operand.buffer != nullptr) buffers.push_back(operand.buffer);
+  }
+  if (buffers.empty()) return;
+  note_reason(name, is_small, buffers[0]->device(), buffers);
+}
+
+void CallRecord::run(CallNumber number, double cost, const char* name) {
   const auto kind = static_cast<uint16_t>(number);
   const std::span<const uint64_t> words = words_.items(), numbers = numbers_.items();
-  if (!is_immediate() && record_call(kind, operands_.items(), words, numbers, cost)) return;
+  const bool is_small = is_immediate();
+  if (!is_small && record_call(kind, operands_.items(), words, numbers, cost)) return;
+  if (name == nullptr) name = circuit::call_name(kind);
+  if (is_noting_calls()) note(name, is_small);
+  const CircuitCause cause(name);
   for (const CallOperand& operand : operands_.items()) {
     if (operand.buffer != nullptr) materialize(*operand.buffer);
   }

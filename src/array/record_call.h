@@ -65,21 +65,23 @@ class CallRecord
   void memory(const Arg& arg);
 
   // What the kernel could refuse has to be refused before. cost: rough nanoseconds on one thread.
-  void run(CallNumber number, double cost);
+  // name: the op for traces, where that is not the call's name; it lives as long as the process.
+  void run(CallNumber number, double cost, const char* name = nullptr);
   // With the cost that the row says.
   void run(CallNumber number);
 
  private:
   bool is_immediate() const;
+  void note(const char* name, bool is_small) const;
 
   RoomyVector<CallOperand, 8> operands_;
 };
 
 template <class Call>
-void record(const Call& call) {
+void record(const Call& call, const char* name = nullptr) {
   CallRecord record;
   Call::each(call, record);
-  record.run(Call::kNumber, call.cost());
+  record.run(Call::kNumber, call.cost(), name);
 }
 
 }  // namespace hologram::array

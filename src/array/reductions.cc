@@ -110,7 +110,8 @@ void run(Reduction op, const Tensor& in, uint64_t mask, const Tensor& out, const
                             .op = static_cast<int64_t>(op),
                             .dims = static_cast<int64_t>(dims),
                             .parameter = parameter,
-                            .out = out});
+                            .out = out},
+         reduction_name(op).data());
 }
 
 // Where in or out is uint16, uint32 or uint64, and out not complex.
@@ -273,8 +274,10 @@ void softmax_rows(const char* name, circuit::RowOp row, const Tensor& in, int di
     const int64_t cols = in.ndim() == 0 ? 1 : in.shape().back();
     if (record_rows(static_cast<int>(row), operands, 1, in.numel() / cols, cols)) return;
   }
-  record(calls::Softmax<array::Arg>{
-      .input = in, .dim = along, .function = static_cast<int64_t>(row), .out = out});
+  record(
+      calls::Softmax<array::Arg>{
+          .input = in, .dim = along, .function = static_cast<int64_t>(row), .out = out},
+      name);
 }
 
 }  // namespace

@@ -11,9 +11,9 @@ namespace hologram::gpu {
 namespace {
 
 constexpr std::string_view kPhilox =
-    "FUNCTION void philox(u64 block, u64 seed, u32* w) {\n"
+    "FUNCTION void philox(u64 block, u32 attempt, u64 seed, u32* w) {\n"
     "  u32 k0 = (u32)seed, k1 = (u32)(seed >> 32);\n"
-    "  w[0] = (u32)block, w[1] = (u32)(block >> 32), w[2] = 0, w[3] = 0;\n"
+    "  w[0] = (u32)block, w[1] = (u32)(block >> 32), w[2] = attempt, w[3] = 0;\n"
     "  for (int round = 0; round < 10; ++round) {\n"
     "    const u64 p0 = (u64)w[0] * 0xD2511F53u, p1 = (u64)w[2] * 0xCD9E8D57u;\n"
     "    w[0] = (u32)(p1 >> 32) ^ w[1] ^ k0, w[2] = (u32)(p0 >> 32) ^ w[3] ^ k1;\n"
@@ -72,6 +72,32 @@ constexpr std::string_view kHighProduct =
     "  const u64 a0 = (u32)a, a1 = a >> 32, b0 = (u32)b, b1 = b >> 32;\n"
     "  const u64 middle = a1 * b0 + (a0 * b0 >> 32), other = a0 * b1 + (u32)middle;\n"
     "  return a1 * b1 + (middle >> 32) + (other >> 32);\n"
+    "}\n";
+// Even choices in [0, range) by word k of a block, of 32 bits, or by its half k, of 64 bits. A word
+// that would be one too many is drawn again, see src/base/philox.h.
+constexpr std::string_view kChoices =
+    "FUNCTION u64 choose32(u32 word, u32 range, u64 counter, u64 seed, int k) {\n"
+    "  if (word * range < range) {\n"
+    "    const u32 least = (0u - range) % range;\n"
+    "    for (u32 attempt = 1; word * range < least; ++attempt) {\n"
+    "      u32 w[4];\n"
+    "      philox(counter, attempt, seed, w);\n"
+    "      word = w[k];\n"
+    "    }\n"
+    "  }\n"
+    "  return (u64)word * range >> 32;\n"
+    "}\n"
+    "FUNCTION u64 choose64(u64 word, u64 range, u64 counter, u64 seed, int k) {\n"
+    "  if (range == 0) return word;\n"
+    "  if (word * range < range) {\n"
+    "    const u64 least = ((u64)0 - range) % range;\n"
+    "    for (u32 attempt = 1; word * range < least; ++attempt) {\n"
+    "      u32 w[4];\n"
+    "      philox(counter, attempt, seed, w);\n"
+    "      word = w[2 * k] | (u64)w[2 * k + 1] << 32;\n"
+    "    }\n"
+    "  }\n"
+    "  return high_product(word, range);\n"
     "}\n";
 
 std::string with_type(std::string_view text, std::string_view type) {
@@ -159,16 +185,16 @@ class RandomWriter : Writer {
     };
     std::string narrow, wide;
     std::swap(body_, narrow);
-    for_words(false, [&](const std::string& word, int) {
-      return value(cat("(", word, " * range >> 32)"));
+    for_words(false, [&](const std::string& word, int k) {
+      return value(cat("choose32(", word, ", (u32)range, counter, seed, ", k, ")"));
     });
     std::swap(body_, wide);
     std::swap(body_, narrow);
     put(body_, "  if (range - 1 < ((u64)1 << 28) - 1) {\n", wide, "    return;\n  }\n");
-    for_words(true, [&](const std::string& word, int) {
-      return value(cat("(range == 0 ? ", word, " : high_product(", word, ", range))"));
+    for_words(true, [&](const std::string& word, int k) {
+      return value(cat("choose64(", word, ", range, counter, seed, ", k, ")"));
     });
-    return end(cat(kPhilox, kHighProduct));
+    return end(cat(kPhilox, kHighProduct, kChoices));
   }
 
  private:
@@ -207,7 +233,8 @@ class RandomWriter : Writer {
     blocks_ = static_cast<int64_t>(philox_blocks(n_, wide ? 64 : 32));
     put(body_, "  const u64 block = OWN_ITEM, n = (u64)", add_word(n_), ";\n");
     pointer("out", out);
-    put(body_, "  u32 w[4];\n  philox(", whole(offset), " + block, ", whole(seed), ", w);\n");
+    put(body_, "  const u64 counter = ", whole(offset), " + block, seed = ", whole(seed),
+        ";\n  u32 w[4];\n  philox(counter, 0, seed, w);\n");
     return wide;
   }
 

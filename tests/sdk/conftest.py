@@ -36,3 +36,9 @@ def recording(_either_way: None) -> None:
     if glue is not None and not glue._C.can_defer:
         pytest.skip("with PyTorch before 2.13 nothing is recorded in this process")
     testing.set_immediate_bytes(0)
+
+
+@pytest.fixture
+def small_at_call(recording: None) -> None:
+    """For tests of what is recorded, but for small ops, which run at their call."""
+    testing.set_immediate_bytes(4096)

@@ -358,6 +358,22 @@ def test_calls_agree_with_the_cpu(results, flag: bool) -> None:
 
 
 @on_device
+@pytest.mark.parametrize("dtype", ["int64", "int32", "uint8", "float32"])
+def test_random_integers_are_those_of_the_cpu(dtype: str) -> None:
+    """Also where a word is drawn again, which it is for one in 64, in 4 and in 2 elements."""
+    n, place = 3001, {"seed": 2**63 + 5, "offset": 2**64 - 9, "low": 5}
+    with hg.Executor(backend=BACKEND) as ex:
+        before = ex.stats()["host_kernels"]
+        for count in (7, 3 << 26, (1 << 28) - 1, 3 << 40, 3 << 62, (1 << 63) + 1, 0):
+            found = ex.allocate(n, dtype=dtype)
+            hg.ops.integers(ex, found, **place, count=count)
+            expected = hg.empty(n, dtype)
+            hg.integers(expected, **place, count=count)
+            np.testing.assert_array_equal(found.to_numpy(), np.asarray(expected), str(count))
+        assert ex.stats()["host_kernels"] == before
+
+
+@on_device
 @pytest.mark.parametrize("dtype", ["uint16", "uint32", "uint64"])
 def test_unsigned_integers(dtype: str) -> None:
     most = int(np.iinfo(dtype).max)

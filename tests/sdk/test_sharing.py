@@ -319,7 +319,7 @@ def test_taken_memory_is_given_back() -> None:
         (lambda x: hg.asarray(), TypeError, r"asarray\(\) needs numbers or an array"),
         (lambda x: hg.asarray(x, x=x), TypeError, r"asarray\(\) needs numbers or an array"),
         (lambda x: hg.asarray(x, obj=x), TypeError, "multiple values for argument 'obj'"),
-        (lambda x: hg.asarray(x, None, None), TypeError, "takes 2 arguments by position; 3 were"),
+        (lambda x: hg.asarray(x, None, None, None), TypeError, "takes 3 arguments by position; 4"),
         (lambda x: hg.asarray(x, like=x), TypeError, "unexpected keyword argument 'like'"),
         (lambda x: hg.asarray(x, device="gpu"), ValueError, "device 'gpu' is not one that arrays"),
         (lambda x: hg.asarray(x, device=0), ValueError, "device 0 is not one"),

@@ -182,7 +182,7 @@ PYBIND11_MODULE(_C, m) {
   m.def("is_capturing_graph", &hologram::is_capturing_graph);
   m.def("reset_recorder_stats", [] { hologram::reset_recorder_stats(current_device()); });
   hologram_torch::show_launches_to_profilers();
-  hologram_torch::bind_tracing(m);
+  hologram_torch::bind_profiler(m);
   hologram_torch::bind_memory_history(m);
   hologram_torch::bind_graph_function(m);
   m.def("device_properties", &device_properties, py::arg("index"));

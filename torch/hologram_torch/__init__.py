@@ -15,6 +15,8 @@ if _TYPE_CHECKING:
     from hologram import Executor
     from hologram_torch import functional, nn, utils
     from hologram_torch._elementwise import elementwise
+    from hologram_torch._explain import Explanation, explain
+    from hologram_torch._profile import profile
 
 
 def _autoload() -> None:
@@ -72,8 +74,6 @@ if _load_error is None:
         from hologram_torch._load import __version__  # noqa: F401  isort: skip
         from hologram_torch.backends import get_backend, list_available_backends, set_backend
         from hologram_torch.execution import execution, fallback_counts, reset_fallback_counts
-        from hologram_torch.explain import Explanation, explain
-        from hologram_torch.profile import profile
     except Exception as _error:
         if not _autoloading:
             raise
@@ -107,6 +107,14 @@ __all__ = [
 def __getattr__(name: str) -> object:
     # What not every program needs is imported when it is first asked for: `import torch` must stay
     # quick.
+    if name in ("Explanation", "explain"):
+        from hologram_torch import _explain
+
+        return getattr(_explain, name)
+    if name == "profile":
+        from hologram_torch._profile import profile
+
+        return profile
     if name == "elementwise":
         from hologram_torch._elementwise import elementwise
 

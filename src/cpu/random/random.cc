@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "hologram/elementwise.h"
+#include "src/base/philox.h"
 #include "src/cpu/device/call_table.h"
 #include "src/cpu/device/grain_size.h"
 #include "src/cpu/random/random_kernels.h"
@@ -55,10 +56,6 @@ int significant_bits(Dtype dtype) {
 uint64_t limit_of(double p) {
   if (!(p > 0)) return 0;
   return p >= 1 ? uint64_t{1} << 32 : static_cast<uint64_t>(std::nearbyint(p * 0x1p32));
-}
-
-uint64_t high_product(uint64_t a, uint64_t b) {
-  return static_cast<uint64_t>((static_cast<unsigned __int128>(a) * b) >> 64);
 }
 
 void apply_mask(Dtype dtype, const void* in, const uint8_t* mask, double scale, void* out,
@@ -139,36 +136,61 @@ void run(const calls::Bernoulli<>& call, CallThreads threads) {
       [&](PhiloxStream s, uint8_t* to, int64_t count) { k.bernoulli(s, limit, to, count); });
 }
 
+namespace {
+
+// Choices by words of 32 bits in T, in which they wrap.
+template <class T>
+void generate_narrow(const calls::Integers<>& call, Dtype made, CallThreads threads) {
+  const RandomKernels& k = kernels();
+  const uint64_t range = call.count;
+  const auto start = static_cast<T>(call.low);
+  const auto count32 = static_cast<uint32_t>(range);
+  const uint32_t least = refused_below(count32);
+  const auto fill = [&](PhiloxStream s, T* to, int64_t count) {
+    alignas(64) uint32_t words[kConverted];
+    for (int64_t i = 0; i < count; i += kConverted) {
+      const int64_t part = std::min(kConverted, count - i);
+      k.words32(at(s, i, 32), words, part);
+      uint32_t refused = 0;
+      for (int64_t j = 0; j < part; ++j) {
+        to[i + j] = start + static_cast<T>(words[j] * range >> 32);
+        refused |= words[j] * count32 < least;
+      }
+      for (int64_t j = 0; refused != 0 && j < part; ++j) {
+        if (words[j] * count32 >= least) continue;
+        const uint64_t word = drawn_again32(s, static_cast<uint64_t>(i + j), count32);
+        to[i + j] = start + static_cast<T>(word * range >> 32);
+      }
+    }
+  };
+  generate<T>({call.seed, call.offset}, 32, made, call.self, threads, fill);
+}
+
+}  // namespace
+
 // low + an even choice among `count` integers (0: all 2^64), wrapping in int64, then converted.
 void run(const calls::Integers<>& call, CallThreads threads) {
-  const RandomKernels& k = kernels();
-  const PhiloxStream stream{call.seed, call.offset};
-  const uint64_t start = call.low, range = call.count;
-  if (integer_random_bits(range) == 32) {
-    generate<int64_t>(stream, 32, Dtype::kInt64, call.self, threads,
-                      [&](PhiloxStream s, int64_t* to, int64_t count) {
-                        alignas(64) uint32_t words[kConverted];
-                        for (int64_t i = 0; i < count; i += kConverted) {
-                          const int64_t part = std::min(kConverted, count - i);
-                          k.words32(at(s, i, 32), words, part);
-                          for (int64_t j = 0; j < part; ++j) {
-                            to[i + j] = static_cast<int64_t>(start + (words[j] * range >> 32));
-                          }
-                        }
-                      });
-    return;
+  const Dtype dtype = call.self.dtype;
+  if (integer_random_bits(call.count) == 32) {
+    // What wraps in 32 bits has the same lower bits.
+    return is_integer(dtype) && itemsize(dtype) <= sizeof(uint32_t)
+               ? generate_narrow<uint32_t>(call, Dtype::kInt32, threads)
+               : generate_narrow<uint64_t>(call, Dtype::kInt64, threads);
   }
-  generate<int64_t>(stream, 64, Dtype::kInt64, call.self, threads,
-                    [&](PhiloxStream s, int64_t* to, int64_t count) {
-                      auto* words = reinterpret_cast<uint64_t*>(to);
-                      k.words64(s, words, count);
-                      if (range != 0) {
-                        for (int64_t i = 0; i < count; ++i) {
-                          words[i] = high_product(words[i], range);
-                        }
-                      }
-                      for (int64_t i = 0; i < count; ++i) words[i] += start;
-                    });
+  const RandomKernels& k = kernels();
+  const uint64_t start = call.low, range = call.count;
+  const uint64_t least = range == 0 ? 0 : refused_below(range);
+  generate<uint64_t>({call.seed, call.offset}, 64, Dtype::kInt64, call.self, threads,
+                     [&](PhiloxStream s, uint64_t* words, int64_t count) {
+                       k.words64(s, words, count);
+                       for (int64_t i = 0; range != 0 && i < count; ++i) {
+                         if (words[i] * range < least) {
+                           words[i] = drawn_again64(s, static_cast<uint64_t>(i), range);
+                         }
+                         words[i] = high_product(words[i], range);
+                       }
+                       for (int64_t i = 0; i < count; ++i) words[i] += start;
+                     });
 }
 
 void run(const calls::Dropout<>& call, CallThreads threads) {

@@ -174,6 +174,11 @@ void Recorder::flush_all() {
 
 // ---- what callers ask of a recorder ----
 
+uint64_t Recorder::open_epoch() {
+  const Lock lock(record_lock_);
+  return open_->epoch;
+}
+
 void Recorder::mark_exported(Buffer* buffer) {
   std::lock_guard lock(record_lock_);
   const uint64_t before =

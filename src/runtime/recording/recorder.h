@@ -87,6 +87,8 @@ class Recorder {
   void flush_buffer(const Buffer& buffer);
   // Whether this thread is inside a circuit that the device is running.
   bool runs_here() const { return runner_.runs_here(); }
+  // The number of the circuit to which ops are appended now.
+  uint64_t open_epoch();
   bool is_idle() const { return !pending_.load(std::memory_order_acquire); }
   // The program knows that this circuit is done; see Device::observed_epoch().
   void observe(uint64_t epoch);

@@ -24,6 +24,7 @@ namespace internal {
 
 constinit std::atomic<uint32_t> g_traces{0};
 constinit std::atomic<uint32_t> g_watchers{0};
+constinit std::atomic<uint32_t> g_noting{0};
 
 namespace {
 
@@ -33,6 +34,41 @@ constinit thread_local const char* t_cause = nullptr;
 
 using TracePtr = std::shared_ptr<const CircuitTrace>;
 
+// Ops that ran at their calls, equal ones counted.
+class CallNotes {
+ public:
+  void add(std::string_view op, AtCall why, uint64_t buffer, uint64_t circuit) {
+    // Programs call ops of a kind in a row.
+    if (last_ < notes_.size() && is(notes_[last_], op, why, buffer, circuit)) {
+      ++notes_[last_].count;
+      return;
+    }
+    // Of more kinds than anyone reads only names and reasons are told apart.
+    if (notes_.size() >= kMostKinds) buffer = circuit = 0;
+    std::string key(op);
+    for (const uint64_t part : {static_cast<uint64_t>(why), buffer, circuit}) {
+      key.append(reinterpret_cast<const char*>(&part), sizeof part);
+    }
+    const auto [at, fresh] = places_.emplace(std::move(key), notes_.size());
+    if (fresh) notes_.push_back({std::string(op), why, buffer, circuit, 0});
+    last_ = at->second;
+    ++notes_[last_].count;
+  }
+  const std::vector<CallNote>& all() const { return notes_; }
+
+ private:
+  static constexpr size_t kMostKinds = 1 << 16;
+
+  static bool is(const CallNote& note, std::string_view op, AtCall why, uint64_t buffer,
+                 uint64_t circuit) {
+    return note.circuit == circuit && note.buffer == buffer && note.why == why && note.op == op;
+  }
+
+  std::vector<CallNote> notes_;
+  std::unordered_map<std::string, size_t> places_;
+  size_t last_ = 0;
+};
+
 // Open traces, and the shapes of the plans that ran while they were open.
 class Traces {
  public:
@@ -41,31 +77,38 @@ class Traces {
     return *instance;
   }
 
-  uint64_t open(const Device& device) {
+  uint64_t open(const Device& device, bool at_call) {
     std::lock_guard lock(mutex_);
-    open_.push_back({++last_number_, &device, {}});
-    g_traces.fetch_add(1, std::memory_order_relaxed);
-    g_watchers.fetch_add(1, std::memory_order_relaxed);
-    see_all(true);
+    open_.push_back({++last_number_, &device, at_call, {}, {}});
+    count(at_call, 1);
     return last_number_;
   }
 
   std::vector<TracePtr> close(uint64_t number) {
     decltype(shapes_) forgotten;
+    CallNotes notes;
     std::lock_guard lock(mutex_);
-    const auto at = std::find_if(open_.begin(), open_.end(),
-                                 [&](const Open& open) { return open.number == number; });
-    if (at == open_.end()) {
-      fail(ErrorKind::kInvalidArgument, "stop_tracing: there is no open trace ", number,
-           "; give the number that start_tracing returned, once");
-    }
+    const auto at = find("stop_tracing", number);
     std::vector<TracePtr> circuits = std::move(at->circuits);
+    notes = std::move(at->notes);
+    count(at->at_call, -1);
     open_.erase(at);
-    g_traces.fetch_sub(1, std::memory_order_relaxed);
-    g_watchers.fetch_sub(1, std::memory_order_relaxed);
-    see_all(false);
     if (open_.empty()) forgotten.swap(shapes_);
     return circuits;
+  }
+
+  std::vector<CallNote> notes_of(uint64_t number) {
+    std::lock_guard lock(mutex_);
+    return find("call_notes", number)->notes.all();
+  }
+
+  void note(const Device& device, std::string_view op, AtCall why, const Buffer* shared,
+            uint64_t circuit) {
+    std::lock_guard lock(mutex_);
+    for (Open& open : open_) {
+      if (open.device != &device || !open.at_call) continue;
+      open.notes.add(op, why, reinterpret_cast<uintptr_t>(shared), circuit);
+    }
   }
 
   bool wants(const Device& device) {
@@ -104,13 +147,37 @@ class Traces {
   struct Open {
     uint64_t number;
     const Device* device;
+    bool at_call;  // ops run at their calls as ever, and are noted
     std::vector<TracePtr> circuits;
+    CallNotes notes;
   };
   // The plan is held, so that no other gets its address meanwhile.
   struct Known {
     std::shared_ptr<circuit::Plan> plan;
     std::shared_ptr<const CircuitShape> shape;
   };
+
+  std::vector<Open>::iterator find(const char* function, uint64_t number) {
+    const auto at = std::find_if(open_.begin(), open_.end(),
+                                 [&](const Open& open) { return open.number == number; });
+    if (at == open_.end()) {
+      fail(ErrorKind::kInvalidArgument, function, ": there is no open trace ", number,
+           "; give the number that start_tracing returned, before it is stopped");
+    }
+    return at;
+  }
+
+  // One trace more or, with a step of -1, one less.
+  static void count(bool at_call, int step) {
+    const auto more = static_cast<uint32_t>(step);
+    g_traces.fetch_add(more, std::memory_order_relaxed);
+    g_watchers.fetch_add(more, std::memory_order_relaxed);
+    if (at_call) {
+      g_noting.fetch_add(more, std::memory_order_relaxed);
+    } else {
+      see_all(step > 0);
+    }
+  }
 
   std::shared_ptr<const CircuitShape> make_shape(const circuit::Plan& plan,
                                                  std::span<const uint64_t> words,
@@ -218,6 +285,14 @@ bool is_wanted() {
 
 const char* exchange_cause(const char* cause) { return std::exchange(t_cause, cause); }
 
+void note_at_call(Device& device, std::string_view op, AtCall why, const Buffer* shared) {
+  try {
+    Traces::get().note(device, op, why, shared, Recorder::of(device).open_epoch());
+  } catch (const std::bad_alloc&) {
+    // The op runs, even if no trace has room to tell of it.
+  }
+}
+
 const char* watch_cause() { return t_cause; }
 
 void* share_observation() {
@@ -308,6 +383,7 @@ bool CircuitRunner::run_watched(const PlanRun& run) {
       trace = std::make_shared<CircuitTrace>();
       trace->cause = run.cause;
       trace->plan_hit = run.plan_hit;
+      trace->circuit = run.circuit;
       trace->thread = static_cast<uint64_t>(::syscall(SYS_gettid));
       for (const Buffer* buffer : run.buffers) {
         trace->buffers.push_back(reinterpret_cast<uintptr_t>(buffer));
@@ -380,13 +456,15 @@ bool CircuitRunner::run_watched(const PlanRun& run) {
 
 }  // namespace internal
 
-uint64_t start_tracing(Device& device) {
+uint64_t start_tracing(Device& device, bool at_call) {
   if (!device.runs_plans()) {
     fail(ErrorKind::kNotSupported, "start_tracing: device ", device.name(), ":", device.index(),
          " runs no plans, so there are no circuits to trace");
   }
-  return internal::Traces::get().open(device);
+  return internal::Traces::get().open(device, at_call);
 }
+
+std::vector<CallNote> call_notes(uint64_t trace) { return internal::Traces::get().notes_of(trace); }
 
 std::vector<std::shared_ptr<const CircuitTrace>> stop_tracing(uint64_t trace) {
   return internal::Traces::get().close(trace);

@@ -22,8 +22,9 @@ namespace {
 using Block = std::array<uint32_t, 4>;
 
 // The definition, one block at a time.
-Block philox(uint64_t counter, uint64_t seed) {
-  Block c{static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), 0, 0};
+Block philox(uint64_t counter, uint64_t seed, uint64_t high = 0) {
+  Block c{static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32),
+          static_cast<uint32_t>(high), static_cast<uint32_t>(high >> 32)};
   uint32_t k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
   for (int round = 0; round < 10; ++round) {
     const uint64_t p0 = uint64_t{0xD2511F53} * c[0], p1 = uint64_t{0xCD9E8D57} * c[2];
@@ -35,14 +36,14 @@ Block philox(uint64_t counter, uint64_t seed) {
   return c;
 }
 
-uint32_t word32(PhiloxStream s, int64_t i) {
+uint32_t word32(PhiloxStream s, int64_t i, uint64_t attempt = 0) {
   const auto n = static_cast<uint64_t>(i);
-  return philox(s.offset + 16 * (n / 64) + n % 16, s.seed)[n % 64 / 16];
+  return philox(s.offset + 16 * (n / 64) + n % 16, s.seed, attempt)[n % 64 / 16];
 }
 
-uint64_t word64(PhiloxStream s, int64_t i) {
+uint64_t word64(PhiloxStream s, int64_t i, uint64_t attempt = 0) {
   const auto n = static_cast<uint64_t>(i);
-  const Block b = philox(s.offset + 8 * (n / 16) + n % 8, s.seed);
+  const Block b = philox(s.offset + 8 * (n / 16) + n % 8, s.seed, attempt);
   const size_t h = n % 16 / 8;
   return b[2 * h] | static_cast<uint64_t>(b[2 * h + 1]) << 32;
 }
@@ -59,6 +60,10 @@ constexpr PhiloxStream kStream{0x123456789abcdef0, 0xfffffff9};  // carries into
 
 TEST(Random, PublishedVector) {
   EXPECT_EQ(philox(0, 0), (Block{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(philox(~uint64_t{0}, ~uint64_t{0}, ~uint64_t{0}),
+            (Block{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(philox(0x85a308d3243f6a88, 0x299f31d0a4093822, 0x0370734413198a2e),
+            (Block{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
 TEST(Random, WordsAreWhereTheyShouldBe) {
@@ -247,6 +252,48 @@ TEST(Random, BernoulliAndIntegers) {
   double chi = 0;
   for (const int64_t c : count) chi += std::pow(c - kN / 10.0, 2) / (kN / 10.0);
   EXPECT_LT(chi, 40);
+}
+
+// Every integer is chosen by as many words as any other: those of the last, incomplete share are
+// drawn again.
+TEST(Random, IntegersAreExactlyEven) {
+  const Isa before = current_isa();
+  constexpr int64_t kN = 3001;
+  constexpr uint64_t kRanges[] = {1,
+                                  7,
+                                  uint64_t{3} << 26,
+                                  (uint64_t{1} << 28) - 1,
+                                  uint64_t{1} << 28,
+                                  (uint64_t{1} << 33) + 1,
+                                  uint64_t{3} << 62,
+                                  (uint64_t{1} << 63) + 1,
+                                  ~uint64_t{0},
+                                  0};
+  for (const Isa isa : isas()) {
+    force_isa(isa);
+    for (const uint64_t range : kRanges) {
+      std::vector<int64_t> x(kN);
+      fill_integers(kStream, -7, range, Dtype::kInt64, x.data(), kN);
+      int64_t again = 0;
+      for (int64_t i = 0; i < kN; ++i) {
+        uint64_t value = 0;
+        for (uint64_t attempt = 0;; ++attempt) {
+          again += attempt != 0;
+          const bool narrow = range != 0 && range < uint64_t{1} << 28;
+          using Wide = unsigned __int128;
+          const Wide all = Wide{1} << (narrow ? 32 : 64);
+          const Wide word = narrow ? word32(kStream, i, attempt) : word64(kStream, i, attempt);
+          const Wide width = range == 0 ? all : Wide{range};
+          value = static_cast<uint64_t>(word * width / all);
+          if (word * width % all >= all % width) break;
+        }
+        ASSERT_EQ(static_cast<uint64_t>(x[i]), value - 7) << range << " " << i;
+      }
+      const bool is_often = range == uint64_t{3} << 26 || range >= uint64_t{3} << 61;
+      EXPECT_EQ(again != 0, is_often && range != ~uint64_t{0}) << range;
+    }
+  }
+  force_isa(before);
 }
 
 TEST(Random, ThreadsAndPiecesDoNotMatter) {

@@ -12,7 +12,9 @@ import pytest
 import torch
 
 import hologram_torch
-from hologram_torch import _canvas, _circuits
+from hologram import _hologram
+from hologram.observe import _canvas
+from hologram.observe._texts import short_name
 
 D = "hologram"
 _SVG = "{http://www.w3.org/2000/svg}"
@@ -203,8 +205,8 @@ def test_errors_end_the_trace() -> None:
     with pytest.raises(RuntimeError):
         hologram_torch.explain(fn, torch.rand(2, 2).to(D))
     assert len(hologram_torch.explain(chain, *chain_inputs()).circuits) == 1
-    with pytest.raises(RuntimeError, match="no open trace 12345678"):
-        hologram_torch._C.stop_tracing(12345678)
+    with pytest.raises(ValueError, match="no open trace 12345678"):
+        _hologram._stop_tracing(12345678)
 
 
 # --- Names -----------------------------------------------------------------------------------
@@ -271,9 +273,9 @@ def test_memory_made_out_of_sight_has_no_former_name() -> None:
 
 
 def test_long_names_are_shortened_from_the_front() -> None:
-    short = _circuits.short_name("model.layers.11.self_attention.q_projection.weight")
+    short = short_name("model.layers.11.self_attention.q_projection.weight")
     assert short == "m.l.11.s.q.weight"
-    assert _circuits.short_name("encoder.weight") == "encoder.weight"
+    assert short_name("encoder.weight") == "encoder.weight"
 
 
 # --- The drawing -----------------------------------------------------------------------------

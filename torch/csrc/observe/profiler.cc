@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Reports launches as events of PyTorch's profiler, and traces as Python objects.
+// Reports launches as events of PyTorch's profiler.
 #include "observe/profiler.h"
 
 #include <ATen/record_function.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
-#include <pybind11/stl.h>
 #include <torch/library.h>
 
-#include <map>
 #include <memory>
 #include <new>
 
@@ -100,62 +98,6 @@ const hologram::LaunchObserver kObserver = {
     &mark_op,
 };
 
-py::dict shape_dict(const hologram::CircuitShape& shape) {
-  py::list launches;
-  for (const hologram::LaunchInfo& launch : shape.launches) {
-    launches.append(py::make_tuple(launch.name, launch.launch, launch.kernels, launch.bytes));
-  }
-  py::list states;
-  for (const uint8_t state : shape.slot_states) states.append(int{state});
-  py::dict d;
-  d["ops_json"] = shape.ops_json;
-  d["plan_json"] = shape.plan_json;
-  d["ops_text"] = shape.ops_text;
-  d["plan_text"] = shape.plan_text;
-  d["slot_states"] = std::move(states);
-  d["launches"] = std::move(launches);
-  return d;
-}
-
-py::dict circuit_dict(const hologram::CircuitTrace& circuit, size_t shape) {
-  py::list times, numbers;
-  for (const hologram::LaunchTime& time : circuit.times) {
-    times.append(py::make_tuple(time.begin_ns, time.end_ns, time.first));
-  }
-  for (size_t i = 0; i < circuit.numbers.size(); ++i) {
-    numbers.append(hologram::number_text(circuit.shape->number_dtypes[i], circuit.numbers[i]));
-  }
-  py::dict d;
-  d["shape"] = shape;
-  d["cause"] = circuit.cause;
-  d["plan_hit"] = circuit.plan_hit;
-  d["failed"] = circuit.failed;
-  d["thread"] = circuit.thread;
-  d["sealed_ns"] = circuit.sealed_ns;
-  d["begin_ns"] = circuit.begin_ns;
-  d["end_ns"] = circuit.end_ns;
-  d["times"] = std::move(times);
-  d["numbers"] = std::move(numbers);
-  d["buffers"] = circuit.buffers;
-  d["buffer_bytes"] = circuit.buffer_bytes;
-  return d;
-}
-
-py::dict stop_tracing(uint64_t trace) {
-  const auto circuits = hologram::stop_tracing(trace);
-  std::map<uint64_t, size_t> known;
-  py::list shapes, runs;
-  for (const auto& circuit : circuits) {
-    const auto [at, fresh] = known.emplace(circuit->shape->id, known.size());
-    if (fresh) shapes.append(shape_dict(*circuit->shape));
-    runs.append(circuit_dict(*circuit, at->second));
-  }
-  py::dict result;
-  result["shapes"] = std::move(shapes);
-  result["circuits"] = std::move(runs);
-  return result;
-}
-
 // The number by which traces call the memory of a tensor, 0 for memory that is not ours.
 int64_t buffer_id(const at::Tensor& t) {
   if (!t.has_storage() || !is_ours(t)) return 0;
@@ -176,9 +118,7 @@ void show_launches_to_profilers() {
   hologram::set_record_site(&python_line);
 }
 
-void bind_tracing(py::module_& m) {
-  m.def("start_tracing", [] { return hologram::start_tracing(memory_device(index_of({}))); });
-  m.def("stop_tracing", &stop_tracing, py::arg("trace"));
+void bind_profiler(py::module_& m) {
   m.def("profiles_on", [] { return g_profiles.load(); });
 }
 

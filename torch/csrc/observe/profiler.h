@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Shows circuits to PyTorch's profiler and to hologram_torch's explain and profile.
+// Shows circuits to PyTorch's profiler.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -11,8 +11,7 @@ namespace hologram_torch {
 // Costs a look at PyTorch's list of callbacks per circuit while none is.
 void show_launches_to_profilers();
 
-// start_tracing() -> int and stop_tracing(int) -> dict, see hologram/trace.h; profiles_on() -> int:
-// how many of PyTorch's profiles collect at this moment.
-void bind_tracing(pybind11::module_& m);
+// profiles_on() -> int: how many of PyTorch's profiles collect at this moment.
+void bind_profiler(pybind11::module_& m);
 
 }  // namespace hologram_torch

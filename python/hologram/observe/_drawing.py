@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hologram_torch._canvas import Canvas, color_of, fit, number, text_width
-from hologram_torch._circuits import Circuit, share, sum_stats
-from hologram_torch._layout import (
+from hologram.observe._canvas import Canvas, color_of, fit, number, text_width
+from hologram.observe._layout import (
     LANE,
     MAX_GUTTER,
     Card,
@@ -21,7 +20,8 @@ from hologram_torch._layout import (
     make_rows,
     place,
 )
-from hologram_torch._texts import bytes_text, count_text, percent_text, time_text
+from hologram.observe._texts import bytes_text, count_text, percent_text, time_text
+from hologram.observe.circuits import Circuit, share, sum_stats
 
 WIDTH = 1200.0
 MARGIN = 30.0

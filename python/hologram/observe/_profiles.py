@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""``profile``: how long the kernels of a stretch of code took, and what deferring saved."""
+"""What every profile has: kernels by name, sums, a Chrome trace and a drawing."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
+from hologram.observe._report import Drawn, draw_circuits
+from hologram.observe._texts import bytes_text, count_text, percent_text, time_text
+from hologram.observe._tracing import Trace
+from hologram.observe.circuits import Circuit, read_trace, share, sum_stats
 
-from hologram_torch import _C
-from hologram_torch._circuits import Circuit, merge_equal, read_trace, share, sum_stats
-from hologram_torch._texts import bytes_text, count_text, percent_text, time_text
-from hologram_torch.explain import circuit_note, counting_fallbacks
+__all__ = ["KernelTime", "Profile"]
 
 
 @dataclass
@@ -45,51 +45,51 @@ _ORDERS = {
 }
 
 
-class profile:
-    """Watch what the device runs: ``with hologram_torch.profile() as p: ...``, then ask ``p``.
-
-    Each circuit runs launch by launch meanwhile, so that launches can be timed; results are the
-    same. What was recorded before is run before, and what is recorded inside is run at the end.
-    Memory grows with each circuit by some hundred bytes.
-    """
+class Profile(Drawn):
+    """Circuits that ran in a ``with`` block; what is counted beside them is up to subclasses."""
 
     def __init__(self) -> None:
         self.circuits: list[Circuit] = []
-        self.fallbacks: dict[str, int] = {}
         self.ns = 0
-        self._trace: int | None = None
+        self._trace: Trace | None = None
         self._begin_ns = 0
 
-    def __enter__(self) -> profile:
+    def _synchronize(self) -> None:
+        """Run what is recorded."""
+        raise NotImplementedError
+
+    def _open(self) -> Trace:
+        """Forget what an earlier block counted, and begin to trace."""
+        raise NotImplementedError
+
+    def _take(self, traced: dict[str, Any]) -> None:
+        """Take what the trace holds besides circuits."""
+
+    def _enter(self) -> None:
         if self._trace is not None:
             raise RuntimeError("profile: it is watching already; make another one to nest them")
-        torch.hologram.synchronize()  # type: ignore[attr-defined]
-        self.circuits, self.fallbacks = [], {}
-        self._counting = counting_fallbacks(self.fallbacks)
-        self._counting.__enter__()
-        self._trace = _C.start_tracing()
+        self._synchronize()
+        self.circuits = []
+        self._trace = self._open()
         self._begin_ns = time.monotonic_ns()
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
-        assert self._trace is not None
+        if self._trace is None:
+            raise RuntimeError("profile: it is not watching; enter it before it is left")
         try:
             if kind is None:
-                torch.hologram.synchronize()  # type: ignore[attr-defined]
+                self._synchronize()
         finally:
             self.ns = time.monotonic_ns() - self._begin_ns
             trace, self._trace = self._trace, None
-            self.circuits = read_trace(_C.stop_tracing(trace))
-            self._counting.__exit__(None, None, None)
+            traced = trace.stop()
+            self.circuits = read_trace(traced)
+            self._take(traced)
 
     @property
     def stats(self) -> dict[str, Any]:
-        """Sums over the circuits, as ``Explanation.stats``, with ``fallbacks`` and ``wall_ns``."""
-        return {
-            **sum_stats(self.circuits),
-            "fallbacks": sum(self.fallbacks.values()),
-            "wall_ns": self.ns,
-        }
+        """Sums over the circuits, as ``Explanation.stats``, with ``wall_ns``."""
+        return {**sum_stats(self.circuits), "wall_ns": self.ns}
 
     @property
     def kernels(self) -> list[KernelTime]:
@@ -155,10 +155,19 @@ class profile:
                 f"{count_text(first, 'launch')} ran for the first "
                 "time, which includes the making of code"
             )
-        if self.fallbacks:
-            named = ", ".join(f"{name} x{count}" for name, count in self.fallbacks.items())
-            lines.append(f"fell back to PyTorch's cpu kernels: {named}")
-        return lines
+        return [*lines, *self._more_lines()]
+
+    def _more_lines(self) -> list[str]:
+        """Tell below the table what else was counted."""
+        return []
+
+    def _parts(self) -> list[str]:
+        """Tell in the subtitle of the drawing how long it took, and what else was counted."""
+        return [f"{time_text(self.ns)} watched"]
+
+    def _between(self, shown: list[Circuit]) -> tuple[list[str], str]:
+        """Tell what ran before each of the circuits that are drawn, and after the last."""
+        return [""] * len(shown), ""
 
     def __str__(self) -> str:
         return self.table()
@@ -212,24 +221,5 @@ class profile:
 
     def svg(self) -> str:
         """Draw the circuits, equal ones once."""
-        from hologram_torch._drawing import Section, Summary, draw
-
-        shown = merge_equal(self.circuits)
-        sections = [
-            Section(circuit, f"Circuit {i + 1}", circuit_note(circuit))
-            for i, circuit in enumerate(shown)
-        ]
-        parts = [count_text(len(self.circuits), "circuit")]
-        if len(shown) < len(self.circuits):
-            parts[0] += f", {len(shown)} of them different"
-        parts.append(f"{time_text(self.ns)} watched")
-        if self.fallbacks:
-            parts.append(f"{sum(self.fallbacks.values())} operators fell back to PyTorch's cpu")
-        return draw(Summary("Profile", " · ".join(parts), sum_stats(self.circuits)), sections)
-
-    def save_svg(self, path: str | Path) -> None:
-        """Write the drawing to a file."""
-        Path(path).write_text(self.svg(), encoding="utf-8")
-
-    def _repr_html_(self) -> str:
-        return f'<div style="max-width:1200px;overflow-x:auto">{self.svg()}</div>'
+        totals = sum_stats(self.circuits)
+        return draw_circuits("Profile", self.circuits, self._parts(), totals, self._between)

@@ -10,7 +10,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from hologram_torch._texts import bytes_text, count_text, shape_text, short_name, type_text
+from hologram.observe._texts import bytes_text, count_text, shape_text, short_name, type_text
+
+__all__ = [
+    "Birth", "BufferNames", "Circuit", "Instr", "Kernel", "Launch", "Named", "Op", "Operand",
+    "Port", "Shape", "births_of", "merge_equal", "read_trace", "share", "sum_stats",
+]  # fmt: skip
 
 
 class Named(NamedTuple):
@@ -50,7 +55,7 @@ class BufferNames:
         if buffer in self.late and len(made) == len(births):
             return self.late[buffer]
         # What a circuit makes itself is called by its slot.
-        return made[-1] if made and not fresh else None
+        return made[-1] if made and made[-1].name and not fresh else None
 
     def of_slots(self, buffers: Sequence[int], states: Sequence[int], ns: int) -> dict[int, Named]:
         """Name the slots of a circuit that was sealed at `ns`; no two slots get one name."""
@@ -58,7 +63,7 @@ class BufferNames:
         taken: dict[str, int] = {}
         for slot, buffer in enumerate(buffers):
             found = self._name(buffer, ns, bool(states[slot] & _FRESH))
-            if found is None:
+            if found is None or states[slot] & (_LIVE | _FRESH) == _FRESH:  # none outlives it
                 continue
             count = taken[found.name] = taken.get(found.name, 0) + 1
             name = found.name if count == 1 else f"{found.name}#{count}"
@@ -278,6 +283,7 @@ class Circuit:
         self.cause: str = data.get("cause", "")
         self.plan_hit: bool = data.get("plan_hit", False)
         self.failed: bool = data.get("failed", False)
+        self.epoch: int = data.get("circuit", 0)  # ascending in the order of recording
         self.thread: int = data.get("thread", 0)
         self.sealed_ns: int = data.get("sealed_ns", 0)
         self.begin_ns: int = data.get("begin_ns", 0)
@@ -480,7 +486,7 @@ def read_trace(
     names: BufferNames | None = None,
     labels: Mapping[int, tuple[str, list[int] | None]] | None = None,
 ) -> list[Circuit]:
-    """Make circuits of what ``_C.stop_tracing`` returned.
+    """Make circuits of what the end of a trace returned.
 
     labels: operator and shape of its result, by the number of an op in the trace.
     """
@@ -494,6 +500,17 @@ def read_trace(
         circuits.append(circuit)
         ops += len(circuit.shape.tape)
     return circuits
+
+
+def births_of(trace: Mapping[str, Any]) -> dict[int, list[Birth]]:
+    """Return when circuits made buffers, of which no one saw the names that they had then."""
+    births: dict[int, list[Birth]] = {}
+    for data in trace["circuits"]:
+        states = trace["shapes"][data["shape"]]["slot_states"]
+        for buffer, state in zip(data["buffers"], states, strict=False):
+            if state & _FRESH:
+                births.setdefault(buffer, []).append(Birth(data["sealed_ns"], Named("", [])))
+    return births
 
 
 def share(part: float, whole: float) -> float:

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from hologram_torch._canvas import text_width
-from hologram_torch._circuits import Circuit, Kernel, Op
-from hologram_torch._texts import count_text, type_text
+from hologram.observe._canvas import text_width
+from hologram.observe._texts import count_text, type_text
+from hologram.observe.circuits import Circuit, Kernel, Op
 
 ROW = 23.0  # of an op
 STEP = 20.0  # of an instruction
