@@ -7,7 +7,7 @@
 
 #include "convert.h"
 #include "hologram/elementwise.h"
-#include "numpy_classes.h"
+#include "interop/numpy_classes.h"
 
 namespace hologram::python {
 

@@ -6,13 +6,13 @@
 #include <string>
 
 #include "convert.h"
-#include "dlpack.h"
 #include "dtype.h"
 #include "hologram/elementwise.h"
 #include "hologram/functions.h"
 #include "hologram/memory.h"
 #include "hologram/recorder.h"
-#include "host_array.h"
+#include "interop/dlpack.h"
+#include "interop/host_array.h"
 #include "looks.h"
 #include "objects.h"
 

@@ -9,12 +9,12 @@
 #include <utility>
 #include <vector>
 
-#include "dlpack.h"
 #include "dtype.h"
 #include "hologram/elementwise.h"
-#include "host_array.h"
+#include "interop/dlpack.h"
+#include "interop/host_array.h"
+#include "interop/numpy_classes.h"
 #include "looks.h"
-#include "numpy_classes.h"
 
 namespace hologram::python {
 namespace {

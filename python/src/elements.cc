@@ -10,7 +10,7 @@
 #include "hologram/elementwise.h"
 #include "hologram/functions.h"
 #include "hologram/trace.h"
-#include "numpy_classes.h"
+#include "interop/numpy_classes.h"
 #include "objects.h"
 
 namespace hologram::python {

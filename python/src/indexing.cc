@@ -11,9 +11,9 @@
 #include "hologram/functions.h"
 #include "hologram/memory.h"
 #include "hologram/recorder.h"
-#include "host_array.h"
+#include "interop/host_array.h"
+#include "interop/numpy_classes.h"
 #include "looks.h"
-#include "numpy_classes.h"
 #include "objects.h"
 #include "operators.h"
 

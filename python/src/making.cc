@@ -11,10 +11,10 @@
 #include "convert.h"
 #include "dtype.h"
 #include "hologram/functions.h"
-#include "host_array.h"
+#include "interop/host_array.h"
+#include "interop/temporaries.h"
 #include "objects.h"
 #include "order.h"
-#include "temporaries.h"
 
 namespace hologram::python {
 namespace {

@@ -9,7 +9,7 @@
 #include "convert.h"
 #include "dtype.h"
 #include "hologram/tensor.h"
-#include "host_array.h"
+#include "interop/host_array.h"
 #include "methods.h"
 #include "objects.h"
 #include "order.h"

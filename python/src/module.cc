@@ -10,7 +10,7 @@
 #include "hologram/parallel.h"
 #include "hologram/recorder.h"
 #include "hologram/version.h"
-#include "numpy_classes.h"
+#include "interop/numpy_classes.h"
 #include "objects.h"
 #include "reductions.h"
 

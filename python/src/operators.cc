@@ -9,7 +9,7 @@
 #include "elements.h"
 #include "hologram/functions.h"
 #include "integer_operators.h"
-#include "numpy_classes.h"
+#include "interop/numpy_classes.h"
 #include "objects.h"
 #include "through_numpy.h"
 

@@ -13,7 +13,7 @@
 #include "hologram/functions.h"
 #include "hologram/op.h"
 #include "hologram/recorder.h"
-#include "numpy_classes.h"
+#include "interop/numpy_classes.h"
 #include "objects.h"
 #include "operators.h"
 #include "through_numpy.h"

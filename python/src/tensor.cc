@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "convert.h"
-#include "dlpack.h"
 #include "dtype.h"
 #include "hologram/functions.h"
-#include "host_array.h"
+#include "interop/dlpack.h"
+#include "interop/host_array.h"
 #include "looks.h"
 #include "methods.h"
 #include "objects.h"

@@ -55,6 +55,12 @@ UNITS: dict[str, tuple[float, str]] = {
         "where one element has nearly all the weight, its gradient is what is left of 1 - y, in "
         "which y's own rounding counts and no rounding of the inputs does",
     ),
+    "cdist": (8, "squared distances by products are differences of sums, whose order counts"),
+    "linalg.householder_product": (
+        8,
+        "products of reflections, in which cpu's own error is nearly as large",
+    ),
+    "linalg.pinv.singular": (8, "small singular values, of which cpu's error is nearly as large"),
     "_foreach_tanh": (8, "where y is nearly 1, its gradient 1 - y * y is y's own rounding"),
     "nn.functional.linear_cross_entropy.chunked": (32, "a loss near 0 is the log of a sum near 1"),
     "nn.functional.linear_cross_entropy.chunked_none": (32, "as above"),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Notes NumPy's classes, and reads its scalars without a call of Python.
-#include "numpy_classes.h"
+#include "interop/numpy_classes.h"
 
 #include <array>
 #include <cstring>

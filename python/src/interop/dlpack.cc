@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // DLPack capsules both ways: __dlpack__ of tensors and buffers, and from_dlpack.
-#include "dlpack.h"
+#include "interop/dlpack.h"
 
 #include <array>
 #include <cstring>
@@ -8,7 +8,7 @@
 
 #include "convert.h"
 #include "hologram/dlpack.h"
-#include "host_array.h"
+#include "interop/host_array.h"
 #include "looks.h"
 
 namespace hologram::python {

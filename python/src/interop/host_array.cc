@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The buffer protocol: memory of others as tensors, memory of tensors for others.
-#include "host_array.h"
+#include "interop/host_array.h"
 
 #include <algorithm>
 #include <memory>

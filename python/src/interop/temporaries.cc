@@ -5,11 +5,11 @@
 // stack. It has one as well where an argument tuple or a functools.partial holds it, which lend it.
 // What is executed tells them apart: CALL takes the arguments from the stack, as many as it says,
 // CALL_FUNCTION_EX from a tuple, and a partial adds to those on the stack.
-#include "temporaries.h"
+#include "interop/temporaries.h"
 
 #include <nanobind/nanobind.h>
 
-#include "numpy_classes.h"
+#include "interop/numpy_classes.h"
 
 namespace hologram::python {
 
