@@ -2,7 +2,9 @@
 """NumPy's code on hologram arrays, unmodified, beside NumPy itself and what compiles such code.
 
 Each program is written once, with NumPy's functions, and is handed arrays of one library or the
-other: NumPy finds hologram by ``__array_function__`` and ``__array_ufunc__``.
+other: NumPy finds hologram by ``__array_function__`` and ``__array_ufunc__``. Chains and solvers
+are timed at several sizes; the programs of ``array_programs``, whose time goes into many small
+operations, at one, with their first calls.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import torch
 
 import hologram
 from bench import peers
-from bench.areas import scientific
+from bench.areas import array_programs, scientific
 from bench.context import Context
 from bench.core import Case, Goal, Peer, Row, Side, Work, area, library, mean_row
 
@@ -208,9 +210,36 @@ def _scientific(context: Context, own: Side, program: scientific.Program, size: 
     )
 
 
+def _program(context: Context, own: Side, program: array_programs.Program) -> Case:
+    """Return a program of many small operations."""
+    arrays = program.arrays(np.random.default_rng(0))
+
+    def numba() -> Work:
+        return _work(library("numba").njit(program.function), arrays, _nothing)
+
+    own_peers = [Peer(NUMBA, lambda: (numba(), context.cpu), is_costly=True)]
+    return Case(
+        program.name,
+        lambda side: _work(program.function, list(map(hologram.array, arrays)), side.synchronize),
+        lambda _: _work(program.function, arrays, _nothing),
+        side=own,
+        size=max(a.size for a in arrays),
+        dtype="float64",
+        tolerance=(1e-9, 1e-11),
+        goal=Goal(program.goal),
+        group=array_programs.__name__,
+        peers=own_peers if program.by_numba else [],
+    )
+
+
 def summarize(rows: list[Row]) -> Iterator[Row]:
     """Yield the means against NumPy and each of the others."""
     yield mean_row("geometric mean against NumPy", [r.ratio for r in rows])
+    programs = [r for r in rows if r.group == array_programs.__name__]
+    if programs:
+        yield mean_row("programs of small operations against NumPy", [r.ratio for r in programs])
+        first = [r.details["reference_first_call"] / r.details["first_call"] for r in programs]
+        yield mean_row("their first calls against NumPy's", first)
     for peer in (NUMEXPR, BLOSC2, NUMBA, peers.JAX):
         ratios = [r.ratio_to(peer) for r in rows if r.ratio_to(peer) == r.ratio_to(peer)]
         if ratios:
@@ -220,13 +249,15 @@ def summarize(rows: list[Row]) -> Iterator[Row]:
 @area(
     "arrays",
     "NumPy code on hologram arrays, unmodified, float64, beside NumPy and what compiles such code",
-    seconds=1,
+    seconds=8,
     summarize=summarize,
 )
 def cases(context: Context) -> Iterator[Case]:
+    own = Side(torch.device("cpu"), hologram.Executor(backend="cpu").synchronize)
+    for small in array_programs.PROGRAMS[:3] if context.quick else array_programs.PROGRAMS:
+        yield _program(context, own, small)
     if not context.whole and not context.quick:
         return
-    own = Side(torch.device("cpu"), hologram.Executor(backend="cpu").synchronize)
     sizes = [16_384] if context.quick else [1_048_576]
     for size in _SIZES if context.everything else sizes:
         for program in PROGRAMS:
