@@ -117,6 +117,9 @@ class SmallRow {
   bool settle(const OpInfo& info, std::span<const Operand> operands, Rules rules) {
     if (operands.size() != info.arity || info.arity > 2) return false;
     for (const Operand& operand : operands) {
+      if (operand.is_tensor() && !is_small(operand.tensor())) return false;
+    }
+    for (const Operand& operand : operands) {
       if (!operand.is_tensor()) continue;
       const Tensor& t = operand.tensor();
       if (!t.buffer() || !is_at_hand(t) || !t.is_contiguous()) return false;

@@ -14,6 +14,17 @@
 
 namespace hologram::array {
 
+constinit thread_local int t_small_waits = 0;
+
+bool end_of_patience(Buffer& buffer) {
+  // A loop of fewer small ops between large ones, as along the borders of a grid, fuses with them.
+  constexpr int kPatience = 64;
+  if (!buffer.device().is_host_memory() || ++t_small_waits < kPatience) return false;
+  t_small_waits = 0;
+  materialize(buffer);
+  return true;
+}
+
 Tensor fresh(Shape shape, Dtype dtype, Device& device) {
   const int64_t numel = shape_numel(shape);
   size_t nbytes = 0;

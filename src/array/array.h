@@ -24,13 +24,31 @@ inline Device& device_of(const Tensor& t) { return t.buffer()->device(); }
 // kInvalidArgument for a tensor that was never given memory.
 void check_defined(const char* function, const Tensor& t);
 
+// How many small operands in a row this thread found waiting for what is recorded; see
+// is_at_hand(). A large one ends the row.
+extern constinit thread_local int t_small_waits __attribute__((tls_model("initial-exec")));
+// Notes another one. At the end of patience what the buffer waits for is run, and the caller looks
+// again: true.
+bool end_of_patience(Buffer& buffer);
+
+inline bool is_small(const Tensor& t) {
+  const bool small = is_immediate(static_cast<int64_t>(t.nbytes()));
+  if (!small) t_small_waits = 0;
+  return small;
+}
 // An op may run at its call instead of being recorded if every operand that it reads is at hand and
 // every one that it writes is free. See immediate_bytes().
+//
+// Where a large op that was recorded has made memory wait, small ops on it would all be recorded,
+// each at more than it takes to compute, as loops over the rows of a matrix are. After some of them
+// in a row, the large op is run instead.
 inline bool is_at_hand(const Tensor& t) {
-  return is_immediate(static_cast<int64_t>(t.nbytes())) && is_readable_at_call(*t.buffer());
+  return is_small(t) && (is_readable_at_call(*t.buffer()) ||
+                         (end_of_patience(*t.buffer()) && is_readable_at_call(*t.buffer())));
 }
 inline bool is_free(const Tensor& t) {
-  return is_immediate(static_cast<int64_t>(t.nbytes())) && is_writable_at_call(*t.buffer());
+  return is_small(t) && (is_writable_at_call(*t.buffer()) ||
+                         (end_of_patience(*t.buffer()) && is_writable_at_call(*t.buffer())));
 }
 
 RecordOperand record_operand(const Tensor& t);

@@ -279,3 +279,44 @@ def test_threads_that_write_and_record() -> None:
         thread.join()
     assert not failures
     assert x.tolist() == [399.0] * 16
+
+
+def gram_schmidt(a: Any) -> Any:
+    q = a.copy()  # 62 KiB: recorded, so that each small op on its columns would wait for it
+    for k in range(a.shape[1]):
+        q[:, k] = q[:, k] / np.sqrt(q[:, k] @ q[:, k])
+        for j in range(k + 1, a.shape[1]):
+            q[:, j] = q[:, j] - (q[:, k] @ q[:, j]) * q[:, k]
+    return q
+
+
+def conjugate_gradients(matrix: Any, b: Any) -> Any:
+    x, r, p = b * 0.0, b + 0.0, b + 0.0
+    rs = r @ r
+    for _ in range(60):
+        moved = matrix @ p
+        alpha = rs / (p @ moved)
+        x, r = x + alpha * p, r - alpha * moved
+        following = r @ r
+        p, rs = r + (following / rs) * p, following
+    return x
+
+
+def test_loops_of_small_ops_on_what_a_large_one_made_do_not_wait_for_long() -> None:
+    x = rng.standard_normal((200, 40))
+    a = hg.array(x)
+    before = ops_recorded()
+    q = gram_schmidt(a)
+    assert ops_recorded() - before < 100  # of nearly 4,000
+    np.testing.assert_allclose(np.asarray(q), gram_schmidt(x), rtol=1e-9, atol=1e-12)
+
+
+def test_small_results_between_large_ops_go_on_waiting() -> None:
+    side = 1000
+    matrix = np.eye(side) * 4 + rng.standard_normal((side, side)) * 0.01
+    matrix, b = matrix @ matrix.T, rng.standard_normal(side)
+    tensors = hg.array(matrix), hg.array(b)
+    before = ops_recorded()
+    x = conjugate_gradients(*tensors)
+    assert ops_recorded() - before >= 60 * 9  # scalars of dots, too: nothing looked at them
+    np.testing.assert_allclose(np.asarray(x), conjugate_gradients(matrix, b), rtol=1e-8, atol=1e-12)
