@@ -287,7 +287,7 @@ def _compile_warm_up(row: Row) -> float:
 @area(
     "chains",
     "Chains: several ops on 1K to 10M elements, beside torch.compile, NumPy, JAX and the limits",
-    seconds=99,
+    seconds=95,
     summarize=summarize,
 )
 def cases(context: Context) -> Iterator[Case]:

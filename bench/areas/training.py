@@ -98,7 +98,7 @@ def summarize(rows: list[Row]) -> Iterator[Row]:
             yield Row("", name, row.value, figure.spread.median, goal=goal, note=note)
 
 
-@area("training", "Training: one step", seconds=65, summarize=summarize)
+@area("training", "Training: one step", seconds=62, summarize=summarize)
 def cases(context: Context) -> Iterator[Case]:
     images, text, everything = digits_mlp(), gpt_shape(), context.everything
     pairs = [(_DEFAULT, _DEFAULT), (_FUSED, _DEFAULT)]
