@@ -157,7 +157,7 @@ HOLOGRAM_API void note_at_call(Device& device, std::string_view op, AtCall why,
                                const Buffer* shared);
 }  // namespace internal
 
-// Whether a trace wants to know of ops that run at their calls.
+// True while a trace wants to know of ops that run at their calls.
 inline bool is_noting_calls() { return internal::g_noting.load(std::memory_order_relaxed) != 0; }
 // Tells those traces of one. shared: the buffer for which it could not wait, of kShared.
 inline void note_at_call(Device& device, std::string_view op, AtCall why,

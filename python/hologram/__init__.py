@@ -120,7 +120,7 @@ _ROOT = _Path(__file__).resolve().parent
 
 
 def __getattr__(name: str) -> _Any:
-    # What few programs need is imported when it is first asked for.
+    # Modules that few programs need are imported when they are first asked for.
     if name in ("explain", "profile"):
         from hologram import observe
 

@@ -151,7 +151,7 @@ def run(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
 def _watched(
     name: str, loan: _Loan, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Any
 ) -> Any:
-    # What is lent is computed first: traces name the function as the cause.
+    # Lending computes what waits, and traces name the function as the cause.
     with _hologram._NumpyCall(name):
         return ask(function, loan.lend(args), loan.lend(kwargs))
 

@@ -15,15 +15,15 @@ namespace hologram::python {
 // The device of tensors that are made without another tensor.
 Device& default_device();
 
-// When a tensor shares the memory of an array. Ops on what is shared run at their calls, unless
-// nobody can write there; the memory of an array that nobody else holds is taken over.
+// When a tensor shares the memory of an array. Ops on shared memory run at their calls, unless the
+// memory is constant.
 enum class Sharing : uint8_t {
   kOperand,   // for as long as a call takes: a small array is copied, which costs less
   kView,      // where that can be, as a view of NumPy's would
-  kReadOnly,  // where nobody may write it through the array
+  kReadOnly,  // where the array is read-only
   kAlways,    // or ValueError
   kNever,
-  kTakeOver,  // nobody else refers to it
+  kTakeOver,  // the array is a temporary, whose memory becomes the tensor's own
 };
 // A Tensor of what NumPy would make an array of: tensors, buffers, numbers, nested lists of
 // numbers, what has the buffer protocol, DLPack or __array__.
@@ -32,7 +32,7 @@ TensorObject make_tensor(nb::handle object, std::optional<Dtype> dtype = std::nu
 // The same, but returns false for objects that are no arrays and hold none.
 bool try_make_tensor(nb::handle object, TensorObject& result);
 
-// Whether the object says that it is an array.
+// True for objects that say they are arrays.
 bool is_like_array(PyObject* object);
 
 // A copy with memory of its own, row-major.

@@ -69,9 +69,9 @@ class Elements {
   const void* y_ = nullptr;
 };
 
-void note_at_call(std::string_view op) {
+void note_small(std::string_view op) {
   if (is_noting_calls()) [[unlikely]]
-    hologram::note_at_call(default_device(), op, AtCall::kSmall);
+    note_at_call(default_device(), op, AtCall::kSmall);
 }
 
 PyObject* compute(OpId op, const Elements& operands) {
@@ -80,7 +80,7 @@ PyObject* compute(OpId op, const Elements& operands) {
                                                        operands.y(), result.bytes, Rules::numpy);
   if (!dtype) return nullptr;
   result.dtype = *dtype;
-  note_at_call(op_info(op).name);
+  note_small(op_info(op).name);
   return wrap_element(result).release().ptr();
 }
 
@@ -98,7 +98,7 @@ PyObject* compute_elements(IntegerOp op, PyObject* a, PyObject* b) {
   if (!apply_to_elements(op, operands.dtype(), operands.x(), operands.y(), result.bytes)) {
     return nullptr;
   }
-  note_at_call(op == IntegerOp::left_shift ? "left_shift" : "right_shift");
+  note_small(op == IntegerOp::left_shift ? "left_shift" : "right_shift");
   return wrap_element(result).release().ptr();
 }
 
@@ -110,7 +110,10 @@ PyObject* compute_power_of_elements(PyObject* a, PyObject* b) {
   double exponent = 0;
   if (PyFloat_CheckExact(b) && is_inexact) exponent = PyFloat_AS_DOUBLE(b);
   if (PyLong_CheckExact(b)) exponent = PyLong_AsDouble(b);
-  if (exponent == -1.0 && PyErr_Occurred() != nullptr) PyErr_Clear();
+  if (exponent == -1.0 && PyErr_Occurred() != nullptr) {  // an int beyond all floats
+    PyErr_Clear();
+    return nullptr;
+  }
   if (exponent == 2.0) return compute_elements(OpId::square, a, nullptr);
   if (is_inexact && exponent == 0.5) return compute_elements(OpId::sqrt, a, nullptr);
   if (is_inexact && exponent == -1.0) return compute_elements(OpId::reciprocal, a, nullptr);

@@ -8,10 +8,10 @@
 
 namespace hologram::python {
 
-// What an operation on tensors would give for numbers, of which one at least is a Scalar, the other
-// one of Python's or NumPy's numbers; `b` is null for an op of one operand. Null, with no error
-// set, where an operand is something else or not known, or where dtypes differ: then the op on
-// tensors says what there is to say. The bits are those that it would give.
+// These return what the operation on tensors gives, bit for bit, for operands of which one at least
+// is a Scalar and the other one may be a number of Python's or NumPy's; `b` is null for an op of
+// one operand. Null, with no error set, where an operand is something else or not known, or where
+// dtypes differ: the caller then runs the operation on tensors.
 PyObject* compute_elements(OpId op, PyObject* a, PyObject* b);
 PyObject* compute_elements(IntegerOp op, PyObject* a, PyObject* b);
 // The same for **.

@@ -29,7 +29,7 @@ class HostArray {
   Dtype dtype() const { return dtype_; }
   Py_ssize_t nbytes() const { return view_.len; }
   bool is_readonly() const { return view_.readonly != 0; }
-  // Whether nobody can write the memory: that of bytes, or of a file mapped to be read.
+  // True for memory that cannot be written: that of bytes, or of a file mapped to be read.
   bool is_constant() const;
   // Whether view() names the object's own memory.
   bool is_in_place() const { return copy_.empty(); }

@@ -3,8 +3,8 @@
 //
 // An argument of a call has one reference where an expression made it: the one on the caller's
 // stack. It has one as well where an argument tuple or a functools.partial holds it, which lend it.
-// What is executed tells them apart: CALL takes the arguments from the stack, as many as it says,
-// CALL_FUNCTION_EX from a tuple, and a partial adds to those on the stack.
+// The caller's instruction tells them apart: CALL takes the arguments from the stack, as many as it
+// says, CALL_FUNCTION_EX takes them from a tuple, and a partial adds to those on the stack.
 #include "interop/temporaries.h"
 
 #include <nanobind/nanobind.h>
@@ -34,7 +34,7 @@ Opcodes opcodes() {
   return known;
 }
 
-// Whether the frame that runs is at a call with that many arguments.
+// True where the frame that runs is at a call with that many arguments.
 bool is_at_call(Py_ssize_t arguments) {
   PyFrameObject* const frame = PyEval_GetFrame();
   if (frame == nullptr) return false;

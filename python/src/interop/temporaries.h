@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Arrays that nobody but one call holds.
+// Temporary arrays: arguments to which only the call refers.
 #pragma once
 
 #include <Python.h>
