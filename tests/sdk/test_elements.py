@@ -22,8 +22,8 @@ BINARY = [
 ]  # fmt: skip
 UNARY = [operator.neg, operator.pos, operator.abs, operator.invert, np.sqrt, np.exp, np.sin,
          np.square, np.sign, np.isnan, np.logical_not, np.floor]  # fmt: skip
-NUMBERS = [0, 1, 2, 3, -1, -2, 7, 127, 255, 300, 2**40, -(2**40), 2**63, 2**70, 10**400, True, False, 0.0,
-           -0.0, 0.5, 2.0, -1.0, 1e300, math.inf, math.nan]  # fmt: skip
+NUMBERS = [0, 1, 2, 3, -1, -2, 7, 127, 255, 300, 2**40, -(2**40), 2**63, 2**70, 10**400, True,
+           False, 0.0, -0.0, 0.5, 2.0, -1.0, 1e300, math.inf, math.nan]  # fmt: skip
 
 
 def values_of(dtype: str) -> list[Any]:
