@@ -59,7 +59,13 @@ void note_pool_use() noexcept {
   if (void (*const call)() = g_call.exchange(nullptr)) call();
 }
 
-int64_t time_until_trim() noexcept { return time_left(coarse_now()); }
+// A tick longer than what is left: the coarse clock stands still for up to a tick, and a wait that
+// ends while it does would be followed by many short ones.
+int64_t time_until_trim() noexcept {
+  constexpr int64_t kLongestTick = 10'000'000;
+  const int64_t left = time_left(coarse_now());
+  return left != 0 ? left + kLongestTick : 0;
+}
 void trim_if_idle() noexcept { trim_if_idle(coarse_now()); }
 
 bool call_at_next_use(void (*call)()) noexcept {

@@ -18,8 +18,9 @@
 namespace hologram::internal {
 namespace {
 
-// Looks without anything recorded after which it waits to be called.
-constexpr int kQuietLooks = 40;
+// The time without anything recorded after which it waits to be called. It is read from the clock,
+// as looks come late on a loaded machine.
+constexpr int64_t kQuiet = 1'000'000'000;
 
 // The worker that gives idle memory back, while it sleeps until the pools are used again.
 constinit std::atomic<CircuitWorker*> g_trimmer{nullptr};
@@ -113,6 +114,8 @@ void* CircuitWorker::main(void* self) {
 
 void CircuitWorker::loop() {
   place_.enter(1);
+  is_looking_ = true;
+  busy_at_ = now_ns();
   bool due = false;
   while (state_.load(std::memory_order_acquire) != kStopped) {
     running_.store(true, std::memory_order_relaxed);
@@ -146,21 +149,25 @@ bool CircuitWorker::sleep(uint32_t seen) {
   while (!due) {
     sleeping_.store(1, std::memory_order_seq_cst);
     if (calls_.load(std::memory_order_seq_cst) == seen) {
-      futex_wait(sleeping_, 1, quiet_looks_ < kQuietLooks ? kLookEvery : time_to_trim());
+      futex_wait(sleeping_, 1, is_looking_ ? kLookEvery : time_to_trim());
     }
     const bool woken = sleeping_.exchange(0, std::memory_order_seq_cst) == 0;
     if (woken || calls_.load(std::memory_order_seq_cst) != seen) {
-      quiet_looks_ = 0;
+      is_looking_ = true;
+      busy_at_ = now_ns();
       break;
     }
-    if (quiet_looks_ == kQuietLooks) {
+    if (!is_looking_) {
       trim_if_idle();
       continue;
     }
     const Recorder::Look look = recorder_.look_at_age();
     due = look == Recorder::Look::kDue;
-    quiet_looks_ = look == Recorder::Look::kQuiet ? quiet_looks_ + 1 : 0;
-    if (quiet_looks_ == kQuietLooks && !recorder_.stop_looking()) quiet_looks_ = 0;
+    const int64_t now = now_ns();
+    if (look != Recorder::Look::kQuiet) busy_at_ = now;
+    if (now - busy_at_ < kQuiet) continue;
+    is_looking_ = !recorder_.stop_looking();
+    if (is_looking_) busy_at_ = now;
   }
   return due;
 }

@@ -60,7 +60,8 @@ class CircuitWorker {
   pthread_t thread_{};
   ThreadPlace place_;
   std::atomic<int> caller_processor_{-1};
-  int quiet_looks_ = 0;
+  bool is_looking_ = true;  // at the age of the open circuit
+  int64_t busy_at_ = 0;     // when it last found something recorded
   alignas(64) std::atomic<uint32_t> calls_{0};
   std::atomic<uint32_t> sleeping_{0};
 };
