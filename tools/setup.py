@@ -39,8 +39,8 @@ DEPENDENCY_PREFIX = os.environ.get("HOLOGRAM_DEPENDENCY_PREFIX", "")
 # The Debian package of each header that is included.
 HEADER_PACKAGES = {"hwy/highway.h": "libhwy-dev", "xbyak/xbyak.h": "libxbyak-dev"}
 TEST_HEADER_PACKAGES = {"gtest/gtest.h": "libgtest-dev"}
-# Devices with memory of their own, for the tests: a driver where the machine has none of OpenCL, and
-# one that finds races, which the tests load by its path.
+# Devices with memory of their own, for the tests: a driver where the machine has none of OpenCL,
+# and one that finds races, which the tests load by its path.
 OPENCL_PACKAGES = ["pocl-opencl-icd", "ocl-icd-libopencl1"]
 OCLGRIND_PACKAGE = "oclgrind"
 
@@ -292,7 +292,10 @@ def build_environment() -> dict[str, str]:
         env.setdefault("CCACHE_BASEDIR", str(ROOT))
         env.setdefault("CCACHE_NOHASHDIR", "1")
         # Without these the cache takes nothing that was compiled with a precompiled header.
-        env.setdefault("CCACHE_SLOPPINESS", "pch_defines,time_macros,include_file_mtime,include_file_ctime")
+        env.setdefault(
+            "CCACHE_SLOPPINESS",
+            "pch_defines,time_macros,include_file_mtime,include_file_ctime",
+        )
     # An earlier hologram_torch must not be loaded while a new one is built.
     env["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
     return env

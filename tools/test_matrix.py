@@ -2,9 +2,9 @@
 """Runs the tests in every configuration that a user's machine or settings may bring about.
 
 Each row of `CONFIGURATIONS` runs `tools/test.py --matrix` in a process of its own: the tests that
-a setting can change. Rows that the machine cannot run are named, with the reason. A table at the end has the result of each, which is
-also written to build/logs/test-matrix.md; the exit status is 0 only if every row passed. Arguments
-pick rows by name; what follows `--` goes to pytest.
+a setting can change. Rows that the machine cannot run are named, with the reason. A table at the
+end has the result of each, which is also written to build/logs/test-matrix.md; the exit status is
+0 only if every row passed. Arguments pick rows by name; what follows `--` goes to pytest.
 """
 
 from __future__ import annotations

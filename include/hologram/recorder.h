@@ -170,8 +170,8 @@ inline bool is_readable(const Buffer& buffer) {
 // Ops on small tensors run at their call instead of being recorded, where their operands are
 // settled (or only read by what is recorded) and their result is: a circuit would take longer than
 // the op. This is how many bytes an operand of such an op has at most (HOLOGRAM_IMMEDIATE_BYTES,
-// 4096; 0: none). Bits are the same either way. Functions on tensors ask for it, record functions
-// do not.
+// 4096; 0: none); what makes one element, such as a sum or a dot product, reads up to eight times
+// as much. Bits are the same either way. Functions on tensors ask for it, record functions do not.
 HOLOGRAM_API int64_t immediate_bytes();
 // Error(kInvalidArgument) below 0.
 HOLOGRAM_API void set_immediate_bytes(int64_t bytes);

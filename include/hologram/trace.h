@@ -72,7 +72,7 @@ struct CircuitTrace {
 
 // Why an op ran at its call instead of being recorded.
 enum class AtCall : uint8_t {
-  kSmall,    // no operand has more than immediate_bytes(), and what it reads was there
+  kSmall,    // no operand is larger than immediate_bytes() says, and what it reads was there
   kElement,  // it read or wrote one element, which was there
   kShared,   // an operand is exported: other code may look at its memory at any time
   kValues,   // which elements it touches depends on values, so it looks at them

@@ -539,6 +539,7 @@ def _einsum_of(subscripts: Any, /, *operands: Any, out: Any = None, **options: A
 
 for _name in "dot zeros_like ones_like empty_like flip concatenate where".split():
     _hologram._note_function(getattr(np, _name), _name)
+_hologram._note_function(np.linalg.norm, "norm")
 for _name in (
     "sum prod mean max min any all argmax argmin var std cumsum copy reshape transpose"
 ).split():

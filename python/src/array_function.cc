@@ -122,6 +122,28 @@ PyObject* where(const Given& given) {
   return is_plain ? where_of(given.args) : nullptr;
 }
 
+// np.linalg.norm(x, ord=None, axis=None): the root of the sum of squares of all elements, or along
+// one axis.
+PyObject* norm(const Given& given) {
+  const TensorObject* x = given.count != 0 ? array_of(given.args[0]) : nullptr;
+  PyObject *const order = given.at(1, "ord"), *const axis = given.at(2, "axis");
+  const Py_ssize_t known = 1 + (order != nullptr ? 1 : 0) + (axis != nullptr ? 1 : 0);
+  if (x == nullptr || given.count + given.named() != known) return nullptr;
+  const Dtype dtype = x->tensor().dtype();
+  if (dtype != Dtype::kFloat32 && dtype != Dtype::kFloat64) return nullptr;
+  const bool is_one = axis != nullptr && axis != Py_None;
+  if (is_one && !PyLong_CheckExact(axis)) return nullptr;
+  if (order != nullptr && order != Py_None) {
+    // Of a matrix the order 2 is another norm.
+    const bool is_two = PyLong_CheckExact(order) != 0 && PyLong_AsLong(order) == 2;
+    if (!is_two) PyErr_Clear();
+    if (!is_two || (!is_one && x->tensor().ndim() != 1)) return nullptr;
+  }
+  PyObject* const values[] = {given.args[0], is_one ? axis : Py_None};
+  static PyObject* const name = PyUnicode_InternFromString("norm");
+  return PyObject_VectorcallMethod(name, values, 2, nullptr);
+}
+
 // --- Methods of the same name --------------------------------------------------------------------
 
 // A method takes these arguments by NumPy's names and with NumPy's meaning.
@@ -173,8 +195,7 @@ PyObject* get_attribute(PyObject* name, const Given& given) {
   return PyObject_GetAttr(given.args[0], name);
 }
 
-// --- The table
-// ------------------------------------------------------------------------------------
+// --- The table -----------------------------------------------------------------------------------
 
 struct Function {
   Answer answer = nullptr;
@@ -192,7 +213,8 @@ void note_function(nb::handle function, const char* name, bool is_attribute) {
     const char* name;
     Answer answer;
   };
-  constexpr std::array<Named, 7> kAnswers = {{{"dot", &dot},
+  constexpr std::array<Named, 8> kAnswers = {{{"dot", &dot},
+                                              {"norm", &norm},
                                               {"zeros_like", &like<0>},
                                               {"ones_like", &like<1>},
                                               {"empty_like", &like<-1>},

@@ -51,6 +51,19 @@ inline bool is_free(const Tensor& t) {
                          (end_of_patience(*t.buffer()) && is_writable_at_call(*t.buffer())));
 }
 
+// Whether an op that reads and writes so many bytes may run at its call, for its sizes. What makes
+// one element of all that it reads runs faster than it is recorded up to larger sizes, and nearly
+// always someone looks at the element next.
+inline bool is_quick(int64_t read, int64_t written) {
+  constexpr int64_t kElement = 8, kTimes = 8;
+  return is_immediate(written) && is_immediate(written <= kElement ? read / kTimes : read);
+}
+
+inline bool is_at_hand_to_fold(const Tensor& in, const Tensor& out) {
+  return is_quick(static_cast<int64_t>(in.nbytes()), static_cast<int64_t>(out.nbytes())) &&
+         is_readable_at_call(*in.buffer());
+}
+
 RecordOperand record_operand(const Tensor& t);
 // A number as one element of `dtype`, converted as copy() does.
 RecordOperand record_number(const Scalar& number, Dtype dtype);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Matrix products of tensors.
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -84,15 +85,81 @@ bool record_product(const Tensor& a, const Tensor& b, const Tensor& out) {
   return record_gemm(gemm);
 }
 
-// Small operands that have their values, of one dtype with kernels, are multiplied at once by what
-// the recorded product runs. False where it is another case.
+// The real and imaginary parts of a small tensor that has its values, or the one of a real tensor,
+// side by side in `to`. How many there are.
+template <class T>
+int split(const Tensor& t, T* to) {
+  const int parts = is_complex(t.dtype()) ? 2 : 1;
+  const int64_t n = t.numel();
+  const T* const from = static_cast<const T*>(t.view().data);
+  if (t.is_contiguous()) {
+    for (int64_t i = 0; i < n; ++i) {
+      for (int p = 0; p < parts; ++p) to[p * n + i] = from[parts * i + p];
+    }
+    return parts;
+  }
+  const Shape dense = contiguous_strides(t.shape());
+  Shape strides = t.strides();
+  for (int64_t& stride : strides) stride *= parts;
+  constexpr Dtype dtype = sizeof(T) == 4 ? Dtype::kFloat32 : Dtype::kFloat64;
+  for (int p = 0; p < parts; ++p) {
+    copy(View{const_cast<T*>(from) + p, dtype, t.ndim(), t.shape().data(), strides.data()},
+         View{to + p * n, dtype, t.ndim(), t.shape().data(), dense.data()});
+  }
+  return parts;
+}
+
+// As run_complex(), of small operands that have their values: the same products and sums, in
+// memory of its own.
+template <class T>
+void multiply_parts(const Tensor& a, const Tensor& b, const Tensor& out) {
+  const int64_t of_a = a.numel(), of_b = b.numel(), n = out.numel();
+  const auto room =
+      std::make_unique_for_overwrite<T[]>(static_cast<size_t>(2 * of_a + 2 * of_b + 4 * n));
+  T *const x = room.get(), *const y = x + 2 * of_a, *const products = y + 2 * of_b;
+  const int x_parts = split(a, x), y_parts = split(b, y);
+  const Dtype dtype = part_dtype(out.dtype());
+  const Shape x_strides = contiguous_strides(a.shape()), y_strides = contiguous_strides(b.shape());
+  const auto product = [&](int x_part, int y_part) {
+    T* const to = products + (2 * x_part + y_part) * n;
+    hologram::matmul({x + x_part * of_a, dtype, a.ndim(), a.shape().data(), x_strides.data()},
+                     {y + y_part * of_b, dtype, b.ndim(), b.shape().data(), y_strides.data()},
+                     {to, dtype, out.ndim(), out.shape().data(), out.strides().data()});
+    return to;
+  };
+  T* const c = static_cast<T*>(out.view().data);
+  if (x_parts == 2 && y_parts == 2) {
+    const T *ac = product(0, 0), *bd = product(1, 1), *ad = product(0, 1), *bc = product(1, 0);
+    for (int64_t i = 0; i < n; ++i) {
+      c[2 * i] = ac[i] - bd[i];
+      c[2 * i + 1] = ad[i] + bc[i];
+    }
+    return;
+  }
+  const T *real = product(0, 0), *imaginary = x_parts == 2 ? product(1, 0) : product(0, 1);
+  for (int64_t i = 0; i < n; ++i) {
+    c[2 * i] = real[i];
+    c[2 * i + 1] = imaginary[i];
+  }
+}
+
+// Small operands that have their values, of one dtype with kernels or of complex numbers and their
+// parts, are multiplied at once by what the recorded product runs. False where it is another case.
 bool multiply_at_call(const Tensor& a, const Tensor& b, Tensor& out) {
-  const Dtype dtype = a.dtype();
-  if (dtype != b.dtype() || dtype == Dtype::kBool || is_complex(dtype) || is_stored_only(dtype) ||
-      !a.buffer() || !b.buffer() || &device_of(a) != &device_of(b) || !is_at_hand(a) ||
-      !is_at_hand(b)) {
+  if (!a.buffer() || !b.buffer() || a.ndim() == 0 || b.ndim() == 0) return false;
+  const bool complex = is_complex(a.dtype()) || is_complex(b.dtype());
+  const Dtype dtype = is_complex(a.dtype()) ? a.dtype() : b.dtype();
+  const auto fits = [&](Dtype d) { return d == dtype || (complex && d == part_dtype(dtype)); };
+  if (!fits(a.dtype()) || !fits(b.dtype()) || dtype == Dtype::kBool || is_stored_only(dtype) ||
+      &device_of(a) != &device_of(b)) {
     return false;
   }
+  const bool is_dot = a.ndim() == 1 && b.ndim() == 1 && !complex;
+  const auto is_there = [&](const Tensor& t) {
+    return is_at_hand(t) || (is_dot && is_quick(static_cast<int64_t>(t.nbytes()), 0) &&
+                             is_readable_at_call(*t.buffer()));
+  };
+  if (!is_there(a) || !is_there(b)) return false;
   Shape shape = product_shape(a, b);
   const int64_t numel = shape_numel(shape);
   const int64_t bytes = numel * static_cast<int64_t>(itemsize(dtype));
@@ -100,7 +167,13 @@ bool multiply_at_call(const Tensor& a, const Tensor& b, Tensor& out) {
   BufferRef memory = BufferRef::adopt(allocate_buffer(device_of(a), static_cast<size_t>(bytes)));
   memory->set_dtype(dtype);
   out = internal::TensorAccess::whole(std::move(memory), std::move(shape), numel, dtype);
-  hologram::matmul(a.view(), b.view(), out.view());
+  if (!complex) {
+    hologram::matmul(a.view(), b.view(), out.view());
+  } else if (dtype == Dtype::kComplex64) {
+    multiply_parts<float>(a, b, out);
+  } else {
+    multiply_parts<double>(a, b, out);
+  }
   note_small("matmul", out);
   return true;
 }

@@ -48,6 +48,8 @@ void CallRecord::memory(const Arg& arg) {
   if (arg.tensor == nullptr) return operands_.push_back({});
   const Tensor& t = *arg.tensor;
   const Extent extent = extent_of(t);
+  int64_t& largest = arg.access == Access::reads ? read_ : written_;
+  largest = std::max(largest, static_cast<int64_t>(t.nbytes()));
   if (extent.bytes == 0) return operands_.push_back({});
   operands_.push_back({.buffer = t.buffer().get(),
                        .offset = extent.offset,
@@ -64,12 +66,12 @@ void CallRecord::run(CallNumber number) {
 }
 
 bool CallRecord::is_immediate() const {
-  return std::ranges::all_of(operands_.items(), [](const CallOperand& operand) {
-    const Buffer* buffer = operand.buffer;
-    return buffer == nullptr ||
-           (hologram::is_immediate(operand.bytes) &&
-            (operand.writes ? is_writable_at_call(*buffer) : is_readable_at_call(*buffer)));
-  });
+  return is_quick(read_, written_) &&
+         std::ranges::all_of(operands_.items(), [](const CallOperand& operand) {
+           const Buffer* buffer = operand.buffer;
+           return buffer == nullptr ||
+                  (operand.writes ? is_writable_at_call(*buffer) : is_readable_at_call(*buffer));
+         });
 }
 
 void CallRecord::note(const char* name, bool is_small) const {

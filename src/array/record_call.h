@@ -75,6 +75,7 @@ class CallRecord
   void note(const char* name, bool is_small) const;
 
   RoomyVector<CallOperand, 8> operands_;
+  int64_t read_ = 0, written_ = 0;  // bytes of the largest operand
 };
 
 template <class Call>

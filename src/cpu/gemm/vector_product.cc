@@ -71,9 +71,44 @@ struct VectorProduct {
   // Elements `by` apart, side by side as T.
   static void gather(Dtype type, const void* from, int64_t by, int64_t n, T* to) {
     if (by == 1) return convert(type, from, kComputed, to, n);
-    by *= static_cast<int64_t>(itemsize(type));
-    for (int64_t i = 0; i < n; ++i) {
-      convert(type, static_cast<const char*>(from) + i * by, kComputed, to + i, 1);
+    if (type == kComputed) return strided_copy(static_cast<const T*>(from), by, n, to, 1);
+    in_chunks(type, n, [&]<class U>(U* chunk, int64_t first, int64_t count) {
+      strided_copy(static_cast<const U*>(from) + first * by, by, count, chunk, 1);
+      convert(type, chunk, kComputed, to + first, count);
+    });
+  }
+  // The reverse.
+  static void scatter(const T* from, Dtype type, void* to, int64_t by, int64_t n) {
+    if (by == 1) return convert(kComputed, from, type, to, n);
+    if (type == kComputed) return strided_copy(from, 1, n, static_cast<T*>(to), by);
+    in_chunks(type, n, [&]<class U>(U* chunk, int64_t first, int64_t count) {
+      convert(kComputed, from + first, type, chunk, count);
+      strided_copy(chunk, 1, count, static_cast<U*>(to) + first * by, by);
+    });
+  }
+
+  template <class U>
+  static void strided_copy(const U* from, int64_t from_step, int64_t n, U* to, int64_t to_step) {
+    for (int64_t i = 0; i < n; ++i) to[i * to_step] = from[i * from_step];
+  }
+
+  // Calls f with room for a few elements of the type, as words of their size.
+  template <class F>
+  static void in_chunks(Dtype type, int64_t n, F&& f) {
+    constexpr int64_t kChunk = 256;
+    const auto run = [&]<class U>(U) {
+      U chunk[kChunk];
+      for (int64_t i = 0; i < n; i += kChunk) f(chunk, i, std::min(kChunk, n - i));
+    };
+    switch (itemsize(type)) {
+      case 1:
+        return run(uint8_t{});
+      case 2:
+        return run(uint16_t{});
+      case 4:
+        return run(uint32_t{});
+      default:
+        return run(uint64_t{});
     }
   }
 
@@ -108,10 +143,7 @@ struct VectorProduct {
       gather(g.dtype, to, result_step, n, before);
       for (int64_t i = 0; i < n; ++i) sums[i] += beta * before[i];
     }
-    if (result_step == 1) return convert(kComputed, sums, g.dtype, to, n);
-    for (int64_t i = 0; i < n; ++i) {
-      convert(kComputed, sums + i, g.dtype, to + i * result_step * size, 1);
-    }
+    scatter(sums, g.dtype, to, result_step, n);
   }
 
   void dots(const T* x) const {
@@ -206,7 +238,10 @@ struct VectorProduct {
     const bool direct = vector_type == kComputed && step == 1;
     const auto dot_rows =
         vector_kernel(current_isa(), along_k ? matrix_type : kComputed, T()).dot_rows;
-    std::vector<T> found(static_cast<size_t>(pieces * count));
+    constexpr int64_t kFew = 16;
+    T few[kFew];
+    std::vector<T> many(static_cast<size_t>(pieces * count > kFew ? pieces * count : 0));
+    T* const found = many.empty() ? few : many.data();
     const int64_t together = std::max<int64_t>(kTaskElements / (kPiece * count), 1);
     parallel_for(ceil_div(pieces, together), g.max_threads, [&](int64_t begin, int64_t end, int) {
       T x[kPiece], y[kPiece];
@@ -216,16 +251,13 @@ struct VectorProduct {
         if (!direct) gather(vector_type, left, step, n, x);
         if (!along_k) gather(matrix_type, in_matrix(from * ld), ld, n, y);
         dot_rows(along_k ? static_cast<const void*>(in_matrix(from)) : y, ld,
-                 direct ? reinterpret_cast<const T*>(left) : x, count, n,
-                 &found[static_cast<size_t>(piece * count)]);
+                 direct ? reinterpret_cast<const T*>(left) : x, count, n, found + piece * count);
       }
     });
     for (int64_t piece = 1; piece < pieces; ++piece) {
-      for (int64_t i = 0; i < count; ++i) {
-        found[static_cast<size_t>(i)] += found[static_cast<size_t>(piece * count + i)];
-      }
+      for (int64_t i = 0; i < count; ++i) found[i] += found[piece * count + i];
     }
-    store(0, count, found.data());
+    store(0, count, found);
   }
 };
 

@@ -166,11 +166,16 @@ uint32_t OpenCircuit::rename(Buffer* buffer) {
   return true;
 }
 
-[[gnu::always_inline]] inline void OpenCircuit::end_append() {
+[[gnu::always_inline]] inline void OpenCircuit::end_append(int weight) {
   RecordedCircuit& circuit = *now_;
   ++ops_recorded_;
+  if (circuit.weightless > 0) [[unlikely]] {
+    --circuit.weightless;
+  } else {
+    circuit.weight += weight;
+  }
   const int records = circuit.tape.records();
-  if (records >= circuit.max_ops ||
+  if (circuit.weight >= CircuitBounds::kMaxWeight ||
       (circuit.unbacked_bytes > circuit.next_count && wants_too_much()) ||
       (records >= circuit.next_look && circuit.backed_bytes > circuit.kept_limit &&
        keeps_too_much())) [[unlikely]] {
@@ -178,10 +183,12 @@ uint32_t OpenCircuit::rename(Buffer* buffer) {
   }
 }
 
-void OpenCircuit::expect_list(size_t count) {
-  if (count == 0 || now_->slots.size() + 4 * count > CircuitBounds::kSlotsOfLists) return;
-  const size_t wished = static_cast<size_t>(now_->max_ops) + count - 1;
-  now_->max_ops = static_cast<int>(std::min(wished, size_t{CircuitBounds::kMaxOpsOfLists}));
+bool OpenCircuit::expect_list(size_t count) {
+  const bool has_room =
+      now_->slots.size() + 4 * count <= CircuitBounds::kSlotsOfLists &&
+      static_cast<size_t>(now_->tape.records()) + count <= CircuitBounds::kMaxOpsOfLists;
+  if (has_room && count > 1) now_->weightless += static_cast<int>(count) - 1;
+  return has_room;
 }
 
 bool OpenCircuit::append_flat(uint16_t code, Dtype compute, const RecordOperand* operands,
@@ -199,7 +206,7 @@ bool OpenCircuit::append_flat(uint16_t code, Dtype compute, const RecordOperand*
                                            slot_of(given.buffer, k == 0), given.offset);
   }
   circuit.tape.end_record(word);
-  end_append();
+  end_append(CircuitBounds::weight(n));
   return true;
 }
 
@@ -208,7 +215,7 @@ bool OpenCircuit::append(Record& record, const RecordOperand* operands) {
   if (now_->tape.empty()) begin();
   if (!settle_operands(operands, record.arity + 1, record.operands, bits)) return false;
   now_->tape.append(record, bits);
-  end_append();
+  end_append(CircuitBounds::weight(record.numel()));
   return true;
 }
 
@@ -231,7 +238,7 @@ bool OpenCircuit::append_call(uint16_t kind, std::span<const CallOperand> operan
   }
   tape.end_call(word, attributes, numbers);
   now_->call_cost += cost;
-  end_append();
+  end_append(cost > CircuitBounds::kHandOverCost ? 1 : CircuitBounds::kSmallWeight);
   return true;
 }
 

@@ -40,8 +40,9 @@ class OpenCircuit {
   bool append_call(uint16_t kind, std::span<const CallOperand> operands,
                    std::span<const uint64_t> attributes, std::span<const uint64_t> numbers,
                    double cost);
-  // The next `count` ops are one op on a list, and count as one towards the bound on ops.
-  void expect_list(size_t count);
+  // The next `count` ops are one op on a list, and count as one towards the bound on ops. False
+  // where the circuit has no room for them.
+  bool expect_list(size_t count);
   // Become what Recorder::append_tape() and append_planned() are given; it has to be empty.
   void take_tape(const circuit::Tape& tape, std::vector<BufferRef> buffers,
                  std::span<const uint8_t> written, double cost);
@@ -86,7 +87,7 @@ class OpenCircuit {
   struct Conversion;
 
   void begin();
-  void end_append();
+  void end_append(int weight);
   bool keeps_too_much();
   bool wants_too_much();
   uint32_t slot_of(Buffer* buffer, bool writes);

@@ -42,17 +42,21 @@ inline bool may_be_recorded(Buffer& buffer, const Device& device) {
 // When a circuit is run though no thread asked for it.
 //
 // Ops: more of them fuse no better, while a plan is made, hashed and compared in time that grows
-// with their number. Those of an op on a list are the exception: an optimizer's ops on all
-// parameters, one op after the other, fuse parameter by parameter, so such an op counts as one, as
-// far as there is room. Kept bytes: memory that programs have given up and only the circuit holds
-// is memory in flight that eager execution would not have; a little of it is the price of waiting.
-// Unbacked bytes: results that may want memory all at once when the circuit runs. Those that
-// programs have given up share memory, where they need any, and do not count.
+// with their number. With short loops that takes longer than running them, and where the program
+// goes on differently each time, it is all that its first run does. So an op has a weight, which is
+// larger where it computes less, and the bound is on the sum. Ops on lists are the exception: an
+// optimizer's ops on all parameters, one op after the other, fuse parameter by parameter, so such
+// an op counts as one, as far as there is room. Kept bytes: memory that programs have given up and
+// only the circuit holds is memory in flight that eager execution would not have; a little of it is
+// the price of waiting. Unbacked bytes: results that may want memory all at once when the circuit
+// runs. Those that programs have given up share memory, where they need any, and do not count.
 // The same bounds on bytes hold once more for all circuits that are sealed and wait.
 struct CircuitBounds {
-  static constexpr int kMaxOps = 1024;
-  static constexpr int kMaxOpsOfLists = 16 * kMaxOps;  // all ops of a circuit with lists
-  static constexpr int kSlotsOfLists = 0x8000;         // with more, lists count as any ops
+  static constexpr int kMaxWeight = 1024;
+  static constexpr int kSmallWeight = 4;  // of an op whose loop is short, and of most calls
+  static constexpr int kMaxSmallOps = kMaxWeight / kSmallWeight;
+  static constexpr int kMaxOpsOfLists = 16 * kMaxWeight;  // all ops of a circuit with lists
+  static constexpr int kSlotsOfLists = 0x8000;            // with more, lists count as any ops
   // Kept bytes are counted again after kLookEvery records, or after slots / kLookShare records
   // where that is more.
   static constexpr int kLookEvery = 32;
@@ -67,6 +71,11 @@ struct CircuitBounds {
   // equal programs are cut equally and find their plans.
   static constexpr double kHandOverCost = 5000;
   static constexpr int kMaxQueued = 32;  // circuits
+
+  // The weight of an op that computes so many elements.
+  static constexpr int weight(int64_t elements) {
+    return elements < int64_t{1} << 12 ? kSmallWeight : elements < int64_t{1} << 14 ? 2 : 1;
+  }
 };
 
 // Why a circuit was sealed and run.
@@ -108,8 +117,9 @@ struct RecordedCircuit {
   size_t backed_bytes = 0;    // in memory of the slots, or promised it by earlier circuits
   size_t unbacked_bytes = 0;  // of the other slots; once sealed, of those of them that are live
   size_t dead_bytes = 0;      // once sealed: of the others
-  int max_ops = CircuitBounds::kMaxOps;
-  int next_look = 0;  // the number of records at which kept bytes are counted
+  int weight = 0;             // of its ops
+  int weightless = 0;         // the number of ops to come, of a list, that have no weight
+  int next_look = 0;          // the number of records at which kept bytes are counted
   size_t kept_limit = 0;
   size_t unbacked_limit = 0;
   size_t next_count = 0;  // the unbacked bytes at which those that are live are counted

@@ -127,7 +127,10 @@ bool Recorder::append_call(uint16_t kind, std::span<const CallOperand> operands,
 
 void Recorder::expect_list(size_t count) {
   Lock lock(record_lock_);
-  make_ready(lock);
+  const uint32_t mode = make_ready(lock);
+  if (open_.expect_list(count) || open_.empty()) return;
+  open_->attention |= RecordedCircuit::kFull;  // the list begins a circuit
+  make_room(lock, mode);
   open_.expect_list(count);
 }
 
@@ -314,7 +317,7 @@ void Recorder::retire(std::unique_ptr<RecordedCircuit> circuit) {
   circuit->backed_bytes = circuit->unbacked_bytes = 0;
   circuit->dead_bytes = circuit->kept_bytes = 0;
   circuit->call_cost = 0;
-  circuit->max_ops = CircuitBounds::kMaxOps;
+  circuit->weight = circuit->weightless = 0;
   circuit->attention = 0;
   circuit->stalled = false;
   std::lock_guard lock(record_lock_);

@@ -24,18 +24,36 @@ NullDevice& null() {
 }
 
 constexpr int64_t kMiB = 1 << 20;
+constexpr int kMostOps = internal::CircuitBounds::kMaxSmallOps;
 
 TEST_F(RecorderFault, ACircuitOfTooManyOpsIsRunByItself) {
   const BufferRef b = filled(4, 0);
-  for (int i = 0; i < 1024; ++i) {
+  for (int i = 0; i < kMostOps; ++i) {
     ASSERT_TRUE(record(OpId::add, memory(b), memory(b), number(1), 4));
   }
   EXPECT_EQ(recorder_stats(scalar()).circuits, 0u);
   ASSERT_TRUE(record(OpId::add, memory(b), memory(b), number(1), 4));
   EXPECT_EQ(recorder_stats(scalar()).circuits, 1u);
   EXPECT_TRUE(is_pending(*b));
-  EXPECT_EQ(b->data_as<float>()[0], 1024);
-  EXPECT_EQ(floats(b), std::vector<float>(4, 1025));
+  EXPECT_EQ(b->data_as<float>()[0], kMostOps);
+  EXPECT_EQ(floats(b), std::vector<float>(4, kMostOps + 1));
+}
+
+TEST_F(RecorderFault, ACircuitTakesMoreOpsWhereTheyComputeMore) {
+  // Elements of each op, and the number of ops after which the circuit is full.
+  const std::pair<int64_t, int> kCases[] = {{1, 256}, {4095, 256}, {4096, 512}, {16384, 1024}};
+  for (const auto& [elements, most] : kCases) {
+    const BufferRef b = filled(elements, 0);
+    reset_recorder_stats(scalar());
+    for (int i = 0; i < most; ++i) {
+      ASSERT_TRUE(record(OpId::add, memory(b), memory(b), number(1), elements));
+    }
+    EXPECT_EQ(recorder_stats(scalar()).circuits, 0u) << elements;
+    ASSERT_TRUE(record(OpId::add, memory(b), memory(b), number(1), elements));
+    EXPECT_EQ(recorder_stats(scalar()).circuits, 1u) << elements;
+    EXPECT_EQ(floats(b).back(), static_cast<float>(most) + 1) << elements;
+    flush(scalar());
+  }
 }
 
 // Adds one to each member of a list, as one op.
@@ -59,7 +77,7 @@ TEST_F(RecorderFault, AnOpOnAListCountsAsOne) {
       ASSERT_EQ(floats(b), std::vector<float>(4, static_cast<float>(round * 10)));
     EXPECT_EQ(recorder_stats(scalar()).circuits, 1u);
     const BufferRef b = filled(4, 0);
-    for (int i = 0; i < 1025; ++i) {
+    for (int i = 0; i <= kMostOps; ++i) {
       ASSERT_TRUE(record(OpId::add, memory(b), memory(b), number(1), 4));
     }
     EXPECT_EQ(recorder_stats(scalar()).circuits, 2u);
@@ -69,7 +87,7 @@ TEST_F(RecorderFault, AnOpOnAListCountsAsOne) {
 
 TEST_F(RecorderFault, AListAfterAFullCircuitIsOfTheNext) {
   const BufferRef b = filled(4, 0);
-  for (int i = 0; i < 1024; ++i) {
+  for (int i = 0; i < kMostOps; ++i) {
     ASSERT_TRUE(record(OpId::add, memory(b), memory(b), number(1), 4));
   }
   std::vector<BufferRef> list(600);
@@ -199,16 +217,16 @@ TEST_F(RecorderFault, GivingUpTheLargeResultIsAWayOut) {
 TEST_F(RecorderFault, AnOpThatFindsNoRoomIsNotRecorded) {
   empty_cache();
   const BufferRef big = deferred(4 * kMiB);
-  for (int i = 0; i < 1024; ++i) {
+  for (int i = 0; i < kMostOps; ++i) {
     ASSERT_TRUE(record(OpId::add, memory(big), number(1), number(i), 4));
   }
   testing::fail_os_allocations(1);
   EXPECT_ERROR(record(OpId::add, memory(big), number(1), number(7), 4), ErrorKind::kOutOfMemory,
                "16.00 MiB");
-  EXPECT_EQ(recorder_stats(scalar()).ops_recorded, 1024u);
+  EXPECT_EQ(recorder_stats(scalar()).ops_recorded, uint64_t{kMostOps});
   testing::fail_os_allocations(0);
   materialize(*big);
-  EXPECT_EQ(big->data_as<float>()[0], 1024);
+  EXPECT_EQ(big->data_as<float>()[0], kMostOps);
 }
 
 TEST_F(RecorderFault, AllocationRunsWhatIsRecordedBeforeItFails) {
@@ -254,10 +272,10 @@ TEST_F(RecorderFault, ErrorsThatNoThreadWaitsForAreKept) {
 TEST_F(RecorderFault, ReadsGetTheErrorOfACircuitThatNoThreadWaitedFor) {
   const BufferRef a = deferred(4), b = deferred(4), c = deferred(4);
   scalar().on_run = [] { throw std::runtime_error("the kernel broke"); };
-  for (int i = 0; i < 1025; ++i) {
+  for (int i = 0; i <= kMostOps; ++i) {
     ASSERT_TRUE(record(OpId::add, memory(a), number(1), number(2), 4));
   }
-  EXPECT_EQ(recorder_stats(scalar()).ops_recorded, 1025u);
+  EXPECT_EQ(recorder_stats(scalar()).ops_recorded, uint64_t{kMostOps} + 1);
   scalar().on_run = nullptr;
   EXPECT_TRUE(is_pending(*a));
   EXPECT_THROW(floats(a), std::runtime_error);

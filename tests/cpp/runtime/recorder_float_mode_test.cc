@@ -90,7 +90,7 @@ bool comes_true(F&& condition) {
 
 void fill_the_circuit() {
   const BufferRef a = filled(4, 1, cpu());
-  for (int i = 0; i < internal::CircuitBounds::kMaxOps + 1; ++i) {
+  for (int i = 0; i < internal::CircuitBounds::kMaxSmallOps + 1; ++i) {
     EXPECT_TRUE(record(OpId::add, memory(a), memory(a), number(0), 4));
   }
 }

@@ -421,13 +421,13 @@ TEST_F(WorkerTest, AFullCircuitIsHandedOver) {
   std::atomic<std::thread::id> runner;
   scalar().on_run = [&] { runner.store(std::this_thread::get_id()); };
   const BufferRef b = filled(4, 0);
-  for (int i = 0; i < 1025; ++i) {
+  for (int i = 0; i <= internal::CircuitBounds::kMaxSmallOps; ++i) {
     ASSERT_TRUE(record(OpId::add, memory(b), memory(b), number(1), 4));
   }
   EXPECT_TRUE(comes_true([&] { return recorder_stats(scalar()).circuits >= 1; }));
   EXPECT_TRUE(comes_true([&] { return runner.load() != std::thread::id(); }));
   EXPECT_NE(runner.load(), std::this_thread::get_id());
-  EXPECT_EQ(floats(b), std::vector<float>(4, 1025));
+  EXPECT_EQ(floats(b), std::vector<float>(4, internal::CircuitBounds::kMaxSmallOps + 1));
 }
 
 TEST_F(WorkerTest, WhatIsNotAskedForRunsInTheEnd) {

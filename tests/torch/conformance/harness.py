@@ -282,8 +282,7 @@ def as_accurate(
 
     def within(bound: Rounding) -> bool:
         return all(
-            row[0].shape == row[2].shape
-            and (bound.excess(*row) is None or cancels(row[0], row[2]))
+            row[0].shape == row[2].shape and (bound.excess(*row) is None or cancels(row[0], row[2]))
             for row in zip(ours, theirs, exact, *moved, strict=True)
         )
 

@@ -81,8 +81,9 @@ def cases(sample: Any) -> Iterator[tuple[str, Any]]:
     for place, leaf in enumerate(leaves):
         for name, change in _changes(leaf).items():
             changed = change(leaf.detach() if isinstance(leaf, torch.Tensor) else leaf)
-            yield f"{place}: {name}", tree_unflatten(
-                [*leaves[:place], changed, *leaves[place + 1 :]], spec
+            yield (
+                f"{place}: {name}",
+                tree_unflatten([*leaves[:place], changed, *leaves[place + 1 :]], spec),
             )
 
 

@@ -193,7 +193,5 @@ def test_a_subclass_sees_the_operators_that_it_sees_on_cpu(wrapped: str) -> None
 
 def test_traces_see_operators_of_the_device() -> None:
     weight = torch.randn(5, 4).to("hologram")
-    graph = make_fx(lambda x: F.linear(x, weight))(
-        torch.randn(3, 4).to("hologram")
-    )
+    graph = make_fx(lambda x: F.linear(x, weight))(torch.randn(3, 4).to("hologram"))
     assert [n.target for n in graph.graph.nodes if n.op == "call_function"] == [aten.linear.default]

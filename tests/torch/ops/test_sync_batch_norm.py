@@ -70,9 +70,7 @@ def test_steps(shape: tuple[int, ...], dtype: torch.dtype, layout: str) -> None:
         assert y.dtype == dtype and y.stride() == torch.empty_like(given).stride()
         close(y, wanted, dtype)
         out = torch.empty_like(ours)
-        torch.batch_norm_elemt(
-            ours, *operands, mean.to(D, wide), invstd.to(D, wide), EPS, out=out
-        )
+        torch.batch_norm_elemt(ours, *operands, mean.to(D, wide), invstd.to(D, wide), EPS, out=out)
         assert torch.equal(out, y)
 
     dy = torch.randn(shape).to(dtype)
@@ -86,9 +84,7 @@ def test_steps(shape: tuple[int, ...], dtype: torch.dtype, layout: str) -> None:
     count = x.numel() // channels
     counts = torch.tensor([1, count - 1], dtype=torch.int32)
     wanted = (
-        dy.double()
-        - beside(sum_dy, x) / count
-        - above * beside(invstd**2 * sum_dy_xmu, x) / count
+        dy.double() - beside(sum_dy, x) / count - above * beside(invstd**2 * sum_dy_xmu, x) / count
     ) * beside(invstd * weight, x)
     grad = torch.batch_norm_backward_elemt(
         dy.to(D),
@@ -136,14 +132,12 @@ def test_what_is_refused() -> None:
     x, c = torch.ones(2, 3, 4, device=D), torch.ones(3, device=D)
     with pytest.raises(RuntimeError, match="expected 3 elements in mean, one per channel"):
         torch.batch_norm_elemt(x, None, None, c[:2], c, EPS)
-    with pytest.raises(RuntimeError, match="at least two dimensions, got shape .4."):
+    with pytest.raises(RuntimeError, match=r"at least two dimensions, got shape .4."):
         torch.batch_norm_stats(torch.ones(4, device=D), EPS)
     with pytest.raises(RuntimeError, match="expected a floating input, got Long"):
         torch.batch_norm_stats(torch.ones(4, 3, device=D, dtype=torch.long), EPS)
     with pytest.raises(RuntimeError, match="one count for each rank"):
-        torch.batch_norm_gather_stats_with_counts(
-            x, c[None], c[None], None, None, 0.1, EPS, c
-        )
+        torch.batch_norm_gather_stats_with_counts(x, c[None], c[None], None, None, 0.1, EPS, c)
     with pytest.raises(RuntimeError, match="expected a gradient of the input's shape"):
         torch.batch_norm_backward_reduce(x[:1], x, c, c, c, True, True, True)
     with pytest.raises(RuntimeError, match="expected a gradient of the input's shape"):
