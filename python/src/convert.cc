@@ -363,11 +363,12 @@ std::optional<int64_t> integer_at_hand(const Tensor& tensor) {
 }
 
 nb::object item_object(Dtype dtype, const void* bytes) {
-  const Dtype wide = python_dtype(dtype);
   if (is_integer(dtype)) {
     const int64_t value = integer_of(dtype, bytes);
-    return number_at(reinterpret_cast<const char*>(&value), wide);
+    const auto* const words = reinterpret_cast<const char*>(&value);
+    return dtype == Dtype::kUInt64 ? number_object<uint64_t>(words) : number_object<int64_t>(words);
   }
+  const Dtype wide = python_dtype(dtype);
   if (dtype == wide) return number_at(static_cast<const char*>(bytes), wide);
   char value[16];
   hologram::convert(dtype, bytes, wide, value, 1);

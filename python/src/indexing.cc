@@ -225,21 +225,21 @@ class Indexer {
 
   void keep(int dims) {
     for (int i = 0; i < dims; ++i, ++dim_) {
-      shape_.push_back(tensor_.size(dim_));
-      strides_.push_back(tensor_.stride(dim_));
+      shape_.push_back(next_size());
+      strides_.push_back(next_stride());
     }
   }
 
   void take_slice(PyObject* slice) {
     Py_ssize_t start, stop, step;
     unpack_slice(slice, start, stop, step);
-    const Py_ssize_t n = PySlice_AdjustIndices(tensor_.size(dim_), &start, &stop, step);
-    if (n > 0) offset_ += start * tensor_.stride(dim_);
+    const Py_ssize_t n = PySlice_AdjustIndices(next_size(), &start, &stop, step);
+    if (n > 0) offset_ += start * next_stride();
     shape_.push_back(n);
     // A stride beyond the address space belongs to a dimension of at most one element.
     int64_t stride = 0;
-    if (n < 2 || __builtin_mul_overflow(tensor_.stride(dim_), step, &stride)) {
-      stride = tensor_.stride(dim_);
+    if (n < 2 || __builtin_mul_overflow(next_stride(), step, &stride)) {
+      stride = next_stride();
     }
     strides_.push_back(stride);
     ++dim_;
@@ -247,12 +247,12 @@ class Indexer {
 
   void take_int(int64_t value) {
     note_array();
-    const int64_t size = tensor_.size(dim_);
+    const int64_t size = next_size();
     if (value < -size || value >= size) {
       fail(ErrorKind::kIndex, "index ", value, " is out of bounds for dimension ", dim_,
            " with size ", size);
     }
-    offset_ += (value < 0 ? value + size : value) * tensor_.stride(dim_);
+    offset_ += (value < 0 ? value + size : value) * next_stride();
     ++dim_;
   }
 
@@ -271,6 +271,10 @@ class Indexer {
     indices_.push_back({dim, array.tensor, dim_});
     keep(array.kind == Kind::kMask ? array.tensor.ndim() : 1);
   }
+
+  // Of the dimension that is next, without the checks for others' callers.
+  int64_t next_size() const { return tensor_.shape()[static_cast<size_t>(dim_)]; }
+  int64_t next_stride() const { return tensor_.strides()[static_cast<size_t>(dim_)]; }
 
   const Tensor& tensor_;
   int64_t offset_;
@@ -450,13 +454,15 @@ Tensor source_for(const Tensor& target, PyObject* value) {
 }
 
 void assign(const Tensor& view, PyObject* value) {
+  // x[i] += y comes here with what it wrote.
+  const TensorObject* const held = tensor_of(value);
+  if (held != nullptr && is_same_view(held->tensor(), view)) return;
   if (const std::optional<Scalar> number = number_for(view.dtype(), value)) {
     const Unlocked unlocked(is_long(view));
     fill_into(*number, view);
     return;
   }
   Tensor source = source_for(view, value);
-  if (is_same_view(source, view)) return;  // x[i] += y comes here with what it wrote
   // NumPy lets sizes of 1 in front go.
   while (source.ndim() > view.ndim() && source.size(0) == 1) source = source.squeeze(0);
   const Unlocked unlocked(is_long(view));

@@ -15,6 +15,7 @@
 #include "src/array/array.h"
 #include "src/array/at_call.h"
 #include "src/array/record_call.h"
+#include "src/array/small_row.h"
 #include "src/array/types.h"
 #include "src/array/unsigned.h"
 #include "src/runtime/memory/tensor_access.h"
@@ -100,106 +101,6 @@ bool record_row(OpId op, Dtype compute, std::span<const Operand> operands, const
   }
   return record_strided(op, compute, list.data(), arity, out.ndim(), out.shape().data(), strides);
 }
-
-// The row computes in this dtype, of operands and result, with nothing to do before or after.
-bool computes_in(const OpInfo& info, Dtype dtype, Rules rules) {
-  if (is_complex(dtype)) return elementwise_kernel(info.id, dtype) != nullptr;
-  return dtype != Dtype::kBool && !is_stored_only(dtype) && compute_dtype(dtype) == dtype &&
-         info.supports(dtype) && !(info.id == OpId::remainder && rules == Rules::numpy);
-}
-
-// Small operands that have their values, of one dtype that the row computes in: row-major tensors
-// of one shape, beside which there may be a number or a tensor of one element. The kernel that
-// plans call runs on them at once.
-class SmallRow {
- public:
-  // False where it is another case.
-  bool settle(const OpInfo& info, std::span<const Operand> operands, Rules rules) {
-    if (operands.size() != info.arity || info.arity > 2) return false;
-    for (const Operand& operand : operands) {
-      if (operand.is_tensor() && !is_small(operand.tensor())) return false;
-    }
-    for (const Operand& operand : operands) {
-      if (!operand.is_tensor()) continue;
-      const Tensor& t = operand.tensor();
-      if (!t.buffer() || !is_at_hand(t) || !t.is_contiguous()) return false;
-      if (whole_ != nullptr &&
-          (t.dtype() != whole_->dtype() || &device_of(t) != &device_of(*whole_))) {
-        return false;
-      }
-      const bool is_larger = whole_ == nullptr || t.ndim() > whole_->ndim() ||
-                             (t.ndim() == whole_->ndim() && t.numel() > whole_->numel());
-      if (is_larger) whole_ = &t;
-    }
-    if (whole_ == nullptr || whole_->numel() == 0) return false;
-    dtype_ = whole_->dtype();
-    if (!computes_in(info, dtype_, rules)) return false;
-    result_ = info.result(dtype_);
-    Form form = Form::kVectors;
-    for (size_t k = 0; k < operands.size(); ++k) {
-      if (!put(operands[k], k)) return false;
-      if (is_one_[k] && whole_->numel() != 1) {
-        form = k == 0 ? Form::kFirstScalar : Form::kTrailingScalars;
-      }
-    }
-    kernel_ = elementwise_kernel(info.id, dtype_, form);
-    return kernel_ != nullptr;
-  }
-
-  // That it runs at its call.
-  void note(std::string_view name) const { note_small(name, *whole_); }
-
-  Tensor apply() const {
-    Device& device = device_of(*whole_);
-    const auto bytes = static_cast<size_t>(whole_->numel()) * itemsize(result_);
-    BufferRef memory = BufferRef::adopt(allocate_buffer(device, bytes));
-    memory->set_dtype(result_);
-    kernel_(in_, memory->data(), whole_->numel());
-    return internal::TensorAccess::whole(std::move(memory), whole_->shape(), whole_->numel(),
-                                         result_);
-  }
-  // False, with nothing written, where out is of another kind, or shares memory with an operand in
-  // a way that the kernel does not take.
-  bool apply_into(std::span<const Operand> operands, const Tensor& out) const {
-    if (out.dtype() != result_ || out.shape() != whole_->shape() || !out.is_contiguous() ||
-        !is_immediate(static_cast<int64_t>(out.nbytes())) || !is_settled(*out.buffer()) ||
-        &device_of(out) != &device_of(*whole_)) {
-      return false;
-    }
-    const void* const to = out.data();
-    for (size_t k = 0; k < operands.size(); ++k) {
-      if (!operands[k].is_tensor()) continue;
-      const bool is_same = in_[k] == to && !is_one_[k];
-      if (!is_same && may_overlap(out, operands[k].tensor())) return false;
-    }
-    kernel_(in_, const_cast<void*>(to), whole_->numel());
-    return true;
-  }
-
- private:
-  bool put(const Operand& operand, size_t k) {
-    if (operand.is_tensor()) {
-      const Tensor& t = operand.tensor();
-      is_one_[k] = t.numel() == 1 && whole_->numel() != 1;
-      if (!is_one_[k] && t.shape() != whole_->shape() && t.numel() != 1) return false;
-      in_[k] = t.data();
-      return true;
-    }
-    const Scalar& number = operand.number();
-    if (is_number_kind_above(number, dtype_)) return false;
-    is_one_[k] = true;
-    in_[k] = numbers_[k];
-    convert(number.dtype, &number.f64, dtype_, numbers_[k], 1);
-    return true;
-  }
-
-  const Tensor* whole_ = nullptr;  // the operand that has the result's shape
-  Dtype dtype_ = Dtype::kBool, result_ = Dtype::kBool;
-  ElementwiseKernel kernel_ = nullptr;
-  const void* in_[2] = {};
-  bool is_one_[2] = {};  // one element beside many
-  alignas(16) char numbers_[2][16] = {};
-};
 
 // Most operands are row-major tensors of one shape and of one dtype that the row computes in:
 // nothing is to be promoted or broadcast. False, with nothing recorded, for others.

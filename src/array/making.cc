@@ -10,6 +10,7 @@
 #include "src/array/array.h"
 #include "src/array/at_call.h"
 #include "src/array/record_call.h"
+#include "src/array/small_copy.h"
 #include "src/array/types.h"
 #include "src/array/unsigned.h"
 
@@ -54,6 +55,10 @@ void copy_same_shape(const Tensor& src, const Tensor& dst) {
   const CircuitCause cause("copy");
   materialize(src);
   materialize(dst);
+  if (is_small && src.dtype() == dst.dtype()) {
+    return array::copy_small(itemsize(src.dtype()), src.shape(), src.data(), src.strides().data(),
+                             dst.data(), dst.strides().data());
+  }
   copy(src.view(), dst.view());
 }
 

@@ -121,6 +121,63 @@ def test_in_place_operators_give_the_same_bits(dtype: str) -> None:
             assert bits(at_call) == bits(recorded), (into, to, of)
 
 
+VIEWS: list[Callable[[Any], Any]] = [
+    lambda v: v[:10, :10],
+    lambda v: v[::-1, 1:11][:10],
+    lambda v: v.T[1:11, 2:12],
+    lambda v: v[:10, 3],
+    lambda v: v[11:1:-1, 10:0:-1],
+    lambda v: v[4, :10],
+    lambda v: v[1:11, 5:6],
+    lambda v: v[6:7, 1:11],
+    lambda v: v[7:8, 8:9],
+    lambda v: v[:10, :10][None],
+    lambda v: v[::2, 2][:5],
+]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_views_of_one_array_give_numpys_results(dtype: str) -> None:
+    x = values((12, 12), dtype)
+    for fn in (operator.add, operator.mul, operator.lt):
+        for left in VIEWS:
+            for right in VIEWS:
+                expected = outcome(lambda: fn(left(x), right(x)))  # noqa: B023
+                at_call, recorded = both(
+                    lambda: computed(lambda t: fn(left(t), right(t)), x)  # noqa: B023
+                )
+                if isinstance(expected, Exception):
+                    assert type(at_call) is type(recorded)
+                    continue
+                assert bits(at_call) == bits(recorded)
+                assert at_call.shape == recorded.shape == expected.shape
+                if dtype != "float16":
+                    assert np.array_equal(np.asarray(at_call), expected, equal_nan=dtype != "bool")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_views_of_one_array_are_written_as_numpy_writes_them(dtype: str) -> None:
+    x = values((12, 12), dtype)
+
+    def run(array: Any, into: Any, to: Any, of: Any) -> Any:
+        into(to(array), of(array))
+        return np.asarray(array)
+
+    def assign(target: Any, value: Any) -> None:
+        target[...] = value
+
+    for into in (operator.iadd, operator.imul, assign):
+        for to in VIEWS:
+            for of in VIEWS:
+                expected = outcome(lambda: run(x.copy(), into, to, of))  # noqa: B023
+                at_call, recorded = both(
+                    lambda: computed(lambda t: run(t, into, to, of), x)  # noqa: B023
+                )
+                assert bits(at_call) == bits(recorded)
+                if not isinstance(expected, Exception) and dtype != "float16":
+                    assert np.array_equal(at_call, expected, equal_nan=dtype != "bool")
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_elements_are_numpys(dtype: str) -> None:
     x = values((5, 6), dtype)

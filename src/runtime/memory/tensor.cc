@@ -3,6 +3,7 @@
 #include "hologram/tensor.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -112,7 +113,8 @@ Tensor::Tensor(BufferRef buffer, Shape shape, Shape strides, Dtype dtype, int64_
 
 void Tensor::check_bounds() const {
   if (!buffer_) fail(ErrorKind::kInvalidArgument, "Tensor: the buffer is null");
-  const auto length = static_cast<int64_t>(buffer_->nbytes() / itemsize(dtype_));
+  // A division takes as long as all else here.
+  const auto length = static_cast<int64_t>(buffer_->nbytes() >> std::countr_zero(itemsize(dtype_)));
   if (offset_ < 0 || (numel_ == 0 && offset_ > length)) {
     fail(ErrorKind::kInvalidArgument, "Tensor: offset ", offset_, " is outside a buffer of ",
          length, " elements of ", dtype_name(dtype_));
@@ -165,6 +167,7 @@ bool Tensor::is_contiguous() const {
 
 bool Tensor::may_overlap_itself() const {
   if (numel_ < 2 || is_contiguous()) return false;
+  if (ndim() == 1) return strides_[0] == 0;
   std::vector<int> order;
   for (int i = 0; i < ndim(); ++i) {
     if (shape_[i] == 1) continue;
