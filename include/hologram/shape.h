@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <initializer_list>
 #include <iterator>
 #include <span>
@@ -37,10 +38,12 @@ class Shape {
     assign(first, last);
   }
   Shape(const Shape& other) {
-    const size_t n = other.size_;
-    if (n > kInline) grow(n);
-    std::copy_n(other.data(), n, data());
-    size_ = static_cast<uint32_t>(n);
+    if (other.is_inline()) {
+      copy_inline(other);
+      size_ = other.size_;
+    } else {
+      assign(other.begin(), other.end());
+    }
   }
   Shape(Shape&& other) noexcept { take(other); }
   Shape& operator=(const Shape& other) {
@@ -114,11 +117,20 @@ class Shape {
   }
 
   friend bool operator==(const Shape& a, const Shape& b) {
-    return a.size_ == b.size_ && std::equal(a.begin(), a.end(), b.begin());
+    if (a.size_ != b.size_) return false;
+    const int64_t *x = a.data(), *y = b.data();
+    for (size_t i = 0; i < a.size_; ++i) {  // std::equal() would be a call of memcmp()
+      if (x[i] != y[i]) return false;
+    }
+    return true;
   }
 
  private:
   bool is_inline() const { return capacity_ == kInline; }
+  // All of the room, which takes a few instructions where as many as there are take a call.
+  void copy_inline(const Shape& other) noexcept {
+    std::memcpy(values_, other.values_, sizeof(values_));
+  }
   void grow(size_t capacity) {
     capacity = std::max(capacity, kInline + 1);
     auto* values = new int64_t[capacity];
@@ -135,7 +147,7 @@ class Shape {
   void take(Shape& other) noexcept {
     size_ = std::exchange(other.size_, 0);
     if (other.is_inline()) {
-      std::copy_n(other.values_, size_, values_);
+      copy_inline(other);
     } else {
       heap_ = other.heap_;
       capacity_ = std::exchange(other.capacity_, static_cast<uint32_t>(kInline));
@@ -145,7 +157,7 @@ class Shape {
   uint32_t size_ = 0;
   uint32_t capacity_ = kInline;
   union {
-    int64_t values_[kInline];
+    int64_t values_[kInline] = {};
     int64_t* heap_;
   };
 };
