@@ -216,6 +216,10 @@ HOLOGRAM_API void log_softmax_into(const Tensor& in, int dim, const Tensor& out)
 
 // NumPy's and PyTorch's matmul; dtypes are promoted. Complex: products of the parts, four or two.
 HOLOGRAM_API Tensor matmul(const Tensor& a, const Tensor& b, Rules rules = Rules::torch);
+// The same product of two vectors of one real dtype, into one element of that dtype. False, with
+// nothing written, where they are too large for that (immediate_bytes()), their values are not
+// there, or it is another case.
+HOLOGRAM_API bool dot_at_call(const Tensor& a, const Tensor& b, void* product);
 // Of one dtype, any strides; out does not overlap a and b.
 HOLOGRAM_API void matmul_into(const Tensor& a, const Tensor& b, const Tensor& out);
 // x w^T + bias: x [..., in], w [out, in], bias [out] or null.

@@ -431,6 +431,11 @@ PyObject* remainder_slot(PyObject* a, PyObject* b) { return binary<OpId::remaind
 
 PyObject* matmul_slot(PyObject* a, PyObject* b) {
   return guarded([&] {
+    if (Py_TYPE(a) == tensor_type && Py_TYPE(b) == tensor_type) {
+      const Tensor &x = self_of(a).tensor(), &y = self_of(b).tensor();
+      Element product{x.dtype()};
+      if (dot_at_call(x, y, product.bytes)) return wrap_element(product).release().ptr();
+    }
     Argument x;
     Argument y;
     if (!parse_both(a, b, x, y)) return answer("matmul", a, b);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Matrix products of tensors.
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -143,6 +144,17 @@ void multiply_parts(const Tensor& a, const Tensor& b, const Tensor& out) {
   }
 }
 
+// A dtype with kernels for products.
+bool has_products(Dtype dtype) { return dtype != Dtype::kBool && !is_stored_only(dtype); }
+
+// A tensor of these bytes.
+Tensor make_tensor(Device& device, Shape shape, int64_t numel, Dtype dtype) {
+  const auto bytes = static_cast<size_t>(numel) * itemsize(dtype);
+  BufferRef memory = BufferRef::adopt(allocate_buffer(device, bytes));
+  memory->set_dtype(dtype);
+  return internal::TensorAccess::whole(std::move(memory), std::move(shape), numel, dtype);
+}
+
 // Small operands that have their values, of one dtype with kernels or of complex numbers and their
 // parts, are multiplied at once by what the recorded product runs. False where it is another case.
 bool multiply_at_call(const Tensor& a, const Tensor& b, Tensor& out) {
@@ -150,23 +162,15 @@ bool multiply_at_call(const Tensor& a, const Tensor& b, Tensor& out) {
   const bool complex = is_complex(a.dtype()) || is_complex(b.dtype());
   const Dtype dtype = is_complex(a.dtype()) ? a.dtype() : b.dtype();
   const auto fits = [&](Dtype d) { return d == dtype || (complex && d == part_dtype(dtype)); };
-  if (!fits(a.dtype()) || !fits(b.dtype()) || dtype == Dtype::kBool || is_stored_only(dtype) ||
-      &device_of(a) != &device_of(b)) {
+  if (!fits(a.dtype()) || !fits(b.dtype()) || !has_products(dtype) ||
+      &device_of(a) != &device_of(b) || !is_at_hand(a) || !is_at_hand(b)) {
     return false;
   }
-  const bool is_dot = a.ndim() == 1 && b.ndim() == 1 && !complex;
-  const auto is_there = [&](const Tensor& t) {
-    return is_at_hand(t) || (is_dot && is_quick(static_cast<int64_t>(t.nbytes()), 0) &&
-                             is_readable_at_call(*t.buffer()));
-  };
-  if (!is_there(a) || !is_there(b)) return false;
   Shape shape = product_shape(a, b);
   const int64_t numel = shape_numel(shape);
   const int64_t bytes = numel * static_cast<int64_t>(itemsize(dtype));
   if (numel == 0 || a.shape().back() == 0 || !is_immediate(bytes)) return false;
-  BufferRef memory = BufferRef::adopt(allocate_buffer(device_of(a), static_cast<size_t>(bytes)));
-  memory->set_dtype(dtype);
-  out = internal::TensorAccess::whole(std::move(memory), std::move(shape), numel, dtype);
+  out = make_tensor(device_of(a), std::move(shape), numel, dtype);
   if (!complex) {
     hologram::matmul(a.view(), b.view(), out.view());
   } else if (dtype == Dtype::kComplex64) {
@@ -246,7 +250,30 @@ void matmul_into(const Tensor& a, const Tensor& b, const Tensor& out) {
   array::run(a, b, out);
 }
 
+bool dot_at_call(const Tensor& a, const Tensor& b, void* product) {
+  const Dtype dtype = a.dtype();
+  const int64_t size = static_cast<int64_t>(itemsize(dtype)), bytes = a.numel() * size;
+  if (a.ndim() != 1 || b.ndim() != 1 || a.numel() != b.numel() || a.numel() == 0 ||
+      dtype != b.dtype() || is_complex(dtype) || !array::has_products(dtype) || !a.buffer() ||
+      !b.buffer() || &array::device_of(a) != &array::device_of(b) ||
+      !array::is_quick(bytes, size)) {
+    return false;
+  }
+  const auto is_there = [](const Tensor& t) {
+    return array::is_at_hand(t) || is_readable_at_call(*t.buffer());
+  };
+  if (!is_there(a) || !is_there(b)) return false;
+  hologram::matmul(a.view(), b.view(), {product, dtype, 0, nullptr, nullptr});
+  array::note_small("matmul", a);
+  return true;
+}
+
 Tensor matmul(const Tensor& a, const Tensor& b, Rules rules) {
+  if (alignas(8) char product[8]; dot_at_call(a, b, product)) {
+    const Tensor out = array::make_tensor(array::device_of(a), {}, 1, a.dtype());
+    std::memcpy(out.data(), product, itemsize(a.dtype()));
+    return out;
+  }
   if (Tensor out; array::multiply_at_call(a, b, out)) return out;
   Device& device = array::device_of("matmul", a, b);
   Shape shape = array::product_shape(a, b);

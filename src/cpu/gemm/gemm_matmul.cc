@@ -250,6 +250,27 @@ void run_product(const Product& p, double alpha, double beta, int max_threads) {
   }
 }
 
+// The product of two vectors whose steps GEMM takes, as run_product() would call it: what that sets
+// up takes longer than a short dot product. False for others.
+bool run_dot(const View& a, const View& b, const View& out, int max_threads) {
+  if (a.ndim != 1 || b.ndim != 1 || out.ndim != 0 || a.dtype != b.dtype || a.dtype != out.dtype ||
+      a.shape[0] != b.shape[0]) {
+    return false;
+  }
+  GemmArgs g;
+  g.dtype = a.dtype;
+  g.m = g.n = 1, g.k = a.shape[0];
+  if (g.k < 2 || a.strides[0] < 1 || b.strides[0] < 1) return false;
+  g.trans_a = a.strides[0] != 1;
+  g.lda = g.trans_a ? a.strides[0] : g.k;
+  g.ldb = b.strides[0];
+  g.ldc = 1;
+  g.a = a.data, g.b = b.data, g.c = out.data;
+  g.max_threads = max_threads;
+  if (prepare(g)) run_products(provider_for(g), g);
+  return true;
+}
+
 bool same_place(const View& a, const View& b) {
   if (a.data != b.data || a.dtype != b.dtype || a.ndim != b.ndim) return false;
   for (int i = 0; i < a.ndim; ++i) {
@@ -263,6 +284,7 @@ bool same_place(const View& a, const View& b) {
 
 void matmul(const View& a, const View& b, const View& out, double alpha, double beta,
             int max_threads) {
+  if (alpha == 1 && beta == 0 && cpu::run_dot(a, b, out, max_threads)) return;
   const cpu::Product product(a, b, out);
   cpu::provider_for(a.dtype);
   if (out.numel() == 0) return;
