@@ -11,6 +11,7 @@
 #include "src/array/array.h"
 #include "src/array/at_call.h"
 #include "src/array/record_call.h"
+#include "src/array/small_copy.h"
 #include "src/array/types.h"
 #include "src/array/unsigned.h"
 #include "src/runtime/memory/tensor_access.h"
@@ -91,56 +92,62 @@ bool record_product(const Tensor& a, const Tensor& b, const Tensor& out) {
 template <class T>
 int split(const Tensor& t, T* to) {
   const int parts = is_complex(t.dtype()) ? 2 : 1;
-  const int64_t n = t.numel();
-  const T* const from = static_cast<const T*>(t.view().data);
-  if (t.is_contiguous()) {
-    for (int64_t i = 0; i < n; ++i) {
-      for (int p = 0; p < parts; ++p) to[p * n + i] = from[parts * i + p];
-    }
-    return parts;
-  }
   const Shape dense = contiguous_strides(t.shape());
   Shape strides = t.strides();
   for (int64_t& stride : strides) stride *= parts;
-  constexpr Dtype dtype = sizeof(T) == 4 ? Dtype::kFloat32 : Dtype::kFloat64;
   for (int p = 0; p < parts; ++p) {
-    copy(View{const_cast<T*>(from) + p, dtype, t.ndim(), t.shape().data(), strides.data()},
-         View{to + p * n, dtype, t.ndim(), t.shape().data(), dense.data()});
+    copy_small(sizeof(T), t.shape(), static_cast<const T*>(t.data()) + p, strides.data(),
+               to + p * t.numel(), dense.data());
   }
   return parts;
 }
 
-// As run_complex(), of small operands that have their values: the same products and sums, in
-// memory of its own.
+// The shape of a complex matrix as a real one, whose rows are pairs; of a vector as of a column.
+Shape paired(Shape shape, bool is_vector) {
+  if (is_vector) {
+    shape.push_back(2);
+  } else {
+    shape.back() *= 2;
+  }
+  return shape;
+}
+
+// As run_complex(), of small operands that have their values: the same products and sums.
 template <class T>
 void multiply_parts(const Tensor& a, const Tensor& b, const Tensor& out) {
-  const int64_t of_a = a.numel(), of_b = b.numel(), n = out.numel();
+  const bool b_pairs = is_complex(b.dtype()), is_vector = b.ndim() == 1;
+  const int64_t of_a = a.numel(), of_b = (b_pairs ? 2 : 1) * b.numel(), n = out.numel();
+  const int64_t of_product = (b_pairs ? 2 : 1) * n;
   const auto room =
-      std::make_unique_for_overwrite<T[]>(static_cast<size_t>(2 * of_a + 2 * of_b + 4 * n));
-  T *const x = room.get(), *const y = x + 2 * of_a, *const products = y + 2 * of_b;
-  const int x_parts = split(a, x), y_parts = split(b, y);
-  const Dtype dtype = part_dtype(out.dtype());
-  const Shape x_strides = contiguous_strides(a.shape()), y_strides = contiguous_strides(b.shape());
-  const auto product = [&](int x_part, int y_part) {
-    T* const to = products + (2 * x_part + y_part) * n;
-    hologram::matmul({x + x_part * of_a, dtype, a.ndim(), a.shape().data(), x_strides.data()},
-                     {y + y_part * of_b, dtype, b.ndim(), b.shape().data(), y_strides.data()},
-                     {to, dtype, out.ndim(), out.shape().data(), out.strides().data()});
-    return to;
-  };
-  T* const c = static_cast<T*>(out.view().data);
-  if (x_parts == 2 && y_parts == 2) {
-    const T *ac = product(0, 0), *bd = product(1, 1), *ad = product(0, 1), *bc = product(1, 0);
-    for (int64_t i = 0; i < n; ++i) {
-      c[2 * i] = ac[i] - bd[i];
-      c[2 * i + 1] = ad[i] + bc[i];
-    }
-    return;
+      std::make_unique_for_overwrite<T[]>(static_cast<size_t>(2 * of_a + of_b + 2 * of_product));
+  T *const x = room.get(), *const y = x + 2 * of_a, *const products = y + of_b;
+  const int parts = split(a, x);
+  const T* right = static_cast<const T*>(b.data());
+  if (!b.is_contiguous()) {
+    copy_small(itemsize(b.dtype()), b.shape(), b.data(), b.strides().data(), y,
+               contiguous_strides(b.shape()).data());
+    right = y;
   }
-  const T *real = product(0, 0), *imaginary = x_parts == 2 ? product(1, 0) : product(0, 1);
+  const Dtype dtype = part_dtype(out.dtype());
+  const Shape b_shape = b_pairs ? paired(b.shape(), is_vector) : b.shape();
+  const Shape c_shape = b_pairs ? paired(out.shape(), is_vector) : out.shape();
+  const auto product = [&](int part, T* to) {
+    const Shape a_strides = contiguous_strides(a.shape()), b_strides = contiguous_strides(b_shape);
+    const Shape c_strides = contiguous_strides(c_shape);
+    hologram::matmul(
+        {x + part * of_a, dtype, a.ndim(), a.shape().data(), a_strides.data()},
+        {const_cast<T*>(right), dtype, static_cast<int>(b_shape.size()), b_shape.data(),
+         b_strides.data()},
+        {to, dtype, static_cast<int>(c_shape.size()), c_shape.data(), c_strides.data()});
+  };
+  T* const c = static_cast<T*>(out.data());
+  if (parts == 1) return product(0, c);
+  T *const p = products, *const q = products + of_product;
+  product(0, p);
+  product(1, q);
   for (int64_t i = 0; i < n; ++i) {
-    c[2 * i] = real[i];
-    c[2 * i + 1] = imaginary[i];
+    c[2 * i] = b_pairs ? p[2 * i] - q[2 * i + 1] : p[i];
+    c[2 * i + 1] = b_pairs ? p[2 * i + 1] + q[2 * i] : q[i];
   }
 }
 
@@ -187,29 +194,35 @@ void run(const Tensor& a, const Tensor& b, const Tensor& out);
 // The real or the imaginary parts, where they lie.
 Tensor part_of(const Tensor& t, int64_t part) { return as_pairs(t).select(t.ndim(), part); }
 
-// Four products of real matrices, or two where one of the operands is real, (a + bi)(c + di) =
-// (ac - bd) + (ad + bc)i.
+// A product of real matrices for each part of `a`, with b as a real matrix whose rows are pairs as
+// they lie: (a + bi)(c + di) = (ac - bd) + (ad + bc)i. Where one operand is real there is nothing
+// to add.
 void run_complex(const Tensor& a, const Tensor& b, const Tensor& out) {
   const Dtype part = part_dtype(out.dtype());
-  const auto parts = [&](const Tensor& t) {
-    const Tensor wide = is_complex(t.dtype()) ? cast(t, out.dtype()) : cast(t, part);
-    if (!is_complex(wide.dtype())) return std::vector<Tensor>{wide};
-    return std::vector<Tensor>{contiguous(part_of(wide, 0)), contiguous(part_of(wide, 1))};
+  const bool b_pairs = is_complex(b.dtype());
+  const Tensor y =
+      b_pairs ? as_pairs(contiguous(cast(b, out.dtype()))).reshape(paired(b.shape(), b.ndim() == 1))
+              : cast(b, part);
+  const auto product = [&](const Tensor& x) {
+    Tensor result = fresh(product_shape(x, y), part, device_of(out));
+    run(x, y, result);
+    return b_pairs ? result.reshape(as_pairs(out).shape()) : result;
   };
-  const std::vector<Tensor> x = parts(a), y = parts(b);
-  const auto product = [&](const Tensor& left, const Tensor& right) {
-    Tensor result = fresh(out.shape(), part, device_of(out));
-    run(left, right, result);
-    return result;
-  };
+  if (!is_complex(a.dtype())) return copy_into(product(cast(a, part)), as_pairs(out));
+  const Tensor wide = cast(a, out.dtype());
+  const Tensor p = product(contiguous(part_of(wide, 0)));
+  const Tensor q = product(contiguous(part_of(wide, 1)));
   const Tensor real = part_of(out, 0), imaginary = part_of(out, 1);
-  if (x.size() == 2 && y.size() == 2) {
-    apply_into(OpId::sub, {product(x[0], y[0]), product(x[1], y[1])}, real);
-    apply_into(OpId::add, {product(x[0], y[1]), product(x[1], y[0])}, imaginary);
+  if (!b_pairs) {
+    copy_into(p, real);
+    copy_into(q, imaginary);
     return;
   }
-  copy_into(product(x[0], y[0]), real);
-  copy_into(x.size() == 2 ? product(x[1], y[0]) : product(x[0], y[1]), imaginary);
+  const auto part_at = [](const Tensor& pairs, int64_t which) {
+    return pairs.select(pairs.ndim() - 1, which);
+  };
+  apply_into(OpId::sub, {part_at(p, 0), part_at(q, 1)}, real);
+  apply_into(OpId::add, {part_at(p, 1), part_at(q, 0)}, imaginary);
 }
 
 void run(const Tensor& a, const Tensor& b, const Tensor& out) {
