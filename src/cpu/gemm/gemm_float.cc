@@ -185,6 +185,13 @@ struct Float {
     return b_col == 1 && narrow == nullptr && (j + 1) * kernel.cols <= g.n;
   }
 
+  // Whether each panel is read by one tile, and has so few rows that nothing is gained by fetching
+  // ahead while they are copied.
+  bool is_thin() const {
+    constexpr int64_t kFewRows = 16;
+    return g.m <= kernel.rows && g.k <= kFewRows;
+  }
+
   // k rows of panel j from p0 on.
   void pack_panel(int64_t j, int64_t p0, int64_t k, T* to) const {
     const int64_t first = p0 * b_row + j * kernel.cols * b_col;
@@ -219,7 +226,7 @@ struct Float {
       if (fresh && !copies) pack_panel(j, p0, panel.k, packed);
       panel.b = copies ? b_at(p0 * b_row + j * cols) : packed;
       panel.ldb = copies ? b_row : cols;
-      panel.copy = copies ? packed : nullptr;
+      panel.copy = copies && !is_thin() ? packed : nullptr;
       panel.c = to + (j - j0) * cols;
       kernel.panel(panel);
     }
