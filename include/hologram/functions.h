@@ -214,7 +214,8 @@ HOLOGRAM_API void log_softmax_into(const Tensor& in, int dim, const Tensor& out)
 
 // --- Products -----------------------------------------------------------------------------------
 
-// NumPy's and PyTorch's matmul; dtypes are promoted. Complex: products of the parts, four or two.
+// NumPy's and PyTorch's matmul; dtypes are promoted. Complex numbers: a product for each part of a,
+// in which the rows of b are pairs of real numbers.
 HOLOGRAM_API Tensor matmul(const Tensor& a, const Tensor& b, Rules rules = Rules::torch);
 // The same product of two vectors of one real dtype, into one element of that dtype. False, with
 // nothing written, where they are too large for that (immediate_bytes()), their values are not

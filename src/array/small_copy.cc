@@ -2,13 +2,10 @@
 #include "src/array/small_copy.h"
 
 #include "hologram/shape.h"
+#include "src/base/element.h"
 
 namespace hologram::array {
 namespace {
-
-struct Pair {
-  uint64_t words[2];
-};
 
 template <class T>
 void copy_rows(std::span<const int64_t> shape, const void* from, const int64_t* from_strides,
@@ -44,18 +41,8 @@ void copy_small(size_t item, std::span<const int64_t> shape, const void* from,
   for (const int64_t size : shape) {
     if (size == 0) return;
   }
-  switch (item) {
-    case 1:
-      return copy_rows<uint8_t>(shape, from, from_strides, to, to_strides);
-    case 2:
-      return copy_rows<uint16_t>(shape, from, from_strides, to, to_strides);
-    case 4:
-      return copy_rows<uint32_t>(shape, from, from_strides, to, to_strides);
-    case 8:
-      return copy_rows<uint64_t>(shape, from, from_strides, to, to_strides);
-    default:
-      return copy_rows<Pair>(shape, from, from_strides, to, to_strides);
-  }
+  with_element("copy", static_cast<int64_t>(item),
+               [&]<class T>(T) { copy_rows<T>(shape, from, from_strides, to, to_strides); });
 }
 
 }  // namespace hologram::array

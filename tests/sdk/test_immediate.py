@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from both_ways import both
 
 import hologram as hg
 from hologram._hologram import testing
@@ -28,15 +29,6 @@ rng = np.random.default_rng(7)
 @pytest.fixture(autouse=True)
 def immediate(_either_way: None) -> None:
     testing.set_immediate_bytes(4096)
-
-
-def both(run: Callable[[], Any]) -> tuple[Any, Any]:
-    """Return what `run` gives with small ops at their call, and with all of them recorded."""
-    results = []
-    for bound in (4096, 0):
-        testing.set_immediate_bytes(bound)
-        results.append(run())
-    return results[0], results[1]
 
 
 def bits(x: Any) -> bytes:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from both_ways import both
 
 import hologram as hg
 from hologram._hologram import testing
@@ -22,15 +23,6 @@ TOLERANCE = {"float16": 2e-3, "float32": 2e-5, "complex64": 2e-5}
 @pytest.fixture(autouse=True)
 def immediate(_either_way: None) -> None:
     testing.set_immediate_bytes(4096)
-
-
-def both(run: Callable[[], Any]) -> tuple[Any, Any]:
-    """Return what `run` gives with small ops at their call, and with all of them recorded."""
-    results = []
-    for bound in (4096, 0):
-        testing.set_immediate_bytes(bound)
-        results.append(run())
-    return results[0], results[1]
 
 
 def values(shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:

@@ -7,6 +7,7 @@
 
 #include "hologram/elementwise.h"
 #include "hologram/parallel.h"
+#include "src/base/element.h"
 #include "src/cpu/device/grain_size.h"
 #include "src/cpu/gemm/vector_kernels.h"
 
@@ -96,20 +97,10 @@ struct VectorProduct {
   template <class F>
   static void in_chunks(Dtype type, int64_t n, F&& f) {
     constexpr int64_t kChunk = 256;
-    const auto run = [&]<class U>(U) {
+    with_element("gemm", static_cast<int64_t>(itemsize(type)), [&]<class U>(U) {
       U chunk[kChunk];
       for (int64_t i = 0; i < n; i += kChunk) f(chunk, i, std::min(kChunk, n - i));
-    };
-    switch (itemsize(type)) {
-      case 1:
-        return run(uint8_t{});
-      case 2:
-        return run(uint16_t{});
-      case 4:
-        return run(uint32_t{});
-      default:
-        return run(uint64_t{});
-    }
+    });
   }
 
   void run() {
