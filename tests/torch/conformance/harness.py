@@ -270,6 +270,8 @@ def as_accurate(
         moved = moved_results(evaluate)
     if {len(exact), *map(len, moved)} != {len(ours)} or len(theirs) != len(ours):
         return False
+    # Another dtype is a difference of its own: the bound is that of the dtype of ours.
+    theirs = [t.to(o.dtype) for t, o in zip(theirs, ours, strict=True)]
     largest = max((t.abs().max().item() for t in exact if t.numel()), default=0.0)
 
     def cancels(mine: torch.Tensor, wide: torch.Tensor) -> bool:
