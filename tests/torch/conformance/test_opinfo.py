@@ -21,9 +21,10 @@ DTYPES = [
 ]
 EAGER_DTYPES = (torch.float32, torch.complex64)
 MODES = ["deferred", "eager"] if hologram_torch._C.can_defer else ["eager"]
-# Fewer compared would mean that the database was not run. All it has of bool is 3,993 samples.
+# Fewer compared would mean that the database was not run. All it has of bool is 3,994 samples, 138
+# of which cpu refuses or has no certain values for.
 FEWEST = {"quick": 500, "whole": 5000}
-FEWEST_OF_BOOL = 3900
+FEWEST_OF_BOOL = 3800
 FEWEST_ERRORS = 600
 
 
