@@ -545,7 +545,12 @@ Py_ssize_t length(PyObject* self) {
 PyObject* item_at(PyObject* self, Py_ssize_t index) {
   return guarded([&] {
     const TensorObject& object = self_of(self);
-    Tensor item = object.tensor().select(0, index);
+    const Tensor& tensor = object.tensor();
+    // Loops over the elements come here.
+    if (tensor.ndim() == 1 && index >= 0 && index < tensor.numel()) {
+      return element_at(tensor, tensor.offset() + index * tensor.strides()[0]).release().ptr();
+    }
+    Tensor item = tensor.select(0, index);
     if (item.ndim() == 0) return element_at(item, item.offset()).release().ptr();  // as of t[index]
     return wrap(std::move(item), object.readonly).release().ptr();
   });
