@@ -314,6 +314,10 @@ TensorObject make_tensor(nb::handle object, std::optional<Dtype> dtype, Sharing 
 
 bool try_make_tensor(nb::handle object, TensorObject& result) {
   PyObject* const o = object.ptr();
+  if (is_ndarray(o)) {  // not a subclass: there is nothing to ask for
+    result = make_tensor(object);
+    return true;
+  }
   if (PyUnicode_Check(o) || PyBytes_Check(o)) return false;
   if (!PyComplex_Check(o) && buffer_of(o) == nullptr && !is_like_array(o) &&
       !is_plain_sequence(o)) {
