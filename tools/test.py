@@ -59,7 +59,7 @@ def cpp_tests(labels: list[str], at_a_time: int) -> tuple[int, Times]:
         say("  note   no C++ tests were built (GoogleTest is missing, or there are none)")
         return 0, []
     ctest = str(ROOT / ".venv" / "bin" / "ctest")
-    command = [ctest, "--test-dir", str(tree), "--output-on-failure", "--timeout", "900"]
+    command = [ctest, "--test-dir", str(tree), "--output-on-failure", "--timeout", "1800"]
     command += ["--parallel", str(at_a_time), *labels]
     nvrtc = nvrtc_library()
     if nvrtc is not None:
