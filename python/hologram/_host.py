@@ -58,6 +58,9 @@ def adopt(found: Any) -> Tensor:
     return _hologram._adopt(array)
 
 
+_SETTINGS = (int, float, str, bool, type(None))  # what is no array and holds none
+
+
 class _Loan:
     """Tensors that one call of NumPy works on, and the arrays that stand for them."""
 
@@ -67,6 +70,8 @@ class _Loan:
 
     def lend(self, x: Any) -> Any:
         """Return `x` with arrays in the place of tensors, inside of lists and dicts, too."""
+        if type(x) in _SETTINGS:
+            return x
         if isinstance(x, Scalar):
             return array_of(x)[()]  # NumPy writes into arrays that it is given as settings
         if isinstance(x, Tensor):
@@ -145,7 +150,7 @@ def run(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     loan = _Loan()
     if _noting.traces:
         return loan.take_back(_watched(_name_of(function), loan, function, args, kwargs))
-    return loan.take_back(ask(function, loan.lend(args), loan.lend(kwargs)))
+    return loan.take_back(ask(function, loan.lend(args), loan.lend(kwargs) if kwargs else kwargs))
 
 
 def _watched(
@@ -172,6 +177,7 @@ def _short(name: str) -> str:
 
 
 _told: set[str] = set()
+_stored: set[np.dtype] = set()  # NumPy's dtypes of results that hologram has
 
 
 def _leaves(found: Any) -> Iterator[Any]:
@@ -184,12 +190,17 @@ def _leaves(found: Any) -> Iterator[Any]:
 
 def stored(found: Any) -> bool:
     """Return whether every array of a result has a dtype that hologram has."""
+    if type(found) is np.ndarray and found.dtype in _stored:
+        return True
     for part in _leaves(found):
         if isinstance(part, (np.ndarray, np.generic)):
+            dtype = part.dtype
             try:
-                _dtypes.name_of(part.dtype if part.dtype.isnative else part.dtype.newbyteorder("="))
+                _dtypes.name_of(dtype if dtype.isnative else dtype.newbyteorder("="))
             except TypeError:
                 return False
+            if dtype.isnative:
+                _stored.add(dtype)
     return True
 
 
@@ -202,7 +213,7 @@ def call(name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) 
     if _noting.traces:
         found = _watched(_short(name), loan, function, args, kwargs)
     else:
-        found = ask(function, loan.lend(args), loan.lend(kwargs))
+        found = ask(function, loan.lend(args), loan.lend(kwargs) if kwargs else kwargs)
     if stored(found):
         return loan.take_back(found)
     if name not in _told:

@@ -25,6 +25,11 @@ _ROUNDING = (np.round, np.around)
 _PLACES = 1000
 _LEAST = -(2**31)
 _MOST = 2.0**58
+# Of all that is treated in another way than others: most functions have none of these.
+_NAMES = frozenset(
+    ["accumulate", "repeat"]
+    + [f.__name__ for f in (*_RUNNING, *_DIAGONALS, *_COMPARISONS, *_WRAPPING, *_ROUNDING)]
+)
 
 
 def ask(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -33,10 +38,13 @@ def ask(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     Raises:
         ValueError: it would end the process.
     """
+    name = getattr(function, "__name__", "")
+    if name not in _NAMES:
+        return function(*args, **kwargs)
     if isinstance(function, np.ufunc):
         if function in _COMPARISONS and "where" in kwargs:
             args = tuple(map(_typed, args))
-    elif getattr(function, "__name__", "") == "accumulate" or function in _RUNNING:
+    elif name == "accumulate" or function in _RUNNING:
         _check_out(function, args, kwargs)
     elif function is np.repeat:
         _check_repeats(*args, **kwargs)
@@ -91,6 +99,8 @@ def _check_out(function: Callable[..., Any], args: Any, kwargs: Any) -> None:
 
 def _check_repeats(a: Any, repeats: Any, axis: Any = None) -> None:
     """Refuse counts whose sum no int64 holds."""
+    if type(repeats) is int and 0 <= repeats < 1024 and type(a) is np.ndarray:
+        return
     counts = np.asarray(repeats)
     if counts.dtype.kind not in "iu" or not counts.size:
         return
