@@ -78,6 +78,20 @@ def test_what_is_written_in_place_is_rounded_once() -> None:
     assert torch.equal(torch.view_as_real(ours.cpu()), torch.view_as_real(expected))
 
 
+def test_products_with_zeros_have_gradients_in_complex_halves() -> None:
+    """For which PyTorch flips, as it needs the products on both sides of a zero."""
+    x = torch.tensor([1 + 2j, 0, 3 - 1j], dtype=torch.complex64, requires_grad=True)
+    ours = x.detach().to(torch.complex32).to(D).requires_grad_()
+    x.prod().abs().backward()
+    ours.prod().abs().backward()
+    flipped = torch.flip(ours.detach(), (0,)).cpu()
+    assert torch.equal(torch.view_as_real(flipped).float(), torch.view_as_real(x.detach().flip(0)))
+    assert ours.grad is not None
+    assert x.grad is not None
+    found, expected = ours.grad.cpu().to(torch.complex64), x.grad
+    torch.testing.assert_close(found, expected, rtol=2e-3, atol=1e-3)
+
+
 def test_out_shows_what_other_views_of_it_see() -> None:
     x = torch.linspace(0, 1, 64).reshape(1, 1, 4, 4, 4)
     memory = torch.zeros(1, 1, 2, 2, 4, dtype=torch.float16, device=D)

@@ -50,6 +50,7 @@ constexpr WiderRow kWiderRows[] = {
     {"cumprod", kComplexHalfs},
     {"div", kComplexHalfs},
     {"exp", kComplexHalfs},
+    {"flip", kComplexHalfs},
     {"histc", kIntegers},
     {"lerp", kComplexHalfs},
     {"log", kComplexHalfs},
