@@ -369,11 +369,14 @@ def install_packages_and_distributions(requirements: list[str]) -> None:
 
     The library needs no PyTorch, so that it is built while PyTorch, which is large, is fetched.
     """
+
+    def install_packages() -> None:
+        for name in requirements:
+            install_python_packages(name, TORCH)
+
     install_python_packages("requirements-build.txt")
     with ThreadPoolExecutor(1) as pool:
-        packages = pool.submit(
-            lambda: [install_python_packages(name, TORCH) for name in requirements]
-        )
+        packages = pool.submit(install_packages)
         install_distribution(library())
         packages.result()
     install_distribution(extension())

@@ -28,7 +28,7 @@ HOLOGRAM_API Buffer* wrap_buffer(Device& device, void* data, size_t nbytes, void
 
 struct MemoryStat {
   int64_t current = 0;
-  int64_t peak = 0;   // since the start or the last reset_peak_memory_stats
+  int64_t peak = 0;  // since the start or the last reset_peak_memory_stats
   // Added and taken away since the start or the last reset_accumulated_memory_stats.
   int64_t total = 0;
   int64_t freed = 0;

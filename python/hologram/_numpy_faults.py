@@ -26,10 +26,8 @@ _PLACES = 1000
 _LEAST = -(2**31)
 _MOST = 2.0**58
 # Of all that is treated in another way than others: most functions have none of these.
-_NAMES = frozenset(
-    ["accumulate", "repeat"]
-    + [f.__name__ for f in (*_RUNNING, *_DIAGONALS, *_COMPARISONS, *_WRAPPING, *_ROUNDING)]
-)
+_TREATED: tuple[Any, ...] = (*_RUNNING, *_DIAGONALS, *_COMPARISONS, *_WRAPPING, *_ROUNDING)
+_NAMES = frozenset(["accumulate", "repeat", *(f.__name__ for f in _TREATED)])
 
 
 def ask(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:

@@ -103,20 +103,20 @@ _ROWS = {**_SAME, **_RENAMED}
 _hologram._note_types(
     np.ndarray, np.generic, [np.dtype(code).type(1) for code in "?bBhHiIlLqQefdFD"]
 )
-for _name in (
+for _ufunc_name in (
     "add subtract multiply divide negative absolute equal not_equal less less_equal greater "
     "greater_equal minimum maximum sqrt exp exp2 expm1 log log2 log10 log1p sin cos tan tanh isnan "
     "logical_not invert"
 ).split():
-    _hologram._note_ufunc(getattr(np, _name), _ROWS[_name].__name__)
-for _name in "arcsin arccos arctan arctan2 arcsinh arccosh arctanh sinh cosh hypot".split():
-    _hologram._note_ufunc(getattr(np, _name), _ROWS[_name].__name__, "reals")
-for _name in (
+    _hologram._note_ufunc(getattr(np, _ufunc_name), _ROWS[_ufunc_name].__name__)
+for _ufunc_name in "arcsin arccos arctan arctan2 arcsinh arccosh arctanh sinh cosh hypot".split():
+    _hologram._note_ufunc(getattr(np, _ufunc_name), _ROWS[_ufunc_name].__name__, "reals")
+for _ufunc_name in (
     "bitwise_and bitwise_or bitwise_xor floor_divide remainder left_shift right_shift"
 ).split():
-    _hologram._note_ufunc(getattr(np, _name), _name, "reals")
-for _name, _row in _FLOATS_ONLY.items():
-    _hologram._note_ufunc(getattr(np, _name), _row.__name__, "floats")
+    _hologram._note_ufunc(getattr(np, _ufunc_name), _ufunc_name, "reals")
+for _ufunc_name, _row in _FLOATS_ONLY.items():
+    _hologram._note_ufunc(getattr(np, _ufunc_name), _row.__name__, "floats")
 _hologram._note_ufunc(np.square, "square", "numbers")
 _hologram._note_ufunc(np.power, "power", "numbers")
 _hologram._note_ufunc(np.matmul, "matmul", "numbers")

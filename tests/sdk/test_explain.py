@@ -203,6 +203,16 @@ def test_an_export_ends() -> None:
     assert calls(hg.explain(lambda: x + 1)) == {}
 
 
+@pytest.mark.parametrize("function", [np.sign, np.conjugate, np.rint, np.fmax, np.arctan2])
+def test_functions_with_rows_are_not_numpys(function: Any) -> None:
+    operands = [large()] * function.nin
+    if function is np.conjugate:
+        operands = [large().astype("complex128")]
+    e = hg.explain(function, *operands)
+    assert not [name for name, reason in calls(e) if reason == "NumPy"]
+    assert e.stats["ops_recorded"] >= 1
+
+
 def test_numpys_functions_are_told_by_name() -> None:
     def fn(x: hg.Tensor) -> list[hg.Tensor]:
         found = [np.sort(x), np.linalg.norm(x, ord=3), np.add.reduceat(x, [0, 5]), np.cbrt(x)]

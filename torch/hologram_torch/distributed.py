@@ -36,7 +36,7 @@ def install() -> None:
             self.device_backend_map = {"cpu": chosen["hologram"], **chosen}
 
     BackendConfig.__init__ = __init__  # type: ignore[method-assign]
-    if torch.__version__ < (2, 12):
+    if torch.__version__ < (2, 12):  # type: ignore[operator]
         composite = torch._C.DispatchKey.CompositeImplicitAutograd  # type: ignore[attr-defined]
         torch.ops.aten.linear_backward.default.py_impl(composite)(_linear_backward)
 

@@ -35,7 +35,8 @@ template <class T>
 constexpr T kSurelyApart = sizeof(T) == 4 ? T(0x1p-38) : T(0x1p-457);
 
 // True where the sum of squared distances from `centre` kept its digits: it is not NaN, infinite
-// or less than kLeastSquares. A sum of 0 around a number of ordinary size says that all elements are equal.
+// or less than kLeastSquares. A sum of 0 around a number of ordinary size says that all elements
+// are equal.
 template <class T>
 HWY_INLINE bool SquaresFit(T sum, T centre) {
   using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;

@@ -52,18 +52,20 @@ std::tuple<Tensor, Tensor> sync_stats(const Tensor& input, double eps) {
 }
 
 Tensor sync_elemt(const Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
-             const Tensor& mean, const Tensor& invstd, double /*eps*/) {
+                  const Tensor& mean, const Tensor& invstd, double /*eps*/) {
   constexpr const char* kOp = "batch_norm_elemt";
   check_synced(kOp, input);
-  Tensor out = at::mul(at::sub(input.to(statistics_type(input)), by_channel(kOp, "mean", mean, input)),
-                       by_channel(kOp, "invstd", invstd, input));
+  Tensor out =
+      at::mul(at::sub(input.to(statistics_type(input)), by_channel(kOp, "mean", mean, input)),
+              by_channel(kOp, "invstd", invstd, input));
   if (is_given(weight)) out = out.mul(by_channel(kOp, "weight", *weight, input));
   if (is_given(bias)) out = out.add(by_channel(kOp, "bias", *bias, input));
   return out.to(input.scalar_type());
 }
 
-Tensor& sync_elemt_out(const Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
-                  const Tensor& mean, const Tensor& invstd, double eps, Tensor& out) {
+Tensor& sync_elemt_out(const Tensor& input, const OptionalTensor& weight,
+                       const OptionalTensor& bias, const Tensor& mean, const Tensor& invstd,
+                       double eps, Tensor& out) {
   const Tensor result = sync_elemt(input, weight, bias, mean, invstd, eps);
   TORCH_CHECK(out.sizes() == result.sizes(), "batch_norm_elemt: expected an out of shape ",
               result.sizes(), ", got ", out.sizes());
@@ -73,11 +75,11 @@ Tensor& sync_elemt_out(const Tensor& input, const OptionalTensor& weight, const 
 // means and invstds: those of each rank, (ranks, channels). counts: how many elements of a channel
 // each rank has.
 std::tuple<Tensor, Tensor> sync_gather_stats_with_counts(const Tensor& input, const Tensor& means,
-                                                    const Tensor& invstds,
-                                                    const OptionalTensor& running_mean,
-                                                    const OptionalTensor& running_var,
-                                                    double momentum, double eps,
-                                                    const Tensor& counts) {
+                                                         const Tensor& invstds,
+                                                         const OptionalTensor& running_mean,
+                                                         const OptionalTensor& running_var,
+                                                         double momentum, double eps,
+                                                         const Tensor& counts) {
   constexpr const char* kOp = "batch_norm_gather_stats_with_counts";
   check_synced(kOp, input);
   TORCH_CHECK(means.dim() == 2 && means.size(1) == input.size(1) &&
@@ -105,24 +107,21 @@ std::tuple<Tensor, Tensor> sync_gather_stats_with_counts(const Tensor& input, co
 }
 
 std::tuple<Tensor, Tensor> sync_gather_stats(const Tensor& input, const Tensor& means,
-                                        const Tensor& invstds, const OptionalTensor& running_mean,
-                                        const OptionalTensor& running_var, double momentum,
-                                        double eps, int64_t count) {
+                                             const Tensor& invstds,
+                                             const OptionalTensor& running_mean,
+                                             const OptionalTensor& running_var, double momentum,
+                                             double eps, int64_t count) {
   const int64_t ranks = means.dim() > 0 ? means.size(0) : 1;
-  const Tensor counts =
-      at::full({ranks}, count, input.options().dtype(statistics_type(input)));
-  return sync_gather_stats_with_counts(input, means, invstds, running_mean, running_var, momentum, eps,
-                                  counts);
+  const Tensor counts = at::full({ranks}, count, input.options().dtype(statistics_type(input)));
+  return sync_gather_stats_with_counts(input, means, invstds, running_mean, running_var, momentum,
+                                       eps, counts);
 }
 
 // The sums over a rank's elements of a channel: of the gradient, and of the gradient times what the
 // input is above the mean. Then the gradients of weight and bias.
-std::tuple<Tensor, Tensor, Tensor, Tensor> sync_backward_reduce(const Tensor& grad, const Tensor& input,
-                                                           const Tensor& mean,
-                                                           const Tensor& invstd,
-                                                           const OptionalTensor& weight,
-                                                           bool wants_input, bool wants_weight,
-                                                           bool wants_bias) {
+std::tuple<Tensor, Tensor, Tensor, Tensor> sync_backward_reduce(
+    const Tensor& grad, const Tensor& input, const Tensor& mean, const Tensor& invstd,
+    const OptionalTensor& weight, bool wants_input, bool wants_weight, bool wants_bias) {
   constexpr const char* kOp = "batch_norm_backward_reduce";
   check_synced(kOp, input);
   TORCH_CHECK(grad.sizes() == input.sizes(), kOp, ": expected a gradient of the input's shape ",
@@ -142,8 +141,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> sync_backward_reduce(const Tensor& gr
 
 // The sums are those of all ranks, and counts says how many elements of a channel each has.
 Tensor sync_backward_elemt(const Tensor& grad, const Tensor& input, const Tensor& mean,
-                      const Tensor& invstd, const OptionalTensor& weight, const Tensor& sum_dy,
-                      const Tensor& sum_dy_xmu, const Tensor& counts) {
+                           const Tensor& invstd, const OptionalTensor& weight, const Tensor& sum_dy,
+                           const Tensor& sum_dy_xmu, const Tensor& counts) {
   constexpr const char* kOp = "batch_norm_backward_elemt";
   check_synced(kOp, input);
   TORCH_CHECK(grad.sizes() == input.sizes(), kOp, ": expected a gradient of the input's shape ",
@@ -152,8 +151,8 @@ Tensor sync_backward_elemt(const Tensor& grad, const Tensor& input, const Tensor
   const Tensor total = counts.sum().to(type);
   const Tensor scale = by_channel(kOp, "invstd", invstd, input);
   const Tensor mean_dy = at::div(by_channel(kOp, "sum_dy", sum_dy, input), total);
-  const Tensor slope = at::mul(
-      at::div(by_channel(kOp, "sum_dy_xmu", sum_dy_xmu, input), total), at::mul(scale, scale));
+  const Tensor slope = at::mul(at::div(by_channel(kOp, "sum_dy_xmu", sum_dy_xmu, input), total),
+                               at::mul(scale, scale));
   const Tensor above = at::sub(input.to(type), by_channel(kOp, "mean", mean, input));
   Tensor factor = scale;
   if (is_given(weight)) factor = at::mul(scale, by_channel(kOp, "weight", *weight, input));
