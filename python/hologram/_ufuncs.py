@@ -23,8 +23,12 @@ def _name(x: Any) -> str:
 
 
 def _sign(x: Any) -> Any:
+    signs = rows.sign(x)
+    if _name(x) not in _FLOATS:
+        return signs
     # The row gives 0 of NaN, NumPy gives NaN.
-    return rows.where(rows.isnan(x), x, rows.sign(x)) if _name(x) in _FLOATS else rows.sign(x)
+    found = rows.where(rows.isnan(x), x, signs)
+    return found if found.ndim else found[()]
 
 
 def _conjugate(x: Any) -> Any:
