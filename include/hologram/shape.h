@@ -127,7 +127,7 @@ class Shape {
 
  private:
   bool is_inline() const { return capacity_ == kInline; }
-  // All of the room, which takes a few instructions where as many as there are take a call.
+  // Copies all of the room: that takes a few instructions, a copy of size_ values is a call.
   void copy_inline(const Shape& other) noexcept {
     std::memcpy(values_, other.values_, sizeof(values_));
   }

@@ -70,8 +70,13 @@ class _Loan:
 
     def lend(self, x: Any) -> Any:
         """Return `x` with arrays in the place of tensors, inside of lists and dicts, too."""
-        if type(x) in _SETTINGS:
+        kind = type(x)
+        if kind in _SETTINGS:
             return x
+        if kind is dict:
+            return {key: self.lend(value) for key, value in x.items()}
+        if kind in (list, tuple):
+            return kind(map(self.lend, x))
         if isinstance(x, Scalar):
             return array_of(x)[()]  # NumPy writes into arrays that it is given as settings
         if isinstance(x, Tensor):
@@ -80,10 +85,6 @@ class _Loan:
             return array
         if isinstance(x, Buffer):
             return self.lend(_hologram._operand(x))
-        if type(x) in (list, tuple):
-            return type(x)(map(self.lend, x))
-        if type(x) is dict:
-            return {key: self.lend(value) for key, value in x.items()}
         if isinstance(x, slice):
             return slice(self.lend(x.start), self.lend(x.stop), self.lend(x.step))
         if isinstance(x, _dtypes.DType):
@@ -150,7 +151,7 @@ def run(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     loan = _Loan()
     if _noting.traces:
         return loan.take_back(_watched(_name_of(function), loan, function, args, kwargs))
-    return loan.take_back(ask(function, loan.lend(args), loan.lend(kwargs) if kwargs else kwargs))
+    return loan.take_back(ask(function, loan.lend(args), loan.lend(kwargs)))
 
 
 def _watched(
@@ -177,7 +178,7 @@ def _short(name: str) -> str:
 
 
 _told: set[str] = set()
-_stored: set[np.dtype] = set()  # NumPy's dtypes of results that hologram has
+_held: set[np.dtype] = set()  # dtypes of NumPy's results that a Tensor can hold
 
 
 def _leaves(found: Any) -> Iterator[Any]:
@@ -190,7 +191,7 @@ def _leaves(found: Any) -> Iterator[Any]:
 
 def stored(found: Any) -> bool:
     """Return whether every array of a result has a dtype that hologram has."""
-    if type(found) is np.ndarray and found.dtype in _stored:
+    if type(found) is np.ndarray and found.dtype in _held:
         return True
     for part in _leaves(found):
         if isinstance(part, (np.ndarray, np.generic)):
@@ -200,7 +201,7 @@ def stored(found: Any) -> bool:
             except TypeError:
                 return False
             if dtype.isnative:
-                _stored.add(dtype)
+                _held.add(dtype)
     return True
 
 
@@ -213,7 +214,7 @@ def call(name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) 
     if _noting.traces:
         found = _watched(_short(name), loan, function, args, kwargs)
     else:
-        found = ask(function, loan.lend(args), loan.lend(kwargs) if kwargs else kwargs)
+        found = ask(function, loan.lend(args), loan.lend(kwargs))
     if stored(found):
         return loan.take_back(found)
     if name not in _told:

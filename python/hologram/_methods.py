@@ -160,7 +160,7 @@ def take(
     out: Tensor | None = None,
     mode: Any = "raise",
 ) -> Tensor:
-    return np.take(x, indices, axis, out, mode)  # type: ignore
+    return np.take(x, indices, axis, out, mode)  # type: ignore[call-overload,arg-type,no-any-return]
 
 
 def put(x: Tensor, indices: Any, values: Any, mode: Any = "raise") -> None:
@@ -178,7 +178,7 @@ def choose(x: Tensor, choices: Any, out: Tensor | None = None, mode: Any = "rais
 def compress(
     x: Tensor, condition: Any, axis: int | None = None, out: Tensor | None = None
 ) -> Tensor:
-    return np.compress(condition, x, axis, out)  # type: ignore
+    return np.compress(condition, x, axis, out)  # type: ignore[call-overload,arg-type,return-value,no-any-return]
 
 
 def diagonal(x: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:

@@ -25,7 +25,7 @@ _ROUNDING = (np.round, np.around)
 _PLACES = 1000
 _LEAST = -(2**31)
 _MOST = 2.0**58
-# Of all that is treated in another way than others: most functions have none of these.
+# The names of what is not simply called, which spare most functions the questions below.
 _TREATED: tuple[Any, ...] = (*_RUNNING, *_DIAGONALS, *_COMPARISONS, *_WRAPPING, *_ROUNDING)
 _NAMES = frozenset(["accumulate", "repeat", *(f.__name__ for f in _TREATED)])
 
@@ -97,8 +97,8 @@ def _check_out(function: Callable[..., Any], args: Any, kwargs: Any) -> None:
 
 def _check_repeats(a: Any, repeats: Any, axis: Any = None) -> None:
     """Refuse counts whose sum no int64 holds."""
-    if type(repeats) is int and 0 <= repeats < 1024 and type(a) is np.ndarray:
-        return
+    if type(repeats) is int and repeats * np.size(a) <= _MOST:
+        return  # without an array of the one count
     counts = np.asarray(repeats)
     if counts.dtype.kind not in "iu" or not counts.size:
         return

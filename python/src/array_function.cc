@@ -134,7 +134,7 @@ PyObject* norm(const Given& given) {
   const bool is_one = axis != nullptr && axis != Py_None;
   if (is_one && !PyLong_CheckExact(axis)) return nullptr;
   if (order != nullptr && order != Py_None) {
-    // Of a matrix the order 2 is another norm.
+    // The norm of order 2 of a matrix is its largest singular value, which NumPy computes.
     const bool is_two = PyLong_CheckExact(order) != 0 && PyLong_AsLong(order) == 2;
     if (!is_two) PyErr_Clear();
     if (!is_two || (!is_one && x->tensor().ndim() != 1)) return nullptr;

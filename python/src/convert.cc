@@ -314,7 +314,7 @@ TensorObject make_tensor(nb::handle object, std::optional<Dtype> dtype, Sharing 
 
 bool try_make_tensor(nb::handle object, TensorObject& result) {
   PyObject* const o = object.ptr();
-  if (is_ndarray(o)) {  // not a subclass: there is nothing to ask for
+  if (is_ndarray(o)) {  // of no subclass, so that it has no mask
     result = make_tensor(object);
     return true;
   }

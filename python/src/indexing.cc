@@ -272,7 +272,7 @@ class Indexer {
     keep(array.kind == Kind::kMask ? array.tensor.ndim() : 1);
   }
 
-  // Of the dimension that is next, without the checks for others' callers.
+  // The size and the stride of the next dimension; Tensor::size() would check it once more.
   int64_t next_size() const { return tensor_.shape()[static_cast<size_t>(dim_)]; }
   int64_t next_stride() const { return tensor_.strides()[static_cast<size_t>(dim_)]; }
 

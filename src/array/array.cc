@@ -37,6 +37,13 @@ Tensor fresh(Shape shape, Dtype dtype, Device& device) {
   return internal::TensorAccess::whole(BufferRef::adopt(buffer), std::move(shape), numel, dtype);
 }
 
+Tensor with_memory(Shape shape, int64_t numel, Dtype dtype, Device& device) {
+  const size_t nbytes = static_cast<size_t>(numel) * itemsize(dtype);
+  BufferRef memory = BufferRef::adopt(allocate_buffer(device, nbytes));
+  memory->set_dtype(dtype);
+  return internal::TensorAccess::whole(std::move(memory), std::move(shape), numel, dtype);
+}
+
 void check_defined(const char* function, const Tensor& t) {
   if (!t.buffer()) {
     fail(ErrorKind::kInvalidArgument, function,

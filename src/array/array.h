@@ -15,6 +15,8 @@ namespace hologram::array {
 
 // A tensor that owns its memory, which it gets when it is first written.
 Tensor fresh(Shape shape, Dtype dtype, Device& device);
+// The same with memory, whose contents are undefined: for what runs now. numel: that of the shape.
+Tensor with_memory(Shape shape, int64_t numel, Dtype dtype, Device& device);
 
 // The device of the operands; kInvalidArgument where they are on several or none is a tensor.
 Device& device_of(const char* function, std::span<const Operand> operands);
@@ -51,17 +53,18 @@ inline bool is_free(const Tensor& t) {
                          (end_of_patience(*t.buffer()) && is_writable_at_call(*t.buffer())));
 }
 
-// Whether an op that reads and writes so many bytes may run at its call, for its sizes. What makes
-// one element of all that it reads runs faster than it is recorded up to larger sizes, and nearly
-// always someone looks at the element next.
+// True for the sizes, in bytes, of an op that may run at its call. An op that makes one element of
+// all that it reads may read more: up to larger sizes it runs faster than it is recorded, and most
+// programs look at the element next.
 inline bool is_quick(int64_t read, int64_t written) {
   constexpr int64_t kElement = 8, kTimes = 8;
   return is_immediate(written) && is_immediate(written <= kElement ? read / kTimes : read);
 }
 
-inline bool is_at_hand_to_fold(const Tensor& in, const Tensor& out) {
-  return is_quick(static_cast<int64_t>(in.nbytes()), static_cast<int64_t>(out.nbytes())) &&
-         is_readable_at_call(*in.buffer());
+// As is_at_hand(), of an op that writes so many bytes.
+inline bool is_at_hand_for(const Tensor& t, int64_t written) {
+  return is_at_hand(t) ||
+         (is_quick(static_cast<int64_t>(t.nbytes()), written) && is_readable_at_call(*t.buffer()));
 }
 
 RecordOperand record_operand(const Tensor& t);

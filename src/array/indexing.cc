@@ -9,13 +9,11 @@
 
 #include "hologram/elementwise.h"
 #include "hologram/error.h"
-#include "hologram/memory.h"
 #include "src/array/at_call.h"
 #include "src/array/index_plan.h"
 #include "src/array/record_call.h"
 #include "src/array/unsigned.h"
 #include "src/base/element.h"
-#include "src/runtime/memory/tensor_access.h"
 
 namespace hologram {
 namespace array {
@@ -286,15 +284,15 @@ std::optional<Tensor> index_at_call(const Tensor& x, std::span<const DimIndex> i
   if (!is_readable_at_call(*x.buffer()) || !places.settle(x, indices, place)) return std::nullopt;
   const int64_t bytes = places.numel() * static_cast<int64_t>(itemsize(x.dtype()));
   if (!is_immediate(bytes)) return std::nullopt;
-  BufferRef memory = BufferRef::adopt(allocate_buffer(device_of(x), static_cast<size_t>(bytes)));
-  memory->set_dtype(x.dtype());
+  Tensor out =
+      with_memory(places.result(x, indices[0].index), places.numel(), x.dtype(), device_of(x));
   with_element_of(x, [&](auto type) {
     using T = decltype(type);
-    get_runs(static_cast<const T*>(x.data()), places.offsets(), places.run(), memory->data_as<T>());
+    get_runs(static_cast<const T*>(x.data()), places.offsets(), places.run(),
+             static_cast<T*>(out.data()));
   });
   note_small(kGet, x);
-  return internal::TensorAccess::whole(std::move(memory), places.result(x, indices[0].index),
-                                       places.numel(), x.dtype());
+  return out;
 }
 
 // False, with nothing written, for other cases than those of FrontPlaces and values that are one
@@ -365,13 +363,12 @@ Tensor index(const Tensor& x, std::span<const DimIndex> indices, int place) {
   }
   note_indexing(kGet, x, is_small);
   if (!is_readable_at_call(*x.buffer())) materialize(x);
-  BufferRef memory = BufferRef::adopt(allocate_buffer(device, static_cast<size_t>(bytes)));
-  memory->set_dtype(x.dtype());
+  Tensor out = with_memory(plan.result(), n, x.dtype(), device);
   with_element_of(x, [&](auto type) {
     using T = decltype(type);
-    PlaceMover(plan).get(static_cast<const T*>(x.data()), memory->data_as<T>());
+    PlaceMover(plan).get(static_cast<const T*>(x.data()), static_cast<T*>(out.data()));
   });
-  return internal::TensorAccess::whole(std::move(memory), plan.result(), n, x.dtype());
+  return out;
 }
 
 void index_put(const Tensor& x, std::span<const DimIndex> indices, int place,

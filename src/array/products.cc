@@ -7,14 +7,12 @@
 
 #include "hologram/error.h"
 #include "hologram/gemm.h"
-#include "hologram/memory.h"
 #include "src/array/array.h"
 #include "src/array/at_call.h"
 #include "src/array/record_call.h"
 #include "src/array/small_copy.h"
 #include "src/array/types.h"
 #include "src/array/unsigned.h"
-#include "src/runtime/memory/tensor_access.h"
 
 namespace hologram {
 namespace array {
@@ -112,7 +110,8 @@ Shape paired(Shape shape, bool is_vector) {
   return shape;
 }
 
-// As run_complex(), of small operands that have their values: the same products and sums.
+// Computes what run_complex() does, by the same products and sums, at once: for small operands that
+// have their values.
 template <class T>
 void multiply_parts(const Tensor& a, const Tensor& b, const Tensor& out) {
   const bool b_pairs = is_complex(b.dtype()), is_vector = b.ndim() == 1;
@@ -154,14 +153,6 @@ void multiply_parts(const Tensor& a, const Tensor& b, const Tensor& out) {
 // A dtype with kernels for products.
 bool has_products(Dtype dtype) { return dtype != Dtype::kBool && !is_stored_only(dtype); }
 
-// A tensor of these bytes.
-Tensor make_tensor(Device& device, Shape shape, int64_t numel, Dtype dtype) {
-  const auto bytes = static_cast<size_t>(numel) * itemsize(dtype);
-  BufferRef memory = BufferRef::adopt(allocate_buffer(device, bytes));
-  memory->set_dtype(dtype);
-  return internal::TensorAccess::whole(std::move(memory), std::move(shape), numel, dtype);
-}
-
 // Small operands that have their values, of one dtype with kernels or of complex numbers and their
 // parts, are multiplied at once by what the recorded product runs. False where it is another case.
 bool multiply_at_call(const Tensor& a, const Tensor& b, Tensor& out) {
@@ -177,7 +168,7 @@ bool multiply_at_call(const Tensor& a, const Tensor& b, Tensor& out) {
   const int64_t numel = shape_numel(shape);
   const int64_t bytes = numel * static_cast<int64_t>(itemsize(dtype));
   if (numel == 0 || a.shape().back() == 0 || !is_immediate(bytes)) return false;
-  out = make_tensor(device_of(a), std::move(shape), numel, dtype);
+  out = with_memory(std::move(shape), numel, dtype, device_of(a));
   if (!complex) {
     hologram::matmul(a.view(), b.view(), out.view());
   } else if (dtype == Dtype::kComplex64) {
@@ -265,17 +256,13 @@ void matmul_into(const Tensor& a, const Tensor& b, const Tensor& out) {
 
 bool dot_at_call(const Tensor& a, const Tensor& b, void* product) {
   const Dtype dtype = a.dtype();
-  const int64_t size = static_cast<int64_t>(itemsize(dtype)), bytes = a.numel() * size;
+  const auto size = static_cast<int64_t>(itemsize(dtype));
   if (a.ndim() != 1 || b.ndim() != 1 || a.numel() != b.numel() || a.numel() == 0 ||
       dtype != b.dtype() || is_complex(dtype) || !array::has_products(dtype) || !a.buffer() ||
       !b.buffer() || &array::device_of(a) != &array::device_of(b) ||
-      !array::is_quick(bytes, size)) {
+      !array::is_at_hand_for(a, size) || !array::is_at_hand_for(b, size)) {
     return false;
   }
-  const auto is_there = [](const Tensor& t) {
-    return array::is_at_hand(t) || is_readable_at_call(*t.buffer());
-  };
-  if (!is_there(a) || !is_there(b)) return false;
   hologram::matmul(a.view(), b.view(), {product, dtype, 0, nullptr, nullptr});
   array::note_small("matmul", a);
   return true;
@@ -283,7 +270,7 @@ bool dot_at_call(const Tensor& a, const Tensor& b, void* product) {
 
 Tensor matmul(const Tensor& a, const Tensor& b, Rules rules) {
   if (alignas(8) char product[8]; dot_at_call(a, b, product)) {
-    const Tensor out = array::make_tensor(array::device_of(a), {}, 1, a.dtype());
+    const Tensor out = array::with_memory({}, 1, a.dtype(), array::device_of(a));
     std::memcpy(out.data(), product, itemsize(a.dtype()));
     return out;
   }

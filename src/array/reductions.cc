@@ -94,7 +94,7 @@ void run(Reduction op, const Tensor& in, uint64_t mask, const Tensor& out, const
       reduced == ndim || mask == (((uint64_t{1} << reduced) - 1) << (ndim - reduced));
   if (reduced > 0 && trailing && !is_positional(op) && in.numel() != 0 &&
       is_recording(device_of(in)) && in.is_contiguous() && out.is_contiguous() &&
-      !(is_free(out) && (is_at_hand(in) || is_at_hand_to_fold(in, out)))) {
+      !(is_free(out) && is_at_hand_for(in, static_cast<int64_t>(out.nbytes())))) {
     const int64_t rows = out.numel();
     if (record_reduction(op, record_operand(out), record_operand(in), rows, in.numel() / rows,
                          parameter)) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Walks two tensors of one shape side by side, a row of the last dimension at a time.
 #include "src/array/small_copy.h"
 
 #include "hologram/shape.h"

@@ -5,15 +5,12 @@
 #include <cstring>
 #include <span>
 #include <string_view>
-#include <utility>
 
 #include "hologram/elementwise.h"
-#include "hologram/memory.h"
 #include "src/array/array.h"
 #include "src/array/at_call.h"
 #include "src/array/small_copy.h"
 #include "src/array/types.h"
-#include "src/runtime/memory/tensor_access.h"
 
 namespace hologram::array {
 
@@ -62,17 +59,13 @@ class SmallRow {
     return kernel_ != nullptr;
   }
 
-  // That it runs at its call.
+  // Tells traces that the row runs at its call.
   void note(std::string_view name) const { note_small(name, *whole_); }
 
   Tensor apply() const {
-    Device& device = device_of(*whole_);
-    const auto bytes = static_cast<size_t>(whole_->numel()) * itemsize(result_);
-    BufferRef memory = BufferRef::adopt(allocate_buffer(device, bytes));
-    memory->set_dtype(result_);
-    kernel_(in_, memory->data(), whole_->numel());
-    return internal::TensorAccess::whole(std::move(memory), whole_->shape(), whole_->numel(),
-                                         result_);
+    Tensor out = with_memory(whole_->shape(), whole_->numel(), result_, device_of(*whole_));
+    kernel_(in_, out.data(), whole_->numel());
+    return out;
   }
   // False, with nothing written, where out is of another kind.
   bool apply_into(std::span<const Operand> operands, const Tensor& out) const {

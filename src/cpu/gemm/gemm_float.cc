@@ -185,8 +185,8 @@ struct Float {
     return b_col == 1 && narrow == nullptr && (j + 1) * kernel.cols <= g.n;
   }
 
-  // Whether each panel is read by one tile, and has so few rows that nothing is gained by fetching
-  // ahead while they are copied.
+  // True where one tile reads each panel of B, so that no copy serves another tile, and the panel's
+  // rows are too few for the copying loop's prefetches to gain anything.
   bool is_thin() const {
     constexpr int64_t kFewRows = 16;
     return g.m <= kernel.rows && g.k <= kFewRows;

@@ -72,7 +72,7 @@ struct CircuitBounds {
   static constexpr double kHandOverCost = 5000;
   static constexpr int kMaxQueued = 32;  // circuits
 
-  // The weight of an op that computes so many elements.
+  // The weight of an op, from the number of elements that it computes.
   static constexpr int weight(int64_t elements) {
     return elements < int64_t{1} << 12 ? kSmallWeight : elements < int64_t{1} << 14 ? 2 : 1;
   }

@@ -522,7 +522,8 @@ TEST(Gemm, AProviderThatIsFastComputesLargeProducts) {
   static const GemmProvider builtin = gemm_providers().back();
   static std::atomic<int> calls;
   calls = 0;
-  // Faster than the built-in GEMM, as it computes an eighth, or four times as slow.
+  // Faster than the built-in GEMM on the busiest machine, as it computes nothing, or four times as
+  // slow.
   const auto provider = [](const char* name, void (*gemm)(const GemmArgs&)) {
     return GemmProvider{.name = name,
                         .priority = 50,
@@ -531,12 +532,7 @@ TEST(Gemm, AProviderThatIsFastComputesLargeProducts) {
                         .one_thread = true,
                         .only_where_faster = true};
   };
-  register_gemm_provider(provider("fast", [](const GemmArgs& g) {
-    ++calls;
-    GemmArgs part = g;
-    part.m /= 8;
-    builtin.gemm(part);
-  }));
+  register_gemm_provider(provider("fast", [](const GemmArgs&) { ++calls; }));
   const auto chosen = [](const GemmArgs& g) { return std::string(cpu::provider_for(g).name); };
   for (const Dtype dtype : {Dtype::kFloat32, Dtype::kFloat64}) {
     const auto name = [&](int64_t m, int64_t n, int64_t k, bool trans_b) {
@@ -549,14 +545,11 @@ TEST(Gemm, AProviderThatIsFastComputesLargeProducts) {
     EXPECT_EQ(name(3072, 1, 768, false), "hologram") << "a vector";
     EXPECT_EQ(calls, 0) << "small products ask for no measurement";
     EXPECT_EQ(name(512, 512, 512, false), "fast");
-    // The measurement; where the machine is busy, more than four tries may be needed.
-    const int tries = calls;
-    EXPECT_GE(tries, 4);
-    EXPECT_LE(tries, 16);
+    EXPECT_EQ(calls, 4) << "the measurement";
     EXPECT_EQ(name(512, 128, 128, false), "fast");
     EXPECT_EQ(name(4, 512, 512, true), "fast") << "few rows";
     EXPECT_EQ(name(2, 768, 3072, false), "fast") << "waits for memory";
-    EXPECT_EQ(calls, tries) << "measured once";
+    EXPECT_EQ(calls, 4) << "measured once";
   }
   for (const Dtype dtype : {Dtype::kFloat16, Dtype::kBFloat16}) {
     const auto half = [&](int64_t m, int64_t n, int64_t k) {

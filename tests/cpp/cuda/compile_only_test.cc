@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What whole programs become on a GPU, under CUDA's compiler: a driver that compiles every text,
-// and launches nothing.
+// Tests that CUDA's compiler takes what whole programs become on a GPU: the driver compiles every
+// text, and launches nothing.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
